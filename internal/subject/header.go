@@ -1,0 +1,53 @@
+package subject
+
+// Headers of requests. nats.Header is case-sensitive; all of ours are lower
+// case.
+const (
+	// HeaderContentType of a request or reply: application/protobuf (the
+	// default) or application/json.
+	HeaderContentType = "content-type"
+	// HeaderRequestID is the idempotency key of a JSON request.
+	HeaderRequestID = "genbus-request-id"
+	// HeaderLabels are the labels of a JSON request: k=v,k=v.
+	HeaderLabels = "genbus-labels"
+	// HeaderTraceParent and HeaderTraceState are the W3C trace context.
+	HeaderTraceParent = "traceparent"
+	HeaderTraceState  = "tracestate"
+)
+
+// Headers of replies and events.
+const (
+	// HeaderJobID names the job in a reply.
+	HeaderJobID = "genbus-job-id"
+	// HeaderVersion is the version of a task event, in decimal.
+	HeaderVersion = "genbus-version"
+	// HeaderNonce is the nonce of the write that stored a task event. It is the
+	// only proof that a write was ours.
+	HeaderNonce = "genbus-nonce"
+	// HeaderErrorCode is the code of a dead letter or an error reply.
+	HeaderErrorCode = "genbus-error-code"
+)
+
+// CloudEvents attributes in binary mode.
+const (
+	HeaderCESpecVersion     = "ce-specversion"
+	HeaderCEID              = "ce-id"
+	HeaderCESource          = "ce-source"
+	HeaderCEType            = "ce-type"
+	HeaderCETime            = "ce-time"
+	HeaderCESubject         = "ce-subject"
+	HeaderCEDataSchema      = "ce-dataschema"
+	HeaderCEDataContentType = "ce-datacontenttype"
+	HeaderCETraceParent     = "ce-traceparent"
+	HeaderCETraceState      = "ce-tracestate"
+)
+
+// Media types of requests and events.
+const (
+	ContentTypeProtobuf = "application/protobuf"
+	ContentTypeJSON     = "application/json"
+)
+
+// MetadataRevision is the metadata key of streams and consumers that holds the
+// revision of their configuration.
+const MetadataRevision = "genbus-config-revision"

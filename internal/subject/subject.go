@@ -1,0 +1,133 @@
+// Package subject names every stream, subject, header and durable consumer of
+// genbus: pattern, builder and parser side by side. It is not a client; nothing
+// here talks to NATS.
+package subject
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Kind is the kind of a job, and the token that stands for it in subjects.
+type Kind string
+
+// The kinds.
+const (
+	Video Kind = "video"
+	Chat  Kind = "chat"
+)
+
+// Kinds lists all kinds, in the order in which documents name them.
+var Kinds = []Kind{Video, Chat}
+
+// Valid reports whether k is one of the kinds.
+func (k Kind) Valid() bool { return k == Video || k == Chat }
+
+// DefaultPrefix is the first token of every subject unless nats.prefix says
+// otherwise.
+const DefaultPrefix = "genbus"
+
+// maxToken is the longest legal token, in bytes.
+const maxToken = 64
+
+// CheckToken reports whether s may stand as one token of a subject: 1 to 64 of
+// [A-Za-z0-9_-]. Everything else is refused before it reaches a subject.
+func CheckToken(s string) error {
+	if s == "" || len(s) > maxToken {
+		return fmt.Errorf("%q is not a legal name: it needs 1 to %d characters of [A-Za-z0-9_-]", clip(s), maxToken)
+	}
+	for i := range len(s) {
+		if !tokenByte(s[i]) {
+			return fmt.Errorf("%q is not a legal name: only [A-Za-z0-9_-] may occur", clip(s))
+		}
+	}
+	return nil
+}
+
+func tokenByte(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-'
+}
+
+func clip(s string) string {
+	if len(s) > maxToken {
+		return s[:maxToken] + "..."
+	}
+	return s
+}
+
+// Space is the set of names under one prefix. The zero value is not usable; New
+// makes one.
+type Space struct {
+	prefix string
+	stream string
+}
+
+// New returns the names under prefix: one or more legal tokens joined by dots.
+// An empty prefix is DefaultPrefix.
+func New(prefix string) (Space, error) {
+	if prefix == "" {
+		prefix = DefaultPrefix
+	}
+	for token := range strings.SplitSeq(prefix, ".") {
+		if err := CheckToken(token); err != nil {
+			return Space{}, fmt.Errorf("nats.prefix: %w", err)
+		}
+	}
+	stream := strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(prefix))
+	return Space{prefix: prefix, stream: stream}, nil
+}
+
+// Default returns the names under DefaultPrefix.
+func Default() Space {
+	s, err := New(DefaultPrefix)
+	if err != nil {
+		panic(err) // unreachable: the constant is a legal token
+	}
+	return s
+}
+
+// Prefix is the prefix itself.
+func (s Space) Prefix() string { return s.prefix }
+
+// join builds a subject from the prefix and tokens. The callers have
+// checked the tokens.
+func (s Space) join(tokens ...string) string {
+	n := len(s.prefix)
+	for _, t := range tokens {
+		n += 1 + len(t)
+	}
+	var b strings.Builder
+	b.Grow(n)
+	b.WriteString(s.prefix)
+	for _, t := range tokens {
+		b.WriteByte('.')
+		b.WriteString(t)
+	}
+	return b.String()
+}
+
+// split takes subject apart after prefix and the fixed token word, and wants
+// exactly n more tokens, each of them legal.
+func (s Space) split(subject, word string, n int) ([]string, error) {
+	rest, ok := strings.CutPrefix(subject, s.prefix+"."+word+".")
+	if !ok {
+		return nil, fmt.Errorf("subject %q does not start with %q", clip(subject), s.prefix+"."+word+".")
+	}
+	tokens := strings.Split(rest, ".")
+	if len(tokens) != n {
+		return nil, fmt.Errorf("subject %q has %d tokens after %q, not %d", clip(subject), len(tokens), word, n)
+	}
+	for _, t := range tokens {
+		if err := CheckToken(t); err != nil {
+			return nil, fmt.Errorf("subject %q: %w", clip(subject), err)
+		}
+	}
+	return tokens, nil
+}
+
+func parseKind(token string) (Kind, error) {
+	if k := Kind(token); k.Valid() {
+		return k, nil
+	}
+	return "", fmt.Errorf("%q is not a kind of job; the kinds are video and chat", clip(token))
+}

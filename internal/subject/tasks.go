@@ -1,0 +1,72 @@
+package subject
+
+// Tasks is the stream GENBUS_TASKS: the log of record, and the feed of finished
+// jobs.
+func (s Space) Tasks() string { return s.stream + "_TASKS" }
+
+// TaskPattern is every job's log: genbus.task.>.
+func (s Space) TaskPattern() string { return s.join("task", ">") }
+
+// Task is the one literal subject of a job's log: genbus.task.<kind>.<tenant>.<id>.
+func (s Space) Task(k Kind, tenant, id string) string { return s.join("task", string(k), tenant, id) }
+
+// TaskName is what a task subject says.
+type TaskName struct {
+	Kind   Kind
+	Tenant string
+	ID     string
+}
+
+// ParseTask is the inverse of Task.
+func (s Space) ParseTask(subject string) (TaskName, error) { return s.parseTask(subject, "task") }
+
+// DonePattern is the feed of finished jobs: genbus.done.>.
+func (s Space) DonePattern() string { return s.join("done", ">") }
+
+// Done is the subject of one finished job:
+// genbus.done.<kind>.<tenant>.<status>.<id>.
+func (s Space) Done(k Kind, tenant, status, id string) string {
+	return s.join("done", string(k), tenant, status, id)
+}
+
+// DoneName is what a done subject says.
+type DoneName struct {
+	Kind   Kind
+	Tenant string
+	Status string
+	ID     string
+}
+
+// ParseDone is the inverse of Done.
+func (s Space) ParseDone(subject string) (DoneName, error) {
+	t, err := s.split(subject, "done", 4)
+	if err != nil {
+		return DoneName{}, err
+	}
+	k, err := parseKind(t[0])
+	return DoneName{Kind: k, Tenant: t[1], Status: t[2], ID: t[3]}, err
+}
+
+// LiveTaskPattern is where committed events of all jobs are republished:
+// genbus.live.task.>.
+func (s Space) LiveTaskPattern() string { return s.join("live", "task", ">") }
+
+// LiveTask is where the events of one job are republished:
+// genbus.live.task.<kind>.<tenant>.<id>.
+func (s Space) LiveTask(k Kind, tenant, id string) string {
+	return s.join("live", "task", string(k), tenant, id)
+}
+
+// ParseLiveTask is the inverse of LiveTask.
+func (s Space) ParseLiveTask(subject string) (TaskName, error) {
+	return s.parseTask(subject, "live.task")
+}
+
+func (s Space) parseTask(subject, word string) (TaskName, error) {
+	t, err := s.split(subject, word, 3)
+	if err != nil {
+		return TaskName{}, err
+	}
+	k, err := parseKind(t[0])
+	return TaskName{Kind: k, Tenant: t[1], ID: t[2]}, err
+}

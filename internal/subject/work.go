@@ -1,0 +1,48 @@
+package subject
+
+// Work is the stream GENBUS_WORK: one message for each accepted, unfinished job.
+func (s Space) Work() string { return s.stream + "_WORK" }
+
+// WorkPattern is everything in the work stream: genbus.work.>.
+func (s Space) WorkPattern() string { return s.join("work", ">") }
+
+// WorkRoutePattern is the work of one route: genbus.work.<kind>.<route>.>.
+func (s Space) WorkRoutePattern(k Kind, route string) string {
+	return s.join("work", string(k), route, ">")
+}
+
+// WorkItem is the subject of one job's work item:
+// genbus.work.<kind>.<route>.<tenant>.<id>.
+func (s Space) WorkItem(k Kind, route, tenant, id string) string {
+	return s.join("work", string(k), route, tenant, id)
+}
+
+// WorkAnyRoute is the work item of one job, whichever route holds it:
+// genbus.work.<kind>.*.<tenant>.<id>.
+func (s Space) WorkAnyRoute(k Kind, tenant, id string) string {
+	return s.join("work", string(k), "*", tenant, id)
+}
+
+// WorkName is what a work subject says.
+type WorkName struct {
+	Kind   Kind
+	Route  string
+	Tenant string
+	ID     string
+}
+
+// ParseWorkItem is the inverse of WorkItem.
+func (s Space) ParseWorkItem(subject string) (WorkName, error) {
+	t, err := s.split(subject, "work", 4)
+	if err != nil {
+		return WorkName{}, err
+	}
+	k, err := parseKind(t[0])
+	return WorkName{Kind: k, Route: t[1], Tenant: t[2], ID: t[3]}, err
+}
+
+// WorkDurable is the durable consumer of one route: <kind>-<route>.
+func WorkDurable(k Kind, route string) string { return string(k) + "-" + route }
+
+// IntakeDurable is the durable consumer of the inbox of one kind.
+func IntakeDurable(k Kind) string { return "intake-" + string(k) }

@@ -1,0 +1,167 @@
+// Package upstream holds what every upstream protocol has in common: the
+// verdict on a submission, the error an upstream reports, and the HTTP
+// transport that never submits twice. It is not a client itself; each wire
+// protocol is a folder below it.
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Verdict says what is known about a submission after the call returned. It is
+// the only thing that decides whether a job may be submitted again.
+type Verdict int
+
+// The verdicts. The zero value is Unknown on purpose: a path that forgets to
+// decide must never lead to a second paid submission.
+const (
+	// Unknown: nobody can know whether the upstream accepted the submission.
+	Unknown Verdict = iota
+	// Accepted: the upstream answered with an id.
+	Accepted
+	// RefusedForGood: the upstream definitely did not accept, and the same
+	// request would be refused again.
+	RefusedForGood
+	// RefusedForNow: the upstream definitely did not accept, or was never
+	// reached; the same request may be submitted again.
+	RefusedForNow
+)
+
+// String gives the word used in logs and metrics.
+func (v Verdict) String() string {
+	switch v {
+	case Accepted:
+		return "accepted"
+	case RefusedForGood:
+		return "refused_for_good"
+	case RefusedForNow:
+		return "refused_for_now"
+	default:
+		return "unknown"
+	}
+}
+
+// Error is a failure of one upstream call.
+type Error struct {
+	// Op names the call: "create", "poll", "chat", "models".
+	Op string
+	// Code is the upstream's own code word, or empty. Integers are written in
+	// decimal.
+	Code string
+	// Type is the upstream's error type, or empty.
+	Type string
+	// Param names the request parameter that the upstream objects to, or empty.
+	Param string
+	// Message is the upstream's text, cut to 2 KiB, or our description of the
+	// transport failure. It never holds a key or the request.
+	Message string
+	// HTTPStatus is 0 when no answer arrived.
+	HTTPStatus int
+	// RequestID is the upstream's id for the call, or empty.
+	RequestID string
+	// RetryAfter is what the upstream asked for; 0 when it did not say.
+	RetryAfter time.Duration
+	// Said is true when the upstream answered this, false when it was inferred
+	// from a broken connection, a timeout or an unreadable answer.
+	Said bool
+	// Written is false only when the request certainly never reached the wire.
+	Written bool
+	// Final is true when the same request would fail again.
+	Final bool
+	// Err is the cause, or nil.
+	Err error
+}
+
+// Error gives the call, the status, the code and the message, in that order.
+func (e *Error) Error() string {
+	s := "upstream " + e.Op
+	if e.HTTPStatus != 0 {
+		s += fmt.Sprintf(": status %d", e.HTTPStatus)
+	}
+	if e.Code != "" {
+		s += ": " + e.Code
+	}
+	if e.Message != "" {
+		s += ": " + e.Message
+	}
+	return s
+}
+
+// Unwrap gives the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// VideoCreate is one submission of a video job.
+type VideoCreate struct {
+	// JobID is sent as Idempotency-Key, equal in every submission of the job.
+	JobID string
+	// Body is the upstream's JSON, with the model name already mapped.
+	Body []byte
+	// Resubmission is true when an earlier submission of this job was refused
+	// for now. The outcome table is stricter then: only codes listed as "not
+	// accepted" count as a refusal, and 409 is Unknown.
+	Resubmission bool
+}
+
+// Submission is the outcome of one VideoCreate.
+type Submission struct {
+	Verdict Verdict
+	// UpstreamID is set when Verdict is Accepted.
+	UpstreamID string
+	// State is what the create answer said beyond the id.
+	State VideoState
+	// Err is set for every verdict but Accepted.
+	Err *Error
+}
+
+// Progression is the canonical status that an upstream's word stands for.
+type Progression int
+
+// The progressions. Running covers every word that genbus does not know: it is
+// kept as the upstream's status and is never terminal.
+const (
+	Running Progression = iota
+	Queued
+	InProgress
+	Completed
+	Failed
+)
+
+// VideoFile is one result of a completed video.
+type VideoFile struct {
+	URL      string
+	Format   string  // "mp4", or empty when unknown
+	Duration float64 // seconds, 0 when unknown
+	Width    int     // pixels, 0 when unknown
+	Height   int     // pixels, 0 when unknown
+	// ExpiresAt is zero when unknown.
+	ExpiresAt time.Time
+}
+
+// VideoState is what one poll says.
+type VideoState struct {
+	Progression Progression
+	// Status is the upstream's own word, unchanged.
+	Status string
+	// Progress is 0 to 100, or -1 when the upstream does not say.
+	Progress int
+	Videos   []VideoFile
+	// Metadata is the upstream's metadata object as JSON, or nil.
+	Metadata []byte
+	// Usage is the upstream's usage object as JSON, or nil.
+	Usage []byte
+	// Err is set when Progression is Failed.
+	Err *Error
+}
+
+// VideoClient speaks one video protocol to one upstream. Implementations are
+// safe for concurrent use.
+type VideoClient interface {
+	// Create submits once. It never retries and never follows a redirect.
+	Create(ctx context.Context, req VideoCreate) Submission
+	// Poll reads the state of a task. A nil error with Progression Failed means
+	// that the task failed; an error means that the poll did, which says nothing
+	// about the task.
+	Poll(ctx context.Context, upstreamID string) (VideoState, error)
+}
