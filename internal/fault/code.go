@@ -1,0 +1,155 @@
+// Package fault names every error that genbus reports by its meaning, and maps
+// each meaning in one table to a gRPC code, an HTTP status and the advice to try
+// again or not. It is not an error library: code that only passes an error on
+// wraps it with fmt.Errorf.
+package fault
+
+import (
+	"net/http"
+
+	"google.golang.org/grpc/codes"
+)
+
+// Code is the word that stands for a meaning in answers, events, dead letters
+// and NATS replies. Codes are never renamed.
+type Code string
+
+// Errors of requests.
+const (
+	InvalidRequest       Code = "invalid_request"
+	InvalidJSON          Code = "invalid_json"
+	BodyTooLarge         Code = "body_too_large"
+	UnsupportedMedia     Code = "unsupported_media_type"
+	InvalidAPIKey        Code = "invalid_api_key"
+	ModelNotFound        Code = "model_not_found"
+	WrongProtocol        Code = "wrong_protocol"
+	TaskNotFound         Code = "task_not_found"
+	ChatNotFound         Code = "chat_not_found"
+	NotFound             Code = "not_found"
+	MethodNotAllowed     Code = "method_not_allowed"
+	IdempotencyKeyReused Code = "idempotency_key_reused"
+	InvalidPageToken     Code = "invalid_page_token"
+	ResumeExpired        Code = "resume_expired"
+	SlowReader           Code = "slow_reader"
+	CallerGone           Code = "caller_gone"
+)
+
+// Errors of genbus and its broker.
+const (
+	QueueFull         Code = "queue_full"
+	StorageFull       Code = "storage_full"
+	BrokerUnavailable Code = "broker_unavailable"
+	AcceptanceUnknown Code = "acceptance_unknown"
+	ShuttingDown      Code = "shutting_down"
+	Internal          Code = "internal"
+)
+
+// Errors of jobs and their upstreams.
+const (
+	SubmissionUnknown     Code = "submission_outcome_unknown"
+	OrphanedSubmission    Code = "orphaned_submission"
+	QueueTimeout          Code = "queue_timeout"
+	DeadlineExceeded      Code = "deadline_exceeded"
+	Expired               Code = "expired"
+	Cancelled             Code = "cancelled"
+	Poisoned              Code = "poisoned"
+	LogLost               Code = "log_lost"
+	InputLost             Code = "input_lost"
+	UpstreamFailed        Code = "upstream_failed"
+	UpstreamRefused       Code = "upstream_refused"
+	UpstreamRemoved       Code = "upstream_removed"
+	UpstreamUnavailable   Code = "upstream_unavailable"
+	UpstreamRateLimited   Code = "upstream_rate_limited"
+	UpstreamTimeout       Code = "upstream_timeout"
+	StreamTruncated       Code = "stream_truncated"
+	ChatAttemptsExhausted Code = "chat_attempts_exhausted"
+)
+
+// Meaning is one row of the table.
+type Meaning struct {
+	Code Code
+	// GRPC is the status code on gRPC.
+	GRPC codes.Code
+	// HTTP is the status on HTTP.
+	HTTP int
+	// Type is the "type" of the OpenAI error envelope.
+	Type string
+	// Retry is true when the same request may succeed later.
+	Retry bool
+	// Means says what happened.
+	Means string
+	// Do says what the reader can do about it.
+	Do string
+}
+
+const (
+	typeRequest = "invalid_request_error"
+	typeAuth    = "authentication_error"
+	typeLimit   = "rate_limit_error"
+	typeServer  = "server_error"
+)
+
+// table is in the order of docs/errors.md.
+var table = []Meaning{
+	{InvalidRequest, codes.InvalidArgument, http.StatusBadRequest, typeRequest, false, "A field of the request is missing or wrong.", "Correct the field that the message names."},
+	{InvalidJSON, codes.InvalidArgument, http.StatusBadRequest, typeRequest, false, "The body is not one JSON object.", "Send valid JSON without duplicate names."},
+	{BodyTooLarge, codes.ResourceExhausted, http.StatusRequestEntityTooLarge, typeRequest, false, "The body is larger than the limit.", "Send a URL instead of the data, or raise the limit."},
+	{UnsupportedMedia, codes.InvalidArgument, http.StatusUnsupportedMediaType, typeRequest, false, "The content type is not one that this path reads.", "Send application/json."},
+	{InvalidAPIKey, codes.Unauthenticated, http.StatusUnauthorized, typeAuth, false, "The API key is missing or unknown.", "Send `Authorization: Bearer <key>` with a configured key."},
+	{ModelNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "No route serves the model.", "Choose a model from GET /v1/models, or add a route."},
+	{WrongProtocol, codes.FailedPrecondition, http.StatusBadRequest, typeRequest, false, "The model's route speaks another protocol than the path.", "Use the path that the message names."},
+	{TaskNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "The tenant has no video task with this id.", "Check the id and the key; tasks are kept for nats.streams.tasks.max_age."},
+	{ChatNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "The tenant has no chat with this id.", "Check the id and the key; chats are kept for nats.streams.tasks.max_age."},
+	{NotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "There is no such path.", "See the paths in README.md."},
+	{MethodNotAllowed, codes.Unimplemented, http.StatusMethodNotAllowed, typeRequest, false, "The path exists, but not with this method.", "Use a method from the Allow header."},
+	{IdempotencyKeyReused, codes.InvalidArgument, http.StatusUnprocessableEntity, typeRequest, false, "The request_id was used before with another body.", "Use a new request_id for a new body."},
+	{InvalidPageToken, codes.InvalidArgument, http.StatusBadRequest, typeRequest, false, "The page token is not one of this list.", "Start again without a token."},
+	{ResumeExpired, codes.OutOfRange, http.StatusGone, typeRequest, false, "The place to resume from is gone.", "Go on from the current state, which follows this notice."},
+	{SlowReader, codes.ResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "The reader was more than 1 MiB behind and was cut off.", "Resume from the last event that was handled."},
+	{CallerGone, codes.Canceled, 499, typeRequest, false, "The caller went away before the reply was whole.", "Nothing; the upstream call was cancelled."},
+
+	{QueueFull, codes.ResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "The route's queue, or the whole queue, is full.", "Wait as long as Retry-After says, then send the same request."},
+	{StorageFull, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "The task log has used 80 % of its bytes.", "Wait, or raise nats.streams.tasks.max_bytes."},
+	{BrokerUnavailable, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "JetStream could not be reached; nothing was accepted.", "Send the same request again."},
+	{AcceptanceUnknown, codes.Unknown, http.StatusInternalServerError, typeServer, false, "JetStream did not confirm; the request may have been accepted.", "With a request_id: send it again, it attaches. Without one: do not repeat it blindly."},
+	{ShuttingDown, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "This replica is going down; nothing was accepted.", "Send the same request again."},
+	{Internal, codes.Internal, http.StatusInternalServerError, typeServer, false, "A bug in genbus.", "Report it with the X-Request-Id."},
+
+	{SubmissionUnknown, codes.Aborted, http.StatusBadGateway, typeServer, false, "Nobody can know whether the upstream accepted the submission, so it was not repeated.", "Look at the upstream's own list of tasks; then send a new request with retry_of."},
+	{OrphanedSubmission, codes.Aborted, http.StatusBadGateway, typeServer, false, "Only in dead letters: the upstream has a task that its job could no longer record.", "Cancel or collect it at the upstream by the id in the dead letter."},
+	{QueueTimeout, codes.DeadlineExceeded, http.StatusGatewayTimeout, typeServer, true, "The job was not submitted within the route's queue timeout.", "Send it again as a new job, or raise max_in_flight."},
+	{DeadlineExceeded, codes.DeadlineExceeded, http.StatusGatewayTimeout, typeServer, false, "The upstream did not finish within the route's deadline.", "The upstream's id is kept in the task; ask there."},
+	{Expired, codes.DeadlineExceeded, http.StatusGatewayTimeout, typeServer, false, "The job's own expires_at passed before it was submitted.", "Send it again with a later expires_at."},
+	{Cancelled, codes.Canceled, http.StatusConflict, typeRequest, false, "The job was cancelled.", "Nothing; after the submission the upstream may still charge."},
+	{Poisoned, codes.Internal, http.StatusInternalServerError, typeServer, false, "The job was delivered more than 10 times without any progress.", "See the dead letter, and the logs of the replicas that held it."},
+	{LogLost, codes.DataLoss, http.StatusInternalServerError, typeServer, false, "The work item outlived its log, so the job's past is unknown and it was not submitted.", "Send it again as a new job after a look at the upstream's list."},
+	{InputLost, codes.DataLoss, http.StatusInternalServerError, typeServer, false, "The request's body is gone from the object store, or damaged.", "Send it again as a new job."},
+	{UpstreamFailed, codes.Aborted, http.StatusBadGateway, typeServer, true, "The upstream reports that the job failed.", "See upstream_code and the message."},
+	{UpstreamRefused, codes.FailedPrecondition, http.StatusBadGateway, typeRequest, false, "The upstream refused the request for good.", "See upstream_code and the message, and correct the request."},
+	{UpstreamRemoved, codes.Aborted, http.StatusBadGateway, typeServer, false, "The route or upstream that holds the job is no longer configured.", "The upstream's id is kept in the task; ask there."},
+	{UpstreamUnavailable, codes.Unavailable, http.StatusBadGateway, typeServer, true, "The upstream could not be reached, or failed.", "Try again."},
+	{UpstreamRateLimited, codes.ResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "The upstream asks to slow down.", "Wait as long as Retry-After says."},
+	{UpstreamTimeout, codes.DeadlineExceeded, http.StatusGatewayTimeout, typeServer, true, "The upstream did not answer, or fell silent, within the route's timeout.", "Try again, or raise the timeout that the message names."},
+	{StreamTruncated, codes.Aborted, http.StatusBadGateway, typeServer, true, "The upstream ended the stream early.", "Try again; what arrived is not the whole reply."},
+	{ChatAttemptsExhausted, codes.Aborted, http.StatusBadGateway, typeServer, true, "All attempts at the chat were cut off.", "Send it again as a new job."},
+}
+
+var byCode = func() map[Code]Meaning {
+	m := make(map[Code]Meaning, len(table))
+	for _, row := range table {
+		m[row.Code] = row
+	}
+	return m
+}()
+
+// MeaningOf returns the row of a code; a code that is not in the table gives the
+// row of Internal.
+func MeaningOf(c Code) Meaning {
+	if row, ok := byCode[c]; ok {
+		return row
+	}
+	return byCode[Internal]
+}
+
+// Table returns a copy of the whole table, in the order of docs/errors.md.
+func Table() []Meaning { return append([]Meaning(nil), table...) }

@@ -1,0 +1,136 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+var update = flag.Bool("update", false, "write docs/errors.md")
+
+func TestDocsAreTheTable(t *testing.T) {
+	const path = "../../docs/errors.md"
+	if *update {
+		if err := os.WriteFile(path, []byte(Markdown()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Markdown(), string(got)); diff != "" {
+		t.Errorf("docs/errors.md is not the table; run `go test ./internal/fault -update`:\n%s", diff)
+	}
+}
+
+func TestEveryRowIsWhole(t *testing.T) {
+	t.Parallel()
+	seen := map[Code]bool{}
+	for _, m := range Table() {
+		if seen[m.Code] {
+			t.Errorf("%s stands twice", m.Code)
+		}
+		seen[m.Code] = true
+		if m.GRPC == codes.OK || m.HTTP < 400 || m.HTTP > 599 || m.Type == "" || m.Means == "" || m.Do == "" {
+			t.Errorf("%s is not whole: %+v", m.Code, m)
+		}
+	}
+}
+
+func TestUnknownCodeIsInternal(t *testing.T) {
+	t.Parallel()
+	if got := MeaningOf("no_such_code").Code; got != Internal {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestFrom(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		err  error
+		want Code
+	}{
+		{nil, ""},
+		{fmt.Errorf("create: %w", New(QueueFull, "full")), QueueFull},
+		{fmt.Errorf("x: %w", context.Canceled), CallerGone},
+		{context.DeadlineExceeded, UpstreamTimeout},
+		{errors.New("boom"), Internal},
+	} {
+		if got := CodeOf(row.err); got != row.want {
+			t.Errorf("CodeOf(%v) = %s, want %s", row.err, got, row.want)
+		}
+	}
+	if !errors.Is(fmt.Errorf("x: %w", New(QueueFull, "a")), New(QueueFull, "b")) {
+		t.Error("errors with one code are not equal for errors.Is")
+	}
+}
+
+func TestGRPCStatusCarriesDetails(t *testing.T) {
+	t.Parallel()
+	e := Invalid([]Violation{{"prompt", "is required"}, {"n", "must be positive"}}).ForJob("video_1").WithRetryAfter(2 * time.Second)
+	s := status.Convert(fmt.Errorf("create: %w", e))
+	if s.Code() != codes.InvalidArgument {
+		t.Fatalf("code %s", s.Code())
+	}
+	var info *errdetails.ErrorInfo
+	var bad *errdetails.BadRequest
+	var retry *errdetails.RetryInfo
+	for _, d := range s.Details() {
+		switch d := d.(type) {
+		case *errdetails.ErrorInfo:
+			info = d
+		case *errdetails.BadRequest:
+			bad = d
+		case *errdetails.RetryInfo:
+			retry = d
+		}
+	}
+	if info.GetReason() != "invalid_request" || info.GetDomain() != "genbus" || info.GetMetadata()["job_id"] != "video_1" {
+		t.Errorf("ErrorInfo %v", info)
+	}
+	if len(bad.GetFieldViolations()) != 2 || retry.GetRetryDelay().AsDuration() != 2*time.Second {
+		t.Errorf("BadRequest %v, RetryInfo %v", bad, retry)
+	}
+}
+
+func TestWriteHTTP(t *testing.T) {
+	t.Parallel()
+	w := httptest.NewRecorder()
+	New(AcceptanceUnknown, "no answer").WithRetryAfter(1500 * time.Millisecond).WriteHTTP(w)
+	if w.Code != 500 || w.Header().Get("Retry-After") != "2" || w.Header().Get("X-Should-Retry") != "false" {
+		t.Errorf("%d %v", w.Code, w.Header())
+	}
+	want := `{"error":{"message":"no answer","type":"server_error","param":null,"code":"acceptance_unknown"}}`
+	if got := w.Body.String(); got != want {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestTaskErrorRoundTrip(t *testing.T) {
+	t.Parallel()
+	e := &Error{Code: UpstreamFailed, Message: strings.Repeat("é", 3000), UpstreamCode: "50413", UpstreamHTTPStatus: 400, UpstreamRequestID: "r1", RetryAfter: time.Second}
+	te := e.TaskError()
+	if len(te.GetMessage()) > maxMessage || !utf8.ValidString(te.GetMessage()) {
+		t.Errorf("message of %d bytes, valid %v", len(te.GetMessage()), utf8.ValidString(te.GetMessage()))
+	}
+	back := FromTaskError(te)
+	if back.Code != e.Code || back.UpstreamCode != "50413" || back.UpstreamHTTPStatus != 400 || back.RetryAfter != time.Second {
+		t.Errorf("got %+v", back)
+	}
+	if FromTaskError(nil) != nil {
+		t.Error("nil became an error")
+	}
+}

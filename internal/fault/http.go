@@ -1,0 +1,58 @@
+package fault
+
+import (
+	"encoding/json"
+	"math"
+	"net/http"
+	"strconv"
+)
+
+// envelope is the error body of the OpenAI interface.
+type envelope struct {
+	Error envelopeError `json:"error"`
+}
+
+type envelopeError struct {
+	Message string  `json:"message"`
+	Type    string  `json:"type"`
+	Param   *string `json:"param"`
+	Code    string  `json:"code"`
+}
+
+// Envelope is the error's JSON body on HTTP: {"error":{message,type,param,code}}.
+func (e *Error) Envelope() []byte {
+	body := envelope{Error: envelopeError{Message: Clip(e.Message, maxMessage), Type: e.errorType(), Code: string(e.Code)}}
+	if len(e.Violations) > 0 {
+		body.Error.Param = &e.Violations[0].Field
+	}
+	out, err := json.Marshal(body)
+	if err != nil {
+		return []byte(`{"error":{"message":"internal","type":"server_error","param":null,"code":"internal"}}`)
+	}
+	return out
+}
+
+// Status is the error's HTTP status.
+func (e *Error) Status() int {
+	if e.HTTPStatus != 0 {
+		return e.HTTPStatus
+	}
+	return e.Meaning().HTTP
+}
+
+// WriteHTTP answers a request with the error. The job's id, Retry-After and
+// x-should-retry (which the OpenAI SDKs obey) are set where they apply: an
+// answer of unknown acceptance must not be repeated by a client on its own.
+func (e *Error) WriteHTTP(w http.ResponseWriter) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	if e.RetryAfter > 0 {
+		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(e.RetryAfter.Seconds()))))
+	}
+	if e.Code == AcceptanceUnknown {
+		h.Set("X-Should-Retry", "false")
+	}
+	w.WriteHeader(e.Status())
+	// A client that went away is no error of ours.
+	_, _ = w.Write(e.Envelope())
+}

@@ -1,0 +1,25 @@
+package fault
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Markdown is docs/errors.md.
+func Markdown() string {
+	var b strings.Builder
+	b.WriteString("# Errors\n\n" +
+		"Generated from the table in `internal/fault`; do not edit.\n\n" +
+		"The same code stands in HTTP answers (`error.code`), in gRPC (`google.rpc.ErrorInfo.reason`, domain `genbus`), in events\n" +
+		"(`task.error.code`), in dead letters and in NATS replies (header `genbus-error-code`). Codes are never renamed.\n" +
+		"*Retry* says whether the same request may succeed later.\n\n" +
+		"| code | HTTP | gRPC | retry | what happened | what to do |\n|---|---|---|---|---|---|\n")
+	for _, m := range table {
+		retry := "final"
+		if m.Retry {
+			retry = "retry"
+		}
+		fmt.Fprintf(&b, "| `%s` | %d | %s | %s | %s | %s |\n", m.Code, m.HTTP, m.GRPC, retry, m.Means, m.Do)
+	}
+	return b.String()
+}
