@@ -1,0 +1,230 @@
+package broker_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
+
+func msg(subj, id, data string) *nats.Msg {
+	m := nats.NewMsg(subj)
+	m.Data = []byte(data)
+	if id != "" {
+		m.Header.Set(jetstream.MsgIDHeader, id)
+	}
+	return m
+}
+
+func TestPublishExpecting(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b, ctx := open(t), t.Context()
+		subj := b.Names().Task(subject.Video, "t", "i")
+		ack, err := b.PublishExpecting(ctx, msg(subj, "a", "1"), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.PublishExpecting(ctx, msg(subj, "b", "2"), 0); !errors.Is(err, broker.ErrWrongSequence) && !errors.Is(err, broker.ErrInFlight) {
+			t.Errorf("a stale write gave %v", err)
+		}
+		got, err := b.Last(ctx, b.Names().Tasks(), subj)
+		if err != nil || got.Seq != ack.Seq || string(got.Data) != "1" || got.Header.Get(jetstream.MsgIDHeader) != "a" {
+			t.Errorf("Last = %+v, %v", got, err)
+		}
+	})
+}
+
+// TestRacingWritersOneWins is the rule that everything rests on: of any number
+// of writers of one version, one stores its message.
+func TestRacingWritersOneWins(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		brokers := []*broker.Broker{open(t), open(t)}
+		const writers, rounds = 8, 25
+		subj := brokers[0].Names().Task(subject.Video, "t", "race")
+		var last uint64
+		for round := range rounds {
+			var wg sync.WaitGroup
+			acks := make(chan uint64, writers)
+			for w := range writers {
+				wg.Go(func() {
+					m := msg(subj, strings.Repeat("x", round+1)+string(rune('a'+w)), "r")
+					ack, err := brokers[w%2].PublishExpecting(t.Context(), m, last)
+					if err == nil && !ack.Duplicate {
+						acks <- ack.Seq
+					}
+				})
+			}
+			wg.Wait()
+			close(acks)
+			var won []uint64
+			for seq := range acks {
+				won = append(won, seq)
+			}
+			if len(won) != 1 {
+				t.Fatalf("round %d: %d writers won", round, len(won))
+			}
+			last = won[0]
+		}
+	})
+}
+
+func TestWorkHoldsOneMessageForEachSubject(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b, ctx := open(t), t.Context()
+		subj := b.Names().WorkItem(subject.Video, "r", "t", "i")
+		if _, err := b.Publish(ctx, msg(subj, "", "1")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Publish(ctx, msg(subj, "", "2")); !errors.Is(err, broker.ErrFull) {
+			t.Errorf("the second item gave %v", err)
+		}
+		got, err := b.Last(ctx, b.Names().Work(), b.Names().WorkAnyRoute(subject.Video, "t", "i"))
+		if err != nil || string(got.Data) != "1" || got.Subject != subj {
+			t.Errorf("Last = %+v, %v", got, err)
+		}
+		if _, err := b.Last(ctx, b.Names().Work(), b.Names().WorkAnyRoute(subject.Video, "t", "other")); !errors.Is(err, broker.ErrNoMessage) {
+			t.Errorf("a missing item gave %v", err)
+		}
+	})
+}
+
+func TestPublishClassifiesRefusals(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	if _, err := b.Publish(t.Context(), msg("genbus.nobody", "", "1")); !errors.Is(err, broker.ErrUnavailable) {
+		t.Errorf("no stream gave %v", err)
+	}
+	big := nats.NewMsg(b.Names().Chunk("t", "i"))
+	big.Data = make([]byte, 9<<20)
+	if _, err := b.Publish(t.Context(), big); !errors.Is(err, broker.ErrTooLarge) {
+		t.Errorf("9 MiB gave %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := b.Publish(ctx, msg(b.Names().Chunk("t", "i"), "", "1")); !errors.Is(err, broker.ErrNoAnswer) {
+		t.Errorf("an ended context gave %v", err)
+	}
+}
+
+func TestEnsureStreamsNamesWhatCannotChange(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	ctx := t.Context()
+	js := b.JetStream()
+	if err := js.DeleteStream(ctx, b.Names().Dead()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: b.Names().Dead(), Subjects: []string{b.Names().DeadPattern()}, Storage: jetstream.MemoryStorage}); err != nil {
+		t.Fatal(err)
+	}
+	err := b.EnsureStreams(ctx)
+	if err == nil || !strings.Contains(err.Error(), "storage Memory to File") || !strings.Contains(err.Error(), b.Names().Dead()) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestLowerRevisionChangesNothing(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	ctx := t.Context()
+	s, err := b.JetStream().Stream(ctx, b.Names().Dead())
+	if err != nil {
+		t.Fatal(err)
+	}
+	newer := s.CachedInfo().Config
+	newer.MaxBytes = 12345678
+	newer.Metadata = map[string]string{subject.MetadataRevision: "999"}
+	if _, err := b.JetStream().UpdateStream(ctx, newer); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.EnsureStreams(ctx); err != nil {
+		t.Fatal(err)
+	}
+	info, err := s.Info(ctx)
+	if err != nil || info.Config.MaxBytes != 12345678 {
+		t.Errorf("max_bytes %d, %v", info.Config.MaxBytes, err)
+	}
+}
+
+func TestMissingLogBesideWorkIsRefused(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	ctx := t.Context()
+	if _, err := b.Publish(ctx, msg(b.Names().WorkItem(subject.Video, "r", "t", "i"), "", "1")); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.JetStream().DeleteStream(ctx, b.Names().Tasks()); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.EnsureStreams(ctx); err == nil || !strings.Contains(err.Error(), "is missing") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestDataDirectoryIsLocked(t *testing.T) {
+	t.Parallel()
+	o := broker.Options{Names: subject.Default(), Logger: brokertest.Logger(t), Embedded: broker.Embedded{DataDir: t.TempDir(), NoSync: true}}
+	b, err := broker.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := broker.Open(t.Context(), o); err == nil || !strings.Contains(err.Error(), "in use") {
+		t.Errorf("a second server on the directory: %v", err)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := broker.Open(t.Context(), o)
+	if err != nil {
+		t.Fatalf("after the first has closed: %v", err)
+	}
+	if err := again.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestBodies(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	ctx := t.Context()
+	bodies := broker.NewBodies(b)
+	data := bytes.Repeat([]byte("genbus"), 100_000)
+	ref, err := bodies.Put(ctx, "acme", "video_1", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := bodies.Get(ctx, ref)
+	if err != nil || !bytes.Equal(got, data) {
+		t.Fatalf("got %d bytes, %v", len(got), err)
+	}
+	damaged := ref
+	damaged.SHA256[0]++
+	if _, err := bodies.Get(ctx, damaged); !errors.Is(err, broker.ErrBodyLost) {
+		t.Errorf("another digest gave %v", err)
+	}
+	for range 2 {
+		if err := bodies.Delete(ctx, ref); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := bodies.Get(ctx, ref); !errors.Is(err, broker.ErrBodyLost) {
+		t.Errorf("a deleted body gave %v", err)
+	}
+}

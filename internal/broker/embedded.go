@@ -1,0 +1,145 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+// Embedded configures the JetStream server inside the process.
+type Embedded struct {
+	// Listen is the TCP address for other processes; empty: none.
+	Listen string
+	// DataDir holds the streams and the lock file. Required.
+	DataDir string
+	// NoSync leaves out the fsync on every write. Default: false, every write is
+	// synced before it is confirmed.
+	NoSync bool
+	// MaxStore and MaxMemory bound the streams, in bytes. Defaults: 10 GiB and
+	// 512 MiB.
+	MaxStore, MaxMemory int64
+}
+
+// maxPayload is the largest message of the embedded server: the largest that
+// NATS recommends.
+const maxPayload = 8 << 20
+
+type embedded struct {
+	server *server.Server
+	lock   *flock.Flock
+}
+
+// startEmbedded takes the lock before it starts the server, because the server
+// itself would happily share a directory with another one.
+func startEmbedded(o Embedded, log *slog.Logger) (*embedded, error) {
+	lock, err := lockDir(o.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	s, err := startServer(o, log)
+	if err != nil {
+		return nil, errors.Join(err, lock.Unlock())
+	}
+	return &embedded{server: s, lock: lock}, nil
+}
+
+func lockDir(dir string) (*flock.Flock, error) {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	path := filepath.Join(dir, "genbus.lock")
+	lock := flock.New(path)
+	held, err := lock.TryLock()
+	if err != nil {
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	if !held {
+		return nil, fmt.Errorf("the data directory %s is in use by another genbus (lock %s); stop it, or set nats.data_dir (GENBUS_DATA_DIR)", dir, path)
+	}
+	return lock, nil
+}
+
+func startServer(o Embedded, log *slog.Logger) (*server.Server, error) {
+	opts, err := serverOptions(o)
+	if err != nil {
+		return nil, err
+	}
+	s, err := server.NewServer(opts)
+	if err != nil {
+		return nil, fmt.Errorf("embedded NATS server: %w", err)
+	}
+	s.SetLoggerV2(serverLog{log.With("component", "nats-server")}, false, false, false)
+	s.Start()
+	if !s.ReadyForConnections(30 * time.Second) {
+		s.Shutdown()
+		s.WaitForShutdown()
+		return nil, fmt.Errorf("the embedded NATS server did not start on %q within 30s; is the address (nats.listen, GENBUS_NATS_LISTEN) free?", o.Listen)
+	}
+	return s, nil
+}
+
+func serverOptions(o Embedded) (*server.Options, error) {
+	opts := &server.Options{
+		ServerName:             "genbus",
+		DontListen:             o.Listen == "",
+		JetStream:              true,
+		StoreDir:               o.DataDir,
+		SyncAlways:             !o.NoSync,
+		JetStreamMaxStore:      orDefault(o.MaxStore, 10<<30),
+		JetStreamMaxMemory:     orDefault(o.MaxMemory, 512<<20),
+		MaxPayload:             maxPayload,
+		NoSigs:                 true,
+		DisableJetStreamBanner: true,
+	}
+	if o.Listen == "" {
+		return opts, nil
+	}
+	host, port, err := net.SplitHostPort(o.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("nats.listen %q: %w", o.Listen, err)
+	}
+	if opts.Port, err = strconv.Atoi(port); err != nil {
+		return nil, fmt.Errorf("nats.listen %q: the port is not a number", o.Listen)
+	}
+	if opts.Port == 0 {
+		opts.Port = server.RANDOM_PORT
+	}
+	opts.Host = host
+	return opts, nil
+}
+
+func orDefault(v, otherwise int64) int64 {
+	if v == 0 {
+		return otherwise
+	}
+	return v
+}
+
+func (e *embedded) inProcess() []nats.Option { return []nats.Option{nats.InProcessServer(e.server)} }
+
+// stop waits for the shutdown: a process that ends before it damages the store.
+func (e *embedded) stop() error {
+	e.server.Shutdown()
+	e.server.WaitForShutdown()
+	return e.lock.Unlock()
+}
+
+// serverLog hands the server's own log to slog. Notices are debug: they are the
+// server's, not genbus's.
+type serverLog struct{ log *slog.Logger }
+
+func (l serverLog) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }
+func (l serverLog) Warnf(format string, v ...any)   { l.log.Warn(fmt.Sprintf(format, v...)) }
+func (l serverLog) Errorf(format string, v ...any)  { l.log.Error(fmt.Sprintf(format, v...)) }
+func (l serverLog) Fatalf(format string, v ...any)  { l.log.Error(fmt.Sprintf(format, v...)) }
+func (l serverLog) Debugf(format string, v ...any)  { l.log.Debug(fmt.Sprintf(format, v...)) }
+func (l serverLog) Tracef(string, ...any)           {}

@@ -1,0 +1,270 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// configRevision counts the changes of the stream and consumer configurations
+// below. A lower revision never overwrites a higher one, so that a replica of
+// the old version, still running during a rolling deploy, changes nothing back.
+const configRevision = 1
+
+// maxConsumers is set on every stream, because the server's own default is
+// 1,000 and -1 does not lift it.
+const maxConsumers = 4096
+
+// Limits of the streams. Counts are messages, sizes bytes.
+type Limits struct {
+	RequestsMaxMsgs  int64
+	RequestsMaxBytes int64
+	WorkMaxMsgs      int64
+	TasksMaxAge      time.Duration
+	TasksMaxBytes    int64
+	ChunksMaxAge     time.Duration
+	ChunksMaxBytes   int64
+	DeadMaxAge       time.Duration
+	DeadMaxBytes     int64
+}
+
+// DefaultLimits are the limits that a newcomer meets.
+func DefaultLimits() Limits {
+	return Limits{
+		RequestsMaxMsgs: 1_000_000, RequestsMaxBytes: 2 << 30,
+		WorkMaxMsgs: 1_000_000,
+		TasksMaxAge: 7 * 24 * time.Hour, TasksMaxBytes: 4 << 30,
+		ChunksMaxAge: 15 * time.Minute, ChunksMaxBytes: 256 << 20,
+		DeadMaxAge: 30 * 24 * time.Hour, DeadMaxBytes: 1 << 30,
+	}
+}
+
+func (l Limits) withDefaults() Limits {
+	d := DefaultLimits()
+	fill := func(v *int64, d int64) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	fillAge := func(v *time.Duration, d time.Duration) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	fill(&l.RequestsMaxMsgs, d.RequestsMaxMsgs)
+	fill(&l.RequestsMaxBytes, d.RequestsMaxBytes)
+	fill(&l.WorkMaxMsgs, d.WorkMaxMsgs)
+	fill(&l.TasksMaxBytes, d.TasksMaxBytes)
+	fill(&l.ChunksMaxBytes, d.ChunksMaxBytes)
+	fill(&l.DeadMaxBytes, d.DeadMaxBytes)
+	fillAge(&l.TasksMaxAge, d.TasksMaxAge)
+	fillAge(&l.ChunksMaxAge, d.ChunksMaxAge)
+	fillAge(&l.DeadMaxAge, d.DeadMaxAge)
+	return l
+}
+
+// Streams is the whole configuration of every stream. Neither AllowMsgSchedules
+// nor AllowRollup is ever set: with them, any publisher could wipe a stream or
+// forge a message.
+func (b *Broker) Streams() []jetstream.StreamConfig {
+	n, l := b.names, b.limits
+	return []jetstream.StreamConfig{
+		b.stream(n.Requests(), "durable inbox of requests", jetstream.StreamConfig{
+			Subjects:  []string{n.RequestPattern(subject.Video), n.RequestPattern(subject.Chat)},
+			Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage,
+			MaxMsgs: l.RequestsMaxMsgs, MaxBytes: l.RequestsMaxBytes, Discard: jetstream.DiscardNew,
+			// The shortest window: with a long one, a publisher could make another
+			// tenant's request vanish by using its Nats-Msg-Id.
+			Duplicates: 100 * time.Millisecond,
+		}),
+		b.stream(n.Work(), "accepted, unfinished jobs", jetstream.StreamConfig{
+			Subjects:  []string{n.WorkPattern()},
+			Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage,
+			MaxMsgs: l.WorkMaxMsgs, MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true,
+			Duplicates: 100 * time.Millisecond,
+		}),
+		b.stream(n.Tasks(), "log of record, and feed of finished jobs", jetstream.StreamConfig{
+			Subjects:  []string{n.TaskPattern(), n.DonePattern()},
+			Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage,
+			MaxAge: l.TasksMaxAge, MaxBytes: l.TasksMaxBytes, Discard: jetstream.DiscardNew, AllowDirect: true,
+			Duplicates: 2 * time.Minute,
+			RePublish:  &jetstream.RePublish{Source: n.TaskPattern(), Destination: n.LiveTaskPattern()},
+		}),
+		b.stream(n.Chunks(), "streamed chat chunks", jetstream.StreamConfig{
+			Subjects:  []string{n.ChunkPattern()},
+			Retention: jetstream.LimitsPolicy, Storage: jetstream.MemoryStorage,
+			MaxAge: l.ChunksMaxAge, MaxBytes: l.ChunksMaxBytes, Discard: jetstream.DiscardOld, AllowDirect: true,
+			Duplicates: 100 * time.Millisecond,
+			RePublish:  &jetstream.RePublish{Source: n.ChunkPattern(), Destination: n.LiveChunkPattern()},
+		}),
+		b.stream(n.Dead(), "what could not be processed", jetstream.StreamConfig{
+			Subjects:  []string{n.DeadPattern()},
+			Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage,
+			MaxAge: l.DeadMaxAge, MaxBytes: l.DeadMaxBytes, Discard: jetstream.DiscardOld,
+			Duplicates: 2 * time.Minute,
+		}),
+	}
+}
+
+func (b *Broker) stream(name, description string, c jetstream.StreamConfig) jetstream.StreamConfig {
+	c.Name, c.Description = name, "genbus: "+description
+	c.Replicas, c.MaxConsumers = b.replicas, maxConsumers
+	c.Metadata = revisionMetadata()
+	return c
+}
+
+func revisionMetadata() map[string]string {
+	return map[string]string{subject.MetadataRevision: strconv.Itoa(configRevision)}
+}
+
+// EnsureStreams creates the streams that are missing and updates those that
+// differ. What cannot be updated is an error that names the field.
+func (b *Broker) EnsureStreams(ctx context.Context) error {
+	if err := b.checkLogBesideWork(ctx); err != nil {
+		return err
+	}
+	for _, want := range b.Streams() {
+		if err := b.ensureStream(ctx, want); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkLogBesideWork refuses to work with accepted jobs whose whole history is
+// gone: an operator has to decide what those jobs are.
+func (b *Broker) checkLogBesideWork(ctx context.Context) error {
+	if _, err := b.js.Stream(ctx, b.names.Tasks()); !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return wrapf(err, "stream %s", b.names.Tasks())
+	}
+	work, err := b.streamInfo(ctx, b.names.Work())
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("stream %s: %w", b.names.Work(), err)
+	}
+	if work.State.Msgs > 0 {
+		return fmt.Errorf("stream %s is missing, but %s holds %d accepted jobs: restore the log from a backup, or delete %s to give these jobs up",
+			b.names.Tasks(), b.names.Work(), work.State.Msgs, b.names.Work())
+	}
+	return nil
+}
+
+func wrapf(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), err)
+}
+
+func (b *Broker) ensureStream(ctx context.Context, want jetstream.StreamConfig) error {
+	s, err := b.js.Stream(ctx, want.Name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		_, err = b.js.CreateStream(ctx, want)
+		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+			return b.ensureStream(ctx, want) // another replica was faster
+		}
+		return wrapf(explainReplicas(err, b.replicas), "create stream %s", want.Name)
+	}
+	if err != nil {
+		return fmt.Errorf("stream %s: %w", want.Name, err)
+	}
+	have := s.CachedInfo().Config
+	fields := streamDiff(have, want)
+	if len(fields) == 0 || newer(have.Metadata) {
+		return nil
+	}
+	if _, err := b.js.UpdateStream(ctx, want); err != nil {
+		return fmt.Errorf("stream %s cannot be changed from %s: %w", want.Name, strings.Join(fields, ", "), err)
+	}
+	b.log.Info("stream updated", "stream", want.Name, "changes", fields)
+	return nil
+}
+
+func explainReplicas(err error, replicas int) error {
+	if err != nil && replicas > 1 {
+		return fmt.Errorf("%w (nats.replicas is %d; the cluster needs at least as many servers with JetStream)", err, replicas)
+	}
+	return err
+}
+
+// newer reports whether metadata was written by a newer genbus.
+func newer(metadata map[string]string) bool {
+	rev, err := strconv.Atoi(metadata[subject.MetadataRevision])
+	return err == nil && rev > configRevision
+}
+
+// streamDiff names the fields that differ, each with the old and the new value.
+func streamDiff(have, want jetstream.StreamConfig) []string {
+	var d diff
+	d.add("subjects", have.Subjects, want.Subjects, slices.Equal(have.Subjects, want.Subjects))
+	d.add("retention", have.Retention, want.Retention, have.Retention == want.Retention)
+	d.add("storage", have.Storage, want.Storage, have.Storage == want.Storage)
+	d.add("replicas", have.Replicas, want.Replicas, have.Replicas == want.Replicas)
+	d.add("max_consumers", have.MaxConsumers, want.MaxConsumers, have.MaxConsumers == want.MaxConsumers)
+	d.add("max_msgs", have.MaxMsgs, want.MaxMsgs, unlimited(have.MaxMsgs) == unlimited(want.MaxMsgs))
+	d.add("max_msgs_per_subject", have.MaxMsgsPerSubject, want.MaxMsgsPerSubject, unlimited(have.MaxMsgsPerSubject) == unlimited(want.MaxMsgsPerSubject))
+	d.add("max_bytes", have.MaxBytes, want.MaxBytes, unlimited(have.MaxBytes) == unlimited(want.MaxBytes))
+	d.add("max_age", have.MaxAge, want.MaxAge, have.MaxAge == want.MaxAge)
+	d.add("discard", have.Discard, want.Discard, have.Discard == want.Discard)
+	d.add("discard_new_per_subject", have.DiscardNewPerSubject, want.DiscardNewPerSubject, have.DiscardNewPerSubject == want.DiscardNewPerSubject)
+	d.add("duplicate_window", have.Duplicates, want.Duplicates, have.Duplicates == want.Duplicates)
+	d.add("allow_direct", have.AllowDirect, want.AllowDirect, have.AllowDirect == want.AllowDirect)
+	d.add("republish", have.RePublish, want.RePublish, equalRePublish(have.RePublish, want.RePublish))
+	d.add("allow_rollup", have.AllowRollup, false, !have.AllowRollup)
+	d.add("revision", have.Metadata[subject.MetadataRevision], configRevision,
+		have.Metadata[subject.MetadataRevision] == strconv.Itoa(configRevision))
+	return d
+}
+
+type diff []string
+
+func (d *diff) add(field string, have, want any, equal bool) {
+	if !equal {
+		*d = append(*d, fmt.Sprintf("%s %v to %v", field, have, want))
+	}
+}
+
+// unlimited makes the two spellings of "no limit" equal.
+func unlimited(n int64) int64 {
+	if n == 0 {
+		return -1
+	}
+	return n
+}
+
+func equalRePublish(a, b *jetstream.RePublish) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return *a == *b
+}
+
+// EnsureConsumer creates or updates a durable consumer under the same rule of
+// revisions as the streams.
+func (b *Broker) EnsureConsumer(ctx context.Context, stream string, want jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+	want.Metadata = maps.Clone(want.Metadata)
+	if want.Metadata == nil {
+		want.Metadata = map[string]string{}
+	}
+	maps.Copy(want.Metadata, revisionMetadata())
+	have, err := b.js.Consumer(ctx, stream, want.Durable)
+	if err == nil && newer(have.CachedInfo().Config.Metadata) {
+		return have, nil
+	}
+	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return nil, fmt.Errorf("consumer %s of %s: %w", want.Durable, stream, err)
+	}
+	c, err := b.js.CreateOrUpdateConsumer(ctx, stream, want)
+	return c, wrapf(err, "consumer %s of %s", want.Durable, stream)
+}
