@@ -1,0 +1,66 @@
+package task
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+)
+
+func newChat(item *genbusv1.WorkItem, x *genbusv1.Execution) *genbusv1.Chat {
+	return &genbusv1.Chat{
+		Id: item.GetId(), Tenant: item.GetTenant(), Model: item.GetModel(),
+		Status: Status(x.GetPhase()), Version: 1,
+		CreatedAt: item.GetAcceptedAt(), UpdatedAt: item.GetAcceptedAt(),
+		Labels: item.GetLabels(), RequestId: item.GetRequestId(), RetryOf: item.GetRetryOf(),
+		ExpiresAt: item.GetExpiresAt(), Execution: x,
+	}
+}
+
+// Attempt is what is fixed before a chat is called.
+type Attempt struct {
+	// Upstream and Key name where the call goes.
+	Upstream, Key string
+	// Deadline is when the chat fails; used at the first attempt only.
+	Deadline time.Time
+	// Deliveries of the work item so far.
+	Deliveries uint64
+}
+
+// Started is committed before each call of the upstream, and gives the attempt
+// its number. Chunks of older attempts are void from here on.
+func Started(c *genbusv1.Chat, now time.Time, a Attempt) (Event, error) {
+	return next(c, inProgress, now, func(c *genbusv1.Chat, x *genbusv1.Execution) {
+		c.Attempt++
+		x.Attempt = c.GetAttempt()
+		x.Upstream, x.UpstreamKey, x.Deliveries = a.Upstream, a.Key, a.Deliveries
+		if x.GetFirstSubmitAt() == nil {
+			x.FirstSubmitAt = timestamppb.New(now)
+			x.Deadline = timestamppb.New(a.Deadline)
+		}
+	})
+}
+
+// Reply is what a completed chat has. Either JSON or Ref is set.
+type Reply struct {
+	JSON   []byte
+	Ref    *genbusv1.BlobRef
+	Usage  *genbusv1.Usage
+	Chunks uint64
+}
+
+// Replied ends a chat with its whole reply.
+func Replied(c *genbusv1.Chat, now time.Time, r Reply) (Event, error) {
+	return next(c, completed, now, func(c *genbusv1.Chat, _ *genbusv1.Execution) {
+		c.ReplyJson, c.ReplyRef, c.Usage, c.ChunkCount = r.JSON, r.Ref, r.Usage, r.Chunks
+	})
+}
+
+// FailedChat ends a chat without a whole reply; chunks counts the blocks that
+// its last attempt published.
+func FailedChat(c *genbusv1.Chat, now time.Time, chunks uint64, err *genbusv1.TaskError) (Event, error) {
+	return next(c, failed, now, func(c *genbusv1.Chat, _ *genbusv1.Execution) {
+		c.Error, c.ChunkCount = err, chunks
+	})
+}

@@ -1,0 +1,202 @@
+package task
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	"pgregory.net/rapid"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+)
+
+var start = time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+
+func work(kind string) *genbusv1.WorkItem {
+	return &genbusv1.WorkItem{
+		Id: kind + "_1", Kind: kind, Tenant: "acme", Route: "r", Model: "m", Body: []byte(`{"prompt":"secret"}`),
+		Fingerprint: []byte("fp"), RequestId: "req", Labels: map[string]string{"a": "b"}, RetryOf: "old",
+		AcceptedAt: timestamppb.New(start), QueueDeadline: timestamppb.New(start.Add(48 * time.Hour)), Protocol: "primary", Stream: kind == "chat",
+	}
+}
+
+func TestFromWorkLeavesTheBodyOut(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"video", "chat"} {
+		e := FromWork(work(kind))
+		data, err := proto.Marshal(e.Job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(data) == 0 || string(data) == "" || containsBytes(data, "secret") {
+			t.Errorf("%s: the first event holds the body", kind)
+		}
+		if e.Version() != 1 || e.Previous != 0 || e.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_QUEUED || Kind(e.Job) != kind {
+			t.Errorf("%s: %v", kind, e.Job)
+		}
+		if diff := cmp.Diff(FromWork(work(kind)).Job, e.Job, protocmp.Transform()); diff != "" {
+			t.Errorf("%s: two writers of the first event differ:\n%s", kind, diff)
+		}
+	}
+}
+
+func containsBytes(data []byte, s string) bool {
+	for i := range len(data) - len(s) + 1 {
+		if string(data[i:i+len(s)]) == s {
+			return true
+		}
+	}
+	return false
+}
+
+// step tries one transition, drawn at random, and reports whether it made an
+// event.
+func step(t *rapid.T, job Job, now time.Time) (Event, bool) {
+	errOf := &genbusv1.TaskError{Code: "upstream_failed", Message: "m"}
+	var e Event
+	var err error
+	made := true
+	which := rapid.SampledFrom([]string{"failed", "cancelled", "1", "2", "3", "4", "5"}).Draw(t, "transition")
+	switch j := job.(type) {
+	case *genbusv1.VideoTask:
+		switch which {
+		case "1":
+			e, err = Submitting(j, now, Submission{Upstream: "u", Until: now.Add(time.Minute), Deadline: now.Add(time.Hour)})
+		case "2":
+			e, err = Requeued(j, now, now.Add(time.Second), "429")
+		case "3":
+			e, err = Submitted(j, now, "up_1", "NOT_START")
+		case "4":
+			o := Observation{Started: rapid.Bool().Draw(t, "started"), Status: rapid.String().Draw(t, "word"), Progress: rapid.IntRange(-5, 200).Draw(t, "progress")}
+			e, made, err = Observed(j, now, o)
+		case "5":
+			e, err = Completed(j, now, Result{Videos: []*genbusv1.Video{{Url: "http://x/y.mp4"}}})
+		}
+	case *genbusv1.Chat:
+		switch which {
+		case "1", "2", "3":
+			e, err = Started(j, now, Attempt{Upstream: "u", Deadline: now.Add(time.Hour)})
+		case "4":
+			e, err = FailedChat(j, now, 3, errOf)
+		case "5":
+			e, err = Replied(j, now, Reply{JSON: []byte("{}"), Chunks: 7})
+		}
+	}
+	switch which {
+	case "failed":
+		e, err = Failed(job, now, errOf)
+	case "cancelled":
+		e, err = Cancelled(job, now, errOf)
+	}
+	var refused *ErrTransition
+	if err != nil && !errors.As(err, &refused) {
+		t.Fatalf("%s: %v", which, err)
+	}
+	return e, err == nil && made
+}
+
+// TestAnyHistoryKeepsTheRules walks random histories of both kinds.
+func TestAnyHistoryKeepsTheRules(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"video", "chat"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			rapid.Check(t, func(t *rapid.T) {
+				last, now := FromWork(work(kind)), start
+				for range rapid.IntRange(1, 30).Draw(t, "steps") {
+					now = now.Add(time.Duration(rapid.IntRange(1, 60_000).Draw(t, "ms")) * time.Millisecond)
+					before := proto.Clone(last.Job)
+					e, made := step(t, last.Job, now)
+					if !proto.Equal(before, last.Job) {
+						t.Fatal("a transition changed the job it started from")
+					}
+					if !made {
+						continue
+					}
+					checkStep(t, last, e)
+					last = e
+				}
+			})
+		})
+	}
+}
+
+func checkStep(t *rapid.T, last, e Event) {
+	was, is := last.Job.GetExecution().GetPhase(), e.Job.GetExecution().GetPhase()
+	switch {
+	case Terminal(was):
+		t.Fatalf("%s follows the terminal %s", is, was)
+	case e.Version() != last.Version()+1:
+		t.Fatalf("version %d follows %d", e.Version(), last.Version())
+	case e.Previous != last.Job.GetStatus():
+		t.Fatalf("previous is %s, was %s", e.Previous, last.Job.GetStatus())
+	case e.Job.GetStatus() < e.Previous:
+		t.Fatalf("status went back from %s to %s", e.Previous, e.Job.GetStatus())
+	case e.Job.GetStatus() != Status(is):
+		t.Fatalf("status %s in phase %s", e.Job.GetStatus(), is)
+	case (e.Job.GetCompletedAt() != nil) != Terminal(is):
+		t.Fatalf("completed_at %v in phase %s", e.Job.GetCompletedAt(), is)
+	case (e.Job.GetError() != nil) != (is == failed || is == cancelled):
+		t.Fatalf("error %v in phase %s", e.Job.GetError(), is)
+	case (e.Job.GetExecution().GetSubmitUntil() != nil) != (is == submitting):
+		t.Fatalf("submit_until in phase %s", is)
+	case !proto.Equal(e.Job.GetCreatedAt(), last.Job.GetCreatedAt()) || string(e.Job.GetExecution().GetFingerprint()) != "fp" || e.Job.GetId() != last.Job.GetId():
+		t.Fatal("what never changes changed")
+	}
+	if v, ok := e.Job.(*genbusv1.VideoTask); ok {
+		if w, _ := last.Job.(*genbusv1.VideoTask); v.GetProgress() < w.GetProgress() || w.GetUpstreamTaskId() != "" && v.GetUpstreamTaskId() != w.GetUpstreamTaskId() {
+			t.Fatalf("progress or the upstream's id went back: %v after %v", v, w)
+		}
+	}
+}
+
+func TestObservedEvents(t *testing.T) {
+	t.Parallel()
+	base := &genbusv1.VideoTask{
+		Id: "video_1", Version: 4, Progress: 20, UpstreamStatus: "running", UpdatedAt: timestamppb.New(start),
+		Status: genbusv1.JobStatus_JOB_STATUS_IN_PROGRESS, Execution: &genbusv1.Execution{Phase: inProgress},
+	}
+	for _, row := range []struct {
+		name  string
+		after time.Duration
+		o     Observation
+		want  bool
+	}{
+		{"nothing new", time.Hour, Observation{true, "running", 20}, false},
+		{"a little progress, early", time.Second, Observation{true, "running", 29}, false},
+		{"a little progress, late", 30 * time.Second, Observation{true, "running", 21}, true},
+		{"ten percent", time.Second, Observation{true, "running", 30}, true},
+		{"progress goes back", time.Hour, Observation{true, "running", 5}, false},
+		{"no progress told", time.Hour, Observation{true, "running", -1}, false},
+		{"another word, early", time.Second, Observation{true, "rendering", 20}, false},
+		{"another word, late", time.Minute, Observation{true, "rendering", 20}, true},
+		{"queued again", time.Second, Observation{false, "running", 20}, false},
+	} {
+		e, made, err := Observed(base, start.Add(row.after), row.o)
+		if err != nil || made != row.want {
+			t.Errorf("%s: made %v, %v", row.name, made, err)
+		}
+		if made && e.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_IN_PROGRESS {
+			t.Errorf("%s: status %s", row.name, e.Job.GetStatus())
+		}
+	}
+}
+
+func TestAttemptsAreCounted(t *testing.T) {
+	t.Parallel()
+	c, _ := FromWork(work("chat")).Job.(*genbusv1.Chat)
+	for attempt := range uint32(3) {
+		e, err := Started(c, start, Attempt{Deadline: start.Add(time.Duration(attempt+1) * time.Hour)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, _ = e.Job.(*genbusv1.Chat)
+		if c.GetAttempt() != attempt+1 || !c.GetExecution().GetDeadline().AsTime().Equal(start.Add(time.Hour)) {
+			t.Errorf("attempt %d, deadline %v", c.GetAttempt(), c.GetExecution().GetDeadline().AsTime())
+		}
+	}
+}

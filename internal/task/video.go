@@ -1,0 +1,134 @@
+package task
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+)
+
+func newVideo(item *genbusv1.WorkItem, x *genbusv1.Execution) *genbusv1.VideoTask {
+	return &genbusv1.VideoTask{
+		Id: item.GetId(), Tenant: item.GetTenant(), Model: item.GetModel(),
+		Status: Status(x.GetPhase()), Version: 1,
+		CreatedAt: item.GetAcceptedAt(), UpdatedAt: item.GetAcceptedAt(),
+		Labels: item.GetLabels(), RequestId: item.GetRequestId(), RetryOf: item.GetRetryOf(),
+		ExpiresAt: item.GetExpiresAt(), Protocol: item.GetProtocol(), Execution: x,
+	}
+}
+
+// Submission is what is fixed before a create request is written.
+type Submission struct {
+	// Upstream and Key name where the request goes; the task stays with them.
+	Upstream, Key string
+	// Until is when the owner stops writing the request.
+	Until time.Time
+	// Deadline is when the task fails; used at the first submission only.
+	Deadline time.Time
+	// Deliveries of the work item so far.
+	Deliveries uint64
+}
+
+// Submitting is committed before the create request is written: whoever finds
+// the task in this phase does not know whether the upstream has it.
+func Submitting(t *genbusv1.VideoTask, now time.Time, s Submission) (Event, error) {
+	return next(t, submitting, now, func(_ *genbusv1.VideoTask, x *genbusv1.Execution) {
+		x.Upstream, x.UpstreamKey = s.Upstream, s.Key
+		x.Attempt++
+		x.Deliveries = s.Deliveries
+		x.SubmitUntil = timestamppb.New(s.Until)
+		if x.GetFirstSubmitAt() == nil {
+			x.FirstSubmitAt = timestamppb.New(now)
+			x.Deadline = timestamppb.New(s.Deadline)
+		}
+	})
+}
+
+// Requeued follows a submission that the upstream certainly did not accept. The
+// refusal stays visible as the upstream's status.
+func Requeued(t *genbusv1.VideoTask, now, notBefore time.Time, refusal string) (Event, error) {
+	return next(t, queued, now, func(t *genbusv1.VideoTask, x *genbusv1.Execution) {
+		x.NotBefore = timestamppb.New(notBefore)
+		t.UpstreamStatus = refusal
+	})
+}
+
+// Submitted records the upstream's id: from here on the task can be polled by
+// any replica and is never submitted again.
+func Submitted(t *genbusv1.VideoTask, now time.Time, upstreamID, upstreamStatus string) (Event, error) {
+	return next(t, submitted, now, func(t *genbusv1.VideoTask, _ *genbusv1.Execution) {
+		t.UpstreamTaskId, t.UpstreamStatus = upstreamID, upstreamStatus
+	})
+}
+
+// Observation is what a poll says of a task that still runs.
+type Observation struct {
+	// Started is true when the upstream says that it works on the task; a word
+	// that genbus does not know means that too.
+	Started bool
+	// Status is the upstream's own word.
+	Status string
+	// Progress is 0 to 100, or negative when the upstream does not say.
+	Progress int
+}
+
+// progressStep and progressEvery bound the events that progress alone causes.
+const (
+	progressStep  = 10
+	progressEvery = 30 * time.Second
+)
+
+// Observed is the event that an observation is worth, and false when it is worth
+// none: an event is a change of phase, progress of at least 10 %, or any progress
+// or new word of the upstream after 30 s. A status that would go back is only
+// kept as the upstream's word, and progress never goes back.
+func Observed(t *genbusv1.VideoTask, now time.Time, o Observation) (Event, bool, error) {
+	to := t.GetExecution().GetPhase()
+	if o.Started {
+		to = inProgress
+	}
+	progress := max(t.GetProgress(), clampProgress(o.Progress))
+	if to == t.GetExecution().GetPhase() && !worthwhile(t, now, o.Status, progress) {
+		return Event{}, false, nil
+	}
+	e, err := next(t, to, now, func(t *genbusv1.VideoTask, _ *genbusv1.Execution) {
+		t.Progress, t.UpstreamStatus = progress, o.Status
+	})
+	return e, err == nil, err
+}
+
+func worthwhile(t *genbusv1.VideoTask, now time.Time, status string, progress int32) bool {
+	moved := progress - t.GetProgress()
+	if moved >= progressStep {
+		return true
+	}
+	changed := moved > 0 || status != t.GetUpstreamStatus()
+	return changed && now.Sub(t.GetUpdatedAt().AsTime()) >= progressEvery
+}
+
+// clampProgress keeps 100 for the completed task.
+func clampProgress(p int) int32 { return int32(min(max(p, 0), 99)) }
+
+// Result is what a completed task has.
+type Result struct {
+	Videos         []*genbusv1.Video
+	Metadata       []byte // JSON object, or nil
+	Usage          *genbusv1.Usage
+	UpstreamStatus string
+}
+
+// Completed ends a task with its result.
+func Completed(t *genbusv1.VideoTask, now time.Time, r Result) (Event, error) {
+	return next(t, completed, now, func(t *genbusv1.VideoTask, _ *genbusv1.Execution) {
+		t.Videos, t.MetadataJson, t.Usage, t.UpstreamStatus = r.Videos, r.Metadata, r.Usage, r.UpstreamStatus
+		t.Progress = 100
+	})
+}
+
+// FailedUpstream ends a task that the upstream gave up, with its own word.
+func FailedUpstream(t *genbusv1.VideoTask, now time.Time, status string, usage *genbusv1.Usage, err *genbusv1.TaskError) (Event, error) {
+	return next(t, failed, now, func(t *genbusv1.VideoTask, _ *genbusv1.Execution) {
+		t.UpstreamStatus, t.Usage, t.Error = status, usage, err
+	})
+}
