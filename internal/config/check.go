@@ -1,0 +1,149 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	wantToken = "1 to 64 letters, digits, _ or -"
+	wantAddr  = "host:port, such as 127.0.0.1:8080"
+
+	year = 8760 * time.Hour
+
+	// The embedded broker takes messages of 8 MiB; a body that stays in its message needs room for headers beside it.
+	maxClaimCheck = 7 * MiB
+	// What one event of a task takes in the log, and how many events each job in work may still write when the log is
+	// at the level where progress is dropped.
+	eventBytes   = 4 * KiB
+	eventsPerJob = 4
+)
+
+var tokenPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// check looks at every field, and then at the fields that depend on each other.
+func (c *Config) check(r *report) {
+	c.checkServers(r)
+	c.checkChoices(r)
+	c.checkNATS(r)
+	c.checkUpstreams(r)
+	c.checkRoutes(r)
+	c.checkTaskLog(r)
+	c.checkAPIKeys(r)
+	c.checkListeners(r)
+}
+
+func (c *Config) checkServers(r *report) {
+	checkAddr(r, "http.addr", c.HTTP.Addr)
+	within(r, "http.max_body_bytes", c.HTTP.MaxBodyBytes, KiB, GiB)
+	within(r, "http.read_header_timeout", c.HTTP.ReadHeaderTimeout, 100*time.Millisecond, 10*time.Minute)
+	within(r, "http.sse_ping", c.HTTP.SSEPing, 10*time.Millisecond, 10*time.Minute)
+	checkAddr(r, "grpc.addr", c.GRPC.Addr)
+	within(r, "grpc.max_message_bytes", c.GRPC.MaxMessageBytes, KiB, GiB)
+	checkAddr(r, "sandbox.addr", c.Sandbox.Addr)
+	within(r, "shutdown.grace", c.Shutdown.Grace, 0, time.Hour)
+}
+
+func (c *Config) checkChoices(r *report) {
+	within(r, "chat.max_attempts", c.Chat.MaxAttempts, 1, 10)
+	oneOf(r, "events.encoding", c.Events.Encoding, EncodingProtobuf, EncodingJSON)
+	within(r, "limits.claim_check_bytes", c.Limits.ClaimCheckBytes, KiB, maxClaimCheck)
+	within(r, "limits.slow_reader_bytes", c.Limits.SlowReaderBytes, 4*KiB, GiB)
+	within(r, "limits.list_index", c.Limits.ListIndex, 100, 10_000_000)
+	oneOf(r, "log.level", c.Log.Level, "debug", "info", "warn", "error")
+	oneOf(r, "log.format", c.Log.Format, "auto", "text", "json")
+	oneOf(r, "telemetry.traces", c.Telemetry.Traces, "auto", "on", "off")
+	if c.Orphans != "" {
+		oneOf(r, "orphans", c.Orphans, OrphansReroute, OrphansFail)
+	}
+}
+
+// checkAPIKeys wants each entry whole. The keys themselves are compared in indexTenants.
+func (c *Config) checkAPIKeys(r *report) {
+	for i, k := range c.APIKeys {
+		path := fmt.Sprintf("api_keys[%d]", i)
+		checkToken(r, path+".tenant", k.Tenant)
+		if k.Key.Empty() && k.KeyEnv == "" && k.KeyFile == "" {
+			r.missing(path+".key_env", "key_env: NAME or key_file: PATH")
+		}
+	}
+}
+
+// checkListeners keeps a service that asks nobody who they are on this machine, and two servers off one port.
+func (c *Config) checkListeners(r *report) {
+	listeners := []struct{ key, addr string }{{"http.addr", c.HTTP.Addr}, {"grpc.addr", c.GRPC.Addr}}
+	if c.NATS.Embedded() && c.NATS.Listen != ListenNone {
+		listeners = append(listeners, struct{ key, addr string }{"nats.listen", c.NATS.Listen})
+	}
+	taken := map[string]string{}
+	for _, l := range listeners {
+		if len(c.APIKeys) == 0 && beyondLoopback(l.addr) {
+			r.bad(l.key, l.addr, "a loopback address such as 127.0.0.1, or API keys (api_keys in the file, or GENBUS_API_KEY): without keys everybody who reaches it may use it")
+		}
+		if other := taken[l.addr]; other != "" && !strings.HasSuffix(l.addr, ":0") {
+			r.bad(l.key, l.addr, "an address of its own; "+other+" has this one")
+		}
+		taken[l.addr] = l.key
+	}
+	if c.NATS.Embedded() && c.NATS.User == "" && c.NATS.Listen != ListenNone && beyondLoopback(c.NATS.Listen) {
+		r.bad("nats.listen", c.NATS.Listen, "a loopback address, or nats.user with nats.password_env: API keys do not guard the embedded NATS server")
+	}
+}
+
+// beyondLoopback reports whether others than this machine could reach the address. A name other than localhost might
+// be anything, so it counts.
+func beyondLoopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil || host == "localhost" {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return ip == nil || !ip.IsLoopback()
+}
+
+func checkAddr(r *report, key, addr string) {
+	host, port, err := net.SplitHostPort(addr)
+	n, portErr := strconv.ParseUint(port, 10, 16)
+	if err != nil || portErr != nil || n > 65535 || strings.ContainsAny(host, " /@") {
+		r.bad(key, addr, wantAddr)
+	}
+}
+
+func checkToken(r *report, key, text string) {
+	switch {
+	case text == "":
+		r.missing(key, wantToken)
+	case !tokenPattern.MatchString(text):
+		r.bad(key, text, wantToken)
+	}
+}
+
+func oneOf(r *report, key, value string, allowed ...string) {
+	if !slices.Contains(allowed, value) {
+		r.bad(key, value, alternatives(allowed))
+	}
+}
+
+// alternatives writes "a, b or c".
+func alternatives(names []string) string {
+	last := len(names) - 1
+	if last == 0 {
+		return names[0]
+	}
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
+
+// within wants low <= value <= high. NaN is outside of every range.
+func within[T cmp.Ordered](r *report, key string, value, low, high T) {
+	if value >= low && value <= high {
+		return
+	}
+	r.bad(key, value, formatScalar(reflect.ValueOf(low))+" to "+formatScalar(reflect.ValueOf(high)))
+}

@@ -1,0 +1,184 @@
+// Package config is the whole configuration of genbus: one struct, read from a YAML file and the environment and
+// checked before anything starts. It is not where parts are built: it opens no connection and keeps no state.
+package config
+
+import (
+	"strings"
+	"time"
+)
+
+// DefaultTenant is the tenant of every caller when no API keys are configured.
+const DefaultTenant = "default"
+
+// Config is everything that an operator can set. It is read-only once Load or Prepare has returned.
+//
+// Every field's comment says what it means and ends with its default; Describe turns these comments into the
+// configuration table of the documentation.
+type Config struct {
+	NATS      NATS      `yaml:"nats"`
+	HTTP      HTTP      `yaml:"http"`
+	GRPC      GRPC      `yaml:"grpc"`
+	Upstreams Upstreams `yaml:"upstreams"`
+	Routes    []Route   `yaml:"routes"`
+	APIKeys   []APIKey  `yaml:"api_keys"`
+	Chat      Chat      `yaml:"chat"`
+	Events    Events    `yaml:"events"`
+	Limits    Limits    `yaml:"limits"`
+	Log       Log       `yaml:"log"`
+	Telemetry Telemetry `yaml:"telemetry"`
+	Shutdown  Shutdown  `yaml:"shutdown"`
+	Sandbox   Sandbox   `yaml:"sandbox"`
+
+	// What happens to accepted jobs whose route is no longer configured: empty refuses to start, "reroute" moves them
+	// to the route that now serves their model, "fail" ends them. Default: none.
+	Orphans string `yaml:"orphans"`
+
+	tenants []tenantKey
+	routing map[string]patternIndex
+}
+
+// Values of Orphans. The empty string means: refuse to start.
+const (
+	OrphansReroute = "reroute"
+	OrphansFail    = "fail"
+)
+
+// HTTP is the HTTP server.
+type HTTP struct {
+	// Address that HTTP listens on, host:port; port 0 takes a free one. Default: 127.0.0.1:8080.
+	Addr string `yaml:"addr" env:"GENBUS_HTTP_ADDR"`
+	// Longest request body; a longer one is refused. Default: 32MiB.
+	MaxBodyBytes Size `yaml:"max_body_bytes"`
+	// Time that a client has to send the request headers. Default: 10s.
+	ReadHeaderTimeout time.Duration `yaml:"read_header_timeout"`
+	// Silence after which an SSE stream gets a comment line, so that proxies keep it open. Default: 15s.
+	SSEPing time.Duration `yaml:"sse_ping"`
+}
+
+// GRPC is the gRPC server.
+type GRPC struct {
+	// Address that gRPC listens on, host:port; port 0 takes a free one. Default: 127.0.0.1:9090.
+	Addr string `yaml:"addr" env:"GENBUS_GRPC_ADDR"`
+	// Longest message received; a longer one is refused. Default: 32MiB.
+	MaxMessageBytes Size `yaml:"max_message_bytes"`
+}
+
+// Chat is what all chat routes share.
+type Chat struct {
+	// How often a queued chat may be sent upstream when a process dies while it runs; 1 means never again. Default: 2.
+	MaxAttempts int `yaml:"max_attempts"`
+	// Publish the events of inline chats too, beside the caller's stream. Default: true.
+	InlineEvents bool `yaml:"inline_events"`
+	// Finish an inline chat for its subscribers when the last attached caller has gone away. Default: false.
+	FinishForSubscribers bool `yaml:"finish_for_subscribers"`
+}
+
+// Events is how events are written.
+type Events struct {
+	// Encoding of event bodies: protobuf or json. Default: protobuf.
+	Encoding string `yaml:"encoding"`
+}
+
+// Values of Events.Encoding.
+const (
+	EncodingProtobuf = "protobuf"
+	EncodingJSON     = "json"
+)
+
+// Limits bounds what one job or one reader may hold.
+type Limits struct {
+	// Bodies above this size go to the object store, and the message carries a reference. Default: 256KiB.
+	ClaimCheckBytes Size `yaml:"claim_check_bytes"`
+	// Bytes that may wait for one reader before it is cut with slow_reader. Default: 1MiB.
+	SlowReaderBytes Size `yaml:"slow_reader_bytes"`
+	// Jobs that each replica keeps in memory for listing; the oldest are dropped first. Default: 100000.
+	ListIndex int `yaml:"list_index"`
+}
+
+// Log is the log on standard error.
+type Log struct {
+	// Least severe level that is written: debug, info, warn or error. Default: info.
+	Level string `yaml:"level" env:"GENBUS_LOG_LEVEL"`
+	// Format of a line: text, json, or auto (text on a terminal, json elsewhere). Default: auto.
+	Format string `yaml:"format" env:"GENBUS_LOG_FORMAT"`
+}
+
+// Telemetry is tracing; its exporter reads the standard OTEL_* variables itself.
+type Telemetry struct {
+	// Export traces: on, off, or auto (on where OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is
+	// set). Load replaces auto by what it found. Default: auto.
+	Traces string `yaml:"traces"`
+}
+
+// Enabled reports whether traces are exported. Where Load did not run, auto means no.
+func (t Telemetry) Enabled() bool { return t.Traces == "on" }
+
+// Shutdown is the clean stop.
+type Shutdown struct {
+	// Time to finish the HTTP calls in hand after a stop signal; held jobs are handed over at once. Default: 30s.
+	Grace time.Duration `yaml:"grace" env:"GENBUS_SHUTDOWN_GRACE"`
+}
+
+// Sandbox is the built-in upstream for demos and tests.
+type Sandbox struct {
+	// Address of the sandbox when it runs alone ("service sandbox"), host:port. Default: 127.0.0.1:8090.
+	Addr string `yaml:"addr" env:"GENBUS_SANDBOX_ADDR"`
+	// Enabled is set by AddSandbox and never by an operator's file.
+	Enabled bool `yaml:"-"`
+}
+
+// Default returns the configuration of a newcomer who set nothing: an embedded NATS server and no upstream. Prepare
+// must follow before it is used.
+func Default() *Config {
+	return &Config{
+		NATS:      defaultNATS(),
+		HTTP:      HTTP{Addr: "127.0.0.1:8080", MaxBodyBytes: 32 * MiB, ReadHeaderTimeout: 10 * time.Second, SSEPing: 15 * time.Second},
+		GRPC:      GRPC{Addr: "127.0.0.1:9090", MaxMessageBytes: 32 * MiB},
+		Chat:      Chat{MaxAttempts: 2, InlineEvents: true},
+		Events:    Events{Encoding: EncodingProtobuf},
+		Limits:    Limits{ClaimCheckBytes: 256 * KiB, SlowReaderBytes: MiB, ListIndex: 100_000},
+		Log:       Log{Level: "info", Format: "auto"},
+		Telemetry: Telemetry{Traces: "auto"},
+		Shutdown:  Shutdown{Grace: 30 * time.Second},
+		Sandbox:   Sandbox{Addr: "127.0.0.1:8090"},
+	}
+}
+
+// Prepare fills the defaults that depend on other fields, checks everything and builds the look-ups behind Route and
+// Tenant. Load has called it already; call it after building or changing a Config in code. The error joins all
+// problems, one line each.
+func (c *Config) Prepare() error {
+	r := newReport("")
+	c.prepare(r)
+	return r.err()
+}
+
+func (c *Config) prepare(r *report) {
+	c.fill()
+	c.check(r)
+	c.indexRoutes(r)
+	c.indexTenants(r)
+}
+
+// fill sets what Default cannot know: it depends on whether there is a cluster, on the upstreams and on a route's
+// kind. Running it twice changes nothing.
+func (c *Config) fill() {
+	if c.NATS.Replicas == 0 {
+		c.NATS.Replicas = 1
+		if !c.NATS.Embedded() {
+			c.NATS.Replicas = 3
+		}
+	}
+	for name, u := range c.Upstreams {
+		u.BaseURL = strings.TrimRight(u.BaseURL, "/")
+		c.Upstreams[name] = u
+	}
+	if len(c.Routes) == 0 && len(c.Upstreams) == 1 {
+		for name := range c.Upstreams {
+			c.Routes = []Route{NewRoute("video", KindVideo, name, "*"), NewRoute("chat", KindChat, name, "*")}
+		}
+	}
+	for i := range c.Routes {
+		c.Routes[i].fill()
+	}
+}

@@ -1,0 +1,173 @@
+package config
+
+import (
+	"cmp"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Variables that are not the override of one plain field.
+const (
+	envConfig          = "GENBUS_CONFIG"
+	envNATSURL         = "GENBUS_NATS_URL"
+	envUpstreamURL     = "GENBUS_UPSTREAM_URL"
+	envUpstreamKey     = "GENBUS_UPSTREAM_KEY"
+	envUpstreamKeyFile = "GENBUS_UPSTREAM_KEY_FILE"
+	envAPIKey          = "GENBUS_API_KEY"
+	envAPIKeyFile      = "GENBUS_API_KEY_FILE"
+
+	envPrefix       = "GENBUS_"
+	defaultUpstream = "default"
+)
+
+// kubernetesLink matches variables that Kubernetes injects for services called genbus or genbus-something. It leaves
+// out GENBUS_PORT and GENBUS_<something>_PORT, which could be typing errors: their value decides.
+var kubernetesLink = regexp.MustCompile(`^GENBUS_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
+
+func parseEnviron(environ []string) map[string]string {
+	env := map[string]string{}
+	for _, pair := range environ {
+		if name, value, ok := strings.Cut(pair, "="); ok && value != "" {
+			env[name] = value
+		}
+	}
+	return env
+}
+
+// applyEnv writes the environment over the file.
+func (l *loader) applyEnv() {
+	eachVariable(reflect.ValueOf(l.Config).Elem(), "", func(name, key string, v reflect.Value) {
+		text, ok := l.env[name]
+		if !ok {
+			return
+		}
+		l.vars[key] = name
+		if want := setScalar(v, text); want != "" {
+			l.bad(key, text, want)
+		}
+	})
+	l.splitCredentials()
+	l.applyUpstreamEnv()
+	l.applyAPIKeyEnv()
+}
+
+// applyUpstreamEnv makes or changes the upstream "default".
+func (l *loader) applyUpstreamEnv() {
+	address, key, file := l.env[envUpstreamURL], l.env[envUpstreamKey], l.env[envUpstreamKeyFile]
+	if address == "" && key == "" && file == "" {
+		return
+	}
+	upstream, exists := l.Upstreams[defaultUpstream]
+	if !exists && address == "" {
+		l.say(cmp.Or(present(key, envUpstreamKey), envUpstreamKeyFile), "is set, but there is no upstream to use it; want "+envUpstreamURL+" too")
+		return
+	}
+	if !exists {
+		upstream = NewUpstream(address)
+	}
+	const path = "upstreams." + defaultUpstream
+	if address != "" {
+		upstream.BaseURL = address
+		l.vars[path+".base_url"] = envUpstreamURL
+	}
+	upstream.KeyEnv, upstream.KeyFile = l.overrideKey(path, upstream.KeyEnv, upstream.KeyFile, envUpstreamKey, envUpstreamKeyFile)
+	if l.Upstreams == nil {
+		l.Upstreams = Upstreams{}
+	}
+	l.Upstreams[defaultUpstream] = upstream
+	l.requireUse(defaultUpstream)
+}
+
+// requireUse catches an upstream of the environment that the routes of the file leave without effect.
+func (l *loader) requireUse(upstream string) {
+	used := len(l.Routes) == 0
+	for _, route := range l.Routes {
+		used = used || route.Upstream == upstream
+	}
+	if !used {
+		l.say(envUpstreamURL, `has no effect: no route uses the upstream "`+upstream+`"; want a route with upstream: `+upstream+", or the variable unset")
+	}
+}
+
+// applyAPIKeyEnv adds a key of DefaultTenant, unless the file names the variable itself.
+func (l *loader) applyAPIKeyEnv() {
+	keyEnv, keyFile := l.overrideKey("api_keys", "", "", envAPIKey, envAPIKeyFile)
+	if keyEnv == "" && keyFile == "" {
+		return
+	}
+	for _, k := range l.APIKeys {
+		if k.KeyEnv != "" && k.KeyEnv == keyEnv || k.KeyFile != "" && k.KeyFile == keyFile {
+			return
+		}
+	}
+	l.APIKeys = append(l.APIKeys, APIKey{Tenant: DefaultTenant, KeyEnv: keyEnv, KeyFile: keyFile})
+}
+
+// overrideKey returns where a key comes from: the two variables, of which only one may be set, win over the file.
+func (l *loader) overrideKey(path, keyEnv, keyFile, nameEnv, nameFile string) (newEnv, newFile string) {
+	inline, file := l.env[nameEnv], l.env[nameFile]
+	switch {
+	case inline != "" && file != "":
+		l.say(nameFile, "and "+nameEnv+" are both set; want one of them")
+	case inline != "":
+		return nameEnv, ""
+	case file != "":
+		l.vars[path+".key_file"] = nameFile
+		return "", file
+	}
+	return keyEnv, keyFile
+}
+
+// unknownVariables reports GENBUS_ variables that nothing reads: usually a typing error that would go unnoticed.
+func (l *loader) unknownVariables() {
+	known := variables()
+	for _, name := range sortedKeys(l.env) {
+		if !strings.HasPrefix(name, envPrefix) || slices.Contains(known, name) || l.used[name] || isKubernetesLink(name, l.env[name]) {
+			continue
+		}
+		if guess, ok := nearest(name, known); ok {
+			l.say(name, "is not a known variable; did you mean "+guess+"?")
+			continue
+		}
+		l.say(name, "is not a known variable; want one of "+strings.Join(known, ", "))
+	}
+}
+
+func isKubernetesLink(name, value string) bool {
+	return kubernetesLink.MatchString(name) || strings.HasSuffix(name, "_PORT") && strings.Contains(value, "://")
+}
+
+// variables returns the names of all variables, sorted.
+func variables() []string {
+	names := []string{envConfig, envUpstreamURL, envUpstreamKey, envUpstreamKeyFile, envAPIKey, envAPIKeyFile}
+	eachVariable(reflect.ValueOf(Default()).Elem(), "", func(name, _ string, _ reflect.Value) { names = append(names, name) })
+	slices.Sort(names)
+	return names
+}
+
+// eachVariable visits every field that an environment variable overrides.
+func eachVariable(v reflect.Value, path string, visit func(name, key string, v reflect.Value)) {
+	for i := range v.NumField() {
+		field := v.Type().Field(i)
+		key := field.Tag.Get("yaml")
+		if key == "" || key == "-" {
+			continue
+		}
+		if name := field.Tag.Get("env"); name != "" {
+			visit(name, join(path, key), v.Field(i))
+		}
+		if v.Field(i).Kind() == reflect.Struct {
+			eachVariable(v.Field(i), join(path, key), visit)
+		}
+	}
+}
+
+// present returns name where value is set.
+func present(value, name string) string {
+	if value == "" {
+		return ""
+	}
+	return name
+}

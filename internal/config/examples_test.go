@@ -1,0 +1,133 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const examples = "../../examples"
+
+// exampleSource has every secret that the examples name, and a file for every other path.
+func exampleSource(file string) Source {
+	return Source{
+		File:    file,
+		Environ: []string{"UPSTREAM_KEY=key-1", "STUDIO_KEY=key-2", "CHAT_KEY=key-3", "ACME_KEY=key-4"},
+		ReadFile: func(path string) ([]byte, error) {
+			if strings.HasPrefix(path, "/etc/genbus/") {
+				return []byte("content of " + filepath.Base(path) + "\n"), nil
+			}
+			return os.ReadFile(path)
+		},
+	}
+}
+
+// keysWithoutSpaces makes the content of a key file a usable key.
+func keysWithoutSpaces(s Source) Source {
+	read := s.ReadFile
+	s.ReadFile = func(path string) ([]byte, error) {
+		content, err := read(path)
+		if strings.HasSuffix(path, ".key") {
+			content = []byte(strings.ReplaceAll(string(content), " ", "-"))
+		}
+		return content, err
+	}
+	return s
+}
+
+func loadExample(t *testing.T, name string) *Config {
+	t.Helper()
+	c, err := Load(keysWithoutSpaces(exampleSource(filepath.Join(examples, name))))
+	if err != nil {
+		t.Fatalf("%s:\n%v", name, err)
+	}
+	return c
+}
+
+func TestExamplesLoad(t *testing.T) {
+	t.Parallel()
+	paths, err := filepath.Glob(filepath.Join(examples, "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, path := range paths {
+		names = append(names, filepath.Base(path))
+		loadExample(t, filepath.Base(path))
+	}
+	for _, want := range []string{"cluster.yaml", "genbus.yaml", "two-upstreams.yaml"} {
+		if !slices.Contains(names, want) {
+			t.Errorf("no %s in %v", want, names)
+		}
+	}
+}
+
+func TestExampleOfTwoUpstreams(t *testing.T) {
+	t.Parallel()
+	c := loadExample(t, "two-upstreams.yaml")
+	for _, tc := range []struct{ kind, model, upstream, sent string }{
+		{KindVideo, "wan-2.1", "studio", "wan-2.1"},
+		{KindVideo, "kling-v1", "studio", "kling-v1"},
+		{KindChat, "house-chat", "studio", "studio-chat-2026-11"},
+		{KindChat, "gpt-5", "talk", "gpt-5"},
+	} {
+		route, ok := c.Route(tc.kind, tc.model)
+		if !ok || route.Upstream != tc.upstream || route.ModelFor(tc.model) != tc.sent {
+			t.Errorf("%s %s goes to %s as %s", tc.kind, tc.model, route.Upstream, route.ModelFor(tc.model))
+		}
+	}
+}
+
+func TestExampleOfACluster(t *testing.T) {
+	t.Parallel()
+	c := loadExample(t, "cluster.yaml")
+	if c.NATS.Embedded() || len(c.NATS.Servers()) != 3 || c.NATS.Replicas != 3 {
+		t.Errorf("servers %v, replicas %d", c.NATS.Servers(), c.NATS.Replicas)
+	}
+	for key, want := range map[string]string{"key-4": "acme", "content-of-globex.key": "globex", "content-of-globex-next.key": "globex"} {
+		if tenant, _ := c.Tenant(key); tenant != want {
+			t.Errorf("%s is tenant %q, want %q", key, tenant, want)
+		}
+	}
+}
+
+var optionLine = regexp.MustCompile(`^#( *(- )?[a-z_]+:)`)
+
+// TestExampleShowsEveryKeyWithItsDefault loads genbus.yaml with and without its comments: both must mean the same,
+// and no key may be missing.
+func TestExampleShowsEveryKeyWithItsDefault(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(examples, "genbus.yaml")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var full []string
+	for line := range strings.Lines(string(text)) {
+		full = append(full, optionLine.ReplaceAllString(line, "$1"))
+	}
+	source := exampleSource(path)
+	source.ReadFile = files{path: strings.Join(full, "")}.read
+	got, err := Load(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := diff(loadExample(t, "genbus.yaml"), got); d != "" {
+		t.Errorf("a commented line is not the default: %s", d)
+	}
+	rows, err := Describe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	uncommented := strings.Join(full, "")
+	for _, row := range rows {
+		key := row.Key[strings.LastIndex(row.Key, ".")+1:]
+		shown := regexp.MustCompile(`(?m)^[ -]*` + key + `:`).MatchString(uncommented)
+		if row.Key != "" && !strings.HasPrefix(row.Key, "api_keys") && !shown {
+			t.Errorf("%s is not shown", row.Key)
+		}
+	}
+}

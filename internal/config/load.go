@@ -1,0 +1,163 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"strings"
+)
+
+// Source is where a configuration comes from. Tests fill it by hand; a process uses ProcessSource.
+type Source struct {
+	// Environ holds the environment as NAME=value, like os.Environ. An empty value counts as not set.
+	Environ []string
+	// File overrides GENBUS_CONFIG. Empty and no variable: no file, defaults only.
+	File string
+	// ReadFile reads the configuration file, key files and the other files that are named. Nil reads the file system.
+	ReadFile func(path string) ([]byte, error)
+}
+
+// ProcessSource is the environment and the file system of this process. File overrides GENBUS_CONFIG when it is set.
+func ProcessSource(file string) Source {
+	return Source{Environ: os.Environ(), File: file}
+}
+
+// Load reads the file, then the environment over it, then the secrets that they name, and checks the result. The
+// error joins all problems, one line each: where the value came from (file and line, or variable), the key, the value
+// and what would be right. It never holds a secret.
+func Load(source Source) (*Config, error) {
+	if source.ReadFile == nil {
+		source.ReadFile = readFile
+	}
+	l := &loader{Config: Default(), read: source.ReadFile, env: parseEnviron(source.Environ), used: map[string]bool{}}
+	l.report = newReport(cmp.Or(source.File, l.env[envConfig]))
+	l.loadFile()
+	l.applyEnv()
+	l.loadSecrets()
+	l.checkFiles()
+	l.unknownVariables()
+	l.resolveTraces()
+	l.prepare(l.report)
+	if err := l.err(); err != nil {
+		return nil, err
+	}
+	return l.Config, nil
+}
+
+// loader is one run of Load.
+type loader struct {
+	*Config
+	*report
+	read func(path string) ([]byte, error)
+	env  map[string]string
+	used map[string]bool // variables that the configuration names as holders of secrets
+}
+
+func (l *loader) loadFile() {
+	if l.file == "" {
+		return
+	}
+	content, err := l.read(l.file)
+	if err != nil {
+		l.say("", fmt.Sprintf("the configuration file cannot be read: %v; want a YAML file, named by GENBUS_CONFIG or by the command line", err))
+		return
+	}
+	decodeFile(l.report, content, l.Config)
+}
+
+// resolveTraces replaces auto: the exporter needs an endpoint, and its variables say whether there is one.
+func (l *loader) resolveTraces() {
+	if l.Telemetry.Traces != "auto" {
+		return
+	}
+	l.Telemetry.Traces = "off"
+	if l.env["OTEL_EXPORTER_OTLP_ENDPOINT"] != "" || l.env["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] != "" {
+		l.Telemetry.Traces = "on"
+	}
+}
+
+// checkFiles reads each named file of the broker connection once, so that a wrong path is found here.
+func (l *loader) checkFiles() {
+	for _, f := range []struct{ key, path string }{
+		{"nats.creds_file", l.NATS.CredsFile},
+		{"nats.tls.ca_file", l.NATS.TLS.CAFile},
+		{"nats.tls.cert_file", l.NATS.TLS.CertFile},
+		{"nats.tls.key_file", l.NATS.TLS.KeyFile},
+	} {
+		if f.path == "" {
+			continue
+		}
+		if _, err := l.read(f.path); err != nil {
+			l.bad(f.key, f.path, "a readable file: "+reason(err))
+		}
+	}
+}
+
+// splitCredentials moves user and password from a URL of the environment to their fields, so that nats.url can be
+// shown. In a file they would be a secret written down.
+func (l *loader) splitCredentials() {
+	if !strings.Contains(l.NATS.URL, "@") {
+		return
+	}
+	const key = "nats.url"
+	if l.vars[key] == "" {
+		l.NATS.URL = ""
+		l.say(key, "holds credentials; want nats.user with nats.password_env or nats.password_file, or nats.creds_file, or the whole URL in "+envNATSURL)
+		return
+	}
+	servers, user := l.NATS.Servers(), (*url.Userinfo)(nil)
+	for i, server := range servers {
+		u, err := url.Parse(server)
+		if err != nil || u.User == nil {
+			continue
+		}
+		if user != nil && user.String() != u.User.String() {
+			l.say(key, "holds two different users; want one for all servers")
+		}
+		user, u.User = u.User, nil
+		servers[i] = u.String()
+	}
+	l.NATS.URL = strings.Join(servers, ",")
+	if user == nil || strings.Contains(l.NATS.URL, "@") {
+		l.NATS.URL = ""
+		l.say(key, "cannot be parsed; want nats://user:password@host:4222 with special characters percent-encoded")
+		return
+	}
+	l.takeUser(user)
+}
+
+func (l *loader) takeUser(user *url.Userinfo) {
+	password, _ := user.Password()
+	if password == "" || user.Username() == "" {
+		l.say("nats.url", "holds a user without a password or a token; want nats://user:password@host:4222, or nats.creds_file")
+		return
+	}
+	if l.NATS.User != "" {
+		l.say("nats.user", "is set and nats.url holds a user too; want one of them")
+		return
+	}
+	l.NATS.User, l.NATS.Password = user.Username(), NewSecret(password)
+}
+
+// readFile reads at most one byte more than the longest file allowed, so that a device or a wrong path cannot fill the
+// memory.
+func readFile(path string) (content []byte, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+}
+
+// reason drops the path that os errors repeat.
+func reason(err error) string {
+	var path *os.PathError
+	if errors.As(err, &path) {
+		return path.Err.Error()
+	}
+	return err.Error()
+}

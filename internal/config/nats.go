@@ -1,0 +1,131 @@
+package config
+
+import (
+	"strings"
+	"time"
+)
+
+// ListenNone as NATS.Listen keeps the embedded server off the network.
+const ListenNone = "none"
+
+// NATS is the broker: an embedded server, or a cluster where URL is set.
+type NATS struct {
+	// Servers of a NATS cluster, comma separated (nats:// or tls://); empty starts an embedded server. User and
+	// password may stand in the variable's URL, never in the file's. Default: none.
+	URL string `yaml:"url" env:"GENBUS_NATS_URL"`
+	// Embedded only: address that the server listens on for other clients, host:port (port 0 takes a free one), or
+	// "none" for no TCP at all. Default: 127.0.0.1:4222.
+	Listen string `yaml:"listen" env:"GENBUS_NATS_LISTEN"`
+	// Embedded only: directory of the server's data; one process at a time. Default: ./data.
+	DataDir string `yaml:"data_dir" env:"GENBUS_DATA_DIR"`
+	// First token or tokens of every subject and name in the broker. Default: genbus.
+	Prefix string `yaml:"prefix" env:"GENBUS_NATS_PREFIX"`
+	// Copies of each stream: 1, 3 or 5, and 1 when embedded. Default: 1 embedded, 3 on a cluster.
+	Replicas int `yaml:"replicas" env:"GENBUS_NATS_REPLICAS"`
+	// Cluster only: credentials file (.creds) of a NATS user. Default: none.
+	CredsFile string `yaml:"creds_file" env:"GENBUS_NATS_CREDS_FILE"`
+	// User name for the cluster; for an embedded server, the name that its clients must give. Default: none.
+	User string `yaml:"user"`
+	// Environment variable that holds the password of nats.user. Default: none.
+	PasswordEnv string `yaml:"password_env"`
+	// File that holds the password of nats.user. Default: none.
+	PasswordFile string `yaml:"password_file"`
+	TLS          TLS    `yaml:"tls"`
+	// Embedded only: sync every write to disk before it is confirmed; off risks accepted jobs at power loss, and
+	// videos paid twice. Default: true.
+	SyncAlways bool `yaml:"sync_always" env:"GENBUS_NATS_SYNC_ALWAYS"`
+	// Embedded only: most bytes that all streams may hold on disk. Default: 10GiB.
+	MaxStoreBytes Size `yaml:"max_store_bytes"`
+	// Embedded only: most bytes that all streams may hold in memory. Default: 512MiB.
+	MaxMemoryBytes Size    `yaml:"max_memory_bytes"`
+	Streams        Streams `yaml:"streams"`
+
+	// Password is the loaded secret of User.
+	Password Secret `yaml:"-"`
+}
+
+// Embedded reports whether genbus runs its own NATS server.
+func (n NATS) Embedded() bool { return n.URL == "" }
+
+// Servers returns the URLs of the cluster, none when embedded. They hold no credentials.
+func (n NATS) Servers() []string {
+	var servers []string
+	for part := range strings.SplitSeq(n.URL, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			servers = append(servers, part)
+		}
+	}
+	return servers
+}
+
+// TLS is how genbus trusts the cluster, and shows who it is.
+type TLS struct {
+	// Cluster only: PEM file of the authority that signed the servers' certificates. Default: none.
+	CAFile string `yaml:"ca_file"`
+	// Cluster only: PEM file of the client certificate. Default: none.
+	CertFile string `yaml:"cert_file"`
+	// Cluster only: PEM file of the client certificate's key. Default: none.
+	KeyFile string `yaml:"key_file"`
+}
+
+// Streams bounds each JetStream stream. On an embedded server the sums must fit into nats.max_store_bytes and
+// nats.max_memory_bytes.
+type Streams struct {
+	Requests RequestsStream `yaml:"requests"`
+	Work     WorkStream     `yaml:"work"`
+	Tasks    TasksStream    `yaml:"tasks"`
+	Chunks   ChunksStream   `yaml:"chunks"`
+	Dead     DeadStream     `yaml:"dead"`
+}
+
+// RequestsStream is the inbox of publishers; when it is full, publishing is refused.
+type RequestsStream struct {
+	// Most requests that wait for admission. Default: 1000000.
+	MaxMsgs int64 `yaml:"max_msgs"`
+	// Most bytes that wait for admission. Default: 4GiB.
+	MaxBytes Size `yaml:"max_bytes"`
+}
+
+// WorkStream holds the accepted, unfinished jobs.
+type WorkStream struct {
+	// Most accepted, unfinished jobs over all routes. Default: 1000000.
+	MaxMsgs int64 `yaml:"max_msgs"`
+}
+
+// TasksStream is the log of record and the feed of finished jobs.
+type TasksStream struct {
+	// How long events are kept; must exceed twice the longest life of a job (queue timeout and deadline). Default: 168h.
+	MaxAge time.Duration `yaml:"max_age"`
+	// Most bytes of events; above 80 % admission refuses. Default: 4GiB.
+	MaxBytes Size `yaml:"max_bytes"`
+}
+
+// ChunksStream holds streamed chat chunks, in memory.
+type ChunksStream struct {
+	// How long chunks can be replayed. Default: 15m.
+	MaxAge time.Duration `yaml:"max_age"`
+	// Most bytes of chunks. Default: 256MiB.
+	MaxBytes Size `yaml:"max_bytes"`
+}
+
+// DeadStream holds the dead letters.
+type DeadStream struct {
+	// How long dead letters are kept. Default: 720h.
+	MaxAge time.Duration `yaml:"max_age"`
+	// Most bytes of dead letters. Default: 1GiB.
+	MaxBytes Size `yaml:"max_bytes"`
+}
+
+func defaultNATS() NATS {
+	return NATS{
+		Listen: "127.0.0.1:4222", DataDir: "./data", Prefix: "genbus",
+		SyncAlways: true, MaxStoreBytes: 10 * GiB, MaxMemoryBytes: 512 * MiB,
+		Streams: Streams{
+			Requests: RequestsStream{MaxMsgs: 1_000_000, MaxBytes: 4 * GiB},
+			Work:     WorkStream{MaxMsgs: 1_000_000},
+			Tasks:    TasksStream{MaxAge: 168 * time.Hour, MaxBytes: 4 * GiB},
+			Chunks:   ChunksStream{MaxAge: 15 * time.Minute, MaxBytes: 256 * MiB},
+			Dead:     DeadStream{MaxAge: 720 * time.Hour, MaxBytes: GiB},
+		},
+	}
+}

@@ -1,0 +1,269 @@
+package config
+
+import (
+	"strings"
+	"testing"
+)
+
+// wantLines wants one line of err to start with each of the texts, and no other line.
+func wantLines(t *testing.T, err error, want ...string) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("no error; want %q", want)
+		return
+	}
+	lines := strings.Split(err.Error(), "\n")
+	if len(lines) != len(want) {
+		t.Errorf("%d problems, want %d:\n%v", len(lines), len(want), err)
+		return
+	}
+	for _, text := range want {
+		found := false
+		for _, line := range lines {
+			found = found || strings.HasPrefix(line, text)
+		}
+		if !found {
+			t.Errorf("no line starts with\n  %s\nin\n  %s", text, strings.ReplaceAll(err.Error(), "\n", "\n  "))
+		}
+	}
+}
+
+const (
+	upstreamU = "upstreams: {u: {base_url: http://h}}\n"
+	routeU    = upstreamU + "routes:\n- {name: r, kind: video, upstream: u, models: [m], "
+)
+
+// TestProblems has a case for every check. Line numbers are those of the text. Left out: the upper ends of ranges
+// whose lower end is here, for they share the check and the message.
+func TestProblems(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name, text string
+		environ    []string
+		want       []string
+	}{
+		// The file itself.
+		{"syntax", "http: {", nil, []string{"c.yaml: yaml: line 1: did not find expected"}},
+		{"star", "a: [*]", nil, []string{`c.yaml: yaml: did not find expected alphabetic or numeric character (a text that starts with * needs quotes: "*")`}},
+		{"two documents", "{}\n---\n{}\n", nil, []string{"c.yaml: holds more than one YAML document; want one"}},
+		{"not a mapping", "[1]", nil, []string{"is a list; want key: value pairs"}},
+		{"unknown key", "http:\n  adr: x", nil, []string{"c.yaml:2: http.adr is not a known key; did you mean addr?"}},
+		{"unknown key, no guess", "\nhttp:\n  zebra: x", nil, []string{"c.yaml:3: http.zebra is not a known key; want one of addr, max_body_bytes, read_header_timeout, sse_ping"}},
+		{"unknown key with a new line", "\"a\\nb\": x", nil, []string{`c.yaml:1: "a\nb" is not a known key; want one of`}},
+		{"key twice", "http: {addr: '127.0.0.1:1'}\nlog: {level: info}\nhttp: {}", nil, []string{"c.yaml:1: http is set twice, in lines 1 and 3; want it once"}},
+		{"key that is a list", "[a]: 1", nil, []string{"has a list as a key in line 1; want a name"}},
+		{"mapping for a value", "http: {addr: {a: b}}", nil, []string{"c.yaml:1: http.addr is a mapping; want a single value"}},
+		{"value for a mapping", "http: 8080", nil, []string{"c.yaml:1: http is a single value; want key: value pairs"}},
+		{"value for a list", upstreamU + "routes: all", nil, []string{"c.yaml:2: routes is a single value; want a list, such as [a, b]"}},
+		{"value for a list of models", routeU + "}\n- {name: s, kind: chat, upstream: u, models: all}", nil, []string{"c.yaml:4: routes[1].models is a single value; want a list, such as [a, b]"}},
+		{"duration", "http: {sse_ping: 15}", nil, []string{`c.yaml:1: http.sse_ping is "15"; want a duration with a unit, such as 500ms, 10s, 15m or 48h`}},
+		{"size", "http: {max_body_bytes: 32MB}", nil, []string{`c.yaml:1: http.max_body_bytes is "32MB"; want a size such as 256KiB, 32MiB, 4GiB or a number of bytes`}},
+		{"number", "chat: {max_attempts: two}", nil, []string{`c.yaml:1: chat.max_attempts is "two"; want a whole number`}},
+		{"bool", "chat: {inline_events: yes}", nil, []string{`c.yaml:1: chat.inline_events is "yes"; want true or false`}},
+		{"float", routeU + "poll: {jitter: .nan}}", nil, []string{`c.yaml:3: routes[0].poll.jitter is ".nan"; want a number such as 0.1`}},
+		{"long value", "orphans: " + strings.Repeat("x", 500), nil, []string{`c.yaml:1: orphans is "` + strings.Repeat("x", 100) + `"...; want reroute or fail`}},
+
+		// Servers and simple choices.
+		{"http.addr", "http: {addr: '8080'}", nil, []string{`c.yaml:1: http.addr is "8080"; want host:port, such as 127.0.0.1:8080`}},
+		{"http.addr port", "http: {addr: 'localhost:99999'}", nil, []string{`c.yaml:1: http.addr is "localhost:99999"; want host:port`}},
+		{"http.max_body_bytes", "http: {max_body_bytes: 0}", nil, []string{"c.yaml:1: http.max_body_bytes is 0; want 1KiB to 1GiB"}},
+		{"http.read_header_timeout", "http: {read_header_timeout: 0s}", nil, []string{"c.yaml:1: http.read_header_timeout is 0s; want 100ms to 10m"}},
+		{"http.sse_ping", "http: {sse_ping: -1s}", nil, []string{"c.yaml:1: http.sse_ping is -1s; want 10ms to 10m"}},
+		{"grpc.addr", "grpc: {addr: 'a b:1'}", nil, []string{`c.yaml:1: grpc.addr is "a b:1"; want host:port`}},
+		{"grpc.max_message_bytes", "grpc: {max_message_bytes: 2GiB}", nil, []string{"c.yaml:1: grpc.max_message_bytes is 2GiB; want 1KiB to 1GiB"}},
+		{"sandbox.addr", "sandbox: {addr: x}", nil, []string{`c.yaml:1: sandbox.addr is "x"; want host:port`}},
+		{"shutdown.grace", "shutdown: {grace: -1s}", nil, []string{"c.yaml:1: shutdown.grace is -1s; want 0s to 1h"}},
+		{"chat.max_attempts", "chat: {max_attempts: 0}", nil, []string{"c.yaml:1: chat.max_attempts is 0; want 1 to 10"}},
+		{"events.encoding", "events: {encoding: xml}", nil, []string{`c.yaml:1: events.encoding is "xml"; want protobuf or json`}},
+		{"limits.claim_check_bytes", "limits: {claim_check_bytes: 8MiB}", nil, []string{"c.yaml:1: limits.claim_check_bytes is 8MiB; want 1KiB to 7MiB"}},
+		{"limits.slow_reader_bytes", "limits: {slow_reader_bytes: 1}", nil, []string{"c.yaml:1: limits.slow_reader_bytes is 1; want 4KiB to 1GiB"}},
+		{"limits.list_index", "limits: {list_index: 1}", nil, []string{"c.yaml:1: limits.list_index is 1; want 100 to 10000000"}},
+		{"log.level", "log: {level: loud}", nil, []string{`c.yaml:1: log.level is "loud"; want debug, info, warn or error`}},
+		{"log.format", "log: {format: xml}", nil, []string{`c.yaml:1: log.format is "xml"; want auto, text or json`}},
+		{"telemetry.traces", "telemetry: {traces: yes}", nil, []string{`c.yaml:1: telemetry.traces is "yes"; want auto, on or off`}},
+		{"orphans", "orphans: drop", nil, []string{`c.yaml:1: orphans is "drop"; want reroute or fail`}},
+
+		// The broker.
+		{"nats.prefix", "nats: {prefix: a.*}", nil, []string{`c.yaml:1: nats.prefix is "a.*"; want one or more tokens of letters, digits, _ or -`}},
+		{"nats.prefix empty token", "nats: {prefix: a..b}", nil, []string{`c.yaml:1: nats.prefix is "a..b"; want`}},
+		{"nats.listen", "nats: {listen: nowhere}", nil, []string{`c.yaml:1: nats.listen is "nowhere"; want host:port`}},
+		{"nats.data_dir", "nats: {data_dir: ''}", nil, []string{`c.yaml:1: nats.data_dir is ""; want a directory, such as ./data`}},
+		{"nats.replicas embedded", "nats: {replicas: 3}", nil, []string{"c.yaml:1: nats.replicas is 3; want 1 for an embedded server, or nats.url (GENBUS_NATS_URL) of a cluster"}},
+		{"nats.replicas cluster", "nats: {url: 'nats://h', replicas: 4}", nil, []string{"c.yaml:1: nats.replicas is 4; want 1, 3 or 5"}},
+		{"nats.url scheme", "nats: {url: 'h:4222'}", nil, []string{`c.yaml:1: nats.url is "h:4222"; want nats://host:4222 or tls://host:4222, several separated by commas`}},
+		{"nats.url second", "nats: {url: 'nats://h,http://i'}", nil, []string{`c.yaml:1: nats.url is "http://i"; want nats://`}},
+		{"nats.url empty list", "nats: {url: ' , '}", nil, []string{`c.yaml:1: nats.url is " , "; want nats://host:4222, or nothing for an embedded server`}},
+		{"nats.url credentials in the file", "nats: {url: 'nats://u:hunter2@h'}", nil, []string{"c.yaml:1: nats.url holds credentials; want nats.user with nats.password_env or nats.password_file"}},
+		{"nats.url token", "", []string{"GENBUS_NATS_URL=nats://hunter2@h"}, []string{"GENBUS_NATS_URL: nats.url holds a user without a password or a token; want nats://user:password@host:4222"}},
+		{"nats.url unreadable", "", []string{"GENBUS_NATS_URL=nats://u:hunter2%@h"}, []string{"GENBUS_NATS_URL: nats.url cannot be parsed; want nats://user:password@host:4222 with special characters percent-encoded"}},
+		{"nats.url two users", "", []string{"GENBUS_NATS_URL=nats://u:hunter2@h,nats://v:hunter2@i"}, []string{"GENBUS_NATS_URL: nats.url holds two different users; want one for all servers"}},
+		{"nats.url and nats.user", "nats: {user: v, password_env: PW}", []string{"PW=hunter2", "GENBUS_NATS_URL=nats://u:hunter2@h"}, []string{"c.yaml:1: nats.user is set and nats.url holds a user too; want one of them"}},
+		{"nats.url and nats.password_env", "nats: {password_env: PW}", []string{"PW=hunter2", "GENBUS_NATS_URL=nats://u:hunter2@h"}, []string{"c.yaml:1: nats.password_env is set and nats.url holds a password too; want one of them"}},
+		{"nats.user alone", "nats: {user: u}", nil, []string{`c.yaml:1: nats.user is "u"; want a user together with password_env or password_file, or none of them`}},
+		{"nats.password alone", "nats: {password_env: PW}", []string{"PW=hunter2"}, []string{`c.yaml:1: nats.user is ""; want a user together with`}},
+		{"nats.password inline", "nats: {password: hunter2}", nil, []string{"c.yaml:1: nats.password is written in the file; want password_env: NAME (an environment variable) or password_file: PATH"}},
+		{"nats.creds_file embedded", "nats: {creds_file: /ok}", nil, []string{`c.yaml:1: nats.creds_file is "/ok"; want nats.url (GENBUS_NATS_URL) of a cluster beside it`}},
+		{"nats.creds_file missing", "nats: {url: 'nats://h', creds_file: /none}", nil, []string{`c.yaml:1: nats.creds_file is "/none"; want a readable file: file does not exist`}},
+		{"nats.tls.ca_file missing", "nats: {url: 'tls://h', tls: {ca_file: /none}}", nil, []string{`c.yaml:1: nats.tls.ca_file is "/none"; want a readable file`}},
+		{"nats.tls.cert_file alone", "nats: {url: 'tls://h', tls: {cert_file: /ok}}", nil, []string{`c.yaml:1: nats.tls.cert_file is "/ok"; want cert_file and key_file together, or none of them`}},
+		{"nats.max_store_bytes", "nats:\n  max_store_bytes: 8GiB", nil, []string{"c.yaml:2: nats.max_store_bytes is 8GiB; want at least 9GiB, the sum of max_bytes of the streams requests, tasks and dead"}},
+		{"nats.max_memory_bytes", "nats: {max_memory_bytes: 128MiB}", nil, []string{"c.yaml:1: nats.max_memory_bytes is 128MiB; want at least 256MiB, which is nats.streams.chunks.max_bytes"}},
+		{"streams", `nats:
+  streams:
+    requests: {max_msgs: 0, max_bytes: 1}
+    work: {max_msgs: -1}
+    tasks: {max_age: 0s, max_bytes: 1}
+    chunks: {max_age: 0s, max_bytes: 1}
+    dead: {max_age: 0s, max_bytes: 1}`, nil, []string{
+			"c.yaml:3: nats.streams.requests.max_msgs is 0; want 1 to 1000000000",
+			"c.yaml:3: nats.streams.requests.max_bytes is 1; want 1MiB to 1024TiB",
+			"c.yaml:4: nats.streams.work.max_msgs is -1; want 1 to 1000000000",
+			"c.yaml:5: nats.streams.tasks.max_age is 0s; want 1s to 87600h",
+			"c.yaml:5: nats.streams.tasks.max_bytes is 1; want 1MiB to",
+			"c.yaml:6: nats.streams.chunks.max_age is 0s; want 1s to 24h",
+			"c.yaml:6: nats.streams.chunks.max_bytes is 1; want 1MiB to 1TiB",
+			"c.yaml:7: nats.streams.dead.max_age is 0s; want 60s to 87600h",
+			"c.yaml:7: nats.streams.dead.max_bytes is 1; want 1MiB to",
+		}},
+
+		// Upstreams.
+		{"upstream name", "upstreams: {a.b: {base_url: http://h}}\nroutes: [{name: r, kind: video, upstream: a.b, models: [m]}]", nil, []string{"c.yaml:1: upstreams.a.b is not a usable name; want 1 to 64 letters, digits, _ or -"}},
+		{"base_url missing", "upstreams: {u: {}}", nil, []string{"c.yaml:1: upstreams.u.base_url is missing; want http:// or https:// with a host"}},
+		{"base_url scheme", "upstreams: {u: {base_url: api.example.com}}", nil, []string{`c.yaml:1: upstreams.u.base_url is "api.example.com"; want http:// or https://`}},
+		{"base_url query", "upstreams: {u: {base_url: 'http://h?a=b'}}", nil, []string{`c.yaml:1: upstreams.u.base_url is "http://h?a=b"; want http:// or https:// with a host, without query`}},
+		{"base_url credentials", "upstreams: {u: {base_url: 'http://u:hunter2@h'}}", nil, []string{"c.yaml:1: upstreams.u.base_url holds credentials or an @; want the address alone"}},
+		{"base_url v1", "upstreams: {u: {base_url: 'http://h/v1/'}}", nil, []string{`c.yaml:1: upstreams.u.base_url is "http://h/v1"; want the address without /v1, which genbus adds itself`}},
+		{"base_url by variable", "", []string{"GENBUS_UPSTREAM_URL=ftp://h"}, []string{`GENBUS_UPSTREAM_URL: upstreams.default.base_url is "ftp://h"; want http://`}},
+		{"max_idle_conns", "upstreams: {u: {base_url: http://h, max_idle_conns: 0}}", nil, []string{"c.yaml:1: upstreams.u.max_idle_conns is 0; want 1 to 100000"}},
+		{"own header", "upstreams: {u: {base_url: http://h, headers: {Content-Type: a}}}", nil, []string{"c.yaml:1: upstreams.u.headers.Content-Type is set by genbus itself; want it left out"}},
+		{"secret header", "upstreams: {u: {base_url: http://h, headers: {Api-Key: hunter2}}}", nil, []string{"c.yaml:1: upstreams.u.headers.Api-Key looks like a secret; want the key in key_env or key_file"}},
+		{"header name", "upstreams: {u: {base_url: http://h, headers: {'a:b': c}}}", nil, []string{"c.yaml:1: upstreams.u.headers.a:b is not a header name; want"}},
+		{"header value", "upstreams: {u: {base_url: http://h, headers: {X-A: \"a\\nb\"}}}", nil, []string{"c.yaml:1: upstreams.u.headers.X-A has a value that cannot be sent"}},
+		{"inline key", "upstreams:\n  u:\n    base_url: http://h\n    key: hunter2", nil, []string{"c.yaml:4: upstreams.u.key is written in the file; want key_env: NAME (an environment variable) or key_file: PATH, so that the file holds no secret"}},
+		{"key twice", "upstreams: {u: {base_url: http://h, key_env: A, key_file: /b}}", nil, []string{"c.yaml:1: upstreams.u.key_env and upstreams.u.key_file are both set; want one of them"}},
+		{"key_env unset", "upstreams: {u: {base_url: http://h, key_env: NOT_SET}}", nil, []string{`c.yaml:1: upstreams.u.key_env is "NOT_SET"; want the name of an environment variable that is set; this one is not`}},
+		{"key in key_env", "upstreams: {u: {base_url: http://h, key_env: hunter2}}", nil, []string{"c.yaml:1: upstreams.u.key_env is not shown, in case it is the secret itself; want the name of an environment variable that is set"}},
+		{"key_file missing", "upstreams: {u: {base_url: http://h, key_file: /none}}", nil, []string{`c.yaml:1: upstreams.u.key_file is "/none"; want a readable file: file does not exist`}},
+		{"key in key_file", "upstreams: {u: {base_url: http://h, key_file: hunter2}}", nil, []string{"c.yaml:1: upstreams.u.key_file is not shown, in case it is the secret itself; want a readable file"}},
+		{"key file too long", "upstreams: {u: {base_url: http://h, key_file: /long}}", nil, []string{`c.yaml:1: upstreams.u.key_file is "/long"; want a place that holds at most 64KiB`}},
+		{"key file empty", "upstreams: {u: {base_url: http://h, key_file: /empty}}", nil, []string{`c.yaml:1: upstreams.u.key_file is "/empty"; want a place that holds a secret; this one is empty`}},
+		{"key file of two lines", "upstreams: {u: {base_url: http://h, key_file: /lines}}", nil, []string{`c.yaml:1: upstreams.u.key_file is "/lines"; want a place that holds one line of text`}},
+		{"key with a space", "upstreams: {u: {base_url: http://h, key_env: A}}", []string{"A=hunter2 hunter2"}, []string{`c.yaml:1: upstreams.u.key_env is "A"; want a place that holds printable ASCII without spaces`}},
+		{"key variables without an upstream", "", []string{"GENBUS_UPSTREAM_KEY=hunter2"}, []string{"GENBUS_UPSTREAM_KEY is set, but there is no upstream to use it; want GENBUS_UPSTREAM_URL too"}},
+		{"key file variable without an upstream", "", []string{"GENBUS_UPSTREAM_KEY_FILE=/ok"}, []string{"GENBUS_UPSTREAM_KEY_FILE is set, but there is no upstream to use it"}},
+		{"both key variables", "", []string{"GENBUS_UPSTREAM_URL=http://h", "GENBUS_UPSTREAM_KEY=hunter2", "GENBUS_UPSTREAM_KEY_FILE=/ok"}, []string{"GENBUS_UPSTREAM_KEY_FILE and GENBUS_UPSTREAM_KEY are both set; want one of them"}},
+		{"key file variable", "", []string{"GENBUS_UPSTREAM_URL=http://h", "GENBUS_UPSTREAM_KEY_FILE=/none"}, []string{`GENBUS_UPSTREAM_KEY_FILE: upstreams.default.key_file is "/none"; want a readable file`}},
+		{"upstream of the environment unused", routeU + "}", []string{"GENBUS_UPSTREAM_URL=http://i"}, []string{`GENBUS_UPSTREAM_URL has no effect: no route uses the upstream "default"; want a route with upstream: default, or the variable unset`}},
+
+		// Routes.
+		{"no routes", "upstreams: {u: {base_url: http://h}, v: {base_url: http://h}}", nil, []string{"routes is missing; want at least one route: with several upstreams"}},
+		{"route empty", upstreamU + "routes:\n- {}", nil, []string{
+			"c.yaml:3: routes[0].name is missing; want 1 to 64 letters, digits, _ or -",
+			`c.yaml:3: routes[0].kind is ""; want video or chat`,
+			`c.yaml:3: routes[0].models is missing; want a list of model names, prefixes such as "wan-*", or "*"`,
+			`c.yaml:3: routes[0].upstream is ""; want the name of an upstream: u`,
+			"c.yaml:3: routes[0].max_in_flight is 0; want 1 to 1000000",
+		}},
+		{"route name", upstreamU + "routes:\n- {name: a.b, kind: video, upstream: u, models: [m]}", nil, []string{`c.yaml:3: routes[0].name is "a.b"; want 1 to 64 letters, digits, _ or -`}},
+		{"route name twice", routeU + "}\n- {name: r, kind: chat, upstream: u, models: [m]}", nil, []string{`c.yaml:4: routes[1].name is "r"; want a name of its own; routes[0] has this one`}},
+		{"route upstream", "upstreams: {a: {base_url: http://h}, b: {base_url: http://h}}\nroutes:\n- {name: r, kind: video, upstream: c, models: [m]}", nil, []string{`c.yaml:3: routes[0].upstream is "c"; want the name of an upstream: a or b`}},
+		{"no upstream", "routes:\n- {name: r, kind: video, upstream: c, models: [m]}", nil, []string{`c.yaml:2: routes[0].upstream is "c"; want the name of an upstream; there is none yet under upstreams`}},
+		{"on_unknown_outcome", routeU + "on_unknown_outcome: retry}", nil, []string{`c.yaml:3: routes[0].on_unknown_outcome is "retry"; want fail or resubmit`}},
+		{"protocol", routeU + "protocol: other}", nil, []string{`c.yaml:3: routes[0].protocol is "other"; want primary`}},
+		{"chat protocol", upstreamU + "routes:\n- {name: r, kind: chat, upstream: u, models: [m], protocol: primary}", nil, []string{`c.yaml:3: routes[0].protocol is "primary"; want no protocol; only video routes have one`}},
+		{"pattern", upstreamU + "routes:\n- {name: r, kind: chat, upstream: u, models: [ok, 'a*b', '', 'a b', '**']}", nil, []string{
+			`c.yaml:3: routes[0].models[1] is "a*b"; want a model name, a prefix such as "wan-*", or "*"; * stands at the end only`,
+			`c.yaml:3: routes[0].models[2] is ""; want a model name`,
+			`c.yaml:3: routes[0].models[3] is "a b"; want a model name`,
+			`c.yaml:3: routes[0].models[4] is "**"; want a model name`,
+		}},
+		{"pattern twice", routeU + "}\n- name: s\n  kind: video\n  upstream: u\n  models:\n  - other\n  - m", nil, []string{`c.yaml:9: routes[1].models[1] is "m"; want a pattern that no other video route has; routes[0] (r) has it too`}},
+		{"pattern twice in one route", upstreamU + "routes:\n- {name: r, kind: chat, upstream: u, models: ['a*', 'a*']}", nil, []string{`c.yaml:3: routes[0].models[1] is "a*"; want a pattern that no other chat route has; routes[0] (r) has it too`}},
+		{"two mappings", routeU + "upstream_model: a, model_map: {m: b}}", nil, []string{`c.yaml:3: routes[0].upstream_model is "a"; want either upstream_model or model_map, not both`}},
+		{"upstream_model", routeU + "upstream_model: a b}", nil, []string{`c.yaml:3: routes[0].upstream_model is "a b"; want a model name`}},
+		{"model_map", routeU + "model_map: {m: ''}}", nil, []string{`c.yaml:3: routes[0].model_map.m is ""; want a model name for a model name`}},
+		{"bounds", routeU + `
+  max_in_flight: -1, max_queued: 0, ack_wait: 2s,
+  poll: {interval: 9ms, jitter: 0.6},
+  timeouts: {queue: 0s, create: 0s, deadline: 0s, first_byte: 0s, idle: 0s, total: 0s}}`, nil, []string{
+			"c.yaml:4: routes[0].max_in_flight is -1; want 1 to 1000000",
+			"c.yaml:4: routes[0].max_queued is 0; want 1 to 1000000000",
+			"c.yaml:4: routes[0].ack_wait is 2s; want 3s to 1h",
+			"c.yaml:5: routes[0].poll.interval is 9ms; want 10ms to 1h",
+			"c.yaml:5: routes[0].poll.jitter is 0.6; want 0 to 0.5",
+			"c.yaml:6: routes[0].timeouts.queue is 0s; want 10ms to 8760h",
+			"c.yaml:6: routes[0].timeouts.create is 0s; want 10ms to 1h",
+			"c.yaml:6: routes[0].timeouts.deadline is 0s; want 10ms to 8760h",
+			"c.yaml:6: routes[0].timeouts.first_byte is 0s; want 10ms to 24h",
+			"c.yaml:6: routes[0].timeouts.idle is 0s; want 10ms to 24h",
+			"c.yaml:6: routes[0].timeouts.total is 0s; want 10ms to 24h",
+		}},
+		{"log too short for videos", routeU + "timeouts: {deadline: 36h}}\nnats:\n  streams:\n    tasks: {max_age: 168h}", nil, []string{
+			"c.yaml:6: nats.streams.tasks.max_age is 168h; want more than 168h, twice the longest life of a job of routes[0] (r); or a shorter timeouts.queue, deadline or total there"}},
+		{"log too short for chats", upstreamU + "routes:\n- {name: c, kind: chat, upstream: u, models: [m], timeouts: {queue: 84h}}", nil, []string{
+			"nats.streams.tasks.max_age is 168h; want more than 170h, twice the longest life of a job of routes[0] (c)"}},
+		{"log too small", routeU + "max_in_flight: 100_000}", nil, []string{
+			"nats.streams.tasks.max_bytes is 4GiB; want at least 15625MiB: a tenth of it must hold 4 events of 4KiB for each of the 100000 jobs in flight (sum of max_in_flight)"}},
+
+		// Tenants and listening.
+		{"tenant", "api_keys: [{tenant: a b, key_env: A}]", []string{"A=hunter2"}, []string{`c.yaml:1: api_keys[0].tenant is "a b"; want 1 to 64 letters, digits, _ or -`}},
+		{"tenant missing", "api_keys: [{key_env: A}]", []string{"A=hunter2"}, []string{"c.yaml:1: api_keys[0].tenant is missing; want 1 to 64 letters"}},
+		{"api key missing", "api_keys: [{tenant: a}]", nil, []string{"c.yaml:1: api_keys[0].key_env is missing; want key_env: NAME or key_file: PATH"}},
+		{"api key inline", "api_keys:\n- tenant: a\n  key: hunter2\n  key_env: A", []string{"A=x"}, []string{"c.yaml:3: api_keys[0].key is written in the file; want key_env: NAME"}},
+		{"api key twice", "api_keys:\n- {tenant: a, key_env: A}\n- {tenant: b, key_env: B}", []string{"A=hunter2", "B=hunter2"}, []string{"c.yaml:3: api_keys[1] holds the same key as api_keys[0]; want a key of its own for each entry"}},
+		{"both api key variables", "", []string{"GENBUS_API_KEY=hunter2", "GENBUS_API_KEY_FILE=/ok"}, []string{"GENBUS_API_KEY_FILE and GENBUS_API_KEY are both set; want one of them"}},
+		{"http for all", "http: {addr: '0.0.0.0:8080'}", nil, []string{`c.yaml:1: http.addr is "0.0.0.0:8080"; want a loopback address such as 127.0.0.1, or API keys (api_keys in the file, or GENBUS_API_KEY): without keys everybody who reaches it may use it`}},
+		{"grpc for all", "", []string{"GENBUS_GRPC_ADDR=:9090"}, []string{`GENBUS_GRPC_ADDR: grpc.addr is ":9090"; want a loopback address such as 127.0.0.1, or API keys`}},
+		{"nats for all", "nats: {listen: '[::]:4222'}", nil, []string{`c.yaml:1: nats.listen is "[::]:4222"; want a loopback address such as 127.0.0.1, or API keys`}},
+		{"nats for all, with API keys", "nats: {listen: 'host:4222'}", []string{"GENBUS_API_KEY=hunter2"}, []string{`c.yaml:1: nats.listen is "host:4222"; want a loopback address, or nats.user with nats.password_env: API keys do not guard the embedded NATS server`}},
+		{"one port for two", "grpc: {addr: '127.0.0.1:8080'}", nil, []string{`c.yaml:1: grpc.addr is "127.0.0.1:8080"; want an address of its own; http.addr has this one`}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			f := files{"c.yaml": tc.text, "/ok": "x", "/empty": "\n", "/lines": "hunter2\nhunter2\n", "/long": strings.Repeat("x", maxSecretBytes+1)}
+			_, err := loadFiles(f, tc.environ...)
+			wantLines(t, err, tc.want...)
+			if err != nil && strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("the error shows a secret:\n%v", err)
+			}
+		})
+	}
+}
+
+func TestAllProblemsAtOnce(t *testing.T) {
+	t.Parallel()
+	_, err := loadText("http:\n  addr: x\n  zebra: 1\nlog: {level: loud}\n", "GENBUS_GRPC_ADDR=y", "GENBUS_LOGLEVEL=info")
+	wantLines(t, err, "c.yaml:2: http.addr is", "c.yaml:3: http.zebra is", "c.yaml:4: log.level is", "GENBUS_GRPC_ADDR: grpc.addr is",
+		"GENBUS_LOGLEVEL is not a known variable; did you mean GENBUS_LOG_LEVEL?")
+}
+
+func TestProblemsAreLimited(t *testing.T) {
+	t.Parallel()
+	_, err := loadText(upstreamU + "routes:\n" + strings.Repeat("- {kind: chat, models: [a b], upstream: u}\n", 100))
+	if lines := strings.Split(err.Error(), "\n"); len(lines) != maxProblems+1 || lines[maxProblems] != "and 150 more problems" {
+		t.Errorf("%d lines, the last %q", len(lines), lines[len(lines)-1])
+	}
+}
+
+func TestFileThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	_, err := Load(Source{File: "/none", ReadFile: files{}.read})
+	wantLines(t, err, "the configuration file cannot be read: open /none: file does not exist; want a YAML file, named by GENBUS_CONFIG")
+	_, err = loadText(strings.Repeat("#", maxFileBytes+1))
+	wantLines(t, err, "c.yaml is longer than 1MiB; want a configuration file")
+}
+
+func TestListeningThatIsAllowed(t *testing.T) {
+	t.Parallel()
+	for _, tc := range [][]string{
+		{"GENBUS_HTTP_ADDR=localhost:8080"},
+		{"GENBUS_HTTP_ADDR=[::1]:8080"},
+		{"GENBUS_HTTP_ADDR=127.0.0.2:0", "GENBUS_GRPC_ADDR=127.0.0.2:0"},
+		{"GENBUS_NATS_LISTEN=none"},
+		{"GENBUS_HTTP_ADDR=:8080", "GENBUS_GRPC_ADDR=:9090", "GENBUS_API_KEY=k"},
+		{"GENBUS_NATS_URL=nats://n:4222", "GENBUS_NATS_LISTEN=0.0.0.0:4222"},
+	} {
+		mustLoad(t, "", tc...)
+	}
+	mustLoad(t, "nats: {listen: ':4222', user: u, password_env: PW}", "PW=p", "GENBUS_API_KEY=k")
+}

@@ -1,0 +1,89 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+)
+
+const (
+	maxProblems   = 50
+	maxShownValue = 100 // bytes of a bad value that an error repeats
+)
+
+// report collects everything that is wrong, one line each, and knows where each value came from.
+type report struct {
+	file     string
+	lines    map[string]int    // YAML path to line
+	vars     map[string]string // YAML path to the environment variable that set it
+	reported map[string]bool   // keys with a problem: a second one would only follow from the first
+	problems []error
+	dropped  int
+}
+
+func newReport(file string) *report {
+	return &report{file: file, lines: map[string]int{}, vars: map[string]string{}, reported: map[string]bool{}}
+}
+
+// bad says that the value of key is wrong, and what would be right.
+func (r *report) bad(key string, value any, want string) {
+	r.say(key, fmt.Sprintf("is %s; want %s", shown(value), want))
+}
+
+// missing says that key must be set, and to what.
+func (r *report) missing(key, want string) {
+	r.say(key, "is missing; want "+want)
+}
+
+// say reports a problem in a sentence that goes on from the key. The text must not hold a secret.
+func (r *report) say(key, text string) {
+	if r.reported[key] {
+		return
+	}
+	r.reported[key] = true
+	if len(r.problems) == maxProblems {
+		r.dropped++
+		return
+	}
+	r.problems = append(r.problems, errors.New(r.where(key)+strings.TrimLeft(key+" "+text, " ")))
+}
+
+// where names the variable that set key, or else the file and the line of key or of the nearest parent that stands
+// in it. It is empty for a default.
+func (r *report) where(key string) string {
+	if name, ok := r.vars[key]; ok && name != key {
+		return name + ": "
+	}
+	for path := key; path != ""; path = parent(path) {
+		if line, ok := r.lines[path]; ok {
+			return fmt.Sprintf("%s:%d: ", r.file, line)
+		}
+	}
+	return ""
+}
+
+func (r *report) err() error {
+	if r.dropped > 0 {
+		return errors.Join(append(r.problems, fmt.Errorf("and %d more problems", r.dropped))...)
+	}
+	return errors.Join(r.problems...)
+}
+
+// parent cuts the last step of a path: routes[0].name, routes[0], routes.
+func parent(path string) string {
+	return path[:max(strings.LastIndexAny(path, ".["), 0)]
+}
+
+// shown quotes text and writes everything else as an operator would; long values are cut.
+func shown(value any) string {
+	text, ok := value.(string)
+	if !ok {
+		return formatScalar(reflect.ValueOf(value))
+	}
+	if len(text) > maxShownValue {
+		return strconv.Quote(text[:maxShownValue]) + "..."
+	}
+	return strconv.Quote(text)
+}

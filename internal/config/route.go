@@ -1,0 +1,134 @@
+package config
+
+import (
+	"slices"
+	"time"
+)
+
+// Kinds of jobs.
+const (
+	KindVideo = "video"
+	KindChat  = "chat"
+)
+
+// ProtocolPrimary is the video protocol of /v1/video/generations.
+const ProtocolPrimary = "primary"
+
+// Values of Route.OnUnknownOutcome.
+const (
+	OnUnknownFail     = "fail"
+	OnUnknownResubmit = "resubmit"
+)
+
+// Route sends the jobs of some models to one upstream.
+type Route struct {
+	// Name of the route in subjects and metrics: letters, digits, _ and -; unique. Required.
+	Name string `yaml:"name"`
+	// What it serves: video or chat. Required.
+	Kind string `yaml:"kind"`
+	// Models it serves: exact names, prefixes such as "wan-*", or "*"; the most specific pattern wins. Required.
+	Models []string `yaml:"models"`
+	// Name of the upstream it calls. Required.
+	Upstream string `yaml:"upstream"`
+	// Model name sent upstream instead of the caller's. Default: none.
+	UpstreamModel string `yaml:"upstream_model"`
+	// Model names sent upstream, by the caller's model name; others go as they are. Default: none.
+	ModelMap map[string]string `yaml:"model_map"`
+	// Wire protocol of a video upstream: primary. Default: primary for video.
+	Protocol string `yaml:"protocol"`
+	// Most jobs in work at once, over all replicas. Default: 100 for video, 64 for chat.
+	MaxInFlight int `yaml:"max_in_flight"`
+	// Most jobs that wait; more are refused with retry advice. Default: 100000.
+	MaxQueued int `yaml:"max_queued"`
+	// When nobody can know whether a create was accepted: fail, or resubmit where the upstream honours the
+	// Idempotency-Key. Default: fail.
+	OnUnknownOutcome string   `yaml:"on_unknown_outcome"`
+	Poll             Poll     `yaml:"poll"`
+	Timeouts         Timeouts `yaml:"timeouts"`
+	// Time without a sign of life after which another replica takes over a job. Default: 60s.
+	AckWait time.Duration `yaml:"ack_wait"`
+	// Chat only: ask the upstream for token usage in queued, streamed chats. Default: true.
+	QueuedUsage bool `yaml:"queued_usage"`
+}
+
+// Poll is how a video task is polled.
+type Poll struct {
+	// Time between two polls of one task; 100ms or more for a real upstream. Default: 10s.
+	Interval time.Duration `yaml:"interval"`
+	// Part of the interval that varies at random, 0 to 0.5. Default: 0.1.
+	Jitter float64 `yaml:"jitter"`
+}
+
+// Timeouts bounds each phase of a job.
+type Timeouts struct {
+	// Accepted to first submit. Default: 48h.
+	Queue time.Duration `yaml:"queue"`
+	// Video: one create request. Default: 60s.
+	Create time.Duration `yaml:"create"`
+	// Video: first submit to the end. Default: 24h.
+	Deadline time.Duration `yaml:"deadline"`
+	// Chat: request to the first byte of the answer. Default: 120s.
+	FirstByte time.Duration `yaml:"first_byte"`
+	// Chat: silence inside a stream. Default: 60s.
+	Idle time.Duration `yaml:"idle"`
+	// Chat: request to the end of the answer. Default: 30m.
+	Total time.Duration `yaml:"total"`
+}
+
+// NewRoute returns a route with the default of every field. Kind is KindVideo or KindChat.
+func NewRoute(name, kind, upstream string, models ...string) Route {
+	var r Route
+	r.setDefaults()
+	r.Name, r.Kind, r.Upstream, r.Models = name, kind, upstream, slices.Clone(models)
+	r.fill()
+	return r
+}
+
+// ModelFor returns the name that the upstream knows model by.
+func (r Route) ModelFor(model string) string {
+	if mapped, ok := r.ModelMap[model]; ok {
+		return mapped
+	}
+	if r.UpstreamModel != "" {
+		return r.UpstreamModel
+	}
+	return model
+}
+
+func (r *Route) setDefaults() {
+	*r = Route{
+		MaxQueued:        100_000,
+		OnUnknownOutcome: OnUnknownFail,
+		Poll:             Poll{Interval: 10 * time.Second, Jitter: 0.1},
+		Timeouts: Timeouts{
+			Queue: 48 * time.Hour, Create: time.Minute, Deadline: 24 * time.Hour,
+			FirstByte: 2 * time.Minute, Idle: time.Minute, Total: 30 * time.Minute,
+		},
+		AckWait:     time.Minute,
+		QueuedUsage: true,
+	}
+}
+
+// fill sets the defaults that depend on the kind.
+func (r *Route) fill() {
+	if r.Kind == KindVideo && r.Protocol == "" {
+		r.Protocol = ProtocolPrimary
+	}
+	if r.MaxInFlight != 0 {
+		return
+	}
+	switch r.Kind {
+	case KindVideo:
+		r.MaxInFlight = 100
+	case KindChat:
+		r.MaxInFlight = 64
+	}
+}
+
+// longestLife is the longest time from acceptance to the terminal event.
+func (r Route) longestLife(chatAttempts int) time.Duration {
+	if r.Kind == KindChat {
+		return r.Timeouts.Queue + r.Timeouts.Total*time.Duration(chatAttempts)
+	}
+	return r.Timeouts.Queue + r.Timeouts.Deadline
+}

@@ -1,0 +1,81 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// patternIndex finds the route of a model: an exact name first, then the longest prefix. "*" is the prefix of length 0.
+type patternIndex struct {
+	exact    map[string]int
+	prefixes map[string]int
+	lengths  []int // of the prefixes, longest first, each once
+}
+
+// Route returns the route whose pattern is the most specific for model: an exact name beats a longer prefix, which
+// beats a shorter one, which beats "*". It is false when no route of that kind (KindVideo, KindChat) serves the model,
+// and before Prepare.
+func (c *Config) Route(kind, model string) (Route, bool) {
+	i, ok := c.routing[kind].find(model)
+	if !ok {
+		return Route{}, false
+	}
+	return c.Routes[i], true
+}
+
+func (x patternIndex) find(model string) (int, bool) {
+	if i, ok := x.exact[model]; ok {
+		return i, true
+	}
+	for _, n := range x.lengths {
+		if n > len(model) {
+			continue
+		}
+		if i, ok := x.prefixes[model[:n]]; ok {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// indexRoutes builds the look-up of Route. Two identical patterns of one kind are a problem: nobody could say which
+// wins.
+func (c *Config) indexRoutes(r *report) {
+	c.routing = map[string]patternIndex{}
+	for i, route := range c.Routes {
+		index, ok := c.routing[route.Kind]
+		if !ok {
+			index = patternIndex{exact: map[string]int{}, prefixes: map[string]int{}}
+		}
+		for j, pattern := range route.Models {
+			if other, taken := index.add(pattern, i); taken {
+				r.bad(fmt.Sprintf("routes[%d].models[%d]", i, j), pattern,
+					fmt.Sprintf("a pattern that no other %s route has; routes[%d] (%s) has it too", route.Kind, other, c.Routes[other].Name))
+			}
+		}
+		c.routing[route.Kind] = index
+	}
+	for kind, index := range c.routing {
+		for prefix := range index.prefixes {
+			index.lengths = append(index.lengths, len(prefix))
+		}
+		slices.Sort(index.lengths)
+		index.lengths = slices.Compact(index.lengths)
+		slices.Reverse(index.lengths)
+		c.routing[kind] = index
+	}
+}
+
+// add records the pattern for route i, unless a route has it already.
+func (x patternIndex) add(pattern string, i int) (other int, taken bool) {
+	table := x.exact
+	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
+		table, pattern = x.prefixes, prefix
+	}
+	if other, taken = table[pattern]; taken {
+		return other, true
+	}
+	table[pattern] = i
+	return 0, false
+}

@@ -1,0 +1,45 @@
+package config
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// Names that AddSandbox uses.
+const (
+	SandboxUpstream   = "sandbox"
+	SandboxVideoRoute = "sandbox-video"
+	SandboxChatRoute  = "sandbox-chat"
+	SandboxModels     = "sandbox-*"
+)
+
+// AddSandbox adds the upstream "sandbox" at baseURL, one video and one chat route for SandboxModels, polled four
+// times a second, and prepares the configuration again. Routes that were there keep every other model. On an error,
+// such as a configured route of the same name, nothing is changed.
+func (c *Config) AddSandbox(baseURL string) error {
+	next := *c
+	next.Upstreams = maps.Clone(c.Upstreams)
+	next.Routes = slices.Clone(c.Routes)
+	next.fill() // before the second upstream is there: the first may still get its catch-all routes
+	next.Sandbox.Enabled = true
+	r := newReport("")
+	if _, taken := c.Upstreams[SandboxUpstream]; taken {
+		r.say(join("upstreams", SandboxUpstream), "is configured already; want another name beside --sandbox")
+		return r.err()
+	}
+	if next.Upstreams == nil {
+		next.Upstreams = Upstreams{}
+	}
+	next.Upstreams[SandboxUpstream] = NewUpstream(baseURL)
+	video := NewRoute(SandboxVideoRoute, KindVideo, SandboxUpstream, SandboxModels)
+	video.Poll.Interval = 250 * time.Millisecond
+	chat := NewRoute(SandboxChatRoute, KindChat, SandboxUpstream, SandboxModels)
+	next.Routes = append(next.Routes, video, chat)
+	next.prepare(r)
+	if err := r.err(); err != nil {
+		return err
+	}
+	*c = next
+	return nil
+}

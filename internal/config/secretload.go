@@ -1,0 +1,84 @@
+package config
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode"
+)
+
+const maxSecretBytes = 64 << 10
+
+// loadSecrets fills every Secret from the variable or the file that its neighbours name.
+func (l *loader) loadSecrets() {
+	for _, name := range sortedKeys(l.Upstreams) {
+		u := l.Upstreams[name]
+		u.Key = l.secret(join("upstreams", name), "key", u.KeyEnv, u.KeyFile)
+		l.Upstreams[name] = u
+	}
+	for i := range l.APIKeys {
+		k, path := &l.APIKeys[i], fmt.Sprintf("api_keys[%d]", i)
+		k.Key = l.secret(path, "key", k.KeyEnv, k.KeyFile)
+	}
+	if l.NATS.PasswordEnv != "" || l.NATS.PasswordFile != "" {
+		if !l.NATS.Password.Empty() {
+			l.say("nats.password_env", "is set and nats.url holds a password too; want one of them")
+			return
+		}
+		l.NATS.Password = l.secret("nats", "password", l.NATS.PasswordEnv, l.NATS.PasswordFile)
+	}
+}
+
+// secret loads one secret; none when neither place is named.
+func (l *loader) secret(path, name, env, file string) Secret {
+	keyEnv, keyFile := join(path, name+"_env"), join(path, name+"_file")
+	switch {
+	case env != "" && file != "":
+		l.say(keyEnv, "and "+keyFile+" are both set; want one of them")
+	case env != "":
+		l.used[env] = true
+		text, ok := l.env[env]
+		if !ok {
+			l.badPlace(keyEnv, env, "the name of an environment variable that is set; this one is not")
+			return Secret{}
+		}
+		return l.checkSecret(keyEnv, env, text)
+	case file != "":
+		content, err := l.read(file)
+		if err != nil {
+			l.badPlace(keyFile, file, "a readable file: "+reason(err))
+			return Secret{}
+		}
+		return l.checkSecret(keyFile, file, strings.TrimSuffix(strings.TrimSuffix(string(content), "\n"), "\r"))
+	}
+	return Secret{}
+}
+
+// checkSecret accepts one line of text, for a key only what can be sent in an HTTP header. Its errors name the place, never the text.
+func (l *loader) checkSecret(key, place, text string) Secret {
+	switch {
+	case len(text) > maxSecretBytes:
+		l.badPlace(key, place, fmt.Sprintf("a place that holds at most %s", Size(maxSecretBytes)))
+	case strings.TrimSpace(text) == "":
+		l.badPlace(key, place, "a place that holds a secret; this one is empty")
+	case strings.ContainsFunc(text, unicode.IsControl):
+		l.badPlace(key, place, "a place that holds one line of text; this one holds control characters")
+	case !strings.Contains(key, "password") && strings.ContainsFunc(text, func(c rune) bool { return c == ' ' || c > '~' }):
+		l.badPlace(key, place, "a place that holds printable ASCII without spaces; this one holds something else")
+	default:
+		return NewSecret(text)
+	}
+	return Secret{}
+}
+
+// secretPlace matches what is surely the name of a variable or a path. Anything else could be the secret itself, put
+// in the wrong field.
+var secretPlace = regexp.MustCompile(`^([A-Z_][A-Z0-9_]*|\.{0,2}/.*)$`)
+
+func (l *loader) badPlace(key, place, want string) {
+	if !secretPlace.MatchString(place) {
+		l.say(key, "is not shown, in case it is the secret itself; want "+want)
+		return
+	}
+	l.bad(key, place, want)
+}
