@@ -1,0 +1,69 @@
+package telemetry
+
+import (
+	"context"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"go.opentelemetry.io/otel/propagation"
+)
+
+// w3c reads and writes traceparent and tracestate. Baggage is left out on
+// purpose: it would carry whatever a caller put into it to every subscriber.
+type w3c = propagation.TraceContext
+
+// HeaderCarrier lets a propagator read and write the headers of a NATS message.
+// It writes lower-case keys (subject.HeaderTraceParent, subject.HeaderTraceState)
+// and reads any case: nats.Header is case-sensitive, and publishers that use an
+// HTTP carrier write "Traceparent". The header must not be nil to be written.
+type HeaderCarrier nats.Header
+
+// Get gives the first value of key, or "". The lower-case spelling wins.
+func (c HeaderCarrier) Get(key string) string {
+	if v := c[strings.ToLower(key)]; len(v) > 0 {
+		return v[0]
+	}
+	for k, v := range c {
+		if len(v) > 0 && strings.EqualFold(k, key) {
+			return v[0]
+		}
+	}
+	return ""
+}
+
+// Set replaces the value of key, in whichever case it was written.
+func (c HeaderCarrier) Set(key, value string) {
+	for k := range c {
+		if strings.EqualFold(k, key) {
+			delete(c, k)
+		}
+	}
+	c[strings.ToLower(key)] = []string{value}
+}
+
+// Keys lists the keys as they are written.
+func (c HeaderCarrier) Keys() []string {
+	keys := make([]string, 0, len(c))
+	for k := range c {
+		keys = append(keys, k)
+	}
+	return keys
+}
+
+// Inject gives the trace context of ctx as it is stored with a work item: at
+// most the keys traceparent and tracestate, nil when ctx has no span.
+func Inject(ctx context.Context) map[string]string {
+	m := propagation.MapCarrier{}
+	w3c{}.Inject(ctx, m)
+	if len(m) == 0 {
+		return nil
+	}
+	return m
+}
+
+// Extract gives ctx with the trace context that Inject stored. Spans started
+// from it continue that trace. A nil map or an unreadable value leaves ctx as
+// it is.
+func Extract(ctx context.Context, stored map[string]string) context.Context {
+	return w3c{}.Extract(ctx, propagation.MapCarrier(stored))
+}

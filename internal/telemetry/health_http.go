@@ -1,0 +1,41 @@
+package telemetry
+
+import (
+	"encoding/json"
+	"net/http"
+)
+
+// healthAnswer is the body of /healthz and /readyz.
+type healthAnswer struct {
+	Status  string   `json:"status"`
+	Reasons []Reason `json:"reasons,omitempty"`
+}
+
+// Healthz answers 200 {"status":"ok"} as long as the process can answer at all,
+// whatever the broker does: a restart would not mend the broker.
+func (h *Health) Healthz() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		writeHealth(w, http.StatusOK, healthAnswer{Status: "ok"})
+	})
+}
+
+// Readyz answers 200 {"status":"ready"}, or 503 with status not_ready and the
+// reasons: [{"check":"jetstream","reason":"..."}].
+func (h *Health) Readyz() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ready, reasons := h.Ready(r.Context())
+		if !ready {
+			writeHealth(w, http.StatusServiceUnavailable, healthAnswer{Status: "not_ready", Reasons: reasons})
+			return
+		}
+		writeHealth(w, http.StatusOK, healthAnswer{Status: "ready"})
+	})
+}
+
+func writeHealth(w http.ResponseWriter, status int, answer healthAnswer) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	// The prober may have gone away; there is nobody else to tell.
+	_ = json.NewEncoder(w).Encode(answer)
+}

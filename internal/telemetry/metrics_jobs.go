@@ -1,0 +1,154 @@
+package telemetry
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// Way is the way by which a request came in.
+type Way string
+
+// The ways in.
+const (
+	WayNATS Way = "nats" // a message on genbus.request.>
+	WayCall Way = "call" // a NATS request on genbus.call.>
+	WayGRPC Way = "grpc"
+	WayHTTP Way = "http"
+)
+
+// ways lists all ways in.
+var ways = []Way{WayNATS, WayCall, WayGRPC, WayHTTP}
+
+// CASOutcome is how one compare-and-set on the task log ended.
+type CASOutcome string
+
+// The outcomes of a compare-and-set.
+const (
+	CASWon       CASOutcome = "won"       // our nonce is in the log
+	CASLost      CASOutcome = "lost"      // somebody else's is
+	CASDuplicate CASOutcome = "duplicate" // the broker called it a repeat
+	CASInFlight  CASOutcome = "in_flight" // another write to the subject was under way
+	CASNoAnswer  CASOutcome = "no_answer" // sent again unchanged
+)
+
+var casOutcomes = []CASOutcome{CASWon, CASLost, CASDuplicate, CASInFlight, CASNoAnswer}
+
+type jobMetrics struct {
+	accepted    *prometheus.CounterVec
+	refused     *prometheus.CounterVec
+	admission   *prometheus.HistogramVec
+	transitions *prometheus.CounterVec
+	finished    *prometheus.CounterVec
+	resumed     *prometheus.CounterVec
+	dead        *prometheus.CounterVec
+	cas         *prometheus.CounterVec
+}
+
+func newJobMetrics(f promauto.Factory) jobMetrics {
+	j := jobMetrics{
+		accepted: counters(f, "jobs_accepted_total",
+			"Jobs whose work item was stored, or inline chats that began.", "kind", "way"),
+		refused: counters(f, "jobs_refused_total",
+			"Requests that admission refused.", "kind", "way", "code"),
+		admission: histograms(f, waitBuckets, "admission_duration_seconds",
+			"Time from a decoded request to its acceptance or refusal.", "kind", "way"),
+		transitions: counters(f, "job_transitions_total",
+			"Transitions this replica committed, by the phase they led to.", "kind", "phase"),
+		finished: counters(f, "jobs_finished_total",
+			"Terminal events this replica committed; code is empty unless the job failed.", "kind", "status", "code"),
+		resumed: counters(f, "jobs_resumed_total",
+			"Redelivered jobs that this replica took over, by the phase they were in.", "kind", "phase"),
+		dead: counters(f, "dead_letters_total",
+			"Dead letters stored, by reason.", "kind", "code"),
+		cas: counters(f, "task_log_writes_total",
+			"Compare-and-set writes to the task log, by outcome.", "outcome"),
+	}
+	j.start()
+	return j
+}
+
+// start makes series exist before they first count, so that a rate over them
+// sees the first event.
+func (j jobMetrics) start() {
+	for _, kind := range subject.Kinds {
+		for _, way := range ways {
+			j.accepted.WithLabelValues(string(kind), string(way))
+		}
+	}
+	for _, outcome := range casOutcomes {
+		j.cas.WithLabelValues(string(outcome))
+	}
+}
+
+// Accepted counts a job whose work item was stored, or an inline chat that
+// began. A request that attaches to an existing job is not counted.
+func (m *Metrics) Accepted(kind subject.Kind, way Way) {
+	if m == nil {
+		return
+	}
+	m.jobs.accepted.WithLabelValues(string(kind), string(way)).Inc()
+}
+
+// Refused counts a request that admission refused, with the code string of the
+// error table.
+func (m *Metrics) Refused(kind subject.Kind, way Way, code string) {
+	if m == nil {
+		return
+	}
+	m.jobs.refused.WithLabelValues(string(kind), string(way), code).Inc()
+}
+
+// Admission records how long one admission took, whatever came of it.
+func (m *Metrics) Admission(kind subject.Kind, way Way, took time.Duration) {
+	if m == nil {
+		return
+	}
+	m.jobs.admission.WithLabelValues(string(kind), string(way)).Observe(took.Seconds())
+}
+
+// Transition counts a committed change of phase, by the phase it led to.
+func (m *Metrics) Transition(kind subject.Kind, phase string) {
+	if m == nil {
+		return
+	}
+	m.jobs.transitions.WithLabelValues(string(kind), phase).Inc()
+}
+
+// Finished counts a committed terminal event. The code is that of the error
+// table, and empty unless the job failed.
+func (m *Metrics) Finished(kind subject.Kind, status, code string) {
+	if m == nil {
+		return
+	}
+	m.jobs.finished.WithLabelValues(string(kind), status, code).Inc()
+}
+
+// Resumed counts a job that was redelivered and taken over, by the phase that
+// its log was in.
+func (m *Metrics) Resumed(kind subject.Kind, phase string) {
+	if m == nil {
+		return
+	}
+	m.jobs.resumed.WithLabelValues(string(kind), phase).Inc()
+}
+
+// DeadLetter counts a dead letter that was stored, with its reason.
+func (m *Metrics) DeadLetter(kind subject.Kind, code string) {
+	if m == nil {
+		return
+	}
+	m.jobs.dead.WithLabelValues(string(kind), code).Inc()
+}
+
+// CAS counts one compare-and-set on the task log. One write may count more than
+// once: no_answer, and then won.
+func (m *Metrics) CAS(outcome CASOutcome) {
+	if m == nil {
+		return
+	}
+	m.jobs.cas.WithLabelValues(string(outcome)).Inc()
+}

@@ -1,0 +1,65 @@
+package telemetry
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// unmatched stands for the pattern of a request that matched none. The path
+// itself is never a label: anybody can make up paths.
+const unmatched = "unmatched"
+
+type serverMetrics struct {
+	http         *prometheus.CounterVec
+	httpDuration *prometheus.HistogramVec
+	grpc         *prometheus.CounterVec
+	grpcDuration *prometheus.HistogramVec
+}
+
+func newServerMetrics(f promauto.Factory) serverMetrics {
+	return serverMetrics{
+		http: counters(f, "http_requests_total",
+			"HTTP requests answered, by pattern and status.", "route", "code"),
+		httpDuration: histograms(f, requestBuckets, "http_request_duration_seconds",
+			"Time from the header of a request to the end of its answer.", "route"),
+		grpc: counters(f, "grpc_requests_total",
+			"gRPC calls answered, by full method and code.", "method", "code"),
+		grpcDuration: histograms(f, requestBuckets, "grpc_request_duration_seconds",
+			"Time from the start of a gRPC call to its status.", "method"),
+	}
+}
+
+// HTTPRequest counts an HTTP request that was answered. The pattern is
+// http.Request.Pattern after the mux has served it, empty when nothing matched;
+// the status is the number that was written.
+func (m *Metrics) HTTPRequest(pattern string, status int, took time.Duration) {
+	if m == nil {
+		return
+	}
+	if pattern == "" {
+		pattern = unmatched
+	}
+	m.servers.http.WithLabelValues(pattern, statusCode(status)).Inc()
+	m.servers.httpDuration.WithLabelValues(pattern).Observe(took.Seconds())
+}
+
+// GRPCRequest counts a gRPC call that ended. The method is the full name of a
+// registered method, the code is codes.Code.String().
+func (m *Metrics) GRPCRequest(method, code string, took time.Duration) {
+	if m == nil {
+		return
+	}
+	m.servers.grpc.WithLabelValues(method, code).Inc()
+	m.servers.grpcDuration.WithLabelValues(method).Observe(took.Seconds())
+}
+
+// statusCode gives the decimal, or other for a number that is no HTTP status.
+func statusCode(status int) string {
+	if status < 100 || status > 599 {
+		return "other"
+	}
+	return strconv.Itoa(status)
+}

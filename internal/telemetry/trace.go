@@ -1,0 +1,155 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+)
+
+// Environment variables that switch tracing on, the more special one first.
+const (
+	envTracesEndpoint = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+	envEndpoint       = "OTEL_EXPORTER_OTLP_ENDPOINT"
+	envDisabled       = "OTEL_SDK_DISABLED"
+)
+
+// Tracing is what instrumented code needs. It is handed on; the process-wide
+// provider and propagator of OpenTelemetry are not touched.
+type Tracing struct {
+	// Provider makes tracers. Without a collector it makes spans that record
+	// nothing and pass on the remote span of their context.
+	Provider trace.TracerProvider
+	// Propagator reads and writes W3C traceparent and tracestate, always.
+	Propagator propagation.TextMapPropagator
+	// Shutdown sends what is still buffered and ends the exporter, within ctx.
+	// It may be called twice. It is never nil.
+	Shutdown func(ctx context.Context) error
+	// Endpoint is where spans go, for the start-up log; empty when they go
+	// nowhere.
+	Endpoint string
+}
+
+// NewTracing exports spans by OTLP over gRPC when getenv has a value for
+// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT (a URL:
+// http:// without TLS, https:// with it), unless OTEL_SDK_DISABLED is true.
+// Otherwise no span is recorded, but trace contexts are still passed on.
+//
+// A collector that cannot be reached is no error, here or later: log gets one
+// warning when exports begin to fail and one record when they work again.
+// Samplers, headers, certificates, timeouts and resource attributes follow the
+// other OTEL_ variables of the process, as the OpenTelemetry SDK documents them.
+//
+// An endpoint that is not such a URL is an error that names the variable.
+func NewTracing(ctx context.Context, log *slog.Logger, serviceVersion string, getenv func(string) string) (Tracing, error) {
+	endpoint, err := tracesEndpoint(getenv)
+	if err != nil {
+		return Tracing{}, err
+	}
+	if endpoint == "" {
+		return Tracing{
+			Provider:   noop.NewTracerProvider(),
+			Propagator: w3c{},
+			Shutdown:   func(context.Context) error { return nil },
+		}, nil
+	}
+	provider, err := newProvider(ctx, log, serviceVersion, endpoint)
+	if err != nil {
+		return Tracing{}, fmt.Errorf("traces to %s: %w", endpoint, err)
+	}
+	return Tracing{Provider: provider, Propagator: w3c{}, Shutdown: provider.Shutdown, Endpoint: endpoint}, nil
+}
+
+// tracesEndpoint gives the collector's URL, or "" when tracing is off.
+func tracesEndpoint(getenv func(string) string) (string, error) {
+	if strings.EqualFold(getenv(envDisabled), "true") {
+		return "", nil
+	}
+	for _, name := range []string{envTracesEndpoint, envEndpoint} {
+		value := strings.TrimSpace(getenv(name))
+		if value == "" {
+			continue
+		}
+		return value, checkEndpoint(name, value)
+	}
+	return "", nil
+}
+
+// checkEndpoint stands here because the exporter takes its default endpoint in
+// silence when it cannot read the one it was given.
+func checkEndpoint(name, value string) error {
+	u, err := url.Parse(value)
+	if err != nil {
+		// The parser's error repeats the value, which may hold a password.
+		return fmt.Errorf("%s is not a URL: must be like http://localhost:4317", name)
+	}
+	if u.User != nil {
+		return fmt.Errorf("%s has a user in the URL: use OTEL_EXPORTER_OTLP_HEADERS", name)
+	}
+	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		return fmt.Errorf("%s is %q: must be like http://localhost:4317 or https://collector:4317", name, value)
+	}
+	return nil
+}
+
+func newProvider(ctx context.Context, log *slog.Logger, version, endpoint string) (*sdktrace.TracerProvider, error) {
+	// The environment comes last, so that OTEL_SERVICE_NAME wins.
+	res, err := resource.New(ctx,
+		resource.WithTelemetrySDK(),
+		resource.WithAttributes(
+			attribute.String("service.name", "genbus"),
+			attribute.String("service.version", version),
+		),
+		resource.WithFromEnv(),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("resource attributes: %w", err)
+	}
+	// New does not wait for a connection.
+	exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpointURL(endpoint))
+	if err != nil {
+		return nil, fmt.Errorf("exporter: %w", err)
+	}
+	return sdktrace.NewTracerProvider(
+		sdktrace.WithResource(res),
+		sdktrace.WithBatcher(&loggedExporter{SpanExporter: exporter, log: log, endpoint: endpoint}),
+	), nil
+}
+
+// loggedExporter reports failed exports to our logger. Left alone, the SDK
+// hands them to a process-wide handler that writes lines of its own to stderr.
+type loggedExporter struct {
+	sdktrace.SpanExporter
+	log      *slog.Logger
+	endpoint string
+	// failing needs no lock: ExportSpans is never called concurrently.
+	failing bool
+}
+
+// ExportSpans sends spans. A failure loses them and is not returned; it is
+// logged when it is the first one after a success.
+func (e *loggedExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	err := e.SpanExporter.ExportSpans(ctx, spans)
+	if errors.Is(err, context.Canceled) {
+		return nil // the process is ending
+	}
+	if err != nil && !e.failing {
+		e.log.WarnContext(ctx, "spans are lost: the trace collector does not take them",
+			KeyAddress, e.endpoint, KeyCount, len(spans), KeyError, err)
+	}
+	if err == nil && e.failing {
+		e.log.InfoContext(ctx, "the trace collector takes spans again", KeyAddress, e.endpoint)
+	}
+	e.failing = err != nil
+	return nil
+}
