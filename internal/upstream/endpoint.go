@@ -1,0 +1,216 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"unicode"
+)
+
+// DefaultMaxBody is the limit on one upstream answer.
+const DefaultMaxBody = 32 << 20
+
+// Endpoint is one upstream server and the key to it. It is not changed after
+// construction and is safe for concurrent use.
+type Endpoint struct {
+	// Name is the upstream's name in the configuration; it appears in errors.
+	Name string
+	// BaseURL is the server without "/v1", for example "https://host/api". A
+	// trailing slash or "/v1" is accepted and not doubled. Query, fragment and
+	// user information are refused.
+	BaseURL string
+	// Key is sent as a bearer token; empty sends no Authorization header.
+	Key Secret
+	// Client carries the calls; it comes from NewHTTPClient.
+	Client *http.Client
+	// MaxBody limits an answer read by AppendBody, in bytes. Default 32 MiB.
+	MaxBody int64
+	// Header is sent with every request. The headers that genbus sets itself
+	// win, except User-Agent.
+	Header http.Header
+}
+
+// String gives the name and nothing secret.
+func (ep *Endpoint) String() string { return ep.Name }
+
+// LogValue gives the name and the base URL to slog.
+func (ep *Endpoint) LogValue() slog.Value {
+	return slog.GroupValue(slog.String("name", ep.Name), slog.String("base_url", ep.BaseURL))
+}
+
+// Validate reports what makes the endpoint unusable.
+func (ep *Endpoint) Validate() error {
+	if ep.Client == nil {
+		return fmt.Errorf("upstream %s: no HTTP client", ep.Name)
+	}
+	u, err := url.Parse(ep.BaseURL)
+	if err != nil {
+		// The parser's error quotes the URL, which may hold a password.
+		return fmt.Errorf("upstream %s: the base URL is not a URL", ep.Name)
+	}
+	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		return fmt.Errorf("upstream %s: the base URL must start with http:// or https:// and name a host", ep.Name)
+	}
+	if u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
+		return fmt.Errorf("upstream %s: the base URL must not hold user information, a query or a fragment", ep.Name)
+	}
+	if strings.ContainsFunc(string(ep.Key), unicode.IsControl) {
+		return fmt.Errorf("upstream %s: the key holds a line break or another control character", ep.Name)
+	}
+	return nil
+}
+
+// URL joins the base URL and a path that starts with "/v1/".
+func (ep *Endpoint) URL(path string) string {
+	base := strings.TrimRight(ep.BaseURL, "/")
+	base = strings.TrimRight(strings.TrimSuffix(base, "/v1"), "/")
+	return base + path
+}
+
+// NewRequest builds a request for path, which starts with "/v1/" and is already
+// escaped. A nil body sends none. A body is sent at most once, whatever
+// net/http would do on its own: it has no GetBody, and it refuses to be read
+// after Do has returned an error. An empty, non-nil body is an error, because
+// net/http would treat it as no body and feel free to send it again.
+func (ep *Endpoint) NewRequest(ctx context.Context, method, path string, body []byte) (*http.Request, error) {
+	var once *onceBody
+	if body != nil {
+		if len(body) == 0 {
+			return nil, fmt.Errorf("upstream %s: %s %s: the request body is empty", ep.Name, method, path)
+		}
+		once = newOnceBody(body)
+		ctx = once.trace(ctx)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, ep.URL(path), nil)
+	if err != nil {
+		return nil, fmt.Errorf("upstream %s: %s %s: the URL cannot be used", ep.Name, method, path)
+	}
+	if once != nil {
+		req.Body, req.ContentLength = once, int64(len(body))
+	}
+	ep.setHeader(req.Header, once != nil)
+	return req, nil
+}
+
+func (ep *Endpoint) setHeader(h http.Header, hasBody bool) {
+	h.Set("User-Agent", "genbus")
+	for name, values := range ep.Header {
+		h[http.CanonicalHeaderKey(name)] = append([]string(nil), values...)
+	}
+	if ep.Key != "" {
+		h.Set("Authorization", "Bearer "+string(ep.Key))
+	}
+	if hasBody {
+		h.Set("Content-Type", "application/json")
+	}
+}
+
+// Do sends a request made by NewRequest and returns the answer, whatever its
+// status. The caller closes the answer's body. The error is always an *Error
+// with HTTPStatus 0; its Written says whether any of the request may have
+// reached the upstream. Only requests with a body are traced: for the others
+// Written is always true.
+func (ep *Endpoint) Do(op string, req *http.Request) (*http.Response, error) {
+	resp, err := ep.Client.Do(req)
+	if err == nil {
+		return resp, nil
+	}
+	written := true
+	if once, ok := req.Body.(*onceBody); ok {
+		written = once.seal()
+	}
+	return nil, ep.transportError(req.Context(), op, written, err)
+}
+
+// AppendBody reads the rest of an answer, closes it and appends it to dst. The
+// error is always an *Error: the connection broke, the context ended, or the
+// answer is longer than MaxBody.
+func (ep *Endpoint) AppendBody(op string, resp *http.Response, dst []byte) ([]byte, error) {
+	defer func() { _ = resp.Body.Close() }()
+	limit := ep.maxBody()
+	start := len(dst)
+	for {
+		if cap(dst)-len(dst) < 512 {
+			dst = append(dst, make([]byte, max(512, len(dst)))...)[:len(dst)]
+		}
+		n, err := resp.Body.Read(dst[len(dst):cap(dst)])
+		dst = dst[:len(dst)+n]
+		if int64(len(dst)-start) > limit {
+			return dst, ep.bodyError(op, resp, fmt.Sprintf("the answer is longer than %d bytes", limit), nil)
+		}
+		if err == io.EOF {
+			return dst, nil
+		}
+		if err != nil {
+			return dst, ep.bodyError(op, resp, "the connection broke within the answer: "+reason(resp.Request.Context(), err), err)
+		}
+	}
+}
+
+func (ep *Endpoint) maxBody() int64 {
+	if ep.MaxBody > 0 {
+		return ep.MaxBody
+	}
+	return DefaultMaxBody
+}
+
+func (ep *Endpoint) bodyError(op string, resp *http.Response, message string, cause error) *Error {
+	return &Error{
+		Op: op, HTTPStatus: resp.StatusCode, Message: ep.clean(message), RequestID: RequestID(resp.Header),
+		RetryAfter: RetryAfter(resp.Header), Written: true, Err: cause,
+	}
+}
+
+func (ep *Endpoint) transportError(ctx context.Context, op string, written bool, err error) *Error {
+	// *url.Error repeats the method and the whole URL; the cause is enough.
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		err = wrapped.Err
+	}
+	what := "the upstream was not reached: "
+	if written {
+		what = "no answer came: "
+	}
+	return &Error{Op: op, Message: ep.clean(what + reason(ctx, err)), Written: written, Err: err}
+}
+
+// reason prefers why the context ended over how the connection noticed it.
+func reason(ctx context.Context, err error) string {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause.Error()
+	}
+	return err.Error()
+}
+
+// clean cuts a message to its limit and removes the key, which some servers
+// echo.
+func (ep *Endpoint) clean(message string) string {
+	const minKey = 8 // shorter ones would cut holes into ordinary words
+	if len(ep.Key) >= minKey {
+		message = strings.ReplaceAll(message, string(ep.Key), redacted)
+	}
+	return CutMessage(message)
+}
+
+// NotSent gives the *Error for a request that could not be built. The same
+// request would fail again.
+func NotSent(op string, err error) *Error {
+	return &Error{Op: op, Message: CutMessage(err.Error()), Final: true, Err: err}
+}
+
+// AsError gives the *Error in err, or wraps err in one that assumes the worst:
+// the request may have been written and nothing is known about its outcome. It
+// gives nil for nil.
+func AsError(op string, err error) *Error {
+	if err == nil {
+		return nil
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e
+	}
+	return &Error{Op: op, Message: CutMessage(err.Error()), Written: true, Err: err}
+}

@@ -1,0 +1,236 @@
+package upstream
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Limits on what an upstream may put into our errors, in bytes.
+const (
+	maxMessage = 2 << 10
+	maxWord    = 256 // a code, type, param or request id
+)
+
+// jsonOptions read what real upstreams send rather than what RFC 8259 asks for.
+var jsonOptions = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+
+// ErrorBody is what an error answer says, whatever its shape.
+type ErrorBody struct {
+	// Code is the code word; integers are written in decimal. Empty when absent,
+	// null, 0 or "".
+	Code string
+	Type string
+	// Param names the offending request parameter.
+	Param string
+	// Message is cut to 2 KiB at a rune border.
+	Message string
+}
+
+// ParseErrorBody reads an error answer in any of the shapes in use:
+//
+//	{"error":{"message":"..","type":"..","param":null,"code":"word"|502|null}}
+//	{"error":"text"}
+//	{"code":"word"|502,"message":"..","data":null}
+//	{"detail":"text"|[{"loc":[..],"msg":".."}]|{..}}
+//	{"message":".."}  {"msg":".."}
+//
+// The bool is false when the body is none of these (an HTML page of a proxy,
+// plain text, empty) or says that there is no error: an error object with code
+// 0 and no message. Message is then a short description of the body, or empty.
+func ParseErrorBody(body []byte) (ErrorBody, bool) {
+	fields, ok := object(body)
+	if !ok {
+		return ErrorBody{Message: describe(body)}, false
+	}
+	e := readFields(fields)
+	switch inner := fields["error"]; inner.Kind() {
+	case '{':
+		nested, _ := object(inner)
+		e = merge(readFields(nested), e)
+	case '"':
+		e = merge(ErrorBody{Message: text(inner)}, e)
+	}
+	if e.Code == "" && e.Message == "" && e.Type == "" {
+		return ErrorBody{Message: describe(body)}, false
+	}
+	return e.cut(), true
+}
+
+// readFields reads one level of an error answer.
+func readFields(fields map[string]jsontext.Value) ErrorBody {
+	e := ErrorBody{
+		Code:    word(fields["code"]),
+		Type:    text(fields["type"]),
+		Param:   text(fields["param"]),
+		Message: text(fields["message"]),
+	}
+	if e.Message == "" {
+		e.Message = text(fields["msg"])
+	}
+	if e.Message == "" {
+		e.Message = detail(fields["detail"])
+	}
+	return e
+}
+
+// merge fills the gaps of the inner level from the outer one.
+func merge(inner, outer ErrorBody) ErrorBody {
+	if inner.Message == "" {
+		inner.Message = outer.Message
+	}
+	if inner.Code == "" {
+		inner.Code = outer.Code
+	}
+	if inner.Type == "" {
+		inner.Type = outer.Type
+	}
+	if inner.Param == "" {
+		inner.Param = outer.Param
+	}
+	return inner
+}
+
+func (e ErrorBody) cut() ErrorBody {
+	return ErrorBody{Code: CutWord(e.Code), Type: CutWord(e.Type), Param: CutWord(e.Param), Message: CutMessage(e.Message)}
+}
+
+// detail reads the "detail" of FastAPI: a text, a list of findings or an object.
+func detail(v jsontext.Value) string {
+	switch v.Kind() {
+	case '"':
+		return text(v)
+	case '[':
+		var list []jsontext.Value
+		if json.Unmarshal(v, &list, jsonOptions) != nil || len(list) == 0 {
+			return ""
+		}
+		return detail(list[0])
+	case '{':
+		fields, _ := object(v)
+		if s := text(fields["msg"]); s != "" {
+			return s
+		}
+		return text(fields["message"])
+	default:
+		return ""
+	}
+}
+
+func object(v []byte) (map[string]jsontext.Value, bool) {
+	var fields map[string]jsontext.Value
+	if jsontext.Value(v).Kind() != '{' || json.Unmarshal(v, &fields, jsonOptions) != nil {
+		return nil, false
+	}
+	return fields, true
+}
+
+// text gives a JSON string's value, and "" for everything else.
+func text(v jsontext.Value) string {
+	if v.Kind() != '"' {
+		return ""
+	}
+	// Invalid UTF-8 is reported but replaced; the text is still worth having.
+	b, _ := jsontext.AppendUnquote(nil, v)
+	return strings.TrimSpace(string(b))
+}
+
+// word gives a code: a string as it is, a number as written, "" for 0.
+func word(v jsontext.Value) string {
+	if v.Kind() == '0' {
+		if s := string(v); s != "0" {
+			return s
+		}
+		return ""
+	}
+	return text(v)
+}
+
+// describe says what an unreadable answer looks like.
+func describe(body []byte) string {
+	s := strings.TrimSpace(string(body[:min(len(body), 2*maxMessage)]))
+	if s == "" {
+		return ""
+	}
+	if s[0] == '<' {
+		return strings.TrimSpace("an HTML page " + htmlTitle(s))
+	}
+	if s[0] == '{' || s[0] == '[' {
+		return "JSON that is not an error"
+	}
+	return CutMessage(s)
+}
+
+func htmlTitle(page string) string {
+	lower := strings.ToLower(page)
+	start := strings.Index(lower, "<title>")
+	if start < 0 || len(lower) != len(page) {
+		return ""
+	}
+	rest := page[start+len("<title>"):]
+	title, _, _ := strings.Cut(rest, "<")
+	return CutMessage(strings.TrimSpace(title))
+}
+
+// RequestID gives the upstream's id for the call, or "".
+func RequestID(h http.Header) string {
+	for _, name := range []string{"X-Request-Id", "X-Oneapi-Request-Id", "X-Generation-Id"} {
+		if id := h.Get(name); id != "" {
+			return CutWord(id)
+		}
+	}
+	return ""
+}
+
+// ResponseError turns an answer that is not a success into an *Error. The bool
+// says whether the body was readable as an error.
+func (ep *Endpoint) ResponseError(op string, resp *http.Response, body []byte) (*Error, bool) {
+	said, readable := ParseErrorBody(body)
+	if said.Message == "" {
+		said.Message = strings.ToLower(http.StatusText(resp.StatusCode))
+	}
+	if host := redirectHost(resp); host != "" {
+		said.Message = "the upstream redirects to " + host + "; redirects are never followed, so set base_url to the final address"
+	}
+	return &Error{
+		Op: op, Code: said.Code, Type: said.Type, Param: said.Param, Message: ep.clean(said.Message),
+		HTTPStatus: resp.StatusCode, RequestID: RequestID(resp.Header), RetryAfter: RetryAfter(resp.Header),
+		Said: readable, Written: true,
+	}, readable
+}
+
+// redirectHost gives the host of a redirect's Location, "another path" when it
+// stays on this host, and "" when the answer is no redirect.
+func redirectHost(resp *http.Response) string {
+	if resp.StatusCode < 300 || resp.StatusCode > 399 || resp.StatusCode == http.StatusNotModified {
+		return ""
+	}
+	u, err := url.Parse(resp.Header.Get("Location"))
+	if err != nil || u.Host == "" {
+		return "another path"
+	}
+	return "host " + u.Host
+}
+
+// CutMessage cuts a message to the 2 KiB that an Error may hold, at a rune
+// border, and makes it valid UTF-8.
+func CutMessage(s string) string { return cut(s, maxMessage) }
+
+// CutWord does the same for a code, type, param or request id, at 256 bytes.
+func CutWord(s string) string { return cut(s, maxWord) }
+
+// cut makes s valid UTF-8 of at most limit bytes, and ends it at a rune border.
+func cut(s string, limit int) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= limit {
+		return s
+	}
+	for limit > 0 && !utf8.RuneStart(s[limit]) {
+		limit--
+	}
+	return s[:limit]
+}

@@ -1,0 +1,170 @@
+package primary
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// FuzzAnswer checks what must hold for every answer, however odd: a terminal
+// state comes from a status word alone, and only it carries results or an error.
+func FuzzAnswer(f *testing.F) {
+	for _, c := range corpus(f) {
+		f.Add([]byte(c.Body))
+	}
+	f.Add([]byte(`{"status":"done","videos":["data:,"],"data":{"data":{"data":{}}}}`))
+	resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{}}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		a, err := decode(body)
+		if err != nil {
+			return
+		}
+		_ = a.taskID()
+		state, ok := a.state(resp)
+		if !ok {
+			return
+		}
+		checkState(t, state)
+	})
+}
+
+func checkState(t *testing.T, s upstream.VideoState) {
+	t.Helper()
+	if (s.Err != nil) != (s.Progression == upstream.Failed) {
+		t.Errorf("progression %v with error %v", s.Progression, s.Err)
+	}
+	if s.Err != nil && (s.Err.Message == "" || len(s.Err.Message) > 2048 || !utf8.ValidString(s.Err.Message)) {
+		t.Errorf("bad message %q", s.Err.Message)
+	}
+	if len(s.Videos) > 0 && s.Progression != upstream.Completed {
+		t.Errorf("progression %v with %d videos", s.Progression, len(s.Videos))
+	}
+	if (s.Progression != upstream.Running) != knownWord(s.Status) {
+		t.Errorf("status %q stands for %v", s.Status, s.Progression)
+	}
+	for _, v := range s.Videos {
+		if !validURL(v.URL) || v.Duration < 0 || v.Width < 0 || v.Height < 0 {
+			t.Errorf("bad video %+v", v)
+		}
+	}
+	if s.Progress < -1 || s.Progress > 100 || len(s.Videos) > maxItems {
+		t.Errorf("progress %d, %d videos", s.Progress, len(s.Videos))
+	}
+	for _, raw := range [][]byte{s.Metadata, s.Usage} {
+		if raw != nil && (raw[0] != '{' || !json.Valid(raw)) {
+			t.Errorf("not a JSON object: %q", raw)
+		}
+	}
+}
+
+func knownWord(status string) bool {
+	_, ok := progressions[normalise(status)]
+	return ok
+}
+
+func TestUnix(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[float64]int64{
+		1795216526: 1795216526, 1795216526066: 1795216526,
+	} {
+		if got := unix(in).Unix(); got != want {
+			t.Errorf("unix(%v) = %d, want %d", in, got, want)
+		}
+	}
+	for _, in := range []float64{0, -1, 1e300} {
+		if !unix(in).IsZero() {
+			t.Errorf("unix(%v) = %v, want the zero time", in, unix(in))
+		}
+	}
+}
+
+func TestListIsBounded(t *testing.T) {
+	t.Parallel()
+	body := []byte(`{"status":"done","videos":[`)
+	for range 200 {
+		body = append(body, `"https://cdn.example.com/v.mp4",`...)
+	}
+	a, err := decode(append(body, `1],"progress":5}`...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, _ := a.state(&http.Response{Header: http.Header{}})
+	if len(state.Videos) != maxItems || state.Progress != 5 {
+		t.Errorf("%d videos, progress %d", len(state.Videos), state.Progress)
+	}
+}
+
+var benchAnswers = map[string]string{
+	"flat":      "poll_documented_example_error_code_0",
+	"enveloped": "poll_enveloped_in_progress",
+	"success":   "poll_enveloped_success",
+}
+
+func BenchmarkDecode(b *testing.B) {
+	cases := corpus(b)
+	resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{}}
+	for name, file := range benchAnswers {
+		b.Run(name, func(b *testing.B) {
+			body := compactBody(b, cases[file].Body)
+			b.ReportAllocs()
+			b.SetBytes(int64(len(body)))
+			for b.Loop() {
+				a, err := decode(body)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if _, ok := a.state(resp); !ok {
+					b.Fatal("no state")
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkPoll measures a poll over loopback; the server's half is included.
+func BenchmarkPoll(b *testing.B) {
+	body := compactBody(b, corpus(b)["poll_enveloped_in_progress"].Body)
+	client, _ := serve(b, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(body) })
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := client.Poll(b.Context(), "task_FXEwd8OtmsSNzihjZxE7ADCdBgYGtVUC"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkGet is the floor of BenchmarkPoll: net/http alone.
+func BenchmarkGet(b *testing.B) {
+	body := compactBody(b, corpus(b)["poll_enveloped_in_progress"].Body)
+	client, server := serve(b, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(body) })
+	b.ReportAllocs()
+	for b.Loop() {
+		req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, server.URL, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		resp, err := client.ep.Client.Do(req)
+		if err != nil {
+			b.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+	}
+}
+
+func compactBody(b *testing.B, raw json.RawMessage) []byte {
+	b.Helper()
+	var v any
+	if err := json.Unmarshal(raw, &v); err != nil {
+		b.Fatal(err)
+	}
+	body, err := json.Marshal(v)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return body
+}
