@@ -1,0 +1,147 @@
+package sandbox
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// chatRequest is what the sandbox reads of a chat request.
+type chatRequest struct {
+	Model         string        `json:"model"`
+	Messages      []chatMessage `json:"messages"`
+	Stream        bool          `json:"stream"`
+	StreamOptions *struct {
+		IncludeUsage bool `json:"include_usage"`
+	} `json:"stream_options"`
+	Tools []struct {
+		Type     string `json:"type"`
+		Function struct {
+			Name string `json:"name"`
+		} `json:"function"`
+	} `json:"tools"`
+	ReasoningEffort     string          `json:"reasoning_effort"`
+	MaxTokens           *int            `json:"max_tokens"`
+	MaxCompletionTokens *int            `json:"max_completion_tokens"`
+	Sandbox             json.RawMessage `json:"sandbox"`
+}
+
+type chatMessage struct {
+	Role    string          `json:"role"`
+	Content json.RawMessage `json:"content"`
+}
+
+// text is the message's text: its content, or its text parts one after another.
+func (m chatMessage) text() string {
+	var text string
+	if json.Unmarshal(m.Content, &text) == nil {
+		return text
+	}
+	var parts []struct {
+		Text string `json:"text"`
+	}
+	if json.Unmarshal(m.Content, &parts) != nil {
+		return ""
+	}
+	var all strings.Builder
+	for _, p := range parts {
+		all.WriteString(p.Text)
+	}
+	return all.String()
+}
+
+func parseChat(body []byte) (chatRequest, error) {
+	var req chatRequest
+	if err := json.Unmarshal(body, &req); err != nil {
+		return req, fmt.Errorf("read chat request: %w", err)
+	}
+	return req, nil
+}
+
+// createChat answers one chat completion, as JSON or as a stream.
+func (s *Sandbox) createChat(w http.ResponseWriter, r *http.Request) {
+	body, ok := readBody(w, r)
+	if !ok {
+		return
+	}
+	s.count.chats.Add(1)
+	key := r.Header.Get("Idempotency-Key")
+	if len(key) > maxKey {
+		writeInvalidChat(w, http.StatusBadRequest, errors.New("Idempotency-Key is longer than 255 bytes"))
+		return
+	}
+	if !s.chatKeys.arrive(key) {
+		writeFull(w)
+		return
+	}
+	req, base, b, ok := s.parseChatCall(w, r, body, key)
+	if !ok || s.stopsHere(w, r, b, writeNestedRefusal) {
+		return
+	}
+	if b.Drop != "" {
+		reset(w) // a chat creates nothing, so both kinds of drop are one
+		return
+	}
+	if s.stalls(w, r, b) {
+		return
+	}
+	reply := s.replyTo(req, b)
+	w.Header().Set("X-Oneapi-Request-Id", newID("req_"))
+	if !req.Stream || b.JSONForStream {
+		writeJSON(w, cmp.Or(b.Status, http.StatusOK), reply.appendCompletion(nil))
+		return
+	}
+	s.stream(w, r, reply, b, s.interval(base, b))
+}
+
+// parseChatCall reads the request and its behaviour; it has answered when ok is
+// false.
+func (s *Sandbox) parseChatCall(w http.ResponseWriter, r *http.Request, body []byte, key string) (req chatRequest, base string, b Behaviour, ok bool) {
+	req, err := parseChat(body)
+	if err != nil {
+		writeInvalidChat(w, http.StatusBadRequest, err)
+		return req, "", b, false
+	}
+	base, suffix := splitModel(req.Model)
+	switch {
+	case base == "":
+		writeNested(w, http.StatusBadRequest, apiError{message: "Model name not specified", kind: kindNewAPI})
+		return req, base, b, false
+	case base != ModelChat && base != ModelChatFast:
+		writeModelNotFound(w, req.Model)
+		return req, base, b, false
+	case len(req.Messages) == 0:
+		// 500 for the caller's mistake, as the common gateway program answers it.
+		writeInvalidChat(w, http.StatusInternalServerError, errors.New("field messages is required"))
+		return req, base, b, false
+	}
+	b, err = s.behaviourFor(r, body, suffix, req.Sandbox)
+	if err == nil {
+		b, err = s.limited(b, "chat", cmp.Or(b.ID, key))
+	}
+	if err != nil {
+		writeInvalidChat(w, http.StatusBadRequest, err)
+		return req, base, b, false
+	}
+	return req, base, b, true
+}
+
+func writeInvalidChat(w http.ResponseWriter, status int, err error) {
+	writeNested(w, status, apiError{code: "invalid_request", message: err.Error(), kind: kindNewAPI})
+}
+
+// interval is the time between two chunks of this stream.
+func (s *Sandbox) interval(base string, b Behaviour) time.Duration {
+	switch {
+	case b.ChunkIntervalMS != nil:
+		return time.Duration(*b.ChunkIntervalMS) * time.Millisecond
+	case base == ModelChatFast:
+		return 0
+	default:
+		return s.opts.ChunkInterval
+	}
+}

@@ -1,0 +1,253 @@
+package sandbox_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+
+	"github.com/genbus/genbus/internal/sandbox"
+)
+
+func TestModels(t *testing.T) {
+	t.Parallel()
+	b := setup(t, sandbox.Options{})
+	var ids []any
+	v := b.do(t, http.MethodGet, "/v1/models", "").json(t)
+	for _, model := range v["data"].([]any) {
+		ids = append(ids, at(model, "id"))
+	}
+	want := []any{sandbox.ModelVideo, sandbox.ModelVideoEnveloped, sandbox.ModelChat, sandbox.ModelChatFast}
+	if diff := cmp.Diff(want, ids); diff != "" {
+		t.Errorf("models (-want +got):\n%s", diff)
+	}
+	if v := b.do(t, http.MethodGet, "/v1/models/sandbox-chat", "").json(t); v["id"] != "sandbox-chat" || v["object"] != "model" {
+		t.Errorf("one model: %v", v)
+	}
+	if a := b.do(t, http.MethodGet, "/v1/models/other/name", ""); a.status != 404 || !strings.Contains(string(a.body), "'other/name'") {
+		t.Errorf("unknown model: %d %s", a.status, a.body)
+	}
+}
+
+func TestKey(t *testing.T) {
+	t.Parallel()
+	b := setup(t, sandbox.Options{Key: "sk-1"})
+	for _, path := range []string{"/v1/models", "/v1/video/generations/x", "/v1/videos/x/content"} {
+		a := b.do(t, http.MethodGet, path, "", "Authorization", "Bearer sk-2")
+		if a.status != 401 || at(a.json(t), "error", "type") != "new_api_error" || at(a.json(t), "error", "code") != "" {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+	if a := b.create(t, `{}`); a.status != 401 {
+		t.Errorf("create without a key: %d", a.status)
+	}
+	if a := b.do(t, http.MethodGet, "/v1/models", "", "Authorization", "Bearer sk-1"); a.status != 200 {
+		t.Errorf("right key: %d", a.status)
+	}
+	if a := b.do(t, http.MethodGet, "/stats", ""); a.status != 200 {
+		t.Errorf("stats without a key: %d", a.status)
+	}
+	if n := b.Sandbox.Stats().Creates; n != 0 {
+		t.Errorf("%d creates counted without a key", n)
+	}
+}
+
+// TestBodyLimit calls the handler itself: over TCP a client may lose the answer to
+// a body that was cut off.
+func TestBodyLimit(t *testing.T) {
+	t.Parallel()
+	s := sandbox.New(sandbox.Options{})
+	for _, path := range []string{"/v1/chat/completions", "/v1/video/generations"} {
+		body := io.MultiReader(strings.NewReader(`{"x":"`), io.LimitReader(zeros{}, 64<<20))
+		rec := httptest.NewRecorder()
+		s.ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, body))
+		if rec.Code != http.StatusRequestEntityTooLarge {
+			t.Errorf("%s: status %d, want 413", path, rec.Code)
+		}
+	}
+	if stats := s.Stats(); stats.Creates != 0 || stats.Chats != 0 {
+		t.Errorf("requests were counted that never arrived whole: %+v", stats)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = '0'
+	}
+	return len(p), nil
+}
+
+func TestStatsUnderConcurrency(t *testing.T) {
+	t.Parallel()
+	const workers, each = 8, 40
+	b := setup(t, sandbox.Options{})
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for i := range each {
+				// Every key is sent by two workers.
+				key := fmt.Sprintf("key-%d-%d", w/2, i)
+				id := idOf(t, b.create(t, `{"model":"sandbox-video","prompt":"p"}`, "Idempotency-Key", key))
+				b.poll(t, id)
+			}
+		})
+	}
+	wg.Wait()
+	var got sandbox.Stats
+	if err := json.Unmarshal(b.do(t, http.MethodGet, "/stats", "").body, &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.CreatesPerKey) != workers/2*each {
+		t.Errorf("%d keys, want %d", len(got.CreatesPerKey), workers/2*each)
+	}
+	for key, n := range got.CreatesPerKey {
+		if n != 2 {
+			t.Errorf("%s created %d times, want 2", key, n)
+		}
+	}
+	got.CreatesPerKey = nil
+	want := sandbox.Stats{
+		Requests: 2*workers*each + 1, Creates: workers * each, Polls: workers * each,
+		Tasks: workers / 2 * each, MaxCreatesPerKey: 2, MaxAcceptsPerKey: 2,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("stats (-want +got):\n%s", diff)
+	}
+	if a := b.do(t, http.MethodGet, "/stats?keys=0", ""); bytes.Contains(a.body, []byte("per_key\":{")) || a.json(t)["max_creates_per_key"] != 2.0 {
+		t.Errorf("stats without keys: %s", a.body)
+	}
+}
+
+func TestShutdownLetsStreamsFinish(t *testing.T) {
+	t.Parallel()
+	b := setup(t, sandbox.Options{})
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.URL()+"/v1/chat/completions",
+		strings.NewReader(`{"model":"sandbox-chat:chunks=20,chunk_interval_ms=5","stream":true,"messages":[{"role":"user","content":"x"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := b.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := b.Shutdown(ctx); err != nil {
+		t.Errorf("shutdown: %v", err)
+	}
+	body, err := io.ReadAll(res.Body)
+	if err != nil || !bytes.HasSuffix(body, []byte("data: [DONE]\n\n")) {
+		t.Errorf("stream ended with %v after %d bytes", err, len(body))
+	}
+}
+
+func TestCloseCutsStreams(t *testing.T) {
+	t.Parallel()
+	b := setup(t, sandbox.Options{})
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.URL()+"/v1/chat/completions",
+		strings.NewReader(`{"model":"sandbox-chat:chunk_interval_ms=60000","stream":true,"messages":[{"role":"user","content":"x"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := b.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	if err := b.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+	if _, err := io.ReadAll(res.Body); err == nil {
+		t.Error("the stream ended well, want a cut")
+	}
+	if n := b.Sandbox.Stats().StreamsOpen; n != 0 {
+		t.Errorf("%d streams open after Close", n)
+	}
+}
+
+func TestStartOnATakenAddress(t *testing.T) {
+	t.Parallel()
+	b := setup(t, sandbox.Options{})
+	addr := strings.TrimPrefix(b.URL(), "http://")
+	if _, err := sandbox.Start(addr, sandbox.Options{}); err == nil || !strings.Contains(err.Error(), addr) {
+		t.Errorf("got %v, want an error that names %s", err, addr)
+	}
+}
+
+// TestOpenAIClient reads the sandbox with the SDK that real users have.
+func TestOpenAIClient(t *testing.T) {
+	t.Parallel()
+	b := setup(t, sandbox.Options{Key: "sk-1", ChunkCount: 6})
+	client := openai.NewClient(option.WithBaseURL(b.URL()+"/v1"), option.WithAPIKey("sk-1"), option.WithHTTPClient(b.client))
+	params := openai.ChatCompletionNewParams{
+		Model:         sandbox.ModelChatFast,
+		Messages:      []openai.ChatCompletionMessageParamUnion{openai.UserMessage("one two three")},
+		StreamOptions: openai.ChatCompletionStreamOptionsParam{IncludeUsage: openai.Bool(true)},
+	}
+	stream := client.Chat.Completions.NewStreaming(t.Context(), params)
+	var acc openai.ChatCompletionAccumulator
+	for stream.Next() {
+		if !acc.AddChunk(stream.Current()) {
+			t.Fatalf("the SDK rejected %s", stream.Current().RawJSON())
+		}
+	}
+	if err := stream.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if got := acc.Choices[0].Message.Content; got != sixWords || acc.Usage.CompletionTokens != 6 {
+		t.Errorf("streamed %q, usage %+v", got, acc.Usage)
+	}
+}
+
+func BenchmarkPoll(b *testing.B) {
+	s := sandbox.New(sandbox.Options{})
+	for _, model := range []string{sandbox.ModelVideo, sandbox.ModelVideoEnveloped} {
+		create := &recorder{header: http.Header{}}
+		req, err := http.NewRequestWithContext(b.Context(), http.MethodPost, "/v1/video/generations",
+			strings.NewReader(`{"model":"`+model+`","prompt":"p"}`))
+		if err != nil {
+			b.Fatal(err)
+		}
+		s.ServeHTTP(create, req)
+		var created struct {
+			ID string `json:"id"`
+		}
+		if err := json.Unmarshal(create.body.Bytes(), &created); err != nil {
+			b.Fatal(err)
+		}
+		b.Run(model, func(b *testing.B) {
+			b.ReportAllocs()
+			poll, err := http.NewRequestWithContext(b.Context(), http.MethodGet, "/v1/video/generations/"+created.ID, nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				s.ServeHTTP(&recorder{header: http.Header{}}, poll)
+			}
+		})
+	}
+}
+
+// recorder is a ResponseWriter that costs less than what is measured.
+type recorder struct {
+	header http.Header
+	body   bytes.Buffer
+}
+
+func (r *recorder) Header() http.Header         { return r.header }
+func (r *recorder) Write(p []byte) (int, error) { return r.body.Write(p) }
+func (r *recorder) WriteHeader(int)             {}
