@@ -1,0 +1,206 @@
+package chat
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strconv"
+)
+
+// The rules by which chunks become one reply. What is not named here is kept:
+// of a field on the top or on a choice the last value, of one in a delta the
+// last value or, of arrays, all of them.
+var (
+	chunkSchema = schema{fields: map[string]field{
+		"id": {rule: ruleFirst}, "created": {rule: ruleFirst}, "model": {rule: ruleFirst},
+		"object": {rule: ruleDrop}, "choices": {rule: ruleDrop},
+		// Random padding against guessing the text by the length of its chunks.
+		"obfuscation": {rule: ruleDrop},
+	}}
+	choiceSchema = schema{fields: map[string]field{
+		"index": {rule: ruleDrop}, "delta": {ruleInto, &deltaSchema}, "logprobs": {ruleInto, &logprobsSchema},
+		"message": {ruleInto, &schema{}},
+	}}
+	deltaSchema = schema{others: ruleMore, fields: map[string]field{
+		"content": {rule: ruleJoin}, "refusal": {rule: ruleJoin}, "reasoning": {rule: ruleJoin}, "reasoning_content": {rule: ruleJoin},
+		"tool_calls": {rule: ruleCalls}, "function_call": {ruleInto, &functionSchema}, "audio": {ruleInto, &audioSchema},
+	}}
+	callSchema = schema{fields: map[string]field{
+		"index": {rule: ruleDrop}, "function": {ruleInto, &functionSchema}, "custom": {ruleInto, &customSchema},
+	}}
+	functionSchema = schema{fields: map[string]field{"arguments": {rule: ruleJoin}}}
+	customSchema   = schema{fields: map[string]field{"input": {rule: ruleJoin}}}
+	audioSchema    = schema{fields: map[string]field{"data": {rule: ruleJoin}, "transcript": {rule: ruleJoin}}}
+	logprobsSchema = schema{others: ruleMore}
+)
+
+// Assembler puts the chunks of a stream together into one chat.completion.
+// Values stay as they were written, numbers too. It is not safe for concurrent
+// use.
+type Assembler struct {
+	budget  budget
+	blocks  int
+	top     record
+	choices []choice
+}
+
+type choice struct {
+	index  int
+	record record
+}
+
+// NewAssembler makes an assembler for a reply of at most maxReply bytes; 0 or
+// less means 32 MiB.
+func NewAssembler(maxReply int) *Assembler {
+	if maxReply <= 0 {
+		maxReply = Options{}.WithDefaults().MaxReply
+	}
+	return &Assembler{budget: budget{left: maxReply}}
+}
+
+// Add takes the next chunk and keeps nothing of block itself. It fails with
+// ErrReplyTooLarge, or because the block has not the structure of a chunk; the
+// first failure is returned by every later call.
+func (a *Assembler) Add(block []byte) error {
+	c := cursor{b: block}
+	if c.enter('{') {
+		a.blocks++
+		for first := true; c.more('}', first) && a.budget.err == nil; first = false {
+			name := c.key()
+			if string(name) == "choices" && c.peek() == '[' {
+				a.addChoices(&c)
+				continue
+			}
+			a.top.add(name, c.value(), chunkSchema.of(name), &a.budget)
+		}
+	}
+	if a.budget.err == nil && !c.atEnd() {
+		a.budget.err = errBadBlock
+	}
+	return a.budget.err
+}
+
+func (a *Assembler) addChoices(c *cursor) {
+	c.enter('[')
+	for n := 0; c.more(']', n == 0) && a.budget.err == nil; n++ {
+		v := c.value()
+		if len(v) == 0 || v[0] != '{' {
+			c.fail()
+			return
+		}
+		choice := a.at(number(member(v, "index"), n))
+		if choice == nil {
+			return
+		}
+		o := cursor{b: v}
+		choice.record.addObject(&o, &choiceSchema, &a.budget)
+		c.bad = c.bad || o.bad
+	}
+}
+
+// at finds or makes the choice with an index, nil when there is no room for it.
+func (a *Assembler) at(index int) *choice {
+	for i := range a.choices {
+		if a.choices[i].index == index {
+			return &a.choices[i]
+		}
+	}
+	if len(a.choices) == maxChoices {
+		a.budget.err = errTooManyChoices
+		return nil
+	}
+	if !a.budget.take(2 * partCost) {
+		return nil
+	}
+	a.choices = append(a.choices, choice{index: index})
+	return &a.choices[len(a.choices)-1]
+}
+
+// Reply gives the chat.completion that the chunks so far make, whether or not
+// the stream was complete. A choice without a finish_reason has null.
+func (a *Assembler) Reply() ([]byte, error) {
+	if a.budget.err != nil {
+		return nil, a.budget.err
+	}
+	if a.blocks == 0 {
+		return nil, errors.New("there was no chunk")
+	}
+	dst := []byte{'{'}
+	if id := a.top.find("id"); id != nil {
+		dst = append(id.appendValue(appendName(dst, "id")), ',')
+	}
+	dst = append(dst, `"object":"chat.completion"`...)
+	for _, name := range []string{"created", "model"} {
+		if p := a.top.find(name); p != nil {
+			dst = p.appendValue(appendName(append(dst, ','), name))
+		}
+	}
+	dst = a.appendChoices(append(dst, `,"choices":`...))
+	dst = append(a.top.appendMembers(dst, false, "id", "created", "model"), '}')
+	if !validJSON(dst) {
+		return nil, errBadBlock
+	}
+	return dst, nil
+}
+
+func (a *Assembler) appendChoices(dst []byte) []byte {
+	slices.SortFunc(a.choices, func(x, y choice) int { return cmp.Compare(x.index, y.index) })
+	dst = append(dst, '[')
+	for i := range a.choices {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = a.choices[i].append(dst)
+	}
+	return append(dst, ']')
+}
+
+func (c *choice) append(dst []byte) []byte {
+	dst = strconv.AppendInt(append(dst, `{"index":`...), int64(c.index), 10)
+	dst = c.appendMessage(append(dst, `,"message":`...))
+	dst = c.record.appendMembers(dst, false, "delta", "message", "finish_reason")
+	dst = append(dst, `,"finish_reason":`...)
+	if p := c.record.find("finish_reason"); p != nil {
+		dst = p.appendValue(dst)
+	} else {
+		dst = append(dst, "null"...)
+	}
+	return append(dst, '}')
+}
+
+// appendMessage writes what the deltas make. Some servers repeat the message
+// as a whole, or send some of it only so; that fills the gaps.
+func (c *choice) appendMessage(dst []byte) []byte {
+	delta, whole := c.fields("delta"), c.fields("message")
+	dst = append(dst, '{')
+	for i, f := range []struct{ name, otherwise string }{{"role", `"assistant"`}, {"content", "null"}} {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = appendName(dst, f.name)
+		switch p, w := delta.find(f.name), whole.find(f.name); {
+		case p.empty() && !w.empty():
+			dst = w.appendValue(dst)
+		case p != nil && (f.name == "content" || !p.empty()):
+			dst = p.appendValue(dst)
+		default:
+			dst = append(dst, f.otherwise...)
+		}
+	}
+	skip := []string{"role", "content"}
+	for i := range whole.parts {
+		if w := &whole.parts[i]; !slices.Contains(skip, w.name) && delta.find(w.name).empty() {
+			dst = w.appendValue(appendName(append(dst, ','), w.name))
+			skip = append(skip, w.name)
+		}
+	}
+	return append(delta.appendMembers(dst, false, skip...), '}')
+}
+
+// fields gives the object in one of the choice's fields, empty when it is none.
+func (c *choice) fields(name string) *record {
+	if p := c.record.find(name); p != nil && p.into != nil {
+		return p.into
+	}
+	return new(record)
+}

@@ -1,0 +1,188 @@
+package chat
+
+import (
+	"errors"
+	"strconv"
+)
+
+// maxChoices bounds the choices of one reply; the protocol allows 128.
+const maxChoices = 1024
+
+var (
+	errBadBlock       = errors.New("a block that is not a chat completion's JSON object")
+	errTooManyChoices = errors.New("more than 1024 choices")
+)
+
+// progress knows which choices of a reply began and which finished.
+type progress struct {
+	choices []choiceProgress
+	shape   shape
+}
+
+type choiceProgress struct {
+	index    int
+	finished bool
+}
+
+// complete reports whether there was a choice and every one has finished.
+func (p *progress) complete() bool {
+	for _, c := range p.choices {
+		if !c.finished {
+			return false
+		}
+	}
+	return len(p.choices) > 0
+}
+
+func (p *progress) mark(index int, finished bool) error {
+	for i := range p.choices {
+		if p.choices[i].index == index {
+			p.choices[i].finished = p.choices[i].finished || finished
+			return nil
+		}
+	}
+	if len(p.choices) == maxChoices {
+		return errTooManyChoices
+	}
+	p.choices = append(p.choices, choiceProgress{index, finished})
+	return nil
+}
+
+// findings is what one block says at its top level.
+type findings struct {
+	named, choices, message, failed, finished bool
+}
+
+// look takes note of one chunk, or of a whole reply. failed is true when it is
+// an error instead.
+func (p *progress) look(block []byte) (failed bool, err error) {
+	if p.shape.fits(block) {
+		return false, nil
+	}
+	p.shape.forget()
+	f, err := p.walk(block)
+	// A bare {"code":..,"message":..} is the flat error envelope.
+	failed = f.failed || f.message && !f.named && !f.choices
+	if err != nil || failed || f.finished {
+		p.shape.forget()
+		return failed, err
+	}
+	p.shape.keep(block)
+	return false, nil
+}
+
+func (p *progress) walk(block []byte) (f findings, err error) {
+	c := cursor{b: block}
+	if c.enter('{') {
+		for first := true; c.more('}', first); first = false {
+			if err := p.lookAtMember(&c, &f); err != nil {
+				return findings{}, err
+			}
+		}
+	}
+	if !c.atEnd() {
+		return findings{}, errBadBlock
+	}
+	return f, nil
+}
+
+func (p *progress) lookAtMember(c *cursor, f *findings) error {
+	switch string(c.key()) {
+	case "choices":
+		f.choices = true
+		return p.lookAtChoices(c, f)
+	case "error":
+		f.failed = !isNothing(c.value()) || f.failed
+	case "object":
+		f.named = true
+		f.failed = string(c.value()) == `"error"` || f.failed
+	case "id":
+		f.named = true
+		c.value()
+	case "message", "detail", "msg":
+		f.message = !isNothing(c.value()) || f.message
+	case "obfuscation":
+		p.shape.hole(c, c.value())
+	default:
+		c.value()
+	}
+	return nil
+}
+
+func (p *progress) lookAtChoices(c *cursor, f *findings) error {
+	if c.peek() == 'n' { // null
+		c.value()
+		return nil
+	}
+	if !c.enter('[') {
+		return errBadBlock
+	}
+	for n := 0; c.more(']', n == 0); n++ {
+		index, finished := p.lookAtChoice(c, n)
+		if c.bad {
+			return errBadBlock
+		}
+		f.finished = f.finished || finished
+		if err := p.mark(index, finished); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *progress) lookAtChoice(c *cursor, n int) (index int, finished bool) {
+	index = n
+	if !c.enter('{') {
+		return 0, false
+	}
+	for first := true; c.more('}', first); first = false {
+		switch string(c.key()) {
+		case "index":
+			index = number(c.value(), n)
+		case "finish_reason":
+			finished = isReason(c.value())
+		case "delta":
+			p.lookAtDelta(c)
+		default:
+			c.value()
+		}
+	}
+	return index, finished
+}
+
+func (p *progress) lookAtDelta(c *cursor) {
+	if c.peek() != '{' {
+		c.value()
+		return
+	}
+	c.enter('{')
+	for first := true; c.more('}', first); first = false {
+		c.key()
+		p.shape.hole(c, c.value())
+	}
+}
+
+// isReason reports whether a finish_reason says anything. Some servers write
+// "" where others write null.
+func isReason(v []byte) bool { return isString(v) && len(v) > 2 }
+
+// isNothing reports whether an error member says that there is no error.
+func isNothing(v []byte) bool {
+	switch string(v) {
+	case "", "null", `""`, "{}", "[]", "false", "0":
+		return true
+	}
+	return false
+}
+
+// number reads a small whole number, or gives otherwise.
+func number(v []byte, otherwise int) int {
+	if len(v) == 1 && v[0] >= '0' && v[0] <= '9' {
+		return int(v[0] - '0')
+	}
+	n, err := strconv.Atoi(string(v))
+	if err != nil || n < 0 {
+		return otherwise
+	}
+	return n
+}

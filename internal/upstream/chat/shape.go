@@ -1,0 +1,59 @@
+package chat
+
+// Limits of what is worth remembering of a chunk.
+const (
+	maxHoles = 4
+	maxShape = 4 << 10
+)
+
+// shape is an uneventful chunk with holes where its text was. The chunks of a
+// stream differ in little else, so most of them need no walk: whoever fits the
+// shape has the same structure, byte for byte, and only other text.
+type shape struct {
+	sample []byte
+	holes  [maxHoles]span
+	n      int
+}
+
+// span is sample[from:to], a string with its quotes.
+type span struct{ from, to int }
+
+// hole remembers that c has just read the string v, while a chunk is walked.
+func (s *shape) hole(c *cursor, v []byte) {
+	if isString(v) && s.n < maxHoles {
+		s.holes[s.n] = span{c.i - len(v), c.i}
+		s.n++
+	}
+}
+
+// forget drops the shape; holes are collected anew after it.
+func (s *shape) forget() { s.n = 0 }
+
+// keep makes block, whose holes have been collected, the sample.
+func (s *shape) keep(block []byte) {
+	if len(block) > maxShape {
+		s.forget()
+		return
+	}
+	s.sample = append(s.sample[:0], block...)
+}
+
+// fits reports whether block differs from the sample only within the holes.
+func (s *shape) fits(block []byte) bool {
+	if s.n == 0 {
+		return false
+	}
+	c, from := cursor{b: block}, 0
+	for _, h := range s.holes[:s.n] {
+		same := s.sample[from:h.from]
+		if len(block)-c.i < len(same) || string(block[c.i:c.i+len(same)]) != string(same) {
+			return false
+		}
+		c.i += len(same)
+		if !c.skipString() {
+			return false
+		}
+		from = h.to
+	}
+	return string(block[c.i:]) == string(s.sample[from:])
+}

@@ -1,0 +1,180 @@
+package chat
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+
+	"github.com/genbus/genbus/internal/upstream"
+	"github.com/genbus/genbus/internal/upstream/sse"
+)
+
+var errClosed = errors.New("chat: the stream is closed")
+
+// Block is one chunk of a streamed reply.
+type Block struct {
+	// Data is the upstream's JSON byte for byte, valid until the next call of
+	// Next. It may hold line breaks.
+	Data []byte
+}
+
+// Stream is a streamed reply. It is not safe for concurrent use.
+type Stream struct {
+	call      *call
+	events    *sse.Reader
+	progress  progress
+	converted [][]byte // what is left of a reply that came as one JSON answer
+	isWhole   bool
+	first     Block
+	hasFirst  bool
+	err       error // sticky, io.EOF after a good end
+	doneSeen  bool
+}
+
+// Stream asks for a streamed reply and waits for its first block, so an error
+// here means that nothing was received and a client can still be given an HTTP
+// status. The errors are those of Complete. The caller closes the stream.
+func (c *Client) Stream(ctx context.Context, req Request) (*Stream, error) {
+	call, err := c.open(ctx, req, "text/event-stream, application/json", limits{c.opts.FirstByte, c.opts.Idle, c.opts.Total})
+	if err != nil {
+		return nil, err
+	}
+	s := &Stream{call: call}
+	if err := s.begin(); err != nil {
+		call.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Stream) begin() error {
+	switch kind, err := s.call.sniff(); {
+	case err != nil:
+		return err
+	case kind == kindJSON:
+		body, err := s.call.readReply()
+		if err != nil {
+			return err
+		}
+		s.converted, err = toChunks(body)
+		if err != nil {
+			return s.call.assemblyFailed(err)
+		}
+		s.isWhole = true
+		return nil
+	case kind == kindOther:
+		return s.call.unreadable()
+	}
+	s.events = sse.NewReader(s.call, s.call.client.opts.MaxEvent)
+	first, err := s.Next()
+	if err != nil && err != io.EOF {
+		return err
+	}
+	s.first, s.hasFirst = first, err == nil
+	return nil
+}
+
+// Next gives the next block. The error is io.EOF only when the reply is whole:
+// [DONE] was seen, or a finish_reason for every choice. Otherwise it is an
+// *upstream.Error as from Complete. The first error is returned by every later
+// call.
+func (s *Stream) Next() (Block, error) {
+	if s.hasFirst {
+		s.hasFirst = false
+		return s.first, nil
+	}
+	if s.err != nil {
+		return Block{}, s.err
+	}
+	if s.isWhole {
+		return s.nextConverted()
+	}
+	for {
+		event, err := s.events.Next()
+		if err != nil {
+			s.err = s.end(err)
+			return Block{}, s.err
+		}
+		use, err := s.look(event)
+		if err != nil {
+			s.err = err
+			return Block{}, err
+		}
+		if use {
+			return Block{event.Data}, nil
+		}
+	}
+}
+
+func (s *Stream) nextConverted() (Block, error) {
+	if len(s.converted) == 0 {
+		s.err = io.EOF
+		return Block{}, s.err
+	}
+	block := s.converted[0]
+	s.converted = s.converted[1:]
+	return Block{block}, nil
+}
+
+// look decides about one event: a block to give out, the end, or an error.
+func (s *Stream) look(event sse.Event) (use bool, err error) {
+	data := event.Data
+	switch {
+	case event.Type == "error":
+		return false, s.call.said(data)
+	case len(data) <= len(" [DONE] ") && string(bytes.TrimSpace(data)) == "[DONE]":
+		s.doneSeen = true
+		return false, io.EOF
+	case len(data) == 0 || event.Type == "ping":
+		return false, nil
+	case event.Unterminated && !validJSON(data):
+		return false, s.end(io.EOF)
+	}
+	failed, err := s.progress.look(data)
+	switch {
+	case failed:
+		return false, s.call.said(data)
+	case err != nil:
+		e := s.call.found(CodeUnreadable, "the upstream sent "+err.Error())
+		e.Err = err
+		return false, e
+	}
+	return true, nil
+}
+
+// end tells a good end from a bad one. When everything has arrived, it does not
+// matter how the connection went; what the caller gave up stays given up.
+func (s *Stream) end(err error) error {
+	if s.progress.complete() && s.call.parent.Err() == nil && !errors.Is(err, sse.ErrTooLong) {
+		return io.EOF
+	}
+	return s.call.broken(err)
+}
+
+// Converted reports whether the upstream answered with a whole reply instead of
+// a stream, of which the blocks were made.
+func (s *Stream) Converted() bool { return s.isWhole }
+
+// Header gives the answer's headers that matter to clients.
+func (s *Stream) Header() http.Header { return keptHeader(s.call.resp.Header) }
+
+// Status gives the answer's HTTP status, 200 to 299.
+func (s *Stream) Status() int { return s.call.resp.StatusCode }
+
+// RequestID gives the upstream's id for the call, or "".
+func (s *Stream) RequestID() string { return upstream.RequestID(s.call.resp.Header) }
+
+// Close ends the call, whether it is over or not. It may be called twice.
+func (s *Stream) Close() {
+	if s.doneSeen {
+		s.doneSeen = false
+		s.call.drain()
+	}
+	s.call.close()
+	s.hasFirst = false
+	if s.err == nil {
+		s.err = errClosed
+	}
+}

@@ -1,0 +1,426 @@
+package chat
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+const (
+	textChunk   = `{"id":"c1","choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}`
+	finishChunk = `{"id":"c1","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`
+	usageChunk  = `{"id":"c1","choices":[],"usage":{"total_tokens":3}}`
+)
+
+func data(blocks ...string) string {
+	var b strings.Builder
+	for _, block := range blocks {
+		b.WriteString("data: " + block + "\n\n")
+	}
+	return b.String()
+}
+
+func TestStream(t *testing.T) {
+	t.Parallel()
+	big := `{"id":"c1","choices":[{"index":0,"delta":{"content":"` + strings.Repeat("x", 5<<20) + `"}}]}`
+	truncated := &upstream.Error{Op: "chat", Code: CodeStreamTruncated, HTTPStatus: 200, RequestID: "req-1", Written: true}
+	unreadable := &upstream.Error{Op: "chat", Code: CodeUnreadable, HTTPStatus: 200, RequestID: "req-1", Written: true}
+	said := func(code, message string, final bool) *upstream.Error {
+		return &upstream.Error{Op: "chat", Code: code, Message: message, HTTPStatus: 200, RequestID: "req-1", Said: true, Written: true, Final: final}
+	}
+	for name, tc := range map[string]struct {
+		body    string
+		want    []string
+		refused bool
+		err     *upstream.Error // nil for io.EOF
+	}{
+		"good":                     {data(textChunk, finishChunk, usageChunk, "[DONE]"), []string{textChunk, finishChunk, usageChunk}, false, nil},
+		"no DONE":                  {data(textChunk, finishChunk, usageChunk), []string{textChunk, finishChunk, usageChunk}, false, nil},
+		"DONE without a reason":    {data(textChunk, "[DONE]"), []string{textChunk}, false, nil},
+		"DONE alone":               {data("[DONE]"), nil, false, nil},
+		"DONE without blank line":  {data(textChunk) + "data: [DONE]", []string{textChunk}, false, nil},
+		"after DONE":               {data(textChunk, "[DONE]", `{"error":"late"}`), []string{textChunk}, false, nil},
+		"comments and CRLF":        {": hi\r\n\r\ndata:" + textChunk + "\r\n\r\n: ping\r\n\r\ndata:  [DONE] \r\n\r\n", []string{textChunk}, false, nil},
+		"BOM":                      {"\xEF\xBB\xBF" + data(textChunk, "[DONE]"), []string{textChunk}, false, nil},
+		"pings":                    {"event: ping\ndata: {\"type\":\"ping\"}\n\ndata:\n\n" + data(textChunk, "[DONE]"), []string{textChunk}, false, nil},
+		"many lines":               {"data: {\"choices\":\ndata: []}\n\n" + data("[DONE]"), []string{"{\"choices\":\n[]}"}, false, nil},
+		"big":                      {data(big, finishChunk, "[DONE]"), []string{big, finishChunk}, false, nil},
+		"error null":               {data(`{"error":null,"choices":[]}`, "[DONE]"), []string{`{"error":null,"choices":[]}`}, false, nil},
+		"truncated":                {data(textChunk, textChunk), []string{textChunk, textChunk}, false, truncated},
+		"truncated in a block":     {data(textChunk) + `data: {"choices":[{"index":0,`, []string{textChunk}, false, truncated},
+		"truncated DONE":           {data(textChunk) + `data: [DON`, []string{textChunk}, false, truncated},
+		"last blank line missing":  {data(textChunk) + "data: " + finishChunk, []string{textChunk, finishChunk}, false, nil},
+		"nothing":                  {"", nil, true, truncated},
+		"only a comment":           {": hi\n\n", nil, true, truncated},
+		"error first":              {data(`{"error":{"message":"boom","code":"server_error"}}`), nil, true, said("server_error", "boom", false)},
+		"error later":              {data(textChunk, `{"error":{"message":"boom","code":"context_length_exceeded"}}`, textChunk), []string{textChunk}, false, said("context_length_exceeded", "boom", true)},
+		"error as a string":        {data(textChunk, `{"error":"boom"}`), []string{textChunk}, false, said("", "boom", false)},
+		"error without a message":  {data(textChunk, `{"error":{}, "object":"error"}`), []string{textChunk}, false, said("", "the upstream reports an error and does not say which", false)},
+		"error of vLLM":            {data(textChunk, `{"object":"error","message":"boom","code":400}`), []string{textChunk}, false, said("400", "boom", true)},
+		"error of OpenRouter":      {data(textChunk, `{"id":"c1","object":"chat.completion.chunk","error":{"code":502,"message":"boom"},"choices":[{"index":0,"delta":{"content":""},"finish_reason":"error"}]}`), []string{textChunk}, false, said("502", "boom", false)},
+		"error event":              {data(textChunk) + "event: error\ndata: {\"message\":\"boom\",\"code\":\"rate_limit_exceeded\"}\n\n", []string{textChunk}, false, said("rate_limit_exceeded", "boom", false)},
+		"error event of text":      {data(textChunk) + "event: error\ndata: boom\n\n", []string{textChunk}, false, said("", "boom", false)},
+		"error after the reason":   {data(finishChunk, `{"error":"boom"}`), []string{finishChunk}, false, said("", "boom", false)},
+		"a block that is no chunk": {data(textChunk, `hello`), []string{textChunk}, false, unreadable},
+		"an HTML page":             {"<html><title>Bad gateway</title></html>", nil, true, unreadable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := serve(t, Options{}, answer(200, "text/event-stream", tc.body))
+			blocks, refused, err := streamAll(t, c)
+			if diff := cmp.Diff(tc.want, blocks); diff != "" {
+				t.Errorf("(-want +got)\n%.1000s", diff)
+			}
+			if refused != tc.refused {
+				t.Errorf("refused: %v, want %v", refused, tc.refused)
+			}
+			checkError(t, tc.err, err)
+		})
+	}
+}
+
+// checkError compares an error but for its cause, and for its text where want
+// has none. A nil want is io.EOF.
+func checkError(t *testing.T, want *upstream.Error, err error) {
+	t.Helper()
+	if want == nil {
+		if err != io.EOF {
+			t.Errorf("error %v, want EOF", err)
+		}
+		return
+	}
+	got, ok := errors.AsType[*upstream.Error](err)
+	if !ok {
+		t.Fatalf("error %v, want %v", err, want)
+	}
+	ignored := []string{"Err"}
+	if want.Message == "" {
+		ignored = append(ignored, "Message")
+	}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(upstream.Error{}, ignored...)); diff != "" {
+		t.Errorf("error (-want +got)\n%s", diff)
+	}
+	if got.Message == "" || strings.Contains(got.Error(), "sk-secret-key") {
+		t.Errorf("message %q", got.Message)
+	}
+}
+
+// The media type may be wrong or missing; the first byte decides.
+func TestStreamSniffs(t *testing.T) {
+	t.Parallel()
+	reply := `{"id":"c1","object":"chat.completion","created":5,"model":"m","x":1.0,"choices":[{"index":0,"message":{"role":"assistant","content":"a","tool_calls":[{"id":"t","type":"function","function":{"name":"f","arguments":"{}"}}]},"finish_reason":"stop"}],"usage":{"total_tokens":3}}`
+	events := data(textChunk, "[DONE]")
+	for name, tc := range map[string]struct {
+		contentType, body string
+		converted         bool
+		code              string
+	}{
+		"events as JSON":        {"application/json", events, false, ""},
+		"events as nothing":     {"", events, false, ""},
+		"events as text":        {"text/plain; charset=utf-8", events, false, ""},
+		"comment as nothing":    {"", ": hi\n\n" + events, false, ""},
+		"JSON":                  {"application/json; charset=utf-8", reply, true, ""},
+		"JSON as events":        {"text/event-stream", "\n" + reply, true, ""},
+		"JSON as nothing":       {"", reply, true, ""},
+		"error as JSON":         {"application/json", `{"error":{"message":"boom","code":"model_not_found"}}`, false, "model_not_found"},
+		"error as events":       {"text/event-stream", `{"error":{"message":"boom","code":"model_not_found"}}`, false, "model_not_found"},
+		"flat error":            {"application/json", `{"code":"invalid_request","message":"boom","data":null}`, false, "invalid_request"},
+		"JSON of another kind":  {"application/json", `{"success":true}`, false, CodeUnreadable},
+		"JSON cut off":          {"application/json", reply[:100], false, CodeUnreadable},
+		"a list":                {"application/json", `[{"error":{"message":"boom"}}]`, false, CodeUnreadable},
+		"text":                  {"text/plain", `Too busy, come back later`, false, CodeUnreadable},
+		"HTML":                  {"text/html", `<html><title>Bad gateway</title></html>`, false, CodeUnreadable},
+		"nothing of a JSON":     {"application/json", ``, false, CodeUnreadable},
+		"white space of a JSON": {"application/json", "  \n", false, CodeUnreadable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := serve(t, Options{}, answer(200, tc.contentType, tc.body))
+			s, err := c.Stream(t.Context(), Request{Body: []byte(testBody)})
+			if tc.code != "" {
+				if e, ok := errors.AsType[*upstream.Error](err); !ok || e.Code != tc.code || e.Said == (tc.code == CodeUnreadable) {
+					t.Errorf("error %v, want %s", err, tc.code)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			blocks, err := collect(s)
+			if err != io.EOF {
+				t.Error(err)
+			}
+			if s.Converted() != tc.converted {
+				t.Errorf("converted: %v", s.Converted())
+			}
+			if !tc.converted {
+				if diff := cmp.Diff([]string{textChunk}, blocks); diff != "" {
+					t.Error(diff)
+				}
+				return
+			}
+			if diff := cmp.Diff(canonical(t, []byte(reply)), canonical(t, []byte(assemble(t, blocks...)))); diff != "" {
+				t.Error(diff)
+			}
+			if strings.Count(strings.Join(blocks, ""), `"x":1.0`) != 1 {
+				t.Errorf("a field of the reply is repeated: %v", blocks)
+			}
+			if len(blocks) != 3 || !strings.Contains(blocks[0], `"object":"chat.completion.chunk"`) {
+				t.Errorf("blocks %v", blocks)
+			}
+		})
+	}
+}
+
+func TestStreamSendsTheRequest(t *testing.T) {
+	t.Parallel()
+	got := make(chan *http.Request, 1)
+	bodies := make(chan string, 1)
+	c := serve(t, Options{}, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got <- r
+		bodies <- string(body)
+		w.Header().Set("X-Ratelimit-Remaining-Requests", "9")
+		w.Header().Set("Set-Cookie", "no")
+		w.Header().Set("X-Oneapi-Request-Id", "id-9")
+		answer(200, "text/event-stream", data(textChunk, "[DONE]"))(w, r)
+	})
+	s, err := c.Stream(t.Context(), Request{JobID: "chat_1", Body: []byte(testBody)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	r := <-got
+	if r.Method != "POST" || r.URL.Path != "/v1/chat/completions" || r.Header.Get("Idempotency-Key") != "chat_1" ||
+		r.Header.Get("Authorization") != "Bearer sk-secret-key" || r.Header.Get("Content-Type") != "application/json" || !strings.HasPrefix(r.Header.Get("Accept"), "text/event-stream") {
+		t.Errorf("%s %s %v", r.Method, r.URL, r.Header)
+	}
+	if body := <-bodies; body != testBody {
+		t.Errorf("body %s", body)
+	}
+	h := s.Header()
+	if s.Status() != 200 || h.Get("X-Ratelimit-Remaining-Requests") != "9" || h.Get("X-Oneapi-Request-Id") != "id-9" || h.Get("Set-Cookie") != "" || h.Get("Content-Type") != "" {
+		t.Errorf("status %d, header %v", s.Status(), h)
+	}
+	if s.RequestID() == "" {
+		t.Error("no request id")
+	}
+}
+
+func TestStreamFragments(t *testing.T) {
+	t.Parallel()
+	text := ": hi\r\n\r\n" + data(textChunk, finishChunk, "[DONE]")
+	c := serve(t, Options{}, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		for i := range len(text) {
+			_, _ = io.WriteString(w, text[i:i+1])
+			_ = http.NewResponseController(w).Flush()
+		}
+	})
+	blocks, _, err := streamAll(t, c)
+	if diff := cmp.Diff([]string{textChunk, finishChunk}, blocks); diff != "" || err != io.EOF {
+		t.Error(err, diff)
+	}
+}
+
+// Each block must come out while the upstream waits for us to have it.
+func TestStreamDoesNotWait(t *testing.T) {
+	t.Parallel()
+	next := make(chan struct{})
+	c := serve(t, Options{}, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		for range 3 {
+			_, _ = io.WriteString(w, data(textChunk))
+			_ = http.NewResponseController(w).Flush()
+			select {
+			case <-next:
+			case <-r.Context().Done():
+				return
+			}
+		}
+		_, _ = io.WriteString(w, data("[DONE]"))
+	})
+	s, err := c.Stream(t.Context(), Request{Body: []byte(testBody)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for range 3 {
+		if b, err := s.Next(); err != nil || string(b.Data) != textChunk {
+			t.Fatalf("%s, %v", b.Data, err)
+		}
+		next <- struct{}{}
+	}
+	if _, err := s.Next(); err != io.EOF {
+		t.Error(err)
+	}
+}
+
+// An upstream may answer before it has read the request, which is larger here
+// than all buffers between.
+func TestStreamAnsweredAtOnce(t *testing.T) {
+	t.Parallel()
+	c := serve(t, Options{}, func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).EnableFullDuplex()
+		for range 100 {
+			_, _ = io.WriteString(w, data(textChunk))
+			_ = http.NewResponseController(w).Flush()
+		}
+		_, _ = io.WriteString(w, data("[DONE]"))
+		_, _ = io.Copy(io.Discard, r.Body)
+	})
+	body := `{"x":"` + strings.Repeat("x", 8<<20) + `"}`
+	s, err := c.Stream(t.Context(), Request{Body: []byte(body)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if blocks, err := collect(s); err != io.EOF || len(blocks) != 100 {
+		t.Errorf("%d blocks, %v", len(blocks), err)
+	}
+}
+
+func TestStreamReset(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		blocks []string
+		err    *upstream.Error
+	}{
+		"in the middle":    {[]string{textChunk}, &upstream.Error{Op: "chat", Code: CodeStreamTruncated, HTTPStatus: 200, Written: true}},
+		"after the reason": {[]string{textChunk, finishChunk}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := serve(t, Options{}, func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				_, _ = io.WriteString(w, data(tc.blocks...)+`data: {"choices"`)
+				_ = http.NewResponseController(w).Flush()
+				panic(http.ErrAbortHandler)
+			})
+			blocks, _, err := streamAll(t, c)
+			if diff := cmp.Diff(tc.blocks, blocks); diff != "" {
+				t.Error(diff)
+			}
+			checkError(t, tc.err, err)
+		})
+	}
+}
+
+func TestStreamLimits(t *testing.T) {
+	t.Parallel()
+	c := serve(t, Options{MaxEvent: 200}, answer(200, "text/event-stream", data(textChunk, finishChunk, strings.Repeat("x", 300))))
+	blocks, _, err := streamAll(t, c)
+	if len(blocks) != 2 {
+		t.Errorf("%d blocks", len(blocks))
+	}
+	checkError(t, &upstream.Error{Op: "chat", Code: CodeTooLarge, HTTPStatus: 200, RequestID: "req-1", Written: true, Final: true}, err)
+}
+
+// A finished stream gives its connection back, although the end of the answer
+// comes only after its [DONE].
+func TestStreamReusesTheConnection(t *testing.T) {
+	t.Parallel()
+	addresses, end := make(chan string, 2), make(chan struct{})
+	c := serve(t, Options{}, func(w http.ResponseWriter, r *http.Request) {
+		addresses <- r.RemoteAddr
+		answer(200, "text/event-stream", data(textChunk, "[DONE]"))(w, r)
+		_ = http.NewResponseController(w).Flush()
+		<-end
+	})
+	for range 2 {
+		s, err := c.Stream(t.Context(), Request{Body: []byte(testBody)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := collect(s); err != io.EOF {
+			t.Fatal(err)
+		}
+		end <- struct{}{}
+		s.Close()
+	}
+	if a, b := <-addresses, <-addresses; a != b {
+		t.Error("the second call opened another connection")
+	}
+}
+
+func TestStreamClose(t *testing.T) {
+	t.Parallel()
+	gone := make(chan struct{})
+	c := serve(t, Options{}, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = io.WriteString(w, data(textChunk))
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+		close(gone)
+	})
+	s, err := c.Stream(t.Context(), Request{Body: []byte(testBody)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	s.Close()
+	<-gone
+	if _, err := s.Next(); err == nil || err == io.EOF {
+		t.Errorf("error %v after Close", err)
+	}
+}
+
+func TestNeverWritten(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c := New(&upstream.Endpoint{Name: "test", BaseURL: "http://" + address, Client: upstream.NewHTTPClient(upstream.TransportOptions{})}, Options{})
+	_, err = c.Stream(t.Context(), Request{Body: []byte(testBody)})
+	if e, ok := errors.AsType[*upstream.Error](err); !ok || e.Written || e.Final || e.HTTPStatus != 0 {
+		t.Errorf("error %#v", err)
+	}
+	_, err = c.Complete(t.Context(), Request{Body: []byte{}})
+	if e, ok := errors.AsType[*upstream.Error](err); !ok || e.Written || !e.Final {
+		t.Errorf("an empty body: error %#v", err)
+	}
+}
+
+func BenchmarkStream(b *testing.B) {
+	block := data(usualChunk)
+	count := make(chan int, 1)
+	c := serve(b, Options{}, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		batch := strings.Repeat(block, 16)
+		for n := <-count; n > 0; n -= 16 {
+			_, _ = io.WriteString(w, batch)
+		}
+		_, _ = fmt.Fprint(w, data("[DONE]"))
+	})
+	b.ReportAllocs()
+	b.SetBytes(int64(len(block)))
+	count <- b.N
+	s, err := c.Stream(b.Context(), Request{Body: []byte(testBody)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	b.ResetTimer()
+	for {
+		if _, err := s.Next(); err == io.EOF {
+			return
+		} else if err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package chat
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+)
+
+// maxCalls bounds the tool calls of one choice.
+const maxCalls = 1024
+
+var errTooManyCalls = errors.New("more than 1024 tool calls in one choice")
+
+// callList puts the tool calls of one choice together from fragments.
+type callList struct {
+	calls []toolCall
+}
+
+type toolCall struct {
+	index  int
+	id     string
+	named  bool
+	record record
+}
+
+// fragment is what decides which call a piece belongs to.
+type fragment struct {
+	index int // -1 when there is none
+	id    []byte
+	named bool
+}
+
+// add takes the tool_calls of one delta.
+func (l *callList) add(array []byte, b *budget) {
+	c := cursor{b: array}
+	c.enter('[')
+	for first := true; c.more(']', first) && b.err == nil; first = false {
+		v := c.value()
+		if len(v) == 0 || v[0] != '{' {
+			continue
+		}
+		f := readFragment(v)
+		call := l.find(f)
+		if call == nil {
+			call = l.begin(f, b)
+		}
+		if call == nil {
+			return
+		}
+		if len(f.id) > 0 && call.id == "" {
+			call.id = string(f.id)
+		}
+		call.named = call.named || f.named
+		o := cursor{b: v}
+		call.record.addObject(&o, &callSchema, b)
+		c.bad = c.bad || o.bad
+	}
+	if c.bad {
+		b.err = errBadBlock
+	}
+}
+
+func readFragment(v []byte) fragment {
+	f := fragment{index: -1}
+	c := cursor{b: v}
+	c.enter('{')
+	for first := true; c.more('}', first); first = false {
+		switch string(c.key()) {
+		case "index":
+			f.index = number(c.value(), -1)
+		case "id":
+			if id := c.value(); isString(id) {
+				f.id = inner(id)
+			}
+		case "function", "custom":
+			f.named = !isNothing(member(c.value(), "name"))
+		default:
+			c.value()
+		}
+	}
+	return f
+}
+
+// find gives the call that a fragment goes on with, nil for a new one. Servers
+// leave out the index, repeat the id, or number every call 0.
+func (l *callList) find(f fragment) *toolCall {
+	for i := len(l.calls) - 1; i >= 0; i-- {
+		call := &l.calls[i]
+		other := len(f.id) > 0 && call.id != "" && call.id != string(f.id)
+		switch {
+		case f.index >= 0:
+			if call.index == f.index {
+				if other && f.named {
+					return nil
+				}
+				return call
+			}
+		case len(f.id) > 0:
+			if call.id == string(f.id) {
+				return call
+			}
+		default:
+			if f.named && call.named {
+				return nil
+			}
+			return call
+		}
+	}
+	return nil
+}
+
+func (l *callList) begin(f fragment, b *budget) *toolCall {
+	if len(l.calls) == maxCalls {
+		b.err = errTooManyCalls
+		return nil
+	}
+	if !b.take(2 * partCost) {
+		return nil
+	}
+	index := f.index
+	if index < 0 {
+		index = len(l.calls)
+	}
+	l.calls = append(l.calls, toolCall{index: index})
+	return &l.calls[len(l.calls)-1]
+}
+
+func (l *callList) appendValue(dst []byte) []byte {
+	slices.SortStableFunc(l.calls, func(a, b toolCall) int { return cmp.Compare(a.index, b.index) })
+	dst = append(dst, '[')
+	for i := range l.calls {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(l.calls[i].record.appendMembers(append(dst, '{'), true), '}')
+	}
+	return append(dst, ']')
+}

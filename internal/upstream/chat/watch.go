@@ -1,0 +1,109 @@
+package chat
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// timeoutError is the cause that a watch cancels with.
+type timeoutError struct {
+	code, text string
+}
+
+func (e *timeoutError) Error() string { return e.text }
+
+// Timeout makes it a timeout to the net package's readers.
+func (e *timeoutError) Timeout() bool { return true }
+
+// Is makes it one to those who look for the context's error.
+func (e *timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// watch cancels a call that is too slow. One timer serves all three limits; it
+// is not touched for each read, but looks at its firing whether the read in
+// hand is overdue, and sets itself again. The time that the caller spends
+// between reads does not count as idle.
+type watch struct {
+	upstream string
+	limit    limits
+	cancel   context.CancelCauseFunc
+	start    time.Time
+
+	mu      sync.Mutex
+	timer   *time.Timer
+	begun   bool          // a byte of the answer has arrived
+	overdue time.Duration // when the read in hand is, since start; 0 while there is none
+	stopped bool
+}
+
+// limits are the times that one call has.
+type limits struct {
+	first, idle, total time.Duration
+}
+
+func newWatch(upstream string, limit limits, cancel context.CancelCauseFunc) *watch {
+	w := &watch{upstream: upstream, limit: limit, cancel: cancel, start: time.Now(), overdue: limit.first}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.timer = time.AfterFunc(min(limit.first, limit.total), w.fire)
+	return w
+}
+
+// before marks the start of a read.
+func (w *watch) before() {
+	now := time.Since(w.start)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.begun {
+		w.overdue = now + w.limit.idle
+	}
+}
+
+// after marks its end.
+func (w *watch) after(arrived bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.begun {
+		w.overdue = 0
+		return
+	}
+	if arrived && !w.stopped {
+		w.begun, w.overdue = true, 0
+		w.setTimer(time.Since(w.start))
+	}
+}
+
+func (w *watch) fire() {
+	now := time.Since(w.start)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.stopped:
+	case now >= w.limit.total:
+		w.cancel(&timeoutError{CodeTotalTimeout, fmt.Sprintf("the answer of upstream %s was not over within %v", w.upstream, w.limit.total)})
+	case w.overdue == 0 || now < w.overdue:
+		w.setTimer(now)
+	case w.begun:
+		w.cancel(&timeoutError{CodeIdleTimeout, fmt.Sprintf("nothing more from upstream %s for %v", w.upstream, w.limit.idle)})
+	default:
+		w.cancel(&timeoutError{CodeFirstByteTimeout, fmt.Sprintf("no first byte from upstream %s within %v", w.upstream, w.limit.first)})
+	}
+}
+
+// setTimer never sets it later than a read that begins from now on could be
+// overdue. The caller holds mu.
+func (w *watch) setTimer(now time.Duration) {
+	next := now + w.limit.idle
+	if w.overdue != 0 {
+		next = w.overdue
+	}
+	w.timer.Reset(min(next, w.limit.total) - now)
+}
+
+func (w *watch) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stopped = true
+	w.timer.Stop()
+}

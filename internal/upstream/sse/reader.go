@@ -1,0 +1,326 @@
+// Package sse reads and writes text/event-stream, the framing of streamed
+// answers. It does not look into the data of an event and does not reconnect.
+package sse
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// DefaultMaxEvent is the limit that NewReader uses when it is given none:
+// 32 MiB, enough for Base64 images and audio in one line.
+const DefaultMaxEvent = 32 << 20
+
+// ErrTooLong says that a line, or the joined data of an event, is longer than
+// the reader allows. It is final: the reader has lost its place.
+var ErrTooLong = errors.New("sse: event is too long")
+
+const (
+	// firstBuffer holds a few usual chunks; idle streams are many, so it is small.
+	firstBuffer = 4 << 10
+	// emptyReads is how many empty reads in a row are taken before giving up.
+	emptyReads = 100
+	// maxRetry keeps a reconnection time within what a Duration can hold.
+	maxRetry = 24 * time.Hour
+)
+
+var byteOrderMark = []byte("\xEF\xBB\xBF")
+
+// Event is one dispatched event.
+type Event struct {
+	// Type is the event field, empty when there was none ("message").
+	Type string
+	// ID is the last id field seen in the stream so far, or empty.
+	ID []byte
+	// Data is the data lines joined with LF. Like ID it is valid only until the
+	// next call of Next.
+	Data []byte
+	// Unterminated is true when the stream ended before the blank line, so that
+	// Data may have been cut off.
+	Unterminated bool
+}
+
+// Reader splits a stream into events. It is not safe for concurrent use.
+//
+// The bytes of the event in hand stay in one buffer: the joined data in
+// buf[dataFrom:dataTo], behind it the line being read from buf[line:]. Joining
+// moves a value to the left in place, over the field name in front of it.
+type Reader struct {
+	src io.Reader
+	max int
+	err error // sticky, from src or from a limit
+
+	buf    []byte
+	end    int // buf[:end] is filled
+	line   int // start of the line being read
+	scan   int // buf[line:scan] holds no CR and no LF
+	nextLF int // the next LF when nextLF >= scan
+	noLF   int // buf[scan:noLF] holds no LF
+
+	dataFrom, dataTo int
+	hasData          bool
+	skipLF           bool // the last line ended in a CR; an LF now belongs to it
+	started          bool // the byte order mark has been dealt with
+
+	eventType string // kept for the next event of the same type, without allocating
+	hasType   bool
+	id        []byte
+	retry     time.Duration
+}
+
+// NewReader reads events from src. No line and no event's data may be longer
+// than maxEvent bytes; 0 or less means DefaultMaxEvent.
+func NewReader(src io.Reader, maxEvent int) *Reader {
+	if maxEvent <= 0 {
+		maxEvent = DefaultMaxEvent
+	}
+	return &Reader{src: src, max: maxEvent, nextLF: -1}
+}
+
+// Retry is the last reconnection time that the stream asked for, 0 for none.
+func (r *Reader) Retry() time.Duration { return r.retry }
+
+// Next gives the next event that has data, as soon as its blank line (or the
+// CR that begins it) has been read. At the end of the stream an event without
+// a blank line is delivered, then io.EOF. Any other error of the source, and
+// ErrTooLong, drops the event in hand. The first error is returned by every
+// later call.
+func (r *Reader) Next() (Event, error) {
+	r.hasData, r.hasType = false, false
+	for {
+		if r.skipLF && r.line < r.end {
+			r.skipLineFeed()
+		}
+		if at := r.lineEnd(); at >= 0 {
+			from := r.line
+			r.skipLF = r.buf[at] == '\r'
+			r.line, r.scan = at+1, at+1
+			if r.take(from, at) {
+				return r.event(), nil
+			}
+			continue
+		}
+		if r.end-r.line > r.max && r.err == nil {
+			r.err = r.tooLong("line")
+		}
+		if r.err != nil {
+			return r.finish()
+		}
+		r.fill()
+	}
+}
+
+func (r *Reader) skipLineFeed() {
+	r.skipLF = false
+	if r.buf[r.line] == '\n' {
+		r.line++
+		r.scan = r.line
+	}
+}
+
+// lineEnd finds the first CR or LF at or after scan, or -1. Each byte is
+// looked at once for each of the two, however the stream is cut and whichever
+// of them it uses.
+func (r *Reader) lineEnd() int {
+	if r.nextLF < r.scan {
+		from := max(r.scan, r.noLF)
+		if i := bytes.IndexByte(r.buf[from:r.end], '\n'); i >= 0 {
+			r.nextLF = from + i
+		}
+		r.noLF = r.end
+		if r.nextLF >= r.scan {
+			r.noLF = r.nextLF
+		}
+	}
+	limit := r.end
+	if r.nextLF >= r.scan {
+		limit = r.nextLF
+	}
+	if i := bytes.IndexByte(r.buf[r.scan:limit], '\r'); i >= 0 {
+		return r.scan + i
+	}
+	r.scan = limit
+	if r.nextLF >= r.scan {
+		return r.nextLF
+	}
+	return -1
+}
+
+// take handles the line buf[from:to] and reports whether it completed an event.
+func (r *Reader) take(from, to int) bool {
+	if to-from > r.max {
+		r.giveUp("line")
+		return false
+	}
+	line := r.buf[from:to]
+	if !r.started {
+		r.started = true
+		line = bytes.TrimPrefix(line, byteOrderMark)
+	}
+	if len(line) == 0 {
+		if !r.hasData {
+			r.hasType = false
+		}
+		return r.hasData
+	}
+	if len(line) >= 5 && string(line[:5]) == "data:" {
+		r.addData(withoutSpace(line[5:]), to)
+		return false
+	}
+	r.takeField(line, to)
+	return false
+}
+
+func (r *Reader) takeField(line []byte, to int) {
+	name, value, _ := bytes.Cut(line, []byte{':'})
+	value = withoutSpace(value)
+	switch string(name) {
+	case "data":
+		r.addData(value, to)
+	case "event":
+		r.hasType = true
+		if string(value) != r.eventType {
+			r.eventType = string(value)
+		}
+	case "id":
+		if bytes.IndexByte(value, 0) < 0 {
+			r.id = append(r.id[:0], value...)
+		}
+	case "retry":
+		r.setRetry(value)
+	}
+}
+
+func withoutSpace(value []byte) []byte {
+	if len(value) > 0 && value[0] == ' ' {
+		return value[1:]
+	}
+	return value
+}
+
+func (r *Reader) setRetry(value []byte) {
+	if len(value) == 0 {
+		return
+	}
+	ms := int64(0)
+	for _, c := range value {
+		if c < '0' || c > '9' {
+			return
+		}
+		ms = min(ms*10+int64(c-'0'), maxRetry.Milliseconds())
+	}
+	r.retry = time.Duration(ms) * time.Millisecond
+}
+
+// addData joins a value to the data of the event. The value ends at buf[to], as
+// every value ends where its line does.
+func (r *Reader) addData(value []byte, to int) {
+	if !r.hasData {
+		r.hasData = true
+		r.dataFrom, r.dataTo = to-len(value), to
+		return
+	}
+	if r.dataTo-r.dataFrom+1+len(value) > r.max {
+		r.giveUp("event")
+		return
+	}
+	// The line began at or behind dataTo and is longer than its value by the
+	// field name, so there is room for the LF.
+	r.buf[r.dataTo] = '\n'
+	copy(r.buf[r.dataTo+1:], value)
+	r.dataTo += 1 + len(value)
+}
+
+// giveUp fails for a limit, and forgets what has been read but not looked at:
+// nothing more may be delivered.
+func (r *Reader) giveUp(what string) {
+	r.err, r.hasData = r.tooLong(what), false
+	r.line, r.scan, r.noLF, r.nextLF = r.end, r.end, r.end, -1
+}
+
+func (r *Reader) event() Event {
+	e := Event{ID: r.id, Data: r.buf[r.dataFrom:r.dataTo:r.dataTo]}
+	if r.hasType {
+		e.Type = r.eventType
+	}
+	return e
+}
+
+// finish delivers what a clean end of the stream left unfinished.
+func (r *Reader) finish() (Event, error) {
+	if r.err != io.EOF {
+		return Event{}, r.err
+	}
+	if r.line < r.end {
+		from := r.line
+		r.line, r.scan = r.end, r.end
+		r.take(from, r.end)
+	}
+	if r.err != io.EOF || !r.hasData {
+		return Event{}, r.err
+	}
+	e := r.event()
+	e.Unterminated = true
+	return e, nil
+}
+
+func (r *Reader) tooLong(what string) error {
+	return fmt.Errorf("%w: a %s of more than %d bytes", ErrTooLong, what, r.max)
+}
+
+// fill reads once, after making room. It is called only when everything up to
+// end has been scanned.
+func (r *Reader) fill() {
+	r.makeRoom()
+	for range emptyReads {
+		n, err := r.src.Read(r.buf[r.end:])
+		if n < 0 || n > len(r.buf)-r.end {
+			r.err = errors.New("sse: the source's Read returned an impossible count")
+			return
+		}
+		r.end += n
+		if err != nil {
+			r.err = err
+		}
+		if n > 0 || err != nil {
+			return
+		}
+	}
+	r.err = io.ErrNoProgress
+}
+
+// makeRoom sees to free space behind end. What must be kept is moved to the
+// front when a quarter of the buffer or more comes free by that, and to a
+// bigger buffer otherwise.
+func (r *Reader) makeRoom() {
+	keep := r.end - r.line
+	if r.hasData {
+		keep += r.dataTo - r.dataFrom
+	}
+	size := len(r.buf)
+	switch {
+	case size > 0 && keep == 0:
+		r.moveTo(r.buf)
+	case size-r.end > size/4:
+	case size-keep >= size/4 && size > keep:
+		r.moveTo(r.buf)
+	default:
+		// Data and line are at most max each, so three times that never gets here.
+		r.moveTo(make([]byte, max(firstBuffer, min(2*size, 3*r.max+firstBuffer))))
+	}
+}
+
+// moveTo copies the event in hand to the start of buf, which becomes the buffer.
+func (r *Reader) moveTo(buf []byte) {
+	to := 0
+	if r.hasData {
+		to = copy(buf, r.buf[r.dataFrom:r.dataTo])
+		r.dataFrom, r.dataTo = 0, to
+	}
+	r.end = to + copy(buf[to:], r.buf[r.line:r.end])
+	r.buf = buf
+	r.line, r.scan, r.noLF, r.nextLF = to, r.end, r.end, -1
+}

@@ -1,0 +1,91 @@
+package sse
+
+import (
+	"bytes"
+	"io"
+)
+
+// Append adds e as text/event-stream to dst, with its blank line. Every line of
+// Data gets a data field of its own, so a CR or CRLF in it arrives as LF. Line
+// breaks and NULs are dropped from Type and ID, which cannot carry them; empty
+// ones are left out.
+func Append(dst []byte, e Event) []byte {
+	dst = appendField(dst, "id: ", e.ID)
+	dst = appendField(dst, "event: ", []byte(e.Type))
+	return AppendData(dst, e.Data)
+}
+
+func appendField(dst []byte, name string, value []byte) []byte {
+	if len(value) == 0 {
+		return dst
+	}
+	dst = append(dst, name...)
+	for _, c := range value {
+		if c != '\n' && c != '\r' && c != 0 {
+			dst = append(dst, c)
+		}
+	}
+	return append(dst, '\n')
+}
+
+// AppendData adds an event that is nothing but block to dst.
+func AppendData(dst, block []byte) []byte {
+	for {
+		line, rest, more := cutLine(block)
+		dst = append(dst, "data: "...)
+		dst = append(dst, line...)
+		dst = append(dst, '\n')
+		if !more {
+			return append(dst, '\n')
+		}
+		block = rest
+	}
+}
+
+// AppendComment adds a comment, which keeps a connection alive, to dst. It may
+// stand only between events.
+func AppendComment(dst []byte, text string) []byte {
+	block := []byte(text)
+	for {
+		line, rest, more := cutLine(block)
+		dst = append(dst, ": "...)
+		dst = append(dst, line...)
+		dst = append(dst, '\n')
+		if !more {
+			return append(dst, '\n')
+		}
+		block = rest
+	}
+}
+
+// WriteData writes an event that is nothing but block to w, without copying
+// the block when it is one line. w should be buffered: it is written in up to
+// three pieces.
+func WriteData(w io.Writer, block []byte) error {
+	if bytes.IndexByte(block, '\n') >= 0 || bytes.IndexByte(block, '\r') >= 0 {
+		_, err := w.Write(AppendData(make([]byte, 0, len(block)+64), block))
+		return err
+	}
+	if _, err := io.WriteString(w, "data: "); err != nil {
+		return err
+	}
+	if _, err := w.Write(block); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, "\n\n")
+	return err
+}
+
+// cutLine splits b after its first line; more is false when there was no line
+// break.
+func cutLine(b []byte) (line, rest []byte, more bool) {
+	i := bytes.IndexAny(b, "\r\n")
+	if i < 0 {
+		return b, nil, false
+	}
+	next := i + 1
+	if b[i] == '\r' && next < len(b) && b[next] == '\n' {
+		next++
+	}
+	return b[:i], b[next:], true
+}

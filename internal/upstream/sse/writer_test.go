@@ -1,0 +1,99 @@
+package sse
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestAppend(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		event Event
+		want  string
+	}{
+		"data":        {Event{Data: []byte("a")}, "data: a\n\n"},
+		"empty":       {Event{}, "data: \n\n"},
+		"all":         {Event{Type: "error", ID: []byte("7"), Data: []byte("a")}, "id: 7\nevent: error\ndata: a\n\n"},
+		"line breaks": {Event{Type: "er\nror", ID: []byte("7\r\n\x008"), Data: []byte("a\nb\r\nc\rd\n")}, "id: 78\nevent: error\ndata: a\ndata: b\ndata: c\ndata: d\ndata: \n\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(tc.want, string(Append(nil, tc.event))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	if text := string(AppendComment([]byte("x\n"), "ping\ndata: no")); text != "x\n: ping\n: data: no\n\n" {
+		t.Errorf("comment %q", text)
+	}
+}
+
+func TestWriteData(t *testing.T) {
+	t.Parallel()
+	for block, want := range map[string]string{"{}": "data: {}\n\n", "": "data: \n\n", "a\nb": "data: a\ndata: b\n\n", "a\rb": "data: a\ndata: b\n\n"} {
+		var out strings.Builder
+		if err := WriteData(&out, []byte(block)); err != nil || out.String() != want {
+			t.Errorf("%q became %q, %v", block, out.String(), err)
+		}
+	}
+	broken := errors.New("gone")
+	for after := range 3 {
+		if err := WriteData(&brokenWriter{after, broken}, []byte("{}")); err != broken {
+			t.Errorf("write %d failed, but the error is %v", after, err)
+		}
+	}
+}
+
+type brokenWriter struct {
+	after int
+	err   error
+}
+
+func (w *brokenWriter) Write(p []byte) (int, error) {
+	if w.after == 0 {
+		return 0, w.err
+	}
+	w.after--
+	return len(p), nil
+}
+
+func FuzzAppend(f *testing.F) {
+	f.Add("message", "1", "a\nb")
+	f.Add("", "", "")
+	f.Add("e\rr", "\x00", " x\r\n\r\n")
+	f.Fuzz(func(t *testing.T, eventType, id, data string) {
+		clean := strings.NewReplacer("\r", "", "\n", "", "\x00", "")
+		lines := strings.NewReplacer("\r\n", "\n", "\r", "\n")
+		want := got{clean.Replace(eventType), clean.Replace(id), lines.Replace(data), false}
+		e := Event{Type: eventType, ID: []byte(id), Data: []byte(data)}
+		all, err := readAll(bytes.NewReader(Append(nil, e)), 1<<20)
+		if err != io.EOF {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]got{want}, all); diff != "" {
+			t.Error(diff)
+		}
+		var out bytes.Buffer
+		if err := WriteData(&out, []byte(data)); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(out.Bytes(), AppendData(nil, []byte(data))) {
+			t.Errorf("WriteData wrote %q", out.Bytes())
+		}
+	})
+}
+
+func BenchmarkWriteData(b *testing.B) {
+	block := bytes.TrimPrefix(bytes.TrimSpace(usualBlock()), []byte("data: "))
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := WriteData(io.Discard, block); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
