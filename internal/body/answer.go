@@ -1,0 +1,154 @@
+package body
+
+import (
+	"unicode/utf8"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+// The answers below are always valid JSON: text that is not UTF-8 is mended, and
+// what JSON cannot hold is left out. Times are Unix seconds.
+
+// VideoCreatedJSON is the answer of POST /v1/video/generations.
+func VideoCreatedJSON(task *genbusv1.VideoTask) []byte {
+	var w writer
+	w.videoHead(task).close(nil)
+	return w.buf
+}
+
+// VideoTaskJSON is the answer of GET /v1/video/generations/{task_id}. url and
+// format are those of the first video; error is absent when there is none.
+func VideoTaskJSON(task *genbusv1.VideoTask) []byte {
+	var w writer
+	o := w.videoHead(task)
+	o.unix("completed_at", task.GetCompletedAt())
+	if videos := task.GetVideos(); len(videos) > 0 {
+		o.text("url", videos[0].GetUrl())
+		o.text("format", videos[0].GetFormat())
+		list(o, "videos", videos, (*writer).videoAnswer)
+	}
+	o.inline("metadata", task.GetMetadataJson())
+	nest(o, "usage", task.GetUsage(), (*writer).usage)
+	nest(o, "error", task.GetError(), (*writer).errorAnswer)
+	o.text("request_id", task.GetRequestId())
+	o.text("retry_of", task.GetRetryOf())
+	o.textDict("labels", task.GetLabels())
+	o.close(nil)
+	return w.buf
+}
+
+// videoHead begins the answer with the members that it has from the start.
+func (w *writer) videoHead(task *genbusv1.VideoTask) object {
+	o := w.open()
+	o.always("task_id", task.GetId())
+	o.always("id", task.GetId())
+	o.always("object", "video")
+	o.always("model", task.GetModel())
+	o.always("status", StatusWord(task.GetStatus()))
+	o.int("progress", int64(task.GetProgress()))
+	o.unix("created_at", task.GetCreatedAt())
+	return o
+}
+
+func (w *writer) videoAnswer(v *genbusv1.Video) {
+	o := w.open()
+	o.always("url", v.GetUrl())
+	o.text("format", v.GetFormat())
+	if v.GetDurationSeconds() != 0 {
+		o.double("duration", v.GetDurationSeconds())
+	}
+	o.known("width", int64(v.GetWidth()))
+	o.known("height", int64(v.GetHeight()))
+	o.unix("expires_at", v.GetExpiresAt())
+	o.close(nil)
+}
+
+func (w *writer) errorAnswer(e *genbusv1.TaskError) {
+	o := w.open()
+	o.always("code", e.GetCode())
+	o.always("message", e.GetMessage())
+	o.text("type", e.GetType())
+	o.text("param", e.GetParam())
+	o.bool("retryable", e.GetRetryable())
+	o.text("upstream_code", e.GetUpstreamCode())
+	o.close(nil)
+}
+
+// ChatJSON is the answer of GET for a chat by its id, and of a POST that asked
+// for respond-async. reply is the upstream's JSON, which stands in the answer
+// byte for byte; empty when there is none yet.
+func ChatJSON(chat *genbusv1.Chat, reply []byte) []byte {
+	var w writer
+	o := w.open()
+	o.always("id", chat.GetId())
+	o.always("object", "chat.completion.job")
+	o.always("status", StatusWord(chat.GetStatus()))
+	o.always("model", chat.GetModel())
+	o.uint("attempt", uint64(chat.GetAttempt()))
+	o.unix("created_at", chat.GetCreatedAt())
+	o.unix("completed_at", chat.GetCompletedAt())
+	nest(o, "error", chat.GetError(), (*writer).errorAnswer)
+	o.text("request_id", chat.GetRequestId())
+	o.text("retry_of", chat.GetRetryOf())
+	o.textDict("labels", chat.GetLabels())
+	o.inline("response", reply)
+	o.close(nil)
+	return w.buf
+}
+
+// ModelListJSON is the answer of GET /v1/models.
+func ModelListJSON(models []*genbusv1.Model) []byte {
+	var w writer
+	o := w.open()
+	o.always("object", "list")
+	array(o, "data", "data", models, (*writer).model)
+	o.close(nil)
+	return w.buf
+}
+
+// ModelJSON is the answer of GET /v1/models/{model}.
+func ModelJSON(model *genbusv1.Model) []byte {
+	var w writer
+	w.model(model)
+	return w.buf
+}
+
+func (w *writer) model(m *genbusv1.Model) {
+	o := w.open()
+	o.always("id", m.GetId())
+	o.always("object", "model")
+	o.int("created", m.GetCreated())
+	o.always("owned_by", m.GetOwnedBy())
+	o.close(m.GetExtraJson())
+}
+
+func (o object) unix(name string, t *timestamppb.Timestamp) {
+	if t != nil {
+		o.int(name, t.GetSeconds())
+	}
+}
+
+// known writes a number whose 0 stands for "not known".
+func (o object) known(name string, value int64) {
+	if value != 0 {
+		o.int(name, value)
+	}
+}
+
+// inline writes a JSON text as the value that it is. What is no JSON after all
+// is written as a string rather than lost.
+func (o object) inline(name string, raw []byte) {
+	if len(raw) > 0 {
+		o.name(name)
+		o.w.inline(name, raw)
+	}
+}
+
+func (w *writer) inline(field string, raw []byte) {
+	if valid(raw, lenient) && utf8.Valid(raw) {
+		w.buf = append(w.buf, raw...)
+		return
+	}
+	w.string(field, string(raw))
+}

@@ -1,0 +1,165 @@
+// Package body turns the body of a request into the upstream's JSON, and the
+// JSON of replies into typed messages, without losing anything either way. It
+// is not a client and it decides nothing: it reads bytes and writes bytes.
+//
+// The canonical form of a request inside genbus is the JSON as the client sent
+// it. Two rules hold everywhere:
+//
+//   - What a typed field cannot express (an unknown member, an explicit null, a
+//     member of another type, an empty string or list) is kept, as written, in
+//     extra_json at its level.
+//   - A typed field is written unless it is absent or, where the field cannot be
+//     absent, empty. Only index, choices and logprob are written always, because
+//     their zero is a value that clients wait for.
+package body
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Limits of one body.
+const (
+	// MaxSize is the largest body of a request, in bytes.
+	MaxSize = 32 << 20
+	// MaxDepth is how deep objects and arrays may stand in one another.
+	MaxDepth = 200
+)
+
+// Violation says what is wrong with one field of a request.
+type Violation struct {
+	// Field is the path, such as "messages[3].role"; empty for the whole body.
+	Field string
+	// Description says what is wrong and what would be right. It never holds the
+	// field's value.
+	Description string
+}
+
+// FieldError is a Violation that made the operation impossible.
+type FieldError struct{ Violation }
+
+// Error gives the path and the description.
+func (e *FieldError) Error() string {
+	if e.Field == "" {
+		return "the body " + e.Description
+	}
+	return e.Field + " " + e.Description
+}
+
+func fieldError(field, format string, args ...any) *FieldError {
+	return &FieldError{Violation{Field: field, Description: fmt.Sprintf(format, args...)}}
+}
+
+// strictness is what a JSON text has to keep beyond the grammar.
+type strictness int
+
+const (
+	// strict: requests. Valid UTF-8, no name twice in one object.
+	strict strictness = iota
+	// lenient: replies, which are what they are.
+	lenient
+)
+
+var (
+	strictOptions  = jsontext.AllowInvalidUTF8(true) // for "\ud83d" alone; the bytes are checked apart
+	lenientOptions = []jsontext.Options{jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true)}
+)
+
+// checkObject returns nil when raw is one JSON object within the limits. It says
+// what is wrong as the end of a sentence that begins with the field's name.
+func checkObject(raw []byte, how strictness) error {
+	if len(raw) > MaxSize {
+		return fmt.Errorf("has %d bytes; at most %d are taken", len(raw), MaxSize)
+	}
+	if err := checkValue(raw, how); err != nil {
+		return err
+	}
+	if c := (cursor{b: raw}); c.kind() != '{' {
+		return fmt.Errorf("is %s; a JSON object is needed", kindName(c.kind()))
+	}
+	return nil
+}
+
+func checkValue(raw []byte, how strictness) error {
+	if len(raw) == 0 {
+		return errors.New("is empty; it must be JSON")
+	}
+	if !valid(raw, how) {
+		return syntaxError(raw, how)
+	}
+	if tooDeep(raw) {
+		return fmt.Errorf("is nested deeper than %d levels", MaxDepth)
+	}
+	return nil
+}
+
+func valid(raw []byte, how strictness) bool {
+	if how == lenient {
+		return jsontext.Value(raw).IsValid(lenientOptions...)
+	}
+	return jsontext.Value(raw).IsValid(strictOptions) && utf8.Valid(raw)
+}
+
+// syntaxError finds out what valid only refused.
+func syntaxError(raw []byte, how strictness) error {
+	opts := []jsontext.Options{strictOptions}
+	if how == lenient {
+		opts = lenientOptions
+	}
+	dec := jsontext.NewDecoder(bytes.NewReader(raw), opts...)
+	err := dec.SkipValue()
+	switch {
+	case errors.Is(err, jsontext.ErrDuplicateName):
+		return fmt.Errorf("has the same member twice in one object, before byte %d", dec.InputOffset())
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		return errors.New("is not valid JSON: it ends too early")
+	case err != nil:
+		return fmt.Errorf("is not valid JSON: syntax error near byte %d", offset(err, dec))
+	case !utf8.Valid(raw):
+		return errors.New("is not valid UTF-8")
+	default:
+		return fmt.Errorf("has more than one JSON value: text follows at byte %d", dec.InputOffset())
+	}
+}
+
+// offset is where the decoder met err. The error's own text is not used: it may
+// quote the body.
+func offset(err error, dec *jsontext.Decoder) int64 {
+	var syntactic *jsontext.SyntacticError
+	if errors.As(err, &syntactic) {
+		return syntactic.ByteOffset
+	}
+	return dec.InputOffset()
+}
+
+// tooDeep tells whether valid JSON is nested deeper than MaxDepth. Few bodies
+// hold that many brackets at all, and counting them is fast.
+func tooDeep(raw []byte) bool {
+	if bytes.Count(raw, []byte("{"))+bytes.Count(raw, []byte("[")) <= MaxDepth {
+		return false
+	}
+	c := cursor{b: raw}
+	return c.deepest() > MaxDepth
+}
+
+func kindName(kind byte) string {
+	switch kind {
+	case '{':
+		return "an object"
+	case '[':
+		return "an array"
+	case '"':
+		return "a string"
+	case 't', 'f':
+		return "a boolean"
+	case 'n':
+		return "null"
+	default:
+		return "a number"
+	}
+}

@@ -1,0 +1,328 @@
+package body
+
+import (
+	"bytes"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// The functions below read the next value into a typed field. They return false,
+// and have neither moved the cursor nor set the field, when the field cannot
+// express the value.
+
+// text reads a string into a field that has no absence: "" is not expressed.
+func (c *cursor) text(dst *string) bool {
+	if c.kind() != '"' || c.b[c.i+1] == '"' {
+		return false
+	}
+	*dst = wordOf(c.raw())
+	return true
+}
+
+func (c *cursor) optText(dst **string) bool {
+	if c.kind() != '"' {
+		return false
+	}
+	s := wordOf(c.raw())
+	*dst = &s
+	return true
+}
+
+// wordOf is textOf without an allocation for the words that every block of a
+// stream repeats.
+func wordOf(quoted []byte) string {
+	switch string(quoted) {
+	case `"chat.completion.chunk"`:
+		return "chat.completion.chunk"
+	case `"assistant"`:
+		return "assistant"
+	case `"function"`:
+		return "function"
+	case `""`:
+		return ""
+	}
+	return textOf(quoted)
+}
+
+func (c *cursor) optBool(dst **bool) bool {
+	k := c.kind()
+	if k != 't' && k != 'f' {
+		return false
+	}
+	c.skip()
+	v := k == 't'
+	*dst = &v
+	return true
+}
+
+// integer reads a number that is a whole one: 5, and 5.0 or 5e0 as some
+// serialisers write it.
+func (c *cursor) integer() (int64, bool) {
+	if !isNumber(c.kind()) {
+		return 0, false
+	}
+	start := c.i
+	v, ok := parseInteger(c.raw())
+	if !ok {
+		c.i = start
+	}
+	return v, ok
+}
+
+func isNumber(kind byte) bool { return kind == '-' || kind >= '0' && kind <= '9' }
+
+func parseInteger(text []byte) (int64, bool) {
+	// The conversions do not allocate: ParseInt and ParseFloat keep no reference.
+	if v, err := strconv.ParseInt(string(text), 10, 64); err == nil {
+		return v, true
+	}
+	if !bytes.ContainsAny(text, ".eE") {
+		return 0, false // beyond int64
+	}
+	const exact = 1 << 53
+	f, err := strconv.ParseFloat(string(text), 64)
+	if err != nil || f != math.Trunc(f) || math.Abs(f) > exact {
+		return 0, false
+	}
+	return int64(f), true
+}
+
+// int64 reads into a field that has no absence: 0 is not expressed.
+func (c *cursor) int64(dst *int64) bool {
+	start := c.i
+	v, ok := c.integer()
+	if !ok || v == 0 {
+		c.i = start
+		return false
+	}
+	*dst = v
+	return true
+}
+
+// position reads an int32 whose 0 is a value that is always written.
+func (c *cursor) position(dst *int32) bool {
+	start := c.i
+	v, ok := c.integer()
+	if !ok || v < math.MinInt32 || v > math.MaxInt32 {
+		c.i = start
+		return false
+	}
+	*dst = int32(v)
+	return true
+}
+
+func (c *cursor) optInt64(dst **int64) bool {
+	v, ok := c.integer()
+	if ok {
+		*dst = &v
+	}
+	return ok
+}
+
+func (c *cursor) optInt32(dst **int32) bool {
+	var v int32
+	ok := c.position(&v)
+	if ok {
+		*dst = &v
+	}
+	return ok
+}
+
+// nearest reads the double nearest to a number; one beyond them all is not
+// expressed.
+func (c *cursor) nearest(dst *float64) bool {
+	if !isNumber(c.kind()) {
+		return false
+	}
+	start := c.i
+	v, err := strconv.ParseFloat(string(c.raw()), 64)
+	if err != nil {
+		c.i = start
+		return false
+	}
+	*dst = v
+	return true
+}
+
+// double reads a number that a double holds to its last digit.
+func (c *cursor) double(dst *float64) bool {
+	start := c.i
+	var v float64
+	if !c.nearest(&v) {
+		return false
+	}
+	if !holdsDigits(v, bytes.TrimLeft(c.b[start:c.i], " \t\r\n")) {
+		c.i = start
+		return false
+	}
+	*dst = v
+	return true
+}
+
+// holdsDigits tells whether v, the double nearest to the number in text, is
+// written with the same digits again.
+func holdsDigits(v float64, text []byte) bool {
+	const certain = 15 // digits that every double holds
+	if len(text) <= certain {
+		return true
+	}
+	var again [32]byte
+	return bytes.Equal(digits(text), digits(jsontext.AppendFloat(again[:0], v, 64)))
+}
+
+// digits gives the significant digits of a number.
+func digits(text []byte) []byte {
+	if i := bytes.IndexAny(text, "eE"); i >= 0 {
+		text = text[:i]
+	}
+	return bytes.Trim(bytes.ReplaceAll(text, []byte("."), nil), "-0")
+}
+
+func (c *cursor) optDouble(dst **float64) bool {
+	var v float64
+	ok := c.double(&v)
+	if ok {
+		*dst = &v
+	}
+	return ok
+}
+
+// rawObject copies an object as it is written.
+func (c *cursor) rawObject(dst *[]byte) bool {
+	if c.kind() != '{' {
+		return false
+	}
+	*dst = slices.Clone(c.raw())
+	return true
+}
+
+// texts reads a list of strings; the empty list is not expressed.
+func (c *cursor) texts(dst *[]string) bool {
+	var list []string
+	ok := c.list(func() bool {
+		if c.kind() != '"' {
+			return false
+		}
+		list = append(list, textOf(c.raw()))
+		return true
+	})
+	if !ok || len(list) == 0 {
+		return false
+	}
+	*dst = list
+	return true
+}
+
+// octets reads a list of numbers from 0 to 255; the empty list is not expressed.
+func (c *cursor) octets(dst *[]byte) bool {
+	var list []byte
+	ok := c.list(func() bool {
+		v, ok := c.integer()
+		if !ok || v < 0 || v > math.MaxUint8 {
+			return false
+		}
+		list = append(list, byte(v))
+		return true
+	})
+	if !ok || len(list) == 0 {
+		return false
+	}
+	*dst = list
+	return true
+}
+
+// list reads a list that is not empty.
+func (c *cursor) list(element func() bool) bool {
+	if c.kind() != '[' {
+		return false
+	}
+	start := c.i
+	n := 0
+	ok := c.elements(func(int) bool { n++; return element() })
+	if !ok || n == 0 {
+		c.i = start
+		return false
+	}
+	return true
+}
+
+// dict reads an object whose values are all read by value; the empty object is
+// not expressed.
+func dict[V any](c *cursor, dst *map[string]V, value func(*cursor, *V) bool) bool {
+	if c.kind() != '{' {
+		return false
+	}
+	start := c.i
+	m, ok := map[string]V{}, true
+	c.members(func(quoted []byte) {
+		var v V
+		if !value(c, &v) {
+			ok = false
+			c.skip()
+		}
+		m[textOf(quoted)] = v
+	})
+	if !ok || len(m) == 0 {
+		c.i = start
+		return false
+	}
+	*dst = m
+	return true
+}
+
+func anyText(c *cursor, dst *string) bool {
+	if c.kind() != '"' {
+		return false
+	}
+	*dst = textOf(c.raw())
+	return true
+}
+
+// one reads an object into a message.
+func one[T any](c *cursor, dst **T, read func(*cursor, *T)) bool {
+	if c.kind() != '{' {
+		return false
+	}
+	m := new(T)
+	read(c, m)
+	*dst = m
+	return true
+}
+
+// many reads a list of objects, the empty one too.
+func many[T any](c *cursor, dst *[]*T, read func(*cursor, *T)) bool {
+	if c.kind() != '[' {
+		return false
+	}
+	start := c.i
+	var list []*T
+	ok := c.elements(func(int) bool {
+		var m *T
+		if !one(c, &m, read) {
+			return false
+		}
+		list = append(list, m)
+		return true
+	})
+	if !ok {
+		c.i = start
+		return false
+	}
+	*dst = list
+	return true
+}
+
+// some is many for a list that is left out when it is empty.
+func some[T any](c *cursor, dst *[]*T, read func(*cursor, *T)) bool {
+	start := c.i
+	var list []*T
+	if !many(c, &list, read) || len(list) == 0 {
+		c.i = start
+		return false
+	}
+	*dst = list
+	return true
+}

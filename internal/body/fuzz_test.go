@@ -1,0 +1,133 @@
+package body
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+)
+
+func seed(f *testing.F) {
+	for _, text := range []string{
+		``, `{}`, ` { "a" : [ 1 , -0.5e+3 , {} , [] ] } `, deltaBlock, fullChatJSON, `{"a":"\ud83d\ude00\ud83d\"\\"}`, `{"a":1,"a":2}`,
+		`{"model":"m","messages":[{"role":"user","content":"hi"}],"stream":true,"stream_options":{"include_usage":true}}`,
+		`{"model":"m","prompt":"p","duration":"5","metadata":{"a":1},"n":1.0,"seed":12345678901234567890}`,
+		`{"choices":[{"index":0,"message":{"content":[{"type":"text"}],"tool_calls":[{"index":0,"id":""}]},"logprobs":{"content":[{"token":"a","logprob":0,"bytes":[1],"top_logprobs":[]}]}}],"usage":{"prompt_tokens_details":null}}`,
+		"{\"a\":\"\xff\"}", `[[[[]]]]`, `{"m\u006fdel":1}`,
+	} {
+		f.Add([]byte(text))
+	}
+}
+
+// loses tells whether the JSON value of a body cannot be compared: names that
+// are there twice, or text that is not Unicode.
+func loses(body []byte) bool {
+	return !valid(body, strict) || bytes.Contains(bytes.ToLower(body), []byte(`\ud`))
+}
+
+func fuzzReply[M proto.Message](f *testing.F, parse func([]byte) (M, error), write func(M) ([]byte, error)) {
+	seed(f)
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		m, err := parse(raw)
+		if err != nil {
+			return
+		}
+		if _, err := proto.Marshal(m); err != nil {
+			t.Fatalf("the message cannot be sent: %v", err)
+		}
+		if !valid(raw, strict) {
+			return // a name twice may be both typed and extra
+		}
+		again, err := write(m)
+		if err != nil {
+			t.Fatalf("write: %v", err)
+		}
+		twice, err := parse(again)
+		if err != nil || !proto.Equal(m, twice) {
+			t.Fatalf("%v\n%v\n%v", err, m, twice)
+		}
+	})
+}
+
+func FuzzParseCompletion(f *testing.F) { fuzzReply(f, ParseCompletion, CompletionJSON) }
+
+func FuzzParseChunk(f *testing.F) { fuzzReply(f, ParseChunk, ChunkJSON) }
+
+func FuzzParseChatRequest(f *testing.F) {
+	fuzzReply(f, ParseChatRequest, func(m *genbusv1.ChatCompletionBody) ([]byte, error) { return Chat(typedChat(m)) })
+}
+
+func FuzzParseVideo(f *testing.F) {
+	fuzzReply(f, ParseVideo, func(m *genbusv1.VideoGeneration) ([]byte, error) { return Video(typedVideo(m)) })
+}
+
+func FuzzFingerprint(f *testing.F) {
+	seed(f)
+	f.Fuzz(func(t *testing.T, body []byte) {
+		sum, err := Fingerprint(body)
+		if err != nil {
+			return
+		}
+		c := canonical{c: cursor{b: body}}
+		c.value()
+		if !utf8.Valid(c.out) || !json.Valid(c.out) {
+			t.Fatalf("the canonical form is no JSON: %q", c.out)
+		}
+		again, err := Fingerprint(c.out)
+		if err != nil || again != sum {
+			t.Fatalf("the canonical form has another fingerprint: %v\n%q", err, c.out)
+		}
+		if bytes.Contains(bytes.ToLower(body), []byte(`\ud`)) {
+			return // the other parser reads halves of pairs as U+FFFD
+		}
+		if diff := diffJSON(t, body, c.out); diff != "" {
+			t.Fatalf("the canonical form is another value:\n%s", diff)
+		}
+	})
+}
+
+func FuzzCheck(f *testing.F) {
+	seed(f)
+	f.Fuzz(func(t *testing.T, body []byte) {
+		for _, violations := range [][]Violation{CheckVideo(body), CheckChat(body)} {
+			if len(violations) > maxViolations {
+				t.Fatalf("%d violations", len(violations))
+			}
+			if !json.Valid(body) && len(violations) == 0 {
+				t.Fatal("what is no JSON is judged right")
+			}
+			for _, v := range violations {
+				if v.Description == "" {
+					t.Fatalf("%s: nothing said", v.Field)
+				}
+			}
+		}
+		if CheckChat(body) == nil {
+			if h, err := Header(body); err != nil || h.Model == "" {
+				t.Fatalf("judged right without a model: %v", err)
+			}
+		}
+	})
+}
+
+func FuzzSetMember(f *testing.F) {
+	for _, body := range []string{`{}`, ` {"a" : 1 , "b":[{"a":2}]} `, `{"\u0061":"\""}`, `[]`} {
+		f.Add([]byte(body), "a", []byte(`"v"`))
+		f.Add([]byte(body), "model", []byte(`{"x":[1.0]}`))
+	}
+	f.Fuzz(func(t *testing.T, body []byte, name string, value []byte) {
+		before := bytes.Clone(body)
+		out, err := SetMember(body, name, value)
+		if !bytes.Equal(before, body) {
+			t.Fatal("the body was changed")
+		}
+		if err != nil || loses(body) || loses(value) {
+			return
+		}
+		wantMember(t, body, out, name, value)
+	})
+}

@@ -1,0 +1,98 @@
+package body
+
+import (
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+)
+
+// Video gives the upstream's JSON for a request: raw_json byte for byte, or the
+// typed body written out. It checks that the result can be one JSON object, not
+// what stands in it; CheckVideo does. Errors are *FieldError.
+func Video(req *genbusv1.VideoRequest) ([]byte, error) {
+	switch b := req.GetBody().(type) {
+	case *genbusv1.VideoRequest_RawJson:
+		return rawBody(b.RawJson)
+	case *genbusv1.VideoRequest_Video:
+		if b.Video == nil {
+			return nil, fieldError("video", "is missing")
+		}
+		w := writer{path: path{{"video", single}}}
+		w.video(b.Video)
+		return w.body("video")
+	default:
+		return nil, fieldError("body", "is missing; set video or raw_json")
+	}
+}
+
+// ParseVideo is the inverse of Video for a typed body: what the fields cannot
+// express stands in extra_json. Errors are *FieldError.
+func ParseVideo(body []byte) (*genbusv1.VideoGeneration, error) {
+	if err := checkObject(body, strict); err != nil {
+		return nil, fieldError("", "%s", err)
+	}
+	m := new(genbusv1.VideoGeneration)
+	readVideo(&cursor{b: body}, m)
+	return m, nil
+}
+
+func rawBody(raw []byte) ([]byte, error) {
+	if err := checkObject(raw, strict); err != nil {
+		return nil, fieldError("raw_json", "%s", err)
+	}
+	return raw, nil
+}
+
+// body gives what was written, unless it cannot be sent.
+func (w *writer) body(field string) ([]byte, error) {
+	switch {
+	case w.err != nil:
+		return nil, w.err
+	case len(w.buf) > MaxSize:
+		return nil, fieldError(field, "makes %d bytes of JSON; at most %d are taken", len(w.buf), MaxSize)
+	case tooDeep(w.buf):
+		return nil, fieldError(field, "is nested deeper than %d levels", MaxDepth)
+	}
+	return w.buf, nil
+}
+
+func (w *writer) video(m *genbusv1.VideoGeneration) {
+	o := w.open()
+	o.text("model", m.GetModel())
+	o.text("prompt", m.GetPrompt())
+	o.optText("image", m.Image)
+	o.optDouble("duration", m.Duration)
+	o.optInt32("width", m.Width)
+	o.optInt32("height", m.Height)
+	o.optInt32("fps", m.Fps)
+	o.optInt64("seed", m.Seed)
+	o.optInt32("n", m.N)
+	o.rawObject("metadata", "metadata_json", m.GetMetadataJson())
+	o.close(m.GetExtraJson())
+}
+
+func readVideo(c *cursor, m *genbusv1.VideoGeneration) {
+	c.object(&m.ExtraJson, func(name []byte) bool {
+		switch string(name) {
+		case "model":
+			return c.text(&m.Model)
+		case "prompt":
+			return c.text(&m.Prompt)
+		case "image":
+			return c.optText(&m.Image)
+		case "duration":
+			return c.optDouble(&m.Duration)
+		case "width":
+			return c.optInt32(&m.Width)
+		case "height":
+			return c.optInt32(&m.Height)
+		case "fps":
+			return c.optInt32(&m.Fps)
+		case "seed":
+			return c.optInt64(&m.Seed)
+		case "n":
+			return c.optInt32(&m.N)
+		case "metadata":
+			return c.rawObject(&m.MetadataJson)
+		}
+		return false
+	})
+}

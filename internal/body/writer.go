@@ -1,0 +1,283 @@
+package body
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// writer appends JSON to buf. It goes on after an error, leaving out what cannot
+// be written, so that the text is always valid; err is the first error.
+type writer struct {
+	buf []byte
+	// names are the members written in the open objects, the innermost last.
+	names []string
+	// path leads to the open object, in the words of the contract.
+	path path
+	how  strictness
+	err  error
+}
+
+// object is an object that is being written.
+type object struct {
+	w    *writer
+	from int
+}
+
+func (w *writer) open() object {
+	w.buf = append(w.buf, '{')
+	return object{w: w, from: len(w.names)}
+}
+
+// close adds the members of extra and ends the object.
+func (o object) close(extra []byte) {
+	if len(extra) > 0 {
+		o.extra(extra)
+	}
+	o.w.names = o.w.names[:o.from]
+	o.w.buf = append(o.w.buf, '}')
+}
+
+func (o object) extra(extra []byte) {
+	if err := checkObject(extra, o.w.how); err != nil {
+		o.w.fail("extra_json", err)
+		return
+	}
+	typed := o.w.names[o.from:]
+	c := cursor{b: extra}
+	c.members(func(quoted []byte) {
+		value := c.raw()
+		if name := string(nameOf(quoted)); slices.Contains(typed, name) {
+			o.w.fail("extra_json", fmt.Errorf("holds %q, which is also given as a typed field; give it once", name))
+			return
+		}
+		o.w.comma()
+		o.w.buf = append(o.w.buf, quoted...)
+		o.w.buf = append(o.w.buf, ':')
+		o.w.buf = append(o.w.buf, value...)
+	})
+}
+
+// name begins a member.
+func (o object) name(name string) {
+	o.w.comma()
+	o.w.names = append(o.w.names, name)
+	o.w.buf = append(o.w.buf, '"')
+	o.w.buf = append(o.w.buf, name...)
+	o.w.buf = append(o.w.buf, '"', ':')
+}
+
+func (w *writer) comma() {
+	if last := w.buf[len(w.buf)-1]; last != '{' && last != '[' {
+		w.buf = append(w.buf, ',')
+	}
+}
+
+func (w *writer) fail(field string, err error) {
+	if w.err == nil {
+		w.err = fieldError(w.path.to(field), "%s", err)
+	}
+}
+
+// text writes a string unless it is empty.
+func (o object) text(name, value string) {
+	if value != "" {
+		o.always(name, value)
+	}
+}
+
+func (o object) optText(name string, value *string) {
+	if value != nil {
+		o.always(name, *value)
+	}
+}
+
+func (o object) always(name, value string) {
+	o.name(name)
+	o.w.string(name, value)
+}
+
+func (w *writer) string(field, value string) {
+	var err error
+	w.buf, err = jsontext.AppendQuote(w.buf, value)
+	if err != nil {
+		w.fail(field, errors.New("is not valid UTF-8"))
+	}
+}
+
+func (o object) bool(name string, value bool) {
+	o.name(name)
+	o.w.buf = strconv.AppendBool(o.w.buf, value)
+}
+
+func (o object) optBool(name string, value *bool) {
+	if value != nil {
+		o.bool(name, *value)
+	}
+}
+
+func (o object) int(name string, value int64) {
+	o.name(name)
+	o.w.buf = strconv.AppendInt(o.w.buf, value, 10)
+}
+
+func (o object) uint(name string, value uint64) {
+	o.name(name)
+	o.w.buf = strconv.AppendUint(o.w.buf, value, 10)
+}
+
+func (o object) optInt64(name string, value *int64) {
+	if value != nil {
+		o.int(name, *value)
+	}
+}
+
+func (o object) optInt32(name string, value *int32) {
+	if value != nil {
+		o.int(name, int64(*value))
+	}
+}
+
+func (o object) double(name string, value float64) {
+	if math.IsNaN(value) || math.IsInf(value, 0) {
+		o.w.fail(name, errors.New("is not a finite number, and JSON has no other"))
+		return
+	}
+	o.name(name)
+	o.w.buf = jsontext.AppendFloat(o.w.buf, value, 64)
+}
+
+func (o object) optDouble(name string, value *float64) {
+	if value != nil {
+		o.double(name, *value)
+	}
+}
+
+// rawObject writes an object as it is, unless it is empty. field is its name in
+// the contract.
+func (o object) rawObject(name, field string, value []byte) {
+	if len(value) == 0 {
+		return
+	}
+	if err := checkObject(value, o.w.how); err != nil {
+		o.w.fail(field, err)
+		return
+	}
+	o.name(name)
+	o.w.buf = append(o.w.buf, value...)
+}
+
+// texts writes a list of strings unless it is empty.
+func (o object) texts(name string, values []string) {
+	if len(values) == 0 {
+		return
+	}
+	o.name(name)
+	o.w.buf = append(o.w.buf, '[')
+	for _, v := range values {
+		o.w.comma()
+		o.w.string(name, v)
+	}
+	o.w.buf = append(o.w.buf, ']')
+}
+
+// octets writes bytes as a list of numbers unless there are none.
+func (o object) octets(name string, values []byte) {
+	if len(values) == 0 {
+		return
+	}
+	o.name(name)
+	o.w.buf = append(o.w.buf, '[')
+	for _, v := range values {
+		o.w.comma()
+		o.w.buf = strconv.AppendUint(o.w.buf, uint64(v), 10)
+	}
+	o.w.buf = append(o.w.buf, ']')
+}
+
+// textDict writes a map by its keys' order, unless it is empty.
+func (o object) textDict(name string, m map[string]string) {
+	writeDict(o, name, m, func(d object, value string) { d.w.string(name, value) })
+}
+
+func (o object) doubleDict(name string, m map[string]float64) {
+	writeDict(o, name, m, func(d object, value float64) {
+		if math.IsNaN(value) || math.IsInf(value, 0) {
+			d.w.buf = append(d.w.buf, "null"...)
+			d.w.fail(name, errors.New("holds what is not a finite number, and JSON has no other"))
+			return
+		}
+		d.w.buf = jsontext.AppendFloat(d.w.buf, value, 64)
+	})
+}
+
+func writeDict[V any](o object, name string, m map[string]V, value func(object, V)) {
+	if len(m) == 0 {
+		return
+	}
+	o.name(name)
+	d := o.w.open()
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		o.w.comma()
+		o.w.string(name, key)
+		o.w.buf = append(o.w.buf, ':')
+		value(d, m[key])
+	}
+	d.close(nil)
+}
+
+// nest writes a message as a member, unless it is absent.
+func nest[T any](o object, name string, m *T, write func(*writer, *T)) {
+	if m == nil {
+		return
+	}
+	o.name(name)
+	o.w.path = append(o.w.path, step{name, single})
+	write(o.w, m)
+	o.w.path = o.w.path[:len(o.w.path)-1]
+}
+
+// list writes messages as an array, unless there are none.
+func list[T any](o object, name string, ms []*T, write func(*writer, *T)) {
+	if len(ms) > 0 {
+		array(o, name, name, ms, write)
+	}
+}
+
+// array writes messages as an array, the empty one too. field is its name in
+// the contract.
+func array[T any](o object, name, field string, ms []*T, write func(*writer, *T)) {
+	o.name(name)
+	o.w.buf = append(o.w.buf, '[')
+	for i, m := range ms {
+		if m == nil {
+			m = new(T) // as Protobuf would write it
+		}
+		o.w.comma()
+		o.w.path = append(o.w.path, step{field, i})
+		write(o.w, m)
+		o.w.path = o.w.path[:len(o.w.path)-1]
+	}
+	o.w.buf = append(o.w.buf, ']')
+}
+
+// holds tells whether extra, an object or empty, has a member of that name.
+func holds(extra []byte, name string) bool {
+	if len(extra) == 0 || !valid(extra, lenient) {
+		return false
+	}
+	c, found := cursor{b: extra}, false
+	if c.kind() != '{' {
+		return false
+	}
+	c.members(func(quoted []byte) {
+		found = found || string(nameOf(quoted)) == name
+		c.skip()
+	})
+	return found
+}
