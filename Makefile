@@ -1,0 +1,24 @@
+# Thin names for the commands of docs/development.md; none of them does more than its one line.
+.PHONY: build test generate lint fix ci demo
+
+build:
+	go build ./...
+
+test:
+	go test ./...
+
+generate:
+	go tool -modfile=tools/go.mod buf generate
+
+lint:
+	go tool -modfile=tools/lint/go.mod golangci-lint run
+
+fix:
+	go tool -modfile=tools/go.mod buf format --write
+	go tool -modfile=tools/lint/go.mod golangci-lint run --fix
+
+ci:
+	.ci/run
+
+demo:
+	go run ./cmd/service demo
