@@ -21,6 +21,12 @@ const (
 	HeaderJobID = "genbus-job-id"
 	// HeaderVersion is the version of a task event, in decimal.
 	HeaderVersion = "genbus-version"
+	// HeaderStatus and HeaderCreatedAt (RFC 3339) let a reader of headers list
+	// jobs without reading their bodies.
+	HeaderStatus    = "genbus-status"
+	HeaderCreatedAt = "genbus-created-at"
+	// HeaderWriter is the replica that wrote a task event.
+	HeaderWriter = "genbus-writer"
 	// HeaderNonce is the nonce of the write that stored a task event. It is the
 	// only proof that a write was ours.
 	HeaderNonce = "genbus-nonce"

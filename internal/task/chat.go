@@ -18,14 +18,24 @@ func newChat(item *genbusv1.WorkItem, x *genbusv1.Execution) *genbusv1.Chat {
 	}
 }
 
+// Inline is the first event of a chat that runs on its caller's connection: it
+// never waits in a queue, and no other replica takes it over.
+func Inline(item *genbusv1.WorkItem, a Attempt) Event {
+	at := item.GetAcceptedAt()
+	c := newChat(item, &genbusv1.Execution{
+		Phase: inProgress, Route: item.GetRoute(), Fingerprint: item.GetFingerprint(), Stream: item.GetStream(),
+		Upstream: a.Upstream, UpstreamKey: a.Key, Attempt: 1, FirstSubmitAt: at, Deadline: timestamppb.New(a.Deadline),
+	})
+	c.Inline, c.Attempt = true, 1
+	return Event{Job: c, Time: at.AsTime()}
+}
+
 // Attempt is what is fixed before a chat is called.
 type Attempt struct {
 	// Upstream and Key name where the call goes.
 	Upstream, Key string
 	// Deadline is when the chat fails; used at the first attempt only.
 	Deadline time.Time
-	// Deliveries of the work item so far.
-	Deliveries uint64
 }
 
 // Started is committed before each call of the upstream, and gives the attempt
@@ -34,7 +44,7 @@ func Started(c *genbusv1.Chat, now time.Time, a Attempt) (Event, error) {
 	return next(c, inProgress, now, func(c *genbusv1.Chat, x *genbusv1.Execution) {
 		c.Attempt++
 		x.Attempt = c.GetAttempt()
-		x.Upstream, x.UpstreamKey, x.Deliveries = a.Upstream, a.Key, a.Deliveries
+		x.Upstream, x.UpstreamKey = a.Upstream, a.Key
 		if x.GetFirstSubmitAt() == nil {
 			x.FirstSubmitAt = timestamppb.New(now)
 			x.Deadline = timestamppb.New(a.Deadline)

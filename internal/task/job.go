@@ -52,25 +52,35 @@ func (e Event) ID() string {
 	return e.Job.GetId() + "." + strconv.FormatUint(e.Version(), 10) + "." + e.Nonce
 }
 
+// By marks a new event, before anyone else sees it, as written by a replica after
+// that many deliveries of the job's work item.
+func (e Event) By(writer string, deliveries uint64) Event {
+	e.Job.GetExecution().Writer = writer
+	e.Job.GetExecution().Deliveries = deliveries
+	return e
+}
+
 // Terminal reports whether the event ends the job.
 func (e Event) Terminal() bool { return Terminal(e.Job.GetExecution().GetPhase()) }
 
-// ErrTransition says that a transition is not allowed from the job's phase.
-type ErrTransition struct {
+// TransitionError says that a transition is not allowed from the job's phase.
+type TransitionError struct {
 	JobID    string
 	From, To genbusv1.JobPhase
 }
 
-func (e *ErrTransition) Error() string {
+func (e *TransitionError) Error() string {
 	return fmt.Sprintf("job %s cannot go from %s to %s", e.JobID, e.From, e.To)
 }
 
 // allowed is the table of transitions. Skipping a phase forward is legal where
 // the upstream may be faster than our polls; nothing follows a terminal phase.
+// Submitting follows submitting only where the route resubmits after an unknown
+// outcome, and an inline chat starts in progress.
 var allowed = map[genbusv1.JobPhase][]genbusv1.JobPhase{
-	genbusv1.JobPhase_JOB_PHASE_UNSPECIFIED: {queued},
+	genbusv1.JobPhase_JOB_PHASE_UNSPECIFIED: {queued, inProgress},
 	queued:                                  {submitting, inProgress, failed, cancelled},
-	submitting:                              {queued, submitted, failed, cancelled},
+	submitting:                              {queued, submitting, submitted, failed, cancelled},
 	submitted:                               {submitted, inProgress, completed, failed, cancelled},
 	inProgress:                              {inProgress, completed, failed, cancelled},
 }
@@ -106,6 +116,18 @@ func Status(p genbusv1.JobPhase) genbusv1.JobStatus {
 	}
 }
 
+// PhaseWord is the phase in logs and metrics.
+func PhaseWord(p genbusv1.JobPhase) string {
+	switch p {
+	case submitting:
+		return "submitting"
+	case submitted:
+		return "submitted"
+	default:
+		return StatusWord(Status(p))
+	}
+}
+
 // StatusWord is the status in subjects, CloudEvents types and HTTP answers.
 func StatusWord(s genbusv1.JobStatus) string {
 	switch s {
@@ -124,12 +146,17 @@ func StatusWord(s genbusv1.JobStatus) string {
 	}
 }
 
+// TerminalWord reports whether a status word is that of an ended job.
+func TerminalWord(word string) bool {
+	return word == "completed" || word == "failed" || word == "cancelled"
+}
+
 // next copies the job into its next version in phase to, and lets change fill in
 // the rest. It is the only place where a version, a phase or a status is set.
 func next[J Job](job J, to genbusv1.JobPhase, now time.Time, change func(J, *genbusv1.Execution)) (Event, error) {
 	from := job.GetExecution().GetPhase()
 	if !may(from, to) {
-		return Event{}, &ErrTransition{JobID: job.GetId(), From: from, To: to}
+		return Event{}, &TransitionError{JobID: job.GetId(), From: from, To: to}
 	}
 	out := proto.CloneOf(job)
 	x := out.GetExecution()

@@ -92,7 +92,7 @@ func step(t *rapid.T, job Job, now time.Time) (Event, bool) {
 	case "cancelled":
 		e, err = Cancelled(job, now, errOf)
 	}
-	var refused *ErrTransition
+	var refused *TransitionError
 	if err != nil && !errors.As(err, &refused) {
 		t.Fatalf("%s: %v", which, err)
 	}

@@ -26,8 +26,6 @@ type Submission struct {
 	Until time.Time
 	// Deadline is when the task fails; used at the first submission only.
 	Deadline time.Time
-	// Deliveries of the work item so far.
-	Deliveries uint64
 }
 
 // Submitting is committed before the create request is written: whoever finds
@@ -36,7 +34,6 @@ func Submitting(t *genbusv1.VideoTask, now time.Time, s Submission) (Event, erro
 	return next(t, submitting, now, func(_ *genbusv1.VideoTask, x *genbusv1.Execution) {
 		x.Upstream, x.UpstreamKey = s.Upstream, s.Key
 		x.Attempt++
-		x.Deliveries = s.Deliveries
 		x.SubmitUntil = timestamppb.New(s.Until)
 		if x.GetFirstSubmitAt() == nil {
 			x.FirstSubmitAt = timestamppb.New(now)
@@ -112,7 +109,9 @@ func clampProgress(p int) int32 { return int32(min(max(p, 0), 99)) }
 
 // Result is what a completed task has.
 type Result struct {
-	Videos         []*genbusv1.Video
+	Videos []*genbusv1.Video
+	// Archived are results that are too long for the event.
+	Archived       []*genbusv1.BlobRef
 	Metadata       []byte // JSON object, or nil
 	Usage          *genbusv1.Usage
 	UpstreamStatus string
@@ -123,6 +122,9 @@ func Completed(t *genbusv1.VideoTask, now time.Time, r Result) (Event, error) {
 	return next(t, completed, now, func(t *genbusv1.VideoTask, _ *genbusv1.Execution) {
 		t.Videos, t.MetadataJson, t.Usage, t.UpstreamStatus = r.Videos, r.Metadata, r.Usage, r.UpstreamStatus
 		t.Progress = 100
+		if len(r.Archived) > 0 {
+			t.Archive = &genbusv1.Archive{Files: r.Archived}
+		}
 	})
 }
 

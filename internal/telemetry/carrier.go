@@ -67,3 +67,9 @@ func Inject(ctx context.Context) map[string]string {
 func Extract(ctx context.Context, stored map[string]string) context.Context {
 	return w3c{}.Extract(ctx, propagation.MapCarrier(stored))
 }
+
+// ExtractHeader gives ctx with the trace context of a NATS message. Unreadable
+// values leave ctx as it is.
+func ExtractHeader(ctx context.Context, h nats.Header) context.Context {
+	return w3c{}.Extract(ctx, HeaderCarrier(h))
+}

@@ -4,6 +4,7 @@ package brokertest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -38,9 +39,15 @@ type Cluster struct {
 	Servers []*server.Server
 }
 
+// clusters lets one cluster live at a time in a test binary: three servers that
+// elect leaders beside three more, on a small machine, mostly measure patience.
+var clusters = make(chan struct{}, 1)
+
 // NewCluster starts three servers and waits until they have a leader.
 func NewCluster(t testing.TB) *Cluster {
 	t.Helper()
+	clusters <- struct{}{}
+	t.Cleanup(func() { <-clusters })
 	ports := freePorts(t, 3)
 	routes := make([]string, 0, len(ports))
 	for _, p := range ports {
@@ -50,19 +57,25 @@ func NewCluster(t testing.TB) *Cluster {
 	for i, p := range ports {
 		c.Servers = append(c.Servers, startNode(t, "n"+strconv.Itoa(i), p, routes))
 	}
-	await(t, "a meta leader", func() bool {
-		return slices.ContainsFunc(c.Servers, func(s *server.Server) bool {
-			return s.JetStreamIsLeader() && len(s.JetStreamClusterPeers()) == len(ports)
-		})
+	await(t, "a meta leader", func() error {
+		if slices.ContainsFunc(c.Servers, leads(len(ports))) {
+			return nil
+		}
+		return errors.New("there is none")
 	})
 	return c
+}
+
+// leads reports whether a server leads a cluster of n.
+func leads(n int) func(*server.Server) bool {
+	return func(s *server.Server) bool { return s.JetStreamIsLeader() && len(s.JetStreamClusterPeers()) == n }
 }
 
 func startNode(t testing.TB, name string, port int, routes []string) *server.Server {
 	t.Helper()
 	s, err := server.NewServer(&server.Options{
 		ServerName: name, Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
-		JetStream: true, StoreDir: t.TempDir(), JetStreamMaxMemory: 256 << 20, JetStreamMaxStore: 4 << 30, MaxPayload: 8 << 20,
+		JetStream: true, StoreDir: t.TempDir(), JetStreamMaxMemory: 256 << 20, JetStreamMaxStore: 100 << 30, MaxPayload: 8 << 20,
 		Cluster: server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: port},
 		Routes:  server.RoutesFromStr(strings.Join(routes, ",")),
 	})
@@ -100,14 +113,7 @@ func open(t testing.TB, o broker.Options) *broker.Broker {
 			t.Error(err)
 		}
 	})
-	var last error
-	await(t, "the streams", func() bool {
-		last = b.EnsureStreams(ctx)
-		return last == nil
-	})
-	if last != nil {
-		t.Fatal(last)
-	}
+	await(t, "the streams", func() error { return b.EnsureStreams(ctx) })
 	return b
 }
 
@@ -128,13 +134,17 @@ func Each(t *testing.T, test func(t *testing.T, open func(t testing.TB) *broker.
 }
 
 // await asks again until it is so: a server has no event for it.
-func await(t testing.TB, what string, is func() bool) {
+func await(t testing.TB, what string, ask func() error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, fmt.Errorf("%s: not within a minute", what))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	for !is() {
-		if err := broker.Wait(ctx, 20*time.Millisecond); err != nil {
-			t.Fatal(err)
+	for {
+		err := ask()
+		if err == nil {
+			return
+		}
+		if broker.Wait(ctx, 20*time.Millisecond) != nil {
+			t.Fatalf("%s: not within a minute: %v", what, err)
 		}
 	}
 }

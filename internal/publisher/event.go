@@ -1,0 +1,215 @@
+// Package publisher turns what happened into NATS messages: task events with
+// CloudEvents headers, chat chunks, and dead letters. It decides nothing; when a
+// message may be stored is the business of the task log.
+package publisher
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// Encoding is the payload format of events and chunks.
+type Encoding string
+
+// The encodings.
+const (
+	Protobuf Encoding = "protobuf"
+	JSON     Encoding = "json"
+)
+
+// Encoder builds the messages. It is a value and safe for concurrent use.
+type Encoder struct {
+	Names    subject.Space
+	Encoding Encoding // empty: Protobuf
+}
+
+// Event is the message of a task event on the job's own log subject. The event's
+// nonce is set.
+func (c Encoder) Event(ctx context.Context, e task.Event) (*nats.Msg, error) {
+	payload := eventMessage(e)
+	kind := subject.Kind(task.Kind(e.Job))
+	m := nats.NewMsg(c.Names.Task(kind, e.Job.GetTenant(), e.Job.GetId()))
+	status := task.StatusWord(e.Job.GetStatus())
+	attributes(m.Header, e.ID(), kind, e.Job.GetTenant(), e.Job.GetId(), e.Time)
+	set(m.Header, subject.HeaderCEType, eventType(kind, status))
+	set(m.Header, subject.HeaderVersion, strconv.FormatUint(e.Version(), 10))
+	set(m.Header, subject.HeaderStatus, status)
+	set(m.Header, subject.HeaderCreatedAt, rfc3339(e.Job.GetCreatedAt().AsTime()))
+	set(m.Header, subject.HeaderNonce, e.Nonce)
+	set(m.Header, subject.HeaderWriter, e.Job.GetExecution().GetWriter())
+	trace(ctx, m.Header)
+	return m, c.payload(m, payload)
+}
+
+// Done is the message of a terminal event's twin in the feed of finished jobs.
+// It repeats the stored event with the same ce-id.
+func (c Encoder) Done(ctx context.Context, e task.Event) (*nats.Msg, error) {
+	m, err := c.Event(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	kind := subject.Kind(task.Kind(e.Job))
+	m.Subject = c.Names.Done(kind, e.Job.GetTenant(), task.StatusWord(e.Job.GetStatus()), e.Job.GetId())
+	return m, nil
+}
+
+// eventType is the CloudEvents type of a task event.
+func eventType(kind subject.Kind, status string) string {
+	if kind == subject.Chat {
+		return "genbus.chat." + status + ".v1"
+	}
+	return "genbus.video.task." + status + ".v1"
+}
+
+// chunkType is the CloudEvents type of a chunk.
+const chunkType = "genbus.chat.chunk.v1"
+
+func eventMessage(e task.Event) proto.Message {
+	at := timestamppb.New(e.Time)
+	switch j := any(e.Job).(type) {
+	case *genbusv1.Chat:
+		return &genbusv1.ChatEvent{Id: e.ID(), Version: e.Version(), Time: at, PreviousStatus: e.Previous, Chat: j}
+	case *genbusv1.VideoTask:
+		return &genbusv1.VideoTaskEvent{Id: e.ID(), Version: e.Version(), Time: at, PreviousStatus: e.Previous, Task: j}
+	}
+	return nil
+}
+
+// Message is the event as the contract has it: *genbusv1.VideoTaskEvent or
+// *genbusv1.ChatEvent.
+func Message(e task.Event) proto.Message { return eventMessage(e) }
+
+// attributes sets the CloudEvents attributes that all messages have, in binary
+// mode. All values are tokens, decimal numbers or times, so nothing needs
+// percent-encoding.
+func attributes(h nats.Header, id string, kind subject.Kind, tenant, job string, at time.Time) {
+	set(h, subject.HeaderCESpecVersion, "1.0")
+	set(h, subject.HeaderCEID, id)
+	set(h, subject.HeaderCESource, "/genbus/"+tenant+"/"+string(kind)+"/"+job)
+	set(h, subject.HeaderCESubject, job)
+	set(h, subject.HeaderCETime, rfc3339(at))
+}
+
+func set(h nats.Header, key, value string) { h[key] = []string{value} }
+
+func rfc3339(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
+// trace carries the trace context twice: where NATS clients look for it, and as
+// the CloudEvents extension.
+func trace(ctx context.Context, h nats.Header) {
+	for k, v := range telemetry.Inject(ctx) {
+		set(h, k, v)
+		set(h, "ce-"+k, v)
+	}
+}
+
+// stateMember is the member of a JSON event that holds the Protobuf event, in
+// Base64. The log is the state of record, and JSON for readers leaves out what
+// only genbus needs.
+const stateMember = `"protobuf":`
+
+func (c Encoder) payload(m *nats.Msg, p proto.Message) error {
+	set(m.Header, subject.HeaderCEDataSchema, string(p.ProtoReflect().Descriptor().FullName()))
+	data, err := proto.Marshal(p)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", p.ProtoReflect().Descriptor().FullName(), err)
+	}
+	if c.Encoding != JSON {
+		set(m.Header, subject.HeaderCEDataContentType, subject.ContentTypeProtobuf)
+		m.Data = data
+		return nil
+	}
+	set(m.Header, subject.HeaderCEDataContentType, subject.ContentTypeJSON)
+	readable, err := body.EventJSON(p)
+	if err != nil {
+		return err
+	}
+	m.Data = withState(readable, data)
+	return nil
+}
+
+// withState appends the state as the last member of a JSON object.
+func withState(object, state []byte) []byte {
+	out := append([]byte{}, object[:len(object)-1]...)
+	if len(out) > 1 {
+		out = append(out, ',')
+	}
+	out = append(out, stateMember...)
+	out = append(out, '"')
+	out = base64.StdEncoding.AppendEncode(out, state)
+	return append(out, '"', '}')
+}
+
+// decode reads a payload in either encoding.
+func decode(header nats.Header, data []byte, into proto.Message) error {
+	if header.Get(subject.HeaderCEDataContentType) == subject.ContentTypeJSON {
+		var holder struct {
+			Protobuf []byte `json:"protobuf"`
+		}
+		if err := json.Unmarshal(data, &holder); err != nil {
+			return fmt.Errorf("JSON event: %w", err)
+		}
+		data = holder.Protobuf
+	}
+	if err := proto.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("decode %s: %w", into.ProtoReflect().Descriptor().FullName(), err)
+	}
+	return nil
+}
+
+// DecodeEvent reads a task event of a kind as it was stored or republished.
+func DecodeEvent(kind subject.Kind, header nats.Header, data []byte) (task.Event, error) {
+	nonce := header.Get(subject.HeaderNonce)
+	if kind == subject.Chat {
+		var e genbusv1.ChatEvent
+		if err := decode(header, data, &e); err != nil {
+			return task.Event{}, err
+		}
+		return checked(task.Event{Job: e.GetChat(), Previous: e.GetPreviousStatus(), Time: e.GetTime().AsTime(), Nonce: nonce}, e.GetChat() != nil)
+	}
+	var e genbusv1.VideoTaskEvent
+	if err := decode(header, data, &e); err != nil {
+		return task.Event{}, err
+	}
+	return checked(task.Event{Job: e.GetTask(), Previous: e.GetPreviousStatus(), Time: e.GetTime().AsTime(), Nonce: nonce}, e.GetTask() != nil)
+}
+
+func checked(e task.Event, whole bool) (task.Event, error) {
+	if !whole || e.Job.GetExecution() == nil || e.Version() == 0 {
+		return task.Event{}, fmt.Errorf("the event holds no whole job")
+	}
+	return e, nil
+}
+
+// Chunk is the message of one or more blocks of a streamed chat.
+func (c Encoder) Chunk(ctx context.Context, tenant string, chunk *genbusv1.ChatChunk) (*nats.Msg, error) {
+	m := nats.NewMsg(c.Names.Chunk(tenant, chunk.GetId()))
+	id := chunk.GetId() + "." + strconv.FormatUint(uint64(chunk.GetAttempt()), 10) + "." + strconv.FormatUint(chunk.GetIndex(), 10)
+	attributes(m.Header, id, subject.Chat, tenant, chunk.GetId(), chunk.GetTime().AsTime())
+	set(m.Header, subject.HeaderCEType, chunkType)
+	trace(ctx, m.Header)
+	return m, c.payload(m, chunk)
+}
+
+// DecodeChunk reads a chunk as it was stored or republished.
+func DecodeChunk(header nats.Header, data []byte) (*genbusv1.ChatChunk, error) {
+	var chunk genbusv1.ChatChunk
+	if err := decode(header, data, &chunk); err != nil {
+		return nil, err
+	}
+	return &chunk, nil
+}

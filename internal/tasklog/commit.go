@@ -1,0 +1,155 @@
+package tasklog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+const (
+	inFlightWait = 5 * time.Millisecond
+	answerWait   = 100 * time.Millisecond
+	maxWait      = time.Second
+)
+
+// Commit stores e if last is still the last sequence of the job's log (0: the
+// log is empty). It returns the stored entry; or a *LostError with the job as it
+// is; or ErrFull; or, when ctx ended before the broker could tell, ErrUncertain.
+//
+// Success has one proof: the last message carries our nonce. The broker's own
+// words are not enough, because a repeat of a stored write is answered with
+// "duplicate" on three nodes and with "wrong sequence" on one.
+func (l *Log) Commit(ctx context.Context, e task.Event, last uint64) (Entry, error) {
+	e.Nonce = nuid.Next()
+	e = e.By(l.writer, e.Job.GetExecution().GetDeliveries())
+	m, err := l.enc.Event(ctx, e)
+	if err != nil {
+		return Entry{}, err
+	}
+	m.Header[jetstream.MsgIDHeader] = []string{e.ID()}
+	entry, err := l.write(ctx, e, m, last)
+	if err == nil {
+		l.committed(entry)
+	}
+	return entry, err
+}
+
+func (l *Log) committed(e Entry) {
+	kind := subject.Kind(task.Kind(e.Job))
+	l.metrics.CAS(telemetry.CASWon)
+	l.metrics.Transition(kind, task.PhaseWord(e.Job.GetExecution().GetPhase()))
+	if e.Terminal() {
+		l.metrics.Finished(kind, task.StatusWord(e.Job.GetStatus()), e.Job.GetError().GetCode())
+	}
+}
+
+// write sends m, unchanged, until its fate is known.
+func (l *Log) write(ctx context.Context, e task.Event, m *nats.Msg, last uint64) (Entry, error) {
+	wait := time.Duration(0)
+	sent := false // whether a write may be stored of which no answer told
+	for {
+		ack, err := l.b.PublishExpecting(ctx, m, last)
+		switch {
+		case err == nil && !ack.Duplicate:
+			return Entry{Event: e, Seq: ack.Seq}, nil
+		case err == nil, errors.Is(err, broker.ErrWrongSequence):
+			return l.resolve(ctx, e, last, err)
+		case errors.Is(err, broker.ErrInFlight):
+			l.metrics.CAS(telemetry.CASInFlight)
+			if entry, decided, err := l.compare(ctx, e, last); decided {
+				return entry, err
+			}
+			wait = min(max(2*wait, inFlightWait), maxWait)
+		case errors.Is(err, broker.ErrFull):
+			return Entry{}, fmt.Errorf("commit version %d of %s: %w", e.Version(), e.Job.GetId(), errors.Join(ErrFull, err))
+		case errors.Is(err, broker.ErrNoAnswer), errors.Is(err, broker.ErrUnavailable):
+			sent = sent || errors.Is(err, broker.ErrNoAnswer)
+			l.metrics.CAS(telemetry.CASNoAnswer)
+			wait = min(max(2*wait, answerWait), maxWait)
+		default:
+			return Entry{}, fmt.Errorf("commit version %d of %s: %w", e.Version(), e.Job.GetId(), err)
+		}
+		if broker.Wait(ctx, wait) != nil {
+			return Entry{}, l.givenUp(e, sent, err)
+		}
+	}
+}
+
+func (l *Log) givenUp(e task.Event, sent bool, err error) error {
+	if sent {
+		err = errors.Join(ErrUncertain, err)
+	}
+	return fmt.Errorf("commit version %d of %s: %w", e.Version(), e.Job.GetId(), err)
+}
+
+// resolve reads the leader after the broker said that the write was too late or
+// a repeat. It keeps reading until the broker answers: a lost race and a lost
+// answer look the same until then.
+func (l *Log) resolve(ctx context.Context, e task.Event, last uint64, refusal error) (Entry, error) {
+	if refusal == nil {
+		l.metrics.CAS(telemetry.CASDuplicate)
+	}
+	for wait := answerWait; ; wait = min(2*wait, maxWait) {
+		entry, decided, err := l.compare(ctx, e, last)
+		if decided {
+			return entry, err
+		}
+		if broker.Wait(ctx, wait) != nil {
+			return Entry{}, fmt.Errorf("commit version %d of %s: %w", e.Version(), e.Job.GetId(), errors.Join(ErrUncertain, err))
+		}
+	}
+}
+
+// compare holds our nonce against the last message: ours, somebody else's, or
+// not decided, because the read failed or the log has not moved.
+func (l *Log) compare(ctx context.Context, e task.Event, last uint64) (Entry, bool, error) {
+	current, err := l.Get(ctx, Entry{Event: e}.Name())
+	switch {
+	case errors.Is(err, ErrNotFound) && last > 0:
+		// The whole log is gone (MaxAge, or an operator): there is nothing to win.
+		return Entry{}, true, err
+	case err != nil:
+		return Entry{}, false, err
+	case current.Seq == last:
+		return Entry{}, false, nil
+	case current.Nonce == e.Nonce:
+		return current, true, nil
+	default:
+		l.metrics.CAS(telemetry.CASLost)
+		return Entry{}, true, &LostError{Current: current}
+	}
+}
+
+// Finish stores the twin of a terminal event in the feed of finished jobs. It is
+// called by whoever wrote the terminal event, and again before every ack; a twin
+// that is there already is fine.
+func (l *Log) Finish(ctx context.Context, e Entry) error {
+	m, err := l.enc.Done(ctx, e.Event)
+	if err != nil {
+		return err
+	}
+	m.Header[jetstream.MsgIDHeader] = []string{e.ID() + ".done"}
+	for wait := answerWait; ; wait = min(2*wait, maxWait) {
+		_, err = l.b.PublishExpecting(ctx, m, 0)
+		switch {
+		case err == nil, errors.Is(err, broker.ErrWrongSequence):
+			return nil
+		case errors.Is(err, broker.ErrInFlight), errors.Is(err, broker.ErrNoAnswer), errors.Is(err, broker.ErrUnavailable):
+		default:
+			return fmt.Errorf("finish %s: %w", e.Job.GetId(), err)
+		}
+		if broker.Wait(ctx, wait) != nil {
+			return fmt.Errorf("finish %s: %w", e.Job.GetId(), err)
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package tasklog
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// index knows the newest jobs of each tenant and kind by id, status and time. It
+// is fed by one ordered consumer that carries headers only, and is bounded: the
+// oldest jobs fall out of it (not out of the log).
+type index struct {
+	limit int
+
+	mu    sync.RWMutex
+	lists map[listKey]*list
+	size  int
+	seen  func() // a test's signal; nil otherwise
+}
+
+type listKey struct {
+	kind   subject.Kind
+	tenant string
+}
+
+// list is sorted by (created, id), oldest first, because new jobs come at the
+// end.
+type list struct {
+	rows []row
+}
+
+type row struct {
+	created int64 // Unix nanoseconds
+	id      string
+	status  string
+}
+
+func compareRows(a, b row) int {
+	if a.created != b.created {
+		if a.created < b.created {
+			return -1
+		}
+		return 1
+	}
+	return strings.Compare(a.id, b.id)
+}
+
+func newIndex(limit int) *index {
+	return &index{limit: limit, lists: map[listKey]*list{}}
+}
+
+// start fills the index until ctx ends. The returned channel is closed then.
+func (x *index) start(ctx context.Context, b *broker.Broker, log *slog.Logger) (<-chan struct{}, error) {
+	c, err := b.JetStream().OrderedConsumer(ctx, b.Names().Tasks(), jetstream.OrderedConsumerConfig{
+		FilterSubjects:    []string{b.Names().TaskPattern()},
+		DeliverPolicy:     jetstream.DeliverLastPerSubjectPolicy,
+		HeadersOnly:       true,
+		InactiveThreshold: 30 * time.Second,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list index: %w", err)
+	}
+	consuming, err := c.Consume(func(m jetstream.Msg) { x.see(b.Names(), m) }, jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
+		log.Debug("list index: consumer", "error", err)
+	}))
+	if err != nil {
+		return nil, fmt.Errorf("list index: %w", err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		<-ctx.Done()
+		consuming.Stop()
+		<-consuming.Closed()
+	}()
+	return done, nil
+}
+
+func (x *index) see(names subject.Space, m jetstream.Msg) {
+	n, err := names.ParseTask(m.Subject())
+	if err != nil {
+		return
+	}
+	created, err := time.Parse(time.RFC3339Nano, header(m.Headers(), subject.HeaderCreatedAt))
+	if err != nil {
+		return
+	}
+	x.put(n, row{created: created.UnixNano(), id: n.ID, status: header(m.Headers(), subject.HeaderStatus)})
+}
+
+func (x *index) put(n subject.TaskName, r row) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.seen != nil {
+		defer x.seen()
+	}
+	l := x.lists[listKey{n.Kind, n.Tenant}]
+	if l == nil {
+		l = &list{}
+		x.lists[listKey{n.Kind, n.Tenant}] = l
+	}
+	at, found := slices.BinarySearchFunc(l.rows, r, compareRows)
+	if found {
+		l.rows[at].status = r.status
+		return
+	}
+	l.rows = slices.Insert(l.rows, at, r)
+	if x.size++; x.size > x.limit {
+		x.evict()
+	}
+}
+
+// evict drops the oldest hundredth of the largest list, at least one row: one
+// busy tenant does not push the others out, and the cost of moving the rows is
+// shared by many.
+func (x *index) evict() {
+	var largest *list
+	for _, l := range x.lists {
+		if largest == nil || len(l.rows) > len(largest.rows) {
+			largest = l
+		}
+	}
+	n := max(len(largest.rows)/100, 1)
+	largest.rows = slices.Delete(largest.rows, 0, n)
+	x.size -= n
+}
+
+// forget drops a job that the log no longer has.
+func (x *index) forget(n subject.TaskName, r row) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	l := x.lists[listKey{n.Kind, n.Tenant}]
+	if l == nil {
+		return
+	}
+	if at, found := slices.BinarySearchFunc(l.rows, r, compareRows); found {
+		l.rows = slices.Delete(l.rows, at, at+1)
+		x.size--
+	}
+}
+
+// page gives up to n rows that match, newest first, strictly before the given
+// row (the zero row: from the newest).
+func (x *index) page(key listKey, match func(row) bool, before row, n int) []row {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	l := x.lists[key]
+	if l == nil {
+		return nil
+	}
+	end := len(l.rows)
+	if before.id != "" {
+		end, _ = slices.BinarySearchFunc(l.rows, before, compareRows)
+	}
+	var out []row
+	for i := end - 1; i >= 0 && len(out) < n; i-- {
+		if match(l.rows[i]) {
+			out = append(out, l.rows[i])
+		}
+	}
+	return out
+}

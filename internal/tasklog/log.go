@@ -1,0 +1,208 @@
+// Package tasklog is the log of record: it commits transitions by
+// compare-and-set, reads jobs, follows them live, and lists them. It is the only
+// code that reads or writes GENBUS_TASKS, and it decides no transition itself.
+package tasklog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nuid"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// Errors of the log. A *LostError is the third outcome of a commit.
+var (
+	// ErrNotFound: the log has no such job.
+	ErrNotFound = errors.New("the log has no such job")
+	// ErrUncertain: nobody knows whether the event was stored.
+	ErrUncertain = errors.New("it is unknown whether the event was stored")
+	// ErrFull: the log is full; the event was not stored.
+	ErrFull = errors.New("the task log is full")
+	// ErrSlowReader: a follower did not keep up, and was cut.
+	ErrSlowReader = errors.New("the reader was too far behind")
+)
+
+// LostError says that another writer was first. Current is the job as it is.
+type LostError struct {
+	Current Entry
+}
+
+func (e *LostError) Error() string {
+	return fmt.Sprintf("another writer stored version %d of job %s first", e.Current.Version(), e.Current.Job.GetId())
+}
+
+// Entry is an event as the log holds it.
+type Entry struct {
+	task.Event
+	// Seq is the event's sequence in the stream: what the next commit expects.
+	Seq uint64
+}
+
+// Name is the job's name in the log.
+func (e Entry) Name() subject.TaskName {
+	return subject.TaskName{Kind: subject.Kind(task.Kind(e.Job)), Tenant: e.Job.GetTenant(), ID: e.Job.GetId()}
+}
+
+// Options makes a Log.
+type Options struct {
+	Broker  *broker.Broker
+	Encoder publisher.Encoder
+	Metrics *telemetry.Metrics // may be nil
+	Logger  *slog.Logger
+	// ReaderBuffer bounds what a follower may be behind, in bytes. Default: 1 MiB.
+	ReaderBuffer int
+	// IndexSize bounds the jobs that List knows. Default: 100,000.
+	IndexSize int
+}
+
+// Log is the log. Start begins to follow it live.
+type Log struct {
+	b       *broker.Broker
+	enc     publisher.Encoder
+	metrics *telemetry.Metrics
+	log     *slog.Logger
+	writer  string
+	hub     *hub
+	index   *index
+
+	usageMu sync.Mutex
+	usage   usage
+}
+
+// New returns a log that can commit and get; Start adds Follow and List.
+func New(o Options) *Log {
+	if o.ReaderBuffer == 0 {
+		o.ReaderBuffer = 1 << 20
+	}
+	if o.IndexSize == 0 {
+		o.IndexSize = 100_000
+	}
+	return &Log{
+		b: o.Broker, enc: o.Encoder, metrics: o.Metrics, log: o.Logger, writer: nuid.Next(),
+		hub: newHub(o.ReaderBuffer), index: newIndex(o.IndexSize),
+	}
+}
+
+// Writer is the opaque id of this replica, new at each start.
+func (l *Log) Writer() string { return l.writer }
+
+// Start subscribes to committed events and begins to fill the list's index. Both
+// end with ctx; the returned function waits until they have.
+func (l *Log) Start(ctx context.Context) (wait func(), err error) {
+	sub, err := l.hub.start(l.b)
+	if err != nil {
+		return nil, err
+	}
+	fill, err := l.index.start(ctx, l.b, l.log)
+	if err != nil {
+		return nil, errors.Join(err, sub.Unsubscribe())
+	}
+	l.b.OnReconnect(func(context.Context) { l.hub.wake() })
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		<-ctx.Done()
+		_ = sub.Unsubscribe() // a closed connection has no subscription left
+		<-fill
+	}()
+	return func() { <-done }, nil
+}
+
+// Get reads a job as it is now, from the stream's leader. A job that the log
+// does not have is ErrNotFound.
+func (l *Log) Get(ctx context.Context, n subject.TaskName) (Entry, error) {
+	m, err := l.b.Last(ctx, l.b.Names().Tasks(), l.b.Names().Task(n.Kind, n.Tenant, n.ID))
+	if errors.Is(err, broker.ErrNoMessage) {
+		return Entry{}, fmt.Errorf("%s %s: %w", n.Kind, n.ID, ErrNotFound)
+	}
+	if err != nil {
+		return Entry{}, fmt.Errorf("get %s %s: %w", n.Kind, n.ID, err)
+	}
+	return decodeStored(n, m)
+}
+
+func decodeStored(n subject.TaskName, m broker.Stored) (Entry, error) {
+	e, err := publisher.DecodeEvent(n.Kind, m.Header, m.Data)
+	if err != nil {
+		return Entry{}, fmt.Errorf("event %d of job %s: %w", m.Seq, n.ID, err)
+	}
+	return Entry{Event: e, Seq: m.Seq}, nil
+}
+
+// History reads a job's events with a version above after, in order, from the
+// stream's leader.
+func (l *Log) History(ctx context.Context, n subject.TaskName, after uint64) ([]Entry, error) {
+	var out []Entry
+	subj := l.b.Names().Task(n.Kind, n.Tenant, n.ID)
+	for seq := uint64(1); ; {
+		m, err := l.b.Next(ctx, l.b.Names().Tasks(), subj, seq)
+		if errors.Is(err, broker.ErrNoMessage) {
+			return out, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("history of %s: %w", n.ID, err)
+		}
+		e, err := decodeStored(n, m)
+		if err != nil {
+			return nil, err
+		}
+		if e.Version() > after {
+			out = append(out, e)
+		}
+		if e.Terminal() {
+			return out, nil
+		}
+		seq = m.Seq + 1
+	}
+}
+
+// The share of the log's bytes above which admission refuses, and above which
+// progress is no longer recorded, so that terminal events always have room.
+const (
+	AdmitBelow    = 0.80
+	ProgressBelow = 0.90
+)
+
+type usage struct {
+	at    time.Time
+	share float64
+}
+
+// Usage is the share of the log's bytes in use, at most a second old. When it
+// cannot be read the last known share stands.
+func (l *Log) Usage(ctx context.Context) float64 {
+	l.usageMu.Lock()
+	defer l.usageMu.Unlock()
+	if time.Since(l.usage.at) < time.Second {
+		return l.usage.share
+	}
+	l.usage.at = time.Now()
+	s, err := l.b.JetStream().Stream(ctx, l.b.Names().Tasks())
+	if err != nil {
+		return l.usage.share
+	}
+	info := s.CachedInfo()
+	if info.Config.MaxBytes > 0 {
+		l.usage.share = float64(info.State.Bytes) / float64(info.Config.MaxBytes)
+	}
+	l.metrics.StreamState(info.Config.Name, info.State.Msgs, info.State.Bytes, info.Config.MaxBytes)
+	return l.usage.share
+}
+
+func header(h nats.Header, key string) string {
+	if v := h[key]; len(v) > 0 {
+		return v[0]
+	}
+	return ""
+}
