@@ -1,0 +1,209 @@
+// Package admission accepts requests: it validates, routes, fingerprints and
+// enqueues them, in one function behind all ways in. It does not run jobs, and
+// knows no wire format.
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// Request is a request in canonical form, whichever way it came in.
+type Request struct {
+	Kind   subject.Kind
+	Tenant string
+	// RequestID is the idempotency key, or empty.
+	RequestID string
+	// Body is the upstream's JSON as the client sent it.
+	Body      []byte
+	Labels    map[string]string
+	ExpiresAt time.Time // zero: none
+	RetryOf   string
+	// Protocol is what the caller expects of the route, or empty.
+	Protocol string
+	Archive  *bool
+	// Inbox is the source of an inbox message without a request id; nil
+	// otherwise.
+	Inbox *Source
+	// Way is the way in, for metrics.
+	Way telemetry.Way
+}
+
+// Checked is a request that passed validation, with everything that was found
+// on the way. Inline chats go on from here without being enqueued.
+type Checked struct {
+	ID          string
+	Route       config.Route
+	Model       string
+	Stream      bool
+	Fingerprint [32]byte
+	// Fresh is true when nothing identifies the request, so that the id is new.
+	Fresh bool
+}
+
+// Admission is the one way into the queue.
+type Admission struct {
+	cfg     *config.Config
+	b       *broker.Broker
+	log     *tasklog.Log
+	bodies  *broker.Bodies
+	queues  *queues
+	metrics *telemetry.Metrics
+	now     func() time.Time
+}
+
+// New returns an admission.
+func New(cfg *config.Config, b *broker.Broker, log *tasklog.Log, bodies *broker.Bodies, metrics *telemetry.Metrics) *Admission {
+	return &Admission{cfg: cfg, b: b, log: log, bodies: bodies, queues: newQueues(b), metrics: metrics, now: time.Now}
+}
+
+// Admit accepts a request, or attaches it to the job that it names, and returns
+// the job as it is now. The job is accepted when its work item is stored: from
+// then on Admit only fails with a *fault.Error whose code is
+// idempotency_key_reused. Every error is a *fault.Error.
+func (a *Admission) Admit(ctx context.Context, r Request) (tasklog.Entry, error) {
+	begin := a.now()
+	entry, err := a.admit(ctx, r)
+	a.metrics.Admission(r.Kind, r.Way, a.now().Sub(begin))
+	if err != nil {
+		a.metrics.Refused(r.Kind, r.Way, string(fault.CodeOf(err)))
+		return tasklog.Entry{}, fault.From(err)
+	}
+	a.metrics.Accepted(r.Kind, r.Way)
+	return entry, nil
+}
+
+func (a *Admission) admit(ctx context.Context, r Request) (tasklog.Entry, error) {
+	c, err := a.Check(r)
+	if err != nil {
+		return tasklog.Entry{}, err
+	}
+	if !c.Fresh { // a fresh id has no log
+		entry, found, err := a.attach(ctx, r, c)
+		if found || err != nil {
+			return entry, err
+		}
+	}
+	if err := a.room(ctx, r.Kind, c.Route); err != nil {
+		return tasklog.Entry{}, err
+	}
+	item, err := a.enqueue(ctx, r, c)
+	if err != nil {
+		return tasklog.Entry{}, err
+	}
+	return a.record(ctx, item, c)
+}
+
+// attach looks for the job in the log: there is none, it is this request's, or
+// the key was used for another body.
+func (a *Admission) attach(ctx context.Context, r Request, c Checked) (entry tasklog.Entry, found bool, err error) {
+	entry, err = a.log.Get(ctx, subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
+	if errors.Is(err, tasklog.ErrNotFound) {
+		return tasklog.Entry{}, false, nil
+	}
+	if err != nil {
+		return tasklog.Entry{}, false, unavailable(err)
+	}
+	return entry, true, sameBody(entry.Job.GetExecution().GetFingerprint(), c)
+}
+
+func sameBody(fingerprint []byte, c Checked) error {
+	if string(fingerprint) == string(c.Fingerprint[:]) {
+		return nil
+	}
+	return fault.New(fault.IdempotencyKeyReused,
+		"the request_id belongs to job %s, which has another body; use a new request_id for a new body", c.ID).ForJob(c.ID)
+}
+
+func unavailable(err error) error {
+	return fault.New(fault.BrokerUnavailable, "nothing was accepted: %w", err).WithRetryAfter(time.Second)
+}
+
+// room refuses before anything is stored: when the log is nearly full, and when
+// the route's queue is, so that one dead route does not fill the work stream.
+func (a *Admission) room(ctx context.Context, kind subject.Kind, route config.Route) error {
+	if share := a.log.Usage(ctx); share > tasklog.AdmitBelow {
+		return fault.New(fault.StorageFull, "the task log has used %.0f %% of its bytes; nothing was accepted", share*100).WithRetryAfter(30 * time.Second)
+	}
+	if waiting := a.queues.waiting(ctx, kind, route.Name); waiting >= uint64(route.MaxQueued) { //nolint:gosec // config checks that it is positive
+		return full(route.Name, waiting)
+	}
+	return nil
+}
+
+func full(route string, waiting uint64) error {
+	return fault.New(fault.QueueFull, "route %s has %d jobs waiting; nothing was accepted, try again later", route, waiting).WithRetryAfter(5 * time.Second)
+}
+
+// record writes the first event from the stored item. A job that somebody else
+// has recorded, or carried on, is answered as it is. When the log does not
+// answer the job is accepted all the same: its item is stored, and the consumer
+// writes the event before anything else.
+func (a *Admission) record(ctx context.Context, item *genbusv1.WorkItem, c Checked) (tasklog.Entry, error) {
+	first := task.FromWork(item)
+	ctx, cancel := context.WithTimeout(telemetry.Extract(ctx, item.GetTrace()), broker.PublishTimeout)
+	defer cancel()
+	entry, err := a.log.Commit(ctx, first, 0)
+	var lost *tasklog.LostError
+	switch {
+	case err == nil:
+		return entry, nil
+	case errors.As(err, &lost):
+		return lost.Current, sameBody(lost.Current.Job.GetExecution().GetFingerprint(), c)
+	default:
+		return tasklog.Entry{Event: first}, nil
+	}
+}
+
+// item is the work item of a request. A large body goes to the object store
+// first, under a name that only the same body has.
+func (a *Admission) item(ctx context.Context, r Request, c Checked) (*genbusv1.WorkItem, error) {
+	now := a.now()
+	item := &genbusv1.WorkItem{
+		Id: c.ID, Kind: string(r.Kind), Tenant: r.Tenant, Route: c.Route.Name, Model: c.Model, Body: r.Body,
+		Fingerprint: c.Fingerprint[:], RequestId: r.RequestID, Labels: r.Labels, RetryOf: r.RetryOf,
+		AcceptedAt: timestamppb.New(now), QueueDeadline: timestamppb.New(now.Add(c.Route.Timeouts.Queue)),
+		Protocol: c.Route.Protocol, Stream: c.Stream, Trace: telemetry.Inject(ctx), Archive: r.Archive,
+	}
+	if !r.ExpiresAt.IsZero() {
+		item.ExpiresAt = timestamppb.New(r.ExpiresAt)
+	}
+	if int64(len(r.Body)) <= int64(a.cfg.Limits.ClaimCheckBytes) {
+		return item, nil
+	}
+	ref, err := a.bodies.Put(ctx, r.Tenant, fmt.Sprintf("%s-%x", c.ID, c.Fingerprint[:8]), r.Body)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	item.Body, item.BodyRef = nil, publisher.BlobRef(ref)
+	return item, nil
+}
+
+// Item is the work item of a checked request that is not enqueued: an inline
+// chat.
+func (a *Admission) Item(ctx context.Context, r Request, c Checked) *genbusv1.WorkItem {
+	return &genbusv1.WorkItem{
+		Id: c.ID, Kind: string(r.Kind), Tenant: r.Tenant, Route: c.Route.Name, Model: c.Model, Body: r.Body,
+		Fingerprint: c.Fingerprint[:], Labels: r.Labels, RetryOf: r.RetryOf, AcceptedAt: timestamppb.New(a.now()),
+		Stream: c.Stream, Trace: telemetry.Inject(ctx),
+	}
+}
+
+// Head reads the model and the stream flag of a body, for callers that must
+// choose between an inline and a queued chat before they admit.
+func Head(b []byte) (body.Head, error) { return body.Header(b) }

@@ -1,0 +1,96 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// enqueueTries bounds how often an unanswered publish is repeated. The repeat is
+// harmless: the stream holds one message for each subject.
+const enqueueTries = 3
+
+// enqueue stores the work item and returns the one that is stored, which may be
+// that of an earlier request with the same id.
+func (a *Admission) enqueue(ctx context.Context, r Request, c Checked) (*genbusv1.WorkItem, error) {
+	item, err := a.item(ctx, r, c)
+	if err != nil {
+		return nil, err
+	}
+	data, err := proto.Marshal(item)
+	if err != nil {
+		return nil, fault.From(fmt.Errorf("encode the work item of %s: %w", c.ID, err))
+	}
+	m := nats.NewMsg(a.b.Names().WorkItem(r.Kind, c.Route.Name, r.Tenant, c.ID))
+	m.Data = data
+	return a.store(ctx, r, c, item, m)
+}
+
+func (a *Admission) store(ctx context.Context, r Request, c Checked, item *genbusv1.WorkItem, m *nats.Msg) (*genbusv1.WorkItem, error) {
+	sent := false // whether the item may be stored without an answer
+	for try := 1; ; try++ {
+		_, err := a.b.Publish(ctx, m)
+		switch {
+		case err == nil:
+			return item, nil
+		case errors.Is(err, broker.ErrFull):
+			return a.stored(ctx, r, c, sent)
+		case errors.Is(err, broker.ErrTooLarge):
+			return nil, fault.New(fault.BodyTooLarge, "job %s: %w", c.ID, err)
+		case errors.Is(err, broker.ErrNoAnswer):
+			sent = true
+		}
+		if try == enqueueTries || broker.Wait(ctx, time.Duration(try)*100*time.Millisecond) != nil {
+			return nil, notStored(c.ID, sent, err)
+		}
+	}
+}
+
+func notStored(id string, sent bool, err error) error {
+	if sent {
+		return fault.New(fault.AcceptanceUnknown, "job %s may have been accepted: %w", id, err).ForJob(id)
+	}
+	return unavailable(err)
+}
+
+// stored reads what the work stream holds for the id after it said "full", which
+// it says both of a subject that has its message and of a stream without room:
+// the texts differ between one node and three, so the stream is asked.
+func (a *Admission) stored(ctx context.Context, r Request, c Checked, sent bool) (*genbusv1.WorkItem, error) {
+	m, err := a.b.Last(ctx, a.b.Names().Work(), a.b.Names().WorkAnyRoute(r.Kind, r.Tenant, c.ID))
+	if errors.Is(err, broker.ErrNoMessage) {
+		return a.finishedMeanwhile(ctx, r, c)
+	}
+	if err != nil {
+		return nil, notStored(c.ID, sent, err)
+	}
+	var item genbusv1.WorkItem
+	if err := proto.Unmarshal(m.Data, &item); err != nil {
+		return nil, fault.New(fault.Internal, "the work item of %s is unreadable: %w", c.ID, err).ForJob(c.ID)
+	}
+	return &item, sameBody(item.GetFingerprint(), c)
+}
+
+// finishedMeanwhile tells a full stream from a job that ended between our
+// publish and our read. The ended job is answered through its log.
+func (a *Admission) finishedMeanwhile(ctx context.Context, r Request, c Checked) (*genbusv1.WorkItem, error) {
+	_, err := a.log.Get(ctx, subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
+	switch {
+	case errors.Is(err, tasklog.ErrNotFound):
+		return nil, full(c.Route.Name, uint64(a.cfg.NATS.Streams.Work.MaxMsgs)) //nolint:gosec // config checks that it is positive
+	case err != nil:
+		return nil, unavailable(err)
+	}
+	// record finds the log and answers with it; the item is not stored again.
+	return a.item(ctx, r, c)
+}
