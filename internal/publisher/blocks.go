@@ -1,0 +1,101 @@
+package publisher
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// blocks is a run of consecutive blocks in one buffer.
+type blocks struct {
+	first uint64 // index of the first block
+	start int    // where it begins in data
+	data  []byte
+	ends  []int // where each block ends in data
+	at    []time.Time
+}
+
+func (b *blocks) count() int { return len(b.ends) }
+
+func (b *blocks) size() int {
+	if len(b.ends) == 0 {
+		return 0
+	}
+	return b.ends[len(b.ends)-1] - b.start
+}
+
+// fits reports whether a block with this index may follow.
+func (b *blocks) fits(index uint64) bool {
+	return len(b.ends) == 0 || index == b.first+uint64(len(b.ends))
+}
+
+func (b *blocks) add(index uint64, at time.Time, block []byte) {
+	if len(b.ends) == 0 {
+		b.first = index
+	}
+	b.data = append(b.data, block...)
+	b.ends = append(b.ends, len(b.data))
+	b.at = append(b.at, at)
+}
+
+// cut takes blocks off the front: as many as the limits allow, and at least one.
+func (b *blocks) cut(count, bytes int) blocks {
+	n := 1
+	for n < min(len(b.ends), count) && b.ends[n]-b.start <= bytes {
+		n++
+	}
+	head := blocks{first: b.first, start: b.start, data: b.data, ends: b.ends[:n], at: b.at[:n]}
+	*b = blocks{first: b.first + uint64(n), start: b.ends[n-1], data: b.data, ends: b.ends[n:], at: b.at[n:]}
+	return head
+}
+
+// bytes are the blocks one behind the other.
+func (b *blocks) bytes() []byte { return b.data[b.start : b.start+b.size()] }
+
+// slices are the blocks one by one. They share the buffer.
+func (b *blocks) slices() [][]byte {
+	out := make([][]byte, 0, len(b.ends))
+	from := b.start
+	for _, end := range b.ends {
+		out = append(out, b.data[from:end:end])
+		from = end
+	}
+	return out
+}
+
+// reset empties the run and keeps its buffer, unless that has become large.
+func (b *blocks) reset() {
+	if cap(b.data) > keepBuffer {
+		*b = blocks{}
+		return
+	}
+	*b = blocks{data: b.data[:0], ends: b.ends[:0], at: b.at[:0]}
+}
+
+// Budget bounds the bytes that many holders keep together. A nil *Budget has no
+// bound. It is safe for concurrent use.
+type Budget struct {
+	left atomic.Int64
+}
+
+// NewBudget returns a budget of so many bytes.
+func NewBudget(bytes int) *Budget {
+	b := new(Budget)
+	b.left.Store(int64(bytes))
+	return b
+}
+
+// Take reserves n bytes, or reports that there are not as many left.
+func (b *Budget) Take(n int) bool {
+	if b == nil || b.left.Add(-int64(n)) >= 0 {
+		return true
+	}
+	b.left.Add(int64(n))
+	return false
+}
+
+// Give returns n bytes.
+func (b *Budget) Give(n int) {
+	if b != nil {
+		b.left.Add(int64(n))
+	}
+}

@@ -1,0 +1,265 @@
+package publisher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// Limits of a ChunkWriter, in blocks and bytes.
+const (
+	maxBatchBlocks = 256
+	maxBatchBytes  = 128 << 10
+	// chunkBuffer is what may wait to be confirmed: a whole reply at its longest.
+	chunkBuffer = 32 << 20
+	// bestEffortBuffer is the same for an inline chat.
+	bestEffortBuffer = 1 << 20
+	// keepBuffer is the largest buffer that an idle writer keeps.
+	keepBuffer = 64 << 10
+)
+
+// The waits between two tries of one message.
+const (
+	resendWait    = 50 * time.Millisecond
+	maxResendWait = time.Second
+)
+
+// ErrBlocksLost says that blocks of a stream were given up. Their indices are
+// counted all the same, so that readers see the gap.
+var ErrBlocksLost = errors.New("blocks were not published")
+
+// ChunkWriter publishes the blocks of one attempt of one chat, in order. A block
+// goes out at once while nothing is in flight; the blocks that arrive before the
+// broker has confirmed it go out together in the next message. So there is at
+// most one message of a writer in flight: it can be sent again without
+// overtaking a later one, and the slower the broker, the fewer messages it gets.
+//
+// A message is sent until it is confirmed, so readers may see it twice, and drop
+// repeats by (attempt, index). An idle writer has no goroutine. It is safe for
+// concurrent use; blocks are numbered in the order of Add.
+type ChunkWriter struct {
+	ctx     context.Context
+	cancel  context.CancelFunc
+	b       *broker.Broker
+	enc     Encoder
+	bodies  *broker.Bodies
+	metrics *telemetry.Metrics
+	lost    func(blocks int) // counts blocks that were given up
+	limit   int
+	budget  *Budget // nil: limit alone
+
+	tenant, id string
+	attempt    uint32
+
+	mu      sync.Mutex
+	pending blocks // added, not yet with the publisher
+	spare   blocks // an empty buffer for the next swap
+	held    int    // bytes in pending and with the publisher
+	next    uint64 // index of the next block
+	dropped uint64
+	running bool          // whether the publisher's goroutine is
+	idle    chan struct{} // closed when it ends; nil while nobody waits for that
+	closed  bool
+	publish sync.WaitGroup
+}
+
+// NewChunks returns the writer of a queued chat's attempt. It publishes until
+// Close, or until ctx ends, which gives up what is not confirmed. At most 32 MiB
+// wait to be confirmed.
+func NewChunks(ctx context.Context, b *broker.Broker, enc Encoder, bodies *broker.Bodies, metrics *telemetry.Metrics, tenant, id string, attempt uint32) *ChunkWriter {
+	ctx, cancel := context.WithCancel(ctx)
+	return &ChunkWriter{
+		ctx: ctx, cancel: cancel, b: b, enc: enc, bodies: bodies, metrics: metrics, lost: metrics.ChunksDropped,
+		limit: chunkBuffer, tenant: tenant, id: id, attempt: attempt,
+	}
+}
+
+// BestEffort makes the writer one for an inline chat, before the first Add: at
+// most 1 MiB, also taken from a budget that many writers share, waits to be
+// confirmed, and what is given up counts as dropped events of inline chats.
+func (w *ChunkWriter) BestEffort(budget *Budget) *ChunkWriter {
+	w.limit, w.budget, w.lost = bestEffortBuffer, budget, w.metrics.InlineDropped
+	return w
+}
+
+// Add takes the next block and returns at once. The block is copied. It is false
+// when the block was given up: the buffer is full, or the writer closed. The
+// block has its index all the same.
+func (w *ChunkWriter) Add(block []byte) bool {
+	now := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	index := w.next
+	w.next++
+	if w.closed || !w.pending.fits(index) || !w.reserve(len(block)) {
+		w.dropped++
+		w.lost(1)
+		return false
+	}
+	w.pending.add(index, now, block)
+	if !w.running {
+		w.running = true
+		w.publish.Go(w.run)
+	}
+	return true
+}
+
+func (w *ChunkWriter) reserve(n int) bool {
+	// A single block may always wait, or one that is larger than the limit could
+	// never be published.
+	if w.held > 0 && w.held+n > w.limit || !w.budget.Take(n) {
+		return false
+	}
+	w.held += n
+	return true
+}
+
+// Flush waits until every block is confirmed, or given up, and returns how many
+// blocks were added: the attempt's chunk count. The error is ErrBlocksLost when
+// some were given up, or the cause of ctx's end; the count is right with an error
+// too.
+func (w *ChunkWriter) Flush(ctx context.Context) (count uint64, err error) {
+	for {
+		w.mu.Lock()
+		count, dropped, running := w.next, w.dropped, w.running
+		if running && w.idle == nil {
+			w.idle = make(chan struct{})
+		}
+		idle := w.idle
+		w.mu.Unlock()
+		switch {
+		case !running && dropped > 0:
+			return count, fmt.Errorf("chat %s, attempt %d: %d of %d %w", w.id, w.attempt, dropped, count, ErrBlocksLost)
+		case !running:
+			return count, nil
+		}
+		select {
+		case <-idle:
+		case <-ctx.Done():
+			return count, fmt.Errorf("chat %s, attempt %d: publish %d blocks: %w", w.id, w.attempt, count, context.Cause(ctx))
+		}
+	}
+}
+
+// Close gives up what is not confirmed and waits for the publisher to end. It
+// may be called twice.
+func (w *ChunkWriter) Close() {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	w.cancel()
+	w.publish.Wait()
+}
+
+// run publishes until nothing waits.
+func (w *ChunkWriter) run() {
+	var work blocks
+	for w.take(&work) {
+		for rest := work; rest.count() > 0; {
+			batch := rest.cut(maxBatchBlocks, maxBatchBytes)
+			w.settle(batch, w.send(batch))
+		}
+	}
+}
+
+// take swaps the empty buffer for the one that waits. It is false, and the
+// publisher is no longer running, when none does.
+func (w *ChunkWriter) take(work *blocks) bool {
+	work.reset()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if work.data == nil {
+		*work, w.spare = w.spare, blocks{}
+	}
+	if w.pending.count() > 0 {
+		*work, w.pending = w.pending, *work
+		return true
+	}
+	w.spare, w.running = *work, false
+	if w.idle != nil {
+		close(w.idle)
+		w.idle = nil
+	}
+	return false
+}
+
+func (w *ChunkWriter) settle(batch blocks, stored bool) {
+	w.budget.Give(batch.size())
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.held -= batch.size()
+	if stored {
+		return
+	}
+	w.dropped += uint64(batch.count()) //nolint:gosec // a count
+	w.lost(batch.count())
+}
+
+// send publishes a batch until it is confirmed. It is false when the writer
+// ended first, or the broker will never take the message.
+func (w *ChunkWriter) send(batch blocks) (stored bool) {
+	var m *nats.Msg
+	for wait := resendWait; w.ctx.Err() == nil; wait = min(2*wait, maxResendWait) {
+		var err error
+		if m == nil {
+			m, err = w.message(batch)
+		}
+		if err == nil {
+			err = w.store(m)
+		}
+		switch {
+		case err == nil:
+			w.metrics.ChunksPublished(1)
+			return true
+		case errors.Is(err, nats.ErrMaxPayload):
+			return false
+		}
+		if broker.Wait(w.ctx, wait) != nil {
+			return false
+		}
+	}
+	return false
+}
+
+// message builds the event of a batch. A large block, which is alone in its
+// batch, goes to the object store first.
+func (w *ChunkWriter) message(batch blocks) (*nats.Msg, error) {
+	chunk := &genbusv1.ChatChunk{Id: w.id, Attempt: w.attempt, Index: batch.first, Time: timestamppb.New(batch.at[0])}
+	if batch.size() <= ClaimCheck {
+		chunk.Blocks = batch.slices()
+		return w.enc.Chunk(w.ctx, w.tenant, chunk)
+	}
+	ref, err := w.bodies.Put(w.ctx, w.tenant, fmt.Sprintf("%s-chunk-%d-%d", w.id, w.attempt, batch.first), batch.bytes())
+	if err != nil {
+		return nil, fmt.Errorf("block %d of chat %s: %w", batch.first, w.id, err)
+	}
+	chunk.BlocksRef = BlobRef(ref)
+	return w.enc.Chunk(w.ctx, w.tenant, chunk)
+}
+
+// store sends a message once and waits for its fate. The asynchronous publish is
+// used because it fails as soon as the connection is lost.
+func (w *ChunkWriter) store(m *nats.Msg) error {
+	ack, err := w.b.JetStream().PublishMsgAsync(m, jetstream.WithRetryAttempts(0))
+	if err != nil {
+		return err
+	}
+	select {
+	case <-ack.Ok():
+		return nil
+	case err := <-ack.Err():
+		return err
+	case <-w.ctx.Done():
+		return context.Cause(w.ctx)
+	}
+}
