@@ -1,0 +1,309 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/routes"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// chatRoute is what all queued chats of one route share.
+type chatRoute struct {
+	*Consumer
+	routes.Chat
+	metrics *telemetry.RouteMetrics
+	up      *telemetry.UpstreamMetrics
+}
+
+// errNotOurs ends the call of a chat that was cancelled, or that another replica
+// carries on.
+var errNotOurs = errors.New("the chat has ended or is another replica's")
+
+func (c *Consumer) takeChat(r routes.Chat) take {
+	route := &chatRoute{
+		Consumer: c, Chat: r,
+		metrics: c.Metrics.Route(subject.Chat, r.Name), up: c.Metrics.Upstream(r.Upstream),
+	}
+	return route.take
+}
+
+// chatJob is one held chat. Its goroutine lives as long as the chat does: a chat
+// lasts as long as its call.
+type chatJob struct {
+	*chatRoute
+	name  subject.TaskName
+	item  *genbusv1.WorkItem
+	ctx   context.Context // ends with errNotOurs, or with the process's work
+	stop  context.CancelCauseFunc
+	entry tasklog.Entry
+	// attempts is the attempt that this process knows of, for confirm.
+	attempts atomic.Uint32
+
+	mu  sync.Mutex
+	msg delivery
+}
+
+func (r *chatRoute) take(m jetstream.Msg, release func()) {
+	d, err := newDelivery(r.Broker.Conn(), m)
+	if err != nil {
+		r.Logger.Error("a message that is no delivery", "subject", m.Subject(), "error", err)
+		release()
+		return
+	}
+	item, err := decodeItem(m)
+	if err != nil {
+		r.unreadable(m, d, err)
+		release()
+		return
+	}
+	j := &chatJob{chatRoute: r, item: item, msg: d, name: subject.TaskName{Kind: subject.Chat, Tenant: item.GetTenant(), ID: item.GetId()}}
+	j.ctx, j.stop = context.WithCancelCause(telemetry.Extract(r.working, item.GetTrace()))
+	if held, added := r.held.add(item.GetId(), j); !added {
+		j.stop(nil)
+		r.metrics.Redelivered()
+		held.redelivered(d)
+		release()
+		return
+	}
+	r.metrics.AddHeld(1)
+	r.jobs.Go(func() { j.work(release) })
+}
+
+// work carries the chat to its end and settles its message.
+func (j *chatJob) work(release func()) {
+	defer release()
+	defer j.metrics.AddHeld(-1)
+	defer j.held.remove(j.name.ID)
+	defer j.stop(nil)
+	out := j.run()
+	for out.verb == hold { // the log could not be read or written
+		if broker.Wait(j.fetching, time.Until(out.at)) != nil {
+			out = Nak()
+			break
+		}
+		out = j.run()
+	}
+	if err := settle(j.delivery(), out); err != nil {
+		j.Logger.Warn("settle failed; the message will be redelivered", j.attrs("error", err)...)
+	}
+}
+
+func (j *chatJob) delivery() delivery {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.msg
+}
+
+func (j *chatJob) redelivered(d delivery) {
+	j.mu.Lock()
+	j.msg = d
+	j.mu.Unlock()
+	j.confirm()
+}
+
+func (j *chatJob) extend() {
+	if err := j.delivery().inProgress(); err != nil {
+		j.Logger.Debug("extend failed", j.attrs("error", err)...)
+	}
+}
+
+// confirm reads the log beside the call, and cuts the call when the chat is not
+// ours any more.
+func (j *chatJob) confirm() {
+	j.jobs.Go(func() {
+		current, err := j.Log.Get(j.ctx, j.name)
+		if err != nil {
+			return // the next commit finds out
+		}
+		x := current.Job.GetExecution()
+		taken := x.GetPhase() != genbusv1.JobPhase_JOB_PHASE_QUEUED && x.GetWriter() != j.Log.Writer() && x.GetAttempt() > j.attempts.Load()
+		if current.Terminal() || taken {
+			j.stop(errNotOurs)
+		}
+	})
+}
+
+// handOver does nothing: a chat always has its call in hand, and is waited for
+// until the grace period ends.
+func (j *chatJob) handOver() {}
+
+func (j *chatJob) attrs(more ...any) []any { return jobAttrs(j.name, j.Name, more...) }
+
+func (j *chatJob) chat() *genbusv1.Chat {
+	c, _ := j.entry.Job.(*genbusv1.Chat)
+	return c
+}
+
+// run reads the log and goes on from there.
+func (j *chatJob) run() Outcome {
+	if out, ok := j.load(); !ok {
+		return out
+	}
+	for {
+		if f := j.tooLate(time.Now()); f != nil {
+			return j.fail(0, f)
+		}
+		if out, ok := j.start(); !ok {
+			return out
+		}
+		out, again := j.attempt()
+		if !again {
+			return out
+		}
+	}
+}
+
+// load reads the chat from the leader, writing its first event where admission
+// did not get to it.
+func (j *chatJob) load() (Outcome, bool) {
+	current, err := j.Log.Get(j.ctx, j.name)
+	switch {
+	case errors.Is(err, tasklog.ErrNotFound):
+		if out, ok := j.commit(task.FromWork(j.item), 0); !ok {
+			return out, false
+		}
+		if time.Since(j.item.GetAcceptedAt().AsTime()) > lostAfter {
+			return j.fail(0, fault.New(fault.LogLost, "the log of job %s is gone, so it was not called", j.name.ID)), false
+		}
+		return Outcome{}, true
+	case err != nil:
+		return j.notNow(), false
+	}
+	j.entry = current
+	j.attempts.Store(current.Job.GetExecution().GetAttempt())
+	if current.Terminal() {
+		return j.finish(), false
+	}
+	j.Metrics.Resumed(subject.Chat, task.PhaseWord(current.Job.GetExecution().GetPhase()))
+	return Outcome{}, true
+}
+
+// notNow is the outcome when the log does not answer.
+func (j *chatJob) notNow() Outcome {
+	if j.ctx.Err() != nil {
+		return j.cutOff()
+	}
+	return HoldFor(retryLog)
+}
+
+// cutOff is the outcome of a chat whose context has ended.
+func (j *chatJob) cutOff() Outcome {
+	if errors.Is(context.Cause(j.ctx), errNotOurs) {
+		return j.afterNotOurs()
+	}
+	return Nak()
+}
+
+// afterNotOurs acknowledges a chat that has ended, and leaves one that another
+// replica carries on.
+func (j *chatJob) afterNotOurs() Outcome {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(j.ctx), commitTimeout)
+	defer cancel()
+	current, err := j.Log.Get(ctx, j.name)
+	if err != nil || !current.Terminal() {
+		return Drop()
+	}
+	j.entry = current
+	return j.finish()
+}
+
+func (j *chatJob) tooLate(now time.Time) *fault.Error {
+	x, id := j.entry.Job.GetExecution(), j.name.ID
+	begun := x.GetFirstSubmitAt() != nil
+	switch {
+	case !begun && j.entry.Job.GetExpiresAt() != nil && now.After(j.entry.Job.GetExpiresAt().AsTime()):
+		return fault.New(fault.Expired, "job %s was not started before its expires_at", id)
+	case !begun && x.GetQueueDeadline() != nil && now.After(x.GetQueueDeadline().AsTime()):
+		return fault.New(fault.QueueTimeout, "job %s waited longer than the queue timeout of route %s", id, j.Name)
+	case int(j.chat().GetAttempt()) >= j.Config.Chat.MaxAttempts:
+		return fault.New(fault.ChatAttemptsExhausted, "job %s was cut off in all of its %d attempts", id, j.chat().GetAttempt())
+	case x.GetDeadline() != nil && now.After(x.GetDeadline().AsTime()):
+		return fault.New(fault.DeadlineExceeded, "job %s did not finish by its deadline", id)
+	}
+	return nil
+}
+
+// start commits the next attempt before the upstream is called.
+func (j *chatJob) start() (Outcome, bool) {
+	now := time.Now()
+	e, err := task.Started(j.chat(), now, task.Attempt{
+		Upstream: j.Upstream, Deadline: now.Add(j.Timeouts.Total * time.Duration(j.Config.Chat.MaxAttempts)),
+	})
+	if err != nil {
+		j.Logger.Error("a transition that is not allowed", j.attrs("error", err)...)
+		return HoldFor(retryLog), false
+	}
+	return j.commit(e, j.entry.Seq)
+}
+
+func (j *chatJob) commit(e task.Event, last uint64) (Outcome, bool) {
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(j.ctx), commitTimeout, errors.New("the commit timed out"))
+	defer cancel()
+	entry, err := j.Log.Commit(ctx, e.By(j.Log.Writer(), j.delivery().count), last)
+	var lost *tasklog.LostError
+	switch {
+	case err == nil:
+		j.entry = entry
+		j.attempts.Store(entry.Job.GetExecution().GetAttempt())
+		return Outcome{}, true
+	case errors.As(err, &lost):
+		j.entry = lost.Current
+		if lost.Current.Terminal() {
+			return j.finish(), false
+		}
+		if last == 0 || lost.Current.Job.GetExecution().GetWriter() == j.Log.Writer() {
+			return HoldFor(0), false // admission's first event, or an earlier write of ours
+		}
+		return Drop(), false
+	default:
+		j.Logger.Warn("commit failed", j.attrs("phase", task.PhaseWord(e.Job.GetExecution().GetPhase()), "error", err)...)
+		return HoldFor(retryLog), false
+	}
+}
+
+func (j *chatJob) finish() Outcome {
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(j.ctx), commitTimeout, errors.New("the feed's copy timed out"))
+	defer cancel()
+	if err := j.Log.Finish(ctx, j.entry); err != nil {
+		j.Logger.Warn("the feed of finished jobs could not be written", j.attrs("error", err)...)
+		return HoldFor(retryLog)
+	}
+	return Ack()
+}
+
+// end commits a terminal event and finishes.
+func (j *chatJob) end(e task.Event, err error) Outcome {
+	if err != nil {
+		j.Logger.Error("a transition that is not allowed", j.attrs("error", err)...)
+		return HoldFor(retryLog)
+	}
+	for {
+		out, ok := j.commit(e, j.entry.Seq)
+		if ok {
+			j.Logger.Info("chat ended", j.attrs("status", task.StatusWord(j.entry.Job.GetStatus()), "code", j.entry.Job.GetError().GetCode())...)
+			return j.finish()
+		}
+		// A reply is paid for: it is kept and committed again rather than asked
+		// for again, as long as the process may work.
+		if out.verb != hold || j.entry.Terminal() || broker.Wait(j.working, retryLog) != nil {
+			return out
+		}
+	}
+}
+
+func (j *chatJob) fail(chunks uint64, f *fault.Error) Outcome {
+	e, err := task.FailedChat(j.chat(), time.Now(), chunks, f.TaskError())
+	return j.end(e, err)
+}

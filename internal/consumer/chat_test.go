@@ -1,0 +1,103 @@
+package consumer
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+func (r *replica) started(t testing.TB) time.Time {
+	t.Helper()
+	s, err := r.Broker.JetStream().Stream(t.Context(), r.Broker.Names().Requests())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.CachedInfo().Created
+}
+
+func TestQueuedChat(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		up, b := newSandbox(t), open(t)
+		r := newReplica(t, b, testConfig(t, up.URL()))
+		for _, stream := range []bool{false, true} {
+			request := map[bool]string{false: "whole", true: "streamed"}[stream]
+			id := publish(t, b, subject.Chat, request, chatRequest(request, "sandbox-chat", stream))
+			events := follow(t, r.log, id)
+			if got := phases(events); got != "queued in_progress completed" {
+				t.Fatalf("%s: phases %s, %v", request, got, last(events).Job.GetError())
+			}
+			c, _ := last(events).Job.(*genbusv1.Chat)
+			if !strings.Contains(string(c.GetReplyJson()), `"chat.completion"`) || c.GetUsage().GetTotalTokens() == 0 || c.GetAttempt() != 1 {
+				t.Errorf("%s: %v", request, c)
+			}
+			if blocks := chunkBlocks(t, b, id); uint64(len(blocks)) != c.GetChunkCount() || stream != (len(blocks) > 0) {
+				t.Errorf("%s: %d blocks are stored, the event says %d", request, len(blocks), c.GetChunkCount())
+			}
+			doneOnce(t, b, last(events))
+		}
+	})
+}
+
+// chunkBlocks reads a chat's stored blocks, in order.
+func chunkBlocks(t testing.TB, b *broker.Broker, id string) [][]byte {
+	t.Helper()
+	var out [][]byte
+	for seq := uint64(1); ; {
+		m, err := b.Next(t.Context(), b.Names().Chunks(), b.Names().Chunk("acme", id), seq)
+		if err != nil {
+			return out
+		}
+		chunk, err := publisher.DecodeChunk(m.Header, m.Data)
+		if err != nil || chunk.GetIndex() != uint64(len(out)) {
+			t.Fatalf("chunk at %d has index %d, want %d: %v", m.Seq, chunk.GetIndex(), len(out), err)
+		}
+		out = append(out, chunk.GetBlocks()...)
+		seq = m.Seq + 1
+	}
+}
+
+func TestChatOutcomes(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name, model string
+		stream      bool
+		status      genbusv1.JobStatus
+		code        string
+		attempt     uint32
+	}{
+		{"refused for good", "sandbox-chat:status=400,code=invalid_request", false, genbusv1.JobStatus_JOB_STATUS_FAILED, "upstream_refused", 1},
+		{"rate limited, then answered", "sandbox-chat:status=429,times=2,retry_after=1,id=a", true, genbusv1.JobStatus_JOB_STATUS_COMPLETED, "", 1},
+		{"cut off, then answered", "sandbox-chat:drop_after_chunks=3,times=1", true, genbusv1.JobStatus_JOB_STATUS_COMPLETED, "", 2},
+		{"cut off twice", "sandbox-chat:drop_after_chunks=3,times=9", true, genbusv1.JobStatus_JOB_STATUS_FAILED, "", 2},
+		{"broken upstream", "sandbox-chat:status=500,times=9", false, genbusv1.JobStatus_JOB_STATUS_FAILED, "upstream_unavailable", 2},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			up, b := newSandbox(t), brokertest.Single(t)
+			r := newReplica(t, b, testConfig(t, up.URL()))
+			id := publish(t, b, subject.Chat, "one", chatRequest("one", row.model, row.stream))
+			end := last(follow(t, r.log, id))
+			c, _ := end.Job.(*genbusv1.Chat)
+			if c.GetStatus() != row.status || c.GetAttempt() != row.attempt || row.code != "" && c.GetError().GetCode() != row.code {
+				t.Errorf("ended %v after %d attempts: %v", c.GetStatus(), c.GetAttempt(), c.GetError())
+			}
+			doneOnce(t, b, end)
+		})
+	}
+}
+
+func TestCancelCutsTheCall(t *testing.T) {
+	t.Parallel()
+	up, b := newSandbox(t), brokertest.Single(t)
+	r := newReplica(t, b, testConfig(t, up.URL()))
+	id := publish(t, b, subject.Chat, "one", chatRequest("one", "sandbox-chat:chunks=100000,chunk_interval_ms=5", true))
+	end := cancelJob(t, r.log, last(follow(t, r.log, id, genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS)))
+	doneOnce(t, b, end)
+}

@@ -1,0 +1,186 @@
+// Package consumer takes accepted jobs from the work stream and carries them to
+// their end, and takes requests from the inbox to admission. It accepts nothing
+// itself; that is admission's.
+//
+// One durable pull consumer serves each route. A work item is held, not
+// acknowledged, for as long as its job lives: one ticker extends what is held,
+// and a redelivery means that a holder is gone and the job is to be resumed from
+// its log.
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/routes"
+	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// ErrShutdown is the cause of every context that ends because the process does.
+var ErrShutdown = errors.New("genbus is shutting down")
+
+// Options are the parts that the consumer works with. All but Metrics are
+// required.
+type Options struct {
+	Config    *config.Config
+	Broker    *broker.Broker
+	Log       *tasklog.Log
+	Encoder   publisher.Encoder
+	Bodies    *broker.Bodies
+	Routes    *routes.Table
+	Admission *admission.Admission
+	Metrics   *telemetry.Metrics
+	Tracing   telemetry.Tracing
+	Logger    *slog.Logger
+}
+
+// Consumer runs all routes and the inbox.
+type Consumer struct {
+	Options
+	dead  publisher.DeadLetters
+	held  *registry
+	reads *rate.Limiter // leader reads of held jobs
+
+	fetching     context.Context // ends first: no more messages are taken
+	stopFetching context.CancelCauseFunc
+	working      context.Context // ends when the grace period does
+	stopWorking  context.CancelCauseFunc
+	loops        sync.WaitGroup // fetch loops
+	extending    sync.WaitGroup // the ticker that extends what is held
+	jobs         sync.WaitGroup // jobs that a goroutine works on
+	resync       gate
+}
+
+// confirmEvery is how often the log of a held job is read although nothing was
+// heard of it, because live delivery can lose the last event; confirmPerSecond
+// bounds what this costs the broker when very many jobs are held (docs/adr/0002).
+const (
+	confirmEvery     = 10 * time.Second
+	confirmPerSecond = 1000
+)
+
+// New returns a consumer that does nothing yet. ctx bounds the life of all work.
+func New(ctx context.Context, o Options) *Consumer {
+	c := &Consumer{
+		Options: o, held: newRegistry(),
+		dead:  publisher.DeadLetters{Broker: o.Broker, Bodies: o.Bodies, Metrics: o.Metrics},
+		reads: rate.NewLimiter(confirmPerSecond, confirmPerSecond),
+	}
+	c.fetching, c.stopFetching = context.WithCancelCause(ctx)
+	c.working, c.stopWorking = context.WithCancelCause(context.WithoutCancel(ctx))
+	return c
+}
+
+// Start settles what the configuration no longer covers, creates the durable
+// consumers, and begins to take work.
+func (c *Consumer) Start(ctx context.Context) error {
+	if err := c.checkOrphans(ctx); err != nil {
+		return err
+	}
+	c.Log.Observe(c.held.notice(c.Log.Writer()))
+	c.Broker.OnReconnect(c.reconnected)
+	for _, r := range c.Routes.VideoRoutes() {
+		if err := c.startRoute(ctx, r.Route, c.takeVideo(r)); err != nil {
+			return err
+		}
+	}
+	for _, r := range c.Routes.ChatRoutes() {
+		if err := c.startRoute(ctx, r.Route, c.takeChat(r)); err != nil {
+			return err
+		}
+	}
+	c.extending.Go(func() { c.held.keepExtending(c.working, c.shortestAckWait()/3) })
+	return c.startIntake(ctx)
+}
+
+func (c *Consumer) shortestAckWait() time.Duration {
+	shortest := time.Minute
+	for _, r := range c.Config.Routes {
+		shortest = min(shortest, r.AckWait)
+	}
+	return shortest
+}
+
+// Drain stops taking work at once, hands over what is only held, and waits for
+// the calls in hand until ctx ends; then it cuts them. It returns when nothing
+// of the consumer runs any more.
+func (c *Consumer) Drain(ctx context.Context) error {
+	c.stopFetching(ErrShutdown)
+	c.held.drain()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.loops.Wait()
+		c.jobs.Wait()
+	}()
+	defer c.extending.Wait()
+	defer c.stopWorking(ErrShutdown)
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+	}
+	c.stopWorking(ErrShutdown)
+	<-done
+	return fmt.Errorf("the grace period ended with calls in hand; their jobs are resumed by other replicas: %w", context.Cause(ctx))
+}
+
+// reconnected makes sure of what is held before anything new is fetched: the
+// broker may have given it to others meanwhile.
+func (c *Consumer) reconnected(ctx context.Context) {
+	c.Metrics.Reconnected()
+	c.resync.shut()
+	defer c.resync.open()
+	c.held.extendAll()
+	c.held.confirmAll(ctx)
+}
+
+// gate stops the fetch loops for a while.
+type gate struct {
+	mu     sync.Mutex
+	closed int
+	opened chan struct{}
+}
+
+func (g *gate) shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed++; g.closed == 1 {
+		g.opened = make(chan struct{})
+	}
+}
+
+func (g *gate) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed--; g.closed == 0 {
+		close(g.opened)
+	}
+}
+
+// pass waits until the gate is open, or ctx ends.
+func (g *gate) pass(ctx context.Context) error {
+	g.mu.Lock()
+	closed, opened := g.closed, g.opened
+	g.mu.Unlock()
+	if closed == 0 {
+		return ctx.Err()
+	}
+	select {
+	case <-opened:
+		return ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

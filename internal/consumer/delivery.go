@@ -1,0 +1,82 @@
+package consumer
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// delivery is the handle of one delivered message. It keeps the reply subject
+// only: a job is held for hours, its message's data is not.
+type delivery struct {
+	nc    *nats.Conn
+	reply string
+	// count is how often the message was delivered, this time included.
+	count uint64
+}
+
+func newDelivery(nc *nats.Conn, m jetstream.Msg) (delivery, error) {
+	meta, err := m.Metadata()
+	if err != nil {
+		return delivery{}, fmt.Errorf("message on %s: %w", m.Subject(), err)
+	}
+	return delivery{nc: nc, reply: m.Reply(), count: meta.NumDelivered}, nil
+}
+
+// inProgress extends the AckWait. Like every settlement it is sent without
+// waiting: a lost one is a redelivery, which resumes the job from its log.
+func (d delivery) inProgress() error { return d.nc.Publish(d.reply, []byte("+WPI")) }
+
+// Outcome is what a handler wants to become of its message.
+type Outcome struct {
+	verb  verb
+	delay time.Duration
+	at    time.Time
+}
+
+type verb int
+
+const (
+	hold verb = iota // keep it; look again at a time
+	ack              // the job has ended, and its end is in the log
+	nak              // give it to somebody else, now or after a delay
+	drop             // somebody else has it; touch nothing
+)
+
+// Hold keeps the message and comes back to its job at a time.
+func Hold(at time.Time) Outcome { return Outcome{verb: hold, at: at} }
+
+// HoldFor is Hold, from now.
+func HoldFor(d time.Duration) Outcome { return Hold(time.Now().Add(d)) }
+
+// Ack removes the message. It is for jobs whose terminal event was written by us
+// or read from the leader.
+func Ack() Outcome { return Outcome{verb: ack} }
+
+// Nak gives the message to another replica at once.
+func Nak() Outcome { return Outcome{verb: nak} }
+
+// NakWithDelay gives the message to anybody, later. A delayed message still
+// counts as pending, so this is for rare cases.
+func NakWithDelay(d time.Duration) Outcome { return Outcome{verb: nak, delay: d} }
+
+// Drop forgets the message without a word: an ack or a nak would act on the
+// message of its new owner.
+func Drop() Outcome { return Outcome{verb: drop} }
+
+// settle is the only code that settles a message. Hold settles nothing.
+func settle(d delivery, o Outcome) error {
+	switch o.verb {
+	case ack:
+		return d.nc.Publish(d.reply, []byte("+ACK"))
+	case nak:
+		if o.delay > 0 {
+			return d.nc.Publish(d.reply, fmt.Appendf(nil, `-NAK {"delay": %d}`, o.delay.Nanoseconds()))
+		}
+		return d.nc.Publish(d.reply, []byte("-NAK"))
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,131 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// slots bounds what one route of this process holds. A slot is reserved before a
+// message is fetched, because a fetched message that waits burns its AckWait.
+type slots struct {
+	mu    sync.Mutex
+	free  int
+	freed chan struct{} // has a token when free may have grown
+}
+
+func newSlots(n int) *slots { return &slots{free: n, freed: make(chan struct{}, 1)} }
+
+// reserve waits for at least one slot and takes up to limit.
+func (s *slots) reserve(ctx context.Context, limit int) (int, error) {
+	for {
+		s.mu.Lock()
+		n := min(s.free, limit)
+		s.free -= n
+		s.mu.Unlock()
+		if n > 0 {
+			return n, nil
+		}
+		select {
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		case <-s.freed:
+		}
+	}
+}
+
+func (s *slots) release(n int) {
+	if n == 0 {
+		return
+	}
+	s.mu.Lock()
+	s.free += n
+	s.mu.Unlock()
+	select {
+	case s.freed <- struct{}{}:
+	default:
+	}
+}
+
+// Bounds of one fetch.
+const (
+	fetchBatch = 256
+	fetchWait  = 10 * time.Second
+)
+
+// take begins to work on a message and calls release when its slot is free.
+type take func(m jetstream.Msg, release func())
+
+// startRoute creates the route's durable consumer and begins to fetch.
+func (c *Consumer) startRoute(ctx context.Context, r config.Route, take take) error {
+	kind := subject.Kind(r.Kind)
+	cons, err := c.Broker.EnsureConsumer(ctx, c.Broker.Names().Work(), jetstream.ConsumerConfig{
+		Durable:       subject.WorkDurable(kind, r.Name),
+		FilterSubject: c.Broker.Names().WorkRoutePattern(kind, r.Name),
+		AckPolicy:     jetstream.AckExplicitPolicy,
+		AckWait:       r.AckWait,
+		MaxDeliver:    -1,
+		MaxAckPending: r.MaxInFlight,
+	})
+	if err != nil {
+		return err
+	}
+	metrics := c.Metrics.Route(kind, r.Name)
+	free := newSlots(r.MaxInFlight)
+	c.loops.Go(func() { c.fetchLoop(cons, free, take, metrics) })
+	return nil
+}
+
+func (c *Consumer) fetchLoop(cons jetstream.Consumer, free *slots, take take, metrics *telemetry.RouteMetrics) {
+	for {
+		if c.resync.pass(c.fetching) != nil {
+			return
+		}
+		n, err := free.reserve(c.fetching, fetchBatch)
+		if err != nil {
+			return
+		}
+		got, err := c.fetch(cons, n, take, free)
+		free.release(n - got)
+		if err == nil {
+			continue
+		}
+		metrics.FetchFailed()
+		c.Logger.Warn("fetch failed", "consumer", cons.CachedInfo().Name, "error", err)
+		if broker.Wait(c.fetching, time.Second) != nil {
+			return
+		}
+	}
+}
+
+// fetch asks for n messages and hands each on as it comes.
+func (c *Consumer) fetch(cons jetstream.Consumer, n int, take take, free *slots) (got int, err error) {
+	ctx, cancel := context.WithTimeout(c.fetching, fetchWait)
+	defer cancel()
+	batch, err := cons.Fetch(n, jetstream.FetchContext(ctx), jetstream.FetchHeartbeat(fetchWait/3))
+	if err != nil {
+		return 0, ended(c.fetching, fmt.Errorf("fetch %d messages: %w", n, err))
+	}
+	for m := range batch.Messages() {
+		got++
+		take(m, sync.OnceFunc(func() { free.release(1) }))
+	}
+	return got, ended(c.fetching, batch.Error())
+}
+
+// ended drops the errors of a fetch that only say that it is over.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, jetstream.ErrNoMessages) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,175 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/natsreq"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// Bounds of the inbox in one process.
+const (
+	intakeSlots   = 64
+	intakeAckWait = 60 * time.Second
+	intakeTimeout = 45 * time.Second
+)
+
+// intake takes the requests of one kind from the inbox to admission.
+type intake struct {
+	*Consumer
+	kind    subject.Kind
+	created time.Time // of the inbox stream: part of a job's source
+}
+
+func (c *Consumer) startIntake(ctx context.Context) error {
+	s, err := c.Broker.JetStream().Stream(ctx, c.Broker.Names().Requests())
+	if err != nil {
+		return fmt.Errorf("stream %s: %w", c.Broker.Names().Requests(), err)
+	}
+	for _, kind := range subject.Kinds {
+		in := &intake{Consumer: c, kind: kind, created: s.CachedInfo().Created}
+		cons, err := c.Broker.EnsureConsumer(ctx, c.Broker.Names().Requests(), jetstream.ConsumerConfig{
+			Durable:       subject.IntakeDurable(kind),
+			FilterSubject: c.Broker.Names().RequestPattern(kind),
+			AckPolicy:     jetstream.AckExplicitPolicy,
+			AckWait:       intakeAckWait,
+			MaxDeliver:    -1,
+			// All replicas together, with room for messages that wait for a full
+			// queue: a delayed NAK counts as pending.
+			MaxAckPending: 16 * intakeSlots,
+		})
+		if err != nil {
+			return err
+		}
+		free := newSlots(intakeSlots)
+		c.loops.Go(func() { c.fetchLoop(cons, free, in.take, c.Metrics.Route(kind, "intake")) })
+	}
+	return nil
+}
+
+func (in *intake) take(m jetstream.Msg, release func()) {
+	in.jobs.Go(func() {
+		defer release()
+		d, err := newDelivery(in.Broker.Conn(), m)
+		if err != nil {
+			in.Logger.Error("a message that is no delivery", "subject", m.Subject(), "error", err)
+			return
+		}
+		ctx, cancel := context.WithTimeoutCause(in.working, intakeTimeout, errors.New("admission timed out"))
+		defer cancel()
+		out := in.admit(ctx, m)
+		if err := settle(d, out); err != nil {
+			in.Logger.Warn("settle failed; the message will be redelivered", "subject", m.Subject(), "error", err)
+		}
+	})
+}
+
+// admit handles one request. What may be accepted later stays in the inbox; what
+// never will becomes a dead letter.
+func (in *intake) admit(ctx context.Context, m jetstream.Msg) Outcome {
+	meta, err := m.Metadata()
+	if err != nil {
+		return NakWithDelay(time.Minute)
+	}
+	ctx = telemetry.ExtractHeader(ctx, m.Headers())
+	r, err := natsreq.Decode(in.Broker.Names(), m.Subject(), m.Headers(), m.Data())
+	source := admission.ByInbox(meta.Stream, in.created, meta.Sequence.Stream, meta.Timestamp)
+	r.Inbox = &source
+	if err == nil {
+		_, err = in.Admission.Admit(ctx, r)
+	}
+	if err == nil {
+		return Ack()
+	}
+	f := fault.From(err)
+	if again(f) {
+		in.Logger.Debug("a request waits in the inbox", "subject", m.Subject(), "sequence", meta.Sequence.Stream, "code", f.Code)
+		return NakWithDelay(max(f.RetryAfter, time.Second))
+	}
+	return in.refuse(ctx, m, meta.Sequence.Stream, r, f)
+}
+
+// again reports whether the same message may be accepted later. An acceptance
+// that is unknown is asked for again: the message is the same job.
+func again(f *fault.Error) bool {
+	switch f.Code {
+	case fault.AcceptanceUnknown, fault.CallerGone, fault.UpstreamTimeout, fault.Internal:
+		return true
+	default:
+		return f.Meaning().Retry
+	}
+}
+
+// refuse keeps the message as a dead letter, and tells the followers of its id
+// unless the id is that of a job that was accepted.
+func (in *intake) refuse(ctx context.Context, m jetstream.Msg, seq uint64, r admission.Request, f *fault.Error) Outcome {
+	in.Logger.Info("a request was refused", "subject", m.Subject(), "sequence", seq, "code", f.Code)
+	id := r.JobID()
+	token := id
+	if token == "" {
+		token = "seq-" + strconv.FormatUint(seq, 10)
+	}
+	letter := &genbusv1.DeadLetter{
+		Error: f.TaskError(), Id: id, Kind: string(in.kind), Tenant: r.Tenant, Subject: m.Subject(), Data: m.Data(), Headers: headers(m),
+	}
+	if err := in.dead.Put(ctx, letter, token, strconv.FormatUint(seq, 10)); err != nil {
+		in.Logger.Error("a dead letter could not be written", "subject", m.Subject(), "sequence", seq, "error", err)
+		return NakWithDelay(10 * time.Second)
+	}
+	if id == "" {
+		return Ack()
+	}
+	if err := in.recordRefusal(ctx, r, id, f); err != nil {
+		in.Logger.Warn("a refusal could not be recorded", "job_id", id, "error", err)
+		return NakWithDelay(10 * time.Second)
+	}
+	return Ack()
+}
+
+func headers(m jetstream.Msg) []*genbusv1.Header {
+	out := make([]*genbusv1.Header, 0, len(m.Headers()))
+	for k, v := range m.Headers() {
+		out = append(out, &genbusv1.Header{Key: fault.Clip(k, 256), Values: valid(v)})
+	}
+	return out
+}
+
+func valid(values []string) []string {
+	out := make([]string, 0, len(values))
+	for _, v := range values {
+		out = append(out, fault.Clip(v, 4<<10))
+	}
+	return out
+}
+
+// recordRefusal writes queued and failed for an id that has no log.
+func (in *intake) recordRefusal(ctx context.Context, r admission.Request, id string, f *fault.Error) error {
+	name := subject.TaskName{Kind: in.kind, Tenant: r.Tenant, ID: id}
+	if _, err := in.Log.Get(ctx, name); !errors.Is(err, tasklog.ErrNotFound) {
+		return err
+	}
+	item := &genbusv1.WorkItem{
+		Id: id, Kind: string(in.kind), Tenant: r.Tenant, RequestId: fault.Clip(r.RequestID, 255), AcceptedAt: timestamppb.Now(),
+	}
+	var lost *tasklog.LostError
+	if _, err := in.Log.Commit(ctx, task.FromWork(item), 0); err != nil && !errors.As(err, &lost) {
+		return err
+	}
+	if lost != nil {
+		return nil // a job was accepted under the id meanwhile
+	}
+	return in.failLogged(ctx, name, f)
+}

@@ -1,0 +1,129 @@
+package consumer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// awaitLetters waits for n dead letters.
+func awaitLetters(t testing.TB, b *broker.Broker, n int) []*genbusv1.DeadLetter {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for {
+		if letters := deadLetters(t, b); len(letters) >= n {
+			return letters
+		}
+		if err := broker.Wait(ctx, 10_000_000); err != nil {
+			t.Fatalf("%d dead letters did not come: %v", n, err)
+		}
+	}
+}
+
+func TestInvalidRequestsBecomeDeadLetters(t *testing.T) {
+	t.Parallel()
+	up, b := newSandbox(t), brokertest.Single(t)
+	r := newReplica(t, b, testConfig(t, up.URL()))
+	missing := publish(t, b, subject.Video, "bad", videoRequest("bad", "sandbox-video", ""))
+	unknown := publish(t, b, subject.Video, "model", videoRequest("model", "no-such-model", "a cat"))
+	garbage := nats.NewMsg(b.Names().Request(subject.Video, "acme"))
+	garbage.Data = []byte{0xff, 0xff, 0xff}
+	if _, err := b.Publish(t.Context(), garbage); err != nil {
+		t.Fatal(err)
+	}
+	letters := awaitLetters(t, b, 3)
+	codes := map[string]bool{}
+	for _, l := range letters {
+		codes[l.GetError().GetCode()] = true
+		if len(l.GetData()) == 0 || l.GetSubject() != "genbus.request.video.acme" {
+			t.Errorf("the letter does not hold the message: %v", l)
+		}
+	}
+	if !codes["invalid_request"] || !codes["model_not_found"] {
+		t.Errorf("codes: %v", codes)
+	}
+	for id, code := range map[string]string{missing: "invalid_request", unknown: "model_not_found"} {
+		if end := last(follow(t, r.log, id)); end.Job.GetError().GetCode() != code {
+			t.Errorf("%s ended %v, want %s", id, end.Job.GetError(), code)
+		}
+	}
+}
+
+func TestSameRequestIDAttaches(t *testing.T) {
+	t.Parallel()
+	up, b := newSandbox(t), brokertest.Single(t)
+	r := newReplica(t, b, testConfig(t, up.URL()))
+	id := publish(t, b, subject.Video, "one", videoRequest("one", "sandbox-video", "a cat"))
+	publish(t, b, subject.Video, "one", videoRequest("one", "sandbox-video", "a cat"))
+	publish(t, b, subject.Video, "one", videoRequest("one", "sandbox-video", "a dog"))
+	end := last(follow(t, r.log, id))
+	if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+		t.Errorf("ended %v", end.Job.GetError())
+	}
+	letters := awaitLetters(t, b, 1)
+	if len(letters) != 1 || letters[0].GetError().GetCode() != "idempotency_key_reused" {
+		t.Errorf("letters: %v", letters)
+	}
+	if n := up.Sandbox.Stats().Creates; n != 1 {
+		t.Errorf("%d creates", n)
+	}
+	again, err := r.log.Get(t.Context(), end.Name())
+	if err != nil || again.Version() != end.Version() {
+		t.Errorf("the refused request changed the job: %v, %v", again, err)
+	}
+}
+
+func TestLargeBodiesGoThroughTheObjectStore(t *testing.T) {
+	t.Parallel()
+	up, b := newSandbox(t), brokertest.Single(t)
+	r := newReplica(t, b, testConfig(t, up.URL()))
+	image := "data:image/png;base64," + strings.Repeat("QUJD", 150_000)
+	request := videoRequest("big", "sandbox-video", "a cat")
+	request.GetVideo().Image = &image
+	id := publish(t, b, subject.Video, "big", request)
+	end := last(follow(t, r.log, id))
+	if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || end.Job.GetExecution().GetInput() == nil {
+		t.Errorf("ended %v, input %v", end.Job.GetError(), end.Job.GetExecution().GetInput())
+	}
+	for _, e := range follow(t, r.log, id) {
+		data, err := proto.Marshal(e.Job)
+		if err != nil || bytes.Contains(data, []byte("QUJDQUJD")) {
+			t.Fatalf("event %d holds the body (%v)", e.Version(), err)
+		}
+	}
+}
+
+// TestRequestWithoutAnIDIsNotRepeatedByRedelivery: the message itself names the
+// job.
+func TestRequestWithoutAnIDIsNotRepeatedByRedelivery(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	up := newSandbox(t)
+	r := newReplica(t, b, testConfig(t, up.URL()))
+	source := admission.ByInbox("S", r.started(t), 7, r.started(t))
+	request := admission.Request{Kind: subject.Video, Tenant: "acme", Body: []byte(`{"model":"sandbox-video","prompt":"a cat"}`), Inbox: &source}
+	first, err := r.Admission.Admit(t.Context(), request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := r.Admission.Admit(t.Context(), request)
+	if err != nil || second.Job.GetId() != first.Job.GetId() {
+		t.Errorf("%v, %v", second, err)
+	}
+	if _, err := r.log.Get(t.Context(), subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: "video_other"}); !errors.Is(err, tasklog.ErrNotFound) {
+		t.Error(err)
+	}
+}

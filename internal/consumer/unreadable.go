@@ -1,0 +1,40 @@
+package consumer
+
+import (
+	"context"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// unreadable settles a work item that cannot be decoded: it becomes a dead
+// letter, and its job, which the subject still names, fails.
+func (c *Consumer) unreadable(m jetstream.Msg, d delivery, cause error) {
+	ctx, cancel := context.WithTimeout(c.working, commitTimeout)
+	defer cancel()
+	out := Ack()
+	if err := c.buryUnreadable(ctx, m, cause); err != nil {
+		c.Logger.Error("an unreadable work item could not be settled", "subject", m.Subject(), "error", err)
+		out = NakWithDelay(time.Minute)
+	}
+	if err := settle(d, out); err != nil {
+		c.Logger.Warn("settle failed; the message will be redelivered", "subject", m.Subject(), "error", err)
+	}
+}
+
+func (c *Consumer) buryUnreadable(ctx context.Context, m jetstream.Msg, cause error) error {
+	name, err := c.Broker.Names().ParseWorkItem(m.Subject())
+	if err != nil {
+		return err
+	}
+	f := fault.New(fault.Internal, "the work item of job %s is unreadable: %w", name.ID, cause)
+	letter := &genbusv1.DeadLetter{Error: f.TaskError(), Id: name.ID, Kind: string(name.Kind), Tenant: name.Tenant, Subject: m.Subject(), Data: m.Data()}
+	if err := c.dead.Put(ctx, letter, name.ID, "item"); err != nil {
+		return err
+	}
+	return c.failLogged(ctx, subject.TaskName{Kind: name.Kind, Tenant: name.Tenant, ID: name.ID}, f)
+}

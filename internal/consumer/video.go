@@ -1,0 +1,258 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/routes"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// videoRoute is what all tasks of one route share.
+type videoRoute struct {
+	*Consumer
+	routes.Video
+	metrics *telemetry.RouteMetrics
+	up      *telemetry.UpstreamMetrics
+	// polls bounds the polls in flight, so that an upstream that hangs costs
+	// lateness and not every file descriptor.
+	polls chan struct{}
+}
+
+// maxPolls is the number of polls that one route has in flight in one process.
+const maxPolls = 512
+
+func (c *Consumer) takeVideo(r routes.Video) take {
+	route := &videoRoute{
+		Consumer: c, Video: r,
+		metrics: c.Metrics.Route(subject.Video, r.Name), up: c.Metrics.Upstream(r.Upstream),
+		polls: make(chan struct{}, maxPolls),
+	}
+	return route.take
+}
+
+// videoJob is one held video task. Its steps run one at a time: busy is set
+// while a goroutine is at work, and whoever wants the job to look again while it
+// is busy sets again.
+type videoJob struct {
+	*videoRoute
+	name    subject.TaskName
+	trace   map[string]string
+	release func()
+
+	mu       sync.Mutex
+	msg      delivery
+	busy     bool
+	again    bool
+	leaving  bool        // give the message back after the step in hand
+	timer    *time.Timer // the next step, when not busy
+	stale    bool        // read the log before the next step
+	resolved bool        // settled; nothing happens any more
+
+	// Only the goroutine at work touches what follows.
+	item      *genbusv1.WorkItem // until the task is submitted
+	entry     tasklog.Entry      // zero until the log was read
+	confirmed time.Time          // when the log was last read or written
+	began     uint32             // attempt whose create request this process began
+	due       time.Time          // when the step was to run
+	pollAt    time.Time          // the next poll; zero: at once
+	failures  int                // polls that failed in a row
+}
+
+// take registers the task of a message and begins with it.
+func (r *videoRoute) take(m jetstream.Msg, release func()) {
+	d, err := newDelivery(r.Broker.Conn(), m)
+	if err != nil {
+		r.Logger.Error("a message that is no delivery", "subject", m.Subject(), "error", err)
+		release()
+		return
+	}
+	item, err := decodeItem(m)
+	if err != nil {
+		r.unreadable(m, d, err)
+		release()
+		return
+	}
+	j := &videoJob{
+		videoRoute: r, item: item, trace: item.GetTrace(), release: release, msg: d, stale: true,
+		name: subject.TaskName{Kind: subject.Video, Tenant: item.GetTenant(), ID: item.GetId()},
+	}
+	if held, added := r.held.add(item.GetId(), j); !added {
+		r.metrics.Redelivered()
+		held.redelivered(d)
+		release()
+		return
+	}
+	r.metrics.AddHeld(1)
+	j.kick(time.Now())
+}
+
+func decodeItem(m jetstream.Msg) (*genbusv1.WorkItem, error) {
+	item := &genbusv1.WorkItem{}
+	if err := proto.Unmarshal(m.Data(), item); err != nil {
+		return nil, err
+	}
+	if item.GetId() == "" || item.GetTenant() == "" {
+		return nil, errors.New("the work item names no job")
+	}
+	return item, nil
+}
+
+// kick runs the next step now, or after the one in hand.
+func (j *videoJob) kick(due time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch {
+	case j.resolved:
+	case j.busy:
+		j.again = true
+	default:
+		j.busy, j.due = true, due
+		if j.timer != nil {
+			j.timer.Stop()
+		}
+		j.jobs.Add(1)
+		go j.work()
+	}
+}
+
+// work runs steps until the job can wait or is settled.
+func (j *videoJob) work() {
+	defer j.jobs.Done()
+	for {
+		out := j.step()
+		if !j.continues(out) {
+			return
+		}
+	}
+}
+
+// continues puts an outcome into effect and reports whether to step again at
+// once.
+func (j *videoJob) continues(out Outcome) bool {
+	j.mu.Lock()
+	if out.verb == hold && j.leaving {
+		out = Nak()
+	}
+	if out.verb == hold && j.again {
+		j.again, j.due = false, time.Now()
+		j.mu.Unlock()
+		return true
+	}
+	j.busy = false
+	if out.verb == hold {
+		j.timer = time.AfterFunc(time.Until(out.at), func() { j.kick(out.at) })
+		j.mu.Unlock()
+		return false
+	}
+	j.resolved = true
+	d := j.msg
+	j.mu.Unlock()
+	j.leave(d, out)
+	return false
+}
+
+// leave settles the message and forgets the job.
+func (j *videoJob) leave(d delivery, out Outcome) {
+	if err := settle(d, out); err != nil {
+		j.Logger.Warn("settle failed; the message will be redelivered", j.attrs("error", err)...)
+	}
+	j.held.remove(j.name.ID)
+	j.metrics.AddHeld(-1)
+	j.release()
+}
+
+func (j *videoJob) redelivered(d delivery) {
+	j.mu.Lock()
+	j.msg = d
+	j.mu.Unlock()
+	j.confirm()
+}
+
+func (j *videoJob) extend() {
+	j.mu.Lock()
+	d, resolved := j.msg, j.resolved
+	j.mu.Unlock()
+	if resolved {
+		return
+	}
+	if err := d.inProgress(); err != nil {
+		j.Logger.Debug("extend failed", j.attrs("error", err)...)
+	}
+}
+
+func (j *videoJob) confirm() {
+	j.mu.Lock()
+	j.stale = true
+	j.mu.Unlock()
+	j.kick(time.Now())
+}
+
+func (j *videoJob) handOver() {
+	j.mu.Lock()
+	j.leaving = true
+	if j.busy || j.resolved {
+		j.mu.Unlock()
+		return
+	}
+	if j.timer != nil {
+		j.timer.Stop()
+	}
+	j.resolved = true
+	d := j.msg
+	j.mu.Unlock()
+	j.leave(d, Nak())
+}
+
+// takeStale reports whether the log has to be read before anything else: when
+// something was heard, and every confirmEvery as far as the budget allows.
+func (j *videoJob) takeStale(now time.Time) bool {
+	j.mu.Lock()
+	stale := j.stale
+	j.stale = false
+	j.mu.Unlock()
+	return stale || j.entry.Job == nil || now.Sub(j.confirmed) >= confirmEvery && j.reads.Allow()
+}
+
+// context is that of the process's work, with the request's trace.
+func (j *videoJob) context() context.Context { return telemetry.Extract(j.working, j.trace) }
+
+func (j *videoJob) video() *genbusv1.VideoTask {
+	v, _ := j.entry.Job.(*genbusv1.VideoTask)
+	return v
+}
+
+func (j *videoJob) phase() genbusv1.JobPhase { return j.entry.Job.GetExecution().GetPhase() }
+
+func (j *videoJob) attrs(more ...any) []any {
+	return jobAttrs(j.name, j.Name, more...)
+}
+
+// step does the next thing that the task needs, whatever its phase is.
+func (j *videoJob) step() Outcome {
+	ctx := j.context()
+	if j.takeStale(time.Now()) {
+		if out, ok := j.load(ctx); !ok {
+			return out
+		}
+	}
+	switch phase := j.phase(); {
+	case task.Terminal(phase):
+		return j.finish(ctx)
+	case phase == genbusv1.JobPhase_JOB_PHASE_QUEUED:
+		return j.submit(ctx)
+	case phase == genbusv1.JobPhase_JOB_PHASE_SUBMITTING:
+		return j.takeOverSubmission(ctx)
+	default:
+		return j.poll(ctx)
+	}
+}

@@ -1,0 +1,194 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+const (
+	// retryLog is the wait after the log could not be read or written.
+	retryLog = time.Second
+	// commitTimeout bounds one commit; the step is taken again after it.
+	commitTimeout = 30 * time.Second
+	// lostAfter is the age from which a work item without a log is given up.
+	lostAfter = time.Hour
+	// maxDeliveries is how often a job may be delivered without any progress.
+	maxDeliveries = 10
+)
+
+// load reads the task from the leader. It reports false with an outcome when the
+// job cannot go on from there.
+func (j *videoJob) load(ctx context.Context) (Outcome, bool) {
+	first := j.entry.Job == nil
+	current, err := j.Log.Get(ctx, j.name)
+	switch {
+	case errors.Is(err, tasklog.ErrNotFound) && first:
+		return j.recordFirst(ctx)
+	case errors.Is(err, tasklog.ErrNotFound):
+		j.Logger.Error("the log of a held task is gone", j.attrs()...)
+		return Drop(), false
+	case err != nil:
+		j.confirmLater()
+		return HoldFor(retryLog), false
+	}
+	if out, ok := j.adopt(ctx, current); !ok {
+		return out, false
+	}
+	if first {
+		j.Metrics.Resumed(subject.Video, task.PhaseWord(j.phase()))
+		return j.checkPoison(ctx)
+	}
+	return Outcome{}, true
+}
+
+func (j *videoJob) confirmLater() {
+	j.mu.Lock()
+	j.stale = true
+	j.mu.Unlock()
+}
+
+// adopt goes on from what the leader has. Another replica's event in a job that
+// we had begun with means that the job is no longer ours.
+func (j *videoJob) adopt(ctx context.Context, current tasklog.Entry) (Outcome, bool) {
+	known := j.entry
+	j.entry, j.confirmed = current, time.Now()
+	switch {
+	case current.Terminal():
+		return j.finish(ctx), false
+	case known.Job != nil && current.Version() > known.Version() && current.Job.GetExecution().GetWriter() != j.Log.Writer():
+		return Drop(), false
+	default:
+		return Outcome{}, true
+	}
+}
+
+// recordFirst writes the first event of a job whose admission ended between the
+// work item and the log. An old item without a log is not submitted: its past is
+// unknown.
+func (j *videoJob) recordFirst(ctx context.Context) (Outcome, bool) {
+	lost := time.Since(j.item.GetAcceptedAt().AsTime()) > lostAfter
+	if out, ok := j.commitFirst(ctx); !ok || !lost {
+		return out, ok
+	}
+	err := fault.New(fault.LogLost, "the log of job %s is gone, so it was not submitted", j.name.ID)
+	return j.fail(ctx, err), false
+}
+
+func (j *videoJob) commitFirst(ctx context.Context) (Outcome, bool) {
+	return j.commit(ctx, task.FromWork(j.item), 0)
+}
+
+// commit stores an event after the last one that we know. It reports false with
+// an outcome when the job cannot go on.
+func (j *videoJob) commit(ctx context.Context, e task.Event, last uint64) (Outcome, bool) {
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), commitTimeout, errors.New("the commit timed out"))
+	defer cancel()
+	j.mu.Lock()
+	e = e.By(j.Log.Writer(), j.msg.count)
+	j.mu.Unlock()
+	entry, err := j.Log.Commit(ctx, e, last)
+	var lost *tasklog.LostError
+	switch {
+	case err == nil:
+		j.entry, j.confirmed = entry, time.Now()
+		return Outcome{}, true
+	case errors.As(err, &lost):
+		out, ok := j.adopt(ctx, lost.Current)
+		if ok { // an earlier write of ours that we had given up on
+			out = HoldFor(0)
+		}
+		return out, false
+	default:
+		j.Logger.Warn("commit failed", j.attrs("phase", task.PhaseWord(e.Job.GetExecution().GetPhase()), "error", err)...)
+		j.confirmLater()
+		return HoldFor(retryLog), false
+	}
+}
+
+// commitNext is commit for a transition constructor's result.
+func (j *videoJob) commitNext(ctx context.Context, e task.Event, err error) (Outcome, bool) {
+	if err != nil {
+		j.Logger.Error("a transition that is not allowed", j.attrs("error", err)...)
+		j.confirmLater()
+		return HoldFor(retryLog), false
+	}
+	return j.commit(ctx, e, j.entry.Seq)
+}
+
+// finish makes sure that the feed of finished jobs has the end, and only then
+// lets the message go.
+func (j *videoJob) finish(ctx context.Context) Outcome {
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), commitTimeout, errors.New("the feed's copy timed out"))
+	defer cancel()
+	if err := j.Log.Finish(ctx, j.entry); err != nil {
+		j.Logger.Warn("the feed of finished jobs could not be written", j.attrs("error", err)...)
+		j.confirmLater()
+		return HoldFor(retryLog)
+	}
+	return Ack()
+}
+
+// end commits a terminal event and finishes.
+func (j *videoJob) end(ctx context.Context, e task.Event, err error) Outcome {
+	if out, ok := j.commitNext(ctx, e, err); !ok {
+		return out
+	}
+	j.Logger.Info("video task ended", j.attrs("status", task.StatusWord(j.entry.Job.GetStatus()), "code", j.entry.Job.GetError().GetCode())...)
+	return j.finish(ctx)
+}
+
+// fail ends the task with an error.
+func (j *videoJob) fail(ctx context.Context, f *fault.Error) Outcome {
+	e, err := task.Failed(j.entry.Job, time.Now(), f.TaskError())
+	return j.end(ctx, e, err)
+}
+
+// checkPoison ends a task that was delivered again and again without any
+// progress: it may be what kills the processes that take it.
+func (j *videoJob) checkPoison(ctx context.Context) (Outcome, bool) {
+	j.mu.Lock()
+	count := j.msg.count
+	j.mu.Unlock()
+	since := j.entry.Job.GetExecution().GetDeliveries()
+	if count <= since+maxDeliveries {
+		return Outcome{}, true
+	}
+	err := fault.New(fault.Poisoned, "job %s was delivered %d times without any progress", j.name.ID, count-since)
+	if out, ok := j.bury(ctx, err); !ok {
+		return out, false
+	}
+	return j.fail(ctx, err), false
+}
+
+// bury stores the request as a dead letter, before the task ends: a crash in
+// between writes the letter twice, the other order would lose it.
+func (j *videoJob) bury(ctx context.Context, f *fault.Error) (Outcome, bool) {
+	letter := deadItem(j.item, f)
+	letter.Upstream = j.entry.Job.GetExecution().GetUpstream()
+	letter.UpstreamTaskId = j.video().GetUpstreamTaskId()
+	if err := j.dead.Put(ctx, letter, j.name.ID, strconv.FormatUint(uint64(j.entry.Job.GetExecution().GetAttempt()), 10)); err != nil {
+		j.Logger.Error("the dead letter could not be written", j.attrs("error", err)...)
+		j.confirmLater()
+		return HoldFor(retryLog), false
+	}
+	return Outcome{}, true
+}
+
+func deadItem(item *genbusv1.WorkItem, f *fault.Error) *genbusv1.DeadLetter {
+	return &genbusv1.DeadLetter{
+		Error: f.TaskError(), Id: item.GetId(), Kind: item.GetKind(), Tenant: item.GetTenant(),
+		Data: item.GetBody(), DataRef: item.GetBodyRef(),
+	}
+}
+
+// waitOrStop waits inside a step; false means that the process stops.
+func waitOrStop(ctx context.Context, d time.Duration) bool { return broker.Wait(ctx, d) == nil }

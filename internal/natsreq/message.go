@@ -1,0 +1,71 @@
+package natsreq
+
+import (
+	"errors"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// FromVideo gives the request that a VideoRequest makes, without tenant and way.
+// A message that is nil or has no body is refused with a *fault.Error.
+func FromVideo(m *genbusv1.VideoRequest) (admission.Request, error) {
+	if m == nil {
+		return admission.Request{}, missing()
+	}
+	raw, err := body.Video(m)
+	if err != nil {
+		return admission.Request{}, bodyFault(err)
+	}
+	expires, err := expiry(m.GetExpiresAt())
+	return admission.Request{
+		Kind: subject.Video, RequestID: m.GetRequestId(), Body: raw, Labels: m.GetLabels(), ExpiresAt: expires,
+		RetryOf: m.GetRetryOf(), Protocol: m.GetProtocol(), Archive: m.Archive,
+	}, err
+}
+
+// FromChat is FromVideo for chats.
+func FromChat(m *genbusv1.ChatRequest) (admission.Request, error) {
+	if m == nil {
+		return admission.Request{}, missing()
+	}
+	raw, err := body.Chat(m)
+	if err != nil {
+		return admission.Request{}, bodyFault(err)
+	}
+	expires, err := expiry(m.GetExpiresAt())
+	return admission.Request{
+		Kind: subject.Chat, RequestID: m.GetRequestId(), Body: raw, Labels: m.GetLabels(), ExpiresAt: expires,
+		RetryOf: m.GetRetryOf(),
+	}, err
+}
+
+func missing() error {
+	return fault.Invalid([]fault.Violation{{Field: "request", Description: "is missing; it is required"}})
+}
+
+func bodyFault(err error) error {
+	var field *body.FieldError
+	if errors.As(err, &field) {
+		return fault.Invalid([]fault.Violation{{Field: field.Field, Description: field.Description}})
+	}
+	return fault.From(err)
+}
+
+// expiry reads a moment. One that is present but no legal time is an error, not
+// "none".
+func expiry(t *timestamppb.Timestamp) (time.Time, error) {
+	if t == nil {
+		return time.Time{}, nil
+	}
+	if err := t.CheckValid(); err != nil {
+		return time.Time{}, fault.Invalid([]fault.Violation{{Field: "expires_at", Description: "is not a time between the years 1 and 9999"}})
+	}
+	return t.AsTime(), nil
+}

@@ -1,0 +1,148 @@
+// Package natsreq reads requests that come by NATS: a subject, headers and a
+// message become the request that admission takes. It is not a subscriber, and
+// it accepts nothing itself.
+package natsreq
+
+import (
+	"cmp"
+	"fmt"
+	"mime"
+
+	"github.com/nats-io/nats.go"
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// Decode reads a request from a message on genbus.request.<kind>.<tenant> or
+// genbus.call.<kind>.<tenant>. Without a content-type header, or with
+// application/protobuf, the data is a genbus.v1.VideoRequest or ChatRequest; with
+// application/json it is the HTTP body of the interface document, which is kept
+// byte for byte. The headers genbus-request-id and genbus-labels stand for what a
+// JSON body cannot say; a Protobuf message may use them too, but must not
+// contradict them.
+//
+// Errors are *fault.Error. The request that comes with one holds the kind, the
+// tenant (as the subject has it, legal or not) and the way, as far as they could
+// be read, for the dead letter and the metrics.
+//
+// The trace context in the headers is left to the caller.
+func Decode(names subject.Space, subj string, header nats.Header, data []byte) (admission.Request, error) {
+	r, err := parseSubject(names, subj)
+	if err != nil {
+		return r, fault.Invalid([]fault.Violation{{Field: "subject", Description: err.Error()}})
+	}
+	json, err := IsJSON(header)
+	if err != nil {
+		return r, err
+	}
+	if json {
+		r.Body = data
+		return r, fromHeader(&r, header)
+	}
+	decoded, err := unmarshal(r.Kind, data)
+	if err != nil {
+		return r, err
+	}
+	decoded.Kind, decoded.Tenant, decoded.Way = r.Kind, r.Tenant, r.Way
+	return decoded, fromHeader(&decoded, header)
+}
+
+func parseSubject(names subject.Space, subj string) (admission.Request, error) {
+	kind, tenant, err := names.ParseCall(subj)
+	if err == nil {
+		return admission.Request{Kind: kind, Tenant: tenant, Way: telemetry.WayCall}, nil
+	}
+	kind, tenant, err = names.ParseRequest(subj)
+	return admission.Request{Kind: kind, Tenant: tenant, Way: telemetry.WayNATS}, err
+}
+
+// IsJSON tells by the headers whether the data is JSON, and whether the reply
+// should be. A media type that is neither JSON nor Protobuf is a *fault.Error.
+func IsJSON(header nats.Header) (bool, error) {
+	value := get(header, subject.HeaderContentType)
+	if value == "" {
+		return false, nil
+	}
+	media, _, err := mime.ParseMediaType(value)
+	if err != nil {
+		media = value
+	}
+	switch media {
+	case subject.ContentTypeJSON:
+		return true, nil
+	case subject.ContentTypeProtobuf, "application/x-protobuf", "application/vnd.google.protobuf":
+		return false, nil
+	}
+	return false, fault.New(fault.UnsupportedMedia, "content-type %q is not read here; send %s or %s",
+		fault.Clip(value, 64), subject.ContentTypeProtobuf, subject.ContentTypeJSON)
+}
+
+func unmarshal(kind subject.Kind, data []byte) (admission.Request, error) {
+	if kind == subject.Chat {
+		var m genbusv1.ChatRequest
+		if err := proto.Unmarshal(data, &m); err != nil {
+			return admission.Request{}, unreadable(&m, data)
+		}
+		return FromChat(&m)
+	}
+	var m genbusv1.VideoRequest
+	if err := proto.Unmarshal(data, &m); err != nil {
+		return admission.Request{}, unreadable(&m, data)
+	}
+	return FromVideo(&m)
+}
+
+// unreadable leaves the decoder's own words out: they say nothing to a
+// publisher, and a JSON body without its content-type is what usually happened.
+func unreadable(m proto.Message, data []byte) error {
+	hint := ""
+	if len(data) > 0 && data[0] == '{' {
+		hint = fmt.Sprintf("; it looks like JSON, which needs the header %s: %s", subject.HeaderContentType, subject.ContentTypeJSON)
+	}
+	return fault.New(fault.InvalidRequest, "the message is not a %s%s", m.ProtoReflect().Descriptor().FullName(), hint)
+}
+
+func fromHeader(r *admission.Request, header nats.Header) error {
+	return AddHeaders(r, get(header, subject.HeaderRequestID), get(header, subject.HeaderLabels))
+}
+
+// AddHeaders adds to a request what headers of its call say: the request id
+// (genbus-request-id on NATS, Idempotency-Key elsewhere) and the labels. Empty
+// ones add nothing. Headers that contradict the message are refused with a
+// *fault.Error: using either one silently could mean a second paid job.
+func AddHeaders(r *admission.Request, requestID, labels string) error {
+	if requestID != "" && r.RequestID != "" && requestID != r.RequestID {
+		return fault.Invalid([]fault.Violation{{Field: "request_id", Description: "differs between the message and the header"}})
+	}
+	r.RequestID = cmp.Or(r.RequestID, requestID)
+	parsed, err := ParseLabels(labels)
+	if err != nil {
+		return err
+	}
+	return addLabels(r, parsed)
+}
+
+// get reads a header in any case, because nats.Header is case-sensitive and some
+// clients write Content-Type. The lower-case spelling wins.
+func get(header nats.Header, key string) string {
+	return telemetry.HeaderCarrier(header).Get(key)
+}
+
+func addLabels(r *admission.Request, labels map[string]string) error {
+	if len(r.Labels) == 0 {
+		r.Labels = labels
+		return nil
+	}
+	for k, v := range labels {
+		if old, ok := r.Labels[k]; ok && old != v {
+			return invalidLabels("%q has one value in the message and another in the header", fault.Clip(k, 64))
+		}
+		r.Labels[k] = v
+	}
+	return nil
+}

@@ -1,0 +1,199 @@
+package natsreq_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/nats-io/nats.go"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/natsreq"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+var names = subject.Default()
+
+func marshal(t testing.TB, m proto.Message) []byte {
+	t.Helper()
+	data, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func TestDecode(t *testing.T) {
+	t.Parallel()
+	expires := time.Date(2031, 2, 3, 4, 5, 6, 0, time.UTC)
+	video := marshal(t, &genbusv1.VideoRequest{
+		RequestId: "r1", Body: &genbusv1.VideoRequest_Video{Video: &genbusv1.VideoGeneration{Model: "m", Prompt: "p"}},
+		Labels: map[string]string{"a": "b"}, ExpiresAt: timestamppb.New(expires), RetryOf: "old", Protocol: "primary", Archive: proto.Bool(true),
+	})
+	chat := marshal(t, &genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_RawJson{RawJson: []byte(`{"model": "m"}`)}})
+	wholeVideo := admission.Request{
+		Kind: subject.Video, Tenant: "acme", Way: telemetry.WayCall, RequestID: "r1", Body: []byte(`{"model":"m","prompt":"p"}`),
+		Labels: map[string]string{"a": "b"}, ExpiresAt: expires, RetryOf: "old", Protocol: "primary", Archive: proto.Bool(true),
+	}
+	withLabel := wholeVideo
+	withLabel.Labels = map[string]string{"a": "b", "c": "d"}
+	for name, row := range map[string]struct {
+		subject string
+		header  nats.Header
+		data    []byte
+		want    admission.Request
+	}{
+		"protobuf video": {names.Call(subject.Video, "acme"), nil, video, wholeVideo},
+		"protobuf by its media type": {
+			names.Call(subject.Video, "acme"), nats.Header{"content-type": {"application/x-protobuf; v=1"}}, video, wholeVideo,
+		},
+		"protobuf with headers that agree": {
+			names.Call(subject.Video, "acme"), nats.Header{"genbus-request-id": {"r1"}, "genbus-labels": {"a=b,c=d"}}, video, withLabel,
+		},
+		"protobuf chat in the inbox": {
+			names.Request(subject.Chat, "acme"), nil, chat,
+			admission.Request{Kind: subject.Chat, Tenant: "acme", Way: telemetry.WayNATS, Body: []byte(`{"model": "m"}`)},
+		},
+		"JSON": {
+			names.Request(subject.Chat, "acme"),
+			nats.Header{"Content-Type": {"application/json; charset=utf-8"}, "genbus-request-id": {"r2"}, "genbus-labels": {" k = v , e%2C=%25"}},
+			[]byte(`{ "model":"x" }`),
+			admission.Request{
+				Kind: subject.Chat, Tenant: "acme", Way: telemetry.WayNATS, RequestID: "r2", Body: []byte(`{ "model":"x" }`),
+				Labels: map[string]string{"k": "v", "e,": "%"},
+			},
+		},
+		"a request id for a message without one": {
+			names.Request(subject.Chat, "acme"), nats.Header{"genbus-request-id": {"r3"}}, chat,
+			admission.Request{Kind: subject.Chat, Tenant: "acme", Way: telemetry.WayNATS, RequestID: "r3", Body: []byte(`{"model": "m"}`)},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := natsreq.Decode(names, row.subject, row.header, row.data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(row.want, got, cmpopts.IgnoreFields(admission.Request{}, "Inbox")); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	t.Parallel()
+	good := marshal(t, &genbusv1.VideoRequest{RequestId: "r1", Labels: map[string]string{"a": "b"}, Body: &genbusv1.VideoRequest_RawJson{RawJson: []byte(`{}`)}})
+	for name, row := range map[string]struct {
+		subject string
+		header  nats.Header
+		data    []byte
+		want    fault.Code
+		says    string
+		tenant  string
+	}{
+		"an illegal tenant": {"genbus.request.video.a b", nil, good, fault.InvalidRequest, "legal name", "a b"},
+		"another subject":   {"genbus.task.video.acme.x", nil, good, fault.InvalidRequest, "subject", ""},
+		"a media type": {
+			names.Call(subject.Video, "acme"), nats.Header{"content-type": {"text/html"}}, good, fault.UnsupportedMedia, "text/html", "acme",
+		},
+		"JSON without its media type": {names.Call(subject.Video, "acme"), nil, []byte(`{"model":"m"}`), fault.InvalidRequest, "content-type: application/json", "acme"},
+		"no body":                     {names.Call(subject.Chat, "acme"), nil, nil, fault.InvalidRequest, "body", "acme"},
+		"another request id":          {names.Call(subject.Video, "acme"), nats.Header{"genbus-request-id": {"r2"}}, good, fault.InvalidRequest, "request_id", "acme"},
+		"another label":               {names.Call(subject.Video, "acme"), nats.Header{"genbus-labels": {"a=c"}}, good, fault.InvalidRequest, "labels", "acme"},
+		"a time beyond all years": {
+			names.Call(subject.Video, "acme"), nil,
+			marshal(t, &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_RawJson{RawJson: []byte(`{}`)}, ExpiresAt: &timestamppb.Timestamp{Nanos: -1}}),
+			fault.InvalidRequest, "expires_at", "acme",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, err := natsreq.Decode(names, row.subject, row.header, row.data)
+			var f *fault.Error
+			if !errors.As(err, &f) || f.Code != row.want || !strings.Contains(f.Message, row.says) {
+				t.Fatalf("err %v, want %s with %q", err, row.want, row.says)
+			}
+			if r.Tenant != row.tenant {
+				t.Errorf("tenant %q, want %q for the dead letter", r.Tenant, row.tenant)
+			}
+		})
+	}
+}
+
+func TestParseLabels(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]map[string]string{
+		"":                nil,
+		"  ":              nil,
+		"k=v":             {"k": "v"},
+		"k=":              {"k": ""},
+		"k=a=b, l = c ":   {"k": "a=b", "l": "c"},
+		"k=%C3%A4+%2c%25": {"k": "ä+,%"},
+	} {
+		got, err := natsreq.ParseLabels(value)
+		if err != nil {
+			t.Errorf("%q: %v", value, err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%q:\n%s", value, diff)
+		}
+	}
+	for _, value := range []string{"k", "=v", "k=v,", "k=v,k=w", "k=50%", "%=v", strings.Repeat("k=v,", 64) + "l=w"} {
+		if got, err := natsreq.ParseLabels(value); fault.CodeOf(err) != fault.InvalidRequest {
+			t.Errorf("%q gave %v, %v", value, got, err)
+		}
+	}
+}
+
+// FuzzDecode: nothing panics, every error has a meaning, and a JSON body is the
+// data.
+func FuzzDecode(f *testing.F) {
+	f.Add("genbus.call.video.acme", "application/json", "r1", "k=v", []byte(`{"model":"m"}`))
+	f.Add("genbus.request.chat.acme", "", "", "", []byte("\x1a\x02{}"))
+	f.Add("genbus.request.chat.a b", "application/protobuf", "", "k=%zz", []byte{0xff})
+	f.Add("genbus.call.video.acme", "", "r1", "", marshal(f, &genbusv1.VideoRequest{
+		RequestId: "r1", Body: &genbusv1.VideoRequest_Video{Video: &genbusv1.VideoGeneration{Model: "m", ExtraJson: []byte(`{"a":1}`)}},
+	}))
+	f.Fuzz(func(t *testing.T, subj, media, id, labels string, data []byte) {
+		header := nats.Header{"content-type": {media}, "genbus-request-id": {id}, "genbus-labels": {labels}}
+		r, err := natsreq.Decode(names, subj, header, data)
+		var meant *fault.Error
+		if err != nil {
+			if !errors.As(err, &meant) || meant.Code == fault.Internal {
+				t.Fatalf("error without a meaning: %v", err)
+			}
+			return
+		}
+		if !r.Kind.Valid() || subject.CheckToken(r.Tenant) != nil || r.Way == "" {
+			t.Fatalf("accepted as %+v", r)
+		}
+		if json, _ := natsreq.IsJSON(header); json && string(r.Body) != string(data) {
+			t.Fatal("the JSON body is not the data")
+		}
+	})
+}
+
+// FuzzParseLabels: what parses has keys, and parses to the same again.
+func FuzzParseLabels(f *testing.F) {
+	for _, seed := range []string{"", "k=v", "a=b,c=d", "k=%2C", "k=v,k=v", ",", "=", "%3D=%"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		labels, err := natsreq.ParseLabels(value)
+		if err != nil && fault.CodeOf(err) != fault.InvalidRequest {
+			t.Fatal(err)
+		}
+		if _, ok := labels[""]; ok {
+			t.Fatal("an empty key")
+		}
+	})
+}
