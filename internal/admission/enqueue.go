@@ -16,9 +16,13 @@ import (
 	"github.com/genbus/genbus/internal/tasklog"
 )
 
-// enqueueTries bounds how often an unanswered publish is repeated. The repeat is
-// harmless: the stream holds one message for each subject.
-const enqueueTries = 3
+// enqueueTries bounds how often a publish is repeated. The repeat is harmless:
+// the stream holds one message for each subject.
+const enqueueTries = 5
+
+// errNotThere says that the stream was "full" for an id that neither it nor the
+// log has.
+var errNotThere = errors.New("neither the work stream nor the log has the job")
 
 // enqueue stores the work item and returns the one that is stored, which may be
 // that of an earlier request with the same id.
@@ -38,19 +42,28 @@ func (a *Admission) enqueue(ctx context.Context, r Request, c Checked) (*genbusv
 
 func (a *Admission) store(ctx context.Context, r Request, c Checked, item *genbusv1.WorkItem, m *nats.Msg) (*genbusv1.WorkItem, error) {
 	sent := false // whether the item may be stored without an answer
-	for try := 1; ; try++ {
+	for try := 0; ; try++ {
 		_, err := a.b.Publish(ctx, m)
 		switch {
 		case err == nil:
 			return item, nil
 		case errors.Is(err, broker.ErrFull):
-			return a.stored(ctx, r, c, sent)
+			// On three nodes the answer comes as soon as another request's item is
+			// proposed, before a read can see it: so a stream is only called full
+			// when it says so again and again.
+			there, err := a.stored(ctx, r, c, sent)
+			if !errors.Is(err, errNotThere) {
+				return there, err
+			}
+			if try == enqueueTries-1 {
+				return nil, full(c.Route.Name, uint64(a.cfg.NATS.Streams.Work.MaxMsgs)) //nolint:gosec // config checks that it is positive
+			}
 		case errors.Is(err, broker.ErrTooLarge):
 			return nil, fault.New(fault.BodyTooLarge, "job %s: %w", c.ID, err)
 		case errors.Is(err, broker.ErrNoAnswer):
 			sent = true
 		}
-		if try == enqueueTries || broker.Wait(ctx, time.Duration(try)*100*time.Millisecond) != nil {
+		if try == enqueueTries-1 || broker.Wait(ctx, 10*time.Millisecond<<(2*try)) != nil {
 			return nil, notStored(c.ID, sent, err)
 		}
 	}
@@ -69,7 +82,7 @@ func notStored(id string, sent bool, err error) error {
 func (a *Admission) stored(ctx context.Context, r Request, c Checked, sent bool) (*genbusv1.WorkItem, error) {
 	m, err := a.b.Last(ctx, a.b.Names().Work(), a.b.Names().WorkAnyRoute(r.Kind, r.Tenant, c.ID))
 	if errors.Is(err, broker.ErrNoMessage) {
-		return a.finishedMeanwhile(ctx, r, c)
+		return a.finishedMeanwhile(ctx, r, c, sent)
 	}
 	if err != nil {
 		return nil, notStored(c.ID, sent, err)
@@ -83,13 +96,13 @@ func (a *Admission) stored(ctx context.Context, r Request, c Checked, sent bool)
 
 // finishedMeanwhile tells a full stream from a job that ended between our
 // publish and our read. The ended job is answered through its log.
-func (a *Admission) finishedMeanwhile(ctx context.Context, r Request, c Checked) (*genbusv1.WorkItem, error) {
+func (a *Admission) finishedMeanwhile(ctx context.Context, r Request, c Checked, sent bool) (*genbusv1.WorkItem, error) {
 	_, err := a.log.Get(ctx, subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
 	switch {
 	case errors.Is(err, tasklog.ErrNotFound):
-		return nil, full(c.Route.Name, uint64(a.cfg.NATS.Streams.Work.MaxMsgs)) //nolint:gosec // config checks that it is positive
+		return nil, errNotThere
 	case err != nil:
-		return nil, unavailable(err)
+		return nil, notStored(c.ID, sent, err)
 	}
 	// record finds the log and answers with it; the item is not stored again.
 	return a.item(ctx, r, c)

@@ -84,9 +84,16 @@ func (b *Broker) connectionOptions() []nats.Option {
 		// given up, would be a write that nobody decided on.
 		nats.ReconnectBufSize(-1),
 		nats.ReconnectHandler(func(*nats.Conn) { b.reconnected() }),
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { b.log.Warn("nats: disconnected", "error", err) }),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { b.disconnected(err) }),
 		nats.ErrorHandler(func(_ *nats.Conn, s *nats.Subscription, err error) { b.asyncError(s, err) }),
 		nats.ClosedHandler(func(*nats.Conn) { close(b.closed) }),
+	}
+}
+
+// disconnected is called for our own Close too, then without an error.
+func (b *Broker) disconnected(err error) {
+	if err != nil {
+		b.log.Warn("nats: disconnected", "error", err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,6 +22,9 @@ type Embedded struct {
 	Listen string
 	// DataDir holds the streams and the lock file. Required.
 	DataDir string
+	// User and Password are what clients on TCP must give; empty: anybody who
+	// reaches the address.
+	User, Password string
 	// NoSync leaves out the fsync on every write. Default: false, every write is
 	// synced before it is confirmed.
 	NoSync bool
@@ -34,8 +38,9 @@ type Embedded struct {
 const maxPayload = 8 << 20
 
 type embedded struct {
-	server *server.Server
-	lock   *flock.Flock
+	server         *server.Server
+	lock           *flock.Flock
+	user, password string
 }
 
 // startEmbedded takes the lock before it starts the server, because the server
@@ -49,7 +54,7 @@ func startEmbedded(o Embedded, log *slog.Logger) (*embedded, error) {
 	if err != nil {
 		return nil, errors.Join(err, lock.Unlock())
 	}
-	return &embedded{server: s, lock: lock}, nil
+	return &embedded{server: s, lock: lock, user: o.User, password: o.Password}, nil
 }
 
 func lockDir(dir string) (*flock.Flock, error) {
@@ -99,6 +104,8 @@ func serverOptions(o Embedded) (*server.Options, error) {
 		MaxPayload:             maxPayload,
 		NoSigs:                 true,
 		DisableJetStreamBanner: true,
+		Username:               o.User,
+		Password:               o.Password,
 	}
 	if o.Listen == "" {
 		return opts, nil
@@ -124,7 +131,13 @@ func orDefault(v, otherwise int64) int64 {
 	return v
 }
 
-func (e *embedded) inProcess() []nats.Option { return []nats.Option{nats.InProcessServer(e.server)} }
+func (e *embedded) inProcess() []nats.Option {
+	opts := []nats.Option{nats.InProcessServer(e.server)}
+	if e.user != "" {
+		opts = append(opts, nats.UserInfo(e.user, e.password))
+	}
+	return opts
+}
 
 // stop waits for the shutdown: a process that ends before it damages the store.
 func (e *embedded) stop() error {
@@ -137,9 +150,16 @@ func (e *embedded) stop() error {
 // server's, not genbus's.
 type serverLog struct{ log *slog.Logger }
 
-func (l serverLog) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }
-func (l serverLog) Warnf(format string, v ...any)   { l.log.Warn(fmt.Sprintf(format, v...)) }
-func (l serverLog) Errorf(format string, v ...any)  { l.log.Error(fmt.Sprintf(format, v...)) }
-func (l serverLog) Fatalf(format string, v ...any)  { l.log.Error(fmt.Sprintf(format, v...)) }
-func (l serverLog) Debugf(format string, v ...any)  { l.log.Debug(fmt.Sprintf(format, v...)) }
+func (l serverLog) Noticef(format string, v ...any) { l.say(slog.LevelDebug, format, v) }
+func (l serverLog) Warnf(format string, v ...any)   { l.say(slog.LevelWarn, format, v) }
+func (l serverLog) Errorf(format string, v ...any)  { l.say(slog.LevelError, format, v) }
+func (l serverLog) Fatalf(format string, v ...any)  { l.say(slog.LevelError, format, v) }
+func (l serverLog) Debugf(format string, v ...any)  { l.say(slog.LevelDebug, format, v) }
 func (l serverLog) Tracef(string, ...any)           {}
+
+func (l serverLog) say(level slog.Level, format string, v []any) {
+	ctx := context.TODO()
+	if l.log.Enabled(ctx, level) {
+		l.log.Log(ctx, level, "nats server", "text", fmt.Sprintf(format, v...))
+	}
+}

@@ -2,6 +2,7 @@ package tasklog
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/nats-io/nats.go"
@@ -18,15 +19,15 @@ type Notice struct {
 }
 
 // hub hands committed events of all jobs, republished by the broker, to the
-// followers of single jobs and to the process's one observer. It has one core
+// followers of single jobs and to the process's observers. It has one core
 // subscription, whatever the number of followers.
 type hub struct {
 	limit int
 
-	mu       sync.RWMutex
-	names    subject.Space
-	readers  map[string]map[*reader]struct{} // by live subject
-	observer func(Notice)
+	mu        sync.RWMutex
+	names     subject.Space
+	readers   map[string]map[*reader]struct{} // by live subject
+	observers []func(Notice)
 }
 
 func newHub(limit int) *hub {
@@ -49,16 +50,21 @@ func (h *hub) start(b *broker.Broker) (*nats.Subscription, error) {
 
 func (h *hub) deliver(m *nats.Msg) {
 	h.mu.RLock()
-	observer := h.observer
+	observers := h.observers
 	for r := range h.readers[m.Subject] {
 		r.push(m)
 	}
 	h.mu.RUnlock()
-	if observer == nil {
+	if len(observers) == 0 {
 		return
 	}
-	if name, err := h.names.ParseLiveTask(m.Subject); err == nil {
-		observer(Notice{Name: name, Status: header(m.Header, subject.HeaderStatus), Writer: header(m.Header, subject.HeaderWriter)})
+	name, err := h.names.ParseLiveTask(m.Subject)
+	if err != nil {
+		return
+	}
+	n := Notice{Name: name, Status: header(m.Header, subject.HeaderStatus), Writer: header(m.Header, subject.HeaderWriter)}
+	for _, observe := range observers {
+		observe(n)
 	}
 }
 
@@ -94,13 +100,13 @@ func (h *hub) wake() {
 	}
 }
 
-// Observe registers the one function that hears of every commit of every
-// replica. It must not block. Notices can be lost; a reader of the log is never
+// Observe registers a function that hears of every commit of every replica. It
+// must not block. Notices can be lost; a reader of the log is never
 // told less than the log says.
 func (l *Log) Observe(f func(Notice)) {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
-	l.hub.observer = f
+	l.hub.observers = append(slices.Clone(l.hub.observers), f)
 }
 
 // reader is the bounded buffer of one follower.

@@ -1,0 +1,295 @@
+package admission_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
+
+type bundle struct {
+	*admission.Admission
+	b   *broker.Broker
+	log *tasklog.Log
+}
+
+func setup(t testing.TB, b *broker.Broker) *bundle {
+	t.Helper()
+	cfg := config.Default()
+	if err := cfg.AddSandbox("http://127.0.0.1:1"); err != nil {
+		t.Fatal(err)
+	}
+	log := tasklog.New(tasklog.Options{Broker: b, Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
+	return &bundle{Admission: admission.New(cfg, b, log, broker.NewBodies(b), nil), b: b, log: log}
+}
+
+func video(requestID, prompt string) admission.Request {
+	return admission.Request{Kind: subject.Video, Tenant: "acme", RequestID: requestID, Body: fmt.Appendf(nil, `{"model":"sandbox-video","prompt":%q}`, prompt)}
+}
+
+// item reads the stored work item of a job.
+func (s *bundle) item(t testing.TB, id string) *genbusv1.WorkItem {
+	t.Helper()
+	m, err := s.b.Last(t.Context(), s.b.Names().Work(), s.b.Names().WorkAnyRoute(subject.Video, "acme", id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	item := &genbusv1.WorkItem{}
+	if err := proto.Unmarshal(m.Data, item); err != nil {
+		t.Fatal(err)
+	}
+	return item
+}
+
+func TestAcceptedMeansStored(t *testing.T) {
+	t.Parallel()
+	s := setup(t, brokertest.Single(t))
+	e, err := s.Admit(t.Context(), video("", "a cat"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	item := s.item(t, e.Job.GetId())
+	if string(item.GetBody()) != `{"model":"sandbox-video","prompt":"a cat"}` || item.GetRoute() != "sandbox-video" {
+		t.Errorf("stored %v", item)
+	}
+	logged, err := s.log.Get(t.Context(), e.Name())
+	if err != nil || logged.Version() != 1 || logged.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_QUEUED {
+		t.Errorf("logged %v, %v", logged, err)
+	}
+	other, err := s.Admit(t.Context(), video("", "a cat"))
+	if err != nil || other.Job.GetId() == e.Job.GetId() {
+		t.Errorf("without a request id the same body is another job: %v, %v", other, err)
+	}
+}
+
+// TestRacingRequestsMakeOneJob: many replicas admit one request id at once, some
+// with another body. One body wins; its requests get one job, the others are
+// told that the key is used.
+func TestRacingRequestsMakeOneJob(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		replicas := []*bundle{setup(t, open(t)), setup(t, open(t))}
+		for round := range 10 {
+			var mu sync.Mutex
+			won, reused := map[string]int{}, 0
+			var wg sync.WaitGroup
+			for i := range 8 {
+				wg.Go(func() {
+					prompt := []string{"a cat", "a dog"}[i/4]
+					e, err := replicas[i%2].Admit(t.Context(), video(fmt.Sprint("r", round), prompt))
+					mu.Lock()
+					defer mu.Unlock()
+					switch {
+					case err == nil:
+						won[prompt]++
+						if e.Job.GetId() != admission.JobID(subject.Video, "acme", fmt.Sprint("request\x00r", round)) {
+							t.Errorf("id %s", e.Job.GetId())
+						}
+					case fault.CodeOf(err) == fault.IdempotencyKeyReused:
+						reused++
+					default:
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			if len(won) != 1 || reused != 4 {
+				t.Fatalf("round %d: %v accepted, %d reused", round, won, reused)
+			}
+		}
+	})
+}
+
+// TestAdmissionAfterACrash: the item was stored, and the process died before the
+// first event. The repeat goes on with that item.
+func TestAdmissionAfterACrash(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		s := setup(t, open(t))
+		r := video("one", "a cat")
+		c, err := s.Check(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		item := s.Item(t.Context(), r, c)
+		data, err := proto.Marshal(item)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := nats.NewMsg(s.b.Names().WorkItem(subject.Video, "sandbox-video", "acme", c.ID))
+		m.Data = data
+		if _, err := s.b.Publish(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Admit(t.Context(), video("one", "a dog")); fault.CodeOf(err) != fault.IdempotencyKeyReused {
+			t.Errorf("another body: %v", err)
+		}
+		e, err := s.Admit(t.Context(), r)
+		if err != nil || !e.Job.GetCreatedAt().AsTime().Equal(item.GetAcceptedAt().AsTime()) {
+			t.Errorf("%v, %v", e, err)
+		}
+	})
+}
+
+// TestFinishedJobIsAttachedTo: the work item is gone, the log answers.
+func TestFinishedJobIsAttachedTo(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		s := setup(t, open(t))
+		e, err := s.Admit(t.Context(), video("one", "a cat"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		end, err := task.Cancelled(e.Job, time.Now(), fault.New(fault.Cancelled, "x").TaskError())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.log.Commit(t.Context(), end, e.Seq); err != nil {
+			t.Fatal(err)
+		}
+		stream, err := s.b.JetStream().Stream(t.Context(), s.b.Names().Work())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := stream.Purge(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		again, err := s.Admit(t.Context(), video("one", "a cat"))
+		if err != nil || again.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_CANCELLED {
+			t.Errorf("%v, %v", again, err)
+		}
+		if _, err := s.b.Last(t.Context(), s.b.Names().Work(), s.b.Names().WorkPattern()); !errors.Is(err, broker.ErrNoMessage) {
+			t.Errorf("a finished job was enqueued again: %v", err)
+		}
+	})
+}
+
+func TestFullQueueRefusesWithAdvice(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		s := setup(t, open(t))
+		stream, err := s.b.JetStream().Stream(t.Context(), s.b.Names().Work())
+		if err != nil {
+			t.Fatal(err)
+		}
+		small := stream.CachedInfo().Config
+		small.MaxMsgs = 2
+		if _, err := s.b.JetStream().UpdateStream(t.Context(), small); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 2 {
+			if _, err := s.Admit(t.Context(), video(fmt.Sprint(i), "a cat")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err = s.Admit(t.Context(), video("third", "a cat"))
+		f := fault.From(err)
+		if f.Code != fault.QueueFull || f.RetryAfter == 0 {
+			t.Errorf("got %v, retry after %s", err, f.RetryAfter)
+		}
+		if _, err := s.Admit(t.Context(), video("0", "a cat")); err != nil {
+			t.Errorf("a known job does not need room: %v", err)
+		}
+	})
+}
+
+func TestBrokerGone(t *testing.T) {
+	t.Parallel()
+	b, err := broker.Open(t.Context(), broker.Options{
+		Names: subject.Default(), Logger: brokertest.Logger(t), Embedded: broker.Embedded{DataDir: t.TempDir(), NoSync: true},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := setup(t, b)
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Admit(t.Context(), video("one", "a cat")); fault.CodeOf(err) != fault.BrokerUnavailable {
+		t.Errorf("with a key: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := s.Admit(ctx, video("", "a cat")); fault.CodeOf(err) != fault.BrokerUnavailable {
+		t.Errorf("without: %v", err)
+	}
+}
+
+func TestCheckNamesWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	s := setup(t, brokertest.Single(t))
+	many := map[string]string{}
+	for i := range 17 {
+		many[fmt.Sprint(i)] = "x"
+	}
+	for _, row := range []struct {
+		name   string
+		change func(*admission.Request)
+		code   fault.Code
+		field  string
+	}{
+		{"no prompt", func(r *admission.Request) { r.Body = []byte(`{"model":"sandbox-video"}`) }, fault.InvalidRequest, "prompt"},
+		{"no model", func(r *admission.Request) { r.Body = []byte(`{"prompt":"x"}`) }, fault.InvalidRequest, "model"},
+		{"no JSON", func(r *admission.Request) { r.Body = []byte(`{"prompt"`) }, fault.InvalidJSON, ""},
+		{"unknown model", func(r *admission.Request) { r.Body = []byte(`{"model":"x","prompt":"x"}`) }, fault.ModelNotFound, ""},
+		{"other protocol", func(r *admission.Request) { r.Protocol = "videos" }, fault.WrongProtocol, ""},
+		{"tenant", func(r *admission.Request) { r.Tenant = "a.b" }, fault.InvalidRequest, "tenant"},
+		{"request id", func(r *admission.Request) { r.RequestID = "ä" }, fault.InvalidRequest, "request_id"},
+		{"long request id", func(r *admission.Request) { r.RequestID = strings.Repeat("x", 256) }, fault.InvalidRequest, "request_id"},
+		{"expired", func(r *admission.Request) { r.ExpiresAt = time.Now().Add(-time.Second) }, fault.InvalidRequest, "expires_at"},
+		{"retry of nothing", func(r *admission.Request) { r.RetryOf = "x" }, fault.InvalidRequest, "retry_of"},
+		{"labels", func(r *admission.Request) { r.Labels = many }, fault.InvalidRequest, "labels"},
+		{"long label", func(r *admission.Request) { r.Labels = map[string]string{"k": strings.Repeat("v", 129)} }, fault.InvalidRequest, "labels"},
+		{"too large", func(r *admission.Request) { r.Body = make([]byte, 33<<20) }, fault.BodyTooLarge, ""},
+	} {
+		r := video("one", "a cat")
+		row.change(&r)
+		_, err := s.Check(r)
+		f := fault.From(err)
+		if err == nil || f.Code != row.code || row.field != "" && (len(f.Violations) == 0 || f.Violations[0].Field != row.field) {
+			t.Errorf("%s: %v", row.name, err)
+		}
+	}
+}
+
+func TestJobID(t *testing.T) {
+	t.Parallel()
+	a := admission.JobID(subject.Video, "acme", "s")
+	for _, other := range []string{
+		admission.JobID(subject.Chat, "acme", "s"), admission.JobID(subject.Video, "acm", "es"), admission.JobID(subject.Video, "acme", "t"),
+	} {
+		if other == a {
+			t.Errorf("two sources have the id %s", a)
+		}
+	}
+	if kind, ok := admission.KindOf(a); !ok || kind != subject.Video || len(a) != len("video_")+26 {
+		t.Errorf("%s is %s, %t", a, kind, ok)
+	}
+	for _, bad := range []string{"", "video_", "audio_" + a[6:], a + "x", "video_" + strings.Repeat(".", 26)} {
+		if _, ok := admission.KindOf(bad); ok {
+			t.Errorf("%q passes as an id", bad)
+		}
+	}
+}
