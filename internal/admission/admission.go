@@ -140,7 +140,7 @@ func (a *Admission) room(ctx context.Context, kind subject.Kind, route config.Ro
 	if share := a.log.Usage(ctx); share > tasklog.AdmitBelow {
 		return fault.New(fault.StorageFull, "the task log has used %.0f %% of its bytes; nothing was accepted", share*100).WithRetryAfter(30 * time.Second)
 	}
-	if waiting := a.queues.waiting(ctx, kind, route.Name); waiting >= uint64(route.MaxQueued) { //nolint:gosec // config checks that it is positive
+	if waiting := a.queues.waiting(ctx, kind, route.Name); waiting >= uint64(route.MaxQueued) {
 		return full(route.Name, waiting)
 	}
 	return nil

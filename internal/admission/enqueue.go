@@ -56,7 +56,7 @@ func (a *Admission) store(ctx context.Context, r Request, c Checked, item *genbu
 				return there, err
 			}
 			if try == enqueueTries-1 {
-				return nil, full(c.Route.Name, uint64(a.cfg.NATS.Streams.Work.MaxMsgs)) //nolint:gosec // config checks that it is positive
+				return nil, full(c.Route.Name, uint64(a.cfg.NATS.Streams.Work.MaxMsgs))
 			}
 		case errors.Is(err, broker.ErrTooLarge):
 			return nil, fault.New(fault.BodyTooLarge, "job %s: %w", c.ID, err)

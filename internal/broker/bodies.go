@@ -69,9 +69,9 @@ func readObject(ctx context.Context, store jetstream.ObjectStore, ref Body) ([]b
 	if err != nil {
 		return nil, err
 	}
-	defer r.Close() //nolint:errcheck // nothing is written
+	defer r.Close()
 	var buf bytes.Buffer
-	if _, err := io.Copy(&buf, io.LimitReader(r, int64(min(ref.Size, 1<<30))+1)); err != nil { //nolint:gosec // bounded by min
+	if _, err := io.Copy(&buf, io.LimitReader(r, int64(min(ref.Size, 1<<30))+1)); err != nil {
 		return nil, fmt.Errorf("read body %s: %w", ref.Name, err)
 	}
 	if uint64(buf.Len()) != ref.Size || sha256.Sum256(buf.Bytes()) != ref.SHA256 {

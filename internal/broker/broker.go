@@ -69,8 +69,7 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 		opts = append(opts, e.inProcess()...)
 	}
 	if err := b.connect(ctx, url, opts, o.ConnectTimeout); err != nil {
-		b.stopEmbedded()
-		return nil, err
+		return nil, errors.Join(err, b.stopEmbedded())
 	}
 	return b, nil
 }

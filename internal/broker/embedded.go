@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -158,8 +157,13 @@ func (l serverLog) Debugf(format string, v ...any)  { l.say(slog.LevelDebug, for
 func (l serverLog) Tracef(string, ...any)           {}
 
 func (l serverLog) say(level slog.Level, format string, v []any) {
-	ctx := context.TODO()
-	if l.log.Enabled(ctx, level) {
-		l.log.Log(ctx, level, "nats server", "text", fmt.Sprintf(format, v...))
+	text := slog.String("text", fmt.Sprintf(format, v...))
+	switch {
+	case level >= slog.LevelError:
+		l.log.Error("nats server", text)
+	case level >= slog.LevelWarn:
+		l.log.Warn("nats server", text)
+	default:
+		l.log.Debug("nats server", text)
 	}
 }

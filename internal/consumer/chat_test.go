@@ -76,6 +76,7 @@ func TestChatOutcomes(t *testing.T) {
 		{"rate limited, then answered", "sandbox-chat:status=429,times=2,retry_after=1,id=a", true, genbusv1.JobStatus_JOB_STATUS_COMPLETED, "", 1},
 		{"cut off, then answered", "sandbox-chat:drop_after_chunks=3,times=1", true, genbusv1.JobStatus_JOB_STATUS_COMPLETED, "", 2},
 		{"cut off twice", "sandbox-chat:drop_after_chunks=3,times=9", true, genbusv1.JobStatus_JOB_STATUS_FAILED, "", 2},
+		{"ends early, twice", "sandbox-chat:no_done,no_finish", true, genbusv1.JobStatus_JOB_STATUS_FAILED, "stream_truncated", 2},
 		{"broken upstream", "sandbox-chat:status=500,times=9", false, genbusv1.JobStatus_JOB_STATUS_FAILED, "upstream_unavailable", 2},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -125,7 +125,7 @@ func (c *Consumer) fetch(cons jetstream.Consumer, n int, take take, free *slots)
 // ended drops the errors of a fetch that only say that it is over.
 func ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, jetstream.ErrNoMessages) {
-		return nil
+		return nil //nolint:nilerr // that is what this is for
 	}
 	return err
 }

@@ -164,12 +164,12 @@ func (in *intake) recordRefusal(ctx context.Context, r admission.Request, id str
 	item := &genbusv1.WorkItem{
 		Id: id, Kind: string(in.kind), Tenant: r.Tenant, RequestId: fault.Clip(r.RequestID, 255), AcceptedAt: timestamppb.Now(),
 	}
-	var lost *tasklog.LostError
-	if _, err := in.Log.Commit(ctx, task.FromWork(item), 0); err != nil && !errors.As(err, &lost) {
-		return err
-	}
-	if lost != nil {
+	_, err := in.Log.Commit(ctx, task.FromWork(item), 0)
+	if _, lost := errors.AsType[*tasklog.LostError](err); lost {
 		return nil // a job was accepted under the id meanwhile
+	}
+	if err != nil {
+		return err
 	}
 	return in.failLogged(ctx, name, f)
 }

@@ -27,7 +27,7 @@ func (c *Consumer) tracer() trace.Tracer {
 func (c *Consumer) startSpan(ctx context.Context, span string, name subject.TaskName, route, upstream string) (context.Context, trace.Span) {
 	return c.tracer().Start(ctx, span, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
 		attribute.String("genbus.job_id", name.ID), attribute.String("genbus.tenant", name.Tenant),
-		attribute.String("genbus.route", route), attribute.String("genbus.upstream", upstream)))
+		attribute.String("genbus.route", route), attribute.String("genbus.upstream", upstream))) //nolint:spancheck // the caller ends it
 }
 
 func (j *videoJob) span(ctx context.Context, span string) (context.Context, trace.Span) {

@@ -101,6 +101,7 @@ func (j *videoJob) afterPoll(ctx context.Context, s upstream.VideoState) Outcome
 		e, err := task.FailedUpstream(j.video(), now, fault.Clip(s.Status, 128), usage(s), failure(s))
 		j.metrics.PollEnded(telemetry.PollChanged)
 		return j.end(ctx, e, err)
+	case upstream.Running, upstream.Queued, upstream.InProgress:
 	}
 	e, worth, err := task.Observed(j.video(), now, task.Observation{
 		Started: s.Progression != upstream.Queued, Status: fault.Clip(s.Status, 128), Progress: s.Progress,
@@ -149,7 +150,7 @@ func (j *videoJob) complete(ctx context.Context, s upstream.VideoState) Outcome 
 func video(v upstream.VideoFile) *genbusv1.Video {
 	out := &genbusv1.Video{
 		Url: fault.Clip(v.URL, maxURL), Format: fault.Clip(v.Format, 32), DurationSeconds: v.Duration,
-		Width: int32(v.Width), Height: int32(v.Height), //nolint:gosec // pixels
+		Width: int32(v.Width), Height: int32(v.Height),
 	}
 	if !v.ExpiresAt.IsZero() {
 		out.ExpiresAt = timestamppb.New(v.ExpiresAt)

@@ -150,7 +150,7 @@ func (j *videoJob) backoff(err *upstream.Error) time.Duration {
 
 // jittered varies d by up to the given part, either way.
 func jittered(d time.Duration, part float64) time.Duration {
-	return d + time.Duration((2*rand.Float64()-1)*part*float64(d)) //nolint:gosec // spreads load, guards nothing
+	return d + time.Duration((2*rand.Float64()-1)*part*float64(d))
 }
 
 // submitted records the upstream's id. From here on it is paid for, so the write

@@ -268,7 +268,7 @@ func deadLetters(t testing.TB, b *broker.Broker) []*genbusv1.DeadLetter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := int(s.CachedInfo().State.Msgs) //nolint:gosec // a handful
+	n := int(s.CachedInfo().State.Msgs)
 	out := make([]*genbusv1.DeadLetter, 0, n)
 	for range n {
 		m, err := c.Next()

@@ -44,6 +44,7 @@ func (t *task) appendFlat(b []byte, st state, startUnix int64, base string) []by
 		b = appendCode(b, code)
 		b = appendField(b, "message", message)
 		b = append(b, '}')
+	default: // not ended
 	}
 	return append(b, '}')
 }

@@ -153,12 +153,12 @@ func freePorts(t testing.TB, n int) []int {
 	t.Helper()
 	out := make([]int, 0, n)
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // the port is free or not at once
+		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
 		out = append(out, l.Addr().(*net.TCPAddr).Port)
-		defer l.Close() //nolint:errcheck // held until all ports are chosen
+		defer l.Close()
 	}
 	return out
 }

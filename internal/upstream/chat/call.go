@@ -141,7 +141,7 @@ func (cl *call) assemble() ([]byte, error) {
 	a := NewAssembler(cl.client.opts.MaxReply)
 	for {
 		b, err := s.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
@@ -191,7 +191,7 @@ func (cl *call) sniff() (kind, error) {
 		case len(text) > 0 && text[0] == '{':
 			cl.head = text
 			return kindJSON, nil
-		case len(text) > 0 || len(buf) > maxBlank || err == io.EOF:
+		case len(text) > 0 || len(buf) > maxBlank || errors.Is(err, io.EOF):
 			cl.head = buf
 			return cl.textKind(text), nil
 		case err != nil:
@@ -266,8 +266,10 @@ func (cl *call) broken(err error) *upstream.Error {
 	e := cl.found(CodeStreamTruncated, "the upstream ended the stream early")
 	if errors.Is(err, sse.ErrTooLong) {
 		e.Code, e.Message, e.Final = CodeTooLarge, err.Error(), true
-	} else if err != io.EOF {
+	} else if !errors.Is(err, io.EOF) {
 		e.Message += ": " + err.Error()
+	} else {
+		err = io.ErrUnexpectedEOF // io.EOF itself is the good end
 	}
 	e.Err = err
 	return cl.explain(e)

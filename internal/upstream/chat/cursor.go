@@ -99,7 +99,7 @@ func (c *cursor) value() []byte {
 		return nil
 	}
 	from := c.i
-	ok := false
+	var ok bool
 	switch c.b[c.i] {
 	case '"':
 		ok = c.skipString()

@@ -210,6 +210,7 @@ func (p *part) joinArray(v []byte, b *budget) {
 		if len(before) > 0 {
 			p.set(textItem(before), b)
 		}
+	default: // an array already, or a value that items do not change
 	}
 	c := cursor{b: v}
 	c.enter('[')

@@ -69,7 +69,7 @@ func (s *Stream) begin() error {
 	}
 	s.events = sse.NewReader(s.call, s.call.client.opts.MaxEvent)
 	first, err := s.Next()
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
 	s.first, s.hasFirst = first, err == nil

@@ -201,7 +201,7 @@ func TestStreamSendsTheRequest(t *testing.T) {
 	}
 	defer s.Close()
 	r := <-got
-	if r.Method != "POST" || r.URL.Path != "/v1/chat/completions" || r.Header.Get("Idempotency-Key") != "chat_1" ||
+	if r.Method != http.MethodPost || r.URL.Path != "/v1/chat/completions" || r.Header.Get("Idempotency-Key") != "chat_1" ||
 		r.Header.Get("Authorization") != "Bearer sk-secret-key" || r.Header.Get("Content-Type") != "application/json" || !strings.HasPrefix(r.Header.Get("Accept"), "text/event-stream") {
 		t.Errorf("%s %s %v", r.Method, r.URL, r.Header)
 	}

@@ -70,12 +70,12 @@ func TestIdleCountsOnlyTheUpstream(t *testing.T) {
 		defer w.stop()
 		read := func(takes time.Duration, arrived bool) {
 			w.before()
-			time.Sleep(takes)
+			time.Sleep(takes) //nolint:forbidigo // fake time
 			w.after(arrived)
 		}
 		read(9*time.Second, true)
 		for range 5 {
-			time.Sleep(5 * time.Second) // the caller is busy
+			time.Sleep(5 * time.Second) //nolint:forbidigo // fake time: the caller is busy
 			read(1900*time.Millisecond, true)
 		}
 		synctest.Wait()
@@ -114,9 +114,9 @@ func TestWatchIsPunctual(t *testing.T) {
 				defer w.stop()
 				for _, takes := range tc.waits {
 					w.before()
-					time.Sleep(takes)
+					time.Sleep(takes) //nolint:forbidigo // fake time
 					w.after(true)
-					time.Sleep(time.Second)
+					time.Sleep(time.Second) //nolint:forbidigo // fake time
 				}
 				w.before()
 				started := time.Now()

@@ -33,6 +33,7 @@ func (a *answer) state(resp *http.Response) (upstream.VideoState, bool) {
 		state.Err = a.failure(t)
 		state.Err.HTTPStatus = resp.StatusCode
 		state.Err.RequestID = upstream.RequestID(resp.Header)
+	default: // still running: nothing more is said
 	}
 	return state, true
 }

@@ -251,7 +251,7 @@ func (r *Reader) event() Event {
 
 // finish delivers what a clean end of the stream left unfinished.
 func (r *Reader) finish() (Event, error) {
-	if r.err != io.EOF {
+	if !errors.Is(r.err, io.EOF) {
 		return Event{}, r.err
 	}
 	if r.line < r.end {
@@ -259,7 +259,7 @@ func (r *Reader) finish() (Event, error) {
 		r.line, r.scan = r.end, r.end
 		r.take(from, r.end)
 	}
-	if r.err != io.EOF || !r.hasData {
+	if !errors.Is(r.err, io.EOF) || !r.hasData {
 		return Event{}, r.err
 	}
 	e := r.event()

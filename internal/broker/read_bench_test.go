@@ -1,0 +1,36 @@
+package broker_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// BenchmarkLast is the cost of one leader read of a job's log, on the embedded
+// server, by how many jobs the log holds. The message has the size of a usual
+// event. docs/adr/0001 quotes it.
+func BenchmarkLast(b *testing.B) {
+	for _, jobs := range []int{1, 1_000, 20_000} {
+		b.Run(fmt.Sprintf("jobs=%d", jobs), func(b *testing.B) {
+			broker := brokertest.Single(b)
+			subjects := make([]string, jobs)
+			for i := range subjects {
+				subjects[i] = broker.Names().Task(subject.Video, "default", fmt.Sprintf("video_%026d", i))
+				if _, err := broker.Publish(b.Context(), msg(subjects[i], "", strings.Repeat("x", 1024))); err != nil {
+					b.Fatal(err)
+				}
+			}
+			stream := broker.Names().Tasks()
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := broker.Last(b.Context(), stream, subjects[rand.IntN(jobs)]); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
