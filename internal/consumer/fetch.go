@@ -117,9 +117,26 @@ func (c *Consumer) fetch(cons jetstream.Consumer, n int, take take, free *slots)
 	}
 	for m := range batch.Messages() {
 		got++
+		if c.fetching.Err() != nil {
+			c.handBack(m)
+			free.release(1)
+			continue
+		}
 		take(m, sync.OnceFunc(func() { free.release(1) }))
 	}
 	return got, ended(c.fetching, batch.Error())
+}
+
+// handBack gives back a message that arrived while the process stops: what is
+// taken now would miss the hand-over.
+func (c *Consumer) handBack(m jetstream.Msg) {
+	d, err := newDelivery(c.Broker.Conn(), m)
+	if err == nil {
+		err = settle(d, Nak())
+	}
+	if err != nil {
+		c.Logger.Warn("a message could not be given back; it is redelivered", "subject", m.Subject(), "error", err)
+	}
 }
 
 // ended drops the errors of a fetch that only say that it is over.

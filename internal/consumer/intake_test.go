@@ -67,6 +67,7 @@ func TestSameRequestIDAttaches(t *testing.T) {
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, testConfig(t, up.URL()))
 	id := publish(t, b, subject.Video, "one", videoRequest("one", "sandbox-video", "a cat"))
+	follow(t, r.log, id, genbusv1.JobPhase_JOB_PHASE_QUEUED)
 	publish(t, b, subject.Video, "one", videoRequest("one", "sandbox-video", "a cat"))
 	publish(t, b, subject.Video, "one", videoRequest("one", "sandbox-video", "a dog"))
 	end := last(follow(t, r.log, id))

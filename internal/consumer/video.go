@@ -140,8 +140,8 @@ func (j *videoJob) work() {
 // once.
 func (j *videoJob) continues(out Outcome) bool {
 	j.mu.Lock()
-	if out.verb == hold && j.leaving {
-		out = Nak()
+	if out.verb == hold && (j.leaving || j.fetching.Err() != nil) {
+		out = Nak() // the process stops
 	}
 	if out.verb == hold && j.again {
 		j.again, j.due = false, time.Now()
