@@ -228,3 +228,17 @@ func TestBodies(t *testing.T) {
 		t.Errorf("a deleted body gave %v", err)
 	}
 }
+
+func TestTakenAddressIsAnErrorAtOnce(t *testing.T) {
+	t.Parallel()
+	o := broker.Options{Names: subject.Default(), Logger: brokertest.Logger(t), Embedded: broker.Embedded{DataDir: t.TempDir(), Listen: "127.0.0.1:0", NoSync: true}}
+	b, err := broker.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	o.Embedded.DataDir, o.Embedded.Listen = t.TempDir(), strings.TrimPrefix(b.ClientURL(), "nats://")
+	if _, err := broker.Open(t.Context(), o); err == nil || !strings.Contains(err.Error(), "GENBUS_NATS_LISTEN") {
+		t.Errorf("got %v", err)
+	}
+}

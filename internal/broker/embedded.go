@@ -77,6 +77,9 @@ func startServer(o Embedded, log *slog.Logger) (*server.Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := tryAddress(o.Listen); err != nil {
+		return nil, err
+	}
 	s, err := server.NewServer(opts)
 	if err != nil {
 		return nil, fmt.Errorf("embedded NATS server: %w", err)
@@ -86,9 +89,22 @@ func startServer(o Embedded, log *slog.Logger) (*server.Server, error) {
 	if !s.ReadyForConnections(30 * time.Second) {
 		s.Shutdown()
 		s.WaitForShutdown()
-		return nil, fmt.Errorf("the embedded NATS server did not start on %q within 30s; is the address (nats.listen, GENBUS_NATS_LISTEN) free?", o.Listen)
+		return nil, fmt.Errorf("the embedded NATS server did not start on %q within 30s", o.Listen)
 	}
 	return s, nil
+}
+
+// tryAddress opens the address for a moment: the server itself only logs that it
+// cannot, and keeps everybody waiting.
+func tryAddress(addr string) error {
+	if addr == "" {
+		return nil
+	}
+	l, err := net.Listen("tcp", addr) //nolint:noctx // it is free or not at once
+	if err != nil {
+		return fmt.Errorf("nats.listen (GENBUS_NATS_LISTEN): %w", err)
+	}
+	return l.Close()
 }
 
 func serverOptions(o Embedded) (*server.Options, error) {
