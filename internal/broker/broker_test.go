@@ -236,7 +236,11 @@ func TestTakenAddressIsAnErrorAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer b.Close()
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	o.Embedded.DataDir, o.Embedded.Listen = t.TempDir(), strings.TrimPrefix(b.ClientURL(), "nats://")
 	if _, err := broker.Open(t.Context(), o); err == nil || !strings.Contains(err.Error(), "GENBUS_NATS_LISTEN") {
 		t.Errorf("got %v", err)

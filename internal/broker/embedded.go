@@ -100,7 +100,7 @@ func tryAddress(addr string) error {
 	if addr == "" {
 		return nil
 	}
-	l, err := net.Listen("tcp", addr) //nolint:noctx // it is free or not at once
+	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return fmt.Errorf("nats.listen (GENBUS_NATS_LISTEN): %w", err)
 	}

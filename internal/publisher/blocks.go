@@ -1,6 +1,7 @@
 package publisher
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -29,6 +30,9 @@ func (b *blocks) fits(index uint64) bool {
 }
 
 func (b *blocks) add(index uint64, at time.Time, block []byte) {
+	if b.ends == nil {
+		*b = *buffers.Get().(*blocks)
+	}
 	if len(b.ends) == 0 {
 		b.first = index
 	}
@@ -62,13 +66,18 @@ func (b *blocks) slices() [][]byte {
 	return out
 }
 
-// reset empties the run and keeps its buffer, unless that has become large.
-func (b *blocks) reset() {
-	if cap(b.data) > keepBuffer {
-		*b = blocks{}
-		return
+// keepBuffer is the largest buffer that is used again, in bytes.
+const keepBuffer = 256 << 10
+
+// buffers are runs without blocks. A writer has none while it is idle.
+var buffers = sync.Pool{New: func() any { return new(blocks) }}
+
+// release gives the buffer of a run back, which is empty afterwards.
+func (b *blocks) release() {
+	if b.ends != nil && cap(b.data) <= keepBuffer {
+		buffers.Put(&blocks{data: b.data[:0], ends: b.ends[:0], at: b.at[:0]})
 	}
-	*b = blocks{data: b.data[:0], ends: b.ends[:0], at: b.at[:0]}
+	*b = blocks{}
 }
 
 // Budget bounds the bytes that many holders keep together. A nil *Budget has no

@@ -24,8 +24,6 @@ const (
 	chunkBuffer = 32 << 20
 	// bestEffortBuffer is the same for an inline chat.
 	bestEffortBuffer = 1 << 20
-	// keepBuffer is the largest buffer that an idle writer keeps.
-	keepBuffer = 64 << 10
 )
 
 // The waits between two tries of one message.
@@ -63,7 +61,6 @@ type ChunkWriter struct {
 
 	mu      sync.Mutex
 	pending blocks // added, not yet with the publisher
-	spare   blocks // an empty buffer for the next swap
 	held    int    // bytes in pending and with the publisher
 	next    uint64 // index of the next block
 	dropped uint64
@@ -163,34 +160,34 @@ func (w *ChunkWriter) Close() {
 
 // run publishes until nothing waits.
 func (w *ChunkWriter) run() {
-	var work blocks
-	for w.take(&work) {
+	for {
+		work, ok := w.take()
+		if !ok {
+			return
+		}
 		for rest := work; rest.count() > 0; {
 			batch := rest.cut(maxBatchBlocks, maxBatchBytes)
 			w.settle(batch, w.send(batch))
 		}
+		work.release()
 	}
 }
 
-// take swaps the empty buffer for the one that waits. It is false, and the
-// publisher is no longer running, when none does.
-func (w *ChunkWriter) take(work *blocks) bool {
-	work.reset()
+// take hands over what waits. It is false, and the publisher is no longer
+// running, when nothing does.
+func (w *ChunkWriter) take() (work blocks, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if work.data == nil {
-		*work, w.spare = w.spare, blocks{}
-	}
 	if w.pending.count() > 0 {
-		*work, w.pending = w.pending, *work
-		return true
+		work, w.pending = w.pending, blocks{}
+		return work, true
 	}
-	w.spare, w.running = *work, false
+	w.running = false
 	if w.idle != nil {
 		close(w.idle)
 		w.idle = nil
 	}
-	return false
+	return blocks{}, false
 }
 
 func (w *ChunkWriter) settle(batch blocks, stored bool) {
@@ -201,7 +198,7 @@ func (w *ChunkWriter) settle(batch blocks, stored bool) {
 	if stored {
 		return
 	}
-	w.dropped += uint64(batch.count()) //nolint:gosec // a count
+	w.dropped += uint64(batch.count())
 	w.lost(batch.count())
 }
 

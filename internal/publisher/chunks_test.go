@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -325,21 +326,24 @@ func TestBlocksSurviveARestartOfTheServer(t *testing.T) {
 func TestNodeOfAClusterGoesAway(t *testing.T) {
 	t.Parallel()
 	cluster := brokertest.NewCluster(t)
-	b, reader := cluster.Open(t), cluster.Open(t)
+	b := cluster.Open(t)
 	w := newWriter(t, b, "")
 	const blocks = 3000
+	var down sync.WaitGroup
+	defer down.Wait()
 	for i := range blocks {
 		w.Add(sample(i))
 		if i == blocks/2 {
 			flush(t, w, uint64(i+1))
-			go func() {
+			down.Go(func() {
 				for _, s := range cluster.Servers {
 					if s.ID() == b.Conn().ConnectedServerId() {
 						s.Shutdown()
+						s.WaitForShutdown()
 						return
 					}
 				}
-			}()
+			})
 		}
 		if i > blocks/2 && i%20 == 0 {
 			if err := broker.Wait(t.Context(), time.Millisecond); err != nil {
@@ -350,8 +354,8 @@ func TestNodeOfAClusterGoesAway(t *testing.T) {
 	flush(t, w, blocks)
 	var chunks []*genbusv1.ChatChunk
 	for chunks == nil { // the stream may have no leader for a moment
-		if _, err := reader.Last(t.Context(), reader.Names().Chunks(), reader.Names().Chunk(tenant, chatID)); err == nil {
-			chunks = stored(t, reader)
+		if _, err := b.Last(t.Context(), b.Names().Chunks(), b.Names().Chunk(tenant, chatID)); err == nil {
+			chunks = stored(t, b)
 		}
 	}
 	equal(t, read(t, chunks), blocks)

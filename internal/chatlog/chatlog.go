@@ -1,0 +1,181 @@
+// Package chatlog follows a chat: its events and its chunks, in order,
+// resumable. It publishes nothing and decides nothing about the chat.
+package chatlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// The reasons of a gap.
+const (
+	// ReasonGap: blocks are missing for good.
+	ReasonGap = "gap"
+	// ReasonResumeExpired: the place to resume from is gone; what follows is the
+	// current state.
+	ReasonResumeExpired = "resume_expired"
+)
+
+// ErrToken says that a resume token is not one of this chat.
+var ErrToken = errors.New("the resume token is not one of this chat")
+
+// Item is one step of a chat. Exactly one of Event, Chunk and Gap is set.
+type Item struct {
+	// Event is a change of the chat.
+	Event *tasklog.Entry
+	// Chunk holds new blocks. Blocks is always set, and BlocksRef never.
+	Chunk *genbusv1.ChatChunk
+	// Gap says that blocks are missing before the next item.
+	Gap *genbusv1.ChatGap
+	// Token resumes after this item.
+	Token string
+}
+
+// Options are the limits of a Log. Zero fields: the defaults.
+type Options struct {
+	// ReaderBuffer bounds what may wait for one follower, in bytes. Default: 1 MiB.
+	ReaderBuffer int
+	// SettleWait is how long after a chat's end its last chunks are waited for.
+	// Default: 2s.
+	SettleWait time.Duration
+	// RereadEvery is how often a follower reads the leader although nothing came:
+	// core delivery can lose the last chunk. Default: 10s.
+	RereadEvery time.Duration
+}
+
+func (o Options) withDefaults() Options {
+	if o.ReaderBuffer == 0 {
+		o.ReaderBuffer = 1 << 20
+	}
+	if o.SettleWait == 0 {
+		o.SettleWait = 2 * time.Second
+	}
+	if o.RereadEvery == 0 {
+		o.RereadEvery = 10 * time.Second
+	}
+	return o
+}
+
+// Log follows chats. It is safe for concurrent use.
+type Log struct {
+	b      *broker.Broker
+	tasks  *tasklog.Log
+	bodies *broker.Bodies
+	opts   Options
+
+	mu      sync.Mutex
+	readers map[*reader]struct{}
+	chunks  streamState
+}
+
+// streamState is what is known of the stream of chunks.
+type streamState struct {
+	read    time.Time // zero: not at all
+	created int64     // Unix nanoseconds; 0 while there is no stream
+	last    uint64    // its last sequence
+}
+
+// New returns a log. The task log must have been started before Follow.
+func New(b *broker.Broker, tasks *tasklog.Log, bodies *broker.Bodies, o Options) *Log {
+	l := &Log{b: b, tasks: tasks, bodies: bodies, opts: o.withDefaults(), readers: map[*reader]struct{}{}}
+	b.OnReconnect(func(context.Context) { l.wake() })
+	return l
+}
+
+// Follow yields what a chat has, and then every new event and chunk. It ends
+// after the terminal event, which comes last. Chunks of an attempt that a later
+// one has replaced, and repeats, are left out; what is missing is told as a Gap.
+//
+// token is that of the last item that was handled, or empty for the start. One
+// whose place is gone is answered with a Gap (resume_expired) and the current
+// state. An error is yielded last: ErrToken, tasklog.ErrNotFound,
+// tasklog.ErrSlowReader, the cause of ctx's end, or a failed read.
+func (l *Log) Follow(ctx context.Context, n subject.TaskName, token string) iter.Seq2[Item, error] {
+	return func(yield func(Item, error) bool) {
+		f := &follower{log: l, name: n, yield: yield}
+		err := f.follow(ctx, token)
+		if errors.Is(err, errEnded) {
+			return
+		}
+		if ctx.Err() != nil { // a read that it cut off says less
+			err = context.Cause(ctx)
+		}
+		yield(Item{}, fmt.Errorf("follow %s: %w", n.ID, err))
+	}
+}
+
+// wake makes every follower read the leader again: what was published while the
+// connection was away is gone, and the stream may be another one.
+func (l *Log) wake() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.chunks.read = time.Time{}
+	for r := range l.readers {
+		r.reread()
+	}
+}
+
+// flushTimeout bounds the wait until the server knows of a subscription.
+const flushTimeout = 5 * time.Second
+
+// listen hands the chunks of a chat to r as they are stored, until stop.
+func (l *Log) listen(n subject.TaskName, r *reader) (stop func(), err error) {
+	sub, err := l.b.Conn().Subscribe(l.b.Names().LiveChunk(n.Tenant, n.ID), r.push)
+	if err != nil {
+		return nil, fmt.Errorf("subscribe to live chunks: %w", errors.Join(broker.ErrUnavailable, err))
+	}
+	l.mu.Lock()
+	l.readers[r] = struct{}{}
+	l.mu.Unlock()
+	stop = func() {
+		_ = sub.Unsubscribe() // a closed connection has no subscription left
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.readers, r)
+	}
+	if err := l.b.Conn().FlushTimeout(flushTimeout); err != nil {
+		stop()
+		return nil, fmt.Errorf("subscribe to live chunks: %w", errors.Join(broker.ErrUnavailable, err))
+	}
+	return stop, nil
+}
+
+// freshEnough is how old a look at the stream may be where it only has to
+// notice, some time, that the stream was made anew.
+const freshEnough = time.Second
+
+// stream looks at the stream of chunks, at most maxAge ago. Many followers share
+// a look.
+func (l *Log) stream(ctx context.Context, maxAge time.Duration) (streamState, error) {
+	l.mu.Lock()
+	known := l.chunks
+	l.mu.Unlock()
+	if !known.read.IsZero() && time.Since(known.read) < maxAge {
+		return known, nil
+	}
+	state := streamState{read: time.Now()}
+	s, err := l.b.JetStream().Stream(ctx, l.b.Names().Chunks())
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+	case err != nil:
+		return streamState{}, fmt.Errorf("stream %s: %w", l.b.Names().Chunks(), err)
+	default:
+		info := s.CachedInfo()
+		state.created, state.last = info.Created.UnixNano(), info.State.LastSeq
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.chunks = state
+	return state, nil
+}

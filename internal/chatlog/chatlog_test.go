@@ -1,0 +1,468 @@
+package chatlog_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/chatlog"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
+
+// bundle is one chat, its writer's side and its reader's.
+type bundle struct {
+	t      testing.TB
+	b      *broker.Broker
+	enc    publisher.Encoder
+	tasks  *tasklog.Log
+	bodies *broker.Bodies
+	log    *chatlog.Log
+	name   subject.TaskName
+	entry  tasklog.Entry
+}
+
+func setup(t testing.TB, b *broker.Broker, o chatlog.Options) *bundle {
+	t.Helper()
+	x := &bundle{
+		t: t, b: b, enc: publisher.Encoder{Names: b.Names()}, bodies: broker.NewBodies(b),
+		name: subject.TaskName{Kind: subject.Chat, Tenant: "acme", ID: "chat_1"},
+	}
+	x.tasks = tasklog.New(tasklog.Options{Broker: b, Encoder: x.enc, Logger: brokertest.Logger(t)})
+	ctx, cancel := context.WithCancel(t.Context())
+	wait, err := x.tasks.Start(ctx)
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cancel()
+		wait()
+	})
+	x.log = chatlog.New(b, x.tasks, x.bodies, o)
+	return x
+}
+
+func (x *bundle) chat() *genbusv1.Chat {
+	c, _ := x.entry.Job.(*genbusv1.Chat)
+	return c
+}
+
+func (x *bundle) commit(e task.Event, err error) {
+	x.t.Helper()
+	if err == nil {
+		x.entry, err = x.tasks.Commit(x.t.Context(), e, x.entry.Seq)
+	}
+	if err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+func (x *bundle) queued() {
+	x.t.Helper()
+	x.commit(task.FromWork(&genbusv1.WorkItem{
+		Id: x.name.ID, Kind: "chat", Tenant: x.name.Tenant, Route: "r", Model: "m", Fingerprint: []byte("fp"), Stream: true, AcceptedAt: timestamppb.Now(),
+	}), nil)
+}
+
+func (x *bundle) started() {
+	x.t.Helper()
+	x.commit(task.Started(x.chat(), time.Now(), task.Attempt{Upstream: "u", Deadline: time.Now().Add(time.Hour)}))
+}
+
+func (x *bundle) replied(chunks uint64) {
+	x.t.Helper()
+	x.commit(task.Replied(x.chat(), time.Now(), task.Reply{JSON: []byte(`{"whole":true}`), Chunks: chunks}))
+}
+
+func block(attempt uint32, i int) []byte { return fmt.Appendf(nil, `{"a":%d,"i":%d}`, attempt, i) }
+
+// chunk stores one message with so many blocks, from index on.
+func (x *bundle) chunk(attempt uint32, index, blocks int) {
+	x.t.Helper()
+	c := &genbusv1.ChatChunk{Id: x.name.ID, Attempt: attempt, Index: uint64(index), Time: timestamppb.Now()}
+	for i := range blocks {
+		c.Blocks = append(c.Blocks, block(attempt, index+i))
+	}
+	x.store(c)
+}
+
+func (x *bundle) store(c *genbusv1.ChatChunk) {
+	x.t.Helper()
+	m, err := x.enc.Chunk(x.t.Context(), x.name.Tenant, c)
+	if err == nil {
+		_, err = x.b.Publish(x.t.Context(), m)
+	}
+	if err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+// text is an item in short: "event 2", "chunk 1: 0 1 2", "gap at 1/3".
+func text(item chatlog.Item) string {
+	switch {
+	case item.Event != nil:
+		return fmt.Sprintf("event %d", item.Event.Version())
+	case item.Gap != nil:
+		return fmt.Sprintf("%s at %d/%d", item.Gap.GetReason(), item.Gap.GetAttempt(), item.Gap.GetIndex())
+	default:
+		s := fmt.Sprintf("chunk %d:", item.Chunk.GetAttempt())
+		for i, b := range item.Chunk.GetBlocks() {
+			index := int(item.Chunk.GetIndex()) + i
+			if !bytes.Equal(b, block(item.Chunk.GetAttempt(), index)) {
+				s += " WRONG"
+			}
+			s += fmt.Sprintf(" %d", index)
+		}
+		return s
+	}
+}
+
+// all follows from a token to the end.
+func (x *bundle) all(token string) (items []chatlog.Item, texts []string) {
+	x.t.Helper()
+	ctx, cancel := context.WithTimeout(x.t.Context(), time.Minute)
+	defer cancel()
+	for item, err := range x.log.Follow(ctx, x.name, token) {
+		if err != nil {
+			x.t.Fatal(err)
+		}
+		items, texts = append(items, item), append(texts, text(item))
+	}
+	return items, texts
+}
+
+// reader follows in a goroutine of its own.
+type reader struct {
+	items chan chatlog.Item
+	err   chan error
+}
+
+func (x *bundle) read(token string) reader {
+	r := reader{make(chan chatlog.Item), make(chan error, 1)}
+	ctx := x.t.Context()
+	done := make(chan struct{})
+	x.t.Cleanup(func() { <-done })
+	go func() {
+		defer close(done)
+		var last error
+		for item, err := range x.log.Follow(ctx, x.name, token) {
+			if err != nil {
+				last = err
+				break
+			}
+			select {
+			case r.items <- item:
+			case <-ctx.Done():
+				return
+			}
+		}
+		r.err <- last
+		close(r.items)
+	}()
+	return r
+}
+
+func (r reader) expect(t testing.TB, want ...string) (last chatlog.Item) {
+	t.Helper()
+	for _, w := range want {
+		item, ok := <-r.items
+		if !ok {
+			t.Fatalf("the reader has ended (%v), want %q", <-r.err, w)
+		}
+		if got := text(item); got != w {
+			t.Fatalf("got %q, want %q", got, w)
+		}
+		last = item
+	}
+	return last
+}
+
+func (r reader) end(t testing.TB) {
+	t.Helper()
+	if item, ok := <-r.items; ok {
+		t.Fatalf("got %q after the end", text(item))
+	}
+	if err := <-r.err; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func same(t testing.TB, got []string, want ...string) {
+	t.Helper()
+	if g, w := strings.Join(got, "\n"), strings.Join(want, "\n"); g != w {
+		t.Errorf("got:\n%s\nwant:\n%s", g, w)
+	}
+}
+
+// TestFollowLiveAndReplay follows a chat of two attempts as it happens, and
+// again when it is over.
+func TestFollowLiveAndReplay(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		x := setup(t, open(t), chatlog.Options{})
+		x.queued()
+		r := x.read("")
+		r.expect(t, "event 1")
+		x.started()
+		r.expect(t, "event 2")
+		x.chunk(1, 0, 1)
+		r.expect(t, "chunk 1: 0")
+		x.chunk(1, 1, 3)
+		r.expect(t, "chunk 1: 1 2 3")
+		x.started()
+		r.expect(t, "event 3")
+		x.chunk(1, 4, 1) // the old owner does not know yet
+		x.chunk(2, 0, 2)
+		r.expect(t, "chunk 2: 0 1")
+		x.chunk(2, 0, 2) // sent again
+		x.chunk(2, 1, 2) // sent again, and cut otherwise
+		r.expect(t, "chunk 2: 2")
+		x.replied(3)
+		if last := r.expect(t, "event 4"); string(last.Event.Job.(*genbusv1.Chat).GetReplyJson()) != `{"whole":true}` {
+			t.Errorf("the last event is %v", last.Event.Job)
+		}
+		r.end(t)
+
+		_, texts := x.all("")
+		same(t, texts, "event 1", "event 2", "event 3", "chunk 2: 0 1", "chunk 2: 2", "event 4")
+	})
+}
+
+// TestResumeGivesTheRest resumes after every item of a chat, while it runs and
+// when it is over: what comes is what came after that item the first time.
+func TestResumeGivesTheRest(t *testing.T) {
+	t.Parallel()
+	x := setup(t, brokertest.Single(t), chatlog.Options{SettleWait: 10 * time.Millisecond})
+	x.queued()
+	x.started()
+	const chunks = 12
+	index := 0
+	for i := range chunks {
+		if i == 5 {
+			index++ // a block that was lost
+		}
+		x.chunk(1, index, 1+i%3)
+		index += 1 + i%3
+	}
+	head := x.read("")
+	head.expect(t, "event 1", "event 2")
+	var tokens []string
+	for range chunks + 1 {
+		tokens = append(tokens, (<-head.items).Token)
+	}
+	running := make([]reader, 0, len(tokens))
+	for _, token := range tokens {
+		running = append(running, x.read(token))
+	}
+	x.replied(uint64(index + 2)) // and the last two
+	head.expect(t, fmt.Sprintf("gap at 1/%d", index), "event 3")
+	head.end(t)
+
+	items, texts := x.all("")
+	if len(texts) != 2+chunks+1+2 {
+		t.Fatalf("%d items: %q", len(texts), texts)
+	}
+	for i, item := range items {
+		_, rest := x.all(item.Token)
+		same(t, rest, texts[i+1:]...)
+	}
+	for i, r := range running {
+		r.expect(t, texts[2+i+1:]...)
+		r.end(t)
+	}
+}
+
+func TestLateChunksAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	x := setup(t, brokertest.Single(t), chatlog.Options{SettleWait: time.Minute})
+	x.queued()
+	x.started()
+	x.chunk(1, 0, 1)
+	r := x.read("")
+	r.expect(t, "event 1", "event 2", "chunk 1: 0")
+	x.replied(3)
+	x.chunk(1, 1, 1)
+	r.expect(t, "chunk 1: 1")
+	x.chunk(1, 2, 1)
+	r.expect(t, "chunk 1: 2", "event 3")
+	r.end(t)
+}
+
+func TestMissingChunksAreAGap(t *testing.T) {
+	t.Parallel()
+	x := setup(t, brokertest.Single(t), chatlog.Options{SettleWait: 10 * time.Millisecond})
+	x.queued()
+	x.started()
+	r := x.read("")
+	r.expect(t, "event 1", "event 2")
+	x.chunk(1, 1, 1)
+	r.expect(t, "gap at 1/0", "chunk 1: 1")
+	x.chunk(1, 4, 2)
+	r.expect(t, "gap at 1/2", "chunk 1: 4 5")
+	x.replied(9)
+	r.expect(t, "gap at 1/6", "event 3")
+	r.end(t)
+}
+
+func TestLargeBlocksAreFetched(t *testing.T) {
+	t.Parallel()
+	x := setup(t, brokertest.Single(t), chatlog.Options{})
+	x.queued()
+	x.started()
+	put := func(index uint64) broker.Body {
+		ref, err := x.bodies.Put(t.Context(), "acme", fmt.Sprint("c", index), block(1, int(index)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.store(&genbusv1.ChatChunk{Id: x.name.ID, Attempt: 1, Index: index, BlocksRef: publisher.BlobRef(ref)})
+		return ref
+	}
+	put(0)
+	lost := put(1)
+	if err := x.bodies.Delete(t.Context(), lost); err != nil {
+		t.Fatal(err)
+	}
+	x.chunk(1, 2, 1)
+	x.replied(3)
+	items, texts := x.all("")
+	same(t, texts, "event 1", "event 2", "chunk 1: 0", "gap at 1/1", "chunk 1: 2", "event 3")
+	if items[2].Chunk.GetBlocksRef() != nil {
+		t.Error("the reference is still there")
+	}
+}
+
+func TestSlowReaderIsCut(t *testing.T) {
+	t.Parallel()
+	x := setup(t, brokertest.Single(t), chatlog.Options{ReaderBuffer: 20_000})
+	x.queued()
+	x.started()
+	slow, quick := x.read(""), x.read("")
+	slow.expect(t, "event 1", "event 2")
+	quick.expect(t, "event 1", "event 2")
+	x.chunk(1, 0, 1)
+	quick.expect(t, "chunk 1: 0")
+	slow.expect(t, "chunk 1: 0")
+	for i := range 200 { // the slow one does not come for these
+		x.chunk(1, 1+i, 1)
+		quick.expect(t, fmt.Sprintf("chunk 1: %d", 1+i))
+	}
+	for {
+		if _, ok := <-slow.items; !ok {
+			break
+		}
+	}
+	if err := <-slow.err; !errors.Is(err, tasklog.ErrSlowReader) {
+		t.Errorf("the slow reader ended with %v", err)
+	}
+	x.replied(201)
+	quick.expect(t, "event 3")
+	quick.end(t)
+}
+
+func TestErrorsOfFollow(t *testing.T) {
+	t.Parallel()
+	x := setup(t, brokertest.Single(t), chatlog.Options{})
+	first := func(ctx context.Context, token string) error {
+		for item, err := range x.log.Follow(ctx, x.name, token) {
+			if err == nil {
+				t.Errorf("got %q", text(item))
+			}
+			return err
+		}
+		return nil
+	}
+	if err := first(t.Context(), ""); !errors.Is(err, tasklog.ErrNotFound) {
+		t.Errorf("an unknown chat gave %v", err)
+	}
+	if err := first(t.Context(), "rubbish"); !errors.Is(err, chatlog.ErrToken) {
+		t.Errorf("a bad token gave %v", err)
+	}
+	x.queued()
+	gone := errors.New("the client went away")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	var last error
+	for item, err := range x.log.Follow(ctx, x.name, "") {
+		if err == nil && text(item) == "event 1" {
+			cancel(gone)
+		}
+		last = err
+	}
+	if !errors.Is(last, gone) {
+		t.Errorf("a cancelled follower ended with %v", last)
+	}
+	for item, err := range x.log.Follow(t.Context(), x.name, "") {
+		if err != nil || text(item) != "event 1" {
+			t.Errorf("%q, %v", text(item), err)
+		}
+		break // and nothing follows
+	}
+}
+
+// TestFollowersOfAFastChat attaches followers while blocks come as fast as they
+// can: each sees every block once, in order, wherever it came in.
+func TestFollowersOfAFastChat(t *testing.T) {
+	t.Parallel()
+	x := setup(t, brokertest.Single(t), chatlog.Options{ReaderBuffer: 8 << 20})
+	x.queued()
+	x.started()
+	const blocks, followers = 5000, 8
+	ends := make(chan string, followers)
+	for i := range followers {
+		go func() {
+			// They come in one after the other, while the chat goes on.
+			_ = broker.Wait(t.Context(), time.Duration(i)*5*time.Millisecond)
+			next, last := 0, ""
+			for item, err := range x.log.Follow(t.Context(), x.name, "") {
+				switch {
+				case err != nil:
+					last = err.Error()
+				case item.Chunk != nil:
+					if int(item.Chunk.GetIndex()) != next || strings.Contains(text(item), "WRONG") {
+						ends <- fmt.Sprintf("block %d came as %s", next, text(item))
+						return
+					}
+					next += len(item.Chunk.GetBlocks())
+				default:
+					last = text(item)
+				}
+			}
+			ends <- fmt.Sprintf("%d blocks, %s", next, last)
+		}()
+	}
+	w := publisher.NewChunks(t.Context(), x.b, x.enc, x.bodies, nil, x.name.Tenant, x.name.ID, 1)
+	defer w.Close()
+	for i := range blocks {
+		w.Add(block(1, i))
+		if i%50 == 0 {
+			_ = broker.Wait(t.Context(), time.Millisecond)
+		}
+	}
+	count, err := w.Flush(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.replied(count)
+	for range followers {
+		if got := <-ends; got != fmt.Sprintf("%d blocks, event 3", blocks) {
+			t.Error(got)
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package chatlog
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"hash/crc32"
+
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// position is a place in a chat: what a reader has seen, and what it wants next.
+type position struct {
+	created int64  // creation of the stream of chunks, Unix nanoseconds
+	attempt uint32 // attempt that the chunks belong to
+	index   uint64 // block that is wanted next
+	seq     uint64 // sequence of the chunk that was seen last; 0: none
+	version uint64 // version of the event that was seen last; 0: none
+}
+
+// tokenVersion is the first byte of a token. Another layout is another version.
+const tokenVersion = 1
+
+// tokenHead is the version and the checksum.
+const tokenHead = 1 + crc32.Size
+
+// token is the position as clients see it.
+func (p position) token(n subject.TaskName) string {
+	b := make([]byte, tokenHead, tokenHead+5*binary.MaxVarintLen64)
+	b[0] = tokenVersion
+	b = binary.AppendVarint(b, p.created)
+	for _, v := range []uint64{uint64(p.attempt), p.index, p.seq, p.version} {
+		b = binary.AppendUvarint(b, v)
+	}
+	binary.BigEndian.PutUint32(b[1:], checksum(n, b[tokenHead:]))
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// checksum binds a token to its chat. It is no secret: whoever forges a token
+// only fools himself about what he has seen.
+func checksum(n subject.TaskName, payload []byte) uint32 {
+	sum := crc32.ChecksumIEEE([]byte(n.Tenant + "." + n.ID))
+	return crc32.Update(sum, crc32.IEEETable, payload)
+}
+
+// parseToken is the inverse of token; the empty token is the start. Everything
+// else is ErrToken.
+func parseToken(n subject.TaskName, token string) (position, error) {
+	if token == "" {
+		return position{}, nil
+	}
+	b, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil || len(b) < tokenHead || b[0] != tokenVersion || binary.BigEndian.Uint32(b[1:]) != checksum(n, b[tokenHead:]) {
+		return position{}, ErrToken
+	}
+	rest := b[tokenHead:]
+	var p position
+	created, n1 := binary.Varint(rest)
+	if n1 <= 0 {
+		return position{}, ErrToken
+	}
+	rest, p.created = rest[n1:], created
+	var attempt uint64
+	for _, into := range []*uint64{&attempt, &p.index, &p.seq, &p.version} {
+		v, size := binary.Uvarint(rest)
+		if size <= 0 {
+			return position{}, ErrToken
+		}
+		rest, *into = rest[size:], v
+	}
+	if len(rest) > 0 || attempt > 1<<32-1 {
+		return position{}, ErrToken
+	}
+	p.attempt = uint32(attempt)
+	return p, nil
+}

@@ -1,0 +1,150 @@
+package inline
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/routes"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/upstream"
+	"github.com/genbus/genbus/internal/upstream/chat"
+)
+
+// call is one inline chat from its admission to the end of the upstream call.
+type call struct {
+	r       *Runner
+	req     admission.Request
+	checked admission.Checked
+	route   routes.Chat
+	begin   time.Time
+	// caller is the context of the connection, ctx that of the upstream call.
+	caller context.Context
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	// outlives is true when the upstream call goes on without its caller, for
+	// those who follow its events.
+	outlives bool
+	rec      *record // nil without events
+}
+
+// open admits a chat and begins its events. leave must follow.
+func (r *Runner) open(ctx context.Context, req admission.Request, streamed bool) (*call, error) {
+	begin := time.Now()
+	c, err := r.admit(ctx, req, streamed)
+	r.o.Metrics.Admission(subject.Chat, req.Way, time.Since(begin))
+	if err != nil {
+		r.o.Metrics.Refused(subject.Chat, req.Way, string(fault.CodeOf(err)))
+		return nil, err
+	}
+	r.o.Metrics.Accepted(subject.Chat, req.Way)
+	return c, nil
+}
+
+func (r *Runner) admit(ctx context.Context, req admission.Request, streamed bool) (*call, error) {
+	checked, err := r.o.Admission.Check(req)
+	if err != nil {
+		return nil, err
+	}
+	if err := fitsCall(req, checked, streamed); err != nil {
+		return nil, err
+	}
+	route, ok := r.o.Routes.Chat(checked.Route.Name)
+	if !ok {
+		return nil, fault.New(fault.ModelNotFound, "no chat route serves the model %q; see GET /v1/models", fault.Clip(checked.Model, 128))
+	}
+	c := &call{r: r, req: req, checked: checked, route: route, caller: ctx, begin: time.Now()}
+	places := r.limits[route.Name]
+	if !places.enter() {
+		return nil, fault.New(fault.QueueFull, "route %s has %d inline chats in hand on this replica; try again later, or send a request_id to queue the chat",
+			route.Name, places.most).WithRetryAfter(time.Second)
+	}
+	if !r.enter(c, streamed) {
+		places.leave()
+		return nil, fault.New(fault.ShuttingDown, "this replica is going down; send the chat again")
+	}
+	return c, nil
+}
+
+// fitsCall refuses a body whose stream flag contradicts the call.
+func fitsCall(req admission.Request, c admission.Checked, streamed bool) error {
+	if c.Stream == streamed {
+		return nil
+	}
+	if !streamed {
+		return fault.Invalid([]fault.Violation{{Field: "stream", Description: "must not be true where the whole reply is asked for"}})
+	}
+	if head, err := body.Header(req.Body); err == nil && head.StreamSet {
+		return fault.Invalid([]fault.Violation{{Field: "stream", Description: "must not be false where a stream is asked for"}})
+	}
+	return nil
+}
+
+// enter registers the call and starts its events. It is false when the runner
+// has closed.
+func (r *Runner) enter(c *call, streamed bool) bool {
+	rec := r.newRecord(c, streamed)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		rec.abandon()
+		return false
+	}
+	if rec != nil && r.keep(rec) {
+		c.rec, c.outlives = rec, r.o.Config.Chat.FinishForSubscribers
+	}
+	parent := c.caller
+	if c.outlives {
+		parent = context.WithoutCancel(parent)
+	}
+	c.ctx, c.cancel = context.WithCancelCause(parent)
+	r.calls[c.checked.ID] = c
+	r.work.Add(1)
+	return true
+}
+
+// leave ends the call: the upstream is no longer asked.
+func (c *call) leave() {
+	c.r.mu.Lock()
+	delete(c.r.calls, c.checked.ID)
+	c.r.mu.Unlock()
+	c.cancel(nil)
+	c.r.limits[c.route.Name].leave()
+	c.r.work.Done()
+}
+
+// gone reports whether the caller of a call that outlives it has left.
+func (c *call) gone() bool { return c.outlives && c.caller.Err() != nil }
+
+// request is what the upstream gets: the client's bytes, but for the model's
+// name where the route maps it, and for stream where the call says so and the
+// body says nothing.
+func (c *call) request(streamed bool) chat.Request {
+	b := c.req.Body
+	if name := c.route.ModelFor(c.checked.Model); name != c.checked.Model {
+		b = chat.ReplaceModel(b, name)
+	}
+	if streamed && !c.checked.Stream {
+		b = chat.SetStream(b, true)
+	}
+	return chat.Request{JobID: c.checked.ID, Body: b}
+}
+
+// failed counts and records a failed upstream call, and gives it its meaning.
+func (c *call) failed(err error) *fault.Error {
+	status := 0
+	if up, ok := errors.AsType[*upstream.Error](err); ok {
+		status = up.HTTPStatus
+	}
+	c.measure("failed", status)
+	f := c.explain(err).ForJob(c.checked.ID)
+	c.rec.close(outcome{fault: f})
+	return f
+}
+
+func (c *call) measure(verdict string, status int) {
+	c.r.upstreams[c.route.Upstream].Request("chat", verdict, status, time.Since(c.begin))
+}

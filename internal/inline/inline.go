@@ -1,0 +1,172 @@
+// Package inline runs a chat on its caller's connection, and publishes the same
+// events beside it as a queued chat has. It keeps no promise about these events:
+// they are best effort, and never delay the caller.
+package inline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/routes"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+)
+
+// Limits of what the events of all inline chats may hold.
+const (
+	// maxRecords is how many chats may have events that are not stored yet.
+	maxRecords = 4096
+	// maxRecordBytes is what these may hold together, in bytes.
+	maxRecordBytes = 64 << 20
+)
+
+// Causes that end a call early.
+var (
+	errShutdown  = errors.New("the service is shutting down")
+	errCancelled = errors.New("the chat was cancelled")
+	errGone      = errors.New("the caller went away")
+)
+
+// Options are the parts of a Runner. Metrics may be nil.
+type Options struct {
+	Config    *config.Config
+	Admission *admission.Admission
+	Routes    *routes.Table
+	Log       *tasklog.Log
+	Broker    *broker.Broker
+	Encoder   publisher.Encoder
+	Bodies    *broker.Bodies
+	Metrics   *telemetry.Metrics
+	Logger    *slog.Logger
+}
+
+// Runner runs inline chats. It is safe for concurrent use.
+type Runner struct {
+	o         Options
+	limits    map[string]*limit                     // by route
+	upstreams map[string]*telemetry.UpstreamMetrics // by upstream
+	budget    *publisher.Budget
+
+	mu      sync.Mutex
+	closed  bool
+	calls   map[string]*call // by job id
+	records map[*record]struct{}
+	work    sync.WaitGroup // calls and records
+}
+
+// New returns a runner. Close ends it.
+func New(o Options) *Runner {
+	r := &Runner{
+		o: o, limits: map[string]*limit{}, upstreams: map[string]*telemetry.UpstreamMetrics{},
+		budget: publisher.NewBudget(maxRecordBytes),
+		calls:  map[string]*call{}, records: map[*record]struct{}{},
+	}
+	for _, route := range o.Routes.ChatRoutes() {
+		r.limits[route.Name] = &limit{most: int64(route.MaxInFlight)}
+		r.upstreams[route.Upstream] = o.Metrics.Upstream(route.Upstream)
+	}
+	return r
+}
+
+// limit bounds the inline calls of one route in this process. Callers that find
+// no place are refused at once: a queue here would hold their connections, and
+// there is a durable one behind request ids and respond-async.
+type limit struct {
+	most  int64
+	calls atomic.Int64
+}
+
+func (l *limit) enter() bool {
+	if l.calls.Add(1) <= l.most {
+		return true
+	}
+	l.calls.Add(-1)
+	return false
+}
+
+func (l *limit) leave() { l.calls.Add(-1) }
+
+// Notice tells the runner what the task log has heard of: an inline chat that
+// somebody cancelled, on whichever replica, stops here. It returns at once.
+func (r *Runner) Notice(n tasklog.Notice) {
+	if n.Name.Kind != subject.Chat || n.Status != task.StatusWord(genbusv1.JobStatus_JOB_STATUS_CANCELLED) {
+		return
+	}
+	r.mu.Lock()
+	c := r.calls[n.Name.ID]
+	r.mu.Unlock()
+	if c != nil && c.req.Tenant == n.Name.Tenant {
+		c.cancel(errCancelled)
+	}
+}
+
+// cutGrace is how long Close waits for what it has cut off: first the calls,
+// then the events.
+const cutGrace = 2 * time.Second
+
+// Close refuses new chats and waits until those in hand have ended and their
+// events are stored. When ctx ends first, the calls are cut off, and two seconds
+// later the events that are still not stored. The error says that this was so.
+func (r *Runner) Close(ctx context.Context) error {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		r.work.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+	}
+	r.cutCalls()
+	if !within(done, cutGrace) {
+		r.cutRecords()
+		if !within(done, cutGrace) {
+			return fmt.Errorf("inline chats do not end: %w", context.Cause(ctx))
+		}
+	}
+	return fmt.Errorf("inline chats were cut off: %w", context.Cause(ctx))
+}
+
+func (r *Runner) cutCalls() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.calls {
+		c.cancel(errShutdown)
+	}
+}
+
+func (r *Runner) cutRecords() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for rec := range r.records {
+		rec.cancel(errShutdown)
+	}
+}
+
+func within(done <-chan struct{}, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}

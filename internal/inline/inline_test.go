@@ -1,0 +1,425 @@
+package inline_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/chatlog"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/inline"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/routes"
+	"github.com/genbus/genbus/internal/sandbox"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
+
+const tenant = "acme"
+
+// bundle is a runner before an upstream, and a subscriber behind it.
+type bundle struct {
+	t       testing.TB
+	cfg     *config.Config
+	b       *broker.Broker
+	tasks   *tasklog.Log
+	chats   *chatlog.Log
+	bodies  *broker.Bodies
+	metrics *telemetry.Metrics
+	runner  *inline.Runner
+}
+
+// setup puts a runner before the upstream at url. The route is that of the
+// sandbox: it takes every model that begins with "sandbox-".
+func setup(t testing.TB, b *broker.Broker, url string, change func(*config.Config)) *bundle {
+	t.Helper()
+	cfg := config.Default()
+	if err := cfg.AddSandbox(url); err != nil {
+		t.Fatal(err)
+	}
+	if change != nil {
+		change(cfg)
+		if err := cfg.Prepare(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	table, err := routes.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(table.Close)
+	x := &bundle{t: t, cfg: cfg, b: b, bodies: broker.NewBodies(b), metrics: telemetry.NewMetrics("test")}
+	enc := publisher.Encoder{Names: b.Names()}
+	x.tasks = tasklog.New(tasklog.Options{Broker: b, Encoder: enc, Logger: brokertest.Logger(t)})
+	x.chats = chatlog.New(b, x.tasks, x.bodies, chatlog.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	wait, err := x.tasks.Start(ctx)
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	x.runner = inline.New(inline.Options{
+		Config: cfg, Admission: admission.New(cfg, b, x.tasks, x.bodies, x.metrics), Routes: table, Log: x.tasks,
+		Broker: b, Encoder: enc, Bodies: x.bodies, Metrics: x.metrics, Logger: brokertest.Logger(t),
+	})
+	x.tasks.Observe(x.runner.Notice)
+	t.Cleanup(func() {
+		closing, stop := context.WithTimeout(context.Background(), time.Minute)
+		defer stop()
+		if err := x.runner.Close(closing); err != nil {
+			t.Error(err)
+		}
+		cancel()
+		wait()
+	})
+	return x
+}
+
+// withSandbox is setup before the sandbox.
+func withSandbox(t testing.TB, b *broker.Broker, change func(*config.Config)) (*bundle, *sandbox.Sandbox) {
+	t.Helper()
+	s, err := sandbox.Start("127.0.0.1:0", sandbox.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return setup(t, b, s.URL(), change), s.Sandbox
+}
+
+func ask(model, fields string) admission.Request {
+	return admission.Request{
+		Kind: subject.Chat, Tenant: tenant, Way: telemetry.WayHTTP,
+		Body: []byte(`{"model":"` + model + `",` + fields + `"messages":[{"role":"user","content":"one two three"}]}`),
+	}
+}
+
+// history is what a subscriber sees of a chat: its blocks, and its terminal event.
+func (x *bundle) history(id string) (blocks []string, end *genbusv1.Chat) {
+	x.t.Helper()
+	ctx, cancel := context.WithTimeout(x.t.Context(), time.Minute)
+	defer cancel()
+	name := subject.TaskName{Kind: subject.Chat, Tenant: tenant, ID: id}
+	for { // the first event is stored beside the call
+		if _, err := x.tasks.Get(ctx, name); err == nil {
+			break
+		} else if !errors.Is(err, tasklog.ErrNotFound) {
+			x.t.Fatal(err)
+		}
+	}
+	for item, err := range x.chats.Follow(ctx, name, "") {
+		if err != nil {
+			x.t.Fatal(err)
+		}
+		if item.Gap != nil {
+			x.t.Errorf("a gap: %v", item.Gap)
+		}
+		for _, b := range item.Chunk.GetBlocks() {
+			blocks = append(blocks, string(b))
+		}
+		if item.Event != nil {
+			end, _ = item.Event.Job.(*genbusv1.Chat)
+		}
+	}
+	return blocks, end
+}
+
+// done waits for the twin in the feed of finished chats.
+func (x *bundle) done(c *genbusv1.Chat, status string) {
+	x.t.Helper()
+	for {
+		_, err := x.b.Last(x.t.Context(), x.b.Names().Tasks(), x.b.Names().Done(subject.Chat, tenant, status, c.GetId()))
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, broker.ErrNoMessage) {
+			x.t.Fatal(err)
+		}
+	}
+}
+
+// read takes all blocks of a stream.
+func read(s *inline.Stream) (blocks []string, err error) {
+	for {
+		b, err := s.Next()
+		if err != nil {
+			return blocks, err
+		}
+		if b.Index != uint64(len(blocks)) {
+			return blocks, fmt.Errorf("block %d has index %d", len(blocks), b.Index)
+		}
+		blocks = append(blocks, string(b.Data))
+	}
+}
+
+func code(t testing.TB, err error, want fault.Code) {
+	t.Helper()
+	_ = faultOf(t, err, want)
+}
+
+func faultOf(t testing.TB, err error, want fault.Code) *fault.Error {
+	t.Helper()
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Code != want {
+		t.Fatalf("got %v, want %s", err, want)
+	}
+	return f
+}
+
+func (x *bundle) counter(name string) (sum float64) {
+	x.t.Helper()
+	families, err := x.metrics.Gatherer().Gather()
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			for _, m := range f.GetMetric() {
+				sum += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return sum
+}
+
+func TestComplete(t *testing.T) {
+	t.Parallel()
+	x, _ := withSandbox(t, brokertest.Single(t), nil)
+	reply, err := x.runner.Complete(t.Context(), ask("sandbox-chat-fast", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kind, ok := admission.KindOf(reply.JobID); !ok || kind != subject.Chat {
+		t.Errorf("job id %q", reply.JobID)
+	}
+	blocks, end := x.history(reply.JobID)
+	if len(blocks) != 0 || end.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || string(end.GetReplyJson()) != string(reply.Raw) {
+		t.Errorf("%d blocks, %v with reply %s; the caller got %s", len(blocks), end.GetStatus(), end.GetReplyJson(), reply.Raw)
+	}
+	if !end.GetInline() || end.GetVersion() != 2 || end.GetUsage().GetTotalTokens() == 0 || end.GetExecution().GetUpstream() != config.SandboxUpstream {
+		t.Errorf("the terminal event is %v", end)
+	}
+	x.done(end, "completed")
+	for name, want := range map[string]float64{"genbus_jobs_accepted_total": 1, "genbus_upstream_requests_total": 1, "genbus_inline_events_dropped_total": 0} {
+		if got := x.counter(name); got != want {
+			t.Errorf("%s is %v", name, got)
+		}
+	}
+}
+
+func TestStreamIsWhatSubscribersSee(t *testing.T) {
+	t.Parallel()
+	for _, model := range []string{"sandbox-chat-fast:chunks=700", "sandbox-chat:chunks=20,chunk_interval_ms=2", "sandbox-chat-fast:json_for_stream", "sandbox-chat-fast:big_chunk_bytes=400000"} {
+		t.Run(model, func(t *testing.T) {
+			t.Parallel()
+			x, _ := withSandbox(t, brokertest.Single(t), nil)
+			s, err := x.runner.Stream(t.Context(), ask(model, `"stream":true,"stream_options":{"include_usage":true},`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			want, err := read(s)
+			if err != io.EOF {
+				t.Fatal(err)
+			}
+			if _, err := s.Next(); err != io.EOF {
+				t.Errorf("then %v", err)
+			}
+			got, end := x.history(s.JobID())
+			if strings.Join(got, "\n") != strings.Join(want, "\n") || len(want) < 3 {
+				t.Errorf("the caller saw %d blocks, a subscriber %d", len(want), len(got))
+			}
+			if end.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || end.GetChunkCount() != uint64(len(want)) || end.GetUsage().GetTotalTokens() == 0 {
+				t.Errorf("the terminal event is %v with %d chunks", end.GetStatus(), end.GetChunkCount())
+			}
+			whole := end.GetReplyJson()
+			if ref := end.GetReplyRef(); ref != nil {
+				if whole, err = x.bodies.Get(t.Context(), publisher.BodyOf(ref)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !strings.HasPrefix(string(whole), `{"id":"chatcmpl`) || !strings.Contains(string(whole), `"object":"chat.completion"`) {
+				t.Errorf("the whole reply is %.200s", whole)
+			}
+			if large := len(whole) > 256<<10; large != (end.GetReplyRef() != nil) || large != strings.Contains(model, "big") {
+				t.Errorf("%d bytes, reference %v", len(whole), end.GetReplyRef())
+			}
+			x.done(end, "completed")
+		})
+	}
+}
+
+// TestBodyReachesTheUpstreamAsItWas checks every byte of what the upstream gets.
+func TestBodyReachesTheUpstreamAsItWas(t *testing.T) {
+	t.Parallel()
+	got := make(chan string, 1)
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		got <- string(b)
+		_, _ = io.WriteString(w, `{"id":"c","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"x"},"finish_reason":"stop"}]}`)
+	}))
+	defer up.Close()
+	plain := setup(t, brokertest.Single(t), up.URL, nil)
+	mapped := setup(t, brokertest.Single(t), up.URL, func(c *config.Config) {
+		for i := range c.Routes {
+			c.Routes[i].ModelMap = map[string]string{"sandbox-a": "real-a"}
+		}
+	})
+	const rest = `, "n":1.0e0,  "messages":[{"role":"user","content":"\u0041"}] }`
+	for _, c := range []struct {
+		name         string
+		x            *bundle
+		stream       bool
+		body, expect string
+	}{
+		{"whole", plain, false, `{"model":"sandbox-a"` + rest, `{"model":"sandbox-a"` + rest},
+		{"whole, said so", plain, false, `{"model":"sandbox-a","stream":false` + rest, `{"model":"sandbox-a","stream":false` + rest},
+		{"mapped", mapped, false, `{"model":"sandbox-a"` + rest, `{"model":"real-a"` + rest},
+		{"not mapped", mapped, false, `{"model":"sandbox-b"` + rest, `{"model":"sandbox-b"` + rest},
+		{"stream", plain, true, `{"model":"sandbox-a", "stream":true` + rest, `{"model":"sandbox-a", "stream":true` + rest},
+		{"stream by the call", mapped, true, `{"model":"sandbox-a"` + rest, `{"model":"real-a"` + strings.TrimSuffix(rest, " }") + `,"stream":true }`},
+	} {
+		req := ask("", "")
+		req.Body = []byte(c.body)
+		var err error
+		if c.stream {
+			var s *inline.Stream
+			if s, err = c.x.runner.Stream(t.Context(), req); err == nil {
+				s.Close()
+			}
+		} else {
+			_, err = c.x.runner.Complete(t.Context(), req)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		} else if g := <-got; g != c.expect {
+			t.Errorf("%s: got %s, want %s", c.name, g, c.expect)
+		}
+	}
+}
+
+func TestStreamFlagMustFitTheCall(t *testing.T) {
+	t.Parallel()
+	x, sb := withSandbox(t, brokertest.Single(t), nil)
+	_, err := x.runner.Complete(t.Context(), ask("sandbox-chat", `"stream":true,`))
+	if f := faultOf(t, err, fault.InvalidRequest); len(f.Violations) != 1 || f.Violations[0].Field != "stream" {
+		t.Errorf("violations %v", f.Violations)
+	}
+	_, err = x.runner.Stream(t.Context(), ask("sandbox-chat", `"stream":false,`))
+	code(t, err, fault.InvalidRequest)
+	_, err = x.runner.Stream(t.Context(), ask("other", ""))
+	code(t, err, fault.ModelNotFound)
+	if n := sb.Stats().Chats; n != 0 {
+		t.Errorf("%d calls went upstream", n)
+	}
+	if n := x.counter("genbus_jobs_refused_total"); n != 3 {
+		t.Errorf("%v refusals counted", n)
+	}
+}
+
+func TestUpstreamRefusals(t *testing.T) {
+	t.Parallel()
+	x, _ := withSandbox(t, brokertest.Single(t), nil)
+	for _, c := range []struct {
+		suffix  string
+		code    fault.Code
+		status  int
+		message string
+	}{
+		{"status=400,code=bad_thing,message=no", fault.UpstreamRefused, 400, "no"},
+		{"status=404", fault.UpstreamRefused, 404, ""},
+		{"status=422", fault.UpstreamRefused, 422, ""},
+		{"status=401", fault.UpstreamRefused, 502, ""},
+		{"status=403", fault.UpstreamRefused, 502, ""},
+		{"status=429,retry_after=7", fault.UpstreamRateLimited, 429, ""},
+		{"status=500", fault.UpstreamUnavailable, 502, ""},
+		{"drop=before_answer", fault.UpstreamUnavailable, 502, ""},
+	} {
+		t.Run(c.suffix, func(t *testing.T) {
+			t.Parallel()
+			_, completed := x.runner.Complete(t.Context(), ask("sandbox-chat:"+c.suffix, ""))
+			_, streamed := x.runner.Stream(t.Context(), ask("sandbox-chat:"+c.suffix, `"stream":true,`))
+			for _, err := range []error{completed, streamed} {
+				f := faultOf(t, err, c.code)
+				if f.Status() != c.status || c.message != "" && (f.Message != c.message || f.UpstreamCode != "bad_thing") {
+					t.Errorf("status %d, %q, code %q", f.Status(), f.Message, f.UpstreamCode)
+				}
+				if c.status == 429 && f.RetryAfter != 7*time.Second {
+					t.Errorf("retry after %v", f.RetryAfter)
+				}
+				_, end := x.history(f.JobID)
+				if end.GetStatus() != genbusv1.JobStatus_JOB_STATUS_FAILED || end.GetError().GetCode() != string(c.code) {
+					t.Errorf("the terminal event is %v, %v", end.GetStatus(), end.GetError())
+				}
+				x.done(end, "failed")
+			}
+		})
+	}
+}
+
+func TestUpstreamEndsTheStreamEarly(t *testing.T) {
+	t.Parallel()
+	x, _ := withSandbox(t, brokertest.Single(t), nil)
+	for suffix, want := range map[string]fault.Code{
+		"drop_after_chunks=5": fault.StreamTruncated, "error_after_chunks=5": fault.UpstreamUnavailable, "chunks=5,no_done,no_finish": fault.StreamTruncated,
+	} {
+		t.Run(suffix, func(t *testing.T) {
+			t.Parallel()
+			s, err := x.runner.Stream(t.Context(), ask("sandbox-chat-fast:"+suffix, `"stream":true,`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			saw, err := read(s)
+			f := faultOf(t, err, want)
+			if _, again := s.Next(); !errors.Is(again, f) || f.JobID != s.JobID() {
+				t.Errorf("job %q; then %v", f.JobID, again)
+			}
+			got, end := x.history(s.JobID())
+			if strings.Join(got, "\n") != strings.Join(saw, "\n") || len(saw) < 5 || end.GetChunkCount() != uint64(len(saw)) {
+				t.Errorf("the caller saw %d blocks, a subscriber %d of %d", len(saw), len(got), end.GetChunkCount())
+			}
+			if end.GetStatus() != genbusv1.JobStatus_JOB_STATUS_FAILED || end.GetError().GetCode() != string(want) {
+				t.Errorf("the terminal event is %v, %v", end.GetStatus(), end.GetError())
+			}
+		})
+	}
+}
+
+// TestUpstreamEndsBeforeTheFirstBlock refuses with a status what a caller could
+// otherwise only be told inside the stream.
+func TestUpstreamEndsBeforeTheFirstBlock(t *testing.T) {
+	t.Parallel()
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, ": wait\n\n")
+	}))
+	defer up.Close()
+	x := setup(t, brokertest.Single(t), up.URL, nil)
+	_, err := x.runner.Stream(t.Context(), ask("sandbox-a", `"stream":true,`))
+	if f := faultOf(t, err, fault.StreamTruncated); f.Status() != http.StatusBadGateway {
+		t.Errorf("status %d", f.Status())
+	}
+}
