@@ -85,6 +85,9 @@ func (a *Admission) violations(r Request) []fault.Violation {
 	if !r.ExpiresAt.IsZero() && !r.ExpiresAt.After(a.now()) {
 		add("expires_at", "%s has passed", r.ExpiresAt.UTC().Format(time.RFC3339))
 	}
+	if r.Archive != nil && *r.Archive {
+		add("archive", "is not available in this version; leave it out")
+	}
 	if len(r.Labels) > maxLabels {
 		add("labels", "there are %d; at most %d are allowed", len(r.Labels), maxLabels)
 	}

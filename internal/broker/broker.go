@@ -215,6 +215,9 @@ func (b *Broker) streamInfo(ctx context.Context, name string) (*jetstream.Stream
 	return s.CachedInfo(), nil
 }
 
+// flushTimeout bounds the wait for what is still to be sent at the end.
+const flushTimeout = 2 * time.Second
+
 // Close drains the connection and stops the embedded server. The callers have
 // stopped publishing.
 func (b *Broker) Close() error {
@@ -224,6 +227,13 @@ func (b *Broker) Close() error {
 	}
 	b.mu.Unlock()
 	b.repairs.Wait()
+	// What was sent without waiting, such as the settlement of messages, goes out
+	// first. A connection that is down has nothing to wait for.
+	if b.nc.IsConnected() {
+		if err := b.nc.FlushTimeout(flushTimeout); err != nil {
+			b.log.Warn("nats: not everything was sent", "error", err)
+		}
+	}
 	b.nc.Close()
 	<-b.closed
 	return b.stopEmbedded()

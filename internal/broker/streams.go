@@ -40,7 +40,7 @@ type Limits struct {
 // DefaultLimits are the limits that a newcomer meets.
 func DefaultLimits() Limits {
 	return Limits{
-		RequestsMaxMsgs: 1_000_000, RequestsMaxBytes: 2 << 30,
+		RequestsMaxMsgs: 1_000_000, RequestsMaxBytes: 4 << 30,
 		WorkMaxMsgs: 1_000_000,
 		TasksMaxAge: 7 * 24 * time.Hour, TasksMaxBytes: 4 << 30,
 		ChunksMaxAge: 15 * time.Minute, ChunksMaxBytes: 256 << 20,

@@ -51,8 +51,9 @@ type chatJob struct {
 	// attempts is the attempt that this process knows of, for confirm.
 	attempts atomic.Uint32
 
-	mu  sync.Mutex
-	msg delivery
+	mu        sync.Mutex
+	msg       delivery
+	confirmed time.Time // when the log was last read beside the call
 }
 
 func (r *chatRoute) take(m jetstream.Msg, release func()) {
@@ -117,6 +118,19 @@ func (j *chatJob) extend() {
 	if err := j.delivery().inProgress(); err != nil {
 		j.Logger.Debug("extend failed", j.attrs("error", err)...)
 	}
+	if j.confirmDue(time.Now()) {
+		j.confirm()
+	}
+}
+
+func (j *chatJob) confirmDue(now time.Time) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if now.Sub(j.confirmed) < confirmEvery || !j.reads.Allow() {
+		return false
+	}
+	j.confirmed = now
+	return true
 }
 
 // confirm reads the log beside the call, and cuts the call when the chat is not

@@ -18,7 +18,7 @@ import (
 
 // flushTimeout bounds the wait for the broker to confirm the last chunks. The
 // reply itself is in the terminal event, so it does not wait for ever.
-const flushTimeout = 10 * time.Second
+const flushTimeout = time.Second
 
 // reply is what one attempt brought.
 type reply struct {

@@ -64,7 +64,7 @@ type Consumer struct {
 
 // confirmEvery is how often the log of a held job is read although nothing was
 // heard of it, because live delivery can lose the last event; confirmPerSecond
-// bounds what this costs the broker when very many jobs are held (docs/adr/0002).
+// bounds what this costs the broker when very many jobs are held (docs/adr/0001).
 const (
 	confirmEvery     = 10 * time.Second
 	confirmPerSecond = 1000
@@ -117,11 +117,13 @@ func (c *Consumer) shortestAckWait() time.Duration {
 // of the consumer runs any more.
 func (c *Consumer) Drain(ctx context.Context) error {
 	c.stopFetching(ErrShutdown)
-	c.held.drain()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		// First the fetches end, so that nothing that is given back comes to this
+		// process again.
 		c.loops.Wait()
+		c.held.drain()
 		c.jobs.Wait()
 	}()
 	defer c.extending.Wait()

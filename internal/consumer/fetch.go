@@ -56,10 +56,12 @@ func (s *slots) release(n int) {
 	}
 }
 
-// Bounds of one fetch.
+// Bounds of one fetch. fetchWait is short because a stop waits for the fetch to
+// end by itself: a pull request that is given up early stands at the server for a
+// moment, and what we give back then would come to us again.
 const (
 	fetchBatch = 256
-	fetchWait  = 10 * time.Second
+	fetchWait  = time.Second
 )
 
 // take begins to work on a message and calls release when its slot is free.
@@ -82,7 +84,19 @@ func (c *Consumer) startRoute(ctx context.Context, r config.Route, take take) er
 	metrics := c.Metrics.Route(kind, r.Name)
 	free := newSlots(r.MaxInFlight)
 	c.loops.Go(func() { c.fetchLoop(cons, free, take, metrics) })
+	c.loops.Go(func() { c.countWaiting(cons, metrics) })
 	return nil
+}
+
+// countEvery is how often the jobs that wait for a route are counted.
+const countEvery = 10 * time.Second
+
+func (c *Consumer) countWaiting(cons jetstream.Consumer, metrics *telemetry.RouteMetrics) {
+	for broker.Wait(c.fetching, countEvery) == nil {
+		if info, err := cons.Info(c.fetching); err == nil {
+			metrics.Waiting(info.NumPending)
+		}
+	}
 }
 
 func (c *Consumer) fetchLoop(cons jetstream.Consumer, free *slots, take take, metrics *telemetry.RouteMetrics) {
@@ -109,26 +123,28 @@ func (c *Consumer) fetchLoop(cons jetstream.Consumer, free *slots, take take, me
 
 // fetch asks for n messages and hands each on as it comes.
 func (c *Consumer) fetch(cons jetstream.Consumer, n int, take take, free *slots) (got int, err error) {
-	ctx, cancel := context.WithTimeout(c.fetching, fetchWait)
-	defer cancel()
-	batch, err := cons.Fetch(n, jetstream.FetchContext(ctx), jetstream.FetchHeartbeat(fetchWait/3))
+	batch, err := cons.Fetch(n, jetstream.FetchMaxWait(fetchWait))
 	if err != nil {
 		return 0, ended(c.fetching, fmt.Errorf("fetch %d messages: %w", n, err))
 	}
+	var late []jetstream.Msg
 	for m := range batch.Messages() {
 		got++
 		if c.fetching.Err() != nil {
-			c.handBack(m)
-			free.release(1)
+			late = append(late, m)
 			continue
 		}
 		take(m, sync.OnceFunc(func() { free.release(1) }))
 	}
+	for _, m := range late {
+		c.handBack(m)
+	}
+	free.release(len(late))
 	return got, ended(c.fetching, batch.Error())
 }
 
-// handBack gives back a message that arrived while the process stops: what is
-// taken now would miss the hand-over.
+// handBack gives back a message that arrived while the process stops, after the
+// fetch that brought it is over.
 func (c *Consumer) handBack(m jetstream.Msg) {
 	d, err := newDelivery(c.Broker.Conn(), m)
 	if err == nil {

@@ -37,7 +37,7 @@ func (c *Consumer) checkOrphans(ctx context.Context) error {
 	for _, o := range orphans {
 		routes = append(routes, fmt.Sprintf("%s route %q (%d jobs)", o.kind, o.route, o.jobs))
 	}
-	return fmt.Errorf("accepted jobs stand on routes that are not configured: %s; configure the routes again, or set orphans to %q or %q",
+	return fmt.Errorf("accepted jobs stand on routes that are not configured: %s; configure the routes again (start with --sandbox where they are the sandbox's), or set orphans to %q or %q",
 		strings.Join(routes, ", "), config.OrphansReroute, config.OrphansFail)
 }
 

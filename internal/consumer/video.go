@@ -140,7 +140,7 @@ func (j *videoJob) work() {
 // once.
 func (j *videoJob) continues(out Outcome) bool {
 	j.mu.Lock()
-	if out.verb == hold && (j.leaving || j.fetching.Err() != nil) {
+	if out.verb == hold && j.leaving {
 		out = Nak() // the process stops
 	}
 	if out.verb == hold && j.again {

@@ -174,7 +174,11 @@ func TestCleanStopHandsOver(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		up := newSandbox(t)
-		cfg := testConfig(t, up.URL())
+		cfg := testConfig(t, up.URL(), func(c *config.Config) {
+			for i := range c.Routes {
+				c.Routes[i].AckWait = 10 * time.Minute // nothing comes back by itself
+			}
+		})
 		first := newReplica(t, open(t), cfg)
 		b := open(t)
 		const n = 20

@@ -110,7 +110,7 @@ func TestWriteHTTP(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()
 	New(AcceptanceUnknown, "no answer").WithRetryAfter(1500 * time.Millisecond).WriteHTTP(w)
-	if w.Code != 500 || w.Header().Get("Retry-After") != "2" || w.Header().Get("X-Should-Retry") != "false" {
+	if w.Header().Get("Genbus-Error-Code") != "acceptance_unknown" || w.Code != 500 || w.Header().Get("Retry-After") != "2" || w.Header().Get("X-Should-Retry") != "false" {
 		t.Errorf("%d %v", w.Code, w.Header())
 	}
 	want := `{"error":{"message":"no answer","type":"server_error","param":null,"code":"acceptance_unknown"}}`
@@ -132,5 +132,16 @@ func TestTaskErrorRoundTrip(t *testing.T) {
 	}
 	if FromTaskError(nil) != nil {
 		t.Error("nil became an error")
+	}
+}
+
+func TestPassedOnRefusalKeepsTheUpstreamsCode(t *testing.T) {
+	t.Parallel()
+	w := httptest.NewRecorder()
+	e := &Error{Code: UpstreamRefused, Message: "too long", HTTPStatus: 400, Type: "invalid_request_error", UpstreamCode: "context_length_exceeded"}
+	e.WriteHTTP(w)
+	want := `{"error":{"message":"too long","type":"invalid_request_error","param":null,"code":"context_length_exceeded"}}`
+	if w.Code != 400 || w.Body.String() != want || w.Header().Get("Genbus-Error-Code") != "upstream_refused" {
+		t.Errorf("%d %s %v", w.Code, w.Body, w.Header())
 	}
 }

@@ -21,7 +21,7 @@ type envelopeError struct {
 
 // Envelope is the error's JSON body on HTTP: {"error":{message,type,param,code}}.
 func (e *Error) Envelope() []byte {
-	body := envelope{Error: envelopeError{Message: Clip(e.Message, maxMessage), Type: e.errorType(), Code: string(e.Code)}}
+	body := envelope{Error: envelopeError{Message: Clip(e.Message, maxMessage), Type: e.errorType(), Code: e.httpCode()}}
 	if len(e.Violations) > 0 {
 		body.Error.Param = &e.Violations[0].Field
 	}
@@ -32,6 +32,15 @@ func (e *Error) Envelope() []byte {
 	return out
 }
 
+// httpCode is the error's code, but for a refusal of the upstream that is passed
+// on with its status: clients know the upstream's own code.
+func (e *Error) httpCode() string {
+	if e.HTTPStatus != 0 && e.UpstreamCode != "" {
+		return Clip(e.UpstreamCode, 128)
+	}
+	return string(e.Code)
+}
+
 // Status is the error's HTTP status.
 func (e *Error) Status() int {
 	if e.HTTPStatus != 0 {
@@ -40,12 +49,13 @@ func (e *Error) Status() int {
 	return e.Meaning().HTTP
 }
 
-// WriteHTTP answers a request with the error. The job's id, Retry-After and
+// WriteHTTP answers a request with the error. Our code, Retry-After and
 // x-should-retry (which the OpenAI SDKs obey) are set where they apply: an
 // answer of unknown acceptance must not be repeated by a client on its own.
 func (e *Error) WriteHTTP(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
+	h.Set("Genbus-Error-Code", string(e.Code))
 	if e.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(e.RetryAfter.Seconds()))))
 	}

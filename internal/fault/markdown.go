@@ -12,6 +12,8 @@ func Markdown() string {
 		"Generated from the table in `internal/fault`; do not edit.\n\n" +
 		"The same code stands in HTTP answers (`error.code`), in gRPC (`google.rpc.ErrorInfo.reason`, domain `genbus`), in events\n" +
 		"(`task.error.code`), in dead letters and in NATS replies (header `genbus-error-code`). Codes are never renamed.\n" +
+		"A refusal of a chat's upstream that is passed on by HTTP keeps the upstream's status, type and code in the body; our\n" +
+		"code stands in the header `Genbus-Error-Code` of every HTTP error.\n" +
 		"*Retry* says whether the same request may succeed later.\n\n" +
 		"| code | HTTP | gRPC | retry | what happened | what to do |\n|---|---|---|---|---|---|\n")
 	for _, m := range table {

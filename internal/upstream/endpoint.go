@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -182,6 +183,15 @@ func (ep *Endpoint) transportError(ctx context.Context, op string, written bool,
 func reason(ctx context.Context, err error) string {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause.Error()
+	}
+	return Reason(err)
+}
+
+// Reason is the text of a transport error without the addresses of its
+// connection, which callers have no business to know.
+func Reason(err error) string {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		return op.Op + ": " + op.Err.Error()
 	}
 	return err.Error()
 }

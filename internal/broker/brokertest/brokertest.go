@@ -113,7 +113,11 @@ func open(t testing.TB, o broker.Options) *broker.Broker {
 			t.Error(err)
 		}
 	})
-	await(t, "the streams", func() error { return b.EnsureStreams(ctx) })
+	await(t, "the streams", func() error {
+		try, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		return b.EnsureStreams(try)
+	})
 	return b
 }
 

@@ -267,7 +267,7 @@ func (cl *call) broken(err error) *upstream.Error {
 	if errors.Is(err, sse.ErrTooLong) {
 		e.Code, e.Message, e.Final = CodeTooLarge, err.Error(), true
 	} else if !errors.Is(err, io.EOF) {
-		e.Message += ": " + err.Error()
+		e.Message += ": " + upstream.Reason(err)
 	} else {
 		err = io.ErrUnexpectedEOF // io.EOF itself is the good end
 	}
