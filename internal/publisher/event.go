@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -173,7 +174,9 @@ func decode(header nats.Header, data []byte, into proto.Message) error {
 
 // DecodeEvent reads a task event of a kind as it was stored or republished.
 func DecodeEvent(kind subject.Kind, header nats.Header, data []byte) (task.Event, error) {
-	nonce := header.Get(subject.HeaderNonce)
+	// A clone: the value is a part of the whole header's memory, and events are
+	// kept for as long as their jobs are held.
+	nonce := strings.Clone(header.Get(subject.HeaderNonce))
 	if kind == subject.Chat {
 		var e genbusv1.ChatEvent
 		if err := decode(header, data, &e); err != nil {

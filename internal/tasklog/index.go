@@ -94,7 +94,8 @@ func (x *index) see(names subject.Space, m jetstream.Msg) {
 	if err != nil {
 		return
 	}
-	x.put(n, row{created: created.UnixNano(), id: n.ID, status: header(m.Headers(), subject.HeaderStatus)})
+	// Clones: both values are parts of the whole message's memory.
+	x.put(n, row{created: created.UnixNano(), id: strings.Clone(n.ID), status: strings.Clone(header(m.Headers(), subject.HeaderStatus))})
 }
 
 func (x *index) put(n subject.TaskName, r row) {
