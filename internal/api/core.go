@@ -1,0 +1,136 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/chatlog"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/inline"
+	"github.com/genbus/genbus/internal/routes"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// core does what callers ask for, in plain Go. HTTP, gRPC and NATS only
+// translate. Every error that it returns is a *fault.Error.
+type core struct {
+	cfg       *config.Config
+	admission *admission.Admission
+	log       *tasklog.Log
+	bodies    *broker.Bodies
+	routes    *routes.Table
+	inline    *inline.Runner
+	chats     *chatlog.Log
+	logger    *slog.Logger
+	drain     *drain
+	now       func() time.Time
+	// writeTimeout bounds one write to a client.
+	writeTimeout time.Duration
+	// bodyTimeout bounds the arrival of a request's body by HTTP.
+	bodyTimeout time.Duration
+}
+
+func newCore(o Options, d *drain) *core {
+	return &core{
+		cfg: o.Config, admission: o.Admission, log: o.Log, bodies: o.Bodies, routes: o.Routes,
+		inline: o.Inline, chats: o.Chats, logger: o.Logger, drain: d, now: time.Now, writeTimeout: writeTimeout, bodyTimeout: bodyTimeout,
+	}
+}
+
+// submit accepts a job, or attaches to the one that the request names.
+func (c *core) submit(ctx context.Context, r admission.Request) (tasklog.Entry, error) {
+	return c.admission.Admit(ctx, r)
+}
+
+// get reads a job of a tenant. The job of another tenant does not exist.
+func (c *core) get(ctx context.Context, n subject.TaskName) (tasklog.Entry, error) {
+	if kind, ok := admission.KindOf(n.ID); !ok || kind != n.Kind {
+		return tasklog.Entry{}, notFound(n)
+	}
+	e, err := c.log.Get(ctx, n)
+	if err != nil {
+		return tasklog.Entry{}, meaning(ctx, n, err)
+	}
+	return e, nil
+}
+
+// list reads a page of a tenant's jobs, newest first.
+func (c *core) list(ctx context.Context, q tasklog.Query) (tasklog.Page, error) {
+	page, err := c.log.List(ctx, q)
+	if errors.Is(err, tasklog.ErrPageToken) {
+		return tasklog.Page{}, fault.New(fault.InvalidPageToken, "page_token is not one of this list; start again without it")
+	}
+	if err != nil {
+		return tasklog.Page{}, meaning(ctx, subject.TaskName{Kind: q.Kind, Tenant: q.Tenant}, err)
+	}
+	return page, nil
+}
+
+// models lists what the routes offer; kind is "video", "chat" or empty for both.
+func (c *core) models(ctx context.Context, kind string) ([]*genbusv1.Model, error) {
+	if kind != "" && !subject.Kind(kind).Valid() {
+		return nil, fault.Invalid([]fault.Violation{{Field: "kind", Description: "must be video, chat or empty"}})
+	}
+	return c.routes.Models(ctx, c.cfg, kind), nil
+}
+
+// meaning turns an error about a job into the one that its caller is told. What
+// ended the context comes first: an error that follows from it says less.
+func meaning(ctx context.Context, n subject.TaskName, err error) *fault.Error {
+	var f *fault.Error
+	switch {
+	case ctx.Err() != nil && errors.As(context.Cause(ctx), &f):
+	case errors.As(err, &f):
+	case errors.Is(err, tasklog.ErrNotFound):
+		return notFound(n)
+	case errors.Is(err, chatlog.ErrToken):
+		f = fault.Invalid([]fault.Violation{{Field: "resume_token", Description: "is not one of this chat"}})
+	case errors.Is(err, tasklog.ErrSlowReader):
+		f = fault.New(fault.SlowReader, "the reader of %s was too far behind; resume from the last event", n.ID)
+	case errors.Is(err, tasklog.ErrFull):
+		f = fault.New(fault.StorageFull, "the change of %s was not stored: %w", n.ID, err).WithRetryAfter(30 * time.Second)
+	case errors.Is(err, tasklog.ErrUncertain):
+		f = fault.New(fault.AcceptanceUnknown, "the change of %s may have been stored: %w", n.ID, err)
+	case errors.Is(err, broker.ErrUnavailable), errors.Is(err, broker.ErrNoAnswer):
+		f = fault.New(fault.BrokerUnavailable, "%s could not be read or changed: %w", describe(n), err).WithRetryAfter(time.Second)
+	case errors.Is(err, broker.ErrBodyLost):
+		f = fault.New(fault.InputLost, "the stored reply of %s: %w", n.ID, err)
+	default:
+		f = fault.From(err)
+	}
+	if f.JobID == "" && n.ID != "" {
+		f = f.ForJob(n.ID)
+	}
+	return f
+}
+
+func describe(n subject.TaskName) string {
+	if n.ID == "" {
+		return "the list"
+	}
+	return n.ID
+}
+
+func notFound(n subject.TaskName) *fault.Error {
+	if n.Kind == subject.Chat {
+		return fault.New(fault.ChatNotFound, "there is no chat %q", fault.Clip(n.ID, 64))
+	}
+	return fault.New(fault.TaskNotFound, "there is no video task %q", fault.Clip(n.ID, 64))
+}
+
+// video and chat are the jobs of entries whose kind the log has checked.
+func video(e tasklog.Entry) *genbusv1.VideoTask { return jobOf[*genbusv1.VideoTask](e.Job) }
+func chat(e tasklog.Entry) *genbusv1.Chat       { return jobOf[*genbusv1.Chat](e.Job) }
+
+func jobOf[J task.Job](j task.Job) J {
+	job, _ := j.(J)
+	return job
+}

@@ -1,0 +1,165 @@
+package api
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/chatlog"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// Names of SSE events; those of task events are their CloudEvents types.
+const (
+	eventChunk   = "genbus.chat.chunk.v1"
+	eventGap     = "genbus.chat.gap.v1"
+	eventExpired = "genbus.resume_expired.v1"
+)
+
+// eventName is the CloudEvents type of a task event.
+func eventName(e tasklog.Entry) string {
+	status := task.StatusWord(e.Job.GetStatus())
+	if task.Kind(e.Job) == string(subject.Chat) {
+		return "genbus.chat." + status + ".v1"
+	}
+	return "genbus.video.task." + status + ".v1"
+}
+
+// videoEvents is GET .../{id}/events for video tasks. An event's id is its
+// version; Last-Event-ID (or after_version in the query, for clients that cannot
+// set the header) resumes after it. It ends after the terminal event. A client
+// that comes back after that is told to stay away (204).
+func (h *web) videoEvents(x *exchange) error {
+	after, err := lastVersion(x.r)
+	if err != nil {
+		return err
+	}
+	watch, err := h.core.watchVideo(x.ctx(), x.name(subject.Video), after)
+	if err != nil {
+		return err
+	}
+	x.jobID(watch.name.ID)
+	if watch.over {
+		x.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	out := x.newSSE()
+	defer out.stop()
+	if err := out.open(); err != nil || x.r.Method == http.MethodHead {
+		return err
+	}
+	return out.endEvents(out.video(x, watch))
+}
+
+func lastVersion(r *http.Request) (uint64, error) {
+	value := cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("after_version"))
+	if value == "" {
+		return 0, nil
+	}
+	version, err := strconv.ParseUint(value, 10, 63)
+	if err != nil {
+		return 0, fault.Invalid([]fault.Violation{{Field: "Last-Event-ID", Description: "must be the id of an event: a version in decimal"}})
+	}
+	return version, nil
+}
+
+func (s *sseWriter) video(x *exchange, watch videoWatch) error {
+	if watch.expired {
+		notice := fault.New(fault.ResumeExpired, "task %s never had version %s; its current state follows", watch.name.ID, x.r.Header.Get("Last-Event-ID"))
+		if err := s.event("", eventExpired, notice.Envelope()); err != nil {
+			return err
+		}
+	}
+	for e, err := range watch.events(x.ctx()) {
+		if err != nil {
+			return err
+		}
+		if err := s.entry(e, strconv.FormatUint(e.Version(), 10)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *sseWriter) entry(e tasklog.Entry, id string) error {
+	return s.message(id, eventName(e), publisher.Message(e.Event))
+}
+
+func (s *sseWriter) message(id, name string, m proto.Message) error {
+	data, err := body.EventJSON(m)
+	if err != nil {
+		return fault.From(err)
+	}
+	return s.event(id, name, data)
+}
+
+// openAfter is how long a stream of a chat's events may wait for its first event
+// before its header is written.
+const openAfter = 250 * time.Millisecond
+
+// chatEvents is GET .../{id}/events for chats: events, chunks and gaps. An
+// event's id is the resume token; Last-Event-ID (or resume_token in the query)
+// resumes after it.
+func (h *web) chatEvents(x *exchange) error {
+	name := x.name(subject.Chat)
+	e, err := h.core.get(x.ctx(), name)
+	if err != nil {
+		return err
+	}
+	x.jobID(e.Job.GetId())
+	out := x.newSSE()
+	defer out.stop()
+	if x.r.Method == http.MethodHead {
+		return out.open()
+	}
+	// Not at once, so that a token which is none of this chat is a status.
+	out.keepOpen(openAfter)
+	return out.endEvents(out.chat(x, name))
+}
+
+func (s *sseWriter) chat(x *exchange, name subject.TaskName) error {
+	token := cmp.Or(x.r.Header.Get("Last-Event-ID"), x.r.URL.Query().Get("resume_token"))
+	for item, err := range x.web.core.watchChat(x.ctx(), name, token) {
+		if err == nil {
+			err = s.item(item)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *sseWriter) item(item chatlog.Item) error {
+	switch {
+	case item.Event != nil:
+		return s.entry(*item.Event, item.Token)
+	case item.Chunk != nil:
+		return s.message(item.Token, eventChunk, item.Chunk)
+	case item.Gap != nil:
+		return s.event(item.Token, eventGap, gapJSON(item.Gap))
+	}
+	return nil
+}
+
+func gapJSON(g *genbusv1.ChatGap) []byte {
+	data, err := json.Marshal(struct {
+		Reason  string `json:"reason"`
+		Attempt uint32 `json:"attempt"`
+		Index   uint64 `json:"index"`
+	}{g.GetReason(), g.GetAttempt(), g.GetIndex()})
+	if err != nil {
+		return []byte("{}") // unreachable: a string and two numbers
+	}
+	return data
+}

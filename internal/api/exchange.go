@@ -1,0 +1,131 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/propagation"
+
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/natsreq"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// exchange is one HTTP call of a known tenant.
+type exchange struct {
+	*response
+	r      *http.Request
+	web    *web
+	tenant string
+}
+
+// writeTimeout bounds one write to a client: who does not read for that long is
+// cut off.
+const writeTimeout = 30 * time.Second
+
+const headerJobID = "Genbus-Job-Id"
+
+// run authenticates the call and serves it.
+func (x *exchange) run(serve func(*exchange) error) error {
+	if err := x.web.core.drain.refusal(); err != nil {
+		return err
+	}
+	tenant, err := tenantOf(x.web.cfg, x.r.Header.Get("Authorization"))
+	if err != nil {
+		return err
+	}
+	x.tenant = tenant
+	if x.r.Header["Traceparent"] != nil {
+		x.r = x.r.WithContext(x.web.propagator.Extract(x.r.Context(), propagation.HeaderCarrier(x.r.Header)))
+	}
+	return serve(x)
+}
+
+// tenantOf finds the tenant of an Authorization value. Without configured keys
+// the value does not matter.
+func tenantOf(cfg *config.Config, authorization string) (string, error) {
+	key := ""
+	if scheme, rest, ok := strings.Cut(authorization, " "); ok && strings.EqualFold(scheme, "Bearer") {
+		key = strings.TrimSpace(rest)
+	}
+	if tenant, ok := cfg.Tenant(key); ok {
+		return tenant, nil
+	}
+	return "", fault.New(fault.InvalidAPIKey, "the API key is missing or unknown; send Authorization: Bearer <key>")
+}
+
+func (x *exchange) ctx() context.Context { return x.r.Context() }
+
+// name is the job that the path names.
+func (x *exchange) name(kind subject.Kind) subject.TaskName {
+	return subject.TaskName{Kind: kind, Tenant: x.tenant, ID: x.r.PathValue("id")}
+}
+
+// request is the admission request of a JSON body.
+func (x *exchange) request(kind subject.Kind, raw []byte) (admission.Request, error) {
+	req := admission.Request{Kind: kind, Tenant: x.tenant, Body: raw, Way: telemetry.WayHTTP}
+	err := natsreq.AddHeaders(&req, x.r.Header.Get("Idempotency-Key"), strings.Join(x.r.Header["Genbus-Labels"], ","))
+	return req, err
+}
+
+// jobID names the job in the answer's header.
+func (x *exchange) jobID(id string) {
+	if id != "" {
+		x.Header()[headerJobID] = []string{id}
+	}
+}
+
+// json answers with a JSON body.
+func (x *exchange) json(status int, body []byte) error {
+	h := x.Header()
+	h["Content-Type"] = []string{"application/json"}
+	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	x.armWrite()
+	x.WriteHeader(status)
+	// A client that went away is no error of ours.
+	_, _ = x.Write(body)
+	return nil
+}
+
+// armWrite bounds the writes of a short answer.
+func (x *exchange) armWrite() {
+	// A writer without deadlines (a test's recorder) has no network to wait for.
+	_ = http.NewResponseController(x.ResponseWriter).SetWriteDeadline(time.Now().Add(x.web.core.writeTimeout))
+}
+
+// fail answers with an error, unless an answer has begun.
+func (x *exchange) fail(err error) {
+	f := fault.From(err)
+	x.note(err)
+	if x.status != 0 {
+		return
+	}
+	x.jobID(f.JobID)
+	var final *finalError
+	switch {
+	case errors.As(err, &final):
+		// SDKs repeat 409, 429 and 5xx on their own; this one is for good.
+		x.Header()["X-Should-Retry"] = []string{"false"}
+	case f.Code == fault.InvalidAPIKey:
+		x.Header()["Www-Authenticate"] = []string{"Bearer"}
+	case f.Code == fault.ShuttingDown:
+		x.Header()["Connection"] = []string{"close"}
+	}
+	x.armWrite()
+	f.WriteHTTP(x.response)
+}
+
+// note logs an error that is ours to mend; callers are told the others.
+func (x *exchange) note(err error) {
+	if f := fault.From(err); f.Code == fault.Internal {
+		x.web.log.ErrorContext(x.ctx(), "HTTP call failed", telemetry.KeyRequestID, x.Header().Get("X-Request-Id"),
+			telemetry.KeyRoute, x.r.Pattern, telemetry.KeyJobID, f.JobID, telemetry.KeyError, f)
+	}
+}

@@ -1,0 +1,135 @@
+package api
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// Times of gRPC connections. A client may ping every 10 s, streams or not; a
+// connection whose other end is silent for a minute is asked, and closed when it
+// does not answer.
+const (
+	minClientPing = 10 * time.Second
+	serverPing    = time.Minute
+	pingTimeout   = 20 * time.Second
+	dialTimeout   = 10 * time.Second
+)
+
+func newGRPCServer(o Options, c *core, h *healthService) *grpc.Server {
+	i := &interceptor{cfg: o.Config, core: c, metrics: o.Metrics, log: o.Logger}
+	limit := int(o.Config.GRPC.MaxMessageBytes)
+	s := grpc.NewServer(
+		grpc.StatsHandler(otelgrpc.NewServerHandler(
+			otelgrpc.WithTracerProvider(o.Tracing.Provider), otelgrpc.WithPropagators(o.Tracing.Propagator))),
+		grpc.UnaryInterceptor(i.unary), grpc.StreamInterceptor(i.stream),
+		grpc.MaxRecvMsgSize(limit), grpc.MaxSendMsgSize(limit),
+		grpc.ConnectionTimeout(dialTimeout),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minClientPing, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: serverPing, Timeout: pingTimeout}),
+	)
+	genbusv1.RegisterVideoServiceServer(s, videoService{core: c})
+	genbusv1.RegisterChatServiceServer(s, chatService{core: c})
+	genbusv1.RegisterModelServiceServer(s, modelService{core: c})
+	grpc_health_v1.RegisterHealthServer(s, h.server)
+	reflection.Register(s)
+	return s
+}
+
+// interceptor is what every gRPC call goes through.
+type interceptor struct {
+	cfg     *config.Config
+	core    *core
+	metrics *telemetry.Metrics
+	log     *slog.Logger
+}
+
+func (i *interceptor) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+	begin := time.Now()
+	ctx, c := newCall(ctx, grpcMethod(info.FullMethod))
+	defer func() {
+		// recover works only in the deferred function itself.
+		resp, err = i.finish(ctx, c, begin, recover(), resp, err)
+	}()
+	_ = grpc.SetHeader(ctx, c.header()) // fails only after the header was sent
+	if err := i.enter(c); err != nil {
+		return nil, err
+	}
+	return handler(ctx, req)
+}
+
+func (i *interceptor) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+	begin := time.Now()
+	ctx, c := newCall(ss.Context(), grpcMethod(info.FullMethod))
+	defer func() { _, err = i.finish(ctx, c, begin, recover(), nil, err) }()
+	_ = ss.SetHeader(c.header()) // fails only after the header was sent
+	if err := i.enter(c); err != nil {
+		return err
+	}
+	return handler(srv, &callStream{ServerStream: ss, ctx: ctx})
+}
+
+// callStream carries our context.
+type callStream struct {
+	grpc.ServerStream
+	ctx context.Context //nolint:containedctx // that is what Context of a stream is
+}
+
+// Context has the call in it.
+func (s *callStream) Context() context.Context { return s.ctx }
+
+// enter finds the call's tenant, unless the method is open to all.
+func (i *interceptor) enter(c *call) (err error) {
+	if c.method.open() {
+		return nil
+	}
+	if err := i.core.drain.refusal(); err != nil {
+		return err
+	}
+	c.tenant, err = tenantOf(i.cfg, c.authorization)
+	return err
+}
+
+// videoService, chatService and modelService translate between gRPC and the
+// core.
+type videoService struct {
+	genbusv1.UnimplementedVideoServiceServer
+	core *core
+}
+
+type chatService struct {
+	genbusv1.UnimplementedChatServiceServer
+	core *core
+}
+
+type modelService struct {
+	genbusv1.UnimplementedModelServiceServer
+	core *core
+}
+
+// ListModels is in model_service.proto.
+func (s modelService) ListModels(ctx context.Context, m *genbusv1.ListModelsRequest) (*genbusv1.ListModelsResponse, error) {
+	models, err := s.core.models(ctx, m.GetKind())
+	if err != nil {
+		return nil, err
+	}
+	return &genbusv1.ListModelsResponse{Models: models}, nil
+}
+
+// fill completes a request with what its call says.
+func fill(ctx context.Context, r *admission.Request) error {
+	c := callOf(ctx)
+	r.Tenant, r.Way = c.tenant, c.way
+	return c.addHeaders(r)
+}

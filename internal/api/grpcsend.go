@@ -1,0 +1,42 @@
+package api
+
+import (
+	"time"
+
+	"github.com/genbus/genbus/internal/fault"
+)
+
+// send runs a call that sends many messages. gRPC has no deadline for one
+// message: a client that keeps its connection but does not read would hold the
+// call for ever. So the call is run beside its handler; when one message takes
+// longer than writeTimeout the handler returns slow_reader, which ends the
+// stream and frees the call.
+//
+// run passes each sending to sent, one at a time.
+func (c *core) send(run func(sent func(func() error) error) error) error {
+	timer := time.NewTimer(c.writeTimeout)
+	timer.Stop()
+	sent := func(send func() error) error {
+		timer.Reset(c.writeTimeout)
+		defer timer.Stop()
+		return send()
+	}
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		// The interceptor's recover does not reach this goroutine.
+		defer func() {
+			if p := recover(); p != nil {
+				err = c.panicked(p)
+			}
+			done <- err
+		}()
+		err = run(sent)
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-timer.C:
+		return fault.New(fault.SlowReader, "no message was read for %s; resume from the last one", c.writeTimeout)
+	}
+}

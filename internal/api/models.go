@@ -1,0 +1,42 @@
+package api
+
+import (
+	"net/http"
+	"slices"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/fault"
+)
+
+// listModels is GET /v1/models.
+func (h *web) listModels(x *exchange) error {
+	models, err := h.publicModels(x)
+	if err != nil {
+		return err
+	}
+	return x.json(http.StatusOK, body.ModelListJSON(models))
+}
+
+// getModel is GET /v1/models/{model...}; a model's id may hold slashes.
+func (h *web) getModel(x *exchange) error {
+	models, err := h.publicModels(x)
+	if err != nil {
+		return err
+	}
+	id := x.r.PathValue("model")
+	i := slices.IndexFunc(models, func(m *genbusv1.Model) bool { return m.GetId() == id })
+	if i < 0 {
+		return fault.New(fault.ModelNotFound, "no route lists the model %q; see GET /v1/models", fault.Clip(id, 128))
+	}
+	return x.json(http.StatusOK, body.ModelJSON(models[i]))
+}
+
+// publicModels lists each id once: this interface does not tell kinds apart.
+func (h *web) publicModels(x *exchange) ([]*genbusv1.Model, error) {
+	models, err := h.core.models(x.ctx(), "")
+	if err != nil {
+		return nil, err
+	}
+	return slices.CompactFunc(models, func(a, b *genbusv1.Model) bool { return a.GetId() == b.GetId() }), nil
+}

@@ -1,0 +1,271 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+	"go.opentelemetry.io/otel/propagation"
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/natsreq"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// Limits of the request-reply endpoints. Requests beyond those in flight wait
+// in the subscription; one that waited too long for a place is refused.
+const (
+	maxCalls        = 256
+	callPlaceWait   = 2 * time.Second
+	callTimeout     = 30 * time.Second
+	callPendingMsgs = 64 << 10
+	callPendingSize = 256 << 20
+)
+
+// callsName is the name of the service and of its queue group.
+const callsName = "genbus"
+
+// callOptions are what the request-reply endpoints work with.
+type callOptions struct {
+	base       context.Context //nolint:containedctx // NATS requests bring none
+	core       *core
+	names      subject.Space
+	log        *slog.Logger
+	propagator propagation.TextMapPropagator
+	version    string
+}
+
+// calls answers requests on genbus.call.<kind>.<tenant>.
+type calls struct {
+	callOptions
+	nc      *nats.Conn
+	service micro.Service
+	places  chan struct{}
+}
+
+// StartCalls answers NATS requests on genbus.call.video.* and genbus.call.chat.*
+// as the micro service "genbus". Replicas share the requests. stop ends it:
+// requests that have arrived are answered first. It may be called twice.
+func (s *Server) StartCalls(nc *nats.Conn) (stop func() error, err error) {
+	c := &calls{callOptions: s.calls, nc: nc, places: make(chan struct{}, maxCalls)}
+	c.service, err = micro.AddService(nc, micro.Config{
+		Name: callsName, Version: semver(c.version), QueueGroup: callsName,
+		Description: "accepts video tasks and chat completions for generative models",
+		ErrorHandler: func(_ micro.Service, e *micro.NATSError) {
+			c.log.Warn("nats calls: asynchronous error", telemetry.KeySubject, e.Subject, telemetry.KeyError, e.Description)
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("nats calls: %w", err)
+	}
+	for _, kind := range subject.Kinds {
+		err := c.service.AddEndpoint(string(kind), micro.HandlerFunc(c.take),
+			micro.WithEndpointSubject(c.names.CallPattern(kind)),
+			micro.WithEndpointPendingLimits(callPendingMsgs, callPendingSize))
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("nats calls: endpoint %s: %w", kind, err), c.service.Stop())
+		}
+	}
+	if err := nc.FlushTimeout(callTimeout); err != nil {
+		return nil, errors.Join(fmt.Errorf("nats calls: subscribe: %w", err), c.service.Stop())
+	}
+	return c.stop, nil
+}
+
+// stop drains the subscriptions and waits for the calls in hand.
+func (c *calls) stop() error {
+	if c.service.Stopped() {
+		return nil
+	}
+	if err := c.service.Stop(); err != nil {
+		return fmt.Errorf("nats calls: stop: %w", err)
+	}
+	deadline := time.NewTimer(callTimeout)
+	defer deadline.Stop()
+	if err := c.arrived(deadline); err != nil {
+		return err
+	}
+	for range maxCalls {
+		select {
+		case c.places <- struct{}{}:
+		case <-deadline.C:
+			return fmt.Errorf("nats calls: some calls did not end within %s", callTimeout)
+		}
+	}
+	return c.flush() // the last answers are still in the connection's buffer
+}
+
+// arrived waits until every request that the server had sent before the end of
+// the subscriptions has been taken.
+func (c *calls) arrived(deadline *time.Timer) error {
+	if err := c.flush(); err != nil {
+		return err
+	}
+	taken := make(chan struct{})
+	if err := c.nc.Barrier(func() { close(taken) }); errors.Is(err, nats.ErrConnectionClosed) {
+		return nil // and nothing comes any more
+	} else if err != nil {
+		return fmt.Errorf("nats calls: %w", err)
+	}
+	select {
+	case <-taken:
+		return nil
+	case <-deadline.C:
+		return fmt.Errorf("nats calls: the waiting requests were not taken within %s", callTimeout)
+	}
+}
+
+func (c *calls) flush() error {
+	if err := c.nc.FlushTimeout(callTimeout); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+		return fmt.Errorf("nats calls: flush: %w", err)
+	}
+	return nil
+}
+
+var semverPattern = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z]+(\.[0-9A-Za-z]+)*)?$`)
+
+// semver is the version as micro takes it.
+func semver(version string) string {
+	if version = strings.TrimPrefix(version, "v"); semverPattern.MatchString(version) {
+		return version
+	}
+	return "0.0.0"
+}
+
+// take is called for one message of an endpoint at a time.
+func (c *calls) take(r micro.Request) {
+	wait := time.NewTimer(callPlaceWait)
+	defer wait.Stop()
+	select {
+	case c.places <- struct{}{}:
+		go func() {
+			defer func() { <-c.places }()
+			c.answer(r)
+		}()
+	case <-wait.C:
+		c.refuse(r, fault.New(fault.QueueFull, "this replica has %d calls in hand; nothing was accepted", maxCalls).WithRetryAfter(time.Second))
+	}
+}
+
+func (c *calls) answer(r micro.Request) {
+	ctx, stop := context.WithTimeoutCause(c.base, callTimeout, fault.New(fault.AcceptanceUnknown, "no answer from JetStream within %s", callTimeout))
+	defer stop()
+	header := nats.Header(r.Headers())
+	ctx = c.propagator.Extract(ctx, telemetry.HeaderCarrier(header))
+	defer func() {
+		if p := recover(); p != nil {
+			c.refuse(r, c.core.panicked(p))
+		}
+	}()
+	e, err := c.submit(ctx, r.Subject(), header, r.Data())
+	if err != nil {
+		c.refuse(r, err)
+		return
+	}
+	data, media, err := accepted(e, header)
+	if err != nil {
+		c.refuse(r, err)
+		return
+	}
+	c.respond(r, data, nats.Header{subject.HeaderContentType: {media}, subject.HeaderJobID: {e.Job.GetId()}})
+}
+
+func (c *calls) submit(ctx context.Context, subj string, header nats.Header, data []byte) (tasklog.Entry, error) {
+	if err := c.core.drain.refusal(); err != nil {
+		return tasklog.Entry{}, err
+	}
+	req, err := natsreq.Decode(c.names, subj, header, data)
+	if err != nil {
+		return tasklog.Entry{}, err
+	}
+	return c.core.submit(ctx, req)
+}
+
+// accepted is the answer in the form of the request.
+func accepted(e tasklog.Entry, header nats.Header) (data []byte, media string, err error) {
+	json, err := natsreq.IsJSON(header)
+	if err != nil {
+		return nil, "", err
+	}
+	var m proto.Message
+	switch j := any(e.Job).(type) {
+	case *genbusv1.Chat:
+		if json {
+			return body.ChatJSON(j, j.GetReplyJson()), subject.ContentTypeJSON, nil
+		}
+		m = &genbusv1.SubmitChatCompletionResponse{Chat: j}
+	case *genbusv1.VideoTask:
+		if json {
+			return body.VideoCreatedJSON(j), subject.ContentTypeJSON, nil
+		}
+		m = &genbusv1.CreateVideoTaskResponse{Task: j}
+	}
+	data, err = proto.Marshal(m)
+	return data, subject.ContentTypeProtobuf, err
+}
+
+// refuse answers with an error: the HTTP status and the message as micro has
+// them, the code in a header, and a TaskError (or the JSON envelope) as data.
+func (c *calls) refuse(r micro.Request, err error) {
+	f := fault.From(err)
+	if f.Code == fault.Internal {
+		c.log.Error("nats call failed", telemetry.KeySubject, r.Subject(), telemetry.KeyJobID, f.JobID, telemetry.KeyError, f)
+	}
+	header := nats.Header{
+		micro.ErrorCodeHeader: {strconv.Itoa(f.Status())}, micro.ErrorHeader: {oneLine(f.Message)},
+		subject.HeaderErrorCode: {string(f.Code)}, subject.HeaderContentType: {subject.ContentTypeProtobuf},
+	}
+	if f.JobID != "" {
+		header[subject.HeaderJobID] = []string{f.JobID}
+	}
+	var data []byte
+	if json, _ := natsreq.IsJSON(nats.Header(r.Headers())); json {
+		header[subject.HeaderContentType] = []string{subject.ContentTypeJSON}
+		data = f.Envelope()
+	} else if data, err = proto.Marshal(f.TaskError()); err != nil {
+		c.log.Error("nats call: encode the error", telemetry.KeyError, err)
+	}
+	c.respond(r, data, header)
+}
+
+// respond answers. It does not use the request's own methods: these are for
+// handlers that answer before they return, and ours go on beside the
+// subscription. A request without a reply subject wants no answer.
+func (c *calls) respond(r micro.Request, data []byte, header nats.Header) {
+	if r.Reply() == "" {
+		return
+	}
+	err := c.nc.PublishMsg(&nats.Msg{Subject: r.Reply(), Header: header, Data: data})
+	if err != nil {
+		c.log.Warn("nats call: no answer sent", telemetry.KeySubject, r.Subject(), telemetry.KeyError, err)
+	}
+}
+
+// oneLine makes a message fit for a header.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' {
+			return ' '
+		}
+		return r
+	}, fault.Clip(s, 512))
+}
+
+// panicked logs a panic outside of the servers' own guards.
+func (c *core) panicked(p any) error {
+	c.logger.Error("panic in a call", telemetry.KeyError, p, "stack", string(debug.Stack()))
+	return bug()
+}

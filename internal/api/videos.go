@@ -1,0 +1,39 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// createVideo is POST /v1/video/generations.
+func (h *web) createVideo(x *exchange) error {
+	raw, err := x.body()
+	if err != nil {
+		return err
+	}
+	req, err := x.request(subject.Video, raw)
+	if err != nil {
+		return err
+	}
+	// A model of another protocol is not reached by this path.
+	req.Protocol = config.ProtocolPrimary
+	e, err := h.core.submit(x.ctx(), req)
+	if err != nil {
+		return err
+	}
+	x.jobID(e.Job.GetId())
+	return x.json(http.StatusOK, body.VideoCreatedJSON(video(e)))
+}
+
+// getVideo is GET /v1/video/generations/{id}.
+func (h *web) getVideo(x *exchange) error {
+	e, err := h.core.get(x.ctx(), x.name(subject.Video))
+	if err != nil {
+		return err
+	}
+	x.jobID(e.Job.GetId())
+	return x.json(http.StatusOK, body.VideoTaskJSON(video(e)))
+}

@@ -1,0 +1,65 @@
+package api
+
+import (
+	"testing"
+
+	"github.com/genbus/genbus/internal/body"
+)
+
+func TestWantsStream(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]bool{
+		`{"stream":true}`: true,
+		"\n{ \"a\" : [ {\"stream\":true} ] , \"stream\" : true }": true,
+		`{"str\u0065am":true}`:               true,
+		`{"a":"\"stream\":true","b":"\\"}`:   false,
+		`{"a":{"stream":true}}`:              false,
+		`{"stream":false}`:                   false,
+		`{"stream":null}`:                    false,
+		`{"stream":"true"}`:                  false,
+		`{"stream_options":{"stream":true}}`: false,
+		`["stream",true]`:                    false,
+		`{"a":1.5e3,"b":true,"stream":true}`: true,
+		``:                                   false,
+		`{`:                                  false,
+		`{"`:                                 false,
+		`{"a":"\`:                            false,
+		`{"a":[[[`:                           false,
+	} {
+		if got := wantsStream([]byte(raw)); got != want {
+			t.Errorf("%s: %v", raw, got)
+		}
+	}
+}
+
+// FuzzWantsStream: it never leaves its input, and agrees with the strict reader
+// on everything that this one accepts.
+func FuzzWantsStream(f *testing.F) {
+	for _, seed := range []string{`{"stream":true}`, `{"a":[{"b":"\\\""}],"stream":true}`, `{"str\u0065am":true}`, `{"a":{}`, `{"stream"`, `{"a":"\\`, "{\"a\":1\n,\"stream\":true}"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		got := wantsStream(raw)
+		if head, err := body.Header(raw); err == nil && head.Stream != got {
+			t.Fatalf("%v, the strict reader says %v", got, head.Stream)
+		}
+	})
+}
+
+// FuzzRequestID: what is taken from a caller is harmless in a header and a log.
+func FuzzRequestID(f *testing.F) {
+	for _, seed := range []string{"", "a-1", "a b", "a\r\nb", "\x7f"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, given string) {
+		got := requestIDOf([]string{given})[0]
+		if got == "" || len(got) > maxCallID {
+			t.Fatalf("%q", got)
+		}
+		for _, c := range []byte(got) {
+			if c <= ' ' || c >= 0x7f {
+				t.Fatalf("%q", got)
+			}
+		}
+	})
+}

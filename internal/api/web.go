@@ -1,0 +1,194 @@
+package api
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
+	"go.opentelemetry.io/otel/propagation"
+
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// web is the HTTP side: the mux, and what every request goes through.
+type web struct {
+	cfg        *config.Config
+	core       *core
+	gateway    http.Handler
+	metrics    *telemetry.Metrics
+	propagator propagation.TextMapPropagator
+	log        *slog.Logger
+	mux        *http.ServeMux
+	handler    http.Handler
+}
+
+// Paths of the probes, which need no key and are not traced.
+const (
+	pathHealthz = "/healthz"
+	pathReadyz  = "/readyz"
+	pathMetrics = "/metrics"
+)
+
+func newWeb(o Options, c *core, gateway http.Handler) *web {
+	h := &web{
+		cfg: o.Config, core: c, gateway: gateway, metrics: o.Metrics, propagator: o.Tracing.Propagator,
+		log: o.Logger, mux: http.NewServeMux(),
+	}
+	h.mux.Handle("GET "+pathHealthz, o.Health.Healthz())
+	h.mux.Handle("GET "+pathReadyz, o.Health.Readyz())
+	h.mux.Handle("GET "+pathMetrics, o.Metrics.Handler())
+	h.routes()
+	h.handler = http.HandlerFunc(h.serve)
+	// Without a collector the wrapper would only cost; contexts of callers are
+	// passed on all the same.
+	if o.Tracing.Endpoint != "" {
+		h.handler = otelhttp.NewHandler(h.handler, "http", otelhttp.WithTracerProvider(o.Tracing.Provider),
+			otelhttp.WithPropagators(o.Tracing.Propagator), otelhttp.WithFilter(notProbe))
+	}
+	return h
+}
+
+func notProbe(r *http.Request) bool {
+	return r.URL.Path != pathHealthz && r.URL.Path != pathReadyz && r.URL.Path != pathMetrics
+}
+
+// routes lists every path that needs a key. The generated gateway's paths stand
+// here one by one, so that the mux knows their methods.
+func (h *web) routes() {
+	h.handle("POST /v1/video/generations", h.createVideo)
+	h.handle("GET /v1/video/generations/{id}", h.getVideo)
+	h.handle("GET /v1/video/generations/{id}/events", h.videoEvents)
+	h.handle("POST /v1/chat/completions", h.chatCompletions)
+	h.handle("GET /v1/models", h.listModels)
+	h.handle("GET /v1/models/{model...}", h.getModel)
+
+	h.handle("GET /genbus/v1/videos/{id}/events", h.videoEvents)
+	h.handle("GET /genbus/v1/chats/{id}/events", h.chatEvents)
+	for _, pattern := range gatewayPatterns {
+		h.mux.HandleFunc(pattern, h.viaGateway)
+	}
+}
+
+// gatewayPatterns are the rules of proto/genbus/v1/http.yaml.
+var gatewayPatterns = []string{
+	"POST /genbus/v1/videos",
+	"GET /genbus/v1/videos",
+	"GET /genbus/v1/videos/{id}",
+	"POST /genbus/v1/videos/{id}/cancel",
+	"POST /genbus/v1/chats",
+	"GET /genbus/v1/chats/{id}",
+	"POST /genbus/v1/chats/{id}/cancel",
+	"GET /genbus/v1/models",
+}
+
+// serve is what every request goes through.
+func (h *web) serve(w http.ResponseWriter, r *http.Request) {
+	begin := time.Now()
+	res := &response{ResponseWriter: w, r: r}
+	id := requestIDOf(r.Header["X-Request-Id"])
+	r.Header["X-Request-Id"] = id
+	w.Header()["X-Request-Id"] = id
+	h.expectBody(w, r)
+	defer h.finish(res, begin)
+	h.mux.ServeHTTP(res, r)
+}
+
+// finish counts the request, and turns a panic into an answer. An answer that
+// has begun can only be cut off.
+func (h *web) finish(res *response, begin time.Time) {
+	p := recover()
+	begun := res.status != 0
+	abort := isAbort(p)
+	if p != nil && !abort {
+		h.log.ErrorContext(res.r.Context(), "panic in an HTTP handler", telemetry.KeyRequestID, res.Header().Get("X-Request-Id"),
+			telemetry.KeyRoute, res.r.Pattern, telemetry.KeyError, p, "stack", string(debug.Stack()))
+		if !begun {
+			bug().WriteHTTP(res)
+		}
+	}
+	status := res.status
+	if status == 0 {
+		status = http.StatusOK // net/http writes it when the handler has not
+	}
+	h.metrics.HTTPRequest(res.r.Pattern, status, time.Since(begin))
+	if abort || p != nil && begun {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// isAbort tells the panic by which a handler cuts its answer off.
+func isAbort(p any) bool {
+	err, ok := p.(error)
+	return ok && errors.Is(err, http.ErrAbortHandler)
+}
+
+func bug() *fault.Error {
+	return &fault.Error{Code: fault.Internal, Message: "a bug in genbus stopped this call; report it with the X-Request-Id"}
+}
+
+// handle mounts a handler that needs a tenant. Its error is the answer, unless
+// it has begun one.
+func (h *web) handle(pattern string, serve func(*exchange) error) {
+	h.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		x := &exchange{response: asResponse(w, r), r: r, web: h}
+		if err := x.run(serve); err != nil {
+			x.fail(err)
+		}
+	})
+}
+
+// asResponse undoes what the mux made of our writer's type.
+func asResponse(w http.ResponseWriter, r *http.Request) *response {
+	if res, ok := w.(*response); ok {
+		return res
+	}
+	return &response{ResponseWriter: w, r: r}
+}
+
+// viaGateway answers with the generated gateway. It reads the body first, with
+// our limits; the tenant is found by the interceptors behind it.
+func (h *web) viaGateway(w http.ResponseWriter, r *http.Request) {
+	x := &exchange{response: asResponse(w, r), r: r, web: h}
+	if err := x.prepareGateway(); err != nil {
+		x.fail(err)
+		return
+	}
+	h.gateway.ServeHTTP(x.response, x.r)
+}
+
+func (x *exchange) prepareGateway() error {
+	// The gateway drops headers that gRPC cannot carry without a word; a lost
+	// idempotency key would be a second job.
+	for _, name := range []string{"Idempotency-Key", "Genbus-Labels"} {
+		if !printableASCII(x.r.Header.Get(name)) {
+			return fault.Invalid([]fault.Violation{{Field: name, Description: "must be printable ASCII"}})
+		}
+	}
+	x.r.Header.Del("Te") // no trailers
+	switch x.r.Method {
+	case http.MethodHead:
+		// The gateway knows GET only; net/http leaves the body out.
+		r := x.r.Clone(x.r.Context())
+		r.Method = http.MethodGet
+		x.r = r
+	case http.MethodPost:
+		raw, err := x.body()
+		if err != nil {
+			return err
+		}
+		x.r.Body = io.NopCloser(bytes.NewReader(raw))
+	}
+	return nil
+}
+
+func printableASCII(s string) bool {
+	return strings.IndexFunc(s, func(c rune) bool { return c < ' ' || c > '~' }) < 0
+}
