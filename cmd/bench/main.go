@@ -1,0 +1,49 @@
+// Command bench measures a running genbus service from the outside: video tasks
+// in flight and their lives, and the chat path beside a plain reverse proxy. It
+// tests nothing; a figure is printed whether or not it meets its aim.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+// cli is the command line.
+type cli struct {
+	Video    videoCommand    `cmd:"" help:"Video tasks: admission, many in flight, full lives."`
+	Chat     chatCommand     `cmd:"" help:"The chat path beside httputil.ReverseProxy, before the same upstream."`
+	Proxy    proxyCommand    `cmd:"" hidden:"" help:"The reverse proxy that chat compares with."`
+	Upstream upstreamCommand `cmd:"" hidden:"" help:"The chat upstream of chat: no latency, no pacing but what is asked for."`
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	var c cli
+	k := kong.Parse(&c, kong.Name("bench"), kong.UsageOnError(),
+		kong.Description("Measures genbus. Everything runs on this machine, on free ports and in a temporary directory."),
+		kong.BindTo(ctx, (*context.Context)(nil)))
+	if err := k.Run(); err != nil && !errors.Is(err, context.Canceled) {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1) //nolint:gocritic // stop only undoes the signal handler
+	}
+}
+
+// common are the flags of every measurement.
+type common struct {
+	Service string `help:"Service binary to measure. Default: it is built from this module." type:"path"`
+	JSON    bool   `help:"Print the results as JSON instead of tables." name:"json"`
+	Profile string `help:"Directory for CPU and heap profiles of the service. It then runs with an extra profiling listener." type:"path"`
+	Keep    bool   `help:"Keep the temporary directory with configurations and logs."`
+}
+
+// say reports progress; the results alone go to standard output.
+func say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, format+"\n", args...)
+}

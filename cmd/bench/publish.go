@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+const (
+	tenant = "default"
+	// publishWindow is the number of unanswered publishes.
+	publishWindow = 1024
+	answerTimeout = 30 * time.Second
+)
+
+// publisher puts video requests into the inbox, as any client does.
+type publisher struct {
+	nc      *nats.Conn
+	js      jetstream.JetStream
+	subject string
+	data    []byte
+	refused atomic.Int64
+	reason  atomic.Pointer[error]
+}
+
+// newPublisher connects to the service's broker. Every request is the same; the
+// broker's sequence makes each a job of its own.
+func newPublisher(url string, metadata string) (*publisher, error) {
+	p := &publisher{subject: subject.Default().Request(subject.Video, tenant)}
+	duration, width, height := 5.0, int32(1280), int32(720)
+	var err error
+	p.data, err = proto.Marshal(&genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Video{Video: &genbusv1.VideoGeneration{
+		Model: "sandbox-video", Prompt: "a paper boat drifts down a rain-filled gutter at dusk, close-up, slow camera",
+		Duration: &duration, Width: &width, Height: &height, MetadataJson: []byte(metadata),
+	}}})
+	if err != nil {
+		return nil, err
+	}
+	if p.nc, err = nats.Connect(url, nats.Name("bench")); err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", url, err)
+	}
+	p.js, err = jetstream.New(p.nc, jetstream.WithPublishAsyncMaxPending(publishWindow),
+		jetstream.WithPublishAsyncTimeout(answerTimeout), jetstream.WithPublishAsyncErrHandler(p.failed))
+	if err != nil {
+		p.nc.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *publisher) failed(_ jetstream.JetStream, _ *nats.Msg, err error) {
+	p.refused.Add(1)
+	p.reason.CompareAndSwap(nil, &err)
+}
+
+func (p *publisher) close() { p.nc.Close() }
+
+// publish sends one request, and waits while the window is full.
+func (p *publisher) publish(ctx context.Context) error {
+	for {
+		_, err := p.js.PublishAsync(p.subject, p.data)
+		if err == nil || !errors.Is(err, jetstream.ErrTooManyStalledMsgs) {
+			return err
+		}
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// publishAll sends n requests and waits until each is answered. It returns how
+// long that took.
+func (p *publisher) publishAll(ctx context.Context, n int) (time.Duration, error) {
+	begin := time.Now()
+	for range n {
+		if err := p.publish(ctx); err != nil {
+			return 0, fmt.Errorf("publish: %w", err)
+		}
+	}
+	if err := p.settled(ctx); err != nil {
+		return 0, err
+	}
+	return time.Since(begin), nil
+}
+
+// settled waits until every publish is answered.
+func (p *publisher) settled(ctx context.Context) error {
+	select {
+	case <-p.js.PublishAsyncComplete():
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if n := p.refused.Load(); n > 0 {
+		return fmt.Errorf("%d publishes were refused, the first with: %w", n, *p.reason.Load())
+	}
+	return nil
+}
+
+// messages counts the messages of a stream.
+func (p *publisher) messages(ctx context.Context, stream string) (uint64, error) {
+	s, err := p.js.Stream(ctx, stream)
+	if err != nil {
+		return 0, fmt.Errorf("count %s: %w", stream, err)
+	}
+	return s.CachedInfo().State.Msgs, nil
+}
+
+// stored counts the messages of a stream that match a subject. A work queue has
+// no such readers.
+func (p *publisher) stored(ctx context.Context, stream, filter string) (uint64, error) {
+	c, err := p.js.CreateConsumer(ctx, stream, jetstream.ConsumerConfig{
+		FilterSubject: filter, AckPolicy: jetstream.AckNonePolicy, DeliverPolicy: jetstream.DeliverAllPolicy, InactiveThreshold: 10 * time.Second,
+	})
+	if err != nil {
+		return 0, fmt.Errorf("count %s: %w", filter, err)
+	}
+	info := c.CachedInfo()
+	return info.NumPending, p.js.DeleteConsumer(ctx, stream, info.Name)
+}

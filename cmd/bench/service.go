@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// serviceSetup is what a measurement chooses about the service; everything else
+// is as an operator gets it.
+type serviceSetup struct {
+	Upstream     string
+	Kind         string // of the one route
+	SyncAlways   bool
+	InFlight     int
+	Queued       int
+	Poll         time.Duration
+	Jitter       float64
+	InlineEvents bool
+}
+
+// tasksBytes is what the service asks for as the least size of its log: a tenth
+// of it holds four events of 4 KiB for each job in flight.
+func (s serviceSetup) tasksBytes() int64 {
+	return max(4<<30, 10*4*4<<10*int64(s.InFlight))
+}
+
+// yaml is the configuration file.
+func (s serviceSetup) yaml(dataDir string) ([]byte, error) {
+	const inbox, dead = 4 << 30, 1 << 30
+	route := map[string]any{
+		"name": "bench", "kind": s.Kind, "models": []string{"*"}, "upstream": "bench",
+		"max_in_flight": s.InFlight, "max_queued": s.Queued,
+	}
+	if s.Kind == "video" {
+		route["poll"] = map[string]any{"interval": s.Poll.String(), "jitter": s.Jitter}
+	}
+	return yaml.Marshal(map[string]any{
+		"upstreams": map[string]any{"bench": map[string]any{"base_url": s.Upstream, "max_idle_conns": 1024}},
+		"routes":    []any{route},
+		"nats": map[string]any{
+			"listen": "127.0.0.1:0", "data_dir": dataDir, "sync_always": s.SyncAlways,
+			"max_store_bytes": s.tasksBytes() + inbox + dead + 1<<30,
+			"streams": map[string]any{
+				"requests": map[string]any{"max_bytes": inbox},
+				"tasks":    map[string]any{"max_bytes": s.tasksBytes()},
+				"dead":     map[string]any{"max_bytes": dead},
+			},
+		},
+		"http": map[string]any{"addr": "127.0.0.1:0"},
+		"grpc": map[string]any{"addr": "127.0.0.1:0"},
+		"log":  map[string]any{"format": "json"},
+		"chat": map[string]any{"inline_events": s.InlineEvents},
+	})
+}
+
+// service is a running genbus.
+type service struct {
+	*child
+	url   string // HTTP
+	nats  string
+	pprof string // empty unless it was built for profiling
+	http  *http.Client
+}
+
+var (
+	bannerHTTP    = regexp.MustCompile(`^\s*HTTP\s+(http://\S+)`)
+	bannerNATS    = regexp.MustCompile(`^\s*NATS\s+(nats://\S+)`)
+	bannerSandbox = regexp.MustCompile(`listens on (http://[^\s;]+)`)
+)
+
+func (w *workshop) startService(ctx context.Context, name string, setup serviceSetup) (*service, error) {
+	dir := filepath.Join(w.dir, name)
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, err
+	}
+	file, err := setup.yaml(filepath.Join(dir, "data"))
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, "genbus.yaml")
+	if err := os.WriteFile(path, file, 0o600); err != nil {
+		return nil, err
+	}
+	s := &service{http: newClient(4)}
+	env := childEnv("GENBUS_CONFIG=" + path)
+	if w.Profile != "" {
+		addr, err := freeAddr(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s.pprof = "http://" + addr + "/debug/pprof/"
+		env = append(env, profileVariable+"="+addr)
+	}
+	var found []string
+	if s.child, found, err = startChild(ctx, dir, name, []string{w.service, "serve"}, env, bannerHTTP, bannerNATS); err != nil {
+		return nil, err
+	}
+	s.url, s.nats = found[0], found[1]
+	return s, nil
+}
+
+// startSandbox runs the service's own fake upstream in a process of its own.
+func (w *workshop) startSandbox(ctx context.Context) (*child, string, error) {
+	c, found, err := startChild(ctx, w.dir, "sandbox", []string{w.service, "sandbox"},
+		childEnv("GENBUS_SANDBOX_ADDR=127.0.0.1:0"), bannerSandbox)
+	if err != nil {
+		return nil, "", err
+	}
+	return c, found[0], nil
+}
+
+func (s *service) metrics(ctx context.Context) (metrics, error) {
+	if err := s.alive(); err != nil {
+		return nil, err
+	}
+	return scrape(ctx, s.http, s.url)
+}
+
+// discard stops a service whose data is thrown away.
+func (s *service) discard() {
+	s.http.CloseIdleConnections()
+	s.kill()
+}
+
+// newClient is an HTTP client for loopback with room for many connections.
+func newClient(conns int) *http.Client {
+	return &http.Client{Transport: &http.Transport{
+		MaxIdleConns: conns, MaxIdleConnsPerHost: conns, DisableCompression: true, IdleConnTimeout: time.Minute,
+	}}
+}
+
+// profile saves a CPU profile over d, and what is on the heap after it. Without
+// --profile it only waits.
+func (w *workshop) profile(ctx context.Context, s *service, name string, d time.Duration) error {
+	if s.pprof == "" {
+		return pause(ctx, d)
+	}
+	seconds := max(1, int(d.Seconds()))
+	if err := w.save(ctx, s, fmt.Sprintf("profile?seconds=%d", seconds), name+".cpu.pprof"); err != nil {
+		return err
+	}
+	return w.save(ctx, s, "heap", name+".heap.pprof")
+}
+
+func (w *workshop) save(ctx context.Context, s *service, what, name string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.pprof+what, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := s.http.Do(req)
+	if err != nil {
+		return fmt.Errorf("profile: %w", err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("profile: status %d: %w", resp.StatusCode, err)
+	}
+	path := filepath.Join(w.Profile, name)
+	say("profile: %s", path)
+	return os.WriteFile(path, b, 0o600)
+}

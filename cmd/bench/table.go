@@ -1,0 +1,90 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// table is rows of text under a title.
+type table struct {
+	title string
+	rows  [][]string // the first is the head
+}
+
+func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
+
+// write prints the table as aligned columns, readable as Markdown too.
+func (t *table) write(w io.Writer) error {
+	if _, err := fmt.Fprintf(w, "\n%s\n\n", t.title); err != nil {
+		return err
+	}
+	tw := tabwriter.NewWriter(w, 0, 0, 1, ' ', 0)
+	for i, row := range t.rows {
+		fmt.Fprintf(tw, "| %s\t|\n", strings.Join(row, "\t| "))
+		if i == 0 {
+			fmt.Fprintf(tw, "|%s\n", strings.Repeat(" ---\t|", len(row)))
+		}
+	}
+	return tw.Flush()
+}
+
+// number writes a value with three significant digits, more where it is whole
+// and large. NaN is a dash.
+func number(v float64) string {
+	switch a := math.Abs(v); {
+	case math.IsNaN(v):
+		return "-"
+	case a >= 100 || v == 0:
+		return fmt.Sprintf("%.0f", v)
+	case a >= 10:
+		return fmt.Sprintf("%.1f", v)
+	case a >= 1:
+		return fmt.Sprintf("%.2f", v)
+	default:
+		return fmt.Sprintf("%.3f", v)
+	}
+}
+
+// aim says whether a value keeps to its aim.
+func aim(met bool) string {
+	if met {
+		return "met"
+	}
+	return "missed"
+}
+
+// spread is the middle and the ends of a few values.
+type spread struct {
+	Median float64 `json:"median"`
+	Min    float64 `json:"min"`
+	Max    float64 `json:"max"`
+}
+
+func spreadOf(values []float64) spread {
+	if len(values) == 0 {
+		return spread{math.NaN(), math.NaN(), math.NaN()}
+	}
+	s := slices.Sorted(slices.Values(values))
+	return spread{Median: rank(s, 0.5), Min: s[0], Max: s[len(s)-1]}
+}
+
+func (s spread) String() string {
+	return fmt.Sprintf("%s (%s-%s)", number(s.Median), number(s.Min), number(s.Max))
+}
+
+// rank is the q-quantile of sorted values, interpolated; NaN of none.
+func rank(sorted []float64, q float64) float64 {
+	if len(sorted) == 0 {
+		return math.NaN()
+	}
+	at := q * float64(len(sorted)-1)
+	low := int(at)
+	if low+1 >= len(sorted) {
+		return sorted[len(sorted)-1]
+	}
+	return sorted[low] + (sorted[low+1]-sorted[low])*(at-float64(low))
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+)
+
+type videoCommand struct {
+	common
+	Tasks         []int         `help:"Numbers of tasks in flight, one measurement each; 0 leaves this part out." default:"1000,10000,100000"`
+	Poll          time.Duration `help:"Time between two polls of a task in flight." default:"10s"`
+	Hold          time.Duration `help:"How long each measurement lasts." default:"30s"`
+	Fsync         string        `help:"Sync every write to disk: on (as genbus does by default), off, or both, one after the other." enum:"on,off,both" default:"both"`
+	Lives         int           `help:"Most full lives in one measurement; 0 leaves this part out." default:"200000"`
+	LivesPoll     time.Duration `help:"Time between two polls of a task whose whole life is measured." default:"1s"`
+	LivesInFlight int           `help:"Tasks in flight while lives are measured." default:"4000"`
+	Timeout       time.Duration `help:"Longest time for one measurement." default:"20m"`
+}
+
+// videoReport is everything that bench video measured.
+type videoReport struct {
+	Machine machine        `json:"machine"`
+	Flights []flightResult `json:"in_flight,omitempty"`
+	Lives   []livesResult  `json:"lives,omitempty"`
+}
+
+// Limits of what may be asked for: the sandbox remembers 1,048,576 tasks.
+const maxTasks = 1_000_000
+
+func (c videoCommand) Validate() error {
+	for _, n := range c.Tasks {
+		if n < 0 || n > maxTasks {
+			return fmt.Errorf("--tasks: %d is not between 0 and %d", n, maxTasks)
+		}
+	}
+	switch {
+	case c.Lives < 0 || c.Lives > maxTasks:
+		return fmt.Errorf("--lives: %d is not between 0 and %d", c.Lives, maxTasks)
+	case c.Lives > 0 && c.Lives < 4*c.LivesInFlight:
+		return fmt.Errorf("--lives: %d is not enough to keep %d tasks in flight; want four times as many or more", c.Lives, c.LivesInFlight)
+	case c.LivesInFlight < 1 || c.LivesInFlight > 120_000:
+		return fmt.Errorf("--lives-in-flight: %d is not between 1 and 120000", c.LivesInFlight)
+	case c.Hold < time.Second || c.Poll < 100*time.Millisecond || c.LivesPoll < 100*time.Millisecond:
+		return errors.New("--hold needs 1s or more, --poll and --lives-poll 100ms or more")
+	}
+	return nil
+}
+
+// Run measures and prints.
+func (c videoCommand) Run(ctx context.Context) error {
+	w, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	report := videoReport{Machine: thisMachine()}
+	for _, sync := range c.fsyncModes() {
+		for _, n := range c.Tasks {
+			if n == 0 {
+				continue
+			}
+			r, err := w.flight(ctx, c, n, sync)
+			if err != nil {
+				return fmt.Errorf("%d tasks in flight, fsync %s: %w", n, onOff(sync), err)
+			}
+			report.Flights = append(report.Flights, r)
+		}
+		if c.Lives > 0 {
+			r, err := w.lives(ctx, c, sync)
+			if err != nil {
+				return fmt.Errorf("full lives, fsync %s: %w", onOff(sync), err)
+			}
+			report.Lives = append(report.Lives, r)
+		}
+	}
+	if c.JSON {
+		return printJSON(report)
+	}
+	return report.print()
+}
+
+func (c videoCommand) fsyncModes() []bool {
+	switch c.Fsync {
+	case "on":
+		return []bool{true}
+	case "off":
+		return []bool{false}
+	default:
+		return []bool{true, false}
+	}
+}
+
+func onOff(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
+}
+
+func printJSON(v any) error {
+	e := json.NewEncoder(os.Stdout)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+// The aims of the design for a machine of two cores.
+const (
+	aimLateness    = 0.1     // seconds, p99
+	aimTaskBytes   = 4 << 10 // per task in flight
+	aimLivesSecond = 1000    // without fsync
+)
+
+func (r videoReport) print() error {
+	fmt.Printf("%s, %d cores, %s, load %s\n", r.Machine.CPU, r.Machine.Cores, r.Machine.Go, r.Machine.LoadAvg)
+	for _, t := range r.tables() {
+		if len(t.rows) < 2 {
+			continue
+		}
+		if err := t.write(os.Stdout); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r videoReport) tables() []table {
+	admission := table{title: "Admission over NATS: publish, work item, queued event; the upstream is called at the same time"}
+	admission.add("tasks", "fsync", "published/s", "admitted/s", "submitted/s", "service CPU ms/task", "sandbox CPU ms/task")
+	memory := table{title: "Memory in flight, after admission"}
+	memory.add("tasks", "fsync", "idle RSS MiB", "RSS MiB", "RSS bytes/task", "live heap bytes/task", "aim 4 KiB (RSS)")
+	polls := table{title: "Polling in flight"}
+	polls.add("tasks", "fsync", "polls/s", "failed", "late p50 ms", "late p99 ms (its bucket)", "under 100 ms", "aim p99 < 100 ms",
+		"service cores", "sandbox cores", "load")
+	for _, f := range r.Flights {
+		n := fmt.Sprint(f.Tasks)
+		admission.add(n, f.Fsync, number(f.PublishedPerSecond), number(f.AdmittedPerSecond), number(f.SubmittedPerSecond),
+			number(f.AdmissionServiceMS), number(f.AdmissionSandboxMS))
+		memory.add(n, f.Fsync, number(mib(f.IdleRSS)), number(mib(f.RSS)), number(f.RSSPerTask), number(f.HeapPerTask), aim(f.RSSPerTask < aimTaskBytes))
+		polls.add(n, f.Fsync, number(f.PollsPerSecond), number(f.PollsFailed), number(f.LateP50*1000),
+			fmt.Sprintf("%s (%s-%s)", number(f.LateP99*1000), number(f.LateP99Low*1000), number(f.LateP99High*1000)),
+			fmt.Sprintf("%.2f %%", f.LateUnder100*100), aim(f.LateP99 < aimLateness), number(f.ServiceCores), number(f.SandboxCores), f.LoadAvg)
+	}
+	lives := table{title: "Full lives: NATS publish, admission, create, two polls, all events, the feed, ack"}
+	lives.add("fsync", "lives/s", "aim 1,000 (off)", "service CPU ms/life", "sandbox CPU ms/life", "client CPU ms/life", "polls/life", "failed", "load")
+	for _, l := range r.Lives {
+		verdict := "-"
+		if l.Fsync == "off" {
+			verdict = aim(l.PerSecond >= aimLivesSecond)
+		}
+		lives.add(l.Fsync, number(l.PerSecond), verdict, number(l.ServiceMS), number(l.SandboxMS), number(l.ClientMS), number(l.PollsPerLife),
+			fmt.Sprint(l.Failed), l.LoadAvg)
+	}
+	return []table{admission, memory, polls, lives}
+}
+
+func mib(n int64) float64 { return float64(n) / (1 << 20) }

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/genbus/genbus/internal/config"
+)
+
+// banner says where the service listens and how to try it.
+func (s *service) banner() string {
+	var b strings.Builder
+	h, g := s.httpAddr.Addr(), s.grpcAddr.Addr()
+	fmt.Fprintf(&b, "genbus %s\n  HTTP  http://%s\n  gRPC  %s\n  NATS  %s\n", version(), h, g, s.natsAddress())
+	video, chat := s.exampleModel(config.KindVideo), s.exampleModel(config.KindChat)
+	if video == "" && chat == "" {
+		b.WriteString("\nNo upstream is configured, so every request is refused. Set GENBUS_UPSTREAM_URL and GENBUS_UPSTREAM_KEY,\n" +
+			"write a file and set GENBUS_CONFIG (examples/genbus.yaml), or start with --sandbox.\n")
+		return b.String()
+	}
+	b.WriteString("\nTry it:\n")
+	if chat != "" {
+		fmt.Fprintf(&b, "  curl -N http://%s/v1/chat/completions -H 'Content-Type: application/json' \\\n"+
+			"    -d '{\"model\":%q,\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}]}'\n", h, chat)
+	}
+	if video != "" {
+		fmt.Fprintf(&b, "  grpcurl -plaintext -d '{\"request\":{\"video\":{\"model\":%q,\"prompt\":\"a cat\"}}}' %s genbus.v1.VideoService/CreateVideoTask\n", video, g)
+		if url := s.natsAddress(); strings.HasPrefix(url, "nats://") {
+			fmt.Fprintf(&b, "  nats -s %s req %s -H content-type:application/json '{\"model\":%q,\"prompt\":\"a cat\"}'\n",
+				url, s.broker.Names().Call("video", config.DefaultTenant), video)
+		}
+	}
+	return b.String()
+}
+
+func (s *service) natsAddress() string {
+	if url := s.broker.ClientURL(); url != "" {
+		return url
+	}
+	if s.cfg.NATS.Embedded() {
+		return "embedded, no TCP"
+	}
+	return strings.Join(s.cfg.NATS.Servers(), ",")
+}
+
+// exampleModel is a model that some route of the kind serves, or empty.
+func (s *service) exampleModel(kind string) string {
+	for _, r := range s.cfg.Routes {
+		if r.Kind != kind {
+			continue
+		}
+		switch model := r.Models[0]; {
+		case model == config.SandboxModels:
+			return "sandbox-" + kind
+		case !strings.Contains(model, "*"):
+			return model
+		}
+		return "MODEL"
+	}
+	return ""
+}

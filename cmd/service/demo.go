@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/sandbox"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// demoTime bounds the whole demo.
+const demoTime = 20 * time.Second
+
+type demoCommand struct{}
+
+// Run shows the whole job: requests in by NATS, the upstream called over HTTP,
+// every step out as an event, and what a late subscriber sees.
+func (demoCommand) Run(ctx context.Context) error { return demo(ctx, os.Stdout) }
+
+func demo(ctx context.Context, out io.Writer) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, demoTime, fmt.Errorf("the demo did not end within %s", demoTime))
+	defer cancel()
+	dir, err := os.MkdirTemp("", "genbus-demo-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // the system clears what is left
+	up, err := sandbox.Start("127.0.0.1:0", sandbox.Options{VideoDuration: 3 * time.Second, ChunkInterval: 60 * time.Millisecond})
+	if err != nil {
+		return err
+	}
+	defer up.Close() //nolint:errcheck // nothing of it outlives the process
+	s, err := demoService(ctx, dir, up.URL())
+	if err != nil {
+		return err
+	}
+	serving, stop := context.WithCancel(ctx)
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.run(serving) }()
+	fmt.Fprintf(out, "genbus is up: NATS %s, HTTP http://%s, gRPC %s; upstream %s\n", s.natsAddress(), s.httpAddr.Addr(), s.grpcAddr.Addr(), up.URL())
+	err = showJobs(ctx, out, s)
+	stop()
+	return errors.Join(err, <-stopped)
+}
+
+// demoService is a whole service in a directory of its own and on free ports, so
+// that it runs beside any other.
+func demoService(ctx context.Context, dir, upstream string) (*service, error) {
+	cfg := config.Default()
+	cfg.NATS.DataDir, cfg.NATS.Listen = dir, "127.0.0.1:0"
+	cfg.HTTP.Addr, cfg.GRPC.Addr = "127.0.0.1:0", "127.0.0.1:0"
+	if err := cfg.AddSandbox(upstream); err != nil {
+		return nil, err
+	}
+	log, err := telemetry.NewLogger(os.Stderr, "warn", telemetry.FormatAuto)
+	if err != nil {
+		return nil, err
+	}
+	return newService(ctx, cfg, log)
+}
+
+// showJobs is the client's side: it uses NATS alone, as any other program would.
+func showJobs(ctx context.Context, out io.Writer, s *service) error {
+	nc, err := nats.Connect(s.broker.ClientURL())
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	d := &demoClient{out: out, names: s.broker.Names(), js: js, begin: time.Now()}
+	live := make(chan *nats.Msg, 1024)
+	for _, pattern := range []string{d.names.LiveTaskPattern(), d.names.LiveChunkPattern()} {
+		if _, err := nc.ChanSubscribe(pattern, live); err != nil {
+			return err
+		}
+	}
+	if err := d.publish(ctx); err != nil {
+		return err
+	}
+	if err := d.watch(ctx, live); err != nil {
+		return err
+	}
+	return d.replay(ctx)
+}
+
+// demoClient publishes two requests and prints what comes back.
+type demoClient struct {
+	out   io.Writer
+	names subject.Space
+	js    jetstream.JetStream
+	begin time.Time
+	text  string // of the chat, as far as it has come
+	ended []demoJob
+}
+
+type demoJob struct {
+	kind subject.Kind
+	id   string
+}
+
+func (d *demoClient) publish(ctx context.Context) error {
+	stream := true
+	video := &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Video{Video: &genbusv1.VideoGeneration{
+		Model: "sandbox-video", Prompt: "a paper boat on a quiet lake",
+	}}}
+	chat := &genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_Chat{Chat: &genbusv1.ChatCompletionBody{
+		Model: "sandbox-chat", Stream: &stream,
+		Messages: []*genbusv1.ChatMessage{{Role: "user", Content: &genbusv1.ChatMessage_Text{Text: "What does an event bus do?"}}},
+	}}}
+	for kind, request := range map[subject.Kind]proto.Message{subject.Video: video, subject.Chat: chat} {
+		data, err := proto.Marshal(request)
+		if err != nil {
+			return err
+		}
+		subj := d.names.Request(kind, config.DefaultTenant)
+		if _, err := d.js.Publish(ctx, subj, data); err != nil {
+			return fmt.Errorf("publish to %s: %w", subj, err)
+		}
+		d.say("published", "%s, %d bytes of Protobuf", subj, len(data))
+	}
+	fmt.Fprintf(d.out, "\nEvery event, as it arrives:\n")
+	return nil
+}
+
+// say prints one line: seconds since the start, a word, and the rest.
+func (d *demoClient) say(word, format string, args ...any) {
+	fmt.Fprintf(d.out, "%6.2fs  %-11s %s\n", time.Since(d.begin).Seconds(), word, fmt.Sprintf(format, args...))
+}

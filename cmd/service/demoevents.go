@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+)
+
+// watch prints live events and chunks until both jobs have ended.
+func (d *demoClient) watch(ctx context.Context, live <-chan *nats.Msg) error {
+	for len(d.ended) < 2 {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case m := <-live:
+			if err := d.show(m); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (d *demoClient) show(m *nats.Msg) error {
+	if _, _, err := d.names.ParseLiveChunk(m.Subject); err == nil {
+		return d.showChunk(m)
+	}
+	name, err := d.names.ParseLiveTask(m.Subject)
+	if err != nil {
+		return err
+	}
+	e, err := publisher.DecodeEvent(name.Kind, m.Header, m.Data)
+	if err != nil {
+		return err
+	}
+	d.say(task.StatusWord(e.Job.GetStatus()), "%s v%d%s", short(e.Job.GetId()), e.Version(), detail(e))
+	if e.Terminal() {
+		d.ended = append(d.ended, demoJob{name.Kind, name.ID})
+	}
+	return nil
+}
+
+// detail is what is worth a look in an event.
+func detail(e task.Event) string {
+	phase := task.PhaseWord(e.Job.GetExecution().GetPhase())
+	if err := e.Job.GetError(); err != nil {
+		return "  " + err.GetCode() + ": " + err.GetMessage()
+	}
+	switch j := e.Job.(type) {
+	case *genbusv1.VideoTask:
+		switch {
+		case len(j.GetVideos()) > 0:
+			return "  " + j.GetVideos()[0].GetUrl()
+		case j.GetProgress() > 0:
+			return fmt.Sprintf("  %d %%", j.GetProgress())
+		}
+	case *genbusv1.Chat:
+		if e.Terminal() {
+			return fmt.Sprintf("  %d chunks, %d tokens", j.GetChunkCount(), j.GetUsage().GetTotalTokens())
+		}
+	}
+	if phase != task.StatusWord(e.Job.GetStatus()) {
+		return "  (" + phase + ")"
+	}
+	return ""
+}
+
+// showChunk prints the text of a chat as it grows.
+func (d *demoClient) showChunk(m *nats.Msg) error {
+	chunk, err := publisher.DecodeChunk(m.Header, m.Data)
+	if err != nil {
+		return err
+	}
+	before := d.text
+	for _, block := range chunk.GetBlocks() {
+		var b struct {
+			Choices []struct {
+				Delta struct {
+					Content string `json:"content"`
+				} `json:"delta"`
+			} `json:"choices"`
+		}
+		if err := json.Unmarshal(block, &b); err != nil {
+			return err
+		}
+		for _, c := range b.Choices {
+			d.text += c.Delta.Content
+		}
+	}
+	if d.text != before {
+		d.say("chunk", "%s #%d  %s", short(chunk.GetId()), chunk.GetIndex(), d.text)
+	}
+	return nil
+}
+
+// short keeps ids readable on one line.
+func short(id string) string {
+	if len(id) > 14 {
+		return id[:14] + "…"
+	}
+	return id
+}
+
+// replay reads the stored events as a subscriber does that comes late: the
+// history of each job, and the feed of finished jobs.
+func (d *demoClient) replay(ctx context.Context) error {
+	fmt.Fprintf(d.out, "\nWhat a subscriber sees that comes only now:\n")
+	for _, job := range d.ended {
+		subj := d.names.Task(job.kind, config.DefaultTenant, job.id)
+		if err := d.read(ctx, subj); err != nil {
+			return err
+		}
+	}
+	return d.read(ctx, d.names.DonePattern())
+}
+
+func (d *demoClient) read(ctx context.Context, pattern string) error {
+	c, err := d.js.OrderedConsumer(ctx, d.names.Tasks(), jetstream.OrderedConsumerConfig{FilterSubjects: []string{pattern}})
+	if err != nil {
+		return err
+	}
+	batch, err := c.Fetch(100, jetstream.FetchMaxWait(300*time.Millisecond))
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(d.out, "  %s\n", pattern)
+	for m := range batch.Messages() {
+		h := m.Headers()
+		fmt.Fprintf(d.out, "    %s  %-32s %s\n", h.Get(subject.HeaderCETime), h.Get(subject.HeaderCEType), h.Get(subject.HeaderCEID))
+	}
+	return nil
+}

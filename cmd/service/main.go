@@ -1,0 +1,62 @@
+// Command service is genbus: it takes requests for videos and chats by NATS,
+// gRPC and HTTP, calls the upstreams, and publishes every step as an event.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+// cli is the command line. What is configured stands in internal/config; the
+// command line only chooses what to do.
+type cli struct {
+	Serve   serveCommand   `cmd:"" default:"withargs" help:"Run the service (the default)."`
+	Demo    demoCommand    `cmd:"" help:"Show the whole job in one process, with a built-in upstream, and exit."`
+	Sandbox sandboxCommand `cmd:"" help:"Run the built-in upstream alone."`
+	Config  configCommand  `cmd:"" help:"Print the effective configuration, without secrets."`
+	Version versionCommand `cmd:"" help:"Print the version."`
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	var c cli
+	k := kong.Parse(&c, kong.Name("service"), kong.UsageOnError(),
+		kong.Description("genbus: generative model requests in by NATS, gRPC and HTTP; every step out as an event."),
+		kong.BindTo(ctx, (*context.Context)(nil)))
+	if err := k.Run(); err != nil && !errors.Is(err, context.Canceled) {
+		fmt.Fprintln(os.Stderr, "genbus:", err)
+		os.Exit(1) //nolint:gocritic // stop only undoes the signal handler
+	}
+}
+
+type versionCommand struct{}
+
+func (versionCommand) Run() error {
+	_, err := fmt.Println(version())
+	return err
+}
+
+// version is the module's version, or the commit that the binary was built from.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return "devel-" + s.Value
+		}
+	}
+	return "devel"
+}

@@ -1,0 +1,20 @@
+package main
+
+import (
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// runAsService makes the test binary be the service: tests that kill processes
+// start it again under this variable.
+const runAsService = "RUN_AS_GENBUS_SERVICE"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(runAsService) != "" {
+		main()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}

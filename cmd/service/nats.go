@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// openBroker connects to the configured cluster, or starts the embedded server.
+func openBroker(ctx context.Context, cfg *config.Config, log *slog.Logger) (*broker.Broker, error) {
+	names, err := subject.New(cfg.NATS.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	o := broker.Options{Names: names, Replicas: cfg.NATS.Replicas, Limits: limits(cfg), Logger: log}
+	if cfg.NATS.Embedded() {
+		o.Embedded = broker.Embedded{
+			DataDir: cfg.NATS.DataDir, NoSync: !cfg.NATS.SyncAlways, User: cfg.NATS.User, Password: cfg.NATS.Password.Reveal(),
+			MaxStore: int64(cfg.NATS.MaxStoreBytes), MaxMemory: int64(cfg.NATS.MaxMemoryBytes),
+		}
+		if cfg.NATS.Listen != config.ListenNone {
+			o.Embedded.Listen = cfg.NATS.Listen
+		}
+		return broker.Open(ctx, o)
+	}
+	o.URL = cfg.NATS.URL
+	o.Connect = credentials(cfg.NATS)
+	return broker.Open(ctx, o)
+}
+
+func credentials(n config.NATS) []nats.Option {
+	var opts []nats.Option
+	if n.CredsFile != "" {
+		opts = append(opts, nats.UserCredentials(n.CredsFile))
+	}
+	if n.User != "" {
+		opts = append(opts, nats.UserInfo(n.User, n.Password.Reveal()))
+	}
+	if n.TLS.CAFile != "" {
+		opts = append(opts, nats.RootCAs(n.TLS.CAFile))
+	}
+	if n.TLS.CertFile != "" {
+		opts = append(opts, nats.ClientCert(n.TLS.CertFile, n.TLS.KeyFile))
+	}
+	return opts
+}
+
+func limits(cfg *config.Config) broker.Limits {
+	s := cfg.NATS.Streams
+	return broker.Limits{
+		RequestsMaxMsgs: s.Requests.MaxMsgs, RequestsMaxBytes: int64(s.Requests.MaxBytes),
+		WorkMaxMsgs: s.Work.MaxMsgs,
+		TasksMaxAge: s.Tasks.MaxAge, TasksMaxBytes: int64(s.Tasks.MaxBytes),
+		ChunksMaxAge: s.Chunks.MaxAge, ChunksMaxBytes: int64(s.Chunks.MaxBytes),
+		DeadMaxAge: s.Dead.MaxAge, DeadMaxBytes: int64(s.Dead.MaxBytes),
+	}
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/sandbox"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+type serveCommand struct {
+	Config  string `help:"Configuration file; overrides GENBUS_CONFIG." type:"path"`
+	Sandbox bool   `help:"Start the built-in upstream too, with the models sandbox-video and sandbox-chat."`
+}
+
+// Run serves until ctx ends.
+func (c serveCommand) Run(ctx context.Context) (err error) {
+	cfg, err := config.Load(config.ProcessSource(c.Config))
+	if err != nil {
+		return fmt.Errorf("the configuration is wrong:\n%w", err)
+	}
+	if c.Sandbox {
+		up, err := sandbox.Start("127.0.0.1:0", sandbox.Options{})
+		if err != nil {
+			return err
+		}
+		defer up.Close() //nolint:errcheck // nothing of it outlives the process
+		if err := cfg.AddSandbox(up.URL()); err != nil {
+			return err
+		}
+	}
+	log, err := telemetry.NewLogger(os.Stderr, cfg.Log.Level, cfg.Log.Format)
+	if err != nil {
+		return err
+	}
+	s, err := newService(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	fmt.Print(s.banner())
+	return s.run(ctx)
+}
+
+type sandboxCommand struct {
+	Config string `help:"Configuration file; overrides GENBUS_CONFIG." type:"path"`
+}
+
+// Run serves the upstream until ctx ends.
+func (c sandboxCommand) Run(ctx context.Context) error {
+	cfg, err := config.Load(config.ProcessSource(c.Config))
+	if err != nil {
+		return fmt.Errorf("the configuration is wrong:\n%w", err)
+	}
+	up, err := sandbox.Start(cfg.Sandbox.Addr, sandbox.Options{})
+	if err != nil {
+		return fmt.Errorf("GENBUS_SANDBOX_ADDR: %w", err)
+	}
+	fmt.Printf("The sandbox upstream listens on %[1]s; counters: curl %[1]s/stats\n"+
+		"Point genbus at it: GENBUS_UPSTREAM_URL=%[1]s go run ./cmd/service\n", up.URL())
+	<-ctx.Done()
+	return up.Close()
+}
+
+type configCommand struct {
+	Config string `help:"Configuration file; overrides GENBUS_CONFIG." type:"path"`
+}
+
+// Run prints the effective configuration.
+func (c configCommand) Run() error {
+	cfg, err := config.Load(config.ProcessSource(c.Config))
+	if err != nil {
+		return fmt.Errorf("the configuration is wrong:\n%w", err)
+	}
+	out, err := cfg.Effective()
+	if err != nil {
+		return err
+	}
+	_, err = os.Stdout.Write(out)
+	return err
+}

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/api"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/chatlog"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/consumer"
+	"github.com/genbus/genbus/internal/inline"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/routes"
+	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// service is the parts of one process, built in this order and stopped in the
+// opposite one.
+type service struct {
+	cfg      *config.Config
+	log      *slog.Logger
+	metrics  *telemetry.Metrics
+	tracing  telemetry.Tracing
+	health   *telemetry.Health
+	broker   *broker.Broker
+	routes   *routes.Table
+	tasks    *tasklog.Log
+	endLog   func()
+	consumer *consumer.Consumer
+	inline   *inline.Runner
+	api      *api.Server
+
+	http     *http.Server
+	httpAddr net.Listener
+	grpcAddr net.Listener
+	endCalls func() error
+}
+
+// newService builds and starts everything but the servers. A service that was
+// returned must be stopped.
+func newService(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *service, err error) {
+	s := &service{cfg: cfg, log: log, metrics: telemetry.NewMetrics(version()), health: &telemetry.Health{}, endLog: func() {}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.release(ctx))
+		}
+	}()
+	if s.tracing, err = telemetry.NewTracing(ctx, log, version(), tracingEnv(cfg)); err != nil {
+		return nil, err
+	}
+	if s.routes, err = routes.New(cfg); err != nil {
+		return nil, err
+	}
+	if s.broker, err = openBroker(ctx, cfg, log); err != nil {
+		return nil, err
+	}
+	if err = s.broker.EnsureStreams(ctx); err != nil {
+		return nil, err
+	}
+	if err = s.startWork(ctx); err != nil {
+		return nil, err
+	}
+	return s, s.listen(ctx)
+}
+
+// tracingEnv is the environment that tracing reads: none when it is switched
+// off.
+func tracingEnv(cfg *config.Config) func(string) string {
+	if !cfg.Telemetry.Enabled() {
+		return func(string) string { return "" }
+	}
+	return os.Getenv
+}
+
+// startWork builds the parts that carry jobs, and begins to take work.
+func (s *service) startWork(ctx context.Context) error {
+	enc := publisher.Encoder{Names: s.broker.Names(), Encoding: publisher.Encoding(s.cfg.Events.Encoding)}
+	s.tasks = tasklog.New(tasklog.Options{
+		Broker: s.broker, Encoder: enc, Metrics: s.metrics, Logger: s.log,
+		ReaderBuffer: int(s.cfg.Limits.SlowReaderBytes), IndexSize: s.cfg.Limits.ListIndex,
+	})
+	following, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	wait, err := s.tasks.Start(following)
+	if err != nil {
+		cancel()
+		return err
+	}
+	s.endLog = func() { cancel(); wait() }
+
+	bodies := broker.NewBodies(s.broker)
+	adm := admission.New(s.cfg, s.broker, s.tasks, bodies, s.metrics)
+	s.consumer = consumer.New(context.WithoutCancel(ctx), consumer.Options{
+		Config: s.cfg, Broker: s.broker, Log: s.tasks, Encoder: enc, Bodies: bodies, Routes: s.routes,
+		Admission: adm, Metrics: s.metrics, Tracing: s.tracing, Logger: s.log,
+	})
+	s.inline = inline.New(inline.Options{
+		Config: s.cfg, Admission: adm, Routes: s.routes, Log: s.tasks, Broker: s.broker, Encoder: enc, Bodies: bodies,
+		Metrics: s.metrics, Logger: s.log,
+	})
+	s.tasks.Observe(s.inline.Notice)
+	s.health.Add("jetstream", s.broker.Ready)
+	s.health.Add("task_log", s.logHasRoom)
+	s.api, err = api.New(ctx, api.Options{
+		Config: s.cfg, Names: s.broker.Names(), Admission: adm, Log: s.tasks, Bodies: bodies, Routes: s.routes, Inline: s.inline,
+		Chats:  chatlog.New(s.broker, s.tasks, bodies, chatlog.Options{ReaderBuffer: int(s.cfg.Limits.SlowReaderBytes)}),
+		Health: s.health, Metrics: s.metrics, Tracing: s.tracing, Logger: s.log, Version: version(),
+	})
+	if err != nil {
+		return err
+	}
+	return s.consumer.Start(ctx)
+}
+
+// logHasRoom is a health check: a log that refuses terminal events soon is not
+// ready for more work.
+func (s *service) logHasRoom(ctx context.Context) error {
+	if share := s.tasks.Usage(ctx); share > tasklog.ProgressBelow {
+		return fmt.Errorf("the task log has used %.0f %% of its bytes", share*100)
+	}
+	return nil
+}
+
+// listen opens the addresses before anything is served, so that a port that is
+// taken is an error at start.
+func (s *service) listen(ctx context.Context) (err error) {
+	var lc net.ListenConfig
+	if s.httpAddr, err = lc.Listen(ctx, "tcp", s.cfg.HTTP.Addr); err != nil {
+		return fmt.Errorf("http.addr (GENBUS_HTTP_ADDR): %w", err)
+	}
+	if s.grpcAddr, err = lc.Listen(ctx, "tcp", s.cfg.GRPC.Addr); err != nil {
+		return fmt.Errorf("grpc.addr (GENBUS_GRPC_ADDR): %w", err)
+	}
+	s.http = &http.Server{
+		Handler:           s.api.HTTPHandler(),
+		ReadHeaderTimeout: s.cfg.HTTP.ReadHeaderTimeout,
+		IdleTimeout:       2 * time.Minute,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	s.endCalls, err = s.api.StartCalls(s.broker.Conn())
+	return err
+}
+
+// run serves until ctx ends or a server fails, and then stops everything.
+func (s *service) run(ctx context.Context) error {
+	group, serving := errgroup.WithContext(ctx)
+	group.Go(func() error { return ignore(s.http.Serve(s.httpAddr), http.ErrServerClosed) })
+	group.Go(func() error { return ignore(s.api.GRPCServer().Serve(s.grpcAddr), grpc.ErrServerStopped) })
+	group.Go(func() error { return s.health.Run(serving) })
+	group.Go(func() error {
+		<-serving.Done()
+		return s.stop(context.WithoutCancel(ctx))
+	})
+	return group.Wait()
+}
+
+func ignore(err, expected error) error {
+	if errors.Is(err, expected) {
+		return nil
+	}
+	return err
+}
+
+// stop refuses new work at once, lets the calls in hand finish within the grace
+// period, hands the rest over, and closes.
+func (s *service) stop(ctx context.Context) error {
+	s.log.Info("stopping", "grace", s.cfg.Shutdown.Grace.String())
+	s.health.SetDraining()
+	s.api.Drain(nil)
+	grace, cancel := context.WithTimeout(ctx, s.cfg.Shutdown.Grace)
+	defer cancel()
+	err := s.endCalls()
+	var group errgroup.Group
+	group.Go(func() error { return s.consumer.Drain(grace) })
+	group.Go(func() error { return s.inline.Close(grace) })
+	group.Go(func() error { return s.http.Shutdown(grace) })
+	err = errors.Join(err, group.Wait(), s.api.Close(), s.http.Close())
+	return errors.Join(err, s.release(ctx))
+}
+
+// release closes what was opened, however far that went.
+func (s *service) release(ctx context.Context) error {
+	var err error
+	for _, l := range []net.Listener{s.httpAddr, s.grpcAddr} {
+		if l != nil {
+			err = errors.Join(err, ignore(l.Close(), net.ErrClosed))
+		}
+	}
+	s.endLog()
+	if s.broker != nil {
+		err = errors.Join(err, s.broker.Close())
+	}
+	if s.routes != nil {
+		s.routes.Close()
+	}
+	if s.tracing.Shutdown != nil {
+		flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		err = errors.Join(err, s.tracing.Shutdown(flush))
+	}
+	return err
+}

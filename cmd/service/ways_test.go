@@ -1,0 +1,368 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/sandbox"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+)
+
+// world is a running service with clients of every kind.
+type world struct {
+	*service
+	nc   *nats.Conn
+	js   jetstream.JetStream
+	grpc *grpc.ClientConn
+	base string
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	up, err := sandbox.Start("127.0.0.1:0", sandbox.Options{VideoDuration: 700 * time.Millisecond, ChunkInterval: 2 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	s, err := demoService(ctx, t.TempDir(), up.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.run(ctx) }()
+	nc, err := nats.Connect(s.broker.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := grpc.NewClient(s.grpcAddr.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = conn.Close()
+		nc.Close()
+		http.DefaultClient.CloseIdleConnections()
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if err := up.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &world{service: s, nc: nc, js: js, grpc: conn, base: "http://" + s.httpAddr.Addr().String()}
+}
+
+// post sends JSON and reads JSON.
+func (w *world) post(t *testing.T, path, body string, header ...string) (int, map[string]any) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.base+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out map[string]any
+	if err := json.Unmarshal(data, &out); err != nil {
+		t.Fatalf("%s: %v", data, err)
+	}
+	return resp.StatusCode, out
+}
+
+// fill sends a request to the inbox, without an id of its own.
+func (w *world) fill(t *testing.T, kind subject.Kind, m proto.Message) {
+	t.Helper()
+	data, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.js.Publish(t.Context(), w.broker.Names().Request(kind, "default"), data); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// call sends a JSON request and waits for the accepted job's id.
+func (w *world) call(t *testing.T, kind subject.Kind, body string) string {
+	t.Helper()
+	m := nats.NewMsg(w.broker.Names().Call(kind, "default"))
+	m.Header.Set(subject.HeaderContentType, subject.ContentTypeJSON)
+	m.Data = []byte(body)
+	reply, err := w.nc.RequestMsgWithContext(t.Context(), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := reply.Header.Get("Nats-Service-Error"); e != "" {
+		t.Fatal(e)
+	}
+	return reply.Header.Get(subject.HeaderJobID)
+}
+
+func videoOf(model string) *genbusv1.VideoRequest {
+	return &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Video{Video: &genbusv1.VideoGeneration{Model: model, Prompt: "a cat"}}}
+}
+
+// TestAVideoByEveryWayIn: each way's task ends completed, stands once in the
+// feed, and a follower and a durable both see its life.
+func TestAVideoByEveryWayIn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	durable, err := w.js.CreateConsumer(ctx, w.broker.Names().Tasks(), jetstream.ConsumerConfig{
+		Durable: "watcher", FilterSubject: "genbus.task.video.default.*", AckPolicy: jetstream.AckExplicitPolicy,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	feed, err := w.js.OrderedConsumer(ctx, w.broker.Names().Tasks(), jetstream.OrderedConsumerConfig{FilterSubjects: []string{"genbus.done.video.*.completed.*"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	w.fill(t, subject.Video, videoOf("sandbox-video"))
+	ids := map[string]string{w.call(t, subject.Video, `{"model":"sandbox-video","prompt":"a cat"}`): "call"}
+	created, err := genbusv1.NewVideoServiceClient(w.grpc).CreateVideoTask(ctx, &genbusv1.CreateVideoTaskRequest{Request: videoOf("sandbox-video-enveloped")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids[created.GetTask().GetId()] = "grpc"
+	status, answer := w.post(t, "/v1/video/generations", `{"model":"sandbox-video","prompt":"a cat"}`)
+	if status != http.StatusOK || answer["status"] != "queued" || answer["task_id"] != answer["id"] || answer["object"] != "video" {
+		t.Errorf("%d %v", status, answer)
+	}
+	ids[fmt.Sprint(answer["id"])] = "http"
+
+	seen := map[string][]string{}
+	for ended := 0; ended < 4; {
+		m, err := durable.Next(jetstream.FetchContext(ctx))
+		if err != nil {
+			t.Fatalf("%v; seen %v", err, seen)
+		}
+		e, err := publisher.DecodeEvent(subject.Video, m.Headers(), m.Data())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Ack(); err != nil {
+			t.Fatal(err)
+		}
+		id, word := e.Job.GetId(), task.StatusWord(e.Job.GetStatus())
+		if history := seen[id]; len(history) == 0 || history[len(history)-1] != word {
+			seen[id] = append(history, word)
+		}
+		if e.Terminal() {
+			ended++
+		}
+	}
+	for id, words := range seen {
+		if got := strings.Join(words, " "); got != "queued in_progress completed" {
+			t.Errorf("%s (%s) went %s", id, ids[id], got)
+		}
+		w.checkFollowed(ctx, t, id)
+	}
+	w.checkFeed(ctx, t, feed, seen)
+	if len(seen) != 4 || len(ids) != 3 {
+		t.Errorf("seen %d tasks, of which %d were answered", len(seen), len(ids))
+	}
+}
+
+// checkFollowed reads a task by gRPC and by HTTP.
+func (w *world) checkFollowed(ctx context.Context, t *testing.T, id string) {
+	t.Helper()
+	stream, err := genbusv1.NewVideoServiceClient(w.grpc).WatchVideoTask(ctx, &genbusv1.WatchVideoTaskRequest{Id: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var version uint64
+	for {
+		r, err := stream.Recv()
+		if err != nil {
+			if !isEnd(err) {
+				t.Errorf("watch %s: %v", id, err)
+			}
+			break
+		}
+		if version++; r.GetEvent().GetVersion() != version {
+			t.Errorf("watch %s: version %d at place %d", id, r.GetEvent().GetVersion(), version)
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.base+"/v1/video/generations/"+id, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var got map[string]any
+	if err := json.NewDecoder(resp.Body).Decode(&got); err != nil {
+		t.Fatal(err)
+	}
+	url, _ := got["url"].(string)
+	if got["status"] != "completed" || !strings.HasSuffix(url, ".mp4") || got["completed_at"] == nil || got["error"] != nil {
+		t.Errorf("GET %s: %v", id, got)
+	}
+}
+
+func isEnd(err error) bool { return err == io.EOF }
+
+// checkFeed reads the feed of finished jobs: each task once.
+func (w *world) checkFeed(ctx context.Context, t *testing.T, feed jetstream.Consumer, want map[string][]string) {
+	t.Helper()
+	counts := map[string]int{}
+	for range len(want) {
+		m, err := feed.Next(jetstream.FetchContext(ctx))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := w.broker.Names().ParseDone(m.Subject())
+		if err != nil {
+			t.Fatal(err)
+		}
+		counts[n.ID]++
+	}
+	for id := range want {
+		if counts[id] != 1 {
+			t.Errorf("%s stands %d times in the feed", id, counts[id])
+		}
+	}
+	info, err := w.js.Stream(ctx, w.broker.Names().Tasks())
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := info.Info(ctx, jetstream.WithSubjectFilter("genbus.done.>"))
+	if err != nil || len(state.State.Subjects) != len(want) {
+		t.Errorf("the feed has %d entries, %v", len(state.State.Subjects), err)
+	}
+}
+
+// TestAChatByEveryWayIn: streamed and not, with openai-go against HTTP.
+func TestAChatByEveryWayIn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	const messages = `"messages":[{"role":"user","content":"tell me of the sea"}]`
+	t.Run("stream and call", func(t *testing.T) {
+		want := map[string]bool{}
+		for _, stream := range []bool{false, true} {
+			w.fill(t, subject.Chat, &genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_RawJson{RawJson: fmt.Appendf(nil, `{"model":"sandbox-chat","stream":%t,%s}`, stream, messages)}})
+			want[w.call(t, subject.Chat, fmt.Sprintf(`{"model":"sandbox-chat","stream":%t,%s}`, stream, messages))] = true
+		}
+		feed, err := w.js.OrderedConsumer(ctx, w.broker.Names().Tasks(), jetstream.OrderedConsumerConfig{FilterSubjects: []string{"genbus.done.chat.*.completed.*"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 4 {
+			m, err := feed.Next(jetstream.FetchContext(ctx))
+			if err != nil {
+				t.Fatal(err)
+			}
+			e, err := publisher.DecodeEvent(subject.Chat, m.Headers(), m.Data())
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, _ := e.Job.(*genbusv1.Chat)
+			delete(want, c.GetId())
+			if !strings.Contains(string(c.GetReplyJson()), "You wrote 5 words") {
+				t.Errorf("reply %s", c.GetReplyJson())
+			}
+		}
+		if len(want) != 0 {
+			t.Errorf("not in the feed: %v", want)
+		}
+	})
+	t.Run("grpc", func(t *testing.T) {
+		client := genbusv1.NewChatServiceClient(w.grpc)
+		request := &genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_Chat{Chat: &genbusv1.ChatCompletionBody{
+			Model: "sandbox-chat", Messages: []*genbusv1.ChatMessage{{Role: "user", Content: &genbusv1.ChatMessage_Text{Text: "tell me of the sea"}}},
+		}}}
+		whole, err := client.CreateChatCompletion(ctx, &genbusv1.CreateChatCompletionRequest{Request: request})
+		if err != nil || !strings.Contains(whole.GetCompletion().GetChoices()[0].GetMessage().GetText(), "You wrote 5 words") {
+			t.Errorf("%v, %v", whole, err)
+		}
+		stream, err := client.StreamChatCompletion(ctx, &genbusv1.StreamChatCompletionRequest{Request: request})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var text strings.Builder
+		for {
+			r, err := stream.Recv()
+			if err != nil {
+				if !isEnd(err) {
+					t.Error(err)
+				}
+				break
+			}
+			for _, c := range r.GetChunk().GetChoices() {
+				text.WriteString(c.GetDelta().GetText())
+			}
+		}
+		if text.String() != whole.GetCompletion().GetChoices()[0].GetMessage().GetText() {
+			t.Errorf("streamed %q", text.String())
+		}
+	})
+	t.Run("openai-go", func(t *testing.T) { w.checkOpenAI(ctx, t) })
+}
+
+func (w *world) checkOpenAI(ctx context.Context, t *testing.T) {
+	client := openai.NewClient(option.WithBaseURL(w.base+"/v1"), option.WithAPIKey("any"))
+	params := openai.ChatCompletionNewParams{Model: "sandbox-chat", Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("tell me of the sea")}}
+	whole, err := client.Chat.Completions.New(ctx, params)
+	if err != nil || !strings.Contains(whole.Choices[0].Message.Content, "You wrote 5 words") {
+		t.Fatalf("%v, %v", whole, err)
+	}
+	stream := client.Chat.Completions.NewStreaming(ctx, params)
+	var text strings.Builder
+	for stream.Next() {
+		for _, c := range stream.Current().Choices {
+			text.WriteString(c.Delta.Content)
+		}
+	}
+	if stream.Err() != nil || text.String() != whole.Choices[0].Message.Content {
+		t.Errorf("streamed %q, %v", text.String(), stream.Err())
+	}
+	params.Model = "no-such-model"
+	_, err = client.Chat.Completions.New(ctx, params)
+	var api *openai.Error
+	if !errors.As(err, &api) || api.StatusCode != http.StatusNotFound || api.Code != "model_not_found" {
+		t.Errorf("an unknown model: %v", err)
+	}
+	list, err := client.Models.List(ctx)
+	if err != nil || len(list.Data) == 0 {
+		t.Errorf("models: %v, %v", list, err)
+	}
+}

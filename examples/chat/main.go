@@ -1,0 +1,180 @@
+// Command chat asks for a chat completion over NATS and prints the reply as it
+// grows: the accepted job by request-reply, its blocks and its end from JetStream.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+)
+
+func main() {
+	url := flag.String("nats", nats.DefaultURL, "address of NATS")
+	prompt := flag.String("prompt", "What does an event bus do?", "the question")
+	flag.Parse()
+	if err := run(*url, *prompt); err != nil {
+		fmt.Fprintln(os.Stderr, "chat:", err)
+		os.Exit(1)
+	}
+}
+
+func run(url, prompt string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	nc, err := nats.Connect(url)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	id, err := call(ctx, nc, prompt)
+	if err != nil {
+		return err
+	}
+	fmt.Println(id)
+	return follow(ctx, js, id)
+}
+
+// call returns the id of the accepted chat.
+func call(ctx context.Context, nc *nats.Conn, prompt string) (id string, err error) {
+	request, err := proto.Marshal(&genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_Chat{Chat: &genbusv1.ChatCompletionBody{
+		Model: "sandbox-chat", Stream: proto.Bool(true),
+		Messages: []*genbusv1.ChatMessage{{Role: "user", Content: &genbusv1.ChatMessage_Text{Text: prompt}}},
+	}}})
+	if err != nil {
+		return "", err
+	}
+	reply, err := nc.RequestWithContext(ctx, "genbus.call.chat.default", request)
+	if err != nil {
+		return "", err
+	}
+	if code := reply.Header.Get("genbus-error-code"); code != "" {
+		return "", fmt.Errorf("%s: %s", code, reply.Header.Get("Nats-Service-Error"))
+	}
+	return reply.Header.Get("genbus-job-id"), nil
+}
+
+// follow prints blocks until the chat has ended and all of them are here. Both
+// streams are read from the start of the chat, so nothing is missed.
+func follow(ctx context.Context, js jetstream.JetStream, id string) error {
+	messages := make(chan jetstream.Msg)
+	for stream, subject := range map[string]string{
+		"GENBUS_CHUNKS": "genbus.chunk.default." + id,
+		"GENBUS_TASKS":  "genbus.task.chat.default." + id,
+	} {
+		consumer, err := js.OrderedConsumer(ctx, stream, jetstream.OrderedConsumerConfig{FilterSubjects: []string{subject}})
+		if err != nil {
+			return err
+		}
+		reading, err := consumer.Consume(func(m jetstream.Msg) {
+			select {
+			case messages <- m:
+			case <-ctx.Done():
+			}
+		})
+		if err != nil {
+			return err
+		}
+		defer reading.Stop()
+	}
+	return (&reader{}).read(ctx, messages)
+}
+
+// lateWait is how long after the end the last blocks are waited for.
+const lateWait = 2 * time.Second
+
+// reader knows how far one chat has come.
+type reader struct {
+	attempt uint32
+	next    uint64         // block that is wanted next
+	end     *genbusv1.Chat // after the terminal event
+}
+
+func (r *reader) read(ctx context.Context, messages <-chan jetstream.Msg) error {
+	var late <-chan time.Time
+	for !r.whole() {
+		select {
+		case m := <-messages:
+			if err := r.take(m); err != nil {
+				return err
+			}
+			if r.end != nil && late == nil {
+				late = time.After(lateWait)
+			}
+		case <-late:
+			fmt.Printf("\nblocks are gone; this is the whole reply:\n%s\n", r.end.GetReplyJson())
+			return nil
+		case <-ctx.Done():
+			return errors.New("the chat did not end in time")
+		}
+	}
+	fmt.Println()
+	return nil
+}
+
+func (r *reader) whole() bool {
+	return r.end != nil && (r.end.GetChunkCount() == 0 || r.attempt == r.end.GetAttempt() && r.next >= r.end.GetChunkCount())
+}
+
+func (r *reader) take(m jetstream.Msg) error {
+	if m.Headers().Get("ce-type") == "genbus.chat.chunk.v1" {
+		var chunk genbusv1.ChatChunk
+		if err := proto.Unmarshal(m.Data(), &chunk); err != nil {
+			return err
+		}
+		return r.chunk(&chunk)
+	}
+	var event genbusv1.ChatEvent
+	if err := proto.Unmarshal(m.Data(), &event); err != nil {
+		return err
+	}
+	switch chat := event.GetChat(); chat.GetStatus() {
+	case genbusv1.JobStatus_JOB_STATUS_COMPLETED:
+		r.end = chat
+	case genbusv1.JobStatus_JOB_STATUS_FAILED, genbusv1.JobStatus_JOB_STATUS_CANCELLED:
+		return errors.New(chat.GetError().GetMessage())
+	default: // accepted, or an attempt has begun
+	}
+	return nil
+}
+
+// chunk prints the blocks that are new: a chunk may come again, and a later
+// attempt begins anew.
+func (r *reader) chunk(c *genbusv1.ChatChunk) error {
+	if c.GetAttempt() > r.attempt {
+		r.attempt, r.next = c.GetAttempt(), 0
+	}
+	for i, block := range c.GetBlocks() {
+		if c.GetAttempt() < r.attempt || c.GetIndex()+uint64(i) < r.next {
+			continue
+		}
+		r.next = c.GetIndex() + uint64(i) + 1
+		var upstream struct {
+			Choices []struct {
+				Delta struct {
+					Content string `json:"content"`
+				} `json:"delta"`
+			} `json:"choices"`
+		}
+		if err := json.Unmarshal(block, &upstream); err != nil {
+			return err
+		}
+		for _, choice := range upstream.Choices {
+			fmt.Print(choice.Delta.Content)
+		}
+	}
+	return nil
+}

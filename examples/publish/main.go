@@ -1,0 +1,60 @@
+// Command publish asks for a video over NATS. It is the whole publisher: a
+// Protobuf message on a subject of JetStream.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+)
+
+func main() {
+	url := flag.String("nats", nats.DefaultURL, "address of NATS")
+	prompt := flag.String("prompt", "a paper boat on a quiet lake", "what the video shows")
+	id := flag.String("request-id", "", "idempotency key; the same key again attaches to the first job")
+	flag.Parse()
+	if err := publish(*url, *id, *prompt); err != nil {
+		fmt.Fprintln(os.Stderr, "publish:", err)
+		os.Exit(1)
+	}
+}
+
+func publish(url, requestID, prompt string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	nc, err := nats.Connect(url)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	request, err := proto.Marshal(&genbusv1.VideoRequest{
+		RequestId: requestID,
+		Body: &genbusv1.VideoRequest_Video{Video: &genbusv1.VideoGeneration{
+			Model: "sandbox-video", Prompt: prompt,
+		}},
+		Labels: map[string]string{"from": "examples/publish"},
+	})
+	if err != nil {
+		return err
+	}
+	// The answer says that the request is stored for admission. When it does not
+	// come, publish again: with a request id that is the same job.
+	ack, err := js.Publish(ctx, "genbus.request.video.default", request)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("stored for admission: %s, message %d\n", ack.Stream, ack.Sequence)
+	return nil
+}

@@ -1,0 +1,81 @@
+// Command subscribe reads every event of a tenant's video tasks, from the oldest
+// one that is kept, and goes on where it stopped when it is started again.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+)
+
+func main() {
+	url := flag.String("nats", nats.DefaultURL, "address of NATS")
+	durable := flag.String("durable", "example", "name under which the broker keeps the place of this reader")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := subscribe(ctx, *url, *durable); err != nil {
+		fmt.Fprintln(os.Stderr, "subscribe:", err)
+		os.Exit(1) //nolint:gocritic // stop only undoes the signal handler
+	}
+}
+
+func subscribe(ctx context.Context, url, durable string) error {
+	nc, err := nats.Connect(url)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	consumer, err := js.CreateOrUpdateConsumer(ctx, "GENBUS_TASKS", jetstream.ConsumerConfig{
+		Durable:       durable,
+		FilterSubject: "genbus.task.video.default.*",
+		AckPolicy:     jetstream.AckExplicitPolicy,
+	})
+	if err != nil {
+		return err
+	}
+	reading, err := consumer.Consume(handle)
+	if err != nil {
+		return err
+	}
+	<-ctx.Done()
+	reading.Drain()
+	<-reading.Closed()
+	return nil
+}
+
+// handle prints an event and acknowledges it. What is not acknowledged comes
+// again, so a handler that must not act twice remembers event.Id.
+func handle(m jetstream.Msg) {
+	var event genbusv1.VideoTaskEvent
+	if err := proto.Unmarshal(m.Data(), &event); err != nil {
+		fmt.Fprintln(os.Stderr, "not a Protobuf event:", m.Subject(), err)
+		_ = m.Term() // it would not become one by coming again
+		return
+	}
+	task := event.GetTask()
+	fmt.Printf("%s  version %d  %-11s %3d %%  %s\n", task.GetId(), event.GetVersion(), m.Headers().Get("genbus-status"), task.GetProgress(), result(task))
+	_ = m.Ack() // a lost one is a repeated event
+}
+
+func result(task *genbusv1.VideoTask) string {
+	if e := task.GetError(); e != nil {
+		return e.GetCode() + ": " + e.GetMessage()
+	}
+	if len(task.GetVideos()) > 0 {
+		return task.GetVideos()[0].GetUrl()
+	}
+	return ""
+}
