@@ -69,7 +69,7 @@ func (b *blocks) chunk(chunk *genbusv1.ChatChunk) error {
 	data := chunk.GetBlocks()
 	// Repeats begin below the next index.
 	for skip := min(b.next-chunk.GetIndex(), uint64(len(data))); skip < uint64(len(data)); skip++ {
-		if err := b.to.block(data[skip], b.next); err != nil {
+		if err := b.to.block(data[skip], b.next, false); err != nil {
 			return err
 		}
 		b.next++
@@ -106,7 +106,7 @@ func (b *blocks) whole(ctx context.Context, job *genbusv1.Chat) error {
 		return fault.From(err).ForJob(b.name.ID)
 	}
 	for i, data := range made {
-		if err := b.to.block(data, uint64(i)); err != nil {
+		if err := b.to.block(data, uint64(i), false); err != nil {
 			return err
 		}
 	}

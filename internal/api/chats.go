@@ -84,4 +84,4 @@ func (s chatStream) job(id string, queued bool) {
 	}
 }
 
-func (s chatStream) block(data []byte, _ uint64) error { return s.data(data) }
+func (s chatStream) block(data []byte, _ uint64, more bool) error { return s.data(data, more) }

@@ -98,7 +98,7 @@ func (s *grpcSink) job(id string, _ bool) {
 	sayJob(s.out.Context(), id)
 }
 
-func (s *grpcSink) block(data []byte, index uint64) error {
+func (s *grpcSink) block(data []byte, index uint64, _ bool) error {
 	m := &genbusv1.StreamChatCompletionResponse{RawJson: slices.Clone(data), Index: index, ChatId: s.id}
 	if chunk, err := body.ParseChunk(data); err == nil {
 		m.Chunk = chunk

@@ -20,7 +20,9 @@ import (
 // says that the caller is gone. The block is only lent.
 type sink interface {
 	job(id string, queued bool)
-	block(data []byte, index uint64) error
+	// more says that the next block comes at once, so that this one need not be
+	// sent by itself.
+	block(data []byte, index uint64, more bool) error
 }
 
 // complete answers a chat whole: on the caller's connection, or, with a request
@@ -60,7 +62,7 @@ func (c *core) stream(ctx context.Context, r admission.Request, to sink) error {
 		if err != nil {
 			return meaning(ctx, subject.TaskName{Kind: subject.Chat, ID: s.JobID()}, err)
 		}
-		if err := to.block(b.Data, b.Index); err != nil {
+		if err := to.block(b.Data, b.Index, b.More); err != nil {
 			return err
 		}
 	}

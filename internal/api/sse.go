@@ -24,6 +24,7 @@ type sseWriter struct {
 	buf      []byte
 	opened   bool
 	stopped  bool
+	corked   bool  // more comes at once, so the flush can wait for it
 	err      error // the first failed write; it stays
 	timer    *time.Timer
 	last     time.Time // of the last write
@@ -56,10 +57,14 @@ func (s *sseWriter) keepOpen(after time.Duration) {
 	}
 }
 
-// data writes an event that is nothing but block.
-func (s *sseWriter) data(block []byte) error {
+// data writes an event that is nothing but block. more leaves the flush to the
+// next event, which comes at once: a flush for each of many blocks that arrive
+// together is most of their cost.
+func (s *sseWriter) data(block []byte, more bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.corked = more
+	defer func() { s.corked = false }()
 	s.buf = appendBlock(s.buf[:0], block)
 	err := s.write(s.buf)
 	if cap(s.buf) > maxKeptBuffer {
@@ -100,6 +105,9 @@ func (s *sseWriter) write(b []byte) error {
 	if _, err := s.x.ResponseWriter.Write(b); err != nil {
 		s.err = lost(err)
 		return s.err
+	}
+	if s.corked {
+		return nil
 	}
 	if err := s.rc.Flush(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		s.err = lost(err)
@@ -172,10 +180,10 @@ func (s *sseWriter) endChat(err error) error {
 	opened := s.stop()
 	switch {
 	case err == nil:
-		_ = s.data(doneBlock) // a client that went away has all it wanted
+		_ = s.data(doneBlock, false) // a client that went away has all it wanted
 	case opened:
 		s.x.note(err)
-		_ = s.data(fault.From(err).Envelope())
+		_ = s.data(fault.From(err).Envelope(), false)
 	default:
 		return err
 	}

@@ -63,11 +63,11 @@ type Consumer struct {
 }
 
 // confirmEvery is how often the log of a held job is read although nothing was
-// heard of it, because live delivery can lose the last event; confirmPerSecond
-// bounds what this costs the broker when very many jobs are held (docs/adr/0001).
+// heard of it. An ordered consumer tells what live delivery lost, so this is the
+// last resort, and confirmPerSecond bounds what it costs (docs/adr/0001).
 const (
-	confirmEvery     = 10 * time.Second
-	confirmPerSecond = 1000
+	confirmEvery     = 10 * time.Minute
+	confirmPerSecond = 100
 )
 
 // New returns a consumer that does nothing yet. ctx bounds the life of all work.

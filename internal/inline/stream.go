@@ -17,6 +17,8 @@ type Block struct {
 	Data []byte
 	// Index counts the blocks from 0.
 	Index uint64
+	// More says that the next call of Next returns at once.
+	More bool
 }
 
 // Stream is a streamed reply. It is not safe for concurrent use.
@@ -68,7 +70,7 @@ func (s *Stream) Next() (Block, error) {
 		return Block{}, err
 	}
 	s.index++
-	return Block{Data: data, Index: s.index - 1}, nil
+	return Block{Data: data, Index: s.index - 1, More: s.up.More()}, nil
 }
 
 // read takes the next block from the upstream and copies it for the events.

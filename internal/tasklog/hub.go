@@ -50,19 +50,20 @@ func (h *hub) start(b *broker.Broker) (*nats.Subscription, error) {
 
 func (h *hub) deliver(m *nats.Msg) {
 	h.mu.RLock()
-	observers := h.observers
 	for r := range h.readers[m.Subject] {
 		r.push(m)
 	}
 	h.mu.RUnlock()
-	if len(observers) == 0 {
-		return
+	if name, err := h.names.ParseLiveTask(m.Subject); err == nil {
+		h.tell(Notice{Name: name, Status: header(m.Header, subject.HeaderStatus), Writer: header(m.Header, subject.HeaderWriter)})
 	}
-	name, err := h.names.ParseLiveTask(m.Subject)
-	if err != nil {
-		return
-	}
-	n := Notice{Name: name, Status: header(m.Header, subject.HeaderStatus), Writer: header(m.Header, subject.HeaderWriter)}
+}
+
+// tell hands a notice to the observers.
+func (h *hub) tell(n Notice) {
+	h.mu.RLock()
+	observers := h.observers
+	h.mu.RUnlock()
 	for _, observe := range observers {
 		observe(n)
 	}
@@ -101,8 +102,8 @@ func (h *hub) wake() {
 }
 
 // Observe registers a function that hears of every commit of every replica. It
-// must not block. Notices can be lost; a reader of the log is never
-// told less than the log says.
+// must not block. A notice may come twice: at once by live delivery, and by an
+// ordered consumer, which catches up with what live delivery lost.
 func (l *Log) Observe(f func(Notice)) {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()

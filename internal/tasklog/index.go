@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unique"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -17,9 +18,11 @@ import (
 
 // index knows the newest jobs of each tenant and kind by id, status and time. It
 // is fed by one ordered consumer that carries headers only, and is bounded: the
-// oldest jobs fall out of it (not out of the log).
+// oldest jobs fall out of it (not out of the log). Because an ordered consumer
+// misses nothing, it also tells the observers what live delivery may have lost.
 type index struct {
 	limit int
+	tell  func(Notice)
 
 	mu    sync.RWMutex
 	lists map[listKey]*list
@@ -54,8 +57,8 @@ func compareRows(a, b row) int {
 	return strings.Compare(a.id, b.id)
 }
 
-func newIndex(limit int) *index {
-	return &index{limit: limit, lists: map[listKey]*list{}}
+func newIndex(limit int, tell func(Notice)) *index {
+	return &index{limit: limit, tell: tell, lists: map[listKey]*list{}}
 }
 
 // start fills the index until ctx ends. The returned channel is closed then.
@@ -94,8 +97,11 @@ func (x *index) see(names subject.Space, m jetstream.Msg) {
 	if err != nil {
 		return
 	}
-	// Clones: both values are parts of the whole message's memory.
-	x.put(n, row{created: created.UnixNano(), id: strings.Clone(n.ID), status: strings.Clone(header(m.Headers(), subject.HeaderStatus))})
+	// Clones: values are parts of the whole message's memory.
+	n.ID = strings.Clone(n.ID)
+	status := unique.Make(strings.Clone(header(m.Headers(), subject.HeaderStatus))).Value()
+	x.put(n, row{created: created.UnixNano(), id: n.ID, status: status})
+	x.tell(Notice{Name: n, Status: status, Writer: header(m.Headers(), subject.HeaderWriter)})
 }
 
 func (x *index) put(n subject.TaskName, r row) {

@@ -88,9 +88,10 @@ func New(o Options) *Log {
 	if o.IndexSize == 0 {
 		o.IndexSize = 100_000
 	}
+	h := newHub(o.ReaderBuffer)
 	return &Log{
 		b: o.Broker, enc: o.Encoder, metrics: o.Metrics, log: o.Logger, writer: nuid.Next(),
-		hub: newHub(o.ReaderBuffer), index: newIndex(o.IndexSize),
+		hub: h, index: newIndex(o.IndexSize, h.tell),
 	}
 }
 

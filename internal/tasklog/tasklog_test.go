@@ -271,7 +271,7 @@ func TestSlowReaderIsCut(t *testing.T) {
 		wait()
 	}()
 	e := submit(t, l, "video_1")
-	seen := make(chan struct{}, 1)
+	seen := make(chan struct{}, 100) // an observer never blocks
 	l.Observe(func(tasklog.Notice) { seen <- struct{}{} })
 	var last error
 	for entry, err := range l.Follow(t.Context(), e.Name(), 2) {
@@ -282,6 +282,8 @@ func TestSlowReaderIsCut(t *testing.T) {
 		for i := range 10 { // the reader stands still while ten events pass
 			next := must[task.Event](t)(task.Submitted(video(e), time.Now(), "up_1", fmt.Sprint(i)))
 			e = must[tasklog.Entry](t)(l.Commit(t.Context(), next, e.Seq))
+		}
+		for range 20 { // each is told twice
 			<-seen
 		}
 	}

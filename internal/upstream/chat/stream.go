@@ -108,6 +108,11 @@ func (s *Stream) Next() (Block, error) {
 	}
 }
 
+// More reports whether the next call of Next returns at once.
+func (s *Stream) More() bool {
+	return s.err == nil && !s.isWhole && s.events != nil && s.events.Buffered()
+}
+
 func (s *Stream) nextConverted() (Block, error) {
 	if len(s.converted) == 0 {
 		s.err = io.EOF

@@ -113,6 +113,15 @@ func (r *Reader) Next() (Event, error) {
 	}
 }
 
+// Buffered reports whether the next call of Next gives a JSON event, or an error
+// or the end, without reading from the source. It may say no although it would.
+func (r *Reader) Buffered() bool {
+	rest := r.buf[r.line:r.end]
+	return r.err == nil && bytes.HasPrefix(rest, jsonEvent) && bytes.Contains(rest, blankLine)
+}
+
+var jsonEvent, blankLine = []byte("data: {"), []byte("\n\n")
+
 func (r *Reader) skipLineFeed() {
 	r.skipLF = false
 	if r.buf[r.line] == '\n' {
