@@ -94,7 +94,9 @@ func newRig(t *testing.T) *rig {
 		if err := up.Process.Kill(); err != nil {
 			t.Error(err)
 		}
-		<-ended
+		if err := <-ended; err == nil {
+			t.Error("the sandbox ended by itself")
+		}
 		http.DefaultClient.CloseIdleConnections()
 		if t.Failed() {
 			t.Log(r.log.String())
@@ -116,7 +118,7 @@ func freeAddr(t *testing.T) string {
 
 func (r *rig) spawn(command string) (*exec.Cmd, chan error) {
 	r.t.Helper()
-	cmd := exec.Command(os.Args[0], command) //nolint:noctx // killed by the test
+	cmd := exec.Command(os.Args[0], command)
 	cmd.Env, cmd.Stdout, cmd.Stderr = r.env, io.Discard, r.log
 	if err := cmd.Start(); err != nil {
 		r.t.Fatal(err)

@@ -25,9 +25,10 @@ func (c *Consumer) tracer() trace.Tracer {
 
 // startSpan begins a span for one upstream call of a job.
 func (c *Consumer) startSpan(ctx context.Context, span string, name subject.TaskName, route, upstream string) (context.Context, trace.Span) {
+	//nolint:spancheck // the caller ends it
 	return c.tracer().Start(ctx, span, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
 		attribute.String("genbus.job_id", name.ID), attribute.String("genbus.tenant", name.Tenant),
-		attribute.String("genbus.route", route), attribute.String("genbus.upstream", upstream))) //nolint:spancheck // the caller ends it
+		attribute.String("genbus.route", route), attribute.String("genbus.upstream", upstream)))
 }
 
 func (j *videoJob) span(ctx context.Context, span string) (context.Context, trace.Span) {

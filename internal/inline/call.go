@@ -125,7 +125,10 @@ func (c *call) gone() bool { return c.outlives && c.caller.Err() != nil }
 func (c *call) request(streamed bool) chat.Request {
 	b := c.req.Body
 	if name := c.route.ModelFor(c.checked.Model); name != c.checked.Model {
-		b = chat.ReplaceModel(b, name)
+		// Admission has read the body, so the edit cannot fail.
+		if mapped, err := body.SetModel(b, name); err == nil {
+			b = mapped
+		}
 	}
 	if streamed && !c.checked.Stream {
 		b = chat.SetStream(b, true)

@@ -3,21 +3,12 @@ package chat
 import (
 	"bytes"
 	"strconv"
-
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // The functions in this file change one member of a JSON object and leave every
-// other byte as it was. The object must have passed Peek; what is no object is
-// returned unchanged. They never write into the slice that they are given, and
+// other byte as it was. The object must be valid JSON with unique names; what is
+// no object is returned unchanged. They never write into the slice that they are given, and
 // return it when there is nothing to change.
-
-// ReplaceModel sets the model of a request body.
-func ReplaceModel(body []byte, model string) []byte {
-	// Invalid UTF-8 is replaced, as JSON cannot carry it.
-	quoted, _ := jsontext.AppendQuote(nil, model)
-	return WithField(body, "model", quoted)
-}
 
 // SetStream sets stream. When it becomes false, stream_options goes: servers
 // refuse it without stream.

@@ -1,0 +1,108 @@
+package chat
+
+import (
+	"strconv"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestEdit(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		edit       func([]byte) []byte
+		body, want string
+	}{
+		"model":                    {func(b []byte) []byte { return WithField(b, "model", []byte(`"new"`)) }, `{ "x":{"model":"a"} , "model" : "old", "y":1.0 }`, `{ "x":{"model":"a"} , "model" : "new", "y":1.0 }`},
+		"model first":              {func(b []byte) []byte { return WithField(b, "model", []byte(`"a\"b"`)) }, `{"model":"old"}`, `{"model":"a\"b"}`},
+		"model null":               {func(b []byte) []byte { return WithField(b, "model", []byte(`"new"`)) }, `{"model":null}`, `{"model":"new"}`},
+		"model escaped":            {func(b []byte) []byte { return WithField(b, "model", []byte(`"new"`)) }, `{"mod\u0065l":"old"}`, `{"mod\u0065l":"new"}`},
+		"no model":                 {func(b []byte) []byte { return WithField(b, "model", []byte(`"new"`)) }, "{\"x\":1\n}", "{\"x\":1,\"model\":\"new\"\n}"},
+		"nothing there":            {func(b []byte) []byte { return WithField(b, "model", []byte(`"new"`)) }, `{ }`, `{"model":"new" }`},
+		"no object":                {func(b []byte) []byte { return WithField(b, "model", []byte(`"new"`)) }, `[1]`, `[1]`},
+		"stream on":                {func(b []byte) []byte { return SetStream(b, true) }, `{"stream":false,"x":1}`, `{"stream":true,"x":1}`},
+		"stream on, added":         {func(b []byte) []byte { return SetStream(b, true) }, `{"x":1}`, `{"x":1,"stream":true}`},
+		"stream on, kept options":  {func(b []byte) []byte { return SetStream(b, true) }, `{"stream_options":{}}`, `{"stream_options":{},"stream":true}`},
+		"stream off":               {func(b []byte) []byte { return SetStream(b, false) }, `{"stream":true,"stream_options":{"include_usage":true},"x":1}`, `{"stream":false,"x":1}`},
+		"stream off, options last": {func(b []byte) []byte { return SetStream(b, false) }, `{"stream":true , "stream_options":{"a":[","]}}`, `{"stream":false }`},
+		"stream off, options only": {func(b []byte) []byte { return SetStream(b, false) }, `{ "stream_options":null }`, `{"stream":false }`},
+		"usage":                    {AskForUsage, `{"x":1}`, `{"x":1,"stream_options":{"include_usage":true}}`},
+		"usage, null":              {AskForUsage, `{"stream_options":null,"x":1}`, `{"stream_options":{"include_usage":true},"x":1}`},
+		"usage, others kept":       {AskForUsage, `{"stream_options":{ "a":1.0, "include_usage":false }}`, `{"stream_options":{ "a":1.0, "include_usage":true }}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			body := []byte(tc.body)
+			if diff := cmp.Diff(tc.want, string(tc.edit(body))); diff != "" {
+				t.Error(diff)
+			}
+			if string(body) != tc.body {
+				t.Error("the body itself was changed")
+			}
+			if again := tc.edit(tc.edit(body)); string(again) != tc.want {
+				t.Errorf("twice: %s", again)
+			}
+		})
+	}
+}
+
+// An edit of an object changes what it says and nothing else. Names are unique
+// in every body that admission lets through, so others are left out.
+func FuzzEdit(f *testing.F) {
+	for _, s := range []string{`{"model":"m","messages":[{"role":"user","content":"hi"}],"stream":true,"n":2}`, `{}`, ` { "stream_options" : null } `, `{"a":{"model":1},"b":[1,{"c":"\""}],"model":"x"}`, `{"stream_options":{"include_usage":false}}`, `{"a":1,"a":2}`, `[]`} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		body := []byte(text)
+		before := decodeObject(body)
+		if before == nil {
+			return
+		}
+		for _, on := range []bool{true, false} {
+			edited := SetStream(body, on)
+			if got := string(decodeObject(edited)["stream"]); got != strconv.FormatBool(on) {
+				t.Errorf("stream is %s, want %v", got, on)
+			}
+			compareOthers(t, before, edited, "stream", "stream_options")
+		}
+		edited := AskForUsage(body)
+		var options map[string]jsontext.Value
+		if err := json.Unmarshal(decodeObject(edited)["stream_options"], &options); err != nil || string(options["include_usage"]) != "true" {
+			t.Errorf("usage is not asked for: %s, %v", edited, err)
+		}
+		compareOthers(t, before, edited, "stream_options")
+	})
+}
+
+func decodeObject(body []byte) map[string]jsontext.Value {
+	var m map[string]jsontext.Value
+	if jsontext.Value(body).Kind() != '{' || json.Unmarshal(body, &m) != nil {
+		return nil
+	}
+	return m
+}
+
+func compareOthers(t *testing.T, before map[string]jsontext.Value, edited []byte, but ...string) {
+	t.Helper()
+	after := decodeObject(edited)
+	if after == nil {
+		t.Fatalf("the edit made no object: %q", edited)
+	}
+	want := map[string]string{}
+	for name, v := range before {
+		want[name] = string(v)
+	}
+	got := map[string]string{}
+	for name, v := range after {
+		got[name] = string(v)
+	}
+	for _, name := range but {
+		delete(want, name)
+		delete(got, name)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
