@@ -50,7 +50,7 @@ func (s *service) exampleModel(kind string) string {
 			continue
 		}
 		switch model := r.Models[0]; {
-		case model == config.SandboxModels:
+		case model == config.SandboxVideoModels, model == config.SandboxChatModels:
 			return "sandbox-" + kind
 		case !strings.Contains(model, "*"):
 			return model

@@ -62,7 +62,7 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-// crashConfig takes over fast, and lets creates last long enough to be cut off.
+// crashConfig lets creates last long enough to be cut off.
 const crashConfig = `
 upstreams:
   sandbox: {base_url: %q}
@@ -72,7 +72,7 @@ routes:
     models: ["*"]
     upstream: sandbox
     max_in_flight: 200
-    ack_wait: 3s
+    ack_wait: 10m # what comes back sooner was given back, or taken back at the start
     poll: {interval: 200ms}
     timeouts: {create: 2s}
 `

@@ -54,9 +54,14 @@ func newService(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *s
 	s := &service{cfg: cfg, log: log, metrics: telemetry.NewMetrics(version()), health: &telemetry.Health{}, endLog: func() {}}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.release(ctx))
+			err = errors.Join(err, s.abort(ctx))
 		}
 	}()
+	// The addresses come first: a port that is taken must not cost a job that was
+	// begun meanwhile.
+	if err = s.listen(ctx); err != nil {
+		return nil, err
+	}
 	if s.tracing, err = telemetry.NewTracing(ctx, log, version(), tracingEnv(cfg)); err != nil {
 		return nil, err
 	}
@@ -72,7 +77,14 @@ func newService(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *s
 	if err = s.startWork(ctx); err != nil {
 		return nil, err
 	}
-	return s, s.listen(ctx)
+	s.http = &http.Server{
+		Handler:           s.api.HTTPHandler(),
+		ReadHeaderTimeout: cfg.HTTP.ReadHeaderTimeout,
+		IdleTimeout:       2 * time.Minute,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	s.endCalls, err = s.api.StartCalls(s.broker.Conn())
+	return s, err
 }
 
 // tracingEnv is the environment that tracing reads: none when it is switched
@@ -132,8 +144,7 @@ func (s *service) logHasRoom(ctx context.Context) error {
 	return nil
 }
 
-// listen opens the addresses before anything is served, so that a port that is
-// taken is an error at start.
+// listen opens the addresses.
 func (s *service) listen(ctx context.Context) (err error) {
 	var lc net.ListenConfig
 	if s.httpAddr, err = lc.Listen(ctx, "tcp", s.cfg.HTTP.Addr); err != nil {
@@ -142,14 +153,7 @@ func (s *service) listen(ctx context.Context) (err error) {
 	if s.grpcAddr, err = lc.Listen(ctx, "tcp", s.cfg.GRPC.Addr); err != nil {
 		return fmt.Errorf("grpc.addr (GENBUS_GRPC_ADDR): %w", err)
 	}
-	s.http = &http.Server{
-		Handler:           s.api.HTTPHandler(),
-		ReadHeaderTimeout: s.cfg.HTTP.ReadHeaderTimeout,
-		IdleTimeout:       2 * time.Minute,
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
-	}
-	s.endCalls, err = s.api.StartCalls(s.broker.Conn())
-	return err
+	return nil
 }
 
 // run serves until ctx ends or a server fails, and then stops everything.
@@ -180,12 +184,29 @@ func (s *service) stop(ctx context.Context) error {
 	s.api.Drain(nil)
 	grace, cancel := context.WithTimeout(ctx, s.cfg.Shutdown.Grace)
 	defer cancel()
-	err := s.endCalls()
 	var group errgroup.Group
+	group.Go(s.endCalls)
 	group.Go(func() error { return s.consumer.Drain(grace) })
 	group.Go(func() error { return s.inline.Close(grace) })
 	group.Go(func() error { return s.http.Shutdown(grace) })
-	err = errors.Join(err, group.Wait(), s.api.Close(), s.http.Close())
+	err := errors.Join(group.Wait(), s.api.Close(), s.http.Close())
+	return errors.Join(err, s.release(ctx))
+}
+
+// abort ends a start that failed half way. Work that had begun is handed over.
+func (s *service) abort(ctx context.Context) error {
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Shutdown.Grace)
+	defer cancel()
+	var err error
+	if s.consumer != nil {
+		err = s.consumer.Drain(grace)
+	}
+	if s.inline != nil {
+		err = errors.Join(err, s.inline.Close(grace))
+	}
+	if s.api != nil {
+		err = errors.Join(err, s.api.Close())
+	}
 	return errors.Join(err, s.release(ctx))
 }
 

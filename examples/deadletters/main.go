@@ -43,6 +43,9 @@ func run(url, redrive string) error {
 	if err != nil {
 		return err
 	}
+	if len(letters) == 0 && redrive == "" {
+		fmt.Println("no dead letters")
+	}
 	for _, letter := range letters {
 		if redrive == "" {
 			show(letter)

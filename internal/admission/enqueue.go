@@ -55,7 +55,7 @@ func (a *Admission) store(ctx context.Context, r Request, c Checked, item *genbu
 			if !errors.Is(err, errNotThere) {
 				return there, err
 			}
-			if try == enqueueTries-1 {
+			if try == enqueueTries-1 && !sent {
 				return nil, full(c.Route.Name, uint64(a.cfg.NATS.Streams.Work.MaxMsgs))
 			}
 		case errors.Is(err, broker.ErrTooLarge):

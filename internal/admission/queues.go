@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/genbus/genbus/internal/broker"
@@ -18,10 +19,12 @@ type queues struct {
 	counts map[string]*count
 }
 
+// count is a cached number. One caller at a time refreshes it, and the others go
+// on with what is known: a slow broker must not queue them up.
 type count struct {
-	mu sync.Mutex
-	at time.Time
-	n  uint64
+	n       atomic.Uint64
+	at      atomic.Int64 // Unix nanoseconds of the last refresh
+	working atomic.Bool
 }
 
 func newQueues(b *broker.Broker) *queues {
@@ -32,22 +35,25 @@ func newQueues(b *broker.Broker) *queues {
 // read stands as it was: the stream's own limit is the last fence.
 func (q *queues) waiting(ctx context.Context, kind subject.Kind, route string) uint64 {
 	durable := subject.WorkDurable(kind, route)
+	c := q.count(durable)
+	if time.Since(time.Unix(0, c.at.Load())) < time.Second || !c.working.CompareAndSwap(false, true) {
+		return c.n.Load()
+	}
+	defer c.working.Store(false)
+	if consumer, err := q.b.JetStream().Consumer(ctx, q.b.Names().Work(), durable); err == nil {
+		c.n.Store(consumer.CachedInfo().NumPending)
+	}
+	c.at.Store(time.Now().UnixNano())
+	return c.n.Load()
+}
+
+func (q *queues) count(durable string) *count {
 	q.mu.Lock()
+	defer q.mu.Unlock()
 	c := q.counts[durable]
 	if c == nil {
 		c = &count{}
 		q.counts[durable] = c
 	}
-	q.mu.Unlock()
-
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if time.Since(c.at) < time.Second {
-		return c.n
-	}
-	c.at = time.Now()
-	if consumer, err := q.b.JetStream().Consumer(ctx, q.b.Names().Work(), durable); err == nil {
-		c.n = consumer.CachedInfo().NumPending
-	}
-	return c.n
+	return c
 }

@@ -109,6 +109,6 @@ func shutdownFault(cause error) *fault.Error {
 	case cause != nil:
 		return fault.New(fault.ShuttingDown, "this replica is going down: %w", cause).WithRetryAfter(time.Second)
 	default:
-		return fault.New(fault.ShuttingDown, "this replica is going down; send the same request again").WithRetryAfter(time.Second)
+		return fault.New(fault.ShuttingDown, "this replica is going down; resume from the last event, or send a request that was not answered again").WithRetryAfter(time.Second)
 	}
 }

@@ -1,6 +1,8 @@
 package body
 
 import (
+	"strings"
+
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
@@ -21,4 +23,13 @@ func StatusWord(status genbusv1.JobStatus) string {
 	default:
 		return "unknown"
 	}
+}
+
+// phaseWord is the log's finer view, empty where nothing is known of it.
+func phaseWord(phase genbusv1.JobPhase) string {
+	name, known := genbusv1.JobPhase_name[int32(phase)]
+	if !known || phase == genbusv1.JobPhase_JOB_PHASE_UNSPECIFIED {
+		return ""
+	}
+	return strings.ToLower(strings.TrimPrefix(name, "JOB_PHASE_"))
 }

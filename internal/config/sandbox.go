@@ -8,13 +8,14 @@ import (
 
 // Names that AddSandbox uses.
 const (
-	SandboxUpstream   = "sandbox"
-	SandboxVideoRoute = "sandbox-video"
-	SandboxChatRoute  = "sandbox-chat"
-	SandboxModels     = "sandbox-*"
+	SandboxUpstream    = "sandbox"
+	SandboxVideoRoute  = "sandbox-video"
+	SandboxChatRoute   = "sandbox-chat"
+	SandboxVideoModels = "sandbox-video*"
+	SandboxChatModels  = "sandbox-chat*"
 )
 
-// AddSandbox adds the upstream "sandbox" at baseURL, one video and one chat route for SandboxModels, polled four
+// AddSandbox adds the upstream "sandbox" at baseURL, one video and one chat route for its models, polled four
 // times a second, and prepares the configuration again. Routes that were there keep every other model. On an error,
 // such as a configured route of the same name, nothing is changed.
 func (c *Config) AddSandbox(baseURL string) error {
@@ -32,9 +33,9 @@ func (c *Config) AddSandbox(baseURL string) error {
 		next.Upstreams = Upstreams{}
 	}
 	next.Upstreams[SandboxUpstream] = NewUpstream(baseURL)
-	video := NewRoute(SandboxVideoRoute, KindVideo, SandboxUpstream, SandboxModels)
+	video := NewRoute(SandboxVideoRoute, KindVideo, SandboxUpstream, SandboxVideoModels)
 	video.Poll.Interval = 250 * time.Millisecond
-	chat := NewRoute(SandboxChatRoute, KindChat, SandboxUpstream, SandboxModels)
+	chat := NewRoute(SandboxChatRoute, KindChat, SandboxUpstream, SandboxChatModels)
 	next.Routes = append(next.Routes, video, chat)
 	next.prepare(r)
 	if err := r.err(); err != nil {

@@ -13,7 +13,7 @@ func TestAddSandboxToNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for kind, want := range map[string]string{KindVideo: SandboxVideoRoute, KindChat: SandboxChatRoute} {
-		route, ok := c.Route(kind, "sandbox-anything")
+		route, ok := c.Route(kind, "sandbox-"+kind+":status=429")
 		if !ok || route.Name != want || route.Upstream != SandboxUpstream {
 			t.Errorf("%s goes to %q, %v", kind, route.Name, ok)
 		}
@@ -51,7 +51,7 @@ func TestAddSandboxChangesNothingOnAnError(t *testing.T) {
 	for _, text := range []string{
 		"upstreams: {sandbox: {base_url: http://h}}",
 		"upstreams: {u: {base_url: http://h}}\nroutes: [{name: sandbox-chat, kind: chat, upstream: u, models: [m]}]",
-		"upstreams: {u: {base_url: http://h}}\nroutes: [{name: r, kind: video, upstream: u, models: ['sandbox-*']}]",
+		"upstreams: {u: {base_url: http://h}}\nroutes: [{name: r, kind: video, upstream: u, models: ['sandbox-video*']}]",
 	} {
 		c, want := mustLoad(t, text), mustLoad(t, text)
 		err := c.AddSandbox("http://127.0.0.1:9")

@@ -54,6 +54,7 @@ type chatJob struct {
 	mu        sync.Mutex
 	msg       delivery
 	confirmed time.Time // when the log was last read beside the call
+	ended     bool      // settled; nothing begins any more
 }
 
 func (r *chatRoute) take(m jetstream.Msg, release func()) {
@@ -96,6 +97,9 @@ func (j *chatJob) work(release func()) {
 		}
 		out = j.run()
 	}
+	j.mu.Lock()
+	j.ended = true
+	j.mu.Unlock()
 	if err := settle(j.delivery(), out); err != nil {
 		j.Logger.Warn("settle failed; the message will be redelivered", j.attrs("error", err)...)
 	}
@@ -136,7 +140,7 @@ func (j *chatJob) confirmDue(now time.Time) bool {
 // confirm reads the log beside the call, and cuts the call when the chat is not
 // ours any more.
 func (j *chatJob) confirm() {
-	j.jobs.Go(func() {
+	j.beside(func() {
 		current, err := j.Log.Get(j.ctx, j.name)
 		if err != nil {
 			return // the next commit finds out
@@ -147,6 +151,16 @@ func (j *chatJob) confirm() {
 			j.stop(errNotOurs)
 		}
 	})
+}
+
+// beside runs f in a goroutine that the process waits for, unless the chat has
+// ended: nothing may begin once the last job is counted out.
+func (j *chatJob) beside(f func()) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !j.ended {
+		j.jobs.Go(f)
+	}
 }
 
 // handOver does nothing: a chat always has its call in hand, and is waited for
@@ -185,13 +199,7 @@ func (j *chatJob) load() (Outcome, bool) {
 	current, err := j.Log.Get(j.ctx, j.name)
 	switch {
 	case errors.Is(err, tasklog.ErrNotFound):
-		if out, ok := j.commit(task.FromWork(j.item), 0); !ok {
-			return out, false
-		}
-		if time.Since(j.item.GetAcceptedAt().AsTime()) > lostAfter {
-			return j.fail(0, fault.New(fault.LogLost, "the log of job %s is gone, so it was not called", j.name.ID)), false
-		}
-		return Outcome{}, true
+		return j.recordFirst()
 	case err != nil:
 		return j.notNow(), false
 	}
@@ -202,6 +210,18 @@ func (j *chatJob) load() (Outcome, bool) {
 	}
 	j.Metrics.Resumed(subject.Chat, task.PhaseWord(current.Job.GetExecution().GetPhase()))
 	return Outcome{}, true
+}
+
+// recordFirst is that of a video: an old item without a log is not called.
+func (j *chatJob) recordFirst() (Outcome, bool) {
+	if time.Since(j.item.GetAcceptedAt().AsTime()) <= lostAfter {
+		return j.commit(task.FromWork(j.item), 0)
+	}
+	f := fault.New(fault.LogLost, "the log of job %s is gone, so it was not called", j.name.ID)
+	if out, ok := j.commit(task.FailedAtOnce(j.item, time.Now(), f.TaskError()), 0); !ok {
+		return out, false
+	}
+	return j.finish(), false
 }
 
 // notNow is the outcome when the log does not answer.

@@ -51,10 +51,26 @@ func (j *chatJob) attempt() (out Outcome, again bool) {
 		case j.fetching.Err() != nil && refusedForNow(err):
 			return Nak(), false
 		case f.Meaning().Retry && int(j.chat().GetAttempt()) < j.Config.Chat.MaxAttempts:
-			return Outcome{}, j.waitForUpstream(f, refusals)
+			if j.waitForUpstream(f, refusals) {
+				return Outcome{}, true
+			}
+			return j.stopped(r, f), false
 		default:
 			return j.fail(r.chunks, f), false
 		}
+	}
+}
+
+// stopped is the outcome when there was no time for another attempt: the process
+// stops, the chat is not ours any more, or its deadline is too near.
+func (j *chatJob) stopped(r reply, f *fault.Error) Outcome {
+	switch {
+	case j.ctx.Err() != nil:
+		return j.cutOff()
+	case j.fetching.Err() != nil:
+		return Nak()
+	default:
+		return j.fail(r.chunks, f)
 	}
 }
 

@@ -70,7 +70,7 @@ type take func(m jetstream.Msg, release func())
 // startRoute creates the route's durable consumer and begins to fetch.
 func (c *Consumer) startRoute(ctx context.Context, r config.Route, take take) error {
 	kind := subject.Kind(r.Kind)
-	cons, err := c.Broker.EnsureConsumer(ctx, c.Broker.Names().Work(), jetstream.ConsumerConfig{
+	cons, err := c.durable(ctx, c.Broker.Names().Work(), jetstream.ConsumerConfig{
 		Durable:       subject.WorkDurable(kind, r.Name),
 		FilterSubject: c.Broker.Names().WorkRoutePattern(kind, r.Name),
 		AckPolicy:     jetstream.AckExplicitPolicy,

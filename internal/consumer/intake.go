@@ -12,6 +12,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/subject"
@@ -41,7 +42,7 @@ func (c *Consumer) startIntake(ctx context.Context) error {
 	}
 	for _, kind := range subject.Kinds {
 		in := &intake{Consumer: c, kind: kind, created: s.CachedInfo().Created}
-		cons, err := c.Broker.EnsureConsumer(ctx, c.Broker.Names().Requests(), jetstream.ConsumerConfig{
+		cons, err := c.durable(ctx, c.Broker.Names().Requests(), jetstream.ConsumerConfig{
 			Durable:       subject.IntakeDurable(kind),
 			FilterSubject: c.Broker.Names().RequestPattern(kind),
 			AckPolicy:     jetstream.AckExplicitPolicy,
@@ -155,21 +156,25 @@ func valid(values []string) []string {
 	return out
 }
 
-// recordRefusal writes queued and failed for an id that has no log.
+// recordRefusal ends an id that no job has, with one event. An id that is a job's
+// is left alone: its work item may be stored although its log is still empty.
 func (in *intake) recordRefusal(ctx context.Context, r admission.Request, id string, f *fault.Error) error {
-	name := subject.TaskName{Kind: in.kind, Tenant: r.Tenant, ID: id}
-	if _, err := in.Log.Get(ctx, name); !errors.Is(err, tasklog.ErrNotFound) {
-		return err
+	if f.Code == fault.IdempotencyKeyReused {
+		return nil
 	}
 	item := &genbusv1.WorkItem{
 		Id: id, Kind: string(in.kind), Tenant: r.Tenant, RequestId: fault.Clip(r.RequestID, 255), AcceptedAt: timestamppb.Now(),
 	}
-	_, err := in.Log.Commit(ctx, task.FromWork(item), 0)
-	if _, lost := errors.AsType[*tasklog.LostError](err); lost {
-		return nil // a job was accepted under the id meanwhile
+	current, err := in.Log.Get(ctx, nameOf(item))
+	if errors.Is(err, tasklog.ErrNotFound) {
+		names := in.Broker.Names()
+		if _, err := in.Broker.Last(ctx, names.Work(), names.WorkAnyRoute(in.kind, r.Tenant, id)); !errors.Is(err, broker.ErrNoMessage) {
+			return err // nil: a job was accepted under the id
+		}
+		current, err = wonOrCurrent(in.Log.Commit(ctx, task.FailedAtOnce(item, time.Now(), f.TaskError()), 0))
 	}
-	if err != nil {
+	if err != nil || !current.Terminal() {
 		return err
 	}
-	return in.failLogged(ctx, name, f)
+	return in.Log.Finish(ctx, current)
 }

@@ -141,8 +141,7 @@ func (c *Consumer) adoptOrphan(ctx context.Context, subj string) error {
 	if err := proto.Unmarshal(stored.Data, item); err != nil {
 		return fmt.Errorf("unreadable work item: %w", err)
 	}
-	name := subject.TaskName{Kind: subject.Kind(item.GetKind()), Tenant: item.GetTenant(), ID: item.GetId()}
-	current, err := c.Log.Get(ctx, name)
+	current, err := c.Log.Get(ctx, nameOf(item))
 	if err != nil && !errors.Is(err, tasklog.ErrNotFound) {
 		return err
 	}
@@ -150,7 +149,7 @@ func (c *Consumer) adoptOrphan(ctx context.Context, subj string) error {
 	if route, ok := c.Config.Route(item.GetKind(), item.GetModel()); ok && fresh && c.Config.Orphans == config.OrphansReroute {
 		err = c.reroute(ctx, item, route)
 	} else {
-		err = c.failLogged(ctx, name, orphanFault(current, item))
+		err = c.endOrphan(ctx, current, item)
 	}
 	if err != nil {
 		return err
@@ -160,6 +159,18 @@ func (c *Consumer) adoptOrphan(ctx context.Context, subj string) error {
 		return err
 	}
 	return s.DeleteMsg(ctx, stored.Seq)
+}
+
+// endOrphan ends a job whose route is gone. The request of one that may have been
+// submitted is kept.
+func (c *Consumer) endOrphan(ctx context.Context, current tasklog.Entry, item *genbusv1.WorkItem) error {
+	f := orphanFault(current, item)
+	if f.Code == fault.SubmissionUnknown {
+		if err := c.dead.Put(ctx, deadItem(item, f), item.GetId(), "orphan"); err != nil {
+			return err
+		}
+	}
+	return c.failItem(ctx, item, f)
 }
 
 func orphanFault(current tasklog.Entry, item *genbusv1.WorkItem) *fault.Error {
@@ -179,8 +190,9 @@ func (c *Consumer) reroute(ctx context.Context, item *genbusv1.WorkItem, route c
 	}
 	m := nats.NewMsg(c.Broker.Names().WorkItem(subject.Kind(item.GetKind()), route.Name, item.GetTenant(), item.GetId()))
 	m.Data = data
-	if _, err := c.Broker.Publish(ctx, m); err != nil && !errors.Is(err, broker.ErrFull) {
-		return err
+	_, err = c.Broker.Publish(ctx, m)
+	if errors.Is(err, broker.ErrFull) { // of this job's item, from an earlier try, or of others
+		_, err = c.Broker.Last(ctx, c.Broker.Names().Work(), m.Subject)
 	}
-	return nil
+	return err
 }

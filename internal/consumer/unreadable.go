@@ -5,10 +5,10 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/fault"
-	"github.com/genbus/genbus/internal/subject"
 )
 
 // unreadable settles a work item that cannot be decoded: it becomes a dead
@@ -36,5 +36,7 @@ func (c *Consumer) buryUnreadable(ctx context.Context, m jetstream.Msg, cause er
 	if err := c.dead.Put(ctx, letter, name.ID, "item"); err != nil {
 		return err
 	}
-	return c.failLogged(ctx, subject.TaskName{Kind: name.Kind, Tenant: name.Tenant, ID: name.ID}, f)
+	return c.failItem(ctx, &genbusv1.WorkItem{
+		Id: name.ID, Kind: string(name.Kind), Tenant: name.Tenant, Route: name.Route, AcceptedAt: timestamppb.Now(),
+	}, f)
 }

@@ -34,8 +34,7 @@ func (j *videoJob) load(ctx context.Context) (Outcome, bool) {
 	case errors.Is(err, tasklog.ErrNotFound) && first:
 		return j.recordFirst(ctx)
 	case errors.Is(err, tasklog.ErrNotFound):
-		j.Logger.Error("the log of a held task is gone", j.attrs()...)
-		return Drop(), false
+		return j.logGone(ctx), false
 	case err != nil:
 		j.confirmLater()
 		return HoldFor(retryLog), false
@@ -72,19 +71,32 @@ func (j *videoJob) adopt(ctx context.Context, current tasklog.Entry) (Outcome, b
 }
 
 // recordFirst writes the first event of a job whose admission ended between the
-// work item and the log. An old item without a log is not submitted: its past is
-// unknown.
+// work item and the log. An old item without a log ends with that event: its past
+// is unknown, so it is not submitted.
 func (j *videoJob) recordFirst(ctx context.Context) (Outcome, bool) {
-	lost := time.Since(j.item.GetAcceptedAt().AsTime()) > lostAfter
-	if out, ok := j.commitFirst(ctx); !ok || !lost {
-		return out, ok
+	if time.Since(j.item.GetAcceptedAt().AsTime()) <= lostAfter {
+		return j.commit(ctx, task.FromWork(j.item), 0)
 	}
-	err := fault.New(fault.LogLost, "the log of job %s is gone, so it was not submitted", j.name.ID)
-	return j.fail(ctx, err), false
+	f := fault.New(fault.LogLost, "the log of job %s is gone, so it was not submitted", j.name.ID)
+	if out, ok := j.commit(ctx, task.FailedAtOnce(j.item, time.Now(), f.TaskError()), 0); !ok {
+		return out, false
+	}
+	return j.finish(ctx), false
 }
 
-func (j *videoJob) commitFirst(ctx context.Context) (Outcome, bool) {
-	return j.commit(ctx, task.FromWork(j.item), 0)
+// logGone ends a held task whose log has vanished. It knows the task's last state
+// and writes that, so that nobody takes the work item for a new job.
+func (j *videoJob) logGone(ctx context.Context) Outcome {
+	j.Logger.Error("the log of a held task is gone", j.attrs("upstream_id", j.video().GetUpstreamTaskId())...)
+	f := fault.New(fault.LogLost, "the log of job %s is gone; its upstream id was %q", j.name.ID, j.video().GetUpstreamTaskId())
+	e, err := task.Failed(j.entry.Job, time.Now(), f.TaskError())
+	if err != nil {
+		return HoldFor(retryLog)
+	}
+	if out, ok := j.commit(ctx, e, 0); !ok {
+		return out
+	}
+	return j.finish(ctx)
 }
 
 // commit stores an event after the last one that we know. It reports false with

@@ -47,6 +47,9 @@ func (j *videoJob) poll(ctx context.Context) Outcome {
 			"job %s: upstream %s had not finished task %s by the deadline", j.name.ID, j.Upstream, j.video().GetUpstreamTaskId()))
 	}
 	state, err := j.askUpstream(ctx)
+	if err != nil && errors.Is(err, ErrShutdown) {
+		return Nak()
+	}
 	if err != nil {
 		j.failures++
 		j.metrics.PollEnded(telemetry.PollFailed)
@@ -61,8 +64,8 @@ func (j *videoJob) askUpstream(ctx context.Context) (upstream.VideoState, error)
 	select {
 	case j.polls <- struct{}{}:
 		defer func() { <-j.polls }()
-	case <-ctx.Done():
-		return upstream.VideoState{}, context.Cause(ctx)
+	case <-j.fetching.Done(): // the process stops: another replica polls sooner
+		return upstream.VideoState{}, context.Cause(j.fetching)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, pollTimeout, errors.New("the poll timed out"))
 	defer cancel()
@@ -123,22 +126,40 @@ func (j *videoJob) crowded(ctx context.Context, e task.Event) bool {
 	return e.Job.GetStatus() == e.Previous && j.Log.Usage(ctx) > tasklog.ProgressBelow
 }
 
-// maxURL is the longest result URL that an event carries. Some upstreams answer
-// with a data URL that holds the whole video.
-const maxURL = 64 << 10
+// maxURL is the longest result URL that an event carries, and maxResult the
+// longest result in all. Some upstreams answer with data URLs that hold the whole
+// video.
+const (
+	maxURL    = 64 << 10
+	maxResult = 256 << 10
+)
 
-// complete ends the task with its result. A URL that is too long for an event
-// goes to the object store, and the task's archive names it.
+// complete ends the task with its result. What is too long for an event goes to
+// the object store, and the task's archive names it.
 func (j *videoJob) complete(ctx context.Context, s upstream.VideoState) Outcome {
 	r := task.Result{Metadata: s.Metadata, Usage: usage(s), UpstreamStatus: fault.Clip(s.Status, 128)}
+	store := func(name string, data []byte) bool {
+		ref, err := j.Bodies.Put(ctx, j.name.Tenant, j.name.ID+"-"+name, data)
+		if err != nil {
+			j.Logger.Warn("a long result could not be stored", j.attrs("error", err)...)
+			return false
+		}
+		r.Archived = append(r.Archived, publisher.BlobRef(ref))
+		return true
+	}
+	if len(s.Metadata) > maxURL {
+		if !store("metadata", s.Metadata) {
+			return j.holdForPoll()
+		}
+		r.Metadata = nil
+	}
+	total := 0
 	for i, v := range s.Videos {
-		if len(v.URL) > maxURL {
-			ref, err := j.Bodies.Put(ctx, j.name.Tenant, j.name.ID+"-result-"+strconv.Itoa(i), []byte(v.URL))
-			if err != nil {
-				j.Logger.Warn("a long result could not be stored", j.attrs("error", err)...)
+		if total += len(v.URL); len(v.URL) > maxURL || total > maxResult {
+			if !store("result-"+strconv.Itoa(i), []byte(v.URL)) {
 				return j.holdForPoll()
 			}
-			r.Archived = append(r.Archived, publisher.BlobRef(ref))
+			total -= len(v.URL)
 			v.URL = ""
 		}
 		r.Videos = append(r.Videos, video(v))

@@ -112,16 +112,45 @@ func (j *videoJob) afterCreate(ctx context.Context, s upstream.Submission) Outco
 	case upstream.Accepted:
 		return j.submitted(ctx, s)
 	case upstream.RefusedForGood:
-		return j.fail(ctx, refused(s.Err))
+		return j.refusedForGood(ctx, s.Err)
 	case upstream.RefusedForNow:
-		e, err := task.Requeued(j.video(), time.Now(), time.Now().Add(j.backoff(s.Err)), refusal(s.Err))
-		if out, ok := j.commitNext(ctx, e, err); !ok {
+		notBefore := time.Now().Add(j.backoff(s.Err))
+		out, ok := j.persist(ctx, func() (task.Event, error) {
+			return task.Requeued(j.video(), time.Now(), notBefore, refusal(s.Err))
+		})
+		if !ok {
 			return out
 		}
-		return Hold(j.entry.Job.GetExecution().GetNotBefore().AsTime())
+		return Hold(notBefore)
 	default:
 		return j.unknown(ctx, s.Err)
 	}
+}
+
+// persist commits what is known of a submission, again and again while the log
+// does not answer: forgotten, it would count as unknown.
+func (j *videoJob) persist(ctx context.Context, next func() (task.Event, error)) (Outcome, bool) {
+	for {
+		e, err := next()
+		out, ok := j.commitNext(ctx, e, err)
+		if ok || out.verb != hold || j.phase() != genbusv1.JobPhase_JOB_PHASE_SUBMITTING {
+			return out, ok
+		}
+		if !waitOrStop(ctx, retryLog) {
+			return Nak(), false
+		}
+	}
+}
+
+func (j *videoJob) refusedForGood(ctx context.Context, cause *upstream.Error) Outcome {
+	out, ok := j.persist(ctx, func() (task.Event, error) {
+		return task.Failed(j.entry.Job, time.Now(), refused(cause).TaskError())
+	})
+	if !ok {
+		return out
+	}
+	j.Logger.Info("video task refused", j.attrs("code", cause.Code)...)
+	return j.finish(ctx)
 }
 
 func refused(err *upstream.Error) *fault.Error {
@@ -157,22 +186,17 @@ func jittered(d time.Duration, part float64) time.Duration {
 // is repeated until its fate is known; an id that the log can no longer take is
 // kept as a dead letter.
 func (j *videoJob) submitted(ctx context.Context, s upstream.Submission) Outcome {
-	for {
-		e, err := task.Submitted(j.video(), time.Now(), s.UpstreamID, s.State.Status)
-		out, ok := j.commitNext(ctx, e, err)
-		if ok {
-			j.Logger.Info("video task submitted", j.attrs("upstream", j.Upstream, "upstream_id", s.UpstreamID)...)
-			return j.holdForPoll()
-		}
-		if j.video().GetUpstreamTaskId() == s.UpstreamID {
-			return out // our own earlier write
-		}
-		if out.verb != hold || j.phase() != genbusv1.JobPhase_JOB_PHASE_SUBMITTING {
-			return j.orphaned(ctx, s, out)
-		}
-		if !waitOrStop(ctx, retryLog) {
-			return j.orphaned(ctx, s, Nak())
-		}
+	out, ok := j.persist(ctx, func() (task.Event, error) {
+		return task.Submitted(j.video(), time.Now(), s.UpstreamID, s.State.Status)
+	})
+	switch {
+	case ok:
+		j.Logger.Info("video task submitted", j.attrs("upstream", j.Upstream, "upstream_id", s.UpstreamID)...)
+		return j.holdForPoll()
+	case j.video().GetUpstreamTaskId() == s.UpstreamID:
+		return out // our own earlier write
+	default:
+		return j.orphaned(ctx, s, out)
 	}
 }
 
@@ -181,12 +205,18 @@ func (j *videoJob) orphaned(ctx context.Context, s upstream.Submission, out Outc
 	f := fault.New(fault.OrphanedSubmission, "upstream %s has task %s for job %s, which could no longer record it", j.Upstream, s.UpstreamID, j.name.ID)
 	letter := deadItem(j.item, f)
 	letter.Upstream, letter.UpstreamTaskId = j.Upstream, s.UpstreamID
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
-	defer cancel()
-	if err := j.dead.Put(ctx, letter, j.name.ID, strconv.FormatUint(uint64(j.entry.Job.GetExecution().GetAttempt()), 10)); err != nil {
+	for {
+		try, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
+		err := j.dead.Put(try, letter, j.name.ID, strconv.FormatUint(uint64(j.entry.Job.GetExecution().GetAttempt()), 10))
+		cancel()
+		if err == nil {
+			return out
+		}
 		j.Logger.Error("an orphaned submission could not be kept", j.attrs("upstream", j.Upstream, "upstream_id", s.UpstreamID, "error", err)...)
+		if !waitOrStop(ctx, retryLog) {
+			return out // the log line is all that is left
+		}
 	}
-	return out
 }
 
 // unknown ends a task that the upstream may or may not have. It is submitted

@@ -76,9 +76,10 @@ func (e *TransitionError) Error() string {
 // allowed is the table of transitions. Skipping a phase forward is legal where
 // the upstream may be faster than our polls; nothing follows a terminal phase.
 // Submitting follows submitting only where the route resubmits after an unknown
-// outcome, and an inline chat starts in progress.
+// outcome, an inline chat starts in progress, and a job that can never run fails
+// with its first event.
 var allowed = map[genbusv1.JobPhase][]genbusv1.JobPhase{
-	genbusv1.JobPhase_JOB_PHASE_UNSPECIFIED: {queued, inProgress},
+	genbusv1.JobPhase_JOB_PHASE_UNSPECIFIED: {queued, inProgress, failed},
 	queued:                                  {submitting, inProgress, failed, cancelled},
 	submitting:                              {queued, submitting, submitted, failed, cancelled},
 	submitted:                               {submitted, inProgress, completed, failed, cancelled},
@@ -242,4 +243,15 @@ func FromWork(item *genbusv1.WorkItem) Event {
 		job = newVideo(item, x)
 	}
 	return Event{Job: job, Time: item.GetAcceptedAt().AsTime()}
+}
+
+// FailedAtOnce is the only event of a job that is never run: one compare-and-set
+// makes it known and ends it, so that nobody can find it in between and run it.
+func FailedAtOnce(item *genbusv1.WorkItem, now time.Time, err *genbusv1.TaskError) Event {
+	e := FromWork(item)
+	e.Job.GetExecution().Phase = failed
+	setError(e.Job, err)
+	stamp(e.Job, Status(failed), 1, now)
+	e.Time = now
+	return e
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
@@ -38,6 +40,7 @@ type follower struct {
 	log   *Log
 	name  subject.TaskName
 	last  uint64 // version that was yielded last
+	seq   uint64 // highest sequence in the stream that was seen
 	yield func(Entry, error) bool
 }
 
@@ -57,7 +60,7 @@ func (f *follower) start(ctx context.Context) (more bool) {
 
 // catchUp yields what the leader has beyond the last version.
 func (f *follower) catchUp(ctx context.Context) (more bool) {
-	entries, err := f.log.History(ctx, f.name, f.last)
+	entries, err := f.log.historyFrom(ctx, f.name, f.last, f.seq+1)
 	for _, e := range entries {
 		if !f.emit(e) {
 			return false
@@ -71,7 +74,7 @@ func (f *follower) catchUp(ctx context.Context) (more bool) {
 }
 
 func (f *follower) emit(e Entry) (more bool) {
-	f.last = e.Version()
+	f.last, f.seq = e.Version(), max(f.seq, e.Seq)
 	return f.yield(e, nil) && !e.Terminal()
 }
 
@@ -118,6 +121,10 @@ func (f *follower) live(ctx context.Context, m *nats.Msg) (more bool) {
 	case version > f.last+1:
 		return f.catchUp(ctx)
 	default:
-		return f.emit(Entry{Event: event})
+		seq, err := strconv.ParseUint(header(m.Header, jetstream.SequenceHeader), 10, 64)
+		if err != nil { // republished without its place: read it from the log
+			return f.catchUp(ctx)
+		}
+		return f.emit(Entry{Event: event, Seq: seq})
 	}
 }

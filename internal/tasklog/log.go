@@ -8,7 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
+	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -76,8 +77,7 @@ type Log struct {
 	hub     *hub
 	index   *index
 
-	usageMu sync.Mutex
-	usage   usage
+	usage usage
 }
 
 // New returns a log that can commit and get; Start adds Follow and List.
@@ -144,9 +144,14 @@ func decodeStored(n subject.TaskName, m broker.Stored) (Entry, error) {
 // History reads a job's events with a version above after, in order, from the
 // stream's leader.
 func (l *Log) History(ctx context.Context, n subject.TaskName, after uint64) ([]Entry, error) {
+	return l.historyFrom(ctx, n, after, 1)
+}
+
+// historyFrom is History from a sequence of the stream on.
+func (l *Log) historyFrom(ctx context.Context, n subject.TaskName, after, seq uint64) ([]Entry, error) {
 	var out []Entry
 	subj := l.b.Names().Task(n.Kind, n.Tenant, n.ID)
-	for seq := uint64(1); ; {
+	for {
 		m, err := l.b.Next(ctx, l.b.Names().Tasks(), subj, seq)
 		if errors.Is(err, broker.ErrNoMessage) {
 			return out, nil
@@ -175,30 +180,31 @@ const (
 	ProgressBelow = 0.90
 )
 
+// usage is a cached share, refreshed by one caller at a time while the others go
+// on with what is known.
 type usage struct {
-	at    time.Time
-	share float64
+	share   atomic.Uint64 // math.Float64bits
+	at      atomic.Int64  // Unix nanoseconds of the last refresh
+	working atomic.Bool
 }
 
-// Usage is the share of the log's bytes in use, at most a second old. When it
+// Usage is the share of the log's bytes in use, about a second old. When it
 // cannot be read the last known share stands.
 func (l *Log) Usage(ctx context.Context) float64 {
-	l.usageMu.Lock()
-	defer l.usageMu.Unlock()
-	if time.Since(l.usage.at) < time.Second {
-		return l.usage.share
+	u := &l.usage
+	if time.Since(time.Unix(0, u.at.Load())) < time.Second || !u.working.CompareAndSwap(false, true) {
+		return math.Float64frombits(u.share.Load())
 	}
-	l.usage.at = time.Now()
-	s, err := l.b.JetStream().Stream(ctx, l.b.Names().Tasks())
-	if err != nil {
-		return l.usage.share
+	defer u.working.Store(false)
+	if s, err := l.b.JetStream().Stream(ctx, l.b.Names().Tasks()); err == nil {
+		info := s.CachedInfo()
+		if info.Config.MaxBytes > 0 {
+			u.share.Store(math.Float64bits(float64(info.State.Bytes) / float64(info.Config.MaxBytes)))
+		}
+		l.metrics.StreamState(info.Config.Name, info.State.Msgs, info.State.Bytes, info.Config.MaxBytes)
 	}
-	info := s.CachedInfo()
-	if info.Config.MaxBytes > 0 {
-		l.usage.share = float64(info.State.Bytes) / float64(info.Config.MaxBytes)
-	}
-	l.metrics.StreamState(info.Config.Name, info.State.Msgs, info.State.Bytes, info.Config.MaxBytes)
-	return l.usage.share
+	u.at.Store(time.Now().UnixNano())
+	return math.Float64frombits(u.share.Load())
 }
 
 func header(h nats.Header, key string) string {

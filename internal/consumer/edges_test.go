@@ -1,0 +1,177 @@
+package consumer
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// storeItem puts a work item onto a route without any log, as admission leaves it
+// when it dies half way.
+func storeItem(t testing.TB, b *broker.Broker, route, id string, age time.Duration) *genbusv1.WorkItem {
+	t.Helper()
+	item := &genbusv1.WorkItem{
+		Id: id, Kind: "video", Tenant: "acme", Route: route, Model: "sandbox-video", Fingerprint: []byte("fp"),
+		Body: []byte(`{"model":"sandbox-video","prompt":"a cat"}`), AcceptedAt: timestamppb.New(time.Now().Add(-age)),
+	}
+	data, err := proto.Marshal(item)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := nats.NewMsg(b.Names().WorkItem(subject.Video, route, "acme", id))
+	m.Data = data
+	if _, err := b.Publish(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	return item
+}
+
+func videoID(request string) string {
+	return admission.JobID(subject.Video, "acme", "request\x00"+request)
+}
+
+func TestOldItemWithoutALogIsNotSubmitted(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		up, b := newSandbox(t), open(t)
+		r := newReplica(t, b, testConfig(t, up.URL()))
+		storeItem(t, b, "sandbox-video", videoID("old"), 2*time.Hour)
+		events := follow(t, r.log, videoID("old"))
+		if phases(events) != "failed" || last(events).Job.GetError().GetCode() != "log_lost" {
+			t.Errorf("phases %s, %v", phases(events), last(events).Job.GetError())
+		}
+		doneOnce(t, b, last(events))
+		if n := up.Sandbox.Stats().Creates; n != 0 {
+			t.Errorf("%d creates", n)
+		}
+	})
+}
+
+func TestYoungItemWithoutALogIsCarriedOn(t *testing.T) {
+	t.Parallel()
+	up, b := newSandbox(t), brokertest.Single(t)
+	r := newReplica(t, b, testConfig(t, up.URL()))
+	storeItem(t, b, "sandbox-video", videoID("young"), time.Second)
+	end := last(follow(t, r.log, videoID("young")))
+	if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+		t.Errorf("ended %v", end.Job.GetError())
+	}
+	doneOnce(t, b, end)
+}
+
+// TestRefusalIsFinishedByTheRedelivery: the process died between the terminal
+// event of a refused id and its twin.
+func TestRefusalIsFinishedByTheRedelivery(t *testing.T) {
+	t.Parallel()
+	up, b := newSandbox(t), brokertest.Single(t)
+	r := newReplica(t, b, testConfig(t, up.URL()))
+	item := &genbusv1.WorkItem{Id: videoID("bad"), Kind: "video", Tenant: "acme", RequestId: "bad", AcceptedAt: timestamppb.Now()}
+	f := fault.New(fault.InvalidRequest, "x")
+	end, err := r.log.Commit(t.Context(), task.FailedAtOnce(item, time.Now(), f.TaskError()), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish(t, b, subject.Video, "bad", videoRequest("bad", "sandbox-video", ""))
+	doneOnce(t, b, end)
+}
+
+// TestRefusalLeavesAnAcceptedJobAlone: the item is stored and its log is still
+// empty when a bad message with the same request id comes.
+func TestRefusalLeavesAnAcceptedJobAlone(t *testing.T) {
+	t.Parallel()
+	up, b := newSandbox(t), brokertest.Single(t)
+	r := newReplica(t, b, testConfig(t, up.URL()))
+	storeItem(t, b, "of-another-replica", videoID("taken"), 0)
+	publish(t, b, subject.Video, "taken", videoRequest("taken", "sandbox-video", ""))
+	awaitLetters(t, b, 1)
+	refused := admission.Request{Kind: subject.Video, Tenant: "acme", RequestID: "taken"}
+	in := &intake{Consumer: r.Consumer, kind: subject.Video}
+	if err := in.recordRefusal(t.Context(), refused, videoID("taken"), fault.New(fault.InvalidRequest, "x")); err != nil {
+		t.Fatal(err)
+	}
+	name := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: videoID("taken")}
+	if e, err := r.log.Get(t.Context(), name); !errors.Is(err, tasklog.ErrNotFound) {
+		t.Errorf("the accepted job was ended: %v, %v", e.Job, err)
+	}
+}
+
+// orphanage is a replica beside jobs on a route that is gone.
+func orphanage(t *testing.T, b *broker.Broker, orphans string, n int) (*replica, []string) {
+	t.Helper()
+	up := newSandbox(t)
+	r := newReplica(t, b, testConfig(t, up.URL(), func(c *config.Config) { c.Orphans = orphans }))
+	var subjects []string
+	for i := range n {
+		item := storeItem(t, b, "gone", videoID(fmt.Sprint("orphan", i)), 0)
+		subjects = append(subjects, b.Names().WorkItem(subject.Video, "gone", "acme", item.GetId()))
+	}
+	return r, subjects
+}
+
+func TestOrphanWithoutALogFailsVisibly(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	r, subjects := orphanage(t, b, config.OrphansFail, 1)
+	if err := r.adoptOrphan(t.Context(), subjects[0]); err != nil {
+		t.Fatal(err)
+	}
+	end := last(follow(t, r.log, videoID("orphan0")))
+	if end.Job.GetError().GetCode() != "upstream_removed" {
+		t.Errorf("ended %v", end.Job.GetError())
+	}
+	doneOnce(t, b, end)
+}
+
+func TestOrphanIsRerouted(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b := open(t)
+		r, subjects := orphanage(t, b, config.OrphansReroute, 1)
+		if err := r.adoptOrphan(t.Context(), subjects[0]); err != nil {
+			t.Fatal(err)
+		}
+		end := last(follow(t, r.log, videoID("orphan0")))
+		if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+			t.Errorf("ended %v", end.Job.GetError())
+		}
+		doneOnce(t, b, end)
+	})
+}
+
+// TestRerouteIntoAFullStreamLosesNothing: the old item stays until the new one is
+// stored.
+func TestRerouteIntoAFullStreamLosesNothing(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	r, subjects := orphanage(t, b, config.OrphansReroute, 2)
+	stream, err := b.JetStream().Stream(t.Context(), b.Names().Work())
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := stream.CachedInfo().Config
+	full.MaxMsgs = 2
+	if _, err := b.JetStream().UpdateStream(t.Context(), full); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.adoptOrphan(t.Context(), subjects[0]); err == nil {
+		t.Error("a full stream was taken for success")
+	}
+	if _, err := b.Last(t.Context(), b.Names().Work(), subjects[0]); err != nil {
+		t.Errorf("the job is gone: %v", err)
+	}
+}

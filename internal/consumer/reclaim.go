@@ -1,0 +1,47 @@
+package consumer
+
+import (
+	"context"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/broker"
+)
+
+// reclaimAckWait is the AckWait for a moment after the start of an embedded
+// server.
+const reclaimAckWait = 2 * time.Second
+
+// durable creates or updates a durable consumer.
+//
+// An embedded server that starts again remembers which messages were delivered,
+// but neither that they were given back nor that their holder, this process's
+// forerunner, is gone: they would wait for AckWait. Nobody else holds them, so
+// AckWait is short until they have come back. (Another replica that uses the
+// embedded server from outside may be delivered a message twice; the log lets one
+// of the two go on.)
+func (c *Consumer) durable(ctx context.Context, stream string, cfg jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+	cons, err := c.Broker.EnsureConsumer(ctx, stream, cfg)
+	if err != nil || !c.Config.NATS.Embedded() || cfg.AckWait <= reclaimAckWait || cons.CachedInfo().NumAckPending == 0 {
+		return cons, err
+	}
+	short := cfg
+	short.AckWait = reclaimAckWait
+	if _, err := c.Broker.EnsureConsumer(ctx, stream, short); err != nil {
+		return nil, err
+	}
+	c.Logger.Info("taking back what the last process held", "consumer", cfg.Durable, "messages", cons.CachedInfo().NumAckPending)
+	c.loops.Go(func() { c.restoreAckWait(stream, cfg) })
+	return cons, nil
+}
+
+func (c *Consumer) restoreAckWait(stream string, cfg jetstream.ConsumerConfig) {
+	// An end of the process is no reason to leave the short AckWait standing.
+	_ = broker.Wait(c.fetching, reclaimAckWait+reclaimAckWait/4)
+	ctx, cancel := context.WithTimeout(c.working, broker.ReadTimeout)
+	defer cancel()
+	if _, err := c.Broker.EnsureConsumer(ctx, stream, cfg); err != nil {
+		c.Logger.Error("the consumer's AckWait could not be restored; it is at the next start", "consumer", cfg.Durable, "error", err)
+	}
+}
