@@ -61,7 +61,7 @@ func TestAddSandboxChangesNothingOnAnError(t *testing.T) {
 		if d := diff(want, c); d != "" {
 			t.Error(d)
 		}
-		if _, ok := c.Route(KindChat, "sandbox-x"); ok && !strings.Contains(text, "upstreams: {sandbox") {
+		if _, ok := c.Route(KindChat, "sandbox-chat-x"); ok && !strings.Contains(text, "upstreams: {sandbox") {
 			t.Error("the look-up has changed")
 		}
 	}

@@ -283,7 +283,7 @@ func TestBodyReachesTheUpstreamAsItWas(t *testing.T) {
 	plain := setup(t, brokertest.Single(t), up.URL, nil)
 	mapped := setup(t, brokertest.Single(t), up.URL, func(c *config.Config) {
 		for i := range c.Routes {
-			c.Routes[i].ModelMap = map[string]string{"sandbox-a": "real-a"}
+			c.Routes[i].ModelMap = map[string]string{"sandbox-chat-a": "real-a"}
 		}
 	})
 	const rest = `, "n":1.0e0,  "messages":[{"role":"user","content":"\u0041"}] }`
@@ -293,12 +293,12 @@ func TestBodyReachesTheUpstreamAsItWas(t *testing.T) {
 		stream       bool
 		body, expect string
 	}{
-		{"whole", plain, false, `{"model":"sandbox-a"` + rest, `{"model":"sandbox-a"` + rest},
-		{"whole, said so", plain, false, `{"model":"sandbox-a","stream":false` + rest, `{"model":"sandbox-a","stream":false` + rest},
-		{"mapped", mapped, false, `{"model":"sandbox-a"` + rest, `{"model":"real-a"` + rest},
-		{"not mapped", mapped, false, `{"model":"sandbox-b"` + rest, `{"model":"sandbox-b"` + rest},
-		{"stream", plain, true, `{"model":"sandbox-a", "stream":true` + rest, `{"model":"sandbox-a", "stream":true` + rest},
-		{"stream by the call", mapped, true, `{"model":"sandbox-a"` + rest, `{"model":"real-a"` + strings.TrimSuffix(rest, " }") + `,"stream":true }`},
+		{"whole", plain, false, `{"model":"sandbox-chat-a"` + rest, `{"model":"sandbox-chat-a"` + rest},
+		{"whole, said so", plain, false, `{"model":"sandbox-chat-a","stream":false` + rest, `{"model":"sandbox-chat-a","stream":false` + rest},
+		{"mapped", mapped, false, `{"model":"sandbox-chat-a"` + rest, `{"model":"real-a"` + rest},
+		{"not mapped", mapped, false, `{"model":"sandbox-chat-b"` + rest, `{"model":"sandbox-chat-b"` + rest},
+		{"stream", plain, true, `{"model":"sandbox-chat-a", "stream":true` + rest, `{"model":"sandbox-chat-a", "stream":true` + rest},
+		{"stream by the call", mapped, true, `{"model":"sandbox-chat-a"` + rest, `{"model":"real-a"` + strings.TrimSuffix(rest, " }") + `,"stream":true }`},
 	} {
 		req := ask("", "")
 		req.Body = []byte(c.body)
@@ -418,7 +418,7 @@ func TestUpstreamEndsBeforeTheFirstBlock(t *testing.T) {
 	}))
 	defer up.Close()
 	x := setup(t, brokertest.Single(t), up.URL, nil)
-	_, err := x.runner.Stream(t.Context(), ask("sandbox-a", `"stream":true,`))
+	_, err := x.runner.Stream(t.Context(), ask("sandbox-chat-a", `"stream":true,`))
 	if f := faultOf(t, err, fault.StreamTruncated); f.Status() != http.StatusBadGateway {
 		t.Errorf("status %d", f.Status())
 	}

@@ -74,7 +74,7 @@ func TestCallerGoesAway(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			go func() { up.blocks <- piece(0) }()
-			s, err := x.runner.Stream(ctx, ask("sandbox-a", streamed))
+			s, err := x.runner.Stream(ctx, ask("sandbox-chat-a", streamed))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -110,7 +110,7 @@ func TestChatIsFinishedForSubscribers(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			go func() { up.blocks <- piece(0) }()
-			s, err := x.runner.Stream(ctx, ask("sandbox-a", streamed))
+			s, err := x.runner.Stream(ctx, ask("sandbox-chat-a", streamed))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -146,7 +146,7 @@ func TestCompleteIsCancelledWithItsCaller(t *testing.T) {
 		up.blocks <- piece(0)
 		cancel()
 	}()
-	_, err := x.runner.Complete(ctx, ask("sandbox-a", ""))
+	_, err := x.runner.Complete(ctx, ask("sandbox-chat-a", ""))
 	f := faultOf(t, err, fault.CallerGone)
 	<-up.gone
 	_, end := x.history(f.JobID)
@@ -161,7 +161,7 @@ func TestCancelledByAnother(t *testing.T) {
 	up := newScripted(t)
 	x := setup(t, brokertest.Single(t), up.URL, nil)
 	go func() { up.blocks <- piece(0) }()
-	s, err := x.runner.Stream(t.Context(), ask("sandbox-a", streamed))
+	s, err := x.runner.Stream(t.Context(), ask("sandbox-chat-a", streamed))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,18 +200,18 @@ func TestCallsOfARouteAreLimited(t *testing.T) {
 		}
 	})
 	go func() { up.blocks <- piece(0) }()
-	s, err := x.runner.Stream(t.Context(), ask("sandbox-a", streamed))
+	s, err := x.runner.Stream(t.Context(), ask("sandbox-chat-a", streamed))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = x.runner.Complete(t.Context(), ask("sandbox-a", ""))
+	_, err = x.runner.Complete(t.Context(), ask("sandbox-chat-a", ""))
 	if f := faultOf(t, err, fault.QueueFull); f.RetryAfter == 0 || f.Status() != 429 {
 		t.Errorf("status %d, retry after %v", f.Status(), f.RetryAfter)
 	}
 	s.Close()
 	<-up.gone
 	go func() { up.blocks <- piece(0) }()
-	if s, err = x.runner.Stream(t.Context(), ask("sandbox-a", streamed)); err != nil {
+	if s, err = x.runner.Stream(t.Context(), ask("sandbox-chat-a", streamed)); err != nil {
 		t.Fatalf("after the first has left: %v", err)
 	}
 	s.Close()
@@ -222,7 +222,7 @@ func TestCloseCutsOffAndStoresTheEnd(t *testing.T) {
 	up := newScripted(t)
 	x := setup(t, brokertest.Single(t), up.URL, nil)
 	go func() { up.blocks <- piece(0) }()
-	s, err := x.runner.Stream(t.Context(), ask("sandbox-a", streamed))
+	s, err := x.runner.Stream(t.Context(), ask("sandbox-chat-a", streamed))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +239,7 @@ func TestCloseCutsOffAndStoresTheEnd(t *testing.T) {
 		t.Errorf("Close gave %v", err)
 	}
 	code(t, <-ended, fault.ShuttingDown)
-	_, err = x.runner.Complete(t.Context(), ask("sandbox-a", ""))
+	_, err = x.runner.Complete(t.Context(), ask("sandbox-chat-a", ""))
 	code(t, err, fault.ShuttingDown)
 	_, end := x.history(s.JobID())
 	if end.GetStatus() != genbusv1.JobStatus_JOB_STATUS_FAILED || end.GetError().GetCode() != string(fault.ShuttingDown) || end.GetChunkCount() != 1 {
