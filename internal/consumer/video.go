@@ -55,6 +55,7 @@ type videoJob struct {
 	again    bool
 	leaving  bool        // give the message back after the step in hand
 	timer    *time.Timer // the next step, when not busy
+	wake     time.Time   // when that is
 	stale    bool        // read the log before the next step
 	resolved bool        // settled; nothing happens any more
 
@@ -150,7 +151,7 @@ func (j *videoJob) continues(out Outcome) bool {
 	}
 	j.busy = false
 	if out.verb == hold {
-		j.timer = time.AfterFunc(time.Until(out.at), func() { j.kick(out.at) })
+		j.sleepUntil(out.at)
 		j.mu.Unlock()
 		return false
 	}
@@ -159,6 +160,22 @@ func (j *videoJob) continues(out Outcome) bool {
 	j.mu.Unlock()
 	j.leave(d, out)
 	return false
+}
+
+// sleepUntil needs the lock. The timer is used again: very many jobs wake every
+// few seconds.
+func (j *videoJob) sleepUntil(at time.Time) {
+	j.wake = at
+	if j.timer != nil {
+		j.timer.Reset(time.Until(at))
+		return
+	}
+	j.timer = time.AfterFunc(time.Until(at), func() {
+		j.mu.Lock()
+		due := j.wake
+		j.mu.Unlock()
+		j.kick(due)
+	})
 }
 
 // leave settles the message and forgets the job.
