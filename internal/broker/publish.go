@@ -57,7 +57,7 @@ func (b *Broker) Publish(ctx context.Context, m *nats.Msg) (Ack, error) {
 	defer cancel()
 	ack, err := b.js.PublishMsg(ctx, m, jetstream.WithRetryAttempts(0))
 	if err != nil {
-		return Ack{}, fmt.Errorf("publish to %s: %w", m.Subject, b.classify(err))
+		return Ack{}, fmt.Errorf("publish to %s: %w", m.Subject, Classify(err))
 	}
 	return Ack{Seq: ack.Sequence, Duplicate: ack.Duplicate}, nil
 }
@@ -72,10 +72,10 @@ func (b *Broker) PublishExpecting(ctx context.Context, m *nats.Msg, last uint64)
 	return b.Publish(ctx, m)
 }
 
-// classify turns the client's error into one of the above. No responders means
-// that no stream listened; a closed or disconnected client that refused to send
-// stored nothing either.
-func (b *Broker) classify(err error) error {
+// Classify gives an error of any publish, synchronous or not, one of the meanings
+// above. No responders means that no stream listened; a closed or disconnected
+// client that refused to send stored nothing either.
+func Classify(err error) error {
 	var api *jetstream.APIError
 	if errors.As(err, &api) {
 		return classifyAPI(api)

@@ -218,7 +218,7 @@ func (w *ChunkWriter) send(batch blocks) (stored bool) {
 		case err == nil:
 			w.metrics.ChunksPublished(1)
 			return true
-		case errors.Is(err, nats.ErrMaxPayload):
+		case final(err):
 			return false
 		}
 		if broker.Wait(w.ctx, wait) != nil {
@@ -226,6 +226,12 @@ func (w *ChunkWriter) send(batch blocks) (stored bool) {
 		}
 	}
 	return false
+}
+
+// final reports whether the broker will refuse the same message again.
+func final(err error) bool {
+	err = broker.Classify(err)
+	return errors.Is(err, broker.ErrTooLarge) || errors.Is(err, broker.ErrRefused)
 }
 
 // message builds the event of a batch. A large block, which is alone in its
