@@ -58,15 +58,8 @@ type chatJob struct {
 }
 
 func (r *chatRoute) take(m jetstream.Msg, release func()) {
-	d, err := newDelivery(r.Broker.Conn(), m)
-	if err != nil {
-		r.Logger.Error("a message that is no delivery", "subject", m.Subject(), "error", err)
-		release()
-		return
-	}
-	item, err := decodeItem(m)
-	if err != nil {
-		r.unreadable(m, d, err)
+	d, item, ok := r.open(m)
+	if !ok {
 		release()
 		return
 	}

@@ -2,12 +2,10 @@ package consumer
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/routes"
@@ -71,15 +69,8 @@ type videoJob struct {
 
 // take registers the task of a message and begins with it.
 func (r *videoRoute) take(m jetstream.Msg, release func()) {
-	d, err := newDelivery(r.Broker.Conn(), m)
-	if err != nil {
-		r.Logger.Error("a message that is no delivery", "subject", m.Subject(), "error", err)
-		release()
-		return
-	}
-	item, err := decodeItem(m)
-	if err != nil {
-		r.unreadable(m, d, err)
+	d, item, ok := r.open(m)
+	if !ok {
 		release()
 		return
 	}
@@ -95,17 +86,6 @@ func (r *videoRoute) take(m jetstream.Msg, release func()) {
 	}
 	r.metrics.AddHeld(1)
 	j.kick(time.Now())
-}
-
-func decodeItem(m jetstream.Msg) (*genbusv1.WorkItem, error) {
-	item := &genbusv1.WorkItem{}
-	if err := proto.Unmarshal(m.Data(), item); err != nil {
-		return nil, err
-	}
-	if item.GetId() == "" || item.GetTenant() == "" {
-		return nil, errors.New("the work item names no job")
-	}
-	return item, nil
 }
 
 // kick runs the next step now, or after the one in hand.

@@ -2,14 +2,43 @@ package consumer
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/fault"
 )
+
+// open decodes a delivered work item. False: there is nothing to work on, and the
+// message is settled as far as it can be.
+func (c *Consumer) open(m jetstream.Msg) (delivery, *genbusv1.WorkItem, bool) {
+	d, err := newDelivery(c.Broker.Conn(), m)
+	if err != nil {
+		c.Logger.Error("a message that is no delivery", "subject", m.Subject(), "error", err)
+		return delivery{}, nil, false
+	}
+	item, err := decodeItem(m)
+	if err != nil {
+		c.unreadable(m, d, err)
+		return delivery{}, nil, false
+	}
+	return d, item, true
+}
+
+func decodeItem(m jetstream.Msg) (*genbusv1.WorkItem, error) {
+	item := &genbusv1.WorkItem{}
+	if err := proto.Unmarshal(m.Data(), item); err != nil {
+		return nil, err
+	}
+	if item.GetId() == "" || item.GetTenant() == "" {
+		return nil, errors.New("the work item names no job")
+	}
+	return item, nil
+}
 
 // unreadable settles a work item that cannot be decoded: it becomes a dead
 // letter, and its job, which the subject still names, fails.
