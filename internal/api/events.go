@@ -15,7 +15,6 @@ import (
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/tasklog"
 )
 
@@ -25,15 +24,6 @@ const (
 	eventGap     = "genbus.chat.gap.v1"
 	eventExpired = "genbus.resume_expired.v1"
 )
-
-// eventName is the CloudEvents type of a task event.
-func eventName(e tasklog.Entry) string {
-	status := task.StatusWord(e.Job.GetStatus())
-	if task.Kind(e.Job) == string(subject.Chat) {
-		return "genbus.chat." + status + ".v1"
-	}
-	return "genbus.video.task." + status + ".v1"
-}
 
 // videoEvents is GET .../{id}/events for video tasks. An event's id is its
 // version; Last-Event-ID (or after_version in the query, for clients that cannot
@@ -92,7 +82,7 @@ func (s *sseWriter) video(x *exchange, watch videoWatch) error {
 }
 
 func (s *sseWriter) entry(e tasklog.Entry, id string) error {
-	return s.message(id, eventName(e), publisher.Message(e.Event))
+	return s.message(id, publisher.EventType(e.Event), publisher.Message(e.Event))
 }
 
 func (s *sseWriter) message(id, name string, m proto.Message) error {

@@ -4,6 +4,7 @@ import (
 	"unicode/utf8"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/task"
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
@@ -11,43 +12,43 @@ import (
 // what JSON cannot hold is left out. Times are Unix seconds.
 
 // VideoCreatedJSON is the answer of POST /v1/video/generations.
-func VideoCreatedJSON(task *genbusv1.VideoTask) []byte {
+func VideoCreatedJSON(v *genbusv1.VideoTask) []byte {
 	var w writer
-	w.videoHead(task).close(nil)
+	w.videoHead(v).close(nil)
 	return w.buf
 }
 
 // VideoTaskJSON is the answer of GET /v1/video/generations/{task_id}. url and
 // format are those of the first video; error is absent when there is none.
-func VideoTaskJSON(task *genbusv1.VideoTask) []byte {
+func VideoTaskJSON(v *genbusv1.VideoTask) []byte {
 	var w writer
-	o := w.videoHead(task)
-	o.unix("completed_at", task.GetCompletedAt())
-	if videos := task.GetVideos(); len(videos) > 0 {
+	o := w.videoHead(v)
+	o.unix("completed_at", v.GetCompletedAt())
+	if videos := v.GetVideos(); len(videos) > 0 {
 		o.text("url", videos[0].GetUrl())
 		o.text("format", videos[0].GetFormat())
 		list(o, "videos", videos, (*writer).videoAnswer)
 	}
-	o.inline("metadata", task.GetMetadataJson())
-	nest(o, "usage", task.GetUsage(), (*writer).usage)
-	nest(o, "error", task.GetError(), (*writer).errorAnswer)
-	o.text("request_id", task.GetRequestId())
-	o.text("retry_of", task.GetRetryOf())
-	o.textDict("labels", task.GetLabels())
+	o.inline("metadata", v.GetMetadataJson())
+	nest(o, "usage", v.GetUsage(), (*writer).usage)
+	nest(o, "error", v.GetError(), (*writer).errorAnswer)
+	o.text("request_id", v.GetRequestId())
+	o.text("retry_of", v.GetRetryOf())
+	o.textDict("labels", v.GetLabels())
 	o.close(nil)
 	return w.buf
 }
 
 // videoHead begins the answer with the members that it has from the start.
-func (w *writer) videoHead(task *genbusv1.VideoTask) object {
+func (w *writer) videoHead(v *genbusv1.VideoTask) object {
 	o := w.open()
-	o.always("task_id", task.GetId())
-	o.always("id", task.GetId())
+	o.always("task_id", v.GetId())
+	o.always("id", v.GetId())
 	o.always("object", "video")
-	o.always("model", task.GetModel())
-	o.always("status", StatusWord(task.GetStatus()))
-	o.int("progress", int64(task.GetProgress()))
-	o.unix("created_at", task.GetCreatedAt())
+	o.always("model", v.GetModel())
+	o.always("status", task.StatusWord(v.GetStatus()))
+	o.int("progress", int64(v.GetProgress()))
+	o.unix("created_at", v.GetCreatedAt())
 	return o
 }
 
@@ -83,7 +84,7 @@ func ChatJSON(chat *genbusv1.Chat, reply []byte) []byte {
 	o := w.open()
 	o.always("id", chat.GetId())
 	o.always("object", "chat.completion.job")
-	o.always("status", StatusWord(chat.GetStatus()))
+	o.always("status", task.StatusWord(chat.GetStatus()))
 	o.always("model", chat.GetModel())
 	o.uint("attempt", uint64(chat.GetAttempt()))
 	o.unix("created_at", chat.GetCreatedAt())

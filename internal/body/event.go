@@ -6,6 +6,7 @@ import (
 	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/task"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
@@ -62,7 +63,7 @@ func (o object) eventHead(id string, version uint64, at *timestamppb.Timestamp, 
 	o.uint("version", version)
 	o.time("time", at)
 	if previous != genbusv1.JobStatus_JOB_STATUS_UNSPECIFIED {
-		o.always("previous_status", StatusWord(previous))
+		o.always("previous_status", task.StatusWord(previous))
 	}
 }
 
@@ -88,7 +89,7 @@ func (w *writer) chatChunk(c *genbusv1.ChatChunk) {
 func (w *writer) videoTask(t *genbusv1.VideoTask) {
 	o := w.open()
 	o.always("id", t.GetId())
-	o.always("status", StatusWord(t.GetStatus()))
+	o.always("status", task.StatusWord(t.GetStatus()))
 	o.text("phase", phaseWord(t.GetExecution().GetPhase()))
 	o.int("progress", int64(t.GetProgress()))
 	o.text("model", t.GetModel())
@@ -115,7 +116,7 @@ func (w *writer) videoTask(t *genbusv1.VideoTask) {
 func (w *writer) chatJob(c *genbusv1.Chat) {
 	o := w.open()
 	o.always("id", c.GetId())
-	o.always("status", StatusWord(c.GetStatus()))
+	o.always("status", task.StatusWord(c.GetStatus()))
 	o.text("phase", phaseWord(c.GetExecution().GetPhase()))
 	o.text("model", c.GetModel())
 	o.inline("reply", c.GetReplyJson())

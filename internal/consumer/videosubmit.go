@@ -187,7 +187,7 @@ func jittered(d time.Duration, part float64) time.Duration {
 // kept as a dead letter.
 func (j *videoJob) submitted(ctx context.Context, s upstream.Submission) Outcome {
 	out, ok := j.persist(ctx, func() (task.Event, error) {
-		return task.Submitted(j.video(), time.Now(), s.UpstreamID, s.State.Status)
+		return task.Submitted(j.video(), time.Now(), s.UpstreamID, fault.Clip(s.State.Status, 128))
 	})
 	switch {
 	case ok:

@@ -46,7 +46,7 @@ func (c Encoder) Event(ctx context.Context, e task.Event) (*nats.Msg, error) {
 	m := nats.NewMsg(c.Names.Task(kind, e.Job.GetTenant(), e.Job.GetId()))
 	status := task.StatusWord(e.Job.GetStatus())
 	attributes(m.Header, e.ID(), kind, e.Job.GetTenant(), e.Job.GetId(), e.Time)
-	set(m.Header, subject.HeaderCEType, eventType(kind, status))
+	set(m.Header, subject.HeaderCEType, EventType(e))
 	set(m.Header, subject.HeaderVersion, strconv.FormatUint(e.Version(), 10))
 	set(m.Header, subject.HeaderStatus, status)
 	set(m.Header, subject.HeaderCreatedAt, rfc3339(e.Job.GetCreatedAt().AsTime()))
@@ -68,9 +68,10 @@ func (c Encoder) Done(ctx context.Context, e task.Event) (*nats.Msg, error) {
 	return m, nil
 }
 
-// eventType is the CloudEvents type of a task event.
-func eventType(kind subject.Kind, status string) string {
-	if kind == subject.Chat {
+// EventType is the CloudEvents type of a task event.
+func EventType(e task.Event) string {
+	status := task.StatusWord(e.Job.GetStatus())
+	if task.Kind(e.Job) == string(subject.Chat) {
 		return "genbus.chat." + status + ".v1"
 	}
 	return "genbus.video.task." + status + ".v1"

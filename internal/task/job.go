@@ -129,7 +129,9 @@ func PhaseWord(p genbusv1.JobPhase) string {
 	}
 }
 
-// StatusWord is the status in subjects, CloudEvents types and HTTP answers.
+// StatusWord is the status in subjects, CloudEvents types and HTTP answers:
+// queued, in_progress, completed, failed or cancelled; unknown for what this
+// version does not know.
 func StatusWord(s genbusv1.JobStatus) string {
 	switch s {
 	case genbusv1.JobStatus_JOB_STATUS_QUEUED:
@@ -143,7 +145,7 @@ func StatusWord(s genbusv1.JobStatus) string {
 	case genbusv1.JobStatus_JOB_STATUS_CANCELLED:
 		return "cancelled"
 	default:
-		return "unspecified"
+		return "unknown"
 	}
 }
 

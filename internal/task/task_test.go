@@ -200,3 +200,13 @@ func TestAttemptsAreCounted(t *testing.T) {
 		}
 	}
 }
+
+func TestStatusWord(t *testing.T) {
+	t.Parallel()
+	want := []string{"unknown", "queued", "in_progress", "completed", "failed", "cancelled", "unknown"}
+	for status, word := range want {
+		if got := StatusWord(genbusv1.JobStatus(status)); got != word {
+			t.Errorf("%d: got %s, want %s", status, got, word)
+		}
+	}
+}
