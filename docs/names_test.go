@@ -167,7 +167,7 @@ func TestMetricsAreDescribed(t *testing.T) {
 	}
 }
 
-var sandboxRow = regexp.MustCompile("(?m)^\\| (`[a-z_]+`(?:, `[a-z_]+`)*)( \\*)? \\| (?:all|video|chat) \\|")
+var sandboxRow = regexp.MustCompile("(?m)^\\| (`[a-z0-9_]+`(?:, `[a-z0-9_]+`)*)( \\*)? \\| (?:all|video|chat) \\|")
 
 func TestSandboxFieldsAreDescribed(t *testing.T) {
 	t.Parallel()

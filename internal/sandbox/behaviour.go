@@ -6,8 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 )
@@ -18,6 +19,8 @@ const (
 	maxChunks   = 1_000_000
 	maxBigChunk = 64 << 20
 	maxStatuses = 100
+	maxDuration = 7 * 24 * 3600 * 1000 // milliseconds
+	maxContent  = 1 << 40
 )
 
 // The values of Behaviour.Drop.
@@ -41,13 +44,14 @@ type Behaviour struct {
 	// DelayMS delays the answer, in milliseconds. A create is counted and
 	// accepted before the delay. Fault.
 	DelayMS int `json:"delay_ms,omitzero"`
-	// Status answers this HTTP status. 300 and above: an error (a 3xx points to
-	// the same URL) and nothing is created. 2xx: the status of a good create
-	// answer. Fault.
+	// Status answers this HTTP status. 300 and above, or any beside Code: an error
+	// (a 3xx points to the same URL) and nothing is created. 2xx alone: the status
+	// of a good create answer. Fault.
 	Status int `json:"status,omitzero"`
 	// RetryAfter is the Retry-After header beside Status. Fault.
 	RetryAfter string `json:"retry_after,omitzero"`
-	// Code and Message replace the words of the error beside Status. Fault.
+	// Code and Message replace the words of the error beside Status; a vendor's
+	// code is sent as a number where it is one. Fault.
 	Code    string `json:"code,omitzero"`
 	Message string `json:"message,omitzero"`
 	// Drop is DropBeforeAnswer or DropAfterCreate. Fault.
@@ -55,8 +59,11 @@ type Behaviour struct {
 	// Hang never answers, until the client leaves or ten minutes have passed. A
 	// create is accepted first, unless Status refuses it. Fault.
 	Hang bool `json:"hang,omitzero"`
-	// NoID leaves both ids out of a create answer. Fault.
+	// NoID leaves the ids out of a create answer. Fault.
 	NoID bool `json:"no_id,omitzero"`
+	// Accept202 answers a create with 202; on the primary path with the id, the
+	// status and the URL to poll alone.
+	Accept202 bool `json:"accept_202,omitzero"`
 
 	// DurationMS replaces Options.VideoDuration, in milliseconds.
 	DurationMS *int `json:"duration_ms,omitzero"`
@@ -67,7 +74,7 @@ type Behaviour struct {
 	// Fail ends the task as failed with this message.
 	Fail string `json:"fail,omitzero"`
 	// FailCode is the code of a failed task; a number is sent as a number.
-	// Default "generation_failed".
+	// Default "generation_failed"; 50413 on Jimeng's path.
 	FailCode string `json:"fail_code,omitzero"`
 	// PollStatus answers polls with this HTTP status; default 500 when another
 	// poll fault is set without it.
@@ -78,11 +85,25 @@ type Behaviour struct {
 	PollFailTimes int `json:"poll_fail_times,omitzero"`
 	// PollDelayMS delays every poll's answer, in milliseconds.
 	PollDelayMS int `json:"poll_delay_ms,omitzero"`
+	// Shape names another shape of the answers to polls of the primary path.
+	Shape string `json:"shape,omitzero"`
+
+	// Content is how the file of a completed task is answered: one of the
+	// Content constants. Default: well.
+	Content string `json:"content,omitzero"`
+	// ContentHost is where ContentRedirect and ContentJSON point to, such as
+	// "127.0.0.1:9000" or "http://cdn.example". Default: the same host.
+	ContentHost string `json:"content_host,omitzero"`
+	// ContentBytes makes the file this long: the clip and then zeros.
+	ContentBytes int64 `json:"content_bytes,omitzero"`
+	// GoneAfterMS ends the file with 404 this long after the task has completed,
+	// in milliseconds; 0 means never.
+	GoneAfterMS int `json:"gone_after_ms,omitzero"`
 
 	// Chunks is the number of content chunks; 0 means Options.ChunkCount.
 	Chunks int `json:"chunks,omitzero"`
-	// ChunkIntervalMS replaces the time between chunks, in milliseconds; 0 means
-	// no pacing.
+	// ChunkIntervalMS replaces the time between chunks, and between the pieces of
+	// a slow file, in milliseconds; 0 means no pacing.
 	ChunkIntervalMS *int `json:"chunk_interval_ms,omitzero"`
 	// Timestamps makes the text of each streamed chunk the time of its writing,
 	// in Unix nanoseconds, and a space.
@@ -117,6 +138,7 @@ type Behaviour struct {
 var stringFields = map[string]bool{
 	"id": true, "retry_after": true, "code": true, "message": true,
 	"drop": true, "fail": true, "fail_code": true, "poll_code": true,
+	"shape": true, "content": true, "content_host": true,
 }
 
 // splitModel parts "sandbox-video:status=429,times=2" into the model and its
@@ -177,22 +199,24 @@ func (b *Behaviour) applyJSON(raw []byte) error {
 }
 
 func (b *Behaviour) validate() error {
-	waitMS := int(maxWait / time.Millisecond)
+	waitMS := int64(maxWait / time.Millisecond)
 	for _, f := range []struct {
 		name       string
-		value, max int
+		value, max int64
 	}{
-		{"times", b.Times, maxChunks},
-		{"delay_ms", b.DelayMS, waitMS},
-		{"poll_delay_ms", b.PollDelayMS, waitMS},
-		{"poll_fail_times", b.PollFailTimes, maxChunks},
-		{"chunk_interval_ms", valueOf(b.ChunkIntervalMS), waitMS},
-		{"duration_ms", valueOf(b.DurationMS), 7 * 24 * 3600 * 1000},
-		{"chunks", b.Chunks, maxChunks},
-		{"big_chunk_bytes", b.BigChunkBytes, maxBigChunk},
-		{"drop_after_chunks", b.DropAfterChunks, maxChunks},
-		{"error_after_chunks", b.ErrorAfterChunks, maxChunks},
-		{"statuses", len(b.Statuses), maxStatuses},
+		{"times", int64(b.Times), maxChunks},
+		{"delay_ms", int64(b.DelayMS), waitMS},
+		{"poll_delay_ms", int64(b.PollDelayMS), waitMS},
+		{"poll_fail_times", int64(b.PollFailTimes), maxChunks},
+		{"chunk_interval_ms", int64(valueOf(b.ChunkIntervalMS)), waitMS},
+		{"duration_ms", int64(valueOf(b.DurationMS)), maxDuration},
+		{"gone_after_ms", int64(b.GoneAfterMS), maxDuration},
+		{"content_bytes", b.ContentBytes, maxContent},
+		{"chunks", int64(b.Chunks), maxChunks},
+		{"big_chunk_bytes", int64(b.BigChunkBytes), maxBigChunk},
+		{"drop_after_chunks", int64(b.DropAfterChunks), maxChunks},
+		{"error_after_chunks", int64(b.ErrorAfterChunks), maxChunks},
+		{"statuses", int64(len(b.Statuses)), maxStatuses},
 	} {
 		if f.value < 0 || f.value > f.max {
 			return fmt.Errorf("sandbox behaviour: %s is %d, want 0 to %d", f.name, f.value, f.max)
@@ -211,6 +235,12 @@ func (b *Behaviour) validateWords() error {
 	if b.Drop != "" && b.Drop != DropBeforeAnswer && b.Drop != DropAfterCreate {
 		return fmt.Errorf("sandbox behaviour: drop is %q, want %s or %s", b.Drop, DropBeforeAnswer, DropAfterCreate)
 	}
+	if _, known := shapes[b.Shape]; b.Shape != "" && !known {
+		return fmt.Errorf("sandbox behaviour: shape is %q, want one of %s", b.Shape, strings.Join(slices.Sorted(maps.Keys(shapes)), ", "))
+	}
+	if b.Content != "" && !slices.Contains(contents, b.Content) {
+		return fmt.Errorf("sandbox behaviour: content is %q, want one of %s", b.Content, strings.Join(contents, ", "))
+	}
 	return nil
 }
 
@@ -218,9 +248,10 @@ func (b *Behaviour) validateWords() error {
 // the shape of the reply stay.
 func (b Behaviour) withoutFaults() Behaviour {
 	return Behaviour{
-		ID:         b.ID,
+		ID: b.ID, Accept202: b.Accept202,
 		DurationMS: b.DurationMS, Statuses: b.Statuses, Fail: b.Fail, FailCode: b.FailCode,
 		PollStatus: b.PollStatus, PollCode: b.PollCode, PollFailTimes: b.PollFailTimes, PollDelayMS: b.PollDelayMS,
+		Shape: b.Shape, Content: b.Content, ContentHost: b.ContentHost, ContentBytes: b.ContentBytes, GoneAfterMS: b.GoneAfterMS,
 		Chunks: b.Chunks, ChunkIntervalMS: b.ChunkIntervalMS, Timestamps: b.Timestamps, BigChunkBytes: b.BigChunkBytes,
 	}
 }
@@ -272,8 +303,26 @@ func (s *Sandbox) limited(b Behaviour, scope, name string) (Behaviour, error) {
 	return b.withoutFaults(), nil
 }
 
-// refusal is the error that b.Status asks for.
-func (b Behaviour) refusal() (code, message string) {
-	return cmp.Or(b.Code, codeOf(b.Status)),
-		cmp.Or(b.Message, "the sandbox was asked to answer "+strconv.Itoa(b.Status))
+// refuses says whether b answers an error and creates nothing. Some upstreams
+// refuse with status 200.
+func (b Behaviour) refuses() bool {
+	return b.Status >= 300 || b.Status != 0 && b.Code != ""
+}
+
+// acceptedStatus is the status of a good answer to a create.
+func (b Behaviour) acceptedStatus() int {
+	switch {
+	case b.Status != 0:
+		return b.Status
+	case b.Accept202:
+		return http.StatusAccepted
+	default:
+		return http.StatusOK
+	}
+}
+
+// sets says whether b asks for anything of a task's later life.
+func (b Behaviour) sets() bool {
+	return cmp.Or(b.Fail, b.FailCode, b.PollCode, b.Shape, b.Content, b.ContentHost) != "" || len(b.Statuses) > 0 ||
+		cmp.Or(b.PollStatus, b.PollFailTimes, b.PollDelayMS, b.GoneAfterMS) != 0 || b.ContentBytes != 0
 }

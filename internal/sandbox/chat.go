@@ -79,7 +79,7 @@ func (s *Sandbox) createChat(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	req, base, b, ok := s.parseChatCall(w, r, body, key)
-	if !ok || s.stopsHere(w, r, b, writeNestedRefusal) {
+	if !ok || s.stopsHere(w, r, b, refuseNested) {
 		return
 	}
 	if b.Drop != "" {
@@ -109,10 +109,10 @@ func (s *Sandbox) parseChatCall(w http.ResponseWriter, r *http.Request, body []b
 	base, suffix := splitModel(req.Model)
 	switch {
 	case base == "":
-		writeNested(w, http.StatusBadRequest, apiError{message: "Model name not specified", kind: kindNewAPI})
+		modelNotNamed(w)
 		return req, base, b, false
-	case base != ModelChat && base != ModelChatFast:
-		writeModelNotFound(w, req.Model)
+	case base != ModelChat && base != ModelChatFast, !s.serves(base):
+		modelNotFound(req.Model)(w)
 		return req, base, b, false
 	case len(req.Messages) == 0:
 		// 500 for the caller's mistake, as the common gateway program answers it.

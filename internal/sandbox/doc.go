@@ -4,19 +4,50 @@
 //
 // # Endpoints
 //
+// The primary path, whose GET finds the tasks of every other path too:
+//
 //	POST /v1/video/generations        create a task
 //	GET  /v1/video/generations/{id}   read a task
-//	GET  /v1/videos/{id}/content      the MP4 (HEAD and Range work)
-//	GET  /files/{id}.mp4              the same, without a key
+//
+// The OpenAI-compatible Videos API, create as JSON or as a form:
+//
+//	POST, GET    /v1/videos                create a task; list those of sandbox-videos
+//	GET, DELETE  /v1/videos/{id}           read a task; forget an ended one
+//	GET          /v1/videos/{id}/content   the MP4 (HEAD and Range work)
+//
+// Kling, also below /kling; Kind is text2video or image2video:
+//
+//	POST, GET  /v1/videos/{kind}        create a task; list the tasks
+//	GET        /v1/videos/{kind}/{id}   read a task by its id or external_task_id
+//
+// Jimeng, also at /jimeng/; with Version=2022-08-31:
+//
+//	POST /?Action=CVSync2AsyncSubmitTask   create a task
+//	POST /?Action=CVSync2AsyncGetResult    read a task
+//
+// And for all:
+//
+//	GET  /files/{id}.mp4              the MP4 without a key
 //	POST /v1/chat/completions         JSON or SSE
-//	GET  /v1/models, /v1/models/{id}  the models below
+//	GET  /v1/models, /v1/models/{id}  the models below, or Options.Models
 //	GET  /stats                       counters; ?keys=0 leaves the per-key maps out
+//
+// Options.Key is a bearer key for every path but /files/ and /stats. On the
+// vendors' paths a signature made with one of Options.Pairs will do as well.
 //
 // # Models
 //
 //	sandbox-video             GET answers the documented flat shape
 //	sandbox-video-enveloped   GET answers {"code":"success","data":{...}} with
 //	                          upper-case states and "37%" as progress
+//	sandbox-videos            the Video object as OpenAI gives it, without a URL
+//	sandbox-videos-gateway    as the common gateway program gives it: states
+//	                          unknown and processing, milliseconds, metadata.url;
+//	                          input_reference is a string
+//	sandbox-kling...          model_name of Kling's own envelope
+//	sandbox-kling-gateway     Kling behind that gateway: wants "model" too and reads
+//	                          the vendor's parameters from the metadata
+//	sandbox-jimeng...         req_key of Jimeng; sandbox_jimeng... as well
 //	sandbox-chat              one chunk every Options.ChunkInterval
 //	sandbox-chat-fast         no pacing at all
 //
@@ -28,7 +59,8 @@
 //
 // The object stands in metadata.sandbox of a video request, at the top level of
 // a chat request, or (without the outer "sandbox") in the header X-Sandbox of
-// any request. A suffix of the model does the same where the body is fixed:
+// any request. A suffix of the model (model_name, req_key) does the same where the
+// body is fixed:
 //
 //	"model": "sandbox-video:status=429,times=2"
 //	"model": "sandbox-chat:chunks=100,chunk_interval_ms=5,drop_after_chunks=5"
@@ -51,4 +83,9 @@
 //	error inside a stream   {"error_after_chunks": 3}
 //	odd states              {"statuses": ["NOT_START", "weird_word", "SUCCESS"]}
 //	failing polls           {"poll_status": 500, "poll_fail_times": 2}
+//	a vendor's refusal      {"status": 429, "code": "1303"}
+//	a vendor's, with 200    {"status": 200, "code": "1303"}
+//	another shape of polls  {"shape": "huawei"}
+//	a large file            {"content_bytes": 2147483648}
+//	a file elsewhere        {"content": "redirect", "content_host": "127.0.0.1:9000"}
 package sandbox

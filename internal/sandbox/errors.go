@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"net/http"
 	"strconv"
 )
@@ -17,6 +18,27 @@ type apiError struct {
 	message string
 	kind    string // nested envelope only
 	param   string // nested envelope only
+}
+
+// refuser answers an error in the envelope of one kind of upstream. An empty code
+// stands for the one that the status suggests.
+type refuser func(w http.ResponseWriter, status int, code, message string)
+
+// refusal answers one error; nil is none.
+type refusal func(w http.ResponseWriter)
+
+func (f refuser) refusal(status int, code, message string) refusal {
+	return func(w http.ResponseWriter) { f(w, status, code, message) }
+}
+
+// refuseNested is the refuser of everything that is no video task.
+func refuseNested(w http.ResponseWriter, status int, code, message string) {
+	writeNested(w, status, apiError{code: cmp.Or(code, codeOf(status)), message: message, kind: kindNewAPI})
+}
+
+// refuseFlat is the refuser of video tasks behind the common gateway program.
+func refuseFlat(w http.ResponseWriter, status int, code, message string) {
+	writeFlat(w, status, cmp.Or(code, codeOf(status)), message)
 }
 
 // writeNested answers {"error":{"code","message","type","param"}}: chat, keys,
@@ -57,12 +79,16 @@ func writeJSON(w http.ResponseWriter, status int, body []byte) {
 // jsonType is shared by all answers so that a poll allocates no header value.
 var jsonType = []string{"application/json; charset=utf-8"}
 
-func writeModelNotFound(w http.ResponseWriter, model string) {
-	writeNested(w, http.StatusServiceUnavailable, apiError{
-		code:    "model_not_found",
-		message: "No available channel for model " + model + " under group default (distributor)",
-		kind:    kindNewAPI,
-	})
+// modelNotFound refuses a model that no channel serves, as the common gateway
+// program does: 503, though it is final.
+func modelNotFound(model string) refusal {
+	return refuser(refuseNested).refusal(http.StatusServiceUnavailable, "model_not_found",
+		"No available channel for model "+model+" under group default (distributor)")
+}
+
+// modelNotNamed refuses a create that the gateway cannot route.
+func modelNotNamed(w http.ResponseWriter) {
+	writeNested(w, http.StatusBadRequest, apiError{message: "Model name not specified", kind: kindNewAPI})
 }
 
 func writeFull(w http.ResponseWriter) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -38,60 +39,61 @@ func (f *faultBook) claim(name string, times int) (used, ok bool) {
 
 // door applies the faults of a GET request before next sees it.
 func (s *Sandbox) door(next http.HandlerFunc) http.HandlerFunc {
+	return s.doorOf(refuseNested, next)
+}
+
+// doorOf is door for paths whose errors have an envelope of their own.
+func (s *Sandbox) doorOf(refuse refuser, next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if s.behave.Load() == nil && len(r.Header["X-Sandbox"]) == 0 {
-			next(w, r)
-			return
-		}
-		b, err := s.behaviourFor(r, nil, "", nil)
-		if err == nil {
-			b, err = s.limited(b, "GET", cmp.Or(b.ID, r.URL.Path))
-		}
-		if err != nil {
-			writeNested(w, http.StatusBadRequest, apiError{code: "invalid_request", message: err.Error(), kind: kindInvalid})
-			return
-		}
-		if s.stopsHere(w, r, b, writeNestedRefusal) || s.stalls(w, r, b) {
+		if s.readEnds(w, r, nil, r.URL.Path, refuse) {
 			return
 		}
 		next(w, r)
 	}
 }
 
+// readEnds applies the faults of a request that creates nothing, counted under
+// name, and says whether it has answered.
+func (s *Sandbox) readEnds(w http.ResponseWriter, r *http.Request, body []byte, name string, refuse refuser) bool {
+	if s.behave.Load() == nil && len(r.Header["X-Sandbox"]) == 0 {
+		return false
+	}
+	b, err := s.behaviourFor(r, body, "", nil)
+	if err == nil {
+		b, err = s.limited(b, "GET", cmp.Or(b.ID, name))
+	}
+	if err != nil {
+		refuse(w, http.StatusBadRequest, "", err.Error())
+		return true
+	}
+	return s.stopsHere(w, r, b, refuse) || s.stalls(w, r, b)
+}
+
 // stopsHere ends the request when b says that nothing is accepted.
-func (s *Sandbox) stopsHere(w http.ResponseWriter, r *http.Request, b Behaviour, refuse func(http.ResponseWriter, Behaviour)) bool {
+func (s *Sandbox) stopsHere(w http.ResponseWriter, r *http.Request, b Behaviour, refuse refuser) bool {
 	switch {
 	case b.Drop == DropBeforeAnswer:
 		reset(w)
-	case b.Status >= 300:
+	case b.refuses():
 		if s.stalls(w, r, b) {
 			return true
 		}
-		writeRefusalHeaders(w, r, b)
-		refuse(w, b)
+		writeRefusal(w, r, b, refuse)
 	default:
 		return false
 	}
 	return true
 }
 
-func writeRefusalHeaders(w http.ResponseWriter, r *http.Request, b Behaviour) {
+// writeRefusal answers the error that b asks for.
+func writeRefusal(w http.ResponseWriter, r *http.Request, b Behaviour, refuse refuser) {
 	if b.RetryAfter != "" {
 		w.Header().Set("Retry-After", b.RetryAfter)
 	}
-	if b.Status < 400 {
+	if b.Status >= 300 && b.Status < 400 {
 		w.Header().Set("Location", r.URL.RequestURI())
 	}
-}
-
-func writeNestedRefusal(w http.ResponseWriter, b Behaviour) {
-	code, message := b.refusal()
-	writeNested(w, b.Status, apiError{code: code, message: message, kind: kindNewAPI})
-}
-
-func writeFlatRefusal(w http.ResponseWriter, b Behaviour) {
-	code, message := b.refusal()
-	writeFlat(w, b.Status, code, message)
+	refuse(w, b.Status, b.Code, cmp.Or(b.Message, "the sandbox was asked to answer "+strconv.Itoa(b.Status)))
 }
 
 // stalls waits as b asks and says whether the connection was cut meanwhile.

@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"bytes"
 	_ "embed" // for the clip
 	"net/http"
 	"strconv"
@@ -29,7 +28,20 @@ func (s *Sandbox) getContent(w http.ResponseWriter, r *http.Request) {
 		writeNested(w, http.StatusNotFound, apiError{message: "Task not found", kind: kindInvalid})
 		return
 	}
-	s.serveClip(w, r, t)
+	if s.isReady(w, t) && !s.pointsElsewhere(w, r, t) {
+		s.serveFile(w, r, t)
+	}
+}
+
+// countFile counts a request to a result address, whatever becomes of it.
+func (s *Sandbox) countFile(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		s.count.files.Add(1)
+		if r.Header.Get("Authorization") != "" {
+			s.count.filesWithAuthorization.Add(1)
+		}
+		next(w, r)
+	}
 }
 
 // getFile answers one of the result addresses: <id>.mp4, <id>.2.mp4 and so on.
@@ -41,7 +53,9 @@ func (s *Sandbox) getFile(w http.ResponseWriter, r *http.Request) {
 		writeNested(w, http.StatusNotFound, apiError{message: "File not found", kind: kindInvalid})
 		return
 	}
-	s.serveClip(w, r, t)
+	if s.isReady(w, t) {
+		s.serveFile(w, r, t)
+	}
 }
 
 // hasVideo says whether number names a video of t beside the first.
@@ -50,15 +64,14 @@ func (t *task) hasVideo(number string) bool {
 	return err == nil && k >= 2 && k <= int(t.videos) && number == strconv.Itoa(k)
 }
 
-func (s *Sandbox) serveClip(w http.ResponseWriter, r *http.Request, t *task) {
-	st := t.at(time.Since(s.start))
-	if st.outcome != completed {
-		writeNested(w, http.StatusBadRequest, apiError{
-			message: "Task is not completed yet, current status: " + st.word, kind: kindInvalid,
-		})
-		return
+// isReady answers 400 and says false while the task is not completed.
+func (s *Sandbox) isReady(w http.ResponseWriter, t *task) bool {
+	st := t.at(time.Since(s.start), t.dialect.contentWords())
+	if st.outcome == completed {
+		return true
 	}
-	w.Header().Set("Content-Type", "video/mp4")
-	w.Header().Set("ETag", `"`+t.id+`"`)
-	http.ServeContent(w, r, "", clipTime, bytes.NewReader(clip))
+	writeNested(w, http.StatusBadRequest, apiError{
+		message: "Task is not completed yet, current status: " + st.word, kind: kindInvalid,
+	})
+	return false
 }

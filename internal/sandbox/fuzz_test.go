@@ -1,7 +1,10 @@
 package sandbox
 
 import (
+	"bytes"
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 )
@@ -52,21 +55,32 @@ func FuzzVideoBody(f *testing.F) {
 		if b.applySuffix(suffix) != nil || b.applyJSON(sandboxOf(req.Metadata)) != nil || b.validate() != nil {
 			return
 		}
-		made, err := s.newTask(req, false, b)
+		made, err := s.newVideo(req, ModelVideo, b)
 		if err != nil {
 			return
 		}
 		for _, now := range []time.Duration{made.created, made.created + made.duration/2, made.created + made.duration} {
-			st := made.at(now)
+			st := made.at(now, &flatWords)
 			if st.progress < 0 || st.progress > 100 {
 				t.Errorf("progress %d", st.progress)
 			}
 			for _, answer := range [][]byte{
 				made.appendCreated(nil, 0, true), made.appendCreated(nil, 0, false),
 				made.appendFlat(nil, st, 0, "http://h"), made.appendEnvelope(nil, st, 0, 0, "http://h"),
+				made.appendAccepted(nil, "http://h", true),
 			} {
 				if !json.Valid(answer) {
 					t.Errorf("body %q is answered with %s", body, answer)
+				}
+			}
+			for name, sh := range shapes {
+				shaped := script{shape: sh}
+				if made.script != nil {
+					shaped.statuses, shaped.fail, shaped.failCode = made.script.statuses, made.script.fail, made.script.failCode
+				}
+				other := task{id: made.id, created: made.created, duration: made.duration, videos: made.videos, script: &shaped}
+				if answer := other.appendShaped(nil, now, time.Time{}, "http://h"); !json.Valid(answer) {
+					t.Errorf("body %q is answered in the shape %s with %s", body, name, answer)
 				}
 			}
 		}
@@ -91,6 +105,49 @@ func FuzzChatBody(f *testing.F) {
 		}
 		if answer := s.replyTo(req, Behaviour{}).appendCompletion(nil); !json.Valid(answer) {
 			t.Errorf("body %q is answered with %s", body, answer)
+		}
+	})
+}
+
+// FuzzCreates sends a body to every path that creates tasks, as JSON and as a
+// form, and checks that each answer, and each of the task that it made, is valid
+// JSON.
+func FuzzCreates(f *testing.F) {
+	for _, seed := range []string{
+		`{"model":"sandbox-videos","prompt":"\ud800","seconds":"1e-9","size":"1x8192","input_reference":{"file_id":"f"}}`,
+		`{"model":"sandbox-videos-gateway","prompt":"p","metadata":"[]"}`,
+		`{"model_name":"sandbox-kling","prompt":"p","image":"i","duration":"15","external_task_id":"\""}`,
+		`{"model":"sandbox-kling-gateway","prompt":"p","metadata":{"duration":"3"}}`,
+		`{"req_key":"sandbox_jimeng","prompt":"p","frames":25,"image_urls":["a"]}`,
+		"--b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nsandbox-videos\r\n--b\r\nContent-Disposition: form-data; name=\"prompt\"\r\n\r\np\r\n--b--\r\n",
+		`null`, `[]`, ``,
+	} {
+		f.Add([]byte(seed))
+	}
+	paths := []string{"/v1/videos", "/v1/videos/text2video", "/v1/videos/image2video", "/?Action=" + jimengSubmit + "&Version=" + jimengVersion}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		s := New(Options{})
+		s.SetBehaviour(func(*http.Request, []byte) *Behaviour { return &Behaviour{} }) // no waits, no cuts
+		call := func(method, path, contentType string, body []byte) {
+			r := httptest.NewRequestWithContext(t.Context(), method, path, bytes.NewReader(body))
+			r.Header.Set("Content-Type", contentType)
+			rec := httptest.NewRecorder()
+			s.ServeHTTP(rec, r)
+			if !json.Valid(rec.Body.Bytes()) || rec.Code >= 500 && rec.Code != http.StatusServiceUnavailable {
+				t.Errorf("%s %s of %q is answered with %d %s", method, path, body, rec.Code, rec.Body)
+			}
+		}
+		for _, path := range paths {
+			call(http.MethodPost, path, "application/json", body)
+			call(http.MethodPost, path, "multipart/form-data; boundary=b", body)
+		}
+		for _, made := range s.tasks.those(func(*task) bool { return true }) {
+			for _, path := range []string{"/v1/videos/", "/v1/videos/text2video/", "/v1/videos/image2video/", "/v1/video/generations/"} {
+				call(http.MethodGet, path+made.id, "", nil)
+			}
+		}
+		for _, path := range []string{"/v1/videos", "/v1/videos/text2video"} {
+			call(http.MethodGet, path, "", nil)
 		}
 	})
 }

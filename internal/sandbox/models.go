@@ -1,13 +1,27 @@
 package sandbox
 
-import "net/http"
+import (
+	"net/http"
+	"slices"
+)
 
 // modelIDs in the order of the list.
-var modelIDs = []string{ModelVideo, ModelVideoEnveloped, ModelChat, ModelChatFast}
+var modelIDs = []string{
+	ModelVideo, ModelVideoEnveloped, ModelChat, ModelChatFast,
+	ModelVideos, ModelVideosGateway, ModelKling, ModelKlingGateway, ModelJimeng,
+}
+
+// models are those that the sandbox lists.
+func (s *Sandbox) models() []string {
+	if len(s.opts.Models) > 0 {
+		return s.opts.Models
+	}
+	return modelIDs
+}
 
 func (s *Sandbox) listModels(w http.ResponseWriter, _ *http.Request) {
 	b := []byte(`{"object":"list","data":[`)
-	for i, id := range modelIDs {
+	for i, id := range s.models() {
 		if i > 0 {
 			b = append(b, ',')
 		}
@@ -18,11 +32,9 @@ func (s *Sandbox) listModels(w http.ResponseWriter, _ *http.Request) {
 
 func (s *Sandbox) getModel(w http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("id")
-	for _, known := range modelIDs {
-		if id == known {
-			writeJSON(w, http.StatusOK, s.appendModel(nil, id))
-			return
-		}
+	if slices.Contains(s.models(), id) {
+		writeJSON(w, http.StatusOK, s.appendModel(nil, id))
+		return
 	}
 	writeNested(w, http.StatusNotFound, apiError{
 		code: "model_not_found", message: "The model '" + id + "' does not exist",

@@ -19,6 +19,11 @@ const (
 	ModelVideoEnveloped = "sandbox-video-enveloped"
 	ModelChat           = "sandbox-chat"
 	ModelChatFast       = "sandbox-chat-fast"
+	ModelVideos         = "sandbox-videos"
+	ModelVideosGateway  = "sandbox-videos-gateway"
+	ModelKling          = "sandbox-kling" // and every model_name that begins so
+	ModelKlingGateway   = "sandbox-kling-gateway"
+	ModelJimeng         = "sandbox-jimeng" // and every req_key that begins so, or with sandbox_jimeng
 )
 
 // maxBody bounds a request body, in bytes.
@@ -35,8 +40,14 @@ type Options struct {
 	// PublicURL is the base of result URLs, such as "http://10.0.0.7:8090".
 	// Default: derived from the Host of each request.
 	PublicURL string
-	// Key, when set, is the only bearer key accepted below /v1/.
+	// Key, when set, is the only bearer key accepted below /v1/, and on the
+	// vendors' paths beside Pairs.
 	Key string
+	// Pairs, by access key, are the secret keys that may sign on the vendors' paths;
+	// with none and no Key these are open.
+	Pairs map[string]string
+	// Models, when set, are the only models served; others are refused with 503.
+	Models []string
 	// RepeatCreates makes a repeated Idempotency-Key create a second task, as
 	// many real upstreams do. Default: the key answers its first task.
 	RepeatCreates bool
@@ -65,6 +76,8 @@ type Sandbox struct {
 	videoKeys *keyLedger
 	chatKeys  *keyLedger
 	faults    *faultBook
+	protocols *tally
+	accounts  *tally
 	behave    atomic.Pointer[BehaviourFunc]
 	count     counters
 
@@ -88,6 +101,8 @@ func New(opts Options) *Sandbox {
 		videoKeys: newKeyLedger(opts.MaxTasks),
 		chatKeys:  newKeyLedger(opts.MaxTasks),
 		faults:    newFaultBook(opts.MaxTasks),
+		protocols: newTally(opts.MaxTasks),
+		accounts:  newTally(opts.MaxTasks),
 		closing:   make(chan struct{}),
 	}
 	s.routes()
@@ -95,13 +110,17 @@ func New(opts Options) *Sandbox {
 }
 
 func (s *Sandbox) routes() {
-	s.mux.HandleFunc("POST /v1/video/generations", s.authorised(s.createVideo))
+	s.mux.HandleFunc("POST /v1/video/generations", s.authorised(s.creates(primary)))
 	s.mux.HandleFunc("GET /v1/video/generations/{id}", s.authorised(s.door(s.getVideo)))
-	s.mux.HandleFunc("GET /v1/videos/{id}/content", s.authorised(s.door(s.getContent)))
+	s.routeVideos()
+	s.routeKling("")
+	s.routeKling("/kling")
+	s.mux.HandleFunc("POST /{$}", s.callJimeng)
+	s.mux.HandleFunc("POST /jimeng/{$}", s.callJimeng)
 	s.mux.HandleFunc("POST /v1/chat/completions", s.authorised(s.createChat))
 	s.mux.HandleFunc("GET /v1/models", s.authorised(s.door(s.listModels)))
 	s.mux.HandleFunc("GET /v1/models/{id...}", s.authorised(s.door(s.getModel)))
-	s.mux.HandleFunc("GET /files/{name}", s.door(s.getFile))
+	s.mux.HandleFunc("GET /files/{name}", s.countFile(s.door(s.getFile)))
 	s.mux.HandleFunc("GET /stats", s.getStats)
 	s.mux.HandleFunc("/", invalidURL)
 }
@@ -141,7 +160,7 @@ func (s *Sandbox) authorised(next http.HandlerFunc) http.HandlerFunc {
 	if s.opts.Key == "" {
 		return next
 	}
-	want := "Bearer " + s.opts.Key
+	want := bearer + s.opts.Key
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != want {
 			writeNested(w, http.StatusUnauthorized, apiError{message: "Invalid token", kind: kindNewAPI})

@@ -28,7 +28,10 @@ func TestModels(t *testing.T) {
 	for _, model := range v["data"].([]any) {
 		ids = append(ids, at(model, "id"))
 	}
-	want := []any{sandbox.ModelVideo, sandbox.ModelVideoEnveloped, sandbox.ModelChat, sandbox.ModelChatFast}
+	want := []any{
+		sandbox.ModelVideo, sandbox.ModelVideoEnveloped, sandbox.ModelChat, sandbox.ModelChatFast,
+		sandbox.ModelVideos, sandbox.ModelVideosGateway, sandbox.ModelKling, sandbox.ModelKlingGateway, sandbox.ModelJimeng,
+	}
 	if diff := cmp.Diff(want, ids); diff != "" {
 		t.Errorf("models (-want +got):\n%s", diff)
 	}
@@ -122,6 +125,7 @@ func TestStatsUnderConcurrency(t *testing.T) {
 	want := sandbox.Stats{
 		Requests: 2*workers*each + 1, Creates: workers * each, Polls: workers * each,
 		Tasks: workers / 2 * each, MaxCreatesPerKey: 2, MaxAcceptsPerKey: 2,
+		CreatesPerProtocol: map[string]int{"primary": workers * each},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("stats (-want +got):\n%s", diff)

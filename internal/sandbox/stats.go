@@ -10,6 +10,7 @@ import (
 
 type counters struct {
 	requests, creates, chats, polls, streamsOpen atomic.Int64
+	files, filesWithAuthorization                atomic.Int64
 }
 
 // Stats are the sandbox's counters since its start.
@@ -27,6 +28,11 @@ type Stats struct {
 	StreamsOpen int64 `json:"streams_open"`
 	// Tasks is the number of video tasks.
 	Tasks int `json:"tasks"`
+	// Files counts the requests to /files/, where no key is wanted.
+	Files int64 `json:"files"`
+	// FilesWithAuthorization counts those of them that carried an Authorization
+	// header all the same. A caller that gives its key to no other host keeps it 0.
+	FilesWithAuthorization int64 `json:"files_with_authorization"`
 	// MaxCreatesPerKey is the largest value of CreatesPerKey.
 	MaxCreatesPerKey int `json:"max_creates_per_key"`
 	// MaxAcceptsPerKey is the largest number of creates with one Idempotency-Key
@@ -36,6 +42,12 @@ type Stats struct {
 	MaxAcceptsPerKey int `json:"max_accepts_per_key"`
 	// MaxChatsPerKey is the largest value of ChatsPerKey.
 	MaxChatsPerKey int `json:"max_chats_per_key"`
+	// CreatesPerProtocol counts Creates by protocol: "primary", "videos", "kling",
+	// "jimeng".
+	CreatesPerProtocol map[string]int `json:"creates_per_protocol,omitempty"`
+	// CreatesPerAuthorization counts Creates by the [Fingerprint] of the bearer key
+	// or access key; those without one are left out.
+	CreatesPerAuthorization map[string]int `json:"creates_per_authorization,omitempty"`
 	// CreatesPerKey counts Creates by Idempotency-Key.
 	CreatesPerKey map[string]int `json:"creates_per_key,omitempty"`
 	// ChatsPerKey counts Chats by Idempotency-Key.
@@ -45,6 +57,7 @@ type Stats struct {
 // Stats reads the counters. They are not one snapshot while requests run.
 func (s *Sandbox) Stats() Stats {
 	stats := s.totals()
+	stats.CreatesPerAuthorization = s.accounts.counts()
 	stats.CreatesPerKey = s.videoKeys.perKey()
 	stats.ChatsPerKey = s.chatKeys.perKey()
 	return stats
@@ -58,6 +71,10 @@ func (s *Sandbox) totals() Stats {
 		Polls:       s.count.polls.Load(),
 		StreamsOpen: s.count.streamsOpen.Load(),
 		Tasks:       s.tasks.len(),
+		Files:       s.count.files.Load(),
+
+		FilesWithAuthorization: s.count.filesWithAuthorization.Load(),
+		CreatesPerProtocol:     s.protocols.counts(),
 	}
 	stats.MaxCreatesPerKey, stats.MaxAcceptsPerKey = s.videoKeys.maxima()
 	stats.MaxChatsPerKey, _ = s.chatKeys.maxima()
@@ -71,10 +88,35 @@ func (s *Sandbox) getStats(w http.ResponseWriter, r *http.Request) {
 	}
 	body, err := json.Marshal(stats)
 	if err != nil {
-		writeNested(w, http.StatusInternalServerError, apiError{code: "internal_error", message: err.Error(), kind: kindNewAPI})
+		refuseNested(w, http.StatusInternalServerError, "internal_error", err.Error())
 		return
 	}
 	writeJSON(w, http.StatusOK, body)
+}
+
+// tally counts by name.
+type tally struct {
+	mu    sync.Mutex
+	named map[string]int
+	limit int
+}
+
+func newTally(limit int) *tally { return &tally{named: map[string]int{}, limit: limit} }
+
+// add counts one; the empty name, and new ones beyond the limit, are not counted.
+func (t *tally) add(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := t.named[name]
+	if name != "" && (n > 0 || len(t.named) < t.limit) {
+		t.named[name] = n + 1
+	}
+}
+
+func (t *tally) counts() map[string]int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.named)
 }
 
 // keyLedger counts requests by Idempotency-Key, and remembers the task that a
@@ -114,24 +156,25 @@ func (l *keyLedger) arrive(key string) bool {
 	return true
 }
 
-// accept gives the task of key, made by create when there is none yet or when
-// repeat is set. It is nil when create gives nil.
-func (l *keyLedger) accept(key string, repeat bool, create func() *task) *task {
+// accept gives the task of key: t, kept by keep, when there is none yet or when
+// repeat is set. The error is keep's.
+func (l *keyLedger) accept(key string, repeat bool, t *task, keep func(*task) error) (*task, error) {
 	if key == "" {
-		return create()
+		return t, keep(t)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := l.accepted[key]
 	if a.task == nil || repeat {
-		if a.task = create(); a.task == nil {
-			return nil
+		if err := keep(t); err != nil {
+			return nil, err
 		}
+		a.task = t
 	}
 	a.times++
 	l.accepted[key] = a
 	l.maxAccepted = max(l.maxAccepted, a.times)
-	return a.task
+	return a.task, nil
 }
 
 func (l *keyLedger) perKey() map[string]int {

@@ -1,9 +1,9 @@
 package sandbox
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -23,8 +23,10 @@ type task struct {
 	height    int32
 	fps       int32
 	videos    int32
-	enveloped bool
 	fromImage bool
+	dialect   *dialect
+	prompt    string  // compatible videos only, which answer it
+	external  string  // the client's own id for the task; Kling only
 	script    *script // nil for a task that behaves
 }
 
@@ -37,12 +39,13 @@ type script struct {
 	pollCode      string
 	pollFailTimes int64
 	pollDelay     time.Duration
+	shape         *shape // nil for the model's own
+	content       contentScript
 	polls         atomic.Int64
 }
 
 func newScript(b Behaviour) *script {
-	if len(b.Statuses) == 0 && b.Fail == "" && b.FailCode == "" &&
-		b.PollStatus == 0 && b.PollCode == "" && b.PollFailTimes == 0 && b.PollDelayMS == 0 {
+	if !b.sets() {
 		return nil
 	}
 	s := &script{
@@ -53,6 +56,8 @@ func newScript(b Behaviour) *script {
 		pollCode:      b.PollCode,
 		pollFailTimes: int64(b.PollFailTimes),
 		pollDelay:     time.Duration(b.PollDelayMS) * time.Millisecond,
+		shape:         shapes[b.Shape],
+		content:       newContentScript(b),
 	}
 	if s.pollStatus == 0 && (s.pollCode != "" || s.pollFailTimes > 0) {
 		s.pollStatus = 500
@@ -76,22 +81,19 @@ const (
 	failed
 )
 
+// ended says whether the task is over.
+func (o outcome) ended() bool { return o == completed || o == failed }
+
 // state is a task at one moment.
 type state struct {
-	word     string // the upstream's word, in the spelling of the task's dialect
+	word     string // the upstream's word
 	outcome  outcome
 	progress int // 0 to 100
 }
 
-// words of each dialect, by outcome.
-var (
-	flatWords     = [...]string{waiting: "queued", running: "in_progress", completed: "completed", failed: "failed"}
-	envelopeWords = [...]string{waiting: "NOT_START", running: "IN_PROGRESS", completed: "SUCCESS", failed: "FAILURE"}
-)
-
-// at is the state of t when now has passed since the sandbox started. The first
-// tenth of a task is spent waiting.
-func (t *task) at(now time.Duration) state {
+// at is the state of t when now has passed since the sandbox started, in the
+// words of those who ask. The first tenth of a task is spent waiting.
+func (t *task) at(now time.Duration, words *words) state {
 	elapsed := now - t.created
 	ended := elapsed >= t.duration
 	progress := 100
@@ -110,11 +112,7 @@ func (t *task) at(now time.Duration) state {
 	case progress < 10:
 		out, progress = waiting, 0
 	}
-	word := flatWords[out]
-	if t.enveloped {
-		word = envelopeWords[out]
-	}
-	return state{word: word, outcome: out, progress: progress}
+	return state{word: words[out], outcome: out, progress: progress}
 }
 
 // scripted is the state of a task whose words are given.
@@ -148,58 +146,39 @@ func outcomeOf(word string) outcome {
 
 // failure is the code and the message of a failed task.
 func (t *task) failure() (code, message string) {
-	code, message = "generation_failed", "generation failed"
-	if t.script != nil && t.script.failCode != "" {
-		code = t.script.failCode
+	return t.failureOr("generation_failed", "generation failed")
+}
+
+// failureOr is failure where the upstream has words of its own.
+func (t *task) failureOr(code, message string) (string, string) {
+	if t.script == nil {
+		return code, message
 	}
-	if t.script != nil && t.script.fail != "" {
-		message = t.script.fail
+	return cmp.Or(t.script.failCode, code), cmp.Or(t.script.fail, message)
+}
+
+// changed is when the task last changed its state, since the sandbox started.
+func (t *task) changed(o outcome) time.Duration {
+	switch o {
+	case waiting:
+		return t.created
+	case running:
+		return t.created + t.duration/10
+	default:
+		return t.created + t.duration
 	}
-	return code, message
 }
 
-// taskStore finds tasks by id.
-type taskStore struct {
-	mu    sync.RWMutex
-	byID  map[string]*task
-	limit int
-}
-
-func newTaskStore(limit int) *taskStore {
-	return &taskStore{byID: map[string]*task{}, limit: limit}
-}
-
-// add keeps t and numbers it; false when the store is full.
-func (s *taskStore) add(t *task) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.byID) >= s.limit {
-		return false
-	}
-	t.row = int64(len(s.byID) + 1)
-	s.byID[t.id] = t
-	return true
-}
-
-// get gives the task, or nil.
-func (s *taskStore) get(id string) *task {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.byID[id]
-}
-
-func (s *taskStore) len() int {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return len(s.byID)
-}
-
-// appendFileURL appends the JSON string with the address of the k-th video of t,
-// counted from 0.
-func (t *task) appendFileURL(b []byte, base string, k int) []byte {
-	url := base + "/files/" + t.id
+// filePath is where the k-th video of t is found, counted from 0.
+func (t *task) filePath(k int) string {
+	path := "/files/" + t.id
 	if k > 0 {
-		url += "." + strconv.Itoa(k+1)
+		path += "." + strconv.Itoa(k+1)
 	}
-	return appendJSON(b, url+".mp4")
+	return path + ".mp4"
+}
+
+// appendFileURL appends the JSON string with the address of the k-th video of t.
+func (t *task) appendFileURL(b []byte, base string, k int) []byte {
+	return appendJSON(b, base+t.filePath(k))
 }

@@ -22,6 +22,22 @@ func (t *task) appendCreated(b []byte, startUnix int64, withID bool) []byte {
 	return append(b, '}')
 }
 
+// appendAccepted appends the answer of servers that answer 202.
+func (t *task) appendAccepted(b []byte, base string, withID bool) []byte {
+	b = append(b, '{')
+	if withID {
+		b = append(b, `"id":`...)
+		b = appendJSON(b, t.id)
+		b = append(b, ',')
+	}
+	b = append(b, `"status":"pending"`...)
+	b = appendField(b, "polling_url", base+t.pollPath())
+	return append(b, '}')
+}
+
+// pollPath is where the primary path answers the task.
+func (t *task) pollPath() string { return "/v1/video/generations/" + t.id }
+
 // appendFlat appends the documented answer to a poll.
 func (t *task) appendFlat(b []byte, st state, startUnix int64, base string) []byte {
 	b = append(b, `{"id":`...)
@@ -32,7 +48,7 @@ func (t *task) appendFlat(b []byte, st state, startUnix int64, base string) []by
 	b = appendField(b, "status", st.word)
 	b = appendIntField(b, "progress", int64(st.progress))
 	b = appendIntField(b, "created_at", startUnix+int64(t.created/time.Second))
-	if st.outcome == completed || st.outcome == failed {
+	if st.outcome.ended() {
 		b = appendIntField(b, "completed_at", startUnix+int64((t.created+t.duration)/time.Second))
 	}
 	switch st.outcome {
@@ -136,7 +152,7 @@ func (t *task) appendEnvelopeTimes(b []byte, st state, startUnix int64) []byte {
 	if st.outcome != waiting {
 		started = startUnix + int64((t.created+t.duration/10)/time.Second)
 	}
-	if st.outcome == completed || st.outcome == failed {
+	if st.outcome.ended() {
 		finished = startUnix + int64((t.created+t.duration)/time.Second)
 	}
 	b = appendIntField(b, "start_time", started)

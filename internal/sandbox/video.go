@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,86 +28,35 @@ type videoRequest struct {
 	Metadata json.RawMessage `json:"metadata"`
 }
 
-// createVideo accepts one task. The order matters to its users: the create is
-// counted once its body is here, accepted unless it is refused, and only then
-// delayed or cut, so that a caller who hears nothing cannot know.
-func (s *Sandbox) createVideo(w http.ResponseWriter, r *http.Request) {
-	body, ok := readBody(w, r)
-	if !ok {
-		return
-	}
-	key := r.Header.Get("Idempotency-Key")
-	s.count.creates.Add(1)
-	if len(key) > maxKey {
-		writeFlat(w, http.StatusBadRequest, "invalid_request", "Idempotency-Key is longer than 255 bytes")
-		return
-	}
-	if !s.videoKeys.arrive(key) {
-		writeFull(w)
-		return
-	}
-	t, b, ok := s.parseCreate(w, r, body, key)
-	if !ok || s.stopsHere(w, r, b, writeFlatRefusal) {
-		return
-	}
-	if t = s.accept(key, t); t == nil {
-		writeFull(w)
-		return
-	}
-	if b.Drop == DropAfterCreate {
-		reset(w)
-		return
-	}
-	if s.stalls(w, r, b) {
-		return
-	}
-	w.Header().Set("X-Oneapi-Request-Id", newID("req_"))
-	writeJSON(w, cmp.Or(b.Status, http.StatusOK), t.appendCreated(nil, s.start.Unix(), !b.NoID))
-}
+// primary is the interface that genbus itself offers.
+var primary = protocol{name: "primary", refuse: refuseFlat, read: readPrimary}
 
-// parseCreate reads the task and the behaviour that body asks for; it has
-// answered when ok is false.
-func (s *Sandbox) parseCreate(w http.ResponseWriter, r *http.Request, body []byte, key string) (*task, Behaviour, bool) {
+func readPrimary(s *Sandbox, r *http.Request, body []byte) (order, refusal) {
+	invalid := func(message string) (order, refusal) {
+		return order{}, refuser(refuseFlat).refusal(http.StatusBadRequest, "", message)
+	}
 	req, err := parseVideo(body)
 	if err != nil {
-		writeFlat(w, http.StatusBadRequest, "invalid_request", err.Error())
-		return nil, Behaviour{}, false
+		return invalid(err.Error())
 	}
 	base, suffix := splitModel(req.Model)
 	switch {
 	case base == "":
-		writeNested(w, http.StatusBadRequest, apiError{message: "Model name not specified", kind: kindNewAPI})
-		return nil, Behaviour{}, false
-	case base != ModelVideo && base != ModelVideoEnveloped:
-		writeModelNotFound(w, req.Model)
-		return nil, Behaviour{}, false
+		return order{}, modelNotNamed
+	case base != ModelVideo && base != ModelVideoEnveloped, !s.serves(base):
+		return order{}, modelNotFound(req.Model)
 	case req.Prompt == "":
-		writeFlat(w, http.StatusBadRequest, "invalid_request", "prompt is required")
-		return nil, Behaviour{}, false
+		return invalid("prompt is required")
 	}
-	b, err := s.behaviourFor(r, body, suffix, sandboxOf(req.Metadata))
-	if err == nil {
-		b, err = s.limited(b, "video", cmp.Or(key, b.ID))
-	}
-	var t *task
-	if err == nil {
-		t, err = s.newTask(req, base == ModelVideoEnveloped, b)
-	}
+	b, err := s.behaviourOf(r, body, suffix, sandboxOf(req.Metadata))
 	if err != nil {
-		writeFlat(w, http.StatusBadRequest, "invalid_request", err.Error())
-		return nil, Behaviour{}, false
+		return invalid(err.Error())
 	}
-	return t, b, true
-}
-
-// accept gives the task that key stands for: t, or the first one of that key.
-func (s *Sandbox) accept(key string, t *task) *task {
-	return s.videoKeys.accept(key, s.opts.RepeatCreates, func() *task {
-		if !s.tasks.add(t) {
-			return nil
-		}
-		return t
-	})
+	t, err := s.newVideo(req, base, b)
+	if err != nil {
+		return invalid(err.Error())
+	}
+	return order{t, b}, nil
 }
 
 func parseVideo(body []byte) (videoRequest, error) {
@@ -135,35 +83,17 @@ func sandboxOf(metadata json.RawMessage) []byte {
 	return fields.Sandbox
 }
 
-func (s *Sandbox) newTask(req videoRequest, enveloped bool, b Behaviour) (*task, error) {
-	t := &task{
-		id:        newID("task_"),
-		model:     req.Model,
-		created:   time.Since(s.start),
-		duration:  s.opts.VideoDuration,
-		enveloped: enveloped,
-		fromImage: len(req.Image) > 0 && string(req.Image) != "null" && string(req.Image) != `""`,
-		script:    newScript(b),
+func (s *Sandbox) newVideo(req videoRequest, base string, b Behaviour) (*task, error) {
+	d := flat
+	if base == ModelVideoEnveloped {
+		d = enveloped
 	}
-	if b.DurationMS != nil {
-		t.duration = time.Duration(*b.DurationMS) * time.Millisecond
-	}
-	if model, _ := splitModel(req.Model); model == req.Model {
-		t.model = internModel(model)
-	}
+	t := s.newTask(d, req.Model, b)
+	t.fromImage = len(req.Image) > 0 && string(req.Image) != "null" && string(req.Image) != `""`
 	return t, t.setNumbers(req)
 }
 
-// internModel lets all tasks of a model share one string.
-func internModel(model string) string {
-	if model == ModelVideoEnveloped {
-		return ModelVideoEnveloped
-	}
-	return ModelVideo
-}
-
 func (t *task) setNumbers(req videoRequest) error {
-	t.seconds = 5
 	if req.Duration != "" {
 		seconds, err := req.Duration.Float64()
 		if err != nil || seconds <= 0 || seconds > 3600 {
@@ -172,9 +102,9 @@ func (t *task) setNumbers(req videoRequest) error {
 		t.seconds = seconds
 	}
 	var err error
-	intOr := func(name string, n json.Number, fallback, lowest, highest int64) int64 {
+	intOr := func(name string, n json.Number, usual, lowest, highest int64) int64 {
 		if n == "" {
-			return fallback
+			return usual
 		}
 		v, e := n.Int64()
 		if e != nil || v < lowest || v > highest {
@@ -182,11 +112,11 @@ func (t *task) setNumbers(req videoRequest) error {
 		}
 		return v
 	}
-	t.width = int32(intOr("width", req.Width, 1280, 1, 8192))
-	t.height = int32(intOr("height", req.Height, 720, 1, 8192))
-	t.fps = int32(intOr("fps", req.FPS, 30, 1, 240))
-	t.videos = int32(intOr("n", req.N, 1, 1, maxVideos))
-	t.seed = intOr("seed", req.Seed, fnvOf(t.id), -1<<62, 1<<62)
+	t.width = int32(intOr("width", req.Width, int64(t.width), 1, 8192))
+	t.height = int32(intOr("height", req.Height, int64(t.height), 1, 8192))
+	t.fps = int32(intOr("fps", req.FPS, int64(t.fps), 1, 240))
+	t.videos = int32(intOr("n", req.N, int64(t.videos), 1, maxVideos))
+	t.seed = intOr("seed", req.Seed, t.seed, -1<<62, 1<<62)
 	return err
 }
 
@@ -198,17 +128,20 @@ func (s *Sandbox) getVideo(w http.ResponseWriter, r *http.Request) {
 		writeFlat(w, http.StatusBadRequest, "task_not_exist", "task_not_exist")
 		return
 	}
-	if t.script != nil && s.pollEnds(w, r, t.script) {
+	if s.pollEnds(w, r, t, refuseFlat) {
 		return
 	}
 	now := time.Since(s.start)
 	buf := buffers.Get().(*[]byte)
 	defer buffers.Put(buf)
 	b := (*buf)[:0]
-	if t.enveloped {
-		b = t.appendEnvelope(b, t.at(now), s.start.Unix(), s.start.Add(now).Unix(), s.baseURL(r))
-	} else {
-		b = t.appendFlat(b, t.at(now), s.start.Unix(), s.baseURL(r))
+	switch st := t.at(now, t.dialect.primaryWords()); {
+	case t.script != nil && t.script.shape != nil:
+		b = t.appendShaped(b, now, s.start, s.baseURL(r))
+	case t.dialect.gateway:
+		b = t.appendEnvelope(b, st, s.start.Unix(), s.start.Add(now).Unix(), s.baseURL(r))
+	default:
+		b = t.appendFlat(b, st, s.start.Unix(), s.baseURL(r))
 	}
 	*buf = b
 	// Content-Length is left to net/http, which adds it to short answers for less.
@@ -217,7 +150,11 @@ func (s *Sandbox) getVideo(w http.ResponseWriter, r *http.Request) {
 }
 
 // pollEnds applies the poll faults of a task and says whether it has answered.
-func (s *Sandbox) pollEnds(w http.ResponseWriter, r *http.Request, sc *script) bool {
+func (s *Sandbox) pollEnds(w http.ResponseWriter, r *http.Request, t *task, refuse refuser) bool {
+	sc := t.script
+	if sc == nil {
+		return false
+	}
 	fails := sc.pollFails()
 	if sc.pollDelay > 0 && !s.wait(r.Context(), sc.pollDelay) {
 		reset(w)
@@ -226,8 +163,6 @@ func (s *Sandbox) pollEnds(w http.ResponseWriter, r *http.Request, sc *script) b
 	if !fails {
 		return false
 	}
-	b := Behaviour{Status: sc.pollStatus, Code: sc.pollCode}
-	writeRefusalHeaders(w, r, b)
-	writeFlatRefusal(w, b)
+	writeRefusal(w, r, Behaviour{Status: sc.pollStatus, Code: sc.pollCode}, refuse)
 	return true
 }

@@ -233,6 +233,7 @@ func TestIdempotencyKey(t *testing.T) {
 			want := sandbox.Stats{
 				Requests: 4, Creates: 4, Tasks: 3, MaxCreatesPerKey: 2, MaxAcceptsPerKey: 2,
 				CreatesPerKey: map[string]int{"k1": 2, "k2": 1}, ChatsPerKey: map[string]int{},
+				CreatesPerProtocol: map[string]int{"primary": 4}, CreatesPerAuthorization: map[string]int{},
 			}
 			if repeat {
 				want.Tasks = 4

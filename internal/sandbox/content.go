@@ -1,0 +1,176 @@
+package sandbox
+
+import (
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The values of Behaviour.Content.
+const (
+	// ContentRedirect answers the content path with 302 to the file.
+	ContentRedirect = "redirect"
+	// ContentJSON answers the content path with {"url"} of the file.
+	ContentJSON = "json"
+	// ContentHTML answers a web page in place of the file.
+	ContentHTML = "html"
+	// ContentExpired answers 404.
+	ContentExpired = "expired"
+	// ContentSlow answers 256 bytes at a time, every ChunkIntervalMS.
+	ContentSlow = "slow"
+	// ContentNoRange answers the whole file with 200, whatever Range says.
+	ContentNoRange = "no_range"
+	// ContentShort announces the whole file and ends after its first half.
+	ContentShort = "short"
+)
+
+var contents = []string{
+	ContentRedirect, ContentJSON, ContentHTML, ContentExpired, ContentSlow, ContentNoRange, ContentShort,
+}
+
+const (
+	slowPiece    = 256 // bytes
+	slowInterval = 100 * time.Millisecond
+)
+
+// contentScript is how a task's file is answered; the zero value is good.
+type contentScript struct {
+	kind     string
+	host     string
+	bytes    int64 // 0 for the clip's own length
+	goneAt   time.Duration
+	interval time.Duration // of slow files
+}
+
+func newContentScript(b Behaviour) contentScript {
+	c := contentScript{
+		kind: b.Content, host: b.ContentHost, bytes: b.ContentBytes,
+		goneAt: time.Duration(b.GoneAfterMS) * time.Millisecond, interval: slowInterval,
+	}
+	if b.ChunkIntervalMS != nil {
+		c.interval = time.Duration(*b.ChunkIntervalMS) * time.Millisecond
+	}
+	return c
+}
+
+// contentScript is the zero value for a task that behaves.
+func (t *task) contentScript() contentScript {
+	if t.script == nil {
+		return contentScript{}
+	}
+	return t.script.content
+}
+
+// location is where the file is found: relative on the same host, absolute on
+// another.
+func (c contentScript) location(r *http.Request, path string) string {
+	switch {
+	case c.host == "":
+		return path
+	case strings.Contains(c.host, "://"):
+		return strings.TrimRight(c.host, "/") + path
+	case r.TLS != nil:
+		return "https://" + c.host + path
+	default:
+		return "http://" + c.host + path
+	}
+}
+
+// pointsElsewhere answers the content path of a task whose bytes stand in its
+// file alone, and says whether it has.
+func (s *Sandbox) pointsElsewhere(w http.ResponseWriter, r *http.Request, t *task) bool {
+	c := t.contentScript()
+	switch c.kind {
+	case ContentRedirect:
+		w.Header().Set("Location", c.location(r, t.filePath(0)))
+		w.WriteHeader(http.StatusFound)
+	case ContentJSON:
+		url := c.location(r, t.filePath(0))
+		if c.host == "" {
+			url = s.baseURL(r) + url
+		}
+		writeJSON(w, http.StatusOK, append(appendJSON([]byte(`{"url":`), url), '}'))
+	default:
+		return false
+	}
+	return true
+}
+
+// serveFile answers the bytes of a completed task.
+func (s *Sandbox) serveFile(w http.ResponseWriter, r *http.Request, t *task) {
+	c := t.contentScript()
+	ended := t.created + t.duration
+	if c.kind == ContentExpired || c.goneAt > 0 && time.Since(s.start) >= ended+c.goneAt {
+		writeNested(w, http.StatusNotFound, apiError{message: "Video content has expired", kind: kindInvalid})
+		return
+	}
+	size := int64(len(clip))
+	if c.bytes > 0 {
+		size = c.bytes
+	}
+	file := io.NewSectionReader(paddedClip{}, 0, size)
+	h := w.Header()
+	h.Set("Content-Type", "video/mp4")
+	h.Set("ETag", `"`+t.id+`"`)
+	switch c.kind {
+	case ContentHTML:
+		writeHTML(w)
+	case ContentNoRange, ContentShort:
+		h.Set("Content-Length", strconv.FormatInt(size, 10))
+		if c.kind == ContentShort {
+			file = io.NewSectionReader(file, 0, size/2)
+		}
+		_, _ = io.Copy(w, file) // after a short one net/http closes the connection
+	case ContentSlow:
+		wait := func() bool { return s.wait(r.Context(), c.interval) }
+		http.ServeContent(flushed{w}, r, "", clipTime, &slowFile{ReadSeeker: file, wait: wait})
+	default:
+		http.ServeContent(w, r, "", clipTime, file)
+	}
+}
+
+func writeHTML(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = io.WriteString(w, "<!doctype html><title>Sign in</title><p>Please sign in to see this video.</p>\n")
+}
+
+// paddedClip is the clip and then zeros without end, none of which are kept.
+type paddedClip struct{}
+
+func (paddedClip) ReadAt(p []byte, off int64) (int, error) {
+	n := 0
+	if off < int64(len(clip)) {
+		n = copy(p, clip[off:])
+	}
+	clear(p[n:])
+	return len(p), nil
+}
+
+// slowFile gives a small piece at a time and waits before every piece but the
+// first.
+type slowFile struct {
+	io.ReadSeeker
+	wait  func() bool
+	begun bool
+}
+
+func (f *slowFile) Read(p []byte) (int, error) {
+	if f.begun && !f.wait() {
+		return 0, http.ErrAbortHandler
+	}
+	f.begun = true
+	return f.ReadSeeker.Read(p[:min(len(p), slowPiece)])
+}
+
+// flushed sends every write on its way at once.
+type flushed struct{ http.ResponseWriter }
+
+func (f flushed) Write(p []byte) (int, error) {
+	n, err := f.ResponseWriter.Write(p)
+	if err == nil {
+		err = http.NewResponseController(f.ResponseWriter).Flush()
+	}
+	return n, err
+}
