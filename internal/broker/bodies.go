@@ -12,8 +12,15 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ErrBodyLost says that a stored body is gone or damaged.
-var ErrBodyLost = errors.New("the stored body is gone or damaged")
+var (
+	// ErrBodyLost says that a stored body is gone or damaged.
+	ErrBodyLost = errors.New("the stored body is gone or damaged")
+	// ErrBodyTooLarge says that a body is larger than the caller allows.
+	ErrBodyTooLarge = errors.New("the body is too large")
+)
+
+// maxWhole is the largest body that Get reads, in bytes.
+const maxWhole = 1 << 30
 
 // Body names a body in a tenant's object store.
 type Body struct {
@@ -26,58 +33,74 @@ type Body struct {
 // Bodies holds what is too large for a message: one object store for each
 // tenant, whose objects live as long as the task log (claim check).
 type Bodies struct {
-	b     *Broker
-	mu    sync.Mutex
-	known map[string]jetstream.ObjectStore
+	b       *Broker
+	mu      sync.Mutex
+	buckets map[string]*bucket
+}
+
+// bucket remembers whether a tenant's object store is there. Who holds turn
+// creates it or reads ready; a tenant waits for no other tenant.
+type bucket struct {
+	turn  chan struct{}
+	ready bool
 }
 
 // NewBodies returns the bodies of a broker.
 func NewBodies(b *Broker) *Bodies {
-	return &Bodies{b: b, known: map[string]jetstream.ObjectStore{}}
+	return &Bodies{b: b, buckets: map[string]*bucket{}}
 }
 
 // Put stores data under name, replacing what was there.
 func (s *Bodies) Put(ctx context.Context, tenant, name string, data []byte) (Body, error) {
-	store, err := s.store(ctx, s.b.names.Bodies(tenant))
-	if err != nil {
-		return Body{}, err
-	}
-	if _, err := store.PutBytes(ctx, name, data); err != nil {
-		return Body{}, fmt.Errorf("store body %s: %w", name, err)
-	}
-	return Body{Bucket: s.b.names.Bodies(tenant), Name: name, Size: uint64(len(data)), SHA256: sha256.Sum256(data)}, nil
+	return s.PutStream(ctx, tenant, name, bytes.NewReader(data), 0)
 }
 
-// Get reads a body whole and checks its size and digest.
-func (s *Bodies) Get(ctx context.Context, ref Body) ([]byte, error) {
-	store, err := s.b.js.ObjectStore(ctx, ref.Bucket)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		return nil, fmt.Errorf("body %s: %w", ref.Name, ErrBodyLost)
+// PutStream stores what r gives until its end under name, replacing what was
+// there. Beyond limit bytes (0 for no limit) it fails with ErrBodyTooLarge. After
+// an error nothing new stays behind and what was there is still there, as far as
+// JetStream can be reached. It holds one chunk of at most 512 KiB in memory. ctx
+// bounds every write; a read that blocks is for r to end.
+func (s *Bodies) PutStream(ctx context.Context, tenant, name string, r io.Reader, limit int64) (Body, error) {
+	bucket := s.b.names.Bodies(tenant)
+	if err := s.ensure(ctx, bucket); err != nil {
+		return Body{}, err
 	}
+	ref, err := s.b.putObject(ctx, bucket, name, r, limit)
+	if errors.Is(err, ErrUnavailable) {
+		s.forget(bucket)
+	}
+	if err != nil {
+		return Body{}, fmt.Errorf("store body %s: %w", name, err)
+	}
+	return ref, nil
+}
+
+// Open reads a body as a stream, within ctx. It fails with ErrBodyLost when the
+// body is gone or another one has its name. A body that turns out to be damaged
+// fails a later Read with ErrBodyLost, at the latest before its last chunk.
+func (s *Bodies) Open(ctx context.Context, ref Body) (io.ReadCloser, error) {
+	r, err := s.b.openObject(ctx, ref)
 	if err != nil {
 		return nil, fmt.Errorf("body %s: %w", ref.Name, err)
 	}
-	data, err := readObject(ctx, store, ref)
-	if errors.Is(err, jetstream.ErrObjectNotFound) || errors.Is(err, jetstream.ErrDigestMismatch) {
-		return nil, fmt.Errorf("body %s: %w", ref.Name, ErrBodyLost)
-	}
-	return data, err
+	return r, nil
 }
 
-func readObject(ctx context.Context, store jetstream.ObjectStore, ref Body) ([]byte, error) {
-	r, err := store.Get(ctx, ref.Name)
+// Get reads a body whole, up to 1 GiB, and checks its size and digest.
+func (s *Bodies) Get(ctx context.Context, ref Body) ([]byte, error) {
+	if ref.Size > maxWhole {
+		return nil, fmt.Errorf("body %s of %d bytes: %w", ref.Name, ref.Size, ErrBodyTooLarge)
+	}
+	r, err := s.Open(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	var buf bytes.Buffer
-	if _, err := io.Copy(&buf, io.LimitReader(r, int64(min(ref.Size, 1<<30))+1)); err != nil {
-		return nil, fmt.Errorf("read body %s: %w", ref.Name, err)
+	data := make([]byte, ref.Size)
+	if _, err := io.ReadFull(r, data); err != nil {
+		return nil, err
 	}
-	if uint64(buf.Len()) != ref.Size || sha256.Sum256(buf.Bytes()) != ref.SHA256 {
-		return nil, fmt.Errorf("body %s: %w", ref.Name, ErrBodyLost)
-	}
-	return buf.Bytes(), nil
+	return data, nil
 }
 
 // Delete removes a body; one that is gone already is no error.
@@ -95,15 +118,20 @@ func (s *Bodies) Delete(ctx context.Context, ref Body) error {
 	return nil
 }
 
-// store opens the bucket, creating it at the tenant's first large body.
-func (s *Bodies) store(ctx context.Context, bucket string) (jetstream.ObjectStore, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if store, ok := s.known[bucket]; ok {
-		return store, nil
+// ensure creates the bucket at the tenant's first large body.
+func (s *Bodies) ensure(ctx context.Context, name string) error {
+	known := s.bucket(name)
+	select {
+	case known.turn <- struct{}{}:
+		defer func() { <-known.turn }()
+	case <-ctx.Done():
+		return fmt.Errorf("object store %s: %w", name, context.Cause(ctx))
 	}
-	store, err := s.b.js.CreateOrUpdateObjectStore(ctx, jetstream.ObjectStoreConfig{
-		Bucket:      bucket,
+	if known.ready {
+		return nil
+	}
+	_, err := s.b.js.CreateOrUpdateObjectStore(ctx, jetstream.ObjectStoreConfig{
+		Bucket:      name,
 		Description: "genbus: bodies that are too large for a message",
 		TTL:         s.b.limits.TasksMaxAge,
 		Storage:     jetstream.FileStorage,
@@ -111,8 +139,26 @@ func (s *Bodies) store(ctx context.Context, bucket string) (jetstream.ObjectStor
 		Metadata:    revisionMetadata(),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("object store %s: %w", bucket, err)
+		return fmt.Errorf("object store %s: %w", name, err)
 	}
-	s.known[bucket] = store
-	return store, nil
+	known.ready = true
+	return nil
+}
+
+func (s *Bodies) bucket(name string) *bucket {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.buckets[name]
+	if known == nil {
+		known = &bucket{turn: make(chan struct{}, 1)}
+		s.buckets[name] = known
+	}
+	return known
+}
+
+// forget makes the next body create the bucket again, if somebody deleted it.
+func (s *Bodies) forget(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.buckets, name)
 }

@@ -1,0 +1,301 @@
+package broker_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/iotest"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+)
+
+// noise gives n bytes that are the same in every run.
+func noise(n int) []byte {
+	out := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(out)
+	return out
+}
+
+// left counts the messages of a tenant's object store.
+func left(t *testing.T, b *broker.Broker, tenant string) uint64 {
+	t.Helper()
+	s, err := b.JetStream().Stream(t.Context(), "OBJ_"+b.Names().Bodies(tenant))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.CachedInfo().State.Msgs
+}
+
+func TestBodiesStream(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		ctx := t.Context()
+		writer, reader := broker.NewBodies(open(t)), broker.NewBodies(open(t))
+		for _, size := range []int{0, 1, 512<<10 - 1, 512 << 10, 512<<10 + 1, 3 << 20} {
+			data := noise(size)
+			name := fmt.Sprintf("object-%d", size)
+			ref, err := writer.PutStream(ctx, "t", name, iotest.HalfReader(bytes.NewReader(data)), int64(size))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ref.Size != uint64(size) || ref.SHA256 != sha256.Sum256(data) {
+				t.Errorf("%d bytes: the reference says %d, %x", size, ref.Size, ref.SHA256)
+			}
+			r, err := reader.Open(ctx, ref)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(iotest.OneByteReader(io.LimitReader(r, 3)))
+			rest, restErr := io.ReadAll(r)
+			if err = errors.Join(err, restErr, r.Close()); err != nil || !bytes.Equal(append(got, rest...), data) {
+				t.Errorf("%d bytes: read %d, %v", size, len(got)+len(rest), err)
+			}
+			if whole, err := reader.Get(ctx, ref); err != nil || !bytes.Equal(whole, data) {
+				t.Errorf("%d bytes: Get gave %d, %v", size, len(whole), err)
+			}
+		}
+	})
+}
+
+// TestBodiesAreOrdinaryObjects: other NATS clients read what we write, and we
+// read what they write.
+func TestBodiesAreOrdinaryObjects(t *testing.T) {
+	t.Parallel()
+	b, ctx := brokertest.Single(t), t.Context()
+	bodies := broker.NewBodies(b)
+	data := noise(1 << 20)
+	ref, err := bodies.Put(ctx, "t", "ours", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := b.JetStream().ObjectStore(ctx, ref.Bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := store.GetBytes(ctx, "ours"); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("the library reads %d bytes, %v", len(got), err)
+	}
+	if _, err := store.PutBytes(ctx, "theirs", data); err != nil {
+		t.Fatal(err)
+	}
+	ref.Name = "theirs"
+	if got, err := bodies.Get(ctx, ref); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("we read %d bytes, %v", len(got), err)
+	}
+}
+
+func TestBodiesReplaceAndDelete(t *testing.T) {
+	t.Parallel()
+	b, ctx := brokertest.Single(t), t.Context()
+	bodies := broker.NewBodies(b)
+	first, err := bodies.Put(ctx, "t", "a", noise(2<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := bodies.Put(ctx, "t", "a", []byte("short"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := left(t, b, "t"); n != 2 {
+		t.Errorf("%d messages are left of both, want a chunk and the info", n)
+	}
+	if _, err := bodies.Open(ctx, first); !errors.Is(err, broker.ErrBodyLost) {
+		t.Errorf("the replaced body gave %v", err)
+	}
+	for range 2 {
+		if err := bodies.Delete(ctx, second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := bodies.Get(ctx, second); !errors.Is(err, broker.ErrBodyLost) {
+		t.Errorf("the deleted body gave %v", err)
+	}
+	if _, err := bodies.Open(ctx, broker.Body{Bucket: "nobody", Name: "a"}); !errors.Is(err, broker.ErrBodyLost) {
+		t.Errorf("a body without a bucket gave %v", err)
+	}
+}
+
+// TestFailedPutLeavesNothing: whatever ends a Put, the object that was there
+// before stays, and nothing else.
+func TestFailedPutLeavesNothing(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	bodies := broker.NewBodies(b)
+	before, err := bodies.Put(t.Context(), "t", "a", []byte("before"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for name, c := range map[string]struct {
+		ctx   context.Context
+		r     io.Reader
+		limit int64
+		want  error
+	}{
+		"too large":         {t.Context(), bytes.NewReader(noise(2 << 20)), 1 << 20, broker.ErrBodyTooLarge},
+		"one byte over":     {t.Context(), bytes.NewReader(noise(11)), 10, broker.ErrBodyTooLarge},
+		"reader broken":     {t.Context(), io.MultiReader(bytes.NewReader(noise(1<<20)), iotest.ErrReader(errors.ErrUnsupported)), 0, errors.ErrUnsupported},
+		"reader cut short":  {t.Context(), io.MultiReader(bytes.NewReader(noise(100)), iotest.ErrReader(io.ErrUnexpectedEOF)), 0, io.ErrUnexpectedEOF},
+		"context cancelled": {ctx, io.MultiReader(bytes.NewReader(noise(1<<20)), cancelReader{cancel}, bytes.NewReader(noise(1<<20))), 0, context.Canceled},
+	} {
+		if _, err := bodies.PutStream(c.ctx, "t", "a", c.r, c.limit); !errors.Is(err, c.want) {
+			t.Errorf("%s: got %v", name, err)
+		}
+		if n := left(t, b, "t"); n != 2 {
+			t.Errorf("%s: %d messages are left, want 2", name, n)
+		}
+		if got, err := bodies.Get(t.Context(), before); err != nil || string(got) != "before" {
+			t.Errorf("%s: what was there before is %q, %v", name, got, err)
+		}
+	}
+}
+
+// cancelReader cancels a context when it is read, and is empty.
+type cancelReader struct{ cancel context.CancelFunc }
+
+func (r cancelReader) Read([]byte) (int, error) {
+	r.cancel()
+	return 0, io.EOF
+}
+
+// TestDamagedBody: a chunk that is missing or another one never looks like the
+// end of the body.
+func TestDamagedBody(t *testing.T) {
+	t.Parallel()
+	b, ctx := brokertest.Single(t), t.Context()
+	bodies := broker.NewBodies(b)
+	data := noise(2 << 20)
+	chunkSubject := func(ref broker.Body) (jetstream.Stream, string) {
+		s, err := b.JetStream().Stream(ctx, "OBJ_"+ref.Bucket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := s.GetMsg(ctx, s.CachedInfo().State.LastSeq-1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s, m.Subject
+	}
+	for name, damage := range map[string]func(ref broker.Body){
+		"last chunk gone": func(ref broker.Body) {
+			s, _ := chunkSubject(ref)
+			if err := s.DeleteMsg(ctx, s.CachedInfo().State.LastSeq-1); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"last chunk changed": func(ref broker.Body) {
+			s, subj := chunkSubject(ref)
+			if err := s.DeleteMsg(ctx, s.CachedInfo().State.LastSeq-1); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := b.Publish(ctx, &nats.Msg{Subject: subj, Data: make([]byte, 512<<10)}); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"all chunks gone": func(ref broker.Body) {
+			s, subj := chunkSubject(ref)
+			if err := s.Purge(ctx, jetstream.WithPurgeSubject(subj)); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		ref, err := bodies.Put(ctx, "t", name, data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		damage(ref)
+		r, err := bodies.Open(ctx, ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(r)
+		if !errors.Is(err, broker.ErrBodyLost) || len(got) == len(data) {
+			t.Errorf("%s: read %d bytes, %v", name, len(got), err)
+		}
+		if _, err := bodies.Get(ctx, ref); !errors.Is(err, broker.ErrBodyLost) {
+			t.Errorf("%s: Get gave %v", name, err)
+		}
+	}
+}
+
+func TestBodyEndsWithItsContextAndItsClose(t *testing.T) {
+	t.Parallel()
+	bodies := broker.NewBodies(brokertest.Single(t))
+	ref, err := bodies.Put(t.Context(), "t", "a", noise(2<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	r, err := bodies.Open(ctx, ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.CopyN(io.Discard, r, 100); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if _, err := io.Copy(io.Discard, r); !errors.Is(err, context.Canceled) {
+		t.Errorf("after the context's end: %v", err)
+	}
+	closed, err := bodies.Open(t.Context(), ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(closed.Close(), closed.Close()); err != nil {
+		t.Error(err)
+	}
+	if n, err := closed.Read(make([]byte, 1)); n != 0 || err == nil || err == io.EOF {
+		t.Errorf("after Close: %d, %v", n, err)
+	}
+}
+
+// TestDeletedBucketComesBack: only the Put that meets the deletion fails.
+func TestDeletedBucketComesBack(t *testing.T) {
+	t.Parallel()
+	b, ctx := brokertest.Single(t), t.Context()
+	bodies := broker.NewBodies(b)
+	ref, err := bodies.Put(ctx, "t", "a", []byte("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.JetStream().DeleteObjectStore(ctx, ref.Bucket); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bodies.Put(ctx, "t", "a", []byte("x")); !errors.Is(err, broker.ErrUnavailable) {
+		t.Errorf("a Put without a bucket gave %v", err)
+	}
+	if _, err := bodies.Put(ctx, "t", "a", []byte("x")); err != nil {
+		t.Errorf("the Put after it gave %v", err)
+	}
+}
+
+func TestBodiesOfManyTenantsAtOnce(t *testing.T) {
+	t.Parallel()
+	bodies := broker.NewBodies(brokertest.Single(t))
+	var wg sync.WaitGroup
+	for i := range 12 {
+		wg.Go(func() {
+			tenant, data := fmt.Sprintf("t%d", i%3), noise(600<<10)
+			ref, err := bodies.Put(t.Context(), tenant, fmt.Sprintf("b%d", i), data)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if got, err := bodies.Get(t.Context(), ref); err != nil || !bytes.Equal(got, data) {
+				t.Errorf("%s: %d bytes, %v", ref.Name, len(got), err)
+			}
+		})
+	}
+	wg.Wait()
+}

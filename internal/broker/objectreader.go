@@ -1,0 +1,122 @@
+package broker
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// objectReader reads an object one chunk at a time, so it needs no consumer and a
+// slow reader holds one chunk. It has nothing to give back.
+type objectReader struct {
+	ctx    context.Context
+	b      *Broker
+	ref    Body
+	chunks string // their subject
+	next   uint64 // sequence from which the next chunk is searched
+	left   uint64 // bytes that are not fetched yet
+	sum    hash.Hash
+	chunk  []byte // fetched, but not read
+	err    error  // the first failure, which stays
+}
+
+// openObject checks that the object of that name is the one that is meant.
+func (b *Broker) openObject(ctx context.Context, ref Body) (*objectReader, error) {
+	info, err := b.objectInfo(ctx, ref.Bucket, ref.Name)
+	if err != nil {
+		return nil, err
+	}
+	sum, err := jetstream.DecodeObjectDigest(info.Digest)
+	if err != nil || !bytes.Equal(sum, ref.SHA256[:]) || info.Size != ref.Size {
+		return nil, ErrBodyLost
+	}
+	return &objectReader{
+		ctx: ctx, b: b, ref: ref, chunks: objectChunks(ref.Bucket, info.NUID), next: 1, left: ref.Size, sum: sha256.New(),
+	}, nil
+}
+
+// Read gives io.EOF only when the size and the digest are right.
+func (r *objectReader) Read(p []byte) (int, error) {
+	for len(r.chunk) == 0 && r.err == nil {
+		r.err = r.fetch()
+	}
+	if len(r.chunk) == 0 {
+		return 0, r.err
+	}
+	n := copy(p, r.chunk)
+	r.chunk = r.chunk[n:]
+	return n, nil
+}
+
+// fetch reads the next chunk. The last one is handed out only when the digest is
+// right, so that a reader who counts bytes notices the damage as well.
+func (r *objectReader) fetch() error {
+	if r.left == 0 {
+		return io.EOF
+	}
+	m, err := r.b.chunk(r.ctx, objectStream(r.ref.Bucket), r.chunks, r.next)
+	if errors.Is(err, ErrNoMessage) || hasCode(err, jetstream.JSErrCodeStreamNotFound) {
+		err = ErrBodyLost
+	}
+	if err != nil {
+		return fmt.Errorf("read body %s: %w", r.ref.Name, err)
+	}
+	size := uint64(len(m.Data))
+	r.sum.Write(m.Data)
+	if size == 0 || size > r.left || size == r.left && [sha256.Size]byte(r.sum.Sum(nil)) != r.ref.SHA256 {
+		return fmt.Errorf("read body %s: %w", r.ref.Name, ErrBodyLost)
+	}
+	r.chunk, r.next, r.left = m.Data, m.Seq+1, r.left-size
+	return nil
+}
+
+// Close ends the reading.
+func (r *objectReader) Close() error {
+	r.chunk = nil
+	if r.err == nil {
+		r.err = errors.New("the body is closed")
+	}
+	return nil
+}
+
+// chunk reads the first message on a subject from sequence seq on, from any
+// replica. A chunk never changes, so the only harm of a replica that lags is that
+// it does not have it yet; then the leader is asked.
+func (b *Broker) chunk(ctx context.Context, stream, subject string, seq uint64) (Stored, error) {
+	m, err := b.direct(ctx, stream, getRequest{NextBy: subject, Seq: seq})
+	if err != nil && ctx.Err() == nil {
+		return b.Next(ctx, stream, subject, seq)
+	}
+	return m, err
+}
+
+// direct is get without the detour over JSON, answered by any replica.
+func (b *Broker) direct(ctx context.Context, stream string, req getRequest) (Stored, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, ReadTimeout, fmt.Errorf("read from %s: no answer within %s", stream, ReadTimeout))
+	defer cancel()
+	body, err := json.Marshal(req)
+	if err != nil {
+		return Stored{}, err
+	}
+	m, err := b.nc.RequestWithContext(ctx, "$JS.API.DIRECT.GET."+stream, body)
+	if err != nil {
+		return Stored{}, fmt.Errorf("read %s from %s: %w", req.NextBy, stream, errors.Join(ErrUnavailable, err))
+	}
+	if status := m.Header.Get("Status"); status != "" {
+		return Stored{}, fmt.Errorf("read %s from %s: %w: status %s", req.NextBy, stream, ErrNoMessage, status)
+	}
+	seq, err := strconv.ParseUint(m.Header.Get(nats.JSSequence), 10, 64)
+	if err != nil {
+		return Stored{}, fmt.Errorf("read %s from %s: the answer has no sequence", req.NextBy, stream)
+	}
+	return Stored{Subject: m.Header.Get(nats.JSSubject), Seq: seq, Header: m.Header, Data: m.Data}, nil
+}
