@@ -284,8 +284,8 @@ func (x *TaskError) GetRetryAfterSeconds() float64 {
 	return 0
 }
 
-// BlobRef names a body that is too large for a message and stands in the
-// tenant's object store.
+// BlobRef names a body that stands in the tenant's object store: one that is too
+// large for a message, or the copy of a result.
 type BlobRef struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the JetStream object store.
@@ -295,7 +295,9 @@ type BlobRef struct {
 	// Size in bytes.
 	Size uint64 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
 	// SHA-256 of the content, 32 bytes.
-	Sha256        []byte `protobuf:"bytes,4,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	Sha256 []byte `protobuf:"bytes,4,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	// Media type of the content, such as "video/mp4"; empty for a request's body.
+	ContentType   string `protobuf:"bytes,5,opt,name=content_type,json=contentType,proto3" json:"content_type,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -358,6 +360,13 @@ func (x *BlobRef) GetSha256() []byte {
 	return nil
 }
 
+func (x *BlobRef) GetContentType() string {
+	if x != nil {
+		return x.ContentType
+	}
+	return ""
+}
+
 // Execution is how genbus carries a job: the state that another replica needs
 // to take it over. Subscribers may ignore it.
 type Execution struct {
@@ -396,7 +405,14 @@ type Execution struct {
 	NotBefore *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
 	// Deliveries of the work item at the last takeover by a new process. Bounds
 	// how often a job that kills its process is tried again.
-	Deliveries    uint64 `protobuf:"varint,15,opt,name=deliveries,proto3" json:"deliveries,omitempty"`
+	Deliveries uint64 `protobuf:"varint,15,opt,name=deliveries,proto3" json:"deliveries,omitempty"`
+	// What the protocol needs beside the id to read the task at the upstream;
+	// opaque, and empty for most protocols.
+	UpstreamTicket string `protobuf:"bytes,16,opt,name=upstream_ticket,json=upstreamTicket,proto3" json:"upstream_ticket,omitempty"`
+	// Whether the result is copied to the object store. Default false.
+	Archive bool `protobuf:"varint,17,opt,name=archive,proto3" json:"archive,omitempty"`
+	// Until when the copy is tried; absent before the upstream has finished.
+	ArchiveUntil  *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=archive_until,json=archiveUntil,proto3" json:"archive_until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -534,6 +550,27 @@ func (x *Execution) GetDeliveries() uint64 {
 		return x.Deliveries
 	}
 	return 0
+}
+
+func (x *Execution) GetUpstreamTicket() string {
+	if x != nil {
+		return x.UpstreamTicket
+	}
+	return ""
+}
+
+func (x *Execution) GetArchive() bool {
+	if x != nil {
+		return x.Archive
+	}
+	return false
+}
+
+func (x *Execution) GetArchiveUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ArchiveUntil
+	}
+	return nil
 }
 
 // Usage is what the upstream says that a job consumed.
@@ -824,12 +861,13 @@ const file_genbus_v1_job_proto_rawDesc = "" +
 	"\x13upstream_request_id\x18\x06 \x01(\tR\x11upstreamRequestId\x12\x12\n" +
 	"\x04type\x18\a \x01(\tR\x04type\x12\x14\n" +
 	"\x05param\x18\b \x01(\tR\x05param\x12.\n" +
-	"\x13retry_after_seconds\x18\t \x01(\x01R\x11retryAfterSeconds\"a\n" +
+	"\x13retry_after_seconds\x18\t \x01(\x01R\x11retryAfterSeconds\"\x84\x01\n" +
 	"\aBlobRef\x12\x16\n" +
 	"\x06bucket\x18\x01 \x01(\tR\x06bucket\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
 	"\x04size\x18\x03 \x01(\x04R\x04size\x12\x16\n" +
-	"\x06sha256\x18\x04 \x01(\fR\x06sha256\"\xfa\x04\n" +
+	"\x06sha256\x18\x04 \x01(\fR\x06sha256\x12!\n" +
+	"\fcontent_type\x18\x05 \x01(\tR\vcontentType\"\xfe\x05\n" +
 	"\tExecution\x12)\n" +
 	"\x05phase\x18\x01 \x01(\x0e2\x13.genbus.v1.JobPhaseR\x05phase\x12\x14\n" +
 	"\x05route\x18\x02 \x01(\tR\x05route\x12\x1a\n" +
@@ -849,7 +887,10 @@ const file_genbus_v1_job_proto_rawDesc = "" +
 	"not_before\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\x12\x1e\n" +
 	"\n" +
 	"deliveries\x18\x0f \x01(\x04R\n" +
-	"deliveries\"\x97\x03\n" +
+	"deliveries\x12'\n" +
+	"\x0fupstream_ticket\x18\x10 \x01(\tR\x0eupstreamTicket\x12\x18\n" +
+	"\aarchive\x18\x11 \x01(\bR\aarchive\x12?\n" +
+	"\rarchive_until\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\farchiveUntil\"\x97\x03\n" +
 	"\x05Usage\x12(\n" +
 	"\rprompt_tokens\x18\x01 \x01(\x03H\x00R\fpromptTokens\x88\x01\x01\x120\n" +
 	"\x11completion_tokens\x18\x02 \x01(\x03H\x01R\x10completionTokens\x88\x01\x01\x12&\n" +
@@ -932,20 +973,21 @@ var file_genbus_v1_job_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil),   // 8: google.protobuf.Timestamp
 }
 var file_genbus_v1_job_proto_depIdxs = []int32{
-	1, // 0: genbus.v1.Execution.phase:type_name -> genbus.v1.JobPhase
-	8, // 1: genbus.v1.Execution.submit_until:type_name -> google.protobuf.Timestamp
-	8, // 2: genbus.v1.Execution.first_submit_at:type_name -> google.protobuf.Timestamp
-	8, // 3: genbus.v1.Execution.queue_deadline:type_name -> google.protobuf.Timestamp
-	8, // 4: genbus.v1.Execution.deadline:type_name -> google.protobuf.Timestamp
-	3, // 5: genbus.v1.Execution.input:type_name -> genbus.v1.BlobRef
-	8, // 6: genbus.v1.Execution.not_before:type_name -> google.protobuf.Timestamp
-	6, // 7: genbus.v1.Usage.prompt_tokens_details:type_name -> genbus.v1.PromptTokensDetails
-	7, // 8: genbus.v1.Usage.completion_tokens_details:type_name -> genbus.v1.CompletionTokensDetails
-	9, // [9:9] is the sub-list for method output_type
-	9, // [9:9] is the sub-list for method input_type
-	9, // [9:9] is the sub-list for extension type_name
-	9, // [9:9] is the sub-list for extension extendee
-	0, // [0:9] is the sub-list for field type_name
+	1,  // 0: genbus.v1.Execution.phase:type_name -> genbus.v1.JobPhase
+	8,  // 1: genbus.v1.Execution.submit_until:type_name -> google.protobuf.Timestamp
+	8,  // 2: genbus.v1.Execution.first_submit_at:type_name -> google.protobuf.Timestamp
+	8,  // 3: genbus.v1.Execution.queue_deadline:type_name -> google.protobuf.Timestamp
+	8,  // 4: genbus.v1.Execution.deadline:type_name -> google.protobuf.Timestamp
+	3,  // 5: genbus.v1.Execution.input:type_name -> genbus.v1.BlobRef
+	8,  // 6: genbus.v1.Execution.not_before:type_name -> google.protobuf.Timestamp
+	8,  // 7: genbus.v1.Execution.archive_until:type_name -> google.protobuf.Timestamp
+	6,  // 8: genbus.v1.Usage.prompt_tokens_details:type_name -> genbus.v1.PromptTokensDetails
+	7,  // 9: genbus.v1.Usage.completion_tokens_details:type_name -> genbus.v1.CompletionTokensDetails
+	10, // [10:10] is the sub-list for method output_type
+	10, // [10:10] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_genbus_v1_job_proto_init() }

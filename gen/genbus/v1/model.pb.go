@@ -39,7 +39,11 @@ type Model struct {
 	// Protocol of the route, such as "primary"; empty for chats.
 	Protocol string `protobuf:"bytes,6,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	// Every other member of the upstream's entry, as one JSON object. Empty: none.
-	ExtraJson     []byte `protobuf:"bytes,7,opt,name=extra_json,json=extraJson,proto3" json:"extra_json,omitempty"`
+	ExtraJson []byte `protobuf:"bytes,7,opt,name=extra_json,json=extraJson,proto3" json:"extra_json,omitempty"`
+	// Word for the group that the model belongs to, such as "primary" or "chat".
+	Group string `protobuf:"bytes,8,opt,name=group,proto3" json:"group,omitempty"`
+	// What the model can do, such as "text_to_video"; empty when not configured.
+	Modes         []string `protobuf:"bytes,9,rep,name=modes,proto3" json:"modes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -123,11 +127,25 @@ func (x *Model) GetExtraJson() []byte {
 	return nil
 }
 
+func (x *Model) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *Model) GetModes() []string {
+	if x != nil {
+		return x.Modes
+	}
+	return nil
+}
+
 var File_genbus_v1_model_proto protoreflect.FileDescriptor
 
 const file_genbus_v1_model_proto_rawDesc = "" +
 	"\n" +
-	"\x15genbus/v1/model.proto\x12\tgenbus.v1\"\xb1\x01\n" +
+	"\x15genbus/v1/model.proto\x12\tgenbus.v1\"\xdd\x01\n" +
 	"\x05Model\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x18\n" +
@@ -136,7 +154,9 @@ const file_genbus_v1_model_proto_rawDesc = "" +
 	"\x05route\x18\x05 \x01(\tR\x05route\x12\x1a\n" +
 	"\bprotocol\x18\x06 \x01(\tR\bprotocol\x12\x1d\n" +
 	"\n" +
-	"extra_json\x18\a \x01(\fR\textraJsonB1Z/github.com/genbus/genbus/gen/genbus/v1;genbusv1b\x06proto3"
+	"extra_json\x18\a \x01(\fR\textraJson\x12\x14\n" +
+	"\x05group\x18\b \x01(\tR\x05group\x12\x14\n" +
+	"\x05modes\x18\t \x03(\tR\x05modesB1Z/github.com/genbus/genbus/gen/genbus/v1;genbusv1b\x06proto3"
 
 var (
 	file_genbus_v1_model_proto_rawDescOnce sync.Once

@@ -51,7 +51,8 @@ type VideoRequest struct {
 	// Protocol that the caller expects the model's route to speak, such as
 	// "primary"; another one is refused. Empty: any.
 	Protocol string `protobuf:"bytes,7,opt,name=protocol,proto3" json:"protocol,omitempty"`
-	// Whether the result is copied to the object store. Absent: the route decides.
+	// Whether the result is copied to the object store before the upstream's URL
+	// expires. Absent: the route decides.
 	Archive       *bool `protobuf:"varint,8,opt,name=archive,proto3,oneof" json:"archive,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -159,14 +160,16 @@ type isVideoRequest_Body interface {
 }
 
 type VideoRequest_Video struct {
-	// The body, field by field.
+	// The body, field by field. Where the model's route speaks another protocol
+	// than "primary" it is written in that protocol; what the protocol cannot
+	// express is refused.
 	Video *VideoGeneration `protobuf:"bytes,2,opt,name=video,proto3,oneof"`
 }
 
 type VideoRequest_RawJson struct {
-	// The body as the JSON object that POST /v1/video/generations takes; up to
-	// 32 MiB. It reaches the upstream byte for byte, but for the model's name
-	// where the route maps it.
+	// The body as the JSON object that the create path of the model's protocol
+	// takes, such as POST /v1/video/generations; up to 32 MiB. It reaches the
+	// upstream byte for byte, but for the model's name where the route maps it.
 	RawJson []byte `protobuf:"bytes,3,opt,name=raw_json,json=rawJson,proto3,oneof"`
 }
 
@@ -359,7 +362,13 @@ type VideoTask struct {
 	// Copy of the result in the object store; absent when none was asked for.
 	Archive *Archive `protobuf:"bytes,21,opt,name=archive,proto3" json:"archive,omitempty"`
 	// How genbus carries the task. Not part of any HTTP answer.
-	Execution     *Execution `protobuf:"bytes,22,opt,name=execution,proto3" json:"execution,omitempty"`
+	Execution *Execution `protobuf:"bytes,22,opt,name=execution,proto3" json:"execution,omitempty"`
+	// Size that the request asked for, as it said it, such as "1280x720" or "16:9";
+	// empty when it did not.
+	Size string `protobuf:"bytes,23,opt,name=size,proto3" json:"size,omitempty"`
+	// Length in seconds that the request asked for, as it said it; empty when it
+	// did not.
+	Seconds       string `protobuf:"bytes,24,opt,name=seconds,proto3" json:"seconds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -548,6 +557,20 @@ func (x *VideoTask) GetExecution() *Execution {
 	return nil
 }
 
+func (x *VideoTask) GetSize() string {
+	if x != nil {
+		return x.Size
+	}
+	return ""
+}
+
+func (x *VideoTask) GetSeconds() string {
+	if x != nil {
+		return x.Seconds
+	}
+	return ""
+}
+
 // Video is one result file.
 type Video struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -562,7 +585,9 @@ type Video struct {
 	// Height in pixels; 0 when unknown.
 	Height int32 `protobuf:"varint,5,opt,name=height,proto3" json:"height,omitempty"`
 	// When the URL stops working; absent when unknown.
-	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// The copy in the object store; absent when there is none.
+	Archived      *BlobRef `protobuf:"bytes,7,opt,name=archived,proto3" json:"archived,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -639,12 +664,21 @@ func (x *Video) GetExpiresAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// Archive is the copy of a task's result in the object store.
+func (x *Video) GetArchived() *BlobRef {
+	if x != nil {
+		return x.Archived
+	}
+	return nil
+}
+
+// Archive is what the object store has of a task's result: the copies of its
+// videos, and metadata that is too large for an event.
 type Archive struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The stored files, in the order of the task's videos.
+	// All stored files. Videos name their own in archived.
 	Files []*BlobRef `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"`
-	// Why the copy is not there yet; absent when it is.
+	// Why the latest copy failed; absent when all is copied. The copy is tried
+	// again while the task is in progress; a completed task stays without it.
 	Error         *TaskError `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -819,7 +853,7 @@ const file_genbus_v1_video_proto_rawDesc = "" +
 	"\a_heightB\x06\n" +
 	"\x04_fpsB\a\n" +
 	"\x05_seedB\x04\n" +
-	"\x02_n\"\xc0\a\n" +
+	"\x02_n\"\xee\a\n" +
 	"\tVideoTask\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12,\n" +
 	"\x06status\x18\x02 \x01(\x0e2\x14.genbus.v1.JobStatusR\x06status\x12\x1a\n" +
@@ -847,10 +881,12 @@ const file_genbus_v1_video_proto_rawDesc = "" +
 	"expires_at\x18\x13 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12&\n" +
 	"\x05usage\x18\x14 \x01(\v2\x10.genbus.v1.UsageR\x05usage\x12,\n" +
 	"\aarchive\x18\x15 \x01(\v2\x12.genbus.v1.ArchiveR\aarchive\x122\n" +
-	"\texecution\x18\x16 \x01(\v2\x14.genbus.v1.ExecutionR\texecution\x1a9\n" +
+	"\texecution\x18\x16 \x01(\v2\x14.genbus.v1.ExecutionR\texecution\x12\x12\n" +
+	"\x04size\x18\x17 \x01(\tR\x04size\x12\x18\n" +
+	"\aseconds\x18\x18 \x01(\tR\aseconds\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc5\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf5\x01\n" +
 	"\x05Video\x12\x10\n" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12\x16\n" +
 	"\x06format\x18\x02 \x01(\tR\x06format\x12)\n" +
@@ -858,7 +894,8 @@ const file_genbus_v1_video_proto_rawDesc = "" +
 	"\x05width\x18\x04 \x01(\x05R\x05width\x12\x16\n" +
 	"\x06height\x18\x05 \x01(\x05R\x06height\x129\n" +
 	"\n" +
-	"expires_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"_\n" +
+	"expires_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12.\n" +
+	"\barchived\x18\a \x01(\v2\x12.genbus.v1.BlobRefR\barchived\"_\n" +
 	"\aArchive\x12(\n" +
 	"\x05files\x18\x01 \x03(\v2\x12.genbus.v1.BlobRefR\x05files\x12*\n" +
 	"\x05error\x18\x02 \x01(\v2\x14.genbus.v1.TaskErrorR\x05error\"\xd3\x01\n" +
@@ -914,16 +951,17 @@ var file_genbus_v1_video_proto_depIdxs = []int32{
 	4,  // 12: genbus.v1.VideoTask.archive:type_name -> genbus.v1.Archive
 	12, // 13: genbus.v1.VideoTask.execution:type_name -> genbus.v1.Execution
 	8,  // 14: genbus.v1.Video.expires_at:type_name -> google.protobuf.Timestamp
-	13, // 15: genbus.v1.Archive.files:type_name -> genbus.v1.BlobRef
-	10, // 16: genbus.v1.Archive.error:type_name -> genbus.v1.TaskError
-	8,  // 17: genbus.v1.VideoTaskEvent.time:type_name -> google.protobuf.Timestamp
-	9,  // 18: genbus.v1.VideoTaskEvent.previous_status:type_name -> genbus.v1.JobStatus
-	2,  // 19: genbus.v1.VideoTaskEvent.task:type_name -> genbus.v1.VideoTask
-	20, // [20:20] is the sub-list for method output_type
-	20, // [20:20] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	13, // 15: genbus.v1.Video.archived:type_name -> genbus.v1.BlobRef
+	13, // 16: genbus.v1.Archive.files:type_name -> genbus.v1.BlobRef
+	10, // 17: genbus.v1.Archive.error:type_name -> genbus.v1.TaskError
+	8,  // 18: genbus.v1.VideoTaskEvent.time:type_name -> google.protobuf.Timestamp
+	9,  // 19: genbus.v1.VideoTaskEvent.previous_status:type_name -> genbus.v1.JobStatus
+	2,  // 20: genbus.v1.VideoTaskEvent.task:type_name -> genbus.v1.VideoTask
+	21, // [21:21] is the sub-list for method output_type
+	21, // [21:21] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_genbus_v1_video_proto_init() }

@@ -538,6 +538,237 @@ func (x *WatchVideoTaskResponse) GetEvent() *VideoTaskEvent {
 	return nil
 }
 
+// DeleteVideoTaskRequest names a task.
+type DeleteVideoTaskRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Job id. Required.
+	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteVideoTaskRequest) Reset() {
+	*x = DeleteVideoTaskRequest{}
+	mi := &file_genbus_v1_video_service_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteVideoTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteVideoTaskRequest) ProtoMessage() {}
+
+func (x *DeleteVideoTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_genbus_v1_video_service_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteVideoTaskRequest.ProtoReflect.Descriptor instead.
+func (*DeleteVideoTaskRequest) Descriptor() ([]byte, []int) {
+	return file_genbus_v1_video_service_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *DeleteVideoTaskRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+// DeleteVideoTaskResponse is empty: the task is gone.
+type DeleteVideoTaskResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteVideoTaskResponse) Reset() {
+	*x = DeleteVideoTaskResponse{}
+	mi := &file_genbus_v1_video_service_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteVideoTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteVideoTaskResponse) ProtoMessage() {}
+
+func (x *DeleteVideoTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_genbus_v1_video_service_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteVideoTaskResponse.ProtoReflect.Descriptor instead.
+func (*DeleteVideoTaskResponse) Descriptor() ([]byte, []int) {
+	return file_genbus_v1_video_service_proto_rawDescGZIP(), []int{11}
+}
+
+// DownloadVideoRequest names a file and a part of it.
+type DownloadVideoRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Job id. Required.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Which of the task's videos, from 0. Default 0.
+	Index int32 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	// First byte, from 0. Default 0.
+	Offset int64 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
+	// Number of bytes; 0 for all that follow.
+	Length        int64 `protobuf:"varint,4,opt,name=length,proto3" json:"length,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DownloadVideoRequest) Reset() {
+	*x = DownloadVideoRequest{}
+	mi := &file_genbus_v1_video_service_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DownloadVideoRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DownloadVideoRequest) ProtoMessage() {}
+
+func (x *DownloadVideoRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_genbus_v1_video_service_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DownloadVideoRequest.ProtoReflect.Descriptor instead.
+func (*DownloadVideoRequest) Descriptor() ([]byte, []int) {
+	return file_genbus_v1_video_service_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *DownloadVideoRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *DownloadVideoRequest) GetIndex() int32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *DownloadVideoRequest) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *DownloadVideoRequest) GetLength() int64 {
+	if x != nil {
+		return x.Length
+	}
+	return 0
+}
+
+// DownloadVideoResponse is a piece of the content, at most 256 KiB. The fields
+// beside data are set in the first one only.
+type DownloadVideoResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Bytes of the content, in order.
+	Data []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	// Media type, such as "video/mp4".
+	ContentType string `protobuf:"bytes,2,opt,name=content_type,json=contentType,proto3" json:"content_type,omitempty"`
+	// Size of the whole file in bytes; -1 when the upstream does not say.
+	Size int64 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
+	// First byte of data within the file. It is 0 where the upstream cannot begin
+	// in the middle and does not say how long the file is.
+	Offset        int64 `protobuf:"varint,4,opt,name=offset,proto3" json:"offset,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DownloadVideoResponse) Reset() {
+	*x = DownloadVideoResponse{}
+	mi := &file_genbus_v1_video_service_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DownloadVideoResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DownloadVideoResponse) ProtoMessage() {}
+
+func (x *DownloadVideoResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_genbus_v1_video_service_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DownloadVideoResponse.ProtoReflect.Descriptor instead.
+func (*DownloadVideoResponse) Descriptor() ([]byte, []int) {
+	return file_genbus_v1_video_service_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *DownloadVideoResponse) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *DownloadVideoResponse) GetContentType() string {
+	if x != nil {
+		return x.ContentType
+	}
+	return ""
+}
+
+func (x *DownloadVideoResponse) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *DownloadVideoResponse) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
 var File_genbus_v1_video_service_proto protoreflect.FileDescriptor
 
 const file_genbus_v1_video_service_proto_rawDesc = "" +
@@ -569,13 +800,28 @@ const file_genbus_v1_video_service_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12#\n" +
 	"\rafter_version\x18\x02 \x01(\x04R\fafterVersion\"I\n" +
 	"\x16WatchVideoTaskResponse\x12/\n" +
-	"\x05event\x18\x01 \x01(\v2\x19.genbus.v1.VideoTaskEventR\x05event2\xc3\x03\n" +
+	"\x05event\x18\x01 \x01(\v2\x19.genbus.v1.VideoTaskEventR\x05event\"(\n" +
+	"\x16DeleteVideoTaskRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\x19\n" +
+	"\x17DeleteVideoTaskResponse\"l\n" +
+	"\x14DownloadVideoRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\x05R\x05index\x12\x16\n" +
+	"\x06offset\x18\x03 \x01(\x03R\x06offset\x12\x16\n" +
+	"\x06length\x18\x04 \x01(\x03R\x06length\"z\n" +
+	"\x15DownloadVideoResponse\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\x12!\n" +
+	"\fcontent_type\x18\x02 \x01(\tR\vcontentType\x12\x12\n" +
+	"\x04size\x18\x03 \x01(\x03R\x04size\x12\x16\n" +
+	"\x06offset\x18\x04 \x01(\x03R\x06offset2\xf3\x04\n" +
 	"\fVideoService\x12X\n" +
 	"\x0fCreateVideoTask\x12!.genbus.v1.CreateVideoTaskRequest\x1a\".genbus.v1.CreateVideoTaskResponse\x12O\n" +
 	"\fGetVideoTask\x12\x1e.genbus.v1.GetVideoTaskRequest\x1a\x1f.genbus.v1.GetVideoTaskResponse\x12U\n" +
 	"\x0eListVideoTasks\x12 .genbus.v1.ListVideoTasksRequest\x1a!.genbus.v1.ListVideoTasksResponse\x12X\n" +
 	"\x0fCancelVideoTask\x12!.genbus.v1.CancelVideoTaskRequest\x1a\".genbus.v1.CancelVideoTaskResponse\x12W\n" +
-	"\x0eWatchVideoTask\x12 .genbus.v1.WatchVideoTaskRequest\x1a!.genbus.v1.WatchVideoTaskResponse0\x01B1Z/github.com/genbus/genbus/gen/genbus/v1;genbusv1b\x06proto3"
+	"\x0eWatchVideoTask\x12 .genbus.v1.WatchVideoTaskRequest\x1a!.genbus.v1.WatchVideoTaskResponse0\x01\x12X\n" +
+	"\x0fDeleteVideoTask\x12!.genbus.v1.DeleteVideoTaskRequest\x1a\".genbus.v1.DeleteVideoTaskResponse\x12T\n" +
+	"\rDownloadVideo\x12\x1f.genbus.v1.DownloadVideoRequest\x1a .genbus.v1.DownloadVideoResponse0\x01B1Z/github.com/genbus/genbus/gen/genbus/v1;genbusv1b\x06proto3"
 
 var (
 	file_genbus_v1_video_service_proto_rawDescOnce sync.Once
@@ -589,7 +835,7 @@ func file_genbus_v1_video_service_proto_rawDescGZIP() []byte {
 	return file_genbus_v1_video_service_proto_rawDescData
 }
 
-var file_genbus_v1_video_service_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_genbus_v1_video_service_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_genbus_v1_video_service_proto_goTypes = []any{
 	(*CreateVideoTaskRequest)(nil),  // 0: genbus.v1.CreateVideoTaskRequest
 	(*CreateVideoTaskResponse)(nil), // 1: genbus.v1.CreateVideoTaskResponse
@@ -601,34 +847,42 @@ var file_genbus_v1_video_service_proto_goTypes = []any{
 	(*CancelVideoTaskResponse)(nil), // 7: genbus.v1.CancelVideoTaskResponse
 	(*WatchVideoTaskRequest)(nil),   // 8: genbus.v1.WatchVideoTaskRequest
 	(*WatchVideoTaskResponse)(nil),  // 9: genbus.v1.WatchVideoTaskResponse
-	(*VideoRequest)(nil),            // 10: genbus.v1.VideoRequest
-	(*VideoTask)(nil),               // 11: genbus.v1.VideoTask
-	(JobStatus)(0),                  // 12: genbus.v1.JobStatus
-	(*timestamppb.Timestamp)(nil),   // 13: google.protobuf.Timestamp
-	(*VideoTaskEvent)(nil),          // 14: genbus.v1.VideoTaskEvent
+	(*DeleteVideoTaskRequest)(nil),  // 10: genbus.v1.DeleteVideoTaskRequest
+	(*DeleteVideoTaskResponse)(nil), // 11: genbus.v1.DeleteVideoTaskResponse
+	(*DownloadVideoRequest)(nil),    // 12: genbus.v1.DownloadVideoRequest
+	(*DownloadVideoResponse)(nil),   // 13: genbus.v1.DownloadVideoResponse
+	(*VideoRequest)(nil),            // 14: genbus.v1.VideoRequest
+	(*VideoTask)(nil),               // 15: genbus.v1.VideoTask
+	(JobStatus)(0),                  // 16: genbus.v1.JobStatus
+	(*timestamppb.Timestamp)(nil),   // 17: google.protobuf.Timestamp
+	(*VideoTaskEvent)(nil),          // 18: genbus.v1.VideoTaskEvent
 }
 var file_genbus_v1_video_service_proto_depIdxs = []int32{
-	10, // 0: genbus.v1.CreateVideoTaskRequest.request:type_name -> genbus.v1.VideoRequest
-	11, // 1: genbus.v1.CreateVideoTaskResponse.task:type_name -> genbus.v1.VideoTask
-	11, // 2: genbus.v1.GetVideoTaskResponse.task:type_name -> genbus.v1.VideoTask
-	12, // 3: genbus.v1.ListVideoTasksRequest.status:type_name -> genbus.v1.JobStatus
-	13, // 4: genbus.v1.ListVideoTasksRequest.created_after:type_name -> google.protobuf.Timestamp
-	13, // 5: genbus.v1.ListVideoTasksRequest.created_before:type_name -> google.protobuf.Timestamp
-	11, // 6: genbus.v1.ListVideoTasksResponse.tasks:type_name -> genbus.v1.VideoTask
-	11, // 7: genbus.v1.CancelVideoTaskResponse.task:type_name -> genbus.v1.VideoTask
-	14, // 8: genbus.v1.WatchVideoTaskResponse.event:type_name -> genbus.v1.VideoTaskEvent
+	14, // 0: genbus.v1.CreateVideoTaskRequest.request:type_name -> genbus.v1.VideoRequest
+	15, // 1: genbus.v1.CreateVideoTaskResponse.task:type_name -> genbus.v1.VideoTask
+	15, // 2: genbus.v1.GetVideoTaskResponse.task:type_name -> genbus.v1.VideoTask
+	16, // 3: genbus.v1.ListVideoTasksRequest.status:type_name -> genbus.v1.JobStatus
+	17, // 4: genbus.v1.ListVideoTasksRequest.created_after:type_name -> google.protobuf.Timestamp
+	17, // 5: genbus.v1.ListVideoTasksRequest.created_before:type_name -> google.protobuf.Timestamp
+	15, // 6: genbus.v1.ListVideoTasksResponse.tasks:type_name -> genbus.v1.VideoTask
+	15, // 7: genbus.v1.CancelVideoTaskResponse.task:type_name -> genbus.v1.VideoTask
+	18, // 8: genbus.v1.WatchVideoTaskResponse.event:type_name -> genbus.v1.VideoTaskEvent
 	0,  // 9: genbus.v1.VideoService.CreateVideoTask:input_type -> genbus.v1.CreateVideoTaskRequest
 	2,  // 10: genbus.v1.VideoService.GetVideoTask:input_type -> genbus.v1.GetVideoTaskRequest
 	4,  // 11: genbus.v1.VideoService.ListVideoTasks:input_type -> genbus.v1.ListVideoTasksRequest
 	6,  // 12: genbus.v1.VideoService.CancelVideoTask:input_type -> genbus.v1.CancelVideoTaskRequest
 	8,  // 13: genbus.v1.VideoService.WatchVideoTask:input_type -> genbus.v1.WatchVideoTaskRequest
-	1,  // 14: genbus.v1.VideoService.CreateVideoTask:output_type -> genbus.v1.CreateVideoTaskResponse
-	3,  // 15: genbus.v1.VideoService.GetVideoTask:output_type -> genbus.v1.GetVideoTaskResponse
-	5,  // 16: genbus.v1.VideoService.ListVideoTasks:output_type -> genbus.v1.ListVideoTasksResponse
-	7,  // 17: genbus.v1.VideoService.CancelVideoTask:output_type -> genbus.v1.CancelVideoTaskResponse
-	9,  // 18: genbus.v1.VideoService.WatchVideoTask:output_type -> genbus.v1.WatchVideoTaskResponse
-	14, // [14:19] is the sub-list for method output_type
-	9,  // [9:14] is the sub-list for method input_type
+	10, // 14: genbus.v1.VideoService.DeleteVideoTask:input_type -> genbus.v1.DeleteVideoTaskRequest
+	12, // 15: genbus.v1.VideoService.DownloadVideo:input_type -> genbus.v1.DownloadVideoRequest
+	1,  // 16: genbus.v1.VideoService.CreateVideoTask:output_type -> genbus.v1.CreateVideoTaskResponse
+	3,  // 17: genbus.v1.VideoService.GetVideoTask:output_type -> genbus.v1.GetVideoTaskResponse
+	5,  // 18: genbus.v1.VideoService.ListVideoTasks:output_type -> genbus.v1.ListVideoTasksResponse
+	7,  // 19: genbus.v1.VideoService.CancelVideoTask:output_type -> genbus.v1.CancelVideoTaskResponse
+	9,  // 20: genbus.v1.VideoService.WatchVideoTask:output_type -> genbus.v1.WatchVideoTaskResponse
+	11, // 21: genbus.v1.VideoService.DeleteVideoTask:output_type -> genbus.v1.DeleteVideoTaskResponse
+	13, // 22: genbus.v1.VideoService.DownloadVideo:output_type -> genbus.v1.DownloadVideoResponse
+	16, // [16:23] is the sub-list for method output_type
+	9,  // [9:16] is the sub-list for method input_type
 	9,  // [9:9] is the sub-list for extension type_name
 	9,  // [9:9] is the sub-list for extension extendee
 	0,  // [0:9] is the sub-list for field type_name
@@ -647,7 +901,7 @@ func file_genbus_v1_video_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_genbus_v1_video_service_proto_rawDesc), len(file_genbus_v1_video_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -26,6 +26,8 @@ const (
 	VideoService_ListVideoTasks_FullMethodName  = "/genbus.v1.VideoService/ListVideoTasks"
 	VideoService_CancelVideoTask_FullMethodName = "/genbus.v1.VideoService/CancelVideoTask"
 	VideoService_WatchVideoTask_FullMethodName  = "/genbus.v1.VideoService/WatchVideoTask"
+	VideoService_DeleteVideoTask_FullMethodName = "/genbus.v1.VideoService/DeleteVideoTask"
+	VideoService_DownloadVideo_FullMethodName   = "/genbus.v1.VideoService/DownloadVideo"
 )
 
 // VideoServiceClient is the client API for VideoService service.
@@ -47,6 +49,12 @@ type VideoServiceClient interface {
 	// WatchVideoTask sends the history, then every new event; it ends after the
 	// terminal one.
 	WatchVideoTask(ctx context.Context, in *WatchVideoTaskRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchVideoTaskResponse], error)
+	// DeleteVideoTask erases a task: its events, stored bodies and archive. A task
+	// that has not ended is cancelled first.
+	DeleteVideoTask(ctx context.Context, in *DeleteVideoTaskRequest, opts ...grpc.CallOption) (*DeleteVideoTaskResponse, error)
+	// DownloadVideo sends the content of a completed task, from the archive where
+	// there is one, and else from the upstream.
+	DownloadVideo(ctx context.Context, in *DownloadVideoRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DownloadVideoResponse], error)
 }
 
 type videoServiceClient struct {
@@ -116,6 +124,35 @@ func (c *videoServiceClient) WatchVideoTask(ctx context.Context, in *WatchVideoT
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type VideoService_WatchVideoTaskClient = grpc.ServerStreamingClient[WatchVideoTaskResponse]
 
+func (c *videoServiceClient) DeleteVideoTask(ctx context.Context, in *DeleteVideoTaskRequest, opts ...grpc.CallOption) (*DeleteVideoTaskResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteVideoTaskResponse)
+	err := c.cc.Invoke(ctx, VideoService_DeleteVideoTask_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *videoServiceClient) DownloadVideo(ctx context.Context, in *DownloadVideoRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DownloadVideoResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &VideoService_ServiceDesc.Streams[1], VideoService_DownloadVideo_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[DownloadVideoRequest, DownloadVideoResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type VideoService_DownloadVideoClient = grpc.ServerStreamingClient[DownloadVideoResponse]
+
 // VideoServiceServer is the server API for VideoService service.
 // All implementations must embed UnimplementedVideoServiceServer
 // for forward compatibility.
@@ -135,6 +172,12 @@ type VideoServiceServer interface {
 	// WatchVideoTask sends the history, then every new event; it ends after the
 	// terminal one.
 	WatchVideoTask(*WatchVideoTaskRequest, grpc.ServerStreamingServer[WatchVideoTaskResponse]) error
+	// DeleteVideoTask erases a task: its events, stored bodies and archive. A task
+	// that has not ended is cancelled first.
+	DeleteVideoTask(context.Context, *DeleteVideoTaskRequest) (*DeleteVideoTaskResponse, error)
+	// DownloadVideo sends the content of a completed task, from the archive where
+	// there is one, and else from the upstream.
+	DownloadVideo(*DownloadVideoRequest, grpc.ServerStreamingServer[DownloadVideoResponse]) error
 	mustEmbedUnimplementedVideoServiceServer()
 }
 
@@ -159,6 +202,12 @@ func (UnimplementedVideoServiceServer) CancelVideoTask(context.Context, *CancelV
 }
 func (UnimplementedVideoServiceServer) WatchVideoTask(*WatchVideoTaskRequest, grpc.ServerStreamingServer[WatchVideoTaskResponse]) error {
 	return status.Error(codes.Unimplemented, "method WatchVideoTask not implemented")
+}
+func (UnimplementedVideoServiceServer) DeleteVideoTask(context.Context, *DeleteVideoTaskRequest) (*DeleteVideoTaskResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteVideoTask not implemented")
+}
+func (UnimplementedVideoServiceServer) DownloadVideo(*DownloadVideoRequest, grpc.ServerStreamingServer[DownloadVideoResponse]) error {
+	return status.Error(codes.Unimplemented, "method DownloadVideo not implemented")
 }
 func (UnimplementedVideoServiceServer) mustEmbedUnimplementedVideoServiceServer() {}
 func (UnimplementedVideoServiceServer) testEmbeddedByValue()                      {}
@@ -264,6 +313,35 @@ func _VideoService_WatchVideoTask_Handler(srv interface{}, stream grpc.ServerStr
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type VideoService_WatchVideoTaskServer = grpc.ServerStreamingServer[WatchVideoTaskResponse]
 
+func _VideoService_DeleteVideoTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteVideoTaskRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(VideoServiceServer).DeleteVideoTask(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: VideoService_DeleteVideoTask_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(VideoServiceServer).DeleteVideoTask(ctx, req.(*DeleteVideoTaskRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _VideoService_DownloadVideo_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(DownloadVideoRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(VideoServiceServer).DownloadVideo(m, &grpc.GenericServerStream[DownloadVideoRequest, DownloadVideoResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type VideoService_DownloadVideoServer = grpc.ServerStreamingServer[DownloadVideoResponse]
+
 // VideoService_ServiceDesc is the grpc.ServiceDesc for VideoService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -287,11 +365,20 @@ var VideoService_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "CancelVideoTask",
 			Handler:    _VideoService_CancelVideoTask_Handler,
 		},
+		{
+			MethodName: "DeleteVideoTask",
+			Handler:    _VideoService_DeleteVideoTask_Handler,
+		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
 			StreamName:    "WatchVideoTask",
 			Handler:       _VideoService_WatchVideoTask_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "DownloadVideo",
+			Handler:       _VideoService_DownloadVideo_Handler,
 			ServerStreams: true,
 		},
 	},

@@ -64,7 +64,11 @@ type WorkItem struct {
 	// When a job that was not submitted yet fails with queue_timeout.
 	QueueDeadline *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=queue_deadline,json=queueDeadline,proto3" json:"queue_deadline,omitempty"`
 	// Whether the result is copied to the object store. Absent: the route decides.
-	Archive       *bool `protobuf:"varint,18,opt,name=archive,proto3,oneof" json:"archive,omitempty"`
+	Archive *bool `protobuf:"varint,18,opt,name=archive,proto3,oneof" json:"archive,omitempty"`
+	// Size that the request asked for; empty when it did not.
+	Size string `protobuf:"bytes,19,opt,name=size,proto3" json:"size,omitempty"`
+	// Length in seconds that the request asked for; empty when it did not.
+	Seconds       string `protobuf:"bytes,20,opt,name=seconds,proto3" json:"seconds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -225,6 +229,20 @@ func (x *WorkItem) GetArchive() bool {
 	return false
 }
 
+func (x *WorkItem) GetSize() string {
+	if x != nil {
+		return x.Size
+	}
+	return ""
+}
+
+func (x *WorkItem) GetSeconds() string {
+	if x != nil {
+		return x.Seconds
+	}
+	return ""
+}
+
 // DeadLetter is what could not be processed, whole: the payload on
 // genbus.dead.<kind>.<tenant>.<id>.
 type DeadLetter struct {
@@ -252,9 +270,13 @@ type DeadLetter struct {
 	// (orphaned_submission); else empty.
 	UpstreamTaskId string `protobuf:"bytes,10,opt,name=upstream_task_id,json=upstreamTaskId,proto3" json:"upstream_task_id,omitempty"`
 	// Upstream that the job was submitted to; empty when it was not.
-	Upstream      string `protobuf:"bytes,11,opt,name=upstream,proto3" json:"upstream,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Upstream string `protobuf:"bytes,11,opt,name=upstream,proto3" json:"upstream,omitempty"`
+	// Name of the key that it was submitted with; empty for an only key.
+	UpstreamKey string `protobuf:"bytes,12,opt,name=upstream_key,json=upstreamKey,proto3" json:"upstream_key,omitempty"`
+	// What the protocol needs beside the upstream's id to read the task.
+	UpstreamTicket string `protobuf:"bytes,13,opt,name=upstream_ticket,json=upstreamTicket,proto3" json:"upstream_ticket,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *DeadLetter) Reset() {
@@ -364,6 +386,20 @@ func (x *DeadLetter) GetUpstream() string {
 	return ""
 }
 
+func (x *DeadLetter) GetUpstreamKey() string {
+	if x != nil {
+		return x.UpstreamKey
+	}
+	return ""
+}
+
+func (x *DeadLetter) GetUpstreamTicket() string {
+	if x != nil {
+		return x.UpstreamTicket
+	}
+	return ""
+}
+
 // Header is one NATS header.
 type Header struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -423,7 +459,7 @@ var File_genbus_v1_work_proto protoreflect.FileDescriptor
 
 const file_genbus_v1_work_proto_rawDesc = "" +
 	"\n" +
-	"\x14genbus/v1/work.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8f\x06\n" +
+	"\x14genbus/v1/work.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbd\x06\n" +
 	"\bWorkItem\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x16\n" +
@@ -446,7 +482,9 @@ const file_genbus_v1_work_proto_rawDesc = "" +
 	"\x06stream\x18\x0f \x01(\bR\x06stream\x124\n" +
 	"\x05trace\x18\x10 \x03(\v2\x1e.genbus.v1.WorkItem.TraceEntryR\x05trace\x12A\n" +
 	"\x0equeue_deadline\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\rqueueDeadline\x12\x1d\n" +
-	"\aarchive\x18\x12 \x01(\bH\x00R\aarchive\x88\x01\x01\x1a9\n" +
+	"\aarchive\x18\x12 \x01(\bH\x00R\aarchive\x88\x01\x01\x12\x12\n" +
+	"\x04size\x18\x13 \x01(\tR\x04size\x12\x18\n" +
+	"\aseconds\x18\x14 \x01(\tR\aseconds\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a8\n" +
@@ -455,7 +493,7 @@ const file_genbus_v1_work_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\n" +
 	"\n" +
-	"\b_archive\"\xf4\x02\n" +
+	"\b_archive\"\xc0\x03\n" +
 	"\n" +
 	"DeadLetter\x12*\n" +
 	"\x05error\x18\x01 \x01(\v2\x14.genbus.v1.TaskErrorR\x05error\x12\x0e\n" +
@@ -469,7 +507,9 @@ const file_genbus_v1_work_proto_rawDesc = "" +
 	"\bdata_ref\x18\t \x01(\v2\x12.genbus.v1.BlobRefR\adataRef\x12(\n" +
 	"\x10upstream_task_id\x18\n" +
 	" \x01(\tR\x0eupstreamTaskId\x12\x1a\n" +
-	"\bupstream\x18\v \x01(\tR\bupstream\"2\n" +
+	"\bupstream\x18\v \x01(\tR\bupstream\x12!\n" +
+	"\fupstream_key\x18\f \x01(\tR\vupstreamKey\x12'\n" +
+	"\x0fupstream_ticket\x18\r \x01(\tR\x0eupstreamTicket\"2\n" +
 	"\x06Header\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x16\n" +
 	"\x06values\x18\x02 \x03(\tR\x06valuesB1Z/github.com/genbus/genbus/gen/genbus/v1;genbusv1b\x06proto3"
