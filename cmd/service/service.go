@@ -19,6 +19,7 @@ import (
 	"github.com/genbus/genbus/internal/chatlog"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/consumer"
+	"github.com/genbus/genbus/internal/content"
 	"github.com/genbus/genbus/internal/inline"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/routes"
@@ -36,6 +37,7 @@ type service struct {
 	health   *telemetry.Health
 	broker   *broker.Broker
 	routes   *routes.Table
+	content  *content.Reader
 	tasks    *tasklog.Log
 	endLog   func()
 	consumer *consumer.Consumer
@@ -51,7 +53,7 @@ type service struct {
 // newService builds and starts everything but the servers. A service that was
 // returned must be stopped.
 func newService(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *service, err error) {
-	s := &service{cfg: cfg, log: log, metrics: telemetry.NewMetrics(version()), health: &telemetry.Health{}, endLog: func() {}}
+	s := &service{cfg: cfg, log: log, metrics: telemetry.NewMetrics(version()), health: &telemetry.Health{}, content: content.NewReader(content.Options{}), endLog: func() {}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.abort(ctx))
@@ -65,7 +67,7 @@ func newService(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *s
 	if s.tracing, err = telemetry.NewTracing(ctx, log, version(), tracingEnv(cfg)); err != nil {
 		return nil, err
 	}
-	if s.routes, err = routes.New(cfg); err != nil {
+	if s.routes, err = routes.New(cfg, s.metrics, log); err != nil {
 		return nil, err
 	}
 	if s.broker, err = openBroker(ctx, cfg, log); err != nil {
@@ -114,7 +116,7 @@ func (s *service) startWork(ctx context.Context) error {
 	bodies := broker.NewBodies(s.broker)
 	adm := admission.New(s.cfg, s.broker, s.tasks, bodies, s.metrics)
 	s.consumer = consumer.New(context.WithoutCancel(ctx), consumer.Options{
-		Config: s.cfg, Broker: s.broker, Log: s.tasks, Encoder: enc, Bodies: bodies, Routes: s.routes,
+		Config: s.cfg, Broker: s.broker, Log: s.tasks, Encoder: enc, Bodies: bodies, Content: s.content, Routes: s.routes,
 		Admission: adm, Metrics: s.metrics, Tracing: s.tracing, Logger: s.log,
 	})
 	s.inline = inline.New(inline.Options{
@@ -125,7 +127,7 @@ func (s *service) startWork(ctx context.Context) error {
 	s.health.Add("jetstream", s.broker.Ready)
 	s.health.Add("task_log", s.logHasRoom)
 	s.api, err = api.New(ctx, api.Options{
-		Config: s.cfg, Names: s.broker.Names(), Admission: adm, Log: s.tasks, Bodies: bodies, Routes: s.routes, Inline: s.inline,
+		Config: s.cfg, Names: s.broker.Names(), Admission: adm, Log: s.tasks, Bodies: bodies, Content: s.content, Routes: s.routes, Inline: s.inline,
 		Chats:  chatlog.New(s.broker, s.tasks, bodies, chatlog.Options{ReaderBuffer: int(s.cfg.Limits.SlowReaderBytes)}),
 		Health: s.health, Metrics: s.metrics, Tracing: s.tracing, Logger: s.log, Version: version(),
 	})
@@ -225,6 +227,7 @@ func (s *service) release(ctx context.Context) error {
 	if s.routes != nil {
 		s.routes.Close()
 	}
+	s.content.Close()
 	if s.tracing.Shutdown != nil {
 		flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()

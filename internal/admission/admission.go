@@ -21,6 +21,7 @@ import (
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
+	"github.com/genbus/genbus/internal/upstream"
 )
 
 // Request is a request in canonical form, whichever way it came in.
@@ -30,7 +31,11 @@ type Request struct {
 	// RequestID is the idempotency key, or empty.
 	RequestID string
 	// Body is the upstream's JSON as the client sent it.
-	Body      []byte
+	Body []byte
+	// Typed is a video request field by field; Body is then its JSON in the
+	// default protocol, and the upstream gets it in that of its route. Nil
+	// otherwise.
+	Typed     *genbusv1.VideoGeneration
 	Labels    map[string]string
 	ExpiresAt time.Time // zero: none
 	RetryOf   string
@@ -47,10 +52,14 @@ type Request struct {
 // Checked is a request that passed validation, with everything that was found
 // on the way. Inline chats go on from here without being enqueued.
 type Checked struct {
-	ID          string
-	Route       config.Route
-	Model       string
-	Stream      bool
+	ID     string
+	Route  config.Route
+	Model  string
+	Stream bool
+	// Body is what the upstream gets, but for the model's name.
+	Body []byte
+	// Asked is what a video task keeps of its body.
+	Asked       upstream.Asked
 	Fingerprint [32]byte
 	// Fresh is true when nothing identifies the request, so that the id is new.
 	Fresh bool
@@ -175,18 +184,21 @@ func (a *Admission) record(ctx context.Context, item *genbusv1.WorkItem, c Check
 func (a *Admission) item(ctx context.Context, r Request, c Checked) (*genbusv1.WorkItem, error) {
 	now := a.now()
 	item := &genbusv1.WorkItem{
-		Id: c.ID, Kind: string(r.Kind), Tenant: r.Tenant, Route: c.Route.Name, Model: c.Model, Body: r.Body,
+		Id: c.ID, Kind: string(r.Kind), Tenant: r.Tenant, Route: c.Route.Name, Model: c.Model, Body: c.Body,
 		Fingerprint: c.Fingerprint[:], RequestId: r.RequestID, Labels: r.Labels, RetryOf: r.RetryOf,
 		AcceptedAt: timestamppb.New(now), QueueDeadline: timestamppb.New(now.Add(c.Route.Timeouts.Queue)),
-		Protocol: c.Route.Protocol, Stream: c.Stream, Trace: telemetry.Inject(ctx), Archive: r.Archive,
+		Protocol: c.Route.Protocol, Stream: c.Stream, Trace: telemetry.Inject(ctx), Size: c.Asked.Size, Seconds: c.Asked.Seconds,
+	}
+	if archive := c.archives(r); archive {
+		item.Archive = &archive
 	}
 	if !r.ExpiresAt.IsZero() {
 		item.ExpiresAt = timestamppb.New(r.ExpiresAt)
 	}
-	if int64(len(r.Body)) <= int64(a.cfg.Limits.ClaimCheckBytes) {
+	if int64(len(c.Body)) <= int64(a.cfg.Limits.ClaimCheckBytes) {
 		return item, nil
 	}
-	ref, err := a.bodies.Put(ctx, r.Tenant, fmt.Sprintf("%s-%x", c.ID, c.Fingerprint[:8]), r.Body)
+	ref, err := a.bodies.Put(ctx, r.Tenant, fmt.Sprintf("%s-%x", c.ID, c.Fingerprint[:8]), c.Body)
 	if err != nil {
 		return nil, unavailable(err)
 	}
@@ -194,11 +206,23 @@ func (a *Admission) item(ctx context.Context, r Request, c Checked) (*genbusv1.W
 	return item, nil
 }
 
+// archives reports whether the result is to be copied: as the request says, or
+// else the route.
+func (c Checked) archives(r Request) bool {
+	if r.Kind != subject.Video {
+		return false
+	}
+	if r.Archive != nil {
+		return *r.Archive
+	}
+	return c.Route.Archive
+}
+
 // Item is the work item of a checked request that is not enqueued: an inline
 // chat.
 func (a *Admission) Item(ctx context.Context, r Request, c Checked) *genbusv1.WorkItem {
 	return &genbusv1.WorkItem{
-		Id: c.ID, Kind: string(r.Kind), Tenant: r.Tenant, Route: c.Route.Name, Model: c.Model, Body: r.Body,
+		Id: c.ID, Kind: string(r.Kind), Tenant: r.Tenant, Route: c.Route.Name, Model: c.Model, Body: c.Body,
 		Fingerprint: c.Fingerprint[:], Labels: r.Labels, RetryOf: r.RetryOf, AcceptedAt: timestamppb.New(a.now()),
 		Stream: c.Stream, Trace: telemetry.Inject(ctx),
 	}

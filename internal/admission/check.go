@@ -1,12 +1,14 @@
 package admission
 
 import (
+	"errors"
 	"fmt"
 	"time"
 	"unicode/utf8"
 
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/protocol"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -20,18 +22,21 @@ const (
 // Check is the one validator: it judges the request, finds its route and its
 // id, and stores nothing. Every error is a *fault.Error.
 func (a *Admission) Check(r Request) (Checked, error) {
-	if int64(len(r.Body)) > int64(a.cfg.HTTP.MaxBodyBytes) {
-		return Checked{}, fault.New(fault.BodyTooLarge, "the body has %d bytes; the limit is %d", len(r.Body), a.cfg.HTTP.MaxBodyBytes)
+	if limit := int64(a.cfg.HTTP.MaxBodyBytes); int64(len(r.Body)) > limit {
+		return Checked{}, fault.New(fault.BodyTooLarge, "the body has %d bytes; the limit is %d", len(r.Body), limit)
 	}
-	head, err := body.Header(r.Body)
+	form, err := a.form(r)
 	if err != nil {
-		return Checked{}, fault.New(fault.InvalidJSON, "the body is not one JSON object: %w", err)
+		return Checked{}, err
 	}
-	if v := a.violations(r); len(v) > 0 {
+	if v := append(a.violations(r), form.violations...); len(v) > 0 {
 		return Checked{}, fault.Invalid(v)
 	}
-	c := Checked{Model: head.Model, Stream: head.Stream}
-	if err := a.route(r, &c); err != nil {
+	c := Checked{Model: form.model, Stream: form.stream}
+	if err := a.route(r, form, &c); err != nil {
+		return Checked{}, err
+	}
+	if err := c.write(r); err != nil {
 		return Checked{}, err
 	}
 	if c.Fingerprint, err = body.Fingerprint(r.Body); err != nil {
@@ -45,6 +50,39 @@ func (a *Admission) Check(r Request) (Checked, error) {
 	return c, nil
 }
 
+// write sets the body that the upstream gets: the client's own bytes, or the
+// typed request in the protocol of its route.
+func (c *Checked) write(r Request) error {
+	c.Body = r.Body
+	if r.Kind != subject.Video {
+		return nil
+	}
+	p, ok := protocol.Find(c.Route.Protocol)
+	if !ok {
+		return fault.New(fault.Internal, "route %s speaks protocol %q, which does not exist", c.Route.Name, c.Route.Protocol)
+	}
+	if r.Typed != nil && p.Name != protocol.Default().Name {
+		var err error
+		if c.Body, err = p.Bodies.FromTyped(r.Typed); err != nil {
+			return unwritable(err)
+		}
+		if v := faultViolations(p.Bodies.Check(c.Body)); len(v) > 0 {
+			return fault.Invalid(v)
+		}
+	}
+	c.Asked = p.Bodies.Asked(c.Body)
+	return nil
+}
+
+// unwritable is a typed request that has no JSON form, with the field to blame.
+func unwritable(err error) error {
+	var field *body.FieldError
+	if errors.As(err, &field) {
+		return fault.Invalid([]fault.Violation{{Field: field.Field, Description: field.Description}})
+	}
+	return fault.New(fault.InvalidRequest, "the request cannot be written as JSON: %w", err)
+}
+
 func (r Request) source() (Source, error) {
 	switch {
 	case r.RequestID != "":
@@ -54,18 +92,6 @@ func (r Request) source() (Source, error) {
 	default:
 		return ByNothing()
 	}
-}
-
-func (a *Admission) route(r Request, c *Checked) error {
-	route, ok := a.cfg.Route(string(r.Kind), c.Model)
-	if !ok {
-		return fault.New(fault.ModelNotFound, "no %s route serves the model %q; see GET /v1/models", r.Kind, fault.Clip(c.Model, 128))
-	}
-	if r.Protocol != "" && r.Protocol != route.Protocol {
-		return fault.New(fault.WrongProtocol, "the model %q is served by protocol %q, not %q", c.Model, route.Protocol, fault.Clip(r.Protocol, 64))
-	}
-	c.Route = route
-	return nil
 }
 
 func (a *Admission) violations(r Request) []fault.Violation {
@@ -85,8 +111,8 @@ func (a *Admission) violations(r Request) []fault.Violation {
 	if !r.ExpiresAt.IsZero() && !r.ExpiresAt.After(a.now()) {
 		add("expires_at", "%s has passed", r.ExpiresAt.UTC().Format(time.RFC3339))
 	}
-	if r.Archive != nil && *r.Archive {
-		add("archive", "is not available in this version; leave it out")
+	if r.Archive != nil && r.Kind != subject.Video {
+		add("archive", "is for videos only")
 	}
 	if len(r.Labels) > maxLabels {
 		add("labels", "there are %d; at most %d are allowed", len(r.Labels), maxLabels)
@@ -97,17 +123,7 @@ func (a *Admission) violations(r Request) []fault.Violation {
 			break
 		}
 	}
-	for _, v := range bodyViolations(r) {
-		add(v.Field, "%s", v.Description)
-	}
 	return out
-}
-
-func bodyViolations(r Request) []body.Violation {
-	if r.Kind == subject.Chat {
-		return body.CheckChat(r.Body)
-	}
-	return body.CheckVideo(r.Body)
 }
 
 func jobID(id string) bool {

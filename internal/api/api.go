@@ -16,6 +16,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/chatlog"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/content"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/inline"
 	"github.com/genbus/genbus/internal/routes"
@@ -33,6 +34,7 @@ type Options struct {
 	Log       *tasklog.Log
 	Bodies    *broker.Bodies
 	Routes    *routes.Table
+	Content   *content.Reader
 	Inline    *inline.Runner
 	Chats     *chatlog.Log
 	Health    *telemetry.Health

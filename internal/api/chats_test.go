@@ -38,15 +38,24 @@ func TestChatErrorsBeforeAndAfterTheFirstBlock(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	body := func(model string) string { return strings.Replace(streamBody, "sandbox-chat", model, 1) }
-	for model, want := range map[string]struct {
+	for _, model := range []string{"sandbox-chat:drop_after_chunks=2", "sandbox-chat:error_after_chunks=2"} {
+		blocks := w.open(w.request(http.MethodPost, "/v1/chat/completions", body(model))).rest()
+		last := blocks[len(blocks)-1].data
+		if len(blocks) < 3 || !strings.HasPrefix(last, `{"error":{`) || slices.ContainsFunc(blocks, func(e event) bool { return e.data == "[DONE]" }) {
+			t.Errorf("%s: %v", model, blocks)
+		}
+	}
+	for _, want := range []struct {
+		model  string
 		status int
 		code   string
 	}{
-		"sandbox-chat:status=429,retry_after=7": {429, "upstream_rate_limited"},
-		"sandbox-chat:status=503":               {502, "upstream_unavailable"},
-		"other":                                 {404, "model_not_found"},
+		{"sandbox-chat:status=503", 502, "upstream_unavailable"},
+		{"other", 404, "model_not_found"},
+		// Last: the key has to wait from then on.
+		{"sandbox-chat:status=429,retry_after=7", 429, "upstream_rate_limited"},
 	} {
-		for _, b := range []string{body(model), strings.Replace(chatBody, "sandbox-chat", model, 1)} {
+		for _, b := range []string{body(want.model), strings.Replace(chatBody, "sandbox-chat", want.model, 1)} {
 			a := w.post("/v1/chat/completions", b)
 			if a.status != want.status || a.header.Get("Genbus-Error-Code") != want.code || a.header.Get("Content-Type") != "application/json" {
 				t.Errorf("%s: %d %v %s", b, a.status, a.header, a.body)
@@ -54,13 +63,6 @@ func TestChatErrorsBeforeAndAfterTheFirstBlock(t *testing.T) {
 			if want.status == 429 && a.header.Get("Retry-After") != "7" {
 				t.Errorf("%s: Retry-After %q", b, a.header.Get("Retry-After"))
 			}
-		}
-	}
-	for _, model := range []string{"sandbox-chat:drop_after_chunks=2", "sandbox-chat:error_after_chunks=2"} {
-		blocks := w.open(w.request(http.MethodPost, "/v1/chat/completions", body(model))).rest()
-		last := blocks[len(blocks)-1].data
-		if len(blocks) < 3 || !strings.HasPrefix(last, `{"error":{`) || slices.ContainsFunc(blocks, func(e event) bool { return e.data == "[DONE]" }) {
-			t.Errorf("%s: %v", model, blocks)
 		}
 	}
 }

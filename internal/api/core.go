@@ -11,6 +11,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/chatlog"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/content"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/inline"
 	"github.com/genbus/genbus/internal/routes"
@@ -27,6 +28,7 @@ type core struct {
 	log       *tasklog.Log
 	bodies    *broker.Bodies
 	routes    *routes.Table
+	content   *content.Reader
 	inline    *inline.Runner
 	chats     *chatlog.Log
 	logger    *slog.Logger
@@ -40,7 +42,7 @@ type core struct {
 
 func newCore(o Options, d *drain) *core {
 	return &core{
-		cfg: o.Config, admission: o.Admission, log: o.Log, bodies: o.Bodies, routes: o.Routes,
+		cfg: o.Config, admission: o.Admission, log: o.Log, bodies: o.Bodies, routes: o.Routes, content: o.Content,
 		inline: o.Inline, chats: o.Chats, logger: o.Logger, drain: d, now: time.Now, writeTimeout: writeTimeout, bodyTimeout: bodyTimeout,
 	}
 }
@@ -79,7 +81,7 @@ func (c *core) models(ctx context.Context, kind string) ([]*genbusv1.Model, erro
 	if kind != "" && !subject.Kind(kind).Valid() {
 		return nil, fault.Invalid([]fault.Violation{{Field: "kind", Description: "must be video, chat or empty"}})
 	}
-	return c.routes.Models(ctx, c.cfg, kind), nil
+	return c.routes.Models(ctx, kind), nil
 }
 
 // meaning turns an error about a job into the one that its caller is told. What

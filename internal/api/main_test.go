@@ -28,6 +28,7 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/chatlog"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/content"
 	"github.com/genbus/genbus/internal/inline"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/routes"
@@ -110,18 +111,18 @@ func (w *world) startLog() {
 }
 
 func (w *world) startAPI(alter func(*api.Options)) {
-	table, err := routes.New(w.cfg)
+	table, err := routes.New(w.cfg, w.metrics, brokertest.Logger(w.t))
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	bodies := broker.NewBodies(w.broker)
+	bodies, reader := broker.NewBodies(w.broker), content.NewReader(content.Options{})
 	adm := admission.New(w.cfg, w.broker, w.log, bodies, w.metrics)
 	runner := inline.New(inline.Options{
 		Config: w.cfg, Admission: adm, Routes: table, Log: w.log, Broker: w.broker, Encoder: w.enc,
 		Bodies: bodies, Metrics: w.metrics, Logger: brokertest.Logger(w.t),
 	})
 	o := api.Options{
-		Config: w.cfg, Names: w.broker.Names(), Admission: adm, Log: w.log, Bodies: bodies, Routes: table,
+		Config: w.cfg, Names: w.broker.Names(), Admission: adm, Log: w.log, Bodies: bodies, Content: reader, Routes: table,
 		Inline: runner, Chats: chatlog.New(w.broker, w.log, bodies, chatlog.Options{SettleWait: 100 * time.Millisecond}),
 		Health: w.health, Metrics: w.metrics, Logger: brokertest.Logger(w.t), Version: "v1.2.3",
 		Tracing: telemetry.Tracing{Provider: noop.NewTracerProvider(), Propagator: propagation.TraceContext{}},
@@ -148,6 +149,7 @@ func (w *world) startAPI(alter func(*api.Options)) {
 			w.t.Errorf("inline: %v", err)
 		}
 		table.Close()
+		reader.Close()
 	})
 }
 
@@ -269,7 +271,7 @@ func (w *world) startVideo(tenant, id string) tasklog.Entry {
 	e, now := w.entry(subject.Video, tenant, id), time.Now()
 	next, err := task.Submitting(videoOf(e), now, task.Submission{Upstream: "sandbox", Until: now.Add(time.Minute), Deadline: now.Add(time.Hour)})
 	e = w.commit(e, next, err)
-	next, err = task.Submitted(videoOf(e), now, "up_1", "queued")
+	next, err = task.Submitted(videoOf(e), now, task.Receipt{UpstreamID: "up_1", Status: "queued"})
 	e = w.commit(e, next, err)
 	next, _, err = task.Observed(videoOf(e), now, task.Observation{Started: true, Status: "running", Progress: 40})
 	return w.commit(e, next, err)
@@ -365,7 +367,7 @@ func (w *world) carryOn(id string) {
 		return err == nil
 	}
 	_ = step(task.Submitting(videoOf(e), now, task.Submission{Upstream: "sandbox", Until: now.Add(time.Minute), Deadline: now.Add(time.Hour)})) &&
-		step(task.Submitted(videoOf(e), now, "up_1", "queued")) &&
+		step(task.Submitted(videoOf(e), now, task.Receipt{UpstreamID: "up_1", Status: "queued"})) &&
 		step(task.Completed(videoOf(e), now, task.Result{Videos: []*genbusv1.Video{{Url: "http://x/1.mp4"}}}))
 }
 

@@ -4,8 +4,8 @@ import (
 	"net/http"
 
 	"github.com/genbus/genbus/internal/body"
-	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/upstream/primary"
 )
 
 // createVideo is POST /v1/video/generations.
@@ -19,7 +19,7 @@ func (h *web) createVideo(x *exchange) error {
 		return err
 	}
 	// A model of another protocol is not reached by this path.
-	req.Protocol = config.ProtocolPrimary
+	req.Protocol = primary.Name
 	e, err := h.core.submit(x.ctx(), req)
 	if err != nil {
 		return err
@@ -35,5 +35,5 @@ func (h *web) getVideo(x *exchange) error {
 		return err
 	}
 	x.jobID(e.Job.GetId())
-	return x.json(http.StatusOK, body.VideoTaskJSON(video(e)))
+	return x.json(http.StatusOK, body.VideoTaskJSON(x.linked(video(e))))
 }

@@ -66,11 +66,18 @@ func (h *web) routes() {
 	h.handle("POST /v1/video/generations", h.createVideo)
 	h.handle("GET /v1/video/generations/{id}", h.getVideo)
 	h.handle("GET /v1/video/generations/{id}/events", h.videoEvents)
+	h.handle("POST /v1/videos", h.createVideoObject)
+	h.handle("GET /v1/videos", h.listVideoObjects)
+	h.handle("GET /v1/videos/{id}", h.getVideoObject)
+	h.handle("DELETE /v1/videos/{id}", h.deleteVideoObject)
+	h.handle("GET /v1/videos/{id}/content", h.getContent)
+	h.vendorRoutes()
 	h.handle("POST /v1/chat/completions", h.chatCompletions)
 	h.handle("GET /v1/models", h.listModels)
 	h.handle("GET /v1/models/{model...}", h.getModel)
 
 	h.handle("GET /genbus/v1/videos/{id}/events", h.videoEvents)
+	h.handle("GET /genbus/v1/videos/{id}/content", h.getContent)
 	h.handle("GET /genbus/v1/chats/{id}/events", h.chatEvents)
 	for _, pattern := range gatewayPatterns {
 		h.mux.HandleFunc(pattern, h.viaGateway)
@@ -83,6 +90,7 @@ var gatewayPatterns = []string{
 	"GET /genbus/v1/videos",
 	"GET /genbus/v1/videos/{id}",
 	"POST /genbus/v1/videos/{id}/cancel",
+	"DELETE /genbus/v1/videos/{id}",
 	"POST /genbus/v1/chats",
 	"GET /genbus/v1/chats/{id}",
 	"POST /genbus/v1/chats/{id}/cancel",

@@ -74,7 +74,7 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 		"/v1/chat/completions":           {http.MethodGet, "POST", 405, "method_not_allowed"},
 		"/v1/models":                     {http.MethodDelete, "GET, HEAD", 405, "method_not_allowed"},
 		"/genbus/v1/videos":              {http.MethodPut, "GET, HEAD, POST", 405, "method_not_allowed"},
-		"/genbus/v1/videos/video_x":      {http.MethodPost, "GET, HEAD", 405, "method_not_allowed"},
+		"/genbus/v1/videos/video_x":      {http.MethodPost, "DELETE, GET, HEAD", 405, "method_not_allowed"},
 		"/genbus/v1/videos/a%2Fb/cancel": {http.MethodPost, "", 404, ""},
 	} {
 		a := w.do(row.method, path, "")

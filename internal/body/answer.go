@@ -121,6 +121,9 @@ func (w *writer) model(m *genbusv1.Model) {
 	o.always("object", "model")
 	o.int("created", m.GetCreated())
 	o.always("owned_by", m.GetOwnedBy())
+	o.text("group", m.GetGroup())
+	o.text("protocol", m.GetProtocol())
+	o.texts("modes", m.GetModes())
 	o.close(m.GetExtraJson())
 }
 

@@ -110,6 +110,8 @@ func (w *writer) videoTask(t *genbusv1.VideoTask) {
 	o.time("expires_at", t.GetExpiresAt())
 	nest(o, "usage", t.GetUsage(), (*writer).usage)
 	nest(o, "archive", t.GetArchive(), (*writer).archive)
+	o.text("size", t.GetSize())
+	o.text("seconds", t.GetSeconds())
 	o.close(nil)
 }
 
@@ -150,6 +152,7 @@ func (w *writer) videoFile(v *genbusv1.Video) {
 	o.known("width", int64(v.GetWidth()))
 	o.known("height", int64(v.GetHeight()))
 	o.time("expires_at", v.GetExpiresAt())
+	nest(o, "archived", v.GetArchived(), (*writer).blobRef)
 	o.close(nil)
 }
 
@@ -182,6 +185,7 @@ func (w *writer) blobRef(b *genbusv1.BlobRef) {
 	o.text("name", b.GetName())
 	o.uint("size", b.GetSize())
 	o.text("sha256", base64.StdEncoding.EncodeToString(b.GetSha256()))
+	o.text("content_type", b.GetContentType())
 	o.close(nil)
 }
 

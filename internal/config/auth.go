@@ -14,9 +14,26 @@ type APIKey struct {
 	KeyEnv string `yaml:"key_env"`
 	// File that holds the key; this or key_env. Default: none.
 	KeyFile string `yaml:"key_file"`
+	// Access key of a key pair with which the tenant signs requests on a vendor's paths; it is no secret. Default: none.
+	AccessKey string `yaml:"access_key"`
+	// Environment variable that holds the secret key of the pair. Default: none.
+	SecretKeyEnv string `yaml:"secret_key_env"`
+	// File that holds the secret key of the pair. Default: none.
+	SecretKeyFile string `yaml:"secret_key_file"`
 
-	// Key is the loaded key.
-	Key Secret `yaml:"-"`
+	// Key and SecretKey are the loaded secrets.
+	Key, SecretKey Secret `yaml:"-"`
+}
+
+// Pair returns the tenant and the secret key of an access key, and whether the access key is known. An access key is
+// public, so that a look-up by it tells nothing.
+func (c *Config) Pair(accessKey string) (tenant string, secret Secret, ok bool) {
+	for _, k := range c.APIKeys {
+		if accessKey != "" && k.AccessKey == accessKey && !k.SecretKey.Empty() {
+			return k.Tenant, k.SecretKey, true
+		}
+	}
+	return "", Secret{}, false
 }
 
 // tenantKey holds only a hash, so that no dump of a Config shows a key.

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/genbus/genbus/internal/protocol"
 )
 
 const (
@@ -45,10 +47,41 @@ func (c *Config) checkServers(r *report) {
 	within(r, "http.max_body_bytes", c.HTTP.MaxBodyBytes, KiB, GiB)
 	within(r, "http.read_header_timeout", c.HTTP.ReadHeaderTimeout, 100*time.Millisecond, 10*time.Minute)
 	within(r, "http.sse_ping", c.HTTP.SSEPing, 10*time.Millisecond, 10*time.Minute)
+	c.checkSegments(r)
+	if c.HTTP.PublicURL != "" {
+		checkBaseURL(r, "http.public_url", c.HTTP.PublicURL)
+	}
 	checkAddr(r, "grpc.addr", c.GRPC.Addr)
 	within(r, "grpc.max_message_bytes", c.GRPC.MaxMessageBytes, KiB, GiB)
 	checkAddr(r, "sandbox.addr", c.Sandbox.Addr)
 	within(r, "shutdown.grace", c.Shutdown.Grace, 0, time.Hour)
+}
+
+// checkSegments wants every vendor's paths apart from each other and from genbus's own.
+func (c *Config) checkSegments(r *report) {
+	taken := map[string]string{"v1": "genbus", "genbus": "genbus", "healthz": "genbus", "readyz": "genbus", "metrics": "genbus"}
+	for _, name := range sortedKeys(c.HTTP.Segments) {
+		path, segment := join("http.segments", name), c.HTTP.Segments[name]
+		checkToken(r, path, segment)
+		if p, ok := protocol.Find(name); !ok || p.Surface == nil {
+			r.say(path, "is not a protocol with paths of its own; want one of "+strings.Join(surfaces(), ", "))
+		}
+		if other, used := taken[segment]; used {
+			r.bad(path, segment, "a segment of its own; "+other+" has this one")
+		}
+		taken[segment] = name
+	}
+}
+
+// surfaces are the protocols whose paths stand below a segment.
+func surfaces() []string {
+	var names []string
+	for _, p := range protocol.All() {
+		if p.Surface != nil {
+			names = append(names, p.Name)
+		}
+	}
+	return names
 }
 
 func (c *Config) checkChoices(r *report) {
@@ -56,6 +89,7 @@ func (c *Config) checkChoices(r *report) {
 	oneOf(r, "events.encoding", c.Events.Encoding, EncodingProtobuf, EncodingJSON)
 	within(r, "limits.claim_check_bytes", c.Limits.ClaimCheckBytes, KiB, maxClaimCheck)
 	within(r, "limits.slow_reader_bytes", c.Limits.SlowReaderBytes, 4*KiB, GiB)
+	within(r, "limits.archive_bytes", c.Limits.ArchiveBytes, KiB, 1024*GiB)
 	within(r, "limits.list_index", c.Limits.ListIndex, 100, 10_000_000)
 	oneOf(r, "log.level", c.Log.Level, "debug", "info", "warn", "error")
 	oneOf(r, "log.format", c.Log.Format, "auto", "text", "json")
@@ -67,12 +101,21 @@ func (c *Config) checkChoices(r *report) {
 
 // checkAPIKeys wants each entry whole. The keys themselves are compared in indexTenants.
 func (c *Config) checkAPIKeys(r *report) {
+	pairs := map[string]int{}
 	for i, k := range c.APIKeys {
 		path := fmt.Sprintf("api_keys[%d]", i)
 		checkToken(r, path+".tenant", k.Tenant)
-		if k.Key.Empty() && k.KeyEnv == "" && k.KeyFile == "" {
+		pair := k.AccessKey != ""
+		if k.Key.Empty() && k.KeyEnv == "" && k.KeyFile == "" && !pair {
 			r.missing(path+".key_env", "key_env: NAME or key_file: PATH")
 		}
+		if secret := !k.SecretKey.Empty() || k.SecretKeyEnv != "" || k.SecretKeyFile != ""; pair != secret {
+			r.say(path+".access_key", "and the secret key belong together; want both or neither")
+		}
+		if other, taken := pairs[k.AccessKey]; pair && taken {
+			r.bad(path+".access_key", k.AccessKey, fmt.Sprintf("an access key of its own; api_keys[%d] has this one", other))
+		}
+		pairs[k.AccessKey] = i
 	}
 }
 

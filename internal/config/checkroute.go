@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/genbus/genbus/internal/protocol"
 )
 
 const maxModelName = 256
@@ -22,6 +24,13 @@ func (c *Config) checkUpstreams(r *report) {
 		}
 		checkBaseURL(r, path+".base_url", u.BaseURL)
 		within(r, path+".max_idle_conns", u.MaxIdleConns, 1, 100_000)
+		within(r, path+".max_concurrent", u.MaxConcurrent, 0, 1_000_000)
+		within(r, path+".rate_per_second", u.RatePerSecond, 0, 1_000_000)
+		within(r, path+".key_rest", u.KeyRest, 0, 24*time.Hour)
+		within(r, path+".breaker.failures", u.Breaker.Failures, 0, 1_000_000)
+		within(r, path+".breaker.open_for", u.Breaker.OpenFor, 10*time.Millisecond, time.Hour)
+		checkVendorPath(r, path, u.VendorPath)
+		checkCredentials(r, path, u)
 		for _, header := range sortedKeys(u.Headers) {
 			checkHeader(r, join(path+".headers", header), header, u.Headers[header])
 		}
@@ -43,6 +52,53 @@ func checkBaseURL(r *report, key, address string) {
 		r.bad(key, address, want)
 	case strings.HasSuffix(strings.TrimRight(u.Path, "/"), "/v1"):
 		r.bad(key, address, "the address without /v1, which genbus adds itself")
+	}
+}
+
+func checkVendorPath(r *report, path, vendor string) {
+	if vendor != "" && (!strings.HasPrefix(vendor, "/") || strings.ContainsAny(vendor, "?#% ")) {
+		r.bad(path+".vendor_path", vendor, `a path such as "/kling", or "/" for none`)
+	}
+}
+
+// checkCredentials wants the keys that the way of signing needs, in one of the two places.
+func checkCredentials(r *report, path string, u Upstream) {
+	oneOf(r, path+".auth", u.Auth, AuthBearer, AuthSigned)
+	single := u.KeyEnv + u.KeyFile + u.AccessKeyEnv + u.AccessKeyFile + u.SecretKeyEnv + u.SecretKeyFile
+	if len(u.Keys) > 0 && single != "" {
+		r.say(path+".keys", "stand beside a key of the upstream itself; want one of the two")
+	}
+	names := map[string]int{}
+	for i, k := range u.Keys {
+		at := fmt.Sprintf("%s.keys[%d]", path, i)
+		checkToken(r, at+".name", k.Name)
+		if other, taken := names[k.Name]; taken {
+			r.bad(at+".name", k.Name, fmt.Sprintf("a name of its own; keys[%d] has this one", other))
+		}
+		names[k.Name] = i
+		checkCredential(r, at, u.Auth, k)
+	}
+	if len(u.Keys) == 0 && u.Auth != AuthBearer {
+		checkCredential(r, path, u.Auth, UpstreamKey{
+			KeyEnv: u.KeyEnv, KeyFile: u.KeyFile, AccessKeyEnv: u.AccessKeyEnv, AccessKeyFile: u.AccessKeyFile,
+			SecretKeyEnv: u.SecretKeyEnv, SecretKeyFile: u.SecretKeyFile, AccessKey: u.AccessKey, SecretKey: u.SecretKey, Key: u.Key,
+		})
+	}
+}
+
+func checkCredential(r *report, at, auth string, k UpstreamKey) {
+	bearer := k.KeyEnv+k.KeyFile != "" || !k.Key.Empty()
+	access := k.AccessKeyEnv+k.AccessKeyFile != "" || !k.AccessKey.Empty()
+	secret := k.SecretKeyEnv+k.SecretKeyFile != "" || !k.SecretKey.Empty()
+	switch {
+	case auth == AuthBearer && !bearer:
+		r.missing(at+".key_env", "key_env: NAME or key_file: PATH")
+	case auth == AuthBearer && (access || secret):
+		r.say(at+".access_key_env", "is for auth: signed; want key_env or key_file with auth: bearer")
+	case auth != AuthBearer && bearer:
+		r.say(at+".key_env", "is for auth: bearer; want access_key_env and secret_key_env with auth: signed")
+	case auth != AuthBearer && (!access || !secret):
+		r.missing(at+".access_key_env", "access_key_env and secret_key_env (or _file) with auth: signed")
 	}
 }
 
@@ -83,21 +139,59 @@ func (c *Config) checkRoutes(r *report) {
 
 // checkTarget looks at what the route serves, and where it goes.
 func (c *Config) checkTarget(r *report, path string, route Route) {
-	names := sortedKeys(c.Upstreams)
-	switch _, known := c.Upstreams[route.Upstream]; {
-	case known:
-	case len(names) == 0:
-		r.bad(path+".upstream", route.Upstream, "the name of an upstream; there is none yet under upstreams")
-	default:
-		r.bad(path+".upstream", route.Upstream, "the name of an upstream: "+alternatives(names))
-	}
+	c.checkTargets(r, path, route)
 	oneOf(r, path+".kind", route.Kind, KindVideo, KindChat)
 	oneOf(r, path+".on_unknown_outcome", route.OnUnknownOutcome, OnUnknownFail, OnUnknownResubmit)
+	if route.InputReference != "" {
+		oneOf(r, path+".input_reference", route.InputReference, InputReferenceObject, InputReferenceString)
+	}
 	if route.Kind == KindVideo {
-		oneOf(r, path+".protocol", route.Protocol, ProtocolPrimary)
+		oneOf(r, path+".protocol", route.Protocol, protocol.Names()...)
 	}
 	if route.Kind == KindChat && route.Protocol != "" {
 		r.bad(path+".protocol", route.Protocol, "no protocol; only video routes have one")
+	}
+	if route.Kind == KindChat && (route.Archive || route.Gateway || route.InputReference != "") {
+		r.say(path+".archive", "gateway and input_reference are for video routes; want them left out")
+	}
+}
+
+// checkTargets wants every upstream of the route known, and each once.
+func (c *Config) checkTargets(r *report, path string, route Route) {
+	if route.Upstream != "" && (len(route.Upstreams) != 1 || route.Upstreams[0].Name != route.Upstream) {
+		r.bad(path+".upstream", route.Upstream, "either upstream or upstreams, not both")
+		return
+	}
+	if len(route.Upstreams) == 0 {
+		c.checkUpstreamName(r, path+".upstream", route.Upstream)
+	}
+	seen := map[string]bool{}
+	for i, target := range route.Upstreams {
+		at := fmt.Sprintf("%s.upstreams[%d]", path, i)
+		name := at + ".name"
+		if route.Upstream != "" {
+			name = path + ".upstream"
+		}
+		c.checkUpstreamName(r, name, target.Name)
+		if seen[target.Name] {
+			r.bad(name, target.Name, "each upstream once")
+		}
+		seen[target.Name] = true
+		within(r, at+".weight", target.Weight, 0, 1_000_000)
+		if target.UpstreamModel != "" && !isModelName(target.UpstreamModel) {
+			r.bad(at+".upstream_model", target.UpstreamModel, "a model name")
+		}
+	}
+}
+
+func (c *Config) checkUpstreamName(r *report, key, name string) {
+	names := sortedKeys(c.Upstreams)
+	switch _, known := c.Upstreams[name]; {
+	case known:
+	case len(names) == 0:
+		r.bad(key, name, "the name of an upstream; there is none yet under upstreams")
+	default:
+		r.bad(key, name, "the name of an upstream: "+alternatives(names))
 	}
 }
 
@@ -135,6 +229,7 @@ func checkBounds(r *report, path string, route Route) {
 	within(r, path+".timeouts.queue", route.Timeouts.Queue, 10*time.Millisecond, year)
 	within(r, path+".timeouts.create", route.Timeouts.Create, 10*time.Millisecond, time.Hour)
 	within(r, path+".timeouts.deadline", route.Timeouts.Deadline, 10*time.Millisecond, year)
+	within(r, path+".timeouts.archive", route.Timeouts.Archive, 10*time.Millisecond, 24*time.Hour)
 	within(r, path+".timeouts.first_byte", route.Timeouts.FirstByte, 10*time.Millisecond, 24*time.Hour)
 	within(r, path+".timeouts.idle", route.Timeouts.Idle, 10*time.Millisecond, 24*time.Hour)
 	within(r, path+".timeouts.total", route.Timeouts.Total, 10*time.Millisecond, 24*time.Hour)

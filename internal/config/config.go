@@ -3,8 +3,11 @@
 package config
 
 import (
+	"maps"
 	"strings"
 	"time"
+
+	"github.com/genbus/genbus/internal/protocol"
 )
 
 // DefaultTenant is the tenant of every caller when no API keys are configured.
@@ -47,10 +50,15 @@ const (
 type HTTP struct {
 	// Address that HTTP listens on, host:port; port 0 takes a free one. Default: 127.0.0.1:8080.
 	Addr string `yaml:"addr" env:"GENBUS_HTTP_ADDR"`
+	// Address at which clients reach HTTP, http or https, for links to content in answers; empty takes each request's own
+	// Host. Default: none.
+	PublicURL string `yaml:"public_url" env:"GENBUS_HTTP_PUBLIC_URL"`
 	// Longest request body; a longer one is refused. Default: 32MiB.
 	MaxBodyBytes Size `yaml:"max_body_bytes"`
 	// Time that a client has to send the request headers. Default: 10s.
 	ReadHeaderTimeout time.Duration `yaml:"read_header_timeout"`
+	// First segment of a vendor's own paths, by protocol. Default: the protocol's name, such as kling and jimeng.
+	Segments map[string]string `yaml:"segments"`
 	// Silence after which an SSE stream gets a comment line, so that proxies keep it open. Default: 15s.
 	SSEPing time.Duration `yaml:"sse_ping"`
 }
@@ -89,6 +97,8 @@ const (
 type Limits struct {
 	// Bodies above this size go to the object store, and the message carries a reference. Default: 256KiB.
 	ClaimCheckBytes Size `yaml:"claim_check_bytes"`
+	// Longest result that is archived; a longer one stays at the upstream. Default: 2GiB.
+	ArchiveBytes Size `yaml:"archive_bytes"`
 	// Bytes that may wait for one reader before it is cut with slow_reader. Default: 1MiB.
 	SlowReaderBytes Size `yaml:"slow_reader_bytes"`
 	// Jobs that each replica keeps in memory for listing; the oldest are dropped first. Default: 100000.
@@ -132,11 +142,11 @@ type Sandbox struct {
 func Default() *Config {
 	return &Config{
 		NATS:      defaultNATS(),
-		HTTP:      HTTP{Addr: "127.0.0.1:8080", MaxBodyBytes: 32 * MiB, ReadHeaderTimeout: 10 * time.Second, SSEPing: 15 * time.Second},
+		HTTP:      HTTP{Addr: "127.0.0.1:8080", MaxBodyBytes: 32 * MiB, ReadHeaderTimeout: 10 * time.Second, Segments: withSegments(nil), SSEPing: 15 * time.Second},
 		GRPC:      GRPC{Addr: "127.0.0.1:9090", MaxMessageBytes: 32 * MiB},
 		Chat:      Chat{MaxAttempts: 2, InlineEvents: true},
 		Events:    Events{Encoding: EncodingProtobuf},
-		Limits:    Limits{ClaimCheckBytes: 256 * KiB, SlowReaderBytes: MiB, ListIndex: 100_000},
+		Limits:    Limits{ClaimCheckBytes: 256 * KiB, ArchiveBytes: 2 * GiB, SlowReaderBytes: MiB, ListIndex: 100_000},
 		Log:       Log{Level: "info", Format: "auto"},
 		Telemetry: Telemetry{Traces: "auto"},
 		Shutdown:  Shutdown{Grace: 30 * time.Second},
@@ -169,6 +179,7 @@ func (c *Config) fill() {
 			c.NATS.Replicas = 3
 		}
 	}
+	c.HTTP.Segments = withSegments(c.HTTP.Segments)
 	for name, u := range c.Upstreams {
 		u.BaseURL = strings.TrimRight(u.BaseURL, "/")
 		c.Upstreams[name] = u
@@ -181,4 +192,16 @@ func (c *Config) fill() {
 	for i := range c.Routes {
 		c.Routes[i].fill()
 	}
+}
+
+// withSegments adds the default segment of every protocol that has paths of its own.
+func withSegments(given map[string]string) map[string]string {
+	segments := map[string]string{}
+	for _, p := range protocol.All() {
+		if p.Surface != nil {
+			segments[p.Name] = p.Surface.Segment()
+		}
+	}
+	maps.Copy(segments, given)
+	return segments
 }

@@ -100,7 +100,7 @@ func TestRouteDefaults(t *testing.T) {
 	if video.MaxInFlight != 100 || chat.MaxInFlight != 64 {
 		t.Errorf("max_in_flight %d and %d", video.MaxInFlight, chat.MaxInFlight)
 	}
-	if video.Protocol != ProtocolPrimary || chat.Protocol != "" {
+	if video.Protocol != "primary" || chat.Protocol != "" {
 		t.Errorf("protocol %q and %q", video.Protocol, chat.Protocol)
 	}
 	if !chat.QueuedUsage || video.AckWait != time.Minute || video.Timeouts.Queue != 48*time.Hour {
@@ -130,7 +130,8 @@ func TestUpstreamKeyFromFile(t *testing.T) {
 func TestEnvironmentKeyReplacesTheFiles(t *testing.T) {
 	t.Parallel()
 	c := mustLoad(t, "upstreams: {default: {base_url: http://old, key_file: /gone, max_idle_conns: 7}}", "GENBUS_UPSTREAM_URL=http://new", "GENBUS_UPSTREAM_KEY=sk-1")
-	want := Upstream{BaseURL: "http://new", KeyEnv: "GENBUS_UPSTREAM_KEY", MaxIdleConns: 7, Key: NewSecret("sk-1")}
+	want := NewUpstream("http://new")
+	want.KeyEnv, want.MaxIdleConns, want.Key = "GENBUS_UPSTREAM_KEY", 7, NewSecret("sk-1")
 	if d := diff(want, c.Upstreams["default"]); d != "" {
 		t.Error(d)
 	}

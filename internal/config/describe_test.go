@@ -9,9 +9,12 @@ import (
 // dependent are the defaults that depend on another field; TestRouteDefaults and TestClusterFromEnvironment check
 // what the comments say.
 var dependent = map[string]string{
-	"nats.replicas":          "1 embedded, 3 on a cluster",
-	"routes[].protocol":      "primary for video",
-	"routes[].max_in_flight": "100 for video, 64 for chat",
+	"nats.replicas":                "1 embedded, 3 on a cluster",
+	"http.segments":                "the protocol's name, such as kling and jimeng",
+	"upstreams.<name>.vendor_path": "the protocol's segment with bearer (a gateway), none with signed (the vendor itself)",
+	"routes[].group":               "the protocol; chat for chats",
+	"routes[].protocol":            "primary for video",
+	"routes[].max_in_flight":       "100 for video, 64 for chat",
 }
 
 // defaults returns the default of every key as an operator would write it.

@@ -84,7 +84,7 @@ func (l *loader) applyUpstreamEnv() {
 func (l *loader) requireUse(upstream string) {
 	used := len(l.Routes) == 0
 	for _, route := range l.Routes {
-		used = used || route.Upstream == upstream
+		used = used || route.Upstream == upstream || slices.ContainsFunc(route.Upstreams, func(t Target) bool { return t.Name == upstream })
 	}
 	if !used {
 		l.say(envUpstreamURL, `has no effect: no route uses the upstream "`+upstream+`"; want a route with upstream: `+upstream+", or the variable unset")

@@ -19,6 +19,7 @@ func TestEveryVariable(t *testing.T) {
 		"GENBUS_NATS_CREDS_FILE":  {"/run/nats.creds", "/run/none"},
 		"GENBUS_NATS_SYNC_ALWAYS": {"false", "no"},
 		"GENBUS_HTTP_ADDR":        {"127.0.0.1:1", "8080"},
+		"GENBUS_HTTP_PUBLIC_URL":  {"https://genbus.example.com", "genbus.example.com"},
 		"GENBUS_GRPC_ADDR":        {"localhost:2", "host:port"},
 		"GENBUS_LOG_LEVEL":        {"debug", "loud"},
 		"GENBUS_LOG_FORMAT":       {"json", "xml"},

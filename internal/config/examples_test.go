@@ -75,8 +75,8 @@ func TestExampleOfTwoUpstreams(t *testing.T) {
 		{KindChat, "gpt-5", "talk", "gpt-5"},
 	} {
 		route, ok := c.Route(tc.kind, tc.model)
-		if !ok || route.Upstream != tc.upstream || route.ModelFor(tc.model) != tc.sent {
-			t.Errorf("%s %s goes to %s as %s", tc.kind, tc.model, route.Upstream, route.ModelFor(tc.model))
+		if !ok || route.Upstream != tc.upstream || route.ModelFor(route.Upstream, tc.model) != tc.sent {
+			t.Errorf("%s %s goes to %s as %s", tc.kind, tc.model, route.Upstream, route.ModelFor(route.Upstream, tc.model))
 		}
 	}
 }

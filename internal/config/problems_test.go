@@ -48,7 +48,7 @@ func TestProblems(t *testing.T) {
 		{"two documents", "{}\n---\n{}\n", nil, []string{"c.yaml: holds more than one YAML document; want one"}},
 		{"not a mapping", "[1]", nil, []string{"is a list; want key: value pairs"}},
 		{"unknown key", "http:\n  adr: x", nil, []string{"c.yaml:2: http.adr is not a known key; did you mean addr?"}},
-		{"unknown key, no guess", "\nhttp:\n  zebra: x", nil, []string{"c.yaml:3: http.zebra is not a known key; want one of addr, max_body_bytes, read_header_timeout, sse_ping"}},
+		{"unknown key, no guess", "\nhttp:\n  zebra: x", nil, []string{"c.yaml:3: http.zebra is not a known key; want one of addr, max_body_bytes, public_url, read_header_timeout, segments, sse_ping"}},
 		{"unknown key with a new line", "\"a\\nb\": x", nil, []string{`c.yaml:1: "a\nb" is not a known key; want one of`}},
 		{"key twice", "http: {addr: '127.0.0.1:1'}\nlog: {level: info}\nhttp: {}", nil, []string{"c.yaml:1: http is set twice, in lines 1 and 3; want it once"}},
 		{"key that is a list", "[a]: 1", nil, []string{"has a list as a key in line 1; want a name"}},

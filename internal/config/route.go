@@ -1,8 +1,11 @@
 package config
 
 import (
+	"cmp"
 	"slices"
 	"time"
+
+	"github.com/genbus/genbus/internal/protocol"
 )
 
 // Kinds of jobs.
@@ -11,16 +14,19 @@ const (
 	KindChat  = "chat"
 )
 
-// ProtocolPrimary is the video protocol of /v1/video/generations.
-const ProtocolPrimary = "primary"
-
 // Values of Route.OnUnknownOutcome.
 const (
 	OnUnknownFail     = "fail"
 	OnUnknownResubmit = "resubmit"
 )
 
-// Route sends the jobs of some models to one upstream.
+// Values of Route.InputReference.
+const (
+	InputReferenceObject = "object"
+	InputReferenceString = "string"
+)
+
+// Route sends the jobs of some models to its upstreams.
 type Route struct {
 	// Name of the route in subjects and metrics: letters, digits, _ and -; unique. Required.
 	Name string `yaml:"name"`
@@ -28,14 +34,28 @@ type Route struct {
 	Kind string `yaml:"kind"`
 	// Models it serves: exact names, prefixes such as "wan-*", or "*"; the most specific pattern wins. Required.
 	Models []string `yaml:"models"`
-	// Name of the upstream it calls. Required.
+	// Name of the upstream it calls, where it is one; or upstreams. Default: none.
 	Upstream string `yaml:"upstream"`
+	// The upstreams it calls, in their order, or by weight where any has one. All speak the route's protocol.
+	Upstreams []Target `yaml:"upstreams"`
 	// Model name sent upstream instead of the caller's. Default: none.
 	UpstreamModel string `yaml:"upstream_model"`
 	// Model names sent upstream, by the caller's model name; others go as they are. Default: none.
 	ModelMap map[string]string `yaml:"model_map"`
-	// Wire protocol of a video upstream: primary. Default: primary for video.
+	// Wire protocol of a video upstream: primary, videos, kling or jimeng. Default: primary for video.
 	Protocol string `yaml:"protocol"`
+	// Video only: a gateway stands before a vendor's protocol, and wants the model as model and parameters in metadata
+	// too. Default: false.
+	Gateway bool `yaml:"gateway"`
+	// Protocol videos only: how the upstream wants input_reference where it is a URL: object or string; empty sends what
+	// the client sent. Default: none.
+	InputReference string `yaml:"input_reference"`
+	// Video only: copy the result to the object store before the upstream's URL expires. Default: false.
+	Archive bool `yaml:"archive"`
+	// Word for the models' group in GET /v1/models. Default: the protocol; chat for chats.
+	Group string `yaml:"group"`
+	// What the models can do, for GET /v1/models, such as [text_to_video, image_to_video]. Default: none.
+	Modes []string `yaml:"modes"`
 	// Most jobs in work at once, over all replicas. Default: 100 for video, 64 for chat.
 	MaxInFlight int `yaml:"max_in_flight"`
 	// Most jobs that wait; more are refused with retry advice. Default: 100000.
@@ -49,6 +69,16 @@ type Route struct {
 	AckWait time.Duration `yaml:"ack_wait"`
 	// Chat only: ask the upstream for token usage in queued, streamed chats. Default: true.
 	QueuedUsage bool `yaml:"queued_usage"`
+}
+
+// Target is one upstream of a route.
+type Target struct {
+	// Name of the upstream. Required.
+	Name string `yaml:"name"`
+	// Share of the jobs that begin here, among all weights; 0 for none unless the others fail. Default: 0.
+	Weight int `yaml:"weight"`
+	// Model name sent to this upstream instead of the route's. Default: none.
+	UpstreamModel string `yaml:"upstream_model"`
 }
 
 // Poll is how a video task is polled.
@@ -67,6 +97,8 @@ type Timeouts struct {
 	Create time.Duration `yaml:"create"`
 	// Video: first submit to the end. Default: 24h.
 	Deadline time.Duration `yaml:"deadline"`
+	// Video: from the upstream's success to the end of the copy, where the result is archived. Default: 10m.
+	Archive time.Duration `yaml:"archive"`
 	// Chat: request to the first byte of the answer. Default: 120s.
 	FirstByte time.Duration `yaml:"first_byte"`
 	// Chat: silence inside a stream. Default: 60s.
@@ -84,8 +116,18 @@ func NewRoute(name, kind, upstream string, models ...string) Route {
 	return r
 }
 
-// ModelFor returns the name that the upstream knows model by.
-func (r Route) ModelFor(model string) string {
+// Weighted reports whether the route's jobs begin at its upstreams by weight, rather than all at the first one.
+func (r Route) Weighted() bool {
+	return slices.ContainsFunc(r.Upstreams, func(t Target) bool { return t.Weight > 0 })
+}
+
+// ModelFor returns the name that an upstream of the route knows model by.
+func (r Route) ModelFor(upstream, model string) string {
+	for _, t := range r.Upstreams {
+		if t.Name == upstream && t.UpstreamModel != "" {
+			return t.UpstreamModel
+		}
+	}
 	if mapped, ok := r.ModelMap[model]; ok {
 		return mapped
 	}
@@ -101,7 +143,7 @@ func (r *Route) setDefaults() {
 		OnUnknownOutcome: OnUnknownFail,
 		Poll:             Poll{Interval: 10 * time.Second, Jitter: 0.1},
 		Timeouts: Timeouts{
-			Queue: 48 * time.Hour, Create: time.Minute, Deadline: 24 * time.Hour,
+			Queue: 48 * time.Hour, Create: time.Minute, Deadline: 24 * time.Hour, Archive: 10 * time.Minute,
 			FirstByte: 2 * time.Minute, Idle: time.Minute, Total: 30 * time.Minute,
 		},
 		AckWait:     time.Minute,
@@ -111,8 +153,17 @@ func (r *Route) setDefaults() {
 
 // fill sets the defaults that depend on the kind.
 func (r *Route) fill() {
+	switch {
+	case len(r.Upstreams) == 0 && r.Upstream != "":
+		r.Upstreams = []Target{{Name: r.Upstream}}
+	case len(r.Upstreams) == 1 && r.Upstream == "":
+		r.Upstream = r.Upstreams[0].Name
+	}
 	if r.Kind == KindVideo && r.Protocol == "" {
-		r.Protocol = ProtocolPrimary
+		r.Protocol = protocol.Names()[0]
+	}
+	if r.Group == "" {
+		r.Group = cmp.Or(r.Protocol, r.Kind)
 	}
 	if r.MaxInFlight != 0 {
 		return

@@ -102,7 +102,7 @@ func TestModelFor(t *testing.T) {
 		{Route{ModelMap: map[string]string{"m": "y"}}, "y"},
 		{Route{ModelMap: map[string]string{"n": "y"}}, "m"},
 	} {
-		if got := tc.route.ModelFor("m"); got != tc.want {
+		if got := tc.route.ModelFor(tc.route.Upstream, "m"); got != tc.want {
 			t.Errorf("%+v: %q, want %q", tc.route, got, tc.want)
 		}
 	}

@@ -15,8 +15,13 @@ const (
 	SandboxChatModels  = "sandbox-chat*"
 )
 
-// AddSandbox adds the upstream "sandbox" at baseURL, one video and one chat route for its models, polled four
-// times a second, and prepares the configuration again. Routes that were there keep every other model. On an error,
+// sandboxProtocols are the sandbox's models of the other video protocols. Each has a route of the protocol's name.
+var sandboxProtocols = []struct{ protocol, models string }{
+	{"videos", "sandbox-videos*"}, {"kling", "sandbox-kling*"}, {"jimeng", "sandbox-jimeng*"},
+}
+
+// AddSandbox adds the upstream "sandbox" at baseURL, a route for the models of each video protocol and one for its
+// chat models, polled four times a second, and prepares the configuration again. Routes that were there keep every other model. On an error,
 // such as a configured route of the same name, nothing is changed.
 func (c *Config) AddSandbox(baseURL string) error {
 	next := *c
@@ -37,6 +42,11 @@ func (c *Config) AddSandbox(baseURL string) error {
 	video.Poll.Interval = 250 * time.Millisecond
 	chat := NewRoute(SandboxChatRoute, KindChat, SandboxUpstream, SandboxChatModels)
 	next.Routes = append(next.Routes, video, chat)
+	for _, p := range sandboxProtocols {
+		route := NewRoute("sandbox-"+p.protocol, KindVideo, SandboxUpstream, p.models)
+		route.Protocol, route.Group, route.Poll.Interval = p.protocol, p.protocol, video.Poll.Interval
+		next.Routes = append(next.Routes, route)
+	}
 	next.prepare(r)
 	if err := r.err(); err != nil {
 		return err

@@ -12,13 +12,22 @@ const maxSecretBytes = 64 << 10
 // loadSecrets fills every Secret from the variable or the file that its neighbours name.
 func (l *loader) loadSecrets() {
 	for _, name := range sortedKeys(l.Upstreams) {
-		u := l.Upstreams[name]
-		u.Key = l.secret(join("upstreams", name), "key", u.KeyEnv, u.KeyFile)
+		u, path := l.Upstreams[name], join("upstreams", name)
+		u.Key = l.secret(path, "key", u.KeyEnv, u.KeyFile)
+		u.AccessKey = l.secret(path, "access_key", u.AccessKeyEnv, u.AccessKeyFile)
+		u.SecretKey = l.secret(path, "secret_key", u.SecretKeyEnv, u.SecretKeyFile)
+		for i := range u.Keys {
+			k, path := &u.Keys[i], fmt.Sprintf("%s.keys[%d]", path, i)
+			k.Key = l.secret(path, "key", k.KeyEnv, k.KeyFile)
+			k.AccessKey = l.secret(path, "access_key", k.AccessKeyEnv, k.AccessKeyFile)
+			k.SecretKey = l.secret(path, "secret_key", k.SecretKeyEnv, k.SecretKeyFile)
+		}
 		l.Upstreams[name] = u
 	}
 	for i := range l.APIKeys {
 		k, path := &l.APIKeys[i], fmt.Sprintf("api_keys[%d]", i)
 		k.Key = l.secret(path, "key", k.KeyEnv, k.KeyFile)
+		k.SecretKey = l.secret(path, "secret_key", k.SecretKeyEnv, k.SecretKeyFile)
 	}
 	if l.NATS.PasswordEnv != "" || l.NATS.PasswordFile != "" {
 		if !l.NATS.Password.Empty() {

@@ -12,6 +12,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/pool"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
@@ -24,7 +25,6 @@ type chatRoute struct {
 	*Consumer
 	routes.Chat
 	metrics *telemetry.RouteMetrics
-	up      *telemetry.UpstreamMetrics
 }
 
 // errNotOurs ends the call of a chat that was cancelled, or that another replica
@@ -34,7 +34,7 @@ var errNotOurs = errors.New("the chat has ended or is another replica's")
 func (c *Consumer) takeChat(r routes.Chat) take {
 	route := &chatRoute{
 		Consumer: c, Chat: r,
-		metrics: c.Metrics.Route(subject.Chat, r.Name), up: c.Metrics.Upstream(r.Upstream),
+		metrics: c.Metrics.Route(subject.Chat, r.Name),
 	}
 	return route.take
 }
@@ -50,6 +50,7 @@ type chatJob struct {
 	entry tasklog.Entry
 	// attempts is the attempt that this process knows of, for confirm.
 	attempts atomic.Uint32
+	tried    pool.Tried // across the attempts of this process
 
 	mu        sync.Mutex
 	msg       delivery
@@ -266,7 +267,7 @@ func (j *chatJob) tooLate(now time.Time) *fault.Error {
 func (j *chatJob) start() (Outcome, bool) {
 	now := time.Now()
 	e, err := task.Started(j.chat(), now, task.Attempt{
-		Upstream: j.Upstream, Deadline: now.Add(j.Timeouts.Total * time.Duration(j.Config.Chat.MaxAttempts)),
+		Upstream: j.Upstreams[0].Name, Deadline: now.Add(j.Timeouts.Total * time.Duration(j.Config.Chat.MaxAttempts)),
 	})
 	if err != nil {
 		j.Logger.Error("a transition that is not allowed", j.attrs("error", err)...)

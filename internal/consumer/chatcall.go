@@ -9,6 +9,7 @@ import (
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/pool"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/task"
@@ -24,6 +25,7 @@ const flushTimeout = time.Second
 type reply struct {
 	json   []byte
 	chunks uint64
+	from   pool.Account
 }
 
 // attempt calls the upstream until it has answered or has cost an attempt. again
@@ -97,17 +99,12 @@ func (j *chatJob) waitForUpstream(f *fault.Error, refusals int) bool {
 	return broker.Wait(ctx, d) == nil
 }
 
-// request is the JSON for the upstream: the client's own bytes, but for the
-// model's name where the route maps it, and the wish for usage in a stream.
+// request is the JSON for the upstream: the client's own bytes, but for the wish
+// for usage in a stream.
 func (j *chatJob) request() ([]byte, error) {
 	raw, err := itemBody(j.ctx, j.Bodies, j.item)
 	if err != nil {
 		return nil, err
-	}
-	if mapped := j.ModelFor(j.item.GetModel()); mapped != j.item.GetModel() {
-		if raw, err = body.SetModel(raw, mapped); err != nil {
-			return nil, err
-		}
 	}
 	if j.item.GetStream() && j.QueuedUsage {
 		return chat.AskForUsage(raw), nil
@@ -116,28 +113,28 @@ func (j *chatJob) request() ([]byte, error) {
 }
 
 func (j *chatJob) call(request []byte) (reply, error) {
-	begin := time.Now()
-	ctx, span := j.startSpan(j.ctx, "genbus.chat.call", j.name, j.Name, j.Upstream)
-	r, err := j.callOnce(ctx, chat.Request{JobID: j.name.ID, Body: request})
+	ctx, span := j.startSpan(j.ctx, "genbus.chat.call", j.name, j.Name, j.chat().GetExecution().GetUpstream())
+	r, err := j.callOnce(ctx, pool.ChatRequest{
+		JobID: j.name.ID, Model: j.item.GetModel(), Body: request, Queued: true, Tried: &j.tried,
+	})
 	endSpan(span, err)
-	j.up.Request("chat", pollWord(err), statusOf(err), time.Since(begin))
 	return r, err
 }
 
-func (j *chatJob) callOnce(ctx context.Context, request chat.Request) (reply, error) {
+func (j *chatJob) callOnce(ctx context.Context, request pool.ChatRequest) (reply, error) {
 	if j.item.GetStream() {
 		return j.stream(ctx, request)
 	}
-	r, err := j.Client.Complete(ctx, request)
+	r, err := j.Caller.Complete(ctx, request)
 	if err != nil {
 		return reply{}, err
 	}
-	return reply{json: r.Raw}, nil
+	return reply{json: r.Raw, from: r.Account}, nil
 }
 
 // stream publishes every block as it comes, and assembles the reply.
-func (j *chatJob) stream(ctx context.Context, request chat.Request) (reply, error) {
-	s, err := j.Client.Stream(ctx, request)
+func (j *chatJob) stream(ctx context.Context, request pool.ChatRequest) (reply, error) {
+	s, err := j.Caller.Stream(ctx, request)
 	if err != nil {
 		return reply{}, err
 	}
@@ -153,7 +150,7 @@ func (j *chatJob) stream(ctx context.Context, request chat.Request) (reply, erro
 				return reply{chunks: count}, err
 			}
 			json, err := whole.Reply()
-			return reply{json: json, chunks: count}, err
+			return reply{json: json, chunks: count, from: s.Account()}, err
 		}
 		chunks.Add(block.Data)
 		if err := whole.Add(block.Data); err != nil {
@@ -176,7 +173,7 @@ func (j *chatJob) flush(chunks *publisher.ChunkWriter) uint64 {
 
 // replied ends the chat with its reply.
 func (j *chatJob) replied(r reply) Outcome {
-	out := task.Reply{JSON: r.json, Chunks: r.chunks}
+	out := task.Reply{JSON: r.json, Chunks: r.chunks, Upstream: r.from.Upstream, Key: r.from.Key}
 	if c, err := body.ParseCompletion(r.json); err == nil {
 		out.Usage = c.GetUsage()
 	}

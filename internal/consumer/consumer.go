@@ -21,6 +21,7 @@ import (
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/content"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/tasklog"
@@ -38,6 +39,7 @@ type Options struct {
 	Log       *tasklog.Log
 	Encoder   publisher.Encoder
 	Bodies    *broker.Bodies
+	Content   *content.Reader
 	Routes    *routes.Table
 	Admission *admission.Admission
 	Metrics   *telemetry.Metrics
@@ -51,6 +53,9 @@ type Consumer struct {
 	dead  publisher.DeadLetters
 	held  *registry
 	reads *rate.Limiter // leader reads of held jobs
+	ups   map[string]*telemetry.UpstreamMetrics
+	// copies bounds the results that are being copied to the object store.
+	copies chan struct{}
 
 	fetching     context.Context // ends first: no more messages are taken
 	stopFetching context.CancelCauseFunc
@@ -76,6 +81,10 @@ func New(ctx context.Context, o Options) *Consumer {
 		Options: o, held: newRegistry(),
 		dead:  publisher.DeadLetters{Broker: o.Broker, Bodies: o.Bodies, Metrics: o.Metrics},
 		reads: rate.NewLimiter(confirmPerSecond, confirmPerSecond),
+		ups:   map[string]*telemetry.UpstreamMetrics{}, copies: make(chan struct{}, maxCopies),
+	}
+	for name := range o.Config.Upstreams {
+		c.ups[name] = o.Metrics.Upstream(name)
 	}
 	c.fetching, c.stopFetching = context.WithCancelCause(ctx)
 	c.working, c.stopWorking = context.WithCancelCause(context.WithoutCancel(ctx))

@@ -26,7 +26,7 @@ import (
 func storeItem(t testing.TB, b *broker.Broker, route, id string, age time.Duration) *genbusv1.WorkItem {
 	t.Helper()
 	item := &genbusv1.WorkItem{
-		Id: id, Kind: "video", Tenant: "acme", Route: route, Model: "sandbox-video", Fingerprint: []byte("fp"),
+		Id: id, Kind: "video", Tenant: "acme", Route: route, Model: "sandbox-video", Protocol: "primary", Fingerprint: []byte("fp"),
 		Body: []byte(`{"model":"sandbox-video","prompt":"a cat"}`), AcceptedAt: timestamppb.New(time.Now().Add(-age)),
 	}
 	data, err := proto.Marshal(item)

@@ -146,7 +146,9 @@ func (c *Consumer) adoptOrphan(ctx context.Context, subj string) error {
 		return err
 	}
 	fresh := current.Job == nil || current.Job.GetExecution().GetPhase() == genbusv1.JobPhase_JOB_PHASE_QUEUED
-	if route, ok := c.Config.Route(item.GetKind(), item.GetModel()); ok && fresh && c.Config.Orphans == config.OrphansReroute {
+	route, ok := c.Config.Route(item.GetKind(), item.GetModel())
+	// The body is written in the protocol of the route that is gone.
+	if ok && fresh && route.Protocol == item.GetProtocol() && c.Config.Orphans == config.OrphansReroute {
 		err = c.reroute(ctx, item, route)
 	} else {
 		err = c.endOrphan(ctx, current, item)
@@ -183,7 +185,7 @@ func orphanFault(current tasklog.Entry, item *genbusv1.WorkItem) *fault.Error {
 // reroute stores the item under its new route before the old one is deleted: a
 // crash in between leaves two items of one job, and the log lets one submit.
 func (c *Consumer) reroute(ctx context.Context, item *genbusv1.WorkItem, route config.Route) error {
-	item.Route, item.Protocol = route.Name, route.Protocol
+	item.Route = route.Name
 	data, err := proto.Marshal(item)
 	if err != nil {
 		return err

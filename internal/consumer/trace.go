@@ -32,7 +32,7 @@ func (c *Consumer) startSpan(ctx context.Context, span string, name subject.Task
 }
 
 func (j *videoJob) span(ctx context.Context, span string) (context.Context, trace.Span) {
-	return j.startSpan(ctx, span, j.name, j.Name, j.Upstream)
+	return j.startSpan(ctx, span, j.name, j.Name, j.entry.Job.GetExecution().GetUpstream())
 }
 
 // endSpan ends a span with the code of its error. The message may quote the

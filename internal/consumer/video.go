@@ -20,7 +20,6 @@ type videoRoute struct {
 	*Consumer
 	routes.Video
 	metrics *telemetry.RouteMetrics
-	up      *telemetry.UpstreamMetrics
 	// polls bounds the polls in flight, so that an upstream that hangs costs
 	// lateness and not every file descriptor.
 	polls chan struct{}
@@ -32,8 +31,8 @@ const maxPolls = 512
 func (c *Consumer) takeVideo(r routes.Video) take {
 	route := &videoRoute{
 		Consumer: c, Video: r,
-		metrics: c.Metrics.Route(subject.Video, r.Name), up: c.Metrics.Upstream(r.Upstream),
-		polls: make(chan struct{}, maxPolls),
+		metrics: c.Metrics.Route(subject.Video, r.Name),
+		polls:   make(chan struct{}, maxPolls),
 	}
 	return route.take
 }
@@ -65,6 +64,8 @@ type videoJob struct {
 	due       time.Time          // when the step was to run
 	pollAt    time.Time          // the next poll; zero: at once
 	failures  int                // polls that failed in a row
+	place     place
+	result    result
 }
 
 // take registers the task of a message and begins with it.
@@ -163,6 +164,7 @@ func (j *videoJob) leave(d delivery, out Outcome) {
 	if err := settle(d, out); err != nil {
 		j.Logger.Warn("settle failed; the message will be redelivered", j.attrs("error", err)...)
 	}
+	j.place.leave()
 	j.held.remove(j.name.ID)
 	j.metrics.AddHeld(-1)
 	j.release()

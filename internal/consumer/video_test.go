@@ -277,9 +277,15 @@ func TestTakenOverSubmissionIsUnknown(t *testing.T) {
 			c.Routes[i].Timeouts.Create = 5 * time.Second
 		}
 	})
+	arrived := make(chan struct{}, 1)
+	up.Sandbox.SetBehaviour(func(*http.Request, []byte) *sandbox.Behaviour {
+		arrived <- struct{}{}
+		return nil // as the request asks
+	})
 	first := newReplica(t, b, cfg)
 	id := publish(t, b, subject.Video, "one", videoRequest("one", "sandbox-video:hang", "a cat"))
 	submitting := last(follow(t, first.log, id, genbusv1.JobPhase_JOB_PHASE_SUBMITTING))
+	<-arrived
 	first.stop(false) // dies in the middle of the create
 	second := newReplica(t, b, cfg)
 	end := last(follow(t, second.log, id))

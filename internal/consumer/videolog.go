@@ -85,8 +85,18 @@ func (j *videoJob) recordFirst(ctx context.Context) (Outcome, bool) {
 }
 
 // logGone ends a held task whose log has vanished. It knows the task's last state
-// and writes that, so that nobody takes the work item for a new job.
+// and writes that, so that nobody takes the work item for a new job. Without its
+// work item too, the task was erased on purpose.
 func (j *videoJob) logGone(ctx context.Context) Outcome {
+	_, err := j.Broker.Last(ctx, j.Broker.Names().Work(), j.Broker.Names().WorkAnyRoute(subject.Video, j.name.Tenant, j.name.ID))
+	if errors.Is(err, broker.ErrNoMessage) {
+		j.Logger.Info("a held task was erased", j.attrs()...)
+		return Drop()
+	}
+	if err != nil {
+		j.confirmLater()
+		return HoldFor(retryLog)
+	}
 	j.Logger.Error("the log of a held task is gone", j.attrs("upstream_id", j.video().GetUpstreamTaskId())...)
 	f := fault.New(fault.LogLost, "the log of job %s is gone; its upstream id was %q", j.name.ID, j.video().GetUpstreamTaskId())
 	e, err := task.Failed(j.entry.Job, time.Now(), f.TaskError())
@@ -141,6 +151,7 @@ func (j *videoJob) commitNext(ctx context.Context, e task.Event, err error) (Out
 func (j *videoJob) finish(ctx context.Context) Outcome {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), commitTimeout, errors.New("the feed's copy timed out"))
 	defer cancel()
+	j.dropCopies(ctx)
 	if err := j.Log.Finish(ctx, j.entry); err != nil {
 		j.Logger.Warn("the feed of finished jobs could not be written", j.attrs("error", err)...)
 		j.confirmLater()
@@ -185,8 +196,9 @@ func (j *videoJob) checkPoison(ctx context.Context) (Outcome, bool) {
 // between writes the letter twice, the other order would lose it.
 func (j *videoJob) bury(ctx context.Context, f *fault.Error) (Outcome, bool) {
 	letter := deadItem(j.item, f)
-	letter.Upstream = j.entry.Job.GetExecution().GetUpstream()
-	letter.UpstreamTaskId = j.video().GetUpstreamTaskId()
+	x := j.entry.Job.GetExecution()
+	letter.Upstream, letter.UpstreamKey = x.GetUpstream(), x.GetUpstreamKey()
+	letter.UpstreamTaskId, letter.UpstreamTicket = j.video().GetUpstreamTaskId(), x.GetUpstreamTicket()
 	if err := j.dead.Put(ctx, letter, j.name.ID, strconv.FormatUint(uint64(j.entry.Job.GetExecution().GetAttempt()), 10)); err != nil {
 		j.Logger.Error("the dead letter could not be written", j.attrs("error", err)...)
 		j.confirmLater()

@@ -3,15 +3,9 @@ package consumer
 import (
 	"context"
 	"errors"
-	"strconv"
 	"time"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
-
-	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/fault"
-	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/tasklog"
@@ -42,11 +36,20 @@ func (j *videoJob) poll(ctx context.Context) Outcome {
 	if now.Before(j.pollAt) { // woken for another reason
 		return Hold(j.pollAt)
 	}
-	if deadline := j.entry.Job.GetExecution().GetDeadline(); deadline != nil && now.After(deadline.AsTime()) {
-		return j.fail(ctx, fault.New(fault.DeadlineExceeded,
-			"job %s: upstream %s had not finished task %s by the deadline", j.name.ID, j.Upstream, j.video().GetUpstreamTaskId()))
+	x := j.entry.Job.GetExecution()
+	a := routes.Account(x)
+	client, ok := j.Client(a)
+	if !ok {
+		return j.upstreamRemoved(ctx, a)
 	}
-	state, err := j.askUpstream(ctx)
+	j.place.resume(j.Routes, a)
+	// A task whose upstream has finished is late for no deadline but that of the
+	// copy of its result.
+	if deadline := x.GetDeadline(); deadline != nil && now.After(deadline.AsTime()) && !now.Before(x.GetArchiveUntil().AsTime()) && j.result.known == nil {
+		return j.fail(ctx, fault.New(fault.DeadlineExceeded,
+			"job %s: upstream %s had not finished task %s by the deadline", j.name.ID, a.Upstream, j.video().GetUpstreamTaskId()))
+	}
+	state, err := j.askUpstream(ctx, client)
 	if err != nil && errors.Is(err, ErrShutdown) {
 		return Nak()
 	}
@@ -54,13 +57,16 @@ func (j *videoJob) poll(ctx context.Context) Outcome {
 		j.failures++
 		j.metrics.PollEnded(telemetry.PollFailed)
 		j.Logger.Debug("poll failed", j.attrs("error", err)...)
+		if j.result.known != nil && !now.Before(x.GetArchiveUntil().AsTime()) {
+			return j.complete(ctx, *j.result.known)
+		}
 		return j.holdForPoll()
 	}
 	j.failures = 0
 	return j.afterPoll(ctx, state)
 }
 
-func (j *videoJob) askUpstream(ctx context.Context) (upstream.VideoState, error) {
+func (j *videoJob) askUpstream(ctx context.Context, client upstream.VideoClient) (upstream.VideoState, error) {
 	select {
 	case j.polls <- struct{}{}:
 		defer func() { <-j.polls }()
@@ -72,9 +78,9 @@ func (j *videoJob) askUpstream(ctx context.Context) (upstream.VideoState, error)
 	begin := time.Now()
 	j.metrics.PollBegan(begin.Sub(j.due))
 	ctx, span := j.span(ctx, "genbus.video.poll")
-	state, err := j.Client.Poll(ctx, j.video().GetUpstreamTaskId())
+	state, err := client.Poll(ctx, routes.Ref(j.video()))
 	endSpan(span, err)
-	j.up.Request("poll", pollWord(err), statusOf(err), time.Since(begin))
+	j.ups[j.upstreamName()].Request("poll", pollWord(err), statusOf(err), time.Since(begin))
 	return state, err
 }
 
@@ -124,75 +130,4 @@ func (j *videoJob) afterPoll(ctx context.Context, s upstream.VideoState) Outcome
 // full, so that terminal events have room.
 func (j *videoJob) crowded(ctx context.Context, e task.Event) bool {
 	return e.Job.GetStatus() == e.Previous && j.Log.Usage(ctx) > tasklog.ProgressBelow
-}
-
-// maxURL is the longest result URL that an event carries, and maxResult the
-// longest result in all. Some upstreams answer with data URLs that hold the whole
-// video.
-const (
-	maxURL    = 64 << 10
-	maxResult = 256 << 10
-)
-
-// complete ends the task with its result. What is too long for an event goes to
-// the object store, and the task's archive names it.
-func (j *videoJob) complete(ctx context.Context, s upstream.VideoState) Outcome {
-	r := task.Result{Metadata: s.Metadata, Usage: usage(s), UpstreamStatus: fault.Clip(s.Status, 128)}
-	store := func(name string, data []byte) bool {
-		ref, err := j.Bodies.Put(ctx, j.name.Tenant, j.name.ID+"-"+name, data)
-		if err != nil {
-			j.Logger.Warn("a long result could not be stored", j.attrs("error", err)...)
-			return false
-		}
-		r.Archived = append(r.Archived, publisher.BlobRef(ref))
-		return true
-	}
-	if len(s.Metadata) > maxURL {
-		if !store("metadata", s.Metadata) {
-			return j.holdForPoll()
-		}
-		r.Metadata = nil
-	}
-	total := 0
-	for i, v := range s.Videos {
-		if total += len(v.URL); len(v.URL) > maxURL || total > maxResult {
-			if !store("result-"+strconv.Itoa(i), []byte(v.URL)) {
-				return j.holdForPoll()
-			}
-			total -= len(v.URL)
-			v.URL = ""
-		}
-		r.Videos = append(r.Videos, video(v))
-	}
-	e, err := task.Completed(j.video(), time.Now(), r)
-	return j.end(ctx, e, err)
-}
-
-func video(v upstream.VideoFile) *genbusv1.Video {
-	out := &genbusv1.Video{
-		Url: fault.Clip(v.URL, maxURL), Format: fault.Clip(v.Format, 32), DurationSeconds: v.Duration,
-		Width: int32(v.Width), Height: int32(v.Height),
-	}
-	if !v.ExpiresAt.IsZero() {
-		out.ExpiresAt = timestamppb.New(v.ExpiresAt)
-	}
-	return out
-}
-
-func usage(s upstream.VideoState) *genbusv1.Usage {
-	if len(s.Usage) == 0 {
-		return nil
-	}
-	return body.ParseUsage(s.Usage)
-}
-
-func failure(s upstream.VideoState) *genbusv1.TaskError {
-	if s.Err == nil {
-		return fault.New(fault.UpstreamFailed, "the upstream reports that the task failed, and gives no reason").TaskError()
-	}
-	f := routes.Fault(s.Err)
-	f.Code, f.Message = fault.UpstreamFailed, s.Err.Message
-	out := f.TaskError()
-	out.Retryable = !s.Err.Final
-	return out
 }

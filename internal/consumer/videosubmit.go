@@ -8,9 +8,9 @@ import (
 	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/pool"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/task"
@@ -32,17 +32,26 @@ func (j *videoJob) submit(ctx context.Context) Outcome {
 	if wait := x.GetNotBefore(); wait != nil && now.Before(wait.AsTime()) {
 		return Hold(wait.AsTime())
 	}
-	request, out, ok := j.request(ctx)
+	if out, ok := j.choose(); !ok {
+		return out
+	}
+	return j.submitTo(ctx, j.place.lease.Account(), j.Timeouts.Deadline)
+}
+
+// submitTo commits where the request goes, and sends it.
+func (j *videoJob) submitTo(ctx context.Context, a pool.Account, deadline time.Duration) Outcome {
+	request, out, ok := j.request(ctx, a)
 	if !ok {
 		return out
 	}
+	now := time.Now()
 	e, err := task.Submitting(j.video(), now, task.Submission{
-		Upstream: j.Upstream, Until: now.Add(j.Timeouts.Create), Deadline: now.Add(j.Timeouts.Deadline),
+		Upstream: a.Upstream, Key: a.Key, Until: now.Add(j.Timeouts.Create), Deadline: now.Add(deadline),
 	})
 	if out, ok := j.commitNext(ctx, e, err); !ok {
 		return out
 	}
-	return j.create(ctx, request)
+	return j.create(ctx, a, request)
 }
 
 // tooLate says which limit a task that is not submitted has passed.
@@ -61,7 +70,7 @@ func (j *videoJob) tooLate(now time.Time) *fault.Error {
 
 // request is the JSON for the upstream: the client's own bytes, but for the
 // model's name where the route maps it.
-func (j *videoJob) request(ctx context.Context) ([]byte, Outcome, bool) {
+func (j *videoJob) request(ctx context.Context, a pool.Account) ([]byte, Outcome, bool) {
 	raw, err := itemBody(ctx, j.Bodies, j.item)
 	if errors.Is(err, broker.ErrBodyLost) {
 		return nil, j.fail(ctx, fault.New(fault.InputLost, "job %s: %w", j.name.ID, err)), false
@@ -70,11 +79,11 @@ func (j *videoJob) request(ctx context.Context) ([]byte, Outcome, bool) {
 		j.Logger.Warn("the request's body could not be read", j.attrs("error", err)...)
 		return nil, HoldFor(retryLog), false
 	}
-	mapped := j.ModelFor(j.item.GetModel())
+	mapped := j.ModelFor(a.Upstream, j.item.GetModel())
 	if mapped == j.item.GetModel() {
 		return raw, Outcome{}, true
 	}
-	raw, err = body.SetModel(raw, mapped)
+	raw, err = j.Wire.Bodies.SetModel(raw, mapped)
 	if err != nil {
 		return nil, j.fail(ctx, fault.New(fault.Internal, "job %s: map the model: %w", j.name.ID, err)), false
 	}
@@ -90,41 +99,58 @@ func itemBody(ctx context.Context, bodies *broker.Bodies, item *genbusv1.WorkIte
 }
 
 // create calls the upstream once and commits what became of it.
-func (j *videoJob) create(ctx context.Context, request []byte) Outcome {
+func (j *videoJob) create(ctx context.Context, a pool.Account, request []byte) Outcome {
+	client, ok := j.Client(a)
+	if !ok {
+		return j.upstreamRemoved(ctx, a)
+	}
 	x := j.entry.Job.GetExecution()
 	j.began = x.GetAttempt()
 	call, cancel := context.WithDeadlineCause(ctx, x.GetSubmitUntil().AsTime(), errors.New("the create timeout has passed"))
 	defer cancel()
 	begin := time.Now()
 	call, span := j.span(call, "genbus.video.create")
-	s := j.Client.Create(call, upstream.VideoCreate{JobID: j.name.ID, Body: request, Resubmission: x.GetAttempt() > 1})
+	s := client.Create(call, upstream.VideoCreate{JobID: j.name.ID, Body: request, Resubmission: j.place.sentBefore(a, x.GetAttempt())})
 	var cause error // not s.Err itself: a nil *Error is no nil error
 	if s.Err != nil {
 		cause = s.Err
 	}
 	endSpan(span, cause)
-	j.up.Request("create", s.Verdict.String(), statusOf(cause), time.Since(begin))
+	j.ups[a.Upstream].Request("create", s.Verdict.String(), statusOf(cause), time.Since(begin))
 	return j.afterCreate(ctx, s)
 }
 
+func (j *videoJob) upstreamRemoved(ctx context.Context, a pool.Account) Outcome {
+	return j.fail(ctx, fault.New(fault.UpstreamRemoved, "job %s: upstream %s is not configured any more; its task there is %q",
+		j.name.ID, a.Upstream, j.video().GetUpstreamTaskId()))
+}
+
 func (j *videoJob) afterCreate(ctx context.Context, s upstream.Submission) Outcome {
+	j.place.report(s.Err)
 	switch s.Verdict {
 	case upstream.Accepted:
 		return j.submitted(ctx, s)
-	case upstream.RefusedForGood:
-		return j.refusedForGood(ctx, s.Err)
-	case upstream.RefusedForNow:
-		notBefore := time.Now().Add(j.backoff(s.Err))
-		out, ok := j.persist(ctx, func() (task.Event, error) {
-			return task.Requeued(j.video(), time.Now(), notBefore, refusal(s.Err))
-		})
-		if !ok {
-			return out
-		}
-		return Hold(notBefore)
+	case upstream.RefusedForGood, upstream.RefusedForNow:
+		return j.refusedBy(ctx, s)
 	default:
 		return j.unknown(ctx, s.Err)
 	}
+}
+
+// refusedBy brings a task that was certainly not accepted back to the queue, or
+// ends it where nobody is left to try.
+func (j *videoJob) refusedBy(ctx context.Context, s upstream.Submission) Outcome {
+	notBefore, more := j.elsewhere(s)
+	if !more {
+		return j.refusedForGood(ctx, s.Err)
+	}
+	out, ok := j.persist(ctx, func() (task.Event, error) {
+		return task.Requeued(j.video(), time.Now(), notBefore, refusal(s.Err))
+	})
+	if !ok {
+		return out
+	}
+	return Hold(notBefore)
 }
 
 // persist commits what is known of a submission, again and again while the log
@@ -187,11 +213,13 @@ func jittered(d time.Duration, part float64) time.Duration {
 // kept as a dead letter.
 func (j *videoJob) submitted(ctx context.Context, s upstream.Submission) Outcome {
 	out, ok := j.persist(ctx, func() (task.Event, error) {
-		return task.Submitted(j.video(), time.Now(), s.UpstreamID, fault.Clip(s.State.Status, 128))
+		return task.Submitted(j.video(), time.Now(), task.Receipt{
+			UpstreamID: s.UpstreamID, Ticket: fault.Clip(s.Ticket, 256), Status: fault.Clip(s.State.Status, 128),
+		})
 	})
 	switch {
 	case ok:
-		j.Logger.Info("video task submitted", j.attrs("upstream", j.Upstream, "upstream_id", s.UpstreamID)...)
+		j.Logger.Info("video task submitted", j.attrs("upstream", j.upstreamName(), "upstream_id", s.UpstreamID)...)
 		return j.holdForPoll()
 	case j.video().GetUpstreamTaskId() == s.UpstreamID:
 		return out // our own earlier write
@@ -202,9 +230,10 @@ func (j *videoJob) submitted(ctx context.Context, s upstream.Submission) Outcome
 
 // orphaned keeps the id of an upstream task that no job owns.
 func (j *videoJob) orphaned(ctx context.Context, s upstream.Submission, out Outcome) Outcome {
-	f := fault.New(fault.OrphanedSubmission, "upstream %s has task %s for job %s, which could no longer record it", j.Upstream, s.UpstreamID, j.name.ID)
+	f := fault.New(fault.OrphanedSubmission, "upstream %s has task %s for job %s, which could no longer record it", j.place.upstream(), s.UpstreamID, j.name.ID)
 	letter := deadItem(j.item, f)
-	letter.Upstream, letter.UpstreamTaskId = j.Upstream, s.UpstreamID
+	letter.Upstream, letter.UpstreamKey = j.place.upstream(), j.place.key()
+	letter.UpstreamTaskId, letter.UpstreamTicket = s.UpstreamID, s.Ticket
 	for {
 		try, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 		err := j.dead.Put(try, letter, j.name.ID, strconv.FormatUint(uint64(j.entry.Job.GetExecution().GetAttempt()), 10))
@@ -212,7 +241,7 @@ func (j *videoJob) orphaned(ctx context.Context, s upstream.Submission, out Outc
 		if err == nil {
 			return out
 		}
-		j.Logger.Error("an orphaned submission could not be kept", j.attrs("upstream", j.Upstream, "upstream_id", s.UpstreamID, "error", err)...)
+		j.Logger.Error("an orphaned submission could not be kept", j.attrs("upstream", j.place.upstream(), "upstream_id", s.UpstreamID, "error", err)...)
 		if !waitOrStop(ctx, retryLog) {
 			return out // the log line is all that is left
 		}
@@ -234,7 +263,7 @@ func (j *videoJob) giveUpSubmission(ctx context.Context, cause *upstream.Error) 
 	if j.OnUnknownOutcome == "resubmit" {
 		return j.resubmit(ctx)
 	}
-	f := fault.New(fault.SubmissionUnknown, "nobody can know whether upstream %s accepted job %s; it was not submitted again", j.Upstream, j.name.ID)
+	f := fault.New(fault.SubmissionUnknown, "nobody can know whether upstream %s accepted job %s; it was not submitted again", j.upstreamName(), j.name.ID)
 	if cause != nil {
 		f.Message += ": " + cause.Error()
 		f.UpstreamCode, f.UpstreamHTTPStatus, f.UpstreamRequestID = cause.Code, cause.HTTPStatus, cause.RequestID
@@ -252,17 +281,14 @@ func (j *videoJob) resubmit(ctx context.Context) Outcome {
 	if !waitOrStop(j.fetching, j.backoff(&upstream.Error{})) {
 		return Nak()
 	}
-	request, out, ok := j.request(ctx)
-	if !ok {
-		return out
-	}
-	now := time.Now()
-	e, err := task.Submitting(j.video(), now, task.Submission{Upstream: j.Upstream, Until: now.Add(j.Timeouts.Create)})
-	if out, ok := j.commitNext(ctx, e, err); !ok {
-		return out
-	}
-	return j.create(ctx, request)
+	// The key that the upstream honours is honoured where it was sent first.
+	a := routes.Account(j.entry.Job.GetExecution())
+	j.place.resume(j.Routes, a)
+	return j.submitTo(ctx, a, j.Timeouts.Deadline)
 }
+
+// upstreamName is the upstream that the log names.
+func (j *videoJob) upstreamName() string { return j.entry.Job.GetExecution().GetUpstream() }
 
 // takeOverSubmission decides about a task that was found in submitting.
 func (j *videoJob) takeOverSubmission(ctx context.Context) Outcome {

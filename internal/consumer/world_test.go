@@ -18,6 +18,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/content"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/sandbox"
@@ -79,7 +80,7 @@ type replica struct {
 
 func newReplica(t testing.TB, b *broker.Broker, cfg *config.Config) *replica {
 	t.Helper()
-	table, err := routes.New(cfg)
+	table, err := routes.New(cfg, nil, brokertest.Logger(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,9 +91,10 @@ func newReplica(t testing.TB, b *broker.Broker, cfg *config.Config) *replica {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bodies := broker.NewBodies(b)
+	bodies, reader := broker.NewBodies(b), content.NewReader(content.Options{})
+	t.Cleanup(reader.Close)
 	c := New(ctx, Options{
-		Config: cfg, Broker: b, Log: log, Encoder: enc, Bodies: bodies, Routes: table,
+		Config: cfg, Broker: b, Log: log, Encoder: enc, Bodies: bodies, Content: reader, Routes: table,
 		Admission: admission.New(cfg, b, log, bodies, nil), Logger: brokertest.Logger(t),
 	})
 	r := &replica{Consumer: c, cfg: cfg, log: log, cancel: cancel}

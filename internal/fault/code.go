@@ -55,6 +55,11 @@ const (
 	Poisoned              Code = "poisoned"
 	LogLost               Code = "log_lost"
 	InputLost             Code = "input_lost"
+	ContentNotReady       Code = "content_not_ready"
+	ContentExpired        Code = "content_expired"
+	ContentBlocked        Code = "content_blocked"
+	ContentUnavailable    Code = "content_unavailable"
+	ArchiveFailed         Code = "archive_failed"
 	UpstreamFailed        Code = "upstream_failed"
 	UpstreamRefused       Code = "upstream_refused"
 	UpstreamRemoved       Code = "upstream_removed"
@@ -124,6 +129,11 @@ var table = []Meaning{
 	{Poisoned, codes.Internal, http.StatusInternalServerError, typeServer, false, "The job was delivered more than 10 times without any progress.", "See the dead letter, and the logs of the replicas that held it."},
 	{LogLost, codes.DataLoss, http.StatusInternalServerError, typeServer, false, "The work item outlived its log, so the job's past is unknown and it was not submitted.", "Send it again as a new job after a look at the upstream's list."},
 	{InputLost, codes.DataLoss, http.StatusInternalServerError, typeServer, false, "The request's body is gone from the object store, or damaged.", "Send it again as a new job."},
+	{ContentNotReady, codes.FailedPrecondition, http.StatusBadRequest, typeRequest, false, "The video has not completed, so it has no content.", "Poll the task until its status is completed."},
+	{ContentExpired, codes.NotFound, http.StatusNotFound, typeRequest, false, "The upstream no longer has the content, or its URL has expired.", "Set `archive: true` in the route to keep the results of later tasks."},
+	{ContentBlocked, codes.PermissionDenied, http.StatusForbidden, typeRequest, false, "The content lies at an address that genbus does not read: another scheme than http and https, or a private address.", "Allow it with private_results in the upstream, if the address is meant."},
+	{ContentUnavailable, codes.Unavailable, http.StatusBadGateway, typeServer, true, "The content could not be read from the upstream.", "Try again."},
+	{ArchiveFailed, codes.Aborted, http.StatusBadGateway, typeServer, true, "Only in a task's archive: the copy of the result could not be made. The task has completed all the same.", "Download the content from the upstream while its URL is valid."},
 	{UpstreamFailed, codes.Aborted, http.StatusBadGateway, typeServer, true, "The upstream reports that the job failed.", "See upstream_code and the message."},
 	{UpstreamRefused, codes.FailedPrecondition, http.StatusBadGateway, typeRequest, false, "The upstream refused the request for good.", "See upstream_code and the message, and correct the request."},
 	{UpstreamRemoved, codes.Aborted, http.StatusBadGateway, typeServer, false, "The route or upstream that holds the job is no longer configured.", "The upstream's id is kept in the task; ask there."},

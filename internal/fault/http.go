@@ -53,8 +53,16 @@ func (e *Error) Status() int {
 // x-should-retry (which the OpenAI SDKs obey) are set where they apply: an
 // answer of unknown acceptance must not be repeated by a client on its own.
 func (e *Error) WriteHTTP(w http.ResponseWriter) {
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
+	w.Header().Set("Content-Type", "application/json")
+	e.SetHeader(w.Header())
+	w.WriteHeader(e.Status())
+	// A client that went away is no error of ours.
+	_, _ = w.Write(e.Envelope())
+}
+
+// SetHeader sets the headers of an answer that says the error, whatever its
+// body is.
+func (e *Error) SetHeader(h http.Header) {
 	h.Set("Genbus-Error-Code", string(e.Code))
 	if e.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(e.RetryAfter.Seconds()))))
@@ -62,7 +70,4 @@ func (e *Error) WriteHTTP(w http.ResponseWriter) {
 	if e.Code == AcceptanceUnknown {
 		h.Set("X-Should-Retry", "false")
 	}
-	w.WriteHeader(e.Status())
-	// A client that went away is no error of ours.
-	_, _ = w.Write(e.Envelope())
 }

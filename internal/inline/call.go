@@ -2,15 +2,14 @@ package inline
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/pool"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/upstream"
 	"github.com/genbus/genbus/internal/upstream/chat"
 )
 
@@ -119,35 +118,19 @@ func (c *call) leave() {
 // gone reports whether the caller of a call that outlives it has left.
 func (c *call) gone() bool { return c.outlives && c.caller.Err() != nil }
 
-// request is what the upstream gets: the client's bytes, but for the model's
-// name where the route maps it, and for stream where the call says so and the
-// body says nothing.
-func (c *call) request(streamed bool) chat.Request {
+// request is what the upstream gets: the client's bytes, but for stream where
+// the call says so and the body says nothing.
+func (c *call) request(streamed bool) pool.ChatRequest {
 	b := c.req.Body
-	if name := c.route.ModelFor(c.checked.Model); name != c.checked.Model {
-		// Admission has read the body, so the edit cannot fail.
-		if mapped, err := body.SetModel(b, name); err == nil {
-			b = mapped
-		}
-	}
 	if streamed && !c.checked.Stream {
 		b = chat.SetStream(b, true)
 	}
-	return chat.Request{JobID: c.checked.ID, Body: b}
+	return pool.ChatRequest{JobID: c.checked.ID, Model: c.checked.Model, Body: b}
 }
 
-// failed counts and records a failed upstream call, and gives it its meaning.
+// failed records a failed upstream call, and gives it its meaning.
 func (c *call) failed(err error) *fault.Error {
-	status := 0
-	if up, ok := errors.AsType[*upstream.Error](err); ok {
-		status = up.HTTPStatus
-	}
-	c.measure("failed", status)
 	f := c.explain(err).ForJob(c.checked.ID)
 	c.rec.close(outcome{fault: f})
 	return f
-}
-
-func (c *call) measure(verdict string, status int) {
-	c.r.upstreams[c.route.Upstream].Request("chat", verdict, status, time.Since(c.begin))
 }

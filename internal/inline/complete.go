@@ -30,11 +30,10 @@ func (r *Runner) Complete(ctx context.Context, req admission.Request) (Reply, er
 		return Reply{}, err
 	}
 	defer c.leave()
-	reply, err := c.route.Client.Complete(c.ctx, c.request(false))
+	reply, err := c.route.Caller.Complete(c.ctx, c.request(false))
 	if err != nil {
 		return Reply{}, c.failed(err)
 	}
-	c.measure("ok", reply.Status)
-	c.rec.close(outcome{reply: reply.Raw})
+	c.rec.close(outcome{reply: reply.Raw, from: reply.Account})
 	return Reply{JobID: c.checked.ID, Raw: reply.Raw, RequestID: upstream.RequestID(reply.Header)}, nil
 }

@@ -55,10 +55,9 @@ type Options struct {
 
 // Runner runs inline chats. It is safe for concurrent use.
 type Runner struct {
-	o         Options
-	limits    map[string]*limit                     // by route
-	upstreams map[string]*telemetry.UpstreamMetrics // by upstream
-	budget    *publisher.Budget
+	o      Options
+	limits map[string]*limit // by route
+	budget *publisher.Budget
 
 	mu      sync.Mutex
 	closed  bool
@@ -70,13 +69,12 @@ type Runner struct {
 // New returns a runner. Close ends it.
 func New(o Options) *Runner {
 	r := &Runner{
-		o: o, limits: map[string]*limit{}, upstreams: map[string]*telemetry.UpstreamMetrics{},
+		o: o, limits: map[string]*limit{},
 		budget: publisher.NewBudget(maxRecordBytes),
 		calls:  map[string]*call{}, records: map[*record]struct{}{},
 	}
 	for _, route := range o.Routes.ChatRoutes() {
 		r.limits[route.Name] = &limit{most: int64(route.MaxInFlight)}
-		r.upstreams[route.Upstream] = o.Metrics.Upstream(route.Upstream)
 	}
 	return r
 }

@@ -13,6 +13,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/pool"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/tasklog"
@@ -37,6 +38,7 @@ var errPatience = errors.New("the events of an inline chat are not waited for an
 
 // outcome is how a chat ended.
 type outcome struct {
+	from  pool.Account // who replied
 	reply []byte       // of Complete; a stream's is put together from its blocks
 	fault *fault.Error // nil: the reply is whole
 }
@@ -69,7 +71,7 @@ func (r *Runner) newRecord(c *call, streamed bool) *record {
 	item := r.o.Admission.Item(ctx, c.req, c.checked)
 	rec := &record{
 		r: r, ctx: ctx, cancel: cancel, tenant: c.req.Tenant,
-		first:  task.Inline(item, task.Attempt{Upstream: c.route.Upstream, Deadline: c.begin.Add(c.route.Timeouts.Total)}),
+		first:  task.Inline(item, task.Attempt{Upstream: c.route.Upstreams[0].Name, Deadline: c.begin.Add(c.route.Timeouts.Total)}),
 		signal: make(chan struct{}, 1), ended: make(chan outcome, 1),
 	}
 	if streamed {
@@ -259,7 +261,7 @@ func (c *record) terminal(entry tasklog.Entry, o outcome, chunks uint64) (task.E
 // reply is the whole reply for the terminal event. Where it cannot be had, the
 // event says completed without it: that is what happened.
 func (c *record) reply(id string, o outcome, chunks uint64) task.Reply {
-	out := task.Reply{Chunks: chunks}
+	out := task.Reply{Chunks: chunks, Upstream: o.from.Upstream, Key: o.from.Key}
 	raw, err := c.whole(o)
 	if err == nil && int64(len(raw)) > int64(c.r.o.Config.Limits.ClaimCheckBytes) {
 		out.Usage = usage(raw)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/fault"
-	"github.com/genbus/genbus/internal/upstream/chat"
+	"github.com/genbus/genbus/internal/pool"
 )
 
 // Block is one block of a streamed reply.
@@ -24,7 +24,7 @@ type Block struct {
 // Stream is a streamed reply. It is not safe for concurrent use.
 type Stream struct {
 	c      *call
-	up     *chat.Stream
+	up     *pool.Stream
 	index  uint64
 	err    error // sticky
 	over   bool  // the upstream has nothing more to say
@@ -40,7 +40,7 @@ func (r *Runner) Stream(ctx context.Context, req admission.Request) (*Stream, er
 	if err != nil {
 		return nil, err
 	}
-	up, err := c.route.Client.Stream(c.ctx, c.request(true))
+	up, err := c.route.Caller.Stream(c.ctx, c.request(true))
 	if err != nil {
 		defer c.leave()
 		return nil, c.failed(err)
@@ -84,8 +84,7 @@ func (s *Stream) read() ([]byte, error) {
 	if !errors.Is(err, io.EOF) {
 		return nil, s.c.failed(err)
 	}
-	s.c.measure("ok", s.up.Status())
-	s.c.rec.close(outcome{})
+	s.c.rec.close(outcome{from: s.up.Account()})
 	return nil, io.EOF
 }
 
@@ -116,7 +115,6 @@ func (s *Stream) finish() {
 func (s *Stream) end() {
 	if !s.over {
 		s.over = true
-		s.c.measure("failed", s.up.Status())
 		s.c.rec.close(outcome{fault: fault.New(fault.CallerGone, "%w", errGone)})
 	}
 	s.up.Close()

@@ -26,7 +26,7 @@ func FromVideo(m *genbusv1.VideoRequest) (admission.Request, error) {
 	expires, err := expiry(m.GetExpiresAt())
 	return admission.Request{
 		Kind: subject.Video, RequestID: m.GetRequestId(), Body: raw, Labels: m.GetLabels(), ExpiresAt: expires,
-		RetryOf: m.GetRetryOf(), Protocol: m.GetProtocol(), Archive: m.Archive,
+		RetryOf: m.GetRetryOf(), Protocol: m.GetProtocol(), Archive: m.Archive, Typed: m.GetVideo(),
 	}, err
 }
 

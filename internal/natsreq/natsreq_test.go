@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/nats-io/nats.go"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
@@ -42,6 +43,7 @@ func TestDecode(t *testing.T) {
 	wholeVideo := admission.Request{
 		Kind: subject.Video, Tenant: "acme", Way: telemetry.WayCall, RequestID: "r1", Body: []byte(`{"model":"m","prompt":"p"}`),
 		Labels: map[string]string{"a": "b"}, ExpiresAt: expires, RetryOf: "old", Protocol: "primary", Archive: proto.Bool(true),
+		Typed: &genbusv1.VideoGeneration{Model: "m", Prompt: "p"},
 	}
 	withLabel := wholeVideo
 	withLabel.Labels = map[string]string{"a": "b", "c": "d"}
@@ -82,7 +84,7 @@ func TestDecode(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(row.want, got, cmpopts.IgnoreFields(admission.Request{}, "Inbox")); diff != "" {
+			if diff := cmp.Diff(row.want, got, cmpopts.IgnoreFields(admission.Request{}, "Inbox"), protocmp.Transform()); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

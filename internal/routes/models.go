@@ -5,30 +5,35 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/upstream"
 )
 
 // Models lists what the routes offer, by id: every exact name of a route, and
-// every model of a route's upstream that the configuration would send to that
+// every model of a route's upstreams that the configuration would send to that
 // route. kind is "video", "chat", or empty for both.
-func (t *Table) Models(ctx context.Context, cfg *config.Config, kind string) []*genbusv1.Model {
-	listed := t.UpstreamModels(ctx)
+func (t *Table) Models(ctx context.Context, kind string) []*genbusv1.Model {
+	listed := t.upstreamModels(ctx)
 	seen := map[string]*genbusv1.Model{}
-	for _, r := range cfg.Routes {
+	for _, r := range t.cfg.Routes {
 		if kind != "" && r.Kind != kind {
 			continue
 		}
 		for _, pattern := range r.Models {
 			if !strings.Contains(pattern, "*") {
-				put(seen, r, upstream.Model{ID: pattern})
+				put(seen, r, r.Upstreams[0].Name, upstream.Model{ID: pattern})
 			}
 		}
-		for _, m := range listed[r.Upstream] {
-			if found, ok := cfg.Route(r.Kind, m.ID); ok && found.Name == r.Name {
-				put(seen, r, m)
+		for _, target := range r.Upstreams {
+			for _, m := range listed[target.Name] {
+				if found, ok := t.cfg.Route(r.Kind, m.ID); ok && found.Name == r.Name {
+					put(seen, r, target.Name, m)
+				}
 			}
 		}
 	}
@@ -42,16 +47,84 @@ func (t *Table) Models(ctx context.Context, cfg *config.Config, kind string) []*
 	return out
 }
 
-// put adds a model, keeping what the upstream says over what only a pattern
-// says. An upstream does not say which kind a model is, so a catch-all route of
-// each kind lists it.
-func put(seen map[string]*genbusv1.Model, r config.Route, m upstream.Model) {
+// put adds a model, keeping what an upstream says over what only a pattern
+// says, and the first upstream's word over the others'. An upstream does not say
+// which kind a model is, so a catch-all route of each kind lists it.
+func put(seen map[string]*genbusv1.Model, r config.Route, from string, m upstream.Model) {
 	key := r.Kind + " " + m.ID
-	if old := seen[key]; old != nil && old.GetCreated() >= m.Created {
+	if old := seen[key]; old != nil && (len(old.GetExtraJson()) > 0 || m.Raw == nil) {
 		return
 	}
 	seen[key] = &genbusv1.Model{
-		Id: m.ID, Kind: r.Kind, Created: m.Created, OwnedBy: cmp.Or(m.OwnedBy, r.Upstream),
-		Route: r.Name, Protocol: r.Protocol,
+		Id: m.ID, Kind: r.Kind, Created: m.Created, OwnedBy: cmp.Or(m.OwnedBy, from),
+		Route: r.Name, Protocol: r.Protocol, Group: r.Group, Modes: r.Modes, ExtraJson: extra(m.Raw),
 	}
+}
+
+// modelCache keeps the upstreams' own lists for a minute.
+type modelCache struct {
+	mu   sync.Mutex
+	at   time.Time
+	list map[string][]upstream.Model // by upstream
+}
+
+// modelsFor is how long an upstream's list is kept, and modelsTimeout how long
+// it may take: a listing must not hang on one dead upstream.
+const (
+	modelsFor     = time.Minute
+	modelsTimeout = 5 * time.Second
+)
+
+// upstreamModels asks every upstream for its models; an upstream that does not
+// answer has none. The answer is kept for a minute.
+func (t *Table) upstreamModels(ctx context.Context) map[string][]upstream.Model {
+	t.models.mu.Lock()
+	defer t.models.mu.Unlock()
+	if t.models.list != nil && time.Since(t.models.at) < modelsFor {
+		return t.models.list
+	}
+	t.models.list, t.models.at = t.askAll(ctx), time.Now()
+	return t.models.list
+}
+
+// askAll leaves out upstreams that are the vendor itself: they have no list.
+func (t *Table) askAll(ctx context.Context) map[string][]upstream.Model {
+	ctx, cancel := context.WithTimeout(ctx, modelsTimeout)
+	defer cancel()
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	out := map[string][]upstream.Model{}
+	for name, u := range t.cfg.Upstreams {
+		if u.Auth == config.AuthSigned {
+			continue
+		}
+		ep := t.endpoint(name, u, u.Credentials()[0], upstream.Protocol{})
+		wg.Go(func() {
+			list, err := upstream.ListModels(ctx, ep)
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			out[name] = list
+		})
+	}
+	wg.Wait()
+	return out
+}
+
+// extra is what an upstream's entry says beyond the members that genbus writes
+// itself.
+func extra(raw []byte) []byte {
+	if raw == nil {
+		return nil
+	}
+	var o body.Object
+	if o.Merge(raw) != nil {
+		return nil
+	}
+	for _, name := range []string{"id", "object", "created", "owned_by", "group", "protocol", "modes"} {
+		o.Drop(name)
+	}
+	return o.JSON()
 }

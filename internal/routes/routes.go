@@ -1,70 +1,158 @@
-// Package routes joins each configured route with the client that speaks to its
-// upstream. It chooses no route for a request (config does) and calls nothing
+// Package routes joins each configured route with the clients that speak to its
+// upstreams. It chooses no route for a request (config does) and calls nothing
 // by itself.
 package routes
 
 import (
-	"context"
 	"fmt"
+	"log/slog"
 	"maps"
+	"net/http"
 	"slices"
-	"sync"
-	"time"
+	"strings"
 
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/pool"
+	"github.com/genbus/genbus/internal/protocol"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/telemetry"
 	"github.com/genbus/genbus/internal/upstream"
 	"github.com/genbus/genbus/internal/upstream/chat"
-	"github.com/genbus/genbus/internal/upstream/primary"
 )
 
-// Video is a route with its client.
+// Video is a route with its clients.
 type Video struct {
 	config.Route
-	Client upstream.VideoClient
+	// Wire is the protocol that the route speaks.
+	Wire upstream.Protocol
+	// Accounts chooses among the route's upstreams and their keys.
+	Accounts *pool.Chooser
+	clients  map[pool.Account]videoAccount
 }
 
-// Chat is a route with its client.
+// videoAccount is one key of one upstream, called in the route's protocol.
+type videoAccount struct {
+	endpoint *upstream.Endpoint
+	client   upstream.VideoClient
+}
+
+// Client gives the client of an account, whether or not the route still lists
+// its upstream: a task stays with the account that made it. A key that is gone
+// is replaced by another one of its upstream. It is false when the upstream is
+// gone too.
+func (v Video) Client(a pool.Account) (upstream.VideoClient, bool) {
+	found, ok := v.account(a)
+	return found.client, ok
+}
+
+func (v Video) account(a pool.Account) (videoAccount, bool) {
+	if found, ok := v.clients[a]; ok {
+		return found, true
+	}
+	var others []pool.Account
+	for other := range v.clients {
+		if other.Upstream == a.Upstream {
+			others = append(others, other)
+		}
+	}
+	if len(others) == 0 {
+		return videoAccount{}, false
+	}
+	slices.SortFunc(others, func(a, b pool.Account) int { return strings.Compare(a.Key, b.Key) })
+	return v.clients[others[0]], true
+}
+
+// Chat is a route with its clients.
 type Chat struct {
 	config.Route
-	Client *chat.Client
+	// Caller calls the route's upstreams, one after the other where need be.
+	Caller *pool.Chat
 }
 
 // Table holds all routes. It is read-only once built.
 type Table struct {
-	video     map[string]Video
-	chat      map[string]Chat
-	endpoints map[string]*upstream.Endpoint
-	models    modelCache
-}
-
-// protocols makes the client of each video protocol. A new protocol is one
-// folder under internal/upstream and one line here.
-var protocols = map[string]func(*upstream.Endpoint, config.Route) upstream.VideoClient{
-	config.ProtocolPrimary: func(ep *upstream.Endpoint, _ config.Route) upstream.VideoClient {
-		return primary.New(ep, primary.Options{})
-	},
+	cfg    *config.Config
+	pool   *pool.Pool
+	video  map[string]Video
+	chat   map[string]Chat
+	http   map[string]*http.Client // by upstream
+	models modelCache
 }
 
 // New builds the clients of every route. Routes to one upstream share its
-// connections.
-func New(cfg *config.Config) (*Table, error) {
-	t := &Table{video: map[string]Video{}, chat: map[string]Chat{}, endpoints: map[string]*upstream.Endpoint{}}
+// connections, and its limits. metrics and logger may be nil.
+func New(cfg *config.Config, metrics *telemetry.Metrics, logger *slog.Logger) (*Table, error) {
+	t := &Table{
+		cfg: cfg, pool: pool.New(cfg.Upstreams, pool.Options{Metrics: metrics, Logger: logger}),
+		video: map[string]Video{}, chat: map[string]Chat{}, http: map[string]*http.Client{},
+	}
 	for name, u := range cfg.Upstreams {
-		t.endpoints[name] = endpoint(name, u)
+		t.http[name] = upstream.NewHTTPClient(upstream.TransportOptions{MaxIdleConnsPerHost: u.MaxIdleConns})
 	}
 	for _, r := range cfg.Routes {
 		if err := t.add(r); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("route %s: %w", r.Name, err)
 		}
 	}
 	return t, nil
 }
 
-func endpoint(name string, u config.Upstream) *upstream.Endpoint {
+func (t *Table) add(r config.Route) error {
+	for _, target := range r.Upstreams {
+		if _, ok := t.cfg.Upstreams[target.Name]; !ok {
+			return fmt.Errorf("there is no upstream %q", target.Name)
+		}
+	}
+	if r.Kind == config.KindChat {
+		return t.addChat(r)
+	}
+	p, ok := protocol.Find(r.Protocol)
+	if !ok {
+		return fmt.Errorf("there is no protocol %q", r.Protocol)
+	}
+	v := Video{Route: r, Wire: p, Accounts: t.pool.Chooser(r), clients: map[pool.Account]videoAccount{}}
+	for name, u := range t.cfg.Upstreams {
+		if u.Auth == config.AuthSigned && p.Sign == nil {
+			if slices.ContainsFunc(r.Upstreams, func(target config.Target) bool { return target.Name == name }) {
+				return fmt.Errorf("upstream %s has auth: signed, but protocol %s has no signature of its own", name, p.Name)
+			}
+			continue
+		}
+		for _, key := range u.Credentials() {
+			ep := t.endpoint(name, u, key, p)
+			client := p.New(ep, upstream.Options{Gateway: r.Gateway, InputReference: r.InputReference})
+			v.clients[pool.Account{Upstream: name, Key: key.Name}] = videoAccount{endpoint: ep, client: client}
+		}
+	}
+	t.video[r.Name] = v
+	return nil
+}
+
+func (t *Table) addChat(r config.Route) error {
+	clients := map[pool.Account]*chat.Client{}
+	for _, target := range r.Upstreams {
+		u := t.cfg.Upstreams[target.Name]
+		if u.Auth == config.AuthSigned {
+			return fmt.Errorf("upstream %s has auth: signed, which chats do not have; want auth: bearer", target.Name)
+		}
+		for _, key := range u.Credentials() {
+			clients[pool.Account{Upstream: target.Name, Key: key.Name}] = chat.New(t.endpoint(target.Name, u, key, upstream.Protocol{}), chat.Options{
+				FirstByte: r.Timeouts.FirstByte, Answer: r.Timeouts.Total, Idle: r.Timeouts.Idle, Total: r.Timeouts.Total,
+			})
+		}
+	}
+	t.chat[r.Name] = Chat{Route: r, Caller: pool.NewChat(t.pool.Chooser(r), func(a pool.Account) *chat.Client { return clients[a] })}
+	return nil
+}
+
+// endpoint is an upstream as one key calls it in one protocol.
+func (t *Table) endpoint(name string, u config.Upstream, key config.UpstreamKey, p upstream.Protocol) *upstream.Endpoint {
 	ep := &upstream.Endpoint{
-		Name: name, BaseURL: u.BaseURL, Key: upstream.Secret(u.Key.Reveal()),
-		Client: upstream.NewHTTPClient(upstream.TransportOptions{MaxIdleConnsPerHost: u.MaxIdleConns}),
+		Name: name, BaseURL: u.BaseURL + vendorPath(u, p, t.cfg.HTTP.Segments[p.Name]),
+		Key: upstream.Secret(key.Key.Reveal()), Client: t.http[name],
+	}
+	if u.Auth == config.AuthSigned && p.Sign != nil {
+		ep.Auth = p.Sign(key.AccessKey.Reveal(), key.SecretKey.Reveal())
 	}
 	if len(u.Headers) > 0 {
 		ep.Header = map[string][]string{}
@@ -75,23 +163,19 @@ func endpoint(name string, u config.Upstream) *upstream.Endpoint {
 	return ep
 }
 
-func (t *Table) add(r config.Route) error {
-	ep, ok := t.endpoints[r.Upstream]
-	if !ok {
-		return fmt.Errorf("route %s: there is no upstream %q", r.Name, r.Upstream)
+// vendorPath stands before the paths of a vendor's protocol: what is configured,
+// or else the protocol's segment where a gateway is called with its own key.
+func vendorPath(u config.Upstream, p upstream.Protocol, segment string) string {
+	switch {
+	case p.Surface == nil:
+		return ""
+	case u.VendorPath != "":
+		return strings.TrimRight(u.VendorPath, "/")
+	case u.Auth == config.AuthSigned:
+		return ""
+	default:
+		return "/" + segment
 	}
-	if r.Kind == config.KindChat {
-		t.chat[r.Name] = Chat{Route: r, Client: chat.New(ep, chat.Options{
-			FirstByte: r.Timeouts.FirstByte, Answer: r.Timeouts.Total, Idle: r.Timeouts.Idle, Total: r.Timeouts.Total,
-		})}
-		return nil
-	}
-	build, ok := protocols[r.Protocol]
-	if !ok {
-		return fmt.Errorf("route %s: there is no protocol %q", r.Name, r.Protocol)
-	}
-	t.video[r.Name] = Video{Route: r, Client: build(ep, r)}
-	return nil
 }
 
 // Video finds a video route by name.
@@ -108,22 +192,12 @@ func (t *Table) Chat(name string) (Chat, bool) {
 
 // VideoRoutes are all video routes, by name.
 func (t *Table) VideoRoutes() []Video {
-	return slices.SortedFunc(maps.Values(t.video), func(a, b Video) int { return compare(a.Name, b.Name) })
+	return slices.SortedFunc(maps.Values(t.video), func(a, b Video) int { return strings.Compare(a.Name, b.Name) })
 }
 
 // ChatRoutes are all chat routes, by name.
 func (t *Table) ChatRoutes() []Chat {
-	return slices.SortedFunc(maps.Values(t.chat), func(a, b Chat) int { return compare(a.Name, b.Name) })
-}
-
-func compare(a, b string) int {
-	if a < b {
-		return -1
-	}
-	if a > b {
-		return 1
-	}
-	return 0
+	return slices.SortedFunc(maps.Values(t.chat), func(a, b Chat) int { return strings.Compare(a.Name, b.Name) })
 }
 
 // Has reports whether a route of this kind exists.
@@ -138,54 +212,7 @@ func (t *Table) Has(kind subject.Kind, name string) bool {
 
 // Close gives up idle connections.
 func (t *Table) Close() {
-	for _, ep := range t.endpoints {
-		ep.Client.CloseIdleConnections()
+	for _, client := range t.http {
+		client.CloseIdleConnections()
 	}
-}
-
-// modelCache keeps the upstreams' own lists for a minute.
-type modelCache struct {
-	mu   sync.Mutex
-	at   time.Time
-	list map[string][]upstream.Model // by upstream
-}
-
-// modelsFor is how long an upstream's list is kept, and modelsTimeout how long
-// it may take: a listing must not hang on one dead upstream.
-const (
-	modelsFor     = time.Minute
-	modelsTimeout = 5 * time.Second
-)
-
-// UpstreamModels asks every upstream for its models; an upstream that does not
-// answer has none. The answer is kept for a minute.
-func (t *Table) UpstreamModels(ctx context.Context) map[string][]upstream.Model {
-	t.models.mu.Lock()
-	defer t.models.mu.Unlock()
-	if t.models.list != nil && time.Since(t.models.at) < modelsFor {
-		return t.models.list
-	}
-	t.models.list, t.models.at = t.askAll(ctx), time.Now()
-	return t.models.list
-}
-
-func (t *Table) askAll(ctx context.Context) map[string][]upstream.Model {
-	ctx, cancel := context.WithTimeout(ctx, modelsTimeout)
-	defer cancel()
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	out := map[string][]upstream.Model{}
-	for name, ep := range t.endpoints {
-		wg.Go(func() {
-			list, err := upstream.ListModels(ctx, ep)
-			if err != nil {
-				return
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			out[name] = list
-		})
-	}
-	wg.Wait()
-	return out
 }

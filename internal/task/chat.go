@@ -54,15 +54,19 @@ func Started(c *genbusv1.Chat, now time.Time, a Attempt) (Event, error) {
 
 // Reply is what a completed chat has. Either JSON or Ref is set.
 type Reply struct {
-	JSON   []byte
-	Ref    *genbusv1.BlobRef
-	Usage  *genbusv1.Usage
-	Chunks uint64
+	// Upstream and Key name who answered; the attempt began at the first of the
+	// route's upstreams.
+	Upstream, Key string
+	JSON          []byte
+	Ref           *genbusv1.BlobRef
+	Usage         *genbusv1.Usage
+	Chunks        uint64
 }
 
 // Replied ends a chat with its whole reply.
 func Replied(c *genbusv1.Chat, now time.Time, r Reply) (Event, error) {
-	return next(c, completed, now, func(c *genbusv1.Chat, _ *genbusv1.Execution) {
+	return next(c, completed, now, func(c *genbusv1.Chat, x *genbusv1.Execution) {
+		x.Upstream, x.UpstreamKey = r.Upstream, r.Key
 		c.ReplyJson, c.ReplyRef, c.Usage, c.ChunkCount = r.JSON, r.Ref, r.Usage, r.Chunks
 	})
 }

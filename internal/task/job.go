@@ -237,6 +237,7 @@ func FromWork(item *genbusv1.WorkItem) Event {
 		QueueDeadline: item.GetQueueDeadline(),
 		Input:         item.GetBodyRef(),
 		Stream:        item.GetStream(),
+		Archive:       item.GetArchive(),
 	}
 	var job Job
 	if item.GetKind() == "chat" {

@@ -60,7 +60,7 @@ func step(t *rapid.T, job Job, now time.Time) (Event, bool) {
 	var e Event
 	var err error
 	made := true
-	which := rapid.SampledFrom([]string{"failed", "cancelled", "1", "2", "3", "4", "5"}).Draw(t, "transition")
+	which := rapid.SampledFrom([]string{"failed", "cancelled", "1", "2", "3", "4", "5", "6"}).Draw(t, "transition")
 	switch j := job.(type) {
 	case *genbusv1.VideoTask:
 		switch which {
@@ -69,11 +69,13 @@ func step(t *rapid.T, job Job, now time.Time) (Event, bool) {
 		case "2":
 			e, err = Requeued(j, now, now.Add(time.Second), "429")
 		case "3":
-			e, err = Submitted(j, now, "up_1", "NOT_START")
+			e, err = Submitted(j, now, Receipt{UpstreamID: "up_1", Ticket: "text2video", Status: "NOT_START"})
 		case "4":
 			o := Observation{Started: rapid.Bool().Draw(t, "started"), Status: rapid.String().Draw(t, "word"), Progress: rapid.IntRange(-5, 200).Draw(t, "progress")}
 			e, made, err = Observed(j, now, o)
 		case "5":
+			e, err = Archiving(j, now, now.Add(time.Minute), "done", nil)
+		case "6":
 			e, err = Completed(j, now, Result{Videos: []*genbusv1.Video{{Url: "http://x/y.mp4"}}})
 		}
 	case *genbusv1.Chat:
@@ -82,7 +84,7 @@ func step(t *rapid.T, job Job, now time.Time) (Event, bool) {
 			e, err = Started(j, now, Attempt{Upstream: "u", Deadline: now.Add(time.Hour)})
 		case "4":
 			e, err = FailedChat(j, now, 3, errOf)
-		case "5":
+		case "5", "6":
 			e, err = Replied(j, now, Reply{JSON: []byte("{}"), Chunks: 7})
 		}
 	}

@@ -15,6 +15,7 @@ func newVideo(item *genbusv1.WorkItem, x *genbusv1.Execution) *genbusv1.VideoTas
 		CreatedAt: item.GetAcceptedAt(), UpdatedAt: item.GetAcceptedAt(),
 		Labels: item.GetLabels(), RequestId: item.GetRequestId(), RetryOf: item.GetRetryOf(),
 		ExpiresAt: item.GetExpiresAt(), Protocol: item.GetProtocol(), Execution: x,
+		Size: item.GetSize(), Seconds: item.GetSeconds(),
 	}
 }
 
@@ -51,11 +52,21 @@ func Requeued(t *genbusv1.VideoTask, now, notBefore time.Time, refusal string) (
 	})
 }
 
+// Receipt is what an upstream gave for a submission.
+type Receipt struct {
+	// UpstreamID names the task at the upstream, and Ticket is what its protocol
+	// needs beside it.
+	UpstreamID, Ticket string
+	// Status is the upstream's own word, or empty.
+	Status string
+}
+
 // Submitted records the upstream's id: from here on the task can be polled by
 // any replica and is never submitted again.
-func Submitted(t *genbusv1.VideoTask, now time.Time, upstreamID, upstreamStatus string) (Event, error) {
-	return next(t, submitted, now, func(t *genbusv1.VideoTask, _ *genbusv1.Execution) {
-		t.UpstreamTaskId, t.UpstreamStatus = upstreamID, upstreamStatus
+func Submitted(t *genbusv1.VideoTask, now time.Time, r Receipt) (Event, error) {
+	return next(t, submitted, now, func(t *genbusv1.VideoTask, x *genbusv1.Execution) {
+		t.UpstreamTaskId, t.UpstreamStatus = r.UpstreamID, r.Status
+		x.UpstreamTicket = r.Ticket
 	})
 }
 
@@ -107,11 +118,23 @@ func worthwhile(t *genbusv1.VideoTask, now time.Time, status string, progress in
 // clampProgress keeps 100 for the completed task.
 func clampProgress(p int) int32 { return int32(min(max(p, 0), 99)) }
 
+// Archiving says that the upstream has finished, and that its result is being
+// copied until the given moment. err is why the latest try failed, or nil.
+func Archiving(t *genbusv1.VideoTask, now, until time.Time, upstreamStatus string, err *genbusv1.TaskError) (Event, error) {
+	return next(t, inProgress, now, func(t *genbusv1.VideoTask, x *genbusv1.Execution) {
+		t.Progress, t.UpstreamStatus = 99, upstreamStatus
+		x.ArchiveUntil = timestamppb.New(until)
+		if err != nil {
+			t.Archive = &genbusv1.Archive{Error: err}
+		}
+	})
+}
+
 // Result is what a completed task has.
 type Result struct {
 	Videos []*genbusv1.Video
-	// Archived are results that are too long for the event.
-	Archived       []*genbusv1.BlobRef
+	// Archive is what the object store has of it; nil for nothing.
+	Archive        *genbusv1.Archive
 	Metadata       []byte // JSON object, or nil
 	Usage          *genbusv1.Usage
 	UpstreamStatus string
@@ -121,10 +144,7 @@ type Result struct {
 func Completed(t *genbusv1.VideoTask, now time.Time, r Result) (Event, error) {
 	return next(t, completed, now, func(t *genbusv1.VideoTask, _ *genbusv1.Execution) {
 		t.Videos, t.MetadataJson, t.Usage, t.UpstreamStatus = r.Videos, r.Metadata, r.Usage, r.UpstreamStatus
-		t.Progress = 100
-		if len(r.Archived) > 0 {
-			t.Archive = &genbusv1.Archive{Files: r.Archived}
-		}
+		t.Progress, t.Archive = 100, r.Archive
 	})
 }
 

@@ -155,21 +155,27 @@ func (x *index) forget(n subject.TaskName, r row) {
 	}
 }
 
-// page gives up to n rows that match, newest first, strictly before the given
-// row (the zero row: from the newest).
-func (x *index) page(key listKey, match func(row) bool, before row, n int) []row {
+// page gives up to n rows that match, newest first (or oldest first), strictly
+// after the given row in that order; the zero row stands before all.
+func (x *index) page(key listKey, match func(row) bool, from row, n int, ascending bool) []row {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	l := x.lists[key]
 	if l == nil {
 		return nil
 	}
-	end := len(l.rows)
-	if before.id != "" {
-		end, _ = slices.BinarySearchFunc(l.rows, before, compareRows)
+	i, step := len(l.rows)-1, -1
+	if ascending {
+		i, step = 0, 1
+	}
+	if from.id != "" {
+		at, found := slices.BinarySearchFunc(l.rows, from, compareRows)
+		if i = at + min(step, 0); ascending && found {
+			i = at + 1
+		}
 	}
 	var out []row
-	for i := end - 1; i >= 0 && len(out) < n; i-- {
+	for ; i >= 0 && i < len(l.rows) && len(out) < n; i += step {
 		if match(l.rows[i]) {
 			out = append(out, l.rows[i])
 		}

@@ -34,9 +34,16 @@ type Query struct {
 	Size int
 	// Token is the NextToken of the page before, or empty.
 	Token string
+	// Ascending lists the oldest first.
+	Ascending bool
 }
 
-// Page is a part of a list, newest first.
+// TokenAfter is the page token of the page that begins after a job.
+func TokenAfter(e Entry) string {
+	return formatToken(row{created: e.Job.GetCreatedAt().AsTime().UnixNano(), id: e.Job.GetId()})
+}
+
+// Page is a part of a list.
 type Page struct {
 	Jobs []Entry
 	// NextToken is empty when this is the last page.
@@ -50,34 +57,49 @@ type pageToken struct {
 
 // List reads a page. The index says which jobs there are; each job is then read
 // from the log, so that a page never shows an older state than Get. A job whose
-// status has changed since the index heard of it is left out.
+// status has changed since the index heard of it, or that was erased, is left
+// out, and the page goes on with the next one: only the last page is short,
+// because clients take a short page for the last one.
 func (l *Log) List(ctx context.Context, q Query) (Page, error) {
-	before, err := parseToken(q.Token)
+	from, err := parseToken(q.Token)
 	if err != nil {
 		return Page{}, err
 	}
-	size := pageSize(q.Size)
-	rows := l.index.page(listKey{q.Kind, q.Tenant}, q.match, before, size+1)
 	var page Page
-	if len(rows) > size {
-		rows = rows[:size]
-		page.NextToken = formatToken(rows[size-1])
+	for size := pageSize(q.Size); ; {
+		wanted := size - len(page.Jobs) + 1 // one more tells whether there is another page
+		rows := l.index.page(listKey{q.Kind, q.Tenant}, q.match, from, wanted, q.Ascending)
+		for _, r := range rows {
+			if len(page.Jobs) == size {
+				page.NextToken = formatToken(from)
+				return page, nil
+			}
+			if page.Jobs, err = l.appendRow(ctx, page.Jobs, q, r); err != nil {
+				return Page{}, err
+			}
+			from = r
+		}
+		if len(rows) < wanted {
+			return page, nil
+		}
 	}
-	for _, r := range rows {
-		n := subject.TaskName{Kind: q.Kind, Tenant: q.Tenant, ID: r.id}
-		e, err := l.Get(ctx, n)
-		if errors.Is(err, ErrNotFound) {
-			l.index.forget(n, r)
-			continue
-		}
-		if err != nil {
-			return Page{}, err
-		}
-		if q.Status == 0 || e.Job.GetStatus() == q.Status {
-			page.Jobs = append(page.Jobs, e)
-		}
+}
+
+// appendRow reads the job of a row and appends it, if it is still there and as
+// wanted.
+func (l *Log) appendRow(ctx context.Context, jobs []Entry, q Query, r row) ([]Entry, error) {
+	n := subject.TaskName{Kind: q.Kind, Tenant: q.Tenant, ID: r.id}
+	e, err := l.Get(ctx, n)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		l.index.forget(n, r)
+		return jobs, nil
+	case err != nil:
+		return nil, err
+	case q.Status != 0 && e.Job.GetStatus() != q.Status:
+		return jobs, nil
 	}
-	return page, nil
+	return append(jobs, e), nil
 }
 
 func (q Query) match(r row) bool {

@@ -73,7 +73,7 @@ func submit(t testing.TB, l *tasklog.Log, id string) tasklog.Entry {
 	e := must[tasklog.Entry](t)(l.Commit(ctx, task.FromWork(work(id)), 0))
 	next := must[task.Event](t)(task.Submitting(video(e), now, task.Submission{Upstream: "u", Until: now.Add(time.Minute), Deadline: now.Add(time.Hour)}))
 	e = must[tasklog.Entry](t)(l.Commit(ctx, next, e.Seq))
-	next = must[task.Event](t)(task.Submitted(video(e), now, "up_1", "queued"))
+	next = must[task.Event](t)(task.Submitted(video(e), now, task.Receipt{UpstreamID: "up_1", Status: "queued"}))
 	return must[tasklog.Entry](t)(l.Commit(ctx, next, e.Seq))
 }
 
@@ -134,7 +134,7 @@ func TestOneOfManyWritersWins(t *testing.T) {
 			var wg sync.WaitGroup
 			for w := range 6 {
 				wg.Go(func() {
-					event, err := task.Submitted(video(last), time.Now(), "up_1", fmt.Sprint(round, w))
+					event, err := task.Submitted(video(last), time.Now(), task.Receipt{UpstreamID: "up_1", Status: fmt.Sprint(round, w)})
 					if err != nil {
 						t.Error(err)
 						return
@@ -280,7 +280,7 @@ func TestSlowReaderIsCut(t *testing.T) {
 			continue
 		}
 		for i := range 10 { // the reader stands still while ten events pass
-			next := must[task.Event](t)(task.Submitted(video(e), time.Now(), "up_1", fmt.Sprint(i)))
+			next := must[task.Event](t)(task.Submitted(video(e), time.Now(), task.Receipt{UpstreamID: "up_1", Status: fmt.Sprint(i)}))
 			e = must[tasklog.Entry](t)(l.Commit(t.Context(), next, e.Seq))
 		}
 		for range 20 { // each is told twice

@@ -8,8 +8,12 @@ import (
 )
 
 type upstreamMetrics struct {
-	requests *prometheus.CounterVec
-	duration *prometheus.HistogramVec
+	requests    *prometheus.CounterVec
+	duration    *prometheus.HistogramVec
+	failovers   *prometheus.CounterVec
+	breakerOpen *prometheus.GaugeVec
+	keysOut     *prometheus.GaugeVec
+	inHand      *prometheus.GaugeVec
 }
 
 func newUpstreamMetrics(f promauto.Factory) upstreamMetrics {
@@ -19,6 +23,14 @@ func newUpstreamMetrics(f promauto.Factory) upstreamMetrics {
 			"upstream", "op", "verdict", "status"),
 		duration: histograms(f, requestBuckets, "upstream_request_duration_seconds",
 			"Time from the start of a call to the end of its answer.", "upstream", "op"),
+		failovers: counters(f, "upstream_failovers_total",
+			"Jobs that moved away from an upstream to another one.", "upstream"),
+		breakerOpen: gauges(f, "upstream_breaker_open",
+			"1 from the moment an upstream's circuit breaker opened until a job went well again, else 0.", "upstream"),
+		keysOut: gauges(f, "upstream_keys_out",
+			"Keys of an upstream that wait or rest.", "upstream"),
+		inHand: gauges(f, "upstream_in_hand",
+			"Jobs that this replica has at an upstream.", "upstream"),
 	}
 }
 
@@ -27,6 +39,10 @@ func newUpstreamMetrics(f promauto.Factory) upstreamMetrics {
 type UpstreamMetrics struct {
 	upstreamMetrics
 	name string
+
+	// Those that have no other label.
+	moved                 prometheus.Counter
+	open, out, jobsInHand prometheus.Gauge
 }
 
 // Upstream gives the metrics of one configured upstream. Call it once for each
@@ -35,18 +51,62 @@ func (m *Metrics) Upstream(name string) *UpstreamMetrics {
 	if m == nil {
 		return nil
 	}
-	return &UpstreamMetrics{upstreamMetrics: m.upstream, name: name}
+	u := m.upstream
+	return &UpstreamMetrics{
+		upstreamMetrics: u, name: name,
+		moved:      u.failovers.WithLabelValues(name),
+		open:       u.breakerOpen.WithLabelValues(name),
+		out:        u.keysOut.WithLabelValues(name),
+		jobsInHand: u.inHand.WithLabelValues(name),
+	}
 }
 
 // Request counts one call that ended. The op names the call (create, poll,
-// chat, models); the verdict is that of a submission, or ok or failed for the
-// calls that have none; httpStatus is 0 when no answer arrived.
+// chat, models); the verdict is that of a submission, or answered or failed for
+// the calls that have none; httpStatus is 0 when no answer arrived.
 func (u *UpstreamMetrics) Request(op, verdict string, httpStatus int, took time.Duration) {
 	if u == nil {
 		return
 	}
 	u.requests.WithLabelValues(u.name, op, verdict, statusClass(httpStatus)).Inc()
 	u.duration.WithLabelValues(u.name, op).Observe(took.Seconds())
+}
+
+// FailedOver counts a job that moved away to another upstream.
+func (u *UpstreamMetrics) FailedOver() {
+	if u == nil {
+		return
+	}
+	u.moved.Inc()
+}
+
+// BreakerOpen sets whether the upstream's circuit breaker keeps jobs away.
+func (u *UpstreamMetrics) BreakerOpen(open bool) {
+	if u == nil {
+		return
+	}
+	value := 0.0
+	if open {
+		value = 1
+	}
+	u.open.Set(value)
+}
+
+// KeysOut sets how many keys of the upstream wait or rest.
+func (u *UpstreamMetrics) KeysOut(keys int) {
+	if u == nil {
+		return
+	}
+	u.out.Set(float64(keys))
+}
+
+// AddInHand adds to the number of jobs that this replica has at the upstream;
+// negative when they leave.
+func (u *UpstreamMetrics) AddInHand(jobs int) {
+	if u == nil {
+		return
+	}
+	u.jobsInHand.Add(float64(jobs))
 }
 
 // statusClass gives 2xx and so on, none for 0, and other for a number that is

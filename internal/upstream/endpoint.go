@@ -27,6 +27,8 @@ type Endpoint struct {
 	BaseURL string
 	// Key is sent as a bearer token; empty sends no Authorization header.
 	Key Secret
+	// Auth signs each request in place of the bearer token; nil uses Key.
+	Auth Authorizer
 	// Client carries the calls; it comes from NewHTTPClient.
 	Client *http.Client
 	// MaxBody limits an answer read by AppendBody, in bytes. Default 32 MiB.
@@ -34,6 +36,17 @@ type Endpoint struct {
 	// Header is sent with every request. The headers that genbus sets itself
 	// win, except User-Agent.
 	Header http.Header
+}
+
+// Authorizer signs requests in a vendor's own way. It is safe for concurrent
+// use.
+type Authorizer interface {
+	// Authorize sets the headers that prove who calls. It is called once for each
+	// request, when nothing else of the request changes any more. body is what
+	// will be sent, nil for none.
+	Authorize(req *http.Request, body []byte) error
+	// Secrets are the texts that must never stand in an error.
+	Secrets() []string
 }
 
 // String gives the name and nothing secret.
@@ -66,14 +79,14 @@ func (ep *Endpoint) Validate() error {
 	return nil
 }
 
-// URL joins the base URL and a path that starts with "/v1/".
+// URL joins the base URL and a path that starts with "/".
 func (ep *Endpoint) URL(path string) string {
 	base := strings.TrimRight(ep.BaseURL, "/")
 	base = strings.TrimRight(strings.TrimSuffix(base, "/v1"), "/")
 	return base + path
 }
 
-// NewRequest builds a request for path, which starts with "/v1/" and is already
+// NewRequest builds a request for path, which starts with "/" and is already
 // escaped. A nil body sends none. A body is sent at most once, whatever
 // net/http would do on its own: it has no GetBody, and it refuses to be read
 // after Do has returned an error. An empty, non-nil body is an error, because
@@ -103,7 +116,7 @@ func (ep *Endpoint) setHeader(h http.Header, hasBody bool) {
 	for name, values := range ep.Header {
 		h[http.CanonicalHeaderKey(name)] = append([]string(nil), values...)
 	}
-	if ep.Key != "" {
+	if ep.Key != "" && ep.Auth == nil {
 		h.Set("Authorization", "Bearer "+string(ep.Key))
 	}
 	if hasBody {
@@ -117,6 +130,9 @@ func (ep *Endpoint) setHeader(h http.Header, hasBody bool) {
 // reached the upstream. Only requests with a body are traced: for the others
 // Written is always true.
 func (ep *Endpoint) Do(op string, req *http.Request) (*http.Response, error) {
+	if err := ep.authorize(req); err != nil {
+		return nil, &Error{Op: op, Message: ep.clean("the request could not be signed: " + err.Error()), Err: err}
+	}
 	resp, err := ep.Client.Do(req)
 	if err == nil {
 		return resp, nil
@@ -126,6 +142,17 @@ func (ep *Endpoint) Do(op string, req *http.Request) (*http.Response, error) {
 		written = once.seal()
 	}
 	return nil, ep.transportError(req.Context(), op, written, err)
+}
+
+func (ep *Endpoint) authorize(req *http.Request) error {
+	if ep.Auth == nil {
+		return nil
+	}
+	var body []byte
+	if once, ok := req.Body.(*onceBody); ok {
+		body = once.bytes
+	}
+	return ep.Auth.Authorize(req, body)
 }
 
 // AppendBody reads the rest of an answer, closes it and appends it to dst. The
@@ -200,8 +227,14 @@ func Reason(err error) string {
 // echo.
 func (ep *Endpoint) clean(message string) string {
 	const minKey = 8 // shorter ones would cut holes into ordinary words
-	if len(ep.Key) >= minKey {
-		message = strings.ReplaceAll(message, string(ep.Key), redacted)
+	secrets := []string{string(ep.Key)}
+	if ep.Auth != nil {
+		secrets = append(secrets, ep.Auth.Secrets()...)
+	}
+	for _, secret := range secrets {
+		if len(secret) >= minKey {
+			message = strings.ReplaceAll(message, secret, redacted)
+		}
 	}
 	return CutMessage(message)
 }

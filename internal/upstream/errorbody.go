@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"strings"
@@ -29,25 +30,32 @@ type ErrorBody struct {
 	Param string
 	// Message is cut to 2 KiB at a rune border.
 	Message string
+	// RequestID is the upstream's id for the call, where its body has one.
+	RequestID string
 }
 
 // ParseErrorBody reads an error answer in any of the shapes in use:
 //
 //	{"error":{"message":"..","type":"..","param":null,"code":"word"|502|null}}
 //	{"error":"text"}
-//	{"code":"word"|502,"message":"..","data":null}
+//	{"code":"word"|502,"message":"..","data":null,"request_id":".."}
+//	{"ResponseMetadata":{"RequestId":"..","Error":{"CodeN":1,"Code":"Word","Message":".."}}}
 //	{"detail":"text"|[{"loc":[..],"msg":".."}]|{..}}
 //	{"message":".."}  {"msg":".."}
 //
 // The bool is false when the body is none of these (an HTML page of a proxy,
 // plain text, empty) or says that there is no error: an error object with code
-// 0 and no message. Message is then a short description of the body, or empty.
+// 0 and no message. Message is then a short description of the body, or empty;
+// a RequestID is given all the same.
 func ParseErrorBody(body []byte) (ErrorBody, bool) {
 	fields, ok := object(body)
 	if !ok {
 		return ErrorBody{Message: describe(body)}, false
 	}
 	e := readFields(fields)
+	if metadata, ok := object(fields["ResponseMetadata"]); ok {
+		e = merge(readMetadata(metadata), e)
+	}
 	switch inner := fields["error"]; inner.Kind() {
 	case '{':
 		nested, _ := object(inner)
@@ -55,19 +63,21 @@ func ParseErrorBody(body []byte) (ErrorBody, bool) {
 	case '"':
 		e = merge(ErrorBody{Message: text(inner)}, e)
 	}
+	e = e.cut()
 	if e.Code == "" && e.Message == "" && e.Type == "" {
-		return ErrorBody{Message: describe(body)}, false
+		return ErrorBody{Message: describe(body), RequestID: e.RequestID}, false
 	}
-	return e.cut(), true
+	return e, true
 }
 
 // readFields reads one level of an error answer.
 func readFields(fields map[string]jsontext.Value) ErrorBody {
 	e := ErrorBody{
-		Code:    word(fields["code"]),
-		Type:    text(fields["type"]),
-		Param:   text(fields["param"]),
-		Message: text(fields["message"]),
+		Code:      word(fields["code"]),
+		Type:      text(fields["type"]),
+		Param:     text(fields["param"]),
+		Message:   text(fields["message"]),
+		RequestID: text(fields["request_id"]),
 	}
 	if e.Message == "" {
 		e.Message = text(fields["msg"])
@@ -78,25 +88,33 @@ func readFields(fields map[string]jsontext.Value) ErrorBody {
 	return e
 }
 
+// readMetadata reads the ResponseMetadata of a gateway that refused a request
+// before its service saw it.
+func readMetadata(metadata map[string]jsontext.Value) ErrorBody {
+	fields, _ := object(metadata["Error"])
+	return ErrorBody{
+		Code:      cmp.Or(text(fields["Code"]), word(fields["CodeN"])),
+		Message:   text(fields["Message"]),
+		RequestID: text(metadata["RequestId"]),
+	}
+}
+
 // merge fills the gaps of the inner level from the outer one.
 func merge(inner, outer ErrorBody) ErrorBody {
-	if inner.Message == "" {
-		inner.Message = outer.Message
+	return ErrorBody{
+		Code:      cmp.Or(inner.Code, outer.Code),
+		Type:      cmp.Or(inner.Type, outer.Type),
+		Param:     cmp.Or(inner.Param, outer.Param),
+		Message:   cmp.Or(inner.Message, outer.Message),
+		RequestID: cmp.Or(inner.RequestID, outer.RequestID),
 	}
-	if inner.Code == "" {
-		inner.Code = outer.Code
-	}
-	if inner.Type == "" {
-		inner.Type = outer.Type
-	}
-	if inner.Param == "" {
-		inner.Param = outer.Param
-	}
-	return inner
 }
 
 func (e ErrorBody) cut() ErrorBody {
-	return ErrorBody{Code: CutWord(e.Code), Type: CutWord(e.Type), Param: CutWord(e.Param), Message: CutMessage(e.Message)}
+	return ErrorBody{
+		Code: CutWord(e.Code), Type: CutWord(e.Type), Param: CutWord(e.Param),
+		Message: CutMessage(e.Message), RequestID: CutWord(e.RequestID),
+	}
 }
 
 // detail reads the "detail" of FastAPI: a text, a list of findings or an object.
@@ -176,7 +194,7 @@ func htmlTitle(page string) string {
 	return CutMessage(strings.TrimSpace(title))
 }
 
-// RequestID gives the upstream's id for the call, or "".
+// RequestID gives the upstream's id for the call as the headers have it, or "".
 func RequestID(h http.Header) string {
 	for _, name := range []string{"X-Request-Id", "X-Oneapi-Request-Id", "X-Generation-Id"} {
 		if id := h.Get(name); id != "" {
@@ -187,7 +205,8 @@ func RequestID(h http.Header) string {
 }
 
 // ResponseError turns an answer that is not a success into an *Error. The bool
-// says whether the body was readable as an error.
+// says whether the body was readable as an error. The RequestID is the body's
+// where no header has one.
 func (ep *Endpoint) ResponseError(op string, resp *http.Response, body []byte) (*Error, bool) {
 	said, readable := ParseErrorBody(body)
 	if said.Message == "" {
@@ -198,7 +217,7 @@ func (ep *Endpoint) ResponseError(op string, resp *http.Response, body []byte) (
 	}
 	return &Error{
 		Op: op, Code: said.Code, Type: said.Type, Param: said.Param, Message: ep.clean(said.Message),
-		HTTPStatus: resp.StatusCode, RequestID: RequestID(resp.Header), RetryAfter: RetryAfter(resp.Header),
+		HTTPStatus: resp.StatusCode, RequestID: cmp.Or(RequestID(resp.Header), said.RequestID), RetryAfter: RetryAfter(resp.Header),
 		Said: readable, Written: true,
 	}, readable
 }

@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/genbus/genbus/internal/upstream/chat/chattest"
 )
 
 var errorBodies = []struct {
@@ -15,11 +17,11 @@ var errorBodies = []struct {
 	want       ErrorBody
 	readable   bool
 }{
-	{"openai", `{"error":{"message":"m","type":"t","param":"p","code":"c"}}`, ErrorBody{"c", "t", "p", "m"}, true},
-	{"nulls", `{"error":{"message":"m","type":"t","param":null,"code":null}}`, ErrorBody{"", "t", "", "m"}, true},
-	{"integer code", `{"error":{"message":"m","code":502}}`, ErrorBody{"502", "", "", "m"}, true},
-	{"empty code", `{"error":{"code":"","message":"Invalid token","type":"new_api_error"}}`, ErrorBody{"", "new_api_error", "", "Invalid token"}, true},
-	{"code 0 with message", `{"error":{"code":0,"message":"m"}}`, ErrorBody{"", "", "", "m"}, true},
+	{"openai", `{"error":{"message":"m","type":"t","param":"p","code":"c"}}`, ErrorBody{Code: "c", Type: "t", Param: "p", Message: "m"}, true},
+	{"nulls", `{"error":{"message":"m","type":"t","param":null,"code":null}}`, ErrorBody{Type: "t", Message: "m"}, true},
+	{"integer code", `{"error":{"message":"m","code":502}}`, ErrorBody{Code: "502", Message: "m"}, true},
+	{"empty code", `{"error":{"code":"","message":"Invalid token","type":"new_api_error"}}`, ErrorBody{Type: "new_api_error", Message: "Invalid token"}, true},
+	{"code 0 with message", `{"error":{"code":0,"message":"m"}}`, ErrorBody{Message: "m"}, true},
 	{"code 0", `{"error":{"code":0,"message":""}}`, ErrorBody{Message: "JSON that is not an error"}, false},
 	{"text", `{"error":"boom"}`, ErrorBody{Message: "boom"}, true},
 	{"text beside code", `{"error":"boom","code":17}`, ErrorBody{Code: "17", Message: "boom"}, true},
@@ -34,6 +36,18 @@ var errorBodies = []struct {
 	{"message", `{"message":"m"}`, ErrorBody{Message: "m"}, true},
 	{"msg", `{"msg":"m"}`, ErrorBody{Message: "m"}, true},
 	{"chinese", `{"code":"x","message":"当前分组上游负载已饱和"}`, ErrorBody{Code: "x", Message: "当前分组上游负载已饱和"}, true},
+	{"request id", `{"code":1303,"message":"parallel task over resource pack limit","request_id":"c2a1"}`, ErrorBody{Code: "1303", Message: "parallel task over resource pack limit", RequestID: "c2a1"}, true},
+	{"request id, data null", `{"code":50411,"data":null,"message":"Pre Img Risk Not Pass","request_id":"2026","status":50411,"time_elapsed":"9ms"}`, ErrorBody{Code: "50411", Message: "Pre Img Risk Not Pass", RequestID: "2026"}, true},
+	{"request id beside the error", `{"error":{"message":"m"},"request_id":"r"}`, ErrorBody{Message: "m", RequestID: "r"}, true},
+	{"request id of no error", `{"code":0,"message":"","request_id":"r","data":{}}`, ErrorBody{Message: "JSON that is not an error", RequestID: "r"}, false},
+	{"request id of another type", `{"message":"m","request_id":7}`, ErrorBody{Message: "m"}, true},
+	{"metadata", `{"ResponseMetadata":{"RequestId":"r","Action":"CVProcess","Version":"2022-08-31","Service":"cv","Region":"cn-north-1","Error":{"CodeN":100010,"Code":"SignatureDoesNotMatch","Message":"m"}}}`, ErrorBody{Code: "SignatureDoesNotMatch", Message: "m", RequestID: "r"}, true},
+	{"metadata, number only", `{"ResponseMetadata":{"RequestId":"r","Error":{"CodeN":100009,"Message":"m"}}}`, ErrorBody{Code: "100009", Message: "m", RequestID: "r"}, true},
+	{"metadata, code only", `{"ResponseMetadata":{"Error":{"Code":"FlowLimitExceeded"}}}`, ErrorBody{Code: "FlowLimitExceeded"}, true},
+	{"metadata beside a message", `{"ResponseMetadata":{"RequestId":"r","Error":{"Code":"InvalidAuthorization"}},"message":"m"}`, ErrorBody{Code: "InvalidAuthorization", Message: "m", RequestID: "r"}, true},
+	{"metadata of no error", `{"ResponseMetadata":{"RequestId":"r"},"Result":{}}`, ErrorBody{Message: "JSON that is not an error", RequestID: "r"}, false},
+	{"metadata of odd types", `{"ResponseMetadata":{"RequestId":[],"Error":"x"}}`, ErrorBody{Message: "JSON that is not an error"}, false},
+	{"metadata null", `{"ResponseMetadata":null,"message":"m"}`, ErrorBody{Message: "m"}, true},
 	{"html", "\n<html><head><title>502 Bad Gateway</title></head></html>", ErrorBody{Message: "an HTML page 502 Bad Gateway"}, false},
 	{"html without title", `<!doctype html>`, ErrorBody{Message: "an HTML page"}, false},
 	{"plain", "upstream connect error\n", ErrorBody{Message: "upstream connect error"}, false},
@@ -59,17 +73,34 @@ func TestParseErrorBody(t *testing.T) {
 	}
 }
 
+// The id of the call in a header comes before one in the body.
+func TestResponseErrorRequestID(t *testing.T) {
+	t.Parallel()
+	ep := &Endpoint{Name: "test"}
+	body := []byte(`{"code":1303,"message":"m","request_id":"of-the-body"}`)
+	for header, want := range map[string]string{"": "of-the-body", "of-the-header": "of-the-header"} {
+		resp := &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"X-Request-Id": {header}}}
+		e, readable := ep.ResponseError(OpCreate, resp, body)
+		if !readable || e.RequestID != want || e.Code != "1303" || e.HTTPStatus != http.StatusTooManyRequests {
+			t.Errorf("header %q: %#v", header, e)
+		}
+	}
+}
+
 func FuzzParseErrorBody(f *testing.F) {
 	for _, c := range errorBodies {
 		f.Add([]byte(c.body))
 	}
 	f.Add([]byte("{\"message\":\"\xff\xfe\"}"))
+	for _, a := range chattest.Seeds(f, "chat/testdata") {
+		f.Add(a.Body)
+	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		e, readable := ParseErrorBody(body)
 		if said := e.Code + e.Type; (readable && said+e.Message == "") || (!readable && said != "") {
 			t.Errorf("readable = %v with %+v", readable, e)
 		}
-		for _, word := range []string{e.Code, e.Type, e.Param} {
+		for _, word := range []string{e.Code, e.Type, e.Param, e.RequestID} {
 			if len(word) > maxWord || !utf8.ValidString(word) {
 				t.Errorf("bad word %q", word)
 			}

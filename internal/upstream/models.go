@@ -22,8 +22,9 @@ type Model struct {
 	Raw []byte
 }
 
-// ListModels asks GET /v1/models. Entries without an id are left out. The error
-// is always an *Error with Op "models".
+// ListModels asks GET /v1/models. The answer is {"data":[..]}, whatever stands
+// beside it, or the bare array. Entries without an id are left out. The error is
+// always an *Error with Op "models".
 func ListModels(ctx context.Context, ep *Endpoint) ([]Model, error) {
 	const op = "models"
 	req, err := ep.NewRequest(ctx, http.MethodGet, "/v1/models", nil)
@@ -44,23 +45,18 @@ func ListModels(ctx context.Context, ep *Endpoint) ([]Model, error) {
 	}
 	models, err := parseModels(body)
 	if err != nil {
-		return nil, ep.bodyError(op, resp, err.Error(), err)
+		return nil, ep.Useless(op, err.Error(), resp, body, err)
 	}
 	return models, nil
 }
 
 func parseModels(body []byte) ([]Model, error) {
-	var list struct {
-		Data []jsontext.Value `json:"data"`
+	entries, err := modelEntries(body)
+	if err != nil {
+		return nil, err
 	}
-	if err := json.Unmarshal(body, &list, jsonOptions); err != nil {
-		return nil, fmt.Errorf("the model list cannot be read: %w", err)
-	}
-	if list.Data == nil {
-		return nil, errors.New("the model list has no data array")
-	}
-	models := make([]Model, 0, len(list.Data))
-	for _, raw := range list.Data {
+	models := make([]Model, 0, len(entries))
+	for _, raw := range entries {
 		fields, _ := object(raw)
 		id := text(fields["id"])
 		if id == "" {
@@ -69,6 +65,24 @@ func parseModels(body []byte) ([]Model, error) {
 		models = append(models, Model{ID: id, Created: seconds(fields["created"]), OwnedBy: text(fields["owned_by"]), Raw: raw})
 	}
 	return models, nil
+}
+
+// modelEntries finds the array within an answer.
+func modelEntries(body []byte) ([]jsontext.Value, error) {
+	var list struct {
+		Data []jsontext.Value `json:"data"`
+	}
+	var into any = &list
+	if jsontext.Value(body).Kind() == '[' {
+		into = &list.Data
+	}
+	if err := json.Unmarshal(body, into, jsonOptions); err != nil {
+		return nil, fmt.Errorf("the model list cannot be read: %w", err)
+	}
+	if list.Data == nil {
+		return nil, errors.New("the model list has no data array")
+	}
+	return list.Data, nil
 }
 
 func seconds(v jsontext.Value) int64 {

@@ -32,6 +32,31 @@ func TestListModels(t *testing.T) {
 	}
 }
 
+// An answer is a list in an object, with or without more beside it, or the bare
+// list; a model's members are all in Raw, as they were written.
+func TestParseModels(t *testing.T) {
+	t.Parallel()
+	entry := `{"id":"a", "supported_endpoint_types":["openai"], "price":1.50}`
+	want := []Model{{ID: "a", Raw: []byte(entry)}}
+	for _, body := range []string{
+		`{"data":[` + entry + `]}`,
+		`{"success":true,"data":[` + entry + `],"object":"list"}`,
+		`{"object":"list","data":[` + entry + `],"first_id":"a","has_more":false}`,
+		`[` + entry + `]`,
+		"\n[null, " + entry + `, {}, "b"]`,
+	} {
+		got, err := parseModels([]byte(body))
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%s: %v (-want +got):\n%s", body, err, diff)
+		}
+	}
+	for _, body := range []string{`[]`, `{"data":[]}`} {
+		if got, err := parseModels([]byte(body)); len(got) != 0 || err != nil {
+			t.Errorf("%s: %v, %v", body, got, err)
+		}
+	}
+}
+
 func TestListModelsErrors(t *testing.T) {
 	t.Parallel()
 	cases := []struct {
@@ -45,6 +70,8 @@ func TestListModelsErrors(t *testing.T) {
 		{"no data", `{"object":"list"}`, 200, false, ""},
 		{"null data", `{"data":null}`, 200, false, ""},
 		{"data is no list", `{"data":{}}`, 200, false, ""},
+		{"cut off", `[{"id":"a"}`, 200, false, ""},
+		{"error in 200", `{"success":false,"message":"no","code":"bad_key"}`, 200, true, "bad_key"},
 		{"redirect", ``, 302, false, ""},
 	}
 	for _, c := range cases {
@@ -66,6 +93,8 @@ func TestListModelsErrors(t *testing.T) {
 func FuzzParseModels(f *testing.F) {
 	f.Add([]byte(`{"data":[{"id":"a","created":1}]}`))
 	f.Add([]byte(`{"data":null}`))
+	f.Add([]byte(`[{"id":"a","supported_endpoint_types":["openai"]},{"id":7},null]`))
+	f.Add([]byte(`{"success":true,"data":[{"id":"a","owned_by":"o"}]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		models, err := parseModels(body)
 		if err != nil {

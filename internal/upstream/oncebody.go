@@ -19,13 +19,14 @@ var errSealed = errors.New("the request was given up")
 // has no GetBody.
 type onceBody struct {
 	mu      sync.Mutex
+	bytes   []byte
 	reader  bytes.Reader
 	written bool
 	sealed  bool
 }
 
 func newOnceBody(body []byte) *onceBody {
-	b := new(onceBody)
+	b := &onceBody{bytes: body}
 	b.reader.Reset(body)
 	return b
 }

@@ -70,6 +70,9 @@ type Error struct {
 	Written bool
 	// Final is true when the same request would fail again.
 	Final bool
+	// Scope says whom the failure is about: the request, the key or the
+	// upstream.
+	Scope Scope
 	// Err is the cause, or nil.
 	Err error
 }
@@ -109,6 +112,10 @@ type Submission struct {
 	Verdict Verdict
 	// UpstreamID is set when Verdict is Accepted.
 	UpstreamID string
+	// Ticket is what the protocol needs beside the id to read the task, such as
+	// vendor B's req_key; opaque to everybody else, at most 256 bytes, and empty
+	// for most protocols.
+	Ticket string
 	// State is what the create answer said beyond the id.
 	State VideoState
 	// Err is set for every verdict but Accepted.
@@ -155,13 +162,26 @@ type VideoState struct {
 	Err *Error
 }
 
-// VideoClient speaks one video protocol to one upstream. Implementations are
-// safe for concurrent use.
+// TaskRef names a task at its upstream.
+type TaskRef struct {
+	// ID is the Submission's UpstreamID, and Ticket its Ticket.
+	ID, Ticket string
+}
+
+// VideoClient speaks one video protocol to one account of one upstream.
+// Implementations are safe for concurrent use.
 type VideoClient interface {
 	// Create submits once. It never retries and never follows a redirect.
 	Create(ctx context.Context, req VideoCreate) Submission
 	// Poll reads the state of a task. A nil error with Progression Failed means
 	// that the task failed; an error means that the poll did, which says nothing
 	// about the task.
-	Poll(ctx context.Context, upstreamID string) (VideoState, error)
+	Poll(ctx context.Context, ref TaskRef) (VideoState, error)
+}
+
+// ContentPather is a VideoClient of a protocol in which the result is read from
+// the upstream itself, with the account's key.
+type ContentPather interface {
+	// ContentPath is the escaped path of the result below the base URL.
+	ContentPath(ref TaskRef) string
 }

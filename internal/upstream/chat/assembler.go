@@ -14,8 +14,6 @@ var (
 	chunkSchema = schema{fields: map[string]field{
 		"id": {rule: ruleFirst}, "created": {rule: ruleFirst}, "model": {rule: ruleFirst},
 		"object": {rule: ruleDrop}, "choices": {rule: ruleDrop},
-		// Random padding against guessing the text by the length of its chunks.
-		"obfuscation": {rule: ruleDrop},
 	}}
 	choiceSchema = schema{fields: map[string]field{
 		"index": {rule: ruleDrop}, "delta": {ruleInto, &deltaSchema}, "logprobs": {ruleInto, &logprobsSchema},

@@ -9,6 +9,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/genbus/genbus/internal/upstream/chat/chattest"
 )
 
 // canonical sorts names and removes white space, and leaves numbers as written.
@@ -58,7 +60,7 @@ func TestAssembler(t *testing.T) {
 				`{"id":"c1","object":"chat.completion.chunk","created":1790000000,"model":"m","service_tier":"default","choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"stop"}],"usage":null}`,
 				`{"id":"c1","object":"chat.completion.chunk","created":1790000000,"model":"m","choices":[],"usage":{"prompt_tokens":9007199254740993,"cost":1.50e-3}}`,
 			},
-			`{"id":"c1","object":"chat.completion","created":1790000000,"model":"m","system_fingerprint":"f2","service_tier":"default","choices":[{"index":0,"message":{"role":"assistant","content":"Hello\n","refusal":null},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":9007199254740993,"cost":1.50e-3}}`,
+			`{"id":"c1","object":"chat.completion","created":1790000000,"model":"m","system_fingerprint":"f2","service_tier":"default","choices":[{"index":0,"message":{"role":"assistant","content":"Hello\n","refusal":null},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":9007199254740993,"cost":1.50e-3},"obfuscation":"y"}`,
 		},
 		"an empty first chunk": {
 			[]string{`{"id":"","created":0,"model":"","choices":[],"prompt_filter_results":[{"a":1}]}`, `{"id":"c1","created":5,"model":"m","choices":[{"index":0,"delta":{"content":"a"}}]}`},
@@ -79,6 +81,7 @@ func TestAssembler(t *testing.T) {
 		"content in parts":       {[]string{delta(`{"content":"a"}`), delta(`{"content":[{"type":"text","text":"b"}]}`), delta(`{"content":"c"}`)}, message(`{"role":"assistant","content":[{"type":"text","text":"a"},{"type":"text","text":"b"},{"type":"text","text":"c"}]}`)},
 		"lists in a delta":       {[]string{delta(`{"reasoning_details":[{"text":"a"}]}`), delta(`{"reasoning_details":[]}`), delta(`{"reasoning_details":[{"text":"b"},1]}`)}, message(`{"role":"assistant","content":null,"reasoning_details":[{"text":"a"},{"text":"b"},1]}`)},
 		"unknown in a delta":     {[]string{delta(`{"x":{"a":1}}`), delta(`{"x":{"a":2},"y":1.0}`), delta(`{"y":null}`)}, message(`{"role":"assistant","content":null,"x":{"a":2},"y":1.0}`)},
+		"empty later":            {[]string{delta(`{"x":{"a":1},"y":"b","z":false}`), delta(`{"x":{},"y":"","z":null}`), delta(`{"x":[],"y":null,"z":{}}`)}, message(`{"role":"assistant","content":null,"x":{"a":1},"y":"b","z":false}`)},
 		"audio":                  {[]string{delta(`{"audio":{"id":"a1","transcript":"h"}}`), delta(`{"audio":{"data":"AA"}}`), delta(`{"audio":{"data":"BB","transcript":"i","expires_at":5}}`)}, message(`{"role":"assistant","content":null,"audio":{"id":"a1","transcript":"hi","data":"AABB","expires_at":5}}`)},
 		"function_call":          {[]string{delta(`{"function_call":{"name":"f","arguments":""}}`), delta(`{"function_call":{"arguments":"{\"a\":"}}`), delta(`{"function_call":{"arguments":"1}"}}`)}, message(`{"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{\"a\":1}"}}`)},
 		"the whole message last": {[]string{delta(`{"content":"a"}`), `{"choices":[{"index":0,"delta":{},"message":{"role":"tool","content":"a","x":1}}]}`}, message(`{"role":"tool","content":"a","x":1}`)},
@@ -221,6 +224,20 @@ func TestAssemblerLimits(t *testing.T) {
 	}
 }
 
+// addPairs seeds a fuzz target with the blocks of the corpus, each with the next
+// of its stream, and with the answers that are no streams.
+func addPairs(f *testing.F) {
+	f.Helper()
+	for _, a := range chattest.Seeds(f, "testdata") {
+		if !a.Streamed {
+			f.Add(string(a.Body), usualChunk)
+		}
+		for i, block := range a.Want.Blocks {
+			f.Add(block, a.Want.Blocks[min(i+1, len(a.Want.Blocks)-1)])
+		}
+	}
+}
+
 // No chunk may make the assembler panic, exceed its limit or give out anything
 // but a JSON object.
 func FuzzAssembler(f *testing.F) {
@@ -228,6 +245,7 @@ func FuzzAssembler(f *testing.F) {
 	f.Add(delta(`{"content":"a"}`), delta(`{"content":["b"],"audio":{"data":"x"},"x":[1]}`))
 	f.Add(`{"choices":[{"message":{"content":"a"}}],"usage":{}}`, `{"choices":[{"logprobs":{"content":[1]}}]}`)
 	f.Add(`{"id":null,"choices":null}`, `{"\u0061":"\ud800`)
+	addPairs(f)
 	f.Fuzz(func(t *testing.T, one, two string) {
 		const limit = 1000
 		a := NewAssembler(limit)

@@ -43,7 +43,7 @@ func (c *Client) open(parent context.Context, req Request, accept string, limit 
 	ctx, cancel := context.WithCancelCause(parent)
 	cl := &call{client: c, parent: parent, ctx: ctx, cancel: cancel}
 	cl.watch = newWatch(c.ep.Name, limit, cancel)
-	httpReq, err := c.ep.NewRequest(ctx, http.MethodPost, path, req.Body)
+	httpReq, err := c.ep.NewRequest(ctx, http.MethodPost, completions, req.Body)
 	if err != nil {
 		cl.close()
 		return nil, upstream.NotSent(op, err)
@@ -109,11 +109,11 @@ func (cl *call) readAll() ([]byte, error) {
 	if err == nil {
 		return body, nil
 	}
-	e := cl.explain(upstream.AsError(op, err))
+	e := upstream.AsError(op, err)
 	if e.Err == nil {
-		e.Code, e.Final = CodeTooLarge, true
+		e.Code = CodeTooLarge
 	}
-	return nil, e
+	return nil, cl.explain(e)
 }
 
 // readReply reads a JSON answer and makes sure that it is a chat completion.
@@ -128,9 +128,9 @@ func (cl *call) readReply() ([]byte, error) {
 	case failed:
 		return nil, cl.said(body)
 	case err != nil || !validJSON(body):
-		return nil, cl.found(CodeUnreadable, "the upstream's answer is not valid JSON")
+		return nil, cl.found(CodeUnreadable, "the upstream's answer is not valid JSON", err)
 	case member(body, "choices") == nil:
-		return nil, cl.found(CodeUnreadable, "the upstream's answer has no choices")
+		return nil, cl.found(CodeUnreadable, "the upstream's answer has no choices", nil)
 	}
 	return body, nil
 }
@@ -159,12 +159,11 @@ func (cl *call) assemble() ([]byte, error) {
 }
 
 func (cl *call) assemblyFailed(err error) *upstream.Error {
-	e := cl.found(CodeUnreadable, "the upstream's stream cannot be put together: "+err.Error())
+	code := CodeUnreadable
 	if errors.Is(err, ErrReplyTooLarge) {
-		e.Code, e.Final = CodeTooLarge, true
+		code = CodeTooLarge
 	}
-	e.Err = err
-	return e
+	return cl.found(code, "the upstream's stream cannot be put together: "+err.Error(), err)
 }
 
 // kind is what an answer turned out to be.
@@ -219,8 +218,8 @@ func (cl *call) textKind(text []byte) kind {
 func (cl *call) refusal() *upstream.Error {
 	// A body that breaks off is as good as its beginning: the status decides.
 	body, _ := io.ReadAll(io.LimitReader(cl, maxErrorBody))
-	e, _ := cl.client.ep.ResponseError(op, cl.resp, body)
-	e.Final = isFinal(e.HTTPStatus, e.Code, e.Type)
+	said, _ := cl.client.ep.ResponseError(op, cl.resp, body)
+	e := judge(said)
 	switch cl.resp.Header.Get("X-Should-Retry") {
 	case "true":
 		e.Final = false
@@ -237,16 +236,15 @@ func (cl *call) said(body []byte) *upstream.Error {
 		e.Message = "the upstream reports an error and does not say which"
 	}
 	e.Said = true
-	e.Final = isFinal(e.HTTPStatus, e.Code, e.Type)
-	return e
+	return judge(e)
 }
 
-// found makes an error of what the upstream did not say.
-func (cl *call) found(code, message string) *upstream.Error {
-	return &upstream.Error{
+// found makes an error of what the upstream did not say. cause may be nil.
+func (cl *call) found(code, message string, cause error) *upstream.Error {
+	return judge(&upstream.Error{
 		Op: op, Code: code, Message: message, HTTPStatus: cl.resp.StatusCode,
-		RequestID: upstream.RequestID(cl.resp.Header), Written: true,
-	}
+		RequestID: upstream.RequestID(cl.resp.Header), Written: true, Err: cause,
+	})
 }
 
 // unreadable reports an answer that is neither JSON nor a stream.
@@ -258,24 +256,25 @@ func (cl *call) unreadable() *upstream.Error {
 	}
 	e.Code, e.Said = CodeUnreadable, false
 	e.Message = fmt.Sprintf("the upstream answered neither JSON nor a stream (Content-Type %.100q): %s", cl.resp.Header.Get("Content-Type"), e.Message)
-	return e
+	return judge(e)
 }
 
 // broken reports an answer that ended before its time.
 func (cl *call) broken(err error) *upstream.Error {
-	e := cl.found(CodeStreamTruncated, "the upstream ended the stream early")
-	if errors.Is(err, sse.ErrTooLong) {
-		e.Code, e.Message, e.Final = CodeTooLarge, err.Error(), true
-	} else if !errors.Is(err, io.EOF) {
-		e.Message += ": " + upstream.Reason(err)
-	} else {
+	code, message := CodeStreamTruncated, "the upstream ended the stream early"
+	switch {
+	case errors.Is(err, sse.ErrTooLong):
+		code, message = CodeTooLarge, err.Error()
+	case errors.Is(err, io.EOF):
 		err = io.ErrUnexpectedEOF // io.EOF itself is the good end
+	default:
+		message += ": " + upstream.Reason(err)
 	}
-	e.Err = err
-	return cl.explain(e)
+	return cl.explain(cl.found(code, message, err))
 }
 
-// explain gives e the reason why the call was cancelled, if it was.
+// explain gives e the reason why the call was cancelled, if it was, and judges
+// it.
 func (cl *call) explain(e *upstream.Error) *upstream.Error {
 	cause := context.Cause(cl.ctx)
 	if late, ok := errors.AsType[*timeoutError](cause); ok {
@@ -283,5 +282,5 @@ func (cl *call) explain(e *upstream.Error) *upstream.Error {
 	} else if cause != nil && cl.parent.Err() != nil {
 		e.Code, e.Message, e.Err = CodeCancelled, "the call was given up: "+cause.Error(), cause
 	}
-	return e
+	return judge(e)
 }

@@ -17,8 +17,8 @@ import (
 // op names the call in errors.
 const op = "chat"
 
-// path is the one endpoint of the protocol.
-const path = "/v1/chat/completions"
+// completions is the one path of the protocol.
+const completions = "/v1/chat/completions"
 
 // Options are the limits of each call. Zero values mean the defaults.
 type Options struct {
@@ -88,7 +88,8 @@ type Reply struct {
 // Complete asks for a whole reply. It calls once and never retries. Every
 // error is an *upstream.Error: the upstream's own (Said), one of this package's
 // codes, or a broken connection without a code. Written is false only when the
-// request never left; Final when the same request would fail again.
+// request never left; Final when the same request would fail again; Scope says
+// whom it is about, after the table in outcome.go.
 func (c *Client) Complete(ctx context.Context, req Request) (*Reply, error) {
 	call, err := c.open(ctx, req, "application/json", limits{c.opts.Answer, c.opts.Idle, c.opts.Total})
 	if err != nil {

@@ -105,7 +105,7 @@ func TestCompleteTimeouts(t *testing.T) {
 	})
 	_, err := c.Complete(t.Context(), Request{Body: []byte(testBody)})
 	<-started
-	checkError(t, &upstream.Error{Op: "chat", Code: CodeFirstByteTimeout, Message: "no first byte from upstream test within 80ms", Written: true}, err)
+	checkError(t, &upstream.Error{Op: "chat", Code: CodeFirstByteTimeout, Message: "no first byte from upstream test within 80ms", Written: true, Scope: aboutUpstream}, err)
 }
 
 func TestShouldRetryHeader(t *testing.T) {

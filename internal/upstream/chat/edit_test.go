@@ -7,6 +7,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/genbus/genbus/internal/upstream/chat/chattest"
 )
 
 func TestEdit(t *testing.T) {
@@ -53,6 +55,9 @@ func TestEdit(t *testing.T) {
 func FuzzEdit(f *testing.F) {
 	for _, s := range []string{`{"model":"m","messages":[{"role":"user","content":"hi"}],"stream":true,"n":2}`, `{}`, ` { "stream_options" : null } `, `{"a":{"model":1},"b":[1,{"c":"\""}],"model":"x"}`, `{"stream_options":{"include_usage":false}}`, `{"a":1,"a":2}`, `[]`} {
 		f.Add(s)
+	}
+	for _, a := range chattest.Seeds(f, "testdata") {
+		f.Add(string(a.Body))
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		body := []byte(text)

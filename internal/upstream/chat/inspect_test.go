@@ -170,6 +170,7 @@ func FuzzLook(f *testing.F) {
 		f.Add(usualChunk, second)
 		f.Add(`{"choices":[{"delta":{"content":"a","x":"b"}}],"obfuscation":"c"}`, second)
 	}
+	addPairs(f)
 	f.Fuzz(func(t *testing.T, one, two string) {
 		var p progress
 		_, _ = p.look([]byte(one))

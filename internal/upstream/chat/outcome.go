@@ -1,8 +1,11 @@
 package chat
 
 import (
-	"net/http"
+	"path"
+	"slices"
 	"strconv"
+
+	"github.com/genbus/genbus/internal/upstream"
 )
 
 // The codes that this package gives to what it found out itself (Said is
@@ -25,74 +28,146 @@ const (
 	CodeCancelled = "cancelled"
 )
 
-// finalCode says for the code words (and, where there is no such word, the
-// error types) in use whether the same request would fail again. They are asked
-// before the status, because real servers answer a wrong model with 503, an
-// empty list of messages with 500 and a used-up quota with 429.
-var finalCode = map[string]bool{
-	"account_deactivated":            true,
-	"authentication_error":           true,
-	"BadRequestError":                true,
-	"billing_hard_limit_reached":     true,
-	"billing_not_active":             true,
-	"content_filter":                 true,
-	"content_policy_violation":       true,
-	"context_length_exceeded":        true,
-	"insufficient_quota":             true,
-	"insufficient_user_quota":        true,
-	"invalid_api_key":                true,
-	"invalid_prompt":                 true,
-	"invalid_request":                true,
-	"invalid_request_error":          true,
-	"invalid_type":                   true,
-	"invalid_value":                  true,
-	"missing_required_parameter":     true,
-	"model_not_found":                true,
-	"model_not_supported":            true,
-	"NotFoundError":                  true,
-	"not_found_error":                true,
-	"permission_denied":              true,
-	"permission_error":               true,
-	"pre_consume_token_quota_failed": true,
-	"string_above_max_length":        true,
-	"unsupported_parameter":          true,
-	"unsupported_value":              true,
-
-	"engine_overloaded":        false,
-	"internal_server_error":    false,
-	"overloaded_error":         false,
-	"rate_limit_error":         false,
-	"rate_limit_exceeded":      false,
-	"server_error":             false,
-	"service_unavailable":      false,
-	"system_cpu_overloaded":    false,
-	"system_disk_overloaded":   false,
-	"system_memory_overloaded": false,
+// outcome is one row of the table below: what one kind of failure means.
+type outcome struct {
+	// code and kind are patterns, as of path.Match, for the code word and for the
+	// error type; "" matches all.
+	code, kind string
+	from, to   int // HTTP status, both inclusive
+	final      bool
+	scope      upstream.Scope
 }
 
-// isFinal decides whether the same request would fail again. A whole number as
-// code is an HTTP status of a server further up; it counts where ours says
-// nothing, which is an error within a stream that began with 200.
-func isFinal(status int, code, errorType string) bool {
-	if final, known := finalCode[code]; known {
-		return final
-	}
-	if n, err := strconv.Atoi(code); err == nil && n >= 400 && n <= 599 && status < 300 {
-		status = n
-	}
-	switch {
-	case isRetryable4xx(status):
-		return false
-	case status >= 300 && status < 500:
-		return true
-	}
-	return finalCode[errorType]
+// The two answers to "would the same request fail again?".
+const (
+	final   = true
+	passing = false
+)
+
+// outcomes says for every failure of a call whether the same request would fail
+// again, and whom it is about; the first row that matches decides. Code words
+// come first, because real servers answer a wrong model with 503, an empty list
+// of messages with 500 and a used-up quota with 429. Error types come behind the
+// refusals, because servers call almost everything an invalid_request_error.
+var outcomes = []outcome{
+	// What this package found out itself.
+	byCode(CodeTooLarge, final, upstream.ScopeRequest),
+	byCode(CodeTotalTimeout, passing, upstream.ScopeRequest), // the whole call had its time
+	byCode(CodeCancelled, passing, upstream.ScopeRequest),
+	byCode(CodeFirstByteTimeout, passing, upstream.ScopeUpstream),
+	byCode(CodeIdleTimeout, passing, upstream.ScopeUpstream),
+	byCode(CodeStreamTruncated, passing, upstream.ScopeUpstream),
+	byCode(CodeUnreadable, passing, upstream.ScopeUpstream),
+
+	byCode("account_deactivated", final, upstream.ScopeKey),
+	byCode("authentication_error", final, upstream.ScopeKey),
+	byCode("billing_*", final, upstream.ScopeKey),
+	byCode("insufficient_quota", final, upstream.ScopeKey),
+	byCode("insufficient_user_quota", final, upstream.ScopeKey),
+	byCode("invalid_api_key", final, upstream.ScopeKey),
+	byCode("permission_*", final, upstream.ScopeKey),
+	byCode("pre_consume_token_quota_failed", final, upstream.ScopeKey),
+	byCode("rate_limit_error", passing, upstream.ScopeKey),
+	byCode("rate_limit_exceeded", passing, upstream.ScopeKey),
+
+	byCode("model_not_found", final, upstream.ScopeUpstream),
+	byCode("model_not_supported", final, upstream.ScopeUpstream),
+	byCode("NotFoundError", final, upstream.ScopeUpstream),
+	byCode("not_found_error", final, upstream.ScopeUpstream),
+	byCode("engine_overloaded", passing, upstream.ScopeUpstream),
+	byCode("internal_server_error", passing, upstream.ScopeUpstream),
+	byCode("overloaded_error", passing, upstream.ScopeUpstream),
+	byCode("server_error", passing, upstream.ScopeUpstream),
+	byCode("service_unavailable", passing, upstream.ScopeUpstream),
+	byCode("system_*_overloaded", passing, upstream.ScopeUpstream), // cpu, memory, disk
+
+	byCode("BadRequestError", final, upstream.ScopeRequest),
+	byCode("content_filter", final, upstream.ScopeRequest),
+	byCode("content_policy_violation", final, upstream.ScopeRequest),
+	byCode("context_length_exceeded", final, upstream.ScopeRequest),
+	byCode("invalid_prompt", final, upstream.ScopeRequest),
+	byCode("invalid_request*", final, upstream.ScopeRequest),
+	byCode("invalid_type", final, upstream.ScopeRequest),
+	byCode("invalid_value", final, upstream.ScopeRequest),
+	byCode("missing_required_parameter", final, upstream.ScopeRequest),
+	byCode("string_above_max_length", final, upstream.ScopeRequest),
+	byCode("unsupported_parameter", final, upstream.ScopeRequest),
+	byCode("unsupported_value", final, upstream.ScopeRequest),
+
+	// Servers that leave the code empty say these as the type; 429 alone would
+	// read as "slow down".
+	byType("billing_*", final, upstream.ScopeKey),
+	byType("insufficient_quota", final, upstream.ScopeKey),
+	byType("insufficient_user_quota", final, upstream.ScopeKey),
+
+	byStatus(300, 399, final, upstream.ScopeUpstream), // redirects are never followed
+	byStatus(401, 403, final, upstream.ScopeKey),      // key, payment, permission
+	byStatus(404, 405, final, upstream.ScopeUpstream), // no such model, path or method there
+	byStatus(408, 408, passing, upstream.ScopeUpstream),
+	// The job is in hand there already: nobody else should do it a second time.
+	byStatus(409, 409, passing, upstream.ScopeRequest),
+	byStatus(410, 410, final, upstream.ScopeUpstream), // the model is no more
+	byStatus(425, 425, passing, upstream.ScopeUpstream),
+	byStatus(429, 429, passing, upstream.ScopeKey),
+	byStatus(400, 499, final, upstream.ScopeRequest),
+
+	byType("authentication_error", final, upstream.ScopeKey),
+	byType("permission_*", final, upstream.ScopeKey),
+	byType("rate_limit_*", passing, upstream.ScopeKey),
+	byType("NotFoundError", final, upstream.ScopeUpstream),
+	byType("not_found_error", final, upstream.ScopeUpstream),
+	byType("BadRequestError", final, upstream.ScopeRequest),
+	byType("invalid_request*", final, upstream.ScopeRequest),
+
+	// No answer, an answer that broke off, an error within a good answer, 5xx.
+	byStatus(0, maxStatus, passing, upstream.ScopeUpstream),
 }
 
-func isRetryable4xx(status int) bool {
-	switch status {
-	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests:
+// maxStatus is the highest HTTP status there is.
+const maxStatus = 999
+
+func byCode(pattern string, isFinal bool, s upstream.Scope) outcome {
+	return outcome{code: pattern, to: maxStatus, final: isFinal, scope: s}
+}
+
+func byType(pattern string, isFinal bool, s upstream.Scope) outcome {
+	return outcome{kind: pattern, to: maxStatus, final: isFinal, scope: s}
+}
+
+func byStatus(from, to int, isFinal bool, s upstream.Scope) outcome {
+	return outcome{from: from, to: to, final: isFinal, scope: s}
+}
+
+// judge sets e's Final and Scope, and returns it.
+func judge(e *upstream.Error) *upstream.Error {
+	o := outcomes[find(e)]
+	e.Final, e.Scope = o.final, o.scope
+	return e
+}
+
+// find gives the index of the row that decides; the last one matches all.
+func find(e *upstream.Error) int {
+	status := statusOf(e)
+	return slices.IndexFunc(outcomes, func(o outcome) bool {
+		return o.from <= status && status <= o.to && matches(o.code, e.Code) && matches(o.kind, e.Type)
+	})
+}
+
+func matches(pattern, word string) bool {
+	if pattern == "" {
 		return true
 	}
-	return false
+	// A bad pattern would be a bad row, which the tests notice.
+	ok, _ := path.Match(pattern, word)
+	return ok
+}
+
+// statusOf gives the status to judge by. A whole number as code is the HTTP
+// status of a server further up; it counts where ours says nothing, which is an
+// error within a stream that began with 200.
+func statusOf(e *upstream.Error) int {
+	if n, err := strconv.Atoi(e.Code); err == nil && n >= 400 && n <= 599 && e.HTTPStatus < 300 {
+		return n
+	}
+	return e.HTTPStatus
 }

@@ -1,52 +1,126 @@
 package chat
 
-import "testing"
+import (
+	"strings"
+	"testing"
 
-func TestIsFinal(t *testing.T) {
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// Short names for the table's columns.
+const (
+	aboutRequest  = upstream.ScopeRequest
+	aboutKey      = upstream.ScopeKey
+	aboutUpstream = upstream.ScopeUpstream
+)
+
+func TestJudge(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		status          int
 		code, errorType string
-		want            bool
+		final           bool
+		scope           upstream.Scope
 	}{
 		// The status alone.
-		{400, "", "", true}, {401, "", "", true}, {402, "", "", true}, {403, "", "", true}, {404, "", "", true},
-		{405, "", "", true}, {413, "", "", true}, {415, "", "", true}, {422, "", "", true}, {301, "", "", true}, {307, "", "", true},
-		{408, "", "", false}, {409, "", "", false}, {425, "", "", false}, {429, "", "", false},
-		{500, "", "", false}, {502, "", "", false}, {503, "", "", false}, {504, "", "", false}, {520, "", "", false}, {529, "", "", false},
+		{400, "", "", true, aboutRequest}, {406, "", "", true, aboutRequest}, {413, "", "", true, aboutRequest},
+		{415, "", "", true, aboutRequest}, {422, "", "", true, aboutRequest}, {499, "", "", true, aboutRequest},
+		{401, "", "", true, aboutKey}, {402, "", "", true, aboutKey}, {403, "", "", true, aboutKey},
+		{301, "", "", true, aboutUpstream}, {307, "", "", true, aboutUpstream},
+		{404, "", "", true, aboutUpstream}, {405, "", "", true, aboutUpstream}, {410, "", "", true, aboutUpstream},
+		{408, "", "", false, aboutUpstream}, {425, "", "", false, aboutUpstream},
+		{409, "", "", false, aboutRequest}, {429, "", "", false, aboutKey},
+		{500, "", "", false, aboutUpstream}, {501, "", "", false, aboutUpstream}, {502, "", "", false, aboutUpstream},
+		{503, "", "", false, aboutUpstream}, {504, "", "", false, aboutUpstream}, {520, "", "", false, aboutUpstream},
+		{529, "", "", false, aboutUpstream}, {599, "", "", false, aboutUpstream}, {999, "", "", false, aboutUpstream},
+		{0, "", "", false, aboutUpstream},
+
 		// The code before the status.
-		{503, "model_not_found", "new_api_error", true},
-		{500, "invalid_request", "new_api_error", true},
-		{500, "context_length_exceeded", "", true},
-		{429, "insufficient_quota", "insufficient_quota", true},
-		{403, "insufficient_user_quota", "", true},
-		{400, "content_policy_violation", "", true},
-		{400, "rate_limit_exceeded", "", false},
-		{403, "overloaded_error", "", false},
-		{503, "system_cpu_overloaded", "new_api_error", false},
-		{500, "server_error", "invalid_request_error", false},
-		// The type where there is no such code.
-		{500, "", "invalid_request_error", true},
-		{500, "whatever", "BadRequestError", true},
-		{429, "", "invalid_request_error", false},
-		{401, "", "new_api_error", true},
-		{500, "", "new_api_panic", false},
+		{503, "model_not_found", "new_api_error", true, aboutUpstream},
+		{404, "model_not_found", "invalid_request_error", true, aboutUpstream},
+		{400, "model_not_supported", "invalid_request_error", true, aboutUpstream},
+		{500, "invalid_request", "new_api_error", true, aboutRequest},
+		{500, "context_length_exceeded", "", true, aboutRequest},
+		{400, "context_length_exceeded", "invalid_request_error", true, aboutRequest},
+		{400, "content_filter", "", true, aboutRequest},
+		{400, "content_policy_violation", "", true, aboutRequest},
+		{403, "insufficient_user_quota", "", true, aboutKey},
+		{429, "insufficient_quota", "insufficient_quota", true, aboutKey},
+		{429, "billing_hard_limit_reached", "", true, aboutKey},
+		{401, "account_deactivated", "", true, aboutKey},
+		{401, "invalid_api_key", "invalid_request_error", true, aboutKey},
+		{400, "permission_denied", "", true, aboutKey},
+		{400, "rate_limit_exceeded", "", false, aboutKey},
+		{403, "overloaded_error", "", false, aboutUpstream},
+		{503, "system_cpu_overloaded", "new_api_error", false, aboutUpstream},
+		{503, "system_memory_overloaded", "new_api_error", false, aboutUpstream},
+		{503, "system_disk_overloaded", "new_api_error", false, aboutUpstream},
+		{500, "server_error", "invalid_request_error", false, aboutUpstream},
+
+		// A quota as the type, where there is no code.
+		{429, "", "insufficient_quota", true, aboutKey},
+		{429, "", "insufficient_user_quota", true, aboutKey},
+		{429, "", "billing_not_active", true, aboutKey},
+
+		// Other types only where neither code nor status say more.
+		{500, "", "invalid_request_error", true, aboutRequest},
+		{500, "whatever", "BadRequestError", true, aboutRequest},
+		{429, "", "invalid_request_error", false, aboutKey},
+		{401, "", "invalid_request_error", true, aboutKey},
+		{404, "", "invalid_request_error", true, aboutUpstream},
+		{401, "", "new_api_error", true, aboutKey},
+		{500, "", "new_api_panic", false, aboutUpstream},
+		{500, "", "rate_limit_error", false, aboutKey},
+		{500, "", "NotFoundError", true, aboutUpstream},
+
 		// An error within a stream: the status was 200.
-		{200, "", "", false}, {200, "server_error", "", false}, {200, "invalid_api_key", "", true},
-		{200, "502", "", false}, {200, "429", "", false}, {200, "400", "", true}, {200, "404", "x", true},
-		{200, "1234", "", false}, {200, "", "BadRequestError", true},
+		{200, "", "", false, aboutUpstream}, {200, "1234", "", false, aboutUpstream},
+		{200, "server_error", "", false, aboutUpstream}, {200, "invalid_api_key", "", true, aboutKey},
+		{200, "502", "", false, aboutUpstream}, {200, "429", "", false, aboutKey}, {200, "400", "", true, aboutRequest},
+		{200, "402", "", true, aboutKey}, {200, "404", "NotFoundError", true, aboutUpstream},
+		{200, "", "BadRequestError", true, aboutRequest}, {200, "", "authentication_error", true, aboutKey},
+		{200, "", "permission_error", true, aboutKey}, {200, "", "not_found_error", true, aboutUpstream},
 		// A number beside a status that speaks for itself.
-		{503, "400", "", false}, {400, "502", "", true},
+		{503, "400", "", false, aboutUpstream}, {400, "502", "", true, aboutRequest},
+
+		// What this package found out itself.
+		{200, CodeTooLarge, "", true, aboutRequest}, {200, CodeTotalTimeout, "", false, aboutRequest},
+		{0, CodeCancelled, "", false, aboutRequest}, {0, CodeFirstByteTimeout, "", false, aboutUpstream},
+		{200, CodeIdleTimeout, "", false, aboutUpstream}, {200, CodeStreamTruncated, "", false, aboutUpstream},
+		{200, CodeUnreadable, "", false, aboutUpstream},
 	} {
-		if got := isFinal(tc.status, tc.code, tc.errorType); got != tc.want {
-			t.Errorf("%d %q %q: final %v, want %v", tc.status, tc.code, tc.errorType, got, tc.want)
+		e := judge(&upstream.Error{HTTPStatus: tc.status, Code: tc.code, Type: tc.errorType})
+		if e.Final != tc.final || e.Scope != tc.scope {
+			t.Errorf("%d %q %q: final %v about the %v, want %v about the %v", tc.status, tc.code, tc.errorType, e.Final, e.Scope, tc.final, tc.scope)
 		}
 	}
-	for code, want := range finalCode {
-		for _, status := range []int{200, 400, 429, 500} {
-			if isFinal(status, code, "") != want {
-				t.Errorf("%d %s is not %v", status, code, want)
+}
+
+// Each row of the table decides something, so that a row hidden by an earlier
+// one does not go unnoticed; and a row for a code decides whatever the status.
+func TestOutcomeRows(t *testing.T) {
+	t.Parallel()
+	for i, o := range outcomes {
+		e := &upstream.Error{Code: example(o.code), Type: example(o.kind)}
+		e.HTTPStatus = o.from
+		for e.HTTPStatus < o.to && find(e) != i {
+			e.HTTPStatus++
+		}
+		if got := find(e); got != i {
+			t.Errorf("row %d %+v never decides: row %d comes first", i, o, got)
+		}
+		e = judge(e)
+		if e.Final != o.final || e.Scope != o.scope {
+			t.Errorf("row %d %+v judges %v, %v", i, o, e.Final, e.Scope)
+		}
+		for _, status := range []int{0, 200, 307, 400, 429, 500} {
+			e.HTTPStatus = status
+			if got := find(e); o.code != "" && got != i {
+				t.Errorf("row %d %+v with status %d: row %d comes first", i, o, status, got)
 			}
 		}
 	}
 }
+
+// example gives a word that a pattern matches.
+func example(pattern string) string { return strings.ReplaceAll(pattern, "*", "x") }

@@ -158,7 +158,7 @@ func (r *record) add(name, v []byte, f field, b *budget) {
 		p.calls.add(v, b)
 	case f.rule == ruleJoin && v[0] == '"':
 		p.joinText(inner(v), b)
-	case (f.rule == ruleJoin || f.rule == ruleMore) && v[0] == '[':
+	case (f.rule == ruleJoin || f.rule == ruleMore) && v[0] == '[' && !isEmpty(v):
 		p.joinArray(v, b)
 	case f.rule == ruleFirst:
 		if isNothing(p.bytes) {
@@ -169,13 +169,23 @@ func (r *record) add(name, v []byte, f field, b *budget) {
 	}
 }
 
-// setLast replaces the value unless the new one says less: null and "" come in
-// place of what was said before, and an object or text that grows has said it.
+// setLast replaces the value unless the new one says less: null, "", {} and []
+// come in place of what was said before, and an object or text that grows has
+// said it.
 func (p *part) setLast(v []byte, b *budget) {
-	if p.form != formRaw || len(p.bytes) > 0 && !isNull(p.bytes) && (isNull(v) || string(v) == `""`) {
+	if p.form != formRaw || len(p.bytes) > 0 && !isNull(p.bytes) && isEmpty(v) {
 		return
 	}
 	p.set(v, b)
+}
+
+// isEmpty reports whether a value holds nothing; false and 0 do say something.
+func isEmpty(v []byte) bool {
+	switch string(v) {
+	case "null", `""`, "{}", "[]":
+		return true
+	}
+	return false
 }
 
 func (p *part) set(v []byte, b *budget) {

@@ -142,9 +142,7 @@ func (s *Stream) look(event sse.Event) (use bool, err error) {
 	case failed:
 		return false, s.call.said(data)
 	case err != nil:
-		e := s.call.found(CodeUnreadable, "the upstream sent "+err.Error())
-		e.Err = err
-		return false, e
+		return false, s.call.found(CodeUnreadable, "the upstream sent "+err.Error(), err)
 	}
 	return true, nil
 }

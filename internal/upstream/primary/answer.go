@@ -1,10 +1,13 @@
 package primary
 
 import (
+	"net/url"
 	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
 // answer is a 2xx answer to a create or a poll. The documented form is flat; the
@@ -13,88 +16,89 @@ import (
 // "data".
 type answer struct {
 	task
-	Data object[wrapped] `json:"data"`
+	Data lax.Object[wrapped] `json:"data"`
 }
 
 // wrapped is the task inside an envelope.
 type wrapped struct {
 	task
-	Data object[vendor] `json:"data"`
+	Data lax.Object[vendor] `json:"data"`
 }
 
 // task is every field of a task that genbus reads, in either form.
 type task struct {
-	TaskID     word       `json:"task_id"`
-	ID         rawID      `json:"id"`
-	Status     statusText `json:"status"`
-	Progress   percent    `json:"progress"`
-	FailReason text       `json:"fail_reason"`
-	Error      problem    `json:"error"`
-	Code       word       `json:"code"`
-	Message    text       `json:"message"`
+	TaskID     lax.Word    `json:"task_id"`
+	ID         rawID       `json:"id"`
+	PollingURL lax.Text    `json:"polling_url"`
+	Status     lax.Status  `json:"status"`
+	Progress   lax.Percent `json:"progress"`
+	FailReason lax.Text    `json:"fail_reason"`
+	Error      problem     `json:"error"`
+	Code       lax.Word    `json:"code"`
+	Message    lax.Text    `json:"message"`
 
-	URL          text       `json:"url"`
-	ResultURL    text       `json:"result_url"`
-	VideoURL     text       `json:"video_url"`
-	Content      links      `json:"content"`
-	Output       links      `json:"output"`
-	Outputs      links      `json:"outputs"`
-	UnsignedURLs list[text] `json:"unsigned_urls"`
-	Videos       list[clip] `json:"videos"`
+	URL          lax.Text           `json:"url"`
+	ResultURL    lax.Text           `json:"result_url"`
+	VideoURL     lax.Text           `json:"video_url"`
+	Content      links              `json:"content"`
+	Output       links              `json:"output"`
+	Outputs      links              `json:"outputs"`
+	UnsignedURLs lax.List[lax.Text] `json:"unsigned_urls"`
+	Videos       lax.List[clip]     `json:"videos"`
 
-	Format    text      `json:"format"`
-	Duration  number    `json:"duration"`
-	Seconds   number    `json:"seconds"`
-	Width     number    `json:"width"`
-	Height    number    `json:"height"`
-	ExpiresAt moment    `json:"expires_at"`
-	Metadata  rawObject `json:"metadata"`
-	Usage     rawObject `json:"usage"`
+	Format    lax.Text      `json:"format"`
+	Duration  lax.Number    `json:"duration"`
+	Seconds   lax.Number    `json:"seconds"`
+	Width     lax.Number    `json:"width"`
+	Height    lax.Number    `json:"height"`
+	ExpiresAt lax.Moment    `json:"expires_at"`
+	Metadata  lax.RawObject `json:"metadata"`
+	Usage     lax.RawObject `json:"usage"`
 }
 
 // vendor is the answer of the vendor behind the gateway, as far as a result or
 // a reason of failure may only stand there.
 type vendor struct {
-	Code       word               `json:"code"`
-	Message    text               `json:"message"`
-	Error      problem            `json:"error"`
-	StatusText text               `json:"task_status_msg"`
-	TaskResult object[taskResult] `json:"task_result"`
-	Data       object[vendorData] `json:"data"`
+	Code       lax.Word               `json:"code"`
+	Message    lax.Text               `json:"message"`
+	Error      problem                `json:"error"`
+	StatusText lax.Text               `json:"task_status_msg"`
+	TaskResult lax.Object[taskResult] `json:"task_result"`
+	Data       lax.Object[vendorData] `json:"data"`
 }
 
 type vendorData struct {
-	VideoURL   text               `json:"video_url"`
-	StatusText text               `json:"task_status_msg"`
-	TaskResult object[taskResult] `json:"task_result"`
+	VideoURL   lax.Text               `json:"video_url"`
+	StatusText lax.Text               `json:"task_status_msg"`
+	TaskResult lax.Object[taskResult] `json:"task_result"`
 }
 
 type taskResult struct {
-	Videos list[clip] `json:"videos"`
+	Videos lax.List[clip] `json:"videos"`
 }
 
 // links is an object that holds result URLs; any other type is skipped.
-type links struct{ ResultURL, VideoURL text }
+type links struct{ ResultURL, VideoURL lax.Text }
 
 func (l *links) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
-	var o object[struct {
-		ResultURL text `json:"result_url"`
-		VideoURL  text `json:"video_url"`
+	var o lax.Object[struct {
+		ResultURL lax.Text `json:"result_url"`
+		VideoURL  lax.Text `json:"video_url"`
 	}]
 	err := o.UnmarshalJSONFrom(dec)
-	*l = links(o.value)
+	*l = links(o.Value)
 	return err
 }
 
 // clip is one entry of a list of videos: an object, or the URL alone.
 type clip struct {
-	URL             text   `json:"url"`
-	Format          text   `json:"format"`
-	Duration        number `json:"duration"`
-	DurationSeconds number `json:"duration_seconds"`
-	Width           number `json:"width"`
-	Height          number `json:"height"`
-	ExpiresAt       moment `json:"expires_at"`
+	URL             lax.Text   `json:"url"`
+	Format          lax.Text   `json:"format"`
+	Duration        lax.Number `json:"duration"`
+	DurationSeconds lax.Number `json:"duration_seconds"`
+	Width           lax.Number `json:"width"`
+	Height          lax.Number `json:"height"`
+	ExpiresAt       lax.Moment `json:"expires_at"`
 }
 
 func (c *clip) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
@@ -103,18 +107,18 @@ func (c *clip) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 		*c = clip{}
 		return c.URL.UnmarshalJSONFrom(dec)
 	}
-	var o object[plain]
+	var o lax.Object[plain]
 	err := o.UnmarshalJSONFrom(dec)
-	*c = clip(o.value)
+	*c = clip(o.Value)
 	return err
 }
 
 // problem is an error object or an error text.
 type problem struct {
-	Code    word `json:"code"`
-	Type    text `json:"type"`
-	Param   text `json:"param"`
-	Message text `json:"message"`
+	Code    lax.Word `json:"code"`
+	Type    lax.Text `json:"type"`
+	Param   lax.Text `json:"param"`
+	Message lax.Text `json:"message"`
 }
 
 func (p *problem) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
@@ -123,16 +127,16 @@ func (p *problem) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 		*p = problem{}
 		return p.Message.UnmarshalJSONFrom(dec)
 	}
-	var o object[plain]
+	var o lax.Object[plain]
 	err := o.UnmarshalJSONFrom(dec)
-	*p = problem(o.value)
+	*p = problem(o.Value)
 	return err
 }
 
 // rawID is an id that may be a text or an integer; inside an envelope the
 // integer is a database key and not the task's id.
 type rawID struct {
-	value word
+	value lax.Word
 	isInt bool
 }
 
@@ -145,18 +149,15 @@ func (r *rawID) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 // object; odd fields inside it are skipped.
 func decode(body []byte) (*answer, error) {
 	a := new(answer)
-	err := json.Unmarshal(body, a, lenient)
+	err := json.Unmarshal(body, a, lax.Options)
 	return a, err
 }
 
-// lenient reads what servers send rather than what RFC 8259 asks for.
-var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
-
 // taskID gives the id under which the task is polled, or "".
 func (a *answer) taskID() string {
-	candidates := []word{a.TaskID, a.ID.value, a.Data.value.TaskID}
-	if !a.Data.value.ID.isInt {
-		candidates = append(candidates, a.Data.value.ID.value)
+	candidates := []lax.Word{a.TaskID, a.ID.value, a.Data.Value.TaskID}
+	if !a.Data.Value.ID.isInt {
+		candidates = append(candidates, a.Data.Value.ID.value)
 	}
 	for _, id := range candidates {
 		if s := strings.TrimSpace(string(id)); s != "" {
@@ -166,11 +167,31 @@ func (a *answer) taskID() string {
 	return ""
 }
 
+// pollingID gives the id of an answer that has none but a polling_url: the last
+// segment of its path. from is the URL that answered; a polling_url on another
+// host is some other service's, and one that has no segment of its own beyond
+// from names no task.
+func (a *answer) pollingID(from *url.URL) string {
+	u, err := from.Parse(firstText(a.PollingURL, a.Data.Value.PollingURL))
+	if err != nil || !strings.EqualFold(u.Hostname(), from.Hostname()) {
+		return ""
+	}
+	path := strings.TrimRight(u.EscapedPath(), "/")
+	if path == strings.TrimRight(from.EscapedPath(), "/") {
+		return ""
+	}
+	id, err := url.PathUnescape(path[strings.LastIndexByte(path, '/')+1:])
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(id)
+}
+
 // current gives the level that holds the task: the answer itself, or the
 // envelope's data when only that has a status.
 func (a *answer) current() *task {
-	if !a.Status.set && a.Data.set {
-		return &a.Data.value.task
+	if !a.Status.Set && a.Data.Set {
+		return &a.Data.Value.task
 	}
 	return &a.task
 }

@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/genbus/genbus/internal/upstream"
+	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
 // FuzzAnswer checks what must hold for every answer, however odd: a terminal
@@ -47,11 +49,11 @@ func checkState(t *testing.T, s upstream.VideoState) {
 		t.Errorf("status %q stands for %v", s.Status, s.Progression)
 	}
 	for _, v := range s.Videos {
-		if !validURL(v.URL) || v.Duration < 0 || v.Width < 0 || v.Height < 0 {
+		if !upstream.IsResultURL(v.URL) || v.Duration < 0 || v.Width < 0 || v.Height < 0 {
 			t.Errorf("bad video %+v", v)
 		}
 	}
-	if s.Progress < -1 || s.Progress > 100 || len(s.Videos) > maxItems {
+	if s.Progress < -1 || s.Progress > 100 || len(s.Videos) > lax.MaxItems {
 		t.Errorf("progress %d, %d videos", s.Progress, len(s.Videos))
 	}
 	for _, raw := range [][]byte{s.Metadata, s.Usage} {
@@ -62,24 +64,7 @@ func checkState(t *testing.T, s upstream.VideoState) {
 }
 
 func knownWord(status string) bool {
-	_, ok := progressions[normalise(status)]
-	return ok
-}
-
-func TestUnix(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[float64]int64{
-		1795216526: 1795216526, 1795216526066: 1795216526,
-	} {
-		if got := unix(in).Unix(); got != want {
-			t.Errorf("unix(%v) = %d, want %d", in, got, want)
-		}
-	}
-	for _, in := range []float64{0, -1, 1e300} {
-		if !unix(in).IsZero() {
-			t.Errorf("unix(%v) = %v, want the zero time", in, unix(in))
-		}
-	}
+	return upstream.ProgressionOf(status) != upstream.Running
 }
 
 func TestListIsBounded(t *testing.T) {
@@ -93,8 +78,49 @@ func TestListIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	state, _ := a.state(&http.Response{Header: http.Header{}})
-	if len(state.Videos) != maxItems || state.Progress != 5 {
+	if len(state.Videos) != lax.MaxItems || state.Progress != 5 {
 		t.Errorf("%d videos, progress %d", len(state.Videos), state.Progress)
+	}
+}
+
+// TestCreatePollingURL: an answer without an id is accepted when its polling_url
+// names the task on the host that answered, and nothing is known otherwise.
+func TestCreatePollingURL(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]string{
+		"http://{host}/api/v1/videos/vid-1":        "vid-1",
+		"http://{host}/api/v1/videos/vid-1/?x=1#y": "vid-1",
+		"/v1/videos/a%2Fb":                         "a/b",
+		"vid-1":                                    "vid-1",
+		"http://other.example.com/videos/1":        "",
+		"https://evil.example.com/{host}/1":        "",
+		"//other.example.com/videos/1":             "",
+		"http://{host}":                            "",
+		"http://{host}/":                           "",
+		"http://{host}/v1/video/generations":       "",
+		"http://{host}/v1/video/generations/?id=1": "",
+		"http://{host}/videos/%zz":                 "",
+		"mailto:someone":                           "",
+		":":                                        "",
+		"":                                         "",
+	} {
+		t.Run(url, func(t *testing.T) {
+			t.Parallel()
+			client, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				url := strings.ReplaceAll(url, "{host}", r.Host)
+				w.WriteHeader(http.StatusAccepted)
+				_, _ = io.WriteString(w, `{"status":"pending","polling_url":"`+url+`"}`)
+			})
+			sub := client.Create(t.Context(), aCreate)
+			verdict := upstream.Accepted
+			if want == "" {
+				verdict = upstream.Unknown
+			}
+			wantVerdict(t, sub, verdict, true)
+			if sub.UpstreamID != want {
+				t.Errorf("id = %q, want %q", sub.UpstreamID, want)
+			}
+		})
 	}
 }
 
@@ -131,7 +157,7 @@ func BenchmarkPoll(b *testing.B) {
 	client, _ := serve(b, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(body) })
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := client.Poll(b.Context(), "task_FXEwd8OtmsSNzihjZxE7ADCdBgYGtVUC"); err != nil {
+		if _, err := client.Poll(b.Context(), upstream.TaskRef{ID: "task_FXEwd8OtmsSNzihjZxE7ADCdBgYGtVUC"}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -19,15 +19,18 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// corpusCase is one file of testdata: an answer and what it means.
+// corpusCase is one file of testdata: an answer and what it means. A file with
+// words is a case for each, which stands where the file has %WORD%.
 type corpusCase struct {
 	Call      string          `json:"call"`
 	Status    int             `json:"status"`
+	Words     []string        `json:"words"`
 	Body      json.RawMessage `json:"body"`
 	Want      json.RawMessage `json:"want"`
 	WantError *struct {
-		Code string `json:"code"`
-		Said bool   `json:"said"`
+		Code      string `json:"code"`
+		Said      bool   `json:"said"`
+		RequestID string `json:"request_id"`
 	} `json:"want_error"`
 }
 
@@ -81,7 +84,7 @@ func TestCorpus(t *testing.T) {
 				checkSubmission(t, c, client.Create(t.Context(), upstream.VideoCreate{JobID: "video_1", Body: []byte(`{}`)}))
 				return
 			}
-			state, err := client.Poll(t.Context(), "task_1")
+			state, err := client.Poll(t.Context(), upstream.TaskRef{ID: "task_1"})
 			checkPoll(t, c, state, err)
 		})
 	}
@@ -107,8 +110,8 @@ func checkPoll(t *testing.T, c corpusCase, state upstream.VideoState, err error)
 		if !ok {
 			t.Fatalf("Poll error = %v, want an *upstream.Error", err)
 		}
-		if e.Code != c.WantError.Code || e.Said != c.WantError.Said || e.HTTPStatus != c.Status || e.Message == "" {
-			t.Errorf("Poll error = %+v, want code %q, said %v, status %d", e, c.WantError.Code, c.WantError.Said, c.Status)
+		if e.Code != c.WantError.Code || e.Said != c.WantError.Said || e.RequestID != c.WantError.RequestID || e.HTTPStatus != c.Status || e.Message == "" {
+			t.Errorf("Poll error = %+v, want %+v with status %d", e, *c.WantError, c.Status)
 		}
 		return
 	}
@@ -175,11 +178,23 @@ func corpus(t testing.TB) map[string]corpusCase {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var c corpusCase
-		unmarshal(t, b, &c)
-		cases[strings.TrimSuffix(filepath.Base(file), ".json")] = c
+		addCases(t, cases, strings.TrimSuffix(filepath.Base(file), ".json"), b)
 	}
 	return cases
+}
+
+func addCases(t testing.TB, cases map[string]corpusCase, name string, file []byte) {
+	t.Helper()
+	var c corpusCase
+	unmarshal(t, file, &c)
+	if c.Words == nil {
+		cases[name] = c
+	}
+	for _, word := range c.Words {
+		var one corpusCase
+		unmarshal(t, bytes.ReplaceAll(file, []byte("%WORD%"), []byte(word)), &one)
+		cases[name+"/"+word] = one
+	}
 }
 
 // serve starts a real server and gives a client of it.

@@ -2,91 +2,60 @@ package primary
 
 import "github.com/genbus/genbus/internal/upstream"
 
-// row says what one kind of answer to a create means. The first row that
-// matches decides.
-type row struct {
-	from, to int    // HTTP status, both inclusive
-	code     string // the code word of the answer (its type when it has none); "" matches all
-	verdict  upstream.Verdict
-	// bare: the status alone says it. Without it a body that cannot be read as
-	// an error makes the outcome unknown: who knows which proxy wrote it.
-	bare bool
-	// listed: it means "not accepted" on a resubmission too. Without it the
-	// outcome of a resubmission is unknown, because the answer may be about the
-	// earlier submission.
-	listed bool
-}
-
 // outcomes is the outcome table of the protocol. Codes come before statuses:
 // servers send permanent refusals as 503 and 500.
-var outcomes = []row{
-	{400, 599, "model_not_found", upstream.RefusedForGood, false, true}, // comes as 503
-	{400, 599, "invalid_request", upstream.RefusedForGood, false, true}, // comes as 400 and 500
-	{400, 599, "insufficient_quota", upstream.RefusedForGood, false, true},
-	{400, 599, "insufficient_user_quota", upstream.RefusedForGood, false, true},
-	{400, 400, "task_failed", upstream.RefusedForGood, false, true}, // the vendor's own refusal
-	{400, 599, "system_cpu_overloaded", upstream.RefusedForNow, false, true},
-	{400, 599, "system_memory_overloaded", upstream.RefusedForNow, false, true},
-	{400, 599, "system_disk_overloaded", upstream.RefusedForNow, false, true},
+var outcomes = upstream.Outcomes{
+	upstream.ByCode("model_not_found", upstream.RefusedForGood, upstream.ScopeUpstream), // comes as 503
+	upstream.ByCode("invalid_request", upstream.RefusedForGood, upstream.ScopeRequest),  // comes as 400 and 500
+	upstream.ByCode("insufficient_quota", upstream.RefusedForGood, upstream.ScopeKey),
+	upstream.ByCode("insufficient_user_quota", upstream.RefusedForGood, upstream.ScopeKey),
+	upstream.ByCode("task_failed", upstream.RefusedForGood, upstream.ScopeRequest).Within(400, 400), // the vendor's own refusal
+	upstream.ByCode("system_cpu_overloaded", upstream.RefusedForNow, upstream.ScopeUpstream),
+	upstream.ByCode("system_memory_overloaded", upstream.RefusedForNow, upstream.ScopeUpstream),
+	upstream.ByCode("system_disk_overloaded", upstream.RefusedForNow, upstream.ScopeUpstream),
 	// A gateway that could not read what its vendor said: the vendor may have
 	// taken the job.
-	{500, 599, "fail_to_fetch_task", upstream.Unknown, false, false},
-	// A vendor's codes, passed on with status 500: input refused (content,
-	// copyright, parameters, access), then rate and concurrency.
-	{400, 599, "50411", upstream.RefusedForGood, false, true},
-	{400, 599, "50412", upstream.RefusedForGood, false, true},
-	{400, 599, "50413", upstream.RefusedForGood, false, true},
-	{400, 599, "50512", upstream.RefusedForGood, false, true},
-	{400, 599, "50518", upstream.RefusedForGood, false, true},
-	{400, 599, "50215", upstream.RefusedForGood, false, true},
-	{400, 599, "50400", upstream.RefusedForGood, false, true},
-	{400, 599, "50429", upstream.RefusedForNow, false, true},
-	{400, 599, "50430", upstream.RefusedForNow, false, true},
+	upstream.ByCode("fail_to_fetch_task", upstream.Unknown, upstream.ScopeUpstream).Within(500, 599).FirstOnly(),
+	// The vendor's status, passed on: its objection is to the gateway's key and
+	// not to ours.
+	upstream.ByCode("fail_to_fetch_task", upstream.RefusedForGood, upstream.ScopeUpstream).Within(401, 403),
+	// A vendor's codes, passed on with status 500: content and copyright of what
+	// goes in and of what would come out, its own checks, parameters, access, then
+	// rate and concurrency. 50500 and 50501 are failures and so are not here.
+	upstream.ByCode("50411", upstream.RefusedForGood, upstream.ScopeRequest),
+	upstream.ByCode("50412", upstream.RefusedForGood, upstream.ScopeRequest),
+	upstream.ByCode("50413", upstream.RefusedForGood, upstream.ScopeRequest),
+	upstream.ByCode("50512", upstream.RefusedForGood, upstream.ScopeRequest),
+	upstream.ByCode("50518", upstream.RefusedForGood, upstream.ScopeRequest),
+	upstream.ByCode("50511", upstream.RefusedForGood, upstream.ScopeRequest),
+	upstream.ByCode("50516", upstream.RefusedForGood, upstream.ScopeRequest),
+	upstream.ByCode("50517", upstream.RefusedForGood, upstream.ScopeRequest),
+	upstream.ByCode("50519", upstream.RefusedForGood, upstream.ScopeRequest),
+	upstream.ByCode("50520", upstream.RefusedForGood, upstream.ScopeUpstream),
+	upstream.ByCode("50521", upstream.RefusedForGood, upstream.ScopeUpstream),
+	upstream.ByCode("50522", upstream.RefusedForGood, upstream.ScopeUpstream),
+	upstream.ByCode("50215", upstream.RefusedForGood, upstream.ScopeRequest),
+	upstream.ByCode("50400", upstream.RefusedForGood, upstream.ScopeKey),
+	upstream.ByCode("50429", upstream.RefusedForNow, upstream.ScopeKey),
+	upstream.ByCode("50430", upstream.RefusedForNow, upstream.ScopeKey),
+
+	// A success without a task id: the upstream may well have a task.
+	upstream.ByStatus(200, 299, upstream.Unknown, upstream.ScopeUpstream).AlsoUnread(),
 
 	// These redirects keep the method: the server asks for the same request
 	// elsewhere and so has not acted on it. The others (302, 303) are also how a
 	// server says "done, look there".
-	{301, 301, "", upstream.RefusedForGood, true, true},
-	{307, 308, "", upstream.RefusedForGood, true, true},
-	{300, 399, "", upstream.Unknown, true, true},
+	upstream.ByStatus(301, 301, upstream.RefusedForGood, upstream.ScopeUpstream).AlsoUnread(),
+	upstream.ByStatus(307, 308, upstream.RefusedForGood, upstream.ScopeUpstream).AlsoUnread(),
+	upstream.ByStatus(300, 399, upstream.Unknown, upstream.ScopeUpstream).AlsoUnread(),
 
-	{401, 403, "", upstream.RefusedForGood, false, true}, // key, payment, permission
-	{408, 408, "", upstream.Unknown, true, true},
-	{425, 425, "", upstream.Unknown, true, true},
+	// Key, payment, permission; then a path, method or model that is not there.
+	upstream.ByStatus(401, 403, upstream.RefusedForGood, upstream.ScopeKey),
+	upstream.ByStatus(404, 405, upstream.RefusedForGood, upstream.ScopeUpstream).FirstOnly(),
+	upstream.ByStatus(408, 408, upstream.Unknown, upstream.ScopeUpstream).AlsoUnread(),
+	upstream.ByStatus(425, 425, upstream.Unknown, upstream.ScopeUpstream).AlsoUnread(),
 	// Rate limiters stand before the work and often answer with a page.
-	{429, 429, "", upstream.RefusedForNow, true, true},
-	{400, 499, "", upstream.RefusedForGood, false, false}, // 409 too, on a first submission
-	{500, 599, "", upstream.Unknown, true, true},
-}
-
-func (r row) matches(status int, code string) bool {
-	return r.from <= status && status <= r.to && (r.code == "" || r.code == code)
-}
-
-// outcome gives the verdict on an answer that is not an acceptance. e.Said
-// tells whether its body was readable.
-func outcome(e *upstream.Error, resubmission bool) upstream.Verdict {
-	code := e.Code
-	if code == "" {
-		code = e.Type
-	}
-	for _, r := range outcomes {
-		if !r.matches(e.HTTPStatus, code) {
-			continue
-		}
-		if (!e.Said && !r.bare) || (resubmission && !r.listed) {
-			return upstream.Unknown
-		}
-		return r.verdict
-	}
-	return upstream.Unknown
-}
-
-// unanswered gives the verdict when no answer came: refused for now when
-// nothing of the request was written, unknown otherwise.
-func unanswered(e *upstream.Error) upstream.Verdict {
-	if e.Written {
-		return upstream.Unknown
-	}
-	return upstream.RefusedForNow
+	upstream.ByStatus(429, 429, upstream.RefusedForNow, upstream.ScopeKey).AlsoUnread(),
+	upstream.ByStatus(400, 499, upstream.RefusedForGood, upstream.ScopeRequest).FirstOnly(), // 409 too, on a first submission
+	upstream.ByStatus(500, 599, upstream.Unknown, upstream.ScopeUpstream).AlsoUnread(),
 }

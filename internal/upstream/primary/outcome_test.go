@@ -3,19 +3,20 @@ package primary
 import (
 	"fmt"
 	"net/http"
-	"slices"
 	"testing"
 
 	"github.com/genbus/genbus/internal/upstream"
 )
 
 // outcomeCase is one kind of answer to a create. first and again are the
-// verdicts on a first submission and on a resubmission.
+// verdicts on a first submission and on a resubmission; scope says whom a refusal
+// is about.
 type outcomeCase struct {
 	name         string
 	status       int
 	body         string
 	first, again upstream.Verdict
+	scope        upstream.Scope
 }
 
 const (
@@ -23,69 +24,86 @@ const (
 	now  = upstream.RefusedForNow
 	who  = upstream.Unknown
 	yes  = upstream.Accepted
+
+	byRequest  = upstream.ScopeRequest
+	byKey      = upstream.ScopeKey
+	byUpstream = upstream.ScopeUpstream
 )
 
 var outcomeCases = []outcomeCase{
-	{"accepted", 200, `{"task_id":"t","status":"queued"}`, yes, yes},
-	{"accepted 201", 201, `{"id":"t"}`, yes, yes},
-	{"accepted 202", 202, `{"id":"t","status":"pending"}`, yes, yes},
-	{"2xx without id", 200, `{"status":"queued"}`, who, who},
-	{"2xx unreadable", 200, `<html>`, who, who},
-	{"2xx empty", 204, ``, who, who},
-	{"2xx error", 200, `{"error":{"code":"invalid_request","message":"x"}}`, who, who},
+	{"accepted", 200, `{"task_id":"t","status":"queued"}`, yes, yes, byRequest},
+	{"accepted 201", 201, `{"id":"t"}`, yes, yes, byRequest},
+	{"accepted 202", 202, `{"id":"t","status":"pending"}`, yes, yes, byRequest},
+	{"2xx without id", 200, `{"status":"queued"}`, who, who, byUpstream},
+	{"2xx unreadable", 200, `<html>`, who, who, byUpstream},
+	{"2xx empty", 204, ``, who, who, byUpstream},
+	{"2xx error", 200, `{"error":{"code":"invalid_request","message":"x"}}`, who, who, byUpstream},
 
-	{"bad key", 401, `{"error":{"code":"","message":"Invalid token (request id: 1)","type":"new_api_error"}}`, good, good},
-	{"no credit", 402, `{"error":{"code":402,"message":"Insufficient credits"}}`, good, good},
-	{"forbidden", 403, `{"error":{"message":"no"}}`, good, good},
-	{"no model", 400, `{"error":{"code":"","message":"Model name not specified","type":"new_api_error"}}`, good, who},
-	{"missing prompt", 400, `{"code":"invalid_request","message":"prompt is required","data":null}`, good, good},
-	{"invalid_request as 500", 500, `{"error":{"code":"invalid_request","message":"x"}}`, good, good},
-	{"unknown model", 503, `{"error":{"code":"model_not_found","message":"No available channel","type":"new_api_error"}}`, good, good},
-	{"cpu overloaded", 503, `{"error":{"code":"system_cpu_overloaded","message":"x"}}`, now, now},
-	{"memory overloaded", 503, `{"error":{"code":"system_memory_overloaded","message":"x"}}`, now, now},
-	{"disk overloaded", 503, `{"error":{"code":"system_disk_overloaded","message":"x"}}`, now, now},
-	{"user quota", 403, `{"code":"insufficient_user_quota","message":"x","data":null}`, good, good},
-	{"rate limit", 429, `{"code":"x","message":"当前分组上游负载已饱和","data":null}`, now, now},
-	{"rate limit page", 429, `<html>slow down</html>`, now, now},
-	{"rate limit empty", 429, ``, now, now},
-	{"429 quota", 429, `{"error":{"code":"insufficient_quota","message":"x"}}`, good, good},
-	{"429 quota as type", 429, `{"error":{"type":"insufficient_quota","message":"x","code":null}}`, good, good},
-	{"429 user quota", 429, `{"code":"insufficient_user_quota","message":"x"}`, good, good},
-	{"task_failed 400", 400, `{"code":"task_failed","message":"kling says no","data":null}`, good, good},
-	{"task_failed 500", 500, `{"code":"task_failed","message":"x","data":null}`, who, who},
-	{"fail_to_fetch_task 500", 500, `{"code":"fail_to_fetch_task","message":"{}","data":null}`, who, who},
-	{"fail_to_fetch_task 502", 502, `{"code":"fail_to_fetch_task","message":"{}","data":null}`, who, who},
-	{"fail_to_fetch_task 400", 400, `{"code":"fail_to_fetch_task","message":"{}","data":null}`, good, who},
-	{"fail_to_fetch_task 429", 429, `{"code":"fail_to_fetch_task","message":"{}","data":null}`, now, now},
-	{"vendor text risk", 500, `{"code":"50412","message":"Text Risk","data":null}`, good, good},
-	{"vendor image risk", 500, `{"code":50411,"message":"x","data":null}`, good, good},
-	{"vendor concurrency", 500, `{"code":"50430","message":"x","data":null}`, now, now},
-	{"vendor qps", 500, `{"code":"50429","message":"x","data":null}`, now, now},
-	{"vendor internal", 500, `{"code":"50500","message":"x","data":null}`, who, who},
+	{"old documents, bad request", 400, `{"code":null,"message":"bad","param":"","type":""}`, good, who, byRequest},
+	{"old documents, no key", 401, `{"code":null,"message":"no key","param":"","type":""}`, good, good, byKey},
+	{"old documents, forbidden", 403, `{"code":null,"message":"no","param":"","type":""}`, good, good, byKey},
+	{"old documents, failure", 500, `{"code":null,"message":"failed","param":"","type":""}`, who, who, byUpstream},
+	{"bad key", 401, `{"error":{"code":"","message":"Invalid token (request id: 1)","type":"new_api_error"}}`, good, good, byKey},
+	{"no credit", 402, `{"error":{"code":402,"message":"Insufficient credits"}}`, good, good, byKey},
+	{"forbidden", 403, `{"error":{"message":"no"}}`, good, good, byKey},
+	{"no model", 400, `{"error":{"code":"","message":"Model name not specified","type":"new_api_error"}}`, good, who, byRequest},
+	{"missing prompt", 400, `{"code":"invalid_request","message":"prompt is required","data":null}`, good, good, byRequest},
+	{"invalid_request as 500", 500, `{"error":{"code":"invalid_request","message":"x"}}`, good, good, byRequest},
+	{"unknown model", 503, `{"error":{"code":"model_not_found","message":"No available channel","type":"new_api_error"}}`, good, good, byUpstream},
+	{"cpu overloaded", 503, `{"error":{"code":"system_cpu_overloaded","message":"x"}}`, now, now, byUpstream},
+	{"memory overloaded", 503, `{"error":{"code":"system_memory_overloaded","message":"x"}}`, now, now, byUpstream},
+	{"disk overloaded", 503, `{"error":{"code":"system_disk_overloaded","message":"x"}}`, now, now, byUpstream},
+	{"user quota", 403, `{"code":"insufficient_user_quota","message":"x","data":null}`, good, good, byKey},
+	{"rate limit", 429, `{"code":"x","message":"当前分组上游负载已饱和","data":null}`, now, now, byKey},
+	{"rate limit page", 429, `<html>slow down</html>`, now, now, byKey},
+	{"rate limit empty", 429, ``, now, now, byKey},
+	{"429 quota", 429, `{"error":{"code":"insufficient_quota","message":"x"}}`, good, good, byKey},
+	{"429 quota as type", 429, `{"error":{"type":"insufficient_quota","message":"x","code":null}}`, good, good, byKey},
+	{"429 user quota", 429, `{"code":"insufficient_user_quota","message":"x"}`, good, good, byKey},
+	{"task_failed 400", 400, `{"code":"task_failed","message":"kling says no","data":null}`, good, good, byRequest},
+	{"task_failed 500", 500, `{"code":"task_failed","message":"x","data":null}`, who, who, byUpstream},
+	{"fail_to_fetch_task 500", 500, `{"code":"fail_to_fetch_task","message":"{}","data":null}`, who, who, byUpstream},
+	{"fail_to_fetch_task 502", 502, `{"code":"fail_to_fetch_task","message":"{}","data":null}`, who, who, byUpstream},
+	{"fail_to_fetch_task 400", 400, `{"code":"fail_to_fetch_task","message":"{}","data":null}`, good, who, byRequest},
+	{"fail_to_fetch_task 429", 429, `{"code":"fail_to_fetch_task","message":"{}","data":null}`, now, now, byKey},
+	{"fail_to_fetch_task 401", 401, `{"code":"fail_to_fetch_task","message":"{\"code\":1002}","data":null}`, good, good, byUpstream},
+	{"fail_to_fetch_task 403", 403, `{"code":"fail_to_fetch_task","message":"{}","data":null}`, good, good, byUpstream},
+	{"fail_to_fetch_task 404", 404, `{"code":"fail_to_fetch_task","message":"{}","data":null}`, good, who, byUpstream},
+	{"vendor text risk", 500, `{"code":"50412","message":"Text Risk","data":null}`, good, good, byRequest},
+	{"vendor image risk", 500, `{"code":50411,"message":"x","data":null}`, good, good, byRequest},
+	{"vendor concurrency", 500, `{"code":"50430","message":"x","data":null}`, now, now, byKey},
+	{"vendor qps", 500, `{"code":"50429","message":"x","data":null}`, now, now, byKey},
+	{"vendor access", 500, `{"code":"50400","message":"Access Denied: Internal Error","data":null}`, good, good, byKey},
+	{"vendor parameter", 500, `{"code":"50215","message":"Input invalid for this service.","data":null}`, good, good, byRequest},
+	{"vendor output risk", 500, `{"code":"50511","message":"Post Img Risk Not Pass","data":null}`, good, good, byRequest},
+	{"vendor risk service", 500, `{"code":"50520","message":"x","data":null}`, good, good, byUpstream},
+	{"vendor internal", 500, `{"code":"50500","message":"x","data":null}`, who, who, byUpstream},
 
-	{"other readable 4xx", 422, `{"detail":[{"loc":["body"],"msg":"field required"}]}`, good, who},
-	{"not found", 404, `{"error":{"message":"Invalid URL (POST /v1/x)"}}`, good, who},
-	{"conflict", 409, `{"error":{"code":"conflict","message":"key in use"}}`, good, who},
-	{"too large", 413, `{"message":"too large"}`, good, who},
-	{"4xx page", 403, `<html><title>Blocked</title></html>`, who, who},
-	{"4xx text", 400, `bad request`, who, who},
-	{"4xx empty", 404, ``, who, who},
-	{"4xx empty object", 400, `{}`, who, who},
-	{"408", 408, `{"error":{"message":"timeout"}}`, who, who},
-	{"425", 425, `{"error":{"message":"too early"}}`, who, who},
-	{"500", 500, `{"error":{"message":"Panic detected","type":"new_api_panic"}}`, who, who},
-	{"502 page", 502, `<html>Bad Gateway</html>`, who, who},
-	{"503", 503, `{"message":"no"}`, who, who},
-	{"504", 504, ``, who, who},
-	{"520", 520, `error code: 520`, who, who},
-	{"999", 999, `{"message":"?"}`, who, who},
+	{"other readable 4xx", 422, `{"detail":[{"loc":["body"],"msg":"field required"}]}`, good, who, byRequest},
+	{"not found", 404, `{"error":{"message":"Invalid URL (POST /v1/x)"}}`, good, who, byUpstream},
+	{"method", 405, `{"error":{"message":"Method Not Allowed"}}`, good, who, byUpstream},
+	{"task_not_exist", 400, `{"code":"task_not_exist","message":"task_not_exist","data":null}`, good, who, byRequest},
+	{"conflict", 409, `{"error":{"code":"conflict","message":"key in use"}}`, good, who, byRequest},
+	{"too large", 413, `{"message":"too large"}`, good, who, byRequest},
+	{"4xx page", 403, `<html><title>Blocked</title></html>`, who, who, byKey},
+	{"4xx text", 400, `bad request`, who, who, byRequest},
+	{"4xx empty", 404, ``, who, who, byUpstream},
+	{"4xx empty object", 400, `{}`, who, who, byRequest},
+	{"408", 408, `{"error":{"message":"timeout"}}`, who, who, byUpstream},
+	{"425", 425, `{"error":{"message":"too early"}}`, who, who, byUpstream},
+	{"500", 500, `{"error":{"message":"Panic detected","type":"new_api_panic"}}`, who, who, byUpstream},
+	{"502 page", 502, `<html>Bad Gateway</html>`, who, who, byUpstream},
+	{"503", 503, `{"message":"no"}`, who, who, byUpstream},
+	{"504", 504, ``, who, who, byUpstream},
+	{"520", 520, `error code: 520`, who, who, byUpstream},
+	{"999", 999, `{"message":"?"}`, who, who, byRequest},
 
-	{"301", 301, ``, good, good},
-	{"307", 307, ``, good, good},
-	{"308", 308, ``, good, good},
-	{"302 may follow an action", 302, ``, who, who},
-	{"303 follows an action", 303, ``, who, who},
-	{"304", 304, ``, who, who},
+	{"301", 301, ``, good, good, byUpstream},
+	{"307", 307, ``, good, good, byUpstream},
+	{"308", 308, ``, good, good, byUpstream},
+	{"302 may follow an action", 302, ``, who, who, byUpstream},
+	{"303 follows an action", 303, ``, who, who, byUpstream},
+	{"304", 304, ``, who, who, byUpstream},
 }
 
 func TestCreateOutcome(t *testing.T) {
@@ -123,6 +141,9 @@ func checkOutcome(t *testing.T, c outcomeCase, again bool) {
 	if (sub.Err == nil) != (want == yes) || (sub.UpstreamID != "") != (want == yes) {
 		t.Errorf("id %q and error %v do not fit the verdict %v", sub.UpstreamID, sub.Err, want)
 	}
+	if e := sub.Err; e != nil && e.Scope != c.scope {
+		t.Errorf("the error is about the %v, want the %v", e.Scope, c.scope)
+	}
 	if e := sub.Err; e != nil && (e.Final != (want == good) || !e.Written || e.HTTPStatus != c.status || e.RequestID != "req-1") {
 		t.Errorf("error = %+v does not fit the verdict %v", e, want)
 	}
@@ -139,11 +160,11 @@ func checkOutcome(t *testing.T, c outcomeCase, again bool) {
 func TestOutcomeRows(t *testing.T) {
 	t.Parallel()
 	for i, r := range outcomes {
-		e := &upstream.Error{HTTPStatus: r.from, Code: r.code, Said: true}
-		if r.code == "" {
+		e := &upstream.Error{HTTPStatus: r.From, Code: r.Code, Said: true}
+		if r.Code == "" {
 			e.Code = "unlisted"
 		}
-		for status := r.from; status <= r.to; status++ {
+		for status := r.From; status <= r.To; status++ {
 			if e.HTTPStatus = status; decides(e) == i {
 				break
 			}
@@ -151,12 +172,13 @@ func TestOutcomeRows(t *testing.T) {
 		if got := decides(e); got != i {
 			t.Errorf("row %d %+v never decides: row %d comes first", i, r, got)
 		}
-		if got := outcome(e, false); got != r.verdict {
-			t.Errorf("row %d: outcome = %v, want %v", i, got, r.verdict)
+		if got := outcomes.Judge(e, false); got != r.Verdict {
+			t.Errorf("row %d: outcome = %v, want %v", i, got, r.Verdict)
+		}
+		if e.Scope != r.Scope {
+			t.Errorf("row %d: about the %v, want the %v", i, e.Scope, r.Scope)
 		}
 	}
 }
 
-func decides(e *upstream.Error) int {
-	return slices.IndexFunc(outcomes, func(r row) bool { return r.matches(e.HTTPStatus, e.Code) })
-}
+func decides(e *upstream.Error) int { return outcomes.Find(e) }

@@ -2,28 +2,23 @@ package primary
 
 import (
 	"math"
-	"net/url"
-	"strings"
 
 	"github.com/go-json-experiment/json"
 
 	"github.com/genbus/genbus/internal/upstream"
+	"github.com/genbus/genbus/internal/upstream/lax"
 )
-
-// maxURL bounds an http or https result URL, in bytes. A data: URL is bounded
-// by the answer's own limit.
-const maxURL = 16 << 10
 
 // videos gives the results of a completed task: the list of videos when there
 // is one, else the first place that holds a usable URL. It is empty when the
 // answer names none, as servers do whose content is only read by id.
 func (a *answer) videos() []upstream.VideoFile {
-	outer, inner := &a.task, &a.Data.value.task
+	outer, inner := &a.task, &a.Data.Value.task
 	if files := firstFiles(outer.Videos, inner.Videos); files != nil {
 		return fill(files, a.current())
 	}
-	v := a.Data.value.Data.value
-	candidates := []text{
+	v := a.Data.Value.Data.Value
+	candidates := []lax.Text{
 		outer.URL, outer.ResultURL, outer.VideoURL,
 		inner.ResultURL, inner.URL,
 		inner.FailReason, // where older servers put the URL of a success
@@ -33,24 +28,24 @@ func (a *answer) videos() []upstream.VideoFile {
 		inner.Output.VideoURL, inner.Outputs.VideoURL,
 	}
 	for _, c := range candidates {
-		if validURL(string(c)) {
+		if upstream.IsResultURL(string(c)) {
 			return fill([]upstream.VideoFile{{URL: string(c)}}, a.current())
 		}
 	}
 	if files := firstFiles(asClips(outer.UnsignedURLs), asClips(inner.UnsignedURLs),
-		v.TaskResult.value.Videos, v.Data.value.TaskResult.value.Videos,
-		list[clip]{{URL: v.Data.value.VideoURL}}); files != nil {
+		v.TaskResult.Value.Videos, v.Data.Value.TaskResult.Value.Videos,
+		lax.List[clip]{{URL: v.Data.Value.VideoURL}}); files != nil {
 		return fill(files, a.current())
 	}
 	return nil
 }
 
 // firstFiles gives the usable entries of the first list that has any.
-func firstFiles(lists ...list[clip]) []upstream.VideoFile {
+func firstFiles(lists ...lax.List[clip]) []upstream.VideoFile {
 	for _, clips := range lists {
 		var files []upstream.VideoFile
 		for _, c := range clips {
-			if validURL(string(c.URL)) {
+			if upstream.IsResultURL(string(c.URL)) {
 				files = append(files, c.file())
 			}
 		}
@@ -61,8 +56,8 @@ func firstFiles(lists ...list[clip]) []upstream.VideoFile {
 	return nil
 }
 
-func asClips(urls list[text]) list[clip] {
-	clips := make(list[clip], 0, len(urls))
+func asClips(urls lax.List[lax.Text]) lax.List[clip] {
+	clips := make(lax.List[clip], 0, len(urls))
 	for _, u := range urls {
 		clips = append(clips, clip{URL: u})
 	}
@@ -78,11 +73,11 @@ func (c clip) file() upstream.VideoFile {
 
 // details is what a metadata object says about the result.
 type details struct {
-	URL      text   `json:"url"`
-	Format   text   `json:"format"`
-	Duration number `json:"duration"`
-	Width    number `json:"width"`
-	Height   number `json:"height"`
+	URL      lax.Text   `json:"url"`
+	Format   lax.Text   `json:"format"`
+	Duration lax.Number `json:"duration"`
+	Width    lax.Number `json:"width"`
+	Height   lax.Number `json:"height"`
 }
 
 // metadata reads the metadata object. Only a completed task needs it, which is
@@ -92,7 +87,7 @@ func (t *task) metadata() details {
 	if t.Metadata == nil {
 		return d
 	}
-	if err := json.Unmarshal(t.Metadata, &d, lenient); err != nil {
+	if err := json.Unmarshal(t.Metadata, &d, lax.Options); err != nil {
 		return details{}
 	}
 	return d
@@ -124,7 +119,7 @@ func fill(files []upstream.VideoFile, t *task) []upstream.VideoFile {
 }
 
 // positive gives the first value above 0.
-func positive(values ...number) float64 {
+func positive(values ...lax.Number) float64 {
 	for _, v := range values {
 		if v > 0 {
 			return float64(v)
@@ -133,21 +128,9 @@ func positive(values ...number) float64 {
 	return 0
 }
 
-func pixels(n number) int {
+func pixels(n lax.Number) int {
 	if n < 1 || n > math.MaxInt32 {
 		return 0
 	}
 	return int(n)
-}
-
-// validURL reports whether s is an absolute http or https URL, or a data: URL.
-func validURL(s string) bool {
-	if len(s) > len("data:") && strings.EqualFold(s[:len("data:")], "data:") {
-		return strings.Contains(s[:min(len(s), 256)], ",")
-	}
-	if len(s) > maxURL || len(s) < len("http://h") || !strings.EqualFold(s[:4], "http") {
-		return false
-	}
-	u, err := url.Parse(s)
-	return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https")
 }

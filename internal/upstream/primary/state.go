@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/genbus/genbus/internal/upstream"
+	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
 // state gives what the answer says about the task. It is false when the answer
@@ -13,18 +14,18 @@ import (
 // URL does not complete a task, and an error object does not fail it.
 func (a *answer) state(resp *http.Response) (upstream.VideoState, bool) {
 	t := a.current()
-	if !t.Status.set {
+	if !t.Status.Set {
 		return upstream.VideoState{Progress: -1}, false
 	}
 	state := upstream.VideoState{
-		Progression: progression(t.Status.word),
-		Status:      upstream.CutWord(t.Status.word),
+		Progression: upstream.ProgressionOf(t.Status.Word),
+		Status:      upstream.CutWord(t.Status.Word),
 		Progress:    -1,
 		Metadata:    t.Metadata,
 		Usage:       t.Usage,
 	}
-	if t.Progress.set {
-		state.Progress = t.Progress.value
+	if t.Progress.Set {
+		state.Progress = t.Progress.Value
 	}
 	switch state.Progression {
 	case upstream.Completed:
@@ -41,43 +42,34 @@ func (a *answer) state(resp *http.Response) (upstream.VideoState, bool) {
 // failure gives why the task failed, from the most specific place that says
 // something. An error object with code 0 and no message says nothing.
 func (a *answer) failure(t *task) *upstream.Error {
-	v := a.Data.value.Data.value
-	inner := v.Data.value
-	status := normalise(t.Status.word)
+	v := a.Data.Value.Data.Value
+	inner := v.Data.Value
+	status := upstream.NormaliseStatus(t.Status.Word)
 	message := firstText(
 		t.Error.Message, t.FailReason, reasonIn(t.ResultURL), t.Message,
 		v.Error.Message, v.StatusText, inner.StatusText, v.Message,
 		"the upstream gave no reason",
 	)
-	code := cmp.Or(t.Error.Code, meaningful(t.Code), v.Error.Code, meaningful(v.Code))
-	if code == "" && unjudged[status] {
-		code = word(status)
+	code := cmp.Or(t.Error.Code, lax.Word(upstream.Meaningful(string(t.Code))), v.Error.Code, lax.Word(upstream.Meaningful(string(v.Code))))
+	if code == "" && upstream.Unjudged(status) {
+		code = lax.Word(status)
 	}
 	return &upstream.Error{
-		Op: opPoll, Code: upstream.CutWord(string(code)), Type: upstream.CutWord(string(t.Error.Type)),
+		Op: upstream.OpPoll, Code: upstream.CutWord(string(code)), Type: upstream.CutWord(string(t.Error.Type)),
 		Param: upstream.CutWord(string(t.Error.Param)), Message: upstream.CutMessage(message),
-		Said: true, Written: true, Final: !unjudged[status],
+		Said: true, Written: true, Final: !upstream.Unjudged(status),
 	}
 }
 
 // reasonIn gives the failure text that some servers put into result_url.
-func reasonIn(resultURL text) text {
-	if validURL(string(resultURL)) {
+func reasonIn(resultURL lax.Text) lax.Text {
+	if upstream.IsResultURL(string(resultURL)) {
 		return ""
 	}
 	return resultURL
 }
 
-// meaningful drops the codes that say "this answer is fine".
-func meaningful(code word) word {
-	switch strings.ToLower(string(code)) {
-	case "success", "ok", "200", "10000":
-		return ""
-	}
-	return code
-}
-
-func firstText(candidates ...text) string {
+func firstText(candidates ...lax.Text) string {
 	for _, c := range candidates {
 		if s := strings.TrimSpace(string(c)); s != "" {
 			return s

@@ -244,7 +244,7 @@ func TestCreateRedirectIsNotFollowed(t *testing.T) {
 	if host := strings.TrimPrefix(other.URL, "http://"); !strings.Contains(sub.Err.Message, host) {
 		t.Errorf("message = %q, want it to name %s", sub.Err.Message, host)
 	}
-	if _, err := client.Poll(t.Context(), "t"); upstream.AsError("poll", err).HTTPStatus != http.StatusTemporaryRedirect {
+	if _, err := client.Poll(t.Context(), upstream.TaskRef{ID: "t"}); upstream.AsError("poll", err).HTTPStatus != http.StatusTemporaryRedirect {
 		t.Errorf("Poll error = %v, want status 307", err)
 	}
 	if n := requests.Load(); n != 2 {
@@ -307,7 +307,7 @@ func TestPollErrorsNeverFailATask(t *testing.T) {
 				w.WriteHeader(c.status)
 				_, _ = io.WriteString(w, c.body)
 			})
-			state, err := client.Poll(t.Context(), "t")
+			state, err := client.Poll(t.Context(), upstream.TaskRef{ID: "t"})
 			e, ok := errors.AsType[*upstream.Error](err)
 			if !ok || e.HTTPStatus != c.status || e.RetryAfter != 7*time.Second || state.Progression != upstream.Running {
 				t.Errorf("Poll = %+v, %+v", state, err)
@@ -321,7 +321,7 @@ func TestPollBrokenAnswer(t *testing.T) {
 	server := newRawServer(t, func(_ int64, c *net.TCPConn) {
 		send(c, "HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n"+`{"status":"failed"}`)
 	})
-	_, err := clientOf(t, server.url, upstream.TransportOptions{}).Poll(t.Context(), "t")
+	_, err := clientOf(t, server.url, upstream.TransportOptions{}).Poll(t.Context(), upstream.TaskRef{ID: "t"})
 	if e, ok := errors.AsType[*upstream.Error](err); !ok || e.Said {
 		t.Errorf("Poll error = %v, want an inferred one", err)
 	}
@@ -334,13 +334,13 @@ func TestPollEscapesTheID(t *testing.T) {
 		paths <- r.RequestURI
 		_, _ = io.WriteString(w, `{"status":"queued"}`)
 	})
-	if _, err := client.Poll(t.Context(), "a/b?c#d e"); err != nil {
+	if _, err := client.Poll(t.Context(), upstream.TaskRef{ID: "a/b?c#d e"}); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := <-paths, "/v1/video/generations/a%2Fb%3Fc%23d%20e"; got != want {
 		t.Errorf("path = %s, want %s", got, want)
 	}
-	if _, err := client.Poll(t.Context(), ""); err == nil {
+	if _, err := client.Poll(t.Context(), upstream.TaskRef{ID: ""}); err == nil {
 		t.Error("Poll without an id succeeded")
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/genbus/genbus/internal/upstream/chat/chattest"
 )
 
 // got is an Event with its bytes copied out of the reader.
@@ -44,6 +46,7 @@ func reference(stream string, maxEvent int) ([]got, error) {
 	}
 	var all []got
 	var data []string
+	joined := 0 // bytes of data, and of the line feeds between and behind
 	var eventType, id string
 	for i, line := range lines {
 		if len(line) > maxEvent {
@@ -56,7 +59,7 @@ func reference(stream string, maxEvent int) ([]got, error) {
 			if data != nil {
 				all = append(all, got{eventType, id, strings.Join(data, "\n"), false})
 			}
-			data, eventType = nil, ""
+			data, joined, eventType = nil, 0, ""
 			continue
 		}
 		name, value, _ := strings.Cut(line, ":")
@@ -64,7 +67,7 @@ func reference(stream string, maxEvent int) ([]got, error) {
 		switch name {
 		case "data":
 			data = append(data, value)
-			if len(strings.Join(data, "\n")) > maxEvent {
+			if joined += len(value) + 1; joined-1 > maxEvent {
 				return all, ErrTooLong
 			}
 		case "event":
@@ -278,10 +281,15 @@ func FuzzReader(f *testing.F) {
 		"data: a\n\n", "event: e\r\ndata: a\r\ndata: b\r\n\r\n", "\xEF\xBB\xBFdata: a\r\n\r\n", "data\ndata\r\rid: 1\revent: e\rdata:x\r\r", ": c\n\ndata: {\"a\":1}\ndata: b",
 		"event: error\ndata: {}\n\n", "id: \x00\nretry: 5\ndata:  x \n\r\n", "data: 12345678901234567890123456789\n\n", "data: 0123456789\ndata: 0123456789abc\n\n",
 	} {
-		f.Add(s)
+		f.Add(s, uint16(24))
 	}
-	f.Fuzz(func(t *testing.T, stream string) {
-		const limit = 24
+	for _, a := range chattest.Seeds(f, "../chat/testdata") {
+		if a.Streamed {
+			f.Add(string(a.Body), uint16(1000))
+		}
+	}
+	f.Fuzz(func(t *testing.T, stream string, maxEvent uint16) {
+		limit := max(1, int(maxEvent))
 		want, wantErr := reference(stream, limit)
 		for how, src := range map[string]io.Reader{
 			"whole":    strings.NewReader(stream),

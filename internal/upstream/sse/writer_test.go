@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/genbus/genbus/internal/upstream/chat/chattest"
 )
 
 func TestAppend(t *testing.T) {
@@ -66,6 +68,11 @@ func FuzzAppend(f *testing.F) {
 	f.Add("message", "1", "a\nb")
 	f.Add("", "", "")
 	f.Add("e\rr", "\x00", " x\r\n\r\n")
+	for _, a := range chattest.Seeds(f, "../chat/testdata") {
+		for _, block := range a.Want.Blocks {
+			f.Add("message", "1", block)
+		}
+	}
 	f.Fuzz(func(t *testing.T, eventType, id, data string) {
 		clean := strings.NewReplacer("\r", "", "\n", "", "\x00", "")
 		lines := strings.NewReplacer("\r\n", "\n", "\r", "\n")

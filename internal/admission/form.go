@@ -1,0 +1,104 @@
+package admission
+
+import (
+	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/protocol"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// form is what a body is, as far as it can be told without its route.
+type form struct {
+	// protocol is the one in which a video's body is written; nil for chats.
+	protocol   *upstream.Protocol
+	model      string
+	stream     bool
+	violations []fault.Violation
+}
+
+// form finds the form of a body: the protocol that the caller names, the default
+// one for a typed request, and else the one that the model's own route speaks.
+func (a *Admission) form(r Request) (form, error) {
+	raw := r.Body
+	head, err := body.Header(raw)
+	if err != nil {
+		return form{}, fault.New(fault.InvalidJSON, "the body is not one JSON object: %w", err)
+	}
+	if r.Kind == subject.Chat {
+		return form{model: head.Model, stream: head.Stream, violations: faultViolations(body.CheckChat(raw))}, nil
+	}
+	if r.Typed != nil {
+		return videoForm(protocol.Default(), raw), nil
+	}
+	if p, ok := protocol.Find(r.Protocol); ok {
+		return videoForm(p, raw), nil
+	}
+	return a.guess(raw), nil
+}
+
+func videoForm(p upstream.Protocol, raw []byte) form {
+	return form{
+		protocol: &p, model: body.MemberText(raw, p.Bodies.ModelMember()),
+		violations: faultViolations(p.Bodies.Check(raw)),
+	}
+}
+
+// guess tries the forms one after the other: each names the model in a member of
+// its own, and the right one is that whose model has a route of its protocol.
+// Where none has, the first that names a model at all is judged.
+func (a *Admission) guess(raw []byte) form {
+	all := protocol.All()
+	first := all[0]
+	named := false
+	for _, p := range all {
+		model := body.MemberText(raw, p.Bodies.ModelMember())
+		if model == "" {
+			continue
+		}
+		if route, ok := a.cfg.Route(config.KindVideo, model); ok && route.Protocol == p.Name {
+			return videoForm(p, raw)
+		}
+		if !named {
+			first, named = p, true
+		}
+	}
+	return videoForm(first, raw)
+}
+
+// route finds the route of the model. A body in the form of another protocol
+// than the route's is refused: it would mean something else there.
+func (a *Admission) route(r Request, f form, c *Checked) error {
+	route, ok := a.cfg.Route(string(r.Kind), c.Model)
+	if !ok {
+		return fault.New(fault.ModelNotFound, "no %s route serves the model %q; see GET /v1/models", r.Kind, fault.Clip(c.Model, 128))
+	}
+	wanted := r.Protocol
+	if wanted == "" && f.protocol != nil && r.Typed == nil {
+		wanted = f.protocol.Name
+	}
+	if wanted != "" && wanted != route.Protocol {
+		return wrongProtocol(a.cfg, route, c.Model, wanted)
+	}
+	c.Route = route
+	return nil
+}
+
+// wrongProtocol names the path that would be right.
+func wrongProtocol(cfg *config.Config, route config.Route, model, wanted string) error {
+	where := ""
+	if p, ok := protocol.Find(route.Protocol); ok {
+		where = "; create it with " + protocol.CreatePath(p, cfg.HTTP.Segments[p.Name]) + " and a body of that protocol"
+	}
+	return fault.New(fault.WrongProtocol, "the model %q is served by protocol %q, not %q%s",
+		fault.Clip(model, 128), route.Protocol, fault.Clip(wanted, 64), where)
+}
+
+func faultViolations(list []body.Violation) []fault.Violation {
+	var out []fault.Violation
+	for _, v := range list {
+		out = append(out, fault.Violation{Field: v.Field, Description: v.Description})
+	}
+	return out
+}

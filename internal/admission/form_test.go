@@ -1,0 +1,106 @@
+package admission_test
+
+import (
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// judge checks requests without a broker: Check stores nothing.
+func judge(t *testing.T) *admission.Admission {
+	t.Helper()
+	cfg := config.Default()
+	if err := cfg.AddSandbox("http://127.0.0.1:1"); err != nil {
+		t.Fatal(err)
+	}
+	return admission.New(cfg, nil, nil, (*broker.Bodies)(nil), nil)
+}
+
+// TestFormIsFoundByTheModelsRoute: a body that says nothing of its protocol is
+// read in the form whose model has a route of that protocol, byte for byte.
+func TestFormIsFoundByTheModelsRoute(t *testing.T) {
+	t.Parallel()
+	a := judge(t)
+	for name, row := range map[string]struct {
+		body, protocol    string // protocol is what the caller says
+		route, model      string
+		size, seconds     string
+		code, explanation string // of a refusal
+	}{
+		"primary":                    {body: `{"model":"sandbox-video","prompt":"p","duration":5}`, route: "sandbox-video", model: "sandbox-video", seconds: "5"},
+		"videos":                     {body: `{"model":"sandbox-videos","prompt":"p","seconds":"4","size":"1280x720"}`, route: "sandbox-videos", model: "sandbox-videos", size: "1280x720", seconds: "4"},
+		"kling":                      {body: `{"model_name":"sandbox-kling","prompt":"p","duration":"5","aspect_ratio":"16:9"}`, route: "sandbox-kling", model: "sandbox-kling", size: "16:9", seconds: "5"},
+		"jimeng":                     {body: `{"req_key":"sandbox-jimeng","prompt":"p"}`, route: "sandbox-jimeng", model: "sandbox-jimeng"},
+		"kling for a gateway":        {body: `{"model":"sandbox-kling","model_name":"sandbox-kling","prompt":"p"}`, route: "sandbox-kling", model: "sandbox-kling"},
+		"the named protocol":         {body: `{"model":"sandbox-videos","prompt":"p"}`, protocol: "videos", route: "sandbox-videos", model: "sandbox-videos"},
+		"kling in primary's words":   {body: `{"model":"sandbox-kling","prompt":"p"}`, code: "wrong_protocol", explanation: "POST /kling/v1/videos/text2video"},
+		"another named protocol":     {body: `{"model_name":"sandbox-kling","model":"sandbox-video","prompt":"p"}`, protocol: "primary", route: "sandbox-video", model: "sandbox-video"},
+		"not the named one":          {body: `{"model":"sandbox-videos","prompt":"p"}`, protocol: "primary", code: "wrong_protocol", explanation: "POST /v1/videos"},
+		"a protocol that is not":     {body: `{"model":"sandbox-video","prompt":"p"}`, protocol: "quic", code: "wrong_protocol"},
+		"no such model":              {body: `{"req_key":"other","prompt":"p"}`, code: "model_not_found"},
+		"no model in any form":       {body: `{"prompt":"p"}`, code: "invalid_request", explanation: "model"},
+		"the rules of its own form":  {body: `{"model_name":"sandbox-kling","prompt":"p","duration":5}`, code: "invalid_request", explanation: "duration"},
+		"the rules of no other form": {body: `{"req_key":"sandbox-jimeng","prompt":"p","duration":"x","n":0}`, route: "sandbox-jimeng", model: "sandbox-jimeng"},
+		"no object":                  {body: `["model"]`, code: "invalid_json"},
+		"a member twice":             {body: `{"model":"sandbox-video","model":"x","prompt":"p"}`, code: "invalid_json"},
+	} {
+		c, err := a.Check(admission.Request{Kind: subject.Video, Tenant: "acme", Body: []byte(row.body), Protocol: row.protocol})
+		if row.code != "" {
+			if string(fault.CodeOf(err)) != row.code || !strings.Contains(err.Error(), row.explanation) {
+				t.Errorf("%s: got %v, want %s and %q", name, err, row.code, row.explanation)
+			}
+			continue
+		}
+		if err != nil || c.Route.Name != row.route || c.Model != row.model || c.Asked.Size != row.size || c.Asked.Seconds != row.seconds || string(c.Body) != row.body {
+			t.Errorf("%s: %v; route %s, model %s, asked %+v, body %s", name, err, c.Route.Name, c.Model, c.Asked, c.Body)
+		}
+	}
+}
+
+// TestTypedRequestIsWrittenInItsRoutesProtocol, or refused where that cannot say
+// it; its fingerprint is that of the request, whatever the route speaks.
+func TestTypedRequestIsWrittenInItsRoutesProtocol(t *testing.T) {
+	t.Parallel()
+	a := judge(t)
+	check := func(model string, change func(*genbusv1.VideoGeneration)) (admission.Checked, error) {
+		v := &genbusv1.VideoGeneration{Model: model, Prompt: "p", Duration: proto.Float64(5)}
+		change(v)
+		return a.Check(admission.Request{Kind: subject.Video, Tenant: "acme", Typed: v, Body: []byte(`{"model":"` + model + `","prompt":"p","duration":5}`)})
+	}
+	nothing := func(*genbusv1.VideoGeneration) {}
+	for model, want := range map[string]string{
+		"sandbox-video":  `{"model":"sandbox-video","prompt":"p","duration":5}`,
+		"sandbox-videos": `{"model":"sandbox-videos","prompt":"p","seconds":"5"}`,
+		"sandbox-kling":  `{"model_name":"sandbox-kling","prompt":"p","duration":"5"}`,
+		"sandbox-jimeng": `{"req_key":"sandbox-jimeng","prompt":"p","frames":121}`,
+	} {
+		if c, err := check(model, nothing); err != nil || string(c.Body) != want {
+			t.Errorf("%s: %s, %v; want %s", model, c.Body, err, want)
+		}
+	}
+	if _, err := check("sandbox-jimeng", func(v *genbusv1.VideoGeneration) { v.Fps = proto.Int32(60) }); fault.CodeOf(err) != fault.InvalidRequest || !strings.Contains(err.Error(), "fps") {
+		t.Errorf("what the protocol cannot say: %v", err)
+	}
+}
+
+// TestChatsHaveOneForm: no protocol of videos has a say.
+func TestChatsHaveOneForm(t *testing.T) {
+	t.Parallel()
+	a := judge(t)
+	c, err := a.Check(admission.Request{Kind: subject.Chat, Tenant: "acme", Body: []byte(`{"model":"sandbox-chat","messages":[{"role":"user","content":"hi"}],"stream":true}`)})
+	if err != nil || c.Route.Name != "sandbox-chat" || !c.Stream {
+		t.Errorf("%+v, %v", c, err)
+	}
+	_, err = a.Check(admission.Request{Kind: subject.Chat, Tenant: "acme", Body: []byte(`{"model":"sandbox-video","messages":[{"role":"user","content":"hi"}]}`)})
+	if fault.CodeOf(err) != fault.ModelNotFound {
+		t.Errorf("a video's model: %v", err)
+	}
+}

@@ -1,0 +1,126 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"google.golang.org/grpc"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/content"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// DeleteVideoTask erases a task.
+func (s videoService) DeleteVideoTask(ctx context.Context, m *genbusv1.DeleteVideoTaskRequest) (*genbusv1.DeleteVideoTaskResponse, error) {
+	name := callOf(ctx).name(subject.Video, m.GetId())
+	if err := s.core.erase(ctx, name); err != nil {
+		return nil, err
+	}
+	sayJob(ctx, name.ID)
+	return &genbusv1.DeleteVideoTaskResponse{}, nil
+}
+
+// downloadPiece is the most data that one message of a download carries.
+const downloadPiece = 256 << 10
+
+// DownloadVideo sends a file, piece by piece.
+func (s videoService) DownloadVideo(m *genbusv1.DownloadVideoRequest, out grpc.ServerStreamingServer[genbusv1.DownloadVideoResponse]) error {
+	if m.GetOffset() < 0 || m.GetLength() < 0 {
+		return fault.Invalid([]fault.Violation{{Field: "offset", Description: "and length must not be negative"}})
+	}
+	ctx, leave := s.core.drain.hold(out.Context())
+	defer leave()
+	name := callOf(out.Context()).name(subject.Video, m.GetId())
+	file, err := s.core.openContent(ctx, name, int(m.GetIndex()), content.Request{Range: byteRange(m)})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Body.Close() }()
+	first, err := firstPiece(file, m)
+	if err != nil {
+		return err
+	}
+	sayJob(out.Context(), name.ID)
+	return s.core.send(func(sent func(func() error) error) error {
+		return sendPieces(file.Body, first, func(piece *genbusv1.DownloadVideoResponse) error {
+			return sent(func() error { return out.Send(piece) })
+		})
+	})
+}
+
+// byteRange is the part that a request asks for, as HTTP says it; empty for all.
+func byteRange(m *genbusv1.DownloadVideoRequest) string {
+	switch {
+	case m.GetLength() > 0:
+		return fmt.Sprintf("bytes=%d-%d", m.GetOffset(), m.GetOffset()+m.GetLength()-1)
+	case m.GetOffset() > 0:
+		return fmt.Sprintf("bytes=%d-", m.GetOffset())
+	default:
+		return ""
+	}
+}
+
+// firstPiece says what follows.
+func firstPiece(f *content.File, m *genbusv1.DownloadVideoRequest) (*genbusv1.DownloadVideoResponse, error) {
+	out := &genbusv1.DownloadVideoResponse{ContentType: f.Type, Size: f.Length}
+	from, size, ranged := strings.Cut(strings.TrimPrefix(f.Range, "bytes "), "/")
+	if !ranged {
+		return out, nil
+	}
+	out.Size = -1
+	if n, err := strconv.ParseInt(size, 10, 64); err == nil {
+		out.Size = n
+	}
+	if from == "*" {
+		return nil, fault.Invalid([]fault.Violation{{Field: "offset", Description: fmt.Sprintf("%d is beyond the file, which has %s bytes", m.GetOffset(), size)}})
+	}
+	start, _, _ := strings.Cut(from, "-")
+	n, err := strconv.ParseInt(start, 10, 64)
+	if err != nil {
+		return nil, fault.New(fault.ContentUnavailable, "the upstream sent a part of the file and does not say which")
+	}
+	out.Offset = n
+	return out, nil
+}
+
+func sendPieces(from io.Reader, piece *genbusv1.DownloadVideoResponse, send func(*genbusv1.DownloadVideoResponse) error) error {
+	for first := true; ; first = false {
+		// A new buffer each time: gRPC may still hold the one before.
+		buf := make([]byte, downloadPiece)
+		n, err := fillPiece(from, buf)
+		over := errors.Is(err, io.EOF)
+		if err != nil && !over {
+			return fault.New(fault.ContentUnavailable, "the file broke off: %w", err)
+		}
+		if n > 0 || first {
+			piece.Data = buf[:n]
+			if sendErr := send(piece); sendErr != nil {
+				return sendErr
+			}
+		}
+		if over {
+			return nil
+		}
+		piece = &genbusv1.DownloadVideoResponse{}
+	}
+}
+
+// fillPiece reads until the buffer is full, or until an error, which it gives as
+// it came: io.ReadFull would hide whether the file ended or broke off.
+func fillPiece(from io.Reader, buf []byte) (int, error) {
+	n := 0
+	for n < len(buf) {
+		m, err := from.Read(buf[n:])
+		n += m
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}

@@ -1,0 +1,61 @@
+package body
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestCheckByRules(t *testing.T) {
+	t.Parallel()
+	rules := []Rule{
+		{Name: "model_name", Required: true, Wrong: IsModel},
+		{Name: "seconds", Wrong: IsSeconds},
+	}
+	for body, want := range map[string][]Violation{
+		`{"model_name":"m"}`:                         nil,
+		`{"model_name":"m","seconds":null,"x":[1]}`:  nil,
+		`{"model_name":"m","seconds":"4"}`:           nil,
+		`{"seconds":4}`:                              {{"model_name", "is missing; it is required"}},
+		`{"model_name":null}`:                        {{"model_name", "is null; it must be a string"}},
+		`{"model_name":"","seconds":0}`:              {{"model_name", "is empty; it is required"}, {"seconds", "must be a number above 0, in seconds"}},
+		`{"model_name":"m","seconds":"1","model":1}`: nil, // no rule names model
+		`[]`: {{"", "is an array; a JSON object is needed"}},
+	} {
+		if diff := cmp.Diff(want, Check([]byte(body), rules)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", body, diff)
+		}
+	}
+}
+
+func TestEveryRule(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		wrong      func([]byte) string
+		good, evil []string
+	}{
+		"IsModel":        {IsModel, []string{`"m"`, `"a b/c:1"`}, []string{`""`, `1`, `"` + strings.Repeat("m", 257) + `"`, `"a\u0000"`}},
+		"IsText":         {IsText, []string{`" "`}, []string{`""`, `null`, `1`}},
+		"IsString":       {IsString, []string{`""`, `"x"`}, []string{`1`, `null`, `{}`}},
+		"IsBoolean":      {IsBoolean, []string{`true`, `false`}, []string{`"true"`, `1`, `null`}},
+		"IsNumber":       {IsNumber, []string{`0`, `-1.5e9`}, []string{`"0"`, `true`}},
+		"IsSeconds":      {IsSeconds, []string{`5`, `0.5`, `"5"`, `"5.5"`}, []string{`0`, `-1`, `"0"`, `"x"`, `""`, `"5s"`, `null`, `[]`}},
+		"IsInteger":      {IsInteger, []string{`0`, `-1`, `5.0`, `123456789012345678901234567890`}, []string{`1.5`, `"1"`, `true`}},
+		"IsPositive":     {IsPositive, []string{`1`, `9223372036854775807`}, []string{`0`, `-1`, `1.5`, `"1"`}},
+		"IsObject":       {IsObject, []string{`{}`, `{"a":1}`}, []string{`[]`, `"{}"`, `null`}},
+		"IsArray":        {IsArray, []string{`[]`, `[1]`}, []string{`{}`, `"[]"`}},
+		"IsObjectOrText": {IsObjectOrText, []string{`{}`, `"{}"`, `""`}, []string{`[]`, `1`, `true`}},
+	} {
+		for _, value := range row.good {
+			if wrong := row.wrong([]byte(value)); wrong != "" {
+				t.Errorf("%s: %s %s", name, value, wrong)
+			}
+		}
+		for _, value := range row.evil {
+			if row.wrong([]byte(value)) == "" {
+				t.Errorf("%s takes %s", name, value)
+			}
+		}
+	}
+}

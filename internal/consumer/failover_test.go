@@ -1,0 +1,158 @@
+package consumer
+
+import (
+	"net/http"
+	"slices"
+	"testing"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/sandbox"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// withSecond adds an upstream of the same models behind the sandbox, on every
+// route.
+func withSecond(url string) func(*config.Config) {
+	return func(c *config.Config) {
+		c.Upstreams["second"] = config.NewUpstream(url)
+		for i := range c.Routes {
+			c.Routes[i].Upstream = ""
+			c.Routes[i].Upstreams = []config.Target{{Name: config.SandboxUpstream}, {Name: "second"}}
+		}
+	}
+}
+
+// refuseCreates makes a sandbox treat every create as b says.
+func refuseCreates(s *sandbox.Server, b sandbox.Behaviour) {
+	s.Sandbox.SetBehaviour(func(r *http.Request, _ []byte) *sandbox.Behaviour {
+		if r.Method == http.MethodPost {
+			return &b
+		}
+		return nil
+	})
+}
+
+// TestVideoFailsOverOnlyWhenNotAccepted: each kind of refusal of the first
+// upstream, and whether the second one is asked.
+func TestVideoFailsOverOnlyWhenNotAccepted(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		first sandbox.Behaviour
+		// upstream is who ends the task, and code its error.
+		upstream, code string
+	}{
+		"model unknown there":   {sandbox.Behaviour{Status: 503, Code: "model_not_found"}, "second", ""},
+		"overloaded":            {sandbox.Behaviour{Status: 503, Code: "system_cpu_overloaded"}, "second", ""},
+		"key refused":           {sandbox.Behaviour{Status: 401}, "second", ""},
+		"quota used up":         {sandbox.Behaviour{Status: 403, Code: "insufficient_user_quota"}, "second", ""},
+		"rate limited":          {sandbox.Behaviour{Status: 429, RetryAfter: "30"}, "second", ""},
+		"request refused":       {sandbox.Behaviour{Status: 400, Code: "invalid_request"}, config.SandboxUpstream, "upstream_refused"},
+		"accepted, answer lost": {sandbox.Behaviour{Drop: sandbox.DropAfterCreate}, config.SandboxUpstream, "submission_outcome_unknown"},
+		"unlisted 500":          {sandbox.Behaviour{Status: 500, Code: "oops"}, config.SandboxUpstream, "submission_outcome_unknown"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			first, second, b := newSandbox(t), newSandbox(t), brokertest.Single(t)
+			refuseCreates(first, c.first)
+			r := newReplica(t, b, testConfig(t, first.URL(), withSecond(second.URL())))
+			id := publish(t, b, subject.Video, "v", videoRequest("v", "sandbox-video", "a cat"))
+			end := last(follow(t, r.log, id))
+			x := end.Job.GetExecution()
+			if x.GetUpstream() != c.upstream || end.Job.GetError().GetCode() != c.code {
+				t.Errorf("ended at %q with %v", x.GetUpstream(), end.Job.GetError())
+			}
+			asked := second.Sandbox.Stats().Creates
+			if want := int64(0); c.upstream == "second" {
+				if asked != 1 || second.Sandbox.Stats().Polls == 0 {
+					t.Errorf("the second upstream got %d creates and %d polls", asked, second.Sandbox.Stats().Polls)
+				}
+			} else if asked != want {
+				t.Errorf("the second upstream got %d creates", asked)
+			}
+			doneOnce(t, b, end)
+		})
+	}
+}
+
+// TestKeysTakeTurnsAndRest: jobs go round the keys; one that the upstream refuses
+// rests, and no job is lost by it.
+func TestKeysTakeTurnsAndRest(t *testing.T) {
+	t.Parallel()
+	up, b := newSandbox(t), brokertest.Single(t)
+	up.Sandbox.SetBehaviour(func(r *http.Request, _ []byte) *sandbox.Behaviour {
+		if r.Method == http.MethodPost && r.Header.Get("Authorization") == "Bearer key-bad" {
+			return &sandbox.Behaviour{Status: 401}
+		}
+		return nil
+	})
+	r := newReplica(t, b, testConfig(t, up.URL(), func(c *config.Config) {
+		u := c.Upstreams[config.SandboxUpstream]
+		for _, name := range []string{"a", "bad", "c"} {
+			u.Keys = append(u.Keys, config.UpstreamKey{Name: name, Key: config.NewSecret("key-" + name), KeyEnv: "KEY"})
+		}
+		c.Upstreams[config.SandboxUpstream] = u
+	}))
+	var used []string
+	for _, request := range []string{"1", "2", "3", "4", "5", "6"} {
+		end := last(follow(t, r.log, publish(t, b, subject.Video, request, videoRequest(request, "sandbox-video", "a cat"))))
+		if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+			t.Errorf("ended %v", end.Job.GetError())
+		}
+		used = append(used, end.Job.GetExecution().GetUpstreamKey())
+	}
+	if !slices.Contains(used, "a") || !slices.Contains(used, "c") || slices.Contains(used, "bad") {
+		t.Errorf("keys used: %v", used)
+	}
+	if n := up.Sandbox.Stats().CreatesPerAuthorization[sandbox.Fingerprint("key-bad")]; n > 1 {
+		t.Errorf("the refused key was tried %d times", n)
+	}
+}
+
+// TestTaskStaysWithItsAccount: another replica, whose route begins elsewhere,
+// polls where the task is.
+func TestTaskStaysWithItsAccount(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		first, second := newSandbox(t), newSandbox(t)
+		one := newReplica(t, open(t), testConfig(t, first.URL(), withSecond(second.URL())))
+		id := publish(t, one.Broker, subject.Video, "v", videoRequest("v", "sandbox-video:duration_ms=8000", "a cat"))
+		follow(t, one.log, id, genbusv1.JobPhase_JOB_PHASE_SUBMITTED)
+		one.stop(true)
+		polls := first.Sandbox.Stats().Polls
+		two := newReplica(t, open(t), testConfig(t, first.URL(), withSecond(second.URL()), func(c *config.Config) {
+			for i := range c.Routes {
+				slices.Reverse(c.Routes[i].Upstreams)
+			}
+		}))
+		end := last(follow(t, two.log, id))
+		if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || end.Job.GetExecution().GetUpstream() != config.SandboxUpstream {
+			t.Errorf("ended %v at %s", end.Job.GetError(), end.Job.GetExecution().GetUpstream())
+		}
+		if first.Sandbox.Stats().Polls == polls || second.Sandbox.Stats().Polls != 0 {
+			t.Errorf("polls: first %d, second %d", first.Sandbox.Stats().Polls-polls, second.Sandbox.Stats().Polls)
+		}
+	})
+}
+
+// TestPlacesAreGivenBack: more tasks than the upstream takes at a time all end.
+func TestPlacesAreGivenBack(t *testing.T) {
+	t.Parallel()
+	up, b := newSandbox(t), brokertest.Single(t)
+	r := newReplica(t, b, testConfig(t, up.URL(), func(c *config.Config) {
+		u := c.Upstreams[config.SandboxUpstream]
+		u.MaxConcurrent = 2
+		c.Upstreams[config.SandboxUpstream] = u
+	}))
+	var ids []string
+	for _, request := range []string{"1", "2", "3", "4", "5"} {
+		ids = append(ids, publish(t, b, subject.Video, request, videoRequest(request, "sandbox-video", "a cat")))
+	}
+	for _, id := range ids {
+		if end := last(follow(t, r.log, id)); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+			t.Errorf("%s ended %v", id, end.Job.GetError())
+		}
+	}
+}

@@ -1,0 +1,158 @@
+package content
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// maxText is how much of an answer is read that is no content: a JSON answer or
+// an error, in bytes.
+const maxText = 1 << 20
+
+// accept reads an answer of class 2xx: the content, or JSON that names its URL.
+func (w *walk) accept(resp *http.Response) (f *File, next string, err error) {
+	defer func() {
+		if f == nil {
+			_ = resp.Body.Close()
+		}
+	}()
+	if encoding := resp.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
+		return nil, "", w.unavailable(resp, "sent compressed content, which was not asked for")
+	}
+	part, err := w.part(resp)
+	if err != nil {
+		return nil, "", err
+	}
+	body := bufio.NewReaderSize(resp.Body, sniffed)
+	kind, err := identify(body, resp.Header.Get("Content-Type"), part == nil || part.first == 0)
+	switch {
+	case err != nil:
+		return nil, "", err
+	case kind == typeJSON:
+		next, err = w.holder(resp, body)
+		return nil, next, err
+	case kind == typeHTML:
+		return nil, "", w.unavailable(resp, "sent a page in place of a video")
+	case !hasContent(resp):
+		return nil, "", w.unavailable(resp, fmt.Sprintf("answered %s, which is no content", statusText(resp)))
+	}
+	f = &File{
+		Type: kind, Length: resp.ContentLength, ETag: resp.Header.Get("ETag"), LastModified: resp.Header.Get("Last-Modified"),
+		Body: struct {
+			io.Reader
+			io.Closer
+		}{body, resp.Body},
+	}
+	if part == nil {
+		return w.want.of(f), "", nil
+	}
+	f.Status, f.Range, f.Length = http.StatusPartialContent, part.String(), part.size()
+	return w.want.sized(f, 0), "", nil
+}
+
+// hasContent tells the statuses that come with the content from the others of
+// their class, such as 202 and 204. A video has bytes.
+func hasContent(resp *http.Response) bool {
+	switch resp.StatusCode {
+	case http.StatusOK, http.StatusNonAuthoritativeInfo, http.StatusPartialContent:
+		return resp.ContentLength != 0
+	default:
+		return false
+	}
+}
+
+// part reads what a 206 is a part of; nil for everything else, and for a 206 that
+// nobody asked for but that is the whole.
+func (w *walk) part(resp *http.Response) (*contentRange, error) {
+	if resp.StatusCode != http.StatusPartialContent {
+		return nil, nil
+	}
+	part := parseContentRange(resp.Header.Get("Content-Range"))
+	if part == nil || resp.ContentLength >= 0 && resp.ContentLength != part.size() {
+		return nil, w.unavailable(resp, "sent a part without saying which")
+	}
+	if w.want.part == nil && part.size() == part.length {
+		return nil, nil
+	}
+	if w.want.part == nil || !part.answers(*w.want.part) {
+		return nil, w.unavailable(resp, "sent another part than was asked for")
+	}
+	return part, nil
+}
+
+// holder reads the URL out of a JSON answer. What has none is an error, whatever
+// the status says.
+func (w *walk) holder(resp *http.Response, body io.Reader) (string, error) {
+	raw, err := io.ReadAll(io.LimitReader(body, maxText+1))
+	if err != nil {
+		return "", err
+	}
+	if len(raw) > maxText {
+		return "", w.unavailable(resp, fmt.Sprintf("sent more than %d bytes of JSON in place of a video", maxText))
+	}
+	if next := resultURL(raw); next != "" {
+		return next, nil
+	}
+	said, readable := upstream.ParseErrorBody(raw)
+	if !readable {
+		return "", w.unavailable(resp, "sent JSON that names no URL in place of a video")
+	}
+	e := w.unavailable(resp, "sent an error in place of a video: "+cmp.Or(said.Message, said.Code))
+	e.UpstreamCode = w.clean(said.Code)
+	return "", e
+}
+
+// refusal reads an answer of another class. A host that the upstream named, and
+// that knows no key of ours, refuses when the URL's signature has expired.
+func (w *walk) refusal(resp *http.Response) *fault.Error {
+	// What has come of a broken answer is enough.
+	raw, _ := io.ReadAll(io.LimitReader(resp.Body, maxText))
+	said, readable := upstream.ParseErrorBody(raw)
+	text := "answered " + statusText(resp)
+	if readable && said.Message != "" {
+		text += ": " + said.Message
+	}
+	own := w.owns(resp.Request.URL)
+	code := refusalCode(resp.StatusCode, own)
+	// Amazon S3 says so when the signature's own credentials have expired.
+	if !own && bytes.Contains(raw, []byte("<Code>ExpiredToken</Code>")) {
+		code = fault.ContentExpired
+	}
+	e := w.failed(code, resp.Request.URL, text, nil)
+	e.RetryAfter = upstream.RetryAfter(resp.Header)
+	e.UpstreamHTTPStatus, e.UpstreamRequestID = resp.StatusCode, upstream.RequestID(resp.Header)
+	if readable {
+		e.UpstreamCode = w.clean(said.Code)
+	}
+	return e
+}
+
+func refusalCode(status int, own bool) fault.Code {
+	switch {
+	case status == http.StatusNotFound, status == http.StatusGone:
+		return fault.ContentExpired
+	case !own && (status == http.StatusUnauthorized || status == http.StatusForbidden):
+		return fault.ContentExpired
+	default:
+		return fault.ContentUnavailable
+	}
+}
+
+// unavailable is an answer that is of no use.
+func (w *walk) unavailable(resp *http.Response, text string) *fault.Error {
+	e := w.failed(fault.ContentUnavailable, resp.Request.URL, text, nil)
+	e.UpstreamHTTPStatus, e.UpstreamRequestID = resp.StatusCode, upstream.RequestID(resp.Header)
+	return e
+}
+
+func statusText(resp *http.Response) string {
+	return strings.TrimSpace(fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode)))
+}

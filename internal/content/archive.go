@@ -1,0 +1,57 @@
+package content
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/fault"
+)
+
+// OpenArchive is Reader.Open for content that was archived, with the type that
+// Archive gave. A range that begins late costs reading what stands before it.
+// Errors are *fault.Error: ContentExpired when the object is gone, and
+// BrokerUnavailable.
+func OpenArchive(ctx context.Context, bodies *broker.Bodies, ref broker.Body, contentType string, q Request) (*File, error) {
+	body, err := bodies.Open(ctx, ref)
+	switch {
+	case errors.Is(err, broker.ErrBodyLost), err == nil && ref.Size > math.MaxInt64:
+		return nil, fault.New(fault.ContentExpired, "the archive no longer has the content: %w", err)
+	case err != nil:
+		return nil, fault.New(fault.BrokerUnavailable, "read the archive: %w", err)
+	}
+	kind := declaredType(contentType)
+	if kind == "" || kind == typeJSON || kind == typeHTML {
+		kind = typeUnknown
+	}
+	f := &File{Type: kind, Length: int64(ref.Size), ETag: `"` + hex.EncodeToString(ref.SHA256[:]) + `"`, Body: body}
+	return newWant(q).of(f), nil
+}
+
+// Archive copies content into the object store of a tenant, while it comes, and
+// gives its reference and its type. Beyond limit bytes (0 for no limit) it fails
+// with broker.ErrBodyTooLarge in the chain. Errors are *fault.Error: those of Open
+// when the content cannot be read to its end, and ArchiveFailed when it cannot be
+// stored. After an error nothing stays behind.
+func (r *Reader) Archive(ctx context.Context, p Place, bodies *broker.Bodies, tenant, name string, limit int64) (broker.Body, string, error) {
+	f, err := r.Open(ctx, p, Request{})
+	if err != nil {
+		return broker.Body{}, "", err
+	}
+	defer f.Body.Close()
+	if limit > 0 && f.Length > limit {
+		err := fmt.Errorf("%w: %d bytes, more than %d", broker.ErrBodyTooLarge, f.Length, limit)
+		return broker.Body{}, "", fault.New(fault.ArchiveFailed, "%w", err)
+	}
+	ref, err := bodies.PutStream(ctx, tenant, name, f.Body, limit)
+	if err == nil {
+		return ref, f.Type, nil
+	}
+	if read, ok := errors.AsType[*fault.Error](err); ok {
+		return broker.Body{}, "", read
+	}
+	return broker.Body{}, "", fault.New(fault.ArchiveFailed, "%w", err)
+}

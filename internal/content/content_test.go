@@ -1,0 +1,258 @@
+package content_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/genbus/genbus/internal/content"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const testKey = "sk-test-0123456789"
+
+// video is a file whose every byte depends on its place.
+var video = func() []byte {
+	out := make([]byte, 100_000)
+	for i := range out {
+		out[i] = byte(i*7 + i>>8)
+	}
+	copy(out, "\x00\x00\x00\x20ftypisom")
+	return out
+}()
+
+var videoTime = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// world is an upstream, a foreign host and a Reader.
+type world struct {
+	t            testing.TB
+	own, foreign *host
+	endpoint     *upstream.Endpoint
+	reader       *content.Reader
+}
+
+// host is a real server that remembers what it was asked.
+type host struct {
+	*httptest.Server
+	mux  *http.ServeMux
+	mu   sync.Mutex
+	seen []*http.Request
+}
+
+func newHost(t testing.TB) *host {
+	h := &host{mux: http.NewServeMux()}
+	h.Server = httptest.NewServer(h)
+	t.Cleanup(h.Close)
+	return h
+}
+
+func (h *host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.mu.Lock()
+	h.seen = append(h.seen, r)
+	h.mu.Unlock()
+	h.mux.ServeHTTP(w, r)
+}
+
+// requests gives what the host was asked so far.
+func (h *host) requests() []*http.Request {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.seen
+}
+
+func newWorld(t testing.TB) *world {
+	t.Helper()
+	w := &world{t: t, own: newHost(t), foreign: newHost(t)}
+	w.endpoint = &upstream.Endpoint{
+		Name: "sora", BaseURL: w.own.URL + "/base/v1", Key: testKey, Header: http.Header{"X-Configured": {"yes"}},
+		Client: upstream.NewHTTPClient(upstream.TransportOptions{}),
+	}
+	if err := w.endpoint.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.endpoint.Client.CloseIdleConnections)
+	w.use(content.Options{})
+	return w
+}
+
+// use replaces the reader.
+func (w *world) use(o content.Options) {
+	w.reader = content.NewReader(o)
+	w.t.Cleanup(w.reader.Close)
+}
+
+// at is a place that allows private addresses, because every test server has one.
+func (w *world) at(url string) content.Place {
+	return content.Place{Endpoint: w.endpoint, URL: url, PrivateOK: true}
+}
+
+func serveVideo(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "video/mp4")
+	w.Header().Set("ETag", `"v1"`)
+	http.ServeContent(w, r, "", videoTime, bytes.NewReader(video))
+}
+
+// answer serves one fixed answer.
+func answer(status int, contentType, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if contentType == "" {
+			w.Header()["Content-Type"] = nil
+		} else {
+			w.Header().Set("Content-Type", contentType)
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+// open opens a place and reads it whole.
+func (w *world) open(p content.Place, q content.Request) (*content.File, []byte, error) {
+	w.t.Helper()
+	f, err := w.reader.Open(w.t.Context(), p, q)
+	if err != nil {
+		if f != nil {
+			w.t.Error("a file came with an error")
+		}
+		return nil, nil, err
+	}
+	data, err := io.ReadAll(f.Body)
+	return f, data, errors.Join(err, f.Body.Close())
+}
+
+// wantVideo reads the whole video from a place.
+func (w *world) wantVideo(p content.Place) {
+	w.t.Helper()
+	f, data, err := w.open(p, content.Request{})
+	if err != nil || !bytes.Equal(data, video) {
+		w.t.Fatalf("read %d bytes, %v", len(data), err)
+	}
+	if f.Status != http.StatusOK || f.Type != "video/mp4" || f.Range != "" {
+		w.t.Errorf("got %+v", f)
+	}
+}
+
+// wantError wants a failure of Open, and that its text gives nothing away.
+func (w *world) wantError(p content.Place, code fault.Code, texts ...string) {
+	w.t.Helper()
+	_ = w.failure(p, code, texts...)
+}
+
+// failure is wantError, and gives the failure.
+func (w *world) failure(p content.Place, code fault.Code, texts ...string) *fault.Error {
+	w.t.Helper()
+	_, _, err := w.open(p, content.Request{})
+	e, ok := errors.AsType[*fault.Error](err)
+	if !ok || e.Code != code {
+		w.t.Fatalf("got %v, want %s", err, code)
+	}
+	for _, text := range texts {
+		if !strings.Contains(e.Message, text) {
+			w.t.Errorf("%q does not say %q", e.Message, text)
+		}
+	}
+	for _, secret := range []string{testKey, "hunter2", "X-Signature"} {
+		if strings.Contains(e.Message, secret) || strings.Contains(e.UpstreamCode, secret) || e.Err != nil && strings.Contains(e.Err.Error(), secret) {
+			w.t.Errorf("%q gives away %q", e.Message, secret)
+		}
+	}
+	return e
+}
+
+// signed is the query of a URL that must not stand in an error.
+const signed = "?X-Signature=hunter2hunter2&e=1"
+
+func TestPathIsReadWithTheKey(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.own.mux.HandleFunc("GET /base/v1/videos/a%2Fb/content", serveVideo)
+	w.wantVideo(content.Place{Endpoint: w.endpoint, Path: "/v1/videos/a%2Fb/content"})
+	r := w.own.requests()[0]
+	if r.Header.Get("Authorization") != "Bearer "+testKey || r.Header.Get("X-Configured") != "yes" {
+		t.Errorf("the upstream was called with %v", r.Header)
+	}
+	if r.Header.Get("Accept-Encoding") != "identity" || r.Header.Get("Range") != "" || r.Method != http.MethodGet {
+		t.Errorf("%s with %v", r.Method, r.Header)
+	}
+}
+
+func TestURLOnTheOwnOriginIsReadWithTheKey(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.own.mux.HandleFunc("GET /elsewhere/file", serveVideo)
+	p := w.at(strings.Replace(w.own.URL, "http://", "HTTP://", 1) + "/elsewhere/file?a=b%20c")
+	p.PrivateOK = false
+	p.Path = "/v1/videos/x/content" // does not count beside a URL
+	w.wantVideo(p)
+	if r := w.own.requests()[0]; r.Header.Get("Authorization") != "Bearer "+testKey || r.URL.RawQuery != "a=b%20c" {
+		t.Errorf("%s with %v", r.URL, r.Header)
+	}
+}
+
+func TestForeignURLIsReadWithoutKey(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.foreign.mux.HandleFunc("GET /file", serveVideo)
+	w.wantVideo(w.at(w.foreign.URL + "/file" + signed))
+	p := w.at(w.foreign.URL + "/file")
+	p.Endpoint = nil
+	w.wantVideo(p)
+	for _, r := range w.foreign.requests() {
+		wantNoSecrets(t, r)
+	}
+}
+
+// wantNoSecrets checks what a stranger gets to see.
+func wantNoSecrets(t testing.TB, r *http.Request) {
+	t.Helper()
+	for name := range r.Header {
+		switch name {
+		case "User-Agent", "Accept", "Accept-Encoding", "Range", "If-Range":
+		default:
+			t.Errorf("%s was called with %s", r.URL.Path, name)
+		}
+	}
+}
+
+func TestNoPlace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.wantError(content.Place{Endpoint: w.endpoint}, fault.ContentUnavailable)
+	w.wantError(content.Place{Path: "/v1/videos/x/content"}, fault.ContentUnavailable)
+	for _, url := range []string{"file:///etc/passwd", "ftp://host/file", "//host/file", "no URL", "http://", "http://a b/", "javascript:alert(1)", "http:/file"} {
+		w.wantError(w.at(url), fault.ContentBlocked, "neither an http nor an https URL")
+	}
+}
+
+// TestHeadReadsNothing: the upstream sees a GET, but not that anybody reads it.
+func TestHeadReadsNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	gone := make(chan struct{})
+	w.own.mux.HandleFunc("GET /base/v1/content", func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Content-Type", "video/mp4")
+		rw.Header().Set("Content-Length", "2000000000")
+		_, _ = rw.Write(video)
+		_ = http.NewResponseController(rw).Flush()
+		<-r.Context().Done()
+		close(gone)
+	})
+	f, data, err := w.open(content.Place{Endpoint: w.endpoint, Path: "/v1/content"}, content.Request{HeadOnly: true, Range: "bytes=0-9"})
+	if err != nil || len(data) != 0 || f.Status != http.StatusOK || f.Length != 2_000_000_000 || f.Type != "video/mp4" {
+		t.Errorf("got %+v, %d bytes, %v", f, len(data), err)
+	}
+	<-gone
+	if got := w.own.requests()[0].Header.Get("Range"); got != "" {
+		t.Errorf("HEAD asked for the range %s", got)
+	}
+}

@@ -1,0 +1,94 @@
+package content
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// failed makes an error about what u gave. It names the upstream or the host, and
+// never the rest of the URL.
+func (w *walk) failed(code fault.Code, u *url.URL, text string, cause error) *fault.Error {
+	who := "host " + u.Host
+	if w.owns(u) {
+		who = "upstream " + w.place.Endpoint.Name
+	}
+	return &fault.Error{Code: code, Message: w.clean(who + ": " + text), Err: cause}
+}
+
+// broken says why there was no answer, or no more of it. ctx is the caller's,
+// callCtx the call's own, which knows why we ended it.
+func (w *walk) broken(ctx, callCtx context.Context, u *url.URL, what string, err error) *fault.Error {
+	err = bare(err)
+	reason := upstream.Reason(err)
+	if cause := context.Cause(callCtx); cause != nil {
+		reason = cause.Error()
+	}
+	switch {
+	case errors.Is(err, errPrivate):
+		return w.failed(fault.ContentBlocked, u, "is at a private address, which genbus does not read", err)
+	case errors.Is(ctx.Err(), context.Canceled):
+		return w.failed(fault.CallerGone, u, what+": "+reason, err)
+	default:
+		return w.failed(fault.ContentUnavailable, u, what+": "+reason, err)
+	}
+}
+
+// bare takes off what others put around a transport's error: *url.Error repeats
+// the whole URL.
+func bare(err error) error {
+	if said, ok := errors.AsType[*upstream.Error](err); ok && said.Err != nil {
+		err = said.Err
+	}
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		err = wrapped.Err
+	}
+	return err
+}
+
+// In a text from outside, what stands behind a URL's path, and before its host.
+var (
+	urlQuery = regexp.MustCompile(`(?i)(https?://[^\s"'<>?#]*)[?#][^\s"'<>]*`)
+	urlUser  = regexp.MustCompile(`(?i)(https?://)[^\s"'<>/@]*@`)
+)
+
+// clean removes what must not stand in an error, from the texts of others too:
+// keys, and the queries of URLs, which hold signatures.
+func (w *walk) clean(text string) string {
+	const minSecret = 8 // shorter ones would cut holes into ordinary words
+	for _, secret := range w.secrets() {
+		if len(secret) >= minSecret {
+			text = strings.ReplaceAll(text, secret, "[redacted]")
+		}
+	}
+	text = urlQuery.ReplaceAllString(text, "$1")
+	text = urlUser.ReplaceAllString(text, "$1")
+	return upstream.CutMessage(text)
+}
+
+func (w *walk) secrets() []string {
+	var out []string
+	if ep := w.place.Endpoint; ep != nil {
+		out = append(out, string(ep.Key))
+		if ep.Auth != nil {
+			out = append(out, ep.Auth.Secrets()...)
+		}
+	}
+	for _, u := range w.visited {
+		out = append(out, u.RawQuery)
+		for pair := range strings.SplitSeq(u.RawQuery, "&") {
+			_, raw, _ := strings.Cut(pair, "=")
+			plain, _ := url.QueryUnescape(raw)
+			out = append(out, raw, plain)
+		}
+		if password, ok := u.User.Password(); ok {
+			out = append(out, password)
+		}
+	}
+	return out
+}

@@ -1,0 +1,127 @@
+package content
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"unicode"
+
+	"github.com/genbus/genbus/internal/fault"
+)
+
+// want is a Request as it is understood.
+type want struct {
+	part     *byteRange // nil for the whole
+	ifRange  string
+	headOnly bool
+}
+
+func newWant(q Request) want {
+	if q.HeadOnly {
+		return want{headOnly: true}
+	}
+	w := want{part: parseRange(q.Range), ifRange: strings.TrimSpace(q.IfRange)}
+	if w.part == nil || strings.ContainsFunc(w.ifRange, unicode.IsControl) {
+		return want{}
+	}
+	return w
+}
+
+// setHeader asks an upstream for the same. Compressed content could neither be
+// cut nor counted.
+func (w want) setHeader(h http.Header) {
+	h.Set("Accept", "*/*")
+	h.Set("Accept-Encoding", "identity")
+	if w.part == nil {
+		return
+	}
+	h.Set("Range", w.part.String())
+	if w.ifRange != "" {
+		h.Set("If-Range", w.ifRange)
+	}
+}
+
+// of makes the answer out of a whole file: all of it, or the part, which is
+// possible where the length is known and the file is still the one that the
+// client has the beginning of.
+func (w want) of(f *File) *File {
+	if w.part == nil || f.Length < 0 || !f.matches(w.ifRange) {
+		f.Status, f.Range = http.StatusOK, ""
+		return w.sized(f, 0)
+	}
+	start, n, ok := w.part.within(f.Length)
+	if !ok {
+		_ = f.Body.Close()
+		return notInFile(unsatisfied(f.Length))
+	}
+	f.Status, f.Range = http.StatusPartialContent, contentRange{start, start + n - 1, f.Length}.String()
+	f.Length = n
+	return w.sized(f, start)
+}
+
+// sized holds the body to its length, after skip bytes; with headOnly it lets go
+// of it.
+func (w want) sized(f *File, skip int64) *File {
+	switch {
+	case w.headOnly:
+		_ = f.Body.Close()
+		f.Body = http.NoBody
+	case f.Length >= 0:
+		f.Body = &section{src: f.Body, skip: skip, left: f.Length}
+	}
+	return f
+}
+
+// notInFile is the answer to a range that has nothing of the file.
+func notInFile(contentRange string) *File {
+	return &File{Status: http.StatusRequestedRangeNotSatisfiable, Range: contentRange, Body: http.NoBody}
+}
+
+// matches reports whether an If-Range header, which may be empty, lets a range
+// apply to f: an equal strong ETag or an equal date.
+func (f *File) matches(ifRange string) bool {
+	if ifRange == "" {
+		return true
+	}
+	if strings.HasPrefix(ifRange, `"`) {
+		return ifRange == f.ETag
+	}
+	has, err := http.ParseTime(f.LastModified)
+	asked, askedErr := http.ParseTime(ifRange)
+	return errors.Join(err, askedErr) == nil && has.Equal(asked)
+}
+
+// section is a part of a body whose length is known. The beginning is skipped
+// when the part is read, so that the headers need not wait for it.
+type section struct {
+	src        io.ReadCloser
+	skip, left int64
+}
+
+func (s *section) Read(p []byte) (int, error) {
+	if s.skip > 0 {
+		n, err := io.CopyN(io.Discard, s.src, s.skip)
+		if s.skip -= n; err != nil {
+			return 0, notEnd(err)
+		}
+	}
+	if s.left == 0 {
+		return 0, io.EOF
+	}
+	n, err := s.src.Read(p[:min(int64(len(p)), s.left)])
+	if s.left -= int64(n); s.left > 0 {
+		err = notEnd(err)
+	}
+	return n, err
+}
+
+// notEnd turns an end that came too early into a failure.
+func notEnd(err error) error {
+	if err == io.EOF { //nolint:errorlint // a failure that wraps io.EOF is no end
+		return fault.New(fault.ContentUnavailable, "the content ended too early: %w", io.ErrUnexpectedEOF)
+	}
+	return err
+}
+
+func (s *section) Close() error { return s.src.Close() }

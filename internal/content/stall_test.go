@@ -1,0 +1,84 @@
+package content_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/genbus/genbus/internal/content"
+	"github.com/genbus/genbus/internal/fault"
+)
+
+// hang answers with some bytes, or not even a header, and then nothing.
+func hang(header bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if header {
+			w.Header().Set("Content-Type", "video/mp4")
+			w.Header().Set("Content-Length", "5000")
+			_, _ = w.Write(video[:1000])
+			_ = http.NewResponseController(w).Flush()
+		}
+		<-r.Context().Done()
+	}
+}
+
+func TestStalls(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, h := range []*host{w.own, w.foreign} {
+		h.mux.HandleFunc("/header", hang(false))
+		h.mux.HandleFunc("/body", hang(true))
+		w.use(content.Options{HeaderTimeout: 50 * time.Millisecond})
+		w.wantError(w.at(h.URL+"/header"+signed), fault.ContentUnavailable, "no answer came: no answer within 50ms")
+		w.use(content.Options{IdleTimeout: 200 * time.Millisecond})
+		_, data, err := w.open(w.at(h.URL+"/body"+signed), content.Request{})
+		if len(data) > 1000 || fault.CodeOf(err) != fault.ContentUnavailable || errors.Is(err, io.EOF) {
+			t.Errorf("read %d bytes, %v", len(data), err)
+		}
+	}
+}
+
+func TestCallerGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	asked := make(chan struct{})
+	w.own.mux.HandleFunc("/header", func(rw http.ResponseWriter, r *http.Request) {
+		close(asked)
+		hang(false)(rw, r)
+	})
+	w.own.mux.HandleFunc("/body", hang(true))
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-asked
+		cancel()
+	}()
+	if _, err := w.reader.Open(ctx, w.at(w.own.URL+"/header"), content.Request{}); fault.CodeOf(err) != fault.CallerGone {
+		t.Errorf("while the header was awaited: %v", err)
+	}
+	ctx, cancel = context.WithCancel(t.Context())
+	f, err := w.reader.Open(ctx, w.at(w.own.URL+"/body"), content.Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Body.Close()
+	if _, err := io.CopyN(io.Discard, f.Body, 1000); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if _, err := f.Body.Read(make([]byte, 1)); fault.CodeOf(err) != fault.CallerGone || !errors.Is(err, context.Canceled) {
+		t.Errorf("while the body was read: %v", err)
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	f, err = w.reader.Open(ctx, w.at(w.own.URL+"/body"), content.Request{})
+	if err == nil {
+		_, err = io.Copy(io.Discard, f.Body)
+		_ = f.Body.Close()
+	}
+	if fault.CodeOf(err) != fault.ContentUnavailable {
+		t.Errorf("at the deadline: %v", err)
+	}
+}

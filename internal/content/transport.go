@@ -1,0 +1,71 @@
+package content
+
+import (
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Limits of connections to hosts that upstreams name.
+const (
+	dialTimeout         = 10 * time.Second
+	tlsHandshakeTimeout = 10 * time.Second
+	idleConnTimeout     = 30 * time.Second
+	maxHeaderBytes      = 64 << 10
+)
+
+// toPublic dials public addresses only. It uses no proxy, because a proxy would
+// make the connection for us, to an address that we never see.
+func toPublic(roots *tls.Config) *http.Transport {
+	return transport(roots, &net.Dialer{Timeout: dialTimeout, ControlContext: guard})
+}
+
+// toAnywhere dials every address, through the environment's proxies.
+func toAnywhere(roots *tls.Config) *http.Transport {
+	t := transport(roots, &net.Dialer{Timeout: dialTimeout})
+	t.Proxy = http.ProxyFromEnvironment
+	return t
+}
+
+// transport speaks HTTP/1.1 only: on HTTP/2 a body that nobody reads yet would
+// take up to 4 MiB, and large files would share one connection.
+func transport(roots *tls.Config, d *net.Dialer) *http.Transport {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	return &http.Transport{
+		DialContext:            d.DialContext,
+		TLSClientConfig:        roots,
+		TLSHandshakeTimeout:    tlsHandshakeTimeout,
+		IdleConnTimeout:        idleConnTimeout,
+		MaxIdleConns:           64,
+		MaxResponseHeaderBytes: maxHeaderBytes,
+		DisableCompression:     true,
+		Protocols:              protocols,
+	}
+}
+
+// clientOf has no cookie jar and follows nothing on its own, so it sends no
+// Referer either.
+func clientOf(t http.RoundTripper) *http.Client {
+	return &http.Client{
+		Transport:     legible{t},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// legible takes a Location away that is no URL. http.Client would fail on it,
+// with an error that repeats it.
+type legible struct{ http.RoundTripper }
+
+func (l legible) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := l.RoundTripper.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	if _, bad := url.Parse(resp.Header.Get("Location")); bad != nil {
+		resp.Header.Del("Location")
+	}
+	return resp, nil
+}

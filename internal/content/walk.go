@@ -1,0 +1,171 @@
+package content
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/genbus/genbus/internal/fault"
+)
+
+// maxRedirects counts HTTP redirects and JSON answers that name a URL alike.
+const maxRedirects = 5
+
+// op names the call in errors of the endpoint.
+const op = "content"
+
+// walk is the way from a place to its content, over redirects.
+type walk struct {
+	reader  *Reader
+	place   Place
+	want    want
+	visited []*url.URL
+	// trusted is true as long as only the upstream itself has had a say in where to
+	// go. After that its own origin is called without the key too: a stranger must
+	// not choose what the key reads.
+	trusted bool
+}
+
+// open visits one address after the other until one has the content.
+func (w *walk) open(ctx context.Context) (*File, error) {
+	address := w.place.URL
+	if address == "" {
+		if w.place.Path == "" || w.place.Endpoint == nil {
+			return nil, fault.New(fault.ContentUnavailable, "the task names no place of its content")
+		}
+		address = w.place.Endpoint.URL(w.place.Path)
+	}
+	for range maxRedirects + 1 {
+		f, next, err := w.visit(ctx, address)
+		if f != nil || err != nil {
+			return f, err
+		}
+		address = next
+	}
+	return nil, w.failed(fault.ContentUnavailable, w.last(), fmt.Sprintf("redirected more than %d times", maxRedirects), nil)
+}
+
+// visit gives the content, or the next address.
+func (w *walk) visit(ctx context.Context, address string) (f *File, next string, err error) {
+	if isDataURL(address) {
+		f, err := openData(address, w.want)
+		return f, "", err
+	}
+	u := parseAddress(address)
+	if u == nil {
+		return nil, "", fault.New(fault.ContentBlocked, "the content's address is neither an http nor an https URL")
+	}
+	w.visited = append(w.visited, u)
+	w.trusted = w.trusted && w.owns(u)
+	resp, err := w.call(ctx, u)
+	if err != nil {
+		return nil, "", err
+	}
+	switch {
+	case isRedirect(resp.StatusCode):
+		defer resp.Body.Close()
+		next, err = w.redirect(resp)
+		return nil, next, err
+	case resp.StatusCode == http.StatusRequestedRangeNotSatisfiable && w.want.part != nil:
+		defer resp.Body.Close()
+		return notInFile(parseUnsatisfied(resp.Header.Get("Content-Range"))), "", nil
+	case resp.StatusCode/100 == 2:
+		return w.accept(resp)
+	default:
+		defer resp.Body.Close()
+		return nil, "", w.refusal(resp)
+	}
+}
+
+// owns reports whether u is on the upstream's own origin.
+func (w *walk) owns(u *url.URL) bool {
+	if w.place.Endpoint == nil {
+		return false
+	}
+	base, err := url.Parse(w.place.Endpoint.BaseURL)
+	return err == nil && originOf(base) == originOf(u)
+}
+
+// call sends the request and gives the answer, whatever its status, with a
+// stream for its body.
+func (w *walk) call(ctx context.Context, u *url.URL) (*http.Response, error) {
+	limit := w.reader.opts.HeaderTimeout
+	callCtx, cancel := context.WithCancelCause(ctx)
+	late := time.AfterFunc(limit, func() { cancel(fmt.Errorf("no answer within %s", limit)) })
+	resp, err := w.send(callCtx, u)
+	late.Stop()
+	if err != nil {
+		err = w.broken(ctx, callCtx, u, "no answer came", err)
+		cancel(errClosed)
+		return nil, err
+	}
+	resp.Body = newStream(resp.Body, cancel, w.reader.opts.IdleTimeout, func(err error) error {
+		return w.broken(ctx, callCtx, u, "the content broke off", err)
+	})
+	return resp, nil
+}
+
+func (w *walk) send(ctx context.Context, u *url.URL) (*http.Response, error) {
+	if w.trusted {
+		return w.sendWithKey(ctx, u)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, errors.New("the URL cannot be used")
+	}
+	req.Header.Set("User-Agent", "genbus")
+	w.want.setHeader(req.Header)
+	return clientOf(w.transport(u)).Do(req)
+}
+
+func (w *walk) sendWithKey(ctx context.Context, u *url.URL) (*http.Response, error) {
+	req, err := w.place.Endpoint.NewRequest(ctx, http.MethodGet, "/", nil)
+	if err != nil {
+		return nil, err
+	}
+	// The URL is called as it was given: it need not lie below the base URL.
+	req.URL, req.Host = u, u.Host
+	w.want.setHeader(req.Header)
+	ep := *w.place.Endpoint
+	ep.Client = clientOf(ep.Client.Transport)
+	return ep.Do(op, req)
+}
+
+// transport chooses the connections for a call without the key: the upstream's
+// own origin is always allowed.
+func (w *walk) transport(u *url.URL) http.RoundTripper {
+	switch {
+	case w.owns(u):
+		return w.place.Endpoint.Client.Transport
+	case w.place.PrivateOK:
+		return w.reader.anywhere
+	default:
+		return w.reader.public
+	}
+}
+
+func isRedirect(status int) bool {
+	switch status {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
+		http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return true
+	default:
+		return false
+	}
+}
+
+// redirect gives where a redirect leads. A data URL, which a JSON answer may
+// name, is no place to be redirected to.
+func (w *walk) redirect(resp *http.Response) (string, error) {
+	location := resp.Header.Get("Location")
+	next, err := resp.Request.URL.Parse(location)
+	if location == "" || err != nil || originOf(next) == (origin{}) {
+		return "", w.failed(fault.ContentBlocked, resp.Request.URL, "redirects to an address that is neither an http nor an https URL", nil)
+	}
+	return next.String(), nil
+}
+
+func (w *walk) last() *url.URL { return w.visited[len(w.visited)-1] }

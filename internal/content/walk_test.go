@@ -1,0 +1,143 @@
+package content_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/genbus/genbus/internal/content"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// redirect answers with a Location that is not changed in any way.
+func redirect(status int, to string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Location", to)
+		w.Header().Set("Set-Cookie", "session=1")
+		w.WriteHeader(status)
+	}
+}
+
+func TestRedirectToAStrangerLosesTheKey(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.own.mux.Handle("/base/v1/content", redirect(status, w.foreign.URL+"/file"+signed))
+			w.foreign.mux.HandleFunc("GET /file", serveVideo)
+			f, data, err := w.open(content.Place{Endpoint: w.endpoint, Path: "/v1/content", PrivateOK: true}, content.Request{Range: "bytes=5-9"})
+			if err != nil || string(data) != string(video[5:10]) || f.Status != http.StatusPartialContent {
+				t.Fatalf("read %d bytes, %v", len(data), err)
+			}
+			r := w.foreign.requests()[0]
+			wantNoSecrets(t, r)
+			if r.Header.Get("Range") != "bytes=5-9" {
+				t.Errorf("the range was lost: %v", r.Header)
+			}
+		})
+	}
+}
+
+func TestRedirectOnTheOwnOriginKeepsTheKey(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.own.mux.Handle("/base/v1/content", redirect(307, "/files/1?x=y"))
+	w.own.mux.HandleFunc("GET /files/1", serveVideo)
+	w.wantVideo(content.Place{Endpoint: w.endpoint, Path: "/v1/content"})
+	r := w.own.requests()[1]
+	if r.Header.Get("Authorization") != "Bearer "+testKey || r.Header.Get("Referer") != "" || r.Header.Get("Cookie") != "" {
+		t.Errorf("called with %v", r.Header)
+	}
+}
+
+// TestStrangerCannotUseTheKey: a foreign host that redirects back to the
+// upstream, or names it in JSON, would choose what the key reads.
+func TestStrangerCannotUseTheKey(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.foreign.mux.Handle("/redirect", redirect(302, w.own.URL+"/account"))
+	w.foreign.mux.Handle("/json", answer(200, "application/json", `{"url":"`+w.own.URL+`/account"}`))
+	w.own.mux.HandleFunc("/account", serveVideo)
+	w.wantVideo(w.at(w.foreign.URL + "/redirect"))
+	w.wantVideo(w.at(w.foreign.URL + "/json"))
+	for _, r := range w.own.requests() {
+		wantNoSecrets(t, r)
+	}
+}
+
+// TestDowngradeLosesTheKey: the same host without TLS is a stranger.
+func TestDowngradeLosesTheKey(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.foreign.mux.HandleFunc("GET /file", serveVideo)
+	secure := httptest.NewUnstartedServer(redirect(302, w.foreign.URL+"/file"))
+	secure.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // a refused certificate is logged
+	secure.StartTLS()
+	t.Cleanup(secure.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(secure.Certificate())
+	trust := &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	w.endpoint.BaseURL = secure.URL
+	w.endpoint.Client = upstream.NewHTTPClient(upstream.TransportOptions{TLS: trust})
+	t.Cleanup(w.endpoint.Client.CloseIdleConnections)
+	w.wantVideo(content.Place{Endpoint: w.endpoint, Path: "/v1/content", PrivateOK: true})
+	wantNoSecrets(t, w.foreign.requests()[0])
+
+	// And as a foreign host it is read with the roots of the options.
+	w.use(content.Options{TLS: trust})
+	w.endpoint.BaseURL = w.own.URL
+	w.wantVideo(w.at(secure.URL + "/"))
+	w.use(content.Options{})
+	w.wantError(w.at(secure.URL+"/"+signed), fault.ContentUnavailable, "certificate")
+}
+
+func TestRedirectsThatAreBlocked(t *testing.T) {
+	t.Parallel()
+	for _, to := range []string{"", "file:///etc/passwd", "ftp://127.0.0.1/file", "gopher://x", "data:video/mp4;base64,AAAA", "javascript:1", "http://", "http://%zz/?X-Signature=1", "mailto:a@b"} {
+		w := newWorld(t)
+		w.own.mux.Handle("/base/v1/content", redirect(302, to))
+		w.wantError(content.Place{Endpoint: w.endpoint, Path: "/v1/content", PrivateOK: true}, fault.ContentBlocked, "upstream sora: redirects")
+	}
+}
+
+func TestPrivateAddressesAreBlocked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.foreign.mux.HandleFunc("/", serveVideo)
+	port := w.foreign.URL[strings.LastIndex(w.foreign.URL, ":"):]
+	for _, host := range []string{"127.0.0.1", "localhost", "127.1.2.3", "0.0.0.0", "[::1]", "[::ffff:127.0.0.1]"} {
+		to := "http://" + host + port + "/file" + signed
+		p := w.at(to)
+		p.PrivateOK = false
+		w.wantError(p, fault.ContentBlocked, "host "+host+port+": is at a private address")
+		w.own.mux.Handle("/base/v1/redirect/"+host, redirect(302, to))
+		w.own.mux.Handle("/base/v1/json/"+host, answer(200, "application/json", `{"url":"`+to+`"}`))
+		w.wantError(content.Place{Endpoint: w.endpoint, Path: "/v1/redirect/" + host}, fault.ContentBlocked)
+		w.wantError(content.Place{Endpoint: w.endpoint, Path: "/v1/json/" + host}, fault.ContentBlocked)
+	}
+	if n := len(w.foreign.requests()); n != 0 {
+		t.Errorf("%d requests reached the private address", n)
+	}
+}
+
+func TestRedirectsHaveAnEnd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for i := range 7 {
+		w.own.mux.Handle(fmt.Sprintf("/hop/%d", i), redirect(302, fmt.Sprintf("/hop/%d", i+1)))
+	}
+	w.own.mux.Handle("/loop", redirect(302, "/loop"))
+	w.own.mux.Handle("/json", answer(200, "application/json", `{"url":"`+w.own.URL+`/json"}`))
+	w.own.mux.HandleFunc("/hop/7", serveVideo)
+	w.wantVideo(w.at(w.own.URL + "/hop/2"))
+	for _, path := range []string{"/hop/1", "/loop", "/json"} {
+		w.wantError(w.at(w.own.URL+path), fault.ContentUnavailable, "redirected more than 5 times")
+	}
+}

@@ -1,0 +1,224 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/upstream"
+	"github.com/genbus/genbus/internal/upstream/chat"
+)
+
+// opChat names the call in errors and metrics.
+const opChat = "chat"
+
+// Chat runs the chats of one route, and moves on to another account where one
+// fails. It is safe for concurrent use.
+type Chat struct {
+	chooser *Chooser
+	clients func(Account) *chat.Client
+	total   time.Duration
+	late    error // the cause when a chat has had all its time
+}
+
+// NewChat runs chats with the accounts of a chat route. clients gives the client
+// of each account of the route; it is called for each attempt, so it should keep
+// them. The route's total timeout bounds all attempts at one chat together.
+func NewChat(chooser *Chooser, clients func(Account) *chat.Client) *Chat {
+	total := chat.Options{Total: chooser.route.Timeouts.Total}.WithDefaults().Total
+	return &Chat{
+		chooser: chooser, clients: clients, total: total,
+		late: fmt.Errorf("the chat was not over within %v: %w", total, context.DeadlineExceeded),
+	}
+}
+
+// ChatRequest is one chat to run.
+type ChatRequest struct {
+	// JobID is sent as Idempotency-Key to every upstream, unless it is empty.
+	JobID string
+	// Model is the caller's name of the model, which Body has too.
+	Model string
+	// Body is the caller's JSON; only the model's name is changed, where the
+	// route says so. It must not change until the reply or the stream is closed.
+	Body []byte
+	// Queued chats move on only when the upstream certainly did not begin: their
+	// attempts are counted, and so is what is paid for. Others move on after any
+	// failure that another upstream might not have.
+	Queued bool
+	// Tried is kept across the attempts of a queued chat, so that the next one
+	// begins where nobody has failed yet; nil begins anew.
+	Tried *Tried
+}
+
+// ChatReply is a whole answer and who gave it.
+type ChatReply struct {
+	chat.Reply
+	Account Account
+}
+
+// Complete asks for a whole reply, of one account after the other until one
+// answers. Every error is an *upstream.Error: that of the last account which was
+// called, or, when none was or the next one only has no place now, one that is
+// neither Written nor Final and says in RetryAfter when to try again.
+func (c *Chat) Complete(ctx context.Context, req ChatRequest) (ChatReply, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.total, c.late)
+	defer cancel()
+	var reply ChatReply
+	err := c.run(ctx, req, func(a *attempt) error {
+		r, err := a.client.Complete(ctx, a.request)
+		if err != nil {
+			return err
+		}
+		reply = ChatReply{Reply: *r, Account: a.lease.Account()}
+		a.answered(r.Status)
+		return nil
+	})
+	return reply, err
+}
+
+// attempt is one call of one account.
+type attempt struct {
+	client  *chat.Client
+	request chat.Request
+	lease   *Lease
+	begin   time.Time
+}
+
+func (a *attempt) answered(status int) {
+	a.measure("answered", status)
+	a.lease.Report(nil)
+	a.lease.Release()
+}
+
+func (a *attempt) failed(err *upstream.Error) {
+	a.measure("failed", err.HTTPStatus)
+	a.lease.Report(err)
+	a.lease.Release()
+}
+
+func (a *attempt) measure(verdict string, status int) {
+	a.lease.service.metrics.Request(opChat, verdict, status, time.Since(a.begin))
+}
+
+// run calls account after account until one works, or the failure is nothing
+// that another one could mend.
+func (c *Chat) run(ctx context.Context, req ChatRequest, call func(*attempt) error) error {
+	if req.Tried == nil {
+		req.Tried = new(Tried)
+	}
+	var last *upstream.Error
+	var from Account
+	for {
+		lease, err := c.acquire(req.Tried, last == nil)
+		if err != nil {
+			return c.nobody(err, last)
+		}
+		if last != nil {
+			c.chooser.pool.logger.Info("chat moves on", "route", c.chooser.route.Name, "job_id", req.JobID,
+				"from", from.String(), "to", lease.account.String(), "status", last.HTTPStatus, "code", last.Code)
+		}
+		last, from = c.try(ctx, req, lease, call), lease.account
+		switch {
+		case last == nil:
+			return nil
+		case ctx.Err() != nil || !movesOn(last, req.Queued):
+			return last
+		}
+	}
+}
+
+// acquire finds the next account. A chat whose earlier attempts left nobody to
+// try begins a new round; where those that they left are busy, it does so the
+// next time, lest it wait for ever for one that is never free.
+func (c *Chat) acquire(t *Tried, first bool) (*Lease, error) {
+	again := first && len(t.accounts) > 0
+	lease, err := c.chooser.Acquire(t)
+	if err == nil || !again {
+		return lease, err
+	}
+	*t = Tried{}
+	if errors.Is(err, ErrExhausted) {
+		return c.chooser.Acquire(t)
+	}
+	return nil, err
+}
+
+// try makes one call. The lease is over with it, unless the call keeps it.
+func (c *Chat) try(ctx context.Context, req ChatRequest, lease *Lease, call func(*attempt) error) *upstream.Error {
+	a := &attempt{client: c.clients(lease.account), lease: lease, begin: time.Now()}
+	a.request = chat.Request{JobID: req.JobID, Body: req.Body}
+	if name := c.chooser.route.ModelFor(lease.account.Upstream, req.Model); name != req.Model {
+		mapped, err := body.SetModel(req.Body, name)
+		if err != nil {
+			lease.Release()
+			return upstream.NotSent(opChat, err)
+		}
+		a.request.Body = mapped
+	}
+	err := call(a)
+	if err == nil {
+		return nil
+	}
+	e := c.explain(ctx, err)
+	a.failed(e)
+	return e
+}
+
+// explain names the time that all attempts have together, where that is what
+// ended a call.
+func (c *Chat) explain(ctx context.Context, err error) *upstream.Error {
+	e := upstream.AsError(opChat, err)
+	if cause := context.Cause(ctx); e.Code == chat.CodeCancelled && errors.Is(cause, c.late) {
+		e.Code, e.Message = chat.CodeTotalTimeout, cause.Error()
+	}
+	return e
+}
+
+// nobody says why there is no account to go to. A refusal for good is not the
+// whole answer while another account is only busy.
+func (c *Chat) nobody(err error, last *upstream.Error) error {
+	busy, ok := errors.AsType[*BusyError](err)
+	switch {
+	case last != nil && (!ok || !last.Final):
+		return last
+	case !ok:
+		return upstream.NotSent(opChat, fmt.Errorf("route %s has no upstream", c.chooser.route.Name))
+	}
+	if busy.Told != nil {
+		e := *busy.Told
+		e.Written, e.RetryAfter, e.Err = false, max(time.Until(busy.Until), time.Millisecond), err
+		return &e
+	}
+	return &upstream.Error{
+		Op: opChat, Message: "no upstream of route " + c.chooser.route.Name + " takes a chat now; try again later",
+		RetryAfter: max(time.Until(busy.Until), time.Millisecond), Scope: upstream.ScopeUpstream, Err: err,
+	}
+}
+
+// movesOn reports whether a failed chat may go to another account.
+func movesOn(err *upstream.Error, queued bool) bool {
+	if err.Scope == upstream.ScopeRequest {
+		return false
+	}
+	return !queued || notBegun(err)
+}
+
+// notBegun reports whether the upstream certainly did not begin with the chat.
+func notBegun(err *upstream.Error) bool {
+	if !err.Written {
+		return true
+	}
+	if !err.Said {
+		return false
+	}
+	switch status := err.HTTPStatus; status {
+	case 408, 409, 425: // it may be at it
+		return false
+	case 503, 529: // overloaded
+		return true
+	default:
+		return err.Final || status >= 400 && status <= 499
+	}
+}

@@ -1,0 +1,347 @@
+package pool_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/pool"
+	"github.com/genbus/genbus/internal/upstream"
+	"github.com/genbus/genbus/internal/upstream/chat"
+)
+
+// failures are answers to a chat, and whether it moves on after them.
+var failures = map[string]struct {
+	answer         http.HandlerFunc
+	inline, queued bool
+}{
+	"bad key":               {refuse(401, "invalid_api_key"), true, true},
+	"no money":              {refuse(402, ""), true, true},
+	"not allowed":           {refuse(403, ""), true, true},
+	"quota as 429":          {refuse(429, "insufficient_quota"), true, true},
+	"slow down":             {refuse(429, "rate_limit_exceeded"), true, true},
+	"no such model":         {refuse(404, "model_not_found"), true, true},
+	"no such model as 503":  {refuse(503, "model_not_found"), true, true},
+	"no such model as 200":  {refuse(200, "model_not_found"), true, true},
+	"overloaded":            {refuse(503, ""), true, true},
+	"overloaded elsewhere":  {refuse(529, "overloaded_error"), true, true},
+	"not reached":           {nil, true, true},
+	"error":                 {refuse(500, "server_error"), true, false},
+	"proxy":                 {answer(502, "<html>bad gateway</html>"), true, false},
+	"unavailable, not said": {answer(503, "<html>try later</html>"), true, false},
+	"too slow":              {refuse(408, ""), true, false},
+	"cut off":               {cut, true, false},
+	"unreadable":            {answer(200, "well"), true, false},
+	"error within 200":      {answer(200, `{"error":{"message":"no","code":"server_error"}}`), true, false},
+	"bad request":           {refuse(400, "invalid_request_error"), false, false},
+	"too long":              {refuse(400, "context_length_exceeded"), false, false},
+	"too large":             {refuse(413, ""), false, false},
+	"in hand already":       {refuse(409, ""), false, false},
+	"not to be said":        {refuse(400, "content_filter"), false, false},
+	"bad request as 500":    {refuse(500, "invalid_request_error"), false, false},
+}
+
+// runs are the two ways to ask.
+var runs = map[string]func(context.Context, *fleet, pool.ChatRequest) (pool.Account, error){
+	"complete": func(ctx context.Context, f *fleet, r pool.ChatRequest) (pool.Account, error) {
+		reply, err := f.chat.Complete(ctx, r)
+		return reply.Account, err
+	},
+	"stream": func(ctx context.Context, f *fleet, r pool.ChatRequest) (pool.Account, error) {
+		s, err := f.chat.Stream(ctx, r)
+		if err != nil {
+			return pool.Account{}, err
+		}
+		defer s.Close()
+		_, err = collect(s)
+		return s.Account(), err
+	},
+}
+
+func TestChatsMoveOn(t *testing.T) {
+	t.Parallel()
+	for way, run := range runs {
+		for name, row := range failures {
+			for kind, queued := range map[string]bool{"inline": false, "queued": true} {
+				t.Run(way+"/"+name+"/"+kind, func(t *testing.T) {
+					t.Parallel()
+					f := newFleet(t, accounts{"a": row.answer, "b": replies}, nil, nil)
+					account, err := run(t.Context(), f, request(queued))
+					if want := queued && row.queued || !queued && row.inline; want {
+						if err != nil || account.Upstream != "b" {
+							t.Errorf("answered by %v (%v), want b", account, err)
+						}
+						expectMetrics(t, f.metrics, `upstream_failovers_total{upstream="a"} 1`, answeredByB)
+						return
+					}
+					if _, ok := errors.AsType[*upstream.Error](err); !ok {
+						t.Errorf("answered by %v (%v), want a's error", account, err)
+					}
+					expect(t, f.called(), "a")
+				})
+			}
+		}
+	}
+}
+
+const answeredByB = `upstream_requests_total{op="chat",status="2xx",upstream="b",verdict="answered"} 1`
+
+func TestChatsMoveAlongKeysAndUpstreams(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, accounts{
+		"a/1": refuse(401, ""), "a/2": refuse(500, ""), "b/1": cut, "b/2": replies, "c": replies,
+	}, nil, nil)
+	r, err := f.chat.Complete(t.Context(), request(false))
+	if err != nil || string(r.Raw) != reply || r.Account != (pool.Account{Upstream: "b", Key: "2"}) {
+		t.Fatalf("got %s of %v (%v)", r.Raw, r.Account, err)
+	}
+	expect(t, f.called(), "a/1", "a/2", "b/1", "b/2")
+	for _, c := range f.calls {
+		if c.jobID != "chat_1" {
+			t.Errorf("%s got the Idempotency-Key %q", c.account, c.jobID)
+		}
+	}
+	expectMetrics(t, f.metrics,
+		`upstream_failovers_total{upstream="a"} 1`, `upstream_keys_out{upstream="a"} 1`, `upstream_in_hand{upstream="b"} 0`,
+		`upstream_requests_total{op="chat",status="4xx",upstream="a",verdict="failed"} 1`,
+		`upstream_requests_total{op="chat",status="5xx",upstream="a",verdict="failed"} 1`,
+		`upstream_requests_total{op="chat",status="none",upstream="b",verdict="failed"} 1`, answeredByB,
+	)
+	// The next one begins with the key that did not refuse.
+	if _, err := f.chat.Complete(t.Context(), request(false)); err != nil {
+		t.Error(err)
+	}
+	expect(t, f.called()[4:], "a/2", "b/1", "b/2")
+}
+
+func TestTheLastErrorIsTheChats(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, accounts{"a": refuse(401, "invalid_api_key"), "b": after("7", refuse(429, "slow"))}, nil, nil)
+	_, err := f.chat.Complete(t.Context(), request(false))
+	if e, ok := errors.AsType[*upstream.Error](err); !ok || e.HTTPStatus != 429 || e.RetryAfter != 7*time.Second {
+		t.Errorf("got %v, want b's refusal", err)
+	}
+}
+
+func TestModelsAreMappedForEachUpstream(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, accounts{"a": cut, "b": cut, "c": replies}, nil, func(r *config.Route) {
+		r.ModelMap = map[string]string{"m": "mapped"}
+		r.Upstreams[0].UpstreamModel = "a-name"
+		r.Upstreams[2].UpstreamModel = "m"
+	})
+	if _, err := f.chat.Complete(t.Context(), request(false)); err != nil {
+		t.Fatal(err)
+	}
+	want := []call{{"a", "a-name", "chat_1"}, {"b", "mapped", "chat_1"}, {"c", "m", "chat_1"}}
+	if !slices.Equal(f.calls, want) {
+		t.Errorf("calls %v, want %v", f.calls, want)
+	}
+}
+
+func TestABodyThatCannotBeMapped(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, accounts{"a": replies, "b": replies}, nil, func(r *config.Route) { r.UpstreamModel = "other" })
+	_, err := f.chat.Complete(t.Context(), pool.ChatRequest{Model: "m", Body: []byte(`{`)})
+	if e, ok := errors.AsType[*upstream.Error](err); !ok || e.Written || !e.Final {
+		t.Errorf("got %v, want an error for good", err)
+	}
+	expect(t, f.called())
+	expectMetrics(t, f.metrics, `upstream_in_hand{upstream="a"} 0`)
+}
+
+// A caller that goes away takes its chat along.
+func TestNobodyIsAskedForNobody(t *testing.T) {
+	t.Parallel()
+	for way, run := range runs {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithCancelCause(t.Context())
+			gone := errors.New("the caller hung up")
+			f := newFleet(t, accounts{"a": func(w http.ResponseWriter, r *http.Request) {
+				cancel(gone)
+				hang(w, r)
+			}, "b": replies}, func(u *config.Upstream) { u.Breaker.Failures = 1 }, nil)
+			_, err := run(ctx, f, request(false))
+			if e, ok := errors.AsType[*upstream.Error](err); !ok || e.Code != chat.CodeCancelled || !errors.Is(err, gone) {
+				t.Errorf("got %v, want cancelled", err)
+			}
+			expect(t, f.called(), "a")
+			expectMetrics(t, f.metrics, `upstream_breaker_open{upstream="a"} 0`, `upstream_in_hand{upstream="a"} 0`)
+		})
+	}
+}
+
+// leaver hangs up when the answer has been read.
+type leaver struct {
+	http.RoundTripper
+	leave func()
+}
+
+func (l leaver) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := l.RoundTripper.RoundTrip(r)
+	if err == nil {
+		resp.Body = leaversBody{resp.Body, l.leave}
+	}
+	return resp, err
+}
+
+type leaversBody struct {
+	io.ReadCloser
+	leave func()
+}
+
+func (b leaversBody) Close() error {
+	b.leave()
+	return b.ReadCloser.Close()
+}
+
+// A refusal that comes while the caller leaves is the end as well.
+func TestARefusalForNobody(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, accounts{"a": refuse(401, ""), "b": replies}, nil, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	f.client.Transport = leaver{f.client.Transport, cancel}
+	_, err := f.chat.Complete(ctx, request(false))
+	if e, ok := errors.AsType[*upstream.Error](err); !ok || e.HTTPStatus != 401 {
+		t.Errorf("got %v, want the refusal", err)
+	}
+	expect(t, f.called(), "a")
+}
+
+// A chat that went well shows that its upstream is well.
+func TestAnAnswerCountsForTheBreaker(t *testing.T) {
+	t.Parallel()
+	for way, run := range runs {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			var calls atomic.Int32
+			f := newFleet(t, accounts{"a": func(w http.ResponseWriter, r *http.Request) {
+				if calls.Add(1)%2 == 1 {
+					refuse(500, "")(w, r)
+					return
+				}
+				replies(w, r)
+			}, "b": replies}, func(u *config.Upstream) { u.Breaker.Failures = 2 }, nil)
+			for range 5 {
+				if _, err := run(t.Context(), f, request(false)); err != nil {
+					t.Error(err)
+				}
+			}
+			expect(t, f.called(), "a", "b", "a", "a", "b", "a", "a", "b")
+			expectMetrics(t, f.metrics, `upstream_breaker_open{upstream="a"} 0`)
+		})
+	}
+}
+
+func TestAllAttemptsShareOneTime(t *testing.T) {
+	t.Parallel()
+	for way, run := range runs {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t, accounts{"a": cut, "b": hang, "c": replies}, nil, func(r *config.Route) {
+				r.Timeouts.Total = 100 * time.Millisecond
+			})
+			_, err := run(t.Context(), f, request(false))
+			e, ok := errors.AsType[*upstream.Error](err)
+			if !ok || e.Code != chat.CodeTotalTimeout || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got %v, want the total timeout", err)
+			}
+			expect(t, f.called(), "a", "b")
+		})
+	}
+}
+
+func TestNoPlaceForAChat(t *testing.T) {
+	t.Parallel()
+	for way, run := range runs {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t, accounts{"a": after("40", refuse(429, "")), "b": after("30", refuse(429, ""))}, nil, nil)
+			_, _ = run(t.Context(), f, request(false))
+			_, err := run(t.Context(), f, request(false))
+			e, ok := errors.AsType[*upstream.Error](err)
+			if !ok || e.Final || e.Written || e.HTTPStatus != 429 || !e.Said || e.RetryAfter <= 20*time.Second || e.RetryAfter > 30*time.Second {
+				t.Errorf("got %#v, want what the upstream said", err)
+			}
+			expect(t, f.called(), "a", "b")
+		})
+	}
+}
+
+func TestNoUpstreamForAChat(t *testing.T) {
+	t.Parallel()
+	_, err := newFleet(t, nil, nil, nil).chat.Complete(t.Context(), request(true))
+	if e, ok := errors.AsType[*upstream.Error](err); !ok || !e.Final {
+		t.Errorf("got %v, want an error for good", err)
+	}
+}
+
+// One account's refusal for good is not the route's, while another is only busy.
+func TestARefusalDoesNotSpeakForBusyAccounts(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, accounts{"a": refuse(404, "model_not_found"), "b": replies}, func(u *config.Upstream) { u.MaxConcurrent = 1 }, nil)
+	other := f.pool.Resume(pool.Account{Upstream: "b"})
+	var tried pool.Tried
+	req := request(true)
+	req.Tried = &tried
+	_, err := f.chat.Complete(t.Context(), req)
+	if e, ok := errors.AsType[*upstream.Error](err); !ok || e.Final || e.Written || e.RetryAfter <= 0 {
+		t.Errorf("got %v, want a refusal for now", err)
+	}
+	other.Release()
+	if r, err := f.chat.Complete(t.Context(), req); err != nil || r.Account.Upstream != "b" {
+		t.Errorf("answered by %v (%v), want b", r.Account, err)
+	}
+	expect(t, f.called(), "a", "b")
+}
+
+// The attempts of a queued chat begin where nobody has failed yet, and go round.
+func TestAttemptsOfAQueuedChat(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, accounts{"a": refuse(500, ""), "b": refuse(500, "")}, func(u *config.Upstream) { u.MaxConcurrent = 1 }, nil)
+	req := request(true)
+	req.Tried = new(pool.Tried)
+	attempt := func(want int) {
+		t.Helper()
+		_, err := f.chat.Complete(t.Context(), req)
+		if e, ok := errors.AsType[*upstream.Error](err); !ok || e.HTTPStatus != want {
+			t.Fatalf("got %v, want status %d", err, want)
+		}
+	}
+	for range 3 {
+		attempt(500)
+	}
+	expect(t, f.called(), "a", "b", "a")
+	other := f.pool.Resume(pool.Account{Upstream: "b"})
+	attempt(0)   // b has no place
+	attempt(500) // which is not waited for a second time
+	expect(t, f.called()[3:], "a")
+	other.Release()
+}
+
+func TestManyChatsAtOnce(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, accounts{"a/1": refuse(500, ""), "a/2": replies, "b": streams}, func(u *config.Upstream) { u.Breaker.Failures = 0 }, nil)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for range 25 {
+				for way, run := range runs {
+					if _, err := run(t.Context(), f, request(i%2 == 0)); err != nil && i%2 == 1 {
+						t.Errorf("%s: %v", way, err)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	expectMetrics(t, f.metrics, `upstream_in_hand{upstream="a"} 0`, `upstream_in_hand{upstream="b"} 0`)
+}

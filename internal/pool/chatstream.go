@@ -1,0 +1,77 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/genbus/genbus/internal/upstream/chat"
+)
+
+// Stream is a streamed reply of one account. Its methods are those of
+// chat.Stream. It is not safe for concurrent use.
+type Stream struct {
+	*chat.Stream
+	chat    *Chat
+	ctx     context.Context // of all attempts together
+	cancel  context.CancelFunc
+	attempt *attempt
+	over    bool // reported
+}
+
+// Stream asks for a streamed reply, of one account after the other until one has
+// sent its first block. From then on nobody else is asked: what fails later is
+// returned by Next. The errors are those of Complete. The caller closes the
+// stream.
+func (c *Chat) Stream(ctx context.Context, req ChatRequest) (*Stream, error) {
+	s := &Stream{chat: c}
+	s.ctx, s.cancel = context.WithTimeoutCause(ctx, c.total, c.late)
+	err := c.run(s.ctx, req, func(a *attempt) error {
+		up, err := a.client.Stream(s.ctx, a.request)
+		if err != nil {
+			return err
+		}
+		a.lease.Begun()
+		s.Stream, s.attempt = up, a
+		return nil
+	})
+	if err != nil {
+		s.cancel()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Account says who answers.
+func (s *Stream) Account() Account { return s.attempt.lease.Account() }
+
+// Next gives the next block, with the errors of chat.Stream.
+func (s *Stream) Next() (chat.Block, error) {
+	block, err := s.Stream.Next()
+	switch {
+	case err == nil:
+		return block, nil
+	case s.over:
+		return chat.Block{}, err
+	case errors.Is(err, io.EOF):
+		s.over = true
+		s.attempt.answered(s.Status())
+		return chat.Block{}, err
+	}
+	s.over = true
+	e := s.chat.explain(s.ctx, err)
+	s.attempt.failed(e)
+	return chat.Block{}, e
+}
+
+// Close ends the call, whether it is over or not. It may be called twice.
+func (s *Stream) Close() {
+	if !s.over {
+		// Its caller went away, which says nothing about the upstream.
+		s.over = true
+		s.attempt.measure("failed", s.Status())
+	}
+	s.Stream.Close()
+	s.attempt.lease.Release()
+	s.cancel()
+}

@@ -1,0 +1,155 @@
+package pool
+
+import (
+	"cmp"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// ErrExhausted says that a job has tried every account of its route.
+var ErrExhausted = errors.New("every account of the route was tried")
+
+// BusyError says that there are accounts that a job has not tried, and that none
+// of them takes it now.
+type BusyError struct {
+	// Until is the earliest moment when one may; it lies in the future.
+	Until time.Time
+	// Told is what the upstream said of that one, when it asked for the wait; nil
+	// otherwise.
+	Told *upstream.Error
+}
+
+// Error gives the moment.
+func (e *BusyError) Error() string {
+	return "every account left to try is busy until " + e.Until.Format(time.RFC3339Nano)
+}
+
+// Tried is what one job has tried in this round. The zero value is a new round.
+// It belongs to one job at a time.
+type Tried struct {
+	accounts []Account // in the order of the tries
+}
+
+func (t *Tried) has(a Account) bool { return slices.Contains(t.accounts, a) }
+
+// Chooser finds accounts for the jobs of one route. It is safe for concurrent
+// use.
+type Chooser struct {
+	pool    *Pool
+	route   config.Route
+	targets []target // in the route's order, or the heaviest first
+	weights int      // their sum; 0 for the route's order
+}
+
+type target struct {
+	service *service
+	weight  int
+}
+
+// Chooser makes the chooser of a route. Upstreams that the pool does not have
+// are passed over; a valid configuration names none.
+func (p *Pool) Chooser(r config.Route) *Chooser {
+	c := &Chooser{pool: p, route: r}
+	for _, t := range r.Upstreams {
+		if s := p.services[t.Name]; s != nil {
+			c.targets = append(c.targets, target{s, t.Weight})
+			c.weights += t.Weight
+		}
+	}
+	slices.SortStableFunc(c.targets, func(a, b target) int { return cmp.Compare(b.weight, a.weight) })
+	return c
+}
+
+// Acquire gives a place with an account that the job has not tried, and counts
+// it as tried. It does not block.
+//
+// Upstreams are taken in the route's order; with weights, the first is drawn by
+// weight and the others follow, the heaviest first. The keys of one upstream
+// take turns. Keys that rest come when there is nobody else to try, so that a
+// route with nothing but a bad key says so at once.
+//
+// The error is a *BusyError or ErrExhausted.
+func (c *Chooser) Acquire(t *Tried) (*Lease, error) {
+	c.pool.mu.Lock()
+	defer c.pool.mu.Unlock()
+	now := time.Now()
+	awake, resting := c.untried(t, now)
+	if len(awake) == 0 {
+		awake, resting = resting, nil
+	}
+	if len(awake) == 0 {
+		return nil, ErrExhausted
+	}
+	busy := &BusyError{}
+	for _, k := range awake {
+		done, free := k.take(now)
+		if done != nil {
+			return c.lease(t, k, done, now), nil
+		}
+		if busy.Until.IsZero() || free.Before(busy.Until) {
+			busy.Until, busy.Told = free, k.told(now)
+		}
+	}
+	for _, k := range resting {
+		busy.Until = earlier(busy.Until, k.restUntil)
+	}
+	return nil, busy
+}
+
+// untried gives the keys that are left for a job, in the order in which it
+// should try them.
+func (c *Chooser) untried(t *Tried, now time.Time) (awake, resting []*key) {
+	for _, target := range c.order(t) {
+		for k := range target.service.inTurn {
+			switch {
+			case t.has(k.account):
+			case k.restUntil.After(now):
+				resting = append(resting, k)
+			default:
+				awake = append(awake, k)
+			}
+		}
+	}
+	return awake, resting
+}
+
+// order draws where a job begins. One that has begun goes on with the heaviest.
+func (c *Chooser) order(t *Tried) []target {
+	if c.weights == 0 || len(t.accounts) > 0 {
+		return c.targets
+	}
+	drawn, i := rand.IntN(c.weights), 0
+	for drawn >= c.targets[i].weight {
+		drawn -= c.targets[i].weight
+		i++
+	}
+	return slices.Concat(c.targets[i:i+1], c.targets[:i], c.targets[i+1:])
+}
+
+func (c *Chooser) lease(t *Tried, k *key, done func(error), now time.Time) *Lease {
+	l := &Lease{
+		pool: c.pool, account: k.account, service: k.service, key: k, began: now,
+		done: done, probe: k.service.breaker.State() == gobreaker.StateHalfOpen,
+	}
+	l.count(1)
+	if n := len(t.accounts); n > 0 && t.accounts[n-1].Upstream != k.account.Upstream {
+		c.pool.services[t.accounts[n-1].Upstream].metrics.FailedOver()
+	}
+	t.accounts = append(t.accounts, k.account)
+	return l
+}
+
+// earlier gives the earlier moment; a zero one is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,173 @@
+package pool_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/pool"
+	"github.com/genbus/genbus/internal/telemetry"
+	"github.com/genbus/genbus/internal/upstream"
+	"github.com/genbus/genbus/internal/upstream/chat"
+)
+
+// fleet is some upstreams behind one chat route.
+type fleet struct {
+	chat    *pool.Chat
+	pool    *pool.Pool
+	chooser *pool.Chooser
+	metrics *telemetry.Metrics
+	client  *http.Client // of all accounts
+
+	mu    sync.Mutex
+	calls []call
+}
+
+// call is what one upstream was asked.
+type call struct {
+	account, model, jobID string
+}
+
+// accounts maps account names, such as "a" or "a/1", to their answers.
+type accounts map[string]http.HandlerFunc
+
+// newFleet starts a server for each account. The route takes them in the order
+// of their names; change may change it, and limit the upstreams.
+func newFleet(t *testing.T, answers accounts, limit func(*config.Upstream), change func(*config.Route)) *fleet {
+	t.Helper()
+	f := &fleet{metrics: telemetry.NewMetrics("v1"), client: upstream.NewHTTPClient(upstream.TransportOptions{})}
+	t.Cleanup(f.client.CloseIdleConnections)
+	clients := map[pool.Account]*chat.Client{}
+	keys := map[string][]string{}
+	var names []string
+	for account, answer := range answers {
+		a := accountOf(account)
+		clients[a] = f.serve(t, a, answer)
+		if !slices.Contains(names, a.Upstream) {
+			names = append(names, a.Upstream)
+		}
+		if a.Key != "" {
+			keys[a.Upstream] = append(keys[a.Upstream], a.Key)
+		}
+	}
+	slices.Sort(names)
+	ups := config.Upstreams{}
+	for _, name := range names {
+		slices.Sort(keys[name])
+		ups[name] = with(limit, keys[name]...)
+	}
+	r := along(names...)
+	if change != nil {
+		change(&r)
+	}
+	f.pool = pool.New(ups, pool.Options{Metrics: f.metrics})
+	f.chooser = f.pool.Chooser(r)
+	f.chat = pool.NewChat(f.chooser, func(a pool.Account) *chat.Client { return clients[a] })
+	return f
+}
+
+func accountOf(s string) pool.Account {
+	name, key, _ := strings.Cut(s, "/")
+	return pool.Account{Upstream: name, Key: key}
+}
+
+// serve starts the server of one account. Without an answer nobody listens.
+func (f *fleet) serve(t *testing.T, a pool.Account, answer http.HandlerFunc) *chat.Client {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var request struct{ Model string }
+		raw, _ := io.ReadAll(r.Body)
+		_ = json.Unmarshal(raw, &request)
+		f.mu.Lock()
+		f.calls = append(f.calls, call{a.String(), request.Model, r.Header.Get("Idempotency-Key")})
+		f.mu.Unlock()
+		answer(w, r)
+	}))
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	if answer == nil {
+		server.Close()
+	}
+	return chat.New(&upstream.Endpoint{Name: a.Upstream, BaseURL: server.URL, Client: f.client}, chat.Options{})
+}
+
+// called gives the accounts that were called, in their order.
+func (f *fleet) called() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var names []string
+	for _, c := range f.calls {
+		names = append(names, c.account)
+	}
+	return names
+}
+
+func request(queued bool) pool.ChatRequest {
+	return pool.ChatRequest{
+		JobID: "chat_1", Model: "m", Body: []byte(`{"model":"m","messages":[{"role":"user","content":"hi"}]}`), Queued: queued,
+	}
+}
+
+// answer gives one fixed answer.
+func answer(status int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+// refuse gives an error in the usual shape.
+func refuse(status int, code string) http.HandlerFunc {
+	return answer(status, fmt.Sprintf(`{"error":{"message":"no","type":"t","code":%q}}`, code))
+}
+
+// after has an answer say when to come again.
+func after(seconds string, next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Retry-After", seconds)
+		next(w, r)
+	}
+}
+
+const reply = `{"id":"1","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"ok"},"finish_reason":"stop"}]}`
+
+var replies = answer(200, reply)
+
+// events streams these blocks.
+func events(blocks ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for _, b := range blocks {
+			_, _ = fmt.Fprintf(w, "data: %s\n\n", b)
+			_ = http.NewResponseController(w).Flush()
+		}
+	}
+}
+
+const (
+	firstBlock = `{"id":"1","choices":[{"index":0,"delta":{"content":"o"}}]}`
+	lastBlock  = `{"id":"1","choices":[{"index":0,"delta":{"content":"k"},"finish_reason":"stop"}]}`
+)
+
+var streams = events(firstBlock, lastBlock, "[DONE]")
+
+// cut drops the connection after the request was read.
+func cut(w http.ResponseWriter, _ *http.Request) {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err == nil {
+		_ = conn.Close()
+	}
+}
+
+// hang answers never, until the caller goes away.
+func hang(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }

@@ -1,0 +1,122 @@
+package pool
+
+import (
+	"math"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// How long a key waits that was told to slow down, but not for how long. The
+// wait doubles each time.
+const (
+	firstWait = time.Second
+	maxWait   = time.Minute
+)
+
+// key is the state of one account. The pool's mutex guards it.
+type key struct {
+	account Account
+	service *service
+	index   int // in service.keys
+
+	inHand  int
+	most    int // of inHand; 0 for no limit
+	limiter *rate.Limiter
+
+	waitUntil time.Time       // told to slow down
+	why       *upstream.Error // in these words
+	waits     int             // in a row, of those whose length was not told
+	restUntil time.Time       // refused
+	restFor   time.Duration
+	back      *time.Timer // fires when the key is no longer out; nil until it first is
+}
+
+func newKey(s *service, index int, name string, u config.Upstream) *key {
+	k := &key{
+		account: Account{Upstream: s.name, Key: name}, service: s, index: index,
+		most: u.MaxConcurrent, restFor: u.KeyRest, limiter: rate.NewLimiter(rate.Inf, 0),
+	}
+	if u.RatePerSecond > 0 {
+		k.limiter = rate.NewLimiter(rate.Limit(u.RatePerSecond), max(1, int(math.Ceil(u.RatePerSecond))))
+	}
+	return k
+}
+
+// outUntil is when the key is neither waiting nor resting any more.
+func (k *key) outUntil() time.Time { return latest(k.waitUntil, k.restUntil) }
+
+// take takes a place for one job. Without one it gives the moment when there may
+// be one; a key's rest is no hindrance here.
+func (k *key) take(now time.Time) (done func(error), free time.Time) {
+	s := k.service
+	free = latest(s.breaker.until, s.waitUntil, k.waitUntil)
+	if k.most > 0 && k.inHand >= k.most {
+		free = latest(free, now.Add(lookAgain))
+	}
+	if free.After(now) {
+		return nil, free
+	}
+	reserved := k.limiter.ReserveN(now, 1)
+	if wait := reserved.DelayFrom(now); wait > 0 {
+		reserved.CancelAt(now)
+		return nil, now.Add(wait)
+	}
+	// Last, because what the breaker has let through must report to it.
+	done, err := s.breaker.Allow()
+	if err != nil {
+		reserved.CancelAt(now)
+		return nil, now.Add(lookAgain)
+	}
+	s.turn = k.index + 1
+	return done, time.Time{}
+}
+
+// heed sets the key aside where the upstream did, and takes it back when a call
+// went well. What a call says that began before the key was set aside changes
+// nothing about that.
+func (k *key) heed(err *upstream.Error, began, now time.Time) {
+	switch {
+	case err == nil:
+		k.wentWell(began)
+	case err.Scope != upstream.ScopeKey:
+	case err.Final:
+		if !k.restUntil.After(now) {
+			k.service.logger.Warn("upstream key refused", "account", k.account.String(),
+				"status", err.HTTPStatus, "code", err.Code, "rests", k.restFor)
+		}
+		k.restUntil = now.Add(k.restFor)
+	case err.RetryAfter > 0:
+		k.why = err
+		k.waitUntil = latest(k.waitUntil, now.Add(err.RetryAfter))
+	case !began.Before(k.waitUntil):
+		k.why = err
+		k.waitUntil = now.Add(min(firstWait<<min(k.waits, 6), maxWait))
+		k.waits++
+	}
+}
+
+// told gives the upstream's words for which the key waits; nil when it is
+// nothing that the upstream said.
+func (k *key) told(now time.Time) *upstream.Error {
+	switch {
+	case k.waitUntil.After(now):
+		return k.why
+	case k.service.waitUntil.After(now):
+		return k.service.why
+	default:
+		return nil
+	}
+}
+
+func (k *key) wentWell(began time.Time) {
+	if !began.Before(k.waitUntil) {
+		k.waits = 0
+	}
+	if began.After(k.restUntil.Add(-k.restFor)) {
+		k.restUntil = time.Time{}
+	}
+}

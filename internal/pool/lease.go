@@ -1,0 +1,114 @@
+package pool
+
+import (
+	"time"
+
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// Lease is a job's place with an account, from the moment it was chosen until
+// Release. It is safe for concurrent use.
+type Lease struct {
+	pool    *Pool
+	account Account
+	service *service // nil when the configuration does not have it
+	key     *key     // the same
+	began   time.Time
+
+	// The pool's mutex guards what follows.
+	done     func(error) // tells the breaker about the call that it let through; nil once told
+	probe    bool        // that call shows whether the upstream is well again
+	released bool
+}
+
+// Account says who the job goes to.
+func (l *Lease) Account() Account { return l.account }
+
+// Begun says that the upstream has begun a long answer. Nothing needs to call
+// it; but when this is the one job that a breaker lets through to try the
+// upstream, the others need not wait for its end.
+func (l *Lease) Begun() {
+	l.pool.mu.Lock()
+	defer l.pool.mu.Unlock()
+	if !l.probe || l.done == nil {
+		return
+	}
+	l.tell(nil)
+	if done, err := l.service.breaker.Allow(); err == nil {
+		l.done = done
+	}
+}
+
+// Report says what became of a call; nil means that it went well. It is called
+// once for each call, and not for a job that was not sent.
+//
+// The first report of a lease that was acquired is about the job itself. All
+// later ones, and all of a resumed lease, are about polls: where they fail, the
+// key or the upstream is set aside as the error asks, but the breaker does not
+// count them. A task that cannot be polled says nothing about new jobs, and one
+// that can must not hide that they are refused.
+func (l *Lease) Report(err *upstream.Error) {
+	l.pool.mu.Lock()
+	defer l.pool.mu.Unlock()
+	now := time.Now()
+	began, poll := l.began, l.done == nil
+	if poll {
+		began = now
+	}
+	l.tell(health(err))
+	if l.service == nil || poll && err == nil {
+		return
+	}
+	l.service.heed(err, now)
+	if l.key == nil {
+		return
+	}
+	l.key.heed(err, began, now)
+	l.service.countOut(now)
+	l.awaitBack(now)
+}
+
+// awaitBack has the gauge set when the key is no longer out.
+func (l *Lease) awaitBack(now time.Time) {
+	k := l.key
+	switch out := k.outUntil().Sub(now); {
+	case out <= 0:
+	case k.back == nil:
+		k.back = time.AfterFunc(out, func() { l.pool.refresh(k.service) })
+	default:
+		k.back.Reset(out)
+	}
+}
+
+// Release gives the place back. It may be called again, and before any report:
+// then nothing was learned of the upstream.
+func (l *Lease) Release() {
+	l.pool.mu.Lock()
+	defer l.pool.mu.Unlock()
+	if l.released {
+		return
+	}
+	l.released = true
+	l.tell(errNothing)
+	l.count(-1)
+}
+
+// tell reports to the breaker, once. The caller holds the pool's mutex, as for
+// all that follow.
+func (l *Lease) tell(health error) {
+	if l.done == nil {
+		return
+	}
+	l.done(health)
+	l.done, l.probe = nil, false
+}
+
+// count adds to the jobs in hand.
+func (l *Lease) count(jobs int) {
+	if l.service != nil {
+		l.service.metrics.AddInHand(jobs)
+	}
+	if l.key != nil {
+		l.key.inHand += jobs
+	}
+}

@@ -1,0 +1,91 @@
+// Package pool decides which upstream, and which key of it, a job goes to, and
+// lets chats fail over from one to the next. What it knows of them (limits,
+// waits, refused keys, circuit breakers) holds for this process and is lost with
+// it. It keeps no secrets, and retries and queues nothing.
+package pool
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// Account is one key of one upstream, by their names in the configuration.
+type Account struct {
+	Upstream string
+	// Key is the key's name, never the key itself; empty for an only key.
+	Key string
+}
+
+// String gives "upstream", or "upstream/key".
+func (a Account) String() string {
+	if a.Key == "" {
+		return a.Upstream
+	}
+	return a.Upstream + "/" + a.Key
+}
+
+// Options are what a pool reports to. The zero value reports nothing.
+type Options struct {
+	Metrics *telemetry.Metrics
+	// Logger hears of breakers and keys that change, and of chats that fail over.
+	// Default: discards.
+	Logger *slog.Logger
+}
+
+// Pool knows the state of every account. All routes share one, because they
+// share the accounts. It is safe for concurrent use.
+type Pool struct {
+	logger *slog.Logger
+
+	mu       sync.Mutex          // guards all services and keys, and every lease
+	services map[string]*service // by name; the map itself is read-only
+}
+
+// New makes a pool of the configured upstreams, all of them in good health.
+func New(upstreams config.Upstreams, o Options) *Pool {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	p := &Pool{logger: o.Logger, services: make(map[string]*service, len(upstreams))}
+	for name, u := range upstreams {
+		p.services[name] = newService(name, u, o)
+	}
+	return p
+}
+
+// Resume counts a task that an account already has, such as one that another
+// replica submitted. It never refuses, so a limit may be exceeded for as long
+// as the task lives. An account that the configuration no longer has is legal;
+// nothing is counted then.
+func (p *Pool) Resume(a Account) *Lease {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := &Lease{pool: p, account: a, service: p.services[a.Upstream]}
+	if l.service != nil {
+		l.key = l.service.key(a.Key)
+	}
+	l.count(1)
+	return l
+}
+
+// refresh sets the gauge of keys that are out. It runs when one comes back.
+func (p *Pool) refresh(s *service) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.countOut(time.Now())
+}
+
+// latest gives the last of some moments.
+func latest(moments ...time.Time) time.Time {
+	var last time.Time
+	for _, t := range moments {
+		if t.After(last) {
+			last = t
+		}
+	}
+	return last
+}

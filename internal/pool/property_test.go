@@ -1,0 +1,245 @@
+package pool_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/pool"
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// job is one that moves from account to account.
+type job struct {
+	tried pool.Tried
+	round []pool.Account // where it was in this round
+	lease *pool.Lease    // nil while it has no place
+}
+
+// model is what the pool must keep to.
+type model struct {
+	pool     *pool.Pool
+	chooser  *pool.Chooser
+	route    config.Route
+	ups      config.Upstreams
+	accounts []pool.Account
+	jobs     []*job
+}
+
+func drawModel(t *rapid.T) *model {
+	m := &model{route: along(), ups: config.Upstreams{}}
+	weighted := rapid.Bool().Draw(t, "weighted")
+	for i := range rapid.IntRange(1, 3).Draw(t, "upstreams") {
+		name := fmt.Sprint("u", i)
+		keys := make([]string, rapid.IntRange(0, 3).Draw(t, "keys"))
+		for k := range keys {
+			keys[k] = fmt.Sprint("k", k)
+		}
+		m.ups[name] = with(func(u *config.Upstream) {
+			u.MaxConcurrent = rapid.IntRange(0, 3).Draw(t, "most")
+			u.RatePerSecond = rapid.SampledFrom([]float64{0, 0.5, 3, 1000}).Draw(t, "rate")
+			u.KeyRest = rapid.SampledFrom([]time.Duration{0, time.Second, time.Minute}).Draw(t, "rest")
+			u.Breaker.Failures = rapid.IntRange(0, 3).Draw(t, "failures")
+		}, keys...)
+		target := config.Target{Name: name}
+		if weighted {
+			target.Weight = rapid.IntRange(0, 3).Draw(t, "weight")
+		}
+		m.route.Upstreams = append(m.route.Upstreams, target)
+		for _, c := range m.ups[name].Credentials() {
+			m.accounts = append(m.accounts, pool.Account{Upstream: name, Key: c.Name})
+		}
+	}
+	m.pool = pool.New(m.ups, pool.Options{})
+	m.chooser = m.pool.Chooser(m.route)
+	for range 6 {
+		m.jobs = append(m.jobs, new(job))
+	}
+	return m
+}
+
+func (m *model) inHand(a pool.Account) int {
+	n := 0
+	for _, j := range m.jobs {
+		if j.lease != nil && j.lease.Account() == a {
+			n++
+		}
+	}
+	return n
+}
+
+// acquire moves a job on, and holds the pool to its rules.
+func (m *model) acquire(t *rapid.T, j *job) {
+	if j.lease != nil {
+		return
+	}
+	l, err := m.chooser.Acquire(&j.tried)
+	var busy *pool.BusyError
+	switch {
+	case errors.As(err, &busy):
+		if !busy.Until.After(time.Now()) {
+			t.Fatalf("busy until %v, which is not in the future", busy.Until)
+		}
+		if len(j.round) == len(m.accounts) {
+			t.Fatal("busy, but nothing is left to try")
+		}
+	case errors.Is(err, pool.ErrExhausted):
+		if len(j.round) != len(m.accounts) {
+			t.Fatalf("exhausted after %v of %v", j.round, m.accounts)
+		}
+		*j = job{}
+	case err != nil:
+		t.Fatalf("unexpected error %v", err)
+	default:
+		a := l.Account()
+		if slices.Contains(j.round, a) || !slices.Contains(m.accounts, a) {
+			t.Fatalf("sent to %v after %v", a, j.round)
+		}
+		if most := m.ups[a.Upstream].MaxConcurrent; most > 0 && m.inHand(a) >= most {
+			t.Fatalf("%v has more than %d jobs", a, most)
+		}
+		j.lease, j.round = l, append(j.round, a)
+	}
+}
+
+// drawReport is what may become of a call.
+func drawReport(t *rapid.T) *upstream.Error {
+	answers := []*upstream.Error{nil, &badKey, &slowDown, &noModel, &unavailable, &broken, &noAnswer, &notReached, &badRequest, &notBuilt}
+	e := rapid.SampledFrom(answers).Draw(t, "answer")
+	after := rapid.SampledFrom([]time.Duration{0, 0, time.Second, time.Minute}).Draw(t, "retry after")
+	if e == nil || after == 0 {
+		return e
+	}
+	return asking(*e, after)
+}
+
+// settle releases everything, and wants a new job to have a place in the end.
+func (m *model) settle(t *rapid.T) {
+	for _, j := range m.jobs {
+		if j.lease != nil {
+			j.lease.Release()
+		}
+	}
+	for range 100 {
+		l, err := m.chooser.Acquire(new(pool.Tried))
+		if err == nil {
+			l.Release()
+			return
+		}
+		var busy *pool.BusyError
+		if !errors.As(err, &busy) {
+			t.Fatalf("a new job got %v", err)
+		}
+		pass(time.Until(busy.Until))
+	}
+	t.Fatal("a new job waits for ever")
+}
+
+func TestThePoolKeepsItsRules(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		// Not t itself: rapid would ask it for its deadline, which a bubble has not,
+		// instead of taking a day of the bubble's time, which is enough.
+		rapid.Check(struct{ rapid.TB }{t}, func(t *rapid.T) {
+			m := drawModel(t)
+			draw := func() *job { return rapid.SampledFrom(m.jobs).Draw(t, "job") }
+			t.Repeat(map[string]func(*rapid.T){
+				"acquire": func(t *rapid.T) { m.acquire(t, draw()) },
+				"report": func(t *rapid.T) {
+					if j := draw(); j.lease != nil {
+						j.lease.Report(drawReport(t))
+					}
+				},
+				"begun": func(t *rapid.T) {
+					if j := draw(); j.lease != nil {
+						j.lease.Begun()
+					}
+				},
+				"release": func(t *rapid.T) {
+					if j := draw(); j.lease != nil {
+						j.lease.Release()
+						j.lease = nil
+					}
+				},
+				"resume": func(t *rapid.T) {
+					if j := draw(); j.lease == nil {
+						j.lease = m.pool.Resume(rapid.SampledFrom(m.accounts).Draw(t, "account"))
+					}
+				},
+				"pass": func(t *rapid.T) {
+					pass(time.Duration(rapid.Int64Range(1, int64(20*time.Second)).Draw(t, "time")))
+				},
+			})
+			m.settle(t)
+		})
+	})
+}
+
+// Many goroutines never have more places than there are.
+func TestManyAtOnce(t *testing.T) {
+	t.Parallel()
+	const most, jobs, rounds = 3, 32, 200
+	limit := func(u *config.Upstream) { u.MaxConcurrent = most; u.Breaker.Failures = 0 }
+	p := pool.New(config.Upstreams{"a": with(limit, "1", "2"), "b": with(limit)}, pool.Options{})
+	c := p.Chooser(along("a", "b"))
+	var mu sync.Mutex
+	inHand := map[pool.Account]int{}
+	add := func(a pool.Account, n int) {
+		mu.Lock()
+		defer mu.Unlock()
+		if inHand[a] += n; inHand[a] > most {
+			t.Errorf("%v has %d jobs, want %d at most", a, inHand[a], most)
+		}
+	}
+	var wg sync.WaitGroup
+	for i := range jobs {
+		wg.Go(func() {
+			for n := range rounds {
+				l, err := c.Acquire(new(pool.Tried))
+				if err != nil {
+					continue
+				}
+				add(l.Account(), 1)
+				if (i+n)%2 == 0 {
+					l.Begun()
+					l.Report(&noModel)
+				}
+				add(l.Account(), -1)
+				l.Release()
+			}
+		})
+	}
+	wg.Wait()
+	for a, n := range inHand {
+		if n != 0 {
+			t.Errorf("%v still has %d jobs", a, n)
+		}
+	}
+	expect(t, round(t, c)[2:], "b")
+}
+
+func BenchmarkAcquire(b *testing.B) {
+	ups := config.Upstreams{}
+	var names []string
+	for i := range 4 {
+		name := fmt.Sprint("u", i)
+		ups[name], names = with(nil, "1", "2", "3", "4"), append(names, name)
+	}
+	c := pool.New(ups, pool.Options{}).Chooser(along(names...))
+	b.ReportAllocs()
+	for b.Loop() {
+		l, err := c.Acquire(new(pool.Tried))
+		if err != nil {
+			b.Fatal(err)
+		}
+		l.Report(nil)
+		l.Release()
+	}
+}

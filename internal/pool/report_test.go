@@ -1,0 +1,355 @@
+package pool_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/pool"
+	"github.com/genbus/genbus/internal/telemetry"
+	"github.com/genbus/genbus/internal/upstream"
+	"github.com/genbus/genbus/internal/upstream/chat"
+)
+
+func TestKeysWaitAsTheyAreTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := telemetry.NewMetrics("v1")
+		p := pool.New(config.Upstreams{"a": with(nil, "1", "2")}, pool.Options{Metrics: m})
+		c := p.Chooser(along("a"))
+		report(t, c, asking(slowDown, 7*time.Second))
+		expect(t, []string{next(t, c), next(t, c)}, "a/2", "a/2")
+		expectMetrics(t, m, `upstream_keys_out{upstream="a"} 1`)
+		report(t, c, asking(slowDown, 5*time.Second))
+		expectBusy(t, c, new(pool.Tried), 5*time.Second)
+		expectMetrics(t, m, `upstream_keys_out{upstream="a"} 2`)
+		pass(5 * time.Second)
+		synctest.Wait()
+		expectMetrics(t, m, `upstream_keys_out{upstream="a"} 1`)
+		expect(t, []string{next(t, c), next(t, c)}, "a/2", "a/2")
+		pass(2 * time.Second)
+		synctest.Wait()
+		expectMetrics(t, m, `upstream_keys_out{upstream="a"} 0`)
+		expect(t, []string{next(t, c), next(t, c)}, "a/1", "a/2")
+	})
+}
+
+func TestWaitsDouble(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := pool.New(config.Upstreams{"a": with(nil)}, pool.Options{})
+		c := p.Chooser(along("a"))
+		for _, seconds := range []int{1, 2, 4, 8, 16, 32, 60, 60} {
+			wait := time.Duration(seconds) * time.Second
+			// Two calls that are told so at once are told once.
+			one, two := get(t, c, new(pool.Tried)), get(t, c, new(pool.Tried))
+			one.Report(&slowDown)
+			two.Report(&slowDown)
+			expectBusy(t, c, new(pool.Tried), wait)
+			pass(wait)
+		}
+		report(t, c, nil)
+		report(t, c, &slowDown)
+		expectBusy(t, c, new(pool.Tried), time.Second)
+	})
+}
+
+// A call that began before the key was told to wait, and goes well or badly
+// after it, says nothing about the key as it is now.
+func TestOldCallsChangeNoWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := pool.New(config.Upstreams{"a": with(nil)}, pool.Options{})
+		c := p.Chooser(along("a"))
+		well, badly := get(t, c, new(pool.Tried)), get(t, c, new(pool.Tried))
+		report(t, c, &slowDown)
+		pass(2 * time.Second)
+		badly.Report(&slowDown)
+		well.Report(nil)
+		report(t, c, &slowDown)
+		expectBusy(t, c, new(pool.Tried), 2*time.Second)
+	})
+}
+
+func TestAShorterWaitDoesNotShorten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := pool.New(config.Upstreams{"a": with(nil)}, pool.Options{})
+		c := p.Chooser(along("a"))
+		one, two := get(t, c, new(pool.Tried)), get(t, c, new(pool.Tried))
+		one.Report(asking(slowDown, time.Minute))
+		two.Report(asking(slowDown, time.Second))
+		expectBusy(t, c, new(pool.Tried), time.Minute)
+	})
+}
+
+func TestPollsThatAreToldToSlowDown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := pool.New(config.Upstreams{"a": with(nil)}, pool.Options{})
+		c := p.Chooser(along("a"))
+		resumed := p.Resume(pool.Account{Upstream: "a"})
+		for _, wait := range []time.Duration{time.Second, 2 * time.Second} {
+			resumed.Report(&slowDown)
+			resumed.Report(&slowDown)
+			expectBusy(t, c, new(pool.Tried), wait)
+			pass(wait)
+		}
+	})
+}
+
+func TestRefusedKeysRest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := telemetry.NewMetrics("v1")
+		p := pool.New(config.Upstreams{"a": with(nil, "1", "2"), "b": with(nil)}, pool.Options{Metrics: m})
+		c := p.Chooser(along("a", "b"))
+		report(t, c, &badKey)
+		expect(t, round(t, c), "a/2", "b", "a/1") // last of all
+		expectMetrics(t, m, `upstream_keys_out{upstream="a"} 1`)
+		pass(5 * time.Minute)
+		synctest.Wait()
+		expectMetrics(t, m, `upstream_keys_out{upstream="a"} 0`)
+		if got := round(t, c); got[2] != "b" {
+			t.Errorf("got %v, want b last again", got)
+		}
+		p.Resume(pool.Account{Upstream: "a", Key: "1"}).Report(&badKey)
+		expectMetrics(t, m, `upstream_keys_out{upstream="a"} 1`)
+		pass(5 * time.Minute)
+		synctest.Wait()
+		expectMetrics(t, m, `upstream_keys_out{upstream="a"} 0`)
+	})
+}
+
+func TestAnOnlyKeyIsTriedAlthoughItRests(t *testing.T) {
+	t.Parallel()
+	p := pool.New(config.Upstreams{"a": with(nil)}, pool.Options{})
+	c := p.Chooser(along("a"))
+	for range 3 {
+		expect(t, []string{report(t, c, &badKey)}, "a")
+	}
+}
+
+// A busy key is better than a refused one; but nobody waits longer than the
+// refused one rests.
+func TestRestingKeysDoNotStandInForBusyOnes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := pool.New(config.Upstreams{"a": with(nil, "1", "2")}, pool.Options{})
+		c := p.Chooser(along("a"))
+		report(t, c, &badKey)
+		report(t, c, asking(slowDown, time.Hour))
+		expectBusy(t, c, new(pool.Tried), 5*time.Minute)
+		pass(5 * time.Minute)
+		expect(t, []string{next(t, c)}, "a/1")
+	})
+}
+
+func TestASuccessEndsTheRest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := pool.New(config.Upstreams{"a": with(nil, "1", "2")}, pool.Options{})
+		c := p.Chooser(along("a"))
+		old := get(t, c, new(pool.Tried)) // a/1
+		second := get(t, c, new(pool.Tried))
+		pass(time.Second)
+		resumed := p.Resume(pool.Account{Upstream: "a", Key: "1"})
+		resumed.Report(&badKey)
+		pass(time.Second)
+		old.Report(nil)     // began before
+		resumed.Report(nil) // polls are free where jobs are not
+		expect(t, round(t, c), "a/2", "a/1")
+		second.Report(&badKey)
+		pass(time.Second)
+		expect(t, []string{report(t, c, nil)}, "a/2") // both rest, so one is tried
+		expect(t, []string{next(t, c), next(t, c)}, "a/2", "a/2")
+	})
+}
+
+func TestUpstreamsWaitAsTheyAreTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := pool.New(config.Upstreams{"a": with(nil, "1", "2"), "b": with(nil)}, pool.Options{})
+		c := p.Chooser(along("a", "b"))
+		report(t, c, asking(unavailable, 20*time.Second))
+		expect(t, round2(t, c, 20*time.Second), "b")
+		p.Resume(pool.Account{Upstream: "a"}).Report(asking(unavailable, time.Second)) // no shorter
+		pass(20*time.Second - 1)
+		expect(t, round2(t, c, 1), "b")
+		pass(1)
+		expect(t, []string{next(t, c)}, "a/2")
+		report(t, c, asking(noModel, time.Hour)) // for good: there is nothing to wait for
+		expect(t, []string{next(t, c)}, "a/2")
+	})
+}
+
+// round2 gives the accounts of one round, after which the others are busy.
+func round2(t *testing.T, c *pool.Chooser, busy time.Duration) []string {
+	t.Helper()
+	var tried pool.Tried
+	l := get(t, c, &tried)
+	defer l.Release()
+	expectBusy(t, c, &tried, busy)
+	return []string{l.Account().String()}
+}
+
+// fragile makes a pool of one upstream whose breaker opens at the third failure,
+// for ten seconds.
+func fragile(m *telemetry.Metrics) (*pool.Pool, *pool.Chooser) {
+	p := pool.New(config.Upstreams{"a": with(func(u *config.Upstream) {
+		u.Breaker = config.Breaker{Failures: 3, OpenFor: 10 * time.Second}
+	})}, pool.Options{Metrics: m})
+	return p, p.Chooser(along("a"))
+}
+
+func TestBreakerOpens(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := telemetry.NewMetrics("v1")
+		_, c := fragile(m)
+		report(t, c, &noAnswer)
+		report(t, c, &notReached)
+		report(t, c, nil) // begins anew
+		report(t, c, &noAnswer)
+		report(t, c, &unavailable)
+		expectMetrics(t, m, `upstream_breaker_open{upstream="a"} 0`)
+		report(t, c, &broken)
+		open := expectBusy(t, c, new(pool.Tried), 10*time.Second)
+		expectMetrics(t, m, `upstream_breaker_open{upstream="a"} 1`)
+		pass(open)
+		probe := get(t, c, new(pool.Tried))
+		expectBusy(t, c, new(pool.Tried), time.Second) // one at a time
+		probe.Report(&noAnswer)
+		expectBusy(t, c, new(pool.Tried), 10*time.Second)
+		pass(10*time.Second + 1)
+		expectMetrics(t, m, `upstream_breaker_open{upstream="a"} 1`)
+		report(t, c, nil)
+		expectMetrics(t, m, `upstream_breaker_open{upstream="a"} 0`)
+		one, two := get(t, c, new(pool.Tried)), get(t, c, new(pool.Tried))
+		one.Release()
+		two.Release()
+	})
+}
+
+func TestWhatTheBreakerCounts(t *testing.T) {
+	t.Parallel()
+	gaveUp := upstream.Error{Code: chat.CodeCancelled, Written: true, Scope: upstream.ScopeUpstream}
+	canceled := upstream.Error{Err: context.Canceled, Written: true, Scope: upstream.ScopeUpstream}
+	late := upstream.Error{Code: chat.CodeTotalTimeout, Err: context.DeadlineExceeded, Written: true}
+	longStream := late
+	longStream.HTTPStatus = 200
+	for name, row := range map[string]struct {
+		err  *upstream.Error
+		want string // failure, success, nothing
+	}{
+		"went well":               {nil, "success"},
+		"refused request":         {&badRequest, "success"},
+		"refused key":             {&badKey, "success"},
+		"slow down":               {&slowDown, "success"},
+		"no such model":           {&noModel, "success"},
+		"a stream that took long": {&longStream, "success"},
+		"unavailable":             {&unavailable, "failure"},
+		"unreadable":              {&broken, "failure"},
+		"no answer":               {&noAnswer, "failure"},
+		"no answer in all time":   {&late, "failure"},
+		"not reached":             {&notReached, "failure"},
+		"the caller gave up":      {&gaveUp, "nothing"},
+		"the context was ended":   {&canceled, "nothing"},
+		"could not be built":      {&notBuilt, "nothing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				m := telemetry.NewMetrics("v1")
+				_, c := fragile(m)
+				report(t, c, &noAnswer)
+				report(t, c, &noAnswer)
+				report(t, c, row.err)
+				if row.want == "failure" {
+					expectMetrics(t, m, `upstream_breaker_open{upstream="a"} 1`)
+					return
+				}
+				expectMetrics(t, m, `upstream_breaker_open{upstream="a"} 0`)
+				pass(time.Second) // a key that was told to slow down
+				report(t, c, &noAnswer)
+				if row.want == "nothing" {
+					expectMetrics(t, m, `upstream_breaker_open{upstream="a"} 1`)
+					return
+				}
+				expectMetrics(t, m, `upstream_breaker_open{upstream="a"} 0`)
+			})
+		})
+	}
+}
+
+// An upstream may be without a breaker.
+func TestNoBreaker(t *testing.T) {
+	t.Parallel()
+	p := pool.New(config.Upstreams{"a": with(func(u *config.Upstream) { u.Breaker.Failures = 0 })}, pool.Options{})
+	c := p.Chooser(along("a"))
+	for range 100 {
+		report(t, c, &noAnswer)
+	}
+	expect(t, []string{next(t, c)}, "a")
+}
+
+// A place that was given back without a call neither closes the breaker nor
+// keeps the next one from trying.
+func TestAnUnusedProbe(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, c := fragile(nil)
+		for range 3 {
+			report(t, c, &noAnswer)
+		}
+		pass(10*time.Second + 1)
+		next(t, c)
+		probe := get(t, c, new(pool.Tried))
+		expectBusy(t, c, new(pool.Tried), time.Second)
+		probe.Report(nil)
+	})
+}
+
+func TestALongAnswerClosesTheBreakerWhenItBegins(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, c := fragile(nil)
+		for range 3 {
+			report(t, c, &noAnswer)
+		}
+		pass(10*time.Second + 1)
+		probe := get(t, c, new(pool.Tried))
+		probe.Begun()
+		report(t, c, &noAnswer)
+		report(t, c, &noAnswer)
+		probe.Begun()         // said once
+		probe.Report(&broken) // its end still counts
+		expectBusy(t, c, new(pool.Tried), 10*time.Second)
+	})
+}
+
+// Polls neither open the breaker nor hide that jobs fail.
+func TestPollsAndTheBreaker(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, c := fragile(nil)
+		resumed := p.Resume(pool.Account{Upstream: "a"})
+		job := get(t, c, new(pool.Tried))
+		job.Report(nil)
+		for range 10 {
+			resumed.Report(&noAnswer)
+			job.Report(&noAnswer)
+		}
+		for range 3 {
+			resumed.Report(nil)
+			job.Report(nil)
+			report(t, c, &noAnswer)
+		}
+		expectBusy(t, c, new(pool.Tried), 10*time.Second)
+		pass(10*time.Second + 1)
+		resumed.Report(asking(slowDown, time.Minute)) // but it sets the key aside
+		expectBusy(t, c, new(pool.Tried), time.Minute)
+	})
+}

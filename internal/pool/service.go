@@ -1,0 +1,76 @@
+package pool
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/telemetry"
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// lookAgain is when a job may look again for a place of which nobody knows when
+// it will be free.
+const lookAgain = time.Second
+
+// service is the state of one upstream. The pool's mutex guards it.
+type service struct {
+	name      string
+	keys      []*key
+	turn      int // index of the key whose turn it is
+	waitUntil time.Time
+	why       *upstream.Error // in these words
+	breaker   *breaker
+	metrics   *telemetry.UpstreamMetrics
+	logger    *slog.Logger
+}
+
+func newService(name string, u config.Upstream, o Options) *service {
+	s := &service{name: name, metrics: o.Metrics.Upstream(name), logger: o.Logger}
+	s.breaker = newBreaker(s, u.Breaker)
+	for i, c := range u.Credentials() {
+		s.keys = append(s.keys, newKey(s, i, c.Name, u))
+	}
+	return s
+}
+
+// key finds a key by its name; nil when there is none.
+func (s *service) key(name string) *key {
+	for _, k := range s.keys {
+		if k.account.Key == name {
+			return k
+		}
+	}
+	return nil
+}
+
+// inTurn gives the keys, beginning with the one whose turn it is.
+func (s *service) inTurn(yield func(*key) bool) {
+	for i := range s.keys {
+		if !yield(s.keys[(s.turn+i)%len(s.keys)]) {
+			return
+		}
+	}
+}
+
+// heed keeps jobs away for as long as the upstream asked.
+func (s *service) heed(err *upstream.Error, now time.Time) {
+	if err == nil || err.Scope != upstream.ScopeUpstream || err.Final {
+		return
+	}
+	if err.RetryAfter > 0 {
+		s.why = err
+		s.waitUntil = latest(s.waitUntil, now.Add(err.RetryAfter))
+	}
+}
+
+// countOut sets the gauge of keys that are out.
+func (s *service) countOut(now time.Time) {
+	out := 0
+	for _, k := range s.keys {
+		if k.outUntil().After(now) {
+			out++
+		}
+	}
+	s.metrics.KeysOut(out)
+}

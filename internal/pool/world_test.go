@@ -1,0 +1,144 @@
+package pool_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/pool"
+	"github.com/genbus/genbus/internal/telemetry"
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// with makes an upstream with named keys, or one without a name.
+func with(change func(*config.Upstream), keys ...string) config.Upstream {
+	u := config.NewUpstream("http://upstream.invalid")
+	for _, name := range keys {
+		u.Keys = append(u.Keys, config.UpstreamKey{Name: name})
+	}
+	if change != nil {
+		change(&u)
+	}
+	return u
+}
+
+// along makes a chat route over some upstreams, in their order.
+func along(names ...string) config.Route {
+	r := config.NewRoute("r", config.KindChat, "", "*")
+	for _, name := range names {
+		r.Upstreams = append(r.Upstreams, config.Target{Name: name})
+	}
+	return r
+}
+
+// pass lets time go by in a synctest bubble.
+func pass(d time.Duration) { <-time.After(d) }
+
+// get acquires a place that must be there.
+func get(t *testing.T, c *pool.Chooser, tried *pool.Tried) *pool.Lease {
+	t.Helper()
+	l, err := c.Acquire(tried)
+	if err != nil {
+		t.Fatalf("no account: %v", err)
+	}
+	return l
+}
+
+// next gives the account that a new job goes to, and gives the place back.
+func next(t *testing.T, c *pool.Chooser) string {
+	t.Helper()
+	l := get(t, c, new(pool.Tried))
+	defer l.Release()
+	return l.Account().String()
+}
+
+// report has one new job fail, or go well, at the first account.
+func report(t *testing.T, c *pool.Chooser, err *upstream.Error) string {
+	t.Helper()
+	l := get(t, c, new(pool.Tried))
+	l.Report(err)
+	l.Release()
+	return l.Account().String()
+}
+
+// expectBusy wants every account to be busy for that long, and gives the exact
+// time.
+func expectBusy(t *testing.T, c *pool.Chooser, tried *pool.Tried, want time.Duration) time.Duration {
+	t.Helper()
+	l, err := c.Acquire(tried)
+	var busy *pool.BusyError
+	if !errors.As(err, &busy) {
+		t.Fatalf("Acquire gave %v, %v; want busy", l, err)
+	}
+	got := time.Until(busy.Until)
+	if got < want || got > want+time.Microsecond {
+		t.Fatalf("busy for %v, want %v", got, want)
+	}
+	return got
+}
+
+// round gives the accounts that one job is sent to, one after the other.
+func round(t *testing.T, c *pool.Chooser) []string {
+	t.Helper()
+	var tried pool.Tried
+	var accounts []string
+	for {
+		l, err := c.Acquire(&tried)
+		if err != nil {
+			if !errors.Is(err, pool.ErrExhausted) {
+				t.Fatalf("after %v: %v", accounts, err)
+			}
+			return accounts
+		}
+		accounts = append(accounts, l.Account().String())
+		l.Release()
+	}
+}
+
+func expect(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// The answers of upstreams, as the clients judge them.
+var (
+	badKey      = upstream.Error{HTTPStatus: 401, Said: true, Written: true, Final: true, Scope: upstream.ScopeKey}
+	slowDown    = upstream.Error{HTTPStatus: 429, Said: true, Written: true, Scope: upstream.ScopeKey}
+	noModel     = upstream.Error{HTTPStatus: 503, Said: true, Written: true, Final: true, Scope: upstream.ScopeUpstream}
+	unavailable = upstream.Error{HTTPStatus: 503, Said: true, Written: true, Scope: upstream.ScopeUpstream}
+	broken      = upstream.Error{HTTPStatus: 200, Written: true, Scope: upstream.ScopeUpstream}
+	noAnswer    = upstream.Error{Written: true, Scope: upstream.ScopeUpstream}
+	notReached  = upstream.Error{Scope: upstream.ScopeUpstream}
+	badRequest  = upstream.Error{HTTPStatus: 400, Said: true, Written: true, Final: true}
+	notBuilt    = upstream.Error{Final: true}
+)
+
+// asking gives a copy of an answer that says when to come again.
+func asking(e upstream.Error, after time.Duration) *upstream.Error {
+	e.RetryAfter = after
+	return &e
+}
+
+// expectMetrics wants each line in /metrics, without its genbus_ prefix.
+func expectMetrics(t *testing.T, m *telemetry.Metrics, lines ...string) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+	for _, line := range lines {
+		if !strings.Contains(w.Body.String(), "\ngenbus_"+line+"\n") {
+			t.Errorf("no %s in\n%s", line, upstreamLines(w.Body.String()))
+		}
+	}
+}
+
+func upstreamLines(body string) string {
+	lines := strings.Split(body, "\n")
+	return strings.Join(slices.DeleteFunc(lines, func(l string) bool { return !strings.HasPrefix(l, "genbus_upstream") }), "\n")
+}

@@ -1,0 +1,155 @@
+package tasklog_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// finished is a completed job with its copy in the feed.
+func finished(t testing.TB, l *tasklog.Log, id string) tasklog.Entry {
+	t.Helper()
+	e := complete(t, l, submit(t, l, id))
+	if err := l.Finish(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// subjects counts the messages on each subject of the task stream.
+func subjects(t testing.TB, b *broker.Broker) map[string]uint64 {
+	t.Helper()
+	s, err := b.JetStream().Stream(t.Context(), b.Names().Tasks())
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := s.Info(t.Context(), jetstream.WithSubjectFilter(">"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.State.Subjects
+}
+
+// TestEraseLeavesNothing: no event, no history and no copy in the feed, on one
+// node and on three; other jobs stay as they are, and the id may be used again.
+func TestEraseLeavesNothing(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b, ctx := open(t), t.Context()
+		l, other := newLog(t, b, ""), newLog(t, open(t), "")
+		gone, stays := finished(t, l, "video_gone"), finished(t, l, "video_stays")
+		for range 2 { // an erasure can be repeated
+			if err := l.Erase(ctx, gone.Name()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, replica := range []*tasklog.Log{l, other} {
+			if _, err := replica.Get(ctx, gone.Name()); !errors.Is(err, tasklog.ErrNotFound) {
+				t.Errorf("get: %v", err)
+			}
+			if history, err := replica.History(ctx, gone.Name(), 0); err != nil || len(history) != 0 {
+				t.Errorf("history: %d events, %v", len(history), err)
+			}
+			for _, err := range replica.Follow(ctx, gone.Name(), 0) {
+				if !errors.Is(err, tasklog.ErrNotFound) {
+					t.Errorf("follow: %v", err)
+				}
+			}
+		}
+		n := b.Names()
+		left := subjects(t, b)
+		if len(left) != 2 || left[n.Task("video", "acme", "video_stays")] != 4 || left[n.Done("video", "acme", "completed", "video_stays")] != 1 {
+			t.Errorf("the stream has %v", left)
+		}
+		if got, err := l.Get(ctx, stays.Name()); err != nil || got.Version() != stays.Version() {
+			t.Errorf("the other job: %v, %v", got, err)
+		}
+		again := finished(t, l, "video_gone")
+		if again.Version() != 4 || subjects(t, b)[n.Done("video", "acme", "completed", "video_gone")] != 1 {
+			t.Errorf("used again it ended with version %d: %v", again.Version(), subjects(t, b))
+		}
+	})
+}
+
+// TestEraseFindsTheFeedsCopyOfEveryStatus, and one of a job whose log is gone
+// already, as after a crash.
+func TestEraseFindsTheFeedsCopyOfEveryStatus(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	l := newLog(t, b, "")
+	for _, end := range []func(v *genbusv1.VideoTask) (task.Event, error){
+		func(v *genbusv1.VideoTask) (task.Event, error) { return task.Completed(v, time.Now(), task.Result{}) },
+		func(v *genbusv1.VideoTask) (task.Event, error) {
+			return task.FailedUpstream(v, time.Now(), "failed", nil, &genbusv1.TaskError{Code: "x"})
+		},
+		func(v *genbusv1.VideoTask) (task.Event, error) {
+			return task.Cancelled(v, time.Now(), &genbusv1.TaskError{Code: "cancelled"})
+		},
+	} {
+		e := submit(t, l, "video_x")
+		next, err := end(video(e))
+		if err != nil {
+			t.Fatal(err)
+		}
+		e = must[tasklog.Entry](t)(l.Commit(t.Context(), next, e.Seq))
+		if err := l.Finish(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Erase(t.Context(), e.Name()); err != nil {
+			t.Fatal(err)
+		}
+		if left := subjects(t, b); len(left) != 0 {
+			t.Errorf("%v left %v", e.Job.GetStatus(), left)
+		}
+	}
+}
+
+// TestEraseEndsFollowers: who follows a job that is cancelled and erased sees the
+// cancellation and then the end, on the erasing replica and on another.
+func TestEraseEndsFollowers(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		l, other := newLog(t, open(t), ""), newLog(t, open(t), "")
+		e := submit(t, l, "video_x")
+		ends := make(chan string, 2)
+		begun := make(chan struct{}, 2)
+		for _, replica := range []*tasklog.Log{l, other} {
+			go func() {
+				seen := ""
+				for got, err := range replica.Follow(ctx, e.Name(), e.Version()-1) {
+					if err != nil {
+						seen += err.Error()
+						break
+					}
+					if seen += task.StatusWord(got.Job.GetStatus()) + " "; seen == "queued " {
+						begun <- struct{}{}
+					}
+				}
+				ends <- seen
+			}()
+		}
+		<-begun
+		<-begun
+		next := must[task.Event](t)(task.Cancelled(e.Job, time.Now(), &genbusv1.TaskError{Code: "cancelled"}))
+		e = must[tasklog.Entry](t)(l.Commit(ctx, next, e.Seq))
+		if err := l.Erase(ctx, e.Name()); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if seen := <-ends; seen != "queued cancelled " {
+				t.Errorf("a follower saw %q", seen)
+			}
+		}
+	})
+}

@@ -1,0 +1,129 @@
+package jimeng
+
+import (
+	"math"
+	"strconv"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// The vendor counts frames: 24 for each second and one more.
+const (
+	framesPerSecond = 24
+	maxSeconds      = 3600
+)
+
+// maxImages is the first frame and the last.
+const maxImages = 2
+
+// rules are the create body's; what depends on the model is left to the vendor.
+var rules = []body.Rule{
+	{Name: "req_key", Required: true, Wrong: body.IsModel},
+	{Name: "prompt", Wrong: body.IsString}, // see Check
+	{Name: "seed", Wrong: body.IsInteger},
+	{Name: "frames", Wrong: isFrames},
+	{Name: "aspect_ratio", Wrong: body.IsString},
+	{Name: "image_urls", Wrong: isTexts},
+	{Name: "binary_data_base64", Wrong: isBase64Images},
+}
+
+// bodies are the vendor's create bodies.
+type bodies struct{}
+
+func (bodies) ModelMember() string { return "req_key" }
+
+// Check applies the rules, and what they cannot say of one member alone: a prompt
+// is needed where there is no image, and there are at most two images.
+func (bodies) Check(raw []byte) []body.Violation {
+	found := body.Check(raw, rules)
+	if len(found) == 1 && found[0].Field == "" {
+		return found // no JSON object
+	}
+	images := len(elements(body.Member(raw, "image_urls"))) + len(elements(body.Member(raw, "binary_data_base64")))
+	prompt := body.Member(raw, "prompt")
+	if images == 0 && (prompt == nil || string(prompt) == "null" || string(prompt) == `""`) {
+		found = append(found, body.Violation{Field: "prompt", Description: "is missing; it is required without image_urls or binary_data_base64"})
+	}
+	if images > maxImages {
+		found = append(found, body.Violation{
+			Field:       "image_urls",
+			Description: "and binary_data_base64 have " + strconv.Itoa(images) + " images together; at most 2 are taken, the first frame and the last",
+		})
+	}
+	return found
+}
+
+func (bodies) SetModel(raw []byte, model string) ([]byte, error) {
+	quoted, err := jsontext.AppendQuote(nil, model)
+	if err != nil {
+		return nil, fieldError("req_key", "is not valid UTF-8")
+	}
+	return body.SetMember(raw, "req_key", quoted)
+}
+
+func (bodies) Asked(raw []byte) upstream.Asked {
+	asked := upstream.Asked{Size: body.MemberText(raw, "aspect_ratio")}
+	if frames := body.Member(raw, "frames"); frames != nil {
+		if seconds, ok := secondsOf(frames); ok {
+			asked.Seconds = strconv.Itoa(seconds)
+		}
+	}
+	return asked
+}
+
+func isFrames(value []byte) string {
+	if _, ok := secondsOf(value); ok {
+		return ""
+	}
+	if wrong := body.IsPositive(value); wrong != "" {
+		return wrong
+	}
+	return "must be 24*s+1 for s whole seconds from 1 to " + strconv.Itoa(maxSeconds) + ", such as 121 for 5 seconds"
+}
+
+// secondsOf gives the seconds that a number of frames stands for.
+func secondsOf(frames []byte) (int, bool) {
+	n, err := strconv.ParseFloat(string(frames), 64)
+	if err != nil || n < framesPerSecond+1 || n > framesPerSecond*maxSeconds+1 || math.Mod(n-1, framesPerSecond) != 0 {
+		return 0, false
+	}
+	return (int(n) - 1) / framesPerSecond, true
+}
+
+func isTexts(value []byte) string {
+	if wrong := body.IsArray(value); wrong != "" {
+		return wrong
+	}
+	for _, e := range elements(value) {
+		if e.Kind() != '"' || len(e) == len(`""`) {
+			return "must be an array of strings that are not empty"
+		}
+	}
+	return ""
+}
+
+// isBase64Images refuses what the vendor would take for broken Base64.
+func isBase64Images(value []byte) string {
+	if wrong := isTexts(value); wrong != "" {
+		return wrong
+	}
+	for _, e := range elements(value) {
+		if hasDataPrefix(string(e[1:min(len(e), 1+len(dataPrefix))])) {
+			return "must hold Base64 without the prefix \"data:...;base64,\""
+		}
+	}
+	return ""
+}
+
+// elements gives the entries of an array, and nil for everything else.
+func elements(array []byte) []jsontext.Value {
+	var list []jsontext.Value
+	if len(array) == 0 || array[0] != '[' || json.Unmarshal(array, &list, jsontext.AllowInvalidUTF8(true)) != nil {
+		return nil
+	}
+	return list
+}

@@ -1,0 +1,106 @@
+package jimeng
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// The words of the vendor's signature, and the scope of this API.
+const (
+	algorithm  = "HMAC-SHA256"
+	terminator = "request"
+	region     = "cn-north-1"
+	service    = "cv"
+
+	dayLayout  = "20060102"
+	timeLayout = "20060102T150405Z" // X-Date, always UTC
+
+	headerDate = "X-Date"
+	headerHash = "X-Content-Sha256"
+)
+
+// scope is what a signature is good for: one day, region and service.
+type scope struct{ day, region, service string }
+
+func (s scope) String() string { return s.day + "/" + s.region + "/" + s.service + "/" + terminator }
+
+// key derives the signing key. The secret is used as it is: no prefix, and no
+// decoding although it looks like Base64.
+func (s scope) key(secret string) []byte {
+	key := []byte(secret)
+	for _, part := range []string{s.day, s.region, s.service, terminator} {
+		key = keyed(key, part)
+	}
+	return key
+}
+
+// signature gives the signature of a canonical request in hexadecimal. date is
+// the X-Date of the request.
+func (s scope) signature(secret, date, canonical string) string {
+	toSign := algorithm + "\n" + date + "\n" + s.String() + "\n" + hash([]byte(canonical))
+	return hex.EncodeToString(keyed(s.key(secret), toSign))
+}
+
+func keyed(key []byte, text string) []byte {
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(text))
+	return mac.Sum(nil)
+}
+
+// hash is SHA-256 in hexadecimal.
+func hash(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// canonicalRequest is the text that stands for a request in its signature, on
+// both sides. names are the signed headers in lower case, in the order in which
+// the signature lists them.
+func canonicalRequest(r *http.Request, names []string, bodyHash string) (string, error) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return "", errors.New("the query string cannot be read")
+	}
+	path := r.URL.EscapedPath()
+	if path == "" {
+		path = "/"
+	}
+	var b strings.Builder
+	b.WriteString(r.Method + "\n" + path + "\n")
+	// Encode sorts by name and escapes as RFC 3986 wants, but for the space.
+	b.WriteString(strings.ReplaceAll(query.Encode(), "+", "%20") + "\n")
+	for _, name := range names {
+		b.WriteString(name + ":" + headerValue(r, name) + "\n")
+	}
+	b.WriteString("\n" + strings.Join(names, ";") + "\n" + bodyHash)
+	return b.String(), nil
+}
+
+// headerValue gives a header as it is signed: all its lines, so that none can be
+// added to a signed request.
+func headerValue(r *http.Request, name string) string {
+	if name == "host" {
+		return signedHost(r)
+	}
+	values := r.Header.Values(name)
+	trimmed := make([]string, 0, len(values))
+	for _, v := range values {
+		trimmed = append(trimmed, strings.TrimSpace(v))
+	}
+	return strings.Join(trimmed, ",")
+}
+
+// signedHost is the host without a default port, which the vendor's own clients
+// leave out; other ports stay.
+func signedHost(r *http.Request) string {
+	host := r.Host
+	if host == "" && r.URL != nil {
+		host = r.URL.Host
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(host, ":80"), ":443")
+}

@@ -1,0 +1,121 @@
+package jimeng
+
+import (
+	"bytes"
+	"cmp"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// gatewayBody gives a create body as a gateway wants it: the model's name under
+// model too, and every parameter within metadata too, where a member that is
+// there already wins. A metadata that is no object stays as it is.
+func gatewayBody(raw []byte) ([]byte, error) {
+	reqKey, metadata := body.Member(raw, "req_key"), body.Member(raw, "metadata")
+	if string(metadata) == "null" {
+		metadata = nil
+	}
+	out, err := body.SetMember(raw, "model", reqKey)
+	if err != nil || (metadata != nil && metadata[0] != '{') {
+		return out, err
+	}
+	var parameters body.Object
+	err = eachMember(raw, func(name string, value []byte) {
+		switch name {
+		case "req_key", "model", "prompt", "metadata":
+		default:
+			parameters.Set(name, value)
+		}
+	})
+	if err == nil && metadata != nil {
+		err = parameters.Merge(metadata)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return body.SetMember(out, "metadata", parameters.JSON())
+}
+
+// eachMember calls do for each member of a JSON object with its JSON text.
+func eachMember(object []byte, do func(name string, value []byte)) error {
+	dec := jsontext.NewDecoder(bytes.NewReader(object), jsontext.AllowInvalidUTF8(true))
+	if _, err := dec.ReadToken(); err != nil {
+		return err
+	}
+	for dec.PeekKind() == '"' {
+		name, err := dec.ReadToken()
+		if err != nil {
+			return err
+		}
+		text := name.String() // before the next read, which ends the token
+		value, err := dec.ReadValue()
+		if err != nil {
+			return err
+		}
+		do(text, value.Clone())
+	}
+	return nil
+}
+
+// codeNoQueries is what a gateway says that cannot answer queries of this
+// protocol.
+const codeNoQueries = "invalid_api_platform"
+
+// hinted says what to do about a gateway that refuses to answer queries.
+func hinted(e *upstream.Error) *upstream.Error {
+	if e.Code == codeNoQueries {
+		e.Message = "the gateway does not answer queries of this protocol (" + codeNoQueries + "); " +
+			"use protocol primary or videos for this model behind this gateway"
+	}
+	return e
+}
+
+// firstState gives what a gateway's answer to a create says beyond the id; the
+// vendor's says nothing. A terminal word is left to the first poll.
+func (a *answer) firstState() upstream.VideoState {
+	s := running(upstream.ProgressionOf(a.Status.Word), a.Status.Word)
+	if s.Progression == upstream.Completed || s.Progression == upstream.Failed {
+		s.Progression = upstream.Running
+	}
+	if a.Progress.Set {
+		s.Progress = a.Progress.Value
+	}
+	return s
+}
+
+// gatewayProgress reads a task in a gateway's envelope. On success the URL may
+// stand in fail_reason; on failure both hold the reason.
+func (c *Client) gatewayProgress(a *answer) upstream.VideoState {
+	d := &a.Data.Value
+	word, from := d.Status.Word, &d.Vendor.Value
+	var s upstream.VideoState
+	switch p := upstream.ProgressionOf(word); p {
+	case upstream.Completed:
+		s = c.completed(word, string(d.ResultURL), string(d.FailReason), string(from.Data.Value.VideoURL))
+	case upstream.Failed:
+		s = failedState(word, gatewayFailure(d))
+	default:
+		s = running(p, word)
+	}
+	if d.Progress.Set {
+		s.Progress = d.Progress.Value
+	}
+	return s
+}
+
+func gatewayFailure(d *data) *upstream.Error {
+	from, status := &d.Vendor.Value, upstream.NormaliseStatus(d.Status.Word)
+	code := upstream.CutWord(upstream.Meaningful(string(from.Code)))
+	final, listed := failures[code]
+	if !listed {
+		final = !upstream.Unjudged(status)
+	}
+	return &upstream.Error{
+		Code:    code,
+		Message: cmp.Or(string(d.FailReason), string(from.Message), "the upstream gave no reason"),
+		Final:   final,
+	}
+}

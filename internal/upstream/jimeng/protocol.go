@@ -1,0 +1,16 @@
+package jimeng
+
+import "github.com/genbus/genbus/internal/upstream"
+
+// Name is the protocol's name.
+const Name = "jimeng"
+
+// Protocol is the protocol's entry in the registry.
+func Protocol() upstream.Protocol {
+	return upstream.Protocol{
+		Name: Name, CreatePath: "POST " + submitPath,
+		New:    func(ep *upstream.Endpoint, opts upstream.Options) upstream.VideoClient { return New(ep, opts) },
+		Sign:   NewSigner,
+		Bodies: bodies{}, Surface: surface{},
+	}
+}

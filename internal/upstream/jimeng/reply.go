@@ -1,0 +1,181 @@
+package jimeng
+
+import (
+	"cmp"
+	"net/http"
+	"strconv"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// The vendor's codes that answers of genbus have.
+const (
+	replyOK       = 10000
+	replyInvalid  = 50215
+	replyLimit    = 50430
+	replyInternal = 50500
+)
+
+// reply is the vendor's envelope. Its time_elapsed is left out: nobody needs it,
+// and it would make equal answers differ.
+type reply struct {
+	Code int `json:"code"`
+	// Data is null beside every code but 10000: clients exist that take a task's
+	// status for a success although the code says otherwise.
+	Data      any    `json:"data"`
+	Message   string `json:"message"`
+	RequestID string `json:"request_id"`
+	Status    int    `json:"status"`
+	// TaskID is set where a task failed. The vendor's callbacks have it there too,
+	// and it tells the failure of a task from a failed query.
+	TaskID string `json:"task_id,omitempty"`
+}
+
+type replyCreated struct {
+	TaskID string `json:"task_id"`
+}
+
+type replyTask struct {
+	Binary   []string `json:"binary_data_base64"`
+	Images   []string `json:"image_urls"`
+	RespData string   `json:"resp_data"`
+	Status   string   `json:"status"`
+	VideoURL string   `json:"video_url"`
+}
+
+// Task answers a submission with the task's id, and a query with its state. A
+// task that failed or was cancelled is an HTTP 400, as the vendor has it.
+func (surface) Task(c upstream.Call, t *genbusv1.VideoTask, requestID string) (int, []byte) {
+	if c.Op == upstream.CreateTask {
+		return fine(replyCreated{TaskID: t.GetId()}, requestID)
+	}
+	state := replyTask{Status: "in_queue"}
+	switch t.GetStatus() {
+	case genbusv1.JobStatus_JOB_STATUS_IN_PROGRESS:
+		state.Status = "generating"
+	case genbusv1.JobStatus_JOB_STATUS_COMPLETED:
+		state.Status, state.VideoURL = "done", firstURL(t.GetVideos())
+	case genbusv1.JobStatus_JOB_STATUS_FAILED, genbusv1.JobStatus_JOB_STATUS_CANCELLED:
+		return failed(t, requestID)
+	default:
+	}
+	return fine(state, requestID)
+}
+
+func firstURL(videos []*genbusv1.Video) string {
+	for _, v := range videos {
+		if v.GetUrl() != "" {
+			return v.GetUrl()
+		}
+	}
+	return ""
+}
+
+func failed(t *genbusv1.VideoTask, requestID string) (int, []byte) {
+	code := failureCode(t.GetError().GetUpstreamCode())
+	message := cmp.Or(t.GetError().GetMessage(), "the task failed")
+	if t.GetStatus() == genbusv1.JobStatus_JOB_STATUS_CANCELLED {
+		message = cmp.Or(t.GetError().GetMessage(), "the task was cancelled")
+	}
+	return http.StatusBadRequest, encode(reply{Code: code, Message: message, RequestID: requestID, Status: code, TaskID: t.GetId()})
+}
+
+// failureCode gives the vendor's own code, where the upstream gave one. Codes of
+// limits would make a client ask again for ever.
+func failureCode(upstreamCode string) int {
+	code, err := strconv.ParseUint(upstreamCode, 10, 32)
+	if err != nil || len(upstreamCode) != 5 || code <= replyOK || aboutTheCall[upstreamCode] {
+		return replyInternal
+	}
+	return int(code)
+}
+
+// Tasks is never called: the vendor has no list of tasks.
+func (surface) Tasks(upstream.Call, []*genbusv1.VideoTask, string) []byte { return []byte("{}") }
+
+// refusal is how an error of genbus looks to the vendor's clients.
+type refusal struct{ status, code int }
+
+// refusals has a row for every error that a create or a query can meet; the
+// others are internal errors.
+var refusals = map[fault.Code]refusal{
+	fault.InvalidRequest:       {http.StatusBadRequest, replyInvalid},
+	fault.InvalidJSON:          {http.StatusBadRequest, replyInvalid},
+	fault.InvalidPageToken:     {http.StatusBadRequest, replyInvalid},
+	fault.UnsupportedMedia:     {http.StatusBadRequest, replyInvalid},
+	fault.WrongProtocol:        {http.StatusBadRequest, replyInvalid},
+	fault.ModelNotFound:        {http.StatusBadRequest, replyInvalid},
+	fault.IdempotencyKeyReused: {http.StatusBadRequest, replyInvalid},
+	fault.NotFound:             {http.StatusNotFound, replyInvalid},
+	fault.MethodNotAllowed:     {http.StatusMethodNotAllowed, replyInvalid},
+	fault.BodyTooLarge:         {http.StatusRequestEntityTooLarge, replyInvalid},
+
+	fault.QueueFull:           {http.StatusTooManyRequests, replyLimit},
+	fault.SlowReader:          {http.StatusTooManyRequests, replyLimit},
+	fault.UpstreamRateLimited: {http.StatusTooManyRequests, replyLimit},
+
+	fault.StorageFull:       {http.StatusServiceUnavailable, replyInternal},
+	fault.BrokerUnavailable: {http.StatusServiceUnavailable, replyInternal},
+	fault.ShuttingDown:      {http.StatusServiceUnavailable, replyInternal},
+}
+
+// Refuse answers an error. An unknown task is no error to the vendor but a state,
+// and a refused key or signature has the envelope of the vendor's API gateway.
+func (surface) Refuse(f *fault.Error, requestID string) (int, []byte) {
+	if f.Code == fault.TaskNotFound {
+		return fine(replyTask{Status: "not_found"}, requestID)
+	}
+	if f.Code == fault.InvalidAPIKey {
+		return http.StatusUnauthorized, encode(unauthorized(f.Message, requestID))
+	}
+	r, ok := refusals[f.Code]
+	if !ok {
+		r = refusal{http.StatusInternalServerError, replyInternal}
+	}
+	return r.status, encode(reply{Code: r.code, Message: f.Message, RequestID: requestID, Status: r.code})
+}
+
+// gatewayReply is the envelope of the vendor's API gateway.
+type gatewayReply struct {
+	Metadata gatewayMetadata `json:"ResponseMetadata"`
+}
+
+type gatewayMetadata struct {
+	RequestID string       `json:"RequestId"`
+	Version   string       `json:"Version"`
+	Service   string       `json:"Service"`
+	Region    string       `json:"Region"`
+	Error     gatewayError `json:"Error"`
+}
+
+type gatewayError struct {
+	CodeN   int    `json:"CodeN"`
+	Code    string `json:"Code"`
+	Message string `json:"Message"`
+}
+
+func unauthorized(message, requestID string) gatewayReply {
+	return gatewayReply{gatewayMetadata{
+		RequestID: requestID, Version: version, Service: service, Region: region,
+		Error: gatewayError{CodeN: 100024, Code: "InvalidAuthorization", Message: message},
+	}}
+}
+
+func fine(data any, requestID string) (int, []byte) {
+	return http.StatusOK, encode(reply{Code: replyOK, Data: data, Message: "Success", RequestID: requestID, Status: replyOK})
+}
+
+// encode writes an answer. Text that is not UTF-8 is mended, so nothing in it can
+// fail.
+func encode(v any) []byte {
+	out, err := json.Marshal(v, jsontext.AllowInvalidUTF8(true), json.FormatNilSliceAsNull(true))
+	if err != nil {
+		return []byte(`{"code":50500,"data":null,"message":"the answer could not be written","request_id":"","status":50500}`)
+	}
+	return out
+}

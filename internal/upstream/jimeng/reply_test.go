@@ -1,0 +1,249 @@
+package jimeng
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// vendorAnswer is the answer as clients of the vendor declare it.
+type vendorAnswer struct {
+	Code int `json:"code"`
+	Data struct {
+		TaskID           string `json:"task_id"`
+		BinaryDataBase64 []any  `json:"binary_data_base64"`
+		ImageURLs        any    `json:"image_urls"`
+		RespData         string `json:"resp_data"`
+		Status           string `json:"status"`
+		VideoURL         string `json:"video_url"`
+	} `json:"data"`
+	Message     string `json:"message"`
+	RequestID   string `json:"request_id"`
+	Status      int    `json:"status"`
+	TimeElapsed string `json:"time_elapsed"`
+	TaskID      string `json:"task_id"`
+}
+
+// vendorGateway is the other envelope, as the vendor's SDK declares it.
+type vendorGateway struct {
+	ResponseMetadata struct {
+		RequestId, Action, Version, Service, Region string //nolint:revive // the vendor's spelling
+		Error                                       *struct {
+			CodeN         int
+			Code, Message string
+		}
+	}
+}
+
+func decodeAnswer(t *testing.T, raw []byte) vendorAnswer {
+	t.Helper()
+	var a vendorAnswer
+	unmarshal(t, raw, &a)
+	if a.Status != a.Code {
+		t.Errorf("status %d beside code %d", a.Status, a.Code)
+	}
+	return a
+}
+
+func videoTask(s genbusv1.JobStatus) *genbusv1.VideoTask {
+	t := &genbusv1.VideoTask{Id: "video_1", Status: s}
+	if s == genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+		t.Videos = []*genbusv1.Video{{}, {Url: "https://cdn.example.com/v.mp4?a=1&b=<2>"}}
+	}
+	return t
+}
+
+func TestTask(t *testing.T) {
+	t.Parallel()
+	get := upstream.Call{Op: upstream.GetTask, ID: "video_1"}
+	for status, want := range map[genbusv1.JobStatus]string{
+		genbusv1.JobStatus_JOB_STATUS_UNSPECIFIED: "in_queue", genbusv1.JobStatus_JOB_STATUS_QUEUED: "in_queue",
+		genbusv1.JobStatus_JOB_STATUS_IN_PROGRESS: "generating", genbusv1.JobStatus_JOB_STATUS_COMPLETED: "done",
+	} {
+		code, raw := surface{}.Task(get, videoTask(status), "req-1")
+		a := decodeAnswer(t, raw)
+		if code != http.StatusOK || a.Code != 10000 || a.Message != "Success" || a.RequestID != "req-1" || a.Data.Status != want || a.TaskID != "" {
+			t.Errorf("%v: %d %s", status, code, raw)
+		}
+		if wantURL := want == "done"; (a.Data.VideoURL == "https://cdn.example.com/v.mp4?a=1&b=<2>") != wantURL {
+			t.Errorf("%v: URL %q", status, a.Data.VideoURL)
+		}
+	}
+	code, raw := surface{}.Task(upstream.Call{Op: upstream.CreateTask}, videoTask(genbusv1.JobStatus_JOB_STATUS_FAILED), "req-1")
+	if want := `{"code":10000,"data":{"task_id":"video_1"},"message":"Success","request_id":"req-1","status":10000}`; code != 200 || string(raw) != want {
+		t.Errorf("create: %d %s, want %s", code, raw, want)
+	}
+	if got := string(surface{}.Tasks(upstream.Call{}, nil, "")); got != "{}" {
+		t.Errorf("Tasks = %s", got)
+	}
+}
+
+func TestTaskFailed(t *testing.T) {
+	t.Parallel()
+	get := upstream.Call{Op: upstream.GetTask, ID: "video_1"}
+	failed, cancelled := genbusv1.JobStatus_JOB_STATUS_FAILED, genbusv1.JobStatus_JOB_STATUS_CANCELLED
+	for name, c := range map[string]struct {
+		status  genbusv1.JobStatus
+		err     *genbusv1.TaskError
+		code    int
+		message string
+	}{
+		"vendor code":    {failed, &genbusv1.TaskError{UpstreamCode: "50413", Message: "Post Text Risk Not Pass"}, 50413, "Post Text Risk Not Pass"},
+		"another code":   {failed, &genbusv1.TaskError{UpstreamCode: "1303", Message: "x"}, 50500, "x"},
+		"a word":         {failed, &genbusv1.TaskError{UpstreamCode: "error", Message: "x"}, 50500, "x"},
+		"signed number":  {failed, &genbusv1.TaskError{UpstreamCode: "+5041", Message: "x"}, 50500, "x"},
+		"success":        {failed, &genbusv1.TaskError{UpstreamCode: "10000", Message: "x"}, 50500, "x"},
+		"leading zero":   {failed, &genbusv1.TaskError{UpstreamCode: "00001", Message: "x"}, 50500, "x"},
+		"a limit":        {failed, &genbusv1.TaskError{UpstreamCode: "50430", Message: "x"}, 50500, "x"},
+		"no code":        {failed, &genbusv1.TaskError{Code: "deadline_exceeded", Message: "too late"}, 50500, "too late"},
+		"no error":       {failed, nil, 50500, "the task failed"},
+		"cancelled":      {cancelled, &genbusv1.TaskError{Code: "cancelled", Message: "cancelled by the caller"}, 50500, "cancelled by the caller"},
+		"cancelled, why": {cancelled, nil, 50500, "the task was cancelled"},
+		"no UTF-8":       {failed, &genbusv1.TaskError{Message: "a\xff\x00b"}, 50500, "a\ufffd\x00b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			task := videoTask(c.status)
+			task.Error = c.err
+			status, raw := surface{}.Task(get, task, "req-1")
+			a := decodeAnswer(t, raw)
+			if status != http.StatusBadRequest || a.Code != c.code || a.Message != c.message || a.RequestID != "req-1" || a.TaskID != "video_1" {
+				t.Errorf("%d %s", status, raw)
+			}
+			if !strings.Contains(string(raw), `"data":null`) {
+				t.Errorf("data is not null: %s", raw)
+			}
+		})
+	}
+}
+
+func TestRefuse(t *testing.T) {
+	t.Parallel()
+	named := map[fault.Code][2]int{
+		fault.InvalidRequest: {400, 50215}, fault.InvalidJSON: {400, 50215}, fault.InvalidPageToken: {400, 50215},
+		fault.UnsupportedMedia: {400, 50215}, fault.WrongProtocol: {400, 50215}, fault.ModelNotFound: {400, 50215},
+		fault.IdempotencyKeyReused: {400, 50215}, fault.BodyTooLarge: {413, 50215},
+		fault.NotFound: {404, 50215}, fault.MethodNotAllowed: {405, 50215},
+		fault.QueueFull: {429, 50430}, fault.SlowReader: {429, 50430}, fault.UpstreamRateLimited: {429, 50430},
+		fault.StorageFull: {503, 50500}, fault.BrokerUnavailable: {503, 50500}, fault.ShuttingDown: {503, 50500},
+	}
+	for _, m := range fault.Table() {
+		status, raw := surface{}.Refuse(fault.New(m.Code, "what \"happened\" \xff"), "req-1")
+		switch m.Code {
+		case fault.InvalidAPIKey:
+			var g vendorGateway
+			unmarshal(t, raw, &g)
+			e := g.ResponseMetadata.Error
+			if status != 401 || e == nil || e.Code != "InvalidAuthorization" || e.CodeN != 100024 || e.Message != "what \"happened\" \ufffd" || g.ResponseMetadata.RequestId != "req-1" {
+				t.Errorf("%s: %d %s", m.Code, status, raw)
+			}
+		case fault.TaskNotFound:
+			if a := decodeAnswer(t, raw); status != 200 || a.Code != 10000 || a.Data.Status != "not_found" || a.RequestID != "req-1" {
+				t.Errorf("%s: %d %s", m.Code, status, raw)
+			}
+		default:
+			want, ok := named[m.Code]
+			if !ok {
+				want = [2]int{500, 50500}
+			}
+			a := decodeAnswer(t, raw)
+			if diff := cmp.Diff(want, [2]int{status, a.Code}); diff != "" || a.Message != "what \"happened\" \ufffd" || !strings.Contains(string(raw), `"data":null`) {
+				t.Errorf("%s: %d %s", m.Code, status, raw)
+			}
+		}
+	}
+}
+
+// TestClientOfSurface has our own client call the surface, signed, over HTTP.
+func TestClientOfSurface(t *testing.T) {
+	t.Parallel()
+	tasks := map[string]*genbusv1.VideoTask{
+		"queued": videoTask(genbusv1.JobStatus_JOB_STATUS_QUEUED), "running": videoTask(genbusv1.JobStatus_JOB_STATUS_IN_PROGRESS),
+		"completed": videoTask(genbusv1.JobStatus_JOB_STATUS_COMPLETED), "cancelled": videoTask(genbusv1.JobStatus_JOB_STATUS_CANCELLED),
+		"failed": videoTask(genbusv1.JobStatus_JOB_STATUS_FAILED), "risk": videoTask(genbusv1.JobStatus_JOB_STATUS_FAILED),
+	}
+	tasks["risk"].Error = &genbusv1.TaskError{UpstreamCode: "50413", Message: "Post Text Risk Not Pass"}
+	tasks["cancelled"].Error = &genbusv1.TaskError{Code: "cancelled", Message: "gone"}
+	for id, task := range tasks {
+		task.Id = id
+	}
+	client := serve(t, upstream.Options{}, serveTasks(tasks))
+	client.ep.BaseURL += "/jimeng"
+	client.ep.Auth = signerAt(testNow)
+
+	if sub := client.Create(t.Context(), testCreate); sub.Verdict != upstream.Accepted || sub.UpstreamID != "queued" {
+		t.Errorf("submission = %+v", sub)
+	}
+	for id, want := range map[string]upstream.VideoState{
+		"queued": {Progression: upstream.Queued, Status: "in_queue"}, "running": {Progression: upstream.InProgress, Status: "generating"},
+		"completed": {Progression: upstream.Completed, Status: "done"}, "nobody's": {Progression: upstream.Running, Status: "not_found"},
+		"failed":    {Progression: upstream.Failed, Err: &upstream.Error{Code: "50500", Message: "the task failed"}},
+		"risk":      {Progression: upstream.Failed, Err: &upstream.Error{Code: "50413", Message: "Post Text Risk Not Pass", Final: true}},
+		"cancelled": {Progression: upstream.Failed, Err: &upstream.Error{Code: "50500", Message: "gone"}},
+	} {
+		got, err := client.Poll(t.Context(), upstream.TaskRef{ID: id, Ticket: "jimeng_t2v_v30"})
+		if err != nil || got.Progression != want.Progression || got.Status != want.Status {
+			t.Errorf("%s: %+v, %v, want %+v", id, got, err, want)
+		}
+		if diff := cmp.Diff(shortError(want.Err), shortError(got.Err)); diff != "" {
+			t.Errorf("%s: error (-want +got):\n%s", id, diff)
+		}
+		if id == "completed" && (len(got.Videos) != 1 || got.Videos[0].URL != tasks[id].Videos[1].Url) {
+			t.Errorf("videos = %+v", got.Videos)
+		}
+	}
+	client.ep.Auth = NewSigner("AK", "WRONG")
+	if sub := client.Create(t.Context(), testCreate); sub.Verdict != upstream.RefusedForGood || sub.Err.Scope != upstream.ScopeKey {
+		t.Errorf("submission = %+v", sub)
+	}
+}
+
+// serveTasks serves the surface the way internal/api does, over fixed tasks.
+func serveTasks(tasks map[string]*genbusv1.VideoTask) http.HandlerFunc {
+	s := surface{}
+	answer := func(r *http.Request, raw []byte) (int, []byte) {
+		sig, ok := s.Signature(r, raw)
+		if !ok || sig.Verify("SECRET", testNow) != nil {
+			return s.Refuse(fault.New(fault.InvalidAPIKey, "no"), "req-1")
+		}
+		call, err := s.Read(r, raw)
+		if err != nil {
+			return s.Refuse(fault.From(err), "req-1")
+		}
+		if call.Op == upstream.CreateTask {
+			call.ID = "queued"
+		}
+		task, ok := tasks[call.ID]
+		if !ok {
+			return s.Refuse(fault.New(fault.TaskNotFound, "no task"), "req-1")
+		}
+		return s.Task(call, task, "req-1")
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /jimeng/{$}", func(w http.ResponseWriter, r *http.Request) {
+		raw, _ := io.ReadAll(r.Body)
+		status, out := answer(r, raw)
+		w.WriteHeader(status)
+		_, _ = w.Write(out)
+	})
+	return mux.ServeHTTP
+}
+
+func TestProtocol(t *testing.T) {
+	t.Parallel()
+	proto := Protocol()
+	if proto.Name != "jimeng" || proto.CreatePath != "POST /?Action=CVSync2AsyncSubmitTask&Version=2022-08-31" || proto.Bodies.ModelMember() != "req_key" {
+		t.Errorf("protocol = %+v", proto)
+	}
+	ep := &upstream.Endpoint{Name: "u", BaseURL: "https://visual.volcengineapi.com", Client: http.DefaultClient}
+	if proto.New(ep, upstream.Options{}) == nil || proto.Sign("AK", "SK") == nil || proto.Surface.Segment() != "jimeng" {
+		t.Error("the protocol is not whole")
+	}
+}

@@ -1,0 +1,119 @@
+package jimeng
+
+import (
+	"cmp"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// urlLifetime is how long the vendor serves a result.
+const urlLifetime = time.Hour
+
+// failures are the codes with which a query reports that its task failed, and
+// whether the same request would fail again. The others are about the query.
+var failures = map[string]bool{
+	// The input.
+	"50411": true, "50412": true, "50413": true, "50513": true, "50514": true, "50518": true,
+	// Texts of the output, and the review itself: the vendor says not to try again.
+	"50512": true, "50520": true, "50521": true, "50522": true,
+	// This output; another may pass.
+	"50511": false, "50516": false, "50517": false, "50519": false,
+}
+
+// aboutTheCall are codes that never say anything about a task, whatever else
+// stands in the answer: limits and missing rights.
+var aboutTheCall = map[string]bool{"50429": true, "50430": true, "50400": true}
+
+// state gives what the answer to a query says about the task. It is false when
+// that is nothing. The code is judged first: beside another code than 10000 the
+// vendor's data is null or holds less than usual.
+func (c *Client) state(a *answer, resp *http.Response, id string) (upstream.VideoState, bool) {
+	fine := resp.StatusCode/100 == 2
+	var state upstream.VideoState
+	switch code := string(a.Code); {
+	case fine && code == codeOK && a.Data.Value.Status.Set:
+		state = c.progress(a)
+	case fine && code == "success" && a.Data.Value.Status.Set:
+		state = c.gatewayProgress(a)
+	case (fine || resp.StatusCode == http.StatusBadRequest) && a.failed(resp.StatusCode, id):
+		state = a.failure()
+	default:
+		return upstream.VideoState{}, false
+	}
+	if state.Err != nil {
+		state.Err.HTTPStatus = resp.StatusCode
+		state.Err.RequestID = cmp.Or(upstream.RequestID(resp.Header), upstream.CutWord(string(a.RequestID)))
+	}
+	return state, true
+}
+
+// failed reports whether an answer with another code than 10000 is about the
+// task: its code says so, or its data has the task as done, or it is an HTTP 400
+// that names the task. The vendor's codes are numbers; a word is a gateway's.
+func (a *answer) failed(status int, id string) bool {
+	code := upstream.Meaningful(string(a.Code))
+	if _, err := strconv.ParseUint(code, 10, 32); err != nil || aboutTheCall[code] {
+		return false
+	}
+	_, listed := failures[code]
+	done := upstream.NormaliseStatus(a.Data.Value.Status.Word) == "done"
+	return listed || done || (status == http.StatusBadRequest && string(a.TaskID) == id)
+}
+
+func (a *answer) failure() upstream.VideoState {
+	code := upstream.CutWord(string(a.Code))
+	return failedState(a.Data.Value.Status.Word, &upstream.Error{
+		Code:    code,
+		Message: cmp.Or(string(a.Message), "the upstream gave no reason"),
+		Final:   failures[code] || code == "50215", // the input is invalid for the model
+	})
+}
+
+// progress reads the vendor's word. not_found also stands for a task that has
+// just been created, so it means "still running": the task's own deadline ends
+// it. expired is a failure, but another submission may succeed.
+func (c *Client) progress(a *answer) upstream.VideoState {
+	word := a.Data.Value.Status.Word
+	if upstream.NormaliseStatus(word) == "not_found" {
+		return running(upstream.Running, word)
+	}
+	switch p := upstream.ProgressionOf(word); p {
+	case upstream.Completed:
+		return c.completed(word, string(a.Data.Value.VideoURL))
+	case upstream.Failed:
+		status := upstream.NormaliseStatus(word)
+		return failedState(word, &upstream.Error{
+			Code: upstream.CutWord(status), Message: "the upstream reports the task as " + status, Final: !upstream.Unjudged(status),
+		})
+	default:
+		return running(p, word)
+	}
+}
+
+func running(p upstream.Progression, word string) upstream.VideoState {
+	return upstream.VideoState{Progression: p, Status: upstream.CutWord(word), Progress: -1}
+}
+
+// completed takes the first text that is a result URL.
+func (c *Client) completed(word string, candidates ...string) upstream.VideoState {
+	for _, u := range candidates {
+		if upstream.IsResultURL(u) {
+			s := running(upstream.Completed, word)
+			s.Videos = []upstream.VideoFile{{URL: u, ExpiresAt: c.now().Add(urlLifetime)}}
+			return s
+		}
+	}
+	return failedState(word, &upstream.Error{Message: "the upstream reports done without a video"})
+}
+
+// failedState fills in what is common to all failures that a query reports.
+func failedState(word string, e *upstream.Error) upstream.VideoState {
+	e.Op, e.Said, e.Written = upstream.OpPoll, true, true
+	e.Message = upstream.CutMessage(e.Message)
+	s := running(upstream.Failed, word)
+	s.Err = e
+	return s
+}

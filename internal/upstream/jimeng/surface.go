@@ -1,0 +1,79 @@
+package jimeng
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// surface serves the vendor's own clients.
+type surface struct{}
+
+var _ upstream.Surface = surface{}
+
+func (surface) Segment() string { return "jimeng" }
+
+// Patterns is one path: the query says what is asked for.
+func (surface) Patterns() []string { return []string{"POST /{$}"} }
+
+// queryRules are the members of a query's body. req_key is asked for because the
+// vendor does, although the id alone names the task here.
+var queryRules = []body.Rule{
+	{Name: "req_key", Required: true, Wrong: body.IsModel},
+	{Name: "task_id", Required: true, Wrong: body.IsText},
+}
+
+// Read says what a request asks for, by Action. The body of a create is judged
+// later, by Bodies.
+func (surface) Read(r *http.Request, raw []byte) (upstream.Call, error) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return upstream.Call{}, fault.Invalid([]fault.Violation{{Field: "query", Description: "is not a valid query string"}})
+	}
+	action, wrongAction := oneOf(query, "Action", actionSubmit, actionQuery)
+	_, wrongVersion := oneOf(query, "Version", version)
+	if wrong := append(wrongAction, wrongVersion...); len(wrong) > 0 {
+		return upstream.Call{}, fault.Invalid(wrong)
+	}
+	if action == actionSubmit {
+		return upstream.Call{Op: upstream.CreateTask, Body: raw}, nil
+	}
+	return readQuery(raw)
+}
+
+// oneOf reads a parameter that must be there once, with one of the values.
+func oneOf(query url.Values, name string, accepted ...string) (string, []fault.Violation) {
+	values := query[name]
+	wrong := "is missing"
+	switch {
+	case len(values) > 1:
+		wrong = "is given more than once"
+	case len(values) == 1:
+		for _, a := range accepted {
+			if values[0] == a {
+				return a, nil
+			}
+		}
+		wrong = "is not supported"
+	}
+	return "", []fault.Violation{{Field: name, Description: wrong + "; it must be " + strings.Join(accepted, " or ")}}
+}
+
+func readQuery(raw []byte) (upstream.Call, error) {
+	found := body.Check(raw, queryRules)
+	if len(found) == 0 {
+		return upstream.Call{Op: upstream.GetTask, ID: body.MemberText(raw, "task_id")}, nil
+	}
+	if found[0].Field == "" {
+		return upstream.Call{}, fault.New(fault.InvalidJSON, "the body %s", found[0].Description)
+	}
+	wrong := make([]fault.Violation, 0, len(found))
+	for _, v := range found {
+		wrong = append(wrong, fault.Violation{Field: v.Field, Description: v.Description})
+	}
+	return upstream.Call{}, fault.Invalid(wrong)
+}

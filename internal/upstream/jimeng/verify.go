@@ -1,0 +1,123 @@
+package jimeng
+
+import (
+	"crypto/hmac"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// maxSkew is how far a request's date may be from now, either way.
+const maxSkew = 15 * time.Minute
+
+// What is wrong with a signature. None of them tells what would be right.
+var (
+	errMalformed = errors.New("the Authorization header is not \"HMAC-SHA256 Credential=<access key>/<date>/<region>/<service>/request, " +
+		"SignedHeaders=<names>, Signature=<hex>\"")
+	errUnsigned = errors.New("the signature must cover at least the headers host and x-date")
+	errDate     = errors.New("X-Date must be a time such as 20260102T150405Z, on the day in the credential")
+	errSkew     = errors.New("X-Date is more than 15 minutes away from now; set the clock")
+	errBody     = errors.New("X-Content-Sha256 is not the hash of the body")
+	errMismatch = errors.New("the signature does not match; check the secret key, and that the host, path and query " +
+		"that were signed are the ones that were called")
+)
+
+// authorization is a parsed Authorization header.
+type authorization struct {
+	accessKey string
+	scope     scope
+	names     []string
+	signature string
+}
+
+// parseAuthorization reads "HMAC-SHA256 Credential=..., SignedHeaders=...,
+// Signature=...", each part once and in any order. What could be read stands in
+// the result beside an error too.
+func parseAuthorization(header string) (authorization, error) {
+	var a authorization
+	rest, ok := strings.CutPrefix(header, algorithm+" ")
+	if !ok {
+		return a, errMalformed
+	}
+	parts := make(map[string]string)
+	for part := range strings.SplitSeq(rest, ",") {
+		name, value, ok := strings.Cut(strings.TrimSpace(part), "=")
+		if _, twice := parts[name]; !ok || twice {
+			return a, errMalformed
+		}
+		parts[name] = value
+	}
+	credential := strings.Split(parts["Credential"], "/")
+	if len(credential) != 5 || credential[4] != terminator || slices.Contains(credential, "") || len(parts) != 3 {
+		return a, errMalformed
+	}
+	a.accessKey = credential[0]
+	a.scope = scope{day: credential[1], region: credential[2], service: credential[3]}
+	a.names, a.signature = strings.Split(parts["SignedHeaders"], ";"), parts["Signature"]
+	if a.signature == "" || !distinct(a.names) {
+		return a, errMalformed
+	}
+	if !slices.Contains(a.names, "host") || !slices.Contains(a.names, "x-date") {
+		return a, errUnsigned
+	}
+	return a, nil
+}
+
+// distinct reports whether all names are there once and in lower case.
+func distinct(names []string) bool {
+	for i, name := range names {
+		if name == "" || name != strings.ToLower(name) || slices.Contains(names[:i], name) {
+			return false
+		}
+	}
+	return true
+}
+
+// Signature reads the vendor's signature. A request that has one which cannot be
+// read has a signature all the same, and it never verifies.
+func (surface) Signature(r *http.Request, raw []byte) (upstream.Signature, bool) {
+	header := r.Header.Get("Authorization")
+	if !strings.HasPrefix(header, algorithm) {
+		return upstream.Signature{}, false
+	}
+	a, err := parseAuthorization(header)
+	return upstream.Signature{
+		AccessKey: a.accessKey,
+		Verify: func(secret string, now time.Time) error {
+			if err != nil {
+				return err
+			}
+			return a.verify(r, raw, secret, now)
+		},
+	}, true
+}
+
+// verify signs the received request once more and compares. Any region and
+// service will do, because the surface is none of the vendor's.
+func (a authorization) verify(r *http.Request, raw []byte, secret string, now time.Time) error {
+	date := headerValue(r, headerDate)
+	at, err := time.Parse(timeLayout, date)
+	if err != nil || at.Format(timeLayout) != date || at.Format(dayLayout) != a.scope.day {
+		return errDate
+	}
+	if skew := now.Sub(at); skew > maxSkew || skew < -maxSkew {
+		return errSkew
+	}
+	bodyHash := hash(raw)
+	if slices.Contains(a.names, "x-content-sha256") && !strings.EqualFold(headerValue(r, headerHash), bodyHash) {
+		return errBody
+	}
+	canonical, err := canonicalRequest(r, a.names, bodyHash)
+	if err != nil {
+		return err
+	}
+	want := a.scope.signature(secret, date, canonical)
+	if secret == "" || !hmac.Equal([]byte(want), []byte(a.signature)) {
+		return errMismatch
+	}
+	return nil
+}

@@ -1,0 +1,140 @@
+package kling
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+const (
+	modelMember     = "model_name"
+	externalMember  = "external_task_id"
+	deductionMember = "final_unit_deduction"
+)
+
+// maxExternalID bounds an external_task_id, in bytes: it becomes part of an
+// idempotency key.
+const maxExternalID = 128
+
+// The lengths that any of the vendor's models makes, in seconds.
+const minSeconds, maxSeconds = 3, 15
+
+// bodies are the create bodies of both paths.
+type bodies struct{}
+
+// ModelMember is model_name; the vendor ignores a member "model".
+func (bodies) ModelMember() string { return modelMember }
+
+// modelRule asks for the model, though the vendor has a default: routing needs it.
+var modelRule = body.Rule{Name: modelMember, Required: true, Wrong: body.IsModel}
+
+// optionalRules are the same for both paths.
+var optionalRules = []body.Rule{
+	{Name: "image", Wrong: isImage},
+	{Name: "image_tail", Wrong: isImage},
+	{Name: "duration", Wrong: isDuration},
+	{Name: "cfg_scale", Wrong: isScale},
+	{Name: "mode", Wrong: body.IsString},
+	{Name: "aspect_ratio", Wrong: body.IsString},
+	{Name: externalMember, Wrong: isExternalID},
+	{Name: "callback_url", Wrong: isNoCallback},
+}
+
+var (
+	wordyRules = append([]body.Rule{modelRule, {Name: "prompt", Required: true, Wrong: body.IsText}}, optionalRules...)
+	// mutedRules are for what an image or a list of shots may describe alone.
+	mutedRules = append([]body.Rule{modelRule, {Name: "prompt", Wrong: body.IsString}}, optionalRules...)
+)
+
+// Check judges the members whose form the vendor fixes; the others depend on the
+// model and are left to the vendor.
+func (bodies) Check(raw []byte) []body.Violation {
+	if kindOf(raw) == imageToVideo || jsontext.Value(body.Member(raw, "multi_prompt")).Kind() == '[' {
+		return body.Check(raw, mutedRules)
+	}
+	return body.Check(raw, wordyRules)
+}
+
+func (bodies) SetModel(raw []byte, model string) ([]byte, error) {
+	quoted, err := jsontext.AppendQuote(nil, model)
+	if err != nil {
+		return nil, fieldError(modelMember, "is not valid UTF-8")
+	}
+	return body.SetMember(raw, modelMember, quoted)
+}
+
+func (bodies) Asked(raw []byte) upstream.Asked {
+	return upstream.Asked{Size: body.MemberText(raw, "aspect_ratio"), Seconds: body.NumberText(raw, "duration")}
+}
+
+// isImage wants a URL or Base64 data. Only the beginning is looked at: an image
+// has megabytes.
+func isImage(value []byte) string {
+	if wrong := body.IsString(value); wrong != "" {
+		return wrong
+	}
+	if hasDataPrefix(string(value[1:min(len(value), 1+len(dataPrefix))])) {
+		return `has a "data:" prefix; the vendor takes a URL, or the Base64 text alone`
+	}
+	return ""
+}
+
+const dataPrefix = "data:"
+
+func hasDataPrefix(image string) bool {
+	return len(image) >= len(dataPrefix) && strings.EqualFold(image[:len(dataPrefix)], dataPrefix)
+}
+
+func isDuration(value []byte) string {
+	form := fmt.Sprintf(` that holds a whole number of seconds from %d to %d, such as "5"`, minSeconds, maxSeconds)
+	if wrong := body.IsString(value); wrong != "" {
+		return wrong + form
+	}
+	text := textOf(value)
+	if n, err := strconv.Atoi(text); err != nil || strconv.Itoa(n) != text || n < minSeconds || n > maxSeconds {
+		return "must be a string" + form
+	}
+	return ""
+}
+
+func isScale(value []byte) string {
+	if wrong := body.IsNumber(value); wrong != "" {
+		return wrong
+	}
+	if v, err := strconv.ParseFloat(string(value), 64); err != nil || v < 0 || v > 1 {
+		return "must be a number from 0 to 1"
+	}
+	return ""
+}
+
+func isExternalID(value []byte) string {
+	if wrong := body.IsString(value); wrong != "" {
+		return wrong
+	}
+	if id := textOf(value); id != "" && !isKey(id) {
+		return fmt.Sprintf("must be 1 to %d printable ASCII characters without spaces", maxExternalID)
+	}
+	return ""
+}
+
+// isKey reports whether an external_task_id can be part of an idempotency key.
+func isKey(id string) bool {
+	isGap := func(r rune) bool { return r <= ' ' || r > '~' }
+	return id != "" && len(id) <= maxExternalID && !strings.ContainsFunc(id, isGap)
+}
+
+func isNoCallback(value []byte) string {
+	if string(value) == `""` {
+		return ""
+	}
+	return "is not supported: genbus publishes every change as an event instead; leave it out"
+}
+
+func fieldError(field, format string, args ...any) *body.FieldError {
+	return &body.FieldError{Violation: body.Violation{Field: field, Description: fmt.Sprintf(format, args...)}}
+}

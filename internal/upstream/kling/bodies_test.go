@@ -1,0 +1,153 @@
+package kling
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		body string
+		want []string
+	}{
+		"text":             {`{"model_name":"kling-v2-6","prompt":"a cat"}`, nil},
+		"everything":       {`{"model_name":"m","prompt":"p","negative_prompt":"n","cfg_scale":0.5,"mode":"std","sound":"on","camera_control":{"type":"simple"},"aspect_ratio":"16:9","duration":"15","watermark_info":{"enabled":true},"external_task_id":"a-1","unknown":[]}`, nil},
+		"nulls":            {`{"model_name":"m","prompt":"p","cfg_scale":null,"image":null,"callback_url":null,"external_task_id":null}`, nil},
+		"empty texts":      {`{"model_name":"m","prompt":"p","image":"","callback_url":"","external_task_id":""}`, nil},
+		"image, no prompt": {`{"model_name":"m","image":"https://example.com/a.png"}`, nil},
+		"tail, no prompt":  {`{"model_name":"m","image_tail":"aGk=","prompt":""}`, nil},
+		"shots, no prompt": {`{"model_name":"m","multi_shot":true,"multi_prompt":[{"index":1,"prompt":"p","duration":"5"}]}`, nil},
+		"no model":         {`{"model":"m","prompt":"p"}`, []string{"model_name is missing; it is required"}},
+		"no prompt":        {`{"model_name":"m"}`, []string{"prompt is missing; it is required"}},
+		"empty prompt":     {`{"model_name":"m","prompt":""}`, []string{"prompt is empty; it is required"}},
+		"no JSON":          {`{"a`, []string{" is not valid JSON: it ends too early"}},
+		"data: prefix": {`{"model_name":"m","image":"DATA:image/png;base64,aGk=","image_tail":"data:"}`, []string{
+			`image has a "data:" prefix; the vendor takes a URL, or the Base64 text alone`,
+			`image_tail has a "data:" prefix; the vendor takes a URL, or the Base64 text alone`,
+		}},
+		"duration as a number": {`{"model_name":"m","prompt":"p","duration":5}`, []string{
+			`duration is a number; it must be a string that holds a whole number of seconds from 3 to 15, such as "5"`}},
+		"other types": {`{"model_name":1,"prompt":[],"image":1,"cfg_scale":"0.5","mode":1,"aspect_ratio":{},"external_task_id":7}`, []string{
+			"model_name is a number; it must be a string",
+			"prompt is an array; it must be a string",
+			"image is a number; it must be a string",
+			"cfg_scale is a string; it must be a number",
+			"mode is a number; it must be a string",
+			"aspect_ratio is an object; it must be a string",
+			"external_task_id is a number; it must be a string",
+		}},
+		"callback": {`{"model_name":"m","prompt":"p","callback_url":"https://example.com"}`, []string{
+			"callback_url is not supported: genbus publishes every change as an event instead; leave it out"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(c.want, check(c.body)); diff != "" {
+				t.Errorf("violations (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func check(raw string) []string {
+	var list []string
+	for _, v := range (bodies{}).Check([]byte(raw)) {
+		list = append(list, v.Field+" "+v.Description)
+	}
+	return list
+}
+
+func TestCheckValues(t *testing.T) {
+	t.Parallel()
+	cases := map[string]map[string]bool{
+		"duration": {
+			`"3"`: true, `"5"`: true, `"10"`: true, `"15"`: true,
+			`"2"`: false, `"16"`: false, `"05"`: false, `"+5"`: false, `" 5"`: false, `"5.0"`: false, `""`: false, `"five"`: false, `true`: false,
+		},
+		"cfg_scale": {`0`: true, `1`: true, `0.5`: true, `1e-1`: true, `-0.1`: false, `1.01`: false, `1e999`: false},
+		"external_task_id": {
+			`"a"`: true, `"order/1#~!"`: true, `"` + strings.Repeat("x", 128) + `"`: true, `"\u0062"`: true,
+			`"` + strings.Repeat("x", 129) + `"`: false, `"a b"`: false, `"é"`: false, `"a\n"`: false, `"\u007f"`: false,
+		},
+		"image": {`"h"`: true, `"data"`: true, `"https://example.com/data:"`: true, `"data:x"`: false},
+	}
+	for member, values := range cases {
+		for value, good := range values {
+			got := check(`{"model_name":"m","prompt":"p","` + member + `":` + value + `}`)
+			if (got == nil) != good {
+				t.Errorf("%s %s: violations %q, want none: %v", member, value, got, good)
+			}
+		}
+	}
+}
+
+func TestSetModel(t *testing.T) {
+	t.Parallel()
+	got, err := bodies{}.SetModel([]byte(`{ "prompt":"p", "model":"x", "model_name" : "a" }`), `b"c`)
+	if want := `{ "prompt":"p", "model":"x", "model_name" : "b\"c" }`; err != nil || string(got) != want {
+		t.Errorf("SetModel = %s, %v, want %s", got, err, want)
+	}
+	got, err = bodies{}.SetModel([]byte(`{}`), "m")
+	if want := `{"model_name":"m"}`; err != nil || string(got) != want {
+		t.Errorf("SetModel = %s, %v, want %s", got, err, want)
+	}
+	for raw, model := range map[string]string{`[]`: "m", `{}`: "\xff"} {
+		if got, err := (bodies{}).SetModel([]byte(raw), model); err == nil {
+			t.Errorf("SetModel(%s, %q) = %s", raw, model, got)
+		}
+	}
+	if got := (bodies{}).ModelMember(); got != "model_name" {
+		t.Errorf("ModelMember = %s", got)
+	}
+}
+
+func TestAsked(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]upstream.Asked{
+		`{"aspect_ratio":"9:16","duration":"5"}`: {Size: "9:16", Seconds: "5"},
+		`{"aspect_ratio":1,"duration":10}`:       {Seconds: "10"},
+		`{}`:                                     {},
+		`[`:                                      {},
+	} {
+		if got := (bodies{}).Asked([]byte(raw)); got != want {
+			t.Errorf("Asked(%s) = %+v, want %+v", raw, got, want)
+		}
+	}
+}
+
+// FuzzBodies checks that what Check passes can be edited for a gateway, and stays
+// what it was.
+func FuzzBodies(f *testing.F) {
+	f.Add([]byte(`{"model_name":"m","prompt":"p","duration":"5","metadata":{"a":1}}`))
+	f.Add([]byte(`{"model_name":"m","image":"x","metadata":"{\"a\":\"\ud800\"}"}`))
+	f.Add([]byte(`{"model_name":"m","image":"x","external_task_id":"\u0061"}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		b := bodies{}
+		_ = b.Asked(raw)
+		if b.Check(raw) != nil {
+			return
+		}
+		out, err := forGateway(raw)
+		if err != nil {
+			if strings.Contains(err.Error(), "deep") {
+				return // one level was added
+			}
+			t.Fatalf("forGateway(%q): %v", raw, err)
+		}
+		if got := check(string(out)); got != nil || kindOf(out) != kindOf(raw) || b.Asked(out) != b.Asked(raw) {
+			t.Errorf("forGateway(%q) = %q: %q", raw, out, got)
+		}
+		if again, err := forGateway(out); err != nil || string(again) != string(out) {
+			t.Errorf("forGateway of its own result: %q, %v", again, err)
+		}
+		mapped, err := b.SetModel(raw, "other")
+		if err != nil || check(string(mapped)) != nil || kindOf(mapped) != kindOf(raw) {
+			t.Errorf("SetModel(%q) = %q, %v", raw, mapped, err)
+		}
+	})
+}

@@ -1,0 +1,128 @@
+// Package kling is vendor A's own video protocol, /v1/videos/text2video and
+// /v1/videos/image2video, on both sides: the client of the vendor, or of a
+// gateway before it, and the surface that serves the vendor's own clients. It is
+// not a poller and it keeps no tasks.
+//
+// The vendor answers {"code":0,"data":{task}} with code as an integer. A gateway
+// answers a create with a bare task of its own and a poll with {"code":"success",
+// "data":{task}}, code as a string, in which "data" is the vendor's whole answer.
+package kling
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+
+	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// client speaks the protocol to one account of one upstream. It is safe for
+// concurrent use.
+type client struct {
+	ep      *upstream.Endpoint
+	gateway bool
+	// signer is nil where the account has a bearer key.
+	signer *signer
+}
+
+func newClient(ep *upstream.Endpoint, opts upstream.Options) *client {
+	s, _ := ep.Auth.(*signer)
+	return &client{ep: ep, gateway: opts.Gateway, signer: s}
+}
+
+// Create submits once, with the job's id as Idempotency-Key. There is one
+// exception: when the vendor refuses a token as stale it has looked at nothing
+// else, and so the same request goes out once more with a new token.
+func (c *client) Create(ctx context.Context, create upstream.VideoCreate) upstream.Submission {
+	kind, sent := kindOf(create.Body), create.Body
+	if c.gateway {
+		var err error
+		if sent, err = forGateway(create.Body); err != nil {
+			return upstream.Submission{Verdict: upstream.RefusedForGood, Err: upstream.NotSent(upstream.OpCreate, err)}
+		}
+	}
+	call := upstream.SubmitCall{Path: videosPath + kind, Body: sent, Outcomes: outcomes, Read: c.accepted(kind)}
+	sub := c.ep.Submit(ctx, create, call)
+	if c.forget(sub.Err) {
+		sub = c.ep.Submit(ctx, create, call)
+	}
+	return passedOn(sub, create.Resubmission)
+}
+
+// kindOf tells what a create body asks for, and so its path.
+func kindOf(raw []byte) string {
+	if body.MemberText(raw, "image") != "" || body.MemberText(raw, "image_tail") != "" {
+		return imageToVideo
+	}
+	return textToVideo
+}
+
+// forget drops the token when the vendor says that it is stale, and reports
+// whether it did.
+func (c *client) forget(e *upstream.Error) bool {
+	if c.signer == nil || !staleToken(e) {
+		return false
+	}
+	c.signer.forget()
+	return true
+}
+
+// accepted reads a 2xx answer to a create.
+func (c *client) accepted(kind string) func(*http.Response, []byte) (upstream.Submission, *upstream.Error) {
+	return func(resp *http.Response, answered []byte) (upstream.Submission, *upstream.Error) {
+		a, err := decode(answered)
+		if err != nil {
+			return upstream.Submission{}, c.ep.Useless(upstream.OpCreate, "the upstream's answer is not readable", resp, answered, err)
+		}
+		if a.Code.form() == refusal {
+			return upstream.Submission{}, c.refused(a, resp, answered)
+		}
+		sub := upstream.Submission{UpstreamID: a.taskID(), Ticket: kind}
+		sub.State, _ = a.state(resp)
+		return sub, nil
+	}
+}
+
+// refused describes a 2xx answer whose code is that of an error.
+func (c *client) refused(a *answer, resp *http.Response, answered []byte) *upstream.Error {
+	e, _ := c.ep.ResponseError(upstream.OpCreate, resp, answered)
+	// Who refuses and names a task says two things, and neither can be relied on.
+	e.Said = e.Said && a.Data.Value.TaskID == ""
+	return e
+}
+
+// Poll reads the state of a task. Only a readable 2xx answer with a good code
+// says anything about the task; every other one is an error and never a failed
+// task.
+func (c *client) Poll(ctx context.Context, ref upstream.TaskRef) (upstream.VideoState, error) {
+	if ref.ID == "" {
+		return upstream.VideoState{}, upstream.NotSent(upstream.OpPoll, errors.New("the task id is empty"))
+	}
+	kind := textToVideo
+	if ref.Ticket == imageToVideo {
+		kind = imageToVideo
+	}
+	path := videosPath + kind + "/" + url.PathEscape(ref.ID)
+	resp, answered, err := c.ep.Call(ctx, upstream.OpPoll, http.MethodGet, path, nil, nil)
+	if err != nil {
+		// The next poll has a new token then; this one is not worth a second call.
+		c.forget(upstream.AsError(upstream.OpPoll, err))
+		return upstream.VideoState{}, err
+	}
+	return c.read(resp, answered)
+}
+
+// read turns a 2xx answer to a poll into a state.
+func (c *client) read(resp *http.Response, answered []byte) (upstream.VideoState, error) {
+	a, err := decode(answered)
+	if err == nil {
+		if state, ok := a.state(resp); ok {
+			return state, nil
+		}
+	}
+	e := c.ep.Useless(upstream.OpPoll, "the answer says nothing about the task", resp, answered, err)
+	c.forget(e)
+	return upstream.VideoState{}, e
+}

@@ -1,0 +1,92 @@
+package kling
+
+import (
+	"net/http"
+
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// passedOnWhole is a gateway's code for an error of the vendor that it could not
+// read: its message is the vendor's whole answer.
+const passedOnWhole = "fail_to_fetch_task"
+
+// byCode makes a row for one of the vendor's codes, which come with status 200
+// too.
+func byCode(code string, v upstream.Verdict, s upstream.Scope) upstream.OutcomeRow {
+	return upstream.ByCode(code, v, s).Within(200, 599)
+}
+
+// outcomes is the outcome table of the protocol. Codes come before statuses: the
+// vendor sends an empty account as 429.
+var outcomes = upstream.Outcomes{
+	byCode("1000", upstream.RefusedForGood, upstream.ScopeKey),      // authentication failed
+	byCode("1001", upstream.RefusedForGood, upstream.ScopeKey),      // no token
+	byCode("1002", upstream.RefusedForGood, upstream.ScopeKey),      // bad token
+	byCode("1003", upstream.RefusedForGood, upstream.ScopeKey),      // not valid yet, though just made: a wrong clock
+	byCode("1004", upstream.RefusedForGood, upstream.ScopeKey),      // expired, though just made: a wrong clock
+	byCode("1100", upstream.RefusedForGood, upstream.ScopeKey),      // account exception
+	byCode("1101", upstream.RefusedForGood, upstream.ScopeKey),      // account in arrears; comes as 429
+	byCode("1102", upstream.RefusedForGood, upstream.ScopeKey),      // resource pack used up; comes as 429
+	byCode("1103", upstream.RefusedForGood, upstream.ScopeKey),      // no permission
+	byCode("1200", upstream.RefusedForGood, upstream.ScopeRequest),  // bad parameters
+	byCode("1201", upstream.RefusedForGood, upstream.ScopeRequest),  // bad parameters
+	byCode("1202", upstream.RefusedForGood, upstream.ScopeUpstream), // no such method
+	byCode("1203", upstream.RefusedForGood, upstream.ScopeUpstream), // no such model here
+	byCode("1300", upstream.RefusedForGood, upstream.ScopeRequest),  // against the policy
+	byCode("1301", upstream.RefusedForGood, upstream.ScopeRequest),  // content security
+	byCode("1302", upstream.RefusedForNow, upstream.ScopeKey),       // too fast
+	byCode("1303", upstream.RefusedForNow, upstream.ScopeKey),       // too many tasks at once
+	byCode("1304", upstream.RefusedForGood, upstream.ScopeKey),      // address not allowed; comes as 429
+	byCode("5000", upstream.RefusedForNow, upstream.ScopeUpstream),  // internal error
+	byCode("5001", upstream.RefusedForNow, upstream.ScopeUpstream),  // maintenance
+	byCode("5002", upstream.Unknown, upstream.ScopeUpstream),        // timed out within: the task may exist
+
+	// A gateway's own codes.
+	upstream.ByCode("model_not_found", upstream.RefusedForGood, upstream.ScopeUpstream), // comes as 503
+	upstream.ByCode("invalid_request", upstream.RefusedForGood, upstream.ScopeRequest),  // comes as 400 and 500
+	upstream.ByCode("insufficient_quota", upstream.RefusedForGood, upstream.ScopeKey),
+	upstream.ByCode("insufficient_user_quota", upstream.RefusedForGood, upstream.ScopeKey),
+	upstream.ByCode("task_failed", upstream.RefusedForGood, upstream.ScopeRequest).Within(400, 400), // the vendor's refusal, its code lost
+	upstream.ByCode("system_cpu_overloaded", upstream.RefusedForNow, upstream.ScopeUpstream),
+	upstream.ByCode("system_memory_overloaded", upstream.RefusedForNow, upstream.ScopeUpstream),
+	upstream.ByCode("system_disk_overloaded", upstream.RefusedForNow, upstream.ScopeUpstream),
+	upstream.ByCode(passedOnWhole, upstream.Unknown, upstream.ScopeUpstream).Within(500, 599),
+
+	// These redirects keep the method: the server asks for the same request
+	// elsewhere and so has not acted on it. The others (302, 303) are also how a
+	// server says "done, look there".
+	upstream.ByStatus(301, 301, upstream.RefusedForGood, upstream.ScopeUpstream).AlsoUnread(),
+	upstream.ByStatus(307, 308, upstream.RefusedForGood, upstream.ScopeUpstream).AlsoUnread(),
+	upstream.ByStatus(300, 399, upstream.Unknown, upstream.ScopeUpstream).AlsoUnread(),
+
+	upstream.ByStatus(401, 403, upstream.RefusedForGood, upstream.ScopeKey),                  // key, payment, permission
+	upstream.ByStatus(404, 404, upstream.RefusedForGood, upstream.ScopeUpstream).FirstOnly(), // no such path: a wrong base URL
+	upstream.ByStatus(408, 408, upstream.Unknown, upstream.ScopeUpstream).AlsoUnread(),
+	upstream.ByStatus(425, 425, upstream.Unknown, upstream.ScopeUpstream).AlsoUnread(),
+	// Rate limiters stand before the work and often answer with a page.
+	upstream.ByStatus(429, 429, upstream.RefusedForNow, upstream.ScopeKey).AlsoUnread(),
+	upstream.ByStatus(400, 499, upstream.RefusedForGood, upstream.ScopeRequest).FirstOnly(), // 409 too, on a first submission
+	upstream.ByStatus(500, 599, upstream.Unknown, upstream.ScopeUpstream).AlsoUnread(),
+}
+
+// passedOn judges a refusal anew that a gateway passed on whole, by the code that
+// the vendor gave: an empty account would be "try later" otherwise.
+func passedOn(sub upstream.Submission, again bool) upstream.Submission {
+	if sub.Err == nil || sub.Err.Code != passedOnWhole {
+		return sub
+	}
+	said, readable := upstream.ParseErrorBody([]byte(sub.Err.Message))
+	if !readable || said.Code == "" {
+		return sub
+	}
+	e := *sub.Err
+	e.Code, e.Message = said.Code, said.Message
+	return upstream.Submission{Verdict: outcomes.Judge(&e, again), Err: &e}
+}
+
+// staleToken reports whether the vendor refused a call only because of the
+// token's age. It looks at the token before anything else, so such a call has
+// done nothing.
+func staleToken(e *upstream.Error) bool {
+	return e != nil && e.Said && e.HTTPStatus == http.StatusUnauthorized && (e.Code == "1003" || e.Code == "1004")
+}

@@ -1,0 +1,27 @@
+package kling
+
+import "github.com/genbus/genbus/internal/upstream"
+
+// Name is the protocol's name.
+const Name = "kling"
+
+// Protocol is the protocol's entry in the registry.
+func Protocol() upstream.Protocol {
+	return upstream.Protocol{
+		Name:       Name,
+		CreatePath: "POST /v1/videos/text2video or image2video",
+		New:        func(ep *upstream.Endpoint, opts upstream.Options) upstream.VideoClient { return newClient(ep, opts) },
+		Sign:       NewJWT,
+		Bodies:     bodies{},
+		Surface:    surface{},
+	}
+}
+
+// The two kinds of task. Each is the last segment of its create path, and the
+// ticket of its tasks: a task is read below the path that created it.
+const (
+	textToVideo  = "text2video"
+	imageToVideo = "image2video"
+)
+
+const videosPath = "/v1/videos/"

@@ -1,0 +1,158 @@
+package kling
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/upstream"
+	"github.com/genbus/genbus/internal/upstream/lax"
+)
+
+// reply is the vendor's envelope, of tasks and of errors.
+type reply struct {
+	Code      int    `json:"code"`
+	Message   string `json:"message"`
+	RequestID string `json:"request_id"`
+	Data      any    `json:"data,omitzero"`
+}
+
+// replyTask is a task in the vendor's words. Times are in milliseconds.
+type replyTask struct {
+	TaskID     string      `json:"task_id"`
+	Status     string      `json:"task_status"`
+	StatusText string      `json:"task_status_msg"`
+	Info       replyInfo   `json:"task_info"`
+	CreatedAt  int64       `json:"created_at"`
+	UpdatedAt  int64       `json:"updated_at"`
+	Result     replyResult `json:"task_result"`
+	Deduction  string      `json:"final_unit_deduction,omitzero"`
+}
+
+type replyInfo struct {
+	ExternalTaskID string `json:"external_task_id,omitzero"`
+}
+
+type replyResult struct {
+	Videos []replyVideo `json:"videos,omitzero"`
+}
+
+type replyVideo struct {
+	ID  string `json:"id"`
+	URL string `json:"url"`
+	// Duration is in seconds, absent when unknown.
+	Duration string `json:"duration,omitzero"`
+}
+
+// Task answers with the task. The status is 200, whatever became of the task.
+func (surface) Task(_ upstream.Call, t *genbusv1.VideoTask, requestID string) (status int, answer []byte) {
+	return http.StatusOK, write(reply{Message: "SUCCEED", RequestID: requestID, Data: taskOf(t)})
+}
+
+// Tasks answers with all tasks of the page.
+func (surface) Tasks(_ upstream.Call, list []*genbusv1.VideoTask, requestID string) []byte {
+	data := make([]replyTask, 0, len(list))
+	for _, t := range list {
+		data = append(data, taskOf(t))
+	}
+	return write(reply{Message: "SUCCEED", RequestID: requestID, Data: data})
+}
+
+// Refuse answers with the vendor's code that is nearest to the error's.
+func (surface) Refuse(f *fault.Error, requestID string) (status int, answer []byte) {
+	status, code := refusalOf(f.Code)
+	if e, ok := errors.AsType[*tokenError](f); ok {
+		status, code = http.StatusUnauthorized, e.code
+	}
+	return status, write(reply{Code: code, Message: f.Message, RequestID: requestID})
+}
+
+// refusalOf gives the HTTP status and the vendor's code for an error of genbus.
+func refusalOf(c fault.Code) (status, code int) {
+	switch c {
+	case fault.InvalidAPIKey:
+		return http.StatusUnauthorized, 1000
+	case fault.WrongProtocol:
+		return http.StatusBadRequest, 1200
+	case fault.InvalidRequest, fault.InvalidJSON, fault.BodyTooLarge, fault.UnsupportedMedia, fault.InvalidPageToken, fault.IdempotencyKeyReused:
+		return http.StatusBadRequest, 1201
+	case fault.MethodNotAllowed:
+		return http.StatusNotFound, 1202
+	case fault.ModelNotFound, fault.TaskNotFound, fault.NotFound:
+		return http.StatusNotFound, 1203
+	case fault.QueueFull, fault.UpstreamRateLimited:
+		return http.StatusTooManyRequests, 1302
+	case fault.StorageFull, fault.BrokerUnavailable, fault.ShuttingDown:
+		return http.StatusServiceUnavailable, 5001
+	case fault.AcceptanceUnknown:
+		// The one code after which the vendor's clients know that a create may have
+		// been accepted.
+		return http.StatusGatewayTimeout, 5002
+	default:
+		return http.StatusInternalServerError, 5000
+	}
+}
+
+func taskOf(t *genbusv1.VideoTask) replyTask {
+	status, text := statusOf(t)
+	external, found := strings.CutPrefix(t.GetRequestId(), externalPrefix)
+	if !found {
+		external = "" // a key of another kind
+	}
+	return replyTask{
+		TaskID: t.GetId(), Status: status, StatusText: text, Info: replyInfo{external},
+		CreatedAt: millis(t.GetCreatedAt()), UpdatedAt: millis(t.GetUpdatedAt()),
+		Result: replyResult{videosOf(t)}, Deduction: deductionOf(t),
+	}
+}
+
+// statusOf gives the vendor's word for the status, and why a task failed.
+func statusOf(t *genbusv1.VideoTask) (status, text string) {
+	switch t.GetStatus() {
+	case genbusv1.JobStatus_JOB_STATUS_IN_PROGRESS:
+		return "processing", ""
+	case genbusv1.JobStatus_JOB_STATUS_COMPLETED:
+		return "succeed", ""
+	case genbusv1.JobStatus_JOB_STATUS_FAILED:
+		return "failed", cmp.Or(t.GetError().GetMessage(), t.GetError().GetCode())
+	case genbusv1.JobStatus_JOB_STATUS_CANCELLED:
+		return "failed", "cancelled"
+	default:
+		return "submitted", ""
+	}
+}
+
+func videosOf(t *genbusv1.VideoTask) []replyVideo {
+	var list []replyVideo
+	for i, v := range t.GetVideos() {
+		video := replyVideo{ID: t.GetId() + "-" + strconv.Itoa(i), URL: v.GetUrl()}
+		if seconds := v.GetDurationSeconds(); seconds > 0 {
+			video.Duration = strconv.FormatFloat(seconds, 'f', -1, 64)
+		}
+		list = append(list, video)
+	}
+	return list
+}
+
+// deductionOf gives what the task has cost, where the upstream was the vendor.
+func deductionOf(t *genbusv1.VideoTask) string {
+	extra := t.GetUsage().GetExtraJson()
+	return cmp.Or(body.MemberText(extra, deductionMember), body.NumberText(extra, deductionMember))
+}
+
+func millis(t *timestamppb.Timestamp) int64 { return t.AsTime().UnixMilli() }
+
+// write gives the reply as JSON. Text that is not UTF-8 is mended.
+func write(r reply) []byte {
+	// Nothing in a reply but text can be wrong, and wrong text is replaced.
+	answer, _ := json.Marshal(r, lax.Options)
+	return answer
+}

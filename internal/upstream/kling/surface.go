@@ -1,0 +1,137 @@
+package kling
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// surface serves the vendor's own clients.
+type surface struct{}
+
+// externalPrefix makes an idempotency key of an external_task_id, apart from the
+// keys that clients choose on other paths.
+const externalPrefix = externalMember + ":"
+
+// jobID is the form of a video job's id, by which a task is read. Every other
+// word in its place is an external_task_id.
+var jobID = regexp.MustCompile(`^video_[a-z2-7]{26}$`)
+
+func (surface) Segment() string { return Name }
+
+func (surface) Patterns() []string {
+	var patterns []string
+	for _, kind := range []string{textToVideo, imageToVideo} {
+		path := videosPath + kind
+		patterns = append(patterns, "POST "+path, "GET "+path+"/{id}", "GET "+path)
+	}
+	return patterns
+}
+
+// Read says what a request on one of the patterns asks for.
+func (surface) Read(r *http.Request, raw []byte) (upstream.Call, error) {
+	id := r.PathValue("id")
+	path := r.URL.Path
+	if id != "" {
+		path = strings.TrimSuffix(path, "/"+id)
+	}
+	base, kind := path, ""
+	if i := strings.LastIndexByte(path, '/'); i >= 0 {
+		base, kind = path[:i+1], path[i+1:]
+	}
+	reading := r.Method == http.MethodGet || r.Method == http.MethodHead
+	switch {
+	case kind != textToVideo && kind != imageToVideo:
+		return upstream.Call{}, fault.New(fault.NotFound, "there is no such path; the vendor's are %s%s and %s%s", videosPath, textToVideo, videosPath, imageToVideo)
+	case reading && id != "":
+		return readGet(id)
+	case reading:
+		return readList(r.URL.Query())
+	case r.Method == http.MethodPost && id == "":
+		return readCreate(base, kind, raw)
+	default:
+		return upstream.Call{}, fault.New(fault.MethodNotAllowed, "this path does not take the method; POST creates a task and GET reads one")
+	}
+}
+
+// readCreate wants the body on the path that fits it, as the vendor does. Its
+// other members are judged where all bodies are.
+func readCreate(base, kind string, raw []byte) (upstream.Call, error) {
+	if _, err := body.Header(raw); err != nil {
+		return upstream.Call{}, fault.New(fault.InvalidJSON, "the body is not one JSON object: %w", err)
+	}
+	if fits := kindOf(raw); fits != kind {
+		return upstream.Call{}, wrongPath(raw, base+fits)
+	}
+	call := upstream.Call{Op: upstream.CreateTask, Body: raw}
+	id := body.Member(raw, externalMember)
+	if id == nil || string(id) == "null" || string(id) == `""` {
+		return call, nil
+	}
+	wrong := isExternalID(id)
+	if wrong == "" && jobID.MatchString(textOf(id)) {
+		wrong = "has the form of a task id; choose another one"
+	}
+	if wrong != "" {
+		return upstream.Call{}, invalid(externalMember, "%s", wrong)
+	}
+	call.RequestID = externalPrefix + textOf(id)
+	return call, nil
+}
+
+func wrongPath(raw []byte, right string) error {
+	for _, member := range []string{"image", "image_tail"} {
+		if body.MemberText(raw, member) != "" {
+			return invalid(member, "makes it an image-to-video task; POST the body to %s", right)
+		}
+	}
+	return invalid("image", "is missing, and so is image_tail; give one of them, or POST the body to %s", right)
+}
+
+// readGet names the task by its id, or by the client's own.
+func readGet(id string) (upstream.Call, error) {
+	switch {
+	case jobID.MatchString(id):
+		return upstream.Call{Op: upstream.GetTask, ID: id}, nil
+	case isKey(id):
+		return upstream.Call{Op: upstream.GetTask, RequestID: externalPrefix + id}, nil
+	default:
+		return upstream.Call{}, fault.New(fault.TaskNotFound, "there is no task with this id; it is neither a task id nor an %s", externalMember)
+	}
+}
+
+func readList(query url.Values) (upstream.Call, error) {
+	page, err := number(query, "pageNum", 1, 1000)
+	if err != nil {
+		return upstream.Call{}, err
+	}
+	size, err := number(query, "pageSize", 30, 500)
+	if err != nil {
+		return upstream.Call{}, err
+	}
+	return upstream.Call{Op: upstream.ListTasks, Page: page, Size: size}, nil
+}
+
+// number reads a query parameter from 1 to limit; without it, otherwise.
+func number(query url.Values, name string, otherwise, limit int) (int, error) {
+	text := query.Get(name)
+	if text == "" {
+		return otherwise, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > limit {
+		return 0, invalid(name, "must be a whole number from 1 to %d", limit)
+	}
+	return n, nil
+}
+
+func invalid(field, format string, args ...any) error {
+	return fault.Invalid([]fault.Violation{{Field: field, Description: fmt.Sprintf(format, args...)}})
+}

@@ -1,0 +1,138 @@
+package kling
+
+import (
+	"errors"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/body"
+)
+
+// FromTyped writes a typed request in the vendor's members. A field that the
+// vendor has no member for is an error, so that nothing is lost in silence.
+// metadata_json and extra_json become members of their own, as the vendor nests
+// nothing. Errors are *body.FieldError.
+func (bodies) FromTyped(v *genbusv1.VideoGeneration) ([]byte, error) {
+	if err := unsupported(v); err != nil {
+		return nil, err
+	}
+	var o body.Object
+	setText(&o, modelMember, v.GetModel())
+	setText(&o, "prompt", v.GetPrompt())
+	for _, set := range []func(*body.Object, *genbusv1.VideoGeneration) error{setImage, setDuration, setRatio, setMetadata, setExtra} {
+		if err := set(&o, v); err != nil {
+			return nil, err
+		}
+	}
+	return o.JSON(), nil
+}
+
+func setText(o *body.Object, name, value string) {
+	if value != "" {
+		o.SetText(name, value)
+	}
+}
+
+// unsupported refuses what the vendor cannot be asked for.
+func unsupported(v *genbusv1.VideoGeneration) error {
+	switch {
+	case v.Fps != nil:
+		return fieldError("video.fps", "is not supported: protocol %s has no frame rate; leave it out", Name)
+	case v.Seed != nil:
+		return fieldError("video.seed", "is not supported: protocol %s has no seed; leave it out", Name)
+	case v.N != nil && v.GetN() != 1:
+		return fieldError("video.n", "must be 1: protocol %s makes one video for each task", Name)
+	}
+	return nil
+}
+
+// setImage sets a URL as it is, and Base64 data without its data: prefix.
+func setImage(o *body.Object, v *genbusv1.VideoGeneration) error {
+	image := v.GetImage()
+	if hasDataPrefix(image) {
+		head, data, found := strings.Cut(image, ",")
+		if !found || !strings.HasSuffix(strings.ToLower(head), ";base64") {
+			return fieldError("video.image", "is a data: URL without Base64; the vendor takes a URL or Base64 data")
+		}
+		image = data
+	}
+	setText(o, "image", image)
+	return nil
+}
+
+// setDuration writes the length as the vendor wants it, as a string.
+func setDuration(o *body.Object, v *genbusv1.VideoGeneration) error {
+	if v.Duration == nil {
+		return nil
+	}
+	seconds := v.GetDuration()
+	if seconds != math.Trunc(seconds) || seconds < minSeconds || seconds > maxSeconds {
+		return fieldError("video.duration", "must be a whole number of seconds from %d to %d", minSeconds, maxSeconds)
+	}
+	o.SetText("duration", strconv.Itoa(int(seconds)))
+	return nil
+}
+
+// ratios are the aspect ratios that the vendor takes.
+var ratios = []struct {
+	width, height int64
+	name          string
+}{{16, 9, "16:9"}, {9, 16, "9:16"}, {1, 1, "1:1"}}
+
+// setRatio writes the size as a ratio; the model fixes the pixels.
+func setRatio(o *body.Object, v *genbusv1.VideoGeneration) error {
+	if v.Width == nil && v.Height == nil {
+		return nil
+	}
+	width, height := int64(v.GetWidth()), int64(v.GetHeight())
+	if width <= 0 {
+		return fieldError("video.width", "must be an integer above 0, as height; the two make the aspect ratio")
+	}
+	if height <= 0 {
+		return fieldError("video.height", "must be an integer above 0, as width; the two make the aspect ratio")
+	}
+	for _, r := range ratios {
+		if width*r.height == height*r.width {
+			o.SetText("aspect_ratio", r.name)
+			return nil
+		}
+	}
+	return fieldError("video.width", "makes no aspect ratio of the vendor with height; they must be as 16:9, 9:16 or 1:1")
+}
+
+func setMetadata(o *body.Object, v *genbusv1.VideoGeneration) error {
+	return merge(o, "video.metadata_json", v.GetMetadataJson())
+}
+
+func setExtra(o *body.Object, v *genbusv1.VideoGeneration) error {
+	return merge(o, "video.extra_json", v.GetExtraJson())
+}
+
+// merge adds the members of a JSON object, none of which may be there already.
+func merge(o *body.Object, field string, object []byte) error {
+	if len(object) == 0 {
+		return nil
+	}
+	added, err := members(object)
+	if err != nil {
+		return in(field, err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(added)) {
+		if o.Has(name) {
+			return fieldError(field, "holds %q, which is also given elsewhere in the request; give it once", name)
+		}
+	}
+	return in(field, o.Merge(object))
+}
+
+// in names the field that an error is about.
+func in(field string, err error) error {
+	if e, ok := errors.AsType[*body.FieldError](err); ok {
+		return fieldError(field, "%s", e.Description)
+	}
+	return err
+}

@@ -1,0 +1,93 @@
+package kling
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/body"
+)
+
+func TestFromTyped(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		typed *genbusv1.VideoGeneration
+		want  string
+	}{
+		"nothing": {&genbusv1.VideoGeneration{}, `{}`},
+		"text":    {&genbusv1.VideoGeneration{Model: "m", Prompt: "p\xff"}, `{"model_name":"m","prompt":"p�"}`},
+		"everything": {&genbusv1.VideoGeneration{
+			Model: "m", Prompt: "p", Image: proto.String("https://example.com/a.png"), Duration: proto.Float64(10), Width: proto.Int32(1920), Height: proto.Int32(1080),
+			N: proto.Int32(1), MetadataJson: []byte(`{"negative_prompt":"n", "cfg_scale":0.50}`), ExtraJson: []byte(`{"mode":"pro","big":12345678901234567890}`),
+		}, `{"model_name":"m","prompt":"p","image":"https://example.com/a.png","duration":"10","aspect_ratio":"16:9","negative_prompt":"n","cfg_scale":0.50,"mode":"pro","big":12345678901234567890}`},
+		"data URL":    {&genbusv1.VideoGeneration{Image: proto.String("data:image/png;base64,aGk=")}, `{"image":"aGk="}`},
+		"DATA URL":    {&genbusv1.VideoGeneration{Image: proto.String("DATA:;BASE64,aGk=")}, `{"image":"aGk="}`},
+		"Base64":      {&genbusv1.VideoGeneration{Image: proto.String("aGk=")}, `{"image":"aGk="}`},
+		"no image":    {&genbusv1.VideoGeneration{Image: proto.String("")}, `{}`},
+		"portrait":    {&genbusv1.VideoGeneration{Width: proto.Int32(720), Height: proto.Int32(1280)}, `{"aspect_ratio":"9:16"}`},
+		"square":      {&genbusv1.VideoGeneration{Width: proto.Int32(math.MaxInt32), Height: proto.Int32(math.MaxInt32)}, `{"aspect_ratio":"1:1"}`},
+		"extra model": {&genbusv1.VideoGeneration{ExtraJson: []byte(`{"model_name":"m"}`)}, `{"model_name":"m"}`},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := bodies{}.FromTyped(c.typed)
+			if err != nil || string(got) != c.want {
+				t.Errorf("FromTyped = %s, %v\n      want %s", got, err, c.want)
+			}
+		})
+	}
+}
+
+func TestFromTypedRefuses(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		typed *genbusv1.VideoGeneration
+		want  string
+	}{
+		{&genbusv1.VideoGeneration{Fps: proto.Int32(24)}, "video.fps is not supported: protocol kling has no frame rate; leave it out"},
+		{&genbusv1.VideoGeneration{Seed: proto.Int64(0)}, "video.seed is not supported: protocol kling has no seed; leave it out"},
+		{&genbusv1.VideoGeneration{N: proto.Int32(2)}, "video.n must be 1: protocol kling makes one video for each task"},
+		{&genbusv1.VideoGeneration{N: proto.Int32(0)}, "video.n must be 1: protocol kling makes one video for each task"},
+		{&genbusv1.VideoGeneration{Duration: proto.Float64(5.5)}, "video.duration must be a whole number of seconds from 3 to 15"},
+		{&genbusv1.VideoGeneration{Duration: proto.Float64(16)}, "video.duration must be a whole number of seconds from 3 to 15"},
+		{&genbusv1.VideoGeneration{Duration: proto.Float64(math.NaN())}, "video.duration must be a whole number of seconds from 3 to 15"},
+		{&genbusv1.VideoGeneration{Duration: proto.Float64(math.Inf(1))}, "video.duration must be a whole number of seconds from 3 to 15"},
+		{&genbusv1.VideoGeneration{Width: proto.Int32(1920)}, "video.height must be an integer above 0, as width; the two make the aspect ratio"},
+		{&genbusv1.VideoGeneration{Height: proto.Int32(1920)}, "video.width must be an integer above 0, as height; the two make the aspect ratio"},
+		{&genbusv1.VideoGeneration{Width: proto.Int32(-16), Height: proto.Int32(-9)}, "video.width must be an integer above 0, as height; the two make the aspect ratio"},
+		{&genbusv1.VideoGeneration{Width: proto.Int32(640), Height: proto.Int32(480)}, "video.width makes no aspect ratio of the vendor with height; they must be as 16:9, 9:16 or 1:1"},
+		{&genbusv1.VideoGeneration{Image: proto.String("data:text/plain,hi")}, "video.image is a data: URL without Base64; the vendor takes a URL or Base64 data"},
+		{&genbusv1.VideoGeneration{Image: proto.String("data:")}, "video.image is a data: URL without Base64; the vendor takes a URL or Base64 data"},
+		{&genbusv1.VideoGeneration{MetadataJson: []byte(`[1]`)}, "video.metadata_json is an array; a JSON object is needed"},
+		{&genbusv1.VideoGeneration{ExtraJson: []byte(`{"a`)}, "video.extra_json is not valid JSON: it ends too early"},
+		{&genbusv1.VideoGeneration{Prompt: "p", MetadataJson: []byte(`{"prompt":"q"}`)}, `video.metadata_json holds "prompt", which is also given elsewhere in the request; give it once`},
+		{&genbusv1.VideoGeneration{Duration: proto.Float64(5), ExtraJson: []byte(`{"duration":"5"}`)}, `video.extra_json holds "duration", which is also given elsewhere in the request; give it once`},
+		{&genbusv1.VideoGeneration{MetadataJson: []byte(`{"mode":"std"}`), ExtraJson: []byte(`{"mode":"pro"}`)}, `video.extra_json holds "mode", which is also given elsewhere in the request; give it once`},
+	}
+	for _, c := range cases {
+		t.Run(c.want, func(t *testing.T) {
+			t.Parallel()
+			got, err := bodies{}.FromTyped(c.typed)
+			e, ok := errors.AsType[*body.FieldError](err)
+			if !ok || e.Error() != c.want {
+				t.Errorf("FromTyped = %s, %v", got, err)
+			}
+		})
+	}
+}
+
+// TestFromTypedPasses has the result of a whole typed request pass the rules of
+// the vendor's own bodies.
+func TestFromTypedPasses(t *testing.T) {
+	t.Parallel()
+	raw, err := bodies{}.FromTyped(&genbusv1.VideoGeneration{
+		Model: "m", Prompt: "p", Image: proto.String("data:image/png;base64,aGk="), Duration: proto.Float64(5), Width: proto.Int32(1024), Height: proto.Int32(1024),
+	})
+	if err != nil || (bodies{}).Check(raw) != nil || kindOf(raw) != imageToVideo {
+		t.Errorf("%s: %v, %v", raw, err, bodies{}.Check(raw))
+	}
+}

@@ -1,0 +1,198 @@
+// Package lax reads JSON fields as real servers write them: numbers in strings,
+// strings in numbers, null anywhere. A field that has another form than expected
+// is skipped, so that one odd field does not make a whole answer unreadable. It
+// is not for requests, which are judged strictly.
+package lax
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// MaxItems bounds how many entries of a list are read.
+const MaxItems = 64
+
+// Text is a JSON string, or "".
+type Text string
+
+// UnmarshalJSONFrom reads a string, and skips everything else.
+func (t *Text) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	*t = ""
+	if dec.PeekKind() != '"' {
+		return dec.SkipValue()
+	}
+	tok, err := dec.ReadToken()
+	if err != nil {
+		return err
+	}
+	*t = Text(tok.String())
+	return nil
+}
+
+// Status is a JSON string that remembers that it was there.
+type Status struct {
+	Word string
+	Set  bool
+}
+
+// UnmarshalJSONFrom reads a string, and skips everything else.
+func (s *Status) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	s.Set = dec.PeekKind() == '"'
+	return (*Text)(&s.Word).UnmarshalJSONFrom(dec)
+}
+
+// Word is a JSON string, or an integer as written; 0 is "".
+type Word string
+
+// UnmarshalJSONFrom reads a string or a whole number, and skips everything else.
+func (w *Word) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	if dec.PeekKind() != '0' {
+		return (*Text)(w).UnmarshalJSONFrom(dec)
+	}
+	v, err := dec.ReadValue()
+	if err != nil {
+		return err
+	}
+	*w = ""
+	if s := string(v); s != "0" && !strings.ContainsAny(s, ".eE") {
+		*w = Word(s)
+	}
+	return nil
+}
+
+// Number is a JSON number, or a string that holds one ("5.1"); 0 when neither.
+// It is always finite.
+type Number float64
+
+// UnmarshalJSONFrom reads a number or a string, and skips everything else.
+func (n *Number) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	*n = 0
+	s, err := readNumber(dec)
+	if f, bad := strconv.ParseFloat(strings.TrimSpace(s), 64); bad == nil && !math.IsNaN(f) && !math.IsInf(f, 0) {
+		*n = Number(f)
+	}
+	return err
+}
+
+// readNumber gives a number or string as written, and "" for everything else.
+func readNumber(dec *jsontext.Decoder) (string, error) {
+	if dec.PeekKind() != '0' {
+		var t Text
+		err := t.UnmarshalJSONFrom(dec)
+		return string(t), err
+	}
+	v, err := dec.ReadValue()
+	return string(v), err
+}
+
+// Percent is a progress: an integer, a number or "37%", cut to 0..100.
+type Percent struct {
+	Value int
+	Set   bool
+}
+
+// UnmarshalJSONFrom reads a number or a string, and skips everything else.
+func (p *Percent) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	*p = Percent{}
+	s, err := readNumber(dec)
+	s = strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(s), "%"))
+	if f, bad := strconv.ParseFloat(s, 64); bad == nil && !math.IsNaN(f) {
+		*p = Percent{Value: int(min(max(f, 0), 100)), Set: true}
+	}
+	return err
+}
+
+// Moment is a Unix time in seconds or milliseconds, or an RFC 3339 text.
+type Moment struct{ time.Time }
+
+// UnmarshalJSONFrom reads a number or a string, and skips everything else.
+func (m *Moment) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	*m = Moment{}
+	s, err := readNumber(dec)
+	if f, bad := strconv.ParseFloat(s, 64); bad == nil {
+		m.Time = unix(f)
+	} else if t, bad := time.Parse(time.RFC3339, s); bad == nil {
+		m.Time = t.UTC()
+	}
+	return err
+}
+
+// Options decode what servers send rather than what RFC 8259 asks for.
+var Options = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+
+// unix tells milliseconds from seconds by their size, and gives the zero time
+// for what is neither.
+func unix(f float64) time.Time {
+	const firstMillis, last = 1e11, 1e14
+	if !(f > 0 && f < last) {
+		return time.Time{}
+	}
+	if f > firstMillis {
+		return time.UnixMilli(int64(f)).UTC()
+	}
+	return time.Unix(int64(f), 0).UTC()
+}
+
+// RawObject is a JSON object kept as it is, or nil.
+type RawObject []byte
+
+// UnmarshalJSONFrom keeps an object, and skips everything else.
+func (o *RawObject) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	*o = nil
+	if dec.PeekKind() != '{' {
+		return dec.SkipValue()
+	}
+	v, err := dec.ReadValue()
+	*o = RawObject(v.Clone())
+	return err
+}
+
+// Object is a JSON object read into T, or unset.
+type Object[T any] struct {
+	Value T
+	Set   bool
+}
+
+// UnmarshalJSONFrom reads an object, and skips everything else.
+func (o *Object[T]) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	*o = Object[T]{}
+	if dec.PeekKind() != '{' {
+		return dec.SkipValue()
+	}
+	o.Set = true
+	return json.UnmarshalDecode(dec, &o.Value)
+}
+
+// List is a JSON array of which the first 64 entries are read, or nil.
+type List[T any] []T
+
+// UnmarshalJSONFrom reads an array, and skips everything else.
+func (l *List[T]) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	*l = nil
+	if dec.PeekKind() != '[' {
+		return dec.SkipValue()
+	}
+	if _, err := dec.ReadToken(); err != nil {
+		return err
+	}
+	for dec.PeekKind() != ']' {
+		if len(*l) == MaxItems {
+			if err := dec.SkipValue(); err != nil {
+				return err
+			}
+			continue
+		}
+		var item T
+		if err := json.UnmarshalDecode(dec, &item); err != nil {
+			return err
+		}
+		*l = append(*l, item)
+	}
+	_, err := dec.ReadToken()
+	return err
+}

@@ -1,0 +1,78 @@
+package upstream
+
+import "strings"
+
+// progressions maps every known status word, normalised, to what it stands
+// for. Words that are not here, "unknown" and "" among them, mean that the task
+// is still running.
+var progressions = map[string]Progression{
+	"queued":    Queued,
+	"not_start": Queued,
+	"submitted": Queued,
+	"pending":   Queued,
+	"created":   Queued,
+	"preparing": Queued,
+	"waiting":   Queued,
+	"queueing":  Queued,
+	"in_queue":  Queued,
+
+	"in_progress": InProgress,
+	"processing":  InProgress,
+	"running":     InProgress,
+	"generating":  InProgress,
+	"starting":    InProgress,
+
+	"completed": Completed,
+	"success":   Completed,
+	"succeeded": Completed,
+	"succeed":   Completed,
+	"complete":  Completed,
+	"finished":  Completed,
+	"done":      Completed,
+
+	"failed":    Failed,
+	"failure":   Failed,
+	"fail":      Failed,
+	"error":     Failed,
+	"timeout":   Failed,
+	"cancelled": Failed,
+	"canceled":  Failed,
+	"expired":   Failed,
+	"not_found": Failed,
+}
+
+// unjudged are the failures that say nothing about the request itself: another
+// submission of it may succeed.
+var unjudged = map[string]bool{
+	"timeout": true, "cancelled": true, "canceled": true, "expired": true, "not_found": true,
+}
+
+// ProgressionOf gives what a status word stands for, whatever its case and
+// separators.
+func ProgressionOf(status string) Progression {
+	// Most answers use the plain spelling, which needs no copy.
+	if p, ok := progressions[status]; ok {
+		return p
+	}
+	return progressions[NormaliseStatus(status)]
+}
+
+// Unjudged reports whether a normalised word is a failure that says nothing
+// about the request itself, such as "expired".
+func Unjudged(status string) bool { return unjudged[status] }
+
+var separators = strings.NewReplacer("-", "_", " ", "_")
+
+// NormaliseStatus gives a status word in lower case with underscores.
+func NormaliseStatus(status string) string {
+	return separators.Replace(strings.ToLower(strings.TrimSpace(status)))
+}
+
+// Meaningful drops the codes that say "this answer is fine".
+func Meaningful(code string) string {
+	switch strings.ToLower(code) {
+	case "success", "ok", "200", "10000":
+		return ""
+	}
+	return code
+}

@@ -1,0 +1,133 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"net/http"
+)
+
+// The call names in errors of video clients.
+const (
+	OpCreate  = "create"
+	OpPoll    = "poll"
+	OpContent = "content"
+)
+
+// maxTaskID bounds an upstream's task id, in bytes; a longer one is no id.
+const maxTaskID = 1 << 10
+
+// SubmitCall is how one protocol submits a job.
+type SubmitCall struct {
+	// Path is the escaped path below the base URL, with its query.
+	Path string
+	// Body is the request's body and ContentType its media type; empty means
+	// JSON.
+	Body        []byte
+	ContentType string
+	// Outcomes judges every answer that is no acceptance.
+	Outcomes Outcomes
+	// Read reads a 2xx answer. An error, or an empty id, is judged by the table:
+	// some servers refuse with status 200.
+	Read func(resp *http.Response, body []byte) (Submission, *Error)
+}
+
+// Submit sends a create request once, with the job's id as Idempotency-Key, and
+// judges what comes back. It never retries and never follows a redirect.
+func (ep *Endpoint) Submit(ctx context.Context, create VideoCreate, call SubmitCall) Submission {
+	if len(call.Body) == 0 {
+		return refused(RefusedForGood, NotSent(OpCreate, errors.New("the request body is empty")))
+	}
+	req, err := ep.NewRequest(ctx, http.MethodPost, call.Path, call.Body)
+	if err != nil {
+		return refused(RefusedForGood, NotSent(OpCreate, err))
+	}
+	if call.ContentType != "" {
+		req.Header.Set("Content-Type", call.ContentType)
+	}
+	req.Header.Set("Accept", "application/json")
+	if create.JobID != "" {
+		req.Header.Set("Idempotency-Key", create.JobID)
+	}
+	resp, err := ep.Do(OpCreate, req)
+	if err != nil {
+		e := AsError(OpCreate, err)
+		return refused(unanswered(e), e)
+	}
+	return ep.judge(resp, create.Resubmission, call)
+}
+
+func (ep *Endpoint) judge(resp *http.Response, again bool, call SubmitCall) Submission {
+	body, err := ep.AppendBody(OpCreate, resp, nil)
+	if err != nil {
+		e := AsError(OpCreate, err)
+		return refused(call.Outcomes.Judge(e, again), e)
+	}
+	if resp.StatusCode/100 != 2 {
+		e, _ := ep.ResponseError(OpCreate, resp, body)
+		return refused(call.Outcomes.Judge(e, again), e)
+	}
+	sub, e := call.Read(resp, body)
+	if e == nil && (sub.UpstreamID == "" || len(sub.UpstreamID) > maxTaskID) {
+		e = ep.Useless(OpCreate, "the upstream answered without a task id", resp, body, nil)
+	}
+	if e != nil {
+		return refused(call.Outcomes.Judge(e, again), e)
+	}
+	sub.Verdict = Accepted
+	return sub
+}
+
+func refused(v Verdict, e *Error) Submission { return Submission{Verdict: v, Err: e} }
+
+// Useless describes a 2xx answer that does not say what it should.
+func (ep *Endpoint) Useless(op, what string, resp *http.Response, body []byte, cause error) *Error {
+	e, _ := ep.ResponseError(op, resp, body)
+	e.Code = Meaningful(e.Code)
+	e.Message = CutMessage(what + ": " + e.Message)
+	e.Err = cause
+	return e
+}
+
+// Call sends a request that submits nothing, such as a poll, and appends a 2xx
+// answer's body to dst. Every other answer is an *Error. The returned body shares
+// dst's memory, also beside an error.
+func (ep *Endpoint) Call(ctx context.Context, op, method, path string, body, dst []byte) (*http.Response, []byte, error) {
+	req, err := ep.NewRequest(ctx, method, path, body)
+	if err != nil {
+		return nil, dst, NotSent(op, err)
+	}
+	req.Header.Set("Accept", "application/json")
+	resp, err := ep.Do(op, req)
+	if err != nil {
+		return nil, dst, aboutUpstream(op, err)
+	}
+	answer, err := ep.AppendBody(op, resp, dst)
+	if err != nil {
+		return nil, answer, aboutUpstream(op, err)
+	}
+	if resp.StatusCode/100 != 2 {
+		e, _ := ep.ResponseError(op, resp, answer)
+		e.Scope = callScope(resp.StatusCode)
+		return resp, answer, e
+	}
+	return resp, answer, nil
+}
+
+func aboutUpstream(op string, err error) *Error {
+	e := AsError(op, err)
+	e.Scope = ScopeUpstream
+	return e
+}
+
+// callScope says by its status alone whom a refused call is about: there is no
+// request of a client that it could be about.
+func callScope(status int) Scope {
+	switch {
+	case status >= 401 && status <= 403, status == http.StatusTooManyRequests:
+		return ScopeKey
+	case status >= 500:
+		return ScopeUpstream
+	default:
+		return ScopeRequest
+	}
+}

@@ -1,0 +1,172 @@
+package videos
+
+import (
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/genbus/genbus/internal/upstream/lax"
+)
+
+// answer is a 2xx answer to a create or a poll: the video object, or the
+// envelope {"code":"success","message":"","data":{video}} of gateways that
+// answer every path alike.
+type answer struct {
+	video
+	Data lax.Object[video] `json:"data"`
+}
+
+// video is every field of a video object that genbus reads, in any dialect.
+// What only people read (object, model, prompt, created_at and its spellings) is
+// not here, so that no odd value in it can do harm.
+type video struct {
+	ID         rawID       `json:"id"`
+	TaskID     lax.Word    `json:"task_id"`
+	VideoID    lax.Word    `json:"video_id"`
+	Status     lax.Status  `json:"status"`
+	Progress   lax.Percent `json:"progress"`
+	Error      problem     `json:"error"`
+	FailReason lax.Text    `json:"fail_reason"`
+	Code       lax.Word    `json:"code"`
+	Message    lax.Text    `json:"message"`
+
+	URL          links `json:"url"`
+	ResultURL    links `json:"result_url"`
+	VideoURL     links `json:"video_url"`
+	DownloadURL  links `json:"download_url"`
+	Content      links `json:"content"`
+	Output       links `json:"output"`
+	Outputs      links `json:"outputs"`
+	Video        links `json:"video"`
+	Videos       links `json:"videos"`
+	UnsignedURLs links `json:"unsigned_urls"`
+
+	Format    lax.Text      `json:"format"`
+	Size      lax.Text      `json:"size"`
+	Seconds   lax.Number    `json:"seconds"`
+	Duration  lax.Number    `json:"duration"`
+	Width     lax.Number    `json:"width"`
+	Height    lax.Number    `json:"height"`
+	ExpiresAt lax.Moment    `json:"expires_at"`
+	Metadata  lax.RawObject `json:"metadata"`
+	Usage     lax.RawObject `json:"usage"`
+}
+
+// links are results in any form that servers use: a URL, an object that holds
+// one, or a list of either. Any other value is skipped.
+type links []clip
+
+func (l *links) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	*l = nil
+	if dec.PeekKind() == '[' {
+		var list lax.List[clip]
+		err := list.UnmarshalJSONFrom(dec)
+		*l = links(list)
+		return err
+	}
+	var one clip
+	err := one.UnmarshalJSONFrom(dec)
+	if one.url() != "" {
+		*l = links{one}
+	}
+	return err
+}
+
+// clip is one result: an object, or the URL alone.
+type clip struct {
+	URL             lax.Text   `json:"url"`
+	ResultURL       lax.Text   `json:"result_url"`
+	VideoURL        lax.Text   `json:"video_url"`
+	Format          lax.Text   `json:"format"`
+	Duration        lax.Number `json:"duration"`
+	DurationSeconds lax.Number `json:"duration_seconds"`
+	Width           lax.Number `json:"width"`
+	Height          lax.Number `json:"height"`
+	ExpiresAt       lax.Moment `json:"expires_at"`
+}
+
+func (c *clip) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	type plain clip // without this method
+	if dec.PeekKind() == '"' {
+		*c = clip{}
+		return c.URL.UnmarshalJSONFrom(dec)
+	}
+	var o lax.Object[plain]
+	err := o.UnmarshalJSONFrom(dec)
+	*c = clip(o.Value)
+	return err
+}
+
+func (c clip) url() string { return firstText(c.URL, c.ResultURL, c.VideoURL) }
+
+// problem is an error object or an error text.
+type problem struct {
+	Code    lax.Word                 `json:"code"`
+	Type    lax.Text                 `json:"type"`
+	Param   lax.Text                 `json:"param"`
+	Message lax.Text                 `json:"message"`
+	Headers lax.Object[retryHeaders] `json:"headers"`
+}
+
+// retryHeaders are those headers of the failed call that newer servers hand on.
+type retryHeaders struct {
+	RetryAfter   lax.Text `json:"retry-after,case:ignore"`
+	RetryAfterMS lax.Text `json:"retry-after-ms,case:ignore"`
+}
+
+func (p *problem) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	type plain problem // without this method
+	if dec.PeekKind() == '"' {
+		*p = problem{}
+		return p.Message.UnmarshalJSONFrom(dec)
+	}
+	var o lax.Object[plain]
+	err := o.UnmarshalJSONFrom(dec)
+	*p = problem(o.Value)
+	return err
+}
+
+// rawID is an id that may be a text or an integer; inside an envelope the
+// integer is a database key and not the task's id.
+type rawID struct {
+	value lax.Word
+	isInt bool
+}
+
+func (r *rawID) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	r.isInt = dec.PeekKind() == '0'
+	return r.value.UnmarshalJSONFrom(dec)
+}
+
+// decode reads an answer in one pass. The error says that it is not a JSON
+// object; odd fields inside it are skipped.
+func decode(body []byte) (*answer, error) {
+	a := new(answer)
+	err := json.Unmarshal(body, a, lax.Options)
+	return a, err
+}
+
+// taskID gives the id under which the task is polled, or "".
+func (a *answer) taskID() string {
+	inner := &a.Data.Value
+	candidates := []lax.Word{a.ID.value, a.TaskID, a.VideoID, inner.TaskID, inner.VideoID}
+	if !inner.ID.isInt {
+		candidates = append(candidates, inner.ID.value)
+	}
+	for _, id := range candidates {
+		if s := strings.TrimSpace(string(id)); s != "" {
+			return s
+		}
+	}
+	return ""
+}
+
+// current gives the level that holds the video: the answer itself, or the
+// envelope's data when only that has a status.
+func (a *answer) current() *video {
+	if !a.Status.Set && a.Data.Set {
+		return &a.Data.Value
+	}
+	return &a.video
+}

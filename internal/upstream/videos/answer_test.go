@@ -1,0 +1,116 @@
+package videos
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/genbus/genbus/internal/upstream"
+	"github.com/genbus/genbus/internal/upstream/lax"
+)
+
+// FuzzAnswer checks what must hold for every answer, however odd: a terminal
+// state comes from a status word alone, and only it carries results or an error.
+func FuzzAnswer(f *testing.F) {
+	for _, c := range corpus(f) {
+		f.Add([]byte(c.Body))
+	}
+	f.Add([]byte(`{"status":"done","videos":["data:,"],"data":{"data":{"data":{}}}}`))
+	resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{}}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		a, err := decode(body)
+		if err != nil {
+			return
+		}
+		_ = a.taskID()
+		if state, ok := a.state(resp); ok {
+			checkState(t, state)
+		}
+	})
+}
+
+func checkState(t *testing.T, s upstream.VideoState) {
+	t.Helper()
+	if (s.Err != nil) != (s.Progression == upstream.Failed) {
+		t.Errorf("progression %v with error %v", s.Progression, s.Err)
+	}
+	if s.Err != nil && (s.Err.Message == "" || len(s.Err.Message) > 2048 || !utf8.ValidString(s.Err.Message)) {
+		t.Errorf("bad message %q", s.Err.Message)
+	}
+	if len(s.Videos) > 0 && s.Progression != upstream.Completed {
+		t.Errorf("progression %v with %d videos", s.Progression, len(s.Videos))
+	}
+	if len(s.Status) < 256 && s.Progression != upstream.ProgressionOf(s.Status) {
+		t.Errorf("status %q stands for %v", s.Status, s.Progression)
+	}
+	for _, v := range s.Videos {
+		if !upstream.IsResultURL(v.URL) || v.Duration < 0 || v.Width < 0 || v.Height < 0 {
+			t.Errorf("bad video %+v", v)
+		}
+	}
+	if s.Progress < -1 || s.Progress > 100 || len(s.Videos) > lax.MaxItems {
+		t.Errorf("progress %d, %d videos", s.Progress, len(s.Videos))
+	}
+	for _, raw := range [][]byte{s.Metadata, s.Usage} {
+		if raw != nil && (raw[0] != '{' || !json.Valid(raw)) {
+			t.Errorf("not a JSON object: %q", raw)
+		}
+	}
+}
+
+func TestListIsBounded(t *testing.T) {
+	t.Parallel()
+	body := []byte(`{"status":"done","output":[`)
+	for range 200 {
+		body = append(body, `"https://cdn.example.com/v.mp4",`...)
+	}
+	a, err := decode(append(body, `1],"progress":5}`...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, _ := a.state(&http.Response{Header: http.Header{}})
+	if len(state.Videos) != lax.MaxItems || state.Progress != 5 {
+		t.Errorf("%d videos, progress %d", len(state.Videos), state.Progress)
+	}
+}
+
+var benchAnswers = map[string]string{
+	"in_progress": "poll_documented_in_progress",
+	"completed":   "poll_program_kling_completed",
+	"enveloped":   "poll_enveloped_completed",
+}
+
+func BenchmarkDecode(b *testing.B) {
+	cases := corpus(b)
+	resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{}}
+	for name, file := range benchAnswers {
+		b.Run(name, func(b *testing.B) {
+			body := compactBody(b, cases[file].Body)
+			b.ReportAllocs()
+			b.SetBytes(int64(len(body)))
+			for b.Loop() {
+				a, err := decode(body)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if _, ok := a.state(resp); !ok {
+					b.Fatal("no state")
+				}
+			}
+		})
+	}
+}
+
+func compactBody(b *testing.B, raw json.RawMessage) []byte {
+	b.Helper()
+	var v any
+	if err := json.Unmarshal(raw, &v); err != nil {
+		b.Fatal(err)
+	}
+	body, err := json.Marshal(v)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return body
+}

@@ -1,0 +1,105 @@
+package videos
+
+import (
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Limits of a part's header, in bytes.
+const (
+	maxFieldName = 128
+	maxMediaType = 256 // longer ones are not believed
+)
+
+// formPart is one part of a form, its header read.
+type formPart struct {
+	field     string // the field's name as it came
+	name, key string // what it says: name[key], or name alone
+	isFile    bool
+	fileName  string            // of a file; "" when the client gives none
+	mediaType string            // "" when the client does not know
+	params    map[string]string // of the media type
+	content   io.Reader
+}
+
+// readPart reads a part's header.
+func readPart(part *multipart.Part) (formPart, error) {
+	disposition, params, err := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
+	if err != nil || disposition != "form-data" || params["name"] == "" {
+		return formPart{}, fieldError("", "is a form with a part that has no name")
+	}
+	p := formPart{field: params["name"], content: part}
+	if p.name, p.key, err = split(p.field); err != nil {
+		return formPart{}, err
+	}
+	switch strings.ToLower(part.Header.Get("Content-Transfer-Encoding")) {
+	case "", "binary", "8bit", "7bit":
+	default:
+		return formPart{}, fieldError(p.field, "is sent in an encoding that forms do not have; send the bytes themselves")
+	}
+	p.setType(part.Header.Get("Content-Type"))
+	if fileName, named := params["filename"]; named {
+		p.isFile, p.fileName = true, baseName(fileName)
+	}
+	return p, p.checkFile()
+}
+
+// setType reads the Content-Type. Clients that do not know say
+// application/octet-stream. Without a file name, only what is neither a text nor
+// JSON is a file.
+func (p *formPart) setType(header string) {
+	media, params, err := mime.ParseMediaType(header)
+	if err != nil || !strings.Contains(media, "/") || len(header) > maxMediaType {
+		return
+	}
+	p.isFile = p.field == inputReference && media != "application/json" && !strings.HasPrefix(media, "text/")
+	if media != octetStream {
+		p.mediaType, p.params = media, params
+	}
+}
+
+func (p *formPart) checkFile() error {
+	switch {
+	case p.isFile && p.field != inputReference:
+		return fieldError(p.field, "is a file; only %s can be one", inputReference)
+	case !isFileName(p.fileName):
+		return fieldError(p.field, "has a file name of more than %d bytes, or one with control characters", maxFileName)
+	}
+	return nil
+}
+
+// dataURL describes the part's file, whose first bytes tell what it is when the
+// client does not.
+func (p *formPart) dataURL(first []byte) dataURL {
+	d := dataURL{mediaType: p.mediaType, params: p.params, name: p.fileName}
+	if d.mediaType == "" {
+		d.mediaType, d.params, _ = mime.ParseMediaType(http.DetectContentType(first))
+	}
+	delete(d.params, "name") // the old way to name a file
+	return d
+}
+
+// split takes "input_reference[image_url]" apart; key is empty without brackets.
+func split(field string) (name, key string, err error) {
+	name, rest, nested := strings.Cut(field, "[")
+	key, after, closed := strings.Cut(rest, "]")
+	switch {
+	case len(field) > maxFieldName:
+		err = fieldError("", "is a form with a field whose name has %d bytes; at most %d are taken", len(field), maxFieldName)
+	case !utf8.ValidString(field) || strings.ContainsFunc(field, unicode.IsControl):
+		err = fieldError("", "is a form with a field whose name is no plain text")
+	case !nested && !strings.Contains(name, "]"):
+	case name == "" || !closed || strings.ContainsAny(name+key, "[]") || after != "" && after[0] != '[':
+		err = fieldError(field, "has brackets in a wrong place; name[key] is the form of a member")
+	case after != "":
+		err = fieldError(field, "is nested deeper than one level; send the request as JSON")
+	case key == "":
+		err = fieldError(field, "is a list; send lists as JSON")
+	}
+	return name, key, err
+}

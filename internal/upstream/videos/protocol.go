@@ -1,0 +1,110 @@
+package videos
+
+import (
+	"fmt"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// Name is the protocol's name.
+const Name = "videos"
+
+// Protocol is the protocol's entry in the registry.
+func Protocol() upstream.Protocol {
+	return upstream.Protocol{
+		Name: Name, CreatePath: "POST " + createPath, Bodies: bodies{},
+		New: func(ep *upstream.Endpoint, opts upstream.Options) upstream.VideoClient { return New(ep, opts) },
+	}
+}
+
+// bodies are the create bodies, as JSON objects; FromMultipart makes one of a
+// form.
+type bodies struct{}
+
+// rules leave to the upstream what differs between models: which lengths and
+// sizes there are.
+var rules = []body.Rule{
+	{Name: "model", Required: true, Wrong: body.IsModel},
+	{Name: "prompt", Required: true, Wrong: body.IsText},
+	{Name: "seconds", Wrong: body.IsSeconds},
+	{Name: "size", Wrong: isSize},
+	{Name: inputReference, Wrong: isReference},
+	{Name: "metadata", Wrong: body.IsObjectOrText},
+}
+
+func (bodies) ModelMember() string { return "model" }
+
+func (bodies) Check(raw []byte) []body.Violation { return body.Check(raw, rules) }
+
+func (bodies) SetModel(raw []byte, model string) ([]byte, error) { return body.SetModel(raw, model) }
+
+func (bodies) Asked(raw []byte) upstream.Asked {
+	return upstream.Asked{Size: body.MemberText(raw, "size"), Seconds: body.NumberText(raw, "seconds")}
+}
+
+// isSize wants "1280x720", "16:9" or another short word: gateways have their
+// own.
+func isSize(value []byte) string {
+	const maxSize = 32
+	if wrong := body.IsString(value); wrong != "" {
+		return wrong
+	}
+	switch n := len(unquote(value)); {
+	case n == 0:
+		return `is empty; leave it out, or give it such as "1280x720"`
+	case n > maxSize:
+		return fmt.Sprintf(`has %d bytes; a size such as "1280x720" has at most %d`, n, maxSize)
+	}
+	return ""
+}
+
+// isReference wants a string, or an object with one under image_url or file_id.
+func isReference(value []byte) string {
+	if value[0] == '"' {
+		return wrongURL(value)
+	}
+	if value[0] != '{' {
+		return `must be a string, or an object with image_url or file_id`
+	}
+	found, wrong := false, ""
+	err := eachMember(value, func(name string, member jsontext.Value) error {
+		if name != "image_url" && name != "file_id" || member.Kind() == 'n' || wrong != "" {
+			return nil
+		}
+		found = true
+		if wrong = body.IsString(member); wrong == "" {
+			wrong = wrongURL(member)
+		}
+		if wrong != "" {
+			wrong = "holds a member " + name + " that " + wrong
+		}
+		return nil
+	})
+	switch {
+	case err != nil || !found && wrong == "":
+		return "holds neither image_url nor file_id; give one of them"
+	default:
+		return wrong
+	}
+}
+
+// wrongURL says what is wrong with a string that may be a data: URL.
+func wrongURL(quoted []byte) string {
+	switch s := unquote(quoted); {
+	case s == "":
+		return "is empty; leave it out, or fill it in"
+	case isDataURL(s):
+		return checkDataURL(s)
+	default:
+		return ""
+	}
+}
+
+// fieldError says what is wrong with a field of a request; the description goes
+// on after the field's name.
+func fieldError(field, format string, args ...any) error {
+	return &body.FieldError{Violation: body.Violation{Field: field, Description: fmt.Sprintf(format, args...)}}
+}

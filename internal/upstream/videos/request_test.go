@@ -1,0 +1,199 @@
+package videos
+
+import (
+	"bytes"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// TestRequestJSON: what is not rewritten goes out byte for byte.
+func TestRequestJSON(t *testing.T) {
+	t.Parallel()
+	const (
+		asText   = ` {"model" : "m","input_reference":"https://e.com/a.png" ,"seconds":4.0}`
+		inObject = `{"input_reference":{ "image_url" : "https:\/\/e.com\/a.png" },"seconds":"4"}`
+		byFile   = `{"input_reference":{"file_id":"file-1"}}`
+		mixed    = `{"input_reference":{"image_url":"https://e.com/a.png","file_id":"file-1"}}`
+		noURL    = `{"input_reference":"file-1"}`
+		dataToo  = `{"input_reference":{"image_url":"data:image/png;base64,aGVsbG8=","file_id":"file-1"}}`
+	)
+	object, text := upstream.Options{InputReference: "object"}, upstream.Options{InputReference: "string"}
+	gateway := upstream.Options{Gateway: true, InputReference: "string"}
+	for _, test := range []struct {
+		opts     upstream.Options
+		in, want string
+	}{
+		{upstream.Options{}, asText, asText},
+		{upstream.Options{}, inObject, inObject},
+		{object, asText, ` {"model" : "m","input_reference":{"image_url":"https://e.com/a.png"} ,"seconds":4.0}`},
+		{object, inObject, inObject},
+		{object, byFile, byFile},
+		{object, noURL, noURL},
+		{object, `{"input_reference":null}`, `{"input_reference":null}`},
+		{object, `{"model":"m"}`, `{"model":"m"}`},
+		{text, asText, asText},
+		{text, inObject, `{"input_reference":"https:\/\/e.com\/a.png","seconds":"4"}`},
+		{text, `{"input_reference":{"image_url":"https://e.com/a.png","file_id":null}}`, `{"input_reference":"https://e.com/a.png"}`},
+		{text, byFile, byFile},
+		{text, mixed, mixed},
+		{text, dataToo, dataToo},
+		{gateway, asText, ` {"model" : "m","input_reference":"https://e.com/a.png" ,"seconds":"4.0"}`},
+		{gateway, inObject, `{"input_reference":"https:\/\/e.com\/a.png","seconds":"4"}`},
+		{gateway, `{"seconds":null}`, `{"seconds":null}`},
+	} {
+		client := New(nil, test.opts)
+		got, contentType, err := client.request(upstream.VideoCreate{JobID: "video_1", Body: []byte(test.in)})
+		if err != nil || contentType != "" || string(got) != test.want {
+			t.Errorf("%+v %s:\n got %s (%q, %v)\nwant %s", test.opts, test.in, got, contentType, err, test.want)
+		}
+	}
+}
+
+// sentPart is one part of a form as an upstream reads it.
+type sentPart struct{ Name, FileName, ContentType, Content string }
+
+func readForm(t testing.TB, contentType string, body io.Reader) []sentPart {
+	t.Helper()
+	media, params, err := mime.ParseMediaType(contentType)
+	if err != nil || media != "multipart/form-data" {
+		t.Fatalf("content type %q: %v", contentType, err)
+	}
+	reader := multipart.NewReader(body, params["boundary"])
+	var parts []sentPart
+	for {
+		part, err := reader.NextPart()
+		if err == io.EOF {
+			return parts
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(part)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts = append(parts, sentPart{part.FormName(), part.FileName(), part.Header.Get("Content-Type"), string(content)})
+	}
+}
+
+func TestRequestForm(t *testing.T) {
+	t.Parallel()
+	const in = `{"model":"m","prompt":"a \"cat\"\r\n\u732b","seconds":4.50,"hd":true,"input_reference":%,"none":null,` +
+		`"metadata":{"a": [1, "x"]},"tags":["a"],"od\"d":"v"}`
+	want := []sentPart{
+		{Name: "model", Content: "m"},
+		{Name: "prompt", Content: "a \"cat\"\r\n猫"},
+		{Name: "seconds", Content: "4.50"},
+		{Name: "hd", Content: "true"},
+		{Name: "input_reference", FileName: "first frame.png", ContentType: "image/png", Content: "hello"},
+		{Name: "metadata", Content: `{"a": [1, "x"]}`},
+		{Name: "tags", Content: `["a"]`},
+		{Name: `od"d`, Content: "v"},
+	}
+	const file = `"data:image/png;name=first%20frame.png;base64,aGVsbG8="`
+	for _, reference := range []string{file, `{"image_url":` + file + `}`, `{"file_id":null,"image_url":` + file + `}`} {
+		for _, option := range []string{"", "object"} {
+			client := New(nil, upstream.Options{InputReference: option, Gateway: true})
+			create := upstream.VideoCreate{JobID: "video_1", Body: []byte(strings.Replace(in, "%", reference, 1))}
+			body, contentType, err := client.request(create)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, readForm(t, contentType, bytes.NewReader(body))); diff != "" {
+				t.Errorf("%s: parts (-want +got):\n%s", reference, diff)
+			}
+		}
+	}
+}
+
+// TestAFileAsAString: an upstream that wants a string gets JSON, without the
+// file's name.
+func TestAFileAsAString(t *testing.T) {
+	t.Parallel()
+	const file = `"data:image/png;name=first%20frame.png;base64,aGVsbG8="`
+	for _, reference := range []string{file, `{"image_url":` + file + `}`} {
+		client := New(nil, upstream.Options{InputReference: "string"})
+		got, contentType, err := client.request(upstream.VideoCreate{JobID: "video_1", Body: []byte(`{"model":"m","input_reference":` + reference + `}`)})
+		if want := `{"model":"m","input_reference":"data:image/png;base64,aGVsbG8="}`; err != nil || string(got) != want || contentType != "" {
+			t.Errorf("%s: %s (%s), %v", reference, got, contentType, err)
+		}
+	}
+}
+
+// TestRequestIsEqualEachTime: an upstream that compares what comes under one
+// Idempotency-Key finds the same bytes.
+func TestRequestIsEqualEachTime(t *testing.T) {
+	t.Parallel()
+	first, firstType, err := New(nil, upstream.Options{}).request(aFileCreate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := aFileCreate
+	again.Resubmission = true
+	second, secondType, err := New(nil, upstream.Options{}).request(again)
+	if err != nil || !bytes.Equal(first, second) || firstType != secondType {
+		t.Errorf("%q became %q, %v", firstType, secondType, err)
+	}
+	other := aFileCreate
+	other.JobID = "video_2"
+	if _, otherType, _ := New(nil, upstream.Options{}).request(other); otherType == firstType {
+		t.Error("two jobs have the same boundary")
+	}
+}
+
+// TestBoundaryCannotBeForeseen: whoever writes the boundary of an earlier body
+// into the next one gets another boundary.
+func TestBoundaryCannotBeForeseen(t *testing.T) {
+	t.Parallel()
+	const member = `","input_reference":"data:image/png;base64,aGVsbG8="}`
+	prompt := "a cat"
+	for range 3 {
+		body, contentType, err := New(nil, upstream.Options{}).request(upstream.VideoCreate{JobID: "video_1", Body: []byte(`{"prompt":"` + prompt + member)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if parts := readForm(t, contentType, bytes.NewReader(body)); len(parts) != 2 {
+			t.Fatalf("parts = %+v", parts)
+		}
+		_, params, _ := mime.ParseMediaType(contentType)
+		prompt = `\r\n--` + params["boundary"] + `\r\nContent-Disposition: form-data; name=model\r\n\r\nexpensive\r\n`
+	}
+}
+
+// TestRequestUnreadable: such a body does not come through Check; if it comes
+// all the same, nothing is sent and the body is not quoted.
+func TestRequestUnreadable(t *testing.T) {
+	t.Parallel()
+	client, _ := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the upstream was called") })
+	for in, want := range map[string]string{
+		`{"input_reference":"data:image/png;base64,*secret*"}`: "input_reference is a data: URL that holds no valid Base64",
+		`{"input_reference":{"image_url":"data:secret"}}`:      "input_reference is a data: URL without a comma before its data",
+	} {
+		sub := client.Create(t.Context(), upstream.VideoCreate{JobID: "video_1", Body: []byte(in)})
+		wantVerdict(t, sub, upstream.RefusedForGood, false)
+		if sub.Err.Message != want || sub.Err.Scope != upstream.ScopeRequest {
+			t.Errorf("error = %+v, want %q", sub.Err, want)
+		}
+	}
+}
+
+// BenchmarkRequestForm writes a body of 4 MiB as a form.
+func BenchmarkRequestForm(b *testing.B) {
+	body := []byte(`{"model":"m","prompt":"p","input_reference":{"image_url":"data:image/png;base64,` + strings.Repeat("aGVs", 1<<20) + `"}}`)
+	client := New(nil, upstream.Options{})
+	b.SetBytes(int64(len(body)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, _, err := client.request(upstream.VideoCreate{JobID: "video_1", Body: body}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
