@@ -1,0 +1,208 @@
+package routes_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/pool"
+	"github.com/genbus/genbus/internal/routes"
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// table builds the routes of a configuration.
+func table(t *testing.T, upstreams config.Upstreams, list ...config.Route) *routes.Table {
+	t.Helper()
+	cfg := config.Default()
+	cfg.Upstreams, cfg.Routes = upstreams, list
+	if err := cfg.Prepare(); err != nil {
+		t.Fatal(err)
+	}
+	built, err := routes.New(cfg, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(built.Close)
+	return built
+}
+
+// route is a video route of a protocol.
+func route(name, protocol string, upstreams ...string) config.Route {
+	r := config.NewRoute(name, config.KindVideo, "", name+"*")
+	r.Protocol = protocol
+	for _, u := range upstreams {
+		r.Upstreams = append(r.Upstreams, config.Target{Name: u})
+	}
+	return r
+}
+
+// signed is an upstream that is called with a key pair.
+func signed(url string) config.Upstream {
+	u := config.NewUpstream(url)
+	u.Auth = config.AuthSigned
+	u.AccessKey, u.SecretKey = config.NewSecret("access"), config.NewSecret("secret")
+	return u
+}
+
+// recorder is an upstream that accepts everything and remembers how it was
+// called.
+func recorder(t *testing.T) (url string, calls func() []string) {
+	t.Helper()
+	seen := make(chan string, 16)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		seen <- r.Method + " " + r.URL.RequestURI() + " " + scheme
+		_, _ = w.Write([]byte(`{"id":"1","task_id":"1","code":0,"data":{"task_id":"1","task_status":"submitted"}}`))
+	}))
+	t.Cleanup(server.Close)
+	return server.URL, func() []string {
+		var all []string
+		for len(seen) > 0 {
+			all = append(all, <-seen)
+		}
+		return all
+	}
+}
+
+// TestWhereEachProtocolIsCalled: the vendor's path stands before a gateway's own
+// paths, and not before the vendor's; who signs and who sends a key.
+func TestWhereEachProtocolIsCalled(t *testing.T) {
+	t.Parallel()
+	url, calls := recorder(t)
+	gateway := config.NewUpstream(url)
+	gateway.Key = config.NewSecret("sk-1")
+	elsewhere := gateway
+	elsewhere.VendorPath = "/vendors/k/"
+	bare := gateway
+	bare.VendorPath = "/"
+	built := table(
+		t, config.Upstreams{"gateway": gateway, "vendor": signed(url), "elsewhere": elsewhere, "bare": bare},
+		route("p", "primary", "gateway"), route("v", "videos", "gateway"), route("k", "kling", "gateway", "vendor", "elsewhere", "bare"), route("j", "jimeng", "gateway", "vendor"),
+	)
+	for _, c := range []struct{ route, upstream, body, want string }{
+		{"p", "gateway", `{"model":"m","prompt":"x"}`, "POST /v1/video/generations Bearer"},
+		{"v", "gateway", `{"model":"m","prompt":"x"}`, "POST /v1/videos Bearer"},
+		{"k", "gateway", `{"model_name":"m","prompt":"x"}`, "POST /kling/v1/videos/text2video Bearer"},
+		{"k", "vendor", `{"model_name":"m","prompt":"x","image":"http://h/i.png"}`, "POST /v1/videos/image2video Bearer"},
+		{"k", "elsewhere", `{"model_name":"m","prompt":"x"}`, "POST /vendors/k/v1/videos/text2video Bearer"},
+		{"k", "bare", `{"model_name":"m","prompt":"x"}`, "POST /v1/videos/text2video Bearer"},
+		{"j", "gateway", `{"req_key":"m","prompt":"x"}`, "POST /jimeng/?Action=CVSync2AsyncSubmitTask&Version=2022-08-31 Bearer"},
+		{"j", "vendor", `{"req_key":"m","prompt":"x"}`, "POST /?Action=CVSync2AsyncSubmitTask&Version=2022-08-31 HMAC-SHA256"},
+	} {
+		r, _ := built.Video(c.route)
+		client, ok := r.Client(pool.Account{Upstream: c.upstream})
+		if !ok {
+			t.Fatalf("%s has no client for %s", c.route, c.upstream)
+		}
+		client.Create(t.Context(), upstream.VideoCreate{JobID: "video_1", Body: []byte(c.body)})
+		if diff := cmp.Diff([]string{c.want}, calls()); diff != "" {
+			t.Errorf("%s at %s (-want +got):\n%s", c.route, c.upstream, diff)
+		}
+	}
+}
+
+func TestATaskKeepsItsAccountWhileThereIsOne(t *testing.T) {
+	t.Parallel()
+	two := config.NewUpstream("http://two")
+	for _, name := range []string{"a", "b"} {
+		two.Keys = append(two.Keys, config.UpstreamKey{Name: name, Key: config.NewSecret("sk-" + name)})
+	}
+	built := table(t, config.Upstreams{"one": config.NewUpstream("http://one"), "two": two}, route("p", "primary", "one"))
+	r, _ := built.Video("p")
+	for account, want := range map[pool.Account]bool{
+		{Upstream: "one"}:              true,
+		{Upstream: "two", Key: "b"}:    true, // no longer of the route
+		{Upstream: "two", Key: "gone"}: true, // another key of it may do
+		{Upstream: "gone"}:             false,
+	} {
+		if _, ok := r.Client(account); ok != want {
+			t.Errorf("a client for %v: %v", account, ok)
+		}
+	}
+}
+
+// TestPlaceOfAResult: by its URL, or by the path that the protocol has for it;
+// also for a task whose route has gone.
+func TestPlaceOfAResult(t *testing.T) {
+	t.Parallel()
+	private := config.NewUpstream("http://one")
+	private.PrivateResults = true
+	built := table(t, config.Upstreams{"one": private}, route("v", "videos", "one"), route("p", "primary", "one"))
+	task := func(route, protocol, upstream string) *genbusv1.VideoTask {
+		return &genbusv1.VideoTask{
+			Id: "video_1", Protocol: protocol, UpstreamTaskId: "a/b", Execution: &genbusv1.Execution{Route: route, Upstream: upstream},
+		}
+	}
+	at, err := built.Place(task("v", "videos", "one"), "")
+	if err != nil || at.Path != "/v1/videos/a%2Fb/content" || at.URL != "" || !at.PrivateOK || at.Endpoint.BaseURL != "http://one" {
+		t.Errorf("by id: %+v, %v", at, err)
+	}
+	at, err = built.Place(task("renamed", "videos", "one"), "http://cdn/x.mp4")
+	if err != nil || at.URL != "http://cdn/x.mp4" || at.Path != "" {
+		t.Errorf("by URL: %+v, %v", at, err)
+	}
+	if _, err = built.Place(task("p", "primary", "gone"), "http://cdn/x.mp4"); fault.CodeOf(err) != fault.UpstreamRemoved {
+		t.Errorf("without its upstream: %v", err)
+	}
+}
+
+// TestModelsAreMerged: names of routes, and what their upstreams list, each once
+// with what is said of it.
+func TestModelsAreMerged(t *testing.T) {
+	t.Parallel()
+	list := func(body string) string {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(body)) }))
+		t.Cleanup(server.Close)
+		return server.URL
+	}
+	one := list(`{"object":"list","success":true,"data":[{"id":"pa","object":"model","created":7,"owned_by":"lab","supported_endpoint_types":["x"]},{"id":"other"}]}`)
+	two := list(`{"data":[{"id":"pa","created":9},{"id":"pb","owned_by":"studio"}]}`)
+	p := route("p", "primary", "one", "two", "dead")
+	p.Models, p.Modes, p.Group = []string{"p*", "exact"}, []string{"text_to_video"}, "films"
+	chat := config.NewRoute("c", config.KindChat, "two", "c*", "pb")
+	built := table(t, config.Upstreams{
+		"one": config.NewUpstream(one), "two": config.NewUpstream(two), "dead": config.NewUpstream("http://127.0.0.1:1"),
+	}, p, chat)
+	var got []string
+	for _, m := range built.Models(t.Context(), "") {
+		got = append(got, strings.Join([]string{m.GetId(), m.GetKind(), m.GetOwnedBy(), m.GetGroup(), m.GetProtocol(), strings.Join(m.GetModes(), "+"), string(m.GetExtraJson())}, " "))
+	}
+	want := []string{
+		`exact video one films primary text_to_video `,
+		`pa video lab films primary text_to_video {"supported_endpoint_types":["x"]}`,
+		`pb chat studio chat   {}`,
+		`pb video studio films primary text_to_video {}`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("models (-want +got):\n%s", diff)
+	}
+	if n := len(built.Models(t.Context(), "chat")); n != 1 {
+		t.Errorf("%d chat models", n)
+	}
+}
+
+func TestWhatCannotBeSignedIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, r := range map[string]config.Route{
+		"primary has no signature": route("p", "primary", "vendor"),
+		"chats have none":          config.NewRoute("c", config.KindChat, "vendor", "*"),
+	} {
+		cfg := config.Default()
+		cfg.Upstreams, cfg.Routes = config.Upstreams{"vendor": signed("http://vendor")}, []config.Route{r}
+		if err := cfg.Prepare(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := routes.New(cfg, nil, nil); err == nil || !strings.Contains(err.Error(), "vendor") || !strings.Contains(err.Error(), "signed") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
