@@ -91,6 +91,7 @@ func (j *videoJob) logGone(ctx context.Context) Outcome {
 	_, err := j.Broker.Last(ctx, j.Broker.Names().Work(), j.Broker.Names().WorkAnyRoute(subject.Video, j.name.Tenant, j.name.ID))
 	if errors.Is(err, broker.ErrNoMessage) {
 		j.Logger.Info("a held task was erased", j.attrs()...)
+		j.dropCopies(ctx)
 		return Drop()
 	}
 	if err != nil {

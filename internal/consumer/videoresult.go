@@ -127,6 +127,8 @@ func (j *videoJob) toCopy(s upstream.VideoState) map[int]string {
 func (j *videoJob) copyAll(ctx context.Context, until time.Time, urls map[int]string) *fault.Error {
 	ctx, cancel := context.WithDeadlineCause(ctx, until, fault.New(fault.ArchiveFailed, "the copy of %s took longer than the route's archive timeout", j.name.ID))
 	defer cancel()
+	// Whoever takes the task over copies anew, so that a stop need not wait.
+	defer context.AfterFunc(j.fetching, cancel)()
 	select {
 	case j.copies <- struct{}{}:
 		defer func() { <-j.copies }()
