@@ -1,6 +1,6 @@
 // Package admission accepts requests: it validates, routes, fingerprints and
-// enqueues them, in one function behind all ways in. It does not run jobs, and
-// knows no wire format.
+// enqueues them, in one function behind all ways in, and withdraws what has
+// ended. It does not run jobs, and leaves what a body means to its protocol.
 package admission
 
 import (
@@ -12,7 +12,6 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/fault"
@@ -227,7 +226,3 @@ func (a *Admission) Item(ctx context.Context, r Request, c Checked) *genbusv1.Wo
 		Stream: c.Stream, Trace: telemetry.Inject(ctx),
 	}
 }
-
-// Head reads the model and the stream flag of a body, for callers that must
-// choose between an inline and a queued chat before they admit.
-func Head(b []byte) (body.Head, error) { return body.Header(b) }

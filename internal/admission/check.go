@@ -25,15 +25,15 @@ func (a *Admission) Check(r Request) (Checked, error) {
 	if limit := int64(a.cfg.HTTP.MaxBodyBytes); int64(len(r.Body)) > limit {
 		return Checked{}, fault.New(fault.BodyTooLarge, "the body has %d bytes; the limit is %d", len(r.Body), limit)
 	}
-	form, err := a.form(r)
+	read, err := a.readBody(r)
 	if err != nil {
 		return Checked{}, err
 	}
-	if v := append(a.violations(r), form.violations...); len(v) > 0 {
+	if v := append(a.violations(r), read.violations...); len(v) > 0 {
 		return Checked{}, fault.Invalid(v)
 	}
-	c := Checked{Model: form.model, Stream: form.stream}
-	if err := a.route(r, form, &c); err != nil {
+	c := Checked{Model: read.model, Stream: read.stream}
+	if err := a.route(r, read, &c); err != nil {
 		return Checked{}, err
 	}
 	if err := c.write(r); err != nil {
@@ -66,7 +66,7 @@ func (c *Checked) write(r Request) error {
 		if c.Body, err = p.Bodies.FromTyped(r.Typed); err != nil {
 			return unwritable(err)
 		}
-		if v := faultViolations(p.Bodies.Check(c.Body)); len(v) > 0 {
+		if v := p.Bodies.Check(c.Body); len(v) > 0 {
 			return fault.Invalid(v)
 		}
 	}

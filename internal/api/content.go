@@ -71,7 +71,6 @@ func (h *web) getContent(x *exchange) error {
 	ctx, leave := h.core.drain.hold(x.ctx())
 	defer leave()
 	name := x.name(subject.Video)
-	x.jobID(name.ID)
 	file, err := h.core.openContent(ctx, name, index, content.Request{
 		Range: x.r.Header.Get("Range"), IfRange: x.r.Header.Get("If-Range"), HeadOnly: x.r.Method == http.MethodHead,
 	})
@@ -79,6 +78,7 @@ func (h *web) getContent(x *exchange) error {
 		return err
 	}
 	defer func() { _ = file.Body.Close() }()
+	x.jobID(name.ID)
 	x.contentHeader(file, name.ID)
 	x.WriteHeader(file.Status)
 	if x.r.Method == http.MethodHead || file.Status == http.StatusRequestedRangeNotSatisfiable {
@@ -89,10 +89,12 @@ func (h *web) getContent(x *exchange) error {
 
 func (x *exchange) contentHeader(f *content.File, id string) {
 	h := x.Header()
-	h.Set("Content-Type", f.Type)
+	if f.Status != http.StatusRequestedRangeNotSatisfiable { // which has no content
+		h.Set("Content-Type", f.Type)
+		h.Set("Content-Disposition", `attachment; filename="`+id+extension(f.Type)+`"`)
+	}
 	h.Set("Accept-Ranges", "bytes")
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Content-Disposition", `attachment; filename="`+id+extension(f.Type)+`"`)
 	for name, value := range map[string]string{"Content-Range": f.Range, "Etag": f.ETag, "Last-Modified": f.LastModified} {
 		if value != "" {
 			h.Set(name, value)

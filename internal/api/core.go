@@ -54,7 +54,7 @@ func (c *core) submit(ctx context.Context, r admission.Request) (tasklog.Entry, 
 
 // get reads a job of a tenant. The job of another tenant does not exist.
 func (c *core) get(ctx context.Context, n subject.TaskName) (tasklog.Entry, error) {
-	if kind, ok := admission.KindOf(n.ID); !ok || kind != n.Kind {
+	if !wellFormed(n) {
 		return tasklog.Entry{}, notFound(n)
 	}
 	e, err := c.log.Get(ctx, n)
@@ -64,16 +64,29 @@ func (c *core) get(ctx context.Context, n subject.TaskName) (tasklog.Entry, erro
 	return e, nil
 }
 
+// wellFormed reports whether there can be a job of this name.
+func wellFormed(n subject.TaskName) bool {
+	kind, ok := admission.KindOf(n.ID)
+	return ok && kind == n.Kind
+}
+
 // list reads a page of a tenant's jobs, newest first.
 func (c *core) list(ctx context.Context, q tasklog.Query) (tasklog.Page, error) {
-	page, err := c.log.List(ctx, q)
-	if errors.Is(err, tasklog.ErrPageToken) {
-		return tasklog.Page{}, fault.New(fault.InvalidPageToken, "page_token is not one of this list; start again without it")
+	after := subject.TaskName{Kind: q.Kind, Tenant: q.Tenant, ID: q.After}
+	if q.After != "" && !wellFormed(after) {
+		return tasklog.Page{}, notFound(after)
 	}
-	if err != nil {
+	page, err := c.log.List(ctx, q)
+	switch {
+	case err == nil:
+		return page, nil
+	case errors.Is(err, tasklog.ErrPageToken):
+		return tasklog.Page{}, fault.New(fault.InvalidPageToken, "page_token is not one of this list; start again without it")
+	case errors.Is(err, tasklog.ErrNotFound):
+		return tasklog.Page{}, notFound(after)
+	default:
 		return tasklog.Page{}, meaning(ctx, subject.TaskName{Kind: q.Kind, Tenant: q.Tenant}, err)
 	}
-	return page, nil
 }
 
 // models lists what the routes offer; kind is "video", "chat" or empty for both.

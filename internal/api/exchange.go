@@ -11,7 +11,6 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 
 	"github.com/genbus/genbus/internal/admission"
-	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/subject"
@@ -32,33 +31,18 @@ const writeTimeout = 30 * time.Second
 
 const headerJobID = "Genbus-Job-Id"
 
-// run authenticates the call and serves it.
-func (x *exchange) run(serve func(*exchange) error) error {
+// run finds out who calls, and serves the call.
+func (x *exchange) run(identify func(*exchange) (string, error), serve func(*exchange) error) (err error) {
 	if err := x.web.core.drain.refusal(); err != nil {
 		return err
 	}
-	tenant, err := tenantOf(x.web.cfg, x.r.Header.Get("Authorization"))
-	if err != nil {
+	if x.tenant, err = identify(x); err != nil {
 		return err
 	}
-	x.tenant = tenant
 	if x.r.Header["Traceparent"] != nil {
 		x.r = x.r.WithContext(x.web.propagator.Extract(x.r.Context(), propagation.HeaderCarrier(x.r.Header)))
 	}
 	return serve(x)
-}
-
-// tenantOf finds the tenant of an Authorization value. Without configured keys
-// the value does not matter.
-func tenantOf(cfg *config.Config, authorization string) (string, error) {
-	key := ""
-	if scheme, rest, ok := strings.Cut(authorization, " "); ok && strings.EqualFold(scheme, "Bearer") {
-		key = strings.TrimSpace(rest)
-	}
-	if tenant, ok := cfg.Tenant(key); ok {
-		return tenant, nil
-	}
-	return "", fault.New(fault.InvalidAPIKey, "the API key is missing or unknown; send Authorization: Bearer <key>")
 }
 
 func (x *exchange) ctx() context.Context { return x.r.Context() }

@@ -1,9 +1,9 @@
 package api
 
 import (
+	"cmp"
 	"net/http"
 	"strings"
-	"time"
 
 	"go.opentelemetry.io/otel/propagation"
 
@@ -49,15 +49,20 @@ func (x *vendorExchange) serve() error {
 	if err := x.web.core.drain.refusal(); err != nil {
 		return err
 	}
+	signed, err := x.identify()
+	if err != nil {
+		return err
+	}
 	var raw []byte
-	var err error
 	if x.r.Method == http.MethodPost {
 		if raw, err = x.body(); err != nil {
 			return err
 		}
 	}
-	if x.tenant, err = x.authenticate(raw); err != nil {
-		return err
+	if signed {
+		if err := x.verify(raw); err != nil {
+			return err
+		}
 	}
 	if x.r.Header["Traceparent"] != nil {
 		x.r = x.r.WithContext(x.web.propagator.Extract(x.r.Context(), propagation.HeaderCarrier(x.r.Header)))
@@ -78,22 +83,29 @@ func (x *vendorExchange) serve() error {
 	}
 }
 
-// authenticate finds the tenant by the vendor's own signature, made with a key
-// pair of the tenant, or by an API key.
-func (x *vendorExchange) authenticate(raw []byte) (string, error) {
-	signature, signed := x.wire.Surface.Signature(x.r, raw)
-	if !signed || len(x.web.cfg.APIKeys) == 0 {
-		return tenantOf(x.web.cfg, x.r.Header.Get("Authorization"))
+// identify finds the tenant by an API key, which may look like a signature. Else
+// the vendor's own signature must be there, of an access key that is known; it is
+// verified with the body, which is read of nobody else.
+func (x *vendorExchange) identify() (signed bool, err error) {
+	if x.tenant, err = x.byKey(); err == nil {
+		return false, nil
 	}
-	tenant, secret, known := x.web.cfg.Pair(signature.AccessKey)
-	// An unknown access key takes as long as a wrong signature.
-	if err := signature.Verify(secret.Reveal(), time.Now()); err != nil || !known {
-		if !known {
-			return "", fault.New(fault.InvalidAPIKey, "the access key of the signature is unknown")
-		}
-		return "", fault.New(fault.InvalidAPIKey, "the signature does not fit: %w", err)
+	signature, signed := x.wire.Surface.Signature(x.r, nil)
+	if !signed {
+		return false, err
 	}
-	return tenant, nil
+	if _, _, known := x.web.cfg.Pair(signature.AccessKey); !known {
+		_, err = signer(x.web.cfg, signature)
+		return true, err
+	}
+	return true, nil
+}
+
+// verify finds the tenant by the signature that identify has seen.
+func (x *vendorExchange) verify(raw []byte) (err error) {
+	signature, _ := x.wire.Surface.Signature(x.r, raw)
+	x.tenant, err = signer(x.web.cfg, signature)
+	return err
 }
 
 func (x *vendorExchange) create(call upstream.Call) error {
@@ -101,9 +113,11 @@ func (x *vendorExchange) create(call upstream.Call) error {
 	if err != nil {
 		return err
 	}
-	if req.Protocol = x.wire.Name; req.RequestID == "" {
-		req.RequestID = call.RequestID
+	if req.RequestID != "" && call.RequestID != "" {
+		// The task would not be found by the vendor's own id.
+		return fault.Invalid([]fault.Violation{{Field: "Idempotency-Key", Description: "and external_task_id both name the request; send one of them"}})
 	}
+	req.Protocol, req.RequestID = x.wire.Name, cmp.Or(call.RequestID, req.RequestID)
 	e, err := x.web.core.submit(x.ctx(), req)
 	if err != nil {
 		return err
@@ -132,26 +146,24 @@ func (x *vendorExchange) answer(call upstream.Call, t *genbusv1.VideoTask) error
 // maxListed bounds how far back a vendor's numbered pages reach.
 const maxListed = 10_000
 
-// list reads a numbered page: the pages before it are passed over.
+// list reads a numbered page, in as many steps as it takes; the pages before it
+// are passed over without being read.
 func (x *vendorExchange) list(call upstream.Call) error {
 	if call.Page*call.Size > maxListed {
 		return fault.New(fault.InvalidPageToken, "only the newest %d tasks can be listed by page number", maxListed)
 	}
-	first, last := (call.Page-1)*call.Size, call.Page*call.Size
 	var page []*genbusv1.VideoTask
-	q := tasklog.Query{Kind: subject.Video, Tenant: x.tenant, Size: tasklog.MaxPage}
-	for at := 0; at < last; {
+	q := tasklog.Query{Kind: subject.Video, Tenant: x.tenant, Offset: (call.Page - 1) * call.Size}
+	for len(page) < call.Size {
+		q.Size = min(call.Size-len(page), tasklog.MaxPage)
 		got, err := x.web.core.list(x.ctx(), q)
 		if err != nil {
 			return err
 		}
 		for _, e := range got.Jobs {
-			if at >= first && at < last {
-				page = append(page, x.linked(video(e)))
-			}
-			at++
+			page = append(page, x.linked(video(e)))
 		}
-		if q.Token = got.NextToken; q.Token == "" {
+		if q.Token, q.Offset = got.NextToken, 0; q.Token == "" {
 			break
 		}
 	}

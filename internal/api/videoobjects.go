@@ -82,20 +82,13 @@ func (h *web) listVideoObjects(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	q := tasklog.Query{Kind: subject.Video, Tenant: x.tenant, Size: limit}
+	q := tasklog.Query{Kind: subject.Video, Tenant: x.tenant, Size: limit, After: query.Get("after")}
 	switch order := query.Get("order"); order {
 	case "", "desc":
 	case "asc":
 		q.Ascending = true
 	default:
 		return fault.Invalid([]fault.Violation{{Field: "order", Description: "must be asc or desc"}})
-	}
-	if after := query.Get("after"); after != "" {
-		e, err := h.core.get(x.ctx(), subject.TaskName{Kind: subject.Video, Tenant: x.tenant, ID: after})
-		if err != nil {
-			return err
-		}
-		q.Token = tasklog.TokenAfter(e)
 	}
 	page, err := h.core.list(x.ctx(), q)
 	if err != nil {
@@ -111,10 +104,10 @@ func (h *web) listVideoObjects(x *exchange) error {
 // deleteVideoObject is DELETE /v1/videos/{id}.
 func (h *web) deleteVideoObject(x *exchange) error {
 	name := x.name(subject.Video)
-	x.jobID(name.ID)
 	if err := h.core.erase(x.ctx(), name); err != nil {
 		return err
 	}
+	x.jobID(name.ID)
 	return x.json(http.StatusOK, body.VideoDeletedJSON(name.ID))
 }
 

@@ -70,7 +70,7 @@ func (h *web) routes() {
 	h.handle("GET /v1/videos", h.listVideoObjects)
 	h.handle("GET /v1/videos/{id}", h.getVideoObject)
 	h.handle("DELETE /v1/videos/{id}", h.deleteVideoObject)
-	h.handle("GET /v1/videos/{id}/content", h.getContent)
+	h.handleFor("GET /v1/videos/{id}/content", (*exchange).byKeyOrSignature, h.getContent) // vendors' answers link to it
 	h.vendorRoutes()
 	h.handle("POST /v1/chat/completions", h.chatCompletions)
 	h.handle("GET /v1/models", h.listModels)
@@ -142,12 +142,17 @@ func bug() *fault.Error {
 	return &fault.Error{Code: fault.Internal, Message: "a bug in genbus stopped this call; report it with the X-Request-Id"}
 }
 
-// handle mounts a handler that needs a tenant. Its error is the answer, unless
-// it has begun one.
+// handle mounts a handler that needs an API key.
 func (h *web) handle(pattern string, serve func(*exchange) error) {
+	h.handleFor(pattern, (*exchange).byKey, serve)
+}
+
+// handleFor mounts a handler that needs a tenant. Its error is the answer, unless
+// it has begun one.
+func (h *web) handleFor(pattern string, identify func(*exchange) (string, error), serve func(*exchange) error) {
 	h.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		x := &exchange{response: asResponse(w, r), r: r, web: h}
-		if err := x.run(serve); err != nil {
+		if err := x.run(identify, serve); err != nil {
 			x.fail(err)
 		}
 	})
@@ -162,7 +167,8 @@ func asResponse(w http.ResponseWriter, r *http.Request) *response {
 }
 
 // viaGateway answers with the generated gateway. It reads the body first, with
-// our limits; the tenant is found by the interceptors behind it.
+// our limits and of nobody but a tenant, whom the interceptors behind it find
+// once more.
 func (h *web) viaGateway(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{response: asResponse(w, r), r: r, web: h}
 	if err := x.prepareGateway(); err != nil {
@@ -188,6 +194,12 @@ func (x *exchange) prepareGateway() error {
 		r.Method = http.MethodGet
 		x.r = r
 	case http.MethodPost:
+		if err := x.web.core.drain.refusal(); err != nil {
+			return err
+		}
+		if _, err := x.byKey(); err != nil {
+			return err
+		}
 		raw, err := x.body()
 		if err != nil {
 			return err

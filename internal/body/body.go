@@ -21,6 +21,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/genbus/genbus/internal/fault"
 )
 
 // Limits of one body.
@@ -31,14 +33,10 @@ const (
 	MaxDepth = 200
 )
 
-// Violation says what is wrong with one field of a request.
-type Violation struct {
-	// Field is the path, such as "messages[3].role"; empty for the whole body.
-	Field string
-	// Description says what is wrong and what would be right. It never holds the
-	// field's value.
-	Description string
-}
+// Violation says what is wrong with one field of a request: its path, such as
+// "messages[3].role" (empty for the whole body), and what would be right. It
+// never holds the field's value.
+type Violation = fault.Violation
 
 // FieldError is a Violation that made the operation impossible.
 type FieldError struct{ Violation }

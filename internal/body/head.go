@@ -21,7 +21,7 @@ type Head struct {
 // are *FieldError.
 func Header(body []byte) (Head, error) {
 	if err := checkObject(body, strict); err != nil {
-		return Head{}, fieldError("", "%s", err)
+		return Head{}, Errorf("", "%s", err)
 	}
 	var h Head
 	c := cursor{b: body}
@@ -61,12 +61,15 @@ func (h *Head) read(c *cursor, name []byte) bool {
 
 // SetModel gives a copy of body in which the top-level member model is model,
 // and every other byte as it was. Errors are *FieldError.
-func SetModel(body []byte, model string) ([]byte, error) {
-	quoted, err := jsontext.AppendQuote(nil, model)
+func SetModel(body []byte, model string) ([]byte, error) { return SetMemberText(body, "model", model) }
+
+// SetMemberText is SetMember for a value that is a string.
+func SetMemberText(body []byte, name, text string) ([]byte, error) {
+	quoted, err := jsontext.AppendQuote(nil, text)
 	if err != nil {
-		return nil, fieldError("model", "is not valid UTF-8")
+		return nil, Errorf(name, "is not valid UTF-8")
 	}
-	return SetMember(body, "model", quoted)
+	return SetMember(body, name, quoted)
 }
 
 // SetMember gives a copy of body in which the top-level member of that name has
@@ -74,14 +77,14 @@ func SetModel(body []byte, model string) ([]byte, error) {
 // other byte is as it was. Errors are *FieldError.
 func SetMember(body []byte, name string, value []byte) ([]byte, error) {
 	if err := checkObject(body, strict); err != nil {
-		return nil, fieldError("", "%s", err)
+		return nil, Errorf("", "%s", err)
 	}
 	if err := checkValue(value, strict); err != nil {
-		return nil, fieldError(name, "%s", err)
+		return nil, Errorf(name, "%s", err)
 	}
 	quoted, err := jsontext.AppendQuote(nil, name)
 	if err != nil {
-		return nil, fieldError("", "cannot have a member whose name is not valid UTF-8")
+		return nil, Errorf("", "cannot have a member whose name is not valid UTF-8")
 	}
 	at := find(body, name)
 	out := make([]byte, 0, len(body)+len(quoted)+len(value)+2)
@@ -95,7 +98,7 @@ func SetMember(body []byte, name string, value []byte) ([]byte, error) {
 	out = append(out, value...)
 	out = append(out, body[at.end:]...)
 	if tooDeep(out) {
-		return nil, fieldError(name, "makes the body deeper than %d levels", MaxDepth)
+		return nil, Errorf(name, "makes the body deeper than %d levels", MaxDepth)
 	}
 	return out, nil
 }

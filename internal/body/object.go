@@ -3,6 +3,7 @@ package body
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -33,20 +34,46 @@ func (o *Object) SetText(name, value string) {
 // SetInt sets a member to an integer.
 func (o *Object) SetInt(name string, value int64) { o.Set(name, strconv.AppendInt(nil, value, 10)) }
 
-// SetNumber sets a member to a number, which must be finite.
-func (o *Object) SetNumber(name string, value float64) {
-	o.Set(name, strconv.AppendFloat(nil, value, 'f', -1, 64))
-}
-
 // Merge sets every member of a JSON object, each to the text that it has there.
 // Errors are *FieldError.
-func (o *Object) Merge(object []byte) error {
+func (o *Object) Merge(object []byte) error { return o.read("", object) }
+
+func (o *Object) read(field string, object []byte) error {
 	if err := checkObject(object, strict); err != nil {
-		return fieldError("", "%s", err)
+		return Errorf(field, "%s", err)
 	}
 	c := cursor{b: object}
 	c.members(func(quoted []byte) { o.Set(string(nameOf(quoted)), c.raw()) })
 	return nil
+}
+
+// Add merges a JSON object of which no member may be set yet. field is where the
+// object stands in the request, for the error, which is a *FieldError; o is then
+// as it was. An object of no bytes adds nothing.
+func (o *Object) Add(field string, object []byte) error {
+	if len(object) == 0 {
+		return nil
+	}
+	var added Object
+	if err := added.read(field, object); err != nil {
+		return err
+	}
+	for _, name := range added.names {
+		if o.Has(name) {
+			return Errorf(field, "holds %q, which is also given elsewhere in the request; give it once", shortened(name))
+		}
+	}
+	o.names, o.values = append(o.names, added.names...), append(o.values, added.values...)
+	return nil
+}
+
+// shortened bounds a name that a client chose, for an error.
+func shortened(name string) string {
+	const enough = 64
+	if len(name) <= enough {
+		return name
+	}
+	return strings.ToValidUTF8(name[:enough], "") + "..."
 }
 
 // Drop removes a member.
@@ -87,11 +114,34 @@ func Member(body []byte, name string) []byte {
 // MemberText gives the value of a top-level member that is a string, and "" for
 // everything else.
 func MemberText(body []byte, name string) string {
-	value := Member(body, name)
-	if len(value) == 0 || value[0] != '"' {
+	return Text(Member(body, name))
+}
+
+// Text gives the text of a JSON string without white space around it, and "" for
+// every other value and for none.
+func Text(value []byte) string {
+	if len(value) < len(`""`) || value[0] != '"' {
 		return ""
 	}
 	return textOf(value)
+}
+
+// EachMember calls do for each member of a JSON object, in order and with the
+// member's JSON text, until do fails. Errors are do's, or a *FieldError before
+// its first call.
+func EachMember(object []byte, do func(name string, value []byte) error) error {
+	if err := checkObject(object, lenient); err != nil {
+		return Errorf("", "%s", err)
+	}
+	c := cursor{b: object}
+	var failed error
+	c.members(func(quoted []byte) {
+		value := c.raw()
+		if failed == nil {
+			failed = do(string(nameOf(quoted)), value)
+		}
+	})
+	return failed
 }
 
 // NumberText gives a top-level member that is a number, or a string that holds

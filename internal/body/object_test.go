@@ -3,6 +3,7 @@ package body
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -18,7 +19,7 @@ func TestObjectIsWrittenInTheOrderOfItsMembers(t *testing.T) {
 	}
 	o.SetText("a", "<x> \"\n")
 	o.SetInt("b", -7)
-	o.SetNumber("c", 0.1)
+	o.Set("c", []byte(`0.1`))
 	o.Set("d", []byte(`[1, 2]`))
 	o.SetText("a", "again") // keeps its place
 	o.Set("", []byte(`null`))
@@ -29,17 +30,6 @@ func TestObjectIsWrittenInTheOrderOfItsMembers(t *testing.T) {
 	}
 	if !o.Has("d") || o.Has("b") {
 		t.Error("Has is wrong about d or b")
-	}
-}
-
-func TestObjectNumbersAreWrittenWithoutExponents(t *testing.T) {
-	t.Parallel()
-	for value, want := range map[float64]string{0: `{"n":0}`, 5: `{"n":5}`, 1e21: `{"n":1000000000000000000000}`, -2.5e-7: `{"n":-0.00000025}`} {
-		var o Object
-		o.SetNumber("n", value)
-		if got := string(o.JSON()); got != want {
-			t.Errorf("%g is written as %s, want %s", value, got, want)
-		}
 	}
 }
 
@@ -67,6 +57,82 @@ func TestObjectMerge(t *testing.T) {
 		before := string(o.JSON())
 		if err := o.Merge([]byte(bad)); err == nil || string(o.JSON()) != before {
 			t.Errorf("Merge(%q): %v, and it is %s", bad, err, o.JSON())
+		}
+	}
+}
+
+func TestObjectAdd(t *testing.T) {
+	t.Parallel()
+	var o Object
+	o.SetText("model", "m")
+	if err := o.Add("extra_json", []byte(` { "b" : [ 1 ], "a":"\u0061" } `)); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Add("extra_json", nil); err != nil {
+		t.Errorf("nothing to add: %v", err)
+	}
+	const want = `{"model":"m","b":[ 1 ],"a":"\u0061"}`
+	if got := string(o.JSON()); got != want {
+		t.Fatalf("got %s, want %s", got, want)
+	}
+	long := strings.Repeat("é", 100)
+	o.SetInt(long, 1)
+	before := string(o.JSON())
+	for bad, wrong := range map[string]string{
+		`{"c":1,"\u0062":2}`: `extra_json holds "b", which is also given elsewhere in the request; give it once`,
+		`{"` + long + `":1}`: `extra_json holds "` + strings.Repeat("é", 32) + `...", which is also given elsewhere in the request; give it once`,
+		`[]`:                 `extra_json is an array; a JSON object is needed`,
+		`{"c":1,"c":2}`:      `extra_json has the same member twice in one object, before byte 6`,
+		`{`:                  `extra_json is not valid JSON: it ends too early`,
+	} {
+		err := o.Add("extra_json", []byte(bad))
+		if _, ok := errors.AsType[*FieldError](err); !ok || err.Error() != wrong {
+			t.Errorf("%s: %v, want %s", bad, err, wrong)
+		}
+		if after := string(o.JSON()); after != before {
+			t.Errorf("%s left %s", bad, after)
+		}
+	}
+}
+
+func TestEachMember(t *testing.T) {
+	t.Parallel()
+	stop := errors.New("stop")
+	for object, want := range map[string]struct {
+		seen string
+		err  error
+	}{
+		` { "a" : 1 , "\u0062":{"x":[ ]},"a":"y" } `: {`a=1 b={"x":[ ]} a="y" `, nil},
+		`{"a":1,"stop":2,"b":3}`:                     {`a=1 stop=2 `, stop},
+		`{}`:                                         {"", nil},
+	} {
+		var seen strings.Builder
+		err := EachMember([]byte(object), func(name string, value []byte) error {
+			_, _ = seen.WriteString(name + "=" + string(value) + " ")
+			if name == "stop" {
+				return stop
+			}
+			return nil
+		})
+		if seen.String() != want.seen || !errors.Is(err, want.err) {
+			t.Errorf("%s: saw %q, error %v", object, seen.String(), err)
+		}
+	}
+	for _, bad := range []string{``, `[]`, `null`, `{"a":1`, `{} {}`} {
+		err := EachMember([]byte(bad), func(string, []byte) error { t.Errorf("%q has a member", bad); return nil })
+		if _, ok := errors.AsType[*FieldError](err); !ok {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+func TestText(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]string{
+		`"a\u0062"`: "ab", `""`: "", `"`: "", ``: "", `1`: "", `null`: "", `["x"]`: "", `"\ud800"`: "\ufffd", "\"a\xff\"": "a\ufffd",
+	} {
+		if got := Text([]byte(value)); got != want {
+			t.Errorf("%q is %q, want %q", value, got, want)
 		}
 	}
 }

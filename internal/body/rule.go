@@ -12,38 +12,41 @@ type Rule struct {
 	Wrong func(value []byte) string
 }
 
-// What a Rule may want of a member.
-var (
-	// IsModel wants a model's id: a string of 1 to 256 bytes.
-	IsModel = modelID
-	// IsText wants a string that is not empty.
-	IsText = someText
-	// IsString wants a string.
-	IsString = anyString
-	// IsBoolean wants true or false.
-	IsBoolean = boolean
-	// IsNumber wants a number.
-	IsNumber = number
-	// IsSeconds wants a number above 0, or a string that holds one.
-	IsSeconds = seconds
-	// IsInteger wants an integer of any size.
-	IsInteger = anyInteger
-	// IsPositive wants an integer above 0.
-	IsPositive = positive
-	// IsObject wants an object.
-	IsObject = func(value []byte) string { return ofKind(value, '{', "an object") }
-	// IsArray wants an array.
-	IsArray = func(value []byte) string { return ofKind(value, '[', "an array") }
-	// IsObjectOrText wants an object, or a string for gateways that read JSON in it.
-	IsObjectOrText = objectOrText
-)
+// IsModel wants a model's id: a string of 1 to 256 bytes.
+func IsModel(value []byte) string { return modelID(value) }
 
-func ofKind(value []byte, kind byte, wanted string) string {
-	if value[0] != kind {
-		return is(value, wanted)
+// IsText wants a string that is not empty.
+func IsText(value []byte) string { return someText(value) }
+
+// IsString wants a string.
+func IsString(value []byte) string { return anyString(value) }
+
+// IsNumber wants a number.
+func IsNumber(value []byte) string { return number(value) }
+
+// IsSeconds wants a number above 0, or a string that holds one.
+func IsSeconds(value []byte) string { return seconds(value) }
+
+// IsInteger wants an integer of any size.
+func IsInteger(value []byte) string { return anyInteger(value) }
+
+// IsPositive wants an integer above 0.
+func IsPositive(value []byte) string { return positive(value) }
+
+// IsArray wants an array.
+func IsArray(value []byte) string {
+	if value[0] != '[' {
+		return is(value, "an array")
 	}
 	return ""
 }
+
+// IsObjectOrText wants an object, or a string for gateways that read JSON in it.
+func IsObjectOrText(value []byte) string { return objectOrText(value) }
+
+// Errorf says what is wrong with a field of a request. The description goes on
+// after the field's name, such as "is missing"; an empty field is the whole body.
+func Errorf(field, format string, args ...any) *FieldError { return fieldError(field, format, args...) }
 
 // Check says what is wrong with a body by the rules of its protocol; nil when
 // nothing is. It stops after 20.

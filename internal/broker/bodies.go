@@ -50,6 +50,9 @@ func NewBodies(b *Broker) *Bodies {
 	return &Bodies{b: b, buckets: map[string]*bucket{}}
 }
 
+// Bucket names the object store of a tenant.
+func (s *Bodies) Bucket(tenant string) string { return s.b.names.Bodies(tenant) }
+
 // Put stores data under name, replacing what was there.
 func (s *Bodies) Put(ctx context.Context, tenant, name string, data []byte) (Body, error) {
 	return s.PutStream(ctx, tenant, name, bytes.NewReader(data), 0)

@@ -14,11 +14,12 @@ type APIKey struct {
 	KeyEnv string `yaml:"key_env"`
 	// File that holds the key; this or key_env. Default: none.
 	KeyFile string `yaml:"key_file"`
-	// Access key of a key pair with which the tenant signs requests on a vendor's paths; it is no secret. Default: none.
+	// Access key of a key pair with which the tenant signs requests on a vendor's paths: letters, digits, _, . and -; it
+	// is no secret. Default: none.
 	AccessKey string `yaml:"access_key"`
-	// Environment variable that holds the secret key of the pair. Default: none.
+	// Environment variable that holds the secret key of the pair, of 16 bytes or more. Default: none.
 	SecretKeyEnv string `yaml:"secret_key_env"`
-	// File that holds the secret key of the pair. Default: none.
+	// File that holds the secret key of the pair, of 16 bytes or more. Default: none.
 	SecretKeyFile string `yaml:"secret_key_file"`
 
 	// Key and SecretKey are the loaded secrets.

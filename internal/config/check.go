@@ -28,7 +28,13 @@ const (
 	eventsPerJob = 4
 )
 
-var tokenPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+// minSecretKey is the shortest secret key of a tenant, in bytes.
+const minSecretKey = 16
+
+var (
+	tokenPattern     = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+	accessKeyPattern = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
+)
 
 // check looks at every field, and then at the fields that depend on each other.
 func (c *Config) check(r *report) {
@@ -89,7 +95,11 @@ func (c *Config) checkChoices(r *report) {
 	oneOf(r, "events.encoding", c.Events.Encoding, EncodingProtobuf, EncodingJSON)
 	within(r, "limits.claim_check_bytes", c.Limits.ClaimCheckBytes, KiB, maxClaimCheck)
 	within(r, "limits.slow_reader_bytes", c.Limits.SlowReaderBytes, 4*KiB, GiB)
-	within(r, "limits.archive_bytes", c.Limits.ArchiveBytes, KiB, 1024*GiB)
+	within(r, "limits.archive_bytes", c.Limits.ArchiveBytes, KiB, TiB)
+	within(r, "limits.bodies_bytes", c.Limits.BodiesBytes, 64*MiB, 1024*TiB)
+	if c.Limits.BodiesBytes < c.Limits.ArchiveBytes {
+		r.bad("limits.bodies_bytes", c.Limits.BodiesBytes, "at least "+c.Limits.ArchiveBytes.String()+", which is limits.archive_bytes: one result must fit")
+	}
 	within(r, "limits.list_index", c.Limits.ListIndex, 100, 10_000_000)
 	oneOf(r, "log.level", c.Log.Level, "debug", "info", "warn", "error")
 	oneOf(r, "log.format", c.Log.Format, "auto", "text", "json")
@@ -116,7 +126,24 @@ func (c *Config) checkAPIKeys(r *report) {
 			r.bad(path+".access_key", k.AccessKey, fmt.Sprintf("an access key of its own; api_keys[%d] has this one", other))
 		}
 		pairs[k.AccessKey] = i
+		checkPair(r, path, k)
 	}
+}
+
+// checkPair wants an access key that stands in every vendor's signature as it is, and a secret key that nobody finds
+// by trying: a token that was signed with it (HS256) is all that is needed to try, as fast as a machine can.
+func checkPair(r *report, path string, k APIKey) {
+	if k.AccessKey != "" && !accessKeyPattern.MatchString(k.AccessKey) {
+		r.bad(path+".access_key", k.AccessKey, "1 to 128 letters, digits, _, . or -")
+	}
+	if k.SecretKey.Empty() || len(k.SecretKey.Reveal()) >= minSecretKey {
+		return
+	}
+	place := path + ".secret_key_env"
+	if k.SecretKeyEnv == "" && k.SecretKeyFile != "" {
+		place = path + ".secret_key_file"
+	}
+	r.say(place, fmt.Sprintf("names a secret of fewer than %d bytes; want a longer one: whoever sees a signature can try short ones", minSecretKey))
 }
 
 // checkListeners keeps a service that asks nobody who they are on this machine, and two servers off one port.

@@ -2,8 +2,6 @@ package config
 
 import (
 	"fmt"
-	"net/url"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -12,111 +10,6 @@ import (
 )
 
 const maxModelName = 256
-
-// ownHeaders are set by genbus or by the HTTP client, and would be sent twice or break the request.
-var ownHeaders = []string{"accept", "connection", "content-length", "content-type", "expect", "host", "idempotency-key", "te", "trailer", "transfer-encoding", "upgrade"}
-
-func (c *Config) checkUpstreams(r *report) {
-	for _, name := range sortedKeys(c.Upstreams) {
-		u, path := c.Upstreams[name], join("upstreams", name)
-		if !tokenPattern.MatchString(name) {
-			r.say(path, "is not a usable name; want "+wantToken)
-		}
-		checkBaseURL(r, path+".base_url", u.BaseURL)
-		within(r, path+".max_idle_conns", u.MaxIdleConns, 1, 100_000)
-		within(r, path+".max_concurrent", u.MaxConcurrent, 0, 1_000_000)
-		within(r, path+".rate_per_second", u.RatePerSecond, 0, 1_000_000)
-		within(r, path+".key_rest", u.KeyRest, 0, 24*time.Hour)
-		within(r, path+".breaker.failures", u.Breaker.Failures, 0, 1_000_000)
-		within(r, path+".breaker.open_for", u.Breaker.OpenFor, 10*time.Millisecond, time.Hour)
-		checkVendorPath(r, path, u.VendorPath)
-		checkCredentials(r, path, u)
-		for _, header := range sortedKeys(u.Headers) {
-			checkHeader(r, join(path+".headers", header), header, u.Headers[header])
-		}
-	}
-}
-
-// checkBaseURL never repeats an address that holds credentials.
-func checkBaseURL(r *report, key, address string) {
-	const want = "http:// or https:// with a host, without query, such as https://api.example.com"
-	if address == "" {
-		r.missing(key, want)
-		return
-	}
-	u, err := url.Parse(address)
-	switch {
-	case strings.Contains(address, "@"):
-		r.say(key, "holds credentials or an @; want the address alone, and the key in key_env or key_file")
-	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" || strings.ContainsAny(address, "?#"):
-		r.bad(key, address, want)
-	case strings.HasSuffix(strings.TrimRight(u.Path, "/"), "/v1"):
-		r.bad(key, address, "the address without /v1, which genbus adds itself")
-	}
-}
-
-func checkVendorPath(r *report, path, vendor string) {
-	if vendor != "" && (!strings.HasPrefix(vendor, "/") || strings.ContainsAny(vendor, "?#% ")) {
-		r.bad(path+".vendor_path", vendor, `a path such as "/kling", or "/" for none`)
-	}
-}
-
-// checkCredentials wants the keys that the way of signing needs, in one of the two places.
-func checkCredentials(r *report, path string, u Upstream) {
-	oneOf(r, path+".auth", u.Auth, AuthBearer, AuthSigned)
-	single := u.KeyEnv + u.KeyFile + u.AccessKeyEnv + u.AccessKeyFile + u.SecretKeyEnv + u.SecretKeyFile
-	if len(u.Keys) > 0 && single != "" {
-		r.say(path+".keys", "stand beside a key of the upstream itself; want one of the two")
-	}
-	names := map[string]int{}
-	for i, k := range u.Keys {
-		at := fmt.Sprintf("%s.keys[%d]", path, i)
-		checkToken(r, at+".name", k.Name)
-		if other, taken := names[k.Name]; taken {
-			r.bad(at+".name", k.Name, fmt.Sprintf("a name of its own; keys[%d] has this one", other))
-		}
-		names[k.Name] = i
-		checkCredential(r, at, u.Auth, k)
-	}
-	if len(u.Keys) == 0 && u.Auth != AuthBearer {
-		checkCredential(r, path, u.Auth, UpstreamKey{
-			KeyEnv: u.KeyEnv, KeyFile: u.KeyFile, AccessKeyEnv: u.AccessKeyEnv, AccessKeyFile: u.AccessKeyFile,
-			SecretKeyEnv: u.SecretKeyEnv, SecretKeyFile: u.SecretKeyFile, AccessKey: u.AccessKey, SecretKey: u.SecretKey, Key: u.Key,
-		})
-	}
-}
-
-func checkCredential(r *report, at, auth string, k UpstreamKey) {
-	bearer := k.KeyEnv+k.KeyFile != "" || !k.Key.Empty()
-	access := k.AccessKeyEnv+k.AccessKeyFile != "" || !k.AccessKey.Empty()
-	secret := k.SecretKeyEnv+k.SecretKeyFile != "" || !k.SecretKey.Empty()
-	switch {
-	case auth == AuthBearer && !bearer:
-		r.missing(at+".key_env", "key_env: NAME or key_file: PATH")
-	case auth == AuthBearer && (access || secret):
-		r.say(at+".access_key_env", "is for auth: signed; want key_env or key_file with auth: bearer")
-	case auth != AuthBearer && bearer:
-		r.say(at+".key_env", "is for auth: bearer; want access_key_env and secret_key_env with auth: signed")
-	case auth != AuthBearer && (!access || !secret):
-		r.missing(at+".access_key_env", "access_key_env and secret_key_env (or _file) with auth: signed")
-	}
-}
-
-// checkHeader does not show the value: where the name looks like a secret's, it probably is one.
-func checkHeader(r *report, key, name, value string) {
-	lower := strings.ToLower(name)
-	isSecret := func(word string) bool { return strings.Contains(lower, word) }
-	switch {
-	case slices.Contains(ownHeaders, lower):
-		r.say(key, "is set by genbus itself; want it left out")
-	case slices.ContainsFunc([]string{"auth", "cookie", "key", "token", "secret", "password"}, isSecret):
-		r.say(key, "looks like a secret; want the key in key_env or key_file, so that the file holds no secret")
-	case !tokenPattern.MatchString(name):
-		r.say(key, "is not a header name; want "+wantToken)
-	case len(value) > 4096 || strings.ContainsFunc(value, func(c rune) bool { return c < ' ' || c > '~' }):
-		r.say(key, "has a value that cannot be sent; want at most 4096 characters of printable ASCII")
-	}
-}
 
 func (c *Config) checkRoutes(r *report) {
 	if len(c.Routes) == 0 && len(c.Upstreams) > 1 {
@@ -145,14 +38,43 @@ func (c *Config) checkTarget(r *report, path string, route Route) {
 	if route.InputReference != "" {
 		oneOf(r, path+".input_reference", route.InputReference, InputReferenceObject, InputReferenceString)
 	}
-	if route.Kind == KindVideo {
-		oneOf(r, path+".protocol", route.Protocol, protocol.Names()...)
+	switch route.Kind {
+	case KindVideo:
+		checkProtocol(r, path, route)
+	case KindChat:
+		checkNoVideo(r, path, route)
 	}
-	if route.Kind == KindChat && route.Protocol != "" {
+}
+
+// protocolVideos is the only protocol that has an input_reference.
+const protocolVideos = "videos"
+
+// checkProtocol wants no option that the route's protocol does not read: it would seem to do something.
+func checkProtocol(r *report, path string, route Route) {
+	oneOf(r, path+".protocol", route.Protocol, protocol.Names()...)
+	if _, known := protocol.Find(route.Protocol); !known {
+		return
+	}
+	if route.InputReference != "" && route.Protocol != protocolVideos {
+		r.say(path+".input_reference", "is for protocol "+protocolVideos+"; want it left out with protocol "+route.Protocol)
+	}
+	if route.Gateway && route.Protocol == protocol.Default().Name {
+		r.say(path+".gateway", "changes nothing with protocol "+route.Protocol+"; want it left out")
+	}
+}
+
+// checkNoVideo wants a chat route without what only videos have.
+func checkNoVideo(r *report, path string, route Route) {
+	if route.Protocol != "" {
 		r.bad(path+".protocol", route.Protocol, "no protocol; only video routes have one")
 	}
-	if route.Kind == KindChat && (route.Archive || route.Gateway || route.InputReference != "") {
-		r.say(path+".archive", "gateway and input_reference are for video routes; want them left out")
+	for _, option := range []struct {
+		key string
+		set bool
+	}{{"archive", route.Archive}, {"gateway", route.Gateway}, {"input_reference", route.InputReference != ""}} {
+		if option.set {
+			r.say(path+"."+option.key, "is for video routes; want it left out")
+		}
 	}
 }
 
@@ -173,6 +95,7 @@ func (c *Config) checkTargets(r *report, path string, route Route) {
 			name = path + ".upstream"
 		}
 		c.checkUpstreamName(r, name, target.Name)
+		c.checkSigned(r, name, route, target.Name)
 		if seen[target.Name] {
 			r.bad(name, target.Name, "each upstream once")
 		}
@@ -193,6 +116,32 @@ func (c *Config) checkUpstreamName(r *report, key, name string) {
 	default:
 		r.bad(key, name, "the name of an upstream: "+alternatives(names))
 	}
+}
+
+// checkSigned wants a signature of the route's protocol where the upstream is called with a key pair.
+func (c *Config) checkSigned(r *report, key string, route Route, upstream string) {
+	if c.Upstreams[upstream].Auth != AuthSigned {
+		return
+	}
+	what := fmt.Sprintf("is %s (auth: signed), but route %s ", shown(upstream), shown(route.Name))
+	p, known := protocol.Find(route.Protocol)
+	switch {
+	case route.Kind == KindChat:
+		r.say(key, what+"is for chats, which have no signature; want an upstream with auth: bearer")
+	case known && p.Sign == nil:
+		r.say(key, what+"speaks protocol "+p.Name+", which has no signature; want protocol "+alternatives(signatures())+", or an upstream with auth: bearer")
+	}
+}
+
+// signatures are the protocols that requests can be signed for.
+func signatures() []string {
+	var names []string
+	for _, p := range protocol.All() {
+		if p.Sign != nil {
+			names = append(names, p.Name)
+		}
+	}
+	return names
 }
 
 func checkModels(r *report, path string, route Route) {
@@ -244,7 +193,7 @@ func (c *Config) checkTaskLog(r *report) {
 		inFlight += int64(min(max(route.MaxInFlight, 0), 1_000_000))
 		if life := route.longestLife(c.Chat.MaxAttempts); 2*life >= tasks.MaxAge {
 			r.bad("nats.streams.tasks.max_age", tasks.MaxAge, fmt.Sprintf(
-				"more than %s, twice the longest life of a job of routes[%d] (%s); or a shorter timeouts.queue, deadline or total there", formatDuration(2*life), i, route.Name))
+				"more than %s, twice the longest life of a job of routes[%d] (%s); or a shorter timeouts.queue, deadline, archive or total there", formatDuration(2*life), i, route.Name))
 		}
 	}
 	if need := 10 * Size(inFlight) * eventsPerJob * eventBytes; tasks.MaxBytes < need {

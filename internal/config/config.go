@@ -99,6 +99,8 @@ type Limits struct {
 	ClaimCheckBytes Size `yaml:"claim_check_bytes"`
 	// Longest result that is archived; a longer one stays at the upstream. Default: 2GiB.
 	ArchiveBytes Size `yaml:"archive_bytes"`
+	// Most bytes of one tenant's object store: large bodies and archived results. Default: 20GiB.
+	BodiesBytes Size `yaml:"bodies_bytes"`
 	// Bytes that may wait for one reader before it is cut with slow_reader. Default: 1MiB.
 	SlowReaderBytes Size `yaml:"slow_reader_bytes"`
 	// Jobs that each replica keeps in memory for listing; the oldest are dropped first. Default: 100000.
@@ -146,7 +148,7 @@ func Default() *Config {
 		GRPC:      GRPC{Addr: "127.0.0.1:9090", MaxMessageBytes: 32 * MiB},
 		Chat:      Chat{MaxAttempts: 2, InlineEvents: true},
 		Events:    Events{Encoding: EncodingProtobuf},
-		Limits:    Limits{ClaimCheckBytes: 256 * KiB, ArchiveBytes: 2 * GiB, SlowReaderBytes: MiB, ListIndex: 100_000},
+		Limits:    Limits{ClaimCheckBytes: 256 * KiB, ArchiveBytes: 2 * GiB, BodiesBytes: 20 * GiB, SlowReaderBytes: MiB, ListIndex: 100_000},
 		Log:       Log{Level: "info", Format: "auto"},
 		Telemetry: Telemetry{Traces: "auto"},
 		Shutdown:  Shutdown{Grace: 30 * time.Second},

@@ -33,6 +33,15 @@ const (
 	routeU    = upstreamU + "routes:\n- {name: r, kind: video, upstream: u, models: [m], "
 )
 
+// upstreamK is an upstream that is called with a key pair, with the given keys; pairK and pairs are a whole pair.
+func upstreamK(keys string) string {
+	return "upstreams:\n  k: {base_url: http://h, auth: signed, " + keys + "}\n"
+}
+
+const pairK = "access_key_env: AK, secret_key_env: SK"
+
+var pairs = []string{"AK=hunter2", "SK=hunter2"}
+
 // TestProblems has a case for every check. Line numbers are those of the text. Left out: the upper ends of ranges
 // whose lower end is here, for they share the check and the message.
 func TestProblems(t *testing.T) {
@@ -77,6 +86,9 @@ func TestProblems(t *testing.T) {
 		{"events.encoding", "events: {encoding: xml}", nil, []string{`c.yaml:1: events.encoding is "xml"; want protobuf or json`}},
 		{"limits.claim_check_bytes", "limits: {claim_check_bytes: 8MiB}", nil, []string{"c.yaml:1: limits.claim_check_bytes is 8MiB; want 1KiB to 7MiB"}},
 		{"limits.slow_reader_bytes", "limits: {slow_reader_bytes: 1}", nil, []string{"c.yaml:1: limits.slow_reader_bytes is 1; want 4KiB to 1GiB"}},
+		{"limits.archive_bytes", "limits: {archive_bytes: 1}", nil, []string{"c.yaml:1: limits.archive_bytes is 1; want 1KiB to 1TiB"}},
+		{"limits.bodies_bytes", "limits: {bodies_bytes: 1MiB, archive_bytes: 1MiB}", nil, []string{"c.yaml:1: limits.bodies_bytes is 1MiB; want 64MiB to 1024TiB"}},
+		{"limits.bodies_bytes and archive_bytes", "limits: {bodies_bytes: 1GiB}", nil, []string{"c.yaml:1: limits.bodies_bytes is 1GiB; want at least 2GiB, which is limits.archive_bytes: one result must fit"}},
 		{"limits.list_index", "limits: {list_index: 1}", nil, []string{"c.yaml:1: limits.list_index is 1; want 100 to 10000000"}},
 		{"log.level", "log: {level: loud}", nil, []string{`c.yaml:1: log.level is "loud"; want debug, info, warn or error`}},
 		{"log.format", "log: {format: xml}", nil, []string{`c.yaml:1: log.format is "xml"; want auto, text or json`}},
@@ -155,6 +167,19 @@ func TestProblems(t *testing.T) {
 		{"key file variable", "", []string{"GENBUS_UPSTREAM_URL=http://h", "GENBUS_UPSTREAM_KEY_FILE=/none"}, []string{`GENBUS_UPSTREAM_KEY_FILE: upstreams.default.key_file is "/none"; want a readable file`}},
 		{"upstream of the environment unused", routeU + "}", []string{"GENBUS_UPSTREAM_URL=http://i"}, []string{`GENBUS_UPSTREAM_URL has no effect: no route uses the upstream "default"; want a route with upstream: default, or the variable unset`}},
 
+		{"auth", "upstreams: {u: {base_url: http://h, auth: basic, access_key_env: A, secret_key_env: B}}", []string{"A=a", "B=b"}, []string{`c.yaml:1: upstreams.u.auth is "basic"; want bearer or signed`}},
+		{"key pair with bearer", "upstreams: {u: {base_url: http://h, access_key_env: A, secret_key_env: B}}", []string{"A=hunter2", "B=hunter2"}, []string{"c.yaml:1: upstreams.u.access_key_env is for auth: signed; want auth: signed, or key_env or key_file alone"}},
+		{"half a key pair beside a key", "upstreams: {u: {base_url: http://h, key_env: A, secret_key_file: /ok}}", []string{"A=hunter2"}, []string{"c.yaml:1: upstreams.u.access_key_env is for auth: signed; want auth: signed, or key_env"}},
+		{"listed key pair with bearer", "upstreams: {u: {base_url: http://h, keys: [{name: a, access_key_env: A, secret_key_env: B}]}}", []string{"A=hunter2", "B=hunter2"}, []string{"c.yaml:1: upstreams.u.keys[0].access_key_env is for auth: signed; want auth: signed, or key_env"}},
+		{"listed key missing", "upstreams: {u: {base_url: http://h, keys: [{name: a}]}}", nil, []string{"c.yaml:1: upstreams.u.keys[0].key_env is missing; want key_env: NAME or key_file: PATH"}},
+		{"signed with a bearer key", upstreamK("key_env: A") + "routes: [{name: r, kind: video, protocol: kling, upstream: k, models: [m]}]", []string{"A=hunter2"}, []string{"c.yaml:2: upstreams.k.key_env is for auth: bearer; want access_key_env and secret_key_env with auth: signed"}},
+		{"signed with half a pair", upstreamK("access_key_env: A") + "routes: [{name: r, kind: video, protocol: kling, upstream: k, models: [m]}]", []string{"A=hunter2"}, []string{"c.yaml:2: upstreams.k.access_key_env is missing; want access_key_env and secret_key_env (or _file) with auth: signed"}},
+		{"keys twice", "upstreams: {u: {base_url: http://h, key_env: A, keys: [{name: a, key_env: B}, {name: a, key_env: B}]}}", []string{"A=a", "B=b"}, []string{
+			"c.yaml:1: upstreams.u.keys stand beside a key of the upstream itself; want one of the two",
+			`c.yaml:1: upstreams.u.keys[1].name is "a"; want a name of its own; keys[0] has this one`,
+		}},
+		{"vendor_path", "upstreams: {u: {base_url: http://h, vendor_path: kling}}", nil, []string{`c.yaml:1: upstreams.u.vendor_path is "kling"; want a path such as "/kling", or "/" for none`}},
+
 		// Routes.
 		{"no routes", "upstreams: {u: {base_url: http://h}, v: {base_url: http://h}}", nil, []string{"routes is missing; want at least one route: with several upstreams"}},
 		{"route empty", upstreamU + "routes:\n- {}", nil, []string{
@@ -171,6 +196,24 @@ func TestProblems(t *testing.T) {
 		{"on_unknown_outcome", routeU + "on_unknown_outcome: retry}", nil, []string{`c.yaml:3: routes[0].on_unknown_outcome is "retry"; want fail or resubmit`}},
 		{"protocol", routeU + "protocol: other}", nil, []string{`c.yaml:3: routes[0].protocol is "other"; want primary`}},
 		{"chat protocol", upstreamU + "routes:\n- {name: r, kind: chat, upstream: u, models: [m], protocol: primary}", nil, []string{`c.yaml:3: routes[0].protocol is "primary"; want no protocol; only video routes have one`}},
+		{"what only videos have", upstreamU + "routes:\n- {name: r, kind: chat, upstream: u, models: [m], archive: true, gateway: true, input_reference: string}", nil, []string{
+			"c.yaml:3: routes[0].archive is for video routes; want it left out",
+			"c.yaml:3: routes[0].gateway is for video routes; want it left out",
+			"c.yaml:3: routes[0].input_reference is for video routes; want it left out",
+		}},
+		{"input_reference", routeU + "protocol: videos, input_reference: file}", nil, []string{`c.yaml:3: routes[0].input_reference is "file"; want object or string`}},
+		{"input_reference of another protocol", routeU + "protocol: kling, input_reference: string}", nil, []string{"c.yaml:3: routes[0].input_reference is for protocol videos; want it left out with protocol kling"}},
+		{"gateway of primary", routeU + "gateway: true}", nil, []string{"c.yaml:3: routes[0].gateway changes nothing with protocol primary; want it left out"}},
+		{"signed without a signature", upstreamK(pairK) + "routes: [{name: r, kind: video, protocol: videos, upstream: k, models: [m]}]", pairs, []string{
+			`c.yaml:3: routes[0].upstream is "k" (auth: signed), but route "r" speaks protocol videos, which has no signature; want protocol kling or jimeng, or an upstream with auth: bearer`}},
+		{"signed, second upstream", upstreamK(pairK) + "  u: {base_url: http://h}\nroutes:\n- {name: r, kind: video, upstreams: [{name: u}, {name: k}], models: [m]}", pairs, []string{
+			`c.yaml:5: routes[0].upstreams[1].name is "k" (auth: signed), but route "r" speaks protocol primary, which has no signature`}},
+		{"signed chats", upstreamK(pairK) + "routes: [{name: c, kind: chat, upstream: k, models: [m]}]", pairs, []string{
+			`c.yaml:3: routes[0].upstream is "k" (auth: signed), but route "c" is for chats, which have no signature; want an upstream with auth: bearer`}},
+		{"signed, no routes", upstreamK(pairK), pairs, []string{
+			`routes[0].upstream is "k" (auth: signed), but route "video" speaks protocol primary, which has no signature; want protocol kling or jimeng`,
+			`routes[1].upstream is "k" (auth: signed), but route "chat" is for chats, which have no signature`,
+		}},
 		{"pattern", upstreamU + "routes:\n- {name: r, kind: chat, upstream: u, models: [ok, 'a*b', '', 'a b', '**']}", nil, []string{
 			`c.yaml:3: routes[0].models[1] is "a*b"; want a model name, a prefix such as "wan-*", or "*"; * stands at the end only`,
 			`c.yaml:3: routes[0].models[2] is ""; want a model name`,
@@ -199,7 +242,7 @@ func TestProblems(t *testing.T) {
 			"c.yaml:6: routes[0].timeouts.total is 0s; want 10ms to 24h",
 		}},
 		{"log too short for videos", routeU + "timeouts: {deadline: 36h}}\nnats:\n  streams:\n    tasks: {max_age: 168h}", nil, []string{
-			"c.yaml:6: nats.streams.tasks.max_age is 168h; want more than 168h, twice the longest life of a job of routes[0] (r); or a shorter timeouts.queue, deadline or total there"}},
+			"c.yaml:6: nats.streams.tasks.max_age is 168h; want more than 168h20m, twice the longest life of a job of routes[0] (r); or a shorter timeouts.queue, deadline, archive or total there"}},
 		{"log too short for chats", upstreamU + "routes:\n- {name: c, kind: chat, upstream: u, models: [m], timeouts: {queue: 84h}}", nil, []string{
 			"nats.streams.tasks.max_age is 168h; want more than 170h, twice the longest life of a job of routes[0] (c)"}},
 		{"log too small", routeU + "max_in_flight: 100_000}", nil, []string{
@@ -211,6 +254,14 @@ func TestProblems(t *testing.T) {
 		{"api key missing", "api_keys: [{tenant: a}]", nil, []string{"c.yaml:1: api_keys[0].key_env is missing; want key_env: NAME or key_file: PATH"}},
 		{"api key inline", "api_keys:\n- tenant: a\n  key: hunter2\n  key_env: A", []string{"A=x"}, []string{"c.yaml:3: api_keys[0].key is written in the file; want key_env: NAME"}},
 		{"api key twice", "api_keys:\n- {tenant: a, key_env: A}\n- {tenant: b, key_env: B}", []string{"A=hunter2", "B=hunter2"}, []string{"c.yaml:3: api_keys[1] holds the same key as api_keys[0]; want a key of its own for each entry"}},
+		{"access key alone", "api_keys: [{tenant: a, access_key: ak}]", nil, []string{"c.yaml:1: api_keys[0].access_key and the secret key belong together; want both or neither"}},
+		{"access key twice", "api_keys: [{tenant: a, access_key: ak, secret_key_env: A}, {tenant: b, access_key: ak, secret_key_env: A}]", []string{"A=0123456789abcdef"}, []string{`c.yaml:1: api_keys[1].access_key is "ak"; want an access key of its own; api_keys[0] has this one`}},
+		{"access key with a slash and a comma", "api_keys: [{tenant: a, access_key: 'a/b, c', secret_key_env: A}]", []string{"A=0123456789abcdef"}, []string{`c.yaml:1: api_keys[0].access_key is "a/b, c"; want 1 to 128 letters, digits, _, . or -`}},
+		{"long access key", "api_keys: [{tenant: a, access_key: " + strings.Repeat("a", 129) + ", secret_key_env: A}]", []string{"A=0123456789abcdef"}, []string{`c.yaml:1: api_keys[0].access_key is "aaa`}},
+		{"short secret key", "api_keys: [{tenant: a, access_key: ak, secret_key_env: A}, {tenant: a, access_key: al, secret_key_file: /ok}]", []string{"A=hunter2hunter2x"}, []string{
+			"c.yaml:1: api_keys[0].secret_key_env names a secret of fewer than 16 bytes; want a longer one: whoever sees a signature can try short ones",
+			"c.yaml:1: api_keys[1].secret_key_file names a secret of fewer than 16 bytes",
+		}},
 		{"both api key variables", "", []string{"GENBUS_API_KEY=hunter2", "GENBUS_API_KEY_FILE=/ok"}, []string{"GENBUS_API_KEY_FILE and GENBUS_API_KEY are both set; want one of them"}},
 		{"http for all", "http: {addr: '0.0.0.0:8080'}", nil, []string{`c.yaml:1: http.addr is "0.0.0.0:8080"; want a loopback address such as 127.0.0.1, or API keys (api_keys in the file, or GENBUS_API_KEY): without keys everybody who reaches it may use it`}},
 		{"grpc for all", "", []string{"GENBUS_GRPC_ADDR=:9090"}, []string{`GENBUS_GRPC_ADDR: grpc.addr is ":9090"; want a loopback address such as 127.0.0.1, or API keys`}},

@@ -44,8 +44,8 @@ type Route struct {
 	ModelMap map[string]string `yaml:"model_map"`
 	// Wire protocol of a video upstream: primary, videos, kling or jimeng. Default: primary for video.
 	Protocol string `yaml:"protocol"`
-	// Video only: a gateway stands before a vendor's protocol, and wants the model as model and parameters in metadata
-	// too. Default: false.
+	// Video only, and not for protocol primary: a gateway stands before a vendor's protocol, and wants the model as model
+	// and parameters in metadata too. Default: false.
 	Gateway bool `yaml:"gateway"`
 	// Protocol videos only: how the upstream wants input_reference where it is a URL: object or string; empty sends what
 	// the client sent. Default: none.
@@ -181,5 +181,6 @@ func (r Route) longestLife(chatAttempts int) time.Duration {
 	if r.Kind == KindChat {
 		return r.Timeouts.Queue + r.Timeouts.Total*time.Duration(chatAttempts)
 	}
-	return r.Timeouts.Queue + r.Timeouts.Deadline
+	// A success just before the deadline may still be copied, at any route: a request can ask for it.
+	return r.Timeouts.Queue + r.Timeouts.Deadline + r.Timeouts.Archive
 }

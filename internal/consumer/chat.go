@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
@@ -177,10 +178,15 @@ func (j *chatJob) run() Outcome {
 		if f := j.tooLate(time.Now()); f != nil {
 			return j.fail(0, f)
 		}
-		if out, ok := j.start(); !ok {
+		lease, out, ok := j.reserve()
+		if !ok {
 			return out
 		}
-		out, again := j.attempt()
+		if out, ok := j.start(lease.Account()); !ok {
+			lease.Release()
+			return out
+		}
+		out, again := j.attempt(lease)
 		if !again {
 			return out
 		}
@@ -263,11 +269,41 @@ func (j *chatJob) tooLate(now time.Time) *fault.Error {
 	return nil
 }
 
+// reserve takes a place with an upstream before the chat is said to have started.
+// It reports false with an outcome when nobody takes it now.
+func (j *chatJob) reserve() (*pool.Lease, Outcome, bool) {
+	lease, err := j.Caller.Reserve(&j.tried)
+	var busy *pool.BusyError
+	switch {
+	case err == nil:
+		return lease, Outcome{}, true
+	case errors.As(err, &busy):
+		return nil, Hold(j.beforeLimits(soon(busy.Until))), false
+	default:
+		return nil, HoldFor(retryLog), false
+	}
+}
+
+// beforeLimits is at, or the first limit that the chat would pass by then.
+func (j *chatJob) beforeLimits(at time.Time) time.Time {
+	x := j.entry.Job.GetExecution()
+	limits := []*timestamppb.Timestamp{x.GetDeadline()}
+	if x.GetFirstSubmitAt() == nil {
+		limits = append(limits, j.entry.Job.GetExpiresAt(), x.GetQueueDeadline())
+	}
+	for _, limit := range limits {
+		if limit != nil && limit.AsTime().Before(at) {
+			at = limit.AsTime().Add(time.Millisecond)
+		}
+	}
+	return at
+}
+
 // start commits the next attempt before the upstream is called.
-func (j *chatJob) start() (Outcome, bool) {
+func (j *chatJob) start(a pool.Account) (Outcome, bool) {
 	now := time.Now()
 	e, err := task.Started(j.chat(), now, task.Attempt{
-		Upstream: j.Upstreams[0].Name, Deadline: now.Add(j.Timeouts.Total * time.Duration(j.Config.Chat.MaxAttempts)),
+		Upstream: a.Upstream, Key: a.Key, Deadline: now.Add(j.Timeouts.Total * time.Duration(j.Config.Chat.MaxAttempts)),
 	})
 	if err != nil {
 		j.Logger.Error("a transition that is not allowed", j.attrs("error", err)...)

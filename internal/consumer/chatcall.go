@@ -30,7 +30,8 @@ type reply struct {
 
 // attempt calls the upstream until it has answered or has cost an attempt. again
 // is true when another attempt is to be begun.
-func (j *chatJob) attempt() (out Outcome, again bool) {
+func (j *chatJob) attempt(lease *pool.Lease) (out Outcome, again bool) {
+	defer lease.Release() // where it was not called
 	request, err := j.request()
 	if errors.Is(err, broker.ErrBodyLost) {
 		return j.fail(0, fault.New(fault.InputLost, "job %s: %w", j.name.ID, err)), false
@@ -39,8 +40,8 @@ func (j *chatJob) attempt() (out Outcome, again bool) {
 		return j.notNow(), false
 	}
 	for refusals := 0; ; refusals++ {
-		r, err := j.call(request)
-		if err == nil {
+		r, err := j.call(request, lease)
+		if lease = nil; err == nil {
 			return j.replied(r), false
 		}
 		if j.ctx.Err() != nil {
@@ -112,10 +113,10 @@ func (j *chatJob) request() ([]byte, error) {
 	return raw, nil
 }
 
-func (j *chatJob) call(request []byte) (reply, error) {
+func (j *chatJob) call(request []byte, lease *pool.Lease) (reply, error) {
 	ctx, span := j.startSpan(j.ctx, "genbus.chat.call", j.name, j.Name, j.chat().GetExecution().GetUpstream())
 	r, err := j.callOnce(ctx, pool.ChatRequest{
-		JobID: j.name.ID, Model: j.item.GetModel(), Body: request, Queued: true, Tried: &j.tried,
+		JobID: j.name.ID, Model: j.item.GetModel(), Body: request, Queued: true, Lease: lease, Tried: &j.tried,
 	})
 	endSpan(span, err)
 	return r, err

@@ -145,7 +145,7 @@ func (c *Consumer) adoptOrphan(ctx context.Context, subj string) error {
 	if err != nil && !errors.Is(err, tasklog.ErrNotFound) {
 		return err
 	}
-	fresh := current.Job == nil || current.Job.GetExecution().GetPhase() == genbusv1.JobPhase_JOB_PHASE_QUEUED
+	fresh := current.Job == nil || current.Job.GetExecution().GetPhase() == genbusv1.JobPhase_JOB_PHASE_QUEUED && !current.Job.GetExecution().GetBound()
 	route, ok := c.Config.Route(item.GetKind(), item.GetModel())
 	// The body is written in the protocol of the route that is gone.
 	if ok && fresh && route.Protocol == item.GetProtocol() && c.Config.Orphans == config.OrphansReroute {
@@ -176,7 +176,8 @@ func (c *Consumer) endOrphan(ctx context.Context, current tasklog.Entry, item *g
 }
 
 func orphanFault(current tasklog.Entry, item *genbusv1.WorkItem) *fault.Error {
-	if current.Job != nil && current.Job.GetExecution().GetPhase() == genbusv1.JobPhase_JOB_PHASE_SUBMITTING {
+	x := current.Job
+	if x != nil && (x.GetExecution().GetBound() || x.GetExecution().GetPhase() == genbusv1.JobPhase_JOB_PHASE_SUBMITTING) {
 		return fault.New(fault.SubmissionUnknown, "job %s was being submitted when route %s was removed", item.GetId(), item.GetRoute())
 	}
 	return fault.New(fault.UpstreamRemoved, "route %s of job %s is not configured any more", item.GetRoute(), item.GetId())

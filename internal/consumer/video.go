@@ -55,6 +55,8 @@ type videoJob struct {
 	wake     time.Time   // when that is
 	stale    bool        // read the log before the next step
 	resolved bool        // settled; nothing happens any more
+	// interrupt ends a copy that is being made; nil without one.
+	interrupt func()
 
 	// Only the goroutine at work touches what follows.
 	item      *genbusv1.WorkItem // until the task is submitted
@@ -64,7 +66,7 @@ type videoJob struct {
 	due       time.Time          // when the step was to run
 	pollAt    time.Time          // the next poll; zero: at once
 	failures  int                // polls that failed in a row
-	place     place
+	assigned  assignment
 	result    result
 }
 
@@ -161,11 +163,12 @@ func (j *videoJob) sleepUntil(at time.Time) {
 
 // leave settles the message and forgets the job.
 func (j *videoJob) leave(d delivery, out Outcome) {
+	// Forgotten first: once the item is gone, a new job may have the same id.
+	j.assigned.leave()
+	j.held.remove(j.name.ID)
 	if err := settle(d, out); err != nil {
 		j.Logger.Warn("settle failed; the message will be redelivered", j.attrs("error", err)...)
 	}
-	j.place.leave()
-	j.held.remove(j.name.ID)
 	j.metrics.AddHeld(-1)
 	j.release()
 }
@@ -192,6 +195,9 @@ func (j *videoJob) extend() {
 func (j *videoJob) confirm() {
 	j.mu.Lock()
 	j.stale = true
+	if j.interrupt != nil {
+		j.interrupt()
+	}
 	j.mu.Unlock()
 	j.kick(time.Now())
 }

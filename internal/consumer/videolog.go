@@ -12,6 +12,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
 const (
@@ -61,6 +62,9 @@ func (j *videoJob) adopt(ctx context.Context, current tasklog.Entry) (Outcome, b
 	known := j.entry
 	j.entry, j.confirmed = current, time.Now()
 	switch {
+	case known.Job != nil && !sameJob(known, current):
+		j.entry = known
+		return Drop(), false
 	case current.Terminal():
 		return j.finish(ctx), false
 	case known.Job != nil && current.Version() > known.Version() && current.Job.GetExecution().GetWriter() != j.Log.Writer():
@@ -70,10 +74,18 @@ func (j *videoJob) adopt(ctx context.Context, current tasklog.Entry) (Outcome, b
 	}
 }
 
+// sameJob tells a job from one that was made under its id after it was erased.
+func sameJob(a, b tasklog.Entry) bool {
+	return a.Job.GetCreatedAt().AsTime().Equal(b.Job.GetCreatedAt().AsTime()) && b.Version() >= a.Version()
+}
+
 // recordFirst writes the first event of a job whose admission ended between the
 // work item and the log. An old item without a log ends with that event: its past
 // is unknown, so it is not submitted.
 func (j *videoJob) recordFirst(ctx context.Context) (Outcome, bool) {
+	if out, ok := j.stillWanted(ctx); !ok {
+		return out, false
+	}
 	if time.Since(j.item.GetAcceptedAt().AsTime()) <= lostAfter {
 		return j.commit(ctx, task.FromWork(j.item), 0)
 	}
@@ -88,17 +100,10 @@ func (j *videoJob) recordFirst(ctx context.Context) (Outcome, bool) {
 // and writes that, so that nobody takes the work item for a new job. Without its
 // work item too, the task was erased on purpose.
 func (j *videoJob) logGone(ctx context.Context) Outcome {
-	_, err := j.Broker.Last(ctx, j.Broker.Names().Work(), j.Broker.Names().WorkAnyRoute(subject.Video, j.name.Tenant, j.name.ID))
-	if errors.Is(err, broker.ErrNoMessage) {
-		j.Logger.Info("a held task was erased", j.attrs()...)
-		j.dropCopies(ctx)
-		return Drop()
+	if out, ok := j.stillWanted(ctx); !ok {
+		return out
 	}
-	if err != nil {
-		j.confirmLater()
-		return HoldFor(retryLog)
-	}
-	j.Logger.Error("the log of a held task is gone", j.attrs("upstream_id", j.video().GetUpstreamTaskId())...)
+	j.Logger.Error("the log of a held task is gone", j.attrs(telemetry.KeyUpstreamID, j.video().GetUpstreamTaskId())...)
 	f := fault.New(fault.LogLost, "the log of job %s is gone; its upstream id was %q", j.name.ID, j.video().GetUpstreamTaskId())
 	e, err := task.Failed(j.entry.Job, time.Now(), f.TaskError())
 	if err != nil {
@@ -108,6 +113,22 @@ func (j *videoJob) logGone(ctx context.Context) Outcome {
 		return out
 	}
 	return j.finish(ctx)
+}
+
+// stillWanted reports whether a task without a log has its work item; without
+// both it was erased on purpose.
+func (j *videoJob) stillWanted(ctx context.Context) (Outcome, bool) {
+	_, err := j.Broker.Last(ctx, j.Broker.Names().Work(), j.Broker.Names().WorkAnyRoute(subject.Video, j.name.Tenant, j.name.ID))
+	switch {
+	case errors.Is(err, broker.ErrNoMessage):
+		j.Logger.Info("a held task was erased", j.attrs()...)
+		j.dropCopies(ctx)
+		return Drop(), false
+	case err != nil:
+		j.confirmLater()
+		return HoldFor(retryLog), false
+	}
+	return Outcome{}, true
 }
 
 // commit stores an event after the last one that we know. It reports false with
@@ -130,6 +151,8 @@ func (j *videoJob) commit(ctx context.Context, e task.Event, last uint64) (Outco
 			out = HoldFor(0)
 		}
 		return out, false
+	case errors.Is(err, tasklog.ErrNotFound) && last > 0:
+		return j.logGone(ctx), false
 	default:
 		j.Logger.Warn("commit failed", j.attrs("phase", task.PhaseWord(e.Job.GetExecution().GetPhase()), "error", err)...)
 		j.confirmLater()

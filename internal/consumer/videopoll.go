@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/task"
@@ -38,32 +39,54 @@ func (j *videoJob) poll(ctx context.Context) Outcome {
 	}
 	x := j.entry.Job.GetExecution()
 	a := routes.Account(x)
-	client, ok := j.Client(a)
+	client, ok := j.Routes.Client(j.video())
 	if !ok {
 		return j.upstreamRemoved(ctx, a)
 	}
-	j.place.resume(j.Routes, a)
-	// A task whose upstream has finished is late for no deadline but that of the
-	// copy of its result.
-	if deadline := x.GetDeadline(); deadline != nil && now.After(deadline.AsTime()) && !now.Before(x.GetArchiveUntil().AsTime()) && j.result.known == nil {
+	j.assigned.resume(j.Routes, a)
+	finished := x.GetArchiveUntil() != nil || j.result.known != nil
+	if late(x, now) && !finished {
 		return j.fail(ctx, fault.New(fault.DeadlineExceeded,
 			"job %s: upstream %s had not finished task %s by the deadline", j.name.ID, a.Upstream, j.video().GetUpstreamTaskId()))
 	}
 	state, err := j.askUpstream(ctx, client)
-	if err != nil && errors.Is(err, ErrShutdown) {
+	switch {
+	case errors.Is(err, ErrShutdown):
 		return Nak()
-	}
-	if err != nil {
-		j.failures++
-		j.metrics.PollEnded(telemetry.PollFailed)
-		j.Logger.Debug("poll failed", j.attrs("error", err)...)
-		if j.result.known != nil && !now.Before(x.GetArchiveUntil().AsTime()) {
-			return j.complete(ctx, *j.result.known)
-		}
-		return j.holdForPoll()
+	case finished && (err != nil || state.Progression != upstream.Completed):
+		return j.afterLostResult(ctx, now, err)
+	case err != nil:
+		return j.afterFailedPoll(err)
 	}
 	j.failures = 0
 	return j.afterPoll(ctx, state)
+}
+
+func late(x *genbusv1.Execution, now time.Time) bool {
+	return x.GetDeadline() != nil && now.After(x.GetDeadline().AsTime())
+}
+
+func (j *videoJob) afterFailedPoll(err error) Outcome {
+	j.failures++
+	j.metrics.PollEnded(telemetry.PollFailed)
+	j.Logger.Debug("poll failed", j.attrs("error", err)...)
+	return j.holdForPoll()
+}
+
+// afterLostResult is a poll that no longer says what the upstream said before:
+// that the task has completed. What is known of the result stands; a process that
+// knows nothing of it asks until the deadline.
+func (j *videoJob) afterLostResult(ctx context.Context, now time.Time, err error) Outcome {
+	over := !now.Before(j.entry.Job.GetExecution().GetArchiveUntil().AsTime())
+	switch {
+	case over && j.result.known != nil:
+		return j.complete(ctx, *j.result.known)
+	case over && late(j.entry.Job.GetExecution(), now):
+		return j.fail(ctx, fault.New(fault.DeadlineExceeded,
+			"job %s: upstream %s had finished task %s, but says nothing of its result any more", j.name.ID, j.upstreamName(), j.video().GetUpstreamTaskId()))
+	default:
+		return j.afterFailedPoll(err)
+	}
 }
 
 func (j *videoJob) askUpstream(ctx context.Context, client upstream.VideoClient) (upstream.VideoState, error) {

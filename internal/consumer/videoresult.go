@@ -3,7 +3,6 @@ package consumer
 import (
 	"context"
 	"errors"
-	"strconv"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -30,8 +29,15 @@ const (
 // maxCopies is how many results one process copies at a time.
 const maxCopies = 8
 
-// copyAgain is the wait after a copy that failed.
-const copyAgain = 5 * time.Second
+// copyAgain is the wait after the first copy that failed, and maxCopyAgain the
+// longest.
+const (
+	copyAgain    = 5 * time.Second
+	maxCopyAgain = time.Minute
+)
+
+// errLookAgain ends a copy because something was heard of the task.
+var errLookAgain = errors.New("the task is looked at again")
 
 // result is what is known of a task whose upstream has finished.
 type result struct {
@@ -39,10 +45,13 @@ type result struct {
 	known *upstream.VideoState
 	// copies are the videos that the object store has, by index.
 	copies map[int]*genbusv1.BlobRef
+	// metadata is true when long metadata is stored.
+	metadata bool
 	// stored are all files that the object store has.
 	stored []*genbusv1.BlobRef
-	// missing is why the latest copy failed; nil when none did.
+	// missing is why the latest copy failed; nil when none did. tries counts them.
 	missing *fault.Error
+	tries   int
 }
 
 // complete ends the task with its result, after a copy where one is asked for. A
@@ -53,12 +62,7 @@ func (j *videoJob) complete(ctx context.Context, s upstream.VideoState) Outcome 
 	if out, done := j.copyResult(ctx, s); !done {
 		return out
 	}
-	r, err := j.taskResult(ctx, s)
-	if err != nil {
-		j.Logger.Warn("a long result could not be stored", j.attrs("error", err)...)
-		return j.holdForPoll()
-	}
-	e, err := task.Completed(j.video(), time.Now(), r)
+	e, err := task.Completed(j.video(), time.Now(), j.taskResult(s))
 	return j.end(ctx, e, err)
 }
 
@@ -66,7 +70,7 @@ func (j *videoJob) complete(ctx context.Context, s upstream.VideoState) Outcome 
 // the copy is to be tried again.
 func (j *videoJob) copyResult(ctx context.Context, s upstream.VideoState) (Outcome, bool) {
 	urls := j.toCopy(s)
-	if len(urls) == 0 {
+	if len(urls) == 0 && len(s.Metadata) <= maxMetadata {
 		return Outcome{}, true
 	}
 	until := j.entry.Job.GetExecution().GetArchiveUntil().AsTime()
@@ -80,20 +84,32 @@ func (j *videoJob) copyResult(ctx context.Context, s upstream.VideoState) (Outco
 		j.result.missing = fault.FromTaskError(earlier)
 		return Outcome{}, true
 	}
-	j.result.missing = j.copyAll(ctx, until, urls)
+	j.result.missing = j.copyAll(ctx, until, urls, s.Metadata)
 	switch {
 	case j.result.missing == nil:
 		return Outcome{}, true
+	case errors.Is(j.result.missing, errLookAgain):
+		return HoldFor(0), false
 	case ctx.Err() != nil || j.fetching.Err() != nil:
 		return Nak(), false
 	case !time.Now().Before(until) || !worthAnotherCopy(j.result.missing):
 		return Outcome{}, true
 	}
+	return j.copyLater(ctx, until, s)
+}
+
+// copyLater waits for the next try, longer each time. Only a new reason is worth
+// an event.
+func (j *videoJob) copyLater(ctx context.Context, until time.Time, s upstream.VideoState) (Outcome, bool) {
 	j.Logger.Warn("a result could not be copied; it is tried again", j.attrs("error", j.result.missing)...)
-	if out, ok := j.archiving(ctx, until, s, j.result.missing.TaskError()); !ok {
-		return out, false
+	if string(j.result.missing.Code) != j.video().GetArchive().GetError().GetCode() {
+		if out, ok := j.archiving(ctx, until, s, j.result.missing.TaskError()); !ok {
+			return out, false
+		}
 	}
-	j.pollAt = time.Now().Add(jittered(copyAgain, 0.2)) // the next poll may bring a fresh URL
+	wait := min(copyAgain<<min(j.result.tries, 6), maxCopyAgain)
+	j.result.tries++
+	j.pollAt = time.Now().Add(jittered(wait, 0.2)) // the next poll may bring a fresh URL
 	return Hold(j.pollAt), false
 }
 
@@ -110,21 +126,36 @@ func (j *videoJob) archiving(ctx context.Context, until time.Time, s upstream.Vi
 // where the copy is asked for, and those that are too long for an event. A result
 // without a URL is read from the upstream by the task's id.
 func (j *videoJob) toCopy(s upstream.VideoState) map[int]string {
-	urls, total := map[int]string{}, 0
 	all := j.entry.Job.GetExecution().GetArchive()
 	if all && len(s.Videos) == 0 {
-		urls[0] = ""
+		return map[int]string{0: ""}
 	}
+	urls, long := map[int]string{}, tooLong(s.Videos)
 	for i, v := range s.Videos {
-		if total += len(v.URL); all || len(v.URL) > maxURL || total > maxResult {
+		if all || long[i] {
 			urls[i] = v.URL
-			total -= len(v.URL)
 		}
 	}
 	return urls
 }
 
-func (j *videoJob) copyAll(ctx context.Context, until time.Time, urls map[int]string) *fault.Error {
+// tooLong tells by index which results an event cannot carry: long ones, and
+// those that would make all together too long.
+func tooLong(videos []upstream.VideoFile) map[int]bool {
+	long, total := map[int]bool{}, 0
+	for i, v := range videos {
+		if len(v.URL) > maxURL || total+len(v.URL) > maxResult {
+			long[i] = true
+			continue
+		}
+		total += len(v.URL)
+	}
+	return long
+}
+
+func (j *videoJob) copyAll(ctx context.Context, until time.Time, urls map[int]string, metadata []byte) *fault.Error {
+	ctx, done := j.interruptible(ctx)
+	defer done()
 	ctx, cancel := context.WithDeadlineCause(ctx, until, fault.New(fault.ArchiveFailed, "the copy of %s took longer than the route's archive timeout", j.name.ID))
 	defer cancel()
 	// Whoever takes the task over copies anew, so that a stop need not wait.
@@ -142,10 +173,36 @@ func (j *videoJob) copyAll(ctx context.Context, until time.Time, urls map[int]st
 			continue
 		}
 		if err := j.copyOne(ctx, i, url); err != nil {
-			return err
+			return interrupted(ctx, err)
 		}
 	}
+	if err := j.keepMetadata(ctx, metadata); err != nil {
+		return interrupted(ctx, fault.New(fault.ArchiveFailed, "job %s: keep its metadata: %w", j.name.ID, err))
+	}
 	return nil
+}
+
+// interruptible gives a context that confirm ends: a copy may take long, and what
+// is heard of the task meanwhile may be its end.
+func (j *videoJob) interruptible(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	j.mu.Lock()
+	j.interrupt = func() { cancel(errLookAgain) }
+	j.mu.Unlock()
+	return ctx, func() {
+		j.mu.Lock()
+		j.interrupt = nil
+		j.mu.Unlock()
+		cancel(nil)
+	}
+}
+
+// interrupted prefers why the copy was ended over how that looked.
+func interrupted(ctx context.Context, err *fault.Error) *fault.Error {
+	if errors.Is(context.Cause(ctx), errLookAgain) {
+		return fault.New(fault.ArchiveFailed, "%w", errLookAgain)
+	}
+	return err
 }
 
 func (j *videoJob) copyOne(ctx context.Context, i int, url string) *fault.Error {
@@ -153,7 +210,7 @@ func (j *videoJob) copyOne(ctx context.Context, i int, url string) *fault.Error 
 	if err != nil {
 		return fault.From(err)
 	}
-	stored, contentType, err := j.Content.Archive(ctx, at, j.Bodies, j.name.Tenant, j.name.ID+"-video-"+strconv.Itoa(i), int64(j.Config.Limits.ArchiveBytes))
+	stored, contentType, err := j.Content.Archive(ctx, at, j.Bodies, j.name.Tenant, publisher.CopyName(j.name.ID, i), int64(j.Config.Limits.ArchiveBytes))
 	var named *fault.Error
 	switch {
 	case err == nil:
@@ -177,22 +234,18 @@ func (j *videoJob) keep(stored broker.Body, contentType string) *genbusv1.BlobRe
 	return ref
 }
 
-// taskResult is the result as the completed task has it.
-func (j *videoJob) taskResult(ctx context.Context, s upstream.VideoState) (task.Result, error) {
+// taskResult is the result as the completed task has it. Metadata that is too
+// long is in the object store, or archive.error says why it is nowhere.
+func (j *videoJob) taskResult(s upstream.VideoState) task.Result {
 	r := task.Result{Metadata: s.Metadata, Usage: usage(s), UpstreamStatus: fault.Clip(s.Status, 128)}
 	if len(s.Metadata) > maxMetadata {
-		stored, err := j.Bodies.Put(ctx, j.name.Tenant, j.name.ID+"-metadata", s.Metadata)
-		if err != nil {
-			return r, err
-		}
-		j.keep(stored, "application/json")
 		r.Metadata = nil
 	}
-	total := 0
+	long := tooLong(s.Videos)
 	for i, v := range s.Videos {
-		if total += len(v.URL); len(v.URL) > maxURL || total > maxResult {
-			total -= len(v.URL)
-			v.URL = "" // its content is in the copy
+		if long[i] {
+			// Its content is in the copy, or archive.error says why it is nowhere.
+			v.URL = ""
 		}
 		r.Videos = append(r.Videos, video(v, j.result.copies[i]))
 	}
@@ -205,17 +258,36 @@ func (j *videoJob) taskResult(ctx context.Context, s upstream.VideoState) (task.
 	if j.result.missing != nil {
 		r.Archive.Error = j.result.missing.TaskError()
 	}
-	return r, nil
+	return r
 }
 
-// dropCopies deletes the copies of a task that has ended without them.
+// keepMetadata stores long metadata, once however often the result is written.
+func (j *videoJob) keepMetadata(ctx context.Context, metadata []byte) error {
+	if j.result.metadata || len(metadata) <= maxMetadata {
+		return nil
+	}
+	stored, err := j.Bodies.Put(ctx, j.name.Tenant, j.name.ID+"-metadata", metadata)
+	if err != nil {
+		return err
+	}
+	j.keep(stored, "application/json")
+	j.result.metadata = true
+	return nil
+}
+
+// dropCopies deletes the copies of a task that has ended without them, those of
+// earlier holders too.
 func (j *videoJob) dropCopies(ctx context.Context) {
-	if j.entry.Job.GetStatus() == genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+	x := j.entry.Job.GetExecution()
+	if j.entry.Job.GetStatus() == genbusv1.JobStatus_JOB_STATUS_COMPLETED || x.GetArchiveUntil() == nil && len(j.result.stored) == 0 {
 		return
 	}
-	for _, ref := range j.result.stored {
-		if err := j.Bodies.Delete(ctx, publisher.BodyOf(ref)); err != nil {
-			j.Logger.Warn("a copy of a task that ended otherwise stays until it expires", j.attrs("object", ref.GetName(), "error", err)...)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
+	defer cancel()
+	for i := range publisher.MaxCopies {
+		ref := broker.Body{Bucket: j.Bodies.Bucket(j.name.Tenant), Name: publisher.CopyName(j.name.ID, i)}
+		if err := j.Bodies.Delete(ctx, ref); err != nil {
+			j.Logger.Warn("a copy of a task that ended otherwise stays until it expires", j.attrs("object", ref.Name, "error", err)...)
 		}
 	}
 	j.result.stored = nil

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/fault"
@@ -14,12 +16,9 @@ import (
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/telemetry"
 	"github.com/genbus/genbus/internal/upstream"
 )
-
-// takeOverAfter is how long after submit_until a taker waits before it calls a
-// submission unknown: clocks differ, and the owner's answer may be on its way.
-const takeOverAfter = 10 * time.Second
 
 // submit brings a queued task to the upstream: the phase submitting is committed
 // before the request is written, so that no other replica submits too.
@@ -27,26 +26,48 @@ func (j *videoJob) submit(ctx context.Context) Outcome {
 	now := time.Now()
 	x := j.entry.Job.GetExecution()
 	if f := j.tooLate(now); f != nil {
-		return j.fail(ctx, f)
+		return j.failUnsubmitted(ctx, f)
+	}
+	if j.video().GetProtocol() != j.Wire.Name {
+		return j.failUnsubmitted(ctx, fault.New(fault.UpstreamRemoved, "job %s is written in protocol %s, and route %s speaks %s now",
+			j.name.ID, j.video().GetProtocol(), j.Name, j.Wire.Name))
 	}
 	if wait := x.GetNotBefore(); wait != nil && now.Before(wait.AsTime()) {
-		return Hold(wait.AsTime())
+		return j.holdUntil(wait.AsTime())
 	}
-	if out, ok := j.choose(); !ok {
-		return out
+	if x.GetBound() {
+		return j.submitBound(ctx)
 	}
-	return j.submitTo(ctx, j.place.lease.Account(), j.Timeouts.Deadline)
+	if until, ok := j.choose(); !ok {
+		return j.holdUntil(until)
+	}
+	return j.submitTo(ctx, j.assigned.lease.Account())
+}
+
+// holdUntil waits, but not beyond the first limit that the task would pass.
+func (j *videoJob) holdUntil(at time.Time) Outcome {
+	x := j.entry.Job.GetExecution()
+	limits := []*timestamppb.Timestamp{j.entry.Job.GetExpiresAt(), x.GetDeadline()}
+	if x.GetFirstSubmitAt() == nil {
+		limits = append(limits, x.GetQueueDeadline())
+	}
+	for _, limit := range limits {
+		if limit != nil && limit.AsTime().Before(at) {
+			at = limit.AsTime().Add(time.Millisecond)
+		}
+	}
+	return Hold(at)
 }
 
 // submitTo commits where the request goes, and sends it.
-func (j *videoJob) submitTo(ctx context.Context, a pool.Account, deadline time.Duration) Outcome {
+func (j *videoJob) submitTo(ctx context.Context, a pool.Account) Outcome {
 	request, out, ok := j.request(ctx, a)
 	if !ok {
 		return out
 	}
 	now := time.Now()
 	e, err := task.Submitting(j.video(), now, task.Submission{
-		Upstream: a.Upstream, Key: a.Key, Until: now.Add(j.Timeouts.Create), Deadline: now.Add(deadline),
+		Upstream: a.Upstream, Key: a.Key, Until: now.Add(j.Timeouts.Create), Deadline: now.Add(j.Timeouts.Deadline),
 	})
 	if out, ok := j.commitNext(ctx, e, err); !ok {
 		return out
@@ -100,17 +121,17 @@ func itemBody(ctx context.Context, bodies *broker.Bodies, item *genbusv1.WorkIte
 
 // create calls the upstream once and commits what became of it.
 func (j *videoJob) create(ctx context.Context, a pool.Account, request []byte) Outcome {
-	client, ok := j.Client(a)
-	if !ok {
-		return j.upstreamRemoved(ctx, a)
-	}
 	x := j.entry.Job.GetExecution()
+	client, ok := j.Client(a)
+	if !ok || !time.Now().Before(x.GetSubmitUntil().AsTime()) {
+		return j.notSent(ctx) // the commit took longer than the request may
+	}
 	j.began = x.GetAttempt()
 	call, cancel := context.WithDeadlineCause(ctx, x.GetSubmitUntil().AsTime(), errors.New("the create timeout has passed"))
 	defer cancel()
 	begin := time.Now()
 	call, span := j.span(call, "genbus.video.create")
-	s := client.Create(call, upstream.VideoCreate{JobID: j.name.ID, Body: request, Resubmission: j.place.sentBefore(a, x.GetAttempt())})
+	s := client.Create(call, upstream.VideoCreate{JobID: j.name.ID, Body: request, Resubmission: j.assigned.sentBefore(a, x.GetAttempt())})
 	var cause error // not s.Err itself: a nil *Error is no nil error
 	if s.Err != nil {
 		cause = s.Err
@@ -120,13 +141,25 @@ func (j *videoJob) create(ctx context.Context, a pool.Account, request []byte) O
 	return j.afterCreate(ctx, s)
 }
 
+// notSent frees a task whose request was never begun.
+func (j *videoJob) notSent(ctx context.Context) Outcome {
+	j.assigned.leave()
+	out, ok := j.persist(ctx, func() (task.Event, error) {
+		return task.Requeued(j.video(), time.Now(), time.Now(), "not_sent")
+	})
+	if !ok {
+		return out
+	}
+	return HoldFor(0)
+}
+
 func (j *videoJob) upstreamRemoved(ctx context.Context, a pool.Account) Outcome {
 	return j.fail(ctx, fault.New(fault.UpstreamRemoved, "job %s: upstream %s is not configured any more; its task there is %q",
 		j.name.ID, a.Upstream, j.video().GetUpstreamTaskId()))
 }
 
 func (j *videoJob) afterCreate(ctx context.Context, s upstream.Submission) Outcome {
-	j.place.report(s.Err)
+	j.assigned.report(s.Err)
 	switch s.Verdict {
 	case upstream.Accepted:
 		return j.submitted(ctx, s)
@@ -140,6 +173,9 @@ func (j *videoJob) afterCreate(ctx context.Context, s upstream.Submission) Outco
 // refusedBy brings a task that was certainly not accepted back to the queue, or
 // ends it where nobody is left to try.
 func (j *videoJob) refusedBy(ctx context.Context, s upstream.Submission) Outcome {
+	if j.entry.Job.GetExecution().GetBound() {
+		return j.refusedAgain(ctx, s)
+	}
 	notBefore, more := j.elsewhere(s)
 	if !more {
 		return j.refusedForGood(ctx, s.Err)
@@ -150,7 +186,7 @@ func (j *videoJob) refusedBy(ctx context.Context, s upstream.Submission) Outcome
 	if !ok {
 		return out
 	}
-	return Hold(notBefore)
+	return j.holdUntil(notBefore)
 }
 
 // persist commits what is known of a submission, again and again while the log
@@ -219,7 +255,7 @@ func (j *videoJob) submitted(ctx context.Context, s upstream.Submission) Outcome
 	})
 	switch {
 	case ok:
-		j.Logger.Info("video task submitted", j.attrs("upstream", j.upstreamName(), "upstream_id", s.UpstreamID)...)
+		j.Logger.Info("video task submitted", j.attrs("upstream", j.upstreamName(), telemetry.KeyUpstreamID, s.UpstreamID)...)
 		return j.holdForPoll()
 	case j.video().GetUpstreamTaskId() == s.UpstreamID:
 		return out // our own earlier write
@@ -230,9 +266,9 @@ func (j *videoJob) submitted(ctx context.Context, s upstream.Submission) Outcome
 
 // orphaned keeps the id of an upstream task that no job owns.
 func (j *videoJob) orphaned(ctx context.Context, s upstream.Submission, out Outcome) Outcome {
-	f := fault.New(fault.OrphanedSubmission, "upstream %s has task %s for job %s, which could no longer record it", j.place.upstream(), s.UpstreamID, j.name.ID)
+	f := fault.New(fault.OrphanedSubmission, "upstream %s has task %s for job %s, which could no longer record it", j.assigned.upstream(), s.UpstreamID, j.name.ID)
 	letter := deadItem(j.item, f)
-	letter.Upstream, letter.UpstreamKey = j.place.upstream(), j.place.key()
+	letter.Upstream, letter.UpstreamKey = j.assigned.upstream(), j.assigned.key()
 	letter.UpstreamTaskId, letter.UpstreamTicket = s.UpstreamID, s.Ticket
 	for {
 		try, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
@@ -241,71 +277,12 @@ func (j *videoJob) orphaned(ctx context.Context, s upstream.Submission, out Outc
 		if err == nil {
 			return out
 		}
-		j.Logger.Error("an orphaned submission could not be kept", j.attrs("upstream", j.place.upstream(), "upstream_id", s.UpstreamID, "error", err)...)
+		j.Logger.Error("an orphaned submission could not be kept", j.attrs("upstream", j.assigned.upstream(), telemetry.KeyUpstreamID, s.UpstreamID, "error", err)...)
 		if !waitOrStop(ctx, retryLog) {
 			return out // the log line is all that is left
 		}
 	}
 }
 
-// unknown ends a task that the upstream may or may not have. It is submitted
-// again only where the route says that the upstream honours the key.
-func (j *videoJob) unknown(ctx context.Context, cause *upstream.Error) Outcome {
-	if ctx.Err() != nil {
-		// Cut off by the end of the grace period. Whoever takes the task waits
-		// until submit_until has passed and decides then.
-		return Nak()
-	}
-	return j.giveUpSubmission(ctx, cause)
-}
-
-func (j *videoJob) giveUpSubmission(ctx context.Context, cause *upstream.Error) Outcome {
-	if j.OnUnknownOutcome == "resubmit" {
-		return j.resubmit(ctx)
-	}
-	f := fault.New(fault.SubmissionUnknown, "nobody can know whether upstream %s accepted job %s; it was not submitted again", j.upstreamName(), j.name.ID)
-	if cause != nil {
-		f.Message += ": " + cause.Error()
-		f.UpstreamCode, f.UpstreamHTTPStatus, f.UpstreamRequestID = cause.Code, cause.HTTPStatus, cause.RequestID
-	}
-	if out, ok := j.bury(ctx, f); !ok {
-		return out
-	}
-	return j.fail(ctx, f)
-}
-
-func (j *videoJob) resubmit(ctx context.Context) Outcome {
-	if f := j.tooLate(time.Now()); f != nil {
-		return j.fail(ctx, f)
-	}
-	if !waitOrStop(j.fetching, j.backoff(&upstream.Error{})) {
-		return Nak()
-	}
-	// The key that the upstream honours is honoured where it was sent first.
-	a := routes.Account(j.entry.Job.GetExecution())
-	j.place.resume(j.Routes, a)
-	return j.submitTo(ctx, a, j.Timeouts.Deadline)
-}
-
 // upstreamName is the upstream that the log names.
 func (j *videoJob) upstreamName() string { return j.entry.Job.GetExecution().GetUpstream() }
-
-// takeOverSubmission decides about a task that was found in submitting.
-func (j *videoJob) takeOverSubmission(ctx context.Context) Outcome {
-	x := j.entry.Job.GetExecution()
-	if x.GetWriter() == j.Log.Writer() && j.began < x.GetAttempt() {
-		// Our own commit, of which we did not hear in time: the request was never
-		// begun, so the task is free.
-		e, err := task.Requeued(j.video(), time.Now(), time.Now(), "not_sent")
-		if out, ok := j.commitNext(ctx, e, err); !ok {
-			return out
-		}
-		return HoldFor(0)
-	}
-	decide := x.GetSubmitUntil().AsTime().Add(takeOverAfter)
-	if time.Now().Before(decide) {
-		j.confirmLater()
-		return Hold(decide)
-	}
-	return j.giveUpSubmission(ctx, nil)
-}

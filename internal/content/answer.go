@@ -36,6 +36,8 @@ func (w *walk) accept(resp *http.Response) (f *File, next string, err error) {
 	switch {
 	case err != nil:
 		return nil, "", err
+	case kind == typeJSON && part != nil && part.size() != part.length:
+		return nil, "", errPartOfJSON
 	case kind == typeJSON:
 		next, err = w.holder(resp, body)
 		return nil, next, err
@@ -79,10 +81,10 @@ func (w *walk) part(resp *http.Response) (*contentRange, error) {
 	if part == nil || resp.ContentLength >= 0 && resp.ContentLength != part.size() {
 		return nil, w.unavailable(resp, "sent a part without saying which")
 	}
-	if w.want.part == nil && part.size() == part.length {
+	if w.asked.part == nil && part.size() == part.length {
 		return nil, nil
 	}
-	if w.want.part == nil || !part.answers(*w.want.part) {
+	if w.asked.part == nil || !part.answers(*w.asked.part) {
 		return nil, w.unavailable(resp, "sent another part than was asked for")
 	}
 	return part, nil

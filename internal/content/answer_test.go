@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -259,6 +260,34 @@ func TestNotReached(t *testing.T) {
 	w.wantError(content.Place{Endpoint: w.endpoint, Path: "/v1/content"}, fault.ContentUnavailable, "upstream sora: no answer came: dial")
 	w.endpoint.Auth = failing{}
 	w.wantError(content.Place{Endpoint: w.endpoint, Path: "/v1/content"}, fault.ContentUnavailable, "no clock")
+}
+
+// TestOtherServersAreNotQuoted: a result's URL may lead to any port, and what
+// listens there is not for the caller to know.
+func TestOtherServersAreNotQuoted(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(conn, "SSH-2.0-inner_9.6p1 banner\r\n")
+			_ = conn.(*net.TCPConn).CloseWrite()
+			_, _ = io.Copy(io.Discard, conn)
+			_ = conn.Close()
+		}
+	}()
+	w := newWorld(t)
+	e := w.failure(w.at("http://"+l.Addr().String()+"/file"), fault.ContentUnavailable, "the answer is not valid HTTP")
+	if strings.Contains(e.Message, "banner") || strings.Contains(e.Message, "SSH") {
+		t.Errorf("got %q", e.Message)
+	}
 }
 
 type failing struct{ signer }

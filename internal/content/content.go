@@ -77,7 +77,8 @@ type Place struct {
 
 // Options tunes a Reader. The zero value is ready to use.
 type Options struct {
-	// HeaderTimeout bounds each call until its header has come. Default 30 s.
+	// HeaderTimeout bounds each call until its header has come, and after that the
+	// reading of what is no content: errors, and JSON that names a URL. Default 30 s.
 	HeaderTimeout time.Duration
 	// IdleTimeout is how long a body may give nothing while it is read. Default
 	// 60 s.

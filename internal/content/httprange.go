@@ -141,13 +141,20 @@ func (c contentRange) answers(r byteRange) bool {
 // parseUnsatisfied reads the Content-Range of a 416, "bytes */1000", and gives it
 // as it should be; empty for all else.
 func parseUnsatisfied(header string) string {
+	if n, ok := unsatisfiedLength(header); ok {
+		return unsatisfied(n)
+	}
+	return ""
+}
+
+// unsatisfiedLength gives the length in the Content-Range of a 416.
+func unsatisfiedLength(header string) (n int64, ok bool) {
 	unit, rest, _ := strings.Cut(strings.TrimSpace(header), " ")
 	length, ok := strings.CutPrefix(strings.TrimSpace(rest), "*/")
-	n, isCount := parseCount(length)
-	if !strings.EqualFold(unit, "bytes") || !ok || !isCount {
-		return ""
+	if !ok || !strings.EqualFold(unit, "bytes") {
+		return 0, false
 	}
-	return unsatisfied(n)
+	return parseCount(length)
 }
 
 // unsatisfied is the Content-Range of a 416 for a file of length bytes.

@@ -185,3 +185,88 @@ func TestTypeOfAPart(t *testing.T) {
 		}
 	}
 }
+
+// TestRangeOfAHolder: a server that keeps to ranges does so for JSON that names
+// the URL, too. That is asked for once more, whole; what it names is asked for
+// the range.
+func TestRangeOfAHolder(t *testing.T) {
+	t.Parallel()
+	for name, kind := range map[string]string{"typed": "application/json", "untyped": "application/octet-stream"} {
+		w := newWorld(t)
+		w.foreign.mux.HandleFunc("/file", serveVideo)
+		holder := `{"url":"` + w.foreign.URL + `/file"}`
+		w.own.mux.HandleFunc("/base/v1/content", func(rw http.ResponseWriter, r *http.Request) {
+			rw.Header().Set("Content-Type", kind)
+			http.ServeContent(rw, r, "", videoTime, strings.NewReader(holder))
+		})
+		place := content.Place{Endpoint: w.endpoint, Path: "/v1/content", PrivateOK: true}
+		for _, row := range []struct {
+			ask      string
+			from, to int
+			calls    int
+		}{
+			{"bytes=0-9", 0, 10, 2},
+			{"bytes=0-", 0, len(video), 1}, // the whole of the JSON came
+			{"bytes=1000-1999", 1000, 2000, 2},
+			{"bytes=-200", len(video) - 200, len(video), 1},
+			{"bytes=200000-", -1, 0, 2},
+		} {
+			before, beforeFilm := len(w.own.requests()), len(w.foreign.requests())
+			f, data, err := w.open(place, content.Request{Range: row.ask})
+			if err != nil {
+				t.Errorf("%s %s: %v", name, row.ask, err)
+				continue
+			}
+			status, want := http.StatusPartialContent, []byte{}
+			if row.from < 0 {
+				status = http.StatusRequestedRangeNotSatisfiable
+			} else {
+				want = video[row.from:row.to]
+			}
+			if f.Status != status || !bytes.Equal(data, want) {
+				t.Errorf("%s %s: got %d %q with %d bytes", name, row.ask, f.Status, f.Range, len(data))
+			}
+			if n := len(w.own.requests()) - before; n != row.calls {
+				t.Errorf("%s %s: %d calls", name, row.ask, n)
+			}
+			if film := w.foreign.requests()[beforeFilm]; film.Header.Get("Range") != row.ask {
+				t.Errorf("%s %s: the film was asked for %q", name, row.ask, film.Header.Get("Range"))
+			}
+		}
+	}
+}
+
+// TestA416IsKept: it is asked for once more only where JSON may be behind it, and
+// stands unless there is.
+func TestA416IsKept(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		length string // of the Content-Range
+		whole  http.HandlerFunc
+		calls  int
+		code   fault.Code // of what is behind it
+	}{
+		"a film":               {"bytes */2000000", nil, 1, ""},
+		"a small film":         {"bytes */1000", answer(200, "video/mp4", "film"), 2, ""},
+		"gone meanwhile":       {"bytes */1000", answer(404, "", ""), 2, ""},
+		"an error, as success": {"", answer(200, "application/json", `{"message":"gone wrong"}`), 2, fault.ContentUnavailable},
+		"a holder of a film":   {"bytes */60", answer(200, "application/json", `{"url":"data:video/mp4,film"}`), 2, ""},
+	} {
+		w := newWorld(t)
+		w.own.mux.HandleFunc("/file", func(rw http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Range") == "" {
+				c.whole(rw, r)
+				return
+			}
+			rw.Header().Set("Content-Range", c.length)
+			rw.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
+		})
+		f, _, err := w.open(w.at(w.own.URL+"/file"), content.Request{Range: "bytes=3000000-"})
+		if c.code != "" && fault.CodeOf(err) != c.code || c.code == "" && (err != nil || f.Status != 416) {
+			t.Errorf("%s: got %+v, %v", name, f, err)
+		}
+		if n := len(w.own.requests()); n != c.calls {
+			t.Errorf("%s: %d calls", name, n)
+		}
+	}
+}

@@ -82,3 +82,50 @@ func TestCallerGone(t *testing.T) {
 		t.Errorf("at the deadline: %v", err)
 	}
 }
+
+// TestAnswersThatDrip: what is no content comes whole and in time, or not at all.
+func TestAnswersThatDrip(t *testing.T) {
+	t.Parallel()
+	drip := func(status int, kind, first string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.Header()["Content-Type"] = nil
+			if kind != "" {
+				w.Header().Set("Content-Type", kind)
+			}
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, first)
+			for r.Context().Err() == nil {
+				if _, err := io.WriteString(w, " "); err != nil {
+					return
+				}
+				_ = http.NewResponseController(w).Flush()
+				select {
+				case <-r.Context().Done():
+				case <-time.After(10 * time.Millisecond):
+				}
+			}
+		}
+	}
+	w := newWorld(t)
+	w.use(content.Options{HeaderTimeout: 300 * time.Millisecond})
+	w.own.mux.HandleFunc("/error", drip(500, "application/json", `{"message":`))
+	w.own.mux.HandleFunc("/holder", drip(200, "application/json", `{"url":`))
+	w.own.mux.HandleFunc("/untyped", drip(200, "", ""))
+	w.wantError(w.at(w.own.URL+"/error"), fault.ContentUnavailable, "answered 500")
+	w.wantError(w.at(w.own.URL+"/holder"), fault.ContentUnavailable, "no answer within 300ms")
+	w.wantError(w.at(w.own.URL+"/untyped"), fault.ContentUnavailable, "no answer within 300ms")
+
+	// Content takes its time.
+	w.own.mux.HandleFunc("/film", func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Content-Type", "video/mp4")
+		for i := range 10 {
+			_, _ = rw.Write(video[i*10_000 : (i+1)*10_000])
+			_ = http.NewResponseController(rw).Flush()
+			select {
+			case <-r.Context().Done():
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	})
+	w.wantVideo(w.at(w.own.URL + "/film"))
+}

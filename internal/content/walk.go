@@ -22,6 +22,7 @@ type walk struct {
 	reader  *Reader
 	place   Place
 	want    want
+	asked   want // of the address that is visited: want, or the whole
 	visited []*url.URL
 	// trusted is true as long as only the upstream itself has had a say in where to
 	// go. After that its own origin is called without the key too: a stranger must
@@ -48,7 +49,8 @@ func (w *walk) open(ctx context.Context) (*File, error) {
 	return nil, w.failed(fault.ContentUnavailable, w.last(), fmt.Sprintf("redirected more than %d times", maxRedirects), nil)
 }
 
-// visit gives the content, or the next address.
+// visit gives the content, or the next address. JSON that names one is asked for
+// whole where only a part of it came.
 func (w *walk) visit(ctx context.Context, address string) (f *File, next string, err error) {
 	if isDataURL(address) {
 		f, err := openData(address, w.want)
@@ -60,24 +62,66 @@ func (w *walk) visit(ctx context.Context, address string) (f *File, next string,
 	}
 	w.visited = append(w.visited, u)
 	w.trusted = w.trusted && w.owns(u)
-	resp, err := w.call(ctx, u)
+	w.asked = w.want
+	f, next, err = w.ask(ctx, u)
+	if errors.Is(err, errPartOfJSON) {
+		w.asked = want{}
+		f, next, err = w.ask(ctx, u)
+	}
+	return f, next, err
+}
+
+// errPartOfJSON says that a part of JSON came, which the client's range is not
+// meant for.
+var errPartOfJSON = errors.New("a part of JSON came")
+
+// ask calls one address. What comes in place of content is read within
+// HeaderTimeout once more.
+func (w *walk) ask(ctx context.Context, u *url.URL) (f *File, next string, err error) {
+	resp, late, err := w.call(ctx, u)
 	if err != nil {
 		return nil, "", err
 	}
+	defer late.Stop()
 	switch {
 	case isRedirect(resp.StatusCode):
 		defer resp.Body.Close()
 		next, err = w.redirect(resp)
 		return nil, next, err
-	case resp.StatusCode == http.StatusRequestedRangeNotSatisfiable && w.want.part != nil:
-		defer resp.Body.Close()
-		return notInFile(parseUnsatisfied(resp.Header.Get("Content-Range"))), "", nil
+	case resp.StatusCode == http.StatusRequestedRangeNotSatisfiable && w.asked.part != nil:
+		_ = resp.Body.Close()
+		return w.beyond(ctx, resp)
 	case resp.StatusCode/100 == 2:
 		return w.accept(resp)
 	default:
 		defer resp.Body.Close()
 		return nil, "", w.refusal(resp)
 	}
+}
+
+// beyond reads a 416. It may be about JSON that names the content, which is much
+// smaller than content; only asking for the whole tells.
+func (w *walk) beyond(ctx context.Context, said *http.Response) (f *File, next string, err error) {
+	f = notInFile(parseUnsatisfied(said.Header.Get("Content-Range")))
+	if length, known := unsatisfiedLength(said.Header.Get("Content-Range")); known && length > maxText {
+		return f, "", nil
+	}
+	w.asked = want{}
+	resp, late, err := w.call(ctx, said.Request.URL)
+	if err != nil {
+		return nil, "", err
+	}
+	defer late.Stop()
+	if resp.StatusCode/100 != 2 {
+		_ = resp.Body.Close()
+		return f, "", nil
+	}
+	whole, next, err := w.accept(resp)
+	if whole != nil {
+		_ = whole.Body.Close()
+		return f, "", nil
+	}
+	return nil, next, err
 }
 
 // owns reports whether u is on the upstream's own origin.
@@ -90,22 +134,24 @@ func (w *walk) owns(u *url.URL) bool {
 }
 
 // call sends the request and gives the answer, whatever its status, with a
-// stream for its body.
-func (w *walk) call(ctx context.Context, u *url.URL) (*http.Response, error) {
+// stream for its body. The timer, which the caller stops, ends an answer that
+// takes HeaderTimeout once more.
+func (w *walk) call(ctx context.Context, u *url.URL) (*http.Response, *time.Timer, error) {
 	limit := w.reader.opts.HeaderTimeout
 	callCtx, cancel := context.WithCancelCause(ctx)
 	late := time.AfterFunc(limit, func() { cancel(fmt.Errorf("no answer within %s", limit)) })
 	resp, err := w.send(callCtx, u)
-	late.Stop()
 	if err != nil {
+		late.Stop()
 		err = w.broken(ctx, callCtx, u, "no answer came", err)
 		cancel(errClosed)
-		return nil, err
+		return nil, nil, err
 	}
+	late.Reset(limit)
 	resp.Body = newStream(resp.Body, cancel, w.reader.opts.IdleTimeout, func(err error) error {
 		return w.broken(ctx, callCtx, u, "the content broke off", err)
 	})
-	return resp, nil
+	return resp, late, nil
 }
 
 func (w *walk) send(ctx context.Context, u *url.URL) (*http.Response, error) {
@@ -117,7 +163,7 @@ func (w *walk) send(ctx context.Context, u *url.URL) (*http.Response, error) {
 		return nil, errors.New("the URL cannot be used")
 	}
 	req.Header.Set("User-Agent", "genbus")
-	w.want.setHeader(req.Header)
+	w.asked.setHeader(req.Header)
 	return clientOf(w.transport(u)).Do(req)
 }
 
@@ -128,7 +174,7 @@ func (w *walk) sendWithKey(ctx context.Context, u *url.URL) (*http.Response, err
 	}
 	// The URL is called as it was given: it need not lie below the base URL.
 	req.URL, req.Host = u, u.Host
-	w.want.setHeader(req.Header)
+	w.asked.setHeader(req.Header)
 	ep := *w.place.Endpoint
 	ep.Client = clientOf(ep.Client.Transport)
 	return ep.Do(op, req)

@@ -31,6 +31,7 @@ const (
 	InvalidPageToken     Code = "invalid_page_token"
 	ResumeExpired        Code = "resume_expired"
 	SlowReader           Code = "slow_reader"
+	StillHeld            Code = "still_held"
 	CallerGone           Code = "caller_gone"
 )
 
@@ -111,6 +112,7 @@ var table = []Meaning{
 	{InvalidPageToken, codes.InvalidArgument, http.StatusBadRequest, typeRequest, false, "The page token is not one of this list.", "Start again without a token."},
 	{ResumeExpired, codes.OutOfRange, http.StatusGone, typeRequest, false, "The place to resume from is gone.", "Go on from the current state, which follows this notice."},
 	{SlowReader, codes.ResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "The reader was more than 1 MiB behind and was cut off.", "Resume from the last event that was handled."},
+	{StillHeld, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "The job was cancelled, and the replica that works on it has not let go of it yet, so it was not erased.", "Send the same request again; after a crash it takes up to the route's ack_wait."},
 	{CallerGone, codes.Canceled, 499, typeRequest, false, "The caller went away before the reply was whole.", "Nothing; the upstream call was cancelled."},
 
 	{QueueFull, codes.ResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "The route's queue, or the whole queue, is full.", "Wait as long as Retry-After says, then send the same request."},

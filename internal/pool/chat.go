@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/telemetry"
 	"github.com/genbus/genbus/internal/upstream"
 	"github.com/genbus/genbus/internal/upstream/chat"
 )
@@ -47,6 +48,9 @@ type ChatRequest struct {
 	// attempts are counted, and so is what is paid for. Others move on after any
 	// failure that another upstream might not have.
 	Queued bool
+	// Lease is the place that the chat has already, from Reserve; nil takes one. It
+	// is over with the call.
+	Lease *Lease
 	// Tried is kept across the attempts of a queued chat, so that the next one
 	// begins where nobody has failed yet; nil begins anew.
 	Tried *Tried
@@ -57,6 +61,11 @@ type ChatReply struct {
 	chat.Reply
 	Account Account
 }
+
+// Reserve takes a place for a chat that is about to be called, so that nothing
+// has to be promised for one that must wait. The error is a *BusyError or
+// ErrExhausted.
+func (c *Chat) Reserve(t *Tried) (*Lease, error) { return c.acquire(t, true) }
 
 // Complete asks for a whole reply, of one account after the other until one
 // answers. Every error is an *upstream.Error: that of the last account which was
@@ -111,13 +120,16 @@ func (c *Chat) run(ctx context.Context, req ChatRequest, call func(*attempt) err
 	var last *upstream.Error
 	var from Account
 	for {
-		lease, err := c.acquire(req.Tried, last == nil)
+		lease, err := req.Lease, error(nil)
+		if req.Lease = nil; lease == nil {
+			lease, err = c.acquire(req.Tried, last == nil)
+		}
 		if err != nil {
 			return c.nobody(err, last)
 		}
 		if last != nil {
 			c.chooser.pool.logger.Info("chat moves on", "route", c.chooser.route.Name, "job_id", req.JobID,
-				"from", from.String(), "to", lease.account.String(), "status", last.HTTPStatus, "code", last.Code)
+				"from", from.String(), "to", lease.account.String(), telemetry.KeyHTTPStatus, last.HTTPStatus, telemetry.KeyCode, last.Code)
 		}
 		last, from = c.try(ctx, req, lease, call), lease.account
 		switch {
@@ -219,6 +231,7 @@ func notBegun(err *upstream.Error) bool {
 	case 503, 529: // overloaded
 		return true
 	default:
-		return err.Final || status >= 400 && status <= 499
+		// A 5xx that calls itself final has refused the next call, not this one.
+		return status < 500 && (err.Final || status >= 300)
 	}
 }

@@ -138,6 +138,10 @@ func (c *Chooser) lease(t *Tried, k *key, done func(error), now time.Time) *Leas
 		pool: c.pool, account: k.account, service: k.service, key: k, began: now,
 		done: done, probe: k.service.breaker.State() == gobreaker.StateHalfOpen,
 	}
+	if l.probe {
+		// A probe that takes long must not keep everybody else away.
+		l.patience = time.AfterFunc(max(k.service.breaker.openFor, probePatience), l.passOn)
+	}
 	l.count(1)
 	if n := len(t.accounts); n > 0 && t.accounts[n-1].Upstream != k.account.Upstream {
 		c.pool.services[t.accounts[n-1].Upstream].metrics.FailedOver()

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/telemetry"
 	"github.com/genbus/genbus/internal/upstream"
 )
 
@@ -15,6 +16,9 @@ import (
 const (
 	firstWait = time.Second
 	maxWait   = time.Minute
+	// maxHeed is the longest wait that an upstream may ask for; after it one job
+	// asks again. A slip in a header must not close an upstream for a day.
+	maxHeed = 10 * time.Minute
 )
 
 // key is the state of one account. The pool's mutex guards it.
@@ -86,12 +90,12 @@ func (k *key) heed(err *upstream.Error, began, now time.Time) {
 	case err.Final:
 		if !k.restUntil.After(now) {
 			k.service.logger.Warn("upstream key refused", "account", k.account.String(),
-				"status", err.HTTPStatus, "code", err.Code, "rests", k.restFor)
+				telemetry.KeyHTTPStatus, err.HTTPStatus, telemetry.KeyCode, err.Code, "rests", k.restFor)
 		}
 		k.restUntil = now.Add(k.restFor)
 	case err.RetryAfter > 0:
 		k.why = err
-		k.waitUntil = latest(k.waitUntil, now.Add(err.RetryAfter))
+		k.waitUntil = latest(k.waitUntil, now.Add(min(err.RetryAfter, maxHeed)))
 	case !began.Before(k.waitUntil):
 		k.why = err
 		k.waitUntil = now.Add(min(firstWait<<min(k.waits, 6), maxWait))

@@ -6,6 +6,9 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
+// probePatience is the least time that a probe has before another job may try.
+const probePatience = 5 * time.Second
+
 // Lease is a job's place with an account, from the moment it was chosen until
 // Release. It is safe for concurrent use.
 type Lease struct {
@@ -18,6 +21,7 @@ type Lease struct {
 	// The pool's mutex guards what follows.
 	done     func(error) // tells the breaker about the call that it let through; nil once told
 	probe    bool        // that call shows whether the upstream is well again
+	patience *time.Timer // of those who wait for the probe; nil without one
 	released bool
 }
 
@@ -93,11 +97,22 @@ func (l *Lease) Release() {
 	l.count(-1)
 }
 
+// passOn lets another job try the upstream where this one has not said anything
+// for as long as the breaker is open.
+func (l *Lease) passOn() {
+	l.pool.mu.Lock()
+	defer l.pool.mu.Unlock()
+	l.tell(errNothing)
+}
+
 // tell reports to the breaker, once. The caller holds the pool's mutex, as for
 // all that follow.
 func (l *Lease) tell(health error) {
 	if l.done == nil {
 		return
+	}
+	if l.patience != nil {
+		l.patience.Stop()
 	}
 	l.done(health)
 	l.done, l.probe = nil, false

@@ -60,7 +60,7 @@ func (s *service) heed(err *upstream.Error, now time.Time) {
 	}
 	if err.RetryAfter > 0 {
 		s.why = err
-		s.waitUntil = latest(s.waitUntil, now.Add(err.RetryAfter))
+		s.waitUntil = latest(s.waitUntil, now.Add(min(err.RetryAfter, maxHeed)))
 	}
 }
 

@@ -3,6 +3,7 @@ package publisher
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -70,6 +71,14 @@ func (d DeadLetters) claimCheck(ctx context.Context, letter *genbusv1.DeadLetter
 	letter.Data, letter.DataRef = nil, BlobRef(ref)
 	return nil
 }
+
+// MaxCopies is how many of a task's copies are looked for where only their names
+// are known, not their number.
+const MaxCopies = 16
+
+// CopyName is the name of the copy of a task's result in the object store; the
+// first result is 0.
+func CopyName(id string, index int) string { return id + "-video-" + strconv.Itoa(index) }
 
 // BlobRef is a stored body's name as messages carry it.
 func BlobRef(b broker.Body) *genbusv1.BlobRef {

@@ -65,7 +65,10 @@ func put(seen map[string]*genbusv1.Model, r config.Route, from string, m upstrea
 type modelCache struct {
 	mu   sync.Mutex
 	at   time.Time
-	list map[string][]upstream.Model // by upstream
+	list map[string][]upstream.Model // by upstream; nil before the first answer
+	// asking is closed when the caller who asks the upstreams has their lists; nil
+	// when nobody asks.
+	asking chan struct{}
 }
 
 // modelsFor is how long an upstream's list is kept, and modelsTimeout how long
@@ -76,15 +79,39 @@ const (
 )
 
 // upstreamModels asks every upstream for its models; an upstream that does not
-// answer has none. The answer is kept for a minute.
+// answer has none. The answer is kept for a minute. After that one caller asks
+// again while the others get the old one; for the first answer they wait.
 func (t *Table) upstreamModels(ctx context.Context) map[string][]upstream.Model {
-	t.models.mu.Lock()
-	defer t.models.mu.Unlock()
-	if t.models.list != nil && time.Since(t.models.at) < modelsFor {
-		return t.models.list
+	c := &t.models
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.list != nil && (c.asking != nil || time.Since(c.at) < modelsFor):
+		return c.list
+	case c.asking != nil:
+		c.await(ctx)
+		return c.list
 	}
-	t.models.list, t.models.at = t.askAll(ctx), time.Now()
-	return t.models.list
+	c.asking = make(chan struct{})
+	c.mu.Unlock()
+	// The answer is for everybody, so it does not end with the caller.
+	list := t.askAll(context.WithoutCancel(ctx))
+	c.mu.Lock()
+	close(c.asking)
+	c.list, c.at, c.asking = list, time.Now(), nil
+	return list
+}
+
+// await lets go of the lock until the caller who asks has the answer, or ctx
+// ends.
+func (c *modelCache) await(ctx context.Context) {
+	asking := c.asking
+	c.mu.Unlock()
+	defer c.mu.Lock()
+	select {
+	case <-asking:
+	case <-ctx.Done():
+	}
 }
 
 // askAll leaves out upstreams that are the vendor itself: they have no list.

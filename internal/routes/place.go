@@ -1,6 +1,11 @@
 package routes
 
 import (
+	"cmp"
+	"net"
+	"net/url"
+	"strings"
+
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/content"
 	"github.com/genbus/genbus/internal/fault"
@@ -35,10 +40,43 @@ func (t *Table) Place(task *genbusv1.VideoTask, url string) (content.Place, erro
 	return place, nil
 }
 
-// accountOf finds the account of a task by its route, or where that is gone by
-// any route of the same protocol.
+// Client is the client that reads a task, in the protocol and with the account
+// that it was made with. It is false when these are not configured any more.
+func (t *Table) Client(task *genbusv1.VideoTask) (upstream.VideoClient, bool) {
+	found, ok := t.accountOf(task, Account(task.GetExecution()))
+	return found.client, ok
+}
+
+// NeedsKey reports whether a result's URL is of no use to who has not the key of
+// the account that made the task: it is on the upstream's own origin, and the
+// upstream is called with a key or a signature.
+func (t *Table) NeedsKey(task *genbusv1.VideoTask, result string) bool {
+	found, ok := t.accountOf(task, Account(task.GetExecution()))
+	if !ok || found.endpoint.Key == "" && found.endpoint.Auth == nil {
+		return false
+	}
+	own := originOf(found.endpoint.BaseURL)
+	return own != "" && own == originOf(result)
+}
+
+// originOf is the scheme, host and port of an http or https URL, and empty for
+// all else.
+func originOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Hostname() == "" {
+		return ""
+	}
+	port, known := map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	if !known {
+		return ""
+	}
+	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), cmp.Or(u.Port(), port))
+}
+
+// accountOf finds the account of a task by its route, or where that is gone or
+// speaks another protocol now, by any route of the task's.
 func (t *Table) accountOf(task *genbusv1.VideoTask, a pool.Account) (videoAccount, bool) {
-	if route, ok := t.video[task.GetExecution().GetRoute()]; ok {
+	if route, ok := t.video[task.GetExecution().GetRoute()]; ok && route.Wire.Name == task.GetProtocol() {
 		return route.account(a)
 	}
 	for _, route := range t.video {

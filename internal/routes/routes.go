@@ -1,6 +1,6 @@
 // Package routes joins each configured route with the clients that speak to its
-// upstreams. It chooses no route for a request (config does) and calls nothing
-// by itself.
+// upstreams, and knows what the routes offer. It chooses no route for a request:
+// config does.
 package routes
 
 import (
@@ -36,30 +36,36 @@ type videoAccount struct {
 	client   upstream.VideoClient
 }
 
-// Client gives the client of an account, whether or not the route still lists
-// its upstream: a task stays with the account that made it. A key that is gone
-// is replaced by another one of its upstream. It is false when the upstream is
-// gone too.
+// Client gives the client of exactly this account, whether or not the route
+// still lists its upstream. It is false when the account is not configured.
 func (v Video) Client(a pool.Account) (upstream.VideoClient, bool) {
-	found, ok := v.account(a)
+	found, ok := v.clients[a]
 	return found.client, ok
 }
 
+// HasAccount reports whether an account is configured.
+func (v Video) HasAccount(a pool.Account) bool {
+	_, ok := v.clients[a]
+	return ok
+}
+
+// account finds the account of a task that is to be read. A key that is gone is
+// replaced where its upstream has one key only: that is how keys are renamed and
+// renewed. Which of several would know the task nobody can say.
 func (v Video) account(a pool.Account) (videoAccount, bool) {
 	if found, ok := v.clients[a]; ok {
 		return found, true
 	}
-	var others []pool.Account
-	for other := range v.clients {
+	var only []videoAccount
+	for other, found := range v.clients {
 		if other.Upstream == a.Upstream {
-			others = append(others, other)
+			only = append(only, found)
 		}
 	}
-	if len(others) == 0 {
+	if len(only) != 1 {
 		return videoAccount{}, false
 	}
-	slices.SortFunc(others, func(a, b pool.Account) int { return strings.Compare(a.Key, b.Key) })
-	return v.clients[others[0]], true
+	return only[0], true
 }
 
 // Chat is a route with its clients.

@@ -118,14 +118,19 @@ func TestATaskKeepsItsAccountWhileThereIsOne(t *testing.T) {
 	}
 	built := table(t, config.Upstreams{"one": config.NewUpstream("http://one"), "two": two}, route("p", "primary", "one"))
 	r, _ := built.Video("p")
-	for account, want := range map[pool.Account]bool{
-		{Upstream: "one"}:              true,
-		{Upstream: "two", Key: "b"}:    true, // no longer of the route
-		{Upstream: "two", Key: "gone"}: true, // another key of it may do
-		{Upstream: "gone"}:             false,
+	for account, want := range map[pool.Account]struct{ create, read bool }{
+		{Upstream: "one"}:                 {true, true},
+		{Upstream: "two", Key: "b"}:       {true, true},   // no longer of the route
+		{Upstream: "one", Key: "renamed"}: {false, true},  // the only key is the renewed one
+		{Upstream: "two", Key: "gone"}:    {false, false}, // nobody can say which knows the task
+		{Upstream: "gone"}:                {false, false},
 	} {
-		if _, ok := r.Client(account); ok != want {
-			t.Errorf("a client for %v: %v", account, ok)
+		_, create := r.Client(account)
+		_, read := built.Client(&genbusv1.VideoTask{Protocol: "primary", Execution: &genbusv1.Execution{
+			Route: "p", Upstream: account.Upstream, UpstreamKey: account.Key,
+		}})
+		if create != want.create || read != want.read || r.HasAccount(account) != create {
+			t.Errorf("clients for %v: create %v, read %v", account, create, read)
 		}
 	}
 }
@@ -198,8 +203,9 @@ func TestWhatCannotBeSignedIsRefused(t *testing.T) {
 	} {
 		cfg := config.Default()
 		cfg.Upstreams, cfg.Routes = config.Upstreams{"vendor": signed("http://vendor")}, []config.Route{r}
-		if err := cfg.Prepare(); err != nil {
-			t.Fatal(err)
+		// Prepare says so too, and fills in what is not written all the same.
+		if err := cfg.Prepare(); err == nil || !strings.Contains(err.Error(), "auth: signed") {
+			t.Errorf("%s: %v", name, err)
 		}
 		if _, err := routes.New(cfg, nil, nil); err == nil || !strings.Contains(err.Error(), "vendor") || !strings.Contains(err.Error(), "signed") {
 			t.Errorf("%s: %v", name, err)

@@ -149,6 +149,10 @@ func checkStep(t *rapid.T, last, e Event) {
 	case !proto.Equal(e.Job.GetCreatedAt(), last.Job.GetCreatedAt()) || string(e.Job.GetExecution().GetFingerprint()) != "fp" || e.Job.GetId() != last.Job.GetId():
 		t.Fatal("what never changes changed")
 	}
+	// Only a submission after one that nobody heard of binds a task, for good.
+	if bound := last.Job.GetExecution().GetBound() || was == submitting && is == submitting; e.Job.GetExecution().GetBound() != bound {
+		t.Fatalf("bound is %t in phase %s after %s", !bound, is, was)
+	}
 	if v, ok := e.Job.(*genbusv1.VideoTask); ok {
 		if w, _ := last.Job.(*genbusv1.VideoTask); v.GetProgress() < w.GetProgress() || w.GetUpstreamTaskId() != "" && v.GetUpstreamTaskId() != w.GetUpstreamTaskId() {
 			t.Fatalf("progress or the upstream's id went back: %v after %v", v, w)

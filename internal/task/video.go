@@ -32,8 +32,11 @@ type Submission struct {
 // Submitting is committed before the create request is written: whoever finds
 // the task in this phase does not know whether the upstream has it.
 func Submitting(t *genbusv1.VideoTask, now time.Time, s Submission) (Event, error) {
+	again := t.GetExecution().GetPhase() == submitting
 	return next(t, submitting, now, func(_ *genbusv1.VideoTask, x *genbusv1.Execution) {
 		x.Upstream, x.UpstreamKey = s.Upstream, s.Key
+		// From submitting to submitting nobody has learned what became of the first.
+		x.Bound = x.GetBound() || again
 		x.Attempt++
 		x.SubmitUntil = timestamppb.New(s.Until)
 		if x.GetFirstSubmitAt() == nil {

@@ -2,37 +2,51 @@ package tasklog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 )
 
-// terminal are the statuses that the feed of finished jobs has subjects for.
-var terminal = []genbusv1.JobStatus{
-	genbusv1.JobStatus_JOB_STATUS_COMPLETED, genbusv1.JobStatus_JOB_STATUS_FAILED, genbusv1.JobStatus_JOB_STATUS_CANCELLED,
-}
-
-// Erase removes every event of a job that has ended, the feed's copy first, so
-// that a crash in between leaves a job that can be erased again. Whoever still
-// writes to the job afterwards begins a new log.
-func (l *Log) Erase(ctx context.Context, n subject.TaskName) error {
+// Erase removes every event of a job that has ended, up to the terminal one,
+// which e is, and that one's copy in the feed. What a later job of the same id
+// has written stays. It can be repeated.
+func (l *Log) Erase(ctx context.Context, e Entry) error {
 	stream, err := l.b.JetStream().Stream(ctx, l.b.Names().Tasks())
 	if err != nil {
+		return fmt.Errorf("erase %s: %w", e.Job.GetId(), err)
+	}
+	// The feed comes first, so that a crash in between leaves a job that can be
+	// erased again; and last, because its copy may have been late.
+	if err := l.eraseTwin(ctx, stream, e); err != nil {
+		return err
+	}
+	n := e.Name()
+	events := l.b.Names().Task(n.Kind, n.Tenant, n.ID)
+	if err := stream.Purge(ctx, jetstream.WithPurgeSubject(events), jetstream.WithPurgeSequence(e.Seq+1)); err != nil {
 		return fmt.Errorf("erase %s: %w", n.ID, err)
 	}
-	var subjects []string
-	for _, status := range terminal {
-		subjects = append(subjects, l.b.Names().Done(n.Kind, n.Tenant, task.StatusWord(status), n.ID))
+	return l.eraseTwin(ctx, stream, e)
+}
+
+func (l *Log) eraseTwin(ctx context.Context, stream jetstream.Stream, e Entry) error {
+	n := e.Name()
+	done := l.b.Names().Done(n.Kind, n.Tenant, task.StatusWord(e.Job.GetStatus()), n.ID)
+	m, err := l.b.Last(ctx, l.b.Names().Tasks(), done)
+	switch {
+	case errors.Is(err, broker.ErrNoMessage):
+		return nil
+	case err != nil:
+		return fmt.Errorf("erase %s: %w", n.ID, err)
+	case header(m.Header, subject.HeaderCEID) != e.ID():
+		return nil // of a later job
 	}
-	subjects = append(subjects, l.b.Names().Task(n.Kind, n.Tenant, n.ID))
-	for _, s := range subjects {
-		if err := stream.Purge(ctx, jetstream.WithPurgeSubject(s)); err != nil {
-			return fmt.Errorf("erase %s: %w", n.ID, err)
-		}
+	if err := stream.DeleteMsg(ctx, m.Seq); err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
+		return fmt.Errorf("erase %s: %w", n.ID, err)
 	}
 	return nil
 }

@@ -3,14 +3,19 @@ package tasklog_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/tasklog"
 )
@@ -48,7 +53,7 @@ func TestEraseLeavesNothing(t *testing.T) {
 		l, other := newLog(t, b, ""), newLog(t, open(t), "")
 		gone, stays := finished(t, l, "video_gone"), finished(t, l, "video_stays")
 		for range 2 { // an erasure can be repeated
-			if err := l.Erase(ctx, gone.Name()); err != nil {
+			if err := l.Erase(ctx, gone); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -80,8 +85,8 @@ func TestEraseLeavesNothing(t *testing.T) {
 	})
 }
 
-// TestEraseFindsTheFeedsCopyOfEveryStatus, and one of a job whose log is gone
-// already, as after a crash.
+// TestEraseFindsTheFeedsCopyOfEveryStatus: completed, failed and cancelled jobs
+// leave nothing.
 func TestEraseFindsTheFeedsCopyOfEveryStatus(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -104,12 +109,73 @@ func TestEraseFindsTheFeedsCopyOfEveryStatus(t *testing.T) {
 		if err := l.Finish(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}
-		if err := l.Erase(t.Context(), e.Name()); err != nil {
+		if err := l.Erase(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}
 		if left := subjects(t, b); len(left) != 0 {
 			t.Errorf("%v left %v", e.Job.GetStatus(), left)
 		}
+	}
+}
+
+// TestEraseLeavesALaterJobAlone: an erasure that is repeated, or that comes late,
+// takes nothing of the job that was made under the id since.
+func TestEraseLeavesALaterJobAlone(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b, ctx := open(t), t.Context()
+		l := newLog(t, b, "")
+		earlier := finished(t, l, "video_x")
+		if err := l.Erase(ctx, earlier); err != nil {
+			t.Fatal(err)
+		}
+		later := finished(t, l, "video_x")
+		if err := l.Erase(ctx, earlier); err != nil {
+			t.Fatal(err)
+		}
+		left, n := subjects(t, b), b.Names()
+		if len(left) != 2 || left[n.Task("video", "acme", "video_x")] != 4 || left[n.Done("video", "acme", "completed", "video_x")] != 1 {
+			t.Errorf("the stream has %v", left)
+		}
+		if got, err := l.Get(ctx, later.Name()); err != nil || got.ID() != later.ID() {
+			t.Errorf("the later job: %v, %v", got, err)
+		}
+	})
+}
+
+// TestJobMadeAgainIsListedOnce: the list knows the erased job and the one that
+// has its id now. It shows one, and comes to its end, in both orders.
+func TestJobMadeAgainIsListedOnce(t *testing.T) {
+	t.Parallel()
+	for _, ascending := range []bool{false, true} {
+		t.Run(fmt.Sprintf("ascending %t", ascending), func(t *testing.T) {
+			t.Parallel()
+			l := listed(t, 3)
+			indexed := make(chan struct{}, 1)
+			l.OnIndexed(func() { indexed <- struct{}{} })
+			erase(t, l, "video_01")
+			again := work("video_01")
+			again.AcceptedAt = timestamppb.New(time.Now().Add(time.Hour))
+			must[tasklog.Entry](t)(l.Commit(t.Context(), task.FromWork(again), 0))
+			<-indexed
+			q, got := tasklog.Query{Kind: subject.Video, Tenant: "acme", Size: 1, Ascending: ascending}, []string(nil)
+			for range 10 {
+				page := must[tasklog.Page](t)(l.List(t.Context(), q))
+				for _, e := range page.Jobs {
+					got = append(got, e.Job.GetId())
+				}
+				if q.Token = page.NextToken; q.Token == "" {
+					break
+				}
+			}
+			want := []string{"video_01", "video_02", "video_00"}
+			if ascending {
+				slices.Reverse(want)
+			}
+			if diff := cmp.Diff(want, got); diff != "" || q.Token != "" {
+				t.Errorf("another page %q, (-want +got):\n%s", q.Token, diff)
+			}
+		})
 	}
 }
 
@@ -143,7 +209,7 @@ func TestEraseEndsFollowers(t *testing.T) {
 		<-begun
 		next := must[task.Event](t)(task.Cancelled(e.Job, time.Now(), &genbusv1.TaskError{Code: "cancelled"}))
 		e = must[tasklog.Entry](t)(l.Commit(ctx, next, e.Seq))
-		if err := l.Erase(ctx, e.Name()); err != nil {
+		if err := l.Erase(ctx, e); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {

@@ -155,9 +155,31 @@ func (x *index) forget(n subject.TaskName, r row) {
 	}
 }
 
-// page gives up to n rows that match, newest first (or oldest first), strictly
-// after the given row in that order; the zero row stands before all.
-func (x *index) page(key listKey, match func(row) bool, from row, n int, ascending bool) []row {
+// find gives the row of a job, the newest where the id was used again.
+func (x *index) find(key listKey, id string) (row, bool) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if l := x.lists[key]; l != nil {
+		for _, r := range slices.Backward(l.rows) {
+			if r.id == id {
+				return r, true
+			}
+		}
+	}
+	return row{}, false
+}
+
+// window says which rows of a list are wanted: n of those that match, strictly
+// after one row (the zero row stands before all), and after skip more.
+type window struct {
+	match     func(row) bool
+	after     row
+	skip, n   int
+	ascending bool
+}
+
+// page gives the rows of a window, newest first (or oldest first).
+func (x *index) page(key listKey, w window) []row {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	l := x.lists[key]
@@ -165,18 +187,22 @@ func (x *index) page(key listKey, match func(row) bool, from row, n int, ascendi
 		return nil
 	}
 	i, step := len(l.rows)-1, -1
-	if ascending {
+	if w.ascending {
 		i, step = 0, 1
 	}
-	if from.id != "" {
-		at, found := slices.BinarySearchFunc(l.rows, from, compareRows)
-		if i = at + min(step, 0); ascending && found {
+	if w.after.id != "" {
+		at, found := slices.BinarySearchFunc(l.rows, w.after, compareRows)
+		if i = at + min(step, 0); w.ascending && found {
 			i = at + 1
 		}
 	}
 	var out []row
-	for ; i >= 0 && i < len(l.rows) && len(out) < n; i += step {
-		if match(l.rows[i]) {
+	for ; i >= 0 && i < len(l.rows) && len(out) < w.n; i += step {
+		switch {
+		case !w.match(l.rows[i]):
+		case w.skip > 0:
+			w.skip--
+		default:
 			out = append(out, l.rows[i])
 		}
 	}

@@ -34,13 +34,14 @@ type Query struct {
 	Size int
 	// Token is the NextToken of the page before, or empty.
 	Token string
+	// After is the id of the job that the page begins after, where there is no
+	// Token; empty for the list's begin.
+	After string
+	// Offset is how many jobs are passed over first. They are not read, so that
+	// those count that were erased and that the list still knows.
+	Offset int
 	// Ascending lists the oldest first.
 	Ascending bool
-}
-
-// TokenAfter is the page token of the page that begins after a job.
-func TokenAfter(e Entry) string {
-	return formatToken(row{created: e.Job.GetCreatedAt().AsTime().UnixNano(), id: e.Job.GetId()})
 }
 
 // Page is a part of a list.
@@ -59,16 +60,19 @@ type pageToken struct {
 // from the log, so that a page never shows an older state than Get. A job whose
 // status has changed since the index heard of it, or that was erased, is left
 // out, and the page goes on with the next one: only the last page is short,
-// because clients take a short page for the last one.
+// because clients take a short page for the last one. An After that neither the
+// index nor the log knows is ErrNotFound.
 func (l *Log) List(ctx context.Context, q Query) (Page, error) {
-	from, err := parseToken(q.Token)
+	from, err := l.begin(ctx, q)
 	if err != nil {
 		return Page{}, err
 	}
 	var page Page
+	skip := max(q.Offset, 0)
 	for size := pageSize(q.Size); ; {
 		wanted := size - len(page.Jobs) + 1 // one more tells whether there is another page
-		rows := l.index.page(listKey{q.Kind, q.Tenant}, q.match, from, wanted, q.Ascending)
+		rows := l.index.page(listKey{q.Kind, q.Tenant}, window{match: q.match, after: from, skip: skip, n: wanted, ascending: q.Ascending})
+		skip = 0
 		for _, r := range rows {
 			if len(page.Jobs) == size {
 				page.NextToken = formatToken(from)
@@ -85,6 +89,22 @@ func (l *Log) List(ctx context.Context, q Query) (Page, error) {
 	}
 }
 
+// begin is the row that a page begins after. Of a job that was erased the index
+// may know it still, so that who erases what is listed can go on with the list.
+func (l *Log) begin(ctx context.Context, q Query) (row, error) {
+	if q.Token != "" || q.After == "" {
+		return parseToken(q.Token)
+	}
+	if r, ok := l.index.find(listKey{q.Kind, q.Tenant}, q.After); ok {
+		return r, nil
+	}
+	e, err := l.Get(ctx, subject.TaskName{Kind: q.Kind, Tenant: q.Tenant, ID: q.After})
+	if err != nil {
+		return row{}, err
+	}
+	return row{created: e.Job.GetCreatedAt().AsTime().UnixNano(), id: q.After}, nil
+}
+
 // appendRow reads the job of a row and appends it, if it is still there and as
 // wanted.
 func (l *Log) appendRow(ctx context.Context, jobs []Entry, q Query, r row) ([]Entry, error) {
@@ -96,6 +116,10 @@ func (l *Log) appendRow(ctx context.Context, jobs []Entry, q Query, r row) ([]En
 		return jobs, nil
 	case err != nil:
 		return nil, err
+	case e.Job.GetCreatedAt().AsTime().UnixNano() != r.created:
+		// The row is of a job that was erased; this one has a row of its own.
+		l.index.forget(n, r)
+		return jobs, nil
 	case q.Status != 0 && e.Job.GetStatus() != q.Status:
 		return jobs, nil
 	}

@@ -55,7 +55,8 @@ func pages(t *testing.T, l *tasklog.Log, q tasklog.Query) (out [][]string) {
 func erase(t *testing.T, l *tasklog.Log, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
-		if err := l.Erase(t.Context(), videoName(id)); err != nil {
+		e := must[tasklog.Entry](t)(l.Get(t.Context(), videoName(id)))
+		if err := l.Erase(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -86,8 +87,7 @@ func TestListInBothOrders(t *testing.T) {
 func TestListAfterAJob(t *testing.T) {
 	t.Parallel()
 	l := listed(t, 6)
-	middle := must[tasklog.Entry](t)(l.Get(t.Context(), videoName("video_03")))
-	after := tasklog.Query{Token: tasklog.TokenAfter(middle)}
+	after := tasklog.Query{After: "video_03"}
 	if diff := cmp.Diff([][]string{{"video_02", "video_01", "video_00"}}, pages(t, l, after)); diff != "" {
 		t.Errorf("newest first (-want +got):\n%s", diff)
 	}

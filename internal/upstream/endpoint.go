@@ -215,12 +215,26 @@ func reason(ctx context.Context, err error) string {
 }
 
 // Reason is the text of a transport error without the addresses of its
-// connection, which callers have no business to know.
+// connection, of a proxy's and of the resolver's, and without what a server said
+// that does not speak HTTP: callers have no business to know either.
 func Reason(err error) string {
-	if op, ok := errors.AsType[*net.OpError](err); ok {
-		return op.Op + ": " + op.Err.Error()
+	if lookup, ok := errors.AsType[*net.DNSError](err); ok {
+		if lookup.IsNotFound {
+			return "no such host"
+		}
+		return "the host name could not be looked up"
 	}
-	return err.Error()
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		return op.Op + ": " + Reason(op.Err)
+	}
+	text := err.Error()
+	// So net/http begins to quote an answer.
+	for _, quoted := range []string{"malformed HTTP", "malformed MIME", "Content-Length", "transfer encoding", "Trailer key", "trailer key"} {
+		if strings.Contains(text, quoted) {
+			return "the answer is not valid HTTP"
+		}
+	}
+	return text
 }
 
 // clean cuts a message to its limit and removes the key, which some servers

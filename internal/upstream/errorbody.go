@@ -9,6 +9,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
 // Limits on what an upstream may put into our errors, in bytes.
@@ -16,9 +18,6 @@ const (
 	maxMessage = 2 << 10
 	maxWord    = 256 // a code, type, param or request id
 )
-
-// jsonOptions read what real upstreams send rather than what RFC 8259 asks for.
-var jsonOptions = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
 // ErrorBody is what an error answer says, whatever its shape.
 type ErrorBody struct {
@@ -124,7 +123,7 @@ func detail(v jsontext.Value) string {
 		return text(v)
 	case '[':
 		var list []jsontext.Value
-		if json.Unmarshal(v, &list, jsonOptions) != nil || len(list) == 0 {
+		if json.Unmarshal(v, &list, lax.Options) != nil || len(list) == 0 {
 			return ""
 		}
 		return detail(list[0])
@@ -141,7 +140,7 @@ func detail(v jsontext.Value) string {
 
 func object(v []byte) (map[string]jsontext.Value, bool) {
 	var fields map[string]jsontext.Value
-	if jsontext.Value(v).Kind() != '{' || json.Unmarshal(v, &fields, jsonOptions) != nil {
+	if jsontext.Value(v).Kind() != '{' || json.Unmarshal(v, &fields, lax.Options) != nil {
 		return nil, false
 	}
 	return fields, true

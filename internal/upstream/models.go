@@ -9,6 +9,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
 // Model is one entry of an upstream's model list.
@@ -27,21 +29,9 @@ type Model struct {
 // always an *Error with Op "models".
 func ListModels(ctx context.Context, ep *Endpoint) ([]Model, error) {
 	const op = "models"
-	req, err := ep.NewRequest(ctx, http.MethodGet, "/v1/models", nil)
-	if err != nil {
-		return nil, NotSent(op, err)
-	}
-	resp, err := ep.Do(op, req)
+	resp, body, err := ep.Call(ctx, op, http.MethodGet, "/v1/models", nil, nil)
 	if err != nil {
 		return nil, err
-	}
-	body, err := ep.AppendBody(op, resp, nil)
-	if err != nil {
-		return nil, err
-	}
-	if resp.StatusCode/100 != 2 {
-		said, _ := ep.ResponseError(op, resp, body)
-		return nil, said
 	}
 	models, err := parseModels(body)
 	if err != nil {
@@ -76,7 +66,7 @@ func modelEntries(body []byte) ([]jsontext.Value, error) {
 	if jsontext.Value(body).Kind() == '[' {
 		into = &list.Data
 	}
-	if err := json.Unmarshal(body, into, jsonOptions); err != nil {
+	if err := json.Unmarshal(body, into, lax.Options); err != nil {
 		return nil, fmt.Errorf("the model list cannot be read: %w", err)
 	}
 	if list.Data == nil {

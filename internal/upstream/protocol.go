@@ -1,12 +1,8 @@
 package upstream
 
 import (
-	"net/http"
-	"time"
-
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/body"
-	"github.com/genbus/genbus/internal/fault"
 )
 
 // Protocol is one video wire protocol, on both sides: how genbus calls upstreams
@@ -63,58 +59,4 @@ type Bodies interface {
 type Asked struct {
 	Size    string // such as "1280x720" or "16:9"
 	Seconds string // such as "5"
-}
-
-// Op is what a call on a vendor's path asks for.
-type Op int
-
-// The operations.
-const (
-	CreateTask Op = iota + 1
-	GetTask
-	ListTasks
-)
-
-// Call is a request on a vendor's path, as its Surface read it.
-type Call struct {
-	Op Op
-	// Body is the create body, byte for byte.
-	Body []byte
-	// RequestID is the idempotency key where the protocol has one of its own; for
-	// GetTask the key of the task where the client does not name it by id. Empty
-	// for none.
-	RequestID string
-	// ID names the task of a GetTask.
-	ID string
-	// Page, from 1, and Size choose the tasks of a ListTasks.
-	Page, Size int
-}
-
-// Signature is a request that was signed with a key pair.
-type Signature struct {
-	// AccessKey is the public half of the pair.
-	AccessKey string
-	// Verify reports whether the request was signed with the secret half, now.
-	Verify func(secret string, now time.Time) error
-}
-
-// Surface serves one vendor's own clients: it knows the vendor's paths, bodies,
-// envelopes and signatures, and nothing of how tasks are kept.
-type Surface interface {
-	// Segment is the default first segment of its paths, such as "kling".
-	Segment() string
-	// Patterns are patterns of net/http's mux, below the segment.
-	Patterns() []string
-	// Signature reads the vendor's own proof of who calls. It is false when the
-	// request has none, and so must carry an API key.
-	Signature(r *http.Request, raw []byte) (Signature, bool)
-	// Read says what a request asks for. The error is a *fault.Error.
-	Read(r *http.Request, raw []byte) (Call, error)
-	// Task answers CreateTask and GetTask; some vendors report a failed task as an
-	// HTTP error.
-	Task(c Call, t *genbusv1.VideoTask, requestID string) (status int, answer []byte)
-	// Tasks answers ListTasks.
-	Tasks(c Call, list []*genbusv1.VideoTask, requestID string) []byte
-	// Refuse answers an error in the vendor's envelope.
-	Refuse(f *fault.Error, requestID string) (status int, answer []byte)
 }

@@ -1,7 +1,8 @@
-// Package upstream holds what every upstream protocol has in common: the
-// verdict on a submission, the error an upstream reports, and the HTTP
-// transport that never submits twice. It is not a client itself; each wire
-// protocol is a folder below it.
+// Package upstream holds what all wire protocols have in common, on both sides.
+// Towards upstreams: the verdict on a submission, the error an upstream reports,
+// and the HTTP transport that never submits twice. Towards clients: what a
+// Protocol says of its bodies, and the Surface that answers a vendor's own
+// clients. It speaks no protocol itself; each is a folder below it.
 package upstream
 
 import (

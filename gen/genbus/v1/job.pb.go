@@ -412,7 +412,10 @@ type Execution struct {
 	// Whether the result is copied to the object store. Default false.
 	Archive bool `protobuf:"varint,17,opt,name=archive,proto3" json:"archive,omitempty"`
 	// Until when the copy is tried; absent before the upstream has finished.
-	ArchiveUntil  *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=archive_until,json=archiveUntil,proto3" json:"archive_until,omitempty"`
+	ArchiveUntil *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=archive_until,json=archiveUntil,proto3" json:"archive_until,omitempty"`
+	// Whether the outcome of an earlier submission is not known. The job then stays
+	// with its upstream and key, and no later refusal proves that it is not there.
+	Bound         bool `protobuf:"varint,19,opt,name=bound,proto3" json:"bound,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -571,6 +574,13 @@ func (x *Execution) GetArchiveUntil() *timestamppb.Timestamp {
 		return x.ArchiveUntil
 	}
 	return nil
+}
+
+func (x *Execution) GetBound() bool {
+	if x != nil {
+		return x.Bound
+	}
+	return false
 }
 
 // Usage is what the upstream says that a job consumed.
@@ -867,7 +877,7 @@ const file_genbus_v1_job_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
 	"\x04size\x18\x03 \x01(\x04R\x04size\x12\x16\n" +
 	"\x06sha256\x18\x04 \x01(\fR\x06sha256\x12!\n" +
-	"\fcontent_type\x18\x05 \x01(\tR\vcontentType\"\xfe\x05\n" +
+	"\fcontent_type\x18\x05 \x01(\tR\vcontentType\"\x94\x06\n" +
 	"\tExecution\x12)\n" +
 	"\x05phase\x18\x01 \x01(\x0e2\x13.genbus.v1.JobPhaseR\x05phase\x12\x14\n" +
 	"\x05route\x18\x02 \x01(\tR\x05route\x12\x1a\n" +
@@ -890,7 +900,8 @@ const file_genbus_v1_job_proto_rawDesc = "" +
 	"deliveries\x12'\n" +
 	"\x0fupstream_ticket\x18\x10 \x01(\tR\x0eupstreamTicket\x12\x18\n" +
 	"\aarchive\x18\x11 \x01(\bR\aarchive\x12?\n" +
-	"\rarchive_until\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\farchiveUntil\"\x97\x03\n" +
+	"\rarchive_until\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\farchiveUntil\x12\x14\n" +
+	"\x05bound\x18\x13 \x01(\bR\x05bound\"\x97\x03\n" +
 	"\x05Usage\x12(\n" +
 	"\rprompt_tokens\x18\x01 \x01(\x03H\x00R\fpromptTokens\x88\x01\x01\x120\n" +
 	"\x11completion_tokens\x18\x02 \x01(\x03H\x01R\x10completionTokens\x88\x01\x01\x12&\n" +

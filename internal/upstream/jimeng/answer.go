@@ -1,12 +1,6 @@
 package jimeng
 
-import (
-	"strings"
-
-	"github.com/go-json-experiment/json"
-
-	"github.com/genbus/genbus/internal/upstream/lax"
-)
+import "github.com/genbus/genbus/internal/upstream/lax"
 
 // codeOK is the vendor's code for a call that went well.
 const codeOK = "10000"
@@ -53,20 +47,5 @@ type result struct {
 	VideoURL lax.Text `json:"video_url"`
 }
 
-// decode reads an answer. The error says that it is not a JSON object; odd
-// fields inside it are skipped. The answer is never nil.
-func decode(raw []byte) (*answer, error) {
-	a := new(answer)
-	err := json.Unmarshal(raw, a, lax.Options)
-	return a, err
-}
-
 // taskID gives the id under which the task is polled, or "".
-func (a *answer) taskID() string {
-	for _, id := range []lax.Word{a.Data.Value.TaskID, a.TaskID, a.ID} {
-		if s := strings.TrimSpace(string(id)); s != "" {
-			return s
-		}
-	}
-	return ""
-}
+func (a *answer) taskID() string { return lax.First(a.Data.Value.TaskID, a.TaskID, a.ID) }

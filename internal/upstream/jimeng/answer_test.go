@@ -7,18 +7,20 @@ import (
 	"unicode/utf8"
 
 	"github.com/genbus/genbus/internal/upstream"
+	"github.com/genbus/genbus/internal/upstream/lax"
+	"github.com/genbus/genbus/internal/upstream/upstreamtest"
 )
 
 // FuzzAnswer checks what must hold for every answer, however odd: only a failed
 // task has an error, only a completed one has results, and limits, refused
 // signatures and server errors never fail a task.
 func FuzzAnswer(f *testing.F) {
-	for _, c := range corpus(f) {
+	for _, c := range upstreamtest.Corpus(f) {
 		f.Add(c.Status, []byte(c.Body))
 	}
-	client := &Client{ep: &upstream.Endpoint{Name: "test"}, now: func() time.Time { return testNow }}
+	client := &client{ep: &upstream.Endpoint{Name: "test"}, now: func() time.Time { return testNow }}
 	f.Fuzz(func(t *testing.T, status int, raw []byte) {
-		a, err := decode(raw)
+		a, err := lax.Decode[answer](raw)
 		if err != nil {
 			return
 		}

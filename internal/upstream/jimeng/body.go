@@ -58,11 +58,7 @@ func (bodies) Check(raw []byte) []body.Violation {
 }
 
 func (bodies) SetModel(raw []byte, model string) ([]byte, error) {
-	quoted, err := jsontext.AppendQuote(nil, model)
-	if err != nil {
-		return nil, fieldError("req_key", "is not valid UTF-8")
-	}
-	return body.SetMember(raw, "req_key", quoted)
+	return body.SetMemberText(raw, "req_key", model)
 }
 
 func (bodies) Asked(raw []byte) upstream.Asked {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/upstream"
+	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
 // The two calls, as paths below the base URL.
@@ -38,25 +39,25 @@ const (
 // maxReqKey bounds a req_key, in bytes: it is kept as the task's ticket.
 const maxReqKey = 256
 
-// Client speaks the protocol to one upstream. It is safe for concurrent use.
-type Client struct {
+// client speaks the protocol to one upstream. It is safe for concurrent use.
+type client struct {
 	ep      *upstream.Endpoint
 	gateway bool
 	now     func() time.Time
 }
 
-var _ upstream.VideoClient = (*Client)(nil)
+var _ upstream.VideoClient = (*client)(nil)
 
-// New gives a client for ep, which must have passed Validate.
-func New(ep *upstream.Endpoint, opts upstream.Options) *Client {
-	return &Client{ep: ep, gateway: opts.Gateway, now: time.Now}
+// newClient gives a client for ep, which must have passed Validate.
+func newClient(ep *upstream.Endpoint, opts upstream.Options) *client {
+	return &client{ep: ep, gateway: opts.Gateway, now: time.Now}
 }
 
 // Create submits once, with the job's id as Idempotency-Key. The vendor's code
 // decides before the HTTP status: 10000 with a task id is Accepted, and the table
 // in outcome.go judges everything else. A body without req_key is not sent,
 // because its task could never be polled.
-func (c *Client) Create(ctx context.Context, create upstream.VideoCreate) upstream.Submission {
+func (c *client) Create(ctx context.Context, create upstream.VideoCreate) upstream.Submission {
 	reqKey := body.MemberText(create.Body, "req_key")
 	if reqKey == "" || len(reqKey) > maxReqKey {
 		return notSent(errors.New("the body needs a req_key of 1 to 256 bytes"))
@@ -80,8 +81,8 @@ func notSent(err error) upstream.Submission {
 }
 
 // accepted reads a 2xx answer to a create.
-func (c *Client) accepted(resp *http.Response, raw []byte) (upstream.Submission, *upstream.Error) {
-	a, err := decode(raw)
+func (c *client) accepted(resp *http.Response, raw []byte) (upstream.Submission, *upstream.Error) {
+	a, err := lax.Decode[answer](raw)
 	if err != nil {
 		return upstream.Submission{}, c.ep.Useless(upstream.OpCreate, "the upstream's answer is not readable", resp, raw, err)
 	}
@@ -96,7 +97,7 @@ func (c *Client) accepted(resp *http.Response, raw []byte) (upstream.Submission,
 // that says that the task failed is no error, although the vendor sends it with
 // HTTP 400; limits, refused signatures and everything unreadable are errors and
 // never a failed task.
-func (c *Client) Poll(ctx context.Context, ref upstream.TaskRef) (upstream.VideoState, error) {
+func (c *client) Poll(ctx context.Context, ref upstream.TaskRef) (upstream.VideoState, error) {
 	if ref.ID == "" || ref.Ticket == "" {
 		return upstream.VideoState{}, upstream.NotSent(upstream.OpPoll, errors.New("the task id or its req_key is empty"))
 	}
@@ -104,7 +105,7 @@ func (c *Client) Poll(ctx context.Context, ref upstream.TaskRef) (upstream.Video
 	if resp == nil {
 		return upstream.VideoState{}, err
 	}
-	a, unreadable := decode(raw)
+	a, unreadable := lax.Decode[answer](raw)
 	if unreadable == nil {
 		if state, ok := c.state(a, resp, ref.ID); ok {
 			return state, nil

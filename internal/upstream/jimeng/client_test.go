@@ -24,7 +24,7 @@ type call struct {
 	Key    string // Idempotency-Key
 }
 
-func recorded(t *testing.T, opts upstream.Options, prefix, answer string, do func(*Client)) call {
+func recorded(t *testing.T, opts upstream.Options, prefix, answer string, do func(*client)) call {
 	t.Helper()
 	got := make(chan call, 2)
 	client := serve(t, opts, func(w http.ResponseWriter, r *http.Request) {
@@ -47,7 +47,7 @@ func TestCreateRequest(t *testing.T) {
 	} {
 		t.Run(prefix, func(t *testing.T) {
 			t.Parallel()
-			got := recorded(t, upstream.Options{}, prefix, `{"code":10000,"data":{"task_id":"t"}}`, func(c *Client) {
+			got := recorded(t, upstream.Options{}, prefix, `{"code":10000,"data":{"task_id":"t"}}`, func(c *client) {
 				sub := c.Create(t.Context(), testCreate)
 				if sub.Verdict != upstream.Accepted || sub.UpstreamID != "t" || sub.Ticket != "jimeng_t2v_v30" {
 					t.Errorf("submission = %+v", sub)
@@ -63,7 +63,7 @@ func TestCreateRequest(t *testing.T) {
 
 func TestPollRequest(t *testing.T) {
 	t.Parallel()
-	got := recorded(t, upstream.Options{}, "/jimeng", `{"code":10000,"data":{"status":"in_queue"}}`, func(c *Client) {
+	got := recorded(t, upstream.Options{}, "/jimeng", `{"code":10000,"data":{"status":"in_queue"}}`, func(c *client) {
 		if _, err := c.Poll(t.Context(), upstream.TaskRef{ID: `t"1`, Ticket: "jimeng_t2v_v30"}); err != nil {
 			t.Error(err)
 		}
@@ -86,7 +86,7 @@ func TestGatewayBody(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := recorded(t, upstream.Options{Gateway: true}, "/jimeng", `{"id":"t"}`, func(client *Client) {
+			got := recorded(t, upstream.Options{Gateway: true}, "/jimeng", `{"id":"t"}`, func(client *client) {
 				sub := client.Create(t.Context(), upstream.VideoCreate{JobID: "video_1", Body: []byte(c.body)})
 				if sub.Verdict != upstream.Accepted || sub.Ticket != "k" {
 					t.Errorf("submission = %+v", sub)

@@ -1,10 +1,7 @@
 package jimeng
 
 import (
-	"bytes"
 	"cmp"
-
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/upstream"
@@ -23,12 +20,13 @@ func gatewayBody(raw []byte) ([]byte, error) {
 		return out, err
 	}
 	var parameters body.Object
-	err = eachMember(raw, func(name string, value []byte) {
+	err = body.EachMember(raw, func(name string, value []byte) error {
 		switch name {
 		case "req_key", "model", "prompt", "metadata":
 		default:
 			parameters.Set(name, value)
 		}
+		return nil
 	})
 	if err == nil && metadata != nil {
 		err = parameters.Merge(metadata)
@@ -37,27 +35,6 @@ func gatewayBody(raw []byte) ([]byte, error) {
 		return nil, err
 	}
 	return body.SetMember(out, "metadata", parameters.JSON())
-}
-
-// eachMember calls do for each member of a JSON object with its JSON text.
-func eachMember(object []byte, do func(name string, value []byte)) error {
-	dec := jsontext.NewDecoder(bytes.NewReader(object), jsontext.AllowInvalidUTF8(true))
-	if _, err := dec.ReadToken(); err != nil {
-		return err
-	}
-	for dec.PeekKind() == '"' {
-		name, err := dec.ReadToken()
-		if err != nil {
-			return err
-		}
-		text := name.String() // before the next read, which ends the token
-		value, err := dec.ReadValue()
-		if err != nil {
-			return err
-		}
-		do(text, value.Clone())
-	}
-	return nil
 }
 
 // codeNoQueries is what a gateway says that cannot answer queries of this
@@ -88,7 +65,7 @@ func (a *answer) firstState() upstream.VideoState {
 
 // gatewayProgress reads a task in a gateway's envelope. On success the URL may
 // stand in fail_reason; on failure both hold the reason.
-func (c *Client) gatewayProgress(a *answer) upstream.VideoState {
+func (c *client) gatewayProgress(a *answer) upstream.VideoState {
 	d := &a.Data.Value
 	word, from := d.Status.Word, &d.Vendor.Value
 	var s upstream.VideoState

@@ -9,7 +9,7 @@ const Name = "jimeng"
 func Protocol() upstream.Protocol {
 	return upstream.Protocol{
 		Name: Name, CreatePath: "POST " + submitPath,
-		New:    func(ep *upstream.Endpoint, opts upstream.Options) upstream.VideoClient { return New(ep, opts) },
+		New:    func(ep *upstream.Endpoint, opts upstream.Options) upstream.VideoClient { return newClient(ep, opts) },
 		Sign:   NewSigner,
 		Bodies: bodies{}, Surface: surface{},
 	}

@@ -30,7 +30,7 @@ var aboutTheCall = map[string]bool{"50429": true, "50430": true, "50400": true}
 // state gives what the answer to a query says about the task. It is false when
 // that is nothing. The code is judged first: beside another code than 10000 the
 // vendor's data is null or holds less than usual.
-func (c *Client) state(a *answer, resp *http.Response, id string) (upstream.VideoState, bool) {
+func (c *client) state(a *answer, resp *http.Response, id string) (upstream.VideoState, bool) {
 	fine := resp.StatusCode/100 == 2
 	var state upstream.VideoState
 	switch code := string(a.Code); {
@@ -75,7 +75,7 @@ func (a *answer) failure() upstream.VideoState {
 // progress reads the vendor's word. not_found also stands for a task that has
 // just been created, so it means "still running": the task's own deadline ends
 // it. expired is a failure, but another submission may succeed.
-func (c *Client) progress(a *answer) upstream.VideoState {
+func (c *client) progress(a *answer) upstream.VideoState {
 	word := a.Data.Value.Status.Word
 	if upstream.NormaliseStatus(word) == "not_found" {
 		return running(upstream.Running, word)
@@ -98,7 +98,7 @@ func running(p upstream.Progression, word string) upstream.VideoState {
 }
 
 // completed takes the first text that is a result URL.
-func (c *Client) completed(word string, candidates ...string) upstream.VideoState {
+func (c *client) completed(word string, candidates ...string) upstream.VideoState {
 	for _, u := range candidates {
 		if upstream.IsResultURL(u) {
 			s := running(upstream.Completed, word)

@@ -8,7 +8,6 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/body"
-	"github.com/genbus/genbus/internal/upstream"
 )
 
 const dataPrefix = "data:"
@@ -27,7 +26,7 @@ var ratios = []struct {
 // the top level.
 func (bodies) FromTyped(v *genbusv1.VideoGeneration) ([]byte, error) {
 	if v == nil {
-		return nil, fieldError("video", "is missing")
+		return nil, body.Errorf("video", "is missing")
 	}
 	o := new(body.Object)
 	if v.GetModel() != "" {
@@ -46,7 +45,7 @@ func (bodies) FromTyped(v *genbusv1.VideoGeneration) ([]byte, error) {
 	}
 	out := o.JSON()
 	if len(out) > body.MaxSize {
-		return nil, fieldError("video", "makes more JSON than fits into a body")
+		return nil, body.Errorf("video", "makes more JSON than fits into a body")
 	}
 	return out, nil
 }
@@ -65,12 +64,12 @@ func setImage(o *body.Object, v *genbusv1.VideoGeneration) error {
 	if hasDataPrefix(image) {
 		head, data, ok := strings.Cut(image, ",")
 		if !ok || !strings.HasSuffix(strings.ToLower(head), ";base64") {
-			return fieldError("video.image", "is a data URL without Base64; send data:<media type>;base64,<data>")
+			return body.Errorf("video.image", "is a data URL without Base64; send data:<media type>;base64,<data>")
 		}
 		image = data
 	}
 	if image == "" || strings.ContainsFunc(image, notBase64) {
-		return fieldError("video.image", "is neither an http or https URL nor Base64")
+		return body.Errorf("video.image", "is neither an http or https URL nor Base64")
 	}
 	o.Set("binary_data_base64", list(image))
 	return nil
@@ -100,7 +99,7 @@ func setFrames(o *body.Object, v *genbusv1.VideoGeneration) error {
 	}
 	seconds := v.GetDuration()
 	if !(seconds >= 1 && seconds <= maxSeconds) || seconds != math.Trunc(seconds) {
-		return fieldError("video.duration", "must be a whole number of seconds above 0; this protocol takes no fractions")
+		return body.Errorf("video.duration", "must be a whole number of seconds above 0; this protocol takes no fractions")
 	}
 	o.SetInt("frames", framesPerSecond*int64(seconds)+1)
 	return nil
@@ -112,7 +111,7 @@ func setRatio(o *body.Object, v *genbusv1.VideoGeneration) error {
 	}
 	width, height := int64(v.GetWidth()), int64(v.GetHeight())
 	if width <= 0 || height <= 0 {
-		return fieldError("video.width", "and height must both be given, each above 0")
+		return body.Errorf("video.width", "and height must both be given, each above 0")
 	}
 	for _, r := range ratios {
 		if width*r.height == height*r.width {
@@ -120,48 +119,22 @@ func setRatio(o *body.Object, v *genbusv1.VideoGeneration) error {
 			return nil
 		}
 	}
-	return fieldError("video.width", "and height must be in one of the ratios 16:9, 4:3, 1:1, 3:4, 9:16 and 21:9; this protocol takes no others")
+	return body.Errorf("video.width", "and height must be in one of the ratios 16:9, 4:3, 1:1, 3:4, 9:16 and 21:9; this protocol takes no others")
 }
 
 func refuseOthers(_ *body.Object, v *genbusv1.VideoGeneration) error {
 	if v.Fps != nil {
-		return fieldError("video.fps", "cannot be chosen in this protocol; leave it out")
+		return body.Errorf("video.fps", "cannot be chosen in this protocol; leave it out")
 	}
 	if v.N != nil && v.GetN() != 1 {
-		return fieldError("video.n", "must be 1 or left out; a task of this protocol makes one video")
+		return body.Errorf("video.n", "must be 1 or left out; a task of this protocol makes one video")
 	}
 	return nil
 }
 
 func setExtra(o *body.Object, v *genbusv1.VideoGeneration) error {
-	if err := merge(o, "video.metadata_json", v.GetMetadataJson()); err != nil {
+	if err := o.Add("video.metadata_json", v.GetMetadataJson()); err != nil {
 		return err
 	}
-	return merge(o, "video.extra_json", v.GetExtraJson())
-}
-
-// merge adds the members of an object, each of which must be new.
-func merge(o *body.Object, field string, object []byte) error {
-	if len(object) == 0 {
-		return nil
-	}
-	if found := body.Check(object, nil); len(found) > 0 {
-		return fieldError(field, found[0].Description)
-	}
-	var twice string
-	err := eachMember(object, func(name string, value []byte) {
-		if o.Has(name) {
-			twice = name
-			return
-		}
-		o.Set(name, value)
-	})
-	if err == nil && twice != "" {
-		return fieldError(field, "holds "+upstream.CutWord(twice)+", which another field of the request also gives; give it once")
-	}
-	return err
-}
-
-func fieldError(field, description string) *body.FieldError {
-	return &body.FieldError{Violation: body.Violation{Field: field, Description: description}}
+	return o.Add("video.extra_json", v.GetExtraJson())
 }

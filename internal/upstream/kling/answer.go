@@ -3,9 +3,9 @@ package kling
 import (
 	"strings"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
@@ -85,7 +85,7 @@ func (d *deduction) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	}
 	v, err := dec.ReadValue()
 	if v.Kind() == '"' {
-		v, _ = jsontext.AppendQuote(nil, textOf(v)) // mends what is not UTF-8
+		v, _ = jsontext.AppendQuote(nil, body.Text(v)) // mends what is not UTF-8
 	}
 	*d = deduction(v.Clone())
 	return err
@@ -134,28 +134,11 @@ func (c code) form() form {
 	}
 }
 
-// decode reads an answer in one pass. The error says that it is not a JSON
-// object; odd fields inside it are skipped.
-func decode(body []byte) (*answer, error) {
-	a := new(answer)
-	err := json.Unmarshal(body, a, lax.Options)
-	return a, err
-}
-
 // taskID gives the id under which the task is polled, or "".
 func (a *answer) taskID() string {
 	t := &a.relayed
 	if a.Code.form() != bareForm {
 		t = &a.Data.Value.relayed
 	}
-	return firstText(lax.Text(t.TaskID), t.ID)
-}
-
-func firstText(candidates ...lax.Text) string {
-	for _, c := range candidates {
-		if s := strings.TrimSpace(string(c)); s != "" {
-			return s
-		}
-	}
-	return ""
+	return lax.First(lax.Text(t.TaskID), t.ID)
 }

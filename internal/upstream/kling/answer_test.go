@@ -8,19 +8,20 @@ import (
 
 	"github.com/genbus/genbus/internal/upstream"
 	"github.com/genbus/genbus/internal/upstream/lax"
+	"github.com/genbus/genbus/internal/upstream/upstreamtest"
 )
 
 // FuzzAnswer checks what must hold for every answer, however odd: a terminal
 // state comes from a status word alone, and only it carries results or an error.
 func FuzzAnswer(f *testing.F) {
-	for _, c := range corpus(f) {
+	for _, c := range upstreamtest.Corpus(f) {
 		f.Add([]byte(c.Body))
 	}
 	f.Add([]byte("{\"code\":0,\"data\":{\"task_status\":\"failed\",\"final_unit_deduction\":\"\xff\",\"task_status_msg\":\"\xff\"}}"))
 	f.Add([]byte(`{"code":"SUCCESS","data":{"status":"done","result_url":"data:,","data":{"data":{}}}}`))
 	resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{}}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		a, err := decode(body)
+		a, err := lax.Decode[answer](body)
 		if err != nil {
 			return
 		}
@@ -75,7 +76,7 @@ func BenchmarkDecode(b *testing.B) {
 			b.ReportAllocs()
 			b.SetBytes(int64(len(body)))
 			for b.Loop() {
-				a, err := decode(body)
+				a, err := lax.Decode[answer](body)
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -61,11 +61,7 @@ func (bodies) Check(raw []byte) []body.Violation {
 }
 
 func (bodies) SetModel(raw []byte, model string) ([]byte, error) {
-	quoted, err := jsontext.AppendQuote(nil, model)
-	if err != nil {
-		return nil, fieldError(modelMember, "is not valid UTF-8")
-	}
-	return body.SetMember(raw, modelMember, quoted)
+	return body.SetMemberText(raw, modelMember, model)
 }
 
 func (bodies) Asked(raw []byte) upstream.Asked {
@@ -95,7 +91,7 @@ func isDuration(value []byte) string {
 	if wrong := body.IsString(value); wrong != "" {
 		return wrong + form
 	}
-	text := textOf(value)
+	text := body.Text(value)
 	if n, err := strconv.Atoi(text); err != nil || strconv.Itoa(n) != text || n < minSeconds || n > maxSeconds {
 		return "must be a string" + form
 	}
@@ -116,7 +112,7 @@ func isExternalID(value []byte) string {
 	if wrong := body.IsString(value); wrong != "" {
 		return wrong
 	}
-	if id := textOf(value); id != "" && !isKey(id) {
+	if id := body.Text(value); id != "" && !isKey(id) {
 		return fmt.Sprintf("must be 1 to %d printable ASCII characters without spaces", maxExternalID)
 	}
 	return ""
@@ -133,8 +129,4 @@ func isNoCallback(value []byte) string {
 		return ""
 	}
 	return "is not supported: genbus publishes every change as an event instead; leave it out"
-}
-
-func fieldError(field, format string, args ...any) *body.FieldError {
-	return &body.FieldError{Violation: body.Violation{Field: field, Description: fmt.Sprintf(format, args...)}}
 }

@@ -10,12 +10,12 @@ package kling
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"net/url"
 
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/upstream"
+	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
 // client speaks the protocol to one account of one upstream. It is safe for
@@ -72,7 +72,7 @@ func (c *client) forget(e *upstream.Error) bool {
 // accepted reads a 2xx answer to a create.
 func (c *client) accepted(kind string) func(*http.Response, []byte) (upstream.Submission, *upstream.Error) {
 	return func(resp *http.Response, answered []byte) (upstream.Submission, *upstream.Error) {
-		a, err := decode(answered)
+		a, err := lax.Decode[answer](answered)
 		if err != nil {
 			return upstream.Submission{}, c.ep.Useless(upstream.OpCreate, "the upstream's answer is not readable", resp, answered, err)
 		}
@@ -93,36 +93,24 @@ func (c *client) refused(a *answer, resp *http.Response, answered []byte) *upstr
 	return e
 }
 
-// Poll reads the state of a task. Only a readable 2xx answer with a good code
-// says anything about the task; every other one is an error and never a failed
-// task.
+// Poll reads the state of a task, below the path that created it.
 func (c *client) Poll(ctx context.Context, ref upstream.TaskRef) (upstream.VideoState, error) {
-	if ref.ID == "" {
-		return upstream.VideoState{}, upstream.NotSent(upstream.OpPoll, errors.New("the task id is empty"))
-	}
 	kind := textToVideo
 	if ref.Ticket == imageToVideo {
 		kind = imageToVideo
 	}
-	path := videosPath + kind + "/" + url.PathEscape(ref.ID)
-	resp, answered, err := c.ep.Call(ctx, upstream.OpPoll, http.MethodGet, path, nil, nil)
-	if err != nil {
-		// The next poll has a new token then; this one is not worth a second call.
-		c.forget(upstream.AsError(upstream.OpPoll, err))
-		return upstream.VideoState{}, err
-	}
-	return c.read(resp, answered)
+	state, err := c.ep.Poll(ctx, ref, upstream.PollCall{Path: videosPath + kind + "/" + url.PathEscape(ref.ID), Read: stateOf})
+	// The next poll has a new token then; this one is not worth a second call.
+	c.forget(upstream.AsError(upstream.OpPoll, err))
+	return state, err
 }
 
-// read turns a 2xx answer to a poll into a state.
-func (c *client) read(resp *http.Response, answered []byte) (upstream.VideoState, error) {
-	a, err := decode(answered)
-	if err == nil {
-		if state, ok := a.state(resp); ok {
-			return state, nil
-		}
+// stateOf turns a 2xx answer to a poll into a state.
+func stateOf(resp *http.Response, answered []byte) (upstream.VideoState, bool, error) {
+	a, err := lax.Decode[answer](answered)
+	if err != nil {
+		return upstream.VideoState{}, false, err
 	}
-	e := c.ep.Useless(upstream.OpPoll, "the answer says nothing about the task", resp, answered, err)
-	c.forget(e)
-	return upstream.VideoState{}, e
+	state, ok := a.state(resp)
+	return state, ok, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/genbus/genbus/internal/upstream"
+	"github.com/genbus/genbus/internal/upstream/upstreamtest"
 )
 
 const accepts = `{"code":0,"message":"SUCCEED","request_id":"r","data":{"task_id":"t","task_status":"submitted"}}`
@@ -81,7 +82,7 @@ func TestGatewayBody(t *testing.T) {
 	cases := map[string]struct{ body, want string }{
 		"plain": {
 			`{"model_name":"m","prompt":"p","image":"u","duration":"10","cfg_scale":0.50}`,
-			`{"model_name":"m","prompt":"p","image":"u","duration":"10","cfg_scale":0.50,"metadata":{"cfg_scale":0.50,"duration":"10"},"model":"m"}`,
+			`{"model_name":"m","prompt":"p","image":"u","duration":"10","cfg_scale":0.50,"metadata":{"duration":"10","cfg_scale":0.50},"model":"m"}`,
 		},
 		"metadata wins": {
 			`{"metadata":{"z":1,"duration":"5"},"model_name":"m","model":"other","duration":"10","mode":"pro"}`,
@@ -142,7 +143,7 @@ func signed(t *testing.T, handler http.HandlerFunc) (*client, *signer) {
 
 // answerInTurn gives each request the next answer, and the last one to all after
 // it.
-func answerInTurn(answers ...corpusCase) (http.HandlerFunc, <-chan seen) {
+func answerInTurn(answers ...upstreamtest.Case) (http.HandlerFunc, <-chan seen) {
 	requests := make(chan seen, 8)
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -155,22 +156,22 @@ func answerInTurn(answers ...corpusCase) (http.HandlerFunc, <-chan seen) {
 
 func TestStaleTokenIsRenewedOnce(t *testing.T) {
 	t.Parallel()
-	stale := func(status int, code string) corpusCase {
-		return corpusCase{Status: status, Body: []byte(`{"code":` + code + `,"message":"x","request_id":"r"}`)}
+	stale := func(status int, code string) upstreamtest.Case {
+		return upstreamtest.Case{Status: status, Body: []byte(`{"code":` + code + `,"message":"x","request_id":"r"}`)}
 	}
-	good := corpusCase{Status: 200, Body: []byte(accepts)}
+	good := upstreamtest.Case{Status: 200, Body: []byte(accepts)}
 	cases := map[string]struct {
-		answers  []corpusCase
+		answers  []upstreamtest.Case
 		verdict  upstream.Verdict
 		requests int
 	}{
-		"not valid yet":        {[]corpusCase{stale(401, "1003"), good}, upstream.Accepted, 2},
-		"expired":              {[]corpusCase{stale(401, "1004"), good}, upstream.Accepted, 2},
-		"expired twice":        {[]corpusCase{stale(401, "1004"), stale(401, "1004"), good}, upstream.RefusedForGood, 2},
-		"then ambiguous":       {[]corpusCase{stale(401, "1004"), stale(504, "5002"), good}, upstream.Unknown, 2},
-		"bad token":            {[]corpusCase{stale(401, "1002"), good}, upstream.RefusedForGood, 1},
-		"expired, by status":   {[]corpusCase{{Status: 401}, good}, upstream.Unknown, 1},
-		"expired, not refused": {[]corpusCase{stale(500, "1004"), good}, upstream.RefusedForGood, 1},
+		"not valid yet":        {[]upstreamtest.Case{stale(401, "1003"), good}, upstream.Accepted, 2},
+		"expired":              {[]upstreamtest.Case{stale(401, "1004"), good}, upstream.Accepted, 2},
+		"expired twice":        {[]upstreamtest.Case{stale(401, "1004"), stale(401, "1004"), good}, upstream.RefusedForGood, 2},
+		"then ambiguous":       {[]upstreamtest.Case{stale(401, "1004"), stale(504, "5002"), good}, upstream.Unknown, 2},
+		"bad token":            {[]upstreamtest.Case{stale(401, "1002"), good}, upstream.RefusedForGood, 1},
+		"expired, by status":   {[]upstreamtest.Case{{Status: 401}, good}, upstream.Unknown, 1},
+		"expired, not refused": {[]upstreamtest.Case{stale(500, "1004"), good}, upstream.RefusedForGood, 1},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -196,7 +197,7 @@ func TestStaleTokenIsRenewedOnce(t *testing.T) {
 // nothing to renew.
 func TestStaleTokenWithABearerKey(t *testing.T) {
 	t.Parallel()
-	handler, requests := answerInTurn(corpusCase{Status: 401, Body: []byte(`{"code":1004,"message":"x"}`)})
+	handler, requests := answerInTurn(upstreamtest.Case{Status: 401, Body: []byte(`{"code":1004,"message":"x"}`)})
 	sub := serve(t, handler).Create(t.Context(), aCreate)
 	if sub.Verdict != upstream.RefusedForGood || len(requests) != 1 {
 		t.Errorf("verdict %v after %d requests", sub.Verdict, len(requests))
@@ -206,7 +207,7 @@ func TestStaleTokenWithABearerKey(t *testing.T) {
 func TestPollRenewsAStaleToken(t *testing.T) {
 	t.Parallel()
 	handler, requests := answerInTurn(
-		corpusCase{Status: 401, Body: []byte(`{"code":1004,"message":"expired"}`)}, corpusCase{Status: 200, Body: []byte(accepts)})
+		upstreamtest.Case{Status: 401, Body: []byte(`{"code":1004,"message":"expired"}`)}, upstreamtest.Case{Status: 200, Body: []byte(accepts)})
 	client, _ := signed(t, handler)
 	_, err := client.Poll(t.Context(), upstream.TaskRef{ID: "t"})
 	if e, ok := errors.AsType[*upstream.Error](err); !ok || e.Code != "1004" {

@@ -1,188 +1,29 @@
 package kling
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"net/http"
-	"net/http/httptest"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"github.com/genbus/genbus/internal/upstream"
+	"github.com/genbus/genbus/internal/upstream/upstreamtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// corpusCase is one file of testdata: an answer and what it means.
-type corpusCase struct {
-	Call      string          `json:"call"`
-	Status    int             `json:"status"`
-	Body      json.RawMessage `json:"body"`
-	Want      json.RawMessage `json:"want"`
-	WantError *struct {
-		Code string `json:"code"`
-		Said bool   `json:"said"`
-	} `json:"want_error"`
-}
+var aCreate = upstream.VideoCreate{JobID: "video_1", Body: []byte(`{"model_name":"kling-v2-6","prompt":"a cat"}`)}
 
-type wantSubmission struct {
-	Verdict string     `json:"verdict"`
-	ID      string     `json:"id"`
-	Ticket  string     `json:"ticket"`
-	State   *wantState `json:"state"`
-	Error   *wantError `json:"error"`
-}
-
-type wantState struct {
-	Progression string          `json:"progression"`
-	Status      string          `json:"status"`
-	Progress    int             `json:"progress"`
-	Videos      []wantVideo     `json:"videos"`
-	Usage       json.RawMessage `json:"usage"`
-	Error       *wantError      `json:"error"`
-}
-
-type wantVideo struct {
-	URL       string  `json:"url"`
-	Duration  float64 `json:"duration"`
-	ExpiresAt int64   `json:"expires_at"`
-}
-
-type wantError struct {
-	Code    string `json:"code"`
-	Message string `json:"message"`
-	Final   bool   `json:"final"`
-	// Scope is for creates only.
-	Scope string `json:"scope,omitempty"`
-}
-
-var progressionWords = map[upstream.Progression]string{
-	upstream.Running: "running", upstream.Queued: "queued", upstream.InProgress: "in_progress",
-	upstream.Completed: "completed", upstream.Failed: "failed",
+var subject = upstreamtest.Subject{
+	New:    func(ep *upstream.Endpoint) upstream.VideoClient { return newClient(ep, upstream.Options{}) },
+	Create: aCreate,
+	Ref:    upstream.TaskRef{ID: "task_1"},
 }
 
 func TestCorpus(t *testing.T) {
 	t.Parallel()
-	for name, c := range corpus(t) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			client := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-				w.WriteHeader(c.Status)
-				_, _ = w.Write(c.Body)
-			})
-			if c.Call == "create" {
-				checkSubmission(t, c, client.Create(t.Context(), aCreate))
-				return
-			}
-			state, err := client.Poll(t.Context(), upstream.TaskRef{ID: "task_1"})
-			checkPoll(t, c, state, err)
-		})
-	}
+	upstreamtest.CheckCorpus(t, subject)
 }
-
-func checkSubmission(t *testing.T, c corpusCase, sub upstream.Submission) {
-	t.Helper()
-	var want wantSubmission
-	unmarshal(t, c.Want, &want)
-	got := wantSubmission{Verdict: sub.Verdict.String(), ID: sub.UpstreamID, Ticket: sub.Ticket, Error: shortError(sub.Err)}
-	if sub.Verdict == upstream.Accepted {
-		got.State = shortState(sub.State)
-	} else {
-		got.Error.Scope = sub.Err.Scope.String()
-	}
-	if diff := cmp.Diff(compact(t, want), compact(t, got)); diff != "" {
-		t.Errorf("submission (-want +got):\n%s", diff)
-	}
-}
-
-func checkPoll(t *testing.T, c corpusCase, state upstream.VideoState, err error) {
-	t.Helper()
-	if c.WantError != nil {
-		e, ok := errors.AsType[*upstream.Error](err)
-		if !ok {
-			t.Fatalf("Poll error = %v, want an *upstream.Error", err)
-		}
-		if e.Code != c.WantError.Code || e.Said != c.WantError.Said || e.HTTPStatus != c.Status || e.Message == "" {
-			t.Errorf("Poll error = %+v, want code %q, said %v, status %d", e, c.WantError.Code, c.WantError.Said, c.Status)
-		}
-		return
-	}
-	if err != nil {
-		t.Fatalf("Poll: %v", err)
-	}
-	var want wantState
-	unmarshal(t, c.Want, &want)
-	if diff := cmp.Diff(compact(t, &want), compact(t, shortState(state))); diff != "" {
-		t.Errorf("state (-want +got):\n%s", diff)
-	}
-}
-
-func shortState(s upstream.VideoState) *wantState {
-	short := &wantState{
-		Progression: progressionWords[s.Progression], Status: s.Status, Progress: s.Progress, Usage: s.Usage, Error: shortError(s.Err),
-	}
-	for _, v := range s.Videos {
-		w := wantVideo{URL: v.URL, Duration: v.Duration}
-		if !v.ExpiresAt.IsZero() {
-			w.ExpiresAt = v.ExpiresAt.Unix()
-		}
-		short.Videos = append(short.Videos, w)
-	}
-	return short
-}
-
-func shortError(e *upstream.Error) *wantError {
-	if e == nil {
-		return nil
-	}
-	return &wantError{Code: e.Code, Message: e.Message, Final: e.Final}
-}
-
-// compact makes two values comparable whatever white space their raw JSON has.
-func compact(t *testing.T, v any) string {
-	t.Helper()
-	b, err := json.MarshalIndent(v, "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
-}
-
-func unmarshal(t testing.TB, b []byte, v any) {
-	t.Helper()
-	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(v); err != nil {
-		t.Fatalf("%v in %s", err, b)
-	}
-}
-
-func corpus(t testing.TB) map[string]corpusCase {
-	t.Helper()
-	files, err := filepath.Glob("testdata/*.json")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no corpus: %v", err)
-	}
-	cases := make(map[string]corpusCase)
-	for _, file := range files {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var c corpusCase
-		unmarshal(t, b, &c)
-		cases[strings.TrimSuffix(filepath.Base(file), ".json")] = c
-	}
-	return cases
-}
-
-var aCreate = upstream.VideoCreate{JobID: "video_1", Body: []byte(`{"model_name":"kling-v2-6","prompt":"a cat"}`)}
 
 // serve starts a real server and gives a client of it that has a bearer key.
 func serve(t testing.TB, handler http.HandlerFunc) *client {
@@ -190,17 +31,11 @@ func serve(t testing.TB, handler http.HandlerFunc) *client {
 	return newClient(endpoint(t, handler), upstream.Options{})
 }
 
-// endpoint starts a real server; its connections are closed with the test.
+// endpoint starts a real server and gives an endpoint of it below a path, as
+// gateways have it.
 func endpoint(t testing.TB, handler http.HandlerFunc) *upstream.Endpoint {
 	t.Helper()
-	server := httptest.NewServer(handler)
-	t.Cleanup(server.Close)
-	ep := &upstream.Endpoint{
-		Name: "test", BaseURL: server.URL + "/kling", Key: "sk-test-0123456789", Client: upstream.NewHTTPClient(upstream.TransportOptions{}),
-	}
-	if err := ep.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(ep.Client.CloseIdleConnections)
+	ep := upstreamtest.Endpoint(t, handler)
+	ep.BaseURL += "/kling"
 	return ep
 }

@@ -1,10 +1,6 @@
 package kling
 
 import (
-	"maps"
-	"slices"
-
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/genbus/genbus/internal/body"
@@ -17,26 +13,27 @@ import (
 // that is no object is replaced, as the gateway would not read it. The result is
 // the same for every submission of a body. Errors are *body.FieldError.
 func forGateway(raw []byte) ([]byte, error) {
-	given, err := members(raw)
-	if err != nil {
-		return nil, err
-	}
 	var metadata body.Object
-	if object := objectIn(given["metadata"]); object != nil {
+	if object := objectIn(body.Member(raw, "metadata")); object != nil {
 		if err := metadata.Merge(object); err != nil {
 			return nil, err
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(given)) {
+	err := body.EachMember(raw, func(name string, value []byte) error {
 		if !gatewayReads(name) && !metadata.Has(name) {
-			metadata.Set(name, given[name])
+			metadata.Set(name, value)
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	out, err := body.SetMember(raw, "metadata", metadata.JSON())
-	if err != nil || given[modelMember] == nil {
+	model := body.Member(raw, modelMember)
+	if err != nil || model == nil {
 		return out, err
 	}
-	return body.SetMember(out, "model", given[modelMember])
+	return body.SetMember(out, "model", model)
 }
 
 // gatewayReads reports whether a gateway takes the member where it stands.
@@ -52,31 +49,10 @@ func gatewayReads(name string) bool {
 // gateways write it, and nil for everything else.
 func objectIn(value jsontext.Value) []byte {
 	if value.Kind() == '"' {
-		value = jsontext.Value(textOf(value))
+		value = jsontext.Value(body.Text(value))
 	}
 	if value.Kind() != '{' || !value.IsValid(lax.Options) {
 		return nil
 	}
 	return value
-}
-
-// members gives the top-level members of a body by name. Errors are
-// *body.FieldError.
-func members(raw []byte) (map[string]jsontext.Value, error) {
-	if _, err := body.Header(raw); err != nil {
-		return nil, err
-	}
-	var m map[string]jsontext.Value
-	err := json.Unmarshal(raw, &m, lax.Options)
-	return m, err
-}
-
-// textOf gives the text of a JSON string, and "" for everything else.
-func textOf(value jsontext.Value) string {
-	if value.Kind() != '"' {
-		return ""
-	}
-	// The error says that something was replaced by U+FFFD, which is intended.
-	text, _ := jsontext.AppendUnquote(nil, value)
-	return string(text)
 }

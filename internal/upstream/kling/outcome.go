@@ -2,6 +2,7 @@ package kling
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/genbus/genbus/internal/upstream"
 )
@@ -16,9 +17,8 @@ func byCode(code string, v upstream.Verdict, s upstream.Scope) upstream.OutcomeR
 	return upstream.ByCode(code, v, s).Within(200, 599)
 }
 
-// outcomes is the outcome table of the protocol. Codes come before statuses: the
-// vendor sends an empty account as 429.
-var outcomes = upstream.Outcomes{
+// outcomes is the outcome table of the protocol. An empty account comes as 429.
+var outcomes = slices.Concat(upstream.Outcomes{
 	byCode("1000", upstream.RefusedForGood, upstream.ScopeKey),      // authentication failed
 	byCode("1001", upstream.RefusedForGood, upstream.ScopeKey),      // no token
 	byCode("1002", upstream.RefusedForGood, upstream.ScopeKey),      // bad token
@@ -40,34 +40,7 @@ var outcomes = upstream.Outcomes{
 	byCode("5000", upstream.RefusedForNow, upstream.ScopeUpstream),  // internal error
 	byCode("5001", upstream.RefusedForNow, upstream.ScopeUpstream),  // maintenance
 	byCode("5002", upstream.Unknown, upstream.ScopeUpstream),        // timed out within: the task may exist
-
-	// A gateway's own codes.
-	upstream.ByCode("model_not_found", upstream.RefusedForGood, upstream.ScopeUpstream), // comes as 503
-	upstream.ByCode("invalid_request", upstream.RefusedForGood, upstream.ScopeRequest),  // comes as 400 and 500
-	upstream.ByCode("insufficient_quota", upstream.RefusedForGood, upstream.ScopeKey),
-	upstream.ByCode("insufficient_user_quota", upstream.RefusedForGood, upstream.ScopeKey),
-	upstream.ByCode("task_failed", upstream.RefusedForGood, upstream.ScopeRequest).Within(400, 400), // the vendor's refusal, its code lost
-	upstream.ByCode("system_cpu_overloaded", upstream.RefusedForNow, upstream.ScopeUpstream),
-	upstream.ByCode("system_memory_overloaded", upstream.RefusedForNow, upstream.ScopeUpstream),
-	upstream.ByCode("system_disk_overloaded", upstream.RefusedForNow, upstream.ScopeUpstream),
-	upstream.ByCode(passedOnWhole, upstream.Unknown, upstream.ScopeUpstream).Within(500, 599),
-
-	// These redirects keep the method: the server asks for the same request
-	// elsewhere and so has not acted on it. The others (302, 303) are also how a
-	// server says "done, look there".
-	upstream.ByStatus(301, 301, upstream.RefusedForGood, upstream.ScopeUpstream).AlsoUnread(),
-	upstream.ByStatus(307, 308, upstream.RefusedForGood, upstream.ScopeUpstream).AlsoUnread(),
-	upstream.ByStatus(300, 399, upstream.Unknown, upstream.ScopeUpstream).AlsoUnread(),
-
-	upstream.ByStatus(401, 403, upstream.RefusedForGood, upstream.ScopeKey),                  // key, payment, permission
-	upstream.ByStatus(404, 404, upstream.RefusedForGood, upstream.ScopeUpstream).FirstOnly(), // no such path: a wrong base URL
-	upstream.ByStatus(408, 408, upstream.Unknown, upstream.ScopeUpstream).AlsoUnread(),
-	upstream.ByStatus(425, 425, upstream.Unknown, upstream.ScopeUpstream).AlsoUnread(),
-	// Rate limiters stand before the work and often answer with a page.
-	upstream.ByStatus(429, 429, upstream.RefusedForNow, upstream.ScopeKey).AlsoUnread(),
-	upstream.ByStatus(400, 499, upstream.RefusedForGood, upstream.ScopeRequest).FirstOnly(), // 409 too, on a first submission
-	upstream.ByStatus(500, 599, upstream.Unknown, upstream.ScopeUpstream).AlsoUnread(),
-}
+}, upstream.GatewayRows, upstream.StatusRows)
 
 // passedOn judges a refusal anew that a gateway passed on whole, by the code that
 // the vendor gave: an empty account would be "try later" otherwise.
@@ -81,7 +54,11 @@ func passedOn(sub upstream.Submission, again bool) upstream.Submission {
 	}
 	e := *sub.Err
 	e.Code, e.Message = said.Code, said.Message
-	return upstream.Submission{Verdict: outcomes.Judge(&e, again), Err: &e}
+	verdict := outcomes.Judge(&e, again)
+	if e.Final && e.Scope == upstream.ScopeKey {
+		e.Scope = upstream.ScopeUpstream // the account is the gateway's, whichever key we use
+	}
+	return upstream.Submission{Verdict: verdict, Err: &e}
 }
 
 // staleToken reports whether the vendor refused a call only because of the

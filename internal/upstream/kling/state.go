@@ -32,7 +32,7 @@ func (a *answer) report() report {
 	inner := &a.Data.Value
 	switch a.Code.form() {
 	case vendorForm:
-		return report{status: inner.TaskStatus, reason: firstText(inner.StatusText), vendor: inner.task, requestID: a.RequestID}
+		return report{status: inner.TaskStatus, reason: lax.First(inner.StatusText), vendor: inner.task, requestID: a.RequestID}
 	case gatewayForm:
 		return inner.report(&inner.Data.Value)
 	case bareForm:
@@ -59,7 +59,7 @@ func (r *relayed) report(v *vendorAnswer) report {
 		refused = v.Message
 		rep.code = cmp.Or(rep.code, v.Code.word)
 	}
-	rep.reason = firstText(r.Error.Value.Message, r.FailReason, textIn(r.ResultURL), vendor.StatusText, refused)
+	rep.reason = lax.First(r.Error.Value.Message, r.FailReason, textIn(r.ResultURL), vendor.StatusText, refused)
 	return rep
 }
 
@@ -157,5 +157,5 @@ func (r *report) usage() []byte {
 // requestID gives the vendor's id for the call. It stands in the body; only
 // gateways send a header.
 func (a *answer) requestID(resp *http.Response) string {
-	return cmp.Or(upstream.RequestID(resp.Header), upstream.CutWord(firstText(a.report().requestID, a.RequestID)))
+	return cmp.Or(upstream.RequestID(resp.Header), upstream.CutWord(lax.First(a.report().requestID, a.RequestID)))
 }

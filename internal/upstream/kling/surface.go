@@ -76,13 +76,13 @@ func readCreate(base, kind string, raw []byte) (upstream.Call, error) {
 		return call, nil
 	}
 	wrong := isExternalID(id)
-	if wrong == "" && jobID.MatchString(textOf(id)) {
+	if wrong == "" && jobID.MatchString(body.Text(id)) {
 		wrong = "has the form of a task id; choose another one"
 	}
 	if wrong != "" {
 		return upstream.Call{}, invalid(externalMember, "%s", wrong)
 	}
-	call.RequestID = externalPrefix + textOf(id)
+	call.RequestID = externalPrefix + body.Text(id)
 	return call, nil
 }
 

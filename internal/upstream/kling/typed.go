@@ -1,10 +1,7 @@
 package kling
 
 import (
-	"errors"
-	"maps"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -41,11 +38,11 @@ func setText(o *body.Object, name, value string) {
 func unsupported(v *genbusv1.VideoGeneration) error {
 	switch {
 	case v.Fps != nil:
-		return fieldError("video.fps", "is not supported: protocol %s has no frame rate; leave it out", Name)
+		return body.Errorf("video.fps", "is not supported: protocol %s has no frame rate; leave it out", Name)
 	case v.Seed != nil:
-		return fieldError("video.seed", "is not supported: protocol %s has no seed; leave it out", Name)
+		return body.Errorf("video.seed", "is not supported: protocol %s has no seed; leave it out", Name)
 	case v.N != nil && v.GetN() != 1:
-		return fieldError("video.n", "must be 1: protocol %s makes one video for each task", Name)
+		return body.Errorf("video.n", "must be 1: protocol %s makes one video for each task", Name)
 	}
 	return nil
 }
@@ -56,7 +53,7 @@ func setImage(o *body.Object, v *genbusv1.VideoGeneration) error {
 	if hasDataPrefix(image) {
 		head, data, found := strings.Cut(image, ",")
 		if !found || !strings.HasSuffix(strings.ToLower(head), ";base64") {
-			return fieldError("video.image", "is a data: URL without Base64; the vendor takes a URL or Base64 data")
+			return body.Errorf("video.image", "is a data: URL without Base64; the vendor takes a URL or Base64 data")
 		}
 		image = data
 	}
@@ -71,7 +68,7 @@ func setDuration(o *body.Object, v *genbusv1.VideoGeneration) error {
 	}
 	seconds := v.GetDuration()
 	if seconds != math.Trunc(seconds) || seconds < minSeconds || seconds > maxSeconds {
-		return fieldError("video.duration", "must be a whole number of seconds from %d to %d", minSeconds, maxSeconds)
+		return body.Errorf("video.duration", "must be a whole number of seconds from %d to %d", minSeconds, maxSeconds)
 	}
 	o.SetText("duration", strconv.Itoa(int(seconds)))
 	return nil
@@ -90,10 +87,10 @@ func setRatio(o *body.Object, v *genbusv1.VideoGeneration) error {
 	}
 	width, height := int64(v.GetWidth()), int64(v.GetHeight())
 	if width <= 0 {
-		return fieldError("video.width", "must be an integer above 0, as height; the two make the aspect ratio")
+		return body.Errorf("video.width", "must be an integer above 0, as height; the two make the aspect ratio")
 	}
 	if height <= 0 {
-		return fieldError("video.height", "must be an integer above 0, as width; the two make the aspect ratio")
+		return body.Errorf("video.height", "must be an integer above 0, as width; the two make the aspect ratio")
 	}
 	for _, r := range ratios {
 		if width*r.height == height*r.width {
@@ -101,38 +98,13 @@ func setRatio(o *body.Object, v *genbusv1.VideoGeneration) error {
 			return nil
 		}
 	}
-	return fieldError("video.width", "makes no aspect ratio of the vendor with height; they must be as 16:9, 9:16 or 1:1")
+	return body.Errorf("video.width", "makes no aspect ratio of the vendor with height; they must be as 16:9, 9:16 or 1:1")
 }
 
 func setMetadata(o *body.Object, v *genbusv1.VideoGeneration) error {
-	return merge(o, "video.metadata_json", v.GetMetadataJson())
+	return o.Add("video.metadata_json", v.GetMetadataJson())
 }
 
 func setExtra(o *body.Object, v *genbusv1.VideoGeneration) error {
-	return merge(o, "video.extra_json", v.GetExtraJson())
-}
-
-// merge adds the members of a JSON object, none of which may be there already.
-func merge(o *body.Object, field string, object []byte) error {
-	if len(object) == 0 {
-		return nil
-	}
-	added, err := members(object)
-	if err != nil {
-		return in(field, err)
-	}
-	for _, name := range slices.Sorted(maps.Keys(added)) {
-		if o.Has(name) {
-			return fieldError(field, "holds %q, which is also given elsewhere in the request; give it once", name)
-		}
-	}
-	return in(field, o.Merge(object))
-}
-
-// in names the field that an error is about.
-func in(field string, err error) error {
-	if e, ok := errors.AsType[*body.FieldError](err); ok {
-		return fieldError(field, "%s", e.Description)
-	}
-	return err
+	return o.Add("video.extra_json", v.GetExtraJson())
 }

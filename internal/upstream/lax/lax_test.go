@@ -34,6 +34,7 @@ func TestReadings(t *testing.T) {
 	check(t, map[string]Word{`"a"`: "a", `1303`: "1303", `-1`: "-1", `0`: "", `1.5`: "", `1e3`: "", `null`: "", `12345678901234567890`: "12345678901234567890"})
 	check(t, map[string]Number{`5`: 5, `5.1`: 5.1, `"5.1"`: 5.1, `" 5 "`: 5, `"5s"`: 0, `1e999`: 0, `"NaN"`: 0, `null`: 0, `[]`: 0})
 	check(t, map[string]Percent{`37`: {37, true}, `"37%"`: {37, true}, `"37 %"`: {37, true}, `99.9`: {99, true}, `250`: {100, true}, `-1`: {0, true}, `""`: {}, `"half"`: {}, `null`: {}})
+	check(t, map[string]ID{`"a"`: {"a", false}, `7`: {"7", true}, `0`: {"", true}, `null`: {}, `[]`: {}})
 	check(t, map[string]RawObject{`{"a": 1.0}`: RawObject(`{"a": 1.0}`), `[]`: nil, `"{}"`: nil, `null`: nil})
 	check(t, map[string]Object[struct{ A Word }]{`{"A":1}`: {struct{ A Word }{"1"}, true}, `{}`: {Set: true}, `[]`: {}, `null`: {}})
 	check(t, map[string]List[Text]{`["a",7]`: {"a", ""}, `[]`: nil, `"a"`: nil, `{}`: nil})
@@ -58,6 +59,43 @@ func check[T any](t *testing.T, readings map[string]T) {
 	}
 }
 
+func TestPicks(t *testing.T) {
+	t.Parallel()
+	if got := First[Word]("", " ", " a ", "b"); got != "a" {
+		t.Errorf("First = %q", got)
+	}
+	if got := First[Text](); got != "" {
+		t.Errorf("First of none = %q", got)
+	}
+	if a, b := Positive(0, -1, 2.5, 3), Positive(-1); a != 2.5 || b != 0 {
+		t.Errorf("Positive = %v and %v", a, b)
+	}
+	for n, want := range map[Number]int{1280: 1280, 720.9: 720, 0.5: 0, -1: 0, math.MaxInt32: math.MaxInt32, 1e10: 0} {
+		if got := Pixels(n); got != want {
+			t.Errorf("Pixels(%v) = %d, want %d", n, got, want)
+		}
+	}
+	if a, b := (ID{"7", true}).Text(), (ID{"a", false}).Text(); a != "" || b != "a" {
+		t.Errorf("ID.Text = %q and %q", a, b)
+	}
+}
+
+func TestDecode(t *testing.T) {
+	t.Parallel()
+	type answer struct {
+		Last Text `json:"last"`
+	}
+	got, err := Decode[answer]([]byte(`{"last":1,"last":"\ud83d"}`))
+	if err != nil || got.Last != "\ufffd" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, bad := range []string{``, `[]`, `<html>`, `{"last":"a"`, `{} {}`} {
+		if got, err := Decode[answer]([]byte(bad)); err == nil || got == nil {
+			t.Errorf("%q: %+v, %v", bad, got, err)
+		}
+	}
+}
+
 // everything has a field of each type.
 type everything struct {
 	Text   Text                     `json:"text"`
@@ -69,13 +107,14 @@ type everything struct {
 	Inner  Object[struct{ A Word }] `json:"inner"`
 	List   List[Text]               `json:"list"`
 	Status Status                   `json:"status"`
+	ID     ID                       `json:"id"`
 	Last   Text                     `json:"last"`
 }
 
 // everywhere puts a value into each field but the last.
 func everywhere(odd string) []byte {
 	return []byte(`{"text":` + odd + `,"word":` + odd + `,"number":` + odd + `,"done":` + odd + `,"at":` + odd +
-		`,"raw":` + odd + `,"inner":` + odd + `,"list":` + odd + `,"status":` + odd + `,"last":"ok"}`)
+		`,"raw":` + odd + `,"inner":` + odd + `,"list":` + odd + `,"status":` + odd + `,"id":` + odd + `,"last":"ok"}`)
 }
 
 // TestOddFieldsAreSkipped: whatever stands in a field, the rest of the answer is

@@ -4,7 +4,6 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/genbus/genbus/internal/upstream/lax"
@@ -28,7 +27,7 @@ type wrapped struct {
 // task is every field of a task that genbus reads, in either form.
 type task struct {
 	TaskID     lax.Word    `json:"task_id"`
-	ID         rawID       `json:"id"`
+	ID         lax.ID      `json:"id"`
 	PollingURL lax.Text    `json:"polling_url"`
 	Status     lax.Status  `json:"status"`
 	Progress   lax.Percent `json:"progress"`
@@ -133,38 +132,10 @@ func (p *problem) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return err
 }
 
-// rawID is an id that may be a text or an integer; inside an envelope the
-// integer is a database key and not the task's id.
-type rawID struct {
-	value lax.Word
-	isInt bool
-}
-
-func (r *rawID) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
-	r.isInt = dec.PeekKind() == '0'
-	return r.value.UnmarshalJSONFrom(dec)
-}
-
-// decode reads an answer in one pass. The error says that it is not a JSON
-// object; odd fields inside it are skipped.
-func decode(body []byte) (*answer, error) {
-	a := new(answer)
-	err := json.Unmarshal(body, a, lax.Options)
-	return a, err
-}
-
 // taskID gives the id under which the task is polled, or "".
 func (a *answer) taskID() string {
-	candidates := []lax.Word{a.TaskID, a.ID.value, a.Data.Value.TaskID}
-	if !a.Data.Value.ID.isInt {
-		candidates = append(candidates, a.Data.Value.ID.value)
-	}
-	for _, id := range candidates {
-		if s := strings.TrimSpace(string(id)); s != "" {
-			return s
-		}
-	}
-	return ""
+	inner := &a.Data.Value
+	return lax.First(a.TaskID, a.ID.Word, inner.TaskID, inner.ID.Text())
 }
 
 // pollingID gives the id of an answer that has none but a polling_url: the last
@@ -172,7 +143,7 @@ func (a *answer) taskID() string {
 // host is some other service's, and one that has no segment of its own beyond
 // from names no task.
 func (a *answer) pollingID(from *url.URL) string {
-	u, err := from.Parse(firstText(a.PollingURL, a.Data.Value.PollingURL))
+	u, err := from.Parse(lax.First(a.PollingURL, a.Data.Value.PollingURL))
 	if err != nil || !strings.EqualFold(u.Hostname(), from.Hostname()) {
 		return ""
 	}

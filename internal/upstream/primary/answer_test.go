@@ -10,18 +10,19 @@ import (
 
 	"github.com/genbus/genbus/internal/upstream"
 	"github.com/genbus/genbus/internal/upstream/lax"
+	"github.com/genbus/genbus/internal/upstream/upstreamtest"
 )
 
 // FuzzAnswer checks what must hold for every answer, however odd: a terminal
 // state comes from a status word alone, and only it carries results or an error.
 func FuzzAnswer(f *testing.F) {
-	for _, c := range corpus(f) {
+	for _, c := range upstreamtest.Corpus(f) {
 		f.Add([]byte(c.Body))
 	}
 	f.Add([]byte(`{"status":"done","videos":["data:,"],"data":{"data":{"data":{}}}}`))
 	resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{}}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		a, err := decode(body)
+		a, err := lax.Decode[answer](body)
 		if err != nil {
 			return
 		}
@@ -73,7 +74,7 @@ func TestListIsBounded(t *testing.T) {
 	for range 200 {
 		body = append(body, `"https://cdn.example.com/v.mp4",`...)
 	}
-	a, err := decode(append(body, `1],"progress":5}`...))
+	a, err := lax.Decode[answer](append(body, `1],"progress":5}`...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +107,7 @@ func TestCreatePollingURL(t *testing.T) {
 	} {
 		t.Run(url, func(t *testing.T) {
 			t.Parallel()
-			client, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			client := serve(t, func(w http.ResponseWriter, r *http.Request) {
 				url := strings.ReplaceAll(url, "{host}", r.Host)
 				w.WriteHeader(http.StatusAccepted)
 				_, _ = io.WriteString(w, `{"status":"pending","polling_url":"`+url+`"}`)
@@ -139,7 +140,7 @@ func BenchmarkDecode(b *testing.B) {
 			b.ReportAllocs()
 			b.SetBytes(int64(len(body)))
 			for b.Loop() {
-				a, err := decode(body)
+				a, err := lax.Decode[answer](body)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -153,8 +154,8 @@ func BenchmarkDecode(b *testing.B) {
 
 // BenchmarkPoll measures a poll over loopback; the server's half is included.
 func BenchmarkPoll(b *testing.B) {
-	body := compactBody(b, corpus(b)["poll_enveloped_in_progress"].Body)
-	client, _ := serve(b, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(body) })
+	body := compactBody(b, upstreamtest.Corpus(b)["poll_enveloped_in_progress"].Body)
+	client := serve(b, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(body) })
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := client.Poll(b.Context(), upstream.TaskRef{ID: "task_FXEwd8OtmsSNzihjZxE7ADCdBgYGtVUC"}); err != nil {
@@ -165,7 +166,7 @@ func BenchmarkPoll(b *testing.B) {
 
 // BenchmarkGet is the floor of BenchmarkPoll: net/http alone.
 func BenchmarkGet(b *testing.B) {
-	body := compactBody(b, corpus(b)["poll_enveloped_in_progress"].Body)
+	body := compactBody(b, upstreamtest.Corpus(b)["poll_enveloped_in_progress"].Body)
 	client, server := serve(b, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(body) })
 	b.ReportAllocs()
 	for b.Loop() {

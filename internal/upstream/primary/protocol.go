@@ -13,7 +13,7 @@ const Name = "primary"
 func Protocol() upstream.Protocol {
 	return upstream.Protocol{
 		Name: Name, CreatePath: "POST /v1/video/generations", Bodies: bodies{},
-		New: func(ep *upstream.Endpoint, _ upstream.Options) upstream.VideoClient { return New(ep, Options{}) },
+		New: func(ep *upstream.Endpoint, _ upstream.Options) upstream.VideoClient { return &client{ep: ep} },
 	}
 }
 

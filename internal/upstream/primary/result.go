@@ -1,8 +1,6 @@
 package primary
 
 import (
-	"math"
-
 	"github.com/go-json-experiment/json"
 
 	"github.com/genbus/genbus/internal/upstream"
@@ -66,8 +64,8 @@ func asClips(urls lax.List[lax.Text]) lax.List[clip] {
 
 func (c clip) file() upstream.VideoFile {
 	return upstream.VideoFile{
-		URL: string(c.URL), Format: upstream.CutWord(string(c.Format)), Duration: positive(c.Duration, c.DurationSeconds),
-		Width: pixels(c.Width), Height: pixels(c.Height), ExpiresAt: c.ExpiresAt.Time,
+		URL: string(c.URL), Format: upstream.CutWord(string(c.Format)), Duration: lax.Positive(c.Duration, c.DurationSeconds),
+		Width: lax.Pixels(c.Width), Height: lax.Pixels(c.Height), ExpiresAt: c.ExpiresAt.Time,
 	}
 }
 
@@ -99,38 +97,21 @@ func fill(files []upstream.VideoFile, t *task) []upstream.VideoFile {
 	for i := range files {
 		f := &files[i]
 		if f.Format == "" {
-			f.Format = upstream.CutWord(firstText(t.Format, d.Format))
+			f.Format = upstream.CutWord(lax.First(t.Format, d.Format))
 		}
 		if f.Duration == 0 {
-			f.Duration = positive(d.Duration, t.Duration, t.Seconds)
+			f.Duration = lax.Positive(d.Duration, t.Duration, t.Seconds)
 		}
 		// Width and height belong together: one of each source would be a lie.
 		if f.Width == 0 && f.Height == 0 {
-			f.Width, f.Height = pixels(d.Width), pixels(d.Height)
+			f.Width, f.Height = lax.Pixels(d.Width), lax.Pixels(d.Height)
 		}
 		if f.Width == 0 && f.Height == 0 {
-			f.Width, f.Height = pixels(t.Width), pixels(t.Height)
+			f.Width, f.Height = lax.Pixels(t.Width), lax.Pixels(t.Height)
 		}
 		if f.ExpiresAt.IsZero() {
 			f.ExpiresAt = t.ExpiresAt.Time
 		}
 	}
 	return files
-}
-
-// positive gives the first value above 0.
-func positive(values ...lax.Number) float64 {
-	for _, v := range values {
-		if v > 0 {
-			return float64(v)
-		}
-	}
-	return 0
-}
-
-func pixels(n lax.Number) int {
-	if n < 1 || n > math.MaxInt32 {
-		return 0
-	}
-	return int(n)
 }

@@ -3,7 +3,6 @@ package primary
 import (
 	"cmp"
 	"net/http"
-	"strings"
 
 	"github.com/genbus/genbus/internal/upstream"
 	"github.com/genbus/genbus/internal/upstream/lax"
@@ -45,7 +44,7 @@ func (a *answer) failure(t *task) *upstream.Error {
 	v := a.Data.Value.Data.Value
 	inner := v.Data.Value
 	status := upstream.NormaliseStatus(t.Status.Word)
-	message := firstText(
+	message := lax.First(
 		t.Error.Message, t.FailReason, reasonIn(t.ResultURL), t.Message,
 		v.Error.Message, v.StatusText, inner.StatusText, v.Message,
 		"the upstream gave no reason",
@@ -67,13 +66,4 @@ func reasonIn(resultURL lax.Text) lax.Text {
 		return ""
 	}
 	return resultURL
-}
-
-func firstText(candidates ...lax.Text) string {
-	for _, c := range candidates {
-		if s := strings.TrimSpace(string(c)); s != "" {
-			return s
-		}
-	}
-	return ""
 }

@@ -192,14 +192,14 @@ func TestCreateNeverWritten(t *testing.T) {
 	})
 	t.Run("already cancelled", func(t *testing.T) {
 		t.Parallel()
-		client, _ := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the upstream was called") })
+		client := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the upstream was called") })
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		wantVerdict(t, client.Create(ctx, aCreate), upstream.RefusedForNow, false)
 	})
 	t.Run("empty body", func(t *testing.T) {
 		t.Parallel()
-		client, _ := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the upstream was called") })
+		client := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the upstream was called") })
 		wantVerdict(t, client.Create(t.Context(), upstream.VideoCreate{JobID: "video_1"}), upstream.RefusedForGood, false)
 	})
 }
@@ -207,7 +207,7 @@ func TestCreateNeverWritten(t *testing.T) {
 func TestCreateTimeoutAfterWrite(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
-	client, _ := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+	client := serve(t, func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		cancel(errors.New("create_timeout of 60s is over"))
 		<-r.Context().Done()
@@ -221,7 +221,7 @@ func TestCreateTimeoutAfterWrite(t *testing.T) {
 
 func TestCreateAnswerTooLong(t *testing.T) {
 	t.Parallel()
-	client, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+	client := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"task_id":"t","x":"`+strings.Repeat("x", 2000)+`"}`)
 	})
 	client.ep.MaxBody = 1000
@@ -235,7 +235,7 @@ func TestCreateRedirectIsNotFollowed(t *testing.T) {
 	}))
 	t.Cleanup(other.Close)
 	var requests atomic.Int64
-	client, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	client := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		requests.Add(1)
 		http.Redirect(w, r, other.URL+"/v1/video/generations", http.StatusTemporaryRedirect)
 	})
@@ -272,7 +272,7 @@ func TestCreateOverHTTP2(t *testing.T) {
 func TestCreateRequest(t *testing.T) {
 	t.Parallel()
 	got := make(chan *http.Request, 1)
-	client, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	client := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		r.Body = io.NopCloser(strings.NewReader(string(body)))
 		got <- r
@@ -302,7 +302,7 @@ func TestPollErrorsNeverFailATask(t *testing.T) {
 		}
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			client, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			client := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Retry-After", "7")
 				w.WriteHeader(c.status)
 				_, _ = io.WriteString(w, c.body)
@@ -330,7 +330,7 @@ func TestPollBrokenAnswer(t *testing.T) {
 func TestPollEscapesTheID(t *testing.T) {
 	t.Parallel()
 	paths := make(chan string, 1)
-	client, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	client := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		paths <- r.RequestURI
 		_, _ = io.WriteString(w, `{"status":"queued"}`)
 	})

@@ -1,9 +1,6 @@
 package videos
 
 import (
-	"strings"
-
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/genbus/genbus/internal/upstream/lax"
@@ -21,7 +18,7 @@ type answer struct {
 // What only people read (object, model, prompt, created_at and its spellings) is
 // not here, so that no odd value in it can do harm.
 type video struct {
-	ID         rawID       `json:"id"`
+	ID         lax.ID      `json:"id"`
 	TaskID     lax.Word    `json:"task_id"`
 	VideoID    lax.Word    `json:"video_id"`
 	Status     lax.Status  `json:"status"`
@@ -98,7 +95,7 @@ func (c *clip) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return err
 }
 
-func (c clip) url() string { return firstText(c.URL, c.ResultURL, c.VideoURL) }
+func (c clip) url() string { return lax.First(c.URL, c.ResultURL, c.VideoURL) }
 
 // problem is an error object or an error text.
 type problem struct {
@@ -127,39 +124,10 @@ func (p *problem) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return err
 }
 
-// rawID is an id that may be a text or an integer; inside an envelope the
-// integer is a database key and not the task's id.
-type rawID struct {
-	value lax.Word
-	isInt bool
-}
-
-func (r *rawID) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
-	r.isInt = dec.PeekKind() == '0'
-	return r.value.UnmarshalJSONFrom(dec)
-}
-
-// decode reads an answer in one pass. The error says that it is not a JSON
-// object; odd fields inside it are skipped.
-func decode(body []byte) (*answer, error) {
-	a := new(answer)
-	err := json.Unmarshal(body, a, lax.Options)
-	return a, err
-}
-
 // taskID gives the id under which the task is polled, or "".
 func (a *answer) taskID() string {
 	inner := &a.Data.Value
-	candidates := []lax.Word{a.ID.value, a.TaskID, a.VideoID, inner.TaskID, inner.VideoID}
-	if !inner.ID.isInt {
-		candidates = append(candidates, inner.ID.value)
-	}
-	for _, id := range candidates {
-		if s := strings.TrimSpace(string(id)); s != "" {
-			return s
-		}
-	}
-	return ""
+	return lax.First(a.ID.Word, a.TaskID, a.VideoID, inner.TaskID, inner.VideoID, inner.ID.Text())
 }
 
 // current gives the level that holds the video: the answer itself, or the

@@ -8,18 +8,19 @@ import (
 
 	"github.com/genbus/genbus/internal/upstream"
 	"github.com/genbus/genbus/internal/upstream/lax"
+	"github.com/genbus/genbus/internal/upstream/upstreamtest"
 )
 
 // FuzzAnswer checks what must hold for every answer, however odd: a terminal
 // state comes from a status word alone, and only it carries results or an error.
 func FuzzAnswer(f *testing.F) {
-	for _, c := range corpus(f) {
+	for _, c := range upstreamtest.Corpus(f) {
 		f.Add([]byte(c.Body))
 	}
 	f.Add([]byte(`{"status":"done","videos":["data:,"],"data":{"data":{"data":{}}}}`))
 	resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{}}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		a, err := decode(body)
+		a, err := lax.Decode[answer](body)
 		if err != nil {
 			return
 		}
@@ -65,7 +66,7 @@ func TestListIsBounded(t *testing.T) {
 	for range 200 {
 		body = append(body, `"https://cdn.example.com/v.mp4",`...)
 	}
-	a, err := decode(append(body, `1],"progress":5}`...))
+	a, err := lax.Decode[answer](append(body, `1],"progress":5}`...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +91,7 @@ func BenchmarkDecode(b *testing.B) {
 			b.ReportAllocs()
 			b.SetBytes(int64(len(body)))
 			for b.Loop() {
-				a, err := decode(body)
+				a, err := lax.Decode[answer](body)
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -1,49 +1,46 @@
-// Package videos is the client of the compatible Videos API, /v1/videos, as
-// OpenAI published it and gateways serve it. It is not a poller and it does not
-// read the content of a video: it makes one call at a time and says what the
-// answer means.
+// Package videos is the compatible Videos API, /v1/videos, as OpenAI published it
+// and gateways serve it: the client of upstreams that speak it, its create
+// bodies, and the forms in which clients send them. It is not a poller and it
+// does not read the content of a video: it makes one call at a time and says what
+// the answer means. It serves nobody: internal/api has the paths.
 package videos
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"net/url"
-	"sync"
 
 	"github.com/genbus/genbus/internal/upstream"
+	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
 // createPath is where tasks are created; a task is read from createPath + "/" +
 // id.
 const createPath = "/v1/videos"
 
-// Client speaks the protocol to one account of one upstream. It is safe for
+// client speaks the protocol to one account of one upstream. It is safe for
 // concurrent use.
-type Client struct {
+type client struct {
 	ep   *upstream.Endpoint
 	opts upstream.Options
-	// buffers keeps poll answers' memory (*[]byte); polls come by the thousand
-	// per second.
-	buffers sync.Pool
 }
 
 var (
-	_ upstream.VideoClient   = (*Client)(nil)
-	_ upstream.ContentPather = (*Client)(nil)
+	_ upstream.VideoClient   = (*client)(nil)
+	_ upstream.ContentPather = (*client)(nil)
 )
 
-// New gives a client for ep, which must have passed Validate. Of opts it reads
-// InputReference, and Gateway: seconds is then sent as a string, as new-api
+// newClient gives a client for ep, which must have passed Validate. Of opts it
+// reads InputReference, and Gateway: seconds is then sent as a string, as new-api
 // wants it. The zero Options send JSON as the client wrote it.
-func New(ep *upstream.Endpoint, opts upstream.Options) *Client {
-	return &Client{ep: ep, opts: opts, buffers: sync.Pool{New: func() any { return new([]byte) }}}
+func newClient(ep *upstream.Endpoint, opts upstream.Options) *client {
+	return &client{ep: ep, opts: opts}
 }
 
 // Create submits once, with the job's id as Idempotency-Key: as a form when
 // input_reference is a data: URL, else as JSON. Any 2xx with an id is Accepted;
 // the table in outcome.go decides everything else.
-func (c *Client) Create(ctx context.Context, create upstream.VideoCreate) upstream.Submission {
+func (c *client) Create(ctx context.Context, create upstream.VideoCreate) upstream.Submission {
 	body, contentType, err := c.request(create)
 	if err != nil {
 		return upstream.Submission{Verdict: upstream.RefusedForGood, Err: upstream.NotSent(upstream.OpCreate, err)}
@@ -54,8 +51,8 @@ func (c *Client) Create(ctx context.Context, create upstream.VideoCreate) upstre
 }
 
 // accepted reads a 2xx answer to a create.
-func (c *Client) accepted(resp *http.Response, body []byte) (upstream.Submission, *upstream.Error) {
-	a, err := decode(body)
+func (c *client) accepted(resp *http.Response, body []byte) (upstream.Submission, *upstream.Error) {
+	a, err := lax.Decode[answer](body)
 	if err != nil {
 		return upstream.Submission{}, c.ep.Useless(upstream.OpCreate, "the upstream's answer is not readable", resp, body, err)
 	}
@@ -64,45 +61,24 @@ func (c *Client) accepted(resp *http.Response, body []byte) (upstream.Submission
 	return sub, nil
 }
 
-// Poll reads the state of a task. Only a readable 2xx answer says anything
-// about the task. Every other one is an error and never a failed task, also
-// 400 task_not_exist and 404: servers answer a create before they store the
-// task, so a poller goes on and lets the task's deadline decide.
-func (c *Client) Poll(ctx context.Context, ref upstream.TaskRef) (upstream.VideoState, error) {
-	if ref.ID == "" {
-		return upstream.VideoState{}, upstream.NotSent(upstream.OpPoll, errors.New("the task id is empty"))
-	}
-	buf := c.buffers.Get().(*[]byte)
-	resp, body, err := c.ep.Call(ctx, upstream.OpPoll, http.MethodGet, taskPath(ref), nil, (*buf)[:0])
-	defer c.release(buf, body)
-	if err != nil {
-		return upstream.VideoState{}, err
-	}
-	return c.read(resp, body)
+// Poll reads the state of a task. 400 task_not_exist and 404 are errors like all
+// others: servers answer a create before they store the task.
+func (c *client) Poll(ctx context.Context, ref upstream.TaskRef) (upstream.VideoState, error) {
+	return c.ep.Poll(ctx, ref, upstream.PollCall{Path: taskPath(ref), Read: stateOf})
 }
 
 // ContentPath is where the bytes of a completed video are read, with the
 // account's key, whether or not the task names a URL.
-func (c *Client) ContentPath(ref upstream.TaskRef) string { return taskPath(ref) + "/content" }
+func (c *client) ContentPath(ref upstream.TaskRef) string { return taskPath(ref) + "/content" }
 
 func taskPath(ref upstream.TaskRef) string { return createPath + "/" + url.PathEscape(ref.ID) }
 
-// read turns the answer to a poll into a state. Nothing in the state points
-// into the pooled buffer.
-func (c *Client) read(resp *http.Response, body []byte) (upstream.VideoState, error) {
-	a, err := decode(body)
-	if err == nil {
-		if state, ok := a.state(resp); ok {
-			return state, nil
-		}
+// stateOf turns a 2xx answer to a poll into a state.
+func stateOf(resp *http.Response, body []byte) (upstream.VideoState, bool, error) {
+	a, err := lax.Decode[answer](body)
+	if err != nil {
+		return upstream.VideoState{}, false, err
 	}
-	return upstream.VideoState{}, c.ep.Useless(upstream.OpPoll, "the answer says nothing about the task", resp, body, err)
-}
-
-func (c *Client) release(buf *[]byte, body []byte) {
-	const keep = 256 << 10 // larger answers are rare; do not hoard them
-	if cap(body) <= keep {
-		*buf = body[:0]
-		c.buffers.Put(buf)
-	}
+	state, ok := a.state(resp)
+	return state, ok, nil
 }

@@ -80,7 +80,7 @@ type member struct {
 
 func (f *form) add(part *multipart.Part) error {
 	if f.count++; f.count > maxFields {
-		return fieldError("", "is a form of more than %d fields", maxFields)
+		return body.Errorf("", "is a form of more than %d fields", maxFields)
 	}
 	p, err := readPart(part)
 	if err != nil {
@@ -111,7 +111,7 @@ func (f *form) set(p formPart, value []byte) error {
 		i = len(f.members)
 		f.members = append(f.members, member{name: p.name, object: new(body.Object)})
 	case p.key == "", f.members[i].object == nil, f.members[i].object.Has(p.key):
-		return fieldError(p.field, "is given more than once; send lists as JSON")
+		return body.Errorf(p.field, "is given more than once; send lists as JSON")
 	}
 	f.members[i].object.Set(p.key, value)
 	return nil
@@ -146,9 +146,9 @@ func (f *form) text(p formPart) ([]byte, error) {
 	case int64(len(text)) > f.left:
 		return nil, &TooLargeError{Limit: f.limit}
 	case int64(len(text)) > longest:
-		return nil, fieldError(p.field, "is longer than %d bytes", longest)
+		return nil, body.Errorf(p.field, "is longer than %d bytes", longest)
 	case !utf8.Valid(text):
-		return nil, fieldError(p.field, "is not valid UTF-8")
+		return nil, body.Errorf(p.field, "is not valid UTF-8")
 	case (p.field == "metadata" || p.field == inputReference) && isJSONObject(text):
 		return text, nil
 	}
@@ -172,7 +172,7 @@ func (f *form) file(p formPart) ([]byte, error) {
 		return nil, unread(p.field, err)
 	}
 	if n == 0 {
-		return nil, fieldError(p.field, "is an empty file")
+		return nil, body.Errorf(p.field, "is an empty file")
 	}
 	_ = encoder.Close() // the error is the buffer's, which has none
 	_, _ = out.WriteString(`"}`)
@@ -188,8 +188,8 @@ func unread(field string, err error) error {
 	case tooLong, network, errors.Is(err, context.Canceled):
 		return fmt.Errorf("the form did not arrive whole: %w", err)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return fieldError(field, "ends too early: the form's last boundary is missing")
+		return body.Errorf(field, "ends too early: the form's last boundary is missing")
 	default:
-		return fieldError(field, "cannot be read as multipart/form-data")
+		return body.Errorf(field, "cannot be read as multipart/form-data")
 	}
 }

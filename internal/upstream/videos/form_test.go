@@ -260,7 +260,7 @@ func checkFile(t *testing.T, raw []byte) {
 	if !isDataURL(ref.url) {
 		return
 	}
-	out, contentType, err := New(nil, upstream.Options{}).request(upstream.VideoCreate{JobID: "video_1", Body: raw})
+	out, contentType, err := newClient(nil, upstream.Options{}).request(upstream.VideoCreate{JobID: "video_1", Body: raw})
 	if (err == nil) != (checkDataURL(ref.url) == "") {
 		t.Fatalf("%q: %v", ref.url, err)
 	}
@@ -302,7 +302,7 @@ func TestFileIsEqualBothWays(t *testing.T) {
 				t.Errorf("%q %q: %v", name, media, err)
 				continue
 			}
-			out, contentType, err := New(nil, upstream.Options{}).request(upstream.VideoCreate{JobID: "video_1", Body: raw})
+			out, contentType, err := newClient(nil, upstream.Options{}).request(upstream.VideoCreate{JobID: "video_1", Body: raw})
 			if err != nil {
 				t.Errorf("%q %q: %v", name, media, err)
 				continue

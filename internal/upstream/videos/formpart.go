@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/genbus/genbus/internal/body"
 )
 
 // Limits of a part's header, in bytes.
@@ -31,7 +33,7 @@ type formPart struct {
 func readPart(part *multipart.Part) (formPart, error) {
 	disposition, params, err := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
 	if err != nil || disposition != "form-data" || params["name"] == "" {
-		return formPart{}, fieldError("", "is a form with a part that has no name")
+		return formPart{}, body.Errorf("", "is a form with a part that has no name")
 	}
 	p := formPart{field: params["name"], content: part}
 	if p.name, p.key, err = split(p.field); err != nil {
@@ -40,7 +42,7 @@ func readPart(part *multipart.Part) (formPart, error) {
 	switch strings.ToLower(part.Header.Get("Content-Transfer-Encoding")) {
 	case "", "binary", "8bit", "7bit":
 	default:
-		return formPart{}, fieldError(p.field, "is sent in an encoding that forms do not have; send the bytes themselves")
+		return formPart{}, body.Errorf(p.field, "is sent in an encoding that forms do not have; send the bytes themselves")
 	}
 	p.setType(part.Header.Get("Content-Type"))
 	if fileName, named := params["filename"]; named {
@@ -66,9 +68,9 @@ func (p *formPart) setType(header string) {
 func (p *formPart) checkFile() error {
 	switch {
 	case p.isFile && p.field != inputReference:
-		return fieldError(p.field, "is a file; only %s can be one", inputReference)
+		return body.Errorf(p.field, "is a file; only %s can be one", inputReference)
 	case !isFileName(p.fileName):
-		return fieldError(p.field, "has a file name of more than %d bytes, or one with control characters", maxFileName)
+		return body.Errorf(p.field, "has a file name of more than %d bytes, or one with control characters", maxFileName)
 	}
 	return nil
 }
@@ -90,16 +92,16 @@ func split(field string) (name, key string, err error) {
 	key, after, closed := strings.Cut(rest, "]")
 	switch {
 	case len(field) > maxFieldName:
-		err = fieldError("", "is a form with a field whose name has %d bytes; at most %d are taken", len(field), maxFieldName)
+		err = body.Errorf("", "is a form with a field whose name has %d bytes; at most %d are taken", len(field), maxFieldName)
 	case !utf8.ValidString(field) || strings.ContainsFunc(field, unicode.IsControl):
-		err = fieldError("", "is a form with a field whose name is no plain text")
+		err = body.Errorf("", "is a form with a field whose name is no plain text")
 	case !nested && !strings.Contains(name, "]"):
 	case name == "" || !closed || strings.ContainsAny(name+key, "[]") || after != "" && after[0] != '[':
-		err = fieldError(field, "has brackets in a wrong place; name[key] is the form of a member")
+		err = body.Errorf(field, "has brackets in a wrong place; name[key] is the form of a member")
 	case after != "":
-		err = fieldError(field, "is nested deeper than one level; send the request as JSON")
+		err = body.Errorf(field, "is nested deeper than one level; send the request as JSON")
 	case key == "":
-		err = fieldError(field, "is a list; send lists as JSON")
+		err = body.Errorf(field, "is a list; send lists as JSON")
 	}
 	return name, key, err
 }

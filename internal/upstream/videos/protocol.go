@@ -3,8 +3,6 @@ package videos
 import (
 	"fmt"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/upstream"
 )
@@ -16,7 +14,7 @@ const Name = "videos"
 func Protocol() upstream.Protocol {
 	return upstream.Protocol{
 		Name: Name, CreatePath: "POST " + createPath, Bodies: bodies{},
-		New: func(ep *upstream.Endpoint, opts upstream.Options) upstream.VideoClient { return New(ep, opts) },
+		New: func(ep *upstream.Endpoint, opts upstream.Options) upstream.VideoClient { return newClient(ep, opts) },
 	}
 }
 
@@ -52,7 +50,7 @@ func isSize(value []byte) string {
 	if wrong := body.IsString(value); wrong != "" {
 		return wrong
 	}
-	switch n := len(unquote(value)); {
+	switch n := len(body.Text(value)); {
 	case n == 0:
 		return `is empty; leave it out, or give it such as "1280x720"`
 	case n > maxSize:
@@ -70,8 +68,8 @@ func isReference(value []byte) string {
 		return `must be a string, or an object with image_url or file_id`
 	}
 	found, wrong := false, ""
-	err := eachMember(value, func(name string, member jsontext.Value) error {
-		if name != "image_url" && name != "file_id" || member.Kind() == 'n' || wrong != "" {
+	err := body.EachMember(value, func(name string, member []byte) error {
+		if name != "image_url" && name != "file_id" || member[0] == 'n' || wrong != "" {
 			return nil
 		}
 		found = true
@@ -93,7 +91,7 @@ func isReference(value []byte) string {
 
 // wrongURL says what is wrong with a string that may be a data: URL.
 func wrongURL(quoted []byte) string {
-	switch s := unquote(quoted); {
+	switch s := body.Text(quoted); {
 	case s == "":
 		return "is empty; leave it out, or fill it in"
 	case isDataURL(s):
@@ -101,10 +99,4 @@ func wrongURL(quoted []byte) string {
 	default:
 		return ""
 	}
-}
-
-// fieldError says what is wrong with a field of a request; the description goes
-// on after the field's name.
-func fieldError(field, format string, args ...any) error {
-	return &body.FieldError{Violation: body.Violation{Field: field, Description: fmt.Sprintf(format, args...)}}
 }

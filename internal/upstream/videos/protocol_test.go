@@ -21,11 +21,11 @@ func TestProtocol(t *testing.T) {
 	if p.Name != "videos" || p.CreatePath != "POST /v1/videos" || p.Surface != nil || p.Sign != nil || p.Bodies.ModelMember() != "model" {
 		t.Errorf("protocol = %+v", p)
 	}
-	client := p.New(&upstream.Endpoint{Name: "test"}, upstream.Options{Gateway: true})
-	if c, ok := client.(*Client); !ok || !c.opts.Gateway {
-		t.Errorf("client = %+v", client)
+	made := p.New(&upstream.Endpoint{Name: "test"}, upstream.Options{Gateway: true})
+	if c, ok := made.(*client); !ok || !c.opts.Gateway {
+		t.Errorf("client = %+v", made)
 	}
-	if path := client.(upstream.ContentPather).ContentPath(upstream.TaskRef{ID: "v"}); path != "/v1/videos/v/content" {
+	if path := made.(upstream.ContentPather).ContentPath(upstream.TaskRef{ID: "v"}); path != "/v1/videos/v/content" {
 		t.Errorf("content path = %s", path)
 	}
 	got, err := p.Bodies.SetModel([]byte(`{"model" : "a","x":1}`), "b")
@@ -145,11 +145,11 @@ func TestFromTypedRefused(t *testing.T) {
 		{&genbusv1.VideoGeneration{MetadataJson: []byte(`[1]`)}, "video.metadata_json is an array; a JSON object is needed"},
 		{&genbusv1.VideoGeneration{ExtraJson: []byte(`{`)}, "video.extra_json is not valid JSON: it ends too early"},
 		{&genbusv1.VideoGeneration{Prompt: "p", ExtraJson: []byte(`{"prompt":null}`)},
-			`video.extra_json holds "prompt", which is also given as a typed field; give it once`},
+			`video.extra_json holds "prompt", which is also given elsewhere in the request; give it once`},
 		{&genbusv1.VideoGeneration{Duration: proto.Float64(5), ExtraJson: []byte(`{"seconds":"5"}`)},
-			`video.extra_json holds "seconds", which is also given as a typed field; give it once`},
+			`video.extra_json holds "seconds", which is also given elsewhere in the request; give it once`},
 		{&genbusv1.VideoGeneration{MetadataJson: []byte(`{}`), ExtraJson: []byte(`{"metadata":{}}`)},
-			`video.extra_json holds "metadata", which is also given as a typed field; give it once`},
+			`video.extra_json holds "metadata", which is also given elsewhere in the request; give it once`},
 	} {
 		_, err := (bodies{}).FromTyped(test.in)
 		if _, ok := errors.AsType[*body.FieldError](err); !ok || err.Error() != test.want {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/upstream"
-	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
 // Values of upstream.Options.InputReference.
@@ -28,7 +27,7 @@ const inputReference = "input_reference"
 
 // request gives the bytes and the media type of a create. They are the same
 // whenever the same job is submitted.
-func (c *Client) request(create upstream.VideoCreate) (raw []byte, contentType string, err error) {
+func (c *client) request(create upstream.VideoCreate) (raw []byte, contentType string, err error) {
 	ref := readReference(body.Member(create.Body, inputReference))
 	// An upstream that wants a string does not look for a file: new-api's create
 	// would begin without the picture, and be paid for all the same.
@@ -41,7 +40,7 @@ func (c *Client) request(create upstream.VideoCreate) (raw []byte, contentType s
 
 // json gives the client's JSON, with what this upstream wants to read
 // differently rewritten in its place.
-func (c *Client) json(raw []byte, ref reference) ([]byte, error) {
+func (c *client) json(raw []byte, ref reference) ([]byte, error) {
 	var err error
 	switch {
 	case c.opts.InputReference == asObject && !ref.object && hasHost(ref.url):
@@ -97,10 +96,10 @@ type reference struct {
 func readReference(value []byte) reference {
 	switch jsontext.Value(value).Kind() {
 	case '"':
-		return reference{url: unquote(value), quoted: value}
+		return reference{url: body.Text(value), quoted: value}
 	case '{':
 		quoted := onlyImageURL(value)
-		return reference{url: unquote(quoted), quoted: quoted, object: quoted != nil}
+		return reference{url: body.Text(quoted), quoted: quoted, object: quoted != nil}
 	default:
 		return reference{}
 	}
@@ -109,14 +108,14 @@ func readReference(value []byte) reference {
 // onlyImageURL gives the JSON text of image_url when it is a string and the
 // object says nothing else, so that a string or a file can stand for it all.
 func onlyImageURL(object []byte) (quoted []byte) {
-	err := eachMember(object, func(name string, value jsontext.Value) error {
+	err := body.EachMember(object, func(name string, value []byte) error {
 		switch {
-		case value.Kind() == 'n':
+		case value[0] == 'n':
 			return nil
-		case name != "image_url" || value.Kind() != '"':
+		case name != "image_url" || value[0] != '"':
 			return errOtherMember
 		}
-		quoted = value.Clone()
+		quoted = value
 		return nil
 	})
 	if err != nil {
@@ -139,13 +138,13 @@ func asForm(jobID string, raw []byte, file string) (out []byte, contentType stri
 	if err := w.SetBoundary(boundary(jobID, raw)); err != nil {
 		return nil, "", err
 	}
-	err = eachMember(raw, func(name string, value jsontext.Value) error {
+	err = body.EachMember(raw, func(name string, value []byte) error {
 		switch {
 		case name == inputReference:
 			return writeFile(w, d)
-		case value.Kind() == '"':
-			return w.WriteField(name, unquote(value))
-		case value.Kind() == 'n':
+		case value[0] == '"':
+			return w.WriteField(name, body.Text(value))
+		case value[0] == 'n':
 			return nil
 		}
 		return w.WriteField(name, string(value))
@@ -184,38 +183,3 @@ func boundary(jobID string, raw []byte) string {
 
 // errOtherMember ends a walk through an object early.
 var errOtherMember = errors.New("the object holds something else")
-
-// eachMember calls do for each member of a JSON object, in order, until it
-// fails. The value's memory is reused.
-func eachMember(object []byte, do func(name string, value jsontext.Value) error) error {
-	dec := jsontext.NewDecoder(bytes.NewBuffer(object), lax.Options)
-	if _, err := dec.ReadToken(); err != nil {
-		return err
-	}
-	for dec.PeekKind() == '"' {
-		name, err := dec.ReadToken()
-		if err != nil {
-			return err
-		}
-		key := name.String()
-		value, err := dec.ReadValue()
-		if err != nil {
-			return err
-		}
-		if err := do(key, value); err != nil {
-			return err
-		}
-	}
-	_, err := dec.ReadToken()
-	return err
-}
-
-// unquote gives a JSON string's value, and "" for no string.
-func unquote(quoted []byte) string {
-	if len(quoted) == 0 {
-		return ""
-	}
-	// Lone surrogates are reported but replaced; the rest is still the text.
-	b, _ := jsontext.AppendUnquote(nil, quoted)
-	return string(b)
-}

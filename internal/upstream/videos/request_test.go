@@ -49,7 +49,7 @@ func TestRequestJSON(t *testing.T) {
 		{gateway, inObject, `{"input_reference":"https:\/\/e.com\/a.png","seconds":"4"}`},
 		{gateway, `{"seconds":null}`, `{"seconds":null}`},
 	} {
-		client := New(nil, test.opts)
+		client := newClient(nil, test.opts)
 		got, contentType, err := client.request(upstream.VideoCreate{JobID: "video_1", Body: []byte(test.in)})
 		if err != nil || contentType != "" || string(got) != test.want {
 			t.Errorf("%+v %s:\n got %s (%q, %v)\nwant %s", test.opts, test.in, got, contentType, err, test.want)
@@ -101,7 +101,7 @@ func TestRequestForm(t *testing.T) {
 	const file = `"data:image/png;name=first%20frame.png;base64,aGVsbG8="`
 	for _, reference := range []string{file, `{"image_url":` + file + `}`, `{"file_id":null,"image_url":` + file + `}`} {
 		for _, option := range []string{"", "object"} {
-			client := New(nil, upstream.Options{InputReference: option, Gateway: true})
+			client := newClient(nil, upstream.Options{InputReference: option, Gateway: true})
 			create := upstream.VideoCreate{JobID: "video_1", Body: []byte(strings.Replace(in, "%", reference, 1))}
 			body, contentType, err := client.request(create)
 			if err != nil {
@@ -120,7 +120,7 @@ func TestAFileAsAString(t *testing.T) {
 	t.Parallel()
 	const file = `"data:image/png;name=first%20frame.png;base64,aGVsbG8="`
 	for _, reference := range []string{file, `{"image_url":` + file + `}`} {
-		client := New(nil, upstream.Options{InputReference: "string"})
+		client := newClient(nil, upstream.Options{InputReference: "string"})
 		got, contentType, err := client.request(upstream.VideoCreate{JobID: "video_1", Body: []byte(`{"model":"m","input_reference":` + reference + `}`)})
 		if want := `{"model":"m","input_reference":"data:image/png;base64,aGVsbG8="}`; err != nil || string(got) != want || contentType != "" {
 			t.Errorf("%s: %s (%s), %v", reference, got, contentType, err)
@@ -132,19 +132,19 @@ func TestAFileAsAString(t *testing.T) {
 // Idempotency-Key finds the same bytes.
 func TestRequestIsEqualEachTime(t *testing.T) {
 	t.Parallel()
-	first, firstType, err := New(nil, upstream.Options{}).request(aFileCreate)
+	first, firstType, err := newClient(nil, upstream.Options{}).request(aFileCreate)
 	if err != nil {
 		t.Fatal(err)
 	}
 	again := aFileCreate
 	again.Resubmission = true
-	second, secondType, err := New(nil, upstream.Options{}).request(again)
+	second, secondType, err := newClient(nil, upstream.Options{}).request(again)
 	if err != nil || !bytes.Equal(first, second) || firstType != secondType {
 		t.Errorf("%q became %q, %v", firstType, secondType, err)
 	}
 	other := aFileCreate
 	other.JobID = "video_2"
-	if _, otherType, _ := New(nil, upstream.Options{}).request(other); otherType == firstType {
+	if _, otherType, _ := newClient(nil, upstream.Options{}).request(other); otherType == firstType {
 		t.Error("two jobs have the same boundary")
 	}
 }
@@ -156,7 +156,7 @@ func TestBoundaryCannotBeForeseen(t *testing.T) {
 	const member = `","input_reference":"data:image/png;base64,aGVsbG8="}`
 	prompt := "a cat"
 	for range 3 {
-		body, contentType, err := New(nil, upstream.Options{}).request(upstream.VideoCreate{JobID: "video_1", Body: []byte(`{"prompt":"` + prompt + member)})
+		body, contentType, err := newClient(nil, upstream.Options{}).request(upstream.VideoCreate{JobID: "video_1", Body: []byte(`{"prompt":"` + prompt + member)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,7 +172,7 @@ func TestBoundaryCannotBeForeseen(t *testing.T) {
 // all the same, nothing is sent and the body is not quoted.
 func TestRequestUnreadable(t *testing.T) {
 	t.Parallel()
-	client, _ := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the upstream was called") })
+	client := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the upstream was called") })
 	for in, want := range map[string]string{
 		`{"input_reference":"data:image/png;base64,*secret*"}`: "input_reference is a data: URL that holds no valid Base64",
 		`{"input_reference":{"image_url":"data:secret"}}`:      "input_reference is a data: URL without a comma before its data",
@@ -188,7 +188,7 @@ func TestRequestUnreadable(t *testing.T) {
 // BenchmarkRequestForm writes a body of 4 MiB as a form.
 func BenchmarkRequestForm(b *testing.B) {
 	body := []byte(`{"model":"m","prompt":"p","input_reference":{"image_url":"data:image/png;base64,` + strings.Repeat("aGVs", 1<<20) + `"}}`)
-	client := New(nil, upstream.Options{})
+	client := newClient(nil, upstream.Options{})
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {

@@ -1,7 +1,6 @@
 package videos
 
 import (
-	"math"
 	"strconv"
 	"strings"
 
@@ -38,8 +37,8 @@ func usable(list links) []upstream.VideoFile {
 	for _, c := range list {
 		if u := c.url(); upstream.IsResultURL(u) {
 			files = append(files, upstream.VideoFile{
-				URL: u, Format: upstream.CutWord(string(c.Format)), Duration: positive(c.Duration, c.DurationSeconds),
-				Width: pixels(c.Width), Height: pixels(c.Height), ExpiresAt: c.ExpiresAt.Time,
+				URL: u, Format: upstream.CutWord(string(c.Format)), Duration: lax.Positive(c.Duration, c.DurationSeconds),
+				Width: lax.Pixels(c.Width), Height: lax.Pixels(c.Height), ExpiresAt: c.ExpiresAt.Time,
 			})
 		}
 	}
@@ -74,17 +73,17 @@ func (v *video) complete(files []upstream.VideoFile) []upstream.VideoFile {
 	for i := range files {
 		f := &files[i]
 		if f.Format == "" {
-			f.Format = upstream.CutWord(firstText(v.Format, d.Format))
+			f.Format = upstream.CutWord(lax.First(v.Format, d.Format))
 		}
 		if f.Duration == 0 {
-			f.Duration = positive(d.Duration, v.Duration, v.Seconds)
+			f.Duration = lax.Positive(d.Duration, v.Duration, v.Seconds)
 		}
 		// Width and height belong together: one of each source would be a lie.
 		if f.Width == 0 && f.Height == 0 {
-			f.Width, f.Height = pixels(d.Width), pixels(d.Height)
+			f.Width, f.Height = lax.Pixels(d.Width), lax.Pixels(d.Height)
 		}
 		if f.Width == 0 && f.Height == 0 {
-			f.Width, f.Height = pixels(v.Width), pixels(v.Height)
+			f.Width, f.Height = lax.Pixels(v.Width), lax.Pixels(v.Height)
 		}
 		if f.Width == 0 && f.Height == 0 {
 			f.Width, f.Height = dimensions(string(v.Size))
@@ -99,30 +98,12 @@ func (v *video) complete(files []upstream.VideoFile) []upstream.VideoFile {
 // dimensions reads "1280x720" as pixels; 0 and 0 for every other text, such as
 // "16:9".
 func dimensions(size string) (width, height int) {
-	w, h, ok := strings.Cut(strings.ToLower(strings.TrimSpace(size)), "x")
-	width, badWidth := strconv.Atoi(w)
-	height, badHeight := strconv.Atoi(h)
-	if !ok || badWidth != nil || badHeight != nil || !sane(width) || !sane(height) {
+	w, h, _ := strings.Cut(strings.ToLower(strings.TrimSpace(size)), "x")
+	x, badX := strconv.Atoi(w)
+	y, badY := strconv.Atoi(h)
+	width, height = lax.Pixels(lax.Number(x)), lax.Pixels(lax.Number(y))
+	if badX != nil || badY != nil || width == 0 || height == 0 {
 		return 0, 0
 	}
 	return width, height
-}
-
-func sane(pixels int) bool { return pixels > 0 && pixels <= math.MaxInt32 }
-
-// positive gives the first value above 0.
-func positive(values ...lax.Number) float64 {
-	for _, v := range values {
-		if v > 0 {
-			return float64(v)
-		}
-	}
-	return 0
-}
-
-func pixels(n lax.Number) int {
-	if n < 1 || n > math.MaxInt32 {
-		return 0
-	}
-	return int(n)
 }

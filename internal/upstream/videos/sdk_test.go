@@ -51,7 +51,7 @@ func TestFromSDK(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			sent := make(chan []sentPart, 1)
-			client, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			client := serve(t, func(w http.ResponseWriter, r *http.Request) {
 				if test.parts != nil {
 					sent <- readForm(t, r.Header.Get("Content-Type"), r.Body)
 				}
@@ -79,7 +79,7 @@ func TestFromSDK(t *testing.T) {
 
 // sdkBody has the SDK create a video at a server that submits it to client's
 // upstream, and gives the canonical body.
-func sdkBody(t *testing.T, client *Client, reference openai.VideoNewParamsInputReferenceUnion) []byte {
+func sdkBody(t *testing.T, client *client, reference openai.VideoNewParamsInputReferenceUnion) []byte {
 	t.Helper()
 	bodies := make(chan []byte, 1)
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -3,7 +3,6 @@ package videos
 import (
 	"cmp"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/genbus/genbus/internal/upstream"
@@ -48,7 +47,7 @@ var passing = map[lax.Word]bool{"server_error": true, "rate_limit_exceeded": tru
 // failure gives why the task failed.
 func (v *video) failure() *upstream.Error {
 	status := upstream.NormaliseStatus(v.Status.Word)
-	message := firstText(v.Error.Message, v.FailReason, v.Message, "the upstream gave no reason")
+	message := lax.First(v.Error.Message, v.FailReason, v.Message, "the upstream gave no reason")
 	code := cmp.Or(v.Error.Code, lax.Word(upstream.Meaningful(string(v.Code))))
 	if code == "" && upstream.Unjudged(status) {
 		code = lax.Word(status)
@@ -67,13 +66,4 @@ func (r retryHeaders) wait() time.Duration {
 	h.Set("Retry-After", string(r.RetryAfter))
 	h.Set("Retry-After-Ms", string(r.RetryAfterMS))
 	return upstream.RetryAfter(h)
-}
-
-func firstText(candidates ...lax.Text) string {
-	for _, c := range candidates {
-		if s := strings.TrimSpace(string(c)); s != "" {
-			return s
-		}
-	}
-	return ""
 }

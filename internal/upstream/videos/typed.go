@@ -2,7 +2,6 @@ package videos
 
 import (
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -12,9 +11,6 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/body"
 )
-
-// typedNames are the members that FromTyped writes.
-var typedNames = []string{"model", "prompt", "seconds", "size", inputReference, "fps", "seed", "n", "metadata"}
 
 // FromTyped writes the length as a string, width and height as one size, and
 // the image as input_reference. Base64 without a type gets that of its first
@@ -41,7 +37,7 @@ func setSeconds(o *body.Object, v *genbusv1.VideoGeneration) error {
 		return nil
 	}
 	if math.IsNaN(v.GetDuration()) || math.IsInf(v.GetDuration(), 0) {
-		return fieldError("video.duration", "is not a finite number")
+		return body.Errorf("video.duration", "is not a finite number")
 	}
 	o.SetText("seconds", strconv.FormatFloat(v.GetDuration(), 'f', -1, 64))
 	return nil
@@ -52,13 +48,13 @@ func setSize(o *body.Object, v *genbusv1.VideoGeneration) error {
 	case v.Width == nil && v.Height == nil:
 		return nil
 	case v.Width == nil:
-		return fieldError("video.width", "is missing; this protocol takes width and height together")
+		return body.Errorf("video.width", "is missing; this protocol takes width and height together")
 	case v.Height == nil:
-		return fieldError("video.height", "is missing; this protocol takes width and height together")
+		return body.Errorf("video.height", "is missing; this protocol takes width and height together")
 	case v.GetWidth() <= 0:
-		return fieldError("video.width", "must be an integer above 0")
+		return body.Errorf("video.width", "must be an integer above 0")
 	case v.GetHeight() <= 0:
-		return fieldError("video.height", "must be an integer above 0")
+		return body.Errorf("video.height", "must be an integer above 0")
 	}
 	o.SetText("size", fmt.Sprintf("%dx%d", v.GetWidth(), v.GetHeight()))
 	return nil
@@ -72,7 +68,7 @@ func setImage(o *body.Object, v *genbusv1.VideoGeneration) error {
 	if !isDataURL(image) && !hasHost(image) {
 		media := imageType(image)
 		if media == "" {
-			return fieldError("video.image", "is neither a URL nor the Base64 of a PNG, JPEG, WebP or GIF image")
+			return body.Errorf("video.image", "is neither a URL nor the Base64 of a PNG, JPEG, WebP or GIF image")
 		}
 		image = "data:" + media + ";base64," + image
 	}
@@ -119,34 +115,13 @@ func setMetadata(o *body.Object, v *genbusv1.VideoGeneration) error {
 	if len(v.GetMetadataJson()) == 0 {
 		return nil
 	}
-	var check body.Object
-	if err := check.Merge(v.GetMetadataJson()); err != nil {
-		return within("video.metadata_json", err)
+	if err := new(body.Object).Add("video.metadata_json", v.GetMetadataJson()); err != nil {
+		return err
 	}
 	o.Set("metadata", v.GetMetadataJson())
 	return nil
 }
 
 func setExtra(o *body.Object, v *genbusv1.VideoGeneration) error {
-	if len(v.GetExtraJson()) == 0 {
-		return nil
-	}
-	var extra body.Object
-	if err := extra.Merge(v.GetExtraJson()); err != nil {
-		return within("video.extra_json", err)
-	}
-	for _, name := range typedNames {
-		if o.Has(name) && extra.Has(name) {
-			return fieldError("video.extra_json", "holds %q, which is also given as a typed field; give it once", name)
-		}
-	}
-	return within("video.extra_json", o.Merge(v.GetExtraJson()))
-}
-
-// within names the field that an error is about.
-func within(field string, err error) error {
-	if e, ok := errors.AsType[*body.FieldError](err); ok {
-		return fieldError(field, "%s", e.Description)
-	}
-	return err
+	return o.Add("video.extra_json", v.GetExtraJson())
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/genbus/genbus/internal/upstream"
+	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
 var aCreate = upstream.VideoCreate{JobID: "video_1", Body: []byte(`{"model":"m","prompt":"p"}`)}
@@ -34,7 +35,7 @@ func TestCreateRequest(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, create upstream.VideoCreate) {
 		got := make(chan http.Header, 1)
-		client, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		client := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			if r.Method != http.MethodPost || r.URL.Path != "/v1/videos" {
 				t.Errorf("request = %s %s", r.Method, r.URL.Path)
 			}
@@ -56,7 +57,7 @@ func TestCreateDeadConnection(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, create upstream.VideoCreate) {
 		var requests atomic.Int64
-		client, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		client := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			if requests.Add(1) > 1 {
 				panic(http.ErrAbortHandler)
@@ -76,7 +77,7 @@ func TestCreateRedirectIsNotFollowed(t *testing.T) {
 	bothWays(t, func(t *testing.T, create upstream.VideoCreate) {
 		other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the redirect was followed") }))
 		t.Cleanup(other.Close)
-		client, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		client := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, other.URL+"/v1/videos", http.StatusTemporaryRedirect)
 		})
 		wantVerdict(t, client.Create(t.Context(), create), upstream.RefusedForGood, true)
@@ -94,7 +95,7 @@ func TestCreateNotReached(t *testing.T) {
 
 func TestCreateEmptyBody(t *testing.T) {
 	t.Parallel()
-	client, _ := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the upstream was called") })
+	client := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the upstream was called") })
 	wantVerdict(t, client.Create(t.Context(), upstream.VideoCreate{JobID: "video_1"}), upstream.RefusedForGood, false)
 }
 
@@ -106,7 +107,7 @@ func TestPollErrorsNeverFailATask(t *testing.T) {
 		}
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			client, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			client := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Retry-After", "7")
 				w.WriteHeader(c.status)
 				_, _ = io.WriteString(w, c.body)
@@ -123,7 +124,7 @@ func TestPollErrorsNeverFailATask(t *testing.T) {
 func TestPollEscapesTheID(t *testing.T) {
 	t.Parallel()
 	paths := make(chan string, 1)
-	client, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	client := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		paths <- r.RequestURI
 		_, _ = io.WriteString(w, `{"status":"queued"}`)
 	})
@@ -152,7 +153,7 @@ func TestFailureWait(t *testing.T) {
 		`{"retry-after":7}`:                            0,
 		`null`:                                         0,
 	} {
-		a, err := decode([]byte(`{"status":"failed","error":{"code":"x","message":"m","headers":` + headers + `}}`))
+		a, err := lax.Decode[answer]([]byte(`{"status":"failed","error":{"code":"x","message":"m","headers":` + headers + `}}`))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// form is what a body is, as far as it can be told without its route.
-type form struct {
+// reading is what a body is, as far as it can be told without its route.
+type reading struct {
 	// protocol is the one in which a video's body is written; nil for chats.
 	protocol   *upstream.Protocol
 	model      string
@@ -18,37 +18,37 @@ type form struct {
 	violations []fault.Violation
 }
 
-// form finds the form of a body: the protocol that the caller names, the default
+// readBody finds the form of a body: the protocol that the caller names, the default
 // one for a typed request, and else the one that the model's own route speaks.
-func (a *Admission) form(r Request) (form, error) {
+func (a *Admission) readBody(r Request) (reading, error) {
 	raw := r.Body
 	head, err := body.Header(raw)
 	if err != nil {
-		return form{}, fault.New(fault.InvalidJSON, "the body is not one JSON object: %w", err)
+		return reading{}, fault.New(fault.InvalidJSON, "the body is not one JSON object: %w", err)
 	}
 	if r.Kind == subject.Chat {
-		return form{model: head.Model, stream: head.Stream, violations: faultViolations(body.CheckChat(raw))}, nil
+		return reading{model: head.Model, stream: head.Stream, violations: body.CheckChat(raw)}, nil
 	}
 	if r.Typed != nil {
-		return videoForm(protocol.Default(), raw), nil
+		return readVideo(protocol.Default(), raw), nil
 	}
 	if p, ok := protocol.Find(r.Protocol); ok {
-		return videoForm(p, raw), nil
+		return readVideo(p, raw), nil
 	}
 	return a.guess(raw), nil
 }
 
-func videoForm(p upstream.Protocol, raw []byte) form {
-	return form{
+func readVideo(p upstream.Protocol, raw []byte) reading {
+	return reading{
 		protocol: &p, model: body.MemberText(raw, p.Bodies.ModelMember()),
-		violations: faultViolations(p.Bodies.Check(raw)),
+		violations: p.Bodies.Check(raw),
 	}
 }
 
 // guess tries the forms one after the other: each names the model in a member of
 // its own, and the right one is that whose model has a route of its protocol.
 // Where none has, the first that names a model at all is judged.
-func (a *Admission) guess(raw []byte) form {
+func (a *Admission) guess(raw []byte) reading {
 	all := protocol.All()
 	first := all[0]
 	named := false
@@ -58,18 +58,18 @@ func (a *Admission) guess(raw []byte) form {
 			continue
 		}
 		if route, ok := a.cfg.Route(config.KindVideo, model); ok && route.Protocol == p.Name {
-			return videoForm(p, raw)
+			return readVideo(p, raw)
 		}
 		if !named {
 			first, named = p, true
 		}
 	}
-	return videoForm(first, raw)
+	return readVideo(first, raw)
 }
 
 // route finds the route of the model. A body in the form of another protocol
 // than the route's is refused: it would mean something else there.
-func (a *Admission) route(r Request, f form, c *Checked) error {
+func (a *Admission) route(r Request, f reading, c *Checked) error {
 	route, ok := a.cfg.Route(string(r.Kind), c.Model)
 	if !ok {
 		return fault.New(fault.ModelNotFound, "no %s route serves the model %q; see GET /v1/models", r.Kind, fault.Clip(c.Model, 128))
@@ -93,12 +93,4 @@ func wrongProtocol(cfg *config.Config, route config.Route, model, wanted string)
 	}
 	return fault.New(fault.WrongProtocol, "the model %q is served by protocol %q, not %q%s",
 		fault.Clip(model, 128), route.Protocol, fault.Clip(wanted, 64), where)
-}
-
-func faultViolations(list []body.Violation) []fault.Violation {
-	var out []fault.Violation
-	for _, v := range list {
-		out = append(out, fault.Violation{Field: v.Field, Description: v.Description})
-	}
-	return out
 }

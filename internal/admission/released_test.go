@@ -1,0 +1,129 @@
+package admission_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// workItems counts what the work stream has.
+func (s *bundle) workItems(t testing.TB) uint64 {
+	t.Helper()
+	stream, err := s.b.JetStream().Stream(t.Context(), s.b.Names().Work())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stream.CachedInfo().State.Msgs
+}
+
+// hold takes the only work item there is, as a consumer does.
+func (s *bundle) hold(t testing.TB) jetstream.Msg {
+	t.Helper()
+	stream, err := s.b.JetStream().Stream(t.Context(), s.b.Names().Work())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := c.Next(jetstream.FetchContext(t.Context()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// TestReleasedWaitsForTheHolder: nothing but its holder's own ack releases a job.
+func TestReleasedWaitsForTheHolder(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		s := setup(t, open(t))
+		e, err := s.Admit(t.Context(), video("", "a cat"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := s.hold(t)
+		var let atomic.Bool
+		released := make(chan error, 1)
+		go func() {
+			err := s.Released(t.Context(), e.Name(), time.Hour)
+			if !let.Load() {
+				err = errors.Join(err, errors.New("released before the ack"))
+			}
+			released <- err
+		}()
+		let.Store(true)
+		if err := m.DoubleAck(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-released; err != nil || s.workItems(t) != 0 {
+			t.Errorf("%v, and %d items are left", err, s.workItems(t))
+		}
+	})
+}
+
+// TestReleasedTakesNothingAway: a holder that does not let go keeps the item, and
+// may ack it later; until then the caller is told to come again.
+func TestReleasedTakesNothingAway(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		s := setup(t, open(t))
+		e, err := s.Admit(t.Context(), video("", "a cat"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := s.hold(t)
+		err = s.Released(t.Context(), e.Name(), 0)
+		held := fault.From(err)
+		if err == nil || held.Code != fault.StillHeld || held.RetryAfter <= 0 || held.JobID != e.Job.GetId() {
+			t.Errorf("released: %v", err)
+		}
+		if got := s.item(t, e.Job.GetId()); got.GetId() != e.Job.GetId() {
+			t.Errorf("left is %v", got)
+		}
+		if err := m.DoubleAck(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Released(t.Context(), e.Name(), time.Hour); err != nil {
+			t.Errorf("after the ack: %v", err)
+		}
+	})
+}
+
+// TestReleasedLooksAtNoOtherJob: one without an item is released whatever else is
+// held.
+func TestReleasedLooksAtNoOtherJob(t *testing.T) {
+	t.Parallel()
+	s := setup(t, brokertest.Single(t))
+	if _, err := s.Admit(t.Context(), video("", "a dog")); err != nil {
+		t.Fatal(err)
+	}
+	n := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: "video_none"}
+	if err := s.Released(t.Context(), n, 0); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestReleasedEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	s := setup(t, brokertest.Single(t))
+	e, err := s.Admit(t.Context(), video("", "a cat"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if err := s.Released(ctx, e.Name(), time.Hour); !errors.Is(err, context.DeadlineExceeded) || s.workItems(t) != 1 {
+		t.Errorf("%v, and %d items are left", err, s.workItems(t))
+	}
+}

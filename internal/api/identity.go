@@ -1,0 +1,64 @@
+package api
+
+import (
+	"strings"
+	"time"
+
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/protocol"
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// tenantOf finds the tenant of an Authorization value. Without configured keys
+// the value does not matter.
+func tenantOf(cfg *config.Config, authorization string) (string, error) {
+	key := ""
+	if scheme, rest, ok := strings.Cut(authorization, " "); ok && strings.EqualFold(scheme, "Bearer") {
+		key = strings.TrimSpace(rest)
+	}
+	if tenant, ok := cfg.Tenant(key); ok {
+		return tenant, nil
+	}
+	return "", fault.New(fault.InvalidAPIKey, "the API key is missing or unknown; send Authorization: Bearer <key>")
+}
+
+// byKey finds the tenant by an API key.
+func (x *exchange) byKey() (string, error) {
+	return tenantOf(x.web.cfg, x.r.Header.Get("Authorization"))
+}
+
+// byKeyOrSignature is byKey, but takes a vendor's signature of a request without
+// a body too: a tenant may have only a key pair.
+func (x *exchange) byKeyOrSignature() (string, error) {
+	tenant, err := x.byKey()
+	if err == nil {
+		return tenant, nil
+	}
+	for _, p := range protocol.All() {
+		if p.Surface == nil {
+			continue
+		}
+		if signature, signed := p.Surface.Signature(x.r, nil); signed {
+			if tenant, err = signer(x.web.cfg, signature); err == nil {
+				return tenant, nil
+			}
+		}
+	}
+	return "", err
+}
+
+// signer finds the tenant whose key pair made a signature.
+func signer(cfg *config.Config, s upstream.Signature) (string, error) {
+	tenant, secret, known := cfg.Pair(s.AccessKey)
+	// An unknown access key takes as long as a wrong signature.
+	err := s.Verify(secret.Reveal(), time.Now())
+	switch {
+	case known && err == nil:
+		return tenant, nil
+	case !known && s.AccessKey != "":
+		return "", fault.New(fault.InvalidAPIKey, "the access key of the signature is unknown")
+	default: // a signature that cannot be read names no access key
+		return "", fault.New(fault.InvalidAPIKey, "the signature does not fit: %w", err)
+	}
+}

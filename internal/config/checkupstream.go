@@ -1,0 +1,117 @@
+package config
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// ownHeaders are set by genbus or by the HTTP client, and would be sent twice or break the request.
+var ownHeaders = []string{"accept", "connection", "content-length", "content-type", "expect", "host", "idempotency-key", "te", "trailer", "transfer-encoding", "upgrade"}
+
+func (c *Config) checkUpstreams(r *report) {
+	for _, name := range sortedKeys(c.Upstreams) {
+		u, path := c.Upstreams[name], join("upstreams", name)
+		if !tokenPattern.MatchString(name) {
+			r.say(path, "is not a usable name; want "+wantToken)
+		}
+		checkBaseURL(r, path+".base_url", u.BaseURL)
+		within(r, path+".max_idle_conns", u.MaxIdleConns, 1, 100_000)
+		within(r, path+".max_concurrent", u.MaxConcurrent, 0, 1_000_000)
+		within(r, path+".rate_per_second", u.RatePerSecond, 0, 1_000_000)
+		within(r, path+".key_rest", u.KeyRest, 0, 24*time.Hour)
+		within(r, path+".breaker.failures", u.Breaker.Failures, 0, 1_000_000)
+		within(r, path+".breaker.open_for", u.Breaker.OpenFor, 10*time.Millisecond, time.Hour)
+		checkVendorPath(r, path, u.VendorPath)
+		checkCredentials(r, path, u)
+		for _, header := range sortedKeys(u.Headers) {
+			checkHeader(r, join(path+".headers", header), header, u.Headers[header])
+		}
+	}
+}
+
+// checkBaseURL never repeats an address that holds credentials.
+func checkBaseURL(r *report, key, address string) {
+	const want = "http:// or https:// with a host, without query, such as https://api.example.com"
+	if address == "" {
+		r.missing(key, want)
+		return
+	}
+	u, err := url.Parse(address)
+	switch {
+	case strings.Contains(address, "@"):
+		r.say(key, "holds credentials or an @; want the address alone, and the key in key_env or key_file")
+	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" || strings.ContainsAny(address, "?#"):
+		r.bad(key, address, want)
+	case strings.HasSuffix(strings.TrimRight(u.Path, "/"), "/v1"):
+		r.bad(key, address, "the address without /v1, which genbus adds itself")
+	}
+}
+
+func checkVendorPath(r *report, path, vendor string) {
+	if vendor != "" && (!strings.HasPrefix(vendor, "/") || strings.ContainsAny(vendor, "?#% ")) {
+		r.bad(path+".vendor_path", vendor, `a path such as "/kling", or "/" for none`)
+	}
+}
+
+// checkCredentials wants the keys that the way of signing needs, in one of the two places.
+func checkCredentials(r *report, path string, u Upstream) {
+	oneOf(r, path+".auth", u.Auth, AuthBearer, AuthSigned)
+	single := u.KeyEnv + u.KeyFile + u.AccessKeyEnv + u.AccessKeyFile + u.SecretKeyEnv + u.SecretKeyFile
+	if len(u.Keys) > 0 && single != "" {
+		r.say(path+".keys", "stand beside a key of the upstream itself; want one of the two")
+	}
+	names := map[string]int{}
+	for i, k := range u.Keys {
+		at := fmt.Sprintf("%s.keys[%d]", path, i)
+		checkToken(r, at+".name", k.Name)
+		if other, taken := names[k.Name]; taken {
+			r.bad(at+".name", k.Name, fmt.Sprintf("a name of its own; keys[%d] has this one", other))
+		}
+		names[k.Name] = i
+		if u.Auth == AuthBearer && k == (UpstreamKey{Name: k.Name}) {
+			r.missing(at+".key_env", "key_env: NAME or key_file: PATH")
+		}
+		checkCredential(r, at, u.Auth, k)
+	}
+	if len(u.Keys) == 0 {
+		checkCredential(r, path, u.Auth, UpstreamKey{
+			KeyEnv: u.KeyEnv, KeyFile: u.KeyFile, AccessKeyEnv: u.AccessKeyEnv, AccessKeyFile: u.AccessKeyFile,
+			SecretKeyEnv: u.SecretKeyEnv, SecretKeyFile: u.SecretKeyFile, AccessKey: u.AccessKey, SecretKey: u.SecretKey, Key: u.Key,
+		})
+	}
+}
+
+// checkCredential wants the keys of one way of signing, and none of the other, which would never be used. With bearer
+// the upstream itself may have none.
+func checkCredential(r *report, at, auth string, k UpstreamKey) {
+	bearer := k.KeyEnv+k.KeyFile != "" || !k.Key.Empty()
+	access := k.AccessKeyEnv+k.AccessKeyFile != "" || !k.AccessKey.Empty()
+	secret := k.SecretKeyEnv+k.SecretKeyFile != "" || !k.SecretKey.Empty()
+	switch {
+	case auth == AuthBearer && (access || secret):
+		r.say(at+".access_key_env", "is for auth: signed; want auth: signed, or key_env or key_file alone")
+	case auth == AuthSigned && bearer:
+		r.say(at+".key_env", "is for auth: bearer; want access_key_env and secret_key_env with auth: signed")
+	case auth == AuthSigned && (!access || !secret):
+		r.missing(at+".access_key_env", "access_key_env and secret_key_env (or _file) with auth: signed")
+	}
+}
+
+// checkHeader does not show the value: where the name looks like a secret's, it probably is one.
+func checkHeader(r *report, key, name, value string) {
+	lower := strings.ToLower(name)
+	isSecret := func(word string) bool { return strings.Contains(lower, word) }
+	switch {
+	case slices.Contains(ownHeaders, lower):
+		r.say(key, "is set by genbus itself; want it left out")
+	case slices.ContainsFunc([]string{"auth", "cookie", "key", "token", "secret", "password"}, isSecret):
+		r.say(key, "looks like a secret; want the key in key_env or key_file, so that the file holds no secret")
+	case !tokenPattern.MatchString(name):
+		r.say(key, "is not a header name; want "+wantToken)
+	case len(value) > 4096 || strings.ContainsFunc(value, func(c rune) bool { return c < ' ' || c > '~' }):
+		r.say(key, "has a value that cannot be sent; want at most 4096 characters of printable ASCII")
+	}
+}

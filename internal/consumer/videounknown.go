@@ -1,0 +1,128 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/routes"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// A submission whose outcome nobody knows binds the task to its upstream and key
+// for good (Execution.bound): no refusal of a later submission proves that the
+// first was not accepted, and only there does the upstream know the job again.
+
+// takeOverAfter is how long after submit_until a taker waits before it calls a
+// submission unknown: clocks differ, and the owner's answer may be on its way.
+const takeOverAfter = 10 * time.Second
+
+// submitBound goes on where an earlier submission may have been accepted: only
+// there, and only with the same key, does the upstream know it again.
+func (j *videoJob) submitBound(ctx context.Context) Outcome {
+	a := routes.Account(j.entry.Job.GetExecution())
+	if !j.HasAccount(a) {
+		return j.failUnsubmitted(ctx, fault.New(fault.UpstreamRemoved, "upstream %s is not configured any more", a))
+	}
+	j.assigned.resume(j.Routes, a)
+	return j.submitTo(ctx, a)
+}
+
+// failUnsubmitted ends a task that is not submitted. Where an earlier submission
+// may have been accepted after all, that is what its end says.
+func (j *videoJob) failUnsubmitted(ctx context.Context, f *fault.Error) Outcome {
+	if j.entry.Job.GetExecution().GetBound() {
+		return j.endUnknown(ctx, f)
+	}
+	return j.fail(ctx, f)
+}
+
+// refusedAgain is a refusal after a submission whose outcome is not known: it is
+// about this one only, so the task stays where it is, or ends as unknown.
+func (j *videoJob) refusedAgain(ctx context.Context, s upstream.Submission) Outcome {
+	if s.Verdict == upstream.RefusedForGood {
+		return j.endUnknown(ctx, s.Err)
+	}
+	notBefore := time.Now().Add(j.backoff(s.Err))
+	out, ok := j.persist(ctx, func() (task.Event, error) {
+		return task.Requeued(j.video(), time.Now(), notBefore, refusal(s.Err))
+	})
+	if !ok {
+		return out
+	}
+	return j.holdUntil(notBefore)
+}
+
+// unknown ends a task that the upstream may or may not have. It is submitted
+// again only where the route says that the upstream honours the key.
+func (j *videoJob) unknown(ctx context.Context, cause *upstream.Error) Outcome {
+	if ctx.Err() != nil {
+		// Cut off by the end of the grace period. Whoever takes the task waits
+		// until submit_until has passed and decides then.
+		return Nak()
+	}
+	return j.giveUpSubmission(ctx, cause)
+}
+
+func (j *videoJob) giveUpSubmission(ctx context.Context, cause error) Outcome {
+	if j.OnUnknownOutcome == config.OnUnknownResubmit {
+		return j.resubmit(ctx)
+	}
+	return j.endUnknown(ctx, cause)
+}
+
+// endUnknown ends a task that the upstream may or may not have; a dead letter
+// keeps its request.
+func (j *videoJob) endUnknown(ctx context.Context, cause error) Outcome {
+	f := fault.New(fault.SubmissionUnknown, "nobody can know whether upstream %s accepted job %s; it was not submitted again", j.upstreamName(), j.name.ID)
+	if cause != nil {
+		f.Message += ": " + cause.Error()
+	}
+	if up, ok := errors.AsType[*upstream.Error](cause); ok {
+		f.UpstreamCode, f.UpstreamHTTPStatus, f.UpstreamRequestID = up.Code, up.HTTPStatus, up.RequestID
+	}
+	if out, ok := j.bury(ctx, f); !ok {
+		return out
+	}
+	return j.fail(ctx, f)
+}
+
+func (j *videoJob) resubmit(ctx context.Context) Outcome {
+	if f := j.tooLate(time.Now()); f != nil {
+		return j.endUnknown(ctx, f)
+	}
+	if !waitOrStop(j.fetching, j.backoff(&upstream.Error{})) {
+		return Nak()
+	}
+	// The key that the upstream honours is honoured where it was sent first.
+	a := routes.Account(j.entry.Job.GetExecution())
+	if !j.HasAccount(a) {
+		return j.endUnknown(ctx, fmt.Errorf("upstream %s is not configured any more", a))
+	}
+	j.assigned.resume(j.Routes, a)
+	return j.submitTo(ctx, a)
+}
+
+// takeOverSubmission decides about a task that was found in submitting.
+func (j *videoJob) takeOverSubmission(ctx context.Context) Outcome {
+	x := j.entry.Job.GetExecution()
+	if x.GetWriter() == j.Log.Writer() && j.began < x.GetAttempt() {
+		// Our own commit, of which we did not hear in time: the request was never
+		// begun, so the task is free.
+		e, err := task.Requeued(j.video(), time.Now(), time.Now(), "not_sent")
+		if out, ok := j.commitNext(ctx, e, err); !ok {
+			return out
+		}
+		return HoldFor(0)
+	}
+	decide := x.GetSubmitUntil().AsTime().Add(takeOverAfter)
+	if time.Now().Before(decide) {
+		j.confirmLater()
+		return Hold(decide)
+	}
+	return j.giveUpSubmission(ctx, nil)
+}

@@ -1,0 +1,79 @@
+package pool_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/pool"
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// oneUpstream is a chooser of one account behind a breaker that opens at the
+// first failure.
+func oneUpstream(change func(*config.Upstream)) *pool.Chooser {
+	u := config.NewUpstream("http://a")
+	u.Breaker = config.Breaker{Failures: 1, OpenFor: time.Minute}
+	if change != nil {
+		change(&u)
+	}
+	r := config.NewRoute("r", config.KindVideo, "a", "*")
+	return pool.New(config.Upstreams{"a": u}, pool.Options{}).Chooser(r)
+}
+
+// acquire gives a lease of a new job, or nil.
+func acquire(c *pool.Chooser) *pool.Lease {
+	lease, err := c.Acquire(new(pool.Tried))
+	if err != nil {
+		return nil
+	}
+	return lease
+}
+
+// TestAProbeThatHangsDoesNotKeepOthersAway: the breaker lets one job through; when
+// that says nothing for as long as the breaker was open, another one may try.
+func TestAProbeThatHangsDoesNotKeepOthersAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := oneUpstream(nil)
+		acquire(c).Report(&upstream.Error{Scope: upstream.ScopeUpstream, Written: true})
+		time.Sleep(time.Minute + time.Second) // the bubble's clock
+		probe := acquire(c)
+		if probe == nil || acquire(c) != nil {
+			t.Fatal("not exactly one probe was let through")
+		}
+		time.Sleep(time.Minute + time.Second)
+		next := acquire(c)
+		if next == nil {
+			t.Fatal("a hanging probe keeps everybody away")
+		}
+		next.Report(nil)
+		if acquire(c) == nil {
+			t.Error("the breaker is not closed by the second probe")
+		}
+		probe.Report(&upstream.Error{Scope: upstream.ScopeUpstream, Written: true})
+		if acquire(c) == nil {
+			t.Error("the first probe opens the breaker long after its time")
+		}
+	})
+}
+
+// TestALongRetryAfterIsNotHeededForEver: one slip in a header does not close an
+// upstream for a day.
+func TestALongRetryAfterIsNotHeededForEver(t *testing.T) {
+	t.Parallel()
+	for _, scope := range []upstream.Scope{upstream.ScopeKey, upstream.ScopeUpstream} {
+		synctest.Test(t, func(t *testing.T) {
+			c := oneUpstream(func(u *config.Upstream) { u.Breaker.Failures = 0 })
+			acquire(c).Report(&upstream.Error{Scope: scope, HTTPStatus: 429, Said: true, Written: true, RetryAfter: 24 * time.Hour})
+			if acquire(c) != nil {
+				t.Fatal("Retry-After is not heeded at all")
+			}
+			time.Sleep(10*time.Minute + time.Second)
+			if acquire(c) == nil {
+				t.Errorf("scope %v: nobody may ask again after ten minutes", scope)
+			}
+		})
+	}
+}

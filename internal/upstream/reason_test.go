@@ -1,0 +1,75 @@
+package upstream
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// TestReasonNamesNoAddress: neither the resolver's, nor a proxy's, nor the
+// upstream's.
+func TestReasonNamesNoAddress(t *testing.T) {
+	t.Parallel()
+	addr := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 53), Port: 53}
+	refused := &net.OpError{Op: "dial", Net: "tcp", Addr: addr, Err: errors.New("connect: connection refused")}
+	for want, err := range map[string]error{
+		"no such host":                                    &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "inner.example", Server: "10.0.0.53:53", IsNotFound: true}},
+		"the host name could not be looked up":            fmt.Errorf("wrapped: %w", &net.DNSError{Err: "read udp 10.0.0.7:1->10.0.0.53:53: i/o timeout", Name: "inner.example", Server: "10.0.0.53:53", IsTimeout: true}),
+		"dial: connect: connection refused":               refused,
+		"proxyconnect: dial: connect: connection refused": fmt.Errorf("net/http: %w", &net.OpError{Op: "proxyconnect", Net: "tcp", Err: refused}),
+		"unexpected EOF":                                  io.ErrUnexpectedEOF,
+	} {
+		if got := Reason(err); got != want {
+			t.Errorf("Reason(%v) = %q, want %q", err, got, want)
+		}
+	}
+}
+
+// TestReasonRepeatsNoAnswer: what a server says that does not speak HTTP is its
+// own business.
+func TestReasonRepeatsNoAnswer(t *testing.T) {
+	t.Parallel()
+	for _, answer := range []string{
+		"SSH-2.0-inner_9.6p1 banner\r\n",
+		"HTTP/1.1 inner banner\r\n\r\n",
+		"HTTP/inner 200 OK\r\n\r\n",
+		"HTTP/1.1 200 OK\r\ninner banner\r\n\r\n",
+		"HTTP/1.1 200 OK\r\n inner: banner\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nContent-Length: inner\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: inner\r\n\r\n",
+	} {
+		ep := &Endpoint{Name: "test", BaseURL: serveText(t, answer), Client: NewHTTPClient(TransportOptions{})}
+		_, err := ListModels(t.Context(), ep)
+		ep.Client.CloseIdleConnections()
+		if err == nil || !strings.Contains(err.Error(), "the answer is not valid HTTP") || strings.Contains(err.Error(), "inner") {
+			t.Errorf("%q: %v", answer, err)
+		}
+	}
+}
+
+// serveText is a server that answers every request with one text and hangs up.
+func serveText(t *testing.T, answer string) (url string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = http.ReadRequest(bufio.NewReader(conn))
+			_, _ = io.WriteString(conn, answer)
+			_ = conn.Close()
+		}
+	}()
+	return "http://" + l.Addr().String()
+}

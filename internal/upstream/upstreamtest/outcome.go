@@ -1,0 +1,156 @@
+package upstreamtest
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// Outcome is one kind of answer to a create, and what it must mean.
+type Outcome struct {
+	Name   string
+	Status int
+	Body   string
+	// First and Again are the verdicts on a first submission and on a
+	// resubmission.
+	First, Again upstream.Verdict
+	// Scope says whom the refusal is about.
+	Scope upstream.Scope
+}
+
+// Answer makes an Outcome, in one line.
+func Answer(name string, status int, body string, first, again upstream.Verdict, scope upstream.Scope) Outcome {
+	return Outcome{Name: name, Status: status, Body: body, First: first, Again: again, Scope: scope}
+}
+
+// CheckOutcomes asks a real server for each answer, and for those that mean the
+// same in every protocol, as first submission and as resubmission.
+func CheckOutcomes(t *testing.T, s Subject, cases []Outcome) {
+	t.Helper()
+	for _, c := range slices.Concat(cases, gatewayOutcomes, statusOutcomes) {
+		for _, again := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/again=%v", c.Name, again), func(t *testing.T) {
+				t.Parallel()
+				c.check(t, s, again)
+			})
+		}
+	}
+}
+
+func (c Outcome) check(t *testing.T, s Subject, again bool) {
+	t.Helper()
+	requests := make(chan *http.Request, 4)
+	client := s.serve(t, func(w http.ResponseWriter, r *http.Request) {
+		requests <- r
+		if c.Status/100 == 3 {
+			w.Header().Set("Location", "/v1/elsewhere")
+		}
+		w.Header().Set("X-Request-Id", "req-1")
+		w.WriteHeader(c.Status)
+		_, _ = w.Write([]byte(c.Body))
+	})
+	create := s.Create
+	create.Resubmission = again
+	sub := client.Create(t.Context(), create)
+	want := c.First
+	if again {
+		want = c.Again
+	}
+	c.compare(t, sub, want)
+	if n := len(requests); n != 1 {
+		t.Errorf("the upstream got %d requests, want 1", n)
+	}
+	if got := (<-requests).Header.Get("Idempotency-Key"); got != create.JobID {
+		t.Errorf("Idempotency-Key = %q, want the job's id", got)
+	}
+}
+
+func (c Outcome) compare(t *testing.T, sub upstream.Submission, want upstream.Verdict) {
+	t.Helper()
+	accepted := want == upstream.Accepted
+	if sub.Verdict != want {
+		t.Errorf("verdict = %v, want %v (%v)", sub.Verdict, want, sub.Err)
+	}
+	if (sub.Err == nil) != accepted || (sub.UpstreamID != "") != accepted || (sub.Ticket != "" && !accepted) {
+		t.Errorf("submission %+v does not fit the verdict %v", sub, want)
+	}
+	e := sub.Err
+	if e == nil {
+		return
+	}
+	if e.Scope != c.Scope {
+		t.Errorf("the error is about the %v, want the %v (%v)", e.Scope, c.Scope, e)
+	}
+	if e.Final != (want == upstream.RefusedForGood) || !e.Written || e.HTTPStatus != c.Status || e.RequestID != "req-1" {
+		t.Errorf("error = %+v does not fit the verdict %v", e, want)
+	}
+}
+
+// CheckPollErrors asks a real server for each answer that is no 2xx, as the
+// answer to a poll, which must be an error and say nothing of the task.
+func CheckPollErrors(t *testing.T, s Subject, cases []Outcome) {
+	t.Helper()
+	for _, c := range slices.Concat(cases, gatewayOutcomes, statusOutcomes) {
+		if c.Status/100 == 2 {
+			continue
+		}
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			client := s.serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Retry-After", "7")
+				w.WriteHeader(c.Status)
+				_, _ = w.Write([]byte(c.Body))
+			})
+			state, err := client.Poll(t.Context(), s.Ref)
+			e, ok := errors.AsType[*upstream.Error](err)
+			if !ok || e.Op != upstream.OpPoll || e.HTTPStatus != c.Status || e.RetryAfter != 7*time.Second || state.Progression != upstream.Running {
+				t.Errorf("Poll = %+v, %+v", state, err)
+			}
+		})
+	}
+}
+
+// CheckRows makes sure that a table ends with the shared rows, that every row
+// decides something, so that none is hidden by an earlier one, and that every row
+// of its own has a case.
+func CheckRows(t *testing.T, rows upstream.Outcomes, cases []Outcome, shared ...upstream.Outcomes) {
+	t.Helper()
+	tail := slices.Concat(shared...)
+	own := len(rows) - len(tail)
+	if own < 0 || !slices.Equal(rows[own:], tail) {
+		t.Fatalf("the table does not end with the shared rows")
+	}
+	tested := map[int]bool{}
+	for _, c := range cases {
+		said, _ := upstream.ParseErrorBody([]byte(c.Body))
+		tested[rows.Find(&upstream.Error{HTTPStatus: c.Status, Code: upstream.Meaningful(said.Code), Type: said.Type})] = true
+	}
+	for i, r := range rows {
+		if !decides(rows, i) {
+			t.Errorf("row %d %+v never decides", i, r)
+		}
+		if i < own && !tested[i] {
+			t.Errorf("row %d %+v has no case", i, r)
+		}
+	}
+}
+
+// decides reports whether there is an answer that a row is the first to match.
+func decides(rows upstream.Outcomes, row int) bool {
+	r := rows[row]
+	e := &upstream.Error{Code: r.Code}
+	if r.Code == "" {
+		e.Code = "unlisted"
+	}
+	for e.HTTPStatus = r.From; e.HTTPStatus <= r.To; e.HTTPStatus++ {
+		if rows.Find(e) == row {
+			return true
+		}
+	}
+	return false
+}
