@@ -1,5 +1,6 @@
 // Package docs_test holds the documents to the code: tables and samples are the
-// code's own, and names and links exist. It says nothing about the prose.
+// code's own, names, links and tests exist, and every path has a row. It says
+// nothing about the prose.
 package docs_test
 
 import (
@@ -16,7 +17,7 @@ import (
 	"github.com/genbus/genbus/internal/config"
 )
 
-var update = flag.Bool("update", false, "write docs/configuration.md and the Go samples of all documents")
+var update = flag.Bool("update", false, "write docs/configuration.md, docs/compatibility.md and the Go samples of all documents")
 
 const root = ".."
 
@@ -61,7 +62,7 @@ const configurationHead = `# Configuration
 Generated from the comments in ` + "`internal/config`" + `; do not edit.
 
 A YAML file (` + "`GENBUS_CONFIG`" + `, or ` + "`--config`" + `), environment variables over it, and these defaults for everything else. Durations are written as ` + "`90s`, `15m`, `48h`" + `, sizes as ` + "`512KiB`, `4GiB`" + `.
-Secrets stand in variables or files, never in the configuration file. Examples: [genbus.yaml](../examples/genbus.yaml), [two-upstreams.yaml](../examples/two-upstreams.yaml), [cluster.yaml](../examples/cluster.yaml).
+Secrets stand in variables or files, never in the configuration file. Examples: [genbus.yaml](../examples/genbus.yaml), [two-upstreams.yaml](../examples/two-upstreams.yaml), [protocols.yaml](../examples/protocols.yaml), [cluster.yaml](../examples/cluster.yaml).
 
 `
 

@@ -11,8 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// samplePattern is a marker, "<!-- file -->" or "<!-- file func -->", and the
-// block of Go below it, which is that file or that function.
+// samplePattern is a marker, "<!-- file -->" or "<!-- file name -->", and the
+// block of Go below it, which is that file or what it declares under that name: a
+// function, a type or a variable.
 var samplePattern = regexp.MustCompile("(?ms)^<!-- (\\S+\\.go)(?: (\\w+))? -->\n```go\n(.*?)^```$")
 
 func TestGoSamplesAreCompiled(t *testing.T) {
@@ -42,11 +43,11 @@ func refresh(t *testing.T, text string) string {
 	})
 }
 
-// source is a file, or one function of it with its comment.
-func source(t *testing.T, file, function string) string {
+// source is a file, or one declaration of it with its comment.
+func source(t *testing.T, file, name string) string {
 	t.Helper()
 	text := read(t, file)
-	if function == "" {
+	if name == "" {
 		return text
 	}
 	set := token.NewFileSet()
@@ -55,16 +56,36 @@ func source(t *testing.T, file, function string) string {
 		t.Fatal(err)
 	}
 	for _, decl := range tree.Decls {
-		f, ok := decl.(*ast.FuncDecl)
-		if !ok || f.Name.Name != function {
+		declared, doc := declares(decl)
+		if declared != name {
 			continue
 		}
-		begin := f.Pos()
-		if f.Doc != nil {
-			begin = f.Doc.Pos()
+		begin := decl.Pos()
+		if doc != nil {
+			begin = doc.Pos()
 		}
-		return text[set.Position(begin).Offset:set.Position(f.End()).Offset] + "\n"
+		return text[set.Position(begin).Offset:set.Position(decl.End()).Offset] + "\n"
 	}
-	t.Fatalf("%s has no function %s", file, function)
+	t.Fatalf("%s declares no %s", file, name)
 	return ""
+}
+
+// declares gives the name that a declaration declares, where it is one, and its
+// comment.
+func declares(decl ast.Decl) (string, *ast.CommentGroup) {
+	switch d := decl.(type) {
+	case *ast.FuncDecl:
+		return d.Name.Name, d.Doc
+	case *ast.GenDecl:
+		if len(d.Specs) != 1 {
+			return "", nil
+		}
+		switch spec := d.Specs[0].(type) {
+		case *ast.TypeSpec:
+			return spec.Name.Name, d.Doc
+		case *ast.ValueSpec:
+			return spec.Names[0].Name, d.Doc
+		}
+	}
+	return "", nil
 }

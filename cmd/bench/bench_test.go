@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alecthomas/kong"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
@@ -195,6 +196,111 @@ func TestConfigurationIsAccepted(t *testing.T) {
 		}
 		if r := c.Routes[0]; r.MaxInFlight != s.InFlight || c.NATS.SyncAlways != s.SyncAlways || c.Chat.InlineEvents != s.InlineEvents {
 			t.Errorf("read as %+v", r)
+		}
+	}
+}
+
+// TestContentConfigurationIsAccepted is the same for bench content.
+func TestContentConfigurationIsAccepted(t *testing.T) {
+	t.Parallel()
+	for _, x := range (contentCommand{Size: maxFile, Parallel: maxParallel, GRPC: true, Archive: maxArchived}).transfers() {
+		file, err := x.contentConfig("http://127.0.0.1:1", "/data")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := config.Load(config.Source{File: "genbus.yaml", ReadFile: func(string) ([]byte, error) { return file, nil }})
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", x.title, err, file)
+		}
+		if c.Routes[0].Archive != x.archive || x.archive && int64(c.Limits.ArchiveBytes) < x.size {
+			t.Errorf("%s: read as %+v, %+v", x.title, c.Routes[0], c.Limits)
+		}
+	}
+}
+
+func TestContentSizes(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		args string
+		good bool
+	}{
+		{"", true},
+		{"--size 8MiB --parallel 1 --no-grpc --archive 0", true},
+		{"--size 8MB", false},
+		{"--size 1KiB", false},
+		{"--archive 3GiB", false},
+		{"--parallel 0", false},
+	} {
+		if _, err := contentArgs(t, row.args); (err == nil) != row.good {
+			t.Errorf("%q: %v", row.args, err)
+		}
+	}
+}
+
+func contentArgs(t *testing.T, args string) (contentCommand, error) {
+	t.Helper()
+	var c cli
+	parser, err := kong.New(&c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = parser.Parse(append([]string{"content"}, strings.Fields(args)...))
+	return c.Content, err
+}
+
+// TestContentReadsWholeFiles builds and runs the service: every transfer reads
+// all of its bytes, or fails.
+func TestContentReadsWholeFiles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds the service")
+	}
+	t.Parallel()
+	c, err := contentArgs(t, "--size 8MiB --parallel 2 --archive 8MiB --timeout 2m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := c.measure(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := map[string]int64{}
+	for _, x := range got.Transfers {
+		read[x.Name] = x.Bytes
+		if x.MBPerSecond <= 0 || x.DirectMB <= 0 || x.CPUPerGB < 0 || x.IdleRSS <= 0 || x.BaseRSS <= 0 || x.Growth != x.PeakRSS-x.BaseRSS || x.Growth < 0 {
+			t.Errorf("measured %+v", x)
+		}
+	}
+	const size = 8 << 20
+	want := map[string]int64{
+		"HTTP": size, "HTTP, 2 at once": 2 * size, "gRPC": size, "gRPC, 2 at once": 2 * size, "copy to the archive": size, "HTTP from the archive": size,
+	}
+	if diff := cmp.Diff(want, read); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestContentWantsEveryByte is why its figures can be believed.
+func TestContentWantsEveryByte(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.ServeContent(w, r, "", time.Time{}, strings.NewReader(r.URL.Query().Get("file")))
+	}))
+	defer server.Close()
+	s := &contentService{service: &service{http: server.Client()}}
+	for _, row := range []struct {
+		file    string
+		n, size int64
+		good    bool
+	}{
+		{"12345678", 8, 8, true},
+		{"12345678", 4, 8, true},
+		{"1234567", 8, 8, false},
+		{"123", 4, 8, false},
+		{"123456789", 8, 8, false},
+		{"", 4, 8, false},
+	} {
+		if err := s.get(t.Context(), server.URL+"?file="+row.file, row.n, row.size); (err == nil) != row.good {
+			t.Errorf("%+v: %v", row, err)
 		}
 	}
 }

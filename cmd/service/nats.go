@@ -57,6 +57,6 @@ func limits(cfg *config.Config) broker.Limits {
 		WorkMaxMsgs: s.Work.MaxMsgs,
 		TasksMaxAge: s.Tasks.MaxAge, TasksMaxBytes: int64(s.Tasks.MaxBytes),
 		ChunksMaxAge: s.Chunks.MaxAge, ChunksMaxBytes: int64(s.Chunks.MaxBytes),
-		DeadMaxAge: s.Dead.MaxAge, DeadMaxBytes: int64(s.Dead.MaxBytes),
+		DeadMaxAge: s.Dead.MaxAge, DeadMaxBytes: int64(s.Dead.MaxBytes), BodiesMaxBytes: int64(cfg.Limits.BodiesBytes),
 	}
 }

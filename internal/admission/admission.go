@@ -197,7 +197,10 @@ func (a *Admission) item(ctx context.Context, r Request, c Checked) (*genbusv1.W
 	if int64(len(c.Body)) <= int64(a.cfg.Limits.ClaimCheckBytes) {
 		return item, nil
 	}
-	ref, err := a.bodies.Put(ctx, r.Tenant, fmt.Sprintf("%s-%x", c.ID, c.Fingerprint[:8]), c.Body)
+	ref, err := a.bodies.PutNew(ctx, r.Tenant, fmt.Sprintf("%s-%x", c.ID, c.Fingerprint[:8]), c.Body)
+	if errors.Is(err, broker.ErrFull) {
+		return nil, fault.New(fault.StorageFull, "nothing was accepted: %w", err).WithRetryAfter(30 * time.Second)
+	}
 	if err != nil {
 		return nil, unavailable(err)
 	}

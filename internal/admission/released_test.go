@@ -8,11 +8,14 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // workItems counts what the work stream has.
@@ -111,6 +114,52 @@ func TestReleasedLooksAtNoOtherJob(t *testing.T) {
 	n := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: "video_none"}
 	if err := s.Released(t.Context(), n, 0); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestWithdrawTakesAWaitingItemOut: nobody has begun with the job, so its turn
+// need not be waited for. What was delivered meanwhile can be acked all the same,
+// and no other job loses its item.
+func TestWithdrawTakesAWaitingItemOut(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		s := setup(t, open(t))
+		e, err := s.Admit(t.Context(), video("", "a cat"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := s.hold(t)
+		other, err := s.Admit(t.Context(), video("", "a dog"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // a withdrawal can be repeated
+			if err := s.Withdraw(t.Context(), e, 0); err != nil || s.workItems(t) != 1 {
+				t.Errorf("%v, and %d items are left", err, s.workItems(t))
+			}
+		}
+		if err := m.DoubleAck(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.item(t, other.Job.GetId()); got.GetId() != other.Job.GetId() {
+			t.Errorf("left is %v", got)
+		}
+	})
+}
+
+// TestWithdrawLeavesALaterJobAlone: the job was erased and made again while
+// somebody still withdraws the earlier one.
+func TestWithdrawLeavesALaterJobAlone(t *testing.T) {
+	t.Parallel()
+	s := setup(t, brokertest.Single(t))
+	later, err := s.Admit(t.Context(), video("one", "a cat"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	item := s.item(t, later.Job.GetId())
+	item.AcceptedAt = timestamppb.New(item.GetAcceptedAt().AsTime().Add(-time.Minute))
+	if err := s.Withdraw(t.Context(), tasklog.Entry{Event: task.FromWork(item)}, 0); err != nil || s.workItems(t) != 1 {
+		t.Errorf("%v, and %d items are left", err, s.workItems(t))
 	}
 }
 

@@ -102,7 +102,7 @@ func TestEachMember(t *testing.T) {
 		seen string
 		err  error
 	}{
-		` { "a" : 1 , "\u0062":{"x":[ ]},"a":"y" } `: {`a=1 b={"x":[ ]} a="y" `, nil},
+		`{ "a" : 1 , "\u0062":{"x":[ ]},"a":"y" }`: {`a=1 b={"x":[ ]} a="y" `, nil},
 		`{"a":1,"stop":2,"b":3}`:                     {`a=1 stop=2 `, stop},
 		`{}`:                                         {"", nil},
 	} {

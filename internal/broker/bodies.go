@@ -54,12 +54,24 @@ func NewBodies(b *Broker) *Bodies {
 func (s *Bodies) Bucket(tenant string) string { return s.b.names.Bodies(tenant) }
 
 // Put stores data under name, replacing what was there.
+// The store's limit does not count: replies and dead letters are paid for.
 func (s *Bodies) Put(ctx context.Context, tenant, name string, data []byte) (Body, error) {
+	bucket := s.b.names.Bodies(tenant)
+	if err := s.ensure(ctx, bucket); err != nil {
+		return Body{}, err
+	}
+	return s.put(ctx, bucket, name, bytes.NewReader(data), 0)
+}
+
+// PutNew is Put for what may be refused: it fails with ErrFull when the tenant's
+// store has reached its limit.
+func (s *Bodies) PutNew(ctx context.Context, tenant, name string, data []byte) (Body, error) {
 	return s.PutStream(ctx, tenant, name, bytes.NewReader(data), 0)
 }
 
 // PutStream stores what r gives until its end under name, replacing what was
-// there. Beyond limit bytes (0 for no limit) it fails with ErrBodyTooLarge. After
+// there. Beyond limit bytes (0 for no limit), or what is left of the tenant's
+// store, it fails with ErrBodyTooLarge, and with ErrFull where nothing is. After
 // an error nothing new stays behind and what was there is still there, as far as
 // JetStream can be reached. It holds one chunk of at most 512 KiB in memory. ctx
 // bounds every write; a read that blocks is for r to end.
@@ -68,6 +80,35 @@ func (s *Bodies) PutStream(ctx context.Context, tenant, name string, r io.Reader
 	if err := s.ensure(ctx, bucket); err != nil {
 		return Body{}, err
 	}
+	limit, err := s.room(ctx, bucket, limit)
+	if err != nil {
+		return Body{}, fmt.Errorf("store body %s: %w", name, err)
+	}
+	return s.put(ctx, bucket, name, r, limit)
+}
+
+// room lowers limit to what a tenant's store may still take. JetStream's own limit
+// is not used: the server sets it aside whole when it creates the bucket, so that
+// a few tenants would use up a disk that is empty. Bodies that are stored at the
+// same time do not see each other.
+func (s *Bodies) room(ctx context.Context, bucket string, limit int64) (int64, error) {
+	stream, err := s.b.js.Stream(ctx, objectStream(bucket))
+	if err != nil {
+		s.forget(bucket)
+		return 0, fmt.Errorf("object store %s: %w", bucket, errors.Join(ErrUnavailable, err))
+	}
+	left := s.b.limits.BodiesMaxBytes - int64(stream.CachedInfo().State.Bytes)
+	switch {
+	case left <= 0:
+		return 0, fmt.Errorf("%w: the tenant's object store has reached its %d bytes", ErrFull, s.b.limits.BodiesMaxBytes)
+	case limit == 0 || limit > left:
+		return left, nil
+	default:
+		return limit, nil
+	}
+}
+
+func (s *Bodies) put(ctx context.Context, bucket, name string, r io.Reader, limit int64) (Body, error) {
 	ref, err := s.b.putObject(ctx, bucket, name, r, limit)
 	if errors.Is(err, ErrUnavailable) {
 		s.forget(bucket)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/subject"
 )
 
 // noise gives n bytes that are the same in every run.
@@ -298,4 +299,38 @@ func TestBodiesOfManyTenantsAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// TestAFullObjectStoreRefuses: a tenant's bodies end at their limit, and other
+// tenants' do not.
+func TestAFullObjectStoreRefuses(t *testing.T) {
+	t.Parallel()
+	b, err := broker.Open(t.Context(), broker.Options{
+		Names: subject.Default(), Logger: brokertest.Logger(t), Limits: broker.Limits{BodiesMaxBytes: 1 << 20},
+		Embedded: broker.Embedded{DataDir: t.TempDir(), NoSync: true},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	bodies := broker.NewBodies(b)
+	if _, err := bodies.Put(t.Context(), "acme", "one", make([]byte, 2<<20)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bodies.PutNew(t.Context(), "acme", "two", []byte("x")); !errors.Is(err, broker.ErrFull) {
+		t.Errorf("beyond the limit: %v", err)
+	}
+	if _, err := bodies.Put(t.Context(), "acme", "reply", []byte("x")); err != nil {
+		t.Errorf("what is paid for: %v", err)
+	}
+	if _, err := bodies.PutStream(t.Context(), "globex", "one", bytes.NewReader(make([]byte, 2<<20)), 0); !errors.Is(err, broker.ErrBodyTooLarge) {
+		t.Errorf("one body larger than the store: %v", err)
+	}
+	if _, err := bodies.PutNew(t.Context(), "globex", "two", []byte("x")); err != nil {
+		t.Errorf("another tenant: %v", err)
+	}
 }

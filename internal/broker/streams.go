@@ -35,6 +35,9 @@ type Limits struct {
 	ChunksMaxBytes   int64
 	DeadMaxAge       time.Duration
 	DeadMaxBytes     int64
+	// BodiesMaxBytes bounds one tenant's object store. It is looked at before each
+	// write rather than reserved: JetStream would set it aside for every tenant.
+	BodiesMaxBytes int64
 }
 
 // DefaultLimits are the limits that a newcomer meets.
@@ -44,7 +47,7 @@ func DefaultLimits() Limits {
 		WorkMaxMsgs: 1_000_000,
 		TasksMaxAge: 7 * 24 * time.Hour, TasksMaxBytes: 4 << 30,
 		ChunksMaxAge: 15 * time.Minute, ChunksMaxBytes: 256 << 20,
-		DeadMaxAge: 30 * 24 * time.Hour, DeadMaxBytes: 1 << 30,
+		DeadMaxAge: 30 * 24 * time.Hour, DeadMaxBytes: 1 << 30, BodiesMaxBytes: 20 << 30,
 	}
 }
 
@@ -66,6 +69,7 @@ func (l Limits) withDefaults() Limits {
 	fill(&l.TasksMaxBytes, d.TasksMaxBytes)
 	fill(&l.ChunksMaxBytes, d.ChunksMaxBytes)
 	fill(&l.DeadMaxBytes, d.DeadMaxBytes)
+	fill(&l.BodiesMaxBytes, d.BodiesMaxBytes)
 	fillAge(&l.TasksMaxAge, d.TasksMaxAge)
 	fillAge(&l.ChunksMaxAge, d.ChunksMaxAge)
 	fillAge(&l.DeadMaxAge, d.DeadMaxAge)

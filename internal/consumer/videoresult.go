@@ -114,7 +114,7 @@ func (j *videoJob) copyLater(ctx context.Context, until time.Time, s upstream.Vi
 }
 
 func worthAnotherCopy(f *fault.Error) bool {
-	return f.Code != fault.ContentBlocked && !errors.Is(f, broker.ErrBodyTooLarge)
+	return f.Code != fault.ContentBlocked && !errors.Is(f, broker.ErrBodyTooLarge) && !errors.Is(f, broker.ErrFull)
 }
 
 func (j *videoJob) archiving(ctx context.Context, until time.Time, s upstream.VideoState, why *genbusv1.TaskError) (Outcome, bool) {
@@ -278,6 +278,9 @@ func (j *videoJob) keepMetadata(ctx context.Context, metadata []byte) error {
 // dropCopies deletes the copies of a task that has ended without them, those of
 // earlier holders too.
 func (j *videoJob) dropCopies(ctx context.Context) {
+	if j.entry.Job == nil { // nothing was ever known of it
+		return
+	}
 	x := j.entry.Job.GetExecution()
 	if j.entry.Job.GetStatus() == genbusv1.JobStatus_JOB_STATUS_COMPLETED || x.GetArchiveUntil() == nil && len(j.result.stored) == 0 {
 		return

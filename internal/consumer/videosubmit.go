@@ -94,7 +94,7 @@ func (j *videoJob) tooLate(now time.Time) *fault.Error {
 func (j *videoJob) request(ctx context.Context, a pool.Account) ([]byte, Outcome, bool) {
 	raw, err := itemBody(ctx, j.Bodies, j.item)
 	if errors.Is(err, broker.ErrBodyLost) {
-		return nil, j.fail(ctx, fault.New(fault.InputLost, "job %s: %w", j.name.ID, err)), false
+		return nil, j.failUnsubmitted(ctx, fault.New(fault.InputLost, "job %s: %w", j.name.ID, err)), false
 	}
 	if err != nil {
 		j.Logger.Warn("the request's body could not be read", j.attrs("error", err)...)
@@ -106,7 +106,7 @@ func (j *videoJob) request(ctx context.Context, a pool.Account) ([]byte, Outcome
 	}
 	raw, err = j.Wire.Bodies.SetModel(raw, mapped)
 	if err != nil {
-		return nil, j.fail(ctx, fault.New(fault.Internal, "job %s: map the model: %w", j.name.ID, err)), false
+		return nil, j.failUnsubmitted(ctx, fault.New(fault.Internal, "job %s: map the model: %w", j.name.ID, err)), false
 	}
 	return raw, Outcome{}, true
 }

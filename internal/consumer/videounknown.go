@@ -69,7 +69,7 @@ func (j *videoJob) unknown(ctx context.Context, cause *upstream.Error) Outcome {
 }
 
 func (j *videoJob) giveUpSubmission(ctx context.Context, cause error) Outcome {
-	if j.OnUnknownOutcome == config.OnUnknownResubmit {
+	if j.OnUnknownOutcome == config.OnUnknownResubmit && j.video().GetProtocol() == j.Wire.Name {
 		return j.resubmit(ctx)
 	}
 	return j.endUnknown(ctx, cause)

@@ -1,6 +1,7 @@
 package content_test
 
 import (
+	"bufio"
 	"compress/gzip"
 	"encoding/base64"
 	"errors"
@@ -277,9 +278,8 @@ func TestOtherServersAreNotQuoted(t *testing.T) {
 			if err != nil {
 				return
 			}
+			_, _ = http.ReadRequest(bufio.NewReader(conn))
 			_, _ = io.WriteString(conn, "SSH-2.0-inner_9.6p1 banner\r\n")
-			_ = conn.(*net.TCPConn).CloseWrite()
-			_, _ = io.Copy(io.Discard, conn)
 			_ = conn.Close()
 		}
 	}()

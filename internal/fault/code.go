@@ -116,7 +116,7 @@ var table = []Meaning{
 	{CallerGone, codes.Canceled, 499, typeRequest, false, "The caller went away before the reply was whole.", "Nothing; the upstream call was cancelled."},
 
 	{QueueFull, codes.ResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "The route's queue, or the whole queue, is full.", "Wait as long as Retry-After says, then send the same request."},
-	{StorageFull, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "The task log has used 80 % of its bytes.", "Wait, or raise nats.streams.tasks.max_bytes."},
+	{StorageFull, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "The task log has used 80 % of its bytes, or the tenant's object store all of its own.", "Wait, or raise nats.streams.tasks.max_bytes, or limits.bodies_bytes."},
 	{BrokerUnavailable, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "JetStream could not be reached; nothing was accepted.", "Send the same request again."},
 	{AcceptanceUnknown, codes.Unknown, http.StatusInternalServerError, typeServer, false, "JetStream did not confirm; the request may have been accepted.", "With a request_id: send it again, it attaches. Without one: do not repeat it blindly."},
 	{ShuttingDown, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "This replica is going down; nothing was accepted.", "Send the same request again."},

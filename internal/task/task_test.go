@@ -192,6 +192,39 @@ func TestObservedEvents(t *testing.T) {
 	}
 }
 
+// TestBoundStays: a submission after one of which nobody heard binds the task, and
+// neither a refusal nor another submission frees it.
+func TestBoundStays(t *testing.T) {
+	t.Parallel()
+	submit := func(v *genbusv1.VideoTask) (Event, error) { return Submitting(v, start, Submission{Upstream: "u"}) }
+	refuse := func(v *genbusv1.VideoTask) (Event, error) { return Requeued(v, start, start, "429") }
+	accept := func(v *genbusv1.VideoTask) (Event, error) { return Submitted(v, start, Receipt{UpstreamID: "up_1"}) }
+	type steps []func(*genbusv1.VideoTask) (Event, error)
+	for name, row := range map[string]struct {
+		steps steps
+		want  bool
+	}{
+		"refused each time":     {steps{submit, refuse, submit, refuse, submit, accept}, false},
+		"submitted again":       {steps{submit, submit}, true},
+		"refused after that":    {steps{submit, submit, refuse}, true},
+		"submitted after that":  {steps{submit, submit, refuse, submit}, true},
+		"accepted in the end":   {steps{submit, submit, refuse, submit, accept}, true},
+		"unknown a second time": {steps{submit, submit, refuse, submit, submit, refuse}, true},
+	} {
+		v, _ := FromWork(work("video")).Job.(*genbusv1.VideoTask)
+		for _, step := range row.steps {
+			e, err := step(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			v, _ = e.Job.(*genbusv1.VideoTask)
+		}
+		if v.GetExecution().GetBound() != row.want {
+			t.Errorf("%s: bound is %t", name, v.GetExecution().GetBound())
+		}
+	}
+}
+
 func TestAttemptsAreCounted(t *testing.T) {
 	t.Parallel()
 	c, _ := FromWork(work("chat")).Job.(*genbusv1.Chat)

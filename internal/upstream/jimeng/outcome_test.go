@@ -68,20 +68,8 @@ var outcomeCases = []upstreamtest.Outcome{
 	upstreamtest.Answer("gateway, vendor code", 500, `{"code":"50411","message":"x","data":null}`, good, good, request),
 	upstreamtest.Answer("gateway, vendor limit", 500, `{"code":"50430","message":"x","data":null}`, now, now, key),
 	upstreamtest.Answer("gateway, vendor internal", 500, `{"code":"50500","message":"x","data":null}`, who, who, server),
-	upstreamtest.Answer("gateway, bad key", 401, `{"error":{"code":"","message":"Invalid token","type":"new_api_error"}}`, good, good, key),
-	upstreamtest.Answer("gateway, no credit", 402, `{"error":{"message":"no credit"}}`, good, good, key),
-	upstreamtest.Answer("gateway, no channel", 503, `{"error":{"code":"model_not_found","message":"x"}}`, good, good, server),
 	upstreamtest.Answer("gateway, platform", 400, `{"code":"invalid_api_platform","message":"x","data":null}`, good, good, server),
-	upstreamtest.Answer("gateway, vendor refused", 400, `{"code":"task_failed","message":"no","data":null}`, good, good, request),
-	upstreamtest.Answer("gateway, wrong path", 404, `{"error":{"message":"Invalid URL (POST /jimeng/)","type":"invalid_request_error","code":""}}`, good, who, server),
 	upstreamtest.Answer("gateway, no action", 400, `{"error":{"message":"Action query parameter is required","type":"new_api_error"}}`, good, who, request),
-
-	upstreamtest.Answer("other 4xx", 422, `{"message":"x"}`, good, who, request),
-	upstreamtest.Answer("conflict", 409, `{"message":"x"}`, good, who, request),
-	upstreamtest.Answer("4xx empty", 400, ``, who, who, request),
-	upstreamtest.Answer("408", 408, `{"message":"timeout"}`, who, who, server),
-	upstreamtest.Answer("425", 425, `{"message":"early"}`, who, who, server),
-
 }
 
 func envelope(codeN int, code string) string {

@@ -71,9 +71,5 @@ func readQuery(raw []byte) (upstream.Call, error) {
 	if found[0].Field == "" {
 		return upstream.Call{}, fault.New(fault.InvalidJSON, "the body %s", found[0].Description)
 	}
-	wrong := make([]fault.Violation, 0, len(found))
-	for _, v := range found {
-		wrong = append(wrong, fault.Violation{Field: v.Field, Description: v.Description})
-	}
-	return upstream.Call{}, fault.Invalid(wrong)
+	return upstream.Call{}, fault.Invalid(found)
 }

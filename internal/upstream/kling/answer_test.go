@@ -66,7 +66,7 @@ func checkState(t *testing.T, s upstream.VideoState) {
 }
 
 func BenchmarkDecode(b *testing.B) {
-	cases := corpus(b)
+	cases := upstreamtest.Corpus(b)
 	resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{}}
 	for name, file := range map[string]string{
 		"processing": "poll_processing", "succeed": "poll_succeed", "gateway": "poll_gateway_success",

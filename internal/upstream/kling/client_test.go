@@ -277,22 +277,5 @@ func TestRequestID(t *testing.T) {
 
 func TestPollErrorsNeverFailATask(t *testing.T) {
 	t.Parallel()
-	for _, c := range outcomeCases() {
-		if c.status/100 == 2 {
-			continue
-		}
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			client := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Retry-After", "7")
-				w.WriteHeader(c.status)
-				_, _ = io.WriteString(w, c.body)
-			})
-			state, err := client.Poll(t.Context(), upstream.TaskRef{ID: "t"})
-			e, ok := errors.AsType[*upstream.Error](err)
-			if !ok || e.HTTPStatus != c.status || e.RetryAfter != 7*time.Second || state.Progression != upstream.Running {
-				t.Errorf("Poll = %+v, %+v", state, err)
-			}
-		})
-	}
+	upstreamtest.CheckPollErrors(t, subject, outcomeCases())
 }

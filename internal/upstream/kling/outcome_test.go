@@ -58,25 +58,12 @@ var otherOutcomes = []upstreamtest.Outcome{
 	upstreamtest.Answer("2xx unlisted code", 200, `{"code":1999,"message":"x"}`, who, who, server),
 	upstreamtest.Answer("2xx code and task", 200, `{"code":5001,"message":"x","data":{"task_id":"t"}}`, who, who, server),
 
-	upstreamtest.Answer("gateway: model_not_found", 503, `{"error":{"code":"model_not_found","message":"x","type":"new_api_error"}}`, good, good, server),
-	upstreamtest.Answer("gateway: no token", 401, `{"error":{"code":"","message":"Invalid token","type":"new_api_error"}}`, good, good, key),
-
-	upstreamtest.Answer("passed on: unreadable 500", 500, `{"code":"fail_to_fetch_task","message":"<html>","data":null}`, who, who, server),
-	upstreamtest.Answer("passed on: unreadable 502", 502, `{"code":"fail_to_fetch_task","message":"{}","data":null}`, who, who, server),
 	upstreamtest.Answer("passed on: arrears", 429, `{"code":"fail_to_fetch_task","message":"{\"code\":1101,\"message\":\"in arrears\"}","data":null}`, good, good, server),
 	upstreamtest.Answer("passed on: parallel", 500, `{"code":"fail_to_fetch_task","message":"{\"code\":1303,\"message\":\"x\"}","data":null}`, now, now, key),
 	upstreamtest.Answer("passed on: timeout", 504, `{"code":"fail_to_fetch_task","message":"{\"code\":5002,\"message\":\"x\"}","data":null}`, who, who, server),
 	upstreamtest.Answer("passed on: bad token", 401, `{"code":"fail_to_fetch_task","message":"{\"code\":1002,\"message\":\"x\"}","data":null}`, good, good, server),
 	upstreamtest.Answer("passed on: unlisted 401", 401, `{"code":"fail_to_fetch_task","message":"{\"code\":1999,\"message\":\"x\"}","data":null}`, good, good, server),
 	upstreamtest.Answer("passed on: unlisted", 500, `{"code":"fail_to_fetch_task","message":"{\"code\":1999,\"message\":\"x\"}","data":null}`, who, who, server),
-
-	upstreamtest.Answer("conflict", 409, `{"code":"conflict","message":"x"}`, good, who, request),
-	upstreamtest.Answer("wrong path", 404, `{"error":{"message":"Invalid URL (POST /kling/v1/x)","type":"invalid_request_error","code":""}}`, good, who, server),
-	upstreamtest.Answer("wrong method", 405, `{"message":"x"}`, good, who, server),
-	upstreamtest.Answer("408", 408, `{"message":"timeout"}`, who, who, server),
-	upstreamtest.Answer("425", 425, `{"message":"too early"}`, who, who, server),
-	upstreamtest.Answer("503 page", 503, `<html>maintenance</html>`, who, who, server),
-
 }
 
 // outcomeCases are all of them; each of the vendor's codes also comes with

@@ -29,9 +29,6 @@ var outcomeCases = []upstreamtest.Outcome{
 	upstreamtest.Answer("old documents, no key", 401, `{"code":null,"message":"no key","param":"","type":""}`, good, good, key),
 	upstreamtest.Answer("old documents, forbidden", 403, `{"code":null,"message":"no","param":"","type":""}`, good, good, key),
 	upstreamtest.Answer("old documents, failure", 500, `{"code":null,"message":"failed","param":"","type":""}`, who, who, server),
-	upstreamtest.Answer("fail_to_fetch_task 502", 502, `{"code":"fail_to_fetch_task","message":"{}","data":null}`, who, who, server),
-	upstreamtest.Answer("fail_to_fetch_task 400", 400, `{"code":"fail_to_fetch_task","message":"{}","data":null}`, good, who, request),
-	upstreamtest.Answer("fail_to_fetch_task 429", 429, `{"code":"fail_to_fetch_task","message":"{}","data":null}`, now, now, key),
 	upstreamtest.Answer("fail_to_fetch_task 401", 401, `{"code":"fail_to_fetch_task","message":"{\"code\":1002}","data":null}`, good, good, server),
 	upstreamtest.Answer("vendor text risk", 500, `{"code":"50412","message":"Text Risk","data":null}`, good, good, request),
 	upstreamtest.Answer("vendor image risk", 500, `{"code":50411,"message":"x","data":null}`, good, good, request),
@@ -43,10 +40,6 @@ var outcomeCases = []upstreamtest.Outcome{
 	upstreamtest.Answer("vendor risk service", 500, `{"code":"50520","message":"x","data":null}`, good, good, request),
 	upstreamtest.Answer("vendor video risk", 500, `{"code":"50513","message":"x","data":null}`, good, good, request),
 	upstreamtest.Answer("vendor internal", 500, `{"code":"50500","message":"x","data":null}`, who, who, server),
-
-	upstreamtest.Answer("not found", 404, `{"error":{"message":"Invalid URL (POST /v1/x)"}}`, good, who, server),
-	upstreamtest.Answer("method", 405, `{"error":{"message":"Method Not Allowed"}}`, good, who, server),
-
 }
 
 func TestCreateOutcome(t *testing.T) {

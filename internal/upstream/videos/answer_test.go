@@ -83,7 +83,7 @@ var benchAnswers = map[string]string{
 }
 
 func BenchmarkDecode(b *testing.B) {
-	cases := corpus(b)
+	cases := upstreamtest.Corpus(b)
 	resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{}}
 	for name, file := range benchAnswers {
 		b.Run(name, func(b *testing.B) {

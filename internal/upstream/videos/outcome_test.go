@@ -46,25 +46,15 @@ var outcomeCases = []upstreamtest.Outcome{
 	upstreamtest.Answer("server error", 500, `{"error":{"code":"server_error","message":"x"}}`, who, who, server),
 	upstreamtest.Answer("server error as type", 500, `{"error":{"code":null,"type":"server_error","message":"x"}}`, who, who, server),
 	upstreamtest.Answer("server error as 400", 400, `{"error":{"code":"server_error","message":"x"}}`, who, who, server),
-	upstreamtest.Answer("fail_to_fetch_task 502", 502, `{"code":"fail_to_fetch_task","message":"{}","data":null}`, who, who, server),
 	upstreamtest.Answer("fail_to_fetch_task 401", 401, `{"code":"fail_to_fetch_task","message":"{\"code\":1002}","data":null}`, good, good, server),
-	upstreamtest.Answer("fail_to_fetch_task 400", 400, `{"code":"fail_to_fetch_task","message":"{}","data":null}`, good, who, request),
-	upstreamtest.Answer("fail_to_fetch_task 429", 429, `{"code":"fail_to_fetch_task","message":"{}","data":null}`, now, now, key),
 	upstreamtest.Answer("vendor image risk", 500, `{"code":50411,"message":"x","data":null}`, good, good, request),
 	upstreamtest.Answer("vendor text risk", 500, `{"code":"50412","message":"Text Risk","data":null}`, good, good, request),
-	upstreamtest.Answer("vendor post text risk", 500, `{"code":"50413","message":"x","data":null}`, good, good, request),
-	upstreamtest.Answer("vendor post text risk 2", 500, `{"code":"50512","message":"x","data":null}`, good, good, request),
-	upstreamtest.Answer("vendor copyright", 500, `{"code":"50518","message":"x","data":null}`, good, good, request),
 	upstreamtest.Answer("vendor input", 500, `{"code":"50215","message":"x","data":null}`, good, good, request),
 	upstreamtest.Answer("vendor access", 500, `{"code":"50400","message":"x","data":null}`, good, good, key),
-	upstreamtest.Answer("vendor qps", 500, `{"code":"50429","message":"x","data":null}`, now, now, key),
 	upstreamtest.Answer("vendor concurrency", 500, `{"code":"50430","message":"x","data":null}`, now, now, key),
 	upstreamtest.Answer("vendor output risk", 500, `{"code":"50511","message":"Post Img Risk Not Pass","data":null}`, good, good, request),
 	upstreamtest.Answer("vendor risk service", 500, `{"code":"50520","message":"x","data":null}`, good, good, request),
 	upstreamtest.Answer("vendor internal", 500, `{"code":"50500","message":"x","data":null}`, who, who, server),
-
-	upstreamtest.Answer("wrong path", 404, `{"error":{"message":"Invalid URL (POST /v1/videos)","type":"invalid_request_error"}}`, good, who, server),
-
 }
 
 func TestCreateOutcome(t *testing.T) {

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/sandbox"
+)
+
+// clientWorld is a running service and the sandbox that it calls.
+type clientWorld struct {
+	*world
+	up *sandbox.Server
+}
+
+// newClientWorld starts both. change may alter the configuration, which has the
+// sandbox's routes already.
+func newClientWorld(t *testing.T, o sandbox.Options, change ...func(*config.Config)) clientWorld {
+	t.Helper()
+	up := startSandbox(t, o)
+	return clientWorld{startService(t, up.URL(), change...), up}
+}
+
+func startSandbox(t *testing.T, o sandbox.Options) *sandbox.Server {
+	t.Helper()
+	up, err := sandbox.Start("127.0.0.1:0", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := up.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return up
+}
+
+// startService starts a service whose sandbox is at url, with clients of every
+// kind.
+func startService(t *testing.T, url string, change ...func(*config.Config)) *world {
+	t.Helper()
+	cfg := config.Default()
+	cfg.NATS.DataDir, cfg.NATS.Listen, cfg.NATS.SyncAlways = t.TempDir(), "127.0.0.1:0", false
+	cfg.HTTP.Addr, cfg.GRPC.Addr = "127.0.0.1:0", "127.0.0.1:0"
+	if err := cfg.AddSandbox(url); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range change {
+		f(cfg)
+	}
+	if err := cfg.Prepare(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	s, err := newService(ctx, cfg, slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})))
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.run(ctx) }()
+	w := &world{service: s, base: "http://" + s.httpAddr.Addr().String()}
+	t.Cleanup(func() {
+		w.leave(t)
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	w.connect(t)
+	return w
+}
+
+func (w *world) connect(t *testing.T) {
+	t.Helper()
+	var err error
+	if w.nc, err = nats.Connect(w.broker.ClientURL()); err != nil {
+		t.Fatal(err)
+	}
+	if w.js, err = jetstream.New(w.nc); err != nil {
+		t.Fatal(err)
+	}
+	if w.grpc, err = grpc.NewClient(w.grpcAddr.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// leave closes the clients.
+func (w *world) leave(t *testing.T) {
+	t.Helper()
+	if w.nc != nil {
+		w.nc.Close()
+	}
+	if w.grpc != nil {
+		if err := w.grpc.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+// theClip is the file of every sandbox task.
+func theClip(t *testing.T) []byte {
+	t.Helper()
+	data, err := os.ReadFile("../../internal/sandbox/video.mp4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// download reads a URL that wants no key.
+func download(t *testing.T, url string) []byte {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// awaitListed waits until the list, which is fed by events, has n tasks.
+func (w *world) awaitListed(t *testing.T, n int) {
+	t.Helper()
+	await(t, "the list has every task", func() bool {
+		list, err := genbusv1.NewVideoServiceClient(w.grpc).ListVideoTasks(t.Context(), &genbusv1.ListVideoTasksRequest{PageSize: 100})
+		return err == nil && len(list.GetTasks()) == n
+	})
+}
+
+// await asks again until it is so, for what has no event.
+func await(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !is() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("%s: not within 30 s", what)
+		}
+	}
+}

@@ -1,0 +1,286 @@
+package consumer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// Paths of an upstream of the primary protocol.
+const (
+	createPath = "POST /v1/video/generations"
+	pollPath   = "GET /v1/video/generations/{id}"
+	filePath   = "GET /file/{name}"
+)
+
+// scripted is an upstream whose answers the test writes, by path.
+func scripted(t testing.TB, answers map[string]http.HandlerFunc) string {
+	t.Helper()
+	mux := http.NewServeMux()
+	for path, answer := range answers {
+		mux.HandleFunc(path, answer)
+	}
+	s := httptest.NewServer(mux)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// says answers with JSON.
+func says(format string, args ...any) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, format, args...)
+	}
+}
+
+func saysStatus(status int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
+}
+
+// saysCompleted answers a poll with a task whose file the upstream itself has.
+func saysCompleted(w http.ResponseWriter, r *http.Request) {
+	says(`{"task_id":%q,"status":"completed","url":"http://%s/file/%s"}`, r.PathValue("id"), r.Host, r.PathValue("id"))(w, r)
+}
+
+// archives copies every result.
+func archives(r *config.Route) { r.Archive = true }
+
+// completedUpstream is the past of a task whose upstream has finished it, and
+// whose copy has the given time left.
+func completedUpstream(left time.Duration) []transition {
+	return []transition{
+		func(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
+			return task.Submitting(v, now, task.Submission{Upstream: config.SandboxUpstream, Until: now, Deadline: now.Add(-time.Minute)})
+		},
+		func(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
+			return task.Submitted(v, now, task.Receipt{UpstreamID: "up_1", Status: "queued"})
+		},
+		func(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
+			return task.Archiving(v, now, now.Add(left), "completed", nil)
+		},
+	}
+}
+
+// copies are the names of what the object store has of the tenant.
+func copies(t testing.TB, b *broker.Broker) (names []string) {
+	t.Helper()
+	store, err := b.JetStream().ObjectStore(t.Context(), b.Names().Bodies("acme"))
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := store.List(t.Context())
+	if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {
+		t.Fatal(err)
+	}
+	for _, o := range objects {
+		names = append(names, o.Name)
+	}
+	return names
+}
+
+// promptOf reads a create, whose prompt names what the test wants of it.
+func promptOf(r *http.Request) string {
+	var body struct{ Prompt string }
+	_ = json.NewDecoder(r.Body).Decode(&body)
+	return body.Prompt
+}
+
+// acceptsByPrompt accepts every create, and names the task after its prompt.
+func acceptsByPrompt(w http.ResponseWriter, r *http.Request) {
+	says(`{"task_id":%q,"status":"queued"}`, promptOf(r))(w, r)
+}
+
+// TestCompletedStaysCompleted: the upstream has said that a task completed, and
+// its file cannot be copied. Whatever the upstream says then, the task completes
+// with what was known as soon as the time of the copy is over.
+func TestCompletedStaysCompleted(t *testing.T) {
+	t.Parallel()
+	later := map[string]http.HandlerFunc{
+		"failed":     says(`{"task_id":"failed","status":"failed","error":{"message":"boom"}}`),
+		"expired":    says(`{"task_id":"expired","status":"expired"}`),
+		"processing": says(`{"task_id":"processing","status":"processing"}`),
+		"unknown":    says(`{"task_id":"unknown","status":"unknown"}`),
+		"gone":       saysStatus(http.StatusNotFound),
+		"broken":     saysStatus(http.StatusInternalServerError),
+	}
+	var mu sync.Mutex
+	polls := map[string]int{}
+	url := scripted(t, map[string]http.HandlerFunc{
+		createPath: acceptsByPrompt,
+		pollPath: func(w http.ResponseWriter, r *http.Request) {
+			id := r.PathValue("id")
+			mu.Lock()
+			polls[id]++
+			first := polls[id] == 1
+			mu.Unlock()
+			if first {
+				saysCompleted(w, r)
+				return
+			}
+			later[id](w, r)
+		},
+		filePath: saysStatus(http.StatusServiceUnavailable),
+	})
+	b := brokertest.Single(t)
+	r := newReplica(t, b, testConfig(t, url, videoRoutes(func(r *config.Route) {
+		r.Archive, r.Timeouts.Archive, r.Timeouts.Deadline = true, 2*time.Second, 4*time.Second
+	})))
+	for name := range later {
+		publish(t, b, subject.Video, name, videoRequest(name, "sandbox-video", name))
+	}
+	for name := range later {
+		end := last(follow(t, r.log, videoID(name)))
+		v := videoOf(end)
+		if v.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || len(v.GetVideos()) != 1 || v.GetVideos()[0].GetUrl() != url+"/file/"+name || v.GetArchive().GetError() == nil {
+			t.Errorf("%s: ended %v with %v, archive %v", name, v.GetError(), v.GetVideos(), v.GetArchive())
+		}
+		doneOnce(t, b, end)
+		mu.Lock()
+		if polls[name] < 2 {
+			t.Errorf("%s: the upstream was not asked again", name)
+		}
+		mu.Unlock()
+	}
+}
+
+// TestTakerAsksForALostResult: a task whose upstream had finished is taken over
+// after its deadline and after the time of its copy. The taker asks once before
+// it decides.
+func TestTakerAsksForALostResult(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		poll http.HandlerFunc
+		code string
+	}{
+		"the upstream still has it": {saysCompleted, ""},
+		"the upstream forgot it":    {saysStatus(http.StatusNotFound), "deadline_exceeded"},
+		"the upstream denies it":    {says(`{"task_id":"up_1","status":"failed"}`), "deadline_exceeded"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := brokertest.Single(t)
+			var polls atomic.Int64
+			url := scripted(t, map[string]http.HandlerFunc{
+				pollPath: func(w http.ResponseWriter, r *http.Request) {
+					polls.Add(1)
+					c.poll(w, r)
+				},
+				filePath: saysStatus(http.StatusServiceUnavailable),
+			})
+			r := newReplica(t, b, testConfig(t, url))
+			inherit(t, r, "v", completedUpstream(-time.Second)...)
+			end := last(follow(t, r.log, videoID("v")))
+			if end.Job.GetError().GetCode() != c.code || polls.Load() != 1 {
+				t.Errorf("ended %v after %d polls", end.Job.GetError(), polls.Load())
+			}
+			if results := videoOf(end).GetVideos(); c.code == "" && (len(results) != 1 || results[0].GetUrl() != url+"/file/up_1") {
+				t.Errorf("the result is %v", results)
+			}
+			doneOnce(t, b, end)
+		})
+	}
+}
+
+// TestCancelEndsACopy: the file never ends, and the copy may take ten minutes; the
+// task is let go of at once, and nothing of it stays.
+func TestCancelEndsACopy(t *testing.T) {
+	t.Parallel()
+	b, reading := brokertest.Single(t), make(chan struct{}, 1)
+	url := scripted(t, map[string]http.HandlerFunc{
+		createPath: acceptsByPrompt,
+		pollPath:   saysCompleted,
+		filePath: func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "video/mp4")
+			_, _ = w.Write(make([]byte, 600<<10)) // more than one chunk of the object store
+			_ = http.NewResponseController(w).Flush()
+			reading <- struct{}{}
+			<-r.Context().Done()
+		},
+	})
+	r := newReplica(t, b, testConfig(t, url, videoRoutes(archives)))
+	id := publish(t, b, subject.Video, "v", videoRequest("v", "sandbox-video", "cat"))
+	<-reading
+	end := cancelJob(t, r.log, last(follow(t, r.log, id, genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS)))
+	doneOnce(t, b, end)
+	if left := copies(t, b); len(left) != 0 {
+		t.Errorf("the object store has %v", left)
+	}
+}
+
+// TestTakerDropsCopiesOfItsForerunner: whoever copied them died before the task
+// was cancelled, so that no event names them.
+func TestTakerDropsCopiesOfItsForerunner(t *testing.T) {
+	t.Parallel()
+	up, b := newSandbox(t), brokertest.Single(t)
+	r := newReplica(t, b, testConfig(t, up.URL()))
+	for i := range 2 {
+		if _, err := r.Bodies.Put(t.Context(), "acme", publisher.CopyName(videoID("v"), i), []byte("a video")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := r.Bodies.Put(t.Context(), "acme", publisher.CopyName(videoID("other"), 0), []byte("a video")); err != nil {
+		t.Fatal(err)
+	}
+	inherit(t, r, "v", append(completedUpstream(time.Hour), func(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
+		return task.Cancelled(v, now, fault.New(fault.Cancelled, "cancelled").TaskError())
+	})...)
+	doneOnce(t, b, last(follow(t, r.log, videoID("v"))))
+	if left := copies(t, b); !slices.Equal(left, []string{publisher.CopyName(videoID("other"), 0)}) {
+		t.Errorf("the object store has %v", left)
+	}
+}
+
+// TestFailingCopyTellsEachReasonOnce: a try is no event, a new reason is one.
+func TestFailingCopyTellsEachReasonOnce(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	var status atomic.Int64
+	url := scripted(t, map[string]http.HandlerFunc{filePath: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(int(status.Load())) }})
+	r := newReplica(t, b, testConfig(t, url))
+	item := pastItem("v")
+	item.Archive = proto.Bool(true)
+	e := pastOf(t, r.log, item, completedUpstream(time.Hour)...)
+	route, ok := r.Routes.Video(config.SandboxVideoRoute)
+	if !ok {
+		t.Fatal("there is no route")
+	}
+	// The tries are made one after the other, without the minutes between them.
+	j := &videoJob{videoRoute: &videoRoute{Consumer: r.Consumer, Video: route}, name: e.Name(), entry: e}
+	var got []string
+	for _, s := range []int64{503, 503, 503, 410, 410, 503} {
+		status.Store(s)
+		before := j.entry.Version()
+		if out := j.complete(t.Context(), upstream.VideoState{Progression: upstream.Completed, Videos: []upstream.VideoFile{{URL: url + "/file/x"}}}); out.verb != hold {
+			t.Fatalf("after %d: %v, %v", s, out, j.entry.Job)
+		}
+		for range j.entry.Version() - before {
+			got = append(got, j.video().GetArchive().GetError().GetCode())
+		}
+	}
+	if want := []string{"content_unavailable", "content_expired", "content_unavailable"}; !slices.Equal(got, want) {
+		t.Errorf("events about %v, want %v", got, want)
+	}
+}

@@ -1,0 +1,188 @@
+package consumer
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// purge removes what a stream has on a subject, as an operator does.
+func purge(t testing.TB, b *broker.Broker, stream, subj string) {
+	t.Helper()
+	s, err := b.JetStream().Stream(t.Context(), stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Purge(t.Context(), jetstream.WithPurgeSubject(subj)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// delivered takes a work item that no route of the replica consumes.
+func delivered(t testing.TB, b *broker.Broker, subj string) jetstream.Msg {
+	t.Helper()
+	c, err := b.JetStream().CreateConsumer(t.Context(), b.Names().Work(), jetstream.ConsumerConfig{
+		FilterSubject: subj, AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := c.Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// letGo waits until a replica holds a job no more.
+func (r *replica) letGo(t testing.TB, id string) {
+	t.Helper()
+	for begin := time.Now(); r.held.get(id) != nil; {
+		if err := broker.Wait(t.Context(), 10*time.Millisecond); err != nil || time.Since(begin) > patience {
+			t.Fatalf("%s is still held", id)
+		}
+	}
+}
+
+// TestItemOfAnErasedJobIsNotBegun: the item was delivered, and before its holder
+// could read the log the job was erased.
+func TestItemOfAnErasedJobIsNotBegun(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		up, b := newSandbox(t), open(t)
+		r := newReplica(t, b, testConfig(t, up.URL()))
+		id := storeItem(t, b, "of-another-replica", videoID("v"), 0).GetId()
+		subj := b.Names().WorkItem(subject.Video, "of-another-replica", "acme", id)
+		m := delivered(t, b, subj)
+		purge(t, b, b.Names().Work(), subj)
+		route, ok := r.Routes.Video(config.SandboxVideoRoute)
+		if !ok {
+			t.Fatal("there is no route")
+		}
+		released := make(chan struct{})
+		r.takeVideo(route)(m, sync.OnceFunc(func() { close(released) }))
+		select {
+		case <-released:
+		case <-time.After(patience):
+			t.Fatal("the item is still held")
+		}
+		if _, err := r.log.Get(t.Context(), subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id}); !errors.Is(err, tasklog.ErrNotFound) {
+			t.Errorf("the erased job is back: %v", err)
+		}
+		if n := up.Sandbox.Stats().Creates; n != 0 {
+			t.Errorf("%d creates", n)
+		}
+	})
+}
+
+// TestLogThatVanishesDuringACreate: the upstream accepts what no log can record.
+// Its id is kept, and the holder lets go of the task; where the item was not
+// removed too, the task ends.
+func TestLogThatVanishesDuringACreate(t *testing.T) {
+	t.Parallel()
+	for name, withItem := range map[string]bool{"the log and the item": true, "the log alone": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, begun, goOn := brokertest.Single(t), make(chan struct{}), make(chan struct{})
+			url := scripted(t, map[string]http.HandlerFunc{createPath: func(w http.ResponseWriter, r *http.Request) {
+				close(begun)
+				<-goOn
+				acceptsByPrompt(w, r)
+			}})
+			r := newReplica(t, b, testConfig(t, url, videoRoutes(func(r *config.Route) { r.Timeouts.Create = time.Minute })))
+			id := publish(t, b, subject.Video, "v", videoRequest("v", "sandbox-video", "paid"))
+			<-begun
+			purge(t, b, b.Names().Tasks(), b.Names().Task(subject.Video, "acme", id))
+			if withItem {
+				purge(t, b, b.Names().Work(), b.Names().WorkAnyRoute(subject.Video, "acme", id))
+			}
+			close(goOn)
+			r.letGo(t, id)
+			letters := deadLetters(t, b)
+			if len(letters) != 1 || letters[0].GetError().GetCode() != "orphaned_submission" || letters[0].GetUpstreamTaskId() != "paid" || letters[0].GetUpstream() != config.SandboxUpstream {
+				t.Errorf("dead letters: %v", letters)
+			}
+			e, err := r.log.Get(t.Context(), subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id})
+			if withItem && !errors.Is(err, tasklog.ErrNotFound) || !withItem && e.Job.GetError().GetCode() != "log_lost" {
+				t.Errorf("the log has %v, %v", e.Job, err)
+			}
+			if !withItem {
+				doneOnce(t, b, e)
+			}
+		})
+	}
+}
+
+// TestRequestIDIsFreeAfterAnErasure: a task is erased while its create is in
+// hand. Nothing is erased before its holder has the answer; then the same request
+// id makes a new task with another body, and each is created once.
+func TestRequestIDIsFreeAfterAnErasure(t *testing.T) {
+	t.Parallel()
+	b, begun, goOn := brokertest.Single(t), make(chan string, 10), make(chan struct{})
+	url := scripted(t, map[string]http.HandlerFunc{
+		createPath: func(w http.ResponseWriter, r *http.Request) {
+			prompt := promptOf(r)
+			begun <- prompt
+			<-goOn
+			says(`{"task_id":%q,"status":"queued"}`, prompt)(w, r)
+		},
+		pollPath: saysCompleted,
+	})
+	r := newReplica(t, b, testConfig(t, url, videoRoutes(func(r *config.Route) { r.Timeouts.Create = time.Minute })))
+	admit := func(prompt string) (tasklog.Entry, error) {
+		return r.Admission.Admit(t.Context(), admission.Request{
+			Kind: subject.Video, Tenant: "acme", RequestID: "v", Body: fmt.Appendf(nil, `{"model":"sandbox-video","prompt":%q}`, prompt),
+		})
+	}
+	earlier, err := admit("old")
+	if err != nil {
+		t.Fatal(err)
+	}
+	creates := []string{<-begun}
+	name := earlier.Name()
+	end := cancelJob(t, r.log, earlier)
+	if err := r.Admission.Released(t.Context(), name, 0); fault.CodeOf(err) != fault.StillHeld {
+		t.Errorf("released during the create: %v", err)
+	}
+	close(goOn)
+	if err := r.Admission.Released(t.Context(), name, patience); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.log.Erase(t.Context(), end); err != nil {
+		t.Fatal(err)
+	}
+	later, err := admit("new")
+	if err != nil || later.Job.GetId() != earlier.Job.GetId() {
+		t.Fatalf("%v, %v", later, err)
+	}
+	events := follow(t, r.log, name.ID)
+	v := videoOf(last(events))
+	if v.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || v.GetUpstreamTaskId() != "new" || events[0].Version() != 1 || v.GetExecution().GetAttempt() != 1 {
+		t.Errorf("ended %v", v)
+	}
+	doneOnce(t, b, last(events))
+	for len(begun) > 0 {
+		creates = append(creates, <-begun)
+	}
+	if !slices.Equal(creates, []string{"old", "new"}) {
+		t.Errorf("creates: %v", creates)
+	}
+	if letters := deadLetters(t, b); len(letters) != 1 || letters[0].GetError().GetCode() != "orphaned_submission" || letters[0].GetUpstreamTaskId() != "old" {
+		t.Errorf("dead letters: %v", letters)
+	}
+}

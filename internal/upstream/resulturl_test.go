@@ -1,0 +1,28 @@
+package upstream
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestIsResultURL(t *testing.T) {
+	t.Parallel()
+	for _, s := range []string{
+		"https://cdn.example.com/v.mp4?sign=a%2Fb#t=1", "http://h", "HTTPS://cdn.example.com/v", "http://127.0.0.1:3000/v1/videos/t/content",
+		"http://[::1]/v", "https://h/" + strings.Repeat("x", 16<<10-len("https://h/")),
+		"data:video/mp4;base64,AAAA", "DATA:,", "data:video/mp4;base64," + strings.Repeat("A", 1<<20),
+	} {
+		if !IsResultURL(s) {
+			t.Errorf("%.60q is none", s)
+		}
+	}
+	for _, s := range []string{
+		"", "Post Text Risk Not Pass", "/v1/videos/t/content", "cdn.example.com/v.mp4", "//cdn.example.com/v.mp4", "http://", "https:///v.mp4",
+		"http:h", "ftp://h/v.mp4", "file:///etc/passwd", "httpx://host/v", "javascript:alert(1)", "https://h/%zz", " https://h/v",
+		"https://h/" + strings.Repeat("x", 16<<10), "data:", "data:video/mp4", "data:" + strings.Repeat("x", 300) + ",",
+	} {
+		if IsResultURL(s) {
+			t.Errorf("%.60q is one", s)
+		}
+	}
+}
