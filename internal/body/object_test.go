@@ -103,8 +103,8 @@ func TestEachMember(t *testing.T) {
 		err  error
 	}{
 		`{ "a" : 1 , "\u0062":{"x":[ ]},"a":"y" }`: {`a=1 b={"x":[ ]} a="y" `, nil},
-		`{"a":1,"stop":2,"b":3}`:                     {`a=1 stop=2 `, stop},
-		`{}`:                                         {"", nil},
+		`{"a":1,"stop":2,"b":3}`:                   {`a=1 stop=2 `, stop},
+		`{}`:                                       {"", nil},
 	} {
 		var seen strings.Builder
 		err := EachMember([]byte(object), func(name string, value []byte) error {
