@@ -239,8 +239,7 @@ func TestTakenOverSubmissionThatCannotBeRepeatedIsUnknown(t *testing.T) {
 			t.Parallel()
 			up, b := newSandbox(t), brokertest.Single(t)
 			r := newReplica(t, b, testConfig(t, up.URL(), videoRoutes(resubmits), c.change))
-			forerunner := tasklog.New(tasklog.Options{Broker: b, Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
-			pastOf(t, forerunner, pastItem("v"), func(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
+			pastOf(t, forerunner(t, b), pastItem("v"), func(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
 				return task.Submitting(v, now, task.Submission{Upstream: c.upstream, Until: now.Add(-takeOverAfter), Deadline: now.Add(c.left)})
 			})
 			storeItem(t, b, config.SandboxVideoRoute, videoID("v"), 0)
@@ -254,29 +253,50 @@ func TestTakenOverSubmissionThatCannotBeRepeatedIsUnknown(t *testing.T) {
 	}
 }
 
-// TestBoundTaskWithoutItsBodyIsUnknown: it cannot be submitted again, and may
-// have been accepted all the same.
-func TestBoundTaskWithoutItsBodyIsUnknown(t *testing.T) {
+// TestTaskWithoutItsBodyMayBeAccepted: it cannot be submitted again, and an
+// earlier submission may have been accepted all the same.
+func TestTaskWithoutItsBodyMayBeAccepted(t *testing.T) {
 	t.Parallel()
-	up, b := newSandbox(t), brokertest.Single(t)
-	r := newReplica(t, b, testConfig(t, up.URL(), videoRoutes(resubmits)))
-	item := pastItem("v")
-	item.BodyRef = &genbusv1.BlobRef{Bucket: b.Names().Bodies("acme"), Name: "lost", Size: 1, Sha256: make([]byte, 32)}
-	pastOf(t, r.log, item, boundTo(config.SandboxUpstream)...)
+	for name, past := range map[string][]transition{
+		"bound": boundTo(config.SandboxUpstream),
+		"taken over": {func(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
+			return task.Submitting(v, now, task.Submission{Upstream: config.SandboxUpstream, Until: now.Add(-takeOverAfter), Deadline: now.Add(time.Hour)})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			up, b := newSandbox(t), brokertest.Single(t)
+			r := newReplica(t, b, testConfig(t, up.URL(), videoRoutes(resubmits)))
+			item := pastItem("v")
+			item.BodyRef = &genbusv1.BlobRef{Bucket: b.Names().Bodies("acme"), Name: "lost", Size: 1, Sha256: make([]byte, 32)}
+			pastOf(t, forerunner(t, b), item, past...)
+			putItem(t, b, item)
+			end := last(follow(t, r.log, item.GetId()))
+			if letters := deadLetters(t, b); end.Job.GetError().GetCode() != "submission_outcome_unknown" || len(letters) != 1 || letters[0].GetDataRef().GetName() != "lost" {
+				t.Errorf("ended %v, dead letters %v", end.Job.GetError(), letters)
+			}
+			doneOnce(t, b, end)
+		})
+	}
+}
+
+// forerunner is the log as another replica writes it.
+func forerunner(t testing.TB, b *broker.Broker) *tasklog.Log {
+	return tasklog.New(tasklog.Options{Broker: b, Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
+}
+
+// putItem queues a work item as it is.
+func putItem(t testing.TB, b *broker.Broker, item *genbusv1.WorkItem) {
+	t.Helper()
 	data, err := proto.Marshal(item)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := nats.NewMsg(b.Names().WorkItem(subject.Video, config.SandboxVideoRoute, "acme", item.GetId()))
+	m := nats.NewMsg(b.Names().WorkItem(subject.Video, item.GetRoute(), item.GetTenant(), item.GetId()))
 	m.Data = data
 	if _, err := b.Publish(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	end := last(follow(t, r.log, item.GetId()))
-	if letters := deadLetters(t, b); end.Job.GetError().GetCode() != "submission_outcome_unknown" || len(letters) != 1 || letters[0].GetDataRef().GetName() != "lost" {
-		t.Errorf("ended %v, dead letters %v", end.Job.GetError(), letters)
-	}
-	doneOnce(t, b, end)
 }
 
 // TestBoundOrphanIsNotRerouted: a task of a route that is gone may go to another

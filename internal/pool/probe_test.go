@@ -38,12 +38,12 @@ func TestAProbeThatHangsDoesNotKeepOthersAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := oneUpstream(nil)
 		acquire(c).Report(&upstream.Error{Scope: upstream.ScopeUpstream, Written: true})
-		time.Sleep(time.Minute + time.Second) // the bubble's clock
+		time.Sleep(time.Minute + time.Second) //nolint:forbidigo // the bubble's clock
 		probe := acquire(c)
 		if probe == nil || acquire(c) != nil {
 			t.Fatal("not exactly one probe was let through")
 		}
-		time.Sleep(time.Minute + time.Second)
+		time.Sleep(time.Minute + time.Second) //nolint:forbidigo // the bubble's clock
 		next := acquire(c)
 		if next == nil {
 			t.Fatal("a hanging probe keeps everybody away")
@@ -70,7 +70,7 @@ func TestALongRetryAfterIsNotHeededForEver(t *testing.T) {
 			if acquire(c) != nil {
 				t.Fatal("Retry-After is not heeded at all")
 			}
-			time.Sleep(10*time.Minute + time.Second)
+			time.Sleep(10*time.Minute + time.Second) //nolint:forbidigo // the bubble's clock
 			if acquire(c) == nil {
 				t.Errorf("scope %v: nobody may ask again after ten minutes", scope)
 			}

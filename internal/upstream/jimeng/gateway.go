@@ -34,6 +34,10 @@ func gatewayBody(raw []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The route has chosen the model, and nothing within metadata may choose another.
+	for _, name := range []string{"req_key", "model"} {
+		parameters.Drop(name)
+	}
 	return body.SetMember(out, "metadata", parameters.JSON())
 }
 

@@ -36,12 +36,13 @@ func newClient(ep *upstream.Endpoint, opts upstream.Options) *client {
 // exception: when the vendor refuses a token as stale it has looked at nothing
 // else, and so the same request goes out once more with a new token.
 func (c *client) Create(ctx context.Context, create upstream.VideoCreate) upstream.Submission {
-	kind, sent := kindOf(create.Body), create.Body
-	if c.gateway {
-		var err error
-		if sent, err = forGateway(create.Body); err != nil {
-			return upstream.Submission{Verdict: upstream.RefusedForGood, Err: upstream.NotSent(upstream.OpCreate, err)}
-		}
+	kind := kindOf(create.Body)
+	sent, err := withOwnTaskID(create)
+	if err == nil && c.gateway {
+		sent, err = forGateway(sent)
+	}
+	if err != nil {
+		return upstream.Submission{Verdict: upstream.RefusedForGood, Err: upstream.NotSent(upstream.OpCreate, err)}
 	}
 	call := upstream.SubmitCall{Path: videosPath + kind, Body: sent, Outcomes: outcomes, Read: c.accepted(kind)}
 	sub := c.ep.Submit(ctx, create, call)
@@ -113,4 +114,14 @@ func stateOf(resp *http.Response, answered []byte) (upstream.VideoState, bool, e
 	}
 	state, ok := a.state(resp)
 	return state, ok, nil
+}
+
+// withOwnTaskID gives the body with the job's id as external_task_id, where the
+// client has chosen one: the vendor wants it unique in its account, which several
+// tenants share. The client's own is the job's request id.
+func withOwnTaskID(create upstream.VideoCreate) ([]byte, error) {
+	if create.JobID == "" || body.MemberText(create.Body, "external_task_id") == "" {
+		return create.Body, nil
+	}
+	return body.SetMemberText(create.Body, "external_task_id", create.JobID)
 }

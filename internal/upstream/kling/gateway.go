@@ -19,6 +19,10 @@ func forGateway(raw []byte) ([]byte, error) {
 			return nil, err
 		}
 	}
+	// The route has chosen the model, and nothing within metadata may choose another.
+	for _, name := range []string{modelMember, "model"} {
+		metadata.Drop(name)
+	}
 	err := body.EachMember(raw, func(name string, value []byte) error {
 		if !gatewayReads(name) && !metadata.Has(name) {
 			metadata.Set(name, value)
