@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/routes"
@@ -35,7 +36,7 @@ func (j *videoJob) submitBound(ctx context.Context) Outcome {
 // failUnsubmitted ends a task that is not submitted. Where an earlier submission
 // may have been accepted after all, that is what its end says.
 func (j *videoJob) failUnsubmitted(ctx context.Context, f *fault.Error) Outcome {
-	if j.entry.Job.GetExecution().GetBound() {
+	if j.entry.Job.GetExecution().GetBound() || j.phase() == genbusv1.JobPhase_JOB_PHASE_SUBMITTING {
 		return j.endUnknown(ctx, f)
 	}
 	return j.fail(ctx, f)
