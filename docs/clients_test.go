@@ -27,7 +27,7 @@ func makeVideo(ctx context.Context, base, key, order string, picture io.Reader, 
 	if err != nil {
 		return err
 	}
-	// As often as genbus says: each poll of the route, every 10 s by default.
+	// As often as genbus says: once in a poll interval of the route, but at least every 8 s.
 	if video, err = client.Videos.PollStatus(ctx, video.ID, 0); err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 
 type serveCommand struct {
 	Config  string `help:"Configuration file; overrides GENBUS_CONFIG." type:"path"`
-	Sandbox bool   `help:"Start the built-in upstream too, with the models sandbox-video and sandbox-chat."`
+	Sandbox bool   `help:"Start the built-in upstream too, with the models sandbox-video, sandbox-videos, sandbox-kling, sandbox-jimeng and sandbox-chat."`
 }
 
 // Run serves until ctx ends.

@@ -14,6 +14,7 @@ import (
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // contentPiece is how much of a file is in memory at a time, for each reader, in
@@ -30,8 +31,7 @@ func (c *core) openContent(ctx context.Context, n subject.TaskName, index int, r
 	}
 	t := video(e)
 	if t.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
-		return nil, fault.New(fault.ContentNotReady, "Task is not completed yet, current status: %s",
-			strings.ToUpper(task.StatusWord(t.GetStatus()))).ForJob(n.ID)
+		return nil, notReady(e).ForJob(n.ID)
 	}
 	if index < 0 || index > 0 && index >= len(t.GetVideos()) {
 		return nil, fault.Invalid([]fault.Violation{{Field: "index", Description: "the task has " + strconv.Itoa(len(t.GetVideos())) + " videos; the first is 0"}}).ForJob(n.ID)
@@ -56,6 +56,16 @@ func (c *core) openContent(ctx context.Context, n subject.TaskName, index int, r
 		return nil, meaning(ctx, n, err)
 	}
 	return f, nil
+}
+
+// notReady says what the status of a task without content is, in words that
+// clients of this interface know.
+func notReady(e tasklog.Entry) *fault.Error {
+	word := task.StatusWord(e.Job.GetStatus())
+	if e.Terminal() {
+		return fault.New(fault.ContentNotReady, "Task has ended without content, current status: %s", strings.ToUpper(word))
+	}
+	return fault.New(fault.ContentNotReady, "Task is not completed yet, current status: %s", strings.ToUpper(word))
 }
 
 // getContent is GET and HEAD /v1/videos/{id}/content.

@@ -29,7 +29,7 @@ func TestContentIsNotAskedForBeforeCompletion(t *testing.T) {
 		for _, path := range []string{contentOf(id), "/genbus" + contentOf(id)} {
 			a := w.get(path)
 			if message := fmt.Sprint(a.json(t)["error"]); a.status != http.StatusBadRequest || a.errorCode(t) != "content_not_ready" ||
-				!strings.Contains(message, "Task is not completed yet, current status: "+word) || a.header.Get("Genbus-Job-Id") != id {
+				!strings.Contains(message, ", current status: "+word) || a.header.Get("Genbus-Job-Id") != id {
 				t.Errorf("%s, %s: %d %s", path, word, a.status, a.body)
 			}
 		}

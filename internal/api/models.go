@@ -1,8 +1,10 @@
 package api
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
+	"strings"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/body"
@@ -32,11 +34,16 @@ func (h *web) getModel(x *exchange) error {
 	return x.json(http.StatusOK, body.ModelJSON(models[i]))
 }
 
-// publicModels lists each id once: this interface does not tell kinds apart.
+// publicModels lists each id once: this interface does not tell kinds apart. One
+// that a video route serves is shown as a video, with its protocol; an upstream
+// does not say what its models are, so that a catch-all chat route lists it too.
 func (h *web) publicModels(x *exchange) ([]*genbusv1.Model, error) {
 	models, err := h.core.models(x.ctx(), "")
 	if err != nil {
 		return nil, err
 	}
+	slices.SortStableFunc(models, func(a, b *genbusv1.Model) int {
+		return cmp.Or(strings.Compare(a.GetId(), b.GetId()), -strings.Compare(a.GetKind(), b.GetKind()))
+	})
 	return slices.CompactFunc(models, func(a, b *genbusv1.Model) bool { return a.GetId() == b.GetId() }), nil
 }

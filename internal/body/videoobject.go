@@ -76,13 +76,23 @@ func (w *writer) videoObject(v *genbusv1.VideoTask) {
 func (o object) resultMetadata(v *genbusv1.VideoTask) {
 	switch {
 	case len(v.GetMetadataJson()) > 0:
-		o.inline("metadata", v.GetMetadataJson())
+		o.inline("metadata", withURL(v))
 	case len(v.GetVideos()) > 0 && v.GetVideos()[0].GetUrl() != "":
 		o.name("metadata")
 		inner := o.w.open()
 		inner.always("url", v.GetVideos()[0].GetUrl())
 		inner.close(nil)
 	}
+}
+
+// withURL is the upstream's metadata, with the result's URL where it has none.
+func withURL(v *genbusv1.VideoTask) []byte {
+	var o Object
+	if len(v.GetVideos()) == 0 || v.GetVideos()[0].GetUrl() == "" || o.Merge(v.GetMetadataJson()) != nil || o.Has("url") {
+		return v.GetMetadataJson()
+	}
+	o.SetText("url", v.GetVideos()[0].GetUrl())
+	return o.JSON()
 }
 
 func fourStatuses(s genbusv1.JobStatus) string {

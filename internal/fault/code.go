@@ -131,7 +131,7 @@ var table = []Meaning{
 	{Poisoned, codes.Internal, http.StatusInternalServerError, typeServer, false, "The job was delivered more than 10 times without any progress.", "See the dead letter, and the logs of the replicas that held it."},
 	{LogLost, codes.DataLoss, http.StatusInternalServerError, typeServer, false, "The work item outlived its log, so the job's past is unknown and it was not submitted.", "Send it again as a new job after a look at the upstream's list."},
 	{InputLost, codes.DataLoss, http.StatusInternalServerError, typeServer, false, "The request's body is gone from the object store, or damaged.", "Send it again as a new job."},
-	{ContentNotReady, codes.FailedPrecondition, http.StatusBadRequest, typeRequest, false, "The video has not completed, so it has no content.", "Poll the task until its status is completed."},
+	{ContentNotReady, codes.FailedPrecondition, http.StatusBadRequest, typeRequest, false, "The video has not completed, so it has no content.", "Poll the task until it has ended; a failed or cancelled one has none."},
 	{ContentExpired, codes.NotFound, http.StatusNotFound, typeRequest, false, "The upstream no longer has the content, or its URL has expired.", "Set `archive: true` in the route to keep the results of later tasks."},
 	{ContentBlocked, codes.PermissionDenied, http.StatusForbidden, typeRequest, false, "The content lies at an address that genbus does not read: another scheme than http and https, or a private address.", "Allow it with private_results in the upstream, if the address is meant."},
 	{ContentUnavailable, codes.Unavailable, http.StatusBadGateway, typeServer, true, "The content could not be read from the upstream.", "Try again."},
