@@ -59,16 +59,8 @@ func (r *relayed) report(v *vendorAnswer) report {
 		refused = v.Message
 		rep.code = cmp.Or(rep.code, v.Code.word)
 	}
-	rep.reason = lax.First(r.Error.Value.Message, r.FailReason, textIn(r.ResultURL), vendor.StatusText, refused)
+	rep.reason = lax.First(r.Error.Value.Message, r.FailReason, upstream.FailureText(r.ResultURL), vendor.StatusText, refused)
 	return rep
-}
-
-// textIn gives the failure text that gateways put into result_url.
-func textIn(resultURL lax.Text) lax.Text {
-	if upstream.IsResultURL(string(resultURL)) {
-		return ""
-	}
-	return resultURL
 }
 
 // state gives what the answer says about the task. It is false when the answer
@@ -76,16 +68,11 @@ func textIn(resultURL lax.Text) lax.Text {
 // not complete a task, and an error object does not fail it.
 func (a *answer) state(resp *http.Response) (upstream.VideoState, bool) {
 	r := a.report()
-	state := upstream.VideoState{Progress: -1}
-	if !r.status.Set {
+	state, ok := upstream.StateOf(r.status, r.progress)
+	if !ok {
 		return state, false
 	}
-	state.Progression = upstream.ProgressionOf(r.status.Word)
-	state.Status = upstream.CutWord(r.status.Word)
 	state.Usage = r.usage()
-	if r.progress.Set {
-		state.Progress = r.progress.Value
-	}
 	if state.Progression == upstream.Completed {
 		state.Videos = r.videos()
 		if state.Videos == nil {

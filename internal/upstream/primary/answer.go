@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/genbus/genbus/internal/upstream"
 	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
@@ -26,33 +27,28 @@ type wrapped struct {
 
 // task is every field of a task that genbus reads, in either form.
 type task struct {
-	TaskID     lax.Word    `json:"task_id"`
-	ID         lax.ID      `json:"id"`
-	PollingURL lax.Text    `json:"polling_url"`
-	Status     lax.Status  `json:"status"`
-	Progress   lax.Percent `json:"progress"`
-	FailReason lax.Text    `json:"fail_reason"`
-	Error      problem     `json:"error"`
-	Code       lax.Word    `json:"code"`
-	Message    lax.Text    `json:"message"`
+	TaskID     lax.Word         `json:"task_id"`
+	ID         lax.ID           `json:"id"`
+	PollingURL lax.Text         `json:"polling_url"`
+	Status     lax.Status       `json:"status"`
+	Progress   lax.Percent      `json:"progress"`
+	FailReason lax.Text         `json:"fail_reason"`
+	Error      upstream.Problem `json:"error"`
+	Code       lax.Word         `json:"code"`
+	Message    lax.Text         `json:"message"`
 
-	URL          lax.Text           `json:"url"`
-	ResultURL    lax.Text           `json:"result_url"`
-	VideoURL     lax.Text           `json:"video_url"`
-	Content      links              `json:"content"`
-	Output       links              `json:"output"`
-	Outputs      links              `json:"outputs"`
-	UnsignedURLs lax.List[lax.Text] `json:"unsigned_urls"`
-	Videos       lax.List[clip]     `json:"videos"`
+	URL          lax.Text                `json:"url"`
+	ResultURL    lax.Text                `json:"result_url"`
+	VideoURL     lax.Text                `json:"video_url"`
+	Content      links                   `json:"content"`
+	Output       links                   `json:"output"`
+	Outputs      links                   `json:"outputs"`
+	UnsignedURLs lax.List[upstream.Clip] `json:"unsigned_urls"`
+	Videos       lax.List[upstream.Clip] `json:"videos"`
 
-	Format    lax.Text      `json:"format"`
-	Duration  lax.Number    `json:"duration"`
-	Seconds   lax.Number    `json:"seconds"`
-	Width     lax.Number    `json:"width"`
-	Height    lax.Number    `json:"height"`
-	ExpiresAt lax.Moment    `json:"expires_at"`
-	Metadata  lax.RawObject `json:"metadata"`
-	Usage     lax.RawObject `json:"usage"`
+	upstream.About
+	Metadata lax.RawObject `json:"metadata"`
+	Usage    lax.RawObject `json:"usage"`
 }
 
 // vendor is the answer of the vendor behind the gateway, as far as a result or
@@ -60,7 +56,7 @@ type task struct {
 type vendor struct {
 	Code       lax.Word               `json:"code"`
 	Message    lax.Text               `json:"message"`
-	Error      problem                `json:"error"`
+	Error      upstream.Problem       `json:"error"`
 	StatusText lax.Text               `json:"task_status_msg"`
 	TaskResult lax.Object[taskResult] `json:"task_result"`
 	Data       lax.Object[vendorData] `json:"data"`
@@ -73,7 +69,7 @@ type vendorData struct {
 }
 
 type taskResult struct {
-	Videos lax.List[clip] `json:"videos"`
+	Videos lax.List[upstream.Clip] `json:"videos"`
 }
 
 // links is an object that holds result URLs; any other type is skipped.
@@ -86,49 +82,6 @@ func (l *links) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	}]
 	err := o.UnmarshalJSONFrom(dec)
 	*l = links(o.Value)
-	return err
-}
-
-// clip is one entry of a list of videos: an object, or the URL alone.
-type clip struct {
-	URL             lax.Text   `json:"url"`
-	Format          lax.Text   `json:"format"`
-	Duration        lax.Number `json:"duration"`
-	DurationSeconds lax.Number `json:"duration_seconds"`
-	Width           lax.Number `json:"width"`
-	Height          lax.Number `json:"height"`
-	ExpiresAt       lax.Moment `json:"expires_at"`
-}
-
-func (c *clip) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
-	type plain clip // without this method
-	if dec.PeekKind() == '"' {
-		*c = clip{}
-		return c.URL.UnmarshalJSONFrom(dec)
-	}
-	var o lax.Object[plain]
-	err := o.UnmarshalJSONFrom(dec)
-	*c = clip(o.Value)
-	return err
-}
-
-// problem is an error object or an error text.
-type problem struct {
-	Code    lax.Word `json:"code"`
-	Type    lax.Text `json:"type"`
-	Param   lax.Text `json:"param"`
-	Message lax.Text `json:"message"`
-}
-
-func (p *problem) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
-	type plain problem // without this method
-	if dec.PeekKind() == '"' {
-		*p = problem{}
-		return p.Message.UnmarshalJSONFrom(dec)
-	}
-	var o lax.Object[plain]
-	err := o.UnmarshalJSONFrom(dec)
-	*p = problem(o.Value)
 	return err
 }
 

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/genbus/genbus/internal/upstream"
 	"github.com/genbus/genbus/internal/upstream/lax"
@@ -27,45 +26,10 @@ func FuzzAnswer(f *testing.F) {
 			return
 		}
 		_ = a.taskID()
-		state, ok := a.state(resp)
-		if !ok {
-			return
+		if state, ok := a.state(resp); ok {
+			upstreamtest.CheckState(t, state, upstream.ProgressionOf(state.Status))
 		}
-		checkState(t, state)
 	})
-}
-
-func checkState(t *testing.T, s upstream.VideoState) {
-	t.Helper()
-	if (s.Err != nil) != (s.Progression == upstream.Failed) {
-		t.Errorf("progression %v with error %v", s.Progression, s.Err)
-	}
-	if s.Err != nil && (s.Err.Message == "" || len(s.Err.Message) > 2048 || !utf8.ValidString(s.Err.Message)) {
-		t.Errorf("bad message %q", s.Err.Message)
-	}
-	if len(s.Videos) > 0 && s.Progression != upstream.Completed {
-		t.Errorf("progression %v with %d videos", s.Progression, len(s.Videos))
-	}
-	if (s.Progression != upstream.Running) != knownWord(s.Status) {
-		t.Errorf("status %q stands for %v", s.Status, s.Progression)
-	}
-	for _, v := range s.Videos {
-		if !upstream.IsResultURL(v.URL) || v.Duration < 0 || v.Width < 0 || v.Height < 0 {
-			t.Errorf("bad video %+v", v)
-		}
-	}
-	if s.Progress < -1 || s.Progress > 100 || len(s.Videos) > lax.MaxItems {
-		t.Errorf("progress %d, %d videos", s.Progress, len(s.Videos))
-	}
-	for _, raw := range [][]byte{s.Metadata, s.Usage} {
-		if raw != nil && (raw[0] != '{' || !json.Valid(raw)) {
-			t.Errorf("not a JSON object: %q", raw)
-		}
-	}
-}
-
-func knownWord(status string) bool {
-	return upstream.ProgressionOf(status) != upstream.Running
 }
 
 func TestListIsBounded(t *testing.T) {

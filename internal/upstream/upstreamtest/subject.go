@@ -1,6 +1,7 @@
 // Package upstreamtest has what the tests of all video protocols do alike: it
 // reads a protocol's recorded answers, sends each to the protocol's client over
-// HTTP, and compares what the client made of it. It knows no protocol.
+// HTTP, and compares what the client made of it; and it checks what must hold of
+// every state that is read from one. It knows no protocol.
 package upstreamtest
 
 import (

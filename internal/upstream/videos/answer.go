@@ -3,6 +3,7 @@ package videos
 import (
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/genbus/genbus/internal/upstream"
 	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
@@ -18,15 +19,15 @@ type answer struct {
 // What only people read (object, model, prompt, created_at and its spellings) is
 // not here, so that no odd value in it can do harm.
 type video struct {
-	ID         lax.ID      `json:"id"`
-	TaskID     lax.Word    `json:"task_id"`
-	VideoID    lax.Word    `json:"video_id"`
-	Status     lax.Status  `json:"status"`
-	Progress   lax.Percent `json:"progress"`
-	Error      problem     `json:"error"`
-	FailReason lax.Text    `json:"fail_reason"`
-	Code       lax.Word    `json:"code"`
-	Message    lax.Text    `json:"message"`
+	ID         lax.ID           `json:"id"`
+	TaskID     lax.Word         `json:"task_id"`
+	VideoID    lax.Word         `json:"video_id"`
+	Status     lax.Status       `json:"status"`
+	Progress   lax.Percent      `json:"progress"`
+	Error      upstream.Problem `json:"error"`
+	FailReason lax.Text         `json:"fail_reason"`
+	Code       lax.Word         `json:"code"`
+	Message    lax.Text         `json:"message"`
 
 	URL          links `json:"url"`
 	ResultURL    links `json:"result_url"`
@@ -39,88 +40,29 @@ type video struct {
 	Videos       links `json:"videos"`
 	UnsignedURLs links `json:"unsigned_urls"`
 
-	Format    lax.Text      `json:"format"`
-	Size      lax.Text      `json:"size"`
-	Seconds   lax.Number    `json:"seconds"`
-	Duration  lax.Number    `json:"duration"`
-	Width     lax.Number    `json:"width"`
-	Height    lax.Number    `json:"height"`
-	ExpiresAt lax.Moment    `json:"expires_at"`
-	Metadata  lax.RawObject `json:"metadata"`
-	Usage     lax.RawObject `json:"usage"`
+	upstream.About
+	Size     lax.Text      `json:"size"`
+	Metadata lax.RawObject `json:"metadata"`
+	Usage    lax.RawObject `json:"usage"`
 }
 
 // links are results in any form that servers use: a URL, an object that holds
 // one, or a list of either. Any other value is skipped.
-type links []clip
+type links []upstream.Clip
 
 func (l *links) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	*l = nil
 	if dec.PeekKind() == '[' {
-		var list lax.List[clip]
+		var list lax.List[upstream.Clip]
 		err := list.UnmarshalJSONFrom(dec)
 		*l = links(list)
 		return err
 	}
-	var one clip
+	var one upstream.Clip
 	err := one.UnmarshalJSONFrom(dec)
-	if one.url() != "" {
+	if one.Address() != "" {
 		*l = links{one}
 	}
-	return err
-}
-
-// clip is one result: an object, or the URL alone.
-type clip struct {
-	URL             lax.Text   `json:"url"`
-	ResultURL       lax.Text   `json:"result_url"`
-	VideoURL        lax.Text   `json:"video_url"`
-	Format          lax.Text   `json:"format"`
-	Duration        lax.Number `json:"duration"`
-	DurationSeconds lax.Number `json:"duration_seconds"`
-	Width           lax.Number `json:"width"`
-	Height          lax.Number `json:"height"`
-	ExpiresAt       lax.Moment `json:"expires_at"`
-}
-
-func (c *clip) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
-	type plain clip // without this method
-	if dec.PeekKind() == '"' {
-		*c = clip{}
-		return c.URL.UnmarshalJSONFrom(dec)
-	}
-	var o lax.Object[plain]
-	err := o.UnmarshalJSONFrom(dec)
-	*c = clip(o.Value)
-	return err
-}
-
-func (c clip) url() string { return lax.First(c.URL, c.ResultURL, c.VideoURL) }
-
-// problem is an error object or an error text.
-type problem struct {
-	Code    lax.Word                 `json:"code"`
-	Type    lax.Text                 `json:"type"`
-	Param   lax.Text                 `json:"param"`
-	Message lax.Text                 `json:"message"`
-	Headers lax.Object[retryHeaders] `json:"headers"`
-}
-
-// retryHeaders are those headers of the failed call that newer servers hand on.
-type retryHeaders struct {
-	RetryAfter   lax.Text `json:"retry-after,case:ignore"`
-	RetryAfterMS lax.Text `json:"retry-after-ms,case:ignore"`
-}
-
-func (p *problem) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
-	type plain problem // without this method
-	if dec.PeekKind() == '"' {
-		*p = problem{}
-		return p.Message.UnmarshalJSONFrom(dec)
-	}
-	var o lax.Object[plain]
-	err := o.UnmarshalJSONFrom(dec)
-	*p = problem(o.Value)
 	return err
 }
 

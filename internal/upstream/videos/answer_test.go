@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/genbus/genbus/internal/upstream"
 	"github.com/genbus/genbus/internal/upstream/lax"
@@ -26,38 +25,9 @@ func FuzzAnswer(f *testing.F) {
 		}
 		_ = a.taskID()
 		if state, ok := a.state(resp); ok {
-			checkState(t, state)
+			upstreamtest.CheckState(t, state, upstream.ProgressionOf(state.Status))
 		}
 	})
-}
-
-func checkState(t *testing.T, s upstream.VideoState) {
-	t.Helper()
-	if (s.Err != nil) != (s.Progression == upstream.Failed) {
-		t.Errorf("progression %v with error %v", s.Progression, s.Err)
-	}
-	if s.Err != nil && (s.Err.Message == "" || len(s.Err.Message) > 2048 || !utf8.ValidString(s.Err.Message)) {
-		t.Errorf("bad message %q", s.Err.Message)
-	}
-	if len(s.Videos) > 0 && s.Progression != upstream.Completed {
-		t.Errorf("progression %v with %d videos", s.Progression, len(s.Videos))
-	}
-	if len(s.Status) < 256 && s.Progression != upstream.ProgressionOf(s.Status) {
-		t.Errorf("status %q stands for %v", s.Status, s.Progression)
-	}
-	for _, v := range s.Videos {
-		if !upstream.IsResultURL(v.URL) || v.Duration < 0 || v.Width < 0 || v.Height < 0 {
-			t.Errorf("bad video %+v", v)
-		}
-	}
-	if s.Progress < -1 || s.Progress > 100 || len(s.Videos) > lax.MaxItems {
-		t.Errorf("progress %d, %d videos", s.Progress, len(s.Videos))
-	}
-	for _, raw := range [][]byte{s.Metadata, s.Usage} {
-		if raw != nil && (raw[0] != '{' || !json.Valid(raw)) {
-			t.Errorf("not a JSON object: %q", raw)
-		}
-	}
 }
 
 func TestListIsBounded(t *testing.T) {

@@ -24,34 +24,17 @@ func (a *answer) files() []upstream.VideoFile {
 		outer.Video, inner.Video, outer.Output, inner.Output, outer.Outputs, inner.Outputs,
 		outer.UnsignedURLs, inner.UnsignedURLs,
 	} {
-		if files := usable(list); files != nil {
+		if files := upstream.UsableClips(list); files != nil {
 			return t.complete(files)
 		}
 	}
 	return nil
 }
 
-// usable gives the entries that can be fetched.
-func usable(list links) []upstream.VideoFile {
-	var files []upstream.VideoFile
-	for _, c := range list {
-		if u := c.url(); upstream.IsResultURL(u) {
-			files = append(files, upstream.VideoFile{
-				URL: u, Format: upstream.CutWord(string(c.Format)), Duration: lax.Positive(c.Duration, c.DurationSeconds),
-				Width: lax.Pixels(c.Width), Height: lax.Pixels(c.Height), ExpiresAt: c.ExpiresAt.Time,
-			})
-		}
-	}
-	return files
-}
-
 // details is what a metadata object says about the result.
 type details struct {
-	URL      links      `json:"url"`
-	Format   lax.Text   `json:"format"`
-	Duration lax.Number `json:"duration"`
-	Width    lax.Number `json:"width"`
-	Height   lax.Number `json:"height"`
+	upstream.About
+	URL links `json:"url"`
 }
 
 // details reads the metadata object. Only a completed video needs it, which is
@@ -70,26 +53,10 @@ func (v *video) details() details {
 // complete adds to each file what the video object says about it.
 func (v *video) complete(files []upstream.VideoFile) []upstream.VideoFile {
 	d := v.details()
+	v.Complete(files, &d.About)
 	for i := range files {
-		f := &files[i]
-		if f.Format == "" {
-			f.Format = upstream.CutWord(lax.First(v.Format, d.Format))
-		}
-		if f.Duration == 0 {
-			f.Duration = lax.Positive(d.Duration, v.Duration, v.Seconds)
-		}
-		// Width and height belong together: one of each source would be a lie.
-		if f.Width == 0 && f.Height == 0 {
-			f.Width, f.Height = lax.Pixels(d.Width), lax.Pixels(d.Height)
-		}
-		if f.Width == 0 && f.Height == 0 {
-			f.Width, f.Height = lax.Pixels(v.Width), lax.Pixels(v.Height)
-		}
-		if f.Width == 0 && f.Height == 0 {
+		if f := &files[i]; f.Width == 0 && f.Height == 0 {
 			f.Width, f.Height = dimensions(string(v.Size))
-		}
-		if f.ExpiresAt.IsZero() {
-			f.ExpiresAt = v.ExpiresAt.Time
 		}
 	}
 	return files

@@ -3,7 +3,6 @@ package videos
 import (
 	"cmp"
 	"net/http"
-	"time"
 
 	"github.com/genbus/genbus/internal/upstream"
 	"github.com/genbus/genbus/internal/upstream/lax"
@@ -15,19 +14,11 @@ import (
 // not fail it.
 func (a *answer) state(resp *http.Response) (upstream.VideoState, bool) {
 	v := a.current()
-	if !v.Status.Set {
-		return upstream.VideoState{Progress: -1}, false
+	state, ok := upstream.StateOf(v.Status, v.Progress)
+	if !ok {
+		return state, false
 	}
-	state := upstream.VideoState{
-		Progression: upstream.ProgressionOf(v.Status.Word),
-		Status:      upstream.CutWord(v.Status.Word),
-		Progress:    -1,
-		Metadata:    v.Metadata,
-		Usage:       v.Usage,
-	}
-	if v.Progress.Set {
-		state.Progress = v.Progress.Value
-	}
+	state.Metadata, state.Usage = v.Metadata, v.Usage
 	switch state.Progression {
 	case upstream.Completed:
 		state.Videos = a.files()
@@ -46,24 +37,8 @@ var passing = map[lax.Word]bool{"server_error": true, "rate_limit_exceeded": tru
 
 // failure gives why the task failed.
 func (v *video) failure() *upstream.Error {
-	status := upstream.NormaliseStatus(v.Status.Word)
-	message := lax.First(v.Error.Message, v.FailReason, v.Message, "the upstream gave no reason")
 	code := cmp.Or(v.Error.Code, lax.Word(upstream.Meaningful(string(v.Code))))
-	if code == "" && upstream.Unjudged(status) {
-		code = lax.Word(status)
-	}
-	return &upstream.Error{
-		Op: upstream.OpPoll, Code: upstream.CutWord(string(code)), Type: upstream.CutWord(string(v.Error.Type)),
-		Param: upstream.CutWord(string(v.Error.Param)), Message: upstream.CutMessage(message),
-		RetryAfter: v.Error.Headers.Value.wait(),
-		Said:       true, Written: true, Final: !upstream.Unjudged(status) && !passing[code],
-	}
-}
-
-// wait is what the headers ask for, or 0.
-func (r retryHeaders) wait() time.Duration {
-	h := http.Header{}
-	h.Set("Retry-After", string(r.RetryAfter))
-	h.Set("Retry-After-Ms", string(r.RetryAfterMS))
-	return upstream.RetryAfter(h)
+	e := v.Error.Failure(v.Status.Word, code, lax.First(v.Error.Message, v.FailReason, v.Message, "the upstream gave no reason"))
+	e.Final = e.Final && !passing[code]
+	return e
 }

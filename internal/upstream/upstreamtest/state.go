@@ -1,0 +1,65 @@
+package upstreamtest
+
+import (
+	"encoding/json"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/genbus/genbus/internal/upstream"
+	"github.com/genbus/genbus/internal/upstream/lax"
+)
+
+// What an upstream.Error holds at most, in bytes; a status is cut like a word.
+const (
+	maxMessage = 2 << 10
+	maxWord    = 256
+)
+
+// CheckState checks what must hold of every state that a protocol reads from an
+// answer, however odd the answer is: the progression is the one that its status
+// word stands for; only a failed task has an error, and a failed one always; only
+// a completed one has results; and all of it is bounded and can be stored.
+//
+// said is what the word stands for by the protocol's own rules, which is
+// upstream.ProgressionOf(s.Status) where it has none.
+func CheckState(t *testing.T, s upstream.VideoState, said upstream.Progression) {
+	t.Helper()
+	// A word that was cut may have been padded, and stands for nothing now.
+	if s.Progression != said && len(s.Status) < maxWord {
+		t.Errorf("status %q gives %v, want %v", s.Status, s.Progression, said)
+	}
+	if (s.Err != nil) != (s.Progression == upstream.Failed) {
+		t.Errorf("progression %v with error %v", s.Progression, s.Err)
+	}
+	if len(s.Videos) > 0 && s.Progression != upstream.Completed {
+		t.Errorf("progression %v with %d videos", s.Progression, len(s.Videos))
+	}
+	if s.Progress < -1 || s.Progress > 100 || len(s.Videos) > lax.MaxItems || len(s.Status) > maxWord {
+		t.Errorf("progress %d, %d videos, a status of %d bytes", s.Progress, len(s.Videos), len(s.Status))
+	}
+	for _, v := range s.Videos {
+		if !upstream.IsResultURL(v.URL) || v.Duration < 0 || v.Width < 0 || v.Height < 0 {
+			t.Errorf("bad video %+v", v)
+		}
+	}
+	for _, raw := range [][]byte{s.Metadata, s.Usage} {
+		if raw != nil && (raw[0] != '{' || !json.Valid(raw)) {
+			t.Errorf("not a JSON object: %q", raw)
+		}
+	}
+	checkFailure(t, s.Err)
+}
+
+// checkFailure checks the error of a failed task; nil is none.
+func checkFailure(t *testing.T, e *upstream.Error) {
+	t.Helper()
+	if e == nil {
+		return
+	}
+	if e.Message == "" || len(e.Message) > maxMessage || !utf8.ValidString(e.Message) || len(e.Code) > maxWord {
+		t.Errorf("code %q, bad message %q", e.Code, e.Message)
+	}
+	if e.Op != upstream.OpPoll || !e.Said || !e.Written {
+		t.Errorf("the task's error = %+v", e)
+	}
+}
