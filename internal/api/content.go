@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/content"
@@ -149,25 +148,4 @@ func (x *exchange) copyContent(from io.Reader) error {
 			panic(http.ErrAbortHandler)
 		}
 	}
-}
-
-// number reads a query parameter that is an integer between least and most.
-func number(text, field string, missing, least, most int) (int, error) {
-	if text == "" {
-		return missing, nil
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < least || n > most {
-		return 0, fault.Invalid([]fault.Violation{{
-			Field: field, Description: "must be an integer from " + strconv.Itoa(least) + " to " + strconv.Itoa(most),
-		}})
-	}
-	return n, nil
-}
-
-// pollAfter is what SDKs that poll are told to wait: the route's own interval,
-// but never more than they take.
-func pollAfter(interval time.Duration) string {
-	const least, most = 500 * time.Millisecond, 8 * time.Second
-	return strconv.FormatInt(min(max(interval, least), most).Milliseconds(), 10)
 }

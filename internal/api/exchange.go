@@ -31,7 +31,8 @@ const writeTimeout = 30 * time.Second
 
 const headerJobID = "Genbus-Job-Id"
 
-// run finds out who calls, and serves the call.
+// run refuses the call while the process stops, finds out who calls, and serves
+// it. Only a tenant's call joins its caller's trace.
 func (x *exchange) run(identify func(*exchange) (string, error), serve func(*exchange) error) (err error) {
 	if err := x.web.core.drain.refusal(); err != nil {
 		return err
@@ -57,6 +58,20 @@ func (x *exchange) request(kind subject.Kind, raw []byte) (admission.Request, er
 	req := admission.Request{Kind: kind, Tenant: x.tenant, Body: raw, Way: telemetry.WayHTTP}
 	err := natsreq.AddHeaders(&req, x.r.Header.Get("Idempotency-Key"), strings.Join(x.r.Header["Genbus-Labels"], ","))
 	return req, err
+}
+
+// number reads a query parameter that is an integer between least and most.
+func number(text, field string, missing, least, most int) (int, error) {
+	if text == "" {
+		return missing, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < least || n > most {
+		return 0, fault.Invalid([]fault.Violation{{
+			Field: field, Description: "must be an integer from " + strconv.Itoa(least) + " to " + strconv.Itoa(most),
+		}})
+	}
+	return n, nil
 }
 
 // jobID names the job in the answer's header.

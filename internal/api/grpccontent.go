@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -17,16 +16,6 @@ import (
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/subject"
 )
-
-// DeleteVideoTask erases a task.
-func (s videoService) DeleteVideoTask(ctx context.Context, m *genbusv1.DeleteVideoTaskRequest) (*genbusv1.DeleteVideoTaskResponse, error) {
-	name := callOf(ctx).name(subject.Video, m.GetId())
-	if err := s.core.erase(ctx, name); err != nil {
-		return nil, err
-	}
-	sayJob(ctx, name.ID)
-	return &genbusv1.DeleteVideoTaskResponse{}, nil
-}
 
 // downloadPiece is the most data that one message of a download carries. With its
 // frame it fits gRPC's pooled buffers of 32 KiB; a larger one costs every reader

@@ -100,6 +100,16 @@ func (s videoService) CancelVideoTask(ctx context.Context, m *genbusv1.CancelVid
 	return &genbusv1.CancelVideoTaskResponse{Task: video(e)}, nil
 }
 
+// DeleteVideoTask erases a task.
+func (s videoService) DeleteVideoTask(ctx context.Context, m *genbusv1.DeleteVideoTaskRequest) (*genbusv1.DeleteVideoTaskResponse, error) {
+	name := callOf(ctx).name(subject.Video, m.GetId())
+	if err := s.core.erase(ctx, name); err != nil {
+		return nil, err
+	}
+	sayJob(ctx, name.ID)
+	return &genbusv1.DeleteVideoTaskResponse{}, nil
+}
+
 // WatchVideoTask sends a task's events. A version that the task never had is
 // answered with the metadata genbus-notice: resume_expired and the current
 // state.

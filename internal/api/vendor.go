@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"strings"
 
-	"go.opentelemetry.io/otel/propagation"
-
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/fault"
@@ -33,7 +31,7 @@ func (h *web) vendorRoutes() {
 func (h *web) vendor(p upstream.Protocol) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		x := &vendorExchange{exchange: &exchange{response: asResponse(w, r), r: r, web: h}, wire: p}
-		if err := x.serve(); err != nil {
+		if err := x.run(x.identify, x.serve); err != nil {
 			x.refuse(err)
 		}
 	}
@@ -43,31 +41,45 @@ func (h *web) vendor(p upstream.Protocol) http.HandlerFunc {
 type vendorExchange struct {
 	*exchange
 	wire upstream.Protocol
+	raw  []byte // the body, once it is known who calls
 }
 
-func (x *vendorExchange) serve() error {
-	if err := x.web.core.drain.refusal(); err != nil {
-		return err
-	}
-	signed, err := x.identify()
+// identify finds the tenant by an API key, which may look like a signature, or
+// else by the vendor's own signature, and reads the body.
+func (x *vendorExchange) identify(*exchange) (string, error) {
+	tenant, err := x.byKey()
 	if err != nil {
-		return err
+		return x.bySignature(err)
 	}
-	var raw []byte
+	return tenant, x.readBody()
+}
+
+// bySignature finds the tenant by the vendor's own signature, which covers the
+// body: that is read only where the access key is known. Without a signature the
+// call is refused as it was without it.
+func (x *vendorExchange) bySignature(refusal error) (string, error) {
+	signature, signed := x.wire.Surface.Signature(x.r, nil)
+	if !signed {
+		return "", refusal
+	}
+	if _, _, known := x.web.cfg.Pair(signature.AccessKey); known {
+		if err := x.readBody(); err != nil {
+			return "", err
+		}
+		signature, _ = x.wire.Surface.Signature(x.r, x.raw)
+	}
+	return signer(x.web.cfg, signature)
+}
+
+func (x *vendorExchange) readBody() (err error) {
 	if x.r.Method == http.MethodPost {
-		if raw, err = x.body(); err != nil {
-			return err
-		}
+		x.raw, err = x.body()
 	}
-	if signed {
-		if err := x.verify(raw); err != nil {
-			return err
-		}
-	}
-	if x.r.Header["Traceparent"] != nil {
-		x.r = x.r.WithContext(x.web.propagator.Extract(x.r.Context(), propagation.HeaderCarrier(x.r.Header)))
-	}
-	call, err := x.wire.Surface.Read(x.r, raw)
+	return err
+}
+
+func (x *vendorExchange) serve(*exchange) error {
+	call, err := x.wire.Surface.Read(x.r, x.raw)
 	if err != nil {
 		return err
 	}
@@ -77,35 +89,11 @@ func (x *vendorExchange) serve() error {
 	case upstream.GetTask:
 		return x.get(call)
 	case upstream.ListTasks:
-		return x.list(call)
-	default:
-		return fault.New(fault.Internal, "protocol %s read a call that asks for nothing", x.wire.Name)
+		if lister, ok := x.wire.Surface.(upstream.Lister); ok {
+			return x.list(lister, call)
+		}
 	}
-}
-
-// identify finds the tenant by an API key, which may look like a signature. Else
-// the vendor's own signature must be there, of an access key that is known; it is
-// verified with the body, which is read of nobody else.
-func (x *vendorExchange) identify() (signed bool, err error) {
-	if x.tenant, err = x.byKey(); err == nil {
-		return false, nil
-	}
-	signature, signed := x.wire.Surface.Signature(x.r, nil)
-	if !signed {
-		return false, err
-	}
-	if _, _, known := x.web.cfg.Pair(signature.AccessKey); !known {
-		_, err = signer(x.web.cfg, signature)
-		return true, err
-	}
-	return true, nil
-}
-
-// verify finds the tenant by the signature that identify has seen.
-func (x *vendorExchange) verify(raw []byte) (err error) {
-	signature, _ := x.wire.Surface.Signature(x.r, raw)
-	x.tenant, err = signer(x.web.cfg, signature)
-	return err
+	return fault.New(fault.Internal, "protocol %s read a call that it cannot answer", x.wire.Name)
 }
 
 func (x *vendorExchange) create(call upstream.Call) error {
@@ -148,7 +136,7 @@ const maxListed = 10_000
 
 // list reads a numbered page, in as many steps as it takes; the pages before it
 // are passed over without being read.
-func (x *vendorExchange) list(call upstream.Call) error {
+func (x *vendorExchange) list(lister upstream.Lister, call upstream.Call) error {
 	if call.Page*call.Size > maxListed {
 		return fault.New(fault.InvalidPageToken, "only the newest %d tasks can be listed by page number", maxListed)
 	}
@@ -167,7 +155,7 @@ func (x *vendorExchange) list(call upstream.Call) error {
 			break
 		}
 	}
-	return x.json(http.StatusOK, x.wire.Surface.Tasks(call, page, x.requestID()))
+	return x.json(http.StatusOK, lister.Tasks(call, page, x.requestID()))
 }
 
 // refuse answers an error in the vendor's envelope.

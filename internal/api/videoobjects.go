@@ -4,6 +4,8 @@ import (
 	"errors"
 	"mime"
 	"net/http"
+	"strconv"
+	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/body"
@@ -73,6 +75,13 @@ func (x *exchange) videoObject(t *genbusv1.VideoTask) error {
 		x.Header()[headerPollAfter] = []string{pollAfter(route.Poll.Interval)}
 	}
 	return x.json(http.StatusOK, body.VideoObjectJSON(x.linked(t)))
+}
+
+// pollAfter is what SDKs that poll are told to wait: the route's own interval,
+// but never more than they take.
+func pollAfter(interval time.Duration) string {
+	const least, most = 500 * time.Millisecond, 8 * time.Second
+	return strconv.FormatInt(min(max(interval, least), most).Milliseconds(), 10)
 }
 
 // listVideoObjects is GET /v1/videos.

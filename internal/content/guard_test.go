@@ -80,8 +80,16 @@ func TestOrigins(t *testing.T) {
 		} else if got := originOf(a) == originOf(b); got != row.same {
 			t.Errorf("%s and %s: same origin %v", row.a, row.b, got)
 		}
+		if got := SameOrigin(row.a, row.b); got != row.same {
+			t.Errorf("SameOrigin(%s, %s) = %v", row.a, row.b, got)
+		}
 	}
 	if originOf(&url.URL{Scheme: "ftp", Host: "host"}) != (origin{}) {
 		t.Error("ftp has an origin")
+	}
+	for _, none := range []string{"", "/v/a.mp4", "host", "ftp://host/", "data:,", "http://", "http://%zz/"} {
+		if SameOrigin(none, none) {
+			t.Errorf("%q has an origin", none)
+		}
 	}
 }

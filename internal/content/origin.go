@@ -24,6 +24,14 @@ func originOf(u *url.URL) origin {
 	return origin{scheme, strings.ToLower(u.Hostname()), port}
 }
 
+// SameOrigin reports whether two absolute http or https URLs have the scheme, the
+// host and the port in common; a port that is left out is the scheme's. What is no
+// such URL has no origin.
+func SameOrigin(a, b string) bool {
+	x, y := parseAddress(a), parseAddress(b)
+	return x != nil && y != nil && originOf(x) == originOf(y)
+}
+
 // parseAddress parses an absolute http or https URL; nil when it is none.
 func parseAddress(s string) *url.URL {
 	u, err := url.Parse(s)

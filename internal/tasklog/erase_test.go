@@ -219,3 +219,37 @@ func TestEraseEndsFollowers(t *testing.T) {
 		}
 	})
 }
+
+// TestEraseEndsAFollowerThatMissedTheEnd: live delivery may lose the last event of
+// a job. Once the job is erased, no read of the log gives that event either.
+func TestEraseEndsAFollowerThatMissedTheEnd(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		l, reader := newLog(t, open(t), ""), newLog(t, open(t), "")
+		e := submit(t, l, "video_x")
+		var seen []uint64
+		var last error
+		for got, err := range reader.Follow(ctx, e.Name(), 1) {
+			if last = err; err != nil {
+				continue
+			}
+			seen = append(seen, got.Version())
+			switch got.Version() {
+			case 3: // nothing is new: the follower goes on
+				reader.Wake()
+				next := must[task.Event](t)(task.Submitted(video(e), time.Now(), task.Receipt{UpstreamID: "up_1", Status: "running"}))
+				e = must[tasklog.Entry](t)(l.Commit(ctx, next, e.Seq))
+			case 4: // erased without a word: the follower never hears of an end
+				if err := l.Erase(ctx, e); err != nil {
+					t.Fatal(err)
+				}
+				reader.Wake()
+			}
+		}
+		if diff := cmp.Diff([]uint64{2, 3, 4}, seen); diff != "" || !errors.Is(last, tasklog.ErrNotFound) {
+			t.Errorf("the follower ended with %v, versions:\n%s", last, diff)
+		}
+	})
+}

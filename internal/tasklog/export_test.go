@@ -6,3 +6,6 @@ func (l *Log) OnIndexed(f func()) {
 	defer l.index.mu.Unlock()
 	l.index.seen = f
 }
+
+// Wake makes every follower read the leader, as after a reconnect.
+func (l *Log) Wake() { l.hub.wake() }

@@ -20,8 +20,9 @@ const rereadEvery = 10 * time.Second
 
 // Follow yields a job's events with a version above after: the history, then
 // every new event as it is committed, without gaps and in order. It ends after
-// the terminal event. An error is yielded last: ErrNotFound, ErrSlowReader, the
-// end of ctx, or a failed read. Start must have been called.
+// the terminal event. An error is yielded last: ErrNotFound, also for a job that
+// was erased before its end was seen; ErrSlowReader; the end of ctx; or a failed
+// read. Start must have been called.
 func (l *Log) Follow(ctx context.Context, n subject.TaskName, after uint64) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		subj := l.b.Names().LiveTask(n.Kind, n.Tenant, n.ID)
@@ -30,7 +31,7 @@ func (l *Log) Follow(ctx context.Context, n subject.TaskName, after uint64) iter
 		r := l.hub.add(subj)
 		defer l.hub.remove(subj, r)
 		f := &follower{log: l, name: n, last: after, yield: yield}
-		if more := f.start(ctx); more {
+		if more := f.read(ctx); more {
 			f.run(ctx, r)
 		}
 	}
@@ -44,9 +45,10 @@ type follower struct {
 	yield func(Entry, error) bool
 }
 
-// start yields the history. A job without any event is not found; one whose
-// events were all seen goes on if it has not ended.
-func (f *follower) start(ctx context.Context) (more bool) {
+// read yields what the leader has beyond the last version. A job without any event
+// is not found, or was erased since; one whose events were all seen goes on if it
+// has not ended. Where nothing is new this is one read.
+func (f *follower) read(ctx context.Context) (more bool) {
 	current, err := f.log.Get(ctx, f.name)
 	if err != nil {
 		f.yield(Entry{}, err)
@@ -55,11 +57,6 @@ func (f *follower) start(ctx context.Context) (more bool) {
 	if current.Version() <= f.last {
 		return !current.Terminal()
 	}
-	return f.catchUp(ctx)
-}
-
-// catchUp yields what the leader has beyond the last version.
-func (f *follower) catchUp(ctx context.Context) (more bool) {
 	entries, err := f.log.historyFrom(ctx, f.name, f.last, f.seq+1)
 	for _, e := range entries {
 		if !f.emit(e) {
@@ -87,7 +84,7 @@ func (f *follower) run(ctx context.Context, r *reader) {
 			f.yield(Entry{}, fmt.Errorf("follow %s: %w", f.name.ID, context.Cause(ctx)))
 			return
 		case <-ticker.C:
-			more = f.catchUp(ctx)
+			more = f.read(ctx)
 		case <-r.signal:
 			more = f.drain(ctx, r)
 		}
@@ -105,7 +102,7 @@ func (f *follower) drain(ctx context.Context, r *reader) (more bool) {
 			return false
 		}
 	}
-	return !stale || f.catchUp(ctx)
+	return !stale || f.read(ctx)
 }
 
 // live yields a republished event, after reading what is missing before it.
@@ -119,11 +116,11 @@ func (f *follower) live(ctx context.Context, m *nats.Msg) (more bool) {
 	case version <= f.last:
 		return true
 	case version > f.last+1:
-		return f.catchUp(ctx)
+		return f.read(ctx)
 	default:
 		seq, err := strconv.ParseUint(header(m.Header, jetstream.SequenceHeader), 10, 64)
 		if err != nil { // republished without its place: read it from the log
-			return f.catchUp(ctx)
+			return f.read(ctx)
 		}
 		return f.emit(Entry{Event: event, Seq: seq})
 	}

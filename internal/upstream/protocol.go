@@ -54,6 +54,14 @@ type Bodies interface {
 	Asked(raw []byte) Asked
 }
 
+// Ticketer is a Bodies of a protocol that needs a ticket beside a task's id.
+type Ticketer interface {
+	// Ticket is the ticket of the task that a create body makes, the same as the
+	// Submission has; empty where the body can make none. The body is the upstream's,
+	// with the model's name already mapped.
+	Ticket(raw []byte) string
+}
+
 // Asked is what a task keeps of its request, as the client wrote it; empty where
 // it said nothing.
 type Asked struct {

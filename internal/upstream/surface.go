@@ -23,10 +23,14 @@ type Surface interface {
 	// Task answers CreateTask and GetTask; some vendors report a failed task as an
 	// HTTP error.
 	Task(c Call, t *genbusv1.VideoTask, requestID string) (status int, answer []byte)
-	// Tasks answers ListTasks.
-	Tasks(c Call, list []*genbusv1.VideoTask, requestID string) []byte
 	// Refuse answers an error in the vendor's envelope.
 	Refuse(f *fault.Error, requestID string) (status int, answer []byte)
+}
+
+// Lister is a Surface whose vendor lists tasks. Only its Read may give ListTasks.
+type Lister interface {
+	// Tasks answers ListTasks.
+	Tasks(c Call, list []*genbusv1.VideoTask, requestID string) []byte
 }
 
 // Op is what a call on a vendor's path asks for.

@@ -57,6 +57,9 @@ func (bodies) Check(raw []byte) []body.Violation {
 	return found
 }
 
+// Ticket is the req_key: a query needs it beside the task's id.
+func (bodies) Ticket(raw []byte) string { return body.MemberText(raw, "req_key") }
+
 func (bodies) SetModel(raw []byte, model string) ([]byte, error) {
 	return body.SetMemberText(raw, "req_key", model)
 }

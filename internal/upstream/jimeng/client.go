@@ -58,7 +58,7 @@ func newClient(ep *upstream.Endpoint, opts upstream.Options) *client {
 // in outcome.go judges everything else. A body without req_key is not sent,
 // because its task could never be polled.
 func (c *client) Create(ctx context.Context, create upstream.VideoCreate) upstream.Submission {
-	reqKey := body.MemberText(create.Body, "req_key")
+	reqKey := bodies{}.Ticket(create.Body)
 	if reqKey == "" || len(reqKey) > maxReqKey {
 		return notSent(errors.New("the body needs a req_key of 1 to 256 bytes"))
 	}

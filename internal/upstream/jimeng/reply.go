@@ -95,9 +95,6 @@ func failureCode(upstreamCode string) int {
 	return int(code)
 }
 
-// Tasks is never called: the vendor has no list of tasks.
-func (surface) Tasks(upstream.Call, []*genbusv1.VideoTask, string) []byte { return []byte("{}") }
-
 // refusal is how an error of genbus looks to the vendor's clients.
 type refusal struct{ status, code int }
 

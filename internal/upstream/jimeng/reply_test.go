@@ -91,9 +91,6 @@ func TestTask(t *testing.T) {
 	if want := `{"code":10000,"data":{"task_id":"video_1"},"message":"Success","request_id":"req-1","status":10000}`; code != 200 || string(raw) != want {
 		t.Errorf("create: %d %s, want %s", code, raw, want)
 	}
-	if got := string(surface{}.Tasks(upstream.Call{}, nil, "")); got != "{}" {
-		t.Errorf("Tasks = %s", got)
-	}
 }
 
 func TestTaskFailed(t *testing.T) {

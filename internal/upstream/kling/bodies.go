@@ -60,6 +60,9 @@ func (bodies) Check(raw []byte) []body.Violation {
 	return body.Check(raw, wordyRules)
 }
 
+// Ticket says below which path the task is read.
+func (bodies) Ticket(raw []byte) string { return kindOf(raw) }
+
 func (bodies) SetModel(raw []byte, model string) ([]byte, error) {
 	return body.SetMemberText(raw, modelMember, model)
 }

@@ -36,7 +36,7 @@ func newClient(ep *upstream.Endpoint, opts upstream.Options) *client {
 // exception: when the vendor refuses a token as stale it has looked at nothing
 // else, and so the same request goes out once more with a new token.
 func (c *client) Create(ctx context.Context, create upstream.VideoCreate) upstream.Submission {
-	kind := kindOf(create.Body)
+	kind := bodies{}.Ticket(create.Body)
 	sent, err := withOwnTaskID(create)
 	if err == nil && c.gateway {
 		sent, err = forGateway(sent)

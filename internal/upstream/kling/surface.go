@@ -16,6 +16,11 @@ import (
 // surface serves the vendor's own clients.
 type surface struct{}
 
+var (
+	_ upstream.Surface = surface{}
+	_ upstream.Lister  = surface{}
+)
+
 // externalPrefix makes an idempotency key of an external_task_id, apart from the
 // keys that clients choose on other paths.
 const externalPrefix = externalMember + ":"

@@ -22,7 +22,8 @@ import (
 // Limits of a client's form.
 const (
 	maxFields = 64
-	maxText   = 256 << 10 // bytes; a data: URL under input_reference may be longer
+	sniffed   = 512       // bytes that tell what a field holds, as many as net/http looks at
+	maxText   = 256 << 10 // bytes; only a data: URL or an object under input_reference may be longer
 )
 
 // TooLargeError says that a form would make a larger body than is taken.
@@ -133,13 +134,37 @@ func (f *form) body() ([]byte, error) {
 	return raw, nil
 }
 
-// text gives the JSON text of a field.
+// text gives the JSON text of a field. To quote a text takes no more memory than a
+// few times the limit, whatever its characters.
 func (f *form) text(p formPart) ([]byte, error) {
+	text, err := f.readText(p)
+	size := int64(len(text))
+	switch {
+	case err != nil:
+		return nil, err
+	case p.isObject(text):
+		return text, nil
+	case size > maxText && !isDataURL(string(text[:len("data:")])): // it only began as an object
+		return nil, body.Errorf(p.field, "is longer than %d bytes", maxText)
+	case !utf8.Valid(text):
+		return nil, body.Errorf(p.field, "is not valid UTF-8")
+	}
+	// A control character takes six bytes in JSON: what does not fit is not written.
+	if size += escapes(text) + int64(len(`""`)); size > f.left {
+		return nil, &TooLargeError{Limit: f.limit}
+	}
+	return jsontext.AppendQuote(make([]byte, 0, size), text)
+}
+
+// readText reads a field that is no file.
+func (f *form) readText(p formPart) ([]byte, error) {
+	content := bufio.NewReaderSize(p.content, sniffed)
+	first, _ := content.Peek(sniffed) // its error comes again
 	longest := f.left
-	if p.name != inputReference {
+	if !p.mayBeLong(first) {
 		longest = min(longest, maxText)
 	}
-	text, err := io.ReadAll(io.LimitReader(p.content, longest+1))
+	text, err := io.ReadAll(io.LimitReader(content, longest+1))
 	switch {
 	case err != nil:
 		return nil, unread(p.field, err)
@@ -147,22 +172,29 @@ func (f *form) text(p formPart) ([]byte, error) {
 		return nil, &TooLargeError{Limit: f.limit}
 	case int64(len(text)) > longest:
 		return nil, body.Errorf(p.field, "is longer than %d bytes", longest)
-	case !utf8.Valid(text):
-		return nil, body.Errorf(p.field, "is not valid UTF-8")
-	case (p.field == "metadata" || p.field == inputReference) && isJSONObject(text):
-		return text, nil
 	}
-	return jsontext.AppendQuote(nil, text)
+	return text, nil
 }
 
-func isJSONObject(text jsontext.Value) bool { return text.Kind() == '{' && text.IsValid() }
+// escapes is by how much a text grows as a JSON string, in bytes, without the
+// quotes around it.
+func escapes(text []byte) (more int64) {
+	for _, c := range text {
+		switch {
+		case c == '"', c == '\\', c == '\b', c == '\f', c == '\n', c == '\r', c == '\t':
+			more += int64(len(`\n`) - 1)
+		case c < ' ':
+			more += int64(len(`\u0001`) - 1)
+		}
+	}
+	return more
+}
 
 // file gives {"image_url":"data:.."}. The file goes through Base64 as it comes
 // in.
 func (f *form) file(p formPart) ([]byte, error) {
 	content := bufio.NewReaderSize(io.LimitReader(p.content, f.left+1), 32<<10)
-	const sniffed = 512               // what net/http looks at
-	first, _ := content.Peek(sniffed) // its error comes again
+	first, _ := content.Peek(sniffed)
 	d := p.dataURL(first)
 	var out bytes.Buffer
 	_, _ = out.WriteString(`{"image_url":"` + d.head())

@@ -12,10 +12,13 @@ import (
 	"net/http/httptest"
 	"net/textproto"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
+	"unicode/utf8"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/genbus/genbus/internal/body"
@@ -121,40 +124,44 @@ func TestFromMultipartRefused(t *testing.T) {
 	t.Parallel()
 	whole := formOf(text("model", "m"), file(`name="input_reference"; filename="a.png"`))
 	for name, test := range map[string]struct{ form, want string }{
-		"given twice":        {formOf(text("a", "1"), text("a", "2")), "a is given more than once; send lists as JSON"},
-		"member given twice": {formOf(text("a[b]", "1"), text("a[b]", "2")), "a[b] is given more than once; send lists as JSON"},
-		"text and object":    {formOf(text("a", "1"), text("a[b]", "2")), "a[b] is given more than once; send lists as JSON"},
-		"object and text":    {formOf(text("a[b]", "1"), text("a", "2")), "a is given more than once; send lists as JSON"},
-		"file and object":    {formOf(file(`name="input_reference"; filename="a.png"`), text("input_reference[file_id]", "x")), "input_reference[file_id] is given more than once; send lists as JSON"},
-		"list":               {formOf(text("images[]", "1")), "images[] is a list; send lists as JSON"},
-		"deep":               {formOf(text("a[b][c]", "1")), "a[b][c] is nested deeper than one level; send the request as JSON"},
-		"open bracket":       {formOf(text("a[b", "1")), "a[b has brackets in a wrong place; name[key] is the form of a member"},
-		"close bracket":      {formOf(text("a]", "1")), "a] has brackets in a wrong place; name[key] is the form of a member"},
-		"no name before":     {formOf(text("[a]", "1")), "[a] has brackets in a wrong place; name[key] is the form of a member"},
-		"text after":         {formOf(text("a[b]c", "1")), "a[b]c has brackets in a wrong place; name[key] is the form of a member"},
-		"bracket in bracket": {formOf(text("a[[b]]", "1")), "a[[b]] has brackets in a wrong place; name[key] is the form of a member"},
-		"no name":            {formOf("Content-Disposition: form-data\n\n1"), "the body is a form with a part that has no name"},
-		"empty name":         {formOf(text("", "1")), "the body is a form with a part that has no name"},
-		"no disposition":     {formOf("Content-Type: text/plain\n\n1"), "the body is a form with a part that has no name"},
-		"attachment":         {formOf("Content-Disposition: attachment; name=a\n\n1"), "the body is a form with a part that has no name"},
-		"long name":          {formOf(text(strings.Repeat("n", 129), "1")), "the body is a form with a field whose name has 129 bytes; at most 128 are taken"},
-		"name with a tab":    {formOf(text("a\tb", "1")), "the body is a form with a field whose name is no plain text"},
-		"name not UTF-8":     {formOf(text("a\xff", "1")), "the body is a form with a field whose name is no plain text"},
-		"65 fields":          {formOf(manyFields(65)...), "the body is a form of more than 64 fields"},
-		"text too long":      {formOf(text("prompt", strings.Repeat("x", 256<<10+1))), "prompt is longer than 262144 bytes"},
-		"text not UTF-8":     {formOf(text("prompt", "secret\xff")), "prompt is not valid UTF-8"},
-		"other file":         {formOf(file(`name="video"; filename="a.mp4"`)), "video is a file; only input_reference can be one"},
-		"file in a member":   {formOf(file(`name="input_reference[image_url]"; filename="a.png"`)), "input_reference[image_url] is a file; only input_reference can be one"},
-		"empty file":         {formOf("Content-Disposition: form-data; name=input_reference; filename=a.png\n\n"), "input_reference is an empty file"},
-		"long file name":     {formOf(file(`name="input_reference"; filename="` + strings.Repeat("a", 256) + `"`)), "input_reference has a file name of more than 255 bytes, or one with control characters"},
-		"tab in file name":   {formOf(file("name=\"input_reference\"; filename=\"a\tb\"")), "input_reference has a file name of more than 255 bytes, or one with control characters"},
-		"Base64 part":        {formOf("Content-Disposition: form-data; name=a\nContent-Transfer-Encoding: base64\n\nYQ=="), "a is sent in an encoding that forms do not have; send the bytes themselves"},
-		"broken encoding":    {formOf("Content-Disposition: form-data; name=a\nContent-Transfer-Encoding: quoted-printable\n\nsecret\x01"), "a cannot be read as multipart/form-data"},
-		"broken header":      {"--b\r\nsecret\r\n\r\n1\r\n--b--", "the body cannot be read as multipart/form-data"},
-		"nothing":            {"", "the body ends too early: the form's last boundary is missing"},
-		"another boundary":   {"--c\r\n\r\n--c--", "the body ends too early: the form's last boundary is missing"},
-		"no last boundary":   {strings.TrimSuffix(whole, "\r\n--b--\r\n"), "input_reference ends too early: the form's last boundary is missing"},
-		"cut last boundary":  {strings.TrimSuffix(whole, "--\r\n"), "the body ends too early: the form's last boundary is missing"},
+		"given twice":         {formOf(text("a", "1"), text("a", "2")), "a is given more than once; send lists as JSON"},
+		"member given twice":  {formOf(text("a[b]", "1"), text("a[b]", "2")), "a[b] is given more than once; send lists as JSON"},
+		"text and object":     {formOf(text("a", "1"), text("a[b]", "2")), "a[b] is given more than once; send lists as JSON"},
+		"object and text":     {formOf(text("a[b]", "1"), text("a", "2")), "a is given more than once; send lists as JSON"},
+		"file and object":     {formOf(file(`name="input_reference"; filename="a.png"`), text("input_reference[file_id]", "x")), "input_reference[file_id] is given more than once; send lists as JSON"},
+		"list":                {formOf(text("images[]", "1")), "images[] is a list; send lists as JSON"},
+		"deep":                {formOf(text("a[b][c]", "1")), "a[b][c] is nested deeper than one level; send the request as JSON"},
+		"open bracket":        {formOf(text("a[b", "1")), "a[b has brackets in a wrong place; name[key] is the form of a member"},
+		"close bracket":       {formOf(text("a]", "1")), "a] has brackets in a wrong place; name[key] is the form of a member"},
+		"no name before":      {formOf(text("[a]", "1")), "[a] has brackets in a wrong place; name[key] is the form of a member"},
+		"text after":          {formOf(text("a[b]c", "1")), "a[b]c has brackets in a wrong place; name[key] is the form of a member"},
+		"bracket in bracket":  {formOf(text("a[[b]]", "1")), "a[[b]] has brackets in a wrong place; name[key] is the form of a member"},
+		"no name":             {formOf("Content-Disposition: form-data\n\n1"), "the body is a form with a part that has no name"},
+		"empty name":          {formOf(text("", "1")), "the body is a form with a part that has no name"},
+		"no disposition":      {formOf("Content-Type: text/plain\n\n1"), "the body is a form with a part that has no name"},
+		"attachment":          {formOf("Content-Disposition: attachment; name=a\n\n1"), "the body is a form with a part that has no name"},
+		"long name":           {formOf(text(strings.Repeat("n", 129), "1")), "the body is a form with a field whose name has 129 bytes; at most 128 are taken"},
+		"name with a tab":     {formOf(text("a\tb", "1")), "the body is a form with a field whose name is no plain text"},
+		"name not UTF-8":      {formOf(text("a\xff", "1")), "the body is a form with a field whose name is no plain text"},
+		"65 fields":           {formOf(manyFields(65)...), "the body is a form of more than 64 fields"},
+		"text too long":       {formOf(text("prompt", strings.Repeat("x", 256<<10+1))), "prompt is longer than 262144 bytes"},
+		"long data elsewhere": {formOf(text("prompt", "data:,"+strings.Repeat("x", 256<<10))), "prompt is longer than 262144 bytes"},
+		"long reference":      {formOf(text("input_reference", strings.Repeat("x", 256<<10+1))), "input_reference is longer than 262144 bytes"},
+		"long half object":    {formOf(text("input_reference", "{"+strings.Repeat(" ", 256<<10))), "input_reference is longer than 262144 bytes"},
+		"long member":         {formOf(text("input_reference[image_url]", "{"+strings.Repeat(" ", 256<<10)+"}")), "input_reference[image_url] is longer than 262144 bytes"},
+		"text not UTF-8":      {formOf(text("prompt", "secret\xff")), "prompt is not valid UTF-8"},
+		"other file":          {formOf(file(`name="video"; filename="a.mp4"`)), "video is a file; only input_reference can be one"},
+		"file in a member":    {formOf(file(`name="input_reference[image_url]"; filename="a.png"`)), "input_reference[image_url] is a file; only input_reference can be one"},
+		"empty file":          {formOf("Content-Disposition: form-data; name=input_reference; filename=a.png\n\n"), "input_reference is an empty file"},
+		"long file name":      {formOf(file(`name="input_reference"; filename="` + strings.Repeat("a", 256) + `"`)), "input_reference has a file name of more than 255 bytes, or one with control characters"},
+		"tab in file name":    {formOf(file("name=\"input_reference\"; filename=\"a\tb\"")), "input_reference has a file name of more than 255 bytes, or one with control characters"},
+		"Base64 part":         {formOf("Content-Disposition: form-data; name=a\nContent-Transfer-Encoding: base64\n\nYQ=="), "a is sent in an encoding that forms do not have; send the bytes themselves"},
+		"broken encoding":     {formOf("Content-Disposition: form-data; name=a\nContent-Transfer-Encoding: quoted-printable\n\nsecret\x01"), "a cannot be read as multipart/form-data"},
+		"broken header":       {"--b\r\nsecret\r\n\r\n1\r\n--b--", "the body cannot be read as multipart/form-data"},
+		"nothing":             {"", "the body ends too early: the form's last boundary is missing"},
+		"another boundary":    {"--c\r\n\r\n--c--", "the body ends too early: the form's last boundary is missing"},
+		"no last boundary":    {strings.TrimSuffix(whole, "\r\n--b--\r\n"), "input_reference ends too early: the form's last boundary is missing"},
+		"cut last boundary":   {strings.TrimSuffix(whole, "--\r\n"), "the body ends too early: the form's last boundary is missing"},
 	} {
 		raw, err := fromForm(test.form, noLimit)
 		if e, ok := errors.AsType[*body.FieldError](err); !ok || raw != nil || e.Error() != test.want {
@@ -182,6 +189,44 @@ func TestFromMultipartLimit(t *testing.T) {
 	_, err = FromMultipart(multipart.NewReader(endless(form), "b"), 1<<62)
 	if e, ok := errors.AsType[*TooLargeError](err); !ok || e.Limit != body.MaxSize {
 		t.Errorf("an endless file: %v", err)
+	}
+}
+
+// TestFromMultipartMemory: a control character takes six bytes in JSON, yet a text
+// that is refused costs no more than six times the limit, growth while reading
+// included. Nothing runs beside this test, whose measure is the process's.
+func TestFromMultipartMemory(t *testing.T) {
+	const limit = 4 << 20
+	const most = 6 * limit
+	many := strings.Repeat("\x01", limit-100)
+	for name, form := range map[string]string{
+		"control characters":        formOf(text("input_reference", many)),
+		"control characters within": formOf(text("input_reference[image_url]", "data:,"+many)),
+		"no JSON":                   formOf(text("input_reference", "{"+many)),
+		"quotes":                    formOf(text("input_reference", "data:,"+strings.Repeat(`"`, len(many)))),
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		raw, err := fromForm(form, limit)
+		runtime.ReadMemStats(&after)
+		if raw != nil || err == nil {
+			t.Errorf("%s: taken", name)
+		}
+		if took := after.TotalAlloc - before.TotalAlloc; took > most {
+			t.Errorf("%s: %d bytes were allocated, at most %d are allowed", name, took, most)
+		}
+	}
+}
+
+// TestEscapes: a text is as long in JSON as is foreseen.
+func TestEscapes(t *testing.T) {
+	t.Parallel()
+	for c := range utf8.RuneSelf {
+		plain := []byte{'a', byte(c), 0xe7, 0x8c, 0xab}
+		quoted, err := jsontext.AppendQuote(nil, plain)
+		if want := int64(len(quoted) - len(`""`) - len(plain)); err != nil || escapes(plain) != want {
+			t.Errorf("%q grows by %d bytes, want %d (%v)", plain, escapes(plain), want, err)
+		}
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/genbus/genbus/internal/body"
 )
 
@@ -63,6 +65,17 @@ func (p *formPart) setType(header string) {
 	if media != octetStream {
 		p.mediaType, p.params = media, params
 	}
+}
+
+// mayBeLong reports whether a text may be a data: URL, or an object that holds
+// one, by how it begins.
+func (p *formPart) mayBeLong(first jsontext.Value) bool {
+	return p.name == inputReference && (isDataURL(string(first)) || p.field == inputReference && first.Kind() == '{')
+}
+
+// isObject reports whether the text is an object and stays one.
+func (p *formPart) isObject(text jsontext.Value) bool {
+	return (p.field == "metadata" || p.field == inputReference) && text.Kind() == '{' && text.IsValid()
 }
 
 func (p *formPart) checkFile() error {
