@@ -183,6 +183,7 @@ func ignore(err, expected error) error {
 func (s *service) stop(ctx context.Context) error {
 	s.log.Info("stopping", "grace", s.cfg.Shutdown.Grace.String())
 	s.health.SetDraining()
+	_ = broker.Wait(ctx, s.cfg.Shutdown.Delay) // ctx has no end
 	s.api.Drain(nil)
 	grace, cancel := context.WithTimeout(ctx, s.cfg.Shutdown.Grace)
 	defer cancel()

@@ -80,6 +80,9 @@ func New(cfg *config.Config, b *broker.Broker, log *tasklog.Log, bodies *broker.
 	return &Admission{cfg: cfg, b: b, log: log, bodies: bodies, queues: newQueues(b), metrics: metrics, now: time.Now}
 }
 
+// errTooSlow says that JetStream did not answer in time.
+var errTooSlow = errors.New("JetStream did not answer within " + decideWithin.String())
+
 // Admit accepts a request, or attaches it to the job that it names, and returns
 // the job as it is now. The job is accepted when its work item is stored: from
 // then on Admit only fails with a *fault.Error whose code is
@@ -96,11 +99,20 @@ func (a *Admission) Admit(ctx context.Context, r Request) (tasklog.Entry, error)
 	return entry, nil
 }
 
+// decideWithin bounds one admission while JetStream does not answer: a caller who
+// waits is told within that time, and those that follow at once.
+const decideWithin = 8 * time.Second
+
 func (a *Admission) admit(ctx context.Context, r Request) (tasklog.Entry, error) {
 	c, err := a.Check(r)
 	if err != nil {
 		return tasklog.Entry{}, err
 	}
+	if err := a.b.Trouble(); err != nil {
+		return tasklog.Entry{}, unavailable(err)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, decideWithin, errTooSlow)
+	defer cancel()
 	if !c.Fresh { // a fresh id has no log
 		entry, found, err := a.attach(ctx, r, c)
 		if found || err != nil {

@@ -57,6 +57,9 @@ func (c *core) get(ctx context.Context, n subject.TaskName) (tasklog.Entry, erro
 	if !wellFormed(n) {
 		return tasklog.Entry{}, notFound(n)
 	}
+	if err := c.log.Trouble(); err != nil {
+		return tasklog.Entry{}, meaning(ctx, n, err)
+	}
 	e, err := c.log.Get(ctx, n)
 	if err != nil {
 		return tasklog.Entry{}, meaning(ctx, n, err)

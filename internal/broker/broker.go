@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -47,10 +48,12 @@ type Broker struct {
 	log      *slog.Logger
 	embedded *embedded // nil with a remote cluster
 	closed   chan struct{}
+	trouble  atomic.Pointer[error] // of the last look of Ready; nil when all was well
 
 	mu          sync.Mutex
 	onReconnect []func(context.Context)
 	repairing   context.CancelFunc
+	closing     bool // nothing is repaired any more
 	repairs     sync.WaitGroup
 }
 
@@ -161,6 +164,11 @@ func (b *Broker) reconnected() {
 	b.log.Info("nats: reconnected")
 	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // the connection's callbacks have no context; Close ends this one
 	b.mu.Lock()
+	if b.closing {
+		b.mu.Unlock()
+		cancel()
+		return
+	}
 	if b.repairing != nil {
 		b.repairing()
 	}
@@ -190,8 +198,33 @@ func (b *Broker) repair(ctx context.Context, hooks []func(context.Context)) {
 	}
 }
 
-// Ready returns nil when JetStream answers, and the reason otherwise.
+// Ready returns nil when JetStream answers, and the reason otherwise. Trouble
+// keeps what it found.
 func (b *Broker) Ready(ctx context.Context) error {
+	err := b.look(ctx)
+	if err != nil {
+		b.trouble.Store(&err)
+	} else {
+		b.trouble.Store(nil)
+	}
+	return err
+}
+
+// Trouble returns at once why JetStream cannot be used now: there is no
+// connection, or the last look of Ready failed. Whoever has a caller to answer
+// asks here first: without it, each caller would wait for timeouts of its own. It
+// is nil as long as nothing is known to be wrong.
+func (b *Broker) Trouble() error {
+	if !b.nc.IsConnected() {
+		return fmt.Errorf("%w: not connected to NATS", ErrUnavailable)
+	}
+	if err := b.trouble.Load(); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, *err)
+	}
+	return nil
+}
+
+func (b *Broker) look(ctx context.Context) error {
 	if !b.nc.IsConnected() {
 		return errors.New("not connected to NATS")
 	}
@@ -222,6 +255,7 @@ const flushTimeout = 2 * time.Second
 // stopped publishing.
 func (b *Broker) Close() error {
 	b.mu.Lock()
+	b.closing = true
 	if b.repairing != nil {
 		b.repairing()
 	}

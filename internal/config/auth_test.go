@@ -1,6 +1,10 @@
 package config
 
-import "testing"
+import (
+	"strings"
+	"testing"
+	"time"
+)
 
 func TestTenant(t *testing.T) {
 	t.Parallel()
@@ -28,10 +32,125 @@ func TestAnEmptyKeyMatchesNobody(t *testing.T) {
 	t.Parallel()
 	c := Default()
 	c.APIKeys = []APIKey{{Tenant: "acme"}}
+	c.OperatorKeys = []OperatorKey{{Name: "ops"}}
 	if err := c.Prepare(); err == nil {
 		t.Error("an entry without a key is accepted")
 	}
 	if tenant, ok := c.Tenant(""); ok {
 		t.Errorf("the empty key is tenant %q", tenant)
+	}
+	if name, ok := c.Operator(""); ok {
+		t.Errorf("the empty key is operator %q", name)
+	}
+}
+
+func TestAKeyByItsHash(t *testing.T) {
+	t.Parallel()
+	for _, sum := range []string{sha("key-a"), strings.ToUpper(sha("key-a"))} {
+		c := mustLoad(t, "api_keys: [{tenant: acme, key_sha256: "+sum+"}]\noperator_keys: [{name: ops, key_sha256: "+sha("key-b")+"}]")
+		if tenant, ok := c.Tenant("key-a"); tenant != "acme" || !ok {
+			t.Errorf("Tenant = %q, %v", tenant, ok)
+		}
+		if name, ok := c.Operator("key-b"); name != "ops" || !ok {
+			t.Errorf("Operator = %q, %v", name, ok)
+		}
+		if _, ok := c.Tenant(sum); ok {
+			t.Error("the hash of a key is a key")
+		}
+	}
+}
+
+func TestOperator(t *testing.T) {
+	t.Parallel()
+	const key, other = "operator-key-0123", "operator-key-4567"
+	c := mustLoad(t, "operator_keys: [{name: ops, key_env: OPS}]\napi_keys: [{tenant: acme, key_env: A}]", "A=key-a", "OPS="+key, "GENBUS_OPERATOR_KEY="+other)
+	for _, tc := range []struct{ key, want string }{{key, "ops"}, {other, DefaultOperator}, {"key-a", ""}, {"", ""}} {
+		if name, ok := c.Operator(tc.key); name != tc.want || ok != (tc.want != "") {
+			t.Errorf("Operator(%q) = %q, %v; want %q", tc.key, name, ok, tc.want)
+		}
+	}
+	if _, ok := c.Tenant(other); ok {
+		t.Error("an operator's key is a tenant's")
+	}
+	if name, ok := mustLoad(t, "").Operator(key); ok {
+		t.Errorf("without keys everybody is operator %q", name)
+	}
+}
+
+func TestOperatorKeyFromEnvironment(t *testing.T) {
+	t.Parallel()
+	const key = "operator-key-0123"
+	for _, text := range []string{"", "operator_keys: [{name: operator, key_env: GENBUS_OPERATOR_KEY}]"} {
+		c := mustLoad(t, text, "GENBUS_OPERATOR_KEY="+key)
+		if name, ok := c.Operator(key); len(c.OperatorKeys) != 1 || name != DefaultOperator || !ok {
+			t.Errorf("%q: %d keys, operator %q, %v", text, len(c.OperatorKeys), name, ok)
+		}
+	}
+	c, err := loadFiles(files{"c.yaml": "", "/run/key": key + "\n"}, "GENBUS_OPERATOR_KEY_FILE=/run/key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if name, ok := c.Operator(key); name != DefaultOperator || !ok {
+		t.Errorf("of a file: operator %q, %v", name, ok)
+	}
+}
+
+// TestRotation: two keys of a tenant are valid at a time, and the old one until its end.
+func TestRotation(t *testing.T) {
+	t.Parallel()
+	c := mustLoad(t, `
+api_keys:
+- {tenant: acme, key_env: OLD, not_after: 2026-12-01T00:00:00+01:00}
+- {tenant: acme, key_env: NEW}
+- {tenant: acme, access_key: ak, secret_key_env: OLD, not_after: 2026-12-01T00:00:00Z}
+operator_keys:
+- {name: ops, key_sha256: `+sha("operator")+`, not_after: 2026-12-01T00:00:00Z}`, "OLD=key-old-012345678", "NEW=key-new")
+	end := time.Date(2026, 11, 30, 23, 0, 0, 0, time.UTC)
+	for _, tc := range []struct {
+		now         time.Time
+		old, others bool
+	}{
+		{end.Add(-time.Nanosecond), true, true},
+		{end, false, true},
+		{end.Add(time.Hour), false, false},
+	} {
+		c.now = func() time.Time { return tc.now }
+		_, old := c.Tenant("key-old-012345678")
+		_, fresh := c.Tenant("key-new")
+		_, operator := c.Operator("operator")
+		_, _, pair := c.Pair("ak")
+		if old != tc.old || !fresh || operator != tc.others || pair != tc.others {
+			t.Errorf("at %v: old %v, new %v, operator %v, pair %v", tc.now, old, fresh, operator, pair)
+		}
+	}
+}
+
+// TestPlainKeysAreForgotten: what is loaded holds their hashes only, and can be prepared again.
+func TestPlainKeysAreForgotten(t *testing.T) {
+	t.Parallel()
+	const operator = "operator-key-0123"
+	c := mustLoad(t, "api_keys: [{tenant: acme, key_env: A}]", "A=key-a", "GENBUS_OPERATOR_KEY="+operator)
+	for range 2 {
+		if !c.APIKeys[0].Key.Empty() || !c.OperatorKeys[0].Key.Empty() {
+			t.Fatal("a plain key is kept")
+		}
+		if tenant, _ := c.Tenant("key-a"); tenant != "acme" {
+			t.Errorf("tenant %q", tenant)
+		}
+		if name, _ := c.Operator(operator); name != DefaultOperator {
+			t.Errorf("operator %q", name)
+		}
+		if err := c.AddSandbox("http://127.0.0.1:9"); err != nil {
+			t.Fatal(err)
+		}
+		delete(c.Upstreams, SandboxUpstream)
+		c.Routes = nil
+	}
+	c.APIKeys[0].Key = NewSecret("key-b")
+	if err := c.Prepare(); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := c.Tenant("key-a"); ok {
+		t.Error("a replaced key is valid")
 	}
 }

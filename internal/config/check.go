@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"fmt"
 	"net"
 	"reflect"
 	"regexp"
@@ -28,9 +27,6 @@ const (
 	eventsPerJob = 4
 )
 
-// minSecretKey is the shortest secret key of a tenant, in bytes.
-const minSecretKey = 16
-
 var (
 	tokenPattern     = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 	accessKeyPattern = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
@@ -45,12 +41,15 @@ func (c *Config) check(r *report) {
 	c.checkRoutes(r)
 	c.checkTaskLog(r)
 	c.checkAPIKeys(r)
+	c.checkOperatorKeys(r)
+	c.checkTenants(r)
 	c.checkListeners(r)
 }
 
 func (c *Config) checkServers(r *report) {
 	checkAddr(r, "http.addr", c.HTTP.Addr)
 	within(r, "http.max_body_bytes", c.HTTP.MaxBodyBytes, KiB, GiB)
+	within(r, "http.max_connections", c.HTTP.MaxConnections, 0, 10_000_000)
 	within(r, "http.read_header_timeout", c.HTTP.ReadHeaderTimeout, 100*time.Millisecond, 10*time.Minute)
 	within(r, "http.sse_ping", c.HTTP.SSEPing, 10*time.Millisecond, 10*time.Minute)
 	c.checkSegments(r)
@@ -59,7 +58,11 @@ func (c *Config) checkServers(r *report) {
 	}
 	checkAddr(r, "grpc.addr", c.GRPC.Addr)
 	within(r, "grpc.max_message_bytes", c.GRPC.MaxMessageBytes, KiB, GiB)
+	within(r, "grpc.max_connections", c.GRPC.MaxConnections, 0, 10_000_000)
+	c.HTTP.TLS.check(r, "http.tls")
+	c.GRPC.TLS.check(r, "grpc.tls")
 	checkAddr(r, "sandbox.addr", c.Sandbox.Addr)
+	within(r, "shutdown.delay", c.Shutdown.Delay, 0, time.Hour)
 	within(r, "shutdown.grace", c.Shutdown.Grace, 0, time.Hour)
 }
 
@@ -92,6 +95,8 @@ func surfaces() []string {
 
 func (c *Config) checkChoices(r *report) {
 	within(r, "chat.max_attempts", c.Chat.MaxAttempts, 1, 10)
+	within(r, "retry.share", c.Retry.Share, 0, 10)
+	within(r, "retry.per_second", c.Retry.PerSecond, 0.01, 1_000_000)
 	oneOf(r, "events.encoding", c.Events.Encoding, EncodingProtobuf, EncodingJSON)
 	within(r, "limits.claim_check_bytes", c.Limits.ClaimCheckBytes, KiB, maxClaimCheck)
 	within(r, "limits.slow_reader_bytes", c.Limits.SlowReaderBytes, 4*KiB, GiB)
@@ -100,6 +105,7 @@ func (c *Config) checkChoices(r *report) {
 	if c.Limits.BodiesBytes < c.Limits.ArchiveBytes {
 		r.bad("limits.bodies_bytes", c.Limits.BodiesBytes, "at least "+c.Limits.ArchiveBytes.String()+", which is limits.archive_bytes: one result must fit")
 	}
+	within(r, "limits.stream_time", c.Limits.StreamTime, time.Second, year)
 	within(r, "limits.list_index", c.Limits.ListIndex, 100, 10_000_000)
 	oneOf(r, "log.level", c.Log.Level, "debug", "info", "warn", "error")
 	oneOf(r, "log.format", c.Log.Format, "auto", "text", "json")
@@ -109,51 +115,10 @@ func (c *Config) checkChoices(r *report) {
 	}
 }
 
-// checkAPIKeys wants each entry whole. The keys themselves are compared in indexTenants.
-func (c *Config) checkAPIKeys(r *report) {
-	pairs := map[string]int{}
-	for i, k := range c.APIKeys {
-		path := fmt.Sprintf("api_keys[%d]", i)
-		checkToken(r, path+".tenant", k.Tenant)
-		pair := k.AccessKey != ""
-		if k.Key.Empty() && k.KeyEnv == "" && k.KeyFile == "" && !pair {
-			r.missing(path+".key_env", "key_env: NAME or key_file: PATH")
-		}
-		if secret := !k.SecretKey.Empty() || k.SecretKeyEnv != "" || k.SecretKeyFile != ""; pair != secret {
-			r.say(path+".access_key", "and the secret key belong together; want both or neither")
-		}
-		if other, taken := pairs[k.AccessKey]; pair && taken {
-			r.bad(path+".access_key", k.AccessKey, fmt.Sprintf("an access key of its own; api_keys[%d] has this one", other))
-		}
-		pairs[k.AccessKey] = i
-		checkPair(r, path, k)
-	}
-}
-
-// checkPair wants an access key that stands in every vendor's signature as it is, and a secret key that nobody finds
-// by trying: a token that was signed with it (HS256) is all that is needed to try, as fast as a machine can.
-func checkPair(r *report, path string, k APIKey) {
-	if k.AccessKey != "" && !accessKeyPattern.MatchString(k.AccessKey) {
-		r.bad(path+".access_key", k.AccessKey, "1 to 128 letters, digits, _, . or -")
-	}
-	if k.SecretKey.Empty() || len(k.SecretKey.Reveal()) >= minSecretKey {
-		return
-	}
-	place := path + ".secret_key_env"
-	if k.SecretKeyEnv == "" && k.SecretKeyFile != "" {
-		place = path + ".secret_key_file"
-	}
-	r.say(place, fmt.Sprintf("names a secret of fewer than %d bytes; want a longer one: whoever sees a signature can try short ones", minSecretKey))
-}
-
 // checkListeners keeps a service that asks nobody who they are on this machine, and two servers off one port.
 func (c *Config) checkListeners(r *report) {
-	listeners := []struct{ key, addr string }{{"http.addr", c.HTTP.Addr}, {"grpc.addr", c.GRPC.Addr}}
-	if c.NATS.Embedded() && c.NATS.Listen != ListenNone {
-		listeners = append(listeners, struct{ key, addr string }{"nats.listen", c.NATS.Listen})
-	}
 	taken := map[string]string{}
-	for _, l := range listeners {
+	for _, l := range c.listeners() {
 		if len(c.APIKeys) == 0 && beyondLoopback(l.addr) {
 			r.bad(l.key, l.addr, "a loopback address such as 127.0.0.1, or API keys (api_keys in the file, or GENBUS_API_KEY): without keys everybody who reaches it may use it")
 		}
@@ -165,6 +130,22 @@ func (c *Config) checkListeners(r *report) {
 	if c.NATS.Embedded() && c.NATS.User == "" && c.NATS.Listen != ListenNone && beyondLoopback(c.NATS.Listen) {
 		r.bad("nats.listen", c.NATS.Listen, "a loopback address, or nats.user with nats.password_env: API keys do not guard the embedded NATS server")
 	}
+}
+
+// listener is an address at which callers reach genbus.
+type listener struct{ key, addr string }
+
+func (c *Config) listeners() []listener {
+	all := []listener{{"http.addr", c.HTTP.Addr}, {"grpc.addr", c.GRPC.Addr}}
+	if c.NATS.Embedded() && c.NATS.Listen != ListenNone {
+		all = append(all, listener{"nats.listen", c.NATS.Listen})
+	}
+	return all
+}
+
+// reachable reports whether others than this machine can send keys.
+func (c *Config) reachable() bool {
+	return beyondLoopback(c.HTTP.Addr) || beyondLoopback(c.GRPC.Addr)
 }
 
 // beyondLoopback reports whether others than this machine could reach the address. A name other than localhost might

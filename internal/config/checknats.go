@@ -36,13 +36,10 @@ func (c *Config) checkEmbedded(r *report) {
 	if n.Replicas != 1 {
 		r.bad("nats.replicas", n.Replicas, "1 for an embedded server, or nats.url (GENBUS_NATS_URL) of a cluster")
 	}
-	for _, f := range []struct{ key, value string }{
-		{"nats.creds_file", n.CredsFile}, {"nats.tls.ca_file", n.TLS.CAFile}, {"nats.tls.cert_file", n.TLS.CertFile}, {"nats.tls.key_file", n.TLS.KeyFile},
-	} {
-		if f.value != "" {
-			r.bad(f.key, f.value, "nats.url (GENBUS_NATS_URL) of a cluster beside it; the embedded server has no use for it")
-		}
+	if n.CredsFile != "" {
+		r.bad("nats.creds_file", n.CredsFile, "nats.url (GENBUS_NATS_URL) of a cluster beside it; the embedded server has no use for it")
 	}
+	n.checkEmbeddedTLS(r)
 	within(r, "nats.max_store_bytes", n.MaxStoreBytes, 64*MiB, 1024*TiB)
 	within(r, "nats.max_memory_bytes", n.MaxMemoryBytes, MiB, TiB)
 	// The broker reserves the limit of every stream when it creates it, and refuses the stream that does not fit.

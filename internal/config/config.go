@@ -13,31 +13,39 @@ import (
 // DefaultTenant is the tenant of every caller when no API keys are configured.
 const DefaultTenant = "default"
 
+// DefaultOperator is the name of the operator whose key stands in the environment.
+const DefaultOperator = "operator"
+
 // Config is everything that an operator can set. It is read-only once Load or Prepare has returned.
 //
 // Every field's comment says what it means and ends with its default; Describe turns these comments into the
 // configuration table of the documentation.
 type Config struct {
-	NATS      NATS      `yaml:"nats"`
-	HTTP      HTTP      `yaml:"http"`
-	GRPC      GRPC      `yaml:"grpc"`
-	Upstreams Upstreams `yaml:"upstreams"`
-	Routes    []Route   `yaml:"routes"`
-	APIKeys   []APIKey  `yaml:"api_keys"`
-	Chat      Chat      `yaml:"chat"`
-	Events    Events    `yaml:"events"`
-	Limits    Limits    `yaml:"limits"`
-	Log       Log       `yaml:"log"`
-	Telemetry Telemetry `yaml:"telemetry"`
-	Shutdown  Shutdown  `yaml:"shutdown"`
-	Sandbox   Sandbox   `yaml:"sandbox"`
+	NATS         NATS          `yaml:"nats"`
+	HTTP         HTTP          `yaml:"http"`
+	GRPC         GRPC          `yaml:"grpc"`
+	Upstreams    Upstreams     `yaml:"upstreams"`
+	Routes       []Route       `yaml:"routes"`
+	APIKeys      []APIKey      `yaml:"api_keys"`
+	OperatorKeys []OperatorKey `yaml:"operator_keys"`
+	Tenants      Tenants       `yaml:"tenants"`
+	Chat         Chat          `yaml:"chat"`
+	Events       Events        `yaml:"events"`
+	Limits       Limits        `yaml:"limits"`
+	Retry        Retry         `yaml:"retry"`
+	Log          Log           `yaml:"log"`
+	Telemetry    Telemetry     `yaml:"telemetry"`
+	Shutdown     Shutdown      `yaml:"shutdown"`
+	Sandbox      Sandbox       `yaml:"sandbox"`
 
 	// What happens to accepted jobs whose route is no longer configured: empty refuses to start, "reroute" moves them
 	// to the route that now serves their model, "fail" ends them. Default: none.
 	Orphans string `yaml:"orphans"`
 
-	tenants []tenantKey
-	routing map[string]patternIndex
+	tenants, operators keyring
+	pairs              map[string]pair // by access key
+	routing            map[string]patternIndex
+	now                func() time.Time // a test's clock; nil otherwise
 }
 
 // Values of Orphans. The empty string means: refuse to start.
@@ -57,10 +65,13 @@ type HTTP struct {
 	MaxBodyBytes Size `yaml:"max_body_bytes"`
 	// Time that a client has to send the request headers. Default: 10s.
 	ReadHeaderTimeout time.Duration `yaml:"read_header_timeout"`
+	// Connections at a time; more wait to be taken. 0 for no limit. Default: 10000.
+	MaxConnections int `yaml:"max_connections"`
 	// First segment of a vendor's own paths, by protocol. Default: the protocol's name, such as kling and jimeng.
 	Segments map[string]string `yaml:"segments"`
 	// Silence after which an SSE stream gets a comment line, so that proxies keep it open. Default: 15s.
 	SSEPing time.Duration `yaml:"sse_ping"`
+	TLS     ServerTLS     `yaml:"tls"`
 }
 
 // GRPC is the gRPC server.
@@ -69,6 +80,9 @@ type GRPC struct {
 	Addr string `yaml:"addr" env:"GENBUS_GRPC_ADDR"`
 	// Longest message received; a longer one is refused. Default: 32MiB.
 	MaxMessageBytes Size `yaml:"max_message_bytes"`
+	// Connections at a time; more wait to be taken. 0 for no limit. Default: 10000.
+	MaxConnections int       `yaml:"max_connections"`
+	TLS            ServerTLS `yaml:"tls"`
 }
 
 // Chat is what all chat routes share.
@@ -105,6 +119,19 @@ type Limits struct {
 	SlowReaderBytes Size `yaml:"slow_reader_bytes"`
 	// Jobs that each replica keeps in memory for listing; the oldest are dropped first. Default: 100000.
 	ListIndex int `yaml:"list_index"`
+	// Longest life of one stream that follows a job, by SSE or gRPC; it ends between two events, and its client goes on
+	// where it was with another one. Default: 1h.
+	StreamTime time.Duration `yaml:"stream_time"`
+	Tenant     TenantLimits  `yaml:"tenant"`
+}
+
+// Retry bounds what is sent to upstreams again, in each replica and over all upstreams, so that an outage does not
+// multiply the traffic. Whoever finds no place waits, and an inline chat is told the failure.
+type Retry struct {
+	// Part of a retry that each first request earns; 0.2 lets retries add a fifth. Default: 0.2.
+	Share float64 `yaml:"share"`
+	// Retries a second that need not be earned; ten seconds of them may be saved up. Default: 10.
+	PerSecond float64 `yaml:"per_second"`
 }
 
 // Log is the log on standard error.
@@ -127,6 +154,9 @@ func (t Telemetry) Enabled() bool { return t.Traces == "on" }
 
 // Shutdown is the clean stop.
 type Shutdown struct {
+	// Time between /readyz turning false and the refusal of new calls, for load balancers to notice; not part of the
+	// grace. Default: 0s.
+	Delay time.Duration `yaml:"delay" env:"GENBUS_SHUTDOWN_DELAY"`
 	// Time to finish the HTTP calls in hand after a stop signal; held jobs are handed over at once. Default: 30s.
 	Grace time.Duration `yaml:"grace" env:"GENBUS_SHUTDOWN_GRACE"`
 }
@@ -144,11 +174,12 @@ type Sandbox struct {
 func Default() *Config {
 	return &Config{
 		NATS:      defaultNATS(),
-		HTTP:      HTTP{Addr: "127.0.0.1:8080", MaxBodyBytes: 32 * MiB, ReadHeaderTimeout: 10 * time.Second, Segments: withSegments(nil), SSEPing: 15 * time.Second},
-		GRPC:      GRPC{Addr: "127.0.0.1:9090", MaxMessageBytes: 32 * MiB},
+		HTTP:      HTTP{Addr: "127.0.0.1:8080", MaxBodyBytes: 32 * MiB, ReadHeaderTimeout: 10 * time.Second, MaxConnections: 10_000, Segments: withSegments(nil), SSEPing: 15 * time.Second},
+		GRPC:      GRPC{Addr: "127.0.0.1:9090", MaxMessageBytes: 32 * MiB, MaxConnections: 10_000},
 		Chat:      Chat{MaxAttempts: 2, InlineEvents: true},
 		Events:    Events{Encoding: EncodingProtobuf},
-		Limits:    Limits{ClaimCheckBytes: 256 * KiB, ArchiveBytes: 2 * GiB, BodiesBytes: 20 * GiB, SlowReaderBytes: MiB, ListIndex: 100_000},
+		Limits:    Limits{ClaimCheckBytes: 256 * KiB, ArchiveBytes: 2 * GiB, BodiesBytes: 20 * GiB, SlowReaderBytes: MiB, ListIndex: 100_000, StreamTime: time.Hour},
+		Retry:     Retry{Share: 0.2, PerSecond: 10},
 		Log:       Log{Level: "info", Format: "auto"},
 		Telemetry: Telemetry{Traces: "auto"},
 		Shutdown:  Shutdown{Grace: 30 * time.Second},
@@ -156,8 +187,8 @@ func Default() *Config {
 	}
 }
 
-// Prepare fills the defaults that depend on other fields, checks everything and builds the look-ups behind Route and
-// Tenant. Load has called it already; call it after building or changing a Config in code. The error joins all
+// Prepare fills the defaults that depend on other fields, checks everything and builds the look-ups behind Route,
+// Tenant and Operator. Load has called it already; call it after building or changing a Config in code. The error joins all
 // problems, one line each.
 func (c *Config) Prepare() error {
 	r := newReport("")
@@ -169,7 +200,7 @@ func (c *Config) prepare(r *report) {
 	c.fill()
 	c.check(r)
 	c.indexRoutes(r)
-	c.indexTenants(r)
+	c.indexKeys(r)
 }
 
 // fill sets what Default cannot know: it depends on whether there is a cluster, on the upstreams and on a route's

@@ -12,7 +12,7 @@ import (
 
 // The comments of the structs are the documentation; embedding them keeps one copy of each sentence.
 //
-//go:embed config.go nats.go upstream.go route.go auth.go
+//go:embed config.go nats.go upstream.go route.go auth.go tenants.go tls.go
 var structSources embed.FS
 
 // Row describes one key of the configuration.
@@ -40,6 +40,8 @@ func environmentRows() []Row {
 		{Env: envUpstreamKeyFile, Default: "none", Meaning: `File that holds the API key of the upstream "default".`},
 		{Env: envAPIKey, Default: "none", Meaning: `API key that callers must send; they are the tenant "default".`},
 		{Env: envAPIKeyFile, Default: "none", Meaning: `File that holds the API key of the tenant "default".`},
+		{Env: envOperatorKey, Default: "none", Meaning: `Key of the operator "operator", for the operator's methods.`},
+		{Env: envOperatorKeyFile, Default: "none", Meaning: `File that holds the key of the operator "operator".`},
 	}
 }
 

@@ -13,8 +13,13 @@ var dependent = map[string]string{
 	"http.segments":                "the protocol's name, such as kling and jimeng",
 	"upstreams.<name>.vendor_path": "the protocol's segment with bearer (a gateway), none with signed (the vendor itself)",
 	"routes[].group":               "the protocol; chat for chats",
-	"routes[].protocol":            "primary for video",
-	"routes[].max_in_flight":       "100 for video, 64 for chat",
+
+	"tenants.<name>.requests_per_second": "that of limits.tenant",
+	"tenants.<name>.burst":               "that of limits.tenant",
+	"tenants.<name>.max_jobs":            "that of limits.tenant",
+	"tenants.<name>.max_body_bytes":      "that of limits.tenant",
+	"routes[].protocol":                  "primary for video",
+	"routes[].max_in_flight":             "100 for video, 64 for chat",
 }
 
 // defaults returns the default of every key as an operator would write it.

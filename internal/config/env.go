@@ -17,6 +17,8 @@ const (
 	envUpstreamKeyFile = "GENBUS_UPSTREAM_KEY_FILE"
 	envAPIKey          = "GENBUS_API_KEY"
 	envAPIKeyFile      = "GENBUS_API_KEY_FILE"
+	envOperatorKey     = "GENBUS_OPERATOR_KEY"
+	envOperatorKeyFile = "GENBUS_OPERATOR_KEY_FILE"
 
 	envPrefix       = "GENBUS_"
 	defaultUpstream = "default"
@@ -51,6 +53,7 @@ func (l *loader) applyEnv() {
 	l.splitCredentials()
 	l.applyUpstreamEnv()
 	l.applyAPIKeyEnv()
+	l.applyOperatorKeyEnv()
 }
 
 // applyUpstreamEnv makes or changes the upstream "default".
@@ -105,6 +108,20 @@ func (l *loader) applyAPIKeyEnv() {
 	l.APIKeys = append(l.APIKeys, APIKey{Tenant: DefaultTenant, KeyEnv: keyEnv, KeyFile: keyFile})
 }
 
+// applyOperatorKeyEnv adds a key of DefaultOperator, unless the file names the variable itself.
+func (l *loader) applyOperatorKeyEnv() {
+	keyEnv, keyFile := l.overrideKey("operator_keys", "", "", envOperatorKey, envOperatorKeyFile)
+	if keyEnv == "" && keyFile == "" {
+		return
+	}
+	for _, k := range l.OperatorKeys {
+		if k.KeyEnv != "" && k.KeyEnv == keyEnv || k.KeyFile != "" && k.KeyFile == keyFile {
+			return
+		}
+	}
+	l.OperatorKeys = append(l.OperatorKeys, OperatorKey{Name: DefaultOperator, KeyEnv: keyEnv, KeyFile: keyFile})
+}
+
 // overrideKey returns where a key comes from: the two variables, of which only one may be set, win over the file.
 func (l *loader) overrideKey(path, keyEnv, keyFile, nameEnv, nameFile string) (newEnv, newFile string) {
 	inline, file := l.env[nameEnv], l.env[nameFile]
@@ -141,7 +158,7 @@ func isKubernetesLink(name, value string) bool {
 
 // variables returns the names of all variables, sorted.
 func variables() []string {
-	names := []string{envConfig, envUpstreamURL, envUpstreamKey, envUpstreamKeyFile, envAPIKey, envAPIKeyFile}
+	names := []string{envConfig, envUpstreamURL, envUpstreamKey, envUpstreamKeyFile, envAPIKey, envAPIKeyFile, envOperatorKey, envOperatorKeyFile}
 	eachVariable(reflect.ValueOf(Default()).Elem(), "", func(name, _ string, _ reflect.Value) { names = append(names, name) })
 	slices.Sort(names)
 	return names

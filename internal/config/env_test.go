@@ -23,6 +23,7 @@ func TestEveryVariable(t *testing.T) {
 		"GENBUS_GRPC_ADDR":        {"localhost:2", "host:port"},
 		"GENBUS_LOG_LEVEL":        {"debug", "loud"},
 		"GENBUS_LOG_FORMAT":       {"json", "xml"},
+		"GENBUS_SHUTDOWN_DELAY":   {"5s", "5"},
 		"GENBUS_SHUTDOWN_GRACE":   {"45s", "45"},
 		"GENBUS_SANDBOX_ADDR":     {"127.0.0.1:3", ":x"},
 	}
@@ -113,8 +114,8 @@ func TestAVariableNamedByTheFileIsKnown(t *testing.T) {
 func TestAPIKeyFromEnvironment(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "api_keys: [{tenant: default, key_env: GENBUS_API_KEY}]"} {
-		c := mustLoad(t, text, "GENBUS_API_KEY=sk-1", "GENBUS_HTTP_ADDR=0.0.0.0:8080")
-		if tenant, ok := c.Tenant("sk-1"); len(c.APIKeys) != 1 || tenant != DefaultTenant || !ok {
+		c := mustLoad(t, text, "GENBUS_API_KEY=0123456789abcdef", "GENBUS_HTTP_ADDR=0.0.0.0:8080")
+		if tenant, ok := c.Tenant("0123456789abcdef"); len(c.APIKeys) != 1 || tenant != DefaultTenant || !ok {
 			t.Errorf("%q: %d keys, tenant %q, %v", text, len(c.APIKeys), tenant, ok)
 		}
 	}

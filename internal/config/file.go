@@ -72,6 +72,7 @@ func (d *fileDecoder) value(path string, node *yaml.Node, v reflect.Value) {
 		node = node.Alias
 	}
 	if node.Kind == yaml.ScalarNode && node.Tag == "!!null" {
+		delete(d.lines, path) // as if it were not there
 		return
 	}
 	switch v.Kind() {

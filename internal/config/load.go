@@ -36,6 +36,7 @@ func Load(source Source) (*Config, error) {
 	l.report = newReport(cmp.Or(source.File, l.env[envConfig]))
 	l.loadFile()
 	l.applyEnv()
+	l.inherit()
 	l.loadSecrets()
 	l.checkFiles()
 	l.unknownVariables()
@@ -79,13 +80,19 @@ func (l *loader) resolveTraces() {
 	}
 }
 
-// checkFiles reads each named file of the broker connection once, so that a wrong path is found here.
+// checkFiles reads each named file of TLS and of the broker connection once, so that a wrong path is found here.
 func (l *loader) checkFiles() {
 	for _, f := range []struct{ key, path string }{
 		{"nats.creds_file", l.NATS.CredsFile},
 		{"nats.tls.ca_file", l.NATS.TLS.CAFile},
 		{"nats.tls.cert_file", l.NATS.TLS.CertFile},
 		{"nats.tls.key_file", l.NATS.TLS.KeyFile},
+		{"http.tls.cert_file", l.HTTP.TLS.CertFile},
+		{"http.tls.key_file", l.HTTP.TLS.KeyFile},
+		{"http.tls.client_ca_file", l.HTTP.TLS.ClientCAFile},
+		{"grpc.tls.cert_file", l.GRPC.TLS.CertFile},
+		{"grpc.tls.key_file", l.GRPC.TLS.KeyFile},
+		{"grpc.tls.client_ca_file", l.GRPC.TLS.ClientCAFile},
 	} {
 		if f.path == "" {
 			continue

@@ -58,13 +58,15 @@ func (n NATS) Servers() []string {
 	return servers
 }
 
-// TLS is how genbus trusts the cluster, and shows who it is.
+// TLS is how genbus trusts the cluster, and shows who it is; or how the embedded server does, towards its clients.
 type TLS struct {
-	// Cluster only: PEM file of the authority that signed the servers' certificates. Default: none.
+	// PEM file of the authority that signed the cluster's certificates; embedded, of the authorities whose client
+	// certificates are taken: every client must show one. Default: none.
 	CAFile string `yaml:"ca_file"`
-	// Cluster only: PEM file of the client certificate. Default: none.
+	// PEM file of genbus's certificate as a client of the cluster; embedded, of the server's, without which it speaks no
+	// TLS. Default: none.
 	CertFile string `yaml:"cert_file"`
-	// Cluster only: PEM file of the client certificate's key. Default: none.
+	// PEM file of the certificate's key. Default: none.
 	KeyFile string `yaml:"key_file"`
 }
 

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"strings"
 	"testing"
 )
@@ -40,6 +42,12 @@ func upstreamK(keys string) string {
 
 const pairK = "access_key_env: AK, secret_key_env: SK"
 
+// sha is the hash of a key.
+func sha(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:])
+}
+
 var pairs = []string{"AK=hunter2", "SK=hunter2"}
 
 // TestProblems has a case for every check. Line numbers are those of the text. Left out: the upper ends of ranges
@@ -57,7 +65,7 @@ func TestProblems(t *testing.T) {
 		{"two documents", "{}\n---\n{}\n", nil, []string{"c.yaml: holds more than one YAML document; want one"}},
 		{"not a mapping", "[1]", nil, []string{"is a list; want key: value pairs"}},
 		{"unknown key", "http:\n  adr: x", nil, []string{"c.yaml:2: http.adr is not a known key; did you mean addr?"}},
-		{"unknown key, no guess", "\nhttp:\n  zebra: x", nil, []string{"c.yaml:3: http.zebra is not a known key; want one of addr, max_body_bytes, public_url, read_header_timeout, segments, sse_ping"}},
+		{"unknown key, no guess", "\nhttp:\n  zebra: x", nil, []string{"c.yaml:3: http.zebra is not a known key; want one of addr, max_body_bytes, max_connections, public_url, read_header_timeout, segments, sse_ping, tls"}},
 		{"unknown key with a new line", "\"a\\nb\": x", nil, []string{`c.yaml:1: "a\nb" is not a known key; want one of`}},
 		{"key twice", "http: {addr: '127.0.0.1:1'}\nlog: {level: info}\nhttp: {}", nil, []string{"c.yaml:1: http is set twice, in lines 1 and 3; want it once"}},
 		{"key that is a list", "[a]: 1", nil, []string{"has a list as a key in line 1; want a name"}},
@@ -77,6 +85,18 @@ func TestProblems(t *testing.T) {
 		{"http.addr port", "http: {addr: 'localhost:99999'}", nil, []string{`c.yaml:1: http.addr is "localhost:99999"; want host:port`}},
 		{"http.max_body_bytes", "http: {max_body_bytes: 0}", nil, []string{"c.yaml:1: http.max_body_bytes is 0; want 1KiB to 1GiB"}},
 		{"http.read_header_timeout", "http: {read_header_timeout: 0s}", nil, []string{"c.yaml:1: http.read_header_timeout is 0s; want 100ms to 10m"}},
+		{"http.max_connections", "http: {max_connections: -1}", nil, []string{"c.yaml:1: http.max_connections is -1; want 0 to 10000000"}},
+		{"grpc.max_connections", "grpc: {max_connections: 99999999}", nil, []string{"c.yaml:1: grpc.max_connections is 99999999; want 0 to 10000000"}},
+		{"http.tls without a key", "http: {tls: {cert_file: /ok}}", nil, []string{`c.yaml:1: http.tls.cert_file is "/ok"; want cert_file and key_file together, or none of them`}},
+		{"grpc.tls without a certificate", "grpc: {tls: {key_file: /ok}}", nil, []string{`c.yaml:1: grpc.tls.cert_file is ""; want cert_file and key_file together`}},
+		{"client_ca_file alone", "grpc: {tls: {client_ca_file: /ok}}", nil, []string{`c.yaml:1: grpc.tls.client_ca_file is "/ok"; want cert_file and key_file beside it: without TLS there are no client certificates`}},
+		{"http.tls missing file", "http: {tls: {cert_file: /none, key_file: /ok}}", nil, []string{`c.yaml:1: http.tls.cert_file is "/none"; want a readable file: file does not exist`}},
+		{"limits.stream_time", "limits: {stream_time: 10ms}", nil, []string{"c.yaml:1: limits.stream_time is 10ms; want 1s to 8760h"}},
+		{"limits.tenant", "limits: {tenant: {requests_per_second: -1, burst: -1, max_jobs: -1, max_body_bytes: 1}}", nil, []string{
+			"c.yaml:1: limits.tenant.requests_per_second is -1; want 0 to 100000", "c.yaml:1: limits.tenant.burst is -1; want 0 to",
+			"c.yaml:1: limits.tenant.max_jobs is -1; want 0 to", "c.yaml:1: limits.tenant.max_body_bytes is 1; want 1KiB to 1GiB",
+		}},
+		{"tenants", "tenants:\n  acme: {max_jobs: -1}\n  a b: {}", nil, []string{"c.yaml:2: tenants.acme.max_jobs is -1; want 0 to", "c.yaml:3: tenants.\"a b\" is not a usable name; want 1 to 64 letters"}},
 		{"http.sse_ping", "http: {sse_ping: -1s}", nil, []string{"c.yaml:1: http.sse_ping is -1s; want 10ms to 10m"}},
 		{"grpc.addr", "grpc: {addr: 'a b:1'}", nil, []string{`c.yaml:1: grpc.addr is "a b:1"; want host:port`}},
 		{"grpc.max_message_bytes", "grpc: {max_message_bytes: 2GiB}", nil, []string{"c.yaml:1: grpc.max_message_bytes is 2GiB; want 1KiB to 1GiB"}},
@@ -118,6 +138,9 @@ func TestProblems(t *testing.T) {
 		{"nats.creds_file missing", "nats: {url: 'nats://h', creds_file: /none}", nil, []string{`c.yaml:1: nats.creds_file is "/none"; want a readable file: file does not exist`}},
 		{"nats.tls.ca_file missing", "nats: {url: 'tls://h', tls: {ca_file: /none}}", nil, []string{`c.yaml:1: nats.tls.ca_file is "/none"; want a readable file`}},
 		{"nats.tls.cert_file alone", "nats: {url: 'tls://h', tls: {cert_file: /ok}}", nil, []string{`c.yaml:1: nats.tls.cert_file is "/ok"; want cert_file and key_file together, or none of them`}},
+		{"nats.tls embedded, without a key", "nats: {tls: {cert_file: /ok}}", nil, []string{`c.yaml:1: nats.tls.cert_file is "/ok"; want cert_file and key_file together`}},
+		{"nats.tls embedded, authorities alone", "nats: {tls: {ca_file: /ok}}", nil, []string{`c.yaml:1: nats.tls.ca_file is "/ok"; want cert_file and key_file beside it, or nats.url (GENBUS_NATS_URL) of a cluster`}},
+		{"nats.tls embedded, for nobody", "nats: {listen: none, tls: {cert_file: /ok, key_file: /ok}}", nil, []string{`c.yaml:1: nats.tls.cert_file is "/ok"; want nats.listen with an address`}},
 		{"nats.max_store_bytes", "nats:\n  max_store_bytes: 8GiB", nil, []string{"c.yaml:2: nats.max_store_bytes is 8GiB; want at least 9GiB, the sum of max_bytes of the streams requests, tasks and dead"}},
 		{"nats.max_memory_bytes", "nats: {max_memory_bytes: 128MiB}", nil, []string{"c.yaml:1: nats.max_memory_bytes is 128MiB; want at least 256MiB, which is nats.streams.chunks.max_bytes"}},
 		{"streams", `nats:
@@ -251,7 +274,7 @@ func TestProblems(t *testing.T) {
 		// Tenants and listening.
 		{"tenant", "api_keys: [{tenant: a b, key_env: A}]", []string{"A=hunter2"}, []string{`c.yaml:1: api_keys[0].tenant is "a b"; want 1 to 64 letters, digits, _ or -`}},
 		{"tenant missing", "api_keys: [{key_env: A}]", []string{"A=hunter2"}, []string{"c.yaml:1: api_keys[0].tenant is missing; want 1 to 64 letters"}},
-		{"api key missing", "api_keys: [{tenant: a}]", nil, []string{"c.yaml:1: api_keys[0].key_env is missing; want key_env: NAME or key_file: PATH"}},
+		{"api key missing", "api_keys: [{tenant: a}]", nil, []string{"c.yaml:1: api_keys[0].key_env is missing; want key_env: NAME, key_file: PATH or key_sha256: HASH"}},
 		{"api key inline", "api_keys:\n- tenant: a\n  key: hunter2\n  key_env: A", []string{"A=x"}, []string{"c.yaml:3: api_keys[0].key is written in the file; want key_env: NAME"}},
 		{"api key twice", "api_keys:\n- {tenant: a, key_env: A}\n- {tenant: b, key_env: B}", []string{"A=hunter2", "B=hunter2"}, []string{"c.yaml:3: api_keys[1] holds the same key as api_keys[0]; want a key of its own for each entry"}},
 		{"access key alone", "api_keys: [{tenant: a, access_key: ak}]", nil, []string{"c.yaml:1: api_keys[0].access_key and the secret key belong together; want both or neither"}},
@@ -259,9 +282,23 @@ func TestProblems(t *testing.T) {
 		{"access key with a slash and a comma", "api_keys: [{tenant: a, access_key: 'a/b, c', secret_key_env: A}]", []string{"A=0123456789abcdef"}, []string{`c.yaml:1: api_keys[0].access_key is "a/b, c"; want 1 to 128 letters, digits, _, . or -`}},
 		{"long access key", "api_keys: [{tenant: a, access_key: " + strings.Repeat("a", 129) + ", secret_key_env: A}]", []string{"A=0123456789abcdef"}, []string{`c.yaml:1: api_keys[0].access_key is "aaa`}},
 		{"short secret key", "api_keys: [{tenant: a, access_key: ak, secret_key_env: A}, {tenant: a, access_key: al, secret_key_file: /ok}]", []string{"A=hunter2hunter2x"}, []string{
-			"c.yaml:1: api_keys[0].secret_key_env names a secret of fewer than 16 bytes; want a longer one: whoever sees a signature can try short ones",
+			"c.yaml:1: api_keys[0].secret_key_env names a secret of fewer than 16 bytes, which can be found by trying; want a longer one",
 			"c.yaml:1: api_keys[1].secret_key_file names a secret of fewer than 16 bytes",
 		}},
+		{"short key that others can try", "", []string{"GENBUS_HTTP_ADDR=:8080", "GENBUS_API_KEY=hunter2"}, []string{"api_keys[0].key_env names a secret of fewer than 16 bytes, which can be found by trying; want a longer one, such as \"service key new\" prints"}},
+		{"short key of a file", "grpc: {addr: ':9090'}\napi_keys: [{tenant: a, key_file: /ok}]", nil, []string{"c.yaml:2: api_keys[0].key_file names a secret of fewer than 16 bytes"}},
+		{"key_sha256", "api_keys: [{tenant: a, key_sha256: hunter2}]", nil, []string{"c.yaml:1: api_keys[0].key_sha256 is not a hash; want 64 hexadecimal digits, as \"service key new\" prints them"}},
+		{"key_sha256 too long", "api_keys: [{tenant: a, key_sha256: " + strings.Repeat("0a", 33) + "}]", nil, []string{"c.yaml:1: api_keys[0].key_sha256 is not a hash"}},
+		{"key_sha256 beside a key", "api_keys: [{tenant: a, key_env: A, key_sha256: " + strings.Repeat("0a", 32) + "}]", []string{"A=hunter2"}, []string{"c.yaml:1: api_keys[0].key_sha256 and a place of the key are both set; want one of them"}},
+		{"key_sha256 of another entry's key", "api_keys:\n- {tenant: a, key_env: A}\n- {tenant: b, key_sha256: " + sha("hunter2") + "}", []string{"A=hunter2"}, []string{"c.yaml:3: api_keys[1] holds the same key as api_keys[0]"}},
+		{"not_after", "api_keys: [{tenant: a, key_env: A, not_after: tomorrow}]", []string{"A=hunter2"}, []string{`c.yaml:1: api_keys[0].not_after is "tomorrow"; want a time such as 2026-12-01T00:00:00Z`}},
+		{"operator name", "operator_keys: [{key_sha256: " + sha("hunter2") + "}]", nil, []string{"c.yaml:1: operator_keys[0].name is missing; want 1 to 64 letters"}},
+		{"operator key missing", "operator_keys: [{name: a}]", nil, []string{"c.yaml:1: operator_keys[0].key_env is missing; want key_env: NAME, key_file: PATH or key_sha256: HASH"}},
+		{"operator key inline", "operator_keys:\n- name: a\n  key: hunter2\n  key_env: A", []string{"A=0123456789abcdef"}, []string{"c.yaml:3: operator_keys[0].key is written in the file; want key_env: NAME"}},
+		{"short operator key", "operator_keys: [{name: a, key_env: A}]", []string{"A=hunter2"}, []string{"c.yaml:1: operator_keys[0].key_env names a secret of fewer than 16 bytes"}},
+		{"operator not_after", "operator_keys: [{name: a, key_env: A, not_after: '2026-12-01'}]", []string{"A=0123456789abcdef"}, []string{`c.yaml:1: operator_keys[0].not_after is "2026-12-01"; want a time such as`}},
+		{"an operator with a tenant's key", "operator_keys: [{name: a, key_env: A}]", []string{"A=hunter2hunter2hunter2", "GENBUS_API_KEY=hunter2hunter2hunter2"}, []string{"c.yaml:1: operator_keys[0] holds the same key as api_keys[0]; want a key of its own for each entry"}},
+		{"both operator key variables", "", []string{"GENBUS_OPERATOR_KEY=hunter2hunter2hunter2", "GENBUS_OPERATOR_KEY_FILE=/ok"}, []string{"GENBUS_OPERATOR_KEY_FILE and GENBUS_OPERATOR_KEY are both set; want one of them"}},
 		{"both api key variables", "", []string{"GENBUS_API_KEY=hunter2", "GENBUS_API_KEY_FILE=/ok"}, []string{"GENBUS_API_KEY_FILE and GENBUS_API_KEY are both set; want one of them"}},
 		{"http for all", "http: {addr: '0.0.0.0:8080'}", nil, []string{`c.yaml:1: http.addr is "0.0.0.0:8080"; want a loopback address such as 127.0.0.1, or API keys (api_keys in the file, or GENBUS_API_KEY): without keys everybody who reaches it may use it`}},
 		{"grpc for all", "", []string{"GENBUS_GRPC_ADDR=:9090"}, []string{`GENBUS_GRPC_ADDR: grpc.addr is ":9090"; want a loopback address such as 127.0.0.1, or API keys`}},
@@ -311,10 +348,10 @@ func TestListeningThatIsAllowed(t *testing.T) {
 		{"GENBUS_HTTP_ADDR=[::1]:8080"},
 		{"GENBUS_HTTP_ADDR=127.0.0.2:0", "GENBUS_GRPC_ADDR=127.0.0.2:0"},
 		{"GENBUS_NATS_LISTEN=none"},
-		{"GENBUS_HTTP_ADDR=:8080", "GENBUS_GRPC_ADDR=:9090", "GENBUS_API_KEY=k"},
+		{"GENBUS_HTTP_ADDR=:8080", "GENBUS_GRPC_ADDR=:9090", "GENBUS_API_KEY=0123456789abcdef"}, {"GENBUS_API_KEY=k"},
 		{"GENBUS_NATS_URL=nats://n:4222", "GENBUS_NATS_LISTEN=0.0.0.0:4222"},
 	} {
 		mustLoad(t, "", tc...)
 	}
-	mustLoad(t, "nats: {listen: ':4222', user: u, password_env: PW}", "PW=p", "GENBUS_API_KEY=k")
+	mustLoad(t, "nats: {listen: ':4222', user: u, password_env: PW}", "PW=p", "GENBUS_API_KEY=k") // nobody can send a key there
 }

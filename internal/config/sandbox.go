@@ -27,6 +27,7 @@ func (c *Config) AddSandbox(baseURL string) error {
 	next := *c
 	next.Upstreams = maps.Clone(c.Upstreams)
 	next.Routes = slices.Clone(c.Routes)
+	next.APIKeys, next.OperatorKeys = slices.Clone(c.APIKeys), slices.Clone(c.OperatorKeys)
 	next.fill() // before the second upstream is there: the first may still get its catch-all routes
 	next.Sandbox.Enabled = true
 	r := newReport("")

@@ -29,6 +29,10 @@ func (l *loader) loadSecrets() {
 		k.Key = l.secret(path, "key", k.KeyEnv, k.KeyFile)
 		k.SecretKey = l.secret(path, "secret_key", k.SecretKeyEnv, k.SecretKeyFile)
 	}
+	for i := range l.OperatorKeys {
+		k := &l.OperatorKeys[i]
+		k.Key = l.secret(fmt.Sprintf("operator_keys[%d]", i), "key", k.KeyEnv, k.KeyFile)
+	}
 	if l.NATS.PasswordEnv != "" || l.NATS.PasswordFile != "" {
 		if !l.NATS.Password.Empty() {
 			l.say("nats.password_env", "is set and nats.url holds a password too; want one of them")

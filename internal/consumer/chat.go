@@ -272,6 +272,7 @@ func (j *chatJob) tooLate(now time.Time) *fault.Error {
 // reserve takes a place with an upstream before the chat is said to have started.
 // It reports false with an outcome when nobody takes it now.
 func (j *chatJob) reserve() (*pool.Lease, Outcome, bool) {
+	j.tried.Again = j.chat().GetAttempt() > 0
 	lease, err := j.Caller.Reserve(&j.tried)
 	var busy *pool.BusyError
 	switch {
@@ -284,19 +285,16 @@ func (j *chatJob) reserve() (*pool.Lease, Outcome, bool) {
 	}
 }
 
-// beforeLimits is at, or the first limit that the chat would pass by then.
+// beforeLimits is at, or the first limit that the chat would pass by then. Once
+// it was called, expires_at and the queue's limit end nothing any more, as in
+// tooLate: to wait for one that has passed would be to wait for nothing, in a loop.
 func (j *chatJob) beforeLimits(at time.Time) time.Time {
 	x := j.entry.Job.GetExecution()
 	limits := []*timestamppb.Timestamp{x.GetDeadline()}
 	if x.GetFirstSubmitAt() == nil {
 		limits = append(limits, j.entry.Job.GetExpiresAt(), x.GetQueueDeadline())
 	}
-	for _, limit := range limits {
-		if limit != nil && limit.AsTime().Before(at) {
-			at = limit.AsTime().Add(time.Millisecond)
-		}
-	}
-	return at
+	return earliest(at, limits...)
 }
 
 // start commits the next attempt before the upstream is called.

@@ -30,6 +30,7 @@ func (j *videoJob) choose() (time.Time, bool) {
 	if j.assigned.lease != nil { // taken right after a refusal
 		return time.Time{}, true
 	}
+	j.assigned.tried.Again = j.entry.Job.GetExecution().GetAttempt() > 0
 	lease, err := j.Accounts.Acquire(&j.assigned.tried)
 	if errors.Is(err, pool.ErrExhausted) {
 		j.assigned.newRound()
@@ -83,7 +84,7 @@ func soon(at time.Time) time.Time {
 	return at.Add(rand.N(retryLog / 4))
 }
 
-func (a *assignment) newRound() { a.tried, a.waiting = pool.Tried{}, false }
+func (a *assignment) newRound() { a.tried, a.waiting = pool.Tried{Again: a.tried.Again}, false }
 
 // resume counts a task that an account has already.
 func (a *assignment) resume(table *routes.Table, account pool.Account) {

@@ -51,12 +51,18 @@ func (j *videoJob) holdUntil(at time.Time) Outcome {
 	if x.GetFirstSubmitAt() == nil {
 		limits = append(limits, x.GetQueueDeadline())
 	}
+	return Hold(earliest(at, limits...))
+}
+
+// earliest is at, or just after the first of the limits that passes before it; a
+// limit may be nil.
+func earliest(at time.Time, limits ...*timestamppb.Timestamp) time.Time {
 	for _, limit := range limits {
 		if limit != nil && limit.AsTime().Before(at) {
 			at = limit.AsTime().Add(time.Millisecond)
 		}
 	}
-	return Hold(at)
+	return at
 }
 
 // submitTo commits where the request goes, and sends it.
@@ -180,8 +186,14 @@ func (j *videoJob) refusedBy(ctx context.Context, s upstream.Submission) Outcome
 	if !more {
 		return j.refusedForGood(ctx, s.Err)
 	}
+	return j.requeue(ctx, s.Err, notBefore)
+}
+
+// requeue brings a task that an upstream refused back to the queue, until
+// notBefore.
+func (j *videoJob) requeue(ctx context.Context, cause *upstream.Error, notBefore time.Time) Outcome {
 	out, ok := j.persist(ctx, func() (task.Event, error) {
-		return task.Requeued(j.video(), time.Now(), notBefore, refusal(s.Err))
+		return task.Requeued(j.video(), time.Now(), notBefore, refusal(cause))
 	})
 	if !ok {
 		return out

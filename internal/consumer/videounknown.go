@@ -29,6 +29,9 @@ func (j *videoJob) submitBound(ctx context.Context) Outcome {
 	if !j.HasAccount(a) {
 		return j.failUnsubmitted(ctx, fault.New(fault.UpstreamRemoved, "upstream %s is not configured any more", a))
 	}
+	if next, ok := j.Routes.Again(); !ok {
+		return j.holdUntil(soon(next))
+	}
 	j.assigned.resume(j.Routes, a)
 	return j.submitTo(ctx, a)
 }
@@ -48,14 +51,7 @@ func (j *videoJob) refusedAgain(ctx context.Context, s upstream.Submission) Outc
 	if s.Verdict == upstream.RefusedForGood {
 		return j.endUnknown(ctx, s.Err)
 	}
-	notBefore := time.Now().Add(j.backoff(s.Err))
-	out, ok := j.persist(ctx, func() (task.Event, error) {
-		return task.Requeued(j.video(), time.Now(), notBefore, refusal(s.Err))
-	})
-	if !ok {
-		return out
-	}
-	return j.holdUntil(notBefore)
+	return j.requeue(ctx, s.Err, time.Now().Add(j.backoff(s.Err)))
 }
 
 // unknown ends a task that the upstream may or may not have. It is submitted
@@ -96,8 +92,13 @@ func (j *videoJob) resubmit(ctx context.Context) Outcome {
 	if f := j.tooLate(time.Now()); f != nil {
 		return j.endUnknown(ctx, f)
 	}
-	if !waitOrStop(j.fetching, j.backoff(&upstream.Error{})) {
-		return Nak()
+	for wait, ok := j.backoff(&upstream.Error{}), false; !ok; {
+		if !waitOrStop(j.fetching, wait) {
+			return Nak()
+		}
+		var next time.Time
+		next, ok = j.Routes.Again()
+		wait = time.Until(soon(next))
 	}
 	// The key that the upstream honours is honoured where it was sent first.
 	a := routes.Account(j.entry.Job.GetExecution())

@@ -150,7 +150,7 @@ func (c *Chat) acquire(t *Tried, first bool) (*Lease, error) {
 	if err == nil || !again {
 		return lease, err
 	}
-	*t = Tried{}
+	*t = Tried{Again: true}
 	if errors.Is(err, ErrExhausted) {
 		return c.chooser.Acquire(t)
 	}

@@ -34,8 +34,13 @@ func (e *BusyError) Error() string {
 // Tried is what one job has tried in this round. The zero value is a new round.
 // It belongs to one job at a time.
 type Tried struct {
+	// Again is true for a job that was sent before this round.
+	Again    bool
 	accounts []Account // in the order of the tries
 }
+
+// retry reports whether the next try is not the job's first.
+func (t *Tried) retry() bool { return t.Again || len(t.accounts) > 0 }
 
 func (t *Tried) has(a Account) bool { return slices.Contains(t.accounts, a) }
 
@@ -73,7 +78,8 @@ func (p *Pool) Chooser(r config.Route) *Chooser {
 // Upstreams are taken in the route's order; with weights, the first is drawn by
 // weight and the others follow, the heaviest first. The keys of one upstream
 // take turns. Keys that rest come when there is nobody else to try, so that a
-// route with nothing but a bad key says so at once.
+// route with nothing but a bad key says so at once. A job that was sent before
+// needs a place in the budget of retries, too.
 //
 // The error is a *BusyError or ErrExhausted.
 func (c *Chooser) Acquire(t *Tried) (*Lease, error) {
@@ -86,6 +92,10 @@ func (c *Chooser) Acquire(t *Tried) (*Lease, error) {
 	}
 	if len(awake) == 0 {
 		return nil, ErrExhausted
+	}
+	if next, ok := c.pool.budget.retry(now); t.retry() && !ok {
+		c.pool.metrics.Retry(false)
+		return nil, &BusyError{Until: next}
 	}
 	busy := &BusyError{}
 	for _, k := range awake {
@@ -143,6 +153,12 @@ func (c *Chooser) lease(t *Tried, k *key, done func(error), now time.Time) *Leas
 		l.patience = time.AfterFunc(max(k.service.breaker.openFor, probePatience), l.passOn)
 	}
 	l.count(1)
+	if t.retry() {
+		c.pool.budget.spend(now)
+		c.pool.metrics.Retry(true)
+	} else {
+		c.pool.budget.first()
+	}
 	if n := len(t.accounts); n > 0 && t.accounts[n-1].Upstream != k.account.Upstream {
 		c.pool.services[t.accounts[n-1].Upstream].metrics.FailedOver()
 	}

@@ -34,15 +34,19 @@ type Options struct {
 	// Logger hears of breakers and keys that change, and of chats that fail over.
 	// Default: discards.
 	Logger *slog.Logger
+	// Retry bounds the retries of all upstreams together. Default: no bound.
+	Retry config.Retry
 }
 
 // Pool knows the state of every account. All routes share one, because they
 // share the accounts. It is safe for concurrent use.
 type Pool struct {
-	logger *slog.Logger
+	logger  *slog.Logger
+	metrics *telemetry.Metrics
 
-	mu       sync.Mutex          // guards all services and keys, and every lease
+	mu       sync.Mutex          // guards all services and keys, every lease, and the budget
 	services map[string]*service // by name; the map itself is read-only
+	budget   *budget
 }
 
 // New makes a pool of the configured upstreams, all of them in good health.
@@ -50,7 +54,7 @@ func New(upstreams config.Upstreams, o Options) *Pool {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	p := &Pool{logger: o.Logger, services: make(map[string]*service, len(upstreams))}
+	p := &Pool{logger: o.Logger, metrics: o.Metrics, services: make(map[string]*service, len(upstreams)), budget: newBudget(o.Retry)}
 	for name, u := range upstreams {
 		p.services[name] = newService(name, u, o)
 	}
@@ -70,6 +74,21 @@ func (p *Pool) Resume(a Account) *Lease {
 	}
 	l.count(1)
 	return l
+}
+
+// Again takes what a job costs that is sent again to the account that has it
+// already. It is false when there have been too many retries, with the time to
+// ask again.
+func (p *Pool) Again() (time.Time, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	next, ok := p.budget.retry(now)
+	if ok {
+		p.budget.spend(now)
+	}
+	p.metrics.Retry(ok)
+	return next, ok
 }
 
 // refresh sets the gauge of keys that are out. It runs when one comes back.

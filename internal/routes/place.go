@@ -1,10 +1,7 @@
 package routes
 
 import (
-	"cmp"
-	"net"
-	"net/url"
-	"strings"
+	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/content"
@@ -55,22 +52,7 @@ func (t *Table) NeedsKey(task *genbusv1.VideoTask, result string) bool {
 	if !ok || found.endpoint.Key == "" && found.endpoint.Auth == nil {
 		return false
 	}
-	own := originOf(found.endpoint.BaseURL)
-	return own != "" && own == originOf(result)
-}
-
-// originOf is the scheme, host and port of an http or https URL, and empty for
-// all else.
-func originOf(address string) string {
-	u, err := url.Parse(address)
-	if err != nil || u.Hostname() == "" {
-		return ""
-	}
-	port, known := map[string]string{"http": "80", "https": "443"}[u.Scheme]
-	if !known {
-		return ""
-	}
-	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), cmp.Or(u.Port(), port))
+	return content.SameOrigin(found.endpoint.BaseURL, result)
 }
 
 // accountOf finds the account of a task by its route, or where that is gone or
@@ -86,6 +68,9 @@ func (t *Table) accountOf(task *genbusv1.VideoTask, a pool.Account) (videoAccoun
 	}
 	return videoAccount{}, false
 }
+
+// Again asks for a retry of a job that stays with its account.
+func (t *Table) Again() (time.Time, bool) { return t.pool.Again() }
 
 // Resume counts a task that an account has already, until the lease is released.
 func (t *Table) Resume(a pool.Account) *pool.Lease { return t.pool.Resume(a) }

@@ -89,7 +89,7 @@ type Table struct {
 // connections, and its limits. metrics and logger may be nil.
 func New(cfg *config.Config, metrics *telemetry.Metrics, logger *slog.Logger) (*Table, error) {
 	t := &Table{
-		cfg: cfg, pool: pool.New(cfg.Upstreams, pool.Options{Metrics: metrics, Logger: logger}),
+		cfg: cfg, pool: pool.New(cfg.Upstreams, pool.Options{Metrics: metrics, Logger: logger, Retry: cfg.Retry}),
 		video: map[string]Video{}, chat: map[string]Chat{}, http: map[string]*http.Client{},
 	}
 	for name, u := range cfg.Upstreams {

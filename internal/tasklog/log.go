@@ -120,6 +120,10 @@ func (l *Log) Start(ctx context.Context) (wait func(), err error) {
 	return func() { <-done }, nil
 }
 
+// Trouble returns at once why the log cannot be read or written now; nil when
+// nothing is known to be wrong.
+func (l *Log) Trouble() error { return l.b.Trouble() }
+
 // Get reads a job as it is now, from the stream's leader. A job that the log
 // does not have is ErrNotFound.
 func (l *Log) Get(ctx context.Context, n subject.TaskName) (Entry, error) {

@@ -14,6 +14,7 @@ type upstreamMetrics struct {
 	breakerOpen *prometheus.GaugeVec
 	keysOut     *prometheus.GaugeVec
 	inHand      *prometheus.GaugeVec
+	retries     *prometheus.CounterVec
 }
 
 func newUpstreamMetrics(f promauto.Factory) upstreamMetrics {
@@ -31,7 +32,22 @@ func newUpstreamMetrics(f promauto.Factory) upstreamMetrics {
 			"Keys of an upstream that wait or rest.", "upstream"),
 		inHand: gauges(f, "upstream_in_hand",
 			"Jobs that this replica has at an upstream.", "upstream"),
+		retries: counters(f, "upstream_retries_total",
+			"Requests that are sent again: sent, or held back by the budget of retries.", "outcome"),
 	}
+}
+
+// Retry counts a request that is sent again, or that the budget of retries held
+// back.
+func (m *Metrics) Retry(sent bool) {
+	if m == nil {
+		return
+	}
+	outcome := "held_back"
+	if sent {
+		outcome = "sent"
+	}
+	m.upstream.retries.WithLabelValues(outcome).Inc()
 }
 
 // UpstreamMetrics are the metrics of one upstream. Nil is legal and counts

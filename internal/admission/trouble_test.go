@@ -1,0 +1,71 @@
+package admission_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/fault"
+)
+
+// Without a quorum nothing is accepted. Once that is known nobody waits for it:
+// a caller with no time at all gets the same answer.
+func TestRefusesAtOnceWithoutAQuorum(t *testing.T) {
+	t.Parallel()
+	cluster := brokertest.NewCluster(t)
+	s := setup(t, cluster.Open(t))
+	if _, err := s.Admit(t.Context(), video("before", "a cat")); err != nil {
+		t.Fatal(err)
+	}
+	for _, server := range cluster.Servers[1:] {
+		server.Shutdown()
+		server.WaitForShutdown()
+	}
+	for until, patience := time.Now().Add(time.Minute), time.Second; look(t, s.b, patience) == nil; {
+		if time.Now().After(until) {
+			t.Fatal("JetStream without a quorum is still called ready")
+		}
+	}
+	noTime, end := context.WithCancel(t.Context())
+	end()
+	_, err := s.Admit(noTime, video("after", "a dog"))
+	if f := fault.From(err); f.Code != fault.BrokerUnavailable || f.RetryAfter == 0 || !strings.Contains(f.Message, "nothing was accepted") {
+		t.Errorf("got %v, want %s with advice to try again", err, fault.BrokerUnavailable)
+	}
+	if err := s.log.Trouble(); !errors.Is(err, broker.ErrUnavailable) {
+		t.Errorf("the log has the trouble %v", err)
+	}
+}
+
+// Trouble is what the last look found; the next good one ends it.
+func TestTroubleEndsWithTheNextGoodLook(t *testing.T) {
+	t.Parallel()
+	s := setup(t, brokertest.Single(t))
+	noTime, end := context.WithCancel(t.Context())
+	end()
+	if s.b.Ready(noTime) == nil {
+		t.Fatal("a look without time found JetStream ready")
+	}
+	if _, err := s.Admit(t.Context(), video("", "a cat")); fault.CodeOf(err) != fault.BrokerUnavailable {
+		t.Errorf("got %v while JetStream is in trouble", err)
+	}
+	if err := s.b.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	entry, err := s.Admit(t.Context(), video("", "a cat"))
+	if err != nil || entry.Version() != 1 {
+		t.Errorf("got %v, %v after the recovery", entry, err)
+	}
+}
+
+// look is one look of the health checks.
+func look(t *testing.T, b *broker.Broker, patience time.Duration) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	return b.Ready(ctx)
+}

@@ -1,0 +1,93 @@
+package config
+
+import (
+	"fmt"
+	"time"
+)
+
+// minKey is the shortest key that nobody finds by trying, in bytes, if it is random.
+const minKey = 16
+
+// checkAPIKeys wants each entry whole. The keys themselves are compared in indexKeys.
+func (c *Config) checkAPIKeys(r *report) {
+	pairs := map[string]int{}
+	for i, k := range c.APIKeys {
+		path := fmt.Sprintf("api_keys[%d]", i)
+		checkToken(r, path+".tenant", k.Tenant)
+		pair := k.AccessKey != ""
+		entry{path, k.Key, k.KeyEnv, k.KeyFile, k.KeySHA256, k.NotAfter, k.known.held || pair}.check(r)
+		if c.reachable() {
+			strong(r, path, "key", k.Key, k.KeyEnv, k.KeyFile)
+		}
+		if secret := !k.SecretKey.Empty() || k.SecretKeyEnv != "" || k.SecretKeyFile != ""; pair != secret {
+			r.say(path+".access_key", "and the secret key belong together; want both or neither")
+		}
+		if other, taken := pairs[k.AccessKey]; pair && taken {
+			r.bad(path+".access_key", k.AccessKey, fmt.Sprintf("an access key of its own; api_keys[%d] has this one", other))
+		}
+		pairs[k.AccessKey] = i
+		checkPair(r, path, k)
+	}
+}
+
+// checkPair wants an access key that stands in every vendor's signature as it is, and a secret key that nobody finds
+// by trying: a token that was signed with it (HS256) is all that is needed to try, as fast as a machine can.
+func checkPair(r *report, path string, k APIKey) {
+	if k.AccessKey != "" && !accessKeyPattern.MatchString(k.AccessKey) {
+		r.bad(path+".access_key", k.AccessKey, "1 to 128 letters, digits, _, . or -")
+	}
+	strong(r, path, "secret_key", k.SecretKey, k.SecretKeyEnv, k.SecretKeyFile)
+}
+
+// strong wants a secret that is not found by trying. A tenant's plain key may be shorter where nobody but this machine
+// reaches genbus, where there need be none at all.
+func strong(r *report, path, name string, secret Secret, env, file string) {
+	if secret.Empty() || len(secret.Reveal()) >= minKey {
+		return
+	}
+	place := join(path, name+"_env")
+	if env == "" && file != "" {
+		place = join(path, name+"_file")
+	}
+	r.say(place, fmt.Sprintf("names a secret of fewer than %d bytes, which can be found by trying; want a longer one, such as \"service key new\" prints", minKey))
+}
+
+// checkOperatorKeys wants each entry whole, and no key that can be found by trying.
+func (c *Config) checkOperatorKeys(r *report) {
+	for i, k := range c.OperatorKeys {
+		path := fmt.Sprintf("operator_keys[%d]", i)
+		checkToken(r, path+".name", k.Name)
+		entry{path, k.Key, k.KeyEnv, k.KeyFile, k.KeySHA256, k.NotAfter, k.known.held}.check(r)
+		strong(r, path, "key", k.Key, k.KeyEnv, k.KeyFile)
+	}
+}
+
+// entry is what a tenant's key and an operator's have in common. Known: there is a key already, or none is needed.
+type entry struct {
+	path                     string
+	key                      Secret
+	env, file, sum, notAfter string
+	known                    bool
+}
+
+func (e entry) check(r *report) {
+	places := 0
+	for _, place := range []string{e.env, e.file, e.sum} {
+		if place != "" {
+			places++
+		}
+	}
+	switch {
+	case places == 0 && e.key.Empty() && !e.known:
+		r.missing(e.path+".key_env", "key_env: NAME, key_file: PATH or key_sha256: HASH")
+	case e.sum != "" && places > 1:
+		r.say(e.path+".key_sha256", "and a place of the key are both set; want one of them")
+	}
+	if _, ok := readHash(e.sum); e.sum != "" && !ok {
+		// Not shown: it could be the key itself.
+		r.say(e.path+".key_sha256", "is not a hash; want 64 hexadecimal digits, as \"service key new\" prints them")
+	}
+	if _, err := time.Parse(time.RFC3339, e.notAfter); e.notAfter != "" && err != nil {
+		r.bad(e.path+".not_after", e.notAfter, "a time such as 2026-12-01T00:00:00Z")
+	}
+}

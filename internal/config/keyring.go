@@ -1,0 +1,144 @@
+package config
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"fmt"
+	"time"
+)
+
+// keyHash is all that is kept of a key: no dump of a Config shows one.
+type keyHash struct {
+	sum  [sha256.Size]byte
+	held bool
+}
+
+func hashOf(key string) keyHash {
+	return keyHash{sum: sha256.Sum256([]byte(key)), held: true}
+}
+
+// holder is somebody who is known by a key: a tenant or an operator.
+type holder struct {
+	name     string
+	key      keyHash
+	notAfter time.Time // zero: never
+}
+
+// keyring finds the holder of a key in a time that depends on the number of keys only.
+type keyring []holder
+
+func (k keyring) find(key string, now time.Time) (name string, ok bool) {
+	sum := sha256.Sum256([]byte(key))
+	found := -1
+	for i := range k {
+		equal := subtle.ConstantTimeCompare(sum[:], k[i].key.sum[:])
+		found = subtle.ConstantTimeSelect(equal, i, found)
+	}
+	if found < 0 || ended(k[found].notAfter, now) {
+		return "", false
+	}
+	return k[found].name, true
+}
+
+func ended(notAfter, now time.Time) bool { return !notAfter.IsZero() && !now.Before(notAfter) }
+
+// Tenant returns the tenant of an API key, and whether the key is known and still valid. Without configured keys
+// everybody is DefaultTenant, whatever they send. The time it takes depends on the number of keys only.
+func (c *Config) Tenant(key string) (tenant string, ok bool) {
+	if len(c.APIKeys) == 0 {
+		return DefaultTenant, true
+	}
+	return c.tenants.find(key, c.clock())
+}
+
+// Operator returns the name of the operator whose key it is, and whether the key is known and still valid: never,
+// where no operator key is configured. The time it takes depends on the number of keys only.
+func (c *Config) Operator(key string) (name string, ok bool) {
+	return c.operators.find(key, c.clock())
+}
+
+// pair is a key pair of a tenant.
+type pair struct {
+	tenant   string
+	secret   Secret
+	notAfter time.Time // zero: never
+}
+
+// Pair returns the tenant and the secret key of an access key, and whether the access key is known and still
+// valid. An access key is public, so that a look-up by it tells nothing.
+func (c *Config) Pair(accessKey string) (tenant string, secret Secret, ok bool) {
+	p, ok := c.pairs[accessKey]
+	if !ok || ended(p.notAfter, c.clock()) {
+		return "", Secret{}, false
+	}
+	return p.tenant, p.secret, true
+}
+
+// clock is time.Now, but for a test.
+func (c *Config) clock() time.Time {
+	if c.now != nil {
+		return c.now()
+	}
+	return time.Now()
+}
+
+// indexKeys builds the look-ups of Tenant, Pair and Operator, and drops the keys that they were loaded from. An empty key is
+// left out: it is a problem of its own, and must match nobody.
+func (c *Config) indexKeys(r *report) {
+	c.tenants, c.operators, c.pairs = nil, nil, map[string]pair{}
+	first := map[[sha256.Size]byte]string{}
+	add := func(ring *keyring, path string, h holder) {
+		if !h.key.held {
+			return
+		}
+		if other, taken := first[h.key.sum]; taken {
+			r.say(path, "holds the same key as "+other+"; want a key of its own for each entry")
+			return
+		}
+		first[h.key.sum] = path
+		*ring = append(*ring, h)
+	}
+	for i := range c.APIKeys {
+		k, path := &c.APIKeys[i], fmt.Sprintf("api_keys[%d]", i)
+		k.known = keep(&k.Key, k.KeySHA256, k.known)
+		add(&c.tenants, path, holder{name: k.Tenant, key: k.known, notAfter: moment(k.NotAfter)})
+		if k.AccessKey != "" && !k.SecretKey.Empty() {
+			c.pairs[k.AccessKey] = pair{tenant: k.Tenant, secret: k.SecretKey, notAfter: moment(k.NotAfter)}
+		}
+	}
+	for i := range c.OperatorKeys {
+		k, path := &c.OperatorKeys[i], fmt.Sprintf("operator_keys[%d]", i)
+		k.known = keep(&k.Key, k.KeySHA256, k.known)
+		add(&c.operators, path, holder{name: k.Name, key: k.known, notAfter: moment(k.NotAfter)})
+	}
+}
+
+// keep takes the hash of a key: of the secret, which is forgotten, or as it was configured, or as an earlier call kept
+// it.
+func keep(key *Secret, configured string, known keyHash) keyHash {
+	if !key.Empty() {
+		known = hashOf(key.Reveal())
+		*key = Secret{}
+		return known
+	}
+	if h, ok := readHash(configured); ok {
+		return h
+	}
+	return known
+}
+
+// readHash reads a hash in hexadecimal, and reports whether it is one.
+func readHash(text string) (h keyHash, ok bool) {
+	raw, err := hex.DecodeString(text)
+	if err != nil || len(raw) != sha256.Size {
+		return keyHash{}, false
+	}
+	return keyHash{sum: [sha256.Size]byte(raw), held: true}, true
+}
+
+// moment reads a time; zero where there is none, or none that can be read.
+func moment(text string) time.Time {
+	t, _ := time.Parse(time.RFC3339, text)
+	return t
+}

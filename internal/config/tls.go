@@ -1,0 +1,38 @@
+package config
+
+// ServerTLS is what a server shows its clients, and what it wants of them. Changed files are read again while it runs.
+type ServerTLS struct {
+	// PEM file of the server's certificate, followed by those that lead to its authority; empty for no TLS. Default: none.
+	CertFile string `yaml:"cert_file"`
+	// PEM file of the certificate's key. Default: none.
+	KeyFile string `yaml:"key_file"`
+	// PEM file of the authorities whose client certificates are taken: every client must show one, beside its API key.
+	// Empty asks for none. Default: none.
+	ClientCAFile string `yaml:"client_ca_file"`
+}
+
+// Enabled reports whether the server speaks TLS.
+func (t ServerTLS) Enabled() bool { return t.CertFile != "" }
+
+func (t ServerTLS) check(r *report, path string) {
+	if (t.CertFile == "") != (t.KeyFile == "") {
+		r.bad(path+".cert_file", t.CertFile, "cert_file and key_file together, or none of them")
+	}
+	if t.ClientCAFile != "" && t.CertFile == "" {
+		r.bad(path+".client_ca_file", t.ClientCAFile, "cert_file and key_file beside it: without TLS there are no client certificates")
+	}
+}
+
+// TLS of the embedded server is that of its own clients.
+func (n NATS) checkEmbeddedTLS(r *report) {
+	t := n.TLS
+	if (t.CertFile == "") != (t.KeyFile == "") {
+		r.bad("nats.tls.cert_file", t.CertFile, "cert_file and key_file together, or none of them")
+	}
+	if t.CAFile != "" && t.CertFile == "" {
+		r.bad("nats.tls.ca_file", t.CAFile, "cert_file and key_file beside it, or nats.url (GENBUS_NATS_URL) of a cluster")
+	}
+	if t.CertFile != "" && n.Listen == ListenNone {
+		r.bad("nats.tls.cert_file", t.CertFile, "nats.listen with an address: there is nobody to show it to")
+	}
+}

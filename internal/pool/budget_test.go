@@ -1,0 +1,78 @@
+package pool_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/pool"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// An outage: every job is refused, and comes again as often as it may.
+func TestRetriesAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := telemetry.NewMetrics("v1")
+		p := pool.New(config.Upstreams{"a": with(nil), "b": with(nil)}, pool.Options{Metrics: m, Retry: config.Retry{Share: 0.5, PerSecond: 1}})
+		c := p.Chooser(along("a", "b"))
+		retries := func() (n int) {
+			for {
+				if _, err := c.Acquire(&pool.Tried{Again: true}); err != nil {
+					return n
+				}
+				n++
+			}
+		}
+		expectNumber(t, "retries saved up", retries(), 10)
+		expectBusy(t, c, &pool.Tried{Again: true}, time.Second)
+
+		// A first try is never held back, and two of them earn one retry.
+		for range 4 {
+			get(t, c, new(pool.Tried))
+		}
+		expectNumber(t, "retries earned", retries(), 2)
+
+		// To another upstream is a retry too.
+		var tried pool.Tried
+		get(t, c, &tried)
+		expectBusy(t, c, &tried, time.Second)
+		pass(time.Second)
+		expect(t, []string{get(t, c, &tried).Account().String()}, "b")
+
+		// So is a job that stays with its account.
+		next, ok := p.Again()
+		if ok || !next.Equal(time.Now().Add(time.Second)) {
+			t.Errorf("again %v at %v, want in a second", ok, next)
+		}
+		pass(time.Second)
+		if _, ok := p.Again(); !ok {
+			t.Error("not again after that second")
+		}
+		expectMetrics(t, m, `upstream_retries_total{outcome="held_back"} 5`, `upstream_retries_total{outcome="sent"} 14`)
+	})
+}
+
+func TestCreditOfRetriesIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := pool.New(config.Upstreams{"a": with(nil)}, pool.Options{Retry: config.Retry{Share: 1, PerSecond: 0.1}})
+		c := p.Chooser(along("a"))
+		for range 1000 {
+			get(t, c, new(pool.Tried)).Release()
+		}
+		got := 0
+		for _, ok := p.Again(); ok; _, ok = p.Again() {
+			got++
+		}
+		expectNumber(t, "retries after a long quiet time", got, 2) // one earned, one of the floor
+	})
+}
+
+func expectNumber(t *testing.T, what string, got, want int) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %d, want %d", what, got, want)
+	}
+}
