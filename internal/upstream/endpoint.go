@@ -97,7 +97,7 @@ func (ep *Endpoint) NewRequest(ctx context.Context, method, path string, body []
 		if len(body) == 0 {
 			return nil, fmt.Errorf("upstream %s: %s %s: the request body is empty", ep.Name, method, path)
 		}
-		once = newOnceBody(body)
+		once = newOnceBody(ctx, body)
 		ctx = once.trace(ctx)
 	}
 	req, err := http.NewRequestWithContext(ctx, method, ep.URL(path), nil)

@@ -4,13 +4,19 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net/http/httptrace"
 	"sync"
+	"time"
 )
 
 // errSealed is what net/http sees when it reads a request body after the
 // outcome was decided.
 var errSealed = errors.New("the request was given up")
+
+// errTooLate is what net/http sees when it comes to write a request after its
+// deadline.
+var errTooLate = fmt.Errorf("the request came too late to be sent: %w", context.DeadlineExceeded)
 
 // onceBody is a request body that knows whether any of the request may have
 // left, and that can be closed for good. net/http resends a POST that carries
@@ -21,38 +27,76 @@ type onceBody struct {
 	mu      sync.Mutex
 	bytes   []byte
 	reader  bytes.Reader
+	until   time.Time // no byte leaves after it; zero for no limit
+	begun   bool
 	written bool
 	sealed  bool
 }
 
-func newOnceBody(body []byte) *onceBody {
+// newOnceBody makes a body that is not sent after the deadline of ctx, whatever
+// becomes of the context's own timer: a process that was stopped for a while comes
+// to the timer and to the connection in any order.
+func newOnceBody(ctx context.Context, body []byte) *onceBody {
 	b := &onceBody{bytes: body}
+	b.until, _ = ctx.Deadline()
 	b.reader.Reset(body)
 	return b
 }
 
-// trace marks the body as written as soon as the header block is, which
-// net/http does before it first reads the body.
+// trace puts the request's deadline before the first write on its connection, and
+// marks the body as written as soon as the header block is, which net/http does
+// before it first reads the body.
 func (b *onceBody) trace(ctx context.Context) context.Context {
-	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: b.markWritten})
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(info httptrace.GotConnInfo) {
+			if c := gateOf(info.Conn); c != nil {
+				c.gate.Store(b)
+			}
+		},
+		WroteHeaders: b.markWritten,
+	})
 }
 
 func (b *onceBody) markWritten() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.written = true
+	b.written = b.written || !b.sealed
+}
+
+// mayLeave is asked before the first byte of the request. After an error none
+// ever leaves.
+func (b *onceBody) mayLeave() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.late() {
+		b.sealed, b.written = true, false
+		return errTooLate
+	}
+	return nil
 }
 
 // Read marks the request as written, because its bytes are on their way from
-// here on.
+// here on. Where the first byte of the body would be too late there is no request:
+// its headers alone are none.
 func (b *onceBody) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.sealed {
 		return 0, errSealed
 	}
-	b.written = true
+	if !b.begun && b.late() {
+		b.sealed, b.written = true, false
+		return 0, errTooLate
+	}
+	b.begun, b.written = true, true
 	return b.reader.Read(p)
+}
+
+// late looks at the wall clock too: the other one stands still while the machine
+// sleeps.
+func (b *onceBody) late() bool {
+	now := time.Now()
+	return !b.until.IsZero() && (now.After(b.until) || now.Round(0).After(b.until.Round(0)))
 }
 
 // Close does nothing: the bytes belong to the caller.

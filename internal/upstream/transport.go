@@ -63,7 +63,7 @@ func NewHTTPClient(opts TransportOptions) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
 			Proxy:                  http.ProxyFromEnvironment,
-			DialContext:            dialer.DialContext,
+			DialContext:            gated(dialer.DialContext),
 			TLSClientConfig:        opts.TLS,
 			TLSHandshakeTimeout:    opts.TLSHandshakeTimeout,
 			MaxIdleConnsPerHost:    opts.MaxIdleConnsPerHost,

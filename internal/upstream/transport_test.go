@@ -148,21 +148,21 @@ func TestNewRequestHeader(t *testing.T) {
 
 func TestOnceBodySealed(t *testing.T) {
 	t.Parallel()
-	b := newOnceBody([]byte("body"))
+	b := newOnceBody(t.Context(), []byte("body"))
 	if b.seal() {
 		t.Error("an untouched body counts as written")
 	}
 	if n, err := b.Read(make([]byte, 8)); n != 0 || err == nil {
 		t.Errorf("Read after seal = %d, %v", n, err)
 	}
-	b = newOnceBody([]byte("body"))
+	b = newOnceBody(t.Context(), []byte("body"))
 	if _, err := b.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
 	if !b.seal() {
 		t.Error("a body that was read counts as not written")
 	}
-	b = newOnceBody([]byte("body"))
+	b = newOnceBody(t.Context(), []byte("body"))
 	b.markWritten()
 	if !b.seal() {
 		t.Error("a written header block counts as not written")
