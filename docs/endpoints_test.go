@@ -68,6 +68,10 @@ var sections = []section{
 		title: "genbus's own paths", columns: own, rows: ownRows,
 		text: "Beside the interface document. gRPC has `grpc.health.v1.Health` too, which answers as `/readyz` does.",
 	},
+	{
+		title: "Operators", columns: []string{"gRPC", "`service operator`"}, rows: operatorRows,
+		text: "Over all tenants, with an operator's key: [operator.md](operator.md). There are no HTTP paths.",
+	},
 	{title: "Who calls", columns: []string{"in", "out"}, rows: keyRows},
 	{title: "What holds for every protocol", columns: []string{"shown by"}, rows: everywhereRows},
 }
@@ -187,6 +191,30 @@ var ownRows = []row{
 	{name: "`GET /metrics`", cells: []cell{yes(probes), no(notStreamed), no(scraped)}},
 }
 
+// Tests of the operator's work.
+const (
+	operatorCalls   = "internal/api TestOperatorCalls"
+	operatorCommand = "cmd/service TestOperatorCommand"
+	operatorRoutes  = "cmd/service TestOperatorRoutesCommand"
+)
+
+var operatorRows = []row{
+	{name: "List dead letters", cells: []cell{as("ListDeadLetters", operatorCalls, "internal/operator TestList"), as("dead list", operatorCommand)}},
+	{name: "Read one, with its request", cells: []cell{as("GetDeadLetter", operatorCalls, "internal/operator TestALetterHasItsOwnBody"), as("dead show", operatorCommand)}},
+	{name: "Send its request again, as one new job", cells: []cell{
+		as("RedriveDeadLetter", operatorCalls, "internal/operator TestRedriveMakesOneJob", "internal/operator TestRedriveAfterACrash", "internal/operator TestRedriveOfAMessage"), as("dead redrive", operatorCommand),
+	}},
+	{name: "Remove it", cells: []cell{as("DropDeadLetter", operatorCalls, "internal/operator TestDropLeavesWhatOthersUse"), as("dead drop", operatorCommand)}},
+	{name: "Attach the upstream's task, without a create", cells: []cell{
+		as("AttachUpstreamTask", operatorCalls, "internal/operator TestAttachMakesOneJobAndNoCreate", "internal/operator TestAttachAfterACrash", "internal/operator TestAttachInEveryProtocol"), as("attach", "cmd/service TestOperatorAttachCommand"),
+	}},
+	{name: "Erase a job of either kind", cells: []cell{as("EraseJob", operatorCalls, "internal/operator TestErase"), as("erase", operatorCommand)}},
+	{name: "See how routes are doing", cells: []cell{as("ListRoutes", operatorCalls, "internal/operator TestPause"), as("routes", operatorRoutes)}},
+	{name: "Pause a route", cells: []cell{as("PauseRoute", operatorCalls, "internal/operator TestPause", "internal/api TestPausedRouteRefusesInlineChats"), as("pause", operatorRoutes)}},
+	{name: "Resume it", cells: []cell{as("ResumeRoute", operatorCalls, "internal/operator TestPause"), as("resume", operatorRoutes)}},
+	{name: "Tenants, and strangers, are refused", cells: []cell{yes("internal/api TestOperatorMethodsAreForOperators", "internal/api TestAnOperatorsKeyIsNoTenants"), yes("cmd/service TestOperatorCommandIsRefused")}},
+}
+
 const (
 	streamPath = "It is a stream of server-sent events."
 	liveness   = "A process that answers by HTTP is alive."
@@ -195,7 +223,7 @@ const (
 
 var keyRows = []row{
 	{name: "API key, `Authorization: Bearer`", cells: []cell{
-		yes("internal/api TestTenantsAreApart", "internal/api TestGRPCKeys", "internal/config TestTenant"),
+		yes("internal/api TestTenantsAreApartOnEveryPath", "internal/api TestTenantsAreApartOnEveryMethod", "internal/api TestGRPCKeys", "internal/config TestTenant"),
 		yes(chained, "internal/upstream TestNewRequestHeader", "internal/upstream/primary TestCreateRequest"),
 	}},
 	{name: "JWT of a key pair (Kling)", cells: []cell{

@@ -123,6 +123,7 @@ func constants(tree *ast.File) map[string]string {
 func rpcs() (out []string) {
 	for _, file := range []protoreflect.FileDescriptor{
 		genbusv1.File_genbus_v1_video_service_proto, genbusv1.File_genbus_v1_chat_service_proto, genbusv1.File_genbus_v1_model_service_proto,
+		genbusv1.File_genbus_v1_operator_service_proto,
 	} {
 		for i := range file.Services().Len() {
 			methods := file.Services().Get(i).Methods()

@@ -23,8 +23,8 @@ func templates() []string {
 	n := subject.Default()
 	const kind, tenant, id = subject.Kind("<kind>"), "<tenant>", "<id>"
 	return []string{
-		n.Request(kind, tenant), n.Call(kind, tenant), n.WorkItem(kind, "<route>", tenant, id), n.Task(kind, tenant, id),
-		n.Done(kind, tenant, "<status>", id), n.Chunk(tenant, id), n.LiveTask(kind, tenant, id), n.LiveChunk(tenant, id),
+		n.Request(kind, tenant), n.Call(kind, tenant), n.WorkItem(kind, "<route>", tenant, id), n.WaitItem(kind, "<route>", tenant, id), n.Task(kind, tenant, id),
+		n.Done(kind, tenant, "<status>", id), n.Chunk(tenant, id), n.LiveTask(kind, tenant, id), n.LiveChunk(tenant, id), n.Usage(kind, tenant, id),
 		"genbus.dead.<kind>.<tenant>.<id>", // DeadLetter checks the tenant; the next test holds it to this
 	}
 }
@@ -38,7 +38,7 @@ func TestDeadLetterTemplate(t *testing.T) {
 
 func streams() []string {
 	n := subject.Default()
-	return []string{n.Requests(), n.Work(), n.Tasks(), n.Chunks(), n.Dead()}
+	return []string{n.Requests(), n.Work(), n.Wait(), n.Tasks(), n.Chunks(), n.Dead(), n.UsageStream()}
 }
 
 func TestEventsNameEverySubject(t *testing.T) {
@@ -51,7 +51,7 @@ func TestEventsNameEverySubject(t *testing.T) {
 	}
 }
 
-var subjectPattern = regexp.MustCompile(`genbus\.(?:request|call|work|task|done|chunk|live|dead)(?:\.(?:[A-Za-z0-9_-]+|<[a-z]+>|[*>]))*`)
+var subjectPattern = regexp.MustCompile(`genbus\.(?:request|call|work|wait|task|done|chunk|live|dead|usage)(?:\.(?:[A-Za-z0-9_-]+|<[a-z]+>|[*>]))*`)
 
 func TestSubjectsExist(t *testing.T) {
 	t.Parallel()

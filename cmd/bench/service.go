@@ -21,6 +21,7 @@ type serviceSetup struct {
 	SyncAlways   bool
 	InFlight     int
 	Queued       int
+	Ready        int // ready_jobs; 0 for the default
 	Poll         time.Duration
 	Jitter       float64
 	InlineEvents bool
@@ -38,6 +39,9 @@ func (s serviceSetup) yaml(dataDir string) ([]byte, error) {
 	route := map[string]any{
 		"name": "bench", "kind": s.Kind, "models": []string{"*"}, "upstream": "bench",
 		"max_in_flight": s.InFlight, "max_queued": s.Queued,
+	}
+	if s.Ready > 0 {
+		route["ready_jobs"] = s.Ready
 	}
 	if s.Kind == "video" {
 		route["poll"] = map[string]any{"interval": s.Poll.String(), "jitter": s.Jitter}

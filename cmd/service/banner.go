@@ -10,8 +10,8 @@ import (
 // banner says where the service listens and how to try it.
 func (s *service) banner() string {
 	var b strings.Builder
-	h, g := s.httpAddr.Addr(), s.grpcAddr.Addr()
-	fmt.Fprintf(&b, "genbus %s\n  HTTP  http://%s\n  gRPC  %s\n  NATS  %s\n", version(), h, g, s.natsAddress())
+	h, g := s.httpAddress(), s.grpcAddr.Addr()
+	fmt.Fprintf(&b, "genbus %s\n  HTTP  %s\n  gRPC  %s%s\n  NATS  %s\n", version(), h, g, s.grpcSecurity(), s.natsAddress())
 	video, chat := s.exampleModel(config.KindVideo), s.exampleModel(config.KindChat)
 	if video == "" && chat == "" {
 		b.WriteString("\nNo upstream is configured, so every request is refused. Set GENBUS_UPSTREAM_URL and GENBUS_UPSTREAM_KEY,\n" +
@@ -20,17 +20,40 @@ func (s *service) banner() string {
 	}
 	b.WriteString("\nTry it:\n")
 	if chat != "" {
-		fmt.Fprintf(&b, "  curl -N http://%s/v1/chat/completions -H 'Content-Type: application/json' \\\n"+
+		fmt.Fprintf(&b, "  curl -N %s/v1/chat/completions -H 'Content-Type: application/json' \\\n"+
 			"    -d '{\"model\":%q,\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}]}'\n", h, chat)
 	}
 	if video != "" {
-		fmt.Fprintf(&b, "  grpcurl -plaintext -d '{\"request\":{\"video\":{\"model\":%q,\"prompt\":\"a cat\"}}}' %s genbus.v1.VideoService/CreateVideoTask\n", video, g)
+		fmt.Fprintf(&b, "  grpcurl%s -d '{\"request\":{\"video\":{\"model\":%q,\"prompt\":\"a cat\"}}}' %s genbus.v1.VideoService/CreateVideoTask\n", s.plaintext(), video, g)
 		if url := s.natsAddress(); strings.HasPrefix(url, "nats://") {
 			fmt.Fprintf(&b, "  nats -s %s req %s -H content-type:application/json '{\"model\":%q,\"prompt\":\"a cat\"}'\n",
 				url, s.broker.Names().Call("video", config.DefaultTenant), video)
 		}
 	}
 	return b.String()
+}
+
+func (s *service) httpAddress() string {
+	scheme := "http"
+	if s.cfg.HTTP.TLS.Enabled() {
+		scheme = "https"
+	}
+	return scheme + "://" + s.httpAddr.Addr().String()
+}
+
+func (s *service) grpcSecurity() string {
+	if s.cfg.GRPC.TLS.Enabled() {
+		return " (TLS)"
+	}
+	return ""
+}
+
+// plaintext is what grpcurl needs where there is no TLS.
+func (s *service) plaintext() string {
+	if s.cfg.GRPC.TLS.Enabled() {
+		return ""
+	}
+	return " -plaintext"
 }
 
 func (s *service) natsAddress() string {

@@ -85,8 +85,14 @@ func startService(t *testing.T, url string, change ...func(*config.Config)) *wor
 
 func (w *world) connect(t *testing.T) {
 	t.Helper()
+	w.connectTo(t, w.broker.ClientURL())
+}
+
+// connectTo is connect where the service has no server of its own.
+func (w *world) connectTo(t *testing.T, natsURL string) {
+	t.Helper()
 	var err error
-	if w.nc, err = nats.Connect(w.broker.ClientURL()); err != nil {
+	if w.nc, err = nats.Connect(natsURL); err != nil {
 		t.Fatal(err)
 	}
 	if w.js, err = jetstream.New(w.nc); err != nil {

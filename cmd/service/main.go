@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -17,11 +18,13 @@ import (
 // cli is the command line. What is configured stands in internal/config; the
 // command line only chooses what to do.
 type cli struct {
-	Serve   serveCommand   `cmd:"" default:"withargs" help:"Run the service (the default)."`
-	Demo    demoCommand    `cmd:"" help:"Show the whole job in one process, with a built-in upstream, and exit."`
-	Sandbox sandboxCommand `cmd:"" help:"Run the built-in upstream alone."`
-	Config  configCommand  `cmd:"" help:"Print the effective configuration, without secrets."`
-	Version versionCommand `cmd:"" help:"Print the version."`
+	Serve    serveCommand    `cmd:"" default:"withargs" help:"Run the service (the default)."`
+	Demo     demoCommand     `cmd:"" help:"Show the whole job in one process, with a built-in upstream, and exit."`
+	Sandbox  sandboxCommand  `cmd:"" help:"Run the built-in upstream alone."`
+	Key      keyCommand      `cmd:"" help:"Make keys for tenants and operators."`
+	Operator operatorCommand `cmd:"" help:"Look after a running genbus: dead letters, erasure, routes."`
+	Config   configCommand   `cmd:"" help:"Print the effective configuration, without secrets."`
+	Version  versionCommand  `cmd:"" help:"Print the version."`
 }
 
 func main() {
@@ -30,10 +33,10 @@ func main() {
 	var c cli
 	k := kong.Parse(&c, kong.Name("service"), kong.UsageOnError(),
 		kong.Description("genbus: generative model requests in by NATS, gRPC and HTTP; every step out as an event."),
-		kong.BindTo(ctx, (*context.Context)(nil)))
+		kong.BindTo(ctx, (*context.Context)(nil)), kong.BindTo(os.Stdout, (*io.Writer)(nil)))
 	if err := k.Run(); err != nil && !errors.Is(err, context.Canceled) {
 		fmt.Fprintln(os.Stderr, "genbus:", err)
-		os.Exit(1) //nolint:gocritic // stop only undoes the signal handler
+		os.Exit(exitCode(err)) //nolint:gocritic // stop only undoes the signal handler
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/genbus/genbus/internal/faulttest"
 )
 
 // runAsService makes the test binary be the service: tests that kill processes
@@ -12,6 +14,7 @@ import (
 const runAsService = "RUN_AS_GENBUS_SERVICE"
 
 func TestMain(m *testing.M) {
+	faulttest.MaybeServeNode()
 	if os.Getenv(runAsService) != "" {
 		main()
 		return

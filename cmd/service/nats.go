@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/listener"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -26,14 +28,19 @@ func openBroker(ctx context.Context, cfg *config.Config, log *slog.Logger) (*bro
 		if cfg.NATS.Listen != config.ListenNone {
 			o.Embedded.Listen = cfg.NATS.Listen
 		}
+		if t := cfg.NATS.TLS; t.CertFile != "" {
+			if o.Embedded.TLS, err = listener.Secure(listener.Files{Cert: t.CertFile, Key: t.KeyFile, ClientCA: t.CAFile}, log); err != nil {
+				return nil, fmt.Errorf("nats.tls: %w", err)
+			}
+		}
 		return broker.Open(ctx, o)
 	}
 	o.URL = cfg.NATS.URL
-	o.Connect = credentials(cfg.NATS)
+	o.Connect = connectOptions(cfg.NATS)
 	return broker.Open(ctx, o)
 }
 
-func credentials(n config.NATS) []nats.Option {
+func connectOptions(n config.NATS) []nats.Option {
 	var opts []nats.Option
 	if n.CredsFile != "" {
 		opts = append(opts, nats.UserCredentials(n.CredsFile))
@@ -57,6 +64,7 @@ func limits(cfg *config.Config) broker.Limits {
 		WorkMaxMsgs: s.Work.MaxMsgs,
 		TasksMaxAge: s.Tasks.MaxAge, TasksMaxBytes: int64(s.Tasks.MaxBytes),
 		ChunksMaxAge: s.Chunks.MaxAge, ChunksMaxBytes: int64(s.Chunks.MaxBytes),
-		DeadMaxAge: s.Dead.MaxAge, DeadMaxBytes: int64(s.Dead.MaxBytes), BodiesMaxBytes: int64(cfg.Limits.BodiesBytes),
+		DeadMaxAge: s.Dead.MaxAge, DeadMaxBytes: int64(s.Dead.MaxBytes),
+		UsageMaxAge: s.Usage.MaxAge, UsageMaxBytes: int64(s.Usage.MaxBytes), BodiesMaxBytes: int64(cfg.Limits.BodiesBytes),
 	}
 }

@@ -20,7 +20,10 @@ import (
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/consumer"
 	"github.com/genbus/genbus/internal/content"
+	"github.com/genbus/genbus/internal/erasure"
 	"github.com/genbus/genbus/internal/inline"
+	"github.com/genbus/genbus/internal/listener"
+	"github.com/genbus/genbus/internal/operator"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/tasklog"
@@ -49,6 +52,10 @@ type service struct {
 	grpcAddr net.Listener
 	endCalls func() error
 }
+
+// maxHeaderBytes bounds the header of an HTTP request; a longer one is answered
+// 431. net/http reads some KiB more before it says so.
+const maxHeaderBytes = 64 << 10
 
 // newService builds and starts everything but the servers. A service that was
 // returned must be stopped.
@@ -83,6 +90,7 @@ func newService(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *s
 		Handler:           s.api.HTTPHandler(),
 		ReadHeaderTimeout: cfg.HTTP.ReadHeaderTimeout,
 		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	s.endCalls, err = s.api.StartCalls(s.broker.Conn())
@@ -105,14 +113,6 @@ func (s *service) startWork(ctx context.Context) error {
 		Broker: s.broker, Encoder: enc, Metrics: s.metrics, Logger: s.log,
 		ReaderBuffer: int(s.cfg.Limits.SlowReaderBytes), IndexSize: s.cfg.Limits.ListIndex,
 	})
-	following, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	wait, err := s.tasks.Start(following)
-	if err != nil {
-		cancel()
-		return err
-	}
-	s.endLog = func() { cancel(); wait() }
-
 	bodies := broker.NewBodies(s.broker)
 	adm := admission.New(s.cfg, s.broker, s.tasks, bodies, s.metrics)
 	s.consumer = consumer.New(context.WithoutCancel(ctx), consumer.Options{
@@ -121,13 +121,24 @@ func (s *service) startWork(ctx context.Context) error {
 	})
 	s.inline = inline.New(inline.Options{
 		Config: s.cfg, Admission: adm, Routes: s.routes, Log: s.tasks, Broker: s.broker, Encoder: enc, Bodies: bodies,
-		Metrics: s.metrics, Logger: s.log,
+		Metrics: s.metrics, Tracing: s.tracing, Logger: s.log,
 	})
 	s.tasks.Observe(s.inline.Notice)
+	// The log is started after its observers, so that they hear of what is in it.
+	if err := s.followLog(ctx); err != nil {
+		return err
+	}
 	s.health.Add("jetstream", s.broker.Ready)
 	s.health.Add("task_log", s.logHasRoom)
+	s.health.Watch(func(ready bool, _ []telemetry.Reason) { s.metrics.Ready(ready) })
+	eraser := erasure.Eraser{Broker: s.broker, Admission: adm, Log: s.tasks, Bodies: bodies}
+	var err error
 	s.api, err = api.New(ctx, api.Options{
-		Config: s.cfg, Names: s.broker.Names(), Admission: adm, Log: s.tasks, Bodies: bodies, Content: s.content, Routes: s.routes, Inline: s.inline,
+		Config: s.cfg, Names: s.broker.Names(), Admission: adm, Log: s.tasks, Bodies: bodies, Eraser: eraser,
+		Operator: operator.New(operator.Options{
+			Config: s.cfg, Broker: s.broker, Log: s.tasks, Bodies: bodies, Admission: adm, Routes: s.routes, Eraser: eraser, Logger: s.log,
+		}),
+		Content: s.content, Routes: s.routes, Inline: s.inline,
 		Chats:  chatlog.New(s.broker, s.tasks, bodies, chatlog.Options{ReaderBuffer: int(s.cfg.Limits.SlowReaderBytes)}),
 		Health: s.health, Metrics: s.metrics, Tracing: s.tracing, Logger: s.log, Version: version(),
 	})
@@ -135,6 +146,18 @@ func (s *service) startWork(ctx context.Context) error {
 		return err
 	}
 	return s.consumer.Start(ctx)
+}
+
+// followLog begins to hear of every event in the log.
+func (s *service) followLog(ctx context.Context) error {
+	following, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	wait, err := s.tasks.Start(following)
+	if err != nil {
+		cancel()
+		return err
+	}
+	s.endLog = func() { cancel(); wait() }
+	return nil
 }
 
 // logHasRoom is a health check: a log that refuses terminal events soon is not
@@ -148,14 +171,23 @@ func (s *service) logHasRoom(ctx context.Context) error {
 
 // listen opens the addresses.
 func (s *service) listen(ctx context.Context) (err error) {
-	var lc net.ListenConfig
-	if s.httpAddr, err = lc.Listen(ctx, "tcp", s.cfg.HTTP.Addr); err != nil {
+	s.httpAddr, err = listener.Open(ctx, listener.Options{
+		Addr: s.cfg.HTTP.Addr, MaxConnections: s.cfg.HTTP.MaxConnections, TLS: tlsFiles(s.cfg.HTTP.TLS), Protocols: []string{"h2", "http/1.1"}, Logger: s.log,
+	})
+	if err != nil {
 		return fmt.Errorf("http.addr (GENBUS_HTTP_ADDR): %w", err)
 	}
-	if s.grpcAddr, err = lc.Listen(ctx, "tcp", s.cfg.GRPC.Addr); err != nil {
+	s.grpcAddr, err = listener.Open(ctx, listener.Options{
+		Addr: s.cfg.GRPC.Addr, MaxConnections: s.cfg.GRPC.MaxConnections, TLS: tlsFiles(s.cfg.GRPC.TLS), Protocols: []string{"h2"}, Logger: s.log,
+	})
+	if err != nil {
 		return fmt.Errorf("grpc.addr (GENBUS_GRPC_ADDR): %w", err)
 	}
 	return nil
+}
+
+func tlsFiles(t config.ServerTLS) listener.Files {
+	return listener.Files{Cert: t.CertFile, Key: t.KeyFile, ClientCA: t.ClientCAFile}
 }
 
 // run serves until ctx ends or a server fails, and then stops everything.

@@ -20,17 +20,18 @@ func main() {
 	url := flag.String("nats", nats.DefaultURL, "address of NATS")
 	prompt := flag.String("prompt", "a paper boat on a quiet lake", "what the video shows")
 	id := flag.String("request-id", "", "idempotency key; the same key again attaches to the first job")
+	inbox := flag.String("inbox", "_INBOX", "prefix of the subjects that answers come on, where the user may only use its own")
 	flag.Parse()
-	if err := publish(*url, *id, *prompt); err != nil {
+	if err := publish(*url, *inbox, *id, *prompt); err != nil {
 		fmt.Fprintln(os.Stderr, "publish:", err)
 		os.Exit(1)
 	}
 }
 
-func publish(url, requestID, prompt string) error {
+func publish(url, inbox, requestID, prompt string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	nc, err := nats.Connect(url)
+	nc, err := nats.Connect(url, nats.CustomInboxPrefix(inbox))
 	if err != nil {
 		return err
 	}

@@ -19,17 +19,18 @@ import (
 func main() {
 	url := flag.String("nats", nats.DefaultURL, "address of NATS")
 	durable := flag.String("durable", "example", "name under which the broker keeps the place of this reader")
+	inbox := flag.String("inbox", "_INBOX", "prefix of the subjects that answers come on, where the user may only use its own")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := subscribe(ctx, *url, *durable); err != nil {
+	if err := subscribe(ctx, *url, *inbox, *durable); err != nil {
 		fmt.Fprintln(os.Stderr, "subscribe:", err)
 		os.Exit(1) //nolint:gocritic // stop only undoes the signal handler
 	}
 }
 
-func subscribe(ctx context.Context, url, durable string) error {
-	nc, err := nats.Connect(url)
+func subscribe(ctx context.Context, url, inbox, durable string) error {
+	nc, err := nats.Connect(url, nats.CustomInboxPrefix(inbox))
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/quota"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/tasklog"
@@ -41,9 +42,12 @@ type Request struct {
 	// Protocol is what the caller expects of the route, or empty.
 	Protocol string
 	Archive  *bool
-	// Inbox is the source of an inbox message without a request id; nil
-	// otherwise.
-	Inbox *Source
+	// Source is what makes a request without a request id the same job again: its
+	// message in the inbox, or the dead letter that it was made of; nil for neither.
+	Source *Source
+	// Attached makes the job one of a task that an upstream already has; nil for a
+	// job that is to be submitted.
+	Attached *Attachment
 	// Way is the way in, for metrics.
 	Way telemetry.Way
 }
@@ -71,22 +75,26 @@ type Admission struct {
 	log     *tasklog.Log
 	bodies  *broker.Bodies
 	queues  *queues
+	waiting *waitingRoom
+	quota   *quota.Quota
 	metrics *telemetry.Metrics
 	now     func() time.Time
 }
 
 // New returns an admission.
 func New(cfg *config.Config, b *broker.Broker, log *tasklog.Log, bodies *broker.Bodies, metrics *telemetry.Metrics) *Admission {
-	return &Admission{cfg: cfg, b: b, log: log, bodies: bodies, queues: newQueues(b), metrics: metrics, now: time.Now}
+	return &Admission{cfg: cfg, b: b, log: log, bodies: bodies, queues: newQueues(cfg, b), waiting: newWaitingRoom(), metrics: metrics, now: time.Now,
+		quota: quota.New(quota.Options{Limits: cfg.LimitsOf, Unfinished: log.Unfinished})}
 }
 
 // errTooSlow says that JetStream did not answer in time.
 var errTooSlow = errors.New("JetStream did not answer within " + decideWithin.String())
 
 // Admit accepts a request, or attaches it to the job that it names, and returns
-// the job as it is now. The job is accepted when its work item is stored: from
-// then on Admit only fails with a *fault.Error whose code is
-// idempotency_key_reused. Every error is a *fault.Error.
+// the job as it is now. The job is accepted when its work item is stored. From then
+// on Admit only fails with idempotency_key_reused, or, where the request has an id
+// that another may use too and the log does not say whose it is, with
+// acceptance_unknown. Every error is a *fault.Error.
 func (a *Admission) Admit(ctx context.Context, r Request) (tasklog.Entry, error) {
 	begin := a.now()
 	entry, err := a.admit(ctx, r)
@@ -95,7 +103,6 @@ func (a *Admission) Admit(ctx context.Context, r Request) (tasklog.Entry, error)
 		a.metrics.Refused(r.Kind, r.Way, string(fault.CodeOf(err)))
 		return tasklog.Entry{}, fault.From(err)
 	}
-	a.metrics.Accepted(r.Kind, r.Way)
 	return entry, nil
 }
 
@@ -119,6 +126,11 @@ func (a *Admission) admit(ctx context.Context, r Request) (tasklog.Entry, error)
 			return entry, err
 		}
 	}
+	leave, err := a.enter(ctx, r, c)
+	if err != nil {
+		return tasklog.Entry{}, err
+	}
+	defer leave()
 	if err := a.room(ctx, r.Kind, c.Route); err != nil {
 		return tasklog.Entry{}, err
 	}
@@ -126,7 +138,11 @@ func (a *Admission) admit(ctx context.Context, r Request) (tasklog.Entry, error)
 	if err != nil {
 		return tasklog.Entry{}, err
 	}
-	return a.record(ctx, item, c)
+	entry, err := a.record(ctx, item, c)
+	if err == nil {
+		a.metrics.Accepted(r.Kind, r.Way)
+	}
+	return entry, err
 }
 
 // attach looks for the job in the log: there is none, it is this request's, or
@@ -171,9 +187,11 @@ func full(route string, waiting uint64) error {
 }
 
 // record writes the first event from the stored item. A job that somebody else
-// has recorded, or carried on, is answered as it is. When the log does not
-// answer the job is accepted all the same: its item is stored, and the consumer
-// writes the event before anything else.
+// has recorded, or carried on, is answered as it is. When the log does not answer, a
+// job whose id nobody else can have is accepted all the same: its item is stored,
+// and whoever takes it writes the event before anything else. Of requests with one
+// id and two bodies both may be stored, one in line and one that waits, and the log
+// alone decides between them.
 func (a *Admission) record(ctx context.Context, item *genbusv1.WorkItem, c Checked) (tasklog.Entry, error) {
 	first := task.FromWork(item)
 	ctx, cancel := context.WithTimeout(telemetry.Extract(ctx, item.GetTrace()), broker.PublishTimeout)
@@ -185,6 +203,8 @@ func (a *Admission) record(ctx context.Context, item *genbusv1.WorkItem, c Check
 		return entry, nil
 	case errors.As(err, &lost):
 		return lost.Current, sameBody(lost.Current.Job.GetExecution().GetFingerprint(), c)
+	case !c.Fresh:
+		return tasklog.Entry{}, notStored(c.ID, true, err)
 	default:
 		return tasklog.Entry{Event: first}, nil
 	}
@@ -199,6 +219,9 @@ func (a *Admission) item(ctx context.Context, r Request, c Checked) (*genbusv1.W
 		Fingerprint: c.Fingerprint[:], RequestId: r.RequestID, Labels: r.Labels, RetryOf: r.RetryOf,
 		AcceptedAt: timestamppb.New(now), QueueDeadline: timestamppb.New(now.Add(c.Route.Timeouts.Queue)),
 		Protocol: c.Route.Protocol, Stream: c.Stream, Trace: telemetry.Inject(ctx), Size: c.Asked.Size, Seconds: c.Asked.Seconds,
+	}
+	if r.Attached != nil { // it waits for no submission
+		item.Attached, item.QueueDeadline = r.Attached.until(now.Add(c.Route.Timeouts.Deadline)), nil
 	}
 	if archive := c.archives(r); archive {
 		item.Archive = &archive

@@ -22,7 +22,10 @@ const (
 // Check is the one validator: it judges the request, finds its route and its
 // id, and stores nothing. Every error is a *fault.Error.
 func (a *Admission) Check(r Request) (Checked, error) {
-	if limit := int64(a.cfg.HTTP.MaxBodyBytes); int64(len(r.Body)) > limit {
+	if r.Attached != nil {
+		return a.checkAttached(r)
+	}
+	if limit := int64(a.cfg.LimitsOf(r.Tenant).MaxBodyBytes); int64(len(r.Body)) > limit {
 		return Checked{}, fault.New(fault.BodyTooLarge, "the body has %d bytes; the limit is %d", len(r.Body), limit)
 	}
 	read, err := a.readBody(r)
@@ -87,8 +90,8 @@ func (r Request) source() (Source, error) {
 	switch {
 	case r.RequestID != "":
 		return ByRequestID(r.RequestID), nil
-	case r.Inbox != nil:
-		return *r.Inbox, nil
+	case r.Source != nil:
+		return *r.Source, nil
 	default:
 		return ByNothing()
 	}

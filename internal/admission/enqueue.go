@@ -22,7 +22,7 @@ const enqueueTries = 5
 
 // errNotThere says that the stream was "full" for an id that neither it nor the
 // log has.
-var errNotThere = errors.New("neither the work stream nor the log has the job")
+var errNotThere = errors.New("neither the streams of work nor the log have the job")
 
 // enqueue stores the work item and returns the one that is stored, which may be
 // that of an earlier request with the same id.
@@ -35,36 +35,41 @@ func (a *Admission) enqueue(ctx context.Context, r Request, c Checked) (*genbusv
 	if err != nil {
 		return nil, fault.From(fmt.Errorf("encode the work item of %s: %w", c.ID, err))
 	}
-	m := nats.NewMsg(a.b.Names().WorkItem(r.Kind, c.Route.Name, r.Tenant, c.ID))
+	subj, settle := a.placeFor(r, c)
+	m := nats.NewMsg(subj)
 	m.Data = data
-	return a.store(ctx, r, c, item, m)
+	there, ours, err := a.store(ctx, r, c, item, m)
+	settle(ours)
+	return there, err
 }
 
-func (a *Admission) store(ctx context.Context, r Request, c Checked, item *genbusv1.WorkItem, m *nats.Msg) (*genbusv1.WorkItem, error) {
+// store publishes the item, and returns the one that is stored. ours is true when
+// this one is, or may be.
+func (a *Admission) store(ctx context.Context, r Request, c Checked, item *genbusv1.WorkItem, m *nats.Msg) (there *genbusv1.WorkItem, ours bool, err error) {
 	sent := false // whether the item may be stored without an answer
 	for try := 0; ; try++ {
 		_, err := a.b.Publish(ctx, m)
 		switch {
 		case err == nil:
-			return item, nil
+			return item, true, nil
 		case errors.Is(err, broker.ErrFull):
 			// On three nodes the answer comes as soon as another request's item is
 			// proposed, before a read can see it: so a stream is only called full
 			// when it says so again and again.
 			there, err := a.stored(ctx, r, c, sent)
 			if !errors.Is(err, errNotThere) {
-				return there, err
+				return there, sent, err
 			}
 			if try == enqueueTries-1 && !sent {
-				return nil, full(c.Route.Name, uint64(a.cfg.NATS.Streams.Work.MaxMsgs))
+				return nil, false, full(c.Route.Name, uint64(a.cfg.NATS.Streams.Work.MaxMsgs))
 			}
 		case errors.Is(err, broker.ErrTooLarge):
-			return nil, fault.New(fault.BodyTooLarge, "job %s: %w", c.ID, err)
+			return nil, sent, fault.New(fault.BodyTooLarge, "job %s: %w", c.ID, err)
 		case errors.Is(err, broker.ErrNoAnswer):
 			sent = true
 		}
 		if try == enqueueTries-1 || broker.Wait(ctx, 10*time.Millisecond<<(2*try)) != nil {
-			return nil, notStored(c.ID, sent, err)
+			return nil, sent, notStored(c.ID, sent, err)
 		}
 	}
 }
@@ -76,22 +81,28 @@ func notStored(id string, sent bool, err error) error {
 	return unavailable(err)
 }
 
-// stored reads what the work stream holds for the id after it said "full", which
-// it says both of a subject that has its message and of a stream without room:
-// the texts differ between one node and three, so the stream is asked.
+// stored reads which item there is for the id after a stream said "full", which it
+// says both of a subject that has its message and of a stream without room: the
+// texts differ between one node and three, so the streams are asked. Where there
+// are two, the one with our body is ours; the log tells whose job it is.
 func (a *Admission) stored(ctx context.Context, r Request, c Checked, sent bool) (*genbusv1.WorkItem, error) {
-	m, err := a.b.Last(ctx, a.b.Names().Work(), a.b.Names().WorkAnyRoute(r.Kind, r.Tenant, c.ID))
-	if errors.Is(err, broker.ErrNoMessage) {
-		return a.finishedMeanwhile(ctx, r, c, sent)
-	}
+	items, err := a.Items(ctx, subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
 	if err != nil {
 		return nil, notStored(c.ID, sent, err)
 	}
-	var item genbusv1.WorkItem
-	if err := proto.Unmarshal(m.Data, &item); err != nil {
-		return nil, fault.New(fault.Internal, "the work item of %s is unreadable: %w", c.ID, err).ForJob(c.ID)
+	if len(items) == 0 {
+		return a.finishedMeanwhile(ctx, r, c, sent)
 	}
-	return &item, sameBody(item.GetFingerprint(), c)
+	var item *genbusv1.WorkItem
+	for _, i := range items {
+		if item, err = i.Decode(); err != nil {
+			return nil, fault.New(fault.Internal, "the work item of %s is unreadable: %w", c.ID, err).ForJob(c.ID)
+		}
+		if err = sameBody(item.GetFingerprint(), c); err == nil {
+			break
+		}
+	}
+	return item, err
 }
 
 // finishedMeanwhile tells a full stream from a job that ended between our

@@ -54,6 +54,14 @@ func ByInbox(stream string, created time.Time, seq uint64, stored time.Time) Sou
 	}, "\x00")}
 }
 
+// ByLetter is the source of the job that is made of a dead letter: one letter makes
+// one job, however often and in whichever way it is asked for.
+func ByLetter(stream string, created time.Time, seq uint64) Source {
+	return Source{text: strings.Join([]string{
+		"dead", stream, strconv.FormatInt(created.UnixNano(), 10), strconv.FormatUint(seq, 10),
+	}, "\x00")}
+}
+
 // ByNothing is the source of a request that nothing identifies: a new job.
 func ByNothing() (Source, error) {
 	id, err := uuid.NewV7()

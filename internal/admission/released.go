@@ -6,10 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-	"google.golang.org/protobuf/proto"
-
-	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/subject"
@@ -26,9 +22,8 @@ const releasedEvery = 100 * time.Millisecond
 // who may have the upstream's answer to record. After patience the error is
 // still_held.
 func (a *Admission) Released(ctx context.Context, n subject.TaskName, patience time.Duration) error {
-	work, subj := a.b.Names().Work(), a.b.Names().WorkAnyRoute(n.Kind, n.Tenant, n.ID)
 	for deadline := time.Now().Add(patience); ; {
-		_, err := a.b.Last(ctx, work, subj)
+		_, err := a.Find(ctx, n)
 		switch {
 		case errors.Is(err, broker.ErrNoMessage):
 			return nil
@@ -47,37 +42,47 @@ func (a *Admission) Released(ctx context.Context, n subject.TaskName, patience t
 // Withdraw is Released for a job that ended before any submission began, as e
 // says. Nobody has an answer to record then, and mostly nobody holds the job: its
 // item waits for its turn, behind however many others. So after patience the item
-// is taken out of the queue. Whoever was just given it finds it gone.
+// is taken out, wherever it stands. Whoever was just given it finds it gone; and an
+// usher that was just moving it puts an item in line whose job has no log any more,
+// which nobody runs.
 func (a *Admission) Withdraw(ctx context.Context, e tasklog.Entry, patience time.Duration) error {
-	n := e.Name()
-	err := a.Released(ctx, n, patience)
+	err := a.Released(ctx, e.Name(), patience)
 	if fault.CodeOf(err) != fault.StillHeld {
 		return err
 	}
-	item, err := a.b.Last(ctx, a.b.Names().Work(), a.b.Names().WorkAnyRoute(n.Kind, n.Tenant, n.ID))
-	switch {
-	case errors.Is(err, broker.ErrNoMessage):
-		return nil
-	case err != nil:
-		return fmt.Errorf("look for the work item of %s: %w", n.ID, err)
-	}
-	var work genbusv1.WorkItem
-	if err := proto.Unmarshal(item.Data, &work); err != nil {
-		return fmt.Errorf("the work item of %s: %w", n.ID, err)
-	}
-	if !work.GetAcceptedAt().AsTime().Equal(e.Job.GetCreatedAt().AsTime()) {
-		return nil // of a later job, made under the id after this one was erased
-	}
-	return a.takeOut(ctx, item.Seq)
+	return a.removeItems(ctx, e, a.Items)
 }
 
-func (a *Admission) takeOut(ctx context.Context, seq uint64) error {
-	stream, err := a.b.JetStream().Stream(ctx, a.b.Names().Work())
-	if err == nil {
-		err = stream.DeleteMsg(ctx, seq)
+// Leave takes a job that has ended out of those that wait for their turn, so that
+// it takes nobody's place. One in line is left to the consumer.
+func (a *Admission) Leave(ctx context.Context, e tasklog.Entry) error {
+	return a.removeItems(ctx, e, func(ctx context.Context, n subject.TaskName) ([]Item, error) {
+		i, err := a.Find(ctx, n)
+		if errors.Is(err, broker.ErrNoMessage) || err == nil && i.Stream != a.b.Names().Wait() {
+			return nil, nil
+		}
+		return []Item{i}, err
+	})
+}
+
+// removeItems deletes those of the items found that are e's: not those of a later
+// job, made under the id after this one was erased.
+func (a *Admission) removeItems(ctx context.Context, e tasklog.Entry, find func(context.Context, subject.TaskName) ([]Item, error)) error {
+	items, err := find(ctx, e.Name())
+	if err != nil {
+		return fmt.Errorf("look for the work item of %s: %w", e.Job.GetId(), err)
 	}
-	if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
-		return fmt.Errorf("take work item %d out of the queue: %w", seq, err)
+	for _, i := range items {
+		work, err := i.Decode()
+		if err != nil {
+			return err
+		}
+		if !work.GetAcceptedAt().AsTime().Equal(e.Job.GetCreatedAt().AsTime()) {
+			continue
+		}
+		if err := a.Remove(ctx, i); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -17,8 +17,10 @@ import (
 	"github.com/genbus/genbus/internal/chatlog"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/content"
+	"github.com/genbus/genbus/internal/erasure"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/inline"
+	"github.com/genbus/genbus/internal/operator"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/tasklog"
@@ -33,6 +35,8 @@ type Options struct {
 	Admission *admission.Admission
 	Log       *tasklog.Log
 	Bodies    *broker.Bodies
+	Eraser    erasure.Eraser
+	Operator  *operator.Operator
 	Routes    *routes.Table
 	Content   *content.Reader
 	Inline    *inline.Runner
@@ -73,7 +77,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	s.web = newWeb(o, c, gw)
 	s.calls = callOptions{
 		base: context.WithoutCancel(ctx), core: c, names: o.Names, log: o.Logger,
-		propagator: o.Tracing.Propagator, version: o.Version,
+		propagator: o.Tracing.Propagator, tracer: o.Tracing.Provider.Tracer(tracerName), version: o.Version,
 	}
 	return s, nil
 }

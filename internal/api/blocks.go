@@ -18,7 +18,7 @@ func (c *core) streamQueued(ctx context.Context, r admission.Request, to sink) e
 		return err
 	}
 	to.job(e.Job.GetId(), true)
-	ctx, leave := c.drain.watch(ctx)
+	ctx, leave := c.follow(ctx)
 	defer leave()
 	if err := c.recorded(ctx, e); err != nil {
 		return err

@@ -19,7 +19,7 @@ const cancelTimeout = 20 * time.Second
 // cancel ends a job of either kind by compare-and-set. The owner learns of it
 // from the log. A job that has ended is returned as it is.
 func (c *core) cancel(ctx context.Context, n subject.TaskName) (tasklog.Entry, error) {
-	e, err := c.get(ctx, n)
+	e, err := c.getRecorded(ctx, n)
 	if err != nil || e.Terminal() {
 		return e, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/genbus/genbus/internal/chatlog"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/content"
+	"github.com/genbus/genbus/internal/erasure"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/inline"
 	"github.com/genbus/genbus/internal/routes"
@@ -27,6 +28,7 @@ type core struct {
 	admission *admission.Admission
 	log       *tasklog.Log
 	bodies    *broker.Bodies
+	eraser    erasure.Eraser
 	routes    *routes.Table
 	content   *content.Reader
 	inline    *inline.Runner
@@ -42,7 +44,7 @@ type core struct {
 
 func newCore(o Options, d *drain) *core {
 	return &core{
-		cfg: o.Config, admission: o.Admission, log: o.Log, bodies: o.Bodies, routes: o.Routes, content: o.Content,
+		cfg: o.Config, admission: o.Admission, log: o.Log, bodies: o.Bodies, eraser: o.Eraser, routes: o.Routes, content: o.Content,
 		inline: o.Inline, chats: o.Chats, logger: o.Logger, drain: d, now: time.Now, writeTimeout: writeTimeout, bodyTimeout: bodyTimeout,
 	}
 }
@@ -52,7 +54,8 @@ func (c *core) submit(ctx context.Context, r admission.Request) (tasklog.Entry, 
 	return c.admission.Admit(ctx, r)
 }
 
-// get reads a job of a tenant. The job of another tenant does not exist.
+// get reads a job of a tenant. The job of another tenant does not exist. A job
+// whose first event is not stored yet has no sequence.
 func (c *core) get(ctx context.Context, n subject.TaskName) (tasklog.Entry, error) {
 	if !wellFormed(n) {
 		return tasklog.Entry{}, notFound(n)
@@ -61,10 +64,25 @@ func (c *core) get(ctx context.Context, n subject.TaskName) (tasklog.Entry, erro
 		return tasklog.Entry{}, meaning(ctx, n, err)
 	}
 	e, err := c.log.Get(ctx, n)
+	if errors.Is(err, tasklog.ErrNotFound) {
+		e, err = c.admission.Accepted(ctx, n)
+	}
 	if err != nil {
 		return tasklog.Entry{}, meaning(ctx, n, err)
 	}
 	return e, nil
+}
+
+// getRecorded is get for who goes on from the log: it waits for the first event.
+func (c *core) getRecorded(ctx context.Context, n subject.TaskName) (tasklog.Entry, error) {
+	e, err := c.get(ctx, n)
+	if err != nil || e.Seq != 0 {
+		return e, err
+	}
+	if err := c.recorded(ctx, e); err != nil {
+		return tasklog.Entry{}, err
+	}
+	return c.get(ctx, n)
 }
 
 // wellFormed reports whether there can be a job of this name.
@@ -78,6 +96,9 @@ func (c *core) list(ctx context.Context, q tasklog.Query) (tasklog.Page, error) 
 	after := subject.TaskName{Kind: q.Kind, Tenant: q.Tenant, ID: q.After}
 	if q.After != "" && !wellFormed(after) {
 		return tasklog.Page{}, notFound(after)
+	}
+	if err := c.log.Trouble(); err != nil {
+		return tasklog.Page{}, meaning(ctx, subject.TaskName{Kind: q.Kind, Tenant: q.Tenant}, err)
 	}
 	page, err := c.log.List(ctx, q)
 	switch {
@@ -117,7 +138,7 @@ func meaning(ctx context.Context, n subject.TaskName, err error) *fault.Error {
 		f = fault.New(fault.StorageFull, "the change of %s was not stored: %w", n.ID, err).WithRetryAfter(30 * time.Second)
 	case errors.Is(err, tasklog.ErrUncertain):
 		f = fault.New(fault.AcceptanceUnknown, "the change of %s may have been stored: %w", n.ID, err)
-	case errors.Is(err, broker.ErrUnavailable), errors.Is(err, broker.ErrNoAnswer):
+	case broker.Unavailable(err):
 		f = fault.New(fault.BrokerUnavailable, "%s could not be read or changed: %w", describe(n), err).WithRetryAfter(time.Second)
 	case errors.Is(err, broker.ErrBodyLost):
 		f = fault.New(fault.InputLost, "the stored reply of %s: %w", n.ID, err)

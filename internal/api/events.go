@@ -102,7 +102,7 @@ const openAfter = 250 * time.Millisecond
 // resumes after it.
 func (h *web) chatEvents(x *exchange) error {
 	name := x.name(subject.Chat)
-	e, err := h.core.get(x.ctx(), name)
+	e, err := h.core.getRecorded(x.ctx(), name)
 	if err != nil {
 		return err
 	}

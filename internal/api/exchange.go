@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/fault"
@@ -31,16 +32,26 @@ const writeTimeout = 30 * time.Second
 
 const headerJobID = "Genbus-Job-Id"
 
-// run refuses the call while the process stops, finds out who calls, and serves
-// it. Only a tenant's call joins its caller's trace.
-func (x *exchange) run(identify func(*exchange) (string, error), serve func(*exchange) error) (err error) {
+// enter refuses the call while the process stops, finds out who calls, and counts
+// the request of the tenant.
+func (x *exchange) enter(identify func(*exchange) (string, error)) (err error) {
 	if err := x.web.core.drain.refusal(); err != nil {
 		return err
 	}
 	if x.tenant, err = identify(x); err != nil {
 		return err
 	}
-	if x.r.Header["Traceparent"] != nil {
+	return x.web.core.admission.Request(x.tenant)
+}
+
+// run serves the call of whoever may enter. Only a tenant's call joins its caller's
+// trace.
+func (x *exchange) run(identify func(*exchange) (string, error), serve func(*exchange) error) error {
+	if err := x.enter(identify); err != nil {
+		return err
+	}
+	// Where spans are exported, the server's own span stands there already.
+	if x.r.Header["Traceparent"] != nil && !trace.SpanContextFromContext(x.ctx()).IsValid() {
 		x.r = x.r.WithContext(x.web.propagator.Extract(x.r.Context(), propagation.HeaderCarrier(x.r.Header)))
 	}
 	return serve(x)

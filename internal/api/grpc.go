@@ -27,6 +27,13 @@ const (
 	dialTimeout   = 10 * time.Second
 )
 
+// Limits of one gRPC connection: calls at a time, of which more wait at the client,
+// and the bytes of a call's metadata.
+const (
+	maxStreams    = 1000
+	maxHeaderList = 64 << 10
+)
+
 func newGRPCServer(o Options, c *core, h *healthService) *grpc.Server {
 	i := &interceptor{cfg: o.Config, core: c, metrics: o.Metrics, log: o.Logger}
 	limit := int(o.Config.GRPC.MaxMessageBytes)
@@ -35,13 +42,15 @@ func newGRPCServer(o Options, c *core, h *healthService) *grpc.Server {
 			otelgrpc.WithTracerProvider(o.Tracing.Provider), otelgrpc.WithPropagators(o.Tracing.Propagator))),
 		grpc.UnaryInterceptor(i.unary), grpc.StreamInterceptor(i.stream),
 		grpc.MaxRecvMsgSize(limit), grpc.MaxSendMsgSize(limit),
+		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeaderList),
 		grpc.ConnectionTimeout(dialTimeout),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minClientPing, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: serverPing, Timeout: pingTimeout}),
 	)
-	genbusv1.RegisterVideoServiceServer(s, videoService{core: c})
-	genbusv1.RegisterChatServiceServer(s, chatService{core: c})
-	genbusv1.RegisterModelServiceServer(s, modelService{core: c})
+	i.register(s, genbusv1.VideoService_ServiceDesc, videoService{core: c})
+	i.register(s, genbusv1.ChatService_ServiceDesc, chatService{core: c})
+	i.register(s, genbusv1.ModelService_ServiceDesc, modelService{core: c})
+	i.register(s, genbusv1.OperatorService_ServiceDesc, operatorService{operator: o.Operator, logger: o.Logger})
 	grpc_health_v1.RegisterHealthServer(s, h.server)
 	reflection.Register(s)
 	return s
@@ -97,8 +106,13 @@ func (i *interceptor) enter(c *call) (err error) {
 	if err := i.core.drain.refusal(); err != nil {
 		return err
 	}
-	c.tenant, err = tenantOf(i.cfg, c.authorization)
-	return err
+	if c.method.operators() {
+		return i.enterOperator(c)
+	}
+	if c.tenant, err = tenantOf(i.cfg, c.authorization); err != nil || c.way == telemetry.WayHTTP {
+		return err // the gateway has counted the request before it read its body
+	}
+	return i.core.admission.Request(c.tenant)
 }
 
 // videoService, chatService and modelService translate between gRPC and the

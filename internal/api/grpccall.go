@@ -46,6 +46,7 @@ type call struct {
 	method        grpcMethod
 	id            []string // X-Request-Id, one value
 	tenant        string
+	operator      string // who calls one of the operator's methods
 	way           telemetry.Way
 	authorization string
 	requestID     string

@@ -144,7 +144,7 @@ func (s chatService) GetChatCompletion(ctx context.Context, m *genbusv1.GetChatC
 func (s chatService) WatchChatCompletion(m *genbusv1.WatchChatCompletionRequest, out grpc.ServerStreamingServer[genbusv1.WatchChatCompletionResponse]) error {
 	ctx := out.Context()
 	name := callOf(ctx).name(subject.Chat, m.GetId())
-	if _, err := s.core.get(ctx, name); err != nil {
+	if _, err := s.core.getRecorded(ctx, name); err != nil {
 		return err
 	}
 	sayJob(ctx, name.ID)

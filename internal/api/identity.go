@@ -13,14 +13,18 @@ import (
 // tenantOf finds the tenant of an Authorization value. Without configured keys
 // the value does not matter.
 func tenantOf(cfg *config.Config, authorization string) (string, error) {
-	key := ""
-	if scheme, rest, ok := strings.Cut(authorization, " "); ok && strings.EqualFold(scheme, "Bearer") {
-		key = strings.TrimSpace(rest)
-	}
-	if tenant, ok := cfg.Tenant(key); ok {
+	if tenant, ok := cfg.Tenant(bearer(authorization)); ok {
 		return tenant, nil
 	}
-	return "", fault.New(fault.InvalidAPIKey, "the API key is missing or unknown; send Authorization: Bearer <key>")
+	return "", fault.New(fault.InvalidAPIKey, "the API key is missing, unknown or no longer valid; send Authorization: Bearer <key>")
+}
+
+// bearer is the key in an Authorization value, or empty.
+func bearer(authorization string) string {
+	if scheme, rest, ok := strings.Cut(authorization, " "); ok && strings.EqualFold(scheme, "Bearer") {
+		return strings.TrimSpace(rest)
+	}
+	return ""
 }
 
 // byKey finds the tenant by an API key.

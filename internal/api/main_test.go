@@ -29,7 +29,9 @@ import (
 	"github.com/genbus/genbus/internal/chatlog"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/content"
+	"github.com/genbus/genbus/internal/erasure"
 	"github.com/genbus/genbus/internal/inline"
+	"github.com/genbus/genbus/internal/operator"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/sandbox"
@@ -121,8 +123,13 @@ func (w *world) startAPI(alter func(*api.Options)) {
 		Config: w.cfg, Admission: adm, Routes: table, Log: w.log, Broker: w.broker, Encoder: w.enc,
 		Bodies: bodies, Metrics: w.metrics, Logger: brokertest.Logger(w.t),
 	})
+	eraser := erasure.Eraser{Broker: w.broker, Admission: adm, Log: w.log, Bodies: bodies}
 	o := api.Options{
-		Config: w.cfg, Names: w.broker.Names(), Admission: adm, Log: w.log, Bodies: bodies, Content: reader, Routes: table,
+		Config: w.cfg, Names: w.broker.Names(), Admission: adm, Log: w.log, Bodies: bodies, Eraser: eraser,
+		Operator: operator.New(operator.Options{
+			Config: w.cfg, Broker: w.broker, Log: w.log, Bodies: bodies, Admission: adm, Routes: table, Eraser: eraser, Logger: brokertest.Logger(w.t),
+		}),
+		Content: reader, Routes: table,
 		Inline: runner, Chats: chatlog.New(w.broker, w.log, bodies, chatlog.Options{SettleWait: 100 * time.Millisecond}),
 		Health: w.health, Metrics: w.metrics, Logger: brokertest.Logger(w.t), Version: "v1.2.3",
 		Tracing: telemetry.Tracing{Provider: noop.NewTracerProvider(), Propagator: propagation.TraceContext{}},

@@ -13,7 +13,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
+	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
@@ -45,6 +47,7 @@ type callOptions struct {
 	names      subject.Space
 	log        *slog.Logger
 	propagator propagation.TextMapPropagator
+	tracer     trace.Tracer
 	version    string
 }
 
@@ -164,7 +167,8 @@ func (c *calls) answer(r micro.Request) {
 	ctx, stop := context.WithTimeoutCause(c.base, callTimeout, fault.New(fault.AcceptanceUnknown, "no answer from JetStream within %s", callTimeout))
 	defer stop()
 	header := nats.Header(r.Headers())
-	ctx = c.propagator.Extract(ctx, telemetry.HeaderCarrier(header))
+	ctx, span := c.traced(c.propagator.Extract(ctx, telemetry.HeaderCarrier(header)), r.Subject())
+	defer span.End()
 	defer func() {
 		if p := recover(); p != nil {
 			c.refuse(r, c.core.panicked(p))
@@ -172,6 +176,7 @@ func (c *calls) answer(r micro.Request) {
 	}()
 	e, err := c.submit(ctx, r.Subject(), header, r.Data())
 	if err != nil {
+		span.SetStatus(codes.Error, string(fault.CodeOf(err)))
 		c.refuse(r, err)
 		return
 	}
@@ -189,6 +194,9 @@ func (c *calls) submit(ctx context.Context, subj string, header nats.Header, dat
 	}
 	req, err := natsreq.Decode(c.names, subj, header, data)
 	if err != nil {
+		return tasklog.Entry{}, err
+	}
+	if err := c.core.admission.Knock(req); err != nil {
 		return tasklog.Entry{}, err
 	}
 	return c.core.submit(ctx, req)
@@ -243,15 +251,22 @@ func (c *calls) refuse(r micro.Request, err error) {
 
 // respond answers. It does not use the request's own methods: these are for
 // handlers that answer before they return, and ours go on beside the
-// subscription. A request without a reply subject wants no answer.
+// subscription.
 func (c *calls) respond(r micro.Request, data []byte, header nats.Header) {
-	if r.Reply() == "" {
+	if !c.answerable(r.Reply()) {
 		return
 	}
 	err := c.nc.PublishMsg(&nats.Msg{Subject: r.Reply(), Header: header, Data: data})
 	if err != nil {
 		c.log.Warn("nats call: no answer sent", telemetry.KeySubject, r.Subject(), telemetry.KeyError, err)
 	}
+}
+
+// answerable reports whether an answer may go to a subject. A request without one
+// wants none; and NATS lets callers name any, with our rights: an answer must never
+// become an event, a job or a call of JetStream.
+func (c *calls) answerable(reply string) bool {
+	return reply != "" && !strings.HasPrefix(reply, "$") && !strings.HasPrefix(reply, c.names.Prefix()+".")
 }
 
 // oneLine makes a message fit for a header.

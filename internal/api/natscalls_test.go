@@ -196,3 +196,40 @@ func TestCallsWhileDraining(t *testing.T) {
 		t.Errorf("%v", m.Header)
 	}
 }
+
+// TestAnswersNeverBecomeEvents: a caller may name any subject for the answer, and
+// the answer has the service's rights.
+func TestAnswersNeverBecomeEvents(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	stop := w.calls()
+	names, conn := w.broker.Names(), w.broker.Conn()
+	data := marshal(t, videoRequest("a").GetRequest())
+	heard := map[string]*nats.Subscription{}
+	for _, reply := range []string{
+		names.Task(subject.Video, "globex", "video_x"), names.Request(subject.Video, "globex"),
+		names.Done(subject.Video, "globex", "completed", "video_x"), "$JS.API.STREAM.PURGE." + names.Tasks(), conn.NewInbox(),
+	} {
+		sub, err := conn.SubscribeSync(reply)
+		if err != nil {
+			t.Fatal(err)
+		}
+		heard[reply] = sub
+		if err := conn.PublishRequest(names.Call(subject.Video, "acme"), reply, data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop() // answers what has arrived
+	if err := conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for reply, sub := range heard {
+		want := 0
+		if strings.HasPrefix(reply, "_INBOX.") {
+			want = 1
+		}
+		if n, _, err := sub.Pending(); err != nil || n != want {
+			t.Errorf("%d answers went to %s (%v), want %d", n, reply, err, want)
+		}
+	}
+}

@@ -25,7 +25,7 @@ func TestPanicInTheMiddleOfAnAnswer(t *testing.T) {
 		panic("late")
 	})
 	mux.HandleFunc("GET /abort", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
-	h := &web{mux: mux, log: slog.New(slog.DiscardHandler), metrics: telemetry.NewMetrics("test")}
+	h := &web{mux: &patterns{ServeMux: mux}, log: slog.New(slog.DiscardHandler), metrics: telemetry.NewMetrics("test")}
 	s := httptest.NewUnstartedServer(http.HandlerFunc(h.serve))
 	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	s.Start()

@@ -87,7 +87,7 @@ func (c *core) await(ctx context.Context, e tasklog.Entry) (tasklog.Entry, error
 	if e.Terminal() {
 		return e, nil
 	}
-	ctx, leave := c.drain.watch(ctx)
+	ctx, leave := c.follow(ctx)
 	defer leave()
 	if err := c.recorded(ctx, e); err != nil {
 		return e, err
@@ -105,8 +105,12 @@ func (c *core) await(ctx context.Context, e tasklog.Entry) (tasklog.Entry, error
 	return e, nil
 }
 
-// following says of an error that it ended the wait, not the job.
+// following says of an error that it ended the wait, not the job, unless the job
+// was erased meanwhile.
 func following(f *fault.Error) *fault.Error {
+	if f.Code == fault.TaskNotFound || f.Code == fault.ChatNotFound {
+		return f
+	}
 	out := *f
 	out.Message = "job " + f.JobID + " was accepted and goes on, but can no longer be followed here; send the same request again (" + f.Message + ")"
 	return &out

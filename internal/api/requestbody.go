@@ -24,7 +24,7 @@ func (x *exchange) body() ([]byte, error) {
 	if err := checkMediaType(x.r.Header.Get("Content-Type")); err != nil {
 		return nil, err
 	}
-	limit := int64(x.web.cfg.HTTP.MaxBodyBytes)
+	limit := x.bodyLimit()
 	if x.r.ContentLength > limit {
 		return nil, tooLarge(limit)
 	}
@@ -35,6 +35,9 @@ func (x *exchange) body() ([]byte, error) {
 	}
 	return buf.Bytes(), nil
 }
+
+// bodyLimit is the longest body that the tenant may send, in bytes.
+func (x *exchange) bodyLimit() int64 { return int64(x.web.cfg.LimitsOf(x.tenant).MaxBodyBytes) }
 
 // expectBody bounds the arrival of a request's body, whether or not anybody
 // reads it: net/http waits for the rest of one before it answers. It lifts the

@@ -193,10 +193,20 @@ func (s *sseWriter) endChat(err error) error {
 // eventError is the name of the event that ends a stream of events early.
 const eventError = "genbus.error.v1"
 
+// endedComment is the last of a stream that has lived for as long as it may. To
+// its client that is as if the connection broke: it comes back with the last id.
+var endedComment = sse.AppendComment(nil, "stream_ended: come back with Last-Event-ID")
+
 // endEvents is endChat for streams of events, which have no [DONE].
 func (s *sseWriter) endEvents(err error) error {
 	if opened := s.stop(); err == nil || !opened {
 		return err
+	}
+	if fault.CodeOf(err) == fault.StreamEnded {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		_ = s.write(endedComment)
+		return nil
 	}
 	s.x.note(err)
 	_ = s.event("", eventError, fault.From(err).Envelope())

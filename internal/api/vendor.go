@@ -45,13 +45,13 @@ type vendorExchange struct {
 }
 
 // identify finds the tenant by an API key, which may look like a signature, or
-// else by the vendor's own signature, and reads the body.
+// else by the vendor's own signature.
 func (x *vendorExchange) identify(*exchange) (string, error) {
 	tenant, err := x.byKey()
 	if err != nil {
 		return x.bySignature(err)
 	}
-	return tenant, x.readBody()
+	return tenant, nil
 }
 
 // bySignature finds the tenant by the vendor's own signature, which covers the
@@ -62,7 +62,8 @@ func (x *vendorExchange) bySignature(refusal error) (string, error) {
 	if !signed {
 		return "", refusal
 	}
-	if _, _, known := x.web.cfg.Pair(signature.AccessKey); known {
+	if tenant, _, known := x.web.cfg.Pair(signature.AccessKey); known {
+		x.tenant = tenant // whose limits hold until the signature is checked
 		if err := x.readBody(); err != nil {
 			return "", err
 		}
@@ -71,14 +72,18 @@ func (x *vendorExchange) bySignature(refusal error) (string, error) {
 	return signer(x.web.cfg, signature)
 }
 
+// readBody reads it once.
 func (x *vendorExchange) readBody() (err error) {
-	if x.r.Method == http.MethodPost {
+	if x.r.Method == http.MethodPost && x.raw == nil {
 		x.raw, err = x.body()
 	}
 	return err
 }
 
 func (x *vendorExchange) serve(*exchange) error {
+	if err := x.readBody(); err != nil {
+		return err
+	}
 	call, err := x.wire.Surface.Read(x.r, x.raw)
 	if err != nil {
 		return err

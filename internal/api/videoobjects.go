@@ -44,7 +44,7 @@ func (x *exchange) jsonOrForm() ([]byte, error) {
 	if err != nil || media != "multipart/form-data" {
 		return x.body()
 	}
-	limit := int64(x.web.cfg.HTTP.MaxBodyBytes)
+	limit := x.bodyLimit()
 	if x.r.ContentLength > limit {
 		return nil, tooLarge(limit)
 	}

@@ -24,7 +24,7 @@ type videoWatch struct {
 // watchVideo prepares to follow a task; events with a version above after
 // follow. It fails when there is no such task.
 func (c *core) watchVideo(ctx context.Context, n subject.TaskName, after uint64) (videoWatch, error) {
-	e, err := c.get(ctx, n)
+	e, err := c.getRecorded(ctx, n)
 	if err != nil {
 		return videoWatch{}, err
 	}
@@ -38,7 +38,7 @@ func (c *core) watchVideo(ctx context.Context, n subject.TaskName, after uint64)
 // events yields the events; it ends after the terminal one. An error comes last.
 func (w videoWatch) events(ctx context.Context) iter.Seq2[tasklog.Entry, error] {
 	return func(yield func(tasklog.Entry, error) bool) {
-		ctx, leave := w.core.drain.watch(ctx)
+		ctx, leave := w.core.follow(ctx)
 		defer leave()
 		for e, err := range w.core.log.Follow(ctx, w.name, w.after) {
 			if err != nil {
@@ -56,7 +56,7 @@ func (w videoWatch) events(ctx context.Context) iter.Seq2[tasklog.Entry, error] 
 // start; it ends after the terminal event. An error comes last.
 func (c *core) watchChat(ctx context.Context, n subject.TaskName, token string) iter.Seq2[chatlog.Item, error] {
 	return func(yield func(chatlog.Item, error) bool) {
-		ctx, leave := c.drain.watch(ctx)
+		ctx, leave := c.follow(ctx)
 		defer leave()
 		for item, err := range c.chats.Follow(ctx, n, token) {
 			if err != nil {

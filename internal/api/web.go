@@ -26,7 +26,7 @@ type web struct {
 	metrics    *telemetry.Metrics
 	propagator propagation.TextMapPropagator
 	log        *slog.Logger
-	mux        *http.ServeMux
+	mux        *patterns
 	handler    http.Handler
 }
 
@@ -40,7 +40,7 @@ const (
 func newWeb(o Options, c *core, gateway http.Handler) *web {
 	h := &web{
 		cfg: o.Config, core: c, gateway: gateway, metrics: o.Metrics, propagator: o.Tracing.Propagator,
-		log: o.Logger, mux: http.NewServeMux(),
+		log: o.Logger, mux: &patterns{ServeMux: http.NewServeMux()},
 	}
 	h.mux.Handle("GET "+pathHealthz, o.Health.Healthz())
 	h.mux.Handle("GET "+pathReadyz, o.Health.Readyz())
@@ -105,8 +105,19 @@ func (h *web) serve(w http.ResponseWriter, r *http.Request) {
 	r.Header["X-Request-Id"] = id
 	w.Header()["X-Request-Id"] = id
 	h.expectBody(w, r)
+	endAfterChunks(w, r)
 	defer h.finish(res, begin)
 	h.mux.ServeHTTP(res, r)
+}
+
+// endAfterChunks makes a request whose body came in chunks the last of its
+// connection. It may have had a Content-Length too, which net/http drops without a
+// word; a proxy that went by it sees another end of the request, and what stands
+// behind must not be taken for somebody's next one (RFC 9112, 6.1).
+func endAfterChunks(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
+		w.Header()["Connection"] = []string{"close"}
+	}
 }
 
 // finish counts the request, and turns a panic into an answer. An answer that
@@ -187,6 +198,9 @@ func (x *exchange) prepareGateway() error {
 		}
 	}
 	x.r.Header.Del("Te") // no trailers
+	if err := x.enter((*exchange).byKey); err != nil {
+		return err
+	}
 	switch x.r.Method {
 	case http.MethodHead:
 		// The gateway knows GET only; net/http leaves the body out.
@@ -194,12 +208,6 @@ func (x *exchange) prepareGateway() error {
 		r.Method = http.MethodGet
 		x.r = r
 	case http.MethodPost:
-		if err := x.web.core.drain.refusal(); err != nil {
-			return err
-		}
-		if _, err := x.byKey(); err != nil {
-			return err
-		}
 		raw, err := x.body()
 		if err != nil {
 			return err

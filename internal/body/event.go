@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// EventJSON writes a *VideoTaskEvent, *ChatEvent or *ChatChunk as one line of
-// JSON; another message is an error. Names are those of the contract; times are
+// EventJSON writes a *VideoTaskEvent, *ChatEvent, *ChatChunk or *UsageEvent as one
+// line of JSON; another message is an error. Names are those of the contract; times are
 // RFC 3339; a status is its lower-case word; numbers are numbers; bytes are
 // Base64. JSON in bytes stands inline: metadata_json as metadata, reply_json as
 // reply, blocks as an array of values, extra_json as members. What is empty is
@@ -27,6 +27,8 @@ func EventJSON(event proto.Message) ([]byte, error) {
 		w.chatEvent(e)
 	case *genbusv1.ChatChunk:
 		w.chatChunk(e)
+	case *genbusv1.UsageEvent:
+		w.usageEvent(e)
 	default:
 		return nil, fmt.Errorf("writing an event as JSON: %T is not an event", event)
 	}
@@ -83,6 +85,25 @@ func (w *writer) chatChunk(c *genbusv1.ChatChunk) {
 	}
 	o.time("time", c.GetTime())
 	nest(o, "blocks_ref", c.GetBlocksRef(), (*writer).blobRef)
+	o.close(nil)
+}
+
+func (w *writer) usageEvent(u *genbusv1.UsageEvent) {
+	o := w.open()
+	o.always("id", u.GetId())
+	o.always("kind", u.GetKind())
+	o.always("tenant", u.GetTenant())
+	o.text("model", u.GetModel())
+	o.text("route", u.GetRoute())
+	o.text("upstream", u.GetUpstream())
+	o.always("status", task.StatusWord(u.GetStatus()))
+	o.text("code", u.GetCode())
+	o.time("time", u.GetTime())
+	nest(o, "usage", u.GetUsage(), (*writer).usage)
+	o.optDouble("video_seconds", u.VideoSeconds)
+	o.known("videos", int64(u.GetVideos()))
+	o.uint("attempts", uint64(u.GetAttempts()))
+	o.textDict("labels", u.GetLabels())
 	o.close(nil)
 }
 

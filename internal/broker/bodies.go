@@ -92,7 +92,7 @@ func (s *Bodies) PutStream(ctx context.Context, tenant, name string, r io.Reader
 // a few tenants would use up a disk that is empty. Bodies that are stored at the
 // same time do not see each other.
 func (s *Bodies) room(ctx context.Context, bucket string, limit int64) (int64, error) {
-	stream, err := s.b.js.Stream(ctx, objectStream(bucket))
+	stream, err := s.b.Stream(ctx, objectStream(bucket))
 	if err != nil {
 		s.forget(bucket)
 		return 0, fmt.Errorf("object store %s: %w", bucket, errors.Join(ErrUnavailable, err))
@@ -149,6 +149,8 @@ func (s *Bodies) Get(ctx context.Context, ref Body) ([]byte, error) {
 
 // Delete removes a body; one that is gone already is no error.
 func (s *Bodies) Delete(ctx context.Context, ref Body) error {
+	ctx, cancel := lookup(ctx, "object store "+ref.Bucket)
+	defer cancel()
 	store, err := s.b.js.ObjectStore(ctx, ref.Bucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		return nil
@@ -174,6 +176,8 @@ func (s *Bodies) ensure(ctx context.Context, name string) error {
 	if known.ready {
 		return nil
 	}
+	ctx, cancel := lookup(ctx, "object store "+name)
+	defer cancel()
 	_, err := s.b.js.CreateOrUpdateObjectStore(ctx, jetstream.ObjectStoreConfig{
 		Bucket:      name,
 		Description: "genbus: bodies that are too large for a message",

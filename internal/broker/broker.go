@@ -228,7 +228,7 @@ func (b *Broker) look(ctx context.Context) error {
 	if !b.nc.IsConnected() {
 		return errors.New("not connected to NATS")
 	}
-	for _, name := range []string{b.names.Work(), b.names.Tasks()} {
+	for _, name := range []string{b.names.Work(), b.names.Wait(), b.names.Tasks()} {
 		info, err := b.streamInfo(ctx, name)
 		if err != nil {
 			return fmt.Errorf("stream %s: %w", name, err)
@@ -241,7 +241,7 @@ func (b *Broker) look(ctx context.Context) error {
 }
 
 func (b *Broker) streamInfo(ctx context.Context, name string) (*jetstream.StreamInfo, error) {
-	s, err := b.js.Stream(ctx, name)
+	s, err := b.Stream(ctx, name)
 	if err != nil {
 		return nil, err
 	}

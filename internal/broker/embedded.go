@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -24,6 +25,8 @@ type Embedded struct {
 	// User and Password are what clients on TCP must give; empty: anybody who
 	// reaches the address.
 	User, Password string
+	// TLS is how clients on TCP reach it; nil: without. Ours is inside the process.
+	TLS *tls.Config
 	// NoSync leaves out the fsync on every write. Default: false, every write is
 	// synced before it is confirmed.
 	NoSync bool
@@ -121,6 +124,10 @@ func serverOptions(o Embedded) (*server.Options, error) {
 		DisableJetStreamBanner: true,
 		Username:               o.User,
 		Password:               o.Password,
+	}
+	if o.TLS != nil {
+		opts.TLS, opts.TLSConfig = true, o.TLS
+		opts.TLSVerify = o.TLS.ClientAuth == tls.RequireAndVerifyClientCert
 	}
 	if o.Listen == "" {
 		return opts, nil

@@ -28,8 +28,10 @@ const maxChunk = 512 << 10
 func objectStream(bucket string) string       { return "OBJ_" + bucket }
 func objectChunks(bucket, nuid string) string { return "$O." + bucket + ".C." + nuid }
 
+func objectInfos(bucket string) string { return "$O." + bucket + ".M." }
+
 func objectInfo(bucket, name string) string {
-	return "$O." + bucket + ".M." + base64.URLEncoding.EncodeToString([]byte(name))
+	return objectInfos(bucket) + base64.URLEncoding.EncodeToString([]byte(name))
 }
 
 // putObject writes the chunks on a subject of their own, and then the info that
@@ -112,7 +114,7 @@ func (b *Broker) putInfo(ctx context.Context, info jetstream.ObjectInfo) error {
 func (b *Broker) purgeChunks(ctx context.Context, bucket, nuid string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), PublishTimeout)
 	defer cancel()
-	s, err := b.js.Stream(ctx, objectStream(bucket))
+	s, err := b.Stream(ctx, objectStream(bucket))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil
 	}

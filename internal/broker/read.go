@@ -33,6 +33,14 @@ type getRequest struct {
 	NoHeaders bool   `json:"no_hdr,omitempty"`
 }
 
+// String says what is asked for.
+func (r getRequest) String() string {
+	if r.LastBy == "" && r.NextBy == "" {
+		return fmt.Sprintf("sequence %d", r.Seq)
+	}
+	return r.LastBy + r.NextBy
+}
+
 type getAnswer struct {
 	Error   *jetstream.APIError `json:"error"`
 	Message *struct {
@@ -57,6 +65,11 @@ func (b *Broker) Next(ctx context.Context, stream, subject string, seq uint64) (
 	return b.get(ctx, stream, getRequest{NextBy: subject, Seq: max(seq, 1)})
 }
 
+// At reads the message with a sequence, from the stream's leader.
+func (b *Broker) At(ctx context.Context, stream string, seq uint64) (Stored, error) {
+	return b.get(ctx, stream, getRequest{Seq: seq})
+}
+
 func (b *Broker) get(ctx context.Context, stream string, req getRequest) (Stored, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, ReadTimeout, fmt.Errorf("read from %s: no answer within %s", stream, ReadTimeout))
 	defer cancel()
@@ -66,7 +79,7 @@ func (b *Broker) get(ctx context.Context, stream string, req getRequest) (Stored
 	}
 	reply, err := b.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream, body)
 	if err != nil {
-		return Stored{}, fmt.Errorf("read %s%s from %s: %w", req.LastBy, req.NextBy, stream, errors.Join(ErrUnavailable, err))
+		return Stored{}, fmt.Errorf("read %s from %s: %w", req, stream, errors.Join(ErrUnavailable, err))
 	}
 	return decodeGet(stream, reply.Data)
 }
@@ -79,8 +92,8 @@ func decodeGet(stream string, data []byte) (Stored, error) {
 	switch {
 	case a.Error != nil && a.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
 		return Stored{}, ErrNoMessage
-	case a.Error != nil:
-		return Stored{}, fmt.Errorf("read from %s: %w", stream, a.Error)
+	case a.Error != nil: // no leader, mostly
+		return Stored{}, fmt.Errorf("read from %s: %w", stream, errors.Join(ErrUnavailable, a.Error))
 	case a.Message == nil:
 		return Stored{}, fmt.Errorf("read from %s: the answer holds no message", stream)
 	}

@@ -18,7 +18,7 @@ import (
 // configRevision counts the changes of the stream and consumer configurations
 // below. A lower revision never overwrites a higher one, so that a replica of
 // the old version, still running during a rolling deploy, changes nothing back.
-const configRevision = 1
+const configRevision = 2
 
 // maxConsumers is set on every stream, because the server's own default is
 // 1,000 and -1 does not lift it.
@@ -28,13 +28,15 @@ const maxConsumers = 4096
 type Limits struct {
 	RequestsMaxMsgs  int64
 	RequestsMaxBytes int64
-	WorkMaxMsgs      int64
+	WorkMaxMsgs      int64 // also of the jobs that wait for their turn
 	TasksMaxAge      time.Duration
 	TasksMaxBytes    int64
 	ChunksMaxAge     time.Duration
 	ChunksMaxBytes   int64
 	DeadMaxAge       time.Duration
 	DeadMaxBytes     int64
+	UsageMaxAge      time.Duration
+	UsageMaxBytes    int64
 	// BodiesMaxBytes bounds one tenant's object store. It is looked at before each
 	// write rather than reserved: JetStream would set it aside for every tenant.
 	BodiesMaxBytes int64
@@ -47,7 +49,8 @@ func DefaultLimits() Limits {
 		WorkMaxMsgs: 1_000_000,
 		TasksMaxAge: 7 * 24 * time.Hour, TasksMaxBytes: 4 << 30,
 		ChunksMaxAge: 15 * time.Minute, ChunksMaxBytes: 256 << 20,
-		DeadMaxAge: 30 * 24 * time.Hour, DeadMaxBytes: 1 << 30, BodiesMaxBytes: 20 << 30,
+		DeadMaxAge: 30 * 24 * time.Hour, DeadMaxBytes: 1 << 30,
+		UsageMaxAge: 31 * 24 * time.Hour, UsageMaxBytes: 256 << 20, BodiesMaxBytes: 20 << 30,
 	}
 }
 
@@ -69,10 +72,12 @@ func (l Limits) withDefaults() Limits {
 	fill(&l.TasksMaxBytes, d.TasksMaxBytes)
 	fill(&l.ChunksMaxBytes, d.ChunksMaxBytes)
 	fill(&l.DeadMaxBytes, d.DeadMaxBytes)
+	fill(&l.UsageMaxBytes, d.UsageMaxBytes)
 	fill(&l.BodiesMaxBytes, d.BodiesMaxBytes)
 	fillAge(&l.TasksMaxAge, d.TasksMaxAge)
 	fillAge(&l.ChunksMaxAge, d.ChunksMaxAge)
 	fillAge(&l.DeadMaxAge, d.DeadMaxAge)
+	fillAge(&l.UsageMaxAge, d.UsageMaxAge)
 	return l
 }
 
@@ -96,6 +101,14 @@ func (b *Broker) Streams() []jetstream.StreamConfig {
 			MaxMsgs: l.WorkMaxMsgs, MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true,
 			Duplicates: 100 * time.Millisecond,
 		}),
+		// No work queue: every replica reads along which tenants wait, and a work
+		// queue has one reader for each message. What had its turn is deleted.
+		b.stream(n.Wait(), "accepted jobs that wait for their turn", jetstream.StreamConfig{
+			Subjects:  []string{n.WaitPattern()},
+			Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage,
+			MaxMsgs: l.WorkMaxMsgs, MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true,
+			Duplicates: 100 * time.Millisecond,
+		}),
 		b.stream(n.Tasks(), "log of record, and feed of finished jobs", jetstream.StreamConfig{
 			Subjects:  []string{n.TaskPattern(), n.DonePattern()},
 			Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage,
@@ -116,6 +129,12 @@ func (b *Broker) Streams() []jetstream.StreamConfig {
 			MaxAge: l.DeadMaxAge, MaxBytes: l.DeadMaxBytes, Discard: jetstream.DiscardOld,
 			Duplicates: 2 * time.Minute,
 		}),
+		b.stream(n.UsageStream(), "what ended jobs consumed", jetstream.StreamConfig{
+			Subjects:  []string{n.UsagePattern()},
+			Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage,
+			MaxAge: l.UsageMaxAge, MaxBytes: l.UsageMaxBytes, Discard: jetstream.DiscardOld,
+			Duplicates: 2 * time.Minute,
+		}),
 	}
 }
 
@@ -133,11 +152,12 @@ func revisionMetadata() map[string]string {
 // EnsureStreams creates the streams that are missing and updates those that
 // differ. What cannot be updated is an error that names the field.
 func (b *Broker) EnsureStreams(ctx context.Context) error {
-	if err := b.checkLogBesideWork(ctx); err != nil {
+	if err := b.Patiently(ctx, "read the streams", b.checkLogBesideWork); err != nil {
 		return err
 	}
 	for _, want := range b.Streams() {
-		if err := b.ensureStream(ctx, want); err != nil {
+		err := b.Patiently(ctx, "ensure stream "+want.Name, func(ctx context.Context) error { return b.ensureStream(ctx, want) })
+		if err != nil {
 			return err
 		}
 	}
@@ -150,16 +170,18 @@ func (b *Broker) checkLogBesideWork(ctx context.Context) error {
 	if _, err := b.js.Stream(ctx, b.names.Tasks()); !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return wrapf(err, "stream %s", b.names.Tasks())
 	}
-	work, err := b.streamInfo(ctx, b.names.Work())
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("stream %s: %w", b.names.Work(), err)
-	}
-	if work.State.Msgs > 0 {
-		return fmt.Errorf("stream %s is missing, but %s holds %d accepted jobs: restore the log from a backup, or delete %s to give these jobs up",
-			b.names.Tasks(), b.names.Work(), work.State.Msgs, b.names.Work())
+	for _, name := range []string{b.names.Work(), b.names.Wait()} {
+		jobs, err := b.streamInfo(ctx, name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("stream %s: %w", name, err)
+		}
+		if jobs.State.Msgs > 0 {
+			return fmt.Errorf("stream %s is missing, but %s holds %d accepted jobs: restore the log from a backup, or delete %s to give these jobs up",
+				b.names.Tasks(), name, jobs.State.Msgs, name)
+		}
 	}
 	return nil
 }
@@ -262,6 +284,15 @@ func (b *Broker) EnsureConsumer(ctx context.Context, stream string, want jetstre
 		want.Metadata = map[string]string{}
 	}
 	maps.Copy(want.Metadata, revisionMetadata())
+	var c jetstream.Consumer
+	err := b.Patiently(ctx, "ensure consumer "+want.Durable, func(ctx context.Context) (err error) {
+		c, err = b.ensureConsumer(ctx, stream, want)
+		return err
+	})
+	return c, err
+}
+
+func (b *Broker) ensureConsumer(ctx context.Context, stream string, want jetstream.ConsumerConfig) (jetstream.Consumer, error) {
 	have, err := b.js.Consumer(ctx, stream, want.Durable)
 	if err == nil && newer(have.CachedInfo().Config.Metadata) {
 		return have, nil

@@ -165,7 +165,7 @@ func (l *Log) stream(ctx context.Context, maxAge time.Duration) (streamState, er
 		return known, nil
 	}
 	state := streamState{read: time.Now()}
-	s, err := l.b.JetStream().Stream(ctx, l.b.Names().Chunks())
+	s, err := l.b.Stream(ctx, l.b.Names().Chunks())
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 	case err != nil:

@@ -60,6 +60,23 @@ func TestAKeyByItsHash(t *testing.T) {
 	}
 }
 
+func TestNewKeys(t *testing.T) {
+	t.Parallel()
+	key, hash := NewKey()
+	other, _ := NewKey()
+	if len(key) != len("gb_")+43 || !strings.HasPrefix(key, "gb_") || key == other || hash != sha(key) {
+		t.Errorf("key %q, hash %q, another key %q", key, hash, other)
+	}
+	c := mustLoad(t, "api_keys: [{tenant: acme, key_sha256: "+hash+"}]")
+	if tenant, _ := c.Tenant(key); tenant != "acme" {
+		t.Errorf("tenant %q", tenant)
+	}
+	// A key of a variable is one too.
+	if tenant, _ := mustLoad(t, "", "GENBUS_API_KEY="+key).Tenant(key); tenant != DefaultTenant {
+		t.Errorf("tenant %q", tenant)
+	}
+}
+
 func TestOperator(t *testing.T) {
 	t.Parallel()
 	const key, other = "operator-key-0123", "operator-key-4567"

@@ -114,7 +114,11 @@ func (d *fileDecoder) mapping(path string, node *yaml.Node, v reflect.Value) {
 func (d *fileDecoder) unknown(at string, key *yaml.Node, fields map[string]int) {
 	d.lines[at] = key.Line
 	if _, secret := fields[key.Value+"_env"]; secret {
-		d.say(at, fmt.Sprintf("is written in the file; want %s_env: NAME (an environment variable) or %s_file: PATH, so that the file holds no secret", key.Value, key.Value))
+		hash := ""
+		if _, hashed := fields[key.Value+"_sha256"]; hashed {
+			hash = fmt.Sprintf(", or %s_sha256: HASH", key.Value)
+		}
+		d.say(at, fmt.Sprintf("is written in the file; want %s_env: NAME (an environment variable) or %s_file: PATH%s, so that the file holds no secret", key.Value, key.Value, hash))
 		return
 	}
 	names := sortedKeys(fields)

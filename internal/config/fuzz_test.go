@@ -21,6 +21,8 @@ func FuzzLoad(f *testing.F) {
 		"", "{}", "a: &a [*a]", "a: &a {<<: *a}", "http: {addr: &x '127.0.0.1:1'}\ngrpc: {addr: *x}", "? [a]\n: b", "!!binary x",
 		"upstreams: {u: {base_url: http://h, key_env: K}}", "routes: [{models: ['*', a*, b]}]", "nats: {url: 'nats://a@b'}", "--- a\n--- b", "\xff", "'",
 		"upstreams: {\"a\\nb\": {headers: {\"\": x}}}", "chat: {max_attempts: 99999999999999999999}", "log: !!map {level: info}",
+		"tenants: {a: {max_jobs: ~, burst: 3}, b: &b {}, c: *b}\nlimits: {tenant: {requests_per_second: 0.5}}", "http: {tls: {cert_file: /key, key_file: /key}}",
+		"api_keys: [{tenant: a, key_sha256: " + sha("x") + ", not_after: 2026-12-01T00:00:00Z}]\noperator_keys: [{name: o, key_env: K}]",
 	} {
 		f.Add([]byte(text))
 	}

@@ -1,8 +1,10 @@
 package config
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"time"
@@ -16,6 +18,16 @@ type keyHash struct {
 
 func hashOf(key string) keyHash {
 	return keyHash{sum: sha256.Sum256([]byte(key)), held: true}
+}
+
+// NewKey makes a key of 256 random bits, and its hash in hexadecimal: what stands as
+// key_sha256.
+func NewKey() (key, hash string) {
+	var bits [32]byte
+	_, _ = rand.Read(bits[:]) // never fails
+	key = "gb_" + base64.RawURLEncoding.EncodeToString(bits[:])
+	h := hashOf(key)
+	return key, hex.EncodeToString(h.sum[:])
 }
 
 // holder is somebody who is known by a key: a tenant or an operator.

@@ -78,6 +78,7 @@ type Streams struct {
 	Tasks    TasksStream    `yaml:"tasks"`
 	Chunks   ChunksStream   `yaml:"chunks"`
 	Dead     DeadStream     `yaml:"dead"`
+	Usage    UsageStream    `yaml:"usage"`
 }
 
 // RequestsStream is the inbox of publishers; when it is full, publishing is refused.
@@ -90,7 +91,7 @@ type RequestsStream struct {
 
 // WorkStream holds the accepted, unfinished jobs.
 type WorkStream struct {
-	// Most accepted, unfinished jobs over all routes. Default: 1000000.
+	// Most accepted jobs in line and in work, over all routes, and as many that wait for their turn. Default: 1000000.
 	MaxMsgs int64 `yaml:"max_msgs"`
 }
 
@@ -118,6 +119,14 @@ type DeadStream struct {
 	MaxBytes Size `yaml:"max_bytes"`
 }
 
+// UsageStream holds what ended jobs consumed.
+type UsageStream struct {
+	// How long usage events are kept. Default: 744h.
+	MaxAge time.Duration `yaml:"max_age"`
+	// Most bytes of usage events; beyond it the oldest go first. Default: 256MiB.
+	MaxBytes Size `yaml:"max_bytes"`
+}
+
 func defaultNATS() NATS {
 	return NATS{
 		Listen: "127.0.0.1:4222", DataDir: "./data", Prefix: "genbus",
@@ -128,6 +137,7 @@ func defaultNATS() NATS {
 			Tasks:    TasksStream{MaxAge: 168 * time.Hour, MaxBytes: 4 * GiB},
 			Chunks:   ChunksStream{MaxAge: 15 * time.Minute, MaxBytes: 256 * MiB},
 			Dead:     DeadStream{MaxAge: 720 * time.Hour, MaxBytes: GiB},
+			Usage:    UsageStream{MaxAge: 744 * time.Hour, MaxBytes: 256 * MiB},
 		},
 	}
 }

@@ -141,7 +141,7 @@ func TestProblems(t *testing.T) {
 		{"nats.tls embedded, without a key", "nats: {tls: {cert_file: /ok}}", nil, []string{`c.yaml:1: nats.tls.cert_file is "/ok"; want cert_file and key_file together`}},
 		{"nats.tls embedded, authorities alone", "nats: {tls: {ca_file: /ok}}", nil, []string{`c.yaml:1: nats.tls.ca_file is "/ok"; want cert_file and key_file beside it, or nats.url (GENBUS_NATS_URL) of a cluster`}},
 		{"nats.tls embedded, for nobody", "nats: {listen: none, tls: {cert_file: /ok, key_file: /ok}}", nil, []string{`c.yaml:1: nats.tls.cert_file is "/ok"; want nats.listen with an address`}},
-		{"nats.max_store_bytes", "nats:\n  max_store_bytes: 8GiB", nil, []string{"c.yaml:2: nats.max_store_bytes is 8GiB; want at least 9GiB, the sum of max_bytes of the streams requests, tasks and dead"}},
+		{"nats.max_store_bytes", "nats:\n  max_store_bytes: 8GiB", nil, []string{"c.yaml:2: nats.max_store_bytes is 8GiB; want at least 9472MiB, the sum of max_bytes of the streams requests, tasks, dead and usage"}},
 		{"nats.max_memory_bytes", "nats: {max_memory_bytes: 128MiB}", nil, []string{"c.yaml:1: nats.max_memory_bytes is 128MiB; want at least 256MiB, which is nats.streams.chunks.max_bytes"}},
 		{"streams", `nats:
   streams:
@@ -249,11 +249,12 @@ func TestProblems(t *testing.T) {
 		{"upstream_model", routeU + "upstream_model: a b}", nil, []string{`c.yaml:3: routes[0].upstream_model is "a b"; want a model name`}},
 		{"model_map", routeU + "model_map: {m: ''}}", nil, []string{`c.yaml:3: routes[0].model_map.m is ""; want a model name for a model name`}},
 		{"bounds", routeU + `
-  max_in_flight: -1, max_queued: 0, ack_wait: 2s,
+  max_in_flight: -1, max_queued: 0, ready_jobs: -1, ack_wait: 2s,
   poll: {interval: 9ms, jitter: 0.6},
   timeouts: {queue: 0s, create: 0s, deadline: 0s, first_byte: 0s, idle: 0s, total: 0s}}`, nil, []string{
 			"c.yaml:4: routes[0].max_in_flight is -1; want 1 to 1000000",
 			"c.yaml:4: routes[0].max_queued is 0; want 1 to 1000000000",
+			"c.yaml:4: routes[0].ready_jobs is -1; want 1 to 1000000000",
 			"c.yaml:4: routes[0].ack_wait is 2s; want 3s to 1h",
 			"c.yaml:5: routes[0].poll.interval is 9ms; want 10ms to 1h",
 			"c.yaml:5: routes[0].poll.jitter is 0.6; want 0 to 0.5",
@@ -294,7 +295,7 @@ func TestProblems(t *testing.T) {
 		{"not_after", "api_keys: [{tenant: a, key_env: A, not_after: tomorrow}]", []string{"A=hunter2"}, []string{`c.yaml:1: api_keys[0].not_after is "tomorrow"; want a time such as 2026-12-01T00:00:00Z`}},
 		{"operator name", "operator_keys: [{key_sha256: " + sha("hunter2") + "}]", nil, []string{"c.yaml:1: operator_keys[0].name is missing; want 1 to 64 letters"}},
 		{"operator key missing", "operator_keys: [{name: a}]", nil, []string{"c.yaml:1: operator_keys[0].key_env is missing; want key_env: NAME, key_file: PATH or key_sha256: HASH"}},
-		{"operator key inline", "operator_keys:\n- name: a\n  key: hunter2\n  key_env: A", []string{"A=0123456789abcdef"}, []string{"c.yaml:3: operator_keys[0].key is written in the file; want key_env: NAME"}},
+		{"operator key inline", "operator_keys:\n- name: a\n  key: hunter2\n  key_env: A", []string{"A=0123456789abcdef"}, []string{"c.yaml:3: operator_keys[0].key is written in the file; want key_env: NAME (an environment variable) or key_file: PATH, or key_sha256: HASH, so that"}},
 		{"short operator key", "operator_keys: [{name: a, key_env: A}]", []string{"A=hunter2"}, []string{"c.yaml:1: operator_keys[0].key_env names a secret of fewer than 16 bytes"}},
 		{"operator not_after", "operator_keys: [{name: a, key_env: A, not_after: '2026-12-01'}]", []string{"A=0123456789abcdef"}, []string{`c.yaml:1: operator_keys[0].not_after is "2026-12-01"; want a time such as`}},
 		{"an operator with a tenant's key", "operator_keys: [{name: a, key_env: A}]", []string{"A=hunter2hunter2hunter2", "GENBUS_API_KEY=hunter2hunter2hunter2"}, []string{"c.yaml:1: operator_keys[0] holds the same key as api_keys[0]; want a key of its own for each entry"}},

@@ -60,6 +60,9 @@ type Route struct {
 	MaxInFlight int `yaml:"max_in_flight"`
 	// Most jobs that wait; more are refused with retry advice. Default: 100000.
 	MaxQueued int `yaml:"max_queued"`
+	// Most jobs that stand in line, ready to be taken in the order of their arrival; those behind them wait, and come into
+	// the line in turn by tenant. Fewer are fairer, more are faster. Default: half of max_in_flight, 16 or more.
+	ReadyJobs int `yaml:"ready_jobs"`
 	// When nobody can know whether a create was accepted: fail, or resubmit where the upstream honours the
 	// Idempotency-Key. Default: fail.
 	OnUnknownOutcome string   `yaml:"on_unknown_outcome"`
@@ -165,16 +168,20 @@ func (r *Route) fill() {
 	if r.Group == "" {
 		r.Group = cmp.Or(r.Protocol, r.Kind)
 	}
-	if r.MaxInFlight != 0 {
-		return
-	}
-	switch r.Kind {
-	case KindVideo:
+	switch {
+	case r.MaxInFlight != 0:
+	case r.Kind == KindVideo:
 		r.MaxInFlight = 100
-	case KindChat:
+	case r.Kind == KindChat:
 		r.MaxInFlight = 64
 	}
+	if r.ReadyJobs == 0 {
+		r.ReadyJobs = max(leastReadyJobs, r.MaxInFlight/2)
+	}
 }
+
+// leastReadyJobs keeps the upstream busy while the next jobs come into the line.
+const leastReadyJobs = 16
 
 // longestLife is the longest time from acceptance to the terminal event.
 func (r Route) longestLife(chatAttempts int) time.Duration {

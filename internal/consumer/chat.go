@@ -49,9 +49,11 @@ type chatJob struct {
 	ctx   context.Context // ends with errNotOurs, or with the process's work
 	stop  context.CancelCauseFunc
 	entry tasklog.Entry
+	shown genbusv1.JobPhase // the phase that metrics know
 	// attempts is the attempt that this process knows of, for confirm.
 	attempts atomic.Uint32
 	tried    pool.Tried // across the attempts of this process
+	doubt    doubt      // before the log was read
 
 	mu        sync.Mutex
 	msg       delivery
@@ -65,11 +67,11 @@ func (r *chatRoute) take(m jetstream.Msg, release func()) {
 		release()
 		return
 	}
-	j := &chatJob{chatRoute: r, item: item, msg: d, name: subject.TaskName{Kind: subject.Chat, Tenant: item.GetTenant(), ID: item.GetId()}}
-	j.ctx, j.stop = context.WithCancelCause(telemetry.Extract(r.working, item.GetTrace()))
+	j := &chatJob{chatRoute: r, item: item, msg: d, doubt: doubt{recorded: d.recorded}, name: subject.TaskName{Kind: subject.Chat, Tenant: item.GetTenant(), ID: item.GetId()}}
+	// Never ended, and so not exported, where the chat is held already.
+	j.ctx, j.stop = context.WithCancelCause(r.startHold(item, d))
 	if held, added := r.held.add(item.GetId(), j); !added {
 		j.stop(nil)
-		r.metrics.Redelivered()
 		held.redelivered(d)
 		release()
 		return
@@ -98,6 +100,14 @@ func (j *chatJob) work(release func()) {
 	if err := settle(j.delivery(), out); err != nil {
 		j.Logger.Warn("settle failed; the message will be redelivered", j.attrs("error", err)...)
 	}
+	j.show(genbusv1.JobPhase_JOB_PHASE_UNSPECIFIED)
+	endHold(j.ctx, j.entry, out, 0)
+}
+
+// show moves the chat to the gauge of its phase.
+func (j *chatJob) show(phase genbusv1.JobPhase) {
+	j.metrics.Moved(task.PhaseWord(j.shown), task.PhaseWord(phase))
+	j.shown = phase
 }
 
 func (j *chatJob) delivery() delivery {
@@ -108,8 +118,14 @@ func (j *chatJob) delivery() delivery {
 
 func (j *chatJob) redelivered(d delivery) {
 	j.mu.Lock()
-	j.msg = d
+	same := j.msg.seq == d.seq
+	if same {
+		j.msg = d
+	}
 	j.mu.Unlock()
+	if !same {
+		j.anotherItem(d, j.attrs()...)
+	}
 	j.confirm()
 }
 
@@ -198,22 +214,44 @@ func (j *chatJob) run() Outcome {
 func (j *chatJob) load() (Outcome, bool) {
 	current, err := j.Log.Get(j.ctx, j.name)
 	switch {
+	case errors.Is(err, tasklog.ErrNotFound) && j.entry.Job == nil && j.doubt.recorded:
+		return j.stray(), false // erased
 	case errors.Is(err, tasklog.ErrNotFound):
 		return j.recordFirst()
 	case err != nil:
 		return j.notNow(), false
+	case !current.Terminal() && !sameRequest(j.item, current):
+		return j.stray(), false
 	}
 	j.entry = current
 	j.attempts.Store(current.Job.GetExecution().GetAttempt())
 	if current.Terminal() {
 		return j.finish(), false
 	}
+	j.show(current.Job.GetExecution().GetPhase())
 	j.Metrics.Resumed(subject.Chat, task.PhaseWord(current.Job.GetExecution().GetPhase()))
 	return Outcome{}, true
 }
 
+// stray is the outcome for an item that is not of this chat.
+func (j *chatJob) stray() Outcome {
+	out := j.doubt.stray(time.Now())
+	if out.verb == ack {
+		j.Logger.Info("a work item that is not of its job was dropped", j.attrs()...)
+	}
+	return out
+}
+
 // recordFirst is that of a video: an old item without a log is not called.
 func (j *chatJob) recordFirst() (Outcome, bool) {
+	there, err := j.stands(j.ctx, j.delivery())
+	switch {
+	case err != nil:
+		return j.notNow(), false
+	case !there:
+		j.Logger.Info("a chat was erased before it began", j.attrs()...)
+		return Drop(), false
+	}
 	if time.Since(j.item.GetAcceptedAt().AsTime()) <= lostAfter {
 		return j.commit(task.FromWork(j.item), 0)
 	}
@@ -318,6 +356,8 @@ func (j *chatJob) commit(e task.Event, last uint64) (Outcome, bool) {
 	switch {
 	case err == nil:
 		j.entry = entry
+		j.show(entry.Job.GetExecution().GetPhase())
+		traceCommit(j.ctx, entry)
 		j.attempts.Store(entry.Job.GetExecution().GetAttempt())
 		return Outcome{}, true
 	case errors.As(err, &lost):

@@ -114,7 +114,7 @@ func (j *chatJob) request() ([]byte, error) {
 }
 
 func (j *chatJob) call(request []byte, lease *pool.Lease) (reply, error) {
-	ctx, span := j.startSpan(j.ctx, "genbus.chat.call", j.name, j.Name, j.chat().GetExecution().GetUpstream())
+	ctx, span := j.startCall(j.ctx, "genbus.chat.call", j.name, j.Name, j.chat().GetExecution())
 	r, err := j.callOnce(ctx, pool.ChatRequest{
 		JobID: j.name.ID, Model: j.item.GetModel(), Body: request, Queued: true, Lease: lease, Tried: &j.tried,
 	})

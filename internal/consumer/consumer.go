@@ -50,10 +50,11 @@ type Options struct {
 // Consumer runs all routes and the inbox.
 type Consumer struct {
 	Options
-	dead  publisher.DeadLetters
-	held  *registry
-	reads *rate.Limiter // leader reads of held jobs
-	ups   map[string]*telemetry.UpstreamMetrics
+	dead    publisher.DeadLetters
+	held    *registry
+	sweeper *sweeper
+	reads   *rate.Limiter // leader reads of held jobs
+	ups     map[string]*telemetry.UpstreamMetrics
 	// copies bounds the results that are being copied to the object store.
 	copies chan struct{}
 
@@ -76,6 +77,7 @@ const (
 )
 
 // New returns a consumer that does nothing yet. ctx bounds the life of all work.
+// The log is started after it, so that it hears of the jobs that wait already.
 func New(ctx context.Context, o Options) *Consumer {
 	c := &Consumer{
 		Options: o, held: newRegistry(),
@@ -86,6 +88,8 @@ func New(ctx context.Context, o Options) *Consumer {
 	for name := range o.Config.Upstreams {
 		c.ups[name] = o.Metrics.Upstream(name)
 	}
+	c.sweeper = newSweeper(c)
+	o.Log.Observe(c.sweeper.notice)
 	c.fetching, c.stopFetching = context.WithCancelCause(ctx)
 	c.working, c.stopWorking = context.WithCancelCause(context.WithoutCancel(ctx))
 	return c
@@ -109,6 +113,13 @@ func (c *Consumer) Start(ctx context.Context) error {
 			return err
 		}
 	}
+	wait, err := c.Admission.StartUshers(c.fetching, c.Logger)
+	if err != nil {
+		return err
+	}
+	c.loops.Go(wait)
+	c.loops.Go(c.sweeper.run)
+	c.loops.Go(c.countStreams)
 	c.extending.Go(func() { c.held.keepExtending(c.working, c.shortestAckWait()/3) })
 	return c.startIntake(ctx)
 }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/subject"
 )
 
 // delivery is the handle of one delivered message. It keeps the reply subject
@@ -15,6 +17,11 @@ type delivery struct {
 	reply string
 	// count is how often the message was delivered, this time included.
 	count uint64
+	// seq is the message's sequence in its stream.
+	seq uint64
+	// recorded is true for a work item whose job was in the log before it came into
+	// the line.
+	recorded bool
 }
 
 func newDelivery(nc *nats.Conn, m jetstream.Msg) (delivery, error) {
@@ -22,7 +29,9 @@ func newDelivery(nc *nats.Conn, m jetstream.Msg) (delivery, error) {
 	if err != nil {
 		return delivery{}, fmt.Errorf("message on %s: %w", m.Subject(), err)
 	}
-	return delivery{nc: nc, reply: m.Reply(), count: meta.NumDelivered}, nil
+	return delivery{
+		nc: nc, reply: m.Reply(), count: meta.NumDelivered, seq: meta.Sequence.Stream, recorded: m.Headers().Get(subject.HeaderRecorded) != "",
+	}, nil
 }
 
 // inProgress extends the AckWait. Like every settlement it is sent without

@@ -41,6 +41,31 @@ func storeItem(t testing.TB, b *broker.Broker, route, id string, age time.Durati
 	return item
 }
 
+// waitItem is storeItem for a job that waits for its turn.
+func waitItem(t testing.TB, b *broker.Broker, route, id string) *genbusv1.WorkItem {
+	t.Helper()
+	item := &genbusv1.WorkItem{
+		Id: id, Kind: "video", Tenant: "acme", Route: route, Model: "sandbox-video", Protocol: "primary", Fingerprint: []byte("fp"),
+		Body: []byte(`{"model":"sandbox-video","prompt":"a cat"}`), AcceptedAt: timestamppb.Now(),
+	}
+	putItemAt(t, b, b.Names().WaitItem(subject.Video, route, "acme", id), item)
+	return item
+}
+
+// putItemAt stores a work item on a subject as it is.
+func putItemAt(t testing.TB, b *broker.Broker, subj string, item *genbusv1.WorkItem) {
+	t.Helper()
+	data, err := proto.Marshal(item)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := nats.NewMsg(subj)
+	m.Data = data
+	if _, err := b.Publish(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func videoID(request string) string {
 	return admission.JobID(subject.Video, "acme", "request\x00"+request)
 }
@@ -159,12 +184,13 @@ func TestRerouteIntoAFullStreamLosesNothing(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
 	r, subjects := orphanage(t, b, config.OrphansReroute, 2)
-	stream, err := b.JetStream().Stream(t.Context(), b.Names().Work())
+	waitItem(t, b, "gone", videoID("other"))
+	stream, err := b.JetStream().Stream(t.Context(), b.Names().Wait())
 	if err != nil {
 		t.Fatal(err)
 	}
 	full := stream.CachedInfo().Config
-	full.MaxMsgs = 2
+	full.MaxMsgs = 1
 	if _, err := b.JetStream().UpdateStream(t.Context(), full); err != nil {
 		t.Fatal(err)
 	}

@@ -83,20 +83,19 @@ func (c *Consumer) startRoute(ctx context.Context, r config.Route, take take) er
 	}
 	metrics := c.Metrics.Route(kind, r.Name)
 	free := newSlots(r.MaxInFlight)
-	c.loops.Go(func() { c.fetchLoop(cons, free, take, metrics) })
-	c.loops.Go(func() { c.countWaiting(cons, metrics) })
-	return nil
-}
-
-// countEvery is how often the jobs that wait for a route are counted.
-const countEvery = 10 * time.Second
-
-func (c *Consumer) countWaiting(cons jetstream.Consumer, metrics *telemetry.RouteMetrics) {
-	for broker.Wait(c.fetching, countEvery) == nil {
-		if info, err := cons.Info(c.fetching); err == nil {
-			metrics.Waiting(info.NumPending)
+	taken := func(m jetstream.Msg, release func()) {
+		switch meta, err := m.Metadata(); {
+		case err != nil: // take says so
+		case meta.NumDelivered == 1:
+			c.Admission.Taken(kind, r.Name, 1)
+		default:
+			metrics.Redelivered()
 		}
+		take(m, release)
 	}
+	c.loops.Go(func() { c.fetchLoop(cons, free, taken, metrics) })
+	c.loops.Go(func() { c.countWaiting(kind, r.Name, metrics) })
+	return nil
 }
 
 func (c *Consumer) fetchLoop(cons jetstream.Consumer, free *slots, take take, metrics *telemetry.RouteMetrics) {

@@ -36,7 +36,11 @@ type intake struct {
 }
 
 func (c *Consumer) startIntake(ctx context.Context) error {
-	s, err := c.Broker.JetStream().Stream(ctx, c.Broker.Names().Requests())
+	var s jetstream.Stream
+	err := c.Broker.Patiently(ctx, "read the inbox", func(ctx context.Context) (err error) {
+		s, err = c.Broker.Stream(ctx, c.Broker.Names().Requests())
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", c.Broker.Names().Requests(), err)
 	}
@@ -85,13 +89,17 @@ func (in *intake) admit(ctx context.Context, m jetstream.Msg) Outcome {
 	if err != nil {
 		return NakWithDelay(time.Minute)
 	}
-	ctx = telemetry.ExtractHeader(ctx, m.Headers())
+	ctx, span := in.startAdmission(telemetry.ExtractHeader(ctx, m.Headers()), meta.Sequence.Stream)
 	r, err := natsreq.Decode(in.Broker.Names(), m.Subject(), m.Headers(), m.Data())
 	source := admission.ByInbox(meta.Stream, in.created, meta.Sequence.Stream, meta.Timestamp)
-	r.Inbox = &source
+	r.Source = &source
+	if err == nil {
+		err = in.Admission.Knock(r)
+	}
 	if err == nil {
 		_, err = in.Admission.Admit(ctx, r)
 	}
+	endAdmission(span, err)
 	if err == nil {
 		return Ack()
 	}
@@ -167,8 +175,7 @@ func (in *intake) recordRefusal(ctx context.Context, r admission.Request, id str
 	}
 	current, err := in.Log.Get(ctx, nameOf(item))
 	if errors.Is(err, tasklog.ErrNotFound) {
-		names := in.Broker.Names()
-		if _, err := in.Broker.Last(ctx, names.Work(), names.WorkAnyRoute(in.kind, r.Tenant, id)); !errors.Is(err, broker.ErrNoMessage) {
+		if _, err := in.Admission.Find(ctx, nameOf(item)); !errors.Is(err, broker.ErrNoMessage) {
 			return err // nil: a job was accepted under the id
 		}
 		current, err = wonOrCurrent(in.Log.Commit(ctx, task.FailedAtOnce(item, time.Now(), f.TaskError()), 0))

@@ -115,7 +115,7 @@ func TestRequestWithoutAnIDIsNotRepeatedByRedelivery(t *testing.T) {
 	up := newSandbox(t)
 	r := newReplica(t, b, testConfig(t, up.URL()))
 	source := admission.ByInbox("S", r.started(t), 7, r.started(t))
-	request := admission.Request{Kind: subject.Video, Tenant: "acme", Body: []byte(`{"model":"sandbox-video","prompt":"a cat"}`), Inbox: &source}
+	request := admission.Request{Kind: subject.Video, Tenant: "acme", Body: []byte(`{"model":"sandbox-video","prompt":"a cat"}`), Source: &source}
 	first, err := r.Admission.Admit(t.Context(), request)
 	if err != nil {
 		t.Fatal(err)

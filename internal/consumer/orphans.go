@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/fault"
@@ -22,7 +23,11 @@ import (
 // checkOrphans refuses to start while accepted jobs stand on routes that are not
 // configured any more: nobody would ever take them.
 func (c *Consumer) checkOrphans(ctx context.Context) error {
-	orphans, err := c.orphanedSubjects(ctx)
+	var orphans []orphan
+	err := c.Broker.Patiently(ctx, "look for jobs without a route", func(ctx context.Context) (err error) {
+		orphans, err = c.orphanedSubjects(ctx)
+		return err
+	})
 	if err != nil || len(orphans) == 0 {
 		return err
 	}
@@ -41,35 +46,48 @@ func (c *Consumer) checkOrphans(ctx context.Context) error {
 		strings.Join(routes, ", "), config.OrphansReroute, config.OrphansFail)
 }
 
-// orphanedSubjects groups the work items without a route.
+// orphanedSubjects groups the work items without a route, in line and behind it.
 func (c *Consumer) orphanedSubjects(ctx context.Context) ([]orphan, error) {
 	names := c.Broker.Names()
-	s, err := c.Broker.JetStream().Stream(ctx, names.Work())
-	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", names.Work(), err)
-	}
-	info, err := s.Info(ctx, jetstream.WithSubjectFilter(names.WorkPattern()))
-	if err != nil {
-		return nil, fmt.Errorf("subjects of %s: %w", names.Work(), err)
-	}
 	found := map[string]int{}
 	var out []orphan
-	for subj := range info.State.Subjects {
-		n, err := names.ParseWorkItem(subj)
-		if err != nil || c.Routes.Has(n.Kind, n.Route) {
-			continue
+	for _, at := range []struct{ stream, pattern string }{{names.Work(), names.WorkPattern()}, {names.Wait(), names.WaitPattern()}} {
+		s, err := c.Broker.Stream(ctx, at.stream)
+		if err != nil {
+			return nil, fmt.Errorf("stream %s: %w", at.stream, err)
 		}
-		key := string(n.Kind) + " " + n.Route
-		at, seen := found[key]
-		if !seen {
-			at = len(out)
-			found[key] = at
-			out = append(out, orphan{kind: n.Kind, route: n.Route})
+		info, err := s.Info(ctx, jetstream.WithSubjectFilter(at.pattern))
+		if err != nil {
+			return nil, fmt.Errorf("subjects of %s: %w", at.stream, err)
 		}
-		out[at].jobs++
-		out[at].subjects = append(out[at].subjects, subj)
+		for subj := range info.State.Subjects {
+			n, _, err := c.parseItem(subj)
+			if err != nil || c.Routes.Has(n.Kind, n.Route) {
+				continue
+			}
+			key := string(n.Kind) + " " + n.Route
+			at, seen := found[key]
+			if !seen {
+				at = len(out)
+				found[key] = at
+				out = append(out, orphan{kind: n.Kind, route: n.Route})
+			}
+			out[at].jobs++
+			out[at].subjects = append(out[at].subjects, subj)
+		}
 	}
 	return out, nil
+}
+
+// parseItem reads the subject of a work item in line or behind it, and gives the
+// stream that it is of.
+func (c *Consumer) parseItem(subj string) (n subject.WorkName, stream string, err error) {
+	names := c.Broker.Names()
+	if n, err = names.ParseWaitItem(subj); err == nil {
+		return n, names.Wait(), nil
+	}
+	n, err = names.ParseWorkItem(subj)
+	return n, names.Work(), err
 }
 
 // orphan is a route that is gone and the jobs that it left.
@@ -119,7 +137,7 @@ type durableState struct {
 }
 
 func (c *Consumer) durableState(durable string) (durableState, time.Duration, error) {
-	cons, err := c.Broker.JetStream().Consumer(c.fetching, c.Broker.Names().Work(), durable)
+	cons, err := c.Broker.Consumer(c.fetching, c.Broker.Names().Work(), durable)
 	if err != nil {
 		return durableState{}, 0, err
 	}
@@ -128,47 +146,96 @@ func (c *Consumer) durableState(durable string) (durableState, time.Duration, er
 }
 
 // adoptOrphan ends one job, or moves it to the route that serves its model now.
-// A job that the upstream has is never moved.
+// A job that the upstream has is moved only to be asked for there: its account is
+// in its log, and any route can read it.
 func (c *Consumer) adoptOrphan(ctx context.Context, subj string) error {
-	stored, err := c.Broker.Last(ctx, c.Broker.Names().Work(), subj)
+	_, stream, err := c.parseItem(subj)
+	if err != nil {
+		return err
+	}
+	stored, err := c.Broker.Last(ctx, stream, subj)
 	if errors.Is(err, broker.ErrNoMessage) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	item := &genbusv1.WorkItem{}
-	if err := proto.Unmarshal(stored.Data, item); err != nil {
-		return fmt.Errorf("unreadable work item: %w", err)
+	orphan := admission.Item{Stream: stream, Stored: stored}
+	item, err := orphan.Decode()
+	if err != nil {
+		return err
 	}
 	current, err := c.Log.Get(ctx, nameOf(item))
 	if err != nil && !errors.Is(err, tasklog.ErrNotFound) {
 		return err
 	}
-	fresh := current.Job == nil || current.Job.GetExecution().GetPhase() == genbusv1.JobPhase_JOB_PHASE_QUEUED && !current.Job.GetExecution().GetBound()
+	stands, err := c.standsElsewhere(ctx, item, current)
+	if err != nil {
+		return err
+	}
 	route, ok := c.Config.Route(item.GetKind(), item.GetModel())
 	// The body is written in the protocol of the route that is gone.
-	if ok && fresh && route.Protocol == item.GetProtocol() && c.Config.Orphans == config.OrphansReroute {
+	switch {
+	case stands:
+	case ok && (fresh(current, item) || c.readable(current)) && route.Protocol == item.GetProtocol() && c.Config.Orphans == config.OrphansReroute:
 		err = c.reroute(ctx, item, route)
-	} else {
+	default:
 		err = c.endOrphan(ctx, current, item)
 	}
 	if err != nil {
 		return err
 	}
-	s, err := c.Broker.JetStream().Stream(ctx, c.Broker.Names().Work())
-	if err != nil {
-		return err
+	return c.Admission.Remove(ctx, orphan)
+}
+
+// standsElsewhere reports whether a job goes on without its orphaned item: the item
+// is of another request than the job, or its request has one on a route that there
+// is.
+func (c *Consumer) standsElsewhere(ctx context.Context, item *genbusv1.WorkItem, current tasklog.Entry) (bool, error) {
+	if current.Job != nil && !sameRequest(item, current) {
+		return true, nil
 	}
-	return s.DeleteMsg(ctx, stored.Seq)
+	items, err := c.Admission.Items(ctx, nameOf(item))
+	for _, i := range items {
+		n, _, err := c.parseItem(i.Subject)
+		if err != nil || !c.Routes.Has(n.Kind, n.Route) {
+			continue
+		}
+		if other, err := i.Decode(); err == nil && string(other.GetFingerprint()) == string(item.GetFingerprint()) {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+// fresh reports whether nothing of a job can be at an upstream.
+func fresh(current tasklog.Entry, item *genbusv1.WorkItem) bool {
+	if current.Job == nil {
+		return item.GetAttached() == nil
+	}
+	x := current.Job.GetExecution()
+	return x.GetPhase() == genbusv1.JobPhase_JOB_PHASE_QUEUED && !x.GetBound()
+}
+
+// readable reports whether a job runs at an upstream where it can still be asked
+// for, whichever route does so.
+func (c *Consumer) readable(current tasklog.Entry) bool {
+	v, ok := current.Job.(*genbusv1.VideoTask)
+	if !ok || current.Terminal() || v.GetUpstreamTaskId() == "" {
+		return false
+	}
+	_, ok = c.Routes.Client(v)
+	return ok
 }
 
 // endOrphan ends a job whose route is gone. The request of one that may have been
-// submitted is kept.
+// submitted, or was, is kept.
 func (c *Consumer) endOrphan(ctx context.Context, current tasklog.Entry, item *genbusv1.WorkItem) error {
 	f := orphanFault(current, item)
-	if f.Code == fault.SubmissionUnknown {
-		if err := c.dead.Put(ctx, deadItem(item, f), item.GetId(), "orphan"); err != nil {
+	letter := deadItem(item, current.Job, f)
+	ended := current.Job != nil && current.Terminal()
+	if !ended && (f.Code == fault.SubmissionUnknown || letter.GetUpstreamTaskId() != "") {
+		if err := c.dead.Put(ctx, letter, item.GetId(), "orphan"); err != nil {
 			return err
 		}
 	}
@@ -183,19 +250,20 @@ func orphanFault(current tasklog.Entry, item *genbusv1.WorkItem) *fault.Error {
 	return fault.New(fault.UpstreamRemoved, "route %s of job %s is not configured any more", item.GetRoute(), item.GetId())
 }
 
-// reroute stores the item under its new route before the old one is deleted: a
-// crash in between leaves two items of one job, and the log lets one submit.
+// reroute lets the job wait for its new route, where its turn comes as anybody's,
+// before the old item is deleted: a crash in between leaves two items of one job,
+// and the log lets one submit.
 func (c *Consumer) reroute(ctx context.Context, item *genbusv1.WorkItem, route config.Route) error {
 	item.Route = route.Name
 	data, err := proto.Marshal(item)
 	if err != nil {
 		return err
 	}
-	m := nats.NewMsg(c.Broker.Names().WorkItem(subject.Kind(item.GetKind()), route.Name, item.GetTenant(), item.GetId()))
+	m := nats.NewMsg(c.Broker.Names().WaitItem(subject.Kind(item.GetKind()), route.Name, item.GetTenant(), item.GetId()))
 	m.Data = data
 	_, err = c.Broker.Publish(ctx, m)
 	if errors.Is(err, broker.ErrFull) { // of this job's item, from an earlier try, or of others
-		_, err = c.Broker.Last(ctx, c.Broker.Names().Work(), m.Subject)
+		_, err = c.Broker.Last(ctx, c.Broker.Names().Wait(), m.Subject)
 	}
 	return err
 }

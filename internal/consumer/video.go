@@ -43,7 +43,7 @@ func (c *Consumer) takeVideo(r routes.Video) take {
 type videoJob struct {
 	*videoRoute
 	name    subject.TaskName
-	trace   map[string]string
+	ctx     context.Context //nolint:containedctx // the process's work, with the span of this hold
 	release func()
 
 	mu       sync.Mutex
@@ -59,15 +59,21 @@ type videoJob struct {
 	interrupt func()
 
 	// Only the goroutine at work touches what follows.
-	item      *genbusv1.WorkItem // until the task is submitted
-	entry     tasklog.Entry      // zero until the log was read
-	confirmed time.Time          // when the log was last read or written
-	began     uint32             // attempt whose create request this process began
-	due       time.Time          // when the step was to run
-	pollAt    time.Time          // the next poll; zero: at once
-	failures  int                // polls that failed in a row
-	assigned  assignment
-	result    result
+	item       *genbusv1.WorkItem // until the task is submitted
+	entry      tasklog.Entry      // zero until the log was read
+	confirmed  time.Time          // when the log was last read or written
+	began      uint32             // attempt whose create request this process began
+	due        time.Time          // when the step was to run
+	pollAt     time.Time          // the next poll; zero: at once
+	failures   int                // polls that failed in a row
+	asked      bool               // this process has polled
+	doubt      doubt              // before the log was read
+	tainted    bool               // its holders have died often
+	assigned   assignment
+	result     result
+	pollsEnded int                   // in this hold
+	lastPoll   telemetry.PollOutcome // of the poll before
+	shown      genbusv1.JobPhase     // the phase that metrics know
 }
 
 // take registers the task of a message and begins with it.
@@ -78,11 +84,11 @@ func (r *videoRoute) take(m jetstream.Msg, release func()) {
 		return
 	}
 	j := &videoJob{
-		videoRoute: r, item: item, trace: item.GetTrace(), release: release, msg: d, stale: true,
+		videoRoute: r, item: item, release: release, msg: d, stale: true, doubt: doubt{recorded: d.recorded},
 		name: subject.TaskName{Kind: subject.Video, Tenant: item.GetTenant(), ID: item.GetId()},
 	}
+	j.ctx = r.startHold(item, d) // never ended, and so not exported, where the job is held already
 	if held, added := r.held.add(item.GetId(), j); !added {
-		r.metrics.Redelivered()
 		held.redelivered(d)
 		release()
 		return
@@ -114,6 +120,10 @@ func (j *videoJob) work() {
 	defer j.jobs.Done()
 	for {
 		out := j.step()
+		if out.verb == hold && j.tainted {
+			out = j.clear(out)
+		}
+		j.show(j.phase())
 		if !j.continues(out) {
 			return
 		}
@@ -169,14 +179,28 @@ func (j *videoJob) leave(d delivery, out Outcome) {
 	if err := settle(d, out); err != nil {
 		j.Logger.Warn("settle failed; the message will be redelivered", j.attrs("error", err)...)
 	}
+	j.show(genbusv1.JobPhase_JOB_PHASE_UNSPECIFIED)
+	endHold(j.ctx, j.entry, out, j.pollsEnded)
 	j.metrics.AddHeld(-1)
 	j.release()
 }
 
+// show moves the job to the gauge of its phase.
+func (j *videoJob) show(phase genbusv1.JobPhase) {
+	j.metrics.Moved(task.PhaseWord(j.shown), task.PhaseWord(phase))
+	j.shown = phase
+}
+
 func (j *videoJob) redelivered(d delivery) {
 	j.mu.Lock()
-	j.msg = d
+	same := j.msg.seq == d.seq
+	if same {
+		j.msg = d
+	}
 	j.mu.Unlock()
+	if !same {
+		j.anotherItem(d, j.attrs()...)
+	}
 	j.confirm()
 }
 
@@ -228,15 +252,18 @@ func (j *videoJob) takeStale(now time.Time) bool {
 	return stale || j.entry.Job == nil || now.Sub(j.confirmed) >= confirmEvery && j.reads.Allow()
 }
 
-// context is that of the process's work, with the request's trace.
-func (j *videoJob) context() context.Context { return telemetry.Extract(j.working, j.trace) }
-
 func (j *videoJob) video() *genbusv1.VideoTask {
 	v, _ := j.entry.Job.(*genbusv1.VideoTask)
 	return v
 }
 
-func (j *videoJob) phase() genbusv1.JobPhase { return j.entry.Job.GetExecution().GetPhase() }
+// phase is the one in the log; unspecified until that was read.
+func (j *videoJob) phase() genbusv1.JobPhase {
+	if j.entry.Job == nil {
+		return genbusv1.JobPhase_JOB_PHASE_UNSPECIFIED
+	}
+	return j.entry.Job.GetExecution().GetPhase()
+}
 
 func (j *videoJob) attrs(more ...any) []any {
 	return jobAttrs(j.name, j.Name, more...)
@@ -244,7 +271,7 @@ func (j *videoJob) attrs(more ...any) []any {
 
 // step does the next thing that the task needs, whatever its phase is.
 func (j *videoJob) step() Outcome {
-	ctx := j.context()
+	ctx := j.ctx
 	if j.takeStale(time.Now()) {
 		if out, ok := j.load(ctx); !ok {
 			return out

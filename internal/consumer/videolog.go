@@ -3,10 +3,9 @@ package consumer
 import (
 	"context"
 	"errors"
-	"strconv"
 	"time"
 
-	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/subject"
@@ -21,7 +20,7 @@ const (
 	// commitTimeout bounds one commit; the step is taken again after it.
 	commitTimeout = 30 * time.Second
 	// lostAfter is the age from which a work item without a log is given up.
-	lostAfter = time.Hour
+	lostAfter = admission.LostAfter
 	// maxDeliveries is how often a job may be delivered without any progress.
 	maxDeliveries = 10
 )
@@ -32,6 +31,8 @@ func (j *videoJob) load(ctx context.Context) (Outcome, bool) {
 	first := j.entry.Job == nil
 	current, err := j.Log.Get(ctx, j.name)
 	switch {
+	case errors.Is(err, tasklog.ErrNotFound) && first && j.doubt.recorded:
+		return j.stray(), false // erased
 	case errors.Is(err, tasklog.ErrNotFound) && first:
 		return j.recordFirst(ctx)
 	case errors.Is(err, tasklog.ErrNotFound):
@@ -67,11 +68,23 @@ func (j *videoJob) adopt(ctx context.Context, current tasklog.Entry) (Outcome, b
 		return Drop(), false
 	case current.Terminal():
 		return j.finish(ctx), false
+	case known.Job == nil && !sameRequest(j.item, current):
+		j.entry = known
+		return j.stray(), false
 	case known.Job != nil && current.Version() > known.Version() && current.Job.GetExecution().GetWriter() != j.Log.Writer():
 		return Drop(), false
 	default:
 		return Outcome{}, true
 	}
+}
+
+// stray is the outcome for an item that is not of this job.
+func (j *videoJob) stray() Outcome {
+	out := j.doubt.stray(time.Now())
+	if out.verb == ack {
+		j.Logger.Info("a work item that is not of its job was dropped", j.attrs()...)
+	}
+	return out
 }
 
 // sameJob tells a job from one that was made under its id after it was erased.
@@ -81,12 +94,12 @@ func sameJob(a, b tasklog.Entry) bool {
 
 // recordFirst writes the first event of a job whose admission ended between the
 // work item and the log. An old item without a log ends with that event: its past
-// is unknown, so it is not submitted.
+// is unknown, so it is not submitted. One that is attached never is.
 func (j *videoJob) recordFirst(ctx context.Context) (Outcome, bool) {
 	if out, ok := j.stillWanted(ctx); !ok {
 		return out, false
 	}
-	if time.Since(j.item.GetAcceptedAt().AsTime()) <= lostAfter {
+	if j.item.GetAttached() != nil || time.Since(j.item.GetAcceptedAt().AsTime()) <= lostAfter {
 		return j.commit(ctx, task.FromWork(j.item), 0)
 	}
 	f := fault.New(fault.LogLost, "the log of job %s is gone, so it was not submitted", j.name.ID)
@@ -118,15 +131,18 @@ func (j *videoJob) logGone(ctx context.Context) Outcome {
 // stillWanted reports whether a task without a log has its work item; without
 // both it was erased on purpose.
 func (j *videoJob) stillWanted(ctx context.Context) (Outcome, bool) {
-	_, err := j.Broker.Last(ctx, j.Broker.Names().Work(), j.Broker.Names().WorkAnyRoute(subject.Video, j.name.Tenant, j.name.ID))
+	j.mu.Lock()
+	d := j.msg
+	j.mu.Unlock()
+	there, err := j.stands(ctx, d)
 	switch {
-	case errors.Is(err, broker.ErrNoMessage):
-		j.Logger.Info("a held task was erased", j.attrs()...)
-		j.dropCopies(ctx)
-		return Drop(), false
 	case err != nil:
 		j.confirmLater()
 		return HoldFor(retryLog), false
+	case !there:
+		j.Logger.Info("a held task was erased", j.attrs()...)
+		j.dropCopies(ctx)
+		return Drop(), false
 	}
 	return Outcome{}, true
 }
@@ -144,6 +160,7 @@ func (j *videoJob) commit(ctx context.Context, e task.Event, last uint64) (Outco
 	switch {
 	case err == nil:
 		j.entry, j.confirmed = entry, time.Now()
+		traceCommit(ctx, entry)
 		return Outcome{}, true
 	case errors.As(err, &lost):
 		out, ok := j.adopt(ctx, lost.Current)
@@ -206,6 +223,7 @@ func (j *videoJob) checkPoison(ctx context.Context) (Outcome, bool) {
 	count := j.msg.count
 	j.mu.Unlock()
 	since := j.entry.Job.GetExecution().GetDeliveries()
+	j.tainted = count > since+maxDeliveries/2
 	if count <= since+maxDeliveries {
 		return Outcome{}, true
 	}
@@ -216,26 +234,19 @@ func (j *videoJob) checkPoison(ctx context.Context) (Outcome, bool) {
 	return j.fail(ctx, err), false
 }
 
-// bury stores the request as a dead letter, before the task ends: a crash in
-// between writes the letter twice, the other order would lose it.
-func (j *videoJob) bury(ctx context.Context, f *fault.Error) (Outcome, bool) {
-	letter := deadItem(j.item, f)
-	x := j.entry.Job.GetExecution()
-	letter.Upstream, letter.UpstreamKey = x.GetUpstream(), x.GetUpstreamKey()
-	letter.UpstreamTaskId, letter.UpstreamTicket = j.video().GetUpstreamTaskId(), x.GetUpstreamTicket()
-	if err := j.dead.Put(ctx, letter, j.name.ID, strconv.FormatUint(uint64(j.entry.Job.GetExecution().GetAttempt()), 10)); err != nil {
-		j.Logger.Error("the dead letter could not be written", j.attrs("error", err)...)
-		j.confirmLater()
-		return HoldFor(retryLog), false
+// clear records that a step with a task whose holders have died often is over, and
+// that its holder lives: they died of something else. A crash of many processes
+// must not end the tasks that they held.
+func (j *videoJob) clear(held Outcome) Outcome {
+	e, err := task.Survived(j.video(), time.Now())
+	if err != nil { // it is being submitted, which is progress
+		return held
 	}
-	return Outcome{}, true
-}
-
-func deadItem(item *genbusv1.WorkItem, f *fault.Error) *genbusv1.DeadLetter {
-	return &genbusv1.DeadLetter{
-		Error: f.TaskError(), Id: item.GetId(), Kind: item.GetKind(), Tenant: item.GetTenant(),
-		Data: item.GetBody(), DataRef: item.GetBodyRef(),
+	if out, ok := j.commitNext(j.ctx, e, nil); !ok {
+		return out
 	}
+	j.tainted = false
+	return held
 }
 
 // waitOrStop waits inside a step; false means that the process stops.

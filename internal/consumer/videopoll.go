@@ -30,7 +30,8 @@ func (j *videoJob) holdForPoll() Outcome {
 }
 
 // poll asks the upstream once. Nothing that goes wrong here fails a task; only
-// the deadline does.
+// the deadline does, and that not before this process has asked: while the task
+// had no holder, the upstream may have finished what is paid for.
 func (j *videoJob) poll(ctx context.Context) Outcome {
 	now := time.Now()
 	j.item = nil              // a submitted task needs its request's body no more
@@ -45,11 +46,12 @@ func (j *videoJob) poll(ctx context.Context) Outcome {
 	}
 	j.assigned.resume(j.Routes, a)
 	finished := x.GetArchiveUntil() != nil || j.result.known != nil
-	if late(x, now) && !finished {
+	if late(x, now) && !finished && j.asked {
 		return j.fail(ctx, fault.New(fault.DeadlineExceeded,
 			"job %s: upstream %s had not finished task %s by the deadline", j.name.ID, a.Upstream, j.video().GetUpstreamTaskId()))
 	}
 	state, err := j.askUpstream(ctx, client)
+	j.asked = true
 	switch {
 	case errors.Is(err, ErrShutdown):
 		return Nak()
@@ -68,7 +70,7 @@ func late(x *genbusv1.Execution, now time.Time) bool {
 
 func (j *videoJob) afterFailedPoll(err error) Outcome {
 	j.failures++
-	j.metrics.PollEnded(telemetry.PollFailed)
+	j.polled(telemetry.PollFailed)
 	j.Logger.Debug("poll failed", j.attrs("error", err)...)
 	return j.holdForPoll()
 }
@@ -100,9 +102,7 @@ func (j *videoJob) askUpstream(ctx context.Context, client upstream.VideoClient)
 	defer cancel()
 	begin := time.Now()
 	j.metrics.PollBegan(begin.Sub(j.due))
-	ctx, span := j.span(ctx, "genbus.video.poll")
 	state, err := client.Poll(ctx, routes.Ref(j.video()))
-	endSpan(span, err)
 	j.ups[j.upstreamName()].Request("poll", pollWord(err), statusOf(err), time.Since(begin))
 	return state, err
 }
@@ -127,11 +127,11 @@ func (j *videoJob) afterPoll(ctx context.Context, s upstream.VideoState) Outcome
 	now := time.Now()
 	switch s.Progression {
 	case upstream.Completed:
-		j.metrics.PollEnded(telemetry.PollChanged)
+		j.polled(telemetry.PollChanged)
 		return j.complete(ctx, s)
 	case upstream.Failed:
 		e, err := task.FailedUpstream(j.video(), now, fault.Clip(s.Status, 128), usage(s), failure(s))
-		j.metrics.PollEnded(telemetry.PollChanged)
+		j.polled(telemetry.PollChanged)
 		return j.end(ctx, e, err)
 	case upstream.Running, upstream.Queued, upstream.InProgress:
 	}
@@ -139,10 +139,10 @@ func (j *videoJob) afterPoll(ctx context.Context, s upstream.VideoState) Outcome
 		Started: s.Progression != upstream.Queued, Status: fault.Clip(s.Status, 128), Progress: s.Progress,
 	})
 	if err == nil && (!worth || j.crowded(ctx, e)) {
-		j.metrics.PollEnded(telemetry.PollUnchanged)
+		j.polled(telemetry.PollUnchanged)
 		return j.holdForPoll()
 	}
-	j.metrics.PollEnded(telemetry.PollChanged)
+	j.polled(telemetry.PollChanged)
 	if out, ok := j.commitNext(ctx, e, err); !ok {
 		return out
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"strconv"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -136,7 +135,7 @@ func (j *videoJob) create(ctx context.Context, a pool.Account, request []byte) O
 	call, cancel := context.WithDeadlineCause(ctx, x.GetSubmitUntil().AsTime(), errors.New("the create timeout has passed"))
 	defer cancel()
 	begin := time.Now()
-	call, span := j.span(call, "genbus.video.create")
+	call, span := j.startCall(call, "genbus.video.create", j.name, j.Name, x)
 	s := client.Create(call, upstream.VideoCreate{JobID: j.name.ID, Body: request, Resubmission: j.assigned.sentBefore(a, x.GetAttempt())})
 	var cause error // not s.Err itself: a nil *Error is no nil error
 	if s.Err != nil {
@@ -159,9 +158,15 @@ func (j *videoJob) notSent(ctx context.Context) Outcome {
 	return HoldFor(0)
 }
 
+// upstreamRemoved ends a task that nobody can read any more. Its letter lets an
+// operator attach it once the account is configured again.
 func (j *videoJob) upstreamRemoved(ctx context.Context, a pool.Account) Outcome {
-	return j.fail(ctx, fault.New(fault.UpstreamRemoved, "job %s: upstream %s is not configured any more; its task there is %q",
-		j.name.ID, a.Upstream, j.video().GetUpstreamTaskId()))
+	f := fault.New(fault.UpstreamRemoved, "job %s: upstream %s is not configured any more; its task there is %q",
+		j.name.ID, a.Upstream, j.video().GetUpstreamTaskId())
+	if out, ok := j.bury(ctx, f); !ok {
+		return out
+	}
+	return j.fail(ctx, f)
 }
 
 func (j *videoJob) afterCreate(ctx context.Context, s upstream.Submission) Outcome {
@@ -267,32 +272,13 @@ func (j *videoJob) submitted(ctx context.Context, s upstream.Submission) Outcome
 	})
 	switch {
 	case ok:
+		j.metrics.Submitted(time.Since(j.video().GetCreatedAt().AsTime()))
 		j.Logger.Info("video task submitted", j.attrs("upstream", j.upstreamName(), telemetry.KeyUpstreamID, s.UpstreamID)...)
 		return j.holdForPoll()
 	case j.video().GetUpstreamTaskId() == s.UpstreamID:
 		return out // our own earlier write
 	default:
 		return j.orphaned(ctx, s, out)
-	}
-}
-
-// orphaned keeps the id of an upstream task that no job owns.
-func (j *videoJob) orphaned(ctx context.Context, s upstream.Submission, out Outcome) Outcome {
-	f := fault.New(fault.OrphanedSubmission, "upstream %s has task %s for job %s, which could no longer record it", j.assigned.upstream(), s.UpstreamID, j.name.ID)
-	letter := deadItem(j.item, f)
-	letter.Upstream, letter.UpstreamKey = j.assigned.upstream(), j.assigned.key()
-	letter.UpstreamTaskId, letter.UpstreamTicket = s.UpstreamID, s.Ticket
-	for {
-		try, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
-		err := j.dead.Put(try, letter, j.name.ID, strconv.FormatUint(uint64(j.entry.Job.GetExecution().GetAttempt()), 10))
-		cancel()
-		if err == nil {
-			return out
-		}
-		j.Logger.Error("an orphaned submission could not be kept", j.attrs("upstream", j.assigned.upstream(), telemetry.KeyUpstreamID, s.UpstreamID, "error", err)...)
-		if !waitOrStop(ctx, retryLog) {
-			return out // the log line is all that is left
-		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/fault"
 )
 
@@ -38,6 +39,16 @@ func decodeItem(m jetstream.Msg) (*genbusv1.WorkItem, error) {
 		return nil, errors.New("the work item names no job")
 	}
 	return item, nil
+}
+
+// stands reports whether a delivered work item is still in its stream. One that is
+// not was taken out before its job was erased.
+func (c *Consumer) stands(ctx context.Context, d delivery) (bool, error) {
+	_, err := c.Broker.At(ctx, c.Broker.Names().Work(), d.seq)
+	if errors.Is(err, broker.ErrNoMessage) {
+		return false, nil
+	}
+	return true, err
 }
 
 // unreadable settles a work item that cannot be decoded: it becomes a dead

@@ -78,25 +78,39 @@ type replica struct {
 	stop   func(graceful bool)
 }
 
-func newReplica(t testing.TB, b *broker.Broker, cfg *config.Config) *replica {
+func newReplica(t testing.TB, b *broker.Broker, cfg *config.Config, change ...func(*Options)) *replica {
 	t.Helper()
-	table, err := routes.New(cfg, nil, brokertest.Logger(t))
+	r := idleReplica(t, b, cfg, change...)
+	if err := r.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// idleReplica is one that takes no work.
+func idleReplica(t testing.TB, b *broker.Broker, cfg *config.Config, change ...func(*Options)) *replica {
+	t.Helper()
+	var o Options
+	for _, f := range change {
+		f(&o)
+	}
+	table, err := routes.New(cfg, o.Metrics, brokertest.Logger(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	enc := publisher.Encoder{Names: b.Names(), Encoding: publisher.Encoding(cfg.Events.Encoding)}
-	log := tasklog.New(tasklog.Options{Broker: b, Encoder: enc, Logger: brokertest.Logger(t)})
+	log := tasklog.New(tasklog.Options{Broker: b, Encoder: enc, Metrics: o.Metrics, Logger: brokertest.Logger(t)})
 	ctx, cancel := context.WithCancelCause(t.Context())
-	wait, err := log.Start(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
 	bodies, reader := broker.NewBodies(b), content.NewReader(content.Options{})
 	t.Cleanup(reader.Close)
 	c := New(ctx, Options{
 		Config: cfg, Broker: b, Log: log, Encoder: enc, Bodies: bodies, Content: reader, Routes: table,
-		Admission: admission.New(cfg, b, log, bodies, nil), Logger: brokertest.Logger(t),
+		Admission: admission.New(cfg, b, log, bodies, o.Metrics), Metrics: o.Metrics, Tracing: o.Tracing, Logger: brokertest.Logger(t),
 	})
+	wait, err := log.Start(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
 	r := &replica{Consumer: c, cfg: cfg, log: log, cancel: cancel}
 	r.stop = func() func(bool) {
 		var once sync.Once
@@ -105,9 +119,6 @@ func newReplica(t testing.TB, b *broker.Broker, cfg *config.Config) *replica {
 		}
 	}()
 	t.Cleanup(func() { r.stop(true) })
-	if err := c.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
 	return r
 }
 

@@ -33,11 +33,25 @@ const (
 	SlowReader           Code = "slow_reader"
 	StillHeld            Code = "still_held"
 	CallerGone           Code = "caller_gone"
+	NotTerminal          Code = "not_terminal"
+)
+
+// Errors of the operator's methods.
+const (
+	OperatorRequired Code = "operator_required"
+	RouteNotFound    Code = "route_not_found"
+	LetterNotFound   Code = "letter_not_found"
+	LetterUnusable   Code = "letter_unusable"
+	LetterResolved   Code = "letter_resolved"
 )
 
 // Errors of genbus and its broker.
 const (
 	QueueFull         Code = "queue_full"
+	RateLimited       Code = "rate_limited"
+	TenantFull        Code = "tenant_full"
+	StreamEnded       Code = "stream_ended"
+	RoutePaused       Code = "route_paused"
 	StorageFull       Code = "storage_full"
 	BrokerUnavailable Code = "broker_unavailable"
 	AcceptanceUnknown Code = "acceptance_unknown"
@@ -114,8 +128,19 @@ var table = []Meaning{
 	{SlowReader, codes.ResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "The reader was more than 1 MiB behind and was cut off.", "Resume from the last event that was handled."},
 	{StillHeld, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "The job was cancelled, and the replica that works on it has not let go of it yet, so it was not erased.", "Send the same request again; after a crash it takes up to the route's ack_wait."},
 	{CallerGone, codes.Canceled, 499, typeRequest, false, "The caller went away before the reply was whole.", "Nothing; the upstream call was cancelled."},
+	{NotTerminal, codes.FailedPrecondition, http.StatusConflict, typeRequest, false, "The job has not ended, so it was not erased.", "Cancel it, or wait for its end."},
+
+	{OperatorRequired, codes.PermissionDenied, http.StatusForbidden, typeAuth, false, "The method is the operator's, and the key is a tenant's, or no operator key is configured.", "Send an operator's key; set one with GENBUS_OPERATOR_KEY, or operator_keys."},
+	{RouteNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "No route of this kind has this name.", "Choose one from the list of routes."},
+	{LetterNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "There is no dead letter of this number, or not any more.", "List the letters again; one that was redriven or attached is a job whose retry_of names the old one."},
+	{LetterUnusable, codes.FailedPrecondition, http.StatusConflict, typeRequest, false, "The dead letter does not say enough for what was asked, or is not of a kind for it.", "See the message; what cannot be recovered can be dropped."},
+	{LetterResolved, codes.FailedPrecondition, http.StatusConflict, typeRequest, false, "Another job was made of the dead letter already, and the letter was not removed yet.", "Look at the job that the message names; then drop the letter."},
 
 	{QueueFull, codes.ResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "The route's queue, or the whole queue, is full.", "Wait as long as Retry-After says, then send the same request."},
+	{RateLimited, codes.ResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "The tenant sends more requests a second than it may.", "Wait as long as Retry-After says, then send the same request."},
+	{TenantFull, codes.ResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "The tenant has as many unfinished jobs as it may have; nothing was accepted.", "Wait until some have ended, then send the same request."},
+	{StreamEnded, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "The stream has reached its longest life (`limits.stream_time`); the job goes on.", "Resume after the last event that was handled, or send the same request again: with its request_id it attaches."},
+	{RoutePaused, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "An operator has paused the route, and the chat cannot wait for it on its connection.", "Wait as long as Retry-After says, or send the chat with a request_id: it is queued then."},
 	{StorageFull, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "The task log has used 80 % of its bytes, or the tenant's object store all of its own.", "Wait, or raise nats.streams.tasks.max_bytes, or limits.bodies_bytes."},
 	{BrokerUnavailable, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "JetStream could not be reached; nothing was accepted.", "Send the same request again."},
 	{AcceptanceUnknown, codes.Unknown, http.StatusInternalServerError, typeServer, false, "JetStream did not confirm; the request may have been accepted.", "With a request_id: send it again, it attaches. Without one: do not repeat it blindly."},
@@ -123,7 +148,7 @@ var table = []Meaning{
 	{Internal, codes.Internal, http.StatusInternalServerError, typeServer, false, "A bug in genbus.", "Report it with the X-Request-Id."},
 
 	{SubmissionUnknown, codes.Aborted, http.StatusBadGateway, typeServer, false, "Nobody can know whether the upstream accepted the submission, so it was not repeated.", "Look at the upstream's own list of tasks; then send a new request with retry_of."},
-	{OrphanedSubmission, codes.Aborted, http.StatusBadGateway, typeServer, false, "Only in dead letters: the upstream has a task that its job could no longer record.", "Cancel or collect it at the upstream by the id in the dead letter."},
+	{OrphanedSubmission, codes.Aborted, http.StatusBadGateway, typeServer, false, "Only in dead letters: the upstream has a task that its job could no longer record.", "An operator attaches it to a new job, or cancels it at the upstream, by the id in the dead letter."},
 	{QueueTimeout, codes.DeadlineExceeded, http.StatusGatewayTimeout, typeServer, true, "The job was not submitted within the route's queue timeout.", "Send it again as a new job, or raise max_in_flight."},
 	{DeadlineExceeded, codes.DeadlineExceeded, http.StatusGatewayTimeout, typeServer, false, "The upstream did not finish within the route's deadline.", "The upstream's id is kept in the task; ask there."},
 	{Expired, codes.DeadlineExceeded, http.StatusGatewayTimeout, typeServer, false, "The job's own expires_at passed before it was submitted.", "Send it again with a later expires_at."},

@@ -28,6 +28,9 @@ type call struct {
 	// those who follow its events.
 	outlives bool
 	rec      *record // nil without events
+	fault    error   // how the upstream call failed; nil when it has not
+	// out gives back the tenant's place.
+	out func()
 }
 
 // open admits a chat and begins its events. leave must follow.
@@ -55,14 +58,22 @@ func (r *Runner) admit(ctx context.Context, req admission.Request, streamed bool
 	if !ok {
 		return nil, fault.New(fault.ModelNotFound, "no chat route serves the model %q; see GET /v1/models", fault.Clip(checked.Model, 128))
 	}
+	if err := r.o.Admission.Running(ctx, subject.Chat, route.Name); err != nil {
+		return nil, err
+	}
 	c := &call{r: r, req: req, checked: checked, route: route, caller: ctx, begin: time.Now()}
+	if c.out, err = r.o.Admission.Enter(req.Tenant); err != nil {
+		return nil, err
+	}
 	places := r.limits[route.Name]
 	if !places.enter() {
+		c.out()
 		return nil, fault.New(fault.QueueFull, "route %s has %d inline chats in hand on this replica; try again later, or send a request_id to queue the chat",
 			route.Name, places.most).WithRetryAfter(time.Second)
 	}
 	if !r.enter(c, streamed) {
 		places.leave()
+		c.out()
 		return nil, fault.New(fault.ShuttingDown, "this replica is going down; send the chat again")
 	}
 	return c, nil
@@ -99,9 +110,10 @@ func (r *Runner) enter(c *call, streamed bool) bool {
 	if c.outlives {
 		parent = context.WithoutCancel(parent)
 	}
-	c.ctx, c.cancel = context.WithCancelCause(parent)
+	c.ctx, c.cancel = context.WithCancelCause(c.traced(parent))
 	r.calls[c.checked.ID] = c
 	r.work.Add(1)
+	r.limits[c.route.Name].metrics.AddInline(1)
 	return true
 }
 
@@ -111,7 +123,10 @@ func (c *call) leave() {
 	delete(c.r.calls, c.checked.ID)
 	c.r.mu.Unlock()
 	c.cancel(nil)
+	c.endTrace()
+	c.r.limits[c.route.Name].metrics.AddInline(-1)
 	c.r.limits[c.route.Name].leave()
+	c.out()
 	c.r.work.Done()
 }
 
@@ -131,6 +146,7 @@ func (c *call) request(streamed bool) pool.ChatRequest {
 // failed records a failed upstream call, and gives it its meaning.
 func (c *call) failed(err error) *fault.Error {
 	f := c.explain(err).ForJob(c.checked.ID)
+	c.fault = f
 	c.rec.close(outcome{fault: f})
 	return f
 }

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
@@ -40,7 +42,7 @@ var (
 	errGone      = errors.New("the caller went away")
 )
 
-// Options are the parts of a Runner. Metrics may be nil.
+// Options are the parts of a Runner. Metrics may be nil, and Tracing zero.
 type Options struct {
 	Config    *config.Config
 	Admission *admission.Admission
@@ -50,6 +52,7 @@ type Options struct {
 	Encoder   publisher.Encoder
 	Bodies    *broker.Bodies
 	Metrics   *telemetry.Metrics
+	Tracing   telemetry.Tracing
 	Logger    *slog.Logger
 }
 
@@ -58,6 +61,7 @@ type Runner struct {
 	o      Options
 	limits map[string]*limit // by route
 	budget *publisher.Budget
+	tracer trace.Tracer
 
 	mu      sync.Mutex
 	closed  bool
@@ -70,11 +74,11 @@ type Runner struct {
 func New(o Options) *Runner {
 	r := &Runner{
 		o: o, limits: map[string]*limit{},
-		budget: publisher.NewBudget(maxRecordBytes),
-		calls:  map[string]*call{}, records: map[*record]struct{}{},
+		budget: publisher.NewBudget(maxRecordBytes), tracer: newTracer(o.Tracing.Provider),
+		calls: map[string]*call{}, records: map[*record]struct{}{},
 	}
 	for _, route := range o.Routes.ChatRoutes() {
-		r.limits[route.Name] = &limit{most: int64(route.MaxInFlight)}
+		r.limits[route.Name] = &limit{most: int64(route.MaxInFlight), metrics: o.Metrics.Route(subject.Chat, route.Name)}
 	}
 	return r
 }
@@ -83,8 +87,9 @@ func New(o Options) *Runner {
 // no place are refused at once: a queue here would hold their connections, and
 // there is a durable one behind request ids and respond-async.
 type limit struct {
-	most  int64
-	calls atomic.Int64
+	most    int64
+	calls   atomic.Int64
+	metrics *telemetry.RouteMetrics
 }
 
 func (l *limit) enter() bool {

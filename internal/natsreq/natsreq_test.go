@@ -84,7 +84,7 @@ func TestDecode(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(row.want, got, cmpopts.IgnoreFields(admission.Request{}, "Inbox"), protocmp.Transform()); diff != "" {
+			if diff := cmp.Diff(row.want, got, cmpopts.IgnoreFields(admission.Request{}, "Source"), protocmp.Transform()); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 
 	"github.com/genbus/genbus/internal/upstream/chat"
 )
@@ -32,6 +33,7 @@ func (c *Chat) Stream(ctx context.Context, req ChatRequest) (*Stream, error) {
 			return err
 		}
 		a.lease.Begun()
+		a.lease.service.metrics.FirstBlock(time.Since(a.begin))
 		s.Stream, s.attempt = up, a
 		return nil
 	})

@@ -206,6 +206,7 @@ func (w *ChunkWriter) settle(batch blocks, stored bool) {
 // ended first, or the broker will never take the message.
 func (w *ChunkWriter) send(batch blocks) (stored bool) {
 	var m *nats.Msg
+	begin := time.Now()
 	for wait := resendWait; w.ctx.Err() == nil; wait = min(2*wait, maxResendWait) {
 		var err error
 		if m == nil {
@@ -217,6 +218,7 @@ func (w *ChunkWriter) send(batch blocks) (stored bool) {
 		switch {
 		case err == nil:
 			w.metrics.ChunksPublished(1)
+			w.metrics.EventPublished(telemetry.PublishedChunk, time.Since(begin))
 			return true
 		case final(err):
 			return false

@@ -2,6 +2,7 @@ package publisher
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -28,45 +29,92 @@ type DeadLetters struct {
 }
 
 // Put stores a letter. token stands last in its subject: the job's id, or
-// "seq-<n>" for a message that has none. A letter that is written again within
-// two minutes with the same subject and occasion (by the taker of a job whose
-// owner died right here) is stored once.
+// "seq-<n>" for a message that has none. A letter that is written again with the
+// same subject and occasion for the same accepted request (by the taker of a job
+// whose owner died right here) is stored once.
 func (d DeadLetters) Put(ctx context.Context, letter *genbusv1.DeadLetter, token, occasion string) error {
+	subj := d.Broker.Names().DeadLetter(subject.Kind(letter.GetKind()), letter.GetTenant(), token)
+	name := letter.GetError().GetCode() + "." + occasion
+	if at := letter.GetWork().GetAcceptedAt(); at != nil { // an id can have a later job, after an erasure
+		name += "." + strconv.FormatInt(at.AsTime().UnixNano(), 10)
+	}
+	there, err := d.has(ctx, subj, name)
+	if err == nil && !there {
+		err = d.put(ctx, letter, subj, token, name)
+	}
+	if err != nil {
+		return fmt.Errorf("dead letter for %s: %w", token, err)
+	}
+	return nil
+}
+
+// has reports whether the letter of that name is the last one on its subject. The
+// stream itself remembers names for two minutes only, and a dead owner's job may
+// be taken later than that.
+func (d DeadLetters) has(ctx context.Context, subj, name string) (bool, error) {
+	last, err := d.Broker.Last(ctx, d.Broker.Names().Dead(), subj)
+	if errors.Is(err, broker.ErrNoMessage) {
+		return false, nil
+	}
+	return err == nil && last.Header.Get(jetstream.MsgIDHeader) == subj+"."+name, err
+}
+
+func (d DeadLetters) put(ctx context.Context, letter *genbusv1.DeadLetter, subj, token, name string) error {
 	if letter.GetTime() == nil {
 		letter.Time = timestamppb.New(time.Now())
 	}
-	if err := d.claimCheck(ctx, letter, token); err != nil {
+	if err := d.ownBody(ctx, letter, LetterBody+token+"-"+name); err != nil {
 		return err
 	}
 	data, err := proto.Marshal(letter)
 	if err != nil {
-		return fmt.Errorf("dead letter for %s: %w", token, err)
+		return err
 	}
-	kind := subject.Kind(letter.GetKind())
-	m := nats.NewMsg(d.Broker.Names().DeadLetter(kind, letter.GetTenant(), token))
+	m := nats.NewMsg(subj)
 	m.Data = data
 	code := letter.GetError().GetCode()
-	set(m.Header, jetstream.MsgIDHeader, m.Subject+"."+code+"."+occasion)
+	set(m.Header, jetstream.MsgIDHeader, subj+"."+name)
 	set(m.Header, subject.HeaderErrorCode, code)
 	set(m.Header, subject.HeaderCEDataContentType, subject.ContentTypeProtobuf)
+	accepted := letter.GetWork().GetTrace()
+	trace(telemetry.Within(ctx, accepted[subject.HeaderTraceParent], accepted[subject.HeaderTraceState]), m.Header)
+	begin := time.Now()
 	if _, err := d.Broker.Publish(ctx, m); err != nil {
-		return fmt.Errorf("dead letter for %s: %w", token, err)
+		return err
 	}
-	d.Metrics.DeadLetter(kind, code)
+	d.Metrics.EventPublished(telemetry.PublishedDeadLetter, time.Since(begin))
+	d.Metrics.DeadLetter(subject.Kind(letter.GetKind()), code)
 	return nil
 }
 
-func (d DeadLetters) claimCheck(ctx context.Context, letter *genbusv1.DeadLetter, token string) error {
-	if len(letter.GetData()) <= ClaimCheck {
-		return nil
-	}
+// LetterBody begins the names of the bodies that belong to a letter alone.
+const LetterBody = "dead-"
+
+// ownBody brings a large body to the object store, under a name of the letter's
+// own. A body that stands there already is the job's, and goes when the job is
+// erased: the letter gets a copy. Where there can be none it names the job's: what
+// else it says, such as the id of a task that is paid for, must not wait for that.
+func (d DeadLetters) ownBody(ctx context.Context, letter *genbusv1.DeadLetter, name string) error {
 	tenant := letter.GetTenant()
 	if subject.CheckToken(tenant) != nil {
 		tenant = subject.InvalidTenant
 	}
-	ref, err := d.Bodies.Put(ctx, tenant, "dead-"+token, letter.GetData())
+	var ref broker.Body
+	var err error
+	switch {
+	case letter.GetDataRef().GetName() == name: // of an earlier try
+		return nil
+	case letter.GetDataRef() != nil:
+		if ref, err = d.Bodies.Copy(ctx, BodyOf(letter.GetDataRef()), tenant, name); err != nil {
+			return nil //nolint:nilerr // the comment above says why
+		}
+	case len(letter.GetData()) > ClaimCheck:
+		ref, err = d.Bodies.Put(ctx, tenant, name, letter.GetData())
+	default:
+		return nil
+	}
 	if err != nil {
-		return fmt.Errorf("dead letter for %s: %w", token, err)
+		return err
 	}
 	letter.Data, letter.DataRef = nil, BlobRef(ref)
 	return nil

@@ -50,6 +50,9 @@ func (c Encoder) Event(ctx context.Context, e task.Event) (*nats.Msg, error) {
 	set(m.Header, subject.HeaderVersion, strconv.FormatUint(e.Version(), 10))
 	set(m.Header, subject.HeaderStatus, status)
 	set(m.Header, subject.HeaderCreatedAt, rfc3339(e.Job.GetCreatedAt().AsTime()))
+	if by, limited := task.StartBy(e.Job); limited {
+		set(m.Header, subject.HeaderStartBy, rfc3339(by))
+	}
 	set(m.Header, subject.HeaderNonce, e.Nonce)
 	set(m.Header, subject.HeaderWriter, e.Job.GetExecution().GetWriter())
 	trace(ctx, m.Header)

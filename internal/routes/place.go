@@ -55,18 +55,28 @@ func (t *Table) NeedsKey(task *genbusv1.VideoTask, result string) bool {
 	return content.SameOrigin(found.endpoint.BaseURL, result)
 }
 
-// accountOf finds the account of a task by its route, or where that is gone or
-// speaks another protocol now, by any route of the task's.
-func (t *Table) accountOf(task *genbusv1.VideoTask, a pool.Account) (videoAccount, bool) {
+// Home is the route by which a task is read: its own, or where that is gone or
+// speaks another protocol now, the first of the task's protocol. It is false where
+// there is none.
+func (t *Table) Home(task *genbusv1.VideoTask) (Video, bool) {
 	if route, ok := t.video[task.GetExecution().GetRoute()]; ok && route.Wire.Name == task.GetProtocol() {
-		return route.account(a)
+		return route, true
 	}
-	for _, route := range t.video {
+	for _, route := range t.VideoRoutes() {
 		if route.Wire.Name == task.GetProtocol() {
-			return route.account(a)
+			return route, true
 		}
 	}
-	return videoAccount{}, false
+	return Video{}, false
+}
+
+// accountOf finds the account of a task by the route that reads it.
+func (t *Table) accountOf(task *genbusv1.VideoTask, a pool.Account) (videoAccount, bool) {
+	route, ok := t.Home(task)
+	if !ok {
+		return videoAccount{}, false
+	}
+	return route.account(a)
 }
 
 // Again asks for a retry of a job that stays with its account.

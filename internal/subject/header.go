@@ -25,6 +25,9 @@ const (
 	// jobs without reading their bodies.
 	HeaderStatus    = "genbus-status"
 	HeaderCreatedAt = "genbus-created-at"
+	// HeaderStartBy is when a job that was not started yet fails (RFC 3339): its
+	// expires_at, or the end of its route's queue timeout.
+	HeaderStartBy = "genbus-start-by"
 	// HeaderWriter is the replica that wrote a task event.
 	HeaderWriter = "genbus-writer"
 	// HeaderNonce is the nonce of the write that stored a task event. It is the

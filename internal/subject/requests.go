@@ -1,6 +1,9 @@
 package subject
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // InvalidTenant stands in dead letter subjects for a tenant that is not a legal
 // token.
@@ -63,6 +66,12 @@ func (s Space) DeadLetter(k Kind, tenant, id string) string {
 		tenant = InvalidTenant
 	}
 	return s.join("dead", string(k), tenant, id)
+}
+
+// DeadLetters is every dead letter of a kind and a tenant, where an empty one stands
+// for any: genbus.dead.<kind>.<tenant>.*. The caller has checked the tenant.
+func (s Space) DeadLetters(k Kind, tenant string) string {
+	return s.join("dead", cmp.Or(string(k), "*"), cmp.Or(tenant, "*"), "*")
 }
 
 // ParseDeadLetter is the inverse of DeadLetter.

@@ -41,6 +41,12 @@ func TestNamesAreThoseOfTheDesign(t *testing.T) {
 		{s.WorkAnyRoute(Video, "acme", "video_1"), "genbus.work.video.*.acme.video_1"},
 		{s.WorkRoutePattern(Chat, "r"), "genbus.work.chat.r.>"},
 		{s.WorkPattern(), "genbus.work.>"},
+		{s.Wait(), "GENBUS_WAIT"},
+		{s.WaitItem(Video, "r", "acme", "video_1"), "genbus.wait.video.r.acme.video_1"},
+		{s.WaitAnyRoute(Video, "acme", "video_1"), "genbus.wait.video.*.acme.video_1"},
+		{s.WaitTenantPattern(Video, "r", "acme"), "genbus.wait.video.r.acme.*"},
+		{s.WaitRoutePattern(Chat, "r"), "genbus.wait.chat.r.>"},
+		{s.WaitPattern(), "genbus.wait.>"},
 		{s.Task(Chat, "acme", "chat_1"), "genbus.task.chat.acme.chat_1"},
 		{s.TaskPattern(), "genbus.task.>"},
 		{s.Done(Video, "acme", "completed", "video_1"), "genbus.done.video.acme.completed.video_1"},
@@ -54,6 +60,11 @@ func TestNamesAreThoseOfTheDesign(t *testing.T) {
 		{s.DeadLetter(Video, "acme", "video_1"), "genbus.dead.video.acme.video_1"},
 		{s.DeadLetter(Video, "a b", "seq-7"), "genbus.dead.video._invalid.seq-7"},
 		{s.DeadPattern(), "genbus.dead.>"},
+		{s.UsageStream(), "GENBUS_USAGE"},
+		{s.UsagePattern(), "genbus.usage.>"},
+		{s.Usage(Chat, "acme", "chat_1"), "genbus.usage.chat.acme.chat_1"},
+		{s.DeadLetters("", ""), "genbus.dead.*.*.*"},
+		{s.DeadLetters(Chat, "acme"), "genbus.dead.chat.acme.*"},
 		{s.Bodies("acme"), "GENBUS_BODIES_acme"},
 		{WorkDurable(Video, "r"), "video-r"},
 		{IntakeDurable(Chat), "intake-chat"},
@@ -77,9 +88,9 @@ func TestParseRequestNamesTheIllegalTenant(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	s := Default()
 	for _, seed := range []string{
-		s.Request(Video, "t"), s.Call(Chat, "t"), s.WorkItem(Video, "r", "t", "i"), s.Task(Chat, "t", "i"),
+		s.Request(Video, "t"), s.Call(Chat, "t"), s.WorkItem(Video, "r", "t", "i"), s.WaitItem(Chat, "r", "t", "i"), s.Task(Chat, "t", "i"),
 		s.Done(Video, "t", "failed", "i"), s.LiveTask(Video, "t", "i"), s.Chunk("t", "i"), s.LiveChunk("t", "i"),
-		s.DeadLetter(Chat, "t", "i"), "genbus.task.audio.t.i", "genbus.work..r.t.i", "genbus.request.video.a.b", "",
+		s.DeadLetter(Chat, "t", "i"), s.Usage(Video, "t", "i"), "genbus.task.audio.t.i", "genbus.work..r.t.i", "genbus.request.video.a.b", "",
 	} {
 		f.Add(seed)
 	}
@@ -95,6 +106,8 @@ func FuzzParse(f *testing.F) {
 		built(s.Call(k, tenant), err)
 		w, err := s.ParseWorkItem(subject)
 		built(s.WorkItem(w.Kind, w.Route, w.Tenant, w.ID), err)
+		w, err = s.ParseWaitItem(subject)
+		built(s.WaitItem(w.Kind, w.Route, w.Tenant, w.ID), err)
 		n, err := s.ParseTask(subject)
 		built(s.Task(n.Kind, n.Tenant, n.ID), err)
 		n, err = s.ParseLiveTask(subject)
@@ -105,6 +118,8 @@ func FuzzParse(f *testing.F) {
 		built(s.Chunk(tenant, id), err)
 		tenant, id, err = s.ParseLiveChunk(subject)
 		built(s.LiveChunk(tenant, id), err)
+		n, err = s.ParseUsage(subject)
+		built(s.Usage(n.Kind, n.Tenant, n.ID), err)
 		k, tenant, id, err = s.ParseDeadLetter(subject)
 		built(s.DeadLetter(k, tenant, id), err)
 	})

@@ -27,6 +27,7 @@ func Inline(item *genbusv1.WorkItem, a Attempt) Event {
 		Upstream: a.Upstream, UpstreamKey: a.Key, Attempt: 1, FirstSubmitAt: at, Deadline: timestamppb.New(a.Deadline),
 	})
 	c.Inline, c.Attempt = true, 1
+	c.Execution.Traceparent, c.Execution.Tracestate = trace(item)
 	return Event{Job: c, Time: at.AsTime()}
 }
 

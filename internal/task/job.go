@@ -76,11 +76,12 @@ func (e *TransitionError) Error() string {
 // allowed is the table of transitions. Skipping a phase forward is legal where
 // the upstream may be faster than our polls; nothing follows a terminal phase.
 // Submitting follows submitting only where the route resubmits after an unknown
-// outcome, an inline chat starts in progress, and a job that can never run fails
-// with its first event.
+// outcome, an inline chat starts in progress, a job that is attached to a task of
+// its upstream starts submitted, a job that can never run fails with its first
+// event, and queued follows queued only where a job has survived its holders.
 var allowed = map[genbusv1.JobPhase][]genbusv1.JobPhase{
-	genbusv1.JobPhase_JOB_PHASE_UNSPECIFIED: {queued, inProgress, failed},
-	queued:                                  {submitting, inProgress, failed, cancelled},
+	genbusv1.JobPhase_JOB_PHASE_UNSPECIFIED: {queued, submitted, inProgress, failed},
+	queued:                                  {queued, submitting, inProgress, failed, cancelled},
 	submitting:                              {queued, submitting, submitted, failed, cancelled},
 	submitted:                               {submitted, inProgress, completed, failed, cancelled},
 	inProgress:                              {inProgress, completed, failed, cancelled},
@@ -239,6 +240,10 @@ func FromWork(item *genbusv1.WorkItem) Event {
 		Stream:        item.GetStream(),
 		Archive:       item.GetArchive(),
 	}
+	x.Traceparent, x.Tracestate = trace(item)
+	if item.GetAttached() != nil {
+		attach(x, item)
+	}
 	var job Job
 	if item.GetKind() == "chat" {
 		job = newChat(item, x)
@@ -246,6 +251,11 @@ func FromWork(item *genbusv1.WorkItem) Event {
 		job = newVideo(item, x)
 	}
 	return Event{Job: job, Time: item.GetAcceptedAt().AsTime()}
+}
+
+// trace is the W3C trace context of the accepted request, if it had one.
+func trace(item *genbusv1.WorkItem) (parent, state string) {
+	return item.GetTrace()["traceparent"], item.GetTrace()["tracestate"]
 }
 
 // FailedAtOnce is the only event of a job that is never run: one compare-and-set

@@ -44,6 +44,35 @@ func TestFromWorkLeavesTheBodyOut(t *testing.T) {
 	}
 }
 
+// TestFromWorkOfAnAttachedTask: the first event is that of a task which its
+// upstream has, whoever writes it, and clients see it as queued.
+func TestFromWorkOfAnAttachedTask(t *testing.T) {
+	t.Parallel()
+	item := work("video")
+	item.QueueDeadline = nil
+	item.Attached = &genbusv1.AttachedTask{
+		Upstream: "u", UpstreamKey: "k", UpstreamTaskId: "up_1", UpstreamTicket: "text2video", Attempt: 2, Deadline: timestamppb.New(start.Add(time.Hour)),
+	}
+	e := FromWork(item)
+	v, ok := e.Job.(*genbusv1.VideoTask)
+	if !ok || v.GetStatus() != genbusv1.JobStatus_JOB_STATUS_QUEUED || v.GetUpstreamTaskId() != "up_1" || e.Version() != 1 {
+		t.Fatalf("the first event is %v", e.Job)
+	}
+	want := &genbusv1.Execution{
+		Phase: submitted, Route: "r", Fingerprint: []byte("fp"), Upstream: "u", UpstreamKey: "k", UpstreamTicket: "text2video", Attempt: 2,
+		FirstSubmitAt: timestamppb.New(start), Deadline: timestamppb.New(start.Add(time.Hour)),
+	}
+	if diff := cmp.Diff(want, v.GetExecution(), protocmp.Transform()); diff != "" {
+		t.Errorf("execution (-want +got):\n%s", diff)
+	}
+	if _, err := Submitting(v, start, Submission{Upstream: "u"}); err == nil {
+		t.Error("an attached task may be submitted")
+	}
+	if next, _, err := Observed(v, start, Observation{Started: true}); err != nil || next.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_IN_PROGRESS {
+		t.Errorf("the first poll: %v, %v", next.Job, err)
+	}
+}
+
 func containsBytes(data []byte, s string) bool {
 	for i := range len(data) - len(s) + 1 {
 		if string(data[i:i+len(s)]) == s {
@@ -60,7 +89,7 @@ func step(t *rapid.T, job Job, now time.Time) (Event, bool) {
 	var e Event
 	var err error
 	made := true
-	which := rapid.SampledFrom([]string{"failed", "cancelled", "1", "2", "3", "4", "5", "6"}).Draw(t, "transition")
+	which := rapid.SampledFrom([]string{"failed", "cancelled", "1", "2", "3", "4", "5", "6", "7"}).Draw(t, "transition")
 	switch j := job.(type) {
 	case *genbusv1.VideoTask:
 		switch which {
@@ -77,6 +106,8 @@ func step(t *rapid.T, job Job, now time.Time) (Event, bool) {
 			e, err = Archiving(j, now, now.Add(time.Minute), "done", nil)
 		case "6":
 			e, err = Completed(j, now, Result{Videos: []*genbusv1.Video{{Url: "http://x/y.mp4"}}})
+		case "7":
+			e, err = Survived(j, now)
 		}
 	case *genbusv1.Chat:
 		switch which {
@@ -84,7 +115,7 @@ func step(t *rapid.T, job Job, now time.Time) (Event, bool) {
 			e, err = Started(j, now, Attempt{Upstream: "u", Deadline: now.Add(time.Hour)})
 		case "4":
 			e, err = FailedChat(j, now, 3, errOf)
-		case "5", "6":
+		case "5", "6", "7":
 			e, err = Replied(j, now, Reply{JSON: []byte("{}"), Chunks: 7})
 		}
 	}

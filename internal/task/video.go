@@ -16,7 +16,17 @@ func newVideo(item *genbusv1.WorkItem, x *genbusv1.Execution) *genbusv1.VideoTas
 		Labels: item.GetLabels(), RequestId: item.GetRequestId(), RetryOf: item.GetRetryOf(),
 		ExpiresAt: item.GetExpiresAt(), Protocol: item.GetProtocol(), Execution: x,
 		Size: item.GetSize(), Seconds: item.GetSeconds(),
+		UpstreamTaskId: item.GetAttached().GetUpstreamTaskId(),
 	}
+}
+
+// attach makes the first phase that of a task which its upstream has already:
+// there is nothing to submit, and its account is known.
+func attach(x *genbusv1.Execution, item *genbusv1.WorkItem) {
+	t := item.GetAttached()
+	x.Phase, x.FirstSubmitAt, x.Deadline = submitted, item.GetAcceptedAt(), t.GetDeadline()
+	x.Upstream, x.UpstreamKey, x.UpstreamTicket = t.GetUpstream(), t.GetUpstreamKey(), t.GetUpstreamTicket()
+	x.Attempt = t.GetAttempt()
 }
 
 // Submission is what is fixed before a create request is written.
@@ -53,6 +63,16 @@ func Requeued(t *genbusv1.VideoTask, now, notBefore time.Time, refusal string) (
 		x.NotBefore = timestamppb.New(notBefore)
 		t.UpstreamStatus = refusal
 	})
+}
+
+// Survived changes nothing but the version: it says that a process has handled the
+// task and lives, so that the deliveries before it do not count against the task.
+// A task that is being submitted is not free to say so.
+func Survived(t *genbusv1.VideoTask, now time.Time) (Event, error) {
+	if t.GetExecution().GetPhase() == submitting {
+		return Event{}, &TransitionError{JobID: t.GetId(), From: submitting, To: submitting}
+	}
+	return next(t, t.GetExecution().GetPhase(), now, func(*genbusv1.VideoTask, *genbusv1.Execution) {})
 }
 
 // Receipt is what an upstream gave for a submission.
@@ -96,6 +116,9 @@ const (
 // kept as the upstream's word, and progress never goes back.
 func Observed(t *genbusv1.VideoTask, now time.Time, o Observation) (Event, bool, error) {
 	to := t.GetExecution().GetPhase()
+	if to != submitted && to != inProgress { // nobody can have polled it
+		return Event{}, false, &TransitionError{JobID: t.GetId(), From: to, To: inProgress}
+	}
 	if o.Started {
 		to = inProgress
 	}

@@ -32,25 +32,28 @@ const (
 func (l *Log) Commit(ctx context.Context, e task.Event, last uint64) (Entry, error) {
 	e.Nonce = nuid.Next()
 	e = e.By(l.writer, e.Job.GetExecution().GetDeliveries())
-	m, err := l.enc.Event(ctx, e)
+	m, err := l.enc.Event(traced(ctx, e), e)
 	if err != nil {
 		return Entry{}, err
 	}
 	m.Header[jetstream.MsgIDHeader] = []string{e.ID()}
+	begin := time.Now()
 	entry, err := l.write(ctx, e, m, last)
-	if err == nil {
-		l.committed(entry)
+	if err != nil {
+		return Entry{}, err
 	}
-	return entry, err
+	if entry.Version() == 1 {
+		l.index.begin(entry)
+	}
+	l.measure(entry, time.Since(begin))
+	return entry, nil
 }
 
-func (l *Log) committed(e Entry) {
-	kind := subject.Kind(task.Kind(e.Job))
-	l.metrics.CAS(telemetry.CASWon)
-	l.metrics.Transition(kind, task.PhaseWord(e.Job.GetExecution().GetPhase()))
-	if e.Terminal() {
-		l.metrics.Finished(kind, task.StatusWord(e.Job.GetStatus()), e.Job.GetError().GetCode())
-	}
+// traced gives ctx in the trace of the job, whoever writes its event: an operator,
+// another caller or another replica.
+func traced(ctx context.Context, e task.Event) context.Context {
+	x := e.Job.GetExecution()
+	return telemetry.Within(ctx, x.GetTraceparent(), x.GetTracestate())
 }
 
 // write sends m, unchanged, until its fate is known.
@@ -130,26 +133,56 @@ func (l *Log) compare(ctx context.Context, e task.Event, last uint64) (Entry, bo
 	}
 }
 
-// Finish stores the twin of a terminal event in the feed of finished jobs. It is
-// called by whoever wrote the terminal event, and again before every ack; a twin
-// that is there already is fine.
+// Finish stores the twin of a terminal event in the feed of finished jobs, and
+// what the job consumed. It is called by whoever wrote the terminal event, and
+// again before every ack; what is there already is fine.
 func (l *Log) Finish(ctx context.Context, e Entry) error {
-	m, err := l.enc.Done(ctx, e.Event)
+	ctx = traced(ctx, e.Event)
+	twin, err := l.enc.Done(ctx, e.Event)
 	if err != nil {
 		return err
 	}
-	m.Header[jetstream.MsgIDHeader] = []string{e.ID() + ".done"}
+	twin.Header[jetstream.MsgIDHeader] = []string{e.ID() + ".done"}
+	begin := time.Now()
+	if err := l.putOnce(ctx, l.b.Names().Tasks(), twin); err != nil {
+		return fmt.Errorf("finish %s: %w", e.Job.GetId(), err)
+	}
+	l.metrics.EventPublished(telemetry.PublishedDone, time.Since(begin))
+	usage, err := l.enc.Usage(ctx, e.Event)
+	if err != nil || usage == nil {
+		return err
+	}
+	usage.Header[jetstream.MsgIDHeader] = []string{e.ID() + ".usage"}
+	if err := l.putOnce(ctx, l.b.Names().UsageStream(), usage); err != nil {
+		return fmt.Errorf("finish %s: usage: %w", e.Job.GetId(), err)
+	}
+	return nil
+}
+
+// putOnce stores a message on a subject of its own, whoever else stores it too.
+// What stands there already, under another ce-id, is of an earlier job that was
+// erased: the message follows it.
+func (l *Log) putOnce(ctx context.Context, stream string, m *nats.Msg) error {
+	last := uint64(0)
 	for wait := answerWait; ; wait = min(2*wait, maxWait) {
-		_, err = l.b.PublishExpecting(ctx, m, 0)
+		_, err := l.b.PublishExpecting(ctx, m, last)
 		switch {
-		case err == nil, errors.Is(err, broker.ErrWrongSequence):
+		case err == nil:
 			return nil
+		case errors.Is(err, broker.ErrWrongSequence):
+			there, readErr := l.b.Last(ctx, stream, m.Subject)
+			if readErr == nil && header(there.Header, subject.HeaderCEID) == header(m.Header, subject.HeaderCEID) {
+				return nil
+			}
+			if last, err = there.Seq, readErr; errors.Is(readErr, broker.ErrNoMessage) {
+				err = nil // it has just been removed
+			}
 		case errors.Is(err, broker.ErrInFlight), errors.Is(err, broker.ErrNoAnswer), errors.Is(err, broker.ErrUnavailable):
 		default:
-			return fmt.Errorf("finish %s: %w", e.Job.GetId(), err)
+			return err
 		}
 		if broker.Wait(ctx, wait) != nil {
-			return fmt.Errorf("finish %s: %w", e.Job.GetId(), err)
+			return errors.Join(context.Cause(ctx), err)
 		}
 	}
 }

@@ -16,13 +16,13 @@ import (
 // which e is, and that one's copy in the feed. What a later job of the same id
 // has written stays. It can be repeated.
 func (l *Log) Erase(ctx context.Context, e Entry) error {
-	stream, err := l.b.JetStream().Stream(ctx, l.b.Names().Tasks())
+	stream, err := l.b.Stream(ctx, l.b.Names().Tasks())
 	if err != nil {
 		return fmt.Errorf("erase %s: %w", e.Job.GetId(), err)
 	}
 	// The feed comes first, so that a crash in between leaves a job that can be
 	// erased again; and last, because its copy may have been late.
-	if err := l.eraseTwin(ctx, stream, e); err != nil {
+	if err := l.eraseTwin(ctx, e); err != nil {
 		return err
 	}
 	n := e.Name()
@@ -30,10 +30,10 @@ func (l *Log) Erase(ctx context.Context, e Entry) error {
 	if err := stream.Purge(ctx, jetstream.WithPurgeSubject(events), jetstream.WithPurgeSequence(e.Seq+1)); err != nil {
 		return fmt.Errorf("erase %s: %w", n.ID, err)
 	}
-	return l.eraseTwin(ctx, stream, e)
+	return l.eraseTwin(ctx, e)
 }
 
-func (l *Log) eraseTwin(ctx context.Context, stream jetstream.Stream, e Entry) error {
+func (l *Log) eraseTwin(ctx context.Context, e Entry) error {
 	n := e.Name()
 	done := l.b.Names().Done(n.Kind, n.Tenant, task.StatusWord(e.Job.GetStatus()), n.ID)
 	m, err := l.b.Last(ctx, l.b.Names().Tasks(), done)
@@ -45,7 +45,7 @@ func (l *Log) eraseTwin(ctx context.Context, stream jetstream.Stream, e Entry) e
 	case header(m.Header, subject.HeaderCEID) != e.ID():
 		return nil // of a later job
 	}
-	if err := stream.DeleteMsg(ctx, m.Seq); err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
+	if err := l.b.Delete(ctx, l.b.Names().Tasks(), m.Seq); err != nil {
 		return fmt.Errorf("erase %s: %w", n.ID, err)
 	}
 	return nil

@@ -1,5 +1,7 @@
 package tasklog
 
+import "math/rand/v2"
+
 // OnIndexed lets a test wait until the list has heard of an event.
 func (l *Log) OnIndexed(f func()) {
 	l.index.mu.Lock()
@@ -9,3 +11,10 @@ func (l *Log) OnIndexed(f func()) {
 
 // Wake makes every follower read the leader, as after a reconnect.
 func (l *Log) Wake() { l.hub.wake() }
+
+// DropLive loses a share of the live messages from now on, at random.
+func (l *Log) DropLive(share float64) {
+	l.hub.mu.Lock()
+	defer l.hub.mu.Unlock()
+	l.hub.loses = func() bool { return rand.Float64() < share }
+}

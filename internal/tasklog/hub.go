@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -16,6 +17,18 @@ type Notice struct {
 	Name   subject.TaskName
 	Status string
 	Writer string
+	// StartBy is when the job fails unless it was started; zero for one that was, or
+	// that has no such limit.
+	StartBy time.Time
+}
+
+// notice is what the headers of an event say.
+func notice(n subject.TaskName, h nats.Header) Notice {
+	out := Notice{Name: n, Status: header(h, subject.HeaderStatus), Writer: header(h, subject.HeaderWriter)}
+	if by := header(h, subject.HeaderStartBy); by != "" {
+		out.StartBy, _ = time.Parse(time.RFC3339Nano, by) // ours: it can be read
+	}
+	return out
 }
 
 // hub hands committed events of all jobs, republished by the broker, to the
@@ -23,6 +36,7 @@ type Notice struct {
 // subscription, whatever the number of followers.
 type hub struct {
 	limit int
+	loses func() bool // for tests: whether a live message is lost; nil: none is
 
 	mu        sync.RWMutex
 	names     subject.Space
@@ -50,12 +64,16 @@ func (h *hub) start(b *broker.Broker) (*nats.Subscription, error) {
 
 func (h *hub) deliver(m *nats.Msg) {
 	h.mu.RLock()
+	if h.loses != nil && h.loses() {
+		h.mu.RUnlock()
+		return
+	}
 	for r := range h.readers[m.Subject] {
 		r.push(m)
 	}
 	h.mu.RUnlock()
 	if name, err := h.names.ParseLiveTask(m.Subject); err == nil {
-		h.tell(Notice{Name: name, Status: header(m.Header, subject.HeaderStatus), Writer: header(m.Header, subject.HeaderWriter)})
+		h.tell(notice(name, m.Header))
 	}
 }
 
@@ -101,9 +119,11 @@ func (h *hub) wake() {
 	}
 }
 
-// Observe registers a function that hears of every commit of every replica. It
-// must not block. A notice may come twice: at once by live delivery, and by an
-// ordered consumer, which catches up with what live delivery lost.
+// Observe registers a function that hears of every commit of every replica and,
+// where it is registered before Start, of the last event of every job that the log
+// has. It must not block. A notice may come twice: at once by live delivery, and by
+// an ordered consumer, which catches up with what live delivery lost; the second may
+// then be older than what was heard last.
 func (l *Log) Observe(f func(Notice)) {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()

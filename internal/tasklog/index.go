@@ -39,12 +39,17 @@ type listKey struct {
 // end.
 type list struct {
 	rows []row
+	// unfinished counts the jobs that have not ended, those included that fell out
+	// of the rows: evicted has their ids.
+	unfinished int
+	evicted    map[string]struct{}
 }
 
 type row struct {
-	created int64 // Unix nanoseconds
-	id      string
-	status  string
+	created    int64 // Unix nanoseconds
+	id         string
+	status     string
+	unfinished bool
 }
 
 func compareRows(a, b row) int {
@@ -63,11 +68,15 @@ func newIndex(limit int, tell func(Notice)) *index {
 
 // start fills the index until ctx ends. The returned channel is closed then.
 func (x *index) start(ctx context.Context, b *broker.Broker, log *slog.Logger) (<-chan struct{}, error) {
-	c, err := b.JetStream().OrderedConsumer(ctx, b.Names().Tasks(), jetstream.OrderedConsumerConfig{
-		FilterSubjects:    []string{b.Names().TaskPattern()},
-		DeliverPolicy:     jetstream.DeliverLastPerSubjectPolicy,
-		HeadersOnly:       true,
-		InactiveThreshold: 30 * time.Second,
+	var c jetstream.Consumer
+	err := b.Patiently(ctx, "begin the list", func(ctx context.Context) (err error) {
+		c, err = b.JetStream().OrderedConsumer(ctx, b.Names().Tasks(), jetstream.OrderedConsumerConfig{
+			FilterSubjects:    []string{b.Names().TaskPattern()},
+			DeliverPolicy:     jetstream.DeliverLastPerSubjectPolicy,
+			HeadersOnly:       true,
+			InactiveThreshold: 30 * time.Second,
+		})
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list index: %w", err)
@@ -100,8 +109,8 @@ func (x *index) see(names subject.Space, m jetstream.Msg) {
 	// Clones: values are parts of the whole message's memory.
 	n.ID = strings.Clone(n.ID)
 	status := unique.Make(strings.Clone(header(m.Headers(), subject.HeaderStatus))).Value()
-	x.put(n, row{created: created.UnixNano(), id: n.ID, status: status})
-	x.tell(Notice{Name: n, Status: status, Writer: header(m.Headers(), subject.HeaderWriter)})
+	x.put(n, row{created: created.UnixNano(), id: n.ID, status: status, unfinished: unfinished(m.Headers(), status)})
+	x.tell(notice(n, m.Headers()))
 }
 
 func (x *index) put(n subject.TaskName, r row) {
@@ -110,16 +119,28 @@ func (x *index) put(n subject.TaskName, r row) {
 	if x.seen != nil {
 		defer x.seen()
 	}
+	l := x.list(n)
+	at, found := slices.BinarySearchFunc(l.rows, r, compareRows)
+	if found {
+		l.count(l.rows[at].unfinished, r.unfinished)
+		l.rows[at].status, l.rows[at].unfinished = r.status, r.unfinished
+		return
+	}
+	x.insert(l, at, r)
+}
+
+func (x *index) list(n subject.TaskName) *list {
 	l := x.lists[listKey{n.Kind, n.Tenant}]
 	if l == nil {
 		l = &list{}
-		x.lists[listKey{n.Kind, n.Tenant}] = l
+		// A clone: the tenant is a part of a message's memory.
+		x.lists[listKey{n.Kind, strings.Clone(n.Tenant)}] = l
 	}
-	at, found := slices.BinarySearchFunc(l.rows, r, compareRows)
-	if found {
-		l.rows[at].status = r.status
-		return
-	}
+	return l
+}
+
+func (x *index) insert(l *list, at int, r row) {
+	l.count(l.recall(r.id), r.unfinished)
 	l.rows = slices.Insert(l.rows, at, r)
 	if x.size++; x.size > x.limit {
 		x.evict()
@@ -131,14 +152,17 @@ func (x *index) put(n subject.TaskName, r row) {
 // shared by many.
 func (x *index) evict() {
 	var largest *list
-	for _, l := range x.lists {
+	var key listKey
+	for k, l := range x.lists {
 		if largest == nil || len(l.rows) > len(largest.rows) {
-			largest = l
+			largest, key = l, k
 		}
 	}
 	n := max(len(largest.rows)/100, 1)
+	largest.keep(largest.rows[:n])
 	largest.rows = slices.Delete(largest.rows, 0, n)
 	x.size -= n
+	x.drop(key)
 }
 
 // forget drops a job that the log no longer has.
@@ -150,8 +174,18 @@ func (x *index) forget(n subject.TaskName, r row) {
 		return
 	}
 	if at, found := slices.BinarySearchFunc(l.rows, r, compareRows); found {
+		l.count(l.rows[at].unfinished, false)
 		l.rows = slices.Delete(l.rows, at, at+1)
 		x.size--
+		x.drop(listKey{n.Kind, n.Tenant})
+	}
+}
+
+// drop forgets a list that has nothing in it any more: anybody who may publish can
+// make up tenants.
+func (x *index) drop(key listKey) {
+	if l := x.lists[key]; len(l.rows) == 0 && len(l.evicted) == 0 {
+		delete(x.lists, key)
 	}
 }
 

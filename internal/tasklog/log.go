@@ -200,7 +200,7 @@ func (l *Log) Usage(ctx context.Context) float64 {
 		return math.Float64frombits(u.share.Load())
 	}
 	defer u.working.Store(false)
-	if s, err := l.b.JetStream().Stream(ctx, l.b.Names().Tasks()); err == nil {
+	if s, err := l.b.Stream(ctx, l.b.Names().Tasks()); err == nil {
 		info := s.CachedInfo()
 		if info.Config.MaxBytes > 0 {
 			u.share.Store(math.Float64bits(float64(info.State.Bytes) / float64(info.Config.MaxBytes)))

@@ -6,11 +6,18 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // w3c reads and writes traceparent and tracestate. Baggage is left out on
 // purpose: it would carry whatever a caller put into it to every subscriber.
 type w3c = propagation.TraceContext
+
+// The keys of a stored trace context.
+const (
+	keyParent = "traceparent"
+	keyState  = "tracestate"
+)
 
 // HeaderCarrier lets a propagator read and write the headers of a NATS message.
 // It writes lower-case keys (subject.HeaderTraceParent, subject.HeaderTraceState)
@@ -50,15 +57,38 @@ func (c HeaderCarrier) Keys() []string {
 	return keys
 }
 
+// maxTraceState is the longest tracestate that is passed on, in bytes: what the
+// W3C asks of everybody. It is the caller's text, and stands in every event.
+const maxTraceState = 512
+
 // Inject gives the trace context of ctx as it is stored with a work item: at
-// most the keys traceparent and tracestate, nil when ctx has no span.
+// most the keys traceparent and tracestate, nil when ctx has no span. A tracestate
+// above 512 bytes is left out.
 func Inject(ctx context.Context) map[string]string {
 	m := propagation.MapCarrier{}
 	w3c{}.Inject(ctx, m)
 	if len(m) == 0 {
 		return nil
 	}
+	if len(m[keyState]) > maxTraceState {
+		delete(m, keyState)
+	}
 	return m
+}
+
+// Within gives ctx in the trace that was stored: as it is when it belongs to that
+// trace already, and else with the stored span as its own. So what somebody else
+// does to a job stays in the job's trace. An empty or unreadable parent leaves ctx
+// as it is.
+func Within(ctx context.Context, parent, state string) context.Context {
+	if parent == "" {
+		return ctx
+	}
+	stored := Extract(ctx, map[string]string{keyParent: parent, keyState: state})
+	if trace.SpanContextFromContext(stored).TraceID() == trace.SpanContextFromContext(ctx).TraceID() {
+		return ctx
+	}
+	return stored
 }
 
 // Extract gives ctx with the trace context that Inject stored. Spans started

@@ -34,6 +34,7 @@ const (
 type Metrics struct {
 	registry *prometheus.Registry
 	jobs     jobMetrics
+	lives    lifeMetrics
 	routes   routeMetrics
 	upstream upstreamMetrics
 	events   eventMetrics
@@ -56,13 +57,22 @@ func NewMetrics(version string) *Metrics {
 	}, []string{"version", "go_version"}).WithLabelValues(version, runtime.Version()).Set(1)
 	return &Metrics{
 		registry: registry,
+
 		jobs:     newJobMetrics(f),
+		lives:    newLifeMetrics(f),
 		routes:   newRouteMetrics(f),
 		upstream: newUpstreamMetrics(f),
 		events:   newEventMetrics(f),
 		broker:   newBrokerMetrics(f),
 		servers:  newServerMetrics(f),
 	}
+}
+
+func truth(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // Handler serves /metrics in the Prometheus formats. A fifth scrape at a time
@@ -97,6 +107,12 @@ var requestBuckets = []float64{
 // the lateness of polls (which should stay under 0.1).
 var waitBuckets = []float64{
 	.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60,
+}
+
+// jobBuckets, in seconds, reach from a job that starts at once to the longest that
+// one may wait in a queue.
+var jobBuckets = []float64{
+	.01, .05, .1, .5, 1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 4 * 3600, 24 * 3600, 48 * 3600,
 }
 
 func counter(f promauto.Factory, name, help string) prometheus.Counter {

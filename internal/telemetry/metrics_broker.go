@@ -10,6 +10,7 @@ type brokerMetrics struct {
 	messages   *prometheus.GaugeVec
 	bytes      *prometheus.GaugeVec
 	used       *prometheus.GaugeVec
+	counted    *prometheus.GaugeVec
 }
 
 func newBrokerMetrics(f promauto.Factory) brokerMetrics {
@@ -22,6 +23,8 @@ func newBrokerMetrics(f promauto.Factory) brokerMetrics {
 			"Bytes in a stream, as this replica last read it.", "stream"),
 		used: gauges(f, "stream_used_ratio",
 			"Bytes in a stream over its MaxBytes; admission refuses above 0.8 of the task log.", "stream"),
+		counted: gauges(f, "stream_messages_ratio",
+			"Messages in a stream over its MaxMsgs.", "stream"),
 	}
 }
 
@@ -44,4 +47,13 @@ func (m *Metrics) StreamState(stream string, messages, bytes uint64, maxBytes in
 	if maxBytes > 0 {
 		m.broker.used.WithLabelValues(stream).Set(float64(bytes) / float64(maxBytes))
 	}
+}
+
+// StreamCount sets how full a stream is by the number of its messages. Without a
+// MaxMsgs (0 or less) there is no ratio.
+func (m *Metrics) StreamCount(stream string, messages uint64, maxMessages int64) {
+	if m == nil || maxMessages <= 0 {
+		return
+	}
+	m.broker.counted.WithLabelValues(stream).Set(float64(messages) / float64(maxMessages))
 }

@@ -1,11 +1,26 @@
 package telemetry
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/genbus/genbus/internal/subject"
 )
+
+// Published is a kind of message that the broker stored.
+type Published string
+
+// The kinds of messages whose publishing is timed.
+const (
+	PublishedTask       Published = "task"        // an event of the log, until it was certain to be ours
+	PublishedDone       Published = "done"        // its copy in the feed of finished jobs
+	PublishedChunk      Published = "chunk"       // blocks of a streamed chat
+	PublishedDeadLetter Published = "dead_letter" // what could not be processed
+)
+
+var published = []Published{PublishedTask, PublishedDone, PublishedChunk, PublishedDeadLetter}
 
 type eventMetrics struct {
 	chunks        prometheus.Counter
@@ -13,10 +28,18 @@ type eventMetrics struct {
 	inlineDropped prometheus.Counter
 	readers       *prometheus.GaugeVec
 	slowReaders   *prometheus.CounterVec
+	publish       map[Published]prometheus.Observer // read-only once made
 }
 
 func newEventMetrics(f promauto.Factory) eventMetrics {
+	took := histograms(f, waitBuckets, "event_publish_duration_seconds",
+		"Time from an event that is ready to be sent until the broker has stored it, repeats included.", "event")
+	publish := make(map[Published]prometheus.Observer, len(published))
+	for _, event := range published {
+		publish[event] = took.WithLabelValues(string(event))
+	}
 	return eventMetrics{
+		publish: publish,
 		chunks: counter(f, "chunk_events_published_total",
 			"Chat chunk events that the broker stored."),
 		chunksDropped: counter(f, "chunk_events_dropped_total",
@@ -72,4 +95,15 @@ func (m *Metrics) SlowReaderCut(kind subject.Kind, way Way) {
 		return
 	}
 	m.events.slowReaders.WithLabelValues(string(kind), string(way)).Inc()
+}
+
+// EventPublished records how long it took until the broker had stored an event. A
+// kind that is not one of the constants is not counted.
+func (m *Metrics) EventPublished(event Published, took time.Duration) {
+	if m == nil {
+		return
+	}
+	if o := m.events.publish[event]; o != nil {
+		o.Observe(took.Seconds())
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -36,6 +37,10 @@ const (
 )
 
 var casOutcomes = []CASOutcome{CASWon, CASLost, CASDuplicate, CASInFlight, CASNoAnswer}
+
+// lostWork are the codes of letters that hold what may be paid for. They are rare,
+// and the first of each matters.
+var lostWork = []fault.Code{fault.SubmissionUnknown, fault.OrphanedSubmission, fault.Poisoned, fault.UpstreamRemoved}
 
 type jobMetrics struct {
 	accepted    *prometheus.CounterVec
@@ -77,6 +82,9 @@ func (j jobMetrics) start() {
 	for _, kind := range subject.Kinds {
 		for _, way := range ways {
 			j.accepted.WithLabelValues(string(kind), string(way))
+		}
+		for _, code := range lostWork {
+			j.dead.WithLabelValues(string(kind), string(code))
 		}
 	}
 	for _, outcome := range casOutcomes {

@@ -21,17 +21,23 @@ const (
 
 type routeMetrics struct {
 	waiting     *prometheus.GaugeVec
+	tenants     *prometheus.GaugeVec
 	held        *prometheus.GaugeVec
 	polls       *prometheus.CounterVec
 	lateness    *prometheus.HistogramVec
 	redelivered *prometheus.CounterVec
 	fetchErrors *prometheus.CounterVec
+	oldest      *prometheus.GaugeVec
+	phases      *prometheus.GaugeVec
+	inline      *prometheus.GaugeVec
 }
 
 func newRouteMetrics(f promauto.Factory) routeMetrics {
 	return routeMetrics{
 		waiting: gauges(f, "jobs_waiting",
 			"Accepted jobs that no replica holds yet, as this replica last read it.", "kind", "route"),
+		tenants: gauges(f, "tenants_waiting",
+			"Tenants whose jobs wait for their turn to come into the line, as this replica knows it.", "kind", "route"),
 		held: gauges(f, "jobs_held",
 			"Jobs that this replica works on or polls.", "kind", "route"),
 		polls: counters(f, "polls_total",
@@ -42,18 +48,32 @@ func newRouteMetrics(f promauto.Factory) routeMetrics {
 			"Work items delivered more than once, including those that this replica already held.", "kind", "route"),
 		fetchErrors: counters(f, "fetch_errors_total",
 			"Fetches of work items that failed.", "kind", "route"),
+		oldest: gauges(f, "jobs_oldest_waiting_seconds",
+			"Age of the first waiting job, from its acceptance, as this replica last read it; 0 when none waits.", "kind", "route"),
+		phases: gauges(f, "jobs_held_by_phase",
+			"Jobs that this replica holds, by the phase that it knows them in.", "kind", "route", "phase"),
+		inline: gauges(f, "inline_chats_open",
+			"Inline chats that run on this replica.", "route"),
 	}
 }
 
 // RouteMetrics are the metrics of one route. Nil is legal and counts nothing.
 type RouteMetrics struct {
 	waiting     prometheus.Gauge
+	tenants     prometheus.Gauge
 	held        prometheus.Gauge
 	polls       map[PollOutcome]prometheus.Counter // read-only once made
 	lateness    prometheus.Observer
 	redelivered prometheus.Counter
 	fetchErrors prometheus.Counter
+	oldest      prometheus.Gauge
+	phases      map[string]prometheus.Gauge // read-only once made
+	submit      prometheus.Observer         // nil for chats
+	inline      prometheus.Gauge            // nil for videos
 }
+
+// heldPhases are the phases of a job that is held, as logs and metrics write them.
+var heldPhases = []string{"queued", "submitting", "submitted", "in_progress"}
 
 // Route gives the metrics of one configured route. Call it once for each route
 // and keep the answer. Nil gives nil.
@@ -64,11 +84,21 @@ func (m *Metrics) Route(kind subject.Kind, route string) *RouteMetrics {
 	k := string(kind)
 	r := &RouteMetrics{
 		waiting:     m.routes.waiting.WithLabelValues(k, route),
+		tenants:     m.routes.tenants.WithLabelValues(k, route),
 		held:        m.routes.held.WithLabelValues(k, route),
 		redelivered: m.routes.redelivered.WithLabelValues(k, route),
 		fetchErrors: m.routes.fetchErrors.WithLabelValues(k, route),
+		oldest:      m.routes.oldest.WithLabelValues(k, route),
+		phases:      make(map[string]prometheus.Gauge, len(heldPhases)),
 	}
-	if kind == subject.Video { // chats are not polled
+	for _, phase := range heldPhases {
+		r.phases[phase] = m.routes.phases.WithLabelValues(k, route, phase)
+	}
+	if kind == subject.Chat {
+		r.inline = m.routes.inline.WithLabelValues(route)
+	}
+	if kind == subject.Video { // chats are neither submitted nor polled
+		r.submit = m.lives.submit.WithLabelValues(k, route)
 		r.lateness = m.routes.lateness.WithLabelValues(k, route)
 		r.polls = make(map[PollOutcome]prometheus.Counter, 3)
 		for _, outcome := range []PollOutcome{PollChanged, PollUnchanged, PollFailed} {
@@ -78,13 +108,55 @@ func (m *Metrics) Route(kind subject.Kind, route string) *RouteMetrics {
 	return r
 }
 
-// Waiting sets how many accepted jobs of the route wait for a replica, as read
-// from the route's consumer.
-func (r *RouteMetrics) Waiting(jobs uint64) {
+// Waiting sets how many accepted jobs of the route wait for a replica, in line and
+// behind it, and of how many tenants there are some behind it.
+func (r *RouteMetrics) Waiting(jobs uint64, tenants int) {
 	if r == nil {
 		return
 	}
 	r.waiting.Set(float64(jobs))
+	r.tenants.Set(float64(tenants))
+}
+
+// Oldest sets the age of the first job that waits for a replica; 0 for none.
+func (r *RouteMetrics) Oldest(age time.Duration) {
+	if r == nil {
+		return
+	}
+	r.oldest.Set(max(age, 0).Seconds())
+}
+
+// Moved says that a held job is known in another phase: from is empty when it has
+// just been taken, to when it is let go. Words that are no phase of a held job are
+// not counted.
+func (r *RouteMetrics) Moved(from, to string) {
+	if r == nil || from == to {
+		return
+	}
+	if g := r.phases[from]; g != nil {
+		g.Dec()
+	}
+	if g := r.phases[to]; g != nil {
+		g.Inc()
+	}
+}
+
+// Submitted records how long it took from a video task's acceptance until the log
+// had the id that the upstream gave it.
+func (r *RouteMetrics) Submitted(took time.Duration) {
+	if r == nil || r.submit == nil {
+		return
+	}
+	r.submit.Observe(max(took, 0).Seconds())
+}
+
+// AddInline adds to the number of inline chats that run on this replica; negative
+// when they end.
+func (r *RouteMetrics) AddInline(chats int) {
+	if r == nil || r.inline == nil {
+		return
+	}
+	r.inline.Add(float64(chats))
 }
 
 // AddHeld adds to the number of jobs that this replica holds; negative when it

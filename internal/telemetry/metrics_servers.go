@@ -13,6 +13,7 @@ import (
 const unmatched = "unmatched"
 
 type serverMetrics struct {
+	ready        prometheus.Gauge
 	http         *prometheus.CounterVec
 	httpDuration *prometheus.HistogramVec
 	grpc         *prometheus.CounterVec
@@ -21,6 +22,8 @@ type serverMetrics struct {
 
 func newServerMetrics(f promauto.Factory) serverMetrics {
 	return serverMetrics{
+		ready: gauges(f, "ready",
+			"1 while this replica is ready for work, as /readyz says, else 0.").WithLabelValues(),
 		http: counters(f, "http_requests_total",
 			"HTTP requests answered, by pattern and status.", "route", "code"),
 		httpDuration: histograms(f, requestBuckets, "http_request_duration_seconds",
@@ -30,6 +33,14 @@ func newServerMetrics(f promauto.Factory) serverMetrics {
 		grpcDuration: histograms(f, requestBuckets, "grpc_request_duration_seconds",
 			"Time from the start of a gRPC call to its status.", "method"),
 	}
+}
+
+// Ready sets whether this replica is ready for work.
+func (m *Metrics) Ready(ready bool) {
+	if m == nil {
+		return
+	}
+	m.servers.ready.Set(truth(ready))
 }
 
 // HTTPRequest counts an HTTP request that was answered. The pattern is

@@ -92,6 +92,7 @@ func TestMetricsCount(t *testing.T) {
 		genbus_jobs_finished_total{code="deadline_exceeded",kind="video",status="failed"} 1
 		genbus_jobs_resumed_total{kind="chat",phase="started"} 1
 		genbus_dead_letters_total{code="poisoned",kind="video"} 1
+		genbus_dead_letters_total{code="submission_outcome_unknown",kind="chat"} 0
 		genbus_task_log_writes_total{outcome="lost"} 1
 		genbus_task_log_writes_total{outcome="no_answer"} 0
 		genbus_chunk_events_published_total 7
@@ -118,7 +119,7 @@ func TestMetricsOfARoute(t *testing.T) {
 	t.Parallel()
 	m := telemetry.NewMetrics("v1")
 	r := m.Route(subject.Video, "fast")
-	r.Waiting(12)
+	r.Waiting(12, 3)
 	r.AddHeld(3)
 	r.AddHeld(-1)
 	r.PollBegan(-time.Second)
@@ -133,6 +134,7 @@ func TestMetricsOfARoute(t *testing.T) {
 	chat.PollEnded(telemetry.PollChanged)
 	expectMetrics(t, m, `
 		genbus_jobs_waiting{kind="video",route="fast"} 12
+		genbus_tenants_waiting{kind="video",route="fast"} 3
 		genbus_jobs_held{kind="video",route="fast"} 2
 		genbus_jobs_held{kind="chat",route="fast"} 1
 		genbus_polls_total{kind="video",outcome="changed",route="fast"} 1
@@ -268,10 +270,17 @@ func TestHotMetricsDoNotAllocate(t *testing.T) {
 		route.PollBegan(time.Millisecond)
 		route.PollEnded(telemetry.PollUnchanged)
 		route.AddHeld(1)
+		route.Moved("queued", "submitting")
+		route.Submitted(time.Second)
 		m.ChunksPublished(1)
+		m.EventPublished(telemetry.PublishedChunk, time.Millisecond)
+		m.EventPublished(telemetry.PublishedTask, time.Millisecond)
+		m.JobWaited(subject.Video, "r", time.Second)
+		m.JobEnded(subject.Video, "r", "u", "completed", time.Second)
 		m.InlineDropped(1)
 		m.CAS(telemetry.CASWon)
 		up.Request("poll", "ok", 200, time.Millisecond)
+		up.FirstBlock(time.Millisecond)
 	}
 	if n := testing.AllocsPerRun(100, hot); n != 0 {
 		t.Errorf("%v allocations, want 0", n)
@@ -282,8 +291,20 @@ func BenchmarkMetrics(b *testing.B) {
 	m := telemetry.NewMetrics("v1")
 	route, up := m.Route(subject.Video, "r"), m.Upstream("u")
 	b.Run("chunk", func(b *testing.B) {
+		b.ReportAllocs()
 		for b.Loop() {
 			m.ChunksPublished(1)
+			m.EventPublished(telemetry.PublishedChunk, time.Millisecond)
+		}
+	})
+	b.Run("commit", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			m.EventPublished(telemetry.PublishedTask, time.Millisecond)
+			m.CAS(telemetry.CASWon)
+			m.Transition(subject.Video, "completed")
+			m.JobEnded(subject.Video, "r", "u", "completed", time.Minute)
+			route.Moved("in_progress", "completed")
 		}
 	})
 	b.Run("poll", func(b *testing.B) {

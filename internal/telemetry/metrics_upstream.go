@@ -15,6 +15,7 @@ type upstreamMetrics struct {
 	keysOut     *prometheus.GaugeVec
 	inHand      *prometheus.GaugeVec
 	retries     *prometheus.CounterVec
+	firstBlock  *prometheus.HistogramVec
 }
 
 func newUpstreamMetrics(f promauto.Factory) upstreamMetrics {
@@ -34,6 +35,8 @@ func newUpstreamMetrics(f promauto.Factory) upstreamMetrics {
 			"Jobs that this replica has at an upstream.", "upstream"),
 		retries: counters(f, "upstream_retries_total",
 			"Requests that are sent again: sent, or held back by the budget of retries.", "outcome"),
+		firstBlock: histograms(f, requestBuckets, "upstream_first_block_seconds",
+			"Time from the start of a streamed chat's call to its first block.", "upstream"),
 	}
 }
 
@@ -58,6 +61,7 @@ type UpstreamMetrics struct {
 
 	// Those that have no other label.
 	moved                 prometheus.Counter
+	first                 prometheus.Observer
 	open, out, jobsInHand prometheus.Gauge
 }
 
@@ -74,6 +78,7 @@ func (m *Metrics) Upstream(name string) *UpstreamMetrics {
 		open:       u.breakerOpen.WithLabelValues(name),
 		out:        u.keysOut.WithLabelValues(name),
 		jobsInHand: u.inHand.WithLabelValues(name),
+		first:      u.firstBlock.WithLabelValues(name),
 	}
 }
 
@@ -86,6 +91,15 @@ func (u *UpstreamMetrics) Request(op, verdict string, httpStatus int, took time.
 	}
 	u.requests.WithLabelValues(u.name, op, verdict, statusClass(httpStatus)).Inc()
 	u.duration.WithLabelValues(u.name, op).Observe(took.Seconds())
+}
+
+// FirstBlock records how long the first block of a streamed chat took, from the
+// start of its call.
+func (u *UpstreamMetrics) FirstBlock(took time.Duration) {
+	if u == nil {
+		return
+	}
+	u.first.Observe(took.Seconds())
 }
 
 // FailedOver counts a job that moved away to another upstream.
@@ -101,11 +115,7 @@ func (u *UpstreamMetrics) BreakerOpen(open bool) {
 	if u == nil {
 		return
 	}
-	value := 0.0
-	if open {
-		value = 1
-	}
-	u.open.Set(value)
+	u.open.Set(truth(open))
 }
 
 // KeysOut sets how many keys of the upstream wait or rest.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"maps"
 	"net"
 	"strings"
 	"testing"
@@ -12,44 +13,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/propagation"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-	"go.opentelemetry.io/otel/trace"
-	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
-	common "go.opentelemetry.io/proto/otlp/common/v1"
-	"google.golang.org/grpc"
 
 	"github.com/genbus/genbus/internal/telemetry"
+	"github.com/genbus/genbus/internal/telemetry/collectortest"
 )
-
-// fakeCollector is an OTLP collector on loopback that hands on what it gets.
-type fakeCollector struct {
-	collector.UnimplementedTraceServiceServer
-	got chan *collector.ExportTraceServiceRequest
-}
-
-func (c *fakeCollector) Export(_ context.Context, r *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
-	c.got <- r
-	return &collector.ExportTraceServiceResponse{}, nil
-}
-
-func startCollector(t *testing.T) (address string, got <-chan *collector.ExportTraceServiceRequest) {
-	t.Helper()
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &fakeCollector{got: make(chan *collector.ExportTraceServiceRequest, 8)}
-	srv := grpc.NewServer()
-	collector.RegisterTraceServiceServer(srv, c)
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(lis) }()
-	t.Cleanup(func() {
-		srv.Stop()
-		if err := <-served; err != nil {
-			t.Errorf("collector: %v", err)
-		}
-	})
-	return lis.Addr().String(), c.got
-}
 
 func env(pairs map[string]string) func(string) string {
 	return func(name string) string { return pairs[name] }
@@ -60,14 +27,14 @@ func TestTracingExportsWhenThereIsACollector(t *testing.T) {
 	for _, name := range []string{"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			address, exported := startCollector(t)
+			collector := collectortest.Start(t)
 			tracing, err := telemetry.NewTracing(t.Context(), slog.New(slog.DiscardHandler), "v1.2.3",
-				env(map[string]string{name: "http://" + address}))
+				env(map[string]string{name: collector.URL()}))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if want := "http://" + address; tracing.Endpoint != want {
-				t.Errorf("endpoint %q, want %q", tracing.Endpoint, want)
+			if tracing.Endpoint != collector.URL() {
+				t.Errorf("endpoint %q, want %q", tracing.Endpoint, collector.URL())
 			}
 			_, span := tracing.Provider.Tracer("test").Start(inTrace(t, t.Context()), "video.submit")
 			span.End()
@@ -77,27 +44,18 @@ func TestTracingExportsWhenThereIsACollector(t *testing.T) {
 			if err := tracing.Shutdown(t.Context()); err != nil {
 				t.Errorf("second shutdown: %v", err)
 			}
-			rs := (<-exported).GetResourceSpans()[0]
-			got := rs.GetScopeSpans()[0].GetSpans()[0]
-			if got.GetName() != "video.submit" || trace.TraceID(got.GetTraceId()).String() != traceID {
-				t.Errorf("span %q of trace %x", got.GetName(), got.GetTraceId())
+			spans := collector.Trace(traceID)
+			if len(spans) != 1 || spans[0].Name != "video.submit" || spans[0].Parent != spanID {
+				t.Errorf("spans:\n%s", collectortest.Format(spans))
 			}
+			got := maps.Clone(collector.Resource())
+			maps.DeleteFunc(got, func(key, _ string) bool { return !strings.HasPrefix(key, "service.") })
 			want := map[string]string{"service.name": "genbus", "service.version": "v1.2.3"}
-			if diff := cmp.Diff(want, serviceAttributes(rs.GetResource().GetAttributes())); diff != "" {
+			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("resource (-want +got):\n%s", diff)
 			}
 		})
 	}
-}
-
-func serviceAttributes(all []*common.KeyValue) map[string]string {
-	m := map[string]string{}
-	for _, kv := range all {
-		if strings.HasPrefix(kv.GetKey(), "service.") {
-			m[kv.GetKey()] = kv.GetValue().GetStringValue()
-		}
-	}
-	return m
 }
 
 func TestTracingOffStillPassesTheTraceOn(t *testing.T) {

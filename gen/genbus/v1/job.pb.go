@@ -415,7 +415,12 @@ type Execution struct {
 	ArchiveUntil *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=archive_until,json=archiveUntil,proto3" json:"archive_until,omitempty"`
 	// Whether the outcome of an earlier submission is not known. The job then stays
 	// with its upstream and key, and no later refusal proves that it is not there.
-	Bound         bool `protobuf:"varint,19,opt,name=bound,proto3" json:"bound,omitempty"`
+	Bound bool `protobuf:"varint,19,opt,name=bound,proto3" json:"bound,omitempty"`
+	// W3C trace context of the request, which every event of the job continues,
+	// whoever writes it; empty when the request had none.
+	Traceparent string `protobuf:"bytes,20,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
+	// The vendors' part of it, at most 512 bytes; empty when there was none.
+	Tracestate    string `protobuf:"bytes,21,opt,name=tracestate,proto3" json:"tracestate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -581,6 +586,20 @@ func (x *Execution) GetBound() bool {
 		return x.Bound
 	}
 	return false
+}
+
+func (x *Execution) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
+	}
+	return ""
+}
+
+func (x *Execution) GetTracestate() string {
+	if x != nil {
+		return x.Tracestate
+	}
+	return ""
 }
 
 // Usage is what the upstream says that a job consumed.
@@ -877,7 +896,7 @@ const file_genbus_v1_job_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
 	"\x04size\x18\x03 \x01(\x04R\x04size\x12\x16\n" +
 	"\x06sha256\x18\x04 \x01(\fR\x06sha256\x12!\n" +
-	"\fcontent_type\x18\x05 \x01(\tR\vcontentType\"\x94\x06\n" +
+	"\fcontent_type\x18\x05 \x01(\tR\vcontentType\"\xd6\x06\n" +
 	"\tExecution\x12)\n" +
 	"\x05phase\x18\x01 \x01(\x0e2\x13.genbus.v1.JobPhaseR\x05phase\x12\x14\n" +
 	"\x05route\x18\x02 \x01(\tR\x05route\x12\x1a\n" +
@@ -901,7 +920,11 @@ const file_genbus_v1_job_proto_rawDesc = "" +
 	"\x0fupstream_ticket\x18\x10 \x01(\tR\x0eupstreamTicket\x12\x18\n" +
 	"\aarchive\x18\x11 \x01(\bR\aarchive\x12?\n" +
 	"\rarchive_until\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\farchiveUntil\x12\x14\n" +
-	"\x05bound\x18\x13 \x01(\bR\x05bound\"\x97\x03\n" +
+	"\x05bound\x18\x13 \x01(\bR\x05bound\x12 \n" +
+	"\vtraceparent\x18\x14 \x01(\tR\vtraceparent\x12\x1e\n" +
+	"\n" +
+	"tracestate\x18\x15 \x01(\tR\n" +
+	"tracestate\"\x97\x03\n" +
 	"\x05Usage\x12(\n" +
 	"\rprompt_tokens\x18\x01 \x01(\x03H\x00R\fpromptTokens\x88\x01\x01\x120\n" +
 	"\x11completion_tokens\x18\x02 \x01(\x03H\x01R\x10completionTokens\x88\x01\x01\x12&\n" +

@@ -694,7 +694,7 @@ func (x *DownloadVideoRequest) GetLength() int64 {
 	return 0
 }
 
-// DownloadVideoResponse is a piece of the content, at most 256 KiB. The fields
+// DownloadVideoResponse is a piece of the content, at most 32 KiB. The fields
 // beside data are set in the first one only.
 type DownloadVideoResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`

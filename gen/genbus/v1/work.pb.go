@@ -68,7 +68,10 @@ type WorkItem struct {
 	// Size that the request asked for; empty when it did not.
 	Size string `protobuf:"bytes,19,opt,name=size,proto3" json:"size,omitempty"`
 	// Length in seconds that the request asked for; empty when it did not.
-	Seconds       string `protobuf:"bytes,20,opt,name=seconds,proto3" json:"seconds,omitempty"`
+	Seconds string `protobuf:"bytes,20,opt,name=seconds,proto3" json:"seconds,omitempty"`
+	// The upstream's task that the job is to be attached to; absent for a job that
+	// is to be submitted.
+	Attached      *AttachedTask `protobuf:"bytes,21,opt,name=attached,proto3" json:"attached,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -243,6 +246,104 @@ func (x *WorkItem) GetSeconds() string {
 	return ""
 }
 
+func (x *WorkItem) GetAttached() *AttachedTask {
+	if x != nil {
+		return x.Attached
+	}
+	return nil
+}
+
+// AttachedTask is a video task that an upstream already has.
+type AttachedTask struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Upstream that has it.
+	Upstream string `protobuf:"bytes,1,opt,name=upstream,proto3" json:"upstream,omitempty"`
+	// Name of the key that it was submitted with; empty for an only key.
+	UpstreamKey string `protobuf:"bytes,2,opt,name=upstream_key,json=upstreamKey,proto3" json:"upstream_key,omitempty"`
+	// The upstream's id.
+	UpstreamTaskId string `protobuf:"bytes,3,opt,name=upstream_task_id,json=upstreamTaskId,proto3" json:"upstream_task_id,omitempty"`
+	// What the protocol needs beside the id to read the task.
+	UpstreamTicket string `protobuf:"bytes,4,opt,name=upstream_ticket,json=upstreamTicket,proto3" json:"upstream_ticket,omitempty"`
+	// Submissions that the job before had begun, as far as is known.
+	Attempt uint32 `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// When the new job fails with deadline_exceeded.
+	Deadline      *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachedTask) Reset() {
+	*x = AttachedTask{}
+	mi := &file_genbus_v1_work_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachedTask) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachedTask) ProtoMessage() {}
+
+func (x *AttachedTask) ProtoReflect() protoreflect.Message {
+	mi := &file_genbus_v1_work_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachedTask.ProtoReflect.Descriptor instead.
+func (*AttachedTask) Descriptor() ([]byte, []int) {
+	return file_genbus_v1_work_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *AttachedTask) GetUpstream() string {
+	if x != nil {
+		return x.Upstream
+	}
+	return ""
+}
+
+func (x *AttachedTask) GetUpstreamKey() string {
+	if x != nil {
+		return x.UpstreamKey
+	}
+	return ""
+}
+
+func (x *AttachedTask) GetUpstreamTaskId() string {
+	if x != nil {
+		return x.UpstreamTaskId
+	}
+	return ""
+}
+
+func (x *AttachedTask) GetUpstreamTicket() string {
+	if x != nil {
+		return x.UpstreamTicket
+	}
+	return ""
+}
+
+func (x *AttachedTask) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *AttachedTask) GetDeadline() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Deadline
+	}
+	return nil
+}
+
 // DeadLetter is what could not be processed, whole: the payload on
 // genbus.dead.<kind>.<tenant>.<id>.
 type DeadLetter struct {
@@ -275,13 +376,18 @@ type DeadLetter struct {
 	UpstreamKey string `protobuf:"bytes,12,opt,name=upstream_key,json=upstreamKey,proto3" json:"upstream_key,omitempty"`
 	// What the protocol needs beside the upstream's id to read the task.
 	UpstreamTicket string `protobuf:"bytes,13,opt,name=upstream_ticket,json=upstreamTicket,proto3" json:"upstream_ticket,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The accepted request without its body, which is in data; absent for what was
+	// never accepted.
+	Work *WorkItem `protobuf:"bytes,14,opt,name=work,proto3" json:"work,omitempty"`
+	// Submissions that the job had begun; 0 for none.
+	Attempt       uint32 `protobuf:"varint,15,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DeadLetter) Reset() {
 	*x = DeadLetter{}
-	mi := &file_genbus_v1_work_proto_msgTypes[1]
+	mi := &file_genbus_v1_work_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -293,7 +399,7 @@ func (x *DeadLetter) String() string {
 func (*DeadLetter) ProtoMessage() {}
 
 func (x *DeadLetter) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_work_proto_msgTypes[1]
+	mi := &file_genbus_v1_work_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -306,7 +412,7 @@ func (x *DeadLetter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetter.ProtoReflect.Descriptor instead.
 func (*DeadLetter) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_work_proto_rawDescGZIP(), []int{1}
+	return file_genbus_v1_work_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *DeadLetter) GetError() *TaskError {
@@ -400,6 +506,20 @@ func (x *DeadLetter) GetUpstreamTicket() string {
 	return ""
 }
 
+func (x *DeadLetter) GetWork() *WorkItem {
+	if x != nil {
+		return x.Work
+	}
+	return nil
+}
+
+func (x *DeadLetter) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
 // Header is one NATS header.
 type Header struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -413,7 +533,7 @@ type Header struct {
 
 func (x *Header) Reset() {
 	*x = Header{}
-	mi := &file_genbus_v1_work_proto_msgTypes[2]
+	mi := &file_genbus_v1_work_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -425,7 +545,7 @@ func (x *Header) String() string {
 func (*Header) ProtoMessage() {}
 
 func (x *Header) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_work_proto_msgTypes[2]
+	mi := &file_genbus_v1_work_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -438,7 +558,7 @@ func (x *Header) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Header.ProtoReflect.Descriptor instead.
 func (*Header) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_work_proto_rawDescGZIP(), []int{2}
+	return file_genbus_v1_work_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Header) GetKey() string {
@@ -459,7 +579,7 @@ var File_genbus_v1_work_proto protoreflect.FileDescriptor
 
 const file_genbus_v1_work_proto_rawDesc = "" +
 	"\n" +
-	"\x14genbus/v1/work.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbd\x06\n" +
+	"\x14genbus/v1/work.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf2\x06\n" +
 	"\bWorkItem\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x16\n" +
@@ -484,7 +604,8 @@ const file_genbus_v1_work_proto_rawDesc = "" +
 	"\x0equeue_deadline\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\rqueueDeadline\x12\x1d\n" +
 	"\aarchive\x18\x12 \x01(\bH\x00R\aarchive\x88\x01\x01\x12\x12\n" +
 	"\x04size\x18\x13 \x01(\tR\x04size\x12\x18\n" +
-	"\aseconds\x18\x14 \x01(\tR\aseconds\x1a9\n" +
+	"\aseconds\x18\x14 \x01(\tR\aseconds\x123\n" +
+	"\battached\x18\x15 \x01(\v2\x17.genbus.v1.AttachedTaskR\battached\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a8\n" +
@@ -493,7 +614,14 @@ const file_genbus_v1_work_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\n" +
 	"\n" +
-	"\b_archive\"\xc0\x03\n" +
+	"\b_archive\"\xf2\x01\n" +
+	"\fAttachedTask\x12\x1a\n" +
+	"\bupstream\x18\x01 \x01(\tR\bupstream\x12!\n" +
+	"\fupstream_key\x18\x02 \x01(\tR\vupstreamKey\x12(\n" +
+	"\x10upstream_task_id\x18\x03 \x01(\tR\x0eupstreamTaskId\x12'\n" +
+	"\x0fupstream_ticket\x18\x04 \x01(\tR\x0eupstreamTicket\x12\x18\n" +
+	"\aattempt\x18\x05 \x01(\rR\aattempt\x126\n" +
+	"\bdeadline\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\"\x83\x04\n" +
 	"\n" +
 	"DeadLetter\x12*\n" +
 	"\x05error\x18\x01 \x01(\v2\x14.genbus.v1.TaskErrorR\x05error\x12\x0e\n" +
@@ -509,7 +637,9 @@ const file_genbus_v1_work_proto_rawDesc = "" +
 	" \x01(\tR\x0eupstreamTaskId\x12\x1a\n" +
 	"\bupstream\x18\v \x01(\tR\bupstream\x12!\n" +
 	"\fupstream_key\x18\f \x01(\tR\vupstreamKey\x12'\n" +
-	"\x0fupstream_ticket\x18\r \x01(\tR\x0eupstreamTicket\"2\n" +
+	"\x0fupstream_ticket\x18\r \x01(\tR\x0eupstreamTicket\x12'\n" +
+	"\x04work\x18\x0e \x01(\v2\x13.genbus.v1.WorkItemR\x04work\x12\x18\n" +
+	"\aattempt\x18\x0f \x01(\rR\aattempt\"2\n" +
 	"\x06Header\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x16\n" +
 	"\x06values\x18\x02 \x03(\tR\x06valuesB1Z/github.com/genbus/genbus/gen/genbus/v1;genbusv1b\x06proto3"
@@ -526,33 +656,37 @@ func file_genbus_v1_work_proto_rawDescGZIP() []byte {
 	return file_genbus_v1_work_proto_rawDescData
 }
 
-var file_genbus_v1_work_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_genbus_v1_work_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_genbus_v1_work_proto_goTypes = []any{
 	(*WorkItem)(nil),              // 0: genbus.v1.WorkItem
-	(*DeadLetter)(nil),            // 1: genbus.v1.DeadLetter
-	(*Header)(nil),                // 2: genbus.v1.Header
-	nil,                           // 3: genbus.v1.WorkItem.LabelsEntry
-	nil,                           // 4: genbus.v1.WorkItem.TraceEntry
-	(*BlobRef)(nil),               // 5: genbus.v1.BlobRef
-	(*timestamppb.Timestamp)(nil), // 6: google.protobuf.Timestamp
-	(*TaskError)(nil),             // 7: genbus.v1.TaskError
+	(*AttachedTask)(nil),          // 1: genbus.v1.AttachedTask
+	(*DeadLetter)(nil),            // 2: genbus.v1.DeadLetter
+	(*Header)(nil),                // 3: genbus.v1.Header
+	nil,                           // 4: genbus.v1.WorkItem.LabelsEntry
+	nil,                           // 5: genbus.v1.WorkItem.TraceEntry
+	(*BlobRef)(nil),               // 6: genbus.v1.BlobRef
+	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
+	(*TaskError)(nil),             // 8: genbus.v1.TaskError
 }
 var file_genbus_v1_work_proto_depIdxs = []int32{
-	5,  // 0: genbus.v1.WorkItem.body_ref:type_name -> genbus.v1.BlobRef
-	3,  // 1: genbus.v1.WorkItem.labels:type_name -> genbus.v1.WorkItem.LabelsEntry
-	6,  // 2: genbus.v1.WorkItem.accepted_at:type_name -> google.protobuf.Timestamp
-	6,  // 3: genbus.v1.WorkItem.expires_at:type_name -> google.protobuf.Timestamp
-	4,  // 4: genbus.v1.WorkItem.trace:type_name -> genbus.v1.WorkItem.TraceEntry
-	6,  // 5: genbus.v1.WorkItem.queue_deadline:type_name -> google.protobuf.Timestamp
-	7,  // 6: genbus.v1.DeadLetter.error:type_name -> genbus.v1.TaskError
-	6,  // 7: genbus.v1.DeadLetter.time:type_name -> google.protobuf.Timestamp
-	2,  // 8: genbus.v1.DeadLetter.headers:type_name -> genbus.v1.Header
-	5,  // 9: genbus.v1.DeadLetter.data_ref:type_name -> genbus.v1.BlobRef
-	10, // [10:10] is the sub-list for method output_type
-	10, // [10:10] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	6,  // 0: genbus.v1.WorkItem.body_ref:type_name -> genbus.v1.BlobRef
+	4,  // 1: genbus.v1.WorkItem.labels:type_name -> genbus.v1.WorkItem.LabelsEntry
+	7,  // 2: genbus.v1.WorkItem.accepted_at:type_name -> google.protobuf.Timestamp
+	7,  // 3: genbus.v1.WorkItem.expires_at:type_name -> google.protobuf.Timestamp
+	5,  // 4: genbus.v1.WorkItem.trace:type_name -> genbus.v1.WorkItem.TraceEntry
+	7,  // 5: genbus.v1.WorkItem.queue_deadline:type_name -> google.protobuf.Timestamp
+	1,  // 6: genbus.v1.WorkItem.attached:type_name -> genbus.v1.AttachedTask
+	7,  // 7: genbus.v1.AttachedTask.deadline:type_name -> google.protobuf.Timestamp
+	8,  // 8: genbus.v1.DeadLetter.error:type_name -> genbus.v1.TaskError
+	7,  // 9: genbus.v1.DeadLetter.time:type_name -> google.protobuf.Timestamp
+	3,  // 10: genbus.v1.DeadLetter.headers:type_name -> genbus.v1.Header
+	6,  // 11: genbus.v1.DeadLetter.data_ref:type_name -> genbus.v1.BlobRef
+	0,  // 12: genbus.v1.DeadLetter.work:type_name -> genbus.v1.WorkItem
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_genbus_v1_work_proto_init() }
@@ -568,7 +702,7 @@ func file_genbus_v1_work_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_genbus_v1_work_proto_rawDesc), len(file_genbus_v1_work_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -17,6 +17,7 @@ import (
 const (
 	replyOK       = 10000
 	replyInvalid  = 50215
+	replyRate     = 50429
 	replyLimit    = 50430
 	replyInternal = 50500
 )
@@ -113,6 +114,8 @@ var refusals = map[fault.Code]refusal{
 	fault.BodyTooLarge:         {http.StatusRequestEntityTooLarge, replyInvalid},
 
 	fault.QueueFull:           {http.StatusTooManyRequests, replyLimit},
+	fault.TenantFull:          {http.StatusTooManyRequests, replyLimit},
+	fault.RateLimited:         {http.StatusTooManyRequests, replyRate},
 	fault.SlowReader:          {http.StatusTooManyRequests, replyLimit},
 	fault.UpstreamRateLimited: {http.StatusTooManyRequests, replyLimit},
 

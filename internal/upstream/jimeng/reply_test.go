@@ -139,6 +139,7 @@ func TestRefuse(t *testing.T) {
 		fault.UnsupportedMedia: {400, 50215}, fault.WrongProtocol: {400, 50215}, fault.ModelNotFound: {400, 50215},
 		fault.IdempotencyKeyReused: {400, 50215}, fault.BodyTooLarge: {413, 50215},
 		fault.NotFound: {404, 50215}, fault.MethodNotAllowed: {405, 50215},
+		fault.RateLimited: {429, 50429}, fault.TenantFull: {429, 50430},
 		fault.QueueFull: {429, 50430}, fault.SlowReader: {429, 50430}, fault.UpstreamRateLimited: {429, 50430},
 		fault.StorageFull: {503, 50500}, fault.BrokerUnavailable: {503, 50500}, fault.ShuttingDown: {503, 50500},
 	}

@@ -88,8 +88,10 @@ func refusalOf(c fault.Code) (status, code int) {
 		return http.StatusNotFound, 1202
 	case fault.ModelNotFound, fault.TaskNotFound, fault.NotFound:
 		return http.StatusNotFound, 1203
-	case fault.QueueFull, fault.UpstreamRateLimited:
+	case fault.QueueFull, fault.UpstreamRateLimited, fault.RateLimited:
 		return http.StatusTooManyRequests, 1302
+	case fault.TenantFull:
+		return http.StatusTooManyRequests, 1303
 	case fault.StorageFull, fault.BrokerUnavailable, fault.ShuttingDown:
 		return http.StatusServiceUnavailable, 5001
 	case fault.AcceptanceUnknown:

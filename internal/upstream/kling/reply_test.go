@@ -170,6 +170,8 @@ func TestRefuse(t *testing.T) {
 		fault.TaskNotFound:         {404, 1203},
 		fault.NotFound:             {404, 1203},
 		fault.QueueFull:            {429, 1302},
+		fault.RateLimited:          {429, 1302},
+		fault.TenantFull:           {429, 1303},
 		fault.UpstreamRateLimited:  {429, 1302},
 		fault.StorageFull:          {503, 5001},
 		fault.BrokerUnavailable:    {503, 5001},

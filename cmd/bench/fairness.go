@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/genbus/genbus/internal/subject"
+)
+
+type fairnessCommand struct {
+	common
+	Queued   int           `help:"Jobs of one tenant that are queued when another tenant comes." default:"10000"`
+	InFlight int           `help:"max_in_flight of the route." default:"100"`
+	Ready    int           `help:"ready_jobs of the route; 0 for the default." default:"0"`
+	Life     time.Duration `help:"How long one job takes at the upstream." default:"1s"`
+	Rounds   int           `help:"Tenants that come one after the other." default:"10"`
+	Hold     time.Duration `help:"How long the rate of starts is taken." default:"10s"`
+	Fsync    bool          `help:"Sync every write to disk, as genbus does by default." default:"true" negatable:""`
+	Timeout  time.Duration `help:"Longest time for one measurement." default:"20m"`
+}
+
+// fairnessResult is one way to queue. Times are seconds.
+type fairnessResult struct {
+	Queue  string `json:"queue"`
+	Ready  int    `json:"ready_jobs"`
+	Ahead  int    `json:"queued_by_the_other_tenant"`
+	Rounds int    `json:"rounds"`
+
+	// Before is the number of the other tenant's jobs that were started between a
+	// newcomer's request and the start of its job.
+	Before spread `json:"started_before"`
+	Wait   spread `json:"wait"`
+	// PerSecond is the rate at which the other tenant's jobs were started.
+	PerSecond float64 `json:"started_per_second"`
+	LoadAvg   string  `json:"loadavg"`
+}
+
+type fairnessReport struct {
+	Machine machine          `json:"machine"`
+	Queues  []fairnessResult `json:"queues"`
+}
+
+// endlessLine is a line so long that nobody ever waits behind it: all jobs of a
+// route are taken in the order in which they came.
+const endlessLine = 1_000_000_000
+
+func (c fairnessCommand) Validate() error {
+	switch {
+	case c.Queued < 100 || c.Queued > maxTasks:
+		return fmt.Errorf("--queued: %d is not between 100 and %d", c.Queued, maxTasks)
+	case c.InFlight < 1 || c.InFlight > c.Queued:
+		return fmt.Errorf("--in-flight: %d is not between 1 and --queued", c.InFlight)
+	case c.Rounds < 1 || c.Life < 10*time.Millisecond || c.Hold < time.Second:
+		return errors.New("--rounds needs 1 or more, --life 10ms, --hold 1s")
+	}
+	return nil
+}
+
+// Run measures and prints.
+func (c fairnessCommand) Run(ctx context.Context) error {
+	w, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	report := fairnessReport{Machine: thisMachine()}
+	for _, m := range []fairnessResult{
+		{Queue: "nobody else", Ready: c.Ready, Rounds: c.Rounds},
+		{Queue: "in turn by tenant", Ready: c.Ready, Ahead: c.Queued, Rounds: c.Rounds},
+		{Queue: "in order of arrival", Ready: endlessLine, Ahead: c.Queued, Rounds: 1},
+	} {
+		if err := w.fairness(ctx, c, &m); err != nil {
+			return fmt.Errorf("%s: %w", m.Queue, err)
+		}
+		report.Queues = append(report.Queues, m)
+	}
+	if c.JSON {
+		return printJSON(report)
+	}
+	return report.print()
+}
+
+// fairness queues the jobs of one tenant, and lets others come.
+func (w *workshop) fairness(ctx context.Context, c fairnessCommand, res *fairnessResult) error {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	say("%s, %d jobs queued", res.Queue, res.Ahead)
+	sandbox, upstream, err := w.startSandbox(ctx)
+	if err != nil {
+		return err
+	}
+	defer sandbox.kill()
+	name := fmt.Sprintf("fairness-%d-%d", res.Ready, res.Ahead)
+	svc, err := w.startService(ctx, name, serviceSetup{
+		Upstream: upstream, Kind: "video", SyncAlways: c.Fsync, InFlight: c.InFlight, Queued: 2*c.Queued + 1000, Ready: res.Ready,
+		Poll: max(c.Life/4, 10*time.Millisecond),
+	})
+	if err != nil {
+		return err
+	}
+	defer svc.discard()
+	pub, err := newPublisher(svc.nats, fmt.Sprintf(`{"sandbox":{"duration_ms":%d,"statuses":["in_progress","completed"]}}`, c.Life.Milliseconds()))
+	if err != nil {
+		return err
+	}
+	defer pub.close()
+	f := &fairnessRun{cmd: c, svc: svc, pub: pub, res: res}
+	if f.starts, err = followStarts(pub.nc); err != nil {
+		return err
+	}
+	for _, step := range []func(context.Context) error{f.queue, f.rate, f.rounds} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	res.LoadAvg = loadAverage()
+	svc.discard() // before its data
+	return discardData(w, name)
+}
+
+// fairnessRun is one measurement in hand.
+type fairnessRun struct {
+	cmd    fairnessCommand
+	svc    *service
+	pub    *publisher
+	starts *starts
+	res    *fairnessResult
+}
+
+// queue has the busy tenant's jobs accepted.
+func (f *fairnessRun) queue(ctx context.Context) error {
+	f.pub.subject = subject.Default().Request(subject.Video, busyTenant)
+	if _, err := f.pub.publishAll(ctx, f.res.Ahead); err != nil {
+		return err
+	}
+	for {
+		m, err := f.svc.metrics(ctx)
+		if err != nil {
+			return err
+		}
+		if n := m.sum("genbus_jobs_refused_total") + m.sum("genbus_dead_letters_total"); n > 0 {
+			return fmt.Errorf("%.0f jobs were refused: %s", n, f.svc.tail())
+		}
+		if m.sum("genbus_jobs_accepted_total", "kind", "video") >= float64(f.res.Ahead) {
+			return nil
+		}
+		if err := pause(ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// rate counts the starts for a while, with the queue long all the time.
+func (f *fairnessRun) rate(ctx context.Context) error {
+	if f.res.Ahead == 0 {
+		return nil
+	}
+	begin, before := time.Now(), f.starts.busyOnes()
+	if err := pause(ctx, f.cmd.Hold); err != nil {
+		return err
+	}
+	f.res.PerSecond = float64(f.starts.busyOnes()-before) / time.Since(begin).Seconds()
+	if left := f.res.Ahead - f.starts.busyOnes(); left < f.cmd.InFlight {
+		return fmt.Errorf("only %d jobs are left in the queue; raise --queued or --life", left)
+	}
+	return nil
+}
+
+// rounds lets one tenant after the other come, each with its first job.
+func (f *fairnessRun) rounds(ctx context.Context) error {
+	var before, wait []float64
+	for i := range f.res.Rounds {
+		tenant := fmt.Sprint("newcomer-", i)
+		f.pub.subject = subject.Default().Request(subject.Video, tenant)
+		begin, busy := time.Now(), f.starts.busyOnes()
+		if _, err := f.pub.publishAll(ctx, 1); err != nil {
+			return err
+		}
+		first, err := f.starts.first(ctx, tenant)
+		if err != nil {
+			return fmt.Errorf("the first job of %s was not started: %w", tenant, err)
+		}
+		before, wait = append(before, float64(first.busy-busy)), append(wait, first.at.Sub(begin).Seconds())
+		if err := f.svc.alive(); err != nil {
+			return err
+		}
+		if err := pause(ctx, f.cmd.Life); err != nil {
+			return err
+		}
+	}
+	f.res.Before, f.res.Wait = spreadOf(before), spreadOf(wait)
+	return nil
+}
+
+func (r fairnessReport) print() error {
+	fmt.Printf("%s, %d cores, %s, load %s\n", r.Machine.CPU, r.Machine.Cores, r.Machine.Go, r.Machine.LoadAvg)
+	t := table{title: "The first job of a tenant, while another one has very many queued: median (least-most)"}
+	t.add("queue", "queued ahead", "started before it", "wait s", "rounds", "starts/s", "load")
+	for _, q := range r.Queues {
+		rate := "-"
+		if q.Ahead > 0 {
+			rate = number(q.PerSecond)
+		}
+		t.add(q.Queue, fmt.Sprint(q.Ahead), q.Before.String(), q.Wait.String(), fmt.Sprint(q.Rounds), rate, q.LoadAvg)
+	}
+	return t.write(os.Stdout)
+}

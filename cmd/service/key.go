@@ -1,0 +1,29 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+
+	"github.com/genbus/genbus/internal/config"
+)
+
+type keyCommand struct {
+	New newKeyCommand `cmd:"" help:"Print a new random key, and what stands for it in the configuration file."`
+}
+
+type newKeyCommand struct {
+	Tenant   string `help:"Tenant that the key is for." placeholder:"NAME" xor:"whose"`
+	Operator string `help:"Operator that the key is for." placeholder:"NAME" xor:"whose"`
+}
+
+// Run prints the key alone on the first line. It is kept nowhere.
+func (c newKeyCommand) Run(out io.Writer) error {
+	key, hash := config.NewKey()
+	entry := "api_keys:\n  - tenant: " + cmp.Or(c.Tenant, "NAME")
+	if c.Operator != "" {
+		entry = "operator_keys:\n  - name: " + c.Operator
+	}
+	_, err := fmt.Fprintf(out, "%s\n\nThis key is shown once. The configuration holds its hash:\n\n%s\n    key_sha256: %s\n", key, entry, hash)
+	return err
+}

@@ -1,0 +1,324 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/metadata"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/sandbox"
+)
+
+// opsKey is the key of the operator ops.
+const opsKey = "gb_ops-0123456789abcdef0123"
+
+func withOps(c *config.Config) {
+	c.APIKeys = []config.APIKey{{Tenant: "acme", KeyEnv: "ACME", Key: config.NewSecret("acme-0123456789abcdef")}}
+	c.OperatorKeys = []config.OperatorKey{{Name: "ops", KeyEnv: "OPS", Key: config.NewSecret(opsKey)}}
+	for i := range c.Routes {
+		c.Routes[i].Poll.Interval = 50 * time.Millisecond
+	}
+}
+
+// command is the command line against one service.
+type command struct {
+	t      *testing.T
+	server string
+	key    string // in the environment; empty for none
+}
+
+// run runs "service operator" with these words, and gives what it printed and its
+// exit code.
+func (c command) run(args ...string) (out string, code int) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
+	defer cancel()
+	run := exec.CommandContext(ctx, os.Args[0], append([]string{"operator", "--server", c.server}, args...)...)
+	run.Env = append(os.Environ(), runAsService+"=1", "GENBUS_OPERATOR_KEY="+c.key)
+	var both bytes.Buffer
+	run.Stdout, run.Stderr = &both, &both
+	err := run.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		c.t.Fatal(err)
+	}
+	if strings.Contains(both.String(), opsKey) {
+		c.t.Errorf("%v printed the key:\n%s", args, both.String())
+	}
+	return both.String(), run.ProcessState.ExitCode()
+}
+
+// ok is run for what must go well.
+func (c command) ok(args ...string) string {
+	c.t.Helper()
+	out, code := c.run(args...)
+	if code != 0 {
+		c.t.Fatalf("%v ended with %d:\n%s", args, code, out)
+	}
+	return out
+}
+
+// into is ok with --json.
+func (c command) into(v any, args ...string) {
+	c.t.Helper()
+	out := c.ok(append([]string{"--json"}, args...)...)
+	if err := json.Unmarshal([]byte(out), v); err != nil {
+		c.t.Fatalf("%v printed %s: %v", args, out, err)
+	}
+}
+
+type listedLetter struct {
+	Sequence string
+	DataSize string
+	Letter   struct {
+		ID, Data, UpstreamTaskID string
+		Error                    struct{ Code string }
+	}
+}
+
+// lettersOf lists the letters with a code.
+func (c command) lettersOf(code string) []listedLetter {
+	c.t.Helper()
+	var list struct{ Letters []listedLetter }
+	c.into(&list, "dead", "list", "--code", code)
+	return list.Letters
+}
+
+// acmeVideo creates a task of acme's and gives its id.
+func (w clientWorld) acmeVideo(t *testing.T, model, prompt string) string {
+	t.Helper()
+	status, answer := w.post(t, "/v1/video/generations", fmt.Sprintf(`{"model":%q,"prompt":%q}`, model, prompt), "Authorization", "Bearer acme-0123456789abcdef")
+	if status != http.StatusOK {
+		t.Fatalf("%d %v", status, answer)
+	}
+	return fmt.Sprint(answer["id"])
+}
+
+// statusOf reads a task of acme's.
+func (w clientWorld) statusOf(t *testing.T, id string) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.base+"/v1/video/generations/"+id, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer acme-0123456789abcdef")
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var task struct{ Status string }
+	if err := json.NewDecoder(resp.Body).Decode(&task); err != nil {
+		t.Fatal(err)
+	}
+	return task.Status
+}
+
+func (w clientWorld) awaitStatus(t *testing.T, id, status string) {
+	t.Helper()
+	await(t, id+" is "+status, func() bool { return w.statusOf(t, id) == status })
+}
+
+// jobOf finds the id of a job in a sentence of the command line.
+func jobOf(t *testing.T, out string) string {
+	t.Helper()
+	for _, word := range strings.Fields(out) {
+		if strings.HasPrefix(word, "video_") {
+			return word
+		}
+	}
+	t.Fatalf("no job in %q", out)
+	return ""
+}
+
+// TestOperatorCommand: an operator finds what failed, and recovers it, with the
+// command line against a real service.
+func TestOperatorCommand(t *testing.T) {
+	t.Parallel()
+	w := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond}, withOps)
+	c := command{t: t, server: w.grpcAddr.Addr().String(), key: opsKey}
+	if out := c.ok("dead", "list"); out != "no dead letters\n" {
+		t.Errorf("printed %q", out)
+	}
+	w.up.Sandbox.SetBehaviour(func(r *http.Request, _ []byte) *sandbox.Behaviour {
+		if r.Method != http.MethodPost {
+			return nil
+		}
+		return &sandbox.Behaviour{Drop: sandbox.DropAfterCreate}
+	})
+	unknown := w.acmeVideo(t, "sandbox-video", "first secret")
+	w.awaitStatus(t, unknown, "failed")
+	dropped := w.acmeVideo(t, "sandbox-video", "second secret")
+	w.awaitStatus(t, dropped, "failed")
+	w.up.Sandbox.SetBehaviour(nil)
+	if out := c.ok("dead", "list"); strings.Count(out, "submission_outcome_unknown") != 2 || !strings.Contains(out, unknown) || strings.Contains(out, "secret") {
+		t.Errorf("printed\n%s", out)
+	}
+	letters := c.lettersOf("submission_outcome_unknown")
+	if len(letters) != 2 || letters[0].Letter.ID != unknown || letters[0].Letter.Data != "" || letters[0].DataSize == "0" {
+		t.Fatalf("listed %+v", letters)
+	}
+	first, second := letters[0].Sequence, letters[1].Sequence
+	if out := c.ok("dead", "show", first); !strings.Contains(out, "submission_outcome_unknown") || strings.Contains(out, "secret") {
+		t.Errorf("show printed\n%s", out)
+	}
+	if out := c.ok("dead", "show", first, "--body"); !strings.Contains(out, `secret"`) {
+		t.Errorf("show --body printed\n%s", out)
+	}
+	var shown listedLetter
+	if c.into(&shown, "dead", "show", first); shown.Letter.Data != "" || shown.Letter.ID != unknown {
+		t.Errorf("show --json printed %+v", shown)
+	}
+	before := w.up.Sandbox.Stats().Creates
+	redriven := jobOf(t, c.ok("dead", "redrive", first))
+	w.awaitStatus(t, redriven, "completed")
+	if n := w.up.Sandbox.Stats().Creates - before; n != 1 {
+		t.Errorf("%d creates after the redrive", n)
+	}
+	if out := c.ok("dead", "drop", second); out != "letter "+second+" is gone\n" {
+		t.Errorf("drop printed %q", out)
+	}
+	if out := c.ok("dead", "list"); out != "no dead letters\n" {
+		t.Errorf("printed %q", out)
+	}
+	if out, code := c.run("dead", "show", first); code != exitNotFound || !strings.HasPrefix(out, "genbus: letter_not_found: ") {
+		t.Errorf("%d %q", code, out)
+	}
+	if out := c.ok("erase", "acme", redriven); out != redriven+" is erased\n" {
+		t.Errorf("erase printed %q", out)
+	}
+	if out, code := c.run("erase", "acme", redriven); code != exitNotFound {
+		t.Errorf("erased twice: %d %q", code, out)
+	}
+}
+
+// TestOperatorAttachCommand: the task of a job that was cancelled on its way is
+// collected, without another create.
+func TestOperatorAttachCommand(t *testing.T) {
+	t.Parallel()
+	w := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond}, withOps)
+	c := command{t: t, server: w.grpcAddr.Addr().String(), key: opsKey}
+	id := w.acmeVideo(t, "sandbox-video:delay_ms=800", "a cat")
+	await(t, "the create", func() bool { return w.up.Sandbox.Stats().Creates == 1 })
+	videos := genbusv1.NewVideoServiceClient(w.grpc)
+	if _, err := videos.CancelVideoTask(asTenant(t.Context()), &genbusv1.CancelVideoTaskRequest{Id: id}); err != nil {
+		t.Fatal(err)
+	}
+	var letters []listedLetter
+	await(t, "the letter", func() bool {
+		letters = c.lettersOf("orphaned_submission")
+		return len(letters) == 1
+	})
+	if out, code := c.run("erase", "acme", id); code != 0 {
+		t.Errorf("erase of the cancelled job: %d %q", code, out)
+	}
+	attached := jobOf(t, c.ok("attach", letters[0].Sequence))
+	w.awaitStatus(t, attached, "completed")
+	if n := w.up.Sandbox.Stats().Creates; n != 1 {
+		t.Errorf("%d creates", n)
+	}
+}
+
+// TestOperatorRoutesCommand pauses and resumes a route.
+func TestOperatorRoutesCommand(t *testing.T) {
+	t.Parallel()
+	w := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond}, withOps)
+	c := command{t: t, server: w.grpcAddr.Addr().String(), key: opsKey}
+	if out := c.ok("routes"); !strings.Contains(out, config.SandboxVideoRoute) || strings.Contains(out, "paused") || strings.Count(out, "\n") != len(w.cfg.Routes)+1 {
+		t.Errorf("routes printed\n%s", out)
+	}
+	if out := c.ok("pause", "video", config.SandboxVideoRoute); !strings.Contains(out, "paused") {
+		t.Errorf("pause printed\n%s", out)
+	}
+	id := w.acmeVideo(t, "sandbox-video", "a cat")
+	var list struct {
+		Routes []struct {
+			Name, Waiting string
+			Paused        bool
+		}
+	}
+	await(t, "the waiting job", func() bool {
+		c.into(&list, "routes")
+		for _, r := range list.Routes {
+			if r.Name == config.SandboxVideoRoute && r.Paused && r.Waiting == "1" {
+				return true
+			}
+		}
+		return false
+	})
+	if status := w.statusOf(t, id); status != "queued" {
+		t.Errorf("the job of a paused route is %s", status)
+	}
+	if out := c.ok("resume", "video", config.SandboxVideoRoute); !strings.Contains(out, "running") {
+		t.Errorf("resume printed\n%s", out)
+	}
+	w.awaitStatus(t, id, "completed")
+	if out, code := c.run("pause", "video", "gone"); code != exitNotFound || !strings.Contains(out, "route_not_found") {
+		t.Errorf("%d %q", code, out)
+	}
+}
+
+// TestOperatorCommandIsRefused: without a key, with a wrong one, without a server.
+func TestOperatorCommandIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newClientWorld(t, sandbox.Options{}, withOps)
+	server := w.grpcAddr.Addr().String()
+	file := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(file, []byte(opsKey+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, row := range map[string]struct {
+		c    command
+		args []string
+		code int
+		says string
+	}{
+		"no key":            {command{t, server, ""}, []string{"routes"}, exitUsage, "GENBUS_OPERATOR_KEY"},
+		"a tenant's key":    {command{t, server, "acme-0123456789abcdef"}, []string{"routes"}, exitDenied, "operator_required"},
+		"an unknown key":    {command{t, server, "nobody"}, []string{"routes"}, exitDenied, "invalid_api_key"},
+		"key in a file":     {command{t, server, ""}, []string{"--key-file", file, "routes"}, 0, config.SandboxVideoRoute},
+		"no such file":      {command{t, server, ""}, []string{"--key-file", file + "x", "routes"}, exitUsage, "no such file"},
+		"nobody there":      {command{t, "127.0.0.1:1", opsKey}, []string{"routes"}, exitUnavailable, "genbus: "},
+		"in clear":          {command{t, "192.0.2.1:9090", opsKey}, []string{"routes"}, exitUsage, "--tls"},
+		"a wrong kind":      {command{t, server, opsKey}, []string{"dead", "list", "--kind", "audio"}, exitUsage, "invalid_request"},
+		"no job":            {command{t, server, opsKey}, []string{"erase", "acme", "x"}, exitUsage, "kind"},
+		"not TLS there":     {command{t, server, opsKey}, []string{"--tls", "routes"}, exitUnavailable, "genbus: "},
+		"no certificate":    {command{t, server, opsKey}, []string{"--ca", file, "routes"}, exitUsage, "--ca"},
+		"no pair":           {command{t, server, opsKey}, []string{"--cert", file, "--key", file, "routes"}, exitUsage, "--cert"},
+		"no such letter":    {command{t, server, opsKey}, []string{"attach", "77"}, exitNotFound, "letter_not_found"},
+		"not even a number": {command{t, server, opsKey}, []string{"dead", "drop", "x"}, 80, "expected"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			row.c.t = t
+			if out, code := row.c.run(row.args...); code != row.code || !strings.Contains(out, row.says) {
+				t.Errorf("ended with %d:\n%s", code, out)
+			}
+		})
+	}
+}
+
+// asTenant calls with acme's key.
+func asTenant(ctx context.Context) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer acme-0123456789abcdef")
+}
+
+// TestCells: what a stranger wrote stays in its cell.
+func TestCells(t *testing.T) {
+	t.Parallel()
+	if got, want := cells("a\x1b[31m\nb\tc", "", "ü"), "a\uFFFD[31m\uFFFDb\uFFFDc\t-\tü"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"io"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+)
+
+type deadCommand struct {
+	List    deadListCommand    `cmd:"" help:"List letters, oldest first."`
+	Show    deadShowCommand    `cmd:"" help:"Show one letter."`
+	Redrive deadRedriveCommand `cmd:"" help:"Send the requests of letters again, as new jobs. Look at the upstream first: it may charge for both."`
+	Drop    deadDropCommand    `cmd:"" help:"Remove letters and their bodies for good."`
+}
+
+type deadListCommand struct {
+	Kind   string `help:"video or chat; without it both."`
+	Tenant string `help:"Only this tenant's."`
+	Code   string `help:"Only those with this code, such as submission_outcome_unknown."`
+	Limit  int    `help:"Most letters to list; 0 for all." default:"100"`
+}
+
+// maxPage is the most that one call gives.
+const maxPage = 100
+
+// Run lists letters, page after page.
+func (c deadListCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
+		var all []*genbusv1.StoredDeadLetter
+		request := &genbusv1.ListDeadLettersRequest{Kind: c.Kind, Tenant: c.Tenant, Code: c.Code}
+		for {
+			request.PageSize = maxPage
+			if c.Limit > 0 {
+				request.PageSize = int32(min(maxPage, c.Limit-len(all)))
+			}
+			page, err := call.ListDeadLetters(ctx, request)
+			if err != nil {
+				return answered(err)
+			}
+			all = append(all, page.GetLetters()...)
+			request.PageToken = page.GetNextPageToken()
+			if request.GetPageToken() == "" || c.Limit > 0 && len(all) >= c.Limit {
+				return call.letters(&genbusv1.ListDeadLettersResponse{Letters: all, NextPageToken: request.GetPageToken()})
+			}
+		}
+	})
+}
+
+type deadShowCommand struct {
+	Sequence uint64 `arg:"" help:"Sequence of the letter."`
+	Body     bool   `help:"Print the request too: somebody's prompt."`
+}
+
+// Run shows a letter; its request only where that is asked for.
+func (c deadShowCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
+		answer, err := call.GetDeadLetter(ctx, &genbusv1.GetDeadLetterRequest{Sequence: c.Sequence})
+		if err != nil {
+			return answered(err)
+		}
+		return call.letter(answer.GetLetter(), c.Body)
+	})
+}
+
+type deadRedriveCommand struct {
+	Sequences []uint64 `arg:"" name:"sequence" help:"Sequences of the letters."`
+}
+
+// Run redrives letters in turn, until one fails.
+func (c deadRedriveCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
+		for _, seq := range c.Sequences {
+			answer, err := call.RedriveDeadLetter(ctx, &genbusv1.RedriveDeadLetterRequest{Sequence: seq})
+			if err != nil {
+				return answered(err)
+			}
+			if err := call.job(answer, seq, answer.GetId(), answer.GetStatus()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+type deadDropCommand struct {
+	Sequences []uint64 `arg:"" name:"sequence" help:"Sequences of the letters."`
+}
+
+// Run drops letters in turn, until one fails.
+func (c deadDropCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
+		for _, seq := range c.Sequences {
+			answer, err := call.DropDeadLetter(ctx, &genbusv1.DropDeadLetterRequest{Sequence: seq})
+			if err != nil {
+				return answered(err)
+			}
+			if err := call.say(answer, "letter %d is gone", seq); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+type attachCommand struct {
+	Sequence uint64 `arg:"" help:"Sequence of the letter."`
+	Task     string `arg:"" optional:"" help:"The upstream's id of the task; without it the one that the letter names."`
+}
+
+// Run attaches an upstream's task.
+func (c attachCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
+		answer, err := call.AttachUpstreamTask(ctx, &genbusv1.AttachUpstreamTaskRequest{Sequence: c.Sequence, UpstreamTaskId: c.Task})
+		if err != nil {
+			return answered(err)
+		}
+		return call.job(answer, c.Sequence, answer.GetId(), answer.GetStatus())
+	})
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/task"
+)
+
+// printer writes answers as tables or lines, or as JSON.
+type printer struct {
+	out  io.Writer
+	json bool
+}
+
+// asJSON writes a message, where JSON is asked for.
+func (p printer) asJSON(m proto.Message) error {
+	data, err := protojson.MarshalOptions{Multiline: true, EmitUnpopulated: true}.Marshal(m)
+	if err == nil {
+		_, err = fmt.Fprintf(p.out, "%s\n", data)
+	}
+	return err
+}
+
+// say writes a sentence.
+func (p printer) say(m proto.Message, format string, args ...any) error {
+	if p.json {
+		return p.asJSON(m)
+	}
+	_, err := fmt.Fprintf(p.out, format+"\n", args...)
+	return err
+}
+
+// job writes which job was made of a letter.
+func (p printer) job(m proto.Message, seq uint64, id string, status genbusv1.JobStatus) error {
+	return p.say(m, "letter %d is now job %s (%s)", seq, id, task.StatusWord(status))
+}
+
+// table writes rows of cells, tab-separated, below a heading.
+func (p printer) table(head string, rows []string) error {
+	w := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, head)
+	for _, row := range rows {
+		fmt.Fprintln(w, row)
+	}
+	return w.Flush()
+}
+
+func (p printer) letters(m *genbusv1.ListDeadLettersResponse) error {
+	if p.json {
+		return p.asJSON(m)
+	}
+	if len(m.GetLetters()) == 0 {
+		return p.say(m, "no dead letters")
+	}
+	var rows []string
+	for _, s := range m.GetLetters() {
+		l := s.GetLetter()
+		rows = append(rows, cells(fmt.Sprint(s.GetSequence()), moment(l.GetTime()), l.GetKind(), l.GetTenant(), l.GetError().GetCode(),
+			l.GetId(), account(l), l.GetUpstreamTaskId(), fmt.Sprint(s.GetDataSize())))
+	}
+	if err := p.table("SEQUENCE\tTIME\tKIND\tTENANT\tCODE\tJOB\tUPSTREAM\tUPSTREAM TASK\tBYTES", rows); err != nil {
+		return err
+	}
+	if m.GetNextPageToken() != "" {
+		return p.say(m, "There are more; see --limit.")
+	}
+	return nil
+}
+
+// letter writes one letter, and its request where body is true.
+func (p printer) letter(s *genbusv1.StoredDeadLetter, body bool) error {
+	l := s.GetLetter()
+	if p.json {
+		if !body {
+			l.Data = nil
+		}
+		return p.asJSON(s)
+	}
+	rows := []string{
+		cells("sequence", fmt.Sprint(s.GetSequence())), cells("time", moment(l.GetTime())), cells("code", l.GetError().GetCode()),
+		cells("message", l.GetError().GetMessage()), cells("kind", l.GetKind()), cells("tenant", l.GetTenant()), cells("job", l.GetId()),
+		cells("upstream", account(l)), cells("upstream task", l.GetUpstreamTaskId()), cells("submissions", fmt.Sprint(l.GetAttempt())),
+		cells("subject", l.GetSubject()), cells("request", fmt.Sprintf("%d bytes", s.GetDataSize())),
+	}
+	if w := l.GetWork(); w != nil {
+		rows = append(rows, cells("model", w.GetModel()), cells("route", w.GetRoute()), cells("protocol", w.GetProtocol()),
+			cells("accepted", moment(w.GetAcceptedAt())), cells("retry of", w.GetRetryOf()))
+	}
+	for _, h := range l.GetHeaders() {
+		rows = append(rows, cells("header "+h.GetKey(), strings.Join(h.GetValues(), ", ")))
+	}
+	if err := p.table("FIELD\tVALUE", rows); err != nil || !body {
+		return err
+	}
+	return p.body(l)
+}
+
+// body writes the request as it is.
+func (p printer) body(l *genbusv1.DeadLetter) error {
+	if ref := l.GetDataRef(); ref != nil {
+		return fmt.Errorf("the request was not sent: object %s of %s is gone, or larger than grpc.max_message_bytes", clean(ref.GetName()), clean(ref.GetBucket()))
+	}
+	_, err := fmt.Fprintf(p.out, "\n%s\n", l.GetData())
+	return err
+}
+
+func (p printer) routes(m proto.Message, routes ...*genbusv1.RouteState) error {
+	if p.json {
+		return p.asJSON(m)
+	}
+	var rows []string
+	for _, r := range routes {
+		state := "running"
+		if r.GetPaused() {
+			state = "paused"
+		}
+		rows = append(rows, cells(r.GetKind(), r.GetName(), state, fmt.Sprint(r.GetWaiting()), fmt.Sprint(r.GetInHand()), fmt.Sprint(r.GetMaxInFlight()), moment(r.GetOldestWaiting())))
+	}
+	return p.table("KIND\tROUTE\tSTATE\tWAITING\tIN HAND\tMAX\tOLDEST WAITING", rows)
+}
+
+// cells joins the cells of a row. What others wrote must not move a terminal's
+// cursor.
+func cells(values ...string) string {
+	for i, v := range values {
+		values[i] = cmp.Or(clean(v), "-")
+	}
+	return strings.Join(values, "\t")
+}
+
+// clean replaces what is not printable.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '\uFFFD'
+	}, s)
+}
+
+func moment(t *timestamppb.Timestamp) string {
+	if t == nil {
+		return ""
+	}
+	return t.AsTime().Format(time.RFC3339)
+}
+
+// account is the upstream and the name of its key.
+func account(l *genbusv1.DeadLetter) string {
+	if l.GetUpstreamKey() == "" {
+		return l.GetUpstream()
+	}
+	return l.GetUpstream() + "/" + l.GetUpstreamKey()
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"io"
+	"strings"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+)
+
+type eraseCommand struct {
+	Tenant string `arg:"" help:"Tenant of the job."`
+	ID     string `arg:"" help:"Job id."`
+}
+
+// Run erases a job. Its id says its kind.
+func (c eraseCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+	kind, _, _ := strings.Cut(c.ID, "_")
+	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
+		answer, err := call.EraseJob(ctx, &genbusv1.EraseJobRequest{Kind: kind, Tenant: c.Tenant, Id: c.ID})
+		if err != nil {
+			return answered(err)
+		}
+		return call.say(answer, "%s is erased", c.ID)
+	})
+}
+
+type routesCommand struct{}
+
+// Run lists the routes.
+func (routesCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
+		answer, err := call.ListRoutes(ctx, &genbusv1.ListRoutesRequest{})
+		if err != nil {
+			return answered(err)
+		}
+		return call.routes(answer, answer.GetRoutes()...)
+	})
+}
+
+type pauseCommand struct {
+	Kind string `arg:"" enum:"video,chat" help:"video or chat."`
+	Name string `arg:"" help:"Name of the route."`
+}
+
+// Run pauses a route.
+func (c pauseCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
+		answer, err := call.PauseRoute(ctx, &genbusv1.PauseRouteRequest{Kind: c.Kind, Name: c.Name})
+		if err != nil {
+			return answered(err)
+		}
+		return call.routes(answer, answer.GetRoute())
+	})
+}
+
+type resumeCommand struct {
+	Kind string `arg:"" enum:"video,chat" help:"video or chat."`
+	Name string `arg:"" help:"Name of the route."`
+}
+
+// Run resumes a route.
+func (c resumeCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
+		answer, err := call.ResumeRoute(ctx, &genbusv1.ResumeRouteRequest{Kind: c.Kind, Name: c.Name})
+		if err != nil {
+			return answered(err)
+		}
+		return call.routes(answer, answer.GetRoute())
+	})
+}

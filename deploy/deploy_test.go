@@ -1,0 +1,221 @@
+// Package deploy_test holds what is deployed beside the service to what the
+// service has: a dashboard and alerts name metrics and labels that exist, in
+// queries that parse, and each alert has its section in the runbook. It says
+// nothing about the thresholds.
+package deploy_test
+
+import (
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// metric is a family of the registry.
+type metric struct {
+	kind   string // COUNTER, GAUGE or HISTOGRAM
+	labels []string
+	// values are those that series exist with before anything happened.
+	values map[string][]string
+}
+
+// metrics are those of a process in which everything was counted once.
+var metrics = sync.OnceValue(func() map[string]metric {
+	m := telemetry.NewMetrics("test")
+	routes := make([]*telemetry.RouteMetrics, 0, len(subject.Kinds))
+	for _, kind := range subject.Kinds {
+		routes = append(routes, m.Route(kind, "r"))
+	}
+	fixed := gather(m)
+	countEverything(reflect.ValueOf(m))
+	for _, r := range routes {
+		countEverything(reflect.ValueOf(r))
+	}
+	all := gather(m)
+	for name, f := range all {
+		f.values = fixed[name].values
+		all[name] = f
+	}
+	return all
+})
+
+func gather(m *telemetry.Metrics) map[string]metric {
+	families, err := m.Gatherer().Gather()
+	if err != nil {
+		panic(err)
+	}
+	out := map[string]metric{}
+	for _, f := range families {
+		one := metric{kind: f.GetType().String(), values: map[string][]string{}}
+		for _, series := range f.GetMetric() {
+			one.labels = nil
+			for _, l := range series.GetLabel() {
+				one.labels = append(one.labels, l.GetName())
+				one.values[l.GetName()] = append(one.values[l.GetName()], l.GetValue())
+			}
+		}
+		out[f.GetName()] = one
+	}
+	return out
+}
+
+// countEverything calls every method with something that is counted.
+func countEverything(v reflect.Value) {
+	for i := range v.NumMethod() {
+		f := v.Method(i)
+		args := make([]reflect.Value, f.Type().NumIn())
+		for j := range args {
+			args[j] = reflect.New(f.Type().In(j)).Elem()
+			if args[j].CanInt() {
+				args[j].SetInt(1)
+			}
+			if args[j].CanUint() {
+				args[j].SetUint(1)
+			}
+		}
+		for _, out := range f.Call(args) {
+			if h, ok := out.Interface().(*telemetry.UpstreamMetrics); ok {
+				countEverything(reflect.ValueOf(h))
+			}
+		}
+	}
+}
+
+var histogramSeries = regexp.MustCompile(`_(?:bucket|sum|count)$`)
+
+// family is the name under which the registry has a series.
+func family(series string) string {
+	name := histogramSeries.ReplaceAllString(series, "")
+	if metrics()[name].kind == "HISTOGRAM" {
+		return name
+	}
+	return series
+}
+
+// reporter is what a check tells of what is wrong.
+type reporter interface {
+	Helper()
+	Errorf(format string, args ...any)
+}
+
+// checkQuery reads a query and holds every selector in it against the registry.
+func checkQuery(t reporter, text string) query {
+	t.Helper()
+	q, err := parseQuery(text)
+	if err != nil {
+		t.Errorf("%s\n%v", text, err)
+		return query{}
+	}
+	for _, s := range q.selectors {
+		checkSelector(t, text, s)
+	}
+	return q
+}
+
+func checkSelector(t reporter, text string, s selector) {
+	t.Helper()
+	f, exists := metrics()[family(s.metric)]
+	if !exists {
+		t.Errorf("%s\nthere is no metric %s", text, s.metric)
+		return
+	}
+	counts := f.kind == "COUNTER" || f.kind == "HISTOGRAM"
+	if f.kind == "HISTOGRAM" && s.metric == family(s.metric) {
+		t.Errorf("%s\n%s is a histogram: it has _bucket, _sum and _count", text, s.metric)
+	}
+	if rated := s.function == "rate" || s.function == "increase"; rated != counts && s.function != "absent" {
+		t.Errorf("%s\n%s is a %s; rate and increase are for those that count, and only they", text, s.metric, f.kind)
+	}
+	for _, m := range s.matchers {
+		checkMatcher(t, text, f, m)
+	}
+}
+
+// enumerated are labels whose values the code lists. Those of outcome and event
+// stand in the registry from the start.
+var enumerated = map[string]func(metric) []string{
+	"kind":   func(metric) []string { return []string{"video", "chat"} },
+	"status": func(metric) []string { return []string{"completed", "failed", "cancelled"} },
+	"verdict": func(metric) []string {
+		return []string{"accepted", "refused_for_good", "refused_for_now", "unknown", "answered", "failed"}
+	},
+	"outcome": func(f metric) []string { return f.values["outcome"] },
+	"event":   func(f metric) []string { return f.values["event"] },
+}
+
+func checkMatcher(t reporter, text string, f metric, m matcher) {
+	t.Helper()
+	if m.label == "instance" || m.label == "job" {
+		return
+	}
+	if !slices.Contains(f.labels, m.label) {
+		t.Errorf("%s\nthere is no label %s; there are %v", text, m.label, f.labels)
+	}
+	if strings.Contains(m.value, "$") {
+		return // a variable of the dashboard
+	}
+	for word := range strings.SplitSeq(m.value, "|") {
+		values, listed := enumerated[m.label]
+		if listed && len(values(f)) > 0 && !slices.Contains(values(f), word) {
+			t.Errorf("%s\n%s is never %s; it is one of %v", text, m.label, word, values(f))
+		}
+		code := m.label == "code" && slices.Contains(f.labels, "kind")
+		if code && fault.MeaningOf(fault.Code(word)).Code != fault.Code(word) {
+			t.Errorf("%s\nthere is no error code %s", text, word)
+		}
+	}
+}
+
+// TestTheRegistryIsKnown: were the reflection to miss something, the tests here
+// would refuse what is right.
+func TestTheRegistryIsKnown(t *testing.T) {
+	t.Parallel()
+	for name, labels := range map[string]string{
+		"genbus_ready": "", "genbus_jobs_held_by_phase": "kind phase route", "genbus_polls_total": "kind outcome route",
+		"genbus_upstream_requests_total": "op status upstream verdict", "genbus_inline_chats_open": "route", "genbus_stream_messages_ratio": "stream",
+	} {
+		f := metrics()[name]
+		if got := strings.Join(slices.Sorted(slices.Values(f.labels)), " "); f.kind == "" || got != labels {
+			t.Errorf("%s has the labels %q, want %q", name, got, labels)
+		}
+	}
+}
+
+// TestWrongQueriesAreFound: the checks of this package fail for what they are
+// there for.
+func TestWrongQueriesAreFound(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"sum(", "sum(genbus_ready))", "rate(genbus_polls_total)", "genbus_polls_total[5m]", "sum by (tenant) (genbus_ready)", "genbus_ready{", `genbus_ready{x}`,
+		`genbus_ready{x="y}`, `genbus_ready{x=~"("}`, "genbus_ready >", "frobnicate(genbus_ready)", "1 + 1", "histogram_quantile(genbus_ready, 1)", "rate(genbus_polls_total[5])",
+		"sum(rate(genbus_polls_total[5m])) genbus_ready", "genbus_ready # comment",
+	} {
+		if q, err := parseQuery(text); err == nil {
+			t.Errorf("%s was read as %+v", text, q)
+		}
+	}
+	for _, text := range []string{
+		"genbus_no_such_metric", "rate(genbus_ready[5m])", "genbus_polls_total", "genbus_poll_lateness_seconds", `sum(rate(genbus_polls_total{tenant="a"}[5m]))`,
+		`sum(rate(genbus_polls_total{outcome="maybe"}[5m]))`, `sum(rate(genbus_dead_letters_total{code="oops"}[5m]))`, `genbus_jobs_held{kind="audio"}`,
+	} {
+		found := complaints{}
+		if checkQuery(&found, text); found.n == 0 {
+			t.Errorf("%s passed", text)
+		}
+	}
+}
+
+// complaints counts what a check found.
+type complaints struct {
+	n int
+}
+
+func (c *complaints) Helper() {}
+
+func (c *complaints) Errorf(string, ...any) { c.n++ }

@@ -1,0 +1,118 @@
+package deploy_test
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// ruleFile is a file for rule_files of Prometheus.
+type ruleFile struct {
+	Groups []struct {
+		Name  string `yaml:"name"`
+		Rules []rule `yaml:"rules"`
+	} `yaml:"groups"`
+}
+
+type rule struct {
+	Alert  string        `yaml:"alert"`
+	Expr   string        `yaml:"expr"`
+	For    time.Duration `yaml:"for"`
+	Labels struct {
+		Severity string `yaml:"severity"`
+	} `yaml:"labels"`
+	Annotations struct {
+		Summary string `yaml:"summary"`
+		Runbook string `yaml:"runbook_url"`
+	} `yaml:"annotations"`
+}
+
+func rules(t *testing.T) (out []rule) {
+	t.Helper()
+	data, err := os.ReadFile("prometheus/genbus.rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := yaml.NewDecoder(bytes.NewReader(data))
+	d.KnownFields(true)
+	var file ruleFile
+	if err := d.Decode(&file); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Decode(new(any)); err != io.EOF {
+		t.Fatalf("more than one document: %v", err)
+	}
+	for _, g := range file.Groups {
+		out = append(out, g.Rules...)
+	}
+	if len(out) == 0 {
+		t.Fatal("there are no rules")
+	}
+	return out
+}
+
+const runbook = "https://github.com/genbus/genbus/blob/main/docs/operations.md#"
+
+var (
+	alertName  = regexp.MustCompile(`^Genbus[A-Za-z]+$`)
+	labelInUse = regexp.MustCompile(`\$labels\.(\w+)`)
+)
+
+// TestAlertsAreComplete and ask for what exists.
+func TestAlertsAreComplete(t *testing.T) {
+	t.Parallel()
+	for _, r := range rules(t) {
+		q := checkQuery(t, r.Expr)
+		if !alertName.MatchString(r.Alert) || r.For < time.Minute || r.Annotations.Summary == "" {
+			t.Errorf("%q lasts %s and says %q", r.Alert, r.For, r.Annotations.Summary)
+		}
+		if !slices.Contains([]string{"critical", "warning"}, r.Labels.Severity) {
+			t.Errorf("%s has the severity %q", r.Alert, r.Labels.Severity)
+		}
+		if want := runbook + strings.ToLower(r.Alert); r.Annotations.Runbook != want {
+			t.Errorf("%s: the runbook is %s, want %s", r.Alert, r.Annotations.Runbook, want)
+		}
+		for _, m := range labelInUse.FindAllStringSubmatch(r.Annotations.Summary, -1) {
+			if !q.labels[m[1]] {
+				t.Errorf("%s: the summary names the label %s, which the result does not have", r.Alert, m[1])
+			}
+		}
+	}
+}
+
+var section = regexp.MustCompile(`(?ms)^### (Genbus\w+)\n(.*?)(?:^#|\z)`)
+
+// TestEveryAlertHasItsSection in the runbook, in the same order, and every section
+// its alert.
+func TestEveryAlertHasItsSection(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile("../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(data)
+	var sections, alerts []string
+	for at := section.FindStringSubmatchIndex(text); at != nil; at = section.FindStringSubmatchIndex(text) {
+		name, body := text[at[2]:at[3]], text[at[4]:at[5]]
+		sections = append(sections, name)
+		for _, part := range []string{"**Means.**", "**Look.**", "**Do.**"} {
+			if !strings.Contains(body, part) {
+				t.Errorf("the section of %s has no %s", name, part)
+			}
+		}
+		text = text[at[5]:]
+	}
+	for _, r := range rules(t) {
+		alerts = append(alerts, r.Alert)
+	}
+	if !slices.Equal(alerts, sections) {
+		t.Errorf("the alerts are\n%v\nthe runbook's sections\n%v", alerts, sections)
+	}
+}

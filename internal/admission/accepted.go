@@ -1,0 +1,56 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// Accepted gives a job that is accepted and not in the log yet: its work item is
+// stored, and whoever stored it was answered, while the log did not take the first
+// event. That is written here, as a consumer would; where the log still does not
+// answer, the entry has no sequence. Without a work item the error is
+// tasklog.ErrNotFound. The caller has found the log empty before: the item of a job
+// that is erased is removed before its log is.
+func (a *Admission) Accepted(ctx context.Context, n subject.TaskName) (tasklog.Entry, error) {
+	found, err := a.Find(ctx, n)
+	if errors.Is(err, broker.ErrNoMessage) {
+		return tasklog.Entry{}, fmt.Errorf("%s %s: %w", n.Kind, n.ID, tasklog.ErrNotFound)
+	}
+	if err != nil {
+		return tasklog.Entry{}, err
+	}
+	if found.Header.Get(subject.HeaderRecorded) != "" { // its log was there, so that the job was erased since
+		return tasklog.Entry{}, fmt.Errorf("%s %s: %w", n.Kind, n.ID, tasklog.ErrNotFound)
+	}
+	item, err := found.Decode()
+	if err != nil {
+		return tasklog.Entry{}, err
+	}
+	first := task.FromWork(item)
+	if a.now().Sub(item.GetAcceptedAt().AsTime()) > LostAfter {
+		return tasklog.Entry{Event: first}, nil // its end is for the consumer to say
+	}
+	ctx, cancel := context.WithTimeout(telemetry.Extract(ctx, item.GetTrace()), acceptedWithin)
+	defer cancel()
+	entry, err := a.log.Commit(ctx, first, 0)
+	var lost *tasklog.LostError
+	switch {
+	case err == nil:
+		return entry, nil
+	case errors.As(err, &lost):
+		return lost.Current, nil
+	default: // the job is accepted, whether or not the log says so yet
+		return tasklog.Entry{Event: first}, nil
+	}
+}
+
+// acceptedWithin bounds the write of the first event for a reader who waits.
+const acceptedWithin = 2 * time.Second

@@ -1,0 +1,60 @@
+package admission
+
+import (
+	"crypto/sha256"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// Attachment is a video task that an upstream already has, and what is known of the
+// request that made it. The job of it is accepted as any other is, but nothing is
+// submitted for it.
+type Attachment struct {
+	// Task names the task; its deadline is set at acceptance.
+	Task *genbusv1.AttachedTask
+	// Route is whose consumer polls it: one that speaks the task's protocol.
+	Route config.Route
+	// Model is the name that the client used.
+	Model string
+	Asked upstream.Asked
+}
+
+// checkAttached is Check for a task that was submitted once already. Its body is
+// not judged again, and may be missing: it is only kept.
+func (a *Admission) checkAttached(r Request) (Checked, error) {
+	if v := a.violations(r); len(v) > 0 {
+		return Checked{}, fault.Invalid(v)
+	}
+	source, err := r.source()
+	if err != nil {
+		return Checked{}, fault.From(err)
+	}
+	t := r.Attached
+	return Checked{
+		ID: JobID(r.Kind, r.Tenant, source.text), Fresh: source.random, Route: t.Route, Model: t.Model, Body: r.Body, Asked: t.Asked,
+		Fingerprint: t.fingerprint(),
+	}, nil
+}
+
+// fingerprint is of what the job is attached to: another task, or the request
+// itself, under the same id is another job.
+func (t *Attachment) fingerprint() [sha256.Size]byte {
+	return sha256.Sum256([]byte(strings.Join([]string{
+		"attached", t.Task.GetUpstream(), t.Task.GetUpstreamKey(), t.Task.GetUpstreamTaskId(),
+	}, "\x00")))
+}
+
+// until is the task with its deadline.
+func (t *Attachment) until(deadline time.Time) *genbusv1.AttachedTask {
+	out := proto.CloneOf(t.Task)
+	out.Deadline = timestamppb.New(deadline)
+	return out
+}

@@ -1,0 +1,61 @@
+package admission
+
+import "sync"
+
+// line is what this replica knows of the line of a route: the jobs that its durable
+// consumer has not delivered yet. It is read about once a second; in between, what
+// this replica puts in and takes out is counted. Several replicas may each fill the
+// places that they saw, so that at most ready jobs more stand in line for each
+// further replica.
+type line struct {
+	ready int // places
+
+	mu       sync.Mutex
+	standing int
+	puts     int // in all
+	takes    int // in all
+}
+
+// reserve takes a place for a job that is about to be put in.
+func (l *line) reserve() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.standing >= l.ready {
+		return false
+	}
+	l.standing++
+	l.puts++
+	return true
+}
+
+// settle gives the place back, unless the job stands there or may do so.
+func (l *line) settle(stands bool) {
+	if stands {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.standing = max(l.standing-1, 0)
+}
+
+// taken counts jobs that this replica took out.
+func (l *line) taken(jobs int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.takes += jobs
+	l.standing = max(l.standing-jobs, 0)
+}
+
+// reading begins a look at the line. The returned function ends it with what was
+// read. What moves meanwhile may be in it or not; it is left out, because a place
+// too many is filled for a moment, and one too few stays empty until the next look.
+func (l *line) reading() (read func(standing int)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	puts, takes := l.puts, l.takes
+	return func(standing int) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.standing = max(standing+(l.puts-puts)-(l.takes-takes), 0)
+	}
+}

@@ -1,0 +1,150 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// LostAfter is the age from which a work item without a log is given up: its past
+// is unknown, so it is not submitted.
+const LostAfter = time.Hour
+
+// verdict is what became of a job whose turn it was.
+type verdict int
+
+const (
+	failed verdict = iota // it waits again, and nothing more is moved now
+	later                 // it waits again, and so do its tenant's others
+	gone                  // nothing was put in line: somebody else did, or its job has ended
+	stands                // it stands in line, or may do so
+)
+
+// errFull says that there is no place in the stream of the line.
+var errFull = errors.New("the stream of work is full")
+
+// move brings a job into the line. Any replica may die at any point of it, or do
+// the same at the same time:
+//
+//  1. Its first event is written if admission did not get to it. What is put in
+//     line is marked as recorded, so that nobody takes a job that was erased
+//     meanwhile, and has no log any more, for a new one.
+//  2. It is put in line. That it stands there already is as good, if it is this job.
+//  3. It is deleted here. A job that stands in both places is put in line again,
+//     where its subject has one place; when it had its turn, the log says so.
+func (u *usher) move(ctx context.Context, t turn) (verdict, error) {
+	from := Item{Stream: u.b.Names().Wait()}
+	var err error
+	if from.Stored, err = u.b.At(ctx, from.Stream, t.seq); errors.Is(err, broker.ErrNoMessage) {
+		return gone, nil
+	} else if err != nil {
+		return failed, err
+	}
+	n, err := u.b.Names().ParseWaitItem(from.Subject)
+	if err != nil || n.Kind != u.kind || n.Route != u.route || n.Tenant != t.tenant {
+		return gone, nil //nolint:nilerr // another message has the sequence: the stream was made anew
+	}
+	recorded, ended, err := u.record(ctx, from)
+	switch {
+	case errors.Is(err, broker.ErrNoMessage):
+		return gone, nil
+	case err != nil:
+		return failed, err
+	case ended:
+		return gone, u.Remove(ctx, from)
+	}
+	v, err := u.putInLine(ctx, n, from, recorded)
+	if err != nil {
+		return v, err
+	}
+	return v, u.Remove(ctx, from)
+}
+
+// record makes sure that the log has the job, and reports whether it does, and
+// whether the job has ended. ErrNoMessage: it was erased.
+func (u *usher) record(ctx context.Context, from Item) (recorded, ended bool, err error) {
+	item, err := from.Decode()
+	if err != nil {
+		return false, false, nil //nolint:nilerr // the consumer buries what nobody can read
+	}
+	n := subject.TaskName{Kind: subject.Kind(item.GetKind()), Tenant: item.GetTenant(), ID: item.GetId()}
+	e, err := u.log.Get(ctx, n)
+	switch {
+	case errors.Is(err, tasklog.ErrNotFound):
+		recorded, err = u.recordFirst(ctx, from, item)
+		return recorded, false, err
+	case err != nil:
+		return false, false, err
+	}
+	// A terminal event of this very job, and not of another one under its id.
+	if e.Terminal() && e.Job.GetCreatedAt().AsTime().Equal(item.GetAcceptedAt().AsTime()) {
+		return true, true, u.log.Finish(ctx, e)
+	}
+	return true, false, nil
+}
+
+// recordFirst writes the first event of a job whose admission ended between the
+// work item and the log. One that is old is left to the consumer.
+func (u *usher) recordFirst(ctx context.Context, from Item, item *genbusv1.WorkItem) (recorded bool, err error) {
+	if item.GetAttached() == nil && time.Since(item.GetAcceptedAt().AsTime()) > LostAfter {
+		return false, nil
+	}
+	// The item of a job that is erased is removed before its log is. So an item that
+	// is still there after its log was found empty has not been recorded yet.
+	if _, err := u.b.At(ctx, from.Stream, from.Seq); err != nil {
+		return false, err
+	}
+	var lost *tasklog.LostError
+	_, err = u.log.Commit(telemetry.Extract(ctx, item.GetTrace()), task.FromWork(item), 0)
+	if err != nil && !errors.As(err, &lost) {
+		return false, err
+	}
+	return true, nil
+}
+
+// putInLine publishes the job where the route's consumer takes it.
+func (u *usher) putInLine(ctx context.Context, n subject.WorkName, from Item, recorded bool) (verdict, error) {
+	m := nats.NewMsg(u.b.Names().WorkItem(n.Kind, n.Route, n.Tenant, n.ID))
+	m.Data = from.Data
+	if recorded {
+		m.Header[subject.HeaderRecorded] = []string{"true"}
+	}
+	_, err := u.b.Publish(ctx, m)
+	if err == nil {
+		return stands, nil
+	}
+	if !errors.Is(err, broker.ErrFull) {
+		return failed, err
+	}
+	there := Item{Stream: u.b.Names().Work()}
+	there.Stored, err = u.b.Last(ctx, there.Stream, m.Subject)
+	switch {
+	case errors.Is(err, broker.ErrNoMessage):
+		return failed, errFull
+	case err != nil:
+		return failed, err
+	case !sameItem(there, from):
+		return later, fmt.Errorf("another request with the id of job %s stands in line", n.ID)
+	}
+	return gone, nil // its place is counted already
+}
+
+// sameItem reports whether two work items of one id are of one request.
+func sameItem(a, b Item) bool {
+	x, err := a.Decode()
+	if err != nil {
+		return false
+	}
+	y, err := b.Decode()
+	return err == nil && string(x.GetFingerprint()) == string(y.GetFingerprint())
+}

@@ -1,0 +1,75 @@
+package admission_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// TestRunning: a pause is known within a second or two, and a resumption too. While
+// JetStream is away the last that was known stands, and nobody waits.
+func TestRunning(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		s := setup(t, open(t))
+		js, work, durable := s.b.JetStream(), s.b.Names().Work(), subject.WorkDurable(subject.Chat, config.SandboxChatRoute)
+		running := func(ctx context.Context) fault.Code {
+			return fault.CodeOf(s.Running(ctx, subject.Chat, config.SandboxChatRoute))
+		}
+		becomes := func(want fault.Code) {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			for running(ctx) != want {
+				if broker.Wait(ctx, 50*time.Millisecond) != nil {
+					t.Fatalf("the route did not become %q", want)
+				}
+			}
+		}
+		if code := running(t.Context()); code != "" {
+			t.Errorf("a route without a consumer: %s", code)
+		}
+		if _, err := s.b.EnsureConsumer(t.Context(), work, jetstream.ConsumerConfig{
+			Durable: durable, FilterSubject: s.b.Names().WorkRoutePattern(subject.Chat, config.SandboxChatRoute), AckPolicy: jetstream.AckExplicitPolicy,
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := js.PauseConsumer(t.Context(), work, durable, time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		becomes(fault.RoutePaused)
+		if f := fault.From(s.Running(t.Context(), subject.Chat, config.SandboxChatRoute)); f.RetryAfter == 0 {
+			t.Error("no advice when to try again")
+		}
+
+		noTime, end := context.WithCancel(t.Context())
+		end()
+		if s.b.Ready(noTime) == nil {
+			t.Fatal("a look without time found JetStream ready")
+		}
+		begin := time.Now()
+		for range 100 {
+			if code := running(t.Context()); code != fault.RoutePaused {
+				t.Fatalf("without JetStream: %q", code)
+			}
+		}
+		if d := time.Since(begin); d > 200*time.Millisecond {
+			t.Errorf("100 looks took %s without JetStream", d)
+		}
+		if err := s.b.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := js.ResumeConsumer(t.Context(), work, durable); err != nil {
+			t.Fatal(err)
+		}
+		becomes("")
+	})
+}

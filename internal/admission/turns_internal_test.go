@@ -1,0 +1,141 @@
+package admission
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// TestTurnsAreFair: whatever comes and goes, a job at the head of its tenant's
+// queue waits for one job of each other tenant at most, and the jobs of a tenant
+// come in order.
+func TestTurnsAreFair(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		turns, now := newTurns(), time.Now()
+		last := map[string]uint64{}           // the latest job of each tenant
+		passed := map[string]map[string]int{} // since a tenant's head came: jobs of the others
+		var seq uint64
+		for range 500 {
+			if tenant := fmt.Sprint(r.IntN(1 + r.IntN(12))); r.IntN(5) < 3 {
+				seq++
+				if turns.tenants[tenant] == nil {
+					passed[tenant] = map[string]int{}
+				}
+				turns.add(tenant, seq)
+				continue
+			}
+			tenant, got, ok := turns.next(now)
+			if !ok {
+				if len(turns.tenants) > 0 {
+					t.Fatalf("seed %d: nobody's turn, and %d tenants wait", seed, len(turns.tenants))
+				}
+				continue
+			}
+			if got <= last[tenant] {
+				t.Fatalf("seed %d: job %d of tenant %s after %d", seed, got, tenant, last[tenant])
+			}
+			last[tenant], passed[tenant] = got, map[string]int{}
+			for other := range turns.tenants {
+				if other == tenant {
+					continue
+				}
+				if passed[other][tenant]++; passed[other][tenant] > 1 {
+					t.Fatalf("seed %d: tenant %s was passed by %d jobs of tenant %s", seed, other, passed[other][tenant], tenant)
+				}
+			}
+		}
+	}
+}
+
+func TestTurnThatIsPutBackKeepsItsPlaceInItsTenantsQueue(t *testing.T) {
+	t.Parallel()
+	turns, now := newTurns(), time.Now()
+	for seq := range uint64(4) {
+		turns.add("a", seq+1)
+	}
+	turns.add("b", 9)
+	var got []uint64
+	for i := range 5 {
+		tenant, seq, ok := turns.next(now)
+		if !ok {
+			t.Fatal("nobody's turn")
+		}
+		if i == 0 { // the first of a could not be moved
+			turns.putBack(tenant, seq, now.Add(time.Second))
+			now = now.Add(2 * time.Second)
+		}
+		got = append(got, seq)
+	}
+	if want := []uint64{1, 9, 1, 2, 3}; !slices.Equal(got, want) {
+		t.Errorf("turns %v, want %v", got, want)
+	}
+}
+
+func TestTenantThatIsPutBackWaits(t *testing.T) {
+	t.Parallel()
+	turns, now := newTurns(), time.Now()
+	turns.add("a", 1)
+	turns.putBack("a", 1, now.Add(time.Second))
+	if tenant, seq, ok := turns.next(now); ok {
+		t.Errorf("turn of %s, %d", tenant, seq)
+	}
+	if _, seq, ok := turns.next(now.Add(time.Second)); !ok || seq != 1 || len(turns.ring) != 0 {
+		t.Errorf("got %d, %t; %d tenants are left", seq, ok, len(turns.ring))
+	}
+}
+
+func TestForgottenJobsHaveNoTurn(t *testing.T) {
+	t.Parallel()
+	turns := newTurns()
+	for seq := range uint64(10) {
+		turns.add("a", seq+1)
+		turns.add("a", seq+1) // heard of twice
+	}
+	for range 3 {
+		turns.miss("a")
+	}
+	turns.forget("a", 8)
+	if _, seq, ok := turns.next(time.Now()); !ok || seq != 8 || turns.miss("a") != 1 || turns.latest("a") != 10 {
+		t.Errorf("got %d, %t", seq, ok)
+	}
+	turns.forget("a", 11)
+	turns.forget("a", 11)
+	if len(turns.ring) != 0 || len(turns.tenants) != 0 || turns.latest("a") != 0 || turns.miss("a") != 0 {
+		t.Errorf("left: %d in the ring, %d tenants", len(turns.ring), len(turns.tenants))
+	}
+}
+
+func TestLineHasSoManyPlaces(t *testing.T) {
+	t.Parallel()
+	l := line{ready: 2}
+	first, second, third := l.reserve(), l.reserve(), l.reserve()
+	if !first || !second || third {
+		t.Fatal("want two places")
+	}
+	l.settle(true)
+	l.settle(false)
+	if !l.reserve() || l.reserve() {
+		t.Error("want the place back that was not used")
+	}
+	l.taken(2)
+	if !l.reserve() {
+		t.Error("want the places of those that were taken out")
+	}
+	read := l.reading()
+	l.taken(1)
+	if !l.reserve() {
+		t.Error("want a place")
+	}
+	read(2) // two, of which one was taken and to which one came: two
+	if l.reserve() {
+		t.Error("want no place")
+	}
+	l.taken(9)
+	if l.standing != 0 {
+		t.Errorf("%d stand in line", l.standing)
+	}
+}

@@ -1,0 +1,584 @@
+package admission_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// patience is how long a test waits for what is to happen.
+const patience = 30 * time.Second
+
+// movers are the jobs that an usher moves at a time, in whatever order.
+const movers = 8
+
+// hall is a replica's admission with its ushers, and a consumer of the route
+// sandbox-video that takes what the test asks for.
+type hall struct {
+	*bundle
+	line jetstream.Consumer
+	held []jetstream.Msg
+}
+
+// newHall gives the route's line so many places.
+func newHall(t testing.TB, b *broker.Broker, places int, change ...func(*config.Route)) *hall {
+	t.Helper()
+	cfg := config.Default()
+	if err := cfg.AddSandbox("http://127.0.0.1:1"); err != nil {
+		t.Fatal(err)
+	}
+	for i := range cfg.Routes {
+		cfg.Routes[i].ReadyJobs = places
+		for _, f := range change {
+			f(&cfg.Routes[i])
+		}
+	}
+	log := tasklog.New(tasklog.Options{Broker: b, Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
+	h := &hall{bundle: &bundle{Admission: admission.New(cfg, b, log, broker.NewBodies(b), nil), b: b, log: log}}
+	var err error
+	h.line, err = b.EnsureConsumer(t.Context(), b.Names().Work(), jetstream.ConsumerConfig{
+		Durable: subject.WorkDurable(subject.Video, "sandbox-video"), FilterSubject: b.Names().WorkRoutePattern(subject.Video, "sandbox-video"),
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Hour, MaxAckPending: 1000,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// open starts the ushers.
+func (h *hall) open(t testing.TB) *hall {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	wait, err := h.StartUshers(ctx, brokertest.Logger(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cancel()
+		wait()
+	})
+	return h
+}
+
+func (h *hall) admit(t testing.TB, tenant, requestID string) tasklog.Entry {
+	t.Helper()
+	r := video(requestID, "a cat")
+	r.Tenant = tenant
+	e, err := h.Admit(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// take fetches the next job of the line, and holds it.
+func (h *hall) take(t testing.TB) subject.WorkName {
+	t.Helper()
+	m, err := h.line.Next(jetstream.FetchMaxWait(patience))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Taken(subject.Video, "sandbox-video", 1)
+	h.held = append(h.held, m)
+	n, err := h.b.Names().ParseWorkItem(m.Subject())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// serve takes the next job of the line and lets it go at once.
+func (h *hall) serve(t testing.TB) subject.WorkName {
+	t.Helper()
+	n := h.take(t)
+	if err := h.held[len(h.held)-1].DoubleAck(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// messages counts those of a stream on a pattern.
+func messages(t testing.TB, b *broker.Broker, stream, pattern string) int {
+	t.Helper()
+	s, err := b.JetStream().Stream(t.Context(), stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := s.Info(t.Context(), jetstream.WithSubjectFilter(pattern))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(info.State.Subjects)
+}
+
+func (h *hall) inLine(t testing.TB) int {
+	return messages(t, h.b, h.b.Names().Work(), h.b.Names().WorkPattern())
+}
+
+func (h *hall) behind(t testing.TB) int {
+	return messages(t, h.b, h.b.Names().Wait(), h.b.Names().WaitPattern())
+}
+
+// await asks until it is so.
+func await(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for begin := time.Now(); !is(); {
+		if err := broker.Wait(t.Context(), 10*time.Millisecond); err != nil || time.Since(begin) > patience {
+			t.Fatalf("%s: not within %s", what, patience)
+		}
+	}
+}
+
+// known waits until the ushers have heard of so many waiting tenants.
+func (h *hall) known(t testing.TB, tenants int) {
+	t.Helper()
+	await(t, "waiting tenants", func() bool {
+		_, n := h.Waiting(t.Context(), subject.Video, "sandbox-video")
+		return n == tenants
+	})
+}
+
+// put stores a work item as it is.
+func (h *hall) put(t testing.TB, subj string, item *genbusv1.WorkItem) broker.Ack {
+	t.Helper()
+	data, err := proto.Marshal(item)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := nats.NewMsg(subj)
+	m.Data = data
+	ack, err := h.b.Publish(t.Context(), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ack
+}
+
+// stored is the work item of a request as admission stores it, without storing it.
+func (h *hall) stored(t testing.TB, r admission.Request) *genbusv1.WorkItem {
+	t.Helper()
+	c, err := h.Check(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h.Item(t.Context(), r, c)
+}
+
+func (h *hall) waitSubject(item *genbusv1.WorkItem) string {
+	return h.b.Names().WaitItem(subject.Video, item.GetRoute(), item.GetTenant(), item.GetId())
+}
+
+func (h *hall) lineSubject(item *genbusv1.WorkItem) string {
+	return h.b.Names().WorkItem(subject.Video, item.GetRoute(), item.GetTenant(), item.GetId())
+}
+
+func nameOf(item *genbusv1.WorkItem) subject.TaskName {
+	return subject.TaskName{Kind: subject.Video, Tenant: item.GetTenant(), ID: item.GetId()}
+}
+
+// TestTenantsComeIntoTheLineInTurn: one tenant has very many jobs when others come.
+// The first job of each waits for those in line and for one job of each other
+// tenant, and the jobs of a tenant stay in order.
+func TestTenantsComeIntoTheLineInTurn(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		const places, many = 6, 60
+		h := newHall(t, open(t), places).open(t)
+		var order []string
+		for i := range many {
+			order = append(order, h.admit(t, "acme", fmt.Sprint(i)).Job.GetId())
+		}
+		await(t, "a full line", func() bool { return h.inLine(t) == places && h.behind(t) == many-places })
+		others := []string{"b", "c", "d"}
+		for _, tenant := range others {
+			h.admit(t, tenant, "first")
+			h.admit(t, tenant, "second")
+		}
+		h.known(t, 4)
+		if n := h.inLine(t); n != places {
+			t.Errorf("%d stand in line, which has %d places", n, places)
+		}
+		served := map[string][]int{}
+		var ids []string
+		for i := range many + 2*len(others) {
+			n := h.serve(t)
+			served[n.Tenant] = append(served[n.Tenant], i)
+			if n.Tenant == "acme" {
+				ids = append(ids, n.ID)
+			}
+		}
+		for _, tenant := range others {
+			if first := served[tenant][0]; first >= places+len(others)+1+movers {
+				t.Errorf("the first job of %s came after %d others: %v", tenant, first, served)
+			}
+		}
+		if !inOrder(order, ids, movers) {
+			t.Error("the jobs of one tenant were served in another order")
+		}
+		if h.inLine(t)+h.behind(t) != 0 {
+			t.Errorf("left: %d in line, %d behind", h.inLine(t), h.behind(t))
+		}
+	})
+}
+
+// inOrder reports whether no id is further from its place than slack: several jobs
+// come into the line at a time.
+func inOrder(want, got []string, slack int) bool {
+	for i, id := range got {
+		if at := slices.Index(want, id); at < 0 || at-i > slack || i-at > slack {
+			return false
+		}
+	}
+	return len(want) == len(got)
+}
+
+// TestManyReplicasUsherEachJobOnce: three replicas bring the jobs of many tenants
+// into one line, and three take them out. Every job comes into it, those of one
+// tenant do not keep the others out, and the line stays within what is stated.
+func TestManyReplicasUsherEachJobOnce(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		const replicas, places, many, tenants = 3, 4, 90, 12
+		b := open(t)
+		halls := []*hall{newHall(t, b, places).open(t)}
+		for range replicas - 1 {
+			halls = append(halls, newHall(t, open(t), places).open(t))
+		}
+		for i := range many {
+			halls[i%replicas].admit(t, "acme", fmt.Sprint(i))
+		}
+		for i := range tenants {
+			halls[i%replicas].admit(t, fmt.Sprint("t", i), "")
+		}
+		for _, h := range halls {
+			h.known(t, tenants+1)
+		}
+		if n := halls[0].inLine(t); n > replicas*places {
+			t.Errorf("%d stand in line", n)
+		}
+		var mu sync.Mutex
+		var order []subject.WorkName
+		var wg sync.WaitGroup
+		for _, h := range halls {
+			wg.Go(func() {
+				for {
+					mu.Lock()
+					done := len(order) >= many+tenants
+					mu.Unlock()
+					if done {
+						return
+					}
+					m, err := h.line.Next(jetstream.FetchMaxWait(time.Second))
+					if errors.Is(err, nats.ErrTimeout) || errors.Is(err, jetstream.ErrNoMessages) {
+						continue
+					}
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					h.Taken(subject.Video, "sandbox-video", 1)
+					n, _ := b.Names().ParseWorkItem(m.Subject())
+					mu.Lock()
+					// An item may come again after its job had its turn: the log of a real
+					// one says that it has ended.
+					if !slices.Contains(order, n) {
+						order = append(order, n)
+					}
+					mu.Unlock()
+					_ = m.Ack() // a lost one is delivered again
+				}
+			})
+		}
+		wg.Wait()
+		last := 0
+		for i, n := range order {
+			if n.Tenant != "acme" {
+				last = i
+			}
+		}
+		if bound := replicas * (places + tenants + 1 + movers); last >= bound {
+			t.Errorf("the last of the others came after %d jobs; the bound is %d", last, bound)
+		}
+		await(t, "an empty room", func() bool { return halls[0].behind(t) == 0 })
+	})
+}
+
+// TestItemThatNobodyRecordedIsRecorded: admission died after it stored the item.
+func TestItemThatNobodyRecordedIsRecorded(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		h := newHall(t, open(t), 4)
+		item := h.stored(t, video("one", "a cat"))
+		h.put(t, h.waitSubject(item), item)
+		h.open(t)
+		if n := h.take(t); n.ID != item.GetId() {
+			t.Fatalf("taken: %v", n)
+		}
+		e, err := h.log.Get(t.Context(), nameOf(item))
+		if err != nil || e.Version() != 1 || !e.Job.GetCreatedAt().AsTime().Equal(item.GetAcceptedAt().AsTime()) {
+			t.Errorf("the log has %v, %v", e.Job, err)
+		}
+		if h.held[0].Headers().Get(subject.HeaderRecorded) == "" {
+			t.Error("the item is not marked as recorded")
+		}
+		await(t, "an empty room", func() bool { return h.behind(t) == 0 })
+	})
+}
+
+// TestOldItemWithoutALogIsLeftToTheConsumer, which ends it.
+func TestOldItemWithoutALogIsLeftToTheConsumer(t *testing.T) {
+	t.Parallel()
+	h := newHall(t, brokertest.Single(t), 4)
+	item := h.stored(t, video("one", "a cat"))
+	item.AcceptedAt.Seconds -= 2 * 3600
+	h.put(t, h.waitSubject(item), item)
+	h.open(t)
+	h.take(t)
+	if _, err := h.log.Get(t.Context(), nameOf(item)); !errors.Is(err, tasklog.ErrNotFound) || h.held[0].Headers().Get(subject.HeaderRecorded) != "" {
+		t.Errorf("%v, marked %q", err, h.held[0].Headers().Get(subject.HeaderRecorded))
+	}
+}
+
+// TestUsherThatDiedBeforeItDeleted: the job stands in line and waits too. It stays
+// in line once, and the other item goes.
+func TestUsherThatDiedBeforeItDeleted(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		h := newHall(t, open(t), 4)
+		item := h.stored(t, video("one", "a cat"))
+		h.put(t, h.lineSubject(item), item)
+		h.put(t, h.waitSubject(item), item)
+		h.open(t)
+		await(t, "an empty room", func() bool { return h.behind(t) == 0 })
+		if h.inLine(t) != 1 {
+			t.Errorf("%d stand in line", h.inLine(t))
+		}
+	})
+}
+
+// TestJobThatHasEndedTakesNobodysPlace: it had its turn, or was cancelled while it
+// waited. Its end is in the feed before its item goes.
+func TestJobThatHasEndedTakesNobodysPlace(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		h := newHall(t, open(t), 4)
+		item := h.stored(t, video("one", "a cat"))
+		end := h.cancelled(t, item)
+		h.put(t, h.waitSubject(item), item)
+		h.open(t)
+		await(t, "an empty room", func() bool { return h.behind(t) == 0 })
+		if h.inLine(t) != 0 {
+			t.Errorf("%d stand in line", h.inLine(t))
+		}
+		if _, err := h.b.Last(t.Context(), h.b.Names().Tasks(), h.b.Names().Done(subject.Video, "acme", "cancelled", end.Job.GetId())); err != nil {
+			t.Errorf("the feed: %v", err)
+		}
+	})
+}
+
+// cancelled writes the log of a job that was cancelled before it began, without its
+// copy in the feed.
+func (h *hall) cancelled(t testing.TB, item *genbusv1.WorkItem) tasklog.Entry {
+	t.Helper()
+	e, err := h.log.Commit(t.Context(), task.FromWork(item), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := task.Cancelled(e.Job, time.Now(), fault.New(fault.Cancelled, "x").TaskError())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, err = h.log.Commit(t.Context(), next, e.Seq); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// TestEndOfAnotherJobUnderTheIDIsNotThisOnes: the job of the log was erased, or is
+// about to be. The one that waits comes into the line all the same.
+func TestEndOfAnotherJobUnderTheIDIsNotThisOnes(t *testing.T) {
+	t.Parallel()
+	h := newHall(t, brokertest.Single(t), 4)
+	earlier := h.stored(t, video("one", "a cat"))
+	h.cancelled(t, earlier)
+	later := h.stored(t, video("one", "a cat"))
+	later.AcceptedAt.Nanos++
+	h.put(t, h.waitSubject(later), later)
+	h.open(t)
+	if n := h.take(t); n.ID != later.GetId() {
+		t.Errorf("taken: %v", n)
+	}
+}
+
+// TestAnotherRequestInLineIsWaitedFor: it has the id, and another body. The item
+// that waits is kept until it is known whose the job is, and holds up nobody else.
+func TestAnotherRequestInLineIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		h := newHall(t, open(t), 4)
+		cat, dog := h.stored(t, video("one", "a cat")), h.stored(t, video("one", "a dog"))
+		h.put(t, h.lineSubject(dog), dog)
+		h.put(t, h.waitSubject(cat), cat)
+		other := h.stored(t, admission.Request{Kind: subject.Video, Tenant: "b", Body: video("", "x").Body})
+		h.put(t, h.waitSubject(other), other)
+		h.open(t)
+		if first, second := h.take(t), h.take(t); first.ID != dog.GetId() || second.ID != other.GetId() {
+			t.Fatalf("taken: %v, %v", first, second)
+		}
+		if err := h.held[0].DoubleAck(t.Context()); err != nil { // as the consumer does with a stray
+			t.Fatal(err)
+		}
+		if n := h.take(t); n.ID != cat.GetId() || !strings.Contains(string(h.held[2].Data()), "a cat") {
+			t.Errorf("taken: %v", n)
+		}
+	})
+}
+
+// TestFullStreamOfTheLineKeepsNothingOutForGood: those that wait do not fill it, so
+// that they come in when there is a place.
+func TestFullStreamOfTheLineKeepsNothingOutForGood(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		h := newHall(t, open(t), 2)
+		setMaxMsgs(t, h.b, h.b.Names().Work(), 2)
+		setMaxMsgs(t, h.b, h.b.Names().Wait(), 3)
+		h.open(t)
+		for i := range 5 {
+			h.admit(t, "acme", fmt.Sprint(i))
+		}
+		_, err := h.Admit(t.Context(), video("one too many", "a cat"))
+		if f := fault.From(err); f.Code != fault.QueueFull || f.RetryAfter == 0 {
+			t.Errorf("one too many: %v", err)
+		}
+		if h.take(t); h.inLine(t) != 2 {
+			t.Errorf("%d in the stream of the line", h.inLine(t))
+		}
+		for i := range 4 {
+			if err := h.held[i].DoubleAck(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			h.take(t)
+		}
+		await(t, "an empty room", func() bool { return h.behind(t) == 0 })
+	})
+}
+
+func setMaxMsgs(t testing.TB, b *broker.Broker, stream string, n int64) {
+	t.Helper()
+	s, err := b.JetStream().Stream(t.Context(), stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := s.CachedInfo().Config
+	cfg.MaxMsgs = n
+	if _, err := b.JetStream().UpdateStream(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestMaxQueuedCountsThoseBehindTheLine beside those that stand in it.
+func TestMaxQueuedCountsThoseBehindTheLine(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		h := newHall(t, open(t), 2, func(r *config.Route) { r.MaxQueued = 5 }).open(t)
+		for i := range 5 {
+			h.admit(t, "acme", fmt.Sprint(i))
+		}
+		await(t, "the count", func() bool {
+			n, _ := h.Waiting(t.Context(), subject.Video, "sandbox-video")
+			return n == 5
+		})
+		if _, err := h.Admit(t.Context(), video("sixth", "a cat")); fault.CodeOf(err) != fault.QueueFull {
+			t.Errorf("the sixth: %v", err)
+		}
+		if e := h.admit(t, "acme", "4"); e.Job.GetId() == "" {
+			t.Error("a job that waits already is attached to")
+		}
+	})
+}
+
+// TestJobThatWaitsIsAttachedTo: the id is found wherever its item stands, and
+// another body under it is refused, also while the log is empty.
+func TestJobThatWaitsIsAttachedTo(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		h := newHall(t, open(t), 1)
+		h.admit(t, "acme", "in line")
+		item := h.stored(t, video("one", "a cat"))
+		h.put(t, h.waitSubject(item), item)
+		if _, err := h.Admit(t.Context(), video("one", "a dog")); fault.CodeOf(err) != fault.IdempotencyKeyReused {
+			t.Errorf("another body: %v", err)
+		}
+		e, err := h.Admit(t.Context(), video("one", "a cat"))
+		if err != nil || !e.Job.GetCreatedAt().AsTime().Equal(item.GetAcceptedAt().AsTime()) {
+			t.Errorf("the same: %v, %v", e.Job, err)
+		}
+	})
+}
+
+// TestWithdrawTakesOutWhatWaits, and Released looks there too.
+func TestWithdrawTakesOutWhatWaits(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		h := newHall(t, open(t), 1)
+		h.admit(t, "acme", "in line")
+		e := h.admit(t, "acme", "one")
+		if err := h.Released(t.Context(), e.Name(), 0); fault.CodeOf(err) != fault.StillHeld {
+			t.Errorf("released: %v", err)
+		}
+		for range 2 {
+			if err := h.Withdraw(t.Context(), e, 0); err != nil || h.behind(t) != 0 || h.inLine(t) != 1 {
+				t.Errorf("%v; left: %d in line, %d behind", err, h.inLine(t), h.behind(t))
+			}
+		}
+		e = h.admit(t, "acme", "two")
+		if err := h.Leave(t.Context(), e); err != nil || h.behind(t) != 0 {
+			t.Errorf("left: %v, %d", err, h.behind(t))
+		}
+		if err := h.Leave(t.Context(), h.admit(t, "acme", "in line")); err != nil || h.inLine(t) != 1 {
+			t.Errorf("one in line: %v, %d", err, h.inLine(t))
+		}
+	})
+}
+
+// TestLargeItemComesIntoTheLine as it is.
+func TestLargeItemComesIntoTheLine(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		h := newHall(t, open(t), 4)
+		r := video("one", strings.Repeat("x", 1<<20))
+		c, err := h.Check(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		item := h.Item(t.Context(), r, c)
+		h.put(t, h.waitSubject(item), item)
+		h.open(t)
+		h.take(t)
+		got := &genbusv1.WorkItem{}
+		if err := proto.Unmarshal(h.held[0].Data(), got); err != nil || !proto.Equal(got, item) {
+			t.Errorf("the item changed: %v", err)
+		}
+	})
+}

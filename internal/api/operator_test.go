@@ -1,0 +1,247 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/api"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+const (
+	acmeKey = "key-acme"
+	opsKey  = "gb_operator-0123456789abcdef"
+)
+
+// withOps configures the operator ops.
+func withOps(c *config.Config) {
+	c.OperatorKeys = []config.OperatorKey{{Name: "ops", KeyEnv: "OPS", Key: config.NewSecret(opsKey)}}
+}
+
+// withKey calls with a key; an empty one sends none.
+func withKey(ctx context.Context, key string) context.Context {
+	if key == "" {
+		return ctx
+	}
+	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+key)
+}
+
+// methods are the full names of every method of a service.
+func methods(s grpc.ServiceDesc) (out []string) {
+	for _, m := range s.Methods {
+		out = append(out, "/"+s.ServiceName+"/"+m.MethodName)
+	}
+	return out
+}
+
+// TestOperatorMethodsAreForOperators: every method of the service, with every kind of
+// key, with and without operators and tenants.
+func TestOperatorMethodsAreForOperators(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		config []func(*config.Config)
+		want   map[string]string // by key: the reason of the refusal, empty for none
+	}{
+		"no operator": {
+			[]func(*config.Config){twoTenants},
+			map[string]string{"": "operator_required", "nobody": "operator_required", acmeKey: "operator_required", opsKey: "operator_required"},
+		},
+		"operator and tenants": {
+			[]func(*config.Config){twoTenants, withOps},
+			map[string]string{"": "invalid_api_key", "nobody": "invalid_api_key", acmeKey: "operator_required", opsKey: ""},
+		},
+		"operator, and everybody a tenant": {
+			[]func(*config.Config){withOps},
+			map[string]string{"": "invalid_api_key", "nobody": "operator_required", opsKey: ""},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, c.config...)
+			conn := w.dial()
+			for _, method := range methods(genbusv1.OperatorService_ServiceDesc) {
+				for key, want := range c.want {
+					err := conn.Invoke(withKey(t.Context(), key), method, &emptypb.Empty{}, &emptypb.Empty{})
+					got := reason(err)
+					if want == "" {
+						if got == "operator_required" || got == "invalid_api_key" || status.Code(err) == codes.Unimplemented {
+							t.Errorf("%s as operator: %v", method, err)
+						}
+						continue
+					}
+					code := map[string]codes.Code{"operator_required": codes.PermissionDenied, "invalid_api_key": codes.Unauthenticated}[want]
+					if got != want || status.Code(err) != code {
+						t.Errorf("%s with key %q: %v", method, key, err)
+					}
+					if name == "no operator" && !strings.Contains(status.Convert(err).Message(), "GENBUS_OPERATOR_KEY") {
+						t.Errorf("%s does not say how to become one: %v", method, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestAnOperatorsKeyIsNoTenants: it opens none of their methods and paths.
+func TestAnOperatorsKeyIsNoTenants(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, twoTenants, withOps)
+	conn := w.dial()
+	for _, s := range []grpc.ServiceDesc{genbusv1.VideoService_ServiceDesc, genbusv1.ChatService_ServiceDesc, genbusv1.ModelService_ServiceDesc} {
+		for _, method := range methods(s) {
+			if err := conn.Invoke(withKey(t.Context(), opsKey), method, &emptypb.Empty{}, &emptypb.Empty{}); reason(err) != "invalid_api_key" {
+				t.Errorf("%s: %v", method, err)
+			}
+		}
+	}
+	for _, path := range []string{"/v1/models", "/v1/videos", "/genbus/v1/videos"} {
+		if a := w.get(path, "Authorization", "Bearer "+opsKey); a.status != http.StatusUnauthorized {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+}
+
+// putLetter stores a letter of acme's.
+func (w *world) putLetter(l *genbusv1.DeadLetter) uint64 {
+	w.t.Helper()
+	l.Kind, l.Tenant = "video", "acme"
+	data, err := proto.Marshal(l)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	m := nats.NewMsg(w.broker.Names().DeadLetter(subject.Video, "acme", "x"))
+	m.Data = data
+	ack, err := w.broker.Publish(w.t.Context(), m)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return ack.Seq
+}
+
+// durables creates the consumers of all routes, as a replica's consumer does.
+func (w *world) durables() {
+	w.t.Helper()
+	for _, r := range w.cfg.Routes {
+		kind := subject.Kind(r.Kind)
+		if _, err := w.broker.EnsureConsumer(w.t.Context(), w.broker.Names().Work(), jetstream.ConsumerConfig{
+			Durable: subject.WorkDurable(kind, r.Name), FilterSubject: w.broker.Names().WorkRoutePattern(kind, r.Name), AckPolicy: jetstream.AckExplicitPolicy,
+		}); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// TestOperatorCalls: each method by gRPC, and what the log says of those that change
+// something: who, and neither prompts nor keys.
+func TestOperatorCalls(t *testing.T) {
+	t.Parallel()
+	var logged bytes.Buffer
+	w := buildWorld(t, []func(*config.Config){twoTenants, withOps}, func(o *api.Options) {
+		o.Logger = slog.New(slog.NewTextHandler(&logged, nil))
+	})
+	w.durables()
+	client, ctx := genbusv1.NewOperatorServiceClient(w.dial()), withKey(t.Context(), opsKey)
+	old := admission.JobID(subject.Video, "acme", "old")
+	letter := func() *genbusv1.DeadLetter {
+		return &genbusv1.DeadLetter{
+			Id: old, Data: []byte(`{"model":"sandbox-video","prompt":"secret"}`), Error: &genbusv1.TaskError{Code: "orphaned_submission"},
+			Upstream: config.SandboxUpstream, UpstreamTaskId: "up_1",
+		}
+	}
+	one, two, three := w.putLetter(letter()), w.putLetter(letter()), w.putLetter(letter())
+
+	list := must[*genbusv1.ListDeadLettersResponse](t)(client.ListDeadLetters(ctx, &genbusv1.ListDeadLettersRequest{PageSize: 2}))
+	if len(list.GetLetters()) != 2 || list.GetNextPageToken() == "" || len(list.GetLetters()[0].GetLetter().GetData()) != 0 {
+		t.Errorf("list: %v", list)
+	}
+	got := must[*genbusv1.GetDeadLetterResponse](t)(client.GetDeadLetter(ctx, &genbusv1.GetDeadLetterRequest{Sequence: one}))
+	if !strings.Contains(string(got.GetLetter().GetLetter().GetData()), "secret") {
+		t.Errorf("get: %v", got)
+	}
+	var header metadata.MD
+	redriven := must[*genbusv1.RedriveDeadLetterResponse](t)(client.RedriveDeadLetter(ctx, &genbusv1.RedriveDeadLetterRequest{Sequence: one}, grpc.Header(&header)))
+	if redriven.GetId() == "" || redriven.GetStatus() != genbusv1.JobStatus_JOB_STATUS_QUEUED || header.Get("genbus-job-id")[0] != redriven.GetId() {
+		t.Errorf("redrive: %v, %v", redriven, header)
+	}
+	attached := must[*genbusv1.AttachUpstreamTaskResponse](t)(client.AttachUpstreamTask(ctx, &genbusv1.AttachUpstreamTaskRequest{Sequence: two}))
+	if e := w.entry(subject.Video, "acme", attached.GetId()); videoOf(e).GetUpstreamTaskId() != "up_1" {
+		t.Errorf("attach: %v", e.Job)
+	}
+	must[*genbusv1.DropDeadLetterResponse](t)(client.DropDeadLetter(ctx, &genbusv1.DropDeadLetterRequest{Sequence: three}))
+	if _, err := client.DropDeadLetter(ctx, &genbusv1.DropDeadLetterRequest{Sequence: three}); reason(err) != "letter_not_found" || status.Code(err) != codes.NotFound {
+		t.Errorf("dropped twice: %v", err)
+	}
+	_, err := client.EraseJob(ctx, &genbusv1.EraseJobRequest{Kind: "video", Tenant: "acme", Id: attached.GetId()})
+	if reason(err) != "not_terminal" || status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("erase: %v", err)
+	}
+	if _, err := client.EraseJob(ctx, &genbusv1.EraseJobRequest{Kind: "chat", Tenant: "acme", Id: "chat_none"}); reason(err) != "chat_not_found" {
+		t.Errorf("erase of nothing: %v", err)
+	}
+	paused := must[*genbusv1.PauseRouteResponse](t)(client.PauseRoute(ctx, &genbusv1.PauseRouteRequest{Kind: "video", Name: config.SandboxVideoRoute}))
+	routes := must[*genbusv1.ListRoutesResponse](t)(client.ListRoutes(ctx, &genbusv1.ListRoutesRequest{}))
+	resumed := must[*genbusv1.ResumeRouteResponse](t)(client.ResumeRoute(ctx, &genbusv1.ResumeRouteRequest{Kind: "video", Name: config.SandboxVideoRoute}))
+	if !paused.GetRoute().GetPaused() || resumed.GetRoute().GetPaused() || len(routes.GetRoutes()) != len(w.cfg.Routes) {
+		t.Errorf("%v, %v, %v", paused, routes, resumed)
+	}
+	lines := logged.String()
+	for _, op := range []string{"get_dead_letter", "redrive_dead_letter", "attach_upstream_task", "drop_dead_letter", "erase_job", "pause_route", "resume_route"} {
+		if !strings.Contains(lines, "op="+op+" operator=ops") {
+			t.Errorf("%s is not logged with its operator:\n%s", op, lines)
+		}
+	}
+	if strings.Contains(lines, "secret") || strings.Contains(lines, opsKey) {
+		t.Errorf("the log has a prompt or a key:\n%s", lines)
+	}
+}
+
+// TestPausedRouteRefusesInlineChats: those that can wait are accepted. What is known
+// of the route is a second old at most.
+func TestPausedRouteRefusesInlineChats(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, withOps)
+	w.durables()
+	client, ctx := genbusv1.NewOperatorServiceClient(w.dial()), withKey(t.Context(), opsKey)
+	const body = `{"model":"sandbox-chat","messages":[{"role":"user","content":"hello"}]}`
+	if a := w.post("/v1/chat/completions", body); a.status != http.StatusOK {
+		t.Fatalf("before: %d %s", a.status, a.body)
+	}
+	must[*genbusv1.PauseRouteResponse](t)(client.PauseRoute(ctx, &genbusv1.PauseRouteRequest{Kind: "chat", Name: config.SandboxChatRoute}))
+	var refused answer
+	w.await("the refusal", func() bool {
+		refused = w.post("/v1/chat/completions", body)
+		return refused.status != http.StatusOK
+	})
+	if refused.status != http.StatusServiceUnavailable || refused.errorCode(t) != "route_paused" || refused.header.Get("Retry-After") == "" {
+		t.Errorf("%d %v %s", refused.status, refused.header, refused.body)
+	}
+	chats := w.sandbox.Sandbox.Stats().Chats
+	streamed := strings.Replace(body, "{", `{"stream":true,`, 1)
+	if a := w.post("/v1/chat/completions", streamed); a.errorCode(t) != "route_paused" {
+		t.Errorf("a stream: %d %s", a.status, a.body)
+	}
+	if a := w.post("/v1/chat/completions", body, "Prefer", "respond-async"); a.status != http.StatusAccepted {
+		t.Errorf("a queued chat: %d %s", a.status, a.body)
+	}
+	if n := w.sandbox.Sandbox.Stats().Chats; n != chats {
+		t.Errorf("%d chats reached the upstream of a paused route", n-chats)
+	}
+	must[*genbusv1.ResumeRouteResponse](t)(client.ResumeRoute(ctx, &genbusv1.ResumeRouteRequest{Kind: "chat", Name: config.SandboxChatRoute}))
+	w.await("the route runs again", func() bool { return w.post("/v1/chat/completions", body).status == http.StatusOK })
+}

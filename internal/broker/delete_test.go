@@ -1,0 +1,60 @@
+package broker_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// TestDelete removes a message, and is content with one that is gone: the first of
+// the stream, one in its middle, and one that never was.
+func TestDelete(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b := open(t)
+		stream := b.Names().Wait()
+		var last uint64
+		for _, id := range []string{"a", "b", "c", "d"} {
+			ack, err := b.Publish(t.Context(), nats.NewMsg(b.Names().WaitItem(subject.Video, "r", "t", id)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			last = ack.Seq
+		}
+		for _, seq := range []uint64{last - 1, last - 1, last - 3, last - 3, last + 9} {
+			if err := b.Delete(t.Context(), stream, seq); err != nil {
+				t.Errorf("delete %d: %v", seq, err)
+			}
+		}
+		for seq, want := range map[uint64]error{last: nil, last - 1: broker.ErrNoMessage, last - 2: nil, last - 3: broker.ErrNoMessage} {
+			if _, err := b.At(t.Context(), stream, seq); !errors.Is(err, want) {
+				t.Errorf("%d: %v, want %v", seq, err, want)
+			}
+		}
+		if err := b.Delete(t.Context(), "NONE", 1); err == nil {
+			t.Error("a stream that is not there was deleted from")
+		}
+	})
+}
+
+// TestStreamOfThoseThatWaitHasManyReaders: every replica follows it, which a work
+// queue does not allow.
+func TestStreamOfThoseThatWaitHasManyReaders(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	for _, row := range []struct {
+		stream string
+		ok     bool
+	}{{b.Names().Wait(), true}, {b.Names().Wait(), true}, {b.Names().Work(), false}} {
+		_, err := b.JetStream().OrderedConsumer(t.Context(), row.stream, jetstream.OrderedConsumerConfig{HeadersOnly: true})
+		if (err == nil) != row.ok {
+			t.Errorf("%s: %v", row.stream, err)
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	// startPatience is how long a start waits for a cluster that has no leader just
+	// then: electing one after the loss of a node takes some seconds.
+	startPatience = time.Minute
+	// patienceTry bounds one try.
+	patienceTry = 5 * time.Second
+)
+
+// leaderless are the refusals that end with the next election, or when a node is
+// back: there is no leader, this server is not the one, too few peers are online,
+// or the stream or consumer is not served just now.
+var leaderless = []jetstream.ErrorCode{10005, 10008, 10009, 10118, 10119}
+
+// Patiently tries again what JetStream does not answer, or cannot do because the
+// cluster has no leader, for up to a minute. A refusal ends it at once. f is
+// given a bounded context, and is harmless to repeat.
+func (b *Broker) Patiently(ctx context.Context, what string, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startPatience, fmt.Errorf("%s: JetStream could not do it within %s", what, startPatience))
+	defer cancel()
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
+		err := try(ctx, f)
+		if err == nil || !passing(err) {
+			return err
+		}
+		b.log.Warn("JetStream does not answer yet", "to", what, "error", err)
+		if Wait(ctx, wait) != nil {
+			return errors.Join(context.Cause(ctx), err)
+		}
+	}
+}
+
+func try(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, patienceTry)
+	defer cancel()
+	return f(ctx)
+}
+
+// Unavailable reports whether an error of any call of JetStream, this package's or
+// the client's own, says that it cannot be used now, rather than that the call was
+// wrong.
+func Unavailable(err error) bool {
+	var api *jetstream.APIError
+	if errors.As(err, &api) && api.Code >= 500 {
+		return true
+	}
+	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrNoAnswer) || passing(err)
+}
+
+// passing reports whether an error may be gone with the next election.
+func passing(err error) bool {
+	var api *jetstream.APIError
+	if errors.As(err, &api) {
+		return slices.Contains(leaderless, api.ErrorCode)
+	}
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) ||
+		errors.Is(err, nats.ErrNoResponders) || errors.Is(err, nats.ErrDisconnected)
+}

@@ -1,0 +1,102 @@
+package consumer
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/telemetry"
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// bury stores the request as a dead letter, before the task ends: the other order
+// would lose it in a crash.
+func (j *videoJob) bury(ctx context.Context, f *fault.Error) (Outcome, bool) {
+	item, err := j.workItem(ctx)
+	if err == nil {
+		attempt := strconv.FormatUint(uint64(j.entry.Job.GetExecution().GetAttempt()), 10)
+		err = j.dead.Put(ctx, deadItem(item, j.entry.Job, f), j.name.ID, attempt)
+	}
+	if err != nil {
+		j.Logger.Error("the dead letter could not be written", j.attrs("error", err)...)
+		j.confirmLater()
+		return HoldFor(retryLog), false
+	}
+	return Outcome{}, true
+}
+
+// orphaned keeps the id of an upstream task that no job owns.
+func (j *videoJob) orphaned(ctx context.Context, s upstream.Submission, out Outcome) Outcome {
+	f := fault.New(fault.OrphanedSubmission, "upstream %s has task %s for job %s, which could no longer record it", j.assigned.upstream(), s.UpstreamID, j.name.ID)
+	letter := deadItem(j.item, j.entry.Job, f)
+	letter.Attempt = j.began
+	letter.Upstream, letter.UpstreamKey = j.assigned.upstream(), j.assigned.key()
+	letter.UpstreamTaskId, letter.UpstreamTicket = s.UpstreamID, fault.Clip(s.Ticket, 256)
+	// Each task is paid for: no two of one job are the same letter.
+	occasion := fmt.Sprintf("%d.%x", j.began, sha256.Sum256([]byte(letter.GetUpstream()+"\x00"+s.UpstreamID)))
+	for {
+		try, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
+		err := j.dead.Put(try, letter, j.name.ID, occasion)
+		cancel()
+		if err == nil {
+			return out
+		}
+		j.Logger.Error("an orphaned submission could not be kept", j.attrs("upstream", j.assigned.upstream(), telemetry.KeyUpstreamID, s.UpstreamID, "error", err)...)
+		if !waitOrStop(ctx, retryLog) {
+			return out // the log line is all that is left
+		}
+	}
+}
+
+// workItem is the task's work item. A submitted task has let go of it; the stream
+// holds it until the task's end.
+func (j *videoJob) workItem(ctx context.Context) (*genbusv1.WorkItem, error) {
+	if j.item != nil {
+		return j.item, nil
+	}
+	stored, err := j.Admission.Items(ctx, j.name)
+	if err != nil {
+		return nil, fmt.Errorf("read the work item again: %w", err)
+	}
+	for _, s := range stored {
+		item, err := s.Decode()
+		if err == nil && bytes.Equal(item.GetFingerprint(), j.entry.Job.GetExecution().GetFingerprint()) {
+			return item, nil
+		}
+	}
+	return nil, errors.New("the work item is gone")
+}
+
+// deadItem is the letter of an accepted job: its request, and where the request
+// went. job is what its log says; nil where the log has not begun.
+func deadItem(item *genbusv1.WorkItem, job task.Job, f *fault.Error) *genbusv1.DeadLetter {
+	letter := &genbusv1.DeadLetter{
+		Error: f.TaskError(), Id: item.GetId(), Kind: item.GetKind(), Tenant: item.GetTenant(),
+		Data: item.GetBody(), DataRef: item.GetBodyRef(), Work: withoutBody(item),
+	}
+	if job == nil {
+		job = task.FromWork(item).Job
+	}
+	x := job.GetExecution()
+	letter.Upstream, letter.UpstreamKey, letter.UpstreamTicket = x.GetUpstream(), x.GetUpstreamKey(), x.GetUpstreamTicket()
+	letter.Attempt = x.GetAttempt()
+	if v, ok := job.(*genbusv1.VideoTask); ok {
+		letter.UpstreamTaskId = v.GetUpstreamTaskId()
+	}
+	return letter
+}
+
+// withoutBody copies an item without its body, which the letter has beside it.
+func withoutBody(item *genbusv1.WorkItem) *genbusv1.WorkItem {
+	out := proto.CloneOf(item)
+	out.Body, out.BodyRef = nil, nil
+	return out
+}

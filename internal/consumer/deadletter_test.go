@@ -1,0 +1,100 @@
+package consumer
+
+import (
+	"testing"
+	"time"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// checkLetter checks that a letter tells all that a new job needs.
+func checkLetter(t testing.TB, b *broker.Broker, id, code, upstream string) {
+	t.Helper()
+	letters := deadLetters(t, b)
+	if len(letters) != 1 {
+		t.Fatalf("%d dead letters: %v", len(letters), letters)
+	}
+	l := letters[0]
+	if l.GetError().GetCode() != code || l.GetId() != id || l.GetUpstream() != upstream || l.GetUpstreamTaskId() == "" || l.GetAttempt() != 1 {
+		t.Errorf("the letter is %v", l)
+	}
+	w := l.GetWork()
+	if w.GetModel() == "" || w.GetRoute() == "" || w.GetProtocol() != "primary" || w.GetAcceptedAt() == nil || len(w.GetBody()) != 0 || w.GetBodyRef() != nil || len(l.GetData()) == 0 {
+		t.Errorf("its request is %v, with %d bytes", w, len(l.GetData()))
+	}
+}
+
+// TestARemovedUpstreamLeavesALetter: the task there may be paid for, and can be
+// attached when its account is back.
+func TestARemovedUpstreamLeavesALetter(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		first, second := newSandbox(t), newSandbox(t)
+		both := func(c *config.Config) {
+			withSecond(second.URL())(c)
+			for i := range c.Routes {
+				c.Routes[i].Upstreams = c.Routes[i].Upstreams[1:]
+			}
+		}
+		one := newReplica(t, open(t), testConfig(t, first.URL(), both))
+		id := publish(t, one.Broker, subject.Video, "v", videoRequest("v", "sandbox-video:duration_ms=60000", "a cat"))
+		follow(t, one.log, id, genbusv1.JobPhase_JOB_PHASE_SUBMITTED)
+		one.stop(true)
+		two := newReplica(t, open(t), testConfig(t, first.URL()))
+		end := last(follow(t, two.log, id))
+		if code := end.Job.GetError().GetCode(); code != "upstream_removed" {
+			t.Errorf("ended %v", end.Job.GetError())
+		}
+		checkLetter(t, two.Broker, id, "upstream_removed", "second")
+		doneOnce(t, two.Broker, end)
+	})
+}
+
+// TestARemovedRouteLeavesALetter of a task that was submitted, and none of one that
+// was not.
+func TestARemovedRouteLeavesALetter(t *testing.T) {
+	t.Parallel()
+	up, b := newSandbox(t), brokertest.Single(t)
+	one := newReplica(t, b, testConfig(t, up.URL(), func(c *config.Config) {
+		r := config.NewRoute("going", config.KindVideo, config.SandboxUpstream, "going")
+		r.UpstreamModel, r.MaxInFlight, r.AckWait = "sandbox-video:duration_ms=60000", 1, 3*time.Second
+		c.Routes = append(c.Routes, r)
+	}))
+	id := publish(t, b, subject.Video, "v", videoRequest("v", "going", "a cat"))
+	follow(t, one.log, id, genbusv1.JobPhase_JOB_PHASE_SUBMITTED)
+	waits := publish(t, b, subject.Video, "w", videoRequest("w", "going", "a cat"))
+	follow(t, one.log, waits, genbusv1.JobPhase_JOB_PHASE_QUEUED)
+	one.stop(true)
+	two := newReplica(t, b, testConfig(t, up.URL(), func(c *config.Config) { c.Orphans = config.OrphansFail }))
+	for _, id := range []string{id, waits} {
+		if end := last(follow(t, two.log, id)); end.Job.GetError().GetCode() != "upstream_removed" {
+			t.Errorf("%s ended %v", id, end.Job.GetError())
+		}
+	}
+	checkLetter(t, b, id, "upstream_removed", config.SandboxUpstream)
+}
+
+// TestADeadlineThatPassedUnheld: a task whose deadline has passed while nobody held
+// it is asked for once, because its upstream may have finished it.
+func TestADeadlineThatPassedUnheld(t *testing.T) {
+	t.Parallel()
+	for duration, want := range map[string]string{"300": "", "60000": "deadline_exceeded"} {
+		up, b := newSandbox(t), brokertest.Single(t)
+		short := videoRoutes(func(r *config.Route) { r.Timeouts.Deadline = time.Second })
+		one := newReplica(t, b, testConfig(t, up.URL(), short, videoRoutes(func(r *config.Route) { r.Poll.Interval = time.Minute })))
+		id := publish(t, b, subject.Video, "v", videoRequest("v", "sandbox-video:duration_ms="+duration, "a cat"))
+		held := last(follow(t, one.log, id, genbusv1.JobPhase_JOB_PHASE_SUBMITTED))
+		one.stop(true)
+		if err := broker.Wait(t.Context(), time.Until(held.Job.GetExecution().GetDeadline().AsTime())+10*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+		two := newReplica(t, b, testConfig(t, up.URL(), short))
+		if end := last(follow(t, two.log, id)); end.Job.GetError().GetCode() != want {
+			t.Errorf("a video of %s ms ended %v", duration, end.Job.GetError())
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package consumer
+
+import (
+	"strings"
+	"testing"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// TestOrphansBehindTheLine: a job waits for its turn on a route that is gone. It is
+// named at the start, and moved or ended as one in line is.
+func TestOrphansBehindTheLine(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b, up := open(t), newSandbox(t)
+		waitItem(t, b, "gone", videoID("failed"))
+		refused := idleReplica(t, b, testConfig(t, up.URL()))
+		if err := refused.checkOrphans(t.Context()); err == nil || !strings.Contains(err.Error(), `"gone" (1 jobs)`) {
+			t.Errorf("the start: %v", err)
+		}
+		failing := newReplica(t, b, testConfig(t, up.URL(), func(c *config.Config) { c.Orphans = config.OrphansFail }))
+		end := last(follow(t, failing.log, videoID("failed")))
+		if end.Job.GetError().GetCode() != "upstream_removed" {
+			t.Errorf("ended %v", end.Job.GetError())
+		}
+		doneOnce(t, b, end)
+		failing.noItems(t, end.Name())
+		waitItem(t, b, "gone", videoID("rerouted"))
+		rerouting := newReplica(t, b, testConfig(t, up.URL(), func(c *config.Config) { c.Orphans = config.OrphansReroute }))
+		end = last(follow(t, rerouting.log, videoID("rerouted")))
+		if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+			t.Errorf("ended %v", end.Job.GetError())
+		}
+		doneOnce(t, b, end)
+		rerouting.noItems(t, end.Name())
+	})
+}
+
+// TestOrphanedItemThatIsNotNeededEndsNothing: during a rolling deploy two
+// configurations stored items of one id on two routes, one of which is gone. The job
+// goes on by the other one.
+func TestOrphanedItemThatIsNotNeededEndsNothing(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ orphan, log string }{
+		"a stray":                 {orphan: "dog", log: "cat"},
+		"of the same request":     {orphan: "cat", log: "cat"},
+		"not recorded by anybody": {orphan: "cat"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, up := brokertest.Single(t), newSentBodies(t)
+			r := idleReplica(t, b, testConfig(t, up.url, func(c *config.Config) { c.Orphans = config.OrphansFail }))
+			orphan, item := itemOf("v", "gone", c.orphan), itemOf("v", config.SandboxVideoRoute, "cat")
+			subj := b.Names().WorkItem(subject.Video, "gone", "acme", orphan.GetId())
+			putItemAt(t, b, subj, orphan)
+			putItemAt(t, b, b.Names().WaitItem(subject.Video, item.GetRoute(), "acme", item.GetId()), item)
+			if c.log != "" {
+				pastOf(t, forerunner(t, b), item)
+			}
+			if err := r.adoptOrphan(t.Context(), subj); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			end := last(follow(t, r.log, item.GetId()))
+			if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || len(up.of(item.GetId())) != 1 {
+				t.Errorf("ended %v, sent %v", end.Job.GetError(), up.of(item.GetId()))
+			}
+			r.noItems(t, end.Name())
+		})
+	}
+}

@@ -1,0 +1,88 @@
+package consumer
+
+import (
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// deliver has a work item delivered so often to somebody who gives it back, as
+// often as processes died that held it.
+func deliver(t *testing.T, b *broker.Broker, times int) {
+	t.Helper()
+	c, err := b.JetStream().Consumer(t.Context(), b.Names().Work(), "video-sandbox-video")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range times {
+		m, err := c.Next(jetstream.FetchMaxWait(patience))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Nak(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// submittedVideo is a task that its upstream has, and that nobody holds.
+func submittedVideo(t *testing.T, b *broker.Broker, url string) string {
+	t.Helper()
+	r := newReplica(t, b, testConfig(t, url))
+	id := publish(t, b, subject.Video, "v", videoRequest("v", "sandbox-video:duration_ms=60000", "a cat"))
+	follow(t, r.log, id, genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS)
+	r.stop(true)
+	return id
+}
+
+// TestManyCrashesDoNotPoisonWhatIsHandled: processes that die of something else,
+// again and again, must not end the tasks that they happen to hold.
+func TestManyCrashesDoNotPoisonWhatIsHandled(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	up := newSandbox(t)
+	id := submittedVideo(t, b, up.URL())
+	for range 3 {
+		deliver(t, b, maxDeliveries-2)
+		r := newReplica(t, b, testConfig(t, up.URL()))
+		before, err := r.log.Get(t.Context(), subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The first poll is over: its holder says that it lives.
+		for e, err := range r.log.Follow(t.Context(), before.Name(), before.Version()) {
+			if err != nil || e.Terminal() {
+				t.Fatalf("%v, %v", e.Job.GetError(), err)
+			}
+			break
+		}
+		r.stop(true)
+	}
+	if letters := deadLetters(t, b); len(letters) != 0 {
+		t.Errorf("dead letters: %v", letters)
+	}
+}
+
+// TestWhatKillsItsHoldersIsPoisoned, with a letter by which it can be attached
+// again: it may be paid for.
+func TestWhatKillsItsHoldersIsPoisoned(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b := open(t)
+		up := newSandbox(t)
+		id := submittedVideo(t, b, up.URL())
+		deliver(t, b, maxDeliveries+2)
+		r := newReplica(t, b, testConfig(t, up.URL()))
+		end := last(follow(t, r.log, id))
+		if code := end.Job.GetError().GetCode(); code != "poisoned" {
+			t.Errorf("ended %v", end.Job.GetError())
+		}
+		checkLetter(t, b, id, "poisoned", "sandbox")
+		doneOnce(t, b, end)
+	})
+}

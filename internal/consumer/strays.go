@@ -1,0 +1,49 @@
+package consumer
+
+import (
+	"time"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// A stray is a work item that is not of the job that its id names. Two requests
+// with one id and different bodies may both have been stored, and the log has
+// decided for the other one; or the job was erased while its item was on its way
+// into the line. A stray is acknowledged, and nothing of it is run.
+
+// secondLook is the wait before an item is believed to be a stray. A log is read
+// from its leader, but one that has just lost the lead may answer once more.
+const secondLook = 5 * time.Second
+
+// doubt is what is held against a job's work item.
+type doubt struct {
+	// recorded is true when the job's first event was in the log before the item was
+	// put in line: without a log now, the job was erased.
+	recorded bool
+	since    time.Time // of the first look that found it to be a stray; zero: none did
+}
+
+// stray is the outcome for an item that looks like a stray.
+func (d *doubt) stray(now time.Time) Outcome {
+	if d.since.IsZero() {
+		d.since = now
+	}
+	if sure := d.since.Add(secondLook); now.Before(sure) {
+		return Hold(sure)
+	}
+	return Ack()
+}
+
+// sameRequest reports whether a job is that of a work item's request.
+func sameRequest(item *genbusv1.WorkItem, current tasklog.Entry) bool {
+	return string(item.GetFingerprint()) == string(current.Job.GetExecution().GetFingerprint())
+}
+
+// anotherItem settles an item whose job this process holds by another one. Which of
+// the two is a stray shows when the job is let go.
+func (c *Consumer) anotherItem(d delivery, attrs ...any) {
+	if err := settle(d, NakWithDelay(secondLook)); err != nil {
+		c.Logger.Warn("settle failed; the message will be redelivered", append(attrs, "error", err)...)
+	}
+}

@@ -1,0 +1,385 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// sentBodies is an upstream that completes every task at once, and keeps which
+// prompts came for which key.
+type sentBodies struct {
+	url string
+
+	mu      sync.Mutex
+	prompts map[string][]string
+	order   []string
+}
+
+func newSentBodies(t testing.TB) *sentBodies {
+	s := &sentBodies{prompts: map[string][]string{}}
+	s.url = scripted(t, map[string]http.HandlerFunc{
+		createPath: func(w http.ResponseWriter, r *http.Request) {
+			prompt, key := promptOf(r), r.Header.Get("Idempotency-Key")
+			s.mu.Lock()
+			s.prompts[key] = append(s.prompts[key], prompt)
+			s.order = append(s.order, prompt)
+			s.mu.Unlock()
+			says(`{"task_id":%q,"status":"queued"}`, key)(w, r)
+		},
+		pollPath: saysCompleted,
+		"POST /v1/chat/completions": func(w http.ResponseWriter, r *http.Request) {
+			s.mu.Lock()
+			s.order = append(s.order, "chat")
+			s.mu.Unlock()
+			says(`{"id":"x","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}`)(w, r)
+		},
+	})
+	return s
+}
+
+func (s *sentBodies) of(key string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.prompts[key])
+}
+
+func (s *sentBodies) all() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.order)
+}
+
+// itemOf is a work item whose fingerprint is that of its prompt.
+func itemOf(request, route, prompt string) *genbusv1.WorkItem {
+	return &genbusv1.WorkItem{
+		Id: videoID(request), Kind: "video", Tenant: "acme", Route: route, Model: "sandbox-video", Protocol: "primary", RequestId: request,
+		Fingerprint: []byte(prompt), Body: fmt.Appendf(nil, `{"model":"sandbox-video","prompt":%q}`, prompt), AcceptedAt: timestamppb.Now(),
+	}
+}
+
+// noItems waits until a job has no work item any more.
+func (r *replica) noItems(t testing.TB, n subject.TaskName) {
+	t.Helper()
+	r.eventually(t, "no work item is left", func() bool {
+		_, err := r.Admission.Find(t.Context(), n)
+		return errors.Is(err, broker.ErrNoMessage)
+	})
+}
+
+// TestTwoBodiesUnderOneID: two requests with one id and different bodies were both
+// stored, in line, behind it, or on two routes, and their admissions died after
+// each step. The log decides, or whoever comes first where it is empty; the job
+// ends, one body is sent, once, and no item is left.
+func TestTwoBodiesUnderOneID(t *testing.T) {
+	t.Parallel()
+	const route, other = config.SandboxVideoRoute, "other"
+	names := subject.Default()
+	line, room := names.WorkItem, names.WaitItem
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b, up := open(t), newSentBodies(t)
+		cases := map[string]struct {
+			cat, dog func(subject.Kind, string, string, string) string
+			dogRoute string
+			recorded string // by its admission; empty for none
+		}{
+			"behind and in line, none recorded":               {room, line, route, ""},
+			"behind and in line, the first recorded":          {room, line, route, "cat"},
+			"behind and in line, the second recorded":         {room, line, route, "dog"},
+			"in line and behind, none recorded":               {line, room, route, ""},
+			"in line and behind, the first recorded":          {line, room, route, "cat"},
+			"in line and behind, the second recorded":         {line, room, route, "dog"},
+			"in two lines, none recorded":                     {line, line, other, ""},
+			"in two lines, the first recorded":                {line, line, other, "cat"},
+			"behind two lines, the second recorded":           {room, room, other, "dog"},
+			"in line and behind another, the second recorded": {line, room, other, "dog"},
+		}
+		for name, c := range cases {
+			items := map[string]*genbusv1.WorkItem{"cat": itemOf(name, route, "cat"), "dog": itemOf(name, c.dogRoute, "dog")}
+			putItemAt(t, b, c.cat(subject.Video, route, "acme", videoID(name)), items["cat"])
+			putItemAt(t, b, c.dog(subject.Video, c.dogRoute, "acme", videoID(name)), items["dog"])
+			if c.recorded != "" {
+				pastOf(t, forerunner(t, b), items[c.recorded])
+			}
+		}
+		r := newReplica(t, b, testConfig(t, up.url, func(cfg *config.Config) {
+			cfg.Routes = append(cfg.Routes, config.NewRoute(other, config.KindVideo, config.SandboxUpstream, other))
+		}))
+		for name, c := range cases {
+			end := last(follow(t, r.log, videoID(name)))
+			if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+				t.Errorf("%s: ended %v", name, end.Job.GetError())
+			}
+			r.noItems(t, end.Name())
+			sent := up.of(videoID(name))
+			if len(sent) != 1 || sent[0] != string(end.Job.GetExecution().GetFingerprint()) || c.recorded != "" && sent[0] != c.recorded {
+				t.Errorf("%s: sent %v, and the log has %s", name, sent, end.Job.GetExecution().GetFingerprint())
+			}
+		}
+	})
+}
+
+// TestRacingBodies: two replicas admit requests with one id and two bodies, in line
+// and behind it, and many of them die at whatever moment. Every job that somebody
+// was told of ends; its body, and no other, is sent, and once.
+func TestRacingBodies(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		const rounds, requests = 12, 6
+		up := newSentBodies(t)
+		cfg := testConfig(t, up.url, func(c *config.Config) {
+			for i := range c.Routes {
+				c.Routes[i].MaxInFlight, c.Routes[i].ReadyJobs = 3, 1
+			}
+		})
+		replicas := []*replica{newReplica(t, open(t), cfg), newReplica(t, open(t), cfg)}
+		admit := func(ctx context.Context, r *replica, round int, prompt string) (tasklog.Entry, error) {
+			return r.Admission.Admit(ctx, admission.Request{
+				Kind: subject.Video, Tenant: "acme", RequestID: fmt.Sprint(round), Body: fmt.Appendf(nil, `{"model":"sandbox-video","prompt":%q}`, prompt),
+			})
+		}
+		var mu sync.Mutex
+		told := map[int]map[string]bool{}
+		tell := func(round int, prompt string) {
+			mu.Lock()
+			defer mu.Unlock()
+			if told[round] == nil {
+				told[round] = map[string]bool{}
+			}
+			told[round][prompt] = true
+		}
+		var wg sync.WaitGroup
+		for round := range rounds {
+			for i := range requests {
+				wg.Go(func() {
+					ctx, cancel := context.WithTimeout(t.Context(), rand.N(20*time.Millisecond))
+					defer cancel()
+					if _, err := admit(ctx, replicas[i%2], round, []string{"cat", "dog"}[i/2%2]); err == nil {
+						tell(round, []string{"cat", "dog"}[i/2%2])
+					}
+				})
+			}
+		}
+		wg.Wait()
+		for round := range rounds {
+			for _, prompt := range []string{"cat", "dog"} {
+				switch _, err := admit(t.Context(), replicas[0], round, prompt); fault.CodeOf(err) {
+				case "":
+					tell(round, prompt)
+				case fault.IdempotencyKeyReused:
+				default:
+					t.Errorf("round %d: %v", round, err)
+				}
+			}
+			end := last(follow(t, replicas[0].log, videoID(fmt.Sprint(round))))
+			replicas[0].noItems(t, end.Name())
+			if sent := up.of(end.Job.GetId()); len(sent) != 1 || !told[round][sent[0]] || len(told[round]) != 1 || end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+				t.Errorf("round %d: sent %v, told %v, ended %v", round, sent, told[round], end.Job.GetStatus())
+			}
+		}
+	})
+}
+
+// TestRecordedItemWithoutALogIsNotRun: its job was erased while it came into the
+// line. It is no new job, and no event of it is written.
+func TestRecordedItemWithoutALogIsNotRun(t *testing.T) {
+	t.Parallel()
+	for _, kind := range subject.Kinds {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+				b, up := open(t), newSentBodies(t)
+				r := newReplica(t, b, testConfig(t, up.url))
+				route := map[subject.Kind]string{subject.Video: config.SandboxVideoRoute, subject.Chat: config.SandboxChatRoute}[kind]
+				item := itemOf("v", route, "cat")
+				item.Kind, item.Id, item.Model = string(kind), admission.JobID(kind, "acme", "x"), "sandbox-"+string(kind)
+				data, err := proto.Marshal(item)
+				if err != nil {
+					t.Fatal(err)
+				}
+				m := nats.NewMsg(b.Names().WorkItem(kind, route, "acme", item.GetId()))
+				m.Data, m.Header[subject.HeaderRecorded] = data, []string{"true"}
+				if _, err := b.Publish(t.Context(), m); err != nil {
+					t.Fatal(err)
+				}
+				r.noItems(t, nameOf(item))
+				if e, err := r.log.Get(t.Context(), nameOf(item)); !errors.Is(err, tasklog.ErrNotFound) || len(up.all()) != 0 {
+					t.Errorf("the log has %v, %v; sent %v", e.Job, err, up.all())
+				}
+			})
+		})
+	}
+}
+
+// TestStrayChatIsNotCalled: the log has another request's chat under the id.
+func TestStrayChatIsNotCalled(t *testing.T) {
+	t.Parallel()
+	b, up := brokertest.Single(t), newSentBodies(t)
+	item := itemOf("v", config.SandboxChatRoute, "cat")
+	item.Kind, item.Id, item.Model = "chat", admission.JobID(subject.Chat, "acme", "x"), "sandbox-chat"
+	e := pastOf(t, forerunner(t, b), item)
+	item.Fingerprint = []byte("dog")
+	putItemAt(t, b, b.Names().WorkItem(subject.Chat, item.GetRoute(), "acme", item.GetId()), item)
+	r := newReplica(t, b, testConfig(t, up.url))
+	r.noItems(t, nameOf(item))
+	if current, err := r.log.Get(t.Context(), e.Name()); err != nil || current.Seq != e.Seq || len(up.all()) != 0 {
+		t.Errorf("the log has %v, %v; sent %v", current.Job, err, up.all())
+	}
+}
+
+// TestAnotherItemOfAHeldJobIsKept until the job is let go: it may be that of a later
+// job under the id.
+func TestAnotherItemOfAHeldJobIsKept(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	goOn := make(chan struct{})
+	url := scripted(t, map[string]http.HandlerFunc{
+		createPath: func(w http.ResponseWriter, r *http.Request) {
+			<-goOn
+			acceptsByPrompt(w, r)
+		},
+		pollPath: saysCompleted,
+	})
+	r := newReplica(t, b, testConfig(t, url, func(c *config.Config) {
+		c.Routes = append(c.Routes, config.NewRoute("other", config.KindVideo, config.SandboxUpstream, "other"))
+	}, videoRoutes(func(r *config.Route) { r.Timeouts.Create = time.Minute })))
+	item := itemOf("v", config.SandboxVideoRoute, "cat")
+	putItemAt(t, b, b.Names().WorkItem(subject.Video, item.GetRoute(), "acme", item.GetId()), item)
+	follow(t, r.log, item.GetId(), genbusv1.JobPhase_JOB_PHASE_SUBMITTING)
+	item.Route = "other"
+	putItemAt(t, b, b.Names().WorkItem(subject.Video, "other", "acme", item.GetId()), item)
+	r.eventually(t, "the other item was delivered", func() bool {
+		c, err := b.JetStream().Consumer(t.Context(), b.Names().Work(), subject.WorkDurable(subject.Video, "other"))
+		return err == nil && c.CachedInfo().NumAckPending == 1
+	})
+	close(goOn)
+	if end := last(follow(t, r.log, item.GetId())); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || end.Job.GetExecution().GetAttempt() != 1 {
+		t.Errorf("ended %v", end.Job)
+	}
+	r.noItems(t, nameOf(item))
+}
+
+// TestOneTenantsQueueDoesNotHoldUpAnother: one tenant has very many jobs. The first
+// of another one is sent after those in work, those in line, and one more.
+func TestOneTenantsQueueDoesNotHoldUpAnother(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		const inFlight, places, movers, many = 2, 4, 8, 60
+		up, b := newSentBodies(t), open(t)
+		r := newReplica(t, b, testConfig(t, up.url, videoRoutes(func(r *config.Route) { r.MaxInFlight, r.ReadyJobs = inFlight, places })))
+		for i := range many {
+			admitVideo(t, r, "acme", fmt.Sprint("acme", i))
+		}
+		before := len(up.all())
+		end := entryOf(t, r, admitVideo(t, r, "other", "other").Name())
+		at := slices.Index(up.all(), "other")
+		if bound := before + inFlight + places + 1 + movers; end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || at < 0 || at > bound {
+			t.Errorf("%d jobs of the other tenant were sent before; the bound is %d", at, bound)
+		}
+		r.eventually(t, "all jobs are sent", func() bool { return len(up.all()) == many+1 })
+	})
+}
+
+// TestErasedJobIsNeverRun: jobs are cancelled and erased while two replicas bring
+// them into the line. What was erased before it began is not run, and leaves nothing
+// behind.
+func TestErasedJobIsNeverRun(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		const many = 40
+		up := newSentBodies(t)
+		cfg := testConfig(t, up.url, videoRoutes(func(r *config.Route) { r.MaxInFlight, r.ReadyJobs = 2, 1 }))
+		replicas := []*replica{newReplica(t, open(t), cfg), newReplica(t, open(t), cfg)}
+		jobs := make([]tasklog.Entry, 0, many)
+		for i := range many {
+			jobs = append(jobs, admitVideo(t, replicas[i%2], "acme", fmt.Sprint(i)))
+		}
+		var mu sync.Mutex
+		var erased []subject.TaskName
+		var wg sync.WaitGroup
+		for i, job := range jobs {
+			wg.Go(func() {
+				r := replicas[i%2]
+				current, err := r.log.Get(t.Context(), job.Name())
+				if err != nil || current.Job.GetExecution().GetPhase() != genbusv1.JobPhase_JOB_PHASE_QUEUED {
+					return
+				}
+				next, err := task.Cancelled(current.Job, time.Now(), fault.New(fault.Cancelled, "x").TaskError())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				end, err := r.log.Commit(t.Context(), next, current.Seq)
+				if err != nil {
+					return // it began
+				}
+				if err := errors.Join(r.Admission.Withdraw(t.Context(), end, 0), r.log.Erase(t.Context(), end)); err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				erased = append(erased, end.Name())
+				mu.Unlock()
+			})
+		}
+		wg.Wait()
+		if len(erased) < many/4 {
+			t.Errorf("only %d were erased", len(erased))
+		}
+		for _, job := range jobs {
+			replicas[0].noItems(t, job.Name())
+		}
+		for _, n := range erased {
+			if e, err := replicas[0].log.Get(t.Context(), n); !errors.Is(err, tasklog.ErrNotFound) || len(up.of(n.ID)) != 0 {
+				t.Errorf("%s: the log has %v, %v; sent %v", n.ID, e.Job, err, up.of(n.ID))
+			}
+		}
+	})
+}
+
+// TestWaitingJobsOutliveAReplica that dies while it brings them into the line.
+func TestWaitingJobsOutliveAReplica(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		const many = 30
+		up := newSentBodies(t)
+		cfg := testConfig(t, up.url, videoRoutes(func(r *config.Route) { r.MaxInFlight, r.ReadyJobs = 2, 2 }))
+		dies := newReplica(t, open(t), cfg)
+		jobs := make([]tasklog.Entry, 0, many)
+		for i := range many {
+			jobs = append(jobs, admitVideo(t, dies, "acme", fmt.Sprint(i)))
+		}
+		dies.eventually(t, "some jobs are sent", func() bool { return len(up.all()) > 3 })
+		dies.stop(false)
+		r := newReplica(t, open(t), cfg)
+		for _, job := range jobs {
+			end := entryOf(t, r, job.Name())
+			sent := up.of(job.Job.GetId())
+			// One that was cut off in the middle of its create is not sent again.
+			if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED && end.Job.GetError().GetCode() != "submission_outcome_unknown" || len(sent) != 1 {
+				t.Errorf("%s ended %v, sent %v", job.Job.GetId(), end.Job.GetError(), sent)
+			}
+			r.noItems(t, job.Name())
+		}
+	})
+}

@@ -1,0 +1,350 @@
+package consumer
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/pool"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// oneAtATime has one job in work, and so many in line.
+func oneAtATime(places int) func(*config.Config) {
+	return func(c *config.Config) {
+		for i := range c.Routes {
+			c.Routes[i].MaxInFlight, c.Routes[i].ReadyJobs = 1, places
+		}
+	}
+}
+
+// neverReady is an upstream that accepts tasks and never ends them.
+func neverReady(t testing.TB) string {
+	return scripted(t, map[string]http.HandlerFunc{createPath: acceptsByPrompt, pollPath: says(`{"task_id":"x","status":"processing"}`)})
+}
+
+// admitVideo accepts a video of a tenant.
+func admitVideo(t testing.TB, r *replica, tenant, prompt string, change ...func(*admission.Request)) tasklog.Entry {
+	t.Helper()
+	request := admission.Request{Kind: subject.Video, Tenant: tenant, Body: fmt.Appendf(nil, `{"model":"sandbox-video","prompt":%q}`, prompt)}
+	for _, f := range change {
+		f(&request)
+	}
+	e, err := r.Admission.Admit(t.Context(), request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func expiring(d time.Duration) func(*admission.Request) {
+	return func(r *admission.Request) { r.ExpiresAt = time.Now().Add(d) }
+}
+
+// entryOf follows a job of any tenant until its end.
+func entryOf(t testing.TB, r *replica, n subject.TaskName) tasklog.Entry {
+	t.Helper()
+	var out tasklog.Entry
+	for e, err := range r.log.Follow(t.Context(), n, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = e
+	}
+	return out
+}
+
+// TestJobsThatWaitEndAtTheirStartDeadline, although nobody was handed their items:
+// one stands in line, one behind it. What the end takes from is as stated.
+func TestJobsThatWaitEndAtTheirStartDeadline(t *testing.T) {
+	t.Parallel()
+	for name, limit := range map[string]struct {
+		code   string
+		route  func(*config.Route)
+		change func(*admission.Request)
+	}{
+		"expires_at":    {"expired", func(*config.Route) {}, expiring(1500 * time.Millisecond)},
+		"queue timeout": {"queue_timeout", func(r *config.Route) { r.Timeouts.Queue = 1500 * time.Millisecond }, func(*admission.Request) {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+				b := open(t)
+				cfg := testConfig(t, neverReady(t), oneAtATime(1), videoRoutes(limit.route))
+				r := newReplica(t, b, cfg)
+				newReplica(t, open(t), cfg) // sweeps too
+				running := admitVideo(t, r, "acme", "running")
+				r.begun(t, running)
+				line, behind := admitVideo(t, r, "acme", "in line", limit.change), admitVideo(t, r, "acme", "behind", limit.change)
+				if n := items(t, b, b.Names().Wait(), b.Names().WaitPattern()); n != 1 {
+					t.Fatalf("%d wait behind the line", n)
+				}
+				for _, e := range []tasklog.Entry{line, behind} {
+					end := entryOf(t, r, e.Name())
+					by, _ := task.StartBy(e.Job)
+					if late := end.Time.Sub(by); end.Job.GetError().GetCode() != limit.code || late < 0 || late > 5*time.Second {
+						t.Errorf("ended %v, %s after the deadline", end.Job.GetError(), late)
+					}
+					if end.Version() != 2 {
+						t.Errorf("version %d", end.Version())
+					}
+					inFeed(t, b, end)
+				}
+				r.eventually(t, "nobody waits behind the line", func() bool { return items(t, b, b.Names().Wait(), b.Names().WaitPattern()) == 0 })
+				if current, err := r.log.Get(t.Context(), running.Name()); err != nil || current.Terminal() {
+					t.Errorf("the job in work: %v, %v", current.Job, err)
+				}
+			})
+		})
+	}
+}
+
+// begun waits until a job is with its upstream.
+func (r *replica) begun(t testing.TB, e tasklog.Entry) {
+	t.Helper()
+	r.eventually(t, "the job has begun", func() bool {
+		current, err := r.log.Get(t.Context(), e.Name())
+		return err == nil && current.Job.GetExecution().GetPhase() != genbusv1.JobPhase_JOB_PHASE_QUEUED
+	})
+}
+
+// eventually asks until it is so.
+func (r *replica) eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for begin := time.Now(); !is(); {
+		if err := broker.Wait(t.Context(), 10*time.Millisecond); err != nil || time.Since(begin) > patience {
+			t.Fatalf("%s: not within %s", what, patience)
+		}
+	}
+}
+
+// items counts what a stream has on a pattern.
+func items(t testing.TB, b *broker.Broker, stream, pattern string) int {
+	t.Helper()
+	n := 0
+	for seq := uint64(1); ; n++ {
+		m, err := b.Next(t.Context(), stream, pattern, seq)
+		if err != nil {
+			return n
+		}
+		seq = m.Seq + 1
+	}
+}
+
+// inFeed checks that the feed has a job's end.
+func inFeed(t testing.TB, b *broker.Broker, end tasklog.Entry) {
+	t.Helper()
+	n := end.Name()
+	for begin := time.Now(); ; {
+		m, err := b.Last(t.Context(), b.Names().Tasks(), b.Names().Done(n.Kind, n.Tenant, "failed", n.ID))
+		if err == nil {
+			if got := m.Header.Get(subject.HeaderCEID); got != end.ID() {
+				t.Errorf("the feed has %s, the log %s", got, end.ID())
+			}
+			return
+		}
+		if broker.Wait(t.Context(), 10*time.Millisecond) != nil || time.Since(begin) > patience {
+			t.Fatalf("%s is not in the feed: %v", n.ID, err)
+		}
+	}
+}
+
+// TestWaitingChatsEndAtTheirStartDeadline too.
+func TestWaitingChatsEndAtTheirStartDeadline(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	stuck := make(chan struct{})
+	url := scripted(t, map[string]http.HandlerFunc{"POST /v1/chat/completions": func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-stuck:
+		case <-r.Context().Done():
+		}
+	}})
+	defer close(stuck)
+	r := newReplica(t, b, testConfig(t, url, oneAtATime(1)))
+	chat := func(change ...func(*admission.Request)) tasklog.Entry {
+		request := admission.Request{Kind: subject.Chat, Tenant: "acme", Body: []byte(`{"model":"sandbox-chat","messages":[{"role":"user","content":"hi"}]}`)}
+		for _, f := range change {
+			f(&request)
+		}
+		e, err := r.Admission.Admit(t.Context(), request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	running := chat()
+	r.begun(t, running)
+	for _, e := range []tasklog.Entry{chat(expiring(time.Second)), chat(expiring(time.Second))} {
+		end := entryOf(t, r, e.Name())
+		if end.Job.GetError().GetCode() != "expired" {
+			t.Errorf("ended %v", end.Job.GetError())
+		}
+		inFeed(t, b, end)
+	}
+}
+
+// TestJobsThatWaitedBeforeTheStartAreSweptToo: another process accepted them.
+func TestJobsThatWaitedBeforeTheStartAreSweptToo(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	item := pastItem("v")
+	item.ExpiresAt = timestamppb.New(time.Now().Add(2 * time.Second))
+	pastOf(t, forerunner(t, b), item)
+	r := newReplica(t, b, testConfig(t, neverReady(t)))
+	if end := last(follow(t, r.log, item.GetId())); end.Job.GetError().GetCode() != "expired" {
+		t.Errorf("ended %v", end.Job.GetError())
+	}
+}
+
+// TestSweeperAndHolder: whoever is first wins, and the other one stops: a job that
+// was ended is not submitted, and one that is being submitted is not ended.
+func TestSweeperAndHolder(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		up, b := newSandbox(t), open(t)
+		r := idleReplica(t, b, testConfig(t, up.URL()))
+		route, ok := r.Routes.Video(config.SandboxVideoRoute)
+		if !ok {
+			t.Fatal("there is no route")
+		}
+		holder := func(request string) (*videoJob, tasklog.Entry) {
+			item := pastItem(request)
+			item.Route, item.Body = "of-another-replica", []byte(`{"model":"sandbox-video","prompt":"a cat"}`)
+			item.QueueDeadline = timestamppb.New(time.Now().Add(-time.Millisecond))
+			e := pastOf(t, forerunner(t, b), item)
+			putItem(t, b, item)
+			d, err := newDelivery(b.Conn(), delivered(t, b, b.Names().WorkItem(subject.Video, item.GetRoute(), "acme", item.GetId())))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return &videoJob{
+				videoRoute: &videoRoute{Consumer: r.Consumer, Video: route, polls: make(chan struct{}, maxPolls)},
+				name:       nameOf(item), item: item, entry: e, msg: d, release: func() {},
+			}, e
+		}
+		account := pool.Account{Upstream: config.SandboxUpstream}
+
+		// The sweeper is first.
+		j, e := holder("swept")
+		if _, err := r.sweeper.endUnstarted(t.Context(), j.name); err != nil {
+			t.Fatal(err)
+		}
+		if out := j.submitTo(t.Context(), account); out.verb != ack {
+			t.Errorf("the holder of an ended job: %v", out)
+		}
+		end := last(follow(t, r.log, e.Job.GetId()))
+		if end.Job.GetError().GetCode() != "queue_timeout" || up.Sandbox.Stats().Creates != 0 {
+			t.Errorf("ended %v after %d creates", end.Job.GetError(), up.Sandbox.Stats().Creates)
+		}
+
+		// The holder is first: it has committed that it submits.
+		item := pastItem("held")
+		item.QueueDeadline = timestamppb.New(time.Now().Add(-time.Millisecond))
+		e = pastOf(t, forerunner(t, b), item, submittingTo(config.SandboxUpstream))
+		if _, err := r.sweeper.endUnstarted(t.Context(), e.Name()); err != nil {
+			t.Fatal(err)
+		}
+		if current, err := r.log.Get(t.Context(), e.Name()); err != nil || current.Seq != e.Seq {
+			t.Errorf("a job that is submitted was ended: %v, %v", current.Job, err)
+		}
+		// It was refused for now: it has begun, so its start deadline means nothing.
+		next, err := requeued(videoOf(e), time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, err = r.log.Commit(t.Context(), next, e.Seq); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.sweeper.endUnstarted(t.Context(), e.Name()); err != nil {
+			t.Fatal(err)
+		}
+		if current, err := r.log.Get(t.Context(), e.Name()); err != nil || current.Seq != e.Seq {
+			t.Errorf("a job that had begun was ended: %v, %v", current.Job, err)
+		}
+	})
+}
+
+// TestDeadlinesComeInOrder, whatever is set, changed and dropped.
+func TestDeadlinesComeInOrder(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(1, 2))
+	d, now := newDeadlines(1000), time.Now()
+	want := map[string]time.Time{}
+	for range 5000 {
+		id := fmt.Sprint(r.IntN(500))
+		if r.IntN(4) == 0 {
+			d.drop(id)
+			delete(want, id)
+			continue
+		}
+		want[id] = now.Add(rand.N(time.Hour))
+		d.set(deadline{id: id, at: want[id]})
+	}
+	if _, ok := d.due(now.Add(-time.Second)); ok {
+		t.Error("one is due before it is")
+	}
+	var times []time.Time
+	for {
+		n, ok := d.due(now.Add(time.Hour))
+		if !ok {
+			break
+		}
+		if !want[n.id].Equal(n.at) {
+			t.Errorf("%s at %s, want %s", n.id, n.at, want[n.id])
+		}
+		delete(want, n.id)
+		times = append(times, n.at)
+	}
+	if len(want) != 0 || !slices.IsSortedFunc(times, time.Time.Compare) || len(d.queue.places) != 0 {
+		t.Errorf("%d are left, sorted %t", len(want), slices.IsSortedFunc(times, time.Time.Compare))
+	}
+}
+
+// TestDeadlinesAreBounded: late ones are forgotten, early ones are not.
+func TestDeadlinesAreBounded(t *testing.T) {
+	t.Parallel()
+	const limit = 100
+	d, now := newDeadlines(limit), time.Now()
+	for i := range 10 * limit {
+		d.set(deadline{id: fmt.Sprint(i), at: now.Add(time.Duration(10*limit-i) * time.Second)})
+	}
+	if n := d.queue.Len(); n != limit || len(d.queue.places) != limit {
+		t.Errorf("%d are kept", n)
+	}
+	if n, ok := d.due(now.Add(time.Hour)); !ok || n.id != fmt.Sprint(10*limit-1) {
+		t.Errorf("the first is %v", n)
+	}
+}
+
+// TestDeadlinesTakeAsMuchMemoryAsIsStated.
+func TestDeadlinesTakeAsMuchMemoryAsIsStated(t *testing.T) {
+	const n = 50_000
+	d, now := newDeadlines(n), time.Now()
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for i := range n {
+		d.set(deadline{id: fmt.Sprintf("video_%026d", i), tenant: "acme", at: now.Add(time.Duration(i))})
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	each := int64(after.HeapAlloc-before.HeapAlloc) / n
+	t.Logf("%d bytes each", each)
+	if each > 250 || d.queue.Len() != n {
+		t.Errorf("%d bytes each", each)
+	}
+}

@@ -1,0 +1,144 @@
+// Package erasure removes what genbus has stored of a job that has ended: bodies,
+// copies of results, chunks and events. It ends no job, and reaches neither the
+// upstream nor dead letters, which have a body of their own.
+package erasure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+const (
+	// timeout bounds the whole of an erasure.
+	timeout = 30 * time.Second
+	// holderPatience is how long the holder of a job that was ended by somebody else
+	// has to let it go: it may be waiting for its upstream's answer.
+	holderPatience = 10 * time.Second
+	// queuedPatience is the same for a job of which no submission began. Mostly it
+	// has no holder, so that there is nobody to wait for.
+	queuedPatience = time.Second
+)
+
+// Eraser erases jobs. All fields are required.
+type Eraser struct {
+	Broker    *broker.Broker
+	Admission *admission.Admission
+	Log       *tasklog.Log
+	Bodies    *broker.Bodies
+}
+
+// Erase waits until nobody works on a job that has ended, as e says, and then
+// removes what is stored of it: the events last, so that an erasure that fails can
+// be repeated. Afterwards the same request id makes a new job. A job that is gone
+// already is tasklog.ErrNotFound; where its holder does not let go, or the time is
+// over, the error is a *fault.Error.
+func (x Eraser) Erase(ctx context.Context, e tasklog.Entry) error {
+	id := e.Job.GetId()
+	ctx, stop := context.WithTimeoutCause(ctx, timeout,
+		fault.New(fault.AcceptanceUnknown, "erase %s: no answer within %s; send the same request again", id, timeout))
+	defer stop()
+	err := x.erase(ctx, e)
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("erase %s: %w", id, context.Cause(ctx)) // what it cut off says less
+	}
+	return err
+}
+
+func (x Eraser) erase(ctx context.Context, e tasklog.Entry) error {
+	if err := x.release(ctx, e); err != nil {
+		return err
+	}
+	e, err := x.Log.Get(ctx, e.Name())
+	if err != nil {
+		return err
+	}
+	if !e.Terminal() { // erased meanwhile, and made anew
+		return tasklog.ErrNotFound
+	}
+	if err := x.eraseBodies(ctx, e); err != nil {
+		return err
+	}
+	if err := x.eraseChunks(ctx, e); err != nil {
+		return err
+	}
+	return x.Log.Erase(ctx, e)
+}
+
+// release returns when nobody works on a job that has ended.
+func (x Eraser) release(ctx context.Context, e tasklog.Entry) error {
+	if e.Job.GetExecution().GetFirstSubmitAt() == nil {
+		return x.Admission.Withdraw(ctx, e, queuedPatience)
+	}
+	return x.Admission.Released(ctx, e.Name(), holderPatience)
+}
+
+func (x Eraser) eraseBodies(ctx context.Context, e tasklog.Entry) error {
+	stored, err := x.storedFor(ctx, e)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, ref := range stored {
+		failed = append(failed, x.Bodies.Delete(ctx, ref))
+	}
+	return errors.Join(failed...)
+}
+
+// storedFor lists what the object store has, or may have, of a job. A chat's long
+// blocks are named by chunks alone, which are kept for a shorter time than these:
+// so its bodies are looked for by name.
+func (x Eraser) storedFor(ctx context.Context, e tasklog.Entry) ([]broker.Body, error) {
+	t, ok := e.Job.(*genbusv1.VideoTask)
+	if !ok {
+		return x.Bodies.Named(ctx, e.Job.GetTenant(), e.Job.GetId()+"-")
+	}
+	return x.storedForVideo(t), nil
+}
+
+// storedForVideo knows all names. Copies of a task that did not complete are in no
+// event.
+func (x Eraser) storedForVideo(t *genbusv1.VideoTask) []broker.Body {
+	var out []broker.Body
+	for _, ref := range t.GetArchive().GetFiles() {
+		out = append(out, publisher.BodyOf(ref))
+	}
+	execution := t.GetExecution()
+	if execution.GetInput() != nil {
+		out = append(out, publisher.BodyOf(execution.GetInput()))
+	}
+	if execution.GetArchiveUntil() != nil && t.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+		for i := range publisher.MaxCopies {
+			out = append(out, broker.Body{Bucket: x.Bodies.Bucket(t.GetTenant()), Name: publisher.CopyName(t.GetId(), i)})
+		}
+	}
+	return out
+}
+
+// eraseChunks removes what was streamed of a chat.
+func (x Eraser) eraseChunks(ctx context.Context, e tasklog.Entry) error {
+	if _, ok := e.Job.(*genbusv1.Chat); !ok {
+		return nil
+	}
+	stream, err := x.Broker.Stream(ctx, x.Broker.Names().Chunks())
+	if errors.Is(err, jetstream.ErrStreamNotFound) { // a memory stream, after a restart
+		return nil
+	}
+	if err == nil {
+		err = stream.Purge(ctx, jetstream.WithPurgeSubject(x.Broker.Names().Chunk(e.Job.GetTenant(), e.Job.GetId())))
+	}
+	if err != nil {
+		return fmt.Errorf("erase the chunks of %s: %w", e.Job.GetId(), err)
+	}
+	return nil
+}

@@ -1,0 +1,40 @@
+package inline
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/genbus/genbus/internal/fault"
+)
+
+// tracerName is the instrumentation scope of the runner's spans.
+const tracerName = "github.com/genbus/genbus/internal/inline"
+
+func newTracer(provider trace.TracerProvider) trace.Tracer {
+	if provider == nil {
+		provider = noop.NewTracerProvider()
+	}
+	return provider.Tracer(tracerName)
+}
+
+// traced gives ctx with the span of the upstream call, below that of the caller's
+// request. It has the name that the call of a queued chat has.
+func (c *call) traced(ctx context.Context) context.Context {
+	ctx, _ = c.r.tracer.Start(ctx, "genbus.chat.call", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes( //nolint:spancheck // endTrace ends it
+		attribute.String("genbus.job_id", c.checked.ID), attribute.String("genbus.tenant", c.req.Tenant),
+		attribute.String("genbus.route", c.route.Name), attribute.String("genbus.model", c.checked.Model)))
+	return ctx
+}
+
+// endTrace ends the span, with the code of what went wrong; nil for nothing.
+func (c *call) endTrace() {
+	span := trace.SpanFromContext(c.ctx)
+	if c.fault != nil {
+		span.SetStatus(codes.Error, string(fault.CodeOf(c.fault)))
+	}
+	span.End()
+}

@@ -1,0 +1,57 @@
+package listener
+
+import (
+	"net"
+	"sync"
+)
+
+// limited takes a place for each connection before it accepts one.
+type limited struct {
+	net.Listener
+	places chan struct{}
+
+	once   sync.Once
+	closed chan struct{}
+}
+
+// Accept waits for a place, and then for a connection.
+func (l *limited) Accept() (net.Conn, error) {
+	select {
+	case l.places <- struct{}{}:
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		<-l.places
+		return nil, err
+	}
+	return &conn{Conn: c, leave: sync.OnceFunc(func() { <-l.places })}, nil
+}
+
+// Close ends Accept; connections stay.
+func (l *limited) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}
+
+// conn gives its place back when it is closed.
+type conn struct {
+	net.Conn
+	leave func()
+}
+
+// Close closes the connection.
+func (c *conn) Close() error {
+	defer c.leave()
+	return c.Conn.Close()
+}
+
+// CloseWrite lets net/http end an answer to a request that it did not read whole,
+// without a reset that would destroy the answer.
+func (c *conn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}

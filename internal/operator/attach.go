@@ -1,0 +1,132 @@
+package operator
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/pool"
+	"github.com/genbus/genbus/internal/routes"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// attachable are the codes of letters whose upstream may have, or has, a task.
+var attachable = []fault.Code{fault.SubmissionUnknown, fault.OrphanedSubmission, fault.UpstreamRemoved, fault.Poisoned}
+
+// maxTaskID bounds an upstream's id, in bytes.
+const maxTaskID = 1 << 10
+
+// Attach makes a new job of a video task that an upstream already has, and removes
+// the letter. taskID is the upstream's id; empty: the one that the letter names.
+// Nothing is submitted. Like Redrive it makes one job of one letter, and a letter
+// that was attached is not redriven, nor attached to another task.
+func (op *Operator) Attach(ctx context.Context, seq uint64, taskID string) (tasklog.Entry, error) {
+	l, err := op.letter(ctx, seq)
+	if err != nil {
+		return tasklog.Entry{}, err
+	}
+	if taskID, err = taskOf(l, taskID); err != nil {
+		return tasklog.Entry{}, err
+	}
+	data, err := op.data(ctx, l)
+	if err != nil && (fault.CodeOf(err) != fault.InputLost || l.GetWork() == nil) {
+		return tasklog.Entry{}, err // a request that is lost is missed only where nothing else is known of it
+	}
+	attachment, err := op.attachment(l, data, taskID)
+	if err != nil {
+		return tasklog.Entry{}, err
+	}
+	r := accepted(l, data)
+	r.Protocol, r.Attached, r.ExpiresAt = attachment.Route.Protocol, attachment, time.Time{} // it was started
+	return op.resolve(ctx, l, r)
+}
+
+// taskOf checks that the letter is about a task of an upstream, and names it.
+func taskOf(l letter, given string) (string, error) {
+	code := fault.Code(l.GetError().GetCode())
+	if l.unreadable || subject.Kind(l.GetKind()) != subject.Video || !slices.Contains(attachable, code) || l.GetUpstream() == "" {
+		return "", fault.New(fault.LetterUnusable,
+			"dead letter %d (%s) is not of a video that was submitted to an upstream, so there is nothing to attach; redrive it, or drop it", l.seq, code)
+	}
+	id := cmp.Or(given, l.GetUpstreamTaskId())
+	if id == "" {
+		return "", wrongTaskID("is missing, and the letter names none; look for the task in the upstream's own list")
+	}
+	if len(id) > maxTaskID || !printable(id) {
+		return "", wrongTaskID("must be the upstream's id of the task: at most 1024 printable ASCII characters without spaces")
+	}
+	return id, nil
+}
+
+func wrongTaskID(description string) error {
+	return fault.Invalid([]fault.Violation{{Field: "upstream_task_id", Description: description}})
+}
+
+func printable(s string) bool {
+	for i := range len(s) {
+		if s[i] <= 0x20 || s[i] > 0x7e {
+			return false
+		}
+	}
+	return true
+}
+
+// attachment finds the route that polls the task, with the account that it was
+// submitted with.
+func (op *Operator) attachment(l letter, data []byte, taskID string) (*admission.Attachment, error) {
+	a, err := op.known(l, data)
+	if err != nil {
+		return nil, err
+	}
+	account := pool.Account{Upstream: l.GetUpstream(), Key: l.GetUpstreamKey()}
+	task := &genbusv1.VideoTask{
+		Protocol: a.Route.Protocol, Execution: &genbusv1.Execution{Route: a.Route.Name, Upstream: account.Upstream, UpstreamKey: account.Key},
+	}
+	home, _ := op.o.Routes.Home(task)
+	if _, ok := op.o.Routes.Client(task); !ok {
+		return nil, fault.New(fault.UpstreamRemoved, "dead letter %d: no route polls upstream %s in protocol %s; configure the upstream and that key again, then attach it",
+			l.seq, account, a.Route.Protocol)
+	}
+	a.Route = home.Route
+	a.Task = &genbusv1.AttachedTask{
+		Upstream: account.Upstream, UpstreamKey: account.Key, UpstreamTaskId: taskID, Attempt: l.GetAttempt(),
+	}
+	a.Task.UpstreamTicket, err = ticket(l, home, a.Model, data)
+	return a, err
+}
+
+// known is what the letter says of its request. Letters of older versions have the
+// body only, of which admission finds the rest; route and protocol are then those
+// of now.
+func (op *Operator) known(l letter, data []byte) (*admission.Attachment, error) {
+	work := l.GetWork()
+	if work == nil {
+		c, err := op.o.Admission.Check(accepted(l, data))
+		return &admission.Attachment{Route: c.Route, Model: c.Model, Asked: c.Asked}, err
+	}
+	a := &admission.Attachment{Model: work.GetModel(), Asked: upstream.Asked{Size: work.GetSize(), Seconds: work.GetSeconds()}}
+	a.Route.Name, a.Route.Protocol = work.GetRoute(), work.GetProtocol()
+	return a, nil
+}
+
+// ticket is what the protocol needs beside the id: the letter's where an answer was
+// read, and else that of any task that this body makes.
+func ticket(l letter, home routes.Video, model string, data []byte) (string, error) {
+	t, ok := home.Wire.Bodies.(upstream.Ticketer)
+	if l.GetUpstreamTicket() != "" || !ok {
+		return l.GetUpstreamTicket(), nil
+	}
+	sent, err := home.Wire.Bodies.SetModel(data, home.ModelFor(l.GetUpstream(), model))
+	if err == nil {
+		if found := t.Ticket(sent); found != "" {
+			return found, nil
+		}
+	}
+	return "", fault.New(fault.LetterUnusable, "dead letter %d: protocol %s reads a task by more than its id, and the request that says it is gone", l.seq, home.Wire.Name)
+}

@@ -1,0 +1,279 @@
+package operator
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// orphan has a job cancelled while its create is on its way, and gives the letter
+// that keeps the upstream's id.
+func (r *replica) orphan(requestID string) *genbusv1.StoredDeadLetter {
+	r.t.Helper()
+	e := r.admit(subject.Video, requestID, `{"model":"sandbox-video:delay_ms=700","prompt":"a cat"}`)
+	e = r.until(e.Name(), genbusv1.JobPhase_JOB_PHASE_SUBMITTING)
+	next, err := task.Cancelled(e.Job, time.Now(), &genbusv1.TaskError{Code: "cancelled"})
+	if err == nil {
+		_, err = r.o.Log.Commit(r.t.Context(), next, e.Seq)
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	id := e.Job.GetId()
+	await(r.t, "the orphan's letter", func() bool {
+		for _, l := range r.letters(Query{Code: string(fault.OrphanedSubmission), Size: 100}) {
+			if l.GetLetter().GetId() == id {
+				return true
+			}
+		}
+		return false
+	})
+	return r.letterOf(id)
+}
+
+// checkAttached checks the life of a job that was attached: it begins where the old
+// one ended, and completes.
+func (r *replica) checkAttached(e tasklog.Entry, l *genbusv1.DeadLetter, taskID string) {
+	r.t.Helper()
+	end := r.end(e.Name())
+	if v := videoOf(end); v.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || v.GetRetryOf() != l.GetId() || v.GetLabels()["team"] != "a" {
+		r.t.Errorf("ended %v", end.Job)
+	}
+	all := r.history(e.Name())
+	v := videoOf(all[0])
+	x := v.GetExecution()
+	if x.GetPhase() != genbusv1.JobPhase_JOB_PHASE_SUBMITTED || v.GetStatus() != genbusv1.JobStatus_JOB_STATUS_QUEUED || v.GetUpstreamTaskId() != taskID ||
+		x.GetUpstream() != l.GetUpstream() || x.GetUpstreamKey() != l.GetUpstreamKey() || x.GetAttempt() != l.GetAttempt() ||
+		x.GetFirstSubmitAt() == nil || x.GetDeadline() == nil {
+		r.t.Errorf("the first event is %v", v)
+	}
+	for _, later := range all {
+		if later.Job.GetExecution().GetPhase() == genbusv1.JobPhase_JOB_PHASE_SUBMITTING {
+			r.t.Error("an attached job was submitted")
+		}
+	}
+}
+
+// TestAttachMakesOneJobAndNoCreate: an orphan and an unknown outcome are polled by
+// the account that has them, called for by two replicas many times at once.
+func TestAttachMakesOneJobAndNoCreate(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		up := newSandbox(t)
+		keys := func(c *config.Config) {
+			u := c.Upstreams[config.SandboxUpstream]
+			for _, name := range []string{"a", "b"} {
+				u.Keys = append(u.Keys, config.UpstreamKey{Name: name, Key: config.NewSecret("key-" + name), KeyEnv: "KEY"})
+			}
+			c.Upstreams[config.SandboxUpstream] = u
+		}
+		one, two := newReplica(t, open(t), up, keys).start(), newReplica(t, open(t), up, keys)
+		orphan := one.orphan("o")
+		unknown := one.unknownLetter(up, "u", videoBody)
+		found := ask(t, up, "/v1/video/generations", unknown.GetLetter().GetId(), unknown.GetLetter().GetData())
+		for given, l := range map[string]*genbusv1.StoredDeadLetter{"": orphan, found: unknown} {
+			before := up.Sandbox.Stats().Creates
+			ids, codes := together(6, func(i int) (tasklog.Entry, error) {
+				return []*replica{one, two}[i%2].Attach(t.Context(), l.GetSequence(), given)
+			})
+			if len(ids) != 1 || codes[string(fault.LetterNotFound)]+ids[first(ids)] != 6 {
+				t.Fatalf("jobs %v, errors %v", ids, codes)
+			}
+			taskID := given
+			if given == "" {
+				taskID = l.GetLetter().GetUpstreamTaskId()
+			}
+			one.checkAttached(tasklogEntry(one, first(ids)), l.GetLetter(), taskID)
+			if creates := up.Sandbox.Stats().Creates - before; creates != 0 {
+				t.Errorf("%d creates", creates)
+			}
+			one.gone(l.GetSequence())
+		}
+	})
+}
+
+func tasklogEntry(r *replica, id string) tasklog.Entry {
+	r.t.Helper()
+	e, err := r.o.Log.Get(r.t.Context(), videoName(id))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return e
+}
+
+// TestAttachAfterACrash: whatever the operator's replica got to, the job begins
+// submitted, by whoever writes its first event, and no create is made.
+func TestAttachAfterACrash(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		for name, crash := range crashes {
+			up := newSandbox(t)
+			one := newReplica(t, open(t), up).start()
+			l := one.orphan(name)
+			one.stop()
+			before := up.Sandbox.Stats().Creates
+			e := one.attachWithoutRemoval(l.GetSequence())
+			crash(t, one, e)
+			two := newReplica(t, open(t), up).start() // first its consumer, then the operator again
+			two.checkAttached(e, l.GetLetter(), l.GetLetter().GetUpstreamTaskId())
+			if again, err := two.Attach(t.Context(), l.GetSequence(), ""); err != nil || again.Job.GetId() != e.Job.GetId() || !again.Terminal() {
+				t.Errorf("%s: %v, %v", name, again.Job, err)
+			}
+			if creates := up.Sandbox.Stats().Creates - before; creates != 0 {
+				t.Errorf("%s: %d creates", name, creates)
+			}
+			two.gone(l.GetSequence())
+			two.stop()
+		}
+	})
+}
+
+// attachWithoutRemoval is an attachment that ends after the acceptance.
+func (r *replica) attachWithoutRemoval(seq uint64) tasklog.Entry {
+	r.t.Helper()
+	l, err := r.letter(r.t.Context(), seq)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	attachment, err := r.attachment(l, l.GetData(), l.GetUpstreamTaskId())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	request := accepted(l, l.GetData())
+	request.Attached = attachment
+	return r.accept(l, request)
+}
+
+// TestOneLetterIsOneJob: redriven and attached, or attached to two tasks, at once or
+// after a crash, a letter is one job; the others are told which.
+func TestOneLetterIsOneJob(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		up := newSandbox(t)
+		one, two := newReplica(t, open(t), up).start(), newReplica(t, open(t), up)
+		for round := range 3 {
+			l := one.orphan(fmt.Sprint("o", round))
+			before := up.Sandbox.Stats().Creates
+			ids, codes := together(6, func(i int) (tasklog.Entry, error) {
+				switch r := []*replica{one, two}[i%2]; i / 2 {
+				case 0:
+					return r.Redrive(t.Context(), l.GetSequence())
+				case 1:
+					return r.Attach(t.Context(), l.GetSequence(), "another")
+				default:
+					return r.Attach(t.Context(), l.GetSequence(), "")
+				}
+			})
+			if len(ids) != 1 || codes[string(fault.LetterNotFound)]+codes[string(fault.LetterResolved)]+ids[first(ids)] != 6 {
+				t.Fatalf("jobs %v, errors %v", ids, codes)
+			}
+			if creates := up.Sandbox.Stats().Creates - before; creates > 1 {
+				t.Errorf("%d creates", creates)
+			}
+			one.gone(l.GetSequence())
+		}
+		l := one.orphan("crash")
+		e := one.attachWithoutRemoval(l.GetSequence())
+		if _, err := two.Redrive(t.Context(), l.GetSequence()); fault.CodeOf(err) != fault.LetterResolved || fault.From(err).JobID != e.Job.GetId() {
+			t.Errorf("redriven after it was attached: %v", err)
+		}
+		if _, err := two.Attach(t.Context(), l.GetSequence(), "another"); fault.CodeOf(err) != fault.LetterResolved {
+			t.Errorf("attached to another task: %v", err)
+		}
+		one.end(e.Name())
+	})
+}
+
+// TestAttachInEveryProtocol: some read a task by more than its id, which only the
+// request tells where no answer was read.
+func TestAttachInEveryProtocol(t *testing.T) {
+	t.Parallel()
+	for path, body := range map[string]string{
+		"/v1/videos":                   `{"model":"sandbox-videos","prompt":"a cat"}`,
+		"/kling/v1/videos/image2video": `{"model_name":"sandbox-kling","prompt":"a cat","image":"https://x.example/a.png"}`,
+		"/jimeng/?Action=CVSync2AsyncSubmitTask&Version=2022-08-31": `{"req_key":"sandbox-jimeng","prompt":"a cat"}`,
+	} {
+		up := newSandbox(t)
+		r := newReplica(t, brokertest.Single(t), up).start()
+		l := r.unknownLetter(up, "u", body)
+		found := ask(t, up, path, l.GetLetter().GetId(), l.GetLetter().GetData())
+		before := up.Sandbox.Stats().Creates
+		e, err := r.Attach(t.Context(), l.GetSequence(), found)
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		r.checkAttached(e, l.GetLetter(), found)
+		if creates := up.Sandbox.Stats().Creates - before; creates != 0 {
+			t.Errorf("%s: %d creates", path, creates)
+		}
+		r.stop()
+	}
+}
+
+// TestAttachIsRefused: what a letter must say, and what must be configured.
+func TestAttachIsRefused(t *testing.T) {
+	t.Parallel()
+	up, b := newSandbox(t), brokertest.Single(t)
+	r := newReplica(t, b, up)
+	good := &genbusv1.DeadLetter{
+		Error: &genbusv1.TaskError{Code: string(fault.OrphanedSubmission)}, Id: admission.JobID(subject.Video, "acme", "x"), Kind: "video", Tenant: "acme",
+		Data: []byte(videoBody), Upstream: config.SandboxUpstream, UpstreamTaskId: "up_1",
+		Work: &genbusv1.WorkItem{Model: "sandbox-video", Route: config.SandboxVideoRoute, Protocol: "primary", AcceptedAt: timestamppb.Now()},
+	}
+	for name, row := range map[string]struct {
+		change func(*genbusv1.DeadLetter)
+		given  string
+		code   fault.Code
+	}{
+		"a chat":                 {func(l *genbusv1.DeadLetter) { l.Kind = "chat" }, "", fault.LetterUnusable},
+		"refused in the inbox":   {func(l *genbusv1.DeadLetter) { l.Error.Code = string(fault.InvalidRequest) }, "x", fault.LetterUnusable},
+		"never submitted":        {func(l *genbusv1.DeadLetter) { l.Upstream = "" }, "x", fault.LetterUnusable},
+		"no id":                  {func(l *genbusv1.DeadLetter) { l.UpstreamTaskId = "" }, "", fault.InvalidRequest},
+		"an id that is none":     {func(*genbusv1.DeadLetter) {}, "a b", fault.InvalidRequest},
+		"upstream removed":       {func(l *genbusv1.DeadLetter) { l.Upstream = "gone" }, "", fault.UpstreamRemoved},
+		"protocol without route": {func(l *genbusv1.DeadLetter) { l.Work.Protocol = "gone" }, "", fault.UpstreamRemoved},
+		"old, and request lost":  {func(l *genbusv1.DeadLetter) { l.Work, l.Data, l.DataRef = nil, nil, lostBody }, "", fault.InputLost},
+		"ticket lost": {func(l *genbusv1.DeadLetter) {
+			l.Data, l.DataRef, l.Work.Protocol, l.Work.Model = nil, lostBody, "jimeng", "sandbox-jimeng"
+		}, "", fault.LetterUnusable},
+		"request lost":  {func(l *genbusv1.DeadLetter) { l.Data, l.DataRef = nil, lostBody }, "", ""},
+		"old":           {func(l *genbusv1.DeadLetter) { l.Work = nil }, "", ""},
+		"route renamed": {func(l *genbusv1.DeadLetter) { l.Work.Route = "gone" }, "", ""},
+	} {
+		l := proto.CloneOf(good)
+		row.change(l)
+		seq := store(t, r, l, "x")
+		e, err := r.Attach(t.Context(), seq, row.given)
+		if fault.CodeOf(err) != row.code {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if err == nil {
+			x := e.Job.GetExecution()
+			if videoOf(e).GetUpstreamTaskId() != "up_1" || x.GetRoute() != config.SandboxVideoRoute || x.GetPhase() != genbusv1.JobPhase_JOB_PHASE_SUBMITTED {
+				t.Errorf("%s: %v", name, e.Job)
+			}
+			r.gone(seq)
+		} else if _, err := r.Letter(t.Context(), seq); err != nil {
+			t.Errorf("%s: the letter is gone: %v", name, err)
+		}
+	}
+	if creates := up.Sandbox.Stats().Creates; creates != 0 {
+		t.Errorf("%d creates", creates)
+	}
+}
+
+var lostBody = &genbusv1.BlobRef{Bucket: "GENBUS_BODIES_acme", Name: "gone", Size: 1}

@@ -1,0 +1,103 @@
+package operator
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// nothingIsLeft checks that no stream and no object store has anything of a job.
+func (r *replica) nothingIsLeft(n subject.TaskName) {
+	r.t.Helper()
+	if _, err := r.o.Log.Get(r.t.Context(), n); !errors.Is(err, tasklog.ErrNotFound) {
+		r.t.Errorf("the log still has %s: %v", n.ID, err)
+	}
+	names := r.o.Broker.Names()
+	for stream, pattern := range map[string]string{
+		names.Tasks(): names.Done(n.Kind, n.Tenant, "completed", n.ID), names.Chunks(): names.Chunk(n.Tenant, n.ID),
+		names.Work(): names.WorkAnyRoute(n.Kind, n.Tenant, n.ID),
+	} {
+		if m, err := r.o.Broker.Last(r.t.Context(), stream, pattern); !errors.Is(err, broker.ErrNoMessage) {
+			r.t.Errorf("%s still has message %d of %s: %v", stream, m.Seq, n.ID, err)
+		}
+	}
+	r.stored(n.ID, 0)
+}
+
+// TestErase: of a chat with a long reply and long blocks, and of an archived video,
+// nothing is left; other jobs stay.
+func TestErase(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		up := newSandbox(t)
+		r := newReplica(t, open(t), up, func(c *config.Config) {
+			for i := range c.Routes {
+				c.Routes[i].Archive = c.Routes[i].Kind == config.KindVideo
+			}
+			u := c.Upstreams[config.SandboxUpstream]
+			u.PrivateResults = true
+			c.Upstreams[config.SandboxUpstream] = u
+		}).start()
+		chat := fmt.Sprintf(`{"model":"sandbox-chat:big_chunk_bytes=%d","stream":true,"messages":[{"role":"user","content":"%s"}]}`, 600<<10, strings.Repeat("hello ", 60<<10))
+		other := r.admit(subject.Chat, "other", chat)
+		for _, e := range []tasklog.Entry{r.admit(subject.Video, "v", large("v")), r.admit(subject.Chat, "c", chat)} {
+			n := e.Name()
+			if end := r.end(n); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+				t.Fatalf("ended %v", end.Job.GetError())
+			}
+			if err := r.Erase(t.Context(), n); err != nil {
+				t.Fatal(err)
+			}
+			r.nothingIsLeft(n)
+			if err := r.Erase(t.Context(), n); !errors.Is(err, tasklog.ErrNotFound) {
+				t.Errorf("erased twice: %v", err)
+			}
+		}
+		r.end(other.Name())
+		r.stored(other.Job.GetId()+"-reply", 1)
+		r.stored(other.Job.GetId()+"-chunk", 1)
+		if _, err := r.o.Broker.Last(t.Context(), r.o.Broker.Names().Chunks(), r.o.Broker.Names().Chunk("acme", other.Job.GetId())); err != nil {
+			t.Errorf("the chunks of another chat: %v", err)
+		}
+	})
+}
+
+func TestEraseIsRefused(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, brokertest.Single(t), newSandbox(t))
+	waits := r.admit(subject.Video, "v", videoBody)
+	if err := r.Erase(t.Context(), waits.Name()); fault.CodeOf(err) != fault.NotTerminal {
+		t.Errorf("a job that waits: %v", err)
+	}
+	if _, err := r.o.Log.Get(t.Context(), waits.Name()); err != nil {
+		t.Error(err)
+	}
+	id := admission.JobID(subject.Video, "acme", "x")
+	for n, want := range map[subject.TaskName]fault.Code{
+		{Kind: "audio", Tenant: "acme", ID: id}: fault.InvalidRequest,
+		{Kind: subject.Video, ID: id}:           fault.InvalidRequest,
+	} {
+		if err := r.Erase(t.Context(), n); fault.CodeOf(err) != want {
+			t.Errorf("%v: %v", n, err)
+		}
+	}
+	for _, n := range []subject.TaskName{
+		{Kind: subject.Video, Tenant: "acme", ID: id},
+		{Kind: subject.Video, Tenant: "acme", ID: "video_*"},
+		{Kind: subject.Chat, Tenant: "acme", ID: id},
+	} {
+		if err := r.Erase(t.Context(), n); !errors.Is(err, tasklog.ErrNotFound) {
+			t.Errorf("%v: %v", n, err)
+		}
+	}
+}

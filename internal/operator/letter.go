@@ -1,0 +1,98 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/publisher"
+)
+
+// letter is a dead letter as the stream has it.
+type letter struct {
+	*genbusv1.DeadLetter
+	seq     uint64
+	subject string // on which it stands
+	// unreadable is true for what is no dead letter: nothing but its subject is known.
+	unreadable bool
+}
+
+// letter reads one letter.
+func (op *Operator) letter(ctx context.Context, seq uint64) (letter, error) {
+	if seq == 0 {
+		return letter{}, fault.Invalid([]fault.Violation{{Field: "sequence", Description: "is missing; it is required"}})
+	}
+	m, err := op.o.Broker.At(ctx, op.o.Broker.Names().Dead(), seq)
+	if errors.Is(err, broker.ErrNoMessage) {
+		return letter{}, fault.New(fault.LetterNotFound, "there is no dead letter %d, or not any more: it was redriven, attached or dropped, or it has expired", seq)
+	}
+	if err != nil {
+		return letter{}, fmt.Errorf("dead letter %d: %w", seq, err)
+	}
+	return decode(m), nil
+}
+
+func decode(m broker.Stored) letter {
+	l := letter{DeadLetter: &genbusv1.DeadLetter{}, seq: m.Seq, subject: m.Subject}
+	if err := proto.Unmarshal(m.Data, l.DeadLetter); err != nil {
+		f := fault.New(fault.Internal, "message %d on %s is no dead letter; it can only be dropped", m.Seq, m.Subject)
+		l.DeadLetter, l.unreadable = &genbusv1.DeadLetter{Error: f.TaskError()}, true
+	}
+	return l
+}
+
+// size is that of the letter's request, wherever it stands.
+func (l letter) size() uint64 {
+	if ref := l.GetDataRef(); ref != nil {
+		return ref.GetSize()
+	}
+	return uint64(len(l.GetData()))
+}
+
+// stored is the letter as callers get it. It shares the letter's parts.
+func (l letter) stored() *genbusv1.StoredDeadLetter {
+	return &genbusv1.StoredDeadLetter{Sequence: l.seq, Letter: l.DeadLetter, DataSize: l.size()}
+}
+
+// data is the letter's request, wherever it stands.
+func (op *Operator) data(ctx context.Context, l letter) ([]byte, error) {
+	if l.GetDataRef() == nil {
+		return l.GetData(), nil
+	}
+	data, err := op.o.Bodies.Get(ctx, publisher.BodyOf(l.GetDataRef()))
+	if errors.Is(err, broker.ErrBodyLost) {
+		return nil, fault.New(fault.InputLost, "dead letter %d: its request is gone from the object store", l.seq)
+	}
+	return data, err
+}
+
+// Letter gives one letter, whole: data that stands in the object store is filled
+// in, and data_ref is absent then. Data that is gone, or with which the letter would
+// be larger than grpc.max_message_bytes, stays where data_ref says.
+func (op *Operator) Letter(ctx context.Context, seq uint64) (*genbusv1.StoredDeadLetter, error) {
+	l, err := op.letter(ctx, seq)
+	if err != nil {
+		return nil, err
+	}
+	out := l.stored()
+	if l.GetDataRef() == nil || int64(proto.Size(out))+int64(l.size())+frame > int64(op.o.Config.GRPC.MaxMessageBytes) {
+		return out, nil
+	}
+	data, err := op.data(ctx, l)
+	if fault.CodeOf(err) == fault.InputLost {
+		return out, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	out.Letter.Data, out.Letter.DataRef = data, nil
+	return out, nil
+}
+
+// frame is room for the messages around a letter, in bytes.
+const frame = 64

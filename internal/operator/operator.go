@@ -1,0 +1,37 @@
+// Package operator is what whoever runs genbus can do about failures: look at dead
+// letters and make jobs of them, erase jobs, and pause routes. It does not know who
+// calls: internal/api lets operators in, and nobody else.
+package operator
+
+import (
+	"log/slog"
+
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/erasure"
+	"github.com/genbus/genbus/internal/routes"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// Options are the parts that an Operator works with. All are required.
+type Options struct {
+	Config    *config.Config
+	Broker    *broker.Broker
+	Log       *tasklog.Log
+	Bodies    *broker.Bodies
+	Admission *admission.Admission
+	Routes    *routes.Table
+	Eraser    erasure.Eraser
+	Logger    *slog.Logger
+}
+
+// Operator works over all tenants. It is safe for concurrent use, and several
+// replicas may do the same at the same time. Its errors are *fault.Error where they
+// have a meaning of their own; those of the broker and of the log come as they are.
+type Operator struct {
+	o Options
+}
+
+// New returns an operator.
+func New(o Options) *Operator { return &Operator{o: o} }

@@ -1,0 +1,128 @@
+package operator
+
+import (
+	"context"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/natsreq"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// Redrive sends the request of a letter again, as a new job, and removes the
+// letter. However often and by however many it is called for one letter, it makes
+// one job. A call that fails after the job was accepted can be repeated.
+func (op *Operator) Redrive(ctx context.Context, seq uint64) (tasklog.Entry, error) {
+	l, err := op.letter(ctx, seq)
+	if err != nil {
+		return tasklog.Entry{}, err
+	}
+	r, err := op.requestOf(ctx, l)
+	if err != nil {
+		return tasklog.Entry{}, err
+	}
+	return op.resolve(ctx, l, r)
+}
+
+// resolve makes the one job that a letter makes, and removes the letter.
+func (op *Operator) resolve(ctx context.Context, l letter, r admission.Request) (tasklog.Entry, error) {
+	source, err := op.source(ctx, l)
+	if err != nil {
+		return tasklog.Entry{}, err
+	}
+	r.Source, r.RequestID, r.Way = &source, "", telemetry.WayGRPC
+	entry, err := op.o.Admission.Admit(ctx, r)
+	if f := fault.From(err); f != nil {
+		if f.Code == fault.IdempotencyKeyReused {
+			f = fault.New(fault.LetterResolved, "dead letter %d was made job %s already, and not in this way; look at that job, then drop the letter", l.seq, f.JobID).ForJob(f.JobID)
+		}
+		return tasklog.Entry{}, f
+	}
+	if err := op.remove(ctx, l); err != nil {
+		return tasklog.Entry{}, fault.New(fault.BrokerUnavailable,
+			"job %s was accepted, but dead letter %d could not be removed; call again, it makes no second job: %w", entry.Job.GetId(), l.seq, err).
+			ForJob(entry.Job.GetId()).WithRetryAfter(time.Second)
+	}
+	return entry, nil
+}
+
+// source makes a letter the same job whenever it is asked for. A sequence alone is
+// another letter once the stream was made anew.
+func (op *Operator) source(ctx context.Context, l letter) (admission.Source, error) {
+	name := op.o.Broker.Names().Dead()
+	s, err := op.o.Broker.Stream(ctx, name)
+	if err != nil {
+		return admission.Source{}, err
+	}
+	return admission.ByLetter(name, s.CachedInfo().Created, l.seq), nil
+}
+
+// requestOf is the request that a letter holds: an accepted one as admission takes
+// it, a message of the inbox as the message that it was.
+func (op *Operator) requestOf(ctx context.Context, l letter) (admission.Request, error) {
+	names := op.o.Broker.Names()
+	data, err := op.data(ctx, l)
+	if err != nil {
+		return admission.Request{}, err
+	}
+	if kind, _, _ := names.ParseRequest(l.GetSubject()); kind != "" {
+		return messageOf(names, l, data)
+	}
+	if l.unreadable || l.GetSubject() != "" || len(data) == 0 {
+		return admission.Request{}, fault.New(fault.LetterUnusable, "dead letter %d holds no request that could be sent again", l.seq)
+	}
+	return accepted(l, data), nil
+}
+
+// messageOf reads a message that was never accepted. What it asked for in time has
+// mostly passed.
+func messageOf(names subject.Space, l letter, data []byte) (admission.Request, error) {
+	header := nats.Header{}
+	for _, h := range l.GetHeaders() {
+		header[h.GetKey()] = h.GetValues()
+	}
+	r, err := natsreq.Decode(names, l.GetSubject(), header, data)
+	if err != nil {
+		return r, err
+	}
+	if !r.ExpiresAt.After(time.Now()) {
+		r.ExpiresAt = time.Time{}
+	}
+	// An id that was refused because it is another job's is not repeated by this one.
+	if l.GetError().GetCode() != string(fault.IdempotencyKeyReused) {
+		r.RetryOf = retryOf(l, r.RetryOf)
+	}
+	return r, nil
+}
+
+// accepted is the request of a job. Letters of older versions tell its body and
+// no more.
+func accepted(l letter, data []byte) admission.Request {
+	r := admission.Request{Kind: subject.Kind(l.GetKind()), Tenant: l.GetTenant(), Body: data, RetryOf: retryOf(l, "")}
+	work := l.GetWork()
+	if work == nil {
+		return r
+	}
+	r.Labels = work.GetLabels()
+	if r.Kind == subject.Video {
+		archive := work.GetArchive()
+		r.Protocol, r.Archive = work.GetProtocol(), &archive
+	}
+	if at := work.GetExpiresAt(); at != nil && at.AsTime().After(time.Now()) {
+		r.ExpiresAt = at.AsTime()
+	}
+	return r
+}
+
+// retryOf is the letter's job, where it names one.
+func retryOf(l letter, otherwise string) string {
+	if _, ok := admission.KindOf(l.GetId()); ok {
+		return l.GetId()
+	}
+	return otherwise
+}

@@ -1,0 +1,311 @@
+package operator
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// together calls f from many goroutines at once and gives the ids of the jobs, and
+// the codes of the errors.
+func together(n int, f func(i int) (tasklog.Entry, error)) (ids, codes map[string]int) {
+	ids, codes = map[string]int{}, map[string]int{}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			e, err := f(i)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				codes[string(fault.CodeOf(err))]++
+				return
+			}
+			ids[e.Job.GetId()]++
+		})
+	}
+	wg.Wait()
+	return ids, codes
+}
+
+// TestRedriveMakesOneJob: called by two replicas many times at once, one letter is
+// one new job, which is submitted once and keeps what the request said.
+func TestRedriveMakesOneJob(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		up := newSandbox(t)
+		one, two := newReplica(t, open(t), up).start(), newReplica(t, open(t), up)
+		l := one.unknownLetter(up, "r", videoBody)
+		before := up.Sandbox.Stats().Creates
+		ids, codes := together(8, func(i int) (tasklog.Entry, error) {
+			return []*replica{one, two}[i%2].Redrive(t.Context(), l.GetSequence())
+		})
+		if len(ids) != 1 || len(codes) > 1 || codes[string(fault.LetterNotFound)]+ids[first(ids)] != 8 {
+			t.Fatalf("jobs %v, errors %v", ids, codes)
+		}
+		end := one.end(videoName(first(ids)))
+		v := videoOf(end)
+		if v.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || v.GetRetryOf() != l.GetLetter().GetId() || v.GetLabels()["team"] != "a" || v.GetProtocol() != "primary" {
+			t.Errorf("the new job is %v", v)
+		}
+		if creates := up.Sandbox.Stats().Creates - before; creates != 1 || up.Sandbox.Stats().CreatesPerKey[v.GetId()] != 1 {
+			t.Errorf("%d creates", creates)
+		}
+		one.gone(l.GetSequence())
+	})
+}
+
+func first(ids map[string]int) string {
+	for id := range ids {
+		return id
+	}
+	return ""
+}
+
+// crashes are the places at which a redrive or an attachment may be cut off, and
+// what is there then.
+var crashes = map[string]func(t *testing.T, r *replica, e tasklog.Entry){
+	"before the letter was removed": func(*testing.T, *replica, tasklog.Entry) {},
+	"before the first event": func(t *testing.T, r *replica, e tasklog.Entry) {
+		s, err := r.o.Broker.JetStream().Stream(t.Context(), r.o.Broker.Names().Tasks())
+		if err == nil {
+			err = s.Purge(t.Context(), jetstream.WithPurgeSubject(r.o.Broker.Names().Task(subject.Video, "acme", e.Job.GetId())))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	},
+}
+
+// TestRedriveAfterACrash: whatever the operator's replica got to, a second call goes
+// on with the same job.
+func TestRedriveAfterACrash(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		for name, crash := range crashes {
+			up := newSandbox(t)
+			one := newReplica(t, open(t), up).start()
+			l := one.unknownLetter(up, name, videoBody)
+			one.stop()
+			before := up.Sandbox.Stats().Creates
+			e := one.redriveWithoutRemoval(l.GetSequence())
+			crash(t, one, e)
+
+			two := newReplica(t, open(t), up)
+			again, err := two.Redrive(t.Context(), l.GetSequence())
+			if err != nil || again.Job.GetId() != e.Job.GetId() {
+				t.Fatalf("%s: %v, %v", name, again.Job, err)
+			}
+			two.start()
+			if end := two.end(e.Name()); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+				t.Errorf("%s: ended %v", name, end.Job.GetError())
+			}
+			if creates := up.Sandbox.Stats().Creates - before; creates != 1 {
+				t.Errorf("%s: %d creates", name, creates)
+			}
+			two.gone(l.GetSequence())
+			two.stop()
+		}
+	})
+}
+
+// redriveWithoutRemoval is a redrive that ends after the acceptance.
+func (r *replica) redriveWithoutRemoval(seq uint64) tasklog.Entry {
+	r.t.Helper()
+	l, err := r.letter(r.t.Context(), seq)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	request, err := r.requestOf(r.t.Context(), l)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return r.accept(l, request)
+}
+
+func (r *replica) accept(l letter, request admission.Request) tasklog.Entry {
+	r.t.Helper()
+	source, err := r.source(r.t.Context(), l)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	request.Source, request.RequestID = &source, ""
+	e, err := r.o.Admission.Admit(r.t.Context(), request)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return e
+}
+
+// withRoute adds a route for one more name of the sandbox's model.
+func withRoute(model string) func(*config.Config) {
+	return func(c *config.Config) {
+		r := config.NewRoute(model, config.KindVideo, config.SandboxUpstream, model)
+		r.UpstreamModel = "sandbox-video"
+		c.Routes = append(c.Routes, r)
+	}
+}
+
+// TestRedriveOfAMessage: a message of the inbox that was refused is admitted as the
+// message that it was, once there is a route for it. Its own request id is spent.
+func TestRedriveOfAMessage(t *testing.T) {
+	t.Parallel()
+	up, b := newSandbox(t), brokertest.Single(t)
+	r := newReplica(t, b, up).start()
+	const body = `{"model":"later","prompt":"a dog"}`
+	for name, m := range map[string]*nats.Msg{
+		"JSON with headers": {
+			Data:   []byte(body),
+			Header: nats.Header{"content-type": {"application/json"}, "genbus-labels": {"x=y"}, "genbus-request-id": {"spent"}},
+		},
+		"Protobuf": {Data: marshal(t, &genbusv1.VideoRequest{
+			Labels: map[string]string{"x": "y"}, Body: &genbusv1.VideoRequest_RawJson{RawJson: []byte(body)}, ExpiresAt: timestamppb.New(time.Unix(1, 0)),
+		})},
+	} {
+		m.Subject = b.Names().Request(subject.Video, "acme")
+		r.request(m)
+		await(t, name, func() bool { return len(r.letters(Query{})) == 1 })
+		l := r.letters(Query{})[0]
+		if l.GetLetter().GetWork() != nil {
+			t.Errorf("%s: the letter has a work item: %v", name, l.GetLetter().GetWork())
+		}
+		if e, err := r.Redrive(t.Context(), l.GetSequence()); fault.CodeOf(err) != fault.ModelNotFound {
+			t.Fatalf("%s: without a route: %v, %v", name, e.Job, err)
+		}
+		later := newReplica(t, b, up, withRoute("later")).start()
+		e, err := later.Redrive(t.Context(), l.GetSequence())
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if e.Job.GetLabels()["x"] != "y" || e.Job.GetRequestId() != "" || videoOf(e).GetRetryOf() != l.GetLetter().GetId() {
+			t.Errorf("%s: the new job is %v", name, e.Job)
+		}
+		if end := later.end(e.Name()); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+			t.Errorf("%s: ended %v", name, end.Job.GetError())
+		}
+		later.stop()
+		r.gone(l.GetSequence())
+	}
+}
+
+// store puts a letter into the stream and gives its sequence.
+func store(t *testing.T, r *replica, l *genbusv1.DeadLetter, token string) uint64 {
+	t.Helper()
+	m := nats.NewMsg(r.o.Broker.Names().DeadLetter(subject.Kind(l.GetKind()), l.GetTenant(), token))
+	m.Data = marshal(t, l)
+	ack, err := r.o.Broker.Publish(t.Context(), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ack.Seq
+}
+
+// TestRedriveOfOldLetters: letters of earlier versions have no work item. Those of
+// jobs tell a body and a tenant; others tell nothing.
+func TestRedriveOfOldLetters(t *testing.T) {
+	t.Parallel()
+	up, b := newSandbox(t), brokertest.Single(t)
+	r := newReplica(t, b, up)
+	old := admission.JobID(subject.Video, "acme", "request\x00old")
+	for name, row := range map[string]struct {
+		letter *genbusv1.DeadLetter
+		code   fault.Code
+	}{
+		"a job's":           {&genbusv1.DeadLetter{Id: old, Kind: "video", Tenant: "acme", Data: []byte(videoBody)}, ""},
+		"an unreadable one": {&genbusv1.DeadLetter{Id: old, Kind: "video", Tenant: "acme", Subject: b.Names().WorkItem(subject.Video, "r", "acme", old), Data: []byte("\xff")}, fault.LetterUnusable},
+		"of nothing":        {&genbusv1.DeadLetter{Id: old, Kind: "video", Tenant: "acme"}, fault.LetterUnusable},
+		"of no tenant":      {&genbusv1.DeadLetter{Kind: "chat", Tenant: "a b", Subject: "genbus.request.chat.a b", Data: []byte(videoBody)}, fault.InvalidRequest},
+		"body gone":         {&genbusv1.DeadLetter{Id: old, Kind: "video", Tenant: "acme", DataRef: &genbusv1.BlobRef{Bucket: "GENBUS_BODIES_acme", Name: "x", Size: 1}}, fault.InputLost},
+	} {
+		seq := store(t, r, row.letter, "old")
+		e, err := r.Redrive(t.Context(), seq)
+		if fault.CodeOf(err) != row.code {
+			t.Errorf("%s: %v", name, err)
+		}
+		if row.code == "" && (videoOf(e).GetRetryOf() != old || e.Job.GetTenant() != "acme") {
+			t.Errorf("%s: %v", name, e.Job)
+		}
+		if row.code == "" {
+			r.gone(seq)
+			continue
+		}
+		if _, err := r.Letter(t.Context(), seq); err != nil {
+			t.Errorf("%s: a letter that could not be redriven is gone: %v", name, err)
+		}
+	}
+	if _, err := r.Redrive(t.Context(), 1<<40); fault.CodeOf(err) != fault.LetterNotFound {
+		t.Errorf("a letter that never was: %v", err)
+	}
+}
+
+// TestLettersOfAStreamThatWasMadeAnew: the same sequence is another letter then, and
+// makes another job.
+func TestLettersOfAStreamThatWasMadeAnew(t *testing.T) {
+	t.Parallel()
+	up, b := newSandbox(t), brokertest.Single(t)
+	r := newReplica(t, b, up)
+	letter := &genbusv1.DeadLetter{Id: admission.JobID(subject.Video, "acme", "x"), Kind: "video", Tenant: "acme", Data: []byte(videoBody)}
+	var ids []string
+	for range 2 {
+		seq := store(t, r, letter, "x")
+		e, err := r.Redrive(t.Context(), seq)
+		if err != nil || seq != 1 {
+			t.Fatal(seq, err)
+		}
+		ids = append(ids, e.Job.GetId())
+		if err := b.JetStream().DeleteStream(t.Context(), b.Names().Dead()); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.EnsureStreams(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(ids[0], ids[1]); diff == "" {
+		t.Error("two letters of the same sequence are one job")
+	}
+}
+
+// TestRemovalThatFails: the job stands, and the call says so; the next one goes on
+// with it.
+func TestRemovalThatFails(t *testing.T) {
+	t.Parallel()
+	up, b := newSandbox(t), brokertest.Single(t)
+	r := newReplica(t, b, up)
+	seq := store(t, r, &genbusv1.DeadLetter{Id: admission.JobID(subject.Video, "acme", "x"), Kind: "video", Tenant: "acme", Data: []byte(videoBody)}, "x")
+	s, err := b.JetStream().Stream(t.Context(), b.Names().Dead())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := s.CachedInfo().Config
+	cfg.DenyDelete = true
+	if _, err := b.JetStream().UpdateStream(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for range 2 {
+		_, err = r.Redrive(t.Context(), seq)
+		var f *fault.Error
+		if !errors.As(err, &f) || f.Code != fault.BrokerUnavailable || f.JobID == "" {
+			t.Fatalf("got %v", err)
+		}
+		ids = append(ids, f.JobID)
+	}
+	if ids[0] != ids[1] {
+		t.Errorf("two jobs: %v", ids)
+	}
+}

@@ -1,0 +1,96 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// Drop removes a letter, and the body that is stored for it.
+func (op *Operator) Drop(ctx context.Context, seq uint64) error {
+	l, err := op.letter(ctx, seq)
+	if err != nil {
+		return err
+	}
+	if err := op.remove(ctx, l); err != nil {
+		return fmt.Errorf("drop dead letter %d: %w", seq, err)
+	}
+	return nil
+}
+
+// remove takes a letter out of the stream, and then its body out of the object
+// store: the other order could leave a letter that nothing can be made of. Somebody
+// else may have removed it.
+func (op *Operator) remove(ctx context.Context, l letter) error {
+	own, err := op.ownsBody(ctx, l)
+	if err != nil {
+		return err
+	}
+	if err := op.o.Broker.Delete(ctx, op.o.Broker.Names().Dead(), l.seq); err != nil || !own {
+		return err
+	}
+	if err := op.o.Bodies.Delete(ctx, publisher.BodyOf(l.GetDataRef())); err != nil {
+		op.o.Logger.WarnContext(ctx, "the body of a removed dead letter stays until it expires",
+			"sequence", l.seq, "object", l.GetDataRef().GetName(), telemetry.KeyError, err)
+	}
+	return nil
+}
+
+// ownsBody reports whether nobody but the letter needs its stored body. Letters of
+// older versions shared those of jobs, and of other letters of the same job.
+func (op *Operator) ownsBody(ctx context.Context, l letter) (bool, error) {
+	if l.GetDataRef() == nil {
+		return false, nil
+	}
+	shared, err := op.sharesBody(ctx, l)
+	if err != nil || shared {
+		return false, err
+	}
+	if strings.HasPrefix(l.GetDataRef().GetName(), publisher.LetterBody) {
+		return true, nil
+	}
+	used, err := op.jobUses(ctx, l)
+	return !used && err == nil, err
+}
+
+// sharesBody looks at the other letters of the same job or message.
+func (op *Operator) sharesBody(ctx context.Context, l letter) (bool, error) {
+	for seq := uint64(1); ; {
+		m, err := op.o.Broker.Next(ctx, op.o.Broker.Names().Dead(), l.subject, seq)
+		if errors.Is(err, broker.ErrNoMessage) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		if m.Seq != l.seq && decode(m).GetDataRef().GetName() == l.GetDataRef().GetName() {
+			return true, nil
+		}
+		seq = m.Seq + 1
+	}
+}
+
+// jobUses reports whether the letter's job, or a later one of the same id, has the
+// body too.
+func (op *Operator) jobUses(ctx context.Context, l letter) (bool, error) {
+	n := subject.TaskName{Kind: subject.Kind(l.GetKind()), Tenant: l.GetTenant(), ID: l.GetId()}
+	e, err := op.o.Log.Get(ctx, n)
+	if err == nil {
+		return e.Job.GetExecution().GetInput().GetName() == l.GetDataRef().GetName(), nil
+	}
+	if !errors.Is(err, tasklog.ErrNotFound) {
+		return false, err
+	}
+	_, err = op.o.Admission.Find(ctx, n) // accepted, and its first event not written yet
+	if errors.Is(err, broker.ErrNoMessage) {
+		return false, nil
+	}
+	return err == nil, err
+}

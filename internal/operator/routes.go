@@ -1,0 +1,128 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// A paused route is a paused durable: JetStream gives none of its messages to any
+// replica, keeps that through restarts, and does not let an update of the consumer
+// by a replica that starts change it. (Server 2.15: a create of a consumer that
+// exists takes pause_until from the one that is there, on one node and on three.)
+
+const (
+	// pausedYears is how long a pause lasts that nobody ends.
+	pausedYears = 100
+	// pauseWithin bounds the wait until all servers know of a pause: three nodes
+	// answer when it is only proposed.
+	pauseWithin = 5 * time.Second
+	pauseLook   = 20 * time.Millisecond
+)
+
+// RouteStates says how each configured route is doing over all replicas, by kind and
+// name.
+func (op *Operator) RouteStates(ctx context.Context) ([]*genbusv1.RouteState, error) {
+	all := slices.Clone(op.o.Config.Routes)
+	slices.SortFunc(all, func(a, b config.Route) int { return strings.Compare(a.Kind+" "+a.Name, b.Kind+" "+b.Name) })
+	out := make([]*genbusv1.RouteState, 0, len(all))
+	for _, r := range all {
+		state, err := op.state(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, state)
+	}
+	return out, nil
+}
+
+// Pause stops the submission of a route's waiting jobs on all replicas, until
+// Resume. Jobs in hand go on. It returns when it holds.
+func (op *Operator) Pause(ctx context.Context, kind, name string) (*genbusv1.RouteState, error) {
+	return op.setPaused(ctx, kind, name, time.Now().AddDate(pausedYears, 0, 0))
+}
+
+// Resume undoes Pause.
+func (op *Operator) Resume(ctx context.Context, kind, name string) (*genbusv1.RouteState, error) {
+	return op.setPaused(ctx, kind, name, time.Time{})
+}
+
+func (op *Operator) setPaused(ctx context.Context, kind, name string, until time.Time) (*genbusv1.RouteState, error) {
+	r, err := op.route(kind, name)
+	if err != nil {
+		return nil, err
+	}
+	work, durable := op.o.Broker.Names().Work(), subject.WorkDurable(subject.Kind(kind), name)
+	ctx, cancel := context.WithTimeoutCause(ctx, pauseWithin,
+		fault.New(fault.AcceptanceUnknown, "%s route %s: not all servers know of the change after %s; list the routes, and call again", kind, name, pauseWithin))
+	defer cancel()
+	if until.IsZero() {
+		_, err = op.o.Broker.JetStream().ResumeConsumer(ctx, work, durable)
+	} else {
+		_, err = op.o.Broker.JetStream().PauseConsumer(ctx, work, durable, until)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("pause or resume %s route %s: %w", kind, name, errors.Join(context.Cause(ctx), broker.ErrUnavailable, err))
+	}
+	for {
+		info, err := op.durable(ctx, r)
+		if err == nil && info.Paused == !until.IsZero() {
+			return op.state(ctx, r)
+		}
+		if broker.Wait(ctx, pauseLook) != nil {
+			return nil, errors.Join(context.Cause(ctx), err)
+		}
+	}
+}
+
+// durable reads the consumer that serves a route.
+func (op *Operator) durable(ctx context.Context, r config.Route) (*jetstream.ConsumerInfo, error) {
+	cons, err := op.o.Broker.Consumer(ctx, op.o.Broker.Names().Work(), subject.WorkDurable(subject.Kind(r.Kind), r.Name))
+	if err != nil {
+		return nil, fmt.Errorf("%s route %s: %w", r.Kind, r.Name, err)
+	}
+	return cons.CachedInfo(), nil
+}
+
+func (op *Operator) route(kind, name string) (config.Route, error) {
+	for _, r := range op.o.Config.Routes {
+		if r.Kind == kind && r.Name == name {
+			return r, nil
+		}
+	}
+	return config.Route{}, fault.New(fault.RouteNotFound, "there is no %s route %q; list the routes", fault.Clip(kind, 16), fault.Clip(name, 64))
+}
+
+// state is a route's durable, and what admission knows of those that wait: their
+// count is up to a second old.
+func (op *Operator) state(ctx context.Context, r config.Route) (*genbusv1.RouteState, error) {
+	info, err := op.durable(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	kind := subject.Kind(r.Kind)
+	oldest, err := op.o.Admission.Oldest(ctx, kind, r.Name)
+	if err != nil {
+		return nil, err
+	}
+	out := &genbusv1.RouteState{
+		Kind: r.Kind, Name: r.Name, Paused: info.Paused, InHand: uint64(info.NumAckPending), MaxInFlight: uint64(info.Config.MaxAckPending),
+	}
+	out.Waiting, _ = op.o.Admission.Waiting(ctx, kind, r.Name)
+	if !oldest.IsZero() {
+		out.OldestWaiting = timestamppb.New(oldest)
+	}
+	return out, nil
+}

@@ -1,0 +1,102 @@
+package operator
+
+import (
+	"testing"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+func (r *replica) routeState(name string) *genbusv1.RouteState {
+	r.t.Helper()
+	states, err := r.RouteStates(r.t.Context())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for i, s := range states {
+		if i > 0 && states[i-1].GetKind()+states[i-1].GetName() >= s.GetKind()+s.GetName() {
+			r.t.Errorf("%s %s is out of order", s.GetKind(), s.GetName())
+		}
+		if s.GetName() == name {
+			return s
+		}
+	}
+	r.t.Fatalf("no route %s", name)
+	return nil
+}
+
+// TestPause: what is in hand goes on, what waits waits, on every replica and through
+// restarts of all of them, until the route is resumed.
+func TestPause(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		const route = config.SandboxVideoRoute
+		up := newSandbox(t)
+		one, two := newReplica(t, open(t), up).start(), newReplica(t, open(t), up).start()
+		running := one.admit(subject.Video, "running", `{"model":"sandbox-video:duration_ms=1500","prompt":"a cat"}`)
+		one.until(running.Name(), genbusv1.JobPhase_JOB_PHASE_SUBMITTED)
+		for range 2 {
+			if s, err := two.Pause(t.Context(), "video", route); err != nil || !s.GetPaused() {
+				t.Fatalf("%v, %v", s, err)
+			}
+		}
+		creates := up.Sandbox.Stats().Creates
+		var waiting []tasklog.Entry
+		for _, id := range []string{"a", "b", "c"} {
+			waiting = append(waiting, one.admit(subject.Video, id, videoBody))
+		}
+		if end := one.end(running.Name()); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+			t.Errorf("what was in hand ended %v", end.Job.GetError())
+		}
+		one.stop()
+		two.stop()
+		// Replicas that start state the consumers again, also while another does.
+		three, four := newReplica(t, open(t), up).start(), newReplica(t, open(t), up).start()
+		await(t, "the route's count", func() bool { return three.routeState(route).GetWaiting() == 3 })
+		s := three.routeState(route)
+		if !s.GetPaused() || s.GetInHand() != 0 || s.GetMaxInFlight() == 0 || !s.GetOldestWaiting().AsTime().Equal(waiting[0].Job.GetCreatedAt().AsTime()) {
+			t.Errorf("the paused route is %v; the oldest was accepted %v", s, waiting[0].Job.GetCreatedAt().AsTime())
+		}
+		if other := three.routeState(config.SandboxChatRoute); other.GetPaused() {
+			t.Errorf("another route is %v", other)
+		}
+		chat := four.admit(subject.Chat, "chat", `{"model":"sandbox-chat","messages":[{"role":"user","content":"hello"}]}`)
+		four.end(chat.Name())
+		if n := up.Sandbox.Stats().Creates; n != creates {
+			t.Fatalf("%d creates while the route is paused", n-creates)
+		}
+		if s, err := four.Resume(t.Context(), "video", route); err != nil || s.GetPaused() {
+			t.Fatalf("%v, %v", s, err)
+		}
+		for _, e := range waiting {
+			if end := three.end(e.Name()); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+				t.Errorf("ended %v", end.Job.GetError())
+			}
+		}
+		if n := up.Sandbox.Stats().Creates; n != creates+3 {
+			t.Errorf("%d creates of three jobs", n-creates)
+		}
+		await(t, "an empty route", func() bool {
+			s := three.routeState(route)
+			return s.GetWaiting() == 0 && s.GetInHand() == 0 && s.GetOldestWaiting() == nil
+		})
+	})
+}
+
+func TestPauseOfNoRoute(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, brokertest.Single(t), newSandbox(t)).start()
+	for _, row := range [][2]string{{"video", "gone"}, {"audio", config.SandboxVideoRoute}, {"chat", config.SandboxVideoRoute}} {
+		if _, err := r.Pause(t.Context(), row[0], row[1]); fault.CodeOf(err) != fault.RouteNotFound {
+			t.Errorf("%v: %v", row, err)
+		}
+		if _, err := r.Resume(t.Context(), row[0], row[1]); fault.CodeOf(err) != fault.RouteNotFound {
+			t.Errorf("%v: %v", row, err)
+		}
+	}
+}

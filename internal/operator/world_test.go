@@ -1,0 +1,325 @@
+package operator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/consumer"
+	"github.com/genbus/genbus/internal/content"
+	"github.com/genbus/genbus/internal/erasure"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/routes"
+	"github.com/genbus/genbus/internal/sandbox"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long a test waits for what has to come.
+const patience = 60 * time.Second
+
+// replica is a process's worth of genbus without its servers. Its consumer runs
+// where the test starts it.
+type replica struct {
+	*Operator
+	t        testing.TB
+	consumer *consumer.Consumer
+	started  bool
+}
+
+func newSandbox(t testing.TB) *sandbox.Server {
+	t.Helper()
+	s, err := sandbox.Start("127.0.0.1:0", sandbox.Options{VideoDuration: 200 * time.Millisecond, ChunkInterval: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// newReplica builds a replica whose only upstream is the sandbox.
+func newReplica(t testing.TB, b *broker.Broker, up *sandbox.Server, change ...func(*config.Config)) *replica {
+	t.Helper()
+	cfg := config.Default()
+	if err := cfg.AddSandbox(up.URL()); err != nil {
+		t.Fatal(err)
+	}
+	for i := range cfg.Routes {
+		cfg.Routes[i].AckWait = 3 * time.Second
+		cfg.Routes[i].Poll.Interval = 50 * time.Millisecond
+		cfg.Routes[i].Timeouts.Create = 2 * time.Second
+	}
+	for _, f := range change {
+		f(cfg)
+	}
+	if err := cfg.Prepare(); err != nil {
+		t.Fatal(err)
+	}
+	table, err := routes.New(cfg, nil, brokertest.Logger(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	enc := publisher.Encoder{Names: b.Names(), Encoding: publisher.Encoding(cfg.Events.Encoding)}
+	log := tasklog.New(tasklog.Options{Broker: b, Encoder: enc, Logger: brokertest.Logger(t)})
+	ctx, cancel := context.WithCancel(t.Context())
+	wait, err := log.Start(ctx)
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	bodies, reader := broker.NewBodies(b), content.NewReader(content.Options{})
+	adm := admission.New(cfg, b, log, bodies, nil)
+	r := &replica{t: t, Operator: New(Options{
+		Config: cfg, Broker: b, Log: log, Bodies: bodies, Admission: adm, Routes: table,
+		Eraser: erasure.Eraser{Broker: b, Admission: adm, Log: log, Bodies: bodies}, Logger: brokertest.Logger(t),
+	})}
+	r.consumer = consumer.New(ctx, consumer.Options{
+		Config: cfg, Broker: b, Log: log, Encoder: enc, Bodies: bodies, Content: reader, Routes: table, Admission: adm, Logger: brokertest.Logger(t),
+	})
+	t.Cleanup(func() {
+		r.stop()
+		cancel()
+		wait()
+		table.Close()
+		reader.Close()
+	})
+	return r
+}
+
+// start begins to take work.
+func (r *replica) start() *replica {
+	r.t.Helper()
+	r.started = true
+	if err := r.consumer.Start(r.t.Context()); err != nil {
+		r.t.Fatal(err)
+	}
+	return r
+}
+
+// stop gives back what is held.
+func (r *replica) stop() {
+	if !r.started {
+		return
+	}
+	r.started = false
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.t.Context()), 10*time.Second)
+	defer cancel()
+	if err := r.consumer.Drain(ctx); err != nil {
+		r.t.Error(err)
+	}
+}
+
+// admit accepts a request of acme's.
+func (r *replica) admit(kind subject.Kind, requestID, body string) tasklog.Entry {
+	r.t.Helper()
+	e, err := r.o.Admission.Admit(r.t.Context(), admission.Request{
+		Kind: kind, Tenant: "acme", RequestID: requestID, Body: []byte(body), Labels: map[string]string{"team": "a"},
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return e
+}
+
+const videoBody = `{"model":"sandbox-video","prompt":"a cat"}`
+
+// dropCreates has the sandbox accept every create and break the connection, until
+// it is called with false.
+func dropCreates(up *sandbox.Server, drop bool) {
+	up.Sandbox.SetBehaviour(func(r *http.Request, _ []byte) *sandbox.Behaviour {
+		if r.Method != http.MethodPost || !drop {
+			return nil
+		}
+		return &sandbox.Behaviour{Drop: sandbox.DropAfterCreate}
+	})
+}
+
+// unknownLetter has a job of the given body end as submission_outcome_unknown, and
+// gives its letter.
+func (r *replica) unknownLetter(up *sandbox.Server, requestID, body string) *genbusv1.StoredDeadLetter {
+	r.t.Helper()
+	dropCreates(up, true)
+	defer dropCreates(up, false)
+	e := r.admit(subject.Video, requestID, body)
+	if end := r.end(e.Name()); end.Job.GetError().GetCode() != string(fault.SubmissionUnknown) {
+		r.t.Fatalf("the job ended %v", end.Job.GetError())
+	}
+	return r.letterOf(e.Job.GetId())
+}
+
+// letterOf finds the only letter of a job, with its request.
+func (r *replica) letterOf(id string) *genbusv1.StoredDeadLetter {
+	r.t.Helper()
+	var found []*genbusv1.StoredDeadLetter
+	for _, l := range r.letters(Query{Size: 100}) {
+		if l.GetLetter().GetId() == id {
+			found = append(found, l)
+		}
+	}
+	if len(found) != 1 {
+		r.t.Fatalf("%d letters of %s", len(found), id)
+	}
+	whole, err := r.Letter(r.t.Context(), found[0].GetSequence())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return whole
+}
+
+func (r *replica) letters(q Query) []*genbusv1.StoredDeadLetter {
+	r.t.Helper()
+	page, err := r.Letters(r.t.Context(), q)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return page.Letters
+}
+
+// gone checks that there is no such letter any more.
+func (r *replica) gone(seq uint64) {
+	r.t.Helper()
+	if _, err := r.Letter(r.t.Context(), seq); fault.CodeOf(err) != fault.LetterNotFound {
+		r.t.Errorf("letter %d: %v", seq, err)
+	}
+}
+
+// end waits for a job's end.
+func (r *replica) end(n subject.TaskName) tasklog.Entry {
+	r.t.Helper()
+	return r.until(n, genbusv1.JobPhase_JOB_PHASE_UNSPECIFIED)
+}
+
+// until waits for a phase of a job, or its end.
+func (r *replica) until(n subject.TaskName, phase genbusv1.JobPhase) tasklog.Entry {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
+	defer cancel()
+	var after uint64
+	for {
+		for e, err := range r.o.Log.Follow(ctx, n, after) {
+			if errors.Is(err, tasklog.ErrNotFound) {
+				break // not recorded yet
+			}
+			if err != nil {
+				r.t.Fatalf("follow %s: %v", n.ID, err)
+			}
+			if after = e.Version(); e.Terminal() || e.Job.GetExecution().GetPhase() == phase {
+				return e
+			}
+		}
+		if err := broker.Wait(ctx, 10*time.Millisecond); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+// history is every event of a job.
+func (r *replica) history(n subject.TaskName) []tasklog.Entry {
+	r.t.Helper()
+	all, err := r.o.Log.History(r.t.Context(), n, 0)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return all
+}
+
+func videoOf(e tasklog.Entry) *genbusv1.VideoTask {
+	v, _ := e.Job.(*genbusv1.VideoTask)
+	return v
+}
+
+func videoName(id string) subject.TaskName {
+	return subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id}
+}
+
+// ask is an operator's look at the upstream: the same create under the same key
+// gives the task that is there already.
+func ask(t testing.TB, up *sandbox.Server, path, key string, body []byte) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, up.URL()+path, strings.NewReader(string(body)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Idempotency-Key", key)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Authorization", "Bearer any")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer http.DefaultClient.CloseIdleConnections()
+	defer res.Body.Close()
+	data, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var answer struct {
+		ID   string `json:"id"`
+		Data struct {
+			TaskID string `json:"task_id"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(data, &answer); err != nil || answer.ID+answer.Data.TaskID == "" {
+		t.Fatalf("%d %s: %v", res.StatusCode, data, err)
+	}
+	if answer.ID != "" {
+		return answer.ID
+	}
+	return answer.Data.TaskID
+}
+
+// request puts a message into the inbox.
+func (r *replica) request(m *nats.Msg) {
+	r.t.Helper()
+	if _, err := r.o.Broker.Publish(r.t.Context(), m); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func marshal(t testing.TB, m proto.Message) []byte {
+	t.Helper()
+	data, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// await asks again until it is so, for what has no event.
+func await(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for !is() {
+		if broker.Wait(ctx, 10*time.Millisecond) != nil {
+			t.Fatalf("%s: not within %s", what, patience)
+		}
+	}
+}
+
+func msgOf(subj string, data []byte) *nats.Msg {
+	m := nats.NewMsg(subj)
+	m.Data = data
+	return m
+}

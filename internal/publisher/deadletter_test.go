@@ -1,0 +1,145 @@
+package publisher_test
+
+import (
+	"bytes"
+	"context"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// lettersOf reads every dead letter.
+func lettersOf(t *testing.T, b *broker.Broker) (out []*genbusv1.DeadLetter) {
+	t.Helper()
+	for seq := uint64(1); ; {
+		m, err := b.Next(t.Context(), b.Names().Dead(), b.Names().DeadPattern(), seq)
+		if err != nil {
+			return out
+		}
+		l := &genbusv1.DeadLetter{}
+		if err := proto.Unmarshal(m.Data, l); err != nil {
+			t.Fatal(err)
+		}
+		out, seq = append(out, l), m.Seq+1
+	}
+}
+
+func letter(code string, accepted time.Time) *genbusv1.DeadLetter {
+	return &genbusv1.DeadLetter{
+		Error: &genbusv1.TaskError{Code: code}, Id: "video_x", Kind: "video", Tenant: "acme", Data: []byte("{}"),
+		Work: &genbusv1.WorkItem{Id: "video_x", AcceptedAt: timestamppb.New(accepted)},
+	}
+}
+
+// TestALetterIsStoredOnce: also when the taker of a dead owner's job writes it again
+// after the stream has forgotten its name; another attempt, another reason and a
+// later job of the same id are letters of their own.
+func TestALetterIsStoredOnce(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b, ctx := open(t), t.Context()
+		s, err := b.JetStream().Stream(ctx, b.Names().Dead())
+		if err != nil {
+			t.Fatal(err)
+		}
+		forgetful := s.CachedInfo().Config
+		forgetful.Duplicates = 100 * time.Millisecond
+		if _, err := b.JetStream().UpdateStream(ctx, forgetful); err != nil {
+			t.Fatal(err)
+		}
+		d := publisher.DeadLetters{Broker: b, Bodies: broker.NewBodies(b)}
+		accepted := time.Now()
+		put := func(code, occasion string, accepted time.Time, want int) {
+			t.Helper()
+			if err := d.Put(ctx, letter(code, accepted), "video_x", occasion); err != nil {
+				t.Fatal(err)
+			}
+			if n := len(lettersOf(t, b)); n != want {
+				t.Errorf("%s, occasion %s: %d letters, want %d", code, occasion, n, want)
+			}
+		}
+		put("poisoned", "1", accepted, 1)
+		if err := broker.Wait(ctx, 300*time.Millisecond); err != nil { // what the stream remembers
+			t.Fatal(err)
+		}
+		put("poisoned", "1", accepted, 1)
+		put("poisoned", "2", accepted, 2)
+		put("orphaned_submission", "2", accepted, 3)
+		put("orphaned_submission", "2", accepted.Add(time.Second), 4)
+	})
+}
+
+// TestALetterTakesItsBodyWithIt: a stored body is copied for the letter, under a name
+// of its own; one that is gone leaves a letter without it.
+func TestALetterTakesItsBodyWithIt(t *testing.T) {
+	t.Parallel()
+	b, ctx := brokertest.Single(t), t.Context()
+	bodies := broker.NewBodies(b)
+	d := publisher.DeadLetters{Broker: b, Bodies: bodies}
+	data := bytes.Repeat([]byte("x"), 1<<20)
+	input, err := bodies.Put(ctx, "acme", "video_x-abc", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, change := range []func(*genbusv1.DeadLetter){
+		func(l *genbusv1.DeadLetter) { l.Data, l.DataRef = nil, publisher.BlobRef(input) },
+		func(l *genbusv1.DeadLetter) { l.Data = data },
+	} {
+		l := letter("poisoned", time.Now())
+		change(l)
+		if err := d.Put(ctx, l, "video_x", string(rune('1'+i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := bodies.Delete(ctx, input); err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, l := range lettersOf(t, b) {
+		names[l.GetDataRef().GetName()] = true
+		if got, err := bodies.Get(ctx, publisher.BodyOf(l.GetDataRef())); err != nil || !bytes.Equal(got, data) || len(l.GetData()) != 0 {
+			t.Errorf("%s has %d bytes, %v", l.GetDataRef().GetName(), len(got), err)
+		}
+	}
+	if len(names) != 2 {
+		t.Errorf("two letters share a body: %v", names)
+	}
+	gone := letter("poisoned", time.Now())
+	gone.Data, gone.DataRef = nil, publisher.BlobRef(input)
+	if err := d.Put(ctx, gone, "video_x", "3"); err != nil || len(lettersOf(t, b)) != 3 {
+		t.Errorf("a letter whose body is gone: %v", err)
+	}
+}
+
+// TestALetterNamesTheTraceOfItsRequest, also where whoever writes it knows of no
+// trace, or is in another one.
+func TestALetterNamesTheTraceOfItsRequest(t *testing.T) {
+	t.Parallel()
+	const accepted, other = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	b := brokertest.Single(t)
+	d := publisher.DeadLetters{Broker: b, Bodies: broker.NewBodies(b)}
+	for occasion, ctx := range map[string]context.Context{
+		"a": t.Context(), "b": telemetry.Extract(t.Context(), map[string]string{"traceparent": other}),
+	} {
+		l := letter("upstream_removed", time.Now())
+		l.Work.Trace = map[string]string{"traceparent": accepted}
+		if err := d.Put(ctx, l, "video_x", occasion); err != nil {
+			t.Fatal(err)
+		}
+		m, err := b.Last(t.Context(), b.Names().Dead(), b.Names().DeadPattern())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := m.Header.Get("traceparent"); got != accepted {
+			t.Errorf("%s: traceparent %q, want %s", occasion, got, accepted)
+		}
+	}
+}

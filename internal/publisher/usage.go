@@ -1,0 +1,62 @@
+package publisher
+
+import (
+	"context"
+
+	"github.com/nats-io/nats.go"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+)
+
+// usageType is the CloudEvents type of a usage event.
+const usageType = "genbus.job.usage.v1"
+
+// Usage is the message that says what an ended job consumed; nil for one that was
+// never sent to an upstream. Its ce-id is that of the terminal event.
+func (c Encoder) Usage(ctx context.Context, e task.Event) (*nats.Msg, error) {
+	x := e.Job.GetExecution()
+	if x.GetFirstSubmitAt() == nil {
+		return nil, nil //nolint:nilnil // there is nothing to say, and that is no error
+	}
+	kind := subject.Kind(task.Kind(e.Job))
+	m := nats.NewMsg(c.Names.Usage(kind, e.Job.GetTenant(), e.Job.GetId()))
+	attributes(m.Header, e.ID(), kind, e.Job.GetTenant(), e.Job.GetId(), e.Time)
+	set(m.Header, subject.HeaderCEType, usageType)
+	trace(ctx, m.Header)
+	u := &genbusv1.UsageEvent{
+		Id: e.Job.GetId(), Kind: string(kind), Tenant: e.Job.GetTenant(), Model: e.Job.GetModel(), Route: x.GetRoute(), Upstream: x.GetUpstream(),
+		Status: e.Job.GetStatus(), Code: e.Job.GetError().GetCode(), Time: timestamppb.New(e.Time), Usage: e.Job.GetUsage(),
+		Attempts: x.GetAttempt(), Labels: e.Job.GetLabels(),
+	}
+	if v, ok := e.Job.(*genbusv1.VideoTask); ok {
+		u.Videos, u.VideoSeconds = int32(len(v.GetVideos())), videoSeconds(v.GetVideos()) //nolint:gosec // a result has a handful of videos
+	}
+	return m, c.payload(m, u)
+}
+
+// videoSeconds is the length of all videos; nil where that of one is not known.
+func videoSeconds(videos []*genbusv1.Video) *float64 {
+	sum := 0.0
+	for _, v := range videos {
+		if v.GetDurationSeconds() <= 0 {
+			return nil
+		}
+		sum += v.GetDurationSeconds()
+	}
+	if len(videos) == 0 {
+		return nil
+	}
+	return &sum
+}
+
+// DecodeUsage reads a usage event as it was stored.
+func DecodeUsage(header nats.Header, data []byte) (*genbusv1.UsageEvent, error) {
+	var u genbusv1.UsageEvent
+	if err := decode(header, data, &u); err != nil {
+		return nil, err
+	}
+	return &u, nil
+}

@@ -1,0 +1,58 @@
+package quota
+
+import (
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/genbus/genbus/internal/fault"
+)
+
+// maxBuckets bounds the buckets of one replica, a few hundred bytes each:
+// whoever may publish on NATS can make up tenants. Beyond it the tenant that was
+// silent for the longest gets a full bucket again with its next request.
+const maxBuckets = 10_000
+
+// bucket is the requests that a tenant has left.
+type bucket struct {
+	tenant string
+	*rate.Limiter
+}
+
+// Request takes one request from a tenant's bucket. One that is empty is refused
+// with rate_limited, and with the time until it has a request again.
+func (q *Quota) Request(tenant string) error {
+	limits := q.o.Limits(tenant)
+	if limits.RequestsPerSecond == 0 {
+		return nil
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := time.Now()
+	taken := q.bucket(tenant, rate.Limit(limits.RequestsPerSecond), limits.Burst).ReserveN(now, 1)
+	wait := taken.DelayFrom(now)
+	if wait == 0 {
+		return nil
+	}
+	taken.CancelAt(now)
+	return fault.New(fault.RateLimited, "the tenant may send %g requests a second, and %d at once", limits.RequestsPerSecond, limits.Burst).WithRetryAfter(wait)
+}
+
+// bucket needs the lock.
+func (q *Quota) bucket(tenant string, perSecond rate.Limit, burst int) *bucket {
+	if e, ok := q.buckets[tenant]; ok {
+		q.recent.MoveToFront(e)
+		return of(e.Value)
+	}
+	b := &bucket{tenant: tenant, Limiter: rate.NewLimiter(perSecond, burst)}
+	q.buckets[tenant] = q.recent.PushFront(b)
+	if q.recent.Len() > maxBuckets {
+		delete(q.buckets, of(q.recent.Remove(q.recent.Back())).tenant)
+	}
+	return b
+}
+
+func of(v any) *bucket {
+	b, _ := v.(*bucket)
+	return b
+}

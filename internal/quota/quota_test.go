@@ -1,0 +1,180 @@
+package quota
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fault"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// all gives every tenant the same limits, and no unfinished job.
+func all(l config.TenantLimits) Options {
+	return Options{Limits: func(string) config.TenantLimits { return l }, Unfinished: func(string) int { return 0 }}
+}
+
+func TestRequestsOfATenant(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := New(all(config.TenantLimits{RequestsPerSecond: 2, Burst: 3}))
+		for i := range 3 {
+			if err := q.Request("acme"); err != nil {
+				t.Errorf("request %d: %v", i, err)
+			}
+		}
+		var f *fault.Error
+		for range 5 { // a refusal costs nothing
+			if err := q.Request("acme"); !errors.As(err, &f) || f.Code != fault.RateLimited || f.RetryAfter != 500*time.Millisecond {
+				t.Errorf("beyond the burst: %v", err)
+			}
+		}
+		if err := q.Request("globex"); err != nil {
+			t.Errorf("another tenant: %v", err)
+		}
+		time.Sleep(f.RetryAfter) //nolint:forbidigo // the clock is the test's
+		if err := q.Request("acme"); err != nil {
+			t.Errorf("after Retry-After: %v", err)
+		}
+		if err := q.Request("acme"); fault.CodeOf(err) != fault.RateLimited {
+			t.Errorf("one more: %v", err)
+		}
+	})
+}
+
+func TestWithoutARateNothingIsKept(t *testing.T) {
+	t.Parallel()
+	q := New(all(config.TenantLimits{}))
+	for i := range 1000 {
+		if err := q.Request(strconv.Itoa(i % 7)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(q.buckets) != 0 {
+		t.Errorf("%d buckets", len(q.buckets))
+	}
+}
+
+// TestBucketsAreBounded: who makes up tenants cannot fill the memory, and the
+// tenant that goes on asking keeps its bucket.
+func TestBucketsAreBounded(t *testing.T) {
+	t.Parallel()
+	q := New(all(config.TenantLimits{RequestsPerSecond: 0.001, Burst: 1}))
+	if err := q.Request("busy"); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 * maxBuckets {
+		if err := q.Request(fmt.Sprintf("tenant-%d", i)); err != nil {
+			t.Fatal(err)
+		}
+		if i%(maxBuckets/2) == 0 && fault.CodeOf(q.Request("busy")) != fault.RateLimited {
+			t.Fatal("a tenant that goes on asking got a new bucket")
+		}
+	}
+	if len(q.buckets) != maxBuckets || q.recent.Len() != maxBuckets {
+		t.Errorf("%d buckets in the map and %d in the list", len(q.buckets), q.recent.Len())
+	}
+}
+
+func TestPlacesOfATenant(t *testing.T) {
+	t.Parallel()
+	var unfinished atomic.Int64
+	o := all(config.TenantLimits{MaxJobs: 3})
+	o.Unfinished = func(tenant string) int {
+		if tenant != "acme" {
+			return 0
+		}
+		return int(unfinished.Load())
+	}
+	q := New(o)
+	unfinished.Store(1)
+	first, err := q.Enter("acme")
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := q.Enter("acme")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var f *fault.Error
+	if _, err := q.Enter("acme"); !errors.As(err, &f) || f.Code != fault.TenantFull || f.RetryAfter != placeWait {
+		t.Errorf("a fourth: %v", err)
+	}
+	if leave, err := q.Enter("globex"); err != nil {
+		t.Errorf("another tenant: %v", err)
+	} else {
+		leave()
+	}
+	first()
+	unfinished.Store(2) // the first is a job now
+	if _, err := q.Enter("acme"); fault.CodeOf(err) != fault.TenantFull {
+		t.Errorf("full again: %v", err)
+	}
+	second()
+	third, err := q.Enter("acme")
+	if err != nil {
+		t.Errorf("a place that was left: %v", err)
+	}
+	third()
+	if len(q.entered) != 0 {
+		t.Errorf("what is left: %v", q.entered)
+	}
+}
+
+// TestNeverOneTooMany at once, on one replica.
+func TestNeverOneTooMany(t *testing.T) {
+	t.Parallel()
+	const most = 10
+	var inside, highest atomic.Int64
+	q := New(all(config.TenantLimits{MaxJobs: most}))
+	var group sync.WaitGroup
+	for range 200 {
+		group.Go(func() {
+			leave, err := q.Enter("acme")
+			if err != nil {
+				return
+			}
+			defer leave()
+			n := inside.Add(1)
+			defer inside.Add(-1)
+			for {
+				if h := highest.Load(); n <= h || highest.CompareAndSwap(h, n) {
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	if highest.Load() > most || len(q.entered) != 0 {
+		t.Errorf("%d at once, want at most %d; %v left", highest.Load(), most, q.entered)
+	}
+}
+
+func TestWithoutALimitOfJobsNothingIsKept(t *testing.T) {
+	t.Parallel()
+	q := New(all(config.TenantLimits{}))
+	leave, err := q.Enter("acme")
+	if err != nil || len(q.entered) != 0 {
+		t.Errorf("%v, %v", err, q.entered)
+	}
+	leave()
+}
+
+func BenchmarkRequest(b *testing.B) {
+	q := New(all(config.TenantLimits{RequestsPerSecond: 1e9, Burst: 1e9}))
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := q.Request("acme"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

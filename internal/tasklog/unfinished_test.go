@@ -1,0 +1,55 @@
+package tasklog_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// counts waits until every log counts n unfinished jobs of acme.
+func counts(t testing.TB, n int, logs ...*tasklog.Log) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for i, l := range logs {
+		for l.Unfinished("acme") != n {
+			if broker.Wait(ctx, 5*time.Millisecond) != nil {
+				t.Fatalf("log %d counts %d unfinished jobs, want %d", i, l.Unfinished("acme"), n)
+			}
+		}
+	}
+}
+
+// TestUnfinishedOverReplicas: the one that made a job counts it at once, the
+// others soon, and one that starts later too. Inline chats do not count.
+func TestUnfinishedOverReplicas(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		a, b := newLog(t, open(t), ""), newLog(t, open(t), "")
+		first := submit(t, a, "video_1")
+		must[tasklog.Entry](t)(a.Commit(t.Context(), task.FromWork(work("video_2")), 0))
+		if n := a.Unfinished("acme"); n != 2 {
+			t.Errorf("whoever made 2 jobs counts %d", n)
+		}
+		chat := work("chat_1")
+		chat.Kind = "chat"
+		must[tasklog.Entry](t)(a.Commit(t.Context(), task.FromWork(chat), 0))
+		inline := &genbusv1.WorkItem{Id: "chat_2", Kind: "chat", Tenant: "acme", Route: "r", Model: "m", AcceptedAt: timestamppb.Now()}
+		must[tasklog.Entry](t)(a.Commit(t.Context(), task.Inline(inline, task.Attempt{Upstream: "u", Deadline: time.Now().Add(time.Hour)}), 0))
+		counts(t, 3, a, b)
+		if n := a.Unfinished("globex"); n != 0 {
+			t.Errorf("another tenant has %d", n)
+		}
+		complete(t, b, first)
+		c := newLog(t, open(t), "")
+		counts(t, 2, a, b, c)
+	})
+}

@@ -1,0 +1,122 @@
+package tasklog_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// usages reads every usage event of a job, oldest first.
+func usages(t testing.TB, b *broker.Broker, id string) (events []*genbusv1.UsageEvent, types []string) {
+	t.Helper()
+	n := b.Names()
+	for seq := uint64(1); ; {
+		m, err := b.Next(t.Context(), n.UsageStream(), n.Usage(subject.Video, "acme", id), seq)
+		if err != nil {
+			return events, types
+		}
+		u, err := publisher.DecodeUsage(m.Header, m.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		events, types, seq = append(events, u), append(types, m.Header.Get(subject.HeaderCEType)), m.Seq+1
+	}
+}
+
+// TestUsageIsSaidOnce: whoever finishes a job, and however often, and again for a
+// later job under the id of one that was erased.
+func TestUsageIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b := open(t)
+		l, other := newLog(t, b, ""), newLog(t, open(t), "")
+		end := complete(t, l, submit(t, l, "video_1"))
+		var group sync.WaitGroup
+		for range 4 {
+			for _, replica := range []*tasklog.Log{l, other} {
+				group.Go(func() {
+					if err := replica.Finish(t.Context(), end); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+		group.Wait()
+		got, types := usages(t, b, "video_1")
+		if len(got) != 1 || types[0] != "genbus.job.usage.v1" {
+			t.Fatalf("usage events %v of types %v", got, types)
+		}
+		want := &genbusv1.UsageEvent{
+			Id: "video_1", Kind: "video", Tenant: "acme", Model: "m", Route: "r", Upstream: "u",
+			Status: genbusv1.JobStatus_JOB_STATUS_COMPLETED, Time: got[0].GetTime(), Videos: 1, Attempts: 1, Labels: map[string]string{"k": "v"},
+		}
+		if diff := cmp.Diff(want, got[0], protocmp.Transform()); diff != "" {
+			t.Error(diff)
+		}
+
+		if err := l.Erase(t.Context(), end); err != nil {
+			t.Fatal(err)
+		}
+		finished(t, l, "video_1")
+		if got, _ := usages(t, b, "video_1"); len(got) != 2 {
+			t.Errorf("%d usage events after a second job under the id, want 2", len(got))
+		}
+	})
+}
+
+func TestWhatWasNotSentHasNoUsage(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	l := newLog(t, b, "")
+	e := must[tasklog.Entry](t)(l.Commit(t.Context(), task.FromWork(work("video_1")), 0))
+	next := must[task.Event](t)(task.Failed(e.Job, time.Now(), fault.New(fault.Expired, "too late").TaskError()))
+	e = must[tasklog.Entry](t)(l.Commit(t.Context(), next, e.Seq))
+	if err := l.Finish(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := usages(t, b, "video_1"); len(got) != 0 {
+		t.Errorf("usage %v of a job that no upstream has seen", got)
+	}
+}
+
+// TestUsageAsJSON: readable for who writes bills, and without what only genbus
+// needs.
+func TestUsageAsJSON(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	l := newLog(t, b, publisher.JSON)
+	e := submit(t, l, "video_1")
+	seconds := []*genbusv1.Video{{Url: "http://x/1.mp4", DurationSeconds: 5}, {Url: "http://x/2.mp4", DurationSeconds: 2.5}}
+	tokens := int64(42)
+	next := must[task.Event](t)(task.Completed(video(e), time.Now(), task.Result{Videos: seconds, Usage: &genbusv1.Usage{TotalTokens: &tokens}}))
+	e = must[tasklog.Entry](t)(l.Commit(t.Context(), next, e.Seq))
+	if err := l.Finish(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	m, err := b.Last(t.Context(), b.Names().UsageStream(), b.Names().Usage(subject.Video, "acme", "video_1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"video_seconds":7.5`, `"videos":2`, `"total_tokens":42`, `"status":"completed"`, `"attempts":1`, `"k":"v"`} {
+		if !strings.Contains(string(m.Data), want) {
+			t.Errorf("no %s in %s", want, m.Data)
+		}
+	}
+	if m.Header.Get(jetstream.MsgIDHeader) != e.ID()+".usage" || m.Header.Get(subject.HeaderCEID) != e.ID() {
+		t.Errorf("headers %v", m.Header)
+	}
+}

@@ -1,0 +1,64 @@
+package telemetry
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// lifeMetrics follow jobs from their first event to their last. Each is counted
+// by the replica that committed the event, so a sum over the replicas counts each
+// job once.
+type lifeMetrics struct {
+	accepted *prometheus.CounterVec
+	finished *prometheus.CounterVec
+	wait     *prometheus.HistogramVec
+	submit   *prometheus.HistogramVec
+	life     *prometheus.HistogramVec
+}
+
+func newLifeMetrics(f promauto.Factory) lifeMetrics {
+	return lifeMetrics{
+		accepted: counters(f, "route_jobs_accepted_total",
+			"Jobs whose first event this replica committed.", "kind", "route"),
+		finished: counters(f, "route_jobs_finished_total",
+			"Jobs whose last event this replica committed; upstream is empty for those that never had one.", "kind", "route", "upstream", "status"),
+		wait: histograms(f, jobBuckets, "job_wait_seconds",
+			"Time from the acceptance of a queued job to its first submission or attempt.", "kind", "route"),
+		submit: histograms(f, jobBuckets, "job_submit_seconds",
+			"Time from the acceptance of a video task until its upstream's id was in the log.", "kind", "route"),
+		life: histograms(f, jobBuckets, "job_duration_seconds",
+			"Time from the acceptance of a job to its last event.", "kind", "route", "status"),
+	}
+}
+
+// JobBegan counts a job whose first event this replica committed, unless that
+// event was its last too. The route is the configured one that the job names.
+func (m *Metrics) JobBegan(kind subject.Kind, route string) {
+	if m == nil {
+		return
+	}
+	m.lives.accepted.WithLabelValues(string(kind), route).Inc()
+}
+
+// JobWaited records how long a queued job waited for its first submission or
+// attempt. Clocks of replicas differ: less than nothing counts as nothing.
+func (m *Metrics) JobWaited(kind subject.Kind, route string, took time.Duration) {
+	if m == nil {
+		return
+	}
+	m.lives.wait.WithLabelValues(string(kind), route).Observe(max(took, 0).Seconds())
+}
+
+// JobEnded counts a job whose last event this replica committed, and records how
+// long it lived. The upstream is the configured one that the job names, or empty.
+func (m *Metrics) JobEnded(kind subject.Kind, route, upstream, status string, life time.Duration) {
+	if m == nil {
+		return
+	}
+	m.lives.finished.WithLabelValues(string(kind), route, upstream, status).Inc()
+	m.lives.life.WithLabelValues(string(kind), route, status).Observe(max(life, 0).Seconds())
+}
