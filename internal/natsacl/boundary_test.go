@@ -1,0 +1,216 @@
+package natsacl_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// oneAccount is what deploy/nats would be without accounts: the same rights, in one.
+const oneAccount = `
+jetstream { max_file_store: 100GB }
+accounts { GENBUS { jetstream: enabled, users: [
+  { user: witness-GENBUS, password: secret-of-witness- }
+  { user: acme-publisher, password: secret-of-acme-publisher, permissions: {
+    publish: ["genbus.request.*.acme"], subscribe: ["_INBOX_acme-publisher.>"] } }
+  { user: acme-subscriber, password: secret-of-acme-subscriber, permissions: {
+    publish: ["$JS.API.CONSUMER.CREATE.GENBUS_TASKS.*.genbus.task.*.acme.*", "$JS.API.CONSUMER.MSG.NEXT.GENBUS_TASKS.*"]
+    subscribe: ["_INBOX_acme-subscriber.>"] } }
+] } }
+`
+
+// TestOneAccountWouldNotDo is why tenants are accounts: within one account,
+// permissions on subjects keep nobody from another tenant's events.
+func TestOneAccountWouldNotDo(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "genbus.conf"), []byte(oneAccount), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n := start(t, dir)
+	js := stream(t, n.connect(t, witness+"GENBUS"))
+	for _, c := range []jetstream.StreamConfig{
+		{Name: names.Requests(), Subjects: []string{names.RequestPattern(subject.Video)}},
+		{Name: names.Tasks(), Subjects: []string{names.TaskPattern()}},
+	} {
+		if _, err := js.CreateStream(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Run("forge", func(t *testing.T) { forgeInOneAccount(t, n, js) })
+	t.Run("read", func(t *testing.T) { readInOneAccount(t, n, js) })
+}
+
+// forgeInOneAccount asks for an answer on the subject of another tenant's job.
+func forgeInOneAccount(t *testing.T, n *node, js jetstream.JetStream) {
+	nc := n.connect(t, publisher)
+	forged := names.Task(subject.Video, victim, job)
+	if err := nc.PublishRequest(names.Request(subject.Video, attacker), forged, []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := refused(nc); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the forged event", func() error {
+		s, err := js.Stream(t.Context(), names.Tasks())
+		if err == nil {
+			_, err = s.GetLastMsgForSubject(t.Context(), forged)
+		}
+		return err
+	})
+}
+
+// readInOneAccount takes the victim's consumer: names of consumers cannot be told
+// apart by permissions.
+func readInOneAccount(t *testing.T, n *node, js jetstream.JetStream) {
+	if _, err := js.CreateConsumer(t.Context(), names.Tasks(), jetstream.ConsumerConfig{
+		Durable: "globex-events", FilterSubject: names.Task(subject.Video, victim, "*"),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.Publish(t.Context(), names.Task(subject.Video, victim, job), []byte(secret)); err != nil {
+		t.Fatal(err)
+	}
+	nc := n.connect(t, subscriber)
+	await(t, "the victim's event", func() error {
+		m, err := nc.Request("$JS.API.CONSUMER.MSG.NEXT.GENBUS_TASKS.globex-events", nil, time.Second)
+		if err == nil && string(m.Data) != secret {
+			err = fmt.Errorf("%s", m.Data)
+		}
+		return err
+	})
+}
+
+// TestWhoMayStoreMayForge is why no user of a tenant may make a stream, or publish
+// into one: what a consumer delivers keeps the subject under which it was stored,
+// also across an import.
+func TestWhoMayStoreMayForge(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	nc := s.connect(t, witness+attacker)
+	js := stream(t, nc)
+	if err := js.DeleteStream(t.Context(), names.Chunks()); err != nil { // or there is no place for one more
+		t.Fatal(err)
+	}
+	forged := names.Call(subject.Video, victim)
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "FORGE", Subjects: []string{forged}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.Publish(t.Context(), forged, []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateConsumer(t.Context(), "FORGE", jetstream.ConsumerConfig{Durable: "forge"}); err != nil {
+		t.Fatal(err)
+	}
+	calls := s.listen(s.origin, names.CallPattern(subject.Video))
+	if err := nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT.FORGE.forge", names.Call(subject.Video, attacker), nil); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := calls.NextMsg(patience); err != nil || m.Subject != forged {
+		t.Errorf("genbus was called on %v (%v): NATS has closed this hole; docs/nats-security.md may say so", m, err)
+	}
+}
+
+// TestLosingTheCopies is what users of a tenant can do to each other, and how the
+// copies are made again.
+func TestLosingTheCopies(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	before := s.glance()
+	nc := s.connect(t, subscriber)
+	js := stream(t, nc)
+	// A read that finds nothing is answered without a body, which is how a stream
+	// is asked to be deleted.
+	if err := nc.PublishRequest("$JS.API.DIRECT.GET.GENBUS_TASKS.nothing", "$JS.API.STREAM.DELETE.GENBUS_TASKS", nil); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the end of the copy", func() error {
+		if _, err := js.Stream(t.Context(), names.Tasks()); !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return fmt.Errorf("it is still there: %w", err)
+		}
+		return nil
+	})
+	(&attempt{stage: s, t: t, nc: nc}).harmless(before, attack{})
+	operator := s.connect(t, "administrator")
+	if _, err := operator.Request("$JS.API.CONSUMER.DELETE.GENBUS_TASKS."+attacker, nil, patience); err != nil {
+		t.Fatal(err)
+	}
+	s.provision(t, attacker, 1)
+	s.await(attacker, 3)
+}
+
+// TestAnAccountImportsItsOwnNameOnly: a mistake in a tenant's file opens nothing.
+func TestAnAccountImportsItsOwnNameOnly(t *testing.T) {
+	t.Parallel()
+	for _, line := range []string{
+		`service: { account: GENBUS, subject: "genbus.call.*.acme" }`,
+		`service: { account: GENBUS, subject: "genbus.request.*.acme" }`,
+		`stream: { account: GENBUS, subject: "genbus.live.task.*.acme.*" }`,
+		`stream: { account: GENBUS, subject: "genbus.live.chunk.acme.*" }`,
+		`stream: { account: GENBUS, subject: "genbus.copy.acme" }`,
+		`service: { account: GENBUS, subject: "$JS.API.CONSUMER.RESET.GENBUS_TASKS.acme" }, to: "genbus.origin.CONSUMER.RESET.GENBUS_TASKS.acme"`,
+		`service: { account: GENBUS, subject: "$JS.FC.GENBUS_TASKS.acme.*" }`,
+	} {
+		for _, other := range []string{victim, "*"} {
+			t.Run(strings.Replace(line, attacker, other, 1), func(t *testing.T) {
+				t.Parallel()
+				dir := deploy(t, victim)
+				file := filepath.Join(dir, "acme.conf")
+				rewrite(t, file, file, line, strings.Replace(line, attacker, other, 1))
+				if err := tryToStart(t, dir); err == nil || !strings.Contains(err.Error(), "import") {
+					t.Errorf("starting says %v", err)
+				}
+			})
+		}
+	}
+	if err := tryToStart(t, deploy(t, victim)); err != nil {
+		t.Errorf("without a mistake: %v", err)
+	}
+}
+
+// TestErasingFromACopy is what docs/nats-security.md says of it.
+func TestErasingFromACopy(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	keeper := s.connect(t, keeper)
+	for _, filter := range []string{names.Task(subject.Video, attacker, jobOf(attacker)), names.Done(subject.Video, attacker, "*", jobOf(attacker))} {
+		reply, err := keeper.Request("$JS.API.STREAM.PURGE.GENBUS_TASKS", []byte(`{"filter":"`+filter+`"}`), patience)
+		if err == nil {
+			err = apiError(reply.Data)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.await(attacker, 1) // the chunk
+	s.await(victim, 3)
+}
+
+// TestNoPasswordNoServer: a password that is missing is not an empty one.
+func TestNoPasswordNoServer(t *testing.T) {
+	t.Parallel()
+	dir := deploy(t)
+	file := filepath.Join(dir, "genbus.conf")
+	rewrite(t, file, file, "$NATS_SERVICE_PASSWORD", "$NATS_NOT_SET_PASSWORD")
+	if err := tryToStart(t, dir); err == nil || !strings.Contains(err.Error(), "NATS_NOT_SET_PASSWORD") {
+		t.Errorf("starting says %v", err)
+	}
+	n := start(t, deploy(t))
+	for _, opts := range [][]nats.Option{
+		nil, {nats.UserInfo("service", "")}, {nats.UserInfo("service", "x")}, {nats.UserInfo("", "")}, {nats.UserInfo("acme-app", password("acme-publisher"))},
+	} {
+		if nc, err := nats.Connect(n.ClientURL(), opts...); !errors.Is(err, nats.ErrAuthorization) {
+			t.Errorf("connecting without the password: %v", err)
+			nc.Close()
+		}
+	}
+}

@@ -1,0 +1,60 @@
+package natsacl_test
+
+import (
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestTheExamplesWork runs the examples as they are, with users of a tenant and of
+// an operator.
+func TestTheExamplesWork(t *testing.T) {
+	t.Parallel()
+	n := start(t, deploy(t, local))
+	r := run(t, "", n)
+	n.provision(t, local, 1)
+	app := r.url(local + "-app")
+
+	subscribe := spawn(t, nil, "subscribe", "-nats", app)
+	spawn(t, nil, "publish", "-nats", app).wait()
+	subscribe.line("completed", "100 %")
+	subscribe.stop(syscall.SIGINT)
+
+	chat := spawn(t, nil, "chat", "-nats", app)
+	chat.line("chat_")
+	chat.line("You wrote")
+	chat.wait()
+
+	operator := r.url("administrator")
+	spawn(t, nil, "deadletters", "-nats", operator).line("no dead letters")
+	id := r.refusedVideo(t)
+	await(t, "the dead letter", func() error {
+		letters := spawn(t, nil, "deadletters", "-nats", operator)
+		defer letters.wait()
+		for line := range letters.lines {
+			if strings.Contains(line, id) {
+				return nil
+			}
+		}
+		return errors.New("is not there")
+	})
+	r.end()
+}
+
+// refusedVideo sends a request that admission refuses, and returns its job's id.
+func (r *running) refusedVideo(t *testing.T) string {
+	t.Helper()
+	js := stream(t, r.connect(t, local+"-publisher"))
+	picture := strings.Repeat("x", 300<<10) // so that the letter's body is in the object store
+	m := message(names.Request("video", local), `{"model":"unknown","prompt":"a cat","image":"`+picture+`"}`, []string{"content-type", "application/json", "genbus-request-id", "refused"})
+	if _, err := js.PublishMsg(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	read := stream(t, r.connect(t, local+"-subscriber"))
+	name, err := names.ParseDone(r.read(read, "genbus.done.video.default.failed.*", 1)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name.ID
+}

@@ -1,0 +1,133 @@
+package natsacl_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// The tests of this file hold the list of what a publisher can still do to others
+// in the shared inbox, genbus.request, to the truth. A request on genbus.call has
+// none of it: no stream takes it.
+
+// put publishes into the inbox and returns the answer.
+func put(t testing.TB, js jetstream.JetStream, tenant string, header ...string) (*jetstream.PubAck, error) {
+	t.Helper()
+	return js.PublishMsg(t.Context(), message(names.Request(subject.Video, tenant), "{}", header))
+}
+
+// newInbox is a server with an inbox of a few places, and two publishers.
+func newInbox(t testing.TB, places int64) (mine, theirs jetstream.JetStream) {
+	t.Helper()
+	n := start(t, deploy(t, victim))
+	n.ensure(t, broker.Limits{RequestsMaxMsgs: places})
+	return stream(t, n.connect(t, publisher)), stream(t, n.connect(t, victim+"-publisher"))
+}
+
+// TestTheInboxTellsHowMuchIsThere: whoever expects the wrong sequence is told the
+// right one.
+func TestTheInboxTellsHowMuchIsThere(t *testing.T) {
+	t.Parallel()
+	mine, theirs := newInbox(t, 100)
+	expect := func(last string, header ...string) {
+		t.Helper()
+		var api *jetstream.APIError
+		_, err := put(t, mine, attacker, header...)
+		if !errors.As(err, &api) || !strings.HasSuffix(api.Description, last) {
+			t.Errorf("%v: %v, not %s", header, err, last)
+		}
+	}
+	other := []string{"Nats-Expected-Last-Subject-Sequence", "999", "Nats-Expected-Last-Subject-Sequence-Subject", names.Request(subject.Video, victim)}
+	expect(": 0", other...)
+	for range 3 {
+		if _, err := put(t, theirs, victim, "Nats-Msg-Id", "order-7"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect(": 1", "Nats-Expected-Last-Sequence", "999")
+	expect(": 1", other...)
+	expect(": order-7", "Nats-Expected-Last-Msg-Id", "x")
+}
+
+// TestAMessageIDCanBeTaken: within a tenth of a second, the second message with one
+// id is dropped, whoever sent the first. A publisher that sets none loses nothing.
+func TestAMessageIDCanBeTaken(t *testing.T) {
+	t.Parallel()
+	mine, theirs := newInbox(t, 100_000)
+	await(t, "a message that is taken for another one", func() error {
+		if _, err := put(t, mine, attacker, "Nats-Msg-Id", "order-7"); err != nil {
+			return err
+		}
+		ack, err := put(t, theirs, victim, "Nats-Msg-Id", "order-7")
+		if err == nil && !ack.Duplicate {
+			err = errors.New("it was stored")
+		}
+		return err
+	})
+	for range 3 {
+		if _, err := put(t, mine, attacker, "Nats-Msg-Id", "order-7"); err != nil {
+			t.Fatal(err)
+		}
+		if ack, err := put(t, theirs, victim); err != nil || ack.Duplicate {
+			t.Fatalf("a message without an id: %+v, %v", ack, err)
+		}
+	}
+}
+
+// TestTheInboxCanBeFilled: it has one size for all.
+func TestTheInboxCanBeFilled(t *testing.T) {
+	t.Parallel()
+	mine, theirs := newInbox(t, 3)
+	for range 3 {
+		if _, err := put(t, mine, attacker); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := put(t, theirs, victim); err == nil {
+		t.Error("there was room for the victim")
+	}
+}
+
+// TestTheInboxKeepsTheSubject: only the subject says whose a request is, and the
+// server lets a publisher use one. A header that says otherwise is not believed.
+func TestTheInboxKeepsTheSubject(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	if _, err := put(t, stream(t, s.connect(t, publisher)), attacker, "Nats-Request-Info", `{"acc":"globex"}`, "Nats-Subject", names.Request(subject.Video, victim)); err != nil {
+		t.Fatal(err)
+	}
+	st, err := stream(t, s.origin).Stream(t.Context(), names.Requests())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := st.GetMsg(t.Context(), st.CachedInfo().State.LastSeq)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := names.Request(subject.Video, attacker); m.Subject != want {
+		t.Errorf("stored under %s", m.Subject)
+	}
+	// What the server says of the account reaches the service of requests, whatever
+	// the caller wrote there.
+	calls := s.listen(s.origin, names.CallPattern(subject.Video))
+	if err := s.connect(t, publisher).PublishMsg(message(names.Call(subject.Video, attacker), "{}", []string{"Nats-Request-Info", `{"acc":"globex"}`})); err != nil {
+		t.Fatal(err)
+	}
+	call, err := calls.NextMsg(patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var from struct {
+		Account string `json:"acc"`
+	}
+	info := call.Header["Nats-Request-Info"]
+	if err := json.Unmarshal([]byte(strings.Join(info, "")), &from); err != nil || from.Account != attacker {
+		t.Errorf("the call says that it is from %v (%v)", info, err)
+	}
+}

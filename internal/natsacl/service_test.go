@@ -1,0 +1,248 @@
+package natsacl_test
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+)
+
+// TestTheServiceWorks runs all that the service does with NATS, with the rights of
+// its user, and checks that it needs each of them.
+func TestTheServiceWorks(t *testing.T) {
+	t.Parallel()
+	n := start(t, deploy(t, local))
+	spy := n.connect(t, witness+"GENBUS")
+	published := &subjects{}
+	if _, err := spy.Subscribe(">", published.add); err != nil {
+		t.Fatal(err)
+	}
+	if err := spy.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, "", n)
+	n.provision(t, local, 1)
+
+	var listened []string
+	t.Run("videos", func(t *testing.T) { r.videos(t) })
+	t.Run("chats", func(t *testing.T) { listened = r.chats(t) })
+	t.Run("large bodies", func(t *testing.T) { r.largeBodies(t) })
+	t.Run("taking a job back", func(t *testing.T) { r.takesBack(t) })
+	t.Run("dead letters", func(t *testing.T) { r.deadLetters(t) })
+	t.Run("an operator", func(t *testing.T) { r.operated(t) })
+	t.Run("the service of requests", func(t *testing.T) { r.asked(t) })
+	t.Run("after trouble", func(t *testing.T) { r.recovers(t) })
+	r.end()
+
+	if err := spy.FlushTimeout(patience); err != nil {
+		t.Fatal(err)
+	}
+	r.needsAll(published.all(), listened)
+}
+
+// videos are asked for in every way.
+func (r *running) videos(t *testing.T) {
+	js := stream(t, r.connect(t, local+"-publisher"))
+	ask := r.connect(t, local+"-publisher")
+	read := stream(t, r.connect(t, local+"-subscriber"))
+	m := message(names.Request("video", local), `{"model":"sandbox-video","prompt":"a cat"}`, []string{"content-type", "application/json", "genbus-request-id", "by-inbox"})
+	if _, err := js.PublishMsg(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	// Headers of JetStream mean nothing where no stream takes the request.
+	id := r.call(ask, "video", `{"model":"sandbox-video","prompt":"a cat"}`, "Nats-Rollup", "all", "Nats-Msg-Id", "x", "Nats-Expected-Last-Sequence", "999")
+	r.completed(read, id)
+	r.completed(read, r.create(`{"model":"sandbox-video","prompt":"a cat"}`))
+	r.read(read, "genbus.done.video.default.completed.*", 3)
+}
+
+// chats follows one by SSE, and returns what the service listens to meanwhile.
+func (r *running) chats(t *testing.T) []string {
+	const body = `{"model":"sandbox-chat:chunks=300,chunk_interval_ms=10","stream":true,"messages":[{"role":"user","content":"hello"}]}`
+	end := make(chan string, 1)
+	go func() {
+		_, data := r.fetch(http.MethodPost, "/v1/chat/completions", body, "Idempotency-Key", "chat-1")
+		end <- string(data)
+	}()
+	var listened []string
+	await(t, "a follower's subscription", func() error {
+		listened = r.subscriptions(t, "service")
+		if !slices.ContainsFunc(listened, func(s string) bool { return strings.HasPrefix(s, "genbus.live.chunk.") }) {
+			return errors.New("there is none")
+		}
+		return nil
+	})
+	if all := <-end; !strings.HasSuffix(strings.TrimSpace(all), "data: [DONE]") {
+		t.Errorf("the chat ended with %s", all)
+	}
+	return listened
+}
+
+// largeBodies goes through the object store, and is erased.
+func (r *running) largeBodies(t *testing.T) {
+	read := stream(t, r.connect(t, local+"-subscriber"))
+	picture := base64.StdEncoding.EncodeToString(make([]byte, 300<<10))
+	id := r.create(`{"model":"archived","prompt":"a cat","image":"` + picture + `"}`)
+	r.completed(read, id)
+	if status, data := r.fetch(http.MethodGet, "/v1/videos/"+id+"/content", ""); status != http.StatusOK || len(data) == 0 {
+		t.Errorf("content: %d, %d bytes", status, len(data))
+	}
+	if status, answer := r.http(http.MethodDelete, "/v1/videos/"+id, ""); status != http.StatusOK {
+		t.Errorf("erase: %d %v", status, answer)
+	}
+}
+
+// takesBack erases jobs that wait behind another one: in the line, and for a place
+// in it.
+func (r *running) takesBack(t *testing.T) {
+	first := r.create(`{"model":"slow","prompt":"a cat"}`)
+	await(t, "the only place of the route", func() error {
+		_, data := r.fetch(http.MethodGet, "/genbus/v1/videos/"+first, "")
+		if !strings.Contains(string(data), `"upstream_task_id":`) {
+			return fmt.Errorf("is free: %s", data)
+		}
+		return nil
+	})
+	var waiting []string
+	for range 4 {
+		waiting = append(waiting, r.create(`{"model":"slow","prompt":"a cat"}`))
+	}
+	for _, id := range waiting {
+		if status, answer := r.http(http.MethodDelete, "/v1/videos/"+id, ""); status != http.StatusOK {
+			t.Errorf("erase: %d %v", status, answer)
+		}
+	}
+	if status, answer := r.http(http.MethodPost, "/genbus/v1/videos/"+first+"/cancel", "{}"); status != http.StatusOK {
+		t.Errorf("cancel: %d %v", status, answer)
+	}
+}
+
+// deadLetters leaves what is no request in the inbox.
+func (r *running) deadLetters(t *testing.T) {
+	js := stream(t, r.connect(t, local+"-publisher"))
+	if _, err := js.Publish(t.Context(), names.Request("video", local), []byte("no request")); err != nil {
+		t.Fatal(err)
+	}
+	operator := stream(t, r.connect(t, "administrator"))
+	await(t, "the dead letter", func() error {
+		s, err := operator.Stream(t.Context(), names.Dead())
+		if err == nil && s.CachedInfo().State.Msgs == 0 {
+			err = errors.New("there is none")
+		}
+		return err
+	})
+}
+
+// operated is what an operator does by gRPC.
+func (r *running) operated(t *testing.T) {
+	conn, err := grpc.NewClient(r.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close() //nolint:errcheck // every answer was read
+	ctx, op := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+operatorKey), genbusv1.NewOperatorServiceClient(conn)
+	letters, err := op.ListDeadLetters(ctx, &genbusv1.ListDeadLettersRequest{})
+	if err != nil || len(letters.GetLetters()) == 0 {
+		t.Fatalf("dead letters: %v, %v", letters, err)
+	}
+	for _, try := range []func() error{
+		func() error {
+			_, err := op.DropDeadLetter(ctx, &genbusv1.DropDeadLetterRequest{Sequence: letters.GetLetters()[0].GetSequence()})
+			return err
+		},
+		func() error {
+			_, err := op.PauseRoute(ctx, &genbusv1.PauseRouteRequest{Kind: "video", Name: "slow"})
+			return err
+		},
+		func() error {
+			_, err := op.ResumeRoute(ctx, &genbusv1.ResumeRouteRequest{Kind: "video", Name: "slow"})
+			return err
+		},
+		func() error { _, err := op.ListRoutes(ctx, &genbusv1.ListRoutesRequest{}); return err },
+		func() error {
+			id := r.call(r.connect(t, local+"-publisher"), "chat", `{"model":"sandbox-chat","stream":true,"messages":[{"role":"user","content":"hello"}]}`)
+			await(t, "the end of "+id, func() error {
+				_, err := op.EraseJob(ctx, &genbusv1.EraseJobRequest{Kind: "chat", Tenant: local, Id: id})
+				return err
+			})
+			return nil
+		},
+	} {
+		if err := try(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// asked is what nats micro shows of the service.
+func (r *running) asked(t *testing.T) {
+	nc := r.connect(t, "administrator")
+	for _, verb := range []string{"PING", "INFO", "STATS"} {
+		for _, subj := range []string{"$SRV." + verb, "$SRV." + verb + ".genbus"} {
+			if _, err := nc.Request(subj, nil, patience); err != nil {
+				t.Errorf("%s: %v", subj, err)
+			}
+		}
+	}
+}
+
+// recovers cuts the service off and takes the consumer of its list away.
+func (r *running) recovers(t *testing.T) {
+	js := stream(t, r.connect(t, "administrator"))
+	s, err := js.Stream(t.Context(), names.Tasks())
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := func() (found string) {
+		for name := range s.ConsumerNames(t.Context()).Name() {
+			if name != local {
+				found = name
+			}
+		}
+		return found
+	}
+	was := r.connections(t, "service")
+	if err := r.DisconnectClientByID(was[0].Cid); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "another connection", func() error {
+		if now := r.connections(t, "service"); len(now) != 1 || now[0].Cid == was[0].Cid {
+			return fmt.Errorf("there is %v", now)
+		}
+		return nil
+	})
+	first := list()
+	if err := js.DeleteConsumer(t.Context(), names.Tasks(), first); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "another consumer of the list", func() error {
+		if now := list(); now == "" || now == first {
+			return fmt.Errorf("there is %q", now)
+		}
+		return nil
+	})
+	r.videos(t)
+}
+
+// TestTheServiceWorksOnThreeNodes is the same for a cluster, where each stream has
+// three copies.
+func TestTheServiceWorksOnThreeNodes(t *testing.T) {
+	t.Parallel()
+	nodes := startCluster(t, deploy(t, local))
+	r := run(t, "", nodes...)
+	nodes[0].provision(t, local, 3)
+	r.videos(t)
+	r.chats(t)
+	r.largeBodies(t)
+	r.deadLetters(t)
+	r.end()
+}
