@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// shortWait is the shortest AckWait that a route may have.
+const shortWait = 3 * time.Second
+
+func oneVideo(requestID string) *genbusv1.VideoRequest {
+	return &genbusv1.VideoRequest{RequestId: requestID, Body: &genbusv1.VideoRequest_RawJson{RawJson: []byte(`{"model":"sandbox-video","prompt":"a cat"}`)}}
+}
+
+func oneChat(requestID string) *genbusv1.ChatRequest {
+	return &genbusv1.ChatRequest{RequestId: requestID, Body: &genbusv1.ChatRequest_RawJson{RawJson: []byte(
+		`{"model":"sandbox-chat","stream":true,"messages":[{"role":"user","content":"tell me of the sea"}]}`)}}
+}
+
+// TestStoppedWhileItPolls: the owner is stopped for longer than AckWait, another
+// replica polls too, and the owner comes back believing that the task is still its
+// own. Whether the task ends before or after that, it ends once.
+func TestStoppedWhileItPolls(t *testing.T) {
+	t.Parallel()
+	for name, endsMeanwhile := range map[string]bool{"ends while it is stopped": true, "ends while both poll": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, up := newBed(t), newHandUpstream(t)
+			first := b.start(memberOptions{upstream: up.url + "/first", ackWait: shortWait})
+			n := b.send(subject.Video, "v", oneVideo("v"))
+			b.awaitPhase(n, genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS)
+			second := b.start(memberOptions{upstream: up.url + "/second", ackWait: shortWait})
+			tell(t, first.Stop)
+			up.more(b, "polls", up.polls, "second")
+			if endsMeanwhile {
+				up.complete()
+				b.awaitEnd(n)
+				tell(t, first.Continue)
+			} else {
+				tell(t, first.Continue)
+				up.more(b, "polls", up.polls, "first")
+				up.more(b, "polls", up.polls, "second")
+				up.complete()
+			}
+			b.awaitEnd(n)
+			first.holdsNothing()
+			second.holdsNothing()
+			b.endedOnce(n, "completed")
+			if sent := up.sent(); len(sent) != 1 || sent[0].by != "first" {
+				t.Errorf("POSTs: %v", sent)
+			}
+		})
+	}
+}
+
+// stopBeforePost stops a replica after its commit of "submitting" was stored and
+// before it hears of that: its link is so slow that the answer is still on its way.
+func stopBeforePost(b *bed, m *member, n subject.TaskName) (submitUntil time.Time) {
+	b.t.Helper()
+	m.link.Delay(400 * time.Millisecond)
+	type stop struct {
+		until time.Time
+		err   error
+	}
+	stopped := make(chan stop, 1)
+	sub, err := b.nc.Subscribe(b.names.LiveTask(n.Kind, n.Tenant, n.ID), func(msg *nats.Msg) {
+		e, err := publisher.DecodeEvent(n.Kind, msg.Header, msg.Data)
+		if err == nil && e.Job.GetExecution().GetPhase() != genbusv1.JobPhase_JOB_PHASE_SUBMITTING {
+			return
+		}
+		err = errors.Join(err, m.Stop())
+		select {
+		case stopped <- stop{e.Job.GetExecution().GetSubmitUntil().AsTime(), err}:
+		default:
+		}
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	tell(b.t, b.nc.Flush)
+	if got := b.send(n.Kind, "v", oneVideo("v")); got != n {
+		b.t.Fatalf("sent %v", got)
+	}
+	select {
+	case s := <-stopped:
+		if s.err != nil {
+			b.t.Fatal(s.err)
+		}
+		submitUntil = s.until
+	case <-time.After(bedPatience):
+		b.t.Fatal("nothing was submitted")
+	}
+	tell(b.t, sub.Unsubscribe)
+	m.link.Delay(0)
+	return submitUntil
+}
+
+// TestStoppedBetweenCommitAndPost: the process stands still between its commit of
+// "submitting" and the request. Once submit_until has passed, it writes nothing.
+func TestStoppedBetweenCommitAndPost(t *testing.T) {
+	t.Parallel()
+	name := subject.TaskName{Kind: subject.Video, Tenant: "default", ID: admission.JobID(subject.Video, "default", "request\x00v")}
+	t.Run("another replica decides", func(t *testing.T) {
+		t.Parallel()
+		b, up := newBed(t), newHandUpstream(t)
+		up.complete()
+		first := b.start(memberOptions{upstream: up.url + "/first", ackWait: shortWait})
+		until := stopBeforePost(b, first, name)
+		second := b.start(memberOptions{upstream: up.url + "/second", ackWait: shortWait})
+		end := b.awaitEnd(name)
+		if end.Job.GetError().GetCode() != "submission_outcome_unknown" || end.Time.Before(until) {
+			t.Errorf("ended %v at %s, submit_until was %s", end.Job.GetError(), end.Time, until)
+		}
+		tell(t, first.Continue)
+		first.holdsNothing()
+		second.holdsNothing()
+		b.endedOnce(name, "failed")
+		if sent := up.sent(); len(sent) != 0 {
+			t.Errorf("POSTs: %v", sent)
+		}
+	})
+	t.Run("it goes on itself", func(t *testing.T) {
+		t.Parallel()
+		b, up := newBed(t), newHandUpstream(t)
+		up.complete()
+		first := b.start(memberOptions{upstream: up.url + "/first", ackWait: shortWait})
+		until := stopBeforePost(b, first, name)
+		if err := broker.Wait(t.Context(), time.Until(until)); err != nil { // what is tested is that it has passed
+			t.Fatal(err)
+		}
+		tell(t, first.Continue)
+		b.awaitEnd(name)
+		first.holdsNothing()
+		b.endedOnce(name, "completed")
+		events, err := b.events(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := phaseWords(events); !strings.HasPrefix(got, "queued submitting queued submitting submitted") {
+			t.Fatalf("phases: %s", got)
+		}
+		sent, again := up.sent(), events[3]
+		if len(sent) != 1 || sent[0].at.Before(again.Time) || sent[0].at.After(again.Job.GetExecution().GetSubmitUntil().AsTime()) {
+			t.Errorf("POSTs %v; submitting at %s until %s", sent, again.Time, again.Job.GetExecution().GetSubmitUntil().AsTime())
+		}
+	})
+}
+
+// TestStoppedInAChat: the stopped owner comes back into the middle of its call
+// while another replica is in the second attempt. Its call is cut, and it leaves
+// the work item to the other.
+func TestStoppedInAChat(t *testing.T) {
+	t.Parallel()
+	b, up := newBed(t), newHandUpstream(t)
+	first := b.start(memberOptions{upstream: up.url + "/first", ackWait: shortWait})
+	n := b.send(subject.Chat, "c", oneChat("c"))
+	b.until("the first call", func(context.Context) error {
+		if up.of(up.streaming, "first") == 1 {
+			return nil
+		}
+		return errors.New("none")
+	})
+	second := b.start(memberOptions{upstream: up.url + "/second", ackWait: shortWait})
+	tell(t, first.Stop)
+	b.until("the second call", func(context.Context) error {
+		if up.of(up.streaming, "second") == 1 {
+			return nil
+		}
+		return errors.New("none")
+	})
+	tell(t, first.Continue)
+	b.until("the first call is cut", func(context.Context) error {
+		if up.of(up.cut, "first") == 1 {
+			return nil
+		}
+		return errors.New("not yet")
+	})
+	first.holdsNothing()
+	if !b.hasItem(n) {
+		t.Error("the loser acknowledged the winner's work item")
+	}
+	close(up.release)
+	end := b.awaitEnd(n)
+	second.holdsNothing()
+	b.endedOnce(n, "completed")
+	c, _ := end.Job.(*genbusv1.Chat)
+	if c.GetAttempt() != 2 || !strings.Contains(string(c.GetReplyJson()), "by second") || len(up.sent()) != 2 || up.of(up.cut, "second") != 0 {
+		t.Errorf("attempt %d, reply %s, POSTs %v", c.GetAttempt(), c.GetReplyJson(), up.sent())
+	}
+}

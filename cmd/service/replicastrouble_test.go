@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/faulttest"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// atOnce is how long an answer may take that needs no broker, on a busy machine.
+const atOnce = 2 * time.Second
+
+// TestJetStreamUnreachable: what needs it is refused at once, with advice, as soon
+// as the trouble is known; chats on the caller's own connection go on; jobs in
+// flight end; and all is well when the broker is back, without a hand.
+func TestJetStreamUnreachable(t *testing.T) {
+	t.Parallel()
+	for name, mode := range map[string]faulttest.CutMode{"reset": faulttest.Reset, "silent": faulttest.Blackhole} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, up := newBed(t), newHandUpstream(t)
+			close(up.release) // chats end by themselves
+			m := b.start(memberOptions{upstream: up.url + "/it", ackWait: shortWait})
+			conn, err := grpc.NewClient(m.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = conn.Close() })
+			n := b.send(subject.Video, "v", oneVideo("v"))
+			b.awaitPhase(n, genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS)
+
+			m.link.Cut(mode)
+			b.until("/readyz turns false", func(ctx context.Context) error {
+				if m.ready(ctx) == nil {
+					return fmt.Errorf("%s is ready", m.base)
+				}
+				return nil
+			})
+			m.refusesAtOnce(t, conn, n.ID)
+			m.chatsInline(t)
+			up.more(b, "polls go on", up.polls, "it")
+
+			m.link.Heal()
+			b.until("/readyz turns true", m.ready)
+			up.complete()
+			b.awaitEnd(n)
+			again, err := m.do(t.Context(), http.MethodPost, "/v1/video/generations", `{"model":"sandbox-video","prompt":"a dog"}`)
+			if err != nil || again.status != http.StatusOK {
+				t.Fatalf("after the recovery: %v, %v", again, err)
+			}
+			next := subject.TaskName{Kind: subject.Video, Tenant: "default", ID: again.word("id")}
+			b.awaitEnd(next)
+			m.holdsNothing()
+			b.endedOnce(n, "completed")
+			b.endedOnce(next, "completed")
+			for _, id := range []string{n.ID, next.ID} {
+				if sent := up.sentFor(id); len(sent) != 1 {
+					t.Errorf("POSTs for %s: %v", id, sent)
+				}
+			}
+		})
+	}
+}
+
+// refusesAtOnce checks that all that needs JetStream says so, with advice.
+func (m *member) refusesAtOnce(t *testing.T, conn *grpc.ClientConn, id string) {
+	t.Helper()
+	for _, c := range []struct{ method, path, body string }{
+		{http.MethodPost, "/v1/video/generations", `{"model":"sandbox-video","prompt":"a cat"}`},
+		{http.MethodPost, "/genbus/v1/videos", `{"video":{"model":"sandbox-video","prompt":"a cat"}}`},
+		{http.MethodGet, "/v1/video/generations/" + id, ""},
+		{http.MethodGet, "/v1/videos/" + id, ""},
+		{http.MethodGet, "/v1/videos", ""},
+		{http.MethodGet, "/genbus/v1/videos", ""},
+		{http.MethodGet, "/genbus/v1/videos/" + id, ""},
+	} {
+		begin := time.Now()
+		got, err := m.do(t.Context(), c.method, c.path, c.body)
+		if err != nil || got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" || time.Since(begin) > atOnce {
+			t.Errorf("%s %s: %d %s after %s, %v", c.method, c.path, got.status, got.body, time.Since(begin), err)
+		}
+	}
+	if got, err := m.do(t.Context(), http.MethodGet, "/healthz", ""); err != nil || got.status != http.StatusOK {
+		t.Errorf("/healthz: %v, %v", got, err)
+	}
+	videos := genbusv1.NewVideoServiceClient(conn)
+	for what, call := range map[string]func(context.Context) error{
+		"create": func(ctx context.Context) error {
+			_, err := videos.CreateVideoTask(ctx, &genbusv1.CreateVideoTaskRequest{Request: oneVideo("w")})
+			return err
+		},
+		"get": func(ctx context.Context) error {
+			_, err := videos.GetVideoTask(ctx, &genbusv1.GetVideoTaskRequest{Id: id})
+			return err
+		},
+		"list": func(ctx context.Context) error {
+			_, err := videos.ListVideoTasks(ctx, &genbusv1.ListVideoTasksRequest{})
+			return err
+		},
+		"cancel": func(ctx context.Context) error {
+			_, err := videos.CancelVideoTask(ctx, &genbusv1.CancelVideoTaskRequest{Id: id})
+			return err
+		},
+		"submit a chat": func(ctx context.Context) error {
+			_, err := genbusv1.NewChatServiceClient(conn).SubmitChatCompletion(ctx, &genbusv1.SubmitChatCompletionRequest{Request: oneChat("x")})
+			return err
+		},
+	} {
+		begin := time.Now()
+		err := call(t.Context())
+		advice := false
+		for _, d := range status.Convert(err).Details() {
+			if _, ok := d.(*errdetails.RetryInfo); ok {
+				advice = true
+			}
+		}
+		if status.Code(err) != codes.Unavailable || !advice || time.Since(begin) > atOnce {
+			t.Errorf("%s: %v with advice %t after %s", what, err, advice, time.Since(begin))
+		}
+	}
+}
+
+// chatsInline asks for a chat that needs no broker, whole and streamed.
+func (m *member) chatsInline(t *testing.T) {
+	t.Helper()
+	for _, stream := range []bool{false, true} {
+		begin := time.Now()
+		got, err := m.do(t.Context(), http.MethodPost, "/v1/chat/completions",
+			fmt.Sprintf(`{"model":"sandbox-chat","stream":%t,"messages":[{"role":"user","content":"tell me of the sea"}]}`, stream))
+		if err != nil || got.status != http.StatusOK || stream != strings.HasSuffix(got.body, "data: [DONE]\n\n") || time.Since(begin) > 2*atOnce {
+			t.Errorf("stream %t: %d after %s, %v: %s", stream, got.status, time.Since(begin), err, got.body)
+		}
+	}
+}

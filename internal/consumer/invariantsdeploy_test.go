@@ -1,0 +1,264 @@
+package consumer
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/faulttest"
+	"github.com/genbus/genbus/internal/sandbox"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// changes are the requests that change streams, and the durable consumers that
+// carry jobs.
+type changes struct {
+	mu   sync.Mutex
+	seen []string
+}
+
+func watchChanges(t testing.TB, b *broker.Broker) *changes {
+	t.Helper()
+	c := &changes{}
+	n := b.Names()
+	for _, pattern := range []string{
+		"$JS.API.STREAM.UPDATE.>", "$JS.API.STREAM.CREATE.>", "$JS.API.STREAM.DELETE.>",
+		"$JS.API.CONSUMER.CREATE." + n.Work() + ".>", "$JS.API.CONSUMER.CREATE." + n.Requests() + ".>",
+		"$JS.API.CONSUMER.DELETE." + n.Work() + ".>", "$JS.API.CONSUMER.DELETE." + n.Requests() + ".>",
+	} {
+		sub, err := b.Conn().Subscribe(pattern, func(m *nats.Msg) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.seen = append(c.seen, m.Subject)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = sub.Unsubscribe() })
+	}
+	if err := b.Conn().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// take gives what was seen, and forgets it.
+func (c *changes) take() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	seen := c.seen
+	c.seen = nil
+	return seen
+}
+
+// maxAckPending is the limit of a durable consumer, if it exists.
+func maxAckPending(t testing.TB, b *broker.Broker, durable string) (limit int, exists bool) {
+	t.Helper()
+	cons, err := b.JetStream().Consumer(t.Context(), b.Names().Work(), durable)
+	if err != nil {
+		return 0, false
+	}
+	return cons.CachedInfo().Config.MaxAckPending, true
+}
+
+// TestTwoConfigurationsAtOnce: a new replica has another limit, and another name
+// for the route; the old one runs on beside it and loses its connection again and
+// again. The configuration of each stream and consumer is what the replica that
+// started last has made it, and nobody changes it back; all jobs of both complete.
+func TestTwoConfigurationsAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, rename := range map[string]bool{"another limit": false, "another name": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			link, through, direct := linked(t)
+			up := newSlowUpstream(t)
+			oldRoute, newRoute := config.SandboxVideoRoute, config.SandboxVideoRoute
+			takes := func(n int) func(*config.Config) {
+				return func(c *config.Config) {
+					c.NATS.URL = "nats://127.0.0.1:4222" // as on a cluster: nothing is taken back at the start
+					for i := range c.Routes {
+						if c.Routes[i].Name == oldRoute {
+							c.Routes[i].MaxInFlight = n
+						}
+					}
+				}
+			}
+			old := testConfig(t, up.url, takes(20))
+			older := newReplica(t, through, old)
+			var ids []string
+			send := func(r *replica, n int) {
+				for range n {
+					request := fmt.Sprint("v", len(ids))
+					ids = append(ids, publish(t, direct, subject.Video, request, videoRequest(request, "sandbox-video", "a cat")))
+				}
+				for _, id := range ids {
+					follow(t, r.log, id, genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS)
+				}
+			}
+			send(older, 5)
+			seen := watchChanges(t, direct)
+			newer := newReplica(t, direct, testConfig(t, up.url, takes(30), func(c *config.Config) {
+				if !rename {
+					return
+				}
+				newRoute = "renamed"
+				c.Orphans = config.OrphansReroute
+				for i := range c.Routes {
+					if c.Routes[i].Name == oldRoute {
+						c.Routes[i].Name = newRoute
+					}
+				}
+			}))
+			// A start states every consumer; the inbox of the chats is the last one.
+			shortly(t, "the start was heard", func() bool {
+				return slices.ContainsFunc(seen.take(), func(s string) bool { return strings.Contains(s, "intake-chat") })
+			})
+			for range 3 {
+				before := reconnects(through)
+				link.Cut(faulttest.Reset)
+				link.Heal()
+				shortly(t, "the older replica is back", func() bool { return reconnects(through) > before && through.Ready(t.Context()) == nil })
+				send(newer, 3)
+			}
+			close(up.done)
+			allCompleted(t, direct, newer.log, ids)
+			up.askedOnceEach(t, ids)
+			if changed := seen.take(); len(changed) != 0 {
+				t.Errorf("changed: %v", changed)
+			}
+			if limit, ok := maxAckPending(t, direct, subject.WorkDurable(subject.Video, newRoute)); !ok || limit != 30 {
+				t.Errorf("the limit is %d", limit)
+			}
+			if limit, ok := maxAckPending(t, direct, subject.WorkDurable(subject.Video, oldRoute)); rename && (!ok || limit != 20) {
+				t.Errorf("the limit of the old route is %d", limit)
+			}
+		})
+	}
+}
+
+func reconnects(b *broker.Broker) uint64 { return b.Conn().Stats().Reconnects }
+
+// askedOnceEach checks that each of the jobs was created once.
+func (u *slowUpstream) askedOnceEach(t testing.TB, ids []string) {
+	t.Helper()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, id := range ids {
+		if u.creates[id] != 1 {
+			t.Errorf("%s was created %d times", id, u.creates[id])
+		}
+	}
+}
+
+// TestRouteRemovedInARollingDeploy: the new configuration does not have a route
+// whose jobs the old replica still holds. They stay with it and end there; those
+// that the old replica gives back at its stop are polled to their end.
+func TestRouteRemovedInARollingDeploy(t *testing.T) {
+	t.Parallel()
+	for name, stops := range map[string]bool{"the old one finishes": false, "the old one stops": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, up := brokertest.Single(t), newSlowUpstream(t)
+			older := newReplica(t, b, testConfig(t, up.url))
+			var ids []string
+			for i := range 5 {
+				request := fmt.Sprint("v", i)
+				ids = append(ids, publish(t, b, subject.Video, request, videoRequest(request, "sandbox-video", "a cat")))
+			}
+			for _, id := range ids {
+				follow(t, older.log, id, genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS)
+			}
+			newer := newReplica(t, b, testConfig(t, up.url, func(c *config.Config) {
+				c.Orphans = config.OrphansReroute
+				for i := range c.Routes {
+					if c.Routes[i].Name == config.SandboxVideoRoute {
+						c.Routes[i].Name = "all"
+					}
+				}
+			}))
+			if stops {
+				older.stop(true)
+			}
+			close(up.done)
+			for _, id := range ids {
+				end := last(follow(t, newer.log, id))
+				writer := end.Job.GetExecution().GetWriter()
+				if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || !stops && writer != older.log.Writer() || stops && writer != newer.log.Writer() {
+					t.Errorf("%s ended %v, %v, by the new one: %t", id, end.Job.GetStatus(), end.Job.GetError(), writer == newer.log.Writer())
+				}
+				doneOnce(t, b, end)
+			}
+			up.askedOnceEach(t, ids)
+		})
+	}
+}
+
+// TestRetriesOfAnOutageStayInTheirBudget: an upstream refuses every create for
+// now while 300 videos wait. First tries are free; what goes out beyond them is no
+// more than the budget allows for that time.
+func TestRetriesOfAnOutageStayInTheirBudget(t *testing.T) {
+	t.Parallel()
+	const videos, perSecond, share = 300, 5, 0.1
+	b := brokertest.Single(t)
+	var mu sync.Mutex
+	var posts []time.Time
+	up := newSandbox(t)
+	outage := true
+	up.Sandbox.SetBehaviour(func(r *http.Request, _ []byte) *sandbox.Behaviour {
+		mu.Lock()
+		defer mu.Unlock()
+		if r.Method != http.MethodPost {
+			return nil
+		}
+		posts = append(posts, time.Now())
+		if outage {
+			return &sandbox.Behaviour{Status: http.StatusTooManyRequests}
+		}
+		return nil
+	})
+	r := newReplica(t, b, testConfig(t, up.URL(), videoRoutes(func(r *config.Route) { r.MaxInFlight = videos }), func(c *config.Config) {
+		c.Retry = config.Retry{Share: share, PerSecond: perSecond}
+	}))
+	var ids []string
+	for i := range videos {
+		request := fmt.Sprint("v", i)
+		ids = append(ids, publish(t, b, subject.Video, request, videoRequest(request, "sandbox-video", "a cat")))
+	}
+	count := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(posts)
+	}
+	shortly(t, "the outage is met", func() bool { return count() >= 30 })
+	if err := broker.Wait(t.Context(), 5*time.Second); err != nil { // a rate needs time
+		t.Fatal(err)
+	}
+	mu.Lock()
+	outage = false
+	began, ended, n := posts[0], time.Now(), len(posts)
+	mu.Unlock()
+	creates := up.Sandbox.Stats().CreatesPerKey
+	firsts := len(creates)
+	const saved = 10 * perSecond // of the floor, and as much as credit
+	most := firsts + saved + int(share*float64(firsts)) + int(ended.Sub(began).Seconds()*perSecond) + 1
+	t.Logf("%d POSTs for %d videos in %s, at most %d", n, firsts, ended.Sub(began), most)
+	if n > most {
+		t.Errorf("%d POSTs, want at most %d", n, most)
+	}
+	for _, id := range ids[:5] {
+		cancelJob(t, r.log, last(follow(t, r.log, id, genbusv1.JobPhase_JOB_PHASE_QUEUED)))
+	}
+	if s := up.Sandbox.Stats(); s.MaxAcceptsPerKey > 1 {
+		t.Errorf("accepted %d times", s.MaxAcceptsPerKey)
+	}
+}
