@@ -76,8 +76,8 @@ func TestJobsThatWaitEndAtTheirStartDeadline(t *testing.T) {
 		route  func(*config.Route)
 		change func(*admission.Request)
 	}{
-		"expires_at":    {"expired", func(*config.Route) {}, expiring(1500 * time.Millisecond)},
-		"queue timeout": {"queue_timeout", func(r *config.Route) { r.Timeouts.Queue = 1500 * time.Millisecond }, func(*admission.Request) {}},
+		"expires_at":    {"expired", func(*config.Route) {}, expiring(5 * time.Second)},
+		"queue timeout": {"queue_timeout", func(r *config.Route) { r.Timeouts.Queue = 5 * time.Second }, func(*admission.Request) {}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -32,7 +32,7 @@ func (c Encoder) Usage(ctx context.Context, e task.Event) (*nats.Msg, error) {
 		Attempts: x.GetAttempt(), Labels: e.Job.GetLabels(),
 	}
 	if v, ok := e.Job.(*genbusv1.VideoTask); ok {
-		u.Videos, u.VideoSeconds = int32(len(v.GetVideos())), videoSeconds(v.GetVideos()) //nolint:gosec // a result has a handful of videos
+		u.Videos, u.VideoSeconds = int32(len(v.GetVideos())), videoSeconds(v.GetVideos())
 	}
 	return m, c.payload(m, u)
 }
