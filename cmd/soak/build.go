@@ -1,0 +1,36 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+const servicePath = "github.com/genbus/genbus/cmd/service"
+
+// build builds the service into dir.
+func build(ctx context.Context, dir string, race bool) (string, error) {
+	binary := filepath.Join(dir, "service")
+	args := []string{"build", "-o", binary}
+	if race {
+		args = append(args, "-race")
+	}
+	if out, err := exec.CommandContext(ctx, "go", append(args, servicePath)...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build %s (run soak inside the module, or give --service): %w\n%s", servicePath, err, out)
+	}
+	return binary, nil
+}
+
+// serviceEnv is our environment without what configures genbus.
+func serviceEnv(extra ...string) []string {
+	var env []string
+	for _, pair := range os.Environ() {
+		if !strings.HasPrefix(pair, "GENBUS_") && !strings.HasPrefix(pair, "OTEL_") {
+			env = append(env, pair)
+		}
+	}
+	return append(env, extra...)
+}

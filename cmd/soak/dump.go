@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime/pprof"
+	"syscall"
+
+	"github.com/genbus/genbus/internal/faulttest/check"
+)
+
+// dump writes what everybody is doing beside the logs, for whoever looks for what
+// hangs: the clients here, and the replicas, which end with it (SIGQUIT) and are
+// started again.
+func (w *world) dump(ctx context.Context) error {
+	file, err := os.Create(filepath.Join(w.dir, "clients.txt"))
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(pprof.Lookup("goroutine").WriteTo(file, 2), file.Close()); err != nil {
+		return err
+	}
+	for i, r := range w.fleet.replicas {
+		say("the stacks of %s go to its log", r.Name)
+		end := w.storm.begin(w.storm.replicaFault(check.FaultKill, i))
+		err := w.quit(ctx, r)
+		end()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *world) quit(ctx context.Context, r *replica) error {
+	r.setDown(true)
+	p, err := os.FindProcess(r.process.Pid())
+	if err != nil {
+		return err
+	}
+	if err := p.Signal(syscall.SIGQUIT); err != nil {
+		return err
+	}
+	var ended error
+	if ended = r.process.Wait(ctx); ctx.Err() != nil {
+		return ended
+	}
+	return w.storm.restart(ctx, r)
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/genbus/genbus/internal/faulttest"
+	"github.com/genbus/genbus/internal/faulttest/load"
+)
+
+// replica is one process of the service. Its addresses stay the same over
+// restarts.
+type replica struct {
+	load.Replica
+	process *faulttest.Process
+	// links are its own ways to the broker's nodes; none with an embedded one.
+	links []*faulttest.Link
+	log   string
+
+	mu   sync.Mutex
+	down bool // by our doing
+}
+
+// fleet is all replicas, and the broker.
+type fleet struct {
+	replicas []*replica
+	nodes    *faulttest.Nodes // nil: the broker is embedded
+	nats     string           // for the clients
+	probe    *http.Client
+}
+
+// startFleet starts the broker and the replicas, and waits until all are ready.
+func startFleet(ctx context.Context, o options, dir, binary string, up *upstreams) (*fleet, error) {
+	f := &fleet{probe: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
+	if o.Cluster {
+		nodes, err := faulttest.StartNodes(ctx, faulttest.NodesOptions{Dir: dir, N: nodeCount})
+		if err != nil {
+			return nil, err
+		}
+		f.nodes, f.nats = nodes, nodes.ClientURLs()
+	}
+	for i := range o.Replicas {
+		r, err := f.start(ctx, i, dir, binary, up)
+		if r != nil {
+			f.replicas = append(f.replicas, r)
+		}
+		if err != nil {
+			return nil, errors.Join(err, f.close())
+		}
+	}
+	return f, nil
+}
+
+// start makes and starts the i-th replica.
+func (f *fleet) start(ctx context.Context, i int, dir, binary string, up *upstreams) (*replica, error) {
+	r := &replica{log: filepath.Join(dir, fmt.Sprintf("replica%d.log", i))}
+	r.Name = fmt.Sprintf("replica %d", i)
+	s := setup{Strict: up.strict.URL(), Honest: up.honest.URL(), DataDir: filepath.Join(dir, "data")}
+	for _, addr := range []*string{&s.HTTP, &s.GRPC, &s.Listen} {
+		var err error
+		if *addr, err = freeAddr(ctx); err != nil {
+			return r, err
+		}
+	}
+	if err := f.connect(r, &s); err != nil {
+		return r, err
+	}
+	r.HTTP, r.GRPC = "http://"+s.HTTP, s.GRPC
+	data, err := s.yaml()
+	if err != nil {
+		return r, err
+	}
+	file := filepath.Join(dir, fmt.Sprintf("replica%d.yaml", i))
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		return r, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	r.process, err = faulttest.Start(ctx, faulttest.Spec{
+		Path: binary, Args: []string{"serve"}, Env: serviceEnv("GENBUS_CONFIG=" + file), Dir: dir, Log: r.log,
+		Ready: func(ctx context.Context) error { return f.ready(ctx, r) },
+	})
+	return r, err
+}
+
+// connect gives a replica links of its own to the nodes, so that it can be cut off
+// alone; or an embedded broker.
+func (f *fleet) connect(r *replica, s *setup) error {
+	if f.nodes == nil {
+		f.nats = "nats://" + s.Listen
+		return nil
+	}
+	var urls []string
+	for n := range f.nodes.Len() {
+		l, err := faulttest.NewLink(strings.TrimPrefix(f.nodes.ClientURL(n), "nats://"))
+		if err != nil {
+			return err
+		}
+		r.links = append(r.links, l)
+		urls = append(urls, "nats://"+l.Addr())
+	}
+	s.NATS = strings.Join(urls, ",")
+	return nil
+}
+
+// readyTimeout bounds the start of a process.
+const readyTimeout = 90 * time.Second
+
+func (f *fleet) ready(ctx context.Context, r *replica) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.HTTP+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := f.probe.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s is not ready: %s", r.Name, resp.Status)
+	}
+	return nil
+}
+
+// targets are the replicas as clients know them.
+func (f *fleet) targets() []load.Replica {
+	out := make([]load.Replica, len(f.replicas))
+	for i, r := range f.replicas {
+		out[i] = r.Replica
+	}
+	return out
+}
+
+// fallen names a replica that ended by itself.
+func (f *fleet) fallen() string {
+	for _, r := range f.replicas {
+		r.mu.Lock()
+		down := r.down
+		r.mu.Unlock()
+		if !down && !r.process.Running() {
+			return r.Name
+		}
+	}
+	return ""
+}
+
+func (r *replica) setDown(down bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.down = down
+}
+
+// close ends everything at once.
+func (f *fleet) close() error {
+	var errs []error
+	for _, r := range f.replicas {
+		r.setDown(true)
+		if r.process != nil {
+			errs = append(errs, r.process.Kill())
+		}
+		for _, l := range r.links {
+			errs = append(errs, l.Close())
+		}
+	}
+	if f.nodes != nil {
+		errs = append(errs, f.nodes.Close())
+	}
+	f.probe.CloseIdleConnections()
+	return errors.Join(errs...)
+}
+
+// freeAddr is an address on loopback that nothing listens on right now.
+func freeAddr(ctx context.Context) (string, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}

@@ -1,0 +1,30 @@
+package main
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// mostUp is the longest that a replica lives between two kills.
+const mostUp = 3 * time.Second
+
+// kills kills replicas at random moments. Upstreams have their usual faults.
+func (s *storm) kills(ctx context.Context, seed uint64, n int) error {
+	r := rand.New(rand.NewPCG(seed, 2))
+	if err := s.mix("usual"); err != nil {
+		return err
+	}
+	for i := range n {
+		if !pause(ctx, between(r, 0, mostUp)) {
+			return nil
+		}
+		if i%20 == 0 {
+			say("kill %d of %d", i+1, n)
+		}
+		if err := s.kill(ctx, r.IntN(len(s.fleet.replicas)), between(r, 0, 500*time.Millisecond)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

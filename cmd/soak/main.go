@@ -1,0 +1,115 @@
+// Command soak runs genbus for a while under faults and load, and then holds what
+// clients were told against what the streams and the upstreams hold. It ends with
+// status 1 when a promise was broken. Power loss is not simulated.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/genbus/genbus/internal/faulttest"
+	"github.com/genbus/genbus/internal/faulttest/check"
+)
+
+// cli is the command line.
+type cli struct {
+	Duration time.Duration `default:"10m" help:"How long load and faults last; the healing after it takes some minutes more."`
+	Seed     uint64        `help:"Seed of the faults and of the load. Default: a new one, which is printed."`
+	Cluster  bool          `help:"Three broker nodes and several replicas, instead of one replica with an embedded broker."`
+	Replicas int           `default:"2" help:"Replicas of the service, with --cluster."`
+	Rate     float64       `default:"10" help:"Requests that begin each second."`
+	Kills    int           `help:"Kill replicas this often, at random moments, in place of the plan of faults."`
+	Jobs     int           `help:"With --kills: how many requests there are."`
+	Only     []string      `help:"Steps that the plan is drawn from, such as node-kill. Default: all."`
+	Plan     bool          `help:"Print the plan of faults and do nothing."`
+	History  string        `type:"path" help:"Check a history that was kept, and run nothing."`
+	Markdown bool          `help:"Write the result as a section of a page."`
+	Service  string        `type:"path" help:"Service binary to run. Default: it is built from this module."`
+	Race     bool          `help:"Build the service with the race detector."`
+	Keep     bool          `help:"Keep the directory with configurations, logs, data and the history. It is kept anyway when a promise was broken."`
+}
+
+// errBroken is a run in which a promise was broken; it has been told already.
+var errBroken = errors.New("a promise was broken")
+
+func main() {
+	faulttest.MaybeServeNode()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	var c cli
+	k := kong.Parse(&c, kong.Name("soak"), kong.UsageOnError(),
+		kong.Description("Runs genbus under faults and load, and checks its promises. Power loss is not simulated."),
+		kong.BindTo(ctx, (*context.Context)(nil)))
+	if err := k.Run(&c); err != nil {
+		fmt.Fprintln(os.Stderr, "soak:", err)
+		os.Exit(1) //nolint:gocritic // stop only undoes the signal handler
+	}
+}
+
+// Run runs what the flags say.
+func (c *cli) Run(ctx context.Context) error {
+	if c.Seed == 0 {
+		c.Seed = uint64(time.Now().UnixNano()) % 1_000_000
+	}
+	o := c.options()
+	if err := o.check(); err != nil {
+		return err
+	}
+	if c.Plan {
+		fmt.Print(o.plan())
+		return nil
+	}
+	r, err := c.result(ctx, o)
+	if err != nil {
+		return err
+	}
+	if c.Markdown {
+		fmt.Print(r.markdown())
+	} else {
+		fmt.Print(r.text())
+	}
+	if len(r.Violations) > 0 {
+		return errBroken
+	}
+	return nil
+}
+
+// result is that of a run, or of one whose history was kept.
+func (c *cli) result(ctx context.Context, o options) (result, error) {
+	if c.History == "" {
+		return soak(ctx, o)
+	}
+	h, err := kept(c.History)
+	if err != nil {
+		return result{}, err
+	}
+	r := result{options: o, End: h.Finished, Faults: h.Faults}
+	r.Violations, r.Counts = check.Run(h)
+	return r, nil
+}
+
+func (c *cli) options() options {
+	o := options{
+		Duration: c.Duration, Seed: c.Seed, Cluster: c.Cluster, Replicas: c.Replicas, Rate: c.Rate,
+		Only: c.Only, Kills: c.Kills, Jobs: c.Jobs, Service: c.Service, Race: c.Race, Keep: c.Keep,
+	}
+	if !c.Cluster {
+		o.Replicas = 1 // the embedded broker is one process's
+	}
+	if o.Kills > 0 && o.Jobs == 0 {
+		o.Jobs = 10 * o.Kills
+	}
+	return o
+}
+
+// say reports progress; the result alone goes to standard output.
+func say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, time.Now().UTC().Format("15:04:05 ")+format+"\n", args...)
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+)
+
+// action is one kind of step.
+type action string
+
+// The steps. Those on nodes and links need --cluster.
+const (
+	quiet       action = "quiet"        // nothing, for a while
+	kill        action = "kill"         // SIGKILL a replica, start it after a while
+	killAll     action = "kill-all"     // SIGKILL all replicas, start them after a while
+	rolling     action = "rolling"      // SIGTERM and start one replica after the other
+	stopReplica action = "stop"         // SIGSTOP a replica for longer than ack_wait
+	cutReplica  action = "cut-replica"  // a replica hears nothing of the broker
+	nodeKill    action = "node-kill"    // SIGKILL a node, start it after a while
+	nodeStop    action = "node-stop"    // SIGSTOP a node
+	isolate     action = "isolate"      // a node hears nobody
+	isolateTwo  action = "isolate-two"  // two nodes hear nobody: no majority
+	cutClients  action = "cut-clients"  // the connections of a node's clients are reset
+	nodeAndKill action = "node-and-app" // a node and a replica are killed together
+	stray       action = "stray"        // work is given back by somebody who does not hold it
+	changeMix   action = "mix"          // the upstreams change their mix of faults
+)
+
+// step is one thing that is done.
+type step struct {
+	Action action
+	// Target is the replica or node, by number.
+	Target int
+	For    time.Duration
+	// Mix is the mix of changeMix.
+	Mix string
+}
+
+func (s step) String() string {
+	switch s.Action {
+	case quiet:
+		return fmt.Sprintf("quiet for %s", s.For)
+	case changeMix:
+		return "upstreams: " + s.Mix
+	case stray:
+		return string(s.Action)
+	case killAll, rolling:
+		return fmt.Sprintf("%s, away for %s", s.Action, s.For)
+	default:
+		return fmt.Sprintf("%s %d for %s", s.Action, s.Target, s.For)
+	}
+}
+
+// plan is the steps of a run, one after the other.
+type plan []step
+
+func (p plan) String() string {
+	var out strings.Builder
+	for i, s := range p {
+		fmt.Fprintf(&out, "%3d  %s\n", i+1, s)
+	}
+	return out.String()
+}
+
+// draw is an action with its weight, and the least and the most that it lasts.
+type draw struct {
+	action      action
+	weight      int
+	least, most time.Duration
+}
+
+// ackWait is how long the service waits for a sign of life of a job's holder.
+const ackWait = 5 * time.Second
+
+var singleDraws = []draw{
+	{kill, 6, 100 * time.Millisecond, 4 * time.Second},
+	{rolling, 2, 0, 2 * time.Second},
+	{stopReplica, 3, ackWait + time.Second, 4 * ackWait},
+	{stray, 1, 0, 0},
+	{changeMix, 3, 0, 0},
+}
+
+var clusterDraws = []draw{
+	{kill, 5, 100 * time.Millisecond, 8 * time.Second},
+	{killAll, 1, 500 * time.Millisecond, 4 * time.Second},
+	{rolling, 2, 0, 2 * time.Second},
+	{stopReplica, 4, ackWait + time.Second, 5 * ackWait},
+	{cutReplica, 4, ackWait + time.Second, 5 * ackWait},
+	{nodeKill, 4, 200 * time.Millisecond, 15 * time.Second},
+	{nodeStop, 2, 2 * time.Second, 15 * time.Second},
+	{isolate, 4, 2 * time.Second, 20 * time.Second},
+	{isolateTwo, 1, ackWait + time.Second, 3 * ackWait},
+	{cutClients, 2, 200 * time.Millisecond, 4 * time.Second},
+	{nodeAndKill, 2, 500 * time.Millisecond, 8 * time.Second},
+	{stray, 3, 0, 0},
+	{changeMix, 4, 0, 0},
+}
+
+// nodeCount is the number of broker nodes of a cluster.
+const nodeCount = 3
+
+// plan draws the steps from the seed: as many as the time takes. A step takes
+// somewhat longer than it says, for what it broke has to heal; what does not fit
+// any more is left out.
+func (o options) plan() plan {
+	if o.Steps != nil {
+		return o.Steps
+	}
+	r, draws := rand.New(rand.NewPCG(o.Seed, 1)), o.draws()
+	p := plan{{Action: changeMix, Mix: mixNames[1]}}
+	for left := o.Duration; left > 0; {
+		s := o.step(r, draws)
+		rest := step{Action: quiet, For: between(r, time.Second, 10*time.Second)}
+		if s.Action == changeMix {
+			rest.For = between(r, 3*time.Second, 8*time.Second)
+		}
+		p = append(p, s, rest)
+		left -= s.For + rest.For
+	}
+	return p
+}
+
+// draws are the steps that this run may have.
+func (o options) draws() []draw {
+	all := singleDraws
+	if o.Cluster {
+		all = clusterDraws
+	}
+	if len(o.Only) == 0 {
+		return all
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(d draw) bool { return !slices.Contains(o.Only, string(d.action)) })
+}
+
+// check refuses steps that this run cannot have.
+func (o options) check() error {
+	if got := o.draws(); len(o.Only) > 0 && len(got) != len(o.Only) {
+		var names []string
+		all := o
+		all.Only = nil
+		for _, d := range all.draws() {
+			names = append(names, string(d.action))
+		}
+		return fmt.Errorf("--only %s: want different ones of %s", strings.Join(o.Only, ","), strings.Join(names, ", "))
+	}
+	if o.Replicas < 1 || o.Rate <= 0 || o.Duration <= 0 || o.Kills < 0 || o.Jobs < 0 {
+		return errors.New("want at least one replica, and a rate and a duration above 0")
+	}
+	return nil
+}
+
+func (o options) step(r *rand.Rand, draws []draw) step {
+	sum := 0
+	for _, d := range draws {
+		sum += d.weight
+	}
+	at := r.IntN(sum)
+	for _, d := range draws {
+		if at -= d.weight; at < 0 {
+			return o.fill(r, d)
+		}
+	}
+	return step{Action: quiet}
+}
+
+// fill draws the rest of a step.
+func (o options) fill(r *rand.Rand, d draw) step {
+	s := step{Action: d.action, For: between(r, d.least, d.most)}
+	switch d.action {
+	case changeMix:
+		s.Mix = mixNames[r.IntN(len(mixNames))]
+	case kill, stopReplica, cutReplica:
+		s.Target = r.IntN(o.Replicas)
+	default:
+		s.Target = r.IntN(nodeCount)
+	}
+	return s
+}
+
+// between draws a time, in whole hundredths of a second.
+func between(r *rand.Rand, least, most time.Duration) time.Duration {
+	const unit = 10 * time.Millisecond
+	if most <= least {
+		return least
+	}
+	return least + time.Duration(r.Int64N(int64((most-least)/unit)+1))*unit
+}

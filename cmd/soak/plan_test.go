@@ -1,0 +1,115 @@
+package main
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"os"
+	"path/filepath"
+
+	"github.com/genbus/genbus/internal/config"
+)
+
+func TestAPlanIsItsSeeds(t *testing.T) {
+	t.Parallel()
+	for _, cluster := range []bool{false, true} {
+		o := options{Duration: 10 * time.Minute, Seed: 7, Cluster: cluster, Replicas: 2}
+		if first, again := o.plan().String(), o.plan().String(); first != again {
+			t.Errorf("two plans of one seed:\n%s\n%s", first, again)
+		}
+		other := o
+		if other.Seed = 8; other.plan().String() == o.plan().String() {
+			t.Error("two seeds have one plan")
+		}
+	}
+}
+
+// TestPlansHaveEveryStep: a hundred plans meet every kind of step, on targets that
+// there are, and last about as long as they are to.
+func TestPlansHaveEveryStep(t *testing.T) {
+	t.Parallel()
+	seen := map[action]bool{}
+	for seed := range uint64(100) {
+		o := options{Duration: 3 * time.Minute, Seed: seed, Cluster: seed%2 == 0, Replicas: int(1 + seed%3)}
+		var sum time.Duration
+		for _, s := range o.plan() {
+			seen[s.Action] = true
+			sum += s.For
+			ofReplica := slices.Contains([]action{kill, stopReplica, cutReplica}, s.Action)
+			if s.Target >= nodeCount || ofReplica && s.Target >= o.Replicas || s.For < 0 || s.Action == changeMix && s.Mix == "" {
+				t.Errorf("seed %d: %+v", seed, s)
+			}
+		}
+		if sum < o.Duration || sum > o.Duration+time.Minute {
+			t.Errorf("seed %d lasts %s", seed, sum)
+		}
+	}
+	for _, d := range slices.Concat(singleDraws, clusterDraws, []draw{{action: quiet}}) {
+		if !seen[d.action] {
+			t.Errorf("no plan has %s", d.action)
+		}
+	}
+}
+
+func TestAPlanOfChosenSteps(t *testing.T) {
+	t.Parallel()
+	o := options{Duration: 3 * time.Minute, Seed: 1, Cluster: true, Replicas: 2, Rate: 1, Only: []string{"node-kill", "stray"}}
+	if err := o.check(); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range o.plan()[1:] {
+		if s.Action != nodeKill && s.Action != stray && s.Action != quiet {
+			t.Errorf("the plan has %s", s)
+		}
+	}
+	for _, wrong := range [][]string{{"nodekill"}, {"node-kill", "node-kill"}} {
+		if o.Only = wrong; o.check() == nil {
+			t.Errorf("--only %v is taken", wrong)
+		}
+	}
+	o.Cluster, o.Only = false, []string{"node-kill"}
+	if o.check() == nil {
+		t.Error("--only node-kill is taken without a cluster")
+	}
+}
+
+func TestMixesAreLegal(t *testing.T) {
+	t.Parallel()
+	for _, name := range mixNames {
+		mix, known := mixes[name]
+		if err := mix.Validate(); err != nil || !known {
+			t.Errorf("%s: %v, %t", name, err, known)
+		}
+	}
+}
+
+// TestTheSetupIsLegal: the service takes the configuration, and reads it as the
+// checker does.
+func TestTheSetupIsLegal(t *testing.T) {
+	t.Parallel()
+	for _, nats := range []string{"", "nats://127.0.0.1:1"} {
+		s := setup{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", NATS: nats, Listen: "127.0.0.1:0", DataDir: t.TempDir(), Strict: "http://127.0.0.1:1", Honest: "http://127.0.0.1:2"}
+		data, err := s.yaml()
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(t.TempDir(), "genbus.yaml")
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cfg, err := config.Load(config.ProcessSource(file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := checked()
+		if cfg.Chat.MaxAttempts != want.ChatAttempts || cfg.Shutdown.Grace != stopGrace || len(cfg.Routes) != 3 {
+			t.Errorf("%+v", cfg.Chat)
+		}
+		for _, r := range cfg.Routes {
+			if r.AckWait != ackWait || want.Resubmit[r.Name] != (r.OnUnknownOutcome == config.OnUnknownResubmit) || r.Kind == config.KindVideo && r.Timeouts.Create != want.Create {
+				t.Errorf("%+v", r)
+			}
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/genbus/genbus/internal/faulttest"
+	"github.com/genbus/genbus/internal/faulttest/check"
+	"github.com/genbus/genbus/internal/faulttest/load"
+)
+
+func TestAReportSaysHowToRunItAgain(t *testing.T) {
+	t.Parallel()
+	r := result{
+		options: options{Seed: 9, Duration: time.Minute, Cluster: true, Replicas: 2, Rate: 10},
+		Faults:  []check.Fault{{Kind: check.FaultKill}, {Kind: check.FaultKill}, {Kind: check.FaultMix, Target: "rough"}},
+		Counts: check.Counts{
+			Jobs:    map[string]map[string]int{"video, http": {"completed": 3, "cancelled": 1}},
+			Posts:   map[string]map[string]int{"video": {"": 4}},
+			Trouble: map[string]check.Trouble{"get by http": {Lasted: 1500 * time.Millisecond, Errors: 2}},
+		},
+		Violations: []check.Violation{{Rule: "twin", Job: "video_a", Text: "none"}},
+	}
+	for name, got := range map[string]string{"text": r.text(), "markdown": r.markdown()} {
+		for _, want := range []string{
+			"go run ./cmd/soak --seed 9 --duration 1m0s --rate 10 --cluster --replicas 2", "mix rough", "3 completed, 1 cancelled", "4 good",
+			"1.5 s, 2 errors", "given up", "twin: video_a: none",
+		} {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s has no %q:\n%s", name, want, got)
+			}
+		}
+	}
+	r.Kills, r.Jobs, r.Cluster = 200, 2000, false
+	if got := r.command(); got != "go run ./cmd/soak --seed 9 --kills 200 --jobs 2000" {
+		t.Error(got)
+	}
+}
+
+// TestOnlyGoodAnswersAreAnswers: a page with status 200 was delivered, and tells a
+// client nothing.
+func TestOnlyGoodAnswersAreAnswers(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		post faulttest.Post
+		want bool
+	}{
+		{faulttest.Post{Status: 200, Answered: true}, true},
+		{faulttest.Post{Status: 200, Answered: true, Fault: faulttest.Latency}, true},
+		{faulttest.Post{Status: 200, Answered: false, Fault: faulttest.Latency}, false},
+		{faulttest.Post{Status: 200, Answered: true, Fault: faulttest.HTML}, false},
+		{faulttest.Post{Status: 429, Answered: true, Fault: faulttest.TooMany}, false},
+	} {
+		if got := post(c.post); got.Answered != c.want || got.Video {
+			t.Errorf("%+v: answered %t", c.post, got.Answered)
+		}
+	}
+}
+
+func TestLogsAreReadForAlarms(t *testing.T) {
+	t.Parallel()
+	log := filepath.Join(t.TempDir(), "log")
+	text := "{\"msg\":\"started\"}\npanic: no\nWARNING: DATA RACE\ngenbus: the grace period ended with calls in hand; so\n"
+	if err := os.WriteFile(log, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := &replica{Replica: load.Replica{Name: "replica 0"}, log: log}
+	f := &fleet{replicas: []*replica{r, {log: "nowhere"}}}
+	if got := f.complaints(); len(got) != 2 || !strings.Contains(got[0].Text, "panic: no") {
+		t.Errorf("%v", got)
+	}
+	if !r.ranOutOfGrace() || f.replicas[1].ranOutOfGrace() {
+		t.Error("the last words are not understood")
+	}
+}
+
+func TestAKeptHistoryIsCheckedAgain(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "history.json")
+	h := &check.History{Config: checked(), Unreadable: []string{"message 7"}}
+	if err := keep(file, h); err != nil {
+		t.Fatal(err)
+	}
+	r, err := (&cli{History: file}).result(t.Context(), options{})
+	if err != nil || len(r.Violations) != 1 || r.Violations[0].Rule != "readable" {
+		t.Errorf("%+v, %v", r.Violations, err)
+	}
+	if _, err := kept(filepath.Join(t.TempDir(), "none")); err == nil {
+		t.Error("a file that is not there was read")
+	}
+}

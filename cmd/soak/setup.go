@@ -1,0 +1,105 @@
+package main
+
+import (
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/genbus/genbus/internal/faulttest/check"
+)
+
+// Models that clients ask for. Each is a route of its own.
+const (
+	// modelFilm: an unknown outcome ends the task. Its upstream makes a paid task of
+	// each POST.
+	modelFilm = "film"
+	// modelReel: an unknown outcome is submitted again. Its upstream honours the key.
+	modelReel = "reel"
+	modelTalk = "talk"
+)
+
+// The times of the service, short, so that a run meets every one of them.
+const (
+	createTimeout = 3 * time.Second
+	pollEvery     = 300 * time.Millisecond
+	queueTimeout  = time.Minute
+	deadline      = time.Minute
+	firstByte     = 5 * time.Second
+	idle          = 3 * time.Second
+	chatTotal     = 30 * time.Second
+	stopGrace     = 10 * time.Second
+	chatAttempts  = 2
+	// takeOver is how long after submit_until a taker waits; the service's own.
+	takeOver = 10 * time.Second
+	// endGrace is how long after its deadline a job may end while nothing is broken:
+	// another replica may have to find out that the holder is gone.
+	endGrace = 30 * time.Second
+	// late is when an upstream's task ends that misses the deadline.
+	late = deadline + 20*time.Second
+)
+
+// checked is the configuration as the checker knows it.
+func checked() check.Config {
+	return check.Config{
+		Create: createTimeout, TakeOver: takeOver, ChatAttempts: chatAttempts, Resubmit: map[string]bool{modelReel: true},
+		Grace: endGrace, Skew: 250 * time.Millisecond, ChunkAge: 15 * time.Minute,
+	}
+}
+
+// setup is what differs between replicas.
+type setup struct {
+	HTTP, GRPC string // addresses
+	// NATS is the cluster's, or empty for an embedded broker at Listen.
+	NATS, Listen, DataDir string
+	Strict, Honest        string // upstreams: base URLs
+}
+
+const mib = 1 << 20
+
+// yaml is the configuration file of a replica.
+func (s setup) yaml() ([]byte, error) {
+	nats := map[string]any{
+		"streams": map[string]any{
+			"requests": map[string]any{"max_bytes": 1024 * mib},
+			"tasks":    map[string]any{"max_bytes": 4096 * mib},
+			"dead":     map[string]any{"max_bytes": 1024 * mib},
+			"chunks":   map[string]any{"max_bytes": 128 * mib},
+		},
+	}
+	if s.NATS != "" {
+		nats["url"] = s.NATS
+	} else {
+		nats["listen"], nats["data_dir"] = s.Listen, s.DataDir
+	}
+	return yaml.Marshal(map[string]any{
+		"http": map[string]any{"addr": s.HTTP}, "grpc": map[string]any{"addr": s.GRPC}, "nats": nats,
+		"log": map[string]any{"format": "json"}, "shutdown": map[string]any{"grace": stopGrace.String()},
+		"chat": map[string]any{"max_attempts": chatAttempts},
+		"upstreams": map[string]any{
+			"strict": upstream(s.Strict), "honest": upstream(s.Honest),
+		},
+		"routes": []any{
+			video(modelFilm, "strict", "fail"), video(modelReel, "honest", "resubmit"),
+			map[string]any{
+				"name": modelTalk, "kind": "chat", "models": []string{modelTalk}, "upstream": "strict", "upstream_model": "sandbox-chat",
+				"ack_wait": ackWait.String(), "timeouts": map[string]any{
+					"queue": queueTimeout.String(), "first_byte": firstByte.String(), "idle": idle.String(), "total": chatTotal.String(),
+				},
+			},
+		},
+	})
+}
+
+// upstream has a breaker that closes soon, so that jobs come through between
+// faults.
+func upstream(url string) map[string]any {
+	return map[string]any{"base_url": url, "breaker": map[string]any{"failures": 10, "open_for": "2s"}}
+}
+
+func video(model, upstream, unknown string) map[string]any {
+	return map[string]any{
+		"name": model, "kind": "video", "models": []string{model}, "upstream": upstream, "upstream_model": "sandbox-video",
+		"on_unknown_outcome": unknown, "ack_wait": ackWait.String(), "max_in_flight": 300, "poll": map[string]any{"interval": pollEvery.String()},
+		"timeouts": map[string]any{"queue": queueTimeout.String(), "create": createTimeout.String(), "deadline": deadline.String()},
+	}
+}

@@ -1,0 +1,291 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/genbus/genbus/internal/faulttest/check"
+	"github.com/genbus/genbus/internal/faulttest/load"
+)
+
+// options say what a run is.
+type options struct {
+	Duration    time.Duration
+	Seed        uint64
+	Cluster     bool
+	Replicas    int
+	Rate        float64
+	Only        []string // steps that the plan is drawn from; none: all
+	Kills, Jobs int
+	Service     string
+	Race, Keep  bool
+	// Steps are done in place of those that the seed draws.
+	Steps plan
+}
+
+// settleTimeout is how long jobs may take to end after the faults: the longest
+// limits of a job, one after the other, and the time for a takeover.
+const settleTimeout = queueTimeout + deadline + endGrace + time.Minute
+
+// world is everything that runs.
+type world struct {
+	options
+	dir   string
+	up    *upstreams
+	fleet *fleet
+	load  *load.Load
+	told  *load.Recorder
+	storm *storm
+}
+
+// soak is a whole run.
+func soak(ctx context.Context, o options) (r result, err error) {
+	w := &world{options: o, told: &load.Recorder{}}
+	defer func() { err = errors.Join(err, w.close(len(r.Violations) > 0 || err != nil)) }()
+	if err := w.open(ctx); err != nil {
+		return result{}, err
+	}
+	say("seed %d: %d replicas, %s, in %s", o.Seed, o.Replicas, o.broker(), w.dir)
+	begin := time.Now()
+	if err := w.work(ctx); err != nil {
+		return result{}, err
+	}
+	h, err := w.history(ctx)
+	if err != nil {
+		return result{}, err
+	}
+	return w.judge(h, begin), nil
+}
+
+func (o options) broker() string {
+	if o.Cluster {
+		return fmt.Sprintf("%d broker nodes", nodeCount)
+	}
+	return "embedded broker"
+}
+
+// open starts everything.
+func (w *world) open(ctx context.Context) (err error) {
+	if w.dir, err = os.MkdirTemp("", "genbus-soak-"); err != nil {
+		return err
+	}
+	binary := w.Service
+	if binary == "" {
+		say("building %s", servicePath)
+		if binary, err = build(ctx, w.dir, w.Race); err != nil {
+			return err
+		}
+	}
+	if w.up, err = startUpstreams(w.Seed); err != nil {
+		return err
+	}
+	if w.fleet, err = startFleet(ctx, w.options, w.dir, binary, w.up); err != nil {
+		return err
+	}
+	w.storm = &storm{fleet: w.fleet, up: w.up}
+	w.load, err = load.New(load.Options{
+		Seed: w.Seed, Rate: w.rate(), Jobs: w.Jobs, Replicas: w.fleet.targets(), NATS: w.fleet.nats,
+		VideoModels: []string{modelFilm, modelReel}, ChatModels: []string{modelTalk}, Recorder: w.told,
+	})
+	return err
+}
+
+// rate spreads the jobs of a run with kills over the time that the kills take.
+func (w *world) rate() float64 {
+	if w.Kills == 0 {
+		return w.Rate
+	}
+	const oneKill = mostUp/2 + time.Second
+	return float64(w.Jobs) / (time.Duration(w.Kills) * oneKill).Seconds()
+}
+
+// work runs load and faults, heals, and waits until nothing is open.
+func (w *world) work(ctx context.Context) error {
+	loaded := make(chan struct{})
+	lives, cancel := context.WithCancel(ctx)
+	defer func() { cancel(); <-loaded }()
+	go func() { defer close(loaded); w.load.Run(lives) }()
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	go w.watch(watching)
+	if err := w.faults(ctx); err != nil {
+		return err
+	}
+	if w.Jobs == 0 {
+		w.load.Stop()
+	}
+	if err := w.storm.heal(ctx); err != nil {
+		return err
+	}
+	say("healed; waiting for the clients and the open jobs")
+	if err := w.await(ctx, loaded); err != nil {
+		return err
+	}
+	return w.settle(ctx)
+}
+
+// faults does the plan, or the kills.
+func (w *world) faults(ctx context.Context) error {
+	if w.Kills > 0 {
+		return w.storm.kills(ctx, w.Seed, w.Kills)
+	}
+	ctx, cancel := context.WithTimeout(ctx, w.Duration)
+	defer cancel()
+	return w.storm.run(ctx, w.plan())
+}
+
+// await waits until the clients are done with their jobs. Of clients that are not,
+// it shows what they and the replicas are doing.
+func (w *world) await(ctx context.Context, loaded <-chan struct{}) error {
+	limit := settleTimeout
+	if w.Jobs > 0 { // the rest of them has to begin first
+		limit += time.Duration(float64(w.Jobs) / w.rate() * float64(time.Second))
+	}
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-loaded:
+		return nil
+	case <-timer.C:
+		say("some clients are not done")
+		return w.dump(ctx)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// settle waits until no job is open and nothing in the inbox waits to become one.
+// What is open after that is the checker's to judge.
+func (w *world) settle(ctx context.Context) error {
+	r, err := newReader(w.fleet.nats)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	for {
+		what, err := w.left(ctx, r)
+		if err == nil && what == "" {
+			return nil
+		}
+		if !pause(ctx, time.Second) {
+			w.storm.broke("work-left", "%s are left (%v)", what, err)
+			return nil
+		}
+	}
+}
+
+// left says what is still open; empty for nothing. A message may stay in the inbox
+// for a while after its request was admitted: until it is redelivered, when its
+// reader was killed before it could acknowledge it.
+func (w *world) left(ctx context.Context, r *reader) (string, error) {
+	jobs, inbox, err := r.open(ctx)
+	if err != nil {
+		return "", err
+	}
+	if jobs > 0 {
+		ids, err := r.openJobs(ctx)
+		return fmt.Sprintf("%d work items: %s", jobs, ids), err
+	}
+	if inbox == 0 {
+		return "", nil
+	}
+	h := &check.History{Told: w.told.Told()}
+	if err := r.history(ctx, h); err != nil {
+		return "", err
+	}
+	if n := check.Unadmitted(h); n > 0 {
+		return fmt.Sprintf("%d requests in the inbox", n), nil
+	}
+	return "", nil
+}
+
+// watch looks for replicas that end by themselves, and says how it goes.
+func (w *world) watch(ctx context.Context) {
+	seen := map[string]bool{}
+	for n := 0; pause(ctx, 100*time.Millisecond); n++ {
+		if name := w.fleet.fallen(); name != "" && !seen[name] {
+			seen[name] = true
+			w.storm.broke("alive", "%s ended by itself", name)
+		}
+		if n%300 == 299 {
+			asked, good := w.told.Answers()
+			say("%d questions, %d granted", asked, good)
+		}
+	}
+}
+
+// history gathers the facts.
+func (w *world) history(ctx context.Context) (*check.History, error) {
+	h := &check.History{Config: checked(), Told: w.told.Told(), Followed: w.told.Followed()}
+	h.Faults, _ = w.storm.done()
+	w.up.addTo(h)
+	r, err := newReader(w.fleet.nats)
+	if err != nil {
+		return nil, err
+	}
+	defer r.close()
+	h.Finished = time.Now()
+	return h, r.history(ctx, h)
+}
+
+// judge checks the history, and keeps it beside the logs.
+func (w *world) judge(h *check.History, begin time.Time) result {
+	r := result{options: w.options, Begin: begin, End: time.Now(), Faults: h.Faults, Upstream: w.up.faults(), Starts: w.storm.failedStarts(), Dir: w.dir}
+	r.Violations, r.Counts = check.Run(h)
+	_, wrong := w.storm.done()
+	r.Violations = append(append(wrong, w.fleet.complaints()...), r.Violations...)
+	if len(r.Violations) > 0 || w.Keep {
+		if err := keep(filepath.Join(w.dir, "history.json"), h); err != nil {
+			say("the history is not kept: %v", err)
+		}
+	}
+	return r
+}
+
+func keep(path string, h *check.History) error {
+	data, err := json.Marshal(h)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, data, 0o600)
+}
+
+// kept is the inverse of keep.
+func kept(path string) (*check.History, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var h check.History
+	if err := json.Unmarshal(data, &h); err != nil {
+		return nil, fmt.Errorf("%s is no history: %w", path, err)
+	}
+	return &h, nil
+}
+
+// close ends everything, and removes what was written unless it is needed.
+func (w *world) close(needed bool) error {
+	var errs []error
+	if w.load != nil {
+		errs = append(errs, w.load.Close())
+	}
+	if w.fleet != nil {
+		errs = append(errs, w.fleet.close())
+	}
+	if w.up != nil {
+		errs = append(errs, w.up.close())
+	}
+	if needed || w.Keep {
+		say("kept %s", w.dir)
+	} else if w.dir != "" {
+		errs = append(errs, os.RemoveAll(w.dir))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,251 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/genbus/genbus/internal/faulttest"
+	"github.com/genbus/genbus/internal/faulttest/check"
+)
+
+// storm does the faults and writes them down.
+type storm struct {
+	fleet *fleet
+	up    *upstreams
+
+	mu     sync.Mutex
+	faults []check.Fault
+	wrong  []check.Violation // what went wrong in the doing
+	starts int               // that failed, and were tried again
+}
+
+// healTimeout is how long the broker may take to be whole again.
+const healTimeout = 90 * time.Second
+
+// run does the steps of a plan, until the end of ctx. An error means that the
+// harness cannot go on.
+func (s *storm) run(ctx context.Context, p plan) error {
+	for i := 0; i < len(p) && ctx.Err() == nil; i++ {
+		say("%s", p[i])
+		if err := s.do(ctx, p[i]); err != nil {
+			return fmt.Errorf("%s: %w", p[i], err)
+		}
+	}
+	return nil
+}
+
+func (s *storm) do(ctx context.Context, at step) error {
+	switch at.Action {
+	case kill:
+		return s.kill(ctx, at.Target, at.For)
+	case killAll:
+		return s.killAll(ctx, at.For)
+	case rolling:
+		return s.rolling(ctx, at.For)
+	case stopReplica:
+		return s.stop(ctx, at.Target, at.For)
+	case cutReplica:
+		return s.cutReplica(ctx, at.Target, at.For)
+	case nodeKill, nodeStop, isolate, isolateTwo, cutClients:
+		return s.node(ctx, at)
+	case nodeAndKill:
+		var both errgroup.Group
+		both.Go(func() error { return s.node(ctx, step{Action: nodeKill, Target: at.Target, For: at.For}) })
+		both.Go(func() error { return s.kill(ctx, at.Target%len(s.fleet.replicas), at.For/2) })
+		return both.Wait()
+	case stray:
+		return s.stray(ctx)
+	case changeMix:
+		return s.mix(at.Mix)
+	default:
+		pause(ctx, at.For)
+		return nil
+	}
+}
+
+// begin notes a fault; the returned function notes its end.
+func (s *storm) begin(f check.Fault) (end func()) {
+	f.From = time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults = append(s.faults, f)
+	at := len(s.faults) - 1
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.faults[at].To = time.Now()
+	}
+}
+
+// broke notes something that must not be, whatever the faults.
+func (s *storm) broke(rule, format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wrong = append(s.wrong, check.Violation{Rule: rule, Text: fmt.Sprintf(format, args...)})
+}
+
+// done gives what was noted. A fault that has no end yet ends now.
+func (s *storm) done() ([]check.Fault, []check.Violation) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := slices.Clone(s.faults)
+	for i := range out {
+		if out[i].To.IsZero() {
+			out[i].To = time.Now()
+		}
+	}
+	return out, slices.Clone(s.wrong)
+}
+
+func (s *storm) mix(name string) error {
+	s.begin(check.Fault{Kind: check.FaultMix, Target: name})()
+	return s.up.setMix(name)
+}
+
+// replicaFault is a fault of a replica, whose embedded broker shares it.
+func (s *storm) replicaFault(kind check.FaultKind, i int) check.Fault {
+	embedded := s.fleet.nodes == nil
+	return check.Fault{
+		Kind: kind, Target: s.fleet.replicas[i].Name, Broker: embedded,
+		Wipes: embedded && kind != check.FaultStop,
+	}
+}
+
+func (s *storm) kill(ctx context.Context, i int, away time.Duration) error {
+	r := s.fleet.replicas[i]
+	end := s.begin(s.replicaFault(check.FaultKill, i))
+	defer end()
+	r.setDown(true)
+	if err := r.process.Kill(); err != nil {
+		return err
+	}
+	pause(ctx, away)
+	return s.restart(ctx, r)
+}
+
+// restart starts a replica as a supervisor does: again and again. It also works
+// after the end of ctx: what was broken is healed.
+func (s *storm) restart(ctx context.Context, r *replica) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyTimeout)
+	defer cancel()
+	for {
+		err := r.process.Restart(ctx)
+		if err == nil {
+			r.setDown(false)
+			return nil
+		}
+		if !pause(ctx, 500*time.Millisecond) {
+			return fmt.Errorf("restart %s: %w", r.Name, err)
+		}
+		s.mu.Lock()
+		s.starts++
+		s.mu.Unlock()
+	}
+}
+
+// failedStarts counts the starts that failed and were tried again.
+func (s *storm) failedStarts() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.starts
+}
+
+func (s *storm) killAll(ctx context.Context, away time.Duration) error {
+	var all errgroup.Group
+	for i := range s.fleet.replicas {
+		all.Go(func() error { return s.kill(ctx, i, away) })
+	}
+	return all.Wait()
+}
+
+// rolling is a deploy: each replica stops cleanly and comes back before the next.
+func (s *storm) rolling(ctx context.Context, away time.Duration) error {
+	for i, r := range s.fleet.replicas {
+		end := s.begin(s.replicaFault(check.FaultTerminate, i))
+		err := s.terminate(ctx, r, away)
+		end()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *storm) terminate(ctx context.Context, r *replica, away time.Duration) error {
+	r.setDown(true)
+	begin := time.Now()
+	if err := r.process.Terminate(); err != nil {
+		return err
+	}
+	wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*stopGrace)
+	defer cancel()
+	if err := r.process.Wait(wait); err != nil && !r.ranOutOfGrace() {
+		s.broke("clean-stop", "%s did not stop cleanly: %v (after %s)", r.Name, err, time.Since(begin).Round(time.Millisecond))
+	}
+	pause(ctx, away)
+	return s.restart(ctx, r)
+}
+
+func (s *storm) stop(ctx context.Context, i int, d time.Duration) error {
+	r := s.fleet.replicas[i]
+	end := s.begin(s.replicaFault(check.FaultStop, i))
+	defer end()
+	if err := r.process.Stop(); err != nil {
+		return err
+	}
+	pause(ctx, d)
+	return r.process.Continue()
+}
+
+func (s *storm) cutReplica(ctx context.Context, i int, d time.Duration) error {
+	r := s.fleet.replicas[i]
+	end := s.begin(check.Fault{Kind: check.FaultCut, Target: r.Name, Broker: true})
+	defer end()
+	for _, l := range r.links {
+		l.Cut(faulttest.Blackhole)
+	}
+	pause(ctx, d)
+	for _, l := range r.links {
+		l.Heal()
+	}
+	return nil
+}
+
+// heal ends whatever still is: for a run that was cut short.
+func (s *storm) heal(ctx context.Context) error {
+	if err := s.mix("calm"); err != nil {
+		return err
+	}
+	for _, r := range s.fleet.replicas {
+		for _, l := range r.links {
+			l.Heal()
+		}
+		if err := errors.Join(r.process.Continue()); err != nil {
+			return err
+		}
+	}
+	if s.fleet.nodes == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, healTimeout)
+	defer cancel()
+	return s.fleet.nodes.WaitHealthy(ctx)
+}
+
+// pause waits for d, or until ctx ends; false then.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/faulttest/check"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// durables are the consumers whose work is given back.
+var durables = []string{
+	subject.WorkDurable(subject.Video, modelFilm), subject.WorkDurable(subject.Video, modelReel), subject.WorkDurable(subject.Chat, modelTalk),
+}
+
+// mostStrays is how many messages of one consumer are given back at once.
+const mostStrays = 50
+
+// stray gives the work in hand back, or extends it, in the name of replicas that
+// hold it. Acknowledgements are not fenced: the broker believes them, and hands the
+// work to somebody else beside its holder.
+func (s *storm) stray(ctx context.Context) error {
+	defer s.begin(check.Fault{Kind: check.FaultStray, Target: "work"})()
+	r, err := newReader(s.fleet.nats)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	for _, durable := range durables {
+		c, err := r.js.Consumer(ctx, r.names.Work(), durable)
+		if errors.Is(err, jetstream.ErrConsumerNotFound) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("consumer %s: %w", durable, err)
+		}
+		if err := r.giveBack(durable, c.CachedInfo()); err != nil {
+			return err
+		}
+	}
+	return r.nc.FlushTimeout(5 * time.Second)
+}
+
+// giveBack speaks for the messages between the acknowledged and the delivered
+// ones: a NAK for two of three, a sign of life for the others.
+func (r *reader) giveBack(durable string, info *jetstream.ConsumerInfo) error {
+	from := max(info.AckFloor.Stream+1, info.Delivered.Stream-min(info.Delivered.Stream, mostStrays)+1)
+	for seq := from; seq <= info.Delivered.Stream; seq++ {
+		word := "-NAK"
+		if seq%3 == 0 {
+			word = "+WPI"
+		}
+		ack := fmt.Sprintf("$JS.ACK.%s.%s.1.%d.%d.%d.0", r.names.Work(), durable, seq, info.Delivered.Consumer, time.Now().UnixNano())
+		if err := r.nc.Publish(ack, []byte(word)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/genbus/genbus/internal/faulttest"
+	"github.com/genbus/genbus/internal/faulttest/check"
+	"github.com/genbus/genbus/internal/sandbox"
+)
+
+// upstreams are the two that the service calls. strict makes a paid task of each
+// POST that it accepts; honest gives a repeated key the task that it has.
+type upstreams struct {
+	strict, honest *faulttest.Upstream
+}
+
+func startUpstreams(seed uint64) (*upstreams, error) {
+	u := &upstreams{}
+	var err error
+	o := faulttest.UpstreamOptions{
+		Seed: seed, Timing: faulttest.Timing{Late: late},
+		Sandbox: sandbox.Options{VideoDuration: 2 * time.Second, ChunkInterval: 20 * time.Millisecond},
+	}
+	if u.honest, err = faulttest.NewUpstream(o); err != nil {
+		return nil, err
+	}
+	o.Sandbox.RepeatCreates = true
+	if u.strict, err = faulttest.NewUpstream(o); err != nil {
+		return nil, errors.Join(err, u.honest.Close())
+	}
+	return u, nil
+}
+
+func (u *upstreams) setMix(name string) error {
+	return errors.Join(u.strict.SetMix(mixes[name]), u.honest.SetMix(mixes[name]))
+}
+
+func (u *upstreams) close() error { return errors.Join(u.strict.Close(), u.honest.Close()) }
+
+// faults counts what the upstreams did, by "op/fault".
+func (u *upstreams) faults() map[string]int {
+	out := map[string]int{}
+	for _, up := range []*faulttest.Upstream{u.strict, u.honest} {
+		for name, n := range up.FaultCounts() {
+			out[name] += n
+		}
+	}
+	return out
+}
+
+// addTo puts the ledgers into a history.
+func (u *upstreams) addTo(h *check.History) {
+	for _, up := range []*faulttest.Upstream{u.strict, u.honest} {
+		record := up.Record()
+		for _, p := range record.Posts {
+			h.Posts = append(h.Posts, post(p))
+		}
+		for _, t := range record.Tasks {
+			h.Paid = append(h.Paid, check.Paid{ID: t.ID, Key: t.Key, Marker: t.Marker, Time: t.Time})
+		}
+	}
+	slices.SortStableFunc(h.Posts, func(a, b check.Post) int { return a.Time.Compare(b.Time) })
+}
+
+// good are the faults whose answer is a good one all the same.
+var good = []faulttest.Fault{
+	faulttest.None, faulttest.Latency, faulttest.Drip, faulttest.TaskNeverEnds, faulttest.TaskLate, faulttest.TaskBackwards, faulttest.TaskFails,
+}
+
+// post is a POST as the checker knows it: only a good answer counts as one.
+func post(p faulttest.Post) check.Post {
+	return check.Post{
+		Time: p.Time, Ended: p.Ended, Video: p.Op == faulttest.OpCreate, Path: p.Path, Key: p.Key, Marker: p.Marker, Fault: string(p.Fault),
+		Status: p.Status, TaskID: p.TaskID, Accepted: p.Accepted, Text: p.Text,
+		Answered: p.Answered && p.Status/100 == 2 && slices.Contains(good, p.Fault),
+	}
+}

@@ -1,0 +1,89 @@
+// Package check holds what happened in a run with faults against the promises of
+// genbus: it reads a history of facts and names every promise that the history
+// breaks. It is pure; it starts nothing, calls nothing and reads no clock.
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Violation is one broken promise.
+type Violation struct {
+	// Rule names the promise, as in Rules.
+	Rule string `json:"rule"`
+	// Job is the job that it is about; empty when it is about none.
+	Job string `json:"job,omitzero"`
+	// Text says what the history shows.
+	Text string `json:"text"`
+}
+
+// String is the violation as one line.
+func (v Violation) String() string {
+	return strings.Join(slices.DeleteFunc([]string{v.Rule, v.Job, v.Text}, func(s string) bool { return s == "" }), ": ")
+}
+
+// rule is one promise and the function that looks for what breaks it.
+type rule struct {
+	name    string
+	promise string
+	breaks  func(*facts, report)
+}
+
+// report says that a job breaks the rule at hand.
+type report func(job, format string, args ...any)
+
+// rules are all promises, in the order in which they are looked at.
+var rules = []rule{
+	{"readable", "every stored message can be read, and its headers say what its payload says", readable},
+	{"one-end", "an accepted job has exactly one terminal event", oneEnd},
+	{"versions", "versions of a job are gap-free from 1", versions},
+	{"status-forward", "the status of a job never goes back", statusForward},
+	{"terminal-stays", "nothing follows a terminal event", terminalStays},
+	{"twin", "a terminal event and its twin in the feed pair up with equal ce-id and bytes", twins},
+	{"deadline", "no job is unfinished past its deadline and the grace", deadlines},
+	{"expires", "a job is not submitted after its expires_at, and expires only with one", expires},
+	{"strange-end", "no job ends by a loss or a bug of genbus, and none is cancelled that nobody cancelled", strangeEnds},
+	{"one-writer", "one attempt is begun by one replica, once", oneWriter},
+	{"video-post-once", "a video is POSTed again only after a definite refusal", videoPostOnce},
+	{"paid-once", "one job has one task at the upstream, and so has one request", paidOnce},
+	{"post-committed", "every video POST follows a committed submitting of its own", postCommitted},
+	{"post-lease", "no video POST arrives after its submit_until", postLease},
+	{"no-redirect", "no POST follows a redirect", noRedirect},
+	{"chat-attempts", "a chat is called at most chat.max_attempts times, an inline one once", chatAttempts},
+	{"paid-recorded", "every paid upstream id is in the log or in an orphaned_submission", paidRecorded},
+	{"unknown-explained", "every unknown outcome has its fault, and a dead letter", unknownExplained},
+	{"chat-reply", "the terminal event's reply is the upstream's text", chatReply},
+	{"chat-chunks", "the chunks of the winning attempt rebuild the upstream's text", chatChunks},
+	{"inbox-ends", "every stored inbox message becomes a job or a dead letter", inboxEnds},
+	{"one-job", "one request makes one job", oneJob},
+	{"refused", "what was refused with nothing accepted has no job", refusedMeansRefused},
+	{"same-key", "one request_id is one job with one body, and any other body is refused", sameKey},
+	{"told-true", "what a client is told is what the log says", toldTrue},
+	{"get-forward", "a client's GET never goes back", getForward},
+	{"get-found", "a client's GET never answers 404 after acceptance", getFound},
+	{"answers", "no client is told of a bug, and a reply that it is given is the upstream's text", answers},
+	{"followers", "what a follower saw is the log", followers},
+}
+
+// Rules are the names of all rules and what each promises.
+func Rules() map[string]string {
+	out := map[string]string{}
+	for _, r := range rules {
+		out[r.name] = r.promise
+	}
+	return out
+}
+
+// Run looks at a history with every rule.
+func Run(h *History) ([]Violation, Counts) {
+	f := index(h)
+	var out []Violation
+	for _, r := range rules {
+		r.breaks(f, func(job, format string, args ...any) {
+			out = append(out, Violation{Rule: r.name, Job: job, Text: fmt.Sprintf(format, args...)})
+		})
+	}
+	return out, count(f)
+}

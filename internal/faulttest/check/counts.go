@@ -1,0 +1,205 @@
+package check
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// Counts say how much a history holds.
+type Counts struct {
+	// Jobs are the queued jobs by way and end, such as "http" and
+	// "failed (deadline_exceeded)"; Inline the inline chats by end.
+	Jobs   map[string]map[string]int `json:"jobs"`
+	Inline map[string]int            `json:"inline"`
+	// Posts are the POSTs on the wire by kind and fault, Paid the upstream's
+	// video tasks.
+	Posts map[string]map[string]int `json:"posts"`
+	Paid  int                       `json:"paid"`
+	// Takeovers are jobs that another replica went on with.
+	Takeovers int `json:"takeovers"`
+	// Unknown are the unknown outcomes by their explanation.
+	Unknown map[string]int `json:"unknown"`
+	// Letters are the dead letters by code.
+	Letters map[string]int `json:"letters"`
+	// Asked are the clients' questions by operation, and Errors those that were
+	// not granted, by what was said.
+	Asked  map[string]int `json:"asked"`
+	Errors map[string]int `json:"errors"`
+	// Unfinished are the jobs without an end.
+	Unfinished int `json:"unfinished"`
+	// Followers, and how often they had to connect again.
+	Followers, Resumes int
+	// Trouble is, by operation and way, the longest time for which one wish of a client met
+	// errors alone before it was granted.
+	Trouble map[string]Trouble `json:"trouble"`
+}
+
+// Trouble is a time in which a client saw errors.
+type Trouble struct {
+	Lasted time.Duration `json:"lasted"`
+	From   time.Time     `json:"from"`
+	Errors int           `json:"errors"`
+	Op     Op            `json:"op"`
+	// Granted is false when the client gave up.
+	Granted bool `json:"granted"`
+}
+
+func count(f *facts) Counts {
+	c := Counts{
+		Jobs: map[string]map[string]int{}, Inline: map[string]int{}, Posts: map[string]map[string]int{}, Paid: len(f.Paid),
+		Unknown: map[string]int{}, Letters: map[string]int{}, Asked: map[string]int{}, Errors: map[string]int{}, Trouble: map[string]Trouble{},
+	}
+	c.jobs(f)
+	for _, p := range f.Posts {
+		op := "chat"
+		if p.Video {
+			op = "video"
+		}
+		add(c.Posts, op, p.Fault)
+	}
+	for _, l := range f.Letters {
+		c.Letters[l.Code]++
+	}
+	for _, w := range f.Followed {
+		c.Followers++
+		c.Resumes += max(w.Connections-1, 0)
+	}
+	c.asked(f)
+	return c
+}
+
+func add(m map[string]map[string]int, a, b string) {
+	if m[a] == nil {
+		m[a] = map[string]int{}
+	}
+	m[a][b]++
+}
+
+func (c *Counts) jobs(f *facts) {
+	ways := map[string]string{}
+	for _, t := range f.Told {
+		if t.Marker != "" && ways[t.Marker] == "" {
+			ways[t.Marker] = t.Way
+		}
+	}
+	for _, id := range sortedBy(f.logs) {
+		log := f.logs[id]
+		end, ended := f.end(id)
+		switch {
+		case log[0].Inline:
+			c.Inline[end.Status]++
+			continue
+		case !ended:
+			c.Unfinished++
+		case end.Code == codeUnknown:
+			c.Unknown[strings.TrimSpace(f.explain(end))]++
+		}
+		add(c.Jobs, kindOf(id)+", "+ways[log[0].Marker], endOf(end))
+		c.Takeovers += takeovers(log)
+	}
+}
+
+func kindOf(id string) string {
+	if isVideo(id) {
+		return "video"
+	}
+	return "chat"
+}
+
+func endOf(e Event) string {
+	switch {
+	case e.Job == "":
+		return "unfinished"
+	case e.Status == "failed":
+		return "failed (" + e.Code + ")"
+	default:
+		return e.Status
+	}
+}
+
+// takeovers counts the changes of the writer after the first submission. The
+// first event may be admission's on any replica, and a cancellation anybody's.
+func takeovers(log []Event) int {
+	n, writer := 0, ""
+	for _, e := range log {
+		if e.FirstSubmit.IsZero() || e.Status == "cancelled" {
+			continue
+		}
+		if writer != "" && e.Writer != writer {
+			n++
+		}
+		writer = e.Writer
+	}
+	return n
+}
+
+func (c *Counts) asked(f *facts) {
+	for _, t := range f.Told {
+		c.Asked[string(t.Op)]++
+		if !t.Good() {
+			c.Errors[t.complaint()]++
+		}
+	}
+	for _, series := range group(f.Told, func(t Told) string { return t.Client + "\x00" + t.Series }) {
+		by, worst := string(series[0].Op)+" by "+series[0].Way, longest(series)
+		if worst.Errors > 0 && worst.Lasted > c.Trouble[by].Lasted {
+			c.Trouble[by] = worst
+		}
+	}
+}
+
+// complaint is what was wrong with an answer, in a word.
+func (t Told) complaint() string {
+	if t.Lost != "" {
+		return "no answer"
+	}
+	return t.Code
+}
+
+// passing are the codes that a client meets with patience; the others are
+// answers to what it asked.
+var passing = []string{
+	"queue_full", "storage_full", "broker_unavailable", "shutting_down", "acceptance_unknown", "internal", "still_held",
+	"slow_reader", "task_not_found", "chat_not_found",
+}
+
+func (t Told) trouble() bool { return t.Lost != "" || slices.Contains(passing, t.Code) }
+
+// longest is the longest run of errors in one series. An answer that began ends a
+// run, also where it broke off and begins the next.
+func longest(series []Told) Trouble {
+	var worst, now Trouble
+	keep := func(until time.Time, granted bool) {
+		now.Lasted, now.Granted = until.Sub(now.From), granted
+		if now.Errors > 0 && now.Lasted > worst.Lasted {
+			worst = now
+		}
+	}
+	for _, t := range series {
+		if began := t.heard(); !began.IsZero() {
+			keep(began, true)
+			now = Trouble{}
+		}
+		if !t.trouble() {
+			continue
+		}
+		if now.Errors == 0 {
+			now = Trouble{From: t.Asked, Op: t.Op}
+			if !t.Heard.IsZero() {
+				now.From = t.Time
+			}
+		}
+		now.Errors++
+		keep(t.Time, false)
+	}
+	return worst
+}
+
+// heard is when an answer began; zero where none did.
+func (t Told) heard() time.Time {
+	if t.Heard.IsZero() && !t.trouble() {
+		return t.Time
+	}
+	return t.Heard
+}

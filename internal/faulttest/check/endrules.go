@@ -1,0 +1,93 @@
+package check
+
+import (
+	"slices"
+	"time"
+)
+
+// bound is until when a job has to end by what its event says; zero when the
+// event does not say.
+func (e Event) bound() time.Time {
+	if !e.FirstSubmit.IsZero() {
+		return e.Deadline
+	}
+	if !e.ExpiresAt.IsZero() && e.ExpiresAt.Before(e.QueueDeadline) {
+		return e.ExpiresAt
+	}
+	return e.QueueDeadline
+}
+
+// deadlines: the time that faults held a job up is not counted.
+func deadlines(f *facts, broken report) {
+	for id, log := range f.queued {
+		last := log[len(log)-1]
+		end, ended := f.end(id)
+		if !ended {
+			end = Event{Time: f.Finished}
+		} else {
+			last = end
+		}
+		bound := last.bound()
+		if bound.IsZero() {
+			continue
+		}
+		late := end.Time.Sub(bound) - f.held(bound, end.Time)
+		switch {
+		case late <= f.Config.Grace:
+		case ended:
+			broken(id, "ended %s at %s, %s after %s; faults held it up for %s of that", end.Status, clock(end.Time),
+				end.Time.Sub(bound).Round(time.Millisecond), clock(bound), f.held(bound, end.Time).Round(time.Millisecond))
+		default:
+			broken(id, "is still %s (%s, version %d), %s after its bound %s", last.Status, last.Phase, last.Version,
+				f.Finished.Sub(bound).Round(time.Millisecond), clock(bound))
+		}
+	}
+}
+
+func expires(f *facts, broken report) {
+	for id, log := range f.queued {
+		for _, e := range log {
+			if e.begins() && e.Attempt == 1 && !e.ExpiresAt.IsZero() && e.Time.After(e.ExpiresAt.Add(f.Config.Skew)) {
+				broken(id, "submitted at %s, and it expired at %s", clock(e.Time), clock(e.ExpiresAt))
+			}
+			if e.Code == "expired" && (e.ExpiresAt.IsZero() || e.Time.Before(e.ExpiresAt)) {
+				broken(id, "ended as expired at %s with expires_at %s", clock(e.Time), clock(e.ExpiresAt))
+			}
+		}
+	}
+}
+
+// strange are the codes of ends that no fault of ours can cause.
+var strange = []string{"", "internal", "log_lost", "input_lost", "upstream_removed", "orphaned_submission"}
+
+// mostDeliveries is how often a job may be delivered without any progress before
+// it is called poisoned.
+const mostDeliveries = 10
+
+func strangeEnds(f *facts, broken report) {
+	for id := range f.queued {
+		end, ended := f.end(id)
+		switch {
+		case !ended || end.Status == "completed":
+		case slices.Contains(strange, end.Code):
+			broken(id, "ended %s with the code %q after version %d", end.Status, end.Code, end.Version-1)
+		case end.Code == "poisoned" && f.faultsSince(end) <= mostDeliveries:
+			broken(id, "called poisoned after version %d, and since then there were only %d faults", end.Version-1, f.faultsSince(end))
+		case end.Status == "cancelled" && !slices.ContainsFunc(f.told[id], func(t Told) bool { return t.Op == OpCancel }):
+			broken(id, "cancelled, and nobody asked for it")
+		}
+	}
+}
+
+// faultsSince counts the faults between an end and the event before it: what can
+// have had the job delivered again.
+func (f *facts) faultsSince(end Event) int {
+	n := 0
+	before, _ := f.event(end.Job, end.Version-1)
+	for _, fault := range f.Faults {
+		if fault.Kind != FaultMix && fault.during(before.Time, end.Time) {
+			n++
+		}
+	}
+	return n
+}

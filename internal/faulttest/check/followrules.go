@@ -1,0 +1,72 @@
+package check
+
+import "time"
+
+// followers: the versions come in order without a gap, each as the log has it,
+// whatever happened to the connections; and a watch that ended has shown the end.
+func followers(f *facts, broken report) {
+	for _, w := range f.Followed {
+		if !f.inlineAsked(w.Job) {
+			f.follower(w, broken)
+		}
+	}
+}
+
+func (f *facts) follower(w Followed, broken report) {
+	var last uint64
+	jumped := false // the place to resume from was gone: the current state follows
+	for _, item := range w.Items {
+		if item.Expired {
+			jumped = true
+		}
+		if item.Version == 0 {
+			continue
+		}
+		e, stored := f.event(w.Job, item.Version)
+		switch {
+		case !stored:
+			broken(w.Job, "%s follower %s saw version %d, which is not in the log", w.Way, w.Client, item.Version)
+		case item.ID != e.ID || item.Status != e.Status:
+			broken(w.Job, "%s follower %s saw %s (%s), and the log has %s (%s)", w.Way, w.Client, item.ID, item.Status, e.ID, e.Status)
+		case item.Version != last+1 && (!jumped || item.Version < last):
+			broken(w.Job, "%s follower %s saw version %d after %d", w.Way, w.Client, item.Version, last)
+		}
+		last, jumped = item.Version, false
+	}
+	end, ended := f.end(w.Job)
+	switch {
+	case !w.Ended:
+		if waited := w.Left.Sub(end.Time); ended && waited-f.held(end.Time, w.Left) > f.Config.Grace {
+			broken(w.Job, "%s follower %s saw version %d last and was not shown the end for %s", w.Way, w.Client, last, waited.Round(time.Second))
+		}
+	case !ended || last != end.Version:
+		broken(w.Job, "%s follower %s was let go after version %d, and the end is version %d", w.Way, w.Client, last, end.Version)
+	case end.Status == "completed" && !isVideo(w.Job):
+		f.heard(w, end, broken)
+	}
+}
+
+// heard compares the blocks that a follower was given with the reply. One that
+// was told of a gap may have missed some.
+func (f *facts) heard(w Followed, end Event, broken report) {
+	blocks, next := pieces{}, uint64(0)
+	for _, item := range w.Items {
+		if item.Gap || item.Expired {
+			return
+		}
+		if item.Attempt != end.Attempt {
+			continue
+		}
+		for i, block := range item.Blocks {
+			if at := item.Index + uint64(i); at < next {
+				broken(w.Job, "%s follower %s saw block %d of attempt %d again", w.Way, w.Client, at, end.Attempt)
+				return
+			}
+			next = item.Index + uint64(i) + 1
+			blocks[next-1] = block
+		}
+	}
+	if text, count := blocks.text(); end.Stream && (text != end.Text || count < end.ChunkCount) {
+		broken(w.Job, "%s follower %s saw %d of %d blocks and no gap: %s", w.Way, w.Client, count, end.ChunkCount, clip(text))
+	}
+}

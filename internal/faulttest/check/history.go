@@ -1,0 +1,258 @@
+package check
+
+import "time"
+
+// History is everything that is known of a run. Times are of one machine.
+type History struct {
+	Config Config `json:"config"`
+	// Told is what clients asked and heard; one client's entries stand in the
+	// order of their asking.
+	Told []Told `json:"told"`
+	// Followed is what each follower saw.
+	Followed []Followed `json:"followed"`
+	// Events are the task log, Twins the feed of finished jobs, both in the order
+	// of the stream.
+	Events []Event `json:"events"`
+	Twins  []Event `json:"twins"`
+	// Letters are the dead letters, Chunks the chunks that were still there.
+	Letters []Letter `json:"letters"`
+	Chunks  []Chunk  `json:"chunks"`
+	// Unreadable says of each stored message that could not be read why.
+	Unreadable []string `json:"unreadable,omitempty"`
+	// Posts are the POSTs on the wire at the upstreams, in order of arrival, and
+	// Paid the video tasks that they made.
+	Posts []Post `json:"posts"`
+	Paid  []Paid `json:"paid"`
+	// Faults are those of processes, nodes and links, in the order of their begin.
+	Faults []Fault `json:"faults"`
+	// Finished is when the streams were read.
+	Finished time.Time `json:"finished"`
+}
+
+// Config is what the service was configured to.
+type Config struct {
+	// Create is the longest create timeout of the routes, TakeOver how long after
+	// submit_until a taker waits.
+	Create   time.Duration `json:"create"`
+	TakeOver time.Duration `json:"take_over"`
+	// ChatAttempts is chat.max_attempts.
+	ChatAttempts int `json:"chat_attempts"`
+	// Resubmit names the routes whose on_unknown_outcome is resubmit.
+	Resubmit map[string]bool `json:"resubmit"`
+	// Grace is how long after its deadline a job may end without a fault that
+	// held it up, and how long after its job's end a follower may be shown it.
+	Grace time.Duration `json:"grace"`
+	// Skew is what two readings of the clock for one moment may differ by.
+	Skew time.Duration `json:"skew"`
+	// ChunkAge is how long the broker keeps chunks.
+	ChunkAge time.Duration `json:"chunk_age"`
+}
+
+// Op is what a client asked for.
+type Op string
+
+// The operations of clients.
+const (
+	// OpPublish puts a request into the inbox; good means stored there.
+	OpPublish Op = "publish"
+	// OpCreate asks for a job and is answered when it is accepted.
+	OpCreate Op = "create"
+	// OpChat asks for a chat with a request_id and waits for its reply.
+	OpChat Op = "chat"
+	// OpInline asks for a chat on the caller's connection.
+	OpInline Op = "inline"
+	OpGet    Op = "get"
+	OpCancel Op = "cancel"
+)
+
+// Told is one question of a client and what it heard.
+type Told struct {
+	Asked time.Time `json:"asked"`
+	Time  time.Time `json:"time"`
+	// Heard is when an answer that takes a while began, whether or not it broke off
+	// later; zero: it is Time, or there was none.
+	Heard time.Time `json:"heard,omitzero"`
+	// Client asks one thing after the other. Series is one wish of it: all the
+	// repeats until the wish was granted or given up.
+	Client string `json:"client"`
+	Series string `json:"series"`
+	Op     Op     `json:"op"`
+	// Way is how it was asked: inbox, call, grpc, http.
+	Way string `json:"way"`
+	// Target is the replica that was asked, as far as the client chose it.
+	Target string `json:"target,omitzero"`
+	// Key is the request_id, Marker the mark of the prompt, Body a fingerprint of
+	// the body; creates and chats only.
+	Key    string `json:"key,omitzero"`
+	Marker string `json:"marker,omitzero"`
+	Body   string `json:"body,omitzero"`
+	// Job, Status (a word) and Version are those of the answer, as far as it names
+	// them.
+	Job     string `json:"job,omitzero"`
+	Status  string `json:"status,omitzero"`
+	Version uint64 `json:"version,omitzero"`
+	// Code is the code word of an error answer, HTTP its status where there is
+	// one.
+	Code string `json:"code,omitzero"`
+	HTTP int    `json:"http,omitzero"`
+	// Lost says why there is no answer; empty when there is one. NotSent means
+	// that nothing can have arrived.
+	Lost    string `json:"lost,omitzero"`
+	NotSent bool   `json:"not_sent,omitzero"`
+	// Text is the content of a whole chat reply, Whole whether there was one.
+	Text  string `json:"text,omitzero"`
+	Whole bool   `json:"whole,omitzero"`
+}
+
+// Good reports whether the client got what it asked for.
+func (t Told) Good() bool { return t.Lost == "" && t.Code == "" }
+
+// Followed is one follower's whole life, over all its connections.
+type Followed struct {
+	Client string `json:"client"`
+	Way    string `json:"way"`
+	Job    string `json:"job"`
+	// Items are what it saw, in order.
+	Items []Item `json:"items"`
+	// Connections counts the times it connected. Ended is true when the last one
+	// ended as a watch does after the terminal event.
+	Connections int  `json:"connections"`
+	Ended       bool `json:"ended"`
+	// Left is when it gave up, or was done.
+	Left time.Time `json:"left"`
+}
+
+// Item is one thing that a follower saw: an event (Version is not 0), a chunk, a
+// gap or the notice that the place to resume from is gone.
+type Item struct {
+	// ID is the event's id.
+	ID      string   `json:"id,omitzero"`
+	Version uint64   `json:"version,omitzero"`
+	Status  string   `json:"status,omitzero"`
+	Attempt uint32   `json:"attempt,omitzero"`
+	Index   uint64   `json:"index,omitzero"`
+	Blocks  []string `json:"blocks,omitempty"`
+	Gap     bool     `json:"gap,omitzero"`
+	Expired bool     `json:"expired,omitzero"`
+}
+
+// Event is one event of the log, or a twin.
+type Event struct {
+	Seq    uint64    `json:"seq"`
+	Stored time.Time `json:"stored"`
+	// ID is the ce-id, Sum the payload's SHA-256 in hexadecimal.
+	ID  string `json:"id"`
+	Sum string `json:"sum"`
+
+	Job      string    `json:"job"`
+	Version  uint64    `json:"version"`
+	Status   string    `json:"status"`
+	Previous string    `json:"previous,omitzero"`
+	Phase    string    `json:"phase"`
+	Time     time.Time `json:"time"`
+	Writer   string    `json:"writer"`
+	Route    string    `json:"route,omitzero"`
+	Key      string    `json:"key,omitzero"`
+	Marker   string    `json:"marker,omitzero"`
+	Inline   bool      `json:"inline,omitzero"`
+	Stream   bool      `json:"stream,omitzero"`
+
+	Attempt       uint32    `json:"attempt,omitzero"`
+	SubmitUntil   time.Time `json:"submit_until,omitzero"`
+	FirstSubmit   time.Time `json:"first_submit,omitzero"`
+	QueueDeadline time.Time `json:"queue_deadline,omitzero"`
+	Deadline      time.Time `json:"deadline,omitzero"`
+	ExpiresAt     time.Time `json:"expires_at,omitzero"`
+	UpstreamID    string    `json:"upstream_id,omitzero"`
+	// Code is that of the error.
+	Code string `json:"code,omitzero"`
+	// ChunkCount, and the content of the reply where the event holds one.
+	ChunkCount uint64 `json:"chunk_count,omitzero"`
+	Text       string `json:"text,omitzero"`
+	Replied    bool   `json:"replied,omitzero"`
+}
+
+// Letter is a dead letter.
+type Letter struct {
+	Seq        uint64 `json:"seq"`
+	Job        string `json:"job,omitzero"`
+	Code       string `json:"code"`
+	Marker     string `json:"marker,omitzero"`
+	UpstreamID string `json:"upstream_id,omitzero"`
+}
+
+// Chunk is one stored chunk: Blocks are the upstream's JSON, byte for byte.
+type Chunk struct {
+	Seq     uint64   `json:"seq"`
+	Job     string   `json:"job"`
+	Attempt uint32   `json:"attempt"`
+	Index   uint64   `json:"index"`
+	Blocks  []string `json:"blocks"`
+}
+
+// Post is one POST on the wire: its request line and headers arrived.
+type Post struct {
+	Time  time.Time `json:"time"`
+	Ended time.Time `json:"ended,omitzero"`
+	// Video tells a create from a chat. Key is the Idempotency-Key, which is the
+	// job's id.
+	Video  bool   `json:"video"`
+	Path   string `json:"path"`
+	Key    string `json:"key"`
+	Marker string `json:"marker,omitzero"`
+	Fault  string `json:"fault,omitzero"`
+	// Status is the one that was sent; 0 for none.
+	Status int `json:"status"`
+	// TaskID is the upstream's id, Accepted whether a task was made or the model
+	// was set to work, Answered whether the good answer was delivered whole.
+	TaskID   string `json:"task_id,omitzero"`
+	Accepted bool   `json:"accepted"`
+	Answered bool   `json:"answered"`
+	// Text is what the model said.
+	Text string `json:"text,omitzero"`
+}
+
+// Paid is a video task that an upstream has.
+type Paid struct {
+	ID     string    `json:"id"`
+	Key    string    `json:"key"`
+	Marker string    `json:"marker,omitzero"`
+	Time   time.Time `json:"time"`
+}
+
+// FaultKind is what was done to a process, a node or a link.
+type FaultKind string
+
+// The faults.
+const (
+	// FaultKill: SIGKILL of a replica; To is when it is ready again.
+	FaultKill FaultKind = "kill"
+	// FaultTerminate: SIGTERM of a replica; a clean stop and start.
+	FaultTerminate FaultKind = "terminate"
+	// FaultStop: SIGSTOP of a replica, until To.
+	FaultStop FaultKind = "stop"
+	// FaultNodeKill: SIGKILL of a broker's node; To is when it is current again.
+	FaultNodeKill FaultKind = "node-kill"
+	// FaultNodeStop: SIGSTOP of a broker's node, until To.
+	FaultNodeStop FaultKind = "node-stop"
+	// FaultIsolate: a node hears nobody, until To.
+	FaultIsolate FaultKind = "isolate"
+	// FaultCut: the clients' connections to a node are reset, until To.
+	FaultCut FaultKind = "cut"
+	// FaultStray: acknowledgements that nobody meant, which ask for redeliveries.
+	FaultStray FaultKind = "stray"
+	// FaultMix: from here on the upstreams have another mix of faults.
+	FaultMix FaultKind = "mix"
+)
+
+// Fault is one thing that was done.
+type Fault struct {
+	Kind   FaultKind `json:"kind"`
+	Target string    `json:"target"`
+	From   time.Time `json:"from"`
+	To     time.Time `json:"to"`
+	// Broker is true when the broker was away, or away from somebody. Wipes is
+	// true when the broker's memory was lost.
+	Broker bool `json:"broker,omitzero"`
+	Wipes  bool `json:"wipes,omitzero"`
+}

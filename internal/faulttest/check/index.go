@@ -1,0 +1,173 @@
+package check
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// facts are a history by job.
+type facts struct {
+	*History
+	ids      []string // of all jobs that the log or a client knows, sorted
+	logs     map[string][]Event
+	twins    map[string][]Event
+	posts    map[string][]Post
+	letters  map[string][]Letter
+	chunks   map[string][]Chunk
+	accepted map[string]Told // the first acceptance that a client heard of
+	told     map[string][]Told
+	paid     map[string]Post // by upstream id
+}
+
+func index(h *History) *facts {
+	f := &facts{
+		History: h,
+		logs:    group(h.Events, func(e Event) string { return e.Job }), twins: group(h.Twins, func(e Event) string { return e.Job }),
+		posts: group(h.Posts, func(p Post) string { return p.Key }), letters: group(h.Letters, func(l Letter) string { return l.Job }),
+		chunks: group(h.Chunks, func(c Chunk) string { return c.Job }), told: group(h.Told, func(t Told) string { return t.Job }),
+		accepted: map[string]Told{}, paid: map[string]Post{},
+	}
+	for _, t := range h.Told {
+		if t.accepts() && (f.accepted[t.Job].Job == "" || t.Time.Before(f.accepted[t.Job].Time)) {
+			f.accepted[t.Job] = t
+		}
+	}
+	for _, p := range h.Posts {
+		if p.TaskID != "" {
+			f.paid[p.TaskID] = p
+		}
+	}
+	ids := maps.Clone(f.accepted)
+	for id := range f.logs {
+		ids[id] = Told{}
+	}
+	f.ids = slices.Sorted(maps.Keys(ids))
+	return f
+}
+
+func group[T any](all []T, by func(T) string) map[string][]T {
+	out := map[string][]T{}
+	for _, v := range all {
+		out[by(v)] = append(out[by(v)], v)
+	}
+	return out
+}
+
+// accepts reports whether the answer says that a queued job is accepted. A chat
+// that failed names its job as well.
+func (t Told) accepts() bool {
+	return t.Job != "" && t.Lost == "" && (t.Op == OpCreate && t.Code == "" || t.Op == OpChat && t.Code == "")
+}
+
+// inline reports whether a job ran on its caller's connection.
+func (f *facts) inline(job string) bool {
+	log := f.logs[job]
+	return len(log) > 0 && log[0].Inline
+}
+
+// queued yields the queued jobs that have a log.
+func (f *facts) queued(yield func(string, []Event) bool) {
+	for _, id := range f.ids {
+		if log := f.logs[id]; len(log) > 0 && !log[0].Inline && !yield(id, log) {
+			return
+		}
+	}
+}
+
+// end is the first terminal event of a job, and false while it has none.
+func (f *facts) end(job string) (Event, bool) {
+	for _, e := range f.logs[job] {
+		if e.terminal() {
+			return e, true
+		}
+	}
+	return Event{}, false
+}
+
+// event is a job's event with that version.
+func (f *facts) event(job string, version uint64) (Event, bool) {
+	for _, e := range f.logs[job] {
+		if e.Version == version {
+			return e, true
+		}
+	}
+	return Event{}, false
+}
+
+func (e Event) terminal() bool { return terminal(e.Status) }
+
+func terminal(status string) bool { return rank(status) == 2 }
+
+// rank orders the status words; -1 for none.
+func rank(status string) int {
+	switch status {
+	case "queued":
+		return 0
+	case "in_progress":
+		return 1
+	case "completed", "failed", "cancelled":
+		return 2
+	default:
+		return -1
+	}
+}
+
+func isVideo(job string) bool { return strings.HasPrefix(job, "video_") }
+
+// harms reports whether a fault can cut off what is in hand, or keep the log
+// away.
+func (f Fault) harms() bool {
+	switch f.Kind {
+	case FaultTerminate, FaultMix, FaultStray:
+		return f.Broker
+	default:
+		return true
+	}
+}
+
+// sudden is a fault that gives a process no time to finish anything.
+func (f Fault) sudden() bool { return f.Kind == FaultKill }
+
+// during reports whether a fault overlaps a time. One that kills is over at once.
+func (f Fault) during(from, to time.Time) bool {
+	end := f.To
+	if f.sudden() && !f.Broker || end.IsZero() {
+		end = f.From
+	}
+	return !f.From.After(to) && !end.Before(from)
+}
+
+// held is how much of a time went by while faults that harm lasted.
+func (f *facts) held(from, to time.Time) time.Duration {
+	var sum time.Duration
+	for _, fault := range slices.SortedFunc(slices.Values(f.Faults), func(a, b Fault) int { return a.From.Compare(b.From) }) {
+		begin, end := later(from, fault.From), earlier(to, fault.To)
+		if fault.harms() && begin.Before(end) {
+			sum += end.Sub(begin)
+			from = end
+		}
+	}
+	return sum
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// clock is a time in a violation's text.
+func clock(t time.Time) string { return t.UTC().Format("15:04:05.000") }
+
+func sortedBy[T any, K cmp.Ordered](m map[K]T) []K { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,114 @@
+package check
+
+// readable: the reader of the streams found nothing that it could not decode.
+func readable(f *facts, broken report) {
+	for _, why := range f.Unreadable {
+		broken("", "%s", why)
+	}
+}
+
+// oneEnd: a job that a client was told of has a log, and no job has two ends.
+// One that is still without an end is a matter of its deadline.
+func oneEnd(f *facts, broken report) {
+	for _, id := range sortedBy(f.accepted) {
+		if t := f.accepted[id]; len(f.logs[id]) == 0 {
+			broken(id, "accepted at %s (%s), and has no event", clock(t.Time), t.Way)
+		}
+	}
+	for _, id := range sortedBy(f.logs) {
+		ends := 0
+		for _, e := range f.logs[id] {
+			if e.terminal() {
+				ends++
+			}
+		}
+		if ends > 1 {
+			broken(id, "%d terminal events", ends)
+		}
+	}
+}
+
+func versions(f *facts, broken report) {
+	for id, log := range f.queued {
+		for i, e := range log {
+			if e.Version != uint64(i+1) {
+				broken(id, "the event at place %d (sequence %d) has version %d", i+1, e.Seq, e.Version)
+				break
+			}
+		}
+	}
+}
+
+func statusForward(f *facts, broken report) {
+	for _, id := range sortedBy(f.logs) {
+		before := Event{}
+		for _, e := range f.logs[id] {
+			switch {
+			case rank(e.Status) < 0:
+				broken(id, "version %d has status %q", e.Version, e.Status)
+			case rank(e.Status) < rank(before.Status):
+				broken(id, "version %d says %s after %s", e.Version, e.Status, before.Status)
+			case before.Version != 0 && e.Version == before.Version+1 && e.Previous != before.Status:
+				broken(id, "version %d says that %s was before, and it was %s", e.Version, e.Previous, before.Status)
+			}
+			before = e
+		}
+	}
+}
+
+func terminalStays(f *facts, broken report) {
+	for _, id := range sortedBy(f.logs) {
+		log := f.logs[id]
+		for i, e := range log {
+			if e.terminal() && i < len(log)-1 {
+				broken(id, "version %d (%s) follows version %d (%s)", log[i+1].Version, log[i+1].Status, e.Version, e.Status)
+				break
+			}
+		}
+	}
+}
+
+// twins: of an inline chat the twin may be missing, as any event of it may.
+func twins(f *facts, broken report) {
+	for id := range f.queued {
+		if end, ended := f.end(id); ended && len(f.twins[id]) != 1 {
+			broken(id, "its terminal event %s has %d twins", end.ID, len(f.twins[id]))
+		}
+	}
+	for _, id := range sortedBy(f.twins) {
+		end, ended := f.end(id)
+		for _, twin := range f.twins[id] {
+			switch {
+			case !ended:
+				broken(id, "the feed has %s, and the log has no terminal event", twin.ID)
+			case twin.ID != end.ID:
+				broken(id, "the feed has %s, and the log %s", twin.ID, end.ID)
+			case twin.Sum != end.Sum:
+				broken(id, "the feed's copy of %s has other bytes", twin.ID)
+			}
+		}
+	}
+}
+
+// oneWriter: an attempt is begun by one event. Two would be two handlers that
+// both believe that they hold the job.
+func oneWriter(f *facts, broken report) {
+	for _, id := range sortedBy(f.logs) {
+		begun := map[uint32]Event{}
+		for _, e := range f.logs[id] {
+			if !e.begins() {
+				continue
+			}
+			if first, twice := begun[e.Attempt]; twice {
+				broken(id, "attempt %d is begun by version %d (%s) and by version %d (%s)", e.Attempt, first.Version, first.Writer, e.Version, e.Writer)
+				continue
+			}
+			begun[e.Attempt] = e
+		}
+	}
+}
+
+// begins reports whether an event is written before a call of the upstream.
+func (e Event) begins() bool {
+	return e.Phase == "submitting" || !isVideo(e.Job) && e.Phase == "in_progress"
+}

@@ -1,0 +1,145 @@
+package check
+
+import (
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var begin = time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
+
+// s is a moment of the run, in seconds after its begin.
+func s(seconds float64) time.Time {
+	return begin.Add(time.Duration(seconds * float64(time.Second)))
+}
+
+const (
+	film = "video_a" // submitted once, completed
+	talk = "chat_b"  // a streamed chat, followed, completed in its first attempt
+)
+
+// good is a history in which every promise was kept: a video and a chat that a
+// client made, followed and read.
+func good() *History {
+	h := &History{
+		Config: Config{
+			Create: 2 * time.Second, TakeOver: 10 * time.Second, ChatAttempts: 2, Resubmit: map[string]bool{"again": true},
+			Grace: 20 * time.Second, Skew: 50 * time.Millisecond, ChunkAge: 15 * time.Minute,
+		},
+		Finished: s(300),
+	}
+	h.video()
+	h.chat()
+	return h
+}
+
+func (h *History) video() {
+	base := Event{Job: film, Route: "video", Writer: "one", Key: "k1", Marker: "m1", QueueDeadline: s(60)}
+	submitted := base
+	submitted.Attempt, submitted.FirstSubmit, submitted.Deadline = 1, s(1), s(61)
+	h.append(base, "queued", "queued", s(0))
+	until := submitted
+	until.SubmitUntil = s(3)
+	h.append(until, "queued", "submitting", s(1))
+	submitted.UpstreamID = "task_1"
+	h.append(submitted, "queued", "submitted", s(1.2))
+	h.append(submitted, "in_progress", "in_progress", s(2))
+	h.append(submitted, "completed", "completed", s(4))
+	h.Posts = append(h.Posts, Post{
+		Time: s(1.1), Ended: s(1.15), Video: true, Path: "/v1/video/generations", Key: film, Marker: "m1", Status: 200, TaskID: "task_1", Accepted: true, Answered: true,
+	})
+	h.Paid = append(h.Paid, Paid{ID: "task_1", Key: film, Marker: "m1", Time: s(1.12)})
+	h.Told = append(h.Told,
+		Told{Asked: s(-0.1), Time: s(0.1), Client: "c1", Series: "create", Op: OpCreate, Way: "http", Key: "k1", Marker: "m1", Body: "b1", Job: film, Status: "queued", Version: 1},
+		Told{Asked: s(1.5), Time: s(1.6), Client: "c1", Series: "get", Op: OpGet, Way: "grpc", Job: film, Status: "queued", Version: 3},
+		Told{Asked: s(5), Time: s(5.1), Client: "c1", Series: "get", Op: OpGet, Way: "http", Job: film, Status: "completed"},
+	)
+	h.follow("c1", film)
+}
+
+func (h *History) chat() {
+	base := Event{Job: talk, Route: "chat", Writer: "one", Marker: "m2", QueueDeadline: s(60), Stream: true}
+	begun := base
+	begun.Attempt, begun.FirstSubmit, begun.Deadline = 1, s(11), s(71)
+	h.append(base, "queued", "queued", s(10))
+	h.append(begun, "in_progress", "in_progress", s(11))
+	begun.ChunkCount, begun.Text, begun.Replied = 3, "ab", true
+	h.append(begun, "completed", "completed", s(12))
+	h.Posts = append(h.Posts, Post{Time: s(11.1), Ended: s(11.9), Path: "/v1/chat/completions", Key: talk, Marker: "m2", Status: 200, Accepted: true, Answered: true, Text: "ab"})
+	h.Told = append(h.Told, Told{Asked: s(9.9), Time: s(10.1), Client: "c2", Series: "create", Op: OpPublish, Way: "inbox", Marker: "m2", Body: "b2"})
+	h.Chunks = append(h.Chunks, Chunk{Seq: 1, Job: talk, Attempt: 1, Blocks: []string{block("a"), block("b")}}, Chunk{Seq: 2, Job: talk, Attempt: 1, Index: 2, Blocks: []string{`{"choices":[]}`}})
+	h.follow("c2", talk)
+	w := &h.Followed[len(h.Followed)-1]
+	w.Items = append(w.Items[:2:2], Item{Attempt: 1, Blocks: []string{block("a"), block("b"), `{"choices":[]}`}}, w.Items[2])
+}
+
+func block(text string) string { return `{"choices":[{"delta":{"content":"` + text + `"}}]}` }
+
+// append adds the next event of a job, and the twin of its end.
+func (h *History) append(e Event, status, phase string, at time.Time) {
+	for _, old := range h.Events {
+		if old.Job == e.Job {
+			e.Version, e.Previous = old.Version, old.Status
+		}
+	}
+	e.Version++
+	e.Seq = uint64(len(h.Events) + len(h.Twins) + 1)
+	e.Status, e.Phase, e.Time = status, phase, at
+	e.ID = e.Job + "." + string(rune('0'+e.Version)) + ".n"
+	e.Sum = "sum of " + e.ID
+	h.Events = append(h.Events, e)
+	if e.terminal() {
+		e.Seq++
+		h.Twins = append(h.Twins, e)
+	}
+}
+
+// follow adds a follower that saw everything.
+func (h *History) follow(client, job string) {
+	w := Followed{Client: client, Way: "sse", Job: job, Connections: 1, Ended: true}
+	for _, e := range h.Events {
+		if e.Job == job {
+			w.Items = append(w.Items, Item{ID: e.ID, Version: e.Version, Status: e.Status})
+		}
+	}
+	h.Followed = append(h.Followed, w)
+}
+
+// log is a job's event with that version, to be changed.
+func (h *History) log(job string, version uint64) *Event {
+	for i := range h.Events {
+		if h.Events[i].Job == job && h.Events[i].Version == version {
+			return &h.Events[i]
+		}
+	}
+	return &Event{}
+}
+
+// fail makes the end of a job a failure, in the log, in the feed and for the
+// followers.
+func (h *History) fail(job, code string) {
+	change := func(e *Event) {
+		if e.Job == job && e.terminal() {
+			e.Status, e.Phase, e.Code, e.Text, e.Replied = "failed", "failed", code, "", false
+		}
+	}
+	for i := range h.Events {
+		change(&h.Events[i])
+	}
+	for i := range h.Twins {
+		change(&h.Twins[i])
+	}
+	for i := range h.Told {
+		if h.Told[i].Job == job && terminal(h.Told[i].Status) {
+			h.Told[i].Status = "failed"
+		}
+	}
+	for _, w := range h.Followed {
+		if w.Job == job {
+			w.Items[len(w.Items)-1].Status = "failed"
+		}
+	}
+}

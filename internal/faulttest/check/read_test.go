@@ -1,0 +1,99 @@
+package check
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+)
+
+// ended is the one event of a chat that failed at once, as it is stored.
+func ended(t *testing.T, encoding publisher.Encoding) (event, twin Stored) {
+	t.Helper()
+	item := &genbusv1.WorkItem{Id: talk, Kind: "chat", Tenant: "acme", Route: "chat", Labels: map[string]string{MarkLabel: "m1"}, AcceptedAt: timestamppb.New(s(0))}
+	e := task.FailedAtOnce(item, s(1), &genbusv1.TaskError{Code: "expired"}).By("one", 1)
+	e.Nonce = "n"
+	c := publisher.Encoder{Names: subject.Default(), Encoding: encoding}
+	m, err := c.Event(t.Context(), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := c.Done(t.Context(), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stored(m), stored(d)
+}
+
+func stored(m *nats.Msg) Stored {
+	return Stored{Subject: m.Subject, Seq: 7, Header: m.Header, Data: m.Data}
+}
+
+func TestStoredMessagesAreRead(t *testing.T) {
+	t.Parallel()
+	for _, encoding := range []publisher.Encoding{publisher.Protobuf, publisher.JSON} {
+		event, twin := ended(t, encoding)
+		c, err := publisher.Encoder{Names: subject.Default(), Encoding: encoding}.Chunk(t.Context(), "acme",
+			&genbusv1.ChatChunk{Id: talk, Attempt: 2, Index: 5, Blocks: [][]byte{[]byte(block("a"))}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		letter, err := proto.Marshal(&genbusv1.DeadLetter{Id: film, Error: &genbusv1.TaskError{Code: codeUnknown}, Data: []byte(`{"prompt":"mark=m-2_x."}`), UpstreamTaskId: "task_1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var h History
+		for _, m := range []Stored{event, twin, stored(c), {Subject: "genbus.dead.video.acme." + film, Data: letter}} {
+			h.Add(subject.Default(), m)
+		}
+		if len(h.Unreadable) > 0 {
+			t.Fatal(h.Unreadable)
+		}
+		if e := h.Events[0]; e.Job != talk || e.Version != 1 || e.Status != "failed" || e.Code != "expired" || e.Marker != "m1" || e.Writer != "one" || !e.terminal() {
+			t.Errorf("event %+v", e)
+		}
+		if h.Twins[0].ID != h.Events[0].ID || h.Twins[0].Sum != h.Events[0].Sum {
+			t.Errorf("twin %+v", h.Twins[0])
+		}
+		if got := h.Chunks[0]; got.Attempt != 2 || got.Index != 5 || content(got.Blocks[0]) != "a" {
+			t.Errorf("chunk %+v", got)
+		}
+		if got := h.Letters[0]; got.Marker != "m-2_x" || got.Code != codeUnknown || got.UpstreamID != "task_1" {
+			t.Errorf("letter %+v", got)
+		}
+	}
+}
+
+func TestContradictionsAreUnreadable(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*Stored){
+		"version":    func(m *Stored) { m.Header.Set(subject.HeaderVersion, "2") },
+		"status":     func(m *Stored) { m.Header.Set(subject.HeaderStatus, "completed") },
+		"job":        func(m *Stored) { m.Subject = strings.Replace(m.Subject, talk, "chat_other", 1) },
+		"tenant":     func(m *Stored) { m.Subject = strings.Replace(m.Subject, "acme", "other", 1) },
+		"payload":    func(m *Stored) { m.Data = []byte("no event") },
+		"ce-id":      func(m *Stored) { m.Header.Set(subject.HeaderCEID, "x") },
+		"the writer": func(m *Stored) { m.Header.Set(subject.HeaderWriter, "two") },
+	} {
+		event, _ := ended(t, publisher.Protobuf)
+		change(&event)
+		var h History
+		h.Add(subject.Default(), event)
+		if len(h.Unreadable) != 1 {
+			t.Errorf("%s: unreadable %v", name, h.Unreadable)
+		}
+	}
+	_, twin := ended(t, publisher.Protobuf)
+	twin.Subject = strings.Replace(twin.Subject, ".failed.", ".completed.", 1)
+	var h History
+	if h.Add(subject.Default(), twin); len(h.Unreadable) != 1 {
+		t.Errorf("a twin under another status: unreadable %v", h.Unreadable)
+	}
+}

@@ -1,0 +1,169 @@
+package check
+
+import (
+	"slices"
+)
+
+// jobsOf are the queued jobs of each marker.
+func (f *facts) jobsOf() map[string][]string {
+	out := map[string][]string{}
+	for id, log := range f.queued {
+		if marker := log[0].Marker; marker != "" {
+			out[marker] = append(out[marker], id)
+		}
+	}
+	return out
+}
+
+func inboxEnds(f *facts, broken report) {
+	for _, t := range f.unadmitted() {
+		broken("", "the request %s, stored in the inbox at %s, is no job and no dead letter", t.Marker, clock(t.Time))
+	}
+}
+
+// Unadmitted counts the requests that were stored in the inbox and are neither a
+// job nor a dead letter yet.
+func Unadmitted(h *History) int { return len(index(h).unadmitted()) }
+
+func (f *facts) unadmitted() []Told {
+	jobs := f.jobsOf()
+	letters := group(f.Letters, func(l Letter) string { return l.Marker })
+	var out []Told
+	for _, t := range f.Told {
+		if t.Op == OpPublish && t.Good() && len(jobs[t.Marker]) == 0 && len(letters[t.Marker]) == 0 {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+func oneJob(f *facts, broken report) {
+	jobs := f.jobsOf()
+	for _, marker := range sortedBy(jobs) {
+		if ids := jobs[marker]; len(ids) > 1 {
+			broken(ids[1], "the request %s is a job already: %s", marker, ids[0])
+		}
+	}
+}
+
+// nothingAccepted are the codes that promise that nothing was accepted.
+var nothingAccepted = []string{
+	"queue_full", "storage_full", "broker_unavailable", "shutting_down", "invalid_request", "invalid_json", "body_too_large",
+	"unsupported_media_type", "model_not_found", "wrong_protocol", "idempotency_key_reused",
+}
+
+// refusedMeansRefused: a request that was refused each time it was sent is no
+// job. Inline chats are none anyway.
+func refusedMeansRefused(f *facts, broken report) {
+	asked := group(f.Told, func(t Told) string { return t.Marker })
+	jobs := f.jobsOf()
+	for _, marker := range sortedBy(jobs) {
+		told := slices.DeleteFunc(slices.Clone(asked[marker]), func(t Told) bool { return t.NotSent })
+		if len(asked[marker]) > 0 && !slices.ContainsFunc(told, Told.mayAccept) {
+			broken(jobs[marker][0], "the request %s was refused each of %d times", marker, len(told))
+		}
+	}
+}
+
+// mayAccept reports whether a job may have come of a request, by what was said: an
+// answer that names the job speaks of what happened to it later.
+func (t Told) mayAccept() bool {
+	named := t.Job != "" && t.Code != "idempotency_key_reused"
+	return t.Op == OpPublish || named || !slices.Contains(nothingAccepted, t.Code)
+}
+
+func sameKey(f *facts, broken report) {
+	keyed := map[string][]Told{}
+	for _, t := range f.Told {
+		if t.Key != "" {
+			keyed[t.Key] = append(keyed[t.Key], t)
+		}
+	}
+	for _, key := range sortedBy(keyed) {
+		f.oneBody(key, keyed[key], broken)
+	}
+}
+
+// oneBody looks at all requests with one key.
+func (f *facts) oneBody(key string, told []Told, broken report) {
+	var first Told
+	for _, t := range told {
+		switch {
+		case t.Op == OpPublish || t.Job == "" || !t.Good():
+		case first.Job == "":
+			first = t
+		case t.Job != first.Job:
+			broken(t.Job, "request_id %s is job %s as well", key, first.Job)
+		case t.Body != first.Body:
+			broken(t.Job, "request_id %s was accepted with another body at %s and %s", key, clock(first.Time), clock(t.Time))
+		}
+	}
+	for _, t := range told {
+		others := slices.ContainsFunc(told, func(o Told) bool { return o.Body != t.Body })
+		if t.Code == "idempotency_key_reused" && !others {
+			broken(t.Job, "request_id %s was refused as reused at %s, and it never had another body", key, clock(t.Time))
+		}
+	}
+}
+
+// toldTrue: a status with a version is that version's; a terminal one is the
+// job's end.
+func toldTrue(f *facts, broken report) {
+	for _, t := range f.Told {
+		if t.Job == "" || t.Status == "" || !t.Good() || f.inlineAsked(t.Job) {
+			continue
+		}
+		e, stored := f.event(t.Job, t.Version)
+		end, ended := f.end(t.Job)
+		switch {
+		case t.Version > 0 && !stored:
+			broken(t.Job, "version %d, told by %s at %s, is not in the log", t.Version, t.Way, clock(t.Time))
+		case t.Version > 0 && e.Status != t.Status:
+			broken(t.Job, "version %d is %s in the log and was told as %s", t.Version, e.Status, t.Status)
+		case terminal(t.Status) && (!ended || end.Status != t.Status):
+			broken(t.Job, "told as %s at %s (%s), and it ended %q", t.Status, clock(t.Time), t.Way, end.Status)
+		}
+	}
+}
+
+// getForward: what a client asks after it has heard an answer is answered with
+// that state or a later one, whichever replica it asks.
+func getForward(f *facts, broken report) {
+	before := map[string]Told{}
+	for _, t := range f.Told {
+		if t.Job == "" || t.Status == "" || !t.Good() || f.inlineAsked(t.Job) {
+			continue
+		}
+		key := t.Client + "\x00" + t.Job
+		last, known := before[key]
+		if known && (rank(t.Status) < rank(last.Status) || t.Version > 0 && t.Version < last.Version) {
+			broken(t.Job, "%s was told %s (version %d) at %s by %s, after %s (version %d) at %s by %s", t.Client,
+				t.Status, t.Version, clock(t.Time), t.Target, last.Status, last.Version, clock(last.Time), last.Target)
+		}
+		if t.Version == 0 { // the short answers of HTTP name none
+			t.Version = last.Version
+		}
+		before[key] = t
+	}
+}
+
+func getFound(f *facts, broken report) {
+	for _, t := range f.Told {
+		lost := t.Code == "task_not_found" || t.Code == "chat_not_found"
+		first, known := f.accepted[t.Job]
+		if lost && known && t.Asked.After(first.Time) {
+			broken(t.Job, "%s was told %s at %s by %s, and it was accepted at %s", t.Client, t.Code, clock(t.Time), t.Target, clock(first.Time))
+		}
+	}
+}
+
+func answers(f *facts, broken report) {
+	for _, t := range f.Told {
+		switch {
+		case t.Code == "internal":
+			broken(t.Job, "%s %s answered %s (HTTP %d) at %s by %s", t.Way, t.Op, t.Code, t.HTTP, clock(t.Time), t.Target)
+		case t.Whole && !f.said(t.Job, t.Text):
+			broken(t.Job, "%s %s answered a reply that the upstream did not say: %s", t.Way, t.Op, f.nearest(t.Job, t.Text))
+		}
+	}
+}

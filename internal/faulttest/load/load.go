@@ -1,0 +1,178 @@
+// Package load is clients of genbus that ask by every way in, repeat what they
+// may repeat, follow, read and cancel their jobs, and write down everything that
+// they are told. It judges nothing, and is no benchmark: it asks for little.
+package load
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// Replica is where one replica of the service listens.
+type Replica struct {
+	Name string
+	HTTP string // base URL
+	GRPC string // host:port
+}
+
+// Options configure a Load.
+type Options struct {
+	// Seed, with the number of a wish, decides all that a client does.
+	Seed uint64
+	// Rate is how many wishes begin each second. Default 10.
+	Rate float64
+	// Jobs is how many wishes there are; 0: as many as fit until Stop.
+	Jobs int
+	// Open is the most wishes that are open at once; more begin late. Default 300.
+	Open int
+	// Replicas are asked in turn; at least one.
+	Replicas []Replica
+	// NATS are the URLs of the broker, comma separated.
+	NATS string
+	// Names are those of the service. Zero: the default prefix.
+	Names subject.Space
+	// Tenant is whose the jobs are. Default "default".
+	Tenant string
+	// VideoModels and ChatModels are asked for in turn; at least one of each.
+	VideoModels, ChatModels []string
+	// Patience is how long a wish is asked for again. Default 3m.
+	Patience time.Duration
+	// Life is how long a client stays with a job after it was accepted. Default 5m.
+	Life time.Duration
+	// Recorder keeps what clients are told.
+	Recorder *Recorder
+}
+
+func (o Options) withDefaults() Options {
+	o.Rate = cmp.Or(o.Rate, 10)
+	o.Open = cmp.Or(o.Open, 300)
+	o.Names = cmp.Or(o.Names, subject.Default())
+	o.Tenant = cmp.Or(o.Tenant, "default")
+	o.Patience = cmp.Or(o.Patience, 3*time.Minute)
+	o.Life = cmp.Or(o.Life, 5*time.Minute)
+	return o
+}
+
+// Load is clients at work.
+type Load struct {
+	o     Options
+	nc    *nats.Conn
+	js    jetstream.JetStream
+	http  *http.Client
+	grpc  []*grpc.ClientConn // by replica
+	stop  chan struct{}
+	once  sync.Once
+	lives sync.WaitGroup
+}
+
+// New makes the clients. They connect when they need to, and again when they are
+// cut off; NATS must be there.
+func New(o Options) (*Load, error) {
+	l := &Load{o: o.withDefaults(), stop: make(chan struct{})}
+	l.http = &http.Client{
+		Transport: &http.Transport{MaxIdleConnsPerHost: l.o.Open, DisableCompression: true, IdleConnTimeout: time.Minute},
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		},
+	}
+	for _, r := range o.Replicas {
+		conn, err := grpc.NewClient(r.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(reconnect))
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("gRPC to %s: %w", r.Name, err), l.Close())
+		}
+		l.grpc = append(l.grpc, conn)
+	}
+	var err error
+	if l.nc, err = nats.Connect(o.NATS, nats.Name("load"), nats.MaxReconnects(-1), nats.ReconnectWait(200*time.Millisecond), nats.RetryOnFailedConnect(true), nats.ReconnectBufSize(-1), nats.PingInterval(2*time.Second), nats.MaxPingsOutstanding(2)); err != nil {
+		return nil, errors.Join(fmt.Errorf("NATS at %s: %w", o.NATS, err), l.Close())
+	}
+	if l.js, err = jetstream.New(l.nc); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// Close ends the connections. Run must have returned.
+func (l *Load) Close() error {
+	var errs []error
+	for _, c := range l.grpc {
+		errs = append(errs, c.Close())
+	}
+	if l.nc != nil {
+		l.nc.Close()
+	}
+	l.http.CloseIdleConnections()
+	return errors.Join(errs...)
+}
+
+// Stop lets no more wishes begin. It may be called twice.
+func (l *Load) Stop() { l.once.Do(func() { close(l.stop) }) }
+
+// Run begins wishes until Stop or until there were enough, and returns when all
+// clients are done with theirs, or soon after ctx ends.
+func (l *Load) Run(ctx context.Context) {
+	defer l.lives.Wait()
+	open := make(chan struct{}, l.o.Open)
+	ticker := time.NewTicker(time.Duration(float64(time.Second) / l.o.Rate))
+	defer ticker.Stop()
+	for n := 0; l.o.Jobs == 0 || n < l.o.Jobs; n++ {
+		if !l.next(ctx, ticker.C, open) {
+			return
+		}
+		l.lives.Go(func() {
+			defer func() { <-open }()
+			l.client(n).live(ctx)
+		})
+	}
+}
+
+// next waits for the time of the next wish and for a place; false at the end.
+func (l *Load) next(ctx context.Context, due <-chan time.Time, open chan struct{}) bool {
+	select {
+	case <-due:
+	case <-l.stop:
+		return false
+	case <-ctx.Done():
+		return false
+	}
+	select {
+	case open <- struct{}{}:
+		return true
+	case <-l.stop:
+		return false
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// client is who has the n-th wish.
+func (l *Load) client(n int) *client {
+	random := rand.New(rand.NewPCG(l.o.Seed, uint64(n)))
+	w := l.wish(n, random)
+	return &client{Load: l, wish: w, random: random, turn: random.IntN(len(l.o.Replicas))}
+}
+
+// pause waits for d, or until ctx ends; false then.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
