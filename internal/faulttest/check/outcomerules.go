@@ -30,7 +30,7 @@ func paidRecorded(f *facts, broken report) {
 			}
 			continue
 		}
-		if !f.killedAfter(post) && !f.stoppedDuring(post) {
+		if !f.killedAfter(post) && !f.stoppedDuring(post) && !f.tooLate(post) {
 			broken(paid.Key, "the upstream answered %s at %s, and neither the log nor an orphaned submission has it", paid.ID, clock(post.Ended))
 		}
 	}
@@ -46,6 +46,13 @@ func (f *facts) killedAfter(p Post) bool {
 		}
 	}
 	return slices.ContainsFunc(f.Faults, func(k Fault) bool { return k.sudden() && k.during(p.Time, reach) })
+}
+
+// tooLate reports whether a POST was answered when its time was about to be over,
+// for a job whose outcome is unknown: the answer and the timeout met on the way.
+func (f *facts) tooLate(p Post) bool {
+	end, _ := f.end(p.Key)
+	return end.Code == codeUnknown && p.Ended.Sub(p.Time) >= f.Config.Create-f.Config.Skew
 }
 
 // stoppedDuring reports whether a replica was stopped while a POST's answer came,
