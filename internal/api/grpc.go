@@ -2,18 +2,23 @@ package api
 
 import (
 	"context"
+	"errors"
+	"io"
 	"log/slog"
 	"time"
 
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -97,6 +102,16 @@ type callStream struct {
 
 // Context has the call in it.
 func (s *callStream) Context() context.Context { return s.ctx }
+
+// RecvMsg reads the call's one message. gRPC calls one that it cannot read, or
+// that is missing, a failure of the server.
+func (s *callStream) RecvMsg(m any) error {
+	err := s.ServerStream.RecvMsg(m)
+	if errors.Is(err, io.EOF) || status.Code(err) == codes.Internal {
+		return fault.New(fault.InvalidRequest, "the call's message cannot be read: %w", err)
+	}
+	return err
+}
 
 // enter finds the call's tenant, unless the method is open to all.
 func (i *interceptor) enter(c *call) (err error) {
