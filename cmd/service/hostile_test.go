@@ -1,0 +1,350 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/hostile"
+	"github.com/genbus/genbus/internal/sandbox"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// hostileSeed makes the inputs. A failure names the entrance and the number of
+// its input: hostile.At(hostileSeed, entrance, number) makes it again.
+const hostileSeed = 20261122
+
+// Limits of a siege. Memory is what the whole process has, the attackers
+// included.
+const (
+	answerWithin   = 20 * time.Second
+	mostLiveHeap   = 1500 << 20 // bytes at any moment, while the inputs come
+	mostHeapAfter  = 96 << 20   // bytes more than before, when all is over; the broker keeps half of it as buffers
+	mostGoroutines = 40         // more than before, when all is over
+)
+
+// Secrets of the tenant and of the upstream, none of which may be seen anywhere.
+const (
+	hostileKey         = "hostile-tenant-key-8c1f0b6ad2e94753"
+	hostileAccess      = "ak-hostile"
+	hostileSecret      = "hostile-pair-secret-51d0c7b2e6fa4983"
+	hostileUpstreamKey = "hostile-upstream-key-0f4d7a9c3b5e4126"
+	hostileMarker      = "zebramark7f3a9"
+)
+
+// siege is a running service under attack.
+type siege struct {
+	*world
+	t      *testing.T
+	up     *hostileUpstream
+	target hostile.Target
+	book   *logBook
+	sent   atomic.Int64
+	// own counts, by method, what gRPC has called Internal by its own convention.
+	own tally
+	// contents counts the statuses of downloads.
+	contents tally
+}
+
+// newSiege starts a service with the sandbox for good answers and a hostile
+// upstream for others.
+func newSiege(t *testing.T, change ...func(*config.Config)) *siege {
+	t.Helper()
+	s := &siege{t: t, up: newHostileUpstream(t), book: &logBook{secrets: []string{hostileKey, hostileSecret, hostileUpstreamKey, hostileMarker}}}
+	sandboxURL := startSandbox(t, sandbox.Options{VideoDuration: 50 * time.Millisecond, ChunkInterval: time.Millisecond}).URL()
+	cfg := config.Default()
+	cfg.NATS.DataDir, cfg.NATS.Listen, cfg.NATS.SyncAlways = t.TempDir(), "127.0.0.1:0", false
+	cfg.HTTP.Addr, cfg.GRPC.Addr = "127.0.0.1:0", "127.0.0.1:0"
+	cfg.APIKeys = []config.APIKey{{
+		Tenant: config.DefaultTenant, KeyEnv: "KEY", Key: config.NewSecret(hostileKey),
+		AccessKey: hostileAccess, SecretKeyEnv: "SECRET", SecretKey: config.NewSecret(hostileSecret),
+	}}
+	if err := cfg.AddSandbox(sandboxURL); err != nil {
+		t.Fatal(err)
+	}
+	s.up.addTo(cfg)
+	for i := range cfg.Routes {
+		cfg.Routes[i].Poll.Interval = 30 * time.Millisecond
+	}
+	for _, f := range change {
+		f(cfg)
+	}
+	if err := cfg.Prepare(); err != nil {
+		t.Fatal(err)
+	}
+	s.start(cfg)
+	s.target = hostile.Target{Authorization: "Bearer " + hostileKey, AccessKey: hostileAccess, SecretKey: hostileSecret, Marker: hostileMarker}
+	return s
+}
+
+func (s *siege) start(cfg *config.Config) {
+	s.t.Helper()
+	log, err := telemetry.NewLogger(s.book, "debug", telemetry.FormatText)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(s.t.Context())
+	running, err := newService(ctx, cfg, log)
+	if err != nil {
+		cancel()
+		s.t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- running.run(ctx) }()
+	s.world = &world{service: running, base: "http://" + running.httpAddr.Addr().String()}
+	s.t.Cleanup(func() {
+		s.leave(s.t)
+		cancel()
+		if err := <-done; err != nil {
+			s.t.Error(err)
+		}
+	})
+	s.connect(s.t)
+}
+
+// send has several senders take the numbers from 0 to n-1, or its share of them.
+// do gives the input's name, and what is wrong with the service's answer to it.
+func (s *siege) send(entrance string, n, senders int, do func(in *hostile.Source, number int) (string, error)) {
+	s.t.Helper()
+	if n /= hostileShare; testing.Short() {
+		n /= 10
+	}
+	begin := time.Now()
+	var slowest slowInput
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range senders {
+		all.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= n || s.t.Context().Err() != nil {
+					return
+				}
+				s.sent.Add(1)
+				began := time.Now()
+				name, err := do(hostile.At(hostileSeed, entrance, i), i*hostileShare)
+				if err != nil {
+					s.t.Errorf("%s, input %d: %s: %v", entrance, i, name, err)
+				}
+				slowest.note(name, time.Since(began))
+			}
+		})
+	}
+	all.Wait()
+	s.t.Logf("%-12s %5d inputs, %s, the slowest %s", entrance, n, time.Since(begin).Round(time.Millisecond), slowest.text())
+}
+
+// slowInput is the input that took longest.
+type slowInput struct {
+	mu   sync.Mutex
+	name string
+	took time.Duration
+}
+
+func (s *slowInput) note(name string, took time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if took > s.took {
+		s.name, s.took = name, took
+	}
+}
+
+func (s *slowInput) text() string {
+	return fmt.Sprintf("%s (%s)", s.took.Round(time.Millisecond), s.name)
+}
+
+// TestTenThousandHostileInputs: over every way in, and from the upstream. Every
+// one of them is answered, or its connection closed, within a bound; none makes
+// the service fail, forget, talk or grow.
+func TestTenThousandHostileInputs(t *testing.T) {
+	s := newSiege(t)
+	s.goodOnes()
+	s.settle()
+	s.target.Videos, s.target.Chats = s.jobs()
+	before := measure()
+	peak := watchHeap(t)
+
+	var entrances sync.WaitGroup
+	for _, attack := range []func(){s.attackHTTP, s.attackGRPC, s.attackNATS, s.attackFromUpstream} {
+		entrances.Go(attack)
+	}
+	entrances.Wait()
+
+	if most := peak(); most > mostLiveHeap {
+		t.Errorf("the heap had %d MiB at its most; the limit is %d", most>>20, mostLiveHeap>>20)
+	} else {
+		t.Logf("%d inputs; the heap had %d MiB at its most", s.sent.Load(), most>>20)
+	}
+	if n := int64(10_000); s.sent.Load() < n && hostileShare == 1 && !testing.Short() {
+		t.Errorf("only %d inputs were sent, want %d", s.sent.Load(), n)
+	}
+	s.settle()
+	s.ready()
+	s.goodOnes()
+	s.settle()
+	s.noGrowth(before)
+	s.checkMetrics()
+	s.up.check(t)
+	if n := s.contents.of("403"); n < 20 && hostileShare == 1 && !testing.Short() {
+		t.Errorf("only %d downloads were blocked: hardly an address was tried", n)
+	}
+	for _, line := range s.book.wrong() {
+		t.Errorf("the log says: %.600s", line)
+	}
+}
+
+// ready asks the probes.
+func (s *siege) ready() {
+	s.t.Helper()
+	for _, path := range []string{"/healthz", "/readyz"} {
+		resp, err := http.Get(s.base + path)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			s.t.Errorf("%s: %d", path, resp.StatusCode)
+		}
+	}
+}
+
+// settle waits until no job is in work and no request waits.
+func (s *siege) settle() {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), 40*time.Second)
+	defer cancel()
+	for _, stream := range []string{s.broker.Names().Requests(), s.broker.Names().Work()} {
+		st, err := s.js.Stream(ctx, stream)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		var info *jetstream.StreamInfo
+		for info == nil || info.State.Msgs > 0 {
+			if info, err = st.Info(ctx, jetstream.WithSubjectFilter(">")); err != nil {
+				s.t.Fatalf("%s does not become empty: %v", stream, leftIn(s, stream))
+			}
+		}
+	}
+}
+
+// leftIn says which subjects are left in a stream, the first few of them.
+func leftIn(s *siege, stream string) string {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), 5*time.Second)
+	defer cancel()
+	st, err := s.js.Stream(ctx, stream)
+	if err != nil {
+		return err.Error()
+	}
+	info, err := st.Info(ctx, jetstream.WithSubjectFilter(">"))
+	if err != nil {
+		return err.Error()
+	}
+	var left []string
+	for name := range info.State.Subjects {
+		if left = append(left, fmt.Sprintf("%q", name)); len(left) == 5 {
+			break
+		}
+	}
+	return fmt.Sprintf("%d messages, such as %s", info.State.Msgs, strings.Join(left, ", "))
+}
+
+// footprint is what a process has.
+type footprint struct {
+	heap       uint64
+	goroutines int
+}
+
+func measure() footprint {
+	http.DefaultClient.CloseIdleConnections()
+	var m runtime.MemStats
+	for range 3 { // pools give back what they hold in the second round
+		runtime.GC()
+	}
+	runtime.ReadMemStats(&m)
+	return footprint{m.HeapAlloc, runtime.NumGoroutine()}
+}
+
+// noGrowth waits for the process to be as it was.
+func (s *siege) noGrowth(before footprint) {
+	s.t.Helper()
+	var now footprint
+	await(s.t, "the end of what the inputs began", func() bool {
+		now = measure()
+		return now.goroutines <= before.goroutines+mostGoroutines && now.heap <= before.heap+mostHeapAfter
+	})
+	s.t.Logf("heap %d MiB before, %d after; goroutines %d before, %d after", before.heap>>20, now.heap>>20, before.goroutines, now.goroutines)
+}
+
+// jobs are the ids of the tenant's jobs so far.
+func (s *siege) jobs() (videos, chats []string) {
+	s.t.Helper()
+	st, err := s.js.Stream(s.t.Context(), s.broker.Names().Tasks())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for kind, into := range map[subject.Kind]*[]string{subject.Video: &videos, subject.Chat: &chats} {
+		pattern := s.broker.Names().Prefix() + ".task." + string(kind) + ".>"
+		info, err := st.Info(s.t.Context(), jetstream.WithSubjectFilter(pattern))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for name := range info.State.Subjects {
+			*into = append(*into, name[strings.LastIndexByte(name, '.')+1:])
+		}
+	}
+	return videos, chats
+}
+
+// logBook reads the log as it is written. It keeps only what is wrong with it.
+type logBook struct {
+	secrets []string
+	mu      sync.Mutex
+	bad     []string
+	lines   int
+}
+
+// Write is called with one record, which is one line.
+func (b *logBook) Write(line []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lines++
+	text := string(line)
+	if why := b.judge(text); why != "" && len(b.bad) < 20 {
+		b.bad = append(b.bad, why+": "+text)
+	}
+	return len(line), nil
+}
+
+func (b *logBook) judge(text string) string {
+	for _, secret := range b.secrets {
+		if strings.Contains(text, secret) {
+			return "a secret or a prompt"
+		}
+	}
+	switch {
+	case !strings.HasPrefix(text, "time=") || strings.Count(text, "\n") != 1 || !strings.HasSuffix(text, "\n"):
+		return "a record that is not one line"
+	case strings.ContainsFunc(strings.TrimSuffix(text, "\n"), func(c rune) bool { return c < ' ' || c == 0x7f }):
+		return "a control character"
+	case strings.Contains(text, "component=nats-server"): // its words about clients that break its protocol
+	case strings.Contains(text, " level=ERROR "), strings.Contains(text, "panic"):
+		return "an error of the service's own"
+	}
+	return ""
+}
+
+func (b *logBook) wrong() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.bad
+}

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/sandbox"
+)
+
+// fortress is a service in a process of its own, so that what it takes can be
+// told from what its attackers take.
+type fortress struct {
+	t          *testing.T
+	http, grpc string // addresses
+	nats       string
+	conn       *grpc.ClientConn
+	log        *lockedBuffer
+}
+
+// fortressConfig is the configuration of one, but for what stands in the
+// environment.
+const fortressConfig = `
+http: {read_header_timeout: 2s}
+upstreams:
+  sandbox: {base_url: %q}
+  verbose: {base_url: %q}
+routes:
+  - {name: video, kind: video, models: ["sandbox-video*"], upstream: sandbox, poll: {interval: 100ms}}
+  - {name: kling, kind: video, protocol: kling, models: ["sandbox-kling*"], upstream: sandbox, poll: {interval: 100ms}}
+  - {name: chat, kind: chat, models: ["*"], upstream: sandbox}
+  - {name: verbose, kind: chat, models: [verbose], upstream: verbose}
+`
+
+// verboseAfter is how long newVerbose's upstream thinks.
+const verboseAfter = 5 * time.Second
+
+// newVerbose starts an upstream that answers every chat with 10 MB, in blocks of
+// 200 KB, when whoever wants to follow has come. It gives its address.
+func newVerbose(t *testing.T) string {
+	t.Helper()
+	block := `data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"` + strings.Repeat("x", 200_000) + `"}}]}` + "\n\n"
+	const last = `data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\ndata: [DONE]\n\n"
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(w).Flush() // a test's server can
+		think := time.NewTimer(verboseAfter)
+		defer think.Stop()
+		<-think.C
+		pace := time.NewTicker(200 * time.Millisecond)
+		defer pace.Stop()
+		for range 50 {
+			if _, err := io.WriteString(w, block); err != nil {
+				return
+			}
+			<-pace.C
+		}
+		_, _ = io.WriteString(w, last) // whoever calls knows when it is cut off
+	}))
+	t.Cleanup(up.Close)
+	return up.URL
+}
+
+func newFortress(t *testing.T) *fortress {
+	t.Helper()
+	up := startSandbox(t, sandbox.Options{VideoDuration: 50 * time.Millisecond})
+	f := &fortress{t: t, http: freeAddr(t), grpc: freeAddr(t), nats: freeAddr(t), log: &lockedBuffer{}}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "genbus.yaml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, fortressConfig, up.URL(), newVerbose(t)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0], "serve")
+	cmd.Env = append(os.Environ(), runAsService+"=1", "GENBUS_CONFIG="+file, "GENBUS_API_KEY="+hostileKey, "GENBUS_HTTP_ADDR="+f.http, "GENBUS_GRPC_ADDR="+f.grpc,
+		"GENBUS_NATS_LISTEN="+f.nats, "GENBUS_DATA_DIR="+filepath.Join(dir, "data"), "GENBUS_NATS_SYNC_ALWAYS=false", "GENBUS_LOG_FORMAT=text", "GENBUS_LOG_LEVEL=warn", "GOGC=25")
+	cmd.Stdout, cmd.Stderr = io.Discard, f.log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.end(cmd) })
+	await(t, "the service", func() bool { return f.get("/readyz", time.Second) == nil })
+	var err error
+	if f.conn, err = grpc.NewClient(f.grpc, grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (f *fortress) end(cmd *exec.Cmd) {
+	if f.conn != nil {
+		_ = f.conn.Close()
+	}
+	http.DefaultClient.CloseIdleConnections()
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		f.t.Errorf("the service has ended by itself: %v", err)
+	}
+	if err := cmd.Wait(); err != nil {
+		f.t.Errorf("the service ended badly: %v", err)
+	}
+	if f.t.Failed() {
+		f.t.Logf("%.5000s", f.log.String())
+	}
+}
+
+// get reads a path as the tenant.
+func (f *fortress) get(path string, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.t.Context()), within)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+f.http+path, nil)
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Authorization", "Bearer "+hostileKey)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("GET %s: %d, %w", path, resp.StatusCode, err)
+	}
+	return nil
+}
+
+// served makes one call by HTTP and one by gRPC, as others do meanwhile.
+func (f *fortress) served(within time.Duration) error {
+	if err := f.get("/genbus/v1/videos", within); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(f.t.Context(), "authorization", "Bearer "+hostileKey), within)
+	defer cancel()
+	_, err := genbusv1.NewVideoServiceClient(f.conn).CreateVideoTask(ctx, &genbusv1.CreateVideoTaskRequest{Request: videoOf("sandbox-video")})
+	return err
+}
+
+// metric reads a number of the service's own.
+func (f *fortress) metric(name string) (float64, error) {
+	resp, err := http.Get("http://" + f.http + "/metrics")
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		if value, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
+			return strconv.ParseFloat(value, 64)
+		}
+	}
+	return 0, fmt.Errorf("there is no metric %s, status %d", name, resp.StatusCode)
+}
+
+// must is metric for the test's own goroutine.
+func (f *fortress) must(name string) float64 {
+	f.t.Helper()
+	n, err := f.metric(name)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return n
+}
+
+const metricHeap, metricGoroutines = "go_memstats_heap_inuse_bytes", "go_goroutines"
+
+// watchHeap notes the heap's size every now and then, until its result is
+// called, which gives by how many MiB it has grown at its most.
+func (f *fortress) watchHeap() (grown func() float64) {
+	f.t.Helper()
+	before := f.must(metricHeap)
+	stop, result := make(chan struct{}), make(chan float64)
+	go func() {
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		most := before
+		for {
+			select {
+			case <-tick.C:
+				if n, err := f.metric(metricHeap); err == nil { // it is asked again
+					most = max(most, n)
+				}
+			case <-stop:
+				result <- (most - before) / (1 << 20)
+				return
+			}
+		}
+	}()
+	return func() float64 { close(stop); return <-result }
+}

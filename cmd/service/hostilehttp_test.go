@@ -1,0 +1,173 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/genbus/genbus/internal/hostile"
+)
+
+// protocolRefusals are the statuses of 500 and above by which net/http itself
+// refuses a request before any handler sees it: a transfer coding that it does
+// not know, and a version of HTTP that it does not speak.
+var protocolRefusals = map[int]bool{http.StatusNotImplemented: true, http.StatusHTTPVersionNotSupported: true}
+
+func (s *siege) attackHTTP() {
+	s.send("http", 2600, 8, func(in *hostile.Source, _ int) (string, error) { return s.overHTTP(hostile.Request(in, s.target)) })
+	wrong := hostile.WrongMembers()
+	s.send("members", wrong, 8, func(in *hostile.Source, number int) (string, error) {
+		kind, body := hostile.WrongMember(s.target, number%wrong)
+		return s.postTo(in, pathOf(in, kind), "application/json", body)
+	})
+	s.send("json", 1200, 8, func(in *hostile.Source, _ int) (string, error) {
+		kind := hostile.One(in, hostile.Kinds)
+		return s.postTo(in, pathOf(in, kind), "application/json", hostile.JSON(in, kind, s.target))
+	})
+	s.send("forms", 700, 8, func(in *hostile.Source, _ int) (string, error) {
+		form, contentType := hostile.Form(in, s.target)
+		return s.postTo(in, "/v1/videos", contentType, form)
+	})
+}
+
+// pathOf is a path that takes bodies of the kind.
+func pathOf(in *hostile.Source, kind hostile.Kind) string {
+	var paths []string
+	for _, e := range hostile.Creates {
+		if e.Kind == kind {
+			paths = append(paths, e.Path)
+		}
+	}
+	return hostile.One(in, paths)
+}
+
+func (s *siege) postTo(in *hostile.Source, path, contentType string, body hostile.Input) (string, error) {
+	return s.overHTTP(hostile.Input{Name: path + " " + body.Name, Bytes: hostile.Post(in, s.target, path, contentType, body.Bytes)})
+}
+
+// overHTTP sends the bytes of a connection and judges what comes back.
+func (s *siege) overHTTP(in hostile.Input) (string, error) {
+	said, err := talk(s.httpAddr.Addr().String(), in)
+	if err == nil {
+		err = judgeHTTP(in, said)
+	}
+	if err != nil {
+		err = fmt.Errorf("%w\nsent %.300q\nreceived %.600q", err, in.Bytes, said)
+	}
+	return in.Name, err
+}
+
+// talk sends bytes over a connection of their own, and reads to its end.
+func talk(address string, in hostile.Input) ([]byte, error) {
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(answerWithin)); err != nil {
+		return nil, err
+	}
+	conn, _ := c.(*net.TCPConn)
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		_, _ = conn.Write(in.Bytes) // a server may stop reading
+		if in.Cut {
+			_ = conn.CloseWrite()
+		}
+	}()
+	said, err := listen(conn, in)
+	_ = c.Close()
+	<-written
+	return said, err
+}
+
+// listen reads the answers. After one that leaves the connection open it says
+// that nothing more will come.
+func listen(conn *net.TCPConn, in hostile.Input) ([]byte, error) {
+	var said bytes.Buffer
+	r := bufio.NewReader(io.TeeReader(conn, &said))
+	asked := &http.Request{Method: http.MethodGet}
+	if bytes.HasPrefix(in.Bytes, []byte("HEAD ")) {
+		asked.Method = http.MethodHead
+	}
+	for {
+		resp, err := http.ReadResponse(r, asked)
+		if err != nil {
+			return said.Bytes(), ended(err)
+		}
+		_, err = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+		if err != nil {
+			return said.Bytes(), ended(err)
+		}
+		if resp.StatusCode >= 200 && !resp.Close && !bytes.Contains(in.Bytes, []byte("Connection: close\r\n")) {
+			_ = conn.CloseWrite()
+		}
+	}
+}
+
+// ended is nil when the server has closed the connection.
+func ended(err error) error {
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		return fmt.Errorf("no answer, and no end, within %s", answerWithin)
+	}
+	return nil
+}
+
+// judgeHTTP looks at all that came over a connection.
+func judgeHTTP(in hostile.Input, said []byte) error {
+	for _, secret := range []string{hostileKey, hostileSecret, hostileUpstreamKey} {
+		if bytes.Contains(said, []byte(secret)) {
+			return errors.New("a secret in the answer")
+		}
+	}
+	r := bufio.NewReader(bytes.NewReader(said))
+	for first := true; ; first = false {
+		if rest, _ := r.Peek(1); len(rest) == 0 {
+			return nil
+		}
+		resp, err := http.ReadResponse(r, &http.Request{Method: methodOf(in)})
+		if err != nil {
+			return fmt.Errorf("what came is no answer: %w", err)
+		}
+		body, _ := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err := judgeAnswer(in, resp, body, first); err != nil {
+			return err
+		}
+	}
+}
+
+func methodOf(in hostile.Input) string {
+	if bytes.HasPrefix(in.Bytes, []byte("HEAD ")) {
+		return http.MethodHead
+	}
+	return http.MethodGet
+}
+
+func judgeAnswer(in hostile.Input, resp *http.Response, body []byte, first bool) error {
+	code := resp.Header.Get("Genbus-Error-Code")
+	switch {
+	case code == "caller_gone" && openFindings[8] != "":
+	case resp.StatusCode >= 500 && !protocolRefusals[resp.StatusCode]:
+		return fmt.Errorf("status %d, %s: %.300s", resp.StatusCode, code, body)
+	case resp.StatusCode >= 500 && code != "":
+		return fmt.Errorf("status %d from a handler", resp.StatusCode)
+	case resp.Header.Get("X-Injected") != "" || resp.Header.Get("Set-Cookie") != "":
+		return errors.New("a header of the sender's")
+	case !first && strings.HasPrefix(in.Name, "framing: length and chunks"):
+		return errors.New("a second answer to a request whose end two headers tell differently")
+	}
+	if to := resp.Header.Get("Location"); to != "" && (!strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") || strings.HasPrefix(to, `/\`)) {
+		return fmt.Errorf("redirected to %s", to)
+	}
+	return nil
+}

@@ -1,0 +1,6 @@
+//go:build !race
+
+package main
+
+// hostileShare is the part of the inputs that is sent: all of them.
+const hostileShare = 1

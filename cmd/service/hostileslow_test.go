@@ -1,0 +1,365 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/genbus/genbus/internal/hostile"
+)
+
+// crowd is how many slow clients come at once.
+const crowd = 200
+
+// servedWithin bounds a call of somebody else, meanwhile. It is far above what a
+// call takes, because the tests share a few cores with the attackers.
+const servedWithin = 20 * time.Second
+
+// besiege has a crowd of connections do something, and calls the service for
+// somebody else as long as it goes on. It gives how long each of the crowd took.
+func (f *fortress) besiege(address string, slow func(conn *net.TCPConn) error) []time.Duration {
+	f.t.Helper()
+	took := make([]time.Duration, crowd)
+	var all sync.WaitGroup
+	for i := range crowd {
+		all.Go(func() {
+			begin := time.Now()
+			c, err := net.Dial("tcp", address)
+			if err != nil {
+				f.t.Error(err)
+				return
+			}
+			defer c.Close()
+			conn, _ := c.(*net.TCPConn)
+			if err := slow(conn); err != nil {
+				f.t.Errorf("connection %d: %v", i, err)
+			}
+			took[i] = time.Since(begin)
+		})
+	}
+	over := make(chan struct{})
+	go func() { all.Wait(); close(over) }()
+	pace := time.NewTicker(100 * time.Millisecond)
+	defer pace.Stop()
+	var longestCall time.Duration
+	for n := 1; ; n++ {
+		begin := time.Now()
+		if err := f.served(servedWithin); err != nil {
+			f.t.Errorf("call %d of somebody else: %v", n, err)
+		}
+		longestCall = max(longestCall, time.Since(begin))
+		select {
+		case <-over:
+			f.t.Logf("%d calls of others meanwhile, the longest %s; the slow ones lasted %s to %s", n, longestCall.Round(time.Millisecond), least(took), longest(took))
+			return took
+		case <-pace.C:
+		}
+	}
+}
+
+func least(took []time.Duration) time.Duration {
+	out := took[0]
+	for _, d := range took {
+		out = min(out, d)
+	}
+	return out.Round(time.Millisecond)
+}
+
+func longest(took []time.Duration) time.Duration {
+	out := took[0]
+	for _, d := range took {
+		out = max(out, d)
+	}
+	return out.Round(time.Millisecond)
+}
+
+// drip sends text a byte at a time until the other side closes, which is no
+// error, or the time is up.
+func drip(conn *net.TCPConn, text string, every, patience time.Duration) error {
+	gone := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(io.Discard, conn) // ends when the other side closes
+		close(gone)
+	}()
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	for i := 0; ; i++ {
+		_, _ = conn.Write([]byte{text[i%len(text)]}) // the other side's end is told by the reader
+		select {
+		case <-gone:
+			return nil
+		case <-late.C:
+			_ = conn.Close()
+			<-gone
+			return fmt.Errorf("it was not closed within %s", patience)
+		case <-tick.C:
+		}
+	}
+}
+
+// TestSlowHeaders: http.read_header_timeout ends who sends a header byte by
+// byte.
+func TestSlowHeaders(t *testing.T) {
+	t.Parallel()
+	f := newFortress(t)
+	const bound = 2 * time.Second // of the configuration
+	took := f.besiege(f.http, func(conn *net.TCPConn) error {
+		if _, err := io.WriteString(conn, "GET /v1/models HTTP/1.1\r\nHost: x\r\n"); err != nil {
+			return err
+		}
+		return drip(conn, "X-A: b\r\n", 100*time.Millisecond, bound+servedWithin)
+	})
+	if least(took) < bound-time.Second {
+		t.Errorf("one was closed after %s already", least(took))
+	}
+}
+
+// TestSlowStrangers: a body of nobody is not waited for.
+func TestSlowStrangers(t *testing.T) {
+	t.Parallel()
+	f := newFortress(t)
+	f.besiege(f.http, func(conn *net.TCPConn) error {
+		_, err := io.WriteString(conn, "POST /v1/videos HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n{")
+		if err != nil {
+			return err
+		}
+		if err := conn.SetReadDeadline(time.Now().Add(servedWithin)); err != nil {
+			return err
+		}
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusUnauthorized {
+			return fmt.Errorf("status %d", resp.StatusCode)
+		}
+		return nil
+	})
+}
+
+// longTests is the variable that asks for tests which wait for minutes.
+const longTests = "HOSTILE_LONG"
+
+// TestSlowBodies: a tenant's body that does not come holds nobody up, and is
+// given up after two minutes.
+func TestSlowBodies(t *testing.T) {
+	if os.Getenv(longTests) == "" {
+		t.Skip("takes two minutes; set " + longTests)
+	}
+	t.Parallel()
+	f := newFortress(t)
+	const bound = 2 * time.Minute
+	grown := f.watchHeap()
+	took := f.besiege(f.http, func(conn *net.TCPConn) error {
+		_, err := io.WriteString(conn, "POST /v1/videos HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+hostileKey+"\r\nContent-Type: application/json\r\nContent-Length: 30000000\r\n\r\n{")
+		if err != nil {
+			return err
+		}
+		return drip(conn, " ", time.Second, bound+30*time.Second)
+	})
+	if least(took) < bound-5*time.Second {
+		t.Errorf("one was closed after %s already", least(took))
+	}
+	// Each has one MiB for the length that it announced.
+	if n := grown(); n > 1.5*crowd {
+		t.Errorf("the heap has grown by %.0f MiB", n)
+	}
+}
+
+// TestSlowPrefaces: who connects to gRPC and does not begin is closed within ten
+// seconds.
+func TestSlowPrefaces(t *testing.T) {
+	t.Parallel()
+	f := newFortress(t)
+	const bound = 10 * time.Second
+	var n atomic.Int64
+	f.besiege(f.grpc, func(conn *net.TCPConn) error {
+		if n.Add(1)%2 == 0 { // half of them say nothing at all
+			if err := conn.SetReadDeadline(time.Now().Add(bound + servedWithin)); err != nil {
+				return err
+			}
+			_, err := io.Copy(io.Discard, conn)
+			return ended(err)
+		}
+		return drip(conn, hostile.Preface[:20], 700*time.Millisecond, bound+servedWithin)
+	})
+}
+
+// TestFloods: connections that do nothing but keep the gRPC server busy, with
+// 100,000 frames a second together.
+func TestFloods(t *testing.T) {
+	t.Parallel()
+	f := newFortress(t)
+	before := f.must(metricGoroutines)
+	begin := []byte(hostile.Preface)
+	begin = hostile.Frame(begin, hostile.FrameSettings, 0, 0, nil)
+	var n atomic.Int64
+	f.besiege(f.grpc, func(conn *net.TCPConn) error {
+		flood := floods[int(n.Add(1))%len(floods)]
+		go func() { _, _ = io.Copy(io.Discard, conn) }() // ends with the connection
+		if _, err := conn.Write(begin); err != nil {
+			return err
+		}
+		_ = conn.SetWriteDeadline(time.Now().Add(5 * time.Second))
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for burst := range uint32(150) {
+			var b []byte
+			for i := range uint32(10) {
+				b = append(b, flood(20*burst+2*i+1)...)
+			}
+			if _, err := conn.Write(b); err != nil {
+				return nil // it was closed, or it is made to wait
+			}
+			<-tick.C
+		}
+		return nil
+	})
+	await(t, "the end of the floods", func() bool {
+		n, err := f.metric(metricGoroutines)
+		return err == nil && n < before+mostGoroutines
+	})
+}
+
+// floods give the next frames of one.
+var floods = []func(stream uint32) []byte{
+	func(uint32) []byte { return hostile.Frame(nil, hostile.FrameSettings, 0, 0, []byte{0, 1, 0, 0, 16, 0}) },
+	func(uint32) []byte { return hostile.Frame(nil, hostile.FramePing, 0, 0, make([]byte, 8)) },
+	func(stream uint32) []byte {
+		b := hostile.Frame(nil, hostile.FrameHeaders, hostile.FlagEndHeaders, stream, hostile.CallHeader(nil, hostile.CreateMethod, "Bearer x"))
+		return hostile.Frame(b, hostile.FrameReset, 0, stream, []byte{0, 0, 0, 8})
+	},
+	func(stream uint32) []byte {
+		b := hostile.Frame(nil, hostile.FrameHeaders, hostile.FlagEndHeaders, stream, hostile.CallHeader(nil, hostile.CreateMethod, "Bearer x"))
+		return hostile.Frame(b, hostile.FrameData, hostile.FlagEnd, stream, hostile.Envelope(nil, false, nil))
+	},
+}
+
+// TestSlowReaders: who follows a chat and does not read is cut off, and holds no
+// more memory than limits.slow_reader_bytes and the connection's own buffers;
+// who reads has all of it.
+func TestSlowReaders(t *testing.T) {
+	t.Parallel()
+	f := newFortress(t)
+	id := f.queueChat(t, "verbose")
+	grown := f.watchHeap()
+	path := "/genbus/v1/chats/" + id + "/events"
+	read := make(chan error, 1)
+	go func() { read <- f.readsAll(path) }()
+	const writeBound = 30 * time.Second // and a quarter of it, by which the deadline is moved in advance
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		if err := f.awaitCut(writeBound*5/4 + 2*servedWithin); err != nil {
+			t.Error(err)
+		}
+	}()
+	f.besiege(f.http, func(conn *net.TCPConn) error {
+		if err := conn.SetReadBuffer(4 << 10); err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", path, hostileKey); err != nil {
+			return err
+		}
+		<-over // without having read anything
+		return nil
+	})
+	if err := <-read; err != nil {
+		t.Errorf("the one who reads: %v", err)
+	}
+	const each = 4 // MiB: the reader's one, what is on its way, and what the collector has not found yet
+	if n := grown(); n > crowd*each {
+		t.Errorf("the heap has grown by %.0f MiB for %d readers", n, crowd)
+	}
+}
+
+// metricFollowed counts the streams of a chat's events that are over.
+const metricFollowed = `genbus_http_requests_total{code="200",route="GET /genbus/v1/chats/{id}/events"}`
+
+// awaitCut waits until the service has ended the stream of each of the crowd.
+func (f *fortress) awaitCut(patience time.Duration) error {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	var n float64
+	for until := time.Now().Add(patience); time.Now().Before(until); <-tick.C {
+		// There is none before the first has ended.
+		if n, _ = f.metric(metricFollowed); n >= crowd {
+			return nil
+		}
+	}
+	return fmt.Errorf("%.0f of %d slow readers were cut off within %s", n, crowd, patience)
+}
+
+// queueChat makes a chat that is a job, and gives its id.
+func (f *fortress) queueChat(t *testing.T, model string) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+f.http+"/v1/chat/completions",
+		strings.NewReader(`{"model":"`+model+`","stream":true,"messages":[{"role":"user","content":"hello"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+hostileKey)
+	r.Header.Set("Prefer", "respond-async")
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusAccepted {
+		t.Fatalf("status %d", resp.StatusCode)
+	}
+	return resp.Header.Get("Genbus-Job-Id")
+}
+
+// readsAll follows a chat to its end. Where it is told that it was too slow, which
+// a busy machine makes anybody, it resumes.
+func (f *fortress) readsAll(path string) error {
+	ctx, cancel := context.WithTimeout(f.t.Context(), 2*time.Minute)
+	defer cancel()
+	last := ""
+	for range 50 {
+		all, err := f.follow(ctx, path, last)
+		if err != nil {
+			return err
+		}
+		if strings.Contains(all, "genbus.chat.completed.v1") {
+			return nil
+		}
+		if !strings.Contains(all, "slow_reader") {
+			return fmt.Errorf("it ended early: %.300s", all[max(0, len(all)-300):])
+		}
+		if at := strings.LastIndex(all, "\nid: "); at >= 0 {
+			last, _, _ = strings.Cut(all[at+len("\nid: "):], "\n")
+		}
+	}
+	return errors.New("it was cut off again and again")
+}
+
+func (f *fortress) follow(ctx context.Context, path, last string) (string, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+f.http+path, nil)
+	if err != nil {
+		return "", err
+	}
+	r.Header.Set("Authorization", "Bearer "+hostileKey)
+	r.Header.Set("Last-Event-ID", last)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	all, err := io.ReadAll(resp.Body)
+	return string(all), err
+}
