@@ -1,0 +1,52 @@
+package task
+
+import (
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+func TestStartBy(t *testing.T) {
+	t.Parallel()
+	soon, later := timestamppb.New(start.Add(time.Minute)), timestamppb.New(start.Add(time.Hour))
+	for name, c := range map[string]struct {
+		expires, queue, want *timestamppb.Timestamp
+	}{
+		"no limit":         {},
+		"the caller's":     {expires: soon, want: soon},
+		"the queue's":      {queue: later, want: later},
+		"the caller first": {expires: soon, queue: later, want: soon},
+		"the queue first":  {expires: later, queue: soon, want: soon},
+	} {
+		for _, kind := range []string{"video", "chat"} {
+			item := work(kind)
+			item.ExpiresAt, item.QueueDeadline = c.expires, c.queue
+			by, limited := StartBy(FromWork(item).Job)
+			if limited != (c.want != nil) || limited && !by.Equal(c.want.AsTime()) {
+				t.Errorf("%s, %s: %s, %t", name, kind, by, limited)
+			}
+		}
+	}
+}
+
+// TestStartByOfAJobThatBegan: it has none any more, also where it waits again after
+// a refusal.
+func TestStartByOfAJobThatBegan(t *testing.T) {
+	t.Parallel()
+	item := work("video")
+	item.ExpiresAt = timestamppb.New(start.Add(time.Minute))
+	v := newVideo(item, FromWork(item).Job.GetExecution())
+	begun, err := Submitting(v, start, Submission{Upstream: "u", Until: start, Deadline: start})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if by, limited := StartBy(begun.Job); limited {
+		t.Errorf("a job that is submitted: %s", by)
+	}
+	x := begun.Job.GetExecution()
+	x.Phase = queued
+	if by, limited := StartBy(begun.Job); limited {
+		t.Errorf("a job that was refused for now: %s", by)
+	}
+}
