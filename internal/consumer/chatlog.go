@@ -1,0 +1,128 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// load reads the chat from the leader, writing its first event where admission
+// did not get to it.
+func (j *chatJob) load() (Outcome, bool) {
+	current, err := j.Log.Get(j.ctx, j.name)
+	switch {
+	case errors.Is(err, tasklog.ErrNotFound) && j.entry.Job == nil && j.doubt.recorded:
+		return j.stray(), false // erased
+	case errors.Is(err, tasklog.ErrNotFound):
+		return j.recordFirst()
+	case err != nil:
+		return j.notNow(), false
+	case !current.Terminal() && !sameRequest(j.item, current):
+		return j.stray(), false
+	}
+	j.entry = current
+	j.attempts.Store(current.Job.GetExecution().GetAttempt())
+	if current.Terminal() {
+		return j.finish(), false
+	}
+	j.show(current.Job.GetExecution().GetPhase())
+	j.Metrics.Resumed(subject.Chat, task.PhaseWord(current.Job.GetExecution().GetPhase()))
+	return Outcome{}, true
+}
+
+// stray is the outcome for an item that is not of this chat.
+func (j *chatJob) stray() Outcome {
+	out := j.doubt.stray(time.Now())
+	if out.verb == ack {
+		j.Logger.Info("a work item that is not of its job was dropped", j.attrs()...)
+	}
+	return out
+}
+
+// recordFirst is that of a video: an old item without a log is not called.
+func (j *chatJob) recordFirst() (Outcome, bool) {
+	there, err := j.stands(j.ctx, j.delivery())
+	switch {
+	case err != nil:
+		return j.notNow(), false
+	case !there:
+		j.Logger.Info("a chat was erased before it began", j.attrs()...)
+		return Drop(), false
+	}
+	if time.Since(j.item.GetAcceptedAt().AsTime()) <= lostAfter {
+		return j.commit(task.FromWork(j.item), 0)
+	}
+	f := fault.New(fault.LogLost, "the log of job %s is gone, so it was not called", j.name.ID)
+	if out, ok := j.commit(task.FailedAtOnce(j.item, time.Now(), f.TaskError()), 0); !ok {
+		return out, false
+	}
+	return j.finish(), false
+}
+
+func (j *chatJob) commit(e task.Event, last uint64) (Outcome, bool) {
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(j.ctx), commitTimeout, errors.New("the commit timed out"))
+	defer cancel()
+	entry, err := j.Log.Commit(ctx, e.By(j.Log.Writer(), j.delivery().count), last)
+	var lost *tasklog.LostError
+	switch {
+	case err == nil:
+		j.entry = entry
+		j.show(entry.Job.GetExecution().GetPhase())
+		traceCommit(j.ctx, entry)
+		j.attempts.Store(entry.Job.GetExecution().GetAttempt())
+		return Outcome{}, true
+	case errors.As(err, &lost):
+		j.entry = lost.Current
+		if lost.Current.Terminal() {
+			return j.finish(), false
+		}
+		if last == 0 || lost.Current.Job.GetExecution().GetWriter() == j.Log.Writer() {
+			return HoldFor(0), false // admission's first event, or an earlier write of ours
+		}
+		return Drop(), false
+	default:
+		j.Logger.Warn("commit failed", j.attrs("phase", task.PhaseWord(e.Job.GetExecution().GetPhase()), "error", err)...)
+		return HoldFor(retryLog), false
+	}
+}
+
+func (j *chatJob) finish() Outcome {
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(j.ctx), commitTimeout, errors.New("the feed's copy timed out"))
+	defer cancel()
+	if err := j.Log.Finish(ctx, j.entry); err != nil {
+		j.Logger.Warn("the feed of finished jobs could not be written", j.attrs("error", err)...)
+		return HoldFor(retryLog)
+	}
+	return Ack()
+}
+
+// end commits a terminal event and finishes.
+func (j *chatJob) end(e task.Event, err error) Outcome {
+	if err != nil {
+		j.Logger.Error("a transition that is not allowed", j.attrs("error", err)...)
+		return HoldFor(retryLog)
+	}
+	for {
+		out, ok := j.commit(e, j.entry.Seq)
+		if ok {
+			j.Logger.Info("chat ended", j.attrs("status", task.StatusWord(j.entry.Job.GetStatus()), "code", j.entry.Job.GetError().GetCode())...)
+			return j.finish()
+		}
+		// A reply is paid for: it is kept and committed again rather than asked
+		// for again, as long as the process may work.
+		if out.verb != hold || j.entry.Terminal() || broker.Wait(j.working, retryLog) != nil {
+			return out
+		}
+	}
+}
+
+func (j *chatJob) fail(chunks uint64, f *fault.Error) Outcome {
+	e, err := task.FailedChat(j.chat(), time.Now(), chunks, f.TaskError())
+	return j.end(e, err)
+}
