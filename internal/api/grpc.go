@@ -91,22 +91,27 @@ func (i *interceptor) stream(srv any, ss grpc.ServerStream, info *grpc.StreamSer
 	if err := i.enter(c); err != nil {
 		return err
 	}
-	return handler(srv, &callStream{ServerStream: ss, ctx: ctx})
+	return handler(srv, &callStream{ServerStream: ss, ctx: ctx, manyRequests: info.IsClientStream})
 }
 
 // callStream carries our context.
 type callStream struct {
 	grpc.ServerStream
 	ctx context.Context //nolint:containedctx // that is what Context of a stream is
+	// manyRequests says that the client sends a stream too, whose end is io.EOF.
+	manyRequests bool
 }
 
 // Context has the call in it.
 func (s *callStream) Context() context.Context { return s.ctx }
 
-// RecvMsg reads the call's one message. gRPC calls one that it cannot read, or
+// RecvMsg reads the call's one message, or the next of them. gRPC calls one that it cannot read, or
 // that is missing, a failure of the server.
 func (s *callStream) RecvMsg(m any) error {
 	err := s.ServerStream.RecvMsg(m)
+	if s.manyRequests && errors.Is(err, io.EOF) {
+		return err
+	}
 	if errors.Is(err, io.EOF) || status.Code(err) == codes.Internal {
 		return fault.New(fault.InvalidRequest, "the call's message cannot be read: %w", err)
 	}

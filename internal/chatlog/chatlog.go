@@ -52,6 +52,9 @@ type Options struct {
 	// RereadEvery is how often a follower reads the leader although nothing came:
 	// core delivery can lose the last chunk. Default: 10s.
 	RereadEvery time.Duration
+	// Reads is how many chunks are read from the stream at a time, for all
+	// followers together. Default: 4.
+	Reads int
 }
 
 func (o Options) withDefaults() Options {
@@ -64,6 +67,9 @@ func (o Options) withDefaults() Options {
 	if o.RereadEvery == 0 {
 		o.RereadEvery = 10 * time.Second
 	}
+	if o.Reads == 0 {
+		o.Reads = 4
+	}
 	return o
 }
 
@@ -73,6 +79,10 @@ type Log struct {
 	tasks  *tasklog.Log
 	bodies *broker.Bodies
 	opts   Options
+	// reads has a place for each read of the stream. The broker answers them one
+	// after the other, a MiB at a time: without a bound, those who read long chats
+	// again would keep it from everybody else.
+	reads chan struct{}
 
 	mu      sync.Mutex
 	readers map[*reader]struct{}
@@ -88,7 +98,8 @@ type streamState struct {
 
 // New returns a log. The task log must have been started before Follow.
 func New(b *broker.Broker, tasks *tasklog.Log, bodies *broker.Bodies, o Options) *Log {
-	l := &Log{b: b, tasks: tasks, bodies: bodies, opts: o.withDefaults(), readers: map[*reader]struct{}{}}
+	o = o.withDefaults()
+	l := &Log{b: b, tasks: tasks, bodies: bodies, opts: o, reads: make(chan struct{}, o.Reads), readers: map[*reader]struct{}{}}
 	b.OnReconnect(func(context.Context) { l.wake() })
 	return l
 }

@@ -432,7 +432,7 @@ func TestErrorsOfFollow(t *testing.T) {
 // can: each sees every block once, in order, wherever it came in.
 func TestFollowersOfAFastChat(t *testing.T) {
 	t.Parallel()
-	x := setup(t, brokertest.Single(t), chatlog.Options{ReaderBuffer: 8 << 20})
+	x := setup(t, brokertest.Single(t), chatlog.Options{ReaderBuffer: 8 << 20, Reads: 1})
 	x.queued()
 	x.started()
 	const blocks, followers = 5000, 8

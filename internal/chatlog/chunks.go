@@ -13,6 +13,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/subject"
 )
 
 // catchUp yields the chunks that the stream has beyond the last one, read from
@@ -43,9 +44,8 @@ func (f *follower) renewed(ctx context.Context, maxAge time.Duration) (bool, err
 }
 
 func (f *follower) readChunks(ctx context.Context) error {
-	names := f.log.b.Names()
 	for {
-		m, err := f.log.b.Next(ctx, names.Chunks(), names.Chunk(f.name.Tenant, f.name.ID), f.at.seq+1)
+		m, err := f.log.next(ctx, f.name, f.at.seq+1)
 		if errors.Is(err, broker.ErrNoMessage) || noStream(err) {
 			return nil
 		}
@@ -56,6 +56,18 @@ func (f *follower) readChunks(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// next reads a chat's first chunk with sequence seq or above, when its turn comes.
+func (l *Log) next(ctx context.Context, n subject.TaskName, seq uint64) (broker.Stored, error) {
+	select {
+	case l.reads <- struct{}{}:
+		defer func() { <-l.reads }()
+	case <-ctx.Done():
+		return broker.Stored{}, context.Cause(ctx)
+	}
+	names := l.b.Names()
+	return l.b.Next(ctx, names.Chunks(), names.Chunk(n.Tenant, n.ID), seq)
 }
 
 func noStream(err error) bool {
