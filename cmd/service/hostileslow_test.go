@@ -18,9 +18,6 @@ import (
 	"github.com/genbus/genbus/internal/hostile"
 )
 
-// crowd is how many slow clients come at once.
-const crowd = 200
-
 // servedWithin bounds a call of somebody else, meanwhile. It is far above what a
 // call takes, because the tests share a few cores with the attackers.
 const servedWithin = 20 * time.Second
@@ -199,9 +196,8 @@ func TestSlowPrefaces(t *testing.T) {
 }
 
 // TestFloods: connections that do nothing but keep the gRPC server busy, with
-// 100,000 frames a second together.
+// 100,000 frames a second together. It is not parallel: it takes every core.
 func TestFloods(t *testing.T) {
-	t.Parallel()
 	f := newFortress(t)
 	before := f.must(metricGoroutines)
 	begin := []byte(hostile.Preface)

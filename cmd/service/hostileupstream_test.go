@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -191,7 +192,7 @@ func wait(d time.Duration) bool {
 // choose gives the answer. Some lead on, so that later calls are reached.
 func (u *hostileUpstream) choose(in *hostile.Source, r *http.Request, body []byte, number int) hostile.Answer {
 	call, kind, id := about(r, body)
-	places := append(u.inward, "http://"+u.listener.Addr().String()+"/files/x")
+	places := slices.Concat(u.inward, hostile.Addresses, []string{"http://" + u.listener.Addr().String() + "/files/x"})
 	switch call {
 	case hostile.CallCreate:
 		id = fmt.Sprintf("task-%d", number)
@@ -203,7 +204,7 @@ func (u *hostileUpstream) choose(in *hostile.Source, r *http.Request, body []byt
 		return answer
 	case hostile.CallPoll:
 		if u.polled(id) > 4 || in.Chance(30) {
-			return hostile.Good(call, kind, id, hostile.One(in, append(places, hostile.Addresses...)))
+			return hostile.Good(call, kind, id, hostile.One(in, places))
 		}
 	case hostile.CallChat, hostile.CallModels, hostile.CallContent: // nothing comes after them
 	}

@@ -15,6 +15,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
@@ -26,7 +27,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(brokertest.Tests{M: m})
 }
 
 type bundle struct {
@@ -263,6 +264,10 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 		{"labels", func(r *admission.Request) { r.Labels = many }, fault.InvalidRequest, "labels"},
 		{"long label", func(r *admission.Request) { r.Labels = map[string]string{"k": strings.Repeat("v", 129)} }, fault.InvalidRequest, "labels"},
 		{"too large", func(r *admission.Request) { r.Body = make([]byte, 33<<20) }, fault.BodyTooLarge, ""},
+		{"too deep", func(r *admission.Request) {
+			r.Body = []byte(`{"model":` + strings.Repeat("[", body.MaxDepth) + strings.Repeat("]", body.MaxDepth) + `}`)
+		}, fault.InvalidRequest, ""},
+		{"too many values", func(r *admission.Request) { r.Body = []byte(`{"model":[` + strings.Repeat("0,", body.MaxValues) + `0]}`) }, fault.InvalidRequest, ""},
 	} {
 		r := video("one", "a cat")
 		row.change(&r)

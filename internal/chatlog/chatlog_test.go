@@ -23,7 +23,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(brokertest.Tests{M: m})
 }
 
 // bundle is one chat, its writer's side and its reader's.

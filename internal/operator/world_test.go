@@ -30,7 +30,7 @@ import (
 	"github.com/genbus/genbus/internal/tasklog"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(brokertest.Tests{M: m}) }
 
 // patience is how long a test waits for what has to come.
 const patience = 60 * time.Second

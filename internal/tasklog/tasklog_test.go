@@ -23,7 +23,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(brokertest.Tests{M: m})
 }
 
 func newLog(t testing.TB, b *broker.Broker, encoding publisher.Encoding) *tasklog.Log {

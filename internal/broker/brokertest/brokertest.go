@@ -4,17 +4,9 @@ package brokertest
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
-	"net"
-	"slices"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
-
-	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/subject"
@@ -32,72 +24,6 @@ func Single(t testing.TB) *broker.Broker {
 		Names: subject.Default(), Logger: Logger(t),
 		Embedded: broker.Embedded{DataDir: t.TempDir(), NoSync: true},
 	})
-}
-
-// Cluster is three servers of one JetStream cluster.
-type Cluster struct {
-	Servers []*server.Server
-}
-
-// clusters lets one cluster live at a time in a test binary: three servers that
-// elect leaders beside three more, on a small machine, mostly measure patience.
-var clusters = make(chan struct{}, 1)
-
-// NewCluster starts three servers and waits until they have a leader.
-func NewCluster(t testing.TB) *Cluster {
-	t.Helper()
-	clusters <- struct{}{}
-	t.Cleanup(func() { <-clusters })
-	ports := freePorts(t, 3)
-	routes := make([]string, 0, len(ports))
-	for _, p := range ports {
-		routes = append(routes, fmt.Sprintf("nats://127.0.0.1:%d", p))
-	}
-	c := &Cluster{}
-	for i, p := range ports {
-		c.Servers = append(c.Servers, startNode(t, "n"+strconv.Itoa(i), p, routes))
-	}
-	await(t, "a meta leader", func() error {
-		if slices.ContainsFunc(c.Servers, leads(len(ports))) {
-			return nil
-		}
-		return errors.New("there is none")
-	})
-	return c
-}
-
-// leads reports whether a server leads a cluster of n.
-func leads(n int) func(*server.Server) bool {
-	return func(s *server.Server) bool { return s.JetStreamIsLeader() && len(s.JetStreamClusterPeers()) == n }
-}
-
-func startNode(t testing.TB, name string, port int, routes []string) *server.Server {
-	t.Helper()
-	s, err := server.NewServer(&server.Options{
-		ServerName: name, Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
-		JetStream: true, StoreDir: t.TempDir(), JetStreamMaxMemory: 256 << 20, JetStreamMaxStore: 100 << 30, MaxPayload: 8 << 20,
-		Cluster: server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: port},
-		Routes:  server.RoutesFromStr(strings.Join(routes, ",")),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	t.Cleanup(func() {
-		s.Shutdown()
-		s.WaitForShutdown()
-	})
-	return s
-}
-
-// Open connects a broker to the cluster, with three replicas of each stream.
-func (c *Cluster) Open(t testing.TB) *broker.Broker {
-	t.Helper()
-	urls := make([]string, 0, len(c.Servers))
-	for _, s := range c.Servers {
-		urls = append(urls, s.ClientURL())
-	}
-	return open(t, broker.Options{Names: subject.Default(), Logger: Logger(t), URL: strings.Join(urls, ","), Replicas: len(c.Servers)})
 }
 
 func open(t testing.TB, o broker.Options) *broker.Broker {
@@ -123,7 +49,8 @@ func open(t testing.TB, o broker.Options) *broker.Broker {
 
 // Each runs a test on one node and on three, because JetStream answers a
 // compare-and-set differently there. open gives a further connection to the
-// same streams.
+// same streams. The three are shared by the tests of a package, each with an
+// account of its own; the package's TestMain must run them as Tests.
 func Each(t *testing.T, test func(t *testing.T, open func(t testing.TB) *broker.Broker)) {
 	t.Run("R1", func(t *testing.T) {
 		t.Parallel()
@@ -132,8 +59,7 @@ func Each(t *testing.T, test func(t *testing.T, open func(t testing.TB) *broker.
 	})
 	t.Run("R3", func(t *testing.T) {
 		t.Parallel()
-		c := NewCluster(t)
-		test(t, c.Open)
+		test(t, three(t))
 	})
 }
 
@@ -151,18 +77,4 @@ func await(t testing.TB, what string, ask func() error) {
 			t.Fatalf("%s: not within a minute: %v", what, err)
 		}
 	}
-}
-
-func freePorts(t testing.TB, n int) []int {
-	t.Helper()
-	out := make([]int, 0, n)
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		out = append(out, l.Addr().(*net.TCPAddr).Port)
-		defer l.Close()
-	}
-	return out
 }

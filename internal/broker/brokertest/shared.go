@@ -1,0 +1,151 @@
+package brokertest
+
+import (
+	"context"
+	"flag"
+	"os"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/broker"
+)
+
+// mostTests is how many tests of a package may have an account of the shared
+// cluster.
+const mostTests = 100
+
+// shared is the cluster that the tests of a package share. Three servers take
+// seconds until they have elected each other, which dozens of tests would wait
+// for one after the other.
+var shared struct {
+	mu      sync.Mutex
+	cluster *Cluster
+	dir     string
+	err     error
+	claimed int
+}
+
+// inParallel is how many tests run at a time, unless -parallel says it: they wait
+// for timers of the broker more than for a processor.
+const inParallel = 6
+
+// Tests runs the tests of a package, several at a time, and then stops the cluster
+// that they share.
+// It is what goleak.VerifyTestMain takes:
+//
+//	goleak.VerifyTestMain(brokertest.Tests{M: m})
+type Tests struct{ M *testing.M }
+
+// Run gives the exit code.
+func (x Tests) Run() int {
+	flag.Parse()
+	said := false
+	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
+	if !said {
+		_ = flag.Set("test.parallel", strconv.Itoa(max(inParallel, runtime.GOMAXPROCS(0)))) // there is one
+	}
+	code := x.M.Run()
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if shared.cluster != nil {
+		stopServers(shared.cluster.Servers)
+		_ = os.RemoveAll(shared.dir) // below the system's directory for such things
+	}
+	return code
+}
+
+// three claims an account of the shared cluster, and gives what connects to it.
+func three(t testing.TB) func(testing.TB) *broker.Broker {
+	t.Helper()
+	c, account := claim(t)
+	await(t, "a meta leader", c.led)
+	for _, s := range c.Servers {
+		a, err := s.LookupAccount(account)
+		if err == nil {
+			err = a.EnableJetStream(nil, nil)
+		}
+		if err != nil {
+			t.Fatalf("account %s: %v", account, err)
+		}
+	}
+	// Streams left over would go on to elect leaders beside those of other tests.
+	t.Cleanup(func() { c.empty(t, account) })
+	return func(t testing.TB) *broker.Broker {
+		t.Helper()
+		o := c.options(t)
+		o.Connect = []nats.Option{nats.UserInfo(account, account)}
+		return open(t, o)
+	}
+}
+
+// empty deletes the streams of an account.
+func (c *Cluster) empty(t testing.TB, account string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+	defer cancel()
+	nc, err := nats.Connect(c.Servers[0].ClientURL(), nats.UserInfo(account, account))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	names := js.StreamNames(ctx)
+	for name := range names.Name() {
+		if err := js.DeleteStream(ctx, name); err != nil {
+			t.Errorf("delete stream %s: %v", name, err)
+		}
+	}
+	if err := names.Err(); err != nil {
+		t.Errorf("list the streams: %v", err)
+	}
+}
+
+// claim gives an account that no test has had, starting the servers for the first.
+func claim(t testing.TB) (*Cluster, string) {
+	t.Helper()
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if shared.cluster == nil && shared.err == nil {
+		shared.err = startShared()
+	}
+	if shared.err != nil {
+		t.Fatalf("the shared cluster: %v", shared.err)
+	}
+	if shared.claimed == mostTests {
+		t.Fatalf("more than %d tests want an account", mostTests)
+	}
+	shared.claimed++
+	return shared.cluster, accountName(shared.claimed)
+}
+
+func accountName(i int) string { return "test" + strconv.Itoa(i) }
+
+func startShared() (err error) {
+	if shared.dir, err = os.MkdirTemp("", "brokertest"); err != nil {
+		return err
+	}
+	accounts := make([]string, mostTests)
+	for i := range accounts {
+		accounts[i] = accountName(i + 1)
+	}
+	dirs := make([]string, 3)
+	for i := range dirs {
+		if dirs[i], err = os.MkdirTemp(shared.dir, "n"); err != nil {
+			return err
+		}
+	}
+	servers, err := startServers(dirs, accounts)
+	shared.cluster = &Cluster{Servers: servers}
+	return err
+}
