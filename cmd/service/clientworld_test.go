@@ -71,7 +71,7 @@ func startService(t *testing.T, url string, change ...func(*config.Config)) *wor
 	}
 	done := make(chan error, 1)
 	go func() { done <- s.run(ctx) }()
-	w := &world{service: s, base: "http://" + s.httpAddr.Addr().String()}
+	w := &world{service: s, base: "http://" + s.httpAddr.Addr().String(), terminate: cancel}
 	t.Cleanup(func() {
 		w.leave(t)
 		cancel()

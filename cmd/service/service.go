@@ -193,10 +193,15 @@ func tlsFiles(t config.ServerTLS) listener.Files {
 // run serves until ctx ends or a server fails, and then stops everything.
 func (s *service) run(ctx context.Context) error {
 	group, serving := errgroup.WithContext(ctx)
+	// Health is watched until all is stopped: its watchers have to hear of the
+	// draining, and those in hand of what the broker does.
+	watched, unwatch := context.WithCancel(context.WithoutCancel(ctx))
+	defer unwatch()
 	group.Go(func() error { return ignore(s.http.Serve(s.httpAddr), http.ErrServerClosed) })
 	group.Go(func() error { return ignore(s.api.GRPCServer().Serve(s.grpcAddr), grpc.ErrServerStopped) })
-	group.Go(func() error { return s.health.Run(serving) })
+	group.Go(func() error { return s.health.Run(watched) })
 	group.Go(func() error {
+		defer unwatch()
 		<-serving.Done()
 		return s.stop(context.WithoutCancel(ctx))
 	})

@@ -33,6 +33,8 @@ type world struct {
 	js   jetstream.JetStream
 	grpc *grpc.ClientConn
 	base string
+	// terminate is what a SIGTERM does.
+	terminate context.CancelFunc
 }
 
 func newWorld(t *testing.T) *world {

@@ -175,8 +175,13 @@ func (u *usher) fill(ctx context.Context) (more bool) {
 			defer func() { <-places }()
 			v := u.take(ctx, t)
 			u.count.line.settle(v == stands)
-			again.Store(again.Load() || v == gone)
-			stop.Store(stop.Load() || v == failed)
+			switch v {
+			case gone:
+				again.Store(true)
+			case failed:
+				stop.Store(true)
+			case later, stands:
+			}
 		})
 	}
 	group.Wait()

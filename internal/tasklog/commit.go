@@ -123,7 +123,7 @@ func (l *Log) compare(ctx context.Context, e task.Event, last uint64) (Entry, bo
 		return Entry{}, true, err
 	case err != nil:
 		return Entry{}, false, err
-	case current.Seq == last:
+	case current.Seq <= last: // or of a leader that has just lost its lead
 		return Entry{}, false, nil
 	case current.Nonce == e.Nonce:
 		return current, true, nil

@@ -209,7 +209,8 @@ func shorten(text string) string {
 
 // Run checks every 2 s and tells the watchers, in the order in which they were
 // registered: once at the start, then whenever readiness or the set of failing
-// checks changes. It returns nil when ctx ends, after at most 2 s.
+// checks changes. The checks go on while draining: what they find is read by those
+// who finish what they have in hand. It returns nil when ctx ends, after at most 2 s.
 func (h *Health) Run(ctx context.Context) error {
 	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()
@@ -219,6 +220,9 @@ func (h *Health) Run(ctx context.Context) error {
 		ready, reasons := h.Ready(ctx)
 		if ctx.Err() != nil {
 			return nil // the answer may only say that ctx ended
+		}
+		if drained == nil {
+			h.measure(ctx)
 		}
 		if now := failing(reasons); last == nil || !slices.Equal(last, now) {
 			last = now

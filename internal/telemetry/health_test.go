@@ -268,6 +268,11 @@ func TestHealthTellsTheWatchers(t *testing.T) {
 		expect("ready")
 		h.SetDraining()
 		expect("draining") // at once, not at the next tick
+		checked := p.count()
+		pass(4 * time.Second)
+		if p.count() == checked {
+			t.Error("the checks do not go on while draining")
+		}
 		stop()
 		if err := <-ended; err != nil {
 			t.Errorf("Run: %v", err)

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/sandbox"
+)
+
+// TestHealthTurnsBeforeCallsAreRefused: for shutdown.delay, balancers see by HTTP
+// and by gRPC that this replica goes, while every call is served.
+func TestHealthTurnsBeforeCallsAreRefused(t *testing.T) {
+	t.Parallel()
+	w := newClientWorld(t, sandbox.Options{}, func(c *config.Config) { c.Shutdown.Delay = 3 * time.Second })
+	watch, err := grpc_health_v1.NewHealthClient(w.grpc).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	see := func(want grpc_health_v1.HealthCheckResponse_ServingStatus) {
+		t.Helper()
+		for {
+			got, err := watch.Recv()
+			if err != nil {
+				t.Fatalf("waiting for %s: %v", want, err)
+			}
+			if got.GetStatus() == want {
+				return
+			}
+		}
+	}
+	see(grpc_health_v1.HealthCheckResponse_SERVING)
+	w.terminate()
+	see(grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+	if code, body := getJSON(t, w.base+"/readyz", ""); code != http.StatusServiceUnavailable {
+		t.Errorf("/readyz: %d %s", code, body)
+	}
+	if _, err := genbusv1.NewVideoServiceClient(w.grpc).ListVideoTasks(t.Context(), &genbusv1.ListVideoTasksRequest{}); err != nil {
+		t.Errorf("a call within the delay: %v", err)
+	}
+	if code, body := getJSON(t, w.base+"/genbus/v1/videos", ""); code != http.StatusOK {
+		t.Errorf("a request within the delay: %d %s", code, body)
+	}
+}
