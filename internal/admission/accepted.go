@@ -27,7 +27,11 @@ func (a *Admission) Accepted(ctx context.Context, n subject.TaskName) (tasklog.E
 	if err != nil {
 		return tasklog.Entry{}, err
 	}
-	if found.Header.Get(subject.HeaderRecorded) != "" { // its log was there, so that the job was erased since
+	why, err := a.log.Missing(ctx, n, found.Header.Get(subject.HeaderRecorded))
+	if err != nil {
+		return tasklog.Entry{}, err
+	}
+	if why == tasklog.Erased {
 		return tasklog.Entry{}, fmt.Errorf("%s %s: %w", n.Kind, n.ID, tasklog.ErrNotFound)
 	}
 	item, err := found.Decode()
@@ -35,7 +39,7 @@ func (a *Admission) Accepted(ctx context.Context, n subject.TaskName) (tasklog.E
 		return tasklog.Entry{}, err
 	}
 	first := task.FromWork(item)
-	if a.now().Sub(item.GetAcceptedAt().AsTime()) > LostAfter {
+	if why == tasklog.Lost || a.now().Sub(item.GetAcceptedAt().AsTime()) > LostAfter {
 		return tasklog.Entry{Event: first}, nil // its end is for the consumer to say
 	}
 	ctx, cancel := context.WithTimeout(telemetry.Extract(ctx, item.GetTrace()), acceptedWithin)

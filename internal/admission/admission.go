@@ -70,20 +70,21 @@ type Checked struct {
 
 // Admission is the one way into the queue.
 type Admission struct {
-	cfg     *config.Config
-	b       *broker.Broker
-	log     *tasklog.Log
-	bodies  *broker.Bodies
-	queues  *queues
-	waiting *waitingRoom
-	quota   *quota.Quota
-	metrics *telemetry.Metrics
-	now     func() time.Time
+	cfg        *config.Config
+	b          *broker.Broker
+	log        *tasklog.Log
+	bodies     *broker.Bodies
+	queues     *queues
+	waiting    *waitingRoom
+	unrecorded *unrecorded
+	quota      *quota.Quota
+	metrics    *telemetry.Metrics
+	now        func() time.Time
 }
 
 // New returns an admission.
 func New(cfg *config.Config, b *broker.Broker, log *tasklog.Log, bodies *broker.Bodies, metrics *telemetry.Metrics) *Admission {
-	return &Admission{cfg: cfg, b: b, log: log, bodies: bodies, queues: newQueues(cfg, b), waiting: newWaitingRoom(), metrics: metrics, now: time.Now,
+	return &Admission{cfg: cfg, b: b, log: log, bodies: bodies, queues: newQueues(cfg, b), waiting: newWaitingRoom(), unrecorded: newUnrecorded(), metrics: metrics, now: time.Now,
 		quota: quota.New(quota.Options{Limits: cfg.LimitsOf, Unfinished: log.Unfinished})}
 }
 
@@ -189,9 +190,9 @@ func full(route string, waiting uint64) error {
 // record writes the first event from the stored item. A job that somebody else
 // has recorded, or carried on, is answered as it is. When the log does not answer, a
 // job whose id nobody else can have is accepted all the same: its item is stored,
-// and whoever takes it writes the event before anything else. Of requests with one
-// id and two bodies both may be stored, one in line and one that waits, and the log
-// alone decides between them.
+// and it is recorded when the log answers again, or by whoever takes it. Of requests
+// with one id and two bodies both may be stored, one in line and one that waits, and
+// the log alone decides between them.
 func (a *Admission) record(ctx context.Context, item *genbusv1.WorkItem, c Checked) (tasklog.Entry, error) {
 	first := task.FromWork(item)
 	ctx, cancel := context.WithTimeout(telemetry.Extract(ctx, item.GetTrace()), broker.PublishTimeout)
@@ -206,6 +207,7 @@ func (a *Admission) record(ctx context.Context, item *genbusv1.WorkItem, c Check
 	case !c.Fresh:
 		return tasklog.Entry{}, notStored(c.ID, true, err)
 	default:
+		a.unrecorded.add(tasklog.Entry{Event: first}.Name())
 		return tasklog.Entry{Event: first}, nil
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -54,7 +55,7 @@ func (u *usher) move(ctx context.Context, t turn) (verdict, error) {
 	if err != nil || n.Kind != u.kind || n.Route != u.route || n.Tenant != t.tenant {
 		return gone, nil //nolint:nilerr // another message has the sequence: the stream was made anew
 	}
-	recorded, ended, err := u.record(ctx, from)
+	seq, ended, err := u.record(ctx, from)
 	switch {
 	case errors.Is(err, broker.ErrNoMessage):
 		return gone, nil
@@ -63,61 +64,62 @@ func (u *usher) move(ctx context.Context, t turn) (verdict, error) {
 	case ended:
 		return gone, u.Remove(ctx, from)
 	}
-	v, err := u.putInLine(ctx, n, from, recorded)
+	v, err := u.putInLine(ctx, n, from, seq)
 	if err != nil {
 		return v, err
 	}
 	return v, u.Remove(ctx, from)
 }
 
-// record makes sure that the log has the job, and reports whether it does, and
-// whether the job has ended. ErrNoMessage: it was erased.
-func (u *usher) record(ctx context.Context, from Item) (recorded, ended bool, err error) {
+// record makes sure that the log has the job, and gives the sequence of an event of
+// it, or 0 where the log has none, and whether the job has ended. ErrNoMessage: it
+// was erased.
+func (u *usher) record(ctx context.Context, from Item) (seq uint64, ended bool, err error) {
 	item, err := from.Decode()
 	if err != nil {
-		return false, false, nil //nolint:nilerr // the consumer buries what nobody can read
+		return 0, false, nil //nolint:nilerr // the consumer buries what nobody can read
 	}
 	n := subject.TaskName{Kind: subject.Kind(item.GetKind()), Tenant: item.GetTenant(), ID: item.GetId()}
 	e, err := u.log.Get(ctx, n)
 	switch {
 	case errors.Is(err, tasklog.ErrNotFound):
-		recorded, err = u.recordFirst(ctx, from, item)
-		return recorded, false, err
+		seq, err = u.recordFirst(ctx, from, item)
+		return seq, false, err
 	case err != nil:
-		return false, false, err
+		return 0, false, err
 	}
 	// A terminal event of this very job, and not of another one under its id.
 	if e.Terminal() && e.Job.GetCreatedAt().AsTime().Equal(item.GetAcceptedAt().AsTime()) {
-		return true, true, u.log.Finish(ctx, e)
+		return e.Seq, true, u.log.Finish(ctx, e)
 	}
-	return true, false, nil
+	return e.Seq, false, nil
 }
 
 // recordFirst writes the first event of a job whose admission ended between the
 // work item and the log. One that is old is left to the consumer.
-func (u *usher) recordFirst(ctx context.Context, from Item, item *genbusv1.WorkItem) (recorded bool, err error) {
+func (u *usher) recordFirst(ctx context.Context, from Item, item *genbusv1.WorkItem) (seq uint64, err error) {
 	if item.GetAttached() == nil && time.Since(item.GetAcceptedAt().AsTime()) > LostAfter {
-		return false, nil
+		return 0, nil
 	}
 	// The item of a job that is erased is removed before its log is. So an item that
 	// is still there after its log was found empty has not been recorded yet.
 	if _, err := u.b.At(ctx, from.Stream, from.Seq); err != nil {
-		return false, err
+		return 0, err
 	}
+	entry, err := u.log.Commit(telemetry.Extract(ctx, item.GetTrace()), task.FromWork(item), 0)
 	var lost *tasklog.LostError
-	_, err = u.log.Commit(telemetry.Extract(ctx, item.GetTrace()), task.FromWork(item), 0)
-	if err != nil && !errors.As(err, &lost) {
-		return false, err
+	if errors.As(err, &lost) {
+		return lost.Current.Seq, nil
 	}
-	return true, nil
+	return entry.Seq, err
 }
 
 // putInLine publishes the job where the route's consumer takes it.
-func (u *usher) putInLine(ctx context.Context, n subject.WorkName, from Item, recorded bool) (verdict, error) {
+func (u *usher) putInLine(ctx context.Context, n subject.WorkName, from Item, recorded uint64) (verdict, error) {
 	m := nats.NewMsg(u.b.Names().WorkItem(n.Kind, n.Route, n.Tenant, n.ID))
 	m.Data = from.Data
-	if recorded {
-		m.Header[subject.HeaderRecorded] = []string{"true"}
+	if recorded > 0 {
+		m.Header[subject.HeaderRecorded] = []string{strconv.FormatUint(recorded, 10)}
 	}
 	_, err := u.b.Publish(ctx, m)
 	if err == nil {

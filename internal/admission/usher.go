@@ -70,6 +70,7 @@ func (a *Admission) StartUshers(ctx context.Context, logger *slog.Logger) (wait 
 	}
 	var group sync.WaitGroup
 	group.Go(func() { u.keepFollowing(ctx) })
+	group.Go(func() { a.recordAccepted(ctx, logger) })
 	for _, r := range a.cfg.Routes {
 		group.Go(func() { u.usher(r).run(ctx) })
 	}

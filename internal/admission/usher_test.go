@@ -63,9 +63,8 @@ func TestTenantsComeIntoTheLineInTurn(t *testing.T) {
 		if !inOrder(order, ids, movers) {
 			t.Error("the jobs of one tenant were served in another order")
 		}
-		if h.inLine(t)+h.behind(t) != 0 {
-			t.Errorf("left: %d in line, %d behind", h.inLine(t), h.behind(t))
-		}
+		// On three nodes, a stream drops what was acknowledged a moment later.
+		await(t, "an empty line, and nobody behind it", func() bool { return h.inLine(t)+h.behind(t) == 0 })
 	})
 }
 

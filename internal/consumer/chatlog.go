@@ -17,10 +17,8 @@ import (
 func (j *chatJob) load() (Outcome, bool) {
 	current, err := j.Log.Get(j.ctx, j.name)
 	switch {
-	case errors.Is(err, tasklog.ErrNotFound) && j.entry.Job == nil && j.doubt.recorded:
-		return j.stray(), false // erased
 	case errors.Is(err, tasklog.ErrNotFound):
-		return j.recordFirst()
+		return j.withoutLog()
 	case err != nil:
 		return j.notNow(), false
 	case !current.Terminal() && !sameRequest(j.item, current):
@@ -34,6 +32,21 @@ func (j *chatJob) load() (Outcome, bool) {
 	j.show(current.Job.GetExecution().GetPhase())
 	j.Metrics.Resumed(subject.Chat, task.PhaseWord(current.Job.GetExecution().GetPhase()))
 	return Outcome{}, true
+}
+
+// withoutLog goes on with a chat that the log does not have.
+func (j *chatJob) withoutLog() (Outcome, bool) {
+	why, err := j.Log.Missing(j.ctx, j.name, j.doubt.recorded)
+	switch {
+	case err != nil:
+		return j.notNow(), false
+	case why == tasklog.Erased && j.entry.Job == nil:
+		return j.stray(), false
+	case why == tasklog.Lost:
+		return j.lost(), false
+	default:
+		return j.recordFirst()
+	}
 }
 
 // stray is the outcome for an item that is not of this chat.
@@ -58,11 +71,20 @@ func (j *chatJob) recordFirst() (Outcome, bool) {
 	if time.Since(j.item.GetAcceptedAt().AsTime()) <= lostAfter {
 		return j.commit(task.FromWork(j.item), 0)
 	}
+	return j.lost(), false
+}
+
+// lost ends a chat with its first event, and keeps its request.
+func (j *chatJob) lost() Outcome {
 	f := fault.New(fault.LogLost, "the log of job %s is gone, so it was not called", j.name.ID)
-	if out, ok := j.commit(task.FailedAtOnce(j.item, time.Now(), f.TaskError()), 0); !ok {
-		return out, false
+	if err := j.buryLost(j.ctx, j.item, f); err != nil {
+		j.Logger.Error("the dead letter could not be written", j.attrs("error", err)...)
+		return j.notNow()
 	}
-	return j.finish(), false
+	if out, ok := j.commit(task.FailedAtOnce(j.item, time.Now(), f.TaskError()), 0); !ok {
+		return out
+	}
+	return j.finish()
 }
 
 func (j *chatJob) commit(e task.Event, last uint64) (Outcome, bool) {

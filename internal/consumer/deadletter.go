@@ -33,6 +33,13 @@ func (j *videoJob) bury(ctx context.Context, f *fault.Error) (Outcome, bool) {
 	return Outcome{}, true
 }
 
+// buryLost stores the request of a job of which the log has nothing.
+func (c *Consumer) buryLost(ctx context.Context, item *genbusv1.WorkItem, f *fault.Error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
+	defer cancel()
+	return c.dead.Put(ctx, deadItem(item, nil, f), item.GetId(), "lost")
+}
+
 // orphaned keeps the id of an upstream task that no job owns.
 func (j *videoJob) orphaned(ctx context.Context, s upstream.Submission, out Outcome) Outcome {
 	f := fault.New(fault.OrphanedSubmission, "upstream %s has task %s for job %s, which could no longer record it", j.assigned.upstream(), s.UpstreamID, j.name.ID)

@@ -19,9 +19,8 @@ type delivery struct {
 	count uint64
 	// seq is the message's sequence in its stream.
 	seq uint64
-	// recorded is true for a work item whose job was in the log before it came into
-	// the line.
-	recorded bool
+	// recorded is the subject.HeaderRecorded of a work item; empty for none.
+	recorded string
 }
 
 func newDelivery(nc *nats.Conn, m jetstream.Msg) (delivery, error) {
@@ -30,7 +29,7 @@ func newDelivery(nc *nats.Conn, m jetstream.Msg) (delivery, error) {
 		return delivery{}, fmt.Errorf("message on %s: %w", m.Subject(), err)
 	}
 	return delivery{
-		nc: nc, reply: m.Reply(), count: meta.NumDelivered, seq: meta.Sequence.Stream, recorded: m.Headers().Get(subject.HeaderRecorded) != "",
+		nc: nc, reply: m.Reply(), count: meta.NumDelivered, seq: meta.Sequence.Stream, recorded: m.Headers().Get(subject.HeaderRecorded),
 	}, nil
 }
 

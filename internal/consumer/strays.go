@@ -18,9 +18,9 @@ const secondLook = 5 * time.Second
 
 // doubt is what is held against a job's work item.
 type doubt struct {
-	// recorded is true when the job's first event was in the log before the item was
-	// put in line: without a log now, the job was erased.
-	recorded bool
+	// recorded is the item's subject.HeaderRecorded. Where it says that the job was in
+	// the log, which has it no more, the job was erased or the log has lost it.
+	recorded string
 	since    time.Time // of the first look that found it to be a stray; zero: none did
 }
 

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -201,7 +202,9 @@ func TestRacingBodies(t *testing.T) {
 }
 
 // TestRecordedItemWithoutALogIsNotRun: its job was erased while it came into the
-// line. It is no new job, and no event of it is written.
+// line. It is no new job, and no event of it is written. Where the log has not
+// reached the place at which the job stood in it, or has another job there, the log
+// was lost, and the job has an end.
 func TestRecordedItemWithoutALogIsNotRun(t *testing.T) {
 	t.Parallel()
 	for _, kind := range subject.Kinds {
@@ -209,25 +212,51 @@ func TestRecordedItemWithoutALogIsNotRun(t *testing.T) {
 			t.Parallel()
 			brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 				b, up := open(t), newSentBodies(t)
+				other := pastOf(t, forerunner(t, b), itemOf("another", config.SandboxVideoRoute, "dog"))
 				r := newReplica(t, b, testConfig(t, up.url))
-				route := map[subject.Kind]string{subject.Video: config.SandboxVideoRoute, subject.Chat: config.SandboxChatRoute}[kind]
-				item := itemOf("v", route, "cat")
-				item.Kind, item.Id, item.Model = string(kind), admission.JobID(kind, "acme", "x"), "sandbox-"+string(kind)
-				data, err := proto.Marshal(item)
-				if err != nil {
-					t.Fatal(err)
+				erased := recordedItem(t, kind, "erased")
+				seq := pastOf(t, r.log, erased).Seq
+				purge(t, b, b.Names().Tasks(), b.Names().Task(kind, "acme", erased.GetId()))
+				putRecorded(t, b, erased, seq)
+				r.noItems(t, nameOf(erased))
+				if e, err := r.log.Get(t.Context(), nameOf(erased)); !errors.Is(err, tasklog.ErrNotFound) {
+					t.Errorf("the log has the erased %v, %v", e.Job, err)
 				}
-				m := nats.NewMsg(b.Names().WorkItem(kind, route, "acme", item.GetId()))
-				m.Data, m.Header[subject.HeaderRecorded] = data, []string{"true"}
-				if _, err := b.Publish(t.Context(), m); err != nil {
-					t.Fatal(err)
+				for name, seq := range map[string]uint64{"beyond": 1000, "overwritten": other.Seq} {
+					lost := recordedItem(t, kind, name)
+					putRecorded(t, b, lost, seq)
+					r.noItems(t, nameOf(lost))
+					if e, err := r.log.Get(t.Context(), nameOf(lost)); err != nil || e.Job.GetError().GetCode() != "log_lost" {
+						t.Errorf("%s: the log has %v, %v", name, e.Job, err)
+					}
 				}
-				r.noItems(t, nameOf(item))
-				if e, err := r.log.Get(t.Context(), nameOf(item)); !errors.Is(err, tasklog.ErrNotFound) || len(up.all()) != 0 {
-					t.Errorf("the log has %v, %v; sent %v", e.Job, err, up.all())
+				if letters := deadLetters(t, b); len(letters) != 2 || len(up.all()) != 0 {
+					t.Errorf("dead letters %v; sent %v", letters, up.all())
 				}
 			})
 		})
+	}
+}
+
+func recordedItem(t testing.TB, kind subject.Kind, request string) *genbusv1.WorkItem {
+	t.Helper()
+	item := itemOf(request, map[subject.Kind]string{subject.Video: config.SandboxVideoRoute, subject.Chat: config.SandboxChatRoute}[kind], "cat")
+	item.Kind, item.Id, item.Model = string(kind), admission.JobID(kind, "acme", request), "sandbox-"+string(kind)
+	return item
+}
+
+// putRecorded puts an item in line as it comes from GENBUS_WAIT, its job having
+// stood at a sequence of the log.
+func putRecorded(t testing.TB, b *broker.Broker, item *genbusv1.WorkItem, seq uint64) {
+	t.Helper()
+	data, err := proto.Marshal(item)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := nats.NewMsg(b.Names().WorkItem(subject.Kind(item.GetKind()), item.GetRoute(), "acme", item.GetId()))
+	m.Data, m.Header[subject.HeaderRecorded] = data, []string{strconv.FormatUint(seq, 10)}
+	if _, err := b.Publish(t.Context(), m); err != nil {
+		t.Fatal(err)
 	}
 }
 

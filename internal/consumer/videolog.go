@@ -31,10 +31,8 @@ func (j *videoJob) load(ctx context.Context) (Outcome, bool) {
 	first := j.entry.Job == nil
 	current, err := j.Log.Get(ctx, j.name)
 	switch {
-	case errors.Is(err, tasklog.ErrNotFound) && first && j.doubt.recorded:
-		return j.stray(), false // erased
 	case errors.Is(err, tasklog.ErrNotFound) && first:
-		return j.recordFirst(ctx)
+		return j.withoutLog(ctx)
 	case errors.Is(err, tasklog.ErrNotFound):
 		return j.logGone(ctx), false
 	case err != nil:
@@ -49,6 +47,22 @@ func (j *videoJob) load(ctx context.Context) (Outcome, bool) {
 		return j.checkPoison(ctx)
 	}
 	return Outcome{}, true
+}
+
+// withoutLog goes on with a job that the log does not have.
+func (j *videoJob) withoutLog(ctx context.Context) (Outcome, bool) {
+	why, err := j.Log.Missing(ctx, j.name, j.doubt.recorded)
+	switch {
+	case err != nil:
+		j.confirmLater()
+		return HoldFor(retryLog), false
+	case why == tasklog.Erased:
+		return j.stray(), false
+	case why == tasklog.Lost:
+		return j.lost(ctx), false
+	default:
+		return j.recordFirst(ctx)
+	}
 }
 
 func (j *videoJob) confirmLater() {
@@ -102,11 +116,22 @@ func (j *videoJob) recordFirst(ctx context.Context) (Outcome, bool) {
 	if j.item.GetAttached() != nil || time.Since(j.item.GetAcceptedAt().AsTime()) <= lostAfter {
 		return j.commit(ctx, task.FromWork(j.item), 0)
 	}
+	return j.lost(ctx), false
+}
+
+// lost ends a job with its first event. Its request is kept: the letter is all that
+// is left of it.
+func (j *videoJob) lost(ctx context.Context) Outcome {
 	f := fault.New(fault.LogLost, "the log of job %s is gone, so it was not submitted", j.name.ID)
-	if out, ok := j.commit(ctx, task.FailedAtOnce(j.item, time.Now(), f.TaskError()), 0); !ok {
-		return out, false
+	if err := j.buryLost(ctx, j.item, f); err != nil {
+		j.Logger.Error("the dead letter could not be written", j.attrs("error", err)...)
+		j.confirmLater()
+		return HoldFor(retryLog)
 	}
-	return j.finish(ctx), false
+	if out, ok := j.commit(ctx, task.FailedAtOnce(j.item, time.Now(), f.TaskError()), 0); !ok {
+		return out
+	}
+	return j.finish(ctx)
 }
 
 // logGone ends a held task whose log has vanished. It knows the task's last state
@@ -118,6 +143,9 @@ func (j *videoJob) logGone(ctx context.Context) Outcome {
 	}
 	j.Logger.Error("the log of a held task is gone", j.attrs(telemetry.KeyUpstreamID, j.video().GetUpstreamTaskId())...)
 	f := fault.New(fault.LogLost, "the log of job %s is gone; its upstream id was %q", j.name.ID, j.video().GetUpstreamTaskId())
+	if out, ok := j.bury(ctx, f); !ok {
+		return out
+	}
 	e, err := task.Failed(j.entry.Job, time.Now(), f.TaskError())
 	if err != nil {
 		return HoldFor(retryLog)

@@ -17,7 +17,7 @@ import (
 )
 
 // attachable are the codes of letters whose upstream may have, or has, a task.
-var attachable = []fault.Code{fault.SubmissionUnknown, fault.OrphanedSubmission, fault.UpstreamRemoved, fault.Poisoned}
+var attachable = []fault.Code{fault.SubmissionUnknown, fault.OrphanedSubmission, fault.UpstreamRemoved, fault.Poisoned, fault.LogLost}
 
 // maxTaskID bounds an upstream's id, in bytes.
 const maxTaskID = 1 << 10

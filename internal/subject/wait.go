@@ -41,6 +41,7 @@ func (s Space) ParseWaitItem(subject string) (WorkName, error) {
 	return WorkName{Kind: k, Route: t[1], Tenant: t[2], ID: t[3]}, err
 }
 
-// HeaderRecorded marks a work item that came from GENBUS_WAIT after its job's
-// first event was in the log. Only genbus writes and reads it.
+// HeaderRecorded marks a work item that came from GENBUS_WAIT after its job was in
+// the log: a sequence in GENBUS_TASKS, in decimal, that an event of the job had.
+// Only genbus writes and reads it.
 const HeaderRecorded = "genbus-recorded"

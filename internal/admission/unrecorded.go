@@ -1,0 +1,93 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+const (
+	// maxUnrecorded bounds how many jobs are remembered. The others are recorded when
+	// somebody asks for them, or when their turn comes.
+	maxUnrecorded = 100_000
+	// recordAgain is the wait after the log did not answer.
+	recordAgain = 2 * time.Second
+)
+
+// unrecorded are the jobs that this process has accepted while the log did not take
+// their first event. They are recorded as soon as it answers: until then no list
+// has them, nobody ends them at their start deadline, and after LostAfter nobody
+// would know what became of them.
+type unrecorded struct {
+	mu    sync.Mutex
+	names []subject.TaskName
+	wake  chan struct{}
+}
+
+func newUnrecorded() *unrecorded { return &unrecorded{wake: make(chan struct{}, 1)} }
+
+func (u *unrecorded) add(names ...subject.TaskName) {
+	u.mu.Lock()
+	room := max(maxUnrecorded-len(u.names), 0)
+	u.names = append(u.names, names[:min(len(names), room)]...)
+	u.mu.Unlock()
+	select {
+	case u.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (u *unrecorded) take() []subject.TaskName {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	out := u.names
+	u.names = nil
+	return out
+}
+
+// recordAccepted records what was accepted without a record, until ctx ends.
+func (a *Admission) recordAccepted(ctx context.Context, logger *slog.Logger) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.unrecorded.wake:
+		}
+		names := a.unrecorded.take()
+		left, err := a.recordEach(ctx, names)
+		if len(names) > len(left) {
+			logger.Info("jobs that were accepted while the log did not answer are recorded", "jobs", len(names)-len(left), "left", len(left))
+		}
+		if len(left) == 0 {
+			continue
+		}
+		logger.Warn("accepted jobs are not recorded yet", "jobs", len(left), telemetry.KeyError, err)
+		if broker.Wait(ctx, recordAgain) != nil {
+			return
+		}
+		a.unrecorded.add(left...)
+	}
+}
+
+// recordEach gives those that are left when the log stops answering. What became of
+// one that is too old is for its consumer to say.
+func (a *Admission) recordEach(ctx context.Context, names []subject.TaskName) ([]subject.TaskName, error) {
+	for i, n := range names {
+		entry, err := a.Accepted(ctx, n)
+		switch {
+		case errors.Is(err, tasklog.ErrNotFound): // erased
+		case err != nil:
+			return names[i:], err
+		case entry.Seq == 0 && a.now().Sub(entry.Job.GetCreatedAt().AsTime()) <= LostAfter:
+			return names[i:], tasklog.ErrUncertain
+		}
+	}
+	return nil, nil
+}

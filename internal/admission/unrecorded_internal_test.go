@@ -1,0 +1,72 @@
+package admission
+
+import (
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/nats-io/nats.go"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// TestWhatTheLogDidNotTakeIsRecordedLater, while it waits for its turn and nobody
+// asks for it. Others that are remembered with it, and are gone, hold nothing up.
+func TestWhatTheLogDidNotTakeIsRecordedLater(t *testing.T) {
+	t.Parallel()
+	b, log := brokertest.Single(t), brokertest.Logger(t)
+	tasks := tasklog.New(tasklog.Options{Broker: b, Encoder: publisher.Encoder{Names: b.Names()}, Logger: log})
+	a := New(config.Default(), b, tasks, broker.NewBodies(b), nil)
+	var names []subject.TaskName
+	for _, id := range []string{"gone", "old", "young"} {
+		item := &genbusv1.WorkItem{Id: "video_" + id, Kind: "video", Tenant: "acme", Route: "r", Model: "m", Fingerprint: []byte("fp"), AcceptedAt: timestamppb.Now()}
+		if id == "old" {
+			item.AcceptedAt = timestamppb.New(time.Now().Add(-2 * LostAfter))
+		}
+		n := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: item.GetId()}
+		names = append(names, n)
+		if id == "gone" {
+			continue
+		}
+		data, err := proto.Marshal(item)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := nats.NewMsg(b.Names().WaitItem(subject.Video, "r", "acme", n.ID))
+		m.Data = data
+		if _, err := b.Publish(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.unrecorded.add(names...)
+	left, err := a.recordEach(t.Context(), a.unrecorded.take())
+	if err != nil || len(left) != 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+	for _, n := range names {
+		e, err := tasks.Get(t.Context(), n)
+		if recorded := err == nil && e.Version() == 1; recorded != (n.ID == "video_young") {
+			t.Errorf("%s: %v, %v", n.ID, e.Job, err)
+		}
+	}
+}
+
+// TestUnrecordedAreBounded: what is remembered takes no more memory than stated.
+func TestUnrecordedAreBounded(t *testing.T) {
+	t.Parallel()
+	u := newUnrecorded()
+	for range 3 {
+		u.add(make([]subject.TaskName, maxUnrecorded/2+1)...)
+	}
+	if n := len(u.take()); n != maxUnrecorded {
+		t.Errorf("%d are remembered, want %d", n, maxUnrecorded)
+	}
+}
