@@ -101,7 +101,7 @@ func (a *Admission) Admit(ctx context.Context, r Request) (tasklog.Entry, error)
 	entry, err := a.admit(ctx, r)
 	a.metrics.Admission(r.Kind, r.Way, a.now().Sub(begin))
 	if err != nil {
-		a.metrics.Refused(r.Kind, r.Way, string(fault.CodeOf(err)))
+		a.metrics.Refused(r.Kind, r.Way, string(fault.Counted(ctx, err)))
 		return tasklog.Entry{}, fault.From(err)
 	}
 	return entry, nil

@@ -267,7 +267,9 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 		{"too deep", func(r *admission.Request) {
 			r.Body = []byte(`{"model":` + strings.Repeat("[", body.MaxDepth) + strings.Repeat("]", body.MaxDepth) + `}`)
 		}, fault.InvalidRequest, ""},
-		{"too many values", func(r *admission.Request) { r.Body = []byte(`{"model":[` + strings.Repeat("0,", body.MaxValues) + `0]}`) }, fault.InvalidRequest, ""},
+		{"too many values", func(r *admission.Request) {
+			r.Body = []byte(`{"model":[` + strings.Repeat("0,", body.MaxValues) + `0]}`)
+		}, fault.InvalidRequest, ""},
 	} {
 		r := video("one", "a cat")
 		row.change(&r)

@@ -43,7 +43,7 @@ func (a *Admission) Check(r Request) (Checked, error) {
 		return Checked{}, err
 	}
 	if c.Fingerprint, err = body.Fingerprint(r.Body); err != nil {
-		return Checked{}, fault.New(fault.InvalidJSON, "the body is not one JSON object: %w", err)
+		return Checked{}, body.Fault(err)
 	}
 	source, err := r.source()
 	if err != nil {

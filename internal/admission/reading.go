@@ -24,7 +24,7 @@ func (a *Admission) readBody(r Request) (reading, error) {
 	raw := r.Body
 	head, err := body.Header(raw)
 	if err != nil {
-		return reading{}, fault.New(fault.InvalidJSON, "the body is not one JSON object: %w", err)
+		return reading{}, body.Fault(err)
 	}
 	if r.Kind == subject.Chat {
 		return reading{model: head.Model, stream: head.Stream, violations: body.CheckChat(raw)}, nil

@@ -73,7 +73,7 @@ func asStream(raw []byte) ([]byte, error) {
 	head, err := body.Header(raw)
 	switch {
 	case err != nil:
-		return nil, fault.New(fault.InvalidJSON, "the body is not one JSON object: %w", err)
+		return nil, body.Fault(err)
 	case head.Stream:
 		return raw, nil
 	case head.StreamSet:
@@ -81,7 +81,7 @@ func asStream(raw []byte) ([]byte, error) {
 	}
 	raw, err = body.SetMember(raw, "stream", []byte("true"))
 	if err != nil {
-		return nil, fault.New(fault.InvalidJSON, "the body is not one JSON object: %w", err)
+		return nil, body.Fault(err)
 	}
 	return raw, nil
 }

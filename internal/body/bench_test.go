@@ -50,7 +50,7 @@ func BenchmarkHeader(b *testing.B) {
 func BenchmarkCheckChat(b *testing.B) {
 	benchmark(b, bigChat(), func(body []byte) error {
 		if v := CheckChat(body); v != nil {
-			return &FieldError{v[0]}
+			return &FieldError{Violation: v[0]}
 		}
 		return nil
 	})

@@ -26,8 +26,8 @@ func Chat(req *genbusv1.ChatRequest) ([]byte, error) {
 // ParseChatRequest is the inverse of Chat for a typed body: what the fields
 // cannot express stands in extra_json at its level. Errors are *FieldError.
 func ParseChatRequest(body []byte) (*genbusv1.ChatCompletionBody, error) {
-	if err := checkObject(body, strict); err != nil {
-		return nil, fieldError("", "%s", err)
+	if err := checkRequest(body); err != nil {
+		return nil, fieldErrorOf("", err)
 	}
 	m := new(genbusv1.ChatCompletionBody)
 	readChat(&cursor{b: body}, m)

@@ -59,7 +59,7 @@ func CheckVideo(body []byte) []Violation { return check(body, videoRules) }
 func CheckChat(body []byte) []Violation { return check(body, chatRules) }
 
 func check(body []byte, rules []rule) []Violation {
-	if err := checkObject(body, strict); err != nil {
+	if err := checkRequest(body); err != nil {
 		return []Violation{{Description: err.Error()}}
 	}
 	k := new(checker)

@@ -8,7 +8,7 @@ import (
 // accepted; a *FieldError says that raw is none.
 func ParseCompletion(raw []byte) (*genbusv1.ChatCompletion, error) {
 	if err := checkObject(raw, lenient); err != nil {
-		return nil, fieldError("completion", "%s", err)
+		return nil, fieldErrorOf("completion", err)
 	}
 	m := new(genbusv1.ChatCompletion)
 	readCompletion(&cursor{b: raw}, m)
@@ -18,7 +18,7 @@ func ParseCompletion(raw []byte) (*genbusv1.ChatCompletion, error) {
 // ParseChunk reads one block of a streamed reply, as ParseCompletion does.
 func ParseChunk(raw []byte) (*genbusv1.ChatCompletionChunk, error) {
 	if err := checkObject(raw, lenient); err != nil {
-		return nil, fieldError("chunk", "%s", err)
+		return nil, fieldErrorOf("chunk", err)
 	}
 	m := new(genbusv1.ChatCompletionChunk)
 	readChunk(&cursor{b: raw}, m)

@@ -15,7 +15,7 @@ import (
 // one fingerprint are the same request. Errors are *FieldError.
 func Fingerprint(body []byte) ([32]byte, error) {
 	if err := checkObject(body, strict); err != nil {
-		return [32]byte{}, fieldError("", "%s", err)
+		return [32]byte{}, fieldErrorOf("", err)
 	}
 	f := canonical{c: cursor{b: body}, out: make([]byte, 0, len(body))}
 	f.value()

@@ -20,8 +20,8 @@ type Head struct {
 // Header reads the head of a request's body, whatever else stands in it. Errors
 // are *FieldError.
 func Header(body []byte) (Head, error) {
-	if err := checkObject(body, strict); err != nil {
-		return Head{}, Errorf("", "%s", err)
+	if err := checkRequest(body); err != nil {
+		return Head{}, fieldErrorOf("", err)
 	}
 	var h Head
 	c := cursor{b: body}
@@ -77,10 +77,10 @@ func SetMemberText(body []byte, name, text string) ([]byte, error) {
 // other byte is as it was. Errors are *FieldError.
 func SetMember(body []byte, name string, value []byte) ([]byte, error) {
 	if err := checkObject(body, strict); err != nil {
-		return nil, Errorf("", "%s", err)
+		return nil, fieldErrorOf("", err)
 	}
 	if err := checkValue(value, strict); err != nil {
-		return nil, Errorf(name, "%s", err)
+		return nil, fieldErrorOf(name, err)
 	}
 	quoted, err := jsontext.AppendQuote(nil, name)
 	if err != nil {

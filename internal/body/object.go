@@ -13,13 +13,44 @@ import (
 type Object struct {
 	names  []string
 	values [][]byte
+	// places is where each name stands, once there are many and one is looked
+	// for; nil until then, and after a Drop.
+	places map[string]int
 }
+
+// few is up to how many members a search through all of them is the fastest.
+const few = 16
 
 // Set sets a member to a JSON text, which is not copied.
 func (o *Object) Set(name string, value []byte) {
-	if i := slices.Index(o.names, name); i >= 0 {
+	if i := o.place(name); i >= 0 {
 		o.values[i] = value
 		return
+	}
+	o.append(name, value)
+}
+
+// place is where a member stands, or -1.
+func (o *Object) place(name string) int {
+	if len(o.names) <= few {
+		return slices.Index(o.names, name)
+	}
+	if o.places == nil {
+		o.places = make(map[string]int, len(o.names))
+		for i, n := range o.names {
+			o.places[n] = i
+		}
+	}
+	if i, ok := o.places[name]; ok {
+		return i
+	}
+	return -1
+}
+
+// append adds a member whose name is not there yet.
+func (o *Object) append(name string, value []byte) {
+	if o.places != nil {
+		o.places[name] = len(o.names)
 	}
 	o.names, o.values = append(o.names, name), append(o.values, value)
 }
@@ -36,14 +67,18 @@ func (o *Object) SetInt(name string, value int64) { o.Set(name, strconv.AppendIn
 
 // Merge sets every member of a JSON object, each to the text that it has there.
 // Errors are *FieldError.
-func (o *Object) Merge(object []byte) error { return o.read("", object) }
+func (o *Object) Merge(object []byte) error {
+	return readMembers("", object, o.Set)
+}
 
-func (o *Object) read(field string, object []byte) error {
+// readMembers calls set for each member of an object, which has no name twice.
+// field is where the object stands in the request, for the error.
+func readMembers(field string, object []byte, set func(name string, value []byte)) error {
 	if err := checkObject(object, strict); err != nil {
-		return Errorf(field, "%s", err)
+		return fieldErrorOf(field, err)
 	}
 	c := cursor{b: object}
-	c.members(func(quoted []byte) { o.Set(string(nameOf(quoted)), c.raw()) })
+	c.members(func(quoted []byte) { set(string(nameOf(quoted)), c.raw()) })
 	return nil
 }
 
@@ -55,7 +90,7 @@ func (o *Object) Add(field string, object []byte) error {
 		return nil
 	}
 	var added Object
-	if err := added.read(field, object); err != nil {
+	if err := readMembers(field, object, added.append); err != nil {
 		return err
 	}
 	for _, name := range added.names {
@@ -63,7 +98,9 @@ func (o *Object) Add(field string, object []byte) error {
 			return Errorf(field, "holds %q, which is also given elsewhere in the request; give it once", shortened(name))
 		}
 	}
-	o.names, o.values = append(o.names, added.names...), append(o.values, added.values...)
+	for i, name := range added.names {
+		o.append(name, added.values[i])
+	}
 	return nil
 }
 
@@ -76,15 +113,17 @@ func shortened(name string) string {
 	return strings.ToValidUTF8(name[:enough], "") + "..."
 }
 
-// Drop removes a member.
+// Drop removes a member. It takes a time that grows with the object: it is for the
+// few that must not be there.
 func (o *Object) Drop(name string) {
-	if i := slices.Index(o.names, name); i >= 0 {
+	if i := o.place(name); i >= 0 {
 		o.names, o.values = slices.Delete(o.names, i, i+1), slices.Delete(o.values, i, i+1)
+		o.places = nil // those behind it have moved
 	}
 }
 
 // Has reports whether a member is set.
-func (o *Object) Has(name string) bool { return slices.Contains(o.names, name) }
+func (o *Object) Has(name string) bool { return o.place(name) >= 0 }
 
 // JSON is the object as a JSON text.
 func (o *Object) JSON() []byte {
@@ -131,7 +170,7 @@ func Text(value []byte) string {
 // its first call.
 func EachMember(object []byte, do func(name string, value []byte) error) error {
 	if err := checkObject(object, lenient); err != nil {
-		return Errorf("", "%s", err)
+		return fieldErrorOf("", err)
 	}
 	c := cursor{b: object}
 	var failed error

@@ -26,8 +26,8 @@ func Video(req *genbusv1.VideoRequest) ([]byte, error) {
 // ParseVideo is the inverse of Video for a typed body: what the fields cannot
 // express stands in extra_json. Errors are *FieldError.
 func ParseVideo(body []byte) (*genbusv1.VideoGeneration, error) {
-	if err := checkObject(body, strict); err != nil {
-		return nil, fieldError("", "%s", err)
+	if err := checkRequest(body); err != nil {
+		return nil, fieldErrorOf("", err)
 	}
 	m := new(genbusv1.VideoGeneration)
 	readVideo(&cursor{b: body}, m)
@@ -35,8 +35,8 @@ func ParseVideo(body []byte) (*genbusv1.VideoGeneration, error) {
 }
 
 func rawBody(raw []byte) ([]byte, error) {
-	if err := checkObject(raw, strict); err != nil {
-		return nil, fieldError("raw_json", "%s", err)
+	if err := checkRequest(raw); err != nil {
+		return nil, fieldErrorOf("raw_json", err)
 	}
 	return raw, nil
 }
@@ -48,6 +48,8 @@ func (w *writer) body(field string) ([]byte, error) {
 		return nil, w.err
 	case len(w.buf) > MaxSize:
 		return nil, fieldError(field, "makes %d bytes of JSON; at most %d are taken", len(w.buf), MaxSize)
+	case tooMany(w.buf):
+		return nil, fieldError(field, "makes more than %d values of JSON", MaxValues)
 	case tooDeep(w.buf):
 		return nil, fieldError(field, "is nested deeper than %d levels", MaxDepth)
 	}

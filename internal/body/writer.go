@@ -44,7 +44,7 @@ func (o object) close(extra []byte) {
 }
 
 func (o object) extra(extra []byte) {
-	if err := checkObject(extra, o.w.how); err != nil {
+	if err := o.w.check(extra); err != nil {
 		o.w.fail("extra_json", err)
 		return
 	}
@@ -80,8 +80,16 @@ func (w *writer) comma() {
 
 func (w *writer) fail(field string, err error) {
 	if w.err == nil {
-		w.err = fieldError(w.path.to(field), "%s", err)
+		w.err = fieldErrorOf(w.path.to(field), err)
 	}
+}
+
+// check judges JSON that is to be written as it is.
+func (w *writer) check(object []byte) error {
+	if w.how == strict {
+		return checkRequest(object)
+	}
+	return checkObject(object, w.how)
 }
 
 // text writes a string unless it is empty.
@@ -164,7 +172,7 @@ func (o object) rawObject(name, field string, value []byte) {
 	if len(value) == 0 {
 		return
 	}
-	if err := checkObject(value, o.w.how); err != nil {
+	if err := o.w.check(value); err != nil {
 		o.w.fail(field, err)
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -118,6 +119,19 @@ func CodeOf(err error) Code {
 		return ""
 	}
 	return From(err).Code
+}
+
+// Gone reports whether whoever asked with ctx has gone away: it was cancelled, and
+// nobody gave a cause.
+func Gone(ctx context.Context) bool { return errors.Is(context.Cause(ctx), context.Canceled) }
+
+// Counted is CodeOf, as metrics count it: what fails here for a caller who has gone
+// away fails because of that, and counts as CallerGone.
+func Counted(ctx context.Context, err error) Code {
+	if err != nil && From(err).Meaning().HTTP >= http.StatusInternalServerError && Gone(ctx) {
+		return CallerGone
+	}
+	return CodeOf(err)
 }
 
 // maxMessage is the longest message that leaves the process, in bytes.

@@ -78,6 +78,35 @@ func TestFrom(t *testing.T) {
 	}
 }
 
+// TestCounted: what fails here for a caller who has gone is nobody's failure.
+func TestCounted(t *testing.T) {
+	t.Parallel()
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	within, cancel := context.WithTimeoutCause(gone, time.Hour, errors.New("too slow"))
+	defer cancel()
+	ended, end := context.WithCancelCause(t.Context())
+	end(New(ShuttingDown, "going down"))
+	for _, row := range []struct {
+		ctx  context.Context
+		err  error
+		want Code
+	}{
+		{gone, nil, ""},
+		{gone, New(AcceptanceUnknown, "no answer"), CallerGone},
+		{within, New(BrokerUnavailable, "no answer"), CallerGone},
+		{gone, errors.New("boom"), CallerGone},
+		{gone, New(InvalidRequest, "no"), InvalidRequest},
+		{gone, New(QueueFull, "full"), QueueFull},
+		{t.Context(), New(AcceptanceUnknown, "no answer"), AcceptanceUnknown},
+		{ended, New(ShuttingDown, "going down"), ShuttingDown},
+	} {
+		if got := Counted(row.ctx, row.err); got != row.want {
+			t.Errorf("%v after %v counts as %s, not %s", row.err, context.Cause(row.ctx), got, row.want)
+		}
+	}
+}
+
 func TestGRPCStatusCarriesDetails(t *testing.T) {
 	t.Parallel()
 	e := Invalid([]Violation{{"prompt", "is required"}, {"n", "must be positive"}}).ForJob("video_1").WithRetryAfter(2 * time.Second)

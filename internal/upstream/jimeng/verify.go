@@ -69,10 +69,12 @@ func parseAuthorization(header string) (authorization, error) {
 
 // distinct reports whether all names are there once and in lower case.
 func distinct(names []string) bool {
-	for i, name := range names {
-		if name == "" || name != strings.ToLower(name) || slices.Contains(names[:i], name) {
+	seen := make(map[string]bool, len(names)) // whoever has no key chooses how many there are
+	for _, name := range names {
+		if name == "" || name != strings.ToLower(name) || seen[name] {
 			return false
 		}
+		seen[name] = true
 	}
 	return true
 }

@@ -70,7 +70,7 @@ func (surface) Read(r *http.Request, raw []byte) (upstream.Call, error) {
 // other members are judged where all bodies are.
 func readCreate(base, kind string, raw []byte) (upstream.Call, error) {
 	if _, err := body.Header(raw); err != nil {
-		return upstream.Call{}, fault.New(fault.InvalidJSON, "the body is not one JSON object: %w", err)
+		return upstream.Call{}, body.Fault(err)
 	}
 	if fits := kindOf(raw); fits != kind {
 		return upstream.Call{}, wrongPath(raw, base+fits)

@@ -1,0 +1,204 @@
+package body
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/fault"
+)
+
+func TestCountValues(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]int{
+		`1`: 1, `"a,b{[\"],"`: 1, `[]`: 1, ` [ ] `: 1, `{}`: 1, `[1]`: 2, `[1,"x",null]`: 4, `[[],{},[[]]]`: 5, `{"a":1,"b,":{"c":[1, 2]}}`: 6,
+		``: 1, `"`: 1, `"\"`: 1, `,,`: 3, `]`: 2, "[\"\\\\\",\"\\\"\"\n]": 3,
+	} {
+		if got := countValues([]byte(raw)); got != want {
+			t.Errorf("%s has %d, not %d", raw, got, want)
+		}
+	}
+}
+
+// manyMembers gives the members of an object that makes n values with them and
+// itself.
+func manyMembers(n int) string {
+	var b strings.Builder
+	for i := range n - 1 {
+		fmt.Fprintf(&b, `,"%x":0`, i)
+	}
+	return b.String()[1:]
+}
+
+// TestTooManyValues: on every way a body comes in, before anything is read of it.
+func TestTooManyValues(t *testing.T) {
+	t.Parallel()
+	most, more := []byte("{"+manyMembers(MaxValues)+"}"), []byte("{"+manyMembers(MaxValues+1)+"}")
+	unread := []byte("{" + manyMembers(MaxValues+2)) // has no end
+	half := []byte("{" + manyMembers(MaxValues/2) + "}")
+	ways := map[string]func(object []byte) error{
+		"header": func(b []byte) error { _, err := Header(b); return err },
+		"raw":    func(b []byte) error { _, err := Chat(rawChat(string(b))); return err },
+		"parsed": func(b []byte) error { _, err := ParseVideo(b); return err },
+		"rules": func(b []byte) error {
+			if v := Check(b, nil); len(v) > 0 {
+				return limitError(v[0].Description)
+			}
+			return nil
+		},
+		"extra": func(b []byte) error {
+			_, err := Video(typedVideo(&genbusv1.VideoGeneration{ExtraJson: b}))
+			return err
+		},
+	}
+	for way, try := range ways {
+		if err := try(most); err != nil {
+			t.Errorf("%s, as many as may be: %v", way, err)
+		}
+		for _, bad := range [][]byte{more, unread} {
+			if err := try(bad); err == nil || !strings.Contains(err.Error(), "has more than 250000 values") {
+				t.Errorf("%s: %v", way, err)
+			}
+		}
+	}
+	if _, err := Video(typedVideo(&genbusv1.VideoGeneration{Model: "m", ExtraJson: half, MetadataJson: half})); err == nil || err.Error() != "video makes more than 250000 values of JSON" {
+		t.Errorf("extra_json and metadata_json together: %v", err)
+	}
+	if _, err := SetMember(more, "model", []byte(`"m"`)); err != nil {
+		t.Errorf("what was accepted and is written for an upstream: %v", err)
+	}
+}
+
+func TestFault(t *testing.T) {
+	t.Parallel()
+	for raw, code := range map[string]fault.Code{
+		`{`: fault.InvalidJSON, `[]`: fault.InvalidJSON, `{"a":1,"a":2}`: fault.InvalidJSON,
+		`{"a":` + strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth) + `}`: fault.InvalidRequest,
+		strings.Repeat(",", MaxValues): fault.InvalidRequest,
+	} {
+		_, err := Header([]byte(raw))
+		if f := Fault(err); err == nil || f.Code != code || !errors.Is(f, err) {
+			t.Errorf("%.20s: %v", raw, f)
+		}
+	}
+}
+
+// TestObjectOfAnySize: an object with an index is the same as one without.
+func TestObjectOfAnySize(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		var o Object
+		var names []string
+		values := map[string]string{}
+		for range 200 {
+			name, value := fmt.Sprint(r.IntN(2*few)), fmt.Sprint(r.Int64())
+			_, there := values[name]
+			if o.Has(name) != there {
+				t.Fatalf("seed %d: %s is there: %t", seed, name, there)
+			}
+			switch object := []byte(`{"` + name + `":` + value + `}`); r.IntN(5) {
+			case 0:
+				o.Drop(name)
+				delete(values, name)
+				names = without(names, name)
+				continue
+			case 1:
+				if err := o.Add("x", object); (err != nil) != there {
+					t.Fatalf("seed %d: Add says %v", seed, err)
+				}
+				if there {
+					continue
+				}
+			case 2:
+				if err := o.Merge(object); err != nil {
+					t.Fatal(err)
+				}
+			default:
+				o.Set(name, []byte(value))
+			}
+			if !there {
+				names = append(names, name)
+			}
+			values[name] = value
+		}
+		if diff := cmp.Diff(names, o.names); diff != "" {
+			t.Fatalf("seed %d: the order (-want +got)\n%s", seed, diff)
+		}
+		for i, name := range o.names {
+			if string(o.values[i]) != values[name] {
+				t.Fatalf("seed %d: %s is %s", seed, name, o.values[i])
+			}
+		}
+	}
+}
+
+func without(names []string, name string) (out []string) {
+	for _, n := range names {
+		if n != name {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+func FuzzCountValues(f *testing.F) {
+	seed(f)
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		n := countValues(raw)
+		if !json.Valid(raw) {
+			return
+		}
+		if want := count(t, raw); n != want {
+			t.Errorf("%q has %d values, not %d", raw, n, want)
+		}
+	})
+}
+
+// count counts by another parser.
+func count(t *testing.T, raw []byte) int {
+	t.Helper()
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	type level struct {
+		object bool
+		seen   int
+	}
+	var open []level
+	n := 0
+	for {
+		tok, err := d.Token()
+		if err != nil {
+			return n
+		}
+		delim, _ := tok.(json.Delim)
+		if delim == '}' || delim == ']' {
+			open = open[:len(open)-1]
+			continue
+		}
+		name := false
+		if last := len(open) - 1; last >= 0 {
+			name = open[last].object && open[last].seen%2 == 0
+			open[last].seen++
+		}
+		if !name {
+			n++
+		}
+		if delim != 0 {
+			open = append(open, level{object: delim == '{'})
+		}
+	}
+}
+
+// BenchmarkHeaderOfMany is what the most members cost: nearly all of it goes into
+// looking for names that are there twice.
+func BenchmarkHeaderOfMany(b *testing.B) {
+	benchmark(b, []byte("{"+manyMembers(MaxValues)+"}"), func(body []byte) error { _, err := Header(body); return err })
+}
