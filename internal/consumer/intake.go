@@ -21,11 +21,13 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Bounds of the inbox in one process.
+// Bounds of the inbox in one process. A request that a dead replica held comes to
+// another one after intakeAckWait, which is longer than any live one holds it:
+// intakeTimeout has room for an admission and for a dead letter after it.
 const (
 	intakeSlots   = 64
-	intakeAckWait = 60 * time.Second
-	intakeTimeout = 45 * time.Second
+	intakeAckWait = 20 * time.Second
+	intakeTimeout = 15 * time.Second
 )
 
 // intake takes the requests of one kind from the inbox to admission.
@@ -125,17 +127,18 @@ func again(f *fault.Error) bool {
 // refuse keeps the message as a dead letter, and tells the followers of its id
 // unless the id is that of a job that was accepted.
 func (in *intake) refuse(ctx context.Context, m jetstream.Msg, seq uint64, r admission.Request, f *fault.Error) Outcome {
-	in.Logger.Info("a request was refused", "subject", m.Subject(), "sequence", seq, "code", f.Code)
+	subj := fault.Clip(m.Subject(), maxText)
+	in.Logger.Info("a request was refused", "subject", fault.Clip(subj, maxShown), "sequence", seq, "code", f.Code)
 	id := r.JobID()
 	token := id
 	if token == "" {
 		token = "seq-" + strconv.FormatUint(seq, 10)
 	}
 	letter := &genbusv1.DeadLetter{
-		Error: f.TaskError(), Id: id, Kind: string(in.kind), Tenant: r.Tenant, Subject: m.Subject(), Data: m.Data(), Headers: headers(m),
+		Error: f.TaskError(), Id: id, Kind: string(in.kind), Tenant: fault.Clip(r.Tenant, maxText), Subject: subj, Data: m.Data(), Headers: headers(m),
 	}
 	if err := in.dead.Put(ctx, letter, token, strconv.FormatUint(seq, 10)); err != nil {
-		in.Logger.Error("a dead letter could not be written", "subject", m.Subject(), "sequence", seq, "error", err)
+		in.Logger.Error("a dead letter could not be written", "subject", fault.Clip(subj, maxShown), "sequence", seq, "error", err)
 		return NakWithDelay(10 * time.Second)
 	}
 	if id == "" {
@@ -148,10 +151,20 @@ func (in *intake) refuse(ctx context.Context, m jetstream.Msg, seq uint64, r adm
 	return Ack()
 }
 
+// Bounds of what a letter has of its message beside the data, in bytes. What is no
+// UTF-8 is mended besides: no letter could hold it, and without one its message
+// would never leave the inbox. No legal name is mended or cut, and none that was
+// becomes legal.
+const (
+	maxHeaderKey = 256
+	maxText      = 4 << 10 // the tenant, the subject, and each value of a header
+	maxShown     = 256     // of the subject, in the log
+)
+
 func headers(m jetstream.Msg) []*genbusv1.Header {
 	out := make([]*genbusv1.Header, 0, len(m.Headers()))
 	for k, v := range m.Headers() {
-		out = append(out, &genbusv1.Header{Key: fault.Clip(k, 256), Values: valid(v)})
+		out = append(out, &genbusv1.Header{Key: fault.Clip(k, maxHeaderKey), Values: valid(v)})
 	}
 	return out
 }
@@ -159,7 +172,7 @@ func headers(m jetstream.Msg) []*genbusv1.Header {
 func valid(values []string) []string {
 	out := make([]string, 0, len(values))
 	for _, v := range values {
-		out = append(out, fault.Clip(v, 4<<10))
+		out = append(out, fault.Clip(v, maxText))
 	}
 	return out
 }

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
@@ -58,6 +60,31 @@ func TestInvalidRequestsBecomeDeadLetters(t *testing.T) {
 	for id, code := range map[string]string{missing: "invalid_request", unknown: "model_not_found"} {
 		if end := last(follow(t, r.log, id)); end.Job.GetError().GetCode() != code {
 			t.Errorf("%s ended %v, want %s", id, end.Job.GetError(), code)
+		}
+	}
+}
+
+// TestTheInboxOfAnOlderVersion: its consumer kept what a dead replica held for a
+// minute.
+func TestTheInboxOfAnOlderVersion(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	for _, kind := range subject.Kinds {
+		if _, err := b.EnsureConsumer(t.Context(), b.Names().Requests(), jetstream.ConsumerConfig{
+			Durable: subject.IntakeDurable(kind), FilterSubject: b.Names().RequestPattern(kind),
+			AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute, MaxDeliver: -1, MaxAckPending: 1024,
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	newReplica(t, b, testConfig(t, newSandbox(t).URL()))
+	for _, kind := range subject.Kinds {
+		cons, err := b.Consumer(t.Context(), b.Names().Requests(), subject.IntakeDurable(kind))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := cons.CachedInfo().Config.AckWait; got != intakeAckWait || got <= intakeTimeout {
+			t.Errorf("%s: a request comes back after %s, want %s, and the handler's %s to be shorter", kind, got, intakeAckWait, intakeTimeout)
 		}
 	}
 }

@@ -92,6 +92,14 @@ func (b *onceBody) Read(p []byte) (int, error) {
 	return b.reader.Read(p)
 }
 
+// left reports whether all of the request is on its way. One whose first write is
+// still to come may be refused by its connection.
+func (b *onceBody) left() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.begun && !b.sealed && b.reader.Len() == 0
+}
+
 // late looks at the wall clock too: the other one stands still while the machine
 // sleeps.
 func (b *onceBody) late() bool {

@@ -32,8 +32,19 @@ type SubmitCall struct {
 }
 
 // Submit sends a create request once, with the job's id as Idempotency-Key, and
-// judges what comes back. It never retries and never follows a redirect.
+// judges what comes back. It never retries and never follows a redirect. Nothing is
+// sent after the deadline of ctx; the answer to what was sent before is awaited a
+// little longer.
 func (ep *Endpoint) Submit(ctx context.Context, create VideoCreate, call SubmitCall) Submission {
+	s := ep.submit(ctx, create, call)
+	// HTTP/2 calls the end of the wait a cancellation, which would be the caller's.
+	if s.Err != nil && errors.Is(s.Err.Err, context.Canceled) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		s.Err.Err = context.DeadlineExceeded
+	}
+	return s
+}
+
+func (ep *Endpoint) submit(ctx context.Context, create VideoCreate, call SubmitCall) Submission {
 	if len(call.Body) == 0 {
 		return refused(RefusedForGood, NotSent(OpCreate, errors.New("the request body is empty")))
 	}
@@ -48,6 +59,9 @@ func (ep *Endpoint) Submit(ctx context.Context, create VideoCreate, call SubmitC
 	if create.JobID != "" {
 		req.Header.Set("Idempotency-Key", create.JobID)
 	}
+	waiting, end := awaitAnswer(req.Context(), req.Body)
+	defer end()
+	req = req.WithContext(waiting)
 	resp, err := ep.Do(OpCreate, req)
 	if err != nil {
 		e := AsError(OpCreate, err)
