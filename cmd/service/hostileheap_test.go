@@ -83,9 +83,6 @@ func (s *siege) checkMetrics() {
 // upstreamsFault tells the calls that a hostile upstream has part in: an inline
 // chat, and a download. A failure of genbus itself is never one.
 func (s *siege) upstreamsFault(line string) bool {
-	if openFindings[8] != "" && (strings.Contains(line, "/kling/") || strings.Contains(line, "/jimeng/")) {
-		return true
-	}
 	called := strings.Contains(line, "/v1/chat/completions") || strings.Contains(line, "/content") || strings.Contains(line, "ChatCompletion") || strings.Contains(line, "DownloadVideo")
 	return called && !strings.Contains(line, `code="500"`) && !strings.Contains(line, `code="Internal"`) && !strings.Contains(line, `code="DataLoss"`)
 }

@@ -156,7 +156,6 @@ func methodOf(in hostile.Input) string {
 func judgeAnswer(in hostile.Input, resp *http.Response, body []byte, first bool) error {
 	code := resp.Header.Get("Genbus-Error-Code")
 	switch {
-	case code == "caller_gone" && openFindings[8] != "":
 	case resp.StatusCode >= 500 && !protocolRefusals[resp.StatusCode]:
 		return fmt.Errorf("status %d, %s: %.300s", resp.StatusCode, code, body)
 	case resp.StatusCode >= 500 && code != "":

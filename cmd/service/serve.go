@@ -35,6 +35,7 @@ func (c serveCommand) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	telemetry.AdoptLibraries(log)
 	s, err := newService(ctx, cfg, log)
 	if err != nil {
 		return err

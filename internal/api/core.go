@@ -40,12 +40,13 @@ type core struct {
 	writeTimeout time.Duration
 	// bodyTimeout bounds the arrival of a request's body by HTTP.
 	bodyTimeout time.Duration
+	strangers   *strangers
 }
 
 func newCore(o Options, d *drain) *core {
 	return &core{
 		cfg: o.Config, admission: o.Admission, log: o.Log, bodies: o.Bodies, eraser: o.Eraser, routes: o.Routes, content: o.Content,
-		inline: o.Inline, chats: o.Chats, logger: o.Logger, drain: d, now: time.Now, writeTimeout: writeTimeout, bodyTimeout: bodyTimeout,
+		inline: o.Inline, chats: o.Chats, logger: o.Logger, drain: d, now: time.Now, writeTimeout: writeTimeout, bodyTimeout: bodyTimeout, strangers: newStrangers(),
 	}
 }
 

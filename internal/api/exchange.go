@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -71,6 +72,15 @@ func (x *exchange) request(kind subject.Kind, raw []byte) (admission.Request, er
 	return req, err
 }
 
+// levelOf is how loud a failed call is: what fails after the caller has gone mostly
+// fails because of that.
+func levelOf(ctx context.Context) slog.Level {
+	if ctx.Err() != nil {
+		return slog.LevelDebug
+	}
+	return slog.LevelError
+}
+
 // number reads a query parameter that is an integer between least and most.
 func number(text, field string, missing, least, most int) (int, error) {
 	if text == "" {
@@ -135,7 +145,7 @@ func (x *exchange) fail(err error) {
 // note logs an error that is ours to mend; callers are told the others.
 func (x *exchange) note(err error) {
 	if f := fault.From(err); f.Code == fault.Internal {
-		x.web.log.ErrorContext(x.ctx(), "HTTP call failed", telemetry.KeyRequestID, x.Header().Get("X-Request-Id"),
+		x.web.log.Log(x.ctx(), levelOf(x.ctx()), "HTTP call failed", telemetry.KeyRequestID, x.Header().Get("X-Request-Id"),
 			telemetry.KeyRoute, x.r.Pattern, telemetry.KeyJobID, f.JobID, telemetry.KeyError, f)
 	}
 }

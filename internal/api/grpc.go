@@ -45,7 +45,7 @@ func newGRPCServer(o Options, c *core, h *healthService) *grpc.Server {
 	s := grpc.NewServer(
 		grpc.StatsHandler(otelgrpc.NewServerHandler(
 			otelgrpc.WithTracerProvider(o.Tracing.Provider), otelgrpc.WithPropagators(o.Tracing.Propagator))),
-		grpc.UnaryInterceptor(i.unary), grpc.StreamInterceptor(i.stream),
+		grpc.StreamInterceptor(i.stream), // register has it run for the unary methods too
 		grpc.MaxRecvMsgSize(limit), grpc.MaxSendMsgSize(limit),
 		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeaderList),
 		grpc.ConnectionTimeout(dialTimeout),
@@ -56,7 +56,7 @@ func newGRPCServer(o Options, c *core, h *healthService) *grpc.Server {
 	i.register(s, genbusv1.ChatService_ServiceDesc, chatService{core: c})
 	i.register(s, genbusv1.ModelService_ServiceDesc, modelService{core: c})
 	i.register(s, genbusv1.OperatorService_ServiceDesc, operatorService{operator: o.Operator, logger: o.Logger})
-	grpc_health_v1.RegisterHealthServer(s, h.server)
+	i.register(s, grpc_health_v1.Health_ServiceDesc, h.server)
 	reflection.Register(s)
 	return s
 }
@@ -69,35 +69,26 @@ type interceptor struct {
 	log     *slog.Logger
 }
 
-func (i *interceptor) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
-	begin := time.Now()
-	ctx, c := newCall(ctx, grpcMethod(info.FullMethod))
-	defer func() {
-		// recover works only in the deferred function itself.
-		resp, err = i.finish(ctx, c, begin, recover(), resp, err)
-	}()
-	_ = grpc.SetHeader(ctx, c.header()) // fails only after the header was sent
-	if err := i.enter(c); err != nil {
-		return nil, err
-	}
-	return handler(ctx, req)
-}
-
 func (i *interceptor) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
 	begin := time.Now()
 	ctx, c := newCall(ss.Context(), grpcMethod(info.FullMethod))
-	defer func() { _, err = i.finish(ctx, c, begin, recover(), nil, err) }()
+	defer func() {
+		// recover works only in the deferred function itself.
+		err = i.finish(ctx, c, begin, recover(), err)
+	}()
 	_ = ss.SetHeader(c.header()) // fails only after the header was sent
 	if err := i.enter(c); err != nil {
 		return err
 	}
-	return handler(srv, &callStream{ServerStream: ss, ctx: ctx, manyRequests: info.IsClientStream})
+	return handler(srv, &callStream{ServerStream: ss, ctx: ctx, core: i.core, manyRequests: info.IsClientStream})
 }
 
 // callStream carries our context.
 type callStream struct {
 	grpc.ServerStream
 	ctx context.Context //nolint:containedctx // that is what Context of a stream is
+
+	core *core
 	// manyRequests says that the client sends a stream too, whose end is io.EOF.
 	manyRequests bool
 }
@@ -105,9 +96,9 @@ type callStream struct {
 // Context has the call in it.
 func (s *callStream) Context() context.Context { return s.ctx }
 
-// RecvMsg reads the call's one message, or the next of them. gRPC calls one that it cannot read, or
-// that is missing, a failure of the server.
-func (s *callStream) RecvMsg(m any) error {
+// read reads the call's one message, or the next of them. gRPC calls one that it
+// cannot read, or that is missing, a failure of the server.
+func (s *callStream) read(m any) error {
 	err := s.ServerStream.RecvMsg(m)
 	if s.manyRequests && errors.Is(err, io.EOF) {
 		return err

@@ -102,18 +102,32 @@ func sayJob(ctx context.Context, id string) {
 
 // finish counts the call, turns a panic into an error, and gives every error its
 // meaning.
-func (i *interceptor) finish(ctx context.Context, c *call, begin time.Time, p, resp any, err error) (any, error) {
+func (i *interceptor) finish(ctx context.Context, c *call, begin time.Time, p any, err error) error {
 	if p != nil {
 		i.panicked(ctx, c, p)
-		resp, err = nil, bug()
+		err = bug()
 	}
 	code := codes.OK
 	if err != nil {
-		resp, err = nil, i.explain(ctx, c, err)
-		code = status.Code(err)
+		err = i.explain(ctx, c, err)
+		if code = status.Code(err); p == nil {
+			code = counted(ctx, code)
+		}
 	}
 	i.metrics.GRPCRequest(string(c.method), code.String(), time.Since(begin))
-	return resp, err
+	return err
+}
+
+// counted is the code that a call counts under: what fails here for a client that
+// has gone away, or whose deadline has passed, fails because of that.
+func counted(ctx context.Context, code codes.Code) codes.Code {
+	switch code {
+	case codes.Internal, codes.Unknown, codes.DataLoss, codes.Unavailable, codes.Aborted:
+		if err := ctx.Err(); err != nil {
+			return status.FromContextError(err).Code()
+		}
+	}
+	return code
 }
 
 func (i *interceptor) panicked(ctx context.Context, c *call, p any) {
@@ -132,7 +146,7 @@ func (i *interceptor) explain(ctx context.Context, c *call, err error) error {
 		sayJob(ctx, f.JobID)
 	}
 	if f.Code == fault.Internal {
-		i.log.ErrorContext(ctx, "gRPC call failed", telemetry.KeyRequestID, c.id[0],
+		i.log.Log(ctx, levelOf(ctx), "gRPC call failed", telemetry.KeyRequestID, c.id[0],
 			telemetry.KeyOp, string(c.method), telemetry.KeyJobID, f.JobID, telemetry.KeyError, f)
 	}
 	return f

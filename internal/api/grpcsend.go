@@ -21,20 +21,8 @@ func (c *core) send(run func(sent func(func() error) error) error) error {
 		defer timer.Stop()
 		return send()
 	}
-	done := make(chan error, 1)
-	go func() {
-		var err error
-		// The interceptor's recover does not reach this goroutine.
-		defer func() {
-			if p := recover(); p != nil {
-				err = c.panicked(p)
-			}
-			done <- err
-		}()
-		err = run(sent)
-	}()
 	select {
-	case err := <-done:
+	case err := <-c.beside(func() error { return run(sent) }):
 		return err
 	case <-timer.C:
 		return fault.New(fault.SlowReader, "no message was read for %s; resume from the last one", c.writeTimeout)

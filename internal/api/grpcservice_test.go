@@ -2,14 +2,18 @@ package api_test
 
 import (
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/config"
 )
 
@@ -37,6 +41,36 @@ func TestNoMessageIsReadOfAStranger(t *testing.T) {
 			if got := w.beginMessage(target+method, row.key); got != row.want {
 				t.Errorf("%s, %s: %s", name, method, got)
 			}
+		}
+	}
+}
+
+// TestMessageThatDoesNotCome is given up, also where nobody has to say who they
+// are; the time for a message does not bound the call.
+func TestMessageThatDoesNotCome(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.api.SetBodyTimeout(300 * time.Millisecond)
+	address := w.grpcAddress()
+	for _, method := range []string{
+		"/genbus.v1.VideoService/CreateVideoTask", "/genbus.v1.VideoService/WatchVideoTask", "/genbus.v1.ChatService/StreamChatCompletion",
+		"/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch",
+	} {
+		if got := w.beginMessage("http://"+address+method, ""); got != codes.InvalidArgument {
+			t.Errorf("%s: %s", method, got)
+		}
+	}
+	stream := must[grpc.ServerStreamingClient[genbusv1.StreamChatCompletionResponse]](t)(genbusv1.NewChatServiceClient(w.dial()).StreamChatCompletion(t.Context(),
+		&genbusv1.StreamChatCompletionRequest{Request: &genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_RawJson{
+			RawJson: []byte(strings.Replace(streamBody, "sandbox-chat", "sandbox-chat:chunks=10,chunk_interval_ms=60", 1)),
+		}}}))
+	for n := 0; ; n++ {
+		_, err := stream.Recv()
+		if errors.Is(err, io.EOF) && n > 5 {
+			return
+		}
+		if err != nil {
+			t.Fatalf("after %d messages: %v", n, err)
 		}
 	}
 }

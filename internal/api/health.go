@@ -15,7 +15,7 @@ type healthService struct{ server *health.Server }
 // whole server.
 var healthNames = []string{
 	"", genbusv1.VideoService_ServiceDesc.ServiceName, genbusv1.ChatService_ServiceDesc.ServiceName,
-	genbusv1.ModelService_ServiceDesc.ServiceName,
+	genbusv1.ModelService_ServiceDesc.ServiceName, genbusv1.OperatorService_ServiceDesc.ServiceName,
 }
 
 // newHealthService is not serving until h has checked for the first time.

@@ -11,7 +11,7 @@ import (
 	"github.com/genbus/genbus/internal/fault"
 )
 
-// bodyTimeout bounds the arrival of a request's body.
+// bodyTimeout bounds the arrival of a request's body, and of a gRPC call's message.
 const bodyTimeout = 2 * time.Minute
 
 // maxFirstAlloc bounds what a mere Content-Length makes us allocate.
@@ -49,12 +49,15 @@ func (h *web) expectBody(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// unreadBody is what a body that cannot be read to its end is called, whether its
+// framing is broken, it was cut off, or it did not come in time: its sender's fault
+// on every path.
 func unreadBody(err error, limit int64) error {
 	var over *http.MaxBytesError
 	if errors.As(err, &over) {
 		return tooLarge(limit)
 	}
-	return fault.New(fault.CallerGone, "the request's body did not arrive whole: %w", err)
+	return fault.New(fault.InvalidRequest, "the request's body did not arrive whole: %w", err)
 }
 
 func tooLarge(limit int64) error {

@@ -12,6 +12,9 @@ type response struct {
 	http.ResponseWriter
 	r      *http.Request
 	status int
+	// left is true when the client had gone by the time of an answer that says that
+	// we failed.
+	left bool
 	// replaced is true when the mux's text was replaced and its body is dropped.
 	replaced bool
 }
@@ -32,7 +35,7 @@ func (w *response) WriteHeader(status int) {
 			return
 		}
 	}
-	w.status = status
+	w.status, w.left = status, status >= http.StatusInternalServerError && fault.Gone(w.r.Context())
 	w.ResponseWriter.WriteHeader(status)
 }
 

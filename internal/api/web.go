@@ -134,8 +134,11 @@ func (h *web) finish(res *response, begin time.Time) {
 		}
 	}
 	status := res.status
-	if status == 0 {
+	switch {
+	case status == 0:
 		status = http.StatusOK // net/http writes it when the handler has not
+	case res.left && (p == nil || abort):
+		status = fault.MeaningOf(fault.CallerGone).HTTP
 	}
 	h.metrics.HTTPRequest(res.r.Pattern, status, time.Since(begin))
 	if abort || p != nil && begun {

@@ -151,7 +151,7 @@ func TestHalfABody(t *testing.T) {
 		t.Fatal(err)
 	}
 	data, _ := io.ReadAll(conn)
-	if !bytes.HasPrefix(data, []byte("HTTP/1.1 499")) {
+	if !bytes.HasPrefix(data, []byte("HTTP/1.1 400")) {
 		t.Errorf("answer %q", data)
 	}
 	if n := w.sandbox.Sandbox.Stats().Chats; n != 0 {
@@ -195,7 +195,7 @@ func TestBodyThatDoesNotCome(t *testing.T) {
 	if s := w.open(w.request(http.MethodPost, "/v1/chat/completions", body)).rest(); s[len(s)-1].data != "[DONE]" {
 		t.Errorf("a long stream ended with %s", s[len(s)-1].data)
 	}
-	for path, want := range map[string]string{"/v1/chat/completions": "HTTP/1.1 499", "/nothing": "HTTP/1.1 404"} {
+	for path, want := range map[string]string{"/v1/chat/completions": "HTTP/1.1 400", "/nothing": "HTTP/1.1 404"} {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(w.http.URL, "http://"))
 		if err != nil {
 			t.Fatal(err)

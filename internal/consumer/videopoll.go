@@ -71,8 +71,21 @@ func late(x *genbusv1.Execution, now time.Time) bool {
 func (j *videoJob) afterFailedPoll(err error) Outcome {
 	j.failures++
 	j.polled(telemetry.PollFailed)
-	j.Logger.Debug("poll failed", j.attrs("error", err)...)
+	j.Logger.Debug("poll failed", j.attrs(logged(err)...)...)
 	return j.holdForPoll()
+}
+
+// logged is what the log has of a failed call: not the upstream's words, which may
+// quote the prompt.
+func logged(err error) []any {
+	switch e := upstream.AsError(upstream.OpPoll, err); {
+	case e == nil:
+		return nil
+	case e.HTTPStatus == 0: // in our words
+		return []any{telemetry.KeyError, e.Message}
+	default:
+		return []any{telemetry.KeyHTTPStatus, e.HTTPStatus, telemetry.KeyCode, e.Code}
+	}
 }
 
 // afterLostResult is a poll that no longer says what the upstream said before:

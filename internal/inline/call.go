@@ -39,7 +39,7 @@ func (r *Runner) open(ctx context.Context, req admission.Request, streamed bool)
 	c, err := r.admit(ctx, req, streamed)
 	r.o.Metrics.Admission(subject.Chat, req.Way, time.Since(begin))
 	if err != nil {
-		r.o.Metrics.Refused(subject.Chat, req.Way, string(fault.CodeOf(err)))
+		r.o.Metrics.Refused(subject.Chat, req.Way, string(fault.Counted(ctx, err)))
 		return nil, err
 	}
 	r.o.Metrics.Accepted(subject.Chat, req.Way)

@@ -57,6 +57,11 @@ func (b *breaker) changed(name string, _, to gobreaker.State) {
 	}
 }
 
+// givenUp reports whether a call ended because nobody wanted its answer any more.
+func givenUp(err *upstream.Error) bool {
+	return err.Code == chat.CodeCancelled || errors.Is(err, context.Canceled)
+}
+
 // health is what a call says about its upstream, in the breaker's terms: a
 // refusal shows that the upstream works, unless it is about the upstream and
 // may pass.
@@ -64,8 +69,8 @@ func health(err *upstream.Error) error {
 	switch {
 	case err == nil:
 		return nil
-	case err.Code == chat.CodeCancelled || errors.Is(err, context.Canceled):
-		return errNothing // its caller went away
+	case givenUp(err):
+		return errNothing
 	case err.HTTPStatus == 0 && !err.Written && err.Final:
 		return errNothing // it could not be sent to anybody
 	case err.HTTPStatus == 0:

@@ -102,7 +102,11 @@ func (a *attempt) answered(status int) {
 }
 
 func (a *attempt) failed(err *upstream.Error) {
-	a.measure("failed", err.HTTPStatus)
+	verdict := "failed"
+	if givenUp(err) {
+		verdict = "given_up"
+	}
+	a.measure(verdict, err.HTTPStatus)
 	a.lease.Report(err)
 	a.lease.Release()
 }
@@ -198,15 +202,14 @@ func (c *Chat) nobody(err error, last *upstream.Error) error {
 	case !ok:
 		return upstream.NotSent(opChat, fmt.Errorf("route %s has no upstream", c.chooser.route.Name))
 	}
-	if busy.Told != nil {
-		e := *busy.Told
-		e.Written, e.RetryAfter, e.Err = false, max(time.Until(busy.Until), time.Millisecond), err
-		return &e
-	}
-	return &upstream.Error{
+	e := &upstream.Error{
 		Op: opChat, Message: "no upstream of route " + c.chooser.route.Name + " takes a chat now; try again later",
 		RetryAfter: max(time.Until(busy.Until), time.Millisecond), Scope: upstream.ScopeUpstream, Err: err,
 	}
+	if busy.told != nil {
+		busy.told.describe(e, busy.Until)
+	}
+	return e
 }
 
 // movesOn reports whether a failed chat may go to another account.

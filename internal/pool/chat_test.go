@@ -259,23 +259,6 @@ func TestAllAttemptsShareOneTime(t *testing.T) {
 	}
 }
 
-func TestNoPlaceForAChat(t *testing.T) {
-	t.Parallel()
-	for way, run := range runs {
-		t.Run(way, func(t *testing.T) {
-			t.Parallel()
-			f := newFleet(t, accounts{"a": after("40", refuse(429, "")), "b": after("30", refuse(429, ""))}, nil, nil)
-			_, _ = run(t.Context(), f, request(false))
-			_, err := run(t.Context(), f, request(false))
-			e, ok := errors.AsType[*upstream.Error](err)
-			if !ok || e.Final || e.Written || e.HTTPStatus != 429 || !e.Said || e.RetryAfter <= 20*time.Second || e.RetryAfter > 30*time.Second {
-				t.Errorf("got %#v, want what the upstream said", err)
-			}
-			expect(t, f.called(), "a", "b")
-		})
-	}
-}
-
 func TestNoUpstreamForAChat(t *testing.T) {
 	t.Parallel()
 	_, err := newFleet(t, nil, nil, nil).chat.Complete(t.Context(), request(true))

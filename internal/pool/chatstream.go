@@ -71,7 +71,7 @@ func (s *Stream) Close() {
 	if !s.over {
 		// Its caller went away, which says nothing about the upstream.
 		s.over = true
-		s.attempt.measure("failed", s.Status())
+		s.attempt.measure("given_up", s.Status())
 	}
 	s.Stream.Close()
 	s.attempt.lease.Release()

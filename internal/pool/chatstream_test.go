@@ -141,7 +141,7 @@ func TestACallerLeavesAStream(t *testing.T) {
 	}
 	expect(t, f.called(), "a", "a", "a")
 	expectMetrics(t, f.metrics, `upstream_in_hand{upstream="a"} 0`, `upstream_breaker_open{upstream="a"} 0`,
-		`upstream_requests_total{op="chat",status="2xx",upstream="a",verdict="failed"} 3`)
+		`upstream_requests_total{op="chat",status="2xx",upstream="a",verdict="given_up"} 3`)
 }
 
 // A breaker that lets one chat through to try its upstream does not wait for the

@@ -10,7 +10,6 @@ import (
 	"github.com/sony/gobreaker/v2"
 
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/upstream"
 )
 
 // ErrExhausted says that a job has tried every account of its route.
@@ -21,9 +20,8 @@ var ErrExhausted = errors.New("every account of the route was tried")
 type BusyError struct {
 	// Until is the earliest moment when one may; it lies in the future.
 	Until time.Time
-	// Told is what the upstream said of that one, when it asked for the wait; nil
-	// otherwise.
-	Told *upstream.Error
+	// told is why, where the upstream has asked for the wait; nil otherwise.
+	told *pause
 }
 
 // Error gives the moment.
@@ -104,7 +102,7 @@ func (c *Chooser) Acquire(t *Tried) (*Lease, error) {
 			return c.lease(t, k, done, now), nil
 		}
 		if busy.Until.IsZero() || free.Before(busy.Until) {
-			busy.Until, busy.Told = free, k.told(now)
+			busy.Until, busy.told = free, k.told(now)
 		}
 	}
 	for _, k := range resting {

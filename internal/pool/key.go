@@ -31,10 +31,10 @@ type key struct {
 	most    int // of inHand; 0 for no limit
 	limiter *rate.Limiter
 
-	waitUntil time.Time       // told to slow down
-	why       *upstream.Error // in these words
-	waits     int             // in a row, of those whose length was not told
-	restUntil time.Time       // refused
+	waitUntil time.Time // told to slow down
+	why       *pause
+	waits     int       // in a row, of those whose length was not told
+	restUntil time.Time // refused
 	restFor   time.Duration
 	back      *time.Timer // fires when the key is no longer out; nil until it first is
 }
@@ -94,18 +94,18 @@ func (k *key) heed(err *upstream.Error, began, now time.Time) {
 		}
 		k.restUntil = now.Add(k.restFor)
 	case err.RetryAfter > 0:
-		k.why = err
+		k.why = pauseOf(k.account, err)
 		k.waitUntil = latest(k.waitUntil, now.Add(min(err.RetryAfter, maxHeed)))
 	case !began.Before(k.waitUntil):
-		k.why = err
+		k.why = pauseOf(k.account, err)
 		k.waitUntil = now.Add(min(firstWait<<min(k.waits, 6), maxWait))
 		k.waits++
 	}
 }
 
-// told gives the upstream's words for which the key waits; nil when it is
-// nothing that the upstream said.
-func (k *key) told(now time.Time) *upstream.Error {
+// told says for what the key waits; nil when it is nothing that the upstream
+// asked for.
+func (k *key) told(now time.Time) *pause {
 	switch {
 	case k.waitUntil.After(now):
 		return k.why

@@ -19,7 +19,7 @@ type service struct {
 	keys      []*key
 	turn      int // index of the key whose turn it is
 	waitUntil time.Time
-	why       *upstream.Error // in these words
+	why       *pause
 	breaker   *breaker
 	metrics   *telemetry.UpstreamMetrics
 	logger    *slog.Logger
@@ -59,7 +59,7 @@ func (s *service) heed(err *upstream.Error, now time.Time) {
 		return
 	}
 	if err.RetryAfter > 0 {
-		s.why = err
+		s.why = pauseOf(Account{Upstream: s.name}, err)
 		s.waitUntil = latest(s.waitUntil, now.Add(min(err.RetryAfter, maxHeed)))
 	}
 }

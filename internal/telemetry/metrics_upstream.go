@@ -83,8 +83,9 @@ func (m *Metrics) Upstream(name string) *UpstreamMetrics {
 }
 
 // Request counts one call that ended. The op names the call (create, poll,
-// chat, models); the verdict is that of a submission, or answered or failed for
-// the calls that have none; httpStatus is 0 when no answer arrived.
+// chat, models); the verdict is that of a submission, or answered, failed or
+// given_up (by its caller) for the calls that have none; httpStatus is 0 when no
+// answer arrived.
 func (u *UpstreamMetrics) Request(op, verdict string, httpStatus int, took time.Duration) {
 	if u == nil {
 		return
