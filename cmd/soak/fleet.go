@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -63,13 +62,12 @@ func startFleet(ctx context.Context, o options, dir, binary string, up *upstream
 func (f *fleet) start(ctx context.Context, i int, dir, binary string, up *upstreams) (*replica, error) {
 	r := &replica{log: filepath.Join(dir, fmt.Sprintf("replica%d.log", i))}
 	r.Name = fmt.Sprintf("replica %d", i)
-	s := setup{Strict: up.strict.URL(), Honest: up.honest.URL(), DataDir: filepath.Join(dir, "data")}
-	for _, addr := range []*string{&s.HTTP, &s.GRPC, &s.Listen} {
-		var err error
-		if *addr, err = freeAddr(ctx); err != nil {
-			return r, err
-		}
+	s := setup{Name: r.Name, Strict: up.strict.URL(), Honest: up.honest.URL(), DataDir: filepath.Join(dir, "data")}
+	addrs, err := faulttest.FreeAddrs(3)
+	if err != nil {
+		return r, err
 	}
+	s.HTTP, s.GRPC, s.Listen = addrs[0], addrs[1], addrs[2]
 	if err := f.connect(r, &s); err != nil {
 		return r, err
 	}
@@ -175,14 +173,4 @@ func (f *fleet) close() error {
 	}
 	f.probe.CloseIdleConnections()
 	return errors.Join(errs...)
-}
-
-// freeAddr is an address on loopback that nothing listens on right now.
-func freeAddr(ctx context.Context) (string, error) {
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"github.com/genbus/genbus/internal/faulttest"
 )
 
 // mostUp is the longest that a replica lives between two kills.
@@ -16,7 +18,7 @@ func (s *storm) kills(ctx context.Context, seed uint64, n int) error {
 		return err
 	}
 	for i := range n {
-		if !pause(ctx, between(r, 0, mostUp)) {
+		if !faulttest.Pause(ctx, between(r, 0, mostUp)) {
 			return nil
 		}
 		if i%20 == 0 {

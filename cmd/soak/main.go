@@ -26,7 +26,7 @@ type cli struct {
 	Replicas int           `default:"2" help:"Replicas of the service, with --cluster."`
 	Rate     float64       `default:"10" help:"Requests that begin each second."`
 	Kills    int           `help:"Kill replicas this often, at random moments, in place of the plan of faults."`
-	Jobs     int           `help:"With --kills: how many requests there are."`
+	Jobs     int           `help:"With --kills: how many queued jobs are accepted; inline chats come on top. Default: 10 for each kill."`
 	Only     []string      `help:"Steps that the plan is drawn from, such as node-kill. Default: all."`
 	Plan     bool          `help:"Print the plan of faults and do nothing."`
 	History  string        `type:"path" help:"Check a history that was kept, and run nothing."`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/genbus/genbus/internal/faulttest"
 	"github.com/genbus/genbus/internal/faulttest/check"
 )
 
@@ -20,7 +21,7 @@ func (s *storm) node(ctx context.Context, at step) error {
 	if err := s.breakNode(at); err != nil {
 		return err
 	}
-	pause(ctx, at.For)
+	faulttest.Pause(ctx, at.For)
 	if err := s.healNode(ctx, at); err != nil {
 		return err
 	}

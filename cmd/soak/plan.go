@@ -26,6 +26,7 @@ const (
 	isolateTwo  action = "isolate-two"  // two nodes hear nobody: no majority
 	cutClients  action = "cut-clients"  // the connections of a node's clients are reset
 	nodeAndKill action = "node-and-app" // a node and a replica are killed together
+	pauseRoute  action = "pause"        // an operator pauses a route and resumes it
 	stray       action = "stray"        // work is given back by somebody who does not hold it
 	changeMix   action = "mix"          // the upstreams change their mix of faults
 )
@@ -33,7 +34,7 @@ const (
 // step is one thing that is done.
 type step struct {
 	Action action
-	// Target is the replica or node, by number.
+	// Target is the replica, the node or the route, by number.
 	Target int
 	For    time.Duration
 	// Mix is the mix of changeMix.
@@ -80,6 +81,7 @@ var singleDraws = []draw{
 	{kill, 6, 100 * time.Millisecond, 4 * time.Second},
 	{rolling, 2, 0, 2 * time.Second},
 	{stopReplica, 3, ackWait + time.Second, 4 * ackWait},
+	{pauseRoute, 1, time.Second, 4 * time.Second},
 	{stray, 1, 0, 0},
 	{changeMix, 3, 0, 0},
 }
@@ -96,6 +98,7 @@ var clusterDraws = []draw{
 	{isolateTwo, 1, ackWait + time.Second, 3 * ackWait},
 	{cutClients, 2, 200 * time.Millisecond, 4 * time.Second},
 	{nodeAndKill, 2, 500 * time.Millisecond, 8 * time.Second},
+	{pauseRoute, 2, time.Second, 4 * time.Second},
 	{stray, 3, 0, 0},
 	{changeMix, 4, 0, 0},
 }

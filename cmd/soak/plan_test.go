@@ -89,7 +89,7 @@ func TestMixesAreLegal(t *testing.T) {
 func TestTheSetupIsLegal(t *testing.T) {
 	t.Parallel()
 	for _, nats := range []string{"", "nats://127.0.0.1:1"} {
-		s := setup{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", NATS: nats, Listen: "127.0.0.1:0", DataDir: t.TempDir(), Strict: "http://127.0.0.1:1", Honest: "http://127.0.0.1:2"}
+		s := setup{Name: "replica 0", HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", NATS: nats, Listen: "127.0.0.1:0", DataDir: t.TempDir(), Strict: "http://127.0.0.1:1", Honest: "http://127.0.0.1:2"}
 		data, err := s.yaml()
 		if err != nil {
 			t.Fatal(err)

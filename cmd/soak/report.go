@@ -53,6 +53,8 @@ func (r result) sections() []section {
 	return []section{
 		{"Faults of processes, nodes and links", counted(r.faultCounts())},
 		{"Faults of the upstreams, by request and fault", counted(r.Upstream)},
+		{"Queued jobs that were accepted, by kind", counted(c.Accepted)},
+		{"Of these before the last fault began", counted(c.Stormy)},
 		{"Queued jobs, by kind and way in, and their ends", nested(c.Jobs)},
 		{"Inline chats, by their end in the log", counted(c.Inline)},
 		{"POSTs on the wire, by what they met", nested(named(c.Posts))},
@@ -66,8 +68,10 @@ func (r result) sections() []section {
 			{"jobs that another replica went on with", fmt.Sprint(c.Takeovers)},
 			{"starts of replicas that were tried again", fmt.Sprint(r.Starts)},
 			{"jobs without an end", fmt.Sprint(c.Unfinished)},
+			{"requests that were given a job that they had", fmt.Sprint(c.Attaches)},
 			{"followers, and times that they connected again", fmt.Sprintf("%d, %d", c.Followers, c.Resumes)},
 		}},
+		{"What each rule has looked at", counted(c.Looked)},
 	}
 }
 

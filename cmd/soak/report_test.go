@@ -18,8 +18,9 @@ func TestAReportSaysHowToRunItAgain(t *testing.T) {
 		options: options{Seed: 9, Duration: time.Minute, Cluster: true, Replicas: 2, Rate: 10},
 		Faults:  []check.Fault{{Kind: check.FaultKill}, {Kind: check.FaultKill}, {Kind: check.FaultMix, Target: "rough"}},
 		Counts: check.Counts{
-			Jobs:    map[string]map[string]int{"video, http": {"completed": 3, "cancelled": 1}},
-			Posts:   map[string]map[string]int{"video": {"": 4}},
+			Jobs:     map[string]map[string]int{"video, http": {"completed": 3, "cancelled": 1}},
+			Posts:    map[string]map[string]int{"video": {"": 4}},
+			Accepted: map[string]int{"video": 5}, Stormy: map[string]int{"video": 2}, Looked: map[string]int{"same-key": 7},
 			Trouble: map[string]check.Trouble{"get by http": {Lasted: 1500 * time.Millisecond, Errors: 2}},
 		},
 		Violations: []check.Violation{{Rule: "twin", Job: "video_a", Text: "none"}},
@@ -27,7 +28,7 @@ func TestAReportSaysHowToRunItAgain(t *testing.T) {
 	for name, got := range map[string]string{"text": r.text(), "markdown": r.markdown()} {
 		for _, want := range []string{
 			"go run ./cmd/soak --seed 9 --duration 1m0s --rate 10 --cluster --replicas 2", "mix rough", "3 completed, 1 cancelled", "4 good",
-			"1.5 s, 2 errors", "given up", "twin: video_a: none",
+			"1.5 s, 2 errors", "given up", "twin: video_a: none", "same-key", "before the last fault",
 		} {
 			if !strings.Contains(got, want) {
 				t.Errorf("%s has no %q:\n%s", name, want, got)

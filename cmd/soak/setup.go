@@ -1,11 +1,15 @@
 package main
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/genbus/genbus/internal/faulttest"
 	"github.com/genbus/genbus/internal/faulttest/check"
+	"github.com/genbus/genbus/internal/faulttest/load"
 )
 
 // Models that clients ask for. Each is a route of its own.
@@ -18,6 +22,15 @@ const (
 	modelTalk = "talk"
 )
 
+// tenants ask for jobs. The second may not ask as often as it likes.
+var tenants = []load.Tenant{{Name: "red", Key: "soak-key-of-the-red-tenant"}, {Name: "blue", Key: "soak-key-of-the-blue-tenant"}}
+
+// operatorKey is what pauses and resumes routes.
+const operatorKey = "soak-key-of-the-operator"
+
+// mostAsked is how many requests of the second tenant a replica takes each second.
+const mostAsked = 60
+
 // The times of the service, short, so that a run meets every one of them.
 const (
 	createTimeout = 3 * time.Second
@@ -29,8 +42,9 @@ const (
 	chatTotal     = 30 * time.Second
 	stopGrace     = 10 * time.Second
 	chatAttempts  = 2
-	// takeOver is how long after submit_until a taker waits; the service's own.
-	takeOver = 10 * time.Second
+	// answerGrace is how long after submit_until the answer to a create is awaited;
+	// the service's own.
+	answerGrace = 2 * time.Second
 	// endGrace is how long after its deadline a job may end while nothing is broken:
 	// another replica may have to find out that the holder is gone.
 	endGrace = 30 * time.Second
@@ -41,13 +55,14 @@ const (
 // checked is the configuration as the checker knows it.
 func checked() check.Config {
 	return check.Config{
-		Create: createTimeout, TakeOver: takeOver, ChatAttempts: chatAttempts, Resubmit: map[string]bool{modelReel: true},
+		Create: createTimeout, Answer: answerGrace, ChatAttempts: chatAttempts, Resubmit: map[string]bool{modelReel: true},
 		Grace: endGrace, Skew: 250 * time.Millisecond, ChunkAge: 15 * time.Minute,
 	}
 }
 
 // setup is what differs between replicas.
 type setup struct {
+	Name       string // of the replica, which the upstreams are told
 	HTTP, GRPC string // addresses
 	// NATS is the cluster's, or empty for an embedded broker at Listen.
 	NATS, Listen, DataDir string
@@ -71,12 +86,18 @@ func (s setup) yaml() ([]byte, error) {
 	} else {
 		nats["listen"], nats["data_dir"] = s.Listen, s.DataDir
 	}
+	var keys []any
+	for _, t := range tenants {
+		keys = append(keys, map[string]string{"tenant": t.Name, "key_sha256": hash(t.Key)})
+	}
 	return yaml.Marshal(map[string]any{
-		"http": map[string]any{"addr": s.HTTP}, "grpc": map[string]any{"addr": s.GRPC}, "nats": nats,
+		"api_keys": keys, "operator_keys": []any{map[string]string{"name": "soak", "key_sha256": hash(operatorKey)}},
+		"tenants": map[string]any{tenants[1].Name: map[string]any{"requests_per_second": mostAsked}},
+		"http":    map[string]any{"addr": s.HTTP}, "grpc": map[string]any{"addr": s.GRPC}, "nats": nats,
 		"log": map[string]any{"format": "json"}, "shutdown": map[string]any{"grace": stopGrace.String()},
 		"chat": map[string]any{"max_attempts": chatAttempts},
 		"upstreams": map[string]any{
-			"strict": upstream(s.Strict), "honest": upstream(s.Honest),
+			"strict": s.upstream(s.Strict), "honest": s.upstream(s.Honest),
 		},
 		"routes": []any{
 			video(modelFilm, "strict", "fail"), video(modelReel, "honest", "resubmit"),
@@ -90,10 +111,18 @@ func (s setup) yaml() ([]byte, error) {
 	})
 }
 
+// hash is a key as a configuration may show it.
+func hash(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:])
+}
+
 // upstream has a breaker that closes soon, so that jobs come through between
 // faults.
-func upstream(url string) map[string]any {
-	return map[string]any{"base_url": url, "breaker": map[string]any{"failures": 10, "open_for": "2s"}}
+func (s setup) upstream(url string) map[string]any {
+	return map[string]any{
+		"base_url": url, "breaker": map[string]any{"failures": 10, "open_for": "2s"}, "headers": map[string]string{faulttest.ClientHeader: s.Name},
+	}
 }
 
 func video(model, upstream, unknown string) map[string]any {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/genbus/genbus/internal/faulttest"
 	"github.com/genbus/genbus/internal/faulttest/check"
 	"github.com/genbus/genbus/internal/faulttest/load"
 )
@@ -89,7 +90,7 @@ func (w *world) open(ctx context.Context) (err error) {
 	}
 	w.storm = &storm{fleet: w.fleet, up: w.up}
 	w.load, err = load.New(load.Options{
-		Seed: w.Seed, Rate: w.rate(), Jobs: w.Jobs, Replicas: w.fleet.targets(), NATS: w.fleet.nats,
+		Seed: w.Seed, Rate: w.rate(), Jobs: w.Jobs, Replicas: w.fleet.targets(), NATS: w.fleet.nats, Tenants: tenants,
 		VideoModels: []string{modelFilm, modelReel}, ChatModels: []string{modelTalk}, Recorder: w.told,
 	})
 	return err
@@ -100,8 +101,11 @@ func (w *world) rate() float64 {
 	if w.Kills == 0 {
 		return w.Rate
 	}
-	const oneKill = mostUp/2 + time.Second
-	return float64(w.Jobs) / (time.Duration(w.Kills) * oneKill).Seconds()
+	const (
+		oneKill = mostUp/2 + 500*time.Millisecond
+		queued  = 0.85 // of all wishes; the others are inline chats, or given up
+	)
+	return float64(w.Jobs) / queued / (time.Duration(w.Kills) * oneKill).Seconds()
 }
 
 // work runs load and faults, heals, and waits until nothing is open.
@@ -174,7 +178,7 @@ func (w *world) settle(ctx context.Context) error {
 		if err == nil && what == "" {
 			return nil
 		}
-		if !pause(ctx, time.Second) {
+		if !faulttest.Pause(ctx, time.Second) {
 			w.storm.broke("work-left", "%s are left (%v)", what, err)
 			return nil
 		}
@@ -209,7 +213,7 @@ func (w *world) left(ctx context.Context, r *reader) (string, error) {
 // watch looks for replicas that end by themselves, and says how it goes.
 func (w *world) watch(ctx context.Context) {
 	seen := map[string]bool{}
-	for n := 0; pause(ctx, 100*time.Millisecond); n++ {
+	for n := 0; faulttest.Pause(ctx, 100*time.Millisecond); n++ {
 		if name := w.fleet.fallen(); name != "" && !seen[name] {
 			seen[name] = true
 			w.storm.broke("alive", "%s ended by itself", name)

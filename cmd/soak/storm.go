@@ -59,12 +59,14 @@ func (s *storm) do(ctx context.Context, at step) error {
 		both.Go(func() error { return s.node(ctx, step{Action: nodeKill, Target: at.Target, For: at.For}) })
 		both.Go(func() error { return s.kill(ctx, at.Target%len(s.fleet.replicas), at.For/2) })
 		return both.Wait()
+	case pauseRoute:
+		return s.pauseRoute(ctx, pausable[at.Target%len(pausable)], at.For)
 	case stray:
 		return s.stray(ctx)
 	case changeMix:
 		return s.mix(at.Mix)
 	default:
-		pause(ctx, at.For)
+		faulttest.Pause(ctx, at.For)
 		return nil
 	}
 }
@@ -125,7 +127,7 @@ func (s *storm) kill(ctx context.Context, i int, away time.Duration) error {
 	if err := r.process.Kill(); err != nil {
 		return err
 	}
-	pause(ctx, away)
+	faulttest.Pause(ctx, away)
 	return s.restart(ctx, r)
 }
 
@@ -140,7 +142,7 @@ func (s *storm) restart(ctx context.Context, r *replica) error {
 			r.setDown(false)
 			return nil
 		}
-		if !pause(ctx, 500*time.Millisecond) {
+		if !faulttest.Pause(ctx, 500*time.Millisecond) {
 			return fmt.Errorf("restart %s: %w", r.Name, err)
 		}
 		s.mu.Lock()
@@ -188,7 +190,7 @@ func (s *storm) terminate(ctx context.Context, r *replica, away time.Duration) e
 	if err := r.process.Wait(wait); err != nil && !r.ranOutOfGrace() {
 		s.broke("clean-stop", "%s did not stop cleanly: %v (after %s)", r.Name, err, time.Since(begin).Round(time.Millisecond))
 	}
-	pause(ctx, away)
+	faulttest.Pause(ctx, away)
 	return s.restart(ctx, r)
 }
 
@@ -199,18 +201,18 @@ func (s *storm) stop(ctx context.Context, i int, d time.Duration) error {
 	if err := r.process.Stop(); err != nil {
 		return err
 	}
-	pause(ctx, d)
+	faulttest.Pause(ctx, d)
 	return r.process.Continue()
 }
 
 func (s *storm) cutReplica(ctx context.Context, i int, d time.Duration) error {
 	r := s.fleet.replicas[i]
-	end := s.begin(check.Fault{Kind: check.FaultCut, Target: r.Name, Broker: true})
+	end := s.begin(check.Fault{Kind: check.FaultCutReplica, Target: r.Name, Broker: true})
 	defer end()
 	for _, l := range r.links {
 		l.Cut(faulttest.Blackhole)
 	}
-	pause(ctx, d)
+	faulttest.Pause(ctx, d)
 	for _, l := range r.links {
 		l.Heal()
 	}
@@ -236,16 +238,4 @@ func (s *storm) heal(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, healTimeout)
 	defer cancel()
 	return s.fleet.nodes.WaitHealthy(ctx)
-}
-
-// pause waits for d, or until ctx ends; false then.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -71,9 +71,10 @@ var good = []faulttest.Fault{
 
 // post is a POST as the checker knows it: only a good answer counts as one.
 func post(p faulttest.Post) check.Post {
+	spoiled := !slices.Contains(good, p.Fault)
 	return check.Post{
-		Time: p.Time, Ended: p.Ended, Video: p.Op == faulttest.OpCreate, Path: p.Path, Key: p.Key, Marker: p.Marker, Fault: string(p.Fault),
-		Status: p.Status, TaskID: p.TaskID, Accepted: p.Accepted, Text: p.Text,
-		Answered: p.Answered && p.Status/100 == 2 && slices.Contains(good, p.Fault),
+		Time: p.Time, Ended: p.Ended, Replica: p.Client, Video: p.Op == faulttest.OpCreate, Path: p.Path, Key: p.Key, Marker: p.Marker,
+		Fault: string(p.Fault), Status: p.Status, TaskID: p.TaskID, Accepted: p.Accepted, Text: p.Text,
+		Answered: p.Answered && p.Status/100 == 2 && !spoiled, Spoiled: spoiled,
 	}
 }

@@ -65,7 +65,8 @@ func (x *exchange) moved(path string) error {
 func (x *exchange) noted(path string, answer func() error) error {
 	l := x.wire.upstream.ledger
 	if x.op == OpCreate || x.op == OpChat {
-		x.post = l.add(Post{Time: x.arrived, Op: x.op, Path: path, Key: x.req.Header.Get("Idempotency-Key")})
+		h := x.req.Header
+		x.post = l.add(Post{Time: x.arrived, Op: x.op, Path: path, Key: h.Get("Idempotency-Key"), Client: h.Get(ClientHeader)})
 	}
 	err := answer()
 	l.update(x.post, func(p *Post) { p.Ended, p.Answered = time.Now(), err == nil })

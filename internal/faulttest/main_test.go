@@ -26,7 +26,7 @@ func await(t *testing.T, what string, so func() bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for !so() {
-		if pause(ctx, 5*time.Millisecond) != nil {
+		if !Pause(ctx, 5*time.Millisecond) {
 			t.Fatalf("%s: not within %s", what, patience)
 		}
 	}

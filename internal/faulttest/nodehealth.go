@@ -126,7 +126,7 @@ func (n *Nodes) WaitHealthy(ctx context.Context) error {
 		if missing == nil {
 			return nil
 		}
-		if pause(ctx, healthEvery) != nil {
+		if !Pause(ctx, healthEvery) {
 			return fmt.Errorf("the cluster is not healthy: %w", errors.Join(missing, ctx.Err()))
 		}
 	}

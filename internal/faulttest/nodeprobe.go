@@ -36,7 +36,7 @@ func (n *Nodes) probe(ctx context.Context) error {
 		if missing == nil {
 			return n.WaitHealthy(ctx)
 		}
-		if pause(ctx, healthEvery) != nil {
+		if !Pause(ctx, healthEvery) {
 			return fmt.Errorf("the cluster takes no streams: %w", errors.Join(missing, ctx.Err()))
 		}
 	}

@@ -190,7 +190,7 @@ func (w *world) restartUnlinked(ctx context.Context, at int) {
 	}
 	name := w.nodes.nodes[third].spec.Name
 	await(w.t, "the one route", func() bool { return slices.Contains(w.routes(at), name) })
-	if pause(ctx, 10*quiet) != nil || !slices.Equal(w.routes(at), []string{name}) {
+	if !Pause(ctx, 10*quiet) || !slices.Equal(w.routes(at), []string{name}) {
 		w.t.Errorf("node %d has routes to %v, past its links", at, w.routes(at))
 	}
 	for _, l := range links {

@@ -62,22 +62,10 @@ func (o *outlet) Write(p []byte) (int, error) {
 
 // pause waits for d, or fails when the client has left.
 func (o *outlet) pause(d time.Duration) error {
-	if d > 0 && pause(o.ctx, d) != nil {
+	if d > 0 && !Pause(o.ctx, d) {
 		return errGone
 	}
 	return nil
-}
-
-// pause waits for d, or gives the error of ctx when that ends before.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // oversizedLine is how long the line of an OversizedLine is, in bytes: more than

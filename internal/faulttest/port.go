@@ -33,5 +33,16 @@ func freePorts(n int) ([]int, error) {
 	return nil, errors.New("no free ports between " + strconv.Itoa(firstPort) + " and " + strconv.Itoa(lastPort))
 }
 
+// FreeAddrs are n addresses of this machine that nobody listens on, for processes
+// that are started again at the same ones.
+func FreeAddrs(n int) ([]string, error) {
+	ports, err := freePorts(n)
+	addrs := make([]string, len(ports))
+	for i, port := range ports {
+		addrs[i] = local(port)
+	}
+	return addrs, err
+}
+
 // local is the address of a port of this machine.
 func local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

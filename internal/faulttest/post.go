@@ -6,6 +6,10 @@ import (
 	"time"
 )
 
+// ClientHeader is a request header by which a client of an Upstream names itself in
+// the ledger.
+const ClientHeader = "Faulttest-Client"
+
 // Post is one create or chat on the wire: its request line and headers have
 // arrived. A request that a client's library sends again by itself is a Post of
 // its own, and so is one that follows a redirect. Jimeng's polls, which are POSTs
@@ -21,6 +25,8 @@ type Post struct {
 	Path string `json:"path"`
 	// Key is the Idempotency-Key; empty: there was none.
 	Key string `json:"key,omitzero"`
+	// Client is the header ClientHeader: who has sent it, where its sender says so.
+	Client string `json:"client,omitzero"`
 	// Marker is that of as much of the body as arrived; see Marker.
 	Marker string `json:"marker,omitzero"`
 	// Nth counts the posts of one op and key, or of one marker where there is no

@@ -139,7 +139,7 @@ func (p *Process) await(ctx context.Context, r *run) error {
 		if !r.alive() {
 			return fmt.Errorf("ended before it was ready (%w)", r.err)
 		}
-		if pause(ctx, readyEvery) != nil {
+		if !Pause(ctx, readyEvery) {
 			return fmt.Errorf("not ready in time: %w (%w)", err, ctx.Err())
 		}
 	}

@@ -102,7 +102,7 @@ func TestProcessStopsAndGoesOn(t *testing.T) {
 	await(t, "the silence", func() bool { // the signal takes a moment
 		last := before
 		before = beats(spec.Log)
-		return pause(t.Context(), quiet) != nil || last == before
+		return !Pause(t.Context(), quiet) || last == before
 	})
 	if !p.Running() {
 		t.Error("a stopped process does not run")
@@ -143,7 +143,7 @@ func TestProcessThatIsNeverReady(t *testing.T) {
 		t.Errorf("the error: %v", err)
 	}
 	lines := beats(spec.Log)
-	if pause(t.Context(), quiet) != nil || beats(spec.Log) != lines {
+	if !Pause(t.Context(), quiet) || beats(spec.Log) != lines {
 		t.Error("it still runs")
 	}
 }

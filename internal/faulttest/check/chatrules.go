@@ -15,12 +15,13 @@ func (f *facts) said(job, text string) bool {
 }
 
 // chatReply: an inline chat may have lost its reply, but has no other one.
-func chatReply(f *facts, broken report) {
+func chatReply(f *facts, broken report) (looked int) {
 	for _, id := range sortedBy(f.logs) {
 		end, ended := f.end(id)
 		if isVideo(id) || !ended || end.Status != "completed" {
 			continue
 		}
+		looked++
 		switch {
 		case !end.Replied && !end.Inline:
 			broken(id, "completed without a reply")
@@ -28,6 +29,7 @@ func chatReply(f *facts, broken report) {
 			broken(id, "its reply of %d bytes is nothing that the upstream said: %s", len(end.Text), f.nearest(id, end.Text))
 		}
 	}
+	return looked
 }
 
 // nearest describes how a text differs from what the upstream said.
@@ -96,12 +98,13 @@ func content(block string) string {
 	return chunk.Choices[0].Delta.Content
 }
 
-func chatChunks(f *facts, broken report) {
+func chatChunks(f *facts, broken report) (looked int) {
 	for _, id := range sortedBy(f.chunks) {
 		end, ended := f.end(id)
 		if !ended {
 			continue
 		}
+		looked++
 		blocks, at, same := f.attempt(id, end.Attempt)
 		if !same {
 			broken(id, "block %d of attempt %d was published twice with different bytes", at, end.Attempt)
@@ -109,6 +112,7 @@ func chatChunks(f *facts, broken report) {
 		}
 		f.rebuilds(end, blocks, broken)
 	}
+	return looked
 }
 
 // rebuilds compares the chunks of the winning attempt with what the upstream

@@ -24,11 +24,13 @@ func (v Violation) String() string {
 	return strings.Join(slices.DeleteFunc([]string{v.Rule, v.Job, v.Text}, func(s string) bool { return s == "" }), ": ")
 }
 
-// rule is one promise and the function that looks for what breaks it.
+// rule is one promise and the function that looks for what breaks it. The function
+// says how many things it has held against the promise: a rule that has seen
+// nothing has shown nothing.
 type rule struct {
 	name    string
 	promise string
-	breaks  func(*facts, report)
+	breaks  func(*facts, report) (looked int)
 }
 
 // report says that a job breaks the rule at hand.
@@ -63,6 +65,7 @@ var rules = []rule{
 	{"told-true", "what a client is told is what the log says", toldTrue},
 	{"get-forward", "a client's GET never goes back", getForward},
 	{"get-found", "a client's GET never answers 404 after acceptance", getFound},
+	{"tenants", "no tenant is told of another's job, and none can cancel it", tenants},
 	{"answers", "no client is told of a bug, and a reply that it is given is the upstream's text", answers},
 	{"followers", "what a follower saw is the log", followers},
 }
@@ -80,10 +83,13 @@ func Rules() map[string]string {
 func Run(h *History) ([]Violation, Counts) {
 	f := index(h)
 	var out []Violation
+	looked := map[string]int{}
 	for _, r := range rules {
-		r.breaks(f, func(job, format string, args ...any) {
+		looked[r.name] = r.breaks(f, func(job, format string, args ...any) {
 			out = append(out, Violation{Rule: r.name, Job: job, Text: fmt.Sprintf(format, args...)})
 		})
 	}
-	return out, count(f)
+	c := count(f)
+	c.Looked = looked
+	return out, c
 }

@@ -17,13 +17,16 @@ func broken(h *History) []string {
 	return slices.Sorted(maps.Keys(rules))
 }
 
-// breaks change the good history so that one promise, or a few that stand and
-// fall together, is broken.
-var breaks = []struct {
+// broke is one change, and the rules that it breaks.
+type broke struct {
 	name   string
 	rules  []string
 	change func(*History)
-}{
+}
+
+// breaks change the good history so that one promise, or a few that stand and
+// fall together, is broken.
+var breaks = []broke{
 	{"a message that is none", []string{"readable"}, func(h *History) { h.Unreadable = []string{"message 7"} }},
 	{"accepted and gone", []string{"one-end"}, func(h *History) {
 		h.Told = append(h.Told, Told{Time: s(0), Client: "c9", Op: OpCreate, Job: "video_gone"})
@@ -93,30 +96,6 @@ var breaks = []struct {
 	{"POSTed after the lease", []string{"post-lease"}, func(h *History) { h.Posts[0].Time = s(3.5) }},
 	{"a redirect was followed", []string{"no-redirect"}, func(h *History) { h.Posts[0].Path = "/faulttest/moved/v1/video/generations" }},
 	{"three calls of a chat", []string{"chat-attempts"}, func(h *History) { h.Posts = append(h.Posts, h.Posts[1], h.Posts[1]) }},
-	{"a paid id is lost", []string{"paid-recorded"}, func(h *History) {
-		for i := range h.Events {
-			h.Events[i].UpstreamID = ""
-		}
-		h.fail(film, "deadline_exceeded")
-	}},
-	{"unknown without a fault", []string{"unknown-explained"}, func(h *History) {
-		h.fail(film, codeUnknown)
-		h.Letters = append(h.Letters, Letter{Job: film, Code: codeUnknown})
-	}},
-	{"unknown after a slow answer that nobody cut off", []string{"unknown-explained"}, func(h *History) {
-		h.fail(film, codeUnknown)
-		h.Posts[0].Fault, h.Posts[0].Answered = "latency", false
-		h.Letters = append(h.Letters, Letter{Job: film, Code: codeUnknown})
-	}},
-	{"unknown without a dead letter", []string{"unknown-explained"}, func(h *History) {
-		h.fail(film, codeUnknown)
-		h.Posts[0].Fault, h.Posts[0].Answered = "reset_accepted", false
-	}},
-	{"unknown after a clean stop", []string{"unknown-explained"}, func(h *History) {
-		h.fail(film, codeUnknown)
-		h.Letters = append(h.Letters, Letter{Job: film, Code: codeUnknown})
-		h.Faults = append(h.Faults, Fault{Kind: FaultTerminate, From: s(1), To: s(3)})
-	}},
 	{"another reply", []string{"chat-reply", "chat-chunks", "followers"}, func(h *History) { h.log(talk, 3).Text = "ax" }},
 	{"a block is missing", []string{"chat-chunks"}, func(h *History) { h.Chunks = h.Chunks[:1] }},
 	{"a block says something else", []string{"chat-chunks"}, func(h *History) { h.Chunks[0].Blocks[1] = block("x") }},
@@ -149,6 +128,15 @@ var breaks = []struct {
 	}},
 	{"not found", []string{"get-found"}, func(h *History) {
 		h.Told = append(h.Told, Told{Asked: s(6), Time: s(7), Client: "c1", Op: OpGet, Job: film, Code: "task_not_found", HTTP: 404})
+	}},
+	{"a tenant reads another's job", []string{"tenants"}, func(h *History) {
+		h.Told = append(h.Told, Told{Asked: s(6), Time: s(7), Client: "c7", Tenant: "b", Op: OpPeek, Job: film, Status: "completed"})
+	}},
+	{"a tenant learns that there is another's job", []string{"tenants"}, func(h *History) {
+		h.Told = append(h.Told, Told{Asked: s(6), Time: s(7), Client: "c7", Tenant: "b", Op: OpPeek, Job: film, Code: "invalid_api_key", HTTP: 401})
+	}},
+	{"a tenant is given another's job for its key", []string{"tenants"}, func(h *History) {
+		h.Told = append(h.Told, Told{Asked: s(6), Time: s(7), Client: "c7", Tenant: "b", Op: OpCreate, Key: "k1", Body: "b1", Job: film, Status: "completed"})
 	}},
 	{"a client is told of a bug", []string{"answers"}, func(h *History) {
 		h.Told = append(h.Told, Told{Client: "c1", Op: OpGet, Job: film, Code: "internal", HTTP: 500})
@@ -187,7 +175,7 @@ func (h *History) resubmit(status int) {
 	h.append(base, "queued", "submitting", s(2))
 	base.UpstreamID = "task_1"
 	h.append(base, "completed", "completed", s(4))
-	refused := Post{Time: s(1.1), Video: true, Key: film, Marker: "m1", Status: status, Fault: "status"}
+	refused := Post{Time: s(1.1), Ended: s(1.2), Replica: "0", Video: true, Key: film, Marker: "m1", Status: status, Fault: "status", Spoiled: true}
 	h.Posts[0].Time, h.Posts[0].Ended = s(2.1), s(2.2)
 	h.Posts = slices.Insert(h.Posts, 0, refused)
 }
@@ -203,7 +191,7 @@ func TestAHistoryThatKeepsEveryPromise(t *testing.T) {
 func TestABrokenPromiseIsFound(t *testing.T) {
 	t.Parallel()
 	tested := map[string]bool{}
-	for _, b := range breaks {
+	for _, b := range slices.Concat(breaks, outcomeBreaks) {
 		for _, r := range b.rules {
 			tested[r] = true
 		}
@@ -228,61 +216,13 @@ func TestABrokenPromiseIsFound(t *testing.T) {
 // TestFaultsExcuse: what looks broken, and is explained by what was done.
 func TestFaultsExcuse(t *testing.T) {
 	t.Parallel()
-	kill := Fault{Kind: FaultKill, Target: "0", From: s(1.5), To: s(4)}
-	for _, c := range []struct {
-		name   string
-		change func(*History)
-	}{
+	for _, c := range slices.Concat(outcomeExcuses, []excuse{
 		{"POSTed again after a 429", func(h *History) { h.resubmit(429) }},
-		{"POSTed again where the route says so", func(h *History) {
-			h.resubmit(500)
-			for i := range h.Events {
-				h.Events[i].Route = "again"
-			}
-		}},
-		{"unknown after a reset", func(h *History) {
-			h.fail(film, codeUnknown)
-			h.Posts[0].Fault, h.Posts[0].Answered = "reset_accepted", false
-			h.Letters = append(h.Letters, Letter{Job: film, Code: codeUnknown})
-		}},
-		{"unknown after a kill", func(h *History) {
-			h.fail(film, codeUnknown)
-			h.Faults = append(h.Faults, kill)
-			h.Letters = append(h.Letters, Letter{Job: film, Code: codeUnknown})
-		}},
-		{"unknown after a kill during a slow answer", func(h *History) {
-			h.fail(film, codeUnknown)
-			h.Posts[0].Fault, h.Posts[0].Answered = "latency", false
-			h.Faults = append(h.Faults, kill)
-			h.Letters = append(h.Letters, Letter{Job: film, Code: codeUnknown})
-		}},
 		{"poisoned by very many kills", func(h *History) {
 			h.fail(film, "poisoned")
 			for i := range mostDeliveries + 1 {
 				h.Faults = append(h.Faults, Fault{Kind: FaultKill, From: s(2.1 + 0.1*float64(i)), To: s(2.15 + 0.1*float64(i))})
 			}
-		}},
-		{"an id that an orphan keeps", func(h *History) {
-			for i := range h.Events {
-				h.Events[i].UpstreamID = ""
-			}
-			h.fail(film, "deadline_exceeded")
-			h.Letters = append(h.Letters, Letter{Job: film, Code: "orphaned_submission", UpstreamID: "task_1"})
-		}},
-		{"an id that was killed with its reader", func(h *History) {
-			for i := range h.Events {
-				h.Events[i].UpstreamID = ""
-			}
-			h.fail(film, "deadline_exceeded")
-			h.Faults = append(h.Faults, kill)
-		}},
-		{"an id that came while its reader was stopped", func(h *History) {
-			for i := range h.Events {
-				h.Events[i].UpstreamID = ""
-			}
-			h.fail(film, codeUnknown)
-			h.Faults = append(h.Faults, Fault{Kind: FaultStop, From: s(1.12), To: s(20)})
-			h.Letters = append(h.Letters, Letter{Job: film, Code: codeUnknown})
 		}},
 		{"late because the broker was away", func(h *History) {
 			h.log(film, 5).Time = s(90)
@@ -296,6 +236,9 @@ func TestFaultsExcuse(t *testing.T) {
 		{"a refused chat costs no attempt", func(h *History) {
 			refused := Post{Key: talk, Status: 429}
 			h.Posts = append(h.Posts, refused, refused, refused)
+		}},
+		{"a tenant does not find another's job", func(h *History) {
+			h.Told = append(h.Told, Told{Asked: s(6), Time: s(7), Client: "c7", Tenant: "b", Op: OpPeek, Job: film, Code: "task_not_found", HTTP: 404})
 		}},
 		{"a follower was told of a gap", func(h *History) {
 			w := &h.Followed[1]
@@ -319,7 +262,7 @@ func TestFaultsExcuse(t *testing.T) {
 			h.append(Event{Job: "chat_z", Marker: "m8", QueueDeadline: s(600)}, "queued", "queued", s(1))
 			h.Told = append(h.Told, Told{Client: "c8", Op: OpCreate, Marker: "m8", Lost: "reset"})
 		}},
-	} {
+	}) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			h := good()

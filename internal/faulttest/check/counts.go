@@ -2,7 +2,6 @@ package check
 
 import (
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -12,6 +11,10 @@ type Counts struct {
 	// "failed (deadline_exceeded)"; Inline the inline chats by end.
 	Jobs   map[string]map[string]int `json:"jobs"`
 	Inline map[string]int            `json:"inline"`
+	// Accepted are the queued jobs by kind, and Stormy those of them that were
+	// accepted before the last fault of a process, a node or a link.
+	Accepted map[string]int `json:"accepted"`
+	Stormy   map[string]int `json:"stormy"`
 	// Posts are the POSTs on the wire by kind and fault, Paid the upstream's
 	// video tasks.
 	Posts map[string]map[string]int `json:"posts"`
@@ -28,6 +31,11 @@ type Counts struct {
 	Errors map[string]int `json:"errors"`
 	// Unfinished are the jobs without an end.
 	Unfinished int `json:"unfinished"`
+	// Attaches are the answers that gave a request the job that its request_id had
+	// already.
+	Attaches int `json:"attaches"`
+	// Looked says how many things each rule held against its promise.
+	Looked map[string]int `json:"looked"`
 	// Followers, and how often they had to connect again.
 	Followers, Resumes int
 	// Trouble is, by operation and way, the longest time for which one wish of a client met
@@ -48,7 +56,7 @@ type Trouble struct {
 func count(f *facts) Counts {
 	c := Counts{
 		Jobs: map[string]map[string]int{}, Inline: map[string]int{}, Posts: map[string]map[string]int{}, Paid: len(f.Paid),
-		Unknown: map[string]int{}, Letters: map[string]int{}, Asked: map[string]int{}, Errors: map[string]int{}, Trouble: map[string]Trouble{},
+		Accepted: map[string]int{}, Stormy: map[string]int{}, Unknown: map[string]int{}, Letters: map[string]int{}, Asked: map[string]int{}, Errors: map[string]int{}, Trouble: map[string]Trouble{},
 	}
 	c.jobs(f)
 	for _, p := range f.Posts {
@@ -66,6 +74,9 @@ func count(f *facts) Counts {
 		c.Resumes += max(w.Connections-1, 0)
 	}
 	c.asked(f)
+	for _, told := range group(f.Told, func(t Told) string { return t.Key }) {
+		c.Attaches += attaches(told)
+	}
 	return c
 }
 
@@ -83,6 +94,7 @@ func (c *Counts) jobs(f *facts) {
 			ways[t.Marker] = t.Way
 		}
 	}
+	calm := f.calm()
 	for _, id := range sortedBy(f.logs) {
 		log := f.logs[id]
 		end, ended := f.end(id)
@@ -93,11 +105,42 @@ func (c *Counts) jobs(f *facts) {
 		case !ended:
 			c.Unfinished++
 		case end.Code == codeUnknown:
-			c.Unknown[strings.TrimSpace(f.explain(end))]++
+			c.Unknown[f.explain(end)]++
+		}
+		c.Accepted[kindOf(id)]++
+		if log[0].Time.Before(calm) {
+			c.Stormy[kindOf(id)]++
 		}
 		add(c.Jobs, kindOf(id)+", "+ways[log[0].Marker], endOf(end))
 		c.Takeovers += takeovers(log)
 	}
+}
+
+// calm is when the last fault of a process, a node or a link began.
+func (f *facts) calm() time.Time {
+	var last time.Time
+	for _, fault := range f.Faults {
+		if fault.Kind != FaultMix {
+			last = later(last, fault.From)
+		}
+	}
+	return last
+}
+
+// attaches counts the requests with one request_id that were given a job that an
+// answer before had named.
+func attaches(told []Told) int {
+	n, known := 0, map[string]bool{}
+	for _, t := range told {
+		if t.Key == "" || t.Job == "" || !t.Good() {
+			continue
+		}
+		if known[t.Job] {
+			n++
+		}
+		known[t.Job] = true
+	}
+	return n
 }
 
 func kindOf(id string) string {
@@ -137,13 +180,13 @@ func takeovers(log []Event) int {
 func (c *Counts) asked(f *facts) {
 	for _, t := range f.Told {
 		c.Asked[string(t.Op)]++
-		if !t.Good() {
+		if !t.Good() && t.Op != OpPeek {
 			c.Errors[t.complaint()]++
 		}
 	}
 	for _, series := range group(f.Told, func(t Told) string { return t.Client + "\x00" + t.Series }) {
 		by, worst := string(series[0].Op)+" by "+series[0].Way, longest(series)
-		if worst.Errors > 0 && worst.Lasted > c.Trouble[by].Lasted {
+		if series[0].Op != OpPeek && worst.Errors > 0 && worst.Lasted > c.Trouble[by].Lasted {
 			c.Trouble[by] = worst
 		}
 	}
@@ -157,14 +200,13 @@ func (t Told) complaint() string {
 	return t.Code
 }
 
-// passing are the codes that a client meets with patience; the others are
-// answers to what it asked.
-var passing = []string{
-	"queue_full", "storage_full", "broker_unavailable", "shutting_down", "acceptance_unknown", "internal", "still_held",
-	"slow_reader", "task_not_found", "chat_not_found",
-}
+// troubles are the codes, beside those that pass, that a client would rather not
+// have met; the others are answers to what it asked.
+var troubles = []string{"acceptance_unknown", "internal", "slow_reader", "task_not_found", "chat_not_found"}
 
-func (t Told) trouble() bool { return t.Lost != "" || slices.Contains(passing, t.Code) }
+func (t Told) trouble() bool {
+	return t.Lost != "" || t.Passing() || slices.Contains(troubles, t.Code)
+}
 
 // longest is the longest run of errors in one series. An answer that began ends a
 // run, also where it broke off and begins the next.

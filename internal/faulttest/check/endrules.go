@@ -18,7 +18,7 @@ func (e Event) bound() time.Time {
 }
 
 // deadlines: the time that faults held a job up is not counted.
-func deadlines(f *facts, broken report) {
+func deadlines(f *facts, broken report) (looked int) {
 	for id, log := range f.queued {
 		last := log[len(log)-1]
 		end, ended := f.end(id)
@@ -31,6 +31,7 @@ func deadlines(f *facts, broken report) {
 		if bound.IsZero() {
 			continue
 		}
+		looked++
 		late := end.Time.Sub(bound) - f.held(bound, end.Time)
 		switch {
 		case late <= f.Config.Grace:
@@ -42,10 +43,14 @@ func deadlines(f *facts, broken report) {
 				f.Finished.Sub(bound).Round(time.Millisecond), clock(bound))
 		}
 	}
+	return looked
 }
 
-func expires(f *facts, broken report) {
+func expires(f *facts, broken report) (looked int) {
 	for id, log := range f.queued {
+		if !log[0].ExpiresAt.IsZero() {
+			looked++
+		}
 		for _, e := range log {
 			if e.begins() && e.Attempt == 1 && !e.ExpiresAt.IsZero() && e.Time.After(e.ExpiresAt.Add(f.Config.Skew)) {
 				broken(id, "submitted at %s, and it expired at %s", clock(e.Time), clock(e.ExpiresAt))
@@ -55,6 +60,7 @@ func expires(f *facts, broken report) {
 			}
 		}
 	}
+	return looked
 }
 
 // strange are the codes of ends that no fault of ours can cause.
@@ -64,11 +70,14 @@ var strange = []string{"", "internal", "log_lost", "input_lost", "upstream_remov
 // it is called poisoned.
 const mostDeliveries = 10
 
-func strangeEnds(f *facts, broken report) {
+func strangeEnds(f *facts, broken report) (looked int) {
 	for id := range f.queued {
 		end, ended := f.end(id)
+		if !ended || end.Status == "completed" {
+			continue
+		}
+		looked++
 		switch {
-		case !ended || end.Status == "completed":
 		case slices.Contains(strange, end.Code):
 			broken(id, "ended %s with the code %q after version %d", end.Status, end.Code, end.Version-1)
 		case end.Code == "poisoned" && f.faultsSince(end) <= mostDeliveries:
@@ -77,6 +86,7 @@ func strangeEnds(f *facts, broken report) {
 			broken(id, "cancelled, and nobody asked for it")
 		}
 	}
+	return looked
 }
 
 // faultsSince counts the faults between an end and the event before it: what can

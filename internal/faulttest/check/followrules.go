@@ -4,12 +4,14 @@ import "time"
 
 // followers: the versions come in order without a gap, each as the log has it,
 // whatever happened to the connections; and a watch that ended has shown the end.
-func followers(f *facts, broken report) {
+func followers(f *facts, broken report) (looked int) {
 	for _, w := range f.Followed {
 		if !f.inlineAsked(w.Job) {
+			looked++
 			f.follower(w, broken)
 		}
 	}
+	return looked
 }
 
 func (f *facts) follower(w Followed, broken report) {

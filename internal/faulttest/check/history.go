@@ -1,6 +1,9 @@
 package check
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // History is everything that is known of a run. Times are of one machine.
 type History struct {
@@ -31,10 +34,10 @@ type History struct {
 
 // Config is what the service was configured to.
 type Config struct {
-	// Create is the longest create timeout of the routes, TakeOver how long after
-	// submit_until a taker waits.
-	Create   time.Duration `json:"create"`
-	TakeOver time.Duration `json:"take_over"`
+	// Create is the longest create timeout of the routes, Answer how long after
+	// submit_until the answer to a create is still awaited.
+	Create time.Duration `json:"create"`
+	Answer time.Duration `json:"answer"`
 	// ChatAttempts is chat.max_attempts.
 	ChatAttempts int `json:"chat_attempts"`
 	// Resubmit names the routes whose on_unknown_outcome is resubmit.
@@ -63,6 +66,8 @@ const (
 	OpInline Op = "inline"
 	OpGet    Op = "get"
 	OpCancel Op = "cancel"
+	// OpPeek asks for a job of another tenant, which is not found.
+	OpPeek Op = "peek"
 )
 
 // Told is one question of a client and what it heard.
@@ -77,6 +82,8 @@ type Told struct {
 	Client string `json:"client"`
 	Series string `json:"series"`
 	Op     Op     `json:"op"`
+	// Tenant is who asked.
+	Tenant string `json:"tenant,omitzero"`
 	// Way is how it was asked: inbox, call, grpc, http.
 	Way string `json:"way"`
 	// Target is the replica that was asked, as far as the client chose it.
@@ -106,6 +113,15 @@ type Told struct {
 
 // Good reports whether the client got what it asked for.
 func (t Told) Good() bool { return t.Lost == "" && t.Code == "" }
+
+// passing are the codes that say: the same again, later.
+var passing = []string{
+	"queue_full", "storage_full", "broker_unavailable", "shutting_down", "still_held", "rate_limited", "tenant_full", "route_paused",
+}
+
+// Passing reports whether the answer says that the same question may be granted
+// later.
+func (t Told) Passing() bool { return slices.Contains(passing, t.Code) }
 
 // Followed is one follower's whole life, over all its connections.
 type Followed struct {
@@ -145,6 +161,7 @@ type Event struct {
 	Sum string `json:"sum"`
 
 	Job      string    `json:"job"`
+	Tenant   string    `json:"tenant,omitzero"`
 	Version  uint64    `json:"version"`
 	Status   string    `json:"status"`
 	Previous string    `json:"previous,omitzero"`
@@ -194,6 +211,8 @@ type Chunk struct {
 type Post struct {
 	Time  time.Time `json:"time"`
 	Ended time.Time `json:"ended,omitzero"`
+	// Replica is who has sent it.
+	Replica string `json:"replica,omitzero"`
 	// Video tells a create from a chat. Key is the Idempotency-Key, which is the
 	// job's id.
 	Video  bool   `json:"video"`
@@ -208,6 +227,9 @@ type Post struct {
 	TaskID   string `json:"task_id,omitzero"`
 	Accepted bool   `json:"accepted"`
 	Answered bool   `json:"answered"`
+	// Spoiled is true when the fault kept the good answer from the sender: it was
+	// cut off, or another one came in its place.
+	Spoiled bool `json:"spoiled,omitzero"`
 	// Text is what the model said.
 	Text string `json:"text,omitzero"`
 }
@@ -237,8 +259,12 @@ const (
 	FaultNodeStop FaultKind = "node-stop"
 	// FaultIsolate: a node hears nobody, until To.
 	FaultIsolate FaultKind = "isolate"
+	// FaultCutReplica: a replica's connections to the broker hang, until To.
+	FaultCutReplica FaultKind = "cut-replica"
 	// FaultCut: the clients' connections to a node are reset, until To.
 	FaultCut FaultKind = "cut"
+	// FaultPause: an operator paused a route, until To.
+	FaultPause FaultKind = "pause"
 	// FaultStray: acknowledgements that nobody meant, which ask for redeliveries.
 	FaultStray FaultKind = "stray"
 	// FaultMix: from here on the upstreams have another mix of faults.
@@ -247,7 +273,8 @@ const (
 
 // Fault is one thing that was done.
 type Fault struct {
-	Kind   FaultKind `json:"kind"`
+	Kind FaultKind `json:"kind"`
+	// Target is the name of the replica or of the node.
 	Target string    `json:"target"`
 	From   time.Time `json:"from"`
 	To     time.Time `json:"to"`

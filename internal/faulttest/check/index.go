@@ -20,6 +20,7 @@ type facts struct {
 	accepted map[string]Told // the first acceptance that a client heard of
 	told     map[string][]Told
 	paid     map[string]Post // by upstream id
+	writers  writers
 }
 
 func index(h *History) *facts {
@@ -40,6 +41,7 @@ func index(h *History) *facts {
 			f.paid[p.TaskID] = p
 		}
 	}
+	f.writers = f.writersOf()
 	ids := maps.Clone(f.accepted)
 	for id := range f.logs {
 		ids[id] = Told{}
@@ -121,7 +123,7 @@ func isVideo(job string) bool { return strings.HasPrefix(job, "video_") }
 // away.
 func (f Fault) harms() bool {
 	switch f.Kind {
-	case FaultTerminate, FaultMix, FaultStray:
+	case FaultTerminate, FaultMix, FaultStray, FaultPause:
 		return f.Broker
 	default:
 		return true

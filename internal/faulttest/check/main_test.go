@@ -26,7 +26,7 @@ const (
 func good() *History {
 	h := &History{
 		Config: Config{
-			Create: 2 * time.Second, TakeOver: 10 * time.Second, ChatAttempts: 2, Resubmit: map[string]bool{"again": true},
+			Create: 2 * time.Second, Answer: 500 * time.Millisecond, ChatAttempts: 2, Resubmit: map[string]bool{"again": true},
 			Grace: 20 * time.Second, Skew: 50 * time.Millisecond, ChunkAge: 15 * time.Minute,
 		},
 		Finished: s(300),
@@ -49,7 +49,7 @@ func (h *History) video() {
 	h.append(submitted, "in_progress", "in_progress", s(2))
 	h.append(submitted, "completed", "completed", s(4))
 	h.Posts = append(h.Posts, Post{
-		Time: s(1.1), Ended: s(1.15), Video: true, Path: "/v1/video/generations", Key: film, Marker: "m1", Status: 200, TaskID: "task_1", Accepted: true, Answered: true,
+		Time: s(1.1), Ended: s(1.15), Replica: "0", Video: true, Path: "/v1/video/generations", Key: film, Marker: "m1", Status: 200, TaskID: "task_1", Accepted: true, Answered: true,
 	})
 	h.Paid = append(h.Paid, Paid{ID: "task_1", Key: film, Marker: "m1", Time: s(1.12)})
 	h.Told = append(h.Told,
@@ -121,17 +121,7 @@ func (h *History) log(job string, version uint64) *Event {
 // fail makes the end of a job a failure, in the log, in the feed and for the
 // followers.
 func (h *History) fail(job, code string) {
-	change := func(e *Event) {
-		if e.Job == job && e.terminal() {
-			e.Status, e.Phase, e.Code, e.Text, e.Replied = "failed", "failed", code, "", false
-		}
-	}
-	for i := range h.Events {
-		change(&h.Events[i])
-	}
-	for i := range h.Twins {
-		change(&h.Twins[i])
-	}
+	h.ends(job, func(e *Event) { e.Status, e.Phase, e.Code, e.Text, e.Replied = "failed", "failed", code, "", false })
 	for i := range h.Told {
 		if h.Told[i].Job == job && terminal(h.Told[i].Status) {
 			h.Told[i].Status = "failed"
@@ -140,6 +130,17 @@ func (h *History) fail(job, code string) {
 	for _, w := range h.Followed {
 		if w.Job == job {
 			w.Items[len(w.Items)-1].Status = "failed"
+		}
+	}
+}
+
+// ends changes the end of a job in the log and in the feed.
+func (h *History) ends(job string, change func(*Event)) {
+	for _, events := range [][]Event{h.Events, h.Twins} {
+		for i := range events {
+			if events[i].Job == job && events[i].terminal() {
+				change(&events[i])
+			}
 		}
 	}
 }

@@ -7,10 +7,14 @@ import (
 
 const codeUnknown = "submission_outcome_unknown"
 
+// noting is how long a writer may take to commit what an upstream has answered,
+// while nothing keeps it from that.
+const noting = time.Second
+
 // paidRecorded: an id that no genbus can have learned is nobody's loss: its
-// answer was not delivered, its reader was killed with it in hand, or was stopped
-// while it came and had no time left to read it.
-func paidRecorded(f *facts, broken report) {
+// answer was not delivered, or came too late, or its reader was killed with it in
+// hand. The job does not go on as if there were no such task.
+func paidRecorded(f *facts, broken report) (looked int) {
 	recorded := map[string]bool{}
 	for _, e := range f.Events {
 		recorded[e.UpstreamID] = true
@@ -19,57 +23,54 @@ func paidRecorded(f *facts, broken report) {
 		recorded[l.UpstreamID] = true
 	}
 	for _, paid := range f.Paid {
+		looked++
 		if recorded[paid.ID] {
 			continue
 		}
 		post := f.paid[paid.ID]
-		if !post.Answered {
-			end, _ := f.end(paid.Key)
-			if end.Status == "completed" || end.Status == "" {
-				broken(paid.Key, "the upstream has %s, whose answer was not delivered (%q), and the job is %q", paid.ID, post.Fault, end.Status)
-			}
-			continue
+		if end, _ := f.end(paid.Key); end.Code != codeUnknown && end.Status != "cancelled" {
+			broken(paid.Key, "the upstream has %s (%q), which is recorded nowhere, and the job ended %q", paid.ID, post.Fault, endOf(end))
 		}
-		if !f.killedAfter(post) && !f.stoppedDuring(post) && !f.tooLate(post) {
+		if post.Answered && !f.forgotten(post) {
 			broken(paid.Key, "the upstream answered %s at %s, and neither the log nor an orphaned submission has it", paid.ID, clock(post.Ended))
 		}
 	}
+	return looked
 }
 
-// killedAfter reports whether a replica was killed while it may have had a
-// POST's answer in hand. While the broker is away it keeps it there.
-func (f *facts) killedAfter(p Post) bool {
-	reach := p.Ended.Add(f.Config.Create + f.Config.TakeOver)
+// forgotten reports whether the answer to a POST came too late for its sender, or
+// whether that was killed with it in hand. While the broker is away it stays
+// there.
+func (f *facts) forgotten(p Post) bool {
+	e, ok := f.submission(p)
+	if !ok {
+		return false
+	}
+	reach := p.Ended.Add(noting)
 	for _, fault := range f.Faults {
-		if fault.Broker && fault.during(p.Time, reach) {
+		if fault.Broker && fault.during(p.Time, reach) && f.strikes(fault, e.Writer) {
 			reach = later(reach, fault.To.Add(f.Config.Create))
 		}
 	}
-	return slices.ContainsFunc(f.Faults, func(k Fault) bool { return k.sudden() && k.during(p.Time, reach) })
-}
-
-// tooLate reports whether a POST was answered when its time was about to be over,
-// for a job whose outcome is unknown: the answer and the timeout met on the way.
-func (f *facts) tooLate(p Post) bool {
-	end, _ := f.end(p.Key)
-	return end.Code == codeUnknown && p.Ended.Sub(p.Time) >= f.Config.Create-f.Config.Skew
-}
-
-// stoppedDuring reports whether a replica was stopped while a POST's answer came,
-// for a job whose outcome is unknown.
-func (f *facts) stoppedDuring(p Post) bool {
-	end, _ := f.end(p.Key)
-	return end.Code == codeUnknown && slices.ContainsFunc(f.Faults, func(s Fault) bool {
-		return s.Kind == FaultStop && s.during(p.Time, p.Ended.Add(f.Config.Skew))
+	return f.late(p, e) || slices.ContainsFunc(f.Faults, func(k Fault) bool {
+		return k.Kind == FaultKill && k.during(p.Time, reach) && f.strikes(k, e.Writer)
 	})
 }
 
-func unknownExplained(f *facts, broken report) {
+// late reports whether a POST was answered when nobody waited any more, or about
+// then.
+func (f *facts) late(p Post, e Event) bool {
+	waited := e.SubmitUntil.Add(f.Config.Answer - f.Config.Skew)
+	return p.Ended.IsZero() || !p.Ended.Before(waited)
+}
+
+func unknownExplained(f *facts, broken report) (looked int) {
 	for id := range f.queued {
 		end, ended := f.end(id)
 		if !ended || end.Code != codeUnknown {
 			continue
 		}
+		looked++
 		if f.explain(end) == "" {
 			broken(id, "its outcome is unknown, and nothing that was done explains it: %s", f.lastSubmission(id))
 		}
@@ -77,6 +78,7 @@ func unknownExplained(f *facts, broken report) {
 			broken(id, "its outcome is unknown, and no dead letter keeps its request")
 		}
 	}
+	return looked
 }
 
 func (f *facts) lastSubmission(id string) string {
@@ -84,9 +86,12 @@ func (f *facts) lastSubmission(id string) string {
 	if !ok {
 		return "it has no submitting"
 	}
-	out := "submitting at " + clock(e.Time)
+	out := "submitting at " + clock(e.Time) + " by " + e.Writer
+	if home, known := f.writers.home[e.Writer]; known {
+		out += " on " + home
+	}
 	for _, p := range f.posts[id] {
-		out += ", POST at " + clock(p.Time) + " fault " + p.Fault
+		out += ", POST at " + clock(p.Time) + " fault " + p.Fault + " ended at " + clock(p.Ended)
 	}
 	return out
 }
@@ -97,46 +102,29 @@ func (f *facts) explain(end Event) string {
 		if e.Phase != "submitting" {
 			continue
 		}
-		until := e.SubmitUntil.Add(f.Config.Skew)
-		for _, p := range f.posts[end.Job] {
-			inTime := !p.Time.Before(e.Time.Add(-f.Config.Skew)) && !p.Time.After(until)
-			if inTime && p.misleads(e.SubmitUntil.Add(-f.Config.Skew)) {
-				return "upstream: " + p.Fault
-			}
-		}
-	}
-	for _, e := range f.logs[end.Job] {
-		if e.Phase != "submitting" {
-			continue
-		}
-		if why := f.cutOff(e.Time.Add(-f.Config.Skew), e.SubmitUntil.Add(f.Config.TakeOver)); why != "" {
+		if why := f.doubt(e); why != "" {
 			return why
 		}
 	}
 	return ""
 }
 
-// misleads reports whether a POST's own fault leaves its sender in doubt. A slow
-// answer does only where it was waited for until the end of the lease.
-func (p Post) misleads(lease time.Time) bool {
-	slow := p.Fault == "latency" || p.Fault == "drip"
-	return p.Fault != "" && !p.refused() && !p.Answered && (!slow || !p.Ended.Before(lease))
-}
-
-// cutOff names the fault that harmed a replica or the broker in that time; a
-// kill before all others.
-func (f *facts) cutOff(from, to time.Time) string {
-	why := ""
-	for _, fault := range f.Faults {
-		if !fault.harms() || !fault.during(from, to) {
+// doubt names what kept the outcome of one submission from its writer: what its
+// POST met at the upstream, or what struck the writer before it had noted the
+// answer. Empty: nothing did.
+func (f *facts) doubt(e Event) string {
+	until := e.SubmitUntil
+	for _, p := range f.posts[e.Job] {
+		if of, ok := f.submission(p); !ok || of.Version != e.Version {
 			continue
 		}
-		if fault.Kind == FaultKill {
-			return string(fault.Kind)
-		}
-		if why == "" {
-			why = string(fault.Kind)
+		until = p.Ended
+		switch {
+		case p.Spoiled && !p.refused():
+			return "upstream: " + p.Fault
+		case f.late(p, e):
+			return "upstream: answered too late"
 		}
 	}
-	return why
+	return f.struck(e.Writer, e.Time.Add(-f.Config.Skew), until.Add(noting))
 }

@@ -23,21 +23,32 @@ func (p Post) refused() bool {
 }
 
 // videoPostOnce: counted on the wire, by key. A route with resubmit relies on an
-// upstream that honours the key.
-func videoPostOnce(f *facts, broken report) {
+// upstream that honours the key, and does so where nobody knows the outcome.
+func videoPostOnce(f *facts, broken report) (looked int) {
 	for _, id := range sortedBy(f.posts) {
 		var before []Post
 		for _, p := range f.posts[id] {
 			if !p.Video {
 				continue
 			}
-			if i := slices.IndexFunc(before, func(b Post) bool { return !b.refused() }); i >= 0 && !f.resubmits(id) {
+			looked++
+			if i := slices.IndexFunc(before, func(b Post) bool { return !f.repeatable(b) }); i >= 0 {
 				broken(id, "POSTed at %s, after the POST at %s which was no definite refusal (fault %q, status %d)",
 					clock(p.Time), clock(before[i].Time), before[i].Fault, before[i].Status)
 			}
 			before = append(before, p)
 		}
 	}
+	return looked
+}
+
+// repeatable reports whether the same POST may be sent again.
+func (f *facts) repeatable(p Post) bool {
+	if p.refused() {
+		return true
+	}
+	e, committed := f.submission(p)
+	return committed && f.resubmits(p.Key) && f.doubt(e) != ""
 }
 
 // resubmits reports whether the job's route submits again after an unknown
@@ -46,7 +57,7 @@ func (f *facts) resubmits(job string) bool {
 	return slices.ContainsFunc(f.logs[job], func(e Event) bool { return f.Config.Resubmit[e.Route] })
 }
 
-func paidOnce(f *facts, broken report) {
+func paidOnce(f *facts, broken report) (looked int) {
 	byKey := group(f.Paid, func(p Paid) string { return p.Key })
 	for _, key := range sortedBy(byKey) {
 		if paid := byKey[key]; len(paid) > 1 {
@@ -59,6 +70,7 @@ func paidOnce(f *facts, broken report) {
 			broken(paid[1].Key, "the request %s has a second task at the upstream, %s beside %s of job %s", marker, paid[1].ID, paid[0].ID, paid[0].Key)
 		}
 	}
+	return len(f.Paid)
 }
 
 // submitting is the last committed submitting before a moment.
@@ -74,13 +86,14 @@ func (f *facts) submitting(job string, at time.Time) (Event, bool) {
 
 // postCommitted also finds the second POST of one submission: one that the HTTP
 // client sent by itself.
-func postCommitted(f *facts, broken report) {
+func postCommitted(f *facts, broken report) (looked int) {
 	for _, id := range sortedBy(f.posts) {
 		used := map[uint64]Post{}
 		for _, p := range f.posts[id] {
 			if !p.Video {
 				continue
 			}
+			looked++
 			e, committed := f.submitting(id, p.Time)
 			if !committed {
 				broken(id, "POSTed at %s to %s, and no submitting was committed before", clock(p.Time), p.Path)
@@ -92,42 +105,51 @@ func postCommitted(f *facts, broken report) {
 			used[e.Version] = p
 		}
 	}
+	return looked
 }
 
-func postLease(f *facts, broken report) {
+func postLease(f *facts, broken report) (looked int) {
 	for _, id := range sortedBy(f.posts) {
 		for _, p := range f.posts[id] {
 			e, committed := f.submitting(id, p.Time)
-			if p.Video && committed && p.Time.After(e.SubmitUntil.Add(f.Config.Skew)) {
+			if !p.Video || !committed {
+				continue
+			}
+			looked++
+			if p.Time.After(e.SubmitUntil.Add(f.Config.Skew)) {
 				broken(id, "POSTed at %s, %s after its submit_until %s (version %d)", clock(p.Time), p.Time.Sub(e.SubmitUntil).Round(time.Millisecond), clock(e.SubmitUntil), e.Version)
 			}
 		}
 	}
+	return looked
 }
 
 // movedPath is where the upstream's redirects point to.
 const movedPath = "/faulttest/moved"
 
-func noRedirect(f *facts, broken report) {
+func noRedirect(f *facts, broken report) (looked int) {
 	for _, p := range f.Posts {
 		if strings.HasPrefix(p.Path, movedPath) {
 			broken(p.Key, "POSTed at %s to %s, where a redirect pointed to", clock(p.Time), p.Path)
 		}
 	}
+	return len(f.Posts)
 }
 
 // chatAttempts: what was refused before anything began costs no attempt.
-func chatAttempts(f *facts, broken report) {
+func chatAttempts(f *facts, broken report) (looked int) {
 	for _, id := range sortedBy(f.posts) {
 		begun := slices.DeleteFunc(slices.Clone(f.posts[id]), func(p Post) bool { return p.Video || p.refused() })
 		most := f.Config.ChatAttempts
 		if f.inlineAsked(id) {
 			most = 1
 		}
+		looked += min(len(begun), 1)
 		if len(begun) > most {
 			broken(id, "called %d times, at %s first and at %s last; %d are allowed", len(begun), clock(begun[0].Time), clock(begun[len(begun)-1].Time), most)
 		}
 	}
+	return looked
 }
 
 // inlineAsked also knows an inline chat whose events were dropped.

@@ -120,7 +120,7 @@ func isAlnum(c byte) bool {
 // readEvent reads an event, and holds its headers and subject against it.
 func readEvent(n subject.TaskName, m Stored) (Event, error) {
 	sum := sha256.Sum256(m.Data)
-	out := Event{Seq: m.Seq, Stored: m.Time, ID: m.Header.Get(subject.HeaderCEID), Sum: hex.EncodeToString(sum[:]), Job: n.ID}
+	out := Event{Seq: m.Seq, Stored: m.Time, ID: m.Header.Get(subject.HeaderCEID), Sum: hex.EncodeToString(sum[:]), Job: n.ID, Tenant: n.Tenant}
 	e, err := publisher.DecodeEvent(n.Kind, m.Header, m.Data)
 	if err != nil {
 		return out, err

@@ -15,11 +15,20 @@ func (f *facts) jobsOf() map[string][]string {
 	return out
 }
 
-func inboxEnds(f *facts, broken report) {
+func inboxEnds(f *facts, broken report) (looked int) {
 	for _, t := range f.unadmitted() {
 		broken("", "the request %s, stored in the inbox at %s, is no job and no dead letter", t.Marker, clock(t.Time))
 	}
+	for _, t := range f.Told {
+		if t.stored() {
+			looked++
+		}
+	}
+	return looked
 }
+
+// stored reports whether a request stands in the inbox.
+func (t Told) stored() bool { return t.Op == OpPublish && t.Good() }
 
 // Unadmitted counts the requests that were stored in the inbox and are neither a
 // job nor a dead letter yet.
@@ -30,39 +39,45 @@ func (f *facts) unadmitted() []Told {
 	letters := group(f.Letters, func(l Letter) string { return l.Marker })
 	var out []Told
 	for _, t := range f.Told {
-		if t.Op == OpPublish && t.Good() && len(jobs[t.Marker]) == 0 && len(letters[t.Marker]) == 0 {
+		if t.stored() && len(jobs[t.Marker]) == 0 && len(letters[t.Marker]) == 0 {
 			out = append(out, t)
 		}
 	}
 	return out
 }
 
-func oneJob(f *facts, broken report) {
+func oneJob(f *facts, broken report) (looked int) {
 	jobs := f.jobsOf()
 	for _, marker := range sortedBy(jobs) {
 		if ids := jobs[marker]; len(ids) > 1 {
 			broken(ids[1], "the request %s is a job already: %s", marker, ids[0])
 		}
 	}
+	return len(jobs)
 }
 
 // nothingAccepted are the codes that promise that nothing was accepted.
 var nothingAccepted = []string{
 	"queue_full", "storage_full", "broker_unavailable", "shutting_down", "invalid_request", "invalid_json", "body_too_large",
-	"unsupported_media_type", "model_not_found", "wrong_protocol", "idempotency_key_reused",
+	"unsupported_media_type", "model_not_found", "wrong_protocol", "idempotency_key_reused", "rate_limited", "tenant_full", "route_paused",
 }
 
 // refusedMeansRefused: a request that was refused each time it was sent is no
 // job. Inline chats are none anyway.
-func refusedMeansRefused(f *facts, broken report) {
+func refusedMeansRefused(f *facts, broken report) (looked int) {
 	asked := group(f.Told, func(t Told) string { return t.Marker })
 	jobs := f.jobsOf()
-	for _, marker := range sortedBy(jobs) {
+	for _, marker := range sortedBy(asked) {
 		told := slices.DeleteFunc(slices.Clone(asked[marker]), func(t Told) bool { return t.NotSent })
-		if len(asked[marker]) > 0 && !slices.ContainsFunc(told, Told.mayAccept) {
-			broken(jobs[marker][0], "the request %s was refused each of %d times", marker, len(told))
+		if marker == "" || slices.ContainsFunc(told, Told.mayAccept) {
+			continue
+		}
+		looked++
+		if ids := jobs[marker]; len(ids) > 0 {
+			broken(ids[0], "the request %s was refused each of %d times", marker, len(told))
 		}
 	}
+	return looked
 }
 
 // mayAccept reports whether a job may have come of a request, by what was said: an
@@ -72,7 +87,7 @@ func (t Told) mayAccept() bool {
 	return t.Op == OpPublish || named || !slices.Contains(nothingAccepted, t.Code)
 }
 
-func sameKey(f *facts, broken report) {
+func sameKey(f *facts, broken report) (looked int) {
 	keyed := map[string][]Told{}
 	for _, t := range f.Told {
 		if t.Key != "" {
@@ -80,8 +95,12 @@ func sameKey(f *facts, broken report) {
 		}
 	}
 	for _, key := range sortedBy(keyed) {
+		if len(keyed[key]) > 1 {
+			looked++
+		}
 		f.oneBody(key, keyed[key], broken)
 	}
+	return looked
 }
 
 // oneBody looks at all requests with one key.
@@ -108,11 +127,12 @@ func (f *facts) oneBody(key string, told []Told, broken report) {
 
 // toldTrue: a status with a version is that version's; a terminal one is the
 // job's end.
-func toldTrue(f *facts, broken report) {
+func toldTrue(f *facts, broken report) (looked int) {
 	for _, t := range f.Told {
 		if t.Job == "" || t.Status == "" || !t.Good() || f.inlineAsked(t.Job) {
 			continue
 		}
+		looked++
 		e, stored := f.event(t.Job, t.Version)
 		end, ended := f.end(t.Job)
 		switch {
@@ -124,11 +144,12 @@ func toldTrue(f *facts, broken report) {
 			broken(t.Job, "told as %s at %s (%s), and it ended %q", t.Status, clock(t.Time), t.Way, end.Status)
 		}
 	}
+	return looked
 }
 
 // getForward: what a client asks after it has heard an answer is answered with
 // that state or a later one, whichever replica it asks.
-func getForward(f *facts, broken report) {
+func getForward(f *facts, broken report) (looked int) {
 	before := map[string]Told{}
 	for _, t := range f.Told {
 		if t.Job == "" || t.Status == "" || !t.Good() || f.inlineAsked(t.Job) {
@@ -136,6 +157,9 @@ func getForward(f *facts, broken report) {
 		}
 		key := t.Client + "\x00" + t.Job
 		last, known := before[key]
+		if known {
+			looked++
+		}
 		if known && (rank(t.Status) < rank(last.Status) || t.Version > 0 && t.Version < last.Version) {
 			broken(t.Job, "%s was told %s (version %d) at %s by %s, after %s (version %d) at %s by %s", t.Client,
 				t.Status, t.Version, clock(t.Time), t.Target, last.Status, last.Version, clock(last.Time), last.Target)
@@ -145,19 +169,41 @@ func getForward(f *facts, broken report) {
 		}
 		before[key] = t
 	}
+	return looked
 }
 
-func getFound(f *facts, broken report) {
+func getFound(f *facts, broken report) (looked int) {
 	for _, t := range f.Told {
-		lost := t.Code == "task_not_found" || t.Code == "chat_not_found"
 		first, known := f.accepted[t.Job]
-		if lost && known && t.Asked.After(first.Time) {
+		if !known || t.Op == OpPeek || !t.Asked.After(first.Time) {
+			continue
+		}
+		looked++
+		if t.notFound() {
 			broken(t.Job, "%s was told %s at %s by %s, and it was accepted at %s", t.Client, t.Code, clock(t.Time), t.Target, clock(first.Time))
 		}
 	}
+	return looked
 }
 
-func answers(f *facts, broken report) {
+func (t Told) notFound() bool { return t.Code == "task_not_found" || t.Code == "chat_not_found" }
+
+// tenants: also an answer that names a job which the request was given.
+func tenants(f *facts, broken report) (looked int) {
+	for _, t := range f.Told {
+		log := f.logs[t.Job]
+		if t.Job == "" || len(log) == 0 || t.Tenant == log[0].Tenant || t.Lost != "" || t.Passing() {
+			continue
+		}
+		looked++
+		if !t.notFound() {
+			broken(t.Job, "%s %s by tenant %s was answered %q %q at %s, and the job is of tenant %s", t.Way, t.Op, t.Tenant, t.Status, t.Code, clock(t.Time), log[0].Tenant)
+		}
+	}
+	return looked
+}
+
+func answers(f *facts, broken report) (looked int) {
 	for _, t := range f.Told {
 		switch {
 		case t.Code == "internal":
@@ -166,4 +212,5 @@ func answers(f *facts, broken report) {
 			broken(t.Job, "%s %s answered a reply that the upstream did not say: %s", t.Way, t.Op, f.nearest(t.Job, t.Text))
 		}
 	}
+	return len(f.Told)
 }

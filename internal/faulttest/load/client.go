@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
+	"github.com/genbus/genbus/internal/faulttest"
 	"github.com/genbus/genbus/internal/faulttest/check"
 )
 
@@ -50,6 +50,7 @@ const (
 
 // live asks for the wish and stays with its job.
 func (c *client) live(ctx context.Context) {
+	ctx = c.tenant.calling(ctx)
 	var rival sync.WaitGroup
 	defer rival.Wait()
 	switch c.rival {
@@ -62,6 +63,7 @@ func (c *client) live(ctx context.Context) {
 	if c.entry.op == check.OpInline || !granted.Good() {
 		return
 	}
+	c.accepted.Add(1)
 	ctx, cancel := context.WithTimeout(ctx, c.o.Life)
 	defer cancel()
 	if c.key != "" {
@@ -77,6 +79,9 @@ func (c *client) live(ctx context.Context) {
 	}
 	if c.follow != "" {
 		all.Go(func() { c.following(ctx, granted.Job) })
+	}
+	if c.peeks && c.tenant != c.stranger {
+		all.Go(func() { c.peeking(ctx, granted.Job) })
 	}
 	if c.reads {
 		all.Go(func() { c.reading(ctx, granted.Job) })
@@ -106,7 +111,7 @@ func (c *client) ask(ctx context.Context, name string, w wish) check.Told {
 // same key, which must be refused.
 func (c *client) insist(ctx context.Context, granted check.Told) check.Told {
 	if c.repeat {
-		if !pause(ctx, time.Duration(c.random.IntN(3000))*time.Millisecond) {
+		if !faulttest.Pause(ctx, time.Duration(c.random.IntN(3000))*time.Millisecond) {
 			return granted
 		}
 		if again := c.ask(ctx, c.name, c.again()); again.Good() {
@@ -125,6 +130,7 @@ func (c *client) series(ctx context.Context, base check.Told, limit time.Duratio
 	for wait := 200 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		at := c.replica()
 		a := answer{Told: base}
+		a.Tenant = c.tenant.Name
 		a.Target, a.Asked = c.o.Replicas[at].Name, time.Now()
 		try, cancel := context.WithTimeout(ctx, limit)
 		ask(try, at, &a)
@@ -134,7 +140,7 @@ func (c *client) series(ctx context.Context, base check.Told, limit time.Duratio
 			a.Lost = "given up"
 		}
 		c.o.Recorder.Tell(a.Told)
-		if !a.again() || !pause(ctx, max(wait, min(a.retryAfter, 5*time.Second))) {
+		if !a.again() || !faulttest.Pause(ctx, max(wait, min(a.retryAfter, 5*time.Second))) {
 			return a.Told
 		}
 	}
@@ -148,9 +154,6 @@ func (c *client) replica() int {
 	return c.turn
 }
 
-// passing are the codes that say: the same again, later.
-var passing = []string{"queue_full", "storage_full", "broker_unavailable", "shutting_down", "still_held"}
-
 // again reports whether the same question is to be asked again. One that may have
 // made a job is repeated under a key only.
 func (a *answer) again() bool {
@@ -163,6 +166,6 @@ func (a *answer) again() bool {
 	case a.Code == "acceptance_unknown":
 		return safe
 	default:
-		return slices.Contains(passing, a.Code)
+		return a.Passing()
 	}
 }

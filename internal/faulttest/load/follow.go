@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/genbus/genbus/internal/faulttest"
 	"github.com/genbus/genbus/internal/faulttest/check"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
@@ -40,7 +41,7 @@ func (c *client) following(ctx context.Context, job string) {
 		}
 		f.seen.Connections++
 		f.connect(ctx)
-		if f.seen.Ended || !pause(ctx, 300*time.Millisecond) {
+		if f.seen.Ended || !faulttest.Pause(ctx, 300*time.Millisecond) {
 			return
 		}
 	}
@@ -50,7 +51,7 @@ func (c *client) following(ctx context.Context, job string) {
 func (f *follower) connect(ctx context.Context) {
 	at := f.replica()
 	a := answer{Told: check.Told{
-		Client: f.seen.Client, Series: "follow", Op: check.OpGet, Way: f.seen.Way, Target: f.o.Replicas[at].Name, Job: f.job, Asked: time.Now(),
+		Tenant: f.tenant.Name, Client: f.seen.Client, Series: "follow", Op: check.OpGet, Way: f.seen.Way, Target: f.o.Replicas[at].Name, Job: f.job, Asked: time.Now(),
 	}}
 	var err error
 	switch {

@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -34,7 +35,8 @@ type Options struct {
 	Seed uint64
 	// Rate is how many wishes begin each second. Default 10.
 	Rate float64
-	// Jobs is how many wishes there are; 0: as many as fit until Stop.
+	// Jobs is how many queued jobs are to be accepted; no more wishes begin then.
+	// Those for an inline chat are not counted. 0: as many as fit until Stop.
 	Jobs int
 	// Open is the most wishes that are open at once; more begin late. Default 300.
 	Open int
@@ -44,8 +46,9 @@ type Options struct {
 	NATS string
 	// Names are those of the service. Zero: the default prefix.
 	Names subject.Space
-	// Tenant is whose the jobs are. Default "default".
-	Tenant string
+	// Tenants are those whose the jobs are, by turns; with two of them, each asks for
+	// jobs of the other. Default: "default", without a key.
+	Tenants []Tenant
 	// VideoModels and ChatModels are asked for in turn; at least one of each.
 	VideoModels, ChatModels []string
 	// Patience is how long a wish is asked for again. Default 3m.
@@ -60,7 +63,9 @@ func (o Options) withDefaults() Options {
 	o.Rate = cmp.Or(o.Rate, 10)
 	o.Open = cmp.Or(o.Open, 300)
 	o.Names = cmp.Or(o.Names, subject.Default())
-	o.Tenant = cmp.Or(o.Tenant, "default")
+	if len(o.Tenants) == 0 {
+		o.Tenants = []Tenant{{Name: "default"}}
+	}
 	o.Patience = cmp.Or(o.Patience, 3*time.Minute)
 	o.Life = cmp.Or(o.Life, 5*time.Minute)
 	return o
@@ -76,6 +81,8 @@ type Load struct {
 	stop  chan struct{}
 	once  sync.Once
 	lives sync.WaitGroup
+	// accepted counts the wishes whose queued job was accepted.
+	accepted atomic.Int64
 }
 
 // New makes the clients. They connect when they need to, and again when they are
@@ -121,14 +128,14 @@ func (l *Load) Close() error {
 // Stop lets no more wishes begin. It may be called twice.
 func (l *Load) Stop() { l.once.Do(func() { close(l.stop) }) }
 
-// Run begins wishes until Stop or until there were enough, and returns when all
+// Run begins wishes until Stop or until enough jobs were accepted, and returns when all
 // clients are done with theirs, or soon after ctx ends.
 func (l *Load) Run(ctx context.Context) {
 	defer l.lives.Wait()
 	open := make(chan struct{}, l.o.Open)
 	ticker := time.NewTicker(time.Duration(float64(time.Second) / l.o.Rate))
 	defer ticker.Stop()
-	for n := 0; l.o.Jobs == 0 || n < l.o.Jobs; n++ {
+	for n := 0; !l.enough(); n++ {
 		if !l.next(ctx, ticker.C, open) {
 			return
 		}
@@ -138,6 +145,9 @@ func (l *Load) Run(ctx context.Context) {
 		})
 	}
 }
+
+// enough reports whether there are as many queued jobs as there are to be.
+func (l *Load) enough() bool { return l.o.Jobs > 0 && l.accepted.Load() >= int64(l.o.Jobs) }
 
 // next waits for the time of the next wish and for a place; false at the end.
 func (l *Load) next(ctx context.Context, due <-chan time.Time, open chan struct{}) bool {
@@ -163,16 +173,4 @@ func (l *Load) client(n int) *client {
 	random := rand.New(rand.NewPCG(l.o.Seed, uint64(n)))
 	w := l.wish(n, random)
 	return &client{Load: l, wish: w, random: random, turn: random.IntN(len(l.o.Replicas))}
-}
-
-// pause waits for d, or until ctx ends; false then.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -62,7 +62,7 @@ func noRPC(*grpc.Server) {}
 // with gives the first client a wish of the test's own.
 func (l *Load) with(e entry, key string) *client {
 	c := l.client(0)
-	c.wish = wish{name: "c", kind: subject.Video, entry: e, marker: "m", key: key}
+	c.wish = wish{name: "c", kind: subject.Video, tenant: c.tenant, entry: e, marker: "m", key: key}
 	c.write(videoBody("film", "m", rand.New(rand.NewPCG(1, 1))))
 	return c
 }

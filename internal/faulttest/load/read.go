@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/genbus/genbus/internal/faulttest"
 	"github.com/genbus/genbus/internal/faulttest/check"
 	"github.com/genbus/genbus/internal/task"
 )
@@ -17,7 +18,7 @@ const readEvery = 700 * time.Millisecond
 func (c *client) reading(ctx context.Context, job string) {
 	for n := 0; ; n++ {
 		t := c.read(ctx, job, n)
-		if t.Good() && task.TerminalWord(t.Status) || !pause(ctx, readEvery) {
+		if t.Good() && task.TerminalWord(t.Status) || !faulttest.Pause(ctx, readEvery) {
 			return
 		}
 	}
@@ -40,7 +41,7 @@ func (c *client) read(ctx context.Context, job string, n int) check.Told {
 
 // cancelAfter cancels a job some time after its acceptance.
 func (c *client) cancelAfter(ctx context.Context, job string) {
-	if !pause(ctx, c.cancel) {
+	if !faulttest.Pause(ctx, c.cancel) {
 		return
 	}
 	viaRPC := c.cancel%2 == 0

@@ -94,7 +94,7 @@ const natsTimeout = 5 * time.Second
 func (c *client) publish(ctx context.Context, w wish, expires time.Time, a *answer) {
 	ctx, cancel := context.WithTimeout(ctx, natsTimeout)
 	defer cancel()
-	m, err := c.message(c.o.Names.Request(w.kind, c.o.Tenant), w, expires)
+	m, err := c.message(c.o.Names.Request(w.kind, c.tenant.Name), w, expires)
 	if err == nil {
 		_, err = c.js.PublishMsg(ctx, m)
 	}
@@ -125,7 +125,7 @@ func notSent(err error) bool {
 func (c *client) call(ctx context.Context, w wish, expires time.Time, a *answer) {
 	ctx, cancel := context.WithTimeout(ctx, natsTimeout)
 	defer cancel()
-	m, err := c.message(c.o.Names.Call(w.kind, c.o.Tenant), w, expires)
+	m, err := c.message(c.o.Names.Call(w.kind, c.tenant.Name), w, expires)
 	var reply *nats.Msg
 	if err == nil {
 		reply, err = c.nc.RequestMsgWithContext(ctx, m)

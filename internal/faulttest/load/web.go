@@ -184,6 +184,7 @@ func (c *client) exchange(ctx context.Context, at int, method, path string, head
 		return
 	}
 	req.Header = header
+	c.tenant.sign(req.Header)
 	req.GetBody = nil // net/http repeats nothing by itself: one question is one request
 	resp, err := c.http.Do(req)
 	if err != nil {

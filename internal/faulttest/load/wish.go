@@ -17,6 +17,7 @@ import (
 // wish is one request and what its client does with the job.
 type wish struct {
 	name   string // of the client, unique in the run
+	tenant Tenant
 	kind   subject.Kind
 	entry  entry
 	marker string
@@ -34,6 +35,8 @@ type wish struct {
 	cancel   time.Duration // after the acceptance; zero: never
 	repeat   bool          // send the same again, by another way
 	conflict bool          // send another body with the same key
+	peeks    bool          // ask for the job as stranger does
+	stranger Tenant        // another one, where there is another
 	rival    string        // what another client sends at the same time with the same key: same, other or nothing
 }
 
@@ -89,6 +92,10 @@ func (l *Load) wish(n int, r *rand.Rand) wish {
 		w.write(videoBody(pick(r, l.o.VideoModels), w.marker, r))
 	}
 	w.plan(r)
+	tenants := l.o.Tenants
+	mine := r.IntN(len(tenants))
+	w.tenant, w.stranger = tenants[mine], tenants[(mine+1)%len(tenants)]
+	w.peeks = chance(r, 0.2)
 	return w
 }
 

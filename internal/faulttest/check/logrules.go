@@ -1,21 +1,23 @@
 package check
 
 // readable: the reader of the streams found nothing that it could not decode.
-func readable(f *facts, broken report) {
+func readable(f *facts, broken report) (looked int) {
 	for _, why := range f.Unreadable {
 		broken("", "%s", why)
 	}
+	return len(f.Events) + len(f.Twins) + len(f.Letters) + len(f.Chunks) + len(f.Unreadable)
 }
 
 // oneEnd: a job that a client was told of has a log, and no job has two ends.
 // One that is still without an end is a matter of its deadline.
-func oneEnd(f *facts, broken report) {
+func oneEnd(f *facts, broken report) (looked int) {
 	for _, id := range sortedBy(f.accepted) {
 		if t := f.accepted[id]; len(f.logs[id]) == 0 {
 			broken(id, "accepted at %s (%s), and has no event", clock(t.Time), t.Way)
 		}
 	}
 	for _, id := range sortedBy(f.logs) {
+		looked++
 		ends := 0
 		for _, e := range f.logs[id] {
 			if e.terminal() {
@@ -26,23 +28,27 @@ func oneEnd(f *facts, broken report) {
 			broken(id, "%d terminal events", ends)
 		}
 	}
+	return looked
 }
 
-func versions(f *facts, broken report) {
+func versions(f *facts, broken report) (looked int) {
 	for id, log := range f.queued {
 		for i, e := range log {
+			looked++
 			if e.Version != uint64(i+1) {
 				broken(id, "the event at place %d (sequence %d) has version %d", i+1, e.Seq, e.Version)
 				break
 			}
 		}
 	}
+	return looked
 }
 
-func statusForward(f *facts, broken report) {
+func statusForward(f *facts, broken report) (looked int) {
 	for _, id := range sortedBy(f.logs) {
 		before := Event{}
 		for _, e := range f.logs[id] {
+			looked++
 			switch {
 			case rank(e.Status) < 0:
 				broken(id, "version %d has status %q", e.Version, e.Status)
@@ -54,22 +60,28 @@ func statusForward(f *facts, broken report) {
 			before = e
 		}
 	}
+	return looked
 }
 
-func terminalStays(f *facts, broken report) {
+func terminalStays(f *facts, broken report) (looked int) {
 	for _, id := range sortedBy(f.logs) {
 		log := f.logs[id]
 		for i, e := range log {
-			if e.terminal() && i < len(log)-1 {
+			if !e.terminal() {
+				continue
+			}
+			looked++
+			if i < len(log)-1 {
 				broken(id, "version %d (%s) follows version %d (%s)", log[i+1].Version, log[i+1].Status, e.Version, e.Status)
 				break
 			}
 		}
 	}
+	return looked
 }
 
 // twins: of an inline chat the twin may be missing, as any event of it may.
-func twins(f *facts, broken report) {
+func twins(f *facts, broken report) (looked int) {
 	for id := range f.queued {
 		if end, ended := f.end(id); ended && len(f.twins[id]) != 1 {
 			broken(id, "its terminal event %s has %d twins", end.ID, len(f.twins[id]))
@@ -78,6 +90,7 @@ func twins(f *facts, broken report) {
 	for _, id := range sortedBy(f.twins) {
 		end, ended := f.end(id)
 		for _, twin := range f.twins[id] {
+			looked++
 			switch {
 			case !ended:
 				broken(id, "the feed has %s, and the log has no terminal event", twin.ID)
@@ -88,17 +101,19 @@ func twins(f *facts, broken report) {
 			}
 		}
 	}
+	return looked
 }
 
 // oneWriter: an attempt is begun by one event. Two would be two handlers that
 // both believe that they hold the job.
-func oneWriter(f *facts, broken report) {
+func oneWriter(f *facts, broken report) (looked int) {
 	for _, id := range sortedBy(f.logs) {
 		begun := map[uint32]Event{}
 		for _, e := range f.logs[id] {
 			if !e.begins() {
 				continue
 			}
+			looked++
 			if first, twice := begun[e.Attempt]; twice {
 				broken(id, "attempt %d is begun by version %d (%s) and by version %d (%s)", e.Attempt, first.Version, first.Writer, e.Version, e.Writer)
 				continue
@@ -106,6 +121,7 @@ func oneWriter(f *facts, broken report) {
 			begun[e.Attempt] = e
 		}
 	}
+	return looked
 }
 
 // begins reports whether an event is written before a call of the upstream.

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/faulttest"
+	"github.com/genbus/genbus/internal/faulttest/check"
+)
+
+// route is a route as an operator names it.
+type route struct{ kind, name string }
+
+// pausable are the routes that an operator pauses, by their number.
+var pausable = []route{{"video", modelFilm}, {"video", modelReel}, {"chat", modelTalk}}
+
+// pauseRoute has an operator pause a route for a while: its jobs are accepted and
+// wait. It is resumed also after the end of ctx.
+func (s *storm) pauseRoute(ctx context.Context, r route, d time.Duration) error {
+	defer s.begin(check.Fault{Kind: check.FaultPause, Target: r.name})()
+	err := s.operate(ctx, func(ctx context.Context, o genbusv1.OperatorServiceClient) error {
+		_, err := o.PauseRoute(ctx, &genbusv1.PauseRouteRequest{Kind: r.kind, Name: r.name})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	faulttest.Pause(ctx, d)
+	return s.operate(ctx, func(ctx context.Context, o genbusv1.OperatorServiceClient) error {
+		_, err := o.ResumeRoute(ctx, &genbusv1.ResumeRouteRequest{Kind: r.kind, Name: r.name})
+		return err
+	})
+}
+
+// operate makes an operator's call until a replica has granted it.
+func (s *storm) operate(ctx context.Context, call func(context.Context, genbusv1.OperatorServiceClient) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), healTimeout)
+	defer cancel()
+	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+operatorKey)
+	for n := 0; ; n++ {
+		err := s.ask(ctx, s.fleet.replicas[n%len(s.fleet.replicas)].GRPC, call)
+		if err == nil {
+			return nil
+		}
+		if !faulttest.Pause(ctx, 500*time.Millisecond) {
+			return fmt.Errorf("nobody takes the operator's call: %w", err)
+		}
+	}
+}
+
+// ask makes one call of one replica.
+func (s *storm) ask(ctx context.Context, addr string, call func(context.Context, genbusv1.OperatorServiceClient) error) (err error) {
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	return call(ctx, genbusv1.NewOperatorServiceClient(conn))
+}

@@ -1,0 +1,205 @@
+package check
+
+import "time"
+
+// outcomeBreaks are histories in which an unknown outcome, or an id that was paid
+// for, has no explanation: mostly because what was done struck somebody else, or
+// at another time.
+var outcomeBreaks = []broke{
+	{"POSTed again with the key, and the outcome was known", []string{"video-post-once"}, func(h *History) {
+		h.resubmit(500)
+		h.again()
+		h.Posts[0].Spoiled, h.Posts[0].Accepted = false, true
+	}},
+	{"a paid id is lost", []string{"paid-recorded"}, func(h *History) {
+		h.unpaid()
+		h.fail(film, "deadline_exceeded")
+	}},
+	{"a paid id is lost, and its job ends without a word of it", []string{"paid-recorded"}, func(h *History) {
+		h.unpaid()
+		h.spoil("reset_accepted")
+		h.fail(film, "queue_timeout")
+	}},
+	{"a paid id is lost, and its upstream is said to have refused", []string{"paid-recorded"}, func(h *History) {
+		h.unpaid()
+		h.spoil("internal_after")
+		h.fail(film, "upstream_refused")
+	}},
+	{"a paid id is lost while another replica is killed", []string{"paid-recorded", "unknown-explained"}, func(h *History) {
+		h.forget()
+		h.Faults = append(h.Faults, Fault{Kind: FaultKill, Target: "1", From: s(1.12), To: s(4)})
+	}},
+	{"a paid id is lost before the kill of a writer that went on writing", []string{"paid-recorded", "unknown-explained"}, func(h *History) {
+		h.forget()
+		h.Faults = append(h.Faults, Fault{Kind: FaultKill, Target: "0", From: s(1.12), To: s(4)})
+	}},
+	{"a paid id is lost long before the kill of its writer", []string{"paid-recorded", "unknown-explained"}, func(h *History) {
+		h.forget()
+		h.writes("one", s(2.5), "two")
+		h.Faults = append(h.Faults, Fault{Kind: FaultKill, Target: "0", From: s(2.4), To: s(4)})
+	}},
+	{"a paid id is lost by a stop", []string{"paid-recorded"}, func(h *History) {
+		h.forget()
+		h.Faults = append(h.Faults, Fault{Kind: FaultStop, Target: "0", From: s(1.12), To: s(20)})
+	}},
+	{"a paid id is lost, and the broker was away before", []string{"paid-recorded", "unknown-explained"}, func(h *History) {
+		h.forget()
+		h.Faults = append(h.Faults, Fault{Kind: FaultIsolate, Target: "node 1", From: s(0), To: s(0.9), Broker: true})
+	}},
+	{"unknown without a fault", []string{"unknown-explained"}, func(h *History) { h.doubtful() }},
+	{"unknown after a slow answer that nobody cut off", []string{"unknown-explained"}, func(h *History) {
+		h.doubtful()
+		h.Posts[0].Fault, h.Posts[0].Answered = "latency", false
+	}},
+	{"unknown while another replica was stopped", []string{"unknown-explained"}, func(h *History) {
+		h.doubtful()
+		h.Faults = append(h.Faults, Fault{Kind: FaultStop, Target: "1", From: s(1.05), To: s(20)})
+	}},
+	{"unknown while another replica was cut off", []string{"unknown-explained"}, func(h *History) {
+		h.doubtful()
+		h.Faults = append(h.Faults, Fault{Kind: FaultCutReplica, Target: "1", From: s(1.05), To: s(20), Broker: true})
+	}},
+	{"unknown, and the broker was away only later", []string{"unknown-explained"}, func(h *History) {
+		h.doubtful()
+		h.Faults = append(h.Faults, Fault{Kind: FaultNodeKill, Target: "node 1", From: s(2.5), To: s(20), Broker: true})
+	}},
+	{"unknown with a task that only fails later", []string{"unknown-explained"}, func(h *History) {
+		h.doubtful()
+		h.Posts[0].Fault = "task_fails"
+	}},
+	{"unknown without a dead letter", []string{"unknown-explained"}, func(h *History) {
+		h.fail(film, codeUnknown)
+		h.spoil("reset_accepted")
+	}},
+	{"unknown after a clean stop", []string{"unknown-explained"}, func(h *History) {
+		h.doubtful()
+		h.Faults = append(h.Faults, Fault{Kind: FaultTerminate, Target: "0", From: s(1), To: s(3), Broker: true})
+	}},
+}
+
+// excuse is one change that looks like a broken promise and is none.
+type excuse struct {
+	name   string
+	change func(*History)
+}
+
+// outcomeExcuses are what may happen to a submission.
+var outcomeExcuses = []excuse{
+	{"POSTed again where the route says so", func(h *History) {
+		h.resubmit(500)
+		h.again()
+	}},
+	{"unknown after a reset", func(h *History) {
+		h.doubtful()
+		h.spoil("reset_accepted")
+	}},
+	{"unknown after a kill", func(h *History) {
+		h.doubtful()
+		h.killed()
+	}},
+	{"unknown after a kill during a slow answer", func(h *History) {
+		h.doubtful()
+		h.Posts[0].Fault, h.Posts[0].Answered = "latency", false
+		h.killed()
+	}},
+	{"unknown after an answer that nobody waited for any more", func(h *History) {
+		h.forget()
+		h.Posts[0].Fault, h.Posts[0].Ended = "latency", s(3.5)
+	}},
+	{"unknown while the writer was cut off", func(h *History) {
+		h.doubtful()
+		h.Faults = append(h.Faults, Fault{Kind: FaultCutReplica, Target: "0", From: s(1.05), To: s(20), Broker: true})
+	}},
+	{"unknown while its writer was stopped, whose id an orphan keeps", func(h *History) {
+		h.forget()
+		h.Faults = append(h.Faults, Fault{Kind: FaultStop, Target: "0", From: s(1.12), To: s(20)})
+		h.Letters = append(h.Letters, Letter{Job: film, Code: "orphaned_submission", UpstreamID: "task_1"})
+	}},
+	{"unknown by a kill before its POST, of a writer of whom no POST is known", func(h *History) {
+		h.forget()
+		h.Posts, h.Paid = h.Posts[1:], nil
+		h.killed()
+	}},
+	{"an id that an orphan keeps", func(h *History) {
+		h.unpaid()
+		h.spoil("reset_accepted")
+		h.fail(film, "deadline_exceeded")
+		h.Letters = append(h.Letters, Letter{Job: film, Code: "orphaned_submission", UpstreamID: "task_1"})
+	}},
+	{"an id that was killed with its reader", func(h *History) {
+		h.forget()
+		h.killed()
+	}},
+	{"an id that was killed with its reader, which the broker had kept waiting", func(h *History) {
+		h.forget()
+		h.writes("one", s(1.01), "two")
+		h.Faults = append(h.Faults, Fault{Kind: FaultNodeKill, Target: "node 1", From: s(1.5), To: s(2), Broker: true},
+			Fault{Kind: FaultKill, Target: "0", From: s(3), To: s(4)})
+	}},
+	{"an id that nobody was told of, and cancelled", func(h *History) {
+		h.unpaid()
+		h.spoil("reset_accepted")
+		h.cancel()
+	}},
+}
+
+// again makes the video's route one that submits again.
+func (h *History) again() {
+	for i := range h.Events {
+		h.Events[i].Route = "again"
+	}
+}
+
+// spoil lets the video's POST meet a fault that keeps the answer from its sender.
+func (h *History) spoil(fault string) {
+	h.Posts[0].Fault, h.Posts[0].Answered, h.Posts[0].Spoiled = fault, false, true
+}
+
+// unpaid takes the upstream's id out of the log.
+func (h *History) unpaid() {
+	for i := range h.Events {
+		h.Events[i].UpstreamID = ""
+	}
+}
+
+// doubtful ends the video with an unknown outcome and its letter.
+func (h *History) doubtful() {
+	h.fail(film, codeUnknown)
+	h.Letters = append(h.Letters, Letter{Job: film, Code: codeUnknown})
+}
+
+// forget ends the video with an unknown outcome, and nobody knows its id.
+func (h *History) forget() {
+	h.unpaid()
+	h.doubtful()
+}
+
+// killed kills the replica that has submitted the video while its answer comes; its
+// next life writes what follows.
+func (h *History) killed() {
+	h.Faults = append(h.Faults, Fault{Kind: FaultKill, Target: "0", From: s(1.12), To: s(1.18)})
+	h.writes("one", s(1.1), "two")
+}
+
+// cancel ends the video as its client wanted.
+func (h *History) cancel() {
+	h.fail(film, "cancelled")
+	h.ends(film, func(e *Event) { e.Status, e.Phase = "cancelled", "cancelled" })
+	h.Told = append(h.Told, Told{Asked: s(3.5), Time: s(3.6), Client: "c9", Op: OpCancel, Job: film})
+	for i := range h.Told {
+		if h.Told[i].Status == "failed" {
+			h.Told[i].Status = "cancelled"
+		}
+	}
+	items := h.Followed[0].Items
+	items[len(items)-1].Status = "cancelled"
+}
+
+// writes lets one writer be no more after a time, and another write what is later.
+func (h *History) writes(writer string, until time.Time, after string) {
+	for i, e := range h.Events {
+		if e.Writer == writer && e.Time.After(until) {
+			h.Events[i].Writer = after
+		}
+	}
+}
