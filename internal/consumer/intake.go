@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"time"
 
@@ -25,7 +26,11 @@ import (
 // another one after intakeAckWait, which is longer than any live one holds it:
 // intakeTimeout has room for an admission and for a dead letter after it.
 const (
-	intakeSlots   = 64
+	intakeSlots = 64
+	// intakeHeld is how many requests may wait for room, a delayed NAK being pending.
+	// All replicas share it, so that it is the backlog with which one tenant at its
+	// limits does not keep out the others.
+	intakeHeld    = 20_000
 	intakeAckWait = 20 * time.Second
 	intakeTimeout = 15 * time.Second
 )
@@ -54,9 +59,7 @@ func (c *Consumer) startIntake(ctx context.Context) error {
 			AckPolicy:     jetstream.AckExplicitPolicy,
 			AckWait:       intakeAckWait,
 			MaxDeliver:    -1,
-			// All replicas together, with room for messages that wait for a full
-			// queue: a delayed NAK counts as pending.
-			MaxAckPending: 16 * intakeSlots,
+			MaxAckPending: intakeHeld,
 		})
 		if err != nil {
 			return err
@@ -108,9 +111,22 @@ func (in *intake) admit(ctx context.Context, m jetstream.Msg) Outcome {
 	f := fault.From(err)
 	if again(f) {
 		in.Logger.Debug("a request waits in the inbox", "subject", m.Subject(), "sequence", meta.Sequence.Stream, "code", f.Code)
-		return NakWithDelay(max(f.RetryAfter, time.Second))
+		return NakWithDelay(waitAgain(f, meta.NumDelivered))
 	}
 	return in.refuse(ctx, m, meta.Sequence.Stream, r, f)
+}
+
+// waitAgain is how long a request waits until it is tried again. What waits for
+// room does so longer each time, up to a minute: thousands may.
+func waitAgain(f *fault.Error, deliveries uint64) time.Duration {
+	wait := max(f.RetryAfter, time.Second)
+	switch f.Code {
+	case fault.QueueFull, fault.TenantFull, fault.StorageFull:
+		wait = min(wait<<min(deliveries-1, 6), max(wait, time.Minute))
+		return wait - rand.N(wait/4) // so that they do not come back all at once
+	default:
+		return wait
+	}
 }
 
 // again reports whether the same message may be accepted later. An acceptance

@@ -3,10 +3,15 @@ package consumer
 import (
 	"fmt"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -41,4 +46,45 @@ func TestTheInboxWaitsForItsTenantsLimits(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestTheInboxIsOpenBesideAFullTenant: what one tenant has published beyond its
+// limit waits, and keeps no other tenant out.
+func TestTheInboxIsOpenBesideAFullTenant(t *testing.T) {
+	t.Parallel()
+	up, err := sandbox.Start("127.0.0.1:0", sandbox.Options{VideoDuration: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := up.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	b := brokertest.Single(t)
+	const beyond = 30 * intakeSlots
+	for i := range beyond {
+		publish(t, b, subject.Video, fmt.Sprint(i), videoRequest(fmt.Sprint(i), "sandbox-video", "a cat"))
+	}
+	r := newReplica(t, b, testConfig(t, up.URL(), func(c *config.Config) { c.Limits.Tenant = config.TenantLimits{MaxJobs: 2} }))
+	r.eventually(t, "the inbox holds what is too much", func() bool { return inboxHolds(t, b) > beyond/2 })
+	m := nats.NewMsg(b.Names().Request(subject.Video, "other"))
+	m.Data, m.Header[subject.HeaderContentType] = []byte(`{"model":"sandbox-video","prompt":"a dog"}`), []string{subject.ContentTypeJSON}
+	if _, err := b.Publish(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually(t, "the other tenant's task is submitted", func() bool { return up.Sandbox.Stats().Creates == 3 })
+	if n := inboxHolds(t, b); n < beyond/2 {
+		t.Errorf("only %d requests wait", n)
+	}
+}
+
+// inboxHolds counts the videos in the inbox that were delivered and wait.
+func inboxHolds(t testing.TB, b *broker.Broker) int {
+	t.Helper()
+	cons, err := b.JetStream().Consumer(t.Context(), b.Names().Requests(), subject.IntakeDurable(subject.Video))
+	if err != nil {
+		return 0
+	}
+	return cons.CachedInfo().NumAckPending
 }
