@@ -228,7 +228,12 @@ func (s *service) stop(ctx context.Context) error {
 	group.Go(s.endCalls)
 	group.Go(func() error { return s.consumer.Drain(grace) })
 	group.Go(func() error { return s.inline.Close(grace) })
-	group.Go(func() error { return s.http.Shutdown(grace) })
+	group.Go(func() error {
+		if err := s.http.Shutdown(grace); err != nil {
+			return fmt.Errorf("the grace period ended with calls in hand: answers by HTTP were cut off: %w", err)
+		}
+		return nil
+	})
 	err := errors.Join(group.Wait(), s.api.Close(), s.http.Close())
 	return errors.Join(err, s.release(ctx))
 }
