@@ -160,7 +160,9 @@ func childEnv(extra ...string) []string {
 	return append(env, extra...)
 }
 
-// pause waits for d, or until ctx ends, whose cause it returns.
+// pause waits for d, or until ctx ends, whose cause it returns. It is not that of
+// faulttest or of broker: both bring a NATS server into this binary, in which the
+// proxy that is measured runs, too.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"testing"
 	"time"
 
 	"google.golang.org/grpc"
@@ -15,7 +16,9 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/hostile"
+	"github.com/genbus/genbus/internal/sandbox"
 )
 
 func (s *siege) attackGRPC() {
@@ -127,5 +130,90 @@ func (s *siege) harmless(method string, err error) bool {
 		return strings.HasSuffix(method, "/DownloadVideo")
 	default:
 		return true
+	}
+}
+
+// TestManyMembersTakeNoTime: what a request costs grows with its length, not
+// with the square of it.
+func TestManyMembersTakeNoTime(t *testing.T) {
+	t.Parallel()
+	w := newClientWorld(t, sandbox.Options{})
+	var extra strings.Builder
+	for i := range 200_000 {
+		fmt.Fprintf(&extra, `,"k%07d":0`, i)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	_, err := genbusv1.NewVideoServiceClient(w.grpc).CreateVideoTask(ctx, &genbusv1.CreateVideoTaskRequest{Request: &genbusv1.VideoRequest{
+		Body: &genbusv1.VideoRequest_Video{Video: &genbusv1.VideoGeneration{Model: "sandbox-kling", Prompt: "a cat", ExtraJson: []byte("{" + extra.String()[1:] + "}")}},
+	}})
+	if ctx.Err() != nil {
+		t.Errorf("200,000 members are not read within 20 s: %v", err)
+	}
+}
+
+// TestNoMessageIsReadOfAStranger: who has no key is refused before his message
+// is there, by gRPC as by HTTP.
+func TestNoMessageIsReadOfAStranger(t *testing.T) {
+	t.Parallel()
+	f := newFortress(t)
+	grown := f.watchHeap()
+	const size, calls = 8 << 20, 32
+	message := make([]byte, 5+size-1)
+	binary.BigEndian.PutUint32(message[1:], size)
+	for method, authorization := range map[string]string{
+		hostile.CreateMethod: "", "/genbus.v1.VideoService/GetVideoTask": "Bearer wrong", "/genbus.v1.ModelService/ListModels": "Basic eDp5",
+		"/grpc.health.v1.Health/Check": "", "/grpc.health.v1.Health/Watch": "", "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo": "",
+	} {
+		h := dialH2(t, f.grpc)
+		for i := range calls {
+			stream := uint32(2*i + 1)
+			err := h.open(stream, method, authorization)
+			if err == nil {
+				err = h.send(stream, message)
+			}
+			if err != nil && !errors.Is(err, errRefused) {
+				break // the connection is closed
+			}
+		}
+		await(t, "the refusals", func() bool { n := h.refusals(); return n < 0 || n >= calls })
+	}
+	if n := grown(); n > 64 {
+		t.Errorf("strangers have made the heap grow by %.0f MiB", n)
+	}
+}
+
+// TestStreamsOfOneConnection: one connection of a tenant takes a bounded number
+// of calls at a time, and bounded metadata.
+func TestStreamsOfOneConnection(t *testing.T) {
+	t.Parallel()
+	f := newFortress(t)
+	before := f.must(metricGoroutines)
+	h := dialH2(t, f.grpc)
+	for i := range 5000 {
+		if err := h.open(uint32(2*i+1), hostile.CreateMethod, "Bearer "+hostileKey); err != nil {
+			break
+		}
+	}
+	await(t, "the calls beyond the limit to be refused", func() bool { n := h.refusals(); return n < 0 || n > 3000 })
+	if n := f.must(metricGoroutines) - before; n > 2500 {
+		t.Errorf("one connection has %.0f goroutines", n)
+	}
+	grown := f.watchHeap()
+	long := strings.Repeat("a", 1<<20)
+	for range 4 {
+		h := dialH2(t, f.grpc)
+		for i := range 20 {
+			fields := []string{"a1", long, "a2", long, "a3", long, "a4", long, "a5", long, "a6", long, "a7", long, "a8", long}
+			if err := h.open(uint32(2*i+1), hostile.CreateMethod, "Bearer "+hostileKey, fields...); err != nil {
+				break
+			}
+		}
+	}
+	if err := f.served(servedWithin); err != nil {
+		t.Error(err)
+	}
+	if n := grown(); n > 64 {
+		t.Errorf("metadata have made the heap grow by %.0f MiB", n)
 	}
 }

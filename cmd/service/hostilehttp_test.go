@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/genbus/genbus/internal/hostile"
@@ -169,4 +170,65 @@ func judgeAnswer(in hostile.Input, resp *http.Response, body []byte, first bool)
 		return fmt.Errorf("redirected to %s", to)
 	}
 	return nil
+}
+
+// TestBrokenFramingIsTheSendersFault, on every path.
+func TestBrokenFramingIsTheSendersFault(t *testing.T) {
+	t.Parallel()
+	f := newFortress(t)
+	for _, e := range hostile.Creates {
+		for _, rest := range []string{"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n2\r\n{}", "Content-Length: 100\r\n\r\n{}"} {
+			in := hostile.Input{Cut: true, Bytes: []byte("POST " + e.Path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\nAuthorization: Bearer " + hostileKey + "\r\n" + rest)}
+			said, err := talk(f.http, in)
+			if err != nil || !strings.HasPrefix(string(said), "HTTP/1.1 4") {
+				t.Errorf("%s, %q: %.300s, %v", e.Path, rest, said, err)
+			}
+		}
+	}
+}
+
+// TestLeavingIsNoFailure: who goes away before the answer is not the service's
+// failure, and alerts must not say so.
+func TestLeavingIsNoFailure(t *testing.T) {
+	t.Parallel()
+	s := newSiege(t)
+	for i := range 400 {
+		e := hostile.Creates[i%len(hostile.Creates)]
+		body := s.target.Body(e)
+		conn, err := net.Dial("tcp", s.httpAddr.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: %s\r\nContent-Length: %d\r\n\r\n%s", e.Path, s.target.Authorization, len(body), body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i%3 > 0 {
+			timer := time.NewTimer(time.Duration(i) * 10 * time.Microsecond) // somewhere within the admission
+			<-timer.C
+		}
+		_ = conn.Close()
+	}
+	s.settle()
+	s.checkMetrics()
+}
+
+// TestLongHeadersAreTheSendersFault: the gateway hands headers on as metadata, of
+// which gRPC takes less than HTTP does.
+func TestLongHeadersAreTheSendersFault(t *testing.T) {
+	t.Parallel()
+	f := newFortress(t)
+	for _, name := range []string{"Idempotency-Key", "Genbus-Labels", "Tracestate", "Traceparent", "Authorization"} {
+		for _, request := range []string{"GET /genbus/v1/videos HTTP/1.1\r\n", "POST /genbus/v1/videos HTTP/1.1\r\nContent-Length: 2\r\n"} {
+			key := "Authorization: Bearer " + hostileKey + "\r\n"
+			if name == "Authorization" {
+				key = ""
+			}
+			in := hostile.Input{Bytes: []byte(request + "Host: x\r\nConnection: close\r\n" + key + name + ": " + strings.Repeat("k", 100_000) + "\r\n\r\n{}")}
+			said, err := talk(f.http, in)
+			if err != nil || bytes.HasPrefix(said, []byte("HTTP/1.1 5")) {
+				t.Errorf("%s, %.20s: %.400s, %v", name, request, said, err)
+			}
+		}
+	}
 }

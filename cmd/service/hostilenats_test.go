@@ -6,14 +6,20 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/genbus/genbus/internal/hostile"
+	"github.com/genbus/genbus/internal/sandbox"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
 func (s *siege) attackNATS() {
@@ -87,4 +93,137 @@ func (s *siege) overNATS(in hostile.Input) (string, error) {
 	_ = conn.CloseWrite()
 	_, err = io.Copy(io.Discard, conn)
 	return in.Name, ended(err)
+}
+
+// TestRepliesForgeNothing: a request's reply subject is chosen by its sender,
+// who may have it published where only the service may write.
+func TestRepliesForgeNothing(t *testing.T) {
+	t.Parallel()
+	w := newClientWorld(t, sandbox.Options{VideoDuration: time.Minute})
+	id := w.call(t, subject.Video, `{"model":"sandbox-video","prompt":"a cat"}`)
+	inbox := w.nc.NewInbox()
+	replies := []string{
+		"genbus.task.video.default." + id, "genbus.done.video.default.completed." + id, "genbus.chunk.default.chat_x", "genbus.live.task.video.default." + id,
+		"genbus.work.video.sandbox-video.default.video_aaaaaaaaaaaaaaaaaaaaaaaaaa", "genbus.request.video.default", "genbus.dead.video.default.x", "genbus.call.video.default",
+		"$JS.API.STREAM.PURGE.GENBUS_TASKS", "$JS.ACK.GENBUS_WORK.video-sandbox-video.1.1.1.1.1", "$O.GENBUS_BODIES_default.M.x", "$KV.x", "$SYS.REQ.SERVER.PING",
+		inbox,
+	}
+	for reply, answers := range w.answers(t, replies, `{"model":"sandbox-video","prompt":"a dog"}`, `{`) {
+		if reply == inbox && len(answers) != 2 || reply != inbox && len(answers) != 0 {
+			t.Errorf("the service has published on %s: %.400q", reply, answers)
+		}
+	}
+	if code, body := getJSON(t, w.base+"/v1/video/generations/"+id, ""); code != http.StatusOK {
+		t.Errorf("the task whose log was written to: %d %s", code, body)
+	}
+}
+
+// answers sends calls that name each of the replies, and gives what the service has
+// published there when it has answered them all. It takes no calls any more then.
+func (w *world) answers(t *testing.T, replies []string, calls ...string) map[string][]string {
+	t.Helper()
+	heard := map[string]*nats.Subscription{}
+	for _, reply := range replies {
+		sub, err := w.nc.SubscribeSync(reply)
+		if err != nil {
+			t.Fatal(err)
+		}
+		heard[reply] = sub
+	}
+	want := w.callsHandled(t)
+	for _, reply := range replies {
+		if !strings.HasPrefix(reply, "$JS.ACK.") { // NATS itself takes no message with such a reply
+			want += float64(len(calls))
+		}
+		for _, data := range calls {
+			m := &nats.Msg{Subject: "genbus.call.video.default", Reply: reply, Data: []byte(data), Header: nats.Header{subject.HeaderContentType: {subject.ContentTypeJSON}}}
+			if err := w.nc.PublishMsg(m); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	// What has arrived is answered before the endpoints end, and what was answered is
+	// here when the server has answered us.
+	for _, step := range []func() error{w.nc.Flush, w.endCalls, w.nc.Flush} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := w.callsHandled(t); n != want {
+		t.Errorf("%.0f calls were handled, want %.0f", n, want)
+	}
+	out := map[string][]string{}
+	for reply, sub := range heard {
+		out[reply] = answersAmong(t, sub)
+	}
+	return out
+}
+
+// callsHandled counts the calls that were accepted or refused.
+func (w *world) callsHandled(t *testing.T) (n float64) {
+	t.Helper()
+	families, err := w.metrics.Gatherer().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != "genbus_jobs_accepted_total" && f.GetName() != "genbus_jobs_refused_total" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if l.GetName() == "way" && l.GetValue() == string(telemetry.WayCall) {
+					n += m.GetCounter().GetValue()
+				}
+			}
+		}
+	}
+	return n
+}
+
+// answersAmong picks the answers to calls out of all that a subscription has heard.
+func answersAmong(t *testing.T, sub *nats.Subscription) (answers []string) {
+	t.Helper()
+	pending, _, err := sub.Pending()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range pending {
+		m, err := sub.NextMsg(time.Second) // it is here
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := string(m.Data); strings.Contains(text, `"task_id"`) || strings.Contains(text, `"error"`) {
+			answers = append(answers, text)
+		}
+	}
+	return answers
+}
+
+// TestAnyTenantLeavesTheInbox, as a dead letter if need be: messages that stay
+// take the places of others until the inbox of all tenants stands still.
+func TestAnyTenantLeavesTheInbox(t *testing.T) {
+	t.Parallel()
+	w := newClientWorld(t, sandbox.Options{})
+	subjects := []string{"genbus.request.video.\xff\xfe", "genbus.request.chat.\xed\xa0\x80", "genbus.request.video.a\x01b", "genbus.request.chat." + strings.Repeat("\xff", 3000)}
+	for _, s := range subjects {
+		if _, err := w.js.Publish(t.Context(), s, []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	count := func(stream string) uint64 {
+		s, err := w.js.Stream(t.Context(), stream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := s.Info(t.Context(), jetstream.WithSubjectFilter(">"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.State.Msgs
+	}
+	await(t, "an empty inbox", func() bool { return count("GENBUS_REQUESTS") == 0 })
+	if n := count("GENBUS_DEAD"); n != uint64(len(subjects)) {
+		t.Errorf("%d dead letters of %d messages", n, len(subjects))
+	}
 }

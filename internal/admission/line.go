@@ -47,8 +47,9 @@ func (l *line) taken(jobs int) {
 }
 
 // reading begins a look at the line. The returned function ends it with what was
-// read. What moves meanwhile may be in it or not; it is left out, because a place
-// too many is filled for a moment, and one too few stays empty until the next look.
+// read. What this replica moves meanwhile may be in it or not, and is added to it in
+// any case. If it was in it, it counts twice until the next look: a job put in
+// leaves a place empty, and one taken out has a place too many filled.
 func (l *line) reading() (read func(standing int)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

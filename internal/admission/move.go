@@ -148,5 +148,5 @@ func sameItem(a, b Item) bool {
 		return false
 	}
 	y, err := b.Decode()
-	return err == nil && string(x.GetFingerprint()) == string(y.GetFingerprint())
+	return err == nil && task.SameRequest(x, y)
 }

@@ -4,24 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"google.golang.org/protobuf/proto"
 
-	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // TestTenantsComeIntoTheLineInTurn: one tenant has very many jobs when others come.
@@ -103,40 +97,7 @@ func TestManyReplicasUsherEachJobOnce(t *testing.T) {
 		if n := halls[0].inLine(t); n > replicas*places {
 			t.Errorf("%d stand in line", n)
 		}
-		var mu sync.Mutex
-		var order []subject.WorkName
-		var wg sync.WaitGroup
-		for _, h := range halls {
-			wg.Go(func() {
-				for {
-					mu.Lock()
-					done := len(order) >= many+tenants
-					mu.Unlock()
-					if done {
-						return
-					}
-					m, err := h.line.Next(jetstream.FetchMaxWait(time.Second))
-					if errors.Is(err, nats.ErrTimeout) || errors.Is(err, jetstream.ErrNoMessages) {
-						continue
-					}
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					h.Taken(subject.Video, "sandbox-video", 1)
-					n, _ := b.Names().ParseWorkItem(m.Subject())
-					mu.Lock()
-					// An item may come again after its job had its turn: the log of a real
-					// one says that it has ended.
-					if !slices.Contains(order, n) {
-						order = append(order, n)
-					}
-					mu.Unlock()
-					_ = m.Ack() // a lost one is delivered again
-				}
-			})
-		}
-		wg.Wait()
+		order := takeAll(t, halls, many+tenants)
 		last := 0
 		for i, n := range order {
 			if n.Tenant != "acme" {
@@ -150,135 +111,46 @@ func TestManyReplicasUsherEachJobOnce(t *testing.T) {
 	})
 }
 
-// TestItemThatNobodyRecordedIsRecorded: admission died after it stored the item.
-func TestItemThatNobodyRecordedIsRecorded(t *testing.T) {
-	t.Parallel()
-	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		h := newHall(t, open(t), 4)
-		item := h.stored(t, video("one", "a cat"))
-		h.put(t, h.waitSubject(item), item)
-		h.open(t)
-		if n := h.take(t); n.ID != item.GetId() {
-			t.Fatalf("taken: %v", n)
-		}
-		e, err := h.log.Get(t.Context(), nameOf(item))
-		if err != nil || e.Version() != 1 || !e.Job.GetCreatedAt().AsTime().Equal(item.GetAcceptedAt().AsTime()) {
-			t.Errorf("the log has %v, %v", e.Job, err)
-		}
-		if h.held[0].Headers().Get(subject.HeaderRecorded) == "" {
-			t.Error("the item is not marked as recorded")
-		}
-		await(t, "an empty room", func() bool { return h.behind(t) == 0 })
-	})
-}
-
-// TestOldItemWithoutALogIsLeftToTheConsumer, which ends it.
-func TestOldItemWithoutALogIsLeftToTheConsumer(t *testing.T) {
-	t.Parallel()
-	h := newHall(t, brokertest.Single(t), 4)
-	item := h.stored(t, video("one", "a cat"))
-	item.AcceptedAt.Seconds -= 2 * 3600
-	h.put(t, h.waitSubject(item), item)
-	h.open(t)
-	h.take(t)
-	if _, err := h.log.Get(t.Context(), nameOf(item)); !errors.Is(err, tasklog.ErrNotFound) || h.held[0].Headers().Get(subject.HeaderRecorded) != "" {
-		t.Errorf("%v, marked %q", err, h.held[0].Headers().Get(subject.HeaderRecorded))
-	}
-}
-
-// TestUsherThatDiedBeforeItDeleted: the job stands in line and waits too. It stays
-// in line once, and the other item goes.
-func TestUsherThatDiedBeforeItDeleted(t *testing.T) {
-	t.Parallel()
-	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		h := newHall(t, open(t), 4)
-		item := h.stored(t, video("one", "a cat"))
-		h.put(t, h.lineSubject(item), item)
-		h.put(t, h.waitSubject(item), item)
-		h.open(t)
-		await(t, "an empty room", func() bool { return h.behind(t) == 0 })
-		if h.inLine(t) != 1 {
-			t.Errorf("%d stand in line", h.inLine(t))
-		}
-	})
-}
-
-// TestJobThatHasEndedTakesNobodysPlace: it had its turn, or was cancelled while it
-// waited. Its end is in the feed before its item goes.
-func TestJobThatHasEndedTakesNobodysPlace(t *testing.T) {
-	t.Parallel()
-	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		h := newHall(t, open(t), 4)
-		item := h.stored(t, video("one", "a cat"))
-		end := h.cancelled(t, item)
-		h.put(t, h.waitSubject(item), item)
-		h.open(t)
-		await(t, "an empty room", func() bool { return h.behind(t) == 0 })
-		if h.inLine(t) != 0 {
-			t.Errorf("%d stand in line", h.inLine(t))
-		}
-		if _, err := h.b.Last(t.Context(), h.b.Names().Tasks(), h.b.Names().Done(subject.Video, "acme", "cancelled", end.Job.GetId())); err != nil {
-			t.Errorf("the feed: %v", err)
-		}
-	})
-}
-
-// cancelled writes the log of a job that was cancelled before it began, without its
-// copy in the feed.
-func (h *hall) cancelled(t testing.TB, item *genbusv1.WorkItem) tasklog.Entry {
+// takeAll has all replicas take jobs out of the line until there were so many, and
+// gives them in the order in which they came.
+func takeAll(t *testing.T, halls []*hall, want int) (order []subject.WorkName) {
 	t.Helper()
-	e, err := h.log.Commit(t.Context(), task.FromWork(item), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	next, err := task.Cancelled(e.Job, time.Now(), fault.New(fault.Cancelled, "x").TaskError())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if e, err = h.log.Commit(t.Context(), next, e.Seq); err != nil {
-		t.Fatal(err)
-	}
-	return e
-}
-
-// TestEndOfAnotherJobUnderTheIDIsNotThisOnes: the job of the log was erased, or is
-// about to be. The one that waits comes into the line all the same.
-func TestEndOfAnotherJobUnderTheIDIsNotThisOnes(t *testing.T) {
-	t.Parallel()
-	h := newHall(t, brokertest.Single(t), 4)
-	earlier := h.stored(t, video("one", "a cat"))
-	h.cancelled(t, earlier)
-	later := h.stored(t, video("one", "a cat"))
-	later.AcceptedAt.Nanos++
-	h.put(t, h.waitSubject(later), later)
-	h.open(t)
-	if n := h.take(t); n.ID != later.GetId() {
-		t.Errorf("taken: %v", n)
-	}
-}
-
-// TestAnotherRequestInLineIsWaitedFor: it has the id, and another body. The item
-// that waits is kept until it is known whose the job is, and holds up nobody else.
-func TestAnotherRequestInLineIsWaitedFor(t *testing.T) {
-	t.Parallel()
-	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		h := newHall(t, open(t), 4)
-		cat, dog := h.stored(t, video("one", "a cat")), h.stored(t, video("one", "a dog"))
-		h.put(t, h.lineSubject(dog), dog)
-		h.put(t, h.waitSubject(cat), cat)
-		other := h.stored(t, admission.Request{Kind: subject.Video, Tenant: "b", Body: video("", "x").Body})
-		h.put(t, h.waitSubject(other), other)
-		h.open(t)
-		if first, second := h.take(t), h.take(t); first.ID != dog.GetId() || second.ID != other.GetId() {
-			t.Fatalf("taken: %v, %v", first, second)
+	var mu sync.Mutex
+	// An item may come again after its job had its turn: the log of a real one says
+	// that it has ended.
+	note := func(n subject.WorkName) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !slices.Contains(order, n) {
+			order = append(order, n)
 		}
-		if err := h.held[0].DoubleAck(t.Context()); err != nil { // as the consumer does with a stray
-			t.Fatal(err)
-		}
-		if n := h.take(t); n.ID != cat.GetId() || !strings.Contains(string(h.held[2].Data()), "a cat") {
-			t.Errorf("taken: %v", n)
-		}
-	})
+	}
+	all := func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(order) >= want
+	}
+	var wg sync.WaitGroup
+	for _, h := range halls {
+		wg.Go(func() {
+			for !all() {
+				m, err := h.line.Next(jetstream.FetchMaxWait(time.Second))
+				if errors.Is(err, nats.ErrTimeout) || errors.Is(err, jetstream.ErrNoMessages) {
+					continue
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				h.Taken(subject.Video, "sandbox-video", 1)
+				n, _ := h.b.Names().ParseWorkItem(m.Subject())
+				note(n)
+				_ = m.Ack() // a lost one is delivered again
+			}
+		})
+	}
+	wg.Wait()
+	return order
 }
 
 // TestFullStreamOfTheLineKeepsNothingOutForGood: those that wait do not fill it, so
@@ -384,27 +256,6 @@ func TestWithdrawTakesOutWhatWaits(t *testing.T) {
 		}
 		if err := h.Leave(t.Context(), h.admit(t, "acme", "in line")); err != nil || h.inLine(t) != 1 {
 			t.Errorf("one in line: %v, %d", err, h.inLine(t))
-		}
-	})
-}
-
-// TestLargeItemComesIntoTheLine as it is.
-func TestLargeItemComesIntoTheLine(t *testing.T) {
-	t.Parallel()
-	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		h := newHall(t, open(t), 4)
-		r := video("one", strings.Repeat("x", 1<<20))
-		c, err := h.Check(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		item := h.Item(t.Context(), r, c)
-		h.put(t, h.waitSubject(item), item)
-		h.open(t)
-		h.take(t)
-		got := &genbusv1.WorkItem{}
-		if err := proto.Unmarshal(h.held[0].Data(), got); err != nil || !proto.Equal(got, item) {
-			t.Errorf("the item changed: %v", err)
 		}
 	})
 }

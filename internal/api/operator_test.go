@@ -157,15 +157,35 @@ func TestOperatorCalls(t *testing.T) {
 	})
 	w.durables()
 	client, ctx := genbusv1.NewOperatorServiceClient(w.dial()), withKey(t.Context(), opsKey)
-	old := admission.JobID(subject.Video, "acme", "old")
+	attached := w.settleLetters(ctx, client)
+	_, err := client.EraseJob(ctx, &genbusv1.EraseJobRequest{Kind: "video", Tenant: "acme", Id: attached})
+	if reason(err) != "not_terminal" || status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("erase: %v", err)
+	}
+	if _, err := client.EraseJob(ctx, &genbusv1.EraseJobRequest{Kind: "chat", Tenant: "acme", Id: "chat_none"}); reason(err) != "chat_not_found" {
+		t.Errorf("erase of nothing: %v", err)
+	}
+	paused := must[*genbusv1.PauseRouteResponse](t)(client.PauseRoute(ctx, &genbusv1.PauseRouteRequest{Kind: "video", Name: config.SandboxVideoRoute}))
+	routes := must[*genbusv1.ListRoutesResponse](t)(client.ListRoutes(ctx, &genbusv1.ListRoutesRequest{}))
+	resumed := must[*genbusv1.ResumeRouteResponse](t)(client.ResumeRoute(ctx, &genbusv1.ResumeRouteRequest{Kind: "video", Name: config.SandboxVideoRoute}))
+	if !paused.GetRoute().GetPaused() || resumed.GetRoute().GetPaused() || len(routes.GetRoutes()) != len(w.cfg.Routes) {
+		t.Errorf("%v, %v, %v", paused, routes, resumed)
+	}
+	checkOperatorLog(t, logged.String())
+}
+
+// settleLetters lists three letters, and then redrives, attaches and drops one each.
+// It gives the id of the job that was attached.
+func (w *world) settleLetters(ctx context.Context, client genbusv1.OperatorServiceClient) (attached string) {
+	t := w.t
+	t.Helper()
 	letter := func() *genbusv1.DeadLetter {
 		return &genbusv1.DeadLetter{
-			Id: old, Data: []byte(`{"model":"sandbox-video","prompt":"secret"}`), Error: &genbusv1.TaskError{Code: "orphaned_submission"},
-			Upstream: config.SandboxUpstream, UpstreamTaskId: "up_1",
+			Id: admission.JobID(subject.Video, "acme", "old"), Data: []byte(`{"model":"sandbox-video","prompt":"secret"}`),
+			Error: &genbusv1.TaskError{Code: "orphaned_submission"}, Upstream: config.SandboxUpstream, UpstreamTaskId: "up_1",
 		}
 	}
 	one, two, three := w.putLetter(letter()), w.putLetter(letter()), w.putLetter(letter())
-
 	list := must[*genbusv1.ListDeadLettersResponse](t)(client.ListDeadLetters(ctx, &genbusv1.ListDeadLettersRequest{PageSize: 2}))
 	if len(list.GetLetters()) != 2 || list.GetNextPageToken() == "" || len(list.GetLetters()[0].GetLetter().GetData()) != 0 {
 		t.Errorf("list: %v", list)
@@ -179,28 +199,20 @@ func TestOperatorCalls(t *testing.T) {
 	if redriven.GetId() == "" || redriven.GetStatus() != genbusv1.JobStatus_JOB_STATUS_QUEUED || header.Get("genbus-job-id")[0] != redriven.GetId() {
 		t.Errorf("redrive: %v, %v", redriven, header)
 	}
-	attached := must[*genbusv1.AttachUpstreamTaskResponse](t)(client.AttachUpstreamTask(ctx, &genbusv1.AttachUpstreamTaskRequest{Sequence: two}))
-	if e := w.entry(subject.Video, "acme", attached.GetId()); videoOf(e).GetUpstreamTaskId() != "up_1" {
+	attached = must[*genbusv1.AttachUpstreamTaskResponse](t)(client.AttachUpstreamTask(ctx, &genbusv1.AttachUpstreamTaskRequest{Sequence: two})).GetId()
+	if e := w.entry(subject.Video, "acme", attached); videoOf(e).GetUpstreamTaskId() != "up_1" {
 		t.Errorf("attach: %v", e.Job)
 	}
 	must[*genbusv1.DropDeadLetterResponse](t)(client.DropDeadLetter(ctx, &genbusv1.DropDeadLetterRequest{Sequence: three}))
 	if _, err := client.DropDeadLetter(ctx, &genbusv1.DropDeadLetterRequest{Sequence: three}); reason(err) != "letter_not_found" || status.Code(err) != codes.NotFound {
 		t.Errorf("dropped twice: %v", err)
 	}
-	_, err := client.EraseJob(ctx, &genbusv1.EraseJobRequest{Kind: "video", Tenant: "acme", Id: attached.GetId()})
-	if reason(err) != "not_terminal" || status.Code(err) != codes.FailedPrecondition {
-		t.Errorf("erase: %v", err)
-	}
-	if _, err := client.EraseJob(ctx, &genbusv1.EraseJobRequest{Kind: "chat", Tenant: "acme", Id: "chat_none"}); reason(err) != "chat_not_found" {
-		t.Errorf("erase of nothing: %v", err)
-	}
-	paused := must[*genbusv1.PauseRouteResponse](t)(client.PauseRoute(ctx, &genbusv1.PauseRouteRequest{Kind: "video", Name: config.SandboxVideoRoute}))
-	routes := must[*genbusv1.ListRoutesResponse](t)(client.ListRoutes(ctx, &genbusv1.ListRoutesRequest{}))
-	resumed := must[*genbusv1.ResumeRouteResponse](t)(client.ResumeRoute(ctx, &genbusv1.ResumeRouteRequest{Kind: "video", Name: config.SandboxVideoRoute}))
-	if !paused.GetRoute().GetPaused() || resumed.GetRoute().GetPaused() || len(routes.GetRoutes()) != len(w.cfg.Routes) {
-		t.Errorf("%v, %v, %v", paused, routes, resumed)
-	}
-	lines := logged.String()
+	return attached
+}
+
+// checkOperatorLog checks who did what, and that no content is there.
+func checkOperatorLog(t *testing.T, lines string) {
+	t.Helper()
 	for _, op := range []string{"get_dead_letter", "redrive_dead_letter", "attach_upstream_task", "drop_dead_letter", "erase_job", "pause_route", "resume_route"} {
 		if !strings.Contains(lines, "op="+op+" operator=ops") {
 			t.Errorf("%s is not logged with its operator:\n%s", op, lines)

@@ -3,6 +3,7 @@ package operator
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -18,9 +19,6 @@ import (
 
 // attachable are the codes of letters whose upstream may have, or has, a task.
 var attachable = []fault.Code{fault.SubmissionUnknown, fault.OrphanedSubmission, fault.UpstreamRemoved, fault.Poisoned, fault.LogLost}
-
-// maxTaskID bounds an upstream's id, in bytes.
-const maxTaskID = 1 << 10
 
 // Attach makes a new job of a video task that an upstream already has, and removes
 // the letter. taskID is the upstream's id; empty: the one that the letter names.
@@ -58,8 +56,8 @@ func taskOf(l letter, given string) (string, error) {
 	if id == "" {
 		return "", wrongTaskID("is missing, and the letter names none; look for the task in the upstream's own list")
 	}
-	if len(id) > maxTaskID || !printable(id) {
-		return "", wrongTaskID("must be the upstream's id of the task: at most 1024 printable ASCII characters without spaces")
+	if len(id) > upstream.MaxTaskID || !printable(id) {
+		return "", wrongTaskID(fmt.Sprintf("must be the upstream's id of the task: at most %d printable ASCII characters without spaces", upstream.MaxTaskID))
 	}
 	return id, nil
 }

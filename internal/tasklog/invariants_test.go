@@ -65,7 +65,42 @@ func lanes(t *testing.T, replicas int, url string) {
 	}
 }
 
+// twoWriters has a duel of many rounds.
 func twoWriters(t *testing.T, replicas int, url, id string) {
+	t.Helper()
+	d := newDuel(t, replicas, url, id)
+	const rounds = 24
+	cuts, shakyWon := 0, 0
+	begin := time.Now()
+	for round := range rounds {
+		var current tasklog.Entry
+		if round > 0 {
+			current = must[tasklog.Entry](t)(d.steady.Get(t.Context(), d.name))
+		}
+		cut := round%6 == 3
+		if cut {
+			cuts++
+		}
+		ofSteady, ofShaky := d.next(t, round, current, begin), d.next(t, round, current, begin)
+		results := d.race(t, current.Seq, ofSteady, ofShaky, round%4 == 3, cut)
+		won := winner(t, round, results)
+		shakyWon += won
+		d.hasWon(t, round, won)
+	}
+	t.Logf("%d rounds with %d cuts; the writer behind the link won %d", rounds, cuts, shakyWon)
+	if history := must[[]tasklog.Entry](t)(d.steady.History(t.Context(), d.name, 0)); len(history) != rounds {
+		t.Errorf("%d events", len(history))
+	}
+}
+
+// duel is a job with two writers, one of them behind a link.
+type duel struct {
+	name          subject.TaskName
+	link          *faulttest.Link
+	steady, shaky *tasklog.Log
+}
+
+func newDuel(t *testing.T, replicas int, url, id string) *duel {
 	t.Helper()
 	link, err := faulttest.NewLink(strings.TrimPrefix(url, "nats://"))
 	if err != nil {
@@ -76,88 +111,96 @@ func twoWriters(t *testing.T, replicas int, url, id string) {
 			t.Error(err)
 		}
 	})
-	open := func(url string) *tasklog.Log {
-		b, err := broker.Open(t.Context(), broker.Options{Names: subject.Default(), Logger: brokertest.Logger(t), URL: url, Replicas: replicas})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := b.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-		if err := b.EnsureStreams(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		return newLog(t, b, "")
+	return &duel{
+		name: subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id}, link: link,
+		steady: logAt(t, replicas, url), shaky: logAt(t, replicas, "nats://"+link.Addr()),
 	}
-	steady, shaky := open(url), open("nats://"+link.Addr())
-	name := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id}
-	const rounds = 24
-	last, cuts, shakyWon := uint64(0), 0, 0
-	now := time.Now()
-	for round := range rounds {
-		var current tasklog.Entry
-		if round > 0 {
-			current = must[tasklog.Entry](t)(steady.Get(t.Context(), name))
-			last = current.Seq
+}
+
+// logAt is a log with a connection of its own.
+func logAt(t *testing.T, replicas int, url string) *tasklog.Log {
+	t.Helper()
+	b, err := broker.Open(t.Context(), broker.Options{Names: subject.Default(), Logger: brokertest.Logger(t), URL: url, Replicas: replicas})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
 		}
-		next := func() task.Event { // each writer has an event of its own
-			switch {
-			case round == 0:
-				return task.FromWork(work(name.ID))
-			case round%2 == 1:
-				return must[task.Event](t)(task.Submitting(video(current), now, task.Submission{Upstream: "u", Until: now.Add(time.Minute), Deadline: now.Add(time.Hour)}))
-			default:
-				return must[task.Event](t)(task.Requeued(video(current), now, now, "busy"))
-			}
+	})
+	if err := b.EnsureStreams(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return newLog(t, b, "")
+}
+
+// next is an event of a round. Each writer has one of its own.
+func (d *duel) next(t *testing.T, round int, current tasklog.Entry, begin time.Time) task.Event {
+	t.Helper()
+	switch {
+	case round == 0:
+		return task.FromWork(work(d.name.ID))
+	case round%2 == 1:
+		return must[task.Event](t)(task.Submitting(video(current), begin, task.Submission{Upstream: "u", Until: begin.Add(time.Minute), Deadline: begin.Add(time.Hour)}))
+	default:
+		return must[task.Event](t)(task.Requeued(video(current), begin, begin, "busy"))
+	}
+}
+
+// race has both write after the same event, and gives what the steady and the shaky
+// one heard. Where shakyFirst is set, the steady one is nearly always too late.
+func (d *duel) race(t *testing.T, after uint64, ofSteady, ofShaky task.Event, shakyFirst, cut bool) (results [2]error) {
+	t.Helper()
+	d.link.Delay(3 * time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var wg sync.WaitGroup
+	wg.Go(func() { _, results[1] = d.shaky.Commit(ctx, ofShaky, after) })
+	wg.Go(func() {
+		if shakyFirst {
+			_ = broker.Wait(ctx, 15*time.Millisecond)
 		}
-		ofSteady, ofShaky := next(), next()
-		link.Delay(3 * time.Millisecond)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		var results [2]error
-		var wg sync.WaitGroup
-		wg.Go(func() { _, results[1] = shaky.Commit(ctx, ofShaky, last) })
-		wg.Go(func() {
-			if round%4 == 3 { // nearly always too late
-				_ = broker.Wait(ctx, 15*time.Millisecond)
-			}
-			_, results[0] = steady.Commit(ctx, ofSteady, last)
-		})
-		if round%6 == 3 {
-			// Somewhere between the request and its answer.
-			_ = broker.Wait(ctx, rand.N(9*time.Millisecond))
-			link.Cut(faulttest.Reset)
-			_ = broker.Wait(ctx, 5*time.Millisecond)
-			link.Heal()
-			cuts++
-		}
-		wg.Wait()
-		cancel()
-		won := -1
-		for i, err := range results {
-			var lost *tasklog.LostError
-			switch {
-			case err == nil && won >= 0:
-				t.Fatalf("round %d: both won", round)
-			case err == nil:
-				won = i
-			case !errors.As(err, &lost):
-				t.Fatalf("round %d: writer %d: %v", round, i, err)
-			}
-		}
-		if won < 0 {
-			t.Fatalf("round %d: nobody won: %v", round, results)
-		}
-		shakyWon += won
-		stored := must[tasklog.Entry](t)(steady.Get(t.Context(), name))
-		if writer := []string{steady.Writer(), shaky.Writer()}[won]; stored.Version() != uint64(round+1) || stored.Job.GetExecution().GetWriter() != writer {
-			t.Fatalf("round %d: version %d by %s, want it by %s", round, stored.Version(), stored.Job.GetExecution().GetWriter(), writer)
+		_, results[0] = d.steady.Commit(ctx, ofSteady, after)
+	})
+	if cut {
+		// Somewhere between the request and its answer.
+		_ = broker.Wait(ctx, rand.N(9*time.Millisecond))
+		d.link.Cut(faulttest.Reset)
+		_ = broker.Wait(ctx, 5*time.Millisecond)
+		d.link.Heal()
+	}
+	wg.Wait()
+	return results
+}
+
+// winner is the index of the one writer that believes that it won.
+func winner(t *testing.T, round int, results [2]error) int {
+	t.Helper()
+	won := -1
+	for i, err := range results {
+		var lost *tasklog.LostError
+		switch {
+		case err == nil && won >= 0:
+			t.Fatalf("round %d: both won", round)
+		case err == nil:
+			won = i
+		case !errors.As(err, &lost):
+			t.Fatalf("round %d: writer %d: %v", round, i, err)
 		}
 	}
-	t.Logf("%d rounds with %d cuts; the writer behind the link won %d", rounds, cuts, shakyWon)
-	if history := must[[]tasklog.Entry](t)(steady.History(t.Context(), name, 0)); len(history) != rounds {
-		t.Errorf("%d events", len(history))
+	if won < 0 {
+		t.Fatalf("round %d: nobody won: %v", round, results)
+	}
+	return won
+}
+
+// hasWon checks that the log has the winner's event.
+func (d *duel) hasWon(t *testing.T, round, won int) {
+	t.Helper()
+	stored := must[tasklog.Entry](t)(d.steady.Get(t.Context(), d.name))
+	if writer := []string{d.steady.Writer(), d.shaky.Writer()}[won]; stored.Version() != uint64(round+1) || stored.Job.GetExecution().GetWriter() != writer {
+		t.Fatalf("round %d: version %d by %s, want it by %s", round, stored.Version(), stored.Job.GetExecution().GetWriter(), writer)
 	}
 }
 
@@ -174,53 +217,12 @@ func TestFollowersWithoutLiveMessages(t *testing.T) {
 			const jobs = 20
 			var wg sync.WaitGroup
 			for i := range jobs {
-				id := "video_" + string(rune('a'+i))
-				e := must[tasklog.Entry](t)(writer.Commit(t.Context(), task.FromWork(work(id)), 0))
+				e := must[tasklog.Entry](t)(writer.Commit(t.Context(), task.FromWork(work("video_"+string(rune('a'+i)))), 0))
 				following := make(chan struct{})
-				wg.Go(func() {
-					var seen []string
-					for got, err := range reader.Follow(t.Context(), e.Name(), 0) {
-						if err != nil {
-							t.Errorf("%s: %v", id, err)
-							return
-						}
-						if seen = append(seen, got.ID()); len(seen) == 1 {
-							close(following)
-						}
-					}
-					history, err := writer.History(t.Context(), e.Name(), 0)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					var want []string
-					for _, h := range history {
-						want = append(want, h.ID())
-					}
-					if strings.Join(seen, " ") != strings.Join(want, " ") {
-						t.Errorf("%s: saw %v, the log has %v", id, seen, want)
-					}
-				})
+				wg.Go(func() { seesTheLog(t, reader, writer, e.Name(), following) })
 				wg.Go(func() {
 					<-following
-					now := time.Now()
-					next, err := task.Submitting(video(e), now, task.Submission{Upstream: "u", Until: now.Add(time.Minute), Deadline: now.Add(time.Hour)})
-					if err == nil {
-						e, err = writer.Commit(t.Context(), next, e.Seq)
-					}
-					if err == nil {
-						next, err = task.Submitted(video(e), now, task.Receipt{UpstreamID: "up_1", Status: "queued"})
-					}
-					if err == nil {
-						e, err = writer.Commit(t.Context(), next, e.Seq)
-					}
-					if err == nil {
-						next, err = task.Completed(video(e), time.Now(), task.Result{})
-					}
-					if err == nil {
-						_, err = writer.Commit(t.Context(), next, e.Seq)
-					}
-					if err != nil {
+					if err := goesWell(t.Context(), writer, e); err != nil {
 						t.Error(err)
 					}
 				})
@@ -228,4 +230,54 @@ func TestFollowersWithoutLiveMessages(t *testing.T) {
 			wg.Wait()
 		})
 	}
+}
+
+// seesTheLog follows a job to its end, and checks that it saw what the writer's log
+// has. It closes following when it has seen the first event.
+func seesTheLog(t *testing.T, reader, writer *tasklog.Log, n subject.TaskName, following chan<- struct{}) {
+	t.Helper()
+	var seen []string
+	for got, err := range reader.Follow(t.Context(), n, 0) {
+		if err != nil {
+			t.Errorf("%s: %v", n.ID, err)
+			return
+		}
+		if seen = append(seen, got.ID()); len(seen) == 1 {
+			close(following)
+		}
+	}
+	history, err := writer.History(t.Context(), n, 0)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	var want []string
+	for _, h := range history {
+		want = append(want, h.ID())
+	}
+	if strings.Join(seen, " ") != strings.Join(want, " ") {
+		t.Errorf("%s: saw %v, the log has %v", n.ID, seen, want)
+	}
+}
+
+// goesWell writes the events of a queued job that goes well.
+func goesWell(ctx context.Context, writer *tasklog.Log, e tasklog.Entry) error {
+	now := time.Now()
+	next, err := task.Submitting(video(e), now, task.Submission{Upstream: "u", Until: now.Add(time.Minute), Deadline: now.Add(time.Hour)})
+	if err == nil {
+		e, err = writer.Commit(ctx, next, e.Seq)
+	}
+	if err == nil {
+		next, err = task.Submitted(video(e), now, task.Receipt{UpstreamID: "up_1", Status: "queued"})
+	}
+	if err == nil {
+		e, err = writer.Commit(ctx, next, e.Seq)
+	}
+	if err == nil {
+		next, err = task.Completed(video(e), time.Now(), task.Result{})
+	}
+	if err == nil {
+		_, err = writer.Commit(ctx, next, e.Seq)
+	}
+	return err
 }

@@ -13,8 +13,8 @@ const (
 	OpContent = "content"
 )
 
-// maxTaskID bounds an upstream's task id, in bytes; a longer one is no id.
-const maxTaskID = 1 << 10
+// MaxTaskID bounds an upstream's task id, in bytes; a longer one is no id.
+const MaxTaskID = 1 << 10
 
 // SubmitCall is how one protocol submits a job.
 type SubmitCall struct {
@@ -81,7 +81,7 @@ func (ep *Endpoint) judge(resp *http.Response, again bool, call SubmitCall) Subm
 		return refused(call.Outcomes.Judge(e, again), e)
 	}
 	sub, e := call.Read(resp, body)
-	if e == nil && (sub.UpstreamID == "" || len(sub.UpstreamID) > maxTaskID) {
+	if e == nil && (sub.UpstreamID == "" || len(sub.UpstreamID) > MaxTaskID) {
 		e = ep.Useless(OpCreate, "the upstream answered without a task id", resp, body, nil)
 	}
 	if e != nil {

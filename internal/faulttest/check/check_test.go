@@ -213,56 +213,59 @@ func TestABrokenPromiseIsFound(t *testing.T) {
 	}
 }
 
+// faultExcuses are what may happen under faults, and what clients may do.
+var faultExcuses = []excuse{
+	{"POSTed again after a 429", func(h *History) { h.resubmit(429) }},
+	{"poisoned by very many kills", func(h *History) {
+		h.fail(film, "poisoned")
+		for i := range mostDeliveries + 1 {
+			h.Faults = append(h.Faults, Fault{Kind: FaultKill, From: s(2.1 + 0.1*float64(i)), To: s(2.15 + 0.1*float64(i))})
+		}
+	}},
+	{"late because the broker was away", func(h *History) {
+		h.log(film, 5).Time = s(90)
+		h.Told[2].Asked = s(91)
+		h.Faults = append(h.Faults, Fault{Kind: FaultIsolate, From: s(50), To: s(85), Broker: true})
+	}},
+	{"a block that was lost with the broker", func(h *History) {
+		h.Chunks = h.Chunks[:1]
+		h.Faults = append(h.Faults, Fault{Kind: FaultTerminate, From: s(100), To: s(101), Broker: true, Wipes: true})
+	}},
+	{"a refused chat costs no attempt", func(h *History) {
+		refused := Post{Key: talk, Status: 429}
+		h.Posts = append(h.Posts, refused, refused, refused)
+	}},
+	{"a tenant does not find another's job", func(h *History) {
+		h.Told = append(h.Told, Told{Asked: s(6), Time: s(7), Client: "c7", Tenant: "b", Op: OpPeek, Job: film, Code: "task_not_found", HTTP: 404})
+	}},
+	{"a follower was told of a gap", func(h *History) {
+		w := &h.Followed[1]
+		w.Items[2] = Item{Gap: true}
+	}},
+	{"a follower that had no time", func(h *History) {
+		w := &h.Followed[0]
+		w.Items, w.Ended, w.Left = w.Items[:4], false, s(10)
+	}},
+	{"a follower whose place was gone", func(h *History) {
+		h.Followed[0].Items = []Item{h.Followed[0].Items[0], {Expired: true}, h.Followed[0].Items[4]}
+	}},
+	{"a key with another body is refused", func(h *History) {
+		h.Told = append(h.Told, Told{Client: "c9", Op: OpCreate, Key: "k1", Body: "other", Code: "idempotency_key_reused"})
+	}},
+	{"an inbox message that became a dead letter", func(h *History) {
+		h.Told = append(h.Told, Told{Client: "c9", Op: OpPublish, Way: "inbox", Marker: "m9"})
+		h.Letters = append(h.Letters, Letter{Code: "invalid_request", Marker: "m9"})
+	}},
+	{"nobody knows whether it was accepted", func(h *History) {
+		h.append(Event{Job: "chat_z", Marker: "m8", QueueDeadline: s(600)}, "queued", "queued", s(1))
+		h.Told = append(h.Told, Told{Client: "c8", Op: OpCreate, Marker: "m8", Lost: "reset"})
+	}},
+}
+
 // TestFaultsExcuse: what looks broken, and is explained by what was done.
 func TestFaultsExcuse(t *testing.T) {
 	t.Parallel()
-	for _, c := range slices.Concat(outcomeExcuses, []excuse{
-		{"POSTed again after a 429", func(h *History) { h.resubmit(429) }},
-		{"poisoned by very many kills", func(h *History) {
-			h.fail(film, "poisoned")
-			for i := range mostDeliveries + 1 {
-				h.Faults = append(h.Faults, Fault{Kind: FaultKill, From: s(2.1 + 0.1*float64(i)), To: s(2.15 + 0.1*float64(i))})
-			}
-		}},
-		{"late because the broker was away", func(h *History) {
-			h.log(film, 5).Time = s(90)
-			h.Told[2].Asked = s(91)
-			h.Faults = append(h.Faults, Fault{Kind: FaultIsolate, From: s(50), To: s(85), Broker: true})
-		}},
-		{"a block that was lost with the broker", func(h *History) {
-			h.Chunks = h.Chunks[:1]
-			h.Faults = append(h.Faults, Fault{Kind: FaultTerminate, From: s(100), To: s(101), Broker: true, Wipes: true})
-		}},
-		{"a refused chat costs no attempt", func(h *History) {
-			refused := Post{Key: talk, Status: 429}
-			h.Posts = append(h.Posts, refused, refused, refused)
-		}},
-		{"a tenant does not find another's job", func(h *History) {
-			h.Told = append(h.Told, Told{Asked: s(6), Time: s(7), Client: "c7", Tenant: "b", Op: OpPeek, Job: film, Code: "task_not_found", HTTP: 404})
-		}},
-		{"a follower was told of a gap", func(h *History) {
-			w := &h.Followed[1]
-			w.Items[2] = Item{Gap: true}
-		}},
-		{"a follower that had no time", func(h *History) {
-			w := &h.Followed[0]
-			w.Items, w.Ended, w.Left = w.Items[:4], false, s(10)
-		}},
-		{"a follower whose place was gone", func(h *History) {
-			h.Followed[0].Items = []Item{h.Followed[0].Items[0], {Expired: true}, h.Followed[0].Items[4]}
-		}},
-		{"a key with another body is refused", func(h *History) {
-			h.Told = append(h.Told, Told{Client: "c9", Op: OpCreate, Key: "k1", Body: "other", Code: "idempotency_key_reused"})
-		}},
-		{"an inbox message that became a dead letter", func(h *History) {
-			h.Told = append(h.Told, Told{Client: "c9", Op: OpPublish, Way: "inbox", Marker: "m9"})
-			h.Letters = append(h.Letters, Letter{Code: "invalid_request", Marker: "m9"})
-		}},
-		{"nobody knows whether it was accepted", func(h *History) {
-			h.append(Event{Job: "chat_z", Marker: "m8", QueueDeadline: s(600)}, "queued", "queued", s(1))
-			h.Told = append(h.Told, Told{Client: "c8", Op: OpCreate, Marker: "m8", Lost: "reset"})
-		}},
-	}) {
+	for _, c := range slices.Concat(outcomeExcuses, faultExcuses) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			h := good()

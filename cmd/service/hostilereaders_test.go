@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestSlowReaders: who follows a chat and does not read is cut off, and holds no
+// more memory than limits.slow_reader_bytes and the connection's own buffers;
+// who reads has all of it.
+func TestSlowReaders(t *testing.T) {
+	t.Parallel()
+	f := newFortress(t)
+	id := f.queueChat(t, "verbose")
+	grown := f.watchHeap()
+	path := "/genbus/v1/chats/" + id + "/events"
+	read := make(chan error, 1)
+	go func() { read <- f.readsAll(path) }()
+	const writeBound = 30 * time.Second // and a quarter of it, by which the deadline is moved in advance
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		if err := f.awaitCut(writeBound*5/4 + 2*servedWithin); err != nil {
+			t.Error(err)
+		}
+	}()
+	f.besiege(f.http, func(conn *net.TCPConn) error {
+		if err := conn.SetReadBuffer(4 << 10); err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", path, hostileKey); err != nil {
+			return err
+		}
+		<-over // without having read anything
+		return nil
+	})
+	if err := <-read; err != nil {
+		t.Errorf("the one who reads: %v", err)
+	}
+	const each = 4 // MiB: the reader's one, what is on its way, and what the collector has not found yet
+	if n := grown(); n > crowd*each {
+		t.Errorf("the heap has grown by %.0f MiB for %d readers", n, crowd)
+	}
+}
+
+// metricFollowed counts the streams of a chat's events that are over.
+const metricFollowed = `genbus_http_requests_total{code="200",route="GET /genbus/v1/chats/{id}/events"}`
+
+// awaitCut waits until the service has ended the stream of each of the crowd.
+func (f *fortress) awaitCut(patience time.Duration) error {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	var n float64
+	for until := time.Now().Add(patience); time.Now().Before(until); <-tick.C {
+		// There is none before the first has ended.
+		if n, _ = f.metric(metricFollowed); n >= crowd {
+			return nil
+		}
+	}
+	return fmt.Errorf("%.0f of %d slow readers were cut off within %s", n, crowd, patience)
+}
+
+// queueChat makes a chat that is a job, and gives its id.
+func (f *fortress) queueChat(t *testing.T, model string) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+f.http+"/v1/chat/completions",
+		strings.NewReader(`{"model":"`+model+`","stream":true,"messages":[{"role":"user","content":"hello"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+hostileKey)
+	r.Header.Set("Prefer", "respond-async")
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusAccepted {
+		t.Fatalf("status %d", resp.StatusCode)
+	}
+	return resp.Header.Get("Genbus-Job-Id")
+}
+
+// readsAll follows a chat to its end. Where it is told that it was too slow, which
+// a busy machine makes anybody, it resumes.
+func (f *fortress) readsAll(path string) error {
+	ctx, cancel := context.WithTimeout(f.t.Context(), 2*time.Minute)
+	defer cancel()
+	last := ""
+	for range 50 {
+		all, err := f.follow(ctx, path, last)
+		if err != nil {
+			return err
+		}
+		if strings.Contains(all, "genbus.chat.completed.v1") {
+			return nil
+		}
+		if !strings.Contains(all, "slow_reader") {
+			return fmt.Errorf("it ended early: %.300s", all[max(0, len(all)-300):])
+		}
+		if at := strings.LastIndex(all, "\nid: "); at >= 0 {
+			last, _, _ = strings.Cut(all[at+len("\nid: "):], "\n")
+		}
+	}
+	return errors.New("it was cut off again and again")
+}
+
+func (f *fortress) follow(ctx context.Context, path, last string) (string, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+f.http+path, nil)
+	if err != nil {
+		return "", err
+	}
+	r.Header.Set("Authorization", "Bearer "+hostileKey)
+	r.Header.Set("Last-Event-ID", last)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	all, err := io.ReadAll(resp.Body)
+	return string(all), err
+}
+
+// TestLateReaders: many who read a long chat again, from its start, do not keep
+// others from the broker.
+func TestLateReaders(t *testing.T) {
+	t.Parallel()
+	f := newFortress(t)
+	path := "/genbus/v1/chats/" + f.queueChat(t, "verbose") + "/events"
+	if err := f.readsAll(path); err != nil {
+		t.Fatal(err)
+	}
+	const watched = 15 * time.Second
+	begin := time.Now()
+	f.besiege(f.http, func(conn *net.TCPConn) error {
+		if err := conn.SetReadBuffer(4 << 10); err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", path, hostileKey); err != nil {
+			return err
+		}
+		hold := time.NewTimer(watched)
+		defer hold.Stop()
+		<-hold.C
+		return nil
+	})
+	// A call that waited long is one that was begun before the end.
+	if late := time.Since(begin) - watched; late > servedWithin/2 {
+		t.Errorf("the last call of somebody else took %s", late)
+	}
+}

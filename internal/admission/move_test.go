@@ -1,0 +1,171 @@
+package admission_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// TestItemThatNobodyRecordedIsRecorded: admission died after it stored the item.
+func TestItemThatNobodyRecordedIsRecorded(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		h := newHall(t, open(t), 4)
+		item := h.stored(t, video("one", "a cat"))
+		h.put(t, h.waitSubject(item), item)
+		h.open(t)
+		if n := h.take(t); n.ID != item.GetId() {
+			t.Fatalf("taken: %v", n)
+		}
+		e, err := h.log.Get(t.Context(), nameOf(item))
+		if err != nil || e.Version() != 1 || !e.Job.GetCreatedAt().AsTime().Equal(item.GetAcceptedAt().AsTime()) {
+			t.Errorf("the log has %v, %v", e.Job, err)
+		}
+		if h.held[0].Headers().Get(subject.HeaderRecorded) == "" {
+			t.Error("the item is not marked as recorded")
+		}
+		await(t, "an empty room", func() bool { return h.behind(t) == 0 })
+	})
+}
+
+// TestOldItemWithoutALogIsLeftToTheConsumer, which ends it.
+func TestOldItemWithoutALogIsLeftToTheConsumer(t *testing.T) {
+	t.Parallel()
+	h := newHall(t, brokertest.Single(t), 4)
+	item := h.stored(t, video("one", "a cat"))
+	item.AcceptedAt.Seconds -= 2 * 3600
+	h.put(t, h.waitSubject(item), item)
+	h.open(t)
+	h.take(t)
+	if _, err := h.log.Get(t.Context(), nameOf(item)); !errors.Is(err, tasklog.ErrNotFound) || h.held[0].Headers().Get(subject.HeaderRecorded) != "" {
+		t.Errorf("%v, marked %q", err, h.held[0].Headers().Get(subject.HeaderRecorded))
+	}
+}
+
+// TestUsherThatDiedBeforeItDeleted: the job stands in line and waits too. It stays
+// in line once, and the other item goes.
+func TestUsherThatDiedBeforeItDeleted(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		h := newHall(t, open(t), 4)
+		item := h.stored(t, video("one", "a cat"))
+		h.put(t, h.lineSubject(item), item)
+		h.put(t, h.waitSubject(item), item)
+		h.open(t)
+		await(t, "an empty room", func() bool { return h.behind(t) == 0 })
+		if h.inLine(t) != 1 {
+			t.Errorf("%d stand in line", h.inLine(t))
+		}
+	})
+}
+
+// TestJobThatHasEndedTakesNobodysPlace: it had its turn, or was cancelled while it
+// waited. Its end is in the feed before its item goes.
+func TestJobThatHasEndedTakesNobodysPlace(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		h := newHall(t, open(t), 4)
+		item := h.stored(t, video("one", "a cat"))
+		end := h.cancelled(t, item)
+		h.put(t, h.waitSubject(item), item)
+		h.open(t)
+		await(t, "an empty room", func() bool { return h.behind(t) == 0 })
+		if h.inLine(t) != 0 {
+			t.Errorf("%d stand in line", h.inLine(t))
+		}
+		if _, err := h.b.Last(t.Context(), h.b.Names().Tasks(), h.b.Names().Done(subject.Video, "acme", "cancelled", end.Job.GetId())); err != nil {
+			t.Errorf("the feed: %v", err)
+		}
+	})
+}
+
+// cancelled writes the log of a job that was cancelled before it began, without its
+// copy in the feed.
+func (h *hall) cancelled(t testing.TB, item *genbusv1.WorkItem) tasklog.Entry {
+	t.Helper()
+	e, err := h.log.Commit(t.Context(), task.FromWork(item), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := task.Cancelled(e.Job, time.Now(), fault.New(fault.Cancelled, "x").TaskError())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, err = h.log.Commit(t.Context(), next, e.Seq); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// TestEndOfAnotherJobUnderTheIDIsNotThisOnes: the job of the log was erased, or is
+// about to be. The one that waits comes into the line all the same.
+func TestEndOfAnotherJobUnderTheIDIsNotThisOnes(t *testing.T) {
+	t.Parallel()
+	h := newHall(t, brokertest.Single(t), 4)
+	earlier := h.stored(t, video("one", "a cat"))
+	h.cancelled(t, earlier)
+	later := h.stored(t, video("one", "a cat"))
+	later.AcceptedAt.Nanos++
+	h.put(t, h.waitSubject(later), later)
+	h.open(t)
+	if n := h.take(t); n.ID != later.GetId() {
+		t.Errorf("taken: %v", n)
+	}
+}
+
+// TestAnotherRequestInLineIsWaitedFor: it has the id, and another body. The item
+// that waits is kept until it is known whose the job is, and holds up nobody else.
+func TestAnotherRequestInLineIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		h := newHall(t, open(t), 4)
+		cat, dog := h.stored(t, video("one", "a cat")), h.stored(t, video("one", "a dog"))
+		h.put(t, h.lineSubject(dog), dog)
+		h.put(t, h.waitSubject(cat), cat)
+		other := h.stored(t, admission.Request{Kind: subject.Video, Tenant: "b", Body: video("", "x").Body})
+		h.put(t, h.waitSubject(other), other)
+		h.open(t)
+		if first, second := h.take(t), h.take(t); first.ID != dog.GetId() || second.ID != other.GetId() {
+			t.Fatalf("taken: %v, %v", first, second)
+		}
+		if err := h.held[0].DoubleAck(t.Context()); err != nil { // as the consumer does with a stray
+			t.Fatal(err)
+		}
+		if n := h.take(t); n.ID != cat.GetId() || !strings.Contains(string(h.held[2].Data()), "a cat") {
+			t.Errorf("taken: %v", n)
+		}
+	})
+}
+
+// TestLargeItemComesIntoTheLine as it is.
+func TestLargeItemComesIntoTheLine(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		h := newHall(t, open(t), 4)
+		r := video("one", strings.Repeat("x", 1<<20))
+		c, err := h.Check(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		item := h.Item(t.Context(), r, c)
+		h.put(t, h.waitSubject(item), item)
+		h.open(t)
+		h.take(t)
+		got := &genbusv1.WorkItem{}
+		if err := proto.Unmarshal(h.held[0].Data(), got); err != nil || !proto.Equal(got, item) {
+			t.Errorf("the item changed: %v", err)
+		}
+	})
+}

@@ -1,0 +1,200 @@
+package inline_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/chatlog"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/inline"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/routes"
+	"github.com/genbus/genbus/internal/sandbox"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
+
+const tenant = "acme"
+
+// bundle is a runner before an upstream, and a subscriber behind it.
+type bundle struct {
+	t       testing.TB
+	cfg     *config.Config
+	b       *broker.Broker
+	tasks   *tasklog.Log
+	chats   *chatlog.Log
+	bodies  *broker.Bodies
+	metrics *telemetry.Metrics
+	runner  *inline.Runner
+}
+
+// setup puts a runner before the upstream at url. The route is that of the
+// sandbox: it takes every model that begins with "sandbox-".
+func setup(t testing.TB, b *broker.Broker, url string, change func(*config.Config)) *bundle {
+	t.Helper()
+	cfg := config.Default()
+	if err := cfg.AddSandbox(url); err != nil {
+		t.Fatal(err)
+	}
+	if change != nil {
+		change(cfg)
+		if err := cfg.Prepare(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x := &bundle{t: t, cfg: cfg, b: b, bodies: broker.NewBodies(b), metrics: telemetry.NewMetrics("test")}
+	table, err := routes.New(cfg, x.metrics, brokertest.Logger(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(table.Close)
+	enc := publisher.Encoder{Names: b.Names()}
+	x.tasks = tasklog.New(tasklog.Options{Broker: b, Encoder: enc, Logger: brokertest.Logger(t)})
+	x.chats = chatlog.New(b, x.tasks, x.bodies, chatlog.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	wait, err := x.tasks.Start(ctx)
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	x.runner = inline.New(inline.Options{
+		Config: cfg, Admission: admission.New(cfg, b, x.tasks, x.bodies, x.metrics), Routes: table, Log: x.tasks,
+		Broker: b, Encoder: enc, Bodies: x.bodies, Metrics: x.metrics, Logger: brokertest.Logger(t),
+	})
+	x.tasks.Observe(x.runner.Notice)
+	t.Cleanup(func() {
+		closing, stop := context.WithTimeout(context.Background(), time.Minute)
+		defer stop()
+		if err := x.runner.Close(closing); err != nil {
+			t.Error(err)
+		}
+		cancel()
+		wait()
+	})
+	return x
+}
+
+// withSandbox is setup before the sandbox.
+func withSandbox(t testing.TB, b *broker.Broker, change func(*config.Config)) (*bundle, *sandbox.Sandbox) {
+	t.Helper()
+	s, err := sandbox.Start("127.0.0.1:0", sandbox.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return setup(t, b, s.URL(), change), s.Sandbox
+}
+
+func ask(model, fields string) admission.Request {
+	return admission.Request{
+		Kind: subject.Chat, Tenant: tenant, Way: telemetry.WayHTTP,
+		Body: []byte(`{"model":"` + model + `",` + fields + `"messages":[{"role":"user","content":"one two three"}]}`),
+	}
+}
+
+// history is what a subscriber sees of a chat: its blocks, and its terminal event.
+func (x *bundle) history(id string) (blocks []string, end *genbusv1.Chat) {
+	x.t.Helper()
+	ctx, cancel := context.WithTimeout(x.t.Context(), time.Minute)
+	defer cancel()
+	name := subject.TaskName{Kind: subject.Chat, Tenant: tenant, ID: id}
+	for { // the first event is stored beside the call
+		if _, err := x.tasks.Get(ctx, name); err == nil {
+			break
+		} else if !errors.Is(err, tasklog.ErrNotFound) {
+			x.t.Fatal(err)
+		}
+	}
+	for item, err := range x.chats.Follow(ctx, name, "") {
+		if err != nil {
+			x.t.Fatal(err)
+		}
+		if item.Gap != nil {
+			x.t.Errorf("a gap: %v", item.Gap)
+		}
+		for _, b := range item.Chunk.GetBlocks() {
+			blocks = append(blocks, string(b))
+		}
+		if item.Event != nil {
+			end, _ = item.Event.Job.(*genbusv1.Chat)
+		}
+	}
+	return blocks, end
+}
+
+// done waits for the twin in the feed of finished chats.
+func (x *bundle) done(c *genbusv1.Chat, status string) {
+	x.t.Helper()
+	for {
+		_, err := x.b.Last(x.t.Context(), x.b.Names().Tasks(), x.b.Names().Done(subject.Chat, tenant, status, c.GetId()))
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, broker.ErrNoMessage) {
+			x.t.Fatal(err)
+		}
+	}
+}
+
+// read takes all blocks of a stream.
+func read(s *inline.Stream) (blocks []string, err error) {
+	for {
+		b, err := s.Next()
+		if err != nil {
+			return blocks, err
+		}
+		if b.Index != uint64(len(blocks)) {
+			return blocks, fmt.Errorf("block %d has index %d", len(blocks), b.Index)
+		}
+		blocks = append(blocks, string(b.Data))
+	}
+}
+
+func code(t testing.TB, err error, want fault.Code) {
+	t.Helper()
+	_ = faultOf(t, err, want)
+}
+
+func faultOf(t testing.TB, err error, want fault.Code) *fault.Error {
+	t.Helper()
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Code != want {
+		t.Fatalf("got %v, want %s", err, want)
+	}
+	return f
+}
+
+func (x *bundle) counter(name string) (sum float64) {
+	x.t.Helper()
+	families, err := x.metrics.Gatherer().Gather()
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			for _, m := range f.GetMetric() {
+				sum += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return sum
+}
