@@ -238,14 +238,13 @@ func (j *chatJob) afterNotOurs() Outcome {
 	return j.finish()
 }
 
+// tooLate says which limit a chat that is not called has passed.
 func (j *chatJob) tooLate(now time.Time) *fault.Error {
+	if f := notStarted(j.entry.Job, now); f != nil {
+		return f
+	}
 	x, id := j.entry.Job.GetExecution(), j.name.ID
-	begun := x.GetFirstSubmitAt() != nil
 	switch {
-	case !begun && j.entry.Job.GetExpiresAt() != nil && now.After(j.entry.Job.GetExpiresAt().AsTime()):
-		return fault.New(fault.Expired, "job %s was not started before its expires_at", id)
-	case !begun && x.GetQueueDeadline() != nil && now.After(x.GetQueueDeadline().AsTime()):
-		return fault.New(fault.QueueTimeout, "job %s waited longer than the queue timeout of route %s", id, j.Name)
 	case int(j.chat().GetAttempt()) >= j.Config.Chat.MaxAttempts:
 		return fault.New(fault.ChatAttemptsExhausted, "job %s was cut off in all of its %d attempts", id, j.chat().GetAttempt())
 	case x.GetDeadline() != nil && now.After(x.GetDeadline().AsTime()):

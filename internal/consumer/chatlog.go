@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/subject"
@@ -68,7 +69,7 @@ func (j *chatJob) recordFirst() (Outcome, bool) {
 		j.Logger.Info("a chat was erased before it began", j.attrs()...)
 		return Drop(), false
 	}
-	if time.Since(j.item.GetAcceptedAt().AsTime()) <= lostAfter {
+	if time.Since(j.item.GetAcceptedAt().AsTime()) <= admission.LostAfter {
 		return j.commit(task.FromWork(j.item), 0)
 	}
 	return j.lost(), false

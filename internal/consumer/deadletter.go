@@ -1,7 +1,6 @@
 package consumer
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -11,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/telemetry"
@@ -57,7 +57,7 @@ func (j *videoJob) orphaned(ctx context.Context, s upstream.Submission, out Outc
 			return out
 		}
 		j.Logger.Error("an orphaned submission could not be kept", j.attrs("upstream", j.assigned.upstream(), telemetry.KeyUpstreamID, s.UpstreamID, "error", err)...)
-		if !waitOrStop(ctx, retryLog) {
+		if broker.Wait(ctx, retryLog) != nil {
 			return out // the log line is all that is left
 		}
 	}
@@ -75,7 +75,7 @@ func (j *videoJob) workItem(ctx context.Context) (*genbusv1.WorkItem, error) {
 	}
 	for _, s := range stored {
 		item, err := s.Decode()
-		if err == nil && bytes.Equal(item.GetFingerprint(), j.entry.Job.GetExecution().GetFingerprint()) {
+		if err == nil && sameRequest(item, j.entry) {
 			return item, nil
 		}
 	}

@@ -83,42 +83,13 @@ func TestTwoConfigurationsAtOnce(t *testing.T) {
 			link, through, direct := linked(t)
 			up := newSlowUpstream(t)
 			oldRoute, newRoute := config.SandboxVideoRoute, config.SandboxVideoRoute
-			takes := func(n int) func(*config.Config) {
-				return func(c *config.Config) {
-					c.NATS.URL = "nats://127.0.0.1:4222" // as on a cluster: nothing is taken back at the start
-					for i := range c.Routes {
-						if c.Routes[i].Name == oldRoute {
-							c.Routes[i].MaxInFlight = n
-						}
-					}
-				}
-			}
-			old := testConfig(t, up.url, takes(20))
-			older := newReplica(t, through, old)
-			var ids []string
-			send := func(r *replica, n int) {
-				for range n {
-					request := fmt.Sprint("v", len(ids))
-					ids = append(ids, publish(t, direct, subject.Video, request, videoRequest(request, "sandbox-video", "a cat")))
-				}
-				for _, id := range ids {
-					follow(t, r.log, id, genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS)
-				}
-			}
-			send(older, 5)
-			seen := watchChanges(t, direct)
-			newer := newReplica(t, direct, testConfig(t, up.url, takes(30), func(c *config.Config) {
-				if !rename {
-					return
-				}
+			if rename {
 				newRoute = "renamed"
-				c.Orphans = config.OrphansReroute
-				for i := range c.Routes {
-					if c.Routes[i].Name == oldRoute {
-						c.Routes[i].Name = newRoute
-					}
-				}
-			}))
+			}
+			older := newReplica(t, through, testConfig(t, up.url, takes(20)))
+			ids := sendMore(t, older, direct, nil, 5)
+			seen := watchChanges(t, direct)
+			newer := newReplica(t, direct, testConfig(t, up.url, takes(30), renamedTo(newRoute)))
 			// A start states every consumer; the inbox of the chats is the last one.
 			shortly(t, "the start was heard", func() bool {
 				return slices.ContainsFunc(seen.take(), func(s string) bool { return strings.Contains(s, "intake-chat") })
@@ -128,7 +99,7 @@ func TestTwoConfigurationsAtOnce(t *testing.T) {
 				link.Cut(faulttest.Reset)
 				link.Heal()
 				shortly(t, "the older replica is back", func() bool { return reconnects(through) > before && through.Ready(t.Context()) == nil })
-				send(newer, 3)
+				ids = sendMore(t, newer, direct, ids, 3)
 			}
 			close(up.done)
 			allCompleted(t, direct, newer.log, ids)
@@ -146,19 +117,45 @@ func TestTwoConfigurationsAtOnce(t *testing.T) {
 	}
 }
 
-func reconnects(b *broker.Broker) uint64 { return b.Conn().Stats().Reconnects }
+// takes gives the route of the videos a limit, in a configuration as on a cluster:
+// nothing is taken back at the start.
+func takes(maxInFlight int) func(*config.Config) {
+	return func(c *config.Config) {
+		c.NATS.URL = "nats://127.0.0.1:4222"
+		theVideoRoute(c).MaxInFlight = maxInFlight
+	}
+}
 
-// askedOnceEach checks that each of the jobs was created once.
-func (u *slowUpstream) askedOnceEach(t testing.TB, ids []string) {
-	t.Helper()
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for _, id := range ids {
-		if u.creates[id] != 1 {
-			t.Errorf("%s was created %d times", id, u.creates[id])
+// renamedTo gives the route of the videos another name, under which it takes the jobs
+// of the old one, too.
+func renamedTo(name string) func(*config.Config) {
+	return func(c *config.Config) {
+		if name != config.SandboxVideoRoute {
+			c.Orphans = config.OrphansReroute
+			theVideoRoute(c).Name = name
 		}
 	}
 }
+
+func theVideoRoute(c *config.Config) *config.Route {
+	return &c.Routes[slices.IndexFunc(c.Routes, func(r config.Route) bool { return r.Name == config.SandboxVideoRoute })]
+}
+
+// sendMore publishes n more videos than there are, and waits until all are in
+// progress.
+func sendMore(t testing.TB, r *replica, b *broker.Broker, ids []string, n int) []string {
+	t.Helper()
+	for range n {
+		request := fmt.Sprint("v", len(ids))
+		ids = append(ids, publish(t, b, subject.Video, request, videoRequest(request, "sandbox-video", "a cat")))
+	}
+	for _, id := range ids {
+		follow(t, r.log, id, genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS)
+	}
+	return ids
+}
+
+func reconnects(b *broker.Broker) uint64 { return b.Conn().Stats().Reconnects }
 
 // TestRouteRemovedInARollingDeploy: the new configuration does not have a route
 // whose jobs the old replica still holds. They stay with it and end there; those
@@ -178,14 +175,7 @@ func TestRouteRemovedInARollingDeploy(t *testing.T) {
 			for _, id := range ids {
 				follow(t, older.log, id, genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS)
 			}
-			newer := newReplica(t, b, testConfig(t, up.url, func(c *config.Config) {
-				c.Orphans = config.OrphansReroute
-				for i := range c.Routes {
-					if c.Routes[i].Name == config.SandboxVideoRoute {
-						c.Routes[i].Name = "all"
-					}
-				}
-			}))
+			newer := newReplica(t, b, testConfig(t, up.url, renamedTo("all")))
 			if stops {
 				older.stop(true)
 			}

@@ -1,6 +1,8 @@
 package consumer
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -10,6 +12,22 @@ import (
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/subject"
 )
+
+// adoptOrphan adopts the job of an item, which stands there or is gone.
+func (r *replica) adoptOrphan(ctx context.Context, subj string) error {
+	n, stream, err := r.parseItem(subj)
+	if err != nil {
+		return err
+	}
+	m, err := r.Broker.Last(ctx, stream, subj)
+	if errors.Is(err, broker.ErrNoMessage) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return newOrphanWatch(r.Consumer, orphanRoute{n.Kind, n.Route}).adoptOrphan(ctx, m)
+}
 
 // TestOrphansBehindTheLine: a job waits for its turn on a route that is gone. It is
 // named at the start, and moved or ended as one in line is.
@@ -29,6 +47,7 @@ func TestOrphansBehindTheLine(t *testing.T) {
 		}
 		doneOnce(t, b, end)
 		failing.noItems(t, end.Name())
+		failing.stop(true)
 		waitItem(t, b, "gone", videoID("rerouted"))
 		rerouting := newReplica(t, b, testConfig(t, up.URL(), func(c *config.Config) { c.Orphans = config.OrphansReroute }))
 		end = last(follow(t, rerouting.log, videoID("rerouted")))

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/tasklog"
 )
 
@@ -37,7 +38,7 @@ func (d *doubt) stray(now time.Time) Outcome {
 
 // sameRequest reports whether a job is that of a work item's request.
 func sameRequest(item *genbusv1.WorkItem, current tasklog.Entry) bool {
-	return string(item.GetFingerprint()) == string(current.Job.GetExecution().GetFingerprint())
+	return task.SameRequest(item, current.Job.GetExecution())
 }
 
 // anotherItem settles an item whose job this process holds by another one. Which of

@@ -147,14 +147,12 @@ func (s *sweeper) endUnstarted(ctx context.Context, n subject.TaskName) (again t
 		return time.Time{}, err
 	}
 	now := time.Now()
-	by, waits := task.StartBy(e.Job)
-	if !waits {
-		return time.Time{}, nil // it was started, or has ended
-	}
-	if now.Before(by) {
+	f := notStarted(e.Job, now)
+	if f == nil {
+		by, _ := task.StartBy(e.Job) // zero: it was started, or has ended
 		return by, nil
 	}
-	next, err := task.Failed(e.Job, now, notStarted(e.Job, now).TaskError())
+	next, err := task.Failed(e.Job, now, f.TaskError())
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -180,8 +178,12 @@ func (s *sweeper) afterEnd(ctx context.Context, ended tasklog.Entry) error {
 	return s.Admission.Leave(ctx, ended)
 }
 
-// notStarted says which start deadline a job has missed.
+// notStarted says which start deadline a job has missed; nil for a job that was
+// started, and for one that has time.
 func notStarted(job task.Job, now time.Time) *fault.Error {
+	if by, waits := task.StartBy(job); !waits || now.Before(by) {
+		return nil
+	}
 	if at := job.GetExpiresAt(); at != nil && !now.Before(at.AsTime()) {
 		return fault.New(fault.Expired, "job %s was not started before its expires_at", job.GetId())
 	}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/genbus/genbus/internal/admission"
-	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
@@ -19,8 +18,6 @@ const (
 	retryLog = time.Second
 	// commitTimeout bounds one commit; the step is taken again after it.
 	commitTimeout = 30 * time.Second
-	// lostAfter is the age from which a work item without a log is given up.
-	lostAfter = admission.LostAfter
 	// maxDeliveries is how often a job may be delivered without any progress.
 	maxDeliveries = 10
 )
@@ -113,7 +110,7 @@ func (j *videoJob) recordFirst(ctx context.Context) (Outcome, bool) {
 	if out, ok := j.stillWanted(ctx); !ok {
 		return out, false
 	}
-	if j.item.GetAttached() != nil || time.Since(j.item.GetAcceptedAt().AsTime()) <= lostAfter {
+	if j.item.GetAttached() != nil || time.Since(j.item.GetAcceptedAt().AsTime()) <= admission.LostAfter {
 		return j.commit(ctx, task.FromWork(j.item), 0)
 	}
 	return j.lost(ctx), false
@@ -276,6 +273,3 @@ func (j *videoJob) clear(held Outcome) Outcome {
 	j.tainted = false
 	return held
 }
-
-// waitOrStop waits inside a step; false means that the process stops.
-func waitOrStop(ctx context.Context, d time.Duration) bool { return broker.Wait(ctx, d) == nil }

@@ -82,12 +82,14 @@ func (j *videoJob) submitTo(ctx context.Context, a pool.Account) Outcome {
 
 // tooLate says which limit a task that is not submitted has passed.
 func (j *videoJob) tooLate(now time.Time) *fault.Error {
+	if f := notStarted(j.entry.Job, now); f != nil {
+		return f
+	}
 	x, id := j.entry.Job.GetExecution(), j.name.ID
 	switch {
+	// What was tried before, and is to be tried again, expires too.
 	case j.entry.Job.GetExpiresAt() != nil && now.After(j.entry.Job.GetExpiresAt().AsTime()):
 		return fault.New(fault.Expired, "job %s was not submitted before its expires_at", id)
-	case x.GetFirstSubmitAt() == nil && x.GetQueueDeadline() != nil && now.After(x.GetQueueDeadline().AsTime()):
-		return fault.New(fault.QueueTimeout, "job %s waited longer than the queue timeout of route %s", id, j.Name)
 	case x.GetDeadline() != nil && now.After(x.GetDeadline().AsTime()):
 		return fault.New(fault.DeadlineExceeded, "job %s: the upstream refused for now until the deadline of route %s", id, j.Name)
 	}
@@ -215,7 +217,7 @@ func (j *videoJob) persist(ctx context.Context, next func() (task.Event, error))
 		if ok || out.verb != hold || j.phase() != genbusv1.JobPhase_JOB_PHASE_SUBMITTING {
 			return out, ok
 		}
-		if !waitOrStop(ctx, retryLog) {
+		if broker.Wait(ctx, retryLog) != nil {
 			return Nak(), false
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/routes"
@@ -93,7 +94,7 @@ func (j *videoJob) resubmit(ctx context.Context) Outcome {
 		return j.endUnknown(ctx, f)
 	}
 	for wait, ok := j.backoff(&upstream.Error{}), false; !ok; {
-		if !waitOrStop(j.fetching, wait) {
+		if broker.Wait(j.fetching, wait) != nil {
 			return Nak()
 		}
 		var next time.Time

@@ -73,7 +73,7 @@ func startServers(dirs []string, accounts []string) ([]*server.Server, error) {
 func nodeOptions(i, port int, dir string, routes []string, accounts []string) *server.Options {
 	o := &server.Options{
 		ServerName: "n" + strconv.Itoa(i), Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
-		JetStream: true, StoreDir: dir, JetStreamMaxMemory: 256 << 20, JetStreamMaxStore: 1 << 50, MaxPayload: 8 << 20,
+		JetStream: true, StoreDir: dir, JetStreamMaxMemory: 1 << 50, JetStreamMaxStore: 1 << 50, MaxPayload: 8 << 20,
 		Cluster: server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: port},
 		Routes:  server.RoutesFromStr(strings.Join(routes, ",")),
 	}

@@ -1,0 +1,137 @@
+package consumer
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/faulttest"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// linked is one NATS server, with a connection that goes through a link and one
+// that does not.
+func linked(t testing.TB) (link *faulttest.Link, through, direct *broker.Broker) {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{
+		ServerName: "alone", Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
+		JetStream: true, StoreDir: t.TempDir(), JetStreamMaxMemory: 512 << 20, JetStreamMaxStore: 100 << 30, MaxPayload: 8 << 20,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	if !s.ReadyForConnections(patience) {
+		t.Fatal("the NATS server did not start")
+	}
+	link, err = faulttest.NewLink(strings.TrimPrefix(s.ClientURL(), "nats://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := link.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return link, openAt(t, "nats://"+link.Addr()), openAt(t, s.ClientURL())
+}
+
+func openAt(t testing.TB, url string) *broker.Broker {
+	t.Helper()
+	b, err := broker.Open(t.Context(), broker.Options{Names: subject.Default(), Logger: brokertest.Logger(t), URL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := b.EnsureStreams(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// inFlight publishes videos and one streamed chat, and waits until the upstream
+// has all of them.
+func inFlight(t testing.TB, b *broker.Broker, l *tasklog.Log, up *slowUpstream, videos int) (ids []string) {
+	t.Helper()
+	for i := range videos {
+		request := fmt.Sprint("v", i)
+		ids = append(ids, publish(t, b, subject.Video, request, videoRequest(request, "sandbox-video", "a cat")))
+	}
+	ids = append(ids, publish(t, b, subject.Chat, "c", chatRequest("c", "sandbox-chat", true)))
+	for _, id := range ids {
+		follow(t, l, id, genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS)
+	}
+	shortly(t, "the chat is streamed", func() bool { return up.number(func() int { return up.chats }) == 1 })
+	return ids
+}
+
+// shortly asks again until it is so.
+func shortly(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !is(); {
+		if broker.Wait(t.Context(), 10*time.Millisecond) != nil || time.Now().After(end) {
+			t.Fatalf("%s: not within %s", what, patience)
+		}
+	}
+}
+
+// directLog reads the log around what the replica suffers.
+func directLog(t testing.TB, b *broker.Broker, cfg *config.Config) *tasklog.Log {
+	t.Helper()
+	r := idleReplica(t, b, cfg)
+	return r.log
+}
+
+// allCompleted waits for the ends, which came without a second attempt.
+func allCompleted(t testing.TB, b *broker.Broker, l *tasklog.Log, ids []string) {
+	t.Helper()
+	for _, id := range ids {
+		events := follow(t, l, id)
+		end := last(events)
+		if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || end.Job.GetExecution().GetAttempt() > 1 {
+			t.Errorf("%s: %s with %v after %d attempts", id, phases(events), end.Job.GetError(), end.Job.GetExecution().GetAttempt())
+		}
+		doneOnce(t, b, end)
+	}
+	if letters := deadLetters(t, b); len(letters) != 0 {
+		t.Errorf("dead letters: %v", letters)
+	}
+}
+
+func heldJobs(r *registry) (n int) {
+	r.each(func(job) { n++ })
+	return n
+}
+
+// redelivered counts the items that are held and were delivered more than once.
+func redelivered(t testing.TB, b *broker.Broker) (n int) {
+	t.Helper()
+	s, err := b.JetStream().Stream(t.Context(), b.Names().Work())
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := s.ListConsumers(t.Context())
+	for info := range all.Info() {
+		n += info.NumRedelivered
+	}
+	if all.Err() != nil {
+		t.Fatal(all.Err())
+	}
+	return n
+}

@@ -1,0 +1,235 @@
+package consumer
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// orphans says what becomes of them.
+func orphans(mode string) func(*config.Config) {
+	return func(c *config.Config) { c.Orphans = mode }
+}
+
+// submittedAs is a task's past up to the upstream's id.
+func submittedAs(id string) []transition {
+	return []transition{submittingTo(config.SandboxUpstream), func(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
+		return task.Submitted(v, now, task.Receipt{UpstreamID: id, Status: "queued"})
+	}}
+}
+
+// TestOrphanOfAnErasedJob: the item came into the line of a removed route while its
+// job was erased. Nothing of it is run, and nothing brings the job back.
+func TestOrphanOfAnErasedJob(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+				b, up := open(t), newSentBodies(t)
+				item, l := itemOf("v", "gone", "cat"), forerunner(t, b)
+				end := cancelJob(t, l, pastOf(t, l, item))
+				if err := l.Erase(t.Context(), end); err != nil {
+					t.Fatal(err)
+				}
+				putRecorded(t, b, item, end.Seq)
+				r := newReplica(t, b, testConfig(t, up.url, orphans(mode)))
+				r.noItems(t, nameOf(item))
+				if e, err := r.log.Get(t.Context(), nameOf(item)); !errors.Is(err, tasklog.ErrNotFound) || len(up.all()) != 0 {
+					t.Errorf("the log has %v, %v; sent %v", e.Job, err, up.all())
+				}
+			})
+		})
+	}
+}
+
+// TestOrphanWhoseLogIsLost: the job was in a log that the stream does not have any
+// more. Whether it was submitted nobody knows, so that it is not, wherever it stood.
+func TestOrphanWhoseLogIsLost(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			b, up := brokertest.Single(t), newSentBodies(t)
+			item := itemOf("v", "gone", "cat")
+			putRecorded(t, b, item, 1000)
+			r := newReplica(t, b, testConfig(t, up.url, orphans(mode)))
+			end := last(follow(t, r.log, item.GetId()))
+			if letters := deadLetters(t, b); end.Job.GetError().GetCode() != "log_lost" || len(letters) != 1 || len(up.all()) != 0 {
+				t.Errorf("ended %v; letters %v; sent %v", end.Job.GetError(), letters, up.all())
+			}
+			r.noItems(t, nameOf(item))
+		})
+	}
+}
+
+// TestTwoReplicasAdoptTheSameJobs, in line and behind it, at the same time: each ends
+// once, and is submitted at most once.
+func TestTwoReplicasAdoptTheSameJobs(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+				const each = 10
+				up := newSentBodies(t)
+				cfg := testConfig(t, up.url, orphans(mode))
+				one, two := idleReplica(t, open(t), cfg), idleReplica(t, open(t), cfg)
+				var ids []string
+				for i := range each {
+					ids = append(ids, storeItem(t, one.Broker, "gone", videoID(fmt.Sprint("line", i)), 0).GetId(), waitItem(t, one.Broker, "gone", videoID(fmt.Sprint("wait", i))).GetId())
+				}
+				for _, r := range []*replica{one, two} {
+					if err := r.Start(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for _, id := range ids {
+					events := follow(t, one.log, id)
+					end := last(events)
+					code, sent := end.Job.GetError().GetCode(), len(up.of(id))
+					if mode == config.OrphansFail && (code != "upstream_removed" || len(events) != 1 || sent != 0) ||
+						mode == config.OrphansReroute && (end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || sent != 1) {
+						t.Errorf("%s: %s with %q, sent %d times", id, phases(events), code, sent)
+					}
+					doneOnce(t, one.Broker, end)
+					one.noItems(t, end.Name())
+				}
+				if letters := deadLetters(t, one.Broker); len(letters) != 0 {
+					t.Errorf("dead letters: %v", letters)
+				}
+			})
+		})
+	}
+}
+
+// TestOrphanThatGoesOnIsNotEnded: between the look at the log and the end, its holder
+// was alive after all and has the upstream's answer.
+func TestOrphanThatGoesOnIsNotEnded(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b := open(t)
+		r := idleReplica(t, b, testConfig(t, "http://127.0.0.1:1", orphans(config.OrphansFail)))
+		item := itemOf("v", "gone", "cat")
+		queued := pastOf(t, r.log, item)
+		known := queued
+		for _, step := range submittedAs("paid") {
+			e, err := step(videoOf(known), time.Now())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if known, err = r.log.Commit(t.Context(), e, known.Seq); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w := newOrphanWatch(r.Consumer, orphanRoute{subject.Video, "gone"})
+		if err := w.endOrphan(t.Context(), item, queued); !errors.Is(err, errMovedOn) {
+			t.Errorf("ended: %v", err)
+		}
+		if e, err := r.log.Get(t.Context(), nameOf(item)); err != nil || e.Seq != known.Seq {
+			t.Errorf("the log has %v, %v", e.Job, err)
+		}
+	})
+}
+
+// TestSubmittedOrphanIsPolled: no route serves its model any more. A route that
+// speaks its protocol asks the upstream for it, ahead of all that wait.
+func TestSubmittedOrphanIsPolled(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b, url := open(t), scripted(t, map[string]http.HandlerFunc{pollPath: saysCompleted})
+		r := idleReplica(t, b, testConfig(t, url, removes(config.OrphansReroute), videoRoutes(func(r *config.Route) { r.Models = []string{r.Name + "-only"} })))
+		for request, past := range map[string][]transition{"queued": nil, "submitted": submittedAs("paid")} {
+			item := pastItem(request)
+			pastOf(t, r.log, item, past...)
+			storeItem(t, b, config.SandboxVideoRoute, item.GetId(), 0)
+			if err := r.adoptOrphan(t.Context(), b.Names().WorkItem(subject.Video, config.SandboxVideoRoute, "acme", item.GetId())); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := b.Last(t.Context(), b.Names().Work(), b.Names().WorkAnyRoute(subject.Video, "acme", videoID("submitted"))); err != nil {
+			t.Errorf("the submitted task is not in line: %v", err)
+		}
+		if err := r.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if end := last(follow(t, r.log, videoID("queued"))); end.Job.GetError().GetCode() != "upstream_removed" {
+			t.Errorf("the queued task ended %v", end.Job)
+		}
+		end := last(follow(t, r.log, videoID("submitted")))
+		if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || end.Job.GetExecution().GetAttempt() != 1 {
+			t.Errorf("the submitted task ended %v", end.Job)
+		}
+		doneOnce(t, b, end)
+	})
+}
+
+// TestChatThatWasCutOffGoesOn by its new route, with its next attempt, as it would by
+// the old one.
+func TestChatThatWasCutOffGoesOn(t *testing.T) {
+	t.Parallel()
+	b, up := brokertest.Single(t), newSlowUpstream(t)
+	older := newReplica(t, b, testConfig(t, up.url))
+	id := publish(t, b, subject.Chat, "c", chatRequest("c", "sandbox-chat", true))
+	shortly(t, "the chat is streamed", func() bool { return up.number(func() int { return up.chats }) == 1 })
+	older.stop(false)
+	close(up.done)
+	newer := newReplica(t, b, testConfig(t, up.url, removes(config.OrphansReroute)))
+	end := last(follow(t, newer.log, id))
+	if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || end.Job.GetExecution().GetAttempt() != 2 {
+		t.Errorf("ended %v", end.Job)
+	}
+	doneOnce(t, b, end)
+}
+
+// TestUnreadableOrphanIsKept as a dead letter, and its job ends.
+func TestUnreadableOrphanIsKept(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	id := videoID("v")
+	m := nats.NewMsg(b.Names().WaitItem(subject.Video, "gone", "acme", id))
+	m.Data = []byte("\xff\xff")
+	if _, err := b.Publish(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	r := newReplica(t, b, testConfig(t, "http://127.0.0.1:1", orphans(config.OrphansReroute)))
+	end := last(follow(t, r.log, id))
+	letters := deadLetters(t, b)
+	if end.Job.GetError().GetCode() != string(fault.Internal) || len(letters) != 1 || string(letters[0].GetData()) != "\xff\xff" {
+		t.Errorf("ended %v; letters %v", end.Job.GetError(), letters)
+	}
+	r.noItems(t, end.Name())
+}
+
+// TestMovedOrphanIsMarkedAsRecorded, so that nobody takes it for a new job when it is
+// erased on its way.
+func TestMovedOrphanIsMarkedAsRecorded(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	r := idleReplica(t, b, testConfig(t, "http://127.0.0.1:1", orphans(config.OrphansReroute)))
+	e := pastOf(t, r.log, pastItem("v"))
+	storeItem(t, b, "gone", videoID("v"), 0)
+	if err := r.adoptOrphan(t.Context(), b.Names().WorkItem(subject.Video, "gone", "acme", videoID("v"))); err != nil {
+		t.Fatal(err)
+	}
+	there, err := r.Admission.Find(t.Context(), e.Name())
+	if err != nil || there.Subject != b.Names().WaitItem(subject.Video, config.SandboxVideoRoute, "acme", videoID("v")) {
+		t.Fatalf("it stands on %s: %v", there.Subject, err)
+	}
+	if got := there.Header.Get(subject.HeaderRecorded); got != fmt.Sprint(e.Seq) {
+		t.Errorf("marked %q, want %d", got, e.Seq)
+	}
+}

@@ -1,0 +1,142 @@
+package consumer
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// TestJobsThatAnOldReplicaAcceptsLater: the new replica has started, and found
+// nothing. Then an old one accepts jobs, in line and behind it, and goes.
+func TestJobsThatAnOldReplicaAcceptsLater(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+				b, up := open(t), newSandbox(t)
+				old := testConfig(t, up.URL(), videoRoutes(func(r *config.Route) { r.ReadyJobs = 2 }))
+				newReplica(t, b, old).stop(true) // its consumers are there
+				newer := newReplica(t, b, testConfig(t, up.URL(), removes(mode)))
+				older := idleReplica(t, b, old)
+				var ids []string
+				for i := range 5 {
+					e, err := older.Admission.Admit(t.Context(), admission.Request{
+						Kind: subject.Video, Tenant: "acme", RequestID: fmt.Sprint(i), Body: fmt.Appendf(nil, `{"model":"sandbox-video","prompt":"%d"}`, i),
+					})
+					if err != nil {
+						t.Fatal(err)
+					}
+					ids = append(ids, e.Job.GetId())
+				}
+				if line, behind := items(t, b, b.Names().Work(), b.Names().WorkPattern()), items(t, b, b.Names().Wait(), b.Names().WaitPattern()); line != 2 || behind != 3 {
+					t.Fatalf("%d jobs in line and %d behind it", line, behind)
+				}
+				if mode == config.OrphansReroute {
+					allCompleted(t, b, newer.log, ids)
+					return
+				}
+				for _, id := range ids {
+					end := last(follow(t, newer.log, id))
+					if end.Job.GetError().GetCode() != "upstream_removed" {
+						t.Errorf("%s ended %v with %v", id, end.Job.GetStatus(), end.Job.GetError())
+					}
+					doneOnce(t, b, end)
+					newer.noItems(t, end.Name())
+				}
+			})
+		})
+	}
+}
+
+// TestOrphansAreFoundAmongVeryMany: more jobs wait than are read at a time. Nothing is
+// read twice, unless the stream was made anew.
+func TestOrphansAreFoundAmongVeryMany(t *testing.T) {
+	t.Parallel()
+	b, up := brokertest.Single(t), newSandbox(t)
+	r := idleReplica(t, b, testConfig(t, up.URL()))
+	finder, names := newOrphanFinder(r.Consumer), b.Names()
+	put := func(from, to int, route string) {
+		t.Helper()
+		for i := from; i < to; i++ {
+			m := nats.NewMsg(names.WaitItem(subject.Video, route, "acme", videoID(fmt.Sprint(i))))
+			if _, err := b.JetStream().PublishMsgAsync(m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		<-b.JetStream().PublishAsyncComplete()
+	}
+	seen := func(want map[orphanRoute]int) {
+		t.Helper()
+		if err := finder.look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if fmt.Sprint(finder.jobs) != fmt.Sprint(want) {
+			t.Errorf("found %v, want %v", finder.jobs, want)
+		}
+	}
+	gone, other := orphanRoute{subject.Video, "gone"}, orphanRoute{subject.Video, "other"}
+	put(0, 2*waitingBatch, config.SandboxVideoRoute)
+	put(2*waitingBatch, 2*waitingBatch+100, "gone")
+	seen(map[orphanRoute]int{gone: 100})
+	put(3*waitingBatch, 3*waitingBatch+1, "other")
+	seen(map[orphanRoute]int{gone: 100, other: 1})
+	seen(map[orphanRoute]int{gone: 100, other: 1})
+	if err := b.JetStream().DeleteStream(t.Context(), names.Wait()); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.EnsureStreams(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	put(0, 1, "other")
+	seen(map[orphanRoute]int{gone: 100, other: 2})
+}
+
+// TestAdoptionIsRepeated: the jobs cannot be moved as long as there is no room for
+// them. They are when there is.
+func TestAdoptionIsRepeated(t *testing.T) {
+	t.Parallel()
+	b, up := brokertest.Single(t), newSandbox(t)
+	ids := []string{videoID("in line"), videoID("behind it")}
+	storeItem(t, b, "gone", ids[0], 0)
+	waitItem(t, b, "gone", ids[1])
+	stream, err := b.JetStream().Stream(t.Context(), b.Names().Wait())
+	if err != nil {
+		t.Fatal(err)
+	}
+	room := func(n int64) {
+		t.Helper()
+		c := stream.CachedInfo().Config
+		c.MaxMsgs = n
+		if _, err := b.JetStream().UpdateStream(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	room(1)
+	tried := make(chan *nats.Msg, 100) // a plain subscriber sees what the stream refuses, too
+	sub, err := b.Conn().ChanSubscribe(b.Names().WaitItem(subject.Video, config.SandboxVideoRoute, "acme", ids[0]), tried)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = sub.Unsubscribe() })
+	r := newReplica(t, b, testConfig(t, up.URL(), func(c *config.Config) { c.Orphans = config.OrphansReroute }))
+	for range 2 {
+		<-tried
+	}
+	room(-1)
+	allCompleted(t, b, r.log, ids)
+	for _, id := range ids {
+		if end := last(follow(t, r.log, id)); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+			t.Errorf("ended %v", end.Job.GetError())
+		}
+		r.noItems(t, subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id})
+	}
+}

@@ -1,0 +1,96 @@
+package consumer
+
+import (
+	"io"
+	"net/http"
+	"sync"
+	"testing"
+)
+
+// slowUpstream is an upstream whose tasks and streams end when the test says so.
+type slowUpstream struct {
+	url  string
+	done chan struct{} // closed: all is completed
+
+	mu      sync.Mutex
+	creates map[string]int // by Idempotency-Key
+	polls   map[string]int // by task
+	chats   int
+	cut     int // chats whose caller went away
+	reads   int
+}
+
+func newSlowUpstream(t testing.TB) *slowUpstream {
+	u := &slowUpstream{done: make(chan struct{}), creates: map[string]int{}, polls: map[string]int{}}
+	u.url = scripted(t, map[string]http.HandlerFunc{
+		createPath: func(w http.ResponseWriter, r *http.Request) {
+			key := r.Header.Get("Idempotency-Key")
+			u.count(func() { u.creates[key]++ })
+			says(`{"task_id":%q,"status":"queued"}`, key)(w, r)
+		},
+		pollPath: func(w http.ResponseWriter, r *http.Request) {
+			u.count(func() { u.polls[r.PathValue("id")]++; u.reads++ })
+			select {
+			case <-u.done:
+				saysCompleted(w, r)
+			default:
+				says(`{"task_id":%q,"status":"in_progress"}`, r.PathValue("id"))(w, r)
+			}
+		},
+		"POST /v1/chat/completions": func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, `data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"hi"}}]}`+"\n\n")
+			_ = http.NewResponseController(w).Flush()
+			u.count(func() { u.chats++ })
+			select {
+			case <-u.done:
+			case <-r.Context().Done():
+				u.count(func() { u.cut++ })
+				return
+			}
+			_, _ = io.WriteString(w, `data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`+"\n\ndata: [DONE]\n\n")
+		},
+	})
+	return u
+}
+
+func (u *slowUpstream) count(f func()) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	f()
+}
+
+// number reads a counter.
+func (u *slowUpstream) number(f func() int) int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return f()
+}
+
+// askedOnce checks that each job was created once, and the chat called once.
+func (u *slowUpstream) askedOnce(t testing.TB, videos, chats int) {
+	t.Helper()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for key, n := range u.creates {
+		if n != 1 {
+			t.Errorf("%s was created %d times", key, n)
+		}
+	}
+	if len(u.creates) != videos || u.chats != chats {
+		t.Errorf("%d videos were created and %d chats called, want %d and %d", len(u.creates), u.chats, videos, chats)
+	}
+}
+
+// askedOnceEach checks that each of the jobs was created once.
+func (u *slowUpstream) askedOnceEach(t testing.TB, ids []string) {
+	t.Helper()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, id := range ids {
+		if u.creates[id] != 1 {
+			t.Errorf("%s was created %d times", id, u.creates[id])
+		}
+	}
+}

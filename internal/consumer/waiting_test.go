@@ -1,0 +1,124 @@
+package consumer
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// TestOneTenantsQueueDoesNotHoldUpAnother: one tenant has very many jobs. The first
+// of another one is sent after those in work, those in line, and one more.
+func TestOneTenantsQueueDoesNotHoldUpAnother(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		const inFlight, places, movers, many = 2, 4, 8, 60
+		up, b := newSentBodies(t), open(t)
+		r := newReplica(t, b, testConfig(t, up.url, videoRoutes(func(r *config.Route) { r.MaxInFlight, r.ReadyJobs = inFlight, places })))
+		for i := range many {
+			admitVideo(t, r, "acme", fmt.Sprint("acme", i))
+		}
+		before := len(up.all())
+		end := entryOf(t, r, admitVideo(t, r, "other", "other").Name())
+		at := slices.Index(up.all(), "other")
+		if bound := before + inFlight + places + 1 + movers; end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || at < 0 || at > bound {
+			t.Errorf("%d jobs of the other tenant were sent before; the bound is %d", at, bound)
+		}
+		r.eventually(t, "all jobs are sent", func() bool { return len(up.all()) == many+1 })
+	})
+}
+
+// TestErasedJobIsNeverRun: jobs are cancelled and erased while two replicas bring
+// them into the line. What was erased before it began is not run, and leaves nothing
+// behind.
+func TestErasedJobIsNeverRun(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		const many = 40
+		up := newSentBodies(t)
+		cfg := testConfig(t, up.url, videoRoutes(func(r *config.Route) { r.MaxInFlight, r.ReadyJobs = 2, 1 }))
+		replicas := []*replica{newReplica(t, open(t), cfg), newReplica(t, open(t), cfg)}
+		jobs := make([]tasklog.Entry, 0, many)
+		for i := range many {
+			jobs = append(jobs, admitVideo(t, replicas[i%2], "acme", fmt.Sprint(i)))
+		}
+		var mu sync.Mutex
+		var erased []subject.TaskName
+		var wg sync.WaitGroup
+		for i, job := range jobs {
+			wg.Go(func() {
+				r := replicas[i%2]
+				current, err := r.log.Get(t.Context(), job.Name())
+				if err != nil || current.Job.GetExecution().GetPhase() != genbusv1.JobPhase_JOB_PHASE_QUEUED {
+					return
+				}
+				next, err := task.Cancelled(current.Job, time.Now(), fault.New(fault.Cancelled, "x").TaskError())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				end, err := r.log.Commit(t.Context(), next, current.Seq)
+				if err != nil {
+					return // it began
+				}
+				if err := errors.Join(r.Admission.Withdraw(t.Context(), end, 0), r.log.Erase(t.Context(), end)); err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				erased = append(erased, end.Name())
+				mu.Unlock()
+			})
+		}
+		wg.Wait()
+		if len(erased) < many/4 {
+			t.Errorf("only %d were erased", len(erased))
+		}
+		for _, job := range jobs {
+			replicas[0].noItems(t, job.Name())
+		}
+		for _, n := range erased {
+			if e, err := replicas[0].log.Get(t.Context(), n); !errors.Is(err, tasklog.ErrNotFound) || len(up.of(n.ID)) != 0 {
+				t.Errorf("%s: the log has %v, %v; sent %v", n.ID, e.Job, err, up.of(n.ID))
+			}
+		}
+	})
+}
+
+// TestWaitingJobsOutliveAReplica that dies while it brings them into the line.
+func TestWaitingJobsOutliveAReplica(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		const many = 30
+		up := newSentBodies(t)
+		cfg := testConfig(t, up.url, videoRoutes(func(r *config.Route) { r.MaxInFlight, r.ReadyJobs = 2, 2 }))
+		dies := newReplica(t, open(t), cfg)
+		jobs := make([]tasklog.Entry, 0, many)
+		for i := range many {
+			jobs = append(jobs, admitVideo(t, dies, "acme", fmt.Sprint(i)))
+		}
+		dies.eventually(t, "some jobs are sent", func() bool { return len(up.all()) > 3 })
+		dies.stop(false)
+		r := newReplica(t, open(t), cfg)
+		for _, job := range jobs {
+			end := entryOf(t, r, job.Name())
+			sent := up.of(job.Job.GetId())
+			// One that was cut off in the middle of its create is not sent again.
+			if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED && end.Job.GetError().GetCode() != "submission_outcome_unknown" || len(sent) != 1 {
+				t.Errorf("%s ended %v, sent %v", job.Job.GetId(), end.Job.GetError(), sent)
+			}
+			r.noItems(t, job.Name())
+		}
+	})
+}
