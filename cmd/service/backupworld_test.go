@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/faulttest"
+)
+
+// backedUp is a service process, and the file that it logs to.
+type backedUp struct {
+	*member
+	log string
+}
+
+const backupConfig = `
+nats: {replicas: %d}
+upstreams:
+  up: {base_url: %q}
+routes:
+  - {name: video, kind: video, models: ["*"], upstream: up, ack_wait: 5s, max_in_flight: 2, ready_jobs: 1, poll: {interval: 100ms}}
+operator_keys:
+  - {name: ops, key_sha256: %s}
+`
+
+// startBackedUp starts a process with a store of its own (data) or on servers (url).
+func startBackedUp(t *testing.T, upstream, data, url string, replicas int) *backedUp {
+	t.Helper()
+	dir, sum := t.TempDir(), sha256.Sum256([]byte(opsKey))
+	file := filepath.Join(dir, "genbus.yaml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, backupConfig, replicas, upstream, hex.EncodeToString(sum[:])), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m := &backedUp{&member{bed: &bed{t: t}, base: "http://" + freeAddr(t), grpc: freeAddr(t)}, filepath.Join(dir, "log")}
+	ctx, cancel := context.WithTimeout(t.Context(), bedPatience)
+	defer cancel()
+	var err error
+	m.Process, err = faulttest.Start(ctx, faulttest.Spec{
+		Path: os.Args[0], Args: []string{"serve"}, Log: m.log, Ready: m.ready,
+		Env: append(os.Environ(), runAsService+"=1", "GENBUS_CONFIG="+file, "GENBUS_DATA_DIR="+data, "GENBUS_NATS_URL="+url, "GENBUS_NATS_LISTEN=none",
+			"GENBUS_NATS_SYNC_ALWAYS=false", "GENBUS_HTTP_ADDR="+strings.TrimPrefix(m.base, "http://"), "GENBUS_GRPC_ADDR="+m.grpc),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Kill(); err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			log, _ := os.ReadFile(m.log)
+			t.Logf("the service at %s:\n%s", m.base, log)
+		}
+	})
+	return m
+}
+
+// directory is the data directory of an embedded server. It is copied while the
+// service is stopped.
+type directory struct {
+	t          *testing.T
+	data, copy string
+}
+
+func newDirectory(t *testing.T) store {
+	t.Helper()
+	dir := t.TempDir()
+	return &directory{t, filepath.Join(dir, "data"), filepath.Join(dir, "copy")}
+}
+
+func (d *directory) serve(upstream string) *backedUp {
+	d.t.Helper()
+	return startBackedUp(d.t, upstream, d.data, "", 1)
+}
+
+func (d *directory) save(m *backedUp, _ func()) {
+	d.t.Helper()
+	tell(d.t, m.Terminate)
+	ctx, cancel := context.WithTimeout(d.t.Context(), bedPatience)
+	defer cancel()
+	tell(d.t, func() error {
+		return errors.Join(m.Wait(ctx), os.CopyFS(d.copy, os.DirFS(d.data)), m.Restart(ctx))
+	})
+}
+
+func (d *directory) lose() {
+	d.t.Helper()
+	tell(d.t, func() error { return errors.Join(os.RemoveAll(d.data), os.Rename(d.copy, d.data)) })
+}
+
+// threeNodes is a cluster. Its streams are copied while the service runs.
+type threeNodes struct {
+	t     *testing.T
+	url   string
+	nc    *nats.Conn
+	saved []*brokertest.Snapshot
+}
+
+func newThreeNodes(t *testing.T) store {
+	t.Helper()
+	n := &threeNodes{t: t}
+	n.start()
+	return n
+}
+
+// start starts three nodes with nothing stored.
+func (n *threeNodes) start() {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(n.t.Context(), bedPatience)
+	defer cancel()
+	nodes, err := faulttest.StartNodes(ctx, faulttest.NodesOptions{Dir: n.t.TempDir()})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() {
+		if err := nodes.Close(); err != nil {
+			n.t.Error(err)
+		}
+	})
+	n.url, n.nc = nodes.ClientURLs(), bedOn(n.t, nodes.ClientURLs()).nc
+}
+
+func (n *threeNodes) serve(upstream string) *backedUp {
+	n.t.Helper()
+	return startBackedUp(n.t, upstream, "", n.url, 3)
+}
+
+// save copies the streams in the order in which a job goes through them, so that
+// one that goes on meanwhile is seen twice rather than not at all. The inbox is left
+// out: restored, it is another one, whose requests without an id are other jobs.
+func (n *threeNodes) save(_ *backedUp, meanwhile func()) {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(n.t.Context(), bedPatience)
+	defer cancel()
+	for _, stream := range []string{
+		"GENBUS_WAIT", "GENBUS_WORK", "GENBUS_TASKS", "GENBUS_DEAD", "OBJ_GENBUS_BODIES_default", "GENBUS_USAGE",
+	} {
+		if stream == "GENBUS_TASKS" {
+			meanwhile()
+		}
+		s, err := brokertest.TakeSnapshot(ctx, n.nc, stream)
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		n.saved = append(n.saved, s)
+	}
+}
+
+// lose restores the streams to other nodes. In which order does not matter, because
+// no service runs.
+func (n *threeNodes) lose() {
+	n.t.Helper()
+	n.start()
+	ctx, cancel := context.WithTimeout(n.t.Context(), bedPatience)
+	defer cancel()
+	for _, s := range n.saved {
+		tell(n.t, func() error { return s.Restore(ctx, n.nc) })
+	}
+}
