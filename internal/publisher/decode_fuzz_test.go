@@ -14,10 +14,10 @@ import (
 )
 
 // seedsOf adds messages as streams hold them, in both encodings, for the seeds.
-func seedsOf(f *testing.F, make func(publisher.Encoder) (*nats.Msg, error)) {
+func seedsOf(f *testing.F, encode func(publisher.Encoder) (*nats.Msg, error)) {
 	f.Helper()
 	for _, encoding := range []publisher.Encoding{publisher.Protobuf, publisher.JSON} {
-		m, err := make(publisher.Encoder{Names: subject.Default(), Encoding: encoding})
+		m, err := encode(publisher.Encoder{Names: subject.Default(), Encoding: encoding})
 		if err != nil {
 			f.Fatal(err)
 		}
