@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
@@ -84,9 +85,16 @@ type Log struct {
 	// again would keep it from everybody else.
 	reads chan struct{}
 
-	mu      sync.Mutex
+	mu     sync.Mutex
+	live   map[subject.TaskName]*live
+	chunks streamState
+}
+
+// live is the one subscription to a chat's chunks that its followers share: each of
+// their own would bring a copy of every chunk over the one connection.
+type live struct {
+	sub     *nats.Subscription
 	readers map[*reader]struct{}
-	chunks  streamState
 }
 
 // streamState is what is known of the stream of chunks.
@@ -99,7 +107,7 @@ type streamState struct {
 // New returns a log. The task log must have been started before Follow.
 func New(b *broker.Broker, tasks *tasklog.Log, bodies *broker.Bodies, o Options) *Log {
 	o = o.withDefaults()
-	l := &Log{b: b, tasks: tasks, bodies: bodies, opts: o, reads: make(chan struct{}, o.Reads), readers: map[*reader]struct{}{}}
+	l := &Log{b: b, tasks: tasks, bodies: bodies, opts: o, reads: make(chan struct{}, o.Reads), live: map[subject.TaskName]*live{}}
 	b.OnReconnect(func(context.Context) { l.wake() })
 	return l
 }
@@ -132,8 +140,10 @@ func (l *Log) wake() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.chunks.read = time.Time{}
-	for r := range l.readers {
-		r.reread()
+	for _, c := range l.live {
+		for r := range c.readers {
+			r.reread()
+		}
 	}
 }
 
@@ -142,24 +152,52 @@ const flushTimeout = 5 * time.Second
 
 // listen hands the chunks of a chat to r as they are stored, until stop.
 func (l *Log) listen(n subject.TaskName, r *reader) (stop func(), err error) {
-	sub, err := l.b.Conn().Subscribe(l.b.Names().LiveChunk(n.Tenant, n.ID), r.push)
-	if err != nil {
+	if err := l.join(n, r); err != nil {
 		return nil, fmt.Errorf("subscribe to live chunks: %w", errors.Join(broker.ErrUnavailable, err))
 	}
-	l.mu.Lock()
-	l.readers[r] = struct{}{}
-	l.mu.Unlock()
-	stop = func() {
-		_ = sub.Unsubscribe() // a closed connection has no subscription left
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		delete(l.readers, r)
-	}
+	stop = func() { l.leave(n, r) }
 	if err := l.b.Conn().FlushTimeout(flushTimeout); err != nil {
 		stop()
 		return nil, fmt.Errorf("subscribe to live chunks: %w", errors.Join(broker.ErrUnavailable, err))
 	}
 	return stop, nil
+}
+
+func (l *Log) join(n subject.TaskName, r *reader) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.live[n]
+	if c == nil {
+		sub, err := l.b.Conn().Subscribe(l.b.Names().LiveChunk(n.Tenant, n.ID), func(m *nats.Msg) { l.push(n, m) })
+		if err != nil {
+			return err
+		}
+		c = &live{sub: sub, readers: map[*reader]struct{}{}}
+		l.live[n] = c
+	}
+	c.readers[r] = struct{}{}
+	return nil
+}
+
+func (l *Log) leave(n subject.TaskName, r *reader) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.live[n]
+	if delete(c.readers, r); len(c.readers) == 0 {
+		_ = c.sub.Unsubscribe() // a closed connection has no subscription left
+		delete(l.live, n)
+	}
+}
+
+// push hands a chunk to all that follow its chat.
+func (l *Log) push(n subject.TaskName, m *nats.Msg) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c := l.live[n]; c != nil {
+		for r := range c.readers {
+			r.push(m)
+		}
+	}
 }
 
 // freshEnough is how old a look at the stream may be where it only has to
