@@ -8,4 +8,4 @@ const hostileShare = 5
 
 // crowd is how many slow clients come at once: they share a few cores with a
 // service that is several times as slow.
-const crowd = 24
+const crowd = 8

@@ -14,9 +14,8 @@ import (
 
 // TestSlowReaders: who follows a chat and does not read is cut off, and holds no
 // more memory than limits.slow_reader_bytes and the connection's own buffers;
-// who reads has all of it.
+// who reads has all of it. It is not parallel: it moves gigabytes.
 func TestSlowReaders(t *testing.T) {
-	t.Parallel()
 	f := newFortress(t)
 	id := f.queueChat(t, "verbose")
 	grown := f.watchHeap()
@@ -45,7 +44,8 @@ func TestSlowReaders(t *testing.T) {
 		t.Errorf("the one who reads: %v", err)
 	}
 	const each = 4 // MiB: the reader's one, what is on its way, and what the collector has not found yet
-	if n := grown(); n > crowd*each {
+	const more = 64 // MiB, of everything else that goes on
+	if n := grown(); n > crowd*each+more {
 		t.Errorf("the heap has grown by %.0f MiB for %d readers", n, crowd)
 	}
 }
@@ -131,7 +131,6 @@ func (f *fortress) follow(ctx context.Context, path, last string) (string, error
 // TestLateReaders: many who read a long chat again, from its start, do not keep
 // others from the broker.
 func TestLateReaders(t *testing.T) {
-	t.Parallel()
 	f := newFortress(t)
 	path := "/genbus/v1/chats/" + f.queueChat(t, "verbose") + "/events"
 	if err := f.readsAll(path); err != nil {

@@ -52,10 +52,6 @@ func (f *orphanFinder) String() string {
 	return strings.Join(out, ", ")
 }
 
-// restForLook is how much longer than a look for orphans took is waited until the
-// next one. Where very many jobs stand in line it takes seconds of the broker's time.
-const restForLook = 100
-
 // keepAdopting looks for orphans until no more work is taken, and has each route
 // that has some watched. Old replicas bring new ones for as long as they live.
 func (c *Consumer) keepAdopting(finder *orphanFinder) {
@@ -70,10 +66,9 @@ func (c *Consumer) keepAdopting(finder *orphanFinder) {
 				})
 			}
 		}
-		begin := time.Now()
 		if err := finder.look(c.fetching); err != nil && c.fetching.Err() == nil {
 			c.Logger.Warn("jobs without a route could not be looked for; this is repeated", "error", err)
 		}
-		rest = max(c.shortestAckWait(), restForLook*time.Since(begin))
+		rest = c.shortestAckWait() * time.Duration(finder.pages)
 	}
 }

@@ -26,11 +26,10 @@ import (
 // after all.
 var errMovedOn = errors.New("the job went on meanwhile")
 
-// adoptOne adopts a job on which nobody works, within a time that is shorter than it
-// stays ours. What is wrong with this job alone is no error: its item stays, and is
-// come back to.
-func (w *orphanWatch) adoptOne(m broker.Stored, within time.Duration) error {
-	ctx, cancel := context.WithTimeoutCause(w.working, within, fmt.Errorf("adopt %s: not done within %s", m.Subject, within))
+// adoptOne adopts a job on which nobody works. What is wrong with this job alone is no
+// error: its item stays, and is come back to.
+func (w *orphanWatch) adoptOne(m broker.Stored) error {
+	ctx, cancel := context.WithTimeoutCause(w.working, commitTimeout, fmt.Errorf("adopt %s: not done within %s", m.Subject, commitTimeout))
 	defer cancel()
 	err := w.adoptOrphan(ctx, m)
 	if err == nil {

@@ -21,14 +21,15 @@ type orphanFinder struct {
 	// seen with: what is found is never forgotten, and a watch that ends may begin
 	// again.
 	jobs map[orphanRoute]int
-	// line is the number of subjects of GENBUS_WORK that this look has had.
-	line int
+	// line is the number of subjects of GENBUS_WORK that this look has had, and pages how
+	// many pages there are of them, 1 or more.
+	line, pages int
 	// waiting is the last sequence of GENBUS_WAIT that was looked at.
 	waiting uint64
 }
 
 func newOrphanFinder(c *Consumer) *orphanFinder {
-	return &orphanFinder{Consumer: c, jobs: map[orphanRoute]int{}}
+	return &orphanFinder{Consumer: c, jobs: map[orphanRoute]int{}, pages: 1}
 }
 
 // look finds what stands in line and what has come to wait since the last look.
@@ -60,7 +61,7 @@ func (f *orphanFinder) lookAtLine(ctx context.Context) error {
 		}
 		f.line += len(page.State.Subjects)
 		if len(page.State.Subjects) == 0 || f.line >= page.Total {
-			f.line = 0
+			f.line, f.pages = 0, 1+page.Total/pageSubjects
 			return nil
 		}
 	}
@@ -98,8 +99,11 @@ func (f *orphanFinder) page(ctx context.Context) (subjectsPage, error) {
 }
 
 const (
-	// pageTimeout bounds the wait for 100,000 subjects, which is what a page has.
-	pageTimeout = 20 * time.Second
+	// pageSubjects is how many subjects the server puts on a page, and pageTimeout bounds
+	// the wait for one. It takes seconds of the broker's time, so that what was many
+	// pages is not looked at again soon.
+	pageSubjects = 100_000
+	pageTimeout  = 20 * time.Second
 	// waitingBatch is how many headers of GENBUS_WAIT are asked for at a time.
 	waitingBatch = 1000
 	// waitingThreshold is when the server forgets a look at GENBUS_WAIT that was cut.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -257,35 +258,47 @@ func (w *orphanWatch) adopt(cons jetstream.Consumer, held []delivery, ackWait ti
 	}
 }
 
-// adoptHeld adopts what was just delivered to this process. What cannot be adopted is
-// left alone, and comes again.
+// adoptHeld adopts what was delivered to this process, which keeps it meanwhile. What
+// cannot be adopted is left alone after that, and comes again.
 func (w *orphanWatch) adoptHeld(held []delivery, ackWait time.Duration) error {
-	var extended time.Time
+	defer w.keep(held, ackWait/3)()
 	for i, d := range held {
 		if w.fetching.Err() != nil {
 			w.giveBack(held[i:]...)
 			return context.Cause(w.fetching)
-		}
-		if time.Since(extended) > ackWait/3 {
-			extended = time.Now()
-			for _, d := range held[i:] {
-				if err := d.inProgress(); err != nil {
-					return err
-				}
-			}
 		}
 		m, err := w.Broker.At(w.working, w.Broker.Names().Work(), d.seq)
 		if errors.Is(err, broker.ErrNoMessage) {
 			continue // it was taken out
 		}
 		if err == nil {
-			err = w.adoptOne(m, ackWait/2)
+			err = w.adoptOne(m)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// keep extends deliveries, at once and then each period, until stop is called.
+func (w *orphanWatch) keep(held []delivery, period time.Duration) (stop func()) {
+	ctx, cancel := context.WithCancel(w.working)
+	var over sync.WaitGroup
+	over.Go(func() {
+		for ctx.Err() == nil {
+			for _, d := range held {
+				if err := d.inProgress(); err != nil {
+					w.Logger.Debug("extend failed", w.attrs("sequence", d.seq, "error", err)...)
+				}
+			}
+			_ = broker.Wait(ctx, period) // the loop looks
+		}
+	})
+	return func() {
+		cancel()
+		over.Wait()
+	}
 }
 
 // lookEach is the number of jobs that are adopted without delivery between two looks
@@ -308,7 +321,7 @@ func (w *orphanWatch) adoptStored(places ...place) error {
 				break
 			}
 			if err == nil {
-				err = w.adoptOne(m, commitTimeout)
+				err = w.adoptOne(m)
 			}
 			if err != nil {
 				return err
