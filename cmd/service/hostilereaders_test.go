@@ -43,7 +43,7 @@ func TestSlowReaders(t *testing.T) {
 	if err := <-read; err != nil {
 		t.Errorf("the one who reads: %v", err)
 	}
-	const each = 4 // MiB: the reader's one, what is on its way, and what the collector has not found yet
+	const each = 4  // MiB: the reader's one, what is on its way, and what the collector has not found yet
 	const more = 64 // MiB, of everything else that goes on
 	if n := grown(); n > crowd*each+more {
 		t.Errorf("the heap has grown by %.0f MiB for %d readers", n, crowd)
