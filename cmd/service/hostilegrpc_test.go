@@ -134,9 +134,8 @@ func (s *siege) harmless(method string, err error) bool {
 }
 
 // TestManyMembersTakeNoTime: what a request costs grows with its length, not
-// with the square of it.
+// with the square of it. It is not parallel: it takes every core.
 func TestManyMembersTakeNoTime(t *testing.T) {
-	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{})
 	var extra strings.Builder
 	const members = 200_000 / hostileShare
