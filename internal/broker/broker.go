@@ -77,11 +77,22 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 	return b, nil
 }
 
+// A server that was cut off without a word, as by a network that drops packets, is
+// left for another one when pingsOut pings in a row have no answer: 10 to 15 s after
+// the last one. The client's own defaults need six minutes, of which every answer
+// would be 503.
+const (
+	pingEvery = 5 * time.Second
+	pingsOut  = 2
+)
+
 func (b *Broker) connectionOptions() []nats.Option {
 	return []nats.Option{
 		nats.Name("genbus"),
 		nats.MaxReconnects(-1),
 		nats.ReconnectWait(250 * time.Millisecond),
+		nats.PingInterval(pingEvery),
+		nats.MaxPingsOutstanding(pingsOut),
 		// No buffer while disconnected: a publish sent late, after its caller has
 		// given up, would be a write that nobody decided on.
 		nats.ReconnectBufSize(-1),

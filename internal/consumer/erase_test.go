@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
@@ -42,11 +44,18 @@ func delivered(t testing.TB, b *broker.Broker, subj string) jetstream.Msg {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := c.Next()
-	if err != nil {
-		t.Fatal(err)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for {
+		m, err := c.Next(jetstream.FetchContext(ctx))
+		if err == nil {
+			return m
+		}
+		// On three nodes the server that is asked may not know yet who leads the consumer.
+		if !errors.Is(err, nats.ErrNoResponders) || broker.Wait(ctx, 10*time.Millisecond) != nil {
+			t.Fatal(err)
+		}
 	}
-	return m
 }
 
 // letGo waits until a replica holds a job no more.
