@@ -152,7 +152,7 @@ func (s *siege) send(entrance string, n, senders int, do func(in *hostile.Source
 // Without the detector no such answer is forgiven.
 func starved(err error) bool {
 	text := err.Error()
-	return hostileShare > 1 && (strings.Contains(text, "JetStream is unavailable") || strings.Contains(text, `"check":"jetstream"`))
+	return tooSlow && (strings.Contains(text, "JetStream is unavailable") || strings.Contains(text, `"check":"jetstream"`))
 }
 
 // slowInput is the input that took longest.

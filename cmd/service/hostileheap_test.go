@@ -68,7 +68,7 @@ func (s *siege) checkMetrics() {
 	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
 		line := lines.Text()
 		switch {
-		case hostileShare > 1 && (strings.Contains(line, `code="503"`) || strings.Contains(line, `code="Unavailable"`)): // see starved
+		case tooSlow && (strings.Contains(line, `code="503"`) || strings.Contains(line, `code="Unavailable"`)): // see starved
 		case strings.HasPrefix(line, "genbus_http_requests_total{") && strings.Contains(line, `code="5`) && !s.upstreamsFault(line):
 			s.t.Errorf("answered: %s", line)
 		case strings.HasPrefix(line, "genbus_grpc_requests_total{") && !s.upstreamsFault(line) && !s.ownWords(line):

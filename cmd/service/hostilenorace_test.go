@@ -2,8 +2,13 @@
 
 package main
 
-// hostileShare is the part of the inputs that is sent: all of them.
-const hostileShare = 1
+import "time"
 
-// crowd is how many slow clients come at once.
-const crowd = 200
+// What is asked of the service, see hostilerace_test.go for the race detector's share.
+const (
+	hostileShare = 1
+	crowd        = 200
+	aside        = 0
+	readWithin   = 4 * time.Second
+	tooSlow      = false
+)

@@ -2,10 +2,21 @@
 
 package main
 
-// hostileShare is the part of the inputs that is sent: the race detector makes
-// everything several times as slow.
-const hostileShare = 5
+import "time"
 
-// crowd is how many slow clients come at once: they share a few cores with a
-// service that is several times as slow.
-const crowd = 8
+// The race detector makes the service several times as slow, and its clients with it:
+// they share a few cores.
+const (
+	// hostileShare is the part of the inputs that is sent: one in so many.
+	hostileShare = 5
+	// crowd is how many slow clients come at once.
+	crowd = 8
+	// aside is how much the heap grows beside what so few readers hold, in MiB.
+	aside = 64
+	// readWithin is how late a call of others may be while a crowd reads.
+	readWithin = 10 * time.Second
+)
+
+// tooSlow reports whether an embedded broker may keep its service waiting for so long
+// that it says 503. Nothing was accepted then, and whoever asked may come again.
+const tooSlow = true

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long a test waits for an event before it gives up.
-const patience = 2 * time.Minute
+const patience = time.Minute
 
 // newSandbox starts an upstream whose videos take a short while.
 func newSandbox(t testing.TB) *sandbox.Server {
