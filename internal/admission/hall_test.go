@@ -2,6 +2,7 @@ package admission_test
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"time"
 
@@ -155,12 +156,22 @@ func (h *hall) known(t testing.TB, tenants int) {
 // put stores a work item as it is.
 func (h *hall) put(t testing.TB, subj string, item *genbusv1.WorkItem) broker.Ack {
 	t.Helper()
+	return h.putRecorded(t, subj, item, 0)
+}
+
+// putRecorded is put for an item that says that the log has its job, with an event
+// of this sequence unless it is 0.
+func (h *hall) putRecorded(t testing.TB, subj string, item *genbusv1.WorkItem, recorded uint64) broker.Ack {
+	t.Helper()
 	data, err := proto.Marshal(item)
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := nats.NewMsg(subj)
 	m.Data = data
+	if recorded > 0 {
+		m.Header.Set(subject.HeaderRecorded, strconv.FormatUint(recorded, 10))
+	}
 	ack, err := h.b.Publish(t.Context(), m)
 	if err != nil {
 		t.Fatal(err)

@@ -72,8 +72,8 @@ func (u *usher) move(ctx context.Context, t turn) (verdict, error) {
 }
 
 // record makes sure that the log has the job, and gives the sequence of an event of
-// it, or 0 where the log has none, and whether the job has ended. ErrNoMessage: it
-// was erased.
+// it, or 0 where the log has none, and whether the job has ended or was erased.
+// ErrNoMessage: it was erased, and its item with it.
 func (u *usher) record(ctx context.Context, from Item) (seq uint64, ended bool, err error) {
 	item, err := from.Decode()
 	if err != nil {
@@ -83,8 +83,7 @@ func (u *usher) record(ctx context.Context, from Item) (seq uint64, ended bool, 
 	e, err := u.log.Get(ctx, n)
 	switch {
 	case errors.Is(err, tasklog.ErrNotFound):
-		seq, err = u.recordFirst(ctx, from, item)
-		return seq, false, err
+		return u.recordMissing(ctx, n, from, item)
 	case err != nil:
 		return 0, false, err
 	}
@@ -93,6 +92,24 @@ func (u *usher) record(ctx context.Context, from Item) (seq uint64, ended bool, 
 		return e.Seq, true, u.log.Finish(ctx, e)
 	}
 	return e.Seq, false, nil
+}
+
+// recordMissing is record for a job that the log does not have. One that the log has
+// lost stays marked as recorded, and the consumer says what became of it.
+func (u *usher) recordMissing(ctx context.Context, n subject.TaskName, from Item, item *genbusv1.WorkItem) (seq uint64, erased bool, err error) {
+	recorded := from.Header.Get(subject.HeaderRecorded)
+	why, err := u.log.Missing(ctx, n, recorded)
+	switch {
+	case err != nil:
+		return 0, false, err
+	case why == tasklog.Erased:
+		return 0, true, nil
+	case why == tasklog.Lost:
+		seq, err = strconv.ParseUint(recorded, 10, 64)
+	default:
+		seq, err = u.recordFirst(ctx, from, item)
+	}
+	return seq, false, err
 }
 
 // recordFirst writes the first event of a job whose admission ended between the

@@ -54,6 +54,39 @@ func TestOldItemWithoutALogIsLeftToTheConsumer(t *testing.T) {
 	}
 }
 
+// TestErasedItemThatWasRecordedIsNotANewJob: it came to wait after its first event,
+// and was erased before its turn.
+func TestErasedItemThatWasRecordedIsNotANewJob(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		h := newHall(t, open(t), 4)
+		item := h.stored(t, video("one", "a cat"))
+		end := h.cancelled(t, item)
+		if err := h.log.Erase(t.Context(), end); err != nil {
+			t.Fatal(err)
+		}
+		h.putRecorded(t, h.waitSubject(item), item, end.Seq)
+		h.open(t)
+		await(t, "an empty room", func() bool { return h.behind(t) == 0 })
+		if _, err := h.log.Get(t.Context(), nameOf(item)); !errors.Is(err, tasklog.ErrNotFound) || h.inLine(t) != 0 {
+			t.Errorf("the log says %v, and %d stand in line", err, h.inLine(t))
+		}
+	})
+}
+
+// TestItemThatTheLogHasLostIsLeftToTheConsumer, which writes its letter.
+func TestItemThatTheLogHasLostIsLeftToTheConsumer(t *testing.T) {
+	t.Parallel()
+	h := newHall(t, brokertest.Single(t), 4)
+	item := h.stored(t, video("one", "a cat"))
+	h.putRecorded(t, h.waitSubject(item), item, 1000) // the stream has been restored from before
+	h.open(t)
+	h.take(t)
+	if _, err := h.log.Get(t.Context(), nameOf(item)); !errors.Is(err, tasklog.ErrNotFound) || h.held[0].Headers().Get(subject.HeaderRecorded) != "1000" {
+		t.Errorf("%v, marked %q", err, h.held[0].Headers().Get(subject.HeaderRecorded))
+	}
+}
+
 // TestUsherThatDiedBeforeItDeleted: the job stands in line and waits too. It stays
 // in line once, and the other item goes.
 func TestUsherThatDiedBeforeItDeleted(t *testing.T) {
