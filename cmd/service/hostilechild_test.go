@@ -183,7 +183,7 @@ func (f *fortress) watchHeap() (grown func() float64) {
 	before := f.must(metricHeap)
 	stop, result := make(chan struct{}), make(chan float64)
 	go func() {
-		tick := time.NewTicker(100 * time.Millisecond)
+		tick := time.NewTicker(hostilePace)
 		defer tick.Stop()
 		most := before
 		for {

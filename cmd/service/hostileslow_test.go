@@ -19,6 +19,10 @@ import (
 // call takes, because the tests share a few cores with the attackers.
 const servedWithin = 20 * time.Second
 
+// hostilePace is the time between two calls of others, and between two looks at the
+// service's memory.
+const hostilePace = hostileShare * 100 * time.Millisecond
+
 // besiege has a crowd of connections do something, and calls the service for
 // somebody else as long as it goes on. It gives how long each of the crowd took.
 func (f *fortress) besiege(address string, slow func(conn *net.TCPConn) error) []time.Duration {
@@ -43,7 +47,7 @@ func (f *fortress) besiege(address string, slow func(conn *net.TCPConn) error) [
 	}
 	over := make(chan struct{})
 	go func() { all.Wait(); close(over) }()
-	pace := time.NewTicker(100 * time.Millisecond)
+	pace := time.NewTicker(hostilePace)
 	defer pace.Stop()
 	var longestCall time.Duration
 	for n := 1; ; n++ {

@@ -59,12 +59,15 @@ func Unavailable(err error) bool {
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrNoAnswer) || passing(err)
 }
 
-// passing reports whether an error may be gone with the next election.
+// passing reports whether an error may be gone with the next election, or with the
+// next connection: what is asked while there is none is refused by the client itself,
+// as nothing is buffered.
 func passing(err error) bool {
 	var api *jetstream.APIError
 	if errors.As(err, &api) {
 		return slices.Contains(leaderless, api.ErrorCode)
 	}
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) ||
-		errors.Is(err, nats.ErrNoResponders) || errors.Is(err, nats.ErrDisconnected)
+		errors.Is(err, nats.ErrNoResponders) || errors.Is(err, nats.ErrDisconnected) ||
+		errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrConnectionReconnecting)
 }

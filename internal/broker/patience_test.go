@@ -19,7 +19,7 @@ func TestPatienceIsForElectionsOnly(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
 	tries := 0
-	passing := []error{&jetstream.APIError{Code: 503, ErrorCode: 10008}, nats.ErrNoResponders, context.DeadlineExceeded}
+	passing := []error{&jetstream.APIError{Code: 503, ErrorCode: 10008}, nats.ErrNoResponders, nats.ErrReconnectBufExceeded, context.DeadlineExceeded}
 	err := b.Patiently(t.Context(), "test", func(context.Context) error {
 		if tries++; tries <= len(passing) {
 			return passing[tries-1]
@@ -49,6 +49,7 @@ func TestUnavailableIsNoBug(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{
 		broker.ErrUnavailable, broker.ErrNoAnswer, nats.ErrTimeout, nats.ErrNoResponders, context.DeadlineExceeded,
+		nats.ErrReconnectBufExceeded, nats.ErrDisconnected, nats.ErrConnectionReconnecting,
 		fmt.Errorf("read: %w", &jetstream.APIError{Code: 503, ErrorCode: 10008}),
 	} {
 		if !broker.Unavailable(err) {
