@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -29,22 +29,7 @@ type bed struct {
 // newBed runs one NATS server in the test's process.
 func newBed(t *testing.T) *bed {
 	t.Helper()
-	s, err := server.NewServer(&server.Options{
-		ServerName: "alone", Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
-		JetStream: true, StoreDir: t.TempDir(), JetStreamMaxMemory: 512 << 20, JetStreamMaxStore: 100 << 30, MaxPayload: 8 << 20,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	t.Cleanup(func() {
-		s.Shutdown()
-		s.WaitForShutdown()
-	})
-	if !s.ReadyForConnections(bedPatience) {
-		t.Fatal("the NATS server did not start")
-	}
-	return bedOn(t, s.ClientURL())
+	return bedOn(t, brokertest.Alone(t).ClientURL())
 }
 
 // bedOn uses NATS servers that run already.

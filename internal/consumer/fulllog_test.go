@@ -18,22 +18,10 @@ import (
 // smallLog opens a broker whose log of record has little room.
 func smallLog(t testing.TB, bytes int64) *broker.Broker {
 	t.Helper()
-	b, err := broker.Open(t.Context(), broker.Options{
+	return brokertest.Open(t, broker.Options{
 		Names: subject.Default(), Logger: brokertest.Logger(t), Limits: broker.Limits{TasksMaxBytes: bytes},
 		Embedded: broker.Embedded{DataDir: t.TempDir(), NoSync: true},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := b.EnsureStreams(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return b
 }
 
 // fillLog puts foreign ends into the feed until the log has used a share, or is

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
@@ -21,22 +19,8 @@ import (
 // that does not.
 func linked(t testing.TB) (link *faulttest.Link, through, direct *broker.Broker) {
 	t.Helper()
-	s, err := server.NewServer(&server.Options{
-		ServerName: "alone", Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
-		JetStream: true, StoreDir: t.TempDir(), JetStreamMaxMemory: 512 << 20, JetStreamMaxStore: 100 << 30, MaxPayload: 8 << 20,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	t.Cleanup(func() {
-		s.Shutdown()
-		s.WaitForShutdown()
-	})
-	if !s.ReadyForConnections(patience) {
-		t.Fatal("the NATS server did not start")
-	}
-	link, err = faulttest.NewLink(strings.TrimPrefix(s.ClientURL(), "nats://"))
+	s := brokertest.Alone(t)
+	link, err := faulttest.NewLink(strings.TrimPrefix(s.ClientURL(), "nats://"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,19 +34,7 @@ func linked(t testing.TB) (link *faulttest.Link, through, direct *broker.Broker)
 
 func openAt(t testing.TB, url string) *broker.Broker {
 	t.Helper()
-	b, err := broker.Open(t.Context(), broker.Options{Names: subject.Default(), Logger: brokertest.Logger(t), URL: url})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := b.EnsureStreams(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return brokertest.Open(t, broker.Options{Names: subject.Default(), Logger: brokertest.Logger(t), URL: url})
 }
 
 // inFlight publishes videos and one streamed chat, and waits until the upstream

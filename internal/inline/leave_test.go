@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
@@ -283,27 +281,8 @@ func TestEventsOff(t *testing.T) {
 // dropped is counted.
 func TestServedWithoutABroker(t *testing.T) {
 	t.Parallel()
-	s, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),
-		JetStreamMaxMemory: 512 << 20, JetStreamMaxStore: 16 << 30,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	if !s.ReadyForConnections(30 * time.Second) {
-		t.Fatal("the server did not start")
-	}
-	b, err := broker.Open(t.Context(), broker.Options{
-		Names: subject.Default(), Logger: brokertest.Logger(t), URL: "nats://" + s.Addr().(*net.TCPAddr).String(),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = b.Close() })
-	if err := b.EnsureStreams(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	s := brokertest.Alone(t)
+	b := brokertest.Open(t, broker.Options{Names: subject.Default(), Logger: brokertest.Logger(t), URL: s.ClientURL()})
 	x, _ := withSandbox(t, b, nil)
 	s.Shutdown()
 	s.WaitForShutdown()

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/faulttest"
@@ -28,22 +26,7 @@ func TestTwoWritersWithLostAnswers(t *testing.T) {
 	t.Parallel()
 	t.Run("R1", func(t *testing.T) {
 		t.Parallel()
-		s, err := server.NewServer(&server.Options{
-			ServerName: "alone", Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
-			JetStream: true, StoreDir: t.TempDir(), JetStreamMaxMemory: 512 << 20, JetStreamMaxStore: 100 << 30, MaxPayload: 8 << 20,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.Start()
-		t.Cleanup(func() {
-			s.Shutdown()
-			s.WaitForShutdown()
-		})
-		if !s.ReadyForConnections(time.Minute) {
-			t.Fatal("the NATS server did not start")
-		}
-		lanes(t, 1, s.ClientURL())
+		lanes(t, 1, brokertest.Alone(t).ClientURL())
 	})
 	t.Run("R3", func(t *testing.T) {
 		t.Parallel()

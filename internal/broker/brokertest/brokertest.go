@@ -20,13 +20,14 @@ func Logger(t testing.TB) *slog.Logger {
 // Single opens a broker with an embedded server of its own, and its streams.
 func Single(t testing.TB) *broker.Broker {
 	t.Helper()
-	return open(t, broker.Options{
+	return Open(t, broker.Options{
 		Names: subject.Default(), Logger: Logger(t),
 		Embedded: broker.Embedded{DataDir: t.TempDir(), NoSync: true},
 	})
 }
 
-func open(t testing.TB, o broker.Options) *broker.Broker {
+// Open opens a broker as the options say, with its streams, until the test ends.
+func Open(t testing.TB, o broker.Options) *broker.Broker {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

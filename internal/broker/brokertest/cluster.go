@@ -95,7 +95,7 @@ func stopServers(servers []*server.Server) {
 // Open connects a broker to the cluster, with three replicas of each stream.
 func (c *Cluster) Open(t testing.TB) *broker.Broker {
 	t.Helper()
-	return open(t, c.options(t))
+	return Open(t, c.options(t))
 }
 
 func (c *Cluster) options(t testing.TB) broker.Options {

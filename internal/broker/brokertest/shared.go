@@ -80,7 +80,7 @@ func three(t testing.TB) func(testing.TB) *broker.Broker {
 		t.Helper()
 		o := c.options(t)
 		o.Connect = []nats.Option{nats.UserInfo(account, account)}
-		return open(t, o)
+		return Open(t, o)
 	}
 }
 
