@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"

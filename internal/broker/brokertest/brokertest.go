@@ -20,8 +20,13 @@ func Logger(t testing.TB) *slog.Logger {
 // Single opens a broker with an embedded server of its own, and its streams.
 func Single(t testing.TB) *broker.Broker {
 	t.Helper()
+	return single(t, broker.Limits{})
+}
+
+func single(t testing.TB, limits broker.Limits) *broker.Broker {
+	t.Helper()
 	return Open(t, broker.Options{
-		Names: subject.Default(), Logger: Logger(t),
+		Names: subject.Default(), Logger: Logger(t), Limits: limits,
 		Embedded: broker.Embedded{DataDir: t.TempDir(), NoSync: true},
 	})
 }
@@ -53,14 +58,19 @@ func Open(t testing.TB, o broker.Options) *broker.Broker {
 // same streams. The three are shared by the tests of a package, each with an
 // account of its own; the package's TestMain must run them as Tests.
 func Each(t *testing.T, test func(t *testing.T, open func(t testing.TB) *broker.Broker)) {
+	EachLimited(t, broker.Limits{}, test)
+}
+
+// EachLimited is Each with other limits of the streams.
+func EachLimited(t *testing.T, limits broker.Limits, test func(t *testing.T, open func(t testing.TB) *broker.Broker)) {
 	t.Run("R1", func(t *testing.T) {
 		t.Parallel()
-		b := Single(t)
+		b := single(t, limits)
 		test(t, func(testing.TB) *broker.Broker { return b })
 	})
 	t.Run("R3", func(t *testing.T) {
 		t.Parallel()
-		test(t, three(t))
+		test(t, three(t, limits))
 	})
 }
 

@@ -61,7 +61,7 @@ func (x Tests) Run() int {
 }
 
 // three claims an account of the shared cluster, and gives what connects to it.
-func three(t testing.TB) func(testing.TB) *broker.Broker {
+func three(t testing.TB, limits broker.Limits) func(testing.TB) *broker.Broker {
 	t.Helper()
 	c, account := claim(t)
 	await(t, "a meta leader", c.led)
@@ -79,7 +79,7 @@ func three(t testing.TB) func(testing.TB) *broker.Broker {
 	return func(t testing.TB) *broker.Broker {
 		t.Helper()
 		o := c.options(t)
-		o.Connect = []nats.Option{nats.UserInfo(account, account)}
+		o.Connect, o.Limits = []nats.Option{nats.UserInfo(account, account)}, limits
 		return Open(t, o)
 	}
 }
