@@ -93,6 +93,31 @@ func TestWhatWasNotSentHasNoUsage(t *testing.T) {
 	}
 }
 
+// TestUsageAfterACrash: whoever stored the end's copy in the feed died before it said
+// what the job consumed. Whoever finishes the job says it.
+func TestUsageAfterACrash(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b := open(t)
+		l := newLog(t, b, "")
+		end := complete(t, l, submit(t, l, "video_1"))
+		twin, err := publisher.Encoder{Names: b.Names()}.Done(t.Context(), end.Event)
+		if err != nil {
+			t.Fatal(err)
+		}
+		twin.Header.Set(jetstream.MsgIDHeader, end.ID()+".done")
+		if _, err := b.Publish(t.Context(), twin); err != nil {
+			t.Fatal(err)
+		}
+		if err := newLog(t, open(t), "").Finish(t.Context(), end); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := usages(t, b, "video_1"); len(got) != 1 {
+			t.Errorf("%d usage events", len(got))
+		}
+	})
+}
+
 // TestUsageAsJSON: readable for who writes bills, and without what only genbus
 // needs.
 func TestUsageAsJSON(t *testing.T) {
