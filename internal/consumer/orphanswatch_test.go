@@ -74,10 +74,19 @@ func questions(t testing.TB, b *broker.Broker, kind subject.Kind, route string) 
 // enoughQuestions is more than it takes to adopt what nobody holds.
 const enoughQuestions = 3
 
-// TestRemovedRouteOfAFullReplica: the old replica has no free slot on the routes that
+// TestRemovedRouteOfALivingReplica: it keeps what it holds. These tests run beside each
+// other, and beside no others of the package: a replica that gets no processor for
+// AckWait extends nothing, and is as good as dead.
+func TestRemovedRouteOfALivingReplica(t *testing.T) {
+	t.Run("that is full", testRemovedRouteOfAFullReplica)
+	t.Run("that was away", testRemovedRouteOfAReplicaThatWasAway)
+	t.Run("that has places left", testRemovedRouteWithPlacesLeft)
+}
+
+// testRemovedRouteOfAFullReplica: the old replica has no free slot on the routes that
 // the new one does not have, so that no pull of it waits, and nothing ends for long.
 // What it holds, and what is queued behind that, is left to it.
-func TestRemovedRouteOfAFullReplica(t *testing.T) {
+func testRemovedRouteOfAFullReplica(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
@@ -116,9 +125,9 @@ func TestRemovedRouteOfAFullReplica(t *testing.T) {
 	}
 }
 
-// TestRemovedRouteOfAReplicaThatWasAway: the broker was away for longer than AckWait.
+// testRemovedRouteOfAReplicaThatWasAway: the broker was away for longer than AckWait.
 // All that the full old replica holds would be delivered to whoever asks.
-func TestRemovedRouteOfAReplicaThatWasAway(t *testing.T) {
+func testRemovedRouteOfAReplicaThatWasAway(t *testing.T) {
 	t.Parallel()
 	link, through, direct := linked(t)
 	up := newSlowUpstream(t)
@@ -146,10 +155,10 @@ func TestRemovedRouteOfAReplicaThatWasAway(t *testing.T) {
 	up.askedOnce(t, videos, 1)
 }
 
-// TestRemovedRouteWithPlacesLeft: its consumer would deliver more than the old
+// testRemovedRouteWithPlacesLeft: its consumer would deliver more than the old
 // replica, which is older than that limit, has slots for. What the new one is given is
 // no sign that nobody lives, and the old one gets it after all.
-func TestRemovedRouteWithPlacesLeft(t *testing.T) {
+func testRemovedRouteWithPlacesLeft(t *testing.T) {
 	t.Parallel()
 	b, up := brokertest.Single(t), newSlowUpstream(t)
 	older := newReplica(t, b, testConfig(t, up.url, slotsOf(3, 1)))
