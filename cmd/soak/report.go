@@ -67,6 +67,7 @@ func (r result) sections() []section {
 			{"paid video tasks at the upstreams", fmt.Sprint(c.Paid)},
 			{"jobs that another replica went on with", fmt.Sprint(c.Takeovers)},
 			{"starts of replicas that were tried again", fmt.Sprint(r.Starts)},
+			{"seconds in which the harness got no processor", fmt.Sprintf("%.1f", r.stalled().Seconds())},
 			{"jobs without an end", fmt.Sprint(c.Unfinished)},
 			{"requests that were given a job that they had", fmt.Sprint(c.Attaches)},
 			{"followers, and times that they connected again", fmt.Sprintf("%d, %d", c.Followers, c.Resumes)},
@@ -90,6 +91,17 @@ func (r result) faultCounts() map[string]int {
 		out[name]++
 	}
 	return out
+}
+
+// stalled is the length of all stalls together.
+func (r result) stalled() time.Duration {
+	var sum time.Duration
+	for _, f := range r.Faults {
+		if f.Kind == check.FaultStall {
+			sum += f.To.Sub(f.From)
+		}
+	}
+	return sum
 }
 
 func counted(m map[string]int) []row {

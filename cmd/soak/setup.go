@@ -48,6 +48,8 @@ const (
 	// endGrace is how long after its deadline a job may end while nothing is broken:
 	// another replica may have to find out that the holder is gone.
 	endGrace = 30 * time.Second
+	// clockSkew is what two readings of the clock for one moment may differ by.
+	clockSkew = 250 * time.Millisecond
 	// late is when an upstream's task ends that misses the deadline.
 	late = deadline + 20*time.Second
 )
@@ -56,7 +58,7 @@ const (
 func checked() check.Config {
 	return check.Config{
 		Create: createTimeout, Answer: answerGrace, ChatAttempts: chatAttempts, Resubmit: map[string]bool{modelReel: true},
-		Grace: endGrace, Skew: 250 * time.Millisecond, ChunkAge: 15 * time.Minute,
+		Grace: endGrace, Skew: clockSkew, ChunkAge: 15 * time.Minute,
 	}
 }
 

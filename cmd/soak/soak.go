@@ -117,6 +117,7 @@ func (w *world) work(ctx context.Context) error {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	go w.watch(watching)
+	go w.storm.stalls(watching)
 	if err := w.faults(ctx); err != nil {
 		return err
 	}

@@ -97,6 +97,7 @@ func (s *storm) done() ([]check.Fault, []check.Violation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := slices.Clone(s.faults)
+	slices.SortStableFunc(out, func(a, b check.Fault) int { return a.From.Compare(b.From) })
 	for i := range out {
 		if out[i].To.IsZero() {
 			out[i].To = time.Now()

@@ -94,6 +94,10 @@ var breaks = []broke{
 	}},
 	{"POSTed before the commit", []string{"post-committed"}, func(h *History) { h.Posts[0].Time = s(0.5) }},
 	{"POSTed after the lease", []string{"post-lease"}, func(h *History) { h.Posts[0].Time = s(3.5) }},
+	{"POSTed after the lease, long after a stall", []string{"post-lease"}, func(h *History) {
+		h.Posts[0].Time = s(3.5)
+		h.Faults = append(h.Faults, Fault{Kind: FaultStall, From: s(2.5), To: s(2.9)})
+	}},
 	{"a redirect was followed", []string{"no-redirect"}, func(h *History) { h.Posts[0].Path = "/faulttest/moved/v1/video/generations" }},
 	{"three calls of a chat", []string{"chat-attempts"}, func(h *History) { h.Posts = append(h.Posts, h.Posts[1], h.Posts[1]) }},
 	{"another reply", []string{"chat-reply", "chat-chunks", "followers"}, func(h *History) { h.log(talk, 3).Text = "ax" }},
@@ -230,6 +234,10 @@ var faultExcuses = []excuse{
 	{"a block that was lost with the broker", func(h *History) {
 		h.Chunks = h.Chunks[:1]
 		h.Faults = append(h.Faults, Fault{Kind: FaultTerminate, From: s(100), To: s(101), Broker: true, Wipes: true})
+	}},
+	{"read late because the harness got no processor", func(h *History) {
+		h.Posts[0].Time, h.Posts[0].Ended = s(3.5), s(3.5)
+		h.Faults = append(h.Faults, Fault{Kind: FaultStall, From: s(2.1), To: s(2.6)}, Fault{Kind: FaultStall, From: s(2.8), To: s(3.4)})
 	}},
 	{"a refused chat costs no attempt", func(h *History) {
 		refused := Post{Key: talk, Status: 429}

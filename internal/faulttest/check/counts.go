@@ -120,7 +120,7 @@ func (c *Counts) jobs(f *facts) {
 func (f *facts) calm() time.Time {
 	var last time.Time
 	for _, fault := range f.Faults {
-		if fault.Kind != FaultMix {
+		if fault.Kind != FaultMix && fault.Kind != FaultStall {
 			last = later(last, fault.From)
 		}
 	}

@@ -95,7 +95,7 @@ func (f *facts) faultsSince(end Event) int {
 	n := 0
 	before, _ := f.event(end.Job, end.Version-1)
 	for _, fault := range f.Faults {
-		if fault.Kind != FaultMix && fault.during(before.Time, end.Time) {
+		if fault.Kind != FaultMix && fault.Kind != FaultStall && fault.during(before.Time, end.Time) {
 			n++
 		}
 	}

@@ -267,6 +267,9 @@ const (
 	FaultPause FaultKind = "pause"
 	// FaultStray: acknowledgements that nobody meant, which ask for redeliveries.
 	FaultStray FaultKind = "stray"
+	// FaultStall: nobody's doing: the harness got no processor, and the other processes
+	// of its machine probably none either. Target is empty.
+	FaultStall FaultKind = "stall"
 	// FaultMix: from here on the upstreams have another mix of faults.
 	FaultMix FaultKind = "mix"
 )

@@ -116,12 +116,25 @@ func postLease(f *facts, broken report) (looked int) {
 				continue
 			}
 			looked++
-			if p.Time.After(e.SubmitUntil.Add(f.Config.Skew)) {
+			if f.earliest(p.Time).After(e.SubmitUntil.Add(f.Config.Skew)) {
 				broken(id, "POSTed at %s, %s after its submit_until %s (version %d)", clock(p.Time), p.Time.Sub(e.SubmitUntil).Round(time.Millisecond), clock(e.SubmitUntil), e.Version)
 			}
 		}
 	}
 	return looked
+}
+
+// earliest is when that may have come which the upstreams saw at a time: while they got
+// no processor they saw nothing, and then all that had come meanwhile, for which they
+// may need as long again.
+func (f *facts) earliest(seen time.Time) time.Time {
+	for _, fault := range slices.Backward(f.Faults) {
+		backlog := f.Config.Skew + fault.To.Sub(fault.From)
+		if fault.Kind == FaultStall && fault.during(seen.Add(-backlog), seen) {
+			seen = earlier(seen, fault.From)
+		}
+	}
+	return seen
 }
 
 // movedPath is where the upstream's redirects point to.
