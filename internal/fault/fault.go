@@ -57,13 +57,20 @@ func New(code Code, format string, args ...any) *Error {
 func Invalid(violations []Violation) *Error {
 	e := &Error{Code: InvalidRequest, Violations: violations, Message: "the request is invalid"}
 	if len(violations) > 0 {
-		v := violations[0]
-		e.Message = fmt.Sprintf("%s: %s", v.Field, v.Description)
+		e.Message = violations[0].text()
 	}
 	if n := len(violations) - 1; n > 0 {
 		e.Message += fmt.Sprintf(" (and %d more)", n)
 	}
 	return e
+}
+
+// text is the violation in a sentence. Without a field it is of the whole body.
+func (v Violation) text() string {
+	if v.Field == "" {
+		return "the body " + v.Description
+	}
+	return v.Field + ": " + v.Description
 }
 
 // Error gives the code and the message.

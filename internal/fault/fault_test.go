@@ -107,6 +107,20 @@ func TestCounted(t *testing.T) {
 	}
 }
 
+// TestInvalidSaysWhat is wrong with a field, or with the whole body.
+func TestInvalidSaysWhat(t *testing.T) {
+	t.Parallel()
+	for want, violations := range map[string][]Violation{
+		"the request is invalid":             nil,
+		"the body is empty; it must be JSON": {{Description: "is empty; it must be JSON"}},
+		"n: must be positive (and 1 more)":   {{Field: "n", Description: "must be positive"}, {Description: "is odd"}},
+	} {
+		if got := Invalid(violations).Message; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 func TestGRPCStatusCarriesDetails(t *testing.T) {
 	t.Parallel()
 	e := Invalid([]Violation{{"prompt", "is required"}, {"n", "must be positive"}}).ForJob("video_1").WithRetryAfter(2 * time.Second)

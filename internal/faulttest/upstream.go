@@ -85,7 +85,7 @@ func NewUpstream(o UpstreamOptions) (*Upstream, error) {
 		ledger: newLedger(), conns: map[*wire]struct{}{},
 	}
 	u.control = u.controls()
-	u.ctx, u.cancel = context.WithCancel(context.Background())
+	u.ctx, u.cancel = context.WithCancel(context.Background()) // it lives until Close, longer than the call that starts it
 	mix := o.Faults.clone()
 	u.mix.Store(&mix)
 	u.wg.Go(u.accept)
