@@ -30,9 +30,9 @@ const (
 )
 
 // sweeper ends the jobs that were not started by their deadline, whoever has their
-// items: nobody, mostly, because they still wait. The log decides between it and a
-// holder that is about to begin: one of the two loses its compare-and-set, and
-// stops.
+// items: nobody, mostly, because they still wait; and those that were started and are
+// stranded. The log decides between it and a holder: one of the two loses its
+// compare-and-set, and stops.
 type sweeper struct {
 	*Consumer
 
@@ -49,13 +49,17 @@ func newSweeper(c *Consumer) *sweeper {
 func (s *sweeper) notice(n tasklog.Notice) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n.StartBy.IsZero() {
+	by := n.StartBy
+	if by.IsZero() && !n.EndBy.IsZero() {
+		by = n.EndBy.Add(strandedAfter)
+	}
+	if by.IsZero() {
 		s.deadlines.drop(n.Name.ID)
 		return
 	}
 	// Clones: the name is a part of a message's memory.
 	s.put(deadline{
-		at: n.StartBy.Add(rand.N(sweepSpread)), tenant: unique.Make(strings.Clone(n.Name.Tenant)).Value(), id: strings.Clone(n.Name.ID),
+		at: by.Add(rand.N(sweepSpread)), tenant: unique.Make(strings.Clone(n.Name.Tenant)).Value(), id: strings.Clone(n.Name.ID),
 	})
 }
 
@@ -114,7 +118,7 @@ func (s *sweeper) due() (deadline, bool) {
 	return s.deadlines.due(time.Now())
 }
 
-// sweep ends a job that was not started in time, or comes back to it.
+// sweep ends a job whose time is over, or comes back to it.
 func (s *sweeper) sweep(d deadline) {
 	kind, ok := admission.KindOf(d.id)
 	if !ok {
@@ -122,9 +126,9 @@ func (s *sweeper) sweep(d deadline) {
 	}
 	ctx, cancel := context.WithTimeoutCause(s.working, commitTimeout, errors.New("the sweep timed out"))
 	defer cancel()
-	again, err := s.endUnstarted(ctx, subject.TaskName{Kind: kind, Tenant: d.tenant, ID: d.id})
+	again, err := s.end(ctx, subject.TaskName{Kind: kind, Tenant: d.tenant, ID: d.id}, time.Now())
 	if err != nil {
-		s.Logger.Warn("a job could not be ended at its start deadline", telemetry.KeyJobID, d.id, telemetry.KeyTenant, d.tenant, telemetry.KeyError, err)
+		s.Logger.Warn("a job could not be ended at its deadline", telemetry.KeyJobID, d.id, telemetry.KeyTenant, d.tenant, telemetry.KeyError, err)
 		again = time.Now().Add(retryLog)
 	}
 	if again.IsZero() {
@@ -136,9 +140,9 @@ func (s *sweeper) sweep(d deadline) {
 	s.put(d)
 }
 
-// endUnstarted ends a job that waits although its start deadline has passed. Where
-// the deadline is later than was thought it returns that.
-func (s *sweeper) endUnstarted(ctx context.Context, n subject.TaskName) (again time.Time, err error) {
+// end ends a job that waits although its start deadline has passed, or that is
+// stranded. Where it is to be looked at again it returns when.
+func (s *sweeper) end(ctx context.Context, n subject.TaskName, now time.Time) (again time.Time, err error) {
 	e, err := s.Log.Get(ctx, n)
 	if errors.Is(err, tasklog.ErrNotFound) {
 		return time.Time{}, nil
@@ -146,11 +150,14 @@ func (s *sweeper) endUnstarted(ctx context.Context, n subject.TaskName) (again t
 	if err != nil {
 		return time.Time{}, err
 	}
-	now := time.Now()
 	f := notStarted(e.Job, now)
 	if f == nil {
-		by, _ := task.StartBy(e.Job) // zero: it was started, or has ended
-		return by, nil
+		if by, waits := task.StartBy(e.Job); waits {
+			return by, nil
+		}
+		if f, again, err = s.stranded(ctx, e, now); f == nil {
+			return again, err
+		}
 	}
 	next, err := task.Failed(e.Job, now, f.TaskError())
 	if err != nil {
@@ -159,12 +166,12 @@ func (s *sweeper) endUnstarted(ctx context.Context, n subject.TaskName) (again t
 	ended, err := s.Log.Commit(ctx, next, e.Seq)
 	var lost *tasklog.LostError
 	if errors.As(err, &lost) {
-		return time.Time{}, nil // started at the last moment, cancelled, or ended by another replica
+		return time.Time{}, nil // its holder went on, or another replica ended it
 	}
 	if err != nil {
 		return time.Time{}, err
 	}
-	s.Logger.Info("job ended before it was started", jobAttrs(n, e.Job.GetExecution().GetRoute(), "code", ended.Job.GetError().GetCode())...)
+	s.Logger.Info("job ended at its deadline", jobAttrs(n, e.Job.GetExecution().GetRoute(), "code", ended.Job.GetError().GetCode())...)
 	return time.Time{}, s.afterEnd(ctx, ended)
 }
 

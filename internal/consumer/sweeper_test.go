@@ -230,7 +230,7 @@ func TestSweeperAndHolder(t *testing.T) {
 func sweeperFirst(t *testing.T, r *replica, up *sandbox.Server) {
 	t.Helper()
 	j := lateHolder(t, r, "swept")
-	if _, err := r.sweeper.endUnstarted(t.Context(), j.name); err != nil {
+	if _, err := r.sweeper.end(t.Context(), j.name, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if out := j.submitTo(t.Context(), pool.Account{Upstream: config.SandboxUpstream}); out.verb != ack {
@@ -285,7 +285,7 @@ func holderFirst(t *testing.T, r *replica) {
 // notSwept checks that the sweeper leaves a job alone.
 func (r *replica) notSwept(t *testing.T, e tasklog.Entry) {
 	t.Helper()
-	if _, err := r.sweeper.endUnstarted(t.Context(), e.Name()); err != nil {
+	if _, err := r.sweeper.end(t.Context(), e.Name(), time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if current, err := r.log.Get(t.Context(), e.Name()); err != nil || current.Seq != e.Seq {

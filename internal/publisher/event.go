@@ -53,6 +53,9 @@ func (c Encoder) Event(ctx context.Context, e task.Event) (*nats.Msg, error) {
 	if by, limited := task.StartBy(e.Job); limited {
 		set(m.Header, subject.HeaderStartBy, rfc3339(by))
 	}
+	if by, limited := task.EndBy(e.Job); limited {
+		set(m.Header, subject.HeaderEndBy, rfc3339(by))
+	}
 	set(m.Header, subject.HeaderNonce, e.Nonce)
 	set(m.Header, subject.HeaderWriter, e.Job.GetExecution().GetWriter())
 	trace(ctx, m.Header)

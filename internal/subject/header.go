@@ -28,6 +28,8 @@ const (
 	// HeaderStartBy is when a job that was not started yet fails (RFC 3339): its
 	// expires_at, or the end of its route's queue timeout.
 	HeaderStartBy = "genbus-start-by"
+	// HeaderEndBy is when a job that was started fails unless it ends (RFC 3339).
+	HeaderEndBy = "genbus-end-by"
 	// HeaderWriter is the replica that wrote a task event.
 	HeaderWriter = "genbus-writer"
 	// HeaderNonce is the nonce of the write that stored a task event. It is the

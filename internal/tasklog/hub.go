@@ -20,6 +20,9 @@ type Notice struct {
 	// StartBy is when the job fails unless it was started; zero for one that was, or
 	// that has no such limit.
 	StartBy time.Time
+	// EndBy is when a job that was started fails unless it ends; zero for one that was
+	// not, or has ended.
+	EndBy time.Time
 }
 
 // notice is what the headers of an event say.
@@ -27,6 +30,9 @@ func notice(n subject.TaskName, h nats.Header) Notice {
 	out := Notice{Name: n, Status: header(h, subject.HeaderStatus), Writer: header(h, subject.HeaderWriter)}
 	if by := header(h, subject.HeaderStartBy); by != "" {
 		out.StartBy, _ = time.Parse(time.RFC3339Nano, by) // ours: it can be read
+	}
+	if by := header(h, subject.HeaderEndBy); by != "" {
+		out.EndBy, _ = time.Parse(time.RFC3339Nano, by)
 	}
 	return out
 }

@@ -50,3 +50,30 @@ func TestStartByOfAJobThatBegan(t *testing.T) {
 		t.Errorf("a job that was refused for now: %s", by)
 	}
 }
+
+// TestEndBy is of jobs that were started and have not ended; the copy of a result may
+// take longer than the deadline.
+func TestEndBy(t *testing.T) {
+	t.Parallel()
+	v := newVideo(work("video"), FromWork(work("video")).Job.GetExecution())
+	if by, limited := EndBy(v); limited {
+		t.Errorf("a job that waits: %s", by)
+	}
+	deadline, copied := start.Add(time.Hour), start.Add(2*time.Hour)
+	begun, err := Submitting(v, start, Submission{Upstream: "u", Until: start, Deadline: deadline})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if by, limited := EndBy(begun.Job); !limited || !by.Equal(deadline) {
+		t.Errorf("a job that is submitted: %s, %t", by, limited)
+	}
+	x := begun.Job.GetExecution()
+	x.ArchiveUntil = timestamppb.New(copied)
+	if by, limited := EndBy(begun.Job); !limited || !by.Equal(copied) {
+		t.Errorf("a job whose result is copied: %s, %t", by, limited)
+	}
+	x.Phase = failed
+	if by, limited := EndBy(begun.Job); limited {
+		t.Errorf("a job that has ended: %s", by)
+	}
+}

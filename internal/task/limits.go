@@ -21,3 +21,18 @@ func StartBy(job Job) (by time.Time, limited bool) {
 	}
 	return by, limited
 }
+
+// EndBy is when a job that was started fails, by its deadline, or by the time for the
+// copy of its result, which begins before that. It is false for a job that was not
+// started, or has ended.
+func EndBy(job Job) (by time.Time, limited bool) {
+	x := job.GetExecution()
+	if Terminal(x.GetPhase()) || x.GetDeadline() == nil {
+		return time.Time{}, false
+	}
+	by = x.GetDeadline().AsTime()
+	if copied := x.GetArchiveUntil(); copied != nil && copied.AsTime().After(by) {
+		by = copied.AsTime()
+	}
+	return by, true
+}

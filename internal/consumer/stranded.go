@@ -1,0 +1,59 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// strandedAfter is how long after its deadline a started job is looked for that
+// nobody has ended. Whoever holds it does so at the deadline, and a replica that takes
+// it over soon after.
+const strandedAfter = time.Minute
+
+// stranded says how a job ends that was started, is past its deadline, and has no work
+// item any more: GENBUS_WORK was purged or restored from an older backup, or somebody
+// acknowledged what was not theirs. Its holder needs no item, so it is gone too. nil:
+// the job is not stranded, and is to be looked at again, unless that is zero.
+func (s *sweeper) stranded(ctx context.Context, e tasklog.Entry, now time.Time) (f *fault.Error, again time.Time, err error) {
+	by, started := task.EndBy(e.Job)
+	if !started {
+		return nil, time.Time{}, nil
+	}
+	if by = by.Add(strandedAfter); now.Before(by) {
+		return nil, by, nil
+	}
+	_, err = s.Admission.Find(ctx, e.Name())
+	switch {
+	case err == nil: // whoever is given it ends the job
+		return nil, now.Add(strandedAfter), nil
+	case !errors.Is(err, broker.ErrNoMessage):
+		return nil, time.Time{}, err
+	}
+	v, ok := e.Job.(*genbusv1.VideoTask)
+	if x := e.Job.GetExecution(); ok && (x.GetBound() || x.GetPhase() == genbusv1.JobPhase_JOB_PHASE_SUBMITTING) {
+		f = fault.New(fault.SubmissionUnknown, "nobody can know whether upstream %s accepted job %s: its deadline has passed, and its work item is gone",
+			v.GetExecution().GetUpstream(), v.GetId())
+		return f, time.Time{}, s.dead.Put(ctx, deadItem(remembered(v), v, f), v.GetId(), "stranded")
+	}
+	return fault.New(fault.DeadlineExceeded, "job %s: its deadline has passed, its work item is gone, and nobody works on it", e.Job.GetId()), time.Time{}, nil
+}
+
+// remembered is what the log knows of a work item: everything that attaching the
+// upstream's task needs, and not the request.
+func remembered(v *genbusv1.VideoTask) *genbusv1.WorkItem {
+	x := v.GetExecution()
+	return &genbusv1.WorkItem{
+		Id: v.GetId(), Kind: task.Kind(v), Tenant: v.GetTenant(), Route: x.GetRoute(), Model: v.GetModel(), Protocol: v.GetProtocol(),
+		Fingerprint: x.GetFingerprint(), RequestId: v.GetRequestId(), Labels: v.GetLabels(), RetryOf: v.GetRetryOf(),
+		AcceptedAt: v.GetCreatedAt(), ExpiresAt: v.GetExpiresAt(), Archive: proto.Bool(x.GetArchive()), Size: v.GetSize(), Seconds: v.GetSeconds(),
+	}
+}

@@ -1,0 +1,131 @@
+package consumer
+
+import (
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// strand starts a job, has its replica die when the job is in a phase and ready has
+// returned, and removes its work item. It gives what its log says then.
+func strand(t *testing.T, b *broker.Broker, url string, kind subject.Kind, phase genbusv1.JobPhase, ready func()) tasklog.Entry {
+	t.Helper()
+	r := newReplica(t, b, testConfig(t, url))
+	var request proto.Message = videoRequest("v", "sandbox-video", "a cat")
+	if kind == subject.Chat {
+		request = chatRequest("v", "sandbox-chat", true)
+	}
+	id := publish(t, b, kind, "v", request)
+	e := last(follow(t, r.log, id, phase))
+	ready()
+	r.stop(false)
+	purge(t, b, b.Names().Work(), b.Names().WorkAnyRoute(kind, "acme", id))
+	return e
+}
+
+// silent is an upstream that reads a create and does not answer it; begun returns when
+// it has one.
+func silent(t *testing.T) (url string, begun func()) {
+	t.Helper()
+	read := make(chan struct{})
+	url = scripted(t, map[string]http.HandlerFunc{createPath: func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		close(read)
+		<-r.Context().Done()
+		panic(http.ErrAbortHandler)
+	}})
+	return url, func() { <-read }
+}
+
+// TestAStrandedJobEnds: nobody holds it, and no work item is left that would bring it
+// to anybody.
+func TestAStrandedJobEnds(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		kind  subject.Kind
+		phase genbusv1.JobPhase
+		code  string
+	}{
+		"a submitted video":        {subject.Video, genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS, "deadline_exceeded"},
+		"one that is submitted":    {subject.Video, genbusv1.JobPhase_JOB_PHASE_SUBMITTING, "submission_outcome_unknown"},
+		"a chat whose reply comes": {subject.Chat, genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS, "deadline_exceeded"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+				b, up := open(t), newSlowUpstream(t)
+				url, ready := up.url, func() {}
+				if c.phase == genbusv1.JobPhase_JOB_PHASE_SUBMITTING {
+					url, ready = silent(t)
+				}
+				e := strand(t, b, url, c.kind, c.phase, ready)
+				r := idleReplica(t, b, testConfig(t, url))
+				by := e.Job.GetExecution().GetDeadline().AsTime().Add(strandedAfter)
+				if again, err := r.sweeper.end(t.Context(), e.Name(), by.Add(-time.Second)); err != nil || !again.Equal(by) {
+					t.Fatalf("before its time: again at %s, %v; want %s", again, err, by)
+				}
+				if _, err := r.sweeper.end(t.Context(), e.Name(), by); err != nil {
+					t.Fatal(err)
+				}
+				end := last(follow(t, r.log, e.Job.GetId()))
+				if end.Job.GetError().GetCode() != c.code {
+					t.Errorf("ended %v with %v", end.Job.GetStatus(), end.Job.GetError())
+				}
+				doneOnce(t, b, end)
+				letters := deadLetters(t, b)
+				if c.code != "submission_outcome_unknown" {
+					if len(letters) > 0 {
+						t.Errorf("dead letters: %v", letters)
+					}
+					return
+				}
+				if len(letters) != 1 || letters[0].GetError().GetCode() != c.code || letters[0].GetUpstream() != config.SandboxUpstream || letters[0].GetWork().GetModel() != "sandbox-video" {
+					t.Errorf("dead letters: %v", letters)
+				}
+			})
+		})
+	}
+}
+
+// TestAJobWithAnItemIsNotStranded: whoever is given the item ends the job.
+func TestAJobWithAnItemIsNotStranded(t *testing.T) {
+	t.Parallel()
+	b, up := brokertest.Single(t), newSlowUpstream(t)
+	one := newReplica(t, b, testConfig(t, up.url))
+	id := publish(t, b, subject.Video, "v", videoRequest("v", "sandbox-video", "a cat"))
+	e := last(follow(t, one.log, id, genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS))
+	late := e.Job.GetExecution().GetDeadline().AsTime().Add(time.Hour)
+	if again, err := one.sweeper.end(t.Context(), e.Name(), late); err != nil || !again.After(late) {
+		t.Errorf("again at %s, %v", again, err)
+	}
+	close(up.done)
+	if end := last(follow(t, one.log, id)); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+		t.Errorf("ended %v", end.Job.GetError())
+	}
+}
+
+// TestStartedJobsAreLookedForAfterTheirDeadline: every replica knows when, also one
+// that starts later.
+func TestStartedJobsAreLookedForAfterTheirDeadline(t *testing.T) {
+	t.Parallel()
+	b, up := brokertest.Single(t), newSlowUpstream(t)
+	e := strand(t, b, up.url, subject.Video, genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS, func() {})
+	r := newReplica(t, b, testConfig(t, up.url))
+	by := e.Job.GetExecution().GetDeadline().AsTime().Add(strandedAfter)
+	shortly(t, "its deadline is known", func() bool {
+		r.sweeper.mu.Lock()
+		defer r.sweeper.mu.Unlock()
+		at, some := r.sweeper.deadlines.next()
+		return some && !at.Before(by) && at.Before(by.Add(sweepSpread))
+	})
+}
