@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -147,7 +148,7 @@ func parsePackage(t *testing.T, pkg string, wanted func(file string) bool) map[s
 		if !wanted(file) {
 			continue
 		}
-		tree, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		tree, err := parseOnce(file)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -158,6 +159,20 @@ func parsePackage(t *testing.T, pkg string, wanted func(file string) bool) map[s
 		out[filepath.ToSlash(rel)] = tree
 	}
 	return out
+}
+
+// parsed has what was parsed before: hundreds of rows ask for the same few files.
+var parsed sync.Map
+
+func parseOnce(file string) (*ast.File, error) {
+	if tree, ok := parsed.Load(file); ok {
+		return tree.(*ast.File), nil //nolint:forcetypeassert // nothing else is put there
+	}
+	tree, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+	if err == nil {
+		parsed.Store(file, tree)
+	}
+	return tree, err
 }
 
 // fileOf is the file that has a test. A subtest is known by its name as a string
