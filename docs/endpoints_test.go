@@ -208,6 +208,7 @@ var operatorRows = []row{
 	{name: "Attach the upstream's task, without a create", cells: []cell{
 		as("AttachUpstreamTask", operatorCalls, "internal/operator TestAttachMakesOneJobAndNoCreate", "internal/operator TestAttachAfterACrash", "internal/operator TestAttachInEveryProtocol"), as("attach", "cmd/service TestOperatorAttachCommand"),
 	}},
+	{name: "Cancel a job of either kind", cells: []cell{as("CancelJob", operatorCalls, "internal/api TestOperatorCancels"), as("cancel", "cmd/service TestOperatorCancelCommand")}},
 	{name: "Erase a job of either kind", cells: []cell{as("EraseJob", operatorCalls, "internal/operator TestErase"), as("erase", operatorCommand)}},
 	{name: "See how routes are doing", cells: []cell{as("ListRoutes", operatorCalls, "internal/operator TestPause"), as("routes", operatorRoutes)}},
 	{name: "Pause a route", cells: []cell{as("PauseRoute", operatorCalls, "internal/operator TestPause", "internal/api TestPausedRouteRefusesInlineChats"), as("pause", operatorRoutes)}},

@@ -36,6 +36,7 @@ type operatorCommand struct {
 
 	Dead   deadCommand   `cmd:"" help:"Dead letters: what could not be processed."`
 	Attach attachCommand `cmd:"" help:"Make a new job of a video that the upstream has; nothing is submitted."`
+	Cancel cancelCommand `cmd:"" help:"End a job that has not ended, as its tenant could."`
 	Erase  eraseCommand  `cmd:"" help:"Erase a job that has ended: events, chunks, bodies."`
 	Routes routesCommand `cmd:"" help:"Show how each route is doing."`
 	Pause  pauseCommand  `cmd:"" help:"Stop the submission of a route's waiting jobs, on all replicas."`

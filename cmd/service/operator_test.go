@@ -231,6 +231,29 @@ func TestOperatorAttachCommand(t *testing.T) {
 	}
 }
 
+// TestOperatorCancelCommand: a job that waits ends, once.
+func TestOperatorCancelCommand(t *testing.T) {
+	t.Parallel()
+	w := newClientWorld(t, sandbox.Options{VideoDuration: time.Hour}, withOps)
+	c := command{t: t, server: w.grpcAddr.Addr().String(), key: opsKey}
+	id := w.acmeVideo(t, "sandbox-video", "a cat")
+	for range 2 {
+		if out := c.ok("cancel", "acme", id); out != id+" is cancelled\n" {
+			t.Errorf("printed %q", out)
+		}
+	}
+	if status := w.statusOf(t, id); status != "cancelled" {
+		t.Errorf("the job is %s", status)
+	}
+	var answer struct{ ID, Status string }
+	if c.into(&answer, "cancel", "acme", id); answer.ID != id || answer.Status != "JOB_STATUS_CANCELLED" {
+		t.Errorf("printed %+v", answer)
+	}
+	if out, code := c.run("cancel", "globex", id); code != exitNotFound || !strings.Contains(out, "task_not_found") {
+		t.Errorf("another tenant's: %d %q", code, out)
+	}
+}
+
 // TestOperatorRoutesCommand pauses and resumes a route.
 func TestOperatorRoutesCommand(t *testing.T) {
 	t.Parallel()
@@ -293,7 +316,8 @@ func TestOperatorCommandIsRefused(t *testing.T) {
 		"nobody there":      {command{t, "127.0.0.1:1", opsKey}, []string{"routes"}, exitUnavailable, "genbus: "},
 		"in clear":          {command{t, "192.0.2.1:9090", opsKey}, []string{"routes"}, exitUsage, "--tls"},
 		"a wrong kind":      {command{t, server, opsKey}, []string{"dead", "list", "--kind", "audio"}, exitUsage, "invalid_request"},
-		"no job":            {command{t, server, opsKey}, []string{"erase", "acme", "x"}, exitUsage, "kind"},
+		"no job":            {command{t, server, opsKey}, []string{"erase", "acme", "x"}, exitUsage, "video_… or chat_…"},
+		"no job either":     {command{t, server, opsKey}, []string{"cancel", "acme", "video_x"}, exitUsage, "video_… or chat_…"},
 		"not TLS there":     {command{t, server, opsKey}, []string{"--tls", "routes"}, exitUnavailable, "genbus: "},
 		"no certificate":    {command{t, server, opsKey}, []string{"--ca", file, "routes"}, exitUsage, "--ca"},
 		"no pair":           {command{t, server, opsKey}, []string{"--cert", file, "--key", file, "routes"}, exitUsage, "--cert"},

@@ -3,27 +3,9 @@ package main
 import (
 	"context"
 	"io"
-	"strings"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
-
-type eraseCommand struct {
-	Tenant string `arg:"" help:"Tenant of the job."`
-	ID     string `arg:"" help:"Job id."`
-}
-
-// Run erases a job. Its id says its kind.
-func (c eraseCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
-	kind, _, _ := strings.Cut(c.ID, "_")
-	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
-		answer, err := call.EraseJob(ctx, &genbusv1.EraseJobRequest{Kind: kind, Tenant: c.Tenant, Id: c.ID})
-		if err != nil {
-			return answered(err)
-		}
-		return call.say(answer, "%s is erased", c.ID)
-	})
-}
 
 type routesCommand struct{}
 

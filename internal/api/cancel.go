@@ -16,9 +16,17 @@ import (
 // cancelTimeout bounds a cancel, which races with the job's owner.
 const cancelTimeout = 20 * time.Second
 
+// canceller is who cancels a job, as its error says it.
+type canceller string
+
+const (
+	byCaller   canceller = "its caller"
+	byOperator canceller = "an operator"
+)
+
 // cancel ends a job of either kind by compare-and-set. The owner learns of it
 // from the log. A job that has ended is returned as it is.
-func (c *core) cancel(ctx context.Context, n subject.TaskName) (tasklog.Entry, error) {
+func (c *core) cancel(ctx context.Context, n subject.TaskName, by canceller) (tasklog.Entry, error) {
 	e, err := c.getRecorded(ctx, n)
 	if err != nil || e.Terminal() {
 		return e, err
@@ -27,7 +35,7 @@ func (c *core) cancel(ctx context.Context, n subject.TaskName) (tasklog.Entry, e
 		fault.New(fault.AcceptanceUnknown, "cancel %s: no answer within %s; it may have been stored", n.ID, cancelTimeout))
 	defer stop()
 	for !e.Terminal() {
-		if e, err = c.cancelAt(ctx, e); err != nil {
+		if e, err = c.cancelAt(ctx, e, by); err != nil {
 			return tasklog.Entry{}, meaning(ctx, n, err)
 		}
 	}
@@ -36,8 +44,8 @@ func (c *core) cancel(ctx context.Context, n subject.TaskName) (tasklog.Entry, e
 
 // cancelAt tries to end the job where e left it. When somebody else was first it
 // returns the job as it is now.
-func (c *core) cancelAt(ctx context.Context, e tasklog.Entry) (tasklog.Entry, error) {
-	next, err := task.Cancelled(e.Job, c.now(), cancelled(e.Job).TaskError())
+func (c *core) cancelAt(ctx context.Context, e tasklog.Entry, by canceller) (tasklog.Entry, error) {
+	next, err := task.Cancelled(e.Job, c.now(), cancelled(e.Job, by).TaskError())
 	if err != nil {
 		return tasklog.Entry{}, err
 	}
@@ -63,10 +71,10 @@ func (c *core) finish(ctx context.Context, e tasklog.Entry) {
 	}
 }
 
-func cancelled(j task.Job) *fault.Error {
-	message := fmt.Sprintf("%s was cancelled by its caller before it was submitted to the upstream", j.GetId())
+func cancelled(j task.Job, by canceller) *fault.Error {
+	message := fmt.Sprintf("%s was cancelled by %s before it was submitted to the upstream", j.GetId(), by)
 	if j.GetExecution().GetFirstSubmitAt() != nil {
-		message = fmt.Sprintf("%s was cancelled by its caller after its submission; the upstream may still finish it and charge for it", j.GetId())
+		message = fmt.Sprintf("%s was cancelled by %s after its submission; the upstream may still finish it and charge for it", j.GetId(), by)
 	}
 	return &fault.Error{Code: fault.Cancelled, Message: message, JobID: j.GetId()}
 }

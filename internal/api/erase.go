@@ -9,7 +9,7 @@ import (
 // erase cancels a job that has not ended, and removes what is stored of it.
 // Afterwards the same request id makes a new job.
 func (c *core) erase(ctx context.Context, n subject.TaskName) error {
-	e, err := c.cancel(ctx, n)
+	e, err := c.cancel(ctx, n, byCaller)
 	if err != nil {
 		return err
 	}

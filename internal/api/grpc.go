@@ -55,7 +55,7 @@ func newGRPCServer(o Options, c *core, h *healthService) *grpc.Server {
 	i.register(s, genbusv1.VideoService_ServiceDesc, videoService{core: c})
 	i.register(s, genbusv1.ChatService_ServiceDesc, chatService{core: c})
 	i.register(s, genbusv1.ModelService_ServiceDesc, modelService{core: c})
-	i.register(s, genbusv1.OperatorService_ServiceDesc, operatorService{operator: o.Operator, logger: o.Logger})
+	i.register(s, genbusv1.OperatorService_ServiceDesc, operatorService{core: c, operator: o.Operator, logger: o.Logger})
 	i.register(s, grpc_health_v1.Health_ServiceDesc, h.server)
 	reflection.Register(s)
 	return s

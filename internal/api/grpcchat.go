@@ -180,7 +180,7 @@ func watchResponse(item chatlog.Item) *genbusv1.WatchChatCompletionResponse {
 
 // CancelChatCompletion ends a chat.
 func (s chatService) CancelChatCompletion(ctx context.Context, m *genbusv1.CancelChatCompletionRequest) (*genbusv1.CancelChatCompletionResponse, error) {
-	e, err := s.core.cancel(ctx, callOf(ctx).name(subject.Chat, m.GetId()))
+	e, err := s.core.cancel(ctx, callOf(ctx).name(subject.Chat, m.GetId()), byCaller)
 	if err != nil {
 		return nil, err
 	}

@@ -55,6 +55,7 @@ func (i *interceptor) enterOperator(c *call) (err error) {
 // let operators in only.
 type operatorService struct {
 	genbusv1.UnimplementedOperatorServiceServer
+	core     *core
 	operator *operator.Operator
 	logger   *slog.Logger
 }
@@ -72,6 +73,11 @@ func (s operatorService) did(ctx context.Context, what string, err error, attrs 
 	default:
 		s.logger.WarnContext(ctx, "operator's call failed", append(attrs, telemetry.KeyError, err)...)
 	}
+}
+
+// didTo is did for a job that the caller has named.
+func (s operatorService) didTo(ctx context.Context, what string, err error, n subject.TaskName) {
+	s.did(ctx, what, err, telemetry.KeyJobID, fault.Clip(n.ID, 64), telemetry.KeyTenant, fault.Clip(n.Tenant, 64))
 }
 
 // ListDeadLetters is in operator_service.proto, as are the others.
@@ -138,11 +144,26 @@ func (s operatorService) DropDeadLetter(ctx context.Context, m *genbusv1.DropDea
 	return &genbusv1.DropDeadLetterResponse{}, nil
 }
 
+// CancelJob ends a job, as the tenants' own cancels do.
+func (s operatorService) CancelJob(ctx context.Context, m *genbusv1.CancelJobRequest) (*genbusv1.CancelJobResponse, error) {
+	n := subject.TaskName{Kind: subject.Kind(m.GetKind()), Tenant: m.GetTenant(), ID: m.GetId()}
+	var e tasklog.Entry
+	err := operator.CheckName(n)
+	if err == nil {
+		e, err = s.core.cancel(ctx, n, byOperator)
+	}
+	if s.didTo(ctx, "cancel_job", err, n); err != nil {
+		return nil, meaning(ctx, n, err)
+	}
+	sayJob(ctx, n.ID)
+	return &genbusv1.CancelJobResponse{Id: n.ID, Status: e.Job.GetStatus()}, nil
+}
+
 // EraseJob removes a job that has ended.
 func (s operatorService) EraseJob(ctx context.Context, m *genbusv1.EraseJobRequest) (*genbusv1.EraseJobResponse, error) {
 	n := subject.TaskName{Kind: subject.Kind(m.GetKind()), Tenant: m.GetTenant(), ID: m.GetId()}
 	err := s.operator.Erase(ctx, n)
-	s.did(ctx, "erase_job", err, telemetry.KeyJobID, fault.Clip(n.ID, 64), telemetry.KeyTenant, fault.Clip(n.Tenant, 64))
+	s.didTo(ctx, "erase_job", err, n)
 	if err != nil {
 		return nil, meaning(ctx, n, err)
 	}

@@ -92,7 +92,7 @@ func bound(t *timestamppb.Timestamp) time.Time {
 
 // CancelVideoTask ends a task.
 func (s videoService) CancelVideoTask(ctx context.Context, m *genbusv1.CancelVideoTaskRequest) (*genbusv1.CancelVideoTaskResponse, error) {
-	e, err := s.core.cancel(ctx, callOf(ctx).name(subject.Video, m.GetId()))
+	e, err := s.core.cancel(ctx, callOf(ctx).name(subject.Video, m.GetId()), byCaller)
 	if err != nil {
 		return nil, err
 	}

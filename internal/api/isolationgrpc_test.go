@@ -61,6 +61,7 @@ var rules = map[string]rule{
 	"/genbus.v1.OperatorService/RedriveDeadLetter":  operators,
 	"/genbus.v1.OperatorService/DropDeadLetter":     operators,
 	"/genbus.v1.OperatorService/AttachUpstreamTask": operators,
+	"/genbus.v1.OperatorService/CancelJob":          operators,
 	"/genbus.v1.OperatorService/EraseJob":           operators,
 	"/genbus.v1.OperatorService/ListRoutes":         operators,
 	"/genbus.v1.OperatorService/PauseRoute":         operators,

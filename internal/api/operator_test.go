@@ -165,6 +165,7 @@ func TestOperatorCalls(t *testing.T) {
 	if _, err := client.EraseJob(ctx, &genbusv1.EraseJobRequest{Kind: "chat", Tenant: "acme", Id: "chat_none"}); reason(err) != "chat_not_found" {
 		t.Errorf("erase of nothing: %v", err)
 	}
+	must[*genbusv1.CancelJobResponse](t)(client.CancelJob(ctx, &genbusv1.CancelJobRequest{Kind: "video", Tenant: "acme", Id: attached}))
 	paused := must[*genbusv1.PauseRouteResponse](t)(client.PauseRoute(ctx, &genbusv1.PauseRouteRequest{Kind: "video", Name: config.SandboxVideoRoute}))
 	routes := must[*genbusv1.ListRoutesResponse](t)(client.ListRoutes(ctx, &genbusv1.ListRoutesRequest{}))
 	resumed := must[*genbusv1.ResumeRouteResponse](t)(client.ResumeRoute(ctx, &genbusv1.ResumeRouteRequest{Kind: "video", Name: config.SandboxVideoRoute}))
@@ -213,13 +214,52 @@ func (w *world) settleLetters(ctx context.Context, client genbusv1.OperatorServi
 // checkOperatorLog checks who did what, and that no content is there.
 func checkOperatorLog(t *testing.T, lines string) {
 	t.Helper()
-	for _, op := range []string{"get_dead_letter", "redrive_dead_letter", "attach_upstream_task", "drop_dead_letter", "erase_job", "pause_route", "resume_route"} {
+	for _, op := range []string{"get_dead_letter", "redrive_dead_letter", "attach_upstream_task", "drop_dead_letter", "cancel_job", "erase_job", "pause_route", "resume_route"} {
 		if !strings.Contains(lines, "op="+op+" operator=ops") {
 			t.Errorf("%s is not logged with its operator:\n%s", op, lines)
 		}
 	}
 	if strings.Contains(lines, "secret") || strings.Contains(lines, opsKey) {
 		t.Errorf("the log has a prompt or a key:\n%s", lines)
+	}
+}
+
+// TestOperatorCancels: jobs of any tenant and of either kind end as by their tenant's
+// own cancel, and one that has ended stays as it is.
+func TestOperatorCancels(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, twoTenants, withOps)
+	client, ctx := genbusv1.NewOperatorServiceClient(w.dial()), withKey(t.Context(), opsKey)
+	queued, started, ended := w.createVideo(byAcme...), w.createVideo(byAcme...), w.createVideo(byAcme...)
+	w.startVideo("acme", started)
+	w.endVideo(w.startVideo("acme", ended))
+	for _, row := range []struct {
+		kind   subject.Kind
+		id     string
+		status genbusv1.JobStatus
+		says   string
+	}{
+		{subject.Video, queued, genbusv1.JobStatus_JOB_STATUS_CANCELLED, "was cancelled by an operator before it was submitted"},
+		{subject.Video, started, genbusv1.JobStatus_JOB_STATUS_CANCELLED, "by an operator after its submission; the upstream may still finish it"},
+		{subject.Video, ended, genbusv1.JobStatus_JOB_STATUS_COMPLETED, ""},
+		{subject.Chat, w.submitChat("", byAcme...), genbusv1.JobStatus_JOB_STATUS_CANCELLED, "was cancelled by an operator"},
+	} {
+		for range 2 { // a second cancel answers the same
+			m := must[*genbusv1.CancelJobResponse](t)(client.CancelJob(ctx, &genbusv1.CancelJobRequest{Kind: string(row.kind), Tenant: "acme", Id: row.id}))
+			e := w.entry(row.kind, "acme", row.id)
+			if m.GetId() != row.id || m.GetStatus() != row.status || e.Job.GetStatus() != row.status || !strings.Contains(e.Job.GetError().GetMessage(), row.says) {
+				t.Errorf("%v, want %s; the log has %v", m, row.status, e.Job)
+			}
+		}
+	}
+	for want, m := range map[string]*genbusv1.CancelJobRequest{
+		"invalid_request": {Kind: "audio", Tenant: "acme", Id: queued},
+		"task_not_found":  {Kind: "video", Tenant: "globex", Id: queued},
+		"chat_not_found":  {Kind: "chat", Tenant: "acme", Id: queued},
+	} {
+		if _, err := client.CancelJob(ctx, m); reason(err) != want {
+			t.Errorf("%v: %v", m, err)
+		}
 	}
 }
 

@@ -169,6 +169,11 @@ func (r *running) operated(t *testing.T) {
 		},
 		func() error { _, err := op.ListRoutes(ctx, &genbusv1.ListRoutesRequest{}); return err },
 		func() error {
+			id := r.call(r.connect(t, local+"-publisher"), "chat", `{"model":"sandbox-chat","messages":[{"role":"user","content":"hello"}]}`)
+			_, err := op.CancelJob(ctx, &genbusv1.CancelJobRequest{Kind: "chat", Tenant: local, Id: id})
+			return err
+		},
+		func() error {
 			id := r.call(r.connect(t, local+"-publisher"), "chat", `{"model":"sandbox-chat","stream":true,"messages":[{"role":"user","content":"hello"}]}`)
 			await(t, "the end of "+id, func() error {
 				_, err := op.EraseJob(ctx, &genbusv1.EraseJobRequest{Kind: "chat", Tenant: local, Id: id})

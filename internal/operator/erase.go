@@ -15,15 +15,8 @@ import (
 // chunks and bodies. Dead letters of it stay. A job that the log does not have is
 // tasklog.ErrNotFound.
 func (op *Operator) Erase(ctx context.Context, n subject.TaskName) error {
-	var wrong []fault.Violation
-	if !n.Kind.Valid() {
-		wrong = append(wrong, fault.Violation{Field: "kind", Description: "must be video or chat"})
-	}
-	if subject.CheckToken(n.Tenant) != nil {
-		wrong = append(wrong, fault.Violation{Field: "tenant", Description: "must be a tenant's name"})
-	}
-	if len(wrong) > 0 {
-		return fault.Invalid(wrong)
+	if err := CheckName(n); err != nil {
+		return err
 	}
 	if kind, ok := admission.KindOf(n.ID); !ok || kind != n.Kind {
 		return fmt.Errorf("erase: %w", tasklog.ErrNotFound)
@@ -36,4 +29,20 @@ func (op *Operator) Erase(ctx context.Context, n subject.TaskName) error {
 		return fault.New(fault.NotTerminal, "%s is %s; only a job that has ended can be erased", n.ID, task.StatusWord(e.Job.GetStatus())).ForJob(n.ID)
 	}
 	return op.o.Eraser.Erase(ctx, e)
+}
+
+// CheckName says what is wrong with a caller's kind and tenant of a job. An id that
+// is none is a job that does not exist.
+func CheckName(n subject.TaskName) error {
+	var wrong []fault.Violation
+	if !n.Kind.Valid() {
+		wrong = append(wrong, fault.Violation{Field: "kind", Description: "must be video or chat"})
+	}
+	if subject.CheckToken(n.Tenant) != nil {
+		wrong = append(wrong, fault.Violation{Field: "tenant", Description: "must be a tenant's name"})
+	}
+	if len(wrong) > 0 {
+		return fault.Invalid(wrong)
+	}
+	return nil
 }

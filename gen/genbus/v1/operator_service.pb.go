@@ -615,6 +615,125 @@ func (x *AttachUpstreamTaskResponse) GetStatus() JobStatus {
 	return JobStatus_JOB_STATUS_UNSPECIFIED
 }
 
+// CancelJobRequest names a job of any tenant.
+type CancelJobRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "video" or "chat". Required.
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Tenant of the job. Required.
+	Tenant string `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// Job id. Required.
+	Id            string `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelJobRequest) Reset() {
+	*x = CancelJobRequest{}
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelJobRequest) ProtoMessage() {}
+
+func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelJobRequest.ProtoReflect.Descriptor instead.
+func (*CancelJobRequest) Descriptor() ([]byte, []int) {
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *CancelJobRequest) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *CancelJobRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *CancelJobRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+// CancelJobResponse is the job after the call.
+type CancelJobResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the job.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// CANCELLED, or the terminal status that the job had.
+	Status        JobStatus `protobuf:"varint,2,opt,name=status,proto3,enum=genbus.v1.JobStatus" json:"status,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelJobResponse) Reset() {
+	*x = CancelJobResponse{}
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelJobResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelJobResponse) ProtoMessage() {}
+
+func (x *CancelJobResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelJobResponse.ProtoReflect.Descriptor instead.
+func (*CancelJobResponse) Descriptor() ([]byte, []int) {
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *CancelJobResponse) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *CancelJobResponse) GetStatus() JobStatus {
+	if x != nil {
+		return x.Status
+	}
+	return JobStatus_JOB_STATUS_UNSPECIFIED
+}
+
 // EraseJobRequest names a job of any tenant.
 type EraseJobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -630,7 +749,7 @@ type EraseJobRequest struct {
 
 func (x *EraseJobRequest) Reset() {
 	*x = EraseJobRequest{}
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[11]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -642,7 +761,7 @@ func (x *EraseJobRequest) String() string {
 func (*EraseJobRequest) ProtoMessage() {}
 
 func (x *EraseJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[11]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -655,7 +774,7 @@ func (x *EraseJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EraseJobRequest.ProtoReflect.Descriptor instead.
 func (*EraseJobRequest) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{11}
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *EraseJobRequest) GetKind() string {
@@ -688,7 +807,7 @@ type EraseJobResponse struct {
 
 func (x *EraseJobResponse) Reset() {
 	*x = EraseJobResponse{}
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[12]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -700,7 +819,7 @@ func (x *EraseJobResponse) String() string {
 func (*EraseJobResponse) ProtoMessage() {}
 
 func (x *EraseJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[12]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -713,7 +832,7 @@ func (x *EraseJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EraseJobResponse.ProtoReflect.Descriptor instead.
 func (*EraseJobResponse) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{12}
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{14}
 }
 
 // ListRoutesRequest is empty: all routes are listed.
@@ -725,7 +844,7 @@ type ListRoutesRequest struct {
 
 func (x *ListRoutesRequest) Reset() {
 	*x = ListRoutesRequest{}
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[13]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -737,7 +856,7 @@ func (x *ListRoutesRequest) String() string {
 func (*ListRoutesRequest) ProtoMessage() {}
 
 func (x *ListRoutesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[13]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -750,7 +869,7 @@ func (x *ListRoutesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoutesRequest.ProtoReflect.Descriptor instead.
 func (*ListRoutesRequest) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{13}
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{15}
 }
 
 // ListRoutesResponse is all routes, by kind and name.
@@ -764,7 +883,7 @@ type ListRoutesResponse struct {
 
 func (x *ListRoutesResponse) Reset() {
 	*x = ListRoutesResponse{}
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[14]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -776,7 +895,7 @@ func (x *ListRoutesResponse) String() string {
 func (*ListRoutesResponse) ProtoMessage() {}
 
 func (x *ListRoutesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[14]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -789,7 +908,7 @@ func (x *ListRoutesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoutesResponse.ProtoReflect.Descriptor instead.
 func (*ListRoutesResponse) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{14}
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListRoutesResponse) GetRoutes() []*RouteState {
@@ -822,7 +941,7 @@ type RouteState struct {
 
 func (x *RouteState) Reset() {
 	*x = RouteState{}
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[15]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -834,7 +953,7 @@ func (x *RouteState) String() string {
 func (*RouteState) ProtoMessage() {}
 
 func (x *RouteState) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[15]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -847,7 +966,7 @@ func (x *RouteState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteState.ProtoReflect.Descriptor instead.
 func (*RouteState) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{15}
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RouteState) GetKind() string {
@@ -912,7 +1031,7 @@ type PauseRouteRequest struct {
 
 func (x *PauseRouteRequest) Reset() {
 	*x = PauseRouteRequest{}
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[16]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -924,7 +1043,7 @@ func (x *PauseRouteRequest) String() string {
 func (*PauseRouteRequest) ProtoMessage() {}
 
 func (x *PauseRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[16]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -937,7 +1056,7 @@ func (x *PauseRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseRouteRequest.ProtoReflect.Descriptor instead.
 func (*PauseRouteRequest) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{16}
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PauseRouteRequest) GetKind() string {
@@ -965,7 +1084,7 @@ type PauseRouteResponse struct {
 
 func (x *PauseRouteResponse) Reset() {
 	*x = PauseRouteResponse{}
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[17]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -977,7 +1096,7 @@ func (x *PauseRouteResponse) String() string {
 func (*PauseRouteResponse) ProtoMessage() {}
 
 func (x *PauseRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[17]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -990,7 +1109,7 @@ func (x *PauseRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseRouteResponse.ProtoReflect.Descriptor instead.
 func (*PauseRouteResponse) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{17}
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PauseRouteResponse) GetRoute() *RouteState {
@@ -1013,7 +1132,7 @@ type ResumeRouteRequest struct {
 
 func (x *ResumeRouteRequest) Reset() {
 	*x = ResumeRouteRequest{}
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[18]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1025,7 +1144,7 @@ func (x *ResumeRouteRequest) String() string {
 func (*ResumeRouteRequest) ProtoMessage() {}
 
 func (x *ResumeRouteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[18]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1038,7 +1157,7 @@ func (x *ResumeRouteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRouteRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRouteRequest) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{18}
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ResumeRouteRequest) GetKind() string {
@@ -1066,7 +1185,7 @@ type ResumeRouteResponse struct {
 
 func (x *ResumeRouteResponse) Reset() {
 	*x = ResumeRouteResponse{}
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[19]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1078,7 +1197,7 @@ func (x *ResumeRouteResponse) String() string {
 func (*ResumeRouteResponse) ProtoMessage() {}
 
 func (x *ResumeRouteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_service_proto_msgTypes[19]
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1091,7 +1210,7 @@ func (x *ResumeRouteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRouteResponse.ProtoReflect.Descriptor instead.
 func (*ResumeRouteResponse) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{19}
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ResumeRouteResponse) GetRoute() *RouteState {
@@ -1137,6 +1256,13 @@ const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"\x10upstream_task_id\x18\x02 \x01(\tR\x0eupstreamTaskId\"Z\n" +
 	"\x1aAttachUpstreamTaskResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12,\n" +
+	"\x06status\x18\x02 \x01(\x0e2\x14.genbus.v1.JobStatusR\x06status\"N\n" +
+	"\x10CancelJobRequest\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x0e\n" +
+	"\x02id\x18\x03 \x01(\tR\x02id\"Q\n" +
+	"\x11CancelJobResponse\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12,\n" +
 	"\x06status\x18\x02 \x01(\x0e2\x14.genbus.v1.JobStatusR\x06status\"M\n" +
 	"\x0fEraseJobRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
@@ -1164,13 +1290,14 @@ const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"B\n" +
 	"\x13ResumeRouteResponse\x12+\n" +
-	"\x05route\x18\x01 \x01(\v2\x15.genbus.v1.RouteStateR\x05route2\x82\x06\n" +
+	"\x05route\x18\x01 \x01(\v2\x15.genbus.v1.RouteStateR\x05route2\xca\x06\n" +
 	"\x0fOperatorService\x12X\n" +
 	"\x0fListDeadLetters\x12!.genbus.v1.ListDeadLettersRequest\x1a\".genbus.v1.ListDeadLettersResponse\x12R\n" +
 	"\rGetDeadLetter\x12\x1f.genbus.v1.GetDeadLetterRequest\x1a .genbus.v1.GetDeadLetterResponse\x12^\n" +
 	"\x11RedriveDeadLetter\x12#.genbus.v1.RedriveDeadLetterRequest\x1a$.genbus.v1.RedriveDeadLetterResponse\x12U\n" +
 	"\x0eDropDeadLetter\x12 .genbus.v1.DropDeadLetterRequest\x1a!.genbus.v1.DropDeadLetterResponse\x12a\n" +
-	"\x12AttachUpstreamTask\x12$.genbus.v1.AttachUpstreamTaskRequest\x1a%.genbus.v1.AttachUpstreamTaskResponse\x12C\n" +
+	"\x12AttachUpstreamTask\x12$.genbus.v1.AttachUpstreamTaskRequest\x1a%.genbus.v1.AttachUpstreamTaskResponse\x12F\n" +
+	"\tCancelJob\x12\x1b.genbus.v1.CancelJobRequest\x1a\x1c.genbus.v1.CancelJobResponse\x12C\n" +
 	"\bEraseJob\x12\x1a.genbus.v1.EraseJobRequest\x1a\x1b.genbus.v1.EraseJobResponse\x12I\n" +
 	"\n" +
 	"ListRoutes\x12\x1c.genbus.v1.ListRoutesRequest\x1a\x1d.genbus.v1.ListRoutesResponse\x12I\n" +
@@ -1190,7 +1317,7 @@ func file_genbus_v1_operator_service_proto_rawDescGZIP() []byte {
 	return file_genbus_v1_operator_service_proto_rawDescData
 }
 
-var file_genbus_v1_operator_service_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_genbus_v1_operator_service_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_genbus_v1_operator_service_proto_goTypes = []any{
 	(*ListDeadLettersRequest)(nil),     // 0: genbus.v1.ListDeadLettersRequest
 	(*ListDeadLettersResponse)(nil),    // 1: genbus.v1.ListDeadLettersResponse
@@ -1203,52 +1330,57 @@ var file_genbus_v1_operator_service_proto_goTypes = []any{
 	(*DropDeadLetterResponse)(nil),     // 8: genbus.v1.DropDeadLetterResponse
 	(*AttachUpstreamTaskRequest)(nil),  // 9: genbus.v1.AttachUpstreamTaskRequest
 	(*AttachUpstreamTaskResponse)(nil), // 10: genbus.v1.AttachUpstreamTaskResponse
-	(*EraseJobRequest)(nil),            // 11: genbus.v1.EraseJobRequest
-	(*EraseJobResponse)(nil),           // 12: genbus.v1.EraseJobResponse
-	(*ListRoutesRequest)(nil),          // 13: genbus.v1.ListRoutesRequest
-	(*ListRoutesResponse)(nil),         // 14: genbus.v1.ListRoutesResponse
-	(*RouteState)(nil),                 // 15: genbus.v1.RouteState
-	(*PauseRouteRequest)(nil),          // 16: genbus.v1.PauseRouteRequest
-	(*PauseRouteResponse)(nil),         // 17: genbus.v1.PauseRouteResponse
-	(*ResumeRouteRequest)(nil),         // 18: genbus.v1.ResumeRouteRequest
-	(*ResumeRouteResponse)(nil),        // 19: genbus.v1.ResumeRouteResponse
-	(*DeadLetter)(nil),                 // 20: genbus.v1.DeadLetter
-	(JobStatus)(0),                     // 21: genbus.v1.JobStatus
-	(*timestamppb.Timestamp)(nil),      // 22: google.protobuf.Timestamp
+	(*CancelJobRequest)(nil),           // 11: genbus.v1.CancelJobRequest
+	(*CancelJobResponse)(nil),          // 12: genbus.v1.CancelJobResponse
+	(*EraseJobRequest)(nil),            // 13: genbus.v1.EraseJobRequest
+	(*EraseJobResponse)(nil),           // 14: genbus.v1.EraseJobResponse
+	(*ListRoutesRequest)(nil),          // 15: genbus.v1.ListRoutesRequest
+	(*ListRoutesResponse)(nil),         // 16: genbus.v1.ListRoutesResponse
+	(*RouteState)(nil),                 // 17: genbus.v1.RouteState
+	(*PauseRouteRequest)(nil),          // 18: genbus.v1.PauseRouteRequest
+	(*PauseRouteResponse)(nil),         // 19: genbus.v1.PauseRouteResponse
+	(*ResumeRouteRequest)(nil),         // 20: genbus.v1.ResumeRouteRequest
+	(*ResumeRouteResponse)(nil),        // 21: genbus.v1.ResumeRouteResponse
+	(*DeadLetter)(nil),                 // 22: genbus.v1.DeadLetter
+	(JobStatus)(0),                     // 23: genbus.v1.JobStatus
+	(*timestamppb.Timestamp)(nil),      // 24: google.protobuf.Timestamp
 }
 var file_genbus_v1_operator_service_proto_depIdxs = []int32{
 	2,  // 0: genbus.v1.ListDeadLettersResponse.letters:type_name -> genbus.v1.StoredDeadLetter
-	20, // 1: genbus.v1.StoredDeadLetter.letter:type_name -> genbus.v1.DeadLetter
+	22, // 1: genbus.v1.StoredDeadLetter.letter:type_name -> genbus.v1.DeadLetter
 	2,  // 2: genbus.v1.GetDeadLetterResponse.letter:type_name -> genbus.v1.StoredDeadLetter
-	21, // 3: genbus.v1.RedriveDeadLetterResponse.status:type_name -> genbus.v1.JobStatus
-	21, // 4: genbus.v1.AttachUpstreamTaskResponse.status:type_name -> genbus.v1.JobStatus
-	15, // 5: genbus.v1.ListRoutesResponse.routes:type_name -> genbus.v1.RouteState
-	22, // 6: genbus.v1.RouteState.oldest_waiting:type_name -> google.protobuf.Timestamp
-	15, // 7: genbus.v1.PauseRouteResponse.route:type_name -> genbus.v1.RouteState
-	15, // 8: genbus.v1.ResumeRouteResponse.route:type_name -> genbus.v1.RouteState
-	0,  // 9: genbus.v1.OperatorService.ListDeadLetters:input_type -> genbus.v1.ListDeadLettersRequest
-	3,  // 10: genbus.v1.OperatorService.GetDeadLetter:input_type -> genbus.v1.GetDeadLetterRequest
-	5,  // 11: genbus.v1.OperatorService.RedriveDeadLetter:input_type -> genbus.v1.RedriveDeadLetterRequest
-	7,  // 12: genbus.v1.OperatorService.DropDeadLetter:input_type -> genbus.v1.DropDeadLetterRequest
-	9,  // 13: genbus.v1.OperatorService.AttachUpstreamTask:input_type -> genbus.v1.AttachUpstreamTaskRequest
-	11, // 14: genbus.v1.OperatorService.EraseJob:input_type -> genbus.v1.EraseJobRequest
-	13, // 15: genbus.v1.OperatorService.ListRoutes:input_type -> genbus.v1.ListRoutesRequest
-	16, // 16: genbus.v1.OperatorService.PauseRoute:input_type -> genbus.v1.PauseRouteRequest
-	18, // 17: genbus.v1.OperatorService.ResumeRoute:input_type -> genbus.v1.ResumeRouteRequest
-	1,  // 18: genbus.v1.OperatorService.ListDeadLetters:output_type -> genbus.v1.ListDeadLettersResponse
-	4,  // 19: genbus.v1.OperatorService.GetDeadLetter:output_type -> genbus.v1.GetDeadLetterResponse
-	6,  // 20: genbus.v1.OperatorService.RedriveDeadLetter:output_type -> genbus.v1.RedriveDeadLetterResponse
-	8,  // 21: genbus.v1.OperatorService.DropDeadLetter:output_type -> genbus.v1.DropDeadLetterResponse
-	10, // 22: genbus.v1.OperatorService.AttachUpstreamTask:output_type -> genbus.v1.AttachUpstreamTaskResponse
-	12, // 23: genbus.v1.OperatorService.EraseJob:output_type -> genbus.v1.EraseJobResponse
-	14, // 24: genbus.v1.OperatorService.ListRoutes:output_type -> genbus.v1.ListRoutesResponse
-	17, // 25: genbus.v1.OperatorService.PauseRoute:output_type -> genbus.v1.PauseRouteResponse
-	19, // 26: genbus.v1.OperatorService.ResumeRoute:output_type -> genbus.v1.ResumeRouteResponse
-	18, // [18:27] is the sub-list for method output_type
-	9,  // [9:18] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	23, // 3: genbus.v1.RedriveDeadLetterResponse.status:type_name -> genbus.v1.JobStatus
+	23, // 4: genbus.v1.AttachUpstreamTaskResponse.status:type_name -> genbus.v1.JobStatus
+	23, // 5: genbus.v1.CancelJobResponse.status:type_name -> genbus.v1.JobStatus
+	17, // 6: genbus.v1.ListRoutesResponse.routes:type_name -> genbus.v1.RouteState
+	24, // 7: genbus.v1.RouteState.oldest_waiting:type_name -> google.protobuf.Timestamp
+	17, // 8: genbus.v1.PauseRouteResponse.route:type_name -> genbus.v1.RouteState
+	17, // 9: genbus.v1.ResumeRouteResponse.route:type_name -> genbus.v1.RouteState
+	0,  // 10: genbus.v1.OperatorService.ListDeadLetters:input_type -> genbus.v1.ListDeadLettersRequest
+	3,  // 11: genbus.v1.OperatorService.GetDeadLetter:input_type -> genbus.v1.GetDeadLetterRequest
+	5,  // 12: genbus.v1.OperatorService.RedriveDeadLetter:input_type -> genbus.v1.RedriveDeadLetterRequest
+	7,  // 13: genbus.v1.OperatorService.DropDeadLetter:input_type -> genbus.v1.DropDeadLetterRequest
+	9,  // 14: genbus.v1.OperatorService.AttachUpstreamTask:input_type -> genbus.v1.AttachUpstreamTaskRequest
+	11, // 15: genbus.v1.OperatorService.CancelJob:input_type -> genbus.v1.CancelJobRequest
+	13, // 16: genbus.v1.OperatorService.EraseJob:input_type -> genbus.v1.EraseJobRequest
+	15, // 17: genbus.v1.OperatorService.ListRoutes:input_type -> genbus.v1.ListRoutesRequest
+	18, // 18: genbus.v1.OperatorService.PauseRoute:input_type -> genbus.v1.PauseRouteRequest
+	20, // 19: genbus.v1.OperatorService.ResumeRoute:input_type -> genbus.v1.ResumeRouteRequest
+	1,  // 20: genbus.v1.OperatorService.ListDeadLetters:output_type -> genbus.v1.ListDeadLettersResponse
+	4,  // 21: genbus.v1.OperatorService.GetDeadLetter:output_type -> genbus.v1.GetDeadLetterResponse
+	6,  // 22: genbus.v1.OperatorService.RedriveDeadLetter:output_type -> genbus.v1.RedriveDeadLetterResponse
+	8,  // 23: genbus.v1.OperatorService.DropDeadLetter:output_type -> genbus.v1.DropDeadLetterResponse
+	10, // 24: genbus.v1.OperatorService.AttachUpstreamTask:output_type -> genbus.v1.AttachUpstreamTaskResponse
+	12, // 25: genbus.v1.OperatorService.CancelJob:output_type -> genbus.v1.CancelJobResponse
+	14, // 26: genbus.v1.OperatorService.EraseJob:output_type -> genbus.v1.EraseJobResponse
+	16, // 27: genbus.v1.OperatorService.ListRoutes:output_type -> genbus.v1.ListRoutesResponse
+	19, // 28: genbus.v1.OperatorService.PauseRoute:output_type -> genbus.v1.PauseRouteResponse
+	21, // 29: genbus.v1.OperatorService.ResumeRoute:output_type -> genbus.v1.ResumeRouteResponse
+	20, // [20:30] is the sub-list for method output_type
+	10, // [10:20] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_genbus_v1_operator_service_proto_init() }
@@ -1264,7 +1396,7 @@ func file_genbus_v1_operator_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_genbus_v1_operator_service_proto_rawDesc), len(file_genbus_v1_operator_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   20,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

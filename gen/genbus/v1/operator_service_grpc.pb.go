@@ -26,6 +26,7 @@ const (
 	OperatorService_RedriveDeadLetter_FullMethodName  = "/genbus.v1.OperatorService/RedriveDeadLetter"
 	OperatorService_DropDeadLetter_FullMethodName     = "/genbus.v1.OperatorService/DropDeadLetter"
 	OperatorService_AttachUpstreamTask_FullMethodName = "/genbus.v1.OperatorService/AttachUpstreamTask"
+	OperatorService_CancelJob_FullMethodName          = "/genbus.v1.OperatorService/CancelJob"
 	OperatorService_EraseJob_FullMethodName           = "/genbus.v1.OperatorService/EraseJob"
 	OperatorService_ListRoutes_FullMethodName         = "/genbus.v1.OperatorService/ListRoutes"
 	OperatorService_PauseRoute_FullMethodName         = "/genbus.v1.OperatorService/PauseRoute"
@@ -57,6 +58,9 @@ type OperatorServiceClient interface {
 	// job begins in phase SUBMITTED and is polled. Called twice for one letter it
 	// makes one job.
 	AttachUpstreamTask(ctx context.Context, in *AttachUpstreamTaskRequest, opts ...grpc.CallOption) (*AttachUpstreamTaskResponse, error)
+	// CancelJob ends a job, as its tenant's own cancel does. A job that has ended
+	// stays as it is.
+	CancelJob(ctx context.Context, in *CancelJobRequest, opts ...grpc.CallOption) (*CancelJobResponse, error)
 	// EraseJob removes a terminal job's events, chunks and stored bodies.
 	EraseJob(ctx context.Context, in *EraseJobRequest, opts ...grpc.CallOption) (*EraseJobResponse, error)
 	// ListRoutes says how each route is doing.
@@ -121,6 +125,16 @@ func (c *operatorServiceClient) AttachUpstreamTask(ctx context.Context, in *Atta
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(AttachUpstreamTaskResponse)
 	err := c.cc.Invoke(ctx, OperatorService_AttachUpstreamTask_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *operatorServiceClient) CancelJob(ctx context.Context, in *CancelJobRequest, opts ...grpc.CallOption) (*CancelJobResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CancelJobResponse)
+	err := c.cc.Invoke(ctx, OperatorService_CancelJob_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -192,6 +206,9 @@ type OperatorServiceServer interface {
 	// job begins in phase SUBMITTED and is polled. Called twice for one letter it
 	// makes one job.
 	AttachUpstreamTask(context.Context, *AttachUpstreamTaskRequest) (*AttachUpstreamTaskResponse, error)
+	// CancelJob ends a job, as its tenant's own cancel does. A job that has ended
+	// stays as it is.
+	CancelJob(context.Context, *CancelJobRequest) (*CancelJobResponse, error)
 	// EraseJob removes a terminal job's events, chunks and stored bodies.
 	EraseJob(context.Context, *EraseJobRequest) (*EraseJobResponse, error)
 	// ListRoutes says how each route is doing.
@@ -226,6 +243,9 @@ func (UnimplementedOperatorServiceServer) DropDeadLetter(context.Context, *DropD
 }
 func (UnimplementedOperatorServiceServer) AttachUpstreamTask(context.Context, *AttachUpstreamTaskRequest) (*AttachUpstreamTaskResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AttachUpstreamTask not implemented")
+}
+func (UnimplementedOperatorServiceServer) CancelJob(context.Context, *CancelJobRequest) (*CancelJobResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CancelJob not implemented")
 }
 func (UnimplementedOperatorServiceServer) EraseJob(context.Context, *EraseJobRequest) (*EraseJobResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method EraseJob not implemented")
@@ -350,6 +370,24 @@ func _OperatorService_AttachUpstreamTask_Handler(srv interface{}, ctx context.Co
 	return interceptor(ctx, in, info, handler)
 }
 
+func _OperatorService_CancelJob_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CancelJobRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OperatorServiceServer).CancelJob(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OperatorService_CancelJob_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OperatorServiceServer).CancelJob(ctx, req.(*CancelJobRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _OperatorService_EraseJob_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(EraseJobRequest)
 	if err := dec(in); err != nil {
@@ -448,6 +486,10 @@ var OperatorService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "AttachUpstreamTask",
 			Handler:    _OperatorService_AttachUpstreamTask_Handler,
+		},
+		{
+			MethodName: "CancelJob",
+			Handler:    _OperatorService_CancelJob_Handler,
 		},
 		{
 			MethodName: "EraseJob",

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"io"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/task"
+)
+
+// operatorJob names a job on the command line.
+type operatorJob struct {
+	Tenant string `arg:"" help:"Tenant of the job."`
+	ID     string `arg:"" help:"Job id: video_… or chat_…."`
+}
+
+// kind is the kind of the job, which its id says.
+func (n operatorJob) kind() (string, error) {
+	kind, ok := admission.KindOf(n.ID)
+	if !ok {
+		return "", wrongUse("%q is no job id; ids look like video_… or chat_…, with 26 letters and digits", n.ID)
+	}
+	return string(kind), nil
+}
+
+type cancelCommand struct{ operatorJob }
+
+// Run cancels a job.
+func (c cancelCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+	kind, err := c.kind()
+	if err != nil {
+		return err
+	}
+	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
+		answer, err := call.CancelJob(ctx, &genbusv1.CancelJobRequest{Kind: kind, Tenant: c.Tenant, Id: c.ID})
+		if err != nil {
+			return answered(err)
+		}
+		return call.say(answer, "%s is %s", answer.GetId(), task.StatusWord(answer.GetStatus()))
+	})
+}
+
+type eraseCommand struct{ operatorJob }
+
+// Run erases a job.
+func (c eraseCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+	kind, err := c.kind()
+	if err != nil {
+		return err
+	}
+	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
+		answer, err := call.EraseJob(ctx, &genbusv1.EraseJobRequest{Kind: kind, Tenant: c.Tenant, Id: c.ID})
+		if err != nil {
+			return answered(err)
+		}
+		return call.say(answer, "%s is erased", c.ID)
+	})
+}
