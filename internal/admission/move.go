@@ -87,7 +87,11 @@ func (u *usher) record(ctx context.Context, from Item) (seq uint64, ended bool, 
 	case err != nil:
 		return 0, false, err
 	}
-	// A terminal event of this very job, and not of another one under its id.
+	// A terminal event of this very job, and not of another one under its id. Where its
+	// end leaves a letter, that is for the consumer to write.
+	if _, unfound := task.Unfound(e.Job); unfound {
+		return e.Seq, false, nil
+	}
 	if e.Terminal() && e.Job.GetCreatedAt().AsTime().Equal(item.GetAcceptedAt().AsTime()) {
 		return e.Seq, true, u.log.Finish(ctx, e)
 	}

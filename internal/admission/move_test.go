@@ -124,6 +124,21 @@ func TestJobThatHasEndedTakesNobodysPlace(t *testing.T) {
 	})
 }
 
+// TestUnfoundJobComesIntoLine: the letter that its end leaves is written by whoever
+// takes it there.
+func TestUnfoundJobComesIntoLine(t *testing.T) {
+	t.Parallel()
+	h := newHall(t, brokertest.Single(t), 4)
+	item := h.stored(t, video("one", "a cat"))
+	item.Attached = &genbusv1.AttachedTask{Upstream: "u", UpstreamTaskId: "up_1", Code: "poisoned"}
+	h.cancelled(t, item)
+	h.put(t, h.waitSubject(item), item)
+	h.open(t)
+	if n := h.take(t); n.ID != item.GetId() {
+		t.Errorf("taken: %v", n)
+	}
+}
+
 // cancelled writes the log of a job that was cancelled before it began, without its
 // copy in the feed.
 func (h *hall) cancelled(t testing.TB, item *genbusv1.WorkItem) tasklog.Entry {

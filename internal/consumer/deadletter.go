@@ -63,6 +63,53 @@ func (j *videoJob) orphaned(ctx context.Context, s upstream.Submission, out Outc
 	}
 }
 
+// buryUnfound writes the letter of an attached task anew that no poll has found
+// before its job ended, whoever ended it: the id that it was attached with may have
+// been wrong.
+func (j *videoJob) buryUnfound(ctx context.Context) (Outcome, bool) {
+	if !unfound(j.entry.Job) {
+		return Outcome{}, true
+	}
+	item, err := j.workItem(ctx)
+	if err == nil {
+		err = j.putUnfound(ctx, item, j.entry.Job)
+	}
+	if err != nil {
+		j.Logger.Error("the dead letter could not be written", j.attrs("error", err)...)
+		j.confirmLater()
+		return HoldFor(retryLog), false
+	}
+	return Outcome{}, true
+}
+
+// unfound is task.Unfound for a job whose end has left no letter of its own.
+func unfound(job task.Job) bool {
+	_, is := task.Unfound(job)
+	return is && !leavesLetter(fault.Code(job.GetError().GetCode()))
+}
+
+// leavesLetter reports whether a submitted task that ends with a code has left a
+// letter before.
+func leavesLetter(code fault.Code) bool {
+	switch code {
+	case fault.SubmissionUnknown, fault.UpstreamRemoved, fault.Poisoned, fault.LogLost:
+		return true
+	default:
+		return false
+	}
+}
+
+// putUnfound stores the letter that an attached job was made of as it was, but for
+// the job: it names the upstream's id that it named then.
+func (c *Consumer) putUnfound(ctx context.Context, item *genbusv1.WorkItem, job task.Job) error {
+	code, _ := task.Unfound(job)
+	f := fault.New(fault.Code(code), "job %s was attached to task %q of upstream %s, and ended (%s) before any poll had found that task there",
+		item.GetId(), item.GetAttached().GetUpstreamTaskId(), job.GetExecution().GetUpstream(), job.GetError().GetCode())
+	letter := deadItem(item, job, f)
+	letter.UpstreamTaskId = item.GetAttached().GetNamed()
+	return c.dead.Put(ctx, letter, item.GetId(), "unfound")
+}
+
 // workItem is the task's work item. A submitted task has let go of it; the stream
 // holds it until the task's end.
 func (j *videoJob) workItem(ctx context.Context) (*genbusv1.WorkItem, error) {

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
 )
 
 // adoptOrphan adopts the job of an item, which stands there or is gone.
@@ -57,6 +59,28 @@ func TestOrphansBehindTheLine(t *testing.T) {
 		doneOnce(t, b, end)
 		rerouting.noItems(t, end.Name())
 	})
+}
+
+// TestUnfoundOrphanLeavesItsLetter: an attached job was cancelled while it waited on a
+// route that is gone.
+func TestUnfoundOrphanLeavesItsLetter(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	r := idleReplica(t, b, testConfig(t, newSandbox(t).URL(), func(c *config.Config) { c.Orphans = config.OrphansFail }))
+	item := itemOf("v", "gone", "a cat")
+	item.Attached = &genbusv1.AttachedTask{Upstream: "u", UpstreamTaskId: "wrong", Named: "right", Code: "orphaned_submission"}
+	pastOf(t, forerunner(t, b), item, func(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
+		return task.Cancelled(v, now, &genbusv1.TaskError{Code: "cancelled"})
+	})
+	subj := b.Names().WorkItem(subject.Video, "gone", "acme", item.GetId())
+	putItemAt(t, b, subj, item)
+	if err := r.adoptOrphan(t.Context(), subj); err != nil {
+		t.Fatal(err)
+	}
+	letters := deadLetters(t, b)
+	if len(letters) != 1 || letters[0].GetError().GetCode() != "orphaned_submission" || letters[0].GetUpstreamTaskId() != "right" {
+		t.Errorf("the letters are %v", letters)
+	}
 }
 
 // TestOrphanedItemThatIsNotNeededEndsNothing: during a rolling deploy two

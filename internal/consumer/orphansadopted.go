@@ -92,6 +92,11 @@ func (w *orphanWatch) settleOrphan(ctx context.Context, orphan admission.Item, i
 		return err
 	}
 	if current.Terminal() {
+		if unfound(current.Job) && sameRequest(item, current) {
+			if err := w.putUnfound(ctx, item, current.Job); err != nil {
+				return err
+			}
+		}
 		return w.Log.Finish(ctx, current)
 	}
 	return w.goOn(ctx, orphan, item, current)

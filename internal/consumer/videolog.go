@@ -212,12 +212,17 @@ func (j *videoJob) commitNext(ctx context.Context, e task.Event, err error) (Out
 	return j.commit(ctx, e, j.entry.Seq)
 }
 
-// finish makes sure that the feed of finished jobs has the end, and only then
-// lets the message go.
+// finish makes sure that the feed of finished jobs has the end, and that there is a
+// letter of an attached task that was never found, and only then lets the message go.
 func (j *videoJob) finish(ctx context.Context) Outcome {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), commitTimeout, errors.New("the feed's copy timed out"))
 	defer cancel()
 	j.dropCopies(ctx)
+	if j.item == nil || sameRequest(j.item, j.entry) { // a stray's letter is not this job's
+		if out, ok := j.buryUnfound(ctx); !ok {
+			return out
+		}
+	}
 	if err := j.Log.Finish(ctx, j.entry); err != nil {
 		j.Logger.Warn("the feed of finished jobs could not be written", j.attrs("error", err)...)
 		j.confirmLater()

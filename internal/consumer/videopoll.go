@@ -34,7 +34,9 @@ func (j *videoJob) holdForPoll() Outcome {
 // had no holder, the upstream may have finished what is paid for.
 func (j *videoJob) poll(ctx context.Context) Outcome {
 	now := time.Now()
-	j.item = nil              // a submitted task needs its request's body no more
+	if x := j.entry.Job.GetExecution(); x.GetUnconfirmed() == "" {
+		j.item = nil // a submitted task needs its request's body no more
+	}
 	if now.Before(j.pollAt) { // woken for another reason
 		return Hold(j.pollAt)
 	}
@@ -149,7 +151,7 @@ func (j *videoJob) afterPoll(ctx context.Context, s upstream.VideoState) Outcome
 	case upstream.Running, upstream.Queued, upstream.InProgress:
 	}
 	e, worth, err := task.Observed(j.video(), now, task.Observation{
-		Started: s.Progression != upstream.Queued, Status: fault.Clip(s.Status, 128), Progress: s.Progress,
+		Unknown: s.Unknown, Started: s.Progression != upstream.Queued, Status: fault.Clip(s.Status, 128), Progress: s.Progress,
 	})
 	if err == nil && (!worth || j.crowded(ctx, e)) {
 		j.polled(telemetry.PollUnchanged)

@@ -94,6 +94,7 @@ func (op *Operator) attachment(l letter, data []byte, taskID string) (*admission
 	a.Route = home.Route
 	a.Task = &genbusv1.AttachedTask{
 		Upstream: account.Upstream, UpstreamKey: account.Key, UpstreamTaskId: taskID, Attempt: l.GetAttempt(),
+		Code: l.GetError().GetCode(), Named: l.GetUpstreamTaskId(),
 	}
 	a.Task.UpstreamTicket, err = ticket(l, home, a.Model, data)
 	return a, err

@@ -44,6 +44,43 @@ func TestFromWorkLeavesTheBodyOut(t *testing.T) {
 	}
 }
 
+// TestUnfound: an attached job that ends before a poll has found its task says so in
+// its end; one whose task was found, or has ended, does not.
+func TestUnfound(t *testing.T) {
+	t.Parallel()
+	item := work("video")
+	item.Attached = &genbusv1.AttachedTask{Upstream: "u", UpstreamTaskId: "up_1", Code: "poisoned"}
+	first := FromWork(item).Job
+	v, ok := first.(*genbusv1.VideoTask)
+	if _, unfound := Unfound(first); unfound || !ok {
+		t.Error("a job that has not ended is unfound")
+	}
+	found, _, err := Observed(v, start, Observation{Started: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reason := &genbusv1.TaskError{Code: "x"}
+	for name, row := range map[string]struct {
+		end     func() (Event, error)
+		unfound bool
+	}{
+		"failed":              {func() (Event, error) { return Failed(first, start, reason) }, true},
+		"cancelled":           {func() (Event, error) { return Cancelled(first, start, reason) }, true},
+		"cancelled when seen": {func() (Event, error) { return Cancelled(found.Job, start, reason) }, false},
+		"failed there":        {func() (Event, error) { return FailedUpstream(v, start, "failed", nil, reason) }, false},
+		"completed":           {func() (Event, error) { return Completed(v, start, Result{}) }, false},
+		"another job":         {func() (Event, error) { return Failed(FromWork(work("video")).Job, start, reason) }, false},
+	} {
+		e, err := row.end()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if code, unfound := Unfound(e.Job); unfound != row.unfound || unfound != (code == "poisoned") {
+			t.Errorf("%s: %q, %v", name, code, unfound)
+		}
+	}
+}
+
 // TestFromWorkOfAnAttachedTask: the first event is that of a task which its
 // upstream has, whoever writes it, and clients see it as queued.
 func TestFromWorkOfAnAttachedTask(t *testing.T) {
@@ -51,7 +88,7 @@ func TestFromWorkOfAnAttachedTask(t *testing.T) {
 	item := work("video")
 	item.QueueDeadline = nil
 	item.Attached = &genbusv1.AttachedTask{
-		Upstream: "u", UpstreamKey: "k", UpstreamTaskId: "up_1", UpstreamTicket: "text2video", Attempt: 2, Deadline: timestamppb.New(start.Add(time.Hour)),
+		Upstream: "u", UpstreamKey: "k", UpstreamTaskId: "up_1", UpstreamTicket: "text2video", Attempt: 2, Code: "poisoned", Deadline: timestamppb.New(start.Add(time.Hour)),
 	}
 	e := FromWork(item)
 	v, ok := e.Job.(*genbusv1.VideoTask)
@@ -59,7 +96,7 @@ func TestFromWorkOfAnAttachedTask(t *testing.T) {
 		t.Fatalf("the first event is %v", e.Job)
 	}
 	want := &genbusv1.Execution{
-		Phase: submitted, Route: "r", Fingerprint: []byte("fp"), Upstream: "u", UpstreamKey: "k", UpstreamTicket: "text2video", Attempt: 2,
+		Phase: submitted, Route: "r", Fingerprint: []byte("fp"), Upstream: "u", UpstreamKey: "k", UpstreamTicket: "text2video", Attempt: 2, Unconfirmed: "poisoned",
 		FirstSubmitAt: timestamppb.New(start), Deadline: timestamppb.New(start.Add(time.Hour)),
 	}
 	if diff := cmp.Diff(want, v.GetExecution(), protocmp.Transform()); diff != "" {
@@ -67,6 +104,12 @@ func TestFromWorkOfAnAttachedTask(t *testing.T) {
 	}
 	if _, err := Submitting(v, start, Submission{Upstream: "u"}); err == nil {
 		t.Error("an attached task may be submitted")
+	}
+	if next, made, err := Observed(v, start, Observation{Unknown: true}); err != nil || made || next.Job != nil {
+		t.Errorf("a poll that found nothing: %v, %v", next, err)
+	}
+	if next, made, err := Observed(v, start, Observation{}); err != nil || !made || next.Job.GetExecution().GetUnconfirmed() != "" {
+		t.Errorf("the first poll that found it: %v, %v", next, err)
 	}
 	if next, _, err := Observed(v, start, Observation{Started: true}); err != nil || next.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_IN_PROGRESS {
 		t.Errorf("the first poll: %v, %v", next.Job, err)
@@ -203,15 +246,15 @@ func TestObservedEvents(t *testing.T) {
 		o     Observation
 		want  bool
 	}{
-		{"nothing new", time.Hour, Observation{true, "running", 20}, false},
-		{"a little progress, early", time.Second, Observation{true, "running", 29}, false},
-		{"a little progress, late", 30 * time.Second, Observation{true, "running", 21}, true},
-		{"ten percent", time.Second, Observation{true, "running", 30}, true},
-		{"progress goes back", time.Hour, Observation{true, "running", 5}, false},
-		{"no progress told", time.Hour, Observation{true, "running", -1}, false},
-		{"another word, early", time.Second, Observation{true, "rendering", 20}, false},
-		{"another word, late", time.Minute, Observation{true, "rendering", 20}, true},
-		{"queued again", time.Second, Observation{false, "running", 20}, false},
+		{"nothing new", time.Hour, Observation{Started: true, Status: "running", Progress: 20}, false},
+		{"a little progress, early", time.Second, Observation{Started: true, Status: "running", Progress: 29}, false},
+		{"a little progress, late", 30 * time.Second, Observation{Started: true, Status: "running", Progress: 21}, true},
+		{"ten percent", time.Second, Observation{Started: true, Status: "running", Progress: 30}, true},
+		{"progress goes back", time.Hour, Observation{Started: true, Status: "running", Progress: 5}, false},
+		{"no progress told", time.Hour, Observation{Started: true, Status: "running", Progress: -1}, false},
+		{"another word, early", time.Second, Observation{Started: true, Status: "rendering", Progress: 20}, false},
+		{"another word, late", time.Minute, Observation{Started: true, Status: "rendering", Progress: 20}, true},
+		{"queued again", time.Second, Observation{Started: false, Status: "running", Progress: 20}, false},
 	} {
 		e, made, err := Observed(base, start.Add(row.after), row.o)
 		if err != nil || made != row.want {

@@ -26,7 +26,15 @@ func attach(x *genbusv1.Execution, item *genbusv1.WorkItem) {
 	t := item.GetAttached()
 	x.Phase, x.FirstSubmitAt, x.Deadline = submitted, item.GetAcceptedAt(), t.GetDeadline()
 	x.Upstream, x.UpstreamKey, x.UpstreamTicket = t.GetUpstream(), t.GetUpstreamKey(), t.GetUpstreamTicket()
-	x.Attempt = t.GetAttempt()
+	x.Attempt, x.Unconfirmed = t.GetAttempt(), t.GetCode()
+}
+
+// Unfound reports whether a job that was attached to a task of its upstream has
+// ended before any poll had found that task, and gives the code of the dead letter
+// that the job was made of.
+func Unfound(job Job) (code string, unfound bool) {
+	x := job.GetExecution()
+	return x.GetUnconfirmed(), x.GetUnconfirmed() != "" && (x.GetPhase() == failed || x.GetPhase() == cancelled)
 }
 
 // Submission is what is fixed before a create request is written.
@@ -95,6 +103,9 @@ func Submitted(t *genbusv1.VideoTask, now time.Time, r Receipt) (Event, error) {
 
 // Observation is what a poll says of a task that still runs.
 type Observation struct {
+	// Unknown is true when the upstream answers that it knows no such task, or not
+	// yet.
+	Unknown bool
 	// Started is true when the upstream says that it works on the task; a word
 	// that genbus does not know means that too.
 	Started bool
@@ -112,7 +123,8 @@ const (
 
 // Observed is the event that an observation is worth, and false when it is worth
 // none: an event is a change of phase, progress of at least 10 %, or any progress
-// or new word of the upstream after 30 s. A status that would go back is only
+// or new word of the upstream after 30 s, or the first that confirms that an
+// attached task is there. A status that would go back is only
 // kept as the upstream's word, and progress never goes back.
 func Observed(t *genbusv1.VideoTask, now time.Time, o Observation) (Event, bool, error) {
 	to := t.GetExecution().GetPhase()
@@ -123,11 +135,15 @@ func Observed(t *genbusv1.VideoTask, now time.Time, o Observation) (Event, bool,
 		to = inProgress
 	}
 	progress := max(t.GetProgress(), clampProgress(o.Progress))
-	if to == t.GetExecution().GetPhase() && !worthwhile(t, now, o.Status, progress) {
+	confirms := !o.Unknown && t.GetExecution().GetUnconfirmed() != ""
+	if to == t.GetExecution().GetPhase() && !confirms && !worthwhile(t, now, o.Status, progress) {
 		return Event{}, false, nil
 	}
-	e, err := next(t, to, now, func(t *genbusv1.VideoTask, _ *genbusv1.Execution) {
+	e, err := next(t, to, now, func(t *genbusv1.VideoTask, x *genbusv1.Execution) {
 		t.Progress, t.UpstreamStatus = progress, o.Status
+		if confirms {
+			x.Unconfirmed = ""
+		}
 	})
 	return e, err == nil, err
 }
@@ -149,6 +165,7 @@ func clampProgress(p int) int32 { return int32(min(max(p, 0), 99)) }
 func Archiving(t *genbusv1.VideoTask, now, until time.Time, upstreamStatus string, err *genbusv1.TaskError) (Event, error) {
 	return next(t, inProgress, now, func(t *genbusv1.VideoTask, x *genbusv1.Execution) {
 		t.Progress, t.UpstreamStatus = 99, upstreamStatus
+		x.Unconfirmed = ""
 		x.ArchiveUntil = timestamppb.New(until)
 		if err != nil {
 			t.Archive = &genbusv1.Archive{Error: err}
@@ -168,7 +185,8 @@ type Result struct {
 
 // Completed ends a task with its result.
 func Completed(t *genbusv1.VideoTask, now time.Time, r Result) (Event, error) {
-	return next(t, completed, now, func(t *genbusv1.VideoTask, _ *genbusv1.Execution) {
+	return next(t, completed, now, func(t *genbusv1.VideoTask, x *genbusv1.Execution) {
+		x.Unconfirmed = ""
 		t.Videos, t.MetadataJson, t.Usage, t.UpstreamStatus = r.Videos, r.Metadata, r.Usage, r.UpstreamStatus
 		t.Progress, t.Archive = 100, r.Archive
 	})
@@ -176,7 +194,8 @@ func Completed(t *genbusv1.VideoTask, now time.Time, r Result) (Event, error) {
 
 // FailedUpstream ends a task that the upstream gave up, with its own word.
 func FailedUpstream(t *genbusv1.VideoTask, now time.Time, status string, usage *genbusv1.Usage, err *genbusv1.TaskError) (Event, error) {
-	return next(t, failed, now, func(t *genbusv1.VideoTask, _ *genbusv1.Execution) {
+	return next(t, failed, now, func(t *genbusv1.VideoTask, x *genbusv1.Execution) {
+		x.Unconfirmed = ""
 		t.UpstreamStatus, t.Usage, t.Error = status, usage, err
 	})
 }

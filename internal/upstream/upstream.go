@@ -150,6 +150,9 @@ type VideoFile struct {
 // VideoState is what one poll says.
 type VideoState struct {
 	Progression Progression
+	// Unknown is true where the upstream answers that it knows no such task, or not
+	// yet: its Progression is Running then.
+	Unknown bool
 	// Status is the upstream's own word, unchanged.
 	Status string
 	// Progress is 0 to 100, or -1 when the upstream does not say.

@@ -420,7 +420,10 @@ type Execution struct {
 	// whoever writes it; empty when the request had none.
 	Traceparent string `protobuf:"bytes,20,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
 	// The vendors' part of it, at most 512 bytes; empty when there was none.
-	Tracestate    string `protobuf:"bytes,21,opt,name=tracestate,proto3" json:"tracestate,omitempty"`
+	Tracestate string `protobuf:"bytes,21,opt,name=tracestate,proto3" json:"tracestate,omitempty"`
+	// Code of the dead letter of which an attached job was made, for as long as no
+	// poll has found the task; empty in every other job.
+	Unconfirmed   string `protobuf:"bytes,22,opt,name=unconfirmed,proto3" json:"unconfirmed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -598,6 +601,13 @@ func (x *Execution) GetTraceparent() string {
 func (x *Execution) GetTracestate() string {
 	if x != nil {
 		return x.Tracestate
+	}
+	return ""
+}
+
+func (x *Execution) GetUnconfirmed() string {
+	if x != nil {
+		return x.Unconfirmed
 	}
 	return ""
 }
@@ -896,7 +906,7 @@ const file_genbus_v1_job_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
 	"\x04size\x18\x03 \x01(\x04R\x04size\x12\x16\n" +
 	"\x06sha256\x18\x04 \x01(\fR\x06sha256\x12!\n" +
-	"\fcontent_type\x18\x05 \x01(\tR\vcontentType\"\xd6\x06\n" +
+	"\fcontent_type\x18\x05 \x01(\tR\vcontentType\"\xf8\x06\n" +
 	"\tExecution\x12)\n" +
 	"\x05phase\x18\x01 \x01(\x0e2\x13.genbus.v1.JobPhaseR\x05phase\x12\x14\n" +
 	"\x05route\x18\x02 \x01(\tR\x05route\x12\x1a\n" +
@@ -924,7 +934,8 @@ const file_genbus_v1_job_proto_rawDesc = "" +
 	"\vtraceparent\x18\x14 \x01(\tR\vtraceparent\x12\x1e\n" +
 	"\n" +
 	"tracestate\x18\x15 \x01(\tR\n" +
-	"tracestate\"\x97\x03\n" +
+	"tracestate\x12 \n" +
+	"\vunconfirmed\x18\x16 \x01(\tR\vunconfirmed\"\x97\x03\n" +
 	"\x05Usage\x12(\n" +
 	"\rprompt_tokens\x18\x01 \x01(\x03H\x00R\fpromptTokens\x88\x01\x01\x120\n" +
 	"\x11completion_tokens\x18\x02 \x01(\x03H\x01R\x10completionTokens\x88\x01\x01\x12&\n" +

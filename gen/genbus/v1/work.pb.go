@@ -267,7 +267,11 @@ type AttachedTask struct {
 	// Submissions that the job before had begun, as far as is known.
 	Attempt uint32 `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// When the new job fails with deadline_exceeded.
-	Deadline      *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	Deadline *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	// Code of the dead letter that the job is made of.
+	Code string `protobuf:"bytes,7,opt,name=code,proto3" json:"code,omitempty"`
+	// The upstream's id that the letter named; empty when it named none.
+	Named         string `protobuf:"bytes,8,opt,name=named,proto3" json:"named,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -342,6 +346,20 @@ func (x *AttachedTask) GetDeadline() *timestamppb.Timestamp {
 		return x.Deadline
 	}
 	return nil
+}
+
+func (x *AttachedTask) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *AttachedTask) GetNamed() string {
+	if x != nil {
+		return x.Named
+	}
+	return ""
 }
 
 // DeadLetter is what could not be processed, whole: the payload on
@@ -614,14 +632,16 @@ const file_genbus_v1_work_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\n" +
 	"\n" +
-	"\b_archive\"\xf2\x01\n" +
+	"\b_archive\"\x9c\x02\n" +
 	"\fAttachedTask\x12\x1a\n" +
 	"\bupstream\x18\x01 \x01(\tR\bupstream\x12!\n" +
 	"\fupstream_key\x18\x02 \x01(\tR\vupstreamKey\x12(\n" +
 	"\x10upstream_task_id\x18\x03 \x01(\tR\x0eupstreamTaskId\x12'\n" +
 	"\x0fupstream_ticket\x18\x04 \x01(\tR\x0eupstreamTicket\x12\x18\n" +
 	"\aattempt\x18\x05 \x01(\rR\aattempt\x126\n" +
-	"\bdeadline\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\"\x83\x04\n" +
+	"\bdeadline\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12\x12\n" +
+	"\x04code\x18\a \x01(\tR\x04code\x12\x14\n" +
+	"\x05named\x18\b \x01(\tR\x05named\"\x83\x04\n" +
 	"\n" +
 	"DeadLetter\x12*\n" +
 	"\x05error\x18\x01 \x01(\v2\x14.genbus.v1.TaskErrorR\x05error\x12\x0e\n" +

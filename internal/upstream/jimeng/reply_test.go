@@ -192,13 +192,13 @@ func TestClientOfSurface(t *testing.T) {
 	}
 	for id, want := range map[string]upstream.VideoState{
 		"queued": {Progression: upstream.Queued, Status: "in_queue"}, "running": {Progression: upstream.InProgress, Status: "generating"},
-		"completed": {Progression: upstream.Completed, Status: "done"}, "nobody's": {Progression: upstream.Running, Status: "not_found"},
+		"completed": {Progression: upstream.Completed, Status: "done"}, "nobody's": {Progression: upstream.Running, Status: "not_found", Unknown: true},
 		"failed":    {Progression: upstream.Failed, Err: &upstream.Error{Code: "50500", Message: "the task failed"}},
 		"risk":      {Progression: upstream.Failed, Err: &upstream.Error{Code: "50413", Message: "Post Text Risk Not Pass", Final: true}},
 		"cancelled": {Progression: upstream.Failed, Err: &upstream.Error{Code: "50500", Message: "gone"}},
 	} {
 		got, err := client.Poll(t.Context(), upstream.TaskRef{ID: id, Ticket: "jimeng_t2v_v30"})
-		if err != nil || got.Progression != want.Progression || got.Status != want.Status {
+		if err != nil || got.Progression != want.Progression || got.Status != want.Status || got.Unknown != want.Unknown {
 			t.Errorf("%s: %+v, %v, want %+v", id, got, err, want)
 		}
 		if a, b := want.Err, got.Err; (a == nil) != (b == nil) || (a != nil && (a.Code != b.Code || a.Message != b.Message || a.Final != b.Final)) {

@@ -78,7 +78,9 @@ func (a *answer) failure() upstream.VideoState {
 func (c *client) progress(a *answer) upstream.VideoState {
 	word := a.Data.Value.Status.Word
 	if upstream.NormaliseStatus(word) == "not_found" {
-		return running(upstream.Running, word)
+		s := running(upstream.Running, word)
+		s.Unknown = true
+		return s
 	}
 	switch p := upstream.ProgressionOf(word); p {
 	case upstream.Completed:

@@ -1,0 +1,112 @@
+package operator
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// cancel ends a job as a caller does.
+func (r *replica) cancel(e tasklog.Entry) {
+	r.t.Helper()
+	next, err := task.Cancelled(e.Job, time.Now(), &genbusv1.TaskError{Code: "cancelled"})
+	if err == nil {
+		_, err = r.o.Log.Commit(r.t.Context(), next, e.Seq)
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// attach attaches a letter to a task.
+func (r *replica) attach(l *genbusv1.StoredDeadLetter, taskID string) tasklog.Entry {
+	r.t.Helper()
+	e, err := r.Attach(r.t.Context(), l.GetSequence(), taskID)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return e
+}
+
+// TestAttachWithAWrongID costs nothing: where no poll has found the task by the end
+// of the job, the letter is there again, and can be attached as before.
+func TestAttachWithAWrongID(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		up := newSandbox(t)
+		r := newReplica(t, open(t), up, func(c *config.Config) {
+			for i := range c.Routes {
+				c.Routes[i].Timeouts.Deadline = time.Second
+			}
+		}).start()
+		unknown := r.unknownLetter(up, "u", videoBody)
+		right := ask(t, up, "/v1/video/generations", unknown.GetLetter().GetId(), unknown.GetLetter().GetData())
+
+		e := r.attach(unknown, "wrong")
+		if end := r.end(e.Name()); end.Job.GetError().GetCode() != string(fault.DeadlineExceeded) {
+			t.Fatalf("ended %v", end.Job.GetError())
+		}
+		again := r.unfound(e, unknown)
+
+		e = r.attach(again, "wrong")
+		r.cancel(e)
+		last := r.unfound(e, again)
+
+		e = r.attach(last, right)
+		r.checkAttached(e, last.GetLetter(), right)
+		if left := r.letters(Query{Size: 100}); len(left) != 0 {
+			t.Errorf("letters are left: %v", left)
+		}
+	})
+}
+
+// unfound waits for the letter of an attached job that has ended, and checks that it
+// is worth as much as the one before.
+func (r *replica) unfound(e tasklog.Entry, before *genbusv1.StoredDeadLetter) *genbusv1.StoredDeadLetter {
+	r.t.Helper()
+	await(r.t, "the letter", func() bool { return len(r.letters(Query{Size: 100})) > 0 })
+	l := r.letterOf(e.Job.GetId())
+	was, is := before.GetLetter(), l.GetLetter()
+	if is.GetError().GetCode() != was.GetError().GetCode() || is.GetUpstreamTaskId() != was.GetUpstreamTaskId() || is.GetUpstream() != was.GetUpstream() ||
+		is.GetAttempt() != was.GetAttempt() || !bytes.Equal(is.GetData(), was.GetData()) || is.GetWork().GetLabels()["team"] != "a" {
+		r.t.Errorf("the letter was %v and is %v", was, is)
+	}
+	return l
+}
+
+// TestAttachedAndFound: a letter that names its task names it still after another one
+// was attached in its place. A job whose task a poll has found leaves no letter when it
+// is cancelled.
+func TestAttachedAndFound(t *testing.T) {
+	t.Parallel()
+	up := newSandbox(t)
+	r := newReplica(t, brokertest.Single(t), up).start()
+	orphan := r.orphan("o")
+	e := r.attach(orphan, "wrong")
+	r.cancel(e)
+	orphan = r.unfound(e, orphan)
+
+	other := r.admit(subject.Video, "slow", `{"model":"sandbox-video:duration_ms=600000","prompt":"a cat"}`)
+	slow := videoOf(r.until(other.Name(), genbusv1.JobPhase_JOB_PHASE_SUBMITTED)).GetUpstreamTaskId()
+	e = r.attach(orphan, slow)
+	await(t, "a poll that finds the task", func() bool {
+		e = tasklogEntry(r, e.Job.GetId())
+		return e.Job.GetExecution().GetUnconfirmed() == ""
+	})
+	r.cancel(e)
+	if err := r.o.Admission.Released(t.Context(), e.Name(), patience); err != nil {
+		t.Fatal(err)
+	}
+	if left := r.letters(Query{Size: 100}); len(left) != 0 {
+		t.Errorf("letters are left: %v", left)
+	}
+}
