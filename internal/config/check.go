@@ -115,11 +115,17 @@ func (c *Config) checkChoices(r *report) {
 	}
 }
 
-// checkListeners keeps a service that asks nobody who they are on this machine, and two servers off one port.
+// checkListeners keeps a service that asks nobody who they are on this machine, and two servers off one port. API keys
+// guard HTTP and gRPC; NATS has users of its own.
 func (c *Config) checkListeners(r *report) {
 	taken := map[string]string{}
 	for _, l := range c.listeners() {
-		if len(c.APIKeys) == 0 && beyondLoopback(l.addr) {
+		switch {
+		case !beyondLoopback(l.addr):
+		case l.key == natsListen && c.NATS.User == "":
+			r.bad(l.key, l.addr, "a loopback address such as 127.0.0.1, or nats.user with nats.password_env (and nats.tls, or the password is sent in clear): "+
+				"without a user everybody who reaches it may act as every tenant. API keys do not guard NATS; docs/nats-security.md says how tenants are kept apart there")
+		case l.key != natsListen && len(c.APIKeys) == 0:
 			r.bad(l.key, l.addr, "a loopback address such as 127.0.0.1, or API keys (api_keys in the file, or GENBUS_API_KEY): without keys everybody who reaches it may use it")
 		}
 		if other := taken[l.addr]; other != "" && !strings.HasSuffix(l.addr, ":0") {
@@ -127,10 +133,10 @@ func (c *Config) checkListeners(r *report) {
 		}
 		taken[l.addr] = l.key
 	}
-	if c.NATS.Embedded() && c.NATS.User == "" && c.NATS.Listen != ListenNone && beyondLoopback(c.NATS.Listen) {
-		r.bad("nats.listen", c.NATS.Listen, "a loopback address, or nats.user with nats.password_env: API keys do not guard the embedded NATS server")
-	}
 }
+
+// natsListen is the address of the embedded NATS server.
+const natsListen = "nats.listen"
 
 // listener is an address at which callers reach genbus.
 type listener struct{ key, addr string }
@@ -138,7 +144,7 @@ type listener struct{ key, addr string }
 func (c *Config) listeners() []listener {
 	all := []listener{{"http.addr", c.HTTP.Addr}, {"grpc.addr", c.GRPC.Addr}}
 	if c.NATS.Embedded() && c.NATS.Listen != ListenNone {
-		all = append(all, listener{"nats.listen", c.NATS.Listen})
+		all = append(all, listener{natsListen, c.NATS.Listen})
 	}
 	return all
 }

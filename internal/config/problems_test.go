@@ -303,8 +303,8 @@ func TestProblems(t *testing.T) {
 		{"both api key variables", "", []string{"GENBUS_API_KEY=hunter2", "GENBUS_API_KEY_FILE=/ok"}, []string{"GENBUS_API_KEY_FILE and GENBUS_API_KEY are both set; want one of them"}},
 		{"http for all", "http: {addr: '0.0.0.0:8080'}", nil, []string{`c.yaml:1: http.addr is "0.0.0.0:8080"; want a loopback address such as 127.0.0.1, or API keys (api_keys in the file, or GENBUS_API_KEY): without keys everybody who reaches it may use it`}},
 		{"grpc for all", "", []string{"GENBUS_GRPC_ADDR=:9090"}, []string{`GENBUS_GRPC_ADDR: grpc.addr is ":9090"; want a loopback address such as 127.0.0.1, or API keys`}},
-		{"nats for all", "nats: {listen: '[::]:4222'}", nil, []string{`c.yaml:1: nats.listen is "[::]:4222"; want a loopback address such as 127.0.0.1, or API keys`}},
-		{"nats for all, with API keys", "nats: {listen: 'host:4222'}", []string{"GENBUS_API_KEY=hunter2"}, []string{`c.yaml:1: nats.listen is "host:4222"; want a loopback address, or nats.user with nats.password_env: API keys do not guard the embedded NATS server`}},
+		{"nats for all", "nats: {listen: '[::]:4222'}", nil, []string{`c.yaml:1: nats.listen is "[::]:4222"; want a loopback address such as 127.0.0.1, or nats.user with nats.password_env`}},
+		{"nats for all, with API keys", "nats: {listen: 'host:4222'}", []string{"GENBUS_API_KEY=hunter2"}, []string{`c.yaml:1: nats.listen is "host:4222"; want a loopback address such as 127.0.0.1, or nats.user with nats.password_env`}},
 		{"one port for two", "grpc: {addr: '127.0.0.1:8080'}", nil, []string{`c.yaml:1: grpc.addr is "127.0.0.1:8080"; want an address of its own; http.addr has this one`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -355,4 +355,5 @@ func TestListeningThatIsAllowed(t *testing.T) {
 		mustLoad(t, "", tc...)
 	}
 	mustLoad(t, "nats: {listen: ':4222', user: u, password_env: PW}", "PW=p", "GENBUS_API_KEY=k") // nobody can send a key there
+	mustLoad(t, "nats: {listen: ':4222', user: u, password_env: PW}", "PW=p")
 }
