@@ -122,10 +122,10 @@ func (c *Config) checkListeners(r *report) {
 	for _, l := range c.listeners() {
 		switch {
 		case !beyondLoopback(l.addr):
-		case l.key == natsListen && c.NATS.User == "":
+		case l.key == natsListen && c.NATS.User == "" && !r.follows("nats.user"):
 			r.bad(l.key, l.addr, "a loopback address such as 127.0.0.1, or nats.user with nats.password_env (and nats.tls, or the password is sent in clear): "+
 				"without a user everybody who reaches it may act as every tenant. API keys do not guard NATS; docs/nats-security.md says how tenants are kept apart there")
-		case l.key != natsListen && len(c.APIKeys) == 0:
+		case l.key != natsListen && len(c.APIKeys) == 0 && !r.follows("api_keys"):
 			r.bad(l.key, l.addr, "a loopback address such as 127.0.0.1, or API keys (api_keys in the file, or GENBUS_API_KEY): without keys everybody who reaches it may use it")
 		}
 		if other := taken[l.addr]; other != "" && !strings.HasSuffix(l.addr, ":0") {

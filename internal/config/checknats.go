@@ -15,7 +15,8 @@ func (c *Config) checkNATS(r *report) {
 		r.bad("nats.prefix", n.Prefix, "one or more tokens of letters, digits, _ or -, joined by dots, at most 64 characters, such as genbus or acme.genbus")
 	}
 	c.checkStreams(r)
-	if (n.User == "") != (n.Password.Empty() && n.PasswordEnv == "" && n.PasswordFile == "") {
+	password := !n.Password.Empty() || n.PasswordEnv != "" || n.PasswordFile != "" || r.follows("nats.password_env") || r.follows("nats.password_file")
+	if (n.User == "") == password {
 		r.bad("nats.user", n.User, "a user together with password_env or password_file, or none of them")
 	}
 	if n.Embedded() {

@@ -110,7 +110,7 @@ func (c *Config) checkTargets(r *report, path string, route Route) {
 func (c *Config) checkUpstreamName(r *report, key, name string) {
 	names := sortedKeys(c.Upstreams)
 	switch _, known := c.Upstreams[name]; {
-	case known:
+	case known, r.follows("upstreams"):
 	case len(names) == 0:
 		r.bad(key, name, "the name of an upstream; there is none yet under upstreams")
 	default:
@@ -171,7 +171,9 @@ func isModelName(name string) bool {
 }
 
 func checkBounds(r *report, path string, route Route) {
-	within(r, path+".max_in_flight", route.MaxInFlight, 1, 1_000_000)
+	if route.Kind == KindVideo || route.Kind == KindChat { // its default depends on the kind
+		within(r, path+".max_in_flight", route.MaxInFlight, 1, 1_000_000)
+	}
 	within(r, path+".max_queued", route.MaxQueued, 1, 1_000_000_000)
 	within(r, path+".ready_jobs", route.ReadyJobs, 1, 1_000_000_000)
 	within(r, path+".poll.interval", route.Poll.Interval, 10*time.Millisecond, time.Hour)
@@ -191,8 +193,11 @@ func checkBounds(r *report, path string, route Route) {
 func (c *Config) checkTaskLog(r *report) {
 	tasks, inFlight := c.NATS.Streams.Tasks, int64(0)
 	for i, route := range c.Routes {
-		inFlight += int64(min(max(route.MaxInFlight, 0), 1_000_000))
-		if life := route.longestLife(c.Chat.MaxAttempts); 2*life >= tasks.MaxAge {
+		path := fmt.Sprintf("routes[%d]", i)
+		if !r.reported[path+".max_in_flight"] {
+			inFlight += int64(route.MaxInFlight)
+		}
+		if life := route.longestLife(c.Chat.MaxAttempts); 2*life >= tasks.MaxAge && !r.reportedBelow(path+".timeouts") {
 			r.bad("nats.streams.tasks.max_age", tasks.MaxAge, fmt.Sprintf(
 				"more than %s, twice the longest life of a job of routes[%d] (%s); or a shorter timeouts.queue, deadline, archive or total there", formatDuration(2*life), i, route.Name))
 		}

@@ -46,6 +46,7 @@ func (l *loader) applyEnv() {
 			return
 		}
 		l.vars[key] = name
+		delete(l.lost, key)
 		if want := setScalar(v, text); want != "" {
 			l.bad(key, text, want)
 		}
@@ -64,6 +65,9 @@ func (l *loader) applyUpstreamEnv() {
 	}
 	upstream, exists := l.Upstreams[defaultUpstream]
 	if !exists && address == "" {
+		if l.mistyped(envUpstreamURL) || l.follows("upstreams") {
+			return
+		}
 		l.say(cmp.Or(present(key, envUpstreamKey), envUpstreamKeyFile), "is set, but there is no upstream to use it; want "+envUpstreamURL+" too")
 		return
 	}
@@ -150,6 +154,17 @@ func (l *loader) unknownVariables() {
 		}
 		l.say(name, "is not a known variable; want one of "+strings.Join(known, ", "))
 	}
+}
+
+// mistyped reports whether an unknown variable seems to be meant for the given one.
+func (l *loader) mistyped(name string) bool {
+	known := variables()
+	for other := range l.env {
+		if guess, ok := nearest(other, known); ok && guess == name && strings.HasPrefix(other, envPrefix) && !slices.Contains(known, other) {
+			return true
+		}
+	}
+	return false
 }
 
 func isKubernetesLink(name, value string) bool {

@@ -67,6 +67,7 @@ func (d *fileDecoder) value(path string, node *yaml.Node, v reflect.Value) {
 	}
 	if path != "" {
 		d.lines[path] = node.Line
+		delete(d.lost, path) // a guess that it was mistyped
 	}
 	if node.Kind == yaml.AliasNode {
 		node = node.Alias
@@ -89,7 +90,7 @@ func (d *fileDecoder) value(path string, node *yaml.Node, v reflect.Value) {
 
 func (d *fileDecoder) scalar(path string, node *yaml.Node, v reflect.Value) {
 	if node.Kind != yaml.ScalarNode {
-		d.say(path, "is a "+kindName(node)+"; want a single value")
+		d.lose(path, "is a "+kindName(node)+"; want a single value")
 		return
 	}
 	if want := setScalar(v, node.Value); want != "" {
@@ -124,6 +125,9 @@ func (d *fileDecoder) unknown(at string, key *yaml.Node, fields map[string]int) 
 	names := sortedKeys(fields)
 	if guess, ok := nearest(key.Value, names); ok {
 		d.say(at, "is not a known key; did you mean "+guess+"?")
+		if meant := join(parent(at), guess); d.lines[meant] == 0 { // what it was meant for is not written yet, if ever
+			d.lost[meant] = true
+		}
 		return
 	}
 	d.say(at, "is not a known key; want one of "+strings.Join(names, ", "))
@@ -140,7 +144,7 @@ func (d *fileDecoder) table(path string, node *yaml.Node, v reflect.Value) {
 
 func (d *fileDecoder) list(path string, node *yaml.Node, v reflect.Value) {
 	if node.Kind != yaml.SequenceNode {
-		d.say(path, "is a "+kindName(node)+`; want a list, such as [a, b]`)
+		d.lose(path, "is a "+kindName(node)+`; want a list, such as [a, b]`)
 		return
 	}
 	list := reflect.MakeSlice(v.Type(), 0, 0)
@@ -159,7 +163,7 @@ func (d *fileDecoder) list(path string, node *yaml.Node, v reflect.Value) {
 func (d *fileDecoder) pairs(path string, node *yaml.Node) func(yield func(key, value *yaml.Node) bool) {
 	return func(yield func(key, value *yaml.Node) bool) {
 		if node.Kind != yaml.MappingNode {
-			d.say(path, "is a "+kindName(node)+"; want key: value pairs")
+			d.lose(path, "is a "+kindName(node)+"; want key: value pairs")
 			return
 		}
 		first := map[string]int{}

@@ -34,7 +34,9 @@ func Load(source Source) (*Config, error) {
 	}
 	l := &loader{Config: Default(), read: source.ReadFile, env: parseEnviron(source.Environ), used: map[string]bool{}}
 	l.report = newReport(cmp.Or(source.File, l.env[envConfig]))
-	l.loadFile()
+	if l.loadFile(); l.reported[""] {
+		return nil, l.err() // who knows what the file says
+	}
 	l.applyEnv()
 	l.inherit()
 	l.loadSecrets()

@@ -210,7 +210,6 @@ func TestProblems(t *testing.T) {
 			`c.yaml:3: routes[0].kind is ""; want video or chat`,
 			`c.yaml:3: routes[0].models is missing; want a list of model names, prefixes such as "wan-*", or "*"`,
 			`c.yaml:3: routes[0].upstream is ""; want the name of an upstream: u`,
-			"c.yaml:3: routes[0].max_in_flight is 0; want 1 to 1000000",
 		}},
 		{"route name", upstreamU + "routes:\n- {name: a.b, kind: video, upstream: u, models: [m]}", nil, []string{`c.yaml:3: routes[0].name is "a.b"; want 1 to 64 letters, digits, _ or -`}},
 		{"route name twice", routeU + "}\n- {name: r, kind: chat, upstream: u, models: [m]}", nil, []string{`c.yaml:4: routes[1].name is "r"; want a name of its own; routes[0] has this one`}},
@@ -324,6 +323,39 @@ func TestAllProblemsAtOnce(t *testing.T) {
 	_, err := loadText("http:\n  addr: x\n  zebra: 1\nlog: {level: loud}\n", "GENBUS_GRPC_ADDR=y", "GENBUS_LOGLEVEL=info")
 	wantLines(t, err, "c.yaml:2: http.addr is", "c.yaml:3: http.zebra is", "c.yaml:4: log.level is", "GENBUS_GRPC_ADDR: grpc.addr is",
 		"GENBUS_LOGLEVEL is not a known variable; did you mean GENBUS_LOG_LEVEL?")
+}
+
+// TestOneMistakeIsOneProblem: what would vanish with it is not said beside it.
+func TestOneMistakeIsOneProblem(t *testing.T) {
+	t.Parallel()
+	const route = "routes: [{name: r, kind: video, upstream: u, models: [m]}]"
+	for _, tc := range []struct {
+		text    string
+		environ []string
+		want    string
+	}{
+		{"upstreams: {u: http://h}\n" + route, nil, "c.yaml:1: upstreams.u is a single value; want key: value pairs"},
+		{"upstreams: [{name: u, base_url: http://h}]\n" + route, nil, "c.yaml:1: upstreams is a list; want key: value pairs"},
+		{"upstream: {u: {base_url: http://h}}\n" + route, nil, "c.yaml:1: upstream is not a known key; did you mean upstreams?"},
+		{"upstreams: {u: {base_url: http://h}, v: {base_url: http://h}}\nroute: []", nil, "c.yaml:2: route is not a known key; did you mean routes?"},
+		{upstreamU + "routes: [{name: r, kind: vidoe, upstream: u, models: [m]}]", nil, `c.yaml:2: routes[0].kind is "vidoe"; want video or chat`},
+		{upstreamU + "routes: [{name: r, knd: video, upstream: u, models: [m]}]", nil, "c.yaml:2: routes[0].knd is not a known key; did you mean kind?"},
+		{upstreamU + "routes: [r]", nil, "c.yaml:2: routes[0] is a single value; want key: value pairs"},
+		{routeU + "max_in_flight: 10_000_000}", nil, "c.yaml:3: routes[0].max_in_flight is 10000000; want"},
+		{routeU + "timeouts: {queue: 100000h}}", nil, "c.yaml:3: routes[0].timeouts.queue is 100000h; want"},
+		{"http: {addr: ':8080'}\napi_keys: {tenant: a}", nil, "c.yaml:2: api_keys is a mapping; want a list"},
+		{"http: {addr: ':8080'}\napikeys: [{tenant: a}]", nil, "c.yaml:2: apikeys is not a known key; did you mean api_keys?"},
+		{upstreamK("acces_key_env: AK, secret_key_env: SK") + "routes: [{name: r, kind: video, protocol: kling, upstream: k, models: [m]}]", pairs, "c.yaml:2: upstreams.k.acces_key_env is not a known key; did you mean access_key_env?"},
+		{"nats: {url: 'nats://h:4222', user: u, pasword_env: A}", nil, "c.yaml:1: nats.pasword_env is not a known key; did you mean password_env?"},
+		{"", []string{"GENBUS_UPSTREAM_KEY=x", "GENBUS_UPSTREAM_ULR=http://h"}, "GENBUS_UPSTREAM_ULR is not a known variable; did you mean GENBUS_UPSTREAM_URL?"},
+		{"a: [", []string{"GENBUS_UPSTREAM_KEY=x", "GENBUS_HTTP_ADDR=:8080"}, "c.yaml: "},
+	} {
+		_, err := loadText(tc.text, tc.environ...)
+		wantLines(t, err, tc.want)
+	}
+	// A guess that is wrong hides nothing.
+	_, err := loadText("upstream: {}\nupstreams: {u: {base_url: x}}\nhttp: {adr: x}", "GENBUS_HTTP_ADDR=y")
+	wantLines(t, err, "c.yaml:1: upstream is not", "c.yaml:2: upstreams.u.base_url is", "c.yaml:3: http.adr is not", "GENBUS_HTTP_ADDR: http.addr is")
 }
 
 func TestProblemsAreLimited(t *testing.T) {

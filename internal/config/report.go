@@ -19,12 +19,13 @@ type report struct {
 	lines    map[string]int    // YAML path to line
 	vars     map[string]string // YAML path to the environment variable that set it
 	reported map[string]bool   // keys with a problem: a second one would only follow from the first
+	lost     map[string]bool   // keys whose value was written, and could not be taken: what is missing there is no problem of its own
 	problems []error
 	dropped  int
 }
 
 func newReport(file string) *report {
-	return &report{file: file, lines: map[string]int{}, vars: map[string]string{}, reported: map[string]bool{}}
+	return &report{file: file, lines: map[string]int{}, vars: map[string]string{}, reported: map[string]bool{}, lost: map[string]bool{}}
 }
 
 // bad says that the value of key is wrong, and what would be right.
@@ -39,7 +40,7 @@ func (r *report) missing(key, want string) {
 
 // say reports a problem in a sentence that goes on from the key. The text must not hold a secret.
 func (r *report) say(key, text string) {
-	if r.reported[key] {
+	if r.reported[key] || r.follows(key) {
 		return
 	}
 	r.reported[key] = true
@@ -48,6 +49,33 @@ func (r *report) say(key, text string) {
 		return
 	}
 	r.problems = append(r.problems, errors.New(r.where(key)+strings.TrimLeft(key+" "+text, " ")))
+}
+
+// lose is say for a value that cannot be taken as a whole.
+func (r *report) lose(key, text string) {
+	r.say(key, text)
+	r.lost[key] = true
+}
+
+// follows reports whether a problem of key would vanish with one that was said: its value, or one that it stands in,
+// was lost.
+func (r *report) follows(key string) bool {
+	for path := key; path != ""; path = parent(path) {
+		if r.lost[path] {
+			return true
+		}
+	}
+	return false
+}
+
+// reportedBelow reports whether a value below key has a problem.
+func (r *report) reportedBelow(key string) bool {
+	for other := range r.reported {
+		if strings.HasPrefix(other, key+".") {
+			return true
+		}
+	}
+	return false
 }
 
 // where names the variable that set key, or else the file and the line of key or of the nearest parent that stands
