@@ -112,6 +112,25 @@ func TestOperatorKeyFromEnvironment(t *testing.T) {
 	}
 }
 
+// TestAKeyOfTheFileAndOfTheEnvironment is one entry, that of the file.
+func TestAKeyOfTheFileAndOfTheEnvironment(t *testing.T) {
+	t.Parallel()
+	const ops, key = "operator-key-0123", "tenants-key-01234"
+	for _, text := range []string{
+		"operator_keys: [{name: ops, key_file: /ops}]\napi_keys: [{tenant: default, key_file: /key}]",
+		"operator_keys: [{name: ops, key_sha256: " + sha(ops) + "}]\napi_keys: [{tenant: default, key_sha256: " + sha(key) + "}]",
+	} {
+		c, err := loadFiles(files{"c.yaml": text, "/ops": ops + "\n", "/key": key}, "GENBUS_OPERATOR_KEY="+ops, "GENBUS_API_KEY="+key)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if name, ok := c.Operator(ops); name != "ops" || !ok || len(c.OperatorKeys) != 1 || len(c.APIKeys) != 1 {
+			t.Errorf("operator %q, %v, of %d keys", name, ok, len(c.OperatorKeys))
+		}
+	}
+}
+
 // TestRotation: two keys of a tenant are valid at a time, and the old one until its end.
 func TestRotation(t *testing.T) {
 	t.Parallel()

@@ -49,7 +49,7 @@ func strong(r *report, path, name string, secret Secret, env, file string) {
 	if env == "" && file != "" {
 		place = join(path, name+"_file")
 	}
-	r.say(place, fmt.Sprintf("names a secret of fewer than %d bytes, which can be found by trying; want a longer one, such as \"service key new\" prints", minKey))
+	r.say(place, fmt.Sprintf("names a secret of fewer than %d bytes%s, which can be found by trying; want a longer one, such as \"service key new\" prints", minKey, placeOf(env, file)))
 }
 
 // checkOperatorKeys wants each entry whole, and no key that can be found by trying.

@@ -109,7 +109,7 @@ func (l *loader) applyAPIKeyEnv() {
 			return
 		}
 	}
-	l.APIKeys = append(l.APIKeys, APIKey{Tenant: DefaultTenant, KeyEnv: keyEnv, KeyFile: keyFile})
+	l.APIKeys, l.addedKey = append(l.APIKeys, APIKey{Tenant: DefaultTenant, KeyEnv: keyEnv, KeyFile: keyFile}), true
 }
 
 // applyOperatorKeyEnv adds a key of DefaultOperator, unless the file names the variable itself.
@@ -123,7 +123,24 @@ func (l *loader) applyOperatorKeyEnv() {
 			return
 		}
 	}
-	l.OperatorKeys = append(l.OperatorKeys, OperatorKey{Name: DefaultOperator, KeyEnv: keyEnv, KeyFile: keyFile})
+	l.OperatorKeys, l.addedOperator = append(l.OperatorKeys, OperatorKey{Name: DefaultOperator, KeyEnv: keyEnv, KeyFile: keyFile}), true
+}
+
+// dropTwice takes a key of the environment back that an entry of the file has too, with what the file says of it: the
+// command line reads the operator's key from the variable of the service. Two tenants cannot have one key.
+func (l *loader) dropTwice() {
+	if last := len(l.APIKeys) - 1; l.addedKey {
+		own := l.APIKeys[last]
+		if slices.ContainsFunc(l.APIKeys[:last], func(k APIKey) bool { return k.Tenant == own.Tenant && sameKey(k.Key, k.KeySHA256, own.Key) }) {
+			l.APIKeys = l.APIKeys[:last]
+		}
+	}
+	if last := len(l.OperatorKeys) - 1; l.addedOperator {
+		own := l.OperatorKeys[last]
+		if slices.ContainsFunc(l.OperatorKeys[:last], func(k OperatorKey) bool { return sameKey(k.Key, k.KeySHA256, own.Key) }) {
+			l.OperatorKeys = l.OperatorKeys[:last]
+		}
+	}
 }
 
 // overrideKey returns where a key comes from: the two variables, of which only one may be set, win over the file.

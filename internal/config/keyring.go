@@ -100,21 +100,21 @@ func (c *Config) clock() time.Time {
 func (c *Config) indexKeys(r *report) {
 	c.tenants, c.operators, c.pairs = nil, nil, map[string]pair{}
 	first := map[[sha256.Size]byte]string{}
-	add := func(ring *keyring, path string, h holder) {
+	add := func(ring *keyring, path, place string, h holder) {
 		if !h.key.held {
 			return
 		}
 		if other, taken := first[h.key.sum]; taken {
-			r.say(path, "holds the same key as "+other+"; want a key of its own for each entry")
+			r.say(path, "holds the same key"+place+" as "+other+"; want a key of its own for each entry, or one of the two left out")
 			return
 		}
-		first[h.key.sum] = path
+		first[h.key.sum] = path + place
 		*ring = append(*ring, h)
 	}
 	for i := range c.APIKeys {
 		k, path := &c.APIKeys[i], fmt.Sprintf("api_keys[%d]", i)
 		k.known = keep(&k.Key, k.KeySHA256, k.known)
-		add(&c.tenants, path, holder{name: k.Tenant, key: k.known, notAfter: moment(k.NotAfter)})
+		add(&c.tenants, path, placeOf(k.KeyEnv, k.KeyFile), holder{name: k.Tenant, key: k.known, notAfter: moment(k.NotAfter)})
 		if k.AccessKey != "" && !k.SecretKey.Empty() {
 			c.pairs[k.AccessKey] = pair{tenant: k.Tenant, secret: k.SecretKey, notAfter: moment(k.NotAfter)}
 		}
@@ -122,7 +122,7 @@ func (c *Config) indexKeys(r *report) {
 	for i := range c.OperatorKeys {
 		k, path := &c.OperatorKeys[i], fmt.Sprintf("operator_keys[%d]", i)
 		k.known = keep(&k.Key, k.KeySHA256, k.known)
-		add(&c.operators, path, holder{name: k.Name, key: k.known, notAfter: moment(k.NotAfter)})
+		add(&c.operators, path, placeOf(k.KeyEnv, k.KeyFile), holder{name: k.Name, key: k.known, notAfter: moment(k.NotAfter)})
 	}
 }
 
@@ -138,6 +138,12 @@ func keep(key *Secret, configured string, known keyHash) keyHash {
 		return h
 	}
 	return known
+}
+
+// sameKey reports whether an entry, which has a key or its hash, is of the given key. None is like no other.
+func sameKey(key Secret, configured string, other Secret) bool {
+	known := keep(&key, configured, keyHash{})
+	return known.held && !other.Empty() && known == hashOf(other.Reveal())
 }
 
 // readHash reads a hash in hexadecimal, and reports whether it is one.

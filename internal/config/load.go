@@ -40,6 +40,7 @@ func Load(source Source) (*Config, error) {
 	l.applyEnv()
 	l.inherit()
 	l.loadSecrets()
+	l.dropTwice()
 	l.checkFiles()
 	l.unknownVariables()
 	l.resolveTraces()
@@ -57,6 +58,8 @@ type loader struct {
 	read func(path string) ([]byte, error)
 	env  map[string]string
 	used map[string]bool // variables that the configuration names as holders of secrets
+	// The environment added an entry at the end of api_keys, of operator_keys.
+	addedKey, addedOperator bool
 }
 
 func (l *loader) loadFile() {

@@ -276,28 +276,30 @@ func TestProblems(t *testing.T) {
 		{"tenant missing", "api_keys: [{key_env: A}]", []string{"A=hunter2"}, []string{"c.yaml:1: api_keys[0].tenant is missing; want 1 to 64 letters"}},
 		{"api key missing", "api_keys: [{tenant: a}]", nil, []string{"c.yaml:1: api_keys[0].key_env is missing; want key_env: NAME, key_file: PATH or key_sha256: HASH"}},
 		{"api key inline", "api_keys:\n- tenant: a\n  key: hunter2\n  key_env: A", []string{"A=x"}, []string{"c.yaml:3: api_keys[0].key is written in the file; want key_env: NAME"}},
-		{"api key twice", "api_keys:\n- {tenant: a, key_env: A}\n- {tenant: b, key_env: B}", []string{"A=hunter2", "B=hunter2"}, []string{"c.yaml:3: api_keys[1] holds the same key as api_keys[0]; want a key of its own for each entry"}},
+		{"api key twice", "api_keys:\n- {tenant: a, key_env: A}\n- {tenant: b, key_env: B}", []string{"A=hunter2", "B=hunter2"}, []string{"c.yaml:3: api_keys[1] holds the same key (variable B) as api_keys[0] (variable A); want a key of its own for each entry, or one of the two left out"}},
 		{"access key alone", "api_keys: [{tenant: a, access_key: ak}]", nil, []string{"c.yaml:1: api_keys[0].access_key and the secret key belong together; want both or neither"}},
 		{"access key twice", "api_keys: [{tenant: a, access_key: ak, secret_key_env: A}, {tenant: b, access_key: ak, secret_key_env: A}]", []string{"A=0123456789abcdef"}, []string{`c.yaml:1: api_keys[1].access_key is "ak"; want an access key of its own; api_keys[0] has this one`}},
 		{"access key with a slash and a comma", "api_keys: [{tenant: a, access_key: 'a/b, c', secret_key_env: A}]", []string{"A=0123456789abcdef"}, []string{`c.yaml:1: api_keys[0].access_key is "a/b, c"; want 1 to 128 letters, digits, _, . or -`}},
 		{"long access key", "api_keys: [{tenant: a, access_key: " + strings.Repeat("a", 129) + ", secret_key_env: A}]", []string{"A=0123456789abcdef"}, []string{`c.yaml:1: api_keys[0].access_key is "aaa`}},
 		{"short secret key", "api_keys: [{tenant: a, access_key: ak, secret_key_env: A}, {tenant: a, access_key: al, secret_key_file: /ok}]", []string{"A=hunter2hunter2x"}, []string{
-			"c.yaml:1: api_keys[0].secret_key_env names a secret of fewer than 16 bytes, which can be found by trying; want a longer one",
+			"c.yaml:1: api_keys[0].secret_key_env names a secret of fewer than 16 bytes (variable A), which can be found by trying; want a longer one",
 			"c.yaml:1: api_keys[1].secret_key_file names a secret of fewer than 16 bytes",
 		}},
-		{"short key that others can try", "", []string{"GENBUS_HTTP_ADDR=:8080", "GENBUS_API_KEY=hunter2"}, []string{"api_keys[0].key_env names a secret of fewer than 16 bytes, which can be found by trying; want a longer one, such as \"service key new\" prints"}},
-		{"short key of a file", "grpc: {addr: ':9090'}\napi_keys: [{tenant: a, key_file: /ok}]", nil, []string{"c.yaml:2: api_keys[0].key_file names a secret of fewer than 16 bytes"}},
+		{"short key that others can try", "", []string{"GENBUS_HTTP_ADDR=:8080", "GENBUS_API_KEY=hunter2"}, []string{"api_keys[0].key_env names a secret of fewer than 16 bytes (variable GENBUS_API_KEY), which can be found by trying; want a longer one, such as \"service key new\" prints"}},
+		{"short key of a file", "grpc: {addr: ':9090'}\napi_keys: [{tenant: a, key_file: /ok}]", nil, []string{"c.yaml:2: api_keys[0].key_file names a secret of fewer than 16 bytes (file /ok)"}},
 		{"key_sha256", "api_keys: [{tenant: a, key_sha256: hunter2}]", nil, []string{"c.yaml:1: api_keys[0].key_sha256 is not a hash; want 64 hexadecimal digits, as \"service key new\" prints them"}},
 		{"key_sha256 too long", "api_keys: [{tenant: a, key_sha256: " + strings.Repeat("0a", 33) + "}]", nil, []string{"c.yaml:1: api_keys[0].key_sha256 is not a hash"}},
 		{"key_sha256 beside a key", "api_keys: [{tenant: a, key_env: A, key_sha256: " + strings.Repeat("0a", 32) + "}]", []string{"A=hunter2"}, []string{"c.yaml:1: api_keys[0].key_sha256 and a place of the key are both set; want one of them"}},
-		{"key_sha256 of another entry's key", "api_keys:\n- {tenant: a, key_env: A}\n- {tenant: b, key_sha256: " + sha("hunter2") + "}", []string{"A=hunter2"}, []string{"c.yaml:3: api_keys[1] holds the same key as api_keys[0]"}},
+		{"key_sha256 of another entry's key", "api_keys:\n- {tenant: a, key_env: A}\n- {tenant: b, key_sha256: " + sha("hunter2") + "}", []string{"A=hunter2"}, []string{"c.yaml:3: api_keys[1] holds the same key as api_keys[0] (variable A)"}},
 		{"not_after", "api_keys: [{tenant: a, key_env: A, not_after: tomorrow}]", []string{"A=hunter2"}, []string{`c.yaml:1: api_keys[0].not_after is "tomorrow"; want a time such as 2026-12-01T00:00:00Z`}},
 		{"operator name", "operator_keys: [{key_sha256: " + sha("hunter2") + "}]", nil, []string{"c.yaml:1: operator_keys[0].name is missing; want 1 to 64 letters"}},
 		{"operator key missing", "operator_keys: [{name: a}]", nil, []string{"c.yaml:1: operator_keys[0].key_env is missing; want key_env: NAME, key_file: PATH or key_sha256: HASH"}},
 		{"operator key inline", "operator_keys:\n- name: a\n  key: hunter2\n  key_env: A", []string{"A=0123456789abcdef"}, []string{"c.yaml:3: operator_keys[0].key is written in the file; want key_env: NAME (an environment variable) or key_file: PATH, or key_sha256: HASH, so that"}},
 		{"short operator key", "operator_keys: [{name: a, key_env: A}]", []string{"A=hunter2"}, []string{"c.yaml:1: operator_keys[0].key_env names a secret of fewer than 16 bytes"}},
 		{"operator not_after", "operator_keys: [{name: a, key_env: A, not_after: '2026-12-01'}]", []string{"A=0123456789abcdef"}, []string{`c.yaml:1: operator_keys[0].not_after is "2026-12-01"; want a time such as`}},
-		{"an operator with a tenant's key", "operator_keys: [{name: a, key_env: A}]", []string{"A=hunter2hunter2hunter2", "GENBUS_API_KEY=hunter2hunter2hunter2"}, []string{"c.yaml:1: operator_keys[0] holds the same key as api_keys[0]; want a key of its own for each entry"}},
+		{"an operator with a tenant's key", "operator_keys: [{name: a, key_env: A}]", []string{"A=hunter2hunter2hunter2", "GENBUS_API_KEY=hunter2hunter2hunter2"}, []string{"c.yaml:1: operator_keys[0] holds the same key (variable A) as api_keys[0] (variable GENBUS_API_KEY); want a key of its own for each entry"}},
+		{"an operator's key twice", "operator_keys: [{name: a, key_env: A}, {name: b, key_file: /key}]", []string{"A=hunter2hunter2hunter2"}, []string{"c.yaml:1: operator_keys[1] holds the same key (file /key) as operator_keys[0] (variable A); want a key of its own"}},
+		{"a tenant's key in the environment too", "api_keys: [{tenant: a, key_file: /key}]", []string{"GENBUS_API_KEY=hunter2hunter2hunter2"}, []string{"c.yaml:1: api_keys[1] holds the same key (variable GENBUS_API_KEY) as api_keys[0] (file /key); want a key of its own"}},
 		{"both operator key variables", "", []string{"GENBUS_OPERATOR_KEY=hunter2hunter2hunter2", "GENBUS_OPERATOR_KEY_FILE=/ok"}, []string{"GENBUS_OPERATOR_KEY_FILE and GENBUS_OPERATOR_KEY are both set; want one of them"}},
 		{"both api key variables", "", []string{"GENBUS_API_KEY=hunter2", "GENBUS_API_KEY_FILE=/ok"}, []string{"GENBUS_API_KEY_FILE and GENBUS_API_KEY are both set; want one of them"}},
 		{"http for all", "http: {addr: '0.0.0.0:8080'}", nil, []string{`c.yaml:1: http.addr is "0.0.0.0:8080"; want a loopback address such as 127.0.0.1, or API keys (api_keys in the file, or GENBUS_API_KEY): without keys everybody who reaches it may use it`}},
@@ -308,7 +310,7 @@ func TestProblems(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			f := files{"c.yaml": tc.text, "/ok": "x", "/empty": "\n", "/lines": "hunter2\nhunter2\n", "/long": strings.Repeat("x", maxSecretBytes+1)}
+			f := files{"c.yaml": tc.text, "/ok": "x", "/key": "hunter2hunter2hunter2\n", "/empty": "\n", "/lines": "hunter2\nhunter2\n", "/long": strings.Repeat("x", maxSecretBytes+1)}
 			_, err := loadFiles(f, tc.environ...)
 			wantLines(t, err, tc.want...)
 			if err != nil && strings.Contains(err.Error(), "hunter2") {

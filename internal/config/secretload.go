@@ -88,6 +88,18 @@ func (l *loader) checkSecret(key, place, text string) Secret {
 // in the wrong field.
 var secretPlace = regexp.MustCompile(`^([A-Z_][A-Z0-9_]*|\.{0,2}/.*)$`)
 
+// placeOf names where a key comes from, for a sentence: " (variable A)"; empty where the place is not to be shown.
+func placeOf(env, file string) string {
+	switch {
+	case env != "" && secretPlace.MatchString(env):
+		return " (variable " + env + ")"
+	case env == "" && secretPlace.MatchString(file):
+		return " (file " + file + ")"
+	default:
+		return ""
+	}
+}
+
 func (l *loader) badPlace(key, place, want string) {
 	if !secretPlace.MatchString(place) {
 		l.say(key, "is not shown, in case it is the secret itself; want "+want)
