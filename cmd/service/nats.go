@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -30,7 +31,10 @@ func openBroker(ctx context.Context, cfg *config.Config, log *slog.Logger) (*bro
 		}
 		if t := cfg.NATS.TLS; t.CertFile != "" {
 			if o.Embedded.TLS, err = listener.Secure(listener.Files{Cert: t.CertFile, Key: t.KeyFile, ClientCA: t.CAFile}, log); err != nil {
-				return nil, fmt.Errorf("nats.tls: %w", err)
+				if f, ok := errors.AsType[*listener.FileError](err); ok && f.Field == "client_ca_file" {
+					return nil, fmt.Errorf("nats.tls.ca_file: %w", err)
+				}
+				return nil, named("nats.listen", "nats.tls", err)
 			}
 		}
 		return broker.Open(ctx, o)

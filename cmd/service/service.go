@@ -71,6 +71,9 @@ func newService(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *s
 	if err = s.listen(ctx); err != nil {
 		return nil, err
 	}
+	for _, k := range cfg.EndedKeys() {
+		log.Warn("all API keys of a tenant have ended; it is refused", telemetry.KeyTenant, k.Tenant, "key", k.Name, "not_after", k.NotAfter)
+	}
 	if s.tracing, err = telemetry.NewTracing(ctx, log, version(), tracingEnv(cfg)); err != nil {
 		return nil, err
 	}
@@ -175,15 +178,24 @@ func (s *service) listen(ctx context.Context) (err error) {
 		Addr: s.cfg.HTTP.Addr, MaxConnections: s.cfg.HTTP.MaxConnections, TLS: tlsFiles(s.cfg.HTTP.TLS), Protocols: []string{"h2", "http/1.1"}, Logger: s.log,
 	})
 	if err != nil {
-		return fmt.Errorf("http.addr (GENBUS_HTTP_ADDR): %w", err)
+		return named("http.addr (GENBUS_HTTP_ADDR)", "http.tls", err)
 	}
 	s.grpcAddr, err = listener.Open(ctx, listener.Options{
 		Addr: s.cfg.GRPC.Addr, MaxConnections: s.cfg.GRPC.MaxConnections, TLS: tlsFiles(s.cfg.GRPC.TLS), Protocols: []string{"h2"}, Logger: s.log,
 	})
 	if err != nil {
-		return fmt.Errorf("grpc.addr (GENBUS_GRPC_ADDR): %w", err)
+		return named("grpc.addr (GENBUS_GRPC_ADDR)", "grpc.tls", err)
 	}
 	return nil
+}
+
+// named says which field of the configuration an error is about: the address, or one
+// of the files of TLS.
+func named(addr, files string, err error) error {
+	if f, ok := errors.AsType[*listener.FileError](err); ok {
+		return fmt.Errorf("%s.%s: %w", files, f.Field, err)
+	}
+	return fmt.Errorf("%s: %w", addr, err)
 }
 
 func tlsFiles(t config.ServerTLS) listener.Files {
@@ -203,7 +215,12 @@ func (s *service) run(ctx context.Context) error {
 	group.Go(func() error {
 		defer unwatch()
 		<-serving.Done()
-		return s.stop(context.WithoutCancel(ctx))
+		begin := time.Now()
+		if err := s.stop(context.WithoutCancel(ctx)); err != nil {
+			return err
+		}
+		s.log.Info("stopped", telemetry.KeyDuration, time.Since(begin).Round(time.Millisecond).String())
+		return nil
 	})
 	return group.Wait()
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -127,6 +128,27 @@ func TestAKeyOfTheFileAndOfTheEnvironment(t *testing.T) {
 		}
 		if name, ok := c.Operator(ops); name != "ops" || !ok || len(c.OperatorKeys) != 1 || len(c.APIKeys) != 1 {
 			t.Errorf("operator %q, %v, of %d keys", name, ok, len(c.OperatorKeys))
+		}
+	}
+}
+
+// TestEndedKeys: those of tenants that have no other one.
+func TestEndedKeys(t *testing.T) {
+	t.Parallel()
+	c := mustLoad(t, `
+api_keys:
+- {tenant: acme, key_env: OLD, not_after: 2026-12-01T00:00:00Z}
+- {tenant: acme, key_env: NEW}
+- {tenant: globex, key_env: LAST, not_after: 2026-12-01T00:00:00Z}
+`, "OLD=a", "NEW=b", "LAST=c")
+	end := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
+	for at, want := range map[time.Time][]EndedKey{
+		end.Add(-time.Second): nil,
+		end:                   {{Tenant: "globex", Name: "api_keys[2] (variable LAST)", NotAfter: end}},
+	} {
+		c.now = func() time.Time { return at }
+		if got := c.EndedKeys(); !slices.Equal(got, want) {
+			t.Errorf("at %s: %v, want %v", at, got, want)
 		}
 	}
 }

@@ -53,6 +53,29 @@ func (k keyring) find(key string, now time.Time) (name string, ok bool) {
 	return k[found].name, true
 }
 
+// EndedKey is an entry of api_keys that is refused because its time is over.
+type EndedKey struct {
+	// Tenant is whose key it is, and Name what the configuration calls it: its place in api_keys, never the key.
+	Tenant, Name string
+	NotAfter     time.Time
+}
+
+// EndedKeys returns the keys of the tenants all of whose keys have ended: they can call nothing any more. A tenant that
+// has another key has changed keys, as it should.
+func (c *Config) EndedKeys() []EndedKey {
+	now, alive := c.clock(), map[string]bool{}
+	for _, k := range c.APIKeys {
+		alive[k.Tenant] = alive[k.Tenant] || !ended(moment(k.NotAfter), now)
+	}
+	var out []EndedKey
+	for i, k := range c.APIKeys {
+		if !alive[k.Tenant] {
+			out = append(out, EndedKey{Tenant: k.Tenant, Name: fmt.Sprintf("api_keys[%d]%s", i, placeOf(k.KeyEnv, k.KeyFile)), NotAfter: moment(k.NotAfter)})
+		}
+	}
+	return out
+}
+
 func ended(notAfter, now time.Time) bool { return !notAfter.IsZero() && !now.Before(notAfter) }
 
 // Tenant returns the tenant of an API key, and whether the key is known and still valid. Without configured keys

@@ -31,12 +31,31 @@ func (f Files) names() []string {
 	return []string{f.Cert, f.Key, f.ClientCA}
 }
 
+// The fields of the files, in the order of names, as the configuration calls them.
+const (
+	fieldCert     = "cert_file"
+	fieldKey      = "key_file"
+	fieldClientCA = "client_ca_file"
+)
+
+var fields = []string{fieldCert, fieldKey, fieldClientCA}
+
+// FileError says which of the files cannot be used, and why.
+type FileError struct {
+	Field string // cert_file, key_file or client_ca_file
+	Err   error
+}
+
+func (e *FileError) Error() string { return "tls: " + e.Err.Error() }
+func (e *FileError) Unwrap() error { return e.Err }
+
 // lookEvery is how often the files are looked at, at most: once for all handshakes
 // of that time.
 const lookEvery = time.Second
 
 // Secure reads the files, and returns a configuration that reads them again when
-// they have changed, at a handshake, at most once a second. While what stands in
+// they have changed, at a handshake, at most once a second. An error is a *FileError.
+// While what stands in
 // them cannot be used, as in the middle of a replacement, it goes on with what it
 // has and warns. TLS 1.2 is the least; the rest are Go's defaults.
 func Secure(f Files, log *slog.Logger, protocols ...string) (*tls.Config, error) {
@@ -104,16 +123,16 @@ func (s *secured) readAgain() {
 // read takes the states first: what changes while it reads is read again.
 func (s *secured) read() error {
 	states := make([]fs.FileInfo, 0, len(s.files.names()))
-	for _, name := range s.files.names() {
+	for i, name := range s.files.names() {
 		info, err := os.Stat(name)
 		if err != nil {
-			return fmt.Errorf("tls: %w", err)
+			return &FileError{Field: fields[i], Err: err}
 		}
 		states = append(states, info)
 	}
-	certificate, err := tls.LoadX509KeyPair(s.files.Cert, s.files.Key)
+	certificate, err := s.files.pair()
 	if err != nil {
-		return fmt.Errorf("tls: certificate %s with key %s: %w", s.files.Cert, s.files.Key, err)
+		return err
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: s.protocols, Certificates: []tls.Certificate{certificate}}
 	if s.files.ClientCA != "" {
@@ -130,14 +149,28 @@ func (s *secured) read() error {
 	return nil
 }
 
+// pair reads the certificate and its key. A key that is of another certificate is the
+// key's error.
+func (f Files) pair() (tls.Certificate, error) {
+	certificate, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+	if err == nil {
+		return certificate, nil
+	}
+	field := fieldKey
+	if text, unreadable := os.ReadFile(f.Cert); unreadable != nil || !x509.NewCertPool().AppendCertsFromPEM(text) {
+		field = fieldCert
+	}
+	return tls.Certificate{}, &FileError{Field: field, Err: fmt.Errorf("certificate %s with key %s: %w", f.Cert, f.Key, err)}
+}
+
 func readAuthorities(name string) (*x509.CertPool, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
-		return nil, fmt.Errorf("tls: %w", err)
+		return nil, &FileError{Field: fieldClientCA, Err: err}
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("tls: authorities %s: %w", name, errNoAuthority)
+		return nil, &FileError{Field: fieldClientCA, Err: fmt.Errorf("authorities %s: %w", name, errNoAuthority)}
 	}
 	return pool, nil
 }
