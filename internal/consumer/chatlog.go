@@ -85,6 +85,7 @@ func (j *chatJob) lost() Outcome {
 	if out, ok := j.commit(task.FailedAtOnce(j.item, time.Now(), f.TaskError()), 0); !ok {
 		return out
 	}
+	j.logEnd(j.ctx, "chat ended", j.entry, true)
 	return j.finish()
 }
 
@@ -134,7 +135,7 @@ func (j *chatJob) end(e task.Event, err error) Outcome {
 	for {
 		out, ok := j.commit(e, j.entry.Seq)
 		if ok {
-			j.Logger.Info("chat ended", j.attrs("status", task.StatusWord(j.entry.Job.GetStatus()), "code", j.entry.Job.GetError().GetCode())...)
+			j.logEnd(j.ctx, "chat ended", j.entry, false)
 			return j.finish()
 		}
 		// A reply is paid for: it is kept and committed again rather than asked

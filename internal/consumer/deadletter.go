@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 
 	"google.golang.org/protobuf/proto"
@@ -13,6 +14,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 	"github.com/genbus/genbus/internal/upstream"
 )
@@ -30,7 +32,17 @@ func (j *videoJob) bury(ctx context.Context, f *fault.Error) (Outcome, bool) {
 		j.confirmLater()
 		return HoldFor(retryLog), false
 	}
+	j.buried = true
 	return Outcome{}, true
+}
+
+// logEnd logs the end of a job. One that leaves a dead letter is somebody's to look at.
+func (c *Consumer) logEnd(ctx context.Context, what string, e tasklog.Entry, letter bool) {
+	level := slog.LevelInfo
+	if letter {
+		level = slog.LevelWarn
+	}
+	c.Logger.Log(ctx, level, what, jobAttrs(e.Name(), e.Job.GetExecution().GetRoute(), "status", task.StatusWord(e.Job.GetStatus()), "code", e.Job.GetError().GetCode())...)
 }
 
 // buryLost stores the request of a job of which the log has nothing.
@@ -54,6 +66,7 @@ func (j *videoJob) orphaned(ctx context.Context, s upstream.Submission, out Outc
 		err := j.dead.Put(try, letter, j.name.ID, occasion)
 		cancel()
 		if err == nil {
+			j.Logger.Warn("an orphaned submission is kept as a dead letter", j.attrs("upstream", j.assigned.upstream(), telemetry.KeyUpstreamID, s.UpstreamID)...)
 			return out
 		}
 		j.Logger.Error("an orphaned submission could not be kept", j.attrs("upstream", j.assigned.upstream(), telemetry.KeyUpstreamID, s.UpstreamID, "error", err)...)
@@ -107,7 +120,11 @@ func (c *Consumer) putUnfound(ctx context.Context, item *genbusv1.WorkItem, job 
 		item.GetId(), item.GetAttached().GetUpstreamTaskId(), job.GetExecution().GetUpstream(), job.GetError().GetCode())
 	letter := deadItem(item, job, f)
 	letter.UpstreamTaskId = item.GetAttached().GetNamed()
-	return c.dead.Put(ctx, letter, item.GetId(), "unfound")
+	if err := c.dead.Put(ctx, letter, item.GetId(), "unfound"); err != nil {
+		return err
+	}
+	c.Logger.Warn("an attached task was never found; its dead letter is there again", jobAttrs(nameOf(item), item.GetRoute(), "code", code)...)
+	return nil
 }
 
 // workItem is the task's work item. A submitted task has let go of it; the stream

@@ -1,6 +1,9 @@
 package consumer
 
 import (
+	"bytes"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -95,6 +98,34 @@ func TestADeadlineThatPassedUnheld(t *testing.T) {
 		two := newReplica(t, b, testConfig(t, up.URL(), short))
 		if end := last(follow(t, two.log, id)); end.Job.GetError().GetCode() != want {
 			t.Errorf("a video of %s ms ended %v", duration, end.Job.GetError())
+		}
+	}
+}
+
+// TestEndsWithALetterAreWarnings, and no other ends.
+func TestEndsWithALetterAreWarnings(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	var log bytes.Buffer
+	r := idleReplica(t, b, testConfig(t, newSandbox(t).URL()))
+	r.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	if err := r.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, model := range []string{"sandbox-video", "sandbox-video:fail=end", "sandbox-video:drop=after_create"} {
+		follow(t, r.log, publish(t, b, subject.Video, model, videoRequest(model, model, "a cat")))
+	}
+	publish(t, b, subject.Video, "none", videoRequest("none", "none", "a cat"))
+	r.eventually(t, "two letters", func() bool { return len(deadLetters(t, b)) == 2 })
+	r.stop(true)
+	for want, times := range map[string]int{
+		`level=INFO msg="video task ended"`:     2,
+		`level=WARN msg="video task ended"`:     1,
+		`code=submission_outcome_unknown`:       1,
+		`level=WARN msg="a request was refused`: 1,
+	} {
+		if n := strings.Count(log.String(), want); n != times {
+			t.Errorf("%s stands %d times in\n%s", want, n, log.String())
 		}
 	}
 }

@@ -144,7 +144,7 @@ func again(f *fault.Error) bool {
 // unless the id is that of a job that was accepted.
 func (in *intake) refuse(ctx context.Context, m jetstream.Msg, seq uint64, r admission.Request, f *fault.Error) Outcome {
 	subj := fault.Clip(m.Subject(), maxText)
-	in.Logger.Info("a request was refused", "subject", fault.Clip(subj, maxShown), "sequence", seq, "code", f.Code)
+	in.Logger.Warn("a request was refused", "subject", fault.Clip(subj, maxShown), "sequence", seq, "code", f.Code)
 	id := r.JobID()
 	token := id
 	if token == "" {

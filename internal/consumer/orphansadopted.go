@@ -79,6 +79,7 @@ func (w *orphanWatch) buryOrphan(ctx context.Context, n subject.WorkName, orphan
 	if err := w.dead.Put(ctx, letter, n.ID, "item"); err != nil {
 		return err
 	}
+	w.Logger.Warn("a work item that cannot be read is a dead letter; its job fails", w.attrs("subject", orphan.Subject, "error", cause)...)
 	return w.failItem(ctx, &genbusv1.WorkItem{Id: n.ID, Kind: string(n.Kind), Tenant: n.Tenant, Route: n.Route, AcceptedAt: timestamppb.Now()}, f)
 }
 
@@ -122,7 +123,7 @@ func (w *orphanWatch) withoutLog(ctx context.Context, orphan admission.Item, ite
 		if err := w.buryLost(ctx, item, f); err != nil {
 			return err
 		}
-		return w.end(ctx, item, tasklog.Entry{}, f)
+		return w.end(ctx, item, tasklog.Entry{}, f, true)
 	default:
 		return w.goOn(ctx, orphan, item, tasklog.Entry{})
 	}
@@ -222,12 +223,13 @@ func untouched(v *genbusv1.VideoTask) bool {
 func (w *orphanWatch) endOrphan(ctx context.Context, item *genbusv1.WorkItem, current tasklog.Entry) error {
 	f := orphanFault(current, item)
 	letter := deadItem(item, current.Job, f)
-	if f.Code == fault.SubmissionUnknown || letter.GetUpstreamTaskId() != "" {
+	keep := f.Code == fault.SubmissionUnknown || letter.GetUpstreamTaskId() != ""
+	if keep {
 		if err := w.dead.Put(ctx, letter, item.GetId(), "orphan"); err != nil {
 			return err
 		}
 	}
-	return w.end(ctx, item, current, f)
+	return w.end(ctx, item, current, f, keep)
 }
 
 func orphanFault(current tasklog.Entry, item *genbusv1.WorkItem) *fault.Error {
@@ -240,7 +242,7 @@ func orphanFault(current tasklog.Entry, item *genbusv1.WorkItem) *fault.Error {
 
 // end commits the end of a job as it was read, and not of what it has become since:
 // whoever has carried it on may have an upstream's answer.
-func (w *orphanWatch) end(ctx context.Context, item *genbusv1.WorkItem, current tasklog.Entry, f *fault.Error) error {
+func (w *orphanWatch) end(ctx context.Context, item *genbusv1.WorkItem, current tasklog.Entry, f *fault.Error, letter bool) error {
 	e := task.FailedAtOnce(item, time.Now(), f.TaskError())
 	if current.Job != nil {
 		var err error
@@ -255,7 +257,7 @@ func (w *orphanWatch) end(ctx context.Context, item *genbusv1.WorkItem, current 
 	if !ended.Terminal() {
 		return errMovedOn
 	}
-	w.Logger.Info("a job of a removed route ended", jobAttrs(nameOf(item), w.name, "code", ended.Job.GetError().GetCode())...)
+	w.logEnd(ctx, "a job of a removed route ended", ended, letter)
 	return w.Log.Finish(ctx, ended)
 }
 

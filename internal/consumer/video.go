@@ -68,6 +68,7 @@ type videoJob struct {
 	failures   int                // polls that failed in a row
 	asked      bool               // this process has polled
 	doubt      doubt              // before the log was read
+	buried     bool               // a dead letter of its end was stored
 	tainted    bool               // its holders have died often
 	assigned   assignment
 	result     result

@@ -128,6 +128,7 @@ func (j *videoJob) lost(ctx context.Context) Outcome {
 	if out, ok := j.commit(ctx, task.FailedAtOnce(j.item, time.Now(), f.TaskError()), 0); !ok {
 		return out
 	}
+	j.logEnd(ctx, "video task ended", j.entry, true)
 	return j.finish(ctx)
 }
 
@@ -236,7 +237,7 @@ func (j *videoJob) end(ctx context.Context, e task.Event, err error) Outcome {
 	if out, ok := j.commitNext(ctx, e, err); !ok {
 		return out
 	}
-	j.Logger.Info("video task ended", j.attrs("status", task.StatusWord(j.entry.Job.GetStatus()), "code", j.entry.Job.GetError().GetCode())...)
+	j.logEnd(ctx, "video task ended", j.entry, j.buried || unfound(j.entry.Job))
 	return j.finish(ctx)
 }
 

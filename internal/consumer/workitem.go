@@ -76,6 +76,7 @@ func (c *Consumer) buryUnreadable(ctx context.Context, m jetstream.Msg, cause er
 	if err := c.dead.Put(ctx, letter, name.ID, "item"); err != nil {
 		return err
 	}
+	c.Logger.Warn("a work item that cannot be read is a dead letter; its job fails", "subject", m.Subject(), "error", cause)
 	return c.failItem(ctx, &genbusv1.WorkItem{
 		Id: name.ID, Kind: string(name.Kind), Tenant: name.Tenant, Route: name.Route, AcceptedAt: timestamppb.Now(),
 	}, f)
