@@ -65,7 +65,11 @@ func (w *world) ways() map[string]way {
 		},
 		"NATS": func(w *world) fault.Code {
 			m := w.call(w.broker.Names().Call(subject.Video, "acme"), nats.Header{subject.HeaderContentType: {subject.ContentTypeJSON}}, []byte(videoBody))
-			return fault.Code(m.Header.Get(subject.HeaderErrorCode))
+			code := fault.Code(m.Header.Get(subject.HeaderErrorCode))
+			if after := m.Header.Get(subject.HeaderRetryAfter); (code == fault.RateLimited) != (after != "" && after != "0") {
+				w.t.Errorf("%s by NATS: Retry-After is %q", code, after)
+			}
+			return code
 		},
 	}
 }

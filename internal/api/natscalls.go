@@ -236,6 +236,9 @@ func (c *calls) refuse(r micro.Request, err error) {
 		micro.ErrorCodeHeader: {strconv.Itoa(f.Status())}, micro.ErrorHeader: {oneLine(f.Message)},
 		subject.HeaderErrorCode: {string(f.Code)}, subject.HeaderContentType: {subject.ContentTypeProtobuf},
 	}
+	if after := f.RetryAfterText(); after != "" {
+		header[subject.HeaderRetryAfter] = []string{after}
+	}
 	if f.JobID != "" {
 		header[subject.HeaderJobID] = []string{f.JobID}
 	}

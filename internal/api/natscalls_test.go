@@ -233,3 +233,31 @@ func TestAnswersNeverBecomeEvents(t *testing.T) {
 		}
 	}
 }
+
+// TestErrorsSayWhatWasSent, on every path that answers with JSON: not \u003c, which
+// is for HTML.
+func TestErrorsSayWhatWasSent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.calls()
+	const model = "<none>"
+	said := map[string]string{
+		"NATS": string(w.call(w.broker.Names().Call(subject.Video, "default"), nats.Header{subject.HeaderContentType: {subject.ContentTypeJSON}},
+			[]byte(`{"model":"`+model+`","prompt":"x"}`)).Data),
+	}
+	for path, body := range map[string]string{
+		"/v1/video/generations": `{"model":"<none>","prompt":"x"}`,
+		"/v1/videos":            `{"model":"<none>","prompt":"x"}`,
+		"/v1/chat/completions":  `{"model":"<none>","messages":[{"role":"user","content":"x"}]}`,
+		"/genbus/v1/videos":     `{"video":{"model":"<none>","prompt":"x"}}`,
+		klingText:               `{"model_name":"<none>","prompt":"x"}`,
+		jimengSubmit:            `{"req_key":"<none>","prompt":"x"}`,
+	} {
+		said[path] = string(w.post(path, body).body)
+	}
+	for path, answer := range said {
+		if !strings.Contains(answer, model) {
+			t.Errorf("%s: %s", path, answer)
+		}
+	}
+}

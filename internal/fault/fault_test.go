@@ -188,3 +188,12 @@ func TestPassedOnRefusalKeepsTheUpstreamsCode(t *testing.T) {
 		t.Errorf("%d %s %v", w.Code, w.Body, w.Header())
 	}
 }
+
+func TestEnvelopeIsNotForHTML(t *testing.T) {
+	t.Parallel()
+	e := &Error{Code: InvalidRequest, Message: "a < b & c > d", Violations: []Violation{{Field: "\xff<"}}}
+	const want = `{"error":{"message":"a < b & c > d","type":"invalid_request_error","param":"` + "\uFFFD" + `<","code":"invalid_request"}}`
+	if got := string(e.Envelope()); got != want {
+		t.Errorf("%s", got)
+	}
+}

@@ -1,10 +1,12 @@
 package fault
 
 import (
-	"encoding/json"
 	"math"
 	"net/http"
 	"strconv"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // envelope is the error body of the OpenAI interface.
@@ -19,13 +21,14 @@ type envelopeError struct {
 	Code    string  `json:"code"`
 }
 
-// Envelope is the error's JSON body on HTTP: {"error":{message,type,param,code}}.
+// Envelope is the error's JSON body on HTTP: {"error":{message,type,param,code}}. What
+// HTML would have escaped, such as <, stands as it is: people read it.
 func (e *Error) Envelope() []byte {
 	body := envelope{Error: envelopeError{Message: Clip(e.Message, maxMessage), Type: e.errorType(), Code: e.httpCode()}}
 	if len(e.Violations) > 0 {
 		body.Error.Param = &e.Violations[0].Field
 	}
-	out, err := json.Marshal(body)
+	out, err := json.Marshal(body, jsontext.AllowInvalidUTF8(true))
 	if err != nil {
 		return []byte(`{"error":{"message":"internal","type":"server_error","param":null,"code":"internal"}}`)
 	}
@@ -64,10 +67,19 @@ func (e *Error) WriteHTTP(w http.ResponseWriter) {
 // body is.
 func (e *Error) SetHeader(h http.Header) {
 	h.Set("Genbus-Error-Code", string(e.Code))
-	if e.RetryAfter > 0 {
-		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(e.RetryAfter.Seconds()))))
+	if s := e.RetryAfterText(); s != "" {
+		h.Set("Retry-After", s)
 	}
 	if e.Code == AcceptanceUnknown {
 		h.Set("X-Should-Retry", "false")
 	}
+}
+
+// RetryAfterText is the value of a Retry-After header: whole seconds, at least 1. It is
+// empty where nothing is known of when to try again.
+func (e *Error) RetryAfterText() string {
+	if e.RetryAfter <= 0 {
+		return ""
+	}
+	return strconv.Itoa(int(math.Ceil(e.RetryAfter.Seconds())))
 }

@@ -37,6 +37,8 @@ const (
 	HeaderNonce = "genbus-nonce"
 	// HeaderErrorCode is the code of a dead letter or an error reply.
 	HeaderErrorCode = "genbus-error-code"
+	// HeaderRetryAfter is when to send a refused request again, in seconds.
+	HeaderRetryAfter = "Retry-After"
 )
 
 // CloudEvents attributes in binary mode.

@@ -36,6 +36,8 @@ func writeHealth(w http.ResponseWriter, status int, answer healthAnswer) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
 	// The prober may have gone away; there is nobody else to tell.
-	_ = json.NewEncoder(w).Encode(answer)
+	_ = e.Encode(answer)
 }
