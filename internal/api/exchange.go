@@ -33,8 +33,8 @@ const writeTimeout = 30 * time.Second
 
 const headerJobID = "Genbus-Job-Id"
 
-// enter refuses the call while the process stops, finds out who calls, and counts
-// the request of the tenant.
+// enter refuses the call while the process stops, finds out who calls, counts the
+// request of the tenant, and looks at its query.
 func (x *exchange) enter(identify func(*exchange) (string, error)) (err error) {
 	if err := x.web.core.drain.refusal(); err != nil {
 		return err
@@ -42,7 +42,10 @@ func (x *exchange) enter(identify func(*exchange) (string, error)) (err error) {
 	if x.tenant, err = identify(x); err != nil {
 		return err
 	}
-	return x.web.core.admission.Request(x.tenant)
+	if err := x.web.core.admission.Request(x.tenant); err != nil {
+		return err
+	}
+	return x.checkQuery()
 }
 
 // run serves the call of whoever may enter. Only a tenant's call joins its caller's

@@ -55,17 +55,18 @@ func TestGatewayErrors(t *testing.T) {
 		status             int
 		code               string
 	}{
-		"no such task":     {http.MethodGet, "/genbus/v1/videos/video_x", "", nil, 404, "task_not_found"},
-		"no body":          {http.MethodPost, "/genbus/v1/videos", "", nil, 400, "invalid_request"},
-		"no JSON":          {http.MethodPost, "/genbus/v1/videos", `{"video":`, nil, 400, "invalid_request"},
-		"an unknown field": {http.MethodPost, "/genbus/v1/videos", `{"nothing":1}`, nil, 400, "invalid_request"},
-		"a form":           {http.MethodPost, "/genbus/v1/videos", `a=b`, []string{"Content-Type", "application/x-www-form-urlencoded"}, 415, "unsupported_media_type"},
-		"too large":        {http.MethodPost, "/genbus/v1/chats", `{"request_id":"` + strings.Repeat("x", 2<<10) + `"}`, nil, 413, "body_too_large"},
-		"two request ids":  {http.MethodPost, "/genbus/v1/videos", `{"request_id":"a","video":{}}`, []string{"Idempotency-Key", "b"}, 400, "invalid_request"},
-		"an unreadable id": {http.MethodPost, "/genbus/v1/videos", `{}`, []string{"Idempotency-Key", "ä"}, 400, "invalid_request"},
-		"a page token":     {http.MethodGet, "/genbus/v1/videos?page_token=x!", "", nil, 400, "invalid_page_token"},
-		"a status":         {http.MethodGet, "/genbus/v1/videos?status=none", "", nil, 400, "invalid_request"},
-		"an unknown kind":  {http.MethodGet, "/genbus/v1/models?kind=audio", "", nil, 400, "invalid_request"},
+		"no such task":      {http.MethodGet, "/genbus/v1/videos/video_x", "", nil, 404, "task_not_found"},
+		"no body":           {http.MethodPost, "/genbus/v1/videos", "", nil, 400, "invalid_request"},
+		"no JSON":           {http.MethodPost, "/genbus/v1/videos", `{"video":`, nil, 400, "invalid_request"},
+		"an unknown field":  {http.MethodPost, "/genbus/v1/videos", `{"nothing":1}`, nil, 400, "invalid_request"},
+		"a form":            {http.MethodPost, "/genbus/v1/videos", `a=b`, []string{"Content-Type", "application/x-www-form-urlencoded"}, 415, "unsupported_media_type"},
+		"too large":         {http.MethodPost, "/genbus/v1/chats", `{"request_id":"` + strings.Repeat("x", 2<<10) + `"}`, nil, 413, "body_too_large"},
+		"two request ids":   {http.MethodPost, "/genbus/v1/videos", `{"request_id":"a","video":{}}`, []string{"Idempotency-Key", "b"}, 400, "invalid_request"},
+		"an unreadable id":  {http.MethodPost, "/genbus/v1/videos", `{}`, []string{"Idempotency-Key", "ä"}, 400, "invalid_request"},
+		"a page token":      {http.MethodGet, "/genbus/v1/videos?page_token=x!", "", nil, 400, "invalid_page_token"},
+		"a status":          {http.MethodGet, "/genbus/v1/videos?status=none", "", nil, 400, "invalid_request"},
+		"an unknown filter": {http.MethodGet, "/genbus/v1/videos?state=queued", "", nil, 400, "invalid_request"},
+		"an unknown kind":   {http.MethodGet, "/genbus/v1/models?kind=audio", "", nil, 400, "invalid_request"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := w.do(row.method, row.path, row.body, row.headers...)

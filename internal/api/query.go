@@ -1,0 +1,74 @@
+package api
+
+import (
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/fault"
+)
+
+// queries are the query parameters of the paths under /genbus/v1 that read, by
+// pattern. Another one is refused there: a filter that is mistyped would list
+// everything. The paths that imitate others take what their clients send.
+var queries = map[string][]string{
+	"GET /genbus/v1/videos":              fieldsOf(&genbusv1.ListVideoTasksRequest{}),
+	"GET /genbus/v1/videos/{id}":         nil,
+	"GET /genbus/v1/videos/{id}/events":  {"after_version"},
+	"GET /genbus/v1/videos/{id}/content": {"variant", "index"},
+	"GET /genbus/v1/chats/{id}":          nil,
+	"GET /genbus/v1/chats/{id}/events":   {"resume_token"},
+	"GET /genbus/v1/models":              fieldsOf(&genbusv1.ListModelsRequest{}),
+}
+
+func fieldsOf(m proto.Message) (names []string) {
+	fields := m.ProtoReflect().Descriptor().Fields()
+	for i := range fields.Len() {
+		names = append(names, string(fields.Get(i).Name()))
+	}
+	return names
+}
+
+// checkQuery refuses query parameters that the path does not know.
+func (x *exchange) checkQuery() error {
+	known, strict := queries[x.r.Pattern]
+	if !strict || x.r.URL.RawQuery == "" {
+		return nil
+	}
+	var wrong []fault.Violation
+	for name := range x.r.URL.Query() {
+		if slices.Contains(known, canonical(name)) {
+			continue
+		}
+		description := "is not known here; this path takes no query parameters"
+		if len(known) > 0 {
+			description = "is not known here; known are " + strings.Join(known, ", ")
+		}
+		wrong = append(wrong, fault.Violation{Field: fault.Clip(name, 64), Description: description})
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	slices.SortFunc(wrong, func(a, b fault.Violation) int { return strings.Compare(a.Field, b.Field) })
+	return fault.Invalid(wrong[:min(len(wrong), maxUnknown)])
+}
+
+// maxUnknown bounds the parameters that one refusal names.
+const maxUnknown = 10
+
+// canonical is the name of a field as the gateway reads it: by its JSON name too
+// (pageSize), or with the field of a time (created_after.seconds).
+func canonical(name string) string {
+	name, _, _ = strings.Cut(name, ".")
+	var b strings.Builder
+	for _, c := range name {
+		if c >= 'A' && c <= 'Z' {
+			b.WriteByte('_')
+			c += 'a' - 'A'
+		}
+		b.WriteRune(c)
+	}
+	return b.String()
+}

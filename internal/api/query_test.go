@@ -1,0 +1,71 @@
+package api
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fault"
+)
+
+// TestQueriesAreKnown, of the generated paths and of ours alike.
+func TestQueriesAreKnown(t *testing.T) {
+	t.Parallel()
+	mux := http.NewServeMux()
+	var got error
+	for pattern := range queries {
+		mux.HandleFunc(pattern, func(_ http.ResponseWriter, r *http.Request) { got = (&exchange{r: r}).checkQuery() })
+	}
+	mux.HandleFunc("GET /v1/videos", func(_ http.ResponseWriter, r *http.Request) { got = (&exchange{r: r}).checkQuery() })
+	for target, unknown := range map[string][]string{
+		"/genbus/v1/videos": nil,
+		"/genbus/v1/videos?status=JOB_STATUS_QUEUED&page_size=500&page_token=x&created_after=x&created_before=x": nil,
+		"/genbus/v1/videos?pageSize=5&created_after.seconds=1":                                                   nil,
+		"/genbus/v1/videos?page-size=5&stauts=x":                                                                 {"page-size", "stauts"},
+		"/genbus/v1/videos/video_x?page_size=5":                                                                  {"page_size"},
+		"/genbus/v1/videos/video_x/events?after_version=3":                                                       nil,
+		"/genbus/v1/videos/video_x/events?after=3":                                                               {"after"},
+		"/genbus/v1/videos/video_x/content?index=0&variant=video":                                                nil,
+		"/genbus/v1/videos/video_x/content?i=0":                                                                  {"i"},
+		"/genbus/v1/chats/chat_x?x=":                                                                             {"x"},
+		"/genbus/v1/chats/chat_x/events?resume_token=x":                                                          nil,
+		"/genbus/v1/models?kind=video":                                                                           nil,
+		"/genbus/v1/models?king=video":                                                                           {"king"},
+		"/v1/videos?x=y":                                                                                         nil,
+	} {
+		got = nil
+		mux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, target, nil))
+		var named []string
+		f := fault.From(got)
+		if f != nil {
+			for _, v := range f.Violations {
+				named = append(named, v.Field)
+			}
+		}
+		if !slices.Equal(named, unknown) || f != nil && f.Code != fault.InvalidRequest {
+			t.Errorf("%s: %v, want %v unknown", target, got, unknown)
+		}
+		if strings.Contains(target, "king=") && !strings.Contains(f.Message, "known are kind") {
+			t.Errorf("%s: %v", target, got)
+		}
+	}
+}
+
+// TestEveryReadingPathHasItsQuery: what is mounted under /genbus/v1 with GET.
+func TestEveryReadingPathHasItsQuery(t *testing.T) {
+	t.Parallel()
+	cfg := config.Default()
+	if err := cfg.Prepare(); err != nil {
+		t.Fatal(err)
+	}
+	h := &web{cfg: cfg, mux: &patterns{ServeMux: http.NewServeMux()}}
+	h.routes()
+	for _, pattern := range h.mux.mounted {
+		if _, known := queries[pattern]; known != strings.HasPrefix(pattern, "GET /genbus/v1/") {
+			t.Errorf("%s: has a row in queries: %v", pattern, known)
+		}
+	}
+}
