@@ -14,7 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/config"
@@ -187,8 +189,9 @@ func TestOperatorCommand(t *testing.T) {
 	if n := w.up.Sandbox.Stats().Creates - before; n != 1 {
 		t.Errorf("%d creates after the redrive", n)
 	}
-	if out := c.ok("dead", "drop", second); out != "letter "+second+" is gone\n" {
-		t.Errorf("drop printed %q", out)
+	if out, code := c.run("dead", "drop", "98", second, "99"); code != exitNotFound || !strings.Contains(out, "letter "+second+" is gone\n") ||
+		!strings.Contains(out, "genbus: letter 98: letter_not_found: ") || !strings.Contains(out, "\nletter 99: letter_not_found: ") {
+		t.Errorf("drop ended with %d and printed %q", code, out)
 	}
 	if out := c.ok("dead", "list"); out != "no dead letters\n" {
 		t.Errorf("printed %q", out)
@@ -344,5 +347,35 @@ func TestCells(t *testing.T) {
 	t.Parallel()
 	if got, want := cells("a\x1b[31m\nb\tc", "", "ü"), "a\uFFFD[31m\uFFFDb\uFFFDc\t-\tü"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestEachLetter: one that fails keeps nobody from the others, and the first failure
+// is how the command ends.
+func TestEachLetter(t *testing.T) {
+	t.Parallel()
+	refusal := func(c codes.Code) error { return callError{s: status.New(c, c.String())} }
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, row := range map[string]struct {
+		ctx   context.Context
+		fails map[uint64]error
+		tried int
+		code  int
+		says  string
+	}{
+		"none":   {t.Context(), nil, 3, 0, "<nil>"},
+		"two":    {t.Context(), map[uint64]error{1: refusal(codes.NotFound), 3: refusal(codes.Aborted)}, 3, exitNotFound, "letter 1: NotFound\nletter 3: Aborted"},
+		"denied": {t.Context(), map[uint64]error{1: refusal(codes.Unauthenticated)}, 1, exitDenied, "letter 1: Unauthenticated\nnot tried: 2 3"},
+		"over":   {over, map[uint64]error{2: refusal(codes.DeadlineExceeded)}, 2, exitUnavailable, "letter 2: DeadlineExceeded\nnot tried: 3"},
+	} {
+		tried := 0
+		err := eachLetter(row.ctx, []uint64{1, 2, 3}, func(seq uint64) error {
+			tried++
+			return row.fails[seq]
+		})
+		if tried != row.tried || fmt.Sprint(err) != row.says || err != nil && exitCode(err) != row.code {
+			t.Errorf("%s: %d tried, %v", name, tried, err)
+		}
 	}
 }

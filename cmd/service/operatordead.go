@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
+	"strings"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
@@ -67,19 +70,16 @@ type deadRedriveCommand struct {
 	Sequences []uint64 `arg:"" name:"sequence" help:"Sequences of the letters."`
 }
 
-// Run redrives letters in turn, until one fails.
+// Run redrives letters in turn.
 func (c deadRedriveCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
-		for _, seq := range c.Sequences {
+		return eachLetter(ctx, c.Sequences, func(seq uint64) error {
 			answer, err := call.RedriveDeadLetter(ctx, &genbusv1.RedriveDeadLetterRequest{Sequence: seq})
 			if err != nil {
 				return answered(err)
 			}
-			if err := call.job(answer, seq, answer.GetId(), answer.GetStatus()); err != nil {
-				return err
-			}
-		}
-		return nil
+			return call.job(answer, seq, answer.GetId(), answer.GetStatus())
+		})
 	})
 }
 
@@ -87,20 +87,37 @@ type deadDropCommand struct {
 	Sequences []uint64 `arg:"" name:"sequence" help:"Sequences of the letters."`
 }
 
-// Run drops letters in turn, until one fails.
+// Run drops letters in turn.
 func (c deadDropCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
-		for _, seq := range c.Sequences {
+		return eachLetter(ctx, c.Sequences, func(seq uint64) error {
 			answer, err := call.DropDeadLetter(ctx, &genbusv1.DropDeadLetterRequest{Sequence: seq})
 			if err != nil {
 				return answered(err)
 			}
-			if err := call.say(answer, "letter %d is gone", seq); err != nil {
-				return err
-			}
-		}
-		return nil
+			return call.say(answer, "letter %d is gone", seq)
+		})
 	})
+}
+
+// eachLetter goes on with the others where one letter fails, and gives the failures,
+// the first of which says how the command ends. Where none of the others can go
+// better, because the time is over or the key is refused, it says that they were not
+// tried.
+func eachLetter(ctx context.Context, sequences []uint64, do func(seq uint64) error) error {
+	var failed []error
+	for i, seq := range sequences {
+		err := do(seq)
+		if err == nil {
+			continue
+		}
+		failed = append(failed, fmt.Errorf("letter %d: %w", seq, err))
+		if left := sequences[i+1:]; len(left) > 0 && (ctx.Err() != nil || exitCode(err) == exitDenied) {
+			failed = append(failed, fmt.Errorf("not tried: %s", strings.Trim(fmt.Sprint(left), "[]")))
+			break
+		}
+	}
+	return errors.Join(failed...)
 }
 
 type attachCommand struct {
