@@ -18,19 +18,66 @@ func (s *service) banner() string {
 			"write a file and set GENBUS_CONFIG (examples/genbus.yaml), or start with --sandbox.\n")
 		return b.String()
 	}
-	b.WriteString("\nTry it:\n")
+	b.WriteString("\nTry it" + s.unsaid() + ":\n")
 	if chat != "" {
-		fmt.Fprintf(&b, "  curl -N %s/v1/chat/completions -H 'Content-Type: application/json' \\\n"+
-			"    -d '{\"model\":%q,\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}]}'\n", h, chat)
+		fmt.Fprintf(&b, "  curl -N%s %s/v1/chat/completions -H 'Content-Type: application/json'%s \\\n"+
+			"    -d '{\"model\":%q,\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}]}'\n", trust(s.cfg.HTTP.TLS, "--"), h, s.authorization(), chat)
 	}
 	if video != "" {
-		fmt.Fprintf(&b, "  grpcurl%s -d '{\"request\":{\"video\":{\"model\":%q,\"prompt\":\"a cat\"}}}' %s genbus.v1.VideoService/CreateVideoTask\n", s.plaintext(), video, g)
-		if url := s.natsAddress(); strings.HasPrefix(url, "nats://") {
+		fmt.Fprintf(&b, "  grpcurl%s%s -d '{\"request\":{\"video\":{\"model\":%q,\"prompt\":\"a cat\"}}}' %s genbus.v1.VideoService/CreateVideoTask\n", s.plaintext(), s.authorization(), video, g)
+		if url := s.natsAddress(); strings.HasPrefix(url, "nats://") && s.cfg.NATS.User == "" {
 			fmt.Fprintf(&b, "  nats -s %s req %s -H content-type:application/json '{\"model\":%q,\"prompt\":\"a cat\"}'\n",
-				url, s.broker.Names().Call("video", config.DefaultTenant), video)
+				url, s.broker.Names().Call("video", s.exampleTenant()), video)
 		}
 	}
 	return b.String()
+}
+
+// unsaid explains the variables of the lines to try: the banner knows no key, and no
+// file of the client.
+func (s *service) unsaid() string {
+	var what []string
+	if len(s.cfg.APIKeys) > 0 {
+		what = append(what, "KEY: an API key")
+	}
+	if s.cfg.HTTP.TLS.Enabled() || s.cfg.GRPC.TLS.Enabled() {
+		what = append(what, "CA: the file of the certificates to trust")
+	}
+	if s.cfg.HTTP.TLS.ClientCAFile != "" || s.cfg.GRPC.TLS.ClientCAFile != "" {
+		what = append(what, "CERT, CERT_KEY: the files of a client certificate")
+	}
+	if len(what) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(what, "; ") + ")"
+}
+
+// authorization is the header that curl and grpcurl send where a key is wanted.
+func (s *service) authorization() string {
+	if len(s.cfg.APIKeys) == 0 {
+		return ""
+	}
+	return ` -H "Authorization: Bearer $KEY"`
+}
+
+// exampleTenant is one of whom there is a key, or who everybody is.
+func (s *service) exampleTenant() string {
+	if len(s.cfg.APIKeys) == 0 {
+		return config.DefaultTenant
+	}
+	return s.cfg.APIKeys[0].Tenant
+}
+
+// trust is what a client needs for a server's TLS, with the client's own dashes.
+func trust(t config.ServerTLS, dashes string) string {
+	if !t.Enabled() {
+		return ""
+	}
+	flags := " " + dashes + `cacert "$CA"`
+	if t.ClientCAFile != "" {
+		flags += " " + dashes + `cert "$CERT" ` + dashes + `key "$CERT_KEY"`
+	}
+	return flags
 }
 
 func (s *service) httpAddress() string {
@@ -48,10 +95,10 @@ func (s *service) grpcSecurity() string {
 	return ""
 }
 
-// plaintext is what grpcurl needs where there is no TLS.
+// plaintext is what grpcurl needs, with TLS or without.
 func (s *service) plaintext() string {
 	if s.cfg.GRPC.TLS.Enabled() {
-		return ""
+		return trust(s.cfg.GRPC.TLS, "-")
 	}
 	return " -plaintext"
 }

@@ -67,7 +67,7 @@ func (c *operatorCommand) call(ctx context.Context, out io.Writer, f func(contex
 	defer conn.Close() //nolint:errcheck // every answer was read
 	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+key), c.Timeout)
 	defer cancel()
-	return f(ctx, operatorCall{OperatorServiceClient: genbusv1.NewOperatorServiceClient(conn), printer: printer{out: out, json: c.JSON}})
+	return c.advised(ctx, f(ctx, operatorCall{OperatorServiceClient: genbusv1.NewOperatorServiceClient(conn), printer: printer{out: out, json: c.JSON}}))
 }
 
 // maxAnswer is the longest answer that is read, in bytes: a letter with its request.
@@ -94,7 +94,7 @@ func (c *operatorCommand) key() (string, error) {
 }
 
 func (c *operatorCommand) credentials() (credentials.TransportCredentials, error) {
-	if !c.TLS && c.CA == "" && c.Cert == "" && c.ServerName == "" {
+	if !c.secure() {
 		if !c.Plaintext && !loopback(c.Server) {
 			return nil, wrongUse("%s is another machine, and the key would go there in clear: use --tls, or --plaintext if the network is safe", c.Server)
 		}

@@ -20,6 +20,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/listener/certtest"
 	"github.com/genbus/genbus/internal/sandbox"
 )
 
@@ -321,7 +322,7 @@ func TestOperatorCommandIsRefused(t *testing.T) {
 		"a wrong kind":      {command{t, server, opsKey}, []string{"dead", "list", "--kind", "audio"}, exitUsage, "invalid_request"},
 		"no job":            {command{t, server, opsKey}, []string{"erase", "acme", "x"}, exitUsage, "video_… or chat_…"},
 		"no job either":     {command{t, server, opsKey}, []string{"cancel", "acme", "video_x"}, exitUsage, "video_… or chat_…"},
-		"not TLS there":     {command{t, server, opsKey}, []string{"--tls", "routes"}, exitUnavailable, "genbus: "},
+		"not TLS there":     {command{t, server, opsKey}, []string{"--tls", "routes"}, exitUnavailable, "the server speaks no TLS: leave --tls"},
 		"no certificate":    {command{t, server, opsKey}, []string{"--ca", file, "routes"}, exitUsage, "--ca"},
 		"no pair":           {command{t, server, opsKey}, []string{"--cert", file, "--key", file, "routes"}, exitUsage, "--cert"},
 		"no such letter":    {command{t, server, opsKey}, []string{"attach", "77"}, exitNotFound, "letter_not_found"},
@@ -334,6 +335,36 @@ func TestOperatorCommandIsRefused(t *testing.T) {
 				t.Errorf("ended with %d:\n%s", code, out)
 			}
 		})
+	}
+}
+
+// TestOperatorCommandAndTLS: what is missing for a server that speaks TLS is named by
+// its flag.
+func TestOperatorCommandAndTLS(t *testing.T) {
+	t.Parallel()
+	ca, clients := certtest.New(t, "ca"), certtest.New(t, "clients")
+	open, mutual := secured(t, ca, "").grpcAddr.Addr().String(), secured(t, ca, clients.File).grpcAddr.Addr().String()
+	for name, row := range map[string]struct {
+		server string
+		args   []string
+		says   string
+	}{
+		"plain":          {open, []string{"routes"}, "the server speaks TLS: use --tls, with --ca FILE"},
+		"plain, mutual":  {mutual, []string{"routes"}, "the server speaks TLS: use --tls"},
+		"no authority":   {open, []string{"--tls", "routes"}, "--ca"},
+		"another name":   {open, []string{"--ca", ca.File, "--server-name", "x.example", "routes"}, "--server-name"},
+		"no certificate": {mutual, []string{"--ca", ca.File, "routes"}, "--cert and --key"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out, code := command{t, row.server, opsKey}.run(row.args...)
+			if code != exitUnavailable || !strings.Contains(out, row.says) {
+				t.Errorf("ended with %d:\n%s", code, out)
+			}
+		})
+	}
+	if out, code := (command{t, open, opsKey}).run("--ca", ca.File, "routes"); code != exitDenied {
+		t.Errorf("by TLS: %d %s", code, out)
 	}
 }
 

@@ -188,7 +188,7 @@ func TestLinksAndBannerSayHTTPS(t *testing.T) {
 	ca := certtest.New(t, "ca")
 	s := secured(t, ca, "")
 	banner := s.banner()
-	for _, want := range []string{"HTTP  https://127.0.0.1:", "(TLS)", "curl -N https://127.0.0.1:", "grpcurl -d", "NATS  tls://127.0.0.1:"} {
+	for _, want := range []string{"HTTP  https://127.0.0.1:", "(TLS)", `curl -N --cacert "$CA" https://127.0.0.1:`, `grpcurl -cacert "$CA" -d`, "CA: the file of", "NATS  tls://127.0.0.1:"} {
 		if !strings.Contains(banner, want) {
 			t.Errorf("the banner does not say %q:\n%s", want, banner)
 		}
@@ -254,5 +254,28 @@ func TestHTTPServerIsBounded(t *testing.T) {
 	}
 	if answer := <-served; !strings.HasPrefix(answer, "HTTP/1.1 200 ") {
 		t.Errorf("after one has closed: %q", answer)
+	}
+}
+
+// TestBannerAsksForWhatTheServerWants: a key, and a client's certificate.
+func TestBannerAsksForWhatTheServerWants(t *testing.T) {
+	t.Parallel()
+	withKey := func(c *config.Config) {
+		c.APIKeys = []config.APIKey{{Tenant: "acme", KeyEnv: "ACME", Key: config.NewSecret("acme-0123456789abcdef")}}
+	}
+	plain := runService(t, "http://127.0.0.1:1", withKey).banner()
+	for _, want := range []string{
+		"Try it (KEY: an API key):\n  curl -N http://", ` -H "Authorization: Bearer $KEY" \`, `grpcurl -plaintext -H "Authorization: Bearer $KEY" -d`, "req genbus.call.video.acme",
+	} {
+		if !strings.Contains(plain, want) {
+			t.Errorf("the banner does not say %q:\n%s", want, plain)
+		}
+	}
+	ca := certtest.New(t, "ca")
+	mutual := secured(t, ca, ca.File).banner()
+	for _, want := range []string{`--cert "$CERT" --key "$CERT_KEY" https://`, `-cert "$CERT" -key "$CERT_KEY" -d`, "a client certificate):"} {
+		if !strings.Contains(mutual, want) {
+			t.Errorf("the banner does not say %q:\n%s", want, mutual)
+		}
 	}
 }
