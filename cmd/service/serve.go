@@ -58,10 +58,22 @@ func (c sandboxCommand) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("GENBUS_SANDBOX_ADDR: %w", err)
 	}
-	fmt.Printf("The sandbox upstream listens on %[1]s; counters: curl %[1]s/stats\n"+
-		"Point genbus at it: GENBUS_UPSTREAM_URL=%[1]s go run ./cmd/service\n", up.URL())
+	fmt.Print(sandboxBanner(up.URL()))
 	<-ctx.Done()
 	return up.Close()
+}
+
+// sandboxBanner says how to use a sandbox that stands alone. examples/sandbox.yaml
+// knows it by its usual address.
+func sandboxBanner(url string) string {
+	text := fmt.Sprintf("The sandbox upstream listens on %[1]s; counters: curl %[1]s/stats; tasks: curl %[1]s/tasks\n"+
+		"Point genbus at it:\n"+
+		"  GENBUS_UPSTREAM_URL=%[1]s go run ./cmd/service    # sandbox-video and sandbox-chat\n", url)
+	if url == "http://"+config.Default().Sandbox.Addr {
+		text += "  GENBUS_CONFIG=examples/sandbox.yaml go run ./cmd/service        # every protocol\n"
+	}
+	return text + "Do so at each start, and in the same way, while it has jobs there: without it genbus refuses to start,\n" +
+		"and where another configuration has a route of the same name its jobs in hand end as upstream_removed.\n"
 }
 
 type configCommand struct {

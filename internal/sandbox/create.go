@@ -56,6 +56,7 @@ func (s *Sandbox) create(w http.ResponseWriter, r *http.Request, body []byte, p 
 	if s.stopsHere(w, r, b, o.task.dialect.refuse) {
 		return
 	}
+	o.task.key = key
 	t, err := s.videoKeys.accept(key, s.opts.RepeatCreates, o.task, s.tasks.add)
 	if err != nil {
 		writeUnkept(w, err, o.task.dialect)

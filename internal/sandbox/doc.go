@@ -31,8 +31,10 @@
 //	POST /v1/chat/completions         JSON or SSE
 //	GET  /v1/models, /v1/models/{id}  the models below, or Options.Models
 //	GET  /stats                       counters; ?keys=0 leaves the per-key maps out
+//	GET  /tasks                       the newest 100 tasks; ?key= only those of one
+//	                                  Idempotency-Key
 //
-// Options.Key is a bearer key for every path but /files/ and /stats. On the
+// Options.Key is a bearer key for every path but /files/, /stats and /tasks. On the
 // vendors' paths a signature made with one of Options.Pairs will do as well.
 //
 // # Models

@@ -122,6 +122,7 @@ func (s *Sandbox) routes() {
 	s.mux.HandleFunc("GET /v1/models/{id...}", s.authorised(s.door(s.getModel)))
 	s.mux.HandleFunc("GET /files/{name}", s.countFile(s.door(s.getFile)))
 	s.mux.HandleFunc("GET /stats", s.getStats)
+	s.mux.HandleFunc("GET /tasks", s.getTasks)
 	s.mux.HandleFunc("/", invalidURL)
 }
 

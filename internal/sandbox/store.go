@@ -87,6 +87,19 @@ func (s *taskStore) those(keep func(*task) bool) []*task {
 	return out
 }
 
+// newest gives the last tasks, at most n, that keep says yes to, newest first.
+func (s *taskStore) newest(n int, keep func(*task) bool) []*task {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var out []*task
+	for i := len(s.list) - 1; i >= 0 && len(out) < n; i-- {
+		if keep(s.list[i]) {
+			out = append(out, s.list[i])
+		}
+	}
+	return out
+}
+
 func (s *taskStore) len() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

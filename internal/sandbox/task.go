@@ -27,6 +27,7 @@ type task struct {
 	dialect   *dialect
 	prompt    string  // compatible videos only, which answer it
 	external  string  // the client's own id for the task; Kling only
+	key       string  // the Idempotency-Key of the create
 	script    *script // nil for a task that behaves
 }
 
