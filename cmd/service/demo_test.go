@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -18,6 +19,9 @@ func TestDemoShowsTheWholeJob(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the demo does not show %q", want)
 		}
+	}
+	if n := strings.Count(out.String(), "  chunk  "); !strings.Contains(out.String(), fmt.Sprintf("%d chunks, ", n)) {
+		t.Errorf("%d chunks are shown, which is not what the end says:\n%s", n, out.String())
 	}
 	if n := strings.Count(out.String(), ".done."); n != 1 {
 		t.Errorf("the feed is shown %d times:\n%s", n, out.String())

@@ -75,32 +75,51 @@ func detail(e task.Event) string {
 	return ""
 }
 
-// showChunk prints the text of a chat as it grows.
+// demoBlock is what the demo reads of a chat's block.
+type demoBlock struct {
+	Choices []struct {
+		Delta struct {
+			Content string `json:"content"`
+		} `json:"delta"`
+		FinishReason string `json:"finish_reason"`
+	} `json:"choices"`
+	Usage *struct{} `json:"usage"`
+}
+
+// showChunk prints the text of a chat as it grows, and what blocks without text are
+// for: every block is a line, so that they are as many as the end says.
 func (d *demoClient) showChunk(m *nats.Msg) error {
 	chunk, err := publisher.DecodeChunk(m.Header, m.Data)
 	if err != nil {
 		return err
 	}
-	before := d.text
-	for _, block := range chunk.GetBlocks() {
-		var b struct {
-			Choices []struct {
-				Delta struct {
-					Content string `json:"content"`
-				} `json:"delta"`
-			} `json:"choices"`
-		}
+	for i, block := range chunk.GetBlocks() {
+		var b demoBlock
 		if err := json.Unmarshal(block, &b); err != nil {
 			return err
 		}
-		for _, c := range b.Choices {
-			d.text += c.Delta.Content
-		}
-	}
-	if d.text != before {
-		d.say("chunk", "%s #%d  %s", short(chunk.GetId()), chunk.GetIndex(), d.text)
+		d.say("chunk", "%s #%d  %s", short(chunk.GetId()), chunk.GetIndex()+uint64(i), d.grown(b))
 	}
 	return nil
+}
+
+// grown is the text with what a block adds; of a block without text, what it is for.
+func (d *demoClient) grown(b demoBlock) string {
+	before, finish := d.text, ""
+	for _, c := range b.Choices {
+		d.text += c.Delta.Content
+		finish += c.FinishReason
+	}
+	switch {
+	case d.text != before:
+		return d.text
+	case finish != "":
+		return "(no text: finish_reason " + finish + ")"
+	case b.Usage != nil:
+		return "(no text: the usage)"
+	default:
+		return "(no text: the role)"
+	}
 }
 
 // short keeps ids readable on one line.

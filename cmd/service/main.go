@@ -22,7 +22,7 @@ type cli struct {
 	Demo     demoCommand     `cmd:"" help:"Show the whole job in one process, with a built-in upstream, and exit."`
 	Sandbox  sandboxCommand  `cmd:"" help:"Run the built-in upstream alone."`
 	Key      keyCommand      `cmd:"" help:"Make keys for tenants and operators."`
-	Operator operatorCommand `cmd:"" help:"Look after a running genbus: dead letters, erasure, routes."`
+	Operator operatorCommand `cmd:"" help:"Look after a running genbus: dead letters, cancels, erasure, routes."`
 	Config   configCommand   `cmd:"" help:"Print the effective configuration, without secrets."`
 	Version  versionCommand  `cmd:"" help:"Print the version."`
 }
