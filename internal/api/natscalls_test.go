@@ -253,7 +253,7 @@ func TestErrorsSayWhatWasSent(t *testing.T) {
 		klingText:               `{"model_name":"<none>","prompt":"x"}`,
 		jimengSubmit:            `{"req_key":"<none>","prompt":"x"}`,
 	} {
-		said[path] = string(w.post(path, body).body)
+		said[path] = w.post(path, body).body
 	}
 	for path, answer := range said {
 		if !strings.Contains(answer, model) {

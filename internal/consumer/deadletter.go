@@ -36,13 +36,18 @@ func (j *videoJob) bury(ctx context.Context, f *fault.Error) (Outcome, bool) {
 	return Outcome{}, true
 }
 
-// logEnd logs the end of a job. One that leaves a dead letter is somebody's to look at.
-func (c *Consumer) logEnd(ctx context.Context, what string, e tasklog.Entry, letter bool) {
-	level := slog.LevelInfo
+// endLevel is how loud the end of a job is: one that leaves a dead letter is
+// somebody's to look at.
+func endLevel(letter bool) slog.Level {
 	if letter {
-		level = slog.LevelWarn
+		return slog.LevelWarn
 	}
-	c.Logger.Log(ctx, level, what, jobAttrs(e.Name(), e.Job.GetExecution().GetRoute(), "status", task.StatusWord(e.Job.GetStatus()), "code", e.Job.GetError().GetCode())...)
+	return slog.LevelInfo
+}
+
+// endAttrs is what the log says of a job's end.
+func endAttrs(e tasklog.Entry) []any {
+	return jobAttrs(e.Name(), e.Job.GetExecution().GetRoute(), "status", task.StatusWord(e.Job.GetStatus()), "code", e.Job.GetError().GetCode())
 }
 
 // buryLost stores the request of a job of which the log has nothing.

@@ -257,7 +257,7 @@ func (w *orphanWatch) end(ctx context.Context, item *genbusv1.WorkItem, current 
 	if !ended.Terminal() {
 		return errMovedOn
 	}
-	w.logEnd(ctx, "a job of a removed route ended", ended, letter)
+	w.Logger.Log(ctx, endLevel(letter), "a job of a removed route ended", endAttrs(ended)...)
 	return w.Log.Finish(ctx, ended)
 }
 

@@ -128,7 +128,7 @@ func (j *videoJob) lost(ctx context.Context) Outcome {
 	if out, ok := j.commit(ctx, task.FailedAtOnce(j.item, time.Now(), f.TaskError()), 0); !ok {
 		return out
 	}
-	j.logEnd(ctx, "video task ended", j.entry, true)
+	j.Logger.Log(ctx, endLevel(true), "video task ended", endAttrs(j.entry)...)
 	return j.finish(ctx)
 }
 
@@ -237,7 +237,7 @@ func (j *videoJob) end(ctx context.Context, e task.Event, err error) Outcome {
 	if out, ok := j.commitNext(ctx, e, err); !ok {
 		return out
 	}
-	j.logEnd(ctx, "video task ended", j.entry, j.buried || unfound(j.entry.Job))
+	j.Logger.Log(ctx, endLevel(j.buried || unfound(j.entry.Job)), "video task ended", endAttrs(j.entry)...)
 	return j.finish(ctx)
 }
 
