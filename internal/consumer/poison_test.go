@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -85,4 +86,23 @@ func TestWhatKillsItsHoldersIsPoisoned(t *testing.T) {
 		checkLetter(t, b, id, "poisoned", "sandbox")
 		doneOnce(t, b, end)
 	})
+}
+
+// TestWhatKillsItsHoldersDuringASubmissionIsUnknown: its upstream may have it, and
+// whoever redrives it is to know that.
+func TestWhatKillsItsHoldersDuringASubmissionIsUnknown(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	url, begun := silent(t)
+	e := abandon(t, b, url, subject.Video, genbusv1.JobPhase_JOB_PHASE_SUBMITTING, begun)
+	deliver(t, b, maxDeliveries+2)
+	r := newReplica(t, b, testConfig(t, url))
+	end := last(follow(t, r.log, e.Job.GetId()))
+	if f := end.Job.GetError(); f.GetCode() != "submission_outcome_unknown" || !strings.Contains(f.GetMessage(), "without any progress") {
+		t.Errorf("ended %v", f)
+	}
+	if letters := deadLetters(t, b); len(letters) != 1 || letters[0].GetError().GetCode() != "submission_outcome_unknown" || len(letters[0].GetData()) == 0 {
+		t.Errorf("dead letters: %v", letters)
+	}
+	doneOnce(t, b, end)
 }

@@ -38,8 +38,7 @@ func (s *sweeper) stranded(ctx context.Context, e tasklog.Entry, now time.Time) 
 	case !errors.Is(err, broker.ErrNoMessage):
 		return nil, time.Time{}, err
 	}
-	v, ok := e.Job.(*genbusv1.VideoTask)
-	if x := e.Job.GetExecution(); ok && (x.GetBound() || x.GetPhase() == genbusv1.JobPhase_JOB_PHASE_SUBMITTING) {
+	if v, ok := e.Job.(*genbusv1.VideoTask); ok && outcomeUnknown(v) {
 		f = fault.New(fault.SubmissionUnknown, "nobody can know whether upstream %s accepted job %s: its deadline has passed, and its work item is gone",
 			v.GetExecution().GetUpstream(), v.GetId())
 		return f, time.Time{}, s.dead.Put(ctx, deadItem(remembered(v), v, f), v.GetId(), "stranded")

@@ -16,9 +16,9 @@ import (
 	"github.com/genbus/genbus/internal/tasklog"
 )
 
-// strand starts a job, has its replica die when the job is in a phase and ready has
-// returned, and removes its work item. It gives what its log says then.
-func strand(t *testing.T, b *broker.Broker, url string, kind subject.Kind, phase genbusv1.JobPhase, ready func()) tasklog.Entry {
+// abandon starts a job, and has its replica die when the job is in a phase and ready
+// has returned. It gives what the job's log says then.
+func abandon(t *testing.T, b *broker.Broker, url string, kind subject.Kind, phase genbusv1.JobPhase, ready func()) tasklog.Entry {
 	t.Helper()
 	r := newReplica(t, b, testConfig(t, url))
 	var request proto.Message = videoRequest("v", "sandbox-video", "a cat")
@@ -29,7 +29,14 @@ func strand(t *testing.T, b *broker.Broker, url string, kind subject.Kind, phase
 	e := last(follow(t, r.log, id, phase))
 	ready()
 	r.stop(false)
-	purge(t, b, b.Names().Work(), b.Names().WorkAnyRoute(kind, "acme", id))
+	return e
+}
+
+// strand abandons a job and removes its work item.
+func strand(t *testing.T, b *broker.Broker, url string, kind subject.Kind, phase genbusv1.JobPhase, ready func()) tasklog.Entry {
+	t.Helper()
+	e := abandon(t, b, url, kind, phase, ready)
+	purge(t, b, b.Names().Work(), b.Names().WorkAnyRoute(kind, "acme", e.Job.GetId()))
 	return e
 }
 

@@ -171,7 +171,7 @@ func (s *sweeper) end(ctx context.Context, n subject.TaskName, now time.Time) (a
 	if err != nil {
 		return time.Time{}, err
 	}
-	s.Logger.Info("job ended at its deadline", jobAttrs(n, e.Job.GetExecution().GetRoute(), "code", ended.Job.GetError().GetCode())...)
+	s.Logger.Log(ctx, endLevel(f.Code == fault.SubmissionUnknown), "job ended at its deadline", endAttrs(ended)...)
 	return time.Time{}, s.afterEnd(ctx, ended)
 }
 

@@ -248,7 +248,8 @@ func (j *videoJob) fail(ctx context.Context, f *fault.Error) Outcome {
 }
 
 // checkPoison ends a task that was delivered again and again without any
-// progress: it may be what kills the processes that take it.
+// progress: it may be what kills the processes that take it. Where nobody knows
+// whether its upstream has it, that is what the end says: redriving it may pay twice.
 func (j *videoJob) checkPoison(ctx context.Context) (Outcome, bool) {
 	j.mu.Lock()
 	count := j.msg.count
@@ -259,6 +260,9 @@ func (j *videoJob) checkPoison(ctx context.Context) (Outcome, bool) {
 		return Outcome{}, true
 	}
 	err := fault.New(fault.Poisoned, "job %s was delivered %d times without any progress", j.name.ID, count-since)
+	if j.outcomeUnknown() {
+		return j.endUnknown(ctx, err), false
+	}
 	if out, ok := j.bury(ctx, err); !ok {
 		return out, false
 	}
