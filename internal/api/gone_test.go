@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -71,6 +73,24 @@ func TestCodesOfWhoLeft(t *testing.T) {
 	} {
 		if got := counted(row.ctx, row.code); got != row.want {
 			t.Errorf("%v after %v counts as %v, want %v", row.code, row.ctx.Err(), got, row.want)
+		}
+	}
+}
+
+// TestMeaningOfACallersDeadline: what it cut off is no trouble of the broker.
+func TestMeaningOfACallersDeadline(t *testing.T) {
+	t.Parallel()
+	n := subject.TaskName{Kind: subject.Chat, ID: "chat_x"}
+	cut := fmt.Errorf("read: %w", context.DeadlineExceeded)
+	late, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	own, end := context.WithTimeoutCause(t.Context(), 0, fault.New(fault.AcceptanceUnknown, "no answer"))
+	defer end()
+	for want, ctx := range map[fault.Code]context.Context{
+		fault.UpstreamTimeout: late, fault.AcceptanceUnknown: own, fault.BrokerUnavailable: t.Context(),
+	} {
+		if f := meaning(ctx, n, cut); f.Code != want || f.JobID != n.ID {
+			t.Errorf("%v, want %s", f, want)
 		}
 	}
 }
