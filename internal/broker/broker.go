@@ -48,6 +48,7 @@ type Broker struct {
 	log      *slog.Logger
 	embedded *embedded // nil with a remote cluster
 	closed   chan struct{}
+	line     *line
 	trouble  atomic.Pointer[error] // of the last look of Ready; nil when all was well
 
 	mu          sync.Mutex
@@ -60,7 +61,7 @@ type Broker struct {
 // Open connects, starting the embedded server where there is no URL. It does not
 // touch the streams; EnsureStreams does.
 func Open(ctx context.Context, o Options) (*Broker, error) {
-	b := &Broker{names: o.Names, limits: o.Limits.withDefaults(), replicas: max(o.Replicas, 1), log: o.Logger, closed: make(chan struct{})}
+	b := &Broker{names: o.Names, limits: o.Limits.withDefaults(), replicas: max(o.Replicas, 1), log: o.Logger, closed: make(chan struct{}), line: newLine()}
 	url := o.URL
 	opts := append(b.connectionOptions(), o.Connect...)
 	if url == "" {
@@ -105,6 +106,7 @@ func (b *Broker) connectionOptions() []nats.Option {
 
 // disconnected is called for our own Close too, then without an error.
 func (b *Broker) disconnected(err error) {
+	b.line.lost()
 	if err != nil {
 		b.log.Warn("nats: disconnected", "error", err)
 	}
@@ -172,6 +174,7 @@ func (b *Broker) OnReconnect(f func(context.Context)) {
 // restart of the broker, and then tells the others. A newer reconnect ends the
 // work for an older one.
 func (b *Broker) reconnected() {
+	b.line.connected()
 	b.log.Info("nats: reconnected")
 	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // the connection's callbacks have no context; Close ends this one
 	b.mu.Lock()

@@ -77,7 +77,7 @@ func (b *Broker) get(ctx context.Context, stream string, req getRequest) (Stored
 	if err != nil {
 		return Stored{}, err
 	}
-	reply, err := b.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream, body)
+	reply, err := b.ask(ctx, "$JS.API.STREAM.MSG.GET."+stream, body)
 	if err != nil {
 		return Stored{}, fmt.Errorf("read %s from %s: %w", req, stream, errors.Join(ErrUnavailable, err))
 	}

@@ -1,6 +1,7 @@
 package broker_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -56,4 +57,35 @@ func TestASilentServerIsLeft(t *testing.T) {
 		t.Errorf("connected to %s, not to %s", at, links[1].Addr())
 	}
 	t.Logf("left after %s", time.Since(began).Round(time.Second))
+}
+
+// TestAReadWhoseConnectionIsLost is asked again with the next connection.
+func TestAReadWhoseConnectionIsLost(t *testing.T) {
+	t.Parallel()
+	link, err := faulttest.NewLink(brokertest.Alone(t).Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := link.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	b := brokertest.Open(t, broker.Options{Names: subject.Default(), Logger: brokertest.Logger(t), URL: "nats://" + link.Addr()})
+	link.Cut(faulttest.Blackhole)
+	sent, said := b.Conn().Stats().OutMsgs, make(chan error, 1)
+	go func() {
+		_, err := b.Last(t.Context(), b.Names().Tasks(), b.Names().Task(subject.Video, "t", "none"))
+		said <- err
+	}()
+	for b.Conn().Stats().OutMsgs == sent {
+		if err := broker.Wait(t.Context(), time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link.Cut(faulttest.Reset)
+	link.Heal()
+	if err := <-said; !errors.Is(err, broker.ErrNoMessage) {
+		t.Errorf("the read said %v", err)
+	}
 }

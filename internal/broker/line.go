@@ -1,0 +1,71 @@
+package broker
+
+import (
+	"context"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+)
+
+// line tells whether there is a connection. The answer to a request that was under way
+// when one was lost never comes, and the client itself would wait for it.
+type line struct {
+	mu   sync.Mutex
+	down context.Context // ends when the connection is lost
+	cut  context.CancelFunc
+	up   chan struct{} // is closed while there is a connection
+}
+
+func newLine() *line {
+	l := &line{up: make(chan struct{})}
+	l.connected()
+	return l
+}
+
+// lost and connected are called in the order in which it happened.
+func (l *line) lost() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.down.Err() == nil {
+		l.up = make(chan struct{})
+		l.cut()
+	}
+}
+
+func (l *line) connected() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.down == nil || l.down.Err() != nil {
+		l.down, l.cut = context.WithCancel(context.Background()) //nolint:forbidigo // a connection belongs to no call
+		close(l.up)
+	}
+}
+
+func (l *line) now() (down context.Context, up <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.down, l.up
+}
+
+// ask sends a request that is harmless to repeat, and repeats it where its connection
+// was lost under way. Without a connection it fails at once.
+func (b *Broker) ask(ctx context.Context, subject string, body []byte) (*nats.Msg, error) {
+	for {
+		down, _ := b.line.now()
+		try, cancel := context.WithCancel(ctx)
+		stop := context.AfterFunc(down, cancel)
+		m, err := b.nc.RequestWithContext(try, subject, body)
+		asked := try.Err() != nil // the client did not refuse to send
+		stop()
+		cancel()
+		if err == nil || !asked || ctx.Err() != nil {
+			return m, err
+		}
+		_, up := b.line.now()
+		select {
+		case <-up:
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
