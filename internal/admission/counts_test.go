@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/genbus/genbus/internal/admission"
@@ -47,9 +46,7 @@ func TestOldest(t *testing.T) {
 		if at := oldest(); !at.Equal(inLine) {
 			t.Errorf("the oldest waits since %s, want %s", at, inLine)
 		}
-		if _, err := h.line.Next(jetstream.FetchMaxWait(patience)); err != nil {
-			t.Fatal(err)
-		}
+		brokertest.Next(t, h.line)
 		if at := oldest(); !at.Equal(behind) {
 			t.Errorf("the oldest waits since %s, want that behind the line: %s", at, behind)
 		}

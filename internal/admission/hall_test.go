@@ -89,10 +89,7 @@ func (h *hall) admit(t testing.TB, tenant, requestID string) tasklog.Entry {
 // take fetches the next job of the line, and holds it.
 func (h *hall) take(t testing.TB) subject.WorkName {
 	t.Helper()
-	m, err := h.line.Next(jetstream.FetchMaxWait(patience))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := brokertest.Next(t, h.line)
 	h.Taken(subject.Video, "sandbox-video", 1)
 	h.held = append(h.held, m)
 	n, err := h.b.Names().ParseWorkItem(m.Subject())

@@ -39,11 +39,7 @@ func (s *bundle) hold(t testing.TB) jetstream.Msg {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := c.Next(jetstream.FetchContext(t.Context()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
+	return brokertest.Next(t, c)
 }
 
 // TestReleasedWaitsForTheHolder: nothing but its holder's own ack releases a job.

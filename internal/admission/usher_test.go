@@ -135,7 +135,7 @@ func takeAll(t *testing.T, halls []*hall, want int) (order []subject.WorkName) {
 		wg.Go(func() {
 			for !all() {
 				m, err := h.line.Next(jetstream.FetchMaxWait(time.Second))
-				if errors.Is(err, nats.ErrTimeout) || errors.Is(err, jetstream.ErrNoMessages) {
+				if errors.Is(err, nats.ErrTimeout) || errors.Is(err, jetstream.ErrNoMessages) || errors.Is(err, nats.ErrNoResponders) {
 					continue
 				}
 				if err != nil {

@@ -1,7 +1,6 @@
 package consumer
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -10,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
@@ -44,18 +42,7 @@ func delivered(t testing.TB, b *broker.Broker, subj string) jetstream.Msg {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	for {
-		m, err := c.Next(jetstream.FetchContext(ctx))
-		if err == nil {
-			return m
-		}
-		// On three nodes the server that is asked may not know yet who leads the consumer.
-		if !errors.Is(err, nats.ErrNoResponders) || broker.Wait(ctx, 10*time.Millisecond) != nil {
-			t.Fatal(err)
-		}
-	}
+	return brokertest.Next(t, c)
 }
 
 // letGo waits until a replica holds a job no more.

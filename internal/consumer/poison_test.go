@@ -4,8 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
@@ -21,11 +19,7 @@ func deliver(t *testing.T, b *broker.Broker, times int) {
 		t.Fatal(err)
 	}
 	for range times {
-		m, err := c.Next(jetstream.FetchMaxWait(patience))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := m.Nak(); err != nil {
+		if err := brokertest.Next(t, c).Nak(); err != nil {
 			t.Fatal(err)
 		}
 	}

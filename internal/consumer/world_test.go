@@ -284,10 +284,7 @@ func deadLetters(t testing.TB, b *broker.Broker) []*genbusv1.DeadLetter {
 	n := int(s.CachedInfo().State.Msgs)
 	out := make([]*genbusv1.DeadLetter, 0, n)
 	for range n {
-		m, err := c.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := brokertest.Next(t, c)
 		letter := &genbusv1.DeadLetter{}
 		if err := proto.Unmarshal(m.Data(), letter); err != nil {
 			t.Fatal(err)

@@ -1,0 +1,33 @@
+package brokertest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/broker"
+)
+
+// nextPatience is how long Next waits for a message.
+const nextPatience = time.Minute
+
+// Next takes the next message of a consumer. On three nodes the server that is asked
+// may not know yet who leads one that was just made; it is asked again then.
+func Next(t testing.TB, c jetstream.Consumer) jetstream.Msg {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), nextPatience)
+	defer cancel()
+	for {
+		m, err := c.Next(jetstream.FetchContext(ctx))
+		if err == nil {
+			return m
+		}
+		if !errors.Is(err, nats.ErrNoResponders) || broker.Wait(ctx, 10*time.Millisecond) != nil {
+			t.Fatal(err)
+		}
+	}
+}
