@@ -45,6 +45,10 @@ func adviceFor(message string) string {
 		{"x509: certificate is ", "the server's certificate has another name: give it with --server-name"},
 		{"doesn't contain any IP SANs", "the server's certificate has a name and no address: give the name with --server-name"},
 		{"tls: certificate required", "the server wants a client certificate: use --cert and --key"},
+		// By TLS 1.3 the client is done before the server has asked for a certificate. What it
+		// writes then meets a closed connection, now and then before it has read why.
+		{"broken pipe", "the server closed the connection: where it wants a client certificate, use --cert and --key"},
+		{"connection reset by peer", "the server closed the connection: where it wants a client certificate, use --cert and --key"},
 		{"tls: unknown certificate authority", "the server does not trust the client certificate: use --cert and --key of an authority that it trusts"},
 	} {
 		if strings.Contains(message, row.says) {
