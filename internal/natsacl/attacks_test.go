@@ -31,7 +31,7 @@ func TestAttacks(t *testing.T) {
 			s.trespasses()
 			for _, row := range rows {
 				t.Run(row.as+" "+row.name, func(t *testing.T) {
-					a := &attempt{stage: s, t: t, nc: s.connect(t, row.as)}
+					a := &attempt{stage: s, t: t, nc: s.connect(t, row.as), wait: waitFor(row.want)}
 					if seen := row.move(a); seen != row.want && row.want != anything {
 						t.Errorf("the attacker saw %q, not %q", seen, row.want)
 					}

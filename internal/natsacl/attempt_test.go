@@ -30,12 +30,21 @@ const (
 // silence is how long an answer that should not come is waited for.
 const silence = 300 * time.Millisecond
 
+// waitFor is how long an attacker waits that is to see something.
+func waitFor(seen string) time.Duration {
+	if seen == isSilence || seen == anything {
+		return silence
+	}
+	return patience
+}
+
 // attempt is one attacker at work.
 type attempt struct {
 	*stage
 	t      testing.TB
 	nc     *nats.Conn
-	gained bytes.Buffer // all that the attacker was sent
+	wait   time.Duration // for an answer
+	gained bytes.Buffer  // all that the attacker was sent
 }
 
 // move is one attack. It returns what the attacker sees.
@@ -92,7 +101,7 @@ func ask(subj, data string, header ...string) move {
 		if seen := a.outcome(""); seen != "" {
 			return seen
 		}
-		answer, err := inbox.NextMsg(silence)
+		answer, err := inbox.NextMsg(a.wait)
 		switch {
 		case errors.Is(err, nats.ErrNoResponders):
 			return isNobody
@@ -174,7 +183,7 @@ func readAll(name, config string) move {
 		}
 		n := 0
 		for {
-			m, err := inbox.NextMsg(silence)
+			m, err := inbox.NextMsg(a.wait)
 			if err != nil || strings.HasPrefix(m.Header.Get("Status"), "4") {
 				return fmt.Sprintf("%d messages", n)
 			}
