@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/nats-io/nats.go"
@@ -52,20 +53,28 @@ func (l *line) now() (down context.Context, up <-chan struct{}) {
 func (b *Broker) ask(ctx context.Context, subject string, body []byte) (*nats.Msg, error) {
 	for {
 		down, _ := b.line.now()
-		try, cancel := context.WithCancel(ctx)
-		stop := context.AfterFunc(down, cancel)
-		m, err := b.nc.RequestWithContext(try, subject, body)
-		asked := try.Err() != nil // the client did not refuse to send
-		stop()
-		cancel()
-		if err == nil || !asked || ctx.Err() != nil {
+		if down.Err() != nil {
+			return b.nc.RequestWithContext(ctx, subject, body) // which the client refuses to send
+		}
+		m, err := b.askOver(ctx, down, subject, body)
+		if err == nil || down.Err() == nil || ctx.Err() != nil || errors.Is(err, nats.ErrReconnectBufExceeded) {
 			return m, err
 		}
 		_, up := b.line.now()
 		select {
 		case <-up:
+		case <-b.closed:
+			return nil, nats.ErrConnectionClosed
 		case <-ctx.Done():
-			return nil, err
+			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// askOver asks over one connection, and gives up when it is lost.
+func (b *Broker) askOver(ctx, down context.Context, subject string, body []byte) (*nats.Msg, error) {
+	try, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(down, cancel)()
+	return b.nc.RequestWithContext(try, subject, body)
 }

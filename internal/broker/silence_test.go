@@ -89,3 +89,25 @@ func TestAReadWhoseConnectionIsLost(t *testing.T) {
 		t.Errorf("the read said %v", err)
 	}
 }
+
+// TestAReadWithoutAConnection fails at once: whoever asked has a caller to answer.
+func TestAReadWithoutAConnection(t *testing.T) {
+	t.Parallel()
+	s := brokertest.Alone(t)
+	b := brokertest.Open(t, broker.Options{Names: subject.Default(), Logger: brokertest.Logger(t), URL: s.ClientURL()})
+	s.Shutdown()
+	for b.Conn().IsConnected() {
+		if err := broker.Wait(t.Context(), time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begin := time.Now()
+	for range 100 {
+		if _, err := b.Last(t.Context(), b.Names().Tasks(), "genbus.task.x"); !broker.Unavailable(err) {
+			t.Fatal(err)
+		}
+	}
+	if took := time.Since(begin); took >= broker.ReadTimeout {
+		t.Errorf("100 reads took %s", took)
+	}
+}

@@ -38,6 +38,11 @@ func (s *sweeper) stranded(ctx context.Context, e tasklog.Entry, now time.Time) 
 	case !errors.Is(err, broker.ErrNoMessage):
 		return nil, time.Time{}, err
 	}
+	// An item goes after its job's end was stored: one that had just gone is no loss, and
+	// must leave no letter.
+	if current, err := s.Log.Get(ctx, e.Name()); err != nil || current.Seq != e.Seq {
+		return nil, now, err
+	}
 	if v, ok := e.Job.(*genbusv1.VideoTask); ok && outcomeUnknown(v) {
 		f = fault.New(fault.SubmissionUnknown, "nobody can know whether upstream %s accepted job %s: its deadline has passed, and its work item is gone",
 			v.GetExecution().GetUpstream(), v.GetId())

@@ -104,6 +104,45 @@ func TestAStrandedJobEnds(t *testing.T) {
 	}
 }
 
+// TestAStrandedJobEndsAfterItsLetter: where the letter cannot be stored, the job stays
+// until it can.
+func TestAStrandedJobEndsAfterItsLetter(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	url, begun := silent(t)
+	e := strand(t, b, url, subject.Video, genbusv1.JobPhase_JOB_PHASE_SUBMITTING, begun)
+	r := idleReplica(t, b, testConfig(t, url))
+	by := e.Job.GetExecution().GetDeadline().AsTime().Add(strandedAfter)
+	limit(t, b, b.Names().Dead(), 1)
+	if _, err := r.sweeper.end(t.Context(), e.Name(), by); err == nil {
+		t.Error("it ended without a letter")
+	}
+	if now, err := r.log.Get(t.Context(), e.Name()); err != nil || now.Terminal() {
+		t.Errorf("the log has %v, %v", now.Job.GetError(), err)
+	}
+	limit(t, b, b.Names().Dead(), -1)
+	if _, err := r.sweeper.end(t.Context(), e.Name(), by); err != nil {
+		t.Fatal(err)
+	}
+	if end := last(follow(t, r.log, e.Job.GetId())); end.Job.GetError().GetCode() != "submission_outcome_unknown" || len(deadLetters(t, b)) != 1 {
+		t.Errorf("ended %v", end.Job.GetError())
+	}
+}
+
+// limit bounds a stream to so many bytes for each message; -1: no bound.
+func limit(t testing.TB, b *broker.Broker, stream string, bytes int32) {
+	t.Helper()
+	s, err := b.JetStream().Stream(t.Context(), stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := s.CachedInfo().Config
+	c.MaxMsgSize = bytes
+	if _, err := b.JetStream().UpdateStream(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestAJobWithAnItemIsNotStranded: whoever is given the item ends the job.
 func TestAJobWithAnItemIsNotStranded(t *testing.T) {
 	t.Parallel()

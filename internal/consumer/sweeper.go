@@ -155,7 +155,7 @@ func (s *sweeper) end(ctx context.Context, n subject.TaskName, now time.Time) (a
 		if by, waits := task.StartBy(e.Job); waits {
 			return by, nil
 		}
-		if f, again, err = s.stranded(ctx, e, now); f == nil {
+		if f, again, err = s.stranded(ctx, e, now); f == nil || err != nil {
 			return again, err
 		}
 	}
