@@ -19,6 +19,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/sandbox"
+	"github.com/genbus/genbus/internal/service"
 )
 
 // BenchmarkAccept is the time until a video is accepted, asked for by HTTP, by how the
@@ -106,20 +107,20 @@ func startAccepting(b *testing.B, change func(*config.Config)) (base string) {
 		b.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(b.Context())
-	s, err := newService(ctx, cfg, slog.New(slog.DiscardHandler))
+	s, err := service.New(ctx, cfg, slog.New(slog.DiscardHandler), version())
 	if err != nil {
 		cancel()
 		b.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- s.run(ctx) }()
+	go func() { ended <- s.Run(ctx) }()
 	b.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			b.Error(err)
 		}
 	})
-	return "http://" + s.httpAddr.Addr().String()
+	return "http://" + s.HTTPAddr().String()
 }
 
 // startServers runs a cluster and gives the addresses of its clients.

@@ -5,12 +5,15 @@ import (
 	"strings"
 
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/service"
 )
 
-// banner says where the service listens and how to try it.
-func (s *service) banner() string {
+// banner says where a service listens and how to try it.
+type banner struct{ *service.Service }
+
+func (s banner) String() string {
 	var b strings.Builder
-	h, g := s.httpAddress(), s.grpcAddr.Addr()
+	h, g := s.httpAddress(), s.GRPCAddr()
 	fmt.Fprintf(&b, "genbus %s\n  HTTP  %s\n  gRPC  %s%s\n  NATS  %s\n", version(), h, g, s.grpcSecurity(), s.natsAddress())
 	video, chat := s.exampleModel(config.KindVideo), s.exampleModel(config.KindChat)
 	if video == "" && chat == "" {
@@ -21,13 +24,13 @@ func (s *service) banner() string {
 	b.WriteString("\nTry it" + s.unsaid() + ":\n")
 	if chat != "" {
 		fmt.Fprintf(&b, "  curl -N%s %s/v1/chat/completions -H 'Content-Type: application/json'%s \\\n"+
-			"    -d '{\"model\":%q,\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}]}'\n", trust(s.cfg.HTTP.TLS, "--"), h, s.authorization(), chat)
+			"    -d '{\"model\":%q,\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}]}'\n", trust(s.Config().HTTP.TLS, "--"), h, s.authorization(), chat)
 	}
 	if video != "" {
 		fmt.Fprintf(&b, "  grpcurl%s%s -d '{\"request\":{\"video\":{\"model\":%q,\"prompt\":\"a cat\"}}}' %s genbus.v1.VideoService/CreateVideoTask\n", s.plaintext(), s.authorization(), video, g)
-		if url := s.natsAddress(); strings.HasPrefix(url, "nats://") && s.cfg.NATS.User == "" {
+		if url := s.natsAddress(); strings.HasPrefix(url, "nats://") && s.Config().NATS.User == "" {
 			fmt.Fprintf(&b, "  nats -s %s req %s -H content-type:application/json '{\"model\":%q,\"prompt\":\"a cat\"}'\n",
-				url, s.broker.Names().Call("video", s.exampleTenant()), video)
+				url, s.Names().Call("video", s.exampleTenant()), video)
 		}
 	}
 	return b.String()
@@ -35,15 +38,15 @@ func (s *service) banner() string {
 
 // unsaid explains the variables of the lines to try: the banner knows no key, and no
 // file of the client.
-func (s *service) unsaid() string {
+func (s banner) unsaid() string {
 	var what []string
-	if len(s.cfg.APIKeys) > 0 {
+	if len(s.Config().APIKeys) > 0 {
 		what = append(what, "KEY: an API key")
 	}
-	if s.cfg.HTTP.TLS.Enabled() || s.cfg.GRPC.TLS.Enabled() {
+	if s.Config().HTTP.TLS.Enabled() || s.Config().GRPC.TLS.Enabled() {
 		what = append(what, "CA: the file of the certificates to trust")
 	}
-	if s.cfg.HTTP.TLS.ClientCAFile != "" || s.cfg.GRPC.TLS.ClientCAFile != "" {
+	if s.Config().HTTP.TLS.ClientCAFile != "" || s.Config().GRPC.TLS.ClientCAFile != "" {
 		what = append(what, "CERT, CERT_KEY: the files of a client certificate")
 	}
 	if len(what) == 0 {
@@ -53,19 +56,19 @@ func (s *service) unsaid() string {
 }
 
 // authorization is the header that curl and grpcurl send where a key is wanted.
-func (s *service) authorization() string {
-	if len(s.cfg.APIKeys) == 0 {
+func (s banner) authorization() string {
+	if len(s.Config().APIKeys) == 0 {
 		return ""
 	}
 	return ` -H "Authorization: Bearer $KEY"`
 }
 
 // exampleTenant is one of whom there is a key, or who everybody is.
-func (s *service) exampleTenant() string {
-	if len(s.cfg.APIKeys) == 0 {
+func (s banner) exampleTenant() string {
+	if len(s.Config().APIKeys) == 0 {
 		return config.DefaultTenant
 	}
-	return s.cfg.APIKeys[0].Tenant
+	return s.Config().APIKeys[0].Tenant
 }
 
 // trust is what a client needs for a server's TLS, with the client's own dashes.
@@ -80,42 +83,42 @@ func trust(t config.ServerTLS, dashes string) string {
 	return flags
 }
 
-func (s *service) httpAddress() string {
+func (s banner) httpAddress() string {
 	scheme := "http"
-	if s.cfg.HTTP.TLS.Enabled() {
+	if s.Config().HTTP.TLS.Enabled() {
 		scheme = "https"
 	}
-	return scheme + "://" + s.httpAddr.Addr().String()
+	return scheme + "://" + s.HTTPAddr().String()
 }
 
-func (s *service) grpcSecurity() string {
-	if s.cfg.GRPC.TLS.Enabled() {
+func (s banner) grpcSecurity() string {
+	if s.Config().GRPC.TLS.Enabled() {
 		return " (TLS)"
 	}
 	return ""
 }
 
 // plaintext is what grpcurl needs, with TLS or without.
-func (s *service) plaintext() string {
-	if s.cfg.GRPC.TLS.Enabled() {
-		return trust(s.cfg.GRPC.TLS, "-")
+func (s banner) plaintext() string {
+	if s.Config().GRPC.TLS.Enabled() {
+		return trust(s.Config().GRPC.TLS, "-")
 	}
 	return " -plaintext"
 }
 
-func (s *service) natsAddress() string {
-	if url := s.broker.ClientURL(); url != "" {
+func (s banner) natsAddress() string {
+	if url := s.NATSURL(); url != "" {
 		return url
 	}
-	if s.cfg.NATS.Embedded() {
+	if s.Config().NATS.Embedded() {
 		return "embedded, no TCP"
 	}
-	return strings.Join(s.cfg.NATS.Servers(), ",")
+	return strings.Join(s.Config().NATS.Servers(), ",")
 }
 
 // exampleModel is a model that some route of the kind serves, or empty.
-func (s *service) exampleModel(kind string) string {
-	for _, r := range s.cfg.Routes {
+func (s banner) exampleModel(kind string) string {
+	for _, r := range s.Config().Routes {
 		if r.Kind != kind {
 			continue
 		}

@@ -296,8 +296,8 @@ func (w *world) postText(t *testing.T, body string) string {
 // stand there byte for byte, and the whole reply has the vendor's members.
 func (w *world) checkVendorEvents(t *testing.T, body string) {
 	id := w.call(t, subject.Chat, body)
-	feed, err := w.js.OrderedConsumer(t.Context(), w.broker.Names().Tasks(), jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{w.broker.Names().Done(subject.Chat, "default", "completed", id)},
+	feed, err := w.js.OrderedConsumer(t.Context(), w.Names().Tasks(), jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{w.Names().Done(subject.Chat, "default", "completed", id)},
 	})
 	if err != nil {
 		t.Fatal(err)

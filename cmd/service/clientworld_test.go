@@ -17,6 +17,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/sandbox"
+	"github.com/genbus/genbus/internal/service"
 )
 
 // clientWorld is a running service and the sandbox that it calls.
@@ -64,14 +65,14 @@ func startService(t *testing.T, url string, change ...func(*config.Config)) *wor
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	s, err := newService(ctx, cfg, slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})))
+	s, err := service.New(ctx, cfg, slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})), version())
 	if err != nil {
 		cancel()
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- s.run(ctx) }()
-	w := &world{service: s, base: "http://" + s.httpAddr.Addr().String(), terminate: cancel}
+	go func() { done <- s.Run(ctx) }()
+	w := &world{Service: s, base: "http://" + s.HTTPAddr().String(), terminate: cancel}
 	t.Cleanup(func() {
 		w.leave(t)
 		cancel()
@@ -85,7 +86,7 @@ func startService(t *testing.T, url string, change ...func(*config.Config)) *wor
 
 func (w *world) connect(t *testing.T) {
 	t.Helper()
-	w.connectTo(t, w.broker.ClientURL())
+	w.connectTo(t, w.NATSURL())
 }
 
 // connectTo is connect where the service has no server of its own.
@@ -98,7 +99,7 @@ func (w *world) connectTo(t *testing.T, natsURL string) {
 	if w.js, err = jetstream.New(w.nc); err != nil {
 		t.Fatal(err)
 	}
-	if w.grpc, err = grpc.NewClient(w.grpcAddr.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
+	if w.grpc, err = grpc.NewClient(w.GRPCAddr().String(), grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
 		t.Fatal(err)
 	}
 }

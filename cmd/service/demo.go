@@ -15,6 +15,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/sandbox"
+	"github.com/genbus/genbus/internal/service"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
 )
@@ -47,8 +48,8 @@ func demo(ctx context.Context, out io.Writer) error {
 	}
 	serving, stop := context.WithCancel(ctx)
 	stopped := make(chan error, 1)
-	go func() { stopped <- s.run(serving) }()
-	fmt.Fprintf(out, "genbus is up: NATS %s, HTTP http://%s, gRPC %s; upstream %s\n", s.natsAddress(), s.httpAddr.Addr(), s.grpcAddr.Addr(), up.URL())
+	go func() { stopped <- s.Run(serving) }()
+	fmt.Fprintf(out, "genbus is up: NATS %s, HTTP http://%s, gRPC %s; upstream %s\n", s.NATSURL(), s.HTTPAddr(), s.GRPCAddr(), up.URL())
 	err = showJobs(ctx, out, s)
 	stop()
 	return errors.Join(err, <-stopped)
@@ -56,7 +57,7 @@ func demo(ctx context.Context, out io.Writer) error {
 
 // demoService is a whole service in a directory of its own and on free ports, so
 // that it runs beside any other.
-func demoService(ctx context.Context, dir, upstream string) (*service, error) {
+func demoService(ctx context.Context, dir, upstream string) (*service.Service, error) {
 	cfg := config.Default()
 	cfg.NATS.DataDir, cfg.NATS.Listen = dir, "127.0.0.1:0"
 	cfg.HTTP.Addr, cfg.GRPC.Addr = "127.0.0.1:0", "127.0.0.1:0"
@@ -67,12 +68,12 @@ func demoService(ctx context.Context, dir, upstream string) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newService(ctx, cfg, log)
+	return service.New(ctx, cfg, log, version())
 }
 
 // showJobs is the client's side: it uses NATS alone, as any other program would.
-func showJobs(ctx context.Context, out io.Writer, s *service) error {
-	nc, err := nats.Connect(s.broker.ClientURL())
+func showJobs(ctx context.Context, out io.Writer, s *service.Service) error {
+	nc, err := nats.Connect(s.NATSURL())
 	if err != nil {
 		return err
 	}
@@ -81,7 +82,7 @@ func showJobs(ctx context.Context, out io.Writer, s *service) error {
 	if err != nil {
 		return err
 	}
-	d := &demoClient{out: out, names: s.broker.Names(), js: js, begin: time.Now()}
+	d := &demoClient{out: out, names: s.Names(), js: js, begin: time.Now()}
 	live := make(chan *nats.Msg, 1024)
 	for _, pattern := range []string{d.names.LiveTaskPattern(), d.names.LiveChunkPattern()} {
 		if _, err := nc.ChanSubscribe(pattern, live); err != nil {

@@ -103,7 +103,7 @@ func TestEraseWaitsForASubmission(t *testing.T) {
 	if left := w.traces(t, id); len(left) != 1 || !strings.HasPrefix(left[0], "genbus.dead.video.") {
 		t.Errorf("left behind: %v", left)
 	}
-	m, err := w.broker.Last(t.Context(), w.broker.Names().Dead(), ">")
+	m, err := w.last(t.Context(), w.Names().Dead(), ">")
 	if err != nil {
 		t.Fatal(err)
 	}

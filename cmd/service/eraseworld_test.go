@@ -104,7 +104,7 @@ func (w *world) phase(t *testing.T, id string, phase genbusv1.JobPhase) *genbusv
 // that name it, and objects whose data is still there.
 func (w *world) traces(t *testing.T, id string) (found []string) {
 	t.Helper()
-	names := w.broker.Names()
+	names := w.Names()
 	for _, name := range []string{names.Tasks(), names.Work(), names.Dead(), names.Chunks()} {
 		stream, err := w.js.Stream(t.Context(), name)
 		if err != nil {

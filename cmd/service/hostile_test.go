@@ -16,6 +16,7 @@ import (
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/hostile"
 	"github.com/genbus/genbus/internal/sandbox"
+	"github.com/genbus/genbus/internal/service"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
 )
@@ -94,14 +95,14 @@ func (s *siege) start(cfg *config.Config) {
 		s.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(s.t.Context())
-	running, err := newService(ctx, cfg, log)
+	running, err := service.New(ctx, cfg, log, version())
 	if err != nil {
 		cancel()
 		s.t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- running.run(ctx) }()
-	s.world = &world{service: running, base: "http://" + running.httpAddr.Addr().String()}
+	go func() { done <- running.Run(ctx) }()
+	s.world = &world{Service: running, base: "http://" + running.HTTPAddr().String()}
 	s.t.Cleanup(func() {
 		s.leave(s.t)
 		cancel()
@@ -234,7 +235,7 @@ func (s *siege) settle() {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 40*time.Second)
 	defer cancel()
-	for _, stream := range []string{s.broker.Names().Requests(), s.broker.Names().Work()} {
+	for _, stream := range []string{s.Names().Requests(), s.Names().Work()} {
 		st, err := s.js.Stream(ctx, stream)
 		if err != nil {
 			s.t.Fatal(err)
@@ -299,12 +300,12 @@ func (s *siege) noGrowth(before footprint) {
 // jobs are the ids of the tenant's jobs so far.
 func (s *siege) jobs() (videos, chats []string) {
 	s.t.Helper()
-	st, err := s.js.Stream(s.t.Context(), s.broker.Names().Tasks())
+	st, err := s.js.Stream(s.t.Context(), s.Names().Tasks())
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	for kind, into := range map[subject.Kind]*[]string{subject.Video: &videos, subject.Chat: &chats} {
-		pattern := s.broker.Names().Prefix() + ".task." + string(kind) + ".>"
+		pattern := s.Names().Prefix() + ".task." + string(kind) + ".>"
 		info, err := st.Info(s.t.Context(), jetstream.WithSubjectFilter(pattern))
 		if err != nil {
 			s.t.Fatal(err)

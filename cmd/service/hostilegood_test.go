@@ -100,7 +100,7 @@ func (s *siege) goodGRPC(ctx context.Context) error {
 }
 
 func (s *siege) goodCall(ctx context.Context) error {
-	m := nats.NewMsg(s.broker.Names().Call(subject.Video, "default"))
+	m := nats.NewMsg(s.Names().Call(subject.Video, "default"))
 	m.Header.Set(subject.HeaderContentType, subject.ContentTypeJSON)
 	m.Data = []byte(`{"model":"sandbox-video","prompt":"a cat"}`)
 	reply, err := s.nc.RequestMsgWithContext(ctx, m)
@@ -117,7 +117,7 @@ func (s *siege) goodInbox(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = feed.Unsubscribe() }()
-	m := nats.NewMsg(s.broker.Names().Request(subject.Chat, "default"))
+	m := nats.NewMsg(s.Names().Request(subject.Chat, "default"))
 	m.Header.Set(subject.HeaderContentType, subject.ContentTypeJSON)
 	m.Data = []byte(`{"model":"sandbox-chat-fast:chunks=2","messages":[{"role":"user","content":"hello"}]}`)
 	if _, err := s.js.PublishMsg(ctx, m); err != nil {

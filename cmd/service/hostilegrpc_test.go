@@ -32,7 +32,7 @@ func (s *siege) attackGRPC() {
 // overHTTP2 sends the bytes of a connection, and waits until they were read or
 // the connection was closed.
 func (s *siege) overHTTP2(in hostile.Input) (string, error) {
-	c, err := net.Dial("tcp", s.grpcAddr.Addr().String())
+	c, err := net.Dial("tcp", s.GRPCAddr().String())
 	if err != nil {
 		return in.Name, err
 	}

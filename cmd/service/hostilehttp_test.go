@@ -54,7 +54,7 @@ func (s *siege) postTo(in *hostile.Source, path, contentType string, body hostil
 
 // overHTTP sends the bytes of a connection and judges what comes back.
 func (s *siege) overHTTP(in hostile.Input) (string, error) {
-	said, err := talk(s.httpAddr.Addr().String(), in)
+	said, err := talk(s.HTTPAddr().String(), in)
 	if err == nil {
 		err = judgeHTTP(in, said)
 	}
@@ -195,7 +195,7 @@ func TestLeavingIsNoFailure(t *testing.T) {
 	for i := range 400 {
 		e := hostile.Creates[i%len(hostile.Creates)]
 		body := s.target.Body(e)
-		conn, err := net.Dial("tcp", s.httpAddr.Addr().String())
+		conn, err := net.Dial("tcp", s.HTTPAddr().String())
 		if err != nil {
 			t.Fatal(err)
 		}

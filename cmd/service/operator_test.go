@@ -151,7 +151,7 @@ func jobOf(t *testing.T, out string) string {
 func TestOperatorCommand(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond}, withOps)
-	c := command{t: t, server: w.grpcAddr.Addr().String(), key: opsKey}
+	c := command{t: t, server: w.GRPCAddr().String(), key: opsKey}
 	if out := c.ok("dead", "list"); out != "no dead letters\n" {
 		t.Errorf("printed %q", out)
 	}
@@ -213,7 +213,7 @@ func TestOperatorCommand(t *testing.T) {
 func TestOperatorAttachCommand(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond}, withOps)
-	c := command{t: t, server: w.grpcAddr.Addr().String(), key: opsKey}
+	c := command{t: t, server: w.GRPCAddr().String(), key: opsKey}
 	id := w.acmeVideo(t, "sandbox-video:delay_ms=800", "a cat")
 	await(t, "the create", func() bool { return w.up.Sandbox.Stats().Creates == 1 })
 	videos := genbusv1.NewVideoServiceClient(w.grpc)
@@ -239,7 +239,7 @@ func TestOperatorAttachCommand(t *testing.T) {
 func TestOperatorCancelCommand(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: time.Hour}, withOps)
-	c := command{t: t, server: w.grpcAddr.Addr().String(), key: opsKey}
+	c := command{t: t, server: w.GRPCAddr().String(), key: opsKey}
 	id := w.acmeVideo(t, "sandbox-video", "a cat")
 	for range 2 {
 		if out := c.ok("cancel", "acme", id); out != id+" is cancelled\n" {
@@ -262,8 +262,8 @@ func TestOperatorCancelCommand(t *testing.T) {
 func TestOperatorRoutesCommand(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond}, withOps)
-	c := command{t: t, server: w.grpcAddr.Addr().String(), key: opsKey}
-	if out := c.ok("routes"); !strings.Contains(out, config.SandboxVideoRoute) || strings.Contains(out, "paused") || strings.Count(out, "\n") != len(w.cfg.Routes)+1 {
+	c := command{t: t, server: w.GRPCAddr().String(), key: opsKey}
+	if out := c.ok("routes"); !strings.Contains(out, config.SandboxVideoRoute) || strings.Contains(out, "paused") || strings.Count(out, "\n") != len(w.Config().Routes)+1 {
 		t.Errorf("routes printed\n%s", out)
 	}
 	if out := c.ok("pause", "video", config.SandboxVideoRoute); !strings.Contains(out, "paused") {
@@ -301,7 +301,7 @@ func TestOperatorRoutesCommand(t *testing.T) {
 func TestOperatorCommandIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{}, withOps)
-	server := w.grpcAddr.Addr().String()
+	server := w.GRPCAddr().String()
 	file := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(file, []byte(opsKey+"\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -343,7 +343,7 @@ func TestOperatorCommandIsRefused(t *testing.T) {
 func TestOperatorCommandAndTLS(t *testing.T) {
 	t.Parallel()
 	ca, clients := certtest.New(t, "ca"), certtest.New(t, "clients")
-	open, mutual := secured(t, ca, "").grpcAddr.Addr().String(), secured(t, ca, clients.File).grpcAddr.Addr().String()
+	open, mutual := secured(t, ca, "").GRPCAddr().String(), secured(t, ca, clients.File).GRPCAddr().String()
 	for name, row := range map[string]struct {
 		server string
 		args   []string

@@ -184,8 +184,8 @@ func (w *world) ended(t *testing.T, id string) *genbusv1.VideoTask {
 			t.Errorf("%s: version %d at place %d", id, last.GetVersion(), version)
 		}
 	}
-	feed, err := w.js.OrderedConsumer(ctx, w.broker.Names().Tasks(), jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{w.broker.Names().Done(subject.Video, "default", task.StatusWord(last.GetStatus()), id)},
+	feed, err := w.js.OrderedConsumer(ctx, w.Names().Tasks(), jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{w.Names().Done(subject.Video, "default", task.StatusWord(last.GetStatus()), id)},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/sandbox"
+	"github.com/genbus/genbus/internal/service"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -36,12 +37,12 @@ func (c serveCommand) Run(ctx context.Context) (err error) {
 		return err
 	}
 	telemetry.AdoptLibraries(log)
-	s, err := newService(ctx, cfg, log)
+	s, err := service.New(ctx, cfg, log, version())
 	if err != nil {
 		return err
 	}
-	fmt.Print(s.banner())
-	return s.run(ctx)
+	fmt.Print(banner{s})
+	return s.Run(ctx)
 }
 
 type sandboxCommand struct {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/listener/certtest"
+	"github.com/genbus/genbus/internal/service"
 )
 
 // tried starts a service, which ends at once, and gives what it logged and why it did
@@ -28,10 +29,10 @@ func tried(t *testing.T, change func(*config.Config)) (logged string, err error)
 	var log bytes.Buffer
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	s, err := newService(ctx, cfg, slog.New(slog.NewTextHandler(&log, nil)))
+	s, err := service.New(ctx, cfg, slog.New(slog.NewTextHandler(&log, nil)), version())
 	if err == nil {
 		cancel()
-		err = s.run(ctx)
+		err = s.Run(ctx)
 	}
 	return log.String(), err
 }

@@ -23,10 +23,11 @@ import (
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/listener/certtest"
 	"github.com/genbus/genbus/internal/sandbox"
+	"github.com/genbus/genbus/internal/service"
 )
 
 // runService runs a service without clients.
-func runService(t *testing.T, url string, change func(*config.Config)) *service {
+func runService(t *testing.T, url string, change func(*config.Config)) *service.Service {
 	t.Helper()
 	cfg := config.Default()
 	cfg.NATS.DataDir, cfg.NATS.Listen, cfg.NATS.SyncAlways = t.TempDir(), "127.0.0.1:0", false
@@ -39,13 +40,13 @@ func runService(t *testing.T, url string, change func(*config.Config)) *service 
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	s, err := newService(ctx, cfg, slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})))
+	s, err := service.New(ctx, cfg, slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})), version())
 	if err != nil {
 		cancel()
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- s.run(ctx) }()
+	go func() { done <- s.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -56,7 +57,7 @@ func runService(t *testing.T, url string, change func(*config.Config)) *service 
 }
 
 // secured is a service that speaks TLS at every address.
-func secured(t *testing.T, ca *certtest.Authority, clientCA string) *service {
+func secured(t *testing.T, ca *certtest.Authority, clientCA string) *service.Service {
 	t.Helper()
 	cert, key := ca.Issue("server")
 	up := startSandbox(t, sandbox.Options{VideoDuration: 100 * time.Millisecond, ChunkInterval: time.Millisecond})
@@ -71,13 +72,13 @@ func secured(t *testing.T, ca *certtest.Authority, clientCA string) *service {
 }
 
 // tlsEntrances are all ways in, each used once with a client's TLS.
-var tlsEntrances = map[string]func(t *testing.T, s *service, client *tls.Config) error{
-	"HTTP": func(t *testing.T, s *service, client *tls.Config) error {
+var tlsEntrances = map[string]func(t *testing.T, s *service.Service, client *tls.Config) error{
+	"HTTP": func(t *testing.T, s *service.Service, client *tls.Config) error {
 		_, err := overTLS(t, s, client, http.MethodGet, "/v1/models", "")
 		return err
 	},
-	"gRPC": func(t *testing.T, s *service, client *tls.Config) error {
-		conn, err := grpc.NewClient(s.grpcAddr.Addr().String(), grpc.WithTransportCredentials(credentials.NewTLS(client)))
+	"gRPC": func(t *testing.T, s *service.Service, client *tls.Config) error {
+		conn, err := grpc.NewClient(s.GRPCAddr().String(), grpc.WithTransportCredentials(credentials.NewTLS(client)))
 		if err != nil {
 			return err
 		}
@@ -87,22 +88,22 @@ var tlsEntrances = map[string]func(t *testing.T, s *service, client *tls.Config)
 		_, err = genbusv1.NewModelServiceClient(conn).ListModels(ctx, &genbusv1.ListModelsRequest{})
 		return err
 	},
-	"NATS": func(_ *testing.T, s *service, client *tls.Config) error {
-		nc, err := nats.Connect(s.broker.ClientURL(), nats.Secure(client), nats.NoReconnect())
+	"NATS": func(_ *testing.T, s *service.Service, client *tls.Config) error {
+		nc, err := nats.Connect(s.NATSURL(), nats.Secure(client), nats.NoReconnect())
 		if err != nil {
 			return err
 		}
 		defer nc.Close()
-		_, err = nc.Request(s.broker.Names().Call("video", "default"), []byte("{}"), 10*time.Second)
+		_, err = nc.Request(s.Names().Call("video", "default"), []byte("{}"), 10*time.Second)
 		return err
 	},
 }
 
-func overTLS(t *testing.T, s *service, client *tls.Config, method, path, body string) (map[string]any, error) {
+func overTLS(t *testing.T, s *service.Service, client *tls.Config, method, path, body string) (map[string]any, error) {
 	t.Helper()
 	transport := &http.Transport{TLSClientConfig: client, ForceAttemptHTTP2: true}
 	defer transport.CloseIdleConnections()
-	r, err := http.NewRequestWithContext(t.Context(), method, s.httpAddress()+path, strings.NewReader(body))
+	r, err := http.NewRequestWithContext(t.Context(), method, banner{s}.httpAddress()+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +129,7 @@ func TestEveryEntranceWithTLS(t *testing.T) {
 	known.RootCAs = ca.Client("").RootCAs
 	for name, enter := range tlsEntrances {
 		for who, tc := range map[string]struct {
-			to     *service
+			to     *service.Service
 			client *tls.Config
 			let    bool
 		}{
@@ -149,10 +150,10 @@ func TestEveryEntranceWithTLS(t *testing.T) {
 func TestPlainClientsAndTLS(t *testing.T) {
 	t.Parallel()
 	s := secured(t, certtest.New(t, "ca"), "")
-	if answer := speak(t, s.httpAddr.Addr().String(), "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"); !strings.HasPrefix(answer, "HTTP/1.0 400 ") || !strings.Contains(answer, "HTTPS") {
+	if answer := speak(t, s.HTTPAddr().String(), "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"); !strings.HasPrefix(answer, "HTTP/1.0 400 ") || !strings.Contains(answer, "HTTPS") {
 		t.Errorf("HTTP: %q", answer)
 	}
-	conn, err := grpc.NewClient(s.grpcAddr.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(s.GRPCAddr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,10 +188,10 @@ func TestLinksAndBannerSayHTTPS(t *testing.T) {
 	t.Parallel()
 	ca := certtest.New(t, "ca")
 	s := secured(t, ca, "")
-	banner := s.banner()
+	said := banner{s}.String()
 	for _, want := range []string{"HTTP  https://127.0.0.1:", "(TLS)", `curl -N --cacert "$CA" https://127.0.0.1:`, `grpcurl -cacert "$CA" -d`, "CA: the file of", "NATS  tls://127.0.0.1:"} {
-		if !strings.Contains(banner, want) {
-			t.Errorf("the banner does not say %q:\n%s", want, banner)
+		if !strings.Contains(said, want) {
+			t.Errorf("the banner does not say %q:\n%s", want, said)
 		}
 	}
 	client := ca.Client("")
@@ -213,7 +214,7 @@ func TestLinksAndBannerSayHTTPS(t *testing.T) {
 			continue
 		}
 		metadata, _ := video["metadata"].(map[string]any)
-		if url, _ := metadata["url"].(string); url != s.httpAddress()+"/v1/videos/"+id+"/content" {
+		if url, _ := metadata["url"].(string); url != (banner{s}).httpAddress()+"/v1/videos/"+id+"/content" {
 			t.Errorf("the content is at %q", url)
 		}
 		return
@@ -225,11 +226,11 @@ func TestHTTPServerIsBounded(t *testing.T) {
 	t.Parallel()
 	up := startSandbox(t, sandbox.Options{})
 	s := runService(t, up.URL(), func(c *config.Config) { c.HTTP.MaxConnections = 2 })
-	addr := s.httpAddr.Addr().String()
+	addr := s.HTTPAddr().String()
 	head := func(n int) string {
 		return "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-Long: " + strings.Repeat("x", n) + "\r\n\r\n"
 	}
-	for n, status := range map[int]string{100: "200", maxHeaderBytes - 1<<10: "200", maxHeaderBytes + 8<<10: "431", 10 * maxHeaderBytes: "431"} {
+	for n, status := range map[int]string{100: "200", service.MaxHeaderBytes - 1<<10: "200", service.MaxHeaderBytes + 8<<10: "431", 10 * service.MaxHeaderBytes: "431"} {
 		if answer := speak(t, addr, head(n)); !strings.HasPrefix(answer, "HTTP/1.1 "+status+" ") {
 			t.Errorf("a header of %d bytes: %.60q", n, answer)
 		}
@@ -263,7 +264,7 @@ func TestBannerAsksForWhatTheServerWants(t *testing.T) {
 	withKey := func(c *config.Config) {
 		c.APIKeys = []config.APIKey{{Tenant: "acme", KeyEnv: "ACME", Key: config.NewSecret("acme-0123456789abcdef")}}
 	}
-	plain := runService(t, "http://127.0.0.1:1", withKey).banner()
+	plain := banner{runService(t, "http://127.0.0.1:1", withKey)}.String()
 	for _, want := range []string{
 		"Try it (KEY: an API key):\n  curl -N http://", ` -H "Authorization: Bearer $KEY" \`, `grpcurl -plaintext -H "Authorization: Bearer $KEY" -d`, "req genbus.call.video.acme",
 	} {
@@ -272,7 +273,7 @@ func TestBannerAsksForWhatTheServerWants(t *testing.T) {
 		}
 	}
 	ca := certtest.New(t, "ca")
-	mutual := secured(t, ca, ca.File).banner()
+	mutual := banner{secured(t, ca, ca.File)}.String()
 	for _, want := range []string{`--cert "$CERT" --key "$CERT_KEY" https://`, `-cert "$CERT" -key "$CERT_KEY" -d`, "a client certificate):"} {
 		if !strings.Contains(mutual, want) {
 			t.Errorf("the banner does not say %q:\n%s", want, mutual)

@@ -13,13 +13,14 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/sandbox"
+	"github.com/genbus/genbus/internal/service"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry/collectortest"
 )
@@ -59,14 +60,14 @@ func startReplica(t *testing.T, natsURL, upstream string) (w *world, stop func()
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	s, err := newService(ctx, cfg, slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})))
+	s, err := service.New(ctx, cfg, slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})), version())
 	if err != nil {
 		cancel()
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- s.run(ctx) }()
-	w = &world{service: s, base: "http://" + s.httpAddr.Addr().String()}
+	go func() { done <- s.Run(ctx) }()
+	w = &world{Service: s, base: "http://" + s.HTTPAddr().String()}
 	w.connectTo(t, natsURL)
 	var stopped bool
 	stop = func() {
@@ -122,7 +123,7 @@ var entrances = []entrance{
 	}},
 	{"call", []string{"genbus.call"}, func(t *testing.T, w *world, c caller) string {
 		t.Helper()
-		m := traced(t, w.broker.Names().Call(subject.Video, "default"), c)
+		m := traced(t, w.Names().Call(subject.Video, "default"), c)
 		reply, err := w.nc.RequestMsgWithContext(t.Context(), m)
 		if err != nil {
 			t.Fatal(err)
@@ -131,7 +132,7 @@ var entrances = []entrance{
 	}},
 	{"inbox", []string{"genbus.inbox video"}, func(t *testing.T, w *world, c caller) string {
 		t.Helper()
-		if _, err := w.js.PublishMsg(t.Context(), traced(t, w.broker.Names().Request(subject.Video, "default"), c)); err != nil {
+		if _, err := w.js.PublishMsg(t.Context(), traced(t, w.Names().Request(subject.Video, "default"), c)); err != nil {
 			t.Fatal(err)
 		}
 		return ""
@@ -241,7 +242,7 @@ func checkVideoTrace(t *testing.T, w *world, c caller, in entrance, id string, s
 	if id != "" && id != job {
 		t.Errorf("job %s was accepted, %s was traced", id, job)
 	}
-	names := w.broker.Names()
+	names := w.Names()
 	events := w.traceparents(t, names.Tasks(), names.Task(subject.Video, "default", job))
 	for _, subj := range []string{events[len(events)-1],
 		w.traceparents(t, names.Tasks(), names.Done(subject.Video, "default", "completed", job))[0],
@@ -260,9 +261,13 @@ func checkVideoTrace(t *testing.T, w *world, c caller, in entrance, id string, s
 // traceparents reads those of all messages on a subject, in order.
 func (w *world) traceparents(t *testing.T, stream, subj string) (out []string) {
 	t.Helper()
-	last, err := w.broker.Last(t.Context(), stream, subj)
-	for m := (broker.Stored{}); err == nil && m.Seq < last.Seq; {
-		if m, err = w.broker.Next(t.Context(), stream, subj, m.Seq+1); err == nil {
+	stored, err := w.js.Stream(t.Context(), stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last, err := stored.GetLastMsgForSubject(t.Context(), subj)
+	for m := (&jetstream.RawStreamMsg{}); err == nil && m.Sequence < last.Sequence; {
+		if m, err = stored.GetMsg(t.Context(), m.Sequence+1, jetstream.WithGetMsgSubject(subj)); err == nil {
 			out = append(out, m.Header.Get(subject.HeaderTraceParent))
 		}
 	}
@@ -303,9 +308,9 @@ func TestChatsAreTraced(t *testing.T) {
 			}
 			above = found[0].ID
 		}
-		names := w.broker.Names()
+		names := w.Names()
 		await(t, "the end of "+id, func() bool {
-			_, err := w.broker.Last(ctx, names.Tasks(), names.Done(subject.Chat, "default", "completed", id))
+			_, err := w.last(ctx, names.Tasks(), names.Done(subject.Chat, "default", "completed", id))
 			return err == nil
 		})
 		all := append(w.traceparents(t, names.Tasks(), names.Task(subject.Chat, "default", id)), w.traceparents(t, names.Chunks(), names.Chunk("default", id))...)
@@ -329,7 +334,7 @@ func TestWithoutACollectorTheTraceIsPassedOn(t *testing.T) {
 		}
 		c := newCaller(i)
 		id := in.send(t, w, c)
-		names := w.broker.Names()
+		names := w.Names()
 		if got := w.traceparents(t, names.Tasks(), names.Task(subject.Video, "default", id))[0]; got != c.parent() {
 			t.Errorf("%s: traceparent %q, want %q", in.name, got, c.parent())
 		}

@@ -22,13 +22,14 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/sandbox"
+	"github.com/genbus/genbus/internal/service"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 )
 
 // world is a running service with clients of every kind.
 type world struct {
-	*service
+	*service.Service
 	nc   *nats.Conn
 	js   jetstream.JetStream
 	grpc *grpc.ClientConn
@@ -49,8 +50,8 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- s.run(ctx) }()
-	nc, err := nats.Connect(s.broker.ClientURL())
+	go func() { done <- s.Run(ctx) }()
+	nc, err := nats.Connect(s.NATSURL())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +59,7 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := grpc.NewClient(s.grpcAddr.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(s.GRPCAddr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +75,16 @@ func newWorld(t *testing.T) *world {
 			t.Error(err)
 		}
 	})
-	return &world{service: s, nc: nc, js: js, grpc: conn, base: "http://" + s.httpAddr.Addr().String()}
+	return &world{Service: s, nc: nc, js: js, grpc: conn, base: "http://" + s.HTTPAddr().String()}
+}
+
+// last is the newest message of a stream on a subject.
+func (w *world) last(ctx context.Context, stream, subj string) (*jetstream.RawStreamMsg, error) {
+	s, err := w.js.Stream(ctx, stream)
+	if err != nil {
+		return nil, err
+	}
+	return s.GetLastMsgForSubject(ctx, subj)
 }
 
 // post sends JSON and reads JSON.
@@ -120,7 +130,7 @@ func (w *world) fill(t *testing.T, kind subject.Kind, m proto.Message) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.js.Publish(t.Context(), w.broker.Names().Request(kind, "default"), data); err != nil {
+	if _, err := w.js.Publish(t.Context(), w.Names().Request(kind, "default"), data); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -128,7 +138,7 @@ func (w *world) fill(t *testing.T, kind subject.Kind, m proto.Message) {
 // call sends a JSON request and waits for the accepted job's id.
 func (w *world) call(t *testing.T, kind subject.Kind, body string) string {
 	t.Helper()
-	m := nats.NewMsg(w.broker.Names().Call(kind, "default"))
+	m := nats.NewMsg(w.Names().Call(kind, "default"))
 	m.Header.Set(subject.HeaderContentType, subject.ContentTypeJSON)
 	m.Data = []byte(body)
 	reply, err := w.nc.RequestMsgWithContext(t.Context(), m)
@@ -152,13 +162,13 @@ func TestAVideoByEveryWayIn(t *testing.T) {
 	w := newWorld(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	durable, err := w.js.CreateConsumer(ctx, w.broker.Names().Tasks(), jetstream.ConsumerConfig{
+	durable, err := w.js.CreateConsumer(ctx, w.Names().Tasks(), jetstream.ConsumerConfig{
 		Durable: "watcher", FilterSubject: "genbus.task.video.default.*", AckPolicy: jetstream.AckExplicitPolicy,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	feed, err := w.js.OrderedConsumer(ctx, w.broker.Names().Tasks(), jetstream.OrderedConsumerConfig{FilterSubjects: []string{"genbus.done.video.*.completed.*"}})
+	feed, err := w.js.OrderedConsumer(ctx, w.Names().Tasks(), jetstream.OrderedConsumerConfig{FilterSubjects: []string{"genbus.done.video.*.completed.*"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +269,7 @@ func (w *world) checkFeed(ctx context.Context, t *testing.T, feed jetstream.Cons
 		if err != nil {
 			t.Fatal(err)
 		}
-		n, err := w.broker.Names().ParseDone(m.Subject())
+		n, err := w.Names().ParseDone(m.Subject())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -270,7 +280,7 @@ func (w *world) checkFeed(ctx context.Context, t *testing.T, feed jetstream.Cons
 			t.Errorf("%s stands %d times in the feed", id, counts[id])
 		}
 	}
-	info, err := w.js.Stream(ctx, w.broker.Names().Tasks())
+	info, err := w.js.Stream(ctx, w.Names().Tasks())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -293,7 +303,7 @@ func TestAChatByEveryWayIn(t *testing.T) {
 			w.fill(t, subject.Chat, &genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_RawJson{RawJson: fmt.Appendf(nil, `{"model":"sandbox-chat","stream":%t,%s}`, stream, messages)}})
 			want[w.call(t, subject.Chat, fmt.Sprintf(`{"model":"sandbox-chat","stream":%t,%s}`, stream, messages))] = true
 		}
-		feed, err := w.js.OrderedConsumer(ctx, w.broker.Names().Tasks(), jetstream.OrderedConsumerConfig{FilterSubjects: []string{"genbus.done.chat.*.completed.*"}})
+		feed, err := w.js.OrderedConsumer(ctx, w.Names().Tasks(), jetstream.OrderedConsumerConfig{FilterSubjects: []string{"genbus.done.chat.*.completed.*"}})
 		if err != nil {
 			t.Fatal(err)
 		}

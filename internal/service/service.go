@@ -1,4 +1,7 @@
-package main
+// Package service puts the parts of genbus together in one process, starts them in
+// their order and stops them in the opposite one. It is not the command line: it
+// reads no flag and no environment but that of OpenTelemetry, and prints nothing.
+package service
 
 import (
 	"context"
@@ -26,15 +29,17 @@ import (
 	"github.com/genbus/genbus/internal/operator"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/routes"
+	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// service is the parts of one process, built in this order and stopped in the
+// Service is the parts of one process, built in this order and stopped in the
 // opposite one.
-type service struct {
+type Service struct {
 	cfg      *config.Config
 	log      *slog.Logger
+	version  string
 	metrics  *telemetry.Metrics
 	tracing  telemetry.Tracing
 	health   *telemetry.Health
@@ -53,14 +58,14 @@ type service struct {
 	endCalls func() error
 }
 
-// maxHeaderBytes bounds the header of an HTTP request; a longer one is answered
+// MaxHeaderBytes bounds the header of an HTTP request; a longer one is answered
 // 431. net/http reads some KiB more before it says so.
-const maxHeaderBytes = 64 << 10
+const MaxHeaderBytes = 64 << 10
 
-// newService builds and starts everything but the servers. A service that was
-// returned must be stopped.
-func newService(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *service, err error) {
-	s := &service{cfg: cfg, log: log, metrics: telemetry.NewMetrics(version()), health: &telemetry.Health{}, content: content.NewReader(content.Options{}), endLog: func() {}}
+// New builds and starts everything but the servers; version is what the process
+// says that it is. What it returned must be run: Run stops it.
+func New(ctx context.Context, cfg *config.Config, log *slog.Logger, version string) (_ *Service, err error) {
+	s := &Service{cfg: cfg, log: log, version: version, metrics: telemetry.NewMetrics(version), health: &telemetry.Health{}, content: content.NewReader(content.Options{}), endLog: func() {}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.abort(ctx))
@@ -74,7 +79,7 @@ func newService(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *s
 	for _, k := range cfg.EndedKeys() {
 		log.Warn("all API keys of a tenant have ended; it is refused", telemetry.KeyTenant, k.Tenant, "key", k.Name, "not_after", k.NotAfter)
 	}
-	if s.tracing, err = telemetry.NewTracing(ctx, log, version(), tracingEnv(cfg)); err != nil {
+	if s.tracing, err = telemetry.NewTracing(ctx, log, version, tracingEnv(cfg)); err != nil {
 		return nil, err
 	}
 	if s.routes, err = routes.New(cfg, s.metrics, log); err != nil {
@@ -93,7 +98,7 @@ func newService(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *s
 		Handler:           s.api.HTTPHandler(),
 		ReadHeaderTimeout: cfg.HTTP.ReadHeaderTimeout,
 		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    maxHeaderBytes,
+		MaxHeaderBytes:    MaxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	s.endCalls, err = s.api.StartCalls(s.broker.Conn())
@@ -110,7 +115,7 @@ func tracingEnv(cfg *config.Config) func(string) string {
 }
 
 // startWork builds the parts that carry jobs, and begins to take work.
-func (s *service) startWork(ctx context.Context) error {
+func (s *Service) startWork(ctx context.Context) error {
 	enc := publisher.Encoder{Names: s.broker.Names(), Encoding: publisher.Encoding(s.cfg.Events.Encoding)}
 	s.tasks = tasklog.New(tasklog.Options{
 		Broker: s.broker, Encoder: enc, Metrics: s.metrics, Logger: s.log,
@@ -143,7 +148,7 @@ func (s *service) startWork(ctx context.Context) error {
 		}),
 		Content: s.content, Routes: s.routes, Inline: s.inline,
 		Chats:  chatlog.New(s.broker, s.tasks, bodies, chatlog.Options{ReaderBuffer: int(s.cfg.Limits.SlowReaderBytes)}),
-		Health: s.health, Metrics: s.metrics, Tracing: s.tracing, Logger: s.log, Version: version(),
+		Health: s.health, Metrics: s.metrics, Tracing: s.tracing, Logger: s.log, Version: s.version,
 	})
 	if err != nil {
 		return err
@@ -152,7 +157,7 @@ func (s *service) startWork(ctx context.Context) error {
 }
 
 // followLog begins to hear of every event in the log.
-func (s *service) followLog(ctx context.Context) error {
+func (s *Service) followLog(ctx context.Context) error {
 	following, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	wait, err := s.tasks.Start(following)
 	if err != nil {
@@ -165,7 +170,7 @@ func (s *service) followLog(ctx context.Context) error {
 
 // logHasRoom is a health check: a log that refuses terminal events soon is not
 // ready for more work.
-func (s *service) logHasRoom(ctx context.Context) error {
+func (s *Service) logHasRoom(ctx context.Context) error {
 	if share := s.tasks.Usage(ctx); share > tasklog.ProgressBelow {
 		return fmt.Errorf("the task log has used %.0f %% of its bytes", share*100)
 	}
@@ -173,7 +178,7 @@ func (s *service) logHasRoom(ctx context.Context) error {
 }
 
 // listen opens the addresses.
-func (s *service) listen(ctx context.Context) (err error) {
+func (s *Service) listen(ctx context.Context) (err error) {
 	s.httpAddr, err = listener.Open(ctx, listener.Options{
 		Addr: s.cfg.HTTP.Addr, MaxConnections: s.cfg.HTTP.MaxConnections, TLS: tlsFiles(s.cfg.HTTP.TLS), Protocols: []string{"h2", "http/1.1"}, Logger: s.log,
 	})
@@ -202,8 +207,26 @@ func tlsFiles(t config.ServerTLS) listener.Files {
 	return listener.Files{Cert: t.CertFile, Key: t.KeyFile, ClientCA: t.ClientCAFile}
 }
 
-// run serves until ctx ends or a server fails, and then stops everything.
-func (s *service) run(ctx context.Context) error {
+// Config is the configuration that the service was started with.
+func (s *Service) Config() *config.Config { return s.cfg }
+
+// HTTPAddr is where HTTP is served.
+func (s *Service) HTTPAddr() net.Addr { return s.httpAddr.Addr() }
+
+// GRPCAddr is where gRPC is served.
+func (s *Service) GRPCAddr() net.Addr { return s.grpcAddr.Addr() }
+
+// NATSURL is where clients reach the embedded server; empty when there is none, or
+// when it has no listener.
+func (s *Service) NATSURL() string { return s.broker.ClientURL() }
+
+// Names are the subjects and streams that the service uses.
+func (s *Service) Names() subject.Space { return s.broker.Names() }
+
+// Run serves until ctx ends or a server fails, and then stops everything: new work is
+// refused at once, calls in hand may end within the grace period, and jobs are handed
+// over.
+func (s *Service) Run(ctx context.Context) error {
 	group, serving := errgroup.WithContext(ctx)
 	// Health is watched until all is stopped: its watchers have to hear of the
 	// draining, and those in hand of what the broker does.
@@ -234,7 +257,7 @@ func ignore(err, expected error) error {
 
 // stop refuses new work at once, lets the calls in hand finish within the grace
 // period, hands the rest over, and closes.
-func (s *service) stop(ctx context.Context) error {
+func (s *Service) stop(ctx context.Context) error {
 	s.log.Info("stopping", "grace", s.cfg.Shutdown.Grace.String())
 	s.health.SetDraining()
 	_ = broker.Wait(ctx, s.cfg.Shutdown.Delay) // ctx has no end
@@ -256,7 +279,7 @@ func (s *service) stop(ctx context.Context) error {
 }
 
 // abort ends a start that failed half way. Work that had begun is handed over.
-func (s *service) abort(ctx context.Context) error {
+func (s *Service) abort(ctx context.Context) error {
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Shutdown.Grace)
 	defer cancel()
 	var err error
@@ -273,7 +296,7 @@ func (s *service) abort(ctx context.Context) error {
 }
 
 // release closes what was opened, however far that went.
-func (s *service) release(ctx context.Context) error {
+func (s *Service) release(ctx context.Context) error {
 	var err error
 	for _, l := range []net.Listener{s.httpAddr, s.grpcAddr} {
 		if l != nil {
