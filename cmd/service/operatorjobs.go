@@ -5,7 +5,7 @@ import (
 	"io"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 )
 
@@ -17,7 +17,7 @@ type operatorJob struct {
 
 // kind is the kind of the job, which its id says.
 func (n operatorJob) kind() (string, error) {
-	kind, ok := admission.KindOf(n.ID)
+	kind, ok := subject.KindOf(n.ID)
 	if !ok {
 		return "", wrongUse("%q is no job id; ids look like video_… or chat_…, with 26 letters and digits", n.ID)
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
@@ -110,7 +109,7 @@ func stopBeforePost(b *bed, m *member, n subject.TaskName) (submitUntil time.Tim
 // "submitting" and the request. Once submit_until has passed, it writes nothing.
 func TestStoppedBetweenCommitAndPost(t *testing.T) {
 	t.Parallel()
-	name := subject.TaskName{Kind: subject.Video, Tenant: "default", ID: admission.JobID(subject.Video, "default", "request\x00v")}
+	name := subject.TaskName{Kind: subject.Video, Tenant: "default", ID: subject.JobID(subject.Video, "default", "request\x00v")}
 	t.Run("another replica decides", func(t *testing.T) {
 		t.Parallel()
 		b, up := newBed(t), newHandUpstream(t)

@@ -10,7 +10,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
@@ -26,7 +25,7 @@ func (b *bed) send(kind subject.Kind, requestID string, m proto.Message) subject
 	if _, err := b.js.Publish(b.t.Context(), b.names.Request(kind, "default"), data); err != nil {
 		b.t.Fatal(err)
 	}
-	return subject.TaskName{Kind: kind, Tenant: "default", ID: admission.JobID(kind, "default", "request\x00"+requestID)}
+	return subject.TaskName{Kind: kind, Tenant: "default", ID: subject.JobID(kind, "default", "request\x00"+requestID)}
 }
 
 // events are what the log has of a job.

@@ -105,7 +105,7 @@ func TestRacingRequestsMakeOneJob(t *testing.T) {
 					switch {
 					case err == nil:
 						won[prompt]++
-						if e.Job.GetId() != admission.JobID(subject.Video, "acme", fmt.Sprint("request\x00r", round)) {
+						if e.Job.GetId() != subject.JobID(subject.Video, "acme", fmt.Sprint("request\x00r", round)) {
 							t.Errorf("id %s", e.Job.GetId())
 						}
 					case fault.CodeOf(err) == fault.IdempotencyKeyReused:
@@ -277,26 +277,6 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 		f := fault.From(err)
 		if err == nil || f.Code != row.code || row.field != "" && (len(f.Violations) == 0 || f.Violations[0].Field != row.field) {
 			t.Errorf("%s: %v", row.name, err)
-		}
-	}
-}
-
-func TestJobID(t *testing.T) {
-	t.Parallel()
-	a := admission.JobID(subject.Video, "acme", "s")
-	for _, other := range []string{
-		admission.JobID(subject.Chat, "acme", "s"), admission.JobID(subject.Video, "acm", "es"), admission.JobID(subject.Video, "acme", "t"),
-	} {
-		if other == a {
-			t.Errorf("two sources have the id %s", a)
-		}
-	}
-	if kind, ok := admission.KindOf(a); !ok || kind != subject.Video || len(a) != len("video_")+26 {
-		t.Errorf("%s is %s, %t", a, kind, ok)
-	}
-	for _, bad := range []string{"", "video_", "audio_" + a[6:], a + "x", "video_" + strings.Repeat(".", 26)} {
-		if _, ok := admission.KindOf(bad); ok {
-			t.Errorf("%q passes as an id", bad)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/upstream"
 )
 
@@ -39,7 +40,7 @@ func (a *Admission) checkAttached(r Request) (Checked, error) {
 	}
 	t := r.Attached
 	return Checked{
-		ID: JobID(r.Kind, r.Tenant, source.text), Fresh: source.random, Route: t.Route, Model: t.Model, Body: r.Body, Asked: t.Asked,
+		ID: subject.JobID(r.Kind, r.Tenant, source.text), Fresh: source.random, Route: t.Route, Model: t.Model, Body: r.Body, Asked: t.Asked,
 		Fingerprint: t.fingerprint(),
 	}, nil
 }

@@ -49,7 +49,7 @@ func (a *Admission) Check(r Request) (Checked, error) {
 	if err != nil {
 		return Checked{}, fault.From(err)
 	}
-	c.ID, c.Fresh = JobID(r.Kind, r.Tenant, source.text), source.random
+	c.ID, c.Fresh = subject.JobID(r.Kind, r.Tenant, source.text), source.random
 	return c, nil
 }
 
@@ -130,7 +130,7 @@ func (a *Admission) violations(r Request) []fault.Violation {
 }
 
 func jobID(id string) bool {
-	_, ok := KindOf(id)
+	_, ok := subject.KindOf(id)
 	return ok
 }
 
@@ -153,5 +153,5 @@ func (r Request) JobID() string {
 	if err != nil || source.random {
 		return ""
 	}
-	return JobID(r.Kind, r.Tenant, source.text)
+	return subject.JobID(r.Kind, r.Tenant, source.text)
 }

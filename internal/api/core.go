@@ -89,7 +89,7 @@ func (c *core) getRecorded(ctx context.Context, n subject.TaskName) (tasklog.Ent
 
 // wellFormed reports whether there can be a job of this name.
 func wellFormed(n subject.TaskName) bool {
-	kind, ok := admission.KindOf(n.ID)
+	kind, ok := subject.KindOf(n.ID)
 	return ok && kind == n.Kind
 }
 

@@ -18,7 +18,6 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/api"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/subject"
@@ -182,7 +181,7 @@ func (w *world) settleLetters(ctx context.Context, client genbusv1.OperatorServi
 	t.Helper()
 	letter := func() *genbusv1.DeadLetter {
 		return &genbusv1.DeadLetter{
-			Id: admission.JobID(subject.Video, "acme", "old"), Data: []byte(`{"model":"sandbox-video","prompt":"secret"}`),
+			Id: subject.JobID(subject.Video, "acme", "old"), Data: []byte(`{"model":"sandbox-video","prompt":"secret"}`),
 			Error: &genbusv1.TaskError{Code: "orphaned_submission"}, Upstream: config.SandboxUpstream, UpstreamTaskId: "up_1",
 		}
 	}

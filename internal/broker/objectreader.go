@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash"
@@ -13,6 +12,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/leader"
 )
 
 // objectReader reads an object one chunk at a time, so it needs no consumer and a
@@ -92,7 +93,7 @@ func (r *objectReader) Close() error {
 // replica. A chunk never changes, so the only harm of a replica that lags is that
 // it does not have it yet; then the leader is asked.
 func (b *Broker) chunk(ctx context.Context, stream, subject string, seq uint64) (Stored, error) {
-	m, err := b.direct(ctx, stream, getRequest{NextBy: subject, Seq: seq})
+	m, err := b.direct(ctx, stream, leader.Next(subject, seq))
 	if err != nil && ctx.Err() == nil {
 		return b.Next(ctx, stream, subject, seq)
 	}
@@ -100,10 +101,10 @@ func (b *Broker) chunk(ctx context.Context, stream, subject string, seq uint64) 
 }
 
 // direct is get without the detour over JSON, answered by any replica.
-func (b *Broker) direct(ctx context.Context, stream string, req getRequest) (Stored, error) {
+func (b *Broker) direct(ctx context.Context, stream string, req leader.Request) (Stored, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, ReadTimeout, fmt.Errorf("read from %s: no answer within %s", stream, ReadTimeout))
 	defer cancel()
-	body, err := json.Marshal(req)
+	body, err := req.Encode()
 	if err != nil {
 		return Stored{}, err
 	}

@@ -67,7 +67,7 @@ func putItemAt(t testing.TB, b *broker.Broker, subj string, item *genbusv1.WorkI
 }
 
 func videoID(request string) string {
-	return admission.JobID(subject.Video, "acme", "request\x00"+request)
+	return subject.JobID(subject.Video, "acme", "request\x00"+request)
 }
 
 func TestOldItemWithoutALogIsNotSubmitted(t *testing.T) {

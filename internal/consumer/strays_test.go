@@ -240,7 +240,7 @@ func TestRecordedItemWithoutALogIsNotRun(t *testing.T) {
 func recordedItem(t testing.TB, kind subject.Kind, request string) *genbusv1.WorkItem {
 	t.Helper()
 	item := itemOf(request, map[subject.Kind]string{subject.Video: config.SandboxVideoRoute, subject.Chat: config.SandboxChatRoute}[kind], "cat")
-	item.Kind, item.Id, item.Model = string(kind), admission.JobID(kind, "acme", request), "sandbox-"+string(kind)
+	item.Kind, item.Id, item.Model = string(kind), subject.JobID(kind, "acme", request), "sandbox-"+string(kind)
 	return item
 }
 
@@ -264,7 +264,7 @@ func TestStrayChatIsNotCalled(t *testing.T) {
 	t.Parallel()
 	b, up := brokertest.Single(t), newSentBodies(t)
 	item := itemOf("v", config.SandboxChatRoute, "cat")
-	item.Kind, item.Id, item.Model = "chat", admission.JobID(subject.Chat, "acme", "x"), "sandbox-chat"
+	item.Kind, item.Id, item.Model = "chat", subject.JobID(subject.Chat, "acme", "x"), "sandbox-chat"
 	e := pastOf(t, forerunner(t, b), item)
 	item.Fingerprint = []byte("dog")
 	putItemAt(t, b, b.Names().WorkItem(subject.Chat, item.GetRoute(), "acme", item.GetId()), item)

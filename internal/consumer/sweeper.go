@@ -9,7 +9,6 @@ import (
 	"time"
 	"unique"
 
-	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
@@ -120,7 +119,7 @@ func (s *sweeper) due() (deadline, bool) {
 
 // sweep ends a job whose time is over, or comes back to it.
 func (s *sweeper) sweep(d deadline) {
-	kind, ok := admission.KindOf(d.id)
+	kind, ok := subject.KindOf(d.id)
 	if !ok {
 		return
 	}

@@ -12,7 +12,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/fault"
@@ -48,7 +47,7 @@ func publishTraced(t testing.TB, b *broker.Broker, kind subject.Kind, requestID 
 	if _, err := b.Publish(t.Context(), msg); err != nil {
 		t.Fatal(err)
 	}
-	return admission.JobID(kind, "acme", "request\x00"+requestID)
+	return subject.JobID(kind, "acme", "request\x00"+requestID)
 }
 
 // parents reads the spans that the messages on a subject name. Each is of the

@@ -175,7 +175,7 @@ func publish(t testing.TB, b *broker.Broker, kind subject.Kind, requestID string
 	if _, err := b.Publish(t.Context(), msg); err != nil {
 		t.Fatal(err)
 	}
-	return admission.JobID(kind, "acme", "request\x00"+requestID)
+	return subject.JobID(kind, "acme", "request\x00"+requestID)
 }
 
 func videoRequest(requestID, model, prompt string) *genbusv1.VideoRequest {
@@ -192,7 +192,7 @@ func chatRequest(requestID, model string, stream bool) *genbusv1.ChatRequest {
 // follow collects a job's events until its end, or until the last is as wanted.
 func follow(t testing.TB, l *tasklog.Log, id string, until ...genbusv1.JobPhase) []tasklog.Entry {
 	t.Helper()
-	kind, _ := admission.KindOf(id)
+	kind, _ := subject.KindOf(id)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var out []tasklog.Entry

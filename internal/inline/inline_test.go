@@ -10,7 +10,6 @@ import (
 	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/fault"
@@ -26,7 +25,7 @@ func TestComplete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if kind, ok := admission.KindOf(reply.JobID); !ok || kind != subject.Chat {
+	if kind, ok := subject.KindOf(reply.JobID); !ok || kind != subject.Chat {
 		t.Errorf("job id %q", reply.JobID)
 	}
 	blocks, end := x.history(reply.JobID)

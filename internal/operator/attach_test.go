@@ -9,7 +9,6 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
@@ -229,7 +228,7 @@ func TestAttachIsRefused(t *testing.T) {
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, up)
 	good := &genbusv1.DeadLetter{
-		Error: &genbusv1.TaskError{Code: string(fault.OrphanedSubmission)}, Id: admission.JobID(subject.Video, "acme", "x"), Kind: "video", Tenant: "acme",
+		Error: &genbusv1.TaskError{Code: string(fault.OrphanedSubmission)}, Id: subject.JobID(subject.Video, "acme", "x"), Kind: "video", Tenant: "acme",
 		Data: []byte(videoBody), Upstream: config.SandboxUpstream, UpstreamTaskId: "up_1",
 		Work: &genbusv1.WorkItem{Model: "sandbox-video", Route: config.SandboxVideoRoute, Protocol: "primary", AcceptedAt: timestamppb.Now()},
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
@@ -18,7 +17,7 @@ func (op *Operator) Erase(ctx context.Context, n subject.TaskName) error {
 	if err := CheckName(n); err != nil {
 		return err
 	}
-	if kind, ok := admission.KindOf(n.ID); !ok || kind != n.Kind {
+	if kind, ok := subject.KindOf(n.ID); !ok || kind != n.Kind {
 		return fmt.Errorf("erase: %w", tasklog.ErrNotFound)
 	}
 	e, err := op.o.Log.Get(ctx, n)

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
@@ -82,7 +81,7 @@ func TestEraseIsRefused(t *testing.T) {
 	if _, err := r.o.Log.Get(t.Context(), waits.Name()); err != nil {
 		t.Error(err)
 	}
-	id := admission.JobID(subject.Video, "acme", "x")
+	id := subject.JobID(subject.Video, "acme", "x")
 	for n, want := range map[subject.TaskName]fault.Code{
 		{Kind: "audio", Tenant: "acme", ID: id}: fault.InvalidRequest,
 		{Kind: subject.Video, ID: id}:           fault.InvalidRequest,

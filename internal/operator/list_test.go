@@ -10,7 +10,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/fault"
@@ -216,7 +215,7 @@ func TestDropLeavesWhatOthersUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	letter := &genbusv1.DeadLetter{Kind: "video", Tenant: "acme", Id: admission.JobID(subject.Video, "acme", "old"), DataRef: publisher.BlobRef(ref)}
+	letter := &genbusv1.DeadLetter{Kind: "video", Tenant: "acme", Id: subject.JobID(subject.Video, "acme", "old"), DataRef: publisher.BlobRef(ref)}
 	one, two := store(t, r, proto.CloneOf(letter), "old"), store(t, r, letter, "old")
 	for i, seq := range []uint64{one, two} {
 		r.stored("dead-", 1)

@@ -121,7 +121,7 @@ func accepted(l letter, data []byte) admission.Request {
 
 // retryOf is the letter's job, where it names one.
 func retryOf(l letter, otherwise string) string {
-	if _, ok := admission.KindOf(l.GetId()); ok {
+	if _, ok := subject.KindOf(l.GetId()); ok {
 		return l.GetId()
 	}
 	return otherwise

@@ -221,7 +221,7 @@ func TestRedriveOfOldLetters(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, up)
-	old := admission.JobID(subject.Video, "acme", "request\x00old")
+	old := subject.JobID(subject.Video, "acme", "request\x00old")
 	for name, row := range map[string]struct {
 		letter *genbusv1.DeadLetter
 		code   fault.Code
@@ -259,7 +259,7 @@ func TestLettersOfAStreamThatWasMadeAnew(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, up)
-	letter := &genbusv1.DeadLetter{Id: admission.JobID(subject.Video, "acme", "x"), Kind: "video", Tenant: "acme", Data: []byte(videoBody)}
+	letter := &genbusv1.DeadLetter{Id: subject.JobID(subject.Video, "acme", "x"), Kind: "video", Tenant: "acme", Data: []byte(videoBody)}
 	var ids []string
 	for range 2 {
 		seq := store(t, r, letter, "x")
@@ -286,7 +286,7 @@ func TestRemovalThatFails(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, up)
-	seq := store(t, r, &genbusv1.DeadLetter{Id: admission.JobID(subject.Video, "acme", "x"), Kind: "video", Tenant: "acme", Data: []byte(videoBody)}, "x")
+	seq := store(t, r, &genbusv1.DeadLetter{Id: subject.JobID(subject.Video, "acme", "x"), Kind: "video", Tenant: "acme", Data: []byte(videoBody)}, "x")
 	s, err := b.JetStream().Stream(t.Context(), b.Names().Dead())
 	if err != nil {
 		t.Fatal(err)

@@ -6,7 +6,6 @@ package publisher
 import (
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -18,6 +17,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/event"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/telemetry"
@@ -162,23 +162,6 @@ func withState(object, state []byte) []byte {
 	return append(out, '"', '}')
 }
 
-// decode reads a payload in either encoding.
-func decode(header nats.Header, data []byte, into proto.Message) error {
-	if header.Get(subject.HeaderCEDataContentType) == subject.ContentTypeJSON {
-		var holder struct {
-			Protobuf []byte `json:"protobuf"`
-		}
-		if err := json.Unmarshal(data, &holder); err != nil {
-			return fmt.Errorf("JSON event: %w", err)
-		}
-		data = holder.Protobuf
-	}
-	if err := proto.Unmarshal(data, into); err != nil {
-		return fmt.Errorf("decode %s: %w", into.ProtoReflect().Descriptor().FullName(), err)
-	}
-	return nil
-}
-
 // DecodeEvent reads a task event of a kind as it was stored or republished.
 func DecodeEvent(kind subject.Kind, header nats.Header, data []byte) (task.Event, error) {
 	// A clone: the value is a part of the whole header's memory, and events are
@@ -186,13 +169,13 @@ func DecodeEvent(kind subject.Kind, header nats.Header, data []byte) (task.Event
 	nonce := strings.Clone(header.Get(subject.HeaderNonce))
 	if kind == subject.Chat {
 		var e genbusv1.ChatEvent
-		if err := decode(header, data, &e); err != nil {
+		if err := event.Decode(header, data, &e); err != nil {
 			return task.Event{}, err
 		}
 		return checked(task.Event{Job: e.GetChat(), Previous: e.GetPreviousStatus(), Time: e.GetTime().AsTime(), Nonce: nonce}, e.GetChat() != nil)
 	}
 	var e genbusv1.VideoTaskEvent
-	if err := decode(header, data, &e); err != nil {
+	if err := event.Decode(header, data, &e); err != nil {
 		return task.Event{}, err
 	}
 	return checked(task.Event{Job: e.GetTask(), Previous: e.GetPreviousStatus(), Time: e.GetTime().AsTime(), Nonce: nonce}, e.GetTask() != nil)
@@ -218,7 +201,7 @@ func (c Encoder) Chunk(ctx context.Context, tenant string, chunk *genbusv1.ChatC
 // DecodeChunk reads a chunk as it was stored or republished.
 func DecodeChunk(header nats.Header, data []byte) (*genbusv1.ChatChunk, error) {
 	var chunk genbusv1.ChatChunk
-	if err := decode(header, data, &chunk); err != nil {
+	if err := event.Decode(header, data, &chunk); err != nil {
 		return nil, err
 	}
 	return &chunk, nil

@@ -1,10 +1,9 @@
-package admission_test
+package subject_test
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -18,11 +17,11 @@ func FuzzKindOf(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, id string) {
-		if kind, ok := admission.KindOf(id); ok && (subject.CheckToken(id) != nil || !kind.Valid() || !strings.HasPrefix(id, string(kind)+"_")) {
+		if kind, ok := subject.KindOf(id); ok && (subject.CheckToken(id) != nil || !kind.Valid() || !strings.HasPrefix(id, string(kind)+"_")) {
 			t.Fatalf("%q is a %s", id, kind)
 		}
 		for _, kind := range subject.Kinds {
-			if got, ok := admission.KindOf(admission.JobID(kind, "acme", id)); !ok || got != kind {
+			if got, ok := subject.KindOf(subject.JobID(kind, "acme", id)); !ok || got != kind {
 				t.Fatalf("an id of a %s is one of a %q", kind, got)
 			}
 		}

@@ -1,4 +1,4 @@
-package broker
+package leader
 
 import (
 	"errors"
@@ -17,12 +17,12 @@ func FuzzDecodeGet(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		m, err := decodeGet("STREAM", data)
+		m, err := Decode(data)
 		switch {
 		case err == nil:
 		case m.Subject != "" || m.Seq != 0 || m.Data != nil || m.Header != nil:
 			t.Fatalf("%v, and a message: %+v", err, m)
-		case errors.Is(err, ErrNoMessage) && errors.Is(err, ErrUnavailable):
+		case errors.Is(err, ErrNoMessage) && errors.Is(err, ErrRefused):
 			t.Fatalf("two things at once: %v", err)
 		}
 	})
