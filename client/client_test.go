@@ -1,0 +1,249 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/genbus/genbus/client"
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/sandbox"
+	"github.com/genbus/genbus/internal/service/servicetest"
+)
+
+// TestLinksNoServer: programs that use the client must not carry a NATS server, nor
+// genbus itself.
+func TestLinksNoServer(t *testing.T) {
+	t.Parallel()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	deps := strings.Fields(string(out))
+	if len(deps) < 50 {
+		t.Fatalf("only %d packages are linked: %v", len(deps), deps)
+	}
+	for _, dep := range deps {
+		for _, banned := range []string{"nats-server", "genbus/internal/broker", "genbus/internal/config", "genbus/internal/consumer", "prometheus", "otel/sdk"} {
+			if strings.Contains(dep, banned) {
+				t.Errorf("the client links %s", dep)
+			}
+		}
+	}
+}
+
+// TestCodesAreThoseOfTheTable, each under the name that it has there.
+func TestCodesAreThoseOfTheTable(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile("code.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(source), ` Code = "`); n != len(fault.Table()) {
+		t.Errorf("the package has %d codes, the table %d", n, len(fault.Table()))
+	}
+	for _, m := range fault.Table() {
+		code := client.Code(m.Code)
+		if !strings.Contains(string(source), ` Code = "`+string(m.Code)+`"`) {
+			t.Errorf("%s is no constant of the package", m.Code)
+		}
+		if code.Retry() != m.Retry {
+			t.Errorf("%s: retry is %t", code, code.Retry())
+		}
+	}
+}
+
+func TestVideoFromRequestToResult(t *testing.T) {
+	t.Parallel()
+	s := servicetest.New(t, servicetest.Options{Sandbox: sandbox.Options{VideoDuration: 300 * time.Millisecond}})
+	c, ctx := connect(t, s.NATSURL(), client.Options{}), within(t, time.Minute)
+
+	task, err := c.SubmitVideo(ctx, video("sandbox-video", "order-1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := c.JobID(client.Video, "order-1"); task.GetId() != want {
+		t.Errorf("the id is %s, and was said to be %s", task.GetId(), want)
+	}
+	done, err := c.WaitVideo(ctx, task.GetId())
+	if err != nil || len(done.GetVideos()) != 1 || done.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+		t.Fatalf("%v, %v", done, err)
+	}
+	again, err := c.SubmitVideo(ctx, video("sandbox-video", "order-1"))
+	if err != nil || again.GetId() != task.GetId() || again.GetStatus() != done.GetStatus() {
+		t.Errorf("the same request again is %v, %v", again, err)
+	}
+	now, err := c.GetVideo(ctx, task.GetId())
+	if err != nil || now.GetVersion() != done.GetVersion() {
+		t.Errorf("the task now is %v, %v", now, err)
+	}
+	versions := collect(t, c, ctx, task.GetId(), done.GetVersion()-2)
+	if len(versions) != 2 || versions[1] != done.GetVersion() {
+		t.Errorf("after version %d came %v", done.GetVersion()-2, versions)
+	}
+	if versions := collect(t, c, ctx, task.GetId(), done.GetVersion()); len(versions) != 0 {
+		t.Errorf("after the end came %v", versions)
+	}
+}
+
+// collect follows a task to its end, and gives the versions of its events.
+func collect(t *testing.T, c *client.Client, ctx context.Context, id string, after uint64) (versions []uint64) { //nolint:revive // as tests have it
+	t.Helper()
+	for e, err := range c.FollowVideo(ctx, id, after) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		versions = append(versions, e.GetVersion())
+	}
+	return versions
+}
+
+func TestChatIsFollowedToItsReply(t *testing.T) {
+	t.Parallel()
+	s := servicetest.New(t, servicetest.Options{Sandbox: sandbox.Options{ChunkInterval: 2 * time.Millisecond}})
+	c, ctx := connect(t, s.NATSURL(), client.Options{}), within(t, time.Minute)
+	accepted, err := c.SubmitChat(ctx, chat("sandbox-chat"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, blocks, end := follow(ctx, t, c, accepted.GetId())
+	if uint64(blocks) != end.GetChunkCount() || blocks < 20 {
+		t.Errorf("%d blocks came, and the end counts %d", blocks, end.GetChunkCount())
+	}
+	if reply := content(ctx, t, c, end); text == "" || text != reply {
+		t.Errorf("the blocks say %q, the reply %q", text, reply)
+	}
+	late, _, _ := follow(ctx, t, c, accepted.GetId())
+	if late != text {
+		t.Errorf("who comes late reads %q", late)
+	}
+}
+
+// follow reads a chat without gaps.
+func follow(ctx context.Context, t *testing.T, c *client.Client, id string) (text string, blocks int, end *genbusv1.Chat) {
+	t.Helper()
+	for i, err := range c.FollowChat(ctx, id) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i.Gap != nil {
+			t.Fatalf("a gap: %v", i.Gap)
+		}
+		text += i.Text()
+		blocks += len(i.Chunk.GetBlocks())
+		if i.Event != nil {
+			end = i.Event.GetChat()
+		}
+	}
+	return text, blocks, end
+}
+
+// content is the text of a whole reply.
+func content(ctx context.Context, t *testing.T, c *client.Client, chat *genbusv1.Chat) string {
+	t.Helper()
+	data, err := c.Reply(ctx, chat)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reply struct {
+		Choices []struct {
+			Message struct {
+				Content string `json:"content"`
+			} `json:"message"`
+		} `json:"choices"`
+	}
+	if err := json.Unmarshal(data, &reply); err != nil || len(reply.Choices) != 1 {
+		t.Fatalf("the reply is %s, %v", data, err)
+	}
+	return reply.Choices[0].Message.Content
+}
+
+// TestPublishedRequestHasItsID before anybody has seen it.
+func TestPublishedRequestHasItsID(t *testing.T) {
+	t.Parallel()
+	s := servicetest.New(t, servicetest.Options{Sandbox: sandbox.Options{VideoDuration: 100 * time.Millisecond, ChunkInterval: time.Millisecond}})
+	c, ctx := connect(t, s.NATSURL(), client.Options{Tenant: "acme"}), within(t, time.Minute)
+	id, err := c.PublishVideo(ctx, video("sandbox-video", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done, err := c.WaitVideo(ctx, id); err != nil || done.GetTenant() != "acme" || done.GetId() != id {
+		t.Errorf("%s ended as %v, %v", id, done, err)
+	}
+	id, err = c.PublishChat(ctx, chat("sandbox-chat"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done, err := c.WaitChat(ctx, id); err != nil || done.GetChunkCount() == 0 {
+		t.Errorf("%s ended as %v, %v", id, done, err)
+	}
+}
+
+func TestErrorsHaveTheirMeaning(t *testing.T) {
+	t.Parallel()
+	s := servicetest.New(t, servicetest.Options{Sandbox: sandbox.Options{VideoDuration: 100 * time.Millisecond}})
+	c, ctx := connect(t, s.NATSURL(), client.Options{Wait: 2 * time.Second}), within(t, time.Minute)
+	if _, err := c.SubmitVideo(ctx, video("sandbox-video", "one")); err != nil {
+		t.Fatal(err)
+	}
+	failing, err := c.SubmitVideo(ctx, video("sandbox-video:fail=no", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, row := range map[string]struct {
+		do   func() error
+		want client.Code
+	}{
+		"unknown model":  {func() error { _, err := c.SubmitVideo(ctx, video("no-such-model", "")); return err }, client.ErrModelNotFound},
+		"another body":   {func() error { _, err := c.SubmitVideo(ctx, video("sandbox-video:n=1", "one")); return err }, client.ErrIdempotencyKeyReused},
+		"no body":        {func() error { _, err := c.SubmitVideo(ctx, &genbusv1.VideoRequest{}); return err }, client.ErrInvalidRequest},
+		"no such task":   {func() error { _, err := c.GetVideo(ctx, c.JobID(client.Video, "never")); return err }, client.ErrTaskNotFound},
+		"no id":          {func() error { _, err := c.WaitVideo(ctx, "x.>"); return err }, client.ErrTaskNotFound},
+		"a chat's id":    {func() error { _, err := c.GetChat(ctx, failing.GetId()); return err }, client.ErrChatNotFound},
+		"a failed video": {func() error { _, err := c.WaitVideo(ctx, failing.GetId()); return err }, client.ErrUpstreamFailed},
+	} {
+		err := row.do()
+		var e *client.Error
+		if !errors.Is(err, row.want) || !errors.As(err, &e) || e.Message == "" || errors.Is(err, client.ErrInternal) {
+			t.Errorf("%s: %v, want %s", name, err, row.want)
+		}
+	}
+	if err := s.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.SubmitVideo(ctx, video("sandbox-video", "late")); !errors.Is(err, client.ErrAcceptanceUnknown) && !errors.Is(err, client.ErrBrokerUnavailable) {
+		t.Errorf("with nobody there: %v", err)
+	}
+}
+
+// TestNobodyThere: NATS without genbus.
+func TestNobodyThere(t *testing.T) {
+	t.Parallel()
+	alone := startNATS(t, t.TempDir(), -1)
+	defer stopNATS(alone)
+	c, ctx := connect(t, alone.ClientURL(), client.Options{Wait: 500 * time.Millisecond}), within(t, time.Minute)
+	_, err := c.SubmitVideo(ctx, video("sandbox-video", ""))
+	var e *client.Error
+	if !errors.As(err, &e) || e.Code != client.ErrBrokerUnavailable || !e.Retry || !errors.Is(err, nats.ErrNoResponders) {
+		t.Errorf("a submission: %v", err)
+	}
+	if _, err := c.PublishVideo(ctx, video("sandbox-video", "")); !errors.Is(err, client.ErrBrokerUnavailable) {
+		t.Errorf("a publication: %v", err)
+	}
+	if err := c.Subscribe(ctx, client.Feed{}, nil); err == nil {
+		t.Error("there is nothing to subscribe to")
+	}
+	for _, o := range []client.Options{{Tenant: "a.b"}, {Prefix: "a b"}} {
+		if _, err := client.New(nil, o); err == nil {
+			t.Errorf("%+v passes", o)
+		}
+	}
+}

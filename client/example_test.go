@@ -1,0 +1,170 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/genbus/genbus/client"
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/sandbox"
+	"github.com/genbus/genbus/internal/service/servicetest"
+)
+
+// run gives an example a client of a real service, which runs in this process.
+func run(example func(ctx context.Context, c *client.Client) error) {
+	dir, err := os.MkdirTemp("", "genbus-example-")
+	if err != nil {
+		log.Fatal(err)
+	}
+	service, err := servicetest.Start(servicetest.Options{
+		DataDir: dir, Sandbox: sandbox.Options{VideoDuration: 100 * time.Millisecond, ChunkInterval: time.Millisecond},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := errors.Join(call(service.NATSURL(), example), service.Stop(), os.RemoveAll(dir)); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func call(url string, example func(ctx context.Context, c *client.Client) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	nc, err := nats.Connect(url, nats.MaxReconnects(-1))
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	c, err := client.New(nc, client.Options{})
+	if err != nil {
+		return err
+	}
+	return example(ctx, c)
+}
+
+// Ask for a video and wait for it. The same RequestId again is the same task.
+func Example() {
+	run(func(ctx context.Context, c *client.Client) error {
+		task, err := c.SubmitVideo(ctx, &genbusv1.VideoRequest{
+			RequestId: "order-7",
+			Body: &genbusv1.VideoRequest_Video{Video: &genbusv1.VideoGeneration{
+				Model: "sandbox-video", Prompt: "a paper boat on a quiet lake",
+			}},
+		})
+		if err != nil {
+			return err
+		}
+		done, err := c.WaitVideo(ctx, task.GetId())
+		if err != nil {
+			return err // an *Error, when the task failed
+		}
+		fmt.Println(done.GetStatus(), len(done.GetVideos()), "video")
+		return nil
+	})
+	// Output: JOB_STATUS_COMPLETED 1 video
+}
+
+// Follow a task. To go on later, give the version of the last event instead of 0.
+func ExampleClient_FollowVideo() {
+	run(func(ctx context.Context, c *client.Client) error {
+		id, err := c.PublishVideo(ctx, &genbusv1.VideoRequest{
+			Body: &genbusv1.VideoRequest_RawJson{RawJson: []byte(`{"model":"sandbox-video","prompt":"a cat"}`)},
+		})
+		if err != nil {
+			return err
+		}
+
+		for event, err := range c.FollowVideo(ctx, id, 0) {
+			if err != nil {
+				return err
+			}
+			switch task := event.GetTask(); task.GetStatus() {
+			case genbusv1.JobStatus_JOB_STATUS_COMPLETED:
+				fmt.Println("completed at version", event.GetVersion() == task.GetVersion())
+			case genbusv1.JobStatus_JOB_STATUS_QUEUED:
+				if event.GetVersion() == 1 {
+					fmt.Println("accepted")
+				}
+			default: // in progress, failed or cancelled
+			}
+		}
+		return nil
+	})
+	// Output:
+	// accepted
+	// completed at version true
+}
+
+// Print the reply of a chat as it grows.
+func ExampleClient_FollowChat() {
+	run(func(ctx context.Context, c *client.Client) error {
+		stream := true
+		chat, err := c.SubmitChat(ctx, &genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_Chat{Chat: &genbusv1.ChatCompletionBody{
+			Model: "sandbox-chat", Stream: &stream,
+			Messages: []*genbusv1.ChatMessage{{Role: "user", Content: &genbusv1.ChatMessage_Text{Text: "hello"}}},
+		}}})
+		if err != nil {
+			return err
+		}
+
+		var text string
+		for item, err := range c.FollowChat(ctx, chat.GetId()) {
+			if err != nil {
+				return err
+			}
+			text += item.Text()
+		}
+		fmt.Println(text)
+		return nil
+	})
+	// Output: You wrote 1 words in 5 characters. The sandbox goes on for as long as it is asked. The sandbox
+}
+
+// Read every finished video, and go on after the last one when the program is started
+// again.
+func ExampleClient_Subscribe() {
+	run(func(ctx context.Context, c *client.Client) error {
+		if _, err := c.PublishVideo(ctx, &genbusv1.VideoRequest{
+			Labels: map[string]string{"order": "7"},
+			Body:   &genbusv1.VideoRequest_Video{Video: &genbusv1.VideoGeneration{Model: "sandbox-video", Prompt: "a cat"}},
+		}); err != nil {
+			return err
+		}
+
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		feed := client.Feed{Durable: "delivery", Kind: client.Video, Status: genbusv1.JobStatus_JOB_STATUS_COMPLETED}
+		return c.Subscribe(ctx, feed, func(_ context.Context, job client.Finished) error {
+			task := job.Video.GetTask()
+			fmt.Printf("order %s: %d video\n", task.GetLabels()["order"], len(task.GetVideos()))
+			stop()     // a real program reads on
+			return nil // the video is dealt with; an error would bring it again
+		})
+	})
+	// Output: order 7: 1 video
+}
+
+// Errors have codes, which are compared with errors.Is.
+func ExampleError() {
+	run(func(ctx context.Context, c *client.Client) error {
+		_, err := c.SubmitVideo(ctx, &genbusv1.VideoRequest{
+			Body: &genbusv1.VideoRequest_Video{Video: &genbusv1.VideoGeneration{Model: "no-such-model", Prompt: "a cat"}},
+		})
+
+		var e *client.Error
+		switch {
+		case errors.Is(err, client.ErrQueueFull), errors.Is(err, client.ErrRateLimited):
+			fmt.Println("send it again later")
+		case errors.As(err, &e):
+			fmt.Println(e.Code, e.Retry)
+		}
+		return nil
+	})
+	// Output: model_not_found false
+}

@@ -1,0 +1,115 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/leader"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// readWait is how long one read waits for its answer.
+const readWait = 5 * time.Second
+
+// GetVideo reads a task as it is now. The error is ErrTaskNotFound for an id that no task
+// of the tenant has, or not yet: one that was published may still be waiting for
+// admission.
+func (c *Client) GetVideo(ctx context.Context, id string) (*genbusv1.VideoTask, error) {
+	e, err := c.last(ctx, Video, id)
+	return e.video.GetTask(), err
+}
+
+// GetChat is GetVideo for a chat; the error is ErrChatNotFound.
+func (c *Client) GetChat(ctx context.Context, id string) (*genbusv1.Chat, error) {
+	e, err := c.last(ctx, Chat, id)
+	return e.chat.GetChat(), err
+}
+
+// Reply is the whole reply of a completed chat, the upstream's JSON byte for byte. A
+// long one is read from the tenant's object store, which needs rights there. It is nil
+// for a chat that has none.
+func (c *Client) Reply(ctx context.Context, chat *genbusv1.Chat) ([]byte, error) {
+	if chat.GetReplyRef() == nil {
+		return chat.GetReplyJson(), nil
+	}
+	reply, err := c.object(ctx, chat.GetReplyRef())
+	if err != nil {
+		return nil, fmt.Errorf("the reply of %s: %w", chat.GetId(), err)
+	}
+	return reply, nil
+}
+
+// object reads what is too large for a message.
+func (c *Client) object(ctx context.Context, ref *genbusv1.BlobRef) ([]byte, error) {
+	store, err := c.js.ObjectStore(ctx, ref.GetBucket())
+	if err != nil {
+		return nil, fmt.Errorf("object store %s: %w", ref.GetBucket(), err)
+	}
+	data, err := store.GetBytes(ctx, ref.GetName())
+	if err != nil {
+		return nil, fmt.Errorf("object %s of %s: %w", ref.GetName(), ref.GetBucket(), err)
+	}
+	return data, nil
+}
+
+// last reads a job's last event.
+func (c *Client) last(ctx context.Context, kind Kind, id string) (jobEvent, error) {
+	subj, err := c.logSubject(kind, id)
+	if err != nil {
+		return jobEvent{}, err
+	}
+	m, err := c.read(ctx, c.names.Tasks(), leader.Last(subj))
+	if errors.Is(err, leader.ErrNoMessage) {
+		return jobEvent{}, notFound(kind, id)
+	}
+	if err != nil {
+		return jobEvent{}, fmt.Errorf("read job %s: %w", id, err)
+	}
+	return decodeEvent(kind, m.Header, m.Data)
+}
+
+// logSubject is where the events of a job are. An id that is none is not found.
+func (c *Client) logSubject(kind Kind, id string) (string, error) {
+	if k, ok := subject.KindOf(id); !ok || Kind(k) != kind {
+		return "", notFound(kind, id)
+	}
+	return c.names.Task(subject.Kind(kind), c.tenant, id), nil
+}
+
+func notFound(kind Kind, id string) *Error {
+	code, noun := ErrTaskNotFound, "video task"
+	if kind == Chat {
+		code, noun = ErrChatNotFound, "chat"
+	}
+	return &Error{Code: code, JobID: id, Message: fmt.Sprintf("the tenant has no %s %.80q", noun, id)}
+}
+
+// read reads one message of a stream from its leader. Errors are leader.ErrNoMessage,
+// and a *Error (ErrBrokerUnavailable) where the stream could not be reached.
+func (c *Client) read(ctx context.Context, stream string, r leader.Request) (leader.Message, error) {
+	data, err := r.Encode()
+	if err != nil {
+		return leader.Message{}, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, readWait, fmt.Errorf("no answer within %s", readWait))
+	defer cancel()
+	reply, err := c.nc.RequestWithContext(ctx, leader.Subject(stream), data)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return leader.Message{}, unreadable(stream, err, lost(c.nc))
+	}
+	m, err := leader.Decode(reply.Data)
+	if errors.Is(err, leader.ErrRefused) {
+		return leader.Message{}, unreadable(stream, err, "")
+	}
+	return m, err
+}
+
+func unreadable(stream string, err error, why string) *Error {
+	return &Error{Code: ErrBrokerUnavailable, Retry: true, Err: err, Message: fmt.Sprintf("stream %s cannot be read: %v%s", stream, err, why)}
+}
