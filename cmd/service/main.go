@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+	kongcompletion "github.com/jotaen/kong-completion"
 )
 
 // cli is the command line. What is configured stands in internal/config; the
@@ -20,20 +21,28 @@ import (
 type cli struct {
 	Serve    serveCommand    `cmd:"" default:"withargs" help:"Run the service (the default)."`
 	Demo     demoCommand     `cmd:"" help:"Show the whole job in one process, with a built-in upstream, and exit."`
+	Submit   submitCommand   `cmd:"" help:"Send a job and follow it to its end."`
+	Tasks    tasksCommand    `cmd:"" help:"List, show and cancel jobs."`
+	Events   eventsCommand   `cmd:"" help:"Print events as they come."`
 	Sandbox  sandboxCommand  `cmd:"" help:"Run the built-in upstream alone."`
 	Key      keyCommand      `cmd:"" help:"Make keys for tenants and operators."`
 	Operator operatorCommand `cmd:"" help:"Look after a running genbus: dead letters, cancels, erasure, routes."`
 	Config   configCommand   `cmd:"" help:"Print the effective configuration, without secrets."`
 	Version  versionCommand  `cmd:"" help:"Print the version."`
+
+	Completion kongcompletion.Completion `cmd:"" help:"Print what completes commands in bash, zsh or fish."`
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var c cli
-	k := kong.Parse(&c, kong.Name("service"), kong.UsageOnError(),
+	parser := kong.Must(&c, kong.Name("service"), kong.UsageOnError(),
 		kong.Description("genbus: generative model requests in by NATS, gRPC and HTTP; every step out as an event."),
 		kong.BindTo(ctx, (*context.Context)(nil)), kong.BindTo(os.Stdout, (*io.Writer)(nil)))
+	kongcompletion.Register(parser) // it answers a shell that asks, and exits
+	k, err := parser.Parse(os.Args[1:])
+	parser.FatalIfErrorf(err)
 	if err := k.Run(); err != nil && !errors.Is(err, context.Canceled) {
 		fmt.Fprintln(os.Stderr, "genbus:", err)
 		os.Exit(exitCode(err)) //nolint:gocritic // stop only undoes the signal handler

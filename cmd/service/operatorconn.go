@@ -13,13 +13,13 @@ import (
 )
 
 // secure reports whether the command calls by TLS.
-func (c *operatorCommand) secure() bool {
+func (c *connection) secure() bool {
 	return c.TLS || c.CA != "" || c.Cert != "" || c.ServerName != ""
 }
 
 // advised adds to an error of the connection which flag would mend it, where one
 // would.
-func (c *operatorCommand) advised(ctx context.Context, err error) error {
+func (c *connection) advised(ctx context.Context, err error) error {
 	var e callError
 	if !errors.As(err, &e) || e.code != "" || e.s.Code() != codes.Unavailable {
 		return err

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"os"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+)
+
+// connection is how a command reaches genbus by gRPC.
+type connection struct {
+	Server     string `help:"Address of gRPC, host:port." default:"127.0.0.1:9090"`
+	KeyFile    string `help:"File with the key; without it the variable GENBUS_API_KEY is read (of operator: GENBUS_OPERATOR_KEY), or the file that GENBUS_API_KEY_FILE names." type:"path"`
+	TLS        bool   `help:"Call by TLS; on with --ca, --cert or --server-name." name:"tls"`
+	CA         string `help:"Certificates to trust, PEM; without it the system's." name:"ca" type:"path"`
+	Cert       string `help:"Client certificate, PEM; needs --key." type:"path"`
+	Key        string `help:"Private key of --cert, PEM." type:"path"`
+	ServerName string `help:"Name in the server's certificate, where it is not the host."`
+	Plaintext  bool   `help:"Send the key without TLS beyond this machine."`
+}
+
+// maxAnswer is the longest answer that is read, in bytes: a letter with its request.
+const maxAnswer = 1 << 30
+
+// dial connects. With a key, the connection is one that may carry it.
+func (c *connection) dial(key bool) (*grpc.ClientConn, error) {
+	creds, err := c.credentials(key)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := grpc.NewClient(c.Server, grpc.WithTransportCredentials(creds), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)))
+	if err != nil {
+		return nil, wrongUse("--server: %w", err)
+	}
+	return conn, nil
+}
+
+// withKey has the calls of ctx carry a key, if there is one.
+func withKey(ctx context.Context, key string) context.Context {
+	if key == "" {
+		return ctx
+	}
+	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+key)
+}
+
+// key reads the key from the file, or from the variable env, or from the file that
+// env_FILE names; empty when there is none. It is never printed.
+func (c *connection) key(env string) (string, error) {
+	file := cmp.Or(c.KeyFile, os.Getenv(env+"_FILE"))
+	if key := os.Getenv(env); c.KeyFile == "" && key != "" {
+		return key, nil
+	}
+	if file == "" {
+		return "", nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", wrongUse("the key: %w", err)
+	}
+	key := strings.TrimSpace(string(data))
+	if key == "" || strings.ContainsAny(key, "\r\n") {
+		return "", wrongUse("the key: %s must hold one line, the key", file)
+	}
+	return key, nil
+}
+
+func (c *connection) credentials(key bool) (credentials.TransportCredentials, error) {
+	if !c.secure() {
+		if key && !c.Plaintext && !loopback(c.Server) {
+			return nil, wrongUse("%s is another machine, and the key would go there in clear: use --tls, or --plaintext if the network is safe", c.Server)
+		}
+		return insecure.NewCredentials(), nil
+	}
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.ServerName}
+	if c.CA != "" {
+		pem, err := os.ReadFile(c.CA)
+		if err != nil {
+			return nil, wrongUse("--ca: %w", err)
+		}
+		cfg.RootCAs = x509.NewCertPool()
+		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, wrongUse("--ca: %s holds no certificate in PEM", c.CA)
+		}
+	}
+	if c.Cert != "" || c.Key != "" {
+		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+		if err != nil {
+			return nil, wrongUse("--cert and --key: %w", err)
+		}
+		cfg.Certificates = []tls.Certificate{pair}
+	}
+	return credentials.NewTLS(cfg), nil
+}
+
+// loopback reports whether an address is on this machine.
+func loopback(server string) bool {
+	host, _, err := net.SplitHostPort(server)
+	if err != nil {
+		host = server
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}

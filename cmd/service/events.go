@@ -1,0 +1,159 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+)
+
+// eventsCommand prints events as they come, by NATS, where they are.
+type eventsCommand struct {
+	natsConnection `embed:""`
+	Done           bool   `help:"Only the ends of jobs."`
+	Kind           string `help:"Only video, or only chat." enum:"video,chat," default:""`
+	Tenant         string `help:"Only one tenant's."`
+	ID             string `help:"Only one job's." name:"id"`
+	Since          string `help:"First what happened since a time (2026-01-31T12:00:00Z) or for a while (2h), and then what comes." placeholder:"WHEN"`
+	JSON           bool   `help:"Print each event as a line of JSON." name:"json"`
+}
+
+// Run prints events until ctx ends.
+func (c *eventsCommand) Run(ctx context.Context, out io.Writer) error {
+	names, err := subject.New(c.Prefix)
+	if err != nil {
+		return wrongUse("--prefix: %w", err)
+	}
+	from, err := c.from(time.Now())
+	if err != nil {
+		return err
+	}
+	filters, err := c.filters(names)
+	if err != nil {
+		return err
+	}
+	c.NATS = cmp.Or(c.NATS, nats.DefaultURL)
+	nc, err := c.dial(os.Getenv("NATS_PASSWORD"))
+	if err != nil {
+		return fmt.Errorf("--nats %s: %w", c.NATS, err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	from.FilterSubjects = filters
+	consumer, err := js.OrderedConsumer(ctx, names.Tasks(), from)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", names.Tasks(), err)
+	}
+	return c.tail(ctx, consumer, &tail{out: out, json: c.JSON, names: names})
+}
+
+// from is where the reading begins: now, unless --since says otherwise.
+func (c *eventsCommand) from(now time.Time) (jetstream.OrderedConsumerConfig, error) {
+	if c.Since == "" {
+		return jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverNewPolicy}, nil
+	}
+	at, err := time.Parse(time.RFC3339, c.Since)
+	if while, notLong := time.ParseDuration(c.Since); err != nil && notLong == nil {
+		at, err = now.Add(-while), nil
+	}
+	if err != nil {
+		return jetstream.OrderedConsumerConfig{}, wrongUse("--since: %q is neither a time (2026-01-31T12:00:00Z) nor a while (2h)", c.Since)
+	}
+	return jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &at}, nil
+}
+
+// filters are the subjects of what is wanted.
+func (c *eventsCommand) filters(names subject.Space) ([]string, error) {
+	kind := subject.Kind(cmp.Or(c.Kind, "*"))
+	if c.ID != "" {
+		of, ok := subject.KindOf(c.ID)
+		if !ok || c.Kind != "" && of != kind {
+			return nil, wrongUse("--id: %q is no job id%s; ids look like video_… or chat_…", c.ID, map[bool]string{true: " of this kind"}[ok])
+		}
+		kind = of
+	}
+	if c.Tenant != "" {
+		if err := subject.CheckToken(c.Tenant); err != nil {
+			return nil, wrongUse("--tenant: %w", err)
+		}
+	}
+	tenant, id := cmp.Or(c.Tenant, "*"), cmp.Or(c.ID, "*")
+	if c.Done {
+		return []string{names.Done(kind, tenant, "*", id)}, nil
+	}
+	return []string{names.Task(kind, tenant, id)}, nil
+}
+
+// tail prints events until ctx ends. The consumer outlives lost connections.
+func (c *eventsCommand) tail(ctx context.Context, consumer jetstream.Consumer, t *tail) error {
+	reading, err := consumer.Messages(jetstream.WithMessagesErrOnMissingHeartbeat(false))
+	if err != nil {
+		return err
+	}
+	defer reading.Stop()
+	for {
+		m, err := reading.Next(jetstream.NextContext(ctx))
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, jetstream.ErrMsgIteratorClosed):
+			return err
+		case err != nil:
+			fmt.Fprintln(os.Stderr, "genbus: the connection is gone, waiting:", err)
+		default:
+			if err := t.show(m); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// tail prints events, a line for each.
+type tail struct {
+	out   io.Writer
+	json  bool
+	names subject.Space
+}
+
+func (t *tail) show(m jetstream.Msg) error {
+	kind, err := t.kind(m.Subject())
+	if err != nil {
+		return err
+	}
+	e, err := publisher.DecodeEvent(kind, m.Headers(), m.Data())
+	if err != nil {
+		return fmt.Errorf("an event that cannot be read on %s: %w", m.Subject(), err)
+	}
+	if t.json {
+		data, err := body.EventJSON(publisher.Message(e))
+		if err == nil {
+			_, err = fmt.Fprintf(t.out, "%s\n", data)
+		}
+		return err
+	}
+	_, err = fmt.Fprintf(t.out, "%s  %-10s  %s  v%-3d %-11s%s\n", e.Time.Local().Format("15:04:05.000"), e.Job.GetTenant(), e.Job.GetId(), e.Version(),
+		task.StatusWord(e.Job.GetStatus()), clean(detail(e)))
+	return err
+}
+
+func (t *tail) kind(subj string) (subject.Kind, error) {
+	if n, err := t.names.ParseDone(subj); err == nil {
+		return n.Kind, nil
+	}
+	n, err := t.names.ParseTask(subj)
+	return n.Kind, err
+}

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/genbus/genbus/client"
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/task"
+)
+
+// follower shows a job's way: a bar on a terminal, else a line for each event.
+type follower struct {
+	out  io.Writer
+	json bool
+	bar  bool
+}
+
+// terminal reports whether somebody watches.
+func terminal(out io.Writer) bool {
+	f, ok := out.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// id prints a job's id alone.
+func (f *follower) id(id string) error {
+	_, err := fmt.Fprintln(f.out, id)
+	return err
+}
+
+// errJobFailed is the end of a job that has no result. The process ends with 1.
+var errJobFailed = errors.New("the job has no result")
+
+// jobEnded is the error of a job that failed or was cancelled.
+func jobEnded(id string, e *genbusv1.TaskError) error {
+	if e == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w: %s: %s", id, errJobFailed, e.GetCode(), clean(e.GetMessage()))
+}
+
+// video shows a task's events to the end.
+func (f *follower) video(events iter.Seq2[*genbusv1.VideoTaskEvent, error], id string) error {
+	var last *genbusv1.VideoTask
+	for e, err := range events {
+		if err != nil {
+			f.newLine()
+			return err
+		}
+		last = e.GetTask()
+		if err := f.step(e, last); err != nil {
+			return err
+		}
+	}
+	f.newLine()
+	if !f.json {
+		for _, v := range last.GetVideos() {
+			if _, err := fmt.Fprintln(f.out, v.GetUrl()); err != nil {
+				return err
+			}
+		}
+	}
+	return jobEnded(id, last.GetError())
+}
+
+func (f *follower) step(e proto.Message, t *genbusv1.VideoTask) error {
+	status := task.StatusWord(t.GetStatus())
+	var err error
+	switch {
+	case f.json:
+		err = f.line(e)
+	case f.bar:
+		_, err = fmt.Fprintf(f.out, "\r%s  %s %3d %%  %-11s", t.GetId(), gauge(t.GetProgress()), t.GetProgress(), status)
+	default:
+		_, err = fmt.Fprintf(f.out, "%s  %s  %-11s %3d %%\n", t.GetUpdatedAt().AsTime().Format(time.RFC3339), t.GetId(), status, t.GetProgress())
+	}
+	return err
+}
+
+// gaugeWidth is how many characters a bar has.
+const gaugeWidth = 30
+
+func gauge(percent int32) string {
+	full := int(min(max(percent, 0), 100)) * gaugeWidth / 100
+	return "[" + strings.Repeat("#", full) + strings.Repeat("-", gaugeWidth-full) + "]"
+}
+
+func (f *follower) newLine() {
+	if f.bar && !f.json {
+		fmt.Fprintln(f.out)
+	}
+}
+
+// line prints an event as events.md has it, in one line of JSON.
+func (f *follower) line(e proto.Message) error {
+	data, err := body.EventJSON(e)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(f.out, "%s\n", data)
+	return err
+}
+
+// chat prints the text of a chat as it grows. A later attempt begins on a new line.
+func (f *follower) chat(items iter.Seq2[client.ChatItem, error], id string) error {
+	var last *genbusv1.Chat
+	text := &growing{out: f.out}
+	for i, err := range items {
+		if err != nil {
+			return errors.Join(err, text.end())
+		}
+		if i.Event != nil {
+			last = i.Event.GetChat()
+		}
+		if f.json {
+			err = f.item(i)
+		} else {
+			err = text.add(i)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if f.json {
+		return jobEnded(id, last.GetError())
+	}
+	return errors.Join(text.whole(last), jobEnded(id, last.GetError()))
+}
+
+func (f *follower) item(i client.ChatItem) error {
+	switch {
+	case i.Event != nil:
+		return f.line(i.Event)
+	case i.Chunk != nil:
+		return f.line(i.Chunk)
+	default:
+		return nil // the terminal event has what is missing
+	}
+}
+
+// growing is the text of a chat as far as it was printed.
+type growing struct {
+	out     io.Writer
+	attempt uint32
+	shown   bool
+	gap     bool
+}
+
+func (g *growing) add(i client.ChatItem) error {
+	if a := max(i.Chunk.GetAttempt(), i.Event.GetChat().GetAttempt()); a > g.attempt {
+		again := g.shown
+		g.attempt, g.shown, g.gap = a, false, false
+		if again {
+			if _, err := fmt.Fprintf(g.out, "\n(attempt %d)\n", a); err != nil {
+				return err
+			}
+		}
+	}
+	g.gap = g.gap || i.Gap != nil
+	text := i.Text()
+	if text == "" || g.gap {
+		return nil
+	}
+	g.shown = true
+	_, err := io.WriteString(g.out, text)
+	return err
+}
+
+func (g *growing) end() error {
+	if !g.shown {
+		return nil
+	}
+	_, err := fmt.Fprintln(g.out)
+	return err
+}
+
+// whole prints the reply where blocks of it did not come.
+func (g *growing) whole(chat *genbusv1.Chat) error {
+	reply := chat.GetReplyJson()
+	if g.shown && !g.gap || len(reply) == 0 {
+		return g.end()
+	}
+	text, err := replyText(reply)
+	if err != nil {
+		return err
+	}
+	if err := g.end(); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(g.out, text)
+	return err
+}
+
+// replyText is the text of a reply's first choice.
+func replyText(reply []byte) (string, error) {
+	var r struct {
+		Choices []struct {
+			Message struct {
+				Content string `json:"content"`
+			} `json:"message"`
+		} `json:"choices"`
+	}
+	if err := json.Unmarshal(reply, &r); err != nil {
+		return "", fmt.Errorf("the reply cannot be read: %w", err)
+	}
+	if len(r.Choices) == 0 {
+		return "", nil
+	}
+	return r.Choices[0].Message.Content, nil
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"iter"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/genbus/genbus/client"
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+)
+
+// jobs is genbus as its user's commands see it: *client.Client by NATS, grpcJobs by gRPC.
+type jobs interface {
+	SubmitVideo(ctx context.Context, r *genbusv1.VideoRequest) (*genbusv1.VideoTask, error)
+	SubmitChat(ctx context.Context, r *genbusv1.ChatRequest) (*genbusv1.Chat, error)
+	FollowVideo(ctx context.Context, id string, after uint64) iter.Seq2[*genbusv1.VideoTaskEvent, error]
+	FollowChat(ctx context.Context, id string) iter.Seq2[client.ChatItem, error]
+}
+
+// natsConnection is how a command reaches NATS.
+type natsConnection struct {
+	NATS   string `help:"Address of NATS." name:"nats" placeholder:"URL" env:"GENBUS_NATS_URL"`
+	User   string `help:"User of NATS; the password is read from NATS_PASSWORD." env:"NATS_USER"`
+	Creds  string `help:"File of credentials of NATS." type:"path" env:"GENBUS_NATS_CREDS_FILE"`
+	NATSCA string `help:"Certificates to trust, PEM, where NATS speaks TLS." name:"nats-ca" type:"path"`
+	Inbox  string `help:"Prefix of the subjects that answers come on, where the user may only use its own." default:"_INBOX"`
+	Prefix string `help:"First part of all subjects, nats.prefix of genbus." default:"genbus"`
+}
+
+// dial connects, with the password that the environment has.
+func (n *natsConnection) dial(password string) (*nats.Conn, error) {
+	opts := []nats.Option{nats.Name("genbus command"), nats.MaxReconnects(-1), nats.CustomInboxPrefix(n.Inbox)}
+	if n.User != "" {
+		opts = append(opts, nats.UserInfo(n.User, password))
+	}
+	if n.Creds != "" {
+		opts = append(opts, nats.UserCredentials(n.Creds))
+	}
+	if n.NATSCA != "" {
+		opts = append(opts, nats.RootCAs(n.NATSCA))
+	}
+	return nats.Connect(n.NATS, opts...)
+}
+
+// grpcJobs is genbus by gRPC. Its watches resume where they were cut off.
+type grpcJobs struct {
+	videos genbusv1.VideoServiceClient
+	chats  genbusv1.ChatServiceClient
+}
+
+// SubmitVideo creates a task. A request without an id gets a random one, so that it can be
+// repeated by whoever reads of it.
+func (g grpcJobs) SubmitVideo(ctx context.Context, r *genbusv1.VideoRequest) (*genbusv1.VideoTask, error) {
+	if r.GetRequestId() == "" {
+		r.RequestId = rand.Text()
+	}
+	answer, err := g.videos.CreateVideoTask(ctx, &genbusv1.CreateVideoTaskRequest{Request: r})
+	return answer.GetTask(), answered(err)
+}
+
+// SubmitChat queues a chat.
+func (g grpcJobs) SubmitChat(ctx context.Context, r *genbusv1.ChatRequest) (*genbusv1.Chat, error) {
+	if r.GetRequestId() == "" {
+		r.RequestId = rand.Text()
+	}
+	answer, err := g.chats.SubmitChatCompletion(ctx, &genbusv1.SubmitChatCompletionRequest{Request: r})
+	return answer.GetChat(), answered(err)
+}
+
+// FollowVideo watches a task to its end.
+func (g grpcJobs) FollowVideo(ctx context.Context, id string, after uint64) iter.Seq2[*genbusv1.VideoTaskEvent, error] {
+	open := func() (func() (*genbusv1.VideoTaskEvent, error), error) {
+		stream, err := g.videos.WatchVideoTask(ctx, &genbusv1.WatchVideoTaskRequest{Id: id, AfterVersion: after})
+		return func() (*genbusv1.VideoTaskEvent, error) {
+			m, err := stream.Recv()
+			return m.GetEvent(), err
+		}, err
+	}
+	return resumed(ctx, open, func(e *genbusv1.VideoTaskEvent) { after = e.GetVersion() })
+}
+
+// FollowChat watches a chat to its end.
+func (g grpcJobs) FollowChat(ctx context.Context, id string) iter.Seq2[client.ChatItem, error] {
+	var token, next string
+	open := func() (func() (client.ChatItem, error), error) {
+		stream, err := g.chats.WatchChatCompletion(ctx, &genbusv1.WatchChatCompletionRequest{Id: id, ResumeToken: token})
+		return func() (client.ChatItem, error) {
+			m, err := stream.Recv()
+			next = m.GetResumeToken()
+			return client.ChatItem{Event: m.GetEvent(), Chunk: m.GetChunk(), Gap: m.GetGap()}, err
+		}, err
+	}
+	return resumed(ctx, open, func(client.ChatItem) { token = next })
+}

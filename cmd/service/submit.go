@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/genbus/genbus/client"
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+)
+
+// submitCommand sends a job and follows it: by gRPC, or by NATS where an address of it is
+// given.
+type submitCommand struct {
+	connection     `embed:""`
+	natsConnection `embed:""`
+	Tenant         string            `help:"Tenant in whose name is asked by NATS; by gRPC the key says it." default:"default"`
+	RequestID      string            `help:"Idempotency key: the same one again is the same job." name:"request-id"`
+	Label          map[string]string `help:"Label of the job, as name=value; may be repeated."`
+	Detach         bool              `help:"Print the job's id, and do not follow it."`
+	JSON           bool              `help:"Print each event as a line of JSON." name:"json"`
+
+	Video submitVideo `cmd:"" help:"Ask for a video."`
+	Chat  submitChat  `cmd:"" help:"Ask for a chat completion, and print it as it grows."`
+}
+
+// with connects, has f do its work, and leaves.
+func (c *submitCommand) with(ctx context.Context, out io.Writer, f func(context.Context, jobs, *follower) error) error {
+	show := &follower{out: out, json: c.JSON, bar: terminal(out)}
+	if c.NATS != "" {
+		nc, err := c.natsConnection.dial(os.Getenv("NATS_PASSWORD"))
+		if err != nil {
+			return fmt.Errorf("--nats: %w", err)
+		}
+		defer nc.Close()
+		by, err := client.New(nc, client.Options{Tenant: c.Tenant, Prefix: c.Prefix})
+		if err != nil {
+			return wrongUse("%w", err)
+		}
+		return f(ctx, by, show)
+	}
+	key, err := c.key(envAPIKey)
+	if err != nil {
+		return err
+	}
+	conn, err := c.connection.dial(key != "")
+	if err != nil {
+		return err
+	}
+	defer conn.Close() //nolint:errcheck // every answer was read
+	by := grpcJobs{videos: genbusv1.NewVideoServiceClient(conn), chats: genbusv1.NewChatServiceClient(conn)}
+	return c.advised(ctx, f(withKey(ctx, key), by, show))
+}
+
+// envAPIKey is the variable of a tenant's key.
+const envAPIKey = "GENBUS_API_KEY"
+
+type submitVideo struct {
+	Prompt   string  `arg:"" optional:"" help:"What the video shows."`
+	Model    string  `help:"Model; required without --body." short:"m"`
+	Image    string  `help:"First picture: a file, or a URL."`
+	Duration float64 `help:"Length in seconds."`
+	Size     string  `help:"Width and height in pixels, such as 1280x720."`
+	Body     string  `help:"File with the JSON body of the model's protocol; - for the standard input." type:"path"`
+}
+
+// Run sends the request.
+func (v submitVideo) Run(ctx context.Context, c *submitCommand, out io.Writer) error {
+	r, err := v.request()
+	if err != nil {
+		return err
+	}
+	r.RequestId, r.Labels = c.RequestID, c.Label
+	return c.with(ctx, out, func(ctx context.Context, by jobs, show *follower) error {
+		task, err := by.SubmitVideo(ctx, r)
+		if err != nil {
+			return err
+		}
+		if c.Detach {
+			return show.id(task.GetId())
+		}
+		return interrupted(ctx, task.GetId(), show.video(by.FollowVideo(ctx, task.GetId(), 0), task.GetId()))
+	})
+}
+
+func (v submitVideo) request() (*genbusv1.VideoRequest, error) {
+	if v.Body != "" {
+		raw, err := readBody(v.Body)
+		return &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_RawJson{RawJson: raw}}, err
+	}
+	if v.Model == "" || v.Prompt == "" {
+		return nil, wrongUse("a video needs --model and a prompt, or --body")
+	}
+	body := &genbusv1.VideoGeneration{Model: v.Model, Prompt: v.Prompt}
+	if v.Duration > 0 {
+		body.Duration = &v.Duration
+	}
+	if v.Size != "" {
+		var width, height int32
+		if n, err := fmt.Sscanf(v.Size, "%dx%d", &width, &height); err != nil || n != 2 {
+			return nil, wrongUse("--size: %q is none; write it as 1280x720", v.Size)
+		}
+		body.Width, body.Height = &width, &height
+	}
+	if v.Image != "" {
+		image, err := picture(v.Image)
+		if err != nil {
+			return nil, err
+		}
+		body.Image = &image
+	}
+	return &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Video{Video: body}}, nil
+}
+
+// picture is a URL as it is, and a file as Base64.
+func picture(source string) (string, error) {
+	if strings.HasPrefix(source, "https://") || strings.HasPrefix(source, "http://") || strings.HasPrefix(source, "data:") {
+		return source, nil
+	}
+	data, err := os.ReadFile(source)
+	if err != nil {
+		return "", wrongUse("--image: %w", err)
+	}
+	return base64.StdEncoding.EncodeToString(data), nil
+}
+
+// readBody reads a file, or the standard input.
+func readBody(path string) (data []byte, err error) {
+	if path == "-" {
+		data, err = io.ReadAll(io.LimitReader(os.Stdin, maxBody+1))
+	} else {
+		data, err = os.ReadFile(path)
+	}
+	if err == nil && len(data) > maxBody {
+		err = fmt.Errorf("more than %d bytes", maxBody)
+	}
+	if err != nil {
+		return nil, wrongUse("--body: %w", err)
+	}
+	return data, nil
+}
+
+// maxBody is the largest body that genbus takes, in bytes.
+const maxBody = 32 << 20
+
+type submitChat struct {
+	Prompt string `arg:"" optional:"" help:"What to say."`
+	Model  string `help:"Model; required without --body." short:"m"`
+	System string `help:"Instructions that come before the prompt."`
+	Body   string `help:"File with the JSON body of /v1/chat/completions; - for the standard input." type:"path"`
+}
+
+// Run sends the request.
+func (s submitChat) Run(ctx context.Context, c *submitCommand, out io.Writer) error {
+	r, err := s.request()
+	if err != nil {
+		return err
+	}
+	r.RequestId, r.Labels = c.RequestID, c.Label
+	return c.with(ctx, out, func(ctx context.Context, by jobs, show *follower) error {
+		chat, err := by.SubmitChat(ctx, r)
+		if err != nil {
+			return err
+		}
+		if c.Detach {
+			return show.id(chat.GetId())
+		}
+		return interrupted(ctx, chat.GetId(), show.chat(by.FollowChat(ctx, chat.GetId()), chat.GetId()))
+	})
+}
+
+func (s submitChat) request() (*genbusv1.ChatRequest, error) {
+	if s.Body != "" {
+		raw, err := readBody(s.Body)
+		return &genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_RawJson{RawJson: raw}}, err
+	}
+	if s.Model == "" || s.Prompt == "" {
+		return nil, wrongUse("a chat needs --model and a prompt, or --body")
+	}
+	body := &genbusv1.ChatCompletionBody{Model: s.Model, Stream: proto.Bool(true)}
+	if s.System != "" {
+		body.Messages = append(body.Messages, says("system", s.System))
+	}
+	body.Messages = append(body.Messages, says("user", s.Prompt))
+	return &genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_Chat{Chat: body}}, nil
+}
+
+func says(role, text string) *genbusv1.ChatMessage {
+	return &genbusv1.ChatMessage{Role: role, Content: &genbusv1.ChatMessage_Text{Text: text}}
+}
+
+// interrupted says of a job that was followed no longer that it goes on.
+func interrupted(ctx context.Context, id string, err error) error {
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return fmt.Errorf("no longer followed; the job goes on: service tasks get %s", id)
+	}
+	return err
+}

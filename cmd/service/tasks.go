@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+)
+
+// tasksCommand looks at a tenant's jobs, by gRPC: NATS has no subjects for that.
+type tasksCommand struct {
+	connection `embed:""`
+	JSON       bool          `help:"Print JSON." name:"json"`
+	Timeout    time.Duration `help:"Limit of the whole command." default:"1m"`
+
+	List   tasksList   `cmd:"" help:"List video tasks, the newest first."`
+	Get    tasksGet    `cmd:"" help:"Show a video task or a chat as it is now."`
+	Cancel tasksCancel `cmd:"" help:"Cancel a video task or a chat."`
+}
+
+// tenantCall is one use of a tenant's methods.
+type tenantCall struct {
+	videos genbusv1.VideoServiceClient
+	chats  genbusv1.ChatServiceClient
+	printer
+}
+
+// call connects, has f do its work within the time limit, and leaves.
+func (c *tasksCommand) call(ctx context.Context, out io.Writer, f func(context.Context, tenantCall) error) error {
+	key, err := c.key(envAPIKey)
+	if err != nil {
+		return err
+	}
+	conn, err := c.dial(key != "")
+	if err != nil {
+		return err
+	}
+	defer conn.Close() //nolint:errcheck // every answer was read
+	ctx, cancel := context.WithTimeout(withKey(ctx, key), c.Timeout)
+	defer cancel()
+	call := tenantCall{
+		videos: genbusv1.NewVideoServiceClient(conn), chats: genbusv1.NewChatServiceClient(conn), printer: printer{out: out, json: c.JSON},
+	}
+	return c.advised(ctx, answered(f(ctx, call)))
+}
+
+type tasksList struct {
+	Status string        `help:"Only tasks with this status: queued, in_progress, completed, failed or cancelled." placeholder:"WORD"`
+	Since  time.Duration `help:"Only tasks of the last while, such as 2h."`
+	Limit  int           `help:"How many at most." default:"20"`
+}
+
+// Run lists tasks.
+func (l tasksList) Run(ctx context.Context, c *tasksCommand, out io.Writer) error {
+	status, err := statusOf(l.Status)
+	if err != nil {
+		return err
+	}
+	request := &genbusv1.ListVideoTasksRequest{Status: status}
+	if l.Since > 0 {
+		request.CreatedAfter = timestamppb.New(time.Now().Add(-l.Since))
+	}
+	return c.call(ctx, out, func(ctx context.Context, call tenantCall) error {
+		whole := &genbusv1.ListVideoTasksResponse{}
+		for {
+			request.PageSize = int32(min(l.Limit-len(whole.GetTasks()), maxPage))
+			page, err := call.videos.ListVideoTasks(ctx, request)
+			if err != nil {
+				return err
+			}
+			whole.Tasks, whole.NextPageToken = append(whole.GetTasks(), page.GetTasks()...), page.GetNextPageToken()
+			if request.PageToken = page.GetNextPageToken(); request.GetPageToken() == "" || len(whole.GetTasks()) >= l.Limit {
+				return call.tasks(whole)
+			}
+		}
+	})
+}
+
+// statusOf reads a status word; the empty one is every status.
+func statusOf(word string) (genbusv1.JobStatus, error) {
+	if word == "" {
+		return genbusv1.JobStatus_JOB_STATUS_UNSPECIFIED, nil
+	}
+	for n := range genbusv1.JobStatus_name {
+		if s := genbusv1.JobStatus(n); n != 0 && task.StatusWord(s) == word {
+			return s, nil
+		}
+	}
+	return 0, wrongUse("--status: %q is none; choose queued, in_progress, completed, failed or cancelled", word)
+}
+
+func (p printer) tasks(m *genbusv1.ListVideoTasksResponse) error {
+	if p.json {
+		return p.asJSON(m)
+	}
+	if len(m.GetTasks()) == 0 {
+		return p.say(m, "no tasks")
+	}
+	rows := make([]string, 0, len(m.GetTasks()))
+	for _, t := range m.GetTasks() {
+		rows = append(rows, cells(t.GetId(), moment(t.GetCreatedAt()), task.StatusWord(t.GetStatus()), fmt.Sprintf("%d %%", t.GetProgress()), t.GetModel(), t.GetError().GetCode()))
+	}
+	if err := p.table("ID\tCREATED\tSTATUS\tPROGRESS\tMODEL\tERROR", rows); err != nil || m.GetNextPageToken() == "" {
+		return err
+	}
+	return p.say(m, "There are more; see --limit.")
+}
+
+// jobArg names a job of the caller's own.
+type jobArg struct {
+	ID string `arg:"" help:"Job id: video_… or chat_…."`
+}
+
+// kind is the kind of the job, which its id says.
+func (j jobArg) kind() (subject.Kind, error) {
+	kind, ok := subject.KindOf(j.ID)
+	if !ok {
+		return "", wrongUse("%q is no job id; ids look like video_… or chat_…, with 26 letters and digits", j.ID)
+	}
+	return kind, nil
+}
+
+type tasksGet struct{ jobArg }
+
+// Run shows a job.
+func (g tasksGet) Run(ctx context.Context, c *tasksCommand, out io.Writer) error {
+	kind, err := g.kind()
+	if err != nil {
+		return err
+	}
+	return c.call(ctx, out, func(ctx context.Context, call tenantCall) error {
+		if kind == subject.Chat {
+			answer, err := call.chats.GetChatCompletion(ctx, &genbusv1.GetChatCompletionRequest{Id: g.ID})
+			if err != nil {
+				return err
+			}
+			return call.chat(answer.GetChat())
+		}
+		answer, err := call.videos.GetVideoTask(ctx, &genbusv1.GetVideoTaskRequest{Id: g.ID})
+		if err != nil {
+			return err
+		}
+		return call.video(answer.GetTask())
+	})
+}
+
+// video writes a task, one property a line.
+func (p printer) video(t *genbusv1.VideoTask) error {
+	if p.json {
+		return p.asJSON(t)
+	}
+	rows := []string{
+		cells("id", t.GetId()), cells("status", fmt.Sprintf("%s, %d %%", task.StatusWord(t.GetStatus()), t.GetProgress())), cells("model", t.GetModel()),
+		cells("created", moment(t.GetCreatedAt())), cells("updated", moment(t.GetUpdatedAt())), cells("version", fmt.Sprint(t.GetVersion())),
+	}
+	for _, v := range t.GetVideos() {
+		rows = append(rows, cells("video", v.GetUrl()))
+	}
+	return p.properties(rows, t.GetError())
+}
+
+// chat writes a chat, one property a line, and its reply.
+func (p printer) chat(c *genbusv1.Chat) error {
+	if p.json {
+		return p.asJSON(c)
+	}
+	rows := []string{
+		cells("id", c.GetId()), cells("status", task.StatusWord(c.GetStatus())), cells("model", c.GetModel()), cells("attempt", fmt.Sprint(c.GetAttempt())),
+		cells("created", moment(c.GetCreatedAt())), cells("updated", moment(c.GetUpdatedAt())), cells("version", fmt.Sprint(c.GetVersion())),
+	}
+	if len(c.GetReplyJson()) > 0 {
+		text, err := replyText(c.GetReplyJson())
+		if err != nil {
+			return err
+		}
+		rows = append(rows, cells("reply", text))
+	}
+	return p.properties(rows, c.GetError())
+}
+
+func (p printer) properties(rows []string, e *genbusv1.TaskError) error {
+	if e != nil {
+		rows = append(rows, cells("error", e.GetCode()+": "+e.GetMessage()))
+	}
+	return p.table(rows[0], rows[1:])
+}
+
+type tasksCancel struct{ jobArg }
+
+// Run cancels a job. One that has ended stays as it is.
+func (g tasksCancel) Run(ctx context.Context, c *tasksCommand, out io.Writer) error {
+	kind, err := g.kind()
+	if err != nil {
+		return err
+	}
+	return c.call(ctx, out, func(ctx context.Context, call tenantCall) error {
+		if kind == subject.Chat {
+			answer, err := call.chats.CancelChatCompletion(ctx, &genbusv1.CancelChatCompletionRequest{Id: g.ID})
+			if err != nil {
+				return err
+			}
+			return call.say(answer, "%s is %s", g.ID, task.StatusWord(answer.GetChat().GetStatus()))
+		}
+		answer, err := call.videos.CancelVideoTask(ctx, &genbusv1.CancelVideoTaskRequest{Id: g.ID})
+		if err != nil {
+			return err
+		}
+		return call.say(answer, "%s is %s", g.ID, task.StatusWord(answer.GetTask().GetStatus()))
+	})
+}

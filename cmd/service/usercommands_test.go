@@ -1,0 +1,205 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/sandbox"
+)
+
+// userCommand runs the binary as a tenant would.
+type userCommand struct {
+	t    *testing.T
+	env  []string
+	args []string // before those of each run
+}
+
+// run gives what a command printed, and its exit code.
+func (c userCommand) run(args ...string) (stdout, stderr string, code int) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
+	defer cancel()
+	run := exec.CommandContext(ctx, os.Args[0], append(args, c.args...)...)
+	run.Env = append(append(os.Environ(), runAsService+"=1"), c.env...)
+	var out, problems bytes.Buffer
+	run.Stdout, run.Stderr = &out, &problems
+	err := run.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		c.t.Fatal(err)
+	}
+	return out.String(), problems.String(), run.ProcessState.ExitCode()
+}
+
+// ok is run for what must go well.
+func (c userCommand) ok(args ...string) string {
+	c.t.Helper()
+	out, problems, code := c.run(args...)
+	if code != 0 {
+		c.t.Fatalf("%v ended with %d:\n%s%s", args, code, out, problems)
+	}
+	return out
+}
+
+// TestJobsFromTheCommandLine: sent and followed by gRPC and by NATS, listed, shown and
+// cancelled.
+func TestJobsFromTheCommandLine(t *testing.T) {
+	t.Parallel()
+	w := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond, ChunkInterval: time.Millisecond})
+	byGRPC := userCommand{t: t, args: []string{"--server", w.GRPCAddr().String()}}
+	byNATS := userCommand{t: t, args: []string{"--nats", w.NATSURL()}}
+	body := filepath.Join(t.TempDir(), "body.json")
+	if err := os.WriteFile(body, []byte(`{"model":"sandbox-video","prompt":"a cat","duration":5}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]userCommand{"gRPC": byGRPC, "NATS": byNATS} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c.t = t
+			out := c.ok("submit", "video", "--model", "sandbox-video", "a cat", "--size", "1280x720", "--label", "team=a")
+			if !strings.Contains(out, "  queued        0 %\n") || !strings.Contains(out, "  completed   100 %\nhttp://") || strings.ContainsRune(out, '\r') {
+				t.Errorf("a video was followed with:\n%s", out)
+			}
+			if out := c.ok("submit", "chat", "--model", "sandbox-chat", "hello"); !strings.HasPrefix(out, "You wrote 1 words") || strings.Count(out, "\n") != 1 {
+				t.Errorf("a chat was printed as %q", out)
+			}
+			var last struct {
+				Task struct{ Status string }
+			}
+			lines := strings.Split(strings.TrimSpace(c.ok("submit", "video", "--json", "--body", body)), "\n")
+			if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil || last.Task.Status != "completed" || len(lines) < 4 {
+				t.Errorf("as JSON: %v, %v", lines, err)
+			}
+			out, problems, code := c.run("submit", "video", "--model", "sandbox-video:fail=no", "a cat")
+			if code != exitFailed || !strings.Contains(problems, "the job has no result: upstream_failed: no") {
+				t.Errorf("a video that fails ended with %d:\n%s%s", code, out, problems)
+			}
+			if _, problems, code := c.run("submit", "video", "--model", "nope", "a cat"); code == 0 || !strings.Contains(problems, "model_not_found: ") {
+				t.Errorf("an unknown model ended with %d: %s", code, problems)
+			}
+			if _, problems, code := c.run("submit", "video", "a cat"); code != exitUsage || !strings.Contains(problems, "--model") {
+				t.Errorf("no model ended with %d: %s", code, problems)
+			}
+		})
+	}
+	t.Run("tasks", func(t *testing.T) {
+		t.Parallel()
+		byGRPC := userCommand{t: t, args: byGRPC.args}
+		id := strings.TrimSpace(byGRPC.ok("submit", "video", "--detach", "--model", "sandbox-video:duration_ms=60000", "a cat"))
+		await(t, "the task in the list", func() bool { return strings.Contains(byGRPC.ok("tasks", "list", "--since", "1h"), id+"  ") })
+		if out := byGRPC.ok("tasks", "cancel", id); out != id+" is cancelled\n" {
+			t.Errorf("cancelled as %q", out)
+		}
+		if out := byGRPC.ok("tasks", "get", id); !strings.Contains(out, "cancelled, ") || !strings.Contains(out, "error    cancelled: ") {
+			t.Errorf("it is\n%s", out)
+		}
+		for _, row := range []struct {
+			args []string
+			code int
+		}{
+			{[]string{"tasks", "get", id[:len(id)-1]}, exitUsage},
+			{[]string{"tasks", "cancel", "video_aaaaaaaaaaaaaaaaaaaaaaaaaa"}, exitNotFound},
+			{[]string{"tasks", "list", "--status", "done"}, exitUsage},
+		} {
+			if _, problems, code := byGRPC.run(row.args...); code != row.code {
+				t.Errorf("%v ended with %d, want %d: %s", row.args, code, row.code, problems)
+			}
+		}
+	})
+}
+
+// TestCommandsBringTheTenantsKey, from the environment or a file.
+func TestCommandsBringTheTenantsKey(t *testing.T) {
+	t.Parallel()
+	const key = "acme-0123456789abcdef"
+	s := runService(t, startSandbox(t, sandbox.Options{VideoDuration: 50 * time.Millisecond}).URL(), func(c *config.Config) {
+		c.APIKeys = []config.APIKey{{Tenant: "acme", KeyEnv: "ACME", Key: config.NewSecret(key)}}
+	})
+	file := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(file, []byte(key+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server := []string{"--server", s.GRPCAddr().String()}
+	userCommand{t: t, env: []string{envAPIKey + "=" + key}, args: server}.ok("submit", "video", "-m", "sandbox-video", "a cat")
+	userCommand{t: t, args: append(server, "--key-file", file)}.ok("tasks", "list")
+	if _, problems, code := (userCommand{t: t, args: server}).run("tasks", "list"); code != exitDenied || !strings.Contains(problems, "invalid_api_key") {
+		t.Errorf("without a key it ended with %d: %s", code, problems)
+	}
+}
+
+// TestEventsFromTheCommandLine: what was and what comes, chosen.
+func TestEventsFromTheCommandLine(t *testing.T) {
+	t.Parallel()
+	w := newClientWorld(t, sandbox.Options{VideoDuration: 50 * time.Millisecond, ChunkInterval: time.Millisecond})
+	submit := userCommand{t: t, args: []string{"--server", w.GRPCAddr().String()}}
+	submit.ok("submit", "video", "-m", "sandbox-video", "a cat")
+	submit.ok("submit", "chat", "-m", "sandbox-chat", "hello")
+
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	run := exec.CommandContext(ctx, os.Args[0], "events", "--nats", w.NATSURL(), "--done", "--kind", "video", "--tenant", "default", "--since", "1h")
+	run.Env = append(os.Environ(), runAsService+"=1")
+	out, err := run.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := make([]byte, 4096)
+	for _, when := range []string{"before", "after"} {
+		n, err := out.Read(lines)
+		if text := string(lines[:n]); err != nil || strings.Count(text, "\n") != 1 || !strings.Contains(text, "  completed  ") || !strings.Contains(text, "  video_") {
+			t.Fatalf("of the job %s it printed %q, %v", when, text, err)
+		}
+		if when == "before" {
+			submit.ok("submit", "video", "-m", "sandbox-video", "a dog")
+		}
+	}
+	if err := run.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := run.Wait(); err != nil {
+		t.Errorf("interrupted, it ended with %v", err)
+	}
+	for _, args := range [][]string{{"--since", "yesterday"}, {"--id", "video_x"}, {"--tenant", "a.b"}} {
+		c := userCommand{t: t, args: []string{"--nats", w.NATSURL()}}
+		if _, problems, code := c.run(append([]string{"events"}, args...)...); code != exitUsage {
+			t.Errorf("%v ended with %d: %s", args, code, problems)
+		}
+	}
+}
+
+// TestShellsComplete commands and flags.
+func TestShellsComplete(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{"service sub": "submit", "service tasks ca": "cancel", "service events --do": "--done"} {
+		c := userCommand{t: t, env: []string{"COMP_LINE=" + line}}
+		if out := c.ok(); !strings.Contains(out, want) {
+			t.Errorf("%q is completed with %q", line, out)
+		}
+	}
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		if out := (userCommand{t: t}).ok("completion", "--code", shell); !strings.Contains(out, "complete ") {
+			t.Errorf("for %s it printed %q", shell, out)
+		}
+	}
+}
+
+func TestGaugeKeepsItsWidth(t *testing.T) {
+	t.Parallel()
+	for _, percent := range []int32{-5, 0, 1, 50, 99, 100, 250} {
+		if g := gauge(percent); len(g) != gaugeWidth+2 {
+			t.Errorf("%d %% is %q", percent, g)
+		}
+	}
+}
