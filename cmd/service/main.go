@@ -27,6 +27,7 @@ type cli struct {
 	Sandbox  sandboxCommand  `cmd:"" help:"Run the built-in upstream alone."`
 	Key      keyCommand      `cmd:"" help:"Make keys for tenants and operators."`
 	Operator operatorCommand `cmd:"" help:"Look after a running genbus: dead letters, cancels, erasure, routes."`
+	Proto    protoCommand    `cmd:"" help:"Write the contract for other languages: .proto files, and a descriptor set."`
 	Config   configCommand   `cmd:"" help:"Print the effective configuration, without secrets."`
 	Version  versionCommand  `cmd:"" help:"Print the version."`
 

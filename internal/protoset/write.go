@@ -1,0 +1,97 @@
+package protoset
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/descriptorpb"
+)
+
+// Write writes the set below dir, which it makes where it is missing. A set that
+// was written there before, by this or another version, is replaced; its
+// descriptor set says which files are its own. A file that is neither of it nor
+// equal to what would be written is an error, and then nothing is written.
+func (s Set) Write(dir string) error {
+	earlier, err := written(dir)
+	if err != nil {
+		return err
+	}
+	var foreign []error
+	for _, path := range s.Paths() {
+		if err := s.mayWrite(dir, path, earlier); err != nil {
+			foreign = append(foreign, err)
+		}
+	}
+	if len(foreign) > 0 {
+		return errors.Join(foreign...)
+	}
+	for _, path := range s.Paths() {
+		// The descriptor set comes last: until then the one before stands for its files.
+		if path == Descriptors {
+			continue
+		}
+		if err := write(dir, path, s[path]); err != nil {
+			return err
+		}
+	}
+	return write(dir, Descriptors, s[Descriptors])
+}
+
+// written are the paths that an earlier set in dir has; none where there is none.
+func written(dir string) ([]string, error) {
+	data, err := os.ReadFile(filepath.Join(dir, Descriptors))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	// What is no descriptor set, or not the contract's, stands for no files; it is
+	// foreign itself then.
+	var set descriptorpb.FileDescriptorSet
+	if proto.Unmarshal(data, &set) != nil {
+		return nil, nil //nolint:nilerr // see above
+	}
+	var paths []string
+	ours := false
+	for _, f := range set.GetFile() {
+		paths = append(paths, f.GetName())
+		ours = ours || f.GetPackage() == "genbus.v1"
+	}
+	if !ours {
+		return nil, nil
+	}
+	return append(paths, Descriptors), nil
+}
+
+func (s Set) mayWrite(dir, path string, earlier []string) error {
+	if slices.Contains(earlier, path) {
+		return nil
+	}
+	name := filepath.Join(dir, filepath.FromSlash(path))
+	have, err := os.ReadFile(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case !bytes.Equal(have, s[path]):
+		return fmt.Errorf("%s is there already and was not written by this command; name another directory, or move the file away", name)
+	}
+	return nil
+}
+
+func write(dir, path string, data []byte) error {
+	name := filepath.Join(dir, filepath.FromSlash(path))
+	// Others build with these files: they are as readable as any source.
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil { //nolint:gosec // see above
+		return err
+	}
+	return os.WriteFile(name, data, 0o644) //nolint:gosec // see above
+}
