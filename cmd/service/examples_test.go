@@ -1,0 +1,214 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/sandbox"
+)
+
+// exampleTime bounds each command of an example.
+const exampleTime = time.Minute
+
+// example is a publisher and a subscriber in another language, in a directory of
+// their own.
+type example struct {
+	dir               string
+	publish, finished []string // commands; publish takes the prompt, after its options
+}
+
+// copyExample copies the sources of an example, and writes the contract beside them.
+func copyExample(t *testing.T, name string, patterns ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, pattern := range patterns {
+		files, err := filepath.Glob(filepath.Join("..", "..", "examples", name, pattern))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("examples/%s has no %s: %v", name, pattern, err)
+		}
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, filepath.Base(file)), data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var said strings.Builder
+	if err := (protoCommand{Out: filepath.Join(dir, "proto")}).Run(t.Context(), &said); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(said.String(), "genbus.binpb") {
+		t.Errorf("proto said %q", said.String())
+	}
+	return dir
+}
+
+// in runs a command in dir, and gives what it says on both outputs.
+func in(t *testing.T, dir string, env []string, command ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), exampleTime)
+	defer cancel()
+	c := exec.CommandContext(ctx, command[0], command[1:]...)
+	c.Dir, c.Env, c.WaitDelay = dir, append(os.Environ(), env...), time.Second
+	out, err := c.CombinedOutput()
+	return string(out), err
+}
+
+// subscriber is a running program that prints finished videos.
+type subscriber struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	lines chan string
+	said  *lockedBuffer
+}
+
+func subscribe(t *testing.T, e example, env []string) *subscriber {
+	t.Helper()
+	out, in := io.Pipe()
+	s := &subscriber{t: t, cmd: exec.Command(e.finished[0], e.finished[1:]...), lines: make(chan string, 16), said: &lockedBuffer{}}
+	s.cmd.Dir, s.cmd.Env, s.cmd.Stdout, s.cmd.Stderr = e.dir, append(os.Environ(), env...), in, s.said
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(s.lines)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			s.lines <- lines.Text()
+		}
+	}()
+	t.Cleanup(func() {
+		_ = s.cmd.Process.Kill() // it has ended, unless the test failed
+		_ = s.cmd.Wait()
+		_ = in.Close()
+	})
+	if line := s.line(); !strings.HasPrefix(line, "waiting for finished videos of default") {
+		t.Fatalf("it begins with %q", line)
+	}
+	return s
+}
+
+// line is the next line that it prints.
+func (s *subscriber) line() string {
+	s.t.Helper()
+	select {
+	case line := <-s.lines:
+		return line
+	case <-time.After(exampleTime):
+		s.t.Fatalf("the subscriber is silent; on the other output: %s", s.said.String())
+		return ""
+	}
+}
+
+// stop ends it as Ctrl-C does.
+func (s *subscriber) stop() {
+	s.t.Helper()
+	if err := s.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := s.cmd.Wait(); err != nil {
+		s.t.Errorf("after an interrupt: %v: %s", err, s.said.String())
+	}
+}
+
+var acceptedLine = regexp.MustCompile(`^accepted: (video_[a-z2-7]{26}), request id `)
+
+// accepted publishes by request-reply, and gives the job's id.
+func (e example) accepted(t *testing.T, env []string, options ...string) string {
+	t.Helper()
+	out, err := in(t, e.dir, env, slices.Concat(e.publish, options, []string{"a cat"})...)
+	m := acceptedLine.FindStringSubmatch(out)
+	if err != nil || m == nil {
+		t.Fatalf("publish %v: %v: %s", options, err, out)
+	}
+	return m[1]
+}
+
+// check runs both programs against a service, in each encoding of its events.
+func (e example) check(t *testing.T) {
+	t.Helper()
+	for encoding, run := range map[string]func(*testing.T, []string){config.EncodingProtobuf: e.all, config.EncodingJSON: e.one} {
+		t.Run(encoding, func(t *testing.T) {
+			t.Parallel()
+			w := newClientWorld(t, sandbox.Options{VideoDuration: 100 * time.Millisecond}, func(c *config.Config) {
+				c.Events.Encoding = encoding
+				for i := range c.Routes {
+					c.Routes[i].Poll.Interval = 100 * time.Millisecond
+				}
+			})
+			run(t, []string{"NATS_URL=" + w.NATSURL()})
+		})
+	}
+}
+
+// one is a video from its request to the line that is printed for it.
+func (e example) one(t *testing.T, env []string) {
+	s := subscribe(t, e, env)
+	id := e.accepted(t, env)
+	if line := s.line(); !strings.HasPrefix(line, id+"  sandbox-video  http://") {
+		t.Errorf("after %s it prints %q", id, line)
+	}
+	s.stop()
+}
+
+// all is what the programs say that they can do.
+func (e example) all(t *testing.T, env []string) {
+	s := subscribe(t, e, env)
+	first := e.accepted(t, env, "--request-id", "order-7")
+	if line := s.line(); !strings.HasPrefix(line, first+"  sandbox-video  http://") {
+		t.Errorf("after %s it prints %q", first, line)
+	}
+	if again := e.accepted(t, env, "--request-id", "order-7"); again != first {
+		t.Errorf("the same request is %s, and was %s", again, first)
+	}
+	if out, err := in(t, e.dir, env, slices.Concat(e.publish, []string{"--request-id", "order-8", "--model", "none"})...); err == nil || !strings.Contains(out, "refused: model_not_found: ") {
+		t.Errorf("an unknown model: %v: %s", err, out)
+	}
+	s.stop()
+
+	// What ends while it is not there comes first when it is back, and nothing comes twice.
+	if out, err := in(t, e.dir, env, slices.Concat(e.publish, []string{"--stream", "--request-id", "order-9"})...); err != nil || !strings.HasPrefix(out, "stored for admission: GENBUS_REQUESTS, message 1, request id order-9") {
+		t.Fatalf("publish --stream: %v: %s", err, out)
+	}
+	s = subscribe(t, e, env)
+	second := s.line()
+	if strings.HasPrefix(second, first) || !strings.Contains(second, "  sandbox-video  http://") {
+		t.Errorf("the subscriber that is back begins with %q", second)
+	}
+	s.stop()
+}
+
+// TestNodeExample installs, generates and runs examples/node as docs/languages.md
+// says.
+func TestNodeExample(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("installs packages")
+	}
+	for _, tool := range []string{"node", "npm"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("needs %s: %v", tool, err)
+		}
+	}
+	dir := copyExample(t, "node", "*.js", "package*.json")
+	if out, err := in(t, dir, nil, "npm", "ci", "--prefer-offline", "--no-audit", "--no-fund", "--ignore-scripts", "--fetch-retries=0"); err != nil {
+		t.Skipf("npm cannot install the packages of examples/node: %v: %.300s", err, out)
+	}
+	if out, err := in(t, dir, nil, "npm", "run", "generate"); err != nil {
+		t.Fatalf("generate: %v: %s", err, out)
+	}
+	example{dir: dir, publish: []string{"node", "publish.js"}, finished: []string{"node", "finished.js"}}.check(t)
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"encoding/hex"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/body"
+)
+
+// pythonWith is an interpreter that has the modules, the one of the PATH first; none
+// skips the test.
+func pythonWith(t *testing.T, modules string) string {
+	t.Helper()
+	var why []string
+	for _, python := range []string{"python3", "/usr/bin/python3"} {
+		if _, err := exec.LookPath(python); err != nil {
+			why = append(why, err.Error())
+			continue
+		}
+		out, err := in(t, t.TempDir(), nil, python, "-c", "import "+modules)
+		if err == nil {
+			return python
+		}
+		lines := strings.Split(strings.TrimSpace(out), "\n")
+		why = append(why, python+": "+lines[len(lines)-1])
+	}
+	t.Skipf("needs Python with %s: %s", modules, strings.Join(why, "; "))
+	return ""
+}
+
+// pythonExample is examples/python with its generated modules, made by the protoc of
+// grpcio-tools, or by another one; neither skips the test.
+func pythonExample(t *testing.T, python string) string {
+	t.Helper()
+	dir := copyExample(t, "python", "*.py")
+	sources, err := filepath.Glob(filepath.Join(dir, "proto", "genbus", "v1", "*.proto"))
+	if err != nil || len(sources) == 0 {
+		t.Fatal("no sources", err)
+	}
+	arguments := append([]string{"-I", filepath.Join(dir, "proto"), "--python_out=."}, sources...)
+	tools, err := in(t, dir, nil, append([]string{python, "-m", "grpc_tools.protoc"}, arguments...)...)
+	if err == nil {
+		return dir
+	}
+	if _, err := exec.LookPath("protoc"); err != nil {
+		t.Skipf("needs grpcio-tools or protoc: %s; %v", strings.TrimSpace(tools), err)
+	}
+	if out, err := in(t, dir, nil, append([]string{"protoc"}, arguments...)...); err != nil {
+		t.Fatalf("protoc: %v: %s", err, out)
+	}
+	return dir
+}
+
+// TestPythonExample runs examples/python, where its packages are.
+func TestPythonExample(t *testing.T) {
+	t.Parallel()
+	python := pythonWith(t, "nats, google.protobuf")
+	dir := pythonExample(t, python)
+	example{dir: dir, publish: []string{python, "publish.py"}, finished: []string{python, "finished.py"}}.check(t)
+}
+
+func TestPythonCompiles(t *testing.T) {
+	t.Parallel()
+	python := pythonWith(t, "py_compile")
+	dir := copyExample(t, "python", "*.py")
+	if out, err := in(t, dir, nil, python, "-m", "py_compile", "connection.py", "messages.py", "publish.py", "finished.py"); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// pythonReads prints what messages.py finds in an event of either encoding, and the
+// request that it writes.
+const pythonReads = `
+import sys, messages
+json, data, model = bytes.fromhex(sys.argv[1]), bytes.fromhex(sys.argv[2]), sys.argv[3]
+print(messages.video_task({"ce-datacontenttype": "application/json"}, json))
+print(messages.video_task({"ce-datacontenttype": "application/protobuf"}, data))
+print(messages.video_request("order-7", model, "a cat").hex())
+`
+
+// TestPythonMessages has the generated modules of Python read what Go writes, and the
+// other way round; it needs no NATS package.
+func TestPythonMessages(t *testing.T) {
+	t.Parallel()
+	python := pythonWith(t, "google.protobuf")
+	dir := pythonExample(t, python)
+	event := &genbusv1.VideoTaskEvent{Id: "video_1.3.n", Version: 3, Task: &genbusv1.VideoTask{
+		Id: "video_1", Model: "sandbox-video", Status: genbusv1.JobStatus_JOB_STATUS_COMPLETED,
+		Videos: []*genbusv1.Video{{Url: "https://example.com/1.mp4"}, {Format: "mp4"}},
+	}}
+	data, err := proto.Marshal(event)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := body.EventJSON(event)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := in(t, dir, nil, python, "-c", pythonReads, hex.EncodeToString(text), hex.EncodeToString(data), "sandbox-video")
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	const found = "{'id': 'video_1', 'model': 'sandbox-video', 'urls': ['https://example.com/1.mp4']}\n"
+	written, same := strings.CutPrefix(out, found+found)
+	if !same {
+		t.Fatalf("it reads %s", out)
+	}
+	var got genbusv1.VideoRequest
+	raw, err := hex.DecodeString(strings.TrimSpace(written))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := proto.Unmarshal(raw, &got); err != nil {
+		t.Fatal(err)
+	}
+	want := &genbusv1.VideoRequest{
+		RequestId: "order-7", Labels: map[string]string{"from": "examples/python"},
+		Body: &genbusv1.VideoRequest_Video{Video: &genbusv1.VideoGeneration{Model: "sandbox-video", Prompt: "a cat"}},
+	}
+	if diff := cmp.Diff(want, &got, protocmp.Transform()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,68 @@
+// Prints each finished video once, from the oldest that is kept, and goes on where it
+// stopped when it is started again: `node finished.js`. Ctrl-C ends it. Several that
+// are started with one --durable share the videos.
+import { fromBinary } from '@bufbuild/protobuf';
+import { AckPolicy, jetstream, jetstreamManager } from '@nats-io/jetstream';
+import { VideoTaskEventSchema } from './gen/genbus/v1/video_pb.js';
+import { connectTo, leave, options, run } from './connect.js';
+
+/**
+ * The task that a message is about. It has the same names in both encodings, as long
+ * as they are one word; `request_id` of the JSON is `requestId` here.
+ * @returns {Pick<import('./gen/genbus/v1/video_pb.js').VideoTask, 'id' | 'model' | 'videos'>}
+ */
+function decode(message) {
+  if (message.headers.get('ce-datacontenttype') === 'application/json') {
+    return message.json().task;
+  }
+  return fromBinary(VideoTaskEventSchema, message.data).task;
+}
+
+/** What to do with a finished video; yours goes here. It may be called again for the same one after a crash. */
+async function finished({ id, model, videos }) {
+  // A result without an address is read by the task's id (docs/content.md).
+  const urls = (videos ?? []).map((v) => v.url).filter(Boolean);
+  console.log(`${id}  ${model}  ${urls.join(' ') || `GET /v1/videos/${id}/content`}`);
+}
+
+/**
+ * Handles the messages one by one. Delivery is at least once: an event is known by
+ * its ce-id. Whoever must never act twice keeps the ids where the deed is kept, such
+ * as a column of the same database.
+ */
+async function read(messages) {
+  const seen = new Set();
+  for await (const message of messages) {
+    const id = message.headers.get('ce-id');
+    if (!seen.has(id)) {
+      await finished(decode(message)); // when this throws, the program ends, and the message comes again
+      seen.add(id);
+      if (seen.size > 10_000) {
+        seen.delete(seen.values().next().value); // the oldest
+      }
+    }
+    message.ack();
+  }
+}
+
+await run(async () => {
+  const { tenant, durable, ...where } = options({ durable: { type: 'string', default: 'node-finished' } });
+  const nc = await connectTo(where);
+  try {
+    const manager = await jetstreamManager(nc);
+    await manager.consumers.add('GENBUS_TASKS', {
+      durable_name: durable,
+      filter_subject: `genbus.done.video.${tenant}.completed.*`, // completed, failed, cancelled, or * for all
+      ack_policy: AckPolicy.Explicit,
+    });
+    const consumer = await jetstream(nc).consumers.get('GENBUS_TASKS', durable);
+    const messages = await consumer.consume();
+    for (const signal of ['SIGINT', 'SIGTERM']) {
+      process.once(signal, () => messages.stop());
+    }
+    console.log(`waiting for finished videos of ${tenant}; Ctrl-C ends it`);
+    await read(messages);
+  } finally {
+    await leave(nc);
+  }
+});

@@ -1,0 +1,32 @@
+// Generates gen/ from proto/genbus.binpb, which `service proto --out proto` wrote. The
+// generator is protoc-gen-es; a descriptor set is all that it needs, so there is
+// neither a protoc nor a buf to install. With one of these at hand, use it instead.
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
+import { CodeGeneratorRequestSchema, CodeGeneratorResponseSchema, FileDescriptorSetSchema } from '@bufbuild/protobuf/wkt';
+
+const here = dirname(fileURLToPath(import.meta.url));
+const { file } = fromBinary(FileDescriptorSetSchema, readFileSync(join(here, 'proto', 'genbus.binpb')));
+const request = create(CodeGeneratorRequestSchema, {
+  parameter: 'target=js+dts,import_extension=js',
+  fileToGenerate: file.map((f) => f.name).filter((name) => name.startsWith('genbus/')),
+  protoFile: file,
+});
+const plugin = join(here, 'node_modules', '@bufbuild', 'protoc-gen-es', 'bin', 'protoc-gen-es');
+const answer = spawnSync(process.execPath, [plugin], { input: toBinary(CodeGeneratorRequestSchema, request), maxBuffer: 1 << 28 });
+if (answer.status !== 0) {
+  throw new Error(`protoc-gen-es: ${answer.error ?? answer.stderr}`);
+}
+const response = fromBinary(CodeGeneratorResponseSchema, answer.stdout);
+if (response.error) {
+  throw new Error(`protoc-gen-es: ${response.error}`);
+}
+for (const { name, content } of response.file) {
+  const path = join(here, 'gen', name);
+  mkdirSync(dirname(path), { recursive: true });
+  writeFileSync(path, content);
+}
+console.log(`${response.file.length} files are in gen`);
