@@ -17,7 +17,7 @@ import (
 	"github.com/genbus/genbus/internal/config"
 )
 
-var update = flag.Bool("update", false, "write docs/configuration.md, docs/compatibility.md and the Go samples of all documents")
+var update = flag.Bool("update", false, "write docs/configuration.md, docs/compatibility.md and the samples of all documents")
 
 const root = ".."
 

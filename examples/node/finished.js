@@ -7,8 +7,8 @@ import { VideoTaskEventSchema } from './gen/genbus/v1/video_pb.js';
 import { connectTo, leave, options, run } from './connect.js';
 
 /**
- * The task that a message is about. It has the same names in both encodings, as long
- * as they are one word; `request_id` of the JSON is `requestId` here.
+ * The task that a message is about, in either encoding. Names of several words differ:
+ * what is `request_id` in JSON is `requestId` in the generated types.
  * @returns {Pick<import('./gen/genbus/v1/video_pb.js').VideoTask, 'id' | 'model' | 'videos'>}
  */
 function decode(message) {
@@ -49,7 +49,7 @@ await run(async () => {
   const { tenant, durable, ...where } = options({ durable: { type: 'string', default: 'node-finished' } });
   const nc = await connectTo(where);
   try {
-    const manager = await jetstreamManager(nc);
+    const manager = await jetstreamManager(nc, { checkAPI: false }); // a tenant's user may not ask for it
     await manager.consumers.add('GENBUS_TASKS', {
       durable_name: durable,
       filter_subject: `genbus.done.video.${tenant}.completed.*`, // completed, failed, cancelled, or * for all
