@@ -44,7 +44,7 @@ func TestContentIsNotAskedForBeforeCompletion(t *testing.T) {
 	check(id, "QUEUED")
 	e := w.startVideo("default", id)
 	check(id, "IN_PROGRESS")
-	next, err := task.FailedUpstream(videoOf(e), time.Now(), "failed", nil, &genbusv1.TaskError{Code: "upstream_failed"})
+	next, err := task.FailedUpstream(videoOf(e), time.Now(), task.Failure{Status: "failed", Err: &genbusv1.TaskError{Code: "upstream_failed"}})
 	w.commit(e, next, err)
 	check(id, "FAILED")
 	id = w.newVideoObject()

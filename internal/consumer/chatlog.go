@@ -85,7 +85,7 @@ func (j *chatJob) lost() Outcome {
 	if out, ok := j.commit(task.FailedAtOnce(j.item, time.Now(), f.TaskError()), 0); !ok {
 		return out
 	}
-	j.Logger.Log(j.ctx, endLevel(true), "chat ended", endAttrs(j.entry)...)
+	j.Logger.WarnContext(j.ctx, "chat ended", endAttrs(j.entry)...)
 	return j.finish()
 }
 
@@ -135,7 +135,7 @@ func (j *chatJob) end(e task.Event, err error) Outcome {
 	for {
 		out, ok := j.commit(e, j.entry.Seq)
 		if ok {
-			j.Logger.Log(j.ctx, endLevel(false), "chat ended", endAttrs(j.entry)...)
+			j.Logger.InfoContext(j.ctx, "chat ended", endAttrs(j.entry)...)
 			return j.finish()
 		}
 		// A reply is paid for: it is kept and committed again rather than asked

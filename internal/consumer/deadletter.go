@@ -25,7 +25,7 @@ func (j *videoJob) bury(ctx context.Context, f *fault.Error) (Outcome, bool) {
 	item, err := j.workItem(ctx)
 	if err == nil {
 		attempt := strconv.FormatUint(uint64(j.entry.Job.GetExecution().GetAttempt()), 10)
-		err = j.dead.Put(ctx, deadItem(item, j.entry.Job, f), j.name.ID, attempt)
+		err = j.putEnd(ctx, item, j.entry.Job, f, attempt)
 	}
 	if err != nil {
 		j.Logger.Error("the dead letter could not be written", j.attrs("error", err)...)
@@ -54,7 +54,20 @@ func endAttrs(e tasklog.Entry) []any {
 func (c *Consumer) buryLost(ctx context.Context, item *genbusv1.WorkItem, f *fault.Error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
-	return c.dead.Put(ctx, deadItem(item, nil, f), item.GetId(), "lost")
+	return c.putEnd(ctx, item, nil, f, "lost")
+}
+
+// putEnd stores the letter of an accepted job that ends with f; job is what its log
+// says, nil where the log has not begun. The end of an attached job whose task no poll
+// has found says nothing of that task: its letter is the one that it was made of.
+func (c *Consumer) putEnd(ctx context.Context, item *genbusv1.WorkItem, job task.Job, f *fault.Error, occasion string) error {
+	if job == nil {
+		job = task.FromWork(item).Job
+	}
+	if job.GetExecution().GetUnconfirmed() != "" {
+		return c.putUnfound(ctx, item, job, f.Code)
+	}
+	return c.dead.Put(ctx, deadItem(item, job, f), item.GetId(), occasion)
 }
 
 // orphaned keeps the id of an upstream task that no job owns.
@@ -85,44 +98,33 @@ func (j *videoJob) orphaned(ctx context.Context, s upstream.Submission, out Outc
 // before its job ended, whoever ended it: the id that it was attached with may have
 // been wrong.
 func (j *videoJob) buryUnfound(ctx context.Context) (Outcome, bool) {
-	if !unfound(j.entry.Job) {
+	if j.buried || !unfound(j.entry.Job) {
 		return Outcome{}, true
 	}
 	item, err := j.workItem(ctx)
 	if err == nil {
-		err = j.putUnfound(ctx, item, j.entry.Job)
+		err = j.putUnfound(ctx, item, j.entry.Job, fault.Code(j.entry.Job.GetError().GetCode()))
 	}
 	if err != nil {
 		j.Logger.Error("the dead letter could not be written", j.attrs("error", err)...)
 		j.confirmLater()
 		return HoldFor(retryLog), false
 	}
+	j.buried = true
 	return Outcome{}, true
 }
 
-// unfound is task.Unfound for a job whose end has left no letter of its own.
 func unfound(job task.Job) bool {
 	_, is := task.Unfound(job)
-	return is && !leavesLetter(fault.Code(job.GetError().GetCode()))
-}
-
-// leavesLetter reports whether a submitted task that ends with a code has left a
-// letter before.
-func leavesLetter(code fault.Code) bool {
-	switch code {
-	case fault.SubmissionUnknown, fault.UpstreamRemoved, fault.Poisoned, fault.LogLost:
-		return true
-	default:
-		return false
-	}
+	return is
 }
 
 // putUnfound stores the letter that an attached job was made of as it was, but for
-// the job: it names the upstream's id that it named then.
-func (c *Consumer) putUnfound(ctx context.Context, item *genbusv1.WorkItem, job task.Job) error {
-	code, _ := task.Unfound(job)
-	f := fault.New(fault.Code(code), "job %s was attached to task %q of upstream %s, and ended (%s) before any poll had found that task there",
-		item.GetId(), item.GetAttached().GetUpstreamTaskId(), job.GetExecution().GetUpstream(), job.GetError().GetCode())
+// the job, which ends with a code: it names the upstream's id that it named then.
+func (c *Consumer) putUnfound(ctx context.Context, item *genbusv1.WorkItem, job task.Job, end fault.Code) error {
+	code := job.GetExecution().GetUnconfirmed()
+	f := fault.New(fault.Code(code), "job %s was attached to task %q of upstream %s, and ended (%s); no poll is known to have found that task there",
+		item.GetId(), item.GetAttached().GetUpstreamTaskId(), job.GetExecution().GetUpstream(), end)
 	letter := deadItem(item, job, f)
 	letter.UpstreamTaskId = item.GetAttached().GetNamed()
 	if err := c.dead.Put(ctx, letter, item.GetId(), "unfound"); err != nil {

@@ -94,7 +94,7 @@ func (w *orphanWatch) settleOrphan(ctx context.Context, orphan admission.Item, i
 	}
 	if current.Terminal() {
 		if unfound(current.Job) && sameRequest(item, current) {
-			if err := w.putUnfound(ctx, item, current.Job); err != nil {
+			if err := w.putUnfound(ctx, item, current.Job, fault.Code(current.Job.GetError().GetCode())); err != nil {
 				return err
 			}
 		}
@@ -222,10 +222,9 @@ func untouched(v *genbusv1.VideoTask) bool {
 // submitted, or was, is kept.
 func (w *orphanWatch) endOrphan(ctx context.Context, item *genbusv1.WorkItem, current tasklog.Entry) error {
 	f := orphanFault(current, item)
-	letter := deadItem(item, current.Job, f)
-	keep := f.Code == fault.SubmissionUnknown || letter.GetUpstreamTaskId() != ""
+	keep := f.Code == fault.SubmissionUnknown || deadItem(item, current.Job, f).GetUpstreamTaskId() != ""
 	if keep {
-		if err := w.dead.Put(ctx, letter, item.GetId(), "orphan"); err != nil {
+		if err := w.putEnd(ctx, item, current.Job, f, "orphan"); err != nil {
 			return err
 		}
 	}
@@ -233,8 +232,7 @@ func (w *orphanWatch) endOrphan(ctx context.Context, item *genbusv1.WorkItem, cu
 }
 
 func orphanFault(current tasklog.Entry, item *genbusv1.WorkItem) *fault.Error {
-	x := current.Job
-	if x != nil && (x.GetExecution().GetBound() || x.GetExecution().GetPhase() == genbusv1.JobPhase_JOB_PHASE_SUBMITTING) {
+	if current.Job != nil && outcomeUnknown(current.Job) {
 		return fault.New(fault.SubmissionUnknown, "job %s was being submitted when route %s was removed", item.GetId(), item.GetRoute())
 	}
 	return fault.New(fault.UpstreamRemoved, "route %s of job %s is not configured any more", item.GetRoute(), item.GetId())

@@ -21,8 +21,10 @@ const strandedAfter = time.Minute
 
 // stranded says how a job ends that was started, is past its deadline, and has no work
 // item any more: GENBUS_WORK was purged or restored from an older backup, or somebody
-// acknowledged what was not theirs. Its holder needs no item, so it is gone too. nil:
-// the job is not stranded, and is to be looked at again, unless that is zero.
+// acknowledged what was not theirs. Nobody is given the job any more. Whoever may still
+// hold it ends it in the same way at its next poll, and one of the two loses its
+// compare-and-set. nil: the job is not stranded, and is to be looked at again, unless
+// that is zero.
 func (s *sweeper) stranded(ctx context.Context, e tasklog.Entry, now time.Time) (f *fault.Error, again time.Time, err error) {
 	by, started := task.EndBy(e.Job)
 	if !started {
@@ -43,21 +45,35 @@ func (s *sweeper) stranded(ctx context.Context, e tasklog.Entry, now time.Time) 
 	if current, err := s.Log.Get(ctx, e.Name()); err != nil || current.Seq != e.Seq {
 		return nil, now, err
 	}
-	if v, ok := e.Job.(*genbusv1.VideoTask); ok && outcomeUnknown(v) {
-		f = fault.New(fault.SubmissionUnknown, "nobody can know whether upstream %s accepted job %s: its deadline has passed, and its work item is gone",
-			v.GetExecution().GetUpstream(), v.GetId())
-		return f, time.Time{}, s.dead.Put(ctx, deadItem(remembered(v), v, f), v.GetId(), "stranded")
+	f = strandedFault(e.Job)
+	if v, ok := e.Job.(*genbusv1.VideoTask); ok && (f.Code == fault.SubmissionUnknown || v.GetExecution().GetUnconfirmed() != "") {
+		return f, time.Time{}, s.putEnd(ctx, remembered(v), v, f, "stranded")
 	}
-	return fault.New(fault.DeadlineExceeded, "job %s: its deadline has passed, its work item is gone, and nobody works on it", e.Job.GetId()), time.Time{}, nil
+	return f, time.Time{}, nil
+}
+
+func strandedFault(job task.Job) *fault.Error {
+	if outcomeUnknown(job) {
+		return fault.New(fault.SubmissionUnknown, "nobody can know whether upstream %s accepted job %s: its deadline has passed, and its work item is gone",
+			job.GetExecution().GetUpstream(), job.GetId())
+	}
+	return fault.New(fault.DeadlineExceeded, "job %s: its deadline has passed, its work item is gone, and nobody works on it", job.GetId())
 }
 
 // remembered is what the log knows of a work item: everything that attaching the
 // upstream's task needs, and not the request.
 func remembered(v *genbusv1.VideoTask) *genbusv1.WorkItem {
 	x := v.GetExecution()
-	return &genbusv1.WorkItem{
+	item := &genbusv1.WorkItem{
 		Id: v.GetId(), Kind: task.Kind(v), Tenant: v.GetTenant(), Route: x.GetRoute(), Model: v.GetModel(), Protocol: v.GetProtocol(),
 		Fingerprint: x.GetFingerprint(), RequestId: v.GetRequestId(), Labels: v.GetLabels(), RetryOf: v.GetRetryOf(),
 		AcceptedAt: v.GetCreatedAt(), ExpiresAt: v.GetExpiresAt(), Archive: proto.Bool(x.GetArchive()), Size: v.GetSize(), Seconds: v.GetSeconds(),
 	}
+	if x.GetUnconfirmed() != "" {
+		item.Attached = &genbusv1.AttachedTask{
+			Upstream: x.GetUpstream(), UpstreamKey: x.GetUpstreamKey(), UpstreamTaskId: v.GetUpstreamTaskId(), UpstreamTicket: x.GetUpstreamTicket(),
+			Attempt: x.GetAttempt(), Deadline: x.GetDeadline(), Code: x.GetUnconfirmed(), Named: x.GetUnconfirmedNamed(),
+		}
+	}
+	return item
 }

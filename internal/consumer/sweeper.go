@@ -170,7 +170,7 @@ func (s *sweeper) end(ctx context.Context, n subject.TaskName, now time.Time) (a
 	if err != nil {
 		return time.Time{}, err
 	}
-	s.Logger.Log(ctx, endLevel(f.Code == fault.SubmissionUnknown), "job ended at its deadline", endAttrs(ended)...)
+	s.Logger.Log(ctx, endLevel(f.Code == fault.SubmissionUnknown || unfound(ended.Job)), "job ended at its deadline", endAttrs(ended)...)
 	return time.Time{}, s.afterEnd(ctx, ended)
 }
 

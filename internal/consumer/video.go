@@ -59,7 +59,7 @@ type videoJob struct {
 	interrupt func()
 
 	// Only the goroutine at work touches what follows.
-	item       *genbusv1.WorkItem // until the task is submitted
+	item       *genbusv1.WorkItem // until the upstream is known to have the task
 	entry      tasklog.Entry      // zero until the log was read
 	confirmed  time.Time          // when the log was last read or written
 	began      uint32             // attempt whose create request this process began

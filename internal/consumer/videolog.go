@@ -128,7 +128,7 @@ func (j *videoJob) lost(ctx context.Context) Outcome {
 	if out, ok := j.commit(ctx, task.FailedAtOnce(j.item, time.Now(), f.TaskError()), 0); !ok {
 		return out
 	}
-	j.Logger.Log(ctx, endLevel(true), "video task ended", endAttrs(j.entry)...)
+	j.Logger.WarnContext(ctx, "video task ended", endAttrs(j.entry)...)
 	return j.finish(ctx)
 }
 
@@ -216,7 +216,7 @@ func (j *videoJob) commitNext(ctx context.Context, e task.Event, err error) (Out
 // finish makes sure that the feed of finished jobs has the end, and that there is a
 // letter of an attached task that was never found, and only then lets the message go.
 func (j *videoJob) finish(ctx context.Context) Outcome {
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), commitTimeout, errors.New("the feed's copy timed out"))
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), commitTimeout, errors.New("the dead letter and the feed's copy timed out"))
 	defer cancel()
 	j.dropCopies(ctx)
 	if j.item == nil || sameRequest(j.item, j.entry) { // a stray's letter is not this job's
@@ -260,7 +260,7 @@ func (j *videoJob) checkPoison(ctx context.Context) (Outcome, bool) {
 		return Outcome{}, true
 	}
 	err := fault.New(fault.Poisoned, "job %s was delivered %d times without any progress", j.name.ID, count-since)
-	if j.outcomeUnknown() {
+	if outcomeUnknown(j.entry.Job) {
 		return j.endUnknown(ctx, err), false
 	}
 	if out, ok := j.bury(ctx, err); !ok {

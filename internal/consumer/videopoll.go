@@ -145,7 +145,7 @@ func (j *videoJob) afterPoll(ctx context.Context, s upstream.VideoState) Outcome
 		j.polled(telemetry.PollChanged)
 		return j.complete(ctx, s)
 	case upstream.Failed:
-		e, err := task.FailedUpstream(j.video(), now, fault.Clip(s.Status, 128), usage(s), failure(s))
+		e, err := task.FailedUpstream(j.video(), now, task.Failure{Unknown: s.Unknown, Status: fault.Clip(s.Status, 128), Usage: usage(s), Err: failure(s)})
 		j.polled(telemetry.PollChanged)
 		return j.end(ctx, e, err)
 	case upstream.Running, upstream.Queued, upstream.InProgress:

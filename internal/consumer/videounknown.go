@@ -40,19 +40,17 @@ func (j *videoJob) submitBound(ctx context.Context) Outcome {
 // failUnsubmitted ends a task that is not submitted. Where an earlier submission
 // may have been accepted after all, that is what its end says.
 func (j *videoJob) failUnsubmitted(ctx context.Context, f *fault.Error) Outcome {
-	if j.outcomeUnknown() {
+	if outcomeUnknown(j.entry.Job) {
 		return j.endUnknown(ctx, f)
 	}
 	return j.fail(ctx, f)
 }
 
 // outcomeUnknown reports whether the upstream may have the task without anybody
-// knowing it.
-func (j *videoJob) outcomeUnknown() bool { return outcomeUnknown(j.entry.Job) }
-
+// knowing it. A task stays bound once it is submitted, and its id is known then.
 func outcomeUnknown(job task.Job) bool {
 	x := job.GetExecution()
-	return x.GetBound() || x.GetPhase() == genbusv1.JobPhase_JOB_PHASE_SUBMITTING
+	return x.GetPhase() == genbusv1.JobPhase_JOB_PHASE_SUBMITTING || x.GetPhase() == genbusv1.JobPhase_JOB_PHASE_QUEUED && x.GetBound()
 }
 
 // refusedAgain is a refusal after a submission whose outcome is not known: it is

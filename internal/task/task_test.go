@@ -67,9 +67,12 @@ func TestUnfound(t *testing.T) {
 		"failed":              {func() (Event, error) { return Failed(first, start, reason) }, true},
 		"cancelled":           {func() (Event, error) { return Cancelled(first, start, reason) }, true},
 		"cancelled when seen": {func() (Event, error) { return Cancelled(found.Job, start, reason) }, false},
-		"failed there":        {func() (Event, error) { return FailedUpstream(v, start, "failed", nil, reason) }, false},
-		"completed":           {func() (Event, error) { return Completed(v, start, Result{}) }, false},
-		"another job":         {func() (Event, error) { return Failed(FromWork(work("video")).Job, start, reason) }, false},
+		"failed there":        {func() (Event, error) { return FailedUpstream(v, start, Failure{Status: "failed", Err: reason}) }, false},
+		"unknown there": {func() (Event, error) {
+			return FailedUpstream(v, start, Failure{Unknown: true, Status: "not_found", Err: reason})
+		}, true},
+		"completed":   {func() (Event, error) { return Completed(v, start, Result{}) }, false},
+		"another job": {func() (Event, error) { return Failed(FromWork(work("video")).Job, start, reason) }, false},
 	} {
 		e, err := row.end()
 		if err != nil {
@@ -88,7 +91,8 @@ func TestFromWorkOfAnAttachedTask(t *testing.T) {
 	item := work("video")
 	item.QueueDeadline = nil
 	item.Attached = &genbusv1.AttachedTask{
-		Upstream: "u", UpstreamKey: "k", UpstreamTaskId: "up_1", UpstreamTicket: "text2video", Attempt: 2, Code: "poisoned", Deadline: timestamppb.New(start.Add(time.Hour)),
+		Upstream: "u", UpstreamKey: "k", UpstreamTaskId: "up_1", UpstreamTicket: "text2video", Attempt: 2, Code: "poisoned", Named: "up_0",
+		Deadline: timestamppb.New(start.Add(time.Hour)),
 	}
 	e := FromWork(item)
 	v, ok := e.Job.(*genbusv1.VideoTask)
@@ -96,7 +100,7 @@ func TestFromWorkOfAnAttachedTask(t *testing.T) {
 		t.Fatalf("the first event is %v", e.Job)
 	}
 	want := &genbusv1.Execution{
-		Phase: submitted, Route: "r", Fingerprint: []byte("fp"), Upstream: "u", UpstreamKey: "k", UpstreamTicket: "text2video", Attempt: 2, Unconfirmed: "poisoned",
+		Phase: submitted, Route: "r", Fingerprint: []byte("fp"), Upstream: "u", UpstreamKey: "k", UpstreamTicket: "text2video", Attempt: 2, Unconfirmed: "poisoned", UnconfirmedNamed: "up_0",
 		FirstSubmitAt: timestamppb.New(start), Deadline: timestamppb.New(start.Add(time.Hour)),
 	}
 	if diff := cmp.Diff(want, v.GetExecution(), protocmp.Transform()); diff != "" {
@@ -108,7 +112,7 @@ func TestFromWorkOfAnAttachedTask(t *testing.T) {
 	if next, made, err := Observed(v, start, Observation{Unknown: true}); err != nil || made || next.Job != nil {
 		t.Errorf("a poll that found nothing: %v, %v", next, err)
 	}
-	if next, made, err := Observed(v, start, Observation{}); err != nil || !made || next.Job.GetExecution().GetUnconfirmed() != "" {
+	if next, made, err := Observed(v, start, Observation{}); err != nil || !made || next.Job.GetExecution().GetUnconfirmed()+next.Job.GetExecution().GetUnconfirmedNamed() != "" {
 		t.Errorf("the first poll that found it: %v, %v", next, err)
 	}
 	if next, _, err := Observed(v, start, Observation{Started: true}); err != nil || next.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_IN_PROGRESS {

@@ -26,12 +26,15 @@ func attach(x *genbusv1.Execution, item *genbusv1.WorkItem) {
 	t := item.GetAttached()
 	x.Phase, x.FirstSubmitAt, x.Deadline = submitted, item.GetAcceptedAt(), t.GetDeadline()
 	x.Upstream, x.UpstreamKey, x.UpstreamTicket = t.GetUpstream(), t.GetUpstreamKey(), t.GetUpstreamTicket()
-	x.Attempt, x.Unconfirmed = t.GetAttempt(), t.GetCode()
+	x.Attempt, x.Unconfirmed, x.UnconfirmedNamed = t.GetAttempt(), t.GetCode(), t.GetNamed()
 }
 
+// confirm says that the task of an attached job is there.
+func confirm(x *genbusv1.Execution) { x.Unconfirmed, x.UnconfirmedNamed = "", "" }
+
 // Unfound reports whether a job that was attached to a task of its upstream has
-// ended before any poll had found that task, and gives the code of the dead letter
-// that the job was made of.
+// ended before any poll had certainly found that task, and gives the code of the
+// dead letter that the job was made of.
 func Unfound(job Job) (code string, unfound bool) {
 	x := job.GetExecution()
 	return x.GetUnconfirmed(), x.GetUnconfirmed() != "" && (x.GetPhase() == failed || x.GetPhase() == cancelled)
@@ -122,10 +125,10 @@ const (
 )
 
 // Observed is the event that an observation is worth, and false when it is worth
-// none: an event is a change of phase, progress of at least 10 %, or any progress
-// or new word of the upstream after 30 s, or the first that confirms that an
-// attached task is there. A status that would go back is only
-// kept as the upstream's word, and progress never goes back.
+// none: an event is a change of phase, progress of at least 10 %, any progress or
+// new word of the upstream after 30 s, or the first that confirms that an attached
+// task is there. A status that would go back is only kept as the upstream's word,
+// and progress never goes back.
 func Observed(t *genbusv1.VideoTask, now time.Time, o Observation) (Event, bool, error) {
 	to := t.GetExecution().GetPhase()
 	if to != submitted && to != inProgress { // nobody can have polled it
@@ -142,7 +145,7 @@ func Observed(t *genbusv1.VideoTask, now time.Time, o Observation) (Event, bool,
 	e, err := next(t, to, now, func(t *genbusv1.VideoTask, x *genbusv1.Execution) {
 		t.Progress, t.UpstreamStatus = progress, o.Status
 		if confirms {
-			x.Unconfirmed = ""
+			confirm(x)
 		}
 	})
 	return e, err == nil, err
@@ -165,7 +168,7 @@ func clampProgress(p int) int32 { return int32(min(max(p, 0), 99)) }
 func Archiving(t *genbusv1.VideoTask, now, until time.Time, upstreamStatus string, err *genbusv1.TaskError) (Event, error) {
 	return next(t, inProgress, now, func(t *genbusv1.VideoTask, x *genbusv1.Execution) {
 		t.Progress, t.UpstreamStatus = 99, upstreamStatus
-		x.Unconfirmed = ""
+		confirm(x)
 		x.ArchiveUntil = timestamppb.New(until)
 		if err != nil {
 			t.Archive = &genbusv1.Archive{Error: err}
@@ -186,16 +189,29 @@ type Result struct {
 // Completed ends a task with its result.
 func Completed(t *genbusv1.VideoTask, now time.Time, r Result) (Event, error) {
 	return next(t, completed, now, func(t *genbusv1.VideoTask, x *genbusv1.Execution) {
-		x.Unconfirmed = ""
+		confirm(x)
 		t.Videos, t.MetadataJson, t.Usage, t.UpstreamStatus = r.Videos, r.Metadata, r.Usage, r.UpstreamStatus
 		t.Progress, t.Archive = 100, r.Archive
 	})
 }
 
+// Failure is what an upstream says of a task that it gave up.
+type Failure struct {
+	// Unknown is true when the upstream may know no such task: an attached one is
+	// then not confirmed by its end.
+	Unknown bool
+	// Status is the upstream's own word.
+	Status string
+	Usage  *genbusv1.Usage
+	Err    *genbusv1.TaskError
+}
+
 // FailedUpstream ends a task that the upstream gave up, with its own word.
-func FailedUpstream(t *genbusv1.VideoTask, now time.Time, status string, usage *genbusv1.Usage, err *genbusv1.TaskError) (Event, error) {
+func FailedUpstream(t *genbusv1.VideoTask, now time.Time, f Failure) (Event, error) {
 	return next(t, failed, now, func(t *genbusv1.VideoTask, x *genbusv1.Execution) {
-		x.Unconfirmed = ""
-		t.UpstreamStatus, t.Usage, t.Error = status, usage, err
+		if !f.Unknown {
+			confirm(x)
+		}
+		t.UpstreamStatus, t.Usage, t.Error = f.Status, f.Usage, f.Err
 	})
 }

@@ -94,7 +94,7 @@ func TestEraseFindsTheFeedsCopyOfEveryStatus(t *testing.T) {
 	for _, end := range []func(v *genbusv1.VideoTask) (task.Event, error){
 		func(v *genbusv1.VideoTask) (task.Event, error) { return task.Completed(v, time.Now(), task.Result{}) },
 		func(v *genbusv1.VideoTask) (task.Event, error) {
-			return task.FailedUpstream(v, time.Now(), "failed", nil, &genbusv1.TaskError{Code: "x"})
+			return task.FailedUpstream(v, time.Now(), task.Failure{Status: "failed", Err: &genbusv1.TaskError{Code: "x"}})
 		},
 		func(v *genbusv1.VideoTask) (task.Event, error) {
 			return task.Cancelled(v, time.Now(), &genbusv1.TaskError{Code: "cancelled"})

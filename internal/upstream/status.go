@@ -61,6 +61,13 @@ func ProgressionOf(status string) Progression {
 // about the request itself, such as "expired".
 func Unjudged(status string) bool { return unjudged[status] }
 
+// NoSuchTask reports whether a status word may be all that an upstream has to say
+// of an id that it does not know: many answer so, and with HTTP 200.
+func NoSuchTask(status string) bool {
+	word := NormaliseStatus(status)
+	return word == "not_found" || word == "expired"
+}
+
 var separators = strings.NewReplacer("-", "_", " ", "_")
 
 // NormaliseStatus gives a status word in lower case with underscores.

@@ -150,8 +150,9 @@ type VideoFile struct {
 // VideoState is what one poll says.
 type VideoState struct {
 	Progression Progression
-	// Unknown is true where the upstream answers that it knows no such task, or not
-	// yet: its Progression is Running then.
+	// Unknown is true where the upstream may know no such task, or not yet. Whether the
+	// task has failed with that is for the protocol to say: its Progression is Running
+	// or Failed then.
 	Unknown bool
 	// Status is the upstream's own word, unchanged.
 	Status string

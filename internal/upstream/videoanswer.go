@@ -155,6 +155,7 @@ func StateOf(status lax.Status, progress lax.Percent) (VideoState, bool) {
 		return state, false
 	}
 	state.Progression, state.Status = ProgressionOf(status.Word), CutWord(status.Word)
+	state.Unknown = NoSuchTask(status.Word)
 	if progress.Set {
 		state.Progress = progress.Value
 	}

@@ -423,9 +423,12 @@ type Execution struct {
 	Tracestate string `protobuf:"bytes,21,opt,name=tracestate,proto3" json:"tracestate,omitempty"`
 	// Code of the dead letter of which an attached job was made, for as long as no
 	// poll has found the task; empty in every other job.
-	Unconfirmed   string `protobuf:"bytes,22,opt,name=unconfirmed,proto3" json:"unconfirmed,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Unconfirmed string `protobuf:"bytes,22,opt,name=unconfirmed,proto3" json:"unconfirmed,omitempty"`
+	// The upstream's id that this letter named; empty when it named none, and with
+	// unconfirmed.
+	UnconfirmedNamed string `protobuf:"bytes,23,opt,name=unconfirmed_named,json=unconfirmedNamed,proto3" json:"unconfirmed_named,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Execution) Reset() {
@@ -608,6 +611,13 @@ func (x *Execution) GetTracestate() string {
 func (x *Execution) GetUnconfirmed() string {
 	if x != nil {
 		return x.Unconfirmed
+	}
+	return ""
+}
+
+func (x *Execution) GetUnconfirmedNamed() string {
+	if x != nil {
+		return x.UnconfirmedNamed
 	}
 	return ""
 }
@@ -906,7 +916,7 @@ const file_genbus_v1_job_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
 	"\x04size\x18\x03 \x01(\x04R\x04size\x12\x16\n" +
 	"\x06sha256\x18\x04 \x01(\fR\x06sha256\x12!\n" +
-	"\fcontent_type\x18\x05 \x01(\tR\vcontentType\"\xf8\x06\n" +
+	"\fcontent_type\x18\x05 \x01(\tR\vcontentType\"\xa5\a\n" +
 	"\tExecution\x12)\n" +
 	"\x05phase\x18\x01 \x01(\x0e2\x13.genbus.v1.JobPhaseR\x05phase\x12\x14\n" +
 	"\x05route\x18\x02 \x01(\tR\x05route\x12\x1a\n" +
@@ -935,7 +945,8 @@ const file_genbus_v1_job_proto_rawDesc = "" +
 	"\n" +
 	"tracestate\x18\x15 \x01(\tR\n" +
 	"tracestate\x12 \n" +
-	"\vunconfirmed\x18\x16 \x01(\tR\vunconfirmed\"\x97\x03\n" +
+	"\vunconfirmed\x18\x16 \x01(\tR\vunconfirmed\x12+\n" +
+	"\x11unconfirmed_named\x18\x17 \x01(\tR\x10unconfirmedNamed\"\x97\x03\n" +
 	"\x05Usage\x12(\n" +
 	"\rprompt_tokens\x18\x01 \x01(\x03H\x00R\fpromptTokens\x88\x01\x01\x120\n" +
 	"\x11completion_tokens\x18\x02 \x01(\x03H\x01R\x10completionTokens\x88\x01\x01\x12&\n" +

@@ -78,9 +78,7 @@ func (a *answer) failure() upstream.VideoState {
 func (c *client) progress(a *answer) upstream.VideoState {
 	word := a.Data.Value.Status.Word
 	if upstream.NormaliseStatus(word) == "not_found" {
-		s := running(upstream.Running, word)
-		s.Unknown = true
-		return s
+		return running(upstream.Running, word)
 	}
 	switch p := upstream.ProgressionOf(word); p {
 	case upstream.Completed:
@@ -96,7 +94,7 @@ func (c *client) progress(a *answer) upstream.VideoState {
 }
 
 func running(p upstream.Progression, word string) upstream.VideoState {
-	return upstream.VideoState{Progression: p, Status: upstream.CutWord(word), Progress: -1}
+	return upstream.VideoState{Progression: p, Unknown: upstream.NoSuchTask(word), Status: upstream.CutWord(word), Progress: -1}
 }
 
 // completed takes the first text that is a result URL.

@@ -49,6 +49,7 @@ type submission struct {
 
 type state struct {
 	Progression string          `json:"progression"`
+	Unknown     bool            `json:"unknown"`
 	Status      string          `json:"status"`
 	Progress    int             `json:"progress"`
 	Videos      []video         `json:"videos"`
@@ -183,7 +184,7 @@ func (c Case) checkPollError(t *testing.T, err error) {
 
 func shortState(s upstream.VideoState) *state {
 	short := &state{
-		Progression: progressions[s.Progression], Status: s.Status, Progress: s.Progress,
+		Progression: progressions[s.Progression], Unknown: s.Unknown, Status: s.Status, Progress: s.Progress,
 		Metadata: s.Metadata, Usage: s.Usage, Error: shortError(s.Err),
 	}
 	for _, v := range s.Videos {

@@ -17,7 +17,7 @@ const (
 
 // CheckState checks what must hold of every state that a protocol reads from an
 // answer, however odd the answer is: the progression is the one that its status
-// word stands for; only a failed task has an error, and a failed one always; only
+// word stands for, and words for a task that is not there say so; only a failed task has an error, and a failed one always; only
 // a completed one has results; and all of it is bounded and can be stored.
 //
 // said is what the word stands for by the protocol's own rules, which is
@@ -27,6 +27,9 @@ func CheckState(t *testing.T, s upstream.VideoState, said upstream.Progression) 
 	// A word that was cut may have been padded, and stands for nothing now.
 	if s.Progression != said && len(s.Status) < maxWord {
 		t.Errorf("status %q gives %v, want %v", s.Status, s.Progression, said)
+	}
+	if s.Unknown != upstream.NoSuchTask(s.Status) && len(s.Status) < maxWord {
+		t.Errorf("status %q: the task is unknown: %v", s.Status, s.Unknown)
 	}
 	if (s.Err != nil) != (s.Progression == upstream.Failed) {
 		t.Errorf("progression %v with error %v", s.Progression, s.Err)

@@ -1,0 +1,72 @@
+package consumer
+
+import (
+	"testing"
+	"time"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+)
+
+// boundAndSubmitted is the past of a task that was resubmitted after an unknown
+// outcome, and then accepted.
+func boundAndSubmitted(deadline time.Duration) []transition {
+	s := func(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
+		return task.Submitting(v, now, task.Submission{Upstream: config.SandboxUpstream, Until: now, Deadline: now.Add(deadline)})
+	}
+	return []transition{s, s, func(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
+		return task.Submitted(v, now, task.Receipt{UpstreamID: "up_1"})
+	}}
+}
+
+// TestABoundTaskWithAnIDIsNotUnknown: it stays bound after its upstream has accepted
+// it, and every end but a good one says what that is, with the id.
+func TestABoundTaskWithAnIDIsNotUnknown(t *testing.T) {
+	t.Parallel()
+	for code, end := range map[string]func(t *testing.T, r *replica, item *genbusv1.WorkItem){
+		"deadline_exceeded": func(t *testing.T, r *replica, item *genbusv1.WorkItem) {
+			t.Helper()
+			if _, err := r.sweeper.end(t.Context(), nameOf(item), time.Now().Add(2*time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"poisoned": func(t *testing.T, r *replica, item *genbusv1.WorkItem) {
+			t.Helper()
+			newReplica(t, r.Broker, r.cfg).stop(true) // makes the consumer
+			putItem(t, r.Broker, item)
+			deliver(t, r.Broker, maxDeliveries+2)
+			if err := r.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"upstream_removed": func(t *testing.T, r *replica, item *genbusv1.WorkItem) {
+			t.Helper()
+			subj := r.Broker.Names().WorkItem(subject.Video, "gone", "acme", item.GetId())
+			putItemAt(t, r.Broker, subj, item)
+			if err := r.adoptOrphan(t.Context(), subj); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(code, func(t *testing.T) {
+			t.Parallel()
+			b := brokertest.Single(t)
+			r := idleReplica(t, b, testConfig(t, newSandbox(t).URL(), func(c *config.Config) { c.Orphans = config.OrphansFail }))
+			item := itemOf("v", config.SandboxVideoRoute, "a cat")
+			pastOf(t, forerunner(t, b), item, boundAndSubmitted(time.Hour)...)
+			end(t, r, item)
+			ended := last(follow(t, r.log, item.GetId()))
+			if ended.Job.GetError().GetCode() != code || videoOf(ended).GetUpstreamTaskId() != "up_1" {
+				t.Errorf("ended %v with id %q", ended.Job.GetError(), videoOf(ended).GetUpstreamTaskId())
+			}
+			for _, l := range deadLetters(t, b) {
+				if l.GetError().GetCode() != code || l.GetUpstreamTaskId() != "up_1" {
+					t.Errorf("its letter is %v", l)
+				}
+			}
+		})
+	}
+}

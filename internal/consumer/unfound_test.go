@@ -1,0 +1,141 @@
+package consumer
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// attachedTo is the work item of a job that was attached to a task that is not there,
+// by a letter that named another one.
+func attachedTo(upstream, route string) *genbusv1.WorkItem {
+	item := itemOf("v", route, "a cat")
+	item.Attached = &genbusv1.AttachedTask{
+		Upstream: upstream, UpstreamTaskId: "wrong", Named: "named", Code: "orphaned_submission", Deadline: timestamppb.New(time.Now().Add(time.Hour)),
+	}
+	return item
+}
+
+// checkUnfound checks that a job ended with a code, and that the letter that it was
+// made of is there again, and no other one.
+func checkUnfound(t *testing.T, b *broker.Broker, end tasklog.Entry, code string) {
+	t.Helper()
+	if end.Job.GetError().GetCode() != code {
+		t.Errorf("ended %v with %v", end.Job.GetStatus(), end.Job.GetError())
+	}
+	letters := deadLetters(t, b)
+	if len(letters) != 1 || letters[0].GetError().GetCode() != "orphaned_submission" || letters[0].GetUpstreamTaskId() != "named" || letters[0].GetWork().GetModel() != "sandbox-video" {
+		t.Errorf("dead letters: %v", letters)
+	}
+}
+
+// TestAnIDThatItsUpstreamDoesNotKnow: the upstream says so with a word that fails the
+// task, and with HTTP 200. The id may be wrong, so the letter is there again.
+func TestAnIDThatItsUpstreamDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	for _, word := range []string{"not_found", "EXPIRED"} {
+		t.Run(word, func(t *testing.T) {
+			t.Parallel()
+			b, item := brokertest.Single(t), attachedTo(config.SandboxUpstream, config.SandboxVideoRoute)
+			r := newReplica(t, b, testConfig(t, scripted(t, map[string]http.HandlerFunc{pollPath: says(`{"task_id":"wrong","status":%q}`, word)})))
+			putItem(t, b, item)
+			end := last(follow(t, r.log, item.GetId()))
+			doneOnce(t, b, end)
+			checkUnfound(t, b, end, "upstream_failed")
+		})
+	}
+}
+
+// TestEveryEndOfAnUnfoundTaskLeavesItsLetter, with the code and the upstream's id that
+// it had, and no letter of the end itself.
+func TestEveryEndOfAnUnfoundTaskLeavesItsLetter(t *testing.T) {
+	t.Parallel()
+	for code, c := range map[string]struct {
+		upstream string
+		end      func(t *testing.T, b *broker.Broker, cfg *config.Config, item *genbusv1.WorkItem) tasklog.Entry
+	}{
+		"poisoned":         {config.SandboxUpstream, endPoisoned},
+		"upstream_removed": {"gone", endTaken},
+		"log_lost":         {config.SandboxUpstream, endWithoutLog},
+	} {
+		t.Run(code, func(t *testing.T) {
+			t.Parallel()
+			b, item := brokertest.Single(t), attachedTo(c.upstream, config.SandboxVideoRoute)
+			end := c.end(t, b, testConfig(t, newSandbox(t).URL()), item)
+			doneOnce(t, b, end)
+			checkUnfound(t, b, end, code)
+		})
+	}
+}
+
+// endTaken has a replica take a job.
+func endTaken(t *testing.T, b *broker.Broker, cfg *config.Config, item *genbusv1.WorkItem) tasklog.Entry {
+	t.Helper()
+	pastOf(t, forerunner(t, b), item)
+	putItem(t, b, item)
+	return last(follow(t, newReplica(t, b, cfg).log, item.GetId()))
+}
+
+// endPoisoned has a replica take a job whose holders died often.
+func endPoisoned(t *testing.T, b *broker.Broker, cfg *config.Config, item *genbusv1.WorkItem) tasklog.Entry {
+	t.Helper()
+	newReplica(t, b, cfg).stop(true) // makes the consumer
+	pastOf(t, forerunner(t, b), item)
+	putItem(t, b, item)
+	deliver(t, b, maxDeliveries+2)
+	return last(follow(t, newReplica(t, b, cfg).log, item.GetId()))
+}
+
+// endWithoutLog has a replica take a job that the log has lost.
+func endWithoutLog(t *testing.T, b *broker.Broker, cfg *config.Config, item *genbusv1.WorkItem) tasklog.Entry {
+	t.Helper()
+	putRecorded(t, b, item, 1000)
+	return last(follow(t, newReplica(t, b, cfg).log, item.GetId()))
+}
+
+// TestAnUnfoundTaskOfARemovedRouteLeavesItsLetter, whether or not the log has it.
+func TestAnUnfoundTaskOfARemovedRouteLeavesItsLetter(t *testing.T) {
+	t.Parallel()
+	for name, recorded := range map[string]bool{"recorded": true, "not recorded": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, item := brokertest.Single(t), attachedTo(config.SandboxUpstream, "gone")
+			r := idleReplica(t, b, testConfig(t, newSandbox(t).URL(), func(c *config.Config) { c.Orphans = config.OrphansFail }))
+			if recorded {
+				pastOf(t, forerunner(t, b), item)
+			}
+			subj := b.Names().WorkItem(subject.Video, "gone", "acme", item.GetId())
+			putItemAt(t, b, subj, item)
+			if err := r.adoptOrphan(t.Context(), subj); err != nil {
+				t.Fatal(err)
+			}
+			end := last(follow(t, r.log, item.GetId()))
+			doneOnce(t, b, end)
+			checkUnfound(t, b, end, "upstream_removed")
+		})
+	}
+}
+
+// TestAStrandedUnfoundTaskLeavesItsLetter, though its work item is gone: the log knows
+// what the letter said.
+func TestAStrandedUnfoundTaskLeavesItsLetter(t *testing.T) {
+	t.Parallel()
+	b, item := brokertest.Single(t), attachedTo(config.SandboxUpstream, config.SandboxVideoRoute)
+	r := idleReplica(t, b, testConfig(t, newSandbox(t).URL()))
+	e := pastOf(t, forerunner(t, b), item)
+	if _, err := r.sweeper.end(t.Context(), e.Name(), time.Now().Add(2*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	end := last(follow(t, r.log, item.GetId()))
+	doneOnce(t, b, end)
+	checkUnfound(t, b, end, "deadline_exceeded")
+}
