@@ -29,8 +29,16 @@ func ByInbox(stream string, created time.Time, seq uint64, stored time.Time) Sou
 	}, "\x00")}
 }
 
-// ByLetter is the source of the job that is made of a dead letter: one letter makes
-// one job, however often and in whichever way it is asked for.
+// ByLetterOf is the source of the job that is made of an accepted job's dead letters:
+// one job makes one other, however often a letter of it is written or asked for, and
+// in whichever way. paid is empty, but for a task that an upstream has beside the
+// job's own: each of these is for a job of its own.
+func ByLetterOf(job string, accepted time.Time, paid string) Source {
+	return Source{text: strings.Join([]string{"dead", job, strconv.FormatInt(accepted.UnixNano(), 10), paid}, "\x00")}
+}
+
+// ByLetter is the source of the job that is made of the dead letter of what was never
+// accepted: one letter makes one job, however often it is asked for.
 func ByLetter(stream string, created time.Time, seq uint64) Source {
 	return Source{text: strings.Join([]string{
 		"dead", stream, strconv.FormatInt(created.UnixNano(), 10), strconv.FormatUint(seq, 10),

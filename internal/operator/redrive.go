@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -51,9 +52,19 @@ func (op *Operator) resolve(ctx context.Context, l letter, r admission.Request) 
 	return entry, nil
 }
 
-// source makes a letter the same job whenever it is asked for. A sequence alone is
-// another letter once the stream was made anew.
+// source makes a letter the same job whenever it is asked for. A job's letter may be
+// written again after it was resolved, by whoever comes to the job's item once more, and
+// the job may have several: it is the job that counts. Only the tasks that an upstream
+// has beside the job's own are several. What was never accepted is the message alone; a
+// sequence is another letter once the stream was made anew.
 func (op *Operator) source(ctx context.Context, l letter) (admission.Source, error) {
+	if accepted := l.GetWork().GetAcceptedAt(); accepted != nil && l.GetId() != "" {
+		var paid string
+		if fault.Code(l.GetError().GetCode()) == fault.OrphanedSubmission {
+			paid = strings.Join([]string{l.GetUpstream(), l.GetUpstreamKey(), l.GetUpstreamTaskId()}, "\x00")
+		}
+		return admission.ByLetterOf(l.GetId(), accepted.AsTime(), paid), nil
+	}
 	name := op.o.Broker.Names().Dead()
 	s, err := op.o.Broker.Stream(ctx, name)
 	if err != nil {

@@ -309,3 +309,45 @@ func TestRemovalThatFails(t *testing.T) {
 		t.Errorf("two jobs: %v", ids)
 	}
 }
+
+// TestALetterThatComesBackMakesNoSecondJob: whoever comes to the item of an ended job
+// again may write its letter again, under another number, after it was resolved. Each
+// task that an upstream has beside is a job of its own.
+func TestALetterThatComesBackMakesNoSecondJob(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, brokertest.Single(t), newSandbox(t))
+	letterOf := func(code fault.Code, task string) *genbusv1.DeadLetter {
+		id := subject.JobID(subject.Video, "acme", "x")
+		return &genbusv1.DeadLetter{
+			Id: id, Kind: "video", Tenant: "acme", Data: []byte(videoBody), Error: &genbusv1.TaskError{Code: string(code)},
+			Upstream: config.SandboxUpstream, UpstreamTaskId: task,
+			Work: &genbusv1.WorkItem{Id: id, Kind: "video", Tenant: "acme", Route: config.SandboxVideoRoute, Protocol: "primary", AcceptedAt: timestamppb.New(time.Unix(1e9, 0))},
+		}
+	}
+	made := map[string]string{}
+	for _, c := range []struct {
+		code      fault.Code
+		task, job string
+	}{
+		{fault.SubmissionUnknown, "", "the job's own"},
+		{fault.SubmissionUnknown, "", "the job's own"},
+		{fault.Poisoned, "", "the job's own"},
+		{fault.OrphanedSubmission, "one", "of one"},
+		{fault.OrphanedSubmission, "another", "of another"},
+		{fault.OrphanedSubmission, "one", "of one"},
+	} {
+		seq := store(t, r, letterOf(c.code, c.task), subject.JobID(subject.Video, "acme", "x"))
+		e, err := r.Redrive(t.Context(), seq)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if was := made[c.job]; was != "" && was != e.Job.GetId() {
+			t.Errorf("%s %q made %s, and then %s", c.code, c.task, was, e.Job.GetId())
+		}
+		made[c.job] = e.Job.GetId()
+		r.gone(seq)
+	}
+	if made["of one"] == made["of another"] || made["of one"] == made["the job's own"] {
+		t.Errorf("the jobs are %v", made)
+	}
+}
