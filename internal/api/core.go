@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -140,14 +139,14 @@ func meaning(ctx context.Context, n subject.TaskName, err error) *fault.Error {
 		f = fault.New(fault.StorageFull, "the change of %s was not stored: %w", n.ID, err).WithRetryAfter(30 * time.Second)
 	case errors.Is(err, tasklog.ErrUncertain):
 		f = fault.New(fault.AcceptanceUnknown, "the change of %s may have been stored: %w", n.ID, err)
-	case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
-		// A deadline without a cause is the caller's own. What it cut off says nothing of
-		// the broker.
-		f = fault.From(fmt.Errorf("the caller's deadline passed: %w", context.Cause(ctx)))
-	case broker.Unavailable(err):
-		f = fault.New(fault.BrokerUnavailable, "%s could not be read or changed: %w", describe(n), err).WithRetryAfter(time.Second)
 	case errors.Is(err, broker.ErrBodyLost):
 		f = fault.New(fault.InputLost, "the stored reply of %s: %w", n.ID, err)
+	case errors.Is(context.Cause(ctx), context.DeadlineExceeded) && broker.CutOff(err):
+		// A deadline without a cause is the caller's own. What it cut off says nothing of
+		// the broker.
+		f = fault.New(fault.CallerDeadline, "the deadline of the call passed before %s was read or changed; call again with a longer one: %w", describe(n), err)
+	case broker.Unavailable(err):
+		f = fault.New(fault.BrokerUnavailable, "%s could not be read or changed: %w", describe(n), err).WithRetryAfter(time.Second)
 	default:
 		f = fault.From(err)
 	}

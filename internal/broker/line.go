@@ -66,7 +66,7 @@ func (b *Broker) ask(ctx context.Context, subject string, body []byte) (*nats.Ms
 		case <-b.closed:
 			return nil, nats.ErrConnectionClosed
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return nil, errors.Join(nats.ErrDisconnected, context.Cause(ctx))
 		}
 	}
 }

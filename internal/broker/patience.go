@@ -59,15 +59,27 @@ func Unavailable(err error) bool {
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrNoAnswer) || passing(err)
 }
 
+// CutOff reports whether an error of such a call says no more than that a deadline
+// passed: nothing was heard that would be JetStream's trouble, or the connection's.
+// Whose deadline it was is for the caller to know.
+func CutOff(err error) bool {
+	var api *jetstream.APIError
+	return errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &api) && !unconnected(err)
+}
+
 // passing reports whether an error may be gone with the next election, or with the
-// next connection: what is asked while there is none is refused by the client itself,
-// as nothing is buffered.
+// next connection.
 func passing(err error) bool {
 	var api *jetstream.APIError
 	if errors.As(err, &api) {
 		return slices.Contains(leaderless, api.ErrorCode)
 	}
-	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) ||
-		errors.Is(err, nats.ErrNoResponders) || errors.Is(err, nats.ErrDisconnected) ||
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) || unconnected(err)
+}
+
+// unconnected reports whether there was nobody to ask: what is asked while there is no
+// connection is refused by the client itself, as nothing is buffered.
+func unconnected(err error) bool {
+	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, nats.ErrDisconnected) ||
 		errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrConnectionReconnecting)
 }

@@ -33,6 +33,7 @@ const (
 	SlowReader           Code = "slow_reader"
 	StillHeld            Code = "still_held"
 	CallerGone           Code = "caller_gone"
+	CallerDeadline       Code = "caller_deadline"
 	NotTerminal          Code = "not_terminal"
 )
 
@@ -128,6 +129,7 @@ var table = []Meaning{
 	{SlowReader, codes.ResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "The reader was more than 1 MiB behind and was cut off.", "Resume from the last event that was handled."},
 	{StillHeld, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "The job was cancelled, and the replica that works on it has not let go of it yet, so it was not erased.", "Send the same request again; after a crash it takes up to the route's ack_wait."},
 	{CallerGone, codes.Canceled, 499, typeRequest, false, "The caller went away before the reply was whole.", "Nothing; the upstream call was cancelled."},
+	{CallerDeadline, codes.DeadlineExceeded, http.StatusGatewayTimeout, typeServer, true, "The deadline that the caller set for its call passed before the answer; a job that was accepted goes on.", "Send the same request again, with a longer deadline: with its request_id it attaches."},
 	{NotTerminal, codes.FailedPrecondition, http.StatusConflict, typeRequest, false, "The job has not ended, so it was not erased.", "Cancel it, or wait for its end."},
 
 	{OperatorRequired, codes.PermissionDenied, http.StatusForbidden, typeAuth, false, "The method is the operator's, and the key is a tenant's, or no operator key is configured.", "Send an operator's key; set one with GENBUS_OPERATOR_KEY, or operator_keys."},

@@ -121,6 +121,16 @@ func TestInvalidSaysWhat(t *testing.T) {
 	}
 }
 
+// TestParamIsAField, and null where the whole body is wrong.
+func TestParamIsAField(t *testing.T) {
+	t.Parallel()
+	for want, v := range map[string]Violation{`"param":null`: {Description: "is empty"}, `"param":"n"`: {Field: "n", Description: "is odd"}} {
+		if got := string(Invalid([]Violation{v}).Envelope()); !strings.Contains(got, want) {
+			t.Errorf("%s in %s", want, got)
+		}
+	}
+}
+
 func TestGRPCStatusCarriesDetails(t *testing.T) {
 	t.Parallel()
 	e := Invalid([]Violation{{"prompt", "is required"}, {"n", "must be positive"}}).ForJob("video_1").WithRetryAfter(2 * time.Second)

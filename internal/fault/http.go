@@ -25,7 +25,7 @@ type envelopeError struct {
 // HTML would have escaped, such as <, stands as it is: people read it.
 func (e *Error) Envelope() []byte {
 	body := envelope{Error: envelopeError{Message: Clip(e.Message, maxMessage), Type: e.errorType(), Code: e.httpCode()}}
-	if len(e.Violations) > 0 {
+	if len(e.Violations) > 0 && e.Violations[0].Field != "" {
 		body.Error.Param = &e.Violations[0].Field
 	}
 	out, err := json.Marshal(body, jsontext.AllowInvalidUTF8(true))
