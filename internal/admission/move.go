@@ -55,7 +55,7 @@ func (u *usher) move(ctx context.Context, t turn) (verdict, error) {
 	if err != nil || n.Kind != u.kind || n.Route != u.route || n.Tenant != t.tenant {
 		return gone, nil //nolint:nilerr // another message has the sequence: the stream was made anew
 	}
-	seq, ended, err := u.record(ctx, from)
+	mark, ended, err := u.record(ctx, from)
 	switch {
 	case errors.Is(err, broker.ErrNoMessage):
 		return gone, nil
@@ -64,83 +64,89 @@ func (u *usher) move(ctx context.Context, t turn) (verdict, error) {
 	case ended:
 		return gone, u.Remove(ctx, from)
 	}
-	v, err := u.putInLine(ctx, n, from, seq)
+	v, err := u.putInLine(ctx, n, from, mark)
 	if err != nil {
 		return v, err
 	}
 	return v, u.Remove(ctx, from)
 }
 
-// record makes sure that the log has the job, and gives the sequence of an event of
-// it, or 0 where the log has none, and whether the job has ended or was erased.
-// ErrNoMessage: it was erased, and its item with it.
-func (u *usher) record(ctx context.Context, from Item) (seq uint64, ended bool, err error) {
+// record makes sure that the log has the job, and gives what its item is marked with:
+// the sequence of an event of it, or nothing where the log never had one; and whether
+// the job has ended. ErrNoMessage: it was erased, and its item with it.
+func (u *usher) record(ctx context.Context, from Item) (mark string, ended bool, err error) {
 	item, err := from.Decode()
 	if err != nil {
-		return 0, false, nil //nolint:nilerr // the consumer buries what nobody can read
+		return "", false, nil //nolint:nilerr // the consumer buries what nobody can read
 	}
 	n := subject.TaskName{Kind: subject.Kind(item.GetKind()), Tenant: item.GetTenant(), ID: item.GetId()}
 	e, err := u.log.Get(ctx, n)
 	switch {
 	case errors.Is(err, tasklog.ErrNotFound):
-		return u.recordMissing(ctx, n, from, item)
+		mark, err = u.recordMissing(ctx, n, from, item)
+		return mark, false, err
 	case err != nil:
-		return 0, false, err
+		return "", false, err
 	}
 	// A terminal event of this very job, and not of another one under its id. Where its
 	// end leaves a letter, that is for the consumer to write.
 	if _, unfound := task.Unfound(e.Job); unfound {
-		return e.Seq, false, nil
+		return markOf(e), false, nil
 	}
 	if e.Terminal() && e.Job.GetCreatedAt().AsTime().Equal(item.GetAcceptedAt().AsTime()) {
-		return e.Seq, true, u.log.Finish(ctx, e)
+		return markOf(e), true, u.log.Finish(ctx, e)
 	}
-	return e.Seq, false, nil
+	return markOf(e), false, nil
 }
 
-// recordMissing is record for a job that the log does not have. One that the log has
-// lost stays marked as recorded, and the consumer says what became of it.
-func (u *usher) recordMissing(ctx context.Context, n subject.TaskName, from Item, item *genbusv1.WorkItem) (seq uint64, erased bool, err error) {
+// markOf is the mark of an item whose job the log has.
+func markOf(e tasklog.Entry) string { return strconv.FormatUint(e.Seq, 10) }
+
+// recordMissing is record for a job that the log does not have. One that was erased, or
+// that the log has lost, stays marked as recorded, and the consumer says what became of
+// it: a leader that has just lost the lead may answer once more, so that it takes two
+// looks to know.
+func (u *usher) recordMissing(ctx context.Context, n subject.TaskName, from Item, item *genbusv1.WorkItem) (mark string, err error) {
 	recorded := from.Header.Get(subject.HeaderRecorded)
 	why, err := u.log.Missing(ctx, n, recorded)
 	switch {
 	case err != nil:
-		return 0, false, err
-	case why == tasklog.Erased:
-		return 0, true, nil
-	case why == tasklog.Lost:
-		seq, err = strconv.ParseUint(recorded, 10, 64)
+		return "", err
+	case why == tasklog.Erased, why == tasklog.Lost:
+		return recorded, nil
 	default:
-		seq, err = u.recordFirst(ctx, from, item)
+		return u.recordFirst(ctx, from, item)
 	}
-	return seq, false, err
 }
 
 // recordFirst writes the first event of a job whose admission ended between the
 // work item and the log. One that is old is left to the consumer.
-func (u *usher) recordFirst(ctx context.Context, from Item, item *genbusv1.WorkItem) (seq uint64, err error) {
+func (u *usher) recordFirst(ctx context.Context, from Item, item *genbusv1.WorkItem) (mark string, err error) {
 	if item.GetAttached() == nil && time.Since(item.GetAcceptedAt().AsTime()) > LostAfter {
-		return 0, nil
+		return "", nil
 	}
 	// The item of a job that is erased is removed before its log is. So an item that
 	// is still there after its log was found empty has not been recorded yet.
 	if _, err := u.b.At(ctx, from.Stream, from.Seq); err != nil {
-		return 0, err
+		return "", err
 	}
 	entry, err := u.log.Commit(telemetry.Extract(ctx, item.GetTrace()), task.FromWork(item), 0)
 	var lost *tasklog.LostError
 	if errors.As(err, &lost) {
-		return lost.Current.Seq, nil
+		return markOf(lost.Current), nil
 	}
-	return entry.Seq, err
+	if err != nil {
+		return "", err
+	}
+	return markOf(entry), nil
 }
 
 // putInLine publishes the job where the route's consumer takes it.
-func (u *usher) putInLine(ctx context.Context, n subject.WorkName, from Item, recorded uint64) (verdict, error) {
+func (u *usher) putInLine(ctx context.Context, n subject.WorkName, from Item, mark string) (verdict, error) {
 	m := nats.NewMsg(u.b.Names().WorkItem(n.Kind, n.Route, n.Tenant, n.ID))
 	m.Data = from.Data
-	if recorded > 0 {
-		m.Header[subject.HeaderRecorded] = []string{strconv.FormatUint(recorded, 10)}
+	if mark != "" {
+		m.Header[subject.HeaderRecorded] = []string{mark}
 	}
 	_, err := u.b.Publish(ctx, m)
 	if err == nil {
