@@ -2,8 +2,8 @@ package admission_test
 
 import (
 	"errors"
-	"strings"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 

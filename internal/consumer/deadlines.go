@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// deadlines are the times by which jobs are to be started, the earliest first. When
-// there are too many, a late one is forgotten: its job ends when its turn comes.
+// deadlines are the times at which jobs are to be looked at, the earliest first. When
+// there are too many, a late one is forgotten.
 type deadlines struct {
-	limit int
-	queue deadlineQueue
+	limit  int
+	queue  deadlineQueue
+	forgot bool // since somebody recalled them
 }
 
 // deadline is that of one job.
@@ -30,6 +31,7 @@ func (d *deadlines) set(n deadline) {
 		return
 	}
 	if last := len(d.queue.all) - 1; last+1 >= d.limit {
+		d.forgot = true
 		// The last of a heap is among the latest; to find the very latest is not worth
 		// the search.
 		if !n.at.Before(d.queue.all[last].at) {
@@ -40,7 +42,10 @@ func (d *deadlines) set(n deadline) {
 	heap.Push(&d.queue, n)
 }
 
-// drop forgets a job's deadline.
+// hasRoom reports whether something was forgotten for which there is room again.
+func (d *deadlines) hasRoom() bool { return d.forgot && len(d.queue.all) <= d.limit/2 }
+
+// drop takes out a job's deadline.
 func (d *deadlines) drop(id string) {
 	if at, known := d.queue.places[id]; known {
 		heap.Remove(&d.queue, at)

@@ -33,6 +33,9 @@ func (s *sweeper) stranded(ctx context.Context, e tasklog.Entry, now time.Time) 
 	if by = by.Add(strandedAfter); now.Before(by) {
 		return nil, by, nil
 	}
+	if c, ok := e.Job.(*genbusv1.Chat); ok && c.GetInline() {
+		return inlineFault(c), time.Time{}, nil
+	}
 	_, err = s.Admission.Find(ctx, e.Name())
 	switch {
 	case err == nil: // whoever is given it ends the job
@@ -50,6 +53,13 @@ func (s *sweeper) stranded(ctx context.Context, e tasklog.Entry, now time.Time) 
 		return f, time.Time{}, s.putEnd(ctx, remembered(v), v, f, "stranded")
 	}
 	return f, time.Time{}, nil
+}
+
+// inlineFault is how an inline chat ends whose end nobody has stored. It has no work
+// item, and its events are best effort: its caller may have had the whole reply, or the
+// replica has died with the chat.
+func inlineFault(c *genbusv1.Chat) *fault.Error {
+	return fault.New(fault.DeadlineExceeded, "the end of inline chat %s was not recorded, and its time is over; its caller may have had the whole reply", c.GetId())
 }
 
 func strandedFault(job task.Job) *fault.Error {

@@ -3,6 +3,7 @@ package consumer
 import (
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/tasklog"
 )
 
@@ -171,7 +173,30 @@ func TestStartedJobsAreLookedForAfterTheirDeadline(t *testing.T) {
 	shortly(t, "its deadline is known", func() bool {
 		r.sweeper.mu.Lock()
 		defer r.sweeper.mu.Unlock()
-		at, some := r.sweeper.deadlines.next()
+		at, some := r.sweeper.ends.next()
 		return some && !at.Before(by) && at.Before(by.Add(sweepSpread))
 	})
+}
+
+// TestAnInlineChatWhoseEndWasDropped ends, and says no more than what is known: its
+// events are best effort, and it never has a work item.
+func TestAnInlineChatWhoseEndWasDropped(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	r := idleReplica(t, b, testConfig(t, newSandbox(t).URL()))
+	item := recordedItem(t, subject.Chat, "inline")
+	e, err := forerunner(t, b).Commit(t.Context(), task.Inline(item, task.Attempt{Upstream: config.SandboxUpstream, Deadline: time.Now()}), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.sweeper.end(t.Context(), e.Name(), time.Now().Add(strandedAfter)); err != nil {
+		t.Fatal(err)
+	}
+	f := last(follow(t, r.log, item.GetId())).Job.GetError()
+	if f.GetCode() != "deadline_exceeded" || !strings.Contains(f.GetMessage(), "was not recorded") || strings.Contains(f.GetMessage(), "work item") {
+		t.Errorf("ended %v", f)
+	}
+	if letters := deadLetters(t, b); len(letters) != 0 {
+		t.Errorf("dead letters: %v", letters)
+	}
 }

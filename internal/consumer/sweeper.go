@@ -9,6 +9,7 @@ import (
 	"time"
 	"unique"
 
+	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
@@ -17,9 +18,12 @@ import (
 )
 
 const (
-	// maxDeadlines bounds the start deadlines that one process knows, at some 150
-	// bytes each.
+	// maxDeadlines bounds the start deadlines that one process knows, and those of
+	// started jobs beside them, at some 150 bytes each.
 	maxDeadlines = 200_000
+	// recallAgain is the wait after the log could not be read for those that were
+	// forgotten.
+	recallAgain = time.Minute
 	// sweepSpread is how long after its deadline a job is ended at the latest, where
 	// the broker answers. Every replica picks its moment at random: mostly one of
 	// them has ended the job when the others come to it.
@@ -35,41 +39,73 @@ const (
 type sweeper struct {
 	*Consumer
 
-	mu        sync.Mutex
-	deadlines *deadlines
-	earlier   chan struct{} // has a token when the earliest deadline may have changed
+	mu sync.Mutex
+	// starts are the times by which jobs are to be started, and ends those at which
+	// started ones are looked for. Neither pushes the other out.
+	starts, ends *deadlines
+	recalling    bool          // the log is being read for those that were forgotten
+	earlier      chan struct{} // has a token when there may be something to do earlier
 }
 
 func newSweeper(c *Consumer) *sweeper {
-	return &sweeper{Consumer: c, deadlines: newDeadlines(maxDeadlines), earlier: make(chan struct{}, 1)}
+	return &sweeper{Consumer: c, starts: newDeadlines(maxDeadlines), ends: newDeadlines(maxDeadlines), earlier: make(chan struct{}, 1)}
 }
 
 // notice is the observer of the log.
 func (s *sweeper) notice(n tasklog.Notice) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	by := n.StartBy
-	if by.IsZero() && !n.EndBy.IsZero() {
-		by = n.EndBy.Add(strandedAfter)
-	}
-	if by.IsZero() {
-		s.deadlines.drop(n.Name.ID)
+	to, at := s.look(n)
+	if to == nil {
+		s.starts.drop(n.Name.ID)
+		s.ends.drop(n.Name.ID)
+		s.ringForRoom()
 		return
 	}
 	// Clones: the name is a part of a message's memory.
-	s.put(deadline{
-		at: by.Add(rand.N(sweepSpread)), tenant: unique.Make(strings.Clone(n.Name.Tenant)).Value(), id: strings.Clone(n.Name.ID),
-	})
+	s.put(to, deadline{at: at, tenant: unique.Make(strings.Clone(n.Name.Tenant)).Value(), id: strings.Clone(n.Name.ID)})
 }
 
-// put needs the lock.
-func (s *sweeper) put(d deadline) {
-	s.deadlines.set(d)
-	if at, some := s.deadlines.next(); some && !d.at.After(at) {
-		select {
-		case s.earlier <- struct{}{}:
-		default:
+// look says when a job is to be looked at, and among which; nil for one that has ended.
+func (s *sweeper) look(n tasklog.Notice) (among *deadlines, at time.Time) {
+	switch {
+	case !n.StartBy.IsZero():
+		return s.starts, n.StartBy
+	case !n.EndBy.IsZero():
+		return s.ends, n.EndBy.Add(strandedAfter)
+	case task.TerminalWord(n.Status):
+		return nil, time.Time{}
+	default: // the event is of an older version, which does not say; the log does
+		return s.ends, time.Now().Add(strandedAfter)
+	}
+}
+
+// put has a job looked at at a time, or soon after, and at no other. It needs the lock.
+func (s *sweeper) put(to *deadlines, d deadline) {
+	d.at = d.at.Add(rand.N(sweepSpread))
+	for _, other := range []*deadlines{s.starts, s.ends} {
+		if other != to {
+			other.drop(d.id)
 		}
+	}
+	to.set(d)
+	if at, some := to.next(); some && !d.at.After(at) {
+		s.ring()
+	}
+	s.ringForRoom()
+}
+
+// ringForRoom rings where there is room for what was forgotten. It needs the lock.
+func (s *sweeper) ringForRoom() {
+	if !s.recalling && (s.starts.hasRoom() || s.ends.hasRoom()) {
+		s.ring()
+	}
+}
+
+func (s *sweeper) ring() {
+	select {
+	case s.earlier <- struct{}{}:
+	default:
 	}
 }
 
@@ -77,30 +113,50 @@ func (s *sweeper) put(d deadline) {
 func (s *sweeper) run() {
 	places := make(chan struct{}, sweeps)
 	for s.await() {
+		s.recall()
 		for {
-			d, ok := s.due()
-			if !ok || s.fetching.Err() != nil {
+			d, of := s.due()
+			if of == nil || s.fetching.Err() != nil {
 				break
 			}
 			places <- struct{}{}
 			s.jobs.Go(func() {
 				defer func() { <-places }()
-				s.sweep(d)
+				s.sweep(d, of)
 			})
 		}
 	}
 }
 
-// await waits until the earliest deadline has passed or may be another one. It is
-// false when the process stops.
-func (s *sweeper) await() bool {
+// recall reads the log for the deadlines that were forgotten, once there is room for
+// half as many as are known at most: without that, a started job that is stranded would
+// stay as it is until a replica starts.
+func (s *sweeper) recall() {
 	s.mu.Lock()
-	at, some := s.deadlines.next()
-	s.mu.Unlock()
-	if !some {
-		at = time.Now().Add(time.Hour)
+	defer s.mu.Unlock()
+	if s.recalling || !s.starts.hasRoom() && !s.ends.hasRoom() {
+		return
 	}
-	timer := time.NewTimer(time.Until(at))
+	s.recalling, s.starts.forgot, s.ends.forgot = true, false, false
+	s.jobs.Go(func() {
+		for {
+			err := s.Log.TellAll(s.fetching, s.notice)
+			if err == nil || broker.Wait(s.fetching, recallAgain) != nil {
+				break
+			}
+			s.Logger.Warn("the log could not be read for deadlines that were forgotten; this is repeated", telemetry.KeyError, err)
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.recalling = false
+		s.ringForRoom()
+	})
+}
+
+// await waits until the earliest deadline has passed, or there may be something to do
+// earlier. It is false when the process stops.
+func (s *sweeper) await() bool {
+	timer := time.NewTimer(time.Until(s.next()))
 	defer timer.Stop()
 	select {
 	case <-s.fetching.Done():
@@ -111,14 +167,34 @@ func (s *sweeper) await() bool {
 	return s.fetching.Err() == nil
 }
 
-func (s *sweeper) due() (deadline, bool) {
+// next is the earliest deadline, or in an hour where there is none before.
+func (s *sweeper) next() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.deadlines.due(time.Now())
+	first := time.Now().Add(time.Hour)
+	for _, d := range []*deadlines{s.starts, s.ends} {
+		if at, some := d.next(); some && at.Before(first) {
+			first = at
+		}
+	}
+	return first
+}
+
+// due takes out a deadline that has passed; of is nil when there is none.
+func (s *sweeper) due() (d deadline, of *deadlines) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, all := range []*deadlines{s.starts, s.ends} {
+		if d, ok := all.due(time.Now()); ok {
+			s.ringForRoom()
+			return d, all
+		}
+	}
+	return deadline{}, nil
 }
 
 // sweep ends a job whose time is over, or comes back to it.
-func (s *sweeper) sweep(d deadline) {
+func (s *sweeper) sweep(d deadline, of *deadlines) {
 	kind, ok := subject.KindOf(d.id)
 	if !ok {
 		return
@@ -133,10 +209,10 @@ func (s *sweeper) sweep(d deadline) {
 	if again.IsZero() {
 		return
 	}
-	d.at = again.Add(rand.N(sweepSpread))
+	d.at = again
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.put(d)
+	s.put(of, d)
 }
 
 // end ends a job that waits although its start deadline has passed, or that is

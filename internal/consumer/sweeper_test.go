@@ -2,10 +2,7 @@ package consumer
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net/http"
-	"runtime"
-	"slices"
 	"testing"
 	"time"
 
@@ -293,73 +290,56 @@ func (r *replica) notSwept(t *testing.T, e tasklog.Entry) {
 	}
 }
 
-// TestDeadlinesComeInOrder, whatever is set, changed and dropped.
-func TestDeadlinesComeInOrder(t *testing.T) {
+// TestStartedJobsThatWereForgottenAreRecalled: more jobs are stranded than a replica
+// knows deadlines of. Those that wait to be started are not in their way.
+func TestStartedJobsThatWereForgottenAreRecalled(t *testing.T) {
 	t.Parallel()
-	r := rand.New(rand.NewPCG(1, 2))
-	d, now := newDeadlines(1000), time.Now()
-	want := map[string]time.Time{}
-	for range 5000 {
-		id := fmt.Sprint(r.IntN(500))
-		if r.IntN(4) == 0 {
-			d.drop(id)
-			delete(want, id)
-			continue
-		}
-		want[id] = now.Add(rand.N(time.Hour))
-		d.set(deadline{id: id, at: want[id]})
+	b := brokertest.Single(t)
+	r := idleReplica(t, b, testConfig(t, newSandbox(t).URL()))
+	r.sweeper.mu.Lock()
+	r.sweeper.starts, r.sweeper.ends = newDeadlines(2), newDeadlines(2)
+	r.sweeper.mu.Unlock()
+	var names []subject.TaskName
+	for i := range 7 {
+		waits := itemOf(fmt.Sprint("waits", i), config.SandboxVideoRoute, "a cat")
+		waits.QueueDeadline = timestamppb.New(time.Now().Add(time.Minute))
+		pastOf(t, forerunner(t, b), waits)
+		item := itemOf(fmt.Sprint("v", i), config.SandboxVideoRoute, "a cat")
+		pastOf(t, forerunner(t, b), item, func(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
+			return task.Submitting(v, now, task.Submission{Upstream: config.SandboxUpstream, Until: now, Deadline: now.Add(-2 * strandedAfter)})
+		})
+		names = append(names, nameOf(item))
 	}
-	if _, ok := d.due(now.Add(-time.Second)); ok {
-		t.Error("one is due before it is")
+	r.eventually(t, "some are forgotten", func() bool {
+		r.sweeper.mu.Lock()
+		defer r.sweeper.mu.Unlock()
+		return r.sweeper.ends.forgot && r.sweeper.starts.forgot
+	})
+	if err := r.Start(t.Context()); err != nil {
+		t.Fatal(err)
 	}
-	var times []time.Time
-	for {
-		n, ok := d.due(now.Add(time.Hour))
-		if !ok {
-			break
+	for _, n := range names {
+		if end := last(follow(t, r.log, n.ID)); end.Job.GetError().GetCode() != "submission_outcome_unknown" {
+			t.Errorf("%s ended %v", n.ID, end.Job.GetError())
 		}
-		if !want[n.id].Equal(n.at) {
-			t.Errorf("%s at %s, want %s", n.id, n.at, want[n.id])
-		}
-		delete(want, n.id)
-		times = append(times, n.at)
-	}
-	if len(want) != 0 || !slices.IsSortedFunc(times, time.Time.Compare) || len(d.queue.places) != 0 {
-		t.Errorf("%d are left, sorted %t", len(want), slices.IsSortedFunc(times, time.Time.Compare))
 	}
 }
 
-// TestDeadlinesAreBounded: late ones are forgotten, early ones are not.
-func TestDeadlinesAreBounded(t *testing.T) {
+// TestAnEventThatDoesNotSayWhen its job is to be looked at, as those of an older
+// version, has it looked at soon: the log knows when.
+func TestAnEventThatDoesNotSayWhen(t *testing.T) {
 	t.Parallel()
-	const limit = 100
-	d, now := newDeadlines(limit), time.Now()
-	for i := range 10 * limit {
-		d.set(deadline{id: fmt.Sprint(i), at: now.Add(time.Duration(10*limit-i) * time.Second)})
+	r := idleReplica(t, brokertest.Single(t), testConfig(t, newSandbox(t).URL()))
+	n := tasklog.Notice{Name: subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: videoID("v")}, Status: "in_progress", EndBy: time.Now().Add(time.Hour)}
+	r.sweeper.notice(n)
+	n.EndBy = time.Time{}
+	r.sweeper.notice(n)
+	if by := r.sweeper.next(); by.After(time.Now().Add(strandedAfter+sweepSpread)) || by.Before(time.Now().Add(strandedAfter/2)) {
+		t.Errorf("it is looked at at %s", by)
 	}
-	if n := d.queue.Len(); n != limit || len(d.queue.places) != limit {
-		t.Errorf("%d are kept", n)
-	}
-	if n, ok := d.due(now.Add(time.Hour)); !ok || n.id != fmt.Sprint(10*limit-1) {
-		t.Errorf("the first is %v", n)
-	}
-}
-
-// TestDeadlinesTakeAsMuchMemoryAsIsStated.
-func TestDeadlinesTakeAsMuchMemoryAsIsStated(t *testing.T) {
-	const n = 50_000
-	d, now := newDeadlines(n), time.Now()
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	for i := range n {
-		d.set(deadline{id: fmt.Sprintf("video_%026d", i), tenant: "acme", at: now.Add(time.Duration(i))})
-	}
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	each := int64(after.HeapAlloc-before.HeapAlloc) / n
-	t.Logf("%d bytes each", each)
-	if each > 250 || d.queue.Len() != n {
-		t.Errorf("%d bytes each", each)
+	n.Status = "completed"
+	r.sweeper.notice(n)
+	if by, some := r.sweeper.ends.next(); some {
+		t.Errorf("it has ended, and is looked at at %s", by)
 	}
 }
