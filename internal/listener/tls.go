@@ -55,9 +55,8 @@ const lookEvery = time.Second
 
 // Secure reads the files, and returns a configuration that reads them again when
 // they have changed, at a handshake, at most once a second. An error is a *FileError.
-// While what stands in
-// them cannot be used, as in the middle of a replacement, it goes on with what it
-// has and warns. TLS 1.2 is the least; the rest are Go's defaults.
+// While what stands in them cannot be used, as in the middle of a replacement, it goes
+// on with what it has and warns. TLS 1.2 is the least; the rest are Go's defaults.
 func Secure(f Files, log *slog.Logger, protocols ...string) (*tls.Config, error) {
 	s := &secured{files: f, protocols: protocols, log: log}
 	if err := s.read(); err != nil {
