@@ -20,6 +20,7 @@ import (
 	"github.com/genbus/genbus/internal/erasure"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/inline"
+	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/operator"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/subject"
@@ -35,6 +36,7 @@ type Options struct {
 	Admission *admission.Admission
 	Log       *tasklog.Log
 	Bodies    *broker.Bodies
+	Uploads   *natsreq.Uploads
 	Eraser    erasure.Eraser
 	Operator  *operator.Operator
 	Routes    *routes.Table
@@ -76,7 +78,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	s.gateway = gw
 	s.web = newWeb(o, c, gw)
 	s.calls = callOptions{
-		base: context.WithoutCancel(ctx), core: c, names: o.Names, log: o.Logger,
+		base: context.WithoutCancel(ctx), core: c, names: o.Names, uploads: o.Uploads, log: o.Logger,
 		propagator: o.Tracing.Propagator, tracer: o.Tracing.Provider.Tracer(tracerName), version: o.Version,
 	}
 	return s, nil

@@ -45,6 +45,7 @@ type callOptions struct {
 	base       context.Context //nolint:containedctx // NATS requests bring none
 	core       *core
 	names      subject.Space
+	uploads    *natsreq.Uploads
 	log        *slog.Logger
 	propagator propagation.TextMapPropagator
 	tracer     trace.Tracer
@@ -174,7 +175,13 @@ func (c *calls) answer(r micro.Request) {
 			c.refuse(r, c.core.panicked(p))
 		}
 	}()
-	e, err := c.submit(ctx, r.Subject(), header, r.Data())
+	e, upload, err := c.submit(ctx, r.Subject(), header, r.Data())
+	// After the answer, and after a definite one only: what may be sent again is read
+	// again. A caller who misses the answer uploads again, as input_lost says, and
+	// attaches by the request id.
+	if f := fault.From(err); f == nil || !natsreq.Again(f) {
+		defer c.uploads.Remove(ctx, upload)
+	}
 	if err != nil {
 		span.SetStatus(codes.Error, string(fault.CodeOf(err)))
 		c.refuse(r, err)
@@ -188,18 +195,25 @@ func (c *calls) answer(r micro.Request) {
 	c.respond(r, data, nats.Header{subject.HeaderContentType: {media}, subject.HeaderJobID: {e.Job.GetId()}})
 }
 
-func (c *calls) submit(ctx context.Context, subj string, header nats.Header, data []byte) (tasklog.Entry, error) {
+// submit accepts a request. upload is where it was read from; nil for one that came
+// whole.
+func (c *calls) submit(ctx context.Context, subj string, header nats.Header, data []byte) (e tasklog.Entry, upload *natsreq.Upload, err error) {
 	if err := c.core.drain.refusal(); err != nil {
-		return tasklog.Entry{}, err
+		return tasklog.Entry{}, nil, err
 	}
-	req, err := natsreq.Decode(c.names, subj, header, data)
+	in, err := natsreq.Decode(c.names, subj, header, data)
 	if err != nil {
-		return tasklog.Entry{}, err
+		return tasklog.Entry{}, nil, err
 	}
-	if err := c.core.admission.Knock(req); err != nil {
-		return tasklog.Entry{}, err
+	if err := c.core.admission.Knock(in.Request); err != nil {
+		return tasklog.Entry{}, nil, err
 	}
-	return c.core.submit(ctx, req)
+	release, err := c.uploads.Complete(ctx, &in, callPlaceWait)
+	defer release()
+	if err == nil {
+		e, err = c.core.submit(ctx, in.Request)
+	}
+	return e, in.Upload, err
 }
 
 // accepted is the answer in the form of the request.

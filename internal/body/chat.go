@@ -18,6 +18,8 @@ func Chat(req *genbusv1.ChatRequest) ([]byte, error) {
 		w := writer{path: path{{"chat", single}}}
 		w.chat(b.Chat)
 		return w.body("chat")
+	case *genbusv1.ChatRequest_Stored:
+		return nil, storedError()
 	default:
 		return nil, fieldError("body", "is missing; set chat or raw_json")
 	}

@@ -181,6 +181,7 @@ func TestChatRefused(t *testing.T) {
 		"nil":     {nil, "body is missing; set chat or raw_json"},
 		"no body": {&genbusv1.ChatRequest{}, "body is missing; set chat or raw_json"},
 		"no chat": {typedChat(nil), "chat is missing"},
+		"stored":  {&genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_Stored{}}, "stored is for messages on NATS only; send the request as it is"},
 		"NaN": {typedChat(&genbusv1.ChatCompletionBody{Temperature: proto.Float64(math.NaN())}),
 			"chat.temperature is not a finite number, and JSON has no other"},
 		"Inf": {typedChat(&genbusv1.ChatCompletionBody{TopP: proto.Float64(math.Inf(-1))}),

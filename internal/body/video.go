@@ -18,6 +18,8 @@ func Video(req *genbusv1.VideoRequest) ([]byte, error) {
 		w := writer{path: path{{"video", single}}}
 		w.video(b.Video)
 		return w.body("video")
+	case *genbusv1.VideoRequest_Stored:
+		return nil, storedError()
 	default:
 		return nil, fieldError("body", "is missing; set video or raw_json")
 	}
@@ -32,6 +34,12 @@ func ParseVideo(body []byte) (*genbusv1.VideoGeneration, error) {
 	m := new(genbusv1.VideoGeneration)
 	readVideo(&cursor{b: body}, m)
 	return m, nil
+}
+
+// storedError is for a request that is not here: NATS alone carries names of
+// uploads, and reads them before it asks for a body.
+func storedError() error {
+	return fieldError("stored", "is for messages on NATS only; send the request as it is")
 }
 
 func rawBody(raw []byte) ([]byte, error) {

@@ -54,6 +54,7 @@ func TestVideoRefused(t *testing.T) {
 		want string
 	}{
 		{nil, "body is missing; set video or raw_json"},
+		{&genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Stored{}}, "stored is for messages on NATS only; send the request as it is"},
 		{typedVideo(nil), "video is missing"},
 		{&genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_RawJson{}}, "raw_json is empty; it must be JSON"},
 		{typedVideo(&genbusv1.VideoGeneration{Duration: proto.Float64(math.Inf(1))}),

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -332,5 +333,47 @@ func TestAFullObjectStoreRefuses(t *testing.T) {
 	}
 	if _, err := bodies.PutNew(t.Context(), "globex", "two", []byte("x")); err != nil {
 		t.Errorf("another tenant: %v", err)
+	}
+}
+
+// TestABucketThatAClientMade: a publisher who uploads before the tenant's first
+// large body makes the bucket. Ours is then what genbus would have made, with what
+// was uploaded in it.
+func TestABucketThatAClientMade(t *testing.T) {
+	t.Parallel()
+	b, ctx := brokertest.Single(t), t.Context()
+	bodies, data := broker.NewBodies(b), noise(600<<10)
+	tasks, err := b.Stream(ctx, b.Names().Tasks())
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := tasks.CachedInfo().Config
+	for tenant, made := range map[string]jetstream.ObjectStoreConfig{
+		"as-told":   {TTL: log.MaxAge, Replicas: log.Replicas},
+		"otherwise": {TTL: time.Hour, Description: "mine", MaxBytes: 64 << 20, Compression: true, Metadata: map[string]string{"a": "b"}},
+	} {
+		made.Bucket = b.Names().Bodies(tenant)
+		store, err := b.JetStream().CreateObjectStore(ctx, made)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.PutBytes(ctx, "upload-a", data); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := bodies.PutNew(ctx, tenant, "b", data); err != nil {
+			t.Fatalf("%s: %v", tenant, err)
+		}
+		uploaded := broker.Body{Bucket: made.Bucket, Name: "upload-a", Size: uint64(len(data)), SHA256: sha256.Sum256(data)}
+		if got, err := bodies.Get(ctx, uploaded); err != nil || !bytes.Equal(got, data) {
+			t.Errorf("%s: the upload has %d bytes, %v", tenant, len(got), err)
+		}
+		s, err := b.Stream(ctx, "OBJ_"+made.Bucket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c := s.CachedInfo().Config; c.MaxAge != log.MaxAge || c.Replicas != log.Replicas || c.MaxBytes > 0 ||
+			c.Metadata[subject.MetadataRevision] != log.Metadata[subject.MetadataRevision] {
+			t.Errorf("%s: %+v", tenant, c)
+		}
 	}
 }

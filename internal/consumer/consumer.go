@@ -22,6 +22,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/content"
+	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/tasklog"
@@ -39,6 +40,7 @@ type Options struct {
 	Log       *tasklog.Log
 	Encoder   publisher.Encoder
 	Bodies    *broker.Bodies
+	Uploads   *natsreq.Uploads
 	Content   *content.Reader
 	Routes    *routes.Table
 	Admission *admission.Admission

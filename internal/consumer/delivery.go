@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -74,16 +75,39 @@ func NakWithDelay(d time.Duration) Outcome { return Outcome{verb: nak, delay: d}
 // message of its new owner.
 func Drop() Outcome { return Outcome{verb: drop} }
 
-// settle is the only code that settles a message. Hold settles nothing.
+// settle and settleForSure are the only code that settles a message. Hold and Drop
+// settle nothing.
 func settle(d delivery, o Outcome) error {
+	order := o.order()
+	if order == nil {
+		return nil
+	}
+	return d.nc.Publish(d.reply, order)
+}
+
+// settleForSure is settle, and waits within ctx until the server has confirmed it:
+// a message whose ack was confirmed is not delivered again.
+func settleForSure(ctx context.Context, d delivery, o Outcome) error {
+	order := o.order()
+	if order == nil {
+		return nil
+	}
+	if _, err := d.nc.RequestWithContext(ctx, d.reply, order); err != nil {
+		return fmt.Errorf("%s was not confirmed: %w", order, err)
+	}
+	return nil
+}
+
+// order is what the server is told; nil for nothing.
+func (o Outcome) order() []byte {
 	switch o.verb {
 	case ack:
-		return d.nc.Publish(d.reply, []byte("+ACK"))
+		return []byte("+ACK")
 	case nak:
 		if o.delay > 0 {
-			return d.nc.Publish(d.reply, fmt.Appendf(nil, `-NAK {"delay": %d}`, o.delay.Nanoseconds()))
+			return fmt.Appendf(nil, `-NAK {"delay": %d}`, o.delay.Nanoseconds())
 		}
-		return d.nc.Publish(d.reply, []byte("-NAK"))
+		return []byte("-NAK")
 	default:
 		return nil
 	}

@@ -24,7 +24,8 @@ import (
 
 // Bounds of the inbox in one process. A request that a dead replica held comes to
 // another one after intakeAckWait, which is longer than any live one holds it:
-// intakeTimeout has room for an admission and for a dead letter after it.
+// intakeTimeout has room for an admission and for a dead letter after it, and
+// confirmTimeout is what a confirmed ack may take beside that.
 const (
 	intakeSlots = 64
 	// intakeHeld is how many requests may wait for room, a delayed NAK being pending.
@@ -33,6 +34,10 @@ const (
 	intakeHeld    = 20_000
 	intakeAckWait = 20 * time.Second
 	intakeTimeout = 15 * time.Second
+	// uploadWait is how long a request waits for a place to read its upload; then it
+	// goes back, so that those who need none are not kept out.
+	uploadWait     = 5 * time.Second
+	confirmTimeout = 3 * time.Second
 )
 
 // intake takes the requests of one kind from the inbox to admission.
@@ -40,6 +45,8 @@ type intake struct {
 	*Consumer
 	kind    subject.Kind
 	created time.Time // of the inbox stream: part of a job's source
+	// missed are messages whose upload was gone.
+	missed sightings
 }
 
 func (c *Consumer) startIntake(ctx context.Context) error {
@@ -80,40 +87,53 @@ func (in *intake) take(m jetstream.Msg, release func()) {
 		}
 		ctx, cancel := context.WithTimeoutCause(in.working, intakeTimeout, errors.New("admission timed out"))
 		defer cancel()
-		out := in.admit(ctx, m)
-		if err := settle(d, out); err != nil {
+		out, served := in.admit(ctx, m)
+		if err := in.settle(ctx, d, out, served); err != nil {
 			in.Logger.Warn("settle failed; the message will be redelivered", "subject", m.Subject(), "error", err)
 		}
 	})
 }
 
 // admit handles one request. What may be accepted later stays in the inbox; what
-// never will becomes a dead letter.
-func (in *intake) admit(ctx context.Context, m jetstream.Msg) Outcome {
+// never will becomes a dead letter. served is the upload of an accepted request,
+// which is of no use once its message is gone.
+func (in *intake) admit(ctx context.Context, m jetstream.Msg) (out Outcome, served *natsreq.Upload) {
 	meta, err := m.Metadata()
 	if err != nil {
-		return NakWithDelay(time.Minute)
+		return NakWithDelay(time.Minute), nil
 	}
 	ctx, span := in.startAdmission(telemetry.ExtractHeader(ctx, m.Headers()), meta.Sequence.Stream)
 	r, err := natsreq.Decode(in.Broker.Names(), m.Subject(), m.Headers(), m.Data())
 	source := admission.ByInbox(meta.Stream, in.created, meta.Sequence.Stream, meta.Timestamp)
 	r.Source = &source
 	if err == nil {
-		err = in.Admission.Knock(r)
-	}
-	if err == nil {
-		_, err = in.Admission.Admit(ctx, r)
+		err = in.accept(ctx, &r)
 	}
 	endAdmission(span, err)
 	if err == nil {
-		return Ack()
+		return Ack(), r.Upload
 	}
 	f := fault.From(err)
-	if again(f) {
+	if natsreq.Again(f) || f.Code == fault.InputLost && in.missed.first(meta.Sequence.Stream) {
 		in.Logger.Debug("a request waits in the inbox", "subject", m.Subject(), "sequence", meta.Sequence.Stream, "code", f.Code)
-		return NakWithDelay(waitAgain(f, meta.NumDelivered))
+		return NakWithDelay(waitAgain(f, meta.NumDelivered)), nil
 	}
-	return in.refuse(ctx, m, meta.Sequence.Stream, r, f)
+	return in.refuse(ctx, m, meta.Sequence.Stream, r.Request, f), nil
+}
+
+// accept brings a request to admission. What its tenant asks for too often is not
+// read first.
+func (in *intake) accept(ctx context.Context, r *natsreq.Incoming) error {
+	if err := in.Admission.Knock(r.Request); err != nil {
+		return err
+	}
+	release, err := in.Uploads.Complete(ctx, r, uploadWait)
+	defer release()
+	if err != nil {
+		return err
+	}
+	_, err = in.Admission.Admit(ctx, r.Request)
+	return err
 }
 
 // waitAgain is how long a request waits until it is tried again. What waits for
@@ -126,17 +146,6 @@ func waitAgain(f *fault.Error, deliveries uint64) time.Duration {
 		return wait - rand.N(wait/4) // so that they do not come back all at once
 	default:
 		return wait
-	}
-}
-
-// again reports whether the same message may be accepted later. An acceptance
-// that is unknown is asked for again: the message is the same job.
-func again(f *fault.Error) bool {
-	switch f.Code {
-	case fault.AcceptanceUnknown, fault.CallerGone, fault.UpstreamTimeout, fault.Internal:
-		return true
-	default:
-		return f.Meaning().Retry
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/tasklog"
@@ -122,7 +123,7 @@ func (in *intake) startAdmission(ctx context.Context, sequence uint64) (context.
 // endAdmission ends the span of a message from the inbox. A look at one that is to
 // wait is left out: the same message is looked at again every second.
 func endAdmission(span trace.Span, err error) {
-	if f := fault.From(err); err != nil && again(f) && f.Code != fault.AcceptanceUnknown {
+	if f := fault.From(err); err != nil && natsreq.Again(f) && f.Code != fault.AcceptanceUnknown {
 		return
 	}
 	endSpan(span, err)

@@ -19,6 +19,7 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/content"
+	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/sandbox"
@@ -104,7 +105,7 @@ func idleReplica(t testing.TB, b *broker.Broker, cfg *config.Config, change ...f
 	bodies, reader := broker.NewBodies(b), content.NewReader(content.Options{})
 	t.Cleanup(reader.Close)
 	c := New(ctx, Options{
-		Config: cfg, Broker: b, Log: log, Encoder: enc, Bodies: bodies, Content: reader, Routes: table,
+		Config: cfg, Broker: b, Log: log, Encoder: enc, Bodies: bodies, Uploads: natsreq.NewUploads(bodies, brokertest.Logger(t)), Content: reader, Routes: table,
 		Admission: admission.New(cfg, b, log, bodies, o.Metrics), Metrics: o.Metrics, Tracing: o.Tracing, Logger: brokertest.Logger(t),
 	})
 	wait, err := log.Start(ctx)

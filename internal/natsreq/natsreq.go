@@ -18,6 +18,15 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
+// Incoming is a request that came by NATS.
+type Incoming struct {
+	// Request is the whole request; where there is an Upload it has the kind, the
+	// tenant, the way and what the headers say, until Uploads.Complete.
+	admission.Request
+	// Upload is where the whole request is; nil for one that is here.
+	Upload *Upload
+}
+
 // Decode reads a request from a message on genbus.request.<kind>.<tenant> or
 // genbus.call.<kind>.<tenant>. Without a content-type header, or with
 // application/protobuf, the data is a genbus.v1.VideoRequest or ChatRequest; with
@@ -31,25 +40,44 @@ import (
 // be read, for the dead letter and the metrics.
 //
 // The trace context in the headers is left to the caller.
-func Decode(names subject.Space, subj string, header nats.Header, data []byte) (admission.Request, error) {
+func Decode(names subject.Space, subj string, header nats.Header, data []byte) (Incoming, error) {
 	r, err := parseSubject(names, subj)
+	in := Incoming{Request: r}
 	if err != nil {
-		return r, fault.Invalid([]fault.Violation{{Field: "subject", Description: err.Error()}})
+		return in, fault.Invalid([]fault.Violation{{Field: "subject", Description: err.Error()}})
 	}
 	json, err := IsJSON(header)
 	if err != nil {
-		return r, err
+		return in, err
 	}
 	if json {
-		r.Body = data
-		return r, fromHeader(&r, header)
+		in.Body = data
+		return in, fromHeader(&in.Request, header)
 	}
-	decoded, err := unmarshal(r.Kind, data)
+	m, err := unmarshal(in.Kind, data)
 	if err != nil {
-		return r, err
+		return in, unreadable(m, data)
 	}
-	decoded.Kind, decoded.Tenant, decoded.Way = r.Kind, r.Tenant, r.Way
-	return decoded, fromHeader(&decoded, header)
+	if m.GetStored() != nil {
+		in.Upload, err = uploadOf(names.Bodies(in.Tenant), m)
+	} else {
+		err = in.fill(m)
+	}
+	if err != nil {
+		return in, err
+	}
+	return in, fromHeader(&in.Request, header)
+}
+
+// fill takes over what a message says; what is known of its way stays.
+func (in *Incoming) fill(m message) error {
+	r, err := requestOf(m)
+	if err != nil {
+		return err
+	}
+	r.Kind, r.Tenant, r.Way, r.Source = in.Kind, in.Tenant, in.Way, in.Source
+	in.Request = r
+	return nil
 }
 
 func parseSubject(names subject.Space, subj string) (admission.Request, error) {
@@ -82,19 +110,27 @@ func IsJSON(header nats.Header) (bool, error) {
 		fault.Clip(value, 64), subject.ContentTypeProtobuf, subject.ContentTypeJSON)
 }
 
-func unmarshal(kind subject.Kind, data []byte) (admission.Request, error) {
+// message is a VideoRequest or a ChatRequest.
+type message interface {
+	proto.Message
+	GetStored() *genbusv1.BlobRef
+}
+
+// unmarshal gives a message of the right type in any case.
+func unmarshal(kind subject.Kind, data []byte) (message, error) {
+	var m message = &genbusv1.VideoRequest{}
 	if kind == subject.Chat {
-		var m genbusv1.ChatRequest
-		if err := proto.Unmarshal(data, &m); err != nil {
-			return admission.Request{}, unreadable(&m, data)
-		}
-		return FromChat(&m)
+		m = &genbusv1.ChatRequest{}
 	}
-	var m genbusv1.VideoRequest
-	if err := proto.Unmarshal(data, &m); err != nil {
-		return admission.Request{}, unreadable(&m, data)
+	return m, proto.Unmarshal(data, m)
+}
+
+func requestOf(m message) (admission.Request, error) {
+	if chat, ok := m.(*genbusv1.ChatRequest); ok {
+		return FromChat(chat)
 	}
-	return FromVideo(&m)
+	video, _ := m.(*genbusv1.VideoRequest)
+	return FromVideo(video)
 }
 
 // unreadable leaves the decoder's own words out: they say nothing to a
@@ -107,6 +143,17 @@ func unreadable(m proto.Message, data []byte) error {
 	return fault.New(fault.InvalidRequest, "the message is not a %s%s", m.ProtoReflect().Descriptor().FullName(), hint)
 }
 
+// Again reports whether the same message may be accepted later. An acceptance that
+// is unknown is asked for again: the message is the same job.
+func Again(f *fault.Error) bool {
+	switch f.Code {
+	case fault.AcceptanceUnknown, fault.CallerGone, fault.UpstreamTimeout, fault.Internal:
+		return true
+	default:
+		return f.Meaning().Retry
+	}
+}
+
 func fromHeader(r *admission.Request, header nats.Header) error {
 	return AddHeaders(r, get(header, subject.HeaderRequestID), get(header, subject.HeaderLabels))
 }
@@ -116,15 +163,22 @@ func fromHeader(r *admission.Request, header nats.Header) error {
 // ones add nothing. Headers that contradict the message are refused with a
 // *fault.Error: using either one silently could mean a second paid job.
 func AddHeaders(r *admission.Request, requestID, labels string) error {
-	if requestID != "" && r.RequestID != "" && requestID != r.RequestID {
-		return fault.Invalid([]fault.Violation{{Field: "request_id", Description: "differs between the message and the header"}})
+	if err := addRequestID(r, requestID); err != nil {
+		return err
 	}
-	r.RequestID = cmp.Or(r.RequestID, requestID)
 	parsed, err := ParseLabels(labels)
 	if err != nil {
 		return err
 	}
 	return addLabels(r, parsed)
+}
+
+func addRequestID(r *admission.Request, requestID string) error {
+	if requestID != "" && r.RequestID != "" && requestID != r.RequestID {
+		return fault.Invalid([]fault.Violation{{Field: "request_id", Description: "differs between the message and the header"}})
+	}
+	r.RequestID = cmp.Or(r.RequestID, requestID)
+	return nil
 }
 
 // get reads a header in any case, because nats.Header is case-sensitive and some

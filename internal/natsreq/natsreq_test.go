@@ -84,8 +84,11 @@ func TestDecode(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(row.want, got, cmpopts.IgnoreFields(admission.Request{}, "Source"), protocmp.Transform()); diff != "" {
+			if diff := cmp.Diff(row.want, got.Request, cmpopts.IgnoreFields(admission.Request{}, "Source"), protocmp.Transform()); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
+			}
+			if got.Upload != nil {
+				t.Error("an upload that nobody named")
 			}
 		})
 	}
@@ -156,8 +159,8 @@ func TestParseLabels(t *testing.T) {
 	}
 }
 
-// FuzzDecode: nothing panics, every error has a meaning, and a JSON body is the
-// data.
+// FuzzDecode: nothing panics, every error has a meaning, a JSON body is the data,
+// and no reference leads out of the tenant's uploads.
 func FuzzDecode(f *testing.F) {
 	f.Add("genbus.call.video.acme", "application/json", "r1", "k=v", []byte(`{"model":"m"}`))
 	f.Add("genbus.request.chat.acme", "", "", "", []byte("\x1a\x02{}"))
@@ -165,6 +168,13 @@ func FuzzDecode(f *testing.F) {
 	f.Add("genbus.call.video.acme", "", "r1", "", marshal(f, &genbusv1.VideoRequest{
 		RequestId: "r1", Body: &genbusv1.VideoRequest_Video{Video: &genbusv1.VideoGeneration{Model: "m", ExtraJson: []byte(`{"a":1}`)}},
 	}))
+	for _, m := range []proto.Message{
+		storedVideo(ref(func(*genbusv1.BlobRef) {})), storedVideo(ref(func(r *genbusv1.BlobRef) { r.Bucket = names.Bodies("globex") })),
+		storedVideo(ref(func(r *genbusv1.BlobRef) { r.Name = "upload-../x" })), storedVideo(ref(func(r *genbusv1.BlobRef) { r.Size = 1 << 63 })), storedVideo(&genbusv1.BlobRef{}),
+	} {
+		f.Add("genbus.call.video.acme", "", "r1", "k=v", marshal(f, m))
+	}
+	f.Add("genbus.request.chat.acme", "", "", "", marshal(f, storedChat(ref(func(r *genbusv1.BlobRef) { r.Bucket = names.Bodies("acme") }))))
 	f.Fuzz(func(t *testing.T, subj, media, id, labels string, data []byte) {
 		header := nats.Header{"content-type": {media}, "genbus-request-id": {id}, "genbus-labels": {labels}}
 		r, err := natsreq.Decode(names, subj, header, data)
@@ -180,6 +190,9 @@ func FuzzDecode(f *testing.F) {
 		}
 		if json, _ := natsreq.IsJSON(header); json && string(r.Body) != string(data) {
 			t.Fatal("the JSON body is not the data")
+		}
+		if up := r.Upload; up != nil && (up.Object.Bucket != names.Bodies(r.Tenant) || !strings.HasPrefix(up.Object.Name, subject.UploadPrefix) || up.Object.Size > natsreq.MaxUpload) {
+			t.Fatalf("the upload %+v", up.Object)
 		}
 	})
 }

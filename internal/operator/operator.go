@@ -10,6 +10,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/erasure"
+	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/tasklog"
 )
@@ -20,6 +21,7 @@ type Options struct {
 	Broker    *broker.Broker
 	Log       *tasklog.Log
 	Bodies    *broker.Bodies
+	Uploads   *natsreq.Uploads
 	Admission *admission.Admission
 	Routes    *routes.Table
 	Eraser    erasure.Eraser

@@ -23,11 +23,16 @@ func (op *Operator) Redrive(ctx context.Context, seq uint64) (tasklog.Entry, err
 	if err != nil {
 		return tasklog.Entry{}, err
 	}
-	r, err := op.requestOf(ctx, l)
+	r, release, err := op.requestOf(ctx, l)
+	defer release()
 	if err != nil {
 		return tasklog.Entry{}, err
 	}
-	return op.resolve(ctx, l, r)
+	e, err := op.resolve(ctx, l, r.Request)
+	if err == nil {
+		op.o.Uploads.Remove(ctx, r.Upload) // without its letter nobody can name it
+	}
+	return e, err
 }
 
 // resolve makes the one job that a letter makes, and removes the letter.
@@ -74,32 +79,42 @@ func (op *Operator) source(ctx context.Context, l letter) (admission.Source, err
 }
 
 // requestOf is the request that a letter holds: an accepted one as admission takes
-// it, a message of the inbox as the message that it was.
-func (op *Operator) requestOf(ctx context.Context, l letter) (admission.Request, error) {
-	names := op.o.Broker.Names()
+// it, a message of the inbox as the message that it was. release is for after the
+// admission, and never nil.
+func (op *Operator) requestOf(ctx context.Context, l letter) (r natsreq.Incoming, release func(), err error) {
 	data, err := op.data(ctx, l)
 	if err != nil {
-		return admission.Request{}, err
+		return r, func() {}, err
 	}
-	if kind, _, _ := names.ParseRequest(l.GetSubject()); kind != "" {
-		return messageOf(names, l, data)
+	if kind, _, _ := op.o.Broker.Names().ParseRequest(l.GetSubject()); kind != "" {
+		return op.messageOf(ctx, l, data)
 	}
 	if l.unreadable || l.GetSubject() != "" || len(data) == 0 {
-		return admission.Request{}, fault.New(fault.LetterUnusable, "dead letter %d holds no request that could be sent again", l.seq)
+		return r, func() {}, fault.New(fault.LetterUnusable, "dead letter %d holds no request that could be sent again", l.seq)
 	}
-	return accepted(l, data), nil
+	r.Request = accepted(l, data)
+	return r, func() {}, nil
 }
 
-// messageOf reads a message that was never accepted. What it asked for in time has
-// mostly passed.
-func messageOf(names subject.Space, l letter, data []byte) (admission.Request, error) {
+// uploadWait is how long a redrive waits for a place to read an upload.
+const uploadWait = 2 * time.Second
+
+// messageOf reads a message that was never accepted, and its upload again where it
+// names one. What it asked for in time has mostly passed.
+func (op *Operator) messageOf(ctx context.Context, l letter, data []byte) (r natsreq.Incoming, release func(), err error) {
 	header := nats.Header{}
 	for _, h := range l.GetHeaders() {
 		header[h.GetKey()] = h.GetValues()
 	}
-	r, err := natsreq.Decode(names, l.GetSubject(), header, data)
+	if r, err = natsreq.Decode(op.o.Broker.Names(), l.GetSubject(), header, data); err != nil {
+		return r, func() {}, err
+	}
+	release, err = op.o.Uploads.Complete(ctx, &r, uploadWait)
+	if fault.CodeOf(err) == fault.InputLost {
+		return r, release, op.withoutUpload(ctx, l)
+	}
 	if err != nil {
-		return r, err
+		return r, release, err
 	}
 	if !r.ExpiresAt.After(time.Now()) {
 		r.ExpiresAt = time.Time{}
@@ -108,7 +123,18 @@ func messageOf(names subject.Space, l letter, data []byte) (admission.Request, e
 	if l.GetError().GetCode() != string(fault.IdempotencyKeyReused) {
 		r.RetryOf = retryOf(l, r.RetryOf)
 	}
-	return r, nil
+	return r, release, nil
+}
+
+// withoutUpload says why nothing can be made of a letter: its upload is gone, or
+// somebody else has just made a job of it.
+func (op *Operator) withoutUpload(ctx context.Context, l letter) error {
+	if _, err := op.letter(ctx, l.seq); err != nil {
+		return err
+	}
+	return fault.New(fault.LetterUnusable,
+		"dead letter %d names a stored request that is gone from the tenant's object store, where it stays as long as the log keeps a job (nats.streams.tasks.max_age); "+
+			"have it uploaded and sent again, and drop the letter", l.seq)
 }
 
 // accepted is the request of a job. Letters of older versions tell its body and

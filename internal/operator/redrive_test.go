@@ -131,11 +131,12 @@ func (r *replica) redriveWithoutRemoval(seq uint64) tasklog.Entry {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	request, err := r.requestOf(r.t.Context(), l)
+	request, release, err := r.requestOf(r.t.Context(), l)
+	defer release()
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return r.accept(l, request)
+	return r.accept(l, request.Request)
 }
 
 func (r *replica) accept(l letter, request admission.Request) tasklog.Entry {

@@ -23,6 +23,7 @@ import (
 	"github.com/genbus/genbus/internal/content"
 	"github.com/genbus/genbus/internal/erasure"
 	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/sandbox"
@@ -89,13 +90,13 @@ func newReplica(t testing.TB, b *broker.Broker, up *sandbox.Server, change ...fu
 		t.Fatal(err)
 	}
 	bodies, reader := broker.NewBodies(b), content.NewReader(content.Options{})
-	adm := admission.New(cfg, b, log, bodies, nil)
+	adm, uploads := admission.New(cfg, b, log, bodies, nil), natsreq.NewUploads(bodies, brokertest.Logger(t))
 	r := &replica{t: t, Operator: New(Options{
-		Config: cfg, Broker: b, Log: log, Bodies: bodies, Admission: adm, Routes: table,
+		Config: cfg, Broker: b, Log: log, Bodies: bodies, Uploads: uploads, Admission: adm, Routes: table,
 		Eraser: erasure.Eraser{Broker: b, Admission: adm, Log: log, Bodies: bodies}, Logger: brokertest.Logger(t),
 	})}
 	r.consumer = consumer.New(ctx, consumer.Options{
-		Config: cfg, Broker: b, Log: log, Encoder: enc, Bodies: bodies, Content: reader, Routes: table, Admission: adm, Logger: brokertest.Logger(t),
+		Config: cfg, Broker: b, Log: log, Encoder: enc, Bodies: bodies, Uploads: uploads, Content: reader, Routes: table, Admission: adm, Logger: brokertest.Logger(t),
 	})
 	t.Cleanup(func() {
 		r.stop()

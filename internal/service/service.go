@@ -26,6 +26,7 @@ import (
 	"github.com/genbus/genbus/internal/erasure"
 	"github.com/genbus/genbus/internal/inline"
 	"github.com/genbus/genbus/internal/listener"
+	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/operator"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/routes"
@@ -122,9 +123,10 @@ func (s *Service) startWork(ctx context.Context) error {
 		ReaderBuffer: int(s.cfg.Limits.SlowReaderBytes), IndexSize: s.cfg.Limits.ListIndex,
 	})
 	bodies := broker.NewBodies(s.broker)
+	uploads := natsreq.NewUploads(bodies, s.log)
 	adm := admission.New(s.cfg, s.broker, s.tasks, bodies, s.metrics)
 	s.consumer = consumer.New(context.WithoutCancel(ctx), consumer.Options{
-		Config: s.cfg, Broker: s.broker, Log: s.tasks, Encoder: enc, Bodies: bodies, Content: s.content, Routes: s.routes,
+		Config: s.cfg, Broker: s.broker, Log: s.tasks, Encoder: enc, Bodies: bodies, Uploads: uploads, Content: s.content, Routes: s.routes,
 		Admission: adm, Metrics: s.metrics, Tracing: s.tracing, Logger: s.log,
 	})
 	s.inline = inline.New(inline.Options{
@@ -142,9 +144,9 @@ func (s *Service) startWork(ctx context.Context) error {
 	eraser := erasure.Eraser{Broker: s.broker, Admission: adm, Log: s.tasks, Bodies: bodies}
 	var err error
 	s.api, err = api.New(ctx, api.Options{
-		Config: s.cfg, Names: s.broker.Names(), Admission: adm, Log: s.tasks, Bodies: bodies, Eraser: eraser,
+		Config: s.cfg, Names: s.broker.Names(), Admission: adm, Log: s.tasks, Bodies: bodies, Uploads: uploads, Eraser: eraser,
 		Operator: operator.New(operator.Options{
-			Config: s.cfg, Broker: s.broker, Log: s.tasks, Bodies: bodies, Admission: adm, Routes: s.routes, Eraser: eraser, Logger: s.log,
+			Config: s.cfg, Broker: s.broker, Log: s.tasks, Bodies: bodies, Uploads: uploads, Admission: adm, Routes: s.routes, Eraser: eraser, Logger: s.log,
 		}),
 		Content: s.content, Routes: s.routes, Inline: s.inline,
 		Chats:  chatlog.New(s.broker, s.tasks, bodies, chatlog.Options{ReaderBuffer: int(s.cfg.Limits.SlowReaderBytes)}),

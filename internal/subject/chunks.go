@@ -35,6 +35,10 @@ func (s Space) parseChunk(subject, word string) (tenant, id string, err error) {
 	return t[0], t[1], nil
 }
 
+// UploadPrefix begins the names of requests that their publishers have put into the
+// object store because they are larger than a message.
+const UploadPrefix = "upload-"
+
 // Bodies is the object store of one tenant, for bodies that are too large for a
 // message. Bucket names take the same characters as tokens.
 func (s Space) Bodies(tenant string) string { return s.stream + "_BODIES_" + tenant }

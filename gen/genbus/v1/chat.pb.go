@@ -35,12 +35,13 @@ type ChatRequest struct {
 	// refused (idempotency_key_reused). A chat with a key is always a queued job.
 	// Empty: every request is a new job.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// The body; exactly one of the two.
+	// The body; exactly one of them.
 	//
 	// Types that are valid to be assigned to Body:
 	//
 	//	*ChatRequest_Chat
 	//	*ChatRequest_RawJson
+	//	*ChatRequest_Stored
 	Body isChatRequest_Body `protobuf_oneof:"body"`
 	// Labels for the caller's own use, copied into the job: up to 16, keys and
 	// values up to 128 bytes. They are no part of the fingerprint.
@@ -116,6 +117,15 @@ func (x *ChatRequest) GetRawJson() []byte {
 	return nil
 }
 
+func (x *ChatRequest) GetStored() *BlobRef {
+	if x != nil {
+		if x, ok := x.Body.(*ChatRequest_Stored); ok {
+			return x.Stored
+		}
+	}
+	return nil
+}
+
 func (x *ChatRequest) GetLabels() map[string]string {
 	if x != nil {
 		return x.Labels
@@ -153,9 +163,22 @@ type ChatRequest_RawJson struct {
 	RawJson []byte `protobuf:"bytes,3,opt,name=raw_json,json=rawJson,proto3,oneof"`
 }
 
+type ChatRequest_Stored struct {
+	// The whole request, where it is larger than a message: a ChatRequest
+	// (Protobuf) as an object of the tenant's object store, whose name begins
+	// with "upload-": up to 255 printable ASCII characters. Only on NATS; the
+	// other fields of this message stay empty. size and sha256 are required;
+	// bucket may be empty. genbus deletes the object when it has served its
+	// message, so that every message has one of its own, also one that is
+	// published again.
+	Stored *BlobRef `protobuf:"bytes,7,opt,name=stored,proto3,oneof"`
+}
+
 func (*ChatRequest_Chat) isChatRequest_Body() {}
 
 func (*ChatRequest_RawJson) isChatRequest_Body() {}
+
+func (*ChatRequest_Stored) isChatRequest_Body() {}
 
 // ChatCompletionBody is the body of POST /v1/chat/completions. A field that is
 // absent is not sent; 0 is sent as 0; an explicit null can be sent as raw_json
@@ -2476,12 +2499,13 @@ var File_genbus_v1_chat_proto protoreflect.FileDescriptor
 
 const file_genbus_v1_chat_proto_rawDesc = "" +
 	"\n" +
-	"\x14genbus/v1/chat.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd3\x02\n" +
+	"\x14genbus/v1/chat.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x81\x03\n" +
 	"\vChatRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x123\n" +
 	"\x04chat\x18\x02 \x01(\v2\x1d.genbus.v1.ChatCompletionBodyH\x00R\x04chat\x12\x1b\n" +
-	"\braw_json\x18\x03 \x01(\fH\x00R\arawJson\x12:\n" +
+	"\braw_json\x18\x03 \x01(\fH\x00R\arawJson\x12,\n" +
+	"\x06stored\x18\a \x01(\v2\x12.genbus.v1.BlobRefH\x00R\x06stored\x12:\n" +
 	"\x06labels\x18\x04 \x03(\v2\".genbus.v1.ChatRequest.LabelsEntryR\x06labels\x129\n" +
 	"\n" +
 	"expires_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x19\n" +
@@ -2802,64 +2826,65 @@ var file_genbus_v1_chat_proto_goTypes = []any{
 	nil,                           // 26: genbus.v1.ChatCompletionBody.LogitBiasEntry
 	nil,                           // 27: genbus.v1.ChatCompletionBody.MetadataEntry
 	nil,                           // 28: genbus.v1.Chat.LabelsEntry
-	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
-	(*Usage)(nil),                 // 30: genbus.v1.Usage
-	(JobStatus)(0),                // 31: genbus.v1.JobStatus
-	(*BlobRef)(nil),               // 32: genbus.v1.BlobRef
+	(*BlobRef)(nil),               // 29: genbus.v1.BlobRef
+	(*timestamppb.Timestamp)(nil), // 30: google.protobuf.Timestamp
+	(*Usage)(nil),                 // 31: genbus.v1.Usage
+	(JobStatus)(0),                // 32: genbus.v1.JobStatus
 	(*TaskError)(nil),             // 33: genbus.v1.TaskError
 	(*Execution)(nil),             // 34: genbus.v1.Execution
 }
 var file_genbus_v1_chat_proto_depIdxs = []int32{
 	1,  // 0: genbus.v1.ChatRequest.chat:type_name -> genbus.v1.ChatCompletionBody
-	25, // 1: genbus.v1.ChatRequest.labels:type_name -> genbus.v1.ChatRequest.LabelsEntry
-	29, // 2: genbus.v1.ChatRequest.expires_at:type_name -> google.protobuf.Timestamp
-	2,  // 3: genbus.v1.ChatCompletionBody.messages:type_name -> genbus.v1.ChatMessage
-	8,  // 4: genbus.v1.ChatCompletionBody.tools:type_name -> genbus.v1.ChatTool
-	10, // 5: genbus.v1.ChatCompletionBody.tool_choice:type_name -> genbus.v1.ChatToolChoice
-	13, // 6: genbus.v1.ChatCompletionBody.response_format:type_name -> genbus.v1.ChatResponseFormat
-	15, // 7: genbus.v1.ChatCompletionBody.stream_options:type_name -> genbus.v1.ChatStreamOptions
-	26, // 8: genbus.v1.ChatCompletionBody.logit_bias:type_name -> genbus.v1.ChatCompletionBody.LogitBiasEntry
-	27, // 9: genbus.v1.ChatCompletionBody.metadata:type_name -> genbus.v1.ChatCompletionBody.MetadataEntry
-	3,  // 10: genbus.v1.ChatMessage.parts:type_name -> genbus.v1.ChatContentParts
-	11, // 11: genbus.v1.ChatMessage.tool_calls:type_name -> genbus.v1.ChatToolCall
-	4,  // 12: genbus.v1.ChatContentParts.parts:type_name -> genbus.v1.ChatContentPart
-	5,  // 13: genbus.v1.ChatContentPart.image_url:type_name -> genbus.v1.ChatImageUrl
-	6,  // 14: genbus.v1.ChatContentPart.input_audio:type_name -> genbus.v1.ChatInputAudio
-	7,  // 15: genbus.v1.ChatContentPart.file:type_name -> genbus.v1.ChatFile
-	9,  // 16: genbus.v1.ChatTool.function:type_name -> genbus.v1.ChatFunction
-	12, // 17: genbus.v1.ChatToolCall.function:type_name -> genbus.v1.ChatFunctionCall
-	14, // 18: genbus.v1.ChatResponseFormat.json_schema:type_name -> genbus.v1.ChatJsonSchema
-	17, // 19: genbus.v1.ChatCompletion.choices:type_name -> genbus.v1.ChatChoice
-	30, // 20: genbus.v1.ChatCompletion.usage:type_name -> genbus.v1.Usage
-	2,  // 21: genbus.v1.ChatChoice.message:type_name -> genbus.v1.ChatMessage
-	18, // 22: genbus.v1.ChatChoice.logprobs:type_name -> genbus.v1.ChatLogprobs
-	19, // 23: genbus.v1.ChatLogprobs.content:type_name -> genbus.v1.ChatTokenLogprob
-	19, // 24: genbus.v1.ChatLogprobs.refusal:type_name -> genbus.v1.ChatTokenLogprob
-	19, // 25: genbus.v1.ChatTokenLogprob.top_logprobs:type_name -> genbus.v1.ChatTokenLogprob
-	21, // 26: genbus.v1.ChatCompletionChunk.choices:type_name -> genbus.v1.ChatChunkChoice
-	30, // 27: genbus.v1.ChatCompletionChunk.usage:type_name -> genbus.v1.Usage
-	2,  // 28: genbus.v1.ChatChunkChoice.delta:type_name -> genbus.v1.ChatMessage
-	18, // 29: genbus.v1.ChatChunkChoice.logprobs:type_name -> genbus.v1.ChatLogprobs
-	31, // 30: genbus.v1.Chat.status:type_name -> genbus.v1.JobStatus
-	32, // 31: genbus.v1.Chat.reply_ref:type_name -> genbus.v1.BlobRef
-	33, // 32: genbus.v1.Chat.error:type_name -> genbus.v1.TaskError
-	29, // 33: genbus.v1.Chat.created_at:type_name -> google.protobuf.Timestamp
-	29, // 34: genbus.v1.Chat.updated_at:type_name -> google.protobuf.Timestamp
-	29, // 35: genbus.v1.Chat.completed_at:type_name -> google.protobuf.Timestamp
-	28, // 36: genbus.v1.Chat.labels:type_name -> genbus.v1.Chat.LabelsEntry
-	30, // 37: genbus.v1.Chat.usage:type_name -> genbus.v1.Usage
-	29, // 38: genbus.v1.Chat.expires_at:type_name -> google.protobuf.Timestamp
-	34, // 39: genbus.v1.Chat.execution:type_name -> genbus.v1.Execution
-	29, // 40: genbus.v1.ChatEvent.time:type_name -> google.protobuf.Timestamp
-	31, // 41: genbus.v1.ChatEvent.previous_status:type_name -> genbus.v1.JobStatus
-	22, // 42: genbus.v1.ChatEvent.chat:type_name -> genbus.v1.Chat
-	29, // 43: genbus.v1.ChatChunk.time:type_name -> google.protobuf.Timestamp
-	32, // 44: genbus.v1.ChatChunk.blocks_ref:type_name -> genbus.v1.BlobRef
-	45, // [45:45] is the sub-list for method output_type
-	45, // [45:45] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	29, // 1: genbus.v1.ChatRequest.stored:type_name -> genbus.v1.BlobRef
+	25, // 2: genbus.v1.ChatRequest.labels:type_name -> genbus.v1.ChatRequest.LabelsEntry
+	30, // 3: genbus.v1.ChatRequest.expires_at:type_name -> google.protobuf.Timestamp
+	2,  // 4: genbus.v1.ChatCompletionBody.messages:type_name -> genbus.v1.ChatMessage
+	8,  // 5: genbus.v1.ChatCompletionBody.tools:type_name -> genbus.v1.ChatTool
+	10, // 6: genbus.v1.ChatCompletionBody.tool_choice:type_name -> genbus.v1.ChatToolChoice
+	13, // 7: genbus.v1.ChatCompletionBody.response_format:type_name -> genbus.v1.ChatResponseFormat
+	15, // 8: genbus.v1.ChatCompletionBody.stream_options:type_name -> genbus.v1.ChatStreamOptions
+	26, // 9: genbus.v1.ChatCompletionBody.logit_bias:type_name -> genbus.v1.ChatCompletionBody.LogitBiasEntry
+	27, // 10: genbus.v1.ChatCompletionBody.metadata:type_name -> genbus.v1.ChatCompletionBody.MetadataEntry
+	3,  // 11: genbus.v1.ChatMessage.parts:type_name -> genbus.v1.ChatContentParts
+	11, // 12: genbus.v1.ChatMessage.tool_calls:type_name -> genbus.v1.ChatToolCall
+	4,  // 13: genbus.v1.ChatContentParts.parts:type_name -> genbus.v1.ChatContentPart
+	5,  // 14: genbus.v1.ChatContentPart.image_url:type_name -> genbus.v1.ChatImageUrl
+	6,  // 15: genbus.v1.ChatContentPart.input_audio:type_name -> genbus.v1.ChatInputAudio
+	7,  // 16: genbus.v1.ChatContentPart.file:type_name -> genbus.v1.ChatFile
+	9,  // 17: genbus.v1.ChatTool.function:type_name -> genbus.v1.ChatFunction
+	12, // 18: genbus.v1.ChatToolCall.function:type_name -> genbus.v1.ChatFunctionCall
+	14, // 19: genbus.v1.ChatResponseFormat.json_schema:type_name -> genbus.v1.ChatJsonSchema
+	17, // 20: genbus.v1.ChatCompletion.choices:type_name -> genbus.v1.ChatChoice
+	31, // 21: genbus.v1.ChatCompletion.usage:type_name -> genbus.v1.Usage
+	2,  // 22: genbus.v1.ChatChoice.message:type_name -> genbus.v1.ChatMessage
+	18, // 23: genbus.v1.ChatChoice.logprobs:type_name -> genbus.v1.ChatLogprobs
+	19, // 24: genbus.v1.ChatLogprobs.content:type_name -> genbus.v1.ChatTokenLogprob
+	19, // 25: genbus.v1.ChatLogprobs.refusal:type_name -> genbus.v1.ChatTokenLogprob
+	19, // 26: genbus.v1.ChatTokenLogprob.top_logprobs:type_name -> genbus.v1.ChatTokenLogprob
+	21, // 27: genbus.v1.ChatCompletionChunk.choices:type_name -> genbus.v1.ChatChunkChoice
+	31, // 28: genbus.v1.ChatCompletionChunk.usage:type_name -> genbus.v1.Usage
+	2,  // 29: genbus.v1.ChatChunkChoice.delta:type_name -> genbus.v1.ChatMessage
+	18, // 30: genbus.v1.ChatChunkChoice.logprobs:type_name -> genbus.v1.ChatLogprobs
+	32, // 31: genbus.v1.Chat.status:type_name -> genbus.v1.JobStatus
+	29, // 32: genbus.v1.Chat.reply_ref:type_name -> genbus.v1.BlobRef
+	33, // 33: genbus.v1.Chat.error:type_name -> genbus.v1.TaskError
+	30, // 34: genbus.v1.Chat.created_at:type_name -> google.protobuf.Timestamp
+	30, // 35: genbus.v1.Chat.updated_at:type_name -> google.protobuf.Timestamp
+	30, // 36: genbus.v1.Chat.completed_at:type_name -> google.protobuf.Timestamp
+	28, // 37: genbus.v1.Chat.labels:type_name -> genbus.v1.Chat.LabelsEntry
+	31, // 38: genbus.v1.Chat.usage:type_name -> genbus.v1.Usage
+	30, // 39: genbus.v1.Chat.expires_at:type_name -> google.protobuf.Timestamp
+	34, // 40: genbus.v1.Chat.execution:type_name -> genbus.v1.Execution
+	30, // 41: genbus.v1.ChatEvent.time:type_name -> google.protobuf.Timestamp
+	32, // 42: genbus.v1.ChatEvent.previous_status:type_name -> genbus.v1.JobStatus
+	22, // 43: genbus.v1.ChatEvent.chat:type_name -> genbus.v1.Chat
+	30, // 44: genbus.v1.ChatChunk.time:type_name -> google.protobuf.Timestamp
+	29, // 45: genbus.v1.ChatChunk.blocks_ref:type_name -> genbus.v1.BlobRef
+	46, // [46:46] is the sub-list for method output_type
+	46, // [46:46] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_genbus_v1_chat_proto_init() }
@@ -2871,6 +2896,7 @@ func file_genbus_v1_chat_proto_init() {
 	file_genbus_v1_chat_proto_msgTypes[0].OneofWrappers = []any{
 		(*ChatRequest_Chat)(nil),
 		(*ChatRequest_RawJson)(nil),
+		(*ChatRequest_Stored)(nil),
 	}
 	file_genbus_v1_chat_proto_msgTypes[1].OneofWrappers = []any{}
 	file_genbus_v1_chat_proto_msgTypes[2].OneofWrappers = []any{

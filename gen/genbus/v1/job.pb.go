@@ -285,10 +285,10 @@ func (x *TaskError) GetRetryAfterSeconds() float64 {
 }
 
 // BlobRef names a body that stands in the tenant's object store: one that is too
-// large for a message, or the copy of a result.
+// large for a message, the copy of a result, or a request that was uploaded.
 type BlobRef struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Name of the JetStream object store.
+	// Name of the JetStream object store. Empty in a request: the tenant's own.
 	Bucket string `protobuf:"bytes,1,opt,name=bucket,proto3" json:"bucket,omitempty"`
 	// Name of the object.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`

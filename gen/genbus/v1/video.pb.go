@@ -33,12 +33,13 @@ type VideoRequest struct {
 	// to the first job for as long as the log keeps it; with another body it is
 	// refused (idempotency_key_reused). Empty: every request is a new job.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// The body; exactly one of the two.
+	// The body; exactly one of them.
 	//
 	// Types that are valid to be assigned to Body:
 	//
 	//	*VideoRequest_Video
 	//	*VideoRequest_RawJson
+	//	*VideoRequest_Stored
 	Body isVideoRequest_Body `protobuf_oneof:"body"`
 	// Labels for the caller's own use, copied into the task: up to 16, keys and
 	// values up to 128 bytes. They are no part of the fingerprint.
@@ -120,6 +121,15 @@ func (x *VideoRequest) GetRawJson() []byte {
 	return nil
 }
 
+func (x *VideoRequest) GetStored() *BlobRef {
+	if x != nil {
+		if x, ok := x.Body.(*VideoRequest_Stored); ok {
+			return x.Stored
+		}
+	}
+	return nil
+}
+
 func (x *VideoRequest) GetLabels() map[string]string {
 	if x != nil {
 		return x.Labels
@@ -173,9 +183,22 @@ type VideoRequest_RawJson struct {
 	RawJson []byte `protobuf:"bytes,3,opt,name=raw_json,json=rawJson,proto3,oneof"`
 }
 
+type VideoRequest_Stored struct {
+	// The whole request, where it is larger than a message: a VideoRequest
+	// (Protobuf) as an object of the tenant's object store, whose name begins
+	// with "upload-": up to 255 printable ASCII characters. Only on NATS; the
+	// other fields of this message stay empty. size and sha256 are required;
+	// bucket may be empty. genbus deletes the object when it has served its
+	// message, so that every message has one of its own, also one that is
+	// published again.
+	Stored *BlobRef `protobuf:"bytes,9,opt,name=stored,proto3,oneof"`
+}
+
 func (*VideoRequest_Video) isVideoRequest_Body() {}
 
 func (*VideoRequest_RawJson) isVideoRequest_Body() {}
+
+func (*VideoRequest_Stored) isVideoRequest_Body() {}
 
 // VideoGeneration is the body of POST /v1/video/generations. A field that is
 // absent is not sent; 0 is sent as 0.
@@ -815,12 +838,13 @@ var File_genbus_v1_video_proto protoreflect.FileDescriptor
 
 const file_genbus_v1_video_proto_rawDesc = "" +
 	"\n" +
-	"\x15genbus/v1/video.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9b\x03\n" +
+	"\x15genbus/v1/video.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc9\x03\n" +
 	"\fVideoRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x122\n" +
 	"\x05video\x18\x02 \x01(\v2\x1a.genbus.v1.VideoGenerationH\x00R\x05video\x12\x1b\n" +
-	"\braw_json\x18\x03 \x01(\fH\x00R\arawJson\x12;\n" +
+	"\braw_json\x18\x03 \x01(\fH\x00R\arawJson\x12,\n" +
+	"\x06stored\x18\t \x01(\v2\x12.genbus.v1.BlobRefH\x00R\x06stored\x12;\n" +
 	"\x06labels\x18\x04 \x03(\v2#.genbus.v1.VideoRequest.LabelsEntryR\x06labels\x129\n" +
 	"\n" +
 	"expires_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x19\n" +
@@ -928,40 +952,41 @@ var file_genbus_v1_video_proto_goTypes = []any{
 	(*VideoTaskEvent)(nil),        // 5: genbus.v1.VideoTaskEvent
 	nil,                           // 6: genbus.v1.VideoRequest.LabelsEntry
 	nil,                           // 7: genbus.v1.VideoTask.LabelsEntry
-	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
-	(JobStatus)(0),                // 9: genbus.v1.JobStatus
-	(*TaskError)(nil),             // 10: genbus.v1.TaskError
-	(*Usage)(nil),                 // 11: genbus.v1.Usage
-	(*Execution)(nil),             // 12: genbus.v1.Execution
-	(*BlobRef)(nil),               // 13: genbus.v1.BlobRef
+	(*BlobRef)(nil),               // 8: genbus.v1.BlobRef
+	(*timestamppb.Timestamp)(nil), // 9: google.protobuf.Timestamp
+	(JobStatus)(0),                // 10: genbus.v1.JobStatus
+	(*TaskError)(nil),             // 11: genbus.v1.TaskError
+	(*Usage)(nil),                 // 12: genbus.v1.Usage
+	(*Execution)(nil),             // 13: genbus.v1.Execution
 }
 var file_genbus_v1_video_proto_depIdxs = []int32{
 	1,  // 0: genbus.v1.VideoRequest.video:type_name -> genbus.v1.VideoGeneration
-	6,  // 1: genbus.v1.VideoRequest.labels:type_name -> genbus.v1.VideoRequest.LabelsEntry
-	8,  // 2: genbus.v1.VideoRequest.expires_at:type_name -> google.protobuf.Timestamp
-	9,  // 3: genbus.v1.VideoTask.status:type_name -> genbus.v1.JobStatus
-	3,  // 4: genbus.v1.VideoTask.videos:type_name -> genbus.v1.Video
-	10, // 5: genbus.v1.VideoTask.error:type_name -> genbus.v1.TaskError
-	8,  // 6: genbus.v1.VideoTask.created_at:type_name -> google.protobuf.Timestamp
-	8,  // 7: genbus.v1.VideoTask.updated_at:type_name -> google.protobuf.Timestamp
-	8,  // 8: genbus.v1.VideoTask.completed_at:type_name -> google.protobuf.Timestamp
-	7,  // 9: genbus.v1.VideoTask.labels:type_name -> genbus.v1.VideoTask.LabelsEntry
-	8,  // 10: genbus.v1.VideoTask.expires_at:type_name -> google.protobuf.Timestamp
-	11, // 11: genbus.v1.VideoTask.usage:type_name -> genbus.v1.Usage
-	4,  // 12: genbus.v1.VideoTask.archive:type_name -> genbus.v1.Archive
-	12, // 13: genbus.v1.VideoTask.execution:type_name -> genbus.v1.Execution
-	8,  // 14: genbus.v1.Video.expires_at:type_name -> google.protobuf.Timestamp
-	13, // 15: genbus.v1.Video.archived:type_name -> genbus.v1.BlobRef
-	13, // 16: genbus.v1.Archive.files:type_name -> genbus.v1.BlobRef
-	10, // 17: genbus.v1.Archive.error:type_name -> genbus.v1.TaskError
-	8,  // 18: genbus.v1.VideoTaskEvent.time:type_name -> google.protobuf.Timestamp
-	9,  // 19: genbus.v1.VideoTaskEvent.previous_status:type_name -> genbus.v1.JobStatus
-	2,  // 20: genbus.v1.VideoTaskEvent.task:type_name -> genbus.v1.VideoTask
-	21, // [21:21] is the sub-list for method output_type
-	21, // [21:21] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	8,  // 1: genbus.v1.VideoRequest.stored:type_name -> genbus.v1.BlobRef
+	6,  // 2: genbus.v1.VideoRequest.labels:type_name -> genbus.v1.VideoRequest.LabelsEntry
+	9,  // 3: genbus.v1.VideoRequest.expires_at:type_name -> google.protobuf.Timestamp
+	10, // 4: genbus.v1.VideoTask.status:type_name -> genbus.v1.JobStatus
+	3,  // 5: genbus.v1.VideoTask.videos:type_name -> genbus.v1.Video
+	11, // 6: genbus.v1.VideoTask.error:type_name -> genbus.v1.TaskError
+	9,  // 7: genbus.v1.VideoTask.created_at:type_name -> google.protobuf.Timestamp
+	9,  // 8: genbus.v1.VideoTask.updated_at:type_name -> google.protobuf.Timestamp
+	9,  // 9: genbus.v1.VideoTask.completed_at:type_name -> google.protobuf.Timestamp
+	7,  // 10: genbus.v1.VideoTask.labels:type_name -> genbus.v1.VideoTask.LabelsEntry
+	9,  // 11: genbus.v1.VideoTask.expires_at:type_name -> google.protobuf.Timestamp
+	12, // 12: genbus.v1.VideoTask.usage:type_name -> genbus.v1.Usage
+	4,  // 13: genbus.v1.VideoTask.archive:type_name -> genbus.v1.Archive
+	13, // 14: genbus.v1.VideoTask.execution:type_name -> genbus.v1.Execution
+	9,  // 15: genbus.v1.Video.expires_at:type_name -> google.protobuf.Timestamp
+	8,  // 16: genbus.v1.Video.archived:type_name -> genbus.v1.BlobRef
+	8,  // 17: genbus.v1.Archive.files:type_name -> genbus.v1.BlobRef
+	11, // 18: genbus.v1.Archive.error:type_name -> genbus.v1.TaskError
+	9,  // 19: genbus.v1.VideoTaskEvent.time:type_name -> google.protobuf.Timestamp
+	10, // 20: genbus.v1.VideoTaskEvent.previous_status:type_name -> genbus.v1.JobStatus
+	2,  // 21: genbus.v1.VideoTaskEvent.task:type_name -> genbus.v1.VideoTask
+	22, // [22:22] is the sub-list for method output_type
+	22, // [22:22] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_genbus_v1_video_proto_init() }
@@ -973,6 +998,7 @@ func file_genbus_v1_video_proto_init() {
 	file_genbus_v1_video_proto_msgTypes[0].OneofWrappers = []any{
 		(*VideoRequest_Video)(nil),
 		(*VideoRequest_RawJson)(nil),
+		(*VideoRequest_Stored)(nil),
 	}
 	file_genbus_v1_video_proto_msgTypes[1].OneofWrappers = []any{}
 	type x struct{}

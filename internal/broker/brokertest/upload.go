@@ -1,0 +1,57 @@
+package brokertest
+
+import (
+	"crypto/sha256"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// Upload stores a request in the object store of a tenant as a publisher does, with
+// the client library and a bucket that it makes where there is none, and gives the
+// reference to it. word makes the object's name its own.
+func Upload(t testing.TB, js jetstream.JetStream, tenant, word string, request proto.Message) *genbusv1.BlobRef {
+	t.Helper()
+	data, err := proto.Marshal(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := js.CreateOrUpdateObjectStore(t.Context(), jetstream.ObjectStoreConfig{
+		Bucket: subject.Default().Bodies(tenant), TTL: time.Hour,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := subject.UploadPrefix + word
+	if _, err := store.PutBytes(t.Context(), name, data); err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(data)
+	return &genbusv1.BlobRef{Name: name, Size: uint64(len(data)), Sha256: sum[:]}
+}
+
+// Uploads lists the uploads that a tenant's object store has.
+func Uploads(t testing.TB, js jetstream.JetStream, tenant string) (names []string) {
+	t.Helper()
+	store, err := js.ObjectStore(t.Context(), subject.Default().Bodies(tenant))
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := store.List(t.Context())
+	if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {
+		t.Fatal(err)
+	}
+	for _, o := range objects {
+		if strings.HasPrefix(o.Name, subject.UploadPrefix) {
+			names = append(names, o.Name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,88 @@
+package natsreq
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+const (
+	// MaxUpload is the largest request that is read from an object store, in bytes:
+	// the largest body, and room for what stands beside it.
+	MaxUpload = body.MaxSize + 1<<20
+	// maxUploadName is the longest name of an upload.
+	maxUploadName = 255
+)
+
+// Upload names a request that its publisher has put into the object store of its
+// tenant, because it is larger than a message.
+type Upload struct {
+	// Object is what the message names, in the bucket of its tenant.
+	Object broker.Body
+	// read is true once the object was read whole and is the one that was named.
+	read bool
+}
+
+// uploadOf judges the reference of a message. The bucket is the tenant's own,
+// whatever the reference says: the subject is what NATS permissions are about.
+func uploadOf(bucket string, m message) (*Upload, error) {
+	ref := m.GetStored()
+	if v := append(besideStored(m), wrongRef(bucket, ref)...); len(v) > 0 {
+		return nil, fault.Invalid(v)
+	}
+	if ref.GetSize() > MaxUpload {
+		return nil, fault.New(fault.BodyTooLarge, "the upload has %d bytes; at most %d are read", ref.GetSize(), MaxUpload)
+	}
+	b := publisher.BodyOf(ref)
+	b.Bucket = bucket
+	return &Upload{Object: b}, nil
+}
+
+// besideStored finds what stands beside the reference and would be lost: the
+// stored request says it.
+func besideStored(m message) (out []fault.Violation) {
+	m.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
+		if f.Name() != "stored" {
+			out = append(out, fault.Violation{Field: string(f.Name()), Description: "must be empty beside stored; say it in the request that is stored"})
+		}
+		return true
+	})
+	return out
+}
+
+func wrongRef(bucket string, ref *genbusv1.BlobRef) (out []fault.Violation) {
+	add := func(field, format string, args ...any) {
+		out = append(out, fault.Violation{Field: "stored." + field, Description: fmt.Sprintf(format, args...)})
+	}
+	if b := ref.GetBucket(); b != "" && b != bucket {
+		add("bucket", "is not the tenant's own object store; leave it empty")
+	}
+	if name := ref.GetName(); !strings.HasPrefix(name, subject.UploadPrefix) || len(name) > maxUploadName || !printable(name) {
+		add("name", "must begin with %q and have at most %d printable ASCII characters", subject.UploadPrefix, maxUploadName)
+	}
+	if ref.GetSize() == 0 {
+		add("size", "is missing; it is required")
+	}
+	if n := len(ref.GetSha256()); n != sha256.Size {
+		add("sha256", "has %d bytes; the digest of the object has %d, and is required", n, sha256.Size)
+	}
+	return out
+}
+
+func printable(s string) bool {
+	for i := range len(s) {
+		if s[i] < 0x20 || s[i] > 0x7e {
+			return false
+		}
+	}
+	return true
+}

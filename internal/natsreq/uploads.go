@@ -1,0 +1,127 @@
+package natsreq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+const (
+	// maxUploads is how many uploads one process has in hand at a time, whichever way
+	// they are named. Each may take twice MaxUpload of memory until it is admitted.
+	maxUploads = 8
+	// readWithin bounds the reading of one.
+	readWithin = 10 * time.Second
+)
+
+// Uploads reads requests that are larger than a message, and removes them when they
+// are of no use any more. A process has one, so that its places hold for all ways
+// in. It is safe for concurrent use.
+type Uploads struct {
+	bodies *broker.Bodies
+	log    *slog.Logger
+	places chan struct{}
+}
+
+// NewUploads returns the uploads of the tenants' object stores.
+func NewUploads(bodies *broker.Bodies, log *slog.Logger) *Uploads {
+	return &Uploads{bodies: bodies, log: log, places: make(chan struct{}, maxUploads)}
+}
+
+// Complete reads the upload that a request names, and makes the request that is
+// stored there of in; a request without an upload is left as it is. It waits for one
+// of the process's places first, at most as long as wait, beyond which it fails with
+// queue_full. The place is the caller's until release, which is for after the
+// admission; it is never nil.
+//
+// An upload that is gone, or is not the one that was named, is input_lost; nothing
+// was accepted where JetStream does not answer. Every error is a *fault.Error.
+func (u *Uploads) Complete(ctx context.Context, in *Incoming, wait time.Duration) (release func(), err error) {
+	if in.Upload == nil {
+		return func() {}, nil
+	}
+	if err := u.place(ctx, wait); err != nil {
+		return func() {}, err
+	}
+	release = sync.OnceFunc(func() { <-u.places })
+	data, err := u.read(ctx, in.Upload)
+	if err == nil {
+		err = in.complete(data)
+	}
+	if err != nil {
+		release()
+	}
+	return release, err
+}
+
+func (u *Uploads) place(ctx context.Context, wait time.Duration) error {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case u.places <- struct{}{}:
+		return nil
+	case <-timer.C:
+		return fault.New(fault.QueueFull, "this replica has %d stored requests in hand; nothing was accepted", maxUploads).WithRetryAfter(time.Second)
+	case <-ctx.Done():
+		return notRead(context.Cause(ctx))
+	}
+}
+
+func (u *Uploads) read(ctx context.Context, up *Upload) ([]byte, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, readWithin, fmt.Errorf("upload %s was not read within %s", up.Object.Name, readWithin))
+	defer cancel()
+	data, err := u.bodies.Get(ctx, up.Object)
+	switch {
+	case err == nil:
+		up.read = true
+		return data, nil
+	case errors.Is(err, broker.ErrBodyLost):
+		return nil, fault.New(fault.InputLost,
+			"%s in %s is gone, or is not the object that the message names by size and sha256; upload the request again, and send a message that names it", up.Object.Name, up.Object.Bucket)
+	default:
+		return nil, notRead(err)
+	}
+}
+
+func notRead(err error) error {
+	return fault.New(fault.BrokerUnavailable, "the stored request was not read, and nothing was accepted: %w", err).WithRetryAfter(time.Second)
+}
+
+// complete takes over the stored request. What the headers of its message say is
+// joined with it, as with a request that came whole.
+func (in *Incoming) complete(data []byte) error {
+	m, err := unmarshal(in.Kind, data)
+	if err != nil {
+		return fault.New(fault.InvalidRequest, "%s is not a %s in Protobuf", in.Upload.Object.Name, m.ProtoReflect().Descriptor().FullName())
+	}
+	if m.GetStored() != nil {
+		return fault.Invalid([]fault.Violation{{Field: "stored", Description: "names a request that names another one; store the request itself"}})
+	}
+	requestID, labels := in.RequestID, in.Labels
+	if err := in.fill(m); err != nil {
+		return err
+	}
+	if err := addRequestID(&in.Request, requestID); err != nil {
+		return err
+	}
+	return addLabels(&in.Request, labels)
+}
+
+// Remove deletes the upload of a request that is of no use any more, also when ctx
+// has ended. It is best effort: what stays ends with its bucket's TTL. Only what
+// was read is removed, so that nobody has an object deleted by a wrong name.
+func (u *Uploads) Remove(ctx context.Context, up *Upload) {
+	if up == nil || !up.read {
+		return
+	}
+	if err := u.bodies.Delete(context.WithoutCancel(ctx), up.Object); err != nil {
+		u.log.Warn("an upload stays until its time is over", "object", up.Object.Name, "bucket", up.Object.Bucket, telemetry.KeyError, err)
+	}
+}

@@ -1,0 +1,70 @@
+package operator
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// TestRedriveOfAStoredRequest: the letter of a message holds the name of its upload
+// only, which is read again, and removed with the letter.
+func TestRedriveOfAStoredRequest(t *testing.T) {
+	t.Parallel()
+	up, b := newSandbox(t), brokertest.Single(t)
+	r := newReplica(t, b, up).start()
+	whole := &genbusv1.VideoRequest{
+		RequestId: "spent", Labels: map[string]string{"x": "y"}, Body: &genbusv1.VideoRequest_RawJson{RawJson: []byte(`{"model":"later","prompt":"a dog"}`)},
+	}
+	ref := brokertest.Upload(t, b.JetStream(), "acme", "refused", whole)
+	m := nats.NewMsg(b.Names().Request(subject.Video, "acme"))
+	m.Data = marshal(t, &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Stored{Stored: ref}})
+	r.request(m)
+	await(t, "the letter", func() bool { return len(r.letters(Query{})) == 1 })
+	l := r.letters(Query{})[0]
+	if want := admission.JobID(subject.Video, "acme", "request\x00spent"); l.GetLetter().GetId() != want {
+		t.Errorf("the letter names %s, not the job of the stored request id", l.GetLetter().GetId())
+	}
+	if _, err := r.Redrive(t.Context(), l.GetSequence()); fault.CodeOf(err) != fault.ModelNotFound {
+		t.Fatalf("without a route: %v", err)
+	}
+	if left := brokertest.Uploads(t, b.JetStream(), "acme"); len(left) != 1 {
+		t.Fatalf("the next redrive has nothing to read: %v", left)
+	}
+	later := newReplica(t, b, up, withRoute("later")).start()
+	e, err := later.Redrive(t.Context(), l.GetSequence())
+	if err != nil || e.Job.GetLabels()["x"] != "y" || e.Job.GetRequestId() != "" || videoOf(e).GetRetryOf() != l.GetLetter().GetId() {
+		t.Fatalf("%v, %v", e.Job, err)
+	}
+	if end := later.end(e.Name()); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+		t.Errorf("ended %v", end.Job.GetError())
+	}
+	later.gone(l.GetSequence())
+	if left := brokertest.Uploads(t, b.JetStream(), "acme"); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// TestRedriveWithoutTheUpload says what is missing, and keeps the letter.
+func TestRedriveWithoutTheUpload(t *testing.T) {
+	t.Parallel()
+	up, b := newSandbox(t), brokertest.Single(t)
+	r := newReplica(t, b, up)
+	ref := &genbusv1.BlobRef{Name: "upload-gone", Size: 1, Sha256: make([]byte, 32)}
+	seq := store(t, r, &genbusv1.DeadLetter{
+		Kind: "video", Tenant: "acme", Subject: b.Names().Request(subject.Video, "acme"),
+		Data: marshal(t, &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Stored{Stored: ref}}),
+	}, "seq-1")
+	if _, err := r.Redrive(t.Context(), seq); fault.CodeOf(err) != fault.LetterUnusable || !strings.Contains(err.Error(), "gone from the tenant's object store") {
+		t.Errorf("%v", err)
+	}
+	if _, err := r.Letter(t.Context(), seq); err != nil {
+		t.Errorf("the letter is gone: %v", err)
+	}
+}
