@@ -13,7 +13,10 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 
+	"google.golang.org/protobuf/proto"
+
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker/brokertest"
 )
 
 // TestTheServiceWorks runs all that the service does with NATS, with the rights of
@@ -98,6 +101,43 @@ func (r *running) largeBodies(t *testing.T) {
 	}
 	if status, answer := r.http(http.MethodDelete, "/v1/videos/"+id, ""); status != http.StatusOK {
 		t.Errorf("erase: %d %v", status, answer)
+	}
+	r.stored(t)
+}
+
+// stored is a request that somebody in the account of genbus has uploaded, by both
+// ways; the service removes what it has read.
+func (r *running) stored(t *testing.T) {
+	mine := r.connect(t, witness+"GENBUS")
+	for _, send := range []func(subj string, data []byte) error{
+		func(subj string, data []byte) error {
+			_, err := stream(t, mine).Publish(t.Context(), subj, data)
+			return err
+		},
+		func(_ string, data []byte) error {
+			reply, err := r.connect(t, local+"-publisher").Request(names.Call("video", local), data, patience)
+			if err == nil && reply.Header.Get("genbus-job-id") == "" {
+				err = fmt.Errorf("refused: %v", reply.Header)
+			}
+			return err
+		},
+	} {
+		ref := brokertest.Upload(t, stream(t, mine), local, "a", &genbusv1.VideoRequest{
+			Body: &genbusv1.VideoRequest_RawJson{RawJson: []byte(`{"model":"sandbox-video","prompt":"a cat"}`)},
+		})
+		data, err := proto.Marshal(&genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Stored{Stored: ref}})
+		if err == nil {
+			err = send(names.Request("video", local), data)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		await(t, "the upload to be removed", func() error {
+			if left := brokertest.Uploads(t, stream(t, mine), local); len(left) > 0 {
+				return fmt.Errorf("there is %v", left)
+			}
+			return nil
+		})
 	}
 }
 
