@@ -64,6 +64,19 @@ Generated from the comments in ` + "`internal/config`" + `; do not edit.
 A YAML file (` + "`GENBUS_CONFIG`" + `, or ` + "`--config`" + `), environment variables over it, and these defaults for everything else. Durations are written as ` + "`90s`, `15m`, `48h`" + `, sizes as ` + "`512KiB`, `4GiB`" + `.
 Secrets stand in variables or files, never in the configuration file. Examples: [genbus.yaml](../examples/genbus.yaml), [two-upstreams.yaml](../examples/two-upstreams.yaml), [protocols.yaml](../examples/protocols.yaml), [cluster.yaml](../examples/cluster.yaml).
 
+## Check
+
+` + "```sh" + `
+go run ./cmd/service config example > genbus.yaml   # every key, its default and what it means
+go run ./cmd/service config check genbus.yaml       # what serve would say of it: exit 0, or 1 and every problem with its line
+go run ./cmd/service config print --config genbus.yaml   # what is in effect, without secrets
+` + "```" + `
+
+` + "`config check`" + ` reads the file, the environment, the secrets and the certificates as ` + "`serve`" + ` does, and says what ` + "`serve`" + ` would only warn of. It connects to nothing and needs no data directory.
+A key or a variable that is not known is an error, with the name that was probably meant.
+
+## Keys
+
 `
 
 func TestConfigurationIsTheTable(t *testing.T) {

@@ -28,7 +28,7 @@ type cli struct {
 	Key      keyCommand      `cmd:"" help:"Make keys for tenants and operators."`
 	Operator operatorCommand `cmd:"" help:"Look after a running genbus: dead letters, cancels, erasure, routes."`
 	Proto    protoCommand    `cmd:"" help:"Write the contract for other languages: .proto files, and a descriptor set."`
-	Config   configCommand   `cmd:"" help:"Print the effective configuration, without secrets."`
+	Config   configCommand   `cmd:"" help:"Check the configuration, print it, or print an example of one."`
 	Version  versionCommand  `cmd:"" help:"Print the version."`
 
 	Completion kongcompletion.Completion `cmd:"" help:"Print what completes commands in bash, zsh or fish."`

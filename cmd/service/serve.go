@@ -20,7 +20,7 @@ type serveCommand struct {
 func (c serveCommand) Run(ctx context.Context) (err error) {
 	cfg, err := config.Load(config.ProcessSource(c.Config))
 	if err != nil {
-		return fmt.Errorf("the configuration is wrong:\n%w", err)
+		return wrongConfig(err)
 	}
 	if c.Sandbox {
 		up, err := sandbox.Start("127.0.0.1:0", sandbox.Options{})
@@ -53,7 +53,7 @@ type sandboxCommand struct {
 func (c sandboxCommand) Run(ctx context.Context) error {
 	cfg, err := config.Load(config.ProcessSource(c.Config))
 	if err != nil {
-		return fmt.Errorf("the configuration is wrong:\n%w", err)
+		return wrongConfig(err)
 	}
 	up, err := sandbox.Start(cfg.Sandbox.Addr, sandbox.Options{})
 	if err != nil {
@@ -75,22 +75,4 @@ func sandboxBanner(url string) string {
 	}
 	return text + "Do so at each start, and in the same way, while it has jobs there: without it genbus refuses to start,\n" +
 		"and where another configuration has a route of the same name its jobs in hand end as upstream_removed.\n"
-}
-
-type configCommand struct {
-	Config string `help:"Configuration file; overrides GENBUS_CONFIG." type:"path"`
-}
-
-// Run prints the effective configuration.
-func (c configCommand) Run() error {
-	cfg, err := config.Load(config.ProcessSource(c.Config))
-	if err != nil {
-		return fmt.Errorf("the configuration is wrong:\n%w", err)
-	}
-	out, err := cfg.Effective()
-	if err != nil {
-		return err
-	}
-	_, err = os.Stdout.Write(out)
-	return err
 }

@@ -165,8 +165,8 @@ func (l *loader) unknownVariables() {
 		if !strings.HasPrefix(name, envPrefix) || slices.Contains(known, name) || l.used[name] || isKubernetesLink(name, l.env[name]) {
 			continue
 		}
-		if guess, ok := nearest(name, known); ok {
-			l.say(name, "is not a known variable; did you mean "+guess+"?")
+		if question, ok := guess(nearest(name, known)); ok {
+			l.say(name, "is not a known variable; "+question)
 			continue
 		}
 		l.say(name, "is not a known variable; want one of "+strings.Join(known, ", "))
@@ -177,7 +177,7 @@ func (l *loader) unknownVariables() {
 func (l *loader) mistyped(name string) bool {
 	known := variables()
 	for other := range l.env {
-		if guess, ok := nearest(other, known); ok && guess == name && strings.HasPrefix(other, envPrefix) && !slices.Contains(known, other) {
+		if strings.HasPrefix(other, envPrefix) && !slices.Contains(known, other) && slices.Contains(nearest(other, known), name) {
 			return true
 		}
 	}

@@ -123,10 +123,13 @@ func (d *fileDecoder) unknown(at string, key *yaml.Node, fields map[string]int) 
 		return
 	}
 	names := sortedKeys(fields)
-	if guess, ok := nearest(key.Value, names); ok {
-		d.say(at, "is not a known key; did you mean "+guess+"?")
-		if meant := join(parent(at), guess); d.lines[meant] == 0 { // what it was meant for is not written yet, if ever
-			d.lost[meant] = true
+	near := nearest(key.Value, names)
+	if question, ok := guess(near); ok {
+		d.say(at, "is not a known key; "+question)
+		for _, name := range near {
+			if meant := join(parent(at), name); d.lines[meant] == 0 { // what it was meant for is not written yet, if ever
+				d.lost[meant] = true
+			}
 		}
 		return
 	}

@@ -29,19 +29,30 @@ func openBroker(ctx context.Context, cfg *config.Config, log *slog.Logger) (*bro
 		if cfg.NATS.Listen != config.ListenNone {
 			o.Embedded.Listen = cfg.NATS.Listen
 		}
-		if t := cfg.NATS.TLS; t.CertFile != "" {
-			if o.Embedded.TLS, err = listener.Secure(listener.Files{Cert: t.CertFile, Key: t.KeyFile, ClientCA: t.CAFile}, log); err != nil {
-				if f, ok := errors.AsType[*listener.FileError](err); ok && f.Field == "client_ca_file" {
-					return nil, fmt.Errorf("nats.tls.ca_file: %w", err)
-				}
-				return nil, named("nats.listen", "nats.tls", err)
-			}
+		if err := secureNATS(cfg.NATS, log, &o.Embedded); err != nil {
+			return nil, err
 		}
 		return broker.Open(ctx, o)
 	}
 	o.URL = cfg.NATS.URL
 	o.Connect = connectOptions(cfg.NATS)
 	return broker.Open(ctx, o)
+}
+
+// secureNATS reads the files of TLS for an embedded server, where there are any.
+func secureNATS(n config.NATS, log *slog.Logger, into *broker.Embedded) error {
+	if !n.Embedded() || n.TLS.CertFile == "" {
+		return nil
+	}
+	secure, err := listener.Secure(listener.Files{Cert: n.TLS.CertFile, Key: n.TLS.KeyFile, ClientCA: n.TLS.CAFile}, log)
+	if f, ok := errors.AsType[*listener.FileError](err); ok && f.Field == "client_ca_file" {
+		return fmt.Errorf("nats.tls.ca_file: %w", err)
+	}
+	if err != nil {
+		return named("nats.listen", "nats.tls", err)
+	}
+	into.TLS = secure
+	return nil
 }
 
 func connectOptions(n config.NATS) []nats.Option {

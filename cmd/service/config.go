@@ -1,0 +1,161 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/listener"
+	"github.com/genbus/genbus/internal/routes"
+)
+
+// configCommand is what can be done with a configuration without a service.
+type configCommand struct {
+	Check   configCheckCommand   `cmd:"" help:"Say whether serve would take the configuration, and every problem of it; exit 0 or 1. Connects to nothing."`
+	Print   configPrintCommand   `cmd:"" help:"Print the effective configuration, without secrets."`
+	Example configExampleCommand `cmd:"" help:"Print a configuration with every key, its default and what it means."`
+}
+
+type configCheckCommand struct {
+	File string `arg:"" optional:"" help:"Configuration file; overrides GENBUS_CONFIG." type:"path"`
+}
+
+// Run fails with all problems, or prints what serve would warn of and what it found.
+func (c configCheckCommand) Run(out io.Writer) error {
+	cfg, err := checkConfig(config.ProcessSource(c.File))
+	if err != nil {
+		return err
+	}
+	for _, warning := range warnings(cfg) {
+		if _, err := fmt.Fprintln(out, "warning:", warning); err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintln(out, "The configuration is good:", summary(cfg))
+	return err
+}
+
+// checkConfig loads a configuration as serve does, and looks at what serve finds out
+// before it opens anything: that every route can be called, and that the files of TLS
+// fit together.
+func checkConfig(source config.Source) (*config.Config, error) {
+	cfg, err := config.Load(source)
+	if err != nil {
+		return nil, wrongConfig(err)
+	}
+	table, err := routes.New(cfg, nil, nil)
+	if err == nil {
+		table.Close()
+	}
+	nowhere := slog.New(slog.DiscardHandler)
+	problems := []error{err, secureNATS(cfg.NATS, nowhere, &broker.Embedded{})}
+	for _, server := range []struct {
+		key string
+		tls config.ServerTLS
+	}{{"http", cfg.HTTP.TLS}, {"grpc", cfg.GRPC.TLS}} {
+		if server.tls.Enabled() {
+			if _, err := listener.Secure(tlsFiles(server.tls), nowhere); err != nil {
+				problems = append(problems, named(server.key+".addr", server.key+".tls", err))
+			}
+		}
+	}
+	if err := errors.Join(problems...); err != nil {
+		return nil, wrongConfig(err)
+	}
+	return cfg, nil
+}
+
+func wrongConfig(err error) error { return fmt.Errorf("the configuration is wrong:\n%w", err) }
+
+// warnings are what serve only warns of.
+func warnings(cfg *config.Config) []string {
+	var out []string
+	for _, k := range cfg.EndedKeys() {
+		out = append(out, fmt.Sprintf("%s of tenant %s ended at %s, and the tenant has no other key; it is refused", k.Name, k.Tenant, k.NotAfter.Format("2006-01-02T15:04:05Z07:00")))
+	}
+	if len(cfg.Routes) == 0 {
+		out = append(out, "no upstream is configured, so every request is refused")
+	}
+	return out
+}
+
+// summary says in one line what the configuration has.
+func summary(cfg *config.Config) string {
+	kinds, keys, tenants := map[string]int{}, 0, map[string]bool{}
+	for _, r := range cfg.Routes {
+		kinds[r.Kind]++
+	}
+	for _, u := range cfg.Upstreams {
+		keys += len(u.Keys)
+	}
+	for _, k := range cfg.APIKeys {
+		tenants[k.Tenant] = true
+	}
+	parts := []string{
+		fmt.Sprintf("%s (%d video, %d chat)", count(len(cfg.Routes), "route"), kinds[config.KindVideo], kinds[config.KindChat]),
+		count(len(cfg.Upstreams), "upstream"),
+		count(len(tenants), "tenant") + " with " + count(len(cfg.APIKeys), "API key"),
+		count(len(cfg.OperatorKeys), "operator key"),
+		"HTTP " + cfg.HTTP.Addr, "gRPC " + cfg.GRPC.Addr, "NATS " + natsOf(cfg.NATS),
+	}
+	if keys > 0 {
+		parts[1] += " with " + count(keys, "key")
+	}
+	if len(tenants) == 0 {
+		parts[2] = "no API keys (everybody is the tenant " + config.DefaultTenant + ")"
+	}
+	return strings.Join(parts, ", ")
+}
+
+func natsOf(n config.NATS) string {
+	switch {
+	case !n.Embedded():
+		return strings.Join(n.Servers(), ",")
+	case n.Listen == config.ListenNone:
+		return "embedded, no TCP"
+	default:
+		return "embedded at " + n.Listen
+	}
+}
+
+// count writes a number with its noun.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+type configPrintCommand struct {
+	Config string `help:"Configuration file; overrides GENBUS_CONFIG." type:"path"`
+}
+
+// Run prints the effective configuration.
+func (c configPrintCommand) Run(out io.Writer) error {
+	cfg, err := config.Load(config.ProcessSource(c.Config))
+	if err != nil {
+		return wrongConfig(err)
+	}
+	text, err := cfg.Effective()
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(text)
+	return err
+}
+
+type configExampleCommand struct{}
+
+// Run prints the example.
+func (configExampleCommand) Run(out io.Writer) error {
+	text, err := config.Example()
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(out, text)
+	return err
+}

@@ -1,0 +1,160 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+const exampleHead = `## A configuration of genbus with every key. Lines that begin with ## explain; what else begins with # is a key
+## with its default: to change it, take the # away, and that of the lines that it stands in. Upstreams and routes are to
+## be replaced by yours. Secrets stand in variables or files, whose names stand here.
+##
+## Check it before it is used, and send SIGHUP to have a running process read it again:
+##
+##   service config check genbus.yaml
+##
+## Variables win over the file. Beside those that are named at their keys there are:
+`
+
+// Example returns a whole, valid configuration in YAML with every key, its default and what it means, as Describe has
+// them. Keys at their default are commented out with one #; what explains has two.
+func Example() (string, error) {
+	comments, err := fieldComments()
+	if err != nil {
+		return "", fmt.Errorf("read the comments of the configuration: %w", err)
+	}
+	e := exampleWriter{comments: comments}
+	e.WriteString(exampleHead)
+	for _, row := range environmentRows() {
+		fmt.Fprintf(&e, "##   %s: %s\n", row.Env, row.Meaning)
+	}
+	e.section(reflect.ValueOf(exampleConfig()).Elem(), place{})
+	return e.String(), nil
+}
+
+// exampleConfig has an element of each list and map, with the defaults that Load would give it.
+func exampleConfig() *Config {
+	c := Default()
+	upstream := NewUpstream("https://api.example.com")
+	upstream.Keys = []UpstreamKey{{Name: "first", KeyEnv: "FIRST_UPSTREAM_KEY"}}
+	c.Upstreams = Upstreams{"main": upstream}
+	c.Routes = []Route{NewRoute("video", KindVideo, "main", "*"), NewRoute("chat", KindChat, "main", "*")}
+	c.APIKeys = []APIKey{{Tenant: "acme", KeyEnv: "ACME_KEY"}}
+	c.OperatorKeys = []OperatorKey{{Name: "ops", KeyEnv: "OPS_KEY"}}
+	c.Tenants = Tenants{"acme": {}}
+	c.fill()
+	return c
+}
+
+// exampleActive are the keys of the example that are no comments: what genbus needs for its work and has no default
+// for.
+var exampleActive = map[string]bool{
+	"upstreams": true, "upstreams.main": true, "upstreams.main.base_url": true,
+	"routes": true, "routes[]": true, "routes[].name": true, "routes[].kind": true, "routes[].models": true, "routes[].upstream": true,
+}
+
+// place is where the writer of the example is.
+type place struct {
+	path   string // with [] for any element of a list
+	indent int
+	item   bool // the next key is the first of a list's element
+	terse  bool // only the keys that are no comments, and nothing explained: it was so for the element before
+}
+
+func (p place) at(key string) place {
+	p.path = join(p.path, key)
+	return p
+}
+
+// exampleWriter writes the example.
+type exampleWriter struct {
+	strings.Builder
+	comments map[string]string
+}
+
+// section writes the keys of a struct.
+func (e *exampleWriter) section(v reflect.Value, p place) {
+	for i := range v.NumField() {
+		field := v.Type().Field(i)
+		key := field.Tag.Get("yaml")
+		at := p.at(key)
+		if key == "" || key == "-" || p.terse && !exampleActive[at.path] {
+			continue
+		}
+		e.space(p)
+		if !p.terse {
+			e.explain(e.comments[v.Type().Name()+"."+field.Name], field.Tag.Get("env"), p)
+		}
+		if element, _ := structOf(field.Type); element != nil {
+			e.line(p, key+":", exampleActive[at.path])
+			at.item, at.indent = false, p.indent+1
+			e.below(v.Field(i), at)
+		} else {
+			e.line(p, key+": "+inline(v.Field(i)), exampleActive[at.path])
+		}
+		p.item = false
+	}
+}
+
+// below writes what stands in a section, in the elements of a list, or below the names of a map.
+func (e *exampleWriter) below(v reflect.Value, p place) {
+	switch v.Kind() {
+	case reflect.Slice:
+		p.path, p.item, p.indent = p.path+"[]", true, p.indent+1
+		for i := range v.Len() {
+			p.terse = i > 0
+			e.section(v.Index(i), p)
+		}
+	case reflect.Map:
+		for _, name := range sortedKeys(mapOf(v)) {
+			at := p.at(name)
+			e.line(p, name+":", exampleActive[at.path])
+			at.indent++
+			e.section(v.MapIndex(reflect.ValueOf(name)), at)
+		}
+	default:
+		e.section(v, p)
+	}
+}
+
+// space keeps the sections of the first level apart.
+func (e *exampleWriter) space(p place) {
+	if p.path == "" {
+		e.WriteString("\n")
+	}
+}
+
+// explain writes a field's comment as one line, and the variable that wins over it.
+func (e *exampleWriter) explain(comment, env string, p place) {
+	if env != "" {
+		comment += " Variable: " + env + "."
+	}
+	if comment != "" {
+		e.WriteString("## " + strings.Repeat("  ", p.indent) + comment + "\n")
+	}
+}
+
+func (e *exampleWriter) line(p place, text string, active bool) {
+	indent := strings.Repeat("  ", p.indent)
+	if p.item {
+		indent = strings.Repeat("  ", p.indent-1) + "- "
+	}
+	if !active {
+		indent = "#" + indent
+	}
+	e.WriteString(indent + text + "\n")
+}
+
+// inline writes a value on its line.
+func inline(v reflect.Value) string {
+	node := toNode(v)
+	node.Style = yaml.FlowStyle
+	out, err := yaml.Marshal(node)
+	if err != nil {
+		return `""` // of scalars, and lists and maps of them, there is none
+	}
+	return strings.TrimSpace(string(out))
+}
