@@ -75,6 +75,10 @@ go run ./cmd/service config print --config genbus.yaml   # what is in effect, wi
 ` + "`config check`" + ` reads the file, the environment, the secrets and the certificates as ` + "`serve`" + ` does, and says what ` + "`serve`" + ` would only warn of. It connects to nothing and needs no data directory.
 A key or a variable that is not known is an error, with the name that was probably meant.
 
+## Reload
+
+SIGHUP has a running process take other routes, upstreams, keys and limits from the file, without dropping a job: [operations.md](operations.md#reload-the-configuration) says what, and what needs a restart.
+
 ## Keys
 
 `

@@ -1,16 +1,12 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"strings"
 
-	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/listener"
-	"github.com/genbus/genbus/internal/routes"
+	"github.com/genbus/genbus/internal/service"
 )
 
 // configCommand is what can be done with a configuration without a service.
@@ -26,9 +22,12 @@ type configCheckCommand struct {
 
 // Run fails with all problems, or prints what serve would warn of and what it found.
 func (c configCheckCommand) Run(out io.Writer) error {
-	cfg, err := checkConfig(config.ProcessSource(c.File))
+	cfg, err := config.Load(config.ProcessSource(c.File))
+	if err == nil {
+		err = service.Check(cfg)
+	}
 	if err != nil {
-		return err
+		return wrongConfig(err)
 	}
 	for _, warning := range warnings(cfg) {
 		if _, err := fmt.Fprintln(out, "warning:", warning); err != nil {
@@ -37,36 +36,6 @@ func (c configCheckCommand) Run(out io.Writer) error {
 	}
 	_, err = fmt.Fprintln(out, "The configuration is good:", summary(cfg))
 	return err
-}
-
-// checkConfig loads a configuration as serve does, and looks at what serve finds out
-// before it opens anything: that every route can be called, and that the files of TLS
-// fit together.
-func checkConfig(source config.Source) (*config.Config, error) {
-	cfg, err := config.Load(source)
-	if err != nil {
-		return nil, wrongConfig(err)
-	}
-	table, err := routes.New(cfg, nil, nil)
-	if err == nil {
-		table.Close()
-	}
-	nowhere := slog.New(slog.DiscardHandler)
-	problems := []error{err, secureNATS(cfg.NATS, nowhere, &broker.Embedded{})}
-	for _, server := range []struct {
-		key string
-		tls config.ServerTLS
-	}{{"http", cfg.HTTP.TLS}, {"grpc", cfg.GRPC.TLS}} {
-		if server.tls.Enabled() {
-			if _, err := listener.Secure(tlsFiles(server.tls), nowhere); err != nil {
-				problems = append(problems, named(server.key+".addr", server.key+".tls", err))
-			}
-		}
-	}
-	if err := errors.Join(problems...); err != nil {
-		return nil, wrongConfig(err)
-	}
-	return cfg, nil
 }
 
 func wrongConfig(err error) error { return fmt.Errorf("the configuration is wrong:\n%w", err) }

@@ -18,7 +18,10 @@ type serveCommand struct {
 
 // Run serves until ctx ends.
 func (c serveCommand) Run(ctx context.Context) (err error) {
-	cfg, err := config.Load(config.ProcessSource(c.Config))
+	reloads, ignore := notifyReload()
+	defer ignore()
+	source := config.ProcessSource(c.Config)
+	cfg, err := config.Load(source)
 	if err != nil {
 		return wrongConfig(err)
 	}
@@ -41,6 +44,7 @@ func (c serveCommand) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	s.ReloadOn(reloads, source)
 	fmt.Print(banner{s})
 	return s.Run(ctx)
 }

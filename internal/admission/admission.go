@@ -70,7 +70,7 @@ type Checked struct {
 
 // Admission is the one way into the queue.
 type Admission struct {
-	cfg        *config.Config
+	cfg        *config.Live
 	b          *broker.Broker
 	log        *tasklog.Log
 	bodies     *broker.Bodies
@@ -83,7 +83,7 @@ type Admission struct {
 }
 
 // New returns an admission.
-func New(cfg *config.Config, b *broker.Broker, log *tasklog.Log, bodies *broker.Bodies, metrics *telemetry.Metrics) *Admission {
+func New(cfg *config.Live, b *broker.Broker, log *tasklog.Log, bodies *broker.Bodies, metrics *telemetry.Metrics) *Admission {
 	return &Admission{cfg: cfg, b: b, log: log, bodies: bodies, queues: newQueues(cfg, b), waiting: newWaitingRoom(), unrecorded: newUnrecorded(), metrics: metrics, now: time.Now,
 		quota: quota.New(quota.Options{Limits: cfg.LimitsOf, Unfinished: log.Unfinished})}
 }
@@ -231,7 +231,7 @@ func (a *Admission) item(ctx context.Context, r Request, c Checked) (*genbusv1.W
 	if !r.ExpiresAt.IsZero() {
 		item.ExpiresAt = timestamppb.New(r.ExpiresAt)
 	}
-	if int64(len(c.Body)) <= int64(a.cfg.Limits.ClaimCheckBytes) {
+	if int64(len(c.Body)) <= int64(a.cfg.Now().Limits.ClaimCheckBytes) {
 		return item, nil
 	}
 	ref, err := a.bodies.PutNew(ctx, r.Tenant, fmt.Sprintf("%s-%x", c.ID, c.Fingerprint[:8]), c.Body)

@@ -43,7 +43,7 @@ func setup(t testing.TB, b *broker.Broker) *bundle {
 		t.Fatal(err)
 	}
 	log := tasklog.New(tasklog.Options{Broker: b, Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
-	return &bundle{Admission: admission.New(cfg, b, log, broker.NewBodies(b), nil), b: b, log: log}
+	return &bundle{Admission: admission.New(config.NewLive(cfg), b, log, broker.NewBodies(b), nil), b: b, log: log}
 }
 
 func video(requestID, prompt string) admission.Request {

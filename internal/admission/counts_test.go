@@ -64,7 +64,7 @@ func TestOnlyNewJobsCountAsAccepted(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := tasklog.New(tasklog.Options{Broker: b, Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
-	a := admission.New(cfg, b, log, broker.NewBodies(b), m)
+	a := admission.New(config.NewLive(cfg), b, log, broker.NewBodies(b), m)
 	for range 3 {
 		r := video("one", "a cat")
 		r.Way = telemetry.WayGRPC

@@ -61,7 +61,7 @@ func (a *Admission) store(ctx context.Context, r Request, c Checked, item *genbu
 				return there, sent, err
 			}
 			if try == enqueueTries-1 && !sent {
-				return nil, false, full(c.Route.Name, uint64(a.cfg.NATS.Streams.Work.MaxMsgs))
+				return nil, false, full(c.Route.Name, uint64(a.cfg.Now().NATS.Streams.Work.MaxMsgs))
 			}
 		case errors.Is(err, broker.ErrTooLarge):
 			return nil, sent, fault.New(fault.BodyTooLarge, "job %s: %w", c.ID, err)

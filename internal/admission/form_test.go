@@ -21,7 +21,7 @@ func judge(t *testing.T) *admission.Admission {
 	if err := cfg.AddSandbox("http://127.0.0.1:1"); err != nil {
 		t.Fatal(err)
 	}
-	return admission.New(cfg, nil, nil, (*broker.Bodies)(nil), nil)
+	return admission.New(config.NewLive(cfg), nil, nil, (*broker.Bodies)(nil), nil)
 }
 
 // TestFormIsFoundByTheModelsRoute: a body that says nothing of its protocol is

@@ -3,6 +3,7 @@ package admission_test
 import (
 	"context"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,6 +31,7 @@ const movers = 8
 // sandbox-video that takes what the test asks for.
 type hall struct {
 	*bundle
+	cfg  *config.Config
 	line jetstream.Consumer
 	held []jetstream.Msg
 }
@@ -48,7 +50,7 @@ func newHall(t testing.TB, b *broker.Broker, places int, change ...func(*config.
 		}
 	}
 	log := tasklog.New(tasklog.Options{Broker: b, Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
-	h := &hall{bundle: &bundle{Admission: admission.New(cfg, b, log, broker.NewBodies(b), nil), b: b, log: log}}
+	h := &hall{cfg: cfg, bundle: &bundle{Admission: admission.New(config.NewLive(cfg), b, log, broker.NewBodies(b), nil), b: b, log: log}}
 	var err error
 	h.line, err = b.EnsureConsumer(t.Context(), b.Names().Work(), jetstream.ConsumerConfig{
 		Durable: subject.WorkDurable(subject.Video, "sandbox-video"), FilterSubject: b.Names().WorkRoutePattern(subject.Video, "sandbox-video"),
@@ -64,13 +66,17 @@ func newHall(t testing.TB, b *broker.Broker, places int, change ...func(*config.
 func (h *hall) open(t testing.TB) *hall {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	wait, err := h.StartUshers(ctx, brokertest.Logger(t))
-	if err != nil {
-		t.Fatal(err)
+	var ushers sync.WaitGroup
+	ushers.Go(func() { h.Follow(ctx, brokertest.Logger(t)) })
+	for _, r := range h.cfg.Routes {
+		if err := h.Count(ctx, r); err != nil {
+			t.Error(err)
+		}
+		ushers.Go(func() { h.Usher(ctx, r, brokertest.Logger(t)) })
 	}
 	t.Cleanup(func() {
 		cancel()
-		wait()
+		ushers.Wait()
 	})
 	return h
 }

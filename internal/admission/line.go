@@ -8,12 +8,18 @@ import "sync"
 // places that they saw, so that at most ready jobs more stand in line for each
 // further replica.
 type line struct {
-	ready int // places
-
 	mu       sync.Mutex
+	ready    int // places
 	standing int
 	puts     int // in all
 	takes    int // in all
+}
+
+// widen gives the line another number of places.
+func (l *line) widen(ready int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ready = ready
 }
 
 // reserve takes a place for a job that is about to be put in.

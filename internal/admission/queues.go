@@ -16,8 +16,8 @@ import (
 // pending count and the state of the route's consumer, and the count of those that
 // wait for their turn, asked at most once a second.
 type queues struct {
-	b     *broker.Broker
-	ready map[string]int // places in line, by durable
+	cfg *config.Live
+	b   *broker.Broker
 
 	mu     sync.Mutex
 	counts map[string]*count
@@ -34,12 +34,8 @@ type count struct {
 	working atomic.Bool
 }
 
-func newQueues(cfg *config.Config, b *broker.Broker) *queues {
-	q := &queues{b: b, ready: map[string]int{}, counts: map[string]*count{}}
-	for _, r := range cfg.Routes {
-		q.ready[subject.WorkDurable(subject.Kind(r.Kind), r.Name)] = r.ReadyJobs
-	}
-	return q
+func newQueues(cfg *config.Live, b *broker.Broker) *queues {
+	return &queues{cfg: cfg, b: b, counts: map[string]*count{}}
 }
 
 // waiting is the number of jobs that wait for a route, in line and behind it. A
@@ -79,8 +75,18 @@ func (q *queues) count(durable string) *count {
 	defer q.mu.Unlock()
 	c := q.counts[durable]
 	if c == nil {
-		c = &count{line: line{ready: q.ready[durable]}}
+		c = &count{line: line{ready: q.ready(durable)}}
 		q.counts[durable] = c
 	}
 	return c
+}
+
+// ready are the places in the line of a route before its usher has begun.
+func (q *queues) ready(durable string) int {
+	for _, r := range q.cfg.Now().Routes {
+		if subject.WorkDurable(subject.Kind(r.Kind), r.Name) == durable {
+			return r.ReadyJobs
+		}
+	}
+	return 0
 }

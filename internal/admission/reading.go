@@ -57,7 +57,7 @@ func (a *Admission) guess(raw []byte) reading {
 		if model == "" {
 			continue
 		}
-		if route, ok := a.cfg.Route(config.KindVideo, model); ok && route.Protocol == p.Name {
+		if route, ok := a.cfg.Now().Route(config.KindVideo, model); ok && route.Protocol == p.Name {
 			return readVideo(p, raw)
 		}
 		if !named {
@@ -70,7 +70,8 @@ func (a *Admission) guess(raw []byte) reading {
 // route finds the route of the model. A body in the form of another protocol
 // than the route's is refused: it would mean something else there.
 func (a *Admission) route(r Request, f reading, c *Checked) error {
-	route, ok := a.cfg.Route(string(r.Kind), c.Model)
+	cfg := a.cfg.Now()
+	route, ok := cfg.Route(string(r.Kind), c.Model)
 	if !ok {
 		return fault.New(fault.ModelNotFound, "no %s route serves the model %q; see GET /v1/models", r.Kind, fault.Clip(c.Model, 128))
 	}
@@ -79,7 +80,7 @@ func (a *Admission) route(r Request, f reading, c *Checked) error {
 		wanted = f.protocol.Name
 	}
 	if wanted != "" && wanted != route.Protocol {
-		return wrongProtocol(a.cfg, route, c.Model, wanted)
+		return wrongProtocol(cfg, route, c.Model, wanted)
 	}
 	c.Route = route
 	return nil

@@ -19,6 +19,9 @@ import (
 type waitingRoom struct {
 	mu     sync.Mutex
 	routes map[string]*waitingRoute // by durable
+
+	// again has a token when what waits is to be read from its beginning.
+	again chan struct{}
 }
 
 // waitingRoute is what waits for one route.
@@ -29,7 +32,9 @@ type waitingRoute struct {
 	turns *turns
 }
 
-func newWaitingRoom() *waitingRoom { return &waitingRoom{routes: map[string]*waitingRoute{}} }
+func newWaitingRoom() *waitingRoom {
+	return &waitingRoom{routes: map[string]*waitingRoute{}, again: make(chan struct{}, 1)}
+}
 
 func (w *waitingRoom) route(kind subject.Kind, name string) *waitingRoute {
 	durable := subject.WorkDurable(kind, name)

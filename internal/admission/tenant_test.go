@@ -22,7 +22,7 @@ func withOneJob(t testing.TB, b *broker.Broker) *bundle {
 		t.Fatal(err)
 	}
 	log := tasklog.New(tasklog.Options{Broker: b, Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
-	return &bundle{Admission: admission.New(cfg, b, log, broker.NewBodies(b), nil), b: b, log: log}
+	return &bundle{Admission: admission.New(config.NewLive(cfg), b, log, broker.NewBodies(b), nil), b: b, log: log}
 }
 
 // TestAFullTenantAttaches to a job that was accepted, also where a crash left its

@@ -24,7 +24,7 @@ func TestWhatTheLogDidNotTakeIsRecordedLater(t *testing.T) {
 	t.Parallel()
 	b, log := brokertest.Single(t), brokertest.Logger(t)
 	tasks := tasklog.New(tasklog.Options{Broker: b, Encoder: publisher.Encoder{Names: b.Names()}, Logger: log})
-	a := New(config.Default(), b, tasks, broker.NewBodies(b), nil)
+	a := New(config.NewLive(config.Default()), b, tasks, broker.NewBodies(b), nil)
 	var names []subject.TaskName
 	for _, id := range []string{"gone", "old", "young"} {
 		item := &genbusv1.WorkItem{Id: "video_" + id, Kind: "video", Tenant: "acme", Route: "r", Model: "m", Fingerprint: []byte("fp"), AcceptedAt: timestamppb.Now()}

@@ -38,53 +38,57 @@ const (
 	manyMissed = 8
 )
 
-// ushers are those of one replica.
-type ushers struct {
-	*Admission
-	logger *slog.Logger
-	// again has a token when what waits is to be read from its beginning.
-	again chan struct{}
-}
-
 // usher is that of one route.
 type usher struct {
-	*ushers
-	kind  subject.Kind
-	route string
-	room  *waitingRoute
-	count *count
+	*Admission
+	logger *slog.Logger
+	kind   subject.Kind
+	route  string
+	room   *waitingRoute
+	count  *count
 	// unknown counts the looks in a row that found jobs waiting of which nothing is
 	// known, and nextLook is when the next is due while nobody waits.
 	unknown  int
 	nextLook time.Time
 }
 
-// StartUshers begins to bring those that wait into the line, for every configured
-// route, until ctx ends. The returned function waits until the last move is over.
-func (a *Admission) StartUshers(ctx context.Context, logger *slog.Logger) (wait func(), err error) {
-	u := &ushers{Admission: a, logger: logger, again: make(chan struct{}, 1)}
-	for _, r := range a.cfg.Routes {
-		if err := u.counter(ctx, r); err != nil {
-			return nil, err
-		}
-	}
+// Follow hears of the jobs that wait, and records those that were accepted without a
+// record, until ctx ends. The ushers of the routes need it.
+func (a *Admission) Follow(ctx context.Context, logger *slog.Logger) {
 	var group sync.WaitGroup
-	group.Go(func() { u.keepFollowing(ctx) })
+	group.Go(func() { a.keepFollowing(ctx, logger) })
 	group.Go(func() { a.recordAccepted(ctx, logger) })
-	for _, r := range a.cfg.Routes {
-		group.Go(func() { u.usher(r).run(ctx) })
-	}
-	return group.Wait, nil
+	group.Wait()
 }
 
-// counter makes the durable consumer whose pending count says how many jobs wait
-// for a route. Nobody ever fetches from it.
-func (u *ushers) counter(ctx context.Context, r config.Route) error {
+// Usher brings the jobs that wait for a route into its line, which has as many places
+// as the route says, until ctx ends and the last move is over. Widen changes that.
+func (a *Admission) Usher(ctx context.Context, r config.Route, logger *slog.Logger) {
+	a.Widen(r)
 	kind := subject.Kind(r.Kind)
-	_, err := u.b.EnsureConsumer(ctx, u.b.Names().Wait(), jetstream.ConsumerConfig{
+	u := &usher{
+		Admission: a, logger: logger, kind: kind, route: r.Name, room: a.waiting.route(kind, r.Name),
+		count: a.queues.count(subject.WorkDurable(kind, r.Name)),
+	}
+	u.run(ctx)
+}
+
+// Widen gives the line of a route as many places as the route says. Who stands there
+// beyond that stays.
+func (a *Admission) Widen(r config.Route) {
+	kind := subject.Kind(r.Kind)
+	a.queues.count(subject.WorkDurable(kind, r.Name)).line.widen(r.ReadyJobs)
+	a.waiting.route(kind, r.Name).ring()
+}
+
+// Count makes the durable consumer whose pending count says how many jobs wait for a
+// route. Nobody ever fetches from it.
+func (a *Admission) Count(ctx context.Context, r config.Route) error {
+	kind := subject.Kind(r.Kind)
+	_, err := a.b.EnsureConsumer(ctx, a.b.Names().Wait(), jetstream.ConsumerConfig{
 		Durable:       subject.WorkDurable(kind, r.Name),
 		Description:   "counts; never fetched from",
-		FilterSubject: u.b.Names().WaitRoutePattern(kind, r.Name),
+		FilterSubject: a.b.Names().WaitRoutePattern(kind, r.Name),
 		AckPolicy:     jetstream.AckNonePolicy,
 		HeadersOnly:   true,
 	})
@@ -93,30 +97,22 @@ func (u *ushers) counter(ctx context.Context, r config.Route) error {
 
 // keepFollowing hears of what waits until ctx ends, and from its beginning again
 // when something of it was missed: the stream was made anew, say.
-func (u *ushers) keepFollowing(ctx context.Context) {
+func (a *Admission) keepFollowing(ctx context.Context, logger *slog.Logger) {
 	for ctx.Err() == nil {
 		following, stop := context.WithCancel(ctx)
-		done, err := u.waiting.follow(following, u.b, u.logger)
+		done, err := a.waiting.follow(following, a.b, logger)
 		if err != nil {
 			stop()
-			u.logger.Warn("what waits cannot be followed", "error", err)
+			logger.Warn("what waits cannot be followed", "error", err)
 			_ = broker.Wait(ctx, usherEvery) // the loop looks at ctx
 			continue
 		}
 		select {
 		case <-ctx.Done():
-		case <-u.again:
+		case <-a.waiting.again:
 		}
 		stop()
 		<-done
-	}
-}
-
-func (u *ushers) usher(r config.Route) *usher {
-	kind := subject.Kind(r.Kind)
-	return &usher{
-		ushers: u, kind: kind, route: r.Name, room: u.waiting.route(kind, r.Name),
-		count: u.queues.count(subject.WorkDurable(kind, r.Name)),
 	}
 }
 
@@ -154,7 +150,7 @@ func (u *usher) look(ctx context.Context, now time.Time) {
 	u.unknown = 0
 	u.logger.Warn("jobs wait of which nothing was heard; reading them all again", "route", u.route, "jobs", behind)
 	select {
-	case u.again <- struct{}{}:
+	case u.waiting.again <- struct{}{}:
 	default:
 	}
 }

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -27,13 +28,17 @@ func TestWhatWasMissedIsReadAgain(t *testing.T) {
 		cfg.Routes[i].ReadyJobs = 0 // nothing moves
 	}
 	log := tasklog.New(tasklog.Options{Broker: b, Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
-	a := New(cfg, b, log, broker.NewBodies(b), nil)
+	a := New(config.NewLive(cfg), b, log, broker.NewBodies(b), nil)
 	ctx, cancel := context.WithCancel(t.Context())
-	wait, err := a.StartUshers(ctx, brokertest.Logger(t))
-	if err != nil {
-		t.Fatal(err)
+	var ushers sync.WaitGroup
+	ushers.Go(func() { a.Follow(ctx, brokertest.Logger(t)) })
+	for _, r := range cfg.Routes {
+		if err := a.Count(ctx, r); err != nil {
+			t.Fatal(err)
+		}
+		ushers.Go(func() { a.Usher(ctx, r, brokertest.Logger(t)) })
 	}
-	defer wait()
+	defer ushers.Wait()
 	defer cancel()
 	if _, err := b.Publish(ctx, nats.NewMsg(b.Names().WaitItem(subject.Video, config.SandboxVideoRoute, "acme", "video_1"))); err != nil {
 		t.Fatal(err)

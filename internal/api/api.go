@@ -31,7 +31,7 @@ import (
 // Options are the parts that a Server works with. All are required, except
 // Metrics.
 type Options struct {
-	Config    *config.Config
+	Config    *config.Live
 	Names     subject.Space
 	Admission *admission.Admission
 	Log       *tasklog.Log

@@ -24,7 +24,7 @@ import (
 // core does what callers ask for, in plain Go. HTTP, gRPC and NATS only
 // translate. Every error that it returns is a *fault.Error.
 type core struct {
-	cfg       *config.Config
+	cfg       *config.Live
 	admission *admission.Admission
 	log       *tasklog.Log
 	bodies    *broker.Bodies

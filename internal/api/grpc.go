@@ -41,7 +41,7 @@ const (
 
 func newGRPCServer(o Options, c *core, h *healthService) *grpc.Server {
 	i := &interceptor{cfg: o.Config, core: c, metrics: o.Metrics, log: o.Logger}
-	limit := int(o.Config.GRPC.MaxMessageBytes)
+	limit := int(o.Config.Now().GRPC.MaxMessageBytes)
 	s := grpc.NewServer(
 		grpc.StatsHandler(otelgrpc.NewServerHandler(
 			otelgrpc.WithTracerProvider(o.Tracing.Provider), otelgrpc.WithPropagators(o.Tracing.Propagator))),
@@ -63,7 +63,7 @@ func newGRPCServer(o Options, c *core, h *healthService) *grpc.Server {
 
 // interceptor is what every gRPC call goes through.
 type interceptor struct {
-	cfg     *config.Config
+	cfg     *config.Live
 	core    *core
 	metrics *telemetry.Metrics
 	log     *slog.Logger
@@ -120,7 +120,7 @@ func (i *interceptor) enter(c *call) (err error) {
 	if c.method.operators() {
 		return i.enterOperator(c)
 	}
-	if c.tenant, err = tenantOf(i.cfg, c.authorization); err != nil || c.way == telemetry.WayHTTP {
+	if c.tenant, err = tenantOf(i.cfg.Now(), c.authorization); err != nil || c.way == telemetry.WayHTTP {
 		return err // the gateway has counted the request before it read its body
 	}
 	return i.core.admission.Request(c.tenant)

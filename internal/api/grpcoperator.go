@@ -42,7 +42,7 @@ func operatorOf(cfg *config.Config, authorization string) (string, error) {
 
 // enterOperator finds the operator of a call. All of its methods need JetStream.
 func (i *interceptor) enterOperator(c *call) (err error) {
-	if c.operator, err = operatorOf(i.cfg, c.authorization); err != nil {
+	if c.operator, err = operatorOf(i.cfg.Now(), c.authorization); err != nil {
 		return err
 	}
 	if err := i.core.log.Trouble(); err != nil {

@@ -29,7 +29,7 @@ func bearer(authorization string) string {
 
 // byKey finds the tenant by an API key.
 func (x *exchange) byKey() (string, error) {
-	return tenantOf(x.web.cfg, x.r.Header.Get("Authorization"))
+	return tenantOf(x.web.cfg.Now(), x.r.Header.Get("Authorization"))
 }
 
 // byKeyOrSignature is byKey, but takes a vendor's signature of a request without
@@ -44,7 +44,7 @@ func (x *exchange) byKeyOrSignature() (string, error) {
 			continue
 		}
 		if signature, signed := p.Surface.Signature(x.r, nil); signed {
-			if tenant, err = signer(x.web.cfg, signature); err == nil {
+			if tenant, err = signer(x.web.cfg.Now(), signature); err == nil {
 				return tenant, nil
 			}
 		}

@@ -64,7 +64,7 @@ func (x *exchange) linkMetadata(t, out *genbusv1.VideoTask) {
 }
 
 func (x *exchange) contentURL(id string) string {
-	base := strings.TrimRight(x.web.cfg.HTTP.PublicURL, "/")
+	base := strings.TrimRight(x.web.cfg.Now().HTTP.PublicURL, "/")
 	if base == "" {
 		scheme := "http://"
 		if x.r.TLS != nil {

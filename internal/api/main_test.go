@@ -119,16 +119,17 @@ func (w *world) startAPI(alter func(*api.Options)) {
 		w.t.Fatal(err)
 	}
 	bodies, reader := broker.NewBodies(w.broker), content.NewReader(content.Options{})
-	adm, uploads := admission.New(w.cfg, w.broker, w.log, bodies, w.metrics), natsreq.NewUploads(bodies, brokertest.Logger(w.t))
+	live := config.NewLive(w.cfg)
+	adm, uploads := admission.New(live, w.broker, w.log, bodies, w.metrics), natsreq.NewUploads(bodies, brokertest.Logger(w.t))
 	runner := inline.New(inline.Options{
-		Config: w.cfg, Admission: adm, Routes: table, Log: w.log, Broker: w.broker, Encoder: w.enc,
+		Config: live, Admission: adm, Routes: table, Log: w.log, Broker: w.broker, Encoder: w.enc,
 		Bodies: bodies, Metrics: w.metrics, Logger: brokertest.Logger(w.t),
 	})
 	eraser := erasure.Eraser{Broker: w.broker, Admission: adm, Log: w.log, Bodies: bodies}
 	o := api.Options{
-		Config: w.cfg, Names: w.broker.Names(), Admission: adm, Log: w.log, Bodies: bodies, Uploads: uploads, Eraser: eraser,
+		Config: live, Names: w.broker.Names(), Admission: adm, Log: w.log, Bodies: bodies, Uploads: uploads, Eraser: eraser,
 		Operator: operator.New(operator.Options{
-			Config: w.cfg, Broker: w.broker, Log: w.log, Bodies: bodies, Uploads: uploads, Admission: adm, Routes: table, Eraser: eraser, Logger: brokertest.Logger(w.t),
+			Config: live, Broker: w.broker, Log: w.log, Bodies: bodies, Uploads: uploads, Admission: adm, Routes: table, Eraser: eraser, Logger: brokertest.Logger(w.t),
 		}),
 		Content: reader, Routes: table,
 		Inline: runner, Chats: chatlog.New(w.broker, w.log, bodies, chatlog.Options{SettleWait: 100 * time.Millisecond}),

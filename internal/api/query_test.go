@@ -61,7 +61,7 @@ func TestEveryReadingPathHasItsQuery(t *testing.T) {
 	if err := cfg.Prepare(); err != nil {
 		t.Fatal(err)
 	}
-	h := &web{cfg: cfg, mux: &patterns{ServeMux: http.NewServeMux()}}
+	h := &web{cfg: config.NewLive(cfg), mux: &patterns{ServeMux: http.NewServeMux()}}
 	h.routes()
 	for _, pattern := range h.mux.mounted {
 		if _, known := queries[pattern]; known != strings.HasPrefix(pattern, "GET /genbus/v1/") {

@@ -37,7 +37,7 @@ const maxKeptBuffer = 64 << 10
 var pingComment = sse.AppendComment(nil, "ping")
 
 func (x *exchange) newSSE() *sseWriter {
-	return &sseWriter{x: x, rc: http.NewResponseController(x.ResponseWriter), ping: x.web.cfg.HTTP.SSEPing}
+	return &sseWriter{x: x, rc: http.NewResponseController(x.ResponseWriter), ping: x.web.cfg.Now().HTTP.SSEPing}
 }
 
 // open writes the header before there is an event.

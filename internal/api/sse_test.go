@@ -34,7 +34,7 @@ func (w *sinkWriter) Write(b []byte) (int, error) {
 
 func newSSE(w http.ResponseWriter) *sseWriter {
 	r := &http.Request{Method: http.MethodGet, Pattern: "GET /"}
-	h := &web{cfg: config.Default(), core: &core{writeTimeout: time.Minute}}
+	h := &web{cfg: config.NewLive(config.Default()), core: &core{writeTimeout: time.Minute}}
 	return (&exchange{response: &response{ResponseWriter: w, r: r}, r: r, web: h}).newSSE()
 }
 

@@ -11,7 +11,7 @@ import (
 // went away without a word is found, and connections spread over new replicas.
 // leave must be called when it is over.
 func (c *core) follow(ctx context.Context) (_ context.Context, leave func()) {
-	most := c.cfg.Limits.StreamTime
+	most := c.cfg.Now().Limits.StreamTime
 	ctx, stop := context.WithTimeoutCause(ctx, most,
 		fault.New(fault.StreamEnded, "no stream lives longer than %s here; resume after the last event", most))
 	ctx, left := c.drain.watch(ctx)

@@ -22,7 +22,7 @@ func (h *web) vendorRoutes() {
 		}
 		for _, pattern := range p.Surface.Patterns() {
 			method, path, _ := strings.Cut(pattern, " ")
-			h.mux.HandleFunc(method+" /"+h.cfg.HTTP.Segments[p.Name]+path, h.vendor(p))
+			h.mux.HandleFunc(method+" /"+h.cfg.Now().HTTP.Segments[p.Name]+path, h.vendor(p))
 		}
 	}
 }
@@ -62,14 +62,14 @@ func (x *vendorExchange) bySignature(refusal error) (string, error) {
 	if !signed {
 		return "", refusal
 	}
-	if tenant, _, known := x.web.cfg.Pair(signature.AccessKey); known {
+	if tenant, _, known := x.web.cfg.Now().Pair(signature.AccessKey); known {
 		x.tenant = tenant // whose limits hold until the signature is checked
 		if err := x.readBody(); err != nil {
 			return "", err
 		}
 		signature, _ = x.wire.Surface.Signature(x.r, x.raw)
 	}
-	return signer(x.web.cfg, signature)
+	return signer(x.web.cfg.Now(), signature)
 }
 
 // readBody reads it once.

@@ -20,7 +20,7 @@ import (
 
 // web is the HTTP side: the mux, and what every request goes through.
 type web struct {
-	cfg        *config.Config
+	cfg        *config.Live
 	core       *core
 	gateway    http.Handler
 	metrics    *telemetry.Metrics

@@ -28,7 +28,10 @@ func ProcessSource(file string) Source {
 // Load reads the file, then the environment over it, then the secrets that they name, and checks the result. The
 // error joins all problems, one line each: where the value came from (file and line, or variable), the key, the value
 // and what would be right. It never holds a secret.
-func Load(source Source) (*Config, error) {
+func Load(source Source) (*Config, error) { return load(source, nil) }
+
+// load is Load; where a process runs, what is checked is what it would go on with.
+func load(source Source, running *Config) (*Config, error) {
 	if source.ReadFile == nil {
 		source.ReadFile = readFile
 	}
@@ -44,6 +47,9 @@ func Load(source Source) (*Config, error) {
 	l.checkFiles()
 	l.unknownVariables()
 	l.resolveTraces()
+	if running != nil {
+		l.Config = running.taking(l.Config)
+	}
 	l.prepare(l.report)
 	if err := l.err(); err != nil {
 		return nil, err

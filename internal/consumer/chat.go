@@ -24,7 +24,7 @@ import (
 // chatRoute is what all queued chats of one route share.
 type chatRoute struct {
 	*Consumer
-	routes.Chat
+	routeID
 	metrics *telemetry.RouteMetrics
 }
 
@@ -32,11 +32,8 @@ type chatRoute struct {
 // carries on.
 var errNotOurs = errors.New("the chat has ended or is another replica's")
 
-func (c *Consumer) takeChat(r routes.Chat) take {
-	route := &chatRoute{
-		Consumer: c, Chat: r,
-		metrics: c.Metrics.Route(subject.Chat, r.Name),
-	}
+func (c *Consumer) takeChat(id routeID) take {
+	route := &chatRoute{Consumer: c, routeID: id, metrics: c.Metrics.Route(id.kind, id.name)}
 	return route.take
 }
 
@@ -44,12 +41,13 @@ func (c *Consumer) takeChat(r routes.Chat) take {
 // lasts as long as its call.
 type chatJob struct {
 	*chatRoute
-	name  subject.TaskName
-	item  *genbusv1.WorkItem
-	ctx   context.Context // ends with errNotOurs, or with the process's work
-	stop  context.CancelCauseFunc
-	entry tasklog.Entry
-	shown genbusv1.JobPhase // the phase that metrics know
+	*routes.Chat // the route as it was when this attempt began; the goroutine's
+	name         subject.TaskName
+	item         *genbusv1.WorkItem
+	ctx          context.Context // ends with errNotOurs, or with the process's work
+	stop         context.CancelCauseFunc
+	entry        tasklog.Entry
+	shown        genbusv1.JobPhase // the phase that metrics know
 	// attempts is the attempt that this process knows of, for confirm.
 	attempts atomic.Uint32
 	tried    pool.Tried // across the attempts of this process
@@ -68,6 +66,11 @@ func (r *chatRoute) take(m jetstream.Msg, release func()) {
 		return
 	}
 	j := &chatJob{chatRoute: r, item: item, msg: d, doubt: doubt{recorded: d.recorded}, name: subject.TaskName{Kind: subject.Chat, Tenant: item.GetTenant(), ID: item.GetId()}}
+	if j.Chat, ok = r.Routes.Chat(r.name); !ok { // removed, and this was fetched before
+		r.handBack(m)
+		release()
+		return
+	}
 	// Never ended, and so not exported, where the chat is held already.
 	j.ctx, j.stop = context.WithCancelCause(r.startHold(item, d))
 	if held, added := r.held.add(item.GetId(), j); !added {
@@ -87,8 +90,9 @@ func (j *chatJob) work(release func()) {
 	defer j.held.remove(j.name.ID)
 	defer j.stop(nil)
 	out := j.run()
-	for out.verb == hold { // the log could not be read or written
-		if broker.Wait(j.fetching, time.Until(out.at)) != nil {
+	for out.verb == hold { // the log could not be read or written, or nobody takes the chat now
+		// Whose route is gone waits for nothing here.
+		if _, served := j.Routes.Chat(j.chatRoute.name); !served || broker.Wait(j.fetching, time.Until(out.at)) != nil {
 			out = Nak()
 			break
 		}
@@ -178,7 +182,9 @@ func (j *chatJob) beside(f func()) {
 // until the grace period ends.
 func (j *chatJob) handOver() {}
 
-func (j *chatJob) attrs(more ...any) []any { return jobAttrs(j.name, j.Name, more...) }
+func (j *chatJob) attrs(more ...any) []any { return jobAttrs(j.name, j.chatRoute.name, more...) }
+
+func (j *chatJob) of() routeID { return j.routeID }
 
 func (j *chatJob) chat() *genbusv1.Chat {
 	c, _ := j.entry.Job.(*genbusv1.Chat)
@@ -191,6 +197,9 @@ func (j *chatJob) run() Outcome {
 		return out
 	}
 	for {
+		if now, ok := j.Routes.Chat(j.chatRoute.name); ok { // else it ends by the one that it began with
+			j.Chat = now
+		}
 		if f := j.tooLate(time.Now()); f != nil {
 			return j.fail(0, f)
 		}
@@ -245,7 +254,7 @@ func (j *chatJob) tooLate(now time.Time) *fault.Error {
 	}
 	x, id := j.entry.Job.GetExecution(), j.name.ID
 	switch {
-	case int(j.chat().GetAttempt()) >= j.Config.Chat.MaxAttempts:
+	case int(j.chat().GetAttempt()) >= j.Config.Now().Chat.MaxAttempts:
 		return fault.New(fault.ChatAttemptsExhausted, "job %s was cut off in all of its %d attempts", id, j.chat().GetAttempt())
 	case x.GetDeadline() != nil && now.After(x.GetDeadline().AsTime()):
 		return fault.New(fault.DeadlineExceeded, "job %s did not finish by its deadline", id)
@@ -285,7 +294,7 @@ func (j *chatJob) beforeLimits(at time.Time) time.Time {
 func (j *chatJob) start(a pool.Account) (Outcome, bool) {
 	now := time.Now()
 	e, err := task.Started(j.chat(), now, task.Attempt{
-		Upstream: a.Upstream, Key: a.Key, Deadline: now.Add(j.Timeouts.Total * time.Duration(j.Config.Chat.MaxAttempts)),
+		Upstream: a.Upstream, Key: a.Key, Deadline: now.Add(j.Timeouts.Total * time.Duration(j.Config.Now().Chat.MaxAttempts)),
 	})
 	if err != nil {
 		j.Logger.Error("a transition that is not allowed", j.attrs("error", err)...)

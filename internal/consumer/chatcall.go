@@ -53,7 +53,7 @@ func (j *chatJob) attempt(lease *pool.Lease) (out Outcome, again bool) {
 			continue // nothing was begun: the attempt is not used up
 		case j.fetching.Err() != nil && refusedForNow(err):
 			return Nak(), false
-		case f.Meaning().Retry && int(j.chat().GetAttempt()) < j.Config.Chat.MaxAttempts:
+		case f.Meaning().Retry && int(j.chat().GetAttempt()) < j.Config.Now().Chat.MaxAttempts:
 			if j.waitForUpstream(f, refusals) {
 				return Outcome{}, true
 			}

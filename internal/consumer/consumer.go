@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -35,7 +36,7 @@ var ErrShutdown = errors.New("genbus is shutting down")
 // Options are the parts that the consumer works with. All but Metrics are
 // required.
 type Options struct {
-	Config    *config.Config
+	Config    *config.Live
 	Broker    *broker.Broker
 	Log       *tasklog.Log
 	Encoder   publisher.Encoder
@@ -56,7 +57,7 @@ type Consumer struct {
 	held    *registry
 	sweeper *sweeper
 	reads   *rate.Limiter // leader reads of held jobs
-	ups     map[string]*telemetry.UpstreamMetrics
+	ups     *upstreams
 	// copies bounds the results that are being copied to the object store.
 	copies chan struct{}
 
@@ -68,6 +69,11 @@ type Consumer struct {
 	extending    sync.WaitGroup // the ticker that extends what is held
 	jobs         sync.WaitGroup // jobs that a goroutine works on
 	resync       gate
+
+	extendEvery atomic.Int64 // a duration; the ticker looks at it each time
+	// What follows belongs to Start, and then to the reload at work.
+	running  map[routeID]*running
+	adopting bool // orphans are looked for
 }
 
 // confirmEvery is how often the log of a held job is read although nothing was
@@ -85,10 +91,8 @@ func New(ctx context.Context, o Options) *Consumer {
 		Options: o, held: newRegistry(),
 		dead:  publisher.DeadLetters{Broker: o.Broker, Bodies: o.Bodies, Metrics: o.Metrics},
 		reads: rate.NewLimiter(confirmPerSecond, confirmPerSecond),
-		ups:   map[string]*telemetry.UpstreamMetrics{}, copies: make(chan struct{}, maxCopies),
-	}
-	for name := range o.Config.Upstreams {
-		c.ups[name] = o.Metrics.Upstream(name)
+		ups:   newUpstreams(o.Config, o.Metrics), copies: make(chan struct{}, maxCopies),
+		running: map[routeID]*running{},
 	}
 	c.sweeper = newSweeper(c)
 	o.Log.Observe(c.sweeper.notice)
@@ -105,30 +109,35 @@ func (c *Consumer) Start(ctx context.Context) error {
 	}
 	c.Log.Observe(c.held.notice(c.Log.Writer()))
 	c.Broker.OnReconnect(c.reconnected)
-	for _, r := range c.Routes.VideoRoutes() {
-		if err := c.startRoute(ctx, r.Route, c.takeVideo(r)); err != nil {
+	for _, r := range c.Config.Now().Routes {
+		cons, err := c.ensureRoute(ctx, r, c.durable)
+		if err != nil {
 			return err
 		}
+		c.startRoute(r, cons)
 	}
-	for _, r := range c.Routes.ChatRoutes() {
-		if err := c.startRoute(ctx, r.Route, c.takeChat(r)); err != nil {
-			return err
-		}
-	}
-	wait, err := c.Admission.StartUshers(c.fetching, c.Logger)
-	if err != nil {
-		return err
-	}
-	c.loops.Go(wait)
+	c.loops.Go(func() { c.Admission.Follow(c.fetching, c.Logger) })
 	c.loops.Go(c.sweeper.run)
 	c.loops.Go(c.countStreams)
-	c.extending.Go(func() { c.held.keepExtending(c.working, c.shortestAckWait()/3) })
+	c.extendFor(c.Config.Now().Routes)
+	c.extending.Go(func() {
+		c.held.keepExtending(c.working, func() time.Duration { return time.Duration(c.extendEvery.Load()) })
+	})
 	return c.startIntake(ctx)
 }
 
-func (c *Consumer) shortestAckWait() time.Duration {
+// extendFor has held messages extended often enough for some routes too. What is held
+// of those that are gone is extended as before, so that it is never less often.
+func (c *Consumer) extendFor(routes []config.Route) {
+	every := shortestAckWait(routes) / 3
+	if now := time.Duration(c.extendEvery.Load()); now == 0 || every < now {
+		c.extendEvery.Store(int64(every))
+	}
+}
+
+func shortestAckWait(routes []config.Route) time.Duration {
 	shortest := time.Minute
-	for _, r := range c.Config.Routes {
+	for _, r := range routes {
 		shortest = min(shortest, r.AckWait)
 	}
 	return shortest

@@ -13,19 +13,21 @@ import (
 // replica does, so that the numbers outlive each of them.
 const countEvery = 10 * time.Second
 
-// countWaiting counts the jobs that wait for a route, at once and from then on. What cannot be read stands
-// as it was.
-func (c *Consumer) countWaiting(kind subject.Kind, route string, metrics *telemetry.RouteMetrics) {
+// countWaiting counts the jobs that wait for a route, at once and from then on, until
+// ctx ends; then nobody does any more. What cannot be read stands as it was.
+func (c *Consumer) countWaiting(ctx context.Context, kind subject.Kind, route string, metrics *telemetry.RouteMetrics) {
 	for {
-		metrics.Waiting(c.Admission.Waiting(c.fetching, kind, route))
-		switch oldest, err := c.Admission.Oldest(c.fetching, kind, route); {
+		metrics.Waiting(c.Admission.Waiting(ctx, kind, route))
+		switch oldest, err := c.Admission.Oldest(ctx, kind, route); {
 		case err != nil:
 		case oldest.IsZero():
 			metrics.Oldest(0)
 		default:
 			metrics.Oldest(time.Since(oldest))
 		}
-		if broker.Wait(c.fetching, countEvery) != nil {
+		if broker.Wait(ctx, countEvery) != nil {
+			metrics.Waiting(0, 0)
+			metrics.Oldest(0)
 			return
 		}
 	}

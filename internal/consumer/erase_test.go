@@ -66,12 +66,8 @@ func TestItemOfAnErasedJobIsNotBegun(t *testing.T) {
 		subj := b.Names().WorkItem(subject.Video, "of-another-replica", "acme", id)
 		m := delivered(t, b, subj)
 		purge(t, b, b.Names().Work(), subj)
-		route, ok := r.Routes.Video(config.SandboxVideoRoute)
-		if !ok {
-			t.Fatal("there is no route")
-		}
 		released := make(chan struct{})
-		r.takeVideo(route)(m, sync.OnceFunc(func() { close(released) }))
+		r.takeVideo(routeID{subject.Video, config.SandboxVideoRoute})(m, sync.OnceFunc(func() { close(released) }))
 		select {
 		case <-released:
 		case <-time.After(patience):

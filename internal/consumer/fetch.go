@@ -10,8 +10,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/genbus/genbus/internal/broker"
-	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -19,17 +17,18 @@ import (
 // message is fetched, because a fetched message that waits burns its AckWait.
 type slots struct {
 	mu    sync.Mutex
-	free  int
+	all   int           // that there are
+	free  int           // below zero after there were made fewer than are taken
 	freed chan struct{} // has a token when free may have grown
 }
 
-func newSlots(n int) *slots { return &slots{free: n, freed: make(chan struct{}, 1)} }
+func newSlots(n int) *slots { return &slots{all: n, free: n, freed: make(chan struct{}, 1)} }
 
 // reserve waits for at least one slot and takes up to limit.
 func (s *slots) reserve(ctx context.Context, limit int) (int, error) {
 	for {
 		s.mu.Lock()
-		n := min(s.free, limit)
+		n := max(min(s.free, limit), 0)
 		s.free -= n
 		s.mu.Unlock()
 		if n > 0 {
@@ -56,6 +55,15 @@ func (s *slots) release(n int) {
 	}
 }
 
+// resize makes another number of slots. Those that are taken stay so.
+func (s *slots) resize(n int) {
+	s.mu.Lock()
+	more := n - s.all
+	s.all = n
+	s.mu.Unlock()
+	s.release(more)
+}
+
 // Bounds of one fetch. fetchWait is short because a stop waits for the fetch to
 // end by itself: a pull request that is given up early stands at the server for a
 // moment, and what we give back then would come to us again.
@@ -67,69 +75,39 @@ const (
 // take begins to work on a message and calls release when its slot is free.
 type take func(m jetstream.Msg, release func())
 
-// startRoute creates the route's durable consumer and begins to fetch.
-func (c *Consumer) startRoute(ctx context.Context, r config.Route, take take) error {
-	kind := subject.Kind(r.Kind)
-	cons, err := c.durable(ctx, c.Broker.Names().Work(), jetstream.ConsumerConfig{
-		Durable:       subject.WorkDurable(kind, r.Name),
-		FilterSubject: c.Broker.Names().WorkRoutePattern(kind, r.Name),
-		AckPolicy:     jetstream.AckExplicitPolicy,
-		AckWait:       r.AckWait,
-		MaxDeliver:    -1,
-		MaxAckPending: r.MaxInFlight,
-	})
-	if err != nil {
-		return err
-	}
-	metrics := c.Metrics.Route(kind, r.Name)
-	free := newSlots(r.MaxInFlight)
-	taken := func(m jetstream.Msg, release func()) {
-		switch meta, err := m.Metadata(); {
-		case err != nil: // take says so
-		case meta.NumDelivered == 1:
-			c.Admission.Taken(kind, r.Name, 1)
-		default:
-			metrics.Redelivered()
-		}
-		take(m, release)
-	}
-	c.loops.Go(func() { c.fetchLoop(cons, free, taken, metrics) })
-	c.loops.Go(func() { c.countWaiting(kind, r.Name, metrics) })
-	return nil
-}
-
-func (c *Consumer) fetchLoop(cons jetstream.Consumer, free *slots, take take, metrics *telemetry.RouteMetrics) {
+// fetchLoop fetches until ctx ends.
+func (c *Consumer) fetchLoop(ctx context.Context, cons jetstream.Consumer, free *slots, take take, metrics *telemetry.RouteMetrics) {
 	for {
-		if c.resync.pass(c.fetching) != nil {
+		if c.resync.pass(ctx) != nil {
 			return
 		}
-		n, err := free.reserve(c.fetching, fetchBatch)
+		n, err := free.reserve(ctx, fetchBatch)
 		if err != nil {
 			return
 		}
-		got, err := c.fetch(cons, n, take, free)
+		got, err := c.fetch(ctx, cons, n, take, free)
 		free.release(n - got)
 		if err == nil {
 			continue
 		}
 		metrics.FetchFailed()
 		c.Logger.Warn("fetch failed", "consumer", cons.CachedInfo().Name, "error", err)
-		if broker.Wait(c.fetching, time.Second) != nil {
+		if broker.Wait(ctx, time.Second) != nil {
 			return
 		}
 	}
 }
 
 // fetch asks for n messages and hands each on as it comes.
-func (c *Consumer) fetch(cons jetstream.Consumer, n int, take take, free *slots) (got int, err error) {
+func (c *Consumer) fetch(ctx context.Context, cons jetstream.Consumer, n int, take take, free *slots) (got int, err error) {
 	batch, err := cons.Fetch(n, jetstream.FetchMaxWait(fetchWait))
 	if err != nil {
-		return 0, ended(c.fetching, fmt.Errorf("fetch %d messages: %w", n, err))
+		return 0, ended(ctx, fmt.Errorf("fetch %d messages: %w", n, err))
 	}
 	var late []jetstream.Msg
 	for m := range batch.Messages() {
 		got++
-		if c.fetching.Err() != nil {
+		if ctx.Err() != nil {
 			late = append(late, m)
 			continue
 		}
@@ -139,10 +117,10 @@ func (c *Consumer) fetch(cons jetstream.Consumer, n int, take take, free *slots)
 		c.handBack(m)
 	}
 	free.release(len(late))
-	return got, ended(c.fetching, batch.Error())
+	return got, ended(ctx, batch.Error())
 }
 
-// handBack gives back a message that arrived while the process stops, after the
+// handBack gives back a message that arrived while the process or the route stops, after the
 // fetch that brought it is over.
 func (c *Consumer) handBack(m jetstream.Msg) {
 	d, err := newDelivery(c.Broker.Conn(), m)

@@ -72,7 +72,7 @@ func (c *Consumer) startIntake(ctx context.Context) error {
 			return err
 		}
 		free := newSlots(intakeSlots)
-		c.loops.Go(func() { c.fetchLoop(cons, free, in.take, c.Metrics.Route(kind, "intake")) })
+		c.loops.Go(func() { c.fetchLoop(c.fetching, cons, free, in.take, c.Metrics.Route(kind, "intake")) })
 	}
 	return nil
 }

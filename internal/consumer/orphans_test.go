@@ -28,7 +28,7 @@ func (r *replica) adoptOrphan(ctx context.Context, subj string) error {
 	if err != nil {
 		return err
 	}
-	return newOrphanWatch(r.Consumer, orphanRoute{n.Kind, n.Route}).adoptOrphan(ctx, m)
+	return newOrphanWatch(r.Consumer, routeID{n.Kind, n.Route}).adoptOrphan(ctx, m)
 }
 
 // TestOrphansBehindTheLine: a job waits for its turn on a route that is gone. It is

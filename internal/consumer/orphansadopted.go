@@ -190,13 +190,13 @@ func ofRequest(stored admission.Item, item *genbusv1.WorkItem) bool {
 // any route of its protocol does that, with the account that its log names, and where
 // its model is not served any more another one does.
 func (c *Consumer) newRoute(item *genbusv1.WorkItem, job task.Job) (config.Route, bool) {
-	if c.Config.Orphans != config.OrphansReroute {
+	if c.Config.Now().Orphans != config.OrphansReroute {
 		return config.Route{}, false
 	}
 	if job == nil {
 		job = task.FromWork(item).Job
 	}
-	route, served := c.Config.Route(item.GetKind(), item.GetModel())
+	route, served := c.Config.Now().Route(item.GetKind(), item.GetModel())
 	served = served && route.Protocol == item.GetProtocol()
 	v, video := job.(*genbusv1.VideoTask)
 	switch {

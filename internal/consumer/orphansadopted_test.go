@@ -135,7 +135,7 @@ func TestOrphanThatGoesOnIsNotEnded(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		w := newOrphanWatch(r.Consumer, orphanRoute{subject.Video, "gone"})
+		w := newOrphanWatch(r.Consumer, routeID{subject.Video, "gone"})
 		if err := w.endOrphan(t.Context(), item, queued); !errors.Is(err, errMovedOn) {
 			t.Errorf("ended: %v", err)
 		}

@@ -17,10 +17,11 @@ import (
 // fails goes on where it stopped when it is repeated.
 type orphanFinder struct {
 	*Consumer
+	has func(subject.Kind, string) bool // such a route
 	// jobs are the routes that were ever found, and the number of jobs that each was
 	// seen with: what is found is never forgotten, and a watch that ends may begin
 	// again.
-	jobs map[orphanRoute]int
+	jobs map[routeID]int
 	// line is the number of subjects of GENBUS_WORK that this look has had, and pages how
 	// many pages there are of them, 1 or more.
 	line, pages int
@@ -28,8 +29,8 @@ type orphanFinder struct {
 	waiting uint64
 }
 
-func newOrphanFinder(c *Consumer) *orphanFinder {
-	return &orphanFinder{Consumer: c, jobs: map[orphanRoute]int{}, pages: 1}
+func newOrphanFinder(c *Consumer, has func(subject.Kind, string) bool) *orphanFinder {
+	return &orphanFinder{Consumer: c, has: has, jobs: map[routeID]int{}, pages: 1}
 }
 
 // look finds what stands in line and what has come to wait since the last look.
@@ -41,8 +42,8 @@ func (f *orphanFinder) look(ctx context.Context) error {
 }
 
 func (f *orphanFinder) found(n subject.WorkName) {
-	if !f.Routes.Has(n.Kind, n.Route) {
-		f.jobs[orphanRoute{n.Kind, n.Route}]++
+	if !f.has(n.Kind, n.Route) {
+		f.jobs[routeID{n.Kind, n.Route}]++
 	}
 }
 

@@ -63,7 +63,7 @@ func TestOrphansAreFoundAmongVeryMany(t *testing.T) {
 	t.Parallel()
 	b, up := brokertest.Single(t), newSandbox(t)
 	r := idleReplica(t, b, testConfig(t, up.URL()))
-	finder, names := newOrphanFinder(r.Consumer), b.Names()
+	finder, names := newOrphanFinder(r.Consumer, r.Routes.Has), b.Names()
 	put := func(from, to int, route string) {
 		t.Helper()
 		for i := from; i < to; i++ {
@@ -74,7 +74,7 @@ func TestOrphansAreFoundAmongVeryMany(t *testing.T) {
 		}
 		<-b.JetStream().PublishAsyncComplete()
 	}
-	seen := func(want map[orphanRoute]int) {
+	seen := func(want map[routeID]int) {
 		t.Helper()
 		if err := finder.look(t.Context()); err != nil {
 			t.Fatal(err)
@@ -83,13 +83,13 @@ func TestOrphansAreFoundAmongVeryMany(t *testing.T) {
 			t.Errorf("found %v, want %v", finder.jobs, want)
 		}
 	}
-	gone, other := orphanRoute{subject.Video, "gone"}, orphanRoute{subject.Video, "other"}
+	gone, other := routeID{subject.Video, "gone"}, routeID{subject.Video, "other"}
 	put(0, 2*waitingBatch, config.SandboxVideoRoute)
 	put(2*waitingBatch, 2*waitingBatch+100, "gone")
-	seen(map[orphanRoute]int{gone: 100})
+	seen(map[routeID]int{gone: 100})
 	put(3*waitingBatch, 3*waitingBatch+1, "other")
-	seen(map[orphanRoute]int{gone: 100, other: 1})
-	seen(map[orphanRoute]int{gone: 100, other: 1})
+	seen(map[routeID]int{gone: 100, other: 1})
+	seen(map[routeID]int{gone: 100, other: 1})
 	if err := b.JetStream().DeleteStream(t.Context(), names.Wait()); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestOrphansAreFoundAmongVeryMany(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(0, 1, "other")
-	seen(map[orphanRoute]int{gone: 100, other: 2})
+	seen(map[routeID]int{gone: 100, other: 2})
 }
 
 // TestAdoptionIsRepeated: the jobs cannot be moved as long as there is no room for

@@ -35,7 +35,7 @@ import (
 // them.
 type orphanWatch struct {
 	*Consumer
-	orphanRoute
+	routeID
 	// asked is true while nobody was seen to live since everything was asked for.
 	asked bool
 	// inVain counts how often something came, and not everything.
@@ -50,13 +50,14 @@ type standing struct {
 	seq    uint64
 }
 
-func newOrphanWatch(c *Consumer, route orphanRoute) *orphanWatch {
-	return &orphanWatch{Consumer: c, orphanRoute: route, doubts: map[standing]*doubt{}}
+func newOrphanWatch(c *Consumer, route routeID) *orphanWatch {
+	return &orphanWatch{Consumer: c, routeID: route, doubts: map[standing]*doubt{}}
 }
 
-// run returns when the route has no jobs any more, or no more work is taken.
+// run returns when the route has no jobs any more, when it is configured again, or when
+// no more work is taken.
 func (w *orphanWatch) run() {
-	for told := false; w.fetching.Err() == nil; told = true {
+	for told := false; w.fetching.Err() == nil && !w.Routes.Has(w.kind, w.name); told = true {
 		over, err := w.over()
 		if err == nil && over {
 			return

@@ -23,7 +23,7 @@ const reclaimAckWait = 2 * time.Second
 // of the two go on.)
 func (c *Consumer) durable(ctx context.Context, stream string, cfg jetstream.ConsumerConfig) (jetstream.Consumer, error) {
 	cons, err := c.Broker.EnsureConsumer(ctx, stream, cfg)
-	if err != nil || !c.Config.NATS.Embedded() || cfg.AckWait <= reclaimAckWait || cons.CachedInfo().NumAckPending == 0 {
+	if err != nil || !c.Config.Now().NATS.Embedded() || cfg.AckWait <= reclaimAckWait || cons.CachedInfo().NumAckPending == 0 {
 		return cons, err
 	}
 	short := cfg

@@ -10,7 +10,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/natsreq"
@@ -184,7 +183,7 @@ func TestAnUnconfirmedAckKeepsTheUpload(t *testing.T) {
 	if left := brokertest.Uploads(t, b.JetStream(), "acme"); len(left) != 0 || inboxLeft(t, b) != 0 {
 		t.Errorf("left: %v, and %d messages", left, inboxLeft(t, b))
 	}
-	name := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: admission.JobID(subject.Video, "acme", "request\x00unsure")}
+	name := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: subject.JobID(subject.Video, "acme", "request\x00unsure")}
 	if e, err := h.Log.Get(t.Context(), name); err != nil || e.Version() != 1 {
 		t.Errorf("%v, %v", e, err)
 	}

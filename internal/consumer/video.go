@@ -18,7 +18,7 @@ import (
 // videoRoute is what all tasks of one route share.
 type videoRoute struct {
 	*Consumer
-	routes.Video
+	routeID
 	metrics *telemetry.RouteMetrics
 	// polls bounds the polls in flight, so that an upstream that hangs costs
 	// lateness and not every file descriptor.
@@ -28,10 +28,10 @@ type videoRoute struct {
 // maxPolls is the number of polls that one route has in flight in one process.
 const maxPolls = 512
 
-func (c *Consumer) takeVideo(r routes.Video) take {
+func (c *Consumer) takeVideo(id routeID) take {
 	route := &videoRoute{
-		Consumer: c, Video: r,
-		metrics: c.Metrics.Route(subject.Video, r.Name),
+		Consumer: c, routeID: id,
+		metrics: c.Metrics.Route(id.kind, id.name),
 		polls:   make(chan struct{}, maxPolls),
 	}
 	return route.take
@@ -59,22 +59,23 @@ type videoJob struct {
 	interrupt func()
 
 	// Only the goroutine at work touches what follows.
-	item       *genbusv1.WorkItem // until the upstream is known to have the task
-	entry      tasklog.Entry      // zero until the log was read
-	confirmed  time.Time          // when the log was last read or written
-	began      uint32             // attempt whose create request this process began
-	due        time.Time          // when the step was to run
-	pollAt     time.Time          // the next poll; zero: at once
-	failures   int                // polls that failed in a row
-	asked      bool               // this process has polled
-	doubt      doubt              // before the log was read
-	buried     bool               // a dead letter of its end was stored
-	tainted    bool               // its holders have died often
-	assigned   assignment
-	result     result
-	pollsEnded int                   // in this hold
-	lastPoll   telemetry.PollOutcome // of the poll before
-	shown      genbusv1.JobPhase     // the phase that metrics know
+	*routes.Video                    // the route as it was when this step began
+	item          *genbusv1.WorkItem // until the upstream is known to have the task
+	entry         tasklog.Entry      // zero until the log was read
+	confirmed     time.Time          // when the log was last read or written
+	began         uint32             // attempt whose create request this process began
+	due           time.Time          // when the step was to run
+	pollAt        time.Time          // the next poll; zero: at once
+	failures      int                // polls that failed in a row
+	asked         bool               // this process has polled
+	doubt         doubt              // before the log was read
+	buried        bool               // a dead letter of its end was stored
+	tainted       bool               // its holders have died often
+	assigned      assignment
+	result        result
+	pollsEnded    int                   // in this hold
+	lastPoll      telemetry.PollOutcome // of the poll before
+	shown         genbusv1.JobPhase     // the phase that metrics know
 }
 
 // take registers the task of a message and begins with it.
@@ -87,6 +88,11 @@ func (r *videoRoute) take(m jetstream.Msg, release func()) {
 	j := &videoJob{
 		videoRoute: r, item: item, release: release, msg: d, stale: true, doubt: doubt{recorded: d.recorded},
 		name: subject.TaskName{Kind: subject.Video, Tenant: item.GetTenant(), ID: item.GetId()},
+	}
+	if j.Video, ok = r.Routes.Video(r.name); !ok { // removed, and this was fetched before
+		r.handBack(m)
+		release()
+		return
 	}
 	j.ctx = r.startHold(item, d) // never ended, and so not exported, where the job is held already
 	if held, added := r.held.add(item.GetId(), j); !added {
@@ -267,12 +273,23 @@ func (j *videoJob) phase() genbusv1.JobPhase {
 }
 
 func (j *videoJob) attrs(more ...any) []any {
-	return jobAttrs(j.name, j.Name, more...)
+	return jobAttrs(j.name, j.videoRoute.name, more...)
 }
+
+func (j *videoJob) of() routeID { return j.routeID }
+
+// routeGone waits for handOver, which comes as soon as what is given back cannot come
+// to this process again. Without its route nothing of a task can be judged here.
+func (j *videoJob) routeGone() Outcome { return HoldFor(fetchWait) }
 
 // step does the next thing that the task needs, whatever its phase is.
 func (j *videoJob) step() Outcome {
 	ctx := j.ctx
+	now, ok := j.Routes.Video(j.videoRoute.name)
+	if !ok {
+		return j.routeGone()
+	}
+	j.Video = now
 	if j.takeStale(time.Now()) {
 		if out, ok := j.load(ctx); !ok {
 			return out

@@ -210,7 +210,7 @@ func (j *videoJob) copyOne(ctx context.Context, i int, url string) *fault.Error 
 	if err != nil {
 		return fault.From(err)
 	}
-	stored, contentType, err := j.Content.Archive(ctx, at, j.Bodies, j.name.Tenant, publisher.CopyName(j.name.ID, i), int64(j.Config.Limits.ArchiveBytes))
+	stored, contentType, err := j.Content.Archive(ctx, at, j.Bodies, j.name.Tenant, publisher.CopyName(j.name.ID, i), int64(j.Config.Now().Limits.ArchiveBytes))
 	var named *fault.Error
 	switch {
 	case err == nil:

@@ -144,7 +144,7 @@ func (j *videoJob) create(ctx context.Context, a pool.Account, request []byte) O
 		cause = s.Err
 	}
 	endSpan(span, cause)
-	j.ups[a.Upstream].Request("create", s.Verdict.String(), statusOf(cause), time.Since(begin))
+	j.ups.of(a.Upstream).Request("create", s.Verdict.String(), statusOf(cause), time.Since(begin))
 	return j.afterCreate(ctx, s)
 }
 
@@ -163,6 +163,9 @@ func (j *videoJob) notSent(ctx context.Context) Outcome {
 // upstreamRemoved ends a task that nobody can read any more. Its letter lets an
 // operator attach it once the account is configured again.
 func (j *videoJob) upstreamRemoved(ctx context.Context, a pool.Account) Outcome {
+	if !j.Routes.Has(j.kind, j.videoRoute.name) { // since this step began
+		return j.routeGone()
+	}
 	f := fault.New(fault.UpstreamRemoved, "job %s: upstream %s is not configured any more; its task there is %q",
 		j.name.ID, a.Upstream, j.video().GetUpstreamTaskId())
 	if out, ok := j.bury(ctx, f); !ok {

@@ -104,9 +104,10 @@ func idleReplica(t testing.TB, b *broker.Broker, cfg *config.Config, change ...f
 	ctx, cancel := context.WithCancelCause(t.Context())
 	bodies, reader := broker.NewBodies(b), content.NewReader(content.Options{})
 	t.Cleanup(reader.Close)
+	live := config.NewLive(cfg)
 	c := New(ctx, Options{
-		Config: cfg, Broker: b, Log: log, Encoder: enc, Bodies: bodies, Uploads: natsreq.NewUploads(bodies, brokertest.Logger(t)), Content: reader, Routes: table,
-		Admission: admission.New(cfg, b, log, bodies, o.Metrics), Metrics: o.Metrics, Tracing: o.Tracing, Logger: brokertest.Logger(t),
+		Config: live, Broker: b, Log: log, Encoder: enc, Bodies: bodies, Uploads: natsreq.NewUploads(bodies, brokertest.Logger(t)), Content: reader, Routes: table,
+		Admission: admission.New(live, b, log, bodies, o.Metrics), Metrics: o.Metrics, Tracing: o.Tracing, Logger: brokertest.Logger(t),
 	})
 	wait, err := log.Start(ctx)
 	if err != nil {

@@ -18,7 +18,8 @@ type call struct {
 	r       *Runner
 	req     admission.Request
 	checked admission.Checked
-	route   routes.Chat
+	route   *routes.Chat
+	places  *limit
 	begin   time.Time
 	// caller is the context of the connection, ctx that of the upstream call.
 	caller context.Context
@@ -65,14 +66,14 @@ func (r *Runner) admit(ctx context.Context, req admission.Request, streamed bool
 	if c.out, err = r.o.Admission.Enter(req.Tenant); err != nil {
 		return nil, err
 	}
-	places := r.limits[route.Name]
-	if !places.enter() {
+	c.places = r.limit(route.Name)
+	if !c.places.enter(route.MaxInFlight) {
 		c.out()
 		return nil, fault.New(fault.QueueFull, "route %s has %d inline chats in hand on this replica; try again later, or send a request_id to queue the chat",
-			route.Name, places.most).WithRetryAfter(time.Second)
+			route.Name, route.MaxInFlight).WithRetryAfter(time.Second)
 	}
 	if !r.enter(c, streamed) {
-		places.leave()
+		c.places.leave()
 		c.out()
 		return nil, fault.New(fault.ShuttingDown, "this replica is going down; send the chat again")
 	}
@@ -104,7 +105,7 @@ func (r *Runner) enter(c *call, streamed bool) bool {
 		return false
 	}
 	if rec != nil && r.keep(rec) {
-		c.rec, c.outlives = rec, r.o.Config.Chat.FinishForSubscribers
+		c.rec, c.outlives = rec, r.o.Config.Now().Chat.FinishForSubscribers
 	}
 	parent := c.caller
 	if c.outlives {
@@ -113,7 +114,7 @@ func (r *Runner) enter(c *call, streamed bool) bool {
 	c.ctx, c.cancel = context.WithCancelCause(c.traced(parent))
 	r.calls[c.checked.ID] = c
 	r.work.Add(1)
-	r.limits[c.route.Name].metrics.AddInline(1)
+	c.places.metrics.AddInline(1)
 	return true
 }
 
@@ -124,8 +125,8 @@ func (c *call) leave() {
 	c.r.mu.Unlock()
 	c.cancel(nil)
 	c.endTrace()
-	c.r.limits[c.route.Name].metrics.AddInline(-1)
-	c.r.limits[c.route.Name].leave()
+	c.places.metrics.AddInline(-1)
+	c.places.leave()
 	c.out()
 	c.r.work.Done()
 }

@@ -44,7 +44,7 @@ var (
 
 // Options are the parts of a Runner. Metrics may be nil, and Tracing zero.
 type Options struct {
-	Config    *config.Config
+	Config    *config.Live
 	Admission *admission.Admission
 	Routes    *routes.Table
 	Log       *tasklog.Log
@@ -59,11 +59,11 @@ type Options struct {
 // Runner runs inline chats. It is safe for concurrent use.
 type Runner struct {
 	o      Options
-	limits map[string]*limit // by route
 	budget *publisher.Budget
 	tracer trace.Tracer
 
 	mu      sync.Mutex
+	limits  map[string]*limit // by route
 	closed  bool
 	calls   map[string]*call // by job id
 	records map[*record]struct{}
@@ -77,23 +77,31 @@ func New(o Options) *Runner {
 		budget: publisher.NewBudget(maxRecordBytes), tracer: newTracer(o.Tracing.Provider),
 		calls: map[string]*call{}, records: map[*record]struct{}{},
 	}
-	for _, route := range o.Routes.ChatRoutes() {
-		r.limits[route.Name] = &limit{most: int64(route.MaxInFlight), metrics: o.Metrics.Route(subject.Chat, route.Name)}
-	}
 	return r
+}
+
+// limit finds the limit of a route.
+func (r *Runner) limit(route string) *limit {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := r.limits[route]
+	if l == nil {
+		l = &limit{metrics: r.o.Metrics.Route(subject.Chat, route)}
+		r.limits[route] = l
+	}
+	return l
 }
 
 // limit bounds the inline calls of one route in this process. Callers that find
 // no place are refused at once: a queue here would hold their connections, and
 // there is a durable one behind request ids and respond-async.
 type limit struct {
-	most    int64
 	calls   atomic.Int64
 	metrics *telemetry.RouteMetrics
 }
 
-func (l *limit) enter() bool {
-	if l.calls.Add(1) <= l.most {
+func (l *limit) enter(most int) bool {
+	if l.calls.Add(1) <= int64(most) {
 		return true
 	}
 	l.calls.Add(-1)

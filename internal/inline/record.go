@@ -64,7 +64,7 @@ type record struct {
 
 // newRecord prepares the events of a call; nil when chat.inline_events is off.
 func (r *Runner) newRecord(c *call, streamed bool) *record {
-	if !r.o.Config.Chat.InlineEvents {
+	if !r.o.Config.Now().Chat.InlineEvents {
 		return nil
 	}
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(c.caller))
@@ -263,7 +263,7 @@ func (c *record) terminal(entry tasklog.Entry, o outcome, chunks uint64) (task.E
 func (c *record) reply(id string, o outcome, chunks uint64) task.Reply {
 	out := task.Reply{Chunks: chunks, Upstream: o.from.Upstream, Key: o.from.Key}
 	raw, err := c.whole(o)
-	if err == nil && int64(len(raw)) > int64(c.r.o.Config.Limits.ClaimCheckBytes) {
+	if err == nil && int64(len(raw)) > int64(c.r.o.Config.Now().Limits.ClaimCheckBytes) {
 		out.Usage = usage(raw)
 		out.Ref, err = c.checkIn(id, raw)
 	} else if err == nil {

@@ -72,8 +72,9 @@ func setup(t testing.TB, b *broker.Broker, url string, change func(*config.Confi
 		cancel()
 		t.Fatal(err)
 	}
+	live := config.NewLive(cfg)
 	x.runner = inline.New(inline.Options{
-		Config: cfg, Admission: admission.New(cfg, b, x.tasks, x.bodies, x.metrics), Routes: table, Log: x.tasks,
+		Config: live, Admission: admission.New(live, b, x.tasks, x.bodies, x.metrics), Routes: table, Log: x.tasks,
 		Broker: b, Encoder: enc, Bodies: x.bodies, Metrics: x.metrics, Logger: brokertest.Logger(t),
 	})
 	x.tasks.Observe(x.runner.Notice)

@@ -116,7 +116,7 @@ func (op *Operator) known(l letter, data []byte) (*admission.Attachment, error) 
 
 // ticket is what the protocol needs beside the id: the letter's where an answer was
 // read, and else that of any task that this body makes.
-func ticket(l letter, home routes.Video, model string, data []byte) (string, error) {
+func ticket(l letter, home *routes.Video, model string, data []byte) (string, error) {
 	t, ok := home.Wire.Bodies.(upstream.Ticketer)
 	if l.GetUpstreamTicket() != "" || !ok {
 		return l.GetUpstreamTicket(), nil

@@ -80,7 +80,7 @@ func (op *Operator) Letter(ctx context.Context, seq uint64) (*genbusv1.StoredDea
 		return nil, err
 	}
 	out := l.stored()
-	if l.GetDataRef() == nil || int64(proto.Size(out))+int64(l.size())+frame > int64(op.o.Config.GRPC.MaxMessageBytes) {
+	if l.GetDataRef() == nil || int64(proto.Size(out))+int64(l.size())+frame > int64(op.o.Config.Now().GRPC.MaxMessageBytes) {
 		return out, nil
 	}
 	data, err := op.data(ctx, l)

@@ -233,7 +233,7 @@ func TestDropLeavesWhatOthersUse(t *testing.T) {
 func TestALetterThatIsTooLongStaysWhereItIs(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, brokertest.Single(t), newSandbox(t))
-	r.o.Config.GRPC.MaxMessageBytes = 1 << 20
+	r.o.Config.Now().GRPC.MaxMessageBytes = 1 << 20
 	ref, err := r.o.Bodies.Put(t.Context(), "acme", "dead-x", bytes.Repeat([]byte("x"), 1<<20))
 	if err != nil {
 		t.Fatal(err)

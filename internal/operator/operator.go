@@ -17,7 +17,7 @@ import (
 
 // Options are the parts that an Operator works with. All are required.
 type Options struct {
-	Config    *config.Config
+	Config    *config.Live
 	Broker    *broker.Broker
 	Log       *tasklog.Log
 	Bodies    *broker.Bodies

@@ -35,7 +35,7 @@ const (
 // RouteStates says how each configured route is doing over all replicas, by kind and
 // name.
 func (op *Operator) RouteStates(ctx context.Context) ([]*genbusv1.RouteState, error) {
-	all := slices.Clone(op.o.Config.Routes)
+	all := slices.Clone(op.o.Config.Now().Routes)
 	slices.SortFunc(all, func(a, b config.Route) int { return strings.Compare(a.Kind+" "+a.Name, b.Kind+" "+b.Name) })
 	out := make([]*genbusv1.RouteState, 0, len(all))
 	for _, r := range all {
@@ -97,7 +97,7 @@ func (op *Operator) durable(ctx context.Context, r config.Route) (*jetstream.Con
 }
 
 func (op *Operator) route(kind, name string) (config.Route, error) {
-	for _, r := range op.o.Config.Routes {
+	for _, r := range op.o.Config.Now().Routes {
 		if r.Kind == kind && r.Name == name {
 			return r, nil
 		}

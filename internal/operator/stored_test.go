@@ -7,7 +7,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/subject"
@@ -28,7 +27,7 @@ func TestRedriveOfAStoredRequest(t *testing.T) {
 	r.request(m)
 	await(t, "the letter", func() bool { return len(r.letters(Query{})) == 1 })
 	l := r.letters(Query{})[0]
-	if want := admission.JobID(subject.Video, "acme", "request\x00spent"); l.GetLetter().GetId() != want {
+	if want := subject.JobID(subject.Video, "acme", "request\x00spent"); l.GetLetter().GetId() != want {
 		t.Errorf("the letter names %s, not the job of the stored request id", l.GetLetter().GetId())
 	}
 	if _, err := r.Redrive(t.Context(), l.GetSequence()); fault.CodeOf(err) != fault.ModelNotFound {

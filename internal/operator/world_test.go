@@ -90,13 +90,14 @@ func newReplica(t testing.TB, b *broker.Broker, up *sandbox.Server, change ...fu
 		t.Fatal(err)
 	}
 	bodies, reader := broker.NewBodies(b), content.NewReader(content.Options{})
-	adm, uploads := admission.New(cfg, b, log, bodies, nil), natsreq.NewUploads(bodies, brokertest.Logger(t))
+	live := config.NewLive(cfg)
+	adm, uploads := admission.New(live, b, log, bodies, nil), natsreq.NewUploads(bodies, brokertest.Logger(t))
 	r := &replica{t: t, Operator: New(Options{
-		Config: cfg, Broker: b, Log: log, Bodies: bodies, Uploads: uploads, Admission: adm, Routes: table,
+		Config: live, Broker: b, Log: log, Bodies: bodies, Uploads: uploads, Admission: adm, Routes: table,
 		Eraser: erasure.Eraser{Broker: b, Admission: adm, Log: log, Bodies: bodies}, Logger: brokertest.Logger(t),
 	})}
 	r.consumer = consumer.New(ctx, consumer.Options{
-		Config: cfg, Broker: b, Log: log, Encoder: enc, Bodies: bodies, Uploads: uploads, Content: reader, Routes: table, Admission: adm, Logger: brokertest.Logger(t),
+		Config: live, Broker: b, Log: log, Encoder: enc, Bodies: bodies, Uploads: uploads, Content: reader, Routes: table, Admission: adm, Logger: brokertest.Logger(t),
 	})
 	t.Cleanup(func() {
 		r.stop()

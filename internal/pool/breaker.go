@@ -43,6 +43,9 @@ func newBreaker(s *service, c config.Breaker) *breaker {
 
 // changed is called within Allow, State and the report of a call.
 func (b *breaker) changed(name string, _, to gobreaker.State) {
+	if b.service.breaker != b {
+		return // a reload has replaced it
+	}
 	switch to {
 	case gobreaker.StateOpen:
 		// One more nanosecond: at the very end of its time the breaker is still

@@ -42,8 +42,8 @@ func (t *Tried) retry() bool { return t.Again || len(t.accounts) > 0 }
 
 func (t *Tried) has(a Account) bool { return slices.Contains(t.accounts, a) }
 
-// Chooser finds accounts for the jobs of one route. It is safe for concurrent
-// use.
+// Chooser finds accounts for the jobs of one route, among the upstreams that the
+// pool has at that moment. It is safe for concurrent use.
 type Chooser struct {
 	pool    *Pool
 	route   config.Route
@@ -52,19 +52,18 @@ type Chooser struct {
 }
 
 type target struct {
-	service *service
-	weight  int
+	upstream string
+	weight   int
 }
 
 // Chooser makes the chooser of a route. Upstreams that the pool does not have
-// are passed over; a valid configuration names none.
+// are passed over; a valid configuration names none, but a job may have begun with
+// an older one.
 func (p *Pool) Chooser(r config.Route) *Chooser {
 	c := &Chooser{pool: p, route: r}
 	for _, t := range r.Upstreams {
-		if s := p.services[t.Name]; s != nil {
-			c.targets = append(c.targets, target{s, t.Weight})
-			c.weights += t.Weight
-		}
+		c.targets = append(c.targets, target{t.Name, t.Weight})
+		c.weights += t.Weight
 	}
 	slices.SortStableFunc(c.targets, func(a, b target) int { return cmp.Compare(b.weight, a.weight) })
 	return c
@@ -115,7 +114,11 @@ func (c *Chooser) Acquire(t *Tried) (*Lease, error) {
 // should try them.
 func (c *Chooser) untried(t *Tried, now time.Time) (awake, resting []*key) {
 	for _, target := range c.order(t) {
-		for k := range target.service.inTurn {
+		s := c.pool.services[target.upstream]
+		if s == nil {
+			continue
+		}
+		for k := range s.inTurn {
 			switch {
 			case t.has(k.account):
 			case k.restUntil.After(now):
@@ -158,7 +161,9 @@ func (c *Chooser) lease(t *Tried, k *key, done func(error), now time.Time) *Leas
 		c.pool.budget.first()
 	}
 	if n := len(t.accounts); n > 0 && t.accounts[n-1].Upstream != k.account.Upstream {
-		c.pool.services[t.accounts[n-1].Upstream].metrics.FailedOver()
+		if s := c.pool.services[t.accounts[n-1].Upstream]; s != nil {
+			s.metrics.FailedOver()
+		}
 	}
 	t.accounts = append(t.accounts, k.account)
 	return l

@@ -27,9 +27,10 @@ type key struct {
 	service *service
 	index   int // in service.keys
 
-	inHand  int
-	most    int // of inHand; 0 for no limit
-	limiter *rate.Limiter
+	inHand    int
+	most      int // of inHand; 0 for no limit
+	limiter   *rate.Limiter
+	perSecond float64 // what the limiter was made from
 
 	waitUntil time.Time // told to slow down
 	why       *pause
@@ -40,14 +41,21 @@ type key struct {
 }
 
 func newKey(s *service, index int, name string, u config.Upstream) *key {
-	k := &key{
-		account: Account{Upstream: s.name, Key: name}, service: s, index: index,
-		most: u.MaxConcurrent, restFor: u.KeyRest, limiter: rate.NewLimiter(rate.Inf, 0),
+	k := &key{account: Account{Upstream: s.name, Key: name}, service: s, index: index, limiter: rate.NewLimiter(rate.Inf, 0)}
+	k.limit(u)
+	return k
+}
+
+// limit bounds what the key is used for. What it has in hand counts on.
+func (k *key) limit(u config.Upstream) {
+	k.most, k.restFor = u.MaxConcurrent, u.KeyRest
+	if k.perSecond == u.RatePerSecond {
+		return
 	}
+	k.perSecond, k.limiter = u.RatePerSecond, rate.NewLimiter(rate.Inf, 0)
 	if u.RatePerSecond > 0 {
 		k.limiter = rate.NewLimiter(rate.Limit(u.RatePerSecond), max(1, int(math.Ceil(u.RatePerSecond))))
 	}
-	return k
 }
 
 // outUntil is when the key is neither waiting nor resting any more.

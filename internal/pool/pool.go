@@ -43,9 +43,10 @@ type Options struct {
 type Pool struct {
 	logger  *slog.Logger
 	metrics *telemetry.Metrics
+	retry   config.Retry // that of the budget
 
-	mu       sync.Mutex          // guards all services and keys, every lease, and the budget
-	services map[string]*service // by name; the map itself is read-only
+	mu       sync.Mutex // guards all services and keys, every lease, and the budget
+	services map[string]*service
 	budget   *budget
 }
 
@@ -54,10 +55,8 @@ func New(upstreams config.Upstreams, o Options) *Pool {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	p := &Pool{logger: o.Logger, metrics: o.Metrics, services: make(map[string]*service, len(upstreams)), budget: newBudget(o.Retry)}
-	for name, u := range upstreams {
-		p.services[name] = newService(name, u, o)
-	}
+	p := &Pool{logger: o.Logger, metrics: o.Metrics, services: make(map[string]*service, len(upstreams))}
+	p.Reload(upstreams, o.Retry)
 	return p
 }
 

@@ -21,13 +21,14 @@ type service struct {
 	waitUntil time.Time
 	why       *pause
 	breaker   *breaker
+	breaks    config.Breaker // what the breaker was made from
 	metrics   *telemetry.UpstreamMetrics
 	logger    *slog.Logger
 }
 
 func newService(name string, u config.Upstream, o Options) *service {
 	s := &service{name: name, metrics: o.Metrics.Upstream(name), logger: o.Logger}
-	s.breaker = newBreaker(s, u.Breaker)
+	s.breaker, s.breaks = newBreaker(s, u.Breaker), u.Breaker
 	for i, c := range u.Credentials() {
 		s.keys = append(s.keys, newKey(s, i, c.Name, u))
 	}

@@ -38,11 +38,16 @@ func (q *Quota) Request(tenant string) error {
 	return fault.New(fault.RateLimited, "the tenant may send %g requests a second, and %d at once", limits.RequestsPerSecond, limits.Burst).WithRetryAfter(wait)
 }
 
-// bucket needs the lock.
+// bucket needs the lock. The limits of a bucket that is there may have changed.
 func (q *Quota) bucket(tenant string, perSecond rate.Limit, burst int) *bucket {
 	if e, ok := q.buckets[tenant]; ok {
 		q.recent.MoveToFront(e)
-		return of(e.Value)
+		b := of(e.Value)
+		if b.Limit() != perSecond || b.Burst() != burst {
+			b.SetLimit(perSecond)
+			b.SetBurst(burst)
+		}
+		return b
 	}
 	b := &bucket{tenant: tenant, Limiter: rate.NewLimiter(perSecond, burst)}
 	q.buckets[tenant] = q.recent.PushFront(b)

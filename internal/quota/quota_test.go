@@ -51,6 +51,33 @@ func TestRequestsOfATenant(t *testing.T) {
 	})
 }
 
+// TestLimitsMayChange: what a tenant has left is kept, up to the new burst.
+func TestLimitsMayChange(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		limits := config.TenantLimits{RequestsPerSecond: 0.001, Burst: 1}
+		o := all(limits)
+		o.Limits = func(string) config.TenantLimits { return limits }
+		q := New(o)
+		ask := func(want bool) {
+			t.Helper()
+			if err := q.Request("acme"); (err == nil) != want {
+				t.Errorf("%v", err)
+			}
+		}
+		ask(true)
+		ask(false)
+		limits = config.TenantLimits{RequestsPerSecond: 10, Burst: 2}
+		ask(false)              // the bucket fills with the new rate from here on
+		time.Sleep(time.Second) //nolint:forbidigo // the clock is the test's
+		ask(true)
+		ask(true)
+		ask(false)
+		limits = config.TenantLimits{}
+		ask(true)
+	})
+}
+
 func TestWithoutARateNothingIsKept(t *testing.T) {
 	t.Parallel()
 	q := New(all(config.TenantLimits{}))

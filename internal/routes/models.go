@@ -18,9 +18,10 @@ import (
 // every model of a route's upstreams that the configuration would send to that
 // route. kind is "video", "chat", or empty for both.
 func (t *Table) Models(ctx context.Context, kind string) []*genbusv1.Model {
+	now := t.now.Load()
 	listed := t.upstreamModels(ctx)
 	seen := map[string]*genbusv1.Model{}
-	for _, r := range t.cfg.Routes {
+	for _, r := range now.cfg.Routes {
 		if kind != "" && r.Kind != kind {
 			continue
 		}
@@ -31,7 +32,7 @@ func (t *Table) Models(ctx context.Context, kind string) []*genbusv1.Model {
 		}
 		for _, target := range r.Upstreams {
 			for _, m := range listed[target.Name] {
-				if found, ok := t.cfg.Route(r.Kind, m.ID); ok && found.Name == r.Name {
+				if found, ok := now.cfg.Route(r.Kind, m.ID); ok && found.Name == r.Name {
 					put(seen, r, target.Name, m)
 				}
 			}
@@ -95,11 +96,18 @@ func (t *Table) upstreamModels(ctx context.Context) map[string][]upstream.Model 
 	c.asking = make(chan struct{})
 	c.mu.Unlock()
 	// The answer is for everybody, so it does not end with the caller.
-	list := t.askAll(context.WithoutCancel(ctx))
+	list := t.now.Load().askAll(context.WithoutCancel(ctx))
 	c.mu.Lock()
 	close(c.asking)
 	c.list, c.at, c.asking = list, time.Now(), nil
 	return list
+}
+
+// forget has the next caller ask again: there are other upstreams.
+func (c *modelCache) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = time.Time{}
 }
 
 // await lets go of the lock until the caller who asks has the answer, or ctx
@@ -115,7 +123,7 @@ func (c *modelCache) await(ctx context.Context) {
 }
 
 // askAll leaves out upstreams that are the vendor itself: they have no list.
-func (t *Table) askAll(ctx context.Context) map[string][]upstream.Model {
+func (t *routing) askAll(ctx context.Context) map[string][]upstream.Model {
 	ctx, cancel := context.WithTimeout(ctx, modelsTimeout)
 	defer cancel()
 	var mu sync.Mutex

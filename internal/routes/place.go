@@ -24,13 +24,13 @@ func Ref(t *genbusv1.VideoTask) upstream.TaskRef {
 // the path that the task's protocol has for it. It is always asked by the account
 // that made the task.
 func (t *Table) Place(task *genbusv1.VideoTask, url string) (content.Place, error) {
-	account := Account(task.GetExecution())
-	found, ok := t.accountOf(task, account)
+	account, now := Account(task.GetExecution()), t.now.Load()
+	found, ok := now.accountOf(task, account)
 	if !ok {
 		return content.Place{}, fault.New(fault.UpstreamRemoved,
 			"upstream %q of task %s is not configured any more, so its content cannot be read", account.Upstream, task.GetId()).ForJob(task.GetId())
 	}
-	place := content.Place{Endpoint: found.endpoint, URL: url, PrivateOK: t.cfg.Upstreams[account.Upstream].PrivateResults}
+	place := content.Place{Endpoint: found.endpoint, URL: url, PrivateOK: now.cfg.Upstreams[account.Upstream].PrivateResults}
 	if pather, ok := found.client.(upstream.ContentPather); ok && url == "" {
 		place.Path = pather.ContentPath(Ref(task))
 	}
@@ -40,7 +40,7 @@ func (t *Table) Place(task *genbusv1.VideoTask, url string) (content.Place, erro
 // Client is the client that reads a task, in the protocol and with the account
 // that it was made with. It is false when these are not configured any more.
 func (t *Table) Client(task *genbusv1.VideoTask) (upstream.VideoClient, bool) {
-	found, ok := t.accountOf(task, Account(task.GetExecution()))
+	found, ok := t.now.Load().accountOf(task, Account(task.GetExecution()))
 	return found.client, ok
 }
 
@@ -48,7 +48,7 @@ func (t *Table) Client(task *genbusv1.VideoTask) (upstream.VideoClient, bool) {
 // the account that made the task: it is on the upstream's own origin, and the
 // upstream is called with a key or a signature.
 func (t *Table) NeedsKey(task *genbusv1.VideoTask, result string) bool {
-	found, ok := t.accountOf(task, Account(task.GetExecution()))
+	found, ok := t.now.Load().accountOf(task, Account(task.GetExecution()))
 	if !ok || found.endpoint.Key == "" && found.endpoint.Auth == nil {
 		return false
 	}
@@ -58,21 +58,23 @@ func (t *Table) NeedsKey(task *genbusv1.VideoTask, result string) bool {
 // Home is the route by which a task is read: its own, or where that is gone or
 // speaks another protocol now, the first of the task's protocol. It is false where
 // there is none.
-func (t *Table) Home(task *genbusv1.VideoTask) (Video, bool) {
+func (t *Table) Home(task *genbusv1.VideoTask) (*Video, bool) { return t.now.Load().home(task) }
+
+func (t *routing) home(task *genbusv1.VideoTask) (*Video, bool) {
 	if route, ok := t.video[task.GetExecution().GetRoute()]; ok && route.Wire.Name == task.GetProtocol() {
 		return route, true
 	}
-	for _, route := range t.VideoRoutes() {
+	for _, route := range t.videoRoutes() {
 		if route.Wire.Name == task.GetProtocol() {
 			return route, true
 		}
 	}
-	return Video{}, false
+	return nil, false
 }
 
 // accountOf finds the account of a task by the route that reads it.
-func (t *Table) accountOf(task *genbusv1.VideoTask, a pool.Account) (videoAccount, bool) {
-	route, ok := t.Home(task)
+func (t *routing) accountOf(task *genbusv1.VideoTask, a pool.Account) (videoAccount, bool) {
+	route, ok := t.home(task)
 	if !ok {
 		return videoAccount{}, false
 	}

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/pool"
@@ -75,24 +77,47 @@ type Chat struct {
 	Caller *pool.Chat
 }
 
-// Table holds all routes. It is read-only once built.
+// Table holds all routes. A reload replaces them as a whole; what was found in it
+// stays as it was. It is safe for concurrent use.
 type Table struct {
-	cfg    *config.Config
 	pool   *pool.Pool
-	video  map[string]Video
-	chat   map[string]Chat
-	http   map[string]*http.Client // by upstream
+	now    atomic.Pointer[routing]
 	models modelCache
+
+	mu    sync.Mutex
+	spent []*http.Client // of upstreams that are gone, or were given others
+}
+
+// routing is the routes of one configuration. It is read-only once built.
+type routing struct {
+	cfg   *config.Config
+	pool  *pool.Pool
+	video map[string]*Video
+	chat  map[string]*Chat
+	http  map[string]*http.Client // by upstream
 }
 
 // New builds the clients of every route. Routes to one upstream share its
 // connections, and its limits. metrics and logger may be nil.
 func New(cfg *config.Config, metrics *telemetry.Metrics, logger *slog.Logger) (*Table, error) {
-	t := &Table{
-		cfg: cfg, pool: pool.New(cfg.Upstreams, pool.Options{Metrics: metrics, Logger: logger, Retry: cfg.Retry}),
-		video: map[string]Video{}, chat: map[string]Chat{}, http: map[string]*http.Client{},
+	t := &Table{pool: pool.New(cfg.Upstreams, pool.Options{Metrics: metrics, Logger: logger, Retry: cfg.Retry})}
+	r, err := newRouting(cfg, t.pool, nil)
+	if err != nil {
+		return nil, err
 	}
+	t.now.Store(r)
+	return t, nil
+}
+
+// newRouting builds the clients of every route. An upstream keeps the connections
+// that it has in the routing before, unless it is to keep another number of them.
+func newRouting(cfg *config.Config, p *pool.Pool, before *routing) (*routing, error) {
+	t := &routing{cfg: cfg, pool: p, video: map[string]*Video{}, chat: map[string]*Chat{}, http: map[string]*http.Client{}}
 	for name, u := range cfg.Upstreams {
+		if before != nil && before.http[name] != nil && before.cfg.Upstreams[name].MaxIdleConns == u.MaxIdleConns {
+			t.http[name] = before.http[name]
+			continue
+		}
 		t.http[name] = upstream.NewHTTPClient(upstream.TransportOptions{MaxIdleConnsPerHost: u.MaxIdleConns})
 	}
 	for _, r := range cfg.Routes {
@@ -103,7 +128,7 @@ func New(cfg *config.Config, metrics *telemetry.Metrics, logger *slog.Logger) (*
 	return t, nil
 }
 
-func (t *Table) add(r config.Route) error {
+func (t *routing) add(r config.Route) error {
 	for _, target := range r.Upstreams {
 		if _, ok := t.cfg.Upstreams[target.Name]; !ok {
 			return fmt.Errorf("there is no upstream %q", target.Name)
@@ -116,7 +141,7 @@ func (t *Table) add(r config.Route) error {
 	if !ok {
 		return fmt.Errorf("there is no protocol %q", r.Protocol)
 	}
-	v := Video{Route: r, Wire: p, Accounts: t.pool.Chooser(r), clients: map[pool.Account]videoAccount{}}
+	v := &Video{Route: r, Wire: p, Accounts: t.pool.Chooser(r), clients: map[pool.Account]videoAccount{}}
 	for name, u := range t.cfg.Upstreams {
 		if u.Auth == config.AuthSigned && p.Sign == nil {
 			if slices.ContainsFunc(r.Upstreams, func(target config.Target) bool { return target.Name == name }) {
@@ -134,7 +159,7 @@ func (t *Table) add(r config.Route) error {
 	return nil
 }
 
-func (t *Table) addChat(r config.Route) error {
+func (t *routing) addChat(r config.Route) error {
 	clients := map[pool.Account]*chat.Client{}
 	for _, target := range r.Upstreams {
 		u := t.cfg.Upstreams[target.Name]
@@ -147,12 +172,12 @@ func (t *Table) addChat(r config.Route) error {
 			})
 		}
 	}
-	t.chat[r.Name] = Chat{Route: r, Caller: pool.NewChat(t.pool.Chooser(r), func(a pool.Account) *chat.Client { return clients[a] })}
+	t.chat[r.Name] = &Chat{Route: r, Caller: pool.NewChat(t.pool.Chooser(r), func(a pool.Account) *chat.Client { return clients[a] })}
 	return nil
 }
 
 // endpoint is an upstream as one key calls it in one protocol.
-func (t *Table) endpoint(name string, u config.Upstream, key config.UpstreamKey, p upstream.Protocol) *upstream.Endpoint {
+func (t *routing) endpoint(name string, u config.Upstream, key config.UpstreamKey, p upstream.Protocol) *upstream.Endpoint {
 	ep := &upstream.Endpoint{
 		Name: name, BaseURL: u.BaseURL + vendorPath(u, p, t.cfg.HTTP.Segments[p.Name]),
 		Key: upstream.Secret(key.Key.Reveal()), Client: t.http[name],
@@ -185,40 +210,47 @@ func vendorPath(u config.Upstream, p upstream.Protocol, segment string) string {
 }
 
 // Video finds a video route by name.
-func (t *Table) Video(name string) (Video, bool) {
-	r, ok := t.video[name]
+func (t *Table) Video(name string) (*Video, bool) {
+	r, ok := t.now.Load().video[name]
 	return r, ok
 }
 
 // Chat finds a chat route by name.
-func (t *Table) Chat(name string) (Chat, bool) {
-	r, ok := t.chat[name]
+func (t *Table) Chat(name string) (*Chat, bool) {
+	r, ok := t.now.Load().chat[name]
 	return r, ok
 }
 
 // VideoRoutes are all video routes, by name.
-func (t *Table) VideoRoutes() []Video {
-	return slices.SortedFunc(maps.Values(t.video), func(a, b Video) int { return strings.Compare(a.Name, b.Name) })
+func (t *Table) VideoRoutes() []*Video { return t.now.Load().videoRoutes() }
+
+func (t *routing) videoRoutes() []*Video {
+	return slices.SortedFunc(maps.Values(t.video), func(a, b *Video) int { return strings.Compare(a.Name, b.Name) })
 }
 
 // ChatRoutes are all chat routes, by name.
-func (t *Table) ChatRoutes() []Chat {
-	return slices.SortedFunc(maps.Values(t.chat), func(a, b Chat) int { return strings.Compare(a.Name, b.Name) })
+func (t *Table) ChatRoutes() []*Chat {
+	return slices.SortedFunc(maps.Values(t.now.Load().chat), func(a, b *Chat) int { return strings.Compare(a.Name, b.Name) })
 }
 
 // Has reports whether a route of this kind exists.
 func (t *Table) Has(kind subject.Kind, name string) bool {
 	if kind == subject.Chat {
-		_, ok := t.chat[name]
+		_, ok := t.Chat(name)
 		return ok
 	}
-	_, ok := t.video[name]
+	_, ok := t.Video(name)
 	return ok
 }
 
 // Close gives up idle connections.
 func (t *Table) Close() {
-	for _, client := range t.http {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, client := range t.spent {
+		client.CloseIdleConnections()
+	}
+	for _, client := range t.now.Load().http {
 		client.CloseIdleConnections()
 	}
 }

@@ -38,7 +38,10 @@ import (
 // Service is the parts of one process, built in this order and stopped in the
 // opposite one.
 type Service struct {
-	cfg      *config.Config
+	cfg      *config.Config // as the process was started
+	live     *config.Live
+	source   config.Source    // where cfg was loaded from
+	reloads  <-chan os.Signal // each has it loaded again; nil for never
 	log      *slog.Logger
 	version  string
 	metrics  *telemetry.Metrics
@@ -66,7 +69,7 @@ const MaxHeaderBytes = 64 << 10
 // New builds and starts everything but the servers; version is what the process
 // says that it is. What it returned must be run: Run stops it.
 func New(ctx context.Context, cfg *config.Config, log *slog.Logger, version string) (_ *Service, err error) {
-	s := &Service{cfg: cfg, log: log, version: version, metrics: telemetry.NewMetrics(version), health: &telemetry.Health{}, content: content.NewReader(content.Options{}), endLog: func() {}}
+	s := &Service{cfg: cfg, live: config.NewLive(cfg), log: log, version: version, metrics: telemetry.NewMetrics(version), health: &telemetry.Health{}, content: content.NewReader(content.Options{}), endLog: func() {}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.abort(ctx))
@@ -77,9 +80,8 @@ func New(ctx context.Context, cfg *config.Config, log *slog.Logger, version stri
 	if err = s.listen(ctx); err != nil {
 		return nil, err
 	}
-	for _, k := range cfg.EndedKeys() {
-		log.Warn("all API keys of a tenant have ended; it is refused", telemetry.KeyTenant, k.Tenant, "key", k.Name, "not_after", k.NotAfter)
-	}
+	s.metrics.ConfigRead(time.Now())
+	s.warnOfEndedKeys()
 	if s.tracing, err = telemetry.NewTracing(ctx, log, version, tracingEnv(cfg)); err != nil {
 		return nil, err
 	}
@@ -124,13 +126,13 @@ func (s *Service) startWork(ctx context.Context) error {
 	})
 	bodies := broker.NewBodies(s.broker)
 	uploads := natsreq.NewUploads(bodies, s.log)
-	adm := admission.New(s.cfg, s.broker, s.tasks, bodies, s.metrics)
+	adm := admission.New(s.live, s.broker, s.tasks, bodies, s.metrics)
 	s.consumer = consumer.New(context.WithoutCancel(ctx), consumer.Options{
-		Config: s.cfg, Broker: s.broker, Log: s.tasks, Encoder: enc, Bodies: bodies, Uploads: uploads, Content: s.content, Routes: s.routes,
+		Config: s.live, Broker: s.broker, Log: s.tasks, Encoder: enc, Bodies: bodies, Uploads: uploads, Content: s.content, Routes: s.routes,
 		Admission: adm, Metrics: s.metrics, Tracing: s.tracing, Logger: s.log,
 	})
 	s.inline = inline.New(inline.Options{
-		Config: s.cfg, Admission: adm, Routes: s.routes, Log: s.tasks, Broker: s.broker, Encoder: enc, Bodies: bodies,
+		Config: s.live, Admission: adm, Routes: s.routes, Log: s.tasks, Broker: s.broker, Encoder: enc, Bodies: bodies,
 		Metrics: s.metrics, Tracing: s.tracing, Logger: s.log,
 	})
 	s.tasks.Observe(s.inline.Notice)
@@ -144,9 +146,9 @@ func (s *Service) startWork(ctx context.Context) error {
 	eraser := erasure.Eraser{Broker: s.broker, Admission: adm, Log: s.tasks, Bodies: bodies}
 	var err error
 	s.api, err = api.New(ctx, api.Options{
-		Config: s.cfg, Names: s.broker.Names(), Admission: adm, Log: s.tasks, Bodies: bodies, Uploads: uploads, Eraser: eraser,
+		Config: s.live, Names: s.broker.Names(), Admission: adm, Log: s.tasks, Bodies: bodies, Uploads: uploads, Eraser: eraser,
 		Operator: operator.New(operator.Options{
-			Config: s.cfg, Broker: s.broker, Log: s.tasks, Bodies: bodies, Uploads: uploads, Admission: adm, Routes: s.routes, Eraser: eraser, Logger: s.log,
+			Config: s.live, Broker: s.broker, Log: s.tasks, Bodies: bodies, Uploads: uploads, Admission: adm, Routes: s.routes, Eraser: eraser, Logger: s.log,
 		}),
 		Content: s.content, Routes: s.routes, Inline: s.inline,
 		Chats:  chatlog.New(s.broker, s.tasks, bodies, chatlog.Options{ReaderBuffer: int(s.cfg.Limits.SlowReaderBytes)}),
@@ -237,9 +239,15 @@ func (s *Service) Run(ctx context.Context) error {
 	group.Go(func() error { return ignore(s.http.Serve(s.httpAddr), http.ErrServerClosed) })
 	group.Go(func() error { return ignore(s.api.GRPCServer().Serve(s.grpcAddr), grpc.ErrServerStopped) })
 	group.Go(func() error { return s.health.Run(watched) })
+	reloading := make(chan struct{})
+	go func() {
+		defer close(reloading)
+		s.keepReloading(serving)
+	}()
 	group.Go(func() error {
 		defer unwatch()
 		<-serving.Done()
+		<-reloading // one in hand begins what the stop is to end
 		begin := time.Now()
 		if err := s.stop(context.WithoutCancel(ctx)); err != nil {
 			return err

@@ -40,6 +40,7 @@ type Metrics struct {
 	events   eventMetrics
 	broker   brokerMetrics
 	servers  serverMetrics
+	config   configMetrics
 }
 
 // NewMetrics makes the metrics of one process. The version is that of the
@@ -65,6 +66,7 @@ func NewMetrics(version string) *Metrics {
 		events:   newEventMetrics(f),
 		broker:   newBrokerMetrics(f),
 		servers:  newServerMetrics(f),
+		config:   newConfigMetrics(f),
 	}
 }
 

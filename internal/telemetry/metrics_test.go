@@ -74,6 +74,8 @@ func TestMetricsCount(t *testing.T) {
 	m.InlineDropped(-3) // a counter never goes back
 	m.SlowReaderCut(subject.Chat, telemetry.WayHTTP)
 	m.Reconnected()
+	m.Reloaded(telemetry.ReloadApplied)
+	m.ConfigRead(time.UnixMilli(1_500))
 	m.StreamState("GENBUS_TASKS", 10, 25, 100)
 	m.StreamState("GENBUS_DEAD", 1, 5, -1)
 	m.HTTPRequest("GET /v1/models", 200, 20*time.Millisecond)
@@ -100,6 +102,9 @@ func TestMetricsCount(t *testing.T) {
 		genbus_inline_events_dropped_total 3
 		genbus_slow_readers_cut_total{kind="chat",way="http"} 1
 		genbus_nats_reconnects_total 1
+		genbus_config_reloads_total{outcome="applied"} 1
+		genbus_config_reloads_total{outcome="refused"} 0
+		genbus_config_last_success_timestamp_seconds 1.5
 		genbus_stream_messages{stream="GENBUS_TASKS"} 10
 		genbus_stream_bytes{stream="GENBUS_DEAD"} 5
 		genbus_stream_used_ratio{stream="GENBUS_TASKS"} 0.25

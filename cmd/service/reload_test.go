@@ -1,0 +1,327 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/sandbox"
+	"github.com/genbus/genbus/internal/service"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// reloadWorld is a running service whose configuration is a file.
+type reloadWorld struct {
+	*world
+	up   *sandbox.Server
+	file string
+	data string // directory of the broker
+	logs *lockedBuffer
+}
+
+// reloadHead is what no reload changes; the test's own keys stand behind it.
+const reloadHead = `
+nats: {listen: '127.0.0.1:0', sync_always: false, data_dir: %q}
+http: {addr: '127.0.0.1:0'}
+grpc: {addr: '127.0.0.1:0'}
+upstreams: {up: {base_url: %q}}
+`
+
+func newReloadWorld(t *testing.T, o sandbox.Options, text string) *reloadWorld {
+	t.Helper()
+	w := &reloadWorld{up: startSandbox(t, o), file: filepath.Join(t.TempDir(), "genbus.yaml"), logs: &lockedBuffer{}}
+	w.data = t.TempDir()
+	w.write(t, fmt.Sprintf(reloadHead, w.data, w.up.URL())+text)
+	source := config.Source{File: w.file}
+	cfg, err := config.Load(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	s, err := service.New(ctx, cfg, slog.New(slog.NewTextHandler(w.logs, nil)), version())
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	s.ReloadOn(nil, source)
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	w.world = &world{Service: s, base: "http://" + s.HTTPAddr().String(), terminate: cancel}
+	t.Cleanup(func() {
+		w.leave(t)
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	w.connect(t)
+	return w
+}
+
+func (w *reloadWorld) write(t *testing.T, text string) {
+	t.Helper()
+	if err := os.WriteFile(w.file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// with reloads with other keys behind the head, as the signal does.
+func (w *reloadWorld) with(t *testing.T, text string) error {
+	t.Helper()
+	w.write(t, fmt.Sprintf(reloadHead, w.data, w.up.URL())+text)
+	return w.Reload(t.Context())
+}
+
+func (w *reloadWorld) mustReload(t *testing.T, text string) {
+	t.Helper()
+	if err := w.with(t, text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *reloadWorld) wantLogged(t *testing.T, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(w.logs.String(), text) {
+			t.Errorf("the log has no %s:\n%s", text, w.logs.String())
+		}
+	}
+}
+
+// reloads reads how many were counted.
+func (w *reloadWorld) counted(t *testing.T, outcome telemetry.ReloadOutcome, n int) {
+	t.Helper()
+	if _, text := getJSON(t, w.base+"/metrics", ""); !strings.Contains(text, fmt.Sprintf("genbus_config_reloads_total{outcome=%q} %d\n", outcome, n)) {
+		t.Errorf("not %d reloads were %s", n, outcome)
+	}
+}
+
+const (
+	reloadVideo = "{name: v, kind: video, upstream: up, models: [video-one], upstream_model: sandbox-video, poll: {interval: 100ms}, ack_wait: 3s, max_in_flight: %d}"
+	reloadChat  = "{name: c, kind: chat, upstream: up, models: [chat-one], upstream_model: sandbox-chat}"
+	aCat        = `{"model":"video-one","prompt":"a cat"}`
+)
+
+func reloadRoutes(routes ...string) string { return "routes: [" + strings.Join(routes, ", ") + "]\n" }
+
+// events follows a task by SSE until the stream ends.
+func (w *reloadWorld) events(t *testing.T, id, key string) (first string, rest func() string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.base+"/v1/video/generations/"+id+"/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+key)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	lines := bufio.NewReader(resp.Body)
+	first, err = lines.ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return first, func() string {
+		text, err := io.ReadAll(lines)
+		if err != nil {
+			t.Error(err)
+		}
+		return string(text)
+	}
+}
+
+// TestReloadKeys: a new key works, the one that it replaces is refused, and a stream
+// that was opened with that goes on to its end.
+func TestReloadKeys(t *testing.T) {
+	t.Parallel()
+	key := filepath.Join(t.TempDir(), "key")
+	rotate := func(to string) {
+		if err := os.WriteFile(key, []byte(to+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rotate("gb_old-0123456789abcdef")
+	text := reloadRoutes(fmt.Sprintf(reloadVideo, 5)) + "api_keys: [{tenant: acme, key_file: " + key + "}]\n"
+	w := newReloadWorld(t, sandbox.Options{VideoDuration: 1500 * time.Millisecond}, text)
+	use := func(key string, want int) map[string]any {
+		t.Helper()
+		status, answer := w.post(t, "/v1/video/generations", aCat, "Authorization", "Bearer "+key)
+		if status != want {
+			t.Fatalf("%d, want %d: %v", status, want, answer)
+		}
+		return answer
+	}
+	id, _ := use("gb_old-0123456789abcdef", http.StatusOK)["task_id"].(string)
+	_, rest := w.events(t, id, "gb_old-0123456789abcdef")
+	rotate("gb_new-0123456789abcdef")
+	w.mustReload(t, text)
+	use("gb_new-0123456789abcdef", http.StatusOK)
+	use("gb_old-0123456789abcdef", http.StatusUnauthorized)
+	if got := rest(); !strings.Contains(got, "completed") {
+		t.Errorf("the stream of the old key did not go on:\n%s", got)
+	}
+	w.wantLogged(t, `msg="configuration reloaded"`, `changed="[API key of tenant acme (file `+key+`) (key)]"`)
+	if strings.Contains(w.logs.String(), "0123456789abcdef") {
+		t.Error("the log has a key")
+	}
+	w.counted(t, telemetry.ReloadApplied, 1)
+}
+
+// TestReloadLimitsOfTenants: they hold from the next request on.
+func TestReloadLimitsOfTenants(t *testing.T) {
+	t.Parallel()
+	text := reloadRoutes(fmt.Sprintf(reloadVideo, 5))
+	w := newReloadWorld(t, sandbox.Options{VideoDuration: time.Minute}, text+"limits: {tenant: {max_jobs: 1}}\n")
+	create := func(want int) {
+		t.Helper()
+		if status, answer := w.post(t, "/v1/video/generations", aCat); status != want {
+			t.Fatalf("%d, want %d: %v", status, want, answer)
+		}
+	}
+	create(http.StatusOK)
+	await(t, "the job counts", func() bool {
+		status, _ := w.post(t, "/v1/video/generations", aCat)
+		return status == http.StatusTooManyRequests
+	})
+	w.mustReload(t, text+"tenants: {default: {requests_per_second: 0.001, burst: 1}}\n")
+	create(http.StatusOK)
+	create(http.StatusTooManyRequests)
+	w.mustReload(t, text)
+	create(http.StatusOK)
+	w.wantLogged(t, `added="[tenant default]"`, `changed=[limits.tenant.max_jobs]`, `removed="[tenant default]"`)
+}
+
+// durable is the state of the video route's consumer.
+func (w *reloadWorld) durable(t *testing.T) *jetstream.ConsumerInfo {
+	t.Helper()
+	c, err := w.js.Consumer(t.Context(), w.Names().Work(), subject.WorkDurable(subject.Video, "v"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.CachedInfo()
+}
+
+// TestReloadLimitOfARoute: more jobs are in work at once, and fewer again, and each is
+// submitted once and ends.
+func TestReloadLimitOfARoute(t *testing.T) {
+	t.Parallel()
+	w := newReloadWorld(t, sandbox.Options{VideoDuration: 2 * time.Second}, reloadRoutes(fmt.Sprintf(reloadVideo, 1)))
+	ids := make([]string, 4)
+	for i := range ids {
+		ids[i] = w.createVideo(t, aCat)
+	}
+	await(t, "one job is in work", func() bool { return w.up.Sandbox.Stats().Creates == 1 })
+	w.mustReload(t, reloadRoutes(fmt.Sprintf(reloadVideo, 3)))
+	await(t, "three jobs are in work", func() bool { return w.up.Sandbox.Stats().Creates == 3 })
+	if d := w.durable(t); d.Config.MaxAckPending != 3 || d.NumAckPending > 3 {
+		t.Errorf("%d of %d", d.NumAckPending, d.Config.MaxAckPending)
+	}
+	w.mustReload(t, reloadRoutes(fmt.Sprintf(reloadVideo, 1)))
+	for _, id := range ids {
+		if got := w.ended(t, id); got.GetStatus().String() != "JOB_STATUS_COMPLETED" {
+			t.Errorf("%s is %s", id, got.GetStatus())
+		}
+	}
+	if s := w.up.Sandbox.Stats(); s.Creates != 4 || s.MaxCreatesPerKey != 1 {
+		t.Errorf("%d creates, %d of one job", s.Creates, s.MaxCreatesPerKey)
+	}
+	w.wantLogged(t, `changed="[route v (video) (max_in_flight)]"`)
+}
+
+// TestReloadRoutesAndUpstreams: what was added is served, and what was removed is not.
+func TestReloadRoutesAndUpstreams(t *testing.T) {
+	t.Parallel()
+	w := newReloadWorld(t, sandbox.Options{ChunkInterval: time.Millisecond}, reloadRoutes(reloadChat))
+	const hello = `{"model":%q,"messages":[{"role":"user","content":"hello"}]}`
+	chat := func(model string, want int, header ...string) {
+		t.Helper()
+		if status, answer := w.post(t, "/v1/chat/completions", fmt.Sprintf(hello, model), header...); status != want {
+			t.Fatalf("%s: %d, want %d: %v", model, status, want, answer)
+		}
+	}
+	chat("chat-one", http.StatusOK)
+	chat("chat-two", http.StatusNotFound)
+	other := startSandbox(t, sandbox.Options{ChunkInterval: time.Millisecond})
+	text := fmt.Sprintf(strings.Replace(reloadHead, "%q}}", "%q}, other: {base_url: %q}}", 1), w.data, w.up.URL(), other.URL())
+	w.write(t, text+reloadRoutes(fmt.Sprintf(reloadVideo, 5), "{name: two, kind: chat, upstream: other, models: [chat-two], upstream_model: sandbox-chat}"))
+	if err := w.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	chat("chat-one", http.StatusNotFound)
+	chat("chat-two", http.StatusOK)
+	chat("chat-two", http.StatusOK, "Idempotency-Key", "queued") // by its durable consumer
+	if n := other.Sandbox.Stats().Chats; n != 2 {
+		t.Errorf("the new upstream had %d chats", n)
+	}
+	if got := w.ended(t, w.createVideo(t, aCat)); got.GetStatus().String() != "JOB_STATUS_COMPLETED" {
+		t.Errorf("a video of the new route is %s", got.GetStatus())
+	}
+	w.wantLogged(t, `added="[upstream other route two (chat) route v (video)]"`, `removed="[route c (chat)]"`)
+}
+
+// TestReloadRemovesARouteWithJobs only where something says what is to become of them.
+// What is held is given back then, and goes on where the route comes back.
+func TestReloadRemovesARouteWithJobs(t *testing.T) {
+	t.Parallel()
+	w := newReloadWorld(t, sandbox.Options{VideoDuration: 2 * time.Second}, reloadRoutes(fmt.Sprintf(reloadVideo, 5), reloadChat))
+	id := w.createVideo(t, aCat)
+	await(t, "the job is in work", func() bool { return w.up.Sandbox.Stats().Creates == 1 })
+	err := w.with(t, reloadRoutes(reloadChat))
+	if err == nil || !strings.Contains(err.Error(), `accepted jobs stand on routes that are not configured: video route "v" (1 jobs)`) {
+		t.Fatal(err)
+	}
+	if status, _ := w.post(t, "/v1/video/generations", aCat); status != http.StatusOK {
+		t.Errorf("a refused reload removed the route: %d", status)
+	}
+	w.mustReload(t, reloadRoutes(reloadChat)+"orphans: fail\n")
+	if status, answer := w.post(t, "/v1/video/generations", aCat); status != http.StatusNotFound {
+		t.Errorf("the route is still there: %d %v", status, answer)
+	}
+	await(t, "the jobs are given back", func() bool {
+		_, text := getJSON(t, w.base+"/metrics", "")
+		return strings.Contains(text, "genbus_jobs_held{kind=\"video\",route=\"v\"} 0\n")
+	})
+	w.mustReload(t, reloadRoutes(fmt.Sprintf(reloadVideo, 5), reloadChat))
+	if got := w.ended(t, id); got.GetStatus().String() != "JOB_STATUS_COMPLETED" {
+		t.Errorf("the job is %s: %s", got.GetStatus(), got.GetError().GetCode())
+	}
+	if n := w.up.Sandbox.Stats().MaxCreatesPerKey; n != 1 {
+		t.Errorf("%d creates of one job", n)
+	}
+	w.wantLogged(t, `level=ERROR msg="the configuration was not reloaded, and nothing has changed"`, `level=WARN msg="a part of the configuration needs a restart, and is as it was" keys=[orphans]`)
+	w.counted(t, telemetry.ReloadRefused, 1)
+	w.counted(t, telemetry.ReloadApplied, 2)
+}
+
+// TestReloadRefusesWhatIsWrong: everything is as it was.
+func TestReloadRefusesWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	w := newReloadWorld(t, sandbox.Options{VideoDuration: 50 * time.Millisecond}, reloadRoutes(fmt.Sprintf(reloadVideo, 5)))
+	for _, text := range []string{
+		"routes: [{name: x, kind: chat, upstream: gone, models: [m]}]\n",
+		reloadRoutes(reloadChat) + "api_kyes: []\n",
+		reloadRoutes(reloadChat) + "api_keys: [{tenant: acme, key_file: /no/such/file}]\n",
+	} {
+		if err := w.with(t, text); err == nil || !strings.Contains(err.Error(), "genbus.yaml:6") && !strings.Contains(err.Error(), "genbus.yaml:7") {
+			t.Errorf("%v", err)
+		}
+	}
+	if got := w.ended(t, w.createVideo(t, aCat)); got.GetStatus().String() != "JOB_STATUS_COMPLETED" {
+		t.Errorf("a job is %s", got.GetStatus())
+	}
+	w.wantLogged(t, "api_kyes is not a known key; did you mean api_keys?")
+	w.counted(t, telemetry.ReloadRefused, 3)
+}

@@ -1,0 +1,137 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// errRouteRemoved is the cause of every context that ends because a reload took its
+// route away.
+var errRouteRemoved = errors.New("the route was removed by a reload")
+
+// Plan is a reload that nothing can fail any more.
+type Plan struct {
+	c       *Consumer
+	next    *config.Config
+	added   []startable
+	changed []config.Route
+	removed []*running
+}
+
+// startable is a route that has what it needs in the broker.
+type startable struct {
+	config.Route
+	cons jetstream.Consumer
+}
+
+// Prepare makes what the routes of another configuration need in the broker: the
+// consumers of those that are new, and the bound of those that have another
+// max_in_flight. It fails, and nothing is changed in this process, where the broker
+// does not answer, and where a route with jobs was removed and nothing says what is to
+// become of them. Reloads come one after the other, after Start and before Drain.
+func (c *Consumer) Prepare(ctx context.Context, next *config.Config) (*Plan, error) {
+	p := &Plan{c: c, next: next}
+	kept := map[routeID]bool{}
+	for _, r := range next.Routes {
+		kept[idOf(r)] = true
+	}
+	for id, run := range c.running {
+		if !kept[id] {
+			p.removed = append(p.removed, run)
+		}
+	}
+	if err := p.checkRemoved(ctx); err != nil {
+		return nil, err
+	}
+	for _, r := range next.Routes {
+		if err := p.ensure(ctx, r); err != nil {
+			return nil, fmt.Errorf("route %s: %w", r.Name, err)
+		}
+	}
+	return p, nil
+}
+
+// checkRemoved is what checkOrphans is at the start.
+func (p *Plan) checkRemoved(ctx context.Context) error {
+	if len(p.removed) == 0 || p.next.Orphans != "" {
+		return nil
+	}
+	finder, err := p.c.findOrphans(ctx, func(kind subject.Kind, name string) bool {
+		return !slices.ContainsFunc(p.removed, func(r *running) bool { return idOf(r.route) == routeID{kind, name} })
+	})
+	if err != nil {
+		return err
+	}
+	return finder.refuse("until their jobs have ended")
+}
+
+// ensure sees to one route of the next configuration. An embedded server's consumer is
+// not hurried as at a start: what is held is held by this process.
+func (p *Plan) ensure(ctx context.Context, r config.Route) error {
+	run := p.c.running[idOf(r)]
+	if run != nil && run.route.MaxInFlight == r.MaxInFlight {
+		if run.route.ReadyJobs != r.ReadyJobs {
+			p.changed = append(p.changed, r)
+		}
+		return nil
+	}
+	cons, err := p.c.ensureRoute(ctx, r, p.c.Broker.EnsureConsumer)
+	switch {
+	case err != nil:
+		return err
+	case run == nil:
+		p.added = append(p.added, startable{r, cons})
+	default:
+		p.changed = append(p.changed, r)
+	}
+	return nil
+}
+
+// Apply puts the plan into effect: swap replaces the configuration and the routes of
+// the whole process, after the removed routes take no more jobs and before the new
+// ones do. What the process holds of a removed route it gives back, as at a stop: at
+// once where no call is in hand, and else when that is over; chats run to their end. It
+// returns when the removed routes' last fetch is over, after a second at most.
+func (p *Plan) Apply(swap func()) {
+	c := p.c
+	for _, run := range p.removed {
+		run.stop(errRouteRemoved)
+		delete(c.running, idOf(run.route))
+	}
+	swap()
+	c.extendFor(p.next.Routes)
+	for _, r := range p.changed {
+		run := c.running[idOf(r)]
+		run.route = r
+		run.slots.resize(r.MaxInFlight)
+		c.Admission.Widen(r)
+	}
+	for _, r := range p.added {
+		c.startRoute(r.Route, r.cons)
+	}
+	for _, run := range p.removed {
+		run.loops.Wait()
+		c.held.drainRoute(idOf(run.route))
+	}
+	if p.next.Orphans != "" && !c.adopting {
+		c.adopting = true
+		c.loops.Go(func() { c.keepAdopting(newOrphanFinder(c, c.Routes.Has)) })
+	}
+}
+
+// Stranded names the jobs that were accepted for a removed route while it was removed,
+// of which nothing says what is to become; it is empty where there are none.
+func (p *Plan) Stranded(ctx context.Context) (string, error) {
+	if len(p.removed) == 0 || p.next.Orphans != "" {
+		return "", nil
+	}
+	finder, err := p.c.findOrphans(ctx, p.c.Routes.Has)
+	return finder.String(), err
+}

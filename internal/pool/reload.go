@@ -1,0 +1,61 @@
+package pool
+
+import (
+	"slices"
+	"time"
+
+	"github.com/genbus/genbus/internal/config"
+)
+
+// Reload takes other upstreams, keys and limits. What is known of an upstream and a
+// key that stay is kept: who waits or rests goes on so, and what is in hand counts.
+// Leases of those that are gone go on, and count nowhere. The renewed keys are no
+// longer those that were refused, and are tried at once. A breaker whose
+// configuration changed begins anew, closed.
+func (p *Pool) Reload(upstreams config.Upstreams, retry config.Retry, renewed ...Account) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.retry != retry {
+		p.retry, p.budget = retry, newBudget(retry)
+	}
+	for name, s := range p.services {
+		if _, stays := upstreams[name]; !stays {
+			s.metrics.BreakerOpen(false)
+			s.metrics.KeysOut(0)
+			delete(p.services, name)
+		}
+	}
+	for name, u := range upstreams {
+		if s := p.services[name]; s != nil {
+			s.reload(u, renewed)
+			continue
+		}
+		p.services[name] = newService(name, u, Options{Metrics: p.metrics, Logger: p.logger})
+	}
+}
+
+func (s *service) reload(u config.Upstream, renewed []Account) {
+	if s.breaks != u.Breaker {
+		s.breaker, s.breaks = newBreaker(s, u.Breaker), u.Breaker
+		s.metrics.BreakerOpen(false)
+	}
+	var keys []*key
+	for i, c := range u.Credentials() {
+		k := s.key(c.Name)
+		if k == nil {
+			k = newKey(s, i, c.Name, u)
+		}
+		k.index = i
+		k.limit(u)
+		if slices.Contains(renewed, k.account) {
+			k.renew()
+		}
+		keys = append(keys, k)
+	}
+	s.keys = keys
+}
+
+// renew forgets what the upstream said of the key that had this name.
+func (k *key) renew() {
+	k.restUntil, k.waitUntil, k.why, k.waits = time.Time{}, time.Time{}, nil, 0
+}

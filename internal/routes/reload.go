@@ -1,0 +1,54 @@
+package routes
+
+import (
+	"slices"
+
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/pool"
+)
+
+// Reload builds the routes of another configuration, and puts them in force when
+// swap is called, which nothing can fail any more. Between the two nothing has
+// changed. Reloads come one after the other.
+func (t *Table) Reload(cfg *config.Config) (swap func(), err error) {
+	before := t.now.Load()
+	next, err := newRouting(cfg, t.pool, before)
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		t.pool.Reload(cfg.Upstreams, cfg.Retry, renewed(before.cfg.Upstreams, cfg.Upstreams)...)
+		t.now.Store(next)
+		t.models.forget()
+		t.retire(before, next)
+	}, nil
+}
+
+// renewed are the accounts that stay and have another key.
+func renewed(old, next config.Upstreams) []pool.Account {
+	var out []pool.Account
+	for name, u := range next {
+		for _, k := range u.Credentials() {
+			same := func(other config.UpstreamKey) bool {
+				return other.Name == k.Name && other.Key.Equal(k.Key) && other.AccessKey.Equal(k.AccessKey) && other.SecretKey.Equal(k.SecretKey)
+			}
+			if !slices.ContainsFunc(old[name].Credentials(), same) {
+				out = append(out, pool.Account{Upstream: name, Key: k.Name})
+			}
+		}
+	}
+	return out
+}
+
+// retire keeps the clients that are used for what is in hand only, to close them in
+// the end.
+func (t *Table) retire(before, next *routing) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for name, client := range before.http {
+		if next.http[name] != client {
+			client.CloseIdleConnections()
+			t.spent = append(t.spent, client)
+		}
+	}
+}

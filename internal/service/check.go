@@ -1,0 +1,34 @@
+package service
+
+import (
+	"errors"
+	"log/slog"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/listener"
+	"github.com/genbus/genbus/internal/routes"
+)
+
+// Check looks at what New finds out about a configuration before it opens anything: that
+// every route can be called, and that the files of TLS fit together. It connects to
+// nothing. The error joins all problems.
+func Check(cfg *config.Config) error {
+	table, err := routes.New(cfg, nil, nil)
+	if err == nil {
+		table.Close()
+	}
+	nowhere := slog.New(slog.DiscardHandler)
+	problems := []error{err, secureNATS(cfg.NATS, nowhere, &broker.Embedded{})}
+	for _, server := range []struct {
+		key string
+		tls config.ServerTLS
+	}{{"http", cfg.HTTP.TLS}, {"grpc", cfg.GRPC.TLS}} {
+		if server.tls.Enabled() {
+			if _, err := listener.Secure(tlsFiles(server.tls), nowhere); err != nil {
+				problems = append(problems, named(server.key+".addr", server.key+".tls", err))
+			}
+		}
+	}
+	return errors.Join(problems...)
+}

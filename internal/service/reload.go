@@ -1,0 +1,97 @@
+package service
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// reloadWithin bounds what a reload asks the broker for. A process that stops waits
+// for a reload in hand.
+const reloadWithin = 20 * time.Second
+
+// keepReloading reloads the configuration with each signal until ctx ends.
+func (s *Service) keepReloading(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.reloads:
+			_ = s.Reload(ctx) // which says it
+		}
+	}
+}
+
+// Reload reads the configuration again, and puts what a running process can take from it
+// into force. Where anything is wrong, nothing has changed. The log says what became of
+// it, and so does the error. Reloads come one after the other, while Run runs.
+func (s *Service) Reload(ctx context.Context) error {
+	changes, err := s.reload(ctx)
+	s.logReload(changes, err)
+	return err
+}
+
+func (s *Service) reload(ctx context.Context) (config.Changes, error) {
+	ctx, cancel := context.WithTimeout(ctx, reloadWithin)
+	defer cancel()
+	read := time.Now()
+	next, changes, err := s.live.Now().Reload(s.source)
+	if err != nil {
+		return config.Changes{}, err
+	}
+	swap, err := s.routes.Reload(next)
+	if err != nil {
+		return config.Changes{}, err
+	}
+	plan, err := s.consumer.Prepare(ctx, next)
+	if err != nil {
+		return config.Changes{}, err
+	}
+	plan.Apply(func() {
+		swap()
+		s.live.Set(next)
+	})
+	s.metrics.ConfigRead(read)
+	switch stranded, err := plan.Stranded(ctx); {
+	case err != nil:
+		s.log.Warn("whether a removed route still got jobs is not known", telemetry.KeyError, err)
+	case stranded != "":
+		s.log.Warn("jobs were accepted while their route was removed, and nobody takes them; configure the route again or set orphans, and reload", "routes", stranded)
+	}
+	return changes, nil
+}
+
+// logReload says what a reload changed, or why it did not.
+func (s *Service) logReload(changes config.Changes, err error) {
+	if err != nil {
+		s.metrics.Reloaded(telemetry.ReloadRefused)
+		s.log.Error("the configuration was not reloaded, and nothing has changed", telemetry.KeyError, err)
+		return
+	}
+	s.metrics.Reloaded(telemetry.ReloadApplied)
+	if changes.None() {
+		s.log.Info("configuration reloaded; nothing has changed")
+	} else {
+		s.log.Info("configuration reloaded", "added", changes.Added, "removed", changes.Removed, "changed", changes.Changed)
+	}
+	if len(changes.Restart) > 0 {
+		s.log.Warn("a part of the configuration needs a restart, and is as it was", "keys", changes.Restart)
+	}
+	s.warnOfEndedKeys()
+}
+
+// warnOfEndedKeys names the tenants that can call nothing any more.
+func (s *Service) warnOfEndedKeys() {
+	for _, k := range s.live.Now().EndedKeys() {
+		s.log.Warn("all API keys of a tenant have ended; it is refused", telemetry.KeyTenant, k.Tenant, "key", k.Name, "not_after", k.NotAfter)
+	}
+}
+
+// ReloadOn has the process reload with each signal from when it runs, from where its
+// configuration was loaded. It is called before Run, or not at all.
+func (s *Service) ReloadOn(signals <-chan os.Signal, source config.Source) {
+	s.reloads, s.source = signals, source
+}

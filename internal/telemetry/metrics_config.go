@@ -1,0 +1,51 @@
+package telemetry
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// ReloadOutcome is what became of a signal to read the configuration again.
+type ReloadOutcome string
+
+// The outcomes of a reload. One that changed nothing is applied, too.
+const (
+	ReloadApplied ReloadOutcome = "applied"
+	ReloadRefused ReloadOutcome = "refused"
+)
+
+type configMetrics struct {
+	reloads *prometheus.CounterVec
+	last    prometheus.Gauge
+}
+
+func newConfigMetrics(f promauto.Factory) configMetrics {
+	m := configMetrics{
+		reloads: counters(f, "config_reloads_total",
+			"Signals to read the configuration again: applied, or refused because something was wrong.", "outcome"),
+		last: gauges(f, "config_last_success_timestamp_seconds",
+			"Unix time at which the configuration that is in force was read.").WithLabelValues(),
+	}
+	for _, outcome := range []ReloadOutcome{ReloadApplied, ReloadRefused} {
+		m.reloads.WithLabelValues(string(outcome))
+	}
+	return m
+}
+
+// ConfigRead sets when the configuration that is in force was read.
+func (m *Metrics) ConfigRead(at time.Time) {
+	if m == nil {
+		return
+	}
+	m.config.last.Set(float64(at.UnixMilli()) / 1000)
+}
+
+// Reloaded counts a reload.
+func (m *Metrics) Reloaded(outcome ReloadOutcome) {
+	if m == nil {
+		return
+	}
+	m.config.reloads.WithLabelValues(string(outcome)).Inc()
+}
