@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -29,6 +28,7 @@ type cli struct {
 	Operator operatorCommand `cmd:"" help:"Look after a running genbus: dead letters, cancels, erasure, routes."`
 	Proto    protoCommand    `cmd:"" help:"Write the contract for other languages: .proto files, and a descriptor set."`
 	Config   configCommand   `cmd:"" help:"Check the configuration, print it, or print an example of one."`
+	Health   healthCommand   `cmd:"" help:"Ask a running genbus on this machine whether it is ready."`
 	Version  versionCommand  `cmd:"" help:"Print the version."`
 
 	Completion kongcompletion.Completion `cmd:"" help:"Print what completes commands in bash, zsh or fish."`
@@ -48,28 +48,4 @@ func main() {
 		fmt.Fprintln(os.Stderr, "genbus:", err)
 		os.Exit(exitCode(err)) //nolint:gocritic // stop only undoes the signal handler
 	}
-}
-
-type versionCommand struct{}
-
-func (versionCommand) Run() error {
-	_, err := fmt.Println(version())
-	return err
-}
-
-// version is the module's version, or the commit that the binary was built from.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		return v
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return "devel-" + s.Value
-		}
-	}
-	return "devel"
 }

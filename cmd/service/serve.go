@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/sandbox"
+	"github.com/genbus/genbus/internal/sdnotify"
 	"github.com/genbus/genbus/internal/service"
 	"github.com/genbus/genbus/internal/telemetry"
 )
@@ -46,7 +48,21 @@ func (c serveCommand) Run(ctx context.Context) (err error) {
 	}
 	s.ReloadOn(reloads, source)
 	fmt.Print(banner{s})
+	defer announce(ctx, log)()
 	return s.Run(ctx)
+}
+
+// announce tells systemd, where it asked, that the service has started, and when it
+// begins to stop. The addresses are open: who calls from now on is answered. Call what
+// it returns when the service has stopped.
+func announce(ctx context.Context, log *slog.Logger) func() bool {
+	tell := func(state sdnotify.State) {
+		if err := sdnotify.Send(state); err != nil {
+			log.Warn("a message to the supervisor was lost", telemetry.KeyError, err)
+		}
+	}
+	tell(sdnotify.Ready)
+	return context.AfterFunc(ctx, func() { tell(sdnotify.Stopping) })
 }
 
 type sandboxCommand struct {

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// healthCommand asks a running genbus how it is, for supervisors where there is no
+// shell and no curl, as in the image. The address and its TLS are those of the
+// configuration, so that whoever can start genbus can ask it.
+type healthCommand struct {
+	Config  string        `help:"Configuration file; overrides GENBUS_CONFIG." type:"path"`
+	URL     string        `help:"Address of HTTP instead of the configured one, such as http://127.0.0.1:8080; the configuration is not read then." placeholder:"URL"`
+	Live    bool          `help:"Ask /healthz, whether it lives, instead of /readyz, whether it can be sent work."`
+	CA      string        `help:"With --url: certificates to trust, PEM; without it the system's." name:"ca" type:"path"`
+	Cert    string        `help:"Client certificate, PEM, where http.tls.client_ca_file asks for one; needs --key." type:"path"`
+	Key     string        `help:"Private key of --cert, PEM." type:"path"`
+	Timeout time.Duration `help:"Limit of the whole question." default:"5s"`
+}
+
+// Run prints the status. Everything but ready, or with --live but alive, is an error.
+func (c healthCommand) Run(ctx context.Context, out io.Writer) error {
+	base, trust, err := c.target()
+	if err != nil {
+		return err
+	}
+	if trust.Certificates, err = c.certificate(); err != nil {
+		return err
+	}
+	transport := &http.Transport{TLSClientConfig: trust, DisableKeepAlives: true}
+	defer transport.CloseIdleConnections()
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	status, err := ask(ctx, transport, base.JoinPath(c.path()).String())
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(out, status)
+	return err
+}
+
+func (c healthCommand) path() string {
+	if c.Live {
+		return "/healthz"
+	}
+	return "/readyz"
+}
+
+// target is where to ask, and whom to believe there.
+func (c healthCommand) target() (*url.URL, *tls.Config, error) {
+	if c.URL == "" {
+		cfg, err := config.Load(config.ProcessSource(c.Config))
+		if err != nil {
+			return nil, nil, fmt.Errorf("the configuration is wrong:\n%w", err)
+		}
+		return configured(cfg.HTTP)
+	}
+	base, err := url.Parse(c.URL)
+	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
+		return nil, nil, wrongUse("--url: %q is no address; want one such as http://127.0.0.1:8080", c.URL)
+	}
+	trust := &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.CA != "" {
+		if trust.RootCAs, err = authorities(c.CA); err != nil {
+			return nil, nil, err
+		}
+	}
+	return base, trust, nil
+}
+
+// configured is the address that the configuration has genbus listen on, as this
+// machine reaches it.
+func configured(h config.HTTP) (*url.URL, *tls.Config, error) {
+	host, port, err := net.SplitHostPort(h.Addr)
+	if err != nil || port == "0" {
+		return nil, nil, wrongUse("http.addr is %q: the port is chosen at the start; name it with --url", h.Addr)
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+		if ip != nil && ip.To4() == nil {
+			host = "::1"
+		}
+	}
+	base := &url.URL{Scheme: "http", Host: net.JoinHostPort(host, port)}
+	trust := &tls.Config{MinVersion: tls.VersionTLS12}
+	if !h.TLS.Enabled() {
+		return base, trust, nil
+	}
+	base.Scheme = "https"
+	// The certificate has the name that clients use, and the question goes to an address:
+	// it is the server's when it is the one in the file, whatever its names are.
+	trust.InsecureSkipVerify = true //nolint:gosec // VerifyConnection below checks more than a name
+	trust.VerifyConnection = func(s tls.ConnectionState) error { return isInFile(s, h.TLS.CertFile) }
+	return base, trust, nil
+}
+
+// isInFile reports by an error that the server showed another certificate than the
+// first one of the file.
+func isInFile(s tls.ConnectionState, file string) error {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("http.tls.cert_file: %w", err)
+	}
+	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		if bytes.Equal(block.Bytes, s.PeerCertificates[0].Raw) {
+			return nil
+		}
+		break
+	}
+	return fmt.Errorf("the server's certificate is not that of http.tls.cert_file, %s: another process answers, or the file was changed a moment ago", file)
+}
+
+// authorities are the certificates of a file.
+func authorities(file string) (*x509.CertPool, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, wrongUse("--ca: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(data) {
+		return nil, wrongUse("--ca: %s holds no certificate in PEM", file)
+	}
+	return pool, nil
+}
+
+// certificate is the client's own, where one was named.
+func (c healthCommand) certificate() ([]tls.Certificate, error) {
+	if c.Cert == "" && c.Key == "" {
+		return nil, nil
+	}
+	pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+	if err != nil {
+		return nil, wrongUse("--cert and --key: %w", err)
+	}
+	return []tls.Certificate{pair}, nil
+}
+
+// maxHealth bounds what is read of an answer, in bytes.
+const maxHealth = 1 << 20
+
+// ask gives the status, or an error with the reasons.
+func ask(ctx context.Context, transport http.RoundTripper, address string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+	if err != nil {
+		return "", err
+	}
+	res, err := transport.RoundTrip(req)
+	if err != nil {
+		if errors.Is(err, context.DeadlineExceeded) {
+			return "", fmt.Errorf("%s did not answer in time (--timeout): %w", address, err)
+		}
+		return "", fmt.Errorf("%s did not answer: %w", address, err)
+	}
+	defer res.Body.Close()
+	var answer struct {
+		Status  string             `json:"status"`
+		Reasons []telemetry.Reason `json:"reasons"`
+	}
+	if err := json.NewDecoder(io.LimitReader(res.Body, maxHealth)).Decode(&answer); err != nil || answer.Status == "" {
+		return "", fmt.Errorf("%s answered %s, and not as genbus does", address, res.Status)
+	}
+	if res.StatusCode != http.StatusOK {
+		why := make([]string, 0, len(answer.Reasons))
+		for _, r := range answer.Reasons {
+			why = append(why, r.Check+": "+r.Reason)
+		}
+		return "", fmt.Errorf("%s: %s", answer.Status, strings.Join(why, "; "))
+	}
+	return answer.Status, nil
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/listener/certtest"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// healthServer answers as a service whose JetStream is lost, with TLS where there is
+// a certificate.
+func healthServer(t *testing.T, security *tls.Config) net.Addr {
+	t.Helper()
+	var h telemetry.Health
+	h.Add("jetstream", func(context.Context) error { return errors.New("not connected to NATS") })
+	mux := http.NewServeMux()
+	mux.Handle("/healthz", h.Healthz())
+	mux.Handle("/readyz", h.Readyz())
+	s := httptest.NewUnstartedServer(mux)
+	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug) // refused handshakes
+	if s.TLS = security; security == nil {
+		s.Start()
+	} else {
+		s.StartTLS()
+	}
+	t.Cleanup(s.Close)
+	return s.Listener.Addr()
+}
+
+// asked runs the command with a configuration file of these lines.
+func asked(t *testing.T, c healthCommand, lines ...string) (string, error) {
+	t.Helper()
+	if len(lines) > 0 {
+		c.Config = filepath.Join(t.TempDir(), "genbus.yaml")
+		if err := os.WriteFile(c.Config, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Timeout = 10 * time.Second
+	var out bytes.Buffer
+	err := c.Run(t.Context(), &out)
+	return strings.TrimSpace(out.String()), err
+}
+
+func TestHealthOfWhatIsConfigured(t *testing.T) {
+	t.Parallel()
+	addr := healthServer(t, nil).String()
+	line := "http: {addr: \"" + addr + "\"}"
+	if got, err := asked(t, healthCommand{Live: true}, line); err != nil || got != "ok" {
+		t.Errorf("alive: %q, %v", got, err)
+	}
+	const want = "not_ready: jetstream: not connected to NATS"
+	if _, err := asked(t, healthCommand{}, line); err == nil || err.Error() != want || exitCode(err) != exitFailed {
+		t.Errorf("ready: %v", err)
+	}
+	if _, err := asked(t, healthCommand{URL: "http://" + addr}); err == nil || err.Error() != want {
+		t.Errorf("ready, by --url: %v", err)
+	}
+}
+
+// TestHealthByTLS: the server is believed for its certificate, whatever name it has,
+// and another one is not.
+func TestHealthByTLS(t *testing.T) {
+	t.Parallel()
+	ca := certtest.New(t, "ca")
+	cert, key := ca.Issue("server")
+	other, otherKey := ca.Issue("other")
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := healthServer(t, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}).String()
+	lines := func(cert, key string) string {
+		return fmt.Sprintf("http: {addr: %q, tls: {cert_file: %s, key_file: %s}}", addr, cert, key)
+	}
+	if got, err := asked(t, healthCommand{Live: true}, lines(cert, key)); err != nil || got != "ok" {
+		t.Errorf("its own certificate: %q, %v", got, err)
+	}
+	if _, err := asked(t, healthCommand{Live: true}, lines(other, otherKey)); err == nil || !strings.Contains(err.Error(), "another process answers") {
+		t.Errorf("another certificate: %v", err)
+	}
+	if got, err := asked(t, healthCommand{Live: true, URL: "https://" + addr, CA: ca.File}); err != nil || got != "ok" {
+		t.Errorf("--ca: %q, %v", got, err)
+	}
+	if _, err := asked(t, healthCommand{Live: true, URL: "https://" + addr}); err == nil {
+		t.Error("an authority that nobody trusts was trusted")
+	}
+}
+
+// TestHealthOfAService: a whole one that wants client certificates.
+func TestHealthOfAService(t *testing.T) {
+	t.Parallel()
+	ca := certtest.New(t, "ca")
+	s := secured(t, ca, ca.File)
+	cert, key := ca.Issue("probe")
+	ask := healthCommand{URL: "https://" + s.HTTPAddr().String(), CA: ca.File, Cert: cert, Key: key}
+	if got, err := asked(t, ask); err != nil || got != "ready" {
+		t.Errorf("with a certificate: %q, %v", got, err)
+	}
+	ask.Cert, ask.Key = "", ""
+	if _, err := asked(t, ask); err == nil || exitCode(err) != exitFailed {
+		t.Errorf("without one: %v", err)
+	}
+}
+
+func TestHealthFindsTheAddress(t *testing.T) {
+	t.Parallel()
+	for addr, want := range map[string]string{
+		"0.0.0.0:8080": "http://127.0.0.1:8080", ":8080": "http://127.0.0.1:8080", "[::]:8080": "http://[::1]:8080",
+		"127.0.0.1:80": "http://127.0.0.1:80", "10.1.2.3:80": "http://10.1.2.3:80", "localhost:80": "http://localhost:80", "127.0.0.1:0": "",
+	} {
+		base, _, err := configured(config.HTTP{Addr: addr})
+		if want == "" {
+			if !isUsage(err) {
+				t.Errorf("%s: %v", addr, err)
+			}
+			continue
+		}
+		if err != nil || base.String() != want {
+			t.Errorf("%s is asked at %v, want %s (%v)", addr, base, want, err)
+		}
+	}
+}
+
+// TestHealthSaysWhatIsWrong: mistakes on the command line are told from a service that
+// does not answer.
+func TestHealthSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	stranger := httptest.NewServer(http.NotFoundHandler())
+	defer stranger.Close()
+	for _, c := range []struct {
+		command healthCommand
+		usage   bool
+		says    string
+	}{
+		{healthCommand{URL: "localhost:8080"}, true, "--url"},
+		{healthCommand{URL: "https://127.0.0.1:1", CA: "/no/such/file"}, true, "--ca"},
+		{healthCommand{URL: "https://127.0.0.1:1", Cert: "/no/such/file"}, true, "--cert"},
+		{healthCommand{URL: "http://127.0.0.1:1"}, false, "did not answer"},
+		{healthCommand{URL: stranger.URL}, false, "404 Not Found, and not as genbus does"},
+	} {
+		_, err := asked(t, c.command)
+		if err == nil || isUsage(err) != c.usage || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%+v: %v", c.command, err)
+		}
+	}
+}

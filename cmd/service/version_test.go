@@ -1,0 +1,27 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+
+	"github.com/genbus/genbus/internal/build"
+)
+
+func TestVersionIsPrinted(t *testing.T) {
+	t.Parallel()
+	var line, object bytes.Buffer
+	if err := (versionCommand{}).Run(&line); err != nil {
+		t.Fatal(err)
+	}
+	if want := build.Read().String() + "\n"; line.String() != want {
+		t.Errorf("got %q, want %q", line.String(), want)
+	}
+	if err := (versionCommand{JSON: true}).Run(&object); err != nil {
+		t.Fatal(err)
+	}
+	var got build.Info
+	if err := json.Unmarshal(object.Bytes(), &got); err != nil || got != build.Read() {
+		t.Errorf("%v: %s", err, object.String())
+	}
+}

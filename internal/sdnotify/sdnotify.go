@@ -1,0 +1,38 @@
+// Package sdnotify tells systemd what state a service is in (sd_notify(3)), for a
+// unit with Type=notify. Where systemd did not ask for it, nothing is sent.
+package sdnotify
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+)
+
+// State is what systemd is told.
+type State string
+
+// States of a service.
+const (
+	Ready    State = "READY=1"    // it has started
+	Stopping State = "STOPPING=1" // it has begun to stop
+)
+
+// Send tells systemd the state, by the socket that NOTIFY_SOCKET names: a path, or
+// after an @ a name in Linux's abstract namespace. Without the variable it does
+// nothing. It does not wait for systemd.
+func Send(state State) (err error) {
+	name := os.Getenv("NOTIFY_SOCKET")
+	if name == "" {
+		return nil
+	}
+	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: name, Net: "unixgram"})
+	if err != nil {
+		return fmt.Errorf("systemd was not told %s (NOTIFY_SOCKET): %w", state, err)
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	if _, err = conn.Write([]byte(state)); err != nil {
+		return fmt.Errorf("systemd was not told %s (NOTIFY_SOCKET): %w", state, err)
+	}
+	return nil
+}
