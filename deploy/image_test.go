@@ -1,0 +1,184 @@
+package deploy_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// root is the directory of the repository.
+const root = ".."
+
+// instruction is one of a Dockerfile.
+type instruction struct {
+	word  string   // FROM, COPY and so on
+	flags []string // --from=build
+	args  []string
+	line  string // all behind the word
+	stage int    // from 0
+}
+
+var continued = regexp.MustCompile(`\\\n\s*`)
+
+// dockerfile reads the instructions of deploy/Dockerfile.
+func dockerfile(t *testing.T) (out []instruction) {
+	t.Helper()
+	stage := -1
+	for line := range strings.Lines(continued.ReplaceAllString(content(t, "Dockerfile"), "")) {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		word, rest, _ := strings.Cut(line, " ")
+		if word == "FROM" {
+			stage++
+		}
+		i := instruction{word: word, line: rest, stage: stage}
+		for _, field := range strings.Fields(rest) {
+			if strings.HasPrefix(field, "--") && len(i.args) == 0 {
+				i.flags = append(i.flags, field)
+			} else {
+				i.args = append(i.args, field)
+			}
+		}
+		out = append(out, i)
+	}
+	return out
+}
+
+func content(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// find gives the instructions of a word in the last stage, or in the first.
+func find(all []instruction, word string, stage int) (out []instruction) {
+	for _, i := range all {
+		if i.word == word && i.stage == stage {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// the image's user, who owns nothing but the data.
+const imageUser = "65532"
+
+// TestImageIsSmallAndNobodys: nothing of the build is in the image but what is copied,
+// it runs as a number, and what starts it is what asks for its health.
+func TestImageIsSmallAndNobodys(t *testing.T) {
+	t.Parallel()
+	all := dockerfile(t)
+	for word, want := range map[string]string{
+		"FROM": "scratch", "USER": imageUser + ":" + imageUser, "VOLUME": `["/data"]`, "EXPOSE": "8080 9090", "ENTRYPOINT": `["/genbus"]`, "CMD": `["serve"]`, "WORKDIR": "/",
+	} {
+		if got := find(all, word, 1); len(got) != 1 || got[0].line != want {
+			t.Errorf("%s is %+v, want one, %s", word, got, want)
+		}
+	}
+	if got := find(all, "HEALTHCHECK", 1); len(got) != 1 || !strings.HasSuffix(got[0].line, `CMD ["/genbus", "health"]`) {
+		t.Errorf("HEALTHCHECK is %+v", got)
+	}
+	if env := find(all, "ENV", 1); len(env) > 0 {
+		t.Errorf("%+v would count more than the configuration file", env)
+	}
+	for _, label := range []string{"title", "description", "source", "licenses", "version", "revision"} {
+		if !strings.Contains(content(t, "Dockerfile"), "org.opencontainers.image."+label+"=") {
+			t.Errorf("the image has no label %s", label)
+		}
+	}
+}
+
+// TestImageIsBuiltByOurGo: the builder is pinned by a tag, that of go.mod.
+func TestImageIsBuiltByOurGo(t *testing.T) {
+	t.Parallel()
+	version := regexp.MustCompile(`(?m)^go (\S+)$`).FindStringSubmatch(content(t, filepath.Join(root, "go.mod")))
+	from := find(dockerfile(t), "FROM", 0)
+	if len(version) == 0 || len(from) != 1 || !slices.Contains(from[0].args, "golang:"+version[1]+"-bookworm") {
+		t.Errorf("FROM is %+v, and go.mod says %v", from, version)
+	}
+}
+
+// TestImageCopiesWhatIsThere: of the context what exists, of the build what it makes.
+func TestImageCopiesWhatIsThere(t *testing.T) {
+	t.Parallel()
+	all := dockerfile(t)
+	made := "/etc/ssl/certs/ca-certificates.crt" // of the builder's own
+	for _, run := range find(all, "RUN", 0) {
+		made += " " + run.line
+	}
+	copies := 0
+	for _, c := range all {
+		if c.word != "COPY" {
+			continue
+		}
+		copies++
+		for _, from := range c.args[:len(c.args)-1] {
+			if slices.Contains(c.flags, "--from=build") {
+				if !strings.Contains(made, from) {
+					t.Errorf("nothing makes %s", from)
+				}
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(root, from)); err != nil {
+				t.Errorf("COPY %s: %v", c.line, err)
+			}
+		}
+		if data := c.args[len(c.args)-1] == "/data"; data != slices.Contains(c.flags, "--chown="+imageUser+":"+imageUser) {
+			t.Errorf("COPY %s: the data is the user's, and nothing else is", c.line)
+		}
+	}
+	if copies == 0 {
+		t.Error("nothing is copied")
+	}
+}
+
+// TestImageBuildLine: a shell runs the line that builds the binary, with everything but
+// the compiling.
+func TestImageBuildLine(t *testing.T) {
+	t.Parallel()
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skip("there is no sh")
+	}
+	var line string
+	for _, run := range find(dockerfile(t), "RUN", 0) {
+		if strings.Contains(run.line, "go build") {
+			line = run.line
+		}
+	}
+	for _, want := range []string{"CGO_ENABLED=0 ", " -trimpath ", " ./cmd/service"} {
+		if !strings.Contains(line, want) {
+			t.Errorf("%q has no%s", line, want)
+		}
+	}
+	out := filepath.Join(t.TempDir(), "genbus")
+	dry := strings.NewReplacer("go build", "go build -n", "/out/genbus", out).Replace(line)
+	c := exec.CommandContext(t.Context(), sh, "-c", dry)
+	c.Dir, c.Env = root, append(os.Environ(), "TARGETOS=linux", "TARGETARCH=arm64")
+	said, err := c.CombinedOutput()
+	if err != nil || !strings.Contains(string(said), out) {
+		t.Errorf("%s: %v: %.2000s", dry, err, said)
+	}
+}
+
+// TestImageIgnoresWhatGitIgnores: and nothing that git keeps, or the binary would say
+// that it is a modified one.
+func TestImageIgnoresWhatGitIgnores(t *testing.T) {
+	t.Parallel()
+	ignored := strings.Split(content(t, filepath.Join(root, ".gitignore")), "\n")
+	for line := range strings.Lines(content(t, "Dockerfile.dockerignore")) {
+		line = strings.TrimSpace(line)
+		if line != "" && !strings.HasPrefix(line, "#") && !slices.Contains(ignored, line) && !slices.Contains(ignored, line+"/") {
+			t.Errorf(".gitignore does not have %s", line)
+		}
+	}
+}
