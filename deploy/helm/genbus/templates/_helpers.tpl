@@ -1,0 +1,45 @@
+{{- define "genbus.fullname" -}}
+{{- if contains .Chart.Name .Release.Name -}}
+{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "genbus.selector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "genbus.labels" -}}
+{{ include "genbus.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end -}}
+
+{{/* The configuration file: config, and what the chart knows better. */}}
+{{- define "genbus.config" -}}
+{{- $config := deepCopy .Values.config -}}
+{{- if not $config.api_keys -}}
+{{- fail "config.api_keys is empty: genbus listens beyond the pod's loopback only with keys (docs/security.md)" -}}
+{{- end -}}
+{{- if .Values.nats.enabled -}}
+{{- $_ := set $config.nats "url" (printf "nats://%s:4222" .Values.nats.fullnameOverride) -}}
+{{- else if not $config.nats.url -}}
+{{- fail "config.nats.url is empty: name a NATS cluster, or set nats.enabled. Replicas cannot share an embedded server" -}}
+{{- end -}}
+{{- $http := $config.http | default dict -}}
+{{- if ($http.tls | default dict).client_ca_file -}}
+{{- fail "config.http.tls.client_ca_file: the probes of Kubernetes show no client certificate; ask for them before genbus" -}}
+{{- end -}}
+{{- $_ := set $config "http" (set $http "addr" ":8080") -}}
+{{- $_ := set $config "grpc" (set ($config.grpc | default dict) "addr" ":9090") -}}
+{{- $_ := set $config "shutdown" (dict "delay" (printf "%ds" (int .Values.shutdown.delaySeconds)) "grace" (printf "%ds" (int .Values.shutdown.graceSeconds))) -}}
+{{- toYaml $config -}}
+{{- end -}}
+
+{{/* What the probes speak. */}}
+{{- define "genbus.scheme" -}}
+{{- if ((.Values.config.http | default dict).tls | default dict).cert_file }}HTTPS{{ else }}HTTP{{ end -}}
+{{- end -}}

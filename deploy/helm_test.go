@@ -1,0 +1,187 @@
+package deploy_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/genbus/genbus/internal/config"
+)
+
+// rendered is what a replica is made of, of the documents that Helm made of a set of
+// values. That Kubernetes knows all their fields, tools/helm sees to.
+type rendered struct {
+	Kind string
+	Data map[string]string
+	Spec struct {
+		Template struct {
+			Spec pod
+		}
+	}
+}
+
+type pod struct {
+	EnableServiceLinks            *bool `yaml:"enableServiceLinks"`
+	AutomountServiceAccountToken  *bool `yaml:"automountServiceAccountToken"`
+	TerminationGracePeriodSeconds int   `yaml:"terminationGracePeriodSeconds"`
+	SecurityContext               struct {
+		RunAsUser    string `yaml:"runAsUser"`
+		RunAsNonRoot bool   `yaml:"runAsNonRoot"`
+	} `yaml:"securityContext"`
+	Containers []struct {
+		Args []string
+		Env  []struct {
+			Name, Value string
+		}
+		Ports []struct {
+			ContainerPort string `yaml:"containerPort"`
+		}
+		StartupProbe    probe `yaml:"startupProbe"`
+		LivenessProbe   probe `yaml:"livenessProbe"`
+		ReadinessProbe  probe `yaml:"readinessProbe"`
+		SecurityContext struct {
+			ReadOnlyRootFilesystem   bool  `yaml:"readOnlyRootFilesystem"`
+			AllowPrivilegeEscalation *bool `yaml:"allowPrivilegeEscalation"`
+		} `yaml:"securityContext"`
+	}
+}
+
+type probe struct {
+	HTTPGet struct{ Path, Scheme string } `yaml:"httpGet"`
+}
+
+// renderings are the sets' documents, by name.
+func renderings(t *testing.T) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob("helm/testdata/*.values.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatal("there are no sets of values", err)
+	}
+	out := map[string]string{}
+	for _, f := range files {
+		name := strings.TrimSuffix(f, ".values.yaml")
+		out[filepath.Base(name)] = content(t, name+".rendered.yaml")
+	}
+	return out
+}
+
+// TestRenderingsAreOfTheChart: Helm takes minutes to build, so CI reads what it made, and
+// this test whether it was made of these files.
+func TestRenderingsAreOfTheChart(t *testing.T) {
+	t.Parallel()
+	h := sha256.New()
+	err := fs.WalkDir(os.DirFS("helm"), ".", func(path string, e fs.DirEntry, err error) error {
+		if e != nil && e.IsDir() && path == "genbus/charts" {
+			return fs.SkipDir // what helm dependency build fetched
+		}
+		if err != nil || e.IsDir() || strings.HasSuffix(path, ".rendered.yaml") || path == "genbus/Chart.lock" {
+			return err
+		}
+		data, err := os.ReadFile(filepath.Join("helm", path))
+		fmt.Fprintf(h, "%s %d\n%s", path, len(data), data)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range renderings(t) {
+		if !strings.HasPrefix(text, "# Of the chart and the values with the hash "+hex.EncodeToString(h.Sum(nil))+"\n") {
+			t.Errorf("%s was rendered of other files; see what changed with: go test -C tools/helm . -update", name)
+		}
+	}
+}
+
+// TestChartRunsGenbus: with a configuration that it loads, time enough to stop, and
+// nothing that it would refuse.
+func TestChartRunsGenbus(t *testing.T) {
+	t.Parallel()
+	for name, text := range renderings(t) {
+		var cfg *config.Config
+		var p pod
+		for d := yaml.NewDecoder(strings.NewReader(text)); ; {
+			var r rendered
+			if err := d.Decode(&r); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			switch r.Kind {
+			case "ConfigMap":
+				cfg = chartConfig(t, r.Data["genbus.yaml"])
+			case "Deployment":
+				p = r.Spec.Template.Spec
+			}
+		}
+		if cfg == nil || len(p.Containers) != 1 {
+			t.Fatalf("%s has no configuration or no container", name)
+		}
+		checkPod(t, name, p, cfg)
+	}
+}
+
+// chartConfig loads a configuration with every secret that it names.
+func chartConfig(t *testing.T, text string) *config.Config {
+	t.Helper()
+	cfg, err := config.Load(config.Source{File: "/etc/genbus/genbus.yaml", Environ: []string{"ACME_KEY=acme-0123456789abcdef"}, ReadFile: func(path string) ([]byte, error) {
+		switch {
+		case path == "/etc/genbus/genbus.yaml":
+			return []byte(text), nil
+		case strings.HasPrefix(path, "/etc/genbus/secrets/"), strings.HasPrefix(path, "/etc/genbus/tls/"):
+			return []byte("content-of-" + filepath.Base(path) + "-0123456789"), nil
+		}
+		return nil, os.ErrNotExist
+	}})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return cfg
+}
+
+func checkPod(t *testing.T, name string, p pod, cfg *config.Config) {
+	t.Helper()
+	c := p.Containers[0]
+	if given, least := time.Duration(p.TerminationGracePeriodSeconds)*time.Second, cfg.Shutdown.Delay+cfg.Shutdown.Grace+7*time.Second; given < least {
+		t.Errorf("%s: a pod is killed after %s, and may take %s to stop", name, given, least)
+	}
+	// Variables of a service named genbus would begin with GENBUS_, and be refused.
+	if p.EnableServiceLinks == nil || *p.EnableServiceLinks {
+		t.Errorf("%s: Kubernetes sets variables of its own", name)
+	}
+	scheme := "HTTP"
+	if cfg.HTTP.TLS.Enabled() {
+		scheme = "HTTPS"
+	}
+	for path, probes := range map[string][]probe{"/healthz": {c.StartupProbe, c.LivenessProbe}, "/readyz": {c.ReadinessProbe}} {
+		for _, one := range probes {
+			if one.HTTPGet.Path != path || one.HTTPGet.Scheme != scheme {
+				t.Errorf("%s: a probe asks %+v, want %s by %s", name, one.HTTPGet, path, scheme)
+			}
+		}
+	}
+	ports := make([]string, 0, len(c.Ports))
+	for _, port := range c.Ports {
+		ports = append(ports, ":"+port.ContainerPort)
+	}
+	if want := []string{cfg.HTTP.Addr, cfg.GRPC.Addr}; !slices.Equal(ports, want) {
+		t.Errorf("%s: the ports are %v, and genbus listens on %v", name, ports, want)
+	}
+	safe := p.SecurityContext.RunAsNonRoot && p.SecurityContext.RunAsUser == imageUser && c.SecurityContext.ReadOnlyRootFilesystem &&
+		c.SecurityContext.AllowPrivilegeEscalation != nil && !*c.SecurityContext.AllowPrivilegeEscalation && p.AutomountServiceAccountToken != nil && !*p.AutomountServiceAccountToken
+	if !safe {
+		t.Errorf("%s: a pod may do more than it needs", name)
+	}
+	if len(c.Env) == 0 || c.Env[0].Name != "GENBUS_CONFIG" || c.Env[0].Value != "/etc/genbus/genbus.yaml" || !slices.Equal(c.Args, []string{"serve"}) {
+		t.Errorf("%s: it is started with %v and %+v", name, c.Args, c.Env)
+	}
+}

@@ -1,0 +1,235 @@
+package helm
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	"helm.sh/helm/v3/pkg/lint"
+	"helm.sh/helm/v3/pkg/lint/support"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+var update = flag.Bool("update", false, "write what is rendered")
+
+const (
+	chartDir = "../../deploy/helm/genbus"
+	dataDir  = "../../deploy/helm/testdata"
+)
+
+// sets are the files of values, by the name of the set.
+func sets(t *testing.T) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dataDir, "*.values.yaml"))
+	if err != nil || len(files) < 3 {
+		t.Fatal("there are too few sets of values", files, err)
+	}
+	out := map[string]string{}
+	for _, f := range files {
+		out[strings.TrimSuffix(filepath.Base(f), ".values.yaml")] = f
+	}
+	return out
+}
+
+func load(t *testing.T) *chart.Chart {
+	t.Helper()
+	c, err := loader.LoadDir(chartDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// values reads a file, over the chart's own, as "helm template --values" does.
+func values(t *testing.T, file string) chartutil.Values {
+	t.Helper()
+	v, err := chartutil.ReadValuesFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// render gives the files of a release named genbus, in the namespace video.
+func render(c *chart.Chart, v chartutil.Values) (map[string]string, error) {
+	if err := chartutil.ProcessDependencies(c, v); err != nil {
+		return nil, err
+	}
+	release := chartutil.ReleaseOptions{Name: "genbus", Namespace: "video", Revision: 1, IsInstall: true}
+	kubernetes := chartutil.DefaultCapabilities.Copy()
+	kubernetes.KubeVersion = chartutil.KubeVersion{Version: "v1.30.0", Major: "1", Minor: "30"}
+	all, err := chartutil.ToRenderValues(c, v, release, kubernetes) // the schema is held here
+	if err != nil {
+		return nil, err
+	}
+	return engine.Render(c, all)
+}
+
+// manifest joins what is for Kubernetes, in the order of the names.
+func manifest(files map[string]string) string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if strings.HasSuffix(name, ".yaml") && strings.TrimSpace(files[name]) != "" {
+			fmt.Fprintf(&b, "---\n# %s\n%s\n", name, strings.TrimSpace(files[name]))
+		}
+	}
+	return b.String()
+}
+
+func TestChartIsRendered(t *testing.T) {
+	t.Parallel()
+	for name, file := range sets(t) {
+		files, err := render(load(t), values(t, file))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		got := manifest(files)
+		got = "# Of the chart and the values with the hash " + hash(t) + "\n" + got
+		golden := filepath.Join(dataDir, name+".rendered.yaml")
+		if *update {
+			if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil || got != string(want) {
+			t.Errorf("%s is not what is rendered now; see what changed with go test -C tools/helm . -update (%v)", golden, err)
+		}
+		for i, document := range strings.Split(got, "---\n")[1:] {
+			if err := decode(document); err != nil {
+				t.Errorf("%s, document %d: %v\n%s", name, i+1, err, document)
+			}
+		}
+	}
+}
+
+// hash stands for the files of the chart and of the sets of values, with which package
+// deploy sees that what is rendered is of them.
+func hash(t *testing.T) string {
+	t.Helper()
+	h := sha256.New()
+	root := filepath.Dir(chartDir)
+	err := fs.WalkDir(os.DirFS(root), ".", func(path string, e fs.DirEntry, err error) error {
+		if e != nil && e.IsDir() && path == "genbus/charts" {
+			return fs.SkipDir // what helm dependency build fetched
+		}
+		if err != nil || e.IsDir() || strings.HasSuffix(path, ".rendered.yaml") || path == "genbus/Chart.lock" {
+			return err
+		}
+		data, err := os.ReadFile(filepath.Join(root, path))
+		fmt.Fprintf(h, "%s %d\n%s", path, len(data), data)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// serviceMonitor is what the chart uses of the Prometheus operator's kind.
+type serviceMonitor struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		Selector  metav1.LabelSelector `json:"selector"`
+		Endpoints []struct {
+			Port     string `json:"port"`
+			Path     string `json:"path"`
+			Scheme   string `json:"scheme"`
+			Interval string `json:"interval"`
+		} `json:"endpoints"`
+	} `json:"spec"`
+}
+
+// kinds are what the chart makes.
+var kinds = map[string]func() any{
+	"apps/v1 Deployment":                      func() any { return &appsv1.Deployment{} },
+	"v1 ConfigMap":                            func() any { return &corev1.ConfigMap{} },
+	"v1 Service":                              func() any { return &corev1.Service{} },
+	"policy/v1 PodDisruptionBudget":           func() any { return &policyv1.PodDisruptionBudget{} },
+	"monitoring.coreos.com/v1 ServiceMonitor": func() any { return &serviceMonitor{} },
+}
+
+// decode reads a document of a kind that we know; a field that the kind does not have
+// is an error.
+func decode(document string) error {
+	var meta metav1.TypeMeta
+	if err := yaml.Unmarshal([]byte(document), &meta); err != nil {
+		return err
+	}
+	of, ok := kinds[meta.APIVersion+" "+meta.Kind]
+	if !ok {
+		return fmt.Errorf("unknown kind %s %s", meta.APIVersion, meta.Kind)
+	}
+	return yaml.UnmarshalStrict([]byte(document), of())
+}
+
+func TestDecodeIsStrict(t *testing.T) {
+	t.Parallel()
+	for document, want := range map[string]bool{
+		"apiVersion: v1\nkind: Service\nspec: {type: ClusterIP}": true,
+		"apiVersion: v1\nkind: Service\nspec: {tipe: ClusterIP}": false,
+		"apiVersion: v1\nkind: Secret":                           false,
+	} {
+		if err := decode(document); (err == nil) != want {
+			t.Errorf("%q: %v", document, err)
+		}
+	}
+}
+
+// TestChartIsLinted: what "helm lint" says. That the dependency was not fetched is no
+// matter of the chart.
+func TestChartIsLinted(t *testing.T) {
+	t.Parallel()
+	for name, file := range sets(t) {
+		for _, m := range lint.All(chartDir, values(t, file), "video", false).Messages {
+			fetched := strings.Contains(m.Err.Error(), "chart directory is missing these dependencies: nats")
+			if m.Severity > support.InfoSev && !fetched {
+				t.Errorf("%s: %s", name, m)
+			}
+		}
+	}
+}
+
+// TestMistakesAreRefused: with words that say what to do.
+func TestMistakesAreRefused(t *testing.T) {
+	t.Parallel()
+	for change, says := range map[string]string{
+		"existingSecret: ''":          "existingSecret is empty",
+		"config: {api_keys: []}":      "config.api_keys is empty",
+		"config: {nats: {url: null}}": "config.nats.url is empty",
+		"config: {http: {tls: {cert_file: a, key_file: b, client_ca_file: c}}}": "client_ca_file",
+		"config: {http: {addr: 127.0.0.1:80}}":                                  "http",
+		"config: {shutdown: {delay: 1s}}":                                       "config",
+		"replicas: two":                                                         "replicas",
+		"replica: 2":                                                            "replica",
+		"podDisruptionBudget: {minAvailable: 1}":                                "minAvailable",
+	} {
+		over, err := chartutil.ReadValues([]byte(change))
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := values(t, sets(t)["external"])
+		merged := chartutil.MergeTables(over, v)
+		if _, err := render(load(t), merged); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", change, err)
+		}
+	}
+}
