@@ -27,7 +27,7 @@ func listen(t *testing.T, name string) *net.UnixConn {
 // shortDir is a directory whose name fits into the address of a socket.
 func shortDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "sd")
+	dir, err := os.MkdirTemp("", "sd") //nolint:usetesting // t.TempDir is too long
 	if err != nil {
 		t.Fatal(err)
 	}
