@@ -139,11 +139,14 @@ func cells(values ...string) string {
 	return strings.Join(values, "\t")
 }
 
-// clean replaces what is not printable.
+// clean replaces what is not printable. It makes one line of several.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
+		switch {
+		case unicode.IsPrint(r):
 			return r
+		case unicode.IsSpace(r):
+			return ' '
 		}
 		return '\uFFFD'
 	}, s)

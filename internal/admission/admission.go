@@ -168,7 +168,7 @@ func sameBody(fingerprint []byte, c Checked) error {
 }
 
 func unavailable(err error) error {
-	return fault.New(fault.BrokerUnavailable, "nothing was accepted: %w", err).WithRetryAfter(time.Second)
+	return fault.New(fault.BrokerUnavailable, "nothing was accepted: %s", broker.Reason(err)).Because(err).WithRetryAfter(time.Second)
 }
 
 // room refuses before anything is stored: when the log is nearly full, and when

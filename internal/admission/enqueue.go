@@ -76,7 +76,7 @@ func (a *Admission) store(ctx context.Context, r Request, c Checked, item *genbu
 
 func notStored(id string, sent bool, err error) error {
 	if sent {
-		return fault.New(fault.AcceptanceUnknown, "job %s may have been accepted: %w", id, err).ForJob(id)
+		return fault.New(fault.AcceptanceUnknown, "job %s may have been accepted: %s", id, broker.Reason(err)).Because(err).ForJob(id)
 	}
 	return unavailable(err)
 }

@@ -136,17 +136,17 @@ func meaning(ctx context.Context, n subject.TaskName, err error) *fault.Error {
 	case errors.Is(err, tasklog.ErrSlowReader):
 		f = fault.New(fault.SlowReader, "the reader of %s was too far behind; resume from the last event", n.ID)
 	case errors.Is(err, tasklog.ErrFull):
-		f = fault.New(fault.StorageFull, "the change of %s was not stored: %w", n.ID, err).WithRetryAfter(30 * time.Second)
+		f = fault.New(fault.StorageFull, "the change of %s was not stored: the task log is full", n.ID).Because(err).WithRetryAfter(30 * time.Second)
 	case errors.Is(err, tasklog.ErrUncertain):
-		f = fault.New(fault.AcceptanceUnknown, "the change of %s may have been stored: %w", n.ID, err)
+		f = fault.New(fault.AcceptanceUnknown, "the change of %s may have been stored: %s", n.ID, broker.Reason(err)).Because(err)
 	case errors.Is(err, broker.ErrBodyLost):
 		f = fault.New(fault.InputLost, "the stored reply of %s: %w", n.ID, err)
 	case errors.Is(context.Cause(ctx), context.DeadlineExceeded) && broker.CutOff(err):
 		// A deadline without a cause is the caller's own. What it cut off says nothing of
 		// the broker.
-		f = fault.New(fault.CallerDeadline, "the deadline of the call passed before %s was read or changed; call again with a longer one: %w", describe(n), err)
+		f = fault.New(fault.CallerDeadline, "the deadline of the call passed before %s was read or changed; call again with a longer one", describe(n)).Because(err)
 	case broker.Unavailable(err):
-		f = fault.New(fault.BrokerUnavailable, "%s could not be read or changed: %w", describe(n), err).WithRetryAfter(time.Second)
+		f = fault.New(fault.BrokerUnavailable, "%s could not be read or changed: %s", describe(n), broker.Reason(err)).Because(err).WithRetryAfter(time.Second)
 	default:
 		f = fault.From(err)
 	}

@@ -84,6 +84,15 @@ func levelOf(ctx context.Context) slog.Level {
 	return slog.LevelError
 }
 
+// loudness is how loud an error is logged, if at all: failures of ours as they are, and
+// at debug what is hidden from the caller.
+func loudness(f *fault.Error, failure slog.Level) (level slog.Level, logged bool) {
+	if f.Code == fault.Internal {
+		return failure, true
+	}
+	return slog.LevelDebug, f.Hides()
+}
+
 // number reads a query parameter that is an integer between least and most.
 func number(text, field string, missing, least, most int) (int, error) {
 	if text == "" {
@@ -147,8 +156,9 @@ func (x *exchange) fail(err error) {
 
 // note logs an error that is ours to mend; callers are told the others.
 func (x *exchange) note(err error) {
-	if f := fault.From(err); f.Code == fault.Internal {
-		x.web.log.Log(x.ctx(), levelOf(x.ctx()), "HTTP call failed", telemetry.KeyRequestID, x.Header().Get("X-Request-Id"),
+	f := fault.From(err)
+	if level, ok := loudness(f, levelOf(x.ctx())); ok {
+		x.web.log.Log(x.ctx(), level, "HTTP call failed", telemetry.KeyRequestID, x.Header().Get("X-Request-Id"),
 			telemetry.KeyRoute, x.r.Pattern, telemetry.KeyJobID, f.JobID, telemetry.KeyError, f)
 	}
 }

@@ -145,8 +145,8 @@ func (i *interceptor) explain(ctx context.Context, c *call, err error) error {
 	if f.JobID != "" {
 		sayJob(ctx, f.JobID)
 	}
-	if f.Code == fault.Internal {
-		i.log.Log(ctx, levelOf(ctx), "gRPC call failed", telemetry.KeyRequestID, c.id[0],
+	if level, ok := loudness(f, levelOf(ctx)); ok {
+		i.log.Log(ctx, level, "gRPC call failed", telemetry.KeyRequestID, c.id[0],
 			telemetry.KeyOp, string(c.method), telemetry.KeyJobID, f.JobID, telemetry.KeyError, f)
 	}
 	return f

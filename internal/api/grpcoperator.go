@@ -9,6 +9,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/operator"
 	"github.com/genbus/genbus/internal/subject"
@@ -46,7 +47,7 @@ func (i *interceptor) enterOperator(c *call) (err error) {
 		return err
 	}
 	if err := i.core.log.Trouble(); err != nil {
-		return fault.New(fault.BrokerUnavailable, "nothing was read or changed: %w", err).WithRetryAfter(time.Second)
+		return fault.New(fault.BrokerUnavailable, "nothing was read or changed: %s", broker.Reason(err)).Because(err).WithRetryAfter(time.Second)
 	}
 	return nil
 }

@@ -243,8 +243,8 @@ func accepted(e tasklog.Entry, header nats.Header) (data []byte, media string, e
 // them, the code in a header, and a TaskError (or the JSON envelope) as data.
 func (c *calls) refuse(r micro.Request, err error) {
 	f := fault.From(err)
-	if f.Code == fault.Internal {
-		c.log.Error("nats call failed", telemetry.KeySubject, r.Subject(), telemetry.KeyJobID, f.JobID, telemetry.KeyError, f)
+	if level, ok := loudness(f, slog.LevelError); ok {
+		c.log.Log(c.base, level, "nats call failed", telemetry.KeySubject, r.Subject(), telemetry.KeyJobID, f.JobID, telemetry.KeyError, f)
 	}
 	header := nats.Header{
 		micro.ErrorCodeHeader: {strconv.Itoa(f.Status())}, micro.ErrorHeader: {oneLine(f.Message)},

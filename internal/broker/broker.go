@@ -230,7 +230,7 @@ func (b *Broker) Ready(ctx context.Context) error {
 // is nil as long as nothing is known to be wrong.
 func (b *Broker) Trouble() error {
 	if !b.nc.IsConnected() {
-		return fmt.Errorf("%w: not connected to NATS", ErrUnavailable)
+		return fmt.Errorf("%w: %w", ErrUnavailable, errNotConnected)
 	}
 	if err := b.trouble.Load(); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, *err)

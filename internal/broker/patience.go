@@ -67,6 +67,25 @@ func CutOff(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &api) && !unconnected(err)
 }
 
+// Reason is why a call of JetStream failed, in one line for whoever called genbus: it
+// names no stream and says nothing twice. The error itself is for the log.
+func Reason(err error) string {
+	switch {
+	case errors.Is(err, ErrFull):
+		return "JetStream has no room"
+	case isAny(err, errNotConnected, nats.ErrDisconnected, nats.ErrConnectionClosed, nats.ErrReconnectBufExceeded, nats.ErrConnectionReconnecting):
+		return "JetStream is unavailable: not connected to NATS"
+	case isAny(err, ErrNoAnswer, context.DeadlineExceeded, nats.ErrTimeout):
+		return "JetStream is unavailable: no answer in time"
+	default:
+		return "JetStream is unavailable"
+	}
+}
+
+func isAny(err error, targets ...error) bool {
+	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
+}
+
 // passing reports whether an error may be gone with the next election, or with the
 // next connection.
 func passing(err error) bool {

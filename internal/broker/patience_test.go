@@ -85,3 +85,23 @@ func TestStreamsAreEnsuredAcrossTheLossOfANode(t *testing.T) {
 		t.Error("no server led the stream")
 	}
 }
+
+// What callers are told of the broker is one line, says nothing twice, and names no
+// stream.
+func TestReason(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		err  error
+		want string
+	}{
+		{fmt.Errorf("%w: %w", broker.ErrUnavailable, errors.Join(broker.ErrUnavailable, errors.New("stream GENBUS_WAIT"), context.DeadlineExceeded)), "JetStream is unavailable: no answer in time"},
+		{fmt.Errorf("publish to genbus.work: %w", errors.Join(broker.ErrNoAnswer, nats.ErrTimeout)), "JetStream is unavailable: no answer in time"},
+		{broker.Classify(nats.ErrConnectionClosed), "JetStream is unavailable: not connected to NATS"},
+		{broker.Classify(nats.ErrNoResponders), "JetStream is unavailable"},
+		{broker.Classify(&jetstream.APIError{Code: 503, ErrorCode: 10077, Description: "maximum bytes exceeded"}), "JetStream has no room"},
+	} {
+		if got := broker.Reason(row.err); got != row.want {
+			t.Errorf("%v\nis told as %q, want %q", row.err, got, row.want)
+		}
+	}
+}

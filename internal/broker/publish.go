@@ -28,6 +28,8 @@ var (
 	ErrNoAnswer = errors.New("no answer from JetStream")
 	// ErrUnavailable: the message certainly did not reach a stream.
 	ErrUnavailable = errors.New("JetStream is unavailable")
+
+	errNotConnected = errors.New("not connected to NATS")
 )
 
 const (

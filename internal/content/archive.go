@@ -21,7 +21,7 @@ func OpenArchive(ctx context.Context, bodies *broker.Bodies, ref broker.Body, co
 	case errors.Is(err, broker.ErrBodyLost), err == nil && ref.Size > math.MaxInt64:
 		return nil, fault.New(fault.ContentExpired, "the archive no longer has the content: %w", err)
 	case err != nil:
-		return nil, fault.New(fault.BrokerUnavailable, "read the archive: %w", err)
+		return nil, fault.New(fault.BrokerUnavailable, "the archive could not be read: %s", broker.Reason(err)).Because(err)
 	}
 	kind := declaredType(contentType)
 	if kind == "" || kind == typeJSON || kind == typeHTML {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"net/http"
 	"strings"
@@ -45,6 +46,8 @@ type Error struct {
 	UpstreamRequestID  string
 	// Err is the cause, or nil.
 	Err error
+	// hidden says that Err is for the log and no part of Message.
+	hidden bool
 }
 
 // New returns an error with a meaning and a message.
@@ -79,6 +82,25 @@ func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
 // Unwrap gives the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
+// Because returns a copy with a cause that its message does not tell: it names what is
+// the service's own business. The log has it, by LogValue.
+func (e *Error) Because(err error) *Error {
+	c := *e
+	c.Err, c.hidden = err, true
+	return &c
+}
+
+// Hides reports whether there is a cause that the message does not tell.
+func (e *Error) Hides() bool { return e.hidden }
+
+// LogValue is Error, and the cause where the message does not tell it.
+func (e *Error) LogValue() slog.Value {
+	if e.hidden {
+		return slog.StringValue(fmt.Sprintf("%s (%v)", e, e.Err))
+	}
+	return slog.StringValue(e.Error())
+}
+
 // Meaning is the row of the error's code.
 func (e *Error) Meaning() Meaning { return MeaningOf(e.Code) }
 
@@ -103,7 +125,7 @@ func (e *Error) WithRetryAfter(d time.Duration) *Error {
 }
 
 // From gives err its meaning: a *Error in the chain as it is, a context's end as
-// CallerGone or UpstreamTimeout, and everything else as Internal.
+// CallerGone or UpstreamTimeout, and everything else as Internal, in one line.
 func From(err error) *Error {
 	var e *Error
 	switch {
@@ -116,7 +138,7 @@ func From(err error) *Error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return &Error{Code: UpstreamTimeout, Message: err.Error(), Err: err}
 	default:
-		return &Error{Code: Internal, Message: err.Error(), Err: err}
+		return &Error{Code: Internal, Message: strings.ReplaceAll(err.Error(), "\n", "; "), Err: err}
 	}
 }
 

@@ -207,3 +207,19 @@ func TestEnvelopeIsNotForHTML(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 }
+
+// A cause that a caller is not told is for the log, and for errors.Is.
+func TestBecause(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("stream GENBUS_WAIT: no answer")
+	e := New(BrokerUnavailable, "nothing was accepted").Because(cause)
+	if e.Message != "nothing was accepted" || e.TaskError().GetMessage() != e.Message || !errors.Is(e, cause) || !e.Hides() {
+		t.Errorf("%+v", e)
+	}
+	if got, want := e.LogValue().String(), "broker_unavailable: nothing was accepted (stream GENBUS_WAIT: no answer)"; got != want {
+		t.Errorf("the log has %q, want %q", got, want)
+	}
+	if got := From(errors.Join(errors.New("one"), errors.New("two"))).Message; got != "one; two" {
+		t.Errorf("an internal error is told as %q", got)
+	}
+}
