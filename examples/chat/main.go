@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,18 +21,21 @@ import (
 
 func main() {
 	url := flag.String("nats", nats.DefaultURL, "address of NATS")
+	tenant := flag.String("tenant", "default", "whose chat this is; the tenant of the API key or of the user of NATS")
 	prompt := flag.String("prompt", "What does an event bus do?", "the question")
 	flag.Parse()
-	if err := run(*url, *prompt); err != nil {
+	if err := run(*url, *tenant, *prompt); err != nil {
 		fmt.Fprintln(os.Stderr, "chat:", err)
 		os.Exit(1)
 	}
 }
 
-func run(url, prompt string) error {
+func run(url, tenant, prompt string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	nc, err := nats.Connect(url)
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	nc, err := nats.Connect(url, nats.ErrorHandler(refused(end)))
 	if err != nil {
 		return err
 	}
@@ -40,16 +44,16 @@ func run(url, prompt string) error {
 	if err != nil {
 		return err
 	}
-	id, err := call(ctx, nc, prompt)
+	id, err := call(ctx, nc, tenant, prompt)
 	if err != nil {
 		return err
 	}
 	fmt.Println(id)
-	return follow(ctx, js, id)
+	return follow(ctx, js, tenant, id)
 }
 
 // call returns the id of the accepted chat.
-func call(ctx context.Context, nc *nats.Conn, prompt string) (id string, err error) {
+func call(ctx context.Context, nc *nats.Conn, tenant, prompt string) (id string, err error) {
 	request, err := proto.Marshal(&genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_Chat{Chat: &genbusv1.ChatCompletionBody{
 		Model: "sandbox-chat", Stream: proto.Bool(true),
 		Messages: []*genbusv1.ChatMessage{{Role: "user", Content: &genbusv1.ChatMessage_Text{Text: prompt}}},
@@ -57,9 +61,9 @@ func call(ctx context.Context, nc *nats.Conn, prompt string) (id string, err err
 	if err != nil {
 		return "", err
 	}
-	reply, err := nc.RequestWithContext(ctx, "genbus.call.chat.default", request)
+	reply, err := nc.RequestWithContext(ctx, "genbus.call.chat."+tenant, request)
 	if err != nil {
-		return "", err
+		return "", cmp.Or(context.Cause(ctx), err)
 	}
 	if code := reply.Header.Get("genbus-error-code"); code != "" {
 		return "", fmt.Errorf("%s: %s", code, reply.Header.Get("Nats-Service-Error"))
@@ -69,15 +73,15 @@ func call(ctx context.Context, nc *nats.Conn, prompt string) (id string, err err
 
 // follow prints blocks until the chat has ended and all of them are here. Both
 // streams are read from the start of the chat, so nothing is missed.
-func follow(ctx context.Context, js jetstream.JetStream, id string) error {
+func follow(ctx context.Context, js jetstream.JetStream, tenant, id string) error {
 	messages := make(chan jetstream.Msg)
 	for stream, subject := range map[string]string{
-		"GENBUS_CHUNKS": "genbus.chunk.default." + id,
-		"GENBUS_TASKS":  "genbus.task.chat.default." + id,
+		"GENBUS_CHUNKS": "genbus.chunk." + tenant + "." + id,
+		"GENBUS_TASKS":  "genbus.task.chat." + tenant + "." + id,
 	} {
 		consumer, err := js.OrderedConsumer(ctx, stream, jetstream.OrderedConsumerConfig{FilterSubjects: []string{subject}})
 		if err != nil {
-			return err
+			return cmp.Or(context.Cause(ctx), err)
 		}
 		reading, err := consumer.Consume(func(m jetstream.Msg) {
 			select {
@@ -118,7 +122,7 @@ func (r *reader) read(ctx context.Context, messages <-chan jetstream.Msg) error 
 			fmt.Printf("\nblocks are gone; this is the whole reply:\n%s\n", r.end.GetReplyJson())
 			return nil
 		case <-ctx.Done():
-			return errors.New("the chat did not end in time")
+			return fmt.Errorf("the chat has not ended: %w", context.Cause(ctx))
 		}
 	}
 	fmt.Println()
@@ -177,4 +181,16 @@ func (r *reader) chunk(c *genbusv1.ChatChunk) error {
 		}
 	}
 	return nil
+}
+
+// refused ends ctx with what the server does not let this user do: nobody answers
+// such a message, so that waiting would only end in a time-out.
+func refused(end context.CancelCauseFunc) nats.ErrHandler {
+	return func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		if errors.Is(err, nats.ErrPermissionViolation) {
+			end(fmt.Errorf("%w (is -tenant the tenant of this user?)", err))
+			return
+		}
+		fmt.Fprintln(os.Stderr, "nats:", err)
+	}
 }

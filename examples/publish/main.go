@@ -3,7 +3,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -18,20 +20,23 @@ import (
 
 func main() {
 	url := flag.String("nats", nats.DefaultURL, "address of NATS")
+	tenant := flag.String("tenant", "default", "whose request this is; the tenant of the API key or of the user of NATS")
 	prompt := flag.String("prompt", "a paper boat on a quiet lake", "what the video shows")
 	id := flag.String("request-id", "", "idempotency key; the same key again attaches to the first job")
 	inbox := flag.String("inbox", "_INBOX", "prefix of the subjects that answers come on, where the user may only use its own")
 	flag.Parse()
-	if err := publish(*url, *inbox, *id, *prompt); err != nil {
+	if err := publish(*url, *tenant, *inbox, *id, *prompt); err != nil {
 		fmt.Fprintln(os.Stderr, "publish:", err)
 		os.Exit(1)
 	}
 }
 
-func publish(url, inbox, requestID, prompt string) error {
+func publish(url, tenant, inbox, requestID, prompt string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	nc, err := nats.Connect(url, nats.CustomInboxPrefix(inbox))
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	nc, err := nats.Connect(url, nats.CustomInboxPrefix(inbox), nats.ErrorHandler(refused(end)))
 	if err != nil {
 		return err
 	}
@@ -52,10 +57,22 @@ func publish(url, inbox, requestID, prompt string) error {
 	}
 	// The answer says that the request is stored for admission. When it does not
 	// come, publish again: with a request id that is the same job.
-	ack, err := js.Publish(ctx, "genbus.request.video.default", request)
+	ack, err := js.Publish(ctx, "genbus.request.video."+tenant, request)
 	if err != nil {
-		return err
+		return cmp.Or(context.Cause(ctx), err)
 	}
 	fmt.Printf("stored for admission: %s, message %d\n", ack.Stream, ack.Sequence)
 	return nil
+}
+
+// refused ends ctx with what the server does not let this user do: nobody answers
+// such a message, so that waiting would only end in a time-out.
+func refused(end context.CancelCauseFunc) nats.ErrHandler {
+	return func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		if errors.Is(err, nats.ErrPermissionViolation) {
+			end(fmt.Errorf("%w (is -tenant the tenant of this user?)", err))
+			return
+		}
+		fmt.Fprintln(os.Stderr, "nats:", err)
+	}
 }

@@ -3,7 +3,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -18,19 +20,22 @@ import (
 
 func main() {
 	url := flag.String("nats", nats.DefaultURL, "address of NATS")
+	tenant := flag.String("tenant", "default", "whose videos to read; the tenant of the API key or of the user of NATS")
 	durable := flag.String("durable", "example", "name under which the broker keeps the place of this reader")
 	inbox := flag.String("inbox", "_INBOX", "prefix of the subjects that answers come on, where the user may only use its own")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := subscribe(ctx, *url, *inbox, *durable); err != nil {
+	if err := subscribe(ctx, *url, *tenant, *inbox, *durable); err != nil {
 		fmt.Fprintln(os.Stderr, "subscribe:", err)
 		os.Exit(1) //nolint:gocritic // stop only undoes the signal handler
 	}
 }
 
-func subscribe(ctx context.Context, url, inbox, durable string) error {
-	nc, err := nats.Connect(url, nats.CustomInboxPrefix(inbox))
+func subscribe(ctx context.Context, url, tenant, inbox, durable string) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	nc, err := nats.Connect(url, nats.CustomInboxPrefix(inbox), nats.ErrorHandler(refused(end)))
 	if err != nil {
 		return err
 	}
@@ -41,11 +46,11 @@ func subscribe(ctx context.Context, url, inbox, durable string) error {
 	}
 	consumer, err := js.CreateOrUpdateConsumer(ctx, "GENBUS_TASKS", jetstream.ConsumerConfig{
 		Durable:       durable,
-		FilterSubject: "genbus.task.video.default.*",
+		FilterSubject: "genbus.task.video." + tenant + ".*",
 		AckPolicy:     jetstream.AckExplicitPolicy,
 	})
 	if err != nil {
-		return err
+		return cmp.Or(context.Cause(ctx), err)
 	}
 	reading, err := consumer.Consume(handle)
 	if err != nil {
@@ -54,6 +59,9 @@ func subscribe(ctx context.Context, url, inbox, durable string) error {
 	<-ctx.Done()
 	reading.Drain()
 	<-reading.Closed()
+	if err := context.Cause(ctx); errors.Is(err, nats.ErrPermissionViolation) {
+		return err
+	}
 	return nil
 }
 
@@ -79,4 +87,16 @@ func result(task *genbusv1.VideoTask) string {
 		return task.GetVideos()[0].GetUrl()
 	}
 	return ""
+}
+
+// refused ends ctx with what the server does not let this user do: nobody answers
+// such a message, so that waiting would only end in a time-out.
+func refused(end context.CancelCauseFunc) nats.ErrHandler {
+	return func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		if errors.Is(err, nats.ErrPermissionViolation) {
+			end(fmt.Errorf("%w (is -tenant the tenant of this user?)", err))
+			return
+		}
+		fmt.Fprintln(os.Stderr, "nats:", err)
+	}
 }

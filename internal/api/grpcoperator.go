@@ -8,8 +8,8 @@ import (
 	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/operator"
 	"github.com/genbus/genbus/internal/subject"

@@ -23,7 +23,7 @@ const deployed = "../../deploy/nats"
 const witness = "witness-"
 
 // deploy copies the files and adds tenants to the one that is there, as
-// tenants.conf says that an operator does. It returns the directory.
+// docs/nats-security.md says that an operator does. It returns the directory.
 func deploy(t testing.TB, tenants ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -31,14 +31,20 @@ func deploy(t testing.TB, tenants ...string) string {
 		t.Fatal(err)
 	}
 	for _, tenant := range tenants {
-		for _, name := range []string{"acme.conf", "acme/tasks.consumer.json", "acme/tasks.stream.json", "acme/chunks.stream.json"} {
-			rewrite(t, filepath.Join(dir, name), filepath.Join(dir, strings.ReplaceAll(name, "acme", tenant)),
-				"acme", tenant, "ACME", strings.ToUpper(tenant))
-		}
-		include := filepath.Join(dir, "tenants.conf")
-		rewrite(t, include, include, `include "acme.conf"`, `include "acme.conf"`+"\ninclude \""+tenant+".conf\"")
+		add(t, dir, tenant)
 	}
 	return dir
+}
+
+// add adds a tenant to the files of a directory.
+func add(t testing.TB, dir, tenant string) {
+	t.Helper()
+	for _, name := range []string{"acme.conf", "acme/tasks.consumer.json", "acme/tasks.stream.json", "acme/chunks.stream.json"} {
+		rewrite(t, filepath.Join(dir, name), filepath.Join(dir, strings.ReplaceAll(name, "acme", tenant)),
+			"acme", tenant, "ACME", strings.ToUpper(tenant))
+	}
+	include := filepath.Join(dir, "tenants.conf")
+	rewrite(t, include, include, `include "acme.conf"`, `include "acme.conf"`+"\ninclude \""+tenant+".conf\"")
 }
 
 // rewrite copies a file with words replaced.

@@ -40,6 +40,12 @@ func TestTheExamplesWork(t *testing.T) {
 		return errors.New("is not there")
 	})
 	r.end()
+	for _, example := range []string{"publish", "chat"} {
+		p := spawn(t, nil, example, "-nats", app, "-tenant", attacker)
+		if err := <-p.ended; err == nil || !strings.Contains(p.said.String(), `Permissions Violation for Publish to "genbus.`) {
+			t.Errorf("%s as another tenant: %v: %s", example, err, p.said)
+		}
+	}
 }
 
 // refusedVideo sends a request that admission refuses, and returns its job's id.
