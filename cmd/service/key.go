@@ -20,7 +20,8 @@ type newKeyCommand struct {
 // Run prints the key alone on the first line. It is kept nowhere.
 func (c newKeyCommand) Run(out io.Writer) error {
 	key, hash := config.NewKey()
-	entry := "api_keys:\n  - tenant: " + cmp.Or(c.Tenant, "NAME")
+	// Without a name the sample has a word that no tenant can have.
+	entry := "api_keys:\n  - tenant: " + cmp.Or(c.Tenant, "<tenant>")
 	if c.Operator != "" {
 		entry = "operator_keys:\n  - name: " + c.Operator
 	}

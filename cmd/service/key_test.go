@@ -16,21 +16,35 @@ func TestNewKeyIsWhatTheConfigurationTakes(t *testing.T) {
 		whose   func(c *config.Config, key string) string
 	}{
 		"acme": {newKeyCommand{Tenant: "acme"}, func(c *config.Config, key string) string { name, _ := c.Tenant(key); return name }},
-		"NAME": {newKeyCommand{}, func(c *config.Config, key string) string { name, _ := c.Tenant(key); return name }},
 		"ops":  {newKeyCommand{Operator: "ops"}, func(c *config.Config, key string) string { name, _ := c.Operator(key); return name }},
 	} {
-		var out strings.Builder
-		if err := tc.command.Run(&out); err != nil {
-			t.Fatal(err)
-		}
-		key, rest, _ := strings.Cut(out.String(), "\n")
-		_, file, _ := strings.Cut(rest, ":\n\n")
-		c, err := config.Load(config.Source{File: "c.yaml", ReadFile: func(string) ([]byte, error) { return []byte(file), nil }})
+		key, c, err := taken(t, tc.command)
 		if err != nil {
-			t.Fatalf("%v\n%s", err, file)
+			t.Fatal(err)
 		}
 		if got := tc.whose(c, key); got != name {
 			t.Errorf("the key %q is of %q, want %q", key, got, name)
 		}
 	}
+}
+
+// TestNewKeyOfNobody: a sample without a name cannot be used before it has one.
+func TestNewKeyOfNobody(t *testing.T) {
+	t.Parallel()
+	if _, _, err := taken(t, newKeyCommand{}); err == nil || !strings.Contains(err.Error(), `api_keys[0].tenant is "<tenant>"`) {
+		t.Errorf("the sample is taken: %v", err)
+	}
+}
+
+// taken makes a key and loads the sample that is printed with it.
+func taken(t *testing.T, command newKeyCommand) (key string, c *config.Config, err error) {
+	t.Helper()
+	var out strings.Builder
+	if err := command.Run(&out); err != nil {
+		t.Fatal(err)
+	}
+	key, rest, _ := strings.Cut(out.String(), "\n")
+	_, file, _ := strings.Cut(rest, ":\n\n")
+	c, err = config.Load(config.Source{File: "c.yaml", ReadFile: func(string) ([]byte, error) { return []byte(file), nil }})
+	return key, c, err
 }

@@ -84,10 +84,11 @@ func (c command) into(v any, args ...string) {
 
 type listedLetter struct {
 	Sequence string
-	DataSize string
+	DataSize string `json:"data_size"`
 	Letter   struct {
-		ID, Data, UpstreamTaskID string
-		Error                    struct{ Code string }
+		ID, Data       string
+		UpstreamTaskID string `json:"upstream_task_id"`
+		Error          struct{ Code string }
 	}
 }
 
@@ -170,7 +171,7 @@ func TestOperatorCommand(t *testing.T) {
 		t.Errorf("printed\n%s", out)
 	}
 	letters := c.lettersOf("submission_outcome_unknown")
-	if len(letters) != 2 || letters[0].Letter.ID != unknown || letters[0].Letter.Data != "" || letters[0].DataSize == "0" {
+	if len(letters) != 2 || letters[0].Letter.ID != unknown || letters[0].Letter.Data != "" || letters[0].DataSize == "" {
 		t.Fatalf("listed %+v", letters)
 	}
 	first, second := letters[0].Sequence, letters[1].Sequence
@@ -270,13 +271,13 @@ func TestOperatorRoutesCommand(t *testing.T) {
 		t.Errorf("pause printed\n%s", out)
 	}
 	id := w.acmeVideo(t, "sandbox-video", "a cat")
-	var list struct {
-		Routes []struct {
-			Name, Waiting string
-			Paused        bool
-		}
-	}
 	await(t, "the waiting job", func() bool {
+		var list struct {
+			Routes []struct {
+				Name, Waiting string
+				Paused        bool
+			}
+		}
 		c.into(&list, "routes")
 		for _, r := range list.Routes {
 			if r.Name == config.SandboxVideoRoute && r.Paused && r.Waiting == "1" {
@@ -322,7 +323,7 @@ func TestOperatorCommandIsRefused(t *testing.T) {
 		"a wrong kind":      {command{t, server, opsKey}, []string{"dead", "list", "--kind", "audio"}, exitUsage, "invalid_request"},
 		"no job":            {command{t, server, opsKey}, []string{"erase", "acme", "x"}, exitUsage, "video_… or chat_…"},
 		"no job either":     {command{t, server, opsKey}, []string{"cancel", "acme", "video_x"}, exitUsage, "video_… or chat_…"},
-		"not TLS there":     {command{t, server, opsKey}, []string{"--tls", "routes"}, exitUnavailable, "the server speaks no TLS: leave --tls"},
+		"not TLS there":     {command{t, server, opsKey}, []string{"--tls", "routes"}, exitUsage, "the server speaks no TLS: leave --tls"},
 		"no certificate":    {command{t, server, opsKey}, []string{"--ca", file, "routes"}, exitUsage, "--ca"},
 		"no pair":           {command{t, server, opsKey}, []string{"--cert", file, "--key", file, "routes"}, exitUsage, "--cert"},
 		"no such letter":    {command{t, server, opsKey}, []string{"attach", "77"}, exitNotFound, "letter_not_found"},
@@ -358,7 +359,8 @@ func TestOperatorCommandAndTLS(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			out, code := command{t, row.server, opsKey}.run(row.args...)
-			if code != exitUnavailable || !strings.Contains(out, row.says) {
+			cut := strings.Contains(out, "the server closed the connection") // it was too early to read why
+			if code != exitUsage && (code != exitUnavailable || !cut) || !strings.Contains(out, row.says) {
 				t.Errorf("ended with %d:\n%s", code, out)
 			}
 		})

@@ -11,7 +11,7 @@ import (
 // Exit codes of "service operator". Every other command that fails ends with 1.
 const (
 	exitFailed      = 1
-	exitUsage       = 2 // the command line or the request is wrong
+	exitUsage       = 2 // the command line or the request is wrong, TLS included
 	exitNotFound    = 3 // there is no such letter, job or route
 	exitDenied      = 4 // the key is missing, unknown, or no operator's
 	exitNotPossible = 5 // not with this letter, or not in this state

@@ -23,9 +23,10 @@ type printer struct {
 	json bool
 }
 
-// asJSON writes a message, where JSON is asked for.
+// asJSON writes a message as /genbus/v1 does: names with underscores, and nothing for
+// empty fields.
 func (p printer) asJSON(m proto.Message) error {
-	data, err := protojson.MarshalOptions{Multiline: true, EmitUnpopulated: true}.Marshal(m)
+	data, err := protojson.MarshalOptions{Multiline: true, UseProtoNames: true}.Marshal(m)
 	if err == nil {
 		_, err = fmt.Fprintf(p.out, "%s\n", data)
 	}

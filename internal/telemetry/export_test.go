@@ -1,4 +1,0 @@
-package telemetry
-
-// IsTerminal is the terminal check, for the tests.
-var IsTerminal = isTerminal
