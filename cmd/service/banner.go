@@ -2,11 +2,37 @@ package main
 
 import (
 	"fmt"
+	"net"
+	"os"
 	"strings"
 
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/service"
+	"github.com/genbus/genbus/internal/telemetry"
 )
+
+// fits reports whether a banner may be written to out: to a terminal it may, and never
+// among the records of a log in JSON, whose readers expect nothing else. Where json is
+// asked for, what looks like two files here is often one at whoever collects them.
+func fits(out, log *os.File, format string) bool {
+	switch {
+	case telemetry.IsTerminal(out):
+		return true
+	case strings.EqualFold(format, telemetry.FormatJSON):
+		return false
+	default:
+		return !telemetry.IsJSON(log, format) || !sameFile(out, log)
+	}
+}
+
+func sameFile(a, b *os.File) bool {
+	one, err := a.Stat()
+	if err != nil {
+		return false
+	}
+	other, err := b.Stat()
+	return err == nil && os.SameFile(one, other)
+}
 
 // banner says where a service listens and how to try it.
 type banner struct{ *service.Service }
@@ -24,10 +50,10 @@ func (s banner) String() string {
 	b.WriteString("\nTry it" + s.unsaid() + ":\n")
 	if chat != "" {
 		fmt.Fprintf(&b, "  curl -N%s %s/v1/chat/completions -H 'Content-Type: application/json'%s \\\n"+
-			"    -d '{\"model\":%q,\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}]}'\n", trust(s.Config().HTTP.TLS, "--"), h, s.authorization(), chat)
+			"    -d '{\"model\":%q,\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}]}'\n", trust(s.Config().HTTP.TLS, "--"), s.tryHTTP(), s.authorization(), chat)
 	}
 	if video != "" {
-		fmt.Fprintf(&b, "  grpcurl%s%s -d '{\"request\":{\"video\":{\"model\":%q,\"prompt\":\"a cat\"}}}' %s genbus.v1.VideoService/CreateVideoTask\n", s.plaintext(), s.authorization(), video, g)
+		fmt.Fprintf(&b, "  grpcurl%s%s -d '{\"request\":{\"video\":{\"model\":%q,\"prompt\":\"a cat\"}}}' %s genbus.v1.VideoService/CreateVideoTask\n", s.plaintext(), s.authorization(), video, reachable(g, s.Config().GRPC.TLS))
 		if url := s.natsAddress(); strings.HasPrefix(url, "nats://") && s.Config().NATS.User == "" {
 			fmt.Fprintf(&b, "  nats -s %s req %s -H content-type:application/json '{\"model\":%q,\"prompt\":\"a cat\"}'\n",
 				url, s.Names().Call("video", s.exampleTenant()), video)
@@ -45,6 +71,9 @@ func (s banner) unsaid() string {
 	}
 	if s.Config().HTTP.TLS.Enabled() || s.Config().GRPC.TLS.Enabled() {
 		what = append(what, "CA: the file of the certificates to trust")
+	}
+	if s.Config().HTTP.TLS.Enabled() && everywhere(s.HTTPAddr()) || s.Config().GRPC.TLS.Enabled() && everywhere(s.GRPCAddr()) {
+		what = append(what, "HOST: a name of this machine in its certificate")
 	}
 	if s.Config().HTTP.TLS.ClientCAFile != "" || s.Config().GRPC.TLS.ClientCAFile != "" {
 		what = append(what, "CERT, CERT_KEY: the files of a client certificate")
@@ -89,6 +118,30 @@ func (s banner) httpAddress() string {
 		scheme = "https"
 	}
 	return scheme + "://" + s.HTTPAddr().String()
+}
+
+// tryHTTP is an address of HTTP that a client on this machine can call.
+func (s banner) tryHTTP() string {
+	scheme, _, _ := strings.Cut(s.httpAddress(), "://")
+	return scheme + "://" + reachable(s.HTTPAddr(), s.Config().HTTP.TLS)
+}
+
+// reachable is how a client on this machine calls an address. One that listens
+// everywhere has no host that could be called, or that a certificate could name.
+func reachable(addr net.Addr, t config.ServerTLS) string {
+	if !everywhere(addr) {
+		return addr.String()
+	}
+	_, port, _ := net.SplitHostPort(addr.String())
+	if t.Enabled() {
+		return "$HOST:" + port
+	}
+	return "localhost:" + port
+}
+
+func everywhere(addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	return ok && tcp.IP.IsUnspecified()
 }
 
 func (s banner) grpcSecurity() string {

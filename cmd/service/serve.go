@@ -47,7 +47,11 @@ func (c serveCommand) Run(ctx context.Context) (err error) {
 		return err
 	}
 	s.ReloadOn(reloads, source)
-	fmt.Print(banner{s})
+	if b := (banner{s}); fits(os.Stdout, os.Stderr, cfg.Log.Format) {
+		fmt.Print(b)
+	} else {
+		log.Info("listening", "http", b.httpAddress(), "grpc", b.GRPCAddr().String(), "nats", b.natsAddress())
+	}
 	defer announce(ctx, log)()
 	return s.Run(ctx)
 }

@@ -280,3 +280,22 @@ func TestBannerAsksForWhatTheServerWants(t *testing.T) {
 		}
 	}
 }
+
+// TestBannerNamesAHostThatCanBeCalled where the service listens everywhere.
+func TestBannerNamesAHostThatCanBeCalled(t *testing.T) {
+	t.Parallel()
+	all := &net.TCPAddr{IP: net.IPv6unspecified, Port: 8080}
+	for _, row := range []struct {
+		addr net.Addr
+		tls  config.ServerTLS
+		want string
+	}{
+		{all, config.ServerTLS{}, "localhost:8080"},
+		{all, config.ServerTLS{CertFile: "c", KeyFile: "k"}, "$HOST:8080"},
+		{&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}, config.ServerTLS{}, "127.0.0.1:1"},
+	} {
+		if got := reachable(row.addr, row.tls); got != row.want {
+			t.Errorf("%v is called as %q, want %q", row.addr, got, row.want)
+		}
+	}
+}

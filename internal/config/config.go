@@ -138,7 +138,8 @@ type Retry struct {
 type Log struct {
 	// Least severe level that is written: debug, info, warn or error. Default: info.
 	Level string `yaml:"level" env:"GENBUS_LOG_LEVEL"`
-	// Format of a line: text, json, or auto (text on a terminal, json elsewhere). Default: auto.
+	// Format of a line: text, json, or auto (text on a terminal, json elsewhere). What a start says on standard output
+	// is a record of the log where it would stand among JSON: with json, and with 2>&1. Default: auto.
 	Format string `yaml:"format" env:"GENBUS_LOG_FORMAT"`
 }
 

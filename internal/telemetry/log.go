@@ -97,7 +97,7 @@ func newHandler(w io.Writer, level slog.Level, format string) (slog.Handler, err
 	case FormatJSON:
 		return slog.NewJSONHandler(w, opts), nil
 	case FormatAuto, "":
-		if isTerminal(w) {
+		if IsTerminal(w) {
 			return slog.NewTextHandler(w, opts), nil
 		}
 		return slog.NewJSONHandler(w, opts), nil
@@ -106,9 +106,16 @@ func newHandler(w io.Writer, level slog.Level, format string) (slog.Handler, err
 	}
 }
 
-// isTerminal takes every character device for a terminal. That includes
+// IsJSON reports whether a logger of this format writes JSON to w.
+func IsJSON(w io.Writer, format string) bool {
+	h, err := newHandler(w, slog.LevelError, format)
+	_, is := h.(*slog.JSONHandler)
+	return err == nil && is
+}
+
+// IsTerminal takes every character device for a terminal. That includes
 // /dev/null, where the format does not matter.
-func isTerminal(w io.Writer) bool {
+func IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {
 		return false
