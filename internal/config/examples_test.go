@@ -15,7 +15,7 @@ const examples = "../../examples"
 func exampleSource(file string) Source {
 	return Source{
 		File:    file,
-		Environ: []string{"UPSTREAM_KEY=key-1", "STUDIO_KEY=key-2", "CHAT_KEY=key-3", "ACME_KEY=gb_acme-key-4444"},
+		Environ: []string{"UPSTREAM_KEY=key-1", "STUDIO_KEY=key-2", "CHAT_KEY=key-3", "ACME_KEY=gb_acme-key-4444", "NATS_SERVICE_PASSWORD=secret"},
 		ReadFile: func(path string) ([]byte, error) {
 			if strings.HasPrefix(path, "/etc/genbus/") {
 				return []byte("content of " + filepath.Base(path) + "\n"), nil
@@ -86,6 +86,9 @@ func TestExampleOfACluster(t *testing.T) {
 	c := loadExample(t, "cluster.yaml")
 	if c.NATS.Embedded() || len(c.NATS.Servers()) != 3 || c.NATS.Replicas != 3 {
 		t.Errorf("servers %v, replicas %d", c.NATS.Servers(), c.NATS.Replicas)
+	}
+	if c.NATS.User != "service" || !c.HTTP.TLS.Enabled() || !c.GRPC.TLS.Enabled() {
+		t.Errorf("user %q of NATS, TLS %t by HTTP and %t by gRPC", c.NATS.User, c.HTTP.TLS.Enabled(), c.GRPC.TLS.Enabled())
 	}
 	for key, want := range map[string]string{"gb_acme-key-4444": "acme", "content-of-globex.key": "globex", "content-of-globex-next.key": "globex"} {
 		if tenant, _ := c.Tenant(key); tenant != want {

@@ -10,8 +10,8 @@ type Tenants map[string]TenantOverride
 
 // TenantLimits bounds what one tenant may use.
 type TenantLimits struct {
-	// Requests a second of one tenant, in each replica, by HTTP, gRPC and NATS together; 0 for no limit. Beyond it they are
-	// refused with rate_limited, and wait in the NATS inbox. Default: 0.
+	// Requests a second of one tenant, reads too, in each replica, by HTTP, gRPC and NATS together; 0 for no limit. Beyond
+	// it they are refused with rate_limited, and wait in the NATS inbox. Default: 0.
 	RequestsPerSecond float64 `yaml:"requests_per_second"`
 	// Requests that may come at once; 0 for those of one second. Default: 0.
 	Burst int `yaml:"burst"`
