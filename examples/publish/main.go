@@ -34,7 +34,7 @@ func main() {
 func publish(url, tenant, inbox, requestID, prompt string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	ctx, end := context.WithCancelCause(ctx)
+	ctx, end := context.WithCancelCause(ctx) // refused ends it with what NATS does not allow
 	defer end(nil)
 	nc, err := nats.Connect(url, nats.CustomInboxPrefix(inbox), nats.ErrorHandler(refused(end)))
 	if err != nil {
@@ -70,7 +70,7 @@ func publish(url, tenant, inbox, requestID, prompt string) error {
 func refused(end context.CancelCauseFunc) nats.ErrHandler {
 	return func(_ *nats.Conn, _ *nats.Subscription, err error) {
 		if errors.Is(err, nats.ErrPermissionViolation) {
-			end(fmt.Errorf("%w (is -tenant the tenant of this user?)", err))
+			end(fmt.Errorf("%w (is -tenant the tenant of this user, and -inbox its own?)", err))
 			return
 		}
 		fmt.Fprintln(os.Stderr, "nats:", err)

@@ -33,7 +33,7 @@ func main() {
 }
 
 func subscribe(ctx context.Context, url, tenant, inbox, durable string) error {
-	ctx, end := context.WithCancelCause(ctx)
+	ctx, end := context.WithCancelCause(ctx) // refused ends it with what NATS does not allow
 	defer end(nil)
 	nc, err := nats.Connect(url, nats.CustomInboxPrefix(inbox), nats.ErrorHandler(refused(end)))
 	if err != nil {
@@ -94,7 +94,7 @@ func result(task *genbusv1.VideoTask) string {
 func refused(end context.CancelCauseFunc) nats.ErrHandler {
 	return func(_ *nats.Conn, _ *nats.Subscription, err error) {
 		if errors.Is(err, nats.ErrPermissionViolation) {
-			end(fmt.Errorf("%w (is -tenant the tenant of this user?)", err))
+			end(fmt.Errorf("%w (is -tenant the tenant of this user, and -inbox its own?)", err))
 			return
 		}
 		fmt.Fprintln(os.Stderr, "nats:", err)

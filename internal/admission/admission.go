@@ -236,7 +236,7 @@ func (a *Admission) item(ctx context.Context, r Request, c Checked) (*genbusv1.W
 	}
 	ref, err := a.bodies.PutNew(ctx, r.Tenant, fmt.Sprintf("%s-%x", c.ID, c.Fingerprint[:8]), c.Body)
 	if errors.Is(err, broker.ErrFull) {
-		return nil, fault.New(fault.StorageFull, "nothing was accepted: %w", err).WithRetryAfter(30 * time.Second)
+		return nil, fault.New(fault.StorageFull, "nothing was accepted: the tenant's object store is full (limits.bodies_bytes), or the disk under it").Because(err).WithRetryAfter(30 * time.Second)
 	}
 	if err != nil {
 		return nil, unavailable(err)

@@ -64,7 +64,7 @@ func (a *Admission) store(ctx context.Context, r Request, c Checked, item *genbu
 				return nil, false, full(c.Route.Name, uint64(a.cfg.Now().NATS.Streams.Work.MaxMsgs))
 			}
 		case errors.Is(err, broker.ErrTooLarge):
-			return nil, sent, fault.New(fault.BodyTooLarge, "job %s: %w", c.ID, err)
+			return nil, sent, fault.New(fault.BodyTooLarge, "job %s: %s", c.ID, broker.Reason(err)).Because(err)
 		case errors.Is(err, broker.ErrNoAnswer):
 			sent = true
 		}

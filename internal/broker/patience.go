@@ -73,6 +73,8 @@ func Reason(err error) string {
 	switch {
 	case errors.Is(err, ErrFull):
 		return "JetStream has no room"
+	case errors.Is(err, ErrTooLarge):
+		return "the message is too large for JetStream"
 	case isAny(err, errNotConnected, nats.ErrDisconnected, nats.ErrConnectionClosed, nats.ErrReconnectBufExceeded, nats.ErrConnectionReconnecting):
 		return "JetStream is unavailable: not connected to NATS"
 	case isAny(err, ErrNoAnswer, context.DeadlineExceeded, nats.ErrTimeout):

@@ -98,6 +98,7 @@ func TestReason(t *testing.T) {
 		{fmt.Errorf("publish to genbus.work: %w", errors.Join(broker.ErrNoAnswer, nats.ErrTimeout)), "JetStream is unavailable: no answer in time"},
 		{broker.Classify(nats.ErrConnectionClosed), "JetStream is unavailable: not connected to NATS"},
 		{broker.Classify(nats.ErrNoResponders), "JetStream is unavailable"},
+		{broker.Classify(nats.ErrMaxPayload), "the message is too large for JetStream"},
 		{broker.Classify(&jetstream.APIError{Code: 503, ErrorCode: 10077, Description: "maximum bytes exceeded"}), "JetStream has no room"},
 	} {
 		if got := broker.Reason(row.err); got != row.want {

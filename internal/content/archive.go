@@ -53,5 +53,8 @@ func (r *Reader) Archive(ctx context.Context, p Place, bodies *broker.Bodies, te
 	if read, ok := errors.AsType[*fault.Error](err); ok {
 		return broker.Body{}, "", read
 	}
+	if broker.Unavailable(err) {
+		return broker.Body{}, "", fault.New(fault.ArchiveFailed, "the content could not be stored: %s", broker.Reason(err)).Because(err)
+	}
 	return broker.Body{}, "", fault.New(fault.ArchiveFailed, "%w", err)
 }
