@@ -189,6 +189,9 @@ var ownRows = []row{
 	{name: "`GET /healthz`", cells: []cell{yes(probes), no(notStreamed), no(liveness)}},
 	{name: "`GET /readyz`", cells: []cell{yes(probes), no(notStreamed), yes("internal/api TestGRPCHealthFollowsReadiness")}},
 	{name: "`GET /metrics`", cells: []cell{yes(probes), no(notStreamed), no(scraped)}},
+	{name: "`GET /openapi.json`", cells: []cell{yes("internal/api TestEveryPathIsInTheContract", "internal/api TestEveryOperationAnswersAsDocumented", "cmd/service TestGeneratedClientCompletesAVideo"), no(notStreamed), no(reflected)}},
+	{name: "`GET /asyncapi.json`", cells: []cell{yes("internal/contract TestEverySubjectHasAChannel", "cmd/service TestEveryMessageIsAsTheDocumentSays"), no(notStreamed), no(reflected)}},
+	{name: "`GET /docs`", cells: []cell{yes("internal/contract TestPageLoadsNothingFromOutside"), no(notStreamed), no(reflected)}},
 }
 
 // Tests of the operator's work.
@@ -220,6 +223,7 @@ const (
 	streamPath = "It is a stream of server-sent events."
 	liveness   = "A process that answers by HTTP is alive."
 	scraped    = "Prometheus reads metrics by HTTP."
+	reflected  = "gRPC has reflection."
 )
 
 var keyRows = []row{

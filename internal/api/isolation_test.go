@@ -101,6 +101,7 @@ func isolations() map[string]isolation {
 	}}
 	rows := map[string]isolation{
 		"GET /healthz": {open: true}, "GET /readyz": {open: true}, "GET /metrics": {open: true},
+		"GET /openapi.json": {open: true}, "GET /asyncapi.json": {open: true}, "GET /docs": {open: true},
 
 		"POST /v1/video/generations":            makes(subject.Video, "/v1/video/generations", videoBody, named...),
 		"GET /v1/video/generations/{id}":        byID(http.MethodGet, "/v1/video/generations/{id}"),

@@ -225,6 +225,7 @@ func (w *world) do(method, path, body string, headers ...string) answer {
 	if err != nil {
 		w.t.Fatalf("%s %s: %v after %q", method, path, err, data)
 	}
+	w.checkContract(res, data)
 	return answer{status: res.StatusCode, header: res.Header, body: string(data)}
 }
 

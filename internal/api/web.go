@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/contract"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/telemetry"
 )
@@ -37,6 +38,13 @@ const (
 	pathMetrics = "/metrics"
 )
 
+// Paths of the contract, which need no key either: it holds no data.
+const (
+	pathOpenAPI  = "/openapi.json"
+	pathAsyncAPI = "/asyncapi.json"
+	pathDocs     = "/docs"
+)
+
 func newWeb(o Options, c *core, gateway http.Handler) *web {
 	h := &web{
 		cfg: o.Config, core: c, gateway: gateway, metrics: o.Metrics, propagator: o.Tracing.Propagator,
@@ -45,6 +53,10 @@ func newWeb(o Options, c *core, gateway http.Handler) *web {
 	h.mux.Handle("GET "+pathHealthz, o.Health.Healthz())
 	h.mux.Handle("GET "+pathReadyz, o.Health.Readyz())
 	h.mux.Handle("GET "+pathMetrics, o.Metrics.Handler())
+	site := contract.NewSite(contract.Options{Segments: o.Config.HTTP.Segments, PublicURL: o.Config.HTTP.PublicURL, Names: o.Names})
+	h.mux.Handle("GET "+pathOpenAPI, site.OpenAPI())
+	h.mux.Handle("GET "+pathAsyncAPI, site.AsyncAPI())
+	h.mux.Handle("GET "+pathDocs, site.Page())
 	h.routes()
 	h.handler = http.HandlerFunc(h.serve)
 	// Without a collector the wrapper would only cost; contexts of callers are

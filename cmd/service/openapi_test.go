@@ -1,0 +1,39 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/sandbox"
+)
+
+// TestGeneratedClientCompletesAVideo: examples/openapi has nothing but a client
+// that was generated from docs/openapi.json.
+func TestGeneratedClientCompletesAVideo(t *testing.T) {
+	t.Parallel()
+	w := newClientWorld(t, sandbox.Options{VideoDuration: 100 * time.Millisecond}, func(c *config.Config) {
+		for i := range c.Routes {
+			c.Routes[i].Poll.Interval = 50 * time.Millisecond
+		}
+	})
+	file := filepath.Join(t.TempDir(), "video.mp4")
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // it is compiled first
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "go", "run", "../../examples/openapi", "-address", w.base, "-out", file).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	video, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(video, theClip(t)) || !bytes.Contains(out, []byte(" completed\n")) {
+		t.Errorf("%d bytes of video; it said %s", len(video), out)
+	}
+}

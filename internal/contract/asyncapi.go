@@ -1,0 +1,216 @@
+package contract
+
+import (
+	"strings"
+
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// message is one payload of the document. Those that end in JSON are the same in
+// another form.
+type message struct {
+	summary string
+	// headers names a set of headerSets.
+	headers string
+	// payload are the schemas that it may have.
+	payload []string
+}
+
+// payloads are all messages, by name.
+var payloads = map[string]message{
+	"VideoRequest": {"Asks for one video task.", "RequestHeaders", []string{"genbus.v1.VideoRequest"}},
+	"VideoRequestJSON": {
+		"Asks for one video task, with the HTTP body of the model's protocol.", "JSONRequestHeaders",
+		[]string{"GenerationRequest", "VideoObjectRequest", "KlingRequest", "JimengRequest"},
+	},
+	"ChatRequest":        {"Asks for one chat completion.", "RequestHeaders", []string{"genbus.v1.ChatRequest"}},
+	"ChatRequestJSON":    {"Asks for one chat completion, with the HTTP body.", "JSONRequestHeaders", []string{"ChatCompletionRequest"}},
+	"VideoAccepted":      {"The accepted task.", "ReplyHeaders", []string{"genbus.v1.CreateVideoTaskResponse"}},
+	"VideoAcceptedJSON":  {"The accepted task.", "ReplyHeaders", []string{"GenerationCreated"}},
+	"ChatAccepted":       {"The accepted chat.", "ReplyHeaders", []string{"genbus.v1.SubmitChatCompletionResponse"}},
+	"ChatAcceptedJSON":   {"The accepted chat.", "ReplyHeaders", []string{"ChatJob"}},
+	"Refused":            {"The error.", "ErrorHeaders", []string{"genbus.v1.TaskError"}},
+	"RefusedJSON":        {"The error.", "ErrorHeaders", []string{"Error"}},
+	"VideoTaskEvent":     {"One change of a video task, with the whole task after it.", "EventHeaders", []string{"genbus.v1.VideoTaskEvent"}},
+	"VideoTaskEventJSON": {"One change of a video task, with the whole task after it.", "EventHeaders", []string{"VideoTaskEvent"}},
+	"ChatEvent":          {"One change of a chat, with the whole chat after it.", "EventHeaders", []string{"genbus.v1.ChatEvent"}},
+	"ChatEventJSON":      {"One change of a chat, with the whole chat after it.", "EventHeaders", []string{"ChatEvent"}},
+	"ChatChunk":          {"One or more blocks of a streamed chat.", "CloudEventHeaders", []string{"genbus.v1.ChatChunk"}},
+	"ChatChunkJSON":      {"One or more blocks of a streamed chat.", "CloudEventHeaders", []string{"ChatChunk"}},
+	"UsageEvent":         {"What one ended job consumed.", "CloudEventHeaders", []string{"genbus.v1.UsageEvent"}},
+	"UsageEventJSON":     {"What one ended job consumed.", "CloudEventHeaders", []string{"UsageEvent"}},
+	"DeadLetter":         {"What could not be processed, with the reason.", "DeadLetterHeaders", []string{"genbus.v1.DeadLetter"}},
+	"WorkItem":           {"An accepted, unfinished job.", "WorkHeaders", []string{"genbus.v1.WorkItem"}},
+}
+
+const asyncDescription = `Requests in, and every step out as an event, by NATS JetStream.
+
+* Operations are genbus's: it receives requests, and sends events.
+* A payload is Protobuf unless content-type (of requests and replies) or ce-datacontenttype (of events) says application/json. The schema of a Protobuf payload is that of its canonical JSON form; the messages themselves are in the .proto files.
+* x-genbus-stream names the JetStream stream that keeps the messages of a channel; without it they are core NATS.
+* Bodies above 256 KiB stand in an object store for each tenant, and the message names them.
+* Headers that begin with Nats- are JetStream's.
+
+The HTTP paths are in /openapi.json.`
+
+// AsyncAPI is the document of every subject, header and message, as AsyncAPI 3.0.
+// An error is a mistake in the embedded files.
+func AsyncAPI(n subject.Space) ([]byte, error) {
+	schemas, err := asyncSchemas()
+	if err != nil {
+		return nil, err
+	}
+	document := object{
+		"asyncapi":           "3.0.0",
+		"info":               object{"title": "genbus", "version": "v1", "description": asyncDescription, "license": object{"name": "Apache-2.0", "url": "https://www.apache.org/licenses/LICENSE-2.0"}},
+		"defaultContentType": subject.ContentTypeProtobuf,
+		"servers": object{"nats": object{
+			"host": "127.0.0.1:4222", "protocol": "nats", "description": "The embedded server at its default address; a deployment has its own.",
+		}},
+		"channels":         object{},
+		"operations":       object{},
+		"components":       object{"schemas": schemas, "messages": messageObjects()},
+		"x-genbus-streams": streams(n),
+	}
+	for _, c := range channels(n) {
+		c.addTo(document)
+	}
+	prune(document)
+	return write(document)
+}
+
+// asyncSchemas are those of the Protobuf messages, of HTTP bodies that NATS
+// carries too, and of headers.
+func asyncSchemas() (object, error) {
+	document, err := parts()
+	if err != nil {
+		return nil, err
+	}
+	schemas := at(document, "components", "schemas")
+	for _, schema := range schemas {
+		allowNulls(schema)
+	}
+	all, err := messages()
+	if err != nil {
+		return nil, err
+	}
+	for _, event := range []string{"VideoTaskEvent", "ChatEvent", "ChatChunk", "UsageEvent"} {
+		at(all, event, "properties")["protobuf"] = object{"type": "string", "format": "byte", "description": "The same as Protobuf, which genbus reads back; readers ignore it."}
+	}
+	for name, set := range headerSets {
+		all[name] = set.schema()
+	}
+	return schemas, merge(schemas, all)
+}
+
+// allowNulls writes OpenAPI's nullable as JSON Schema has it, everywhere in v.
+func allowNulls(v any) {
+	switch v := v.(type) {
+	case []any:
+		for _, e := range v {
+			allowNulls(e)
+		}
+	case object:
+		for _, e := range v {
+			allowNulls(e)
+		}
+		if v["nullable"] == true {
+			AllowNull(v)
+		}
+	}
+}
+
+// AllowNull changes a schema of OpenAPI 3.0 that is nullable to JSON Schema.
+func AllowNull(schema map[string]any) {
+	wanted := object{}
+	for name, value := range schema {
+		wanted[name] = value
+		delete(schema, name)
+	}
+	delete(wanted, "nullable")
+	schema["anyOf"] = []any{object{"type": "null"}, wanted}
+}
+
+func messageObjects() object {
+	out := object{}
+	for name, m := range payloads {
+		contentType := subject.ContentTypeProtobuf
+		if strings.HasSuffix(name, "JSON") {
+			contentType = subject.ContentTypeJSON
+		}
+		payload := ref(m.payload[0])
+		if len(m.payload) > 1 {
+			var any []any
+			for _, schema := range m.payload {
+				any = append(any, ref(schema))
+			}
+			payload = object{"anyOf": any}
+		}
+		out[name] = object{"name": name, "title": name, "summary": m.summary, "contentType": contentType, "headers": ref(m.headers), "payload": payload}
+	}
+	return out
+}
+
+// addTo adds the channel, that of its replies, and its operations.
+func (c channel) addTo(document object) {
+	all := at(document, "channels")
+	all[c.id] = c.object()
+	if c.replies != nil {
+		all[c.id+"Reply"] = object{"address": nil, "title": c.title + ": the reply", "messages": messageRefs(c.replies), "description": "The inbox that the request names."}
+	}
+	for action := range strings.FieldsSeq(c.action) {
+		operation := object{"action": action, "title": c.title, "channel": object{"$ref": "#/channels/" + c.id}, "messages": channelRefs(c.id, c.messages)}
+		if c.replies != nil {
+			operation["reply"] = object{"channel": object{"$ref": "#/channels/" + c.id + "Reply"}, "messages": channelRefs(c.id+"Reply", c.replies)}
+		}
+		at(document, "operations")[action+strings.ToUpper(c.id[:1])+c.id[1:]] = operation
+	}
+}
+
+func (c channel) object() object {
+	out := object{"address": c.address, "title": c.title, "description": c.description, "messages": messageRefs(c.messages)}
+	if c.stream != "" {
+		out["x-genbus-stream"] = c.stream
+	}
+	given := object{}
+	for name, p := range parameters {
+		if strings.Contains(c.address, "{"+name+"}") {
+			given[name] = p
+		}
+	}
+	out["parameters"] = given
+	return out
+}
+
+func messageRefs(names []string) object {
+	out := object{}
+	for _, name := range names {
+		out[name] = object{"$ref": "#/components/messages/" + name}
+	}
+	return out
+}
+
+func channelRefs(id string, names []string) (out []any) {
+	for _, name := range names {
+		out = append(out, object{"$ref": "#/channels/" + id + "/messages/" + name})
+	}
+	return out
+}
+
+// streams says what each stream is for.
+func streams(n subject.Space) []any {
+	var out []any
+	for _, s := range []struct{ name, means string }{
+		{n.Requests(), "The durable inbox. Publish to it; only genbus reads it."},
+		{n.Tasks(), "The log of every job, and the feed of finished ones; seven days."},
+		{n.Chunks(), "Chunks of streamed chats; in memory, 15 minutes."},
+		{n.UsageStream(), "What ended jobs consumed; 31 days."},
+		{n.Dead(), "What could not be processed."},
+		{n.Work(), "Accepted, unfinished jobs. genbus's own."},
+		{n.Wait(), "Accepted jobs that wait for their turn. genbus's own."},
+		{n.Bodies(aTenant), "Object store of one tenant: bodies that are too large for a message, and copies of results."},
+	} {
+		out = append(out, object{"name": s.name, "description": s.means})
+	}
+	return out
+}

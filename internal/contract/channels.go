@@ -1,0 +1,112 @@
+package contract
+
+import (
+	"strings"
+
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// channel is one form of subjects.
+type channel struct {
+	id, address, title, description string
+	// stream keeps its messages; empty for none.
+	stream string
+	// action is what genbus does there: "send", "receive", or both.
+	action string
+	// messages may come there, and replies go back.
+	messages, replies []string
+}
+
+// Words that stand in an address for what varies.
+const (
+	aKind   = subject.Kind("{kind}")
+	aTenant = "{tenant}"
+	aRoute  = "{route}"
+	aStatus = "{status}"
+	anID    = "{id}"
+)
+
+var statuses = []any{"queued", "in_progress", "completed", "failed", "cancelled"}
+
+// parameters say what varies in an address.
+var parameters = map[string]object{
+	"kind":   {"description": "Kind of the job.", "enum": []any{"video", "chat"}},
+	"tenant": {"description": "Tenant that owns the job: 1 to 64 of [A-Za-z0-9_-]."},
+	"route":  {"description": "Name of the route that serves the job."},
+	"status": {"description": "Terminal status of the job.", "enum": []any{"completed", "failed", "cancelled"}},
+	"id":     {"description": "Job id; of a dead letter without one, seq-<n>."},
+}
+
+// channels are all subjects. Those of a kind have messages of that kind.
+func channels(n subject.Space) []channel {
+	var out []channel
+	for _, k := range subject.Kinds {
+		out = append(out, ofKind(n, k)...)
+	}
+	return append(out, []channel{
+		{
+			id: "chunk", address: n.Chunk(aTenant, anID), title: "Chunks of a chat", stream: n.Chunks(), action: "send",
+			description: "The blocks of a streamed chat, in order, each with its attempt and index; in memory, for 15 minutes.", messages: both("ChatChunk"),
+		},
+		{
+			id: "liveChunk", address: n.LiveChunk(aTenant, anID), title: "Chunks as they come", action: "send",
+			description: "A copy of each chunk, by core NATS. What is lost is read from the stream.", messages: both("ChatChunk"),
+		},
+		{
+			id: "usage", address: n.Usage(aKind, aTenant, anID), title: "Usage", stream: n.UsageStream(), action: "send",
+			description: "What each ended job consumed, for whoever writes bills.", messages: both("UsageEvent"),
+		},
+		{
+			id: "dead", address: deadLetter(n), title: "Dead letters", stream: n.Dead(), action: "send",
+			description: "What could not be processed, whole, with the reason. An illegal tenant is " + subject.InvalidTenant + ".", messages: []string{"DeadLetter"},
+		},
+		{
+			id: "work", address: n.WorkItem(aKind, aRoute, aTenant, anID), title: "Work", stream: n.Work(), action: "send receive",
+			description: "Accepted, unfinished jobs. Only genbus writes and reads it.", messages: []string{"WorkItem"},
+		},
+		{
+			id: "wait", address: n.WaitItem(aKind, aRoute, aTenant, anID), title: "Waiting work", stream: n.Wait(), action: "send receive",
+			description: "Accepted jobs that wait for their turn. Only genbus writes and reads it.", messages: []string{"WorkItem"},
+		},
+	}...)
+}
+
+// deadLetter is the address of dead letters; their builder takes legal tenants only.
+func deadLetter(n subject.Space) string {
+	return strings.Replace(n.DeadLetter(aKind, "tenant", anID), ".tenant.", "."+aTenant+".", 1)
+}
+
+// both are the forms of a message that events.encoding chooses from.
+func both(message string) []string { return []string{message, message + "JSON"} }
+
+func ofKind(n subject.Space, k subject.Kind) []channel {
+	request, reply, event := "VideoRequest", "VideoAccepted", "VideoTaskEvent"
+	if k == subject.Chat {
+		request, reply, event = "ChatRequest", "ChatAccepted", "ChatEvent"
+	}
+	kind := string(k)
+	return []channel{
+		{
+			id: kind + "Request", address: n.Request(k, aTenant), title: "Inbox for " + kind + "s", stream: n.Requests(), action: "receive",
+			description: "Publish by JetStream: the PubAck says that the request is stored for admission; the event queued is its acceptance. What is invalid becomes a dead letter.",
+			messages:    both(request),
+		},
+		{
+			id: kind + "Call", address: n.Call(k, aTenant), title: "Request-reply for " + kind + "s", action: "receive",
+			description: "The reply is the accepted job, or the error, in the form of the request.",
+			messages:    both(request), replies: append(both(reply), both("Refused")...),
+		},
+		{
+			id: kind + "Task", address: n.Task(k, aTenant, anID), title: "Log of a " + kind, stream: n.Tasks(), action: "send",
+			description: "Every event of the job, in order: the last one is its state, all of them are its history.", messages: both(event),
+		},
+		{
+			id: kind + "Done", address: n.Done(k, aTenant, aStatus, anID), title: "Feed of finished " + kind + "s", stream: n.Tasks(), action: "send",
+			description: "For each finished job a copy of its terminal event, with the same ce-id.", messages: both(event),
+		},
+		{
+			id: kind + "Live", address: n.LiveTask(k, aTenant, anID), title: "Events of " + kind + "s as they come", action: "send",
+			description: "A copy of each event, just after it was stored, by core NATS. What is lost is read from the log.", messages: both(event),
+		},
+	}
+}

@@ -1,0 +1,172 @@
+package contracttest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/upstream/sse"
+)
+
+// Answer is an HTTP answer that was read whole, and what it answers.
+type Answer struct {
+	Method, Path string // the path without its query
+	Status       int
+	Header       http.Header
+	Body         []byte
+}
+
+// CheckAnswer says what of an answer the document does not say: its status, its
+// headers, its content type or its body.
+func (d *Document) CheckAnswer(a Answer) error {
+	code := fault.Code(a.Header.Get("Genbus-Error-Code"))
+	if code == fault.NotFound || code == fault.MethodNotAllowed {
+		return d.checkUnmatched(a)
+	}
+	template, method, ok := d.operation(a.Method, a.Path)
+	if !ok {
+		return fmt.Errorf("the document has no %s %s", a.Method, a.Path)
+	}
+	place := []string{"paths", template, method, "responses", fmt.Sprint(a.Status)}
+	if d.Find(place...) == nil {
+		place[4] = "default"
+	}
+	answer, ok := d.Find(place...).(map[string]any)
+	if !ok {
+		return fmt.Errorf("%s %s: the document has no status %d", method, template, a.Status)
+	}
+	err := errors.Join(d.checkHeaders(a, answer, place), d.checkBody(a, answer, place))
+	if err != nil {
+		return fmt.Errorf("%s %s, status %d: %w", method, template, a.Status, err)
+	}
+	return nil
+}
+
+// checkUnmatched is for what every path may answer. A vendor's path has the
+// vendor's envelope for it.
+func (d *Document) checkUnmatched(a Answer) error {
+	if a.Method == http.MethodHead || d.Check(a.Body, "components", "schemas", "KlingRefusal") == nil {
+		return nil
+	}
+	return d.Check(a.Body, "components", "schemas", "Error")
+}
+
+// operation finds the path's template. HEAD is that of GET where the document
+// does not name it.
+func (d *Document) operation(method, path string) (template, found string, ok bool) {
+	paths, _ := d.Find("paths").(map[string]any)
+	for _, template := range slices.Sorted(maps.Keys(paths)) { // a literal before a parameter
+		if !Fits(template, path) {
+			continue
+		}
+		for _, m := range []string{method, map[string]string{http.MethodHead: http.MethodGet}[method]} {
+			if m = strings.ToLower(m); m != "" && d.Find("paths", template, m) != nil {
+				return template, m, true
+			}
+		}
+	}
+	return "", "", false
+}
+
+// Fits reports whether a path is one of a template. A model's id may hold
+// slashes.
+func Fits(template, path string) bool {
+	want, have := strings.Split(template, "/"), strings.Split(path, "/")
+	for i, segment := range want {
+		switch {
+		case segment == "{model}":
+			return len(have) > i
+		case i >= len(have), !strings.HasPrefix(segment, "{") && segment != have[i]:
+			return false
+		}
+	}
+	return len(want) == len(have)
+}
+
+// told are the headers of which every one that an answer has must be documented.
+var told = []string{
+	"Accept-Ranges", "Content-Disposition", "Content-Range", "Content-Security-Policy", "Etag", "Genbus-Error-Code", "Genbus-Job-Id", "Last-Modified", "Location",
+	"Openai-Poll-After-Ms", "Preference-Applied", "Retry-After", "Www-Authenticate", "X-Request-Id", "X-Should-Retry",
+}
+
+func (d *Document) checkHeaders(a Answer, answer map[string]any, place []string) error {
+	headers, _ := answer["headers"].(map[string]any)
+	var wrong []error
+	for _, name := range told {
+		if _, documented := headers[name]; !documented && a.Header.Get(name) != "" {
+			wrong = append(wrong, fmt.Errorf("the document has no header %s", name))
+		}
+	}
+	for name := range headers {
+		header, _ := d.Find(append(slices.Clone(place), "headers", name)...).(map[string]any)
+		value := a.Header.Get(name)
+		if value == "" && header["required"] == true {
+			wrong = append(wrong, fmt.Errorf("there is no header %s", name))
+		}
+		schema, _ := header["schema"].(map[string]any)
+		if enum, _ := schema["enum"].([]any); value != "" && enum != nil && !slices.Contains(enum, any(value)) {
+			wrong = append(wrong, fmt.Errorf("the header %s may not be %q", name, value))
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+func (d *Document) checkBody(a Answer, answer map[string]any, place []string) error {
+	if a.Method == http.MethodHead || len(a.Body) == 0 {
+		return nil
+	}
+	content, _ := answer["content"].(map[string]any)
+	media, _, err := mime.ParseMediaType(a.Header.Get("Content-Type"))
+	if err != nil {
+		return err
+	}
+	if content["*/*"] != nil {
+		return nil // a file
+	}
+	if content[media] == nil {
+		return fmt.Errorf("the document has no content of type %s", media)
+	}
+	place = append(slices.Clone(place), "content", media)
+	switch media {
+	case "application/json":
+		return d.Check(a.Body, append(place, "schema")...)
+	case "text/event-stream":
+		return d.checkEvents(a.Body, place)
+	}
+	return nil
+}
+
+// checkEvents holds each event of a stream to the schema of its name.
+func (d *Document) checkEvents(stream []byte, place []string) error {
+	names, _ := d.Find(append(slices.Clone(place), "x-genbus-events")...).(map[string]any)
+	r := sse.NewReader(bytes.NewReader(stream), len(stream)+1)
+	for {
+		e, err := r.Next()
+		if err == io.EOF || err == nil && e.Unterminated {
+			return nil // a stream may be cut off
+		}
+		if err != nil {
+			return err
+		}
+		name := e.Type
+		if name == "" {
+			name = "message"
+		}
+		if names[name] == nil {
+			return fmt.Errorf("the document has no event %s", name)
+		}
+		if string(e.Data) == "[DONE]" {
+			continue
+		}
+		if err := d.Check(e.Data, append(slices.Clone(place), "x-genbus-events", name)...); err != nil {
+			return err
+		}
+	}
+}

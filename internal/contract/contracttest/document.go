@@ -1,0 +1,151 @@
+// Package contracttest holds real answers and messages to the documents of
+// internal/contract. It is stricter than the documents: a member that they do not
+// name is wrong, unless they say that there may be others.
+package contracttest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/genbus/genbus/internal/contract"
+)
+
+// address is where the document is for the compiler; nothing is loaded from it.
+const address = "genbus:///document.json"
+
+// Document is an OpenAPI or AsyncAPI document. It is safe for concurrent use.
+type Document struct {
+	root any
+
+	mu       sync.Mutex
+	compiler *jsonschema.Compiler
+	compiled map[string]*jsonschema.Schema
+}
+
+// Load reads a document.
+func Load(raw []byte) (*Document, error) {
+	root, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		return nil, err
+	}
+	d := &Document{root: root, compiler: jsonschema.NewCompiler(), compiled: map[string]*jsonschema.Schema{}}
+	d.compiler.DefaultDraft(jsonschema.Draft7)
+	d.compiler.AssertFormat()
+	strict, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		return nil, err
+	}
+	tighten(strict, "")
+	return d, d.compiler.AddResource(address, strict)
+}
+
+// tighten makes the schemas of OpenAPI 3.0 those of JSON Schema: null is a type
+// of its own. It forbids members that are not named.
+func tighten(v any, name string) {
+	switch v := v.(type) {
+	case []any:
+		for _, e := range v {
+			tighten(e, "")
+		}
+	case map[string]any:
+		for name, e := range v {
+			tighten(e, name)
+		}
+		if name == "properties" || name == "example" || name == "examples" {
+			return // no schema
+		}
+		if v["properties"] != nil && v["additionalProperties"] == nil {
+			v["additionalProperties"] = false
+		}
+		if v["nullable"] == true {
+			contract.AllowNull(v)
+		}
+	}
+}
+
+// Find gives what stands at a place of the document; nil for nothing. References
+// on the way are followed.
+func (d *Document) Find(place ...string) any {
+	v, _ := d.resolve(place)
+	return v
+}
+
+// resolve gives what stands at a place, and the place where it really stands.
+func (d *Document) resolve(place []string) (v any, real []string) {
+	v = d.root
+	for i := 0; ; i++ {
+		for {
+			m, _ := v.(map[string]any)
+			to, ok := m["$ref"].(string)
+			if !ok {
+				break
+			}
+			v, real = d.resolve(strings.Split(strings.TrimPrefix(to, "#/"), "/"))
+		}
+		if i == len(place) {
+			return v, real
+		}
+		m, ok := v.(map[string]any)
+		if !ok {
+			return nil, nil
+		}
+		v, real = m[place[i]], append(slices.Clone(real), place[i])
+	}
+}
+
+// Check holds a JSON text to the schema at a place of the document.
+func (d *Document) Check(data []byte, place ...string) error {
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+	if err != nil {
+		return fmt.Errorf("%.200q: %w", data, err)
+	}
+	_, real := d.resolve(place)
+	schema, err := d.schema(pointer(real))
+	if err != nil {
+		return fmt.Errorf("the schema at %s: %w", strings.Join(place, " "), err)
+	}
+	if err := schema.Validate(value); err != nil {
+		return fmt.Errorf("%.300s is not as %s: %w", data, strings.Join(place, " "), err)
+	}
+	return nil
+}
+
+// CheckValue is Check for a value, such as an example of the document itself.
+func (d *Document) CheckValue(value any, place ...string) error {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	return d.Check(data, place...)
+}
+
+func (d *Document) schema(pointer string) (*jsonschema.Schema, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s := d.compiled[pointer]; s != nil {
+		return s, nil
+	}
+	s, err := d.compiler.Compile(address + "#" + pointer)
+	if err != nil {
+		return nil, err
+	}
+	d.compiled[pointer] = s
+	return s, nil
+}
+
+var escaper = strings.NewReplacer("~", "~0", "/", "~1", "%", "%25", "{", "%7B", "}", "%7D")
+
+// pointer is a JSON pointer as the fragment of a URL.
+func pointer(place []string) string {
+	var b strings.Builder
+	for _, name := range place {
+		b.WriteString("/" + escaper.Replace(name))
+	}
+	return b.String()
+}

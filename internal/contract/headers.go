@@ -1,0 +1,104 @@
+package contract
+
+import "github.com/genbus/genbus/internal/subject"
+
+// header is one NATS header of ours.
+type header struct {
+	name, description string
+	enum              []any
+}
+
+// headers are all of internal/subject; a test holds them to it.
+var headers = []header{
+	{name: subject.HeaderContentType, description: "Form of the payload.", enum: []any{subject.ContentTypeProtobuf, subject.ContentTypeJSON}},
+	{name: subject.HeaderRequestID, description: "Idempotency key of a JSON request, 1 to 255 printable ASCII characters."},
+	{name: subject.HeaderLabels, description: "Labels of a JSON request: k=v,k=v."},
+	{name: subject.HeaderTraceParent, description: "W3C trace context."},
+	{name: subject.HeaderTraceState, description: "The vendors' part of the trace context."},
+	{name: subject.HeaderJobID, description: "Id of the job."},
+	{name: subject.HeaderVersion, description: "Version of the event, in decimal: 1, 2, 3... without gaps for one job."},
+	{name: subject.HeaderStatus, description: "Status of the job.", enum: statuses},
+	{name: subject.HeaderCreatedAt, description: "When the job was accepted, RFC 3339."},
+	{name: subject.HeaderStartBy, description: "When the job fails unless it is started, RFC 3339; only while it waits."},
+	{name: subject.HeaderEndBy, description: "When the job fails unless it ends, RFC 3339; from its start to its end."},
+	{name: subject.HeaderWriter, description: "The replica that wrote the event. genbus's own."},
+	{name: subject.HeaderNonce, description: "Nonce of the write. genbus's own."},
+	{name: subject.HeaderRecorded, description: "A sequence of the task log, in decimal. genbus's own."},
+	{name: subject.HeaderErrorCode, description: "Code of the error. Codes are never renamed."},
+	{name: subject.HeaderRetryAfter, description: "Seconds after which the same request may be sent again."},
+	{name: subject.HeaderCESpecVersion, description: "Version of CloudEvents.", enum: []any{"1.0"}},
+	{name: subject.HeaderCEID, description: "Unique id of the event; equal in a job's log and its feed. Of a chunk: <id>.<attempt>.<index>."},
+	{name: subject.HeaderCESource, description: "/genbus/<tenant>/<kind>/<id>."},
+	{name: subject.HeaderCEType, description: "Type of the event, such as genbus.video.task.completed.v1."},
+	{name: subject.HeaderCETime, description: "When it happened, RFC 3339."},
+	{name: subject.HeaderCESubject, description: "Job id."},
+	{name: subject.HeaderCEDataSchema, description: "Full name of the Protobuf message."},
+	{name: subject.HeaderCEDataContentType, description: "Form of the payload.", enum: []any{subject.ContentTypeProtobuf, subject.ContentTypeJSON}},
+	{name: subject.HeaderCETraceParent, description: "As traceparent."},
+	{name: subject.HeaderCETraceState, description: "As tracestate."},
+	// Of the micro framework of NATS.
+	{name: "Nats-Service-Error", description: "The error's message in one line, up to 512 bytes."},
+	{name: "Nats-Service-Error-Code", description: "The error's HTTP status."},
+}
+
+// headerSet is the headers of some messages: those that all have, and those that
+// some have.
+type headerSet struct {
+	always, some []string
+}
+
+var (
+	traced = []string{subject.HeaderTraceParent, subject.HeaderTraceState, subject.HeaderCETraceParent, subject.HeaderCETraceState}
+
+	cloudEvent = []string{
+		subject.HeaderCESpecVersion, subject.HeaderCEID, subject.HeaderCESource, subject.HeaderCEType, subject.HeaderCETime, subject.HeaderCESubject,
+		subject.HeaderCEDataSchema, subject.HeaderCEDataContentType,
+	}
+)
+
+// headerSets are schemas of the document, by name.
+var headerSets = map[string]headerSet{
+	"RequestHeaders": {some: []string{subject.HeaderContentType, subject.HeaderTraceParent, subject.HeaderTraceState}},
+	"JSONRequestHeaders": {
+		always: []string{subject.HeaderContentType},
+		some:   []string{subject.HeaderRequestID, subject.HeaderLabels, subject.HeaderTraceParent, subject.HeaderTraceState},
+	},
+	"ReplyHeaders": {always: []string{subject.HeaderContentType, subject.HeaderJobID}},
+	"ErrorHeaders": {
+		always: []string{subject.HeaderContentType, subject.HeaderErrorCode, "Nats-Service-Error", "Nats-Service-Error-Code"},
+		some:   []string{subject.HeaderJobID, subject.HeaderRetryAfter},
+	},
+	"EventHeaders": {
+		always: append([]string{subject.HeaderVersion, subject.HeaderStatus, subject.HeaderCreatedAt, subject.HeaderNonce}, cloudEvent...),
+		some:   append([]string{subject.HeaderStartBy, subject.HeaderEndBy, subject.HeaderWriter}, traced...),
+	},
+	"CloudEventHeaders": {always: cloudEvent, some: traced},
+	"DeadLetterHeaders": {always: []string{subject.HeaderErrorCode, subject.HeaderCEDataContentType}, some: traced},
+	"WorkHeaders":       {some: append([]string{subject.HeaderRecorded}, traced...)},
+}
+
+// schema is the schema of the headers of a message. Those that begin with Nats-
+// are JetStream's, and there may be any of them.
+func (s headerSet) schema() object {
+	properties := object{}
+	for _, h := range headers {
+		property := object{"type": "string", "description": h.description}
+		if h.enum != nil {
+			property["enum"] = h.enum
+		}
+		properties[h.name] = property
+	}
+	out := object{"type": "object", "properties": object{}}
+	var required []any
+	for _, name := range s.always {
+		at(out, "properties")[name] = properties[name]
+		required = append(required, name)
+	}
+	for _, name := range s.some {
+		at(out, "properties")[name] = properties[name]
+	}
+	if required != nil {
+		out["required"] = required
+	}
+	return out
+}

@@ -1,0 +1,156 @@
+package contract
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/protocol"
+)
+
+// sets are errors that stand together, by the name that operations list them by.
+var sets = map[string][]fault.Code{
+	"keyed": {fault.InvalidAPIKey, fault.InvalidRequest, fault.RateLimited, fault.ShuttingDown, fault.Internal},
+	"read":  {fault.BrokerUnavailable},
+	"task":  {fault.BrokerUnavailable, fault.TaskNotFound},
+	// A chat's id is looked up as the job that it is.
+	"chatJob": {fault.BrokerUnavailable, fault.ChatNotFound, fault.InputLost},
+	"body":    {fault.InvalidJSON, fault.BodyTooLarge, fault.UnsupportedMedia},
+	"create": {
+		fault.InvalidJSON, fault.BodyTooLarge, fault.UnsupportedMedia, fault.ModelNotFound, fault.WrongProtocol, fault.IdempotencyKeyReused,
+		fault.QueueFull, fault.TenantFull, fault.StorageFull, fault.BrokerUnavailable, fault.AcceptanceUnknown,
+	},
+	"content": {fault.ContentNotReady, fault.ContentExpired, fault.ContentBlocked, fault.ContentUnavailable, fault.UpstreamRemoved},
+	"erasure": {fault.StillHeld, fault.NotTerminal, fault.AcceptanceUnknown},
+	// How a chat can end that its caller waits for.
+	"chat": {
+		fault.RoutePaused, fault.SlowReader, fault.StreamEnded, fault.Cancelled, fault.Expired, fault.QueueTimeout, fault.DeadlineExceeded, fault.Poisoned,
+		fault.LogLost, fault.InputLost, fault.UpstreamFailed, fault.UpstreamRefused, fault.UpstreamRemoved, fault.UpstreamUnavailable,
+		fault.UpstreamRateLimited, fault.UpstreamTimeout, fault.StreamTruncated, fault.ChatAttemptsExhausted, fault.ChatNotFound,
+	},
+}
+
+// addErrors makes the answers of the errors that an operation lists. They stand
+// among the document's own, as many operations list the same.
+func addErrors(document, operation object) error {
+	listed, _ := operation["errors"].([]any)
+	surface := text(operation["x-genbus-surface"])
+	delete(operation, "errors")
+	delete(operation, "x-genbus-surface")
+	if listed == nil {
+		return nil
+	}
+	codes, err := expand(append([]any{"keyed"}, listed...))
+	if err != nil {
+		return err
+	}
+	named, responses := at(document, "components", "responses"), at(operation, "responses")
+	for status, group := range byStatus(codes, surface) {
+		if _, there := responses[status]; there {
+			continue // an answer that is no refusal
+		}
+		name := refusalName(listed, surface) + "." + status
+		named[name] = refusal(group, surface)
+		responses[status] = object{"$ref": "#/components/responses/" + name}
+	}
+	return nil
+}
+
+// refusalName is such as "task.404", or "kling.create.429".
+func refusalName(listed []any, surface string) string {
+	var words []string
+	if surface != "" {
+		words = append(words, surface)
+	}
+	for _, name := range listed {
+		words = append(words, text(name))
+	}
+	return strings.Join(words, ".")
+}
+
+func expand(listed []any) ([]fault.Code, error) {
+	var codes []fault.Code
+	for _, name := range listed {
+		set, ok := sets[text(name)]
+		if code := fault.Code(text(name)); !ok && fault.MeaningOf(code).Code == code {
+			set, ok = []fault.Code{code}, true
+		}
+		if !ok {
+			return nil, fmt.Errorf("there is no error %v", name)
+		}
+		codes = append(codes, set...)
+	}
+	slices.Sort(codes)
+	return slices.Compact(codes), nil
+}
+
+// byStatus groups codes by the HTTP status that they have on a path of a
+// vendor's surface, or with "" on genbus's own.
+func byStatus(codes []fault.Code, surface string) map[string][]fault.Code {
+	groups := map[string][]fault.Code{}
+	p, vendor := protocol.Find(surface)
+	for _, code := range codes {
+		f := &fault.Error{Code: code}
+		status := f.Status()
+		if vendor {
+			status, _ = p.Surface.Refuse(f, "")
+		}
+		key := strconv.Itoa(status)
+		groups[key] = append(groups[key], code)
+	}
+	return groups
+}
+
+// refusal is the answer of errors that have one status.
+func refusal(codes []fault.Code, surface string) object {
+	var words []string
+	var enum []any
+	for _, c := range codes {
+		words, enum = append(words, "`"+string(c)+"`"), append(enum, string(c))
+	}
+	headers := object{}
+	for _, name := range []string{"X-Request-Id", "Genbus-Job-Id", "Retry-After", "X-Should-Retry"} {
+		headers[name] = object{"$ref": "#/components/headers/" + name}
+	}
+	if slices.Contains(codes, fault.InvalidAPIKey) && surface == "" {
+		headers["Www-Authenticate"] = object{"schema": object{"type": "string"}}
+	}
+	headers["Genbus-Error-Code"] = object{
+		"description": "What the error means; see x-genbus-errors.",
+		// A failed task of that vendor is an HTTP 400 without being an error.
+		"required": surface != "jimeng",
+		"schema":   object{"type": "string", "enum": enum},
+	}
+	return object{
+		"description": strings.Join(words, ", "),
+		"headers":     headers,
+		"content":     object{"application/json": object{"schema": ref(envelope(codes, surface))}},
+	}
+}
+
+// envelope names the schema of a refusal's body.
+func envelope(codes []fault.Code, surface string) string {
+	switch {
+	case surface == "kling":
+		return "KlingRefusal"
+	case surface == "jimeng" && slices.Contains(codes, fault.InvalidAPIKey):
+		return "JimengUnauthorized"
+	case surface == "jimeng":
+		return "JimengRefusal"
+	default:
+		return "Error"
+	}
+}
+
+// errorTable is docs/errors.md.
+func errorTable() []any {
+	var rows []any
+	for _, m := range fault.Table() {
+		rows = append(rows, object{
+			"code": string(m.Code), "status": m.HTTP, "grpc": m.GRPC.String(), "type": m.Type, "retry": m.Retry, "means": m.Means, "do": m.Do,
+		})
+	}
+	return rows
+}

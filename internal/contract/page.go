@@ -1,0 +1,30 @@
+package contract
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"strings"
+)
+
+// page gives the page that shows the documents, and the policy under which a
+// browser opens it: its own script and style, the documents, and nothing else.
+func page() (html []byte, policy string, err error) {
+	var parts [3]string
+	for i, name := range []string{"page.html", "page.css", "page.js"} {
+		raw, err := files.ReadFile("page/" + name)
+		if err != nil {
+			return nil, "", err
+		}
+		parts[i] = string(raw)
+	}
+	text := strings.NewReplacer("{{style}}", parts[1], "{{script}}", parts[2]).Replace(parts[0])
+	policy = fmt.Sprintf("default-src 'none'; style-src %s; script-src %s; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'", hash(parts[1]), hash(parts[2]))
+	return []byte(text), policy, nil
+}
+
+// hash names an inline script or style in a policy.
+func hash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}

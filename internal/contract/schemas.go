@@ -1,0 +1,43 @@
+package contract
+
+import "strings"
+
+// refPrefix begins a reference to a schema, in both documents.
+const refPrefix = "#/components/schemas/"
+
+func ref(schema string) object { return object{"$ref": refPrefix + schema} }
+
+// prune removes the schemas that nothing in the document refers to.
+func prune(document object) {
+	schemas := at(document, "components", "schemas")
+	delete(at(document, "components"), "schemas")
+	used := object{}
+	follow(document, schemas, used)
+	at(document, "components")["schemas"] = used
+}
+
+// follow adds to used every schema that v leads to.
+func follow(v any, schemas, used object) {
+	switch v := v.(type) {
+	case []any:
+		for _, e := range v {
+			follow(e, schemas, used)
+		}
+	case object:
+		for key, e := range v {
+			follow(e, schemas, used)
+			name, isRef := strings.CutPrefix(text(e), refPrefix)
+			if key != "$ref" || !isRef || used[name] != nil || schemas[name] == nil {
+				continue
+			}
+			used[name] = schemas[name]
+			follow(schemas[name], schemas, used)
+		}
+	}
+}
+
+// text is v where it is a string.
+func text(v any) string {
+	s, _ := v.(string)
+	return s
+}

@@ -1,0 +1,84 @@
+package contract
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/genbus/genbus/internal/fault"
+)
+
+// Site serves the documents and the page. What it serves is made when it is first
+// asked for, and kept.
+type Site struct {
+	openAPI, asyncAPI, page http.Handler
+}
+
+// NewSite gives the site for what o says.
+func NewSite(o Options) *Site {
+	return &Site{
+		openAPI: lazy(func() (*file, error) {
+			raw, err := OpenAPI(o)
+			return newFile("application/json", raw), err
+		}),
+		asyncAPI: lazy(func() (*file, error) {
+			raw, err := AsyncAPI(o.Names)
+			return newFile("application/json", raw), err
+		}),
+		page: lazy(func() (*file, error) {
+			html, policy, err := page()
+			f := newFile("text/html; charset=utf-8", html)
+			f.header.Set("Content-Security-Policy", policy)
+			f.header.Set("Referrer-Policy", "no-referrer")
+			return f, err
+		}),
+	}
+}
+
+// OpenAPI serves the document of the HTTP paths.
+func (s *Site) OpenAPI() http.Handler { return s.openAPI }
+
+// AsyncAPI serves the document of what is on NATS.
+func (s *Site) AsyncAPI() http.Handler { return s.asyncAPI }
+
+// Page serves the page that shows both. It looks for them beside itself.
+func (s *Site) Page() http.Handler { return s.page }
+
+// file is what is served: bytes, and the header that goes with them.
+type file struct {
+	body   []byte
+	header http.Header
+}
+
+func newFile(contentType string, body []byte) *file {
+	sum := sha256.Sum256(body)
+	return &file{body: body, header: http.Header{
+		"Content-Type":           {contentType},
+		"Cache-Control":          {"no-cache"}, // ask whether it has changed
+		"Etag":                   {`"` + hex.EncodeToString(sum[:16]) + `"`},
+		"X-Content-Type-Options": {"nosniff"},
+	}}
+}
+
+func lazy(build func() (*file, error)) http.Handler {
+	built := sync.OnceValues(build)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f, err := built()
+		if err != nil {
+			fault.From(err).WriteHTTP(w)
+			return
+		}
+		for name, values := range f.header {
+			w.Header()[name] = values
+		}
+		if strings.Contains(r.Header.Get("If-None-Match"), f.header.Get("Etag")) {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		w.Header().Set("Content-Length", strconv.Itoa(len(f.body)))
+		_, _ = w.Write(f.body) // a client that went away is no error of ours
+	})
+}
