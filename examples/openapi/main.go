@@ -80,6 +80,7 @@ func wait(ctx context.Context, client *genbusapi.ClientWithResponses, id string)
 			return nil
 		case genbusapi.Failed, genbusapi.Cancelled:
 			return fmt.Errorf("%s: %s: %+v", id, task.JSON200.Status, task.JSON200.Error)
+		case genbusapi.Queued, genbusapi.InProgress:
 		}
 		select {
 		case <-tick.C:
@@ -94,7 +95,7 @@ func download(ctx context.Context, client *genbusapi.ClientWithResponses, id, fi
 	if err != nil {
 		return err
 	}
-	defer answer.Body.Close() //nolint:errcheck // it was read
+	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
 		return fmt.Errorf("download: %s", answer.Status)
 	}

@@ -140,11 +140,11 @@ func messageObjects() object {
 		}
 		payload := ref(m.payload[0])
 		if len(m.payload) > 1 {
-			var any []any
+			var forms []any
 			for _, schema := range m.payload {
-				any = append(any, ref(schema))
+				forms = append(forms, ref(schema))
 			}
-			payload = object{"anyOf": any}
+			payload = object{"anyOf": forms}
 		}
 		out[name] = object{"name": name, "title": name, "summary": m.summary, "contentType": contentType, "headers": ref(m.headers), "payload": payload}
 	}

@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/genbus/genbus/internal/fault"
@@ -34,7 +35,7 @@ func (d *Document) CheckAnswer(a Answer) error {
 	if !ok {
 		return fmt.Errorf("the document has no %s %s", a.Method, a.Path)
 	}
-	place := []string{"paths", template, method, "responses", fmt.Sprint(a.Status)}
+	place := []string{"paths", template, method, "responses", strconv.Itoa(a.Status)}
 	if d.Find(place...) == nil {
 		place[4] = "default"
 	}
@@ -149,7 +150,7 @@ func (d *Document) checkEvents(stream []byte, place []string) error {
 	r := sse.NewReader(bytes.NewReader(stream), len(stream)+1)
 	for {
 		e, err := r.Next()
-		if err == io.EOF || err == nil && e.Unterminated {
+		if errors.Is(err, io.EOF) || err == nil && e.Unterminated {
 			return nil // a stream may be cut off
 		}
 		if err != nil {

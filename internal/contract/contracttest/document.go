@@ -77,7 +77,7 @@ func (d *Document) Find(place ...string) any {
 }
 
 // resolve gives what stands at a place, and the place where it really stands.
-func (d *Document) resolve(place []string) (v any, real []string) {
+func (d *Document) resolve(place []string) (v any, found []string) {
 	v = d.root
 	for i := 0; ; i++ {
 		for {
@@ -86,16 +86,16 @@ func (d *Document) resolve(place []string) (v any, real []string) {
 			if !ok {
 				break
 			}
-			v, real = d.resolve(strings.Split(strings.TrimPrefix(to, "#/"), "/"))
+			v, found = d.resolve(strings.Split(strings.TrimPrefix(to, "#/"), "/"))
 		}
 		if i == len(place) {
-			return v, real
+			return v, found
 		}
 		m, ok := v.(map[string]any)
 		if !ok {
 			return nil, nil
 		}
-		v, real = m[place[i]], append(slices.Clone(real), place[i])
+		v, found = m[place[i]], append(slices.Clone(found), place[i])
 	}
 }
 
@@ -105,8 +105,8 @@ func (d *Document) Check(data []byte, place ...string) error {
 	if err != nil {
 		return fmt.Errorf("%.200q: %w", data, err)
 	}
-	_, real := d.resolve(place)
-	schema, err := d.schema(pointer(real))
+	_, found := d.resolve(place)
+	schema, err := d.schema(pointer(found))
 	if err != nil {
 		return fmt.Errorf("the schema at %s: %w", strings.Join(place, " "), err)
 	}

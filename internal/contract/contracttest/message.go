@@ -106,8 +106,8 @@ func ours(header map[string][]string) map[string]string {
 
 // readable gives a Protobuf payload in the form that its schema describes.
 func (d *Document) readable(place []string, data []byte) ([]byte, error) {
-	_, real := d.resolve(append(slices.Clone(place), "payload"))
-	t, err := protoregistry.GlobalTypes.FindMessageByName(protoreflect.FullName(real[len(real)-1]))
+	_, found := d.resolve(append(slices.Clone(place), "payload"))
+	t, err := protoregistry.GlobalTypes.FindMessageByName(protoreflect.FullName(found[len(found)-1]))
 	if err != nil {
 		return nil, err
 	}
