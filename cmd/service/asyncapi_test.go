@@ -32,7 +32,7 @@ func TestEveryMessageIsAsTheDocumentSays(t *testing.T) {
 					c.Routes[i].Poll.Interval = 20 * time.Millisecond
 				}
 			})
-			raw, err := contract.AsyncAPI(w.broker.Names())
+			raw, err := contract.AsyncAPI(w.Names())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -51,7 +51,7 @@ func TestEveryMessageIsAsTheDocumentSays(t *testing.T) {
 // listen takes everything below the prefix.
 func (w *world) listen(t *testing.T) *nats.Subscription {
 	t.Helper()
-	sub, err := w.nc.SubscribeSync(w.broker.Names().Prefix() + ".>")
+	sub, err := w.nc.SubscribeSync(w.Names().Prefix() + ".>")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func (w *world) sendAll(t *testing.T) {
 		Messages: []*genbusv1.ChatMessage{{Role: "user", Content: &genbusv1.ChatMessage_Text{Text: "hello"}}},
 	}}})
 	w.fill(t, subject.Video, &genbusv1.VideoRequest{})
-	m := nats.NewMsg(w.broker.Names().Request(subject.Video, "default"))
+	m := nats.NewMsg(w.Names().Request(subject.Video, "default"))
 	m.Header[subject.HeaderContentType] = []string{subject.ContentTypeJSON}
 	m.Header[subject.HeaderRequestID] = []string{"order-1"}
 	m.Header[subject.HeaderLabels] = []string{"team=film"}
@@ -99,7 +99,7 @@ func (w *world) checkReplies(t *testing.T, d *contracttest.Document) {
 		{subject.Chat, subject.ContentTypeJSON, chat},
 		{subject.Chat, subject.ContentTypeProtobuf, "\x1a" + string(rune(len(chat))) + chat},
 	} {
-		m := nats.NewMsg(w.broker.Names().Call(row.kind, "default"))
+		m := nats.NewMsg(w.Names().Call(row.kind, "default"))
 		m.Header[subject.HeaderContentType], m.Data = []string{row.media}, []byte(row.data)
 		reply, err := w.nc.RequestMsgWithContext(t.Context(), m)
 		if err != nil {
