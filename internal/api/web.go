@@ -53,7 +53,8 @@ func newWeb(o Options, c *core, gateway http.Handler) *web {
 	h.mux.Handle("GET "+pathHealthz, o.Health.Healthz())
 	h.mux.Handle("GET "+pathReadyz, o.Health.Readyz())
 	h.mux.Handle("GET "+pathMetrics, o.Metrics.Handler())
-	site := contract.NewSite(contract.Options{Segments: o.Config.HTTP.Segments, PublicURL: o.Config.HTTP.PublicURL, Names: o.Names})
+	served := o.Config.Now().HTTP // what follows needs a restart to change
+	site := contract.NewSite(contract.Options{Segments: served.Segments, PublicURL: served.PublicURL, Names: o.Names})
 	h.mux.Handle("GET "+pathOpenAPI, site.OpenAPI())
 	h.mux.Handle("GET "+pathAsyncAPI, site.AsyncAPI())
 	h.mux.Handle("GET "+pathDocs, site.Page())
