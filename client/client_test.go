@@ -187,6 +187,37 @@ func TestPublishedRequestHasItsID(t *testing.T) {
 	}
 }
 
+// TestLargeRequests go by the object store, by both ways in, and the same one again is the
+// same job.
+func TestLargeRequests(t *testing.T) {
+	t.Parallel()
+	s := servicetest.New(t, servicetest.Options{Sandbox: sandbox.Options{VideoDuration: 50 * time.Millisecond}})
+	c, ctx := connect(t, s.NATSURL(), client.Options{Tenant: "acme"}), within(t, time.Minute)
+	large := func(id string) *genbusv1.VideoRequest {
+		r := video("sandbox-video", id)
+		image := "data:image/png;base64," + strings.Repeat("A", 9<<20) // a message ends at 8 MiB
+		r.GetVideo().Image = &image
+		return r
+	}
+	task, err := c.SubmitVideo(ctx, large("big"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := c.SubmitVideo(ctx, large("big")); err != nil || again.GetId() != task.GetId() {
+		t.Errorf("the same again: %v, %v", again.GetId(), err)
+	}
+	if _, err := c.WaitVideo(ctx, task.GetId()); err != nil {
+		t.Error(err)
+	}
+	id, err := c.PublishVideo(ctx, large(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.WaitVideo(ctx, id); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestErrorsHaveTheirMeaning(t *testing.T) {
 	t.Parallel()
 	s := servicetest.New(t, servicetest.Options{Sandbox: sandbox.Options{VideoDuration: 100 * time.Millisecond}})

@@ -31,14 +31,15 @@ func (c *Client) PublishChat(ctx context.Context, r *genbusv1.ChatRequest) (id s
 func (c *Client) publish(ctx context.Context, r request) (id string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.wait, fmt.Errorf("not stored within %s", c.wait))
 	defer cancel()
-	m, err := c.prepare(ctx, &r, c.names.Request(subject.Kind(r.kind), c.tenant))
-	if err != nil {
-		return "", err
-	}
+	r.prepare()
 	err = c.repeat(ctx, r, func() error {
+		m, err := c.encode(ctx, r, c.names.Request(subject.Kind(r.kind), c.tenant))
+		if err != nil {
+			return err
+		}
 		attempt, cancel := context.WithTimeout(ctx, attemptWait)
 		defer cancel()
-		_, err := c.js.PublishMsg(attempt, m, jetstream.WithRetryAttempts(0))
+		_, err = c.js.PublishMsg(attempt, m, jetstream.WithRetryAttempts(0))
 		return notStored(err)
 	})
 	if err != nil {

@@ -57,15 +57,23 @@ func (c *Client) SubmitChat(ctx context.Context, r *genbusv1.ChatRequest) (*genb
 type request struct {
 	kind    Kind
 	message proto.Message
-	id      string // idempotency key; empty until it is prepared
+	id      string // idempotency key
+	random  bool   // it is none of the caller's
 }
 
-// prepare makes the message. The random key of a request without one is a header: the
-// caller's own message stays as it is.
-func (c *Client) prepare(ctx context.Context, r *request, subj string) (*nats.Msg, error) {
-	m := nats.NewMsg(subj)
+// prepare gives the request its id.
+func (r *request) prepare() {
 	if r.id == "" {
-		r.id = rand.Text()
+		r.id, r.random = rand.Text(), true
+	}
+}
+
+// encode makes the message. A random id is a header: the caller's own message stays as it
+// is. Where the request is larger than a message, each sending has an upload of its own:
+// genbus removes the one before as soon as it has dealt with it.
+func (c *Client) encode(ctx context.Context, r request, subj string) (*nats.Msg, error) {
+	m := nats.NewMsg(subj)
+	if r.random {
 		m.Header[subject.HeaderRequestID] = []string{r.id}
 	}
 	otel.GetTextMapPropagator().Inject(ctx, propagation.HeaderCarrier(m.Header))
@@ -74,7 +82,10 @@ func (c *Client) prepare(ctx context.Context, r *request, subj string) (*nats.Ms
 	if m.Data, err = proto.Marshal(r.message); err != nil {
 		return nil, &Error{Code: ErrInvalidRequest, Message: "the request cannot be encoded: " + err.Error(), Err: err}
 	}
-	return m, nil
+	if !c.fits(m) {
+		err = c.store(ctx, r.kind, m)
+	}
+	return m, err
 }
 
 // lower writes the names of headers as genbus does; propagation.HeaderCarrier has those
@@ -92,15 +103,15 @@ func lower(h nats.Header) {
 func (c *Client) call(ctx context.Context, r request, answer proto.Message) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.wait, fmt.Errorf("no answer within %s", c.wait))
 	defer cancel()
-	m, err := c.prepare(ctx, &r, c.names.Call(subject.Kind(r.kind), c.tenant))
-	if err != nil {
-		return err
-	}
+	r.prepare()
 	var reply *nats.Msg
-	err = c.repeat(ctx, r, func() error {
+	err := c.repeat(ctx, r, func() error {
+		m, err := c.encode(ctx, r, c.names.Call(subject.Kind(r.kind), c.tenant))
+		if err != nil {
+			return err
+		}
 		attempt, cancel := context.WithTimeout(ctx, attemptWait)
 		defer cancel()
-		var err error
 		if reply, err = c.nc.RequestMsgWithContext(attempt, m); err != nil {
 			return err
 		}

@@ -1,0 +1,72 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+)
+
+// headerRoom is what a message may need beside its data, in bytes.
+const headerRoom = 4 << 10
+
+// fits reports whether a message is one that NATS takes.
+func (c *Client) fits(m *nats.Msg) bool {
+	limit := c.nc.MaxPayload() // 0 before the first connection
+	return limit == 0 || int64(len(m.Data)+headerRoom) <= limit
+}
+
+// store puts a request that is larger than a message into the tenant's object store, and
+// has the message name it instead.
+func (c *Client) store(ctx context.Context, kind Kind, m *nats.Msg) error {
+	ref, err := c.upload(ctx, m.Data)
+	if err != nil {
+		return &Error{Code: ErrBodyTooLarge, Retry: errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded), Err: err, Message: fmt.Sprintf(
+			"the request has %d bytes, NATS takes messages of %d, and it could not be stored: %v; where this user has no right to the object store, send it by HTTP or gRPC", len(m.Data), c.nc.MaxPayload(), err)}
+	}
+	var named proto.Message = &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Stored{Stored: ref}}
+	if kind == Chat {
+		named = &genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_Stored{Stored: ref}}
+	}
+	m.Data, err = proto.Marshal(named)
+	return err
+}
+
+func (c *Client) upload(ctx context.Context, data []byte) (*genbusv1.BlobRef, error) {
+	store, err := c.bucket(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(data)
+	ref := &genbusv1.BlobRef{Name: "upload-" + rand.Text(), Size: uint64(len(data)), Sha256: sum[:]}
+	_, err = store.Put(ctx, jetstream.ObjectMeta{Name: ref.GetName()}, bytes.NewReader(data))
+	return ref, err
+}
+
+// bucket is the tenant's object store. genbus makes it for the tenant's first large body;
+// where this is that, it is made here, with copies and a lifetime like those of the log.
+func (c *Client) bucket(ctx context.Context) (jetstream.ObjectStore, error) {
+	name := c.names.Bodies(c.tenant)
+	store, err := c.js.ObjectStore(ctx, name)
+	if !errors.Is(err, jetstream.ErrBucketNotFound) {
+		return store, err
+	}
+	log, err := c.js.Stream(ctx, c.names.Tasks())
+	if err != nil {
+		return nil, err
+	}
+	like := log.CachedInfo().Config
+	store, err = c.js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: name, TTL: like.MaxAge, Storage: like.Storage, Replicas: like.Replicas})
+	if errors.Is(err, jetstream.ErrBucketExists) { // somebody else was faster
+		return c.js.ObjectStore(ctx, name)
+	}
+	return store, err
+}
