@@ -35,7 +35,8 @@ func newWitness(t *testing.T, upstream string) (w *witness, base string) {
 		t.Fatal(err)
 	}
 	w = &witness{seen: map[[sha256.Size]byte]int{}}
-	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: &http.Transport{}}
+	transport := &http.Transport{}
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: transport}
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		data, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -50,7 +51,7 @@ func newWitness(t *testing.T, upstream string) (w *witness, base string) {
 	}))
 	t.Cleanup(func() {
 		server.Close()
-		proxy.Transport.(*http.Transport).CloseIdleConnections() //nolint:errcheck,forcetypeassert // it is the one above
+		transport.CloseIdleConnections()
 	})
 	return w, server.URL
 }
