@@ -21,6 +21,7 @@ const (
 	ErrSlowReader           Code = "slow_reader"
 	ErrStillHeld            Code = "still_held"
 	ErrCallerGone           Code = "caller_gone"
+	ErrCallerDeadline       Code = "caller_deadline"
 	ErrNotTerminal          Code = "not_terminal"
 )
 

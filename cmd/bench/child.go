@@ -157,7 +157,8 @@ func childEnv(extra ...string) []string {
 			env = append(env, pair)
 		}
 	}
-	return append(env, extra...)
+	// In JSON the service says its addresses in the log alone.
+	return append(append(env, "GENBUS_LOG_FORMAT=text"), extra...)
 }
 
 // pause waits for d, or until ctx ends, whose cause it returns. It is not that of
