@@ -48,8 +48,8 @@ type Options struct {
 	// Reread is how often a follower looks at the log although nothing came: the
 	// cheap way in which events arrive may lose one. Default: 10 s.
 	Reread time.Duration
-	// Logger hears of what a subscription survives: lost connections, handlers that
-	// fail. It never hears of prompts and results. Default: nobody does.
+	// Logger hears of what is survived: lost connections, streams that cannot be read,
+	// handlers that fail. It never hears of prompts and results. Default: nobody does.
 	Logger *slog.Logger
 }
 

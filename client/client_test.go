@@ -146,6 +146,44 @@ func follow(ctx context.Context, t *testing.T, c *client.Client, id string) (tex
 	return text, blocks, end
 }
 
+// TestBreakingOff: a loop may end at any item, of a job that goes on or has ended.
+func TestBreakingOff(t *testing.T) {
+	t.Parallel()
+	s := servicetest.New(t, servicetest.Options{Sandbox: sandbox.Options{VideoDuration: 50 * time.Millisecond, ChunkInterval: time.Millisecond}})
+	c, ctx := connect(t, s.NATSURL(), client.Options{}), within(t, time.Minute)
+	accepted, err := c.SubmitChat(ctx, chat("sandbox-chat"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ended, n := false, 1; !ended; n++ {
+		ended = true
+		seen := 0
+		for _, err := range c.FollowChat(ctx, accepted.GetId()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if seen++; seen == n {
+				ended = false
+				break
+			}
+		}
+	}
+	id := finish(ctx, t, c, "sandbox-video")
+	for ended, n := false, 1; !ended; n++ {
+		ended = true
+		seen := 0
+		for _, err := range c.FollowVideo(ctx, id, 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if seen++; seen == n {
+				ended = false
+				break
+			}
+		}
+	}
+}
+
 // content is the text of a whole reply.
 func content(ctx context.Context, t *testing.T, c *client.Client, chat *genbusv1.Chat) string {
 	t.Helper()
@@ -271,6 +309,9 @@ func TestNobodyThere(t *testing.T) {
 	}
 	if err := c.Subscribe(ctx, client.Feed{}, nil); err == nil {
 		t.Error("there is nothing to subscribe to")
+	}
+	if _, err := c.WaitVideo(ctx, c.JobID(client.Video, "x")); !errors.Is(err, client.ErrBrokerUnavailable) {
+		t.Errorf("there is nothing to follow: %v", err)
 	}
 	for _, o := range []client.Options{{Tenant: "a.b"}, {Prefix: "a b"}} {
 		if _, err := client.New(nil, o); err == nil {

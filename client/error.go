@@ -33,6 +33,9 @@ type Error struct {
 	Message string
 	// JobID is the job that the error is about; empty for none, or when it is not known.
 	JobID string
+	// RequestID is the id under which the request was sent; set when it is not known
+	// whether it was accepted. Sent again with it, it is the same job.
+	RequestID string
 	// Retry is true when the same request may succeed: a refused one after RetryAfter,
 	// that of a job that failed as a new job.
 	Retry bool
@@ -105,8 +108,10 @@ func refusal(m *nats.Msg) *Error {
 }
 
 // again reports whether a refused request is sent again without asking the caller:
-// nothing was accepted, and another replica, or the same in a moment, takes it.
-func again(e *Error) bool { return e.Code == ErrShuttingDown || e.Code == ErrBrokerUnavailable }
+// another replica, or the same in a moment, takes it, or knows what became of it.
+func again(e *Error) bool {
+	return e.Code == ErrShuttingDown || e.Code == ErrBrokerUnavailable || e.Code == ErrAcceptanceUnknown
+}
 
 // lost is the last error of a connection that explains why nobody answers, in words;
 // empty for none.

@@ -19,8 +19,9 @@ import (
 // ctx, or ask GetVideo first.
 //
 // An error comes last: ErrTaskNotFound for what is no id of a task, and for a task that was
-// erased meanwhile; nats.ErrConnectionClosed; an event that cannot be read; the cause
-// of ctx's end.
+// erased meanwhile; ErrBrokerUnavailable where the log can never be read (no such stream,
+// no right to it); nats.ErrConnectionClosed; an event that cannot be read; the cause of
+// ctx's end.
 func (c *Client) FollowVideo(ctx context.Context, id string, after uint64) iter.Seq2[*genbusv1.VideoTaskEvent, error] {
 	return func(yield func(*genbusv1.VideoTaskEvent, error) bool) {
 		f := &follower{c: c, kind: Video, id: id, version: after, event: func(e jobEvent) error {

@@ -90,8 +90,12 @@ func (c *Client) WaitChat(ctx context.Context, id string) (*genbusv1.Chat, error
 	return chat, ErrorOf(chat.GetError(), id)
 }
 
-// settleWait is how long after a chat's end its last blocks are waited for.
-const settleWait = 2 * time.Second
+const (
+	// settleWait is how long after a chat's end its last blocks are waited for.
+	settleWait = 2 * time.Second
+	// unreadableWait is how long the end is held back while the blocks cannot be read.
+	unreadableWait = 30 * time.Second
+)
 
 // chunkReader puts the blocks of a chat in order.
 type chunkReader struct {
@@ -106,6 +110,8 @@ type chunkReader struct {
 	// end is the terminal event, held back until the blocks before it are here.
 	end   *genbusv1.ChatEvent
 	until time.Time // when they are given up
+	// patience is when they are given up although their stream could not be read.
+	patience time.Time
 }
 
 // event takes an event of the chat's log.
@@ -116,6 +122,7 @@ func (r *chunkReader) event(e jobEvent) error {
 	}
 	r.end = e.chat
 	r.until = time.Now().Add(max(0, settleWait-max(0, time.Since(e.chat.GetTime().AsTime()))))
+	r.patience = time.Now().Add(unreadableWait)
 	return nil
 }
 
@@ -145,14 +152,15 @@ func (r *chunkReader) arrived(ctx context.Context, m *nats.Msg) (whole bool, err
 // catchUp hands on what the stream has beyond the last block, and the end once nothing is
 // missing before it, or nothing will come any more.
 func (r *chunkReader) catchUp(ctx context.Context) error {
-	if err := r.readOn(ctx); err != nil && (r.end == nil || time.Now().Before(r.until)) {
+	err := r.readOn(ctx)
+	if err != nil && (r.end == nil || !errors.Is(err, ErrBrokerUnavailable) || ctx.Err() != nil || time.Now().Before(r.patience)) {
 		return err
 	}
 	if r.end == nil {
 		return nil
 	}
 	if !r.whole() {
-		if time.Now().Before(r.until) {
+		if err == nil && time.Now().Before(r.until) {
 			r.seq = 0 // a stream that was made anew counts from 1
 			return nil
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/genbus/genbus/internal/leader"
 	"github.com/genbus/genbus/internal/subject"
@@ -34,19 +35,23 @@ type follower struct {
 	// chunks are those of a chat; nil for a video.
 	chunks *chunkReader
 
-	version uint64 // of the last event that was handed on
-	heard   uint64 // the highest version that was heard of
-	seq     uint64 // of the last event that was read from the stream
-	subject string
-	live    chan *nats.Msg
-	subs    []*nats.Subscription
-	dropped int // messages that found no room
+	lastError error     // of the connection, when this began
+	trouble   error     // of the last look; nil when it went well
+	told      time.Time // when the log heard of trouble last
+	version   uint64    // of the last event that was handed on
+	heard     uint64    // the highest version that was heard of
+	seq       uint64    // of the last event that was read from the stream
+	subject   string
+	live      chan *nats.Msg
+	subs      []*nats.Subscription
+	dropped   int // messages that found no room
 }
 
 func (f *follower) follow(ctx context.Context) (err error) {
 	if f.subject, err = f.c.logSubject(f.kind, f.id); err != nil {
 		return err
 	}
+	f.lastError = f.c.nc.LastError()
 	status := f.c.nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
 	defer f.c.nc.RemoveStatusListener(status)
 	// Listening starts before anything is read, so that nothing falls between the two.
@@ -59,7 +64,7 @@ func (f *follower) follow(ctx context.Context) (err error) {
 	for {
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return f.stopped(ctx)
 		case s := <-status:
 			if s == nats.CLOSED {
 				return nats.ErrConnectionClosed
@@ -121,18 +126,53 @@ func (f *follower) look(ctx context.Context) (time.Duration, error) {
 		err = f.chunks.catchUp(ctx)
 	}
 	switch {
-	case ctx.Err() != nil && !errors.Is(err, errEnded):
-		return 0, context.Cause(ctx)
-	case f.c.nc.IsClosed() && !errors.Is(err, errEnded):
+	case errors.Is(err, errEnded):
+		return 0, err
+	case ctx.Err() != nil:
+		return 0, f.stopped(ctx)
+	case f.c.nc.IsClosed():
 		return 0, nats.ErrConnectionClosed
-	case errors.Is(err, ErrBrokerUnavailable):
+	case errors.Is(err, ErrBrokerUnavailable) && !f.hopeless(err):
+		f.warn(err)
 		return soon, nil
 	case err != nil:
 		return 0, err
+	}
+	f.trouble = nil
+	switch {
 	case f.version < f.heard || f.chunks != nil && f.chunks.waiting():
 		return soon, nil
 	default:
 		return f.c.reread, nil
+	}
+}
+
+// hopeless reports whether the log cannot be read, now or later: the server has refused
+// it to this user since this began, or the stream has never been there.
+func (f *follower) hopeless(err error) bool {
+	var api *jetstream.APIError
+	noStream := errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamNotFound
+	now := f.c.nc.LastError()
+	refused := errors.Is(now, nats.ErrPermissionViolation) && !errors.Is(f.lastError, now)
+	return f.version == 0 && f.heard == 0 && (noStream || refused)
+}
+
+// stopped is the end of ctx, and what kept the follower from reading until then.
+func (f *follower) stopped(ctx context.Context) error {
+	if f.trouble != nil {
+		return fmt.Errorf("%w (%w)", context.Cause(ctx), f.trouble)
+	}
+	return context.Cause(ctx)
+}
+
+// warnEvery is how often the log hears of the same trouble.
+const warnEvery = time.Minute
+
+func (f *follower) warn(err error) {
+	f.trouble = err
+	if time.Since(f.told) >= warnEvery {
+		f.told = time.Now()
+		f.c.log.Warn("a job cannot be followed; trying again", "job_id", f.id, "error", err)
 	}
 }
 

@@ -32,14 +32,8 @@ func (c *Client) publish(ctx context.Context, r request) (id string, err error) 
 	ctx, cancel := context.WithTimeoutCause(ctx, c.wait, fmt.Errorf("not stored within %s", c.wait))
 	defer cancel()
 	r.prepare()
-	err = c.repeat(ctx, r, func() error {
-		m, err := c.encode(ctx, r, c.names.Request(subject.Kind(r.kind), c.tenant))
-		if err != nil {
-			return err
-		}
-		attempt, cancel := context.WithTimeout(ctx, attemptWait)
-		defer cancel()
-		_, err = c.js.PublishMsg(attempt, m, jetstream.WithRetryAttempts(0))
+	err = c.send(ctx, r, c.names.Request(subject.Kind(r.kind), c.tenant), func(ctx context.Context, m *nats.Msg) error {
+		_, err := c.js.PublishMsg(ctx, m, jetstream.WithRetryAttempts(0))
 		return notStored(err)
 	})
 	if err != nil {

@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/subject"
@@ -78,28 +78,31 @@ func (f Finished) Err() error {
 // Subscribe hands finished jobs to handle until ctx ends, and then returns nil when the
 // handlers in hand have returned. A job whose handler returns nil is done with; one
 // whose handler fails comes again, after a second at first and a minute at most, as often
-// as it takes. A handler may take its time: the job stays its own.
+// as it takes. A handler may take its time: no other handler of this program is given
+// the job meanwhile, and none of another program as long as NATS is there.
 //
 // Delivery is at least once. A handler that must not act twice remembers
 // Finished.EventID.
 //
 // It outlives restarts of NATS and of genbus. It fails when it cannot begin: without
-// genbus's streams, without the right to read them, or with a Feed that is none.
+// genbus's streams, without the right to read them, or with a Feed that is none; and
+// with nats.ErrConnectionClosed when nats.go gives the connection up.
 func (c *Client) Subscribe(ctx context.Context, f Feed, handle func(context.Context, Finished) error) error {
 	filters, err := c.filters(f)
 	if err != nil {
 		return err
 	}
-	s := &subscription{c: c, feed: f, filters: filters, handle: handle, open: map[uint64]struct{}{}}
+	s := &subscription{c: c, feed: f, filters: filters, handle: handle, held: map[string]*heldJob{}, dealt: map[string]struct{}{}}
 	if s.consumer, err = s.bind(ctx); err != nil {
 		return fmt.Errorf("subscribe to finished jobs: %w", err)
 	}
-	var workers sync.WaitGroup
+	workers, working := errgroup.WithContext(ctx)
 	for range max(f.Parallel, 1) {
-		workers.Go(func() { s.work(ctx) })
+		workers.Go(func() error { return s.work(working) })
 	}
-	workers.Wait()
-	return s.leave(context.WithoutCancel(ctx))
+	err = workers.Wait()
+	s.leave(context.WithoutCancel(ctx))
+	return err
 }
 
 // filters are the subjects of a feed.

@@ -224,6 +224,59 @@ func TestSubscriptionOutlivesRestarts(t *testing.T) {
 	}
 }
 
+// TestNothingIsMissedWhereTheConsumerIsLost, even by a reader that was to begin now and
+// has had nothing yet.
+func TestNothingIsMissedWhereTheConsumerIsLost(t *testing.T) {
+	t.Parallel()
+	w := newRestarts(t)
+	c, ctx := connect(t, w.url, client.Options{}), within(t, 2*time.Minute)
+	const model = "sandbox-video:duration_ms=50"
+	finish(ctx, t, c, model) // before now
+	r := subscribe(ctx, c, client.Feed{Durable: "late", From: client.FromNow()}, nil)
+	for !slices.Contains(consumers(ctx, t, w.url), "late") {
+		if ctx.Err() != nil {
+			t.Fatal("the consumer is not made")
+		}
+	}
+	w.deleteConsumer(ctx, "late")
+	missed := finish(ctx, t, c, model)
+	if got := r.next(ctx, t); got != missed {
+		t.Errorf("read %s, want %s", got, missed)
+	}
+	if got := r.stop(t); len(got) != 1 {
+		t.Errorf("read %v", got)
+	}
+}
+
+// TestSubscriptionEndsWithItsConnection: nats.go has given it up.
+func TestSubscriptionEndsWithItsConnection(t *testing.T) {
+	t.Parallel()
+	s := servicetest.New(t, servicetest.Options{})
+	nc, err := nats.Connect(s.NATSURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	c, err := client.New(nc, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := within(t, time.Minute)
+	r := subscribe(ctx, c, client.Feed{}, nil)
+	for len(consumers(ctx, t, s.NATSURL())) < 2 && ctx.Err() == nil { // the service has one
+	}
+	nc.Close()
+	select {
+	case err := <-r.done:
+		if !errors.Is(err, nats.ErrConnectionClosed) {
+			t.Errorf("it ended with %v", err)
+		}
+	case <-ctx.Done():
+		t.Error("it goes on")
+	}
+	r.end()
+}
+
 func (w *restarts) deleteConsumer(ctx context.Context, name string) {
 	w.t.Helper()
 	nc, err := nats.Connect(w.url)

@@ -35,18 +35,46 @@ type subscription struct {
 
 	mu       sync.Mutex
 	consumer jetstream.Consumer
-	name     string              // of the consumer; made up where the feed has none
-	open     map[uint64]struct{} // sequences that were delivered and not dealt with
-	seen     uint64              // the highest sequence that was delivered
+	name     string    // of the consumer; made up where the feed has none
+	stream   time.Time // when the stream was made
+	floor    uint64    // everything up to here is dealt with; 0 before the first bind
+	looked   time.Time // when the floor was read
+	// held are the jobs in hand, by their event. A delivery of one that is in hand already
+	// (NATS was away for longer than ackWait) only replaces its message.
+	held map[string]*heldJob
+	// dealt are the newest jobs that were acknowledged: one whose acknowledgement was lost,
+	// or that comes again with a consumer that was, is not handled again here.
+	dealt     map[string]struct{}
+	dealtList []string // in their order, the oldest first
+}
+
+// maxDealt bounds dealt.
+const maxDealt = 4096
+
+// heldJob is a job whose handler runs.
+type heldJob struct {
+	mu sync.Mutex
+	m  jetstream.Msg // the newest delivery: acknowledgements of others reach nobody
+}
+
+func (h *heldJob) newest() jetstream.Msg {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.m
 }
 
 // bind makes the consumer, or finds it. One that is there keeps its place, wherever the
-// feed would begin.
+// feed would begin; one that was lost begins where this reader knows that it was, or a
+// little before.
 func (s *subscription) bind(ctx context.Context) (jetstream.Consumer, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.c.wait, fmt.Errorf("no answer within %s", s.c.wait))
 	defer cancel()
-	cfg := s.config()
-	old, err := s.c.js.Consumer(ctx, s.c.names.Tasks(), cfg.Durable)
+	stream, err := s.c.js.Stream(ctx, s.c.names.Tasks())
+	if err != nil {
+		return nil, err
+	}
+	cfg := s.config(stream.CachedInfo().Created)
+	old, err := stream.Consumer(ctx, cfg.Durable)
 	switch {
 	case err == nil:
 		was := old.CachedInfo().Config
@@ -54,10 +82,17 @@ func (s *subscription) bind(ctx context.Context) (jetstream.Consumer, error) {
 	case !errors.Is(err, jetstream.ErrConsumerNotFound):
 		return nil, err
 	}
-	return s.c.js.CreateOrUpdateConsumer(ctx, s.c.names.Tasks(), cfg)
+	consumer, err := stream.CreateOrUpdateConsumer(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	s.stream = stream.CachedInfo().Created
+	s.note(consumer.CachedInfo())
+	return consumer, nil
 }
 
-func (s *subscription) config() jetstream.ConsumerConfig {
+// config is the consumer as the feed wants it, in a stream that was made at a time.
+func (s *subscription) config(made time.Time) jetstream.ConsumerConfig {
 	cfg := jetstream.ConsumerConfig{
 		Durable: s.feed.Durable, FilterSubjects: s.filters,
 		AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait, MaxDeliver: -1,
@@ -72,39 +107,60 @@ func (s *subscription) config() jetstream.ConsumerConfig {
 		}
 		cfg.Durable, cfg.InactiveThreshold = s.name, forgetAfter
 	}
-	if from := s.floor(); from > 0 { // it was lost: go on where it was
-		cfg.DeliverPolicy, cfg.OptStartSeq, cfg.OptStartTime = jetstream.DeliverByStartSequencePolicy, from, nil
+	switch {
+	case s.stream.IsZero(): // the first time
+	case !s.stream.Equal(made): // another stream, whose sequences begin anew: all of it is new
+		cfg.DeliverPolicy, cfg.OptStartTime = jetstream.DeliverAllPolicy, nil
+	default:
+		cfg.DeliverPolicy, cfg.OptStartSeq, cfg.OptStartTime = jetstream.DeliverByStartSequencePolicy, s.floor+1, nil
 	}
 	return cfg
 }
 
-// floor is the first sequence that was not dealt with; 0 when nothing was delivered.
-func (s *subscription) floor() uint64 {
-	if s.seen == 0 {
-		return 0
+// note remembers how far the consumer is, for all who share it.
+func (s *subscription) note(info *jetstream.ConsumerInfo) {
+	s.floor, s.looked = info.AckFloor.Stream, time.Now()
+	if info.Delivered.Consumer == 0 { // nothing yet: this is where it begins
+		s.floor = info.Delivered.Stream
 	}
-	first := s.seen + 1
-	for seq := range s.open {
-		first = min(first, seq)
+}
+
+// refresh reads how far the consumer is, every now and then.
+func (s *subscription) refresh(ctx context.Context) {
+	s.mu.Lock()
+	due, consumer := time.Since(s.looked) >= pullWait, s.consumer
+	s.mu.Unlock()
+	if !due {
+		return
 	}
-	return first
+	ctx, cancel := context.WithTimeout(ctx, readWait)
+	defer cancel()
+	info, err := consumer.Info(ctx)
+	if err != nil { // the next pull says so, too
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.consumer == consumer {
+		s.note(info)
+	}
 }
 
 // leave removes a consumer that has no durable name.
-func (s *subscription) leave(ctx context.Context) error {
-	if s.feed.Durable != "" {
-		return nil
+func (s *subscription) leave(ctx context.Context) {
+	if s.feed.Durable != "" || s.c.nc.IsClosed() {
+		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, readWait)
 	defer cancel()
 	if err := s.c.js.DeleteConsumer(ctx, s.c.names.Tasks(), s.name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		s.c.log.Debug("a reader without a name stays until its time is over", "consumer", s.name, "error", err)
 	}
-	return nil
 }
 
-// work handles one job after the other until ctx ends.
-func (s *subscription) work(ctx context.Context) {
+// work handles one job after the other until ctx ends, or the connection is closed for
+// good.
+func (s *subscription) work(ctx context.Context) error {
 	wait := firstRebind
 	for ctx.Err() == nil {
 		consumer := s.current()
@@ -113,8 +169,11 @@ func (s *subscription) work(ctx context.Context) {
 		case err == nil:
 			wait = firstRebind
 			s.take(ctx, m)
+			s.refresh(ctx)
+		case s.c.nc.IsClosed():
+			return nats.ErrConnectionClosed
 		case errors.Is(err, nats.ErrTimeout), errors.Is(err, context.DeadlineExceeded), errors.Is(err, jetstream.ErrNoMessages):
-			// Nothing came.
+			s.refresh(ctx)
 		case ctx.Err() == nil:
 			s.c.log.Warn("the feed of finished jobs cannot be read; trying again", "error", err, "wait", wait)
 			_ = pause(ctx, wait) // the loop looks at ctx
@@ -122,6 +181,7 @@ func (s *subscription) work(ctx context.Context) {
 			s.rebind(ctx, consumer)
 		}
 	}
+	return nil
 }
 
 // next pulls one job: what waits here for a handler would wait too long.
@@ -154,31 +214,72 @@ func (s *subscription) rebind(ctx context.Context, lost jetstream.Consumer) {
 
 // take has one job handled, and settles it.
 func (s *subscription) take(ctx context.Context, m jetstream.Msg) {
-	meta, err := m.Metadata()
-	if err != nil {
-		s.c.log.Warn("a message that is no delivery", "subject", m.Subject(), "error", err)
-		return
-	}
-	s.delivered(meta.Sequence.Stream)
-	done, err := s.decode(m, meta)
+	done, err := s.decode(m)
 	if err != nil {
 		// It would not become one by coming again.
 		s.c.log.Error("a message that is no finished job", "subject", m.Subject(), "error", err)
 		_ = m.Term() // what is lost of it comes again
-		s.settled(meta.Sequence.Stream)
 		return
 	}
-	stop := hold(m)
+	if s.wasDealt(done.EventID) {
+		_ = m.Ack() // lost: it comes once more
+		return
+	}
+	job, fresh := s.hold(done.EventID, m)
+	if !fresh {
+		return
+	}
+	stop := job.extend()
 	err = s.handle(ctx, done)
 	stop()
+	defer s.release(done.EventID)
 	if err != nil {
 		s.c.log.Log(ctx, failedLevel(ctx), "a handler failed; the job comes again", "job_id", done.ID, "delivery", done.Delivery, "error", err)
-		_ = m.NakWithDelay(min(firstRetry<<min(done.Delivery-1, 6), maxRetry)) // lost: it comes after ackWait
+		_ = job.newest().NakWithDelay(min(firstRetry<<min(done.Delivery-1, 6), maxRetry)) // lost: it comes after ackWait
 		return
 	}
-	if err := m.Ack(); err == nil { // lost: it comes once more
-		s.settled(meta.Sequence.Stream)
+	s.deal(done.EventID)
+	_ = job.newest().Ack() // lost: it comes once more
+}
+
+func (s *subscription) wasDealt(event string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.dealt[event]
+	return ok
+}
+
+// deal remembers a job that was dealt with, in the place of the oldest.
+func (s *subscription) deal(event string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.dealtList) == maxDealt {
+		delete(s.dealt, s.dealtList[0])
+		s.dealtList = s.dealtList[1:]
 	}
+	s.dealt[event] = struct{}{}
+	s.dealtList = append(s.dealtList, event)
+}
+
+// hold registers a job in hand. It is not fresh when it was in hand before.
+func (s *subscription) hold(event string, m jetstream.Msg) (job *heldJob, fresh bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if job = s.held[event]; job == nil {
+		job = &heldJob{m: m}
+		s.held[event] = job
+		return job, true
+	}
+	job.mu.Lock()
+	defer job.mu.Unlock()
+	job.m = m
+	return job, false
+}
+
+func (s *subscription) release(event string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.held, event)
 }
 
 // failedLevel is lower for a handler that was told to stop.
@@ -189,38 +290,29 @@ func failedLevel(ctx context.Context) slog.Level {
 	return slog.LevelWarn
 }
 
-func (s *subscription) delivered(seq uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.open[seq] = struct{}{}
-	s.seen = max(s.seen, seq)
-}
-
-func (s *subscription) settled(seq uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.open, seq)
-}
-
-// hold keeps a job from being given to another reader while its handler works.
-func hold(m jetstream.Msg) (stop func()) {
+// extend keeps a job from being given to another reader while its handler works.
+func (h *heldJob) extend() (stop func()) {
 	tick, end := time.NewTicker(ackWait/3), make(chan struct{})
-	var holding sync.WaitGroup
-	holding.Go(func() {
+	var extending sync.WaitGroup
+	extending.Go(func() {
 		defer tick.Stop()
 		for {
 			select {
 			case <-tick.C:
-				_ = m.InProgress() // lost: the next one is in time
+				_ = h.newest().InProgress() // lost: the next one is in time
 			case <-end:
 				return
 			}
 		}
 	})
-	return func() { close(end); holding.Wait() }
+	return func() { close(end); extending.Wait() }
 }
 
-func (s *subscription) decode(m jetstream.Msg, meta *jetstream.MsgMetadata) (Finished, error) {
+func (s *subscription) decode(m jetstream.Msg) (Finished, error) {
+	meta, err := m.Metadata()
+	if err != nil {
+		return Finished{}, err
+	}
 	name, err := s.c.names.ParseDone(m.Subject())
 	if err != nil {
 		return Finished{}, err

@@ -7,6 +7,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"net/http"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -25,22 +27,35 @@ func (c *Client) fits(m *nats.Msg) bool {
 }
 
 // store puts a request that is larger than a message into the tenant's object store, and
-// has the message name it instead.
-func (c *Client) store(ctx context.Context, kind Kind, m *nats.Msg) error {
+// has the message name it instead. It fails with errNotSent where it may be tried again.
+func (c *Client) store(ctx context.Context, kind Kind, m *nats.Msg) (name string, err error) {
 	ref, err := c.upload(ctx, m.Data)
-	if err != nil {
-		return &Error{Code: ErrBodyTooLarge, Retry: errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded), Err: err, Message: fmt.Sprintf(
-			"the request has %d bytes, NATS takes messages of %d, and it could not be stored: %v; where this user has no right to the object store, send it by HTTP or gRPC", len(m.Data), c.nc.MaxPayload(), err)}
+	if why := lost(c.nc); err != nil && why == "" && !refusedByServer(err) {
+		return "", fmt.Errorf("%w: %w", errNotSent, err)
+	} else if err != nil {
+		return "", &Error{Code: ErrBodyTooLarge, Err: err, Message: fmt.Sprintf(
+			"the request has %d bytes, NATS takes messages of %d, and it could not be stored: %v%s; where this user has no right to the object store, send it by HTTP or gRPC", len(m.Data), c.nc.MaxPayload(), err, why)}
 	}
 	var named proto.Message = &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Stored{Stored: ref}}
 	if kind == Chat {
 		named = &genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_Stored{Stored: ref}}
 	}
 	m.Data, err = proto.Marshal(named)
-	return err
+	return ref.GetName(), err
 }
 
+// refusedByServer reports whether JetStream has answered, and would again.
+func refusedByServer(err error) bool {
+	var api *jetstream.APIError
+	return errors.As(err, &api) && api.Code < http.StatusInternalServerError
+}
+
+// uploadWait bounds one upload.
+const uploadWait = 30 * time.Second
+
 func (c *Client) upload(ctx context.Context, data []byte) (*genbusv1.BlobRef, error) {
+	ctx, cancel := context.WithTimeout(ctx, uploadWait)
+	defer cancel()
 	store, err := c.bucket(ctx)
 	if err != nil {
 		return nil, err
@@ -49,6 +64,23 @@ func (c *Client) upload(ctx context.Context, data []byte) (*genbusv1.BlobRef, er
 	ref := &genbusv1.BlobRef{Name: "upload-" + rand.Text(), Size: uint64(len(data)), Sha256: sum[:]}
 	_, err = store.Put(ctx, jetstream.ObjectMeta{Name: ref.GetName()}, bytes.NewReader(data))
 	return ref, err
+}
+
+// discard removes an upload that genbus has not read. What cannot be removed stays until
+// the bucket's time is over.
+func (s *sending) discard(ctx context.Context) {
+	if s.upload == "" || s.c.nc.IsClosed() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readWait)
+	defer cancel()
+	store, err := s.c.js.ObjectStore(ctx, s.c.names.Bodies(s.c.tenant))
+	if err == nil {
+		err = store.Delete(ctx, s.upload)
+	}
+	if err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
+		s.c.log.Debug("an upload stays until its time is over", "object", s.upload, "error", err)
+	}
 }
 
 // bucket is the tenant's object store. genbus makes it for the tenant's first large body;

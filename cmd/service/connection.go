@@ -27,6 +27,14 @@ type connection struct {
 	Plaintext  bool   `help:"Send the key without TLS beyond this machine."`
 }
 
+// defaultServer is where a genbus on this machine is.
+const defaultServer = "127.0.0.1:9090"
+
+// given reports whether the command line chooses gRPC.
+func (c *connection) given() bool {
+	return c.Server != defaultServer || c.KeyFile != "" || c.secure()
+}
+
 // maxAnswer is the longest answer that is read, in bytes: a letter with its request.
 const maxAnswer = 1 << 30
 

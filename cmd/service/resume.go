@@ -28,6 +28,7 @@ func resumed[T any](ctx context.Context, open func() (recv func() (T, error), er
 		var zero T
 		last, wait := time.Now(), firstResume
 		for {
+			opened := time.Now()
 			recv, err := open()
 			for err == nil {
 				var item T
@@ -38,6 +39,9 @@ func resumed[T any](ctx context.Context, open func() (recv func() (T, error), er
 					return
 				}
 				seen(item)
+				last, wait = time.Now(), firstResume
+			}
+			if time.Since(opened) > maxResume { // it was there until now, if quiet
 				last, wait = time.Now(), firstResume
 			}
 			switch {

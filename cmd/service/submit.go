@@ -33,6 +33,9 @@ type submitCommand struct {
 // with connects, has f do its work, and leaves.
 func (c *submitCommand) with(ctx context.Context, out io.Writer, f func(context.Context, jobs, *follower) error) error {
 	show := &follower{out: out, json: c.JSON, bar: terminal(out)}
+	if c.NATS != "" && c.connection.given() {
+		return wrongUse("both NATS (--nats, or GENBUS_NATS_URL) and gRPC (--server, --key-file, --tls) are named: choose one")
+	}
 	if c.NATS != "" {
 		nc, err := c.natsConnection.dial(os.Getenv("NATS_PASSWORD"))
 		if err != nil {

@@ -1,0 +1,146 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/propagation"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// attemptWait is how long one sending of a request waits for its answer. genbus gives
+// up on a request after 30 s, but an answer that was lost never comes.
+const attemptWait = 10 * time.Second
+
+// Waits between two sendings of a request.
+const (
+	firstPause = 100 * time.Millisecond
+	maxPause   = 2 * time.Second
+)
+
+// errNotSent says that nobody has heard of a request, because its upload failed.
+var errNotSent = errors.New("the request was not stored")
+
+// sending is a request on its way.
+type sending struct {
+	c       *Client
+	r       request
+	subject string
+	m       *nats.Msg // nil: to be made
+	upload  string    // object that m names; empty for none
+	absent  bool      // no sending can have been accepted
+}
+
+// send sends a request until it is known what became of it, or ctx ends.
+func (c *Client) send(ctx context.Context, r request, subj string, deliver func(context.Context, *nats.Msg) error) (err error) {
+	s := &sending{c: c, r: r, subject: subj, absent: true}
+	defer func() {
+		if err != nil && s.absent {
+			s.discard(ctx)
+		}
+	}()
+	for wait := firstPause; ; wait = min(2*wait, maxPause) {
+		err := s.once(ctx, deliver)
+		if err == nil {
+			return nil
+		}
+		if end := s.judge(err); end != nil {
+			return end
+		}
+		if stopped := pause(ctx, wait); stopped != nil {
+			return s.unanswered(fmt.Errorf("%w: %w", stopped, err))
+		}
+	}
+}
+
+func (s *sending) once(ctx context.Context, deliver func(context.Context, *nats.Msg) error) error {
+	if s.m == nil {
+		if err := s.encode(ctx); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, attemptWait)
+	defer cancel()
+	return deliver(ctx, s.m)
+}
+
+// encode makes the message. A random id is a header: the caller's own message stays as it
+// is.
+func (s *sending) encode(ctx context.Context) error {
+	m := nats.NewMsg(s.subject)
+	if s.r.random {
+		m.Header[subject.HeaderRequestID] = []string{s.r.id}
+	}
+	otel.GetTextMapPropagator().Inject(ctx, propagation.HeaderCarrier(m.Header))
+	lower(m.Header)
+	var err error
+	if m.Data, err = proto.Marshal(s.r.message); err != nil {
+		return &Error{Code: ErrInvalidRequest, Message: "the request cannot be encoded: " + err.Error(), Err: err}
+	}
+	if !s.c.fits(m) {
+		if s.upload, err = s.c.store(ctx, s.r.kind, m); err != nil {
+			return err
+		}
+	}
+	s.m = m
+	return nil
+}
+
+// judge gives the end of a request whose sending failed, or nil when it is to be sent
+// again.
+func (s *sending) judge(err error) error {
+	var refused *Error
+	switch {
+	case errors.Is(err, errNotSent), errors.Is(err, nats.ErrNoResponders):
+		return nil
+	case final(err):
+		return s.unanswered(err)
+	case !errors.As(err, &refused), refused.Code == ErrAcceptanceUnknown:
+		s.absent = false
+		s.spend()
+		return nil
+	case refused.Code == ErrInputLost && s.upload != "":
+		s.spend()
+		return nil
+	case again(refused), refused.Retry && !s.absent:
+		// A limit is looked at before what was accepted is: it says nothing of a sending
+		// before this one.
+		return nil
+	default:
+		return refused
+	}
+}
+
+// spend has the next sending upload anew: genbus removes an upload as soon as it has
+// dealt with the message that names it.
+func (s *sending) spend() {
+	if s.upload != "" {
+		s.m, s.upload = nil, ""
+	}
+}
+
+// final reports whether a connection cannot send the message, now or later.
+func final(err error) bool {
+	return errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, nats.ErrBadSubject)
+}
+
+// unanswered is the error of a request of which nobody has said what became of it.
+func (s *sending) unanswered(err error) error {
+	if s.absent {
+		return &Error{
+			Code: ErrBrokerUnavailable, Retry: true, Err: err,
+			Message: fmt.Sprintf("genbus does not answer, and nothing was accepted (%v%s)", err, lost(s.c.nc)),
+		}
+	}
+	id := s.c.JobID(s.r.kind, s.r.id)
+	return &Error{
+		Code: ErrAcceptanceUnknown, JobID: id, RequestID: s.r.id, Err: err,
+		Message: fmt.Sprintf("no answer came, so the request may have been accepted, as job %s with the request id %s: follow the job, or send the request again with this id (%v%s)", id, s.r.id, err, lost(s.c.nc)),
+	}
+}
