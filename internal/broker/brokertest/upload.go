@@ -1,6 +1,7 @@
 package brokertest
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"strings"
@@ -23,9 +24,11 @@ func Upload(t testing.TB, js jetstream.JetStream, tenant, word string, request p
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := js.CreateOrUpdateObjectStore(t.Context(), jetstream.ObjectStoreConfig{
-		Bucket: subject.Default().Bodies(tenant), TTL: time.Hour,
-	})
+	bucket := subject.Default().Bodies(tenant)
+	store, err := js.ObjectStore(t.Context(), bucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		store, err = js.CreateObjectStore(t.Context(), jetstream.ObjectStoreConfig{Bucket: bucket, TTL: time.Hour})
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +47,13 @@ func Uploads(t testing.TB, js jetstream.JetStream, tenant string) (names []strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects, err := store.List(t.Context())
+	// The list is told by a consumer, which may be lost before it has told all.
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	objects, err := store.List(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return Uploads(t, js, tenant)
+	}
 	if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {
 		t.Fatal(err)
 	}
