@@ -26,8 +26,13 @@ import (
 // after all.
 var errMovedOn = errors.New("the job went on meanwhile")
 
+// errRouteBack says that a reload has put the route back: from now on its jobs are
+// taken from its line again, and not a single one is adopted any more.
+var errRouteBack = errors.New("the route is configured again")
+
 // adoptOne adopts a job on which nobody works. What is wrong with this job alone is no
-// error: its item stays, and is come back to.
+// error: its item stays, and is come back to. The error is errRouteBack where no job of
+// the route is to be adopted any more.
 func (w *orphanWatch) adoptOne(m broker.Stored) error {
 	ctx, cancel := context.WithTimeoutCause(w.working, commitTimeout, fmt.Errorf("adopt %s: not done within %s", m.Subject, commitTimeout))
 	defer cancel()
@@ -35,7 +40,7 @@ func (w *orphanWatch) adoptOne(m broker.Stored) error {
 	if err == nil {
 		return nil
 	}
-	if ctx.Err() != nil || broker.Unavailable(err) {
+	if ctx.Err() != nil || broker.Unavailable(err) || errors.Is(err, errRouteBack) {
 		return err
 	}
 	w.Logger.Warn("a job of a removed route could not be adopted; this is repeated", w.attrs("subject", m.Subject, "error", err)...)
@@ -43,7 +48,12 @@ func (w *orphanWatch) adoptOne(m broker.Stored) error {
 }
 
 // adoptOrphan moves a job to a route that there is, or ends it, and removes its item.
+// A reload may have put the route back since the watch looked: then the item is the job's
+// only one again.
 func (w *orphanWatch) adoptOrphan(ctx context.Context, m broker.Stored) error {
+	if w.Routes.Has(w.kind, w.name) {
+		return errRouteBack
+	}
 	n, stream, err := w.parseItem(m.Subject)
 	if err != nil {
 		return err
@@ -152,23 +162,29 @@ func (w *orphanWatch) goOn(ctx context.Context, orphan admission.Item, item *gen
 		return err
 	}
 	to, ok := w.newRoute(item, current.Job)
-	if !ok {
+	switch {
+	// To move it to where it stands would be to find it there, and to delete it.
+	case ok && to.Name == w.name, w.Routes.Has(w.kind, w.name):
+		return errRouteBack
+	case !ok:
 		return w.endOrphan(ctx, item, current)
 	}
 	return w.reroute(ctx, orphan, item, current, to)
 }
 
 // standsElsewhere reports whether a job goes on without its orphaned item: the item
-// is of another request than the job, or its request has one on a route that there
-// is.
-func (c *Consumer) standsElsewhere(ctx context.Context, item *genbusv1.WorkItem, current tasklog.Entry) (bool, error) {
+// is of another request than the job, or its request has one on another route that there
+// is. What stands on the watched route counts as little as the orphan itself, whether or
+// not a reload puts the route back just now.
+func (w *orphanWatch) standsElsewhere(ctx context.Context, item *genbusv1.WorkItem, current tasklog.Entry) (bool, error) {
 	if current.Job != nil && !sameRequest(item, current) {
 		return true, nil
 	}
-	items, err := c.Admission.Items(ctx, nameOf(item))
+	items, err := w.Admission.Items(ctx, nameOf(item))
 	for _, i := range items {
-		n, _, err := c.parseItem(i.Subject)
-		if err == nil && c.Routes.Has(n.Kind, n.Route) && ofRequest(i, item) {
+		n, _, err := w.parseItem(i.Subject)
+		other := err == nil && routeID{n.Kind, n.Route} != w.routeID
+		if other && w.Routes.Has(n.Kind, n.Route) && ofRequest(i, item) {
 			return true, nil
 		}
 	}

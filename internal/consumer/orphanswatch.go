@@ -68,7 +68,7 @@ func (w *orphanWatch) run() {
 		if err == nil {
 			err = w.round()
 		}
-		if err != nil && w.fetching.Err() == nil {
+		if err != nil && w.fetching.Err() == nil && !errors.Is(err, errRouteBack) {
 			w.asked = false
 			w.Logger.Warn("the jobs of a removed route could not be adopted; this is repeated", w.attrs("error", err)...)
 		}
@@ -260,7 +260,8 @@ func (w *orphanWatch) adopt(cons jetstream.Consumer, held []delivery, ackWait ti
 }
 
 // adoptHeld adopts what was delivered to this process, which keeps it meanwhile. What
-// cannot be adopted is left alone after that, and comes again.
+// cannot be adopted is left alone after that, and comes again. Where the route is back,
+// what is left is given back to it.
 func (w *orphanWatch) adoptHeld(held []delivery, ackWait time.Duration) error {
 	defer w.keep(held, ackWait/3)()
 	for i, d := range held {
@@ -274,6 +275,9 @@ func (w *orphanWatch) adoptHeld(held []delivery, ackWait time.Duration) error {
 		}
 		if err == nil {
 			err = w.adoptOne(m)
+		}
+		if errors.Is(err, errRouteBack) {
+			w.giveBack(held[i:]...)
 		}
 		if err != nil {
 			return err
