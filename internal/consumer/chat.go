@@ -197,9 +197,7 @@ func (j *chatJob) run() Outcome {
 		return out
 	}
 	for {
-		if now, ok := j.Routes.Chat(j.chatRoute.name); ok { // else it ends by the one that it began with
-			j.Chat = now
-		}
+		j.renewRoute()
 		if f := j.tooLate(time.Now()); f != nil {
 			return j.fail(0, f)
 		}
@@ -215,6 +213,14 @@ func (j *chatJob) run() Outcome {
 		if !again {
 			return out
 		}
+	}
+}
+
+// renewRoute takes the route as it is now. A chat whose route is gone ends by the one that
+// it began with.
+func (j *chatJob) renewRoute() {
+	if now, ok := j.Routes.Chat(j.chatRoute.name); ok {
+		j.Chat = now
 	}
 }
 

@@ -50,7 +50,8 @@ func (j *chatJob) attempt(lease *pool.Lease) (out Outcome, again bool) {
 		f := routes.Fault(err)
 		switch {
 		case refusedForNow(err) && j.waitForUpstream(f, refusals):
-			continue // nothing was begun: the attempt is not used up
+			j.renewRoute() // its keys may have been replaced meanwhile
+			continue       // nothing was begun: the attempt is not used up
 		case j.fetching.Err() != nil && refusedForNow(err):
 			return Nak(), false
 		case f.Meaning().Retry && int(j.chat().GetAttempt()) < j.Config.Now().Chat.MaxAttempts:

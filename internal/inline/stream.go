@@ -40,9 +40,14 @@ func (r *Runner) Stream(ctx context.Context, req admission.Request) (*Stream, er
 	if err != nil {
 		return nil, err
 	}
-	up, err := c.route.Caller.Stream(c.ctx, c.request(true))
+	var up *pool.Stream
+	defer func() {
+		if up == nil { // an error, or a panic: there is no stream to be closed
+			c.leave()
+		}
+	}()
+	up, err = c.route.Caller.Stream(c.ctx, c.request(true))
 	if err != nil {
-		defer c.leave()
 		return nil, c.failed(err)
 	}
 	return &Stream{c: c, up: up}, nil

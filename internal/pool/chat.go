@@ -26,11 +26,12 @@ type Chat struct {
 
 // NewChat runs chats with the accounts of a chat route. clients gives the client
 // of each account of the route; it is called for each attempt, so it should keep
-// them. The route's total timeout bounds all attempts at one chat together.
+// them. An account that it gives no client for, nil, is passed over: the pool may have
+// it from a later configuration. The route's total timeout bounds all attempts at one chat together.
 func NewChat(chooser *Chooser, clients func(Account) *chat.Client) *Chat {
 	total := chat.Options{Total: chooser.route.Timeouts.Total}.WithDefaults().Total
 	return &Chat{
-		chooser: chooser, clients: clients, total: total,
+		chooser: chooser.Among(func(a Account) bool { return clients(a) != nil }), clients: clients, total: total,
 		late: fmt.Errorf("the chat was not over within %v: %w", total, context.DeadlineExceeded),
 	}
 }
@@ -49,7 +50,8 @@ type ChatRequest struct {
 	// failure that another upstream might not have.
 	Queued bool
 	// Lease is the place that the chat has already, from Reserve; nil takes one. It
-	// is over with the call.
+	// is over with the call. That of an account that has no client here, because it was
+	// reserved before a reload, is given back, and another one is taken.
 	Lease *Lease
 	// Tried is kept across the attempts of a queued chat, so that the next one
 	// begins where nobody has failed yet; nil begins anew.
@@ -124,7 +126,7 @@ func (c *Chat) run(ctx context.Context, req ChatRequest, call func(*attempt) err
 	var last *upstream.Error
 	var from Account
 	for {
-		lease, err := req.Lease, error(nil)
+		lease, err := c.reserved(req.Lease), error(nil)
 		if req.Lease = nil; lease == nil {
 			lease, err = c.acquire(req.Tried, last == nil)
 		}
@@ -143,6 +145,15 @@ func (c *Chat) run(ctx context.Context, req ChatRequest, call func(*attempt) err
 			return last
 		}
 	}
+}
+
+// reserved is the lease, if it can be used here.
+func (c *Chat) reserved(lease *Lease) *Lease {
+	if lease != nil && c.clients(lease.account) == nil {
+		lease.Release()
+		return nil
+	}
+	return lease
 }
 
 // acquire finds the next account. A chat whose earlier attempts left nobody to

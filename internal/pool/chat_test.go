@@ -328,3 +328,31 @@ func TestManyChatsAtOnce(t *testing.T) {
 	wg.Wait()
 	expectMetrics(t, f.metrics, `upstream_in_hand{upstream="a"} 0`, `upstream_in_hand{upstream="b"} 0`)
 }
+
+// TestChatsOfBeforeAReload: a reload has added a key that the chats in hand have no
+// client for. They call those that they have, also where a place with the new key was
+// reserved for them, and every place is given back.
+func TestChatsOfBeforeAReload(t *testing.T) {
+	t.Parallel()
+	for way, run := range runs {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t, accounts{"a/2": refuse(503, "")}, nil, nil)
+			f.pool.Reload(config.Upstreams{"a": with(nil, "1", "2", "3")}, config.Retry{})
+			for range 3 {
+				if _, err := run(t.Context(), f, request(false)); err == nil {
+					t.Error("a chat of the refused key went well")
+				}
+			}
+			r := request(true)
+			if r.Lease = get(t, f.chooser, new(pool.Tried)); r.Lease.Account().Key == "2" {
+				t.Fatal("the whole pool has only the old key")
+			}
+			if _, err := run(t.Context(), f, r); err == nil {
+				t.Error("a chat of the refused key went well")
+			}
+			expect(t, f.called(), "a/2", "a/2", "a/2", "a/2")
+			expectMetrics(t, f.metrics, `upstream_in_hand{upstream="a"} 0`)
+		})
+	}
+}

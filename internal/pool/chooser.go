@@ -47,8 +47,9 @@ func (t *Tried) has(a Account) bool { return slices.Contains(t.accounts, a) }
 type Chooser struct {
 	pool    *Pool
 	route   config.Route
-	targets []target // in the route's order, or the heaviest first
-	weights int      // their sum; 0 for the route's order
+	targets []target           // in the route's order, or the heaviest first
+	weights int                // their sum; 0 for the route's order
+	has     func(Account) bool // nil: every account
 }
 
 type target struct {
@@ -67,6 +68,16 @@ func (p *Pool) Chooser(r config.Route) *Chooser {
 	}
 	slices.SortStableFunc(c.targets, func(a, b target) int { return cmp.Compare(b.weight, a.weight) })
 	return c
+}
+
+// Among is the chooser among those of its accounts that has says yes to. What is to be
+// called has clients of one configuration, and the pool may have the accounts of a later
+// one by now. has is called while the pool is locked: it does not block, and calls
+// nothing of the pool.
+func (c *Chooser) Among(has func(Account) bool) *Chooser {
+	among := *c
+	among.has = has
+	return &among
 }
 
 // Acquire gives a place with an account that the job has not tried, and counts
@@ -120,7 +131,7 @@ func (c *Chooser) untried(t *Tried, now time.Time) (awake, resting []*key) {
 		}
 		for k := range s.inTurn {
 			switch {
-			case t.has(k.account):
+			case t.has(k.account), c.has != nil && !c.has(k.account):
 			case k.restUntil.After(now):
 				resting = append(resting, k)
 			default:

@@ -141,7 +141,8 @@ func (t *routing) add(r config.Route) error {
 	if !ok {
 		return fmt.Errorf("there is no protocol %q", r.Protocol)
 	}
-	v := &Video{Route: r, Wire: p, Accounts: t.pool.Chooser(r), clients: map[pool.Account]videoAccount{}}
+	v := &Video{Route: r, Wire: p, clients: map[pool.Account]videoAccount{}}
+	v.Accounts = t.pool.Chooser(r).Among(v.HasAccount)
 	for name, u := range t.cfg.Upstreams {
 		if u.Auth == config.AuthSigned && p.Sign == nil {
 			if slices.ContainsFunc(r.Upstreams, func(target config.Target) bool { return target.Name == name }) {
