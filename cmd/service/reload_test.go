@@ -301,7 +301,7 @@ func TestReloadRemovesARouteWithJobs(t *testing.T) {
 	if n := w.up.Sandbox.Stats().MaxCreatesPerKey; n != 1 {
 		t.Errorf("%d creates of one job", n)
 	}
-	w.wantLogged(t, `level=ERROR msg="the configuration was not reloaded, and nothing has changed"`, `level=WARN msg="a part of the configuration needs a restart, and is as it was" keys=[orphans]`)
+	w.wantLogged(t, `level=ERROR msg="the configuration was not reloaded; nothing has changed in this process"`, `level=WARN msg="a part of the configuration needs a restart, and is as it was" keys=[orphans]`)
 	w.counted(t, telemetry.ReloadRefused, 1)
 	w.counted(t, telemetry.ReloadApplied, 2)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -35,7 +36,9 @@ type startable struct {
 // consumers of those that are new, and the bound of those that have another
 // max_in_flight. It fails, and nothing is changed in this process, where the broker
 // does not answer, and where a route with jobs was removed and nothing says what is to
-// become of them. Reloads come one after the other, after Start and before Drain.
+// become of them. Then the broker is told the old bounds again, within another
+// revertWithin; what it does not hear it is told with the next reload. Reloads come one
+// after the other, after Start and before Drain.
 func (c *Consumer) Prepare(ctx context.Context, next *config.Config) (*Plan, error) {
 	p := &Plan{c: c, next: next}
 	kept := map[routeID]bool{}
@@ -52,6 +55,7 @@ func (c *Consumer) Prepare(ctx context.Context, next *config.Config) (*Plan, err
 	}
 	for _, r := range next.Routes {
 		if err := p.ensure(ctx, r); err != nil {
+			c.revert(ctx)
 			return nil, fmt.Errorf("route %s: %w", r.Name, err)
 		}
 	}
@@ -72,26 +76,51 @@ func (p *Plan) checkRemoved(ctx context.Context) error {
 	return finder.refuse("until their jobs have ended")
 }
 
+// revertWithin bounds how long a reload that failed asks the broker to forget it.
+const revertWithin = 5 * time.Second
+
+// revert tells the broker the bounds that are in force, where it was told others. It is
+// best effort: the broker may be why the reload failed.
+func (c *Consumer) revert(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), revertWithin)
+	defer cancel()
+	for _, run := range c.running {
+		if run.told == run.route.MaxInFlight {
+			continue
+		}
+		if err := c.tell(ctx, run, run.route); err != nil {
+			c.Logger.Warn("the broker keeps a route's max_in_flight of a refused reload until the next one",
+				"kind", run.route.Kind, "route", run.route.Name, "error", err)
+		}
+	}
+}
+
+// tell has the broker's consumer of a route be as r asks.
+func (c *Consumer) tell(ctx context.Context, run *running, r config.Route) error {
+	run.told = 0
+	_, err := c.ensureRoute(ctx, r, c.Broker.EnsureConsumer)
+	if err == nil {
+		run.told = r.MaxInFlight
+	}
+	return err
+}
+
 // ensure sees to one route of the next configuration. An embedded server's consumer is
 // not hurried as at a start: what is held is held by this process.
 func (p *Plan) ensure(ctx context.Context, r config.Route) error {
 	run := p.c.running[idOf(r)]
-	if run != nil && run.route.MaxInFlight == r.MaxInFlight {
-		if run.route.ReadyJobs != r.ReadyJobs {
-			p.changed = append(p.changed, r)
-		}
-		return nil
-	}
-	cons, err := p.c.ensureRoute(ctx, r, p.c.Broker.EnsureConsumer)
-	switch {
-	case err != nil:
-		return err
-	case run == nil:
+	if run == nil {
+		cons, err := p.c.ensureRoute(ctx, r, p.c.Broker.EnsureConsumer)
 		p.added = append(p.added, startable{r, cons})
-	default:
+		return err
+	}
+	if run.route.MaxInFlight != r.MaxInFlight || run.route.ReadyJobs != r.ReadyJobs {
 		p.changed = append(p.changed, r)
 	}
-	return nil
+	if run.told == r.MaxInFlight {
+		return nil
+	}
+	return p.c.tell(ctx, run, r)
 }
 
 // Apply puts the plan into effect: swap replaces the configuration and the routes of

@@ -13,6 +13,9 @@ import (
 // running is a route at work in this process.
 type running struct {
 	route config.Route
+	// told is the max_in_flight that the broker was last told; 0 where it may or may not
+	// have heard of another one.
+	told  int
 	slots *slots
 	stop  context.CancelCauseFunc // ends what loops counts
 	loops sync.WaitGroup
@@ -43,7 +46,7 @@ type ensure func(ctx context.Context, stream string, cfg jetstream.ConsumerConfi
 // line, and to count them.
 func (c *Consumer) startRoute(r config.Route, cons jetstream.Consumer) {
 	id := idOf(r)
-	run := &running{route: r, slots: newSlots(r.MaxInFlight)}
+	run := &running{route: r, told: r.MaxInFlight, slots: newSlots(r.MaxInFlight)}
 	ctx, stop := context.WithCancelCause(c.fetching)
 	run.stop = stop
 	c.running[id] = run

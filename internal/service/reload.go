@@ -26,8 +26,9 @@ func (s *Service) keepReloading(ctx context.Context) {
 }
 
 // Reload reads the configuration again, and puts what a running process can take from it
-// into force. Where anything is wrong, nothing has changed. The log says what became of
-// it, and so does the error. Reloads come one after the other, while Run runs.
+// into force. Where anything is wrong, nothing has changed in this process. The log says
+// what became of it, and so does the error. Reloads come one after the other, while Run
+// runs.
 func (s *Service) Reload(ctx context.Context) error {
 	changes, err := s.reload(ctx)
 	s.logReload(changes, err)
@@ -68,7 +69,7 @@ func (s *Service) reload(ctx context.Context) (config.Changes, error) {
 func (s *Service) logReload(changes config.Changes, err error) {
 	if err != nil {
 		s.metrics.Reloaded(telemetry.ReloadRefused)
-		s.log.Error("the configuration was not reloaded, and nothing has changed", telemetry.KeyError, err)
+		s.log.Error("the configuration was not reloaded; nothing has changed in this process", telemetry.KeyError, err)
 		return
 	}
 	s.metrics.Reloaded(telemetry.ReloadApplied)

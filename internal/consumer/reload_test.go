@@ -1,0 +1,84 @@
+package consumer
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// maxAckPending is how many jobs the broker gives to all replicas of a video route.
+func (r *replica) maxAckPending(t *testing.T, route string) int {
+	t.Helper()
+	cons, err := r.Broker.Consumer(t.Context(), r.Broker.Names().Work(), subject.WorkDurable(subject.Video, route))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cons.CachedInfo().Config.MaxAckPending
+}
+
+// TestRefusedReloadIsForgotten: the broker takes the new bound of a route and refuses the
+// route behind it. It is told the old bound again, and the new one by the next reload.
+func TestRefusedReloadIsForgotten(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	const route, url = config.SandboxVideoRoute, "http://127.0.0.1:1"
+	r := newReplica(t, b, testConfig(t, url, slotsOf(3, 3)))
+	next := testConfig(t, url, slotsOf(7, 7), func(c *config.Config) {
+		i := slices.IndexFunc(c.Routes, func(r config.Route) bool { return r.Name == route })
+		added := c.Routes[i]
+		added.Name, added.Models = "zz-added", []string{"added"}
+		c.Routes = append(c.Routes, added)
+	})
+	work := b.Names().Work()
+	if _, err := b.JetStream().CreateConsumer(t.Context(), work, jetstream.ConsumerConfig{
+		Durable: "in-the-way", FilterSubject: b.Names().WorkRoutePattern(subject.Video, "zz-added"), AckPolicy: jetstream.AckExplicitPolicy,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Prepare(t.Context(), next); err == nil {
+		t.Fatal("the plan has a consumer that the broker refuses")
+	}
+	if got := r.maxAckPending(t, route); got != 3 {
+		t.Errorf("after a refused reload the broker has %d", got)
+	}
+	if err := b.JetStream().DeleteConsumer(t.Context(), work, "in-the-way"); err != nil {
+		t.Fatal(err)
+	}
+	plan, err := r.Prepare(t.Context(), next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	swap, err := r.Routes.Reload(next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan.Apply(func() { swap(); r.Config.Set(next) })
+	if got := r.maxAckPending(t, route); got != 7 {
+		t.Errorf("after the reload the broker has %d", got)
+	}
+}
+
+// TestBrokerThatKeptARefusedBound is told the one that is in force by the next reload,
+// although that changes nothing in this process.
+func TestBrokerThatKeptARefusedBound(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	r := newReplica(t, b, testConfig(t, "http://127.0.0.1:1", slotsOf(3, 3)))
+	run := r.running[routeID{subject.Video, config.SandboxVideoRoute}]
+	other := run.route
+	other.MaxInFlight = 7
+	if err := r.tell(t.Context(), run, other); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Prepare(t.Context(), r.cfg); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.maxAckPending(t, config.SandboxVideoRoute); got != 3 {
+		t.Errorf("the broker has %d", got)
+	}
+}
