@@ -70,14 +70,14 @@ func (u *Uploads) place(ctx context.Context, wait time.Duration) error {
 	case <-timer.C:
 		return fault.New(fault.QueueFull, "this replica has %d stored requests in hand; nothing was accepted", maxUploads).WithRetryAfter(time.Second)
 	case <-ctx.Done():
-		return notRead(context.Cause(ctx))
+		return notRead("the call ended before it had a place", context.Cause(ctx))
 	}
 }
 
 func (u *Uploads) read(ctx context.Context, up *Upload) ([]byte, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, readWithin, fmt.Errorf("upload %s was not read within %s", up.Object.Name, readWithin))
+	reading, cancel := context.WithTimeoutCause(ctx, readWithin, fmt.Errorf("upload %s was not read within %s", up.Object.Name, readWithin))
 	defer cancel()
-	data, err := u.bodies.Get(ctx, up.Object)
+	data, err := u.bodies.Get(reading, up.Object)
 	switch {
 	case err == nil:
 		up.read = true
@@ -85,13 +85,16 @@ func (u *Uploads) read(ctx context.Context, up *Upload) ([]byte, error) {
 	case errors.Is(err, broker.ErrBodyLost):
 		return nil, fault.New(fault.InputLost,
 			"%s in %s is gone, or is not the object that the message names by size and sha256; upload the request again, and send a message that names it", up.Object.Name, up.Object.Bucket)
+	case ctx.Err() != nil:
+		return nil, notRead("the call ended before it was", err)
 	default:
-		return nil, notRead(err)
+		return nil, notRead(broker.Reason(err), err)
 	}
 }
 
-func notRead(err error) error {
-	return fault.New(fault.BrokerUnavailable, "the stored request was not read, and nothing was accepted: %w", err).WithRetryAfter(time.Second)
+// notRead says why in one line that names nothing of ours. The cause is for the log.
+func notRead(why string, cause error) error {
+	return fault.New(fault.BrokerUnavailable, "the stored request was not read, and nothing was accepted: %s", why).Because(cause).WithRetryAfter(time.Second)
 }
 
 // complete takes over the stored request. What the headers of its message say is

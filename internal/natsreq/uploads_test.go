@@ -206,9 +206,10 @@ func TestPlaces(t *testing.T) {
 		release()
 		t.Errorf("the ninth: %v", err)
 	}
-	gone, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := take(gone, time.Minute); fault.CodeOf(err) != fault.BrokerUnavailable || !errors.Is(err, context.Canceled) {
+	gone, cancel := context.WithCancelCause(t.Context())
+	cause := fault.New(fault.AcceptanceUnknown, "no answer")
+	cancel(cause)
+	if _, err := take(gone, time.Minute); fault.CodeOf(err) != fault.BrokerUnavailable || !errors.Is(err, cause) || strings.Contains(err.Error(), "no answer") {
 		t.Errorf("one who goes away: %v", err)
 	}
 	whole := natsreq.Incoming{}
@@ -225,4 +226,23 @@ func TestPlaces(t *testing.T) {
 		t.Errorf("a place was given back twice: %v", err)
 	}
 	release()
+}
+
+// TestUploadOfALostBroker: who called is told in one line, which names no stream.
+func TestUploadOfALostBroker(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	uploads := natsreq.NewUploads(broker.NewBodies(b), brokertest.Logger(t))
+	in, err := natsreq.Decode(names, names.Call(subject.Video, "acme"), nil,
+		marshal(t, storedVideo(brokertest.Upload(t, b.JetStream(), "acme", "a", rawVideo(`{}`)))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Conn().Close()
+	release, err := uploads.Complete(t.Context(), &in, time.Second)
+	release()
+	const want = "the stored request was not read, and nothing was accepted: JetStream is unavailable: not connected to NATS"
+	if f := fault.From(err); f.Code != fault.BrokerUnavailable || f.RetryAfter != time.Second || f.Message != want || !f.Hides() {
+		t.Errorf("%v", err)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/subject"
@@ -51,8 +52,8 @@ func (op *Operator) resolve(ctx context.Context, l letter, r admission.Request) 
 	}
 	if err := op.remove(ctx, l); err != nil {
 		return tasklog.Entry{}, fault.New(fault.BrokerUnavailable,
-			"job %s was accepted, but dead letter %d could not be removed; call again, it makes no second job: %w", entry.Job.GetId(), l.seq, err).
-			ForJob(entry.Job.GetId()).WithRetryAfter(time.Second)
+			"job %s was accepted, but dead letter %d could not be removed; call again, it makes no second job: %s", entry.Job.GetId(), l.seq, broker.Reason(err)).
+			Because(err).ForJob(entry.Job.GetId()).WithRetryAfter(time.Second)
 	}
 	return entry, nil
 }
