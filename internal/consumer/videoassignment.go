@@ -93,6 +93,13 @@ func (a *assignment) resume(table *routes.Table, account pool.Account) {
 	}
 }
 
+// asks says that the create request is about to be written.
+func (a *assignment) asks() {
+	if a.lease != nil {
+		a.lease.Asks()
+	}
+}
+
 // report tells what became of the create request.
 func (a *assignment) report(err *upstream.Error) {
 	if a.lease != nil {

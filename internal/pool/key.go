@@ -37,6 +37,7 @@ type key struct {
 	waits     int       // in a row, of those whose length was not told
 	restUntil time.Time // refused
 	restFor   time.Duration
+	renewed   time.Time   // when it was last given another secret
 	back      *time.Timer // fires when the key is no longer out; nil until it first is
 }
 
@@ -89,12 +90,13 @@ func (k *key) take(now time.Time) (done func(error), free time.Time) {
 
 // heed sets the key aside where the upstream did, and takes it back when a call
 // went well. What a call says that began before the key was set aside changes
-// nothing about that.
+// nothing about that, and one that began before the key was renewed was refused with
+// another secret.
 func (k *key) heed(err *upstream.Error, began, now time.Time) {
 	switch {
 	case err == nil:
 		k.wentWell(began)
-	case err.Scope != upstream.ScopeKey:
+	case err.Scope != upstream.ScopeKey, began.Before(k.renewed):
 	case err.Final:
 		if !k.restUntil.After(now) {
 			k.service.logger.Warn("upstream key refused", "account", k.account.String(),

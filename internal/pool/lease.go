@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/genbus/genbus/internal/upstream"
@@ -20,6 +21,7 @@ type Lease struct {
 
 	// The pool's mutex guards what follows.
 	done     func(error) // tells the breaker about the call that it let through; nil once told
+	asked    time.Time   // when the call began that is reported next; zero where nobody said
 	probe    bool        // that call shows whether the upstream is well again
 	patience *time.Timer // of those who wait for the probe; nil without one
 	released bool
@@ -43,6 +45,15 @@ func (l *Lease) Begun() {
 	}
 }
 
+// Asks says that a call begins. Nothing needs to call it; but the first call of a lease
+// that was acquired began with it, and of all others nobody else knows whether the key had
+// another secret when they began.
+func (l *Lease) Asks() {
+	l.pool.mu.Lock()
+	defer l.pool.mu.Unlock()
+	l.asked = time.Now()
+}
+
 // Report says what became of a call; nil means that it went well. It is called
 // once for each call, and not for a job that was not sent.
 //
@@ -57,8 +68,9 @@ func (l *Lease) Report(err *upstream.Error) {
 	now := time.Now()
 	began, poll := l.began, l.done == nil
 	if poll {
-		began = now
+		began = cmp.Or(l.asked, now)
 	}
+	l.asked = time.Time{}
 	l.tell(health(err))
 	if l.service == nil || poll && err == nil {
 		return

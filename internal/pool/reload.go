@@ -53,9 +53,12 @@ func (s *service) reload(u config.Upstream, renewed []Account) {
 		keys = append(keys, k)
 	}
 	s.keys = keys
+	s.countOut(time.Now())
 }
 
-// renew forgets what the upstream said of the key that had this name.
+// renew forgets what the upstream said of the key that had this name, and what it has yet
+// to say of calls that have begun.
 func (k *key) renew() {
+	k.renewed = time.Now()
 	k.restUntil, k.waitUntil, k.why, k.waits = time.Time{}, time.Time{}, nil, 0
 }

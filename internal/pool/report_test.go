@@ -353,3 +353,33 @@ func TestPollsAndTheBreaker(t *testing.T) {
 		expectBusy(t, c, new(pool.Tried), time.Minute)
 	})
 }
+
+// TestLateRefusalOfARenewedKey: a key was replaced while calls were in hand, and the old
+// one is refused. That says nothing of the new one, whether it was a job's first call or
+// a later one; the next refusal does.
+func TestLateRefusalOfARenewedKey(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := telemetry.NewMetrics("v1")
+		ups := config.Upstreams{"a": with(nil, "1")}
+		p := pool.New(ups, pool.Options{Metrics: m})
+		c, a := p.Chooser(along("a")), pool.Account{Upstream: "a", Key: "1"}
+		report(t, c, asking(slowDown, time.Hour))
+		expectMetrics(t, m, `upstream_keys_out{upstream="a"} 1`)
+		pass(time.Hour)
+		first, later := get(t, c, new(pool.Tried)), p.Resume(a)
+		later.Asks()
+		report(t, c, asking(slowDown, time.Hour))
+		pass(time.Second)
+		p.Reload(ups, config.Retry{}, a)
+		expectMetrics(t, m, `upstream_keys_out{upstream="a"} 0`)
+		pass(time.Second)
+		first.Report(&badKey)
+		later.Report(&badKey)
+		expectMetrics(t, m, `upstream_keys_out{upstream="a"} 0`)
+		later.Report(&badKey)
+		expectMetrics(t, m, `upstream_keys_out{upstream="a"} 1`)
+		first.Release()
+		later.Release()
+	})
+}
