@@ -33,7 +33,7 @@ type submitCommand struct {
 // with connects, has f do its work, and leaves.
 func (c *submitCommand) with(ctx context.Context, out io.Writer, f func(context.Context, jobs, *follower) error) error {
 	show := &follower{out: out, json: c.JSON, bar: terminal(out)}
-	if c.NATS != "" && c.connection.given() {
+	if c.NATS != "" && c.given() {
 		return wrongUse("both NATS (--nats, or GENBUS_NATS_URL) and gRPC (--server, --key-file, --tls) are named: choose one")
 	}
 	if c.NATS != "" {

@@ -207,7 +207,7 @@ func TestEveryErrorOfHTTPIsSomewhere(t *testing.T) {
 		fault.NotFound, fault.MethodNotAllowed, // of every path
 		fault.CallerGone,                                                                                              // who went away reads no answer
 		fault.OperatorRequired, fault.RouteNotFound, fault.LetterNotFound, fault.LetterUnusable, fault.LetterResolved, // gRPC
-		fault.CallerDeadline, // gRPC: requests of HTTP bring no deadline
+		fault.CallerDeadline,                                                   // gRPC: requests of HTTP bring no deadline
 		fault.SubmissionUnknown, fault.OrphanedSubmission, fault.ArchiveFailed, // of videos, which nobody waits for
 	}
 	listed := map[string]bool{}
