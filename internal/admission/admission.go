@@ -80,6 +80,7 @@ type Admission struct {
 	quota      *quota.Quota
 	metrics    *telemetry.Metrics
 	now        func() time.Time
+	decisions  decisions
 }
 
 // New returns an admission.
@@ -112,6 +113,7 @@ func (a *Admission) Admit(ctx context.Context, r Request) (tasklog.Entry, error)
 const decideWithin = 8 * time.Second
 
 func (a *Admission) admit(ctx context.Context, r Request) (tasklog.Entry, error) {
+	defer a.decisions.begin()()
 	c, err := a.Check(r)
 	if err != nil {
 		return tasklog.Entry{}, err

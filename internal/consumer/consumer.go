@@ -70,7 +70,8 @@ type Consumer struct {
 	jobs         sync.WaitGroup // jobs that a goroutine works on
 	resync       gate
 
-	extendEvery atomic.Int64 // a duration; the ticker looks at it each time
+	extendEvery atomic.Int64  // a duration; the ticker looks at it each time
+	removals    atomic.Uint64 // reloads that removed routes; who looks for orphans begins anew with each
 	// What follows belongs to Start, and then to the reload at work.
 	running  map[routeID]*running
 	adopting bool // orphans are looked for

@@ -18,23 +18,28 @@ import (
 type orphanFinder struct {
 	*Consumer
 	has func(subject.Kind, string) bool // such a route
-	// jobs are the routes that were ever found, and the number of jobs that each was
-	// seen with: what is found is never forgotten, and a watch that ends may begin
+	// jobs are the routes that were ever found, and how often jobs of each were seen: what
+	// is found is never forgotten, and a watch that ends may begin
 	// again.
 	jobs map[routeID]int
 	// line is the number of subjects of GENBUS_WORK that this look has had, and pages how
 	// many pages there are of them, 1 or more.
 	line, pages int
-	// waiting is the last sequence of GENBUS_WAIT that was looked at.
-	waiting uint64
+	// waiting is the last sequence of GENBUS_WAIT that was looked at, and removals how many
+	// reloads had removed routes then.
+	waiting, removals uint64
 }
 
 func newOrphanFinder(c *Consumer, has func(subject.Kind, string) bool) *orphanFinder {
-	return &orphanFinder{Consumer: c, has: has, jobs: map[routeID]int{}, pages: 1}
+	return &orphanFinder{Consumer: c, has: has, jobs: map[routeID]int{}, pages: 1, removals: c.removals.Load()}
 }
 
-// look finds what stands in line and what has come to wait since the last look.
+// look finds what stands in line and what has come to wait since the last look; all that
+// waits, where routes were removed meanwhile: it waited on a route that there was.
 func (f *orphanFinder) look(ctx context.Context) error {
+	if n := f.Consumer.removals.Load(); n != f.removals {
+		f.removals, f.waiting = n, 0
+	}
 	if err := f.lookAtLine(ctx); err != nil {
 		return err
 	}

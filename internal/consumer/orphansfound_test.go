@@ -100,6 +100,28 @@ func TestOrphansAreFoundAmongVeryMany(t *testing.T) {
 	seen(map[routeID]int{gone: 100, other: 2})
 }
 
+// TestOrphansOfARouteThatAReloadRemoves: their items were looked at before that.
+func TestOrphansOfARouteThatAReloadRemoves(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	r := newReplica(t, b, testConfig(t, "http://127.0.0.1:1"))
+	waitItem(t, b, "removed", videoID("v"))
+	removed := false
+	finder := newOrphanFinder(r.Consumer, func(_ subject.Kind, name string) bool { return !removed || name != "removed" })
+	if err := finder.look(t.Context()); err != nil || len(finder.jobs) != 0 {
+		t.Fatalf("found %v, %v", finder, err)
+	}
+	plan, err := r.Prepare(t.Context(), testConfig(t, "http://127.0.0.1:1", removes(config.OrphansFail)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan.next = r.cfg // nothing of this process adopts them
+	plan.Apply(func() { removed = true })
+	if err := finder.look(t.Context()); err != nil || finder.jobs[routeID{subject.Video, "removed"}] != 1 {
+		t.Errorf("found %v, %v", finder, err)
+	}
+}
+
 // TestAdoptionIsRepeated: the jobs cannot be moved as long as there is no room for
 // them. They are when there is.
 func TestAdoptionIsRepeated(t *testing.T) {

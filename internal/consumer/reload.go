@@ -135,6 +135,9 @@ func (p *Plan) Apply(swap func()) {
 		delete(c.running, idOf(run.route))
 	}
 	swap()
+	if len(p.removed) > 0 {
+		c.removals.Add(1)
+	}
 	c.extendFor(p.next.Routes)
 	for _, r := range p.changed {
 		run := c.running[idOf(r)]
@@ -156,10 +159,14 @@ func (p *Plan) Apply(swap func()) {
 }
 
 // Stranded names the jobs that were accepted for a removed route while it was removed,
-// of which nothing says what is to become; it is empty where there are none.
+// of which nothing says what is to become; it is empty where there are none. It looks
+// when the admissions in hand are over, as one may have read the old configuration.
 func (p *Plan) Stranded(ctx context.Context) (string, error) {
 	if len(p.removed) == 0 || p.next.Orphans != "" {
 		return "", nil
+	}
+	if err := p.c.Admission.Decided(ctx); err != nil {
+		return "", err
 	}
 	finder, err := p.c.findOrphans(ctx, p.c.Routes.Has)
 	return finder.String(), err
