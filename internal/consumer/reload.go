@@ -127,7 +127,9 @@ func (p *Plan) ensure(ctx context.Context, r config.Route) error {
 // the whole process, after the removed routes take no more jobs and before the new
 // ones do. What the process holds of a removed route it gives back, as at a stop: at
 // once where no call is in hand, and else when that is over; chats run to their end. It
-// returns when the removed routes' last fetch is over, after a second at most.
+// returns when nothing of the removed routes runs here but jobs, so that a route that comes
+// back is not served twice: the last fetch is over after a second, the last move into the
+// line mostly too, and after ten where the broker does not answer.
 func (p *Plan) Apply(swap func()) {
 	c := p.c
 	for _, run := range p.removed {
@@ -148,9 +150,12 @@ func (p *Plan) Apply(swap func()) {
 	for _, r := range p.added {
 		c.startRoute(r.Route, r.cons)
 	}
+	for _, run := range p.removed { // what is given back must not come here again
+		<-run.fetched
+		c.held.drainRoute(idOf(run.route))
+	}
 	for _, run := range p.removed {
 		run.loops.Wait()
-		c.held.drainRoute(idOf(run.route))
 	}
 	if p.next.Orphans != "" && !c.adopting {
 		c.adopting = true

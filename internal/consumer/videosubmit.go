@@ -64,8 +64,14 @@ func earliest(at time.Time, limits ...*timestamppb.Timestamp) time.Time {
 	return at
 }
 
-// submitTo commits where the request goes, and sends it.
+// submitTo commits where the request goes, and sends it. A place that was taken right
+// after a refusal, by the route as it was then, may be with an account that the route does
+// not have any more: then the task chooses anew before anything is committed.
 func (j *videoJob) submitTo(ctx context.Context, a pool.Account) Outcome {
+	if !j.HasAccount(a) {
+		j.assigned.leave()
+		return HoldFor(0)
+	}
 	request, out, ok := j.request(ctx, a)
 	if !ok {
 		return out
@@ -129,7 +135,7 @@ func itemBody(ctx context.Context, bodies *broker.Bodies, item *genbusv1.WorkIte
 // create calls the upstream once and commits what became of it.
 func (j *videoJob) create(ctx context.Context, a pool.Account, request []byte) Outcome {
 	x := j.entry.Job.GetExecution()
-	client, ok := j.Client(a)
+	client, ok := j.Client(a) // submitTo has seen it: this step keeps its route
 	if !ok || !time.Now().Before(x.GetSubmitUntil().AsTime()) {
 		return j.notSent(ctx) // the commit took longer than the request may
 	}

@@ -67,6 +67,8 @@ type modelCache struct {
 	mu   sync.Mutex
 	at   time.Time
 	list map[string][]upstream.Model // by upstream; nil before the first answer
+	// reloads counts the calls of forget: what was asked before one is old at once.
+	reloads int
 	// asking is closed when the caller who asks the upstreams has their lists; nil
 	// when nobody asks.
 	asking chan struct{}
@@ -94,20 +96,26 @@ func (t *Table) upstreamModels(ctx context.Context) map[string][]upstream.Model 
 		return c.list
 	}
 	c.asking = make(chan struct{})
+	reloads := c.reloads
 	c.mu.Unlock()
 	// The answer is for everybody, so it does not end with the caller.
 	list := t.now.Load().askAll(context.WithoutCancel(ctx))
 	c.mu.Lock()
 	close(c.asking)
-	c.list, c.at, c.asking = list, time.Now(), nil
+	c.list, c.asking = list, nil
+	if c.reloads == reloads {
+		c.at = time.Now()
+	}
 	return list
 }
 
-// forget has the next caller ask again: there are other upstreams.
+// forget has the next caller ask again, also where somebody is asking now: there are
+// other upstreams.
 func (c *modelCache) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.at = time.Time{}
+	c.reloads++
 }
 
 // await lets go of the lock until the caller who asks has the answer, or ctx

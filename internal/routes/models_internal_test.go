@@ -106,3 +106,23 @@ func TestOneCallerAsks(t *testing.T) {
 		t.Errorf("%d calls", n)
 	}
 }
+
+// TestListOfBeforeAReload: what is asked while a reload comes is not kept.
+func TestListOfBeforeAReload(t *testing.T) {
+	t.Parallel()
+	l := newLister(t)
+	first := l.count(t.Context())
+	<-l.asked
+	swap, err := l.Reload(l.now.Load().cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	swap()
+	l.let <- struct{}{}
+	expect(t, first, 1)
+	l.let <- struct{}{}
+	expect(t, l.count(t.Context()), 1)
+	if n := l.calls.Load(); n != 2 {
+		t.Errorf("%d calls", n)
+	}
+}

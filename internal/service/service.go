@@ -247,6 +247,7 @@ func (s *Service) Run(ctx context.Context) error {
 	group.Go(func() error {
 		defer unwatch()
 		<-serving.Done()
+		s.health.SetDraining()
 		<-reloading // one in hand begins what the stop is to end
 		begin := time.Now()
 		if err := s.stop(context.WithoutCancel(ctx)); err != nil {
@@ -266,10 +267,9 @@ func ignore(err, expected error) error {
 }
 
 // stop refuses new work at once, lets the calls in hand finish within the grace
-// period, hands the rest over, and closes.
+// period, hands the rest over, and closes. The replica is said to be draining already.
 func (s *Service) stop(ctx context.Context) error {
 	s.log.Info("stopping", "grace", s.cfg.Shutdown.Grace.String())
-	s.health.SetDraining()
 	_ = broker.Wait(ctx, s.cfg.Shutdown.Delay) // ctx has no end
 	s.api.Drain(nil)
 	grace, cancel := context.WithTimeout(ctx, s.cfg.Shutdown.Grace)
