@@ -7,6 +7,15 @@
 // its way: the program chooses servers, credentials and handlers, and closes it. All
 // calls are safe for concurrent use, and end with their context.
 //
+//	nc, err := nats.Connect("nats://127.0.0.1:4222", nats.MaxReconnects(-1))
+//	...
+//	c, err := client.New(nc, client.Options{Tenant: "acme"})
+//	...
+//	task, err := c.SubmitVideo(ctx, request)
+//	task, err = c.WaitVideo(ctx, task.GetId())
+//
+// A whole program is in examples/client.
+//
 // Errors that have a meaning are of type *Error, and compare with the codes of this
 // package: errors.Is(err, client.ErrQueueFull).
 package client

@@ -85,9 +85,23 @@ func (f *follower) step(e proto.Message, t *genbusv1.VideoTask) error {
 	case f.bar:
 		_, err = fmt.Fprintf(f.out, "\r%s  %s %3d %%  %-11s", t.GetId(), gauge(t.GetProgress()), t.GetProgress(), status)
 	default:
-		_, err = fmt.Fprintf(f.out, "%s  %s  %-11s %3d %%\n", t.GetUpdatedAt().AsTime().Format(time.RFC3339), t.GetId(), status, t.GetProgress())
+		_, err = fmt.Fprintf(f.out, "%s  %s  v%-3d %-11s %3d %%%s\n", t.GetUpdatedAt().AsTime().Format(time.RFC3339), t.GetId(), t.GetVersion(), status, t.GetProgress(), finer(t))
 	}
 	return err
+}
+
+// finer is the phase of a task, where it says more than its status, and the code of the
+// refusal that a task waits after.
+func finer(t *genbusv1.VideoTask) string {
+	phase := task.PhaseWord(t.GetExecution().GetPhase())
+	switch {
+	case phase == "queued" && t.GetUpstreamStatus() != "":
+		return "  (waits after " + clean(t.GetUpstreamStatus()) + ")"
+	case t.GetExecution() != nil && phase != task.StatusWord(t.GetStatus()):
+		return "  (" + phase + ")"
+	default:
+		return ""
+	}
 }
 
 // gaugeWidth is how many characters a bar has.

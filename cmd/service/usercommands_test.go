@@ -66,7 +66,7 @@ func TestJobsFromTheCommandLine(t *testing.T) {
 			t.Parallel()
 			c.t = t
 			out := c.ok("submit", "video", "--model", "sandbox-video", "a cat", "--size", "1280x720", "--label", "team=a")
-			if !strings.Contains(out, "  queued        0 %\n") || !strings.Contains(out, "  completed   100 %\nhttp://") || strings.ContainsRune(out, '\r') {
+			if !strings.Contains(out, "  v1   queued        0 %\n") || !strings.Contains(out, "  queued        0 %  (submitting)\n") || !strings.Contains(out, "  completed   100 %\nhttp://") || strings.ContainsRune(out, '\r') {
 				t.Errorf("a video was followed with:\n%s", out)
 			}
 			if out := c.ok("submit", "chat", "--model", "sandbox-chat", "hello"); !strings.HasPrefix(out, "You wrote 1 words") || strings.Count(out, "\n") != 1 {

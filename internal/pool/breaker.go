@@ -8,6 +8,7 @@ import (
 	"github.com/sony/gobreaker/v2"
 
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/telemetry"
 	"github.com/genbus/genbus/internal/upstream"
 	"github.com/genbus/genbus/internal/upstream/chat"
 )
@@ -52,7 +53,7 @@ func (b *breaker) changed(name string, _, to gobreaker.State) {
 		// open.
 		b.until = time.Now().Add(b.openFor + 1)
 		b.service.metrics.BreakerOpen(true)
-		b.service.logger.Warn("upstream breaker opened", "upstream", name, "for", b.openFor)
+		b.service.logger.Warn("upstream breaker opened", "upstream", name, "for", b.openFor.String(), telemetry.KeyError, b.service.trouble)
 	case gobreaker.StateClosed:
 		b.service.metrics.BreakerOpen(false)
 		b.service.logger.Info("upstream breaker closed", "upstream", name)

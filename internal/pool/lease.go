@@ -2,6 +2,7 @@ package pool
 
 import (
 	"cmp"
+	"errors"
 	"time"
 
 	"github.com/genbus/genbus/internal/upstream"
@@ -71,6 +72,9 @@ func (l *Lease) Report(err *upstream.Error) {
 		began = cmp.Or(l.asked, now)
 	}
 	l.asked = time.Time{}
+	if l.service != nil && errors.Is(health(err), errTrouble) {
+		l.service.notice(err, now)
+	}
 	l.tell(health(err))
 	if l.service == nil || poll && err == nil {
 		return

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -24,6 +25,25 @@ type service struct {
 	breaks    config.Breaker // what the breaker was made from
 	metrics   *telemetry.UpstreamMetrics
 	logger    *slog.Logger
+	trouble   string    // the last failure that was the upstream's own
+	told      time.Time // when the log heard of one last
+}
+
+// tellEvery is how often the log hears of an upstream that fails.
+const tellEvery = time.Minute
+
+// notice tells the log of an upstream that fails: what waits for it says nothing. An
+// answer is told by its status and code alone, because its text may repeat a prompt.
+func (s *service) notice(err *upstream.Error, now time.Time) {
+	s.trouble = err.Error()
+	if err.HTTPStatus != 0 {
+		s.trouble = fmt.Sprintf("status %d, code %q", err.HTTPStatus, err.Code)
+	}
+	if now.Sub(s.told) < tellEvery {
+		return
+	}
+	s.told = now
+	s.logger.Warn("upstream call failed", "upstream", s.name, telemetry.KeyError, s.trouble)
 }
 
 func newService(name string, u config.Upstream, o Options) *service {

@@ -1,0 +1,41 @@
+package pool_test
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/pool"
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// TestTroubleIsTold: the log hears of an upstream that cannot be reached with its first
+// failure, then once a minute, and of a breaker why it opens. What an upstream answers
+// stays out: it may repeat a prompt.
+func TestTroubleIsTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		u := with(func(u *config.Upstream) { u.Breaker.Failures = 3 })
+		p := pool.New(config.Upstreams{"a": u}, pool.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		c := p.Chooser(along("a"))
+		refused := upstream.Error{Message: "dial tcp 127.0.0.1:1: connection refused", Scope: upstream.ScopeUpstream}
+		told := func() int { return strings.Count(log.String(), "upstream call failed") }
+		for range 2 {
+			report(t, c, &refused)
+			pass(time.Second)
+		}
+		if told() != 1 || !strings.Contains(log.String(), "connection refused") {
+			t.Errorf("the log says\n%s", log.String())
+		}
+		pass(time.Minute)
+		report(t, c, &upstream.Error{Message: "a prompt", Code: "overloaded", HTTPStatus: 503, Scope: upstream.ScopeUpstream})
+		if told() != 2 || !strings.Contains(log.String(), `breaker opened`) || !strings.Contains(log.String(), "status 503") || strings.Contains(log.String(), "a prompt") {
+			t.Errorf("a minute later it says\n%s", log.String())
+		}
+	})
+}
