@@ -29,10 +29,18 @@ func (c *Client) fits(m *nats.Msg) bool {
 // store puts a request that is larger than a message into the tenant's object store, and
 // has the message name it instead. It fails with errNotSent where it may be tried again.
 func (c *Client) store(ctx context.Context, kind Kind, m *nats.Msg) (name string, err error) {
+	before := c.nc.LastError()
 	ref, err := c.upload(ctx, m.Data)
-	if why := lost(c.nc); err != nil && why == "" && !refusedByServer(err) {
+	// A refusal of this user's rights comes beside the answers. It stays the connection's last error for good, so one that
+	// was there before says nothing of this upload.
+	why := lost(c.nc)
+	if errors.Is(before, c.nc.LastError()) {
+		why = ""
+	}
+	switch {
+	case err != nil && why == "" && !refusedByServer(err):
 		return "", fmt.Errorf("%w: %w", errNotSent, err)
-	} else if err != nil {
+	case err != nil:
 		return "", &Error{Code: ErrBodyTooLarge, Err: err, Message: fmt.Sprintf(
 			"the request has %d bytes, NATS takes messages of %d, and it could not be stored: %v%s; where this user has no right to the object store, send it by HTTP or gRPC", len(m.Data), c.nc.MaxPayload(), err, why)}
 	}
