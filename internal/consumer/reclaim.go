@@ -31,7 +31,7 @@ func (c *Consumer) durable(ctx context.Context, stream string, cfg jetstream.Con
 	if _, err := c.Broker.EnsureConsumer(ctx, stream, short); err != nil {
 		return nil, err
 	}
-	c.Logger.Info("taking back what the last process held", "consumer", cfg.Durable, "messages", cons.CachedInfo().NumAckPending)
+	c.Logger.Info("messages that were in hand at the last stop are delivered again at once", "consumer", cfg.Durable, "messages", cons.CachedInfo().NumAckPending)
 	c.loops.Go(func() { c.restoreAckWait(stream, cfg) })
 	return cons, nil
 }

@@ -1,0 +1,65 @@
+package docs_test
+
+import (
+	"fmt"
+	"log/slog"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/genbus/genbus/internal/config"
+)
+
+// TestReloadSampleSaysWhatIsLogged: operations.md shows a file and the line that its
+// additions make in the log.
+func TestReloadSampleSaysWhatIsLogged(t *testing.T) {
+	t.Parallel()
+	page := read(t, "docs/operations.md")
+	sample := regexp.MustCompile("(?s)```yaml\n([^`]*# added[^`]*)```").FindStringSubmatch(page)
+	if sample == nil {
+		t.Fatal("operations.md has no sample of a reload")
+	}
+	file := withoutAdditions(sample[1])
+	source := config.Source{File: "genbus.yaml", ReadFile: func(path string) ([]byte, error) {
+		if path == "genbus.yaml" {
+			return []byte(file), nil
+		}
+		return fmt.Appendf(nil, "key-of-%d-bytes", len(path)), nil
+	}}
+	running, err := config.Load(source)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, file)
+	}
+	file = sample[1]
+	_, changes, err := running.Reload(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var line strings.Builder
+	slog.New(slog.NewTextHandler(&line, nil)).Info("configuration reloaded", "added", changes.Added, "removed", changes.Removed, "changed", changes.Changed)
+	_, said, _ := strings.Cut(line.String(), " ") // the time
+	if !strings.Contains(page, said) {
+		t.Errorf("the log says\n%s", said)
+	}
+}
+
+// withoutAdditions is a sample without the lines that are marked as added, and without
+// what stands below an entry that is.
+func withoutAdditions(sample string) string {
+	var kept []string
+	below := -1
+	for line := range strings.Lines(sample) {
+		indent := len(line) - len(strings.TrimLeft(line, " "))
+		if below >= 0 && indent > below {
+			continue
+		}
+		below = -1
+		switch {
+		case !strings.Contains(line, "# added"):
+			kept = append(kept, line)
+		case strings.HasPrefix(strings.TrimLeft(line, " "), "- "):
+			below = indent
+		}
+	}
+	return strings.Join(kept, "")
+}
