@@ -46,7 +46,7 @@ func (c *eventsCommand) Run(ctx context.Context, out io.Writer) error {
 	c.NATS = cmp.Or(c.NATS, nats.DefaultURL)
 	nc, err := c.dial(os.Getenv("NATS_PASSWORD"))
 	if err != nil {
-		return fmt.Errorf("--nats %s: %w", c.NATS, err)
+		return err
 	}
 	defer nc.Close()
 	js, err := jetstream.New(nc)

@@ -3,7 +3,11 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"errors"
+	"fmt"
 	"iter"
+	"net/url"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 
@@ -41,7 +45,27 @@ func (n *natsConnection) dial(password string) (*nats.Conn, error) {
 	if n.NATSCA != "" {
 		opts = append(opts, nats.RootCAs(n.NATSCA))
 	}
-	return nats.Connect(n.NATS, opts...)
+	nc, err := nats.Connect(n.NATS, opts...)
+	if bad, ok := errors.AsType[*url.Error](err); ok {
+		err = bad.Err // bad itself repeats the address, its password included
+	}
+	if err != nil {
+		return nil, fmt.Errorf("no connection to NATS at %s (--nats): %w", shown(n.NATS), err)
+	}
+	return nc, nil
+}
+
+// shown is a list of addresses of NATS without the users and passwords that stand in it.
+func shown(addresses string) string {
+	list := strings.Split(addresses, ",")
+	for i, a := range list {
+		scheme, rest, ok := strings.Cut(strings.TrimSpace(a), "://")
+		if !ok {
+			scheme, rest = "nats", scheme
+		}
+		list[i] = scheme + "://" + rest[strings.LastIndex(rest, "@")+1:]
+	}
+	return strings.Join(list, ",")
 }
 
 // grpcJobs is genbus by gRPC. Its watches resume where they were cut off.

@@ -318,7 +318,7 @@ func TestOperatorCommandIsRefused(t *testing.T) {
 		"an unknown key":    {command{t, server, "nobody"}, []string{"routes"}, exitDenied, "invalid_api_key"},
 		"key in a file":     {command{t, server, ""}, []string{"--key-file", file, "routes"}, 0, config.SandboxVideoRoute},
 		"no such file":      {command{t, server, ""}, []string{"--key-file", file + "x", "routes"}, exitUsage, "no such file"},
-		"nobody there":      {command{t, "127.0.0.1:1", opsKey}, []string{"routes"}, exitUnavailable, "genbus: "},
+		"nobody there":      {command{t, "127.0.0.1:1", opsKey}, []string{"routes"}, exitUnavailable, "genbus: no genbus answers at 127.0.0.1:1 (--server): connection refused"},
 		"in clear":          {command{t, "192.0.2.1:9090", opsKey}, []string{"routes"}, exitUsage, "--tls"},
 		"a wrong kind":      {command{t, server, opsKey}, []string{"dead", "list", "--kind", "audio"}, exitUsage, "invalid_request"},
 		"no job":            {command{t, server, opsKey}, []string{"erase", "acme", "x"}, exitUsage, "video_… or chat_…"},

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -24,14 +26,28 @@ func (c *connection) advised(ctx context.Context, err error) error {
 	if !errors.As(err, &e) || e.code != "" || e.s.Code() != codes.Unavailable {
 		return err
 	}
+	speaksTLS, absent := probe(ctx, c.Server)
 	switch {
+	case absent != nil:
+		return unreachable{server: c.Server, why: absent, err: err}
 	case c.secure():
 		return adviceFor(err, e.s.Message())
-	case speaksTLS(ctx, c.Server):
+	case speaksTLS:
 		return wrongUse("%w\nthe server speaks TLS: use --tls, with --ca FILE where its certificate is not of an authority that the system trusts", err)
 	}
 	return err
 }
+
+// unreachable is an error of the connection that tells what gRPC tells in its own words.
+type unreachable struct {
+	server   string
+	why, err error
+}
+
+func (u unreachable) Error() string {
+	return fmt.Sprintf("no genbus answers at %s (--server): %v", u.server, u.why)
+}
+func (u unreachable) Unwrap() error { return u.err }
 
 // adviceFor reads why a connection by TLS was not made. gRPC tells it in words only.
 func adviceFor(err error, message string) error {
@@ -64,18 +80,35 @@ func adviceFor(err error, message string) error {
 // probeTime bounds the look at a server that could not be called.
 const probeTime = 3 * time.Second
 
-// speaksTLS shakes hands with a server, and sends nothing. A certificate that is not
-// trusted is one all the same.
-func speaksTLS(ctx context.Context, server string) bool {
+// probe shakes hands with a server, and sends nothing. It reports whether the server speaks
+// TLS, a certificate that is not trusted included, or why there is none at the address.
+func probe(ctx context.Context, server string) (speaksTLS bool, absent error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTime)
 	defer cancel()
-	d := tls.Dialer{NetDialer: &net.Dialer{}, Config: &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}}}
-	conn, err := d.DialContext(ctx, "tcp", server)
-	if err == nil {
-		_ = conn.Close() // nothing was sent
-		return true
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", server)
+	if err != nil {
+		return false, plain(err)
 	}
+	defer conn.Close()                      //nolint:errcheck // nothing was sent
+	host, _, _ := net.SplitHostPort(server) // it was dialled, so it has both
+	err = tls.Client(conn, &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}, ServerName: host}).HandshakeContext(ctx)
 	var distrusted *tls.CertificateVerificationError
 	var alert tls.AlertError
-	return errors.As(err, &distrusted) || errors.As(err, &alert)
+	return err == nil || errors.As(err, &distrusted) || errors.As(err, &alert), nil
+}
+
+// plain leaves out of an error of net what its reader knows: the network and the address.
+func plain(err error) error {
+	var errno syscall.Errno
+	var dns *net.DNSError
+	switch {
+	case errors.As(err, &errno):
+		return errno
+	case errors.As(err, &dns):
+		return fmt.Errorf("lookup %s: %s", dns.Name, dns.Err)
+	case os.IsTimeout(err):
+		return os.ErrDeadlineExceeded
+	default:
+		return err
+	}
 }

@@ -3,14 +3,15 @@ package main
 import (
 	"errors"
 
+	"github.com/nats-io/nats.go"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
 
-// Exit codes of "service operator". Every other command that fails ends with 1.
+// Exit codes of the commands that call a running genbus.
 const (
-	exitFailed      = 1
+	exitFailed      = 1 // whatever has no code of its own
 	exitUsage       = 2 // the command line or the request is wrong, TLS included
 	exitNotFound    = 3 // there is no such letter, job or route
 	exitDenied      = 4 // the key is missing, unknown, or no operator's
@@ -52,6 +53,10 @@ func exitCode(err error) int {
 	switch {
 	case isUsage(err):
 		return exitUsage
+	case errors.Is(err, nats.ErrNoServers):
+		return exitUnavailable
+	case errors.Is(err, nats.ErrAuthorization):
+		return exitDenied
 	case !errors.As(err, &e):
 		return exitFailed
 	}

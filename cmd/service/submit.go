@@ -39,7 +39,7 @@ func (c *submitCommand) with(ctx context.Context, out io.Writer, f func(context.
 	if c.NATS != "" {
 		nc, err := c.natsConnection.dial(os.Getenv("NATS_PASSWORD"))
 		if err != nil {
-			return fmt.Errorf("--nats: %w", err)
+			return err
 		}
 		defer nc.Close()
 		by, err := client.New(nc, client.Options{Tenant: c.Tenant, Prefix: c.Prefix})

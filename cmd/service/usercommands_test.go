@@ -136,6 +136,30 @@ func TestCommandsBringTheTenantsKey(t *testing.T) {
 	}
 }
 
+// TestNobodyThere is told with the address, and without the password that stands in it.
+func TestNobodyThere(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		args []string
+		code int
+		says string
+	}{
+		"gRPC":         {[]string{"tasks", "list", "--server", "127.0.0.1:1"}, exitUnavailable, "no genbus answers at 127.0.0.1:1 (--server): connection refused"},
+		"TLS":          {[]string{"submit", "video", "-m", "m", "p", "--server", "127.0.0.1:1", "--tls"}, exitUnavailable, "no genbus answers at 127.0.0.1:1 (--server): connection refused"},
+		"no port":      {[]string{"tasks", "list", "--server", "127.0.0.1"}, exitUnavailable, "no genbus answers at 127.0.0.1 (--server): "},
+		"NATS":         {[]string{"events", "--nats", "nats://me:secret@127.0.0.1:1,127.0.0.1:2"}, exitUnavailable, "no connection to NATS at nats://127.0.0.1:1,nats://127.0.0.1:2 (--nats): "},
+		"no such port": {[]string{"submit", "chat", "-m", "m", "p", "--nats", "nats://me:secret@127.0.0.1:x"}, exitFailed, "no connection to NATS at nats://127.0.0.1:x (--nats): invalid port"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, problems, code := userCommand{t: t}.run(row.args...)
+			if code != row.code || !strings.Contains(problems, row.says) || strings.Contains(problems, "secret") {
+				t.Errorf("ended with %d: %s", code, problems)
+			}
+		})
+	}
+}
+
 // TestEventsFromTheCommandLine: what was and what comes, chosen.
 func TestEventsFromTheCommandLine(t *testing.T) {
 	t.Parallel()
