@@ -104,11 +104,16 @@ func TestComposeIsWhole(t *testing.T) {
 	}
 }
 
-// TestComposeWaitsForHealth: replicas for the servers of NATS, which are asked; and
-// they may end in peace.
+// TestComposeWaitsForHealth: replicas for the servers of NATS, which are asked; they may
+// end in peace; and "up --wait" fails where a container has no health to wait for.
 func TestComposeWaitsForHealth(t *testing.T) {
 	t.Parallel()
 	c := compose(t)
+	for name, s := range c.Services {
+		if own := len(s.Healthcheck.Test) > 0; s.Healthcheck.Disable || !own && !slices.Contains([]string{"genbus-1", "genbus-2"}, name) {
+			t.Errorf("%s has no health of its own, and only genbus has that of the image", name)
+		}
+	}
 	for _, name := range []string{"genbus-1", "genbus-2"} {
 		s := c.Services[name]
 		cfg := composeConfig(t, s)

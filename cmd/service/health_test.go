@@ -18,6 +18,7 @@ import (
 
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/listener/certtest"
+	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -69,6 +70,14 @@ func TestHealthOfWhatIsConfigured(t *testing.T) {
 	}
 	if _, err := asked(t, healthCommand{URL: "http://" + addr}); err == nil || err.Error() != want {
 		t.Errorf("ready, by --url: %v", err)
+	}
+}
+
+// TestHealthOfTheSandbox is asked in deploy/compose.yaml.
+func TestHealthOfTheSandbox(t *testing.T) {
+	t.Parallel()
+	if got, err := asked(t, healthCommand{URL: startSandbox(t, sandbox.Options{}).URL()}); err != nil || got != "ready" {
+		t.Errorf("ready: %q, %v", got, err)
 	}
 }
 

@@ -123,7 +123,14 @@ func (s *Sandbox) routes() {
 	s.mux.HandleFunc("GET /files/{name}", s.countFile(s.door(s.getFile)))
 	s.mux.HandleFunc("GET /stats", s.getStats)
 	s.mux.HandleFunc("GET /tasks", s.getTasks)
+	s.mux.HandleFunc("GET /readyz", getReady)
 	s.mux.HandleFunc("/", invalidURL)
+}
+
+// getReady answers as genbus does, so that "service health --url" can ask both. A sandbox
+// that answers is ready.
+func getReady(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, []byte(`{"status":"ready"}`))
 }
 
 // ServeHTTP answers one request.
