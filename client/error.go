@@ -3,7 +3,9 @@ package client
 import (
 	"errors"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -111,6 +113,18 @@ func refusal(m *nats.Msg) *Error {
 // another replica, or the same in a moment, takes it, or knows what became of it.
 func again(e *Error) bool {
 	return e.Code == ErrShuttingDown || e.Code == ErrBrokerUnavailable || e.Code == ErrAcceptanceUnknown
+}
+
+// refusedSince is what the server has refused to this user of streams or buckets since
+// before was the connection's last error; nil for nothing. The last error stays for good,
+// and a refusal of something else says nothing of these.
+func (c *Client) refusedSince(before error, names ...string) error {
+	now := c.nc.LastError()
+	about := func(name string) bool { return strings.Contains(now.Error(), name) }
+	if !errors.Is(now, nats.ErrPermissionViolation) || errors.Is(before, now) || !slices.ContainsFunc(names, about) {
+		return nil
+	}
+	return now
 }
 
 // lost is the last error of a connection that explains why nobody answers, in words;

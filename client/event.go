@@ -44,6 +44,7 @@ func Terminal(s genbusv1.JobStatus) bool {
 
 // jobEvent is an event of either kind.
 type jobEvent struct {
+	id      string
 	version uint64
 	ended   bool
 	video   *genbusv1.VideoTaskEvent // or nil
@@ -53,8 +54,8 @@ type jobEvent struct {
 func decodeEvent(kind Kind, header nats.Header, data []byte) (jobEvent, error) {
 	if kind == Chat {
 		e, err := DecodeChatEvent(header, data)
-		return jobEvent{version: e.GetVersion(), ended: Terminal(e.GetChat().GetStatus()), chat: e}, err
+		return jobEvent{id: e.GetChat().GetId(), version: e.GetVersion(), ended: Terminal(e.GetChat().GetStatus()), chat: e}, err
 	}
 	e, err := DecodeVideoEvent(header, data)
-	return jobEvent{version: e.GetVersion(), ended: Terminal(e.GetTask().GetStatus()), video: e}, err
+	return jobEvent{id: e.GetTask().GetId(), version: e.GetVersion(), ended: Terminal(e.GetTask().GetStatus()), video: e}, err
 }

@@ -122,7 +122,9 @@ func (f *follower) reconnected() {
 // look reads what is missing, and says when to look again.
 func (f *follower) look(ctx context.Context) (time.Duration, error) {
 	err := f.catchUp(ctx)
+	hopeless := f.hopeless(err)
 	if err == nil && f.chunks != nil {
+		// The chunks are in the memory of NATS: their stream may be gone, and comes back.
 		err = f.chunks.catchUp(ctx)
 	}
 	switch {
@@ -132,7 +134,7 @@ func (f *follower) look(ctx context.Context) (time.Duration, error) {
 		return 0, f.stopped(ctx)
 	case f.c.nc.IsClosed():
 		return 0, nats.ErrConnectionClosed
-	case errors.Is(err, ErrBrokerUnavailable) && !f.hopeless(err):
+	case errors.Is(err, ErrBrokerUnavailable) && !hopeless:
 		f.warn(err)
 		return soon, nil
 	case err != nil:
@@ -147,14 +149,12 @@ func (f *follower) look(ctx context.Context) (time.Duration, error) {
 	}
 }
 
-// hopeless reports whether the log cannot be read, now or later: the server has refused
-// it to this user since this began, or the stream has never been there.
+// hopeless reports whether err says that the log cannot be read, now or later: the server
+// has refused it to this user since this began, or the stream has never been there.
 func (f *follower) hopeless(err error) bool {
 	var api *jetstream.APIError
 	noStream := errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamNotFound
-	now := f.c.nc.LastError()
-	refused := errors.Is(now, nats.ErrPermissionViolation) && !errors.Is(f.lastError, now)
-	return f.version == 0 && f.heard == 0 && (noStream || refused)
+	return f.seq == 0 && f.heard == 0 && err != nil && (noStream || f.c.refusedSince(f.lastError, f.c.names.Tasks()) != nil)
 }
 
 // stopped is the end of ctx, and what kept the follower from reading until then.
@@ -181,7 +181,7 @@ func (f *follower) warn(err error) {
 func (f *follower) catchUp(ctx context.Context) error {
 	last, err := f.c.read(ctx, f.c.names.Tasks(), leader.Last(f.subject))
 	if errors.Is(err, leader.ErrNoMessage) {
-		if f.seq > 0 {
+		if f.seq > 0 || f.version > 0 {
 			return fmt.Errorf("%w (any more: it was erased)", notFound(f.kind, f.id))
 		}
 		return nil

@@ -29,8 +29,8 @@ func (c *Client) GetChat(ctx context.Context, id string) (*genbusv1.Chat, error)
 }
 
 // Reply is the whole reply of a completed chat, the upstream's JSON byte for byte. A
-// long one is read from the tenant's object store, which needs rights there. It is nil
-// for a chat that has none.
+// long one is read from the tenant's object store, which needs rights there, within a
+// minute unless ctx has a deadline. It is nil for a chat that has none.
 func (c *Client) Reply(ctx context.Context, chat *genbusv1.Chat) ([]byte, error) {
 	if chat.GetReplyRef() == nil {
 		return chat.GetReplyJson(), nil
@@ -42,8 +42,17 @@ func (c *Client) Reply(ctx context.Context, chat *genbusv1.Chat) ([]byte, error)
 	return reply, nil
 }
 
+// objectWait bounds the reading of an object where the caller's context has no end;
+// nats.go's own bound is for a single message.
+const objectWait = time.Minute
+
 // object reads what is too large for a message.
 func (c *Client) object(ctx context.Context, ref *genbusv1.BlobRef) ([]byte, error) {
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, objectWait)
+		defer cancel()
+	}
 	store, err := c.js.ObjectStore(ctx, ref.GetBucket())
 	if err != nil {
 		return nil, fmt.Errorf("object store %s: %w", ref.GetBucket(), err)

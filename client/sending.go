@@ -24,8 +24,9 @@ const (
 	maxPause   = 2 * time.Second
 )
 
-// errNotSent says that nobody has heard of a request, because its upload failed.
-var errNotSent = errors.New("the request was not stored")
+// errNotSent says that nobody has heard of this sending: its upload failed, or its time
+// was over before.
+var errNotSent = errors.New("the request was not sent")
 
 // sending is a request on its way.
 type sending struct {
@@ -65,6 +66,9 @@ func (s *sending) once(ctx context.Context, deliver func(context.Context, *nats.
 			return err
 		}
 	}
+	if ctx.Err() != nil { // nats.go would say the same of what it has sent
+		return fmt.Errorf("%w: %w", errNotSent, context.Cause(ctx))
+	}
 	ctx, cancel := context.WithTimeout(ctx, attemptWait)
 	defer cancel()
 	return deliver(ctx, s.m)
@@ -84,7 +88,10 @@ func (s *sending) encode(ctx context.Context) error {
 		return &Error{Code: ErrInvalidRequest, Message: "the request cannot be encoded: " + err.Error(), Err: err}
 	}
 	if !s.c.fits(m) {
-		if s.upload, err = s.c.store(ctx, s.r.kind, m); err != nil {
+		s.upload, err = s.c.store(ctx, s.r.kind, m)
+		if err != nil { // it may be there all the same
+			s.discard(ctx)
+			s.upload = ""
 			return err
 		}
 	}

@@ -23,7 +23,9 @@ const AllTenants = "*"
 type Feed struct {
 	// Durable is the name under which NATS keeps the place of this reader: it goes on
 	// after the last job that it has dealt with, and programs with the same name share
-	// the jobs. 1 to 64 of [A-Za-z0-9_-]. Empty: nothing is kept.
+	// the jobs. 1 to 64 of [A-Za-z0-9_-]; all tenants' readers have their names in one
+	// place, so let it begin with the program's. A name belongs to what it chooses: with
+	// another Kind, Tenant or Status Subscribe fails. Empty: nothing is kept.
 	Durable string
 	// Kind chooses videos or chats. Empty: both.
 	Kind Kind

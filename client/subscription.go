@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,9 +35,11 @@ type subscription struct {
 	filters []string
 	handle  func(context.Context, Finished) error
 
+	binding sync.Mutex // held while the consumer is made; taken before mu
+	name    string     // of the consumer; made up where the feed has none
+
 	mu       sync.Mutex
 	consumer jetstream.Consumer
-	name     string    // of the consumer; made up where the feed has none
 	stream   time.Time // when the stream was made
 	floor    uint64    // everything up to here is dealt with; 0 before the first bind
 	looked   time.Time // when the floor was read
@@ -78,6 +82,10 @@ func (s *subscription) bind(ctx context.Context) (jetstream.Consumer, error) {
 	switch {
 	case err == nil:
 		was := old.CachedInfo().Config
+		if reads := filtersOf(was); !sameSubjects(reads, s.filters) {
+			return nil, fmt.Errorf("a reader %s is there and reads %s, not %s: choose another Feed.Durable, or delete this consumer of %s to begin anew",
+				cfg.Durable, strings.Join(reads, ", "), strings.Join(s.filters, ", "), s.c.names.Tasks())
+		}
 		cfg.DeliverPolicy, cfg.OptStartSeq, cfg.OptStartTime = was.DeliverPolicy, was.OptStartSeq, was.OptStartTime
 	case !errors.Is(err, jetstream.ErrConsumerNotFound):
 		return nil, err
@@ -86,9 +94,24 @@ func (s *subscription) bind(ctx context.Context) (jetstream.Consumer, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.stream = stream.CachedInfo().Created
 	s.note(consumer.CachedInfo())
 	return consumer, nil
+}
+
+// filtersOf are the subjects that a consumer reads.
+func filtersOf(cfg jetstream.ConsumerConfig) []string {
+	if cfg.FilterSubject != "" {
+		return []string{cfg.FilterSubject}
+	}
+	return cfg.FilterSubjects
+}
+
+// sameSubjects compares two lists in any order.
+func sameSubjects(a, b []string) bool {
+	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
 // config is the consumer as the feed wants it, in a stream that was made at a time.
@@ -96,6 +119,9 @@ func (s *subscription) config(made time.Time) jetstream.ConsumerConfig {
 	cfg := jetstream.ConsumerConfig{
 		Durable: s.feed.Durable, FilterSubjects: s.filters,
 		AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait, MaxDeliver: -1,
+		// Jobs whose handlers failed wait among those that are not acknowledged: with a limit, that many would stop the feed.
+		// Nothing else piles up there, as each worker pulls one.
+		MaxAckPending: -1,
 		DeliverPolicy: s.feed.From.policy,
 	}
 	if at := s.feed.From.at; !at.IsZero() {
@@ -107,6 +133,8 @@ func (s *subscription) config(made time.Time) jetstream.ConsumerConfig {
 		}
 		cfg.Durable, cfg.InactiveThreshold = s.name, forgetAfter
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch {
 	case s.stream.IsZero(): // the first time
 	case !s.stream.Equal(made): // another stream, whose sequences begin anew: all of it is new
@@ -199,9 +227,9 @@ func (s *subscription) current() jetstream.Consumer {
 
 // rebind makes the consumer again, unless another worker has.
 func (s *subscription) rebind(ctx context.Context, lost jetstream.Consumer) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.consumer != lost {
+	s.binding.Lock()
+	defer s.binding.Unlock()
+	if s.current() != lost {
 		return
 	}
 	consumer, err := s.bind(ctx)
@@ -209,6 +237,8 @@ func (s *subscription) rebind(ctx context.Context, lost jetstream.Consumer) {
 		s.c.log.Debug("the reader could not be made again", "error", err)
 		return
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.consumer = consumer
 }
 
@@ -229,10 +259,9 @@ func (s *subscription) take(ctx context.Context, m jetstream.Msg) {
 	if !fresh {
 		return
 	}
-	stop := job.extend()
-	err = s.handle(ctx, done)
-	stop()
 	defer s.release(done.EventID)
+	defer job.extend()() // until it is settled
+	err = s.handle(ctx, done)
 	if err != nil {
 		s.c.log.Log(ctx, failedLevel(ctx), "a handler failed; the job comes again", "job_id", done.ID, "delivery", done.Delivery, "error", err)
 		_ = job.newest().NakWithDelay(min(firstRetry<<min(done.Delivery-1, 6), maxRetry)) // lost: it comes after ackWait
@@ -321,8 +350,12 @@ func (s *subscription) decode(m jetstream.Msg) (Finished, error) {
 	if err != nil {
 		return Finished{}, err
 	}
-	return Finished{
+	done := Finished{
 		EventID: m.Headers().Get(subject.HeaderCEID), Kind: Kind(name.Kind), Tenant: name.Tenant, ID: name.ID,
 		Delivery: meta.NumDelivered, Video: e.video, Chat: e.chat,
-	}, nil
+	}
+	if !e.ended || done.EventID == "" || e.id != name.ID {
+		return Finished{}, errors.New("it is no terminal event of the job that its subject names")
+	}
+	return done, nil
 }

@@ -17,32 +17,31 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// headerRoom is what a message may need beside its data, in bytes.
-const headerRoom = 4 << 10
-
-// fits reports whether a message is one that NATS takes.
+// fits reports whether a message is one that NATS takes. Its headers are set.
 func (c *Client) fits(m *nats.Msg) bool {
-	limit := c.nc.MaxPayload() // 0 before the first connection
-	return limit == 0 || int64(len(m.Data)+headerRoom) <= limit
+	limit := c.nc.MaxPayload()                    // 0 before the first connection
+	return limit == 0 || int64(m.Size()) <= limit // counts the subject too, which NATS does not
 }
 
 // store puts a request that is larger than a message into the tenant's object store, and
-// has the message name it instead. It fails with errNotSent where it may be tried again.
+// has the message name it instead. It fails with errNotSent where it may be tried again; the
+// object with that name may be there then too, if only its answer was lost. What a lost
+// connection left of an upload that was not whole has no name, and stays until the bucket's
+// time is over.
 func (c *Client) store(ctx context.Context, kind Kind, m *nats.Msg) (name string, err error) {
 	before := c.nc.LastError()
 	ref, err := c.upload(ctx, m.Data)
-	// A refusal of this user's rights comes beside the answers. It stays the connection's last error for good, so one that
-	// was there before says nothing of this upload.
-	why := lost(c.nc)
-	if errors.Is(before, c.nc.LastError()) {
-		why = ""
-	}
+	denied := c.refusedSince(before, c.names.Bodies(c.tenant), c.names.Tasks())
 	switch {
-	case err != nil && why == "" && !refusedByServer(err):
-		return "", fmt.Errorf("%w: %w", errNotSent, err)
+	case err != nil && denied == nil && !refusedByServer(err):
+		return ref.GetName(), fmt.Errorf("%w: %w", errNotSent, err)
+	case err != nil && denied != nil:
+		err = fmt.Errorf("%w (%w)", err, denied)
+		fallthrough
 	case err != nil:
-		return "", &Error{Code: ErrBodyTooLarge, Err: err, Message: fmt.Sprintf(
-			"the request has %d bytes, NATS takes messages of %d, and it could not be stored: %v%s; where this user has no right to the object store, send it by HTTP or gRPC", len(m.Data), c.nc.MaxPayload(), err, why)}
+		return ref.GetName(), &Error{Code: ErrBodyTooLarge, Err: err, Message: fmt.Sprintf(
+			"the request has %d bytes, NATS takes messages of %d, and it could not be stored: %v; where this user has no right to the object store, send it by HTTP or gRPC",
+			len(m.Data), c.nc.MaxPayload(), err)}
 	}
 	var named proto.Message = &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Stored{Stored: ref}}
 	if kind == Chat {
@@ -74,8 +73,8 @@ func (c *Client) upload(ctx context.Context, data []byte) (*genbusv1.BlobRef, er
 	return ref, err
 }
 
-// discard removes an upload that genbus has not read. What cannot be removed stays until
-// the bucket's time is over.
+// discard removes an upload that genbus has not read, with time of its own. What cannot be
+// removed stays until the bucket's time is over.
 func (s *sending) discard(ctx context.Context) {
 	if s.upload == "" || s.c.nc.IsClosed() {
 		return
