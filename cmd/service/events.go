@@ -56,7 +56,7 @@ func (c *eventsCommand) Run(ctx context.Context, out io.Writer) error {
 	from.FilterSubjects = filters
 	consumer, err := js.OrderedConsumer(ctx, names.Tasks(), from)
 	if err != nil {
-		return fmt.Errorf("read %s: %w", names.Tasks(), err)
+		return exitError{exitUnavailable, fmt.Errorf("read %s: %w", names.Tasks(), err)}
 	}
 	return c.tail(ctx, consumer, &tail{out: out, json: c.JSON, names: names})
 }

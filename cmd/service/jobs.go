@@ -35,6 +35,9 @@ type natsConnection struct {
 
 // dial connects, with the password that the environment has.
 func (n *natsConnection) dial(password string) (*nats.Conn, error) {
+	if err := checkAddresses(n.NATS); err != nil {
+		return nil, err
+	}
 	opts := []nats.Option{nats.Name("genbus command"), nats.MaxReconnects(-1), nats.CustomInboxPrefix(n.Inbox)}
 	if n.User != "" {
 		opts = append(opts, nats.UserInfo(n.User, password))
@@ -46,26 +49,39 @@ func (n *natsConnection) dial(password string) (*nats.Conn, error) {
 		opts = append(opts, nats.RootCAs(n.NATSCA))
 	}
 	nc, err := nats.Connect(n.NATS, opts...)
-	if bad, ok := errors.AsType[*url.Error](err); ok {
-		err = bad.Err // bad itself repeats the address, its password included
-	}
 	if err != nil {
-		return nil, fmt.Errorf("no connection to NATS at %s (--nats): %w", shown(n.NATS), err)
+		code := exitUnavailable
+		if errors.Is(err, nats.ErrAuthorization) {
+			code = exitDenied
+		}
+		return nil, exitError{code, fmt.Errorf("no connection to NATS at %s (--nats): %w", hosts(n.NATS), err)}
 	}
 	return nc, nil
 }
 
-// shown is a list of addresses of NATS without the users and passwords that stand in it.
-func shown(addresses string) string {
-	list := strings.Split(addresses, ",")
-	for i, a := range list {
-		scheme, rest, ok := strings.Cut(strings.TrimSpace(a), "://")
-		if !ok {
-			scheme, rest = "nats", scheme
+// checkAddresses refuses what nats.go would read otherwise than it is meant, and repeat in
+// its errors: a password with one of these characters.
+func checkAddresses(list string) error {
+	for i, address := range strings.Split(list, ",") {
+		address = strings.TrimSpace(address)
+		if !strings.Contains(address, "://") {
+			address = "nats://" + address
 		}
-		list[i] = scheme + "://" + rest[strings.LastIndex(rest, "@")+1:]
+		u, err := url.Parse(address)
+		if err != nil || u.Host == "" || u.Path != "" || u.RawQuery != "" || u.Fragment != "" {
+			return wrongUse("--nats: address %d is none; write nats://host:port, and in a user or a password %%2F for a slash, %%3F for a question mark, %%23 for # and %%2C for a comma", i+1)
+		}
 	}
-	return strings.Join(list, ",")
+	return nil
+}
+
+// hosts is a list of addresses without what stands before the last @ of it, users and
+// passwords.
+func hosts(list string) string {
+	if at := strings.LastIndex(list, "@"); at >= 0 {
+		return "…" + list[at:]
+	}
+	return list
 }
 
 // grpcJobs is genbus by gRPC. Its watches resume where they were cut off.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"syscall"
@@ -29,7 +31,7 @@ func (c *connection) advised(ctx context.Context, err error) error {
 	speaksTLS, absent := probe(ctx, c.Server)
 	switch {
 	case absent != nil:
-		return unreachable{server: c.Server, why: absent, err: err}
+		return exitError{exitUnavailable, fmt.Errorf("no genbus answers at %s (--server): %w", c.Server, absent)}
 	case c.secure():
 		return adviceFor(err, e.s.Message())
 	case speaksTLS:
@@ -37,17 +39,6 @@ func (c *connection) advised(ctx context.Context, err error) error {
 	}
 	return err
 }
-
-// unreachable is an error of the connection that tells what gRPC tells in its own words.
-type unreachable struct {
-	server   string
-	why, err error
-}
-
-func (u unreachable) Error() string {
-	return fmt.Sprintf("no genbus answers at %s (--server): %v", u.server, u.why)
-}
-func (u unreachable) Unwrap() error { return u.err }
 
 // adviceFor reads why a connection by TLS was not made. gRPC tells it in words only.
 func adviceFor(err error, message string) error {
@@ -81,16 +72,24 @@ func adviceFor(err error, message string) error {
 const probeTime = 3 * time.Second
 
 // probe shakes hands with a server, and sends nothing. It reports whether the server speaks
-// TLS, a certificate that is not trusted included, or why there is none at the address.
+// TLS, a certificate that is not trusted included, or why there is none at the address. What
+// gRPC reaches in another way, by a proxy or another scheme, is not looked at.
 func probe(ctx context.Context, server string) (speaksTLS bool, absent error) {
+	host, _, err := net.SplitHostPort(server)
+	if err != nil {
+		return false, nil
+	}
+	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: &url.URL{Scheme: "https", Host: server}})
+	if err != nil || proxy != nil {
+		return false, nil
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTime)
 	defer cancel()
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", server)
 	if err != nil {
 		return false, plain(err)
 	}
-	defer conn.Close()                      //nolint:errcheck // nothing was sent
-	host, _, _ := net.SplitHostPort(server) // it was dialled, so it has both
+	defer conn.Close() // nothing was sent
 	err = tls.Client(conn, &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}, ServerName: host}).HandshakeContext(ctx)
 	var distrusted *tls.CertificateVerificationError
 	var alert tls.AlertError

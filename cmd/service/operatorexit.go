@@ -3,10 +3,12 @@ package main
 import (
 	"errors"
 
-	"github.com/nats-io/nats.go"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/genbus/genbus/client"
+	"github.com/genbus/genbus/internal/fault"
 )
 
 // Exit codes of the commands that call a running genbus.
@@ -32,6 +34,15 @@ func (e callError) Error() string {
 	return e.code + ": " + clean(e.s.Message())
 }
 
+// exitError is an error whose exit code is known where it happens.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e exitError) Error() string { return e.err.Error() }
+func (e exitError) Unwrap() error { return e.err }
+
 // answered gives an error of a call its code.
 func answered(err error) error {
 	s, ok := status.FromError(err)
@@ -50,17 +61,24 @@ func answered(err error) error {
 // exitCode is the process's answer to an error.
 func exitCode(err error) int {
 	var e callError
+	var known exitError
+	var byNATS *client.Error
 	switch {
 	case isUsage(err):
 		return exitUsage
-	case errors.Is(err, nats.ErrNoServers):
-		return exitUnavailable
-	case errors.Is(err, nats.ErrAuthorization):
-		return exitDenied
+	case errors.As(err, &known):
+		return known.code
+	case errors.As(err, &byNATS):
+		return exitOf(fault.MeaningOf(fault.Code(byNATS.Code)).GRPC)
 	case !errors.As(err, &e):
 		return exitFailed
 	}
-	switch e.s.Code() {
+	return exitOf(e.s.Code())
+}
+
+// exitOf is the exit code for an answer of genbus.
+func exitOf(c codes.Code) int {
+	switch c {
 	case codes.InvalidArgument:
 		return exitUsage
 	case codes.NotFound:

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/genbus/genbus/client"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/sandbox"
 )
@@ -83,7 +85,7 @@ func TestJobsFromTheCommandLine(t *testing.T) {
 			if code != exitFailed || !strings.Contains(problems, "the job has no result: upstream_failed: no") {
 				t.Errorf("a video that fails ended with %d:\n%s%s", code, out, problems)
 			}
-			if _, problems, code := c.run("submit", "video", "--model", "nope", "a cat"); code == 0 || !strings.Contains(problems, "model_not_found: ") {
+			if _, problems, code := c.run("submit", "video", "--model", "nope", "a cat"); code != exitNotFound || !strings.Contains(problems, "model_not_found: ") {
 				t.Errorf("an unknown model ended with %d: %s", code, problems)
 			}
 			if _, problems, code := c.run("submit", "video", "a cat"); code != exitUsage || !strings.Contains(problems, "--model") {
@@ -146,9 +148,14 @@ func TestNobodyThere(t *testing.T) {
 	}{
 		"gRPC":         {[]string{"tasks", "list", "--server", "127.0.0.1:1"}, exitUnavailable, "no genbus answers at 127.0.0.1:1 (--server): connection refused"},
 		"TLS":          {[]string{"submit", "video", "-m", "m", "p", "--server", "127.0.0.1:1", "--tls"}, exitUnavailable, "no genbus answers at 127.0.0.1:1 (--server): connection refused"},
-		"no port":      {[]string{"tasks", "list", "--server", "127.0.0.1"}, exitUnavailable, "no genbus answers at 127.0.0.1 (--server): "},
-		"NATS":         {[]string{"events", "--nats", "nats://me:secret@127.0.0.1:1,127.0.0.1:2"}, exitUnavailable, "no connection to NATS at nats://127.0.0.1:1,nats://127.0.0.1:2 (--nats): "},
-		"no such port": {[]string{"submit", "chat", "-m", "m", "p", "--nats", "nats://me:secret@127.0.0.1:x"}, exitFailed, "no connection to NATS at nats://127.0.0.1:x (--nats): invalid port"},
+		"no such file": {[]string{"tasks", "list", "--server", "unix:///nowhere/genbus.sock"}, exitUnavailable, "/nowhere/genbus.sock"},
+		"NATS":         {[]string{"events", "--nats", "nats://me:secret@127.0.0.1:1,127.0.0.1:2"}, exitUnavailable, "no connection to NATS at …@127.0.0.1:1,127.0.0.1:2 (--nats): "},
+		"no such host": {[]string{"events", "--nats", "nats://nowhere.invalid:1"}, exitUnavailable, "no connection to NATS at nats://nowhere.invalid:1 (--nats): "},
+		"no such port": {[]string{"submit", "chat", "-m", "m", "p", "--nats", "nats://me:secret@127.0.0.1:x"}, exitUsage, "--nats: address 1 is none"},
+		"slash":        {[]string{"events", "--nats", "nats://me:secret/secret@127.0.0.1:1"}, exitUsage, "--nats: address 1 is none"},
+		"question":     {[]string{"events", "--nats", "nats://me:secret?secret@127.0.0.1:1"}, exitUsage, "--nats: address 1 is none"},
+		"comma":        {[]string{"events", "--nats", "nats://me:secret,secret@127.0.0.1:1"}, exitUsage, "--nats: address 1 is none"},
+		"hash":         {[]string{"events", "--nats", "127.0.0.1:1,nats://secret#secret@127.0.0.1:1"}, exitUsage, "--nats: address 2 is none"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -157,6 +164,19 @@ func TestNobodyThere(t *testing.T) {
 				t.Errorf("ended with %d: %s", code, problems)
 			}
 		})
+	}
+}
+
+// TestExitCodesByNATS are those by gRPC.
+func TestExitCodesByNATS(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[client.Code]int{
+		client.ErrInvalidRequest: exitUsage, client.ErrTaskNotFound: exitNotFound, client.ErrBrokerUnavailable: exitUnavailable,
+		client.ErrRateLimited: exitUnavailable, client.ErrInternal: exitFailed,
+	} {
+		if got := exitCode(fmt.Errorf("follow x: %w", &client.Error{Code: code})); got != want {
+			t.Errorf("%s ends with %d, want %d", code, got, want)
+		}
 	}
 }
 
