@@ -164,10 +164,14 @@ func TestFollowingFromAVersionEnds(t *testing.T) {
 	t.Parallel()
 	b := newBareLog(t)
 	c := connect(t, b.url, client.Options{})
-	follow := func() (err error) {
-		for _, err = range c.FollowVideo(b.ctx, jobID(1), 3) {
+	follow := func() error {
+		for e, err := range c.FollowVideo(b.ctx, jobID(1), 3) {
+			if err != nil {
+				return err
+			}
+			t.Errorf("there is %v", e)
 		}
-		return err
+		return nil
 	}
 	if err := follow(); !errors.Is(err, client.ErrTaskNotFound) {
 		t.Errorf("erased: %v", err)
