@@ -51,6 +51,17 @@ func (c *connection) dial(key bool) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
+// with connects, has f do its work with calls that carry the key, and leaves. It says of an
+// error of the connection what would mend it.
+func (c *connection) with(ctx context.Context, key string, f func(context.Context, *grpc.ClientConn) error) error {
+	conn, err := c.dial(key != "")
+	if err != nil {
+		return err
+	}
+	defer conn.Close() //nolint:errcheck // every answer was read
+	return c.advised(ctx, f(withKey(ctx, key), conn))
+}
+
 // withKey has the calls of ctx carry a key, if there is one.
 func withKey(ctx context.Context, key string) context.Context {
 	if key == "" {

@@ -7,6 +7,8 @@ import (
 	"io"
 	"time"
 
+	"google.golang.org/grpc"
+
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
@@ -40,14 +42,11 @@ func (c *operatorCommand) call(ctx context.Context, out io.Writer, f func(contex
 	if err != nil {
 		return err
 	}
-	conn, err := c.dial(key != "")
-	if err != nil {
-		return err
-	}
-	defer conn.Close() //nolint:errcheck // every answer was read
-	ctx, cancel := context.WithTimeout(withKey(ctx, key), c.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	return c.advised(ctx, f(ctx, operatorCall{OperatorServiceClient: genbusv1.NewOperatorServiceClient(conn), printer: printer{out: out, json: c.JSON}}))
+	return c.with(ctx, key, func(ctx context.Context, conn *grpc.ClientConn) error {
+		return f(ctx, operatorCall{OperatorServiceClient: genbusv1.NewOperatorServiceClient(conn), printer: printer{out: out, json: c.JSON}})
+	})
 }
 
 // usageError is a mistake on the command line.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/genbus/genbus/client"
@@ -52,13 +53,9 @@ func (c *submitCommand) with(ctx context.Context, out io.Writer, f func(context.
 	if err != nil {
 		return err
 	}
-	conn, err := c.connection.dial(key != "")
-	if err != nil {
-		return err
-	}
-	defer conn.Close() //nolint:errcheck // every answer was read
-	by := grpcJobs{videos: genbusv1.NewVideoServiceClient(conn), chats: genbusv1.NewChatServiceClient(conn)}
-	return c.advised(ctx, f(withKey(ctx, key), by, show))
+	return c.connection.with(ctx, key, func(ctx context.Context, conn *grpc.ClientConn) error {
+		return f(ctx, grpcJobs{videos: genbusv1.NewVideoServiceClient(conn), chats: genbusv1.NewChatServiceClient(conn)}, show)
+	})
 }
 
 // envAPIKey is the variable of a tenant's key.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
@@ -37,17 +38,13 @@ func (c *tasksCommand) call(ctx context.Context, out io.Writer, f func(context.C
 	if err != nil {
 		return err
 	}
-	conn, err := c.dial(key != "")
-	if err != nil {
-		return err
-	}
-	defer conn.Close() //nolint:errcheck // every answer was read
-	ctx, cancel := context.WithTimeout(withKey(ctx, key), c.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	call := tenantCall{
-		videos: genbusv1.NewVideoServiceClient(conn), chats: genbusv1.NewChatServiceClient(conn), printer: printer{out: out, json: c.JSON},
-	}
-	return c.advised(ctx, answered(f(ctx, call)))
+	return c.with(ctx, key, func(ctx context.Context, conn *grpc.ClientConn) error {
+		return answered(f(ctx, tenantCall{
+			videos: genbusv1.NewVideoServiceClient(conn), chats: genbusv1.NewChatServiceClient(conn), printer: printer{out: out, json: c.JSON},
+		}))
+	})
 }
 
 type tasksList struct {
