@@ -36,7 +36,7 @@ type healthCommand struct {
 
 // Run prints the status. Everything but ready, or with --live but alive, is an error.
 func (c healthCommand) Run(ctx context.Context, out io.Writer) error {
-	base, trust, err := c.target()
+	base, trust, unread, err := c.target()
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (c healthCommand) Run(ctx context.Context, out io.Writer) error {
 	defer cancel()
 	status, err := ask(ctx, transport, base.JoinPath(c.path()).String())
 	if err != nil {
-		return err
+		return errors.Join(err, unread)
 	}
 	_, err = fmt.Fprintln(out, status)
 	return err
@@ -62,15 +62,22 @@ func (c healthCommand) path() string {
 	return "/readyz"
 }
 
-// target is where to ask, and whom to believe there.
-func (c healthCommand) target() (*url.URL, *tls.Config, error) {
-	if c.URL == "" {
-		cfg, err := config.Load(config.ProcessSource(c.Config))
-		if err != nil {
-			return nil, nil, fmt.Errorf("the configuration is wrong:\n%w", err)
-		}
-		return configured(cfg.HTTP)
+// target is where to ask, and whom to believe there. unread is why the file does not say.
+func (c healthCommand) target() (base *url.URL, trust *tls.Config, unread, err error) {
+	if c.URL != "" {
+		base, trust, err = c.named()
+		return base, trust, nil, err
 	}
+	listens, unread := config.ListensAt(config.ProcessSource(c.Config))
+	if unread != nil {
+		unread = wrongConfig(unread)
+	}
+	base, trust, err = configured(listens)
+	return base, trust, unread, err
+}
+
+// named is what the command line says.
+func (c healthCommand) named() (*url.URL, *tls.Config, error) {
 	base, err := url.Parse(c.URL)
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
 		return nil, nil, wrongUse("--url: %q is no address; want one such as http://127.0.0.1:8080", c.URL)

@@ -73,6 +73,17 @@ func TestHealthOfWhatIsConfigured(t *testing.T) {
 	}
 }
 
+// TestHealthOfWhatRuns: what was changed in the file since the start, and would be
+// refused, makes nobody ill.
+func TestHealthOfWhatRuns(t *testing.T) {
+	t.Parallel()
+	addr := healthServer(t, nil).String()
+	line := "http: {addr: \"" + addr + "\"}"
+	if got, err := asked(t, healthCommand{Live: true}, line, "api_kyes: []", "upstreams: {a: {key_file: /no/such/file}}"); err != nil || got != "ok" {
+		t.Errorf("mistakes elsewhere: %q, %v", got, err)
+	}
+}
+
 // TestHealthOfTheSandbox is asked in deploy/compose.yaml.
 func TestHealthOfTheSandbox(t *testing.T) {
 	t.Parallel()

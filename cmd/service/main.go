@@ -40,6 +40,7 @@ func main() {
 	var c cli
 	parser := kong.Must(&c, kong.Name("service"), kong.UsageOnError(),
 		kong.Description("genbus: generative model requests in by NATS, gRPC and HTTP; every step out as an event."),
+		kong.Exit(func(code int) { os.Exit(min(code, exitUsage)) }), // it has 80 for what it cannot read
 		kong.BindTo(ctx, (*context.Context)(nil)), kong.BindTo(os.Stdout, (*io.Writer)(nil)))
 	kongcompletion.Register(parser) // it answers a shell that asks, and exits
 	k, err := parser.Parse(os.Args[1:])

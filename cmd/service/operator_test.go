@@ -327,7 +327,7 @@ func TestOperatorCommandIsRefused(t *testing.T) {
 		"no certificate":    {command{t, server, opsKey}, []string{"--ca", file, "routes"}, exitUsage, "--ca"},
 		"no pair":           {command{t, server, opsKey}, []string{"--cert", file, "--key", file, "routes"}, exitUsage, "--cert"},
 		"no such letter":    {command{t, server, opsKey}, []string{"attach", "77"}, exitNotFound, "letter_not_found"},
-		"not even a number": {command{t, server, opsKey}, []string{"dead", "drop", "x"}, 80, "expected"},
+		"not even a number": {command{t, server, opsKey}, []string{"dead", "drop", "x"}, exitUsage, "expected"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -63,17 +63,29 @@ func makeVideo(ctx context.Context, c *client.Client, order string) error {
 		task = event.GetTask()
 		fmt.Printf("%s  v%d  %s  %d %%\n", task.GetId(), event.GetVersion(), task.GetStatus(), task.GetProgress())
 	}
-	for _, video := range task.GetVideos() {
-		fmt.Println(video.GetUrl())
+	if err := client.ErrorOf(task.GetError(), task.GetId()); err != nil {
+		return err
 	}
-	return client.ErrorOf(task.GetError(), task.GetId())
+	fmt.Println(result(task))
+	return nil
 }
 
 // readFinished prints each finished video once, whenever it is started, until ctx ends.
 func readFinished(ctx context.Context, c *client.Client) error {
 	feed := client.Feed{Durable: "example-client", Kind: client.Video, Status: genbusv1.JobStatus_JOB_STATUS_COMPLETED}
 	return c.Subscribe(ctx, feed, func(_ context.Context, job client.Finished) error {
-		fmt.Println(job.ID, job.Video.GetTask().GetVideos()[0].GetUrl())
+		fmt.Println(job.ID, result(job.Video.GetTask()))
 		return nil // an error would bring the job again
 	})
+}
+
+// result is where a completed video is: the upstream's address, or the path of genbus
+// where the upstream has given none.
+func result(task *genbusv1.VideoTask) string {
+	for _, video := range task.GetVideos() {
+		if video.GetUrl() != "" {
+			return video.GetUrl()
+		}
+	}
+	return "/v1/videos/" + task.GetId() + "/content"
 }

@@ -43,7 +43,9 @@ func checkBaseURL(r *report, key, address string) {
 	switch {
 	case strings.Contains(address, "@"):
 		r.say(key, "holds credentials or an @; want the address alone, and the key in key_env or key_file")
-	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" || strings.ContainsAny(address, "?#"):
+	case strings.ContainsAny(address, "?#"): // a key, often
+		r.say(key, "holds a query or a fragment; want the address alone, and the key in key_env or key_file")
+	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
 		r.bad(key, address, want)
 	case strings.HasSuffix(strings.TrimRight(u.Path, "/"), "/v1"):
 		r.bad(key, address, "the address without /v1, which genbus adds itself")

@@ -257,3 +257,22 @@ func TestEveryFieldCanBeSetAndFormatted(t *testing.T) {
 	}
 	visit(reflect.ValueOf(Default()).Elem(), "")
 }
+
+// TestListensAt reads what can be read.
+func TestListensAt(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		file, variable, want string
+		fails                bool
+	}{
+		"mistakes elsewhere": {"http: {addr: 'h:1'}\napi_kyes: []\nupstreams: {a: {key_file: /no/such/file}}", "", "h:1", false},
+		"a variable":         {"http: {addr: 'h:1'}", "GENBUS_HTTP_ADDR=h:2", "h:2", false},
+		"no YAML":            {"http: [", "", Default().HTTP.Addr, true},
+		"no YAML, variable":  {"http: {addr: 'h:1'}\nhttp: [", "GENBUS_HTTP_ADDR=h:2", "h:2", true},
+	} {
+		got, err := ListensAt(Source{File: "c.yaml", Environ: []string{row.variable}, ReadFile: func(string) ([]byte, error) { return []byte(row.file), nil }})
+		if got.Addr != row.want || (err != nil) != row.fails {
+			t.Errorf("%s: %q, %v", name, got.Addr, err)
+		}
+	}
+}

@@ -30,13 +30,32 @@ func ProcessSource(file string) Source {
 // and what would be right. It never holds a secret.
 func Load(source Source) (*Config, error) { return load(source, nil) }
 
-// load is Load; where a process runs, what is checked is what it would go on with.
-func load(source Source, running *Config) (*Config, error) {
+// ListensAt is how a process of this source listens for HTTP, as far as the source can be read. Problems of all else do
+// not matter: a process may run that was started before they were there. The error is of a file that cannot be read at
+// all; then the environment and the defaults alone are the answer.
+func ListensAt(source Source) (HTTP, error) {
+	l := newLoader(source)
+	var err error
+	if l.loadFile(); l.reported[""] {
+		err = l.err()
+		l.HTTP = Default().HTTP
+	}
+	l.applyEnv()
+	return l.HTTP, err
+}
+
+func newLoader(source Source) *loader {
 	if source.ReadFile == nil {
 		source.ReadFile = readFile
 	}
 	l := &loader{Config: Default(), read: source.ReadFile, env: parseEnviron(source.Environ), used: map[string]bool{}}
 	l.report = newReport(cmp.Or(source.File, l.env[envConfig]))
+	return l
+}
+
+// load is Load; where a process runs, what is checked is what it would go on with.
+func load(source Source, running *Config) (*Config, error) {
+	l := newLoader(source)
 	if l.loadFile(); l.reported[""] {
 		return nil, l.err() // who knows what the file says
 	}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/genbus/genbus/internal/sandbox"
+)
+
+// TestExampleClient makes a video, and reads those that have finished, one whose upstream
+// gives no address among them.
+func TestExampleClient(t *testing.T) {
+	t.Parallel()
+	w := newClientWorld(t, sandbox.Options{VideoDuration: 100 * time.Millisecond})
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // it is compiled first
+	defer cancel()
+	program := filepath.Join(t.TempDir(), "client.exe")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "../../examples/client").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	out, err := exec.CommandContext(ctx, program, "-nats", w.NATSURL()).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "JOB_STATUS_COMPLETED  100 %\nhttp://") {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if status, answer := w.post(t, "/v1/videos", `{"model":"sandbox-videos","prompt":"a cat"}`); status != http.StatusOK {
+		t.Fatalf("%d %v", status, answer)
+	}
+	finished := exec.CommandContext(ctx, program, "-nats", w.NATSURL(), "-finished")
+	finished.Stderr = os.Stderr
+	lines, err := finished.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := finished.Start(); err != nil {
+		t.Fatal(err)
+	}
+	read := bufio.NewScanner(lines)
+	for _, want := range []string{" http://", " /v1/videos/video_"} {
+		if !read.Scan() || !strings.Contains(read.Text(), want) {
+			t.Errorf("it printed %q, want %q", read.Text(), want)
+		}
+	}
+	if err := finished.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := finished.Wait(); err != nil {
+		t.Errorf("interrupted, it ended with %v", err)
+	}
+}
