@@ -48,24 +48,28 @@ func (h *web) videoEvents(x *exchange) error {
 	if err := out.open(); err != nil || x.r.Method == http.MethodHead {
 		return err
 	}
-	return out.endEvents(out.video(x, watch))
+	return out.endEvents(out.video(x, watch, after))
 }
 
 func lastVersion(r *http.Request) (uint64, error) {
-	value := cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("after_version"))
+	field, value := "Last-Event-ID", r.Header.Get("Last-Event-ID")
+	if value == "" {
+		field, value = "after_version", r.URL.Query().Get("after_version")
+	}
 	if value == "" {
 		return 0, nil
 	}
 	version, err := strconv.ParseUint(value, 10, 63)
 	if err != nil {
-		return 0, fault.Invalid([]fault.Violation{{Field: "Last-Event-ID", Description: "must be the id of an event: a version in decimal"}})
+		return 0, fault.Invalid([]fault.Violation{{Field: field, Description: "must be the id of an event: a version in decimal"}})
 	}
 	return version, nil
 }
 
-func (s *sseWriter) video(x *exchange, watch videoWatch) error {
+// video writes the events of a watch that began after a version.
+func (s *sseWriter) video(x *exchange, watch videoWatch, after uint64) error {
 	if watch.expired {
-		notice := fault.New(fault.ResumeExpired, "task %s never had version %s; its current state follows", watch.name.ID, x.r.Header.Get("Last-Event-ID"))
+		notice := fault.New(fault.ResumeExpired, "task %s never had version %d; its current state follows", watch.name.ID, after)
 		if err := s.event("", eventExpired, notice.Envelope()); err != nil {
 			return err
 		}

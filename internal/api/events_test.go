@@ -137,6 +137,9 @@ func TestVideoEventsLiveAndResumed(t *testing.T) {
 		!strings.Contains(expired[0].data, `"code":"resume_expired"`) {
 		t.Errorf("expired %v", expired)
 	}
+	if early := w.events("/v1/video/generations/" + id + "/events?after_version=9").rest(); !strings.Contains(early[0].data, "never had version 9;") {
+		t.Errorf("after_version=9: %+v", early[0])
+	}
 	if a := w.get("/v1/video/generations/"+id+"/events", "Last-Event-ID", "x"); a.status != http.StatusBadRequest {
 		t.Errorf("an id that is none: %d %s", a.status, a.body)
 	}

@@ -19,7 +19,9 @@ func TestQueriesAreKnown(t *testing.T) {
 	for pattern := range queries {
 		mux.HandleFunc(pattern, func(_ http.ResponseWriter, r *http.Request) { got = (&exchange{r: r}).checkQuery() })
 	}
-	mux.HandleFunc("GET /v1/videos", func(_ http.ResponseWriter, r *http.Request) { got = (&exchange{r: r}).checkQuery() })
+	for _, pattern := range []string{"GET /v1/videos", "DELETE /v1/videos/{id}", "DELETE /genbus/v1/videos/{id}", "POST /genbus/v1/videos/{id}/cancel"} {
+		mux.HandleFunc(pattern, func(_ http.ResponseWriter, r *http.Request) { got = (&exchange{r: r}).checkQuery() })
+	}
 	for target, unknown := range map[string][]string{
 		"/genbus/v1/videos": nil,
 		"/genbus/v1/videos?status=JOB_STATUS_QUEUED&page_size=500&page_token=x&created_after=x&created_before=x": nil,
@@ -34,10 +36,17 @@ func TestQueriesAreKnown(t *testing.T) {
 		"/genbus/v1/chats/chat_x/events?resume_token=x":                                                          nil,
 		"/genbus/v1/models?kind=video":                                                                           nil,
 		"/genbus/v1/models?king=video":                                                                           {"king"},
+		"DELETE /genbus/v1/videos/video_x?dry_run=true":                                                          {"dry_run"},
+		"DELETE /v1/videos/video_x?dry_run=true":                                                                 nil,
+		"POST /genbus/v1/videos/video_x/cancel?x=y":                                                              {"x"},
 		"/v1/videos?x=y":                                                                                         nil,
 	} {
 		got = nil
-		mux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, target, nil))
+		method, path, other := strings.Cut(target, " ")
+		if !other {
+			method, path = http.MethodGet, target
+		}
+		mux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), method, path, nil))
 		var named []string
 		f := fault.From(got)
 		if f != nil {
