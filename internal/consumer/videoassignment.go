@@ -93,17 +93,11 @@ func (a *assignment) resume(table *routes.Table, account pool.Account) {
 	}
 }
 
-// asks says that the create request is about to be written.
-func (a *assignment) asks() {
+// report tells what became of the create request, made by a client of this chooser's
+// configuration.
+func (a *assignment) report(by *pool.Chooser, err *upstream.Error) {
 	if a.lease != nil {
-		a.lease.Asks()
-	}
-}
-
-// report tells what became of the create request.
-func (a *assignment) report(err *upstream.Error) {
-	if a.lease != nil {
-		a.lease.Report(err)
+		a.lease.Report(by, err)
 	}
 }
 

@@ -143,7 +143,6 @@ func (j *videoJob) create(ctx context.Context, a pool.Account, request []byte) O
 	call, cancel := context.WithDeadlineCause(ctx, x.GetSubmitUntil().AsTime(), errors.New("the create timeout has passed"))
 	defer cancel()
 	begin := time.Now()
-	j.assigned.asks()
 	call, span := j.startCall(call, "genbus.video.create", j.name, j.Name, x)
 	s := client.Create(call, upstream.VideoCreate{JobID: j.name.ID, Body: request, Resubmission: j.assigned.sentBefore(a, x.GetAttempt())})
 	var cause error // not s.Err itself: a nil *Error is no nil error
@@ -182,7 +181,7 @@ func (j *videoJob) upstreamRemoved(ctx context.Context, a pool.Account) Outcome 
 }
 
 func (j *videoJob) afterCreate(ctx context.Context, s upstream.Submission) Outcome {
-	j.assigned.report(s.Err)
+	j.assigned.report(j.Accounts, s.Err)
 	switch s.Verdict {
 	case upstream.Accepted:
 		return j.submitted(ctx, s)

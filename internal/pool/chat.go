@@ -93,13 +93,14 @@ func (c *Chat) Complete(ctx context.Context, req ChatRequest) (ChatReply, error)
 type attempt struct {
 	client  *chat.Client
 	request chat.Request
+	chooser *Chooser // of the client's configuration
 	lease   *Lease
 	begin   time.Time
 }
 
 func (a *attempt) answered(status int) {
 	a.measure("answered", status)
-	a.lease.Report(nil)
+	a.lease.Report(a.chooser, nil)
 	a.lease.Release()
 }
 
@@ -109,7 +110,7 @@ func (a *attempt) failed(err *upstream.Error) {
 		verdict = "given_up"
 	}
 	a.measure(verdict, err.HTTPStatus)
-	a.lease.Report(err)
+	a.lease.Report(a.chooser, err)
 	a.lease.Release()
 }
 
@@ -174,7 +175,7 @@ func (c *Chat) acquire(t *Tried, first bool) (*Lease, error) {
 
 // try makes one call. The lease is over with it, unless the call keeps it.
 func (c *Chat) try(ctx context.Context, req ChatRequest, lease *Lease, call func(*attempt) error) *upstream.Error {
-	a := &attempt{client: c.clients(lease.account), lease: lease, begin: time.Now()}
+	a := &attempt{client: c.clients(lease.account), chooser: c.chooser, lease: lease, begin: time.Now()}
 	a.request = chat.Request{JobID: req.JobID, Body: req.Body}
 	if name := c.chooser.route.ModelFor(lease.account.Upstream, req.Model); name != req.Model {
 		mapped, err := body.SetModel(req.Body, name)

@@ -50,6 +50,7 @@ type Chooser struct {
 	targets []target           // in the route's order, or the heaviest first
 	weights int                // their sum; 0 for the route's order
 	has     func(Account) bool // nil: every account
+	edition int                // of the configuration that the clients are of
 }
 
 type target struct {
@@ -57,17 +58,26 @@ type target struct {
 	weight   int
 }
 
-// Chooser makes the chooser of a route. Upstreams that the pool does not have
-// are passed over; a valid configuration names none, but a job may have begun with
-// an older one.
+// Chooser makes the chooser of a route, for clients of the configuration that the pool
+// has now. Upstreams that the pool does not have are passed over; a valid configuration
+// names none, but a job may have begun with an older one.
 func (p *Pool) Chooser(r config.Route) *Chooser {
-	c := &Chooser{pool: p, route: r}
+	p.mu.Lock()
+	c := &Chooser{pool: p, route: r, edition: p.edition}
+	p.mu.Unlock()
 	for _, t := range r.Upstreams {
 		c.targets = append(c.targets, target{t.Name, t.Weight})
 		c.weights += t.Weight
 	}
 	slices.SortStableFunc(c.targets, func(a, b target) int { return cmp.Compare(b.weight, a.weight) })
 	return c
+}
+
+// Next is the chooser for clients of the configuration that the pool's next Reload takes.
+func (c *Chooser) Next() *Chooser {
+	next := *c
+	next.edition++
+	return &next
 }
 
 // Among is the chooser among those of its accounts that has says yes to. What is to be

@@ -37,12 +37,12 @@ type key struct {
 	waits     int       // in a row, of those whose length was not told
 	restUntil time.Time // refused
 	restFor   time.Duration
-	renewed   time.Time   // when it was last given another secret
+	since     int         // the edition that brought its secret
 	back      *time.Timer // fires when the key is no longer out; nil until it first is
 }
 
-func newKey(s *service, index int, name string, u config.Upstream) *key {
-	k := &key{account: Account{Upstream: s.name, Key: name}, service: s, index: index, limiter: rate.NewLimiter(rate.Inf, 0)}
+func newKey(s *service, index int, name string, u config.Upstream, edition int) *key {
+	k := &key{account: Account{Upstream: s.name, Key: name}, service: s, index: index, limiter: rate.NewLimiter(rate.Inf, 0), since: edition}
 	k.limit(u)
 	return k
 }
@@ -90,13 +90,14 @@ func (k *key) take(now time.Time) (done func(error), free time.Time) {
 
 // heed sets the key aside where the upstream did, and takes it back when a call
 // went well. What a call says that began before the key was set aside changes
-// nothing about that, and one that began before the key was renewed was refused with
-// another secret.
-func (k *key) heed(err *upstream.Error, began, now time.Time) {
+// nothing about that, and a client of an edition before that of the key's secret has
+// called with another secret.
+func (k *key) heed(err *upstream.Error, edition int, began, now time.Time) {
 	switch {
+	case edition < k.since:
 	case err == nil:
 		k.wentWell(began)
-	case err.Scope != upstream.ScopeKey, began.Before(k.renewed):
+	case err.Scope != upstream.ScopeKey:
 	case err.Final:
 		if !k.restUntil.After(now) {
 			k.service.logger.Warn("upstream key refused", "account", k.account.String(),

@@ -1,7 +1,6 @@
 package pool
 
 import (
-	"cmp"
 	"errors"
 	"time"
 
@@ -22,7 +21,6 @@ type Lease struct {
 
 	// The pool's mutex guards what follows.
 	done     func(error) // tells the breaker about the call that it let through; nil once told
-	asked    time.Time   // when the call began that is reported next; zero where nobody said
 	probe    bool        // that call shows whether the upstream is well again
 	patience *time.Timer // of those who wait for the probe; nil without one
 	released bool
@@ -46,32 +44,24 @@ func (l *Lease) Begun() {
 	}
 }
 
-// Asks says that a call begins. Nothing needs to call it; but the first call of a lease
-// that was acquired began with it, and of all others nobody else knows whether the key had
-// another secret when they began.
-func (l *Lease) Asks() {
-	l.pool.mu.Lock()
-	defer l.pool.mu.Unlock()
-	l.asked = time.Now()
-}
-
 // Report says what became of a call; nil means that it went well. It is called
-// once for each call, and not for a job that was not sent.
+// once for each call, and not for a job that was not sent. by is the chooser of the
+// configuration whose client made the call: its secret is the one that was refused. A
+// job that outlives a reload may have had the lease from another one.
 //
 // The first report of a lease that was acquired is about the job itself. All
 // later ones, and all of a resumed lease, are about polls: where they fail, the
 // key or the upstream is set aside as the error asks, but the breaker does not
 // count them. A task that cannot be polled says nothing about new jobs, and one
 // that can must not hide that they are refused.
-func (l *Lease) Report(err *upstream.Error) {
+func (l *Lease) Report(by *Chooser, err *upstream.Error) {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
 	now := time.Now()
 	began, poll := l.began, l.done == nil
 	if poll {
-		began = cmp.Or(l.asked, now)
+		began = now
 	}
-	l.asked = time.Time{}
 	if l.service != nil && errors.Is(health(err), errTrouble) {
 		l.service.notice(err, now)
 	}
@@ -83,7 +73,7 @@ func (l *Lease) Report(err *upstream.Error) {
 	if l.key == nil {
 		return
 	}
-	l.key.heed(err, began, now)
+	l.key.heed(err, by.edition, began, now)
 	l.service.countOut(now)
 	l.awaitBack(now)
 }

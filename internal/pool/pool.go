@@ -48,6 +48,7 @@ type Pool struct {
 	mu       sync.Mutex // guards all services and keys, every lease, and the budget
 	services map[string]*service
 	budget   *budget
+	edition  int // of the configuration; each has the number after the one before it
 }
 
 // New makes a pool of the configured upstreams, all of them in good health.

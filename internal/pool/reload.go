@@ -10,11 +10,13 @@ import (
 // Reload takes other upstreams, keys and limits. What is known of an upstream and a
 // key that stay is kept: who waits or rests goes on so, and what is in hand counts.
 // Leases of those that are gone go on, and count nowhere. The renewed keys are no
-// longer those that were refused, and are tried at once. A breaker whose
+// longer those that were refused, and are tried at once; what clients of earlier
+// configurations hear with the old ones is not held against them. A breaker whose
 // configuration changed begins anew, closed.
 func (p *Pool) Reload(upstreams config.Upstreams, retry config.Retry, renewed ...Account) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.edition++
 	if p.retry != retry {
 		p.retry, p.budget = retry, newBudget(retry)
 	}
@@ -27,14 +29,14 @@ func (p *Pool) Reload(upstreams config.Upstreams, retry config.Retry, renewed ..
 	}
 	for name, u := range upstreams {
 		if s := p.services[name]; s != nil {
-			s.reload(u, renewed)
+			s.reload(u, p.edition, renewed)
 			continue
 		}
-		p.services[name] = newService(name, u, Options{Metrics: p.metrics, Logger: p.logger})
+		p.services[name] = newService(name, u, p.edition, Options{Metrics: p.metrics, Logger: p.logger})
 	}
 }
 
-func (s *service) reload(u config.Upstream, renewed []Account) {
+func (s *service) reload(u config.Upstream, edition int, renewed []Account) {
 	if s.breaks != u.Breaker {
 		s.breaker, s.breaks = newBreaker(s, u.Breaker), u.Breaker
 		s.metrics.BreakerOpen(false)
@@ -43,12 +45,12 @@ func (s *service) reload(u config.Upstream, renewed []Account) {
 	for i, c := range u.Credentials() {
 		k := s.key(c.Name)
 		if k == nil {
-			k = newKey(s, i, c.Name, u)
+			k = newKey(s, i, c.Name, u, edition)
 		}
 		k.index = i
 		k.limit(u)
 		if slices.Contains(renewed, k.account) {
-			k.renew()
+			k.renew(edition)
 		}
 		keys = append(keys, k)
 	}
@@ -57,8 +59,8 @@ func (s *service) reload(u config.Upstream, renewed []Account) {
 }
 
 // renew forgets what the upstream said of the key that had this name, and what it has yet
-// to say of calls that have begun.
-func (k *key) renew() {
-	k.renewed = time.Now()
+// to say to clients of earlier editions.
+func (k *key) renew(edition int) {
+	k.since = edition
 	k.restUntil, k.waitUntil, k.why, k.waits = time.Time{}, time.Time{}, nil, 0
 }

@@ -46,11 +46,11 @@ func (s *service) notice(err *upstream.Error, now time.Time) {
 	s.logger.Warn("upstream call failed", "upstream", s.name, telemetry.KeyError, s.trouble)
 }
 
-func newService(name string, u config.Upstream, o Options) *service {
+func newService(name string, u config.Upstream, edition int, o Options) *service {
 	s := &service{name: name, metrics: o.Metrics.Upstream(name), logger: o.Logger}
 	s.breaker, s.breaks = newBreaker(s, u.Breaker), u.Breaker
 	for i, c := range u.Credentials() {
-		s.keys = append(s.keys, newKey(s, i, c.Name, u))
+		s.keys = append(s.keys, newKey(s, i, c.Name, u, edition))
 	}
 	return s
 }

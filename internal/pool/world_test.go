@@ -61,7 +61,7 @@ func next(t *testing.T, c *pool.Chooser) string {
 func report(t *testing.T, c *pool.Chooser, err *upstream.Error) string {
 	t.Helper()
 	l := get(t, c, new(pool.Tried))
-	l.Report(err)
+	l.Report(c, err)
 	l.Release()
 	return l.Account().String()
 }

@@ -95,6 +95,8 @@ type routing struct {
 	video map[string]*Video
 	chat  map[string]*Chat
 	http  map[string]*http.Client // by upstream
+	// reload is true when the pool takes the configuration after the routing was built.
+	reload bool
 }
 
 // New builds the clients of every route. Routes to one upstream share its
@@ -112,7 +114,7 @@ func New(cfg *config.Config, metrics *telemetry.Metrics, logger *slog.Logger) (*
 // newRouting builds the clients of every route. An upstream keeps the connections
 // that it has in the routing before, unless it is to keep another number of them.
 func newRouting(cfg *config.Config, p *pool.Pool, before *routing) (*routing, error) {
-	t := &routing{cfg: cfg, pool: p, video: map[string]*Video{}, chat: map[string]*Chat{}, http: map[string]*http.Client{}}
+	t := &routing{cfg: cfg, pool: p, video: map[string]*Video{}, chat: map[string]*Chat{}, http: map[string]*http.Client{}, reload: before != nil}
 	for name, u := range cfg.Upstreams {
 		if before != nil && before.http[name] != nil && before.cfg.Upstreams[name].MaxIdleConns == u.MaxIdleConns {
 			t.http[name] = before.http[name]
@@ -142,7 +144,7 @@ func (t *routing) add(r config.Route) error {
 		return fmt.Errorf("there is no protocol %q", r.Protocol)
 	}
 	v := &Video{Route: r, Wire: p, clients: map[pool.Account]videoAccount{}}
-	v.Accounts = t.pool.Chooser(r).Among(v.HasAccount)
+	v.Accounts = t.chooser(r).Among(v.HasAccount)
 	for name, u := range t.cfg.Upstreams {
 		if u.Auth == config.AuthSigned && p.Sign == nil {
 			if slices.ContainsFunc(r.Upstreams, func(target config.Target) bool { return target.Name == name }) {
@@ -173,8 +175,16 @@ func (t *routing) addChat(r config.Route) error {
 			})
 		}
 	}
-	t.chat[r.Name] = &Chat{Route: r, Caller: pool.NewChat(t.pool.Chooser(r), func(a pool.Account) *chat.Client { return clients[a] })}
+	t.chat[r.Name] = &Chat{Route: r, Caller: pool.NewChat(t.chooser(r), func(a pool.Account) *chat.Client { return clients[a] })}
 	return nil
+}
+
+// chooser finds accounts for the clients that are built here.
+func (t *routing) chooser(r config.Route) *pool.Chooser {
+	if t.reload {
+		return t.pool.Chooser(r).Next()
+	}
+	return t.pool.Chooser(r)
 }
 
 // endpoint is an upstream as one key calls it in one protocol.

@@ -1,0 +1,71 @@
+package pool_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/pool"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// TestWhatIsSaidOfARenewedKey: clients of before the reload have the old secret, whenever
+// they call. What they hear, bad or good, says nothing of the new one; what clients of
+// after it hear does, also with a lease from before.
+func TestWhatIsSaidOfARenewedKey(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := telemetry.NewMetrics("v1")
+		ups := config.Upstreams{"a": with(nil, "1")}
+		p := pool.New(ups, pool.Options{Metrics: m})
+		c, a := p.Chooser(along("a")), pool.Account{Upstream: "a", Key: "1"}
+		inHand, resumed := get(t, c, new(pool.Tried)), p.Resume(a)
+		report(t, c, asking(slowDown, time.Hour))
+		expectMetrics(t, m, `upstream_keys_out{upstream="a"} 1`)
+		next := c.Next()
+		p.Reload(ups, config.Retry{}, a)
+		expectMetrics(t, m, `upstream_keys_out{upstream="a"} 0`)
+		pass(time.Second)
+		inHand.Report(c, &badKey)
+		resumed.Report(c, &badKey)
+		report(t, c, &badKey)
+		expectMetrics(t, m, `upstream_keys_out{upstream="a"} 0`)
+		resumed.Report(next, &badKey)
+		expectMetrics(t, m, `upstream_keys_out{upstream="a"} 1`)
+		pass(time.Second)
+		report(t, c, nil)
+		expectMetrics(t, m, `upstream_keys_out{upstream="a"} 1`)
+		report(t, next, nil)
+		expectMetrics(t, m, `upstream_keys_out{upstream="a"} 0`)
+		inHand.Release()
+		resumed.Release()
+	})
+}
+
+// TestRefusalsOfAKeyThatStays count, whichever configuration the call was of.
+func TestRefusalsOfAKeyThatStays(t *testing.T) {
+	t.Parallel()
+	m := telemetry.NewMetrics("v1")
+	ups := config.Upstreams{"a": with(nil, "1", "2")}
+	p := pool.New(ups, pool.Options{Metrics: m})
+	c := p.Chooser(along("a"))
+	p.Reload(ups, config.Retry{}, pool.Account{Upstream: "a", Key: "2"})
+	expect(t, []string{report(t, c, &badKey)}, "a/1")
+	expectMetrics(t, m, `upstream_keys_out{upstream="a"} 1`)
+}
+
+// TestKeyThatComesBack: what is said of the secret that it had before says nothing of it.
+func TestKeyThatComesBack(t *testing.T) {
+	t.Parallel()
+	m := telemetry.NewMetrics("v1")
+	ups := config.Upstreams{"a": with(nil, "1")}
+	p := pool.New(ups, pool.Options{Metrics: m})
+	c := p.Chooser(along("a"))
+	for _, without := range []config.Upstreams{{"a": with(nil, "2")}, {}} {
+		p.Reload(without, config.Retry{})
+		p.Reload(ups, config.Retry{})
+		expect(t, []string{report(t, c, &badKey)}, "a/1")
+		expectMetrics(t, m, `upstream_keys_out{upstream="a"} 0`)
+	}
+}

@@ -1,0 +1,124 @@
+package routes_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/pool"
+	"github.com/genbus/genbus/internal/routes"
+	"github.com/genbus/genbus/internal/telemetry"
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// renewal is a table with a chat and a video route over two upstreams. The first is
+// overloaded, and the second refuses every key.
+type renewal struct {
+	*routes.Table
+	metrics   *telemetry.Metrics
+	urls      [2]string
+	inFirst   sync.Once
+	whenFirst func() // runs in the first call of the first upstream
+}
+
+func newRenewal(t *testing.T) *renewal {
+	t.Helper()
+	w := &renewal{metrics: telemetry.NewMetrics("v1")}
+	for i, status := range []int{http.StatusServiceUnavailable, http.StatusUnauthorized} {
+		server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+			if i == 0 && w.whenFirst != nil {
+				w.inFirst.Do(w.whenFirst)
+			}
+			rw.WriteHeader(status)
+		}))
+		t.Cleanup(server.Close)
+		w.urls[i] = server.URL
+	}
+	var err error
+	if w.Table, err = routes.New(w.config(t, "old"), w.metrics, nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	return w
+}
+
+// config has this secret for the key of the second upstream.
+func (w *renewal) config(t *testing.T, secret string) *config.Config {
+	t.Helper()
+	cfg := config.Default()
+	b := config.NewUpstream(w.urls[1])
+	b.Keys = []config.UpstreamKey{{Name: "1", Key: config.NewSecret(secret)}}
+	cfg.Upstreams = config.Upstreams{"a": config.NewUpstream(w.urls[0]), "b": b}
+	chats := config.NewRoute("c", config.KindChat, "", "c*")
+	chats.Upstreams = []config.Target{{Name: "a"}, {Name: "b"}}
+	cfg.Routes = []config.Route{chats, route("v", "primary", "b")}
+	if err := cfg.Prepare(); err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+func (w *renewal) renew(t *testing.T) {
+	t.Helper()
+	swap, err := w.Reload(w.config(t, "new"))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	swap()
+}
+
+// wantOut wants this many keys of the second upstream to rest.
+func (w *renewal) wantOut(t *testing.T, n string) {
+	t.Helper()
+	rec := httptest.NewRecorder()
+	w.metrics.Handler().ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+	if !strings.Contains(rec.Body.String(), "\ngenbus_upstream_keys_out{upstream=\"b\"} "+n+"\n") {
+		t.Errorf("not %s keys of b are out", n)
+	}
+}
+
+// TestChatThatMovesToARenewedKey: while its first call was in hand, the key that it moves
+// to was given another secret. It moves with the client that it has, so the refusal is
+// about the old secret. The next chat is refused with the new one.
+func TestChatThatMovesToARenewedKey(t *testing.T) {
+	t.Parallel()
+	w := newRenewal(t)
+	w.whenFirst = func() { w.renew(t) }
+	for _, out := range []string{"0", "1"} {
+		r, _ := w.Chat("c")
+		_, err := r.Caller.Complete(t.Context(), pool.ChatRequest{Model: "c", Body: []byte(`{"model":"c","messages":[{"role":"user","content":"hi"}]}`)})
+		if e := upstream.AsError("chat", err); e == nil || e.HTTPStatus != http.StatusUnauthorized {
+			t.Fatalf("got %v", err)
+		}
+		w.wantOut(t, out)
+	}
+}
+
+// TestVideoOfARenewedKey: the step of a task has its route from before the reload, and
+// takes its place and makes its call after it. The next step has the new secret, also with
+// the place that the one before has taken.
+func TestVideoOfARenewedKey(t *testing.T) {
+	t.Parallel()
+	w := newRenewal(t)
+	old, _ := w.Video("v")
+	w.renew(t)
+	lease, err := old.Accounts.Acquire(new(pool.Tried))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lease.Release()
+	call := func(step *routes.Video) {
+		client, _ := step.Client(lease.Account())
+		s := client.Create(t.Context(), upstream.VideoCreate{JobID: "video_1", Body: []byte(`{"model":"v","prompt":"x"}`)})
+		lease.Report(step.Accounts, s.Err)
+	}
+	call(old)
+	w.wantOut(t, "0")
+	next, _ := w.Video("v")
+	call(next)
+	w.wantOut(t, "1")
+}
