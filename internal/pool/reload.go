@@ -22,8 +22,7 @@ func (p *Pool) Reload(upstreams config.Upstreams, retry config.Retry, renewed ..
 	}
 	for name, s := range p.services {
 		if _, stays := upstreams[name]; !stays {
-			s.metrics.BreakerOpen(false)
-			s.metrics.KeysOut(0)
+			s.leave()
 			delete(p.services, name)
 		}
 	}
@@ -34,6 +33,15 @@ func (p *Pool) Reload(upstreams config.Upstreams, retry config.Retry, renewed ..
 		}
 		p.services[name] = newService(name, u, p.edition, Options{Metrics: p.metrics, Logger: p.logger})
 	}
+}
+
+// leave sets the gauges of an upstream that a reload removed for the last time: those of
+// its leases that are still to report must not set them again, nor those of an upstream
+// that has the name later. What counts up and down goes on.
+func (s *service) leave() {
+	s.metrics.BreakerOpen(false)
+	s.metrics.KeysOut(0)
+	s.gone = true
 }
 
 func (s *service) reload(u config.Upstream, edition int, renewed []Account) {

@@ -69,3 +69,36 @@ func TestKeyThatComesBack(t *testing.T) {
 		expectMetrics(t, m, `upstream_keys_out{upstream="a"} 0`)
 	}
 }
+
+// TestGaugesOfARemovedUpstream: leases of it go on, and what becomes of their calls sets
+// none of its gauges, nor those of an upstream that has its name later; the jobs in hand
+// are counted to the end.
+func TestGaugesOfARemovedUpstream(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := telemetry.NewMetrics("v1")
+		p, c := fragile(m)
+		ups := config.Upstreams{"a": with(nil, "1")}
+		var old []*pool.Lease
+		for range 5 {
+			old = append(old, get(t, c, new(pool.Tried)))
+		}
+		p.Reload(nil, config.Retry{})
+		for _, l := range old[:3] {
+			l.Report(c, &noAnswer)
+		}
+		old[3].Report(c, &slowDown)
+		expectMetrics(t, m, `upstream_breaker_open{upstream="a"} 0`, `upstream_keys_out{upstream="a"} 0`, `upstream_in_hand{upstream="a"} 5`)
+		c = p.Chooser(along("a")).Next()
+		p.Reload(ups, config.Retry{})
+		report(t, c, &badKey)
+		old[4].Report(c, &slowDown)
+		pass(time.Minute) // a key of the removed upstream is back, and that of the new one is not
+		synctest.Wait()
+		expectMetrics(t, m, `upstream_breaker_open{upstream="a"} 0`, `upstream_keys_out{upstream="a"} 1`)
+		for _, l := range old {
+			l.Release()
+		}
+		expectMetrics(t, m, `upstream_in_hand{upstream="a"} 0`)
+	})
+}
