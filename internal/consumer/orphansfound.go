@@ -140,8 +140,8 @@ func (f *orphanFinder) lookAtWaiting(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read along %s: %w", names.Wait(), err)
 	}
-	defer func() { // one that stays is forgotten by the server
-		_ = f.Broker.JetStream().DeleteConsumer(context.WithoutCancel(ctx), names.Wait(), cons.CachedInfo().Name)
+	defer func() { // one that stays, as after a stop, is forgotten by the server
+		_ = f.Broker.JetStream().DeleteConsumer(ctx, names.Wait(), cons.CachedInfo().Name)
 	}()
 	for left, read := cons.CachedInfo().NumPending, uint64(0); left > 0; {
 		if left, read, err = f.readWaiting(ctx, cons, read); err != nil {

@@ -116,7 +116,7 @@ func TestOrphansOfARouteThatAReloadRemoves(t *testing.T) {
 		t.Fatal(err)
 	}
 	plan.next = r.cfg // nothing of this process adopts them
-	plan.Apply(func() { removed = true })
+	plan.Apply(t.Context(), func() { removed = true })
 	if err := finder.look(t.Context()); err != nil || finder.jobs[routeID{subject.Video, "removed"}] != 1 {
 		t.Errorf("found %v, %v", finder, err)
 	}

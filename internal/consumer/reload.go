@@ -32,12 +32,16 @@ type startable struct {
 	cons jetstream.Consumer
 }
 
+// askWithin bounds what each step of a reload asks the broker for.
+const askWithin = 20 * time.Second
+
 // Prepare makes what the routes of another configuration need in the broker: the
 // consumers of those that are new, and the bound of those that have another
 // max_in_flight. It fails, and nothing is changed in this process, where the broker
 // does not answer, and where a route with jobs was removed and nothing says what is to
 // become of them. Then the broker is told the old bounds again, within another
-// revertWithin; what it does not hear it is told with the next reload. Reloads come one
+// revertWithin; what it does not hear it is told with the next reload, or the next start.
+// ctx ends with the process's work: a stop waits for nothing of this. Reloads come one
 // after the other, after Start and before Drain.
 func (c *Consumer) Prepare(ctx context.Context, next *config.Config) (*Plan, error) {
 	p := &Plan{c: c, next: next}
@@ -50,11 +54,13 @@ func (c *Consumer) Prepare(ctx context.Context, next *config.Config) (*Plan, err
 			p.removed = append(p.removed, run)
 		}
 	}
-	if err := p.checkRemoved(ctx); err != nil {
+	asking, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	if err := p.checkRemoved(asking); err != nil {
 		return nil, err
 	}
 	for _, r := range next.Routes {
-		if err := p.ensure(ctx, r); err != nil {
+		if err := p.ensure(asking, r); err != nil {
 			c.revert(ctx)
 			return nil, fmt.Errorf("route %s: %w", r.Name, err)
 		}
@@ -80,16 +86,17 @@ func (p *Plan) checkRemoved(ctx context.Context) error {
 const revertWithin = 5 * time.Second
 
 // revert tells the broker the bounds that are in force, where it was told others. It is
-// best effort: the broker may be why the reload failed.
+// best effort: the broker may be why the reload failed. After a stop it is told nothing:
+// the next start tells it what the file says then.
 func (c *Consumer) revert(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), revertWithin)
+	ctx, cancel := context.WithTimeout(ctx, revertWithin)
 	defer cancel()
 	for _, run := range c.running {
 		if run.told == run.route.MaxInFlight {
 			continue
 		}
 		if err := c.tell(ctx, run, run.route); err != nil {
-			c.Logger.Warn("the broker keeps a route's max_in_flight of a refused reload until the next one",
+			c.Logger.Warn("the broker keeps a route's max_in_flight of a refused reload until the next reload or start",
 				"kind", run.route.Kind, "route", run.route.Name, "error", err)
 		}
 	}
@@ -129,8 +136,9 @@ func (p *Plan) ensure(ctx context.Context, r config.Route) error {
 // once where no call is in hand, and else when that is over; chats run to their end. It
 // returns when nothing of the removed routes runs here but jobs, so that a route that comes
 // back is not served twice: the last fetch is over after a second, the last move into the
-// line mostly too, and after ten where the broker does not answer.
-func (p *Plan) Apply(swap func()) {
+// line mostly too, and after ten where the broker does not answer. No route comes back
+// when ctx ends, as it does with a stop: then Drain waits for the rest.
+func (p *Plan) Apply(ctx context.Context, swap func()) {
 	c := p.c
 	for _, run := range p.removed {
 		run.stop(errRouteRemoved)
@@ -150,16 +158,39 @@ func (p *Plan) Apply(swap func()) {
 	for _, r := range p.added {
 		c.startRoute(r.Route, r.cons)
 	}
-	for _, run := range p.removed { // what is given back must not come here again
-		<-run.fetched
-		c.held.drainRoute(idOf(run.route))
-	}
-	for _, run := range p.removed {
-		run.loops.Wait()
+	if !p.leaveRemoved(ctx) {
+		return
 	}
 	if p.next.Orphans != "" && !c.adopting {
 		c.adopting = true
 		c.loops.Go(func() { c.keepAdopting(newOrphanFinder(c, c.Routes.Has)) })
+	}
+}
+
+// leaveRemoved gives back what is held of the removed routes, and waits for all of them
+// that is no job. It is false where ctx ended before.
+func (p *Plan) leaveRemoved(ctx context.Context) bool {
+	for _, run := range p.removed { // what is given back must not come here again
+		if !closed(ctx, run.fetched) {
+			return false
+		}
+		p.c.held.drainRoute(idOf(run.route))
+	}
+	for _, run := range p.removed {
+		if !closed(ctx, run.ended) {
+			return false
+		}
+	}
+	return true
+}
+
+// closed waits until done is closed. It is false where ctx ended before.
+func closed(ctx context.Context, done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
@@ -170,6 +201,8 @@ func (p *Plan) Stranded(ctx context.Context) (string, error) {
 	if len(p.removed) == 0 || p.next.Orphans != "" {
 		return "", nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
 	if err := p.c.Admission.Decided(ctx); err != nil {
 		return "", err
 	}

@@ -1,8 +1,11 @@
 package consumer
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -57,7 +60,7 @@ func TestRefusedReloadIsForgotten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan.Apply(func() { swap(); r.Config.Set(next) })
+	plan.Apply(t.Context(), func() { swap(); r.Config.Set(next) })
 	if got := r.maxAckPending(t, route); got != 7 {
 		t.Errorf("after the reload the broker has %d", got)
 	}
@@ -80,5 +83,60 @@ func TestBrokerThatKeptARefusedBound(t *testing.T) {
 	}
 	if got := r.maxAckPending(t, config.SandboxVideoRoute); got != 3 {
 		t.Errorf("the broker has %d", got)
+	}
+}
+
+// TestStopAsksTheBrokerForNothing: a reload that a stop has cut takes none of its time to
+// put a bound back. The broker is told at the next start.
+func TestStopAsksTheBrokerForNothing(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	r := newReplica(t, b, testConfig(t, "http://127.0.0.1:1", slotsOf(3, 3)))
+	run := r.running[routeID{subject.Video, config.SandboxVideoRoute}]
+	other := run.route
+	other.MaxInFlight = 7
+	if err := r.tell(t.Context(), run, other); err != nil {
+		t.Fatal(err)
+	}
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	if _, err := r.Prepare(stopped, r.cfg); !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v", err)
+	}
+	if got := r.maxAckPending(t, config.SandboxVideoRoute); got != 7 {
+		t.Errorf("the broker was asked after the stop, and has %d", got)
+	}
+	newReplica(t, b, r.cfg)
+	if got := r.maxAckPending(t, config.SandboxVideoRoute); got != 3 {
+		t.Errorf("after the next start the broker has %d", got)
+	}
+}
+
+// TestStopDoesNotWaitForRemovedRoutes: what a removed route still has under way, such as
+// a move into its line that the broker does not answer, ends within the grace period.
+func TestStopDoesNotWaitForRemovedRoutes(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, brokertest.Single(t), testConfig(t, "http://127.0.0.1:1"))
+	next := testConfig(t, "http://127.0.0.1:1", removes(config.OrphansFail))
+	answered, ended := make(chan struct{}), false
+	r.running[routeID{subject.Video, config.SandboxVideoRoute}].loops.Go(func() { <-answered; ended = true })
+	plan, err := r.Prepare(t.Context(), next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	swap, err := r.Routes.Reload(next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopped, stop := context.WithCancel(t.Context())
+	late := time.AfterFunc(3*time.Second, func() { close(answered) })
+	plan.Apply(stopped, func() { swap(); r.Config.Set(next); stop() })
+	if !late.Stop() {
+		t.Fatal("the stop waited for a removed route")
+	}
+	context.AfterFunc(r.fetching, func() { close(answered) })
+	r.stop(true)
+	if !ended {
+		t.Error("the removed route outlives the grace period")
 	}
 }

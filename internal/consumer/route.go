@@ -19,8 +19,8 @@ type running struct {
 	slots *slots
 	stop  context.CancelCauseFunc // ends what loops counts
 	loops sync.WaitGroup
-	// fetched is closed when nothing is fetched any more.
-	fetched chan struct{}
+	// fetched is closed when nothing is fetched any more, and ended when all loops are over.
+	fetched, ended chan struct{}
 }
 
 // ensureRoute creates or updates what a route needs in the broker: the durable consumer
@@ -48,7 +48,7 @@ type ensure func(ctx context.Context, stream string, cfg jetstream.ConsumerConfi
 // line, and to count them.
 func (c *Consumer) startRoute(r config.Route, cons jetstream.Consumer) {
 	id := idOf(r)
-	run := &running{route: r, told: r.MaxInFlight, slots: newSlots(r.MaxInFlight), fetched: make(chan struct{})}
+	run := &running{route: r, told: r.MaxInFlight, slots: newSlots(r.MaxInFlight), fetched: make(chan struct{}), ended: make(chan struct{})}
 	ctx, stop := context.WithCancelCause(c.fetching)
 	run.stop = stop
 	c.running[id] = run
@@ -73,5 +73,8 @@ func (c *Consumer) startRoute(r config.Route, cons jetstream.Consumer) {
 	})
 	run.loops.Go(func() { c.Admission.Usher(ctx, r, c.Logger) })
 	run.loops.Go(func() { c.countWaiting(ctx, id.kind, id.name, metrics) })
-	c.loops.Go(run.loops.Wait)
+	c.loops.Go(func() {
+		defer close(run.ended)
+		run.loops.Wait()
+	})
 }

@@ -9,10 +9,6 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// reloadWithin bounds what a reload asks the broker for. A process that stops waits
-// for a reload in hand.
-const reloadWithin = 20 * time.Second
-
 // keepReloading reloads the configuration with each signal until ctx ends.
 func (s *Service) keepReloading(ctx context.Context) {
 	for {
@@ -28,7 +24,7 @@ func (s *Service) keepReloading(ctx context.Context) {
 // Reload reads the configuration again, and puts what a running process can take from it
 // into force. Where anything is wrong, nothing has changed in this process. The log says
 // what became of it, and so does the error. Reloads come one after the other, while Run
-// runs.
+// runs. A stop waits for the one in hand, which waits for nothing when ctx has ended.
 func (s *Service) Reload(ctx context.Context) error {
 	changes, err := s.reload(ctx)
 	s.logReload(changes, err)
@@ -36,8 +32,6 @@ func (s *Service) Reload(ctx context.Context) error {
 }
 
 func (s *Service) reload(ctx context.Context) (config.Changes, error) {
-	ctx, cancel := context.WithTimeout(ctx, reloadWithin)
-	defer cancel()
 	read := time.Now()
 	next, changes, err := s.live.Now().Reload(s.source)
 	if err != nil {
@@ -51,7 +45,7 @@ func (s *Service) reload(ctx context.Context) (config.Changes, error) {
 	if err != nil {
 		return config.Changes{}, err
 	}
-	plan.Apply(func() {
+	plan.Apply(ctx, func() {
 		swap()
 		s.live.Set(next)
 	})
