@@ -81,10 +81,14 @@ func TestRequestsLargerThanAMessage(t *testing.T) {
 	for i, way := range []string{"call", "inbox"} {
 		video := fmt.Appendf(nil, `{"model": "sandbox-video", "prompt":"%s", "image": "data:image/png;base64,%s" }`, way, image)
 		chat := fmt.Appendf(nil, `{"model": "sandbox-chat", "messages": [ {"role":"user","content":[{"type":"text","text":"%s"},{"type":"image_url","image_url":{"url":"data:image/png;base64,%s"}}]} ] }`, way, image)
-		for kind, request := range map[subject.Kind]proto.Message{
+		requests := map[subject.Kind]proto.Message{
 			subject.Video: &genbusv1.VideoRequest{RequestId: way, Body: &genbusv1.VideoRequest_RawJson{RawJson: video}},
 			subject.Chat:  &genbusv1.ChatRequest{RequestId: way, Body: &genbusv1.ChatRequest_RawJson{RawJson: chat}},
-		} {
+		}
+		if tooSlow { // one kind by each way: under the race detector, megabytes take seconds
+			delete(requests, map[string]subject.Kind{"call": subject.Chat, "inbox": subject.Video}[way])
+		}
+		for kind, request := range requests {
 			ref := brokertest.Upload(t, w.js, "default", fmt.Sprint(kind, i), request)
 			var message proto.Message = &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Stored{Stored: ref}}
 			if kind == subject.Chat {
@@ -103,6 +107,9 @@ func TestRequestsLargerThanAMessage(t *testing.T) {
 			}
 		}
 		for kind, body := range map[subject.Kind][]byte{subject.Video: video, subject.Chat: chat} {
+			if requests[kind] == nil {
+				continue
+			}
 			digest := sha256.Sum256(body)
 			await(t, fmt.Sprintf("the %s by %s at the upstream", kind, way), func() bool { return seen.times(digest) == 1 })
 		}

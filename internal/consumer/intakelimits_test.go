@@ -62,7 +62,7 @@ func TestTheInboxIsOpenBesideAFullTenant(t *testing.T) {
 		}
 	})
 	b := brokertest.Single(t)
-	const beyond = 30 * intakeSlots
+	const beyond = 20 * intakeSlots
 	for i := range beyond {
 		publish(t, b, subject.Video, fmt.Sprint(i), videoRequest(fmt.Sprint(i), "sandbox-video", "a cat"))
 	}
