@@ -2,7 +2,9 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -13,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/sandbox"
@@ -143,15 +147,20 @@ func (e example) check(t *testing.T) {
 	for encoding, run := range map[string]func(*testing.T, []string){config.EncodingProtobuf: e.all, config.EncodingJSON: e.one} {
 		t.Run(encoding, func(t *testing.T) {
 			t.Parallel()
-			w := newClientWorld(t, sandbox.Options{VideoDuration: 100 * time.Millisecond}, func(c *config.Config) {
-				c.Events.Encoding = encoding
-				for i := range c.Routes {
-					c.Routes[i].Poll.Interval = 100 * time.Millisecond
-				}
-			})
+			w := newFastWorld(t, func(c *config.Config) { c.Events.Encoding = encoding })
 			run(t, []string{"NATS_URL=" + w.NATSURL()})
 		})
 	}
+}
+
+// newFastWorld is a client world whose videos are finished soon.
+func newFastWorld(t *testing.T, change ...func(*config.Config)) clientWorld {
+	t.Helper()
+	return newClientWorld(t, sandbox.Options{VideoDuration: 100 * time.Millisecond}, append(change, func(c *config.Config) {
+		for i := range c.Routes {
+			c.Routes[i].Poll.Interval = 100 * time.Millisecond
+		}
+	})...)
 }
 
 // one is a video from its request to the line that is printed for it.
@@ -162,6 +171,44 @@ func (e example) one(t *testing.T, env []string) {
 		t.Errorf("after %s it prints %q", id, line)
 	}
 	s.stop()
+}
+
+// deleted has the durable consumer go away under the subscriber.
+func (e example) deleted(t *testing.T, w clientWorld, durable string) {
+	s := subscribe(t, e, []string{"NATS_URL=" + w.NATSURL()})
+	if err := w.js.DeleteConsumer(t.Context(), "GENBUS_TASKS", durable); err != nil {
+		t.Fatal(err)
+	}
+	defer time.AfterFunc(exampleTime, func() { _ = s.cmd.Process.Kill() }).Stop()
+	err := s.cmd.Wait()
+	if exit, is := errors.AsType[*exec.ExitError](err); !is || exit.ExitCode() != 1 {
+		t.Errorf("without its consumer it ends with %v", err)
+	}
+	if said := s.said.String(); !strings.Contains(said, "consumer not found") || strings.Count(said, "\n") != 1 {
+		t.Errorf("without its consumer it says %q", said)
+	}
+}
+
+// oneByOne has a subscriber whose handler never ends take one video of three.
+func (e example) oneByOne(t *testing.T, w clientWorld, durable string) {
+	env := []string{"NATS_URL=" + w.NATSURL()}
+	s := subscribe(t, e, env)
+	for range 3 {
+		e.accepted(t, env)
+	}
+	s.line()
+	consumer, err := w.js.Consumer(t.Context(), "GENBUS_TASKS", durable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var info *jetstream.ConsumerInfo
+	await(t, "three videos are finished", func() bool {
+		info, err = consumer.Info(t.Context())
+		return err == nil && info.NumAckPending+int(info.NumPending) == 3
+	})
+	if info.NumAckPending != 1 {
+		t.Errorf("%d videos are in the hands of a subscriber that handles one", info.NumAckPending)
+	}
 }
 
 // all is what the programs say that they can do.
@@ -178,6 +225,10 @@ func (e example) all(t *testing.T, env []string) {
 		t.Errorf("an unknown model: %v: %s", err, out)
 	}
 	s.stop()
+
+	if out, err := in(t, e.dir, env, slices.Concat(e.finished, []string{"--tenant", "other"})...); err == nil || strings.Contains(out, "waiting") {
+		t.Errorf("with the durable of another tenant: %v: %s", err, out)
+	}
 
 	// What ends while it is not there comes first when it is back, and nothing comes twice.
 	if out, err := in(t, e.dir, env, slices.Concat(e.publish, []string{"--stream", "--request-id", "order-9"})...); err != nil || !strings.HasPrefix(out, "stored for admission: GENBUS_REQUESTS, message 1, request id order-9") {
@@ -210,5 +261,32 @@ func TestNodeExample(t *testing.T) {
 	if out, err := in(t, dir, nil, "npm", "run", "generate"); err != nil {
 		t.Fatalf("generate: %v: %s", err, out)
 	}
-	example{dir: dir, publish: []string{"node", "publish.js"}, finished: []string{"node", "finished.js"}}.check(t)
+	e := example{dir: dir, publish: []string{"node", "publish.js"}, finished: []string{"node", "finished.js"}}
+	e.check(t)
+	t.Run("one by one and deleted", func(t *testing.T) {
+		t.Parallel()
+		w := newFastWorld(t)
+		e.deleted(t, w, "node-finished")
+		slow := e
+		slow.finished = []string{"node", withSlowHandler(t, dir)}
+		slow.oneByOne(t, w, "node-finished")
+	})
+}
+
+// withSlowHandler is finished.js with a handler that prints and never ends.
+func withSlowHandler(t *testing.T, dir string) string {
+	t.Helper()
+	program, err := os.ReadFile(filepath.Join(dir, "finished.js"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const decoded = "await finished(decode(message));"
+	if bytes.Count(program, []byte(decoded)) != 1 {
+		t.Fatalf("finished.js has no %s", decoded)
+	}
+	program = bytes.Replace(program, []byte(decoded), []byte(decoded+" await new Promise(() => {});"), 1)
+	if err := os.WriteFile(filepath.Join(dir, "slow.js"), program, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return "slow.js"
 }

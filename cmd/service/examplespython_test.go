@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/hex"
+	"errors"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -127,5 +128,45 @@ func TestPythonMessages(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, &got, protocmp.Transform()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestPythonEnds runs the programs of examples/python with a stand-in for nats-py, to
+// see how they end when NATS does not give what they need.
+func TestPythonEnds(t *testing.T) {
+	t.Parallel()
+	python := pythonWith(t, "google.protobuf")
+	dir := pythonExample(t, python)
+	standIn, err := filepath.Abs("testdata/python-nats")
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"PYTHONPATH=" + standIn, "PYTHONDONTWRITEBYTECODE=1", "NATS_CREDS=", "NATS_USER="}
+	const unreachable = "NATS: OSError('refused')\ncannot connect to NATS at nats://never within ten seconds\n"
+	for name, test := range map[string]struct {
+		command []string
+		want    string
+	}{
+		"a durable of another tenant": {
+			[]string{"finished.py", "--tenant", "other"},
+			"drained\nthe durable python-finished reads genbus.done.video.default.completed.*: give another --durable for genbus.done.video.other.completed.*\n",
+		},
+		"a deleted consumer": {
+			[]string{"finished.py"},
+			"waiting for finished videos of default; Ctrl-C ends it\nvideo_1  sandbox-video  GET /v1/videos/video_1/content\nacknowledged\nacknowledged\ndrained\nNATS: Error('consumer not found')\n",
+		},
+		"no server to read from":  {[]string{"finished.py", "--nats", "nats://never"}, unreachable},
+		"no server to publish to": {[]string{"publish.py", "--nats", "nats://never"}, unreachable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out, err := in(t, dir, env, append([]string{python}, test.command...)...)
+			if exit, is := errors.AsType[*exec.ExitError](err); !is || exit.ExitCode() != 1 {
+				t.Errorf("it ends with %v", err)
+			}
+			if diff := cmp.Diff(test.want, out); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }

@@ -1,6 +1,7 @@
 // Prints each finished video once, from the oldest that is kept, and goes on where it
 // stopped when it is started again: `node finished.js`. Ctrl-C ends it. Several that
 // are started with one --durable share the videos.
+import { setTimeout as wait } from 'node:timers/promises';
 import { fromBinary } from '@bufbuild/protobuf';
 import { AckPolicy, jetstream, jetstreamManager } from '@nats-io/jetstream';
 import { VideoTaskEventSchema } from './gen/genbus/v1/video_pb.js';
@@ -26,16 +27,55 @@ async function finished({ id, model, videos }) {
 }
 
 /**
+ * The next message; nothing when none came in half a minute, or when it is to stop. One
+ * is asked for when the one before is dealt with: what waited here longer than 30
+ * seconds would be handled by another worker too.
+ */
+async function next(consumer, stop) {
+  try {
+    const messages = await consumer.fetch({ max_messages: 1 });
+    stop.onabort = () => messages.stop();
+    for await (const message of messages) {
+      return message;
+    }
+  } catch (err) {
+    if (!['JetStreamError', 'JetStreamStatusError'].includes(err.name)) {
+      throw err;
+    }
+    await consumer.info().catch(({ status, message }) => {
+      if (status === 404) { // after a restore, for one
+        throw new Error(`${message}: it was deleted; start again to have it made again, from the oldest video`);
+      }
+    });
+    await wait(1000); // a server that comes back, or a new leader
+  }
+}
+
+/** Handles a message, and says meanwhile that it is in hand: after 30 seconds of silence another worker has it. */
+async function handle(message) {
+  const working = setInterval(() => message.working(), 10_000);
+  try {
+    await finished(decode(message));
+  } finally {
+    clearInterval(working);
+  }
+}
+
+/**
  * Handles the messages one by one. Delivery is at least once: an event is known by
  * its ce-id. Whoever must never act twice keeps the ids where the deed is kept, such
  * as a column of the same database.
  */
-async function read(messages) {
+async function read(consumer, stop) {
   const seen = new Set();
-  for await (const message of messages) {
+  while (!stop.aborted) {
+    const message = await next(consumer, stop);
+    if (!message) {
+      continue;
+    }
     const id = message.headers.get('ce-id');
     if (!seen.has(id)) {
-      await finished(decode(message)); // when this throws, the program ends, and the message comes again
+      await handle(message); // when this throws, the program ends, and the message comes again
       seen.add(id);
       if (seen.size > 10_000) {
         seen.delete(seen.values().next().value); // the oldest
@@ -56,12 +96,12 @@ await run(async () => {
       ack_policy: AckPolicy.Explicit,
     });
     const consumer = await jetstream(nc).consumers.get('GENBUS_TASKS', durable);
-    const messages = await consumer.consume();
+    const stop = new AbortController();
     for (const signal of ['SIGINT', 'SIGTERM']) {
-      process.once(signal, () => messages.stop());
+      process.once(signal, () => stop.abort());
     }
     console.log(`waiting for finished videos of ${tenant}; Ctrl-C ends it`);
-    await read(messages);
+    await read(consumer, stop.signal);
   } finally {
     await leave(nc);
   }

@@ -1,7 +1,9 @@
 """What both programs begin with: their options, and the connection."""
 
 import argparse
+import asyncio
 import os
+import sys
 
 import nats
 import nats.errors
@@ -17,17 +19,27 @@ def parser(description: str) -> argparse.ArgumentParser:
     return p
 
 
+async def report(err: Exception) -> None:
+    print(f"NATS: {err!r}", file=sys.stderr)
+
+
 async def connect(options: argparse.Namespace):
-    """Connects, for as long as that takes, and again when the connection is lost."""
-    return await nats.connect(
+    """Connects; no server within ten seconds ends the program. When the connection is lost later,
+    it is made again for as long as that takes."""
+    attempts = nats.connect(
         options.nats.split(","),
         inbox_prefix=options.inbox,
         allow_reconnect=True,
-        max_reconnect_attempts=-1,
+        max_reconnect_attempts=-1,  # of the first connection too
+        error_cb=report,
         user=os.environ.get("NATS_USER"),
         password=os.environ.get("NATS_PASSWORD"),
         user_credentials=os.environ.get("NATS_CREDS"),
     )
+    try:
+        return await asyncio.wait_for(attempts, timeout=10)
+    except asyncio.TimeoutError:
+        sys.exit(f"cannot connect to NATS at {options.nats} within ten seconds")
 
 
 async def leave(nc) -> None:

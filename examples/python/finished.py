@@ -4,8 +4,10 @@ share the videos."""
 
 import asyncio
 import signal
+import sys
 from collections import OrderedDict
 
+import nats.errors
 from nats.js.api import AckPolicy, ConsumerConfig
 
 from connection import connect, leave, parser
@@ -20,6 +22,21 @@ async def finished(task: dict) -> None:
     print(f"{task['id']}  {task['model']}  {where}", flush=True)
 
 
+async def say_working(message) -> None:
+    """Says that the message is in hand: after 30 seconds of silence another worker has it."""
+    while True:
+        await asyncio.sleep(10)
+        await message.in_progress()
+
+
+async def handle(message) -> None:
+    working = asyncio.create_task(say_working(message))
+    try:
+        await finished(video_task(message.headers, message.data))
+    finally:
+        working.cancel()
+
+
 async def read(subscription, stopped: asyncio.Event) -> None:
     """Handles the messages one by one. Delivery is at least once: an event is known by its ce-id.
     Whoever must never act twice keeps the ids where the deed is kept, such as a column of the same
@@ -27,35 +44,45 @@ async def read(subscription, stopped: asyncio.Event) -> None:
     seen: OrderedDict[str, None] = OrderedDict()
     while not stopped.is_set():
         try:
-            messages = await subscription.fetch(10, timeout=1)
+            # One: what waited here longer than 30 seconds would be handled by another worker too.
+            [message] = await subscription.fetch(1, timeout=1)
         except asyncio.TimeoutError:
             continue  # there was none
-        for message in messages:
-            event = message.headers["ce-id"]
-            if event not in seen:
-                # When this throws, the program ends, and the message comes again.
-                await finished(video_task(message.headers, message.data))
-                seen[event] = None
-                if len(seen) > 10_000:
-                    seen.popitem(last=False)  # the oldest
-            await message.ack()
+        event = message.headers["ce-id"]
+        if event not in seen:
+            await handle(message)  # when this throws, the program ends, and the message comes again
+            seen[event] = None
+            if len(seen) > 10_000:
+                seen.popitem(last=False)  # the oldest
+        await message.ack()
+
+
+async def subscribe(nc, durable: str, subject: str):
+    """The durable consumer, made where there is none. One that there is keeps its filter, so one
+    of another tenant is refused."""
+    subscription = await nc.jetstream().pull_subscribe(
+        subject,
+        durable=durable,
+        stream="GENBUS_TASKS",
+        config=ConsumerConfig(ack_policy=AckPolicy.EXPLICIT),
+    )
+    reads = (await subscription.consumer_info()).config.filter_subject
+    if reads != subject:
+        sys.exit(f"the durable {durable} reads {reads}: give another --durable for {subject}")
+    return subscription
 
 
 async def main() -> None:
     p = parser("Prints each finished video.")
     p.add_argument("--durable", default="python-finished")
     options = p.parse_args()
+    nc = await connect(options)
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    nc = await connect(options)
     try:
-        subscription = await nc.jetstream().pull_subscribe(
-            f"genbus.done.video.{options.tenant}.completed.*",  # completed, failed, cancelled, or * for all
-            durable=options.durable,
-            stream="GENBUS_TASKS",
-            config=ConsumerConfig(ack_policy=AckPolicy.EXPLICIT),
-        )
+        # completed, failed, cancelled, or * for all
+        subscription = await subscribe(nc, options.durable, f"genbus.done.video.{options.tenant}.completed.*")
         print(f"waiting for finished videos of {options.tenant}; Ctrl-C ends it", flush=True)
         await read(subscription, stopped)
     finally:
@@ -63,4 +90,7 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    try:
+        asyncio.run(main())
+    except nats.errors.Error as err:  # a consumer that was deleted, too: started again, it is made again
+        sys.exit(f"NATS: {err!r}")

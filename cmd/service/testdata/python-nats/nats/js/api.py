@@ -1,0 +1,4 @@
+from types import SimpleNamespace
+
+AckPolicy = SimpleNamespace(EXPLICIT="explicit")
+ConsumerConfig = SimpleNamespace
