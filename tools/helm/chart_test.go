@@ -221,15 +221,72 @@ func TestMistakesAreRefused(t *testing.T) {
 		"replicas: two":                                                         "replicas",
 		"replica: 2":                                                            "replica",
 		"podDisruptionBudget: {minAvailable: 1}":                                "minAvailable",
+		"nats: {enabled: true}":                                                 "config.nats.url and nats.enabled",
+		"{existingSecret: other, nats: {enabled: true}, config: {nats: {url: null}}}": "is read from the Secret genbus, and existingSecret is other",
 	} {
-		over, err := chartutil.ReadValues([]byte(change))
-		if err != nil {
-			t.Fatal(err)
-		}
-		v := values(t, sets(t)["external"])
-		merged := chartutil.MergeTables(over, v)
-		if _, err := render(load(t), merged); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := render(load(t), changed(t, "external", change)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", change, err)
 		}
 	}
+}
+
+// TestSecretOfBundledNATS: another Secret is taken when both name it, and a password from
+// elsewhere is the user's own matter.
+func TestSecretOfBundledNATS(t *testing.T) {
+	t.Parallel()
+	for _, change := range []string{
+		"{existingSecret: other, nats: {container: {env: {NATS_SERVICE_PASSWORD: {valueFrom: {secretKeyRef: {name: other}}}}}}}",
+		"{existingSecret: other, nats: {container: {env: {NATS_SERVICE_PASSWORD: from-elsewhere}}}}",
+		"{existingSecret: other, nats: {container: {env: null}}}",
+	} {
+		if _, err := render(load(t), changed(t, "bundled", change)); err != nil {
+			t.Errorf("%s: %v", change, err)
+		}
+	}
+}
+
+// TestLoginToNATS: a password by default, and nothing of it beside another login.
+func TestLoginToNATS(t *testing.T) {
+	t.Parallel()
+	type login struct {
+		User         string `json:"user"`
+		PasswordFile string `json:"password_file"`
+		PasswordEnv  string `json:"password_env"`
+		CredsFile    string `json:"creds_file"`
+	}
+	const file = "/etc/genbus/secrets/nats-password"
+	for change, want := range map[string]login{
+		"{}":                              {User: "service", PasswordFile: file},
+		"{config: {nats: {user: video}}}": {User: "video", PasswordFile: file},
+		"{config: {nats: {password_file: /other}}}":  {User: "service", PasswordFile: "/other"},
+		"{config: {nats: {password_env: PASSWORD}}}": {User: "service", PasswordEnv: "PASSWORD"},
+		"{config: {nats: {creds_file: /creds}}}":     {CredsFile: "/creds"},
+		"{config: {nats: {user: ''}}}":               {},
+	} {
+		files, err := render(load(t), changed(t, "external", change))
+		if err != nil {
+			t.Errorf("%s: %v", change, err)
+			continue
+		}
+		var m corev1.ConfigMap
+		var config struct {
+			NATS login `json:"nats"`
+		}
+		if err := yaml.Unmarshal([]byte(files["genbus/templates/configmap.yaml"]), &m); err != nil {
+			t.Fatal(err)
+		}
+		if err := yaml.Unmarshal([]byte(m.Data["genbus.yaml"]), &config); err != nil || config.NATS != want {
+			t.Errorf("%s: %+v, want %+v (%v)", change, config.NATS, want, err)
+		}
+	}
+}
+
+// changed is a set of values with a change over it.
+func changed(t *testing.T, set, change string) chartutil.Values {
+	t.Helper()
+	over, err := chartutil.ReadValues([]byte(change))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return chartutil.MergeTables(over, values(t, sets(t)[set]))
 }

@@ -25,10 +25,22 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- fail "config.api_keys is empty: genbus listens beyond the pod's loopback only with keys (docs/security.md)" -}}
 {{- end -}}
 {{- if .Values.nats.enabled -}}
+{{- if $config.nats.url -}}
+{{- fail "config.nats.url and nats.enabled: the address of the NATS beside genbus comes from the chart. Set one of them" -}}
+{{- end -}}
+{{- $password := ((.Values.nats.container | default dict).env | default dict).NATS_SERVICE_PASSWORD -}}
+{{- $secret := "" -}}
+{{- if kindIs "map" $password -}}
+{{- $secret = (($password.valueFrom | default dict).secretKeyRef | default dict).name -}}
+{{- end -}}
+{{- if and $secret .Values.existingSecret (ne $secret .Values.existingSecret) -}}
+{{- fail (printf "nats.container.env.NATS_SERVICE_PASSWORD is read from the Secret %s, and existingSecret is %s: name that one in its valueFrom.secretKeyRef.name too" $secret .Values.existingSecret) -}}
+{{- end -}}
 {{- $_ := set $config.nats "url" (printf "nats://%s:4222" .Values.nats.fullnameOverride) -}}
 {{- else if not $config.nats.url -}}
 {{- fail "config.nats.url is empty: name a NATS cluster, or set nats.enabled. Replicas cannot share an embedded server" -}}
 {{- end -}}
+{{- include "genbus.login" $config.nats -}}
 {{- $http := $config.http | default dict -}}
 {{- if ($http.tls | default dict).client_ca_file -}}
 {{- fail "config.http.tls.client_ca_file: the probes of Kubernetes show no client certificate; ask for them before genbus" -}}
@@ -37,6 +49,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- $_ := set $config "grpc" (set ($config.grpc | default dict) "addr" ":9090") -}}
 {{- $_ := set $config "shutdown" (dict "delay" (printf "%ds" (int .Values.shutdown.delaySeconds)) "grace" (printf "%ds" (int .Values.shutdown.graceSeconds))) -}}
 {{- toYaml $config -}}
+{{- end -}}
+
+{{/* How genbus logs in to NATS, set in config.nats: with a password, unless something else is said. */}}
+{{- define "genbus.login" -}}
+{{- $nobody := and (hasKey . "user") (not .user) -}}
+{{- if not (or .creds_file $nobody) -}}
+{{- $_ := set . "user" (.user | default "service") -}}
+{{- if not .password_env -}}
+{{- $_ := set . "password_file" (.password_file | default "/etc/genbus/secrets/nats-password") -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{/* What the probes speak. */}}
