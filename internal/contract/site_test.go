@@ -1,6 +1,8 @@
 package contract_test
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -44,7 +46,7 @@ func TestSite(t *testing.T) {
 }
 
 // TestPageLoadsNothingFromOutside: the policy forbids it, and the page does not
-// try. The policy's hashes are held to the page by a browser.
+// try.
 func TestPageLoadsNothingFromOutside(t *testing.T) {
 	t.Parallel()
 	w := get(t, contract.NewSite(contract.Options{}).Page())
@@ -57,5 +59,23 @@ func TestPageLoadsNothingFromOutside(t *testing.T) {
 	}
 	if strings.Contains(w.Body.String(), "{{") {
 		t.Error("a part of the page is missing")
+	}
+}
+
+// TestPolicyAllowsThePage: a browser hashes what stands between the tags, byte for byte,
+// and runs nothing that the policy does not name: the page would stay blank.
+func TestPolicyAllowsThePage(t *testing.T) {
+	t.Parallel()
+	w := get(t, contract.NewSite(contract.Options{}).Page())
+	policy := w.Header().Get("Content-Security-Policy")
+	for _, tag := range []string{"style", "script"} {
+		blocks := regexp.MustCompile(`(?s)<`+tag+`\b[^>]*>(.*?)</`+tag+`>`).FindAllSubmatch(w.Body.Bytes(), -1)
+		if len(blocks) != 1 || len(blocks[0][1]) == 0 {
+			t.Fatalf("the page has %d of <%s>, want one that is not empty", len(blocks), tag)
+		}
+		sum := sha256.Sum256(blocks[0][1])
+		if want := tag + "-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "';"; !strings.Contains(policy, want) {
+			t.Errorf("a browser wants %s, and the policy is %s", want, policy)
+		}
 	}
 }
