@@ -9,62 +9,105 @@ import (
 	"testing"
 )
 
-// TestReleaseRefuses: no release is made of what nobody could build again. That one is
-// made, and is the same twice, the script sees to itself.
-func TestReleaseRefuses(t *testing.T) {
-	t.Parallel()
+// releases is a repository in which deploy/release runs.
+type releases struct {
+	t       *testing.T
+	dir     string
+	environ []string // over that of this process
+}
+
+// newReleases makes one, with the script and a go.mod and nothing committed.
+func newReleases(t *testing.T) *releases {
+	t.Helper()
 	if runtime.GOOS == "windows" {
 		t.Skip("the script is for a shell")
 	}
-	for _, tool := range []string{"bash", "git"} {
+	for _, tool := range []string{"bash", "git", "go"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("there is no %s", tool)
 		}
 	}
-	dir := t.TempDir()
-	put := func(name, text string) {
-		t.Helper()
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	// No configuration of this machine, such as one that signs what is committed.
+	r := &releases{t: t, dir: t.TempDir(), environ: []string{"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1"}}
+	r.put("deploy/release", content(t, "release"))
+	r.put("go.mod", "module example.com/x\n\ngo 1.0.1\n")
+	r.git("init", "--quiet")
+	return r
+}
+
+func (r *releases) put(name, text string) {
+	r.t.Helper()
+	path := filepath.Join(r.dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		r.t.Fatal(err)
 	}
-	run := func(name string, args ...string) (string, error) {
-		c := exec.CommandContext(t.Context(), name, args...)
-		c.Dir = dir
-		// No configuration of this machine, such as one that signs what is committed.
-		c.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1")
-		out, err := c.CombinedOutput()
-		return string(out), err
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		r.t.Fatal(err)
 	}
-	git := func(args ...string) {
-		t.Helper()
-		if out, err := run("git", append([]string{"-c", "user.name=test", "-c", "user.email=test@example.com"}, args...)...); err != nil {
-			t.Fatalf("git %v: %v: %s", args, err, out)
-		}
+}
+
+func (r *releases) run(name string, args ...string) (string, error) {
+	c := exec.CommandContext(r.t.Context(), name, args...)
+	c.Dir, c.Env = r.dir, append(os.Environ(), r.environ...)
+	out, err := c.CombinedOutput()
+	return strings.TrimSpace(string(out)), err
+}
+
+func (r *releases) git(args ...string) {
+	r.t.Helper()
+	if out, err := r.run("git", append([]string{"-c", "user.name=test", "-c", "user.email=test@example.com"}, args...)...); err != nil {
+		r.t.Fatalf("git %v: %v: %s", args, err, out)
 	}
-	refused := func(why string) {
-		t.Helper()
-		if out, err := run("bash", "deploy/release", "linux/amd64"); err == nil || !strings.Contains(out, why) {
-			t.Errorf("want %q: %v: %s", why, err, out)
-		}
-		if _, err := os.Stat(filepath.Join(dir, "dist")); err == nil {
-			t.Error("something was made")
-		}
+}
+
+// tag commits all that there is, as a version.
+func (r *releases) tag(version string) {
+	r.t.Helper()
+	r.git("add", ".")
+	r.git("commit", "--quiet", "--allow-empty", "-m", version)
+	r.git("tag", "-a", "-m", version, version)
+}
+
+// ours puts a go.mod of the Go that is here.
+func (r *releases) ours() {
+	r.t.Helper()
+	version, err := r.run("go", "env", "GOVERSION")
+	if err != nil {
+		r.t.Fatal(err, version)
 	}
-	put("deploy/release", content(t, "release"))
-	put("go.mod", "module example.com/x\n\ngo 1.0.1\n")
-	git("init", "--quiet")
-	refused("This tree has changes")
-	git("add", ".")
-	git("commit", "--quiet", "-m", "first")
-	refused("HEAD has no tag")
-	git("tag", "v2.0.0")
-	refused("v2.0.0 is no version of this module")
-	git("tag", "-d", "v2.0.0")
-	git("tag", "-a", "-m", "one", "v1.0.0")
-	refused("releases are built by the version that go.mod names, go1.0.1")
+	r.put("go.mod", "module example.com/x\n\ngo "+strings.TrimPrefix(version, "go")+"\n")
+}
+
+func (r *releases) refused(why string) {
+	r.t.Helper()
+	if out, err := r.run("bash", "deploy/release", "linux/amd64"); err == nil || !strings.Contains(out, why) {
+		r.t.Errorf("want %q: %v: %s", why, err, out)
+	}
+	if _, err := os.Stat(filepath.Join(r.dir, "dist")); err == nil {
+		r.t.Error("something was made")
+	}
+}
+
+// TestReleaseRefuses: no release is made of what nobody could build again, nor with a
+// chart that runs another one. That one is made, and is the same twice, the script sees
+// to itself.
+func TestReleaseRefuses(t *testing.T) {
+	t.Parallel()
+	r := newReleases(t)
+	r.environ = append(r.environ, "GOTOOLCHAIN=local")
+	r.refused("This tree has changes")
+	r.git("add", ".")
+	r.git("commit", "--quiet", "-m", "first")
+	r.refused("HEAD has no tag")
+	r.git("tag", "v2.0.0")
+	r.refused("v2.0.0 is no version of this module")
+	r.git("tag", "-d", "v2.0.0")
+	r.tag("v1.0.0")
+	r.refused("releases are built by the version that go.mod names, go1.0.1")
+	r.ours()
+	r.put("deploy/helm/genbus/Chart.yaml", "name: genbus\nversion: 1.0.1\nappVersion: 1.0.0\n")
+	r.tag("v1.0.1")
+	r.refused("The chart is for v1.0.0, and this is v1.0.1")
+	r.tag("v1.1.0-rc.1")
+	r.refused("The chart is for v1.0.0, and this is v1.1.0-rc.1")
 }
