@@ -111,3 +111,44 @@ func TestReleaseRefuses(t *testing.T) {
 	r.tag("v1.1.0-rc.1")
 	r.refused("The chart is for v1.0.0, and this is v1.1.0-rc.1")
 }
+
+// TestReleaseIsOfNobodysSettings: what "go env -w" or the environment says of the
+// machine's Go does not reach the compiler. In its place stands a go that tells its
+// settings, and is not content.
+func TestReleaseIsOfNobodysSettings(t *testing.T) {
+	t.Parallel()
+	r := newReleases(t)
+	found, err := exec.LookPath("go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	told := filepath.Join(bin, "told")
+	stand := "#!/bin/sh\n[ \"$1\" = build ] || exec '" + found + "' \"$@\"\n" +
+		"'" + found + "' env GOAMD64 GOFIPS140 GOEXPERIMENT GOFLAGS GOWORK CGO_ENABLED > '" + told + "'\nexit 1\n"
+	if err := os.WriteFile(filepath.Join(bin, "go"), []byte(stand), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	settings := "GOAMD64=v3\nGOFIPS140=latest\nGOEXPERIMENT=jsonv2\nGOFLAGS=-tags=x\nCGO_ENABLED=1\n"
+	r.ours()
+	r.put("deploy/helm/genbus/Chart.yaml", "appVersion: 1.0.0\n")
+	r.put(".gitignore", "/dist/\n")
+	r.tag("v1.0.0-rc.1") // of the chart's version, before it
+	if err := os.WriteFile(filepath.Join(bin, "env"), []byte(settings), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file := []string{"GOENV=" + filepath.Join(bin, "env")}
+	for name, environ := range map[string][]string{"a file": file, "variables": strings.Fields(settings)} {
+		of := *r
+		of.environ = append(append([]string{"PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH")}, r.environ...), environ...)
+		if out, err := of.run("bash", "deploy/release", "linux/amd64"); err == nil {
+			t.Errorf("%s: the go that stands in was not asked: %s", name, out)
+		}
+		if got, want := content(t, told), "v1\noff\n\n-mod=readonly\noff\n0\n"; got != want {
+			t.Errorf("%s: it is built with %q, want %q", name, got, want)
+		}
+		if err := os.Remove(told); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
