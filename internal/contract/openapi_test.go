@@ -72,14 +72,47 @@ func TestOperationsAreWhole(t *testing.T) {
 }
 
 func declares(d *contracttest.Document, name string, where, method string) bool {
+	return slices.ContainsFunc(parameters(d, where, method), func(p map[string]any) bool {
+		return p["in"] == "path" && p["name"] == name && p["required"] == true
+	})
+}
+
+// parameters gives those of an operation, wherever they stand.
+func parameters(d *contracttest.Document, where, method string) (out []map[string]any) {
 	list, _ := d.Find("paths", where, method, "parameters").([]any)
-	return slices.ContainsFunc(list, func(p any) bool {
+	for _, p := range list {
 		m, _ := p.(map[string]any)
 		if to, _ := m["$ref"].(string); to != "" {
 			m, _ = d.Find(strings.Split(strings.TrimPrefix(to, "#/"), "/")...).(map[string]any)
 		}
-		return m["in"] == "path" && m["name"] == name && m["required"] == true
+		out = append(out, m)
+	}
+	return out
+}
+
+// TestIDsAreOfTheirKind: the page at /docs makes its lines for curl of these examples.
+func TestIDsAreOfTheirKind(t *testing.T) {
+	t.Parallel()
+	_, d := openAPI(t, contract.Options{})
+	seen := map[string]int{}
+	each(d, func(where, method string, _ map[string]any) {
+		kind := "video_"
+		if strings.Contains(where, "/chats/") {
+			kind = "chat_"
+		}
+		for _, p := range parameters(d, where, method) {
+			if p["in"] != "path" || p["name"] != "id" {
+				continue
+			}
+			seen[kind]++
+			if id, _ := p["example"].(string); !strings.HasPrefix(id, kind) {
+				t.Errorf("%s %s: the example of id is %q, want %s…", method, where, id, kind)
+			}
+		}
 	})
+	if seen["video_"] == 0 || seen["chat_"] == 0 {
+		t.Errorf("ids were found %v times", seen)
+	}
 }
 
 // TestExamplesAreValid: those of bodies are as their schemas want them.
