@@ -39,7 +39,7 @@ func TestQueriesAreKnown(t *testing.T) {
 		"DELETE /genbus/v1/videos/video_x?dry_run=true":                                                          {"dry_run"},
 		"DELETE /v1/videos/video_x?dry_run=true":                                                                 nil,
 		"POST /genbus/v1/videos/video_x/cancel?x=y":                                                              {"x"},
-		"/v1/videos?x=y":                                                                                         nil,
+		"/v1/videos?x=y": nil,
 	} {
 		got = nil
 		method, path, other := strings.Cut(target, " ")
