@@ -40,6 +40,9 @@ const maxAnswer = 1 << 30
 
 // dial connects. With a key, the connection is one that may carry it.
 func (c *connection) dial(key bool) (*grpc.ClientConn, error) {
+	if strings.HasPrefix(c.Server, "http://") || strings.HasPrefix(c.Server, "https://") {
+		return nil, wrongUse("--server: want host:port, without http://; for TLS use --tls")
+	}
 	creds, err := c.credentials(key)
 	if err != nil {
 		return nil, err

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/genbus/genbus/client"
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
@@ -24,12 +26,12 @@ type eventsCommand struct {
 	Done           bool   `help:"Only the ends of jobs."`
 	Kind           string `help:"Only video, or only chat." enum:"video,chat," default:""`
 	Tenant         string `help:"Only one tenant's."`
-	ID             string `help:"Only one job's." name:"id"`
+	ID             string `help:"Only one job's; ends with the job." name:"id"`
 	Since          string `help:"First what happened since a time (2026-01-31T12:00:00Z) or for a while (2h), and then what comes." placeholder:"WHEN"`
 	JSON           bool   `help:"Print each event as a line of JSON." name:"json"`
 }
 
-// Run prints events until ctx ends.
+// Run prints events until ctx ends, or the one job that was asked for.
 func (c *eventsCommand) Run(ctx context.Context, out io.Writer) error {
 	names, err := subject.New(c.Prefix)
 	if err != nil {
@@ -98,7 +100,7 @@ func (c *eventsCommand) filters(names subject.Space) ([]string, error) {
 	return []string{names.Task(kind, tenant, id)}, nil
 }
 
-// tail prints events until ctx ends. The consumer outlives lost connections.
+// tail prints events until nothing more is to come. The consumer outlives lost connections.
 func (c *eventsCommand) tail(ctx context.Context, consumer jetstream.Consumer, t *tail) error {
 	reading, err := consumer.Messages(jetstream.WithMessagesErrOnMissingHeartbeat(false))
 	if err != nil {
@@ -115,7 +117,7 @@ func (c *eventsCommand) tail(ctx context.Context, consumer jetstream.Consumer, t
 		case err != nil:
 			fmt.Fprintln(os.Stderr, "genbus: the connection is gone, waiting:", err)
 		default:
-			if err := t.show(m); err != nil {
+			if last, err := t.show(m); err != nil || last && c.ID != "" {
 				return err
 			}
 		}
@@ -129,25 +131,27 @@ type tail struct {
 	names subject.Space
 }
 
-func (t *tail) show(m jetstream.Msg) error {
+// show prints an event, and reports whether it is the job's last.
+func (t *tail) show(m jetstream.Msg) (last bool, err error) {
 	kind, err := t.kind(m.Subject())
 	if err != nil {
-		return err
+		return false, err
 	}
 	e, err := publisher.DecodeEvent(kind, m.Headers(), m.Data())
 	if err != nil {
-		return fmt.Errorf("an event that cannot be read on %s: %w", m.Subject(), err)
+		return false, fmt.Errorf("an event that cannot be read on %s: %w", m.Subject(), err)
 	}
+	line := fmt.Sprintf("%s  %-10s  %s  v%-3d %-11s%s", e.Time.UTC().Format("2006-01-02T15:04:05.000Z"), e.Job.GetTenant(), e.Job.GetId(), e.Version(),
+		task.StatusWord(e.Job.GetStatus()), clean(detail(e)))
 	if t.json {
 		data, err := body.EventJSON(publisher.Message(e))
-		if err == nil {
-			_, err = fmt.Fprintf(t.out, "%s\n", data)
+		if err != nil {
+			return false, err
 		}
-		return err
+		line = string(data)
 	}
-	_, err = fmt.Fprintf(t.out, "%s  %-10s  %s  v%-3d %-11s%s\n", e.Time.Local().Format("15:04:05.000"), e.Job.GetTenant(), e.Job.GetId(), e.Version(),
-		task.StatusWord(e.Job.GetStatus()), clean(detail(e)))
-	return err
+	_, err = fmt.Fprintln(t.out, strings.TrimRight(line, " "))
+	return client.Terminal(e.Job.GetStatus()), err
 }
 
 func (t *tail) kind(subj string) (subject.Kind, error) {

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+
+	"github.com/genbus/genbus/internal/fault"
 )
 
 // secure reports whether the command calls by TLS.
@@ -25,13 +27,20 @@ func (c *connection) secure() bool {
 // would. What only another command line mends is a wrong use: to try again is no help.
 func (c *connection) advised(ctx context.Context, err error) error {
 	var e callError
-	if !errors.As(err, &e) || e.code != "" || e.s.Code() != codes.Unavailable {
+	switch {
+	case !errors.As(err, &e):
+		return err
+	case e.code == string(fault.InvalidAPIKey):
+		return fmt.Errorf("%w\na key is read from GENBUS_API_KEY (of operator: GENBUS_OPERATOR_KEY), or from the file of --key-file", err)
+	case e.code != "" || e.s.Code() != codes.Unavailable:
 		return err
 	}
 	speaksTLS, absent := probe(ctx, c.Server)
 	switch {
 	case absent != nil:
 		return exitError{exitUnavailable, fmt.Errorf("no genbus answers at %s (--server): %w", c.Server, absent)}
+	case strings.Contains(e.s.Message(), "looked like an HTTP/1.1 header"):
+		return wrongUse("%s speaks no gRPC (--server): it may be the address of HTTP; that of gRPC is %s by default", c.Server, defaultServer)
 	case c.secure():
 		return adviceFor(err, e.s.Message())
 	case speaksTLS:

@@ -148,6 +148,7 @@ func TestNobodyThere(t *testing.T) {
 	}{
 		"gRPC":         {[]string{"tasks", "list", "--server", "127.0.0.1:1"}, exitUnavailable, "no genbus answers at 127.0.0.1:1 (--server): connection refused"},
 		"TLS":          {[]string{"submit", "video", "-m", "m", "p", "--server", "127.0.0.1:1", "--tls"}, exitUnavailable, "no genbus answers at 127.0.0.1:1 (--server): connection refused"},
+		"a URL":        {[]string{"tasks", "list", "--server", "http://127.0.0.1:9090"}, exitUsage, "--server: want host:port"},
 		"no such file": {[]string{"tasks", "list", "--server", "unix:///nowhere/genbus.sock"}, exitUnavailable, "/nowhere/genbus.sock"},
 		"NATS":         {[]string{"events", "--nats", "nats://me:secret@127.0.0.1:1,127.0.0.1:2"}, exitUnavailable, "no connection to NATS at …@127.0.0.1:1,127.0.0.1:2 (--nats): "},
 		"no such host": {[]string{"events", "--nats", "nats://nowhere.invalid:1"}, exitUnavailable, "no connection to NATS at nats://nowhere.invalid:1 (--nats): "},
@@ -214,6 +215,11 @@ func TestEventsFromTheCommandLine(t *testing.T) {
 	}
 	if err := run.Wait(); err != nil {
 		t.Errorf("interrupted, it ended with %v", err)
+	}
+	id := strings.TrimSpace(submit.ok("submit", "video", "--detach", "-m", "sandbox-video", "a bird"))
+	one := userCommand{t: t, args: []string{"--nats", w.NATSURL()}}
+	if out := one.ok("events", "--id", id, "--since", "1h"); strings.Count(out, id) < 4 || !strings.Contains(out, "  v1   queued") || !strings.Contains(out, "  completed") {
+		t.Errorf("of one job it printed\n%s", out)
 	}
 	for _, args := range [][]string{{"--since", "yesterday"}, {"--id", "video_x"}, {"--tenant", "a.b"}} {
 		c := userCommand{t: t, args: []string{"--nats", w.NATSURL()}}

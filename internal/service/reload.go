@@ -70,13 +70,16 @@ func (s *Service) logReload(changes config.Changes, err error) {
 	if changes.None() {
 		s.log.Info("configuration reloaded; nothing has changed")
 	} else {
-		s.log.Info("configuration reloaded", "added", changes.Added, "removed", changes.Removed, "changed", changes.Changed)
+		s.log.Info("configuration reloaded", "added", listed(changes.Added), "removed", listed(changes.Removed), "changed", listed(changes.Changed))
 	}
 	if len(changes.Restart) > 0 {
 		s.log.Warn("a part of the configuration needs a restart, and is as it was", "keys", changes.Restart)
 	}
 	s.warnOfEndedKeys()
 }
+
+// listed is a list in JSON logs too, where nothing stands in it.
+func listed(names []string) []string { return append([]string{}, names...) }
 
 // warnOfEndedKeys names the tenants that can call nothing any more.
 func (s *Service) warnOfEndedKeys() {
