@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -168,7 +169,7 @@ func TestStoppedInAChat(t *testing.T) {
 		if up.of(up.streaming, "first") == 1 {
 			return nil
 		}
-		return errors.New("none")
+		return fmt.Errorf("POSTs %v", up.sent())
 	})
 	second := b.start(memberOptions{upstream: up.url + "/second", ackWait: shortWait})
 	tell(t, first.Stop)
@@ -176,14 +177,14 @@ func TestStoppedInAChat(t *testing.T) {
 		if up.of(up.streaming, "second") == 1 {
 			return nil
 		}
-		return errors.New("none")
+		return fmt.Errorf("POSTs %v", up.sent())
 	})
 	tell(t, first.Continue)
 	b.until("the first call is cut", func(context.Context) error {
 		if up.of(up.cut, "first") == 1 {
 			return nil
 		}
-		return errors.New("not yet")
+		return fmt.Errorf("POSTs %v", up.sent())
 	})
 	first.holdsNothing()
 	if !b.hasItem(n) {

@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,7 +49,8 @@ type chatJob struct {
 	stop         context.CancelCauseFunc
 	entry        tasklog.Entry
 	shown        genbusv1.JobPhase // the phase that metrics know
-	// attempts is the attempt that this process knows of, for confirm.
+	// attempts is the attempt that this process knows of, for taken; unread before the
+	// log was read.
 	attempts atomic.Uint32
 	tried    pool.Tried // across the attempts of this process
 	doubt    doubt      // before the log was read
@@ -65,14 +67,13 @@ func (r *chatRoute) take(m jetstream.Msg, release func()) {
 		release()
 		return
 	}
-	j := &chatJob{chatRoute: r, item: item, msg: d, doubt: doubt{recorded: d.recorded}, name: subject.TaskName{Kind: subject.Chat, Tenant: item.GetTenant(), ID: item.GetId()}}
+	j := r.newJob(d, item)
 	if j.Chat, ok = r.Routes.Chat(r.name); !ok { // removed, and this was fetched before
+		j.stop(nil)
 		r.handBack(m)
 		release()
 		return
 	}
-	// Never ended, and so not exported, where the chat is held already.
-	j.ctx, j.stop = context.WithCancelCause(r.startHold(item, d))
 	if held, added := r.held.add(item.GetId(), j); !added {
 		j.stop(nil)
 		held.redelivered(d)
@@ -81,6 +82,18 @@ func (r *chatRoute) take(m jetstream.Msg, release func()) {
 	}
 	r.metrics.AddHeld(1)
 	r.jobs.Go(func() { j.work(release) })
+}
+
+// newJob is a chat of which nothing but its message was read. Its trace begins; where
+// the chat is held already it never ends, and so is not exported.
+func (r *chatRoute) newJob(d delivery, item *genbusv1.WorkItem) *chatJob {
+	j := &chatJob{
+		chatRoute: r, item: item, msg: d, doubt: doubt{recorded: d.recorded},
+		name: subject.TaskName{Kind: subject.Chat, Tenant: item.GetTenant(), ID: item.GetId()},
+	}
+	j.attempts.Store(unread)
+	j.ctx, j.stop = context.WithCancelCause(r.startHold(item, d))
+	return j
 }
 
 // work carries the chat to its end and settles its message.
@@ -160,12 +173,20 @@ func (j *chatJob) confirm() {
 		if err != nil {
 			return // the next commit finds out
 		}
-		x := current.Job.GetExecution()
-		taken := x.GetPhase() != genbusv1.JobPhase_JOB_PHASE_QUEUED && x.GetWriter() != j.Log.Writer() && x.GetAttempt() > j.attempts.Load()
-		if current.Terminal() || taken {
+		if current.Terminal() || j.taken(current) {
 			j.stop(errNotOurs)
 		}
 	})
+}
+
+// unread is more than every attempt: what stood in the log before it was read takes
+// nothing from anybody.
+const unread = math.MaxUint32
+
+// taken reports whether another replica has begun an attempt since the log was read.
+func (j *chatJob) taken(current tasklog.Entry) bool {
+	x := current.Job.GetExecution()
+	return x.GetPhase() != genbusv1.JobPhase_JOB_PHASE_QUEUED && x.GetWriter() != j.Log.Writer() && x.GetAttempt() > j.attempts.Load()
 }
 
 // beside runs f in a goroutine that the process waits for, unless the chat has

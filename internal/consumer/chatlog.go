@@ -24,6 +24,8 @@ func (j *chatJob) load() (Outcome, bool) {
 		return j.notNow(), false
 	case !current.Terminal() && !sameRequest(j.item, current):
 		return j.stray(), false
+	case !current.Terminal() && j.taken(current): // while we waited for the log
+		return Drop(), false
 	}
 	j.entry = current
 	j.attempts.Store(current.Job.GetExecution().GetAttempt())
