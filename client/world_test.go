@@ -12,12 +12,13 @@ import (
 
 	"github.com/genbus/genbus/client"
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker/brokertest"
 )
 
 func TestMain(m *testing.M) {
 	// As programs with traces have it.
 	otel.SetTextMapPropagator(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{}))
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, brokertest.Leaks())
 }
 
 // connect returns a client with a connection of its own.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"log/slog"
@@ -80,7 +81,7 @@ func startService(t *testing.T, url string, change ...func(*config.Config)) *wor
 			t.Error(err)
 		}
 	})
-	w.connect(t)
+	w.connectTo(t, cmp.Or(s.NATSURL(), cfg.NATS.URL))
 	return w
 }
 

@@ -288,7 +288,7 @@ func (r *rig) check(ends map[string][]task.Event) map[string]int {
 	return codes
 }
 
-// TestKilledInTheMiddle: three kills in the middle of 300 tasks. Every task ends
+// TestKilledInTheMiddle: three kills in the middle of some tasks. Every task ends
 // once, none is submitted twice, and only those whose submission was cut off end
 // as unknown.
 func TestKilledInTheMiddle(t *testing.T) {
@@ -296,11 +296,11 @@ func TestKilledInTheMiddle(t *testing.T) {
 		t.Skip("kills processes for half a minute")
 	}
 	t.Parallel()
-	const n = 300
+	const n = someJobs
 	r := newRig(t)
 	nc, js := r.start()
 	r.fill(js, n)
-	for _, creates := range []int64{40, 120, 200} {
+	for _, creates := range []int64{n * 2 / 15, n * 2 / 5, n * 2 / 3} {
 		r.awaitCreates(creates)
 		nc.Close()
 		if err := r.end(syscall.SIGKILL); err == nil || !strings.Contains(err.Error(), "killed") {
@@ -329,11 +329,11 @@ func TestKilledInTheMiddle(t *testing.T) {
 // TestStoppedCleanly: a stop and a start in the middle lose and doubt nothing.
 func TestStoppedCleanly(t *testing.T) {
 	t.Parallel()
-	const n = 150
+	const n = someJobs / 2
 	r := newRig(t)
 	nc, js := r.start()
 	r.fill(js, n)
-	r.awaitCreates(50)
+	r.awaitCreates(n / 3)
 	nc.Close()
 	if err := r.end(syscall.SIGTERM); err != nil {
 		t.Errorf("the clean stop: %v\n%s", err, r.log.String())

@@ -40,19 +40,12 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	return newWorldBefore(t, func(upstream string) string { return upstream })
-}
-
-// newWorldBefore is newWorld; front gives the address at which the service finds the
-// upstream.
-func newWorldBefore(t *testing.T, front func(upstream string) string) *world {
-	t.Helper()
 	up, err := sandbox.Start("127.0.0.1:0", sandbox.Options{VideoDuration: 700 * time.Millisecond, ChunkInterval: 2 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	s, err := demoService(ctx, t.TempDir(), front(up.URL()))
+	s, err := demoService(ctx, t.TempDir(), up.URL())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(brokertest.Tests{M: m})
+	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks())
 }
 
 type bundle struct {

@@ -18,7 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(brokertest.Tests{M: m})
+	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks())
 }
 
 func msg(subj, id, data string) *nats.Msg {

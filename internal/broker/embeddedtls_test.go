@@ -18,6 +18,11 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
+// anyhow is how a client without a certificate fails. Its handshake is over before the
+// server has looked for one, and the alert may come after the reset of the connection
+// that follows it.
+const anyhow = "anyhow"
+
 // TestEmbeddedServerWithTLS: clients on TCP need it, with a certificate of their
 // own where one is asked for; genbus itself is inside.
 func TestEmbeddedServerWithTLS(t *testing.T) {
@@ -29,13 +34,13 @@ func TestEmbeddedServerWithTLS(t *testing.T) {
 	for name, tc := range map[string]struct {
 		authority string
 		client    *tls.Config // nil: no TLS
-		fails     string
+		fails     string      // empty: it does not
 	}{
 		"with TLS":                            {"", ca.Client(""), ""},
 		"without TLS":                         {"", nil, ""},
 		"a server that the client trusts not": {"", clients.Client(""), "unknown authority"},
 		"mutual, with a certificate":          {clients.File, known, ""},
-		"mutual, without":                     {clients.File, ca.Client(""), "certificate"},
+		"mutual, without":                     {clients.File, ca.Client(""), anyhow},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -71,7 +76,7 @@ func TestEmbeddedServerWithTLS(t *testing.T) {
 			switch {
 			case tc.fails == "" && err != nil:
 				t.Errorf("%s: %v", url, err)
-			case tc.fails != "" && (err == nil || !strings.Contains(err.Error(), tc.fails)):
+			case tc.fails != "" && (err == nil || tc.fails != anyhow && !strings.Contains(err.Error(), tc.fails)):
 				t.Errorf("%s: %v; want an error that says %q", url, err, tc.fails)
 			}
 		})

@@ -22,7 +22,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(brokertest.Tests{M: m})
+	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks())
 }
 
 // bundle is one chat, its writer's side and its reader's.

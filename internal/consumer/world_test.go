@@ -28,7 +28,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(brokertest.Tests{M: m})
+	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks())
 }
 
 // patience is how long a test waits for an event before it gives up.

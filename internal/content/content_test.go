@@ -13,12 +13,13 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/content"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, brokertest.Leaks()) }
 
 const testKey = "sk-test-0123456789"
 

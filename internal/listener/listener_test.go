@@ -69,6 +69,11 @@ func get(t testing.TB, url string, client *tls.Config) (body, serial string, err
 	return string(data), serial, err
 }
 
+// anyhow is how a client without a good certificate fails. Its handshake is over before
+// the server has looked at the certificate, and the alert may come after the reset of
+// the connection that follows it.
+const anyhow = "anyhow"
+
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	ours, theirs := certtest.New(t, "ours"), certtest.New(t, "theirs")
@@ -88,8 +93,8 @@ func TestTLS(t *testing.T) {
 		"open, to who trusts somebody else":     {open, theirs.Client(""), "certificate signed by unknown authority"},
 		"open, an old version":                  {open, old, "protocol version"},
 		"mutual, with a certificate":            {mutual, known, ""},
-		"mutual, without":                       {mutual, ours.Client(""), "certificate required"},
-		"mutual, with one of another authority": {mutual, stranger, "certificate required"},
+		"mutual, without":                       {mutual, ours.Client(""), anyhow},
+		"mutual, with one of another authority": {mutual, stranger, anyhow},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -97,7 +102,7 @@ func TestTLS(t *testing.T) {
 			switch {
 			case tc.fails == "" && (err != nil || body != "HTTP/2.0"):
 				t.Errorf("%q, %v", body, err)
-			case tc.fails != "" && (err == nil || !strings.Contains(err.Error(), tc.fails)):
+			case tc.fails != "" && (err == nil || tc.fails != anyhow && !strings.Contains(err.Error(), tc.fails)):
 				t.Errorf("%q, %v; want an error that says %q", body, err, tc.fails)
 			}
 		})

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/genbus/genbus/internal/broker/brokertest"
 )
 
 // The tenants of the tests. Without API keys the service's own tenant is default.
@@ -27,7 +29,7 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+	goleak.VerifyTestMain(m, brokertest.Leaks(), goleak.Cleanup(func(code int) {
 		if err := programs.remove(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1

@@ -8,12 +8,18 @@ import (
 )
 
 // Alone runs a server of its own, as one that stands outside of genbus's process, which
-// ends with the test.
+// ends with the test. Messages may have 8 MiB.
 func Alone(t testing.TB) *server.Server {
+	t.Helper()
+	return AloneOf(t, 8<<20)
+}
+
+// AloneOf is Alone with another length of the largest message, in bytes.
+func AloneOf(t testing.TB, maxPayload int32) *server.Server {
 	t.Helper()
 	s, err := server.NewServer(&server.Options{
 		ServerName: "alone", Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
-		JetStream: true, StoreDir: t.TempDir(), JetStreamMaxMemory: 512 << 20, JetStreamMaxStore: 100 << 30, MaxPayload: 8 << 20,
+		JetStream: true, StoreDir: t.TempDir(), JetStreamMaxMemory: 512 << 20, JetStreamMaxStore: 100 << 30, MaxPayload: maxPayload,
 	})
 	if err != nil {
 		t.Fatal(err)

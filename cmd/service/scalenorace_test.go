@@ -4,11 +4,12 @@ package main
 
 import "time"
 
-// What is asked of the service, see hostilerace_test.go for the race detector's share.
+// What is asked of the service, see scalerace_test.go for the race detector's share.
 const (
 	hostileShare = 1
 	crowd        = 200
 	aside        = 0
 	readWithin   = 4 * time.Second
+	someJobs     = 300
 	tooSlow      = false
 )

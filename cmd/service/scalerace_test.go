@@ -8,13 +8,15 @@ import "time"
 // they share a few cores.
 const (
 	// hostileShare is the part of the inputs that is sent: one in so many.
-	hostileShare = 5
+	hostileShare = 12
 	// crowd is how many slow clients come at once.
-	crowd = 8
+	crowd = 3
 	// aside is how much the heap grows beside what so few readers hold, in MiB.
 	aside = 64
 	// readWithin is how late a call of others may be while a crowd reads.
 	readWithin = 10 * time.Second
+	// someJobs is how many jobs there are while the service is killed or stopped.
+	someJobs = 120
 )
 
 // tooSlow reports whether an embedded broker may keep its service waiting for so long
