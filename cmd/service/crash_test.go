@@ -62,7 +62,8 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-// crashConfig lets creates last long enough to be cut off.
+// crashConfig lets creates last long enough to be cut off, and most tasks wait while some
+// are submitted.
 const crashConfig = `
 upstreams:
   sandbox: {base_url: %q}
@@ -71,7 +72,7 @@ routes:
     kind: video
     models: ["*"]
     upstream: sandbox
-    max_in_flight: 200
+    max_in_flight: %d
     ack_wait: 10m # what comes back sooner was given back, or taken back at the start
     poll: {interval: 200ms}
     timeouts: {create: 2s}
@@ -83,7 +84,7 @@ func newRig(t *testing.T) *rig {
 	upstream := freeAddr(t)
 	r.upstream = "http://" + upstream
 	file := filepath.Join(r.dir, "genbus.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, crashConfig, r.upstream), 0o600); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil, crashConfig, r.upstream, someJobs/6), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	r.env = append(os.Environ(), runAsService+"=1", "GENBUS_SANDBOX_ADDR="+upstream, "GENBUS_NATS_LISTEN="+r.nats,
@@ -300,8 +301,12 @@ func TestKilledInTheMiddle(t *testing.T) {
 	r := newRig(t)
 	nc, js := r.start()
 	r.fill(js, n)
-	for _, creates := range []int64{n * 2 / 15, n * 2 / 5, n * 2 / 3} {
-		r.awaitCreates(creates)
+	for range 3 {
+		s, err := r.stats(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.awaitCreates(s.Creates + n/8)
 		nc.Close()
 		if err := r.end(syscall.SIGKILL); err == nil || !strings.Contains(err.Error(), "killed") {
 			t.Fatalf("the service ended by itself: %v", err)

@@ -137,10 +137,18 @@ func (r *running) fetch(method, path, body string, header ...string) (int, []byt
 	return resp.StatusCode, data
 }
 
-// create makes a video by HTTP and returns its id.
+// create makes a video by HTTP and returns its id. It comes again where nothing was
+// accepted because the broker is not there, or not there again.
 func (r *running) create(body string) string {
 	r.t.Helper()
-	status, answer := r.http(http.MethodPost, "/v1/video/generations", body)
+	var status int
+	var answer map[string]any
+	await(r.t, "a broker that is there", func() error {
+		if status, answer = r.http(http.MethodPost, "/v1/video/generations", body); status == http.StatusServiceUnavailable {
+			return fmt.Errorf("%v", answer)
+		}
+		return nil
+	})
 	id, _ := answer["id"].(string)
 	if status != http.StatusOK || id == "" {
 		r.t.Fatalf("create: %d %v", status, answer)
@@ -179,14 +187,18 @@ func (r *running) read(js jetstream.JetStream, filter string, n int) (subjects [
 	return subjects
 }
 
-// call sends a JSON request and returns the accepted job's id.
+// call sends a JSON request and returns the accepted job's id. It comes again as create
+// does.
 func (r *running) call(nc *nats.Conn, kind, body string, header ...string) string {
 	r.t.Helper()
 	m := message("genbus.call."+kind+"."+local, body, append(header, "content-type", "application/json"))
-	reply, err := nc.RequestMsg(m, patience)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	var reply *nats.Msg
+	await(r.t, "a broker that is there", func() (err error) {
+		if reply, err = nc.RequestMsg(m, patience); err == nil && reply.Header.Get("genbus-error-code") == "broker_unavailable" {
+			err = fmt.Errorf("%s", reply.Data)
+		}
+		return err
+	})
 	id := reply.Header.Get("genbus-job-id")
 	if id == "" {
 		r.t.Fatalf("refused: %v %s", reply.Header, reply.Data)
