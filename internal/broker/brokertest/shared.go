@@ -33,9 +33,9 @@ var shared struct {
 
 // inParallel is how many tests run at a time, unless -parallel says it: they wait
 // for timers of the broker more than for a processor.
-const inParallel = 6
+const inParallel = 4
 
-// Tests runs the tests of a package, six at a time, and then stops the cluster
+// Tests runs the tests of a package, four at a time, and then stops the cluster
 // that they share.
 // It is what goleak.VerifyTestMain takes:
 //
