@@ -16,7 +16,7 @@ import (
 )
 
 // jsonValue decodes raw so that equal JSON values compare equal, numbers by
-// their exact value.
+// their exact value, but for logprob, of which a message has the nearest double.
 func jsonValue(t interface{ Fatalf(string, ...any) }, raw []byte) any {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
@@ -36,6 +36,11 @@ func exact(v any) any {
 		return "number " + v.String()
 	case map[string]any:
 		for k, e := range v {
+			if n, ok := e.(json.Number); ok && k == "logprob" {
+				if f, err := n.Float64(); err == nil {
+					e = json.Number(jsontext.AppendFloat(nil, f, 64))
+				}
+			}
 			v[k] = exact(e)
 		}
 	case []any:

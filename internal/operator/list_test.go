@@ -180,20 +180,25 @@ func TestALetterHasItsOwnBody(t *testing.T) {
 // are there.
 func (r *replica) stored(prefix string, want int) {
 	r.t.Helper()
+	if names := r.bodies(prefix); len(names) != want {
+		r.t.Errorf("%d bodies %s*: %v, want %d", len(names), prefix, names, want)
+	}
+}
+
+// bodies are the names of acme's bodies that begin like this, and are there.
+func (r *replica) bodies(prefix string) (names []string) {
+	r.t.Helper()
 	store, err := r.o.Broker.JetStream().ObjectStore(r.t.Context(), r.o.Broker.Names().Bodies("acme"))
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	list, _ := store.List(r.t.Context()) // "no objects" is one of its errors
-	var names []string
 	for _, info := range list {
 		if strings.HasPrefix(info.Name, prefix) {
 			names = append(names, info.Name)
 		}
 	}
-	if len(names) != want {
-		r.t.Errorf("%d bodies %s*: %v, want %d", len(names), prefix, names, want)
-	}
+	return names
 }
 
 // TestDropLeavesWhatOthersUse: letters of earlier versions shared the body of their
