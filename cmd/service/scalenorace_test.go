@@ -11,5 +11,8 @@ const (
 	aside        = 0
 	readWithin   = 4 * time.Second
 	someJobs     = 300
-	tooSlow      = false
+
+	largestMessage, largeBody = 8 << 20, 10 << 20
+
+	tooSlow = false
 )

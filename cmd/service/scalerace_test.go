@@ -17,6 +17,9 @@ const (
 	readWithin = 10 * time.Second
 	// someJobs is how many jobs there are while the service is killed or stopped.
 	someJobs = 120
+	// largestMessage is what a NATS server takes, and largeBody a body beyond it, in
+	// bytes.
+	largestMessage, largeBody = 1 << 20, 2 << 20
 )
 
 // tooSlow reports whether an embedded broker may keep its service waiting for so long

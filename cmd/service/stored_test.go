@@ -64,27 +64,29 @@ func (w *witness) times(digest [sha256.Size]byte) int {
 	return w.seen[digest]
 }
 
-// TestRequestsLargerThanAMessage: a body of 2 MiB, which no message of a NATS server as
-// it comes may hold, is brought by both ways of NATS and reaches the upstream byte for
-// byte; nothing is left of its upload.
+// TestRequestsLargerThanAMessage: a body that no message of the NATS server may hold is
+// brought by both ways of NATS and reaches the upstream byte for byte; nothing is left of
+// its upload.
 func TestRequestsLargerThanAMessage(t *testing.T) {
 	t.Parallel()
 	up := startSandbox(t, sandbox.Options{VideoDuration: 100 * time.Millisecond})
 	seen, front := newWitness(t, up.URL())
 	w := startService(t, front, func(c *config.Config) {
-		c.NATS.URL, c.NATS.Replicas = brokertest.AloneOf(t, 1<<20).ClientURL(), 1
+		c.NATS.URL, c.NATS.Replicas = brokertest.AloneOf(t, largestMessage).ClientURL(), 1
 	})
+	if w.nc.MaxPayload() != largestMessage {
+		t.Fatalf("max_payload is %d", w.nc.MaxPayload())
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	image := strings.Repeat("QUJD", 2<<20/4)
+	image := strings.Repeat("QUJD", largeBody/4)
 	for i, way := range []string{"call", "inbox"} {
 		video := fmt.Appendf(nil, `{"model": "sandbox-video", "prompt":"%s", "image": "data:image/png;base64,%s" }`, way, image)
 		chat := fmt.Appendf(nil, `{"model": "sandbox-chat", "messages": [ {"role":"user","content":[{"type":"text","text":"%s"},{"type":"image_url","image_url":{"url":"data:image/png;base64,%s"}}]} ] }`, way, image)
-		requests := map[subject.Kind]proto.Message{
+		for kind, request := range map[subject.Kind]proto.Message{
 			subject.Video: &genbusv1.VideoRequest{RequestId: way, Body: &genbusv1.VideoRequest_RawJson{RawJson: video}},
 			subject.Chat:  &genbusv1.ChatRequest{RequestId: way, Body: &genbusv1.ChatRequest_RawJson{RawJson: chat}},
-		}
-		for kind, request := range requests {
+		} {
 			ref := brokertest.Upload(t, w.js, "default", fmt.Sprint(kind, i), request)
 			var message proto.Message = &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Stored{Stored: ref}}
 			if kind == subject.Chat {

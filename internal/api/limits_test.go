@@ -192,7 +192,7 @@ func TestInlineChatsTakePlacesWhileTheyRun(t *testing.T) {
 // are places, and those with one name are one job.
 func TestPlacesAtOnce(t *testing.T) {
 	t.Parallel()
-	const most, tries = 5, 20
+	const most, tries = 5, 40
 	w := newWorld(t, acmeMay(config.TenantLimits{MaxJobs: most}))
 	answers := make(chan answer, tries)
 	for i := range tries {

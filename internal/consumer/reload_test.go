@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/subject"
@@ -66,11 +67,10 @@ func TestRefusedReloadIsForgotten(t *testing.T) {
 	}
 }
 
-// TestBrokerThatKeptARefusedBound is told the one that is in force by the next reload,
-// although that changes nothing in this process.
-func TestBrokerThatKeptARefusedBound(t *testing.T) {
-	t.Parallel()
-	b := brokertest.Single(t)
+// toldAnotherBound is a replica that may have 3 videos in flight, and whose broker was
+// told 7.
+func toldAnotherBound(t *testing.T, b *broker.Broker) *replica {
+	t.Helper()
 	r := newReplica(t, b, testConfig(t, "http://127.0.0.1:1", slotsOf(3, 3)))
 	run := r.running[routeID{subject.Video, config.SandboxVideoRoute}]
 	other := run.route
@@ -78,6 +78,14 @@ func TestBrokerThatKeptARefusedBound(t *testing.T) {
 	if err := r.tell(t.Context(), run, other); err != nil {
 		t.Fatal(err)
 	}
+	return r
+}
+
+// TestBrokerThatKeptARefusedBound is told the one that is in force by the next reload,
+// although that changes nothing in this process.
+func TestBrokerThatKeptARefusedBound(t *testing.T) {
+	t.Parallel()
+	r := toldAnotherBound(t, brokertest.Single(t))
 	if _, err := r.Prepare(t.Context(), r.cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -91,13 +99,7 @@ func TestBrokerThatKeptARefusedBound(t *testing.T) {
 func TestStopAsksTheBrokerForNothing(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
-	r := newReplica(t, b, testConfig(t, "http://127.0.0.1:1", slotsOf(3, 3)))
-	run := r.running[routeID{subject.Video, config.SandboxVideoRoute}]
-	other := run.route
-	other.MaxInFlight = 7
-	if err := r.tell(t.Context(), run, other); err != nil {
-		t.Fatal(err)
-	}
+	r := toldAnotherBound(t, b)
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
 	if _, err := r.Prepare(stopped, r.cfg); !errors.Is(err, context.Canceled) {
