@@ -69,7 +69,8 @@ func (a *Authority) Issue(name string) (certFile, keyFile string) {
 }
 
 // Client is the TLS of a client that trusts the authority, and shows a certificate
-// where it has a name.
+// where it has a name, also to a server that trusts another authority: by itself, a
+// client of crypto/tls would show none then.
 func (a *Authority) Client(name string) *tls.Config {
 	a.t.Helper()
 	c := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
@@ -81,7 +82,7 @@ func (a *Authority) Client(name string) *tls.Config {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	c.Certificates = []tls.Certificate{certificate}
+	c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &certificate, nil }
 	return c
 }
 
