@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"net"
+	"strconv"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/genbus/genbus/client"
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/freeport"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/service/servicetest"
 )
@@ -144,7 +146,7 @@ type restarts struct {
 
 func newRestarts(t *testing.T) *restarts {
 	t.Helper()
-	w := &restarts{t: t, dir: t.TempDir(), port: -1}
+	w := &restarts{t: t, dir: t.TempDir(), port: freePort(t)}
 	w.startNATS()
 	w.options = servicetest.Options{NATSURL: w.url, Upstream: startSandbox(t, sandbox.Options{})}
 	w.startService()
@@ -155,14 +157,7 @@ func newRestarts(t *testing.T) *restarts {
 // newEmbedded is a service with its NATS server in one process, at an address that stays.
 func newEmbedded(t *testing.T) *restarts {
 	t.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := free.Addr().String()
-	if err := free.Close(); err != nil {
-		t.Fatal(err)
-	}
+	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort(t)))
 	w := &restarts{t: t, url: "nats://" + addr}
 	w.options = servicetest.Options{DataDir: t.TempDir(), Listen: addr, Upstream: startSandbox(t, sandbox.Options{})}
 	w.startService()
@@ -174,11 +169,15 @@ func (w *restarts) startNATS() {
 	w.t.Helper()
 	w.nats = startNATS(w.t, w.dir, w.port)
 	w.url = w.nats.ClientURL()
-	addr, ok := w.nats.Addr().(*net.TCPAddr)
-	if !ok {
-		w.t.Fatal("the NATS server has no port")
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	ports, err := freeport.Ports(1)
+	if err != nil {
+		t.Fatal(err)
 	}
-	w.port = addr.Port
+	return ports[0]
 }
 
 func (w *restarts) stopNATS() { stopNATS(w.nats) }

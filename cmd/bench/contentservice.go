@@ -16,6 +16,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/freeport"
 )
 
 // contentService is a running genbus that is called by gRPC too.
@@ -60,12 +61,12 @@ func (w *workshop) startContent(ctx context.Context, t transfer, upstream string
 	s := &contentService{service: &service{http: newClient(t.parallel)}}
 	env := childEnv("GENBUS_CONFIG=" + path)
 	if w.Profile != "" {
-		addr, err := freeAddr(ctx)
+		addrs, err := freeport.Addrs(1)
 		if err != nil {
 			return nil, err
 		}
-		s.pprof = "http://" + addr + "/debug/pprof/"
-		env = append(env, profileVariable+"="+addr)
+		s.pprof = "http://" + addrs[0] + "/debug/pprof/"
+		env = append(env, profileVariable+"="+addrs[0])
 	}
 	var found []string
 	if s.child, found, err = startChild(ctx, dir, t.name, []string{w.service, "serve"}, env, bannerHTTP, bannerGRPC); err != nil {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/genbus/genbus/internal/freeport"
 )
 
 // serviceSetup is what a measurement chooses about the service; everything else
@@ -96,12 +98,12 @@ func (w *workshop) startService(ctx context.Context, name string, setup serviceS
 	s := &service{http: newClient(4)}
 	env := childEnv("GENBUS_CONFIG=" + path)
 	if w.Profile != "" {
-		addr, err := freeAddr(ctx)
+		addrs, err := freeport.Addrs(1)
 		if err != nil {
 			return nil, err
 		}
-		s.pprof = "http://" + addr + "/debug/pprof/"
-		env = append(env, profileVariable+"="+addr)
+		s.pprof = "http://" + addrs[0] + "/debug/pprof/"
+		env = append(env, profileVariable+"="+addrs[0])
 	}
 	var found []string
 	if s.child, found, err = startChild(ctx, dir, name, []string{w.service, "serve"}, env, bannerHTTP, bannerNATS); err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -28,7 +29,7 @@ func (c upstreamCommand) Run(ctx context.Context) error {
 
 // serve listens, says where, and serves until ctx ends.
 func serve(ctx context.Context, addr string, h http.Handler) error {
-	l, err := listen(ctx, addr)
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"runtime"
 	"slices"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/freeport"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/service"
 )
@@ -126,7 +126,10 @@ func startAccepting(b *testing.B, change func(*config.Config)) (base string) {
 // startServers runs a cluster and gives the addresses of its clients.
 func startServers(b *testing.B, n int, syncAlways bool) string {
 	b.Helper()
-	ports := freePorts(b, n)
+	ports, err := freeport.Ports(n)
+	if err != nil {
+		b.Fatal(err)
+	}
 	var routes, urls []string
 	for _, port := range ports {
 		routes = append(routes, "nats://127.0.0.1:"+strconv.Itoa(port))
@@ -155,17 +158,4 @@ func startServers(b *testing.B, n int, syncAlways bool) string {
 		}
 	}
 	return strings.Join(urls, ",")
-}
-
-func freePorts(b *testing.B, n int) (ports []int) {
-	b.Helper()
-	for range n {
-		l, err := new(net.ListenConfig).Listen(b.Context(), "tcp", "127.0.0.1:0")
-		if err != nil {
-			b.Fatal(err)
-		}
-		defer l.Close() // after all are known, so that they differ
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -23,6 +22,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/freeport"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/subject"
@@ -109,12 +109,11 @@ func newRig(t *testing.T) *rig {
 
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	addrs, err := freeport.Addrs(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return addrs[0]
 }
 
 func (r *rig) spawn(command string) (*exec.Cmd, chan error) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/genbus/genbus/internal/faulttest"
 	"github.com/genbus/genbus/internal/faulttest/load"
+	"github.com/genbus/genbus/internal/freeport"
 )
 
 // replica is one process of the service. Its addresses stay the same over
@@ -63,7 +64,7 @@ func (f *fleet) start(ctx context.Context, i int, dir, binary string, up *upstre
 	r := &replica{log: filepath.Join(dir, fmt.Sprintf("replica%d.log", i))}
 	r.Name = fmt.Sprintf("replica %d", i)
 	s := setup{Name: r.Name, Strict: up.strict.URL(), Honest: up.honest.URL(), DataDir: filepath.Join(dir, "data")}
-	addrs, err := faulttest.FreeAddrs(3)
+	addrs, err := freeport.Addrs(3)
 	if err != nil {
 		return r, err
 	}

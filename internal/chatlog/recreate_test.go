@@ -2,7 +2,6 @@ package chatlog_test
 
 import (
 	"context"
-	"net"
 	"testing"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/chatlog"
+	"github.com/genbus/genbus/internal/freeport"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -104,15 +104,14 @@ func TestFollowersNoticeANewStream(t *testing.T) {
 // on disk, the chunks begin anew.
 func TestFollowAcrossARestart(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ports, err := freeport.Ports(1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	opts := server.Options{
-		Host: "127.0.0.1", Port: l.Addr().(*net.TCPAddr).Port, NoSigs: true, NoLog: true,
+		Host: "127.0.0.1", Port: ports[0], NoSigs: true, NoLog: true,
 		JetStream: true, StoreDir: t.TempDir(), JetStreamMaxMemory: 512 << 20, JetStreamMaxStore: 16 << 30,
 	}
-	l.Close()
 	start := func() *server.Server {
 		o := opts
 		s, err := server.NewServer(&o)

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/genbus/genbus/internal/freeport"
 )
 
 // echo is a server that gives back what it hears, and closes when its client does.
@@ -232,11 +234,11 @@ func TestDelay(t *testing.T) {
 
 func TestLinkToNobody(t *testing.T) {
 	t.Parallel()
-	ports, err := freePorts(1)
+	addrs, err := freeport.Addrs(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := refusal(newTestLink(t, local(ports[0]))); !isCut(err) {
+	if err := refusal(newTestLink(t, addrs[0])); !isCut(err) {
 		t.Errorf("a link to nobody: %v", err)
 	}
 }

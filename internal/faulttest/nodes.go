@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/genbus/genbus/internal/freeport"
 )
 
 // NodesOptions configure a cluster.
@@ -79,7 +82,7 @@ func StartNodes(ctx context.Context, o NodesOptions) (*Nodes, error) {
 // prepare gives each node its ports and its links. The ports stay the same over
 // restarts, so that the links do.
 func (n *Nodes) prepare(o NodesOptions) error {
-	ports, err := freePorts(3 * o.N)
+	ports, err := freeport.Ports(3 * o.N)
 	if err != nil {
 		return err
 	}
@@ -178,3 +181,6 @@ func (n *Nodes) Close() error {
 	}
 	return errors.Join(errs...)
 }
+
+// local is the address of a port of this machine.
+func local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

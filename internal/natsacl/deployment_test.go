@@ -3,7 +3,6 @@ package natsacl_test
 import (
 	"errors"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -13,6 +12,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/genbus/genbus/internal/freeport"
 )
 
 // deployed is where the files are that this package is about.
@@ -146,15 +147,11 @@ func startCluster(t testing.TB, dir string) []*node {
 	return serveAll(t, dir, all)
 }
 
-func freePorts(t testing.TB, n int) (ports []int) {
+func freePorts(t testing.TB, n int) []int {
 	t.Helper()
-	for range n {
-		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close() // after all are known, so that they differ
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	ports, err := freeport.Ports(n)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return ports
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/freeport"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
@@ -28,14 +28,12 @@ type restartable struct {
 
 func newRestartable(t testing.TB) *restartable {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ports, err := freeport.Ports(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := l.Addr().(*net.TCPAddr).Port
-	l.Close()
 	r := &restartable{opts: server.Options{
-		Host: "127.0.0.1", Port: port, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),
+		Host: "127.0.0.1", Port: ports[0], NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),
 		JetStreamMaxMemory: 512 << 20, JetStreamMaxStore: 16 << 30, MaxPayload: 8 << 20,
 	}}
 	r.start(t)

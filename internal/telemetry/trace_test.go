@@ -5,7 +5,6 @@ import (
 	"context"
 	"log/slog"
 	"maps"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
+	"github.com/genbus/genbus/internal/freeport"
 	"github.com/genbus/genbus/internal/telemetry"
 	"github.com/genbus/genbus/internal/telemetry/collectortest"
 )
@@ -109,16 +109,13 @@ func TestTracingRefusesABadEndpoint(t *testing.T) {
 // A collector that nobody runs costs one warning and no error.
 func TestTracingWithoutTheCollectorWarnsOnce(t *testing.T) {
 	t.Parallel()
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	addrs, err := freeport.Addrs(1)
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := lis.Close(); err != nil {
 		t.Fatal(err)
 	}
 	var logged bytes.Buffer
 	tracing, err := telemetry.NewTracing(t.Context(), newLogger(t, &logged, "", "json"), "v1",
-		env(map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://" + lis.Addr().String()}))
+		env(map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://" + addrs[0]}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/genbus/genbus/internal/freeport"
 )
 
 var aCreate = VideoCreate{JobID: "video_1", Body: []byte(`{"model":"m","prompt":"p"}`)}
@@ -118,13 +120,11 @@ func TestSubmitNeverWritten(t *testing.T) {
 	t.Parallel()
 	t.Run("refused", func(t *testing.T) {
 		t.Parallel()
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		addrs, err := freeport.Addrs(1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		addr := listener.Addr().String()
-		_ = listener.Close()
-		sub := submit(t.Context(), endpointOf(t, "http://"+addr, TransportOptions{}), aCreate)
+		sub := submit(t.Context(), endpointOf(t, "http://"+addrs[0], TransportOptions{}), aCreate)
 		wantVerdict(t, sub, RefusedForNow, false)
 	})
 	t.Run("unknown certificate", func(t *testing.T) {

@@ -3,7 +3,6 @@ package brokertest
 import (
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/freeport"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -50,7 +50,7 @@ func leads(n int) func(*server.Server) bool {
 // startServers starts a server for each directory. Those that started are
 // returned with an error, too.
 func startServers(dirs []string, accounts []string) ([]*server.Server, error) {
-	ports, err := freePorts(len(dirs))
+	ports, err := freeport.Ports(len(dirs))
 	if err != nil {
 		return nil, err
 	}
@@ -104,17 +104,4 @@ func (c *Cluster) options(t testing.TB) broker.Options {
 		urls = append(urls, s.ClientURL())
 	}
 	return broker.Options{Names: subject.Default(), Logger: Logger(t), URL: strings.Join(urls, ","), Replicas: len(c.Servers)}
-}
-
-func freePorts(n int) ([]int, error) {
-	out := make([]int, 0, n)
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, l.Addr().(*net.TCPAddr).Port)
-		defer l.Close()
-	}
-	return out, nil
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/genbus/genbus/internal/freeport"
 	"github.com/genbus/genbus/internal/upstream"
 )
 
@@ -350,15 +350,11 @@ func TestStreamClose(t *testing.T) {
 
 func TestNeverWritten(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	addrs, err := freeport.Addrs(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
-	c := New(&upstream.Endpoint{Name: "test", BaseURL: "http://" + address, Client: upstream.NewHTTPClient(upstream.TransportOptions{})}, Options{})
+	c := New(&upstream.Endpoint{Name: "test", BaseURL: "http://" + addrs[0], Client: upstream.NewHTTPClient(upstream.TransportOptions{})}, Options{})
 	_, err = c.Stream(t.Context(), Request{Body: []byte(testBody)})
 	if e, ok := errors.AsType[*upstream.Error](err); !ok || e.Written || e.Final || e.HTTPStatus != 0 || e.Scope != aboutUpstream {
 		t.Errorf("error %#v", err)
