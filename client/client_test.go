@@ -14,6 +14,7 @@ import (
 
 	"github.com/genbus/genbus/client"
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/service/servicetest"
@@ -229,11 +230,12 @@ func TestPublishedRequestHasItsID(t *testing.T) {
 // same job.
 func TestLargeRequests(t *testing.T) {
 	t.Parallel()
-	s := servicetest.New(t, servicetest.Options{Sandbox: sandbox.Options{VideoDuration: 50 * time.Millisecond}})
-	c, ctx := connect(t, s.NATSURL(), client.Options{Tenant: "acme"}), within(t, time.Minute)
+	url := brokertest.AloneOf(t, 1<<20).ClientURL()
+	servicetest.New(t, servicetest.Options{NATSURL: url, Sandbox: sandbox.Options{VideoDuration: 50 * time.Millisecond}})
+	c, ctx := connect(t, url, client.Options{Tenant: "acme"}), within(t, time.Minute)
 	large := func(id string) *genbusv1.VideoRequest {
 		r := video("sandbox-video", id)
-		image := "data:image/png;base64," + strings.Repeat("A", 9<<20) // a message ends at 8 MiB
+		image := "data:image/png;base64," + strings.Repeat("A", 2<<20) // a message ends at 1 MiB
 		r.GetVideo().Image = &image
 		return r
 	}

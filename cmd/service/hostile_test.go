@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/hostile"
 	"github.com/genbus/genbus/internal/sandbox"
@@ -28,7 +29,6 @@ const hostileSeed = 20261122
 // Limits of a siege. Memory is what the whole process has, the attackers
 // included.
 const (
-	answerWithin   = 20 * time.Second
 	mostLiveHeap   = 1500 << 20 // bytes at any moment, while the inputs come
 	mostHeapAfter  = 96 << 20   // bytes more than before, when all is over; the broker keeps half of it as buffers
 	mostGoroutines = 40         // more than before, when all is over
@@ -233,7 +233,7 @@ func (s *siege) ready() {
 // settle waits until no job is in work and no request waits.
 func (s *siege) settle() {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), 40*time.Second)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 2*answerWithin)
 	defer cancel()
 	for _, stream := range []string{s.Names().Requests(), s.Names().Work()} {
 		st, err := s.js.Stream(ctx, stream)
@@ -242,6 +242,9 @@ func (s *siege) settle() {
 		}
 		var info *jetstream.StreamInfo
 		for info == nil || info.State.Msgs > 0 {
+			if info != nil && broker.Wait(ctx, 50*time.Millisecond) != nil {
+				s.t.Fatalf("%s does not become empty: %v", stream, leftIn(s, stream))
+			}
 			if info, err = st.Info(ctx, jetstream.WithSubjectFilter(">")); err != nil {
 				s.t.Fatalf("%s does not become empty: %v", stream, leftIn(s, stream))
 			}

@@ -50,8 +50,7 @@ routes:
 // verboseAfter is how long newVerbose's upstream thinks.
 const verboseAfter = 5 * time.Second
 
-// newVerbose starts an upstream that answers every chat with 10 MB, in blocks of
-// 200 KB, when whoever wants to follow has come. It gives its address.
+// newVerbose starts an upstream that answers every chat with blocks of 200 KB, when whoever wants to follow has come. It gives its address.
 func newVerbose(t *testing.T) string {
 	t.Helper()
 	block := `data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"` + strings.Repeat("x", 200_000) + `"}}]}` + "\n\n"
@@ -65,7 +64,7 @@ func newVerbose(t *testing.T) string {
 		<-think.C
 		pace := time.NewTicker(200 * time.Millisecond)
 		defer pace.Stop()
-		for range 50 {
+		for range verboseBlocks {
 			if _, err := io.WriteString(w, block); err != nil {
 				return
 			}
@@ -132,10 +131,11 @@ func (f *fortress) get(path string, within time.Duration) error {
 		return err
 	}
 	defer resp.Body.Close()
-	if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("GET %s: %d, %w", path, resp.StatusCode, err)
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("GET %s: %d %.300s", path, resp.StatusCode, body)
 	}
-	return nil
+	return err
 }
 
 // served makes one call by HTTP and one by gRPC, as others do meanwhile.

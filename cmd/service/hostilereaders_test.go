@@ -22,12 +22,17 @@ func TestSlowReaders(t *testing.T) {
 	grown := f.watchHeap()
 	path := "/genbus/v1/chats/" + id + "/events"
 	read := make(chan error, 1)
-	go func() { read <- f.readsAll(path) }()
 	const writeBound = 30 * time.Second // and a quarter of it, by which the deadline is moved in advance
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		if err := f.awaitCut(writeBound*5/4 + 2*servedWithin); err != nil {
+		// The slow ones are cut off when there is more for them than their connections take.
+		err := f.readsAll(path)
+		read <- err
+		if err != nil {
+			return
+		}
+		if err := f.awaitCut(writeBound*5/4 + servedWithin); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -100,9 +105,9 @@ func (f *fortress) queueChat(t *testing.T, model string) string {
 }
 
 // readsAll follows a chat to its end. Where it is told that it was too slow, which
-// a busy machine makes anybody, it resumes.
+// a busy machine makes anybody, or that the broker was, it resumes.
 func (f *fortress) readsAll(path string) error {
-	ctx, cancel := context.WithTimeout(f.t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(f.t.Context(), 3*time.Minute)
 	defer cancel()
 	last := ""
 	for range 50 {
@@ -113,8 +118,8 @@ func (f *fortress) readsAll(path string) error {
 		if strings.Contains(all, "genbus.chat.completed.v1") {
 			return nil
 		}
-		if !strings.Contains(all, "slow_reader") {
-			return fmt.Errorf("it ended early: %.300s", all[max(0, len(all)-300):])
+		if err := fmt.Errorf("it ended early: %s", all[max(0, len(all)-300):]); !strings.Contains(all, "slow_reader") && !starved(err) {
+			return err
 		}
 		if at := strings.LastIndex(all, "\nid: "); at >= 0 {
 			last, _, _ = strings.Cut(all[at+len("\nid: "):], "\n")

@@ -293,7 +293,7 @@ func (s *siege) attackFromUpstream() {
 
 // oneJob makes a video task, follows it to its end, and asks for its content.
 func (s *siege) oneJob(in *hostile.Source) error {
-	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(s.t.Context(), "authorization", s.target.Authorization), 30*time.Second)
+	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(s.t.Context(), "authorization", s.target.Authorization), answerWithin*3/2)
 	defer cancel()
 	client := genbusv1.NewVideoServiceClient(s.grpc)
 	kind := hostile.One(in, hostile.Kinds[:4])
@@ -367,7 +367,7 @@ func (s *siege) fetch(ctx context.Context, method, path string, body io.Reader) 
 // oneChat asks for a chat, in every way.
 func (s *siege) oneChat(in *hostile.Source, number int) error {
 	body := fmt.Sprintf(`{"model":"hostile-chat","stream":%t,"messages":[{"role":"user","content":%q}]}`, in.Chance(60), hostileMarker)
-	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(s.t.Context(), answerWithin*3/2)
 	defer cancel()
 	if number%4 == 0 {
 		return s.oneChatGRPC(ctx, body)

@@ -9,8 +9,11 @@ const (
 	hostileShare = 1
 	crowd        = 200
 	aside        = 0
-	readWithin   = 4 * time.Second
-	someJobs     = 300
+
+	answerWithin, servedWithin, readWithin = 20 * time.Second, 20 * time.Second, 4 * time.Second
+
+	verboseBlocks = 50
+	someJobs      = 300
 
 	largestMessage, largeBody = 8 << 20, 10 << 20
 

@@ -13,8 +13,12 @@ const (
 	crowd = 3
 	// aside is how much the heap grows beside what so few readers hold, in MiB.
 	aside = 64
-	// readWithin is how late a call of others may be while a crowd reads.
-	readWithin = 10 * time.Second
+	// answerWithin bounds an input's answer, servedWithin a call of somebody else
+	// meanwhile, and readWithin one while a crowd reads.
+	answerWithin, servedWithin, readWithin = time.Minute, 40 * time.Second, 20 * time.Second
+	// verboseBlocks is how many blocks a verbose upstream answers with. The kernel keeps
+	// some of them for a reader who does not read.
+	verboseBlocks = 25
 	// someJobs is how many jobs there are while the service is killed or stopped.
 	someJobs = 120
 	// largestMessage is what a NATS server takes, and largeBody a body beyond it, in

@@ -8,10 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -33,7 +35,12 @@ func Upload(t testing.TB, js jetstream.JetStream, tenant, word string, request p
 		t.Fatal(err)
 	}
 	name := subject.UploadPrefix + word
-	if _, err := store.PutBytes(t.Context(), name, data); err != nil {
+	_, err = store.PutBytes(t.Context(), name, data)
+	// The bucket may be one that a cluster has just agreed on, and no server has begun to serve.
+	for errors.Is(err, nats.ErrNoResponders) && broker.Wait(t.Context(), 50*time.Millisecond) == nil {
+		_, err = store.PutBytes(t.Context(), name, data)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	sum := sha256.Sum256(data)
