@@ -85,44 +85,40 @@ func TestRemovedRouteOfALivingReplica(t *testing.T) {
 
 // testRemovedRouteOfAFullReplica: the old replica has no free slot on the routes that
 // the new one does not have, so that no pull of it waits, and nothing ends for long.
-// What it holds, and what is queued behind that, is left to it.
+// What it holds, and what is queued behind that, is left to it, whatever is to become
+// of orphans: nobody asks before there are any.
 func testRemovedRouteOfAFullReplica(t *testing.T) {
 	t.Parallel()
-	for _, mode := range modes {
-		t.Run(mode, func(t *testing.T) {
-			t.Parallel()
-			brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-				b, up := open(t), newSlowUpstream(t)
-				older := newReplica(t, b, testConfig(t, up.url, slotsOf(3, 1), videoRoutes(func(r *config.Route) { r.ReadyJobs = 1 })))
-				ids := inFlight(t, b, older.log, up, 3)
-				queued := []string{publish(t, b, subject.Chat, "queued", chatRequest("queued", "sandbox-chat", true))}
-				for _, request := range []string{"in line", "behind it"} {
-					queued = append(queued, publish(t, b, subject.Video, request, videoRequest(request, "sandbox-video", "a cat")))
-				}
-				for _, id := range queued {
-					follow(t, older.log, id, genbusv1.JobPhase_JOB_PHASE_QUEUED)
-				}
-				if n := items(t, b, b.Names().Wait(), b.Names().WaitPattern()); n != 1 {
-					t.Errorf("%d jobs wait behind the line", n)
-				}
-				videos := questions(t, b, subject.Video, config.SandboxVideoRoute)
-				chats := questions(t, b, subject.Chat, config.SandboxChatRoute)
-				newReplica(t, b, testConfig(t, up.url, removes(mode)))
-				shortly(t, "the new replica asks for the jobs", func() bool { return videos.Load() >= enoughQuestions && chats.Load() >= enoughQuestions })
-				close(up.done)
-				allCompleted(t, b, older.log, append(ids, queued...))
-				up.askedOnce(t, 5, 2)
-				for _, id := range append(ids, queued...) {
-					if end := last(follow(t, older.log, id)); end.Job.GetExecution().GetWriter() != older.log.Writer() {
-						t.Errorf("%s was ended by the new replica", id)
-					}
-				}
-				if n := up.number(func() int { return up.cut }); n != 0 {
-					t.Errorf("%d chats were cut", n)
-				}
-			})
-		})
-	}
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b, up := open(t), newSlowUpstream(t)
+		older := newReplica(t, b, testConfig(t, up.url, slotsOf(3, 1), videoRoutes(func(r *config.Route) { r.ReadyJobs = 1 })))
+		ids := inFlight(t, b, older.log, up, 3)
+		queued := []string{publish(t, b, subject.Chat, "queued", chatRequest("queued", "sandbox-chat", true))}
+		for _, request := range []string{"in line", "behind it"} {
+			queued = append(queued, publish(t, b, subject.Video, request, videoRequest(request, "sandbox-video", "a cat")))
+		}
+		for _, id := range queued {
+			follow(t, older.log, id, genbusv1.JobPhase_JOB_PHASE_QUEUED)
+		}
+		if n := items(t, b, b.Names().Wait(), b.Names().WaitPattern()); n != 1 {
+			t.Errorf("%d jobs wait behind the line", n)
+		}
+		videos := questions(t, b, subject.Video, config.SandboxVideoRoute)
+		chats := questions(t, b, subject.Chat, config.SandboxChatRoute)
+		newReplica(t, b, testConfig(t, up.url, removes(config.OrphansReroute)))
+		shortly(t, "the new replica asks for the jobs", func() bool { return videos.Load() >= enoughQuestions && chats.Load() >= enoughQuestions })
+		close(up.done)
+		allCompleted(t, b, older.log, append(ids, queued...))
+		up.askedOnce(t, 5, 2)
+		for _, id := range append(ids, queued...) {
+			if end := last(follow(t, older.log, id)); end.Job.GetExecution().GetWriter() != older.log.Writer() {
+				t.Errorf("%s was ended by the new replica", id)
+			}
+		}
+		if n := up.number(func() int { return up.cut }); n != 0 {
+			t.Errorf("%d chats were cut", n)
+		}
+	})
 }
 
 // testRemovedRouteOfAReplicaThatWasAway: the broker was away for longer than AckWait.
