@@ -194,7 +194,7 @@ func TestRerouteIntoAFullStreamLosesNothing(t *testing.T) {
 	if _, err := b.JetStream().UpdateStream(t.Context(), full); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.adoptOrphan(t.Context(), subjects[0]); err == nil {
+	if err := r.adoptNow(t.Context(), subjects[0]); err == nil {
 		t.Error("a full stream was taken for success")
 	}
 	if _, err := b.Last(t.Context(), b.Names().Work(), subjects[0]); err != nil {

@@ -15,8 +15,19 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// adoptOrphan adopts the job of an item, which stands there or is gone.
+// adoptOrphan adopts the job of an item, which stands there or is gone. As the watch
+// does, it comes again when the broker is away: a cluster may be without a leader.
 func (r *replica) adoptOrphan(ctx context.Context, subj string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := r.adoptNow(ctx, subj)
+	for broker.Unavailable(err) && broker.Wait(ctx, 50*time.Millisecond) == nil {
+		err = r.adoptNow(ctx, subj)
+	}
+	return err
+}
+
+func (r *replica) adoptNow(ctx context.Context, subj string) error {
 	n, stream, err := r.parseItem(subj)
 	if err != nil {
 		return err
