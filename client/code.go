@@ -39,11 +39,13 @@ const (
 	ErrQueueFull         Code = "queue_full"
 	ErrRateLimited       Code = "rate_limited"
 	ErrTenantFull        Code = "tenant_full"
+	ErrDeadLettersFull   Code = "dead_letters_full"
 	ErrStreamEnded       Code = "stream_ended"
 	ErrRoutePaused       Code = "route_paused"
 	ErrStorageFull       Code = "storage_full"
 	ErrBrokerUnavailable Code = "broker_unavailable"
 	ErrAcceptanceUnknown Code = "acceptance_unknown"
+	ErrClockWrong        Code = "clock_wrong"
 	ErrShuttingDown      Code = "shutting_down"
 	ErrInternal          Code = "internal"
 )

@@ -1,10 +1,14 @@
 package client
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/leader"
@@ -46,7 +50,8 @@ func (c *Client) Reply(ctx context.Context, chat *genbusv1.Chat) ([]byte, error)
 // nats.go's own bound is for a single message.
 const objectWait = time.Minute
 
-// object reads what is too large for a message.
+// object reads what is too large for a message, and checks that it is what the message
+// names.
 func (c *Client) object(ctx context.Context, ref *genbusv1.BlobRef) ([]byte, error) {
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
@@ -58,6 +63,13 @@ func (c *Client) object(ctx context.Context, ref *genbusv1.BlobRef) ([]byte, err
 		return nil, fmt.Errorf("object store %s: %w", ref.GetBucket(), err)
 	}
 	data, err := store.GetBytes(ctx, ref.GetName())
+	// Any node of a cluster may have been asked, also one that does not know of it yet.
+	for wait := firstPause; errors.Is(err, jetstream.ErrObjectNotFound) && wait < maxPause && pause(ctx, wait) == nil; wait *= 2 {
+		data, err = store.GetBytes(ctx, ref.GetName())
+	}
+	if sum := sha256.Sum256(data); err == nil && len(ref.GetSha256()) > 0 && !bytes.Equal(sum[:], ref.GetSha256()) {
+		err = errors.New("it is not what was stored under this name")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("object %s of %s: %w", ref.GetName(), ref.GetBucket(), err)
 	}

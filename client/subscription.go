@@ -203,7 +203,7 @@ func (s *subscription) work(ctx context.Context) error {
 		case errors.Is(err, nats.ErrTimeout), errors.Is(err, context.DeadlineExceeded), errors.Is(err, jetstream.ErrNoMessages):
 			s.refresh(ctx)
 		case ctx.Err() == nil:
-			s.c.log.Warn("the feed of finished jobs cannot be read; trying again", "error", err, "wait", wait)
+			s.c.log.Warn("the feed of finished jobs cannot be read; trying again", "error", err, "wait", wait.String())
 			_ = pause(ctx, wait) // the loop looks at ctx
 			wait = min(2*wait, maxRebind)
 			s.rebind(ctx, consumer)

@@ -85,7 +85,7 @@ const (
 // functions are what each function takes; all give vectors.
 var functions = map[string][]valueKind{
 	"rate": {ranged}, "increase": {ranged}, "histogram_quantile": {scalar, vector},
-	"absent": {vector}, "clamp_min": {vector, scalar}, "time": {},
+	"absent": {vector}, "abs": {vector}, "clamp_min": {vector, scalar}, "time": {},
 }
 
 var aggregations = []string{"sum", "max", "min", "avg", "count"}

@@ -66,7 +66,7 @@ var sections = []section{
 	{title: "Chat completions and models", columns: ways, rows: chatRows},
 	{
 		title: "genbus's own paths", columns: own, rows: ownRows,
-		text: "Beside the interface document. gRPC has `grpc.health.v1.Health` too, which answers as `/readyz` does.",
+		text: "Beside the interface document. gRPC has `grpc.health.v1.Health` too, which answers as `/readyz/jobs` does.",
 	},
 	{
 		title: "Operators", columns: []string{"gRPC", "`service operator`"}, rows: operatorRows,
@@ -187,7 +187,8 @@ var ownRows = []row{
 	{name: "`POST /genbus/v1/chats/{id}/cancel`", cells: []cell{yes("internal/api TestEventNamesAreTheCloudEventsTypes"), no(notStreamed), as("CancelChatCompletion", "internal/api TestGRPCCancel")}},
 	{name: "`GET /genbus/v1/models`", cells: []cell{yes(everyRule), no(notStreamed), as("ListModels", everyRule)}},
 	{name: "`GET /healthz`", cells: []cell{yes(probes), no(notStreamed), no(liveness)}},
-	{name: "`GET /readyz`", cells: []cell{yes(probes), no(notStreamed), yes("internal/api TestGRPCHealthFollowsReadiness")}},
+	{name: "`GET /readyz`", cells: []cell{yes(probes), no(notStreamed), no(balanced)}},
+	{name: "`GET /readyz/jobs`", cells: []cell{yes(probes), no(notStreamed), yes("internal/api TestGRPCHealthFollowsReadiness")}},
 	{name: "`GET /metrics`", cells: []cell{yes(probes), no(notStreamed), no(scraped)}},
 	{name: "`GET /openapi.json`", cells: []cell{yes("internal/api TestEveryPathIsInTheContract", "internal/api TestEveryOperationAnswersAsDocumented", "cmd/service TestGeneratedClientCompletesAVideo"), no(notStreamed), no(reflected)}},
 	{name: "`GET /asyncapi.json`", cells: []cell{yes("internal/contract TestEverySubjectHasAChannel", "cmd/service TestEveryMessageIsAsTheDocumentSays"), no(notStreamed), no(reflected)}},
@@ -222,6 +223,7 @@ var operatorRows = []row{
 const (
 	streamPath = "It is a stream of server-sent events."
 	liveness   = "A process that answers by HTTP is alive."
+	balanced   = "What balancers ask by gRPC is whether it takes jobs."
 	scraped    = "Prometheus reads metrics by HTTP."
 	reflected  = "gRPC has reflection."
 )
@@ -265,7 +267,11 @@ var everywhereRows = []row{
 	{name: "A result is archived before its task completes", cells: []cell{yes("internal/consumer TestArchive", "internal/content TestArchive")}},
 	{name: "A copy is served when its upstream and its URL are gone", cells: []cell{yes("internal/api TestContentOfACopyOutlivesItsUpstream")}},
 	{name: "A task that was erased leaves nothing, on one node and on three", cells: []cell{yes(eraseEnded, eraseRuns, "cmd/service TestEraseEndsThoseWhoWatch", "cmd/service TestEraseBelongsToTheTenant", "internal/tasklog TestEraseLeavesNothing", "internal/admission TestReleasedTakesNothingAway")}},
-	{name: "The SDKs of OpenAI for Go and Node, and clients of Kling and Jimeng that sign, work with nothing but another address", cells: []cell{yes(openAIGo, goChats, "cmd/service TestOpenAINode", kling, jimeng)}},
+	{name: "The SDKs of OpenAI for Go and Node, and clients of Kling and Jimeng that sign, work with nothing but another address", cells: []cell{yes(openAIGo, goChats, "cmd/service TestNodeClients/openai.mjs", kling, jimeng)}},
+	{name: "The AI SDK, LangChain, nats.js and the CloudEvents SDKs for Go and JavaScript work against `serve --sandbox` ([clients.md](clients.md#clients-that-are-tested))", cells: []cell{yes(
+		"cmd/service TestNodeClients/aisdk.mjs", "cmd/service TestNodeClients/langchain.mjs", "cmd/service TestNodeClients/nats.mjs", "cmd/service TestNodeClients/cloudevents.mjs",
+		"cmd/service TestGoClients/CloudEvents", "internal/publisher TestCloudEventsGo", "internal/publisher TestCloudEventsJavaScript")}},
+	{name: "grpcurl and the nats command line work against `serve --sandbox`", cells: []cell{yes("cmd/service TestCommandLineClients/grpcurl", "cmd/service TestCommandLineClients/nats")}},
 	{name: "genbus can be the upstream of genbus, in every protocol", cells: []cell{yes(chained)}},
 	{name: "Content is not asked for before a task has completed", cells: []cell{yes("internal/api TestContentIsNotAskedForBeforeCompletion")}},
 	{name: "A key goes to its own upstream only, whatever the upstream redirects to", cells: []cell{yes(

@@ -25,7 +25,8 @@ func templates() []string {
 	return []string{
 		n.Request(kind, tenant), n.Call(kind, tenant), n.WorkItem(kind, "<route>", tenant, id), n.WaitItem(kind, "<route>", tenant, id), n.Task(kind, tenant, id),
 		n.Done(kind, tenant, "<status>", id), n.Chunk(tenant, id), n.LiveTask(kind, tenant, id), n.LiveChunk(tenant, id), n.Usage(kind, tenant, id),
-		"genbus.dead.<kind>.<tenant>.<id>", // DeadLetter checks the tenant; the next test holds it to this
+		// Their builders check the tenant; the next test holds them to these.
+		"genbus.dead.<kind>.<tenant>.<id>", "genbus.rejected.<kind>.<tenant>.<slot>",
 	}
 }
 
@@ -34,11 +35,14 @@ func TestDeadLetterTemplate(t *testing.T) {
 	if got := subject.Default().DeadLetter("K", "T", "I"); got != "genbus.dead.K.T.I" {
 		t.Errorf("dead letters go to %s; correct the template and docs/events.md", got)
 	}
+	if got := subject.Default().RejectedLetter("K", "T", "S"); got != "genbus.rejected.K.T.S" {
+		t.Errorf("rejected requests go to %s; correct the template and docs/events.md", got)
+	}
 }
 
 func streams() []string {
 	n := subject.Default()
-	return []string{n.Requests(), n.Work(), n.Wait(), n.Tasks(), n.Chunks(), n.Dead(), n.UsageStream()}
+	return []string{n.Requests(), n.Work(), n.Wait(), n.Tasks(), n.Chunks(), n.Dead(), n.Rejected(), n.UsageStream()}
 }
 
 func TestEventsNameEverySubject(t *testing.T) {
@@ -51,7 +55,7 @@ func TestEventsNameEverySubject(t *testing.T) {
 	}
 }
 
-var subjectPattern = regexp.MustCompile(`genbus\.(?:request|call|work|wait|task|done|chunk|live|dead|usage)(?:\.(?:[A-Za-z0-9_-]+|<[a-z]+>|[*>]))*`)
+var subjectPattern = regexp.MustCompile(`genbus\.(?:request|call|work|wait|task|done|chunk|live|dead|rejected|usage)(?:\.(?:[A-Za-z0-9_-]+|<[a-z]+>|[*>]))*`)
 
 func TestSubjectsExist(t *testing.T) {
 	t.Parallel()

@@ -31,7 +31,7 @@ var bannerGRPC = regexp.MustCompile(`^\s*gRPC\s+(\S+)`)
 // contentConfig is the configuration file. All that differs from what an operator
 // gets are addresses, a poll that does not keep the bench waiting, and the archive.
 func (t transfer) contentConfig(upstream, dataDir string) ([]byte, error) {
-	const defaultStore = int64(10 * config.GiB)
+	const defaultStore = int64(16 * config.GiB)
 	return yaml.Marshal(map[string]any{
 		"upstreams": map[string]any{"bench": map[string]any{"base_url": upstream}},
 		"routes": []any{map[string]any{

@@ -1,6 +1,7 @@
 // Command bench measures a running genbus service from the outside: video tasks
 // in flight and their lives, the wait behind other tenants, the files of results,
-// and the chat path beside a plain reverse proxy. It tests nothing; a figure is printed whether or not it
+// and the chat path next to a plain reverse proxy; and, within itself, the followers of
+// jobs. It tests nothing; a figure is printed whether or not it
 // meets its aim.
 package main
 
@@ -17,12 +18,13 @@ import (
 
 // cli is the command line.
 type cli struct {
-	Video    videoCommand    `cmd:"" help:"Video tasks: admission, many in flight, full lives."`
-	Chat     chatCommand     `cmd:"" help:"The chat path beside httputil.ReverseProxy, before the same upstream."`
-	Content  contentCommand  `cmd:"" help:"Files of results through the service: memory, speed and CPU."`
-	Fairness fairnessCommand `cmd:"" help:"How long a tenant's first job waits while another tenant has very many queued."`
-	Proxy    proxyCommand    `cmd:"" hidden:"" help:"The reverse proxy that chat compares with."`
-	Upstream upstreamCommand `cmd:"" hidden:"" help:"The chat upstream of chat: no latency, no pacing but what is asked for."`
+	Video     videoCommand     `cmd:"" help:"Video tasks: admission, many in flight, full lives."`
+	Chat      chatCommand      `cmd:"" help:"The chat path beside httputil.ReverseProxy, before the same upstream."`
+	Content   contentCommand   `cmd:"" help:"Files of results through the service: memory, speed and CPU."`
+	Fairness  fairnessCommand  `cmd:"" help:"How long a tenant's first job waits while another tenant has very many queued."`
+	Followers followersCommand `cmd:"" help:"Followers of running chats: from the publish of a chunk to its follower, and what they cost the broker."`
+	Proxy     proxyCommand     `cmd:"" hidden:"" help:"The reverse proxy that chat compares with."`
+	Upstream  upstreamCommand  `cmd:"" hidden:"" help:"The chat upstream of chat: no latency, no pacing but what is asked for."`
 }
 
 func main() {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -64,4 +65,22 @@ func (p procs) read() ([]procStat, error) {
 		out[i] = s
 	}
 	return out, nil
+}
+
+// schedulerWait is how long the threads of this process, all together, were ready to run
+// and waited for a processor: what other work on the machine took from them.
+func schedulerWait() time.Duration {
+	files, err := filepath.Glob("/proc/self/task/*/schedstat")
+	if err != nil {
+		return 0
+	}
+	var sum time.Duration
+	for _, name := range files {
+		b, err := os.ReadFile(name)
+		if fields := strings.Fields(string(b)); err == nil && len(fields) > 1 {
+			ns, _ := strconv.ParseInt(fields[1], 10, 64) // a thread that has just ended counts for nothing
+			sum += time.Duration(ns)
+		}
+	}
+	return sum
 }

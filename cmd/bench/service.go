@@ -12,6 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/freeport"
 )
 
@@ -30,9 +31,9 @@ type serviceSetup struct {
 }
 
 // tasksBytes is what the service asks for as the least size of its log: a tenth
-// of it holds four events of 4 KiB for each job in flight.
+// of it holds the end of each job in flight.
 func (s serviceSetup) tasksBytes() int64 {
-	return max(4<<30, 10*4*4<<10*int64(s.InFlight))
+	return max(4<<30, 10*int64(config.EndBytes)*int64(s.InFlight))
 }
 
 // yaml is the configuration file.
@@ -53,7 +54,7 @@ func (s serviceSetup) yaml(dataDir string) ([]byte, error) {
 		"routes":    []any{route},
 		"nats": map[string]any{
 			"listen": "127.0.0.1:0", "data_dir": dataDir, "sync_always": s.SyncAlways,
-			"max_store_bytes": s.tasksBytes() + inbox + dead + 1<<30,
+			"max_store_bytes": s.tasksBytes() + inbox + dead + 2<<30,
 			"streams": map[string]any{
 				"requests": map[string]any{"max_bytes": inbox},
 				"tasks":    map[string]any{"max_bytes": s.tasksBytes()},

@@ -61,13 +61,14 @@ func (w *world) listen(t *testing.T) *nats.Subscription {
 	return sub
 }
 
-// sendAll fills the inbox: with a video, a streamed chat, a video that fails, and
-// what is no request.
+// sendAll fills the inbox: with a video, a streamed chat, videos that fail, one of
+// which leaves a dead letter, and what is no request.
 func (w *world) sendAll(t *testing.T) {
 	t.Helper()
 	stream := true
 	w.fill(t, subject.Video, videoOf("sandbox-video"))
 	w.fill(t, subject.Video, videoOf("sandbox-video:fail=no"))
+	w.fill(t, subject.Video, videoOf("sandbox-video:drop=after_create"))
 	w.fill(t, subject.Chat, &genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_Chat{Chat: &genbusv1.ChatCompletionBody{
 		Model: "sandbox-chat", Stream: &stream,
 		Messages: []*genbusv1.ChatMessage{{Role: "user", Content: &genbusv1.ChatMessage_Text{Text: "hello"}}},
@@ -93,7 +94,7 @@ func (w *world) checkReplies(t *testing.T, d *contracttest.Document) {
 		media, data string
 	}{
 		{subject.Video, subject.ContentTypeJSON, video},
-		{subject.Video, subject.ContentTypeJSON, `{"model":"sandbox-video"}`},
+		{subject.Video, subject.ContentTypeJSON, `{"prompt":"a cat"}`},
 		{subject.Video, subject.ContentTypeProtobuf, "\x1a" + string(rune(len(video))) + video}, // raw_json
 		{subject.Video, subject.ContentTypeProtobuf, ""},
 		{subject.Chat, subject.ContentTypeJSON, chat},
@@ -118,8 +119,8 @@ func (w *world) checkSeen(t *testing.T, d *contracttest.Document, seen *nats.Sub
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	wanted := map[string]int{
-		"videoRequest": 4, "chatRequest": 1, "videoCall": 4, "chatCall": 2, "work": 8, "videoTask": 6, "videoLive": 6, "videoDone": 5,
-		"chatTask": 3, "chatLive": 3, "chatDone": 3, "chunk": 1, "liveChunk": 1, "usage": 8, "dead": 1,
+		"videoRequest": 5, "chatRequest": 1, "videoCall": 4, "chatCall": 2, "work": 8, "videoTask": 6, "videoLive": 6, "videoDone": 5,
+		"chatTask": 3, "chatLive": 3, "chatDone": 3, "chunk": 1, "liveChunk": 1, "usage": 9, "dead": 1, "rejected": 1,
 	}
 	count := map[string]int{}
 	for {

@@ -13,9 +13,12 @@ import (
 
 // fits reports whether a banner may be written to out: to a terminal it may, and never
 // among the records of a log in JSON, whose readers expect nothing else. Where json is
-// asked for, what looks like two files here is often one at whoever collects them.
+// asked for, what looks like two files here is often one at whoever collects them. In
+// os.DevNull, which looks like a terminal, a banner would be lost with the addresses.
 func fits(out, log *os.File, format string) bool {
 	switch {
+	case isNull(out):
+		return false
 	case telemetry.IsTerminal(out):
 		return true
 	case strings.EqualFold(format, telemetry.FormatJSON):
@@ -23,6 +26,15 @@ func fits(out, log *os.File, format string) bool {
 	default:
 		return !telemetry.IsJSON(log, format) || !sameFile(out, log)
 	}
+}
+
+func isNull(f *os.File) bool {
+	one, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	null, err := os.Stat(os.DevNull)
+	return err == nil && os.SameFile(one, null)
 }
 
 func sameFile(a, b *os.File) bool {

@@ -36,8 +36,10 @@ func TestHealthTurnsBeforeCallsAreRefused(t *testing.T) {
 	see(grpc_health_v1.HealthCheckResponse_SERVING)
 	w.terminate()
 	see(grpc_health_v1.HealthCheckResponse_NOT_SERVING)
-	if code, body := getJSON(t, w.base+"/readyz", ""); code != http.StatusServiceUnavailable {
-		t.Errorf("/readyz: %d %s", code, body)
+	for _, path := range []string{"/readyz", "/readyz/jobs"} {
+		if code, body := getJSON(t, w.base+path, ""); code != http.StatusServiceUnavailable {
+			t.Errorf("%s: %d %s", path, code, body)
+		}
 	}
 	if _, err := genbusv1.NewVideoServiceClient(w.grpc).ListVideoTasks(t.Context(), &genbusv1.ListVideoTasksRequest{}); err != nil {
 		t.Errorf("a call within the delay: %v", err)

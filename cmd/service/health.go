@@ -27,7 +27,8 @@ import (
 type healthCommand struct {
 	Config  string        `help:"Configuration file; overrides GENBUS_CONFIG." type:"path"`
 	URL     string        `help:"Address of HTTP instead of the configured one, such as http://127.0.0.1:8080; the configuration is not read then." placeholder:"URL"`
-	Live    bool          `help:"Ask /healthz, whether it lives, instead of /readyz, whether it can be sent work."`
+	Live    bool          `help:"Ask /healthz, whether it lives, instead of /readyz, whether it should be sent calls." xor:"ask"`
+	Jobs    bool          `help:"Ask /readyz/jobs, whether it takes jobs, which it does not while JetStream is away." xor:"ask"`
 	CA      string        `help:"With --url: certificates to trust, PEM; without it the system's." name:"ca" type:"path"`
 	Cert    string        `help:"Client certificate, PEM, where http.tls.client_ca_file asks for one; needs --key." type:"path"`
 	Key     string        `help:"Private key of --cert, PEM." type:"path"`
@@ -35,6 +36,8 @@ type healthCommand struct {
 }
 
 // Run prints the status. Everything but ready, or with --live but alive, is an error.
+// Without a flag it asks what does not depend on the broker: a supervisor must neither
+// restart nor drain a replica because JetStream is away.
 func (c healthCommand) Run(ctx context.Context, out io.Writer) error {
 	base, trust, unread, err := c.target()
 	if err != nil {
@@ -56,10 +59,14 @@ func (c healthCommand) Run(ctx context.Context, out io.Writer) error {
 }
 
 func (c healthCommand) path() string {
-	if c.Live {
+	switch {
+	case c.Live:
 		return "/healthz"
+	case c.Jobs:
+		return "/readyz/jobs"
+	default:
+		return "/readyz"
 	}
-	return "/readyz"
 }
 
 // target is where to ask, and whom to believe there. unread is why the file does not say.

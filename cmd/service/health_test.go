@@ -31,6 +31,7 @@ func healthServer(t *testing.T, security *tls.Config) net.Addr {
 	mux := http.NewServeMux()
 	mux.Handle("/healthz", h.Healthz())
 	mux.Handle("/readyz", h.Readyz())
+	mux.Handle("/readyz/jobs", h.JobsReadyz())
 	s := httptest.NewUnstartedServer(mux)
 	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug) // refused handshakes
 	if s.TLS = security; security == nil {
@@ -65,11 +66,15 @@ func TestHealthOfWhatIsConfigured(t *testing.T) {
 		t.Errorf("alive: %q, %v", got, err)
 	}
 	const want = "not_ready: jetstream: not connected to NATS"
-	if _, err := asked(t, healthCommand{}, line); err == nil || err.Error() != want || exitCode(err) != exitFailed {
-		t.Errorf("ready: %v", err)
+	if _, err := asked(t, healthCommand{Jobs: true}, line); err == nil || err.Error() != want || exitCode(err) != exitFailed {
+		t.Errorf("ready for jobs: %v", err)
 	}
-	if _, err := asked(t, healthCommand{URL: "http://" + addr}); err == nil || err.Error() != want {
-		t.Errorf("ready, by --url: %v", err)
+	if _, err := asked(t, healthCommand{Jobs: true, URL: "http://" + addr}); err == nil || err.Error() != want {
+		t.Errorf("ready for jobs, by --url: %v", err)
+	}
+	// What the image's HEALTHCHECK asks.
+	if got, err := asked(t, healthCommand{}, line); err != nil || got != "ready" {
+		t.Errorf("ready: %q, %v", got, err)
 	}
 }
 

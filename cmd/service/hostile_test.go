@@ -218,7 +218,7 @@ func TestTenThousandHostileInputs(t *testing.T) {
 // ready asks the probes.
 func (s *siege) ready() {
 	s.t.Helper()
-	for _, path := range []string{"/healthz", "/readyz"} {
+	for _, path := range []string{"/healthz", "/readyz", "/readyz/jobs"} {
 		resp, err := http.Get(s.base + path)
 		if err != nil {
 			s.t.Fatal(err)

@@ -93,7 +93,7 @@ func newFortress(t *testing.T) *fortress {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { f.end(cmd) })
-	await(t, "the service", func() bool { return f.get("/readyz", time.Second) == nil })
+	await(t, "the service", func() bool { return f.get("/readyz/jobs", time.Second) == nil })
 	var err error
 	if f.conn, err = grpc.NewClient(f.grpc, grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
 		t.Fatal(err)

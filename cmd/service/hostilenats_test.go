@@ -220,7 +220,7 @@ func TestAnyTenantLeavesTheInbox(t *testing.T) {
 		return info.State.Msgs
 	}
 	await(t, "an empty inbox", func() bool { return count("GENBUS_REQUESTS") == 0 })
-	if n := count("GENBUS_DEAD"); n != uint64(len(subjects)) {
+	if n := count("GENBUS_REJECTED"); n != uint64(len(subjects)) {
 		t.Errorf("%d dead letters of %d messages", n, len(subjects))
 	}
 }

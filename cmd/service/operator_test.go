@@ -210,7 +210,7 @@ func TestOperatorCommand(t *testing.T) {
 }
 
 // TestOperatorAttachCommand: the task of a job that was cancelled on its way is
-// collected, without another create.
+// collected, without another create. Its letter is gone then, for every command.
 func TestOperatorAttachCommand(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond}, withOps)
@@ -229,8 +229,14 @@ func TestOperatorAttachCommand(t *testing.T) {
 	if out, code := c.run("erase", "acme", id); code != 0 {
 		t.Errorf("erase of the cancelled job: %d %q", code, out)
 	}
-	attached := jobOf(t, c.ok("attach", letters[0].Sequence))
+	letter := letters[0].Sequence
+	attached := jobOf(t, c.ok("attach", letter))
 	w.awaitStatus(t, attached, "completed")
+	for _, again := range [][]string{{"dead", "redrive", letter}, {"attach", letter}, {"attach", letter, "another"}, {"dead", "drop", letter}} {
+		if out, code := c.run(again...); code != exitNotFound || !strings.Contains(out, "letter_not_found: ") || !strings.Contains(out, "attached") {
+			t.Errorf("%v of a letter that was attached: %d %q", again, code, out)
+		}
+	}
 	if n := w.up.Sandbox.Stats().Creates; n != 1 {
 		t.Errorf("%d creates", n)
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 type deadCommand struct {
-	List    deadListCommand    `cmd:"" help:"List letters, oldest first."`
+	List    deadListCommand    `cmd:"" help:"List letters: of jobs, then of rejected requests, each oldest first."`
 	Show    deadShowCommand    `cmd:"" help:"Show one letter."`
 	Redrive deadRedriveCommand `cmd:"" help:"Send the requests of letters again, as new jobs. Look at the upstream first: it may charge for both."`
 	Drop    deadDropCommand    `cmd:"" help:"Remove letters and their bodies for good."`

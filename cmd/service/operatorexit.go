@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -55,6 +56,9 @@ func answered(err error) error {
 			e.code = info.GetReason()
 		}
 	}
+	if e.code == "" && s.Code() == codes.ResourceExhausted && strings.Contains(s.Message(), "message larger than max") {
+		e.code = string(fault.BodyTooLarge) // gRPC refused it before genbus could
+	}
 	return e
 }
 
@@ -69,15 +73,18 @@ func exitCode(err error) int {
 	case errors.As(err, &known):
 		return known.code
 	case errors.As(err, &byNATS):
-		return exitOf(fault.MeaningOf(fault.Code(byNATS.Code)).GRPC)
+		return exitOf(fault.Code(byNATS.Code), fault.MeaningOf(fault.Code(byNATS.Code)).GRPC)
 	case !errors.As(err, &e):
 		return exitFailed
 	}
-	return exitOf(e.s.Code())
+	return exitOf(fault.Code(e.code), e.s.Code())
 }
 
-// exitOf is the exit code for an answer of genbus.
-func exitOf(c codes.Code) int {
+// exitOf is the exit code for an answer of genbus. gRPC has one code for a limit that will
+// give way and for one that will not, and so for times: of those, why says which it is.
+func exitOf(why fault.Code, c codes.Code) int {
+	m := fault.MeaningOf(why)
+	final := m.Code == why && !m.Retry // an unknown code has the meaning of another one
 	switch c {
 	case codes.InvalidArgument:
 		return exitUsage
@@ -87,7 +94,17 @@ func exitOf(c codes.Code) int {
 		return exitDenied
 	case codes.FailedPrecondition, codes.Aborted, codes.DataLoss:
 		return exitNotPossible
-	case codes.Unavailable, codes.DeadlineExceeded, codes.ResourceExhausted:
+	case codes.ResourceExhausted:
+		if final {
+			return exitUsage
+		}
+		return exitUnavailable
+	case codes.DeadlineExceeded:
+		if final {
+			return exitFailed
+		}
+		return exitUnavailable
+	case codes.Unavailable:
 		return exitUnavailable
 	default:
 		return exitFailed

@@ -67,10 +67,10 @@ func (p printer) letters(m *genbusv1.ListDeadLettersResponse) error {
 	var rows []string
 	for _, s := range m.GetLetters() {
 		l := s.GetLetter()
-		rows = append(rows, cells(fmt.Sprint(s.GetSequence()), moment(l.GetTime()), l.GetKind(), l.GetTenant(), l.GetError().GetCode(),
+		rows = append(rows, cells(fmt.Sprint(s.GetSequence()), moment(l.GetTime()), letterOf(s), l.GetKind(), l.GetTenant(), l.GetError().GetCode(),
 			l.GetId(), account(l), l.GetUpstreamTaskId(), fmt.Sprint(s.GetDataSize())))
 	}
-	if err := p.table("SEQUENCE\tTIME\tKIND\tTENANT\tCODE\tJOB\tUPSTREAM\tUPSTREAM TASK\tBYTES", rows); err != nil {
+	if err := p.table("SEQUENCE\tTIME\tLETTER OF\tKIND\tTENANT\tCODE\tJOB\tUPSTREAM\tUPSTREAM TASK\tBYTES", rows); err != nil {
 		return err
 	}
 	if m.GetNextPageToken() != "" {
@@ -89,10 +89,10 @@ func (p printer) letter(s *genbusv1.StoredDeadLetter, body bool) error {
 		return p.asJSON(s)
 	}
 	rows := []string{
-		cells("sequence", fmt.Sprint(s.GetSequence())), cells("time", moment(l.GetTime())), cells("code", l.GetError().GetCode()),
+		cells("sequence", fmt.Sprint(s.GetSequence())), cells("time", moment(l.GetTime())), cells("letter of", letterOf(s)), cells("code", l.GetError().GetCode()),
 		cells("message", l.GetError().GetMessage()), cells("kind", l.GetKind()), cells("tenant", l.GetTenant()), cells("job", l.GetId()),
 		cells("upstream", account(l)), cells("upstream task", l.GetUpstreamTaskId()), cells("submissions", fmt.Sprint(l.GetAttempt())),
-		cells("subject", l.GetSubject()), cells("request", fmt.Sprintf("%d bytes", s.GetDataSize())),
+		cells("subject", l.GetSubject()), cells("request", requestSize(s)),
 	}
 	if w := l.GetWork(); w != nil {
 		rows = append(rows, cells("model", w.GetModel()), cells("route", w.GetRoute()), cells("protocol", w.GetProtocol()),
@@ -105,6 +105,21 @@ func (p printer) letter(s *genbusv1.StoredDeadLetter, body bool) error {
 		return err
 	}
 	return p.body(l)
+}
+
+// letterOf tells the letter of a job from that of a request that was never accepted.
+func letterOf(s *genbusv1.StoredDeadLetter) string {
+	if s.GetRejected() {
+		return "rejected request"
+	}
+	return "job"
+}
+
+func requestSize(s *genbusv1.StoredDeadLetter) string {
+	if s.GetLetter().GetCut() != nil {
+		return fmt.Sprintf("%d bytes, cut: too large to be kept whole", s.GetDataSize())
+	}
+	return fmt.Sprintf("%d bytes", s.GetDataSize())
 }
 
 // body writes the request as it is.

@@ -89,11 +89,16 @@ func (b *bed) start(o memberOptions) *member {
 	return m
 }
 
-// ready asks /readyz.
-func (m *member) ready(ctx context.Context) error {
-	status, body, err := m.get(ctx, "/readyz")
+// ready asks /readyz/jobs.
+func (m *member) ready(ctx context.Context) error { return m.probe(ctx, "/readyz/jobs") }
+
+// serves asks /readyz.
+func (m *member) serves(ctx context.Context) error { return m.probe(ctx, "/readyz") }
+
+func (m *member) probe(ctx context.Context, path string) error {
+	status, body, err := m.get(ctx, path)
 	if err == nil && status != http.StatusOK {
-		err = fmt.Errorf("/readyz says %d: %s", status, body)
+		err = fmt.Errorf("%s says %d: %s", path, status, body)
 	}
 	return err
 }

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
@@ -41,21 +44,32 @@ func TestJetStreamUnreachable(t *testing.T) {
 			n := b.send(subject.Video, "v", oneVideo("v"))
 			b.awaitPhase(n, genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS)
 
+			events := m.watches(t, n.ID)
+
 			m.link.Cut(mode)
-			b.until("/readyz turns false", func(ctx context.Context) error {
-				if m.ready(ctx) == nil {
-					return fmt.Errorf("%s is ready", m.base)
+			b.until("/readyz/jobs turns false", func(ctx context.Context) error {
+				status, body, err := m.get(ctx, "/readyz/jobs")
+				if err != nil || status != http.StatusServiceUnavailable || !strings.Contains(body, `"check":"jetstream"`) {
+					return fmt.Errorf("%d %s, %w", status, body, err)
 				}
 				return nil
 			})
+			b.until("gRPC health turns too", servingStatus(conn, grpc_health_v1.HealthCheckResponse_NOT_SERVING))
+			m.servesWithoutBroker(t)
 			m.refusesAtOnce(t, conn, n.ID)
 			m.chatsInline(t)
 			up.more(b, "polls go on", up.polls, "it")
+			tell(t, func() error { return m.serves(t.Context()) }) // it stays so
 
 			m.link.Heal()
-			b.until("/readyz turns true", m.ready)
+			b.until("/readyz/jobs turns true", m.ready)
+			b.until("gRPC health turns too", servingStatus(conn, grpc_health_v1.HealthCheckResponse_SERVING))
+			tell(t, func() error { return m.serves(t.Context()) })
 			up.complete()
 			b.awaitEnd(n)
+			if got := events(); !strings.Contains(got, "completed") {
+				t.Errorf("the watch that was open all the time ended with %q", got)
+			}
 			again, err := m.do(t.Context(), http.MethodPost, "/v1/video/generations", `{"model":"sandbox-video","prompt":"a dog"}`)
 			if err != nil || again.status != http.StatusOK {
 				t.Fatalf("after the recovery: %v, %v", again, err)
@@ -71,6 +85,59 @@ func TestJetStreamUnreachable(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// watches opens a watch of a video; the func waits for its end, and gives its last event.
+func (m *member) watches(t *testing.T, id string) func() string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, m.base+"/v1/video/generations/"+id+"/events", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("the watch: %s", resp.Status)
+	}
+	events := bufio.NewReader(resp.Body)
+	if first, err := events.ReadString('\n'); err != nil { // before it, the watch is still to be begun
+		t.Fatalf("the watch: %q, %v", first, err)
+	}
+	return func() string {
+		all, err := io.ReadAll(events)
+		if err != nil {
+			t.Errorf("the watch: %v", err)
+		}
+		blocks := strings.Split(strings.TrimSpace(string(all)), "\n\n")
+		return blocks[len(blocks)-1]
+	}
+}
+
+// servesWithoutBroker checks that a load balancer goes on to send calls, and that what
+// needs no broker is answered.
+func (m *member) servesWithoutBroker(t *testing.T) {
+	t.Helper()
+	for path, want := range map[string]string{"/readyz": `{"status":"ready"}`, "/healthz": `{"status":"ok"}`, "/v1/models": `"object":"list"`} {
+		if got, err := m.do(t.Context(), http.MethodGet, path, ""); err != nil || got.status != http.StatusOK || !strings.Contains(got.body, want) {
+			t.Errorf("GET %s: %d %s, %v", path, got.status, got.body, err)
+		}
+	}
+}
+
+// servingStatus checks what gRPC says of the server and of each service.
+func servingStatus(conn *grpc.ClientConn, want grpc_health_v1.HealthCheckResponse_ServingStatus) func(context.Context) error {
+	return func(ctx context.Context) error {
+		for _, name := range []string{"", "genbus.v1.VideoService", "genbus.v1.ChatService"} {
+			got, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: name})
+			if err != nil || got.GetStatus() != want {
+				return fmt.Errorf("%q: %s, %w", name, got.GetStatus(), err)
+			}
+		}
+		return nil
 	}
 }
 

@@ -94,8 +94,8 @@ func (v submitVideo) request() (*genbusv1.VideoRequest, error) {
 		raw, err := readBody(v.Body)
 		return &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_RawJson{RawJson: raw}}, err
 	}
-	if v.Model == "" || v.Prompt == "" {
-		return nil, wrongUse("a video needs --model and a prompt, or --body")
+	if v.Model == "" || v.Prompt == "" && v.Image == "" {
+		return nil, wrongUse("a video needs --model and a prompt or --image, or --body")
 	}
 	body := &genbusv1.VideoGeneration{Model: v.Model, Prompt: v.Prompt}
 	if v.Duration > 0 {

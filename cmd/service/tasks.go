@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/api"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 )
@@ -94,7 +95,7 @@ func statusOf(word string) (genbusv1.JobStatus, error) {
 
 func (p printer) tasks(m *genbusv1.ListVideoTasksResponse) error {
 	if p.json {
-		return p.asJSON(m)
+		return p.asJSON(api.WithoutExecution(m))
 	}
 	if len(m.GetTasks()) == 0 {
 		return p.say(m, "no tasks")
@@ -137,24 +138,28 @@ func (g tasksGet) Run(ctx context.Context, c *tasksCommand, out io.Writer) error
 			if err != nil {
 				return err
 			}
-			return call.chat(answer.GetChat())
+			return call.chat(answer)
 		}
 		answer, err := call.videos.GetVideoTask(ctx, &genbusv1.GetVideoTaskRequest{Id: g.ID})
 		if err != nil {
 			return err
 		}
-		return call.video(answer.GetTask())
+		return call.video(answer)
 	})
 }
 
 // video writes a task, one property a line.
-func (p printer) video(t *genbusv1.VideoTask) error {
+func (p printer) video(answer *genbusv1.GetVideoTaskResponse) error {
 	if p.json {
-		return p.asJSON(t)
+		return p.asJSON(api.WithoutExecution(answer))
 	}
+	t := answer.GetTask()
 	rows := []string{
 		cells("id", t.GetId()), cells("status", fmt.Sprintf("%s, %d %%", task.StatusWord(t.GetStatus()), t.GetProgress())), cells("model", t.GetModel()),
 		cells("created", moment(t.GetCreatedAt())), cells("updated", moment(t.GetUpdatedAt())), cells("version", fmt.Sprint(t.GetVersion())),
+	}
+	if t.GetUpstreamStatus() != "" {
+		rows = append(rows, cells("upstream", t.GetUpstreamStatus()))
 	}
 	for _, v := range t.GetVideos() {
 		rows = append(rows, cells("video", v.GetUrl()))
@@ -163,10 +168,11 @@ func (p printer) video(t *genbusv1.VideoTask) error {
 }
 
 // chat writes a chat, one property a line, and its reply.
-func (p printer) chat(c *genbusv1.Chat) error {
+func (p printer) chat(answer *genbusv1.GetChatCompletionResponse) error {
 	if p.json {
-		return p.asJSON(c)
+		return p.asJSON(api.WithoutExecution(answer))
 	}
+	c := answer.GetChat()
 	rows := []string{
 		cells("id", c.GetId()), cells("status", task.StatusWord(c.GetStatus())), cells("model", c.GetModel()), cells("attempt", fmt.Sprint(c.GetAttempt())),
 		cells("created", moment(c.GetCreatedAt())), cells("updated", moment(c.GetUpdatedAt())), cells("version", fmt.Sprint(c.GetVersion())),
@@ -202,12 +208,12 @@ func (g tasksCancel) Run(ctx context.Context, c *tasksCommand, out io.Writer) er
 			if err != nil {
 				return err
 			}
-			return call.say(answer, "%s is %s", g.ID, task.StatusWord(answer.GetChat().GetStatus()))
+			return call.say(api.WithoutExecution(answer), "%s is %s", g.ID, task.StatusWord(answer.GetChat().GetStatus()))
 		}
 		answer, err := call.videos.CancelVideoTask(ctx, &genbusv1.CancelVideoTaskRequest{Id: g.ID})
 		if err != nil {
 			return err
 		}
-		return call.say(answer, "%s is %s", g.ID, task.StatusWord(answer.GetTask().GetStatus()))
+		return call.say(api.WithoutExecution(answer), "%s is %s", g.ID, task.StatusWord(answer.GetTask().GetStatus()))
 	})
 }

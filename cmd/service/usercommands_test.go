@@ -6,15 +6,22 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/genbus/genbus/client"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/sandbox"
 )
 
@@ -88,6 +95,12 @@ func TestJobsFromTheCommandLine(t *testing.T) {
 			if _, problems, code := c.run("submit", "video", "--model", "nope", "a cat"); code != exitNotFound || !strings.Contains(problems, "model_not_found: ") {
 				t.Errorf("an unknown model ended with %d: %s", code, problems)
 			}
+			if out := c.ok("submit", "video", "--model", "sandbox-video:duration_ms=1", "--image", "https://example.com/a.png"); !strings.Contains(out, "  completed   100 %\nhttp://") {
+				t.Errorf("a video of an image, without a prompt, was followed with:\n%s", out)
+			}
+			if _, problems, code := c.run("submit", "video", "--model", "sandbox-video"); code != exitUsage || !strings.Contains(problems, "prompt") {
+				t.Errorf("neither a prompt nor an image ended with %d: %s", code, problems)
+			}
 			if _, problems, code := c.run("submit", "video", "a cat"); code != exitUsage || !strings.Contains(problems, "--model") {
 				t.Errorf("no model ended with %d: %s", code, problems)
 			}
@@ -101,7 +114,7 @@ func TestJobsFromTheCommandLine(t *testing.T) {
 		if out := byGRPC.ok("tasks", "cancel", id); out != id+" is cancelled\n" {
 			t.Errorf("cancelled as %q", out)
 		}
-		if out := byGRPC.ok("tasks", "get", id); !strings.Contains(out, "cancelled, ") || !strings.Contains(out, "error    cancelled: ") {
+		if out := byGRPC.ok("tasks", "get", id); !strings.Contains(out, "cancelled, ") || !regexp.MustCompile(`error +cancelled: `).MatchString(out) {
 			t.Errorf("it is\n%s", out)
 		}
 		for _, row := range []struct {
@@ -117,6 +130,33 @@ func TestJobsFromTheCommandLine(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestTasksAreShownAsByHTTP in JSON, and otherwise with the refusal that one waits after.
+func TestTasksAreShownAsByHTTP(t *testing.T) {
+	t.Parallel()
+	s := runService(t, startSandbox(t, sandbox.Options{}).URL(), func(*config.Config) {})
+	c := userCommand{t: t, args: []string{"--server", s.GRPCAddr().String()}}
+	chat := strings.TrimSpace(c.ok("submit", "chat", "--detach", "-m", "sandbox-chat", "hello"))
+	await(t, "the end of the chat", func() bool { return strings.Contains(c.ok("tasks", "get", chat), "completed") })
+	id := strings.TrimSpace(c.ok("submit", "video", "--detach", "-m", "sandbox-video:status=429,retry_after=600", "a cat"))
+	await(t, "the refusal", func() bool { return strings.Contains(c.ok("tasks", "get", id), "upstream  rate_limited\n") })
+	for path, args := range map[string][]string{
+		"/genbus/v1/videos/" + id: {"tasks", "get", id, "--json"}, "/genbus/v1/chats/" + chat: {"tasks", "get", chat, "--json"}, "/genbus/v1/videos": {"tasks", "list", "--json"},
+	} {
+		res, err := http.Get("http://" + s.HTTPAddr().String() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var byHTTP, printed map[string]any
+		err = errors.Join(json.NewDecoder(res.Body).Decode(&byHTTP), res.Body.Close(), json.Unmarshal([]byte(c.ok(args...)), &printed))
+		if err != nil || res.StatusCode != http.StatusOK || !reflect.DeepEqual(printed, byHTTP) {
+			t.Errorf("%v printed %v, want as %s: %v, %v", args, printed, path, byHTTP, err)
+		}
+	}
+	if out := c.ok("tasks", "cancel", id, "--json"); !strings.Contains(out, `"task"`) || strings.Contains(out, `"execution"`) {
+		t.Errorf("it is cancelled as %s", out)
+	}
 }
 
 // TestCommandsBringTheTenantsKey, from the environment or a file.
@@ -173,10 +213,47 @@ func TestExitCodesByNATS(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[client.Code]int{
 		client.ErrInvalidRequest: exitUsage, client.ErrTaskNotFound: exitNotFound, client.ErrBrokerUnavailable: exitUnavailable,
-		client.ErrRateLimited: exitUnavailable, client.ErrInternal: exitFailed,
+		client.ErrRateLimited: exitUnavailable, client.ErrInternal: exitFailed, client.ErrBodyTooLarge: exitUsage, client.ErrExpired: exitFailed,
 	} {
 		if got := exitCode(fmt.Errorf("follow x: %w", &client.Error{Code: code})); got != want {
 			t.Errorf("%s ends with %d, want %d", code, got, want)
+		}
+		f := fault.New(fault.Code(code), "no")
+		if got := exitCode(answered(f.GRPCStatus().Err())); got != want {
+			t.Errorf("%s by gRPC ends with %d, want %d", code, got, want)
+		}
+	}
+}
+
+// TestBodyThatIsTooLarge is a wrong request, whether gRPC refuses its message or genbus the body.
+func TestBodyThatIsTooLarge(t *testing.T) {
+	t.Parallel()
+	const limit = 1 << 20
+	s := runService(t, startSandbox(t, sandbox.Options{}).URL(), func(c *config.Config) {
+		c.HTTP.MaxBodyBytes, c.GRPC.MaxMessageBytes = limit, limit
+	})
+	c := userCommand{t: t, args: []string{"--server", s.GRPCAddr().String()}}
+	for _, size := range []int{limit + 1, 2 * limit} {
+		file := filepath.Join(t.TempDir(), "big.json")
+		if err := os.WriteFile(file, fmt.Appendf(nil, `{"model":"sandbox-video","prompt":"%s"}`, strings.Repeat("x", size)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, problems, code := c.run("submit", "video", "--body", file); code != exitUsage || !strings.Contains(problems, "body_too_large: ") {
+			t.Errorf("%d bytes ended with %d: %s%s", size, code, out, problems)
+		}
+	}
+}
+
+// TestExitCodesWithoutACode are of gRPC itself, or of a genbus that has a code which this one does not know.
+func TestExitCodesWithoutACode(t *testing.T) {
+	t.Parallel()
+	newer := fault.New("of_tomorrow", "no").GRPCStatus().Proto()
+	newer.Code = int32(codes.ResourceExhausted)
+	for _, err := range []error{
+		status.Error(codes.Unavailable, "connection refused"), status.Error(codes.DeadlineExceeded, "too late"), status.FromProto(newer).Err(),
+	} {
+		if got := exitCode(answered(err)); got != exitUnavailable {
+			t.Errorf("%v ends with %d, want %d", err, got, exitUnavailable)
 		}
 	}
 }

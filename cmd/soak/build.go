@@ -11,12 +11,19 @@ import (
 
 const servicePath = "github.com/genbus/genbus/cmd/service"
 
-// build builds the service into dir.
-func build(ctx context.Context, dir string, race bool) (string, error) {
+// build builds the service into dir, if need be as one whose clock can be set.
+func build(ctx context.Context, dir string, race, clock bool) (string, error) {
 	binary := filepath.Join(dir, "service")
 	args := []string{"build", "-o", binary}
 	if race {
 		args = append(args, "-race")
+	}
+	if clock {
+		list, err := overlay(ctx, dir)
+		if err != nil {
+			return "", err
+		}
+		args = append(args, "-overlay", list)
 	}
 	if out, err := exec.CommandContext(ctx, "go", append(args, servicePath)...).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s (run soak inside the module, or give --service): %w\n%s", servicePath, err, out)

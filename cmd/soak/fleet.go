@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -22,8 +21,11 @@ type replica struct {
 	load.Replica
 	process *faulttest.Process
 	// links are its own ways to the broker's nodes; none with an embedded one.
-	links []*faulttest.Link
-	log   string
+	links  []*faulttest.Link
+	log    string
+	config string // its file
+	clock  string // the file that says by how much its clock is wrong
+	setup  setup
 
 	mu   sync.Mutex
 	down bool // by our doing
@@ -48,7 +50,7 @@ func startFleet(ctx context.Context, o options, dir, binary string, up *upstream
 		f.nodes, f.nats = nodes, nodes.ClientURLs()
 	}
 	for i := range o.Replicas {
-		r, err := f.start(ctx, i, dir, binary, up)
+		r, err := f.start(ctx, o, i, dir, binary, up)
 		if r != nil {
 			f.replicas = append(f.replicas, r)
 		}
@@ -60,10 +62,10 @@ func startFleet(ctx context.Context, o options, dir, binary string, up *upstream
 }
 
 // start makes and starts the i-th replica.
-func (f *fleet) start(ctx context.Context, i int, dir, binary string, up *upstreams) (*replica, error) {
+func (f *fleet) start(ctx context.Context, o options, i int, dir, binary string, up *upstreams) (*replica, error) {
 	r := &replica{log: filepath.Join(dir, fmt.Sprintf("replica%d.log", i))}
 	r.Name = fmt.Sprintf("replica %d", i)
-	s := setup{Name: r.Name, Strict: up.strict.URL(), Honest: up.honest.URL(), DataDir: filepath.Join(dir, "data")}
+	s := setup{Name: r.Name, Strict: up.strict.URL(), Honest: up.honest.URL(), DataDir: filepath.Join(dir, "data"), SmallLog: o.SmallLog}
 	addrs, err := freeport.Addrs(3)
 	if err != nil {
 		return r, err
@@ -73,18 +75,15 @@ func (f *fleet) start(ctx context.Context, i int, dir, binary string, up *upstre
 		return r, err
 	}
 	r.HTTP, r.GRPC = "http://"+s.HTTP, s.GRPC
-	data, err := s.yaml()
-	if err != nil {
-		return r, err
-	}
-	file := filepath.Join(dir, fmt.Sprintf("replica%d.yaml", i))
-	if err := os.WriteFile(file, data, 0o600); err != nil {
+	r.config, r.setup = filepath.Join(dir, fmt.Sprintf("replica%d.yaml", i)), s
+	r.clock = filepath.Join(dir, fmt.Sprintf("replica%d.clock", i))
+	if err := errors.Join(r.setup.write(r.config), r.setClock(0)); err != nil {
 		return r, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	r.process, err = faulttest.Start(ctx, faulttest.Spec{
-		Path: binary, Args: []string{"serve"}, Env: serviceEnv("GENBUS_CONFIG=" + file), Dir: dir, Log: r.log,
+		Path: binary, Args: []string{"serve"}, Env: serviceEnv("GENBUS_CONFIG="+r.config, skewEnv+"="+r.clock), Dir: dir, Log: r.log,
 		Ready: func(ctx context.Context) error { return f.ready(ctx, r) },
 	})
 	return r, err
@@ -114,7 +113,7 @@ func (f *fleet) connect(r *replica, s *setup) error {
 const readyTimeout = 90 * time.Second
 
 func (f *fleet) ready(ctx context.Context, r *replica) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.HTTP+"/readyz", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.HTTP+"/readyz/jobs", nil)
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,7 @@ type cli struct {
 	Rate     float64       `default:"10" help:"Requests that begin each second."`
 	Kills    int           `help:"Kill replicas this often, at random moments, in place of the plan of faults."`
 	Jobs     int           `help:"With --kills: how many queued jobs are accepted; inline chats come on top. Default: 10 for each kill."`
+	SmallLog bool          `help:"A small task log, which the step fill fills with jobs."`
 	Only     []string      `help:"Steps that the plan is drawn from, such as node-kill. Default: all."`
 	Plan     bool          `help:"Print the plan of faults and do nothing."`
 	History  string        `type:"path" help:"Check a history that was kept, and run nothing."`
@@ -98,7 +99,7 @@ func (c *cli) result(ctx context.Context, o options) (result, error) {
 func (c *cli) options() options {
 	o := options{
 		Duration: c.Duration, Seed: c.Seed, Cluster: c.Cluster, Replicas: c.Replicas, Rate: c.Rate,
-		Only: c.Only, Kills: c.Kills, Jobs: c.Jobs, Service: c.Service, Race: c.Race, Keep: c.Keep,
+		SmallLog: c.SmallLog, Only: c.Only, Kills: c.Kills, Jobs: c.Jobs, Service: c.Service, Race: c.Race, Keep: c.Keep,
 	}
 	if !c.Cluster {
 		o.Replicas = 1 // the embedded broker is one process's

@@ -18,22 +18,28 @@ import (
 // route is a route as an operator names it.
 type route struct{ kind, name string }
 
-// pausable are the routes that an operator pauses, by their number.
-var pausable = []route{{"video", modelFilm}, {"video", modelReel}, {"chat", modelTalk}}
+// served are the routes that an operator pauses, and that a reload takes away, by their
+// number. The spare ones, which serve every model, stay.
+var served = []route{{"video", modelFilm}, {"video", modelReel}, {"chat", modelTalk}}
 
 // pauseRoute has an operator pause a route for a while: its jobs are accepted and
 // wait. It is resumed also after the end of ctx.
 func (s *storm) pauseRoute(ctx context.Context, r route, d time.Duration) error {
 	defer s.begin(check.Fault{Kind: check.FaultPause, Target: r.name})()
-	err := s.operate(ctx, func(ctx context.Context, o genbusv1.OperatorServiceClient) error {
-		_, err := o.PauseRoute(ctx, &genbusv1.PauseRouteRequest{Kind: r.kind, Name: r.name})
-		return err
-	})
-	if err != nil {
+	if err := s.setPaused(ctx, r, true); err != nil {
 		return err
 	}
 	faulttest.Pause(ctx, d)
+	return s.setPaused(ctx, r, false)
+}
+
+// setPaused pauses a route, or resumes it.
+func (s *storm) setPaused(ctx context.Context, r route, paused bool) error {
 	return s.operate(ctx, func(ctx context.Context, o genbusv1.OperatorServiceClient) error {
+		if paused {
+			_, err := o.PauseRoute(ctx, &genbusv1.PauseRouteRequest{Kind: r.kind, Name: r.name})
+			return err
+		}
 		_, err := o.ResumeRoute(ctx, &genbusv1.ResumeRouteRequest{Kind: r.kind, Name: r.name})
 		return err
 	})

@@ -29,6 +29,15 @@ const (
 	pauseRoute  action = "pause"        // an operator pauses a route and resumes it
 	stray       action = "stray"        // work is given back by somebody who does not hold it
 	changeMix   action = "mix"          // the upstreams change their mix of faults
+	large       action = "large"        // many requests and replies that no message holds
+	twins       action = "twins"        // many large requests, each sent by two clients at once
+	garbage     action = "garbage"      // a tenant publishes large messages that are no requests
+	durable     action = "durable"      // a durable consumer is deleted
+	stream      action = "stream"       // a stream is deleted
+	routes      action = "routes"       // a reload takes a route away, and another brings it back
+	routesNode  action = "routes-node"  // the same, while a node hears no other
+	clock       action = "clock"        // a replica's time of day is wrong
+	fill        action = "fill"         // jobs are accepted until the log is full, and then they go on
 )
 
 // step is one thing that is done.
@@ -39,6 +48,8 @@ type step struct {
 	For    time.Duration
 	// Mix is the mix of changeMix.
 	Mix string
+	// By is how far the clock of clock is ahead.
+	By time.Duration
 }
 
 func (s step) String() string {
@@ -47,8 +58,16 @@ func (s step) String() string {
 		return fmt.Sprintf("quiet for %s", s.For)
 	case changeMix:
 		return "upstreams: " + s.Mix
-	case stray:
+	case stray, large, twins, garbage, fill:
 		return string(s.Action)
+	case clock:
+		return fmt.Sprintf("%s %d ahead by %s for %s", s.Action, s.Target, s.By, s.For)
+	case durable:
+		return fmt.Sprintf("%s %s", s.Action, durables[s.Target])
+	case stream:
+		return fmt.Sprintf("%s %s", s.Action, streams[s.Target])
+	case routes:
+		return fmt.Sprintf("%s %s away for %s", s.Action, served[s.Target%len(served)].name, s.For)
 	case killAll, rolling:
 		return fmt.Sprintf("%s, away for %s", s.Action, s.For)
 	default:
@@ -83,6 +102,12 @@ var singleDraws = []draw{
 	{stopReplica, 3, ackWait + time.Second, 4 * ackWait},
 	{pauseRoute, 1, time.Second, 4 * time.Second},
 	{stray, 1, 0, 0},
+	{large, 1, 0, 0},
+	{twins, 1, 0, 0},
+	{garbage, 1, 0, 0},
+	{durable, 2, 0, 0},
+	{stream, 1, 0, 0},
+	{routes, 2, time.Second, 3 * ackWait},
 	{changeMix, 3, 0, 0},
 }
 
@@ -100,7 +125,24 @@ var clusterDraws = []draw{
 	{nodeAndKill, 2, 500 * time.Millisecond, 8 * time.Second},
 	{pauseRoute, 2, time.Second, 4 * time.Second},
 	{stray, 3, 0, 0},
+	{large, 1, 0, 0},
+	{twins, 2, 0, 0},
+	{garbage, 1, 0, 0},
+	{durable, 3, 0, 0},
+	{stream, 2, 0, 0},
+	{routes, 2, time.Second, 3 * ackWait},
+	{routesNode, 2, time.Second, 3 * ackWait},
+	{clock, 2, ackWait, 5 * ackWait},
 	{changeMix, 4, 0, 0},
+}
+
+// skews are how far a replica's clock is ahead: by more than any limit of a job, and by
+// less.
+var skews = []time.Duration{49 * time.Hour, -49 * time.Hour, 20 * time.Second, -20 * time.Second}
+
+// has reports whether a plan has a kind of step.
+func (p plan) has(a action) bool {
+	return slices.ContainsFunc(p, func(s step) bool { return s.Action == a })
 }
 
 // nodeCount is the number of broker nodes of a cluster.
@@ -115,6 +157,9 @@ func (o options) plan() plan {
 	}
 	r, draws := rand.New(rand.NewPCG(o.Seed, 1)), o.draws()
 	p := plan{{Action: changeMix, Mix: mixNames[1]}}
+	if o.SmallLog {
+		p = append(p, step{Action: quiet, For: 5 * time.Second}, step{Action: fill})
+	}
 	for left := o.Duration; left > 0; {
 		s := o.step(r, draws)
 		rest := step{Action: quiet, For: between(r, time.Second, 10*time.Second)}
@@ -132,6 +177,12 @@ func (o options) draws() []draw {
 	all := singleDraws
 	if o.Cluster {
 		all = clusterDraws
+	}
+	if o.SmallLog {
+		all = append(slices.Clone(all), draw{fill, 1, 0, 0})
+	}
+	if o.Service != "" { // a binary that was built elsewhere has the clock that it has
+		all = slices.DeleteFunc(slices.Clone(all), func(d draw) bool { return d.action == clock })
 	}
 	if len(o.Only) == 0 {
 		return all
@@ -164,20 +215,26 @@ func (o options) step(r *rand.Rand, draws []draw) step {
 	at := r.IntN(sum)
 	for _, d := range draws {
 		if at -= d.weight; at < 0 {
-			return o.fill(r, d)
+			return o.drawn(r, d)
 		}
 	}
 	return step{Action: quiet}
 }
 
-// fill draws the rest of a step.
-func (o options) fill(r *rand.Rand, d draw) step {
+// drawn draws the rest of a step.
+func (o options) drawn(r *rand.Rand, d draw) step {
 	s := step{Action: d.action, For: between(r, d.least, d.most)}
 	switch d.action {
 	case changeMix:
 		s.Mix = mixNames[r.IntN(len(mixNames))]
 	case kill, stopReplica, cutReplica:
 		s.Target = r.IntN(o.Replicas)
+	case clock:
+		s.Target, s.By = r.IntN(o.Replicas), skews[r.IntN(len(skews))]
+	case durable:
+		s.Target = r.IntN(len(durables))
+	case stream:
+		s.Target = r.IntN(len(streams))
 	default:
 		s.Target = r.IntN(nodeCount)
 	}

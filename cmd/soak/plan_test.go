@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"slices"
 	"testing"
 	"time"
@@ -36,14 +37,19 @@ func TestPlansHaveEveryStep(t *testing.T) {
 		for _, s := range o.plan() {
 			seen[s.Action] = true
 			sum += s.For
-			ofReplica := slices.Contains([]action{kill, stopReplica, cutReplica}, s.Action)
-			if s.Target >= nodeCount || ofReplica && s.Target >= o.Replicas || s.For < 0 || s.Action == changeMix && s.Mix == "" {
+			ofReplica := slices.Contains([]action{kill, stopReplica, cutReplica, clock}, s.Action)
+			targets := map[action]int{durable: len(durables), stream: len(streams)}[s.Action]
+			if s.Target >= cmp.Or(targets, nodeCount) || ofReplica && s.Target >= o.Replicas || s.For < 0 || s.Action == changeMix && s.Mix == "" {
 				t.Errorf("seed %d: %+v", seed, s)
 			}
 		}
 		if sum < o.Duration || sum > o.Duration+time.Minute {
 			t.Errorf("seed %d lasts %s", seed, sum)
 		}
+	}
+	filled := options{Duration: time.Minute, Seed: 1, Replicas: 1, SmallLog: true}
+	if !filled.plan().has(fill) {
+		t.Error("a small log is not filled")
 	}
 	for _, d := range slices.Concat(singleDraws, clusterDraws, []draw{{action: quiet}}) {
 		if !seen[d.action] {
@@ -88,8 +94,8 @@ func TestMixesAreLegal(t *testing.T) {
 // checker does.
 func TestTheSetupIsLegal(t *testing.T) {
 	t.Parallel()
-	for _, nats := range []string{"", "nats://127.0.0.1:1"} {
-		s := setup{Name: "replica 0", HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", NATS: nats, Listen: "127.0.0.1:0", DataDir: t.TempDir(), Strict: "http://127.0.0.1:1", Honest: "http://127.0.0.1:2"}
+	for i, nats := range []string{"", "nats://127.0.0.1:1", "nats://127.0.0.1:1"} {
+		s := setup{SmallLog: i == 2, Name: "replica 0", HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", NATS: nats, Listen: "127.0.0.1:0", DataDir: t.TempDir(), Strict: "http://127.0.0.1:1", Honest: "http://127.0.0.1:2"}
 		data, err := s.yaml()
 		if err != nil {
 			t.Fatal(err)
@@ -103,7 +109,7 @@ func TestTheSetupIsLegal(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := checked()
-		if cfg.Chat.MaxAttempts != want.ChatAttempts || cfg.Shutdown.Grace != stopGrace || len(cfg.Routes) != 3 {
+		if cfg.Chat.MaxAttempts != want.ChatAttempts || cfg.Shutdown.Grace != stopGrace || len(cfg.Routes) != 5 {
 			t.Errorf("%+v", cfg.Chat)
 		}
 		for _, r := range cfg.Routes {

@@ -32,6 +32,9 @@ func (r result) command() string {
 	} else {
 		out += fmt.Sprintf(" --duration %s --rate %g", r.Duration, r.Rate)
 	}
+	if r.SmallLog {
+		out += " --small-log"
+	}
 	if len(r.Only) > 0 {
 		out += " --only " + strings.Join(r.Only, ",")
 	}
@@ -69,6 +72,7 @@ func (r result) sections() []section {
 			{"starts of replicas that were tried again", fmt.Sprint(r.Starts)},
 			{"seconds in which the harness got no processor", fmt.Sprintf("%.1f", r.stalled().Seconds())},
 			{"jobs without an end", fmt.Sprint(c.Unfinished)},
+			{"others whose work item was deleted", fmt.Sprint(c.Lost)},
 			{"requests that were given a job that they had", fmt.Sprint(c.Attaches)},
 			{"followers, and times that they connected again", fmt.Sprintf("%d, %d", c.Followers, c.Resumes)},
 		}},
@@ -85,8 +89,10 @@ func (r result) faultCounts() map[string]int {
 	out := map[string]int{}
 	for _, f := range r.Faults {
 		name := string(f.Kind)
-		if f.Kind == check.FaultMix {
+		switch f.Kind {
+		case check.FaultMix, check.FaultBurst, check.FaultDelete, check.FaultRoute:
 			name += " " + f.Target
+		default:
 		}
 		out[name]++
 	}

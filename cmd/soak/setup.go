@@ -3,6 +3,8 @@ package main
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"os"
+	"slices"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -38,10 +40,12 @@ const (
 	queueTimeout  = time.Minute
 	deadline      = time.Minute
 	firstByte     = 5 * time.Second
-	idle          = 3 * time.Second
-	chatTotal     = 30 * time.Second
-	stopGrace     = 10 * time.Second
-	chatAttempts  = 2
+	// archiveTimeout bounds the copying of a result.
+	archiveTimeout = 20 * time.Second
+	idle           = 3 * time.Second
+	chatTotal      = 30 * time.Second
+	stopGrace      = 10 * time.Second
+	chatAttempts   = 2
 	// answerGrace is how long after submit_until the answer to a create is awaited;
 	// the service's own.
 	answerGrace = 2 * time.Second
@@ -69,17 +73,37 @@ type setup struct {
 	// NATS is the cluster's, or empty for an embedded broker at Listen.
 	NATS, Listen, DataDir string
 	Strict, Honest        string // upstreams: base URLs
+	Without               string // a route that is missing
+	SmallLog              bool
 }
 
 const mib = 1 << 20
+
+// deadBytes bounds either stream of letters: little enough for a burst of garbage to fill
+// it.
+const deadBytes = 64 * mib
+
+// write writes the configuration file of a replica, at once.
+func (s setup) write(path string) error {
+	data, err := s.yaml()
+	if err != nil {
+		return err
+	}
+	next := path + ".next"
+	if err := os.WriteFile(next, data, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(next, path)
+}
 
 // yaml is the configuration file of a replica.
 func (s setup) yaml() ([]byte, error) {
 	nats := map[string]any{
 		"streams": map[string]any{
 			"requests": map[string]any{"max_bytes": 1024 * mib},
-			"tasks":    map[string]any{"max_bytes": 4096 * mib},
-			"dead":     map[string]any{"max_bytes": 1024 * mib},
+			"tasks":    map[string]any{"max_bytes": s.logBytes()},
+			"dead":     map[string]any{"max_bytes": deadBytes},
+			"rejected": map[string]any{"max_bytes": deadBytes},
 			"chunks":   map[string]any{"max_bytes": 128 * mib},
 		},
 	}
@@ -101,16 +125,56 @@ func (s setup) yaml() ([]byte, error) {
 		"upstreams": map[string]any{
 			"strict": s.upstream(s.Strict), "honest": s.upstream(s.Honest),
 		},
-		"routes": []any{
-			video(modelFilm, "strict", "fail"), video(modelReel, "honest", "resubmit"),
-			map[string]any{
-				"name": modelTalk, "kind": "chat", "models": []string{modelTalk}, "upstream": "strict", "upstream_model": "sandbox-chat",
-				"ack_wait": ackWait.String(), "timeouts": map[string]any{
-					"queue": queueTimeout.String(), "first_byte": firstByte.String(), "idle": idle.String(), "total": chatTotal.String(),
-				},
-			},
-		},
+		"routes": s.routes(), "orphans": "reroute",
 	})
+}
+
+// routes are one for each model, and the spare ones for the models of a route that is
+// missing.
+func (s setup) routes() []map[string]any {
+	all := []map[string]any{
+		video(modelFilm, "strict", "fail"), archived(video(modelReel, "honest", "resubmit")), chat(modelTalk),
+		spare(video(spareVideo, "strict", "fail")), spare(chat(spareChat)),
+	}
+	for _, r := range all {
+		if s.SmallLog {
+			r["max_in_flight"] = smallInFlight
+		}
+	}
+	return slices.DeleteFunc(all, func(r map[string]any) bool { return r["name"] == s.Without })
+}
+
+// The log keeps room for the ends of all jobs in work: a small one allows few of them.
+const (
+	smallLog      = 24 * mib
+	smallInFlight = 12
+)
+
+func (s setup) logBytes() int {
+	if s.SmallLog {
+		return smallLog
+	}
+	return 4096 * mib
+}
+
+// Routes that serve what no other one does.
+const (
+	spareVideo = "spare-video"
+	spareChat  = "spare-chat"
+)
+
+func spare(route map[string]any) map[string]any {
+	route["models"] = []string{"*"}
+	return route
+}
+
+func chat(model string) map[string]any {
+	return map[string]any{
+		"name": model, "kind": "chat", "models": []string{model}, "upstream": "strict", "upstream_model": "sandbox-chat",
+		"ack_wait": ackWait.String(), "timeouts": map[string]any{
+			"queue": queueTimeout.String(), "first_byte": firstByte.String(), "idle": idle.String(), "total": chatTotal.String(),
+		},
+	}
 }
 
 // hash is a key as a configuration may show it.
@@ -125,6 +189,13 @@ func (s setup) upstream(url string) map[string]any {
 	return map[string]any{
 		"base_url": url, "breaker": map[string]any{"failures": 10, "open_for": "2s"}, "headers": map[string]string{faulttest.ClientHeader: s.Name},
 	}
+}
+
+// archived has a route copy its results.
+func archived(route map[string]any) map[string]any {
+	route["archive"] = true
+	route["timeouts"].(map[string]any)["archive"] = archiveTimeout.String() //nolint:forcetypeassert // video makes it one
+	return route
 }
 
 func video(model, upstream, unknown string) map[string]any {

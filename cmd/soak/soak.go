@@ -21,6 +21,7 @@ type options struct {
 	Cluster     bool
 	Replicas    int
 	Rate        float64
+	SmallLog    bool     // the step fill fills it
 	Only        []string // steps that the plan is drawn from; none: all
 	Kills, Jobs int
 	Service     string
@@ -32,6 +33,10 @@ type options struct {
 // settleTimeout is how long jobs may take to end after the faults: the longest
 // limits of a job, one after the other, and the time for a takeover.
 const settleTimeout = queueTimeout + deadline + endGrace + time.Minute
+
+// clientLife is how long a client stays with a job, which may never end where its work item
+// was deleted: as long as any other job may take.
+const clientLife = queueTimeout + deadline + endGrace
 
 // world is everything that runs.
 type world struct {
@@ -78,7 +83,7 @@ func (w *world) open(ctx context.Context) (err error) {
 	binary := w.Service
 	if binary == "" {
 		say("building %s", servicePath)
-		if binary, err = build(ctx, w.dir, w.Race); err != nil {
+		if binary, err = build(ctx, w.dir, w.Race, w.plan().has(clock)); err != nil {
 			return err
 		}
 	}
@@ -88,11 +93,12 @@ func (w *world) open(ctx context.Context) (err error) {
 	if w.fleet, err = startFleet(ctx, w.options, w.dir, binary, w.up); err != nil {
 		return err
 	}
-	w.storm = &storm{fleet: w.fleet, up: w.up}
+	w.storm = &storm{fleet: w.fleet, up: w.up, told: w.told, seed: w.Seed}
 	w.load, err = load.New(load.Options{
 		Seed: w.Seed, Rate: w.rate(), Jobs: w.Jobs, Replicas: w.fleet.targets(), NATS: w.fleet.nats, Tenants: tenants,
-		VideoModels: []string{modelFilm, modelReel}, ChatModels: []string{modelTalk}, Recorder: w.told,
+		VideoModels: []string{modelFilm, modelReel}, ChatModels: []string{modelTalk}, Recorder: w.told, Life: clientLife,
 	})
+	w.storm.load = w.load
 	return err
 }
 
@@ -202,7 +208,8 @@ func (w *world) left(ctx context.Context, r *reader) (string, error) {
 		return "", nil
 	}
 	h := &check.History{Told: w.told.Told()}
-	if err := r.history(ctx, h); err != nil {
+	h.Faults, _ = w.storm.done()
+	if err := r.jobs(ctx, h); err != nil {
 		return "", err
 	}
 	if n := check.Unadmitted(h); n > 0 {

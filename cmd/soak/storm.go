@@ -12,17 +12,22 @@ import (
 
 	"github.com/genbus/genbus/internal/faulttest"
 	"github.com/genbus/genbus/internal/faulttest/check"
+	"github.com/genbus/genbus/internal/faulttest/load"
 )
 
 // storm does the faults and writes them down.
 type storm struct {
 	fleet *fleet
 	up    *upstreams
+	load  *load.Load
+	told  *load.Recorder
+	seed  uint64
 
 	mu     sync.Mutex
 	faults []check.Fault
 	wrong  []check.Violation // what went wrong in the doing
 	starts int               // that failed, and were tried again
+	bursts int               // of wishes, so far
 }
 
 // healTimeout is how long the broker may take to be whole again.
@@ -60,9 +65,30 @@ func (s *storm) do(ctx context.Context, at step) error {
 		both.Go(func() error { return s.kill(ctx, at.Target%len(s.fleet.replicas), at.For/2) })
 		return both.Wait()
 	case pauseRoute:
-		return s.pauseRoute(ctx, pausable[at.Target%len(pausable)], at.For)
+		return s.pauseRoute(ctx, served[at.Target%len(served)], at.For)
 	case stray:
 		return s.stray(ctx)
+	case large:
+		return s.burst(ctx, load.Large, largeBurst)
+	case twins:
+		return s.burst(ctx, load.Twins, twinBurst)
+	case fill:
+		return s.fill(ctx)
+	case garbage:
+		return s.garbage(ctx)
+	case durable:
+		return s.remove(ctx, durables[at.Target])
+	case stream:
+		return s.remove(ctx, streams[at.Target])
+	case clock:
+		return s.skew(ctx, at.Target, at.By, at.For)
+	case routes:
+		return s.withoutRoute(ctx, served[at.Target%len(served)], at.For)
+	case routesNode:
+		var both errgroup.Group
+		both.Go(func() error { return s.node(ctx, step{Action: isolate, Target: at.Target, For: at.For}) })
+		both.Go(func() error { return s.withoutRoute(ctx, served[at.Target%len(served)], at.For/2) })
+		return both.Wait()
 	case changeMix:
 		return s.mix(at.Mix)
 	default:
@@ -229,7 +255,7 @@ func (s *storm) heal(ctx context.Context) error {
 		for _, l := range r.links {
 			l.Heal()
 		}
-		if err := errors.Join(r.process.Continue()); err != nil {
+		if err := errors.Join(r.process.Continue(), r.setClock(0)); err != nil {
 			return err
 		}
 	}

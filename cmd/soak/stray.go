@@ -12,8 +12,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// durables are the consumers whose work is given back.
-var durables = []string{
+// workDurables are the consumers whose work is given back.
+var workDurables = []string{
 	subject.WorkDurable(subject.Video, modelFilm), subject.WorkDurable(subject.Video, modelReel), subject.WorkDurable(subject.Chat, modelTalk),
 }
 
@@ -30,7 +30,7 @@ func (s *storm) stray(ctx context.Context) error {
 		return err
 	}
 	defer r.close()
-	for _, durable := range durables {
+	for _, durable := range workDurables {
 		c, err := r.js.Consumer(ctx, r.names.Work(), durable)
 		if errors.Is(err, jetstream.ErrConsumerNotFound) {
 			continue

@@ -36,14 +36,34 @@ func newReader(urls string) (*reader, error) {
 
 func (r *reader) close() { r.nc.Close() }
 
-// history reads the log, the feed, the chunks and the dead letters.
+// history reads the log, the feed, the chunks, the dead letters and the usage, and the
+// objects that they name.
 func (r *reader) history(ctx context.Context, h *check.History) error {
-	for _, stream := range []string{r.names.Tasks(), r.names.Chunks(), r.names.Dead()} {
+	for _, stream := range []string{r.names.Tasks(), r.names.Chunks(), r.names.Dead(), r.names.Rejected(), r.names.UsageStream()} {
 		if err := r.read(ctx, stream, h); err != nil {
 			return fmt.Errorf("read %s: %w", stream, err)
 		}
 	}
-	return nil
+	h.ReadObjects(func(o check.Object) ([]byte, error) { return r.object(ctx, o) })
+	return ctx.Err()
+}
+
+// jobs reads the log and the letters alone.
+func (r *reader) jobs(ctx context.Context, h *check.History) error {
+	err := errors.Join(r.read(ctx, r.names.Tasks(), h), r.read(ctx, r.names.Dead(), h), r.read(ctx, r.names.Rejected(), h))
+	h.ReadLetters(func(o check.Object) ([]byte, error) { return r.object(ctx, o) })
+	return err
+}
+
+// object reads an object whole.
+func (r *reader) object(ctx context.Context, o check.Object) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	store, err := r.js.ObjectStore(ctx, o.Bucket)
+	if err != nil {
+		return nil, err
+	}
+	return store.GetBytes(ctx, o.Name)
 }
 
 // read reads a stream from its first message to the last that it has now.

@@ -74,7 +74,7 @@ func post(p faulttest.Post) check.Post {
 	spoiled := !slices.Contains(good, p.Fault)
 	return check.Post{
 		Time: p.Time, Ended: p.Ended, Replica: p.Client, Video: p.Op == faulttest.OpCreate, Path: p.Path, Key: p.Key, Marker: p.Marker,
-		Fault: string(p.Fault), Status: p.Status, TaskID: p.TaskID, Accepted: p.Accepted, Text: p.Text,
+		Fault: string(p.Fault), Status: p.Status, TaskID: p.TaskID, Accepted: p.Accepted, Text: p.Text, Input: p.Input,
 		Answered: p.Answered && p.Status/100 == 2 && !spoiled, Spoiled: spoiled,
 	}
 }

@@ -1,4 +1,4 @@
-// Command deadletters reads what could not be processed from its stream. To do
+// Command deadletters reads what could not be processed from its streams. To do
 // something about it, there is "service operator".
 package main
 
@@ -51,9 +51,19 @@ func run(url string) error {
 	return nil
 }
 
-// read returns every letter, oldest first.
+// read returns every letter: those of jobs, and then those of requests that were never
+// accepted.
 func read(ctx context.Context, js jetstream.JetStream) ([]*genbusv1.DeadLetter, error) {
-	consumer, err := js.OrderedConsumer(ctx, "GENBUS_DEAD", jetstream.OrderedConsumerConfig{})
+	letters, err := readFrom(ctx, js, "GENBUS_DEAD")
+	if err != nil {
+		return nil, err
+	}
+	rejected, err := readFrom(ctx, js, "GENBUS_REJECTED")
+	return append(letters, rejected...), err
+}
+
+func readFrom(ctx context.Context, js jetstream.JetStream, stream string) ([]*genbusv1.DeadLetter, error) {
+	consumer, err := js.OrderedConsumer(ctx, stream, jetstream.OrderedConsumerConfig{})
 	if err != nil {
 		return nil, err
 	}

@@ -49,8 +49,9 @@ func run(address, key, file string) error {
 }
 
 func create(ctx context.Context, client *genbusapi.ClientWithResponses) (string, error) {
+	prompt := "a paper boat"
 	created, err := client.CreateGenerationWithResponse(ctx, &genbusapi.CreateGenerationParams{}, genbusapi.GenerationRequest{
-		Model: "sandbox-video", Prompt: "a paper boat",
+		Model: "sandbox-video", Prompt: &prompt,
 	})
 	if err != nil {
 		return "", err

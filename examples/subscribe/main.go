@@ -33,7 +33,8 @@ func main() {
 }
 
 func subscribe(ctx context.Context, url, tenant, inbox, durable string) error {
-	ctx, end := context.WithCancelCause(ctx) // refused ends it with what NATS does not allow
+	interrupt := ctx
+	ctx, end := context.WithCancelCause(ctx) // refused and failed end it with what is wrong
 	defer end(nil)
 	nc, err := nats.Connect(url, nats.CustomInboxPrefix(inbox), nats.ErrorHandler(refused(end)))
 	if err != nil {
@@ -52,17 +53,17 @@ func subscribe(ctx context.Context, url, tenant, inbox, durable string) error {
 	if err != nil {
 		return cmp.Or(context.Cause(ctx), err)
 	}
-	reading, err := consumer.Consume(handle)
+	reading, err := consumer.Consume(handle, jetstream.ConsumeErrHandler(failed(ctx, end, consumer)))
 	if err != nil {
 		return err
 	}
 	<-ctx.Done()
 	reading.Drain()
 	<-reading.Closed()
-	if err := context.Cause(ctx); errors.Is(err, nats.ErrPermissionViolation) {
-		return err
+	if interrupt.Err() != nil {
+		return nil
 	}
-	return nil
+	return context.Cause(ctx)
 }
 
 // handle prints an event and acknowledges it. What is not acknowledged comes
@@ -87,6 +88,17 @@ func result(task *genbusv1.VideoTask) string {
 		return task.GetVideos()[0].GetUrl()
 	}
 	return ""
+}
+
+// failed ends ctx when the consumer is gone: it would bring nothing more. All else may pass.
+func failed(ctx context.Context, end context.CancelCauseFunc, consumer jetstream.Consumer) func(jetstream.ConsumeContext, error) {
+	return func(_ jetstream.ConsumeContext, err error) {
+		if _, gone := consumer.Info(ctx); errors.Is(err, jetstream.ErrConsumerDeleted) || errors.Is(gone, jetstream.ErrConsumerNotFound) {
+			end(fmt.Errorf("the durable consumer was deleted: %w", err))
+			return
+		}
+		fmt.Fprintln(os.Stderr, "reading:", err)
+	}
 }
 
 // refused ends ctx with what the server does not let this user do: nobody answers

@@ -39,7 +39,7 @@ func (a *Admission) Accepted(ctx context.Context, n subject.TaskName) (tasklog.E
 		return tasklog.Entry{}, err
 	}
 	first := task.FromWork(item)
-	if why == tasklog.Lost || a.now().Sub(item.GetAcceptedAt().AsTime()) > LostAfter {
+	if lost, err := a.Lost(found.Stream, item); why == tasklog.Lost || lost || err != nil {
 		return tasklog.Entry{Event: first}, nil // its end is for the consumer to say
 	}
 	ctx, cancel := context.WithTimeout(telemetry.Extract(ctx, item.GetTrace()), acceptedWithin)

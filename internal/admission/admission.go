@@ -6,7 +6,6 @@ package admission
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -45,9 +44,15 @@ type Request struct {
 	// Source is what makes a request without a request id the same job again: its
 	// message in the inbox, or the dead letter that it was made of; nil for neither.
 	Source *Source
+	// Before is the source that the version before made of the same message, of one that
+	// was delivered before; nil otherwise. It goes with the next release.
+	Before *Source
 	// Attached makes the job one of a task that an upstream already has; nil for a
 	// job that is to be submitted.
 	Attached *Attachment
+	// Resolves is true for a request that a dead letter makes, which goes: it is accepted
+	// also where its tenant has as many letters as it may have.
+	Resolves bool
 	// Way is the way in, for metrics.
 	Way telemetry.Way
 }
@@ -78,14 +83,14 @@ type Admission struct {
 	waiting    *waitingRoom
 	unrecorded *unrecorded
 	quota      *quota.Quota
+	letters    *letters
 	metrics    *telemetry.Metrics
-	now        func() time.Time
 	decisions  decisions
 }
 
 // New returns an admission.
 func New(cfg *config.Live, b *broker.Broker, log *tasklog.Log, bodies *broker.Bodies, metrics *telemetry.Metrics) *Admission {
-	return &Admission{cfg: cfg, b: b, log: log, bodies: bodies, queues: newQueues(cfg, b), waiting: newWaitingRoom(), unrecorded: newUnrecorded(), metrics: metrics, now: time.Now,
+	return &Admission{cfg: cfg, b: b, log: log, bodies: bodies, queues: newQueues(cfg, b), waiting: newWaitingRoom(), unrecorded: newUnrecorded(), metrics: metrics, letters: newLetters(cfg, b),
 		quota: quota.New(quota.Options{Limits: cfg.LimitsOf, Unfinished: log.Unfinished})}
 }
 
@@ -98,9 +103,9 @@ var errTooSlow = errors.New("JetStream did not answer within " + decideWithin.St
 // that another may use too and the log does not say whose it is, with
 // acceptance_unknown. Every error is a *fault.Error.
 func (a *Admission) Admit(ctx context.Context, r Request) (tasklog.Entry, error) {
-	begin := a.now()
+	begin := time.Now()
 	entry, err := a.admit(ctx, r)
-	a.metrics.Admission(r.Kind, r.Way, a.now().Sub(begin))
+	a.metrics.Admission(r.Kind, r.Way, time.Since(begin))
 	if err != nil {
 		a.metrics.Refused(r.Kind, r.Way, string(fault.Counted(ctx, err)))
 		return tasklog.Entry{}, fault.From(err)
@@ -125,6 +130,9 @@ func (a *Admission) admit(ctx context.Context, r Request) (tasklog.Entry, error)
 	defer cancel()
 	if !c.Fresh { // a fresh id has no log
 		entry, found, err := a.attach(ctx, r, c)
+		if !found && err == nil && r.RequestID == "" && r.Before != nil {
+			entry, found, err = a.attachBefore(ctx, r, c)
+		}
 		if found || err != nil {
 			return entry, err
 		}
@@ -136,6 +144,11 @@ func (a *Admission) admit(ctx context.Context, r Request) (tasklog.Entry, error)
 	defer leave()
 	if err := a.room(ctx, r.Kind, c.Route); err != nil {
 		return tasklog.Entry{}, err
+	}
+	if r.Kind == subject.Video && !r.Resolves {
+		if err := a.letters.check(ctx, r.Tenant); err != nil {
+			return tasklog.Entry{}, err
+		}
 	}
 	item, err := a.enqueue(ctx, r, c)
 	if err != nil {
@@ -161,6 +174,29 @@ func (a *Admission) attach(ctx context.Context, r Request, c Checked) (entry tas
 	return entry, true, sameBody(entry.Job.GetExecution().GetFingerprint(), c)
 }
 
+// attachBefore looks for the job that a replica of the version before made of the message,
+// which has another id. Its item is stored first, and leaves when the log has its end: so
+// the streams of work are asked first. It goes with the next release.
+func (a *Admission) attachBefore(ctx context.Context, r Request, c Checked) (entry tasklog.Entry, found bool, err error) {
+	c.ID = subject.JobID(r.Kind, r.Tenant, r.Before.text)
+	stored, err := a.Find(ctx, subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
+	if errors.Is(err, broker.ErrNoMessage) {
+		return a.attach(ctx, r, c)
+	}
+	if err != nil {
+		return tasklog.Entry{}, false, unavailable(err)
+	}
+	item, err := stored.Decode()
+	if err != nil {
+		return tasklog.Entry{}, false, fault.New(fault.Internal, "the work item of %s is unreadable: %w", c.ID, err).ForJob(c.ID)
+	}
+	if err := sameBody(item.GetFingerprint(), c); err != nil {
+		return tasklog.Entry{}, false, err
+	}
+	entry, err = a.record(ctx, item, c)
+	return entry, true, err
+}
+
 func sameBody(fingerprint []byte, c Checked) error {
 	if string(fingerprint) == string(c.Fingerprint[:]) {
 		return nil
@@ -173,14 +209,19 @@ func unavailable(err error) error {
 	return fault.New(fault.BrokerUnavailable, "nothing was accepted: %s", broker.Reason(err)).Because(err).WithRetryAfter(time.Second)
 }
 
-// room refuses before anything is stored: when the log is nearly full, and when
-// the route's queue is, so that one dead route does not fill the work stream.
+// room refuses before anything is stored: when the route's queue is full, so that one
+// dead route does not fill the work stream, and when the log has no room for the whole
+// life of another job.
 func (a *Admission) room(ctx context.Context, kind subject.Kind, route config.Route) error {
-	if share := a.log.Usage(ctx); share > tasklog.AdmitBelow {
-		return fault.New(fault.StorageFull, "the task log has used %.0f %% of its bytes; nothing was accepted", share*100).WithRetryAfter(30 * time.Second)
-	}
 	if waiting := a.queues.waiting(ctx, kind, route.Name); waiting >= uint64(route.MaxQueued) {
 		return full(route.Name, waiting)
+	}
+	err := a.log.RoomForJob(ctx, kind)
+	if noRoom, ok := errors.AsType[*tasklog.FullError](err); ok {
+		return fault.New(fault.StorageFull, "nothing was accepted: %s", noRoom).WithRetryAfter(30 * time.Second)
+	}
+	if err != nil {
+		return unavailable(err)
 	}
 	return nil
 }
@@ -214,10 +255,14 @@ func (a *Admission) record(ctx context.Context, item *genbusv1.WorkItem, c Check
 	}
 }
 
-// item is the work item of a request. A large body goes to the object store
-// first, under a name that only the same body has.
+// item is the work item of a request. Others compare its times with their clocks, so a
+// wrong clock makes none. A large body goes to the object store first: to an object of
+// its own, so that no other send of the same request takes it away.
 func (a *Admission) item(ctx context.Context, r Request, c Checked) (*genbusv1.WorkItem, error) {
-	now := a.now()
+	now, err := a.b.Clock().Now()
+	if err != nil {
+		return nil, fault.New(fault.ClockWrong, "nothing was accepted: %w", err).WithRetryAfter(time.Second)
+	}
 	item := &genbusv1.WorkItem{
 		Id: c.ID, Kind: string(r.Kind), Tenant: r.Tenant, Route: c.Route.Name, Model: c.Model, Body: c.Body,
 		Fingerprint: c.Fingerprint[:], RequestId: r.RequestID, Labels: r.Labels, RetryOf: r.RetryOf,
@@ -236,7 +281,7 @@ func (a *Admission) item(ctx context.Context, r Request, c Checked) (*genbusv1.W
 	if int64(len(c.Body)) <= int64(a.cfg.Now().Limits.ClaimCheckBytes) {
 		return item, nil
 	}
-	ref, err := a.bodies.PutNew(ctx, r.Tenant, fmt.Sprintf("%s-%x", c.ID, c.Fingerprint[:8]), c.Body)
+	ref, err := a.bodies.PutNew(ctx, r.Tenant, publisher.RequestBody(c.ID), c.Body)
 	if errors.Is(err, broker.ErrFull) {
 		return nil, fault.New(fault.StorageFull, "nothing was accepted: the tenant's object store is full (limits.bodies_bytes), or the disk under it").Because(err).WithRetryAfter(30 * time.Second)
 	}
@@ -264,7 +309,7 @@ func (c Checked) archives(r Request) bool {
 func (a *Admission) Item(ctx context.Context, r Request, c Checked) *genbusv1.WorkItem {
 	return &genbusv1.WorkItem{
 		Id: c.ID, Kind: string(r.Kind), Tenant: r.Tenant, Route: c.Route.Name, Model: c.Model, Body: c.Body,
-		Fingerprint: c.Fingerprint[:], Labels: r.Labels, RetryOf: r.RetryOf, AcceptedAt: timestamppb.New(a.now()),
+		Fingerprint: c.Fingerprint[:], Labels: r.Labels, RetryOf: r.RetryOf, AcceptedAt: timestamppb.Now(),
 		Stream: c.Stream, Trace: telemetry.Inject(ctx),
 	}
 }

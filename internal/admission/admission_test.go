@@ -1,6 +1,7 @@
 package admission_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -27,7 +28,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks())
+	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
 }
 
 type bundle struct {
@@ -118,6 +119,42 @@ func TestRacingRequestsMakeOneJob(t *testing.T) {
 			wg.Wait()
 			if len(won) != 1 || reused != 4 {
 				t.Fatalf("round %d: %v accepted, %d reused", round, won, reused)
+			}
+		}
+	})
+}
+
+// TestOneLargeRequestSentAtOnce: each send stores the body for itself, the work item
+// names one that is there, and the others are removed.
+func TestOneLargeRequestSentAtOnce(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		replicas := []*bundle{setup(t, open(t)), setup(t, open(t))}
+		bodies := broker.NewBodies(replicas[0].b)
+		for i, r := range replicas { // the first one makes the object store
+			if _, err := r.Admit(t.Context(), video(fmt.Sprint("first", i), strings.Repeat("a large cat ", 60<<10))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for round := range 5 {
+			request := video(fmt.Sprint("r", round), strings.Repeat("a large cat ", 60<<10))
+			id := subject.JobID(subject.Video, "acme", "request\x00"+request.RequestID)
+			var wg sync.WaitGroup
+			for i := range 4 {
+				wg.Go(func() {
+					if e, err := replicas[i%2].Admit(t.Context(), request); err != nil || e.Job.GetId() != id {
+						t.Errorf("%v, %v", e.Job, err)
+					}
+				})
+			}
+			wg.Wait()
+			ref := publisher.BodyOf(replicas[0].item(t, id).GetBodyRef())
+			if got, err := bodies.Get(t.Context(), ref); err != nil || !bytes.Equal(got, request.Body) {
+				t.Errorf("round %d: the body has %d bytes, %v", round, len(got), err)
+			}
+			found, err := bodies.Of(t.Context(), "acme", id)
+			if err != nil || len(found) != 1 || found[0].Name != ref.Name {
+				t.Errorf("round %d: there are %v, %v", round, found, err)
 			}
 		}
 	})
@@ -252,7 +289,7 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 		code   fault.Code
 		field  string
 	}{
-		{"no prompt", func(r *admission.Request) { r.Body = []byte(`{"model":"sandbox-video"}`) }, fault.InvalidRequest, "prompt"},
+		{"a prompt of another kind", func(r *admission.Request) { r.Body = []byte(`{"model":"sandbox-video","prompt":7}`) }, fault.InvalidRequest, "prompt"},
 		{"no model", func(r *admission.Request) { r.Body = []byte(`{"prompt":"x"}`) }, fault.InvalidRequest, "model"},
 		{"no JSON", func(r *admission.Request) { r.Body = []byte(`{"prompt"`) }, fault.InvalidJSON, ""},
 		{"unknown model", func(r *admission.Request) { r.Body = []byte(`{"model":"x","prompt":"x"}`) }, fault.ModelNotFound, ""},

@@ -12,6 +12,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/tasklog"
 )
@@ -40,7 +41,20 @@ func (a *Admission) enqueue(ctx context.Context, r Request, c Checked) (*genbusv
 	m.Data = data
 	there, ours, err := a.store(ctx, r, c, item, m)
 	settle(ours)
+	if !ours {
+		a.discardBody(ctx, item)
+	}
 	return there, err
+}
+
+// discardBody removes the stored body of an item that no stream has, in the time that
+// the admission has left. What it cannot remove stays until the object store's TTL, or
+// until a job of that id is erased.
+func (a *Admission) discardBody(ctx context.Context, item *genbusv1.WorkItem) {
+	if item.GetBodyRef() == nil {
+		return
+	}
+	_ = a.bodies.Delete(ctx, publisher.BodyOf(item.GetBodyRef())) // nothing but room is lost
 }
 
 // store publishes the item, and returns the one that is stored. ours is true when
@@ -56,7 +70,7 @@ func (a *Admission) store(ctx context.Context, r Request, c Checked, item *genbu
 			// On three nodes the answer comes as soon as another request's item is
 			// proposed, before a read can see it: so a stream is only called full
 			// when it says so again and again.
-			there, err := a.stored(ctx, r, c, sent)
+			there, err := a.stored(ctx, r, c, item, sent)
 			if !errors.Is(err, errNotThere) {
 				return there, sent, err
 			}
@@ -85,13 +99,13 @@ func notStored(id string, sent bool, err error) error {
 // says both of a subject that has its message and of a stream without room: the
 // texts differ between one node and three, so the streams are asked. Where there
 // are two, the one with our body is ours; the log tells whose job it is.
-func (a *Admission) stored(ctx context.Context, r Request, c Checked, sent bool) (*genbusv1.WorkItem, error) {
+func (a *Admission) stored(ctx context.Context, r Request, c Checked, own *genbusv1.WorkItem, sent bool) (*genbusv1.WorkItem, error) {
 	items, err := a.Items(ctx, subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
 	if err != nil {
 		return nil, notStored(c.ID, sent, err)
 	}
 	if len(items) == 0 {
-		return a.finishedMeanwhile(ctx, r, c, sent)
+		return a.finishedMeanwhile(ctx, r, c, own, sent)
 	}
 	var item *genbusv1.WorkItem
 	for _, i := range items {
@@ -107,7 +121,7 @@ func (a *Admission) stored(ctx context.Context, r Request, c Checked, sent bool)
 
 // finishedMeanwhile tells a full stream from a job that ended between our
 // publish and our read. The ended job is answered through its log.
-func (a *Admission) finishedMeanwhile(ctx context.Context, r Request, c Checked, sent bool) (*genbusv1.WorkItem, error) {
+func (a *Admission) finishedMeanwhile(ctx context.Context, r Request, c Checked, own *genbusv1.WorkItem, sent bool) (*genbusv1.WorkItem, error) {
 	_, err := a.log.Get(ctx, subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
 	switch {
 	case errors.Is(err, tasklog.ErrNotFound):
@@ -116,5 +130,5 @@ func (a *Admission) finishedMeanwhile(ctx context.Context, r Request, c Checked,
 		return nil, notStored(c.ID, sent, err)
 	}
 	// record finds the log and answers with it; the item is not stored again.
-	return a.item(ctx, r, c)
+	return own, nil
 }

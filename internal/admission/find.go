@@ -74,7 +74,8 @@ func (a *Admission) places(n subject.TaskName) []place {
 	}
 }
 
-// Remove deletes a work item. One that is gone already is fine.
-func (a *Admission) Remove(ctx context.Context, i Item) error {
+// Remove deletes a work item, and reports whether this call did. One that is gone
+// already is no error.
+func (a *Admission) Remove(ctx context.Context, i Item) (removed bool, err error) {
 	return a.b.Delete(ctx, i.Stream, i.Seq)
 }

@@ -8,6 +8,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/fault"
@@ -66,14 +67,19 @@ func TestFormIsFoundByTheModelsRoute(t *testing.T) {
 }
 
 // TestTypedRequestIsWrittenInItsRoutesProtocol, or refused where that cannot say
-// it; its fingerprint is that of the request, whatever the route speaks.
+// it, such as a video without a prompt where the protocol needs one. Its
+// fingerprint is that of the request, whatever the route speaks.
 func TestTypedRequestIsWrittenInItsRoutesProtocol(t *testing.T) {
 	t.Parallel()
 	a := judge(t)
 	check := func(model string, change func(*genbusv1.VideoGeneration)) (admission.Checked, error) {
 		v := &genbusv1.VideoGeneration{Model: model, Prompt: "p", Duration: proto.Float64(5)}
 		change(v)
-		return a.Check(admission.Request{Kind: subject.Video, Tenant: "acme", Typed: v, Body: []byte(`{"model":"` + model + `","prompt":"p","duration":5}`)})
+		raw, err := body.Video(&genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Video{Video: v}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.Check(admission.Request{Kind: subject.Video, Tenant: "acme", Typed: v, Body: raw})
 	}
 	nothing := func(*genbusv1.VideoGeneration) {}
 	for model, want := range map[string]string{
@@ -88,6 +94,33 @@ func TestTypedRequestIsWrittenInItsRoutesProtocol(t *testing.T) {
 	}
 	if _, err := check("sandbox-jimeng", func(v *genbusv1.VideoGeneration) { v.Fps = proto.Int32(60) }); fault.CodeOf(err) != fault.InvalidRequest || !strings.Contains(err.Error(), "fps") {
 		t.Errorf("what the protocol cannot say: %v", err)
+	}
+	text := func(v *genbusv1.VideoGeneration) { v.Prompt = "" }
+	image := func(v *genbusv1.VideoGeneration) { v.Prompt, v.Image = "", proto.String("https://example.com/a.png") }
+	for model, want := range map[string]struct{ text, image string }{
+		"sandbox-video": {`{"model":"sandbox-video","duration":5}`, `{"model":"sandbox-video","image":"https://example.com/a.png","duration":5}`},
+		"sandbox-videos": {"prompt: is missing; it is required",
+			`{"model":"sandbox-videos","seconds":"5","input_reference":{"image_url":"https://example.com/a.png"}}`},
+		"sandbox-kling": {"prompt: is missing; it is required", `{"model_name":"sandbox-kling","image":"https://example.com/a.png","duration":"5"}`},
+		"sandbox-jimeng": {"prompt: is missing; it is required without image_urls or binary_data_base64",
+			`{"req_key":"sandbox-jimeng","image_urls":["https://example.com/a.png"],"frames":121}`},
+	} {
+		got := func(change func(*genbusv1.VideoGeneration)) string {
+			c, err := check(model, change)
+			if err == nil {
+				return string(c.Body)
+			}
+			if code := fault.CodeOf(err); code != fault.InvalidRequest {
+				t.Errorf("%s: refused with %s: %v", model, code, err)
+			}
+			return err.Error()
+		}
+		if got := got(text); !strings.HasSuffix(got, want.text) {
+			t.Errorf("%s without prompt and image: %s; want %s", model, got, want.text)
+		}
+		if got := got(image); got != want.image {
+			t.Errorf("%s without a prompt, of an image: %s; want %s", model, got, want.image)
+		}
 	}
 }
 

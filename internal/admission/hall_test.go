@@ -69,7 +69,7 @@ func (h *hall) open(t testing.TB) *hall {
 	var ushers sync.WaitGroup
 	ushers.Go(func() { h.Follow(ctx, brokertest.Logger(t)) })
 	for _, r := range h.cfg.Routes {
-		if err := h.Count(ctx, r); err != nil {
+		if err := h.Count(ctx, r, h.b.EnsureConsumer); err != nil {
 			t.Error(err)
 		}
 		ushers.Go(func() { h.Usher(ctx, r, brokertest.Logger(t)) })

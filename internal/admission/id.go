@@ -21,9 +21,21 @@ type Source struct {
 // ByRequestID is the source of a request with an idempotency key.
 func ByRequestID(id string) Source { return Source{text: subject.RequestSource(id)} }
 
-// ByInbox is the source of an inbox message without a request id. A redelivery
-// names the same job; the same sequence in a stream that was made anew does not.
-func ByInbox(stream string, created time.Time, seq uint64, stored time.Time) Source {
+// ByInbox is the source of an inbox message without a request id. Every delivery says
+// when the message was stored, in nanoseconds, so that all replicas and all deliveries
+// name the same job, and the same sequence in a stream that was deleted and created again
+// does not. When the stream was created no delivery says: a replica that remembers it may
+// be wrong, and would make a second job of the message.
+func ByInbox(stream string, seq uint64, stored time.Time) Source {
+	return Source{text: strings.Join([]string{
+		"inbox", stream, strconv.FormatUint(seq, 10), strconv.FormatInt(stored.UnixNano(), 10),
+	}, "\x00")}
+}
+
+// ByInboxBefore is ByInbox as the version before had it, with the time at which the stream
+// was created: a message that a replica of that version admitted, and did not acknowledge,
+// comes to one of this version. It goes with the next release.
+func ByInboxBefore(stream string, created time.Time, seq uint64, stored time.Time) Source {
 	return Source{text: strings.Join([]string{
 		"inbox", stream, strconv.FormatInt(created.UnixNano(), 10), strconv.FormatUint(seq, 10), strconv.FormatInt(stored.UnixNano(), 10),
 	}, "\x00")}
@@ -37,8 +49,14 @@ func ByLetterOf(job string, accepted time.Time, paid string) Source {
 	return Source{text: strings.Join([]string{"dead", job, strconv.FormatInt(accepted.UnixNano(), 10), paid}, "\x00")}
 }
 
-// ByLetter is the source of the job that is made of the dead letter of what was never
-// accepted: one letter makes one job, however often it is asked for.
+// ByRejected is the source of the job that is made of a request that was never
+// accepted: one message of the inbox makes one job, however many letters it has.
+func ByRejected(message string) Source {
+	return Source{text: strings.Join([]string{"rejected", message}, "\x00")}
+}
+
+// ByLetter is the source of the job that is made of a dead letter that earlier versions
+// wrote: one letter makes one job, however often it is asked for.
 func ByLetter(stream string, created time.Time, seq uint64) Source {
 	return Source{text: strings.Join([]string{
 		"dead", stream, strconv.FormatInt(created.UnixNano(), 10), strconv.FormatUint(seq, 10),

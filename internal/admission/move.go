@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
@@ -17,9 +18,22 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// LostAfter is the age from which a work item without a log is given up: its past
-// is unknown, so it is not submitted.
+// LostAfter is the age from which a work item in line without a log is given up: somebody
+// may have had it and begun, and a log that was restored from a backup does not say so.
 const LostAfter = time.Hour
+
+// Lost reports whether a job is given up whose item is in a stream, and that the log does
+// not have, although no mark says that it had it. By a wrong clock it is neither given up
+// nor recorded: the error. One that waits for its turn never is, however old: what is put
+// in line is marked as recorded, so that nobody can have begun one that waits without a
+// mark. Nor is one that is attached, which is never submitted.
+func (a *Admission) Lost(stream string, item *genbusv1.WorkItem) (bool, error) {
+	if stream == a.b.Names().Wait() || item.GetAttached() != nil {
+		return false, nil
+	}
+	now, err := a.b.Clock().Now()
+	return err == nil && now.Sub(item.GetAcceptedAt().AsTime()) > LostAfter, err
+}
 
 // verdict is what became of a job whose turn it was.
 type verdict int
@@ -55,6 +69,9 @@ func (u *usher) move(ctx context.Context, t turn) (verdict, error) {
 	if err != nil || n.Kind != u.kind || n.Route != u.route || n.Tenant != t.tenant {
 		return gone, nil //nolint:nilerr // another message has the sequence: the stream was made anew
 	}
+	if rests := time.Until(from.Time.Add(lettersEvery)); rests > 0 && rests <= lettersEvery && from.Header.Get(subject.HeaderPutBack) != "" {
+		return later, fmt.Errorf("job %s was just put back", n.ID) // by a replica with another count of letters
+	}
 	mark, ended, err := u.record(ctx, from)
 	switch {
 	case errors.Is(err, broker.ErrNoMessage):
@@ -62,13 +79,48 @@ func (u *usher) move(ctx context.Context, t turn) (verdict, error) {
 	case err != nil:
 		return failed, err
 	case ended:
-		return gone, u.Remove(ctx, from)
+		_, err = u.Remove(ctx, from)
+		return gone, err
 	}
 	v, err := u.putInLine(ctx, n, from, mark)
 	if err != nil {
 		return v, err
 	}
-	return v, u.Remove(ctx, from)
+	return u.removeMoved(ctx, n, from, v)
+}
+
+// removeMoved deletes a job that was put in line where it waited. One that was gone from
+// there was moved by another usher too, or has ended meanwhile: then it leaves the line.
+func (u *usher) removeMoved(ctx context.Context, n subject.WorkName, from Item, v verdict) (verdict, error) {
+	removed, err := u.Remove(ctx, from)
+	if err != nil || removed || v != stands {
+		return v, err
+	}
+	e, err := u.log.Get(ctx, subject.TaskName{Kind: n.Kind, Tenant: n.Tenant, ID: n.ID})
+	if err != nil || !e.Terminal() {
+		return v, nil //nolint:nilerr // it is in line, and its consumer reads the log again
+	}
+	return v, u.Leave(ctx, e)
+}
+
+// toSubmit reports whether a job has to be submitted, as far as is known: one that an
+// upstream has, or that has ended, goes on whatever its tenant's dead letters are.
+func (u *usher) toSubmit(ctx context.Context, t turn) bool {
+	from := Item{Stream: u.b.Names().Wait()}
+	var err error
+	if from.Stored, err = u.b.At(ctx, from.Stream, t.seq); err != nil {
+		return !errors.Is(err, broker.ErrNoMessage)
+	}
+	n, err := u.b.Names().ParseWaitItem(from.Subject)
+	if err != nil {
+		return false
+	}
+	e, err := u.log.Get(ctx, subject.TaskName{Kind: n.Kind, Tenant: n.Tenant, ID: n.ID})
+	if err != nil {
+		return true
+	}
+	x := e.Job.GetExecution()
+	return x.GetPhase() == genbusv1.JobPhase_JOB_PHASE_QUEUED && !x.GetBound()
 }
 
 // record makes sure that the log has the job, and gives what its item is marked with:
@@ -120,11 +172,8 @@ func (u *usher) recordMissing(ctx context.Context, n subject.TaskName, from Item
 }
 
 // recordFirst writes the first event of a job whose admission ended between the
-// work item and the log. One that is old is left to the consumer.
+// work item and the log, however long ago.
 func (u *usher) recordFirst(ctx context.Context, from Item, item *genbusv1.WorkItem) (mark string, err error) {
-	if item.GetAttached() == nil && time.Since(item.GetAcceptedAt().AsTime()) > LostAfter {
-		return "", nil
-	}
 	// The item of a job that is erased is removed before its log is. So an item that
 	// is still there after its log was found empty has not been recorded yet.
 	if _, err := u.b.At(ctx, from.Stream, from.Seq); err != nil {
@@ -139,6 +188,29 @@ func (u *usher) recordFirst(ctx context.Context, from Item, item *genbusv1.WorkI
 		return "", err
 	}
 	return markOf(entry), nil
+}
+
+// PutBack has a job in line, with the sequence that it has there, wait for its turn
+// again. Afterwards the caller takes it out of the line. Until that is done the new item
+// is not moved: whoever moves it would find the old one, and take the new one away.
+func (a *Admission) PutBack(ctx context.Context, e tasklog.Entry, item *genbusv1.WorkItem, seq uint64) error {
+	data, err := proto.Marshal(item)
+	if err != nil {
+		return err
+	}
+	m := nats.NewMsg(a.b.Names().WaitItem(subject.Kind(item.GetKind()), item.GetRoute(), item.GetTenant(), item.GetId()))
+	m.Data = data
+	m.Header[subject.HeaderRecorded] = []string{markOf(e)}
+	m.Header[subject.HeaderPutBack] = []string{strconv.FormatUint(seq, 10)}
+	_, full := a.b.Publish(ctx, m)
+	if !errors.Is(full, broker.ErrFull) {
+		return full
+	}
+	there, err := a.b.Last(ctx, a.b.Names().Wait(), m.Subject)
+	if err == nil && there.Header.Get(subject.HeaderPutBack) == m.Header.Get(subject.HeaderPutBack) {
+		return nil // from an earlier try
+	}
+	return full
 }
 
 // putInLine publishes the job where the route's consumer takes it.
@@ -164,6 +236,8 @@ func (u *usher) putInLine(ctx context.Context, n subject.WorkName, from Item, ma
 		return failed, err
 	case !sameItem(there, from):
 		return later, fmt.Errorf("another request with the id of job %s stands in line", n.ID)
+	case from.Header.Get(subject.HeaderPutBack) == strconv.FormatUint(there.Seq, 10):
+		return later, fmt.Errorf("job %s is leaving the line", n.ID)
 	}
 	return gone, nil // its place is counted already
 }

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"time"
 
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/tasklog"
 )
 
@@ -42,47 +44,72 @@ func (a *Admission) Released(ctx context.Context, n subject.TaskName, patience t
 // Withdraw is Released for a job that ended before any submission began, as e
 // says. Nobody has an answer to record then, and mostly nobody holds the job: its
 // item waits for its turn, behind however many others. So after patience the item
-// is taken out, wherever it stands. Whoever was just given it finds it gone; and an
-// usher that was just moving it puts an item in line whose job has no log any more,
-// which nobody runs.
+// is taken out, wherever it is.
 func (a *Admission) Withdraw(ctx context.Context, e tasklog.Entry, patience time.Duration) error {
 	err := a.Released(ctx, e.Name(), patience)
 	if fault.CodeOf(err) != fault.StillHeld {
 		return err
 	}
-	return a.removeItems(ctx, e, a.Items)
+	return a.Leave(ctx, e)
 }
 
-// Leave takes a job that has ended out of those that wait for their turn, so that
-// it takes nobody's place. One in line is left to the consumer.
+// Leave has a job that has ended give its place in the queue back at once, so that the
+// jobs of others do not wait for it, or are refused. The end and its copy in the feed are
+// stored: nothing is left to do for a consumer that was just given the item, and finds it
+// gone. What comes into the line at this very moment is found by the one who loses the race
+// for where it waited: the dispatcher, or Leave, which looks again. Where both die, the
+// item is acknowledged when its turn comes.
+//
+// A job of which a submission may be under way, or its outcome unknown, is left to its
+// holder, who may have the upstream's answer to record; and an attached one too, as its
+// end leaves a letter.
 func (a *Admission) Leave(ctx context.Context, e tasklog.Entry) error {
-	return a.removeItems(ctx, e, func(ctx context.Context, n subject.TaskName) ([]Item, error) {
-		i, err := a.Find(ctx, n)
-		if errors.Is(err, broker.ErrNoMessage) || err == nil && i.Stream != a.b.Names().Wait() {
-			return nil, nil
+	if !task.InQueue(e.Job) {
+		return nil
+	}
+	for {
+		items, err := a.Items(ctx, e.Name())
+		if err != nil {
+			return fmt.Errorf("look for the work item of %s: %w", e.Job.GetId(), err)
 		}
-		return []Item{i}, err
-	})
+		if moved, err := a.leaveAll(ctx, e, items); err != nil || !moved {
+			return err
+		}
+	}
 }
 
-// removeItems deletes those of the items found that are e's: not those of a later
-// job, made under the id after this one was erased.
-func (a *Admission) removeItems(ctx context.Context, e tasklog.Entry, find func(context.Context, subject.TaskName) ([]Item, error)) error {
-	items, err := find(ctx, e.Name())
-	if err != nil {
-		return fmt.Errorf("look for the work item of %s: %w", e.Job.GetId(), err)
-	}
+// leaveAll removes those of the items that are a job's, and reports whether one was gone
+// already: then it may stand in line meanwhile. Of two sends of one request each may have
+// stored an item, of which the log has one: both are the job's. A later job's, made under
+// the id after this one was erased, was accepted after its end.
+func (a *Admission) leaveAll(ctx context.Context, e tasklog.Entry, items []Item) (moved bool, err error) {
 	for _, i := range items {
 		work, err := i.Decode()
 		if err != nil {
-			return err
+			return false, err
 		}
-		if !work.GetAcceptedAt().AsTime().Equal(e.Job.GetCreatedAt().AsTime()) {
+		if !itemOf(e, work) {
 			continue
 		}
-		if err := a.Remove(ctx, i); err != nil {
-			return err
+		removed, err := a.Remove(ctx, i)
+		if err != nil {
+			return false, err
 		}
+		moved = moved || !removed
+		a.recount(subject.Kind(work.GetKind()), work.GetRoute())
 	}
-	return nil
+	return moved, nil
+}
+
+// itemOf reports whether a work item is of a job.
+func itemOf(e tasklog.Entry, work *genbusv1.WorkItem) bool {
+	accepted, end := work.GetAcceptedAt().AsTime(), e.Job.GetCompletedAt()
+	return accepted.Equal(e.Job.GetCreatedAt().AsTime()) ||
+		end != nil && task.SameRequest(work, e.Job.GetExecution()) && !accepted.After(end.AsTime())
+}
+
+// recount has what is known of a route's queue read again by the next who asks.
+func (a *Admission) recount(kind subject.Kind, route string) {
+	a.queues.count(subject.WorkDurable(kind, route)).at.Store(0)
+	a.waiting.route(kind, route).ring()
 }

@@ -23,8 +23,8 @@ const (
 
 // unrecorded are the jobs that this process has accepted while the log did not take
 // their first event. They are recorded as soon as it answers: until then no list
-// has them, nobody ends them at their start deadline, and after LostAfter nobody
-// would know what became of them.
+// has them, nobody ends them at their start deadline, and what stands in line is
+// given up after LostAfter.
 type unrecorded struct {
 	mu    sync.Mutex
 	names []subject.TaskName
@@ -76,8 +76,8 @@ func (a *Admission) recordAccepted(ctx context.Context, logger *slog.Logger) {
 	}
 }
 
-// recordEach gives those that are left when the log stops answering. What became of
-// one that is too old is for its consumer to say.
+// recordEach gives those that are left when the log stops answering. One that is older
+// than LostAfter is left to its consumer where it stands in line, and to its turn.
 func (a *Admission) recordEach(ctx context.Context, names []subject.TaskName) ([]subject.TaskName, error) {
 	for i, n := range names {
 		entry, err := a.Accepted(ctx, n)
@@ -85,8 +85,10 @@ func (a *Admission) recordEach(ctx context.Context, names []subject.TaskName) ([
 		case errors.Is(err, tasklog.ErrNotFound): // erased
 		case err != nil:
 			return names[i:], err
-		case entry.Seq == 0 && a.now().Sub(entry.Job.GetCreatedAt().AsTime()) <= LostAfter:
-			return names[i:], tasklog.ErrUncertain
+		case entry.Seq == 0:
+			if now, err := a.b.Clock().Now(); err != nil || now.Sub(entry.Job.GetCreatedAt().AsTime()) <= LostAfter {
+				return names[i:], tasklog.ErrUncertain
+			}
 		}
 	}
 	return nil, nil

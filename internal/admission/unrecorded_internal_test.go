@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -19,16 +20,17 @@ import (
 )
 
 // TestWhatTheLogDidNotTakeIsRecordedLater, while it waits for its turn and nobody
-// asks for it. Others that are remembered with it, and are gone, hold nothing up.
+// asks for it, however long. What is old and stands in line is for the consumer to end.
+// Others that are remembered with it, and are gone, hold nothing up.
 func TestWhatTheLogDidNotTakeIsRecordedLater(t *testing.T) {
 	t.Parallel()
 	b, log := brokertest.Single(t), brokertest.Logger(t)
 	tasks := tasklog.New(tasklog.Options{Broker: b, Encoder: publisher.Encoder{Names: b.Names()}, Logger: log})
 	a := New(config.NewLive(config.Default()), b, tasks, broker.NewBodies(b), nil)
 	var names []subject.TaskName
-	for _, id := range []string{"gone", "old", "young"} {
-		item := &genbusv1.WorkItem{Id: "video_" + id, Kind: "video", Tenant: "acme", Route: "r", Model: "m", Fingerprint: []byte("fp"), AcceptedAt: timestamppb.Now()}
-		if id == "old" {
+	for _, id := range []string{"gone", "old", "old in line", "young"} {
+		item := &genbusv1.WorkItem{Id: "video_" + strings.ReplaceAll(id, " ", ""), Kind: "video", Tenant: "acme", Route: "r", Model: "m", Fingerprint: []byte("fp"), AcceptedAt: timestamppb.Now()}
+		if strings.HasPrefix(id, "old") {
 			item.AcceptedAt = timestamppb.New(time.Now().Add(-2 * LostAfter))
 		}
 		n := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: item.GetId()}
@@ -41,6 +43,9 @@ func TestWhatTheLogDidNotTakeIsRecordedLater(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := nats.NewMsg(b.Names().WaitItem(subject.Video, "r", "acme", n.ID))
+		if id == "old in line" {
+			m.Subject = b.Names().WorkItem(subject.Video, "r", "acme", n.ID)
+		}
 		m.Data = data
 		if _, err := b.Publish(t.Context(), m); err != nil {
 			t.Fatal(err)
@@ -53,7 +58,7 @@ func TestWhatTheLogDidNotTakeIsRecordedLater(t *testing.T) {
 	}
 	for _, n := range names {
 		e, err := tasks.Get(t.Context(), n)
-		if recorded := err == nil && e.Version() == 1; recorded != (n.ID == "video_young") {
+		if recorded := err == nil && e.Version() == 1; recorded != (n.ID == "video_young" || n.ID == "video_old") {
 			t.Errorf("%s: %v, %v", n.ID, e.Job, err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -81,11 +82,14 @@ func (a *Admission) Widen(r config.Route) {
 	a.waiting.route(kind, r.Name).ring()
 }
 
-// Count makes the durable consumer whose pending count says how many jobs wait for a
-// route. Nobody ever fetches from it.
-func (a *Admission) Count(ctx context.Context, r config.Route) error {
+// Ensure makes sure of a durable consumer: broker.EnsureConsumer or RestoreConsumer.
+type Ensure func(ctx context.Context, stream string, cfg jetstream.ConsumerConfig) (jetstream.Consumer, error)
+
+// Count makes the durable consumer, by ensure, whose pending count says how many jobs wait
+// for a route. Nobody ever fetches from it.
+func (a *Admission) Count(ctx context.Context, r config.Route, ensure Ensure) error {
 	kind := subject.Kind(r.Kind)
-	_, err := a.b.EnsureConsumer(ctx, a.b.Names().Wait(), jetstream.ConsumerConfig{
+	_, err := ensure(ctx, a.b.Names().Wait(), jetstream.ConsumerConfig{
 		Durable:       subject.WorkDurable(kind, r.Name),
 		Description:   "counts; never fetched from",
 		FilterSubject: a.b.Names().WaitRoutePattern(kind, r.Name),
@@ -124,6 +128,9 @@ func (u *usher) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-u.room.signal:
+			if u.room.tenants() > 0 { // the line may have more places than was known
+				u.queues.look(ctx, u.kind, u.route)
+			}
 		case now := <-ticker.C:
 			u.look(ctx, now)
 		}
@@ -189,6 +196,13 @@ func (u *usher) fill(ctx context.Context) (more bool) {
 func (u *usher) take(ctx context.Context, t turn) verdict {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), moveTimeout, errors.New("the move timed out"))
 	defer cancel()
+	if u.kind == subject.Video {
+		err := u.letters.check(ctx, t.tenant)
+		if fault.CodeOf(err) == fault.DeadLettersFull && u.toSubmit(ctx, t) {
+			u.room.putBack(t, lettersEvery)
+			return later
+		}
+	}
 	v, err := u.move(ctx, t)
 	switch {
 	case err != nil:
@@ -220,6 +234,9 @@ func (u *usher) skip(ctx context.Context, tenant string) {
 func (a *Admission) placeFor(r Request, c Checked) (subj string, settle func(stands bool)) {
 	durable := subject.WorkDurable(r.Kind, c.Route.Name)
 	line := &a.queues.count(durable).line
+	if r.Attached != nil { // it had its turn, and submits nothing; its letter waits for it
+		return a.b.Names().WorkItem(r.Kind, c.Route.Name, r.Tenant, c.ID), func(bool) {}
+	}
 	if a.waiting.route(r.Kind, c.Route.Name).tenants() == 0 && line.reserve() {
 		return a.b.Names().WorkItem(r.Kind, c.Route.Name, r.Tenant, c.ID), line.settle
 	}

@@ -254,7 +254,7 @@ func TestWithdrawTakesOutWhatWaits(t *testing.T) {
 		if err := h.Leave(t.Context(), e); err != nil || h.behind(t) != 0 {
 			t.Errorf("left: %v, %d", err, h.behind(t))
 		}
-		if err := h.Leave(t.Context(), h.admit(t, "acme", "in line")); err != nil || h.inLine(t) != 1 {
+		if err := h.Leave(t.Context(), h.admit(t, "acme", "in line")); err != nil || h.inLine(t) != 0 {
 			t.Errorf("one in line: %v, %d", err, h.inLine(t))
 		}
 	})

@@ -84,7 +84,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	return s, nil
 }
 
-// HTTPHandler serves every HTTP path, /healthz, /readyz and /metrics included.
+// HTTPHandler serves every HTTP path, those of the probes and /metrics included.
 func (s *Server) HTTPHandler() http.Handler { return s.web.handler }
 
 // GRPCServer has all services registered; the caller gives it a listener. Close

@@ -61,13 +61,18 @@ func (c *core) cancelAt(ctx context.Context, e tasklog.Entry, by canceller) (tas
 	return ended, nil
 }
 
-// finish stores the twin in the feed, although the caller may be gone by now.
-// The job is cancelled without it; its handler stores it before the ack.
+// finish stores the twin in the feed, although the caller may be gone by now, and
+// then has the job leave the queue. The job is cancelled without either: its handler
+// stores the twin before the ack.
 func (c *core) finish(ctx context.Context, e tasklog.Entry) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
 	defer stop()
 	if err := c.log.Finish(ctx, e); err != nil {
 		c.logger.WarnContext(ctx, "cancelled job is not in the feed yet", telemetry.KeyJobID, e.Job.GetId(), telemetry.KeyError, err)
+		return
+	}
+	if err := c.admission.Leave(ctx, e); err != nil {
+		c.logger.WarnContext(ctx, "cancelled job is in the queue until its turn comes", telemetry.KeyJobID, e.Job.GetId(), telemetry.KeyError, err)
 	}
 }
 

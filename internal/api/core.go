@@ -135,10 +135,10 @@ func meaning(ctx context.Context, n subject.TaskName, err error) *fault.Error {
 		f = fault.Invalid([]fault.Violation{{Field: "resume_token", Description: "is not one of this chat"}})
 	case errors.Is(err, tasklog.ErrSlowReader):
 		f = fault.New(fault.SlowReader, "the reader of %s was too far behind; resume from the last event", n.ID)
-	case errors.Is(err, tasklog.ErrFull):
-		f = fault.New(fault.StorageFull, "the change of %s was not stored: the task log is full", n.ID).Because(err).WithRetryAfter(30 * time.Second)
 	case errors.Is(err, tasklog.ErrUncertain):
 		f = fault.New(fault.AcceptanceUnknown, "the change of %s may have been stored: %s", n.ID, broker.Reason(err)).Because(err)
+	case errors.Is(err, tasklog.ErrFull):
+		f = fault.New(fault.StorageFull, "the change of %s was not stored: the task log is full", n.ID).Because(err).WithRetryAfter(30 * time.Second)
 	case errors.Is(err, broker.ErrBodyLost):
 		f = fault.New(fault.InputLost, "the stored reply of %s: %w", n.ID, err)
 	case errors.Is(context.Cause(ctx), context.DeadlineExceeded) && broker.CutOff(err):

@@ -143,8 +143,9 @@ func (x *exchange) fail(err error) {
 	var final *finalError
 	switch {
 	case errors.As(err, &final):
-		// SDKs repeat 409, 429 and 5xx on their own; this one is for good.
-		x.Header()["X-Should-Retry"] = []string{"false"}
+		x.Header()[fault.HeaderShouldRetry] = []string{"false"} // a repeat would attach to the job that has ended
+	case f.Code == fault.AcceptanceUnknown && x.r.Header.Get("Idempotency-Key") != "":
+		x.Header()[fault.HeaderShouldRetry] = []string{"true"} // the same key attaches to what was accepted
 	case f.Code == fault.InvalidAPIKey:
 		x.Header()["Www-Authenticate"] = []string{"Bearer"}
 	case f.Code == fault.ShuttingDown:

@@ -80,7 +80,9 @@ func gatewayMux() *runtime.ServeMux {
 		runtime.WithOutgoingTrailerMatcher(func(string) (string, bool) { return "", false }),
 		runtime.WithErrorHandler(writeGatewayError),
 		runtime.WithRoutingErrorHandler(writeRoutingError),
-		runtime.WithForwardResponseRewriter(withoutExecution),
+		runtime.WithForwardResponseRewriter(func(_ context.Context, m proto.Message) (any, error) {
+			return WithoutExecution(m), nil // it was decoded for this answer alone
+		}),
 		runtime.WithDisableHTTPMethodOverride(),
 		runtime.WithDisablePathLengthFallback(),
 		runtime.WithWriteContentLength(),
@@ -100,9 +102,9 @@ func toMetadata(header string) (string, bool) {
 // toHeader chooses the metadata that reach the client.
 func toHeader(key string) (string, bool) { return headerJobID, key == mdJobID }
 
-// withoutExecution drops what only genbus needs: it is no part of any HTTP
-// answer. The message was decoded for this answer alone.
-func withoutExecution(_ context.Context, m proto.Message) (any, error) {
+// WithoutExecution drops from an answer what only genbus needs: it is no part of any
+// HTTP answer. It changes the message itself.
+func WithoutExecution(m proto.Message) proto.Message {
 	switch m := m.(type) {
 	case interface{ GetTask() *genbusv1.VideoTask }:
 		dropVideo(m.GetTask())
@@ -113,7 +115,7 @@ func withoutExecution(_ context.Context, m proto.Message) (any, error) {
 			dropVideo(t)
 		}
 	}
-	return m, nil
+	return m
 }
 
 func dropVideo(t *genbusv1.VideoTask) {

@@ -55,6 +55,23 @@ func TestWhatIsCountedOfWhoLeft(t *testing.T) {
 	}
 }
 
+// TestUnknownAcceptanceIsRepeatedWithAKey: SDKs send a request again whose acceptance is
+// unknown only where the key makes the repeat attach.
+func TestUnknownAcceptanceIsRepeatedWithAKey(t *testing.T) {
+	t.Parallel()
+	for key, want := range map[string]string{"": "false", "k1": "true"} {
+		w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/x", nil)
+		if key != "" {
+			r.Header.Set("Idempotency-Key", key)
+		}
+		h := &web{core: &core{}, log: slog.New(slog.DiscardHandler)}
+		(&exchange{response: asResponse(w, r), r: r, web: h}).fail(fault.New(fault.AcceptanceUnknown, "no answer"))
+		if got := w.Header().Get("X-Should-Retry"); got != want {
+			t.Errorf("with key %q: X-Should-Retry %q, want %q", key, got, want)
+		}
+	}
+}
+
 func answers(code fault.Code) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { fault.New(code, "no").WriteHTTP(w) }
 }

@@ -39,6 +39,10 @@ const (
 	maxHeaderList = 64 << 10
 )
 
+// aroundBody is room in a message for what stands around a body, in bytes. The body is
+// bounded by admission.
+const aroundBody = 64 << 10
+
 func newGRPCServer(o Options, c *core, h *healthService) *grpc.Server {
 	i := &interceptor{cfg: o.Config, core: c, metrics: o.Metrics, log: o.Logger}
 	limit := int(o.Config.Now().GRPC.MaxMessageBytes)
@@ -46,7 +50,7 @@ func newGRPCServer(o Options, c *core, h *healthService) *grpc.Server {
 		grpc.StatsHandler(otelgrpc.NewServerHandler(
 			otelgrpc.WithTracerProvider(o.Tracing.Provider), otelgrpc.WithPropagators(o.Tracing.Propagator))),
 		grpc.StreamInterceptor(i.stream), // register has it run for the unary methods too
-		grpc.MaxRecvMsgSize(limit), grpc.MaxSendMsgSize(limit),
+		grpc.MaxRecvMsgSize(limit+aroundBody), grpc.MaxSendMsgSize(limit),
 		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeaderList),
 		grpc.ConnectionTimeout(dialTimeout),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minClientPing, PermitWithoutStream: true}),

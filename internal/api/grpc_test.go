@@ -30,6 +30,13 @@ func videoRequest(prompt string) *genbusv1.CreateVideoTaskRequest {
 	}}
 }
 
+// noModel is a request that is refused, whichever way it comes.
+func noModel() *genbusv1.CreateVideoTaskRequest {
+	r := videoRequest("a cat")
+	r.GetRequest().GetVideo().Model = ""
+	return r
+}
+
 // reason is the code in an error's details.
 func reason(err error) string {
 	for _, d := range status.Convert(err).Details() {
@@ -101,7 +108,7 @@ func TestGRPCErrors(t *testing.T) {
 	}
 	_, err = video.CreateVideoTask(ctx, &genbusv1.CreateVideoTaskRequest{})
 	checkStatus(t, err, codes.InvalidArgument, fault.InvalidRequest)
-	_, err = video.CreateVideoTask(ctx, videoRequest(""))
+	_, err = video.CreateVideoTask(ctx, noModel())
 	checkStatus(t, err, codes.InvalidArgument, fault.InvalidRequest)
 	_, err = video.ListVideoTasks(ctx, &genbusv1.ListVideoTasksRequest{PageToken: "!"})
 	checkStatus(t, err, codes.InvalidArgument, fault.InvalidPageToken)

@@ -31,10 +31,11 @@ func operatorOf(cfg *config.Config, authorization string) (string, error) {
 		return name, nil
 	}
 	_, tenants := cfg.Tenant(key)
+	tenants = tenants && len(cfg.APIKeys) > 0 // without keys of tenants, none is a tenant's
 	switch {
 	case len(cfg.OperatorKeys) == 0:
 		return "", fault.New(fault.OperatorRequired, "no operator key is configured; set GENBUS_OPERATOR_KEY (or operator_keys) and start genbus again")
-	case tenants && key != "":
+	case tenants:
 		return "", fault.New(fault.OperatorRequired, "this method needs an operator's key; a tenant's is not one")
 	default:
 		return "", fault.New(fault.InvalidAPIKey, "the operator's key is missing or unknown; send Authorization: Bearer <key>")

@@ -8,7 +8,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// healthService is the standard gRPC health service. It says what /readyz says.
+// healthService is the standard gRPC health service. It says what
+// /readyz/jobs says.
 type healthService struct{ server *health.Server }
 
 // healthNames are the services that health is asked for; the empty one is the
@@ -22,7 +23,7 @@ var healthNames = []string{
 func newHealthService(h *telemetry.Health) *healthService {
 	s := &healthService{server: health.NewServer()}
 	s.set(false)
-	h.Watch(func(ready bool, _ []telemetry.Reason) { s.set(ready) })
+	h.Watch(func(jobs bool, _ []telemetry.Reason) { s.set(jobs) })
 	return s
 }
 

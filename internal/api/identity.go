@@ -11,10 +11,15 @@ import (
 )
 
 // tenantOf finds the tenant of an Authorization value. Without configured keys
-// the value does not matter.
+// the value does not matter. Only the holder of a valid operator's key is told that
+// the key exists: to other callers all refused keys are alike.
 func tenantOf(cfg *config.Config, authorization string) (string, error) {
-	if tenant, ok := cfg.Tenant(bearer(authorization)); ok {
+	key := bearer(authorization)
+	if tenant, ok := cfg.Tenant(key); ok {
 		return tenant, nil
+	}
+	if _, ok := cfg.Operator(key); ok {
+		return "", fault.New(fault.InvalidAPIKey, "the key is an operator's, which opens the operator's methods only; send a tenant's key")
 	}
 	return "", fault.New(fault.InvalidAPIKey, "the API key is missing, unknown or no longer valid; send Authorization: Bearer <key>")
 }

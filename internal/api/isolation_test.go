@@ -100,7 +100,7 @@ func isolations() map[string]isolation {
 		return []call{{method: http.MethodGet, path: "/v1/videos?after=" + id}}
 	}}
 	rows := map[string]isolation{
-		"GET /healthz": {open: true}, "GET /readyz": {open: true}, "GET /metrics": {open: true},
+		"GET /healthz": {open: true}, "GET /readyz": {open: true}, "GET /readyz/jobs": {open: true}, "GET /metrics": {open: true},
 		"GET /openapi.json": {open: true}, "GET /asyncapi.json": {open: true}, "GET /docs": {open: true},
 
 		"POST /v1/video/generations":            makes(subject.Video, "/v1/video/generations", videoBody, named...),

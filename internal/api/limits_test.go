@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -249,5 +250,35 @@ func TestBodiesOfATenantAreLimited(t *testing.T) {
 	m := w.call(w.broker.Names().Call(subject.Video, "acme"), nats.Header{subject.HeaderContentType: {subject.ContentTypeJSON}}, []byte(`{"model":"sandbox-video","prompt":"`+long+`"}`))
 	if m.Header.Get(subject.HeaderErrorCode) != string(fault.BodyTooLarge) {
 		t.Errorf("NATS: %v", m.Header)
+	}
+}
+
+// TestCancelledJobsLeaveTheQueue: a tenant that may have 3 unfinished jobs cancels 58, one
+// after the other, while nothing takes them. They keep no room from another tenant.
+func TestCancelledJobsLeaveTheQueue(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, acmeMay(config.TenantLimits{MaxJobs: 3}), func(c *config.Config) {
+		for i := range c.Routes {
+			c.Routes[i].MaxQueued = 6
+		}
+	})
+	if _, err := w.broker.EnsureConsumer(t.Context(), w.broker.Names().Work(), jetstream.ConsumerConfig{
+		Durable: subject.WorkDurable(subject.Video, config.SandboxVideoRoute), AckPolicy: jetstream.AckExplicitPolicy,
+		FilterSubject: w.broker.Names().WorkRoutePattern(subject.Video, config.SandboxVideoRoute),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for range 58 {
+		id := w.createVideo(byAcme...)
+		if a := w.post("/genbus/v1/videos/"+id+"/cancel", "", byAcme...); a.status != http.StatusOK {
+			t.Fatalf("cancel: %d %s", a.status, a.body)
+		}
+		s, err := w.broker.Stream(t.Context(), w.broker.Names().Work())
+		if err != nil || s.CachedInfo().State.Msgs != 0 {
+			t.Fatalf("%d items are left: %v", s.CachedInfo().State.Msgs, err)
+		}
+	}
+	for range 6 {
+		w.createVideo(byGlobex...)
 	}
 }

@@ -112,7 +112,7 @@ func TestCallErrors(t *testing.T) {
 	}{
 		"no message":       {n.Call(subject.Video, "acme"), nil, []byte("\xff"), "400", "invalid_request"},
 		"an illegal name":  {"genbus.call.video.a*c", nil, marshal(t, videoRequest("a").GetRequest()), "400", "invalid_request"},
-		"no prompt":        {n.Call(subject.Video, "acme"), nil, marshal(t, videoRequest("").GetRequest()), "400", "invalid_request"},
+		"no model":         {n.Call(subject.Video, "acme"), nil, marshal(t, noModel().GetRequest()), "400", "invalid_request"},
 		"a media type":     {n.Call(subject.Chat, "acme"), nats.Header{"content-type": {"text/plain"}}, []byte("x"), "415", "unsupported_media_type"},
 		"JSON and no such": {n.Call(subject.Chat, "acme"), nats.Header{"content-type": {"application/json"}}, []byte(strings.Replace(chatBody, "sandbox-chat", "x", 1)), "404", "model_not_found"},
 	} {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -67,7 +68,7 @@ func TestOperatorMethodsAreForOperators(t *testing.T) {
 		},
 		"operator, and everybody a tenant": {
 			[]func(*config.Config){withOps},
-			map[string]string{"": "invalid_api_key", "nobody": "operator_required", opsKey: ""},
+			map[string]string{"": "invalid_api_key", "nobody": "invalid_api_key", opsKey: ""},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -97,21 +98,34 @@ func TestOperatorMethodsAreForOperators(t *testing.T) {
 	}
 }
 
-// TestAnOperatorsKeyIsNoTenants: it opens none of their methods and paths.
+// TestAnOperatorsKeyIsNoTenants: it opens none of their methods and paths, and its
+// holder is told why. A key that nobody has, or whose time is over, is told nothing.
 func TestAnOperatorsKeyIsNoTenants(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, twoTenants, withOps)
+	const endedKey, itIsTheOperators = "gb_ended-0123456789abcdef", "is an operator's"
+	w := newWorld(t, twoTenants, withOps, func(c *config.Config) {
+		c.OperatorKeys = append(c.OperatorKeys, config.OperatorKey{
+			Name: "past", KeyEnv: "PAST", Key: config.NewSecret(endedKey), NotAfter: time.Now().Add(-time.Hour).Format(time.RFC3339),
+		})
+	})
+	keys := map[string]bool{opsKey: true, endedKey: false, "gb_nobody-0123456789abcdef": false, "": false} // by key: whether the answer says whose it is
 	conn := w.dial()
 	for _, s := range []grpc.ServiceDesc{genbusv1.VideoService_ServiceDesc, genbusv1.ChatService_ServiceDesc, genbusv1.ModelService_ServiceDesc} {
 		for _, method := range methods(s) {
-			if err := conn.Invoke(withKey(t.Context(), opsKey), method, &emptypb.Empty{}, &emptypb.Empty{}); reason(err) != "invalid_api_key" {
-				t.Errorf("%s: %v", method, err)
+			for key, told := range keys {
+				err := conn.Invoke(withKey(t.Context(), key), method, &emptypb.Empty{}, &emptypb.Empty{})
+				if reason(err) != "invalid_api_key" || strings.Contains(status.Convert(err).Message(), itIsTheOperators) != told {
+					t.Errorf("%s with key %q: %v", method, key, err)
+				}
 			}
 		}
 	}
-	for _, path := range []string{"/v1/models", "/v1/videos", "/genbus/v1/videos"} {
-		if a := w.get(path, "Authorization", "Bearer "+opsKey); a.status != http.StatusUnauthorized {
-			t.Errorf("%s: %d %s", path, a.status, a.body)
+	for _, path := range []string{"/v1/models", "/v1/videos", "/genbus/v1/videos", klingText, "/v1/videos/video_x/content", "/genbus/v1/chats/chat_x/events"} {
+		for key, told := range keys {
+			a := w.get(path, "Authorization", "Bearer "+key)
+			if a.status != http.StatusUnauthorized || strings.Contains(a.body, itIsTheOperators) != told {
+				t.Errorf("%s with key %q: %d %s", path, key, a.status, a.body)
+			}
 		}
 	}
 }

@@ -67,7 +67,7 @@ func TestStoredCalls(t *testing.T) {
 		code string
 	}{
 		"another body":      {w.upload("other", request("one", "a dog")), "idempotency_key_reused"},
-		"no prompt":         {w.upload("bad", request("", "")), "invalid_request"},
+		"no model":          {w.upload("bad", noModel().GetRequest()), "invalid_request"},
 		"sent twice":        {marshal(t, &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Stored{Stored: &genbusv1.BlobRef{Name: "upload-first", Size: 1, Sha256: make([]byte, 32)}}}), "input_lost"},
 		"beyond its limits": {w.upload("later", request("two", "a cat")), "tenant_full"},
 	} {

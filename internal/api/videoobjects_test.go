@@ -90,6 +90,39 @@ func TestVideoObjectByJSONAndByForm(t *testing.T) {
 	}
 }
 
+// TestVideosWithoutAPrompt: where the interface does not require one the model
+// decides, and the upstream gets the body as it came.
+func TestVideosWithoutAPrompt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const image = "https://example.com/a.png"
+	for _, row := range []struct{ path, body string }{
+		{"/v1/video/generations", `{"model":"sandbox-video"}`},
+		{"/v1/video/generations", `{"model":"sandbox-video","prompt":"","image":"` + image + `"}`},
+		{"/v1/videos", `{"model":"sandbox-videos","input_reference":"` + image + `"}`},
+		{klingImage, `{"model_name":"sandbox-kling","image":"` + image + `"}`},
+		{jimengSubmit, `{"req_key":"sandbox-jimeng","image_urls":["` + image + `"]}`},
+	} {
+		a := w.post(row.path, row.body)
+		if a.status != http.StatusOK {
+			t.Errorf("%s %s: %d %s", row.path, row.body, a.status, a.body)
+		} else if got := w.workBody(a.header.Get("Genbus-Job-Id")); got != row.body {
+			t.Errorf("%s: the upstream gets %s, want %s", row.path, got, row.body)
+		}
+	}
+	file := formBody(t, plainFields[0], []string{"input_reference", "a.png", "\x89PNG\r\n\x1a\n"})
+	if a := w.post("/v1/videos", file, "Content-Type", formType); a.status != http.StatusOK {
+		t.Errorf("a form with a file: %d %s", a.status, a.body)
+	}
+	for path, body := range map[string]string{
+		"/v1/videos": `{"model":"sandbox-videos"}`, klingText: `{"model_name":"sandbox-kling"}`, jimengSubmit: `{"req_key":"sandbox-jimeng"}`,
+	} {
+		if a := w.post(path, body); a.status != http.StatusBadRequest || !strings.Contains(a.body, "prompt") {
+			t.Errorf("%s without prompt and image: %d %s, want 400 that names the prompt", path, a.status, a.body)
+		}
+	}
+}
+
 // TestMalformedForms: each is refused with what is wrong in the error envelope,
 // and nothing is accepted.
 func TestMalformedForms(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/config"
 )
 
@@ -64,7 +65,7 @@ func TestVideoRefusals(t *testing.T) {
 		code    string
 	}{
 		"no JSON":             {`{"model":`, nil, 400, "invalid_json"},
-		"no prompt":           {`{"model":"sandbox-video"}`, nil, 400, "invalid_request"},
+		"no model":            {`{"prompt":"p"}`, nil, 400, "invalid_request"},
 		"no such model":       {`{"model":"other","prompt":"p"}`, nil, 404, "model_not_found"},
 		"a form":              {videoBody, []string{"Content-Type", "application/x-www-form-urlencoded"}, 415, "unsupported_media_type"},
 		"labels":              {videoBody, []string{"Genbus-Labels", "k"}, 400, "invalid_request"},
@@ -97,6 +98,50 @@ func TestVideoRefusals(t *testing.T) {
 			t.Errorf("status %d", res.StatusCode)
 		}
 	})
+}
+
+// TestMaxBodyBytesAboveTheDefault: what http.max_body_bytes allows is accepted by every path
+// that takes a body, and what is longer is 413 on each.
+func TestMaxBodyBytesAboveTheDefault(t *testing.T) {
+	t.Parallel()
+	const limit = 34 << 20
+	w := newWorld(t, func(c *config.Config) {
+		c.HTTP.MaxBodyBytes, c.GRPC.MaxMessageBytes = limit, 2*limit
+	})
+	of := func(begin, end string, size int) string {
+		return begin + strings.Repeat("x", size-len(begin)-len(end)) + end
+	}
+	for _, row := range []struct{ path, begin, end string }{
+		{"/v1/video/generations", `{"model":"sandbox-video","prompt":"p","image":"data:image/png;base64,`, `"}`},
+		{"/v1/chat/completions", `{"model":"sandbox-chat","messages":[{"role":"user","content":"`, `"}]}`},
+	} {
+		if a := w.post(row.path, of(row.begin, row.end, 33<<20)); a.status != http.StatusOK {
+			t.Errorf("%s with 33 MiB: %d %.200s", row.path, a.status, a.body)
+		}
+		if a := w.post(row.path, of(row.begin, row.end, limit+1)); a.status != http.StatusRequestEntityTooLarge || a.errorCode(t) != "body_too_large" {
+			t.Errorf("%s with more than the limit: %d %.200s", row.path, a.status, a.body)
+		}
+	}
+}
+
+// TestLargestBodyByGRPC: the message around a body of http.max_body_bytes fits.
+func TestLargestBodyByGRPC(t *testing.T) {
+	t.Parallel()
+	const limit = 1 << 20
+	w := newWorld(t, func(c *config.Config) {
+		c.HTTP.MaxBodyBytes, c.GRPC.MaxMessageBytes = limit, limit
+	})
+	videos := genbusv1.NewVideoServiceClient(w.dial())
+	for size, want := range map[int]string{limit: "", limit + 1: "body_too_large"} {
+		const begin, end = `{"model":"sandbox-video","prompt":"p","image":"data:image/png;base64,`, `"}`
+		body := begin + strings.Repeat("x", size-len(begin)-len(end)) + end
+		_, err := videos.CreateVideoTask(t.Context(), &genbusv1.CreateVideoTaskRequest{Request: &genbusv1.VideoRequest{
+			Labels: map[string]string{"team": "a"}, Body: &genbusv1.VideoRequest_RawJson{RawJson: []byte(body)},
+		}})
+		if reason(err) != want || (want == "") != (err == nil) {
+			t.Errorf("a body of %d bytes: %v", size, err)
+		}
+	}
 }
 
 func TestTenantsAreApart(t *testing.T) {

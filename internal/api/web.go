@@ -35,6 +35,7 @@ type web struct {
 const (
 	pathHealthz = "/healthz"
 	pathReadyz  = "/readyz"
+	pathJobs    = "/readyz/jobs"
 	pathMetrics = "/metrics"
 )
 
@@ -52,6 +53,7 @@ func newWeb(o Options, c *core, gateway http.Handler) *web {
 	}
 	h.mux.Handle("GET "+pathHealthz, o.Health.Healthz())
 	h.mux.Handle("GET "+pathReadyz, o.Health.Readyz())
+	h.mux.Handle("GET "+pathJobs, o.Health.JobsReadyz())
 	h.mux.Handle("GET "+pathMetrics, o.Metrics.Handler())
 	served := o.Config.Now().HTTP // what follows needs a restart to change
 	site := contract.NewSite(contract.Options{Segments: served.Segments, PublicURL: served.PublicURL, Names: o.Names})
@@ -70,7 +72,11 @@ func newWeb(o Options, c *core, gateway http.Handler) *web {
 }
 
 func notProbe(r *http.Request) bool {
-	return r.URL.Path != pathHealthz && r.URL.Path != pathReadyz && r.URL.Path != pathMetrics
+	switch r.URL.Path {
+	case pathHealthz, pathReadyz, pathJobs, pathMetrics:
+		return false
+	}
+	return true
 }
 
 // routes lists every path that needs a key. The generated gateway's paths stand

@@ -93,7 +93,7 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 func TestProbes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, twoTenants) // they need no key
-	for path, want := range map[string]string{"/healthz": `"ok"`, "/readyz": `"ready"`, "/metrics": "genbus_build_info"} {
+	for path, want := range map[string]string{"/healthz": `"ok"`, "/readyz": `"ready"`, "/readyz/jobs": `"ready"`, "/metrics": "genbus_build_info"} {
 		if a := w.get(path); a.status != http.StatusOK || !strings.Contains(a.body, want) {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}

@@ -25,10 +25,9 @@ import (
 	"github.com/genbus/genbus/internal/fault"
 )
 
-// Limits of one body.
+// Limits of one body. Its size is not among them: what a tenant may send is the
+// configuration's, and admission holds every request to it.
 const (
-	// MaxSize is the largest body of a request, in bytes.
-	MaxSize = 32 << 20
 	// MaxDepth is how deep objects and arrays may stand in one another.
 	MaxDepth = 200
 	// MaxValues is the most values of a request's body: members of objects and
@@ -110,9 +109,6 @@ func checkRequest(raw []byte) error {
 // checkObject returns nil when raw is one JSON object within the limits. It says
 // what is wrong as the end of a sentence that begins with the field's name.
 func checkObject(raw []byte, how strictness) error {
-	if len(raw) > MaxSize {
-		return limitf("has %d bytes; at most %d are taken", len(raw), MaxSize)
-	}
 	if err := checkValue(raw, how); err != nil {
 		return err
 	}

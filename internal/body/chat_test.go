@@ -1,7 +1,6 @@
 package body
 
 import (
-	"bytes"
 	"errors"
 	"math"
 	"strings"
@@ -269,18 +268,5 @@ func TestParseChatRequestKeepsWhatIsNotTyped(t *testing.T) {
 	}
 	if _, err := ParseChatRequest([]byte("[]")); err == nil || err.Error() != "the body is an array; a JSON object is needed" {
 		t.Errorf("an array: %v", err)
-	}
-}
-
-func TestBodiesAreBounded(t *testing.T) {
-	t.Parallel()
-	huge := bytes.Repeat([]byte("x"), MaxSize)
-	_, err := Chat(typedChat(&genbusv1.ChatCompletionBody{User: proto.String(string(huge))}))
-	if err == nil || err.Error() != "chat makes 33554443 bytes of JSON; at most 33554432 are taken" {
-		t.Errorf("typed: %v", err)
-	}
-	_, err = Chat(rawChat(`{"a":"` + string(huge) + `"}`))
-	if err == nil || err.Error() != "raw_json has 33554440 bytes; at most 33554432 are taken" {
-		t.Errorf("raw: %v", err)
 	}
 }

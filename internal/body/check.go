@@ -26,7 +26,7 @@ type rule struct {
 
 var videoRules = []rule{
 	{"model", true, scalar(modelID)},
-	{"prompt", true, scalar(someText)},
+	{"prompt", false, scalar(anyString)},
 	{"image", false, scalar(anyString)},
 	{"duration", false, scalar(seconds)},
 	{"width", false, scalar(positive)},

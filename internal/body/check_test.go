@@ -16,10 +16,13 @@ func TestCheckVideo(t *testing.T) {
 	}{
 		{`{"model":"m","prompt":"p"}`, nil},
 		{`{"model":"m","prompt":"p","image":"","duration":5.5,"width":1280,"height":720.0,"fps":30,"seed":-1,"n":128,"metadata":{},"x":[]}`, nil},
+		{`{"model":"m"}`, nil},
+		{`{"model":"m","image":"https://example.com/a.png","prompt":""}`, nil},
+		{`{"model":"m","image":"https://example.com/a.png","prompt":null}`, nil},
 		{`{"model":"m","prompt":"p","image":null,"duration":null,"width":null,"seed":null,"n":null,"metadata":null}`, nil},
 		{`{"model":"m","prompt":"p","duration":"5","seed":18446744073709551615,"metadata":"{}"}`, nil},
-		{`{}`, []Violation{{Field: "model", Description: "is missing; it is required"}, {Field: "prompt", Description: "is missing; it is required"}}},
-		{`{"model":"","prompt":null}`, []Violation{{Field: "model", Description: "is empty; it is required"}, {Field: "prompt", Description: "is null; it must be a string"}}},
+		{`{}`, []Violation{{Field: "model", Description: "is missing; it is required"}}},
+		{`{"model":"","prompt":["p"]}`, []Violation{{Field: "model", Description: "is empty; it is required"}, {Field: "prompt", Description: "is an array; it must be a string"}}},
 		{`{"model":"a\u0007","prompt":" "}`, []Violation{{Field: "model", Description: "holds a control character; a model id has none"}}},
 		{`{"model":"` + strings.Repeat("é", 129) + `","prompt":"p"}`, []Violation{{Field: "model", Description: "has 258 bytes; a model id has at most 256"}}},
 		{`{"model":"m","prompt":"p","image":["u"],"duration":0,"width":0,"height":"720","fps":29.97,"seed":1.5,"n":129,"metadata":[]}`, []Violation{

@@ -54,8 +54,6 @@ func (w *writer) body(field string) ([]byte, error) {
 	switch {
 	case w.err != nil:
 		return nil, w.err
-	case len(w.buf) > MaxSize:
-		return nil, fieldError(field, "makes %d bytes of JSON; at most %d are taken", len(w.buf), MaxSize)
 	case tooMany(w.buf):
 		return nil, fieldError(field, "makes more than %d values of JSON", MaxValues)
 	case tooDeep(w.buf):

@@ -50,41 +50,38 @@ func NewBodies(b *Broker) *Bodies {
 	return &Bodies{b: b, buckets: map[string]*bucket{}}
 }
 
-// Bucket names the object store of a tenant.
-func (s *Bodies) Bucket(tenant string) string { return s.b.names.Bodies(tenant) }
-
-// Put stores data under name, replacing what was there.
+// Put stores data as an object of its own, whose name begins with prefix and is equal
+// to no other's: only the reference that Put returns leads to it.
 // The store's limit does not count: replies and dead letters are paid for.
-func (s *Bodies) Put(ctx context.Context, tenant, name string, data []byte) (Body, error) {
+func (s *Bodies) Put(ctx context.Context, tenant, prefix string, data []byte) (Body, error) {
 	bucket := s.b.names.Bodies(tenant)
 	if err := s.ensure(ctx, bucket); err != nil {
 		return Body{}, err
 	}
-	return s.put(ctx, bucket, name, bytes.NewReader(data), 0)
+	return s.put(ctx, bucket, prefix, bytes.NewReader(data), 0)
 }
 
 // PutNew is Put for what may be refused: it fails with ErrFull when the tenant's
 // store has reached its limit.
-func (s *Bodies) PutNew(ctx context.Context, tenant, name string, data []byte) (Body, error) {
-	return s.PutStream(ctx, tenant, name, bytes.NewReader(data), 0)
+func (s *Bodies) PutNew(ctx context.Context, tenant, prefix string, data []byte) (Body, error) {
+	return s.PutStream(ctx, tenant, prefix, bytes.NewReader(data), 0)
 }
 
-// PutStream stores what r gives until its end under name, replacing what was
-// there. Beyond limit bytes (0 for no limit), or what is left of the tenant's
-// store, it fails with ErrBodyTooLarge, and with ErrFull where nothing is. After
-// an error nothing new stays behind and what was there is still there, as far as
+// PutStream is Put for what r gives until its end. Beyond limit bytes (0 for no
+// limit), or what is left of the tenant's store, it fails with ErrBodyTooLarge, and
+// with ErrFull where nothing is. After an error nothing stays behind, as far as
 // JetStream can be reached. It holds one chunk of at most 512 KiB in memory. ctx
 // bounds every write; a read that blocks is for r to end.
-func (s *Bodies) PutStream(ctx context.Context, tenant, name string, r io.Reader, limit int64) (Body, error) {
+func (s *Bodies) PutStream(ctx context.Context, tenant, prefix string, r io.Reader, limit int64) (Body, error) {
 	bucket := s.b.names.Bodies(tenant)
 	if err := s.ensure(ctx, bucket); err != nil {
 		return Body{}, err
 	}
 	limit, err := s.room(ctx, bucket, limit)
 	if err != nil {
-		return Body{}, fmt.Errorf("store body %s: %w", name, err)
+		return Body{}, fmt.Errorf("store body %s: %w", prefix, err)
 	}
-	return s.put(ctx, bucket, name, r, limit)
+	return s.put(ctx, bucket, prefix, r, limit)
 }
 
 // room lowers limit to what a tenant's store may still take. JetStream's own limit
@@ -98,6 +95,21 @@ func (s *Bodies) room(ctx context.Context, bucket string, limit int64) (int64, e
 		return 0, fmt.Errorf("object store %s: %w", bucket, errors.Join(ErrUnavailable, err))
 	}
 	left := s.b.limits.BodiesMaxBytes - int64(stream.CachedInfo().State.Bytes)
+	if s.b.embedded != nil { // what may be refused leaves its disk to the task log
+		log, err := s.b.Stream(ctx, s.b.names.Tasks())
+		if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return 0, err
+		}
+		if err == nil {
+			spare, known := s.b.StoreSpare(log.CachedInfo())
+			if known && spare <= 0 {
+				return 0, fmt.Errorf("%w: the server's disk has no bytes left (nats.max_store_bytes) but those for the task log (nats.streams.tasks.max_bytes)", ErrFull)
+			}
+			if known {
+				left = min(left, spare)
+			}
+		}
+	}
 	switch {
 	case left <= 0:
 		return 0, fmt.Errorf("%w: the tenant's object store has reached its %d bytes", ErrFull, s.b.limits.BodiesMaxBytes)
@@ -108,13 +120,13 @@ func (s *Bodies) room(ctx context.Context, bucket string, limit int64) (int64, e
 	}
 }
 
-func (s *Bodies) put(ctx context.Context, bucket, name string, r io.Reader, limit int64) (Body, error) {
-	ref, err := s.b.putObject(ctx, bucket, name, r, limit)
+func (s *Bodies) put(ctx context.Context, bucket, prefix string, r io.Reader, limit int64) (Body, error) {
+	ref, err := s.b.putObject(ctx, bucket, prefix, r, limit)
 	if errors.Is(err, ErrUnavailable) {
 		s.forget(bucket)
 	}
 	if err != nil {
-		return Body{}, fmt.Errorf("store body %s: %w", name, err)
+		return Body{}, fmt.Errorf("store body %s: %w", prefix, err)
 	}
 	return ref, nil
 }
@@ -149,19 +161,7 @@ func (s *Bodies) Get(ctx context.Context, ref Body) ([]byte, error) {
 
 // Delete removes a body; one that is gone already is no error.
 func (s *Bodies) Delete(ctx context.Context, ref Body) error {
-	ctx, cancel := lookup(ctx, "object store "+ref.Bucket)
-	defer cancel()
-	store, err := s.b.js.ObjectStore(ctx, ref.Bucket)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("body %s: %w", ref.Name, err)
-	}
-	if err := store.Delete(ctx, ref.Name); err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
-		return fmt.Errorf("delete body %s: %w", ref.Name, err)
-	}
-	return nil
+	return wrapf(s.b.deleteObject(ctx, ref), "delete body %s", ref.Name)
 }
 
 // ensure creates the bucket at the tenant's first large body.

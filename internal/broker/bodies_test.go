@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/iotest"
@@ -84,7 +87,7 @@ func TestBodiesAreOrdinaryObjects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := store.GetBytes(ctx, "ours"); err != nil || !bytes.Equal(got, data) {
+	if got, err := store.GetBytes(ctx, ref.Name); err != nil || !bytes.Equal(got, data) {
 		t.Errorf("the library reads %d bytes, %v", len(got), err)
 	}
 	if _, err := store.PutBytes(ctx, "theirs", data); err != nil {
@@ -96,39 +99,108 @@ func TestBodiesAreOrdinaryObjects(t *testing.T) {
 	}
 }
 
-func TestBodiesReplaceAndDelete(t *testing.T) {
+// TestNoBodyReplacesAnother: two that were stored with one prefix are two objects, so
+// that a reader of the first one notices nothing of the second, and each is deleted
+// alone.
+func TestNoBodyReplacesAnother(t *testing.T) {
 	t.Parallel()
-	b, ctx := brokertest.Single(t), t.Context()
-	bodies := broker.NewBodies(b)
-	first, err := bodies.Put(ctx, "t", "a", noise(2<<20))
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := bodies.Put(ctx, "t", "a", []byte("short"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := left(t, b, "t"); n != 2 {
-		t.Errorf("%d messages are left of both, want a chunk and the info", n)
-	}
-	if _, err := bodies.Open(ctx, first); !errors.Is(err, broker.ErrBodyLost) {
-		t.Errorf("the replaced body gave %v", err)
-	}
-	for range 2 {
-		if err := bodies.Delete(ctx, second); err != nil {
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b, ctx := open(t), t.Context()
+		bodies, data := broker.NewBodies(b), noise(2<<20)
+		first, err := bodies.Put(ctx, "t", "a", data)
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	if _, err := bodies.Get(ctx, second); !errors.Is(err, broker.ErrBodyLost) {
-		t.Errorf("the deleted body gave %v", err)
-	}
-	if _, err := bodies.Open(ctx, broker.Body{Bucket: "nobody", Name: "a"}); !errors.Is(err, broker.ErrBodyLost) {
+		reading, err := bodies.Open(ctx, first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := make([]byte, 100)
+		if _, err := io.ReadFull(reading, begin); err != nil {
+			t.Fatal(err)
+		}
+		second, err := bodies.Put(ctx, "t", "a", []byte("short"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		rest, err := io.ReadAll(reading)
+		if err != nil || !bytes.Equal(slices.Concat(begin, rest), data) {
+			t.Errorf("the first body, read meanwhile: %d bytes, %v", len(begin)+len(rest), err)
+		}
+		if !strings.HasPrefix(first.Name, "a-") || !strings.HasPrefix(second.Name, "a-") || first.Name == second.Name {
+			t.Errorf("they are %s and %s", first.Name, second.Name)
+		}
+		for range 2 {
+			if err := bodies.Delete(ctx, first); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := bodies.Get(ctx, second); err != nil || string(got) != "short" {
+			t.Errorf("the second body is %q, %v", got, err)
+		}
+		if n := left(t, b, "t"); n != 2 {
+			t.Errorf("%d messages are left, want a chunk and the info", n)
+		}
+		if _, err := bodies.Open(ctx, first); !errors.Is(err, broker.ErrBodyLost) {
+			t.Errorf("the deleted body gave %v", err)
+		}
+	})
+}
+
+// TestABodyThatIsNotThere reads and deletes what there never was.
+func TestABodyThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	bodies := broker.NewBodies(brokertest.Single(t))
+	gone := broker.Body{Bucket: "nobody", Name: "a"}
+	if _, err := bodies.Open(t.Context(), gone); !errors.Is(err, broker.ErrBodyLost) {
 		t.Errorf("a body without a bucket gave %v", err)
+	}
+	if err := bodies.Delete(t.Context(), gone); err != nil {
+		t.Errorf("deleted: %v", err)
 	}
 }
 
-// TestFailedPutLeavesNothing: whatever ends a Put, the object that was there
-// before stays, and nothing else.
+// TestDeleteOfAnothersObject: what other programs store may have any name, and
+// another object may have it by the time that ours deletes it. What others have
+// deleted leaves a marker, which goes too.
+func TestDeleteOfAnothersObject(t *testing.T) {
+	t.Parallel()
+	b, ctx := brokertest.Single(t), t.Context()
+	bodies := broker.NewBodies(b)
+	ref, err := bodies.Put(ctx, "t", "a", []byte("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := bodies.Delete(ctx, ref); err != nil {
+		t.Fatal(err)
+	}
+	store, err := b.JetStream().ObjectStore(ctx, ref.Bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref.Name = "upload-a" // with the digest of what was stored before
+	if _, err := store.PutString(ctx, ref.Name, "newer"); err != nil {
+		t.Fatal(err)
+	}
+	if err := bodies.Delete(ctx, ref); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := store.GetString(ctx, ref.Name); err != nil || got != "newer" {
+		t.Errorf("the other object is %q, %v", got, err)
+	}
+	if err := store.Delete(ctx, ref.Name); err != nil {
+		t.Fatal(err)
+	}
+	if err := bodies.Delete(ctx, ref); err != nil {
+		t.Fatal(err)
+	}
+	if n := left(t, b, "t"); n != 0 {
+		t.Errorf("%d messages are left", n)
+	}
+}
+
+// TestFailedPutLeavesNothing: whatever ends a Put, nothing of it stays, and what was
+// stored before does.
 func TestFailedPutLeavesNothing(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -161,6 +233,43 @@ func TestFailedPutLeavesNothing(t *testing.T) {
 			t.Errorf("%s: what was there before is %q, %v", name, got, err)
 		}
 	}
+}
+
+// TestAPutThatGivesUpIsKnown: the writer gives up after the info of its object was sent,
+// and mostly before it hears that it is stored. Either the object is there and named by
+// what Put returns, or nothing of it is.
+func TestAPutThatGivesUpIsKnown(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b, other := open(t), open(t)
+		bodies := broker.NewBodies(b)
+		for range 20 {
+			ctx, giveUp := context.WithCancel(t.Context())
+			sub, err := other.Conn().Subscribe("$O."+b.Names().Bodies("t")+".M.>", func(*nats.Msg) { giveUp() })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := other.Conn().Flush(); err != nil {
+				t.Fatal(err)
+			}
+			ref, err := bodies.Put(ctx, "t", "a", []byte("body"))
+			giveUp()
+			if err := sub.Unsubscribe(); err != nil {
+				t.Fatal(err)
+			}
+			switch {
+			case err == nil:
+				if err := bodies.Delete(t.Context(), ref); err != nil {
+					t.Fatal(err)
+				}
+			case !errors.Is(err, context.Canceled):
+				t.Fatal(err)
+			}
+			if n := left(t, b, "t"); n != 0 {
+				t.Fatalf("%d messages are left, after %v", n, err)
+			}
+		}
+	})
 }
 
 // cancelReader cancels a context when it is read, and is empty.
@@ -212,7 +321,7 @@ func TestDamagedBody(t *testing.T) {
 			}
 		},
 	} {
-		ref, err := bodies.Put(ctx, "t", name, data)
+		ref, err := bodies.Put(ctx, "t", strings.ReplaceAll(name, " ", "-"), data)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -333,6 +442,32 @@ func TestAFullObjectStoreRefuses(t *testing.T) {
 	}
 	if _, err := bodies.PutNew(t.Context(), "globex", "two", []byte("x")); err != nil {
 		t.Errorf("another tenant: %v", err)
+	}
+}
+
+// TestAHalfFullLogLeavesTheRestOfTheDisk to bodies: what the log has used is not kept for it
+// once more.
+func TestAHalfFullLogLeavesTheRestOfTheDisk(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	b := brokertest.Open(t, broker.Options{
+		Names: subject.Default(), Logger: brokertest.Logger(t),
+		Embedded: broker.Embedded{DataDir: t.TempDir(), NoSync: true, MaxStore: 24 * mib},
+		Limits:   broker.Limits{RequestsMaxBytes: mib, TasksMaxBytes: 16 * mib, DeadMaxBytes: mib, RejectedMaxBytes: mib, UsageMaxBytes: mib},
+	})
+	for i := range 9 {
+		m := nats.NewMsg(b.Names().Task(subject.Video, "acme", "video_"+strconv.Itoa(i)))
+		m.Data = make([]byte, mib)
+		if _, err := b.Publish(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bodies := broker.NewBodies(b)
+	if _, err := bodies.PutNew(t.Context(), "acme", "one", make([]byte, 6*mib)); err != nil {
+		t.Errorf("6 MiB with 15 left, of which the log has used 9 of 16: %v", err)
+	}
+	if _, err := bodies.PutNew(t.Context(), "acme", "two", make([]byte, 3*mib)); !errors.Is(err, broker.ErrBodyTooLarge) {
+		t.Errorf("3 MiB with 2 beyond the log's: %v", err)
 	}
 }
 

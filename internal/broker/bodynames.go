@@ -10,10 +10,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Copy stores a body a second time, as name in the tenant's store, so that either
-// can be deleted without the other. Like that of Put it is always stored, whatever
-// the store's limit. ErrBodyLost says that there is nothing to copy.
-func (s *Bodies) Copy(ctx context.Context, from Body, tenant, name string) (Body, error) {
+// Copy stores a body a second time in a tenant's store, as Put does, so that either
+// can be deleted without the other. ErrBodyLost says that there is nothing to copy.
+func (s *Bodies) Copy(ctx context.Context, from Body, tenant, prefix string) (Body, error) {
 	bucket := s.b.names.Bodies(tenant)
 	if err := s.ensure(ctx, bucket); err != nil {
 		return Body{}, err
@@ -23,31 +22,52 @@ func (s *Bodies) Copy(ctx context.Context, from Body, tenant, name string) (Body
 		return Body{}, err
 	}
 	defer r.Close()
-	return s.put(ctx, bucket, name, r, 0)
+	return s.put(ctx, bucket, prefix, r, 0)
 }
 
-// Named finds the bodies of a tenant whose names begin with prefix; those that it
-// gives have a bucket and a name only, and some may be deleted already. It looks at
-// the name of every body of the tenant: it is for rare work.
+// Of finds what was stored with prefixes that begin with owner and a dash: of a job,
+// by its id. What it gives has a bucket and a name only. Some of it may have been
+// deleted already, or was never stored whole.
+func (s *Bodies) Of(ctx context.Context, tenant, owner string) ([]Body, error) {
+	bucket := s.b.names.Bodies(tenant)
+	chunks := objectChunks(bucket, "")
+	subjects, err := s.subjects(ctx, bucket, chunks+owner+".>")
+	out := make([]Body, 0, len(subjects))
+	for subject := range subjects {
+		out = append(out, Body{Bucket: bucket, Name: objectName(strings.TrimPrefix(subject, chunks))})
+	}
+	return out, err
+}
+
+// Named finds the bodies of a tenant whose names begin with prefix, by looking at the
+// name of every body that the tenant has: that takes a second for a full store. It is
+// for what versions without Of have stored, which named the chunks otherwise.
 func (s *Bodies) Named(ctx context.Context, tenant, prefix string) ([]Body, error) {
 	bucket := s.b.names.Bodies(tenant)
+	subjects, err := s.subjects(ctx, bucket, objectInfos(bucket)+">")
+	var out []Body
+	for subject := range subjects {
+		name, err := base64.URLEncoding.DecodeString(strings.TrimPrefix(subject, objectInfos(bucket)))
+		if err == nil && strings.HasPrefix(string(name), prefix) {
+			out = append(out, Body{Bucket: bucket, Name: string(name)})
+		}
+	}
+	return out, err
+}
+
+// subjects gives those that a tenant's object store has messages on; none where there
+// is no such store.
+func (s *Bodies) subjects(ctx context.Context, bucket, pattern string) (map[string]uint64, error) {
 	stream, err := s.b.Stream(ctx, objectStream(bucket))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, nil
 	}
 	var info *jetstream.StreamInfo
 	if err == nil {
-		info, err = stream.Info(ctx, jetstream.WithSubjectFilter(objectInfos(bucket)+">"))
+		info, err = stream.Info(ctx, jetstream.WithSubjectFilter(pattern))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("names of the bodies in %s: %w", bucket, err)
+		return nil, fmt.Errorf("what is stored on %s: %w", pattern, err)
 	}
-	var out []Body
-	for subject := range info.State.Subjects {
-		name, err := base64.URLEncoding.DecodeString(strings.TrimPrefix(subject, objectInfos(bucket)))
-		if err == nil && strings.HasPrefix(string(name), prefix) {
-			out = append(out, Body{Bucket: bucket, Name: string(name)})
-		}
-	}
-	return out, nil
+	return info.State.Subjects, nil
 }

@@ -1,13 +1,34 @@
 package broker_test
 
 import (
+	"encoding/base64"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 )
+
+// putSoon stores a body. On three nodes the one that we speak to may hear of a new store
+// after it was made.
+func putSoon(t testing.TB, bodies *broker.Bodies, tenant, prefix string) {
+	t.Helper()
+	for {
+		_, err := bodies.Put(t.Context(), tenant, prefix, []byte("x"))
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, broker.ErrUnavailable) || broker.Wait(t.Context(), 10*time.Millisecond) != nil {
+			t.Fatal(err)
+		}
+	}
+}
 
 // TestCopyLivesOnItsOwn: a copy stays when what it was made of is deleted, and the
 // other way round.
@@ -38,33 +59,128 @@ func TestCopyLivesOnItsOwn(t *testing.T) {
 	})
 }
 
-func TestNamed(t *testing.T) {
+// TestWhatWasStoredOfAJob is found by the job's id, and so is what its writer did not
+// live to complete. By names it is found too, and with it what other programs and
+// earlier versions have stored.
+func TestWhatWasStoredOfAJob(t *testing.T) {
 	t.Parallel()
-	ctx, bodies := t.Context(), broker.NewBodies(brokertest.Single(t))
-	if got, err := bodies.Named(ctx, "nobody", "a"); err != nil || got != nil {
-		t.Errorf("a tenant without a store gave %v, %v", got, err)
-	}
-	for _, name := range []string{"a-1", "a-2.x y", "b-1", "a"} {
-		if _, err := bodies.Put(ctx, "t", name, []byte("x")); err != nil {
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b, ctx := open(t), t.Context()
+		bodies := broker.NewBodies(b)
+		for name, find := range map[string]func() ([]broker.Body, error){
+			"by id":   func() ([]broker.Body, error) { return bodies.Of(ctx, "nobody", "a") },
+			"by name": func() ([]broker.Body, error) { return bodies.Named(ctx, "nobody", "a") },
+		} {
+			if got, err := find(); err != nil || len(got) != 0 {
+				t.Errorf("%s, a tenant without a store gave %v, %v", name, got, err)
+			}
+		}
+		for _, prefix := range []string{"a-1", "a-2.x-y", "b-1", "ab"} {
+			putSoon(t, bodies, "t", prefix)
+		}
+		putSoon(t, bodies, "other", "a-3")
+		bucket := b.Names().Bodies("t")
+		if _, err := b.Publish(ctx, &nats.Msg{Subject: "$O." + bucket + ".C.a.cut-off-X", Data: []byte("x")}); err != nil {
 			t.Fatal(err)
 		}
+		store, err := b.JetStream().ObjectStore(ctx, bucket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.PutString(ctx, "a-old", "x"); err != nil {
+			t.Fatal(err)
+		}
+		same(t, "by name", words(bodies.Named(ctx, "t", "a-")), "a-1", "a-2.x-y", "a-old")
+		found, err := bodies.Of(ctx, "t", "a")
+		same(t, "by id", words(found, err), "a-1", "a-2.x-y", "a-cut-off")
+		for _, ref := range append(found, broker.Body{Bucket: bucket, Name: "a-old"}) {
+			if err := bodies.Delete(ctx, ref); err != nil {
+				t.Errorf("delete %s: %v", ref.Name, err)
+			}
+		}
+		same(t, "after the deletion, by name", words(bodies.Named(ctx, "t", "a")), "ab")
+		if n := left(t, b, "t"); n != 4 {
+			t.Errorf("%d messages are left, want those of two bodies", n)
+		}
+	})
+}
+
+// words are the names of bodies without what makes each unique, in order.
+func words(found []broker.Body, err error) []string {
+	if err != nil {
+		return []string{err.Error()}
 	}
-	if _, err := bodies.Put(ctx, "other", "a-3", []byte("x")); err != nil {
-		t.Fatal(err)
+	var out []string
+	for _, ref := range found {
+		name := ref.Name
+		if i := strings.LastIndexByte(name, '-'); strings.ToUpper(name[i:]) == name[i:] {
+			name = name[:i]
+		}
+		out = append(out, name)
 	}
-	found, err := bodies.Named(ctx, "t", "a-")
+	slices.Sort(out)
+	return out
+}
+
+func same(t *testing.T, what string, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: found %q, want %q", what, got, want)
+	}
+}
+
+// TestDeleteKeepsToOneObject, whatever another program has called its chunks.
+func TestDeleteKeepsToOneObject(t *testing.T) {
+	t.Parallel()
+	b, ctx := brokertest.Single(t), t.Context()
+	bodies := broker.NewBodies(b)
+	ours, err := bodies.Put(ctx, "t", "a-1", []byte("x"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var names []string
-	for _, ref := range found {
-		names = append(names, ref.Name)
-		if err := bodies.Delete(ctx, ref); err != nil {
-			t.Errorf("delete %s: %v", ref.Name, err)
+	info := "$O." + ours.Bucket + ".M." + base64.URLEncoding.EncodeToString([]byte("upload-a"))
+	if _, err := b.Publish(ctx, &nats.Msg{Subject: info, Data: []byte(`{"name":"upload-a","bucket":"` + ours.Bucket + `","nuid":">"}`)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := bodies.Delete(ctx, broker.Body{Bucket: ours.Bucket, Name: "upload-a"}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := bodies.Get(ctx, ours); err != nil || string(got) != "x" {
+		t.Errorf("our body is %q, %v", got, err)
+	}
+}
+
+// BenchmarkOf looks for the bodies of one job in a full store of a tenant: 20 GiB of
+// bodies of 256 KiB.
+func BenchmarkOf(b *testing.B) {
+	br, ctx := brokertest.Single(b), b.Context()
+	bodies := broker.NewBodies(br)
+	ref, err := bodies.Put(ctx, "t", "video_bench-request", []byte("x"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	const stored = 80_000
+	for i := range stored {
+		name := fmt.Sprintf("video_%026d-request-%026d", i, i)
+		for _, subject := range []string{".M." + base64.URLEncoding.EncodeToString([]byte(name)), ".C." + strings.Replace(name, "-", ".", 1)} {
+			if _, err := br.JetStream().PublishAsync("$O."+ref.Bucket+subject, []byte("{}")); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if i%1000 == 0 || i == stored-1 {
+			<-br.JetStream().PublishAsyncComplete()
 		}
 	}
-	slices.Sort(names)
-	if !slices.Equal(names, []string{"a-1", "a-2.x y"}) {
-		t.Errorf("found %q", names)
+	for name, find := range map[string]func() ([]broker.Body, error){
+		"by=id":   func() ([]broker.Body, error) { return bodies.Of(ctx, "t", "video_bench") },
+		"by=name": func() ([]broker.Body, error) { return bodies.Named(ctx, "t", "video_bench-") },
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if found, err := find(); err != nil || len(found) != 1 {
+					b.Fatal(found, err)
+				}
+			}
+		})
 	}
 }

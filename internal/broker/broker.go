@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/genbus/genbus/internal/clock"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -36,6 +37,8 @@ type Options struct {
 	Logger *slog.Logger
 	// ConnectTimeout bounds the first connection. Default: 10s.
 	ConnectTimeout time.Duration
+	// Wall is the time of day, as the machine has it. Default: time.Now.
+	Wall func() time.Time
 }
 
 // Broker is one connection to JetStream. It is safe for concurrent use.
@@ -49,19 +52,24 @@ type Broker struct {
 	embedded *embedded // nil with a remote cluster
 	closed   chan struct{}
 	line     *line
+	clock    *clock.Clock
 	trouble  atomic.Pointer[error] // of the last look of Ready; nil when all was well
 
 	mu          sync.Mutex
 	onReconnect []func(context.Context)
 	repairing   context.CancelFunc
-	closing     bool // nothing is repaired any more
+	closing     bool              // nothing is repaired any more
+	told        map[string]string // how streams differ, as was logged, by name
+	seen        map[string]bool   // streams that this process has found or created
+	lost        map[string]int    // streams that were lost and created again
+	creating    chan struct{}     // has the one who creates a missing stream
 	repairs     sync.WaitGroup
 }
 
 // Open connects, starting the embedded server where there is no URL. It does not
 // touch the streams; EnsureStreams does.
 func Open(ctx context.Context, o Options) (*Broker, error) {
-	b := &Broker{names: o.Names, limits: o.Limits.withDefaults(), replicas: max(o.Replicas, 1), log: o.Logger, closed: make(chan struct{}), line: newLine()}
+	b := &Broker{names: o.Names, limits: o.Limits.withDefaults(), replicas: max(o.Replicas, 1), log: o.Logger, closed: make(chan struct{}), line: newLine(), told: map[string]string{}, seen: map[string]bool{}, lost: map[string]int{}, creating: make(chan struct{}, 1), clock: clock.New(o.Wall)}
 	url := o.URL
 	opts := append(b.connectionOptions(), o.Connect...)
 	if url == "" {
@@ -151,6 +159,10 @@ func (b *Broker) JetStream() jetstream.JetStream { return b.js }
 // Names are the stream and subject names.
 func (b *Broker) Names() subject.Space { return b.names }
 
+// Clock is this replica's clock. EnsureStreams, Ready and each reconnect compare it with that of the
+// server that leads the task log.
+func (b *Broker) Clock() *clock.Clock { return b.clock }
+
 // MaxPayload is the largest message that the server takes, in bytes.
 func (b *Broker) MaxPayload() int64 { return b.nc.MaxPayload() }
 
@@ -163,15 +175,15 @@ func (b *Broker) ClientURL() string {
 }
 
 // OnReconnect registers a function that is called after the connection came back
-// and the streams were ensured. Its context ends when the broker closes.
+// and there are all streams. Its context ends when the broker closes.
 func (b *Broker) OnReconnect(f func(context.Context)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.onReconnect = append(b.onReconnect, f)
 }
 
-// reconnected ensures the streams again, because a memory stream is gone after a
-// restart of the broker, and then tells the others. A newer reconnect ends the
+// reconnected creates the streams that are missing, because a memory stream is gone after
+// a restart of the broker, and then tells the others. A newer reconnect ends the
 // work for an older one.
 func (b *Broker) reconnected() {
 	b.line.connected()
@@ -198,7 +210,7 @@ func (b *Broker) reconnected() {
 
 func (b *Broker) repair(ctx context.Context, hooks []func(context.Context)) {
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
-		err := b.EnsureStreams(ctx)
+		err := b.CreateMissingStreams(ctx)
 		if err == nil {
 			break
 		}
@@ -242,10 +254,12 @@ func (b *Broker) look(ctx context.Context) error {
 	if !b.nc.IsConnected() {
 		return errors.New("not connected to NATS")
 	}
-	for _, name := range []string{b.names.Work(), b.names.Wait(), b.names.Tasks()} {
-		info, err := b.streamInfo(ctx, name)
+	// The log first: its answer is the one that the clock is compared with, and what is
+	// wrong with another stream must not keep that from us.
+	for _, name := range []string{b.names.Tasks(), b.names.Work(), b.names.Wait()} {
+		info, err := b.timedInfo(ctx, name)
 		if err != nil {
-			return fmt.Errorf("stream %s: %w", name, err)
+			return err // it names the stream
 		}
 		if info.Cluster != nil && info.Cluster.Leader == "" {
 			return fmt.Errorf("stream %s has no leader", name)
@@ -260,6 +274,21 @@ func (b *Broker) streamInfo(ctx context.Context, name string) (*jetstream.Stream
 		return nil, err
 	}
 	return s.CachedInfo(), nil
+}
+
+// timedInfo is streamInfo, and for the task log a measurement of the clock: an answer
+// has the time at the server that made it, the stream's leader.
+func (b *Broker) timedInfo(ctx context.Context, name string) (info *jetstream.StreamInfo, err error) {
+	if name != b.names.Tasks() {
+		return b.streamInfo(ctx, name)
+	}
+	err = b.clock.Measure(func() (time.Time, error) {
+		if info, err = b.streamInfo(ctx, name); err != nil {
+			return time.Time{}, err
+		}
+		return info.TimeStamp, nil
+	})
+	return info, err
 }
 
 // flushTimeout bounds the wait for what is still to be sent at the end.

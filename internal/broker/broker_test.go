@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -18,7 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks())
+	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
 }
 
 func msg(subj, id, data string) *nats.Msg {
@@ -163,6 +165,45 @@ func TestLowerRevisionChangesNothing(t *testing.T) {
 	}
 }
 
+// TestReconnectChangesNoSettings: two replicas have other limits. The streams are as the
+// one that started last says, and the other one's reconnects change nothing: it says
+// once how they differ.
+func TestReconnectChangesNoSettings(t *testing.T) {
+	t.Parallel()
+	url := brokertest.Alone(t).ClientURL()
+	var said bytes.Buffer
+	first := brokertest.Open(t, broker.Options{
+		Names: subject.Default(), URL: url, Logger: slog.New(slog.NewTextHandler(&said, nil)),
+		Limits: broker.Limits{TasksMaxAge: 24 * time.Hour, TasksMaxBytes: 1 << 20},
+	})
+	reconnected := make(chan struct{})
+	first.OnReconnect(func(context.Context) { reconnected <- struct{}{} })
+	second := brokertest.Open(t, broker.Options{
+		Names: subject.Default(), URL: url, Logger: brokertest.Logger(t),
+		Limits: broker.Limits{TasksMaxAge: 48 * time.Hour, TasksMaxBytes: 2 << 20},
+	})
+	dead := second.Names().Dead()
+	for range 3 {
+		if err := errors.Join(second.JetStream().DeleteStream(t.Context(), dead), first.Conn().ForceReconnect()); err != nil {
+			t.Fatal(err)
+		}
+		<-reconnected
+		s, err := second.Stream(t.Context(), second.Names().Tasks())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cfg := s.CachedInfo().Config; cfg.MaxAge != 48*time.Hour || cfg.MaxBytes != 2<<20 {
+			t.Errorf("after a reconnect: max_age %s, max_bytes %d", cfg.MaxAge, cfg.MaxBytes)
+		}
+		if _, err := second.Stream(t.Context(), dead); err != nil {
+			t.Errorf("a stream that was missing: %v", err)
+		}
+	}
+	if n := strings.Count(said.String(), "other settings"); n != 1 || !strings.Contains(said.String(), "max_age 48h0m0s to 24h0m0s") {
+		t.Errorf("said %d times: %s", n, said.String())
+	}
+}
+
 func TestMissingLogBesideWorkIsRefused(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -176,6 +217,35 @@ func TestMissingLogBesideWorkIsRefused(t *testing.T) {
 	if err := b.EnsureStreams(ctx); err == nil || !strings.Contains(err.Error(), "is missing") {
 		t.Errorf("got %v", err)
 	}
+}
+
+// TestEveryLostStreamIsCounted: streams on disk that this process has seen, the log among
+// them, are gone, and created again. At the first start of all nothing is lost.
+func TestEveryLostStreamIsCounted(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b := open(t)
+		for _, s := range b.Streams() {
+			if n := b.Recreated(s.Name); n != 0 {
+				t.Errorf("%s: %d at the start", s.Name, n)
+			}
+			if err := b.JetStream().DeleteStream(t.Context(), s.Name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := b.CreateMissingStreams(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range b.Streams() {
+			want := 1
+			if s.Storage == jetstream.MemoryStorage {
+				want = 0
+			}
+			if n := b.Recreated(s.Name); n != want {
+				t.Errorf("%s: counted %d times, want %d", s.Name, n, want)
+			}
+		}
+	})
 }
 
 func TestDataDirectoryIsLocked(t *testing.T) {

@@ -14,32 +14,34 @@ type deleteRequest struct {
 	NoErase bool   `json:"no_erase"` // what was stored is not overwritten
 }
 
-type deleteAnswer struct {
+// apiAnswer is what all answers of the JetStream API have.
+type apiAnswer struct {
 	Error *jetstream.APIError `json:"error"`
 }
 
-// Delete removes one message from a stream. One that is gone already is fine: the
-// server has several answers for it, so that it is asked for the message then.
-func (b *Broker) Delete(ctx context.Context, stream string, seq uint64) error {
+// Delete removes one message from a stream, and reports whether this call did. One that
+// is gone already is no error: the server has several answers for it, so that it is
+// asked for the message then.
+func (b *Broker) Delete(ctx context.Context, stream string, seq uint64) (removed bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, ReadTimeout, fmt.Errorf("delete from %s: no answer within %s", stream, ReadTimeout))
 	defer cancel()
 	body, err := json.Marshal(deleteRequest{Seq: seq, NoErase: true})
 	if err != nil {
-		return err
+		return false, err
 	}
 	reply, err := b.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.DELETE."+stream, body)
 	if err != nil {
-		return fmt.Errorf("delete sequence %d from %s: %w", seq, stream, errors.Join(ErrUnavailable, err))
+		return false, fmt.Errorf("delete sequence %d from %s: %w", seq, stream, errors.Join(ErrUnavailable, err))
 	}
-	var a deleteAnswer
+	var a apiAnswer
 	if err := json.Unmarshal(reply.Data, &a); err != nil {
-		return fmt.Errorf("delete from %s: unreadable answer: %w", stream, err)
+		return false, fmt.Errorf("delete from %s: unreadable answer: %w", stream, err)
 	}
 	if a.Error == nil {
-		return nil
+		return true, nil
 	}
 	if _, err := b.At(ctx, stream, seq); errors.Is(err, ErrNoMessage) {
-		return nil
+		return false, nil
 	}
-	return fmt.Errorf("delete sequence %d from %s: %w", seq, stream, a.Error)
+	return false, fmt.Errorf("delete sequence %d from %s: %w", seq, stream, a.Error)
 }

@@ -27,17 +27,20 @@ func TestDelete(t *testing.T) {
 			}
 			last = ack.Seq
 		}
+		gone := map[uint64]bool{}
 		for _, seq := range []uint64{last - 1, last - 1, last - 3, last - 3, last + 9} {
-			if err := b.Delete(t.Context(), stream, seq); err != nil {
-				t.Errorf("delete %d: %v", seq, err)
+			there := seq <= last && !gone[seq]
+			if removed, err := b.Delete(t.Context(), stream, seq); err != nil || removed != there {
+				t.Errorf("delete %d: %t, %v", seq, removed, err)
 			}
+			gone[seq] = true
 		}
 		for seq, want := range map[uint64]error{last: nil, last - 1: broker.ErrNoMessage, last - 2: nil, last - 3: broker.ErrNoMessage} {
 			if _, err := b.At(t.Context(), stream, seq); !errors.Is(err, want) {
 				t.Errorf("%d: %v, want %v", seq, err, want)
 			}
 		}
-		if err := b.Delete(t.Context(), "NONE", 1); err == nil {
+		if _, err := b.Delete(t.Context(), "NONE", 1); err == nil {
 			t.Error("a stream that is not there was deleted from")
 		}
 	})

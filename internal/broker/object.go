@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -9,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -34,28 +37,30 @@ func objectInfo(bucket, name string) string {
 	return objectInfos(bucket) + base64.URLEncoding.EncodeToString([]byte(name))
 }
 
+// objectNUID is what an object that we write has for its chunks: its name with a dot
+// for the first dash. So all chunks of what a job has stored begin with the job's id as
+// a token of its own, and are found by it, whether or not their info was written.
+func objectNUID(name string) string { return strings.Replace(name, "-", ".", 1) }
+
+func objectName(nuid string) string { return strings.Replace(nuid, ".", "-", 1) }
+
 // putObject writes the chunks on a subject of their own, and then the info that
-// points to them: an object is there whole or not at all.
-func (b *Broker) putObject(ctx context.Context, bucket, name string, r io.Reader, limit int64) (Body, error) {
-	replaced, err := b.objectInfo(ctx, bucket, name)
-	if err != nil && !errors.Is(err, ErrBodyLost) {
-		return Body{}, err
-	}
-	info := jetstream.ObjectInfo{Bucket: bucket, NUID: rand.Text()}
-	info.Name = name
+// points to them: an object is there whole or not at all. Its name is the prefix and
+// what no other object has, so that no write replaces what another one has stored,
+// and the writer may remove it again without asking who uses it (docs/adr/0009).
+func (b *Broker) putObject(ctx context.Context, bucket, prefix string, r io.Reader, limit int64) (Body, error) {
+	info := jetstream.ObjectInfo{Bucket: bucket}
+	info.Name = prefix + "-" + rand.Text()
+	info.NUID = objectNUID(info.Name)
 	ref, err := b.putChunks(ctx, &info, r, limit)
 	if err == nil {
-		err = b.putInfo(ctx, info)
-	}
-	if err != nil {
-		return Body{}, errors.Join(err, b.purgeChunks(ctx, bucket, info.NUID))
-	}
-	if replaced.NUID != "" {
-		if err := b.purgeChunks(ctx, bucket, replaced.NUID); err != nil {
-			b.log.Warn("a replaced body stays until its time is over", "bucket", bucket, "body", name, "error", err)
+		if err = b.putInfo(ctx, info); err == nil {
+			return ref, nil
 		}
+		// It may be stored all the same: it was sent, and nothing was heard.
+		err = errors.Join(err, b.purgeObject(context.WithoutCancel(ctx), bucket, objectInfo(bucket, info.Name)))
 	}
-	return ref, nil
+	return Body{}, errors.Join(err, b.purgeObject(context.WithoutCancel(ctx), bucket, objectChunks(bucket, info.NUID)))
 }
 
 // putChunks writes what r gives and completes info. Each chunk waits for the
@@ -98,34 +103,93 @@ func fill(r io.Reader, p []byte) (n int, err error) {
 	return n, err
 }
 
+// putInfo creates the info. Where there is one of that name it fails. Where the answer was
+// lost, or ctx ended before it came, it is sent again: no one else writes under this name,
+// so that the second answer says that one of the two is stored. A purge instead could
+// overtake the first on the way to the stream, and leave it there.
 func (b *Broker) putInfo(ctx context.Context, info jetstream.ObjectInfo) error {
 	data, err := json.Marshal(info)
 	if err != nil {
 		return err
 	}
-	m := &nats.Msg{Subject: objectInfo(info.Bucket, info.Name), Data: data, Header: nats.Header{}}
-	m.Header[jetstream.MsgRollup] = []string{jetstream.MsgRollupSubject}
-	_, err = b.Publish(ctx, m)
-	return err
-}
-
-// purgeChunks removes an object's chunks, also when ctx has ended. A chunk whose
-// answer was lost may come after it; that one stays until the bucket's TTL.
-func (b *Broker) purgeChunks(ctx context.Context, bucket, nuid string) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	create := func(ctx context.Context) error {
+		_, err := b.PublishExpecting(ctx, &nats.Msg{Subject: objectInfo(info.Bucket, info.Name), Data: data}, 0)
+		return err
+	}
+	if err = create(ctx); !errors.Is(err, ErrNoAnswer) {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), PublishTimeout)
 	defer cancel()
-	s, err := b.Stream(ctx, objectStream(bucket))
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil
+	for {
+		switch err = create(ctx); {
+		case errors.Is(err, ErrWrongSequence):
+			return nil
+		case !errors.Is(err, ErrInFlight):
+			return err
+		case Wait(ctx, 10*time.Millisecond) != nil:
+			return err
+		}
 	}
-	if err == nil {
-		err = s.Purge(ctx, jetstream.WithPurgeSubject(objectChunks(bucket, nuid)))
-	}
-	return wrapf(err, "remove the chunks of object %s", nuid)
 }
 
-// objectInfo reads what the bucket's leader says about an object; ErrBodyLost
-// when it has none.
+// deleteObject removes the object that ref names, unless another one has its name. A
+// ref without a digest means whichever has it, and chunks whose info was never written.
+// The chunks go last: Bodies.Of finds an object by them, so that a deletion that was cut
+// off can be repeated. The client library's Delete is not used: it takes a replica's
+// word that there is no such object, and its marker stays.
+func (b *Broker) deleteObject(ctx context.Context, ref Body) error {
+	named := ref.SHA256 == [sha256.Size]byte{}
+	info, err := b.objectInfo(ctx, ref.Bucket, ref.Name)
+	switch {
+	case errors.Is(err, ErrBodyLost) && named:
+		info.NUID = objectNUID(ref.Name)
+	case errors.Is(err, ErrBodyLost), err == nil && !named && !info.Deleted && !isObject(info, ref):
+		return nil
+	case err != nil:
+		return err
+	}
+	if err := b.purgeObject(ctx, ref.Bucket, objectInfo(ref.Bucket, ref.Name)); err != nil {
+		return err
+	}
+	if strings.ContainsAny(info.NUID, "*>") { // chosen by another program, which may have none of ours purged
+		return nil
+	}
+	return b.purgeObject(ctx, ref.Bucket, objectChunks(ref.Bucket, info.NUID))
+}
+
+type purgeRequest struct {
+	Filter string `json:"filter"`
+}
+
+// purgeObject removes what is on one of an object's subjects. A message whose answer was
+// lost may come after it; that one stays until the bucket's TTL.
+func (b *Broker) purgeObject(ctx context.Context, bucket, subject string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, PublishTimeout, fmt.Errorf("purge %s: no answer within %s", subject, PublishTimeout))
+	defer cancel()
+	body, err := json.Marshal(purgeRequest{Filter: subject})
+	if err != nil {
+		return err
+	}
+	reply, err := b.ask(ctx, "$JS.API.STREAM.PURGE."+objectStream(bucket), body)
+	if err != nil {
+		return fmt.Errorf("purge %s: %w", subject, errors.Join(ErrUnavailable, err))
+	}
+	var a apiAnswer
+	if err := json.Unmarshal(reply.Data, &a); err != nil {
+		return fmt.Errorf("purge %s: unreadable answer: %w", subject, err)
+	}
+	if a.Error == nil || a.Error.ErrorCode == jetstream.JSErrCodeStreamNotFound {
+		return nil
+	}
+	return fmt.Errorf("purge %s: %w", subject, a.Error)
+}
+
+// objectInfo reads what the bucket's leader says about an object, which may be that it
+// was deleted; ErrBodyLost when it says nothing.
 func (b *Broker) objectInfo(ctx context.Context, bucket, name string) (jetstream.ObjectInfo, error) {
 	var info jetstream.ObjectInfo
 	m, err := b.Last(ctx, objectStream(bucket), objectInfo(bucket, name))
@@ -135,10 +199,16 @@ func (b *Broker) objectInfo(ctx context.Context, bucket, name string) (jetstream
 	if err != nil {
 		return info, err
 	}
-	if err := json.Unmarshal(m.Data, &info); err != nil || info.Deleted {
+	if err := json.Unmarshal(m.Data, &info); err != nil {
 		return jetstream.ObjectInfo{}, ErrBodyLost
 	}
 	return info, nil
+}
+
+// isObject reports whether an info is that of the object that is meant.
+func isObject(info jetstream.ObjectInfo, ref Body) bool {
+	sum, err := jetstream.DecodeObjectDigest(info.Digest)
+	return err == nil && !info.Deleted && info.Size == ref.Size && bytes.Equal(sum, ref.SHA256[:])
 }
 
 func hasCode(err error, code jetstream.ErrorCode) bool {

@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -36,8 +35,7 @@ func (b *Broker) openObject(ctx context.Context, ref Body) (*objectReader, error
 	if err != nil {
 		return nil, err
 	}
-	sum, err := jetstream.DecodeObjectDigest(info.Digest)
-	if err != nil || !bytes.Equal(sum, ref.SHA256[:]) || info.Size != ref.Size {
+	if !isObject(info, ref) {
 		return nil, ErrBodyLost
 	}
 	return &objectReader{

@@ -18,11 +18,15 @@ import (
 // configRevision counts the changes of the stream and consumer configurations
 // below. A lower revision never overwrites a higher one, so that a replica of
 // the old version, still running during a rolling deploy, changes nothing back.
-const configRevision = 2
+const configRevision = 3
 
 // maxConsumers is set on every stream, because the server's own default is
 // 1,000 and -1 does not lift it.
 const maxConsumers = 4096
+
+// RejectedPerSubject is how many rejected requests one subject keeps; the oldest go
+// first.
+const RejectedPerSubject = 50
 
 // Limits of the streams. Counts are messages, sizes bytes.
 type Limits struct {
@@ -35,6 +39,8 @@ type Limits struct {
 	ChunksMaxBytes   int64
 	DeadMaxAge       time.Duration
 	DeadMaxBytes     int64
+	RejectedMaxAge   time.Duration
+	RejectedMaxBytes int64
 	UsageMaxAge      time.Duration
 	UsageMaxBytes    int64
 	// BodiesMaxBytes bounds one tenant's object store. It is looked at before each
@@ -50,7 +56,8 @@ func DefaultLimits() Limits {
 		TasksMaxAge: 7 * 24 * time.Hour, TasksMaxBytes: 4 << 30,
 		ChunksMaxAge: 15 * time.Minute, ChunksMaxBytes: 256 << 20,
 		DeadMaxAge: 30 * 24 * time.Hour, DeadMaxBytes: 1 << 30,
-		UsageMaxAge: 31 * 24 * time.Hour, UsageMaxBytes: 256 << 20, BodiesMaxBytes: 20 << 30,
+		RejectedMaxAge: 30 * 24 * time.Hour, RejectedMaxBytes: 256 << 20,
+		UsageMaxAge: 31 * 24 * time.Hour, UsageMaxBytes: 1 << 30, BodiesMaxBytes: 20 << 30,
 	}
 }
 
@@ -72,11 +79,13 @@ func (l Limits) withDefaults() Limits {
 	fill(&l.TasksMaxBytes, d.TasksMaxBytes)
 	fill(&l.ChunksMaxBytes, d.ChunksMaxBytes)
 	fill(&l.DeadMaxBytes, d.DeadMaxBytes)
+	fill(&l.RejectedMaxBytes, d.RejectedMaxBytes)
 	fill(&l.UsageMaxBytes, d.UsageMaxBytes)
 	fill(&l.BodiesMaxBytes, d.BodiesMaxBytes)
 	fillAge(&l.TasksMaxAge, d.TasksMaxAge)
 	fillAge(&l.ChunksMaxAge, d.ChunksMaxAge)
 	fillAge(&l.DeadMaxAge, d.DeadMaxAge)
+	fillAge(&l.RejectedMaxAge, d.RejectedMaxAge)
 	fillAge(&l.UsageMaxAge, d.UsageMaxAge)
 	return l
 }
@@ -123,10 +132,20 @@ func (b *Broker) Streams() []jetstream.StreamConfig {
 			Duplicates: 100 * time.Millisecond,
 			RePublish:  &jetstream.RePublish{Source: n.ChunkPattern(), Destination: n.LiveChunkPattern()},
 		}),
-		b.stream(n.Dead(), "what could not be processed", jetstream.StreamConfig{
+		// These are money: a new letter never pushes out another one.
+		b.stream(n.Dead(), "accepted jobs that could not be processed", jetstream.StreamConfig{
 			Subjects:  []string{n.DeadPattern()},
 			Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage,
-			MaxAge: l.DeadMaxAge, MaxBytes: l.DeadMaxBytes, Discard: jetstream.DiscardOld,
+			MaxAge: l.DeadMaxAge, MaxBytes: l.DeadMaxBytes, Discard: jetstream.DiscardNew,
+			Duplicates: 2 * time.Minute,
+		}),
+		// The bound of each tenant is that of its subjects, which are few; publishers
+		// can invent any number of tenants, so that the sum has a bound too.
+		b.stream(n.Rejected(), "requests that were never accepted", jetstream.StreamConfig{
+			Subjects:  []string{n.RejectedPattern()},
+			Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage,
+			MaxAge: l.RejectedMaxAge, MaxBytes: l.RejectedMaxBytes, MaxMsgsPerSubject: RejectedPerSubject, Discard: jetstream.DiscardOld,
+			FirstSeq:   subject.FirstRejected,
 			Duplicates: 2 * time.Minute,
 		}),
 		b.stream(n.UsageStream(), "what ended jobs consumed", jetstream.StreamConfig{
@@ -150,25 +169,84 @@ func revisionMetadata() map[string]string {
 }
 
 // EnsureStreams creates the streams that are missing and updates those that
-// differ. What cannot be updated is an error that names the field.
+// differ. What cannot be updated is an error that names the field. It is for a start:
+// the replica that started last says how the streams are.
 func (b *Broker) EnsureStreams(ctx context.Context) error {
-	if err := b.Patiently(ctx, "read the streams", b.checkLogBesideWork); err != nil {
+	return b.eachStream(ctx, b.updateStream)
+}
+
+// CreateMissingStreams creates the streams that are missing, and changes none: another
+// replica may have started later with other settings, and two that changed them back in
+// turn would each drop what the other one keeps. A difference is logged once.
+func (b *Broker) CreateMissingStreams(ctx context.Context) error {
+	return b.eachStream(ctx, b.tellDifference)
+}
+
+// eachStream creates the streams that are missing, and has those that differ dealt with.
+// At the end the clock was compared with the broker's.
+func (b *Broker) eachStream(ctx context.Context, differs differs) error {
+	var log bool
+	err := b.Patiently(ctx, "read the streams", func(ctx context.Context) (err error) {
+		log, err = b.checkLogBesideWork(ctx)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	for _, want := range b.Streams() {
-		err := b.Patiently(ctx, "ensure stream "+want.Name, func(ctx context.Context) error { return b.ensureStream(ctx, want) })
+		err := b.Patiently(ctx, "ensure stream "+want.Name, func(ctx context.Context) error {
+			created, err := b.ensureStream(ctx, want, differs)
+			if created && b.wasLost(want, log) {
+				b.recreated(want.Name)
+			}
+			return err
+		})
 		if err != nil {
 			return err
 		}
+		b.mu.Lock()
+		b.seen[want.Name] = true
+		b.mu.Unlock()
 	}
-	return nil
+	return b.Patiently(ctx, "read the broker's clock", func(ctx context.Context) error {
+		_, err := b.timedInfo(ctx, b.names.Tasks())
+		return err
+	})
 }
 
-// checkLogBesideWork refuses to work with accepted jobs whose whole history is
-// gone: an operator has to decide what those jobs are.
-func (b *Broker) checkLogBesideWork(ctx context.Context) error {
+// wasLost reports whether a stream that was missing had existed: this process has seen it,
+// or it is the queue beside a log. A stream in memory goes with its server.
+func (b *Broker) wasLost(want jetstream.StreamConfig, log bool) bool {
+	return b.wasSeen(want) || log && want.Name == b.names.Work()
+}
+
+// wasSeen reports whether this process has seen a stream on disk.
+func (b *Broker) wasSeen(want jetstream.StreamConfig) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return want.Storage == jetstream.FileStorage && b.seen[want.Name]
+}
+
+// recreated counts a stream that was lost, and says so: what was in it is gone.
+func (b *Broker) recreated(name string) {
+	b.mu.Lock()
+	b.lost[name]++
+	b.mu.Unlock()
+	b.log.Error("a stream was gone, with all that was in it, and is created again", "stream", name)
+}
+
+// Recreated is how often this process found that a stream was lost, and created it again.
+func (b *Broker) Recreated(stream string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lost[stream]
+}
+
+// checkLogBesideWork reports whether there is a log. It refuses to work with accepted
+// jobs whose whole history is gone: an operator has to decide what those jobs are.
+func (b *Broker) checkLogBesideWork(ctx context.Context) (log bool, err error) {
 	if _, err := b.js.Stream(ctx, b.names.Tasks()); !errors.Is(err, jetstream.ErrStreamNotFound) {
-		return wrapf(err, "stream %s", b.names.Tasks())
+		return true, wrapf(err, "stream %s", b.names.Tasks())
 	}
 	for _, name := range []string{b.names.Work(), b.names.Wait()} {
 		jobs, err := b.streamInfo(ctx, name)
@@ -176,14 +254,14 @@ func (b *Broker) checkLogBesideWork(ctx context.Context) error {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("stream %s: %w", name, err)
+			return false, fmt.Errorf("stream %s: %w", name, err)
 		}
 		if jobs.State.Msgs > 0 {
-			return fmt.Errorf("stream %s is missing, but %s holds %d accepted jobs: restore the log from a backup, or delete %s to give these jobs up",
+			return false, fmt.Errorf("stream %s is missing, but %s holds %d accepted jobs: restore the log from a backup, or delete %s to give these jobs up",
 				b.names.Tasks(), name, jobs.State.Msgs, name)
 		}
 	}
-	return nil
+	return false, nil
 }
 
 func wrapf(err error, format string, args ...any) error {
@@ -193,23 +271,98 @@ func wrapf(err error, format string, args ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), err)
 }
 
-func (b *Broker) ensureStream(ctx context.Context, want jetstream.StreamConfig) error {
+// deletionTakes is how long a server may still be removing the files of a stream or a
+// consumer that it says is gone. Another one of that name that is created meanwhile loses its
+// own: it seems to work, and is gone, with all that was put into it, after a restart of the
+// server (nats-server 2.15.2).
+const deletionTakes = time.Second
+
+// differs deals with a stream that is not as wanted, in some fields.
+type differs func(ctx context.Context, want jetstream.StreamConfig, fields []string) error
+
+// ensureStream reports whether it created the stream.
+func (b *Broker) ensureStream(ctx context.Context, want jetstream.StreamConfig, differs differs) (created bool, err error) {
 	s, err := b.js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		_, err = b.js.CreateStream(ctx, want)
-		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-			return b.ensureStream(ctx, want) // another replica was faster
-		}
-		return wrapf(explainReplicas(err, b.replicas), "create stream %s", want.Name)
+		s, created, err = b.createStream(ctx, want)
+	}
+	if created {
+		return true, nil
 	}
 	if err != nil {
-		return fmt.Errorf("stream %s: %w", want.Name, err)
+		return false, fmt.Errorf("stream %s: %w", want.Name, err)
 	}
 	have := s.CachedInfo().Config
 	fields := streamDiff(have, want)
 	if len(fields) == 0 || newer(have.Metadata) {
-		return nil
+		return false, nil
 	}
+	want.FirstSeq = have.FirstSeq
+	return false, differs(ctx, want, fields)
+}
+
+// createStream creates a stream that was not there, and reports whether it did: of all
+// that miss it at the same time, one in this process.
+func (b *Broker) createStream(ctx context.Context, want jetstream.StreamConfig) (s jetstream.Stream, created bool, err error) {
+	release, err := b.oneCreates(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	defer release()
+	if b.wasSeen(want) {
+		if s, err = b.js.Stream(ctx, want.Name); !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return s, false, err
+		}
+		if err := Wait(ctx, deletionTakes); err != nil {
+			return nil, false, err
+		}
+	}
+	want.FirstSeq = b.firstSequence(want, time.Now())
+	s, err = b.js.CreateStream(ctx, want)
+	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+		s, err = b.js.Stream(ctx, want.Name) // another replica was faster
+		return s, false, err
+	}
+	return s, err == nil, wrapf(explainReplicas(err, b.replicas), "create stream %s", want.Name)
+}
+
+// oneCreates waits until nobody else in this process creates what is missing.
+func (b *Broker) oneCreates(ctx context.Context) (release func(), err error) {
+	select {
+	case b.creating <- struct{}{}:
+		return func() { <-b.creating }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// firstSequence is where the sequences of a stream begin that is created now. An
+// acknowledgement names its message by stream, consumer and sequence alone. So that one
+// of a holder from before a stream was lost finds nothing in the next one of that name,
+// instead of the item of another job, no sequence comes twice: no stream takes a million
+// messages a second. The log begins at 1: what it has lost is told by its last sequence.
+func (b *Broker) firstSequence(want jetstream.StreamConfig, now time.Time) uint64 {
+	if slices.Contains([]string{b.names.Requests(), b.names.Work(), b.names.Wait()}, want.Name) {
+		return uint64(now.UnixMicro())
+	}
+	return want.FirstSeq
+}
+
+// tellDifference logs how a stream differs, unless that was the last thing that was
+// logged of it.
+func (b *Broker) tellDifference(_ context.Context, want jetstream.StreamConfig, fields []string) error {
+	difference := strings.Join(fields, ", ")
+	b.mu.Lock()
+	told := b.told[want.Name] == difference
+	b.told[want.Name] = difference
+	b.mu.Unlock()
+	if !told {
+		b.log.Warn("a stream has other settings than this replica's configuration; they are applied by its next start", "stream", want.Name, "changes", fields)
+	}
+	return nil
+}
+
+func (b *Broker) updateStream(ctx context.Context, want jetstream.StreamConfig, fields []string) error {
 	if _, err := b.js.UpdateStream(ctx, want); err != nil {
 		return fmt.Errorf("stream %s cannot be changed from %s: %w", want.Name, strings.Join(fields, ", "), err)
 	}
@@ -290,6 +443,41 @@ func (b *Broker) EnsureConsumer(ctx context.Context, stream string, want jetstre
 		return err
 	})
 	return c, err
+}
+
+// RestoreConsumer creates a durable consumer that is gone, after the streams that are.
+// What is there it does not change: another replica may have made it otherwise.
+func (b *Broker) RestoreConsumer(ctx context.Context, stream string, want jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+	// Shortly: without a leader there is no answer, and the caller is to go on as soon as
+	// there is one.
+	look, cancel := context.WithTimeout(ctx, time.Second)
+	c, err := b.Consumer(look, stream, want.Durable)
+	cancel()
+	if err == nil {
+		return c, nil
+	}
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		err = b.CreateMissingStreams(ctx)
+	}
+	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return nil, err
+	}
+	if err := Wait(ctx, deletionTakes); err != nil {
+		return nil, err
+	}
+	if c, err := b.Consumer(ctx, stream, want.Durable); !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return c, err // somebody else was faster
+	}
+	want.Metadata = revisionMetadata()
+	c, err = b.js.CreateConsumer(ctx, stream, want)
+	if errors.Is(err, jetstream.ErrConsumerExists) {
+		return b.Consumer(ctx, stream, want.Durable)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("consumer %s of %s: %w", want.Durable, stream, err)
+	}
+	b.log.Warn("a durable consumer was gone, and is created again; if its route was paused, it is not any more", "stream", stream, "consumer", want.Durable)
+	return c, nil
 }
 
 func (b *Broker) ensureConsumer(ctx context.Context, stream string, want jetstream.ConsumerConfig) (jetstream.Consumer, error) {

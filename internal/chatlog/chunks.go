@@ -4,134 +4,73 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"time"
-
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/publisher"
-	"github.com/genbus/genbus/internal/subject"
 )
 
-// catchUp yields the chunks that the stream has beyond the last one, read from
-// its leader. Live copies are not collected during the first pass, which may
-// take long, and they are during the second, so that none is missed after it.
-func (f *follower) catchUp(ctx context.Context) error {
-	if _, err := f.renewed(ctx, freshEnough); err != nil {
-		return err
+// drainChunks yields the chunks that have come, and reads what is older.
+func (f *follower) drainChunks(ctx context.Context) (more bool, err error) {
+	items, err := f.chunks.Next(ctx)
+	if epoch := f.chunks.Epoch(); epoch != f.at.created && epoch != 0 {
+		// The stream was recreated, and its sequences begin at 1 again.
+		f.at.created, f.at.seq = epoch, 0
 	}
-	f.r.pause()
-	err := f.readChunks(ctx)
-	f.r.resume()
-	if err != nil {
-		return err
-	}
-	return f.readChunks(ctx)
-}
-
-// renewed looks whether the stream was made anew, whose sequences begin at 1
-// again.
-func (f *follower) renewed(ctx context.Context, maxAge time.Duration) (bool, error) {
-	s, err := f.log.stream(ctx, maxAge)
-	if err != nil || s.created == 0 || s.created == f.at.created {
-		return false, err
-	}
-	f.at.created, f.at.seq = s.created, 0
-	return true, nil
-}
-
-func (f *follower) readChunks(ctx context.Context) error {
-	for {
-		m, err := f.log.next(ctx, f.name, f.at.seq+1)
-		if errors.Is(err, broker.ErrNoMessage) || noStream(err) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := f.chunk(ctx, m.Seq, m.Header, m.Data); err != nil {
-			return err
+	for _, it := range items {
+		if renewed, err := f.chunk(ctx, it); err != nil || renewed {
+			return true, err
 		}
 	}
-}
-
-// next reads a chat's first chunk with sequence seq or above, when its turn comes.
-func (l *Log) next(ctx context.Context, n subject.TaskName, seq uint64) (broker.Stored, error) {
-	select {
-	case l.reads <- struct{}{}:
-		defer func() { <-l.reads }()
-	case <-ctx.Done():
-		return broker.Stored{}, context.Cause(ctx)
-	}
-	names := l.b.Names()
-	return l.b.Next(ctx, names.Chunks(), names.Chunk(n.Tenant, n.ID), seq)
-}
-
-func noStream(err error) bool {
-	var api *jetstream.APIError
-	return errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamNotFound
-}
-
-// live takes a republished chunk. It carries its sequence, and that of the chunk
-// before it: where this is not the last one seen, the stream is read instead.
-func (f *follower) live(ctx context.Context, m *nats.Msg) error {
-	seq, before := number(m.Header, jetstream.SequenceHeader), number(m.Header, jetstream.LastSequenceHeader)
-	switch {
-	case seq <= f.at.seq:
-		return nil
-	case before > f.at.seq:
-		return f.catchUp(ctx)
-	default:
-		return f.chunk(ctx, seq, m.Header, m.Data)
-	}
-}
-
-func number(h nats.Header, key string) uint64 {
-	n, err := strconv.ParseUint(h.Get(key), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
+	return len(items) > 0, err
 }
 
 // chunk yields what is new in the chunk that follows the last one in the stream.
 // The position moves behind it last, so that what is yielded before it resumes
-// with it.
-func (f *follower) chunk(ctx context.Context, seq uint64, header nats.Header, data []byte) error {
-	c, err := publisher.DecodeChunk(header, data)
-	if err != nil {
-		f.at.seq = seq
-		return nil //nolint:nilerr // what is no chunk is no block either; the next one shows the gap
+// with it. In a new stream of the same name nothing is yielded: what is missing may be
+// before the chunk.
+func (f *follower) chunk(ctx context.Context, it item) (renewed bool, err error) {
+	c := it.Value
+	if c == nil {
+		f.at.seq = it.Seq
+		return false, nil
 	}
 	if c.GetAttempt() > f.at.attempt {
 		// Its event was committed before, and took another way here.
-		if err := f.readEvents(ctx); err != nil {
-			return err
+		if err := f.eventOf(ctx, c.GetAttempt()); err != nil {
+			return false, err
 		}
 		f.enter(c.GetAttempt())
 	}
 	end := c.GetIndex() + count(c)
 	if c.GetAttempt() < f.at.attempt || end <= f.at.index || count(c) == 0 {
-		f.at.seq = seq
-		return nil
+		f.at.seq = it.Seq
+		return false, nil
 	}
 	if c.GetIndex() > f.at.index {
-		// In a new stream of the same name, the missing ones may be before this one.
-		switch renewed, err := f.renewed(ctx, 0); {
-		case err != nil:
-			return err
-		case renewed:
-			return f.catchUp(ctx)
+		if renewed, err := f.renewed(ctx); renewed || err != nil {
+			return renewed, err
 		}
 		if err := f.missing(c.GetIndex()); err != nil {
-			return err
+			return false, err
 		}
 	}
-	f.at.seq = seq
-	return f.blocks(ctx, c, end)
+	f.at.seq = it.Seq
+	return false, f.blocks(ctx, c, end)
+}
+
+// renewed looks whether the stream was recreated, and has the tail read it then.
+func (f *follower) renewed(ctx context.Context) (bool, error) {
+	epoch := int64(0)
+	err := f.log.tails.Retry(ctx, func(ctx context.Context) error {
+		info, err := f.log.stream.info(ctx, 0)
+		epoch = created(info)
+		return err
+	})
+	if err != nil || epoch == 0 || epoch == f.at.created {
+		return false, err
+	}
+	return true, f.chunks.Sync(ctx)
 }
 
 // missing tells of the blocks from the wanted one up to index, which the stream
@@ -144,19 +83,32 @@ func (f *follower) missing(index uint64) error {
 
 // blocks yields a chunk without those of its blocks that were seen.
 func (f *follower) blocks(ctx context.Context, c *genbusv1.ChatChunk, end uint64) error {
+	data := c.GetBlocks()
 	if ref := c.GetBlocksRef(); ref != nil {
-		block, err := f.log.bodies.Get(ctx, publisher.BodyOf(ref))
+		block, err := f.stored(ctx, ref)
 		if errors.Is(err, broker.ErrBodyLost) {
 			return f.missing(end)
 		}
 		if err != nil {
 			return fmt.Errorf("block %d: %w", c.GetIndex(), err)
 		}
-		c.Blocks, c.BlocksRef = [][]byte{block}, nil
+		data = [][]byte{block}
 	}
-	c.Blocks, c.Index = c.GetBlocks()[f.at.index-c.GetIndex():], f.at.index
+	if c.GetBlocksRef() != nil || c.GetIndex() != f.at.index { // the chunk is all followers'
+		data = data[f.at.index-c.GetIndex():]
+		c = &genbusv1.ChatChunk{Id: c.GetId(), Attempt: c.GetAttempt(), Index: f.at.index, Time: c.GetTime(), Blocks: data}
+	}
 	f.at.index = end
 	return f.emit(Item{Chunk: c})
+}
+
+// stored reads a block that is too long for a message.
+func (f *follower) stored(ctx context.Context, ref *genbusv1.BlobRef) (block []byte, err error) {
+	err = f.log.tails.Retry(ctx, func(ctx context.Context) (err error) {
+		block, err = f.log.bodies.Get(ctx, publisher.BodyOf(ref))
+		return err
+	})
+	return block, err
 }
 
 func count(c *genbusv1.ChatChunk) uint64 {

@@ -3,8 +3,10 @@ package chatlog
 import (
 	"context"
 	"errors"
-	"sync"
+	"io"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/subject"
@@ -22,11 +24,12 @@ const settlePoll = 200 * time.Millisecond
 // follower is one call of Follow. Its methods run in the caller's goroutine, and
 // their error ends it.
 type follower struct {
-	log   *Log
-	name  subject.TaskName
-	yield func(Item, error) bool
-	r     *reader
-	at    position
+	log    *Log
+	name   subject.TaskName
+	yield  func(Item, error) bool
+	events *tasklog.Cursor
+	chunks *cursor
+	at     position
 	// terminal is the last event, held back until the chunks are complete.
 	terminal *tasklog.Entry
 }
@@ -36,64 +39,63 @@ func (f *follower) follow(ctx context.Context, token string) error {
 	if f.at, err = parseToken(f.name, token); err != nil {
 		return err
 	}
-	// Listening starts before anything is read, so that nothing falls between
-	// the two.
-	f.r = newReader(f.log.opts.ReaderBuffer)
-	stop, err := f.log.listen(f.name, f.r)
+	f.events = f.log.tasks.Join(f.name, f.at.version)
+	defer f.events.Close()
+	ended, err := f.place(ctx)
 	if err != nil {
 		return err
 	}
-	defer stop()
-	if err := f.start(ctx); err != nil {
+	f.chunks = f.log.tails.Join(f.name, f.at.created, f.at.seq, ended)
+	defer f.chunks.Close()
+	if _, _, err := f.chunks.Started(ctx); err != nil {
 		return err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	var events sync.WaitGroup
-	defer events.Wait()
-	defer cancel()
-	if f.terminal == nil {
-		after := f.at.version
-		events.Go(func() {
-			for e, err := range f.log.tasks.Follow(ctx, f.name, after) {
-				f.r.event(e, err)
-			}
-		})
 	}
 	return f.run(ctx)
 }
 
-// start yields what there is: the events, then the chunks of the last attempt.
-func (f *follower) start(ctx context.Context) error {
-	current, err := f.log.tasks.Get(ctx, f.name)
+// place makes sure that the position means something: a place in a stream that
+// is gone becomes the current state. It tells whether the chat has ended; what was all
+// seen ends here.
+func (f *follower) place(ctx context.Context) (ended bool, err error) {
+	head, _, err := f.events.Started(ctx)
+	if err == nil && f.at.version > head.Pos { // seen on another replica, which may know more
+		if err = f.events.Sync(ctx); err == nil {
+			head, _, err = f.events.Started(ctx)
+		}
+	}
 	if err != nil {
-		return err
+		return false, err
 	}
-	if err := f.place(ctx, current); err != nil {
-		return err
+	s, err := f.stream(ctx)
+	if err != nil {
+		return false, err
 	}
-	if current.Terminal() && f.at.version >= current.Version() {
-		return errEnded
+	current := head.Value
+	gone := f.at.seq > 0 && (s == nil || f.at.created != created(s) || f.at.seq > s.State.LastSeq)
+	f.at.created = created(s)
+	switch {
+	case gone || f.at.version > current.Version():
+		f.at = position{created: created(s), attempt: attempt(current), version: current.Version() - 1}
+		f.events.MoveTo(0, f.at.version)
+		err = f.emit(Item{Gap: &genbusv1.ChatGap{Reason: ReasonResumeExpired, Attempt: f.at.attempt}})
+	case current.Terminal() && f.at.version >= current.Version():
+		err = errEnded
 	}
-	if err := f.readEvents(ctx); err != nil {
-		return err
-	}
-	return f.catchUp(ctx)
+	return current.Terminal(), err
 }
 
-// place makes sure that the position means something: a place in a stream that
-// is gone becomes the current state.
-func (f *follower) place(ctx context.Context, current tasklog.Entry) error {
-	s, err := f.log.stream(ctx, 0)
-	if err != nil {
+// stream looks at the stream of chunks. The chunk of a position may have been stored just
+// now.
+func (f *follower) stream(ctx context.Context) (s *jetstream.StreamInfo, err error) {
+	maxAge := freshEnough
+	if f.at.seq > 0 {
+		maxAge = 0
+	}
+	err = f.log.tails.Retry(ctx, func(ctx context.Context) (err error) {
+		s, err = f.log.stream.info(ctx, maxAge)
 		return err
-	}
-	expired := f.at.version > current.Version() || f.at.seq > 0 && (f.at.created != s.created || f.at.seq > s.last)
-	f.at.created = s.created
-	if !expired {
-		return nil
-	}
-	f.at = position{created: s.created, attempt: attempt(current), version: current.Version() - 1}
-	return f.emit(Item{Gap: &genbusv1.ChatGap{Reason: ReasonResumeExpired, Attempt: f.at.attempt}})
+	})
+	return s, err
 }
 
 func attempt(e tasklog.Entry) uint32 {
@@ -106,22 +108,18 @@ func chunkCount(e tasklog.Entry) uint64 {
 	return chat.GetChunkCount()
 }
 
+// run yields what there is and what comes: the events before the chunks that they
+// announce, and the terminal one last.
 func (f *follower) run(ctx context.Context) error {
-	ticker := time.NewTicker(f.log.opts.RereadEvery)
-	defer ticker.Stop()
-	for f.terminal == nil {
-		var err error
-		select {
-		case <-ctx.Done():
-			err = context.Cause(ctx)
-		case <-ticker.C:
-			err = f.catchUp(ctx)
-		case <-f.r.signal:
-			err = f.drain(ctx)
+	err := f.drainEvents(ctx)
+	for err == nil && f.terminal == nil {
+		var more bool
+		if more, err = f.drainChunks(ctx); err == nil {
+			err = f.wait(ctx, more)
 		}
-		if err != nil {
-			return err
-		}
+	}
+	if err != nil {
+		return err
 	}
 	if err := f.settle(ctx); err != nil {
 		return err
@@ -131,10 +129,36 @@ func (f *follower) run(ctx context.Context) error {
 	return errEnded
 }
 
+// wait yields the events that have come, after waiting for one or for a chunk unless there
+// is more of those.
+func (f *follower) wait(ctx context.Context, more bool) error {
+	if more {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-f.events.Signal():
+			return f.drainEvents(ctx)
+		default:
+			return nil
+		}
+	}
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-f.events.Signal():
+		return f.drainEvents(ctx)
+	case <-f.chunks.Signal():
+		return f.wait(ctx, true)
+	}
+}
+
 // settle waits for the chunks that the terminal event counts. They were stored
 // before it, unless its writer had to give them up.
 func (f *follower) settle(ctx context.Context) error {
-	if err := f.catchUp(ctx); err != nil {
+	if err := f.drainAll(ctx); err != nil || f.whole() {
+		return err
+	}
+	if err := f.reread(ctx); err != nil {
 		return err
 	}
 	// For a chat that ended long ago nothing is going to come.
@@ -151,9 +175,9 @@ func (f *follower) settle(ctx context.Context) error {
 		case <-deadline.C:
 			return f.missing(chunkCount(*f.terminal))
 		case <-poll.C:
-			err = f.catchUp(ctx)
-		case <-f.r.signal:
-			err = f.drain(ctx)
+			err = f.reread(ctx)
+		case <-f.chunks.Signal():
+			err = f.drainAll(ctx)
 		}
 		if err != nil {
 			return err
@@ -167,42 +191,54 @@ func (f *follower) whole() bool {
 	return f.at.index >= chunkCount(*f.terminal)
 }
 
-// drain yields what has arrived.
-func (f *follower) drain(ctx context.Context) error {
-	got := f.r.take()
-	if got.full {
-		return tasklog.ErrSlowReader
+// reread yields what the leader has.
+func (f *follower) reread(ctx context.Context) error {
+	if err := f.chunks.Sync(ctx); err != nil {
+		return err
 	}
-	for _, e := range got.events {
-		if err := f.event(e); err != nil {
+	return f.drainAll(ctx)
+}
+
+func (f *follower) drainAll(ctx context.Context) error {
+	for more := true; more; {
+		var err error
+		if more, err = f.drainChunks(ctx); err != nil {
 			return err
 		}
-	}
-	for _, m := range got.chunks {
-		if err := f.live(ctx, m); err != nil {
-			return err
-		}
-	}
-	switch {
-	case f.terminal != nil:
-		return nil
-	case got.err != nil:
-		return got.err
-	case got.stale:
-		return f.catchUp(ctx)
 	}
 	return nil
 }
 
-// readEvents yields what the log has beyond the last event, from the leader.
-func (f *follower) readEvents(ctx context.Context) error {
-	entries, err := f.log.tasks.History(ctx, f.name, f.at.version)
-	for _, e := range entries {
-		if err := f.event(e); err != nil {
+// drainEvents yields the events that have come.
+func (f *follower) drainEvents(ctx context.Context) error {
+	for f.terminal == nil {
+		items, err := f.events.Next(ctx)
+		for _, it := range items {
+			if err := f.event(it.Value); err != nil {
+				return err
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF) && f.terminal == nil:
+			return errEnded // its caller had seen the end
+		case errors.Is(err, io.EOF) || len(items) > 0:
+			continue
+		default:
 			return err
 		}
 	}
-	return err
+	return nil
+}
+
+// eventOf yields the events up to an attempt's first, which is in the log.
+func (f *follower) eventOf(ctx context.Context, attempt uint32) error {
+	if err := f.drainEvents(ctx); err != nil || f.at.attempt >= attempt || f.terminal != nil {
+		return err
+	}
+	if err := f.events.Sync(ctx); err != nil {
+		return err
+	}
+	return f.drainEvents(ctx)
 }
 
 // event yields an event that is new; the terminal one is kept for the end.

@@ -22,7 +22,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks())
+	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
 }
 
 // bundle is one chat, its writer's side and its reader's.
@@ -90,6 +90,15 @@ func (x *bundle) replied(chunks uint64) {
 	x.commit(task.Replied(x.chat(), time.Now(), task.Reply{JSON: []byte(`{"whole":true}`), Chunks: chunks}))
 }
 
+// tryReplied is replied where the broker may not answer.
+func (x *bundle) tryReplied(ctx context.Context, chunks uint64) error {
+	e, err := task.Replied(x.chat(), time.Now(), task.Reply{JSON: []byte(`{"whole":true}`), Chunks: chunks})
+	if err == nil {
+		_, err = x.tasks.Commit(ctx, e, x.entry.Seq)
+	}
+	return err
+}
+
 func block(attempt uint32, i int) []byte { return fmt.Appendf(nil, `{"a":%d,"i":%d}`, attempt, i) }
 
 // chunk stores one message with so many blocks, from index on.
@@ -111,6 +120,17 @@ func (x *bundle) store(c *genbusv1.ChatChunk) {
 	if err != nil {
 		x.t.Fatal(err)
 	}
+}
+
+// tryStore stores a chunk of one block where the broker may not answer.
+func (x *bundle) tryStore(attempt uint32, index int) error {
+	m, err := x.enc.Chunk(x.t.Context(), x.name.Tenant, &genbusv1.ChatChunk{
+		Id: x.name.ID, Attempt: attempt, Index: uint64(index), Time: timestamppb.Now(), Blocks: [][]byte{block(attempt, index)},
+	})
+	if err == nil {
+		_, err = x.b.Publish(x.t.Context(), m)
+	}
+	return err
 }
 
 // text is an item in short: "event 2", "chunk 1: 0 1 2", "gap at 1/3".

@@ -21,11 +21,16 @@ const (
 
 	// The embedded broker takes messages of 8 MiB; a body that stays in its message needs room for headers beside it.
 	maxClaimCheck = 7 * MiB
-	// What one event of a task takes in the log, and how many events each job in work may still write when the log is
-	// at the level where progress is dropped.
-	eventBytes   = 4 * KiB
+	// What one event of a task may take in the log without a long reply or result, and how many a job in work may still
+	// write when no more jobs are submitted: what the upstream accepted, that its result is copied, its end, and the
+	// end's copy in the feed.
+	eventBytes   = 8 * KiB
 	eventsPerJob = 4
 )
+
+// EndBytes is what the log keeps for the end of each job in work: a tenth of nats.streams.tasks.max_bytes holds it for
+// max_in_flight of all routes.
+const EndBytes = eventsPerJob * eventBytes
 
 var (
 	tokenPattern     = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)

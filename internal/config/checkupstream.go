@@ -9,7 +9,7 @@ import (
 )
 
 // ownHeaders are set by genbus or by the HTTP client, and would be sent twice or break the request.
-var ownHeaders = []string{"accept", "connection", "content-length", "content-type", "expect", "host", "idempotency-key", "te", "trailer", "transfer-encoding", "upgrade"}
+var ownHeaders = []string{"accept", "accept-encoding", "connection", "content-length", "content-type", "expect", "host", "idempotency-key", "te", "trailer", "transfer-encoding", "upgrade"}
 
 func (c *Config) checkUpstreams(r *report) {
 	for _, name := range sortedKeys(c.Upstreams) {
@@ -18,7 +18,10 @@ func (c *Config) checkUpstreams(r *report) {
 			r.say(path, "is not a usable name; want "+wantToken)
 		}
 		checkBaseURL(r, path+".base_url", u.BaseURL)
-		within(r, path+".max_idle_conns", u.MaxIdleConns, 1, 100_000)
+		within(r, path+".max_idle_conns", u.MaxIdleConns, 0, 100_000)
+		if u.ReuseConnectionsForCreates && u.MaxIdleConns == 0 {
+			r.say(path+".reuse_connections_for_creates", "reuses nothing while max_idle_conns is 0; want max_idle_conns above 0, or this one left out")
+		}
 		within(r, path+".max_concurrent", u.MaxConcurrent, 0, 1_000_000)
 		within(r, path+".rate_per_second", u.RatePerSecond, 0, 1_000_000)
 		within(r, path+".key_rest", u.KeyRest, 0, 24*time.Hour)

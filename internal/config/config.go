@@ -78,7 +78,7 @@ type HTTP struct {
 type GRPC struct {
 	// Address that gRPC listens on, host:port; port 0 takes a free one. Default: 127.0.0.1:9090.
 	Addr string `yaml:"addr" env:"GENBUS_GRPC_ADDR"`
-	// Longest message received; a longer one is refused. Default: 32MiB.
+	// Longest message received, beside 64 KiB for what stands around a body; a longer one is refused. Default: 32MiB.
 	MaxMessageBytes Size `yaml:"max_message_bytes"`
 	// Connections at a time; more wait to be taken. 0 for no limit. Default: 10000.
 	MaxConnections int       `yaml:"max_connections"`
@@ -179,7 +179,7 @@ func Default() *Config {
 		GRPC:      GRPC{Addr: "127.0.0.1:9090", MaxMessageBytes: 32 * MiB, MaxConnections: 10_000},
 		Chat:      Chat{MaxAttempts: 2, InlineEvents: true},
 		Events:    Events{Encoding: EncodingProtobuf},
-		Limits:    Limits{ClaimCheckBytes: 256 * KiB, ArchiveBytes: 2 * GiB, BodiesBytes: 20 * GiB, SlowReaderBytes: MiB, ListIndex: 100_000, StreamTime: time.Hour},
+		Limits:    Limits{ClaimCheckBytes: 256 * KiB, ArchiveBytes: 2 * GiB, BodiesBytes: 20 * GiB, SlowReaderBytes: MiB, ListIndex: 100_000, StreamTime: time.Hour, Tenant: TenantLimits{MaxDeadLetters: 1000}},
 		Retry:     Retry{Share: 0.2, PerSecond: 10},
 		Log:       Log{Level: "info", Format: "auto"},
 		Telemetry: Telemetry{Traces: "auto"},

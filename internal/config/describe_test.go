@@ -17,6 +17,7 @@ var dependent = map[string]string{
 	"tenants.<name>.requests_per_second": "that of limits.tenant",
 	"tenants.<name>.burst":               "that of limits.tenant",
 	"tenants.<name>.max_jobs":            "that of limits.tenant",
+	"tenants.<name>.max_dead_letters":    "that of limits.tenant",
 	"tenants.<name>.max_body_bytes":      "that of limits.tenant",
 	"routes[].protocol":                  "primary for video",
 	"routes[].max_in_flight":             "100 for video, 64 for chat",

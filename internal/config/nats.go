@@ -34,7 +34,7 @@ type NATS struct {
 	// Embedded only: sync every write to disk before it is confirmed; off risks accepted jobs at power loss, and
 	// videos paid twice. Default: true.
 	SyncAlways bool `yaml:"sync_always" env:"GENBUS_NATS_SYNC_ALWAYS"`
-	// Embedded only: most bytes that all streams may hold on disk. Default: 10GiB.
+	// Embedded only: most bytes that all streams may hold on disk. Default: 16GiB.
 	MaxStoreBytes Size `yaml:"max_store_bytes"`
 	// Embedded only: most bytes that all streams may hold in memory. Default: 512MiB.
 	MaxMemoryBytes Size    `yaml:"max_memory_bytes"`
@@ -78,6 +78,7 @@ type Streams struct {
 	Tasks    TasksStream    `yaml:"tasks"`
 	Chunks   ChunksStream   `yaml:"chunks"`
 	Dead     DeadStream     `yaml:"dead"`
+	Rejected RejectedStream `yaml:"rejected"`
 	Usage    UsageStream    `yaml:"usage"`
 }
 
@@ -99,23 +100,32 @@ type WorkStream struct {
 type TasksStream struct {
 	// How long events are kept; must exceed twice the longest life of a job (queue timeout and deadline). Default: 168h.
 	MaxAge time.Duration `yaml:"max_age"`
-	// Most bytes of events; above 80 % admission refuses. Default: 4GiB.
+	// Most bytes of events; admission refuses when 80 % are used or reserved for accepted jobs. Default: 4GiB.
 	MaxBytes Size `yaml:"max_bytes"`
 }
 
 // ChunksStream holds streamed chat chunks, in memory.
 type ChunksStream struct {
-	// How long chunks can be replayed. Default: 15m.
+	// How long chunks can be replayed, where max_bytes holds them so long. Default: 15m.
 	MaxAge time.Duration `yaml:"max_age"`
-	// Most bytes of chunks. Default: 256MiB.
+	// Most bytes of chunks, about 330,000 of 800 bytes: what 12 chats send in 15 minutes, with 30 chunks a second each.
+	// Beyond it the oldest go first. Default: 256MiB.
 	MaxBytes Size `yaml:"max_bytes"`
 }
 
-// DeadStream holds the dead letters.
+// DeadStream holds the dead letters of accepted jobs.
 type DeadStream struct {
 	// How long dead letters are kept. Default: 720h.
 	MaxAge time.Duration `yaml:"max_age"`
-	// Most bytes of dead letters. Default: 1GiB.
+	// Most bytes of dead letters; none is pushed out by a newer one. Default: 1GiB.
+	MaxBytes Size `yaml:"max_bytes"`
+}
+
+// RejectedStream holds the letters of requests that were never accepted.
+type RejectedStream struct {
+	// How long letters of rejected requests are kept. Default: 720h.
+	MaxAge time.Duration `yaml:"max_age"`
+	// Most bytes of letters of rejected requests; beyond it the oldest go first. Default: 256MiB.
 	MaxBytes Size `yaml:"max_bytes"`
 }
 
@@ -123,21 +133,22 @@ type DeadStream struct {
 type UsageStream struct {
 	// How long usage events are kept. Default: 744h.
 	MaxAge time.Duration `yaml:"max_age"`
-	// Most bytes of usage events; beyond it the oldest go first. Default: 256MiB.
+	// Most bytes of usage events, about 1.5 million of 700 bytes; beyond it the oldest go first. Default: 1GiB.
 	MaxBytes Size `yaml:"max_bytes"`
 }
 
 func defaultNATS() NATS {
 	return NATS{
 		Listen: "127.0.0.1:4222", DataDir: "./data", Prefix: "genbus",
-		SyncAlways: true, MaxStoreBytes: 10 * GiB, MaxMemoryBytes: 512 * MiB,
+		SyncAlways: true, MaxStoreBytes: 16 * GiB, MaxMemoryBytes: 512 * MiB,
 		Streams: Streams{
 			Requests: RequestsStream{MaxMsgs: 1_000_000, MaxBytes: 4 * GiB},
 			Work:     WorkStream{MaxMsgs: 1_000_000},
 			Tasks:    TasksStream{MaxAge: 168 * time.Hour, MaxBytes: 4 * GiB},
 			Chunks:   ChunksStream{MaxAge: 15 * time.Minute, MaxBytes: 256 * MiB},
 			Dead:     DeadStream{MaxAge: 720 * time.Hour, MaxBytes: GiB},
-			Usage:    UsageStream{MaxAge: 744 * time.Hour, MaxBytes: 256 * MiB},
+			Rejected: RejectedStream{MaxAge: 720 * time.Hour, MaxBytes: 256 * MiB},
+			Usage:    UsageStream{MaxAge: 744 * time.Hour, MaxBytes: GiB},
 		},
 	}
 }

@@ -141,7 +141,7 @@ func TestProblems(t *testing.T) {
 		{"nats.tls embedded, without a key", "nats: {tls: {cert_file: /ok}}", nil, []string{`c.yaml:1: nats.tls.cert_file is "/ok"; want cert_file and key_file together`}},
 		{"nats.tls embedded, authorities alone", "nats: {tls: {ca_file: /ok}}", nil, []string{`c.yaml:1: nats.tls.ca_file is "/ok"; want cert_file and key_file beside it, or nats.url (GENBUS_NATS_URL) of a cluster`}},
 		{"nats.tls embedded, for nobody", "nats: {listen: none, tls: {cert_file: /ok, key_file: /ok}}", nil, []string{`c.yaml:1: nats.tls.cert_file is "/ok"; want nats.listen with an address`}},
-		{"nats.max_store_bytes", "nats:\n  max_store_bytes: 8GiB", nil, []string{"c.yaml:2: nats.max_store_bytes is 8GiB; want at least 9472MiB, the sum of max_bytes of the streams requests, tasks, dead and usage"}},
+		{"nats.max_store_bytes", "nats:\n  max_store_bytes: 8GiB", nil, []string{"c.yaml:2: nats.max_store_bytes is 8GiB; want at least 10496MiB, the sum of max_bytes of the streams requests, tasks, dead, rejected and usage"}},
 		{"nats.max_memory_bytes", "nats: {max_memory_bytes: 128MiB}", nil, []string{"c.yaml:1: nats.max_memory_bytes is 128MiB; want at least 256MiB, which is nats.streams.chunks.max_bytes"}},
 		{"streams", `nats:
   streams:
@@ -169,7 +169,9 @@ func TestProblems(t *testing.T) {
 		{"base_url credentials", "upstreams: {u: {base_url: 'http://u:hunter2@h'}}", nil, []string{"c.yaml:1: upstreams.u.base_url holds credentials or an @; want the address alone"}},
 		{"base_url v1", "upstreams: {u: {base_url: 'http://h/v1/'}}", nil, []string{`c.yaml:1: upstreams.u.base_url is "http://h/v1"; want the address without /v1, which genbus adds itself`}},
 		{"base_url by variable", "", []string{"GENBUS_UPSTREAM_URL=ftp://h"}, []string{`GENBUS_UPSTREAM_URL: upstreams.default.base_url is "ftp://h"; want http://`}},
-		{"max_idle_conns", "upstreams: {u: {base_url: http://h, max_idle_conns: 0}}", nil, []string{"c.yaml:1: upstreams.u.max_idle_conns is 0; want 1 to 100000"}},
+		{"max_idle_conns", "upstreams: {u: {base_url: http://h, max_idle_conns: -1}}", nil, []string{"c.yaml:1: upstreams.u.max_idle_conns is -1; want 0 to 100000"}},
+		{"reuse of nothing", "upstreams: {u: {base_url: http://h, max_idle_conns: 0, reuse_connections_for_creates: true}}", nil, []string{"c.yaml:1: upstreams.u.reuse_connections_for_creates reuses nothing while max_idle_conns is 0"}},
+		{"own header, accept-encoding", "upstreams: {u: {base_url: http://h, headers: {accept-encoding: gzip}}}", nil, []string{"c.yaml:1: upstreams.u.headers.accept-encoding is set by genbus itself; want it left out"}},
 		{"own header", "upstreams: {u: {base_url: http://h, headers: {Content-Type: a}}}", nil, []string{"c.yaml:1: upstreams.u.headers.Content-Type is set by genbus itself; want it left out"}},
 		{"secret header", "upstreams: {u: {base_url: http://h, headers: {Api-Key: hunter2}}}", nil, []string{"c.yaml:1: upstreams.u.headers.Api-Key looks like a secret; want the key in key_env or key_file"}},
 		{"header name", "upstreams: {u: {base_url: http://h, headers: {'a:b': c}}}", nil, []string{"c.yaml:1: upstreams.u.headers.a:b is not a header name; want"}},
@@ -269,7 +271,7 @@ func TestProblems(t *testing.T) {
 		{"log too short for chats", upstreamU + "routes:\n- {name: c, kind: chat, upstream: u, models: [m], timeouts: {queue: 84h}}", nil, []string{
 			"nats.streams.tasks.max_age is 168h; want more than 170h, twice the longest life of a job of routes[0] (c)"}},
 		{"log too small", routeU + "max_in_flight: 100_000}", nil, []string{
-			"nats.streams.tasks.max_bytes is 4GiB; want at least 15625MiB: a tenth of it must hold 4 events of 4KiB for each of the 100000 jobs in flight (sum of max_in_flight)"}},
+			"nats.streams.tasks.max_bytes is 4GiB; want at least 31250MiB: a tenth of it must hold 4 events of 8KiB for each of the 100000 jobs in flight (sum of max_in_flight)"}},
 
 		// Tenants and listening.
 		{"tenant", "api_keys: [{tenant: a b, key_env: A}]", []string{"A=hunter2"}, []string{`c.yaml:1: api_keys[0].tenant is "a b"; want 1 to 64 letters, digits, _ or -`}},

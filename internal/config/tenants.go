@@ -18,6 +18,9 @@ type TenantLimits struct {
 	// Accepted, unfinished jobs of one tenant over all replicas, inline chats in each; 0 for no limit. Beyond it new ones
 	// are refused with tenant_full, and wait in the NATS inbox. Default: 0.
 	MaxJobs int `yaml:"max_jobs"`
+	// Dead letters of one tenant's jobs from which on none of its videos is submitted, until an operator resolves some: new
+	// ones are refused with dead_letters_full, and accepted ones wait; 0 for no limit. Default: 1000.
+	MaxDeadLetters int `yaml:"max_dead_letters"`
 	// Longest request body of one tenant, where http.max_body_bytes allows more; 0 for no other limit. Default: 0.
 	MaxBodyBytes Size `yaml:"max_body_bytes"`
 }
@@ -30,6 +33,9 @@ type TenantOverride struct {
 	Burst int `yaml:"burst"`
 	// Accepted, unfinished jobs of this tenant; 0 for no limit. Default: that of limits.tenant.
 	MaxJobs int `yaml:"max_jobs"`
+	// Dead letters of this tenant's jobs from which on none of its videos is submitted; 0 for no limit. Default: that of
+	// limits.tenant.
+	MaxDeadLetters int `yaml:"max_dead_letters"`
 	// Longest request body of this tenant; 0 for no other limit. Default: that of limits.tenant.
 	MaxBodyBytes Size `yaml:"max_body_bytes"`
 }
@@ -83,6 +89,7 @@ func (l TenantLimits) check(r *report, path string) {
 	within(r, path+".requests_per_second", l.RequestsPerSecond, 0, 100_000)
 	within(r, path+".burst", l.Burst, 0, 1_000_000)
 	within(r, path+".max_jobs", l.MaxJobs, 0, 1_000_000_000)
+	within(r, path+".max_dead_letters", l.MaxDeadLetters, 0, 1_000_000_000)
 	if l.MaxBodyBytes != 0 {
 		within(r, path+".max_body_bytes", l.MaxBodyBytes, KiB, GiB)
 	}

@@ -19,12 +19,12 @@ tenants:
   null:
 `)
 	for tenant, want := range map[string]TenantLimits{
-		"nobody": {RequestsPerSecond: 2.5, Burst: 7, MaxJobs: 100, MaxBodyBytes: 4 * MiB},
-		"acme":   {RequestsPerSecond: 50, Burst: 7, MaxJobs: 100, MaxBodyBytes: MiB},
-		"free":   {MaxBodyBytes: 4 * MiB},
-		"slow":   {RequestsPerSecond: 0.1, Burst: 1, MaxJobs: 100, MaxBodyBytes: 4 * MiB},
-		"also":   {RequestsPerSecond: 0.1, Burst: 1, MaxJobs: 100, MaxBodyBytes: 4 * MiB},
-		"null":   {RequestsPerSecond: 2.5, Burst: 7, MaxJobs: 100, MaxBodyBytes: 4 * MiB},
+		"nobody": {RequestsPerSecond: 2.5, Burst: 7, MaxJobs: 100, MaxDeadLetters: 1000, MaxBodyBytes: 4 * MiB},
+		"acme":   {RequestsPerSecond: 50, Burst: 7, MaxJobs: 100, MaxDeadLetters: 1000, MaxBodyBytes: MiB},
+		"free":   {MaxDeadLetters: 1000, MaxBodyBytes: 4 * MiB},
+		"slow":   {RequestsPerSecond: 0.1, Burst: 1, MaxJobs: 100, MaxDeadLetters: 1000, MaxBodyBytes: 4 * MiB},
+		"also":   {RequestsPerSecond: 0.1, Burst: 1, MaxJobs: 100, MaxDeadLetters: 1000, MaxBodyBytes: 4 * MiB},
+		"null":   {RequestsPerSecond: 2.5, Burst: 7, MaxJobs: 100, MaxDeadLetters: 1000, MaxBodyBytes: 4 * MiB},
 	} {
 		if d := cmp.Diff(want, c.LimitsOf(tenant)); d != "" {
 			t.Errorf("%s: %s", tenant, d)
@@ -41,7 +41,7 @@ tenants:
 
 func TestWithoutLimitsThereAreNone(t *testing.T) {
 	t.Parallel()
-	if d := cmp.Diff(TenantLimits{MaxBodyBytes: 32 * MiB}, mustLoad(t, "").LimitsOf("acme")); d != "" {
+	if d := cmp.Diff(TenantLimits{MaxDeadLetters: 1000, MaxBodyBytes: 32 * MiB}, mustLoad(t, "").LimitsOf("acme")); d != "" {
 		t.Error(d)
 	}
 	// As many as a second has, where nothing is said of a burst.

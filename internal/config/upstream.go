@@ -47,8 +47,11 @@ type Upstream struct {
 	// Whether results may lie at loopback, private and link-local addresses other than base_url's own. Only then are
 	// other hosts reached through the proxy that HTTPS_PROXY names. Default: false.
 	PrivateResults bool `yaml:"private_results"`
-	// Idle connections that are kept open. Default: 256.
+	// Idle connections that are kept open for the next call; 0 for none: no connection is reused. Default: 256.
 	MaxIdleConns int `yaml:"max_idle_conns"`
+	// Whether creates of videos over HTTP/1.1 reuse connections too. It saves a handshake. A create whose connection the
+	// upstream closes at that moment may end as submission_outcome_unknown. Over HTTP/2 they share one either way. Default: false.
+	ReuseConnectionsForCreates bool `yaml:"reuse_connections_for_creates"`
 	// Headers added to every request; nothing secret, and none that genbus sets itself. Default: none.
 	Headers map[string]string `yaml:"headers"`
 

@@ -54,6 +54,7 @@ type chatJob struct {
 	attempts atomic.Uint32
 	tried    pool.Tried // across the attempts of this process
 	doubt    doubt      // before the log was read
+	body     itemBody
 
 	mu        sync.Mutex
 	msg       delivery
@@ -219,15 +220,18 @@ func (j *chatJob) run() Outcome {
 	}
 	for {
 		j.renewRoute()
-		if f := j.tooLate(time.Now()); f != nil {
+		now, err := j.Broker.Clock().Now()
+		if err != nil {
+			return unjudged()
+		}
+		if f := j.tooLate(now); f != nil {
 			return j.fail(0, f)
+		}
+		if !j.roomForSubmission(j.ctx, j.name, j.Name) {
+			return Hold(j.beforeLimits(time.Now().Add(jittered(roomAgain, 0.2))))
 		}
 		lease, out, ok := j.reserve()
 		if !ok {
-			return out
-		}
-		if out, ok := j.start(lease.Account()); !ok {
-			lease.Release()
 			return out
 		}
 		out, again := j.attempt(lease)
@@ -319,7 +323,10 @@ func (j *chatJob) beforeLimits(at time.Time) time.Time {
 
 // start commits the next attempt before the upstream is called.
 func (j *chatJob) start(a pool.Account) (Outcome, bool) {
-	now := time.Now()
+	now, err := j.Broker.Clock().Now()
+	if err != nil {
+		return unjudged(), false
+	}
 	e, err := task.Started(j.chat(), now, task.Attempt{
 		Upstream: a.Upstream, Key: a.Key, Deadline: now.Add(j.Timeouts.Total * time.Duration(j.Config.Now().Chat.MaxAttempts)),
 	})

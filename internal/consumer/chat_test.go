@@ -3,7 +3,6 @@ package consumer
 import (
 	"strings"
 	"testing"
-	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
@@ -11,15 +10,6 @@ import (
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 )
-
-func (r *replica) started(t testing.TB) time.Time {
-	t.Helper()
-	s, err := r.Broker.JetStream().Stream(t.Context(), r.Broker.Names().Requests())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s.CachedInfo().Created
-}
 
 func TestQueuedChat(t *testing.T) {
 	t.Parallel()

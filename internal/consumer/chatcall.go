@@ -28,8 +28,9 @@ type reply struct {
 	from   pool.Account
 }
 
-// attempt calls the upstream until it has answered or has cost an attempt. again
-// is true when another attempt is to be begun.
+// attempt begins the next attempt, and calls the upstream until it has answered or has
+// cost the attempt. again is true when another one is to be begun. A request that
+// cannot be read costs none.
 func (j *chatJob) attempt(lease *pool.Lease) (out Outcome, again bool) {
 	defer lease.Release() // where it was not called
 	request, err := j.request()
@@ -37,7 +38,11 @@ func (j *chatJob) attempt(lease *pool.Lease) (out Outcome, again bool) {
 		return j.fail(0, fault.New(fault.InputLost, "job %s: %w", j.name.ID, err)), false
 	}
 	if err != nil {
+		j.Logger.Warn("the request's body could not be read", j.attrs("error", err)...)
 		return j.notNow(), false
+	}
+	if out, ok := j.start(lease.Account()); !ok {
+		return out, false
 	}
 	for refusals := 0; ; refusals++ {
 		r, err := j.call(request, lease)
@@ -92,7 +97,8 @@ func (j *chatJob) waitForUpstream(f *fault.Error, refusals int) bool {
 	if d == 0 {
 		d = jittered(min(time.Second<<min(refusals, 5), 30*time.Second), 0.2)
 	}
-	if deadline := j.entry.Job.GetExecution().GetDeadline(); deadline != nil && time.Now().Add(d).After(deadline.AsTime()) {
+	now, wrong := j.Broker.Clock().Now()
+	if deadline := j.entry.Job.GetExecution().GetDeadline(); deadline != nil && wrong == nil && now.Add(d).After(deadline.AsTime()) {
 		return false
 	}
 	ctx, cancel := context.WithCancel(j.ctx)
@@ -104,7 +110,7 @@ func (j *chatJob) waitForUpstream(f *fault.Error, refusals int) bool {
 // request is the JSON for the upstream: the client's own bytes, but for the wish
 // for usage in a stream.
 func (j *chatJob) request() ([]byte, error) {
-	raw, err := itemBody(j.ctx, j.Bodies, j.item)
+	raw, err := j.body.read(j.ctx, j.Bodies, j.item, time.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +123,7 @@ func (j *chatJob) request() ([]byte, error) {
 func (j *chatJob) call(request []byte, lease *pool.Lease) (reply, error) {
 	ctx, span := j.startCall(j.ctx, "genbus.chat.call", j.name, j.Name, j.chat().GetExecution())
 	r, err := j.callOnce(ctx, pool.ChatRequest{
-		JobID: j.name.ID, Model: j.item.GetModel(), Body: request, Queued: true, Lease: lease, Tried: &j.tried,
+		Job: poolJob(j.name), Model: j.item.GetModel(), Body: request, Queued: true, Lease: lease, Tried: &j.tried,
 	})
 	endSpan(span, err)
 	return r, err
@@ -179,8 +185,9 @@ func (j *chatJob) replied(r reply) Outcome {
 	if c, err := body.ParseCompletion(r.json); err == nil {
 		out.Usage = c.GetUsage()
 	}
-	for len(r.json) > publisher.ClaimCheck && out.Ref == nil {
-		ref, err := j.Bodies.Put(context.WithoutCancel(j.ctx), j.name.Tenant, j.name.ID+"-reply", r.json)
+	stored := len(r.json) > publisher.ClaimCheck || !j.Log.RoomForReply(j.ctx, len(r.json))
+	for stored && out.Ref == nil {
+		ref, err := j.Bodies.Put(context.WithoutCancel(j.ctx), j.name.Tenant, publisher.ReplyBody(j.name.ID), r.json)
 		if err == nil {
 			out.JSON, out.Ref = nil, publisher.BlobRef(ref)
 			break
@@ -191,5 +198,10 @@ func (j *chatJob) replied(r reply) Outcome {
 		}
 	}
 	e, err := task.Replied(j.chat(), time.Now(), out)
-	return j.end(e, err)
+	outcome := j.end(e, err)
+	// An end, or an attempt, of another replica: ours is not stored, and never will be.
+	if outcome.verb == drop || j.entry.Terminal() && j.chat().GetReplyRef().GetName() != out.Ref.GetName() {
+		j.discard(j.ctx, out.Ref)
+	}
+	return outcome
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/subject"
@@ -26,6 +25,8 @@ func (j *chatJob) load() (Outcome, bool) {
 		return j.stray(), false
 	case !current.Terminal() && j.taken(current): // while we waited for the log
 		return Drop(), false
+	case j.entry.Job == nil && j.heldElsewhere(j.delivery(), current):
+		return j.leaveToHolder(j.attrs()...), false
 	}
 	j.entry = current
 	j.attempts.Store(current.Job.GetExecution().GetAttempt())
@@ -71,10 +72,15 @@ func (j *chatJob) recordFirst() (Outcome, bool) {
 		j.Logger.Info("a chat was erased before it began", j.attrs()...)
 		return Drop(), false
 	}
-	if time.Since(j.item.GetAcceptedAt().AsTime()) <= admission.LostAfter {
+	lost, err := j.Admission.Lost(j.Broker.Names().Work(), j.item)
+	switch {
+	case err != nil:
+		return unjudged(), false
+	case lost:
+		return j.lost(), false
+	default:
 		return j.commit(task.FromWork(j.item), 0)
 	}
-	return j.lost(), false
 }
 
 // lost ends a chat with its first event, and keeps its request.
@@ -112,10 +118,24 @@ func (j *chatJob) commit(e task.Event, last uint64) (Outcome, bool) {
 			return HoldFor(0), false // admission's first event, or an earlier write of ours
 		}
 		return Drop(), false
+	case errors.Is(err, tasklog.ErrNotFound) && last > 0:
+		return j.logGone(), false
 	default:
 		j.Logger.Warn("commit failed", j.attrs("phase", task.PhaseWord(e.Job.GetExecution().GetPhase()), "error", err)...)
 		return HoldFor(retryLog), false
 	}
+}
+
+// logGone is the outcome of a chat whose log has vanished. Without its work item too, it
+// was erased after another replica had ended it.
+func (j *chatJob) logGone() Outcome {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(j.ctx), commitTimeout)
+	defer cancel()
+	if there, err := j.stands(ctx, j.delivery()); err != nil || there {
+		return HoldFor(retryLog)
+	}
+	j.Logger.Info("a held chat was erased", j.attrs()...)
+	return Drop()
 }
 
 func (j *chatJob) finish() Outcome {

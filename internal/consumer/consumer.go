@@ -70,6 +70,7 @@ type Consumer struct {
 	jobs         sync.WaitGroup // jobs that a goroutine works on
 	resync       gate
 
+	countEvery  time.Duration
 	extendEvery atomic.Int64  // a duration; the ticker looks at it each time
 	removals    atomic.Uint64 // reloads that removed routes; who looks for orphans begins anew with each
 	// What follows belongs to Start, and then to the reload at work.
@@ -93,7 +94,7 @@ func New(ctx context.Context, o Options) *Consumer {
 		dead:  publisher.DeadLetters{Broker: o.Broker, Bodies: o.Bodies, Metrics: o.Metrics},
 		reads: rate.NewLimiter(confirmPerSecond, confirmPerSecond),
 		ups:   newUpstreams(o.Config, o.Metrics), copies: make(chan struct{}, maxCopies),
-		running: map[routeID]*running{},
+		running: map[routeID]*running{}, countEvery: countEvery,
 	}
 	c.sweeper = newSweeper(c)
 	o.Log.Observe(c.sweeper.notice)

@@ -237,18 +237,19 @@ func TestTakerDropsCopiesOfItsForerunner(t *testing.T) {
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, testConfig(t, up.URL()))
 	for i := range 2 {
-		if _, err := r.Bodies.Put(t.Context(), "acme", publisher.CopyName(videoID("v"), i), []byte("a video")); err != nil {
+		if _, err := r.Bodies.Put(t.Context(), "acme", publisher.CopyBody(videoID("v"), i), []byte("a video")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := r.Bodies.Put(t.Context(), "acme", publisher.CopyName(videoID("other"), 0), []byte("a video")); err != nil {
+	other, err := r.Bodies.Put(t.Context(), "acme", publisher.CopyBody(videoID("other"), 0), []byte("a video"))
+	if err != nil {
 		t.Fatal(err)
 	}
 	inherit(t, r, "v", append(completedUpstream(time.Hour), func(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
 		return task.Cancelled(v, now, fault.New(fault.Cancelled, "cancelled").TaskError())
 	})...)
 	doneOnce(t, b, last(follow(t, r.log, videoID("v"))))
-	if left := copies(t, b); !slices.Equal(left, []string{publisher.CopyName(videoID("other"), 0)}) {
+	if left := copies(t, b); !slices.Equal(left, []string{other.Name}) {
 		t.Errorf("the object store has %v", left)
 	}
 }

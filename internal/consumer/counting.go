@@ -2,10 +2,12 @@ package consumer
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/genbus/genbus/internal/broker"
-	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -14,18 +16,23 @@ import (
 const countEvery = 10 * time.Second
 
 // countWaiting counts the jobs that wait for a route, at once and from then on, until
-// ctx ends; then nobody does any more. What cannot be read stands as it was.
-func (c *Consumer) countWaiting(ctx context.Context, kind subject.Kind, route string, metrics *telemetry.RouteMetrics) {
+// ctx ends; then nobody does any more. What cannot be read stands as it was. What the
+// route needs in the broker is made again where it was deleted: a replica without a free
+// slot fetches nothing that would tell it.
+func (c *Consumer) countWaiting(ctx context.Context, id routeID, metrics *telemetry.RouteMetrics) {
 	for {
-		metrics.Waiting(c.Admission.Waiting(ctx, kind, route))
-		switch oldest, err := c.Admission.Oldest(ctx, kind, route); {
+		if err := c.restoreRoute(ctx, id); err != nil && ctx.Err() == nil {
+			c.Logger.Warn("what a route needs in the broker could not be made sure of; this is repeated", "kind", id.kind, "route", id.name, "error", err)
+		}
+		metrics.Waiting(c.Admission.Waiting(ctx, id.kind, id.name))
+		switch oldest, err := c.Admission.Oldest(ctx, id.kind, id.name); {
 		case err != nil:
 		case oldest.IsZero():
 			metrics.Oldest(0)
 		default:
 			metrics.Oldest(time.Since(oldest))
 		}
-		if broker.Wait(ctx, countEvery) != nil {
+		if broker.Wait(ctx, c.countEvery) != nil {
 			metrics.Waiting(0, 0)
 			metrics.Oldest(0)
 			return
@@ -33,26 +40,59 @@ func (c *Consumer) countWaiting(ctx context.Context, kind subject.Kind, route st
 	}
 }
 
-// countStreams counts what is in each stream, at once and from then on.
+// countStreams counts what is in each stream, at once and from then on. A stream that was
+// deleted is created again.
 func (c *Consumer) countStreams() {
+	short := map[string]bool{} // by stream: it keeps less than its max_age
 	for {
 		for _, s := range c.Broker.Streams() {
-			c.countStream(c.fetching, s.Name)
+			c.countStream(c.fetching, s.Name, short)
 		}
-		if broker.Wait(c.fetching, countEvery) != nil {
+		if broker.Wait(c.fetching, c.countEvery) != nil {
 			return
 		}
 	}
 }
 
-func (c *Consumer) countStream(ctx context.Context, name string) {
+func (c *Consumer) countStream(ctx context.Context, name string, short map[string]bool) {
 	ctx, cancel := context.WithTimeout(ctx, broker.ReadTimeout)
 	defer cancel()
+	c.Metrics.StreamRecreations(name, c.Broker.Recreated(name))
 	s, err := c.Broker.Stream(ctx, name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		err = c.Broker.CreateMissingStreams(ctx)
+		if err != nil {
+			c.Logger.Error("a stream is gone, and could not be created again; this is repeated", "stream", name, "error", err)
+		}
+		return
+	}
 	if err != nil {
 		return
 	}
 	info := s.CachedInfo()
 	c.Metrics.StreamState(name, info.State.Msgs, info.State.Bytes, info.Config.MaxBytes)
 	c.Metrics.StreamCount(name, info.State.Msgs, info.Config.MaxMsgs)
+	if info.Config.Discard != jetstream.DiscardOld {
+		return
+	}
+	history := broker.History(info)
+	c.Metrics.StreamHistory(name, history)
+	if is := history < 1; is != short[name] {
+		short[name] = is
+		c.sayHistory(info, history)
+	}
+}
+
+// sayHistory tells when a stream begins to keep less than its max_age, and when it no longer
+// does: what goes first is what somebody was promised to find.
+func (c *Consumer) sayHistory(info *jetstream.StreamInfo, history float64) {
+	attrs := []any{
+		"stream", info.Config.Name, "max_age", info.Config.MaxAge.String(), "bytes", info.State.Bytes, "max_bytes", info.Config.MaxBytes,
+		"keeps", time.Duration(history * float64(info.Config.MaxAge)).Round(time.Second).String(),
+	}
+	if history < 1 {
+		c.Logger.Warn("a stream drops, or soon will, what is younger than its max_age; raise its max_bytes", attrs...)
+		return
+	}
+	c.Logger.Info("a stream keeps what it has until its max_age again", attrs...)
 }

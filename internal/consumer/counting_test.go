@@ -1,7 +1,10 @@
 package consumer
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -132,4 +135,43 @@ func TestWhatStandsInTheBrokerIsCounted(t *testing.T) {
 	}
 	first.stop(true) // gives its job back
 	reaches(t, m, 1, "genbus_redeliveries_total", route)
+}
+
+// TestAStreamThatWillDropTooEarlySaysSo before it drops anything, once.
+func TestAStreamThatWillDropTooEarlySaysSo(t *testing.T) {
+	t.Parallel()
+	brokertest.EachLimited(t, broker.Limits{UsageMaxBytes: 1 << 20, ChunksMaxBytes: 1 << 20}, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b, m := open(t), telemetry.NewMetrics("test")
+		var said bytes.Buffer
+		r := idleReplica(t, b, testConfig(t, "http://127.0.0.1:1"), func(o *Options) { o.Metrics = m })
+		r.Logger = slog.New(slog.NewTextHandler(&said, nil))
+		short := map[string]bool{}
+		for stream, subj := range map[string]string{b.Names().UsageStream(): b.Names().Usage(subject.Video, "acme", "v"), b.Names().Chunks(): b.Names().Chunk("acme", "c")} {
+			labels := map[string]string{"stream": stream}
+			count := func() float64 {
+				r.countStream(t.Context(), stream, short)
+				history, _ := value(t, m, "genbus_stream_history_ratio", labels)
+				return history
+			}
+			if got := count(); got != 1 {
+				t.Errorf("%s: %v of an empty stream", stream, got)
+			}
+			for range 14 { // 64 KiB each, of 1 MiB
+				if _, err := b.JetStream().Publish(t.Context(), subj, make([]byte, 64<<10-200)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := count(); got <= 0 || got >= 1 {
+				t.Errorf("%s: %v", stream, got)
+			}
+			count()
+			s, err := b.Stream(t.Context(), stream)
+			if err != nil || s.CachedInfo().State.Msgs != 14 {
+				t.Fatalf("%s has dropped something already: %v, %v", stream, s, err)
+			}
+			if n := strings.Count(said.String(), "stream="+stream); n != 1 {
+				t.Errorf("%s: said %d times:\n%s", stream, n, said.String())
+			}
+		}
+	})
 }

@@ -115,14 +115,15 @@ func TestEndsWithALetterAreWarnings(t *testing.T) {
 	for _, model := range []string{"sandbox-video", "sandbox-video:fail=end", "sandbox-video:drop=after_create"} {
 		follow(t, r.log, publish(t, b, subject.Video, model, videoRequest(model, model, "a cat")))
 	}
-	publish(t, b, subject.Video, "none", videoRequest("none", "none", "a cat"))
+	refused := publish(t, b, subject.Video, "none", videoRequest("none", "none", "a cat"))
 	r.eventually(t, "two letters", func() bool { return len(deadLetters(t, b)) == 2 })
 	r.stop(true)
 	for want, times := range map[string]int{
-		`level=INFO msg="video task ended"`:     2,
-		`level=WARN msg="video task ended"`:     1,
-		`code=submission_outcome_unknown`:       1,
-		`level=WARN msg="a request was refused`: 1,
+		` job_id=` + refused + ` code=model_not_found error="no video route serves the model`: 1,
+		`level=INFO msg="video task ended"`:                                                   2,
+		`level=WARN msg="video task ended"`:                                                   1,
+		`code=submission_outcome_unknown`:                                                     1,
+		`level=WARN msg="a request was refused`:                                               1,
 	} {
 		if n := strings.Count(log.String(), want); n != times {
 			t.Errorf("%s stands %d times in\n%s", want, n, log.String())

@@ -61,7 +61,7 @@ func Hold(at time.Time) Outcome { return Outcome{verb: hold, at: at} }
 func HoldFor(d time.Duration) Outcome { return Hold(time.Now().Add(d)) }
 
 // Ack removes the message. It is for jobs whose terminal event was written by us
-// or read from the leader.
+// or read from the leader, or that left the line (see leaveLine).
 func Ack() Outcome { return Outcome{verb: ack} }
 
 // Nak gives the message to another replica at once.
@@ -70,6 +70,10 @@ func Nak() Outcome { return Outcome{verb: nak} }
 // NakWithDelay gives the message to anybody, later. A delayed message still
 // counts as pending, so this is for rare cases.
 func NakWithDelay(d time.Duration) Outcome { return Outcome{verb: nak, delay: d} }
+
+// unjudged gives a job to another replica, because this one must not judge it by its
+// clock. The delay outlives a fetch that is under way here; no other follows it.
+func unjudged() Outcome { return NakWithDelay(2 * fetchWait) }
 
 // Drop forgets the message without a word: an ack or a nak would act on the
 // message of its new owner.

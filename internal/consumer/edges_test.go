@@ -42,11 +42,11 @@ func storeItem(t testing.TB, b *broker.Broker, route, id string, age time.Durati
 }
 
 // waitItem is storeItem for a job that waits for its turn.
-func waitItem(t testing.TB, b *broker.Broker, route, id string) *genbusv1.WorkItem {
+func waitItem(t testing.TB, b *broker.Broker, route, id string, age time.Duration) *genbusv1.WorkItem {
 	t.Helper()
 	item := &genbusv1.WorkItem{
 		Id: id, Kind: "video", Tenant: "acme", Route: route, Model: "sandbox-video", Protocol: "primary", Fingerprint: []byte("fp"),
-		Body: []byte(`{"model":"sandbox-video","prompt":"a cat"}`), AcceptedAt: timestamppb.Now(),
+		Body: []byte(`{"model":"sandbox-video","prompt":"a cat"}`), AcceptedAt: timestamppb.New(time.Now().Add(-age)),
 	}
 	putItemAt(t, b, b.Names().WaitItem(subject.Video, route, "acme", id), item)
 	return item
@@ -87,6 +87,25 @@ func TestOldItemWithoutALogIsNotSubmitted(t *testing.T) {
 	})
 }
 
+// TestOldItemThatWaitedWithoutALogIsRun: it was accepted while the log was away, the
+// replica that had accepted it died, and its turn came hours later. It was never in line.
+func TestOldItemThatWaitedWithoutALogIsRun(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		up, b, id := newSandbox(t), open(t), videoID("old")
+		r := newReplica(t, b, testConfig(t, up.URL()))
+		waitItem(t, b, config.SandboxVideoRoute, id, 2*time.Hour)
+		events := follow(t, r.log, id)
+		if phases(events) != "queued submitting submitted completed" && last(events).Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+			t.Errorf("phases %s, %v", phases(events), last(events).Job.GetError())
+		}
+		doneOnce(t, b, last(events))
+		if n := up.Sandbox.Stats().Creates; n != 1 {
+			t.Errorf("%d creates", n)
+		}
+	})
+}
+
 func TestYoungItemWithoutALogIsCarriedOn(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
@@ -111,7 +130,7 @@ func TestRefusalIsFinishedByTheRedelivery(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	publish(t, b, subject.Video, "bad", videoRequest("bad", "sandbox-video", ""))
+	publish(t, b, subject.Video, "bad", videoRequest("bad", "", "a cat"))
 	doneOnce(t, b, end)
 }
 
@@ -122,7 +141,7 @@ func TestRefusalLeavesAnAcceptedJobAlone(t *testing.T) {
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, testConfig(t, up.URL()))
 	storeItem(t, b, "of-another-replica", videoID("taken"), 0)
-	publish(t, b, subject.Video, "taken", videoRequest("taken", "sandbox-video", ""))
+	publish(t, b, subject.Video, "taken", videoRequest("taken", "", "a cat"))
 	awaitLetters(t, b, 1)
 	refused := admission.Request{Kind: subject.Video, Tenant: "acme", RequestID: "taken"}
 	in := &intake{Consumer: r.Consumer, kind: subject.Video}
@@ -184,7 +203,7 @@ func TestRerouteIntoAFullStreamLosesNothing(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
 	r, subjects := orphanage(t, b, config.OrphansReroute, 2)
-	waitItem(t, b, "gone", videoID("other"))
+	waitItem(t, b, "gone", videoID("other"), 0)
 	stream, err := b.JetStream().Stream(t.Context(), b.Names().Wait())
 	if err != nil {
 		t.Fatal(err)

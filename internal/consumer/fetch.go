@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/genbus/genbus/internal/broker"
@@ -75,10 +77,13 @@ const (
 // take begins to work on a message and calls release when its slot is free.
 type take func(m jetstream.Msg, release func())
 
-// fetchLoop fetches until ctx ends.
-func (c *Consumer) fetchLoop(ctx context.Context, cons jetstream.Consumer, free *slots, take take, metrics *telemetry.RouteMetrics) {
+// fetchLoop fetches until ctx ends, and nothing while this replica's clock is wrong: what
+// it took it could not begin. restore makes the durable consumer again where it was
+// deleted; cons names it, and goes on with the new one.
+func (c *Consumer) fetchLoop(ctx context.Context, cons jetstream.Consumer, free *slots, take take, metrics *telemetry.RouteMetrics, restore func(context.Context) error) {
+	said := fetchLog{log: c.Logger, consumer: cons.CachedInfo().Name}
 	for {
-		if c.resync.pass(ctx) != nil {
+		if c.resync.pass(ctx) != nil || c.Broker.Clock().Await(ctx) != nil {
 			return
 		}
 		n, err := free.reserve(ctx, fetchBatch)
@@ -88,14 +93,48 @@ func (c *Consumer) fetchLoop(ctx context.Context, cons jetstream.Consumer, free 
 		got, err := c.fetch(ctx, cons, n, take, free)
 		free.release(n - got)
 		if err == nil {
+			said.went()
 			continue
 		}
 		metrics.FetchFailed()
-		c.Logger.Warn("fetch failed", "consumer", cons.CachedInfo().Name, "error", err)
+		if gone(err) {
+			err = errors.Join(err, restore(ctx))
+		}
+		said.failed(err)
 		if broker.Wait(ctx, time.Second) != nil {
 			return
 		}
 	}
+}
+
+// fetchLog says why the fetches of one loop fail.
+type fetchLog struct {
+	log      *slog.Logger
+	consumer string
+	away     bool // there was no connection to NATS, and that was said
+}
+
+// failed logs an error. In an outage of NATS each loop has the same one each second.
+func (l *fetchLog) failed(err error) {
+	// The client refuses what it cannot send, as nothing is buffered.
+	away := errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrConnectionReconnecting) || errors.Is(err, nats.ErrDisconnected)
+	if away && l.away {
+		return
+	}
+	if l.away = away; away {
+		err = errors.New("not connected to NATS; this is said once for each outage")
+	}
+	l.log.Warn("fetch failed", "consumer", l.consumer, "error", err)
+}
+
+// went ends an outage.
+func (l *fetchLog) went() { l.away = false }
+
+// gone reports whether a fetch failed because its consumer, or the stream, may have been
+// deleted: without a leader of either, a fetch has no responders too.
+func gone(err error) bool {
+	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrConsumerDeleted) ||
+		errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound)
 }
 
 // fetch asks for n messages and hands each on as it comes.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // fillLog puts foreign ends into the feed until the log has used a share, or is
@@ -75,7 +77,10 @@ func testFullLog(t *testing.T, b *broker.Broker, share float64) {
 	}
 	// The share is read at most once a second: until then requests would be taken,
 	// and fill what is left of the log.
-	shortly(t, "the log is seen to be full", func() bool { return r.log.Usage(t.Context()) > tasklog.AdmitBelow })
+	shortly(t, "the log is seen to be full", func() bool {
+		room, err := r.log.Room(t.Context())
+		return err == nil && room.Used > room.AdmitLimit()
+	})
 	if f := fault.From(ask("later")); f.Code != fault.StorageFull || f.RetryAfter == 0 {
 		t.Errorf("refused with %v, retry after %s", f, f.RetryAfter)
 	}
@@ -95,6 +100,82 @@ func testFullLog(t *testing.T, b *broker.Broker, share float64) {
 			t.Errorf("%s was created %d times", id, n)
 		}
 	}
+}
+
+// TestSubmissionsWaitForRoom: accepted jobs are not submitted while the log has no room for
+// their ends. They are held, not failed; one whose time is over ends, for which there is
+// room; and the others go on when there is room again.
+func TestSubmissionsWaitForRoom(t *testing.T) {
+	t.Parallel()
+	brokertest.EachLimited(t, broker.Limits{TasksMaxBytes: 2 << 20}, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b, m := open(t), telemetry.NewMetrics("test")
+		url, creates := longReplies(t, 100)
+		r := idleReplica(t, b, testConfig(t, url), func(o *Options) { o.Metrics = m })
+		admit := func(request admission.Request) subject.TaskName {
+			request.Tenant, request.Body = "acme", []byte(`{"model":"sandbox-video","prompt":"a dog"}`)
+			if request.Kind == subject.Chat {
+				request.Body = []byte(`{"model":"sandbox-chat","messages":[{"role":"user","content":"hi"}]}`)
+			}
+			e, err := r.Admission.Admit(t.Context(), request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return e.Name()
+		}
+		late := admit(admission.Request{Kind: subject.Video, ExpiresAt: time.Now().Add(5 * time.Second)})
+		waiting := []subject.TaskName{admit(admission.Request{Kind: subject.Video}), admit(admission.Request{Kind: subject.Chat})}
+		fillLog(t, b, 0.9)
+		shortly(t, "the log is seen to be full", func() bool { return r.log.HasRoom(t.Context()) != nil })
+		if err := r.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		end := last(follow(t, r.log, late.ID))
+		if end.Job.GetError().GetCode() != string(fault.Expired) {
+			t.Errorf("%s ended with %v", late.ID, end.Job.GetError())
+		}
+		doneOnce(t, b, end)
+		shortly(t, "submissions are held", func() bool {
+			videos, _ := value(t, m, "genbus_submissions_held_total", map[string]string{"kind": "video"})
+			chats, _ := value(t, m, "genbus_submissions_held_total", map[string]string{"kind": "chat"})
+			return videos > 0 && chats > 0
+		})
+		if n := creates(); n != 0 {
+			t.Errorf("%d creates without room", n)
+		}
+		for _, n := range waiting {
+			if e, err := r.log.Get(t.Context(), n); err != nil || e.Version() != 1 {
+				t.Errorf("%s has %d events, %v", n.ID, e.Version(), err)
+			}
+		}
+		makeRoom(t, b)
+		allEnded(t, b, r.log, waiting)
+	})
+}
+
+// TestRefusalNeedsNoRoom: a request with a request id that is never accepted leaves the
+// inbox with one letter also while the log has no room for an end that reserved nothing.
+func TestRefusalNeedsNoRoom(t *testing.T) {
+	t.Parallel()
+	brokertest.EachLimited(t, broker.Limits{TasksMaxBytes: 2 << 20}, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b := open(t)
+		in := &intake{Consumer: idleReplica(t, b, testConfig(t, "http://127.0.0.1:1")).Consumer, kind: subject.Video}
+		fillLog(t, b, 1)
+		shortly(t, "the log is seen to be full", func() bool { return in.Log.HasRoom(t.Context()) != nil })
+		id := publish(t, b, subject.Video, "bad", videoRequest("bad", "", "a cat"))
+		cons, err := b.JetStream().CreateConsumer(t.Context(), b.Names().Requests(), jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out, _ := in.admit(t.Context(), brokertest.Next(t, cons)); out != Ack() {
+			t.Errorf("settled with %v", out)
+		}
+		if n := messages(t, b, b.Names().Rejected()); n != 1 {
+			t.Errorf("%d letters", n)
+		}
+		if e, err := in.Log.Get(t.Context(), subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id}); !errors.Is(err, tasklog.ErrNotFound) {
+			t.Errorf("the log has %v, %v", e.Job, err)
+		}
+	})
 }
 
 // makeRoom removes what fillLog has put there.

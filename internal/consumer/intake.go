@@ -3,9 +3,7 @@ package consumer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
-	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -43,38 +41,43 @@ const (
 // intake takes the requests of one kind from the inbox to admission.
 type intake struct {
 	*Consumer
-	kind    subject.Kind
-	created time.Time // of the inbox stream: part of a job's source
+	kind subject.Kind
 	// missed are messages whose upload was gone.
 	missed sightings
 }
 
 func (c *Consumer) startIntake(ctx context.Context) error {
-	var s jetstream.Stream
-	err := c.Broker.Patiently(ctx, "read the inbox", func(ctx context.Context) (err error) {
-		s, err = c.Broker.Stream(ctx, c.Broker.Names().Requests())
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("stream %s: %w", c.Broker.Names().Requests(), err)
-	}
 	for _, kind := range subject.Kinds {
-		in := &intake{Consumer: c, kind: kind, created: s.CachedInfo().Created}
-		cons, err := c.durable(ctx, c.Broker.Names().Requests(), jetstream.ConsumerConfig{
-			Durable:       subject.IntakeDurable(kind),
-			FilterSubject: c.Broker.Names().RequestPattern(kind),
-			AckPolicy:     jetstream.AckExplicitPolicy,
-			AckWait:       intakeAckWait,
-			MaxDeliver:    -1,
-			MaxAckPending: intakeHeld,
-		})
+		in := &intake{Consumer: c, kind: kind}
+		cons, err := in.ensure(ctx, c.durable)
 		if err != nil {
 			return err
 		}
 		free := newSlots(intakeSlots)
-		c.loops.Go(func() { c.fetchLoop(c.fetching, cons, free, in.take, c.Metrics.Route(kind, "intake")) })
+		c.loops.Go(func() {
+			c.fetchLoop(c.fetching, cons, free, in.take, c.Metrics.Route(kind, "intake"), in.restore)
+		})
 	}
 	return nil
+}
+
+// ensure makes sure of the durable consumer of the inbox.
+func (in *intake) ensure(ctx context.Context, ensure admission.Ensure) (jetstream.Consumer, error) {
+	return ensure(ctx, in.Broker.Names().Requests(), jetstream.ConsumerConfig{
+		Durable:       subject.IntakeDurable(in.kind),
+		FilterSubject: in.Broker.Names().RequestPattern(in.kind),
+		AckPolicy:     jetstream.AckExplicitPolicy,
+		AckWait:       intakeAckWait,
+		MaxDeliver:    -1,
+		MaxAckPending: intakeHeld,
+	})
+}
+
+func (in *intake) restore(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, restoreWithin)
+	defer cancel()
+	_, err := in.ensure(ctx, in.Broker.RestoreConsumer)
+	return err
 }
 
 func (in *intake) take(m jetstream.Msg, release func()) {
@@ -104,10 +107,10 @@ func (in *intake) admit(ctx context.Context, m jetstream.Msg) (out Outcome, serv
 	}
 	ctx, span := in.startAdmission(telemetry.ExtractHeader(ctx, m.Headers()), meta.Sequence.Stream)
 	r, err := natsreq.Decode(in.Broker.Names(), m.Subject(), m.Headers(), m.Data())
-	source := admission.ByInbox(meta.Stream, in.created, meta.Sequence.Stream, meta.Timestamp)
+	source := admission.ByInbox(meta.Stream, meta.Sequence.Stream, meta.Timestamp)
 	r.Source = &source
 	if err == nil {
-		err = in.accept(ctx, &r)
+		err = in.accept(ctx, &r, meta)
 	}
 	endAdmission(span, err)
 	if err == nil {
@@ -118,12 +121,12 @@ func (in *intake) admit(ctx context.Context, m jetstream.Msg) (out Outcome, serv
 		in.Logger.Debug("a request waits in the inbox", "subject", m.Subject(), "sequence", meta.Sequence.Stream, "code", f.Code)
 		return NakWithDelay(waitAgain(f, meta.NumDelivered)), nil
 	}
-	return in.refuse(ctx, m, meta.Sequence.Stream, r.Request, f), nil
+	return in.refuse(ctx, m, meta, r.Request, f), nil
 }
 
 // accept brings a request to admission. What its tenant asks for too often is not
 // read first.
-func (in *intake) accept(ctx context.Context, r *natsreq.Incoming) error {
+func (in *intake) accept(ctx context.Context, r *natsreq.Incoming, meta *jetstream.MsgMetadata) error {
 	if err := in.Admission.Knock(r.Request); err != nil {
 		return err
 	}
@@ -132,8 +135,25 @@ func (in *intake) accept(ctx context.Context, r *natsreq.Incoming) error {
 	if err != nil {
 		return err
 	}
+	if r.Before, err = in.sourceBefore(ctx, r.Request, meta); err != nil {
+		return err
+	}
 	_, err = in.Admission.Admit(ctx, r.Request)
 	return err
+}
+
+// sourceBefore is what the version before made the id of a message of, where one of its
+// replicas may have admitted it: it was delivered before. It goes with the next release.
+func (in *intake) sourceBefore(ctx context.Context, r admission.Request, meta *jetstream.MsgMetadata) (*admission.Source, error) {
+	if meta.NumDelivered < 2 || r.RequestID != "" {
+		return nil, nil //nolint:nilnil // there is none, and it is not missed
+	}
+	s, err := in.Broker.Stream(ctx, meta.Stream)
+	if err != nil {
+		return nil, fault.New(fault.BrokerUnavailable, "nothing was accepted: %s", broker.Reason(err)).Because(err).WithRetryAfter(time.Second)
+	}
+	source := admission.ByInboxBefore(meta.Stream, s.CachedInfo().Created, meta.Sequence.Stream, meta.Timestamp)
+	return &source, nil
 }
 
 // waitAgain is how long a request waits until it is tried again. What waits for
@@ -141,7 +161,7 @@ func (in *intake) accept(ctx context.Context, r *natsreq.Incoming) error {
 func waitAgain(f *fault.Error, deliveries uint64) time.Duration {
 	wait := max(f.RetryAfter, time.Second)
 	switch f.Code {
-	case fault.QueueFull, fault.TenantFull, fault.StorageFull:
+	case fault.QueueFull, fault.TenantFull, fault.StorageFull, fault.DeadLettersFull:
 		wait = min(wait<<min(deliveries-1, 6), max(wait, time.Minute))
 		return wait - rand.N(wait/4) // so that they do not come back all at once
 	default:
@@ -149,27 +169,29 @@ func waitAgain(f *fault.Error, deliveries uint64) time.Duration {
 	}
 }
 
-// refuse keeps the message as a dead letter, and tells the followers of its id
-// unless the id is that of a job that was accepted.
-func (in *intake) refuse(ctx context.Context, m jetstream.Msg, seq uint64, r admission.Request, f *fault.Error) Outcome {
-	subj := fault.Clip(m.Subject(), maxText)
-	in.Logger.Warn("a request was refused", "subject", fault.Clip(subj, maxShown), "sequence", seq, "code", f.Code)
-	id := r.JobID()
-	token := id
-	if token == "" {
-		token = "seq-" + strconv.FormatUint(seq, 10)
-	}
+// refuse keeps the message as a dead letter, and tells the followers of its id, where
+// the log has room, unless the id is that of a job that was accepted.
+func (in *intake) refuse(ctx context.Context, m jetstream.Msg, meta *jetstream.MsgMetadata, r admission.Request, f *fault.Error) Outcome {
+	subj, seq, id := fault.Clip(m.Subject(), maxText), meta.Sequence.Stream, r.JobID()
+	in.Logger.Warn("a request was refused", "subject", fault.Clip(subj, maxShown), "sequence", seq, "job_id", id, "code", f.Code, "error", fault.Clip(f.Message, maxShown))
 	letter := &genbusv1.DeadLetter{
 		Error: f.TaskError(), Id: id, Kind: string(in.kind), Tenant: fault.Clip(r.Tenant, maxText), Subject: subj, Data: m.Data(), Headers: headers(m),
 	}
-	if err := in.dead.Put(ctx, letter, token, strconv.FormatUint(seq, 10)); err != nil {
+	if err := in.dead.Reject(ctx, letter, seq, meta.Timestamp); err != nil {
 		in.Logger.Error("a dead letter could not be written", "subject", fault.Clip(subj, maxShown), "sequence", seq, "error", err)
 		return NakWithDelay(10 * time.Second)
 	}
 	if id == "" {
 		return Ack()
 	}
-	if err := in.recordRefusal(ctx, r, id, f); err != nil {
+	err := in.recordRefusal(ctx, r, id, f)
+	if errors.Is(err, errNoRoom) {
+		// The letter is the record. Given back, the message would be stored as another
+		// letter each time, for as long as the log is full.
+		in.Logger.Warn("a refusal is not recorded", "job_id", id, "error", err)
+		return Ack()
+	}
+	if err != nil {
 		in.Logger.Warn("a refusal could not be recorded", "job_id", id, "error", err)
 		return NakWithDelay(10 * time.Second)
 	}
@@ -183,7 +205,7 @@ func (in *intake) refuse(ctx context.Context, m jetstream.Msg, seq uint64, r adm
 const (
 	maxHeaderKey = 256
 	maxText      = 4 << 10 // the tenant, the subject, and each value of a header
-	maxShown     = 256     // of the subject, in the log
+	maxShown     = 256     // of the subject and the error, in the log
 )
 
 func headers(m jetstream.Msg) []*genbusv1.Header {
@@ -202,6 +224,9 @@ func valid(values []string) []string {
 	return out
 }
 
+// errNoRoom says that the log is kept for the jobs that it has accepted.
+var errNoRoom = errors.New("the task log has no room for it")
+
 // recordRefusal ends an id that no job has, with one event. An id that is a job's
 // is left alone: its work item may be stored although its log is still empty.
 func (in *intake) recordRefusal(ctx context.Context, r admission.Request, id string, f *fault.Error) error {
@@ -216,7 +241,11 @@ func (in *intake) recordRefusal(ctx context.Context, r admission.Request, id str
 		if _, err := in.Admission.Find(ctx, nameOf(item)); !errors.Is(err, broker.ErrNoMessage) {
 			return err // nil: a job was accepted under the id
 		}
-		current, err = wonOrCurrent(in.Log.Commit(ctx, task.FailedAtOnce(item, time.Now(), f.TaskError()), 0))
+		end := task.FailedAtOnce(item, time.Now(), f.TaskError())
+		if !in.Log.RoomForEnd(ctx, end) {
+			return errNoRoom // anyone who may publish can send what is refused
+		}
+		current, err = wonOrCurrent(in.Log.Commit(ctx, end, 0))
 	}
 	if err != nil || !current.Terminal() {
 		return err

@@ -16,6 +16,7 @@ import (
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/tasklog"
 )
@@ -39,7 +40,7 @@ func TestInvalidRequestsBecomeDeadLetters(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, testConfig(t, up.URL()))
-	missing := publish(t, b, subject.Video, "bad", videoRequest("bad", "sandbox-video", ""))
+	missing := publish(t, b, subject.Video, "bad", videoRequest("bad", "", "a cat"))
 	unknown := publish(t, b, subject.Video, "model", videoRequest("model", "no-such-model", "a cat"))
 	garbage := nats.NewMsg(b.Names().Request(subject.Video, "acme"))
 	garbage.Data = []byte{0xff, 0xff, 0xff}
@@ -141,7 +142,7 @@ func TestRequestWithoutAnIDIsNotRepeatedByRedelivery(t *testing.T) {
 	b := brokertest.Single(t)
 	up := newSandbox(t)
 	r := newReplica(t, b, testConfig(t, up.URL()))
-	source := admission.ByInbox("S", r.started(t), 7, r.started(t))
+	source := admission.ByInbox("S", 7, time.Now())
 	request := admission.Request{Kind: subject.Video, Tenant: "acme", Body: []byte(`{"model":"sandbox-video","prompt":"a cat"}`), Source: &source}
 	first, err := r.Admission.Admit(t.Context(), request)
 	if err != nil {
@@ -154,4 +155,98 @@ func TestRequestWithoutAnIDIsNotRepeatedByRedelivery(t *testing.T) {
 	if _, err := r.log.Get(t.Context(), subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: "video_other"}); !errors.Is(err, tasklog.ErrNotFound) {
 		t.Error(err)
 	}
+}
+
+// TestMessageOfARemadeInboxIsOneJob: the inbox was deleted and made again while a replica
+// ran. A message of it that is delivered to this replica, and then to one that started
+// later, is one job.
+func TestMessageOfARemadeInboxIsOneJob(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b := open(t)
+		older := &intake{Consumer: idleReplica(t, b, testConfig(t, "http://127.0.0.1:1")).Consumer, kind: subject.Video}
+		if err := b.JetStream().DeleteStream(t.Context(), b.Names().Requests()); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.EnsureStreams(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		newer := &intake{Consumer: idleReplica(t, open(t), testConfig(t, "http://127.0.0.1:1")).Consumer, kind: subject.Video}
+		publish(t, b, subject.Video, "", videoRequest("", "sandbox-video", "a cat"))
+		cons, err := b.JetStream().CreateConsumer(t.Context(), b.Names().Requests(), jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := brokertest.Next(t, cons)
+		for _, in := range []*intake{older, newer} {
+			if out, _ := in.admit(t.Context(), m); out != Ack() {
+				t.Fatalf("admitted with %v", out)
+			}
+		}
+		if n := messages(t, b, b.Names().Work()); n != 1 {
+			t.Errorf("%d jobs", n)
+		}
+	})
+}
+
+// TestMessageThatTheVersionBeforeAdmittedIsOneJob: a replica of the version before admitted
+// an inbox message under its id, and was killed before it acknowledged it: after the first
+// event, or before that.
+func TestMessageThatTheVersionBeforeAdmittedIsOneJob(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b := open(t)
+		in := &intake{Consumer: idleReplica(t, b, testConfig(t, "http://127.0.0.1:1")).Consumer, kind: subject.Video}
+		inbox, err := b.Stream(t.Context(), b.Names().Requests())
+		if err != nil {
+			t.Fatal(err)
+		}
+		cons, err := inbox.CreateConsumer(t.Context(), jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for jobs, recorded := range []bool{true, false} {
+			publish(t, b, subject.Video, "", videoRequest("", "sandbox-video", "a cat"))
+			m := brokertest.Next(t, cons)
+			meta, err := m.Metadata()
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := natsreq.Decode(b.Names(), m.Subject(), m.Headers(), m.Data())
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := admission.ByInboxBefore(meta.Stream, inbox.CachedInfo().Created, meta.Sequence.Stream, meta.Timestamp)
+			r.Source = &before
+			e, err := in.Admission.Admit(t.Context(), r.Request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !recorded {
+				purge(t, b, b.Names().Tasks(), b.Names().Task(subject.Video, "acme", e.Name().ID))
+			}
+			if err := m.Nak(); err != nil {
+				t.Fatal(err)
+			}
+			if out, _ := in.admit(t.Context(), brokertest.Next(t, cons)); out != Ack() {
+				t.Errorf("settled with %v", out)
+			}
+			if n := messages(t, b, b.Names().Work()); n != uint64(jobs+1) {
+				t.Errorf("%d jobs, want %d", n, jobs+1)
+			}
+			if again, err := in.Log.Get(t.Context(), e.Name()); err != nil || again.Version() != 1 {
+				t.Errorf("the job has %d events, %v", again.Version(), err)
+			}
+		}
+	})
+}
+
+// messages counts those of a stream.
+func messages(t testing.TB, b *broker.Broker, stream string) uint64 {
+	t.Helper()
+	s, err := b.Stream(t.Context(), stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.CachedInfo().State.Msgs
 }

@@ -48,7 +48,7 @@ func TestOrphansBehindTheLine(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b, up := open(t), newSandbox(t)
-		waitItem(t, b, "gone", videoID("failed"))
+		waitItem(t, b, "gone", videoID("failed"), 0)
 		refused := idleReplica(t, b, testConfig(t, up.URL()))
 		if err := refused.checkOrphans(t.Context()); err == nil || !strings.Contains(err.Error(), `"gone" (1 jobs)`) {
 			t.Errorf("the start: %v", err)
@@ -61,7 +61,7 @@ func TestOrphansBehindTheLine(t *testing.T) {
 		doneOnce(t, b, end)
 		failing.noItems(t, end.Name())
 		failing.stop(true)
-		waitItem(t, b, "gone", videoID("rerouted"))
+		waitItem(t, b, "gone", videoID("rerouted"), 0)
 		rerouting := newReplica(t, b, testConfig(t, up.URL(), func(c *config.Config) { c.Orphans = config.OrphansReroute }))
 		end = last(follow(t, rerouting.log, videoID("rerouted")))
 		if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {

@@ -68,7 +68,8 @@ func (w *orphanWatch) adoptOrphan(ctx context.Context, m broker.Stored) error {
 	if err != nil {
 		return err
 	}
-	return w.Admission.Remove(ctx, orphan)
+	_, err = w.Admission.Remove(ctx, orphan)
+	return err
 }
 
 // parseItem reads the subject of a work item in line or behind it, and gives the
@@ -123,12 +124,16 @@ func (w *orphanWatch) withoutLog(ctx context.Context, orphan admission.Item, ite
 		return err
 	}
 	why, err := w.Log.Missing(ctx, nameOf(item), orphan.Header.Get(subject.HeaderRecorded))
+	lost := why == tasklog.Lost
+	if err == nil && !lost {
+		lost, err = w.Admission.Lost(orphan.Stream, item)
+	}
 	switch {
 	case err != nil:
 		return err
 	case why == tasklog.Erased:
 		return w.erased(orphan)
-	case why == tasklog.Lost, item.GetAttached() == nil && time.Since(item.GetAcceptedAt().AsTime()) > admission.LostAfter:
+	case lost:
 		f := fault.New(fault.LogLost, "the log of job %s is gone, so it was not run", item.GetId())
 		if err := w.buryLost(ctx, item, f); err != nil {
 			return err

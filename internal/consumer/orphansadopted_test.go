@@ -90,7 +90,7 @@ func TestTwoReplicasAdoptTheSameJobs(t *testing.T) {
 				one, two := idleReplica(t, open(t), cfg), idleReplica(t, open(t), cfg)
 				var ids []string
 				for i := range each {
-					ids = append(ids, storeItem(t, one.Broker, "gone", videoID(fmt.Sprint("line", i)), 0).GetId(), waitItem(t, one.Broker, "gone", videoID(fmt.Sprint("wait", i))).GetId())
+					ids = append(ids, storeItem(t, one.Broker, "gone", videoID(fmt.Sprint("line", i)), 0).GetId(), waitItem(t, one.Broker, "gone", videoID(fmt.Sprint("wait", i)), 0).GetId())
 				}
 				for _, r := range []*replica{one, two} {
 					if err := r.Start(t.Context()); err != nil {

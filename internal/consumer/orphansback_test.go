@@ -25,7 +25,7 @@ func TestRouteThatIsBackKeepsItsJobs(t *testing.T) {
 				r := idleReplica(t, b, testConfig(t, up.url, removes(mode)))
 				ids := []string{
 					storeItem(t, b, config.SandboxVideoRoute, videoID("line"), 0).GetId(),
-					waitItem(t, b, config.SandboxVideoRoute, videoID("behind")).GetId(),
+					waitItem(t, b, config.SandboxVideoRoute, videoID("behind"), 0).GetId(),
 				}
 				w := newOrphanWatch(r.Consumer, routeID{subject.Video, config.SandboxVideoRoute})
 				held := takeAll(t, w, next)

@@ -105,7 +105,7 @@ func TestOrphansOfARouteThatAReloadRemoves(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
 	r := newReplica(t, b, testConfig(t, "http://127.0.0.1:1"))
-	waitItem(t, b, "removed", videoID("v"))
+	waitItem(t, b, "removed", videoID("v"), 0)
 	removed := false
 	finder := newOrphanFinder(r.Consumer, func(_ subject.Kind, name string) bool { return !removed || name != "removed" })
 	if err := finder.look(t.Context()); err != nil || len(finder.jobs) != 0 {
@@ -129,7 +129,7 @@ func TestAdoptionIsRepeated(t *testing.T) {
 	b, up := brokertest.Single(t), newSandbox(t)
 	ids := []string{videoID("in line"), videoID("behind it")}
 	storeItem(t, b, "gone", ids[0], 0)
-	waitItem(t, b, "gone", ids[1])
+	waitItem(t, b, "gone", ids[1], 0)
 	stream, err := b.JetStream().Stream(t.Context(), b.Names().Wait())
 	if err != nil {
 		t.Fatal(err)

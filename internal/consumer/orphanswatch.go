@@ -9,8 +9,10 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // Who works on the jobs of a removed route, no replica can be asked. Two things tell
@@ -104,8 +106,8 @@ func (w *orphanWatch) places() []place {
 // round watches the route once, and adopts its jobs if nobody works on it.
 func (w *orphanWatch) round() error {
 	cons, _, err := w.look()
-	if errors.Is(err, jetstream.ErrConsumerNotFound) { // nobody can hold anything
-		return w.adoptStored(w.places()...)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return w.adoptWithoutDurable()
 	}
 	if err != nil {
 		return err
@@ -123,6 +125,18 @@ func (w *orphanWatch) round() error {
 	}
 	w.asked = false
 	return w.adopt(cons, held, ackWait)
+}
+
+// adoptWithoutDurable adopts the jobs of a route without a durable consumer. A replica
+// that has the route, and lives, makes it again within countEvery and some seconds.
+func (w *orphanWatch) adoptWithoutDurable() error {
+	if err := broker.Wait(w.fetching, 2*w.countEvery); err != nil {
+		return err
+	}
+	if _, _, err := w.look(); !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return err
+	}
+	return w.adoptStored(w.places()...)
 }
 
 // durableState is what changes when somebody works on a route.
@@ -273,6 +287,13 @@ func (w *orphanWatch) adoptHeld(held []delivery, ackWait time.Duration) error {
 		if errors.Is(err, broker.ErrNoMessage) {
 			continue // it was taken out
 		}
+		elsewhere := false
+		if err == nil && d.count == 1 {
+			elsewhere, err = w.mayBeHeld(d, m)
+		}
+		if elsewhere {
+			continue
+		}
 		if err == nil {
 			err = w.adoptOne(m)
 		}
@@ -284,6 +305,19 @@ func (w *orphanWatch) adoptHeld(held []delivery, ackWait time.Duration) error {
 		}
 	}
 	return nil
+}
+
+// mayBeHeld is heldElsewhere for an item that was delivered to the watch.
+func (w *orphanWatch) mayBeHeld(d delivery, m broker.Stored) (bool, error) {
+	item, err := admission.Item{Stored: m}.Decode()
+	if err != nil {
+		return false, nil //nolint:nilerr // whoever adopts it buries it
+	}
+	current, err := w.Log.Get(w.working, nameOf(item))
+	if errors.Is(err, tasklog.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil && w.heldElsewhere(d, current), err
 }
 
 // keep extends deliveries, at once and then each period, until stop is called.

@@ -3,16 +3,21 @@ package consumer
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
 )
 
 // maxAckPending is how many jobs the broker gives to all replicas of a video route.
@@ -23,6 +28,20 @@ func (r *replica) maxAckPending(t *testing.T, route string) int {
 		t.Fatal(err)
 	}
 	return cons.CachedInfo().Config.MaxAckPending
+}
+
+// reload puts another configuration into effect, as the service does.
+func (r *replica) reload(t *testing.T, next *config.Config) {
+	t.Helper()
+	plan, err := r.Prepare(t.Context(), next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	swap, err := r.Routes.Reload(next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan.Apply(t.Context(), func() { swap(); r.Config.Set(next) })
 }
 
 // TestRefusedReloadIsForgotten: the broker takes the new bound of a route and refuses the
@@ -53,15 +72,7 @@ func TestRefusedReloadIsForgotten(t *testing.T) {
 	if err := b.JetStream().DeleteConsumer(t.Context(), work, "in-the-way"); err != nil {
 		t.Fatal(err)
 	}
-	plan, err := r.Prepare(t.Context(), next)
-	if err != nil {
-		t.Fatal(err)
-	}
-	swap, err := r.Routes.Reload(next)
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan.Apply(t.Context(), func() { swap(); r.Config.Set(next) })
+	r.reload(t, next)
 	if got := r.maxAckPending(t, route); got != 7 {
 		t.Errorf("after the reload the broker has %d", got)
 	}
@@ -140,5 +151,84 @@ func TestStopDoesNotWaitForRemovedRoutes(t *testing.T) {
 	r.stop(true)
 	if !ended {
 		t.Error("the removed route outlives the grace period")
+	}
+}
+
+// refuseEvents has the log refuse every write while it is on.
+func refuseEvents(ctx context.Context, b *broker.Broker, on bool) error {
+	s, err := b.Stream(ctx, b.Names().Tasks())
+	if err != nil {
+		return err
+	}
+	cfg := s.CachedInfo().Config
+	if cfg.MaxMsgSize = -1; on {
+		cfg.MaxMsgSize = 1
+	}
+	_, err = b.JetStream().UpdateStream(ctx, cfg)
+	return err
+}
+
+// TestRouteThatComesBackForgetsNoCreate: the answer of a create is lost, its job's end
+// cannot be stored, and a reload takes the route away and another one brings it back. The
+// process that sent the request is given the job again, and does not send it again.
+func TestRouteThatComesBackForgetsNoCreate(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		up, b := newSandbox(t), open(t)
+		var sent atomic.Bool
+		up.Sandbox.SetBehaviour(func(r *http.Request, _ []byte) *sandbox.Behaviour {
+			if r.Method != http.MethodPost || sent.Swap(true) {
+				return nil
+			}
+			if err := refuseEvents(r.Context(), b, true); err != nil {
+				t.Error(err)
+			}
+			return &sandbox.Behaviour{Drop: sandbox.DropAfterCreate}
+		})
+		cfg := testConfig(t, up.URL(), orphans(config.OrphansReroute))
+		r := newReplica(t, b, cfg)
+		id := publish(t, b, subject.Video, "one", videoRequest("one", "sandbox-video", "a cat"))
+		follow(t, r.log, id, genbusv1.JobPhase_JOB_PHASE_SUBMITTING)
+		shortly(t, "the task is created", func() bool { return up.Sandbox.Stats().Tasks == 1 })
+		r.reload(t, testConfig(t, up.URL(), removes(config.OrphansReroute)))
+		if r.held.get(id) != nil {
+			t.Fatal("the job is held without its route")
+		}
+		r.reload(t, cfg)
+		shortly(t, "the job is taken again", func() bool { return r.held.get(id) != nil })
+		if err := refuseEvents(t.Context(), b, false); err != nil {
+			t.Fatal(err)
+		}
+		end := last(follow(t, r.log, id))
+		if code := end.Job.GetError().GetCode(); code != "submission_outcome_unknown" {
+			t.Errorf("ended %v with %q", end.Job.GetStatus(), code)
+		}
+		if s := up.Sandbox.Stats(); s.Creates != 1 {
+			t.Errorf("%d creates", s.Creates)
+		}
+		doneOnce(t, b, end)
+	})
+}
+
+// TestOnlyOurOwnCommitWasNotSent: a task in submitting is free where the holder knows
+// the commit as one of its own whose answer never came. Any other one, even of the same
+// process, may have been sent.
+func TestOnlyOurOwnCommitWasNotSent(t *testing.T) {
+	t.Parallel()
+	r := idleReplica(t, brokertest.Single(t), testConfig(t, "http://127.0.0.1:1"))
+	j := lateHolder(t, r, "one")
+	next, err := task.Submitting(j.video(), time.Now(), task.Submission{Upstream: config.SandboxUpstream, Until: time.Now().Add(time.Minute), Deadline: time.Now().Add(time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if j.entry, err = r.log.Commit(t.Context(), next, j.entry.Seq); err != nil {
+		t.Fatal(err)
+	}
+	if out := j.takeOverSubmission(t.Context()); out.verb != hold || time.Until(out.at) < time.Minute {
+		t.Errorf("the commit of another holder in this process: %v", out)
+	}
+	j.unsent = []string{j.entry.Nonce, "later"}
+	if j.takeOverSubmission(t.Context()); j.phase() != genbusv1.JobPhase_JOB_PHASE_QUEUED || j.video().GetUpstreamStatus() != "not_sent" {
+		t.Errorf("our own commit: %s, %q", j.phase(), j.video().GetUpstreamStatus())
 	}
 }

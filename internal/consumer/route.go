@@ -3,9 +3,11 @@ package consumer
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/subject"
 )
@@ -23,9 +25,9 @@ type running struct {
 	fetched, ended chan struct{}
 }
 
-// ensureRoute creates or updates what a route needs in the broker: the durable consumer
-// of its line, by ensure, and the one that counts those that wait behind it.
-func (c *Consumer) ensureRoute(ctx context.Context, r config.Route, ensure ensure) (jetstream.Consumer, error) {
+// ensureRoute makes sure of what a route needs in the broker, by ensure: the durable
+// consumer of its line, and the one that counts those that wait behind it.
+func (c *Consumer) ensureRoute(ctx context.Context, r config.Route, ensure admission.Ensure) (jetstream.Consumer, error) {
 	kind := subject.Kind(r.Kind)
 	cons, err := ensure(ctx, c.Broker.Names().Work(), jetstream.ConsumerConfig{
 		Durable:       subject.WorkDurable(kind, r.Name),
@@ -38,11 +40,25 @@ func (c *Consumer) ensureRoute(ctx context.Context, r config.Route, ensure ensur
 	if err != nil {
 		return nil, err
 	}
-	return cons, c.Admission.Count(ctx, r)
+	return cons, c.Admission.Count(ctx, r, ensure)
 }
 
-// ensure creates or updates a durable consumer.
-type ensure func(ctx context.Context, stream string, cfg jetstream.ConsumerConfig) (jetstream.Consumer, error)
+// restoreWithin bounds one try to make again what was deleted in the broker.
+const restoreWithin = 10 * time.Second
+
+// restoreRoute makes again what a route needs in the broker, where that was deleted. It
+// changes nothing that is there.
+func (c *Consumer) restoreRoute(ctx context.Context, id routeID) error {
+	for _, r := range c.Config.Now().Routes {
+		if idOf(r) == id {
+			ctx, cancel := context.WithTimeout(ctx, restoreWithin)
+			defer cancel()
+			_, err := c.ensureRoute(ctx, r, c.Broker.RestoreConsumer)
+			return err
+		}
+	}
+	return nil // removed meanwhile
+}
 
 // startRoute begins to fetch from a route's consumer, to bring those that wait into its
 // line, and to count them.
@@ -69,10 +85,10 @@ func (c *Consumer) startRoute(r config.Route, cons jetstream.Consumer) {
 	}
 	run.loops.Go(func() {
 		defer close(run.fetched)
-		c.fetchLoop(ctx, cons, run.slots, taken, metrics)
+		c.fetchLoop(ctx, cons, run.slots, taken, metrics, func(ctx context.Context) error { return c.restoreRoute(ctx, id) })
 	})
 	run.loops.Go(func() { c.Admission.Usher(ctx, r, c.Logger) })
-	run.loops.Go(func() { c.countWaiting(ctx, id.kind, id.name, metrics) })
+	run.loops.Go(func() { c.countWaiting(ctx, id, metrics) })
 	c.loops.Go(func() {
 		defer close(run.ended)
 		run.loops.Wait()

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"strconv"
 	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
@@ -47,4 +48,28 @@ func (c *Consumer) anotherItem(d delivery, attrs ...any) {
 	if err := settle(d, NakWithDelay(secondLook)); err != nil {
 		c.Logger.Warn("settle failed; the message will be redelivered", append(attrs, "error", err)...)
 	}
+}
+
+// heldElsewhere reports whether an item comes for the first time of a job that another
+// replica has begun with since the item was put in line: the durable consumer was deleted
+// and made again, and what it says of deliveries proves nothing. Such an item is left
+// alone, neither acknowledged, nor given back, nor extended. If its holder lives, the
+// holder's extensions keep it, by its sequence; if not, it comes again after AckWait, and
+// is taken. So is the item of a removed route, see orphanWatch.
+//
+// Of an embedded server this process is the only holder.
+func (c *Consumer) heldElsewhere(d delivery, current tasklog.Entry) bool {
+	if d.count > 1 || current.Terminal() || c.Config.Now().NATS.Embedded() || current.Job.GetExecution().GetWriter() == c.Log.Writer() {
+		return false
+	}
+	if d.recorded == "" {
+		return current.Version() > 1
+	}
+	return d.recorded != strconv.FormatUint(current.Seq, 10)
+}
+
+// leaveToHolder is the outcome for an item that another replica may hold.
+func (c *Consumer) leaveToHolder(attrs ...any) Outcome {
+	c.Logger.Info("a job that another replica has begun with came for the first time; it is taken if it comes again", attrs...)
+	return Drop()
 }

@@ -115,14 +115,14 @@ func (s *sweeper) run() {
 	for s.await() {
 		s.recall()
 		for {
-			d, of := s.due()
+			d, of, now := s.due()
 			if of == nil || s.fetching.Err() != nil {
 				break
 			}
 			places <- struct{}{}
 			s.jobs.Go(func() {
 				defer func() { <-places }()
-				s.sweep(d, of)
+				s.sweep(d, of, now)
 			})
 		}
 	}
@@ -154,8 +154,12 @@ func (s *sweeper) recall() {
 }
 
 // await waits until the earliest deadline has passed, or there may be something to do
-// earlier. It is false when the process stops.
+// earlier, and as long as this replica's clock is wrong. It is false when the process
+// stops.
 func (s *sweeper) await() bool {
+	if s.Broker.Clock().Await(s.fetching) != nil {
+		return false
+	}
 	timer := time.NewTimer(time.Until(s.next()))
 	defer timer.Stop()
 	select {
@@ -180,28 +184,33 @@ func (s *sweeper) next() time.Time {
 	return first
 }
 
-// due takes out a deadline that has passed; of is nil when there is none.
-func (s *sweeper) due() (d deadline, of *deadlines) {
+// due takes out a deadline that has passed, at now; of is nil when there is none, and when
+// this replica's clock cannot say.
+func (s *sweeper) due() (d deadline, of *deadlines, now time.Time) {
+	now, err := s.Broker.Clock().Now()
+	if err != nil {
+		return deadline{}, nil, now
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, all := range []*deadlines{s.starts, s.ends} {
-		if d, ok := all.due(time.Now()); ok {
+		if d, ok := all.due(now); ok {
 			s.ringForRoom()
-			return d, all
+			return d, all, now
 		}
 	}
-	return deadline{}, nil
+	return deadline{}, nil, now
 }
 
-// sweep ends a job whose time is over, or comes back to it.
-func (s *sweeper) sweep(d deadline, of *deadlines) {
+// sweep ends a job whose time was over at now, or comes back to it.
+func (s *sweeper) sweep(d deadline, of *deadlines, now time.Time) {
 	kind, ok := subject.KindOf(d.id)
 	if !ok {
 		return
 	}
 	ctx, cancel := context.WithTimeoutCause(s.working, commitTimeout, errors.New("the sweep timed out"))
 	defer cancel()
-	again, err := s.end(ctx, subject.TaskName{Kind: kind, Tenant: d.tenant, ID: d.id}, time.Now())
+	again, err := s.end(ctx, subject.TaskName{Kind: kind, Tenant: d.tenant, ID: d.id}, now)
 	if err != nil {
 		s.Logger.Warn("a job could not be ended at its deadline", telemetry.KeyJobID, d.id, telemetry.KeyTenant, d.tenant, telemetry.KeyError, err)
 		again = time.Now().Add(retryLog)
@@ -250,9 +259,8 @@ func (s *sweeper) end(ctx context.Context, n subject.TaskName, now time.Time) (a
 	return time.Time{}, s.afterEnd(ctx, ended)
 }
 
-// afterEnd writes the end into the feed, and takes the job out of those that wait
-// for their turn. An item in line is acknowledged by the consumer that gets it, and
-// what fails here is done by whoever comes to the item.
+// afterEnd writes the end into the feed, and has the job leave the queue. What fails
+// here is done by the consumer that is given the item.
 func (s *sweeper) afterEnd(ctx context.Context, ended tasklog.Entry) error {
 	if err := s.Log.Finish(ctx, ended); err != nil {
 		return err

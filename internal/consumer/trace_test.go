@@ -241,7 +241,7 @@ func TestDeadLettersNameTheTrace(t *testing.T) {
 	}
 	r.stop(true)
 	inbox := named(t, spans, "genbus.inbox video")
-	letters := parents(t, b, b.Names().Dead(), b.Names().DeadLetter(subject.Video, "acme", id))
+	letters := parents(t, b, b.Names().Rejected(), b.Names().RejectedLetters(subject.Video, "acme"))
 	if len(letters) != 1 || letters[0] != inbox.SpanContext.SpanID().String() || inbox.Status.Description == "" {
 		t.Errorf("letters name %v; the inbox is %s, %v", letters, inbox.SpanContext.SpanID(), inbox.Status)
 	}

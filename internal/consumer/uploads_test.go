@@ -87,10 +87,6 @@ func takeInHand(t *testing.T, b *broker.Broker, m *genbusv1.VideoRequest) inHand
 	t.Helper()
 	r := idleReplica(t, b, testConfig(t, newSandbox(t).URL()))
 	publish(t, b, subject.Video, "", m)
-	s, err := b.JetStream().Stream(t.Context(), b.Names().Requests())
-	if err != nil {
-		t.Fatal(err)
-	}
 	cons, err := b.EnsureConsumer(t.Context(), b.Names().Requests(), jetstream.ConsumerConfig{
 		Durable: subject.IntakeDurable(subject.Video), FilterSubject: b.Names().RequestPattern(subject.Video), AckPolicy: jetstream.AckExplicitPolicy,
 	})
@@ -105,7 +101,7 @@ func takeInHand(t *testing.T, b *broker.Broker, m *genbusv1.VideoRequest) inHand
 	if err != nil {
 		t.Fatal(err)
 	}
-	return inHand{intake: &intake{Consumer: r.Consumer, kind: subject.Video, created: s.CachedInfo().Created}, t: t, message: message, d: d}
+	return inHand{intake: &intake{Consumer: r.Consumer, kind: subject.Video}, t: t, message: message, d: d}
 }
 
 // fillPlaces takes all places for uploads, until free is called.

@@ -13,6 +13,7 @@ import (
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
+	"github.com/genbus/genbus/internal/upstream"
 )
 
 // videoRoute is what all tasks of one route share.
@@ -59,18 +60,23 @@ type videoJob struct {
 	interrupt func()
 
 	// Only the goroutine at work touches what follows.
-	*routes.Video                    // the route as it was when this step began
-	item          *genbusv1.WorkItem // until the upstream is known to have the task
-	entry         tasklog.Entry      // zero until the log was read
-	confirmed     time.Time          // when the log was last read or written
-	began         uint32             // attempt whose create request this process began
-	due           time.Time          // when the step was to run
-	pollAt        time.Time          // the next poll; zero: at once
-	failures      int                // polls that failed in a row
-	asked         bool               // this process has polled
-	doubt         doubt              // before the log was read
-	buried        bool               // a dead letter of its end was stored
-	tainted       bool               // its holders have died often
+	*routes.Video                      // the route as it was when this step began
+	item          *genbusv1.WorkItem   // until the upstream is known to have the task
+	entry         tasklog.Entry        // zero until the log was read
+	confirmed     time.Time            // when the log was last read or written
+	began         uint32               // attempt whose create request this object began
+	unsent        []string             // nonces of commits of submitting whose answer never came
+	left          uint64               // the event by which this holder let go of its item
+	due           time.Time            // when the step was to run
+	pollAt        time.Time            // the next poll; zero: at once
+	answer        *upstream.VideoState // to the last poll, while it is not in the log
+	failures      int                  // polls that failed in a row
+	pollFailed    error                // what the last of them said; nil after a good poll
+	asked         bool                 // this process has polled
+	doubt         doubt                // before the log was read
+	body          itemBody
+	buried        bool // a dead letter of its end was stored
+	tainted       bool // its holders have died often
 	assigned      assignment
 	result        result
 	pollsEnded    int                   // in this hold
@@ -190,6 +196,9 @@ func (j *videoJob) leave(d delivery, out Outcome) {
 	endHold(j.ctx, j.entry, out, j.pollsEnded)
 	j.metrics.AddHeld(-1)
 	j.release()
+	if out.verb == drop { // another replica has the task, or it was erased
+		j.discardCopies(j.ctx)
+	}
 }
 
 // show moves the job to the gauge of its phase.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/genbus/genbus/internal/pool"
 	"github.com/genbus/genbus/internal/routes"
+	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/upstream"
 )
 
@@ -95,11 +96,13 @@ func (a *assignment) resume(table *routes.Table, account pool.Account) {
 
 // report tells what became of the create request, made by a client of this chooser's
 // configuration.
-func (a *assignment) report(by *pool.Chooser, err *upstream.Error) {
+func (a *assignment) report(by *pool.Chooser, job pool.Job, err *upstream.Error) {
 	if a.lease != nil {
-		a.lease.Report(by, err)
+		a.lease.Report(by, job, err)
 	}
 }
+
+func poolJob(n subject.TaskName) pool.Job { return pool.Job{ID: n.ID, Tenant: n.Tenant} }
 
 // leave gives the place back.
 func (a *assignment) leave() {

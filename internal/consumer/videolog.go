@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/genbus/genbus/internal/admission"
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
@@ -40,6 +40,12 @@ func (j *videoJob) load(ctx context.Context) (Outcome, bool) {
 		return out, false
 	}
 	if first {
+		j.mu.Lock()
+		d := j.msg
+		j.mu.Unlock()
+		if j.heldElsewhere(d, current) {
+			return j.leaveToHolder(j.attrs()...), false
+		}
 		j.Metrics.Resumed(subject.Video, task.PhaseWord(j.phase()))
 		return j.checkPoison(ctx)
 	}
@@ -110,10 +116,15 @@ func (j *videoJob) recordFirst(ctx context.Context) (Outcome, bool) {
 	if out, ok := j.stillWanted(ctx); !ok {
 		return out, false
 	}
-	if j.item.GetAttached() != nil || time.Since(j.item.GetAcceptedAt().AsTime()) <= admission.LostAfter {
+	lost, err := j.Admission.Lost(j.Broker.Names().Work(), j.item)
+	switch {
+	case err != nil:
+		return j.unjudged(), false
+	case lost:
+		return j.lost(ctx), false
+	default:
 		return j.commit(ctx, task.FromWork(j.item), 0)
 	}
-	return j.lost(ctx), false
 }
 
 // lost ends a job with its first event. Its request is kept: the letter is all that
@@ -166,8 +177,7 @@ func (j *videoJob) stillWanted(ctx context.Context) (Outcome, bool) {
 		j.confirmLater()
 		return HoldFor(retryLog), false
 	case !there:
-		j.Logger.Info("a held task was erased", j.attrs()...)
-		j.dropCopies(ctx)
+		j.Logger.Info("a held task was erased", j.attrs(telemetry.KeyUpstreamID, j.video().GetUpstreamTaskId())...)
 		return Drop(), false
 	}
 	return Outcome{}, true
@@ -197,6 +207,9 @@ func (j *videoJob) commit(ctx context.Context, e task.Event, last uint64) (Outco
 	case errors.Is(err, tasklog.ErrNotFound) && last > 0:
 		return j.logGone(ctx), false
 	default:
+		if errors.Is(err, tasklog.ErrUncertain) && e.Job.GetExecution().GetPhase() == genbusv1.JobPhase_JOB_PHASE_SUBMITTING {
+			j.unsent = append(j.unsent, entry.Nonce)
+		}
 		j.Logger.Warn("commit failed", j.attrs("phase", task.PhaseWord(e.Job.GetExecution().GetPhase()), "error", err)...)
 		j.confirmLater()
 		return HoldFor(retryLog), false
@@ -218,7 +231,8 @@ func (j *videoJob) commitNext(ctx context.Context, e task.Event, err error) (Out
 func (j *videoJob) finish(ctx context.Context) Outcome {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), commitTimeout, errors.New("the dead letter and the feed's copy timed out"))
 	defer cancel()
-	j.dropCopies(ctx)
+	j.discardCopies(ctx)
+	j.discardInherited(ctx)
 	if j.item == nil || sameRequest(j.item, j.entry) { // a stray's letter is not this job's
 		if out, ok := j.buryUnfound(ctx); !ok {
 			return out
@@ -245,6 +259,15 @@ func (j *videoJob) end(ctx context.Context, e task.Event, err error) Outcome {
 func (j *videoJob) fail(ctx context.Context, f *fault.Error) Outcome {
 	e, err := task.Failed(j.entry.Job, time.Now(), f.TaskError())
 	return j.end(ctx, e, err)
+}
+
+// unjudged gives the task to a replica with a right clock. One that was delivered so
+// often that it seems to kill its holders stays: to give it back would add to that.
+func (j *videoJob) unjudged() Outcome {
+	if j.tainted {
+		return HoldFor(fetchWait)
+	}
+	return unjudged()
 }
 
 // checkPoison ends a task that was delivered again and again without any
@@ -275,6 +298,9 @@ func (j *videoJob) checkPoison(ctx context.Context) (Outcome, bool) {
 func (j *videoJob) clear(held Outcome) Outcome {
 	e, err := task.Survived(j.video(), time.Now())
 	if err != nil { // it is being submitted, which is progress
+		return held
+	}
+	if !j.Log.RoomForProgress(j.ctx, e) {
 		return held
 	}
 	if out, ok := j.commitNext(j.ctx, e, nil); !ok {

@@ -3,6 +3,8 @@ package consumer
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -14,17 +16,31 @@ import (
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// maxURL is the longest result URL that an event carries, maxResult the longest
-// result in all, and maxMetadata the longest metadata. Some upstreams answer with
-// data URLs that hold the whole video.
-const (
-	maxURL      = 64 << 10
-	maxResult   = 256 << 10
-	maxMetadata = 64 << 10
+// resultBounds are the longest result URL that an event carries, the longest URLs in all,
+// and the longest metadata, in bytes. What is longer goes to the object store.
+type resultBounds struct{ url, urls, metadata int }
+
+// Some upstreams answer with data URLs that hold the whole video. Where the log has no room
+// to spare, a result is as long as the end of any job may be.
+var (
+	wideBounds   = resultBounds{url: 64 << 10, urls: 256 << 10, metadata: 64 << 10}
+	narrowBounds = resultBounds{url: tasklog.SpareReply, urls: tasklog.SpareReply, metadata: 1 << 10}
 )
+
+func (j *videoJob) boundsOf(ctx context.Context, s upstream.VideoState) resultBounds {
+	all := len(s.Metadata)
+	for _, v := range s.Videos {
+		all += len(v.URL)
+	}
+	if j.Log.RoomForReply(ctx, min(all, wideBounds.urls+wideBounds.metadata)) {
+		return wideBounds
+	}
+	return narrowBounds
+}
 
 // maxCopies is how many results one process copies at a time.
 const maxCopies = 8
@@ -42,7 +58,8 @@ var errLookAgain = errors.New("the task is looked at again")
 // result is what is known of a task whose upstream has finished.
 type result struct {
 	// known is the upstream's answer; nil before it has finished.
-	known *upstream.VideoState
+	known  *upstream.VideoState
+	bounds resultBounds
 	// copies are the videos that the object store has, by index.
 	copies map[int]*genbusv1.BlobRef
 	// metadata is true when long metadata is stored.
@@ -52,13 +69,15 @@ type result struct {
 	// missing is why the latest copy failed; nil when none did. tries counts them.
 	missing *fault.Error
 	tries   int
+	// begun is true when no earlier holder has copied anything.
+	begun bool
 }
 
 // complete ends the task with its result, after a copy where one is asked for. A
 // copy that fails is tried again until its time is over, and never fails the
 // task.
 func (j *videoJob) complete(ctx context.Context, s upstream.VideoState) Outcome {
-	j.result.known = &s
+	j.result.known, j.result.bounds = &s, j.boundsOf(ctx, s)
 	if out, done := j.copyResult(ctx, s); !done {
 		return out
 	}
@@ -70,17 +89,22 @@ func (j *videoJob) complete(ctx context.Context, s upstream.VideoState) Outcome 
 // the copy is to be tried again.
 func (j *videoJob) copyResult(ctx context.Context, s upstream.VideoState) (Outcome, bool) {
 	urls := j.toCopy(s)
-	if len(urls) == 0 && len(s.Metadata) <= maxMetadata {
+	if len(urls) == 0 && len(s.Metadata) <= j.result.bounds.metadata {
 		return Outcome{}, true
+	}
+	now, err := j.Broker.Clock().Now()
+	if err != nil {
+		return j.unjudged(), false
 	}
 	until := j.entry.Job.GetExecution().GetArchiveUntil().AsTime()
 	if j.entry.Job.GetExecution().GetArchiveUntil() == nil {
-		until = time.Now().Add(j.Timeouts.Archive)
+		until = now.Add(j.Timeouts.Archive)
 		if out, ok := j.archiving(ctx, until, s, nil); !ok {
 			return out, false
 		}
+		j.result.begun = true
 	}
-	if earlier := j.video().GetArchive().GetError(); earlier != nil && !time.Now().Before(until) {
+	if earlier := j.video().GetArchive().GetError(); earlier != nil && !now.Before(until) {
 		j.result.missing = fault.FromTaskError(earlier)
 		return Outcome{}, true
 	}
@@ -92,7 +116,10 @@ func (j *videoJob) copyResult(ctx context.Context, s upstream.VideoState) (Outco
 		return HoldFor(0), false
 	case ctx.Err() != nil || j.fetching.Err() != nil:
 		return Nak(), false
-	case !time.Now().Before(until) || !worthAnotherCopy(j.result.missing):
+	case !worthAnotherCopy(j.result.missing):
+		return Outcome{}, true
+	}
+	if now, err = j.Broker.Clock().Now(); err == nil && !now.Before(until) {
 		return Outcome{}, true
 	}
 	return j.copyLater(ctx, until, s)
@@ -102,7 +129,8 @@ func (j *videoJob) copyResult(ctx context.Context, s upstream.VideoState) (Outco
 // an event.
 func (j *videoJob) copyLater(ctx context.Context, until time.Time, s upstream.VideoState) (Outcome, bool) {
 	j.Logger.Warn("a result could not be copied; it is tried again", j.attrs("error", j.result.missing)...)
-	if string(j.result.missing.Code) != j.video().GetArchive().GetError().GetCode() {
+	news := string(j.result.missing.Code) != j.video().GetArchive().GetError().GetCode()
+	if news && j.Log.RoomForProgress(ctx, j.entry.Event) {
 		if out, ok := j.archiving(ctx, until, s, j.result.missing.TaskError()); !ok {
 			return out, false
 		}
@@ -130,7 +158,7 @@ func (j *videoJob) toCopy(s upstream.VideoState) map[int]string {
 	if all && len(s.Videos) == 0 {
 		return map[int]string{0: ""}
 	}
-	urls, long := map[int]string{}, tooLong(s.Videos)
+	urls, long := map[int]string{}, j.result.bounds.tooLong(s.Videos)
 	for i, v := range s.Videos {
 		if all || long[i] {
 			urls[i] = v.URL
@@ -141,10 +169,10 @@ func (j *videoJob) toCopy(s upstream.VideoState) map[int]string {
 
 // tooLong tells by index which results an event cannot carry: long ones, and
 // those that would make all together too long.
-func tooLong(videos []upstream.VideoFile) map[int]bool {
+func (b resultBounds) tooLong(videos []upstream.VideoFile) map[int]bool {
 	long, total := map[int]bool{}, 0
 	for i, v := range videos {
-		if len(v.URL) > maxURL || total+len(v.URL) > maxResult {
+		if len(v.URL) > b.url || total+len(v.URL) > b.urls {
 			long[i] = true
 			continue
 		}
@@ -210,7 +238,7 @@ func (j *videoJob) copyOne(ctx context.Context, i int, url string) *fault.Error 
 	if err != nil {
 		return fault.From(err)
 	}
-	stored, contentType, err := j.Content.Archive(ctx, at, j.Bodies, j.name.Tenant, publisher.CopyName(j.name.ID, i), int64(j.Config.Now().Limits.ArchiveBytes))
+	stored, contentType, err := j.Content.Archive(ctx, at, j.Bodies, j.name.Tenant, publisher.CopyBody(j.name.ID, i), int64(j.Config.Now().Limits.ArchiveBytes))
 	var named *fault.Error
 	switch {
 	case err == nil:
@@ -234,16 +262,19 @@ func (j *videoJob) keep(stored broker.Body, contentType string) *genbusv1.BlobRe
 	return ref
 }
 
+// maxDimension bounds what an upstream says of a video's size or length, in bytes.
+const maxDimension = 32
+
 // taskResult is the result as the completed task has it. Metadata that is too
 // long is in the object store, or archive.error says why it is nowhere.
 func (j *videoJob) taskResult(s upstream.VideoState) task.Result {
-	r := task.Result{Metadata: s.Metadata, Usage: usage(s), UpstreamStatus: fault.Clip(s.Status, 128)}
-	if len(s.Metadata) > maxMetadata {
+	r := task.Result{Metadata: s.Metadata, Usage: usage(s), UpstreamStatus: fault.Clip(s.Status, 128), Size: fault.Clip(s.Size, maxDimension), Seconds: fault.Clip(s.Seconds, maxDimension)}
+	if j.result.metadata || len(s.Metadata) > wideBounds.metadata {
 		r.Metadata = nil
 	}
-	long := tooLong(s.Videos)
+	long, never := j.result.bounds.tooLong(s.Videos), wideBounds.tooLong(s.Videos)
 	for i, v := range s.Videos {
-		if long[i] {
+		if long[i] && j.result.copies[i] != nil || never[i] {
 			// Its content is in the copy, or archive.error says why it is nowhere.
 			v.URL = ""
 		}
@@ -263,10 +294,10 @@ func (j *videoJob) taskResult(s upstream.VideoState) task.Result {
 
 // keepMetadata stores long metadata, once however often the result is written.
 func (j *videoJob) keepMetadata(ctx context.Context, metadata []byte) error {
-	if j.result.metadata || len(metadata) <= maxMetadata {
+	if j.result.metadata || len(metadata) <= j.result.bounds.metadata {
 		return nil
 	}
-	stored, err := j.Bodies.Put(ctx, j.name.Tenant, j.name.ID+"-metadata", metadata)
+	stored, err := j.Bodies.Put(ctx, j.name.Tenant, publisher.MetadataBody(j.name.ID), metadata)
 	if err != nil {
 		return err
 	}
@@ -275,25 +306,52 @@ func (j *videoJob) keepMetadata(ctx context.Context, metadata []byte) error {
 	return nil
 }
 
-// dropCopies deletes the copies of a task that has ended without them, those of
-// earlier holders too.
-func (j *videoJob) dropCopies(ctx context.Context) {
-	if j.entry.Job == nil { // nothing was ever known of it
+// discardCopies removes what this process has stored of the result and no event names:
+// the task has ended otherwise, or is not ours any more.
+func (j *videoJob) discardCopies(ctx context.Context) {
+	j.discard(ctx, unnamed(j.result.stored, j.video())...)
+	j.result.stored = nil
+}
+
+// discardInherited does the same for holders before this one, of a task that has ended
+// and whose copies were begun by another process. The log is read after what is there
+// was listed, so that nothing is removed of a job that was made under the id after this
+// one was erased.
+func (j *videoJob) discardInherited(ctx context.Context) {
+	if j.entry.Job.GetExecution().GetArchiveUntil() == nil || j.result.begun {
 		return
 	}
-	x := j.entry.Job.GetExecution()
-	if j.entry.Job.GetStatus() == genbusv1.JobStatus_JOB_STATUS_COMPLETED || x.GetArchiveUntil() == nil && len(j.result.stored) == 0 {
+	var current tasklog.Entry
+	found, err := j.Bodies.Of(ctx, j.name.Tenant, j.name.ID)
+	if err == nil {
+		current, err = j.Log.Get(ctx, j.name)
+	}
+	if err != nil {
+		j.Logger.Warn("copies of earlier holders stay until they expire", j.attrs("error", err)...)
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
-	defer cancel()
-	for i := range publisher.MaxCopies {
-		ref := broker.Body{Bucket: j.Bodies.Bucket(j.name.Tenant), Name: publisher.CopyName(j.name.ID, i)}
-		if err := j.Bodies.Delete(ctx, ref); err != nil {
-			j.Logger.Warn("a copy of a task that ended otherwise stays until it expires", j.attrs("object", ref.Name, "error", err)...)
+	if !sameJob(j.entry, current) {
+		return
+	}
+	refs := make([]*genbusv1.BlobRef, 0, len(found))
+	for _, f := range found {
+		if strings.HasPrefix(f.Name, publisher.ResultBodies(j.name.ID)) {
+			refs = append(refs, &genbusv1.BlobRef{Bucket: f.Bucket, Name: f.Name})
 		}
 	}
-	j.result.stored = nil
+	j.discard(ctx, unnamed(refs, j.video())...)
+	j.result.begun = true // what is done is not done again when the end is tried again
+}
+
+// unnamed gives those of the stored files that a task does not name.
+func unnamed(stored []*genbusv1.BlobRef, v *genbusv1.VideoTask) (out []*genbusv1.BlobRef) {
+	for _, ref := range stored {
+		named := func(f *genbusv1.BlobRef) bool { return f.GetName() == ref.GetName() }
+		if !slices.ContainsFunc(v.GetArchive().GetFiles(), named) {
+			out = append(out, ref)
+		}
+	}
+	return out
 }
 
 // video is a result file as an event carries it.

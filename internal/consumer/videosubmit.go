@@ -12,7 +12,6 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/pool"
-	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/telemetry"
@@ -22,7 +21,10 @@ import (
 // submit brings a queued task to the upstream: the phase submitting is committed
 // before the request is written, so that no other replica submits too.
 func (j *videoJob) submit(ctx context.Context) Outcome {
-	now := time.Now()
+	now, err := j.Broker.Clock().Now()
+	if err != nil {
+		return j.unjudged()
+	}
 	x := j.entry.Job.GetExecution()
 	if f := j.tooLate(now); f != nil {
 		return j.failUnsubmitted(ctx, f)
@@ -37,6 +39,14 @@ func (j *videoJob) submit(ctx context.Context) Outcome {
 	if x.GetBound() {
 		return j.submitBound(ctx)
 	}
+	if j.hasLeftLine() {
+		return j.leaveLine(ctx)
+	}
+	release, err := j.Admission.ReserveLetter(ctx, j.name.Tenant)
+	if err != nil {
+		return j.waitForLetters(ctx, err)
+	}
+	defer release()
 	if until, ok := j.choose(); !ok {
 		return j.holdUntil(until)
 	}
@@ -45,6 +55,9 @@ func (j *videoJob) submit(ctx context.Context) Outcome {
 
 // holdUntil waits, but not beyond the first limit that the task would pass.
 func (j *videoJob) holdUntil(at time.Time) Outcome {
+	if _, err := j.Broker.Clock().Now(); err != nil {
+		return j.unjudged() // nor is it known how long that is
+	}
 	x := j.entry.Job.GetExecution()
 	limits := []*timestamppb.Timestamp{j.entry.Job.GetExpiresAt(), x.GetDeadline()}
 	if x.GetFirstSubmitAt() == nil {
@@ -72,11 +85,19 @@ func (j *videoJob) submitTo(ctx context.Context, a pool.Account) Outcome {
 		j.assigned.leave()
 		return HoldFor(0)
 	}
+	if !j.roomForSubmission(ctx, j.name, j.Name) {
+		j.assigned.leave()
+		return j.holdUntil(time.Now().Add(jittered(roomAgain, 0.2)))
+	}
 	request, out, ok := j.request(ctx, a)
 	if !ok {
 		return out
 	}
-	now := time.Now()
+	now, err := j.Broker.Clock().Now()
+	if err != nil { // takers compare their clocks with submit_until
+		j.assigned.leave()
+		return j.unjudged()
+	}
 	e, err := task.Submitting(j.video(), now, task.Submission{
 		Upstream: a.Upstream, Key: a.Key, Until: now.Add(j.Timeouts.Create), Deadline: now.Add(j.Timeouts.Deadline),
 	})
@@ -105,7 +126,7 @@ func (j *videoJob) tooLate(now time.Time) *fault.Error {
 // request is the JSON for the upstream: the client's own bytes, but for the
 // model's name where the route maps it.
 func (j *videoJob) request(ctx context.Context, a pool.Account) ([]byte, Outcome, bool) {
-	raw, err := itemBody(ctx, j.Bodies, j.item)
+	raw, err := j.body.read(ctx, j.Bodies, j.item, time.Now())
 	if errors.Is(err, broker.ErrBodyLost) {
 		return nil, j.failUnsubmitted(ctx, fault.New(fault.InputLost, "job %s: %w", j.name.ID, err)), false
 	}
@@ -124,22 +145,15 @@ func (j *videoJob) request(ctx context.Context, a pool.Account) ([]byte, Outcome
 	return raw, Outcome{}, true
 }
 
-// itemBody is the body of a work item, wherever it stands.
-func itemBody(ctx context.Context, bodies *broker.Bodies, item *genbusv1.WorkItem) ([]byte, error) {
-	if item.GetBodyRef() == nil {
-		return item.GetBody(), nil
-	}
-	return bodies.Get(ctx, publisher.BodyOf(item.GetBodyRef()))
-}
-
 // create calls the upstream once and commits what became of it.
 func (j *videoJob) create(ctx context.Context, a pool.Account, request []byte) Outcome {
 	x := j.entry.Job.GetExecution()
 	client, ok := j.Client(a) // submitTo has seen it: this step keeps its route
-	if !ok || !time.Now().Before(x.GetSubmitUntil().AsTime()) {
-		return j.notSent(ctx) // the commit took longer than the request may
+	now, err := j.Broker.Clock().Now()
+	if !ok || err != nil || !now.Before(x.GetSubmitUntil().AsTime()) {
+		return j.notSent(ctx) // the commit took longer than the request may, or the clock was set meanwhile
 	}
-	j.began = x.GetAttempt()
+	j.began, j.unsent = x.GetAttempt(), nil
 	call, cancel := context.WithDeadlineCause(ctx, x.GetSubmitUntil().AsTime(), errors.New("the create timeout has passed"))
 	defer cancel()
 	begin := time.Now()
@@ -157,13 +171,20 @@ func (j *videoJob) create(ctx context.Context, a pool.Account, request []byte) O
 // notSent frees a task whose request was never begun.
 func (j *videoJob) notSent(ctx context.Context) Outcome {
 	j.assigned.leave()
-	out, ok := j.persist(ctx, func() (task.Event, error) {
-		return task.Requeued(j.video(), time.Now(), time.Now(), "not_sent")
-	})
+	out, ok := j.persist(ctx, func() (task.Event, error) { return j.requeued(time.Now(), "not_sent") })
 	if !ok {
 		return out
 	}
 	return HoldFor(0)
+}
+
+// requeued is the event that brings the task back to the queue until notBefore. Others
+// compare that with their clocks, so that a wrong clock has nobody wait.
+func (j *videoJob) requeued(notBefore time.Time, refusal string) (task.Event, error) {
+	if _, err := j.Broker.Clock().Now(); err != nil {
+		notBefore = j.video().GetCreatedAt().AsTime()
+	}
+	return task.Requeued(j.video(), time.Now(), notBefore, refusal)
 }
 
 // upstreamRemoved ends a task that nobody can read any more. Its letter lets an
@@ -181,7 +202,7 @@ func (j *videoJob) upstreamRemoved(ctx context.Context, a pool.Account) Outcome 
 }
 
 func (j *videoJob) afterCreate(ctx context.Context, s upstream.Submission) Outcome {
-	j.assigned.report(j.Accounts, s.Err)
+	j.assigned.report(j.Accounts, poolJob(j.name), s.Err)
 	switch s.Verdict {
 	case upstream.Accepted:
 		return j.submitted(ctx, s)
@@ -208,9 +229,7 @@ func (j *videoJob) refusedBy(ctx context.Context, s upstream.Submission) Outcome
 // requeue brings a task that an upstream refused back to the queue, until
 // notBefore.
 func (j *videoJob) requeue(ctx context.Context, cause *upstream.Error, notBefore time.Time) Outcome {
-	out, ok := j.persist(ctx, func() (task.Event, error) {
-		return task.Requeued(j.video(), time.Now(), notBefore, refusal(cause))
-	})
+	out, ok := j.persist(ctx, func() (task.Event, error) { return j.requeued(notBefore, refusal(cause)) })
 	if !ok {
 		return out
 	}
@@ -279,6 +298,7 @@ func (j *videoJob) submitted(ctx context.Context, s upstream.Submission) Outcome
 	out, ok := j.persist(ctx, func() (task.Event, error) {
 		return task.Submitted(j.video(), time.Now(), task.Receipt{
 			UpstreamID: s.UpstreamID, Ticket: fault.Clip(s.Ticket, 256), Status: fault.Clip(s.State.Status, 128),
+			Size: fault.Clip(s.State.Size, maxDimension), Seconds: fault.Clip(s.State.Seconds, maxDimension),
 		})
 	})
 	switch {

@@ -2,12 +2,13 @@ package consumer
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/clock"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/routes"
@@ -20,8 +21,9 @@ import (
 // first was not accepted, and only there does the upstream know the job again.
 
 // takeOverAfter is how long after submit_until a taker waits before it calls a
-// submission unknown: clocks differ, and the owner's answer may be on its way.
-const takeOverAfter = 10 * time.Second
+// submission unknown: clocks differ, each by clock.Limit from the broker's at most, and
+// the owner's answer may be on its way.
+const takeOverAfter = 2 * clock.Limit
 
 // submitBound goes on where an earlier submission may have been accepted: only
 // there, and only with the same key, does the upstream know it again.
@@ -84,12 +86,7 @@ func (j *videoJob) giveUpSubmission(ctx context.Context, cause error) Outcome {
 // keeps its request.
 func (j *videoJob) endUnknown(ctx context.Context, cause error) Outcome {
 	f := fault.New(fault.SubmissionUnknown, "nobody can know whether upstream %s accepted job %s; it was not submitted again", j.upstreamName(), j.name.ID)
-	if cause != nil {
-		f.Message += ": " + cause.Error()
-	}
-	if up, ok := errors.AsType[*upstream.Error](cause); ok {
-		f.UpstreamCode, f.UpstreamHTTPStatus, f.UpstreamRequestID = up.Code, up.HTTPStatus, up.RequestID
-	}
+	f = because(f, cause)
 	if out, ok := j.bury(ctx, f); !ok {
 		return out
 	}
@@ -97,7 +94,11 @@ func (j *videoJob) endUnknown(ctx context.Context, cause error) Outcome {
 }
 
 func (j *videoJob) resubmit(ctx context.Context) Outcome {
-	if f := j.tooLate(time.Now()); f != nil {
+	now, err := j.Broker.Clock().Now()
+	if err != nil {
+		return j.unjudged()
+	}
+	if f := j.tooLate(now); f != nil {
 		return j.endUnknown(ctx, f)
 	}
 	for wait, ok := j.backoff(&upstream.Error{}), false; !ok; {
@@ -120,17 +121,22 @@ func (j *videoJob) resubmit(ctx context.Context) Outcome {
 // takeOverSubmission decides about a task that was found in submitting.
 func (j *videoJob) takeOverSubmission(ctx context.Context) Outcome {
 	x := j.entry.Job.GetExecution()
-	if x.GetWriter() == j.Log.Writer() && j.began < x.GetAttempt() {
+	if slices.Contains(j.unsent, j.entry.Nonce) {
 		// Our own commit, of which we did not hear in time: the request was never
-		// begun, so the task is free.
-		e, err := task.Requeued(j.video(), time.Now(), time.Now(), "not_sent")
+		// begun, so the task is free. That the writer is this process proves nothing:
+		// the process may have held the task before, and begun the request then.
+		e, err := j.requeued(time.Now(), "not_sent")
 		if out, ok := j.commitNext(ctx, e, err); !ok {
 			return out
 		}
 		return HoldFor(0)
 	}
+	now, err := j.Broker.Clock().Now()
+	if err != nil {
+		return j.unjudged() // its owner may be writing the request
+	}
 	decide := x.GetSubmitUntil().AsTime().Add(takeOverAfter)
-	if time.Now().Before(decide) {
+	if now.Before(decide) {
 		j.confirmLater()
 		return Hold(decide)
 	}

@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -12,6 +13,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/publisher"
 )
 
 // open decodes a delivered work item. False: there is nothing to work on, and the
@@ -39,6 +41,47 @@ func decodeItem(m jetstream.Msg) (*genbusv1.WorkItem, error) {
 		return nil, errors.New("the work item names no job")
 	}
 	return item, nil
+}
+
+// itemBody reads the body of a work item, wherever it is. It is the one place that
+// decides that an accepted request is lost.
+type itemBody struct {
+	missed time.Time // when a read did not find it for the first time; zero: all did
+}
+
+// read fails with broker.ErrBodyLost only when the body was missing twice, secondLook
+// apart: what has just lost the lead of the object store may answer once more.
+func (b *itemBody) read(ctx context.Context, bodies *broker.Bodies, item *genbusv1.WorkItem, now time.Time) ([]byte, error) {
+	if item.GetBodyRef() == nil {
+		return item.GetBody(), nil
+	}
+	data, err := bodies.Get(ctx, publisher.BodyOf(item.GetBodyRef()))
+	if !errors.Is(err, broker.ErrBodyLost) {
+		return data, err
+	}
+	if b.missed.IsZero() {
+		b.missed = now
+	}
+	if now.Sub(b.missed) < secondLook {
+		return nil, fmt.Errorf("not found at first, and looked for again: %s", err.Error()) // not lost yet
+	}
+	return nil, err
+}
+
+// discard removes stored bodies that no event names, and none ever will: what a holder
+// has stored that came too late. What cannot be removed stays until the object store's
+// TTL, or until the job is erased.
+func (c *Consumer) discard(ctx context.Context, refs ...*genbusv1.BlobRef) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
+	defer cancel()
+	for _, ref := range refs {
+		if ref == nil {
+			continue
+		}
+		if err := c.Bodies.Delete(ctx, publisher.BodyOf(ref)); err != nil {
+			c.Logger.Warn("a stored body that no event names stays until it expires", "object", ref.GetName(), "error", err)
+		}
+	}
 }
 
 // stands reports whether a delivered work item is still in its stream. One that is

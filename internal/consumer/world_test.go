@@ -28,7 +28,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks())
+	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
 }
 
 // patience is how long a test waits for an event before it gives up.
@@ -109,6 +109,7 @@ func idleReplica(t testing.TB, b *broker.Broker, cfg *config.Config, change ...f
 		Config: live, Broker: b, Log: log, Encoder: enc, Bodies: bodies, Uploads: natsreq.NewUploads(bodies, brokertest.Logger(t)), Content: reader, Routes: table,
 		Admission: admission.New(live, b, log, bodies, o.Metrics), Metrics: o.Metrics, Tracing: o.Tracing, Logger: brokertest.Logger(t),
 	})
+	c.countEvery = 2 * time.Second // the jobs of a route without a durable are adopted so much sooner
 	wait, err := log.Start(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -272,10 +273,15 @@ func doneOnce(t testing.TB, b *broker.Broker, end tasklog.Entry) {
 	}
 }
 
-// deadLetters reads all dead letters.
+// deadLetters reads the letters of jobs and of rejected requests.
 func deadLetters(t testing.TB, b *broker.Broker) []*genbusv1.DeadLetter {
 	t.Helper()
-	s, err := b.JetStream().Stream(t.Context(), b.Names().Dead())
+	return append(lettersIn(t, b, b.Names().Dead()), lettersIn(t, b, b.Names().Rejected())...)
+}
+
+func lettersIn(t testing.TB, b *broker.Broker, stream string) []*genbusv1.DeadLetter {
+	t.Helper()
+	s, err := b.JetStream().Stream(t.Context(), stream)
 	if err != nil {
 		t.Fatal(err)
 	}

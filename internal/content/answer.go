@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -24,8 +25,12 @@ func (w *walk) accept(resp *http.Response) (f *File, next string, err error) {
 			_ = resp.Body.Close()
 		}
 	}()
-	if encoding := resp.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
-		return nil, "", w.unavailable(resp, "sent compressed content, which was not asked for")
+	// The lengths and ranges of a file are those of the bytes sent; JSON is read here.
+	if resp.StatusCode != http.StatusPartialContent && declaredType(resp.Header.Get("Content-Type")) == typeJSON {
+		upstream.Decode(resp)
+	}
+	if encoding := upstream.Encoding(resp.Header); encoding != "" {
+		return nil, "", w.unavailable(resp, fmt.Sprintf("sent compressed content (Content-Encoding %.100q), which was not asked for", encoding))
 	}
 	part, err := w.part(resp)
 	if err != nil {
@@ -94,6 +99,9 @@ func (w *walk) part(resp *http.Response) (*contentRange, error) {
 // the status says.
 func (w *walk) holder(resp *http.Response, body io.Reader) (string, error) {
 	raw, err := io.ReadAll(io.LimitReader(body, maxText+1))
+	if _, ours := errors.AsType[*fault.Error](err); err != nil && !ours { // not the stream's, but of its gzip data
+		return "", w.unavailable(resp, "sent JSON that cannot be decoded in place of a video: "+err.Error())
+	}
 	if err != nil {
 		return "", err
 	}
@@ -115,6 +123,7 @@ func (w *walk) holder(resp *http.Response, body io.Reader) (string, error) {
 // refusal reads an answer of another class. A host that the upstream named, and
 // that knows no key of ours, refuses when the URL's signature has expired.
 func (w *walk) refusal(resp *http.Response) *fault.Error {
+	upstream.Decode(resp)
 	// What has come of a broken answer is enough.
 	raw, _ := io.ReadAll(io.LimitReader(resp.Body, maxText))
 	said, readable := upstream.ParseErrorBody(raw)

@@ -137,7 +137,19 @@ func TestAnswersThatAreNoVideo(t *testing.T) {
 			z := gzip.NewWriter(rw)
 			_, _ = z.Write(video)
 			_ = z.Close()
-		}, "compressed"},
+		}, `compressed content (Content-Encoding "gzip")`},
+		"gzip, damaged JSON": {zipped(200, "application/json", `{"url":"x"}`, "damaged"), "damaged"},
+		"gzip, JSON cut off": {func(rw http.ResponseWriter, r *http.Request) {
+			rw.Header().Set("Content-Encoding", "gzip")
+			answer(200, "application/json", "\x1f\x8b\x08\x00")(rw, r)
+		}, "cannot be decoded in place of a video: its gzip data is cut off"},
+		"gzip, JSON error": {zipped(200, "application/json", `{"message":"gone wrong"}`, ""), "gone wrong"},
+		"gzip, huge JSON":  {zipped(200, "application/json", `{"a":"`+strings.Repeat("x", 1<<20)+`"}`, ""), "more than 1048576 bytes"},
+		"gzip, a part of JSON": {func(rw http.ResponseWriter, r *http.Request) {
+			rw.Header().Set("Content-Range", "bytes 0-9/100")
+			zipped(206, "application/json", `{"message":"gone wrong"}`, "")(rw, r)
+		}, `compressed content (Content-Encoding "gzip")`},
+		"gzip, refused": {zipped(500, "application/json", `{"message":"gone wrong"}`, ""), "gone wrong"},
 		"a part": {func(rw http.ResponseWriter, _ *http.Request) {
 			rw.Header().Set("Content-Range", "bytes 0-9/100")
 			rw.WriteHeader(http.StatusPartialContent)
@@ -154,6 +166,28 @@ func TestAnswersThatAreNoVideo(t *testing.T) {
 			}
 		})
 	}
+}
+
+// zipped is answer with gzip, and with a word in place of its end.
+func zipped(status int, contentType, body, end string) http.HandlerFunc {
+	return func(rw http.ResponseWriter, r *http.Request) {
+		var b strings.Builder
+		z := gzip.NewWriter(&b)
+		_, _ = z.Write([]byte(body))
+		_ = z.Close()
+		rw.Header().Set("Content-Encoding", "gzip")
+		answer(status, contentType, b.String()[:b.Len()-len(end)]+end)(rw, r)
+	}
+}
+
+// TestGzipJSONThatNamesTheURL, on the upstream and on another host.
+func TestGzipJSONThatNamesTheURL(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.foreign.mux.HandleFunc("GET /file", serveVideo)
+	w.foreign.mux.Handle("GET /where", zipped(200, "application/json", `{"url":"`+w.foreign.URL+`/file"}`, ""))
+	w.own.mux.Handle("/base/v1/content", zipped(200, "application/json; charset=utf-8", `{"url":"`+w.foreign.URL+`/where"}`, ""))
+	w.wantVideo(content.Place{Endpoint: w.endpoint, Path: "/v1/content", PrivateOK: true})
 }
 
 func TestJSONThatNamesTheURL(t *testing.T) {

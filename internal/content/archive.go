@@ -31,12 +31,12 @@ func OpenArchive(ctx context.Context, bodies *broker.Bodies, ref broker.Body, co
 	return newWant(q).of(f), nil
 }
 
-// Archive copies content into the object store of a tenant, while it comes, and
-// gives its reference and its type. Beyond limit bytes (0 for no limit) it fails
+// Archive copies content into an object of its own in the object store of a tenant,
+// while it comes, and gives its reference and its type. The name begins with prefix. Beyond limit bytes (0 for no limit) it fails
 // with broker.ErrBodyTooLarge in the chain. Errors are *fault.Error: those of Open
 // when the content cannot be read to its end, and ArchiveFailed when it cannot be
 // stored. After an error nothing stays behind.
-func (r *Reader) Archive(ctx context.Context, p Place, bodies *broker.Bodies, tenant, name string, limit int64) (broker.Body, string, error) {
+func (r *Reader) Archive(ctx context.Context, p Place, bodies *broker.Bodies, tenant, prefix string, limit int64) (broker.Body, string, error) {
 	f, err := r.Open(ctx, p, Request{})
 	if err != nil {
 		return broker.Body{}, "", err
@@ -46,7 +46,7 @@ func (r *Reader) Archive(ctx context.Context, p Place, bodies *broker.Bodies, te
 		err := fmt.Errorf("%w: %d bytes, more than %d", broker.ErrBodyTooLarge, f.Length, limit)
 		return broker.Body{}, "", fault.New(fault.ArchiveFailed, "%w", err)
 	}
-	ref, err := bodies.PutStream(ctx, tenant, name, f.Body, limit)
+	ref, err := bodies.PutStream(ctx, tenant, prefix, f.Body, limit)
 	if err == nil {
 		return ref, f.Type, nil
 	}

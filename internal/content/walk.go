@@ -177,7 +177,7 @@ func (w *walk) sendWithKey(ctx context.Context, u *url.URL) (*http.Response, err
 	w.asked.setHeader(req.Header)
 	ep := *w.place.Endpoint
 	ep.Client = clientOf(ep.Client.Transport)
-	return ep.Do(op, req)
+	return ep.DoRaw(op, req)
 }
 
 // transport chooses the connections for a call without the key: the upstream's

@@ -24,17 +24,19 @@ const (
 	aRoute  = "{route}"
 	aStatus = "{status}"
 	anID    = "{id}"
+	aSlot   = "{slot}"
 )
 
 var statuses = []any{"queued", "in_progress", "completed", "failed", "cancelled"}
 
 // parameters say what varies in an address.
 var parameters = map[string]object{
+	"slot":   {"description": "A number, or \"large\" for letters above 4 KiB. It keeps the letters of a tenant few."},
 	"kind":   {"description": "Kind of the job.", "enum": []any{"video", "chat"}},
 	"tenant": {"description": "Tenant that owns the job: 1 to 64 of [A-Za-z0-9_-]."},
 	"route":  {"description": "Name of the route that serves the job."},
 	"status": {"description": "Terminal status of the job.", "enum": []any{"completed", "failed", "cancelled"}},
-	"id":     {"description": "Job id; of a dead letter without one, seq-<n>."},
+	"id":     {"description": "Job id."},
 }
 
 // channels are all subjects. Those of a kind have messages of that kind.
@@ -57,8 +59,13 @@ func channels(n subject.Space) []channel {
 			description: "What each ended job consumed, for whoever writes bills.", messages: both("UsageEvent"),
 		},
 		{
-			id: "dead", address: deadLetter(n), title: "Dead letters", stream: n.Dead(), action: "send",
-			description: "What could not be processed, whole, with the reason. An illegal tenant is " + subject.InvalidTenant + ".", messages: []string{"DeadLetter"},
+			id: "dead", address: withTenant(n.DeadLetter(aKind, "tenant", anID)), title: "Dead letters", stream: n.Dead(), action: "send",
+			description: "Accepted jobs that could not be processed, whole, with the reason.", messages: []string{"DeadLetter"},
+		},
+		{
+			id: "rejected", address: withTenant(n.RejectedLetter(aKind, "tenant", aSlot)), title: "Rejected requests", stream: n.Rejected(), action: "send",
+			description: "What came into the inbox and was never accepted, with the reason; of a large one the beginning. " +
+				"The latest of each tenant are kept. An illegal tenant is " + subject.InvalidTenant + ".", messages: []string{"DeadLetter"},
 		},
 		{
 			id: "work", address: n.WorkItem(aKind, aRoute, aTenant, anID), title: "Work", stream: n.Work(), action: "send receive",
@@ -71,9 +78,9 @@ func channels(n subject.Space) []channel {
 	}...)
 }
 
-// deadLetter is the address of dead letters; their builder takes legal tenants only.
-func deadLetter(n subject.Space) string {
-	return strings.Replace(n.DeadLetter(aKind, "tenant", anID), ".tenant.", "."+aTenant+".", 1)
+// withTenant is the address of a letter; their builders take legal tenants only.
+func withTenant(address string) string {
+	return strings.Replace(address, ".tenant.", "."+aTenant+".", 1)
 }
 
 // both are the forms of a message that events.encoding chooses from.

@@ -24,6 +24,7 @@ var headers = []header{
 	{name: subject.HeaderWriter, description: "The replica that wrote the event. genbus's own."},
 	{name: subject.HeaderNonce, description: "Nonce of the write. genbus's own."},
 	{name: subject.HeaderRecorded, description: "A sequence of the task log, in decimal. genbus's own."},
+	{name: subject.HeaderPutBack, description: "A sequence of the line, in decimal. genbus's own."},
 	{name: subject.HeaderErrorCode, description: "Code of the error. Codes are never renamed."},
 	{name: subject.HeaderRetryAfter, description: "Seconds after which the same request may be sent again."},
 	{name: subject.HeaderCESpecVersion, description: "Version of CloudEvents.", enum: []any{"1.0"}},
@@ -32,7 +33,7 @@ var headers = []header{
 	{name: subject.HeaderCEType, description: "Type of the event, such as genbus.video.task.completed.v1."},
 	{name: subject.HeaderCETime, description: "When it happened, RFC 3339."},
 	{name: subject.HeaderCESubject, description: "Job id."},
-	{name: subject.HeaderCEDataSchema, description: "Full name of the Protobuf message."},
+	{name: subject.HeaderCEDataSchema, description: "Type URL of the Protobuf message, such as https://type.googleapis.com/genbus.v1.VideoTaskEvent. It names the message and its version; nothing is served there."},
 	{name: subject.HeaderCEDataContentType, description: "Form of the payload.", enum: []any{subject.ContentTypeProtobuf, subject.ContentTypeJSON}},
 	{name: subject.HeaderCETraceParent, description: "As traceparent."},
 	{name: subject.HeaderCETraceState, description: "As tracestate."},
@@ -74,7 +75,7 @@ var headerSets = map[string]headerSet{
 	},
 	"CloudEventHeaders": {always: cloudEvent, some: traced},
 	"DeadLetterHeaders": {always: []string{subject.HeaderErrorCode, subject.HeaderCEDataContentType}, some: traced},
-	"WorkHeaders":       {some: append([]string{subject.HeaderRecorded}, traced...)},
+	"WorkHeaders":       {some: append([]string{subject.HeaderRecorded, subject.HeaderPutBack}, traced...)},
 }
 
 // schema is the schema of the headers of a message. Those that begin with Nats-

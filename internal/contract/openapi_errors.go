@@ -20,7 +20,7 @@ var sets = map[string][]fault.Code{
 	"body":    {fault.InvalidJSON, fault.BodyTooLarge, fault.UnsupportedMedia},
 	"create": {
 		fault.InvalidJSON, fault.BodyTooLarge, fault.UnsupportedMedia, fault.ModelNotFound, fault.WrongProtocol, fault.IdempotencyKeyReused,
-		fault.QueueFull, fault.TenantFull, fault.StorageFull, fault.BrokerUnavailable, fault.AcceptanceUnknown,
+		fault.QueueFull, fault.TenantFull, fault.StorageFull, fault.DeadLettersFull, fault.BrokerUnavailable, fault.ClockWrong, fault.AcceptanceUnknown,
 	},
 	"content": {fault.ContentNotReady, fault.ContentExpired, fault.ContentBlocked, fault.ContentUnavailable, fault.UpstreamRemoved},
 	"erasure": {fault.StillHeld, fault.NotTerminal, fault.AcceptanceUnknown},

@@ -95,34 +95,33 @@ func (x Eraser) eraseBodies(ctx context.Context, e tasklog.Entry) error {
 	return errors.Join(failed...)
 }
 
-// storedFor lists what the object store has, or may have, of a job. A chat's long
-// blocks are named by chunks alone, which are kept for a shorter time than these:
-// so its bodies are looked for by name.
+// storedFor lists what the object store has, or may have, of a job: also what holders
+// stored that did not live to write an event.
 func (x Eraser) storedFor(ctx context.Context, e tasklog.Entry) ([]broker.Body, error) {
-	t, ok := e.Job.(*genbusv1.VideoTask)
-	if !ok {
-		return x.Bodies.Named(ctx, e.Job.GetTenant(), e.Job.GetId()+"-")
+	tenant, id := e.Job.GetTenant(), e.Job.GetId()
+	out, err := x.Bodies.Of(ctx, tenant, id)
+	if err != nil {
+		return nil, err
 	}
-	return x.storedForVideo(t), nil
+	older, err := x.storedByOlder(ctx, e)
+	return append(out, older...), err
 }
 
-// storedForVideo knows all names. Copies of a task that did not complete are in no
-// event.
-func (x Eraser) storedForVideo(t *genbusv1.VideoTask) []broker.Body {
+// storedByOlder lists what versions have stored that named chunks otherwise. Events name
+// it, but for a chat's long blocks and copies of a task that did not complete.
+func (x Eraser) storedByOlder(ctx context.Context, e tasklog.Entry) ([]broker.Body, error) {
+	video, ok := e.Job.(*genbusv1.VideoTask)
+	execution := e.Job.GetExecution()
+	if !ok || execution.GetArchiveUntil() != nil && video.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+		return x.Bodies.Named(ctx, e.Job.GetTenant(), e.Job.GetId()+"-")
+	}
 	var out []broker.Body
-	for _, ref := range t.GetArchive().GetFiles() {
-		out = append(out, publisher.BodyOf(ref))
-	}
-	execution := t.GetExecution()
-	if execution.GetInput() != nil {
-		out = append(out, publisher.BodyOf(execution.GetInput()))
-	}
-	if execution.GetArchiveUntil() != nil && t.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
-		for i := range publisher.MaxCopies {
-			out = append(out, broker.Body{Bucket: x.Bodies.Bucket(t.GetTenant()), Name: publisher.CopyName(t.GetId(), i)})
+	for _, ref := range append([]*genbusv1.BlobRef{execution.GetInput()}, video.GetArchive().GetFiles()...) {
+		if ref != nil {
+			out = append(out, publisher.BodyOf(ref))
 		}
 	}
-	return out
+	return out, nil
 }
 
 // eraseChunks removes what was streamed of a chat.

@@ -54,7 +54,9 @@ const (
 	StreamEnded       Code = "stream_ended"
 	RoutePaused       Code = "route_paused"
 	StorageFull       Code = "storage_full"
+	DeadLettersFull   Code = "dead_letters_full"
 	BrokerUnavailable Code = "broker_unavailable"
+	ClockWrong        Code = "clock_wrong"
 	AcceptanceUnknown Code = "acceptance_unknown"
 	ShuttingDown      Code = "shutting_down"
 	Internal          Code = "internal"
@@ -116,7 +118,7 @@ var table = []Meaning{
 	{InvalidJSON, codes.InvalidArgument, http.StatusBadRequest, typeRequest, false, "The body is not one JSON object.", "Send valid JSON without duplicate names."},
 	{BodyTooLarge, codes.ResourceExhausted, http.StatusRequestEntityTooLarge, typeRequest, false, "The body is larger than the limit.", "Send a URL instead of the data, or raise the limit."},
 	{UnsupportedMedia, codes.InvalidArgument, http.StatusUnsupportedMediaType, typeRequest, false, "The content type is not one that this path reads.", "Send application/json."},
-	{InvalidAPIKey, codes.Unauthenticated, http.StatusUnauthorized, typeAuth, false, "The API key is missing or unknown.", "Send `Authorization: Bearer <key>` with a configured key."},
+	{InvalidAPIKey, codes.Unauthenticated, http.StatusUnauthorized, typeAuth, false, "The API key is missing, unknown or no longer valid, or it is an operator's and the method is for tenants.", "Send `Authorization: Bearer <key>` with a configured key: a tenant's, or for the operator's methods an operator's."},
 	{ModelNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "No route serves the model.", "Choose a model from GET /v1/models, or add a route."},
 	{WrongProtocol, codes.FailedPrecondition, http.StatusBadRequest, typeRequest, false, "The model's route speaks another protocol than the path.", "Use the path that the message names."},
 	{TaskNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "The tenant has no video task with this id.", "Check the id and the key; tasks are kept for nats.streams.tasks.max_age."},
@@ -136,15 +138,17 @@ var table = []Meaning{
 	{RouteNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "No route of this kind has this name.", "Choose one from the list of routes."},
 	{LetterNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "There is no dead letter of this number, or not any more.", "List the letters again; one that was redriven or attached is a job whose retry_of names the old one."},
 	{LetterUnusable, codes.FailedPrecondition, http.StatusConflict, typeRequest, false, "The dead letter does not say enough for what was asked, or is not of a kind for it.", "See the message; what cannot be recovered can be dropped."},
-	{LetterResolved, codes.FailedPrecondition, http.StatusConflict, typeRequest, false, "Another job was made of the dead letter already, and the letter was not removed yet.", "Look at the job that the message names; then drop the letter."},
+	{LetterResolved, codes.FailedPrecondition, http.StatusConflict, typeRequest, false, "Another job was made already of the dead letter, or of another letter of its job, and this one was not removed yet.", "Look at the job that the message names; then drop the letter."},
 
 	{QueueFull, codes.ResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "The route's queue, or the whole queue, is full.", "Wait as long as Retry-After says, then send the same request."},
 	{RateLimited, codes.ResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "The tenant sends more requests a second than it may.", "Wait as long as Retry-After says, then send the same request."},
 	{TenantFull, codes.ResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "The tenant has as many unfinished jobs as it may have; nothing was accepted.", "Wait until some have ended, then send the same request."},
 	{StreamEnded, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "The stream has reached its longest life (`limits.stream_time`); the job goes on.", "Resume after the last event that was handled, or send the same request again: with its request_id it attaches."},
 	{RoutePaused, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "An operator has paused the route, and the chat cannot wait for it on its connection.", "Wait as long as Retry-After says, or send the chat with a request_id: it is queued then."},
-	{StorageFull, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "The task log has used 80 % of its bytes, or the tenant's object store all of its own.", "Wait, or raise nats.streams.tasks.max_bytes, or limits.bodies_bytes."},
+	{StorageFull, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "The task log has no room for the whole life of another job: 80 % of its bytes are used or reserved for accepted jobs; or the tenant's object store has used all of its own.", "Wait, or raise nats.streams.tasks.max_bytes, or limits.bodies_bytes."},
+	{DeadLettersFull, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "The tenant has as many dead letters as it may have, or their stream is nearly full: no new video is submitted, because its letter might have no room.", "An operator resolves letters (operator dead list), or raises max_dead_letters or nats.streams.dead.max_bytes; then send the same request."},
 	{BrokerUnavailable, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "JetStream could not be reached; nothing was accepted.", "Send the same request again."},
+	{ClockWrong, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "The clock of this replica is wrong, or was not compared with the broker's yet; nothing was accepted.", "Send the same request again: other replicas take it."},
 	{AcceptanceUnknown, codes.Unknown, http.StatusInternalServerError, typeServer, false, "JetStream did not confirm; the request may have been accepted.", "With a request_id: send it again, it attaches. Without one: do not repeat it blindly."},
 	{ShuttingDown, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "This replica is going down; nothing was accepted.", "Send the same request again."},
 	{Internal, codes.Internal, http.StatusInternalServerError, typeServer, false, "A bug in genbus.", "Report it with the X-Request-Id."},

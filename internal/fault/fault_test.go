@@ -2,6 +2,7 @@ package fault
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -221,5 +222,38 @@ func TestBecause(t *testing.T) {
 	}
 	if got := From(errors.Join(errors.New("one"), errors.New("two"))).Message; got != "one; two" {
 		t.Errorf("an internal error is told as %q", got)
+	}
+}
+
+// TestShouldRetry: SDKs repeat what may succeed and nothing that is final, and a request
+// that an upstream refused is no invalid request where the status is ours.
+func TestShouldRetry(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name  string
+		err   *Error
+		retry string
+		typ   string
+	}{
+		{"a full queue", New(QueueFull, "full"), "true", "rate_limit_error"},
+		{"the upstream's 401", New(UpstreamRefused, "401"), "false", "server_error"},
+		{"the upstream's unknown model", &Error{Code: UpstreamRefused, HTTPStatus: 404}, "false", "invalid_request_error"},
+		{"the upstream's quota", &Error{Code: UpstreamRefused, HTTPStatus: 429, Type: "insufficient_quota", UpstreamCode: "insufficient_quota"}, "false", "insufficient_quota"},
+		{"an unknown acceptance", New(AcceptanceUnknown, "no answer"), "false", "server_error"},
+		{"no broker", New(BrokerUnavailable, "away"), "true", "server_error"},
+	} {
+		w := httptest.NewRecorder()
+		row.err.WriteHTTP(w)
+		var body struct {
+			Error struct {
+				Type string `json:"type"`
+			} `json:"error"`
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.Header().Get("X-Should-Retry"); got != row.retry || body.Error.Type != row.typ {
+			t.Errorf("%s: X-Should-Retry %q, type %q; want %q and %q", row.name, got, body.Error.Type, row.retry, row.typ)
+		}
 	}
 }

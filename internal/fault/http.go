@@ -24,7 +24,7 @@ type envelopeError struct {
 // Envelope is the error's JSON body on HTTP: {"error":{message,type,param,code}}. What
 // HTML would have escaped, such as <, stands as it is: people read it.
 func (e *Error) Envelope() []byte {
-	body := envelope{Error: envelopeError{Message: Clip(e.Message, maxMessage), Type: e.errorType(), Code: e.httpCode()}}
+	body := envelope{Error: envelopeError{Message: Clip(e.Message, maxMessage), Type: e.httpType(), Code: e.httpCode()}}
 	if len(e.Violations) > 0 && e.Violations[0].Field != "" {
 		body.Error.Param = &e.Violations[0].Field
 	}
@@ -33,6 +33,15 @@ func (e *Error) Envelope() []byte {
 		return []byte(`{"error":{"message":"internal","type":"server_error","param":null,"code":"internal"}}`)
 	}
 	return out
+}
+
+// httpType is the error's type, but for a request that an upstream refused and that is
+// answered with a status of ours: SDKs and people take a 5xx for the server's matter.
+func (e *Error) httpType() string {
+	if t := e.errorType(); t != typeRequest || e.Status() < http.StatusInternalServerError {
+		return t
+	}
+	return typeServer
 }
 
 // httpCode is the error's code, but for a refusal of the upstream that is passed
@@ -52,9 +61,7 @@ func (e *Error) Status() int {
 	return e.Meaning().HTTP
 }
 
-// WriteHTTP answers a request with the error. Our code, Retry-After and
-// x-should-retry (which the OpenAI SDKs obey) are set where they apply: an
-// answer of unknown acceptance must not be repeated by a client on its own.
+// WriteHTTP answers a request with the error.
 func (e *Error) WriteHTTP(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/json")
 	e.SetHeader(w.Header())
@@ -63,15 +70,20 @@ func (e *Error) WriteHTTP(w http.ResponseWriter) {
 	_, _ = w.Write(e.Envelope())
 }
 
+// HeaderShouldRetry tells the OpenAI SDKs whether to send a request again on their own.
+// Without it they repeat every 408, 409, 429 and 5xx.
+const HeaderShouldRetry = "X-Should-Retry"
+
 // SetHeader sets the headers of an answer that says the error, whatever its
-// body is.
+// body is. X-Should-Retry says what the table says, unless the caller, who knows the
+// request, has set it before.
 func (e *Error) SetHeader(h http.Header) {
 	h.Set("Genbus-Error-Code", string(e.Code))
 	if s := e.RetryAfterText(); s != "" {
 		h.Set("Retry-After", s)
 	}
-	if e.Code == AcceptanceUnknown {
-		h.Set("X-Should-Retry", "false")
+	if h.Get(HeaderShouldRetry) == "" {
+		h.Set(HeaderShouldRetry, strconv.FormatBool(e.Meaning().Retry))
 	}
 }
 

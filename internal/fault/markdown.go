@@ -14,7 +14,8 @@ func Markdown() string {
 		"(`task.error.code`), in dead letters and in NATS replies (header `genbus-error-code`). Codes are never renamed.\n" +
 		"A refusal of a chat's upstream that is passed on by HTTP keeps the upstream's status, type and code in the body; our\n" +
 		"code stands in the header `Genbus-Error-Code` of every HTTP error.\n" +
-		"*Retry* says whether the same request may succeed later.\n\n" +
+		"*Retry* says whether the same request may succeed later; HTTP errors say it in `X-Should-Retry`, which the SDKs of OpenAI obey. A request of\n" +
+		"unknown acceptance that has an `Idempotency-Key` may be sent again, and the error of a job that has ended is final whatever its code.\n\n" +
 		"| code | HTTP | gRPC | retry | what happened | what to do |\n|---|---|---|---|---|---|\n")
 	for _, m := range table {
 		retry := "final"

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/genbus/genbus/internal/faulttest/brief"
 )
 
 // movedPath is where redirects point to.
@@ -134,6 +136,9 @@ func (x *exchange) read() error {
 	}
 	x.body = append([]byte{}, body...)
 	x.marked(x.body)
+	if input := brief.Longest(string(x.body)); input != "" {
+		x.wire.upstream.ledger.update(x.post, func(p *Post) { p.Input = input })
+	}
 	return nil
 }
 
@@ -149,6 +154,7 @@ func (x *exchange) meet() error {
 	}
 	switch x.decision.Fault {
 	case ResetBefore:
+		x.wire.awaitBody(x.req)
 		x.marked(x.wire.arrived(x.req))
 		return errCut
 	case ResetDuring:
@@ -230,7 +236,7 @@ func (x *exchange) learn(a *answer) {
 	}
 	l := x.wire.upstream.ledger
 	if x.op == OpChat {
-		text := contentOf(a.produced())
+		text := brief.Of(contentOf(a.produced()))
 		l.update(x.post, func(p *Post) { p.Accepted, p.Text = true, text })
 		return
 	}

@@ -38,7 +38,8 @@ const (
 	// request that arrives there is counted like every other and served well.
 	Redirect Fault = "redirect"
 
-	// ResetBefore resets the connection with the headers read and the body unread.
+	// ResetBefore resets the connection with the headers read and the body unread, of which
+	// something has arrived.
 	ResetBefore Fault = "reset_before"
 	// ResetDuring resets it with half of the body read.
 	ResetDuring Fault = "reset_during"

@@ -30,7 +30,7 @@ const (
 	routesPerPair = routePool + 1
 
 	nodeMemory  = 256 << 20
-	nodeStore   = 10 << 30
+	nodeStore   = 16 << 30
 	nodePayload = 8 << 20 // as the embedded server of genbus has it
 )
 

@@ -44,8 +44,12 @@ type Post struct {
 	// Answered says that the whole answer, good or not, was written while the
 	// client was there.
 	Answered bool `json:"answered,omitzero"`
-	// Text is the content that the model of a chat produced, told or not.
+	// Text is the content that the model of a chat produced, told or not, as brief.Of
+	// has it.
 	Text string `json:"text,omitzero"`
+	// Input is the longest word of the body, where it is long and the body has arrived
+	// whole, as brief.Longest has it.
+	Input string `json:"input,omitzero"`
 }
 
 // name is what a post is counted under.

@@ -12,6 +12,9 @@ var errSignals = errors.New("faulttest: processes cannot be signalled on " + run
 // Terminate is an error on this system.
 func (p *Process) Terminate() error { return errSignals }
 
+// Reload is an error on this system.
+func (p *Process) Reload() error { return errSignals }
+
 // Stop is an error on this system.
 func (p *Process) Stop() error { return errSignals }
 

@@ -85,6 +85,20 @@ func (w *wire) half(req *http.Request) []byte {
 	return b.Bytes()
 }
 
+// awaitBody waits until the body begins to arrive. A client may send the headers by
+// themselves; were the connection reset then, the client's connection might take nothing of
+// the body, and the client would know that nothing was accepted.
+func (w *wire) awaitBody(req *http.Request) {
+	if req.ContentLength == 0 {
+		return
+	}
+	_ = w.conn.SetReadDeadline(time.Now().Add(awaitBodyFor)) // without it the reset is as good
+	_, _ = w.in.Peek(1)                                      // what came is in the buffer, or the client has left
+}
+
+// awaitBodyFor bounds the wait for a body.
+const awaitBodyFor = 5 * time.Second
+
 // arrived is what has come with the headers; it waits for nothing.
 func (w *wire) arrived(req *http.Request) []byte {
 	b, _ := w.in.Peek(w.in.Buffered()) // never more than there is

@@ -72,7 +72,7 @@ var Creates = []Endpoint{
 var reads = []string{
 	"/v1/video/generations/%v", "/v1/video/generations/%v/events", "/v1/videos", "/v1/videos/%v", "/v1/videos/%v/content", "/v1/models", "/v1/models/%v",
 	"/kling/v1/videos/text2video/%v", "/kling/v1/videos/text2video", "/kling/v1/videos/image2video/%v", "/genbus/v1/videos", "/genbus/v1/videos/%v", "/genbus/v1/videos/%v/events",
-	"/genbus/v1/videos/%v/content", "/genbus/v1/chats/%c", "/genbus/v1/chats/%c/events", "/genbus/v1/models", "/healthz", "/readyz", "/metrics",
+	"/genbus/v1/videos/%v/content", "/genbus/v1/chats/%c", "/genbus/v1/chats/%c/events", "/genbus/v1/models", "/healthz", "/readyz", "/readyz/jobs", "/metrics",
 }
 
 func read(s *Source, t Target) string {

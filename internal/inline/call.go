@@ -141,7 +141,7 @@ func (c *call) request(streamed bool) pool.ChatRequest {
 	if streamed && !c.checked.Stream {
 		b = chat.SetStream(b, true)
 	}
-	return pool.ChatRequest{JobID: c.checked.ID, Model: c.checked.Model, Body: b}
+	return pool.ChatRequest{Job: pool.Job{ID: c.checked.ID, Tenant: c.req.Tenant}, Model: c.checked.Model, Body: b}
 }
 
 // failed records a failed upstream call, and gives it its meaning.

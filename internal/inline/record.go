@@ -172,14 +172,24 @@ func (c *record) drop(events int, err error) {
 }
 
 // begin stores the first event. Nobody else knows the id, so a log that is not
-// empty holds a write of ours that was not confirmed, or what followed it.
+// empty holds a write of ours that was not confirmed, or what followed it. Other replicas
+// end a chat by its deadline, so a wrong clock writes none.
 func (c *record) begin() (tasklog.Entry, error) {
+	if _, err := c.r.o.Broker.Clock().Now(); err != nil {
+		return tasklog.Entry{}, err
+	}
 	return c.commit(c.first, 0)
 }
+
+// errNoRoom says that the log is kept for the jobs that it has accepted.
+var errNoRoom = errors.New("the task log has no room for the events of inline chats")
 
 func (c *record) commit(e task.Event, last uint64) (tasklog.Entry, error) {
 	ctx, cancel := context.WithTimeoutCause(c.ctx, patience, errPatience)
 	defer cancel()
+	if !c.r.o.Log.RoomForEnd(ctx, e) {
+		return tasklog.Entry{}, errNoRoom
+	}
 	entry, err := c.r.o.Log.Commit(ctx, e, last)
 	var lost *tasklog.LostError
 	if errors.As(err, &lost) {
@@ -236,6 +246,7 @@ func (c *record) end(entry tasklog.Entry, o outcome) error {
 		if entry, err = c.commit(event, entry.Seq); err != nil {
 			return err
 		}
+		c.discardReply(event, entry)
 	}
 	ctx, cancel := context.WithTimeoutCause(c.ctx, patience, errPatience)
 	defer cancel()
@@ -263,7 +274,7 @@ func (c *record) terminal(entry tasklog.Entry, o outcome, chunks uint64) (task.E
 func (c *record) reply(id string, o outcome, chunks uint64) task.Reply {
 	out := task.Reply{Chunks: chunks, Upstream: o.from.Upstream, Key: o.from.Key}
 	raw, err := c.whole(o)
-	if err == nil && int64(len(raw)) > int64(c.r.o.Config.Now().Limits.ClaimCheckBytes) {
+	if err == nil && (int64(len(raw)) > int64(c.r.o.Config.Now().Limits.ClaimCheckBytes) || !c.r.o.Log.RoomForReply(c.ctx, len(raw))) {
 		out.Usage = usage(raw)
 		out.Ref, err = c.checkIn(id, raw)
 	} else if err == nil {
@@ -293,11 +304,26 @@ func (c *record) whole(o outcome) ([]byte, error) {
 func (c *record) checkIn(id string, raw []byte) (*genbusv1.BlobRef, error) {
 	ctx, cancel := context.WithTimeoutCause(c.ctx, patience, errPatience)
 	defer cancel()
-	ref, err := c.r.o.Bodies.Put(ctx, c.tenant, id+"-reply", raw)
+	ref, err := c.r.o.Bodies.Put(ctx, c.tenant, publisher.ReplyBody(id), raw)
 	if err != nil {
 		return nil, err
 	}
 	return publisher.BlobRef(ref), nil
+}
+
+// discardReply removes the stored reply of an event that was not written, because the
+// log has another end.
+func (c *record) discardReply(event task.Event, current tasklog.Entry) {
+	ours, _ := event.Job.(*genbusv1.Chat)
+	now, _ := current.Job.(*genbusv1.Chat)
+	if ours.GetReplyRef() == nil || ours.GetReplyRef().GetName() == now.GetReplyRef().GetName() {
+		return
+	}
+	ctx, cancel := context.WithTimeoutCause(c.ctx, patience, errPatience)
+	defer cancel()
+	if err := c.r.o.Bodies.Delete(ctx, publisher.BodyOf(ours.GetReplyRef())); err != nil {
+		c.r.o.Logger.Warn("a stored reply that no event names stays until it expires", "object", ours.GetReplyRef().GetName(), "error", err)
+	}
 }
 
 // lax reads what upstreams send.

@@ -26,7 +26,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, brokertest.Leaks())
+	goleak.VerifyTestMain(m, brokertest.Leaks()...)
 }
 
 const tenant = "acme"

@@ -57,7 +57,7 @@ func wholeAccount() (rows []attack) {
 	theirs := names.Task(subject.Video, victim, job)
 	for _, subj := range []string{
 		theirs, names.Done(subject.Video, victim, "failed", job), names.Chunk(victim, job), names.LiveTask(subject.Video, victim, job),
-		names.WorkItem(subject.Video, route, victim, job+"2"), names.DeadLetter(subject.Video, victim, job), names.LiveChunk(victim, job),
+		names.WorkItem(subject.Video, route, victim, job+"2"), names.DeadLetter(subject.Video, victim, job), names.RejectedLetter(subject.Video, victim, job), names.LiveChunk(victim, job),
 		"genbus.copy." + victim, "$O." + names.Bodies(victim) + ".C.x", "$JS.FC.GENBUS_TASKS." + victim + ".x", "_R_.x",
 	} {
 		rows = append(rows, attack{me, "publishes on " + subj, send(subj), isSent})
@@ -112,7 +112,7 @@ func service() (rows []attack) {
 		}
 	}
 	for _, subj := range []string{
-		"STREAM.PURGE.GENBUS_REQUESTS", "STREAM.PURGE.GENBUS_WORK", "STREAM.PURGE.GENBUS_WAIT", "STREAM.PURGE.GENBUS_DEAD", "STREAM.PURGE.GENBUS_USAGE",
+		"STREAM.PURGE.GENBUS_REQUESTS", "STREAM.PURGE.GENBUS_WORK", "STREAM.PURGE.GENBUS_WAIT", "STREAM.PURGE.GENBUS_DEAD", "STREAM.PURGE.GENBUS_REJECTED", "STREAM.PURGE.GENBUS_USAGE",
 		"STREAM.MSG.DELETE.GENBUS_REQUESTS", "STREAM.MSG.DELETE.GENBUS_USAGE", "STREAM.MSG.GET.GENBUS_REQUESTS",
 		"CONSUMER.CREATE.GENBUS_DEAD.spy", "CONSUMER.CREATE.GENBUS_TASKS.spy", "CONSUMER.CREATE.GENBUS_TASKS.spy.genbus.done.>",
 		"CONSUMER.CREATE.GENBUS_USAGE.spy", "CONSUMER.DELETE.GENBUS_WORK.video-main", "CONSUMER.DELETE.GENBUS_REQUESTS.intake-video", "CONSUMER.PAUSE.GENBUS_REQUESTS.intake-video",

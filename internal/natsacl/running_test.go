@@ -30,8 +30,8 @@ type running struct {
 	client  *http.Client
 }
 
-// serviceConfig has three video routes: an ordinary one, one that copies results,
-// and one whose only place is soon taken.
+// serviceConfig has four video routes: an ordinary one, one that copies results, one
+// whose only place is soon taken, and one whose creates are cut off.
 const serviceConfig = `
 nats: {url: %q, user: service, password_env: NATS_SERVICE_PASSWORD, replicas: %d, tls: {%s}}
 http: {addr: "127.0.0.1:0"}
@@ -42,6 +42,7 @@ routes:
   - {name: video, kind: video, models: ["sandbox-video"], upstream: sandbox, poll: {interval: 200ms}}
   - {name: archived, kind: video, models: ["archived"], upstream: sandbox, upstream_model: sandbox-video, archive: true, poll: {interval: 200ms}}
   - {name: slow, kind: video, models: ["slow"], upstream: sandbox, upstream_model: "sandbox-video:duration_ms=600000", max_in_flight: 1, ready_jobs: 1}
+  - {name: cut-off, kind: video, models: ["cut-off"], upstream: sandbox, upstream_model: "sandbox-video:drop=after_create"}
   - {name: chat, kind: chat, models: ["sandbox-chat*"], upstream: sandbox}
 operator_keys: [{name: operator, key_env: OPERATOR_KEY}]
 log: {level: warn}

@@ -166,20 +166,24 @@ func (r *running) takesBack(t *testing.T) {
 	}
 }
 
-// deadLetters leaves what is no request in the inbox.
+// deadLetters leaves what is no request in the inbox, and a job whose outcome no one
+// knows.
 func (r *running) deadLetters(t *testing.T) {
 	js := stream(t, r.connect(t, local+"-publisher"))
 	if _, err := js.Publish(t.Context(), names.Request("video", local), []byte("no request")); err != nil {
 		t.Fatal(err)
 	}
+	r.create(`{"model":"cut-off","prompt":"a cat"}`)
 	operator := stream(t, r.connect(t, "administrator"))
-	await(t, "the dead letter", func() error {
-		s, err := operator.Stream(t.Context(), names.Dead())
-		if err == nil && s.CachedInfo().State.Msgs == 0 {
-			err = errors.New("there is none")
-		}
-		return err
-	})
+	for _, name := range []string{names.Dead(), names.Rejected()} {
+		await(t, "a letter in "+name, func() error {
+			s, err := operator.Stream(t.Context(), name)
+			if err == nil && s.CachedInfo().State.Msgs == 0 {
+				err = errors.New("there is none")
+			}
+			return err
+		})
+	}
 }
 
 // operated is what an operator does by gRPC.
@@ -191,14 +195,15 @@ func (r *running) operated(t *testing.T) {
 	defer conn.Close() //nolint:errcheck // every answer was read
 	ctx, op := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+operatorKey), genbusv1.NewOperatorServiceClient(conn)
 	letters, err := op.ListDeadLetters(ctx, &genbusv1.ListDeadLettersRequest{})
-	if err != nil || len(letters.GetLetters()) == 0 {
+	if err != nil || len(letters.GetLetters()) != 2 || letters.GetLetters()[0].GetRejected() || !letters.GetLetters()[1].GetRejected() {
 		t.Fatalf("dead letters: %v, %v", letters, err)
 	}
+	for _, l := range letters.GetLetters() {
+		if _, err := op.DropDeadLetter(ctx, &genbusv1.DropDeadLetterRequest{Sequence: l.GetSequence()}); err != nil {
+			t.Error(err)
+		}
+	}
 	for _, try := range []func() error{
-		func() error {
-			_, err := op.DropDeadLetter(ctx, &genbusv1.DropDeadLetterRequest{Sequence: letters.GetLetters()[0].GetSequence()})
-			return err
-		},
 		func() error {
 			_, err := op.PauseRoute(ctx, &genbusv1.PauseRouteRequest{Kind: "video", Name: "slow"})
 			return err

@@ -8,4 +8,4 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...) }

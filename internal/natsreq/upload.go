@@ -8,7 +8,6 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/publisher"
@@ -16,9 +15,9 @@ import (
 )
 
 const (
-	// MaxUpload is the largest request that is read from an object store, in bytes:
-	// the largest body, and room for what stands beside it.
-	MaxUpload = body.MaxSize + 1<<20
+	// MaxUpload is the largest request that is read from an object store, in bytes: a
+	// body of 32 MiB, and room for its labels and its request id.
+	MaxUpload = 33 << 20
 	// maxUploadName is the longest name of an upload.
 	maxUploadName = 255
 )

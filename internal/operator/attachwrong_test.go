@@ -92,6 +92,40 @@ func (r *replica) unfound(e tasklog.Entry, before *genbusv1.StoredDeadLetter) *g
 	return l
 }
 
+// TestRedriveAfterAttach: the letter that was attached is gone, and the one that is back
+// because the task was never found is redriven as any other: with one create.
+func TestRedriveAfterAttach(t *testing.T) {
+	t.Parallel()
+	up := newSandbox(t)
+	r := newReplica(t, brokertest.Single(t), up).start()
+	unknown := r.unknownLetter(up, "u", videoBody)
+	e := r.attach(unknown, "wrong")
+	for _, taskID := range []string{"", "wrong", "another"} {
+		if _, err := r.Attach(t.Context(), unknown.GetSequence(), taskID); fault.CodeOf(err) != fault.LetterNotFound {
+			t.Errorf("attached again to %q: %v", taskID, err)
+		}
+	}
+	if _, err := r.Redrive(t.Context(), unknown.GetSequence()); fault.CodeOf(err) != fault.LetterNotFound {
+		t.Errorf("redriven after it was attached: %v", err)
+	}
+	r.cancel(e)
+	again := r.unfound(e, unknown)
+	before := up.Sandbox.Stats().Creates
+	redriven, err := r.Redrive(t.Context(), again.GetSequence())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if end := r.end(redriven.Name()); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || videoOf(end).GetRetryOf() != e.Job.GetId() {
+		t.Errorf("%s ended %v, and repeats %s, want %s", redriven.Job.GetId(), end.Job.GetStatus(), videoOf(end).GetRetryOf(), e.Job.GetId())
+	}
+	if creates := up.Sandbox.Stats().Creates - before; creates != 1 {
+		t.Errorf("%d creates", creates)
+	}
+	if _, err := r.Attach(t.Context(), again.GetSequence(), "another"); fault.CodeOf(err) != fault.LetterNotFound {
+		t.Errorf("attached after it was redriven: %v", err)
+	}
+}
+
 // TestAttachedAndFound: a letter that names its task names it still after another one
 // was attached in its place. A job whose task a poll has found leaves no letter when it
 // is cancelled.

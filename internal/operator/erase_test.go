@@ -11,6 +11,7 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/tasklog"
 )
@@ -68,6 +69,21 @@ func TestErase(t *testing.T) {
 			n := e.Name()
 			if end := r.end(n); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
 				t.Fatalf("ended %v", end.Job.GetError())
+			}
+			// Of holders that died before they wrote an event.
+			for _, prefix := range []string{publisher.RequestBody(n.ID), publisher.CopyBody(n.ID, 0), publisher.ReplyBody(n.ID)} {
+				if _, err := r.o.Bodies.Put(t.Context(), "acme", prefix, []byte("x")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n.Kind == subject.Chat { // of a version that named objects otherwise
+				store, err := r.o.Broker.JetStream().ObjectStore(t.Context(), r.o.Broker.Names().Bodies("acme"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := store.PutString(t.Context(), n.ID+"-chunk-1-0", "x"); err != nil {
+					t.Fatal(err)
+				}
 			}
 			if err := r.Erase(t.Context(), n); err != nil {
 				t.Fatal(err)

@@ -5,21 +5,32 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/subject"
 )
 
-// letter is a dead letter as the stream has it.
+// letter is a dead letter as its stream has it.
 type letter struct {
 	*genbusv1.DeadLetter
 	seq     uint64
-	subject string // on which it stands
+	subject string // on which it is
+	message string // its Nats-Msg-Id
 	// unreadable is true for what is no dead letter: nothing but its subject is known.
 	unreadable bool
+}
+
+// streamOf is the stream that has, or had, the letter of a sequence.
+func (op *Operator) streamOf(seq uint64) string {
+	if seq >= subject.FirstRejected {
+		return op.o.Broker.Names().Rejected()
+	}
+	return op.o.Broker.Names().Dead()
 }
 
 // letter reads one letter.
@@ -27,7 +38,7 @@ func (op *Operator) letter(ctx context.Context, seq uint64) (letter, error) {
 	if seq == 0 {
 		return letter{}, fault.Invalid([]fault.Violation{{Field: "sequence", Description: "is missing; it is required"}})
 	}
-	m, err := op.o.Broker.At(ctx, op.o.Broker.Names().Dead(), seq)
+	m, err := op.o.Broker.At(ctx, op.streamOf(seq), seq)
 	if errors.Is(err, broker.ErrNoMessage) {
 		return letter{}, fault.New(fault.LetterNotFound, "there is no dead letter %d, or not any more: it was redriven, attached or dropped, or it has expired", seq)
 	}
@@ -38,7 +49,7 @@ func (op *Operator) letter(ctx context.Context, seq uint64) (letter, error) {
 }
 
 func decode(m broker.Stored) letter {
-	l := letter{DeadLetter: &genbusv1.DeadLetter{}, seq: m.Seq, subject: m.Subject}
+	l := letter{DeadLetter: &genbusv1.DeadLetter{}, seq: m.Seq, subject: m.Subject, message: m.Header.Get(jetstream.MsgIDHeader)}
 	if err := proto.Unmarshal(m.Data, l.DeadLetter); err != nil {
 		f := fault.New(fault.Internal, "message %d on %s is no dead letter; it can only be dropped", m.Seq, m.Subject)
 		l.DeadLetter, l.unreadable = &genbusv1.DeadLetter{Error: f.TaskError()}, true
@@ -46,17 +57,21 @@ func decode(m broker.Stored) letter {
 	return l
 }
 
-// size is that of the letter's request, wherever it stands.
+// size is that of the letter's whole request, wherever it is.
 func (l letter) size() uint64 {
-	if ref := l.GetDataRef(); ref != nil {
-		return ref.GetSize()
+	switch {
+	case l.GetDataRef() != nil:
+		return l.GetDataRef().GetSize()
+	case l.GetCut() != nil:
+		return l.GetCut().GetSize()
+	default:
+		return uint64(len(l.GetData()))
 	}
-	return uint64(len(l.GetData()))
 }
 
 // stored is the letter as callers get it. It shares the letter's parts.
-func (l letter) stored() *genbusv1.StoredDeadLetter {
-	return &genbusv1.StoredDeadLetter{Sequence: l.seq, Letter: l.DeadLetter, DataSize: l.size()}
+func (l letter) stored(names subject.Space) *genbusv1.StoredDeadLetter {
+	return &genbusv1.StoredDeadLetter{Sequence: l.seq, Letter: l.DeadLetter, DataSize: l.size(), Rejected: publisher.Rejected(names, l.DeadLetter)}
 }
 
 // data is the letter's request, wherever it stands.
@@ -79,7 +94,7 @@ func (op *Operator) Letter(ctx context.Context, seq uint64) (*genbusv1.StoredDea
 	if err != nil {
 		return nil, err
 	}
-	out := l.stored()
+	out := l.stored(op.o.Broker.Names())
 	if l.GetDataRef() == nil || int64(proto.Size(out))+int64(l.size())+frame > int64(op.o.Config.Now().GRPC.MaxMessageBytes) {
 		return out, nil
 	}

@@ -36,7 +36,8 @@ type Query struct {
 	Token string
 }
 
-// Page is some letters, oldest first, without the data of their requests.
+// Page is some letters without the data of their requests: those of jobs, and after
+// them those of requests that were never accepted, each oldest first.
 type Page struct {
 	Letters []*genbusv1.StoredDeadLetter
 	// Next is the token of the next page; empty when this is the last. A page may be
@@ -50,11 +51,9 @@ func (op *Operator) Letters(ctx context.Context, q Query) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	names := op.o.Broker.Names()
-	pattern := names.DeadLetters(subject.Kind(q.Kind), q.Tenant)
 	w := window{query: q}
 	for {
-		m, err := op.o.Broker.Next(ctx, names.Dead(), pattern, seq)
+		m, err := op.next(ctx, q, seq)
 		if errors.Is(err, broker.ErrNoMessage) {
 			return w.page, nil
 		}
@@ -65,9 +64,25 @@ func (op *Operator) Letters(ctx context.Context, q Query) (Page, error) {
 			w.page.Next = strconv.FormatUint(m.Seq, 10)
 			return w.page, nil
 		}
-		w.look(m)
+		if l := decode(m); w.wants(m, l) {
+			w.add(l.stored(op.o.Broker.Names()))
+		}
 		seq = m.Seq + 1
 	}
+}
+
+// next reads the first letter of a sequence or above. Those of GENBUS_REJECTED have the
+// higher ones.
+func (op *Operator) next(ctx context.Context, q Query, seq uint64) (broker.Stored, error) {
+	names := op.o.Broker.Names()
+	if seq < subject.FirstRejected {
+		m, err := op.o.Broker.Next(ctx, names.Dead(), names.DeadLetters(subject.Kind(q.Kind), q.Tenant), seq)
+		if !errors.Is(err, broker.ErrNoMessage) {
+			return m, err
+		}
+		seq = subject.FirstRejected
+	}
+	return op.o.Broker.Next(ctx, names.Rejected(), names.RejectedLetters(subject.Kind(q.Kind), q.Tenant), seq)
 }
 
 // check judges the query and gives the sequence that the page begins at.
@@ -110,16 +125,16 @@ func (w *window) full() bool {
 	return len(w.page.Letters) >= w.query.Size || w.bytes >= maxPageBytes || w.scanned >= maxScan || w.read >= maxScanBytes
 }
 
-// look adds a message to the page if it is asked for.
-func (w *window) look(m broker.Stored) {
+// wants counts a message as looked at, and reports whether it is asked for.
+func (w *window) wants(m broker.Stored, l letter) bool {
 	w.scanned++
 	w.read += len(m.Data)
-	l := decode(m)
-	if w.query.Code != "" && l.GetError().GetCode() != w.query.Code {
-		return
-	}
-	out := l.stored()
-	out.Letter.Data = nil
-	w.page.Letters = append(w.page.Letters, out)
-	w.bytes += proto.Size(out)
+	return w.query.Code == "" || l.GetError().GetCode() == w.query.Code
+}
+
+// add puts a letter on the page, without its data.
+func (w *window) add(l *genbusv1.StoredDeadLetter) {
+	l.Letter.Data = nil
+	w.page.Letters = append(w.page.Letters, l)
+	w.bytes += proto.Size(l)
 }

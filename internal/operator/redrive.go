@@ -11,6 +11,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/natsreq"
+	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
@@ -42,7 +43,7 @@ func (op *Operator) resolve(ctx context.Context, l letter, r admission.Request) 
 	if err != nil {
 		return tasklog.Entry{}, err
 	}
-	r.Source, r.RequestID, r.Way = &source, "", telemetry.WayGRPC
+	r.Source, r.RequestID, r.Resolves, r.Way = &source, "", true, telemetry.WayGRPC
 	entry, err := op.o.Admission.Admit(ctx, r)
 	if f := fault.From(err); f != nil {
 		if f.Code == fault.IdempotencyKeyReused {
@@ -61,8 +62,9 @@ func (op *Operator) resolve(ctx context.Context, l letter, r admission.Request) 
 // source makes a letter the same job whenever it is asked for. A job's letter may be
 // written again after it was resolved, by whoever comes to the job's item once more, and
 // the job may have several: it is the job that counts. Only the tasks that an upstream
-// has beside the job's own are several. What was never accepted is the message alone; a
-// sequence is another letter once the stream was made anew.
+// has beside the job's own are several. What was never accepted is its message in the
+// inbox. Earlier versions did not name that: there it is the letter, and a sequence is
+// another letter once the stream was made anew.
 func (op *Operator) source(ctx context.Context, l letter) (admission.Source, error) {
 	if accepted := l.GetWork().GetAcceptedAt(); accepted != nil && l.GetId() != "" {
 		var paid string
@@ -71,7 +73,10 @@ func (op *Operator) source(ctx context.Context, l letter) (admission.Source, err
 		}
 		return admission.ByLetterOf(l.GetId(), accepted.AsTime(), paid), nil
 	}
-	name := op.o.Broker.Names().Dead()
+	name := op.streamOf(l.seq)
+	if name == op.o.Broker.Names().Rejected() && l.message != "" {
+		return admission.ByRejected(l.message), nil
+	}
 	s, err := op.o.Broker.Stream(ctx, name)
 	if err != nil {
 		return admission.Source{}, err
@@ -83,11 +88,15 @@ func (op *Operator) source(ctx context.Context, l letter) (admission.Source, err
 // it, a message of the inbox as the message that it was. release is for after the
 // admission, and never nil.
 func (op *Operator) requestOf(ctx context.Context, l letter) (r natsreq.Incoming, release func(), err error) {
+	if l.GetCut() != nil {
+		return r, func() {}, fault.New(fault.LetterUnusable,
+			"dead letter %d: its request was too large to be kept whole, and only %d of %d bytes are here; have it sent again, and drop the letter", l.seq, len(l.GetData()), l.GetCut().GetSize())
+	}
 	data, err := op.data(ctx, l)
 	if err != nil {
 		return r, func() {}, err
 	}
-	if kind, _, _ := op.o.Broker.Names().ParseRequest(l.GetSubject()); kind != "" {
+	if publisher.Rejected(op.o.Broker.Names(), l.DeadLetter) {
 		return op.messageOf(ctx, l, data)
 	}
 	if l.unreadable || l.GetSubject() != "" || len(data) == 0 {

@@ -33,7 +33,7 @@ func (op *Operator) remove(ctx context.Context, l letter) error {
 	if err != nil {
 		return err
 	}
-	if err := op.o.Broker.Delete(ctx, op.o.Broker.Names().Dead(), l.seq); err != nil || !own {
+	if _, err := op.o.Broker.Delete(ctx, op.streamOf(l.seq), l.seq); err != nil || !own {
 		return err
 	}
 	if err := op.o.Bodies.Delete(ctx, publisher.BodyOf(l.GetDataRef())); err != nil {
@@ -53,7 +53,7 @@ func (op *Operator) ownsBody(ctx context.Context, l letter) (bool, error) {
 	if err != nil || shared {
 		return false, err
 	}
-	if strings.HasPrefix(l.GetDataRef().GetName(), publisher.LetterBody) {
+	if strings.HasPrefix(l.GetDataRef().GetName(), publisher.LetterBodies) {
 		return true, nil
 	}
 	used, err := op.jobUses(ctx, l)

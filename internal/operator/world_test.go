@@ -31,7 +31,7 @@ import (
 	"github.com/genbus/genbus/internal/tasklog"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...) }
 
 // patience is how long a test waits for what has to come.
 const patience = 60 * time.Second

@@ -38,8 +38,9 @@ func NewChat(chooser *Chooser, clients func(Account) *chat.Client) *Chat {
 
 // ChatRequest is one chat to run.
 type ChatRequest struct {
-	// JobID is sent as Idempotency-Key to every upstream, unless it is empty.
-	JobID string
+	// Job is whose chat it is. Its id is sent as Idempotency-Key to every upstream,
+	// unless it is empty.
+	Job Job
 	// Model is the caller's name of the model, which Body has too.
 	Model string
 	// Body is the caller's JSON; only the model's name is changed, where the
@@ -94,13 +95,14 @@ type attempt struct {
 	client  *chat.Client
 	request chat.Request
 	chooser *Chooser // of the client's configuration
+	job     Job
 	lease   *Lease
 	begin   time.Time
 }
 
 func (a *attempt) answered(status int) {
 	a.measure("answered", status)
-	a.lease.Report(a.chooser, nil)
+	a.lease.Report(a.chooser, a.job, nil)
 	a.lease.Release()
 }
 
@@ -110,7 +112,7 @@ func (a *attempt) failed(err *upstream.Error) {
 		verdict = "given_up"
 	}
 	a.measure(verdict, err.HTTPStatus)
-	a.lease.Report(a.chooser, err)
+	a.lease.Report(a.chooser, a.job, err)
 	a.lease.Release()
 }
 
@@ -135,7 +137,7 @@ func (c *Chat) run(ctx context.Context, req ChatRequest, call func(*attempt) err
 			return c.nobody(err, last)
 		}
 		if last != nil {
-			c.chooser.pool.logger.Info("chat moves on", "route", c.chooser.route.Name, "job_id", req.JobID,
+			c.chooser.pool.logger.Info("chat moves on", telemetry.KeyJobID, req.Job.ID, telemetry.KeyTenant, req.Job.Tenant, telemetry.KeyRoute, c.chooser.route.Name,
 				"from", from.String(), "to", lease.account.String(), telemetry.KeyHTTPStatus, last.HTTPStatus, telemetry.KeyCode, last.Code)
 		}
 		last, from = c.try(ctx, req, lease, call), lease.account
@@ -175,8 +177,8 @@ func (c *Chat) acquire(t *Tried, first bool) (*Lease, error) {
 
 // try makes one call. The lease is over with it, unless the call keeps it.
 func (c *Chat) try(ctx context.Context, req ChatRequest, lease *Lease, call func(*attempt) error) *upstream.Error {
-	a := &attempt{client: c.clients(lease.account), chooser: c.chooser, lease: lease, begin: time.Now()}
-	a.request = chat.Request{JobID: req.JobID, Body: req.Body}
+	a := &attempt{client: c.clients(lease.account), chooser: c.chooser, job: req.Job, lease: lease, begin: time.Now()}
+	a.request = chat.Request{JobID: req.Job.ID, Body: req.Body}
 	if name := c.chooser.route.ModelFor(lease.account.Upstream, req.Model); name != req.Model {
 		mapped, err := body.SetModel(req.Body, name)
 		if err != nil {

@@ -149,8 +149,8 @@ func TestUnknownAccountsAreResumed(t *testing.T) {
 		if l.Account() != a {
 			t.Errorf("account %v, want %v", l.Account(), a)
 		}
-		l.Report(c, &badKey)
-		l.Report(c, nil)
+		l.Report(c, aJob, &badKey)
+		l.Report(c, aJob, nil)
 		l.Begun()
 		expect(t, []string{next(t, c)}, "a/1") // neither counted nor set aside
 		l.Release()
@@ -189,7 +189,7 @@ func TestRateIsGivenBack(t *testing.T) {
 		for range 3 {
 			expectBusy(t, c, new(pool.Tried), time.Second) // the breaker
 		}
-		probe.Report(c, nil)
+		probe.Report(c, aJob, nil)
 		expect(t, []string{next(t, c)}, "a")
 	})
 }

@@ -113,7 +113,7 @@ func (f *fleet) called() []string {
 
 func request(queued bool) pool.ChatRequest {
 	return pool.ChatRequest{
-		JobID: "chat_1", Model: "m", Body: []byte(`{"model":"m","messages":[{"role":"user","content":"hi"}]}`), Queued: queued,
+		Job: pool.Job{ID: "chat_1", Tenant: "acme"}, Model: "m", Body: []byte(`{"model":"m","messages":[{"role":"user","content":"hi"}]}`), Queued: queued,
 	}
 }
 

@@ -47,14 +47,15 @@ func (l *Lease) Begun() {
 // Report says what became of a call; nil means that it went well. It is called
 // once for each call, and not for a job that was not sent. by is the chooser of the
 // configuration whose client made the call: its secret is the one that was refused. A
-// job that outlives a reload may have had the lease from another one.
+// job that outlives a reload may have had the lease from another one. The log names the
+// job where the upstream is in trouble.
 //
 // The first report of a lease that was acquired is about the job itself. All
 // later ones, and all of a resumed lease, are about polls: where they fail, the
 // key or the upstream is set aside as the error asks, but the breaker does not
 // count them. A task that cannot be polled says nothing about new jobs, and one
 // that can must not hide that they are refused.
-func (l *Lease) Report(by *Chooser, err *upstream.Error) {
+func (l *Lease) Report(by *Chooser, job Job, err *upstream.Error) {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
 	now := time.Now()
@@ -63,7 +64,7 @@ func (l *Lease) Report(by *Chooser, err *upstream.Error) {
 		began = now
 	}
 	if l.service != nil && errors.Is(health(err), errTrouble) {
-		l.service.notice(err, now)
+		l.service.notice(err, job, by.route.Name, now)
 	}
 	l.tell(health(err))
 	if l.service == nil || poll && err == nil {

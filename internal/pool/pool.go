@@ -28,6 +28,9 @@ func (a Account) String() string {
 	return a.Upstream + "/" + a.Key
 }
 
+// Job is whose call a report is about.
+type Job struct{ ID, Tenant string }
+
 // Options are what a pool reports to. The zero value reports nothing.
 type Options struct {
 	Metrics *telemetry.Metrics

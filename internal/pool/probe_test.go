@@ -37,7 +37,7 @@ func TestAProbeThatHangsDoesNotKeepOthersAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := oneUpstream(nil)
-		acquire(c).Report(c, &upstream.Error{Scope: upstream.ScopeUpstream, Written: true})
+		acquire(c).Report(c, aJob, &upstream.Error{Scope: upstream.ScopeUpstream, Written: true})
 		time.Sleep(time.Minute + time.Second) //nolint:forbidigo // the bubble's clock
 		probe := acquire(c)
 		if probe == nil || acquire(c) != nil {
@@ -48,11 +48,11 @@ func TestAProbeThatHangsDoesNotKeepOthersAway(t *testing.T) {
 		if next == nil {
 			t.Fatal("a hanging probe keeps everybody away")
 		}
-		next.Report(c, nil)
+		next.Report(c, aJob, nil)
 		if acquire(c) == nil {
 			t.Error("the breaker is not closed by the second probe")
 		}
-		probe.Report(c, &upstream.Error{Scope: upstream.ScopeUpstream, Written: true})
+		probe.Report(c, aJob, &upstream.Error{Scope: upstream.ScopeUpstream, Written: true})
 		if acquire(c) == nil {
 			t.Error("the first probe opens the breaker long after its time")
 		}
@@ -66,7 +66,7 @@ func TestALongRetryAfterIsNotHeededForEver(t *testing.T) {
 	for _, scope := range []upstream.Scope{upstream.ScopeKey, upstream.ScopeUpstream} {
 		synctest.Test(t, func(t *testing.T) {
 			c := oneUpstream(func(u *config.Upstream) { u.Breaker.Failures = 0 })
-			acquire(c).Report(c, &upstream.Error{Scope: scope, HTTPStatus: 429, Said: true, Written: true, RetryAfter: 24 * time.Hour})
+			acquire(c).Report(c, aJob, &upstream.Error{Scope: scope, HTTPStatus: 429, Said: true, Written: true, RetryAfter: 24 * time.Hour})
 			if acquire(c) != nil {
 				t.Fatal("Retry-After is not heeded at all")
 			}

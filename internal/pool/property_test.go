@@ -154,7 +154,7 @@ func TestThePoolKeepsItsRules(t *testing.T) {
 				"acquire": func(t *rapid.T) { m.acquire(t, draw()) },
 				"report": func(t *rapid.T) {
 					if j := draw(); j.lease != nil {
-						j.lease.Report(m.chooser, drawReport(t))
+						j.lease.Report(m.chooser, aJob, drawReport(t))
 					}
 				},
 				"begun": func(t *rapid.T) {
@@ -209,7 +209,7 @@ func TestManyAtOnce(t *testing.T) {
 				add(l.Account(), 1)
 				if (i+n)%2 == 0 {
 					l.Begun()
-					l.Report(c, &noModel)
+					l.Report(c, aJob, &noModel)
 				}
 				add(l.Account(), -1)
 				l.Release()
@@ -239,7 +239,7 @@ func BenchmarkAcquire(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		l.Report(c, nil)
+		l.Report(c, aJob, nil)
 		l.Release()
 	}
 }

@@ -27,11 +27,11 @@ func TestWhatIsSaidOfARenewedKey(t *testing.T) {
 		p.Reload(ups, config.Retry{}, a)
 		expectMetrics(t, m, `upstream_keys_out{upstream="a"} 0`)
 		pass(time.Second)
-		inHand.Report(c, &badKey)
-		resumed.Report(c, &badKey)
+		inHand.Report(c, aJob, &badKey)
+		resumed.Report(c, aJob, &badKey)
 		report(t, c, &badKey)
 		expectMetrics(t, m, `upstream_keys_out{upstream="a"} 0`)
-		resumed.Report(next, &badKey)
+		resumed.Report(next, aJob, &badKey)
 		expectMetrics(t, m, `upstream_keys_out{upstream="a"} 1`)
 		pass(time.Second)
 		report(t, c, nil)
@@ -85,14 +85,14 @@ func TestGaugesOfARemovedUpstream(t *testing.T) {
 		}
 		p.Reload(nil, config.Retry{})
 		for _, l := range old[:3] {
-			l.Report(c, &noAnswer)
+			l.Report(c, aJob, &noAnswer)
 		}
-		old[3].Report(c, &slowDown)
+		old[3].Report(c, aJob, &slowDown)
 		expectMetrics(t, m, `upstream_breaker_open{upstream="a"} 0`, `upstream_keys_out{upstream="a"} 0`, `upstream_in_hand{upstream="a"} 5`)
 		c = p.Chooser(along("a")).Next()
 		p.Reload(ups, config.Retry{})
 		report(t, c, &badKey)
-		old[4].Report(c, &slowDown)
+		old[4].Report(c, aJob, &slowDown)
 		pass(time.Minute) // a key of the removed upstream is back, and that of the new one is not
 		synctest.Wait()
 		expectMetrics(t, m, `upstream_breaker_open{upstream="a"} 0`, `upstream_keys_out{upstream="a"} 1`)

@@ -45,8 +45,8 @@ func TestWaitsDouble(t *testing.T) {
 			wait := time.Duration(seconds) * time.Second
 			// Two calls that are told so at once are told once.
 			one, two := get(t, c, new(pool.Tried)), get(t, c, new(pool.Tried))
-			one.Report(c, &slowDown)
-			two.Report(c, &slowDown)
+			one.Report(c, aJob, &slowDown)
+			two.Report(c, aJob, &slowDown)
 			expectBusy(t, c, new(pool.Tried), wait)
 			pass(wait)
 		}
@@ -66,8 +66,8 @@ func TestOldCallsChangeNoWait(t *testing.T) {
 		well, badly := get(t, c, new(pool.Tried)), get(t, c, new(pool.Tried))
 		report(t, c, &slowDown)
 		pass(2 * time.Second)
-		badly.Report(c, &slowDown)
-		well.Report(c, nil)
+		badly.Report(c, aJob, &slowDown)
+		well.Report(c, aJob, nil)
 		report(t, c, &slowDown)
 		expectBusy(t, c, new(pool.Tried), 2*time.Second)
 	})
@@ -79,8 +79,8 @@ func TestAShorterWaitDoesNotShorten(t *testing.T) {
 		p := pool.New(config.Upstreams{"a": with(nil)}, pool.Options{})
 		c := p.Chooser(along("a"))
 		one, two := get(t, c, new(pool.Tried)), get(t, c, new(pool.Tried))
-		one.Report(c, asking(slowDown, time.Minute))
-		two.Report(c, asking(slowDown, time.Second))
+		one.Report(c, aJob, asking(slowDown, time.Minute))
+		two.Report(c, aJob, asking(slowDown, time.Second))
 		expectBusy(t, c, new(pool.Tried), time.Minute)
 	})
 }
@@ -92,8 +92,8 @@ func TestPollsThatAreToldToSlowDown(t *testing.T) {
 		c := p.Chooser(along("a"))
 		resumed := p.Resume(pool.Account{Upstream: "a"})
 		for _, wait := range []time.Duration{time.Second, 2 * time.Second} {
-			resumed.Report(c, &slowDown)
-			resumed.Report(c, &slowDown)
+			resumed.Report(c, aJob, &slowDown)
+			resumed.Report(c, aJob, &slowDown)
 			expectBusy(t, c, new(pool.Tried), wait)
 			pass(wait)
 		}
@@ -115,7 +115,7 @@ func TestRefusedKeysRest(t *testing.T) {
 		if got := round(t, c); got[2] != "b" {
 			t.Errorf("got %v, want b last again", got)
 		}
-		p.Resume(pool.Account{Upstream: "a", Key: "1"}).Report(c, &badKey)
+		p.Resume(pool.Account{Upstream: "a", Key: "1"}).Report(c, aJob, &badKey)
 		expectMetrics(t, m, `upstream_keys_out{upstream="a"} 1`)
 		pass(5 * time.Minute)
 		synctest.Wait()
@@ -156,12 +156,12 @@ func TestASuccessEndsTheRest(t *testing.T) {
 		second := get(t, c, new(pool.Tried))
 		pass(time.Second)
 		resumed := p.Resume(pool.Account{Upstream: "a", Key: "1"})
-		resumed.Report(c, &badKey)
+		resumed.Report(c, aJob, &badKey)
 		pass(time.Second)
-		old.Report(c, nil)     // began before
-		resumed.Report(c, nil) // polls are free where jobs are not
+		old.Report(c, aJob, nil)     // began before
+		resumed.Report(c, aJob, nil) // polls are free where jobs are not
 		expect(t, round(t, c), "a/2", "a/1")
-		second.Report(c, &badKey)
+		second.Report(c, aJob, &badKey)
 		pass(time.Second)
 		expect(t, []string{report(t, c, nil)}, "a/2") // both rest, so one is tried
 		expect(t, []string{next(t, c), next(t, c)}, "a/2", "a/2")
@@ -175,7 +175,7 @@ func TestUpstreamsWaitAsTheyAreTold(t *testing.T) {
 		c := p.Chooser(along("a", "b"))
 		report(t, c, asking(unavailable, 20*time.Second))
 		expect(t, round2(t, c, 20*time.Second), "b")
-		p.Resume(pool.Account{Upstream: "a"}).Report(c, asking(unavailable, time.Second)) // no shorter
+		p.Resume(pool.Account{Upstream: "a"}).Report(c, aJob, asking(unavailable, time.Second)) // no shorter
 		pass(20*time.Second - 1)
 		expect(t, round2(t, c, 1), "b")
 		pass(1)
@@ -221,7 +221,7 @@ func TestBreakerOpens(t *testing.T) {
 		pass(open)
 		probe := get(t, c, new(pool.Tried))
 		expectBusy(t, c, new(pool.Tried), time.Second) // one at a time
-		probe.Report(c, &noAnswer)
+		probe.Report(c, aJob, &noAnswer)
 		expectBusy(t, c, new(pool.Tried), 10*time.Second)
 		pass(10*time.Second + 1)
 		expectMetrics(t, m, `upstream_breaker_open{upstream="a"} 1`)
@@ -308,7 +308,7 @@ func TestAnUnusedProbe(t *testing.T) {
 		next(t, c)
 		probe := get(t, c, new(pool.Tried))
 		expectBusy(t, c, new(pool.Tried), time.Second)
-		probe.Report(c, nil)
+		probe.Report(c, aJob, nil)
 	})
 }
 
@@ -324,8 +324,8 @@ func TestALongAnswerClosesTheBreakerWhenItBegins(t *testing.T) {
 		probe.Begun()
 		report(t, c, &noAnswer)
 		report(t, c, &noAnswer)
-		probe.Begun()            // said once
-		probe.Report(c, &broken) // its end still counts
+		probe.Begun()                  // said once
+		probe.Report(c, aJob, &broken) // its end still counts
 		expectBusy(t, c, new(pool.Tried), 10*time.Second)
 	})
 }
@@ -337,19 +337,19 @@ func TestPollsAndTheBreaker(t *testing.T) {
 		p, c := fragile(nil)
 		resumed := p.Resume(pool.Account{Upstream: "a"})
 		job := get(t, c, new(pool.Tried))
-		job.Report(c, nil)
+		job.Report(c, aJob, nil)
 		for range 10 {
-			resumed.Report(c, &noAnswer)
-			job.Report(c, &noAnswer)
+			resumed.Report(c, aJob, &noAnswer)
+			job.Report(c, aJob, &noAnswer)
 		}
 		for range 3 {
-			resumed.Report(c, nil)
-			job.Report(c, nil)
+			resumed.Report(c, aJob, nil)
+			job.Report(c, aJob, nil)
 			report(t, c, &noAnswer)
 		}
 		expectBusy(t, c, new(pool.Tried), 10*time.Second)
 		pass(10*time.Second + 1)
-		resumed.Report(c, asking(slowDown, time.Minute)) // but it sets the key aside
+		resumed.Report(c, aJob, asking(slowDown, time.Minute)) // but it sets the key aside
 		expectBusy(t, c, new(pool.Tried), time.Minute)
 	})
 }

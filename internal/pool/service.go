@@ -33,9 +33,10 @@ type service struct {
 // tellEvery is how often the log hears of an upstream that fails.
 const tellEvery = time.Minute
 
-// notice tells the log of an upstream that fails: what waits for it says nothing. An
-// answer is told by its status and code alone, because its text may repeat a prompt.
-func (s *service) notice(err *upstream.Error, now time.Time) {
+// notice tells the log of an upstream that fails, and of the job that has met it: what
+// waits for the upstream says nothing. An answer is told by its status and code alone,
+// because its text may repeat a prompt.
+func (s *service) notice(err *upstream.Error, job Job, route string, now time.Time) {
 	s.trouble = err.Error()
 	if err.HTTPStatus != 0 {
 		s.trouble = fmt.Sprintf("status %d, code %q", err.HTTPStatus, err.Code)
@@ -44,7 +45,8 @@ func (s *service) notice(err *upstream.Error, now time.Time) {
 		return
 	}
 	s.told = now
-	s.logger.Warn("upstream call failed", "upstream", s.name, telemetry.KeyError, s.trouble)
+	s.logger.Warn("upstream call failed", telemetry.KeyJobID, job.ID, telemetry.KeyTenant, job.Tenant, telemetry.KeyRoute, route,
+		telemetry.KeyUpstream, s.name, telemetry.KeyError, s.trouble)
 }
 
 func newService(name string, u config.Upstream, edition int, o Options) *service {

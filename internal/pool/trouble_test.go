@@ -14,7 +14,7 @@ import (
 )
 
 // TestTroubleIsTold: the log hears of an upstream that cannot be reached with its first
-// failure, then once a minute, and of a breaker why it opens. What an upstream answers
+// failure and the job that has met it, then once a minute, and of a breaker why it opens. What an upstream answers
 // stays out: it may repeat a prompt.
 func TestTroubleIsTold(t *testing.T) {
 	t.Parallel()
@@ -29,7 +29,7 @@ func TestTroubleIsTold(t *testing.T) {
 			report(t, c, &refused)
 			pass(time.Second)
 		}
-		if told() != 1 || !strings.Contains(log.String(), "connection refused") {
+		if told() != 1 || !strings.Contains(log.String(), `job_id=video_1 tenant=acme route=r upstream=a error="`) || !strings.Contains(log.String(), "connection refused") {
 			t.Errorf("the log says\n%s", log.String())
 		}
 		pass(time.Minute)

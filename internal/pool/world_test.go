@@ -39,6 +39,9 @@ func along(names ...string) config.Route {
 // pass lets time go by in a synctest bubble.
 func pass(d time.Duration) { <-time.After(d) }
 
+// aJob is whose calls are reported.
+var aJob = pool.Job{ID: "video_1", Tenant: "acme"}
+
 // get acquires a place that must be there.
 func get(t *testing.T, c *pool.Chooser, tried *pool.Tried) *pool.Lease {
 	t.Helper()
@@ -61,7 +64,7 @@ func next(t *testing.T, c *pool.Chooser) string {
 func report(t *testing.T, c *pool.Chooser, err *upstream.Error) string {
 	t.Helper()
 	l := get(t, c, new(pool.Tried))
-	l.Report(c, err)
+	l.Report(c, aJob, err)
 	l.Release()
 	return l.Account().String()
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -21,29 +22,29 @@ import (
 // ClaimCheck is the size, in bytes, above which a body goes to the object store.
 const ClaimCheck = 256 << 10
 
-// DeadLetters stores what could not be processed, whole, with the reason.
+// DeadLetters stores what could not be processed, with the reason: accepted jobs in
+// one stream, whole, and requests that were never accepted in another.
 type DeadLetters struct {
 	Broker  *broker.Broker
 	Bodies  *broker.Bodies
 	Metrics *telemetry.Metrics
 }
 
-// Put stores a letter. token stands last in its subject: the job's id, or
-// "seq-<n>" for a message that has none. A letter that is written again with the
-// same subject and occasion for the same accepted request (by the taker of a job
-// whose owner died right here) is stored once.
-func (d DeadLetters) Put(ctx context.Context, letter *genbusv1.DeadLetter, token, occasion string) error {
-	subj := d.Broker.Names().DeadLetter(subject.Kind(letter.GetKind()), letter.GetTenant(), token)
+// Put stores the letter of an accepted job. A letter that is written again with the
+// same id and occasion for the same accepted request (by the taker of a job whose
+// owner died right here) is stored once.
+func (d DeadLetters) Put(ctx context.Context, letter *genbusv1.DeadLetter, id, occasion string) error {
+	subj := d.Broker.Names().DeadLetter(subject.Kind(letter.GetKind()), letter.GetTenant(), id)
 	name := letter.GetError().GetCode() + "." + occasion
 	if at := letter.GetWork().GetAcceptedAt(); at != nil { // an id can have a later job, after an erasure
 		name += "." + strconv.FormatInt(at.AsTime().UnixNano(), 10)
 	}
 	there, err := d.has(ctx, subj, name)
 	if err == nil && !there {
-		err = d.put(ctx, letter, subj, token, name)
+		err = d.put(ctx, letter, subj, id, name)
 	}
 	if err != nil {
-		return fmt.Errorf("dead letter for %s: %w", token, err)
+		return fmt.Errorf("dead letter for %s: %w", id, err)
 	}
 	return nil
 }
@@ -59,12 +60,29 @@ func (d DeadLetters) has(ctx context.Context, subj, name string) (bool, error) {
 	return err == nil && last.Header.Get(jetstream.MsgIDHeader) == subj+"."+name, err
 }
 
-func (d DeadLetters) put(ctx context.Context, letter *genbusv1.DeadLetter, subj, token, name string) error {
+// put stores a letter with a body of its own. Where the letter certainly was not stored,
+// that body goes again: the next try stores another one.
+func (d DeadLetters) put(ctx context.Context, letter *genbusv1.DeadLetter, subj, id, name string) error {
+	data, ref := letter.GetData(), letter.GetDataRef()
+	if err := d.ownBody(ctx, letter, letterBody(id, name)); err != nil {
+		return err
+	}
+	err := d.publish(ctx, letter, subj, subj+"."+name)
+	if own := letter.GetDataRef(); own != ref && notStored(err) {
+		letter.Data, letter.DataRef = data, ref
+		return errors.Join(err, d.Bodies.Delete(context.WithoutCancel(ctx), BodyOf(own)))
+	}
+	return err
+}
+
+// notStored reports whether a failed publish certainly stored nothing.
+func notStored(err error) bool {
+	return errors.Is(err, broker.ErrFull) || errors.Is(err, broker.ErrRefused) || errors.Is(err, broker.ErrTooLarge) || errors.Is(err, broker.ErrUnavailable)
+}
+
+func (d DeadLetters) publish(ctx context.Context, letter *genbusv1.DeadLetter, subj, msgID string) error {
 	if letter.GetTime() == nil {
 		letter.Time = timestamppb.New(time.Now())
-	}
-	if err := d.ownBody(ctx, letter, LetterBody+token+"-"+name); err != nil {
-		return err
 	}
 	data, err := proto.Marshal(letter)
 	if err != nil {
@@ -73,7 +91,7 @@ func (d DeadLetters) put(ctx context.Context, letter *genbusv1.DeadLetter, subj,
 	m := nats.NewMsg(subj)
 	m.Data = data
 	code := letter.GetError().GetCode()
-	set(m.Header, jetstream.MsgIDHeader, subj+"."+name)
+	set(m.Header, jetstream.MsgIDHeader, msgID)
 	set(m.Header, subject.HeaderErrorCode, code)
 	set(m.Header, subject.HeaderCEDataContentType, subject.ContentTypeProtobuf)
 	accepted := letter.GetWork().GetTrace()
@@ -87,14 +105,11 @@ func (d DeadLetters) put(ctx context.Context, letter *genbusv1.DeadLetter, subj,
 	return nil
 }
 
-// LetterBody begins the names of the bodies that belong to a letter alone.
-const LetterBody = "dead-"
-
 // ownBody brings a large body to the object store, under a name of the letter's
 // own. A body that stands there already is the job's, and goes when the job is
 // erased: the letter gets a copy. Where there can be none it names the job's: what
 // else it says, such as the id of a task that is paid for, must not wait for that.
-func (d DeadLetters) ownBody(ctx context.Context, letter *genbusv1.DeadLetter, name string) error {
+func (d DeadLetters) ownBody(ctx context.Context, letter *genbusv1.DeadLetter, prefix string) error {
 	tenant := letter.GetTenant()
 	if subject.CheckToken(tenant) != nil {
 		tenant = subject.InvalidTenant
@@ -102,14 +117,14 @@ func (d DeadLetters) ownBody(ctx context.Context, letter *genbusv1.DeadLetter, n
 	var ref broker.Body
 	var err error
 	switch {
-	case letter.GetDataRef().GetName() == name: // of an earlier try
+	case strings.HasPrefix(letter.GetDataRef().GetName(), prefix+"-"): // of an earlier try
 		return nil
 	case letter.GetDataRef() != nil:
-		if ref, err = d.Bodies.Copy(ctx, BodyOf(letter.GetDataRef()), tenant, name); err != nil {
+		if ref, err = d.Bodies.Copy(ctx, BodyOf(letter.GetDataRef()), tenant, prefix); err != nil {
 			return nil //nolint:nilerr // the comment above says why
 		}
 	case len(letter.GetData()) > ClaimCheck:
-		ref, err = d.Bodies.Put(ctx, tenant, name, letter.GetData())
+		ref, err = d.Bodies.Put(ctx, tenant, prefix, letter.GetData())
 	default:
 		return nil
 	}
@@ -119,14 +134,6 @@ func (d DeadLetters) ownBody(ctx context.Context, letter *genbusv1.DeadLetter, n
 	letter.Data, letter.DataRef = nil, BlobRef(ref)
 	return nil
 }
-
-// MaxCopies is how many of a task's copies are looked for where only their names
-// are known, not their number.
-const MaxCopies = 16
-
-// CopyName is the name of the copy of a task's result in the object store; the
-// first result is 0.
-func CopyName(id string, index int) string { return id + "-video-" + strconv.Itoa(index) }
 
 // BlobRef is a stored body's name as messages carry it.
 func BlobRef(b broker.Body) *genbusv1.BlobRef {

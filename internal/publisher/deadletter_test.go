@@ -3,6 +3,8 @@ package publisher_test
 import (
 	"bytes"
 	"context"
+	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -77,6 +79,53 @@ func TestALetterIsStoredOnce(t *testing.T) {
 	})
 }
 
+// TestALetterThatCannotBeStoredLeavesNoBody: it is tried again and again, made anew or not,
+// while its stream is full. When there is room it is stored with a body that is there.
+func TestALetterThatCannotBeStoredLeavesNoBody(t *testing.T) {
+	t.Parallel()
+	b, ctx := brokertest.Single(t), t.Context()
+	stream, err := b.JetStream().Stream(ctx, b.Names().Dead())
+	if err != nil {
+		t.Fatal(err)
+	}
+	holds := func(n int64) {
+		t.Helper()
+		c := stream.CachedInfo().Config
+		c.MaxMsgs = n
+		if _, err := b.JetStream().UpdateStream(ctx, c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := publisher.DeadLetters{Broker: b, Bodies: broker.NewBodies(b)}
+	if err := d.Put(ctx, letter("poisoned", time.Now()), "video_x", "first"); err != nil {
+		t.Fatal(err)
+	}
+	holds(1)
+	large := func() *genbusv1.DeadLetter {
+		l := letter("poisoned", time.Now())
+		l.Data = bytes.Repeat([]byte("x"), 2*publisher.ClaimCheck)
+		return l
+	}
+	again := large()
+	for _, l := range []*genbusv1.DeadLetter{large(), large(), again, again} {
+		if err := d.Put(ctx, l, "video_x", "second"); !errors.Is(err, broker.ErrFull) {
+			t.Fatalf("the letter: %v", err)
+		}
+	}
+	objects, err := d.Bodies.Of(ctx, "acme", "dead")
+	if err != nil || len(objects) != 0 {
+		t.Errorf("the object store has %v, %v", objects, err)
+	}
+	holds(2)
+	if err := d.Put(ctx, again, "video_x", "second"); err != nil {
+		t.Fatal(err)
+	}
+	letters := lettersOf(t, b)
+	if data, err := d.Bodies.Get(ctx, publisher.BodyOf(letters[1].GetDataRef())); err != nil || len(data) != 2*publisher.ClaimCheck {
+		t.Errorf("the letter's body has %d bytes, %v", len(data), err)
+	}
+}
+
 // TestALetterTakesItsBodyWithIt: a stored body is copied for the letter, under a name
 // of its own; one that is gone leaves a letter without it.
 func TestALetterTakesItsBodyWithIt(t *testing.T) {
@@ -117,6 +166,36 @@ func TestALetterTakesItsBodyWithIt(t *testing.T) {
 	if err := d.Put(ctx, gone, "video_x", "3"); err != nil || len(lettersOf(t, b)) != 3 {
 		t.Errorf("a letter whose body is gone: %v", err)
 	}
+}
+
+// TestTwoWritersOfALetter: a late owner and the taker of its job write one letter at
+// once. Neither takes away the body that the stored letter names.
+func TestTwoWritersOfALetter(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b, accepted := open(t), time.Now()
+		bodies := broker.NewBodies(b)
+		var writers sync.WaitGroup
+		for _, text := range []string{"a", "b"} {
+			d, l := publisher.DeadLetters{Broker: open(t), Bodies: bodies}, letter("poisoned", accepted)
+			l.Data = bytes.Repeat([]byte(text), 1<<20)
+			writers.Go(func() {
+				err := d.Put(t.Context(), l, "video_x", "1")
+				for errors.Is(err, broker.ErrInFlight) && broker.Wait(t.Context(), 10*time.Millisecond) == nil {
+					err = d.Put(t.Context(), l, "video_x", "1")
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		writers.Wait()
+		for _, l := range lettersOf(t, b) {
+			if _, err := bodies.Get(t.Context(), publisher.BodyOf(l.GetDataRef())); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 }
 
 // TestALetterNamesTheTraceOfItsRequest, also where whoever writes it knows of no

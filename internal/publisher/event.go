@@ -130,8 +130,13 @@ func trace(ctx context.Context, h nats.Header) {
 // only genbus needs.
 const stateMember = `"protobuf":`
 
+// schemaBase begins every dataschema. A type URL of Protobuf without a scheme means https;
+// CloudEvents wants the scheme written out, as its SDKs refuse a dataschema that is no
+// absolute URI. The last segment names the message with the version of its package.
+const schemaBase = "https://type.googleapis.com/"
+
 func (c Encoder) payload(m *nats.Msg, p proto.Message) error {
-	set(m.Header, subject.HeaderCEDataSchema, string(p.ProtoReflect().Descriptor().FullName()))
+	set(m.Header, subject.HeaderCEDataSchema, schemaBase+string(p.ProtoReflect().Descriptor().FullName()))
 	data, err := proto.Marshal(p)
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", p.ProtoReflect().Descriptor().FullName(), err)

@@ -114,7 +114,7 @@ func TestVideoOfARenewedKey(t *testing.T) {
 	call := func(step *routes.Video) {
 		client, _ := step.Client(lease.Account())
 		s := client.Create(t.Context(), upstream.VideoCreate{JobID: "video_1", Body: []byte(`{"model":"v","prompt":"x"}`)})
-		lease.Report(step.Accounts, s.Err)
+		lease.Report(step.Accounts, pool.Job{ID: "video_1"}, s.Err)
 	}
 	call(old)
 	w.wantOut(t, "0")

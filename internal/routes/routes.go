@@ -120,7 +120,7 @@ func newRouting(cfg *config.Config, p *pool.Pool, before *routing) (*routing, er
 			t.http[name] = before.http[name]
 			continue
 		}
-		t.http[name] = upstream.NewHTTPClient(upstream.TransportOptions{MaxIdleConnsPerHost: u.MaxIdleConns})
+		t.http[name] = upstream.NewHTTPClient(upstream.TransportOptions{MaxIdleConnsPerHost: u.MaxIdleConns, DisableKeepAlives: u.MaxIdleConns == 0})
 	}
 	for _, r := range cfg.Routes {
 		if err := t.add(r); err != nil {
@@ -191,7 +191,7 @@ func (t *routing) chooser(r config.Route) *pool.Chooser {
 func (t *routing) endpoint(name string, u config.Upstream, key config.UpstreamKey, p upstream.Protocol) *upstream.Endpoint {
 	ep := &upstream.Endpoint{
 		Name: name, BaseURL: u.BaseURL + vendorPath(u, p, t.cfg.HTTP.Segments[p.Name]),
-		Key: upstream.Secret(key.Key.Reveal()), Client: t.http[name],
+		Key: upstream.Secret(key.Key.Reveal()), Client: t.http[name], ReuseConnections: u.ReuseConnectionsForCreates,
 	}
 	if u.Auth == config.AuthSigned && p.Sign != nil {
 		ep.Auth = p.Sign(key.AccessKey.Reveal(), key.SecretKey.Reveal())

@@ -1,9 +1,12 @@
 package routes_test
 
 import (
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -209,6 +212,54 @@ func TestWhatCannotBeSignedIsRefused(t *testing.T) {
 		}
 		if _, err := routes.New(cfg, nil, nil); err == nil || !strings.Contains(err.Error(), "vendor") || !strings.Contains(err.Error(), "signed") {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestConnectionsOfAnUpstream: creates reuse none unless the configuration allows it,
+// and without idle connections nothing does.
+func TestConnectionsOfAnUpstream(t *testing.T) {
+	t.Parallel()
+	const calls = 3
+	for name, c := range map[string]struct {
+		set            func(*config.Upstream)
+		creates, polls int64
+	}{
+		"by default":   {func(*config.Upstream) {}, calls, 1},
+		"reuse":        {func(u *config.Upstream) { u.ReuseConnectionsForCreates = true }, 1, 0}, // polls reuse that of the creates
+		"nothing idle": {func(u *config.Upstream) { u.MaxIdleConns = 0 }, calls, calls},
+	} {
+		var conns atomic.Int64
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			_, _ = io.WriteString(w, `{"id":"1","task_id":"1","status":"queued"}`)
+		}))
+		server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+			if state == http.StateNew {
+				conns.Add(1)
+			}
+		}
+		server.Start()
+		t.Cleanup(server.Close)
+		u := config.NewUpstream(server.URL)
+		c.set(&u)
+		r, _ := table(t, config.Upstreams{"u": u}, route("p", "primary", "u")).Video("p")
+		client, _ := r.Client(pool.Account{Upstream: "u"})
+		for range calls {
+			if s := client.Create(t.Context(), upstream.VideoCreate{JobID: "video_1", Body: []byte(`{"model":"m","prompt":"x"}`)}); s.Verdict != upstream.Accepted {
+				t.Fatalf("%s: %v", name, s.Err)
+			}
+		}
+		if n := conns.Swap(0); n != c.creates {
+			t.Errorf("%s: %d creates made %d connections, want %d", name, calls, n, c.creates)
+		}
+		for range calls {
+			if _, err := client.Poll(t.Context(), upstream.TaskRef{ID: "1"}); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+		if n := conns.Load(); n != c.polls {
+			t.Errorf("%s: %d polls made %d connections, want %d", name, calls, n, c.polls)
 		}
 	}
 }

@@ -106,7 +106,8 @@ type Behaviour struct {
 	// a slow file, in milliseconds; 0 means no pacing.
 	ChunkIntervalMS *int `json:"chunk_interval_ms,omitzero"`
 	// Timestamps makes the text of each streamed chunk the time of its writing,
-	// in Unix nanoseconds, and a space.
+	// in Unix nanoseconds, and a space. The chunk of BigChunkBytes stands behind
+	// its time.
 	Timestamps bool `json:"timestamps,omitzero"`
 	// BigChunkBytes makes the first content chunk this long.
 	BigChunkBytes int `json:"big_chunk_bytes,omitzero"`

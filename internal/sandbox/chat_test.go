@@ -259,6 +259,10 @@ func TestChatPacing(t *testing.T) {
 		}
 		last = stamp
 	}
+	list = events(t, b.chat(t, `{"model":"sandbox-chat:chunks=2,big_chunk_bytes=3000,timestamps","stream":true,"messages":[{"role":"user","content":"x"}]}`).body)
+	if text, _ := at(decode(t, list[1]), "choices", 0, "delta", "content").(string); len(text) != 20+3000+1 {
+		t.Errorf("the large chunk with its time has %d bytes", len(text))
+	}
 }
 
 func TestChatRefusals(t *testing.T) {

@@ -100,10 +100,10 @@ func (sw *streamWriter) content(r *reply) bool {
 	if r.call != nil {
 		return sw.toolCall(r.call)
 	}
-	for _, piece := range r.pieces {
+	for i, piece := range r.pieces {
 		sw.chunk(func(b []byte) []byte {
 			if sw.b.Timestamps {
-				return appendDelta(b, "content", strconv.FormatInt(time.Now().UnixNano(), 10)+" ")
+				piece = sw.stamp(piece, i == 0)
 			}
 			return appendDelta(b, "content", piece)
 		})
@@ -112,6 +112,16 @@ func (sw *streamWriter) content(r *reply) bool {
 		}
 	}
 	return true
+}
+
+// stamp is the text of a chunk that tells its time. The first one keeps its piece after
+// that where it was made large.
+func (sw *streamWriter) stamp(piece string, first bool) string {
+	now := strconv.FormatInt(time.Now().UnixNano(), 10) + " "
+	if first && sw.b.BigChunkBytes > 0 {
+		return now + piece + " "
+	}
+	return now
 }
 
 func appendDelta(b []byte, name, piece string) []byte {

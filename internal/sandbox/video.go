@@ -28,6 +28,10 @@ type videoRequest struct {
 	Metadata json.RawMessage `json:"metadata"`
 }
 
+// errNoPrompt is for a video that nothing describes; one of an image needs no
+// prompt.
+var errNoPrompt = errors.New("prompt is required without an image")
+
 // primary is the interface that genbus itself offers.
 var primary = protocol{name: "primary", refuse: refuseFlat, read: readPrimary}
 
@@ -45,8 +49,6 @@ func readPrimary(s *Sandbox, r *http.Request, body []byte) (order, refusal) {
 		return order{}, modelNotNamed
 	case base != ModelVideo && base != ModelVideoEnveloped, !s.serves(base):
 		return order{}, modelNotFound(req.Model)
-	case req.Prompt == "":
-		return invalid("prompt is required")
 	}
 	b, err := s.behaviourOf(r, body, suffix, sandboxOf(req.Metadata))
 	if err != nil {
@@ -90,6 +92,9 @@ func (s *Sandbox) newVideo(req videoRequest, base string, b Behaviour) (*task, e
 	}
 	t := s.newTask(d, req.Model, b)
 	t.fromImage = len(req.Image) > 0 && string(req.Image) != "null" && string(req.Image) != `""`
+	if req.Prompt == "" && !t.fromImage {
+		return nil, errNoPrompt
+	}
 	return t, t.setNumbers(req)
 }
 

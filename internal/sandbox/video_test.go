@@ -214,6 +214,7 @@ func TestVideoRefusals(t *testing.T) {
 	if n := b.Sandbox.Stats().Tasks; n != 0 {
 		t.Errorf("%d tasks after refusals only", n)
 	}
+	idOf(t, b.create(t, `{"model":"sandbox-video","image":"https://x.example/i.png"}`)) // an image needs no prompt
 }
 
 func TestIdempotencyKey(t *testing.T) {

@@ -73,8 +73,8 @@ func readCompatible(s *Sandbox, r *http.Request, body []byte) (order, refusal) {
 		return invalid("missing_model", errors.New("model is required"))
 	case base != ModelVideos && base != ModelVideosGateway, !s.serves(base):
 		return order{}, modelNotFound(req.Model)
-	case req.Prompt == "":
-		return invalid("", errors.New("prompt is required"))
+	case req.Prompt == "" && !req.fromImage():
+		return invalid("", errNoPrompt)
 	}
 	if err := req.checkReference(d); err != nil {
 		return invalid("invalid_json", err)
@@ -84,7 +84,7 @@ func readCompatible(s *Sandbox, r *http.Request, body []byte) (order, refusal) {
 		return invalid("", err)
 	}
 	t := s.newTask(d, req.Model, b)
-	t.fromImage = req.hasFile || len(req.InputReference) > 0
+	t.fromImage = req.fromImage()
 	if err := t.setSeconds(req.Seconds); err != nil {
 		return invalid("", err)
 	}
@@ -112,6 +112,8 @@ func parseVideos(r *http.Request, body []byte) (videosRequest, error) {
 	}
 	return req, nil
 }
+
+func (req videosRequest) fromImage() bool { return req.hasFile || len(req.InputReference) > 0 }
 
 // checkReference wants input_reference as a text for the gateway and as an object
 // for everybody else, which is how they differ in the field. In a form both take

@@ -265,6 +265,8 @@ func TestVideosForm(t *testing.T) {
 		{"URL", [][2]string{model, prompt, {"input_reference[image_url]", "https://x.example/i.png"}, {"vendor", "x"}}, "", 200},
 		{"text for a gateway", [][2]string{{"model", sandbox.ModelVideosGateway}, prompt, {"input_reference", "https://x.example/i.png"}}, "", 200},
 		{"behaviour", [][2]string{model, prompt, {"metadata", `{"sandbox":{"status":418}}`}}, "", 418},
+		{"file, no prompt", [][2]string{model}, "input_reference", 200},
+		{"URL, no prompt", [][2]string{model, {"input_reference[image_url]", "https://x.example/i.png"}}, "", 200},
 		{"empty reference", [][2]string{model, prompt, {"input_reference", ""}}, "", 400},
 		{"prompt as a file", [][2]string{model}, "prompt", 400},
 		{"no prompt", [][2]string{model}, "", 400},

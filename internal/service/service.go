@@ -47,6 +47,7 @@ type Service struct {
 	metrics  *telemetry.Metrics
 	tracing  telemetry.Tracing
 	health   *telemetry.Health
+	unready  bool // for jobs, as the log says; of the goroutine that watches the health
 	broker   *broker.Broker
 	routes   *routes.Table
 	content  *content.Reader
@@ -140,9 +141,7 @@ func (s *Service) startWork(ctx context.Context) error {
 	if err := s.followLog(ctx); err != nil {
 		return err
 	}
-	s.health.Add("jetstream", s.broker.Ready)
-	s.health.Add("task_log", s.logHasRoom)
-	s.health.Watch(func(ready bool, _ []telemetry.Reason) { s.metrics.Ready(ready) })
+	s.addChecks()
 	eraser := erasure.Eraser{Broker: s.broker, Admission: adm, Log: s.tasks, Bodies: bodies}
 	var err error
 	s.api, err = api.New(ctx, api.Options{
@@ -169,16 +168,57 @@ func (s *Service) followLog(ctx context.Context) error {
 		return err
 	}
 	s.endLog = func() { cancel(); wait() }
+	s.sayCapacity(ctx)
 	return nil
 }
 
-// logHasRoom is a health check: a log that refuses terminal events soon is not
-// ready for more work.
-func (s *Service) logHasRoom(ctx context.Context) error {
-	if share := s.tasks.Usage(ctx); share > tasklog.ProgressBelow {
-		return fmt.Errorf("the task log has used %.0f %% of its bytes", share*100)
+// addChecks has the health know when this replica takes jobs.
+func (s *Service) addChecks() {
+	s.health.Add("jetstream", s.broker.Ready)
+	s.health.Add("clock", s.clockIsRight)
+	s.health.Add("task_log", s.tasks.HasRoom)
+	s.health.Watch(s.readinessChanged)
+}
+
+// readinessChanged says what has become of the readiness for jobs.
+func (s *Service) readinessChanged(jobs bool, reasons []telemetry.Reason) {
+	calls, _ := s.health.Ready()
+	s.metrics.Ready(calls, jobs)
+	switch {
+	case !calls: // it stops, which is in the log already
+	case !jobs:
+		s.log.Warn("not ready for jobs", "reasons", reasons)
+		s.unready = true
+	case s.unready:
+		s.log.Info("ready for jobs again")
+		s.unready = false
 	}
-	return nil
+}
+
+// clockIsRight is a health check: the deadlines in the log are compared with this clock.
+func (s *Service) clockIsRight(context.Context) error {
+	if offset, _, known := s.broker.Clock().Offset(); known {
+		s.metrics.ClockOffset(offset)
+	}
+	_, err := s.broker.Clock().Now()
+	return err
+}
+
+// sayCapacity logs how many jobs the task log holds.
+func (s *Service) sayCapacity(ctx context.Context) {
+	room, err := s.tasks.Room(ctx)
+	if err != nil || room.Max <= 0 {
+		s.log.Warn("the room in the task log is not known", telemetry.KeyError, err)
+		return
+	}
+	age, usage := s.cfg.NATS.Streams.Tasks.MaxAge, s.cfg.NATS.Streams.Usage
+	videos, chats := s.tasks.JobsPerDay(room, subject.Video, age), s.tasks.JobsPerDay(room, subject.Chat, age)
+	s.log.Info("the task log holds this many jobs a day of an ordinary size",
+		"videos", videos, "chats", chats, "max_bytes", room.Max, "max_age", age.String(), "used", room.Used, "reserved", room.Reserved)
+	if need := float64(max(videos, chats)) * usage.MaxAge.Hours() / 24 * tasklog.UsageBytes; need > float64(usage.MaxBytes) {
+		s.log.Warn("usage events of so many jobs do not fit into their stream until they are old enough; the oldest go first",
+			"field", "nats.streams.usage.max_bytes", "max_bytes", int64(usage.MaxBytes), "want", int64(need), "max_age", usage.MaxAge.String())
+	}
 }
 
 // listen opens the addresses.

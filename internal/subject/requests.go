@@ -53,7 +53,7 @@ func (s Space) ParseCall(subject string) (Kind, string, error) {
 	return k, t[1], err
 }
 
-// Dead is the stream GENBUS_DEAD: what could not be processed.
+// Dead is the stream GENBUS_DEAD: accepted jobs that could not be processed.
 func (s Space) Dead() string { return s.stream + "_DEAD" }
 
 // DeadPattern is everything in the stream of dead letters: genbus.dead.>.
@@ -77,6 +77,42 @@ func (s Space) DeadLetters(k Kind, tenant string) string {
 // ParseDeadLetter is the inverse of DeadLetter.
 func (s Space) ParseDeadLetter(subject string) (k Kind, tenant, id string, err error) {
 	t, err := s.split(subject, "dead", 3)
+	if err != nil {
+		return "", "", "", err
+	}
+	k, err = parseKind(t[0])
+	return k, t[1], t[2], err
+}
+
+// Rejected is the stream GENBUS_REJECTED: what came into the inbox and was never
+// accepted.
+func (s Space) Rejected() string { return s.stream + "_REJECTED" }
+
+// FirstRejected is the first sequence of GENBUS_REJECTED. GENBUS_DEAD never gets there,
+// so that one number names a letter of either stream.
+const FirstRejected = 1_000_000_000_000
+
+// RejectedPattern is everything in the stream of rejected requests:
+// genbus.rejected.>.
+func (s Space) RejectedPattern() string { return s.join("rejected", ">") }
+
+// RejectedLetter is the subject of rejected requests:
+// genbus.rejected.<kind>.<tenant>.<slot>. An illegal tenant becomes InvalidTenant.
+func (s Space) RejectedLetter(k Kind, tenant, slot string) string {
+	if CheckToken(tenant) != nil {
+		tenant = InvalidTenant
+	}
+	return s.join("rejected", string(k), tenant, slot)
+}
+
+// RejectedLetters is every rejected request of a kind and a tenant, as DeadLetters.
+func (s Space) RejectedLetters(k Kind, tenant string) string {
+	return s.join("rejected", cmp.Or(string(k), "*"), cmp.Or(tenant, "*"), "*")
+}
+
+// ParseRejectedLetter is the inverse of RejectedLetter.
+func (s Space) ParseRejectedLetter(subject string) (k Kind, tenant, slot string, err error) {
+	t, err := s.split(subject, "rejected", 3)
 	if err != nil {
 		return "", "", "", err
 	}

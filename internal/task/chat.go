@@ -68,7 +68,7 @@ type Reply struct {
 func Replied(c *genbusv1.Chat, now time.Time, r Reply) (Event, error) {
 	return next(c, completed, now, func(c *genbusv1.Chat, x *genbusv1.Execution) {
 		x.Upstream, x.UpstreamKey = r.Upstream, r.Key
-		c.ReplyJson, c.ReplyRef, c.Usage, c.ChunkCount = r.JSON, r.Ref, r.Usage, r.Chunks
+		c.ReplyJson, c.ReplyRef, c.Usage, c.ChunkCount = r.JSON, r.Ref, bounded(r.Usage), r.Chunks
 	})
 }
 

@@ -16,7 +16,7 @@ var why = map[edge]string{
 	{none, submitted}:        "attached to a task of the upstream",
 	{none, inProgress}:       "a chat on its caller's connection",
 	{none, failed}:           "can never run",
-	{queued, queued}:         "has survived its holders",
+	{queued, queued}:         "has survived its holders, or waits for dead letters to be resolved",
 	{queued, submitting}:     "committed before the create is written",
 	{queued, inProgress}:     "a chat's attempt",
 	{queued, failed}:         "queue_timeout, expired",

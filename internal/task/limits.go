@@ -3,8 +3,31 @@ package task
 import (
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
+
+// maxUsage is the size up to which an event carries what its upstream says about the cost
+// beyond the numbers, in bytes: the end of a job has a bounded size.
+const maxUsage = 2 << 10
+
+// bounded is u without the members that only the upstream knows, where they are too long.
+func bounded(u *genbusv1.Usage) *genbusv1.Usage {
+	if proto.Size(u) <= maxUsage {
+		return u
+	}
+	out := proto.CloneOf(u)
+	out.ExtraJson = nil
+	if d := out.GetPromptTokensDetails(); d != nil {
+		d.ExtraJson = nil
+	}
+	if d := out.GetCompletionTokensDetails(); d != nil {
+		d.ExtraJson = nil
+	}
+	return out
+}
 
 // StartBy is when a job that was never started fails: at its caller's limit or at
 // the end of its route's queue timeout, whichever comes first. It is false for a job
@@ -35,4 +58,12 @@ func EndBy(job Job) (by time.Time, limited bool) {
 		by = copied.AsTime()
 	}
 	return by, true
+}
+
+// InQueue reports whether a job is in the queue, or was there when it ended: no submission
+// of it has begun, or the last one was certainly refused, so that nobody has an answer of
+// an upstream to record.
+func InQueue(job Job) bool {
+	x := job.GetExecution()
+	return x.GetFirstSubmitAt() == nil || x.GetNotBefore() != nil && !x.GetBound()
 }

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -93,6 +94,8 @@ type Receipt struct {
 	UpstreamID, Ticket string
 	// Status is the upstream's own word, or empty.
 	Status string
+	// Size and Seconds are what the upstream says of the video, or empty.
+	Size, Seconds string
 }
 
 // Submitted records the upstream's id: from here on the task can be polled by
@@ -101,7 +104,14 @@ func Submitted(t *genbusv1.VideoTask, now time.Time, r Receipt) (Event, error) {
 	return next(t, submitted, now, func(t *genbusv1.VideoTask, x *genbusv1.Execution) {
 		t.UpstreamTaskId, t.UpstreamStatus = r.UpstreamID, r.Status
 		x.UpstreamTicket = r.Ticket
+		measured(t, r.Size, r.Seconds)
 	})
+}
+
+// measured keeps what the upstream says of the size and the length that the request left
+// to it.
+func measured(t *genbusv1.VideoTask, size, seconds string) {
+	t.Size, t.Seconds = cmp.Or(t.GetSize(), size), cmp.Or(t.GetSeconds(), seconds)
 }
 
 // Observation is what a poll says of a task that still runs.
@@ -116,6 +126,8 @@ type Observation struct {
 	Status string
 	// Progress is 0 to 100, or negative when the upstream does not say.
 	Progress int
+	// Size and Seconds are what the upstream says of the video, or empty.
+	Size, Seconds string
 }
 
 // progressStep and progressEvery bound the events that progress alone causes.
@@ -144,6 +156,7 @@ func Observed(t *genbusv1.VideoTask, now time.Time, o Observation) (Event, bool,
 	}
 	e, err := next(t, to, now, func(t *genbusv1.VideoTask, x *genbusv1.Execution) {
 		t.Progress, t.UpstreamStatus = progress, o.Status
+		measured(t, o.Size, o.Seconds)
 		if confirms {
 			confirm(x)
 		}
@@ -184,14 +197,17 @@ type Result struct {
 	Metadata       []byte // JSON object, or nil
 	Usage          *genbusv1.Usage
 	UpstreamStatus string
+	// Size and Seconds are what the upstream says of the video, or empty.
+	Size, Seconds string
 }
 
 // Completed ends a task with its result.
 func Completed(t *genbusv1.VideoTask, now time.Time, r Result) (Event, error) {
 	return next(t, completed, now, func(t *genbusv1.VideoTask, x *genbusv1.Execution) {
 		confirm(x)
-		t.Videos, t.MetadataJson, t.Usage, t.UpstreamStatus = r.Videos, r.Metadata, r.Usage, r.UpstreamStatus
+		t.Videos, t.MetadataJson, t.Usage, t.UpstreamStatus = r.Videos, r.Metadata, bounded(r.Usage), r.UpstreamStatus
 		t.Progress, t.Archive = 100, r.Archive
+		measured(t, r.Size, r.Seconds)
 	})
 }
 
@@ -212,6 +228,6 @@ func FailedUpstream(t *genbusv1.VideoTask, now time.Time, f Failure) (Event, err
 		if !f.Unknown {
 			confirm(x)
 		}
-		t.UpstreamStatus, t.Usage, t.Error = f.Status, f.Usage, f.Err
+		t.UpstreamStatus, t.Usage, t.Error = f.Status, bounded(f.Usage), f.Err
 	})
 }

@@ -24,7 +24,8 @@ const (
 
 // Commit stores e if last is still the last sequence of the job's log (0: the
 // log is empty). It returns the stored entry; or a *LostError with the job as it
-// is; or ErrFull; or, when ctx ended before the broker could tell, ErrUncertain.
+// is; or ErrFull; or, when ctx ended before the broker could tell, ErrUncertain
+// with the event as it may be stored, so that its nonce tells it when it shows up.
 //
 // Success has one proof: the last message carries our nonce. The broker's own
 // words are not enough, because a repeat of a stored write is answered with
@@ -39,12 +40,16 @@ func (l *Log) Commit(ctx context.Context, e task.Event, last uint64) (Entry, err
 	m.Header[jetstream.MsgIDHeader] = []string{e.ID()}
 	begin := time.Now()
 	entry, err := l.write(ctx, e, m, last)
+	if errors.Is(err, ErrUncertain) {
+		return Entry{Event: e}, err
+	}
 	if err != nil {
 		return Entry{}, err
 	}
 	if entry.Version() == 1 {
 		l.index.begin(entry)
 	}
+	l.lives.wrote(e, stored(m))
 	l.measure(entry, time.Since(begin))
 	return entry, nil
 }
@@ -74,13 +79,13 @@ func (l *Log) write(ctx context.Context, e task.Event, m *nats.Msg, last uint64)
 			}
 			wait = min(max(2*wait, inFlightWait), maxWait)
 		case errors.Is(err, broker.ErrFull):
-			return Entry{}, fmt.Errorf("commit version %d of %s: %w", e.Version(), e.Job.GetId(), errors.Join(ErrFull, err))
+			return Entry{}, l.givenUp(e, sent, errors.Join(ErrFull, err))
 		case errors.Is(err, broker.ErrNoAnswer), errors.Is(err, broker.ErrUnavailable):
 			sent = sent || errors.Is(err, broker.ErrNoAnswer)
 			l.metrics.CAS(telemetry.CASNoAnswer)
 			wait = min(max(2*wait, answerWait), maxWait)
 		default:
-			return Entry{}, fmt.Errorf("commit version %d of %s: %w", e.Version(), e.Job.GetId(), err)
+			return Entry{}, l.givenUp(e, sent, err)
 		}
 		if broker.Wait(ctx, wait) != nil {
 			return Entry{}, l.givenUp(e, sent, err)

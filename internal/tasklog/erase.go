@@ -45,7 +45,7 @@ func (l *Log) eraseTwin(ctx context.Context, e Entry) error {
 	case header(m.Header, subject.HeaderCEID) != e.ID():
 		return nil // of a later job
 	}
-	if err := l.b.Delete(ctx, l.b.Names().Tasks(), m.Seq); err != nil {
+	if _, err := l.b.Delete(ctx, l.b.Names().Tasks(), m.Seq); err != nil {
 		return fmt.Errorf("erase %s: %w", n.ID, err)
 	}
 	return nil

@@ -9,8 +9,8 @@ func (l *Log) OnIndexed(f func()) {
 	l.index.seen = f
 }
 
-// Wake makes every follower read the leader, as after a reconnect.
-func (l *Log) Wake() { l.hub.wake() }
+// Wake checks every job that is followed, as after a reconnect.
+func (l *Log) Wake() { l.tails.Wake() }
 
 // DropLive loses a share of the live messages from now on, at random.
 func (l *Log) DropLive(share float64) {

@@ -2,126 +2,146 @@ package tasklog
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"strconv"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/tail"
 )
 
-// rereadEvery is how often a follower reads the leader although nothing came:
-// core delivery can lose the last event of a job.
-const rereadEvery = 10 * time.Second
+// Cursor is a follower's place in the history of a job: behind a version.
+type Cursor = tail.Cursor[subject.TaskName, Entry]
+
+// Join follows a job from behind a version. Start must have been called.
+func (l *Log) Join(n subject.TaskName, after uint64) *Cursor { return l.tails.Join(n, 0, after, false) }
 
 // Follow yields a job's events with a version above after: the history, then
 // every new event as it is committed, without gaps and in order. It ends after
 // the terminal event. An error is yielded last: ErrNotFound, also for a job that
-// was erased before its end was seen; ErrSlowReader; the end of ctx; or a failed
-// read. Start must have been called.
+// was erased before its end was seen; ErrSlowReader; the end of ctx; or a read that has
+// failed for 30 s. Followers of a job share its entries, and do not change them. Start
+// must have been called.
 func (l *Log) Follow(ctx context.Context, n subject.TaskName, after uint64) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		subj := l.b.Names().LiveTask(n.Kind, n.Tenant, n.ID)
-		// Listening starts before the history is read, so that nothing falls
-		// between the two.
-		r := l.hub.add(subj)
-		defer l.hub.remove(subj, r)
-		f := &follower{log: l, name: n, last: after, yield: yield}
-		if more := f.read(ctx); more {
-			f.run(ctx, r)
+		c := l.Join(n, after)
+		defer c.Close()
+		if err := follow(ctx, c, after, func(e Entry) bool { return yield(e, nil) }); err != nil {
+			yield(Entry{}, fmt.Errorf("follow %s: %w", n.ID, err))
 		}
 	}
 }
 
-type follower struct {
-	log   *Log
-	name  subject.TaskName
-	last  uint64 // version that was yielded last
-	seq   uint64 // highest sequence in the stream that was seen
-	yield func(Entry, error) bool
-}
-
-// read yields what the leader has beyond the last version. A job without any event
-// is not found, or was erased since; one whose events were all seen goes on if it
-// has not ended. Where nothing is new this is one read.
-func (f *follower) read(ctx context.Context) (more bool) {
-	current, err := f.log.Get(ctx, f.name)
+// follow yields what a cursor has until the job's end, or until its caller stops.
+func follow(ctx context.Context, c *Cursor, after uint64, yield func(Entry) bool) error {
+	head, _, err := c.Started(ctx)
+	if err == nil && after > head.Pos { // seen elsewhere, where more may be known
+		err = c.Sync(ctx)
+	}
 	if err != nil {
-		f.yield(Entry{}, err)
-		return false
+		return err
 	}
-	if current.Version() <= f.last {
-		return !current.Terminal()
-	}
-	entries, err := f.log.historyFrom(ctx, f.name, f.last, f.seq+1)
-	for _, e := range entries {
-		if !f.emit(e) {
-			return false
+	for {
+		entries, err := c.Next(ctx)
+		for _, e := range entries {
+			if !yield(e.Value) {
+				return nil
+			}
 		}
-	}
-	if err != nil {
-		f.yield(Entry{}, err)
-		return false
-	}
-	return true
-}
-
-func (f *follower) emit(e Entry) (more bool) {
-	f.last, f.seq = e.Version(), max(f.seq, e.Seq)
-	return f.yield(e, nil) && !e.Terminal()
-}
-
-func (f *follower) run(ctx context.Context, r *reader) {
-	ticker := time.NewTicker(rereadEvery)
-	defer ticker.Stop()
-	for more := true; more; {
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		case len(entries) > 0:
+			continue
+		}
 		select {
 		case <-ctx.Done():
-			f.yield(Entry{}, fmt.Errorf("follow %s: %w", f.name.ID, context.Cause(ctx)))
+			return context.Cause(ctx)
+		case <-c.Signal():
+		}
+	}
+}
+
+// source reads the histories of jobs for the tails. An item's place is its version.
+type source struct{ *Log }
+
+type item = tail.Item[Entry]
+
+// itemSize is what an entry takes besides its message.
+const itemSize = 256
+
+func newItem(e Entry, size int) item {
+	return item{Pos: e.Version(), Before: e.Version() - 1, Seq: e.Seq, Size: itemSize + size, Final: e.Terminal(), Value: e}
+}
+
+// Epoch: versions go on where the stream is recreated.
+func (source) Epoch(context.Context) (int64, error) { return 0, nil }
+
+func (s source) Listen(n subject.TaskName, live func(item, error)) (stop func(), err error) {
+	return s.hub.add(s.b.Names().LiveTask(n.Kind, n.Tenant, n.ID), func(m *nats.Msg) {
+		event, err := publisher.DecodeEvent(n.Kind, m.Header, m.Data)
+		seq, bad := strconv.ParseUint(header(m.Header, jetstream.SequenceHeader), 10, 64)
+		if err = errors.Join(err, bad); err != nil {
+			live(item{}, err)
 			return
-		case <-ticker.C:
-			more = f.read(ctx)
-		case <-r.signal:
-			more = f.drain(ctx, r)
 		}
-	}
+		live(newItem(Entry{Event: event, Seq: seq}, len(m.Data)), nil)
+	}), nil
 }
 
-func (f *follower) drain(ctx context.Context, r *reader) (more bool) {
-	queue, stale, full := r.take()
-	if full {
-		f.yield(Entry{}, fmt.Errorf("follow %s: %w", f.name.ID, ErrSlowReader))
-		return false
-	}
-	for _, m := range queue {
-		if !f.live(ctx, m) {
-			return false
-		}
-	}
-	return !stale || f.read(ctx)
-}
-
-// live yields a republished event, after reading what is missing before it.
-func (f *follower) live(ctx context.Context, m *nats.Msg) (more bool) {
-	event, err := publisher.DecodeEvent(f.name.Kind, m.Header, m.Data)
+// Head reads the job as it is now, from the leader.
+func (s source) Head(ctx context.Context, n subject.TaskName) (item, bool, error) {
+	e, size, err := s.get(ctx, n)
 	if err != nil {
-		f.yield(Entry{}, fmt.Errorf("follow %s: %w", f.name.ID, err))
-		return false
+		return item{}, false, err
 	}
-	switch version := event.Version(); {
-	case version <= f.last:
-		return true
-	case version > f.last+1:
-		return f.read(ctx)
-	default:
-		seq, err := strconv.ParseUint(header(m.Header, jetstream.SequenceHeader), 10, 64)
-		if err != nil { // republished without its place: read it from the log
-			return f.read(ctx)
+	return newItem(e, size), true, nil
+}
+
+// Page reads the events behind a version.
+func (s source) Page(ctx context.Context, n subject.TaskName, after, seq uint64) ([]item, error) {
+	subj := s.b.Names().Task(n.Kind, n.Tenant, n.ID)
+	for {
+		stored, err := s.b.Page(ctx, s.b.Names().Tasks(), subj, seq+1)
+		if err != nil || len(stored) == 0 {
+			return nil, err
 		}
-		return f.emit(Entry{Event: event, Seq: seq})
+		var out []item
+		for _, m := range stored {
+			e, err := decodeStored(n, m)
+			if err != nil {
+				return nil, err
+			}
+			if seq = m.Seq; e.Version() > after {
+				out = append(out, newItem(e, len(m.Data)))
+			}
+		}
+		if len(out) > 0 {
+			return out, nil
+		}
 	}
+}
+
+// Behind asks for the last events of many jobs.
+func (s source) Behind(ctx context.Context, known []tail.Known[subject.TaskName], missing bool) (tail.Change, error) {
+	stream, err := s.b.Stream(ctx, s.b.Names().Tasks())
+	if err != nil {
+		return tail.Change{}, err
+	}
+	subjects := make([]broker.Known, len(known))
+	for i, k := range known {
+		subjects[i] = broker.Known{Subject: s.b.Names().Task(k.Key.Kind, k.Key.Tenant, k.Key.ID), Seq: k.Seq}
+	}
+	state := stream.CachedInfo()
+	behind, err := s.b.Behind(ctx, state, subjects, missing)
+	return tail.Change{Behind: behind, Seq: state.State.LastSeq}, err
 }

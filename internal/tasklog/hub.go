@@ -37,22 +37,22 @@ func notice(n subject.TaskName, h nats.Header) Notice {
 	return out
 }
 
-// hub hands committed events of all jobs, republished by the broker, to the
-// followers of single jobs and to the process's observers. It has one core
-// subscription, whatever the number of followers.
+// hub hands committed events of all jobs, republished by the broker, to the tails of
+// single jobs and to the process's observers. It has one core subscription, whatever the
+// number of followers.
 type hub struct {
-	limit int
 	loses func() bool // for tests: whether a live message is lost; nil: none is
 
 	mu        sync.RWMutex
 	names     subject.Space
-	readers   map[string]map[*reader]struct{} // by live subject
+	listeners map[string]map[*listener]struct{} // by live subject
 	observers []func(Notice)
 }
 
-func newHub(limit int) *hub {
-	return &hub{limit: limit, readers: map[string]map[*reader]struct{}{}}
-}
+// listener takes the events of one job. It does not block.
+type listener struct{ take func(*nats.Msg) }
+
+func newHub() *hub { return &hub{listeners: map[string]map[*listener]struct{}{}} }
 
 func (h *hub) start(b *broker.Broker) (*nats.Subscription, error) {
 	h.names = b.Names()
@@ -61,7 +61,7 @@ func (h *hub) start(b *broker.Broker) (*nats.Subscription, error) {
 		return nil, fmt.Errorf("subscribe to live events: %w", err)
 	}
 	// The callback never blocks, so a full buffer means that the process is
-	// starved; the followers' own reads repair what was dropped.
+	// starved; the checks after a silence repair what was dropped.
 	if err := sub.SetPendingLimits(1<<20, 256<<20); err != nil {
 		return nil, fmt.Errorf("subscribe to live events: %w", err)
 	}
@@ -74,8 +74,8 @@ func (h *hub) deliver(m *nats.Msg) {
 		h.mu.RUnlock()
 		return
 	}
-	for r := range h.readers[m.Subject] {
-		r.push(m)
+	for x := range h.listeners[m.Subject] {
+		x.take(m)
 	}
 	h.mu.RUnlock()
 	if name, err := h.names.ParseLiveTask(m.Subject); err == nil {
@@ -93,35 +93,23 @@ func (h *hub) tell(n Notice) {
 	}
 }
 
-func (h *hub) add(subj string) *reader {
-	r := &reader{limit: h.limit, signal: make(chan struct{}, 1)}
+func (h *hub) add(subj string, take func(*nats.Msg)) (remove func()) {
+	x := &listener{take}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.readers[subj] == nil {
-		h.readers[subj] = map[*reader]struct{}{}
+	if h.listeners[subj] == nil {
+		h.listeners[subj] = map[*listener]struct{}{}
 	}
-	h.readers[subj][r] = struct{}{}
-	return r
+	h.listeners[subj][x] = struct{}{}
+	return func() { h.remove(subj, x) }
 }
 
-func (h *hub) remove(subj string, r *reader) {
+func (h *hub) remove(subj string, x *listener) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.readers[subj], r)
-	if len(h.readers[subj]) == 0 {
-		delete(h.readers, subj)
-	}
-}
-
-// wake makes every follower read the leader again: what was published while the
-// connection was away is gone.
-func (h *hub) wake() {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	for _, readers := range h.readers {
-		for r := range readers {
-			r.reread()
-		}
+	delete(h.listeners[subj], x)
+	if len(h.listeners[subj]) == 0 {
+		delete(h.listeners, subj)
 	}
 }
 
@@ -134,51 +122,4 @@ func (l *Log) Observe(f func(Notice)) {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
 	l.hub.observers = append(slices.Clone(l.hub.observers), f)
-}
-
-// reader is the bounded buffer of one follower.
-type reader struct {
-	limit  int
-	signal chan struct{}
-
-	mu    sync.Mutex
-	queue []*nats.Msg
-	bytes int
-	stale bool // the leader has to be read
-	full  bool
-}
-
-func (r *reader) push(m *nats.Msg) {
-	r.mu.Lock()
-	if r.bytes += m.Size(); r.bytes > r.limit {
-		r.full, r.queue = true, nil
-	} else {
-		r.queue = append(r.queue, m)
-	}
-	r.mu.Unlock()
-	r.ring()
-}
-
-func (r *reader) reread() {
-	r.mu.Lock()
-	r.stale = true
-	r.mu.Unlock()
-	r.ring()
-}
-
-func (r *reader) ring() {
-	select {
-	case r.signal <- struct{}{}:
-	default:
-	}
-}
-
-// take empties the buffer. full means that messages were dropped because the
-// follower did not come for them.
-func (r *reader) take() (queue []*nats.Msg, stale, full bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	queue, stale, full = r.queue, r.stale, r.full
-	r.queue, r.bytes, r.stale = nil, 0, false
-	return queue, stale, full
 }

@@ -187,6 +187,29 @@ func (d *duel) hasWon(t *testing.T, round, won int) {
 	}
 }
 
+// TestUncertainCommitIsKnownByItsNonce: a commit whose answer does not come in time gives
+// the event as it may be stored. When it shows up in the log, its nonce tells it.
+func TestUncertainCommitIsKnownByItsNonce(t *testing.T) {
+	t.Parallel()
+	d := newDuel(t, 1, brokertest.Alone(t).ClientURL(), "video_a")
+	d.link.Delay(time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	e, err := d.shaky.Commit(ctx, task.FromWork(work(d.name.ID)), 0)
+	if !errors.Is(err, tasklog.ErrUncertain) || e.Nonce == "" || e.Seq != 0 {
+		t.Fatalf("got nonce %q, sequence %d, %v", e.Nonce, e.Seq, err)
+	}
+	for end := time.Now().Add(time.Minute); ; {
+		stored, err := d.steady.Get(t.Context(), d.name)
+		if err == nil && stored.Nonce == e.Nonce {
+			return
+		}
+		if !errors.Is(err, tasklog.ErrNotFound) || broker.Wait(t.Context(), 10*time.Millisecond) != nil || time.Now().After(end) {
+			t.Fatalf("the log has nonce %q, want %q: %v", stored.Nonce, e.Nonce, err)
+		}
+	}
+}
+
 // TestFollowersWithoutLiveMessages: live messages are dropped at random, up to all
 // of them. What a follower saw is what the log has, the end included.
 func TestFollowersWithoutLiveMessages(t *testing.T) {

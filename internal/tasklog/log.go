@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -18,6 +16,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/tail"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/telemetry"
 )
@@ -31,7 +30,7 @@ var (
 	// ErrFull: the log is full; the event was not stored.
 	ErrFull = errors.New("the task log is full")
 	// ErrSlowReader: a follower did not keep up, and was cut.
-	ErrSlowReader = errors.New("the reader was too far behind")
+	ErrSlowReader = tail.ErrSlowReader
 )
 
 // LostError says that another writer was first. Current is the job as it is.
@@ -63,6 +62,9 @@ type Options struct {
 	Logger  *slog.Logger
 	// ReaderBuffer bounds what a follower may be behind, in bytes. Default: 1 MiB.
 	ReaderBuffer int
+	// RereadEvery is how long nothing comes until a job that is followed is checked: core
+	// delivery can lose its last event. Default: 10s.
+	RereadEvery time.Duration
 	// IndexSize bounds the jobs that List knows. Default: 100,000.
 	IndexSize int
 }
@@ -75,24 +77,26 @@ type Log struct {
 	log     *slog.Logger
 	writer  string
 	hub     *hub
+	tails   *tail.Set[subject.TaskName, Entry]
 	index   *index
+	lives   *lives
 
-	usage usage
+	capacity capacity
 }
 
 // New returns a log that can commit and get; Start adds Follow and List.
 func New(o Options) *Log {
-	if o.ReaderBuffer == 0 {
-		o.ReaderBuffer = 1 << 20
-	}
 	if o.IndexSize == 0 {
 		o.IndexSize = 100_000
 	}
-	h := newHub(o.ReaderBuffer)
-	return &Log{
+	h := newHub()
+	l := &Log{
 		b: o.Broker, enc: o.Encoder, metrics: o.Metrics, log: o.Logger, writer: nuid.Next(),
-		hub: h, index: newIndex(o.IndexSize, h.tell),
+		hub: h, index: newIndex(o.IndexSize, h.tell), lives: newLives(),
 	}
+	l.capacity = capacity{read: l.readRoom, now: time.Now}
+	l.tails = tail.NewSet(source{l}, tail.Options{Buffer: o.ReaderBuffer, Silence: o.RereadEvery, Trouble: o.Broker.Trouble})
+	return l
 }
 
 // Writer is the opaque id of this replica, new at each start.
@@ -109,13 +113,14 @@ func (l *Log) Start(ctx context.Context) (wait func(), err error) {
 	if err != nil {
 		return nil, errors.Join(err, sub.Unsubscribe())
 	}
-	l.b.OnReconnect(func(context.Context) { l.hub.wake() })
+	l.b.OnReconnect(func(context.Context) { l.tails.Wake() })
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		<-ctx.Done()
 		_ = sub.Unsubscribe() // a closed connection has no subscription left
 		<-fill
+		l.capacity.stop()
 	}()
 	return func() { <-done }, nil
 }
@@ -127,14 +132,21 @@ func (l *Log) Trouble() error { return l.b.Trouble() }
 // Get reads a job as it is now, from the stream's leader. A job that the log
 // does not have is ErrNotFound.
 func (l *Log) Get(ctx context.Context, n subject.TaskName) (Entry, error) {
+	e, _, err := l.get(ctx, n)
+	return e, err
+}
+
+// get also returns the size of the event as it is stored.
+func (l *Log) get(ctx context.Context, n subject.TaskName) (Entry, int, error) {
 	m, err := l.b.Last(ctx, l.b.Names().Tasks(), l.b.Names().Task(n.Kind, n.Tenant, n.ID))
 	if errors.Is(err, broker.ErrNoMessage) {
-		return Entry{}, fmt.Errorf("%s %s: %w", n.Kind, n.ID, ErrNotFound)
+		return Entry{}, 0, fmt.Errorf("%s %s: %w", n.Kind, n.ID, ErrNotFound)
 	}
 	if err != nil {
-		return Entry{}, fmt.Errorf("get %s %s: %w", n.Kind, n.ID, err)
+		return Entry{}, 0, fmt.Errorf("get %s %s: %w", n.Kind, n.ID, err)
 	}
-	return decodeStored(n, m)
+	e, err := decodeStored(n, m)
+	return e, len(m.Data), err
 }
 
 func decodeStored(n subject.TaskName, m broker.Stored) (Entry, error) {
@@ -148,12 +160,8 @@ func decodeStored(n subject.TaskName, m broker.Stored) (Entry, error) {
 // History reads a job's events with a version above after, in order, from the
 // stream's leader.
 func (l *Log) History(ctx context.Context, n subject.TaskName, after uint64) ([]Entry, error) {
-	return l.historyFrom(ctx, n, after, 1)
-}
-
-// historyFrom is History from a sequence of the stream on.
-func (l *Log) historyFrom(ctx context.Context, n subject.TaskName, after, seq uint64) ([]Entry, error) {
 	var out []Entry
+	seq := uint64(1)
 	subj := l.b.Names().Task(n.Kind, n.Tenant, n.ID)
 	for {
 		m, err := l.b.Next(ctx, l.b.Names().Tasks(), subj, seq)
@@ -175,40 +183,6 @@ func (l *Log) historyFrom(ctx context.Context, n subject.TaskName, after, seq ui
 		}
 		seq = m.Seq + 1
 	}
-}
-
-// The share of the log's bytes above which admission refuses, and above which
-// progress is no longer recorded, so that terminal events always have room.
-const (
-	AdmitBelow    = 0.80
-	ProgressBelow = 0.90
-)
-
-// usage is a cached share, refreshed by one caller at a time while the others go
-// on with what is known.
-type usage struct {
-	share   atomic.Uint64 // math.Float64bits
-	at      atomic.Int64  // Unix nanoseconds of the last refresh
-	working atomic.Bool
-}
-
-// Usage is the share of the log's bytes in use, about a second old. When it
-// cannot be read the last known share stands.
-func (l *Log) Usage(ctx context.Context) float64 {
-	u := &l.usage
-	if time.Since(time.Unix(0, u.at.Load())) < time.Second || !u.working.CompareAndSwap(false, true) {
-		return math.Float64frombits(u.share.Load())
-	}
-	defer u.working.Store(false)
-	if s, err := l.b.Stream(ctx, l.b.Names().Tasks()); err == nil {
-		info := s.CachedInfo()
-		if info.Config.MaxBytes > 0 {
-			u.share.Store(math.Float64bits(float64(info.State.Bytes) / float64(info.Config.MaxBytes)))
-		}
-		l.metrics.StreamState(info.Config.Name, info.State.Msgs, info.State.Bytes, info.Config.MaxBytes)
-	}
-	u.at.Store(time.Now().UnixNano())
-	return math.Float64frombits(u.share.Load())
 }
 
 func header(h nats.Header, key string) string {

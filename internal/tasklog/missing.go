@@ -3,7 +3,6 @@ package tasklog
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 
 	"github.com/genbus/genbus/internal/broker"
@@ -38,7 +37,7 @@ func (l *Log) Missing(ctx context.Context, n subject.TaskName, recorded string) 
 	}
 	s, err := l.b.Stream(ctx, l.b.Names().Tasks())
 	if err != nil {
-		return 0, fmt.Errorf("stream %s: %w", l.b.Names().Tasks(), err)
+		return 0, err
 	}
 	if s.CachedInfo().State.LastSeq < seq {
 		return Lost, nil

@@ -27,6 +27,18 @@ func (l *Log) Unfinished(tenant string) int {
 	return n
 }
 
+// unfinishedByKind is how many jobs of each kind have begun and not ended, of all tenants,
+// as far as this replica knows.
+func (x *index) unfinishedByKind() map[subject.Kind]int64 {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	out := map[subject.Kind]int64{}
+	for key, l := range x.lists {
+		out[key.kind] += int64(l.unfinished)
+	}
+	return out
+}
+
 // unfinished reads the header of an event. An inline chat is no job that waits or
 // is carried on: it ends with its connection, and where its replica dies no event
 // says so. It alone begins in progress.

@@ -1,6 +1,8 @@
 package tasklog_test
 
 import (
+	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -143,5 +145,100 @@ func TestUsageAsJSON(t *testing.T) {
 	}
 	if m.Header.Get(jetstream.MsgIDHeader) != e.ID()+".usage" || m.Header.Get(subject.HeaderCEID) != e.ID() {
 		t.Errorf("headers %v", m.Header)
+	}
+}
+
+// TestUsageOfAMonthFits: the defaults hold the usage events of all jobs that the task log holds
+// at most, for as long as they are promised.
+func TestUsageOfAMonthFits(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	l, limits := newLog(t, b, ""), broker.DefaultLimits()
+	finished(t, l, "video_1")
+	s, err := b.Stream(t.Context(), b.Names().UsageStream())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state := s.CachedInfo().State; state.Msgs != 1 || state.Bytes > tasklog.UsageBytes || state.Bytes < tasklog.UsageBytes/2 {
+		t.Errorf("%d usage events take %d bytes, want about %d", state.Msgs, state.Bytes, tasklog.UsageBytes)
+	}
+	for _, kind := range subject.Kinds {
+		day := l.JobsPerDay(tasklog.Room{Max: limits.TasksMaxBytes}, kind, limits.TasksMaxAge)
+		t.Logf("%d %s jobs a day", day, kind)
+		if need := day * int64(limits.UsageMaxAge/(24*time.Hour)) * tasklog.UsageBytes; need > limits.UsageMaxBytes || day == 0 {
+			t.Errorf("%d %s jobs a day for %s need %d bytes of usage events, and have %d", day, kind, limits.UsageMaxAge, need, limits.UsageMaxBytes)
+		}
+	}
+}
+
+// TestTheLogHasRoomOnAFullDisk: bodies that may be refused leave the embedded server's disk to
+// the log, and where it is used up all the same the log knows that it has less room.
+func TestTheLogHasRoomOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	b := brokertest.Open(t, broker.Options{
+		Names: subject.Default(), Logger: brokertest.Logger(t),
+		Embedded: broker.Embedded{DataDir: t.TempDir(), NoSync: true, MaxStore: 64 * mib},
+		Limits:   broker.Limits{RequestsMaxBytes: mib, TasksMaxBytes: 16 * mib, DeadMaxBytes: mib, RejectedMaxBytes: mib, UsageMaxBytes: mib},
+	})
+	l, bodies, body := newLog(t, b, ""), broker.NewBodies(b), make([]byte, mib)
+	stored := 0
+	for ; stored < 64; stored++ {
+		_, err := bodies.PutNew(t.Context(), "acme", "body-"+strconv.Itoa(stored), body)
+		if errors.Is(err, broker.ErrFull) || errors.Is(err, broker.ErrBodyTooLarge) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left, known := b.StoreLeft(); !known || left < 16*mib-64<<10 || stored < 40 {
+		t.Errorf("%d bodies of 1 MiB are stored, and %d bytes are left", stored, left)
+	}
+	for i := range 12 { // replies are never refused
+		if _, err := bodies.Put(t.Context(), "acme", "reply-"+strconv.Itoa(i), body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if room, err := l.Room(t.Context()); err != nil || room.Max-room.Short > 5*mib || room.Max-room.Short < 2*mib {
+		t.Errorf("%+v, %v with about 4 MiB left", room, err)
+	}
+	finished(t, l, "video_1")
+}
+
+// TestEndsHaveRoomOnAFullDisk: where the disk has far less than the log's bytes, what is kept
+// for the ends of the jobs in work is still a tenth of the log, as the configuration promises.
+func TestEndsHaveRoomOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	const mib, size = 1 << 20, 80 << 20
+	b := brokertest.Open(t, broker.Options{
+		Names: subject.Default(), Logger: brokertest.Logger(t),
+		Embedded: broker.Embedded{DataDir: t.TempDir(), NoSync: true, MaxStore: 96 * mib},
+		Limits:   broker.Limits{RequestsMaxBytes: mib, TasksMaxBytes: size, DeadMaxBytes: mib, RejectedMaxBytes: mib, UsageMaxBytes: mib},
+	})
+	bodies, body := broker.NewBodies(b), make([]byte, 2*mib)
+	finished(t, newLog(t, b, ""), "video_1")
+	submitted := 0
+	for i := range 45 {
+		if _, err := bodies.Put(t.Context(), "acme", "reply-"+strconv.Itoa(i), body); err != nil {
+			t.Fatal(err)
+		}
+		l := newLog(t, b, "") // which knows no older figures
+		left, known := b.StoreLeft()
+		room, err := l.Room(t.Context())
+		if err != nil || !known {
+			t.Fatal(known, err)
+		}
+		if above := room.Used + left - room.SubmitLimit(); room.SubmitLimit() > room.Used && above < size/10 {
+			t.Fatalf("%d bytes are left on the disk, and %d for the ends: %+v", left, above, room)
+		}
+		if l.RoomForSubmission(t.Context()) {
+			submitted++
+		} else if l.HasRoom(t.Context()) == nil {
+			t.Errorf("no job is submitted with %d bytes left, and the log says that it has room", left)
+		}
+	}
+	if submitted < 35 || submitted == 45 {
+		t.Errorf("submitted with %d of 45 bodies stored", submitted)
 	}
 }

@@ -24,7 +24,7 @@ const maxReason = 512
 // checkDraining is the name under which SetDraining appears among the reasons.
 const checkDraining = "draining"
 
-// Reason says why the service is not ready.
+// Reason says why the service is not ready, or not ready for jobs.
 type Reason struct {
 	// Check is the name of the check that failed, or "draining".
 	Check string `json:"check"`
@@ -32,15 +32,16 @@ type Reason struct {
 	Reason string `json:"reason"`
 }
 
-// Health knows whether this replica should be sent work. It is ready when every
-// check passes and it is not draining. The zero value has no checks, and is
-// ready.
+// Health knows two readinesses of this replica. It is ready, to be sent calls, as long
+// as it is not draining: reads, inline chats and watches are for it to answer even when
+// JetStream is away. It is ready for jobs when every check passes too. The zero value
+// has no checks, and is both.
 type Health struct {
 	draining atomic.Bool
 
 	mu       sync.Mutex
 	checks   []*check
-	watchers []func(ready bool, reasons []Reason)
+	watchers []func(jobs bool, reasons []Reason)
 	wake     chan struct{} // closed by SetDraining; made when first needed
 	round    *round        // the last or the running one
 }
@@ -63,7 +64,7 @@ type round struct {
 
 // Add registers a check. It is run with a timeout of 2 s, beside the others, at
 // most once a second and never twice at a time; nil means that all is well. Its
-// error is shown to whoever asks for /readyz: it must hold no credentials.
+// error is shown to every caller of /readyz/jobs: it must hold no credentials.
 // Checks are about this replica and its broker; upstream trouble is a metric.
 func (h *Health) Add(name string, run func(ctx context.Context) error) {
 	h.mu.Lock()
@@ -71,15 +72,15 @@ func (h *Health) Add(name string, run func(ctx context.Context) error) {
 	h.checks = append(h.checks, &check{name: name, run: run})
 }
 
-// Watch registers what Run calls when readiness changes. Call it before Run.
-func (h *Health) Watch(changed func(ready bool, reasons []Reason)) {
+// Watch registers what Run calls when readiness for jobs changes. Call it before Run.
+func (h *Health) Watch(changed func(jobs bool, reasons []Reason)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.watchers = append(h.watchers, changed)
 }
 
-// SetDraining makes the replica not ready, for good. Run tells the watchers at
-// once. It may be called twice.
+// SetDraining makes the replica not ready for anything, for good. Run tells the
+// watchers at once. It may be called twice.
 func (h *Health) SetDraining() {
 	if h.draining.Swap(true) {
 		return
@@ -96,12 +97,21 @@ func (h *Health) wakeUp() chan struct{} {
 	return h.wake
 }
 
-// Ready gives the readiness and, when it is not, the reasons in the order in
-// which the checks were added. An answer is at most a second old. It takes up
-// to 2 s when checks are slow, whether or not ctx ends before; who waits for
+// Ready gives, at once, whether this replica should be sent calls and, when it should
+// not, the reason.
+func (h *Health) Ready() (bool, []Reason) {
+	if h.draining.Load() {
+		return false, drainingReasons()
+	}
+	return true, nil
+}
+
+// ReadyForJobs gives whether this replica takes jobs and, when it does not, the reasons
+// in the order in which the checks were added. An answer is at most a second old. It
+// takes up to 2 s when checks are slow, whether or not ctx ends before; who waits for
 // checks that another caller started is told "not ready" when ctx ends. While
 // draining nothing is checked.
-func (h *Health) Ready(ctx context.Context) (bool, []Reason) {
+func (h *Health) ReadyForJobs(ctx context.Context) (bool, []Reason) {
 	if h.draining.Load() {
 		return false, drainingReasons()
 	}
@@ -208,8 +218,8 @@ func shorten(text string) string {
 }
 
 // Run checks every 2 s and tells the watchers, in the order in which they were
-// registered: once at the start, then whenever readiness or the set of failing
-// checks changes. The checks go on while draining: what they find is read by those
+// registered: once at the start, then whenever readiness for jobs or the set of
+// failing checks changes. The checks go on while draining: what they find is read by those
 // who finish what they have in hand. It returns nil when ctx ends, after at most 2 s.
 func (h *Health) Run(ctx context.Context) error {
 	ticker := time.NewTicker(watchInterval)
@@ -217,7 +227,7 @@ func (h *Health) Run(ctx context.Context) error {
 	drained := h.wakeUp()
 	var last []string // names of failing checks; nil before the first round
 	for {
-		ready, reasons := h.Ready(ctx)
+		ready, reasons := h.ReadyForJobs(ctx)
 		if ctx.Err() != nil {
 			return nil // the answer may only say that ctx ended
 		}
@@ -248,11 +258,11 @@ func failing(reasons []Reason) []string {
 	return names
 }
 
-func (h *Health) tell(ready bool, reasons []Reason) {
+func (h *Health) tell(jobs bool, reasons []Reason) {
 	h.mu.Lock()
 	watchers := slices.Clone(h.watchers)
 	h.mu.Unlock()
 	for _, changed := range watchers {
-		changed(ready, reasons)
+		changed(jobs, reasons)
 	}
 }

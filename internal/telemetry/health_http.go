@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// healthAnswer is the body of /healthz and /readyz.
+// healthAnswer is the body of /healthz, /readyz and /readyz/jobs.
 type healthAnswer struct {
 	Status  string   `json:"status"`
 	Reasons []Reason `json:"reasons,omitempty"`
@@ -20,16 +20,28 @@ func (h *Health) Healthz() http.Handler {
 }
 
 // Readyz answers 200 {"status":"ready"}, or 503 with status not_ready and the
-// reasons: [{"check":"jetstream","reason":"..."}].
+// reasons: [{"check":"draining","reason":"draining"}]. It does not ask the broker.
 func (h *Health) Readyz() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ready, reasons := h.Ready(r.Context())
-		if !ready {
-			writeHealth(w, http.StatusServiceUnavailable, healthAnswer{Status: "not_ready", Reasons: reasons})
-			return
-		}
-		writeHealth(w, http.StatusOK, healthAnswer{Status: "ready"})
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		ready, reasons := h.Ready()
+		writeReadiness(w, ready, reasons)
 	})
+}
+
+// JobsReadyz answers as Readyz does, for whether this replica takes jobs.
+func (h *Health) JobsReadyz() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ready, reasons := h.ReadyForJobs(r.Context())
+		writeReadiness(w, ready, reasons)
+	})
+}
+
+func writeReadiness(w http.ResponseWriter, ready bool, reasons []Reason) {
+	if !ready {
+		writeHealth(w, http.StatusServiceUnavailable, healthAnswer{Status: "not_ready", Reasons: reasons})
+		return
+	}
+	writeHealth(w, http.StatusOK, healthAnswer{Status: "ready"})
 }
 
 func writeHealth(w http.ResponseWriter, status int, answer healthAnswer) {

@@ -72,31 +72,33 @@ func TestHealthAnswers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var h telemetry.Health
-		expectAnswer(t, h.Readyz(), 200, `{"status":"ready"}`)
+		expectAnswer(t, h.JobsReadyz(), 200, `{"status":"ready"}`)
 		pass(time.Second)
 
 		var broker, streams probe
 		h.Add("jetstream", broker.check)
 		h.Add("streams", streams.check)
-		expectAnswer(t, h.Readyz(), 200, `{"status":"ready"}`)
+		expectAnswer(t, h.JobsReadyz(), 200, `{"status":"ready"}`)
 		pass(time.Second)
 
 		broker.set(errors.New("no responders"))
 		streams.set(errors.New(`stream "GENBUS_TASKS" is not writable`))
-		expectAnswer(t, h.Readyz(), 503, `{"status":"not_ready","reasons":[`+
+		expectAnswer(t, h.JobsReadyz(), 503, `{"status":"not_ready","reasons":[`+
 			`{"check":"jetstream","reason":"no responders"},`+
 			`{"check":"streams","reason":"stream \"GENBUS_TASKS\" is not writable"}]}`)
+		expectAnswer(t, h.Readyz(), 200, `{"status":"ready"}`)
 		expectAnswer(t, h.Healthz(), 200, `{"status":"ok"}`)
 		pass(time.Second)
 
 		broker.set(nil)
 		streams.set(nil)
-		expectAnswer(t, h.Readyz(), 200, `{"status":"ready"}`)
+		expectAnswer(t, h.JobsReadyz(), 200, `{"status":"ready"}`)
 
 		h.SetDraining()
 		h.SetDraining()
-		expectAnswer(t, h.Readyz(), 503,
-			`{"status":"not_ready","reasons":[{"check":"draining","reason":"draining"}]}`)
+		const draining = `{"status":"not_ready","reasons":[{"check":"draining","reason":"draining"}]}`
+		expectAnswer(t, h.JobsReadyz(), 503, draining)
+		expectAnswer(t, h.Readyz(), 503, draining)
 		expectAnswer(t, h.Healthz(), 200, `{"status":"ok"}`)
 	})
 }
@@ -108,18 +110,18 @@ func TestHealthIsCachedForASecond(t *testing.T) {
 		var p probe
 		h.Add("jetstream", p.check)
 		for range 5 {
-			h.Ready(t.Context())
+			h.ReadyForJobs(t.Context())
 		}
 		if n := p.count(); n != 1 {
 			t.Errorf("%d runs within a second, want 1", n)
 		}
 		pass(999 * time.Millisecond)
-		h.Ready(t.Context())
+		h.ReadyForJobs(t.Context())
 		if n := p.count(); n != 1 {
 			t.Errorf("%d runs after 999 ms, want 1", n)
 		}
 		pass(time.Millisecond)
-		h.Ready(t.Context())
+		h.ReadyForJobs(t.Context())
 		if n := p.count(); n != 2 {
 			t.Errorf("%d runs after a second, want 2", n)
 		}
@@ -130,9 +132,9 @@ func TestHealthReasonsBelongToTheCaller(t *testing.T) {
 	t.Parallel()
 	var h telemetry.Health
 	h.Add("jetstream", func(context.Context) error { return errors.New("away") })
-	_, first := h.Ready(t.Context())
+	_, first := h.ReadyForJobs(t.Context())
 	first[0].Reason = "overwritten"
-	if _, second := h.Ready(t.Context()); second[0].Reason != "away" {
+	if _, second := h.ReadyForJobs(t.Context()); second[0].Reason != "away" {
 		t.Errorf("reason %q, want away", second[0].Reason)
 	}
 }
@@ -147,7 +149,7 @@ func TestHealthChecksRunSideBySideAndNotForever(t *testing.T) {
 		h.Add("stuck", func(context.Context) error { entered.Add(1); <-stuck; return nil })
 		h.Add("quick", func(context.Context) error { return nil })
 		began := time.Now()
-		ready, reasons := h.Ready(t.Context())
+		ready, reasons := h.ReadyForJobs(t.Context())
 		if took := time.Since(began); took != 2*time.Second {
 			t.Errorf("took %s, want 2s", took)
 		}
@@ -156,14 +158,28 @@ func TestHealthChecksRunSideBySideAndNotForever(t *testing.T) {
 			t.Errorf("ready %v, reasons %v", ready, reasons)
 		}
 		pass(time.Second)
-		_, reasons = h.Ready(t.Context())
+		_, reasons = h.ReadyForJobs(t.Context())
 		if reasons[1].Reason != "still running since an earlier check" || entered.Load() != 1 {
 			t.Errorf("reasons %v, %d runs of the stuck check, want 1", reasons, entered.Load())
 		}
 		close(stuck)
 		pass(time.Second)
-		if _, reasons = h.Ready(t.Context()); len(reasons) != 1 || entered.Load() != 2 {
+		if _, reasons = h.ReadyForJobs(t.Context()); len(reasons) != 1 || entered.Load() != 2 {
 			t.Errorf("reasons %v, %d runs of the stuck check, want 2", reasons, entered.Load())
+		}
+	})
+}
+
+// A balancer is answered at once, whatever the broker does.
+func TestHealthDoesNotWaitForChecks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var h telemetry.Health
+		h.Add("slow", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		began := time.Now()
+		expectAnswer(t, h.Readyz(), 200, `{"status":"ready"}`)
+		if took := time.Since(began); took != 0 {
+			t.Errorf("took %s", took)
 		}
 	})
 }
@@ -192,7 +208,7 @@ func TestHealthSharesOneRound(t *testing.T) {
 		var wg sync.WaitGroup
 		ask := func(ctx context.Context) {
 			wg.Go(func() {
-				if ok, _ := h.Ready(ctx); ok {
+				if ok, _ := h.ReadyForJobs(ctx); ok {
 					ready.Add(1)
 				}
 			})
@@ -201,7 +217,7 @@ func TestHealthSharesOneRound(t *testing.T) {
 		ask(first)
 		ask(t.Context())
 		leave()
-		ok, reasons := h.Ready(impatient)
+		ok, reasons := h.ReadyForJobs(impatient)
 		want := []telemetry.Reason{{Check: "health", Reason: "checks still running: prober left"}}
 		if diff := cmp.Diff(want, reasons); ok || diff != "" {
 			t.Errorf("ready %v (-want +got):\n%s", ok, diff)
@@ -218,7 +234,7 @@ func TestHealthReasonIsShort(t *testing.T) {
 	t.Parallel()
 	var h telemetry.Health
 	h.Add("jetstream", func(context.Context) error { return errors.New("x" + strings.Repeat("é", 1000)) })
-	_, reasons := h.Ready(t.Context())
+	_, reasons := h.ReadyForJobs(t.Context())
 	if n := len(reasons[0].Reason); n > 512 || n < 500 || !utf8.ValidString(reasons[0].Reason) {
 		t.Errorf("reason of %d bytes: %q", n, reasons[0].Reason)
 	}

@@ -90,7 +90,7 @@ func parseLevel(level string) (slog.Level, error) {
 }
 
 func newHandler(w io.Writer, level slog.Level, format string) (slog.Handler, error) {
-	opts := &slog.HandlerOptions{Level: level}
+	opts := &slog.HandlerOptions{Level: level, ReplaceAttr: readable}
 	switch strings.ToLower(format) {
 	case FormatText:
 		return slog.NewTextHandler(w, opts), nil
@@ -104,6 +104,16 @@ func newHandler(w io.Writer, level slog.Level, format string) (slog.Handler, err
 	default:
 		return nil, fmt.Errorf("log format %q: must be auto, text or json", format)
 	}
+}
+
+// readable writes a duration as 5m0s in both formats: slog's JSON has a number of
+// nanoseconds, which no reader takes for five minutes. It is called for attributes in
+// groups too, but not for the fields of a struct: log those one by one.
+func readable(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.StringValue(a.Value.Duration().String())
+	}
+	return a
 }
 
 // IsJSON reports whether a logger of this format writes JSON to w.

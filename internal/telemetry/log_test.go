@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/trace"
@@ -174,6 +175,38 @@ func TestLogCarriesTheTrace(t *testing.T) {
 		if diff := cmp.Diff(want, record(t, &w)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}
+	}
+}
+
+// waits is a value that tells the log what it is when it is logged.
+type waits struct{ d time.Duration }
+
+func (w waits) LogValue() slog.Value { return slog.GroupValue(slog.Duration("d", w.d)) }
+
+// TestLogDurations: 5m0s in both formats and at every depth, where slog's JSON has a
+// number of nanoseconds.
+func TestLogDurations(t *testing.T) {
+	t.Parallel()
+	const d = 5 * time.Minute
+	say := func(log *slog.Logger) {
+		log.With("a", d).WithGroup("g").With("b", d).InfoContext(inTrace(t, t.Context()), "m",
+			"c", d, slog.Group("h", "d", d, slog.Group("i", "d", d)), "v", waits{d}, "any", slog.AnyValue(d))
+	}
+	var w bytes.Buffer
+	say(newLogger(t, &w, "", "json"))
+	const read = "5m0s"
+	want := map[string]any{
+		"level": "INFO", "msg": "m", "trace_id": traceID, "span_id": spanID, "a": read,
+		"g": map[string]any{
+			"b": read, "c": read, "h": map[string]any{"d": read, "i": map[string]any{"d": read}}, "v": map[string]any{"d": read}, "any": read,
+		},
+	}
+	if diff := cmp.Diff(want, record(t, &w)); diff != "" {
+		t.Errorf("JSON (-want +got):\n%s", diff)
+	}
+	say(newLogger(t, &w, "", "text"))
+	if got := w.String(); strings.Count(got, "="+read) != 7 {
+		t.Errorf("text: %s", got)
 	}
 }
 

@@ -3,6 +3,8 @@ package telemetry
 import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/genbus/genbus/internal/subject"
 )
 
 type brokerMetrics struct {
@@ -11,6 +13,12 @@ type brokerMetrics struct {
 	bytes      *prometheus.GaugeVec
 	used       *prometheus.GaugeVec
 	counted    *prometheus.GaugeVec
+	history    *prometheus.GaugeVec
+	logBytes   *prometheus.GaugeVec
+	logLimit   *prometheus.GaugeVec
+	lifeBytes  *prometheus.GaugeVec
+	held       *prometheus.CounterVec
+	recreated  *prometheus.GaugeVec
 }
 
 func newBrokerMetrics(f promauto.Factory) brokerMetrics {
@@ -22,9 +30,21 @@ func newBrokerMetrics(f promauto.Factory) brokerMetrics {
 		bytes: gauges(f, "stream_bytes",
 			"Bytes in a stream, as this replica last read it.", "stream"),
 		used: gauges(f, "stream_used_ratio",
-			"Bytes in a stream over its MaxBytes; admission refuses above 0.8 of the task log.", "stream"),
+			"Bytes in a stream over its MaxBytes.", "stream"),
 		counted: gauges(f, "stream_messages_ratio",
 			"Messages in a stream over its MaxMsgs.", "stream"),
+		history: gauges(f, "stream_history_ratio",
+			"How long a stream that drops its oldest messages keeps them, over its MaxAge: below 1 where its MaxBytes is too small for that.", "stream"),
+		logBytes: gauges(f, "task_log_bytes",
+			"Bytes of the task log that are used, and those reserved for the rest of the lives of accepted jobs.", "state"),
+		logLimit: gauges(f, "task_log_limit_bytes",
+			"Bytes of the task log up to which jobs are admitted (used and reserved), and up to which they are submitted (used).", "limit"),
+		lifeBytes: gauges(f, "task_log_job_bytes",
+			"Bytes that the whole life of a job takes in the task log: an average of what this replica wrote last.", "kind"),
+		held: counters(f, "submissions_held_total",
+			"Submissions that were put off because the task log had no room for their ends.", "kind"),
+		recreated: gauges(f, "stream_recreations",
+			"How often this replica has found that a stream was lost with all that was in it, and created it again.", "stream"),
 	}
 }
 
@@ -34,6 +54,41 @@ func (m *Metrics) Reconnected() {
 		return
 	}
 	m.broker.reconnects.Inc()
+}
+
+// StreamHistory sets how long a stream keeps what it takes, as a share of its MaxAge.
+func (m *Metrics) StreamHistory(stream string, share float64) {
+	if m == nil {
+		return
+	}
+	m.broker.history.WithLabelValues(stream).Set(share)
+}
+
+// LogRoom sets what is known of the room in the task log.
+func (m *Metrics) LogRoom(used, reserved, admit, submit int64) {
+	if m == nil {
+		return
+	}
+	m.broker.logBytes.WithLabelValues("used").Set(float64(used))
+	m.broker.logBytes.WithLabelValues("reserved").Set(float64(reserved))
+	m.broker.logLimit.WithLabelValues("admission").Set(float64(admit))
+	m.broker.logLimit.WithLabelValues("submission").Set(float64(submit))
+}
+
+// LifeBytes sets what the whole life of a job takes in the task log.
+func (m *Metrics) LifeBytes(kind subject.Kind, bytes int64) {
+	if m == nil {
+		return
+	}
+	m.broker.lifeBytes.WithLabelValues(string(kind)).Set(float64(bytes))
+}
+
+// SubmissionHeld counts a submission that was put off.
+func (m *Metrics) SubmissionHeld(kind subject.Kind) {
+	if m == nil {
+		return
+	}
+	m.broker.held.WithLabelValues(string(kind)).Inc()
 }
 
 // StreamState sets what is known of a stream. Without a MaxBytes (0 or less)
@@ -56,4 +111,12 @@ func (m *Metrics) StreamCount(stream string, messages uint64, maxMessages int64)
 		return
 	}
 	m.broker.counted.WithLabelValues(stream).Set(float64(messages) / float64(maxMessages))
+}
+
+// StreamRecreations sets how often this process has created a stream again that was lost.
+func (m *Metrics) StreamRecreations(stream string, times int) {
+	if m == nil {
+		return
+	}
+	m.broker.recreated.WithLabelValues(stream).Set(float64(times))
 }

@@ -60,20 +60,25 @@ func TestMetricsOfWaiting(t *testing.T) {
 	m.Route(subject.Video, "fast").AddInline(1) // videos are never inline
 	m.StreamCount("GENBUS_WORK", 25, 100)
 	m.StreamCount("GENBUS_TASKS", 25, -1)
+	m.StreamRecreations("GENBUS_WORK", 1)
 	m.EventPublished(telemetry.PublishedChunk, 3*time.Millisecond)
 	m.EventPublished("made up", time.Second)
 	m.Upstream("main").FirstBlock(200 * time.Millisecond)
-	m.Ready(true)
+	m.Ready(true, true)
+	m.ClockOffset(-1500 * time.Millisecond)
 	expectMetrics(t, m, `
 		genbus_jobs_oldest_waiting_seconds{kind="chat",route="talk"} 90
 		genbus_jobs_oldest_waiting_seconds{kind="video",route="fast"} 0
 		genbus_inline_chats_open{route="talk"} 1
 		genbus_stream_messages_ratio{stream="GENBUS_WORK"} 0.25
+		genbus_stream_recreations{stream="GENBUS_WORK"} 1
 		genbus_event_publish_duration_seconds_bucket{event="chunk",le="0.0025"} 0
 		genbus_event_publish_duration_seconds_bucket{event="chunk",le="0.005"} 1
 		genbus_event_publish_duration_seconds_count{event="task"} 0
 		genbus_upstream_first_block_seconds_bucket{upstream="main",le="0.25"} 1
 		genbus_ready 1
+		genbus_ready_for_jobs 1
+		genbus_clock_offset_seconds -1.5
 	`)
 	body := scrape(t, m.Handler())
 	for _, wrong := range []string{`stream_messages_ratio{stream="GENBUS_TASKS"}`, `inline_chats_open{route="fast"}`, "made up"} {
@@ -81,6 +86,6 @@ func TestMetricsOfWaiting(t *testing.T) {
 			t.Errorf("%s", got)
 		}
 	}
-	m.Ready(false)
-	expectMetrics(t, m, "genbus_ready 0")
+	m.Ready(true, false)
+	expectMetrics(t, m, "genbus_ready 1\ngenbus_ready_for_jobs 0")
 }

@@ -14,6 +14,8 @@ const unmatched = "unmatched"
 
 type serverMetrics struct {
 	ready        prometheus.Gauge
+	readyForJobs prometheus.Gauge
+	clockOffset  prometheus.Gauge
 	http         *prometheus.CounterVec
 	httpDuration *prometheus.HistogramVec
 	grpc         *prometheus.CounterVec
@@ -23,7 +25,11 @@ type serverMetrics struct {
 func newServerMetrics(f promauto.Factory) serverMetrics {
 	return serverMetrics{
 		ready: gauges(f, "ready",
-			"1 while this replica is ready for work, as /readyz says, else 0.").WithLabelValues(),
+			"1 while this replica should be sent calls, as /readyz says, else 0.").WithLabelValues(),
+		readyForJobs: gauges(f, "ready_for_jobs",
+			"1 while this replica takes jobs, as /readyz/jobs says, else 0.").WithLabelValues(),
+		clockOffset: gauges(f, "clock_offset_seconds",
+			"How far this replica's clock is ahead of the broker's; below zero it is behind.").WithLabelValues(),
 		http: counters(f, "http_requests_total",
 			"HTTP requests answered, by pattern and status.", "route", "code"),
 		httpDuration: histograms(f, requestBuckets, "http_request_duration_seconds",
@@ -35,12 +41,21 @@ func newServerMetrics(f promauto.Factory) serverMetrics {
 	}
 }
 
-// Ready sets whether this replica is ready for work.
-func (m *Metrics) Ready(ready bool) {
+// Ready sets whether this replica should be sent calls, and whether it takes jobs.
+func (m *Metrics) Ready(calls, jobs bool) {
 	if m == nil {
 		return
 	}
-	m.servers.ready.Set(truth(ready))
+	m.servers.ready.Set(truth(calls))
+	m.servers.readyForJobs.Set(truth(jobs))
+}
+
+// ClockOffset sets how far this replica's clock is ahead of the broker's.
+func (m *Metrics) ClockOffset(offset time.Duration) {
+	if m == nil {
+		return
+	}
+	m.servers.clockOffset.Set(offset.Seconds())
 }
 
 // HTTPRequest counts an HTTP request that was answered. The pattern is

@@ -78,6 +78,10 @@ func TestMetricsCount(t *testing.T) {
 	m.ConfigRead(time.UnixMilli(1_500))
 	m.StreamState("GENBUS_TASKS", 10, 25, 100)
 	m.StreamState("GENBUS_DEAD", 1, 5, -1)
+	m.StreamHistory("GENBUS_USAGE", 0.5)
+	m.LogRoom(25, 15, 80, 87)
+	m.LifeBytes(subject.Video, 12_000)
+	m.SubmissionHeld(subject.Chat)
 	m.HTTPRequest("GET /v1/models", 200, 20*time.Millisecond)
 	m.HTTPRequest("", 404, time.Millisecond)
 	m.HTTPRequest("GET /v1/models", 0, time.Millisecond)
@@ -108,6 +112,13 @@ func TestMetricsCount(t *testing.T) {
 		genbus_stream_messages{stream="GENBUS_TASKS"} 10
 		genbus_stream_bytes{stream="GENBUS_DEAD"} 5
 		genbus_stream_used_ratio{stream="GENBUS_TASKS"} 0.25
+		genbus_stream_history_ratio{stream="GENBUS_USAGE"} 0.5
+		genbus_task_log_bytes{state="reserved"} 15
+		genbus_task_log_bytes{state="used"} 25
+		genbus_task_log_limit_bytes{limit="admission"} 80
+		genbus_task_log_limit_bytes{limit="submission"} 87
+		genbus_task_log_job_bytes{kind="video"} 12000
+		genbus_submissions_held_total{kind="chat"} 1
 		genbus_http_requests_total{code="200",route="GET /v1/models"} 1
 		genbus_http_requests_total{code="404",route="unmatched"} 1
 		genbus_http_requests_total{code="other",route="GET /v1/models"} 1

@@ -31,6 +31,10 @@ type Endpoint struct {
 	Auth Authorizer
 	// Client carries the calls; it comes from NewHTTPClient.
 	Client *http.Client
+	// ReuseConnections lets creates over HTTP/1.1 reuse connections, as all other
+	// calls do. The outcome of a create is unknown when the upstream closes its
+	// connection at that moment. Default false.
+	ReuseConnections bool
 	// MaxBody limits an answer read by AppendBody, in bytes. Default 32 MiB.
 	MaxBody int64
 	// Header is sent with every request. The headers that genbus sets itself
@@ -119,17 +123,27 @@ func (ep *Endpoint) setHeader(h http.Header, hasBody bool) {
 	if ep.Key != "" && ep.Auth == nil {
 		h.Set("Authorization", "Bearer "+string(ep.Key))
 	}
+	h.Set("Accept-Encoding", "identity")
 	if hasBody {
 		h.Set("Content-Type", "application/json")
 	}
 }
 
 // Do sends a request made by NewRequest and returns the answer, whatever its
-// status. The caller closes the answer's body. The error is always an *Error
-// with HTTPStatus 0; its Written says whether any of the request may have
-// reached the upstream. Only requests with a body are traced: for the others
-// Written is always true.
+// status, decoded where it came as gzip. The caller closes the answer's body. The
+// error is always an *Error with HTTPStatus 0; its Written says whether the upstream
+// may have processed the request. Only requests with a body are traced: for the
+// others Written is always true.
 func (ep *Endpoint) Do(op string, req *http.Request) (*http.Response, error) {
+	resp, err := ep.DoRaw(op, req)
+	if err == nil {
+		Decode(resp)
+	}
+	return resp, err
+}
+
+// DoRaw is Do for files: their lengths and ranges count the bytes as they are sent.
+func (ep *Endpoint) DoRaw(op string, req *http.Request) (*http.Response, error) {
 	if err := ep.authorize(req); err != nil {
 		return nil, &Error{Op: op, Message: ep.clean("the request could not be signed: " + err.Error()), Err: err}
 	}
@@ -144,6 +158,36 @@ func (ep *Endpoint) Do(op string, req *http.Request) (*http.Response, error) {
 	return nil, ep.transportError(req.Context(), op, written, err)
 }
 
+// DoRepeatable sends the request that build makes, as Do does. When the upstream
+// certainly did not process it, another one is built and sent at once, over a
+// connection that has not been idle: the reused one may have been closed by the
+// upstream before anything was written, or the upstream refused the HTTP/2 stream.
+// A second failure is final, and so is a timeout, because it has cost its time. The
+// error is always an *Error.
+func (ep *Endpoint) DoRepeatable(ctx context.Context, op string, build func(context.Context) (*http.Request, error)) (*http.Response, error) {
+	resp, err := ep.buildAndDo(ctx, op, build)
+	if err == nil || ctx.Err() != nil || !repeatable(AsError(op, err)) {
+		return resp, err
+	}
+	return ep.buildAndDo(withFreshConn(ctx), op, build)
+}
+
+func (ep *Endpoint) buildAndDo(ctx context.Context, op string, build func(context.Context) (*http.Request, error)) (*http.Response, error) {
+	req, err := build(ctx)
+	if err != nil {
+		return nil, NotSent(op, err)
+	}
+	return ep.Do(op, req)
+}
+
+// repeatable reports whether a request that failed may be sent again at once.
+func repeatable(e *Error) bool {
+	if cause, ok := errors.AsType[net.Error](e); ok && cause.Timeout() {
+		return false
+	}
+	return !e.Written && !e.Final
+}
+
 func (ep *Endpoint) authorize(req *http.Request) error {
 	if ep.Auth == nil {
 		return nil
@@ -156,8 +200,8 @@ func (ep *Endpoint) authorize(req *http.Request) error {
 }
 
 // AppendBody reads the rest of an answer, closes it and appends it to dst. The
-// error is always an *Error: the connection broke, the context ended, or the
-// answer is longer than MaxBody.
+// error is always an *Error: the connection broke, the context ended, the answer's
+// gzip data is damaged, or the answer is, once decoded, longer than MaxBody.
 func (ep *Endpoint) AppendBody(op string, resp *http.Response, dst []byte) ([]byte, error) {
 	defer func() { _ = resp.Body.Close() }()
 	limit := ep.maxBody()
@@ -173,6 +217,9 @@ func (ep *Endpoint) AppendBody(op string, resp *http.Response, dst []byte) ([]by
 		}
 		if err == io.EOF {
 			return dst, nil
+		}
+		if errors.Is(err, ErrBadGzip) {
+			return dst, ep.bodyError(op, resp, err.Error(), err)
 		}
 		if err != nil {
 			return dst, ep.bodyError(op, resp, "the connection broke within the answer: "+reason(resp.Request.Context(), err), err)
@@ -198,6 +245,9 @@ func (ep *Endpoint) transportError(ctx context.Context, op string, written bool,
 	// *url.Error repeats the method and the whole URL; the cause is enough.
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err
+	}
+	if refusal := unprocessed(err); refusal != "" {
+		return &Error{Op: op, Message: "the upstream did not process the request: " + refusal, Err: err}
 	}
 	what := "the upstream was not reached: "
 	if written {
@@ -225,7 +275,8 @@ func Reason(err error) string {
 		return "the host name could not be looked up"
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok {
-		return op.Op + ": " + Reason(op.Err)
+		// The system's error often begins with the same word.
+		return op.Op + ": " + strings.TrimPrefix(Reason(op.Err), op.Op+": ")
 	}
 	text := err.Error()
 	// So net/http begins to quote an answer.

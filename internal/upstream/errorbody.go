@@ -2,9 +2,11 @@ package upstream
 
 import (
 	"cmp"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
@@ -17,6 +19,8 @@ import (
 const (
 	maxMessage = 2 << 10
 	maxWord    = 256 // a code, type, param or request id
+
+	maxExcerpt = 2 * maxMessage // what is looked at to describe an answer
 )
 
 // ErrorBody is what an error answer says, whatever its shape.
@@ -44,8 +48,8 @@ type ErrorBody struct {
 //
 // The bool is false when the body is none of these (an HTML page of a proxy,
 // plain text, empty) or says that there is no error: an error object with code
-// 0 and no message. Message is then a short description of the body, or empty;
-// a RequestID is given all the same.
+// 0 and no message. Message is then a short description of the body, which quotes
+// nothing but text, or empty; a RequestID is given all the same.
 func ParseErrorBody(body []byte) (ErrorBody, bool) {
 	fields, ok := object(body)
 	if !ok {
@@ -169,17 +173,37 @@ func word(v jsontext.Value) string {
 
 // describe says what an unreadable answer looks like.
 func describe(body []byte) string {
-	s := strings.TrimSpace(string(body[:min(len(body), 2*maxMessage)]))
-	if s == "" {
+	s := strings.TrimSpace(string(beginning(body, maxExcerpt)))
+	switch {
+	case s == "":
 		return ""
-	}
-	if s[0] == '<' {
+	case s[0] == '<':
 		return strings.TrimSpace("an HTML page " + htmlTitle(s))
-	}
-	if s[0] == '{' || s[0] == '[' {
+	case s[0] == '{' || s[0] == '[':
 		return "JSON that is not an error"
+	case strings.HasPrefix(s, gzipMagic):
+		return fmt.Sprintf("%d bytes of undeclared gzip data", len(body))
+	case !isText(s):
+		return fmt.Sprintf("%d bytes of binary data", len(body))
+	default:
+		return CutMessage(s)
 	}
-	return CutMessage(s)
+}
+
+// beginning gives at most limit bytes, and does not end within a rune.
+func beginning(body []byte, limit int) []byte {
+	if len(body) <= limit {
+		return body
+	}
+	for limit > 0 && !utf8.RuneStart(body[limit]) {
+		limit--
+	}
+	return body[:limit]
+}
+
+// isText reports whether s may be quoted: UTF-8 without control characters.
+func isText(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune("\t\r\n", r) })
 }
 
 func htmlTitle(page string) string {
@@ -190,6 +214,9 @@ func htmlTitle(page string) string {
 	}
 	rest := page[start+len("<title>"):]
 	title, _, _ := strings.Cut(rest, "<")
+	if !isText(title) {
+		return ""
+	}
 	return CutMessage(strings.TrimSpace(title))
 }
 
@@ -204,10 +231,14 @@ func RequestID(h http.Header) string {
 }
 
 // ResponseError turns an answer that is not a success into an *Error. The bool
-// says whether the body was readable as an error. The RequestID is the body's
-// where no header has one.
+// says whether the body was readable as an error. The message about one that is no
+// text has its declared type and encoding. The RequestID is the body's where no header
+// has one.
 func (ep *Endpoint) ResponseError(op string, resp *http.Response, body []byte) (*Error, bool) {
 	said, readable := ParseErrorBody(body)
+	if !readable && said.Message != "" && (Encoding(resp.Header) != "" || !isText(string(beginning(body, maxExcerpt)))) {
+		said.Message += Declared(resp.Header)
+	}
 	if said.Message == "" {
 		said.Message = strings.ToLower(http.StatusText(resp.StatusCode))
 	}
@@ -219,6 +250,16 @@ func (ep *Endpoint) ResponseError(op string, resp *http.Response, body []byte) (
 		HTTPStatus: resp.StatusCode, RequestID: cmp.Or(RequestID(resp.Header), said.RequestID), RetryAfter: RetryAfter(resp.Header),
 		Said: readable, Written: true,
 	}, readable
+}
+
+// Declared gives what an answer's header says of its body, in parentheses, to be put
+// behind a description of that body.
+func Declared(h http.Header) string {
+	s := fmt.Sprintf(" (Content-Type %.100q", h.Get("Content-Type"))
+	if encoding := Encoding(h); encoding != "" {
+		s += fmt.Sprintf(", Content-Encoding %.100q", encoding)
+	}
+	return s + ")"
 }
 
 // redirectHost gives the host of a redirect's Location, "another path" when it

@@ -7,22 +7,35 @@ import (
 	"sync/atomic"
 )
 
-// gatedConn is a connection that can refuse the first write of a request. net/http
-// writes the header block before it asks for the body, so that a body alone cannot
-// keep a request from leaving.
+// gatedConn is a connection that can refuse a request, and knows whether any of its
+// body left. net/http writes the header block before it asks for the body, so that a
+// body alone cannot keep a request from leaving; and it asks for the body before the
+// connection has taken any of it.
 type gatedConn struct {
 	net.Conn
-	gate atomic.Pointer[onceBody] // of the request whose first write is awaited
+	request atomic.Pointer[onceBody] // whose body is awaited
 }
 
-// Write refuses the first write of a request whose deadline has passed.
+// Write refuses to begin with a request whose deadline has passed or that was given
+// up. What is written before the body has been read is none of it: the header block,
+// or the goodbye of TLS when net/http closes a connection that a request has just got.
 func (c *gatedConn) Write(p []byte) (int, error) {
-	if b := c.gate.Swap(nil); b != nil {
-		if err := b.mayLeave(); err != nil {
-			return 0, err
-		}
+	b := c.request.Load()
+	if b == nil {
+		return c.Conn.Write(p)
 	}
-	return c.Conn.Write(p)
+	begun, err := b.leave()
+	if err != nil {
+		return 0, err
+	}
+	n, err := c.Conn.Write(p)
+	if begun {
+		c.request.CompareAndSwap(b, nil)
+	}
+	if begun && n == 0 && err != nil {
+		b.stay()
+	}
+	return n, err
 }
 
 // gated makes the connections of a dialer gated ones.

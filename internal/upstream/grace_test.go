@@ -124,13 +124,12 @@ func TestNoGraceForWhatHasNotLeft(t *testing.T) {
 		ctx, wrote := leased(t, 300*time.Millisecond), make(chan []byte, 16)
 		here, there := net.Pipe()
 		defer there.Close()
-		ep := endpointOf(t, "http://host", TransportOptions{})
 		dialed := make(chan struct{})
-		ep.Client.Transport.(*http.Transport).DialContext = gated(func(context.Context, string, string) (net.Conn, error) {
+		ep := endpointOf(t, "http://host", TransportOptions{dial: func(context.Context, string, string) (net.Conn, error) {
 			defer close(dialed)
 			<-ctx.Done()
 			return stalledConn{here, wrote}, nil
-		})
+		}})
 		began := time.Now()
 		s := submit(ctx, ep, aCreate)
 		wantVerdict(t, s, RefusedForNow, false)

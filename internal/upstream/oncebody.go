@@ -28,6 +28,7 @@ type onceBody struct {
 	bytes   []byte
 	reader  bytes.Reader
 	until   time.Time // no byte leaves after it; zero for no limit
+	gated   bool      // a gatedConn knows what leaves
 	begun   bool
 	written bool
 	sealed  bool
@@ -43,41 +44,61 @@ func newOnceBody(ctx context.Context, body []byte) *onceBody {
 	return b
 }
 
-// trace puts the request's deadline before the first write on its connection, and
-// marks the body as written as soon as the header block is, which net/http does
-// before it first reads the body.
+// trace has the connection tell when the request leaves. Where it cannot, over
+// HTTP/2, the request counts as written as soon as its header block is, which
+// net/http writes before it first reads the body.
 func (b *onceBody) trace(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) {
-			if c := gateOf(info.Conn); c != nil {
-				c.gate.Store(b)
+			c := gateOf(info.Conn)
+			b.setGated(c != nil)
+			if c != nil {
+				c.request.Store(b)
 			}
 		},
-		WroteHeaders: b.markWritten,
+		WroteHeaders: b.wroteHeaders,
 	})
 }
 
-func (b *onceBody) markWritten() {
+func (b *onceBody) setGated(gated bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.written = b.written || !b.sealed
+	b.gated = gated
 }
 
-// mayLeave is asked before the first byte of the request. After an error none
-// ever leaves.
-func (b *onceBody) mayLeave() error {
+// wroteHeaders is called by net/http, which may only have buffered them.
+func (b *onceBody) wroteHeaders() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.late() {
+	b.written = b.written || !b.gated && !b.sealed
+}
+
+// leave is called before each write to a gated connection, until the body has begun to
+// leave. After an error no more of the request is ever written.
+func (b *onceBody) leave() (begun bool, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.sealed:
+		return false, errSealed
+	case b.late():
 		b.sealed, b.written = true, false
-		return errTooLate
+		return false, errTooLate
 	}
-	return nil
+	b.written = b.begun
+	return b.begun, nil
 }
 
-// Read marks the request as written, because its bytes are on their way from
-// here on. Where the first byte of the body would be too late there is no request:
-// its headers alone are none.
+// stay takes back leave: the connection took nothing of the body, and never will.
+func (b *onceBody) stay() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.written = false
+}
+
+// Read marks the request as written, because its bytes are on their way from here on,
+// unless a gated connection says when they leave. Where the first byte of the body
+// would be too late there is no request: its headers alone are none.
 func (b *onceBody) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -88,7 +109,7 @@ func (b *onceBody) Read(p []byte) (int, error) {
 		b.sealed, b.written = true, false
 		return 0, errTooLate
 	}
-	b.begun, b.written = true, true
+	b.begun, b.written = true, b.written || !b.gated
 	return b.reader.Read(p)
 }
 

@@ -30,10 +30,9 @@ func TestNothingIsSentAfterTheDeadline(t *testing.T) {
 	here, there := net.Pipe()
 	defer there.Close()
 	wrote := make(chan []byte, 16)
-	client := NewHTTPClient(TransportOptions{})
-	client.Transport.(*http.Transport).DialContext = gated(func(context.Context, string, string) (net.Conn, error) {
+	client := NewHTTPClient(TransportOptions{dial: func(context.Context, string, string) (net.Conn, error) {
 		return stalledConn{here, wrote}, nil
-	})
+	}})
 	defer client.CloseIdleConnections()
 	ep := &Endpoint{Name: "u", BaseURL: "http://host", Client: client}
 	// The request knows a deadline that the call's own context does not: as if its

@@ -39,6 +39,9 @@ func (ep *Endpoint) Poll(ctx context.Context, ref TaskRef, call PollCall) (Video
 	if err != nil || !ok {
 		return VideoState{}, ep.Useless(OpPoll, "the answer says nothing about the task", resp, body, err)
 	}
+	for i := range state.Videos {
+		state.Videos[i].URL = ep.reachable(state.Videos[i].URL)
+	}
 	return state, nil
 }
 

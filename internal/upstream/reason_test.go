@@ -7,7 +7,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -23,6 +25,7 @@ func TestReasonNamesNoAddress(t *testing.T) {
 		"dial: connect: connection refused":               refused,
 		"proxyconnect: dial: connect: connection refused": fmt.Errorf("net/http: %w", &net.OpError{Op: "proxyconnect", Net: "tcp", Err: refused}),
 		"unexpected EOF":                                  io.ErrUnexpectedEOF,
+		"read: connection reset by peer":                  &net.OpError{Op: "read", Net: "tcp", Addr: addr, Err: os.NewSyscallError("read", syscall.ECONNRESET)},
 	} {
 		if got := Reason(err); got != want {
 			t.Errorf("Reason(%v) = %q, want %q", err, got, want)

@@ -26,3 +26,21 @@ func TestIsResultURL(t *testing.T) {
 		}
 	}
 }
+
+// TestLoopbackResultIsTheGateways: a gateway elsewhere cannot mean this machine.
+func TestLoopbackResultIsTheGateways(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ base, result, want string }{
+		{"https://gateway.example.com", "http://localhost:3000/v1/videos/t/content", "https://gateway.example.com/v1/videos/t/content"},
+		{"https://gateway.example.com/api/v1", "http://127.0.0.1:3000/v1/videos/t%2F1/content?variant=video", "https://gateway.example.com/api/v1/videos/t%2F1/content?variant=video"},
+		{"http://10.0.0.7:3000", "http://[::1]/v1/videos/t/content", "http://10.0.0.7:3000/v1/videos/t/content"},
+		{"http://127.0.0.1:4000", "http://localhost:3000/v1/videos/t/content", "http://localhost:3000/v1/videos/t/content"},
+		{"http://localhost:4000", "http://127.0.0.1:3000/v.mp4", "http://127.0.0.1:3000/v.mp4"},
+		{"https://gateway.example.com", "https://cdn.example.com/v.mp4", "https://cdn.example.com/v.mp4"},
+		{"https://gateway.example.com", "data:video/mp4;base64,AAAA", "data:video/mp4;base64,AAAA"},
+	} {
+		if got := (&Endpoint{BaseURL: row.base}).reachable(row.result); got != row.want {
+			t.Errorf("%s of %s: %s, want %s", row.result, row.base, got, row.want)
+		}
+	}
+}

@@ -78,7 +78,7 @@ func NormaliseStatus(status string) string {
 // Meaningful drops the codes that say "this answer is fine".
 func Meaningful(code string) string {
 	switch strings.ToLower(code) {
-	case "success", "ok", "200", "10000":
+	case "success", "succeed", "succeeded", "ok", "200", "10000":
 		return ""
 	}
 	return code

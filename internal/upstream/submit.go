@@ -48,6 +48,9 @@ func (ep *Endpoint) submit(ctx context.Context, create VideoCreate, call SubmitC
 	if len(call.Body) == 0 {
 		return refused(RefusedForGood, NotSent(OpCreate, errors.New("the request body is empty")))
 	}
+	if !ep.ReuseConnections {
+		ctx = withFreshConn(ctx)
+	}
 	req, err := ep.NewRequest(ctx, http.MethodPost, call.Path, call.Body)
 	if err != nil {
 		return refused(RefusedForGood, NotSent(OpCreate, err))
@@ -103,15 +106,17 @@ func (ep *Endpoint) Useless(op, what string, resp *http.Response, body []byte, c
 }
 
 // Call sends a request that submits nothing, such as a poll, and appends a 2xx
-// answer's body to dst. Every other answer is an *Error. The returned body shares
+// answer's body to dst. It may be sent twice. Every other answer is an *Error. The returned body shares
 // dst's memory, also beside an error.
 func (ep *Endpoint) Call(ctx context.Context, op, method, path string, body, dst []byte) (*http.Response, []byte, error) {
-	req, err := ep.NewRequest(ctx, method, path, body)
-	if err != nil {
-		return nil, dst, NotSent(op, err)
-	}
-	req.Header.Set("Accept", "application/json")
-	resp, err := ep.Do(op, req)
+	resp, err := ep.DoRepeatable(ctx, op, func(ctx context.Context) (*http.Request, error) {
+		req, err := ep.NewRequest(ctx, method, path, body)
+		if err != nil {
+			return nil, err
+		}
+		req.Header.Set("Accept", "application/json")
+		return req, nil
+	})
 	if err != nil {
 		return nil, dst, aboutUpstream(op, err)
 	}
@@ -129,7 +134,9 @@ func (ep *Endpoint) Call(ctx context.Context, op, method, path string, body, dst
 
 func aboutUpstream(op string, err error) *Error {
 	e := AsError(op, err)
-	e.Scope = ScopeUpstream
+	if !e.Final { // else the request could not be built
+		e.Scope = ScopeUpstream
+	}
 	return e
 }
 

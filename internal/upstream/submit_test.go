@@ -90,6 +90,7 @@ func TestSubmitDeadConnection(t *testing.T) {
 
 	server := newServer(t)
 	ep := endpointOf(t, server.url, TransportOptions{})
+	ep.ReuseConnections = true
 	wantVerdict(t, submit(t.Context(), ep, aCreate), Accepted, true)
 	wantVerdict(t, submit(t.Context(), ep, aCreate), Unknown, true)
 	if n := server.requests.Load(); n != 2 {

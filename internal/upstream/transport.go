@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"net"
 	"net/http"
@@ -15,15 +16,14 @@ type TransportOptions struct {
 	// reuse. 100,000 tasks that are each polled every 10 s need a few hundred.
 	// Default 256.
 	MaxIdleConnsPerHost int
-	// MaxConnsPerHost bounds all connections to one upstream; calls beyond it
-	// wait within their context. Default 0: no bound.
-	MaxConnsPerHost int
+	// DisableKeepAlives opens a connection for each call. Default false.
+	DisableKeepAlives bool
 	// DialTimeout bounds the TCP connect. Default 10 s.
 	DialTimeout time.Duration
 	// TLSHandshakeTimeout bounds the TLS handshake. Default 10 s.
 	TLSHandshakeTimeout time.Duration
 	// IdleTimeout is how long an unused connection is kept. A POST on a
-	// connection that the server closes at the same moment has an unknown
+	// connection that the server closes at the same moment may have an unknown
 	// outcome, so this stays below the 5 s after which common servers close.
 	// Default 4 s.
 	IdleTimeout time.Duration
@@ -31,6 +31,8 @@ type TransportOptions struct {
 	TLS *tls.Config
 	// DisableHTTP2 keeps to HTTP/1.1. Default false.
 	DisableHTTP2 bool
+
+	dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // WithDefaults gives a copy with every default filled in.
@@ -39,6 +41,9 @@ func (o TransportOptions) WithDefaults() TransportOptions {
 	o.DialTimeout = cmp.Or(o.DialTimeout, 10*time.Second)
 	o.TLSHandshakeTimeout = cmp.Or(o.TLSHandshakeTimeout, 10*time.Second)
 	o.IdleTimeout = cmp.Or(o.IdleTimeout, 4*time.Second)
+	if o.dial == nil {
+		o.dial = (&net.Dialer{Timeout: o.DialTimeout, KeepAlive: tcpKeepAlive}).DialContext
+	}
 	return o
 }
 
@@ -50,32 +55,66 @@ const (
 	http2PingTimeout       = 15 * time.Second
 )
 
-// NewHTTPClient gives the client that every upstream call goes through. It has
-// no timeout of its own, because callers bound each call by its context. It
-// never follows a redirect, so that no key travels to another host and no
-// create is repeated, and it passes bodies verbatim (no automatic gzip).
+// NewHTTPClient returns the client that every upstream call goes through. It has
+// no timeout, because callers bound each call by its context. It never follows a
+// redirect, so that no key travels to another host and no create is repeated, and
+// it passes bodies verbatim (Do decodes gzip, without asking for it).
 func NewHTTPClient(opts TransportOptions) *http.Client {
 	opts = opts.WithDefaults()
-	dialer := &net.Dialer{Timeout: opts.DialTimeout, KeepAlive: tcpKeepAlive}
+	shared, fresh := newTransport(opts), newTransport(opts)
+	fresh.MaxIdleConnsPerHost = -1 // keeps no connection of HTTP/1.1; those of HTTP/2 are not idle connections
+	return &http.Client{
+		Transport:     &transport{shared: shared, fresh: fresh},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+func newTransport(opts TransportOptions) *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(!opts.DisableHTTP2)
-	return &http.Client{
-		Transport: &http.Transport{
-			Proxy:                  http.ProxyFromEnvironment,
-			DialContext:            gated(dialer.DialContext),
-			TLSClientConfig:        opts.TLS,
-			TLSHandshakeTimeout:    opts.TLSHandshakeTimeout,
-			MaxIdleConnsPerHost:    opts.MaxIdleConnsPerHost,
-			MaxConnsPerHost:        opts.MaxConnsPerHost,
-			IdleConnTimeout:        opts.IdleTimeout,
-			MaxResponseHeaderBytes: maxResponseHeaderBytes,
-			DisableCompression:     true,
-			Protocols:              protocols,
-			// Many polls share one HTTP/2 connection; a dead one must be noticed
-			// long before TCP gives up.
-			HTTP2: &http.HTTP2Config{SendPingTimeout: http2PingAfter, PingTimeout: http2PingTimeout},
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	return &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            gated(opts.dial),
+		TLSClientConfig:        opts.TLS,
+		TLSHandshakeTimeout:    opts.TLSHandshakeTimeout,
+		MaxIdleConnsPerHost:    opts.MaxIdleConnsPerHost,
+		DisableKeepAlives:      opts.DisableKeepAlives,
+		IdleConnTimeout:        opts.IdleTimeout,
+		MaxResponseHeaderBytes: maxResponseHeaderBytes,
+		DisableCompression:     true,
+		Protocols:              protocols,
+		// Many polls share one HTTP/2 connection; a dead one must be noticed
+		// long before TCP gives up.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: http2PingAfter, PingTimeout: http2PingTimeout},
 	}
+}
+
+// transport chooses the connections of a request.
+type transport struct {
+	// shared reuses connections.
+	shared *http.Transport
+	// fresh opens a connection for each request over HTTP/1.1. Requests over HTTP/2
+	// share one: there the upstream says which requests it did not process.
+	fresh *http.Transport
+}
+
+func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Context().Value(freshConn{}) != nil {
+		return t.fresh.RoundTrip(req)
+	}
+	return t.shared.RoundTrip(req)
+}
+
+// CloseIdleConnections is called by that of http.Client.
+func (t *transport) CloseIdleConnections() {
+	t.shared.CloseIdleConnections()
+	t.fresh.CloseIdleConnections()
+}
+
+// freshConn is the key of a context whose requests reuse no connection of HTTP/1.1.
+type freshConn struct{}
+
+func withFreshConn(ctx context.Context) context.Context {
+	return context.WithValue(ctx, freshConn{}, true)
 }

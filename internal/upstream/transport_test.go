@@ -163,7 +163,7 @@ func TestOnceBodySealed(t *testing.T) {
 		t.Error("a body that was read counts as not written")
 	}
 	b = newOnceBody(t.Context(), []byte("body"))
-	b.markWritten()
+	b.wroteHeaders()
 	if !b.seal() {
 		t.Error("a written header block counts as not written")
 	}

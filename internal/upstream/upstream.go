@@ -67,7 +67,8 @@ type Error struct {
 	// Said is true when the upstream answered this, false when it was inferred
 	// from a broken connection, a timeout or an unreadable answer.
 	Said bool
-	// Written is false only when the request certainly never reached the wire.
+	// Written is false only when the upstream certainly did not process the request:
+	// it never reached the wire, or the upstream said so by HTTP/2.
 	Written bool
 	// Final is true when the same request would fail again.
 	Final bool
@@ -158,7 +159,10 @@ type VideoState struct {
 	Status string
 	// Progress is 0 to 100, or -1 when the upstream does not say.
 	Progress int
-	Videos   []VideoFile
+	// Size and Seconds are what the upstream says of the video that it makes, such as
+	// "1280x720" and "5"; empty where it does not.
+	Size, Seconds string
+	Videos        []VideoFile
 	// Metadata is the upstream's metadata object as JSON, or nil.
 	Metadata []byte
 	// Usage is the upstream's usage object as JSON, or nil.

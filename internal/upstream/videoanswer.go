@@ -2,6 +2,8 @@ package upstream
 
 import (
 	"net/http"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -147,6 +149,18 @@ func (a *About) Complete(files []VideoFile, metadata *About) {
 	}
 }
 
+// Dimensions are the size and the length of a task's video as texts, such as "1280x720"
+// and "5"; empty where nothing is said of them.
+func (a *About) Dimensions() (size, seconds string) {
+	if w, h := lax.Pixels(a.Width), lax.Pixels(a.Height); w > 0 && h > 0 {
+		size = strconv.Itoa(w) + "x" + strconv.Itoa(h)
+	}
+	if length := lax.Positive(a.Duration, a.Seconds); length > 0 {
+		seconds = strconv.FormatFloat(length, 'f', -1, 64)
+	}
+	return size, seconds
+}
+
 // StateOf is the state that a status word and a progress stand for, before any
 // result or failure. It is false without a status: the answer then says nothing.
 func StateOf(status lax.Status, progress lax.Percent) (VideoState, bool) {
@@ -162,11 +176,12 @@ func StateOf(status lax.Status, progress lax.Percent) (VideoState, bool) {
 	return state, true
 }
 
-// FailureText gives the reason of a failure that some servers put into
-// result_url; empty for a URL.
-func FailureText(resultURL lax.Text) lax.Text {
-	if IsResultURL(string(resultURL)) {
+// FailureText is what a text says of a failure; empty for one that says nothing of it. Some
+// servers put the reason into result_url, where others have a URL, and some put the word of
+// the vendor's envelope, such as SUCCEED, where the reason should be.
+func FailureText(text lax.Text) lax.Text {
+	if IsResultURL(string(text)) || Meaningful(strings.TrimSpace(string(text))) == "" {
 		return ""
 	}
-	return resultURL
+	return text
 }

@@ -235,8 +235,8 @@ type GenerationRequest struct {
 	// N Number of videos.
 	N *int `json:"n,omitempty"`
 
-	// Prompt Text description.
-	Prompt string `json:"prompt"`
+	// Prompt Text description. Whether it is needed depends on the model.
+	Prompt *string `json:"prompt,omitempty"`
 
 	// Seed Random seed.
 	Seed *int64 `json:"seed,omitempty"`
@@ -757,9 +757,11 @@ func (a GenerationRequest) MarshalJSON() ([]byte, error) {
 		}
 	}
 
-	object["prompt"], err = json.Marshal(a.Prompt)
-	if err != nil {
-		return nil, fmt.Errorf("error marshaling 'prompt': %w", err)
+	if a.Prompt != nil {
+		object["prompt"], err = json.Marshal(a.Prompt)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'prompt': %w", err)
+		}
 	}
 
 	if a.Seed != nil {

@@ -110,7 +110,7 @@ func (x *ListDeadLettersRequest) GetPageToken() string {
 // ListDeadLettersResponse is a page.
 type ListDeadLettersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The letters, oldest first, without the data of the request.
+	// The letters, without the data of the request.
 	Letters []*StoredDeadLetter `protobuf:"bytes,1,rep,name=letters,proto3" json:"letters,omitempty"`
 	// Token of the next page; empty when this is the last.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
@@ -165,13 +165,16 @@ func (x *ListDeadLettersResponse) GetNextPageToken() string {
 // StoredDeadLetter is a dead letter and where it stands.
 type StoredDeadLetter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its sequence in the stream of dead letters: the name by which the other
-	// methods know it.
+	// Its sequence in its stream: the name by which the other methods know it. Those of
+	// GENBUS_REJECTED begin at 1,000,000,000,000.
 	Sequence uint64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	// The letter.
 	Letter *DeadLetter `protobuf:"bytes,2,opt,name=letter,proto3" json:"letter,omitempty"`
-	// Size of the letter's request in bytes, also where its data is left out.
-	DataSize      uint64 `protobuf:"varint,3,opt,name=data_size,json=dataSize,proto3" json:"data_size,omitempty"`
+	// Size of the letter's request in bytes, also where its data is left out or cut.
+	DataSize uint64 `protobuf:"varint,3,opt,name=data_size,json=dataSize,proto3" json:"data_size,omitempty"`
+	// True for a request that was never accepted: nothing was submitted for it. False
+	// for a job.
+	Rejected      bool `protobuf:"varint,4,opt,name=rejected,proto3" json:"rejected,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -225,6 +228,13 @@ func (x *StoredDeadLetter) GetDataSize() uint64 {
 		return x.DataSize
 	}
 	return 0
+}
+
+func (x *StoredDeadLetter) GetRejected() bool {
+	if x != nil {
+		return x.Rejected
+	}
+	return false
 }
 
 // GetDeadLetterRequest names a letter.
@@ -1234,11 +1244,12 @@ const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"page_token\x18\x05 \x01(\tR\tpageToken\"x\n" +
 	"\x17ListDeadLettersResponse\x125\n" +
 	"\aletters\x18\x01 \x03(\v2\x1b.genbus.v1.StoredDeadLetterR\aletters\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"z\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x96\x01\n" +
 	"\x10StoredDeadLetter\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12-\n" +
 	"\x06letter\x18\x02 \x01(\v2\x15.genbus.v1.DeadLetterR\x06letter\x12\x1b\n" +
-	"\tdata_size\x18\x03 \x01(\x04R\bdataSize\"2\n" +
+	"\tdata_size\x18\x03 \x01(\x04R\bdataSize\x12\x1a\n" +
+	"\brejected\x18\x04 \x01(\bR\brejected\"2\n" +
 	"\x14GetDeadLetterRequest\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\"L\n" +
 	"\x15GetDeadLetterResponse\x123\n" +

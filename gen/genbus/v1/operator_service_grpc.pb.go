@@ -42,7 +42,8 @@ const (
 // opens no tenant's method. Terminal jobs stay as they are: what is tried again is
 // a new job, whose retry_of names the old one.
 type OperatorServiceClient interface {
-	// ListDeadLetters lists what could not be processed, oldest first.
+	// ListDeadLetters lists what could not be processed: first accepted jobs, then
+	// requests that were never accepted, each oldest first.
 	ListDeadLetters(ctx context.Context, in *ListDeadLettersRequest, opts ...grpc.CallOption) (*ListDeadLettersResponse, error)
 	// GetDeadLetter gives one dead letter, whole.
 	GetDeadLetter(ctx context.Context, in *GetDeadLetterRequest, opts ...grpc.CallOption) (*GetDeadLetterResponse, error)
@@ -190,7 +191,8 @@ func (c *operatorServiceClient) ResumeRoute(ctx context.Context, in *ResumeRoute
 // opens no tenant's method. Terminal jobs stay as they are: what is tried again is
 // a new job, whose retry_of names the old one.
 type OperatorServiceServer interface {
-	// ListDeadLetters lists what could not be processed, oldest first.
+	// ListDeadLetters lists what could not be processed: first accepted jobs, then
+	// requests that were never accepted, each oldest first.
 	ListDeadLetters(context.Context, *ListDeadLettersRequest) (*ListDeadLettersResponse, error)
 	// GetDeadLetter gives one dead letter, whole.
 	GetDeadLetter(context.Context, *GetDeadLetterRequest) (*GetDeadLetterResponse, error)

@@ -206,7 +206,8 @@ type VideoGeneration struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Model or style id. Required.
 	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
-	// Text description. Required.
+	// Text description. Required without an image where the model's route speaks
+	// another protocol than "primary"; else the model decides. Empty: not sent.
 	Prompt string `protobuf:"bytes,2,opt,name=prompt,proto3" json:"prompt,omitempty"`
 	// Image URL or Base64 data, for image-to-video. Absent: text-to-video.
 	Image *string `protobuf:"bytes,3,opt,name=image,proto3,oneof" json:"image,omitempty"`
@@ -386,11 +387,11 @@ type VideoTask struct {
 	Archive *Archive `protobuf:"bytes,21,opt,name=archive,proto3" json:"archive,omitempty"`
 	// How genbus carries the task. Not part of any HTTP answer.
 	Execution *Execution `protobuf:"bytes,22,opt,name=execution,proto3" json:"execution,omitempty"`
-	// Size that the request asked for, as it said it, such as "1280x720" or "16:9";
-	// empty when it did not.
+	// Size that the request asked for, as it said it, such as "1280x720" or "16:9",
+	// or, where it left that out, what the upstream says; empty while neither did.
 	Size string `protobuf:"bytes,23,opt,name=size,proto3" json:"size,omitempty"`
-	// Length in seconds that the request asked for, as it said it; empty when it
-	// did not.
+	// Length in seconds that the request asked for, as it said it, or, where it left
+	// that out, what the upstream says; empty while neither did.
 	Seconds       string `protobuf:"bytes,24,opt,name=seconds,proto3" json:"seconds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

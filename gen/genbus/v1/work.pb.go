@@ -362,8 +362,9 @@ func (x *AttachedTask) GetNamed() string {
 	return ""
 }
 
-// DeadLetter is what could not be processed, whole: the payload on
-// genbus.dead.<kind>.<tenant>.<id>.
+// DeadLetter is what could not be processed, with the reason: an accepted job,
+// whole, on genbus.dead.<kind>.<tenant>.<id>, or a request that was never accepted,
+// on genbus.rejected.<kind>.<tenant>.<slot>.
 type DeadLetter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Why, as a TaskError.
@@ -398,7 +399,10 @@ type DeadLetter struct {
 	// never accepted.
 	Work *WorkItem `protobuf:"bytes,14,opt,name=work,proto3" json:"work,omitempty"`
 	// Submissions that the job had begun; 0 for none.
-	Attempt       uint32 `protobuf:"varint,15,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Attempt uint32 `protobuf:"varint,15,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// Present where only the beginning of a request that was never accepted is kept,
+	// of its headers too: it was too large.
+	Cut           *Cut `protobuf:"bytes,16,opt,name=cut,proto3" json:"cut,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -538,6 +542,68 @@ func (x *DeadLetter) GetAttempt() uint32 {
 	return 0
 }
 
+func (x *DeadLetter) GetCut() *Cut {
+	if x != nil {
+		return x.Cut
+	}
+	return nil
+}
+
+// Cut says what the data was that is not whole any more.
+type Cut struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Size of the whole data, in bytes.
+	Size uint64 `protobuf:"varint,1,opt,name=size,proto3" json:"size,omitempty"`
+	// SHA-256 of the whole data.
+	Sha256        []byte `protobuf:"bytes,2,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Cut) Reset() {
+	*x = Cut{}
+	mi := &file_genbus_v1_work_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Cut) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Cut) ProtoMessage() {}
+
+func (x *Cut) ProtoReflect() protoreflect.Message {
+	mi := &file_genbus_v1_work_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Cut.ProtoReflect.Descriptor instead.
+func (*Cut) Descriptor() ([]byte, []int) {
+	return file_genbus_v1_work_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Cut) GetSize() uint64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *Cut) GetSha256() []byte {
+	if x != nil {
+		return x.Sha256
+	}
+	return nil
+}
+
 // Header is one NATS header.
 type Header struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -551,7 +617,7 @@ type Header struct {
 
 func (x *Header) Reset() {
 	*x = Header{}
-	mi := &file_genbus_v1_work_proto_msgTypes[3]
+	mi := &file_genbus_v1_work_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -563,7 +629,7 @@ func (x *Header) String() string {
 func (*Header) ProtoMessage() {}
 
 func (x *Header) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_work_proto_msgTypes[3]
+	mi := &file_genbus_v1_work_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -576,7 +642,7 @@ func (x *Header) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Header.ProtoReflect.Descriptor instead.
 func (*Header) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_work_proto_rawDescGZIP(), []int{3}
+	return file_genbus_v1_work_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Header) GetKey() string {
@@ -641,7 +707,7 @@ const file_genbus_v1_work_proto_rawDesc = "" +
 	"\aattempt\x18\x05 \x01(\rR\aattempt\x126\n" +
 	"\bdeadline\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12\x12\n" +
 	"\x04code\x18\a \x01(\tR\x04code\x12\x14\n" +
-	"\x05named\x18\b \x01(\tR\x05named\"\x83\x04\n" +
+	"\x05named\x18\b \x01(\tR\x05named\"\xa5\x04\n" +
 	"\n" +
 	"DeadLetter\x12*\n" +
 	"\x05error\x18\x01 \x01(\v2\x14.genbus.v1.TaskErrorR\x05error\x12\x0e\n" +
@@ -659,7 +725,11 @@ const file_genbus_v1_work_proto_rawDesc = "" +
 	"\fupstream_key\x18\f \x01(\tR\vupstreamKey\x12'\n" +
 	"\x0fupstream_ticket\x18\r \x01(\tR\x0eupstreamTicket\x12'\n" +
 	"\x04work\x18\x0e \x01(\v2\x13.genbus.v1.WorkItemR\x04work\x12\x18\n" +
-	"\aattempt\x18\x0f \x01(\rR\aattempt\"2\n" +
+	"\aattempt\x18\x0f \x01(\rR\aattempt\x12 \n" +
+	"\x03cut\x18\x10 \x01(\v2\x0e.genbus.v1.CutR\x03cut\"1\n" +
+	"\x03Cut\x12\x12\n" +
+	"\x04size\x18\x01 \x01(\x04R\x04size\x12\x16\n" +
+	"\x06sha256\x18\x02 \x01(\fR\x06sha256\"2\n" +
 	"\x06Header\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x16\n" +
 	"\x06values\x18\x02 \x03(\tR\x06valuesB1Z/github.com/genbus/genbus/gen/genbus/v1;genbusv1b\x06proto3"
@@ -676,37 +746,39 @@ func file_genbus_v1_work_proto_rawDescGZIP() []byte {
 	return file_genbus_v1_work_proto_rawDescData
 }
 
-var file_genbus_v1_work_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_genbus_v1_work_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_genbus_v1_work_proto_goTypes = []any{
 	(*WorkItem)(nil),              // 0: genbus.v1.WorkItem
 	(*AttachedTask)(nil),          // 1: genbus.v1.AttachedTask
 	(*DeadLetter)(nil),            // 2: genbus.v1.DeadLetter
-	(*Header)(nil),                // 3: genbus.v1.Header
-	nil,                           // 4: genbus.v1.WorkItem.LabelsEntry
-	nil,                           // 5: genbus.v1.WorkItem.TraceEntry
-	(*BlobRef)(nil),               // 6: genbus.v1.BlobRef
-	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
-	(*TaskError)(nil),             // 8: genbus.v1.TaskError
+	(*Cut)(nil),                   // 3: genbus.v1.Cut
+	(*Header)(nil),                // 4: genbus.v1.Header
+	nil,                           // 5: genbus.v1.WorkItem.LabelsEntry
+	nil,                           // 6: genbus.v1.WorkItem.TraceEntry
+	(*BlobRef)(nil),               // 7: genbus.v1.BlobRef
+	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
+	(*TaskError)(nil),             // 9: genbus.v1.TaskError
 }
 var file_genbus_v1_work_proto_depIdxs = []int32{
-	6,  // 0: genbus.v1.WorkItem.body_ref:type_name -> genbus.v1.BlobRef
-	4,  // 1: genbus.v1.WorkItem.labels:type_name -> genbus.v1.WorkItem.LabelsEntry
-	7,  // 2: genbus.v1.WorkItem.accepted_at:type_name -> google.protobuf.Timestamp
-	7,  // 3: genbus.v1.WorkItem.expires_at:type_name -> google.protobuf.Timestamp
-	5,  // 4: genbus.v1.WorkItem.trace:type_name -> genbus.v1.WorkItem.TraceEntry
-	7,  // 5: genbus.v1.WorkItem.queue_deadline:type_name -> google.protobuf.Timestamp
+	7,  // 0: genbus.v1.WorkItem.body_ref:type_name -> genbus.v1.BlobRef
+	5,  // 1: genbus.v1.WorkItem.labels:type_name -> genbus.v1.WorkItem.LabelsEntry
+	8,  // 2: genbus.v1.WorkItem.accepted_at:type_name -> google.protobuf.Timestamp
+	8,  // 3: genbus.v1.WorkItem.expires_at:type_name -> google.protobuf.Timestamp
+	6,  // 4: genbus.v1.WorkItem.trace:type_name -> genbus.v1.WorkItem.TraceEntry
+	8,  // 5: genbus.v1.WorkItem.queue_deadline:type_name -> google.protobuf.Timestamp
 	1,  // 6: genbus.v1.WorkItem.attached:type_name -> genbus.v1.AttachedTask
-	7,  // 7: genbus.v1.AttachedTask.deadline:type_name -> google.protobuf.Timestamp
-	8,  // 8: genbus.v1.DeadLetter.error:type_name -> genbus.v1.TaskError
-	7,  // 9: genbus.v1.DeadLetter.time:type_name -> google.protobuf.Timestamp
-	3,  // 10: genbus.v1.DeadLetter.headers:type_name -> genbus.v1.Header
-	6,  // 11: genbus.v1.DeadLetter.data_ref:type_name -> genbus.v1.BlobRef
+	8,  // 7: genbus.v1.AttachedTask.deadline:type_name -> google.protobuf.Timestamp
+	9,  // 8: genbus.v1.DeadLetter.error:type_name -> genbus.v1.TaskError
+	8,  // 9: genbus.v1.DeadLetter.time:type_name -> google.protobuf.Timestamp
+	4,  // 10: genbus.v1.DeadLetter.headers:type_name -> genbus.v1.Header
+	7,  // 11: genbus.v1.DeadLetter.data_ref:type_name -> genbus.v1.BlobRef
 	0,  // 12: genbus.v1.DeadLetter.work:type_name -> genbus.v1.WorkItem
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	3,  // 13: genbus.v1.DeadLetter.cut:type_name -> genbus.v1.Cut
+	14, // [14:14] is the sub-list for method output_type
+	14, // [14:14] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_genbus_v1_work_proto_init() }
@@ -722,7 +794,7 @@ func file_genbus_v1_work_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_genbus_v1_work_proto_rawDesc), len(file_genbus_v1_work_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -39,7 +39,7 @@ const inParallel = 4
 // that they share.
 // It is what goleak.VerifyTestMain takes:
 //
-//	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks())
+//	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
 type Tests struct{ M *testing.M }
 
 // Run gives the exit code.

@@ -66,6 +66,22 @@ var breaks = []broke{
 	{"never submitted", []string{"deadline"}, func(h *History) {
 		h.append(Event{Job: "video_q", QueueDeadline: s(60)}, "queued", "queued", s(0))
 	}},
+	{"never ended, and accepted after all items were deleted", []string{"deadline"}, func(h *History) {
+		h.append(Event{Job: "video_q", QueueDeadline: s(60)}, "queued", "queued", s(6))
+		h.Faults = append(h.Faults, Fault{Kind: FaultDelete, From: s(4), To: s(5), Loses: LosesItems})
+	}},
+	{"submitted, and never ended after all items were deleted", []string{"deadline"}, func(h *History) {
+		h.append(Event{Job: "video_q", QueueDeadline: s(60)}, "queued", "queued", s(1))
+		h.append(Event{Job: "video_q", Version: 2, QueueDeadline: s(60), FirstSubmit: s(2), Deadline: s(60)}, "queued", "submitted", s(2))
+		h.Faults = append(h.Faults, Fault{Kind: FaultDelete, From: s(4), To: s(5), Loses: LosesItems})
+	}},
+	{"ended before its time", []string{"early-end"}, func(h *History) { h.fail(talk, "queue_timeout") }},
+	{"ended by a wrong clock", []string{"early-end"}, func(h *History) {
+		h.wrongClock(film, 49*time.Hour)
+		h.fail(film, "deadline_exceeded")
+		h.log(film, 5).UpstreamID = "task_1"
+		h.Posts[0].Fault = "task_never_ends"
+	}},
 	{"submitted after it expired", []string{"expires"}, func(h *History) { h.log(film, 2).ExpiresAt = s(0.5) }},
 	{"expired too early", []string{"expires"}, func(h *History) {
 		h.fail(talk, "expired")
@@ -106,8 +122,22 @@ var breaks = []broke{
 	{"a block stands there twice", []string{"chat-chunks"}, func(h *History) {
 		h.Chunks = append(h.Chunks, Chunk{Job: talk, Attempt: 1, Index: 1, Blocks: []string{block("x")}})
 	}},
+	{"a reply was replaced", []string{"stored"}, func(h *History) { h.ends(talk, func(e *Event) { e.Reply.Lost = "it has another digest" }) }},
+	{"a letter's request is gone", []string{"stored"}, func(h *History) { h.Letters = []Letter{{Job: film, Data: &Object{Lost: "not found"}}} }},
+	{"a chunk's block is gone", []string{"stored"}, func(h *History) { h.Chunks[0].Block = &Object{Lost: "not found"} }},
+	{"a copy of another file", []string{"same-file"}, func(h *History) { h.log(film, 5).Files = []Object{{Sum: "c1"}, {Sum: "c9"}} }},
+	{"the upstream is sent another request", []string{"request-body"}, func(h *History) { h.Posts[0].Input = "~other~" }},
+	{"a letter keeps another request", []string{"request-body"}, func(h *History) {
+		h.Letters = []Letter{{Job: film, Marker: "m1", Input: "~other~"}}
+	}},
+	{"no usage", []string{"usage"}, func(h *History) { h.Usage = h.Usage[1:] }},
+	{"usage twice", []string{"usage"}, func(h *History) { h.Usage = append(h.Usage, film) }},
 	{"an inbox message without an end", []string{"inbox-ends"}, func(h *History) {
 		h.Told = append(h.Told, Told{Client: "c9", Op: OpPublish, Way: "inbox", Marker: "m9"})
+	}},
+	{"an inbox message without an end, stored after a deletion", []string{"inbox-ends"}, func(h *History) {
+		h.Told = append(h.Told, Told{Asked: s(6), Client: "c9", Op: OpPublish, Way: "inbox", Marker: "m9"})
+		h.Faults = append(h.Faults, Fault{Kind: FaultDelete, From: s(4), To: s(5), Loses: LosesRequests})
 	}},
 	{"two jobs of one request", []string{"one-job"}, func(h *History) {
 		h.append(Event{Job: "chat_z", Marker: "m2", QueueDeadline: s(600)}, "queued", "queued", s(1))
@@ -264,10 +294,37 @@ var faultExcuses = []excuse{
 		h.Told = append(h.Told, Told{Client: "c9", Op: OpPublish, Way: "inbox", Marker: "m9"})
 		h.Letters = append(h.Letters, Letter{Code: "invalid_request", Marker: "m9"})
 	}},
+	{"an inbox message that was deleted", func(h *History) {
+		h.Told = append(h.Told, Told{Asked: s(3), Client: "c9", Op: OpPublish, Way: "inbox", Marker: "m9"})
+		h.Faults = append(h.Faults, Fault{Kind: FaultDelete, From: s(4), To: s(5), Loses: LosesRequests})
+	}},
+	{"a job whose item was deleted", func(h *History) {
+		h.append(Event{Job: "video_q", QueueDeadline: s(60)}, "queued", "queued", s(1))
+		h.Faults = append(h.Faults, Fault{Kind: FaultDelete, From: s(4), To: s(5), Loses: LosesItems})
+	}},
+	{"a replica whose clock was ahead", func(h *History) { h.wrongClock(film, 49*time.Hour) }},
+	{"a replica whose clock was behind", func(h *History) { h.wrongClock(film, -20*time.Second) }},
 	{"nobody knows whether it was accepted", func(h *History) {
 		h.append(Event{Job: "chat_z", Marker: "m8", QueueDeadline: s(600)}, "queued", "queued", s(1))
 		h.Told = append(h.Told, Told{Client: "c8", Op: OpCreate, Marker: "m8", Lost: "reset"})
 	}},
+}
+
+// wrongClock has a job go on by a clock that is ahead, from its submission on.
+func (h *History) wrongClock(job string, by time.Duration) {
+	h.Faults = append(h.Faults, Fault{Kind: FaultClock, Target: "0", From: s(0.5), To: s(5), By: by})
+	for i := range h.Events {
+		e := &h.Events[i]
+		if e.Job != job || e.Version == 1 {
+			continue
+		}
+		e.Time = e.Time.Add(by)
+		for _, limit := range []*time.Time{&e.SubmitUntil, &e.FirstSubmit, &e.Deadline} {
+			if !limit.IsZero() {
+				*limit = limit.Add(by)
+			}
+		}
+	}
 }
 
 // TestFaultsExcuse: what looks broken, and is explained by what was done.

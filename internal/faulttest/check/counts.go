@@ -29,8 +29,10 @@ type Counts struct {
 	// not granted, by what was said.
 	Asked  map[string]int `json:"asked"`
 	Errors map[string]int `json:"errors"`
-	// Unfinished are the jobs without an end.
+	// Unfinished are the jobs without an end, and Lost those of them whose work item may
+	// have been deleted, which are not counted as Unfinished.
 	Unfinished int `json:"unfinished"`
+	Lost       int `json:"lost"`
 	// Attaches are the answers that gave a request the job that its request_id had
 	// already.
 	Attaches int `json:"attaches"`
@@ -102,6 +104,8 @@ func (c *Counts) jobs(f *facts) {
 		case log[0].Inline:
 			c.Inline[end.Status]++
 			continue
+		case !ended && f.mayStay(log):
+			c.Lost++
 		case !ended:
 			c.Unfinished++
 		case end.Code == codeUnknown:
@@ -120,7 +124,7 @@ func (c *Counts) jobs(f *facts) {
 func (f *facts) calm() time.Time {
 	var last time.Time
 	for _, fault := range f.Faults {
-		if fault.Kind != FaultMix && fault.Kind != FaultStall {
+		if !fault.background() {
 			last = later(last, fault.From)
 		}
 	}

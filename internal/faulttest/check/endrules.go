@@ -17,6 +17,17 @@ func (e Event) bound() time.Time {
 	return e.QueueDeadline
 }
 
+// foundStuck is how long after its deadline a job may end whose work item was deleted and
+// whose holder is gone: a sweep looks for such a job a minute after it.
+const foundStuck = time.Minute + 10*time.Second
+
+// mayStay reports whether a job may stay without an end: it had not begun when its work
+// item was deleted, so that no replica can begin with it. One that has begun ends: its
+// holder goes on, or a sweep finds it.
+func (f *facts) mayStay(log []Event) bool {
+	return log[len(log)-1].FirstSubmit.IsZero() && f.lost(LosesItems, log[0].Stored)
+}
+
 // deadlines: the time that faults held a job up is not counted.
 func deadlines(f *facts, broken report) (looked int) {
 	for id, log := range f.queued {
@@ -28,11 +39,14 @@ func deadlines(f *facts, broken report) (looked int) {
 			last = end
 		}
 		bound := last.bound()
-		if bound.IsZero() {
+		if bound.IsZero() || !ended && f.mayStay(log) {
 			continue
 		}
 		looked++
 		late := end.Time.Sub(bound) - f.held(bound, end.Time)
+		if f.lost(LosesItems, log[0].Stored) {
+			late -= foundStuck
+		}
 		switch {
 		case late <= f.Config.Grace:
 		case ended:
@@ -95,7 +109,7 @@ func (f *facts) faultsSince(end Event) int {
 	n := 0
 	before, _ := f.event(end.Job, end.Version-1)
 	for _, fault := range f.Faults {
-		if fault.Kind != FaultMix && fault.Kind != FaultStall && fault.during(before.Time, end.Time) {
+		if !fault.background() && fault.during(before.Time, end.Time) {
 			n++
 		}
 	}

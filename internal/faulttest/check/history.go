@@ -28,6 +28,8 @@ type History struct {
 	Paid  []Paid `json:"paid"`
 	// Faults are those of processes, nodes and links, in the order of their begin.
 	Faults []Fault `json:"faults"`
+	// Usage are the jobs that the stream of usage names, in its order.
+	Usage []string `json:"usage,omitempty"`
 	// Finished is when the streams were read.
 	Finished time.Time `json:"finished"`
 }
@@ -93,6 +95,8 @@ type Told struct {
 	Key    string `json:"key,omitzero"`
 	Marker string `json:"marker,omitzero"`
 	Body   string `json:"body,omitzero"`
+	// Input is the longest word of the body, where that is long, as brief.Longest has it.
+	Input string `json:"input,omitzero"`
 	// Job, Status (a word) and Version are those of the answer, as far as it names
 	// them.
 	Job     string `json:"job,omitzero"`
@@ -106,7 +110,8 @@ type Told struct {
 	// that nothing can have arrived.
 	Lost    string `json:"lost,omitzero"`
 	NotSent bool   `json:"not_sent,omitzero"`
-	// Text is the content of a whole chat reply, Whole whether there was one.
+	// Text is the content of a whole chat reply as brief.Of has it, Whole whether there
+	// was one.
 	Text  string `json:"text,omitzero"`
 	Whole bool   `json:"whole,omitzero"`
 }
@@ -116,7 +121,7 @@ func (t Told) Good() bool { return t.Lost == "" && t.Code == "" }
 
 // passing are the codes that say: the same again, later.
 var passing = []string{
-	"queue_full", "storage_full", "broker_unavailable", "shutting_down", "still_held", "rate_limited", "tenant_full", "route_paused",
+	"queue_full", "storage_full", "broker_unavailable", "shutting_down", "still_held", "rate_limited", "tenant_full", "route_paused", "clock_wrong",
 }
 
 // Passing reports whether the answer says that the same question may be granted
@@ -183,10 +188,27 @@ type Event struct {
 	UpstreamID    string    `json:"upstream_id,omitzero"`
 	// Code is that of the error.
 	Code string `json:"code,omitzero"`
-	// ChunkCount, and the content of the reply where the event holds one.
+	// ChunkCount, and the content of the reply where the event holds or names one, as
+	// brief.Of has it.
 	ChunkCount uint64 `json:"chunk_count,omitzero"`
 	Text       string `json:"text,omitzero"`
 	Replied    bool   `json:"replied,omitzero"`
+	// Reply and Files are the objects that the event names: a large reply, and copies of
+	// videos and their metadata. Archived counts the videos that have a copy.
+	Reply    *Object  `json:"reply,omitempty"`
+	Files    []Object `json:"files,omitempty"`
+	Archived int      `json:"archived,omitzero"`
+}
+
+// Object is a body in the object store that a message names.
+type Object struct {
+	Bucket string `json:"bucket"`
+	Name   string `json:"name"`
+	Size   uint64 `json:"size"`
+	// Sum is the SHA-256 that the message names, in hexadecimal.
+	Sum string `json:"sum"`
+	// Lost says why the object could not be read as it is named; empty when it could.
+	Lost string `json:"lost,omitzero"`
 }
 
 // Letter is a dead letter.
@@ -196,15 +218,23 @@ type Letter struct {
 	Code       string `json:"code"`
 	Marker     string `json:"marker,omitzero"`
 	UpstreamID string `json:"upstream_id,omitzero"`
+	// Data is the object that holds the request, where the letter names one, and Input
+	// the longest word of the request, where that is long, as brief.Longest has it.
+	Data  *Object `json:"data,omitempty"`
+	Input string  `json:"input,omitzero"`
+	// Upload is the object that the message names which the letter holds.
+	Upload *Object `json:"upload,omitempty"`
 }
 
-// Chunk is one stored chunk: Blocks are the upstream's JSON, byte for byte.
+// Chunk is one stored chunk: Blocks are the upstream's JSON as brief.Of has it.
 type Chunk struct {
 	Seq     uint64   `json:"seq"`
 	Job     string   `json:"job"`
 	Attempt uint32   `json:"attempt"`
 	Index   uint64   `json:"index"`
 	Blocks  []string `json:"blocks"`
+	// Block is the object that holds the only block, where the chunk names one.
+	Block *Object `json:"block,omitempty"`
 }
 
 // Post is one POST on the wire: its request line and headers arrived.
@@ -230,8 +260,11 @@ type Post struct {
 	// Spoiled is true when the fault kept the good answer from the sender: it was
 	// cut off, or another one came in its place.
 	Spoiled bool `json:"spoiled,omitzero"`
-	// Text is what the model said.
+	// Text is what the model said, as brief.Of has it.
 	Text string `json:"text,omitzero"`
+	// Input is the longest word of the body, where that is long and all of it has
+	// arrived, as brief.Longest has it.
+	Input string `json:"input,omitzero"`
 }
 
 // Paid is a video task that an upstream has.
@@ -267,6 +300,18 @@ const (
 	FaultPause FaultKind = "pause"
 	// FaultStray: acknowledgements that nobody meant, which ask for redeliveries.
 	FaultStray FaultKind = "stray"
+	// FaultBurst: clients wished for many jobs at once.
+	FaultBurst FaultKind = "burst"
+	// FaultGarbage: a tenant published large messages that are no requests.
+	FaultGarbage FaultKind = "garbage"
+	// FaultFill: jobs were accepted, and none went on, until the log was full.
+	FaultFill FaultKind = "fill"
+	// FaultDelete: a stream or a durable was deleted; To is when it was there again.
+	FaultDelete FaultKind = "delete"
+	// FaultRoute: a route was not configured, until To.
+	FaultRoute FaultKind = "route"
+	// FaultClock: a replica's time of day was ahead by By, until To.
+	FaultClock FaultKind = "clock"
 	// FaultStall: nobody's doing: the harness got no processor, and the other processes
 	// of its machine probably none either. Target is empty.
 	FaultStall FaultKind = "stall"
@@ -285,4 +330,19 @@ type Fault struct {
 	// true when the broker's memory was lost.
 	Broker bool `json:"broker,omitzero"`
 	Wipes  bool `json:"wipes,omitzero"`
+	// By is how far the clock of FaultClock was ahead.
+	By time.Duration `json:"by,omitzero"`
+	// Loses is what was deleted for good.
+	Loses Loss `json:"loses,omitzero"`
 }
+
+// Loss is what a fault deletes for good.
+type Loss string
+
+// The losses.
+const (
+	// LosesRequests: those that stood in the inbox.
+	LosesRequests Loss = "requests"
+	// LosesItems: the work items of accepted jobs, which nobody can go on with.
+	LosesItems Loss = "items"
+)

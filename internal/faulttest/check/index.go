@@ -26,7 +26,7 @@ type facts struct {
 func index(h *History) *facts {
 	f := &facts{
 		History: h,
-		logs:    group(h.Events, func(e Event) string { return e.Job }), twins: group(h.Twins, func(e Event) string { return e.Job }),
+		logs:    h.righted(group(h.Events, func(e Event) string { return e.Job })), twins: group(h.Twins, func(e Event) string { return e.Job }),
 		posts: group(h.Posts, func(p Post) string { return p.Key }), letters: group(h.Letters, func(l Letter) string { return l.Job }),
 		chunks: group(h.Chunks, func(c Chunk) string { return c.Job }), told: group(h.Told, func(t Told) string { return t.Job }),
 		accepted: map[string]Told{}, paid: map[string]Post{},
@@ -123,7 +123,7 @@ func isVideo(job string) bool { return strings.HasPrefix(job, "video_") }
 // away.
 func (f Fault) harms() bool {
 	switch f.Kind {
-	case FaultTerminate, FaultMix, FaultStray, FaultPause:
+	case FaultTerminate, FaultMix, FaultStray, FaultPause, FaultBurst, FaultGarbage, FaultFill:
 		return f.Broker
 	default:
 		return true
@@ -140,6 +140,16 @@ func (f Fault) during(from, to time.Time) bool {
 		end = f.From
 	}
 	return !f.From.After(to) && !end.Before(from)
+}
+
+// background reports whether nothing was done to a process, a node or a link.
+func (f Fault) background() bool {
+	return f.Kind == FaultMix || f.Kind == FaultStall || f.Kind == FaultBurst || f.Kind == FaultGarbage || f.Kind == FaultFill
+}
+
+// lost reports whether something that was there at a time may have been deleted since.
+func (f *facts) lost(what Loss, at time.Time) bool {
+	return slices.ContainsFunc(f.Faults, func(fault Fault) bool { return fault.Loses == what && at.Before(fault.To) })
 }
 
 // held is how much of a time went by while faults that harm lasted.

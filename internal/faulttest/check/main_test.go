@@ -33,6 +33,7 @@ func good() *History {
 	}
 	h.video()
 	h.chat()
+	h.Usage = []string{film, talk}
 	return h
 }
 
@@ -47,13 +48,14 @@ func (h *History) video() {
 	submitted.UpstreamID = "task_1"
 	h.append(submitted, "queued", "submitted", s(1.2))
 	h.append(submitted, "in_progress", "in_progress", s(2))
+	submitted.Files = []Object{{Name: "one", Size: 9, Sum: "c1"}, {Name: "two", Size: 9, Sum: "c1"}}
 	h.append(submitted, "completed", "completed", s(4))
 	h.Posts = append(h.Posts, Post{
-		Time: s(1.1), Ended: s(1.15), Replica: "0", Video: true, Path: "/v1/video/generations", Key: film, Marker: "m1", Status: 200, TaskID: "task_1", Accepted: true, Answered: true,
+		Time: s(1.1), Ended: s(1.15), Replica: "0", Video: true, Path: "/v1/video/generations", Key: film, Marker: "m1", Status: 200, TaskID: "task_1", Accepted: true, Answered: true, Input: "~long~",
 	})
 	h.Paid = append(h.Paid, Paid{ID: "task_1", Key: film, Marker: "m1", Time: s(1.12)})
 	h.Told = append(h.Told,
-		Told{Asked: s(-0.1), Time: s(0.1), Client: "c1", Series: "create", Op: OpCreate, Way: "http", Key: "k1", Marker: "m1", Body: "b1", Job: film, Status: "queued", Version: 1},
+		Told{Asked: s(-0.1), Time: s(0.1), Client: "c1", Series: "create", Op: OpCreate, Way: "http", Key: "k1", Marker: "m1", Body: "b1", Input: "~long~", Job: film, Status: "queued", Version: 1},
 		Told{Asked: s(1.5), Time: s(1.6), Client: "c1", Series: "get", Op: OpGet, Way: "grpc", Job: film, Status: "queued", Version: 3},
 		Told{Asked: s(5), Time: s(5.1), Client: "c1", Series: "get", Op: OpGet, Way: "http", Job: film, Status: "completed"},
 	)
@@ -66,7 +68,7 @@ func (h *History) chat() {
 	begun.Attempt, begun.FirstSubmit, begun.Deadline = 1, s(11), s(71)
 	h.append(base, "queued", "queued", s(10))
 	h.append(begun, "in_progress", "in_progress", s(11))
-	begun.ChunkCount, begun.Text, begun.Replied = 3, "ab", true
+	begun.ChunkCount, begun.Text, begun.Replied, begun.Reply = 3, "ab", true, &Object{Name: talk + "-reply", Size: 2, Sum: "c2"}
 	h.append(begun, "completed", "completed", s(12))
 	h.Posts = append(h.Posts, Post{Time: s(11.1), Ended: s(11.9), Path: "/v1/chat/completions", Key: talk, Marker: "m2", Status: 200, Accepted: true, Answered: true, Text: "ab"})
 	h.Told = append(h.Told, Told{Asked: s(9.9), Time: s(10.1), Client: "c2", Series: "create", Op: OpPublish, Way: "inbox", Marker: "m2", Body: "b2"})
@@ -87,7 +89,7 @@ func (h *History) append(e Event, status, phase string, at time.Time) {
 	}
 	e.Version++
 	e.Seq = uint64(len(h.Events) + len(h.Twins) + 1)
-	e.Status, e.Phase, e.Time = status, phase, at
+	e.Status, e.Phase, e.Time, e.Stored = status, phase, at, at
 	e.ID = e.Job + "." + string(rune('0'+e.Version)) + ".n"
 	e.Sum = "sum of " + e.ID
 	h.Events = append(h.Events, e)

@@ -13,12 +13,12 @@ var outcomeBreaks = []broke{
 	}},
 	{"a paid id is lost", []string{"paid-recorded"}, func(h *History) {
 		h.unpaid()
-		h.fail(film, "deadline_exceeded")
+		h.fail(film, "upstream_failed")
 	}},
 	{"a paid id is lost, and its job ends without a word of it", []string{"paid-recorded"}, func(h *History) {
 		h.unpaid()
 		h.spoil("reset_accepted")
-		h.fail(film, "queue_timeout")
+		h.fail(film, "upstream_failed")
 	}},
 	{"a paid id is lost, and its upstream is said to have refused", []string{"paid-recorded"}, func(h *History) {
 		h.unpaid()
@@ -123,7 +123,7 @@ var outcomeExcuses = []excuse{
 	{"an id that an orphan keeps", func(h *History) {
 		h.unpaid()
 		h.spoil("reset_accepted")
-		h.fail(film, "deadline_exceeded")
+		h.fail(film, "upstream_failed")
 		h.Letters = append(h.Letters, Letter{Job: film, Code: "orphaned_submission", UpstreamID: "task_1"})
 	}},
 	{"an id that was killed with its reader", func(h *History) {

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/faulttest/brief"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
@@ -58,7 +59,11 @@ func (h *History) add(names subject.Space, m Stored) error {
 	if _, id, err := names.ParseChunk(m.Subject); err == nil {
 		return h.addChunk(id, m)
 	}
-	return h.addLetter(m)
+	if n, err := names.ParseUsage(m.Subject); err == nil {
+		h.Usage = append(h.Usage, n.ID)
+		return nil
+	}
+	return h.addLetter(names, m)
 }
 
 func (h *History) addChunk(id string, m Stored) error {
@@ -69,20 +74,20 @@ func (h *History) addChunk(id string, m Stored) error {
 	if c.GetId() != id {
 		return fmt.Errorf("the subject names %s, the chunk %s", id, c.GetId())
 	}
-	h.Chunks = append(h.Chunks, Chunk{Seq: m.Seq, Job: id, Attempt: c.GetAttempt(), Index: c.GetIndex(), Blocks: Blocks(c)})
+	h.Chunks = append(h.Chunks, Chunk{Seq: m.Seq, Job: id, Attempt: c.GetAttempt(), Index: c.GetIndex(), Blocks: Blocks(c), Block: object(c.GetBlocksRef())})
 	return nil
 }
 
-// Blocks are the blocks of a chunk as text.
+// Blocks are the blocks of a chunk as text, their long words shortened.
 func Blocks(c *genbusv1.ChatChunk) []string {
 	out := make([]string, len(c.GetBlocks()))
 	for i, b := range c.GetBlocks() {
-		out[i] = string(b)
+		out[i] = brief.Of(string(b))
 	}
 	return out
 }
 
-func (h *History) addLetter(m Stored) error {
+func (h *History) addLetter(names subject.Space, m Stored) error {
 	var l genbusv1.DeadLetter
 	if err := proto.Unmarshal(m.Data, &l); err != nil {
 		return fmt.Errorf("dead letter: %w", err)
@@ -91,8 +96,13 @@ func (h *History) addLetter(m Stored) error {
 	if marker == "" {
 		marker = MarkOf(l.GetData())
 	}
+	input := ""
+	if l.GetCut() == nil { // else the long word is not whole
+		input = brief.Longest(string(l.GetData()))
+	}
 	h.Letters = append(h.Letters, Letter{
 		Seq: m.Seq, Job: l.GetId(), Code: l.GetError().GetCode(), Marker: marker, UpstreamID: l.GetUpstreamTaskId(),
+		Data: object(l.GetDataRef()), Input: input, Upload: upload(names, &l),
 	})
 	return nil
 }
@@ -151,9 +161,11 @@ func (e *Event) fill(in task.Event) {
 	switch j := in.Job.(type) {
 	case *genbusv1.VideoTask:
 		e.UpstreamID = j.GetUpstreamTaskId()
+		e.files(j)
 	case *genbusv1.Chat:
 		e.Inline, e.ChunkCount = j.GetInline(), j.GetChunkCount()
 		e.Text, e.Replied = ReplyText(j.GetReplyJson())
+		e.Reply = object(j.GetReplyRef())
 	}
 }
 
@@ -164,7 +176,8 @@ func at(t *timestamppb.Timestamp) time.Time {
 	return t.AsTime()
 }
 
-// ReplyText is the content of a whole chat reply, and false for what is none.
+// ReplyText is the content of a whole chat reply, its long words shortened, and false
+// for what is none.
 func ReplyText(reply []byte) (string, bool) {
 	var r struct {
 		Choices []struct {
@@ -176,7 +189,7 @@ func ReplyText(reply []byte) (string, bool) {
 	if json.Unmarshal(reply, &r) != nil || len(r.Choices) == 0 {
 		return "", false
 	}
-	return r.Choices[0].Message.Content, true
+	return brief.Of(r.Choices[0].Message.Content), true
 }
 
 // BlockText is the content of one block of a streamed reply.

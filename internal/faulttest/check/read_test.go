@@ -1,6 +1,9 @@
 package check
 
 import (
+	"crypto/sha256"
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -68,6 +71,72 @@ func TestStoredMessagesAreRead(t *testing.T) {
 		if got := h.Letters[0]; got.Marker != "m-2_x" || got.Code != codeUnknown || got.UpstreamID != "task_1" {
 			t.Errorf("letter %+v", got)
 		}
+	}
+}
+
+// TestObjectsAreRead: what stands in the object store counts as what stands in the message,
+// and what is not there is noted.
+func TestObjectsAreRead(t *testing.T) {
+	t.Parallel()
+	reply := []byte(`{"choices":[{"message":{"content":"ab"}}]}`)
+	ref := func(name string, data []byte) *genbusv1.BlobRef {
+		sum := sha256.Sum256(data)
+		return &genbusv1.BlobRef{Bucket: "B", Name: name, Size: uint64(len(data)), Sha256: sum[:]}
+	}
+	item := &genbusv1.WorkItem{Id: talk, Kind: "chat", Tenant: "acme", Route: "chat", AcceptedAt: timestamppb.New(s(0))}
+	e := task.FailedAtOnce(item, s(1), &genbusv1.TaskError{Code: "expired"}).By("one", 1)
+	e.Job.(*genbusv1.Chat).ReplyRef = ref("reply", reply) //nolint:forcetypeassert // a chat's event
+	m, err := publisher.Encoder{Names: subject.Default(), Encoding: publisher.Protobuf}.Event(t.Context(), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	letter, err := proto.Marshal(&genbusv1.DeadLetter{Id: film, DataRef: ref("letter", []byte("{}"))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named, err := proto.Marshal(&genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_Stored{Stored: ref("upload", []byte("mark=m7."))}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	uploaded, err := proto.Marshal(&genbusv1.DeadLetter{Id: talk, Kind: "chat", Data: named})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := publisher.Encoder{Names: subject.Default(), Encoding: publisher.Protobuf}.Chunk(t.Context(), "acme",
+		&genbusv1.ChatChunk{Id: talk, Attempt: 1, BlocksRef: ref("chunk", []byte(block("a")))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var h History
+	for _, m := range []Stored{stored(m), stored(c), {Subject: "genbus.dead.video.acme." + film, Data: letter}, {Subject: "genbus.dead.chat.acme." + talk, Data: uploaded}, {Subject: "genbus.usage.video.acme." + film}} {
+		h.Add(subject.Default(), m)
+	}
+	h.ReadObjects(func(o Object) ([]byte, error) {
+		switch o.Name {
+		case "reply":
+			return reply, nil
+		case "chunk":
+			return []byte(block("b")), nil
+		case "upload":
+			return []byte("mark=m7."), nil
+		default:
+			return nil, errors.New("not found")
+		}
+	})
+	if e := h.Events[0]; e.Text != "ab" || !e.Replied || e.Reply.Lost != "" {
+		t.Errorf("event %+v, reply %+v", e, e.Reply)
+	}
+	if l := h.Letters[0]; l.Data.Lost != "not found" {
+		t.Errorf("letter %+v", l.Data)
+	}
+	if l := h.Letters[1]; l.Marker != "m7" || l.Upload.Lost != "" {
+		t.Errorf("letter %+v", l)
+	}
+	if c := h.Chunks[0]; len(c.Blocks) > 0 || !strings.Contains(c.Block.Lost, "another") {
+		t.Errorf("chunk %+v, %+v", c, c.Block)
+	}
+	if !slices.Equal(h.Usage, []string{film}) {
+		t.Errorf("usage %v", h.Usage)
 	}
 }
 

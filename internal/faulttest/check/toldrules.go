@@ -15,6 +15,7 @@ func (f *facts) jobsOf() map[string][]string {
 	return out
 }
 
+// inboxEnds: what stood in an inbox that was deleted is gone.
 func inboxEnds(f *facts, broken report) (looked int) {
 	for _, t := range f.unadmitted() {
 		broken("", "the request %s, stored in the inbox at %s, is no job and no dead letter", t.Marker, clock(t.Time))
@@ -39,7 +40,7 @@ func (f *facts) unadmitted() []Told {
 	letters := group(f.Letters, func(l Letter) string { return l.Marker })
 	var out []Told
 	for _, t := range f.Told {
-		if t.stored() && len(jobs[t.Marker]) == 0 && len(letters[t.Marker]) == 0 {
+		if t.stored() && len(jobs[t.Marker]) == 0 && len(letters[t.Marker]) == 0 && !f.lost(LosesRequests, t.Asked) {
 			out = append(out, t)
 		}
 	}
@@ -59,7 +60,7 @@ func oneJob(f *facts, broken report) (looked int) {
 // nothingAccepted are the codes that promise that nothing was accepted.
 var nothingAccepted = []string{
 	"queue_full", "storage_full", "broker_unavailable", "shutting_down", "invalid_request", "invalid_json", "body_too_large",
-	"unsupported_media_type", "model_not_found", "wrong_protocol", "idempotency_key_reused", "rate_limited", "tenant_full", "route_paused",
+	"unsupported_media_type", "model_not_found", "wrong_protocol", "idempotency_key_reused", "rate_limited", "tenant_full", "route_paused", "clock_wrong",
 }
 
 // refusedMeansRefused: a request that was refused each time it was sent is no

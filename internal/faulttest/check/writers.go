@@ -14,8 +14,10 @@ type writers struct {
 // count.
 func (f *facts) writersOf() writers {
 	out := writers{home: map[string]string{}, last: map[string]time.Time{}}
-	for _, e := range f.Events {
-		out.last[e.Writer] = later(out.last[e.Writer], e.Time)
+	for _, log := range f.logs {
+		for _, e := range log {
+			out.last[e.Writer] = later(out.last[e.Writer], e.Time)
+		}
 	}
 	votes := map[[2]string]int{}
 	for _, p := range f.Posts {
@@ -58,8 +60,10 @@ func (f Fault) ofReplica() bool {
 func (f *facts) strikes(fault Fault, writer string) bool {
 	home, known := f.writers.home[writer]
 	switch {
-	case !fault.harms() || fault.Kind == FaultTerminate:
-		return false // a clean stop finishes it
+	case !fault.harms():
+		return false
+	case fault.Kind == FaultTerminate || fault.Kind == FaultRoute || fault.Kind == FaultDelete || fault.Kind == FaultClock:
+		return false // what is in hand is finished
 	case fault.ofReplica() && known && fault.Target != home:
 		return false
 	case fault.Kind == FaultKill:

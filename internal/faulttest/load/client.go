@@ -44,8 +44,9 @@ func (a *answer) lost(err error) {
 
 // limits of one question.
 const (
-	askTimeout  = 10 * time.Second
-	chatTimeout = 150 * time.Second
+	askTimeout   = 10 * time.Second
+	largeTimeout = 30 * time.Second
+	chatTimeout  = 150 * time.Second
 )
 
 // live asks for the wish and stays with its job.
@@ -94,9 +95,12 @@ func (c *client) ask(ctx context.Context, name string, w wish) check.Told {
 	ctx, cancel := context.WithTimeout(ctx, c.o.Patience)
 	defer cancel()
 	base := check.Told{
-		Client: name, Series: "ask " + w.marker, Op: w.entry.op, Way: w.entry.way, Key: w.key, Marker: w.marker, Body: w.sum,
+		Client: name, Series: "ask " + w.marker, Op: w.entry.op, Way: w.entry.way, Key: w.key, Marker: w.marker, Body: w.sum, Input: w.input,
 	}
 	limit := askTimeout
+	if w.input != "" {
+		limit = largeTimeout
+	}
 	if w.entry.op == check.OpChat || w.entry.op == check.OpInline {
 		limit = chatTimeout
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/genbus/genbus/internal/faulttest/brief"
 	"github.com/genbus/genbus/internal/faulttest/check"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/upstream/sse"
@@ -98,7 +99,7 @@ func (f *follower) sseEvent(e sse.Event, a *answer) error {
 func texts(blocks []jsontext.Value) []string {
 	out := make([]string, len(blocks))
 	for i, b := range blocks {
-		out[i] = string(b)
+		out[i] = brief.Of(string(b))
 	}
 	return out
 }

@@ -73,14 +73,17 @@ func (o Options) withDefaults() Options {
 
 // Load is clients at work.
 type Load struct {
-	o     Options
-	nc    *nats.Conn
-	js    jetstream.JetStream
-	http  *http.Client
-	grpc  []*grpc.ClientConn // by replica
-	stop  chan struct{}
-	once  sync.Once
-	lives sync.WaitGroup
+	o    Options
+	nc   *nats.Conn
+	js   jetstream.JetStream
+	http *http.Client
+	grpc []*grpc.ClientConn // by replica
+	stop chan struct{}
+	once sync.Once
+	// bursts are wishes that begin at once, and ended is closed when none begins any more.
+	bursts chan due
+	ended  chan struct{}
+	lives  sync.WaitGroup
 	// accepted counts the wishes whose queued job was accepted.
 	accepted atomic.Int64
 }
@@ -88,7 +91,7 @@ type Load struct {
 // New makes the clients. They connect when they need to, and again when they are
 // cut off; NATS must be there.
 func New(o Options) (*Load, error) {
-	l := &Load{o: o.withDefaults(), stop: make(chan struct{})}
+	l := &Load{o: o.withDefaults(), stop: make(chan struct{}), bursts: make(chan due), ended: make(chan struct{})}
 	l.http = &http.Client{
 		Transport: &http.Transport{MaxIdleConnsPerHost: l.o.Open, DisableCompression: true, IdleConnTimeout: time.Minute},
 		CheckRedirect: func(*http.Request, []*http.Request) error {
@@ -129,19 +132,25 @@ func (l *Load) Close() error {
 func (l *Load) Stop() { l.once.Do(func() { close(l.stop) }) }
 
 // Run begins wishes until Stop or until enough jobs were accepted, and returns when all
-// clients are done with theirs, or soon after ctx ends.
+// clients are done with theirs, or soon after ctx ends. It is called once.
 func (l *Load) Run(ctx context.Context) {
 	defer l.lives.Wait()
+	defer close(l.ended)
 	open := make(chan struct{}, l.o.Open)
 	ticker := time.NewTicker(time.Duration(float64(time.Second) / l.o.Rate))
 	defer ticker.Stop()
-	for n := 0; !l.enough(); n++ {
-		if !l.next(ctx, ticker.C, open) {
+	for n := 0; !l.enough(); {
+		next, goes := l.next(ctx, ticker.C, open)
+		switch {
+		case !goes:
 			return
+		case next.n < 0:
+			next.n = n
+			n++
 		}
 		l.lives.Go(func() {
 			defer func() { <-open }()
-			l.client(n).live(ctx)
+			l.client(next).live(ctx)
 		})
 	}
 }
@@ -149,28 +158,31 @@ func (l *Load) Run(ctx context.Context) {
 // enough reports whether there are as many queued jobs as there are to be.
 func (l *Load) enough() bool { return l.o.Jobs > 0 && l.accepted.Load() >= int64(l.o.Jobs) }
 
-// next waits for the time of the next wish and for a place; false at the end.
-func (l *Load) next(ctx context.Context, due <-chan time.Time, open chan struct{}) bool {
+// next waits for the time of the next wish, or for one of a burst, and for a place;
+// false at the end. Wishes that come with time have no number yet.
+func (l *Load) next(ctx context.Context, tick <-chan time.Time, open chan struct{}) (due, bool) {
+	next := due{n: -1}
 	select {
-	case <-due:
+	case <-tick:
+	case next = <-l.bursts:
 	case <-l.stop:
-		return false
+		return due{}, false
 	case <-ctx.Done():
-		return false
+		return due{}, false
 	}
 	select {
 	case open <- struct{}{}:
-		return true
+		return next, true
 	case <-l.stop:
-		return false
+		return due{}, false
 	case <-ctx.Done():
-		return false
+		return due{}, false
 	}
 }
 
-// client is who has the n-th wish.
-func (l *Load) client(n int) *client {
-	random := rand.New(rand.NewPCG(l.o.Seed, uint64(n)))
-	w := l.wish(n, random)
+// client is who has a wish.
+func (l *Load) client(d due) *client {
+	random := rand.New(rand.NewPCG(l.o.Seed, uint64(d.n)))
+	w := l.wish(d.n, d.shape, random)
 	return &client{Load: l, wish: w, random: random, turn: random.IntN(len(l.o.Replicas))}
 }

@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -61,9 +64,9 @@ func noRPC(*grpc.Server) {}
 
 // with gives the first client a wish of the test's own.
 func (l *Load) with(e entry, key string) *client {
-	c := l.client(0)
+	c := l.client(due{})
 	c.wish = wish{name: "c", kind: subject.Video, tenant: c.tenant, entry: e, marker: "m", key: key}
-	c.write(videoBody("film", "m", rand.New(rand.NewPCG(1, 1))))
+	c.write(videoBody("film", "m", lengths{}, rand.New(rand.NewPCG(1, 1))))
 	return c
 }
 
@@ -72,19 +75,19 @@ func TestASeedSaysEverything(t *testing.T) {
 	l := newLoad(t, http.NotFoundHandler(), noRPC)
 	seen, marks := map[entry]bool{}, map[string]bool{}
 	for n := range 600 {
-		w, again := l.client(n).wish, l.client(n).wish
-		if fmt.Sprint(w) != fmt.Sprint(again) {
-			t.Fatalf("wish %d: %v and %v", n, w, again)
+		w, again := l.client(due{n: n}).wish, l.client(due{n: n}).wish
+		if !reflect.DeepEqual(w, again) {
+			t.Fatalf("wish %d is two", n)
 		}
 		seen[w.entry], marks[w.marker] = true, true
 		if check.MarkOf(w.body) != w.marker {
-			t.Errorf("wish %d: %s has the mark %q", n, w.body, check.MarkOf(w.body))
+			t.Errorf("wish %d: %.200s has the mark %q", n, w.body, check.MarkOf(w.body))
 		}
 		if (w.repeat || w.conflict || w.rival != "") && w.key == "" || w.entry.op == check.OpInline && w.key != "" {
-			t.Errorf("wish %d: %+v", n, w)
+			t.Errorf("wish %d: %s %+v, repeat %t, conflict %t, rival %q", n, w.key, w.entry, w.repeat, w.conflict, w.rival)
 		}
 		if o := w.other(); o.sum == w.sum || o.key != w.key || check.MarkOf(o.body) != o.marker {
-			t.Errorf("wish %d has the other body %s", n, o.body)
+			t.Errorf("wish %d has the other body %.200s", n, o.body)
 		}
 	}
 	for _, e := range slices.Concat(videoEntries, chatEntries) {
@@ -94,6 +97,63 @@ func TestASeedSaysEverything(t *testing.T) {
 	}
 	if len(marks) != 600 {
 		t.Errorf("%d marks", len(marks))
+	}
+}
+
+// TestShapes: a burst has the wishes that it is to have, and they are not those of
+// another burst.
+func TestShapes(t *testing.T) {
+	t.Parallel()
+	l := newLoad(t, http.NotFoundHandler(), noRPC)
+	stored, beyond := 0, 0
+	for n := range 60 {
+		for _, shape := range []Shape{Large, Twins, Plain} {
+			w := l.client(due{firstBurst + n, shape}).wish
+			long := len(w.input) > 0
+			switch {
+			case shape == Plain && (w.key == "" || w.follow != "" || w.reads || w.repeat || w.conflict || w.peeks || w.rival != "" || w.cancel != 0):
+				t.Errorf("wish %d is not plain", n)
+			case shape == Twins && long && w.entry.op != check.OpInline && (w.rival != "same" || w.key == "" || w.expires != 0):
+				t.Errorf("wish %d has no twin", n)
+			case w.stored && (!w.entry.natsEntry() || w.entry.form == asJSON):
+				t.Errorf("wish %d is stored for %v", n, w.entry)
+			case len(w.body) > 8<<20 && w.entry.natsEntry() && !w.stored:
+				t.Errorf("wish %d is too large for a message", n)
+			case long && len(w.body) < claimCheck:
+				t.Errorf("wish %d has %d bytes", n, len(w.body))
+			}
+			if w.stored {
+				stored++
+			}
+			if len(w.body) > 8<<20 {
+				beyond++
+			}
+		}
+	}
+	if stored == 0 || beyond == 0 {
+		t.Errorf("%d are stored, %d larger than any message", stored, beyond)
+	}
+}
+
+// TestABurst: its wishes begin at once, whatever the rate, and none after the end.
+func TestABurst(t *testing.T) {
+	t.Parallel()
+	l := newLoad(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fault.New(fault.InvalidRequest, "no").WriteHTTP(w)
+	}), noRPC)
+	l.o.Rate, l.o.Patience = 0.001, time.Second
+	var run sync.WaitGroup
+	run.Go(func() { l.Run(t.Context()) })
+	l.Burst(t.Context(), 1, 5, Plain)
+	l.Stop()
+	run.Wait()
+	l.Burst(t.Context(), 2, 5, Plain)
+	clients := map[string]bool{}
+	for _, told := range l.o.Recorder.Told() {
+		clients[told.Client] = true
+	}
+	if len(clients) != 5 || !clients[fmt.Sprint("c", firstBurst+mostBurst)] {
+		t.Errorf("clients %v", slices.Collect(maps.Keys(clients)))
 	}
 }
 

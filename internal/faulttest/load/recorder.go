@@ -15,6 +15,7 @@ type Recorder struct {
 	told     []check.Told
 	followed []check.Followed
 	good     int
+	codes    map[string]int
 }
 
 // Tell keeps one question and its answer.
@@ -24,6 +25,12 @@ func (r *Recorder) Tell(t check.Told) {
 	r.told = append(r.told, t)
 	if t.Good() {
 		r.good++
+	}
+	if t.Code != "" {
+		if r.codes == nil {
+			r.codes = map[string]int{}
+		}
+		r.codes[t.Code]++
 	}
 }
 
@@ -46,6 +53,13 @@ func (r *Recorder) Followed() []check.Followed {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.followed)
+}
+
+// Refusals counts the questions that were answered with a code.
+func (r *Recorder) Refusals(code string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.codes[code]
 }
 
 // Answers counts the questions and those that were granted.

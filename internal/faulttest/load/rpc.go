@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/faulttest/brief"
 	"github.com/genbus/genbus/internal/faulttest/check"
 	"github.com/genbus/genbus/internal/subject"
 )
@@ -78,7 +79,7 @@ func (c *client) streamed(ctx context.Context, at int, request *genbusv1.ChatReq
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
-	a.answered(err, func() { a.Text, a.Whole = text.String(), true })
+	a.answered(err, func() { a.Text, a.Whole = brief.Of(text.String()), true })
 }
 
 // answered notes the error of a call, or reads its answer.

@@ -32,7 +32,7 @@ func (c *client) send(ctx context.Context, at int, w wish, expires time.Time, a 
 }
 
 // message is the request as NATS carries it.
-func (c *client) message(subj string, w wish, expires time.Time) (*nats.Msg, error) {
+func (c *client) message(ctx context.Context, subj string, w wish, expires time.Time) (*nats.Msg, error) {
 	m := nats.NewMsg(subj)
 	if w.entry.form == asJSON {
 		m.Header.Set(subject.HeaderContentType, subject.ContentTypeJSON)
@@ -54,6 +54,9 @@ func (c *client) message(subj string, w wish, expires time.Time) (*nats.Msg, err
 		return nil, err
 	}
 	m.Data, err = proto.Marshal(request)
+	if err == nil && w.stored {
+		m.Data, err = c.store(ctx, w.kind, m.Data)
+	}
 	return m, err
 }
 
@@ -92,15 +95,18 @@ const natsTimeout = 5 * time.Second
 
 // publish puts the request into the inbox, and hears only that it stands there.
 func (c *client) publish(ctx context.Context, w wish, expires time.Time, a *answer) {
+	m, err := c.message(ctx, c.o.Names.Request(w.kind, c.tenant.Name), w, expires)
 	ctx, cancel := context.WithTimeout(ctx, natsTimeout)
 	defer cancel()
-	m, err := c.message(c.o.Names.Request(w.kind, c.tenant.Name), w, expires)
 	if err == nil {
 		_, err = c.js.PublishMsg(ctx, m)
 	}
 	var refused *jetstream.APIError
 	switch {
 	case err == nil:
+	case errors.Is(err, errNotStored):
+		a.lost(err)
+		a.NotSent = true
 	case errors.As(err, &refused):
 		a.Code = "queue_full" // a stream's own refusal: its limits
 	default:
@@ -123,16 +129,16 @@ func notSent(err error) bool {
 
 // call asks by request-reply.
 func (c *client) call(ctx context.Context, w wish, expires time.Time, a *answer) {
+	m, err := c.message(ctx, c.o.Names.Call(w.kind, c.tenant.Name), w, expires)
 	ctx, cancel := context.WithTimeout(ctx, natsTimeout)
 	defer cancel()
-	m, err := c.message(c.o.Names.Call(w.kind, c.tenant.Name), w, expires)
 	var reply *nats.Msg
 	if err == nil {
 		reply, err = c.nc.RequestMsgWithContext(ctx, m)
 	}
 	if err != nil {
 		a.lost(err)
-		a.NotSent = notSent(err)
+		a.NotSent = notSent(err) || errors.Is(err, errNotStored)
 		return
 	}
 	a.Job, a.Code = reply.Header.Get(subject.HeaderJobID), reply.Header.Get(subject.HeaderErrorCode)

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/faulttest/brief"
 	"github.com/genbus/genbus/internal/faulttest/check"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
@@ -117,7 +118,7 @@ func (a *answer) readBlocks(body io.Reader) {
 			a.lost(err)
 			return
 		case string(e.Data) == "[DONE]":
-			a.Text, a.Whole = text.String(), true
+			a.Text, a.Whole = brief.Of(text.String()), true
 			return
 		}
 		if code := codeOf(e.Data); code != "" {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/genbus/genbus/internal/faulttest/brief"
 	"github.com/genbus/genbus/internal/faulttest/check"
 	"github.com/genbus/genbus/internal/subject"
 )
@@ -25,6 +26,10 @@ type wish struct {
 	stream bool
 	body   []byte // the JSON of it, whatever form it is sent in
 	sum    string // fingerprint of body
+	input  string // its longest word, where that is long
+	// stored is true for a request that goes to the object store, and is named by its
+	// message; on NATS only.
+	stored bool
 	// expires is how long after it was asked for the job may still be submitted;
 	// zero for no limit.
 	expires time.Duration
@@ -75,8 +80,12 @@ var chatEntries = []entry{
 }
 
 // wish draws the n-th wish.
-func (l *Load) wish(n int, r *rand.Rand) wish {
+func (l *Load) wish(n int, shape Shape, r *rand.Rand) wish {
 	w := wish{name: fmt.Sprintf("c%d", n), marker: fmt.Sprintf("m%x-%d", l.o.Seed, n), kind: subject.Video}
+	long := lengths{}
+	if shape == Large || shape == Twins || shape == "" && chance(r, largeShare) {
+		long = drawLengths(r)
+	}
 	if chance(r, 0.4) {
 		w.kind = subject.Chat
 		w.entry, w.stream = pick(r, chatEntries), chance(r, 0.7)
@@ -86,16 +95,17 @@ func (l *Load) wish(n int, r *rand.Rand) wish {
 		case stream:
 			w.stream = true
 		}
-		w.write(chatBody(pick(r, l.o.ChatModels), w.marker, w.stream, r))
+		w.write(chatBody(pick(r, l.o.ChatModels), w.marker, w.stream, long, r))
 	} else {
 		w.entry = pick(r, videoEntries)
-		w.write(videoBody(pick(r, l.o.VideoModels), w.marker, r))
+		w.write(videoBody(pick(r, l.o.VideoModels), w.marker, long, r))
 	}
 	w.plan(r)
 	tenants := l.o.Tenants
 	mine := r.IntN(len(tenants))
 	w.tenant, w.stranger = tenants[mine], tenants[(mine+1)%len(tenants)]
 	w.peeks = chance(r, 0.2)
+	w.shape(shape, long, r)
 	return w
 }
 
@@ -124,23 +134,35 @@ func (w *wish) plan(r *rand.Rand) {
 
 func (w *wish) write(body []byte) {
 	sum := sha256.Sum256(body)
-	w.body, w.sum = body, hex.EncodeToString(sum[:8])
+	w.body, w.sum, w.input = body, hex.EncodeToString(sum[:8]), brief.Longest(string(body))
 }
 
 // videoBody asks for a video that takes some seconds.
-func videoBody(model, marker string, r *rand.Rand) []byte {
-	return encode(map[string]any{
+func videoBody(model, marker string, long lengths, r *rand.Rand) []byte {
+	body := map[string]any{
 		"model": model, "prompt": prompt(marker, r), "duration": 5,
 		"metadata": map[string]any{"sandbox": map[string]any{"duration_ms": 500 + r.IntN(4000)}},
-	})
+	}
+	if long.request > 0 {
+		// The mark comes early: the letter of a rejected request may have its beginning alone.
+		body["image"] = "data:image/png;mark=" + marker + ";base64," + base64Word(long.request, r)
+	}
+	return encode(body)
 }
 
 // chatBody asks for a reply that no other attempt has: a stream says when each of
 // its pieces was written.
-func chatBody(model, marker string, stream bool, r *rand.Rand) []byte {
+func chatBody(model, marker string, stream bool, long lengths, r *rand.Rand) []byte {
+	text := prompt(marker, r)
+	if long.request > 0 {
+		text += " " + base64Word(long.request, r)
+	}
+	sandbox := map[string]any{"chunks": 3 + r.IntN(40), "chunk_interval_ms": 5 + r.IntN(60), "timestamps": true}
+	if long.reply > 0 {
+		sandbox["big_chunk_bytes"] = long.reply
+	}
 	return encode(map[string]any{
-		"model": model, "stream": stream, "messages": []any{map[string]any{"role": "user", "content": prompt(marker, r)}},
-		"sandbox": map[string]any{"chunks": 3 + r.IntN(40), "chunk_interval_ms": 5 + r.IntN(60), "timestamps": true},
+		"model": model, "stream": stream, "messages": []any{map[string]any{"role": "user", "content": text}}, "sandbox": sandbox,
 	})
 }
 
@@ -167,7 +189,7 @@ func (w wish) again() wish {
 func (w wish) other() wish {
 	w = w.again()
 	mark := w.marker + "-other"
-	w.write([]byte(strings.Replace(string(w.body), "mark="+w.marker, "mark="+mark, 1)))
+	w.write([]byte(strings.ReplaceAll(string(w.body), "mark="+w.marker, "mark="+mark)))
 	w.marker = mark
 	return w
 }

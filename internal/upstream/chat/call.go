@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"mime"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/genbus/genbus/internal/upstream"
@@ -43,20 +43,25 @@ func (c *Client) open(parent context.Context, req Request, accept string, limit 
 	ctx, cancel := context.WithCancelCause(parent)
 	cl := &call{client: c, parent: parent, ctx: ctx, cancel: cancel}
 	cl.watch = newWatch(c.ep.Name, limit, cancel)
-	httpReq, err := c.ep.NewRequest(ctx, http.MethodPost, completions, req.Body)
+	var err error
+	cl.resp, err = c.ep.DoRepeatable(ctx, op, func(ctx context.Context) (*http.Request, error) {
+		httpReq, err := c.ep.NewRequest(ctx, http.MethodPost, completions, req.Body)
+		if err != nil {
+			return nil, err
+		}
+		httpReq.Header.Set("Accept", accept)
+		if req.JobID != "" {
+			httpReq.Header.Set("Idempotency-Key", req.JobID)
+		}
+		return httpReq, nil
+	})
 	if err != nil {
+		e := upstream.AsError(op, err)
+		if !e.Final { // else the request could not be built
+			e = cl.explain(e)
+		}
 		cl.close()
-		return nil, upstream.NotSent(op, err)
-	}
-	httpReq.Header.Set("Accept", accept)
-	if req.JobID != "" {
-		httpReq.Header.Set("Idempotency-Key", req.JobID)
-	}
-	cl.resp, err = c.ep.Do(op, httpReq)
-	if err != nil {
-		err = cl.explain(upstream.AsError(op, err))
-		cl.close()
-		return nil, err
+		return nil, e
 	}
 	if cl.resp.StatusCode < 200 || cl.resp.StatusCode > 299 {
 		err = cl.refusal()
@@ -110,8 +115,11 @@ func (cl *call) readAll() ([]byte, error) {
 		return body, nil
 	}
 	e := upstream.AsError(op, err)
-	if e.Err == nil {
+	switch {
+	case e.Err == nil:
 		e.Code = CodeTooLarge
+	case errors.Is(e.Err, upstream.ErrBadGzip):
+		e.Code = CodeUnreadable
 	}
 	return nil, cl.explain(e)
 }
@@ -200,10 +208,10 @@ func (cl *call) sniff() (kind, error) {
 }
 
 // textKind tells a stream from other text. An answer that says it is a stream
-// is believed.
+// is believed, unless it is one in an encoding that nothing here reads.
 func (cl *call) textKind(text []byte) kind {
 	mediaType, _, _ := mime.ParseMediaType(cl.resp.Header.Get("Content-Type"))
-	if mediaType == "text/event-stream" && (len(text) == 0 || text[0] != '<') {
+	if mediaType == "text/event-stream" && upstream.Encoding(cl.resp.Header) == "" && (len(text) == 0 || text[0] != '<') {
 		return kindEvents
 	}
 	for _, field := range []string{":", "data", "event", "id", "retry"} {
@@ -255,7 +263,8 @@ func (cl *call) unreadable() *upstream.Error {
 		e.Message = "nothing"
 	}
 	e.Code, e.Said = CodeUnreadable, false
-	e.Message = fmt.Sprintf("the upstream answered neither JSON nor a stream (Content-Type %.100q): %s", cl.resp.Header.Get("Content-Type"), e.Message)
+	declared := upstream.Declared(cl.resp.Header)
+	e.Message = "the upstream answered neither JSON nor a stream" + declared + ": " + strings.TrimSuffix(e.Message, declared)
 	return judge(e)
 }
 
@@ -265,6 +274,8 @@ func (cl *call) broken(err error) *upstream.Error {
 	switch {
 	case errors.Is(err, sse.ErrTooLong):
 		code, message = CodeTooLarge, err.Error()
+	case errors.Is(err, upstream.ErrBadGzip):
+		code, message = CodeUnreadable, err.Error()
 	case errors.Is(err, io.EOF):
 		err = io.ErrUnexpectedEOF // io.EOF itself is the good end
 	default:

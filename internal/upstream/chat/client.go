@@ -1,6 +1,7 @@
 // Package chat is the client for POST /v1/chat/completions, whole or streamed,
 // and knows as much of the JSON as that takes. It does not decode requests or
-// replies into Go types, does not retry, and publishes nothing.
+// replies into Go types, repeats only a call that the upstream certainly did not
+// process, and publishes nothing.
 package chat
 
 import (
@@ -85,11 +86,11 @@ type Reply struct {
 	Status int
 }
 
-// Complete asks for a whole reply. It calls once and never retries. Every
+// Complete asks for a whole reply, as upstream.Endpoint.DoRepeatable does. Every
 // error is an *upstream.Error: the upstream's own (Said), one of this package's
 // codes, or a broken connection without a code. Written is false only when the
-// request never left; Final when the same request would fail again; Scope says
-// whom it is about, after the table in outcome.go.
+// upstream certainly did not process the request; Final when the same request would
+// fail again; Scope says whom it is about, after the table in outcome.go.
 func (c *Client) Complete(ctx context.Context, req Request) (*Reply, error) {
 	call, err := c.open(ctx, req, "application/json", limits{c.opts.Answer, c.opts.Idle, c.opts.Total})
 	if err != nil {

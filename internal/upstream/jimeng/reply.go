@@ -121,6 +121,8 @@ var refusals = map[fault.Code]refusal{
 
 	fault.StorageFull:       {http.StatusServiceUnavailable, replyInternal},
 	fault.BrokerUnavailable: {http.StatusServiceUnavailable, replyInternal},
+	fault.ClockWrong:        {http.StatusServiceUnavailable, replyInternal},
+	fault.DeadLettersFull:   {http.StatusServiceUnavailable, replyInternal},
 	fault.ShuttingDown:      {http.StatusServiceUnavailable, replyInternal},
 }
 

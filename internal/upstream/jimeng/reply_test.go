@@ -142,6 +142,7 @@ func TestRefuse(t *testing.T) {
 		fault.RateLimited: {429, 50429}, fault.TenantFull: {429, 50430},
 		fault.QueueFull: {429, 50430}, fault.SlowReader: {429, 50430}, fault.UpstreamRateLimited: {429, 50430},
 		fault.StorageFull: {503, 50500}, fault.BrokerUnavailable: {503, 50500}, fault.ShuttingDown: {503, 50500},
+		fault.ClockWrong: {503, 50500}, fault.DeadLettersFull: {503, 50500},
 	}
 	for _, m := range fault.Table() {
 		status, raw := surface{}.Refuse(fault.New(m.Code, "what \"happened\" \xff"), "req-1")

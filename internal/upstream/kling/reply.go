@@ -92,7 +92,7 @@ func refusalOf(c fault.Code) (status, code int) {
 		return http.StatusTooManyRequests, 1302
 	case fault.TenantFull:
 		return http.StatusTooManyRequests, 1303
-	case fault.StorageFull, fault.BrokerUnavailable, fault.ShuttingDown:
+	case fault.StorageFull, fault.BrokerUnavailable, fault.ClockWrong, fault.DeadLettersFull, fault.ShuttingDown:
 		return http.StatusServiceUnavailable, 5001
 	case fault.AcceptanceUnknown:
 		// The one code after which the vendor's clients know that a create may have

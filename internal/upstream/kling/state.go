@@ -59,7 +59,7 @@ func (r *relayed) report(v *vendorAnswer) report {
 		refused = v.Message
 		rep.code = cmp.Or(rep.code, v.Code.word)
 	}
-	rep.reason = lax.First(r.Error.Value.Message, r.FailReason, upstream.FailureText(r.ResultURL), vendor.StatusText, refused)
+	rep.reason = lax.First(r.Error.Value.Message, upstream.FailureText(r.FailReason), upstream.FailureText(r.ResultURL), vendor.StatusText, refused)
 	return rep
 }
 

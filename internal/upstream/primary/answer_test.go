@@ -158,3 +158,23 @@ func compactBody(b *testing.B, raw json.RawMessage) []byte {
 	}
 	return body
 }
+
+// TestReasonBehindAGateway: a gateway says SUCCEED where the reason should be, and keeps the
+// vendor's answer with the reason below.
+func TestReasonBehindAGateway(t *testing.T) {
+	t.Parallel()
+	for _, body := range []string{
+		`{"code":"success","message":"","data":{"task_id":"t","status":"FAILURE","fail_reason":"SUCCEED","data":{"code":0,"message":"SUCCEED","data":{"task_id":"k","task_status":"failed","task_status_msg":"risk control"}}}}`,
+		`{"code":"success","data":{"task_id":"t","status":"FAILURE","fail_reason":" success ","data":{"task_status":"failed","task_status_msg":"risk control"}}}`,
+		`{"task_id":"t","status":"failed","fail_reason":"risk control","message":"ok"}`,
+	} {
+		a, err := lax.Decode[answer]([]byte(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		state, ok := a.state(&http.Response{Header: http.Header{}})
+		if !ok || state.Err == nil || state.Err.Message != "risk control" {
+			t.Errorf("%s: %+v", body, state.Err)
+		}
+	}
+}

@@ -18,6 +18,7 @@ func (a *answer) state(resp *http.Response) (upstream.VideoState, bool) {
 		return state, false
 	}
 	state.Metadata, state.Usage = t.Metadata, t.Usage
+	state.Size, state.Seconds = t.Dimensions()
 	switch state.Progression {
 	case upstream.Completed:
 		state.Videos = a.videos()
@@ -36,8 +37,8 @@ func (a *answer) failure(t *task) *upstream.Error {
 	v := a.Data.Value.Data.Value
 	inner := v.Data.Value
 	message := lax.First(
-		t.Error.Message, t.FailReason, upstream.FailureText(t.ResultURL), t.Message,
-		v.Error.Message, v.StatusText, inner.StatusText, v.Message,
+		t.Error.Message, upstream.FailureText(t.FailReason), upstream.FailureText(t.ResultURL), upstream.FailureText(t.Message),
+		v.Error.Message, v.StatusText, inner.StatusText, upstream.FailureText(v.Message),
 		"the upstream gave no reason",
 	)
 	code := cmp.Or(t.Error.Code, lax.Word(upstream.Meaningful(string(t.Code))), v.Error.Code, lax.Word(upstream.Meaningful(string(v.Code))))

@@ -29,7 +29,7 @@ func TestCreateRequest(t *testing.T) {
 		t.Errorf("request = %s %s %q", r.Method, r.URL.Path, body)
 	}
 	for name, want := range map[string]string{
-		"Authorization": "Bearer sk-test-0123456789", "Content-Type": "application/json", "Idempotency-Key": "video_1", "Accept-Encoding": "",
+		"Authorization": "Bearer sk-test-0123456789", "Content-Type": "application/json", "Idempotency-Key": "video_1", "Accept-Encoding": "identity",
 	} {
 		if value := r.Header.Get(name); value != want {
 			t.Errorf("%s = %q, want %q", name, value, want)

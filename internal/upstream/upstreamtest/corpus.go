@@ -2,8 +2,10 @@ package upstreamtest
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -110,26 +112,52 @@ func Corpus(t testing.TB) map[string]Case {
 	return cases
 }
 
-// CheckCorpus asks a real server for each answer of the corpus.
+// CheckCorpus asks a real server for each answer of the corpus, as it stands and
+// compressed.
 func CheckCorpus(t *testing.T, s Subject) {
 	t.Helper()
 	for name, c := range Corpus(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			client := s.serve(t, func(w http.ResponseWriter, _ *http.Request) {
-				w.WriteHeader(c.Status)
-				_, _ = w.Write(c.Body)
-			})
-			switch c.Call {
-			case "create":
-				c.checkSubmission(t, client.Create(t.Context(), s.Create))
-			case "poll":
-				state, err := client.Poll(t.Context(), s.Ref)
-				c.checkPoll(t, state, err)
-			default:
-				t.Fatalf("call %q", c.Call)
-			}
+			c.check(t, s, "", string(c.Body))
 		})
+		t.Run(name+"/gzip", func(t *testing.T) {
+			t.Parallel()
+			c.check(t, s, "gzip", Gzip(t, string(c.Body)))
+		})
+	}
+}
+
+// Gzip compresses a text.
+func Gzip(t testing.TB, text string) string {
+	t.Helper()
+	var b strings.Builder
+	w := gzip.NewWriter(&b)
+	_, err := io.WriteString(w, text)
+	if err = errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func (c Case) check(t *testing.T, s Subject, encoding, body string) {
+	t.Helper()
+	client := s.serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if encoding != "" {
+			w.Header().Set("Content-Encoding", encoding)
+		}
+		w.WriteHeader(c.Status)
+		_, _ = io.WriteString(w, body)
+	})
+	switch c.Call {
+	case "create":
+		c.checkSubmission(t, client.Create(t.Context(), s.Create))
+	case "poll":
+		state, err := client.Poll(t.Context(), s.Ref)
+		c.checkPoll(t, state, err)
+	default:
+		t.Fatalf("call %q", c.Call)
 	}
 }
 

@@ -85,3 +85,23 @@ func compactBody(b *testing.B, raw json.RawMessage) []byte {
 	}
 	return body
 }
+
+// TestStateHasSizeAndSeconds: what an answer says of its video is a part of every state.
+func TestStateHasSizeAndSeconds(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string][2]string{
+		`{"id":"v","status":"queued","size":"720x1280","seconds":"4"}`:                      {"720x1280", "4"},
+		`{"id":"v","status":"in_progress","seconds":5.5}`:                                   {"", "5.5"},
+		`{"id":"v","status":"queued","width":1280,"height":720,"duration":8}`:               {"1280x720", "8"},
+		`{"code":"success","data":{"task_id":"v","status":"queued","size":"16:9"}}`:         {"16:9", ""},
+		`{"id":"v","status":"queued","size":["720x1280"],"seconds":{"value":4},"width":-1}`: {"", ""},
+	} {
+		a, err := lax.Decode[answer]([]byte(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if state, ok := a.state(&http.Response{Header: http.Header{}}); !ok || state.Size != want[0] || state.Seconds != want[1] {
+			t.Errorf("%s: size %q, seconds %q", body, state.Size, state.Seconds)
+		}
+	}
+}

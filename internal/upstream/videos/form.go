@@ -49,7 +49,6 @@ func (e *TooLargeError) Error() string {
 // is refused unless it is cut within a part's header, which mime/multipart takes
 // for the end; only the request's own framing notices that.
 func FromMultipart(r *multipart.Reader, limit int64) (raw []byte, err error) {
-	limit = min(limit, body.MaxSize)
 	f := form{limit: limit, left: limit}
 	for {
 		part, err := r.NextPart()

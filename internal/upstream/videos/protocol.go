@@ -22,11 +22,18 @@ func Protocol() upstream.Protocol {
 // form.
 type bodies struct{}
 
-// rules leave to the upstream what differs between models: which lengths and
-// sizes there are.
-var rules = []body.Rule{
-	{Name: "model", Required: true, Wrong: body.IsModel},
-	{Name: "prompt", Required: true, Wrong: body.IsText},
+var (
+	textRules = append([]body.Rule{modelRule, {Name: "prompt", Required: true, Wrong: body.IsText}}, optionalRules...)
+	// imageRules are for a video that begins with an image: whether it needs a
+	// prompt too depends on the model.
+	imageRules = append([]body.Rule{modelRule, {Name: "prompt", Wrong: body.IsString}}, optionalRules...)
+)
+
+var modelRule = body.Rule{Name: "model", Required: true, Wrong: body.IsModel}
+
+// optionalRules leave to the upstream what differs between models: which lengths
+// and sizes there are.
+var optionalRules = []body.Rule{
 	{Name: "seconds", Wrong: body.IsSeconds},
 	{Name: "size", Wrong: isSize},
 	{Name: inputReference, Wrong: isReference},
@@ -35,7 +42,12 @@ var rules = []body.Rule{
 
 func (bodies) ModelMember() string { return "model" }
 
-func (bodies) Check(raw []byte) []body.Violation { return body.Check(raw, rules) }
+func (bodies) Check(raw []byte) []body.Violation {
+	if reference := body.Member(raw, inputReference); reference != nil && string(reference) != "null" {
+		return body.Check(raw, imageRules)
+	}
+	return body.Check(raw, textRules)
+}
 
 func (bodies) SetModel(raw []byte, model string) ([]byte, error) { return body.SetModel(raw, model) }
 

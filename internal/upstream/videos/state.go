@@ -19,6 +19,10 @@ func (a *answer) state(resp *http.Response) (upstream.VideoState, bool) {
 		return state, false
 	}
 	state.Metadata, state.Usage = v.Metadata, v.Usage
+	state.Size, state.Seconds = v.Dimensions()
+	if v.Size != "" {
+		state.Size = upstream.CutWord(string(v.Size))
+	}
 	switch state.Progression {
 	case upstream.Completed:
 		state.Videos = a.files()
@@ -38,7 +42,7 @@ var passing = map[lax.Word]bool{"server_error": true, "rate_limit_exceeded": tru
 // failure gives why the task failed.
 func (v *video) failure() *upstream.Error {
 	code := cmp.Or(v.Error.Code, lax.Word(upstream.Meaningful(string(v.Code))))
-	e := v.Error.Failure(v.Status.Word, code, lax.First(v.Error.Message, v.FailReason, v.Message, "the upstream gave no reason"))
+	e := v.Error.Failure(v.Status.Word, code, lax.First(v.Error.Message, upstream.FailureText(v.FailReason), upstream.FailureText(v.Message), "the upstream gave no reason"))
 	e.Final = e.Final && !passing[code]
 	return e
 }

@@ -1,0 +1,256 @@
+//nolint:staticcheck // SA1019: the SDK deprecates videos with the vendor's own service; gateways go on
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+
+	"github.com/genbus/genbus/internal/npmtest"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// Public clients, unchanged, against `service serve --sandbox`. test/clients/run runs all
+// of these tests.
+
+// clientTime bounds one script or command of a client.
+const clientTime = time.Minute
+
+// TestNodeClients runs the scripts of test/clients/node, which can be run by hand too. One
+// follows the other: a busy upstream, which one of them asks for, is busy for all.
+func TestNodeClients(t *testing.T) {
+	t.Parallel()
+	dir := npmtest.Project(t, filepath.Join("..", "..", "test", "clients", "node"))
+	s := serveSandbox(t)
+	for _, script := range []string{"openai.mjs", "aisdk.mjs", "langchain.mjs", "nats.mjs", "cloudevents.mjs"} {
+		t.Run(script, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), clientTime)
+			defer cancel()
+			node := exec.CommandContext(ctx, "node", script)
+			node.Dir, node.Stdout, node.Stderr = dir, t.Output(), t.Output()
+			node.Env = append(os.Environ(), "CLIENTS_HTTP="+s.http, "CLIENTS_NATS="+s.nats, "CLIENTS_KEY="+s.key, "CLIENTS_TENANT="+s.tenant)
+			if err := node.Run(); err != nil {
+				t.Errorf("test/clients/node/%s: %v", script, err)
+			}
+		})
+	}
+}
+
+// TestGoClients has openai-go, and the CloudEvents SDK for Go, do what most programs need.
+// TestOpenAIGoVideos and TestOpenAIGoChats have all of it.
+func TestGoClients(t *testing.T) {
+	t.Parallel()
+	s := serveSandbox(t)
+	t.Run("openai-go", s.checkOpenAIGo)
+	t.Run("CloudEvents", s.checkCloudEventsGo)
+}
+
+func (s served) checkOpenAIGo(t *testing.T) {
+	c, sent := (&world{base: s.http}).openAI(option.WithAPIKey(s.key), option.WithMaxRetries(2))
+	models, err := c.Models.List(t.Context())
+	if err != nil || !slices.ContainsFunc(models.Data, func(m openai.Model) bool { return m.ID == "sandbox-videos" }) {
+		t.Errorf("models: %+v, %v", models, err)
+	}
+
+	params := chatParams("tell me of the sea")
+	whole, err := c.Chat.Completions.New(t.Context(), params)
+	if err != nil || len(whole.Choices) != 1 || !strings.HasPrefix(whole.Choices[0].Message.Content, "You wrote 5 words") {
+		t.Fatalf("a chat: %+v, %v", whole, err)
+	}
+	stream := c.Chat.Completions.NewStreaming(t.Context(), params)
+	var streamed openai.ChatCompletionAccumulator
+	for stream.Next() {
+		streamed.AddChunk(stream.Current())
+	}
+	if err := stream.Err(); err != nil || len(streamed.Choices) != 1 || streamed.Choices[0].Message.Content != whole.Choices[0].Message.Content {
+		t.Errorf("a streamed chat: %+v, %v", streamed.Choices, err)
+	}
+	params.Model = "none"
+	before := sent.Load()
+	_, err = c.Chat.Completions.New(t.Context(), params)
+	checkOpenAIError(t, err, http.StatusNotFound, "model_not_found")
+	if n := sent.Load() - before; n != 1 {
+		t.Errorf("a model that does not exist was asked for %d times", n)
+	}
+
+	v := pollVideo(t, c, newVideo(t, c, "sandbox-videos:duration_ms=300").ID)
+	if v.Status != openai.VideoStatusCompleted {
+		t.Errorf("a video: %s", v.RawJSON())
+	}
+	content, err := c.Videos.DownloadContent(t.Context(), v.ID, openai.VideoDownloadContentParams{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer content.Body.Close()
+	if data, err := io.ReadAll(content.Body); err != nil || !bytes.Equal(data, theClip(t)) {
+		t.Errorf("the content: %d bytes, %v", len(data), err)
+	}
+	if ids := listVideos(t, c, openai.VideoListParams{}); !slices.Contains(ids, v.ID) {
+		t.Errorf("the list has no %s: %v", v.ID, ids)
+	}
+	if deleted, err := c.Videos.Delete(t.Context(), v.ID); err != nil || !deleted.Deleted {
+		t.Errorf("the deletion: %+v, %v", deleted, err)
+	}
+	_, err = c.Videos.Get(t.Context(), v.ID)
+	checkOpenAIError(t, err, http.StatusNotFound, "task_not_found")
+}
+
+// checkCloudEventsGo has the SDK read every event of a video, as NATS delivers them.
+func (s served) checkCloudEventsGo(t *testing.T) {
+	nc, js := s.jetStream(t)
+	names := subject.Default()
+	request := nats.NewMsg(names.Call("video", s.tenant))
+	request.Header.Set("content-type", "application/json")
+	request.Data = []byte(`{"model":"sandbox-video:duration_ms=300","prompt":"a cat"}`)
+	ctx, cancel := context.WithTimeout(t.Context(), clientTime)
+	defer cancel()
+	answer, err := nc.RequestMsgWithContext(ctx, request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := answer.Header.Get(subject.HeaderJobID)
+	consumer, err := js.OrderedConsumer(ctx, "GENBUS_TASKS", jetstream.OrderedConsumerConfig{FilterSubjects: []string{names.Task("video", s.tenant, id)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var types []string
+	for len(types) == 0 || !strings.Contains(types[len(types)-1], ".completed.") {
+		m, err := consumer.Next(jetstream.FetchContext(ctx))
+		if err != nil {
+			t.Fatalf("after %q: %v", types, err)
+		}
+		e, err := cloudEvent(m)
+		if err != nil || e.Subject() != id {
+			t.Fatalf("after %q the SDK reads %v, %v", types, e, err)
+		}
+		types = append(types, e.Type())
+	}
+	if types[0] != "genbus.video.task.queued.v1" {
+		t.Errorf("the events begin with %q", types)
+	}
+}
+
+// cloudEvent has the SDK read a message. There is no published binding of the SDK for
+// NATS, so the headers become the attributes of the JSON format.
+func cloudEvent(m jetstream.Msg) (e event.Event, err error) {
+	attributes := map[string]any{"data_base64": m.Data()}
+	for name := range m.Headers() {
+		if attribute, is := strings.CutPrefix(name, "ce-"); is {
+			attributes[attribute] = m.Headers().Get(name)
+		}
+	}
+	data, err := json.Marshal(attributes)
+	if err != nil {
+		return e, err
+	}
+	if err := json.Unmarshal(data, &e); err != nil {
+		return e, err
+	}
+	return e, e.Validate()
+}
+
+// commands builds grpcurl and nats, which takes minutes where nothing is cached.
+func commands(t *testing.T) string {
+	t.Helper()
+	if os.Getenv("CI_COMPILE") == "" {
+		t.Skip("compiles grpcurl and nats: set CI_COMPILE=1")
+	}
+	dir := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-C", filepath.Join("..", "..", "tools", "clients"), "-o", dir,
+		"github.com/fullstorydev/grpcurl/cmd/grpcurl", "github.com/nats-io/natscli/nats")
+	build.Env = append(os.Environ(), "GOWORK=off")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return dir
+}
+
+// TestCommandLineClients has grpcurl and nats do what the README says.
+func TestCommandLineClients(t *testing.T) {
+	t.Parallel()
+	dir := commands(t)
+	s := serveSandbox(t)
+	t.Run("grpcurl", func(t *testing.T) { s.checkGRPCurl(t, filepath.Join(dir, "grpcurl")) })
+	t.Run("nats", func(t *testing.T) { s.checkNATS(t, filepath.Join(dir, "nats")) })
+}
+
+func (s served) checkGRPCurl(t *testing.T, program string) {
+	grpcurl := func(options ...string) (string, error) {
+		return in(t, t.TempDir(), nil, slices.Concat([]string{program, "-plaintext", "-H", "authorization: Bearer " + s.key}, options)...)
+	}
+	if out, err := grpcurl(s.grpc, "list"); err != nil || !strings.Contains(out, "genbus.v1.VideoService\n") {
+		t.Errorf("list: %v: %s", err, out)
+	}
+	const service = "genbus.v1.VideoService"
+	if out, err := grpcurl(s.grpc, "describe", service); err != nil || !strings.Contains(out, "rpc CreateVideoTask ( .genbus.v1.CreateVideoTaskRequest )") {
+		t.Errorf("describe: %v: %s", err, out)
+	}
+	out, err := grpcurl("-d", `{"request":{"video":{"model":"sandbox-video:duration_ms=300","prompt":"a cat"}}}`, s.grpc, service+"/CreateVideoTask")
+	var created struct{ Task struct{ ID string } }
+	if err := errors.Join(err, json.Unmarshal([]byte(out), &created)); err != nil {
+		t.Fatalf("create: %v: %s", err, out)
+	}
+	out, err = grpcurl("-d", `{"id":"`+created.Task.ID+`"}`, s.grpc, service+"/WatchVideoTask")
+	if err != nil || !strings.Contains(out, `"status": "JOB_STATUS_QUEUED"`) || !strings.Contains(out, `"status": "JOB_STATUS_COMPLETED"`) {
+		t.Errorf("watch: %v: %s", err, out)
+	}
+	out, err = grpcurl("-d", `{"id":"video_none"}`, s.grpc, service+"/GetVideoTask")
+	if err == nil || !strings.Contains(out, "Code: NotFound") || !strings.Contains(out, `"reason": "task_not_found"`) {
+		t.Errorf("a video that does not exist: %v: %s", err, out)
+	}
+}
+
+var jobPattern = regexp.MustCompile(`"id":"(video_[a-z2-7]{26})"`)
+
+func (s served) checkNATS(t *testing.T, program string) {
+	home := t.TempDir() // no context of the user's
+	run := func(options ...string) string {
+		t.Helper()
+		out, err := in(t, home, []string{"HOME=" + home, "XDG_CONFIG_HOME=" + home}, slices.Concat([]string{program, "-s", s.nats}, options)...)
+		if err != nil {
+			t.Fatalf("nats %q: %v: %s", options, err, out)
+		}
+		return out
+	}
+	const request = `{"model":"sandbox-video:duration_ms=300","prompt":"a cat"}`
+	json := []string{"-H", "content-type:application/json"}
+	names := subject.Default()
+	run("consumer", "add", "GENBUS_TASKS", "finished-nats-cli", "--filter", names.Done("video", s.tenant, "completed", "*"), "--pull", "--deliver", "new", "--ack", "explicit", "--defaults")
+	out := run(slices.Concat([]string{"req", names.Call("video", s.tenant)}, json, []string{request})...)
+	if !jobPattern.MatchString(out) {
+		t.Errorf("request-reply: %s", out)
+	}
+	out = run(slices.Concat([]string{"req", names.Request("video", s.tenant)}, json, []string{request})...)
+	if !strings.Contains(out, `"stream":"GENBUS_REQUESTS"`) {
+		t.Errorf("into the inbox: %s", out)
+	}
+	out = run(slices.Concat([]string{"req", names.Call("video", s.tenant)}, json, []string{`{"model":"none","prompt":"a cat"}`})...)
+	if !strings.Contains(out, "model_not_found") {
+		t.Errorf("a model that does not exist: %s", out)
+	}
+	out = run("consumer", "next", "GENBUS_TASKS", "finished-nats-cli", "--count", "2", "--timeout", "20s")
+	if n := strings.Count(out, "ce-type: genbus.video.task.completed.v1"); n != 2 {
+		t.Errorf("the feed has %d videos: %s", n, out)
+	}
+	run("consumer", "rm", "GENBUS_TASKS", "finished-nats-cli", "--force")
+	if out := run("micro", "ls"); !strings.Contains(out, "genbus") {
+		t.Errorf("micro: %s", out)
+	}
+}

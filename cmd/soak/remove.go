@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/faulttest"
+	"github.com/genbus/genbus/internal/faulttest/check"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// removed is a stream, or a durable consumer of it.
+type removed struct{ stream, durable string }
+
+func (d removed) String() string {
+	if d.durable == "" {
+		return d.stream
+	}
+	return d.durable
+}
+
+// fault is the deletion as the checker knows it.
+func (d removed) fault() check.Fault {
+	f := check.Fault{Kind: check.FaultDelete, Target: d.String()}
+	if d.durable != "" {
+		return f
+	}
+	names := subject.Default()
+	f.Wipes = d.stream == names.Chunks()
+	switch d.stream {
+	case names.Requests():
+		f.Loses = check.LosesRequests
+	case names.Work():
+		f.Loses = check.LosesItems
+	}
+	return f
+}
+
+var (
+	durables = []removed{
+		{subject.Default().Work(), workDurables[0]}, {subject.Default().Work(), workDurables[1]}, {subject.Default().Work(), workDurables[2]},
+		{subject.Default().Requests(), subject.IntakeDurable(subject.Video)}, {subject.Default().Requests(), subject.IntakeDurable(subject.Chat)},
+	}
+	streams = []removed{{stream: subject.Default().Requests()}, {stream: subject.Default().Work()}, {stream: subject.Default().Chunks()}}
+)
+
+// backTimeout is how long a running service may take to make again what was deleted.
+const backTimeout = 30 * time.Second
+
+// remove deletes a stream or a durable, and waits until it is there again. Where the
+// service does not make it again it is restarted, so that the run can go on.
+func (s *storm) remove(ctx context.Context, what removed) error {
+	defer s.begin(what.fault())()
+	r, err := newReader(s.fleet.nats)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	ctx = context.WithoutCancel(ctx) // what was deleted has to come back
+	alarms := s.fleet.recreations(ctx, what.stream)
+	if err := r.patiently(ctx, healTimeout, func(ctx context.Context) error { return r.remove(ctx, what) }); err != nil {
+		return fmt.Errorf("delete %s: %w", what, err)
+	}
+	back := func(ctx context.Context) error { return r.there(ctx, what) }
+	if r.patiently(ctx, backTimeout, back) == nil {
+		s.awaitAlarm(ctx, what, alarms)
+		return nil
+	}
+	s.broke("made-again", "%s was deleted, and is not there again after %s", what, backTimeout)
+	if err := s.rolling(ctx, 0); err != nil {
+		return err
+	}
+	return r.patiently(ctx, healTimeout, back)
+}
+
+// awaitAlarm: work that was lost is no secret.
+func (s *storm) awaitAlarm(ctx context.Context, what removed, before int) {
+	if what.durable != "" || what.stream != subject.Default().Work() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, backTimeout)
+	defer cancel()
+	for s.fleet.recreations(ctx, what.stream) <= before {
+		if !faulttest.Pause(ctx, 100*time.Millisecond) {
+			s.broke("alarm", "%s was deleted, and genbus_stream_recreations does not say so", what)
+			return
+		}
+	}
+}
+
+// recreations is how often the replicas say that they have made a stream again. One that
+// does not answer says nothing.
+func (f *fleet) recreations(ctx context.Context, stream string) (sum int) {
+	name := fmt.Sprintf("genbus_stream_recreations{stream=%q} ", stream)
+	for _, r := range f.replicas {
+		text, err := f.metrics(ctx, r)
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(text) {
+			if value, is := strings.CutPrefix(strings.TrimSpace(line), name); is {
+				n, _ := strconv.ParseFloat(value, 64)
+				sum += int(n)
+			}
+		}
+	}
+	return sum
+}
+
+func (f *fleet) metrics(ctx context.Context, r *replica) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.HTTP+"/metrics", nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := f.probe.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	return string(text), err
+}
+
+// remove deletes a stream or a durable. One that is gone is gone: an answer may have
+// been lost.
+func (r *reader) remove(ctx context.Context, what removed) error {
+	var err error
+	if what.durable == "" {
+		err = r.js.DeleteStream(ctx, what.stream)
+	} else {
+		err = r.js.DeleteConsumer(ctx, what.stream, what.durable)
+	}
+	if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return nil
+	}
+	return err
+}
+
+// there reports whether a stream or a durable can be read.
+func (r *reader) there(ctx context.Context, what removed) error {
+	if what.durable == "" {
+		_, err := r.js.Stream(ctx, what.stream)
+		return err
+	}
+	_, err := r.js.Consumer(ctx, what.stream, what.durable)
+	return err
+}
+
+// patiently repeats what the broker may refuse for a while.
+func (r *reader) patiently(ctx context.Context, limit time.Duration, try func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		once, stop := context.WithTimeout(ctx, 5*time.Second)
+		err := try(once)
+		stop()
+		if err == nil {
+			return nil
+		}
+		if !faulttest.Pause(ctx, 50*time.Millisecond) {
+			return err
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/genbus/genbus/internal/faulttest"
+	"github.com/genbus/genbus/internal/faulttest/check"
+)
+
+// withoutRoute has all replicas reload a configuration without a route, and after a while
+// the one that has it.
+func (s *storm) withoutRoute(ctx context.Context, r route, d time.Duration) error {
+	defer s.begin(check.Fault{Kind: check.FaultRoute, Target: r.name})()
+	if err := s.reload(ctx, r.name); err != nil {
+		return err
+	}
+	faulttest.Pause(ctx, d)
+	return s.reload(ctx, "")
+}
+
+// reload gives all replicas a configuration without a route, or with all of them, and
+// waits until each has taken it.
+func (s *storm) reload(ctx context.Context, without string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), healTimeout)
+	defer cancel()
+	var all errgroup.Group
+	for _, r := range s.fleet.replicas {
+		all.Go(func() error { return r.reload(ctx, without) })
+	}
+	return all.Wait()
+}
+
+// What the service says of a reload.
+const (
+	reloaded    = `"configuration reloaded`
+	notReloaded = `"the configuration was not reloaded`
+)
+
+// reload has a replica take its configuration without a route. One that refuses it, as it
+// does while the broker is away, is told again.
+func (r *replica) reload(ctx context.Context, without string) error {
+	r.setup.Without = without
+	if err := r.setup.write(r.config); err != nil {
+		return err
+	}
+	for {
+		done, refused, err := r.reloads()
+		if err != nil {
+			return err
+		}
+		if err := r.process.Reload(); err != nil {
+			return err
+		}
+		if again, err := r.heard(ctx, done, refused); !again {
+			return err
+		}
+	}
+}
+
+// heard waits until a reload was done or refused, by what was said before.
+func (r *replica) heard(ctx context.Context, done, refused int) (again bool, err error) {
+	for {
+		nowDone, nowRefused, err := r.reloads()
+		switch {
+		case err != nil:
+			return false, err
+		case nowDone > done:
+			return false, nil
+		case nowRefused > refused && faulttest.Pause(ctx, time.Second):
+			return true, nil
+		case !faulttest.Pause(ctx, 20*time.Millisecond):
+			return false, errors.Join(fmt.Errorf("%s does not take its configuration", r.Name), ctx.Err())
+		}
+	}
+}
+
+// reloads counts what the log says of reloads.
+func (r *replica) reloads() (done, refused int, err error) {
+	data, err := os.ReadFile(r.log)
+	return bytes.Count(data, []byte(reloaded)), bytes.Count(data, []byte(notReloaded)), err
+}

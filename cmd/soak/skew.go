@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/genbus/genbus/internal/faulttest"
+	"github.com/genbus/genbus/internal/faulttest/check"
+)
+
+// skewEnv names the file in which a service of overlay finds by how many seconds its time
+// of day is wrong.
+const skewEnv = "SOAK_CLOCK"
+
+// skewSource is a file of the package time. The word is shared memory, so that a running
+// process has a wrong clock at once.
+const skewSource = `package time
+
+import (
+	"syscall"
+	"unsafe"
+)
+
+var soakSkew *int64
+
+func init() {
+	path, set := syscall.Getenv("` + skewEnv + `")
+	if !set {
+		return
+	}
+	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		panic(err)
+	}
+	page, err := syscall.Mmap(fd, 0, 8, syscall.PROT_READ, syscall.MAP_SHARED)
+	if err != nil {
+		panic(err)
+	}
+	soakSkew = (*int64)(unsafe.Pointer(&page[0]))
+}
+`
+
+// How time.Now begins, and how it begins in a service whose clock can be set.
+const (
+	nowBegins  = "\tsec, nsec, mono := runtimeNow()\n\tif mono == 0 {"
+	skewBegins = "\tsec, nsec, mono := runtimeNow()\n\tif soakSkew != nil {\n\t\tsec += *soakSkew\n\t}\n\tif mono == 0 {"
+)
+
+// overlay writes what makes a build of the service one whose clock can be set: the
+// standard library with another time.Now. The product itself has nothing of it.
+func overlay(ctx context.Context, dir string) (string, error) {
+	root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
+	if err != nil {
+		return "", fmt.Errorf("go env GOROOT: %w", err)
+	}
+	source := filepath.Join(strings.TrimSpace(string(root)), "src", "time")
+	text, err := os.ReadFile(filepath.Join(source, "time.go"))
+	if err != nil {
+		return "", err
+	}
+	if strings.Count(string(text), nowBegins) != 1 {
+		return "", errors.New("time.Now of this Go has another beginning: cmd/soak cannot make clocks wrong")
+	}
+	replace := map[string]string{
+		filepath.Join(source, "time.go"):      filepath.Join(dir, "time.go"),
+		filepath.Join(source, "soak_skew.go"): filepath.Join(dir, "soak_skew.go"),
+	}
+	list, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "overlay.json")
+	return path, errors.Join(
+		os.WriteFile(filepath.Join(dir, "time.go"), []byte(strings.Replace(string(text), nowBegins, skewBegins, 1)), 0o600),
+		os.WriteFile(filepath.Join(dir, "soak_skew.go"), []byte(skewSource), 0o600),
+		os.WriteFile(path, list, 0o600),
+	)
+}
+
+// setClock makes a replica's time of day wrong, or right again.
+func (r *replica) setClock(by time.Duration) error {
+	file, err := os.OpenFile(r.clock, os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	word := binary.NativeEndian.AppendUint64(nil, uint64(by/time.Second))
+	_, err = file.WriteAt(word, 0) // in place: the replica reads it all the time
+	return errors.Join(err, file.Close())
+}
+
+// skew sets a replica's clock wrong for a while.
+func (s *storm) skew(ctx context.Context, i int, by, d time.Duration) error {
+	r := s.fleet.replicas[i]
+	defer s.begin(check.Fault{Kind: check.FaultClock, Target: r.Name, By: by})()
+	if err := r.setClock(by); err != nil {
+		return err
+	}
+	faulttest.Pause(ctx, d)
+	return r.setClock(0)
+}

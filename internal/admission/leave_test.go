@@ -1,0 +1,227 @@
+package admission_test
+
+import (
+	"testing"
+	"time"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// cancel ends a job as its caller does.
+func (s *bundle) cancel(t testing.TB, e tasklog.Entry) tasklog.Entry {
+	t.Helper()
+	next, err := task.Cancelled(e.Job, time.Now(), fault.New(fault.Cancelled, "cancelled").TaskError())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, err = s.log.Commit(t.Context(), next, e.Seq); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.log.Finish(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Leave(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// holdsAtMost bounds what may wait for a route.
+func holdsAtMost(jobs int) func(*config.Route) {
+	return func(r *config.Route) { r.MaxQueued = jobs }
+}
+
+// TestCancelledJobsKeepNoPlace: one tenant cancels its jobs as fast as it sends them,
+// never more than three at a time, while nothing of the route is taken. Whether they
+// stood in line, behind it or with a holder that had not begun, they leave room for the
+// next, also for those of another tenant.
+func TestCancelledJobsKeepNoPlace(t *testing.T) {
+	t.Parallel()
+	for name, places := range map[string]int{"in line": 6, "behind it": 0, "in both": 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+				h := newHall(t, open(t), places, holdsAtMost(6)).open(t)
+				var unfinished []tasklog.Entry
+				for range 58 {
+					unfinished = append(unfinished, h.admit(t, "acme", ""))
+					if len(unfinished) == 3 {
+						h.cancel(t, unfinished[0])
+						unfinished = unfinished[1:]
+					}
+				}
+				for range 3 {
+					h.admit(t, "globex", "")
+				}
+				if n := h.inLine(t) + h.behind(t); n != 5 {
+					t.Errorf("%d items are left of 5 jobs", n)
+				}
+			})
+		})
+	}
+}
+
+// TestTheItemOfASecondSendLeavesToo: two sends of one request were stored, one in line and
+// one behind it, and the log has the first. After a cancel neither is left, so that none
+// comes back as a new job when the job is erased.
+func TestTheItemOfASecondSendLeavesToo(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		h := newHall(t, open(t), 4)
+		first := h.stored(t, video("one", "a cat"))
+		e, err := h.log.Commit(t.Context(), task.FromWork(first), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second := h.stored(t, video("one", "a cat"))
+		if second.GetAcceptedAt().AsTime().Equal(first.GetAcceptedAt().AsTime()) {
+			t.Fatal("both were accepted at one time")
+		}
+		other := h.stored(t, video("one", "a dog"))
+		other.Route = "another"
+		h.put(t, h.lineSubject(first), first)
+		h.put(t, h.waitSubject(second), second)
+		h.put(t, h.waitSubject(other), other)
+		h.cancel(t, e)
+		if line, behind := h.inLine(t), h.behind(t); line != 0 || behind != 1 {
+			t.Errorf("%d items in line and %d behind it, want that of the other request alone", line, behind)
+		}
+		later := h.stored(t, video("one", "a cat")) // after the job was erased
+		h.put(t, h.waitSubject(later), later)
+		end, err := h.log.Get(t.Context(), e.Name())
+		if err == nil {
+			err = h.Leave(t.Context(), end)
+		}
+		if behind := h.behind(t); err != nil || behind != 2 {
+			t.Errorf("%d items behind the line, %v, want that of the later job too", behind, err)
+		}
+	})
+}
+
+// TestLineIsFilledAfterACancel: those that wait behind the line come into the places of
+// cancelled jobs, although nobody takes any.
+func TestLineIsFilledAfterACancel(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		h := newHall(t, open(t), 2).open(t)
+		first, second := h.admit(t, "acme", "1"), h.admit(t, "acme", "2")
+		for _, id := range []string{"3", "4"} {
+			h.admit(t, "globex", id)
+		}
+		h.known(t, 1)
+		h.cancel(t, first)
+		h.cancel(t, second)
+		await(t, "the line is full again", func() bool { return h.inLine(t) == 2 && h.behind(t) == 0 })
+	})
+}
+
+// TestCancelOfAHeldJobFreesItsHolder: a holder that has not begun learns from the log
+// that the job has ended; the broker counts it no more, gives the next one, and takes
+// the late ack.
+func TestCancelOfAHeldJobFreesItsHolder(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		h := newHall(t, open(t), 6).open(t)
+		cfg := h.line.CachedInfo().Config
+		cfg.MaxAckPending = 2
+		var err error
+		if h.line, err = h.b.JetStream().UpdateConsumer(t.Context(), h.b.Names().Work(), cfg); err != nil {
+			t.Fatal(err)
+		}
+		jobs := map[string]tasklog.Entry{}
+		for range 40 {
+			e := h.admit(t, "acme", "")
+			jobs[e.Job.GetId()] = e
+		}
+		for range len(jobs) {
+			h.cancel(t, jobs[h.take(t).ID]) // with two in hand and no ack, a third comes only after a cancel
+		}
+		for _, m := range h.held {
+			if err := m.DoubleAck(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := h.inLine(t) + h.behind(t); n != 0 {
+			t.Errorf("%d items are left", n)
+		}
+		await(t, "nothing is pending", func() bool {
+			info, err := h.line.Info(t.Context())
+			return err == nil && info.NumAckPending == 0 && info.NumPending == 0
+		})
+	})
+}
+
+// TestLeaveKeepsWhatHasBegun: of a job whose submission began, its holder may have the
+// upstream's answer to record, and the end of an attached one leaves a letter.
+func TestLeaveKeepsWhatHasBegun(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		s := setup(t, open(t))
+		e, err := s.Admit(t.Context(), video("", "a cat"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, _ := e.Job.(*genbusv1.VideoTask)
+		next, err := task.Submitting(v, time.Now(), task.Submission{Upstream: "u", Until: time.Now().Add(time.Minute), Deadline: time.Now().Add(time.Hour)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, err = s.log.Commit(t.Context(), next, e.Seq); err != nil {
+			t.Fatal(err)
+		}
+		if s.cancel(t, e); s.workItems(t) != 1 {
+			t.Error("the item of a job that had begun is gone")
+		}
+		item := s.item(t, e.Job.GetId())
+		item.Id, item.Attached = subject.JobID(subject.Video, "acme", "attached"), &genbusv1.AttachedTask{Upstream: "u", UpstreamTaskId: "up-1", Code: "orphaned_submission"}
+		h := hall{bundle: s}
+		h.put(t, h.waitSubject(item), item)
+		attached, err := s.log.Commit(t.Context(), task.FromWork(item), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.cancel(t, attached); h.behind(t) != 1 {
+			t.Error("the item of an attached job is gone")
+		}
+	})
+}
+
+// TestCancelledAfterARefusal: the place of a job that an upstream has refused for now, and
+// that waits for its turn again, is free at once; not so where it may have been accepted.
+func TestCancelledAfterARefusal(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		h := newHall(t, open(t), 0)
+		for submissions, left := range []int{0, 0, 1} {
+			e := h.admit(t, "acme", "")
+			for range submissions {
+				next, err := task.Submitting(e.Job.(*genbusv1.VideoTask), time.Now(), task.Submission{Upstream: "u", Until: time.Now(), Deadline: time.Now().Add(time.Hour)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if e, err = h.log.Commit(t.Context(), next, e.Seq); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if submissions > 0 {
+				next, err := task.Requeued(e.Job.(*genbusv1.VideoTask), time.Now(), time.Now(), "dead_letters_full")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if e, err = h.log.Commit(t.Context(), next, e.Seq); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if h.cancel(t, e); h.behind(t) != left {
+				t.Errorf("%d items wait after a cancel with %d submissions", h.behind(t), submissions)
+			}
+		}
+	})
+}

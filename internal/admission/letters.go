@@ -1,0 +1,290 @@
+package admission
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+const (
+	// lettersEvery is how long a count of letters is used, and lettersFar how long that
+	// of a tenant that has less than half of those that it may have.
+	lettersEvery = 2 * time.Second
+	lettersFar   = 30 * time.Second
+	// lettersRetry is when a refused caller may ask again: an operator has to act first.
+	lettersRetry = time.Minute
+	// largestLetter is a letter with the largest body that does not go to the object
+	// store, its work item and its error, in bytes.
+	largestLetter = publisher.ClaimCheck + 16<<10
+	// rejectedScan is how many letters are read at a time for those of rejected requests.
+	rejectedScan = 200
+	// manyCounts is how many tenants' counts are kept.
+	manyCounts = 10_000
+)
+
+// errUncounted says that JetStream did not say how many letters there are.
+var errUncounted = errors.New("the dead letters were not counted in time")
+
+// letters says whether there is room for the dead letter of one more submission, which
+// may be paid for. A tenant has limits.tenant.max_dead_letters; above that only its own
+// submissions stop. Above a share of GENBUS_DEAD all do: the rest is for two letters of
+// each video that may be in work, of the largest size, but at most half of the stream.
+//
+// Counts are those of the stream, up to 2 s old, and the submissions of this replica
+// since. What other replicas add meanwhile exceeds a tenant's bound, by no more than
+// their videos in work; the rest of the stream has room for it.
+type letters struct {
+	cfg *config.Live
+	b   *broker.Broker
+
+	// read gives the count of a tenant, or of all, anew. Nobody waits for the lock
+	// meanwhile.
+	read func(ctx context.Context, tenant string, c letterCount, most uint64) (letterCount, error)
+
+	mu      sync.Mutex
+	all     letterCount
+	tenants map[string]*letterCount
+}
+
+// letterCount is what is known of the letters of a tenant, or of all.
+type letterCount struct {
+	at            time.Time     // zero: nothing was read
+	tried         time.Time     // the last read, which may have failed
+	err           error         // of that read
+	reading       chan struct{} // closed when the read under way is over; nil for none
+	stored, bytes uint64
+	limit         uint64 // in bytes, from which on nothing is submitted; of all only
+	// open are the submissions of this replica that may end with a letter, and ended
+	// those that have since the count was read.
+	open, ended uint64
+	scanned     uint64 // the letters up to here are none of rejected requests any more
+}
+
+func (c *letterCount) sum() uint64 { return c.stored + c.open + c.ended }
+
+func newLetters(cfg *config.Live, b *broker.Broker) *letters {
+	l := &letters{cfg: cfg, b: b, tenants: map[string]*letterCount{}}
+	l.read = l.readStream
+	return l
+}
+
+// ReserveLetter makes sure that a submission of a tenant's video may leave a dead
+// letter, until release is called. The error is a *fault.Error, dead_letters_full where
+// an operator has to resolve letters first.
+func (a *Admission) ReserveLetter(ctx context.Context, tenant string) (release func(), err error) {
+	if err := a.letters.check(ctx, tenant); err != nil {
+		return nil, err
+	}
+	return a.letters.reserve(tenant), nil
+}
+
+func (l *letters) reserve(tenant string) (release func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	own := l.of(tenant)
+	l.all.open++
+	own.open++
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, c := range []*letterCount{&l.all, own} {
+			c.open--
+			c.ended++
+		}
+		if own.open == 0 && own.tried.IsZero() && own.reading == nil {
+			delete(l.tenants, tenant)
+		}
+	}
+}
+
+// of is the count of a tenant, or of all for none. It needs the lock.
+func (l *letters) of(tenant string) *letterCount {
+	if tenant == "" {
+		return &l.all
+	}
+	c := l.tenants[tenant]
+	if c == nil {
+		c = &letterCount{}
+		l.tenants[tenant] = c
+	}
+	return c
+}
+
+// check refuses a submission of a tenant for whose letter there is no room.
+func (l *letters) check(ctx context.Context, tenant string) error {
+	most := uint64(l.cfg.Now().LimitsOf(tenant).MaxDeadLetters)
+	all, err := l.count(ctx, "", most)
+	if err != nil {
+		return unavailable(err)
+	}
+	if all.bytes >= all.limit {
+		return fault.New(fault.DeadLettersFull, "the stream of dead letters has used %d of the %d bytes from which on nothing new is submitted; "+
+			"an operator resolves letters (operator dead list), or raises nats.streams.dead.max_bytes", all.bytes, all.limit).WithRetryAfter(lettersRetry)
+	}
+	if most == 0 || all.sum() < most {
+		return nil
+	}
+	own, err := l.count(ctx, tenant, most)
+	if err != nil {
+		return unavailable(err)
+	}
+	if own.sum() < most {
+		return nil
+	}
+	return fault.New(fault.DeadLettersFull, "the tenant has %d dead letters of the %d that it may have (max_dead_letters), so none of its videos is submitted; "+
+		"an operator resolves them (operator dead list --tenant %s)", own.sum(), most, tenant).WithRetryAfter(lettersRetry)
+}
+
+// count is that of a tenant, or of all, read again where it is old. All who ask wait for
+// one read, each within its own ctx. While JetStream does not answer, what was read last
+// is used.
+func (l *letters) count(ctx context.Context, tenant string, most uint64) (letterCount, error) {
+	c, reading := l.known(ctx, tenant, most)
+	if reading != nil {
+		select {
+		case <-reading:
+		case <-ctx.Done():
+			return letterCount{}, context.Cause(ctx)
+		}
+		l.mu.Lock()
+		c = *l.of(tenant)
+		l.mu.Unlock()
+	}
+	if c.at.IsZero() {
+		return c, cmp.Or(c.err, errUncounted)
+	}
+	return c, nil
+}
+
+// known is what is known of a tenant, or of all; where that is old, reading is the read
+// that is under way.
+func (l *letters) known(ctx context.Context, tenant string, most uint64) (c letterCount, reading <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	of := l.of(tenant)
+	if of.recent(most) {
+		return *of, nil
+	}
+	if of.reading == nil {
+		of.reading = make(chan struct{})
+		go l.refresh(context.WithoutCancel(ctx), of, tenant, *of, most)
+	}
+	return *of, of.reading
+}
+
+// refresh reads a count again, which was c before.
+func (l *letters) refresh(ctx context.Context, of *letterCount, tenant string, c letterCount, most uint64) {
+	ctx, cancel := context.WithTimeoutCause(ctx, broker.ReadTimeout, errUncounted)
+	defer cancel()
+	read, err := l.read(ctx, tenant, c, most)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(of.reading)
+	of.reading, of.tried, of.err = nil, time.Now(), err
+	if err == nil {
+		of.at, of.stored, of.bytes, of.limit, of.scanned = of.tried, read.stored, read.bytes, read.limit, read.scanned
+		of.ended -= min(c.ended, of.ended) // they are counted now
+	}
+	l.forgetOld()
+}
+
+func (c letterCount) recent(most uint64) bool {
+	if c.err != nil && time.Since(c.tried) < lettersEvery {
+		return true // JetStream does not answer, or has just not answered
+	}
+	if c.limit == 0 && c.ended > 0 && c.sum() >= most {
+		return false // most of what has ended left no letter
+	}
+	every := lettersEvery
+	if c.limit == 0 && c.sum() < most/2 {
+		every = lettersFar
+	}
+	return !c.at.IsZero() && time.Since(c.at) < every
+}
+
+// forgetOld drops the counts of tenants that submit nothing. It needs the lock.
+func (l *letters) forgetOld() {
+	if len(l.tenants) < manyCounts {
+		return
+	}
+	for tenant, c := range l.tenants {
+		if c.open == 0 && c.reading == nil && time.Since(c.tried) > lettersFar {
+			delete(l.tenants, tenant)
+		}
+	}
+}
+
+// readStream counts letters, and makes room where there is none.
+func (l *letters) readStream(ctx context.Context, tenant string, c letterCount, most uint64) (letterCount, error) {
+	names := l.b.Names()
+	s, err := l.b.Stream(ctx, names.Dead())
+	if err != nil {
+		return c, err
+	}
+	if tenant == "" {
+		info := s.CachedInfo()
+		c.stored, c.bytes, c.limit = info.State.Msgs, info.State.Bytes, l.limit(info.Config.MaxBytes)
+		l.dropRejected(ctx, names.DeadPattern(), &c, func() bool { return c.bytes >= c.limit })
+		return c, nil
+	}
+	pattern := names.DeadLetters("", tenant)
+	info, err := s.Info(ctx, jetstream.WithSubjectFilter(pattern))
+	if err != nil {
+		return c, fmt.Errorf("count the dead letters: %w", err)
+	}
+	c.stored = 0
+	for _, n := range info.State.Subjects {
+		c.stored += n
+	}
+	l.dropRejected(ctx, pattern, &c, func() bool { return c.stored >= most })
+	return c, nil
+}
+
+// limit is how many bytes of GENBUS_DEAD may be used when a video is submitted.
+func (l *letters) limit(maxBytes int64) uint64 {
+	var inWork int64
+	for _, r := range l.cfg.Now().Routes {
+		if subject.Kind(r.Kind) == subject.Video {
+			inWork += int64(r.MaxInFlight)
+		}
+	}
+	return uint64(maxBytes - min(2*inWork*largestLetter, maxBytes/2))
+}
+
+// dropRejected removes letters of rejected requests, which earlier versions kept beside
+// those of jobs and dropped when the stream was full: the oldest first, while there are
+// too many. It reads some, and goes on from there the next time.
+func (l *letters) dropRejected(ctx context.Context, pattern string, c *letterCount, tooMany func() bool) {
+	dead := l.b.Names().Dead()
+	for range rejectedScan {
+		if !tooMany() {
+			return
+		}
+		m, err := l.b.Next(ctx, dead, pattern, c.scanned+1)
+		if err != nil {
+			return
+		}
+		var letter genbusv1.DeadLetter
+		if err := proto.Unmarshal(m.Data, &letter); err == nil && publisher.Rejected(l.b.Names(), &letter) {
+			if _, err := l.b.Delete(ctx, dead, m.Seq); err != nil {
+				return
+			}
+			c.stored--
+			c.bytes -= min(uint64(len(m.Data)), c.bytes)
+		}
+		c.scanned = m.Seq
+	}
+}

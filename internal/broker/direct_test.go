@@ -1,0 +1,186 @@
+package broker_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// put stores a message and returns its sequence.
+func put(t testing.TB, b *broker.Broker, m *nats.Msg) uint64 {
+	t.Helper()
+	ack, err := b.Publish(t.Context(), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ack.Seq
+}
+
+// TestPagesOfASubject: read in pages, a subject's messages come in order, whole and without
+// those of others, right after they were stored: on three nodes, too, where a replica that
+// answers may not have them yet.
+func TestPagesOfASubject(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b := open(t)
+		stream, mine, other := b.Names().Chunks(), b.Names().Chunk("t", "mine"), b.Names().Chunk("t", "other")
+		if got, err := b.Page(t.Context(), stream, mine, 1); err != nil || len(got) > 0 {
+			t.Fatalf("of an empty stream: %d messages, %v", len(got), err)
+		}
+		var want []uint64
+		check := func(from int) {
+			t.Helper()
+			var got []uint64
+			for seq := want[from]; ; {
+				page, err := b.Page(t.Context(), stream, mine, seq)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(page) == 0 {
+					break
+				}
+				for _, m := range page {
+					if m.Subject != mine || !strings.HasPrefix(string(m.Data), "m") || m.Time.IsZero() {
+						t.Fatalf("got %+v", m)
+					}
+					got = append(got, m.Seq)
+					seq = m.Seq + 1
+				}
+			}
+			if !slices.Equal(got, want[from:]) {
+				t.Fatalf("from %d: got %v, want %v", want[from], got, want[from:])
+			}
+		}
+		for i := range 40 {
+			put(t, b, msg(other, "", "o"))
+			want = append(want, put(t, b, msg(mine, "", "m"+strings.Repeat("x", 20_000))))
+			check(max(0, i-1))
+		}
+		check(0) // several pages
+	})
+}
+
+// TestBehind finds the subjects with news, on the leader's word, and those that are gone.
+func TestBehind(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b := open(t)
+		stream := b.Names().Tasks()
+		var known []broker.Known
+		for i := range 20 {
+			subj := b.Names().Task(subject.Video, "t", fmt.Sprint("video_", i))
+			known = append(known, broker.Known{Subject: subj, Seq: put(t, b, msg(subj, "", "x"))})
+		}
+		behind := func(missing bool) []int {
+			t.Helper()
+			s, err := b.Stream(t.Context(), stream)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := b.Behind(t.Context(), s.CachedInfo(), known, missing)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return got
+		}
+		if got := behind(false); len(got) > 0 {
+			t.Errorf("of nothing new: %v", got)
+		}
+		for i := range 30 { // at once after the write, again and again
+			k := &known[i%len(known)]
+			seq := put(t, b, msg(k.Subject, "", "y"))
+			if got := behind(i%2 == 0); !slices.Contains(got, i%len(known)) {
+				t.Fatalf("%d is not found to be behind, but %v", i, got)
+			}
+			k.Seq = seq
+		}
+		s, err := b.JetStream().Stream(t.Context(), stream)
+		if err == nil {
+			err = s.DeleteMsg(t.Context(), known[7].Seq)
+		}
+		if err == nil {
+			err = s.Purge(context.WithoutCancel(t.Context()))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := behind(true); len(got) != len(known) {
+			t.Errorf("of %d that are gone: %v", len(known), got)
+		}
+	})
+}
+
+// TestBehindOfNothing: of subjects without a message a check asks no more than of others,
+// and says that none has news.
+func TestBehindOfNothing(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b := open(t)
+		stream, other := b.Names().Chunks(), b.Names().Chunk("t", "other")
+		count := func(subj string) func() int {
+			sub, err := b.Conn().SubscribeSync(subj + stream)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return func() (n int) {
+				if err := b.Conn().Flush(); err != nil {
+					t.Fatal(err)
+				}
+				for _, err = sub.NextMsg(0); err == nil; _, err = sub.NextMsg(0) {
+					n++
+				}
+				return n
+			}
+		}
+		replicas, leader := count("$JS.API.DIRECT.GET."), count("$JS.API.STREAM.MSG.GET.")
+		var known []broker.Known
+		for i := range 20 {
+			known = append(known, broker.Known{Subject: b.Names().Chunk("t", fmt.Sprint("chat_", i))})
+		}
+		none := func(what string) {
+			t.Helper()
+			var got []int
+			for range 5 { // a replica can be late for longer than a check waits
+				s, err := b.Stream(t.Context(), stream)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got, err = b.Behind(t.Context(), s.CachedInfo(), known, false); err != nil {
+					t.Fatal(err)
+				}
+				if n, m := replicas(), leader(); n > 4 || m > 1 {
+					t.Errorf("%s: %d reads of replicas, %d of the leader", what, n, m)
+				}
+				if len(got) == 0 {
+					return
+				}
+			}
+			t.Errorf("%s: %d are behind", what, len(got))
+		}
+		for range 3 {
+			put(t, b, msg(other, "", "o"))
+		}
+		none("others have messages")
+		s, err := b.JetStream().Stream(t.Context(), stream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := put(t, b, msg(other, "", "o"))
+		if err := s.DeleteMsg(t.Context(), last); err != nil {
+			t.Fatal(err)
+		}
+		none("the last message is gone")
+		if err := s.Purge(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		none("all messages are gone")
+	})
+}

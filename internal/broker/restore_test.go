@@ -1,0 +1,114 @@
+package broker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// TestARestoredConsumerTakesChanges: replicas whose pulls are told of the deletion are
+// faster than the server, which goes on removing what it had of the old durable, and
+// would remove what it has of a new one. A durable without its files takes no change,
+// not even a pause, and is gone after a restart of the server.
+func TestARestoredConsumerTakesChanges(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		operator, replica := open(t), open(t)
+		work := operator.Names().Work()
+		want := make([]jetstream.ConsumerConfig, 8)
+		for i := range want {
+			route := fmt.Sprint("r", i)
+			want[i] = jetstream.ConsumerConfig{Durable: route, FilterSubject: operator.Names().WorkRoutePattern(subject.Video, route), AckPolicy: jetstream.AckExplicitPolicy}
+			if _, err := operator.EnsureConsumer(t.Context(), work, want[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		restored := make(chan error)
+		var watched sync.WaitGroup
+		for _, c := range want {
+			watched.Add(1)
+			go func() {
+				first, err := replica.Consumer(t.Context(), work, c.Durable)
+				watched.Done()
+				for now := first; err == nil && now.CachedInfo().Created.Equal(first.CachedInfo().Created); {
+					if now, err = replica.RestoreConsumer(t.Context(), work, c); broker.Unavailable(err) {
+						now, err = first, nil // while it is deleted on some of three nodes, none of them answers
+					}
+				}
+				restored <- err
+			}()
+		}
+		watched.Wait()
+		for _, c := range want {
+			if err := operator.JetStream().DeleteConsumer(t.Context(), work, c.Durable); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range want {
+			if err := <-restored; err != nil {
+				t.Error(err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for _, c := range want {
+			if _, err := operator.JetStream().PauseConsumer(ctx, work, c.Durable, time.Now().Add(time.Hour)); err != nil {
+				t.Errorf("%s: %v", c.Durable, err)
+			}
+		}
+	})
+}
+
+// TestARecreatedStreamOutlivesARestart: a replica that notices the deletion at once makes
+// the stream again while the server removes the files of the old one. What is put into the
+// new one is there after a restart of the server.
+func TestARecreatedStreamOutlivesARestart(t *testing.T) {
+	t.Parallel()
+	o := broker.Options{Names: subject.Default(), Logger: brokertest.Logger(t), Embedded: broker.Embedded{DataDir: t.TempDir(), Listen: "127.0.0.1:0", NoSync: true}}
+	server := brokertest.Open(t, o)
+	replica := brokertest.Open(t, broker.Options{Names: o.Names, Logger: o.Logger, URL: server.ClientURL()})
+	work := server.Names().Work()
+	recreated := make(chan error, 4)
+	for range cap(recreated) {
+		go func() {
+			err := replica.CreateMissingStreams(t.Context())
+			for err == nil && replica.Recreated(work) == 0 {
+				err = replica.CreateMissingStreams(t.Context())
+			}
+			recreated <- err
+		}()
+	}
+	if err := server.JetStream().DeleteStream(t.Context(), work); err != nil {
+		t.Fatal(err)
+	}
+	for range cap(recreated) {
+		if err := <-recreated; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := replica.Recreated(work); n != 1 {
+		t.Errorf("the stream is counted %d times", n)
+	}
+	item := &nats.Msg{Subject: server.Names().WorkItem(subject.Video, "r", "acme", "video_1"), Data: []byte("item")}
+	stored, err := server.Publish(t.Context(), item)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(replica.Close(), server.Close()); err != nil {
+		t.Fatal(err)
+	}
+	server = brokertest.Open(t, o)
+	if m, err := server.At(t.Context(), work, stored.Seq); err != nil || m.Subject != item.Subject {
+		t.Errorf("after the restart the item is %v, %v", m, err)
+	}
+}

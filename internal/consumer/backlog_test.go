@@ -1,0 +1,210 @@
+package consumer
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// inWork bounds the jobs in work of all routes together, so that a tenth of a log of some
+// bytes has config.EndBytes for each.
+func inWork(log int64) func(*config.Config) {
+	return func(c *config.Config) {
+		for i := range c.Routes {
+			c.Routes[i].MaxInFlight = max(int(log/10/(32<<10))/len(c.Routes), 1)
+		}
+	}
+}
+
+// fill admits videos and chats through all replicas at the same time until each of them has
+// refused one of either kind, and returns what was accepted.
+func fill(t testing.TB, replicas []*replica) (ids []subject.TaskName) {
+	t.Helper()
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for i, r := range replicas {
+		for worker := range 8 {
+			group.Go(func() {
+				for n := 0; ; {
+					request := admission.Request{
+						Kind: subject.Video, Tenant: "acme", RequestID: fmt.Sprintf("v%d-%d-%d", i, worker, n), Body: []byte(`{"model":"sandbox-video","prompt":"a dog"}`),
+					}
+					if worker%2 == 1 {
+						request.Kind, request.Body = subject.Chat, []byte(`{"model":"sandbox-chat","messages":[{"role":"user","content":"hi"}]}`)
+					}
+					e, err := r.Admission.Admit(t.Context(), request)
+					if err != nil {
+						code := fault.CodeOf(err)
+						if code == fault.BrokerUnavailable || code == fault.AcceptanceUnknown { // a machine that is busy
+							continue
+						}
+						if code != fault.StorageFull {
+							t.Errorf("refused with %v", err)
+						}
+						return
+					}
+					n++
+					mu.Lock()
+					ids = append(ids, e.Name())
+					mu.Unlock()
+				}
+			})
+		}
+	}
+	group.Wait()
+	return ids
+}
+
+// longReplies is an upstream whose videos are completed at the first poll, with results of
+// some length, and whose chats are answered at once with replies of that length.
+func longReplies(t testing.TB, bytes int) (url string, creates func() int) {
+	var mu sync.Mutex
+	n := 0
+	text := strings.Repeat("x", bytes)
+	url = scripted(t, map[string]http.HandlerFunc{
+		createPath: func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			n++
+			mu.Unlock()
+			says(`{"task_id":%q,"status":"queued"}`, r.Header.Get("Idempotency-Key"))(w, r)
+		},
+		pollPath: saysCompleted,
+		"POST /v1/chat/completions": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, `{"id":"x","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":%q},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}`, text)
+		},
+	})
+	return url, func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return n
+	}
+}
+
+// allEnded waits until no accepted job is left, and checks that each has its end, the end
+// its copy in the feed, and what it consumed.
+func allEnded(t testing.TB, b *broker.Broker, l *tasklog.Log, ids []subject.TaskName) {
+	t.Helper()
+	shortly(t, "no job is left", func() bool {
+		left := uint64(0)
+		for _, name := range []string{b.Names().Work(), b.Names().Wait()} {
+			s, err := b.JetStream().Stream(t.Context(), name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			left += s.CachedInfo().State.Msgs
+		}
+		return left == 0
+	})
+	for _, n := range ids {
+		e, err := l.Get(t.Context(), n)
+		if err != nil || !e.Terminal() {
+			t.Fatalf("%s: %v, %v", n.ID, e, err)
+		}
+		if e.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+			t.Errorf("%s ended with %v", n.ID, e.Job.GetError())
+		}
+		if _, err := b.Last(t.Context(), b.Names().Tasks(), b.Names().Done(n.Kind, n.Tenant, "completed", n.ID)); err != nil {
+			t.Errorf("%s in the feed: %v", n.ID, err)
+		}
+		if _, err := b.Last(t.Context(), b.Names().UsageStream(), b.Names().Usage(n.Kind, n.Tenant, n.ID)); err != nil {
+			t.Errorf("usage of %s: %v", n.ID, err)
+		}
+	}
+}
+
+// TestAnAcceptedBacklogEnds: eight replicas admit at the same time, from figures that are as
+// old as they may be, until the log has no room for another job. Then everything that was
+// accepted ends, with its copy in the feed and what it consumed, although the replies are
+// longer than any before them.
+func TestAnAcceptedBacklogEnds(t *testing.T) {
+	t.Parallel()
+	const log = 8 << 20
+	brokertest.EachLimited(t, broker.Limits{TasksMaxBytes: log}, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		url, creates := longReplies(t, 20<<10)
+		cfg := testConfig(t, url, inWork(log))
+		var replicas []*replica
+		for range 8 {
+			replicas = append(replicas, idleReplica(t, open(t), cfg))
+		}
+		ids := fill(t, replicas)
+		t.Logf("%d jobs were accepted", len(ids))
+		if len(ids) < 100 {
+			t.Errorf("%d jobs were accepted", len(ids))
+		}
+		for _, r := range replicas {
+			if err := r.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b, l := replicas[0].Broker, replicas[0].log
+		allEnded(t, b, l, ids)
+		videos := 0
+		for _, n := range ids {
+			if n.Kind == subject.Video {
+				videos++
+			}
+		}
+		if got := creates(); got != videos {
+			t.Errorf("%d creates for %d videos", got, videos)
+		}
+		if letters := deadLetters(t, b); len(letters) != 0 {
+			t.Errorf("dead letters: %v", letters)
+		}
+	})
+}
+
+// TestAnOrdinaryJobTakesWhatIsAssumed of a life before jobs have ended: a video that is polled
+// once, and a chat with a reply of some hundred words.
+func TestAnOrdinaryJobTakesWhatIsAssumed(t *testing.T) {
+	t.Parallel()
+	for kind, request := range map[subject.Kind]admission.Request{
+		subject.Video: {Body: []byte(`{"model":"sandbox-video","prompt":"a dog"}`)},
+		subject.Chat:  {Body: []byte(`{"model":"sandbox-chat","messages":[{"role":"user","content":"hi"}]}`)},
+	} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			b := brokertest.Single(t)
+			url, _ := longReplies(t, 3000)
+			r := newReplica(t, b, testConfig(t, url))
+			assumed, err := r.log.Room(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			perDay := r.log.JobsPerDay(assumed, kind, 24*time.Hour)
+			const jobs = 10
+			var ids []subject.TaskName
+			for range jobs {
+				request.Kind, request.Tenant = kind, "acme"
+				e, err := r.Admission.Admit(t.Context(), request)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ids = append(ids, e.Name())
+			}
+			allEnded(t, b, r.log, ids)
+			s, err := b.JetStream().Stream(t.Context(), b.Names().Tasks())
+			if err != nil {
+				t.Fatal(err)
+			}
+			life := int64(s.CachedInfo().State.Bytes) / jobs
+			least := assumed.AdmitLimit() / perDay
+			t.Logf("a %s takes %d bytes in %d messages; %d are assumed", kind, life, s.CachedInfo().State.Msgs/jobs, least)
+			if life > least || life < least/4 {
+				t.Errorf("a %s takes %d bytes, and %d are assumed", kind, life, least)
+			}
+		})
+	}
+}

@@ -1,0 +1,238 @@
+package consumer
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+func tryVideo(t testing.TB, r *replica, tenant, requestID, model string) (tasklog.Entry, error) {
+	t.Helper()
+	return r.Admission.Admit(t.Context(), admission.Request{
+		Kind: subject.Video, Tenant: tenant, RequestID: requestID, Body: []byte(`{"model":"` + model + `","prompt":"a cat"}`),
+	})
+}
+
+// resolveLetters removes all letters of jobs, as an operator does.
+func resolveLetters(t testing.TB, b *broker.Broker) {
+	t.Helper()
+	for {
+		m, err := b.Next(t.Context(), b.Names().Dead(), b.Names().DeadPattern(), 1)
+		if err != nil {
+			return
+		}
+		if _, err := b.Delete(t.Context(), b.Names().Dead(), m.Seq); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestATenantAtItsBoundOfLetters: none of its videos is submitted, and none fails; those
+// of other tenants are, on the same route with one place. When an operator has resolved
+// letters, they go on.
+func TestATenantAtItsBoundOfLetters(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		const bound, queued = 2, 6
+		up, b := newSandbox(t), open(t)
+		r := idleReplica(t, b, testConfig(t, up.URL(), func(c *config.Config) { c.Limits.Tenant.MaxDeadLetters = bound },
+			videoRoutes(func(r *config.Route) { r.MaxInFlight, r.ReadyJobs = 1, 4 })))
+		for i := range bound {
+			if _, err := tryVideo(t, r, "acme", fmt.Sprint("unknown-", i), "sandbox-video:drop=after_create"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var waiting []tasklog.Entry
+		for i := range queued {
+			e, err := tryVideo(t, r, "acme", fmt.Sprint("waits-", i), "sandbox-video")
+			if err != nil {
+				t.Fatal(err)
+			}
+			waiting = append(waiting, e)
+		}
+		if err := r.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r.eventually(t, "the tenant at its bound", func() bool { return countOn(t, b, b.Names().Dead(), ">") == bound })
+		_, err := tryVideo(t, r, "acme", "refused", "sandbox-video")
+		if f := fault.From(err); f == nil || f.Code != fault.DeadLettersFull || f.RetryAfter == 0 {
+			t.Errorf("a new request of the tenant: %v", err)
+		}
+		for i := range 3 {
+			e, err := tryVideo(t, r, "other", fmt.Sprint(i), "sandbox-video")
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.eventually(t, "the other tenant's video", func() bool {
+				e, err := r.log.Get(t.Context(), e.Name())
+				return err == nil && e.Terminal()
+			})
+		}
+		if n := up.Sandbox.Stats().Creates; n != bound+3 {
+			t.Errorf("%d creates, want %d", n, bound+3)
+		}
+		for _, e := range waiting {
+			if now, err := r.log.Get(t.Context(), e.Name()); err != nil || now.Job.GetExecution().GetPhase() != genbusv1.JobPhase_JOB_PHASE_QUEUED {
+				t.Errorf("a job that waits is %v, %v", now.Job, err)
+			}
+		}
+		resolveLetters(t, b)
+		for _, e := range waiting {
+			if end := last(follow(t, r.log, e.Job.GetId())); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+				t.Errorf("%s ended %v", e.Job.GetId(), end.Job.GetError())
+			}
+		}
+		if n := up.Sandbox.Stats().Creates; n != bound+3+queued {
+			t.Errorf("%d creates in the end, want %d", n, bound+3+queued)
+		}
+	})
+}
+
+// TestTheStreamOfLettersNearlyFull stops the submissions of all tenants while there is
+// room for the letters of those in work. Letters of rejected requests that an earlier
+// version left there make room.
+func TestTheStreamOfLettersNearlyFull(t *testing.T) {
+	t.Parallel()
+	const size = 200 << 10
+	brokertest.EachLimited(t, broker.Limits{DeadMaxBytes: 4 << 20}, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		up, b := newSandbox(t), open(t)
+		r := idleReplica(t, b, testConfig(t, up.URL()))
+		letter := &genbusv1.DeadLetter{Kind: "video", Tenant: "old", Data: garbage(size), Error: &genbusv1.TaskError{Code: "poisoned"}}
+		put := func(id, subj string, count int) {
+			letter.Subject = subj
+			for i := range count {
+				if err := r.dead.Put(t.Context(), letter, fmt.Sprint(id, i), "x"); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		put("rejected", b.Names().Request(subject.Video, "old"), 6)
+		put("job", "", 6)
+		if _, err := tryVideo(t, r, "acme", "one", "sandbox-video"); err != nil {
+			t.Fatalf("with rejected requests in the stream: %v", err)
+		}
+		if n := countOn(t, b, b.Names().Dead(), ">"); n < 6 || n >= 12 {
+			t.Errorf("%d letters are left", n)
+		}
+		put("more", "", 6)
+		tries := 0
+		r.eventually(t, "a refusal", func() bool {
+			tries++
+			_, err := tryVideo(t, r, "acme", fmt.Sprint("more", tries), "sandbox-video")
+			return fault.CodeOf(err) == fault.DeadLettersFull
+		})
+		if err := r.dead.Put(t.Context(), letter, "in-work", "x"); err != nil {
+			t.Errorf("the letter of a job in work has no room: %v", err)
+		}
+		if n := countOn(t, b, b.Names().Dead(), b.Names().DeadLetter(subject.Video, "old", "job0")); n != 1 {
+			t.Error("a letter of a job was pushed out")
+		}
+	})
+}
+
+// boundOf gives each tenant so many letters.
+func boundOf(letters int) func(*config.Config) {
+	return func(c *config.Config) { c.Limits.Tenant.MaxDeadLetters = letters }
+}
+
+// heldByOther has one item in line that a replica with a bound of one letter was given,
+// and which it has read; its tenant has that letter. The replica does not extend its hold.
+func heldByOther(t *testing.T, b *broker.Broker, url, request string) *videoJob {
+	t.Helper()
+	newReplica(t, b, testConfig(t, url)).stop(true) // it makes the consumer
+	r := idleReplica(t, b, testConfig(t, url, boundOf(1)))
+	letter := &genbusv1.DeadLetter{Kind: "video", Tenant: "acme", Id: "old", Error: &genbusv1.TaskError{Code: "poisoned"}}
+	if err := r.dead.Put(t.Context(), letter, "old", "x"); err != nil {
+		t.Fatal(err)
+	}
+	item := pastItem(request)
+	item.Body = []byte(`{"model":"sandbox-video","prompt":"a cat"}`)
+	e := pastOf(t, r.log, item)
+	putItem(t, b, item)
+	items, err := b.JetStream().Consumer(t.Context(), b.Names().Work(), subject.WorkDurable(subject.Video, config.SandboxVideoRoute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := newDelivery(b.Conn(), brokertest.Next(t, items))
+	if err != nil {
+		t.Fatal(err)
+	}
+	route, ok := r.Routes.Video(config.SandboxVideoRoute)
+	if !ok {
+		t.Fatal("there is no route")
+	}
+	return &videoJob{
+		videoRoute: &videoRoute{Consumer: r.Consumer, routeID: routeID{subject.Video, route.Name}, polls: make(chan struct{}, maxPolls)}, Video: route,
+		name: nameOf(item), item: item, entry: e, msg: d, release: func() {},
+	}
+}
+
+// stillInLine checks that a job has its item in line, after what a late holder has done.
+func stillInLine(t *testing.T, j *videoJob, out Outcome) {
+	t.Helper()
+	if err := settleForSure(t.Context(), j.msg, out); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := j.Broker.Last(t.Context(), j.Broker.Names().Work(), j.Broker.Names().WorkAnyRoute(subject.Video, "acme", j.name.ID)); err != nil {
+		t.Fatalf("the item of the new holder: %v, after %v", err, out)
+	}
+}
+
+// TestALateHolderTakesNoItemAway: a replica that has read a task as queued, and stalls
+// until another one was given the item and has submitted it, finds no room for a letter.
+// The item is the other's.
+func TestALateHolderTakesNoItemAway(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b, up := open(t), newSlowUpstream(t)
+		late := heldByOther(t, b, up.url, "one")
+		r := newReplica(t, b, testConfig(t, up.url, boundOf(0)))
+		r.eventually(t, "the other replica polls", func() bool { return up.number(func() int { return up.reads }) > 0 })
+		out := late.submit(t.Context())
+		stillInLine(t, late, out)
+		if n := countOn(t, b, b.Names().Wait(), ">"); out != Drop() || n != 0 {
+			t.Errorf("the late holder: %v, and %d items wait", out, n)
+		}
+		close(up.done)
+		doneOnce(t, b, last(follow(t, r.log, late.name.ID)))
+		up.askedOnce(t, 1, 0)
+	})
+}
+
+// TestALateHolderThatHasLetGo stalls between its event and its item that waits. Another
+// replica, which knows of no bound, is given the item in line: it does not submit from
+// that one, so that the late ack takes nothing away.
+func TestALateHolderThatHasLetGo(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b, up := open(t), newSlowUpstream(t)
+		late := heldByOther(t, b, up.url, "one")
+		now := time.Now()
+		e, err := task.Requeued(late.video(), now, now, leftLine)
+		if out, ok := late.commitNext(t.Context(), e, err); !ok {
+			t.Fatal(out)
+		}
+		late.left = late.entry.Seq
+		r := newReplica(t, b, testConfig(t, up.url, boundOf(0)))
+		r.eventually(t, "the other replica polls", func() bool { return up.number(func() int { return up.reads }) > 0 })
+		out := late.leaveLine(t.Context())
+		if out != Ack() {
+			t.Errorf("the late holder: %v", out)
+		}
+		stillInLine(t, late, out)
+		close(up.done)
+		doneOnce(t, b, last(follow(t, r.log, late.name.ID)))
+		r.noItems(t, late.name)
+		up.askedOnce(t, 1, 0)
+	})
+}

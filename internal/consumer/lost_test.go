@@ -1,0 +1,200 @@
+package consumer
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// onCluster is a configuration as on a cluster: other replicas may hold jobs.
+func onCluster(c *config.Config) { c.NATS.URL = "nats://127.0.0.1:4222" }
+
+// sendVideos publishes videos of a length, and gives their ids.
+func sendVideos(t testing.TB, b *broker.Broker, name string, n int, length time.Duration) []string {
+	t.Helper()
+	var ids []string
+	for i := range n {
+		request := fmt.Sprint(name, i)
+		ids = append(ids, publish(t, b, subject.Video, request, videoRequest(request, fmt.Sprintf("sandbox-video:duration_ms=%d", length.Milliseconds()), "a cat")))
+	}
+	return ids
+}
+
+// TestDeletedDurablesAreMadeAgain: the durable consumers of a route and of the inbox are
+// deleted while two replicas hold jobs, one of them as many as it may, and others wait.
+// All end, and none is submitted twice; what is sent after that too.
+func TestDeletedDurablesAreMadeAgain(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		up, b := newSandbox(t), open(t)
+		cfg := testConfig(t, up.URL(), onCluster, slotsOf(6, 6))
+		r := newReplica(t, b, cfg)
+		newReplica(t, open(t), cfg)
+		ids := sendVideos(t, b, "before", 20, 2*time.Second)
+		for _, id := range ids[:4] {
+			follow(t, r.log, id, genbusv1.JobPhase_JOB_PHASE_SUBMITTED)
+		}
+		for stream, durables := range map[string][]string{
+			b.Names().Work():     {subject.WorkDurable(subject.Video, config.SandboxVideoRoute)},
+			b.Names().Wait():     {subject.WorkDurable(subject.Video, config.SandboxVideoRoute)},
+			b.Names().Requests(): {subject.IntakeDurable(subject.Video), subject.IntakeDurable(subject.Chat)},
+		} {
+			for _, durable := range durables {
+				if err := b.JetStream().DeleteConsumer(t.Context(), stream, durable); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		ids = append(ids, sendVideos(t, b, "after", 4, 300*time.Millisecond)...)
+		for _, id := range ids {
+			end := last(follow(t, r.log, id))
+			if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+				t.Errorf("%s ended %v", id, end.Job.GetError())
+			}
+			doneOnce(t, b, end)
+		}
+		if s := up.Sandbox.Stats(); s.MaxCreatesPerKey != 1 || s.Tasks != len(ids) {
+			t.Errorf("%d creates for one key, %d tasks of %d", s.MaxCreatesPerKey, s.Tasks, len(ids))
+		}
+		r.eventually(t, "the count of those that wait is there again", func() bool {
+			_, err := b.Consumer(t.Context(), b.Names().Wait(), subject.WorkDurable(subject.Video, config.SandboxVideoRoute))
+			return err == nil
+		})
+	})
+}
+
+// TestChatInHandIsLeftToItsHolder: the durable of its route is deleted while its only call
+// runs. The item comes to another replica for the first time again, which leaves it alone;
+// it is called once, and completes.
+func TestChatInHandIsLeftToItsHolder(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		up, b := newSandbox(t), open(t)
+		cfg := testConfig(t, up.URL(), onCluster)
+		holder := newReplica(t, b, cfg)
+		id := publish(t, b, subject.Chat, "one", chatRequest("one", "sandbox-chat:chunks=10,chunk_interval_ms=1500", true))
+		follow(t, holder.log, id, genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS)
+		other := newReplica(t, open(t), cfg)
+		if err := b.JetStream().DeleteConsumer(t.Context(), b.Names().Work(), subject.WorkDurable(subject.Chat, config.SandboxChatRoute)); err != nil {
+			t.Fatal(err)
+		}
+		end := last(follow(t, other.log, id))
+		if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || end.Job.GetExecution().GetAttempt() != 1 || end.Job.GetExecution().GetWriter() != holder.log.Writer() {
+			t.Errorf("ended %v in attempt %d", end.Job.GetError(), end.Job.GetExecution().GetAttempt())
+		}
+		if n := up.Sandbox.Stats().Chats; n != 1 {
+			t.Errorf("%d calls", n)
+		}
+		doneOnce(t, b, end)
+	})
+}
+
+// TestItemOfADeadHolderComesAgain: the durable was deleted, and the holder of a job is
+// dead. The item is left alone once, and taken when it comes again.
+func TestItemOfADeadHolderComesAgain(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		up, b := newSandbox(t), open(t)
+		cfg := testConfig(t, up.URL(), onCluster)
+		holder := newReplica(t, b, cfg)
+		id := sendVideos(t, b, "v", 1, 4*time.Second)[0]
+		follow(t, holder.log, id, genbusv1.JobPhase_JOB_PHASE_SUBMITTED)
+		holder.stop(false)
+		if err := b.JetStream().DeleteConsumer(t.Context(), b.Names().Work(), subject.WorkDurable(subject.Video, config.SandboxVideoRoute)); err != nil {
+			t.Fatal(err)
+		}
+		taker := newReplica(t, open(t), cfg)
+		end := last(follow(t, taker.log, id))
+		if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || end.Job.GetExecution().GetWriter() != taker.log.Writer() {
+			t.Errorf("ended %v", end.Job.GetError())
+		}
+		if x := end.Job.GetExecution(); x.GetDeliveries() < 2 {
+			t.Errorf("it was taken with delivery %d", x.GetDeliveries())
+		}
+		doneOnce(t, b, end)
+	})
+}
+
+// TestDeletedQueueIsMadeAgain: GENBUS_WORK is deleted while jobs are held. Their holder
+// carries them to their ends, with acknowledgements that find nothing in the new stream;
+// the streams are there again, and jobs that come after that are run. It is an alarm.
+func TestDeletedQueueIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		up, b := newSandbox(t), open(t)
+		cfg := testConfig(t, up.URL(), onCluster)
+		r := newReplica(t, b, cfg)
+		ids := sendVideos(t, b, "held", 6, 15*time.Second)
+		for _, id := range ids {
+			follow(t, r.log, id, genbusv1.JobPhase_JOB_PHASE_SUBMITTED)
+		}
+		for _, stream := range []string{b.Names().Work(), b.Names().Requests()} {
+			if err := b.JetStream().DeleteStream(t.Context(), stream); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.eventually(t, "the streams are there again", func() bool {
+			_, err := b.Consumer(t.Context(), b.Names().Requests(), subject.IntakeDurable(subject.Video))
+			if err == nil {
+				_, err = b.Consumer(t.Context(), b.Names().Work(), subject.WorkDurable(subject.Video, config.SandboxVideoRoute))
+			}
+			return err == nil
+		})
+		if b.Recreated(b.Names().Work()) != 1 || b.Recreated(b.Names().Tasks()) != 0 {
+			t.Errorf("the queue was recreated %d times, the log %d times", b.Recreated(b.Names().Work()), b.Recreated(b.Names().Tasks()))
+		}
+		// As many as were held, so that their sequences would be those of the items that
+		// the holders still acknowledge, if the stream began at 1 again.
+		ids = append(ids, sendVideos(t, b, "after", 8, 12*time.Second)...)
+		for _, id := range ids {
+			end := last(follow(t, r.log, id))
+			if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+				t.Errorf("%s ended %v", id, end.Job.GetError())
+			}
+			doneOnce(t, b, end)
+		}
+		if s := up.Sandbox.Stats(); s.MaxCreatesPerKey != 1 || s.Tasks != len(ids) {
+			t.Errorf("%d creates for one key, %d tasks of %d", s.MaxCreatesPerKey, s.Tasks, len(ids))
+		}
+	})
+}
+
+// TestLateAckFindsNothingInANewStream: a holder acknowledges what it was given before the
+// stream was deleted and created again. No message of the new one goes.
+func TestLateAckFindsNothingInANewStream(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b := open(t)
+		durable := func() jetstream.Consumer {
+			c, err := b.RestoreConsumer(t.Context(), b.Names().Work(), jetstream.ConsumerConfig{
+				Durable: "d", FilterSubject: b.Names().WorkRoutePattern(subject.Video, "r"), AckPolicy: jetstream.AckExplicitPolicy,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c
+		}
+		storeItem(t, b, "r", "video_1", 0)
+		late := brokertest.Next(t, durable())
+		if err := b.JetStream().DeleteStream(t.Context(), b.Names().Work()); err != nil {
+			t.Fatal(err)
+		}
+		c := durable() // makes the stream, too
+		storeItem(t, b, "r", "video_2", 0)
+		brokertest.Next(t, c)
+		if err := late.DoubleAck(t.Context()); err != nil {
+			t.Logf("the late ack: %v", err)
+		}
+		if n := messages(t, b, b.Names().Work()); n != 1 {
+			t.Errorf("%d items are left of one", n)
+		}
+	})
+}

@@ -1,0 +1,74 @@
+package consumer
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+)
+
+// roomAgain is the wait before a submission that the log had no room for is tried again.
+const roomAgain = 5 * time.Second
+
+// leftLine is the status of a task that lets go of its work item: nobody submits it from
+// that item any more, which an ack may take away from whoever has it by then. The task
+// goes on from the next item that the dispatcher puts in line.
+const leftLine = string(fault.DeadLettersFull)
+
+// waitForLetters has a task that may not be submitted, because its dead letter would have
+// no room, wait for its turn again: one that is held takes the place of other tenants'.
+func (j *videoJob) waitForLetters(ctx context.Context, cause error) Outcome {
+	if fault.CodeOf(cause) != fault.DeadLettersFull {
+		return HoldFor(retryLog)
+	}
+	j.Metrics.SubmissionHeld(j.kind)
+	j.Logger.Info("a task is not submitted: an operator has to resolve dead letters first", j.attrs("cause", cause)...)
+	return j.leaveLine(ctx)
+}
+
+// hasLeftLine reports whether the task let go of the item that is held, in the hands of
+// this holder or of one before it.
+func (j *videoJob) hasLeftLine() bool {
+	j.mu.Lock()
+	recorded, _ := strconv.ParseUint(j.msg.recorded, 10, 64) // none is before all events
+	j.mu.Unlock()
+	return j.video().GetUpstreamStatus() == leftLine && recorded < j.entry.Seq
+}
+
+// leaveLine puts the task back behind the line. That is committed first: who is given the
+// item after that finds it in the log, and who was given it before cannot commit.
+func (j *videoJob) leaveLine(ctx context.Context) Outcome {
+	if j.left != j.entry.Seq {
+		now := time.Now()
+		e, err := task.Requeued(j.video(), now, now, leftLine)
+		if err == nil && !j.Log.RoomForProgress(ctx, e) {
+			return j.holdUntil(now.Add(jittered(roomAgain, 0.2)))
+		}
+		if out, ok := j.commitNext(ctx, e, err); !ok {
+			return out
+		}
+		j.left = j.entry.Seq
+	}
+	j.mu.Lock()
+	seq := j.msg.seq
+	j.mu.Unlock()
+	if err := j.Admission.PutBack(ctx, j.entry, j.item, seq); err != nil {
+		j.Logger.Debug("a task that may not be submitted could not be put back; it is held", j.attrs("error", err)...)
+		return j.holdUntil(time.Now().Add(jittered(roomAgain, 0.2)))
+	}
+	return Ack()
+}
+
+// roomForSubmission reports whether a job may be submitted. One that may not is held, not
+// failed: events that reach their age make room.
+func (c *Consumer) roomForSubmission(ctx context.Context, n subject.TaskName, route string) bool {
+	if c.Log.RoomForSubmission(ctx) {
+		return true
+	}
+	c.Metrics.SubmissionHeld(n.Kind)
+	c.Logger.Debug("a submission waits for room in the task log", jobAttrs(n, route)...)
+	return false
+}

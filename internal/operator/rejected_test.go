@@ -1,0 +1,173 @@
+package operator
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// refusedMessage is the letter of an inbox message whose model no route serves.
+func refusedMessage(b *broker.Broker, pad int) *genbusv1.DeadLetter {
+	body := `{"model":"later","prompt":"a dog` + string(bytes.Repeat([]byte(" "), pad)) + `"}`
+	return &genbusv1.DeadLetter{
+		Kind: "video", Tenant: "acme", Subject: b.Names().Request(subject.Video, "acme"), Data: []byte(body),
+		Error: &genbusv1.TaskError{Code: string(fault.ModelNotFound)}, Headers: []*genbusv1.Header{{Key: "content-type", Values: []string{"application/json"}}},
+	}
+}
+
+// reject stores a rejected request as the inbox does, and gives its sequence.
+func reject(t *testing.T, r *replica, l *genbusv1.DeadLetter, seq uint64) uint64 {
+	t.Helper()
+	d := publisher.DeadLetters{Broker: r.o.Broker, Bodies: r.o.Bodies}
+	if err := d.Reject(t.Context(), l, seq, time.Unix(1e9, 0)); err != nil {
+		t.Fatal(err)
+	}
+	m, err := r.o.Broker.Last(t.Context(), r.o.Broker.Names().Rejected(), ">")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.Seq
+}
+
+// TestRejectedRequestsAreListedAfterJobs, told apart from them, and by pages that go
+// over from one stream to the other.
+func TestRejectedRequestsAreListedAfterJobs(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		r := newReplica(t, open(t), newSandbox(t))
+		rejected := []uint64{reject(t, r, refusedMessage(r.o.Broker, 0), 1), reject(t, r, refusedMessage(r.o.Broker, 0), 2)}
+		job := &genbusv1.DeadLetter{Kind: "video", Tenant: "acme", Error: &genbusv1.TaskError{Code: "poisoned"}}
+		jobs := []uint64{store(t, r, job, "x"), store(t, r, job, "y")}
+		if rejected[0] < subject.FirstRejected {
+			t.Errorf("a rejected request has the number %d, which a job's letter can have", rejected[0])
+		}
+		for _, size := range []int{0, 1, 3} {
+			if got, _ := r.pages(Query{Size: size}); !slices.Equal(got, append(slices.Clone(jobs), rejected...)) {
+				t.Errorf("pages of %d: %v", size, got)
+			}
+		}
+		if got, _ := r.pages(Query{Code: string(fault.ModelNotFound)}); !slices.Equal(got, rejected) {
+			t.Errorf("by code: %v", got)
+		}
+		for i, l := range r.letters(Query{}) {
+			if l.GetRejected() != (i >= len(jobs)) {
+				t.Errorf("letter %d says rejected: %t", l.GetSequence(), l.GetRejected())
+			}
+		}
+	})
+}
+
+// TestOneMessageMakesOneJob: a message that was rejected twice, because its replica
+// died before it was acknowledged, has two letters.
+func TestOneMessageMakesOneJob(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	s, err := b.JetStream().Stream(t.Context(), b.Names().Rejected())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := s.CachedInfo().Config
+	cfg.Duplicates = 100 * time.Millisecond
+	if _, err := b.JetStream().UpdateStream(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	r := newReplica(t, b, newSandbox(t), withRoute("later"))
+	first := reject(t, r, refusedMessage(b, 0), 7)
+	await(t, "the second letter", func() bool { return reject(t, r, refusedMessage(b, 0), 7) > first })
+	ids := map[string]bool{}
+	for _, l := range r.letters(Query{}) {
+		e, err := r.Redrive(t.Context(), l.GetSequence())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[e.Job.GetId()] = true
+		r.gone(l.GetSequence())
+	}
+	other, err := r.Redrive(t.Context(), reject(t, r, refusedMessage(b, 0), 8))
+	if err != nil || len(ids) != 1 || ids[other.Job.GetId()] {
+		t.Errorf("the message made %v, and another one %v, %v", ids, other.Job, err)
+	}
+}
+
+// TestACutRequestIsNotRedriven: its letter says so, and can be shown and dropped.
+func TestACutRequestIsNotRedriven(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	r := newReplica(t, b, newSandbox(t), withRoute("later"))
+	l := refusedMessage(b, 300<<10)
+	size := uint64(len(l.GetData()))
+	seq := reject(t, r, l, 1)
+	if shown, err := r.Letter(t.Context(), seq); err != nil || shown.GetDataSize() != size || shown.GetLetter().GetCut().GetSize() != size {
+		t.Errorf("the letter is shown as %v, %v", shown, err)
+	}
+	if _, err := r.Redrive(t.Context(), seq); fault.CodeOf(err) != fault.LetterUnusable {
+		t.Errorf("redriven: %v", err)
+	}
+	if err := r.Drop(t.Context(), seq); err != nil {
+		t.Error(err)
+	}
+	r.gone(seq)
+}
+
+// TestLettersOfAnEarlierVersion: it kept both kinds in GENBUS_DEAD, which dropped the
+// oldest when it was full. They stay what they were.
+func TestLettersOfAnEarlierVersion(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b := open(t)
+		old := jetstream.StreamConfig{}
+		for _, cfg := range b.Streams() {
+			if cfg.Name == b.Names().Dead() {
+				old = cfg
+			}
+		}
+		old.Discard, old.Metadata = jetstream.DiscardOld, map[string]string{subject.MetadataRevision: "2"}
+		for _, name := range []string{b.Names().Dead(), b.Names().Rejected()} {
+			if err := b.JetStream().DeleteStream(t.Context(), name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := b.JetStream().CreateStream(t.Context(), old); err != nil {
+			t.Fatal(err)
+		}
+		r := newReplica(t, b, newSandbox(t), withRoute("later"))
+		id := subject.JobID(subject.Video, "acme", "x")
+		message := store(t, r, refusedMessage(b, 0), id)
+		job := store(t, r, &genbusv1.DeadLetter{Id: id, Kind: "video", Tenant: "acme", Data: []byte(videoBody), Error: &genbusv1.TaskError{Code: "poisoned"}}, id)
+		drop := store(t, r, refusedMessage(b, 0), "seq-9")
+
+		if err := b.EnsureStreams(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s, err := b.Stream(t.Context(), b.Names().Dead())
+		if err != nil || s.CachedInfo().Config.Discard != jetstream.DiscardNew {
+			t.Fatalf("the stream is %v, %v", s.CachedInfo().Config, err)
+		}
+		want := map[uint64]bool{message: true, job: false, drop: true}
+		for _, l := range r.letters(Query{}) {
+			if is, known := want[l.GetSequence()]; !known || l.GetRejected() != is {
+				t.Errorf("letter %d: %v", l.GetSequence(), l)
+			}
+		}
+		for _, seq := range []uint64{message, job} {
+			if _, err := r.Redrive(t.Context(), seq); err != nil {
+				t.Errorf("letter %d: %v", seq, err)
+			}
+			r.gone(seq)
+		}
+		if err := r.Drop(t.Context(), drop); err != nil {
+			t.Error(err)
+		}
+		r.gone(drop)
+	})
+}

@@ -1,0 +1,69 @@
+package publisher
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// Bounds of the requests of one kind and tenant that were never accepted. A letter of
+// up to rejectedWhole bytes is kept whole, so that it can be redriven; of a larger one
+// the first rejectedCut bytes are. JetStream keeps broker.RejectedPerSubject letters on
+// each subject. Small letters have rejectedSlots subjects and the others have one, so
+// that neither exceed 12.5 MiB.
+const (
+	rejectedWhole = ClaimCheck
+	rejectedCut   = 4 << 10
+	rejectedSmall = 4 << 10
+	rejectedSlots = rejectedWhole / rejectedSmall
+	largeSlot     = "large"
+)
+
+// Reject stores the letter of an inbox message that was never accepted, by its sequence
+// and the time at which it was stored. Nothing is read, and the object
+// store is not used: garbage must cost little. A message that is rejected twice can have
+// two letters, which make one job: the message is named in their Nats-Msg-Id.
+func (d DeadLetters) Reject(ctx context.Context, letter *genbusv1.DeadLetter, seq uint64, stored time.Time) error {
+	slot := largeSlot
+	switch size := proto.Size(letter); {
+	case size > rejectedWhole:
+		cut(letter)
+	case size <= rejectedSmall:
+		slot = strconv.FormatUint(seq%rejectedSlots, 10)
+	}
+	subj := d.Broker.Names().RejectedLetter(subject.Kind(letter.GetKind()), letter.GetTenant(), slot)
+	if err := d.publish(ctx, letter, subj, fmt.Sprintf("inbox.%d.%d", stored.UnixNano(), seq)); err != nil {
+		return fmt.Errorf("letter of request %d: %w", seq, err)
+	}
+	return nil
+}
+
+// cut leaves the beginning of a message, and says what it was.
+func cut(letter *genbusv1.DeadLetter) {
+	data := letter.GetData()
+	sum := sha256.Sum256(data)
+	letter.Cut = &genbusv1.Cut{Size: uint64(len(data)), Sha256: sum[:]}
+	letter.Data = data[:min(len(data), rejectedCut)]
+	slices.SortFunc(letter.Headers, func(a, b *genbusv1.Header) int { return strings.Compare(a.GetKey(), b.GetKey()) })
+	left := rejectedCut
+	letter.Headers = slices.DeleteFunc(letter.Headers, func(h *genbusv1.Header) bool {
+		left -= proto.Size(h)
+		return left < 0
+	})
+}
+
+// Rejected reports whether a letter is of a request that was never accepted, in either
+// stream: earlier versions kept these beside the letters of jobs.
+func Rejected(names subject.Space, letter *genbusv1.DeadLetter) bool {
+	kind, _, _ := names.ParseRequest(letter.GetSubject())
+	return kind != ""
+}

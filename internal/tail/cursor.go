@@ -1,0 +1,178 @@
+package tail
+
+import (
+	"context"
+	"io"
+	"slices"
+	"sort"
+)
+
+// turn is how many items a follower that catches up is given at a time.
+const turn = 64
+
+// Cursor is one follower's place in a log. Its methods are called by one goroutine;
+// Signal alone may be received from by any.
+type Cursor[K comparable, V any] struct {
+	t      *tail[K, V]
+	signal chan struct{}
+	buf    []Item[V]
+
+	// Under the tail's lock:
+	epoch int64
+	at    uint64
+	live  bool  // it has caught up, and may be Buffer behind from now on
+	taken int64 // what it has had of the tail's total
+	cut   bool
+}
+
+// Signal is sent to when Next may have something.
+func (c *Cursor[K, V]) Signal() <-chan struct{} { return c.signal }
+
+func (c *Cursor[K, V]) ring() {
+	select {
+	case c.signal <- struct{}{}:
+	default:
+	}
+}
+
+// Close ends the following. It may be called twice.
+func (c *Cursor[K, V]) Close() {
+	if c.t.leave(c) {
+		c.t.set.remove(c.t)
+	}
+}
+
+// Started waits until the head of the log was read, and returns it; false: the log is
+// empty. The head may be as old as the tail's last check, where others follow already,
+// unless the follower knows of another epoch.
+func (c *Cursor[K, V]) Started(ctx context.Context) (head Item[V], found bool, err error) {
+	t := c.t
+	if err := t.await(ctx, func() bool { return t.headDone > 0 }); err != nil {
+		return head, false, err
+	}
+	t.mu.Lock()
+	other := c.epoch != 0 && c.epoch != t.epoch
+	t.mu.Unlock()
+	if other {
+		if err := c.Sync(ctx); err != nil {
+			return head, false, err
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n := len(t.items); n > 0 {
+		return t.items[n-1], true, nil
+	}
+	return head, false, nil
+}
+
+// Sync waits until the leader was asked for the last item, after the call, and everything
+// up to it can be taken from Next. Those who ask at the same time share the reading.
+func (c *Cursor[K, V]) Sync(ctx context.Context) error {
+	t := c.t
+	t.mu.Lock()
+	ticket := t.heads + 1
+	t.wantHead = true
+	t.kick()
+	t.mu.Unlock()
+	return t.await(ctx, func() bool { return t.final || t.headDone >= ticket })
+}
+
+// await waits until done, which is called with the lock.
+func (t *tail[K, V]) await(ctx context.Context, done func() bool) error {
+	for {
+		t.mu.Lock()
+		ok, err, changed := done(), t.err, t.changed
+		t.mu.Unlock()
+		switch {
+		case ok:
+			return nil
+		case err != nil:
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// MoveTo goes on from behind a place of an epoch.
+func (c *Cursor[K, V]) MoveTo(epoch int64, at uint64) {
+	c.t.mu.Lock()
+	defer c.t.mu.Unlock()
+	c.epoch, c.at, c.live = epoch, at, false
+}
+
+// Epoch is that of the items which Next returned last.
+func (c *Cursor[K, V]) Epoch() int64 {
+	c.t.mu.Lock()
+	defer c.t.mu.Unlock()
+	return c.epoch
+}
+
+// Next returns the next items, in order and without a gap; none when the log has no more,
+// as far as is known: Signal tells when to ask again. They are good until the next call.
+// The error is io.EOF behind the final item, ErrSlowReader, the end of ctx, or why the log
+// can be read no more. It waits where the stream is read.
+func (c *Cursor[K, V]) Next(ctx context.Context) ([]Item[V], error) {
+	t := c.t
+	for {
+		t.mu.Lock()
+		if c.epoch != t.epoch && t.started {
+			c.epoch, c.at, c.live = t.epoch, 0, false
+		}
+		switch {
+		case c.cut:
+			t.mu.Unlock()
+			return nil, ErrSlowReader
+		case c.at >= t.base:
+			defer t.mu.Unlock()
+			return c.copy()
+		case t.err != nil:
+			defer t.mu.Unlock()
+			return nil, t.err
+		}
+		c.live = false
+		p, err := t.older(ctx, c.at)
+		if err != nil {
+			return nil, err
+		}
+		c.moved(p.upTo)
+		if len(p.items) > 0 {
+			return p.items, nil
+		}
+	}
+}
+
+func (c *Cursor[K, V]) moved(to uint64) {
+	c.t.mu.Lock()
+	defer c.t.mu.Unlock()
+	c.at = max(c.at, to)
+}
+
+// copy needs the tail's lock.
+func (c *Cursor[K, V]) copy() ([]Item[V], error) {
+	t := c.t
+	clear(c.buf)
+	c.buf = c.buf[:0]
+	first := sort.Search(len(t.items), func(i int) bool { return t.items[i].Pos > c.at })
+	rest := t.items[first:]
+	if !c.live && len(rest) > turn {
+		rest = rest[:turn]
+	} else if t.started {
+		c.live, c.taken = true, t.total
+	}
+	switch {
+	case len(rest) > 0:
+		c.buf = append(slices.Grow(c.buf, len(rest)), rest...)
+		c.at = rest[len(rest)-1].Pos
+		return c.buf, nil
+	case t.err != nil:
+		return nil, t.err
+	case t.final:
+		return nil, io.EOF
+	}
+	return nil, nil
+}

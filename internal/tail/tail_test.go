@@ -1,0 +1,493 @@
+package tail_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/tail"
+)
+
+// fake is the stream of one log: item i has place i and the value i.
+type fake struct {
+	mu    sync.Mutex
+	last  uint64
+	epoch int64
+	lost  bool  // nothing is delivered
+	fails error // every read fails
+
+	live   func(tail.Item[uint64], error)
+	heads  int
+	pages  map[uint64]int // by the place behind which they were read
+	checks int
+}
+
+const (
+	fakeSize = 100
+	fakePage = 10
+)
+
+func item(i uint64) tail.Item[uint64] {
+	return tail.Item[uint64]{Pos: i, Before: i - 1, Seq: i, Size: fakeSize, Value: i}
+}
+
+// store stores the next n items.
+func (f *fake) store(n int) {
+	for range n {
+		f.mu.Lock()
+		f.last++
+		live, it := f.live, item(f.last)
+		if f.lost {
+			live = nil
+		}
+		f.mu.Unlock()
+		if live != nil {
+			live(it, nil)
+		}
+	}
+}
+
+func (f *fake) set(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+}
+
+func (f *fake) Epoch(context.Context) (int64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.epoch, f.fails
+}
+
+func (f *fake) Listen(_ string, live func(tail.Item[uint64], error)) (func(), error) {
+	f.set(func() { f.live = live })
+	return func() {}, nil
+}
+
+func (f *fake) Head(context.Context, string) (tail.Item[uint64], bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.heads++
+	return item(f.last), f.last > 0 && f.fails == nil, f.fails
+}
+
+func (f *fake) Page(ctx context.Context, _ string, after, _ uint64) (out []tail.Item[uint64], err error) {
+	_ = broker.Wait(ctx, time.Millisecond) // others want the same page meanwhile
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.pages == nil {
+		f.pages = map[uint64]int{}
+	}
+	f.pages[after]++
+	for i := after + 1; i <= min(f.last, after+fakePage); i++ {
+		out = append(out, item(i))
+	}
+	return out, f.fails
+}
+
+func (f *fake) Behind(_ context.Context, known []tail.Known[string], _ bool) (c tail.Change, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.checks++
+	for i, k := range known {
+		if f.last > k.Seq {
+			c.Behind = append(c.Behind, i)
+		}
+	}
+	c.Seq, c.Epoch = f.last, f.epoch
+	return c, f.fails
+}
+
+// read takes items until there are n, or an error.
+func read(ctx context.Context, c *tail.Cursor[string, uint64], n int) (out []uint64, err error) {
+	if _, _, err := c.Started(ctx); err != nil {
+		return nil, err
+	}
+	for len(out) < n {
+		items, err := c.Next(ctx)
+		for _, it := range items {
+			out = append(out, it.Value)
+		}
+		if err != nil {
+			return out, err
+		}
+		if len(items) > 0 {
+			continue
+		}
+		select {
+		case <-c.Signal():
+		case <-ctx.Done():
+			return out, context.Cause(ctx)
+		}
+	}
+	return out, nil
+}
+
+// pass lets the time of a synctest bubble pass.
+func pass(t *testing.T, d time.Duration) {
+	t.Helper()
+	if err := broker.Wait(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func upTo(from, to uint64) (out []uint64) {
+	for i := from; i <= to; i++ {
+		out = append(out, i)
+	}
+	return out
+}
+
+func expect(t *testing.T, c *tail.Cursor[string, uint64], want ...uint64) {
+	t.Helper()
+	got, err := read(t.Context(), c, len(want))
+	if err != nil || !slices.Equal(got, want) {
+		t.Fatalf("got %v, %v, want %v", got, err, want)
+	}
+}
+
+// TestAGapIsReadOnce: what live delivery lost is read once for all followers, and comes in
+// its place.
+func TestAGapIsReadOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		s := tail.NewSet(f, tail.Options{})
+		var followers []*tail.Cursor[string, uint64]
+		for range 5 {
+			c := s.Join("k", 0, 0, false)
+			defer c.Close()
+			expect(t, c)
+			followers = append(followers, c)
+		}
+		f.store(3)
+		f.set(func() { f.lost = true })
+		f.store(2)
+		f.set(func() { f.lost = false })
+		f.store(2)
+		for _, c := range followers {
+			expect(t, c, upTo(1, 7)...)
+		}
+		if f.heads != 1 || len(f.pages) != 1 || f.pages[3] != 1 || f.checks != 0 {
+			t.Errorf("%d heads, pages %v, %d checks", f.heads, f.pages, f.checks)
+		}
+	})
+}
+
+// TestTheLastItemIsFoundAfterASilence, of 10 s since something came; not before.
+func TestTheLastItemIsFoundAfterASilence(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		s := tail.NewSet(f, tail.Options{})
+		c := s.Join("k", 0, 0, false)
+		defer c.Close()
+		for i := range uint64(20) { // for longer than a silence
+			f.store(1)
+			expect(t, c, i+1)
+			pass(t, time.Second)
+		}
+		if f.checks != 0 {
+			t.Errorf("%d checks while items came", f.checks)
+		}
+		f.set(func() { f.lost = true })
+		f.store(1)
+		lost := time.Now()
+		expect(t, c, 21)
+		if took := time.Since(lost); took < 8*time.Second || took > 12*time.Second {
+			t.Errorf("found after %s", took)
+		}
+		// After a reconnect it is found at once.
+		f.store(1)
+		lost = time.Now()
+		s.Wake()
+		expect(t, c, 22)
+		if took := time.Since(lost); took > 100*time.Millisecond {
+			t.Errorf("after a reconnect found after %s", took)
+		}
+	})
+}
+
+// TestLateFollowersOfALongLog: it is longer than what a tail keeps. Those who come at the
+// same time share its pages; and a follower that catches up slowly is not cut.
+func TestLateFollowersOfALongLog(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const length, late = 1000, 200
+		f := &fake{last: length}
+		s := tail.NewSet(f, tail.Options{Buffer: 20 * fakeSize})
+		var all sync.WaitGroup
+		for i := range late {
+			c := s.Join("k", 0, 0, false)
+			all.Go(func() {
+				defer c.Close()
+				if i == 0 {
+					pass(t, time.Minute)
+				}
+				got, err := read(t.Context(), c, length+10)
+				if err != nil || !slices.Equal(got, upTo(1, length+10)) {
+					t.Errorf("got %d items, %v", len(got), err)
+				}
+			})
+		}
+		pass(t, time.Second)
+		f.store(10)
+		all.Wait()
+		most := 0
+		for _, n := range f.pages {
+			most = max(most, n)
+		}
+		if most > 3 { // the slow one reads again what is not kept
+			t.Errorf("a page was read %d times", most)
+		}
+		if f.heads != 1 {
+			t.Errorf("%d heads", f.heads)
+		}
+	})
+}
+
+func TestAFollowerThatIsBehindIsCutAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		s := tail.NewSet(f, tail.Options{Buffer: 10 * fakeSize})
+		slow, quick := s.Join("k", 0, 0, false), s.Join("k", 0, 0, false)
+		defer slow.Close()
+		defer quick.Close()
+		expect(t, slow)
+		if _, err := slow.Next(t.Context()); err != nil { // it has caught up
+			t.Fatal(err)
+		}
+		for i := range uint64(11) {
+			f.store(1)
+			expect(t, quick, i+1)
+		}
+		if _, err := slow.Next(t.Context()); !errors.Is(err, tail.ErrSlowReader) {
+			t.Errorf("the slow one: %v", err)
+		}
+	})
+}
+
+// TestTheBudgetIsKept: all tails keep no more than their budget for late followers, who
+// get everything all the same.
+func TestTheBudgetIsKept(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		s := tail.NewSet(f, tail.Options{Budget: 5 * fakeSize})
+		c := s.Join("k", 0, 0, false)
+		defer c.Close()
+		for i := range uint64(50) {
+			f.store(1)
+			expect(t, c, i+1)
+		}
+		if held := s.Held(); held > 5*fakeSize {
+			t.Errorf("%d bytes are held", held)
+		}
+		late := s.Join("k", 0, 0, false)
+		expect(t, late, upTo(1, 50)...)
+		late.Close()
+		c.Close()
+		if held := s.Held(); held != 0 {
+			t.Errorf("%d bytes are held without a follower", held)
+		}
+	})
+}
+
+// TestFailedReadsAreTriedAgain for 30 s, by those who follow and by those who come.
+func TestFailedReadsAreTriedAgain(t *testing.T) {
+	t.Parallel()
+	for _, away := range []time.Duration{20 * time.Second, time.Minute} {
+		t.Run(fmt.Sprint(away), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := &fake{}
+				s := tail.NewSet(f, tail.Options{Silence: time.Second})
+				c := s.Join("k", 0, 0, false)
+				defer c.Close()
+				expect(t, c)
+				f.set(func() { f.lost, f.fails = true, fmt.Errorf("no leader: %w", broker.ErrUnavailable) })
+				f.store(1)
+				time.AfterFunc(away, func() { f.set(func() { f.fails = nil }) })
+				late := s.Join("other", 0, 0, false)
+				defer late.Close()
+				for _, follower := range []*tail.Cursor[string, uint64]{c, late} {
+					got, err := read(t.Context(), follower, 1)
+					if away > 30*time.Second {
+						if !errors.Is(err, broker.ErrUnavailable) {
+							t.Errorf("got %v, %v", got, err)
+						}
+					} else if err != nil || !slices.Equal(got, upTo(1, 1)) {
+						t.Errorf("got %v, %v", got, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestKnownTroubleIsToldAtOnce to those who have just come.
+func TestKnownTroubleIsToldAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{fails: broker.ErrUnavailable}
+		s := tail.NewSet(f, tail.Options{Trouble: func() error { return broker.ErrUnavailable }})
+		c := s.Join("k", 0, 0, false)
+		defer c.Close()
+		begin := time.Now()
+		if _, _, err := c.Started(t.Context()); !errors.Is(err, broker.ErrUnavailable) || time.Since(begin) > 0 {
+			t.Errorf("%v after %s", err, time.Since(begin))
+		}
+	})
+}
+
+// TestANewStreamIsReadFromItsStart, whose places begin again.
+func TestANewStreamIsReadFromItsStart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{epoch: 1}
+		s := tail.NewSet(f, tail.Options{})
+		c := s.Join("k", 1, 0, false)
+		defer c.Close()
+		f.store(5)
+		expect(t, c, upTo(1, 5)...)
+		f.set(func() { f.epoch, f.last = 2, 0 })
+		f.store(3)
+		expect(t, c, upTo(1, 3)...)
+		if c.Epoch() != 2 {
+			t.Errorf("epoch %d", c.Epoch())
+		}
+		f.store(1)
+		expect(t, c, 4)
+	})
+}
+
+// hub is a fake whose listener is called with a lock that stop waits for.
+type hub struct {
+	fake
+	lock      sync.RWMutex
+	listening chan struct{} // Listen has begun
+	closed    chan struct{} // Listen returns
+	stopping  chan struct{} // stop was called
+}
+
+func (h *hub) Listen(key string, live func(tail.Item[uint64], error)) (func(), error) {
+	_, err := h.fake.Listen(key, live)
+	close(h.listening)
+	<-h.closed
+	return func() {
+		close(h.stopping)
+		h.lock.Lock()
+		defer h.lock.Unlock()
+		h.set(func() { h.live = nil })
+	}, err
+}
+
+// TestATailThatClosesWhileItBeginsToListen waits for no delivery, which may wait for it.
+func TestATailThatClosesWhileItBeginsToListen(t *testing.T) {
+	t.Parallel()
+	h := &hub{listening: make(chan struct{}), closed: make(chan struct{}), stopping: make(chan struct{})}
+	c := tail.NewSet(h, tail.Options{}).Join("k", 0, 0, false)
+	<-h.listening
+	c.Close()
+	delivered := make(chan struct{})
+	h.lock.RLock()
+	go func() {
+		defer close(delivered)
+		defer h.lock.RUnlock()
+		<-h.stopping
+		h.store(1)
+	}()
+	close(h.closed)
+	select { // a lock is no wait that a bubble could tell from work
+	case <-delivered:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the delivery and the end of the subscription wait for each other")
+	}
+	h.lock.Lock() // stop comes to its end
+	defer h.lock.Unlock()
+}
+
+// makings is a fake whose pages tell the makings of the stream apart: item i of making e
+// has the value 1000*e + i. A page comes when its making's gate opens.
+type makings struct {
+	fake
+	gates map[int64]chan struct{}
+}
+
+func (m *makings) Page(ctx context.Context, key string, after, seq uint64) ([]tail.Item[uint64], error) {
+	epoch, _ := m.Epoch(ctx)
+	items, err := m.fake.Page(ctx, key, after, seq)
+	for i := range items {
+		items[i].Value += 1000 * uint64(epoch)
+	}
+	<-m.gates[epoch]
+	return items, err
+}
+
+// TestAPageOfTheOldStreamIsNotShared with followers of the new one, who share theirs.
+func TestAPageOfTheOldStreamIsNotShared(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := &makings{fake: fake{epoch: 1, last: 30}, gates: map[int64]chan struct{}{1: make(chan struct{}), 2: make(chan struct{})}}
+		s := tail.NewSet(m, tail.Options{})
+		var all sync.WaitGroup
+		follow := func(epoch int64) {
+			c := s.Join("k", epoch, 0, false)
+			if _, _, err := c.Started(t.Context()); err != nil {
+				t.Error(err)
+			}
+			all.Go(func() {
+				defer c.Close()
+				if got, err := c.Next(t.Context()); err != nil || len(got) == 0 || got[0].Value != uint64(1000*epoch+1) {
+					t.Errorf("a follower of making %d got %v, %v", epoch, got, err)
+				}
+			})
+			pass(t, 10*time.Millisecond) // its page is being read
+		}
+		follow(1)
+		m.set(func() { m.epoch, m.last = 2, 20 })
+		follow(2)
+		close(m.gates[1])
+		synctest.Wait()
+		follow(2)
+		close(m.gates[2])
+		all.Wait()
+		if m.pages[0] != 2 {
+			t.Errorf("the first page was read %d times", m.pages[0])
+		}
+	})
+}
+
+// deaf has no live delivery: its logs fail as soon as they are begun.
+type deaf struct{ fake }
+
+var errDeaf = errors.New("no live delivery")
+
+func (*deaf) Listen(string, func(tail.Item[uint64], error)) (func(), error) { return nil, errDeaf }
+
+// TestATailThatFailsAtOnceHasItsFollower: it fails, however soon, with its first follower
+// there to be told.
+func TestATailThatFailsAtOnceHasItsFollower(t *testing.T) {
+	t.Parallel()
+	set := tail.NewSet[string, uint64](&deaf{}, tail.Options{Trouble: func() error { return nil }})
+	var followers sync.WaitGroup
+	for range 16 {
+		followers.Go(func() {
+			for range 500 {
+				c := set.Join("log", 0, 0, false)
+				if _, _, err := c.Started(t.Context()); !errors.Is(err, errDeaf) {
+					t.Errorf("started with %v", err)
+				}
+				c.Close()
+			}
+		})
+	}
+	followers.Wait()
+}

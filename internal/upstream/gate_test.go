@@ -1,0 +1,56 @@
+package upstream
+
+import (
+	"net"
+	"syscall"
+	"testing"
+)
+
+// TestWhatCountsAsLeaving: bytes of the body do, and nothing else.
+func TestWhatCountsAsLeaving(t *testing.T) {
+	t.Parallel()
+	text := []byte("something")
+	for name, c := range map[string]struct {
+		takes   int
+		begun   bool
+		written bool
+	}{
+		"the header block":          {len(text), false, false},
+		"the body":                  {len(text), true, true},
+		"a part of the body":        {3, true, true},
+		"nothing of the body":       {0, true, false},
+		"nothing of the headers":    {0, false, false},
+		"a part of the header only": {3, false, false},
+	} {
+		b := newOnceBody(t.Context(), text)
+		gate := &gatedConn{Conn: takingConn{takes: c.takes}}
+		b.setGated(true)
+		gate.request.Store(b)
+		b.wroteHeaders()
+		if c.begun {
+			_, _ = b.Read(make([]byte, 1))
+		}
+		if n, _ := gate.Write(text); n != c.takes {
+			t.Errorf("%s: %d bytes written", name, n)
+		}
+		if written := b.seal(); written != c.written {
+			t.Errorf("%s counts as written: %v, want %v", name, written, c.written)
+		}
+		if n, err := gate.Write(text); !c.begun && (n != 0 || err == nil) {
+			t.Errorf("%s: %d bytes left after the request was given up, %v", name, n, err)
+		}
+	}
+}
+
+// takingConn takes so many bytes of a write.
+type takingConn struct {
+	net.Conn
+	takes int
+}
+
+func (c takingConn) Write(p []byte) (int, error) {
+	if c.takes < len(p) {
+		return c.takes, syscall.EPIPE
+	}
+	return len(p), nil
+}

@@ -1,0 +1,104 @@
+package upstream_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+
+	"golang.org/x/net/http2"
+
+	"github.com/genbus/genbus/internal/upstream"
+	"github.com/genbus/genbus/internal/upstream/upstreamtest"
+)
+
+// TestWhatHTTP2SaysOfACreate: an upstream that says that it did not process a
+// request is believed; what it says otherwise proves nothing.
+func TestWhatHTTP2SaysOfACreate(t *testing.T) {
+	t.Parallel()
+	const refused, unknown = upstream.RefusedForNow, upstream.Unknown
+	for name, c := range map[string]struct {
+		says func(c *upstreamtest.HTTP2Conn, stream uint32)
+		want upstream.Verdict
+	}{
+		"REFUSED_STREAM": {func(c *upstreamtest.HTTP2Conn, stream uint32) {
+			_ = c.WriteRSTStream(stream, http2.ErrCodeRefusedStream)
+		}, refused},
+		"GOAWAY before the stream": {func(c *upstreamtest.HTTP2Conn, stream uint32) {
+			_ = c.WriteGoAway(stream-1, http2.ErrCodeNo, nil)
+		}, refused},
+		"GOAWAY before the stream, for an error": {func(c *upstreamtest.HTTP2Conn, stream uint32) {
+			_ = c.WriteGoAway(stream-1, http2.ErrCodeEnhanceYourCalm, nil)
+		}, refused},
+		"GOAWAY behind the stream, then closed": {func(c *upstreamtest.HTTP2Conn, stream uint32) {
+			_ = c.WriteGoAway(stream, http2.ErrCodeNo, []byte("REFUSED_STREAM; received from peer]"))
+			_ = c.Close()
+		}, unknown},
+		"GOAWAY behind the stream, for an error": {func(c *upstreamtest.HTTP2Conn, stream uint32) {
+			_ = c.WriteGoAway(stream, http2.ErrCodeEnhanceYourCalm, []byte("Transport received GOAWAY"))
+			_ = c.Close()
+		}, unknown},
+		"CANCEL":         {resets(http2.ErrCodeCancel), unknown},
+		"INTERNAL_ERROR": {resets(http2.ErrCodeInternal), unknown},
+		"PROTOCOL_ERROR": {resets(http2.ErrCodeProtocol), unknown},
+		"closed":         {func(c *upstreamtest.HTTP2Conn, _ uint32) { _ = c.Close() }, unknown},
+		"REFUSED_STREAM within the answer": {func(c *upstreamtest.HTTP2Conn, stream uint32) {
+			c.Answer(stream, `{"id":`, false)
+			_ = c.WriteRSTStream(stream, http2.ErrCodeRefusedStream)
+		}, unknown},
+	} {
+		for when, before := range map[string]int{"first": 0, "later": 2} {
+			t.Run(name+"/"+when, func(t *testing.T) {
+				t.Parallel()
+				server := upstreamtest.NewHTTP2Server(t, func(h *upstreamtest.HTTP2Conn, n int, stream uint32) {
+					if n <= before {
+						h.Answer(stream, `{"id":"t"}`, true)
+						return
+					}
+					c.says(h, stream)
+				})
+				ep := endpoint(t, server)
+				for range before {
+					if s := create(t, ep); s.Verdict != upstream.Accepted {
+						t.Fatalf("%v: %v", s.Verdict, s.Err)
+					}
+				}
+				s := create(t, ep)
+				if s.Verdict != c.want || s.Err.Written != (c.want == unknown) {
+					t.Errorf("%v, want %v: %+v", s.Verdict, c.want, s.Err)
+				}
+				t.Log(s.Err)
+				if n := server.Requests.Load(); n != int64(before)+1 {
+					t.Errorf("the upstream got %d requests, want %d", n, before+1)
+				}
+				if n := server.Conns.Load(); n != 1 {
+					t.Errorf("the creates came on %d connections, want 1", n)
+				}
+			})
+		}
+	}
+}
+
+func resets(code http2.ErrCode) func(*upstreamtest.HTTP2Conn, uint32) {
+	return func(c *upstreamtest.HTTP2Conn, stream uint32) { _ = c.WriteRSTStream(stream, code) }
+}
+
+func endpoint(t *testing.T, server *upstreamtest.HTTP2Server) *upstream.Endpoint {
+	t.Helper()
+	ep := &upstream.Endpoint{Name: "u", BaseURL: server.URL, Client: upstream.NewHTTPClient(upstream.TransportOptions{TLS: server.TLS})}
+	t.Cleanup(ep.Client.CloseIdleConnections)
+	return ep
+}
+
+func create(t *testing.T, ep *upstream.Endpoint) upstream.Submission {
+	t.Helper()
+	return ep.Submit(t.Context(), upstream.VideoCreate{JobID: "video_1"}, upstream.SubmitCall{
+		Path: "/v1/tasks", Body: []byte(`{"prompt":"p"}`), Outcomes: upstream.StatusRows,
+		Read: func(_ *http.Response, body []byte) (upstream.Submission, *upstream.Error) {
+			var answer struct{ ID string }
+			if err := json.Unmarshal(body, &answer); err != nil {
+				t.Errorf("answer %q: %v", body, err)
+			}
+			return upstream.Submission{UpstreamID: answer.ID}, nil
+		},
+	})
+}
