@@ -133,7 +133,7 @@ func (s *Set[K, V]) Wake() {
 	s.mu.Lock()
 	for t := range s.tails {
 		t.mu.Lock()
-		t.woken = true
+		t.woken++
 		t.mu.Unlock()
 	}
 	s.mu.Unlock()
@@ -211,6 +211,7 @@ func (s *Set[K, V]) sweep(ctx context.Context) {
 type due[K comparable, V any] struct {
 	t       *tail[K, V]
 	known   Known[K]
+	woken   int
 	missing bool
 }
 
@@ -226,8 +227,8 @@ func (s *Set[K, V]) due() []due[K, V] {
 		if t.heard.After(last) {
 			last = t.heard
 		}
-		if t.started && !t.final && t.err == nil && (t.woken || now.Sub(last) >= s.opts.Silence) {
-			out = append(out, due[K, V]{t, Known[K]{t.key, t.seq}, t.woken || t.checks%missingEvery == missingEvery-1})
+		if t.started && !t.final && t.err == nil && (t.woken > 0 || now.Sub(last) >= s.opts.Silence) {
+			out = append(out, due[K, V]{t, Known[K]{t.key, t.seq}, t.woken, t.woken > 0 || t.checks%missingEvery == missingEvery-1})
 		}
 		t.mu.Unlock()
 	}
@@ -258,22 +259,23 @@ func (s *Set[K, V]) check(ctx context.Context, batch []due[K, V]) error {
 		behind[i] = true
 	}
 	for i, d := range batch {
-		d.t.found(d.known.Seq, change, behind[i])
+		d.t.found(d, change, behind[i])
 	}
 	return nil
 }
 
 // found takes what a check has found.
-func (t *tail[K, V]) found(known uint64, change Change, behind bool) {
+func (t *tail[K, V]) found(d due[K, V], change Change, behind bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.checked, t.woken = time.Now(), false
+	t.checked = time.Now()
+	t.woken -= d.woken // the check may have been answered before a later Wake
 	t.checks++
 	switch {
 	case behind || change.Epoch != 0 && change.Epoch != t.epoch:
 		t.wantHead = true
 		t.kick()
-	case t.seq == known:
+	case t.seq == d.known.Seq:
 		t.seq = max(t.seq, change.Seq)
 	}
 }

@@ -108,7 +108,7 @@ type tail[K comparable, V any] struct {
 	heard   time.Time // when something came last
 	checked time.Time // when a sweep last found that nothing was missed
 	checks  int
-	woken   bool // the next sweep checks it in any case
+	woken   int // calls of Wake that no sweep has answered: the next one checks it in any case
 }
 
 // page is a part of the log that is older than items, while it is read.

@@ -22,10 +22,11 @@ type fake struct {
 	lost  bool  // nothing is delivered
 	fails error // every read fails
 
-	live   func(tail.Item[uint64], error)
-	heads  int
-	pages  map[uint64]int // by the place behind which they were read
-	checks int
+	live    func(tail.Item[uint64], error)
+	heads   int
+	pages   map[uint64]int // by the place behind which they were read
+	checks  int
+	checked func() // called before a check is answered; nil for none
 }
 
 const (
@@ -92,6 +93,11 @@ func (f *fake) Page(ctx context.Context, _ string, after, _ uint64) (out []tail.
 }
 
 func (f *fake) Behind(_ context.Context, known []tail.Known[string], _ bool) (c tail.Change, err error) {
+	defer func() {
+		if f.checked != nil {
+			f.checked()
+		}
+	}()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.checks++
@@ -210,6 +216,31 @@ func TestTheLastItemIsFoundAfterASilence(t *testing.T) {
 		expect(t, c, 22)
 		if took := time.Since(lost); took > 100*time.Millisecond {
 			t.Errorf("after a reconnect found after %s", took)
+		}
+	})
+}
+
+// TestAReconnectDuringACheck: what that check found is older, and is not taken for news of
+// what was missed since.
+func TestAReconnectDuringACheck(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		s := tail.NewSet(f, tail.Options{})
+		c := s.Join("k", 0, 0, false)
+		defer c.Close()
+		f.store(1)
+		expect(t, c, 1)
+		f.set(func() { f.lost = true })
+		f.checked = sync.OnceFunc(func() {
+			f.store(1)
+			s.Wake()
+		})
+		s.Wake()
+		began := time.Now()
+		expect(t, c, 2)
+		if took := time.Since(began); took > 100*time.Millisecond {
+			t.Errorf("found after %s", took)
 		}
 	})
 }
