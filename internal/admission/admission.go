@@ -248,7 +248,7 @@ func (a *Admission) record(ctx context.Context, item *genbusv1.WorkItem, c Check
 	case errors.As(err, &lost):
 		return lost.Current, sameBody(lost.Current.Job.GetExecution().GetFingerprint(), c)
 	case !c.Fresh:
-		return tasklog.Entry{}, notStored(c.ID, true, err)
+		return tasklog.Entry{}, acceptanceFault(c.ID, true, err)
 	default:
 		a.unrecorded.add(tasklog.Entry{Event: first}.Name())
 		return tasklog.Entry{Event: first}, nil

@@ -83,12 +83,14 @@ func (a *Admission) store(ctx context.Context, r Request, c Checked, item *genbu
 			sent = true
 		}
 		if try == enqueueTries-1 || broker.Wait(ctx, 10*time.Millisecond<<(2*try)) != nil {
-			return nil, sent, notStored(c.ID, sent, err)
+			return nil, sent, acceptanceFault(c.ID, sent, err)
 		}
 	}
 }
 
-func notStored(id string, sent bool, err error) error {
+// acceptanceFault is what the caller is told after a publish or a read failed: sent says
+// that the item may be stored all the same.
+func acceptanceFault(id string, sent bool, err error) error {
 	if sent {
 		return fault.New(fault.AcceptanceUnknown, "job %s may have been accepted: %s", id, broker.Reason(err)).Because(err).ForJob(id)
 	}
@@ -102,7 +104,7 @@ func notStored(id string, sent bool, err error) error {
 func (a *Admission) stored(ctx context.Context, r Request, c Checked, own *genbusv1.WorkItem, sent bool) (*genbusv1.WorkItem, error) {
 	items, err := a.Items(ctx, subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
 	if err != nil {
-		return nil, notStored(c.ID, sent, err)
+		return nil, acceptanceFault(c.ID, sent, err)
 	}
 	if len(items) == 0 {
 		return a.finishedMeanwhile(ctx, r, c, own, sent)
@@ -127,7 +129,7 @@ func (a *Admission) finishedMeanwhile(ctx context.Context, r Request, c Checked,
 	case errors.Is(err, tasklog.ErrNotFound):
 		return nil, errNotThere
 	case err != nil:
-		return nil, notStored(c.ID, sent, err)
+		return nil, acceptanceFault(c.ID, sent, err)
 	}
 	// record finds the log and answers with it; the item is not stored again.
 	return own, nil

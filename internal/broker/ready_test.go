@@ -3,8 +3,14 @@ package broker_test
 import (
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/subject"
 )
 
 // TestReadyNamesAStreamOnce that is not there.
@@ -17,6 +23,45 @@ func TestReadyNamesAStreamOnce(t *testing.T) {
 		}
 		if err := b.Ready(t.Context()); err == nil || strings.Count(err.Error(), name) != 1 {
 			t.Errorf("without %s: %v", name, err)
+		}
+	}
+}
+
+// TestARefusedStartNamesAStreamOnce: no stream is there, and JetStream (here a responder)
+// refuses to look one up, or to create it.
+func TestARefusedStartNamesAStreamOnce(t *testing.T) {
+	t.Parallel()
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	if !s.ReadyForConnections(time.Minute) {
+		t.Fatal("the NATS server did not start")
+	}
+	for call, name := range map[string]string{"INFO": subject.Default().Work(), "CREATE": subject.Default().Requests()} {
+		b, err := broker.Open(t.Context(), broker.Options{Names: subject.Default(), Logger: brokertest.Logger(t), URL: s.ClientURL()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Conn().Subscribe("$JS.API.STREAM.>", func(m *nats.Msg) {
+			answer := `{"error":{"code":404,"err_code":10059,"description":"stream not found"}}`
+			if m.Subject == "$JS.API.STREAM."+call+"."+name {
+				answer = `{"error":{"code":500,"err_code":10023,"description":"insufficient resources"}}`
+			}
+			_ = m.Respond([]byte(answer))
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.EnsureStreams(t.Context()); err == nil || strings.Count(err.Error(), name) != 1 || !strings.Contains(err.Error(), "insufficient resources") {
+			t.Errorf("%s: %v", call, err)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -254,7 +254,7 @@ func (b *Broker) checkLogBesideWork(ctx context.Context) (log bool, err error) {
 			continue
 		}
 		if err != nil {
-			return false, fmt.Errorf("stream %s: %w", name, err)
+			return false, err // it names the stream
 		}
 		if jobs.State.Msgs > 0 {
 			return false, fmt.Errorf("stream %s is missing, but %s holds %d accepted jobs: restore the log from a backup, or delete %s to give these jobs up",
@@ -323,7 +323,7 @@ func (b *Broker) createStream(ctx context.Context, want jetstream.StreamConfig) 
 		s, err = b.js.Stream(ctx, want.Name) // another replica was faster
 		return s, false, err
 	}
-	return s, err == nil, wrapf(explainReplicas(err, b.replicas), "create stream %s", want.Name)
+	return s, err == nil, wrapf(explainReplicas(err, b.replicas), "cannot be created")
 }
 
 // oneCreates waits until nobody else in this process creates what is missing.
