@@ -50,7 +50,8 @@ type Upstream struct {
 	// Idle connections that are kept open for the next call; 0 for none: no connection is reused. Default: 256.
 	MaxIdleConns int `yaml:"max_idle_conns"`
 	// Whether creates of videos over HTTP/1.1 reuse connections too. It saves a handshake. A create whose connection the
-	// upstream closes at that moment may end as submission_outcome_unknown. Over HTTP/2 they share one either way. Default: false.
+	// upstream closes at that moment may end as submission_outcome_unknown. Over HTTP/2 they share one anyway, unless
+	// max_idle_conns is 0. Default: false.
 	ReuseConnectionsForCreates bool `yaml:"reuse_connections_for_creates"`
 	// Headers added to every request; nothing secret, and none that genbus sets itself. Default: none.
 	Headers map[string]string `yaml:"headers"`

@@ -178,7 +178,7 @@ func (c *Chat) acquire(t *Tried, first bool) (*Lease, error) {
 // try makes one call. The lease is over with it, unless the call keeps it.
 func (c *Chat) try(ctx context.Context, req ChatRequest, lease *Lease, call func(*attempt) error) *upstream.Error {
 	a := &attempt{client: c.clients(lease.account), chooser: c.chooser, job: req.Job, lease: lease, begin: time.Now()}
-	a.request = chat.Request{JobID: req.Job.ID, Body: req.Body}
+	a.request = chat.Request{JobID: req.Job.ID, Body: req.Body, Again: lease.sentAgain}
 	if name := c.chooser.route.ModelFor(lease.account.Upstream, req.Model); name != req.Model {
 		mapped, err := body.SetModel(req.Body, name)
 		if err != nil {

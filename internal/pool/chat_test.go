@@ -11,10 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/net/http2"
+
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/pool"
 	"github.com/genbus/genbus/internal/upstream"
 	"github.com/genbus/genbus/internal/upstream/chat"
+	"github.com/genbus/genbus/internal/upstream/upstreamtest"
 )
 
 // failures are answers to a chat, and whether it moves on after them.
@@ -354,5 +357,33 @@ func TestChatsOfBeforeAReload(t *testing.T) {
 			expect(t, f.called(), "a/2", "a/2", "a/2", "a/2")
 			expectMetrics(t, f.metrics, `upstream_in_hand{upstream="a"} 0`)
 		})
+	}
+}
+
+// TestAChatThatIsSentTwiceCountsTwice: its second request takes from the rate of the key.
+func TestAChatThatIsSentTwiceCountsTwice(t *testing.T) {
+	t.Parallel()
+	var refused atomic.Bool
+	server := upstreamtest.NewHTTP2Server(t, func(c *upstreamtest.HTTP2Conn, _ int, stream uint32) {
+		if !refused.Swap(true) {
+			_ = c.WriteRSTStream(stream, http2.ErrCodeRefusedStream)
+			return
+		}
+		c.Answer(stream, reply, true)
+	})
+	connections := upstream.NewHTTPClient(upstream.TransportOptions{TLS: server.TLS})
+	t.Cleanup(connections.CloseIdleConnections)
+	client := chat.New(&upstream.Endpoint{Name: "a", BaseURL: server.URL, Client: connections}, chat.Options{})
+	limited := with(func(u *config.Upstream) { u.RatePerSecond = 2 })
+	chats := pool.NewChat(pool.New(config.Upstreams{"a": limited}, pool.Options{}).Chooser(along("a")), func(pool.Account) *chat.Client { return client })
+	if _, err := chats.Complete(t.Context(), request(false)); err != nil {
+		t.Fatal(err)
+	}
+	if n := server.Requests.Load(); n != 2 {
+		t.Fatalf("the upstream got %d requests, want 2", n)
+	}
+	var busy *pool.BusyError
+	if l, err := chats.Reserve(new(pool.Tried)); !errors.As(err, &busy) {
+		t.Errorf("a third request of two a second got %v, %v", l, err)
 	}
 }

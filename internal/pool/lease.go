@@ -44,6 +44,16 @@ func (l *Lease) Begun() {
 	}
 }
 
+// sentAgain counts a request that is sent a second time within its call. What it takes of
+// the rate is taken from later jobs: the call has its place, and waits for nothing.
+func (l *Lease) sentAgain() {
+	l.pool.mu.Lock()
+	defer l.pool.mu.Unlock()
+	if l.key != nil {
+		l.key.limiter.ReserveN(time.Now(), 1)
+	}
+}
+
 // Report says what became of a call; nil means that it went well. It is called
 // once for each call, and not for a job that was not sent. by is the chooser of the
 // configuration whose client made the call: its secret is the one that was refused. A

@@ -6,8 +6,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 )
 
@@ -148,6 +150,60 @@ func TestARequestThatItsConnectionDidNotTake(t *testing.T) {
 	wantVerdict(t, submit(t.Context(), ep, aCreate), RefusedForNow, false)
 	if n := server.requests.Load(); n != 1 {
 		t.Errorf("the upstream got %d requests, want 1", n)
+	}
+}
+
+// TestWhatIsSentTwice: a call that failed with the connection that it reused, and none
+// that failed on its way to a new one.
+func TestWhatIsSentTwice(t *testing.T) {
+	t.Parallel()
+	dialer := func(ctx context.Context, network, address string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}
+	for name, c := range map[string]struct {
+		scheme string
+		dial   func(context.Context, string, string) (net.Conn, error)
+		dials  []int64 // after each call
+		fails  bool
+	}{
+		"refused": {"http", func(context.Context, string, string) (net.Conn, error) {
+			return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+		}, []int64{1, 2}, true},
+		"no TLS": {"https", dialer, []int64{1, 2}, true},
+		"reset": {"http", func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := dialer(ctx, network, address)
+			return &lateConn{Conn: conn, ended: make(chan struct{}), woken: make(chan struct{})}, err
+		}, []int64{1, 2}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := newRawServer(t, func(_ int64, c *net.TCPConn) {
+				_, _ = io.WriteString(c, goodAnswer)
+				reset(c)
+			})
+			var dials, again atomic.Int64
+			ep := endpointOf(t, c.scheme+strings.TrimPrefix(server.url, "http"), TransportOptions{dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+				dials.Add(1)
+				return c.dial(ctx, network, address)
+			}})
+			for i, want := range c.dials {
+				resp, err := ep.DoRepeatable(t.Context(), OpPoll, func() { again.Add(1) }, func(ctx context.Context) (*http.Request, error) {
+					return ep.NewRequest(ctx, http.MethodPost, "/v1/tasks", []byte("{}"))
+				})
+				if (err != nil) != c.fails {
+					t.Errorf("call %d: %v", i+1, err)
+				}
+				if err == nil {
+					_, _ = ep.AppendBody(OpPoll, resp, nil)
+				}
+				if n := dials.Load(); n != want {
+					t.Errorf("%d connections were made by call %d, want %d", n, i+1, want)
+				}
+			}
+			if n := again.Load(); (n == 0) != c.fails {
+				t.Errorf("%d calls were sent again", n)
+			}
+		})
 	}
 }
 

@@ -151,23 +151,23 @@ func (ep *Endpoint) DoRaw(op string, req *http.Request) (*http.Response, error) 
 	if err == nil {
 		return resp, nil
 	}
-	written := true
-	if once, ok := req.Body.(*onceBody); ok {
-		written = once.seal()
-	}
-	return nil, ep.transportError(req.Context(), op, written, err)
+	return nil, ep.transportError(req, op, err)
 }
 
 // DoRepeatable sends the request that build makes, as Do does. When the upstream
-// certainly did not process it, another one is built and sent at once, over a
-// connection that has not been idle: the reused one may have been closed by the
-// upstream before anything was written, or the upstream refused the HTTP/2 stream.
-// A second failure is final, and so is a timeout, because it has cost its time. The
-// error is always an *Error.
-func (ep *Endpoint) DoRepeatable(ctx context.Context, op string, build func(context.Context) (*http.Request, error)) (*http.Response, error) {
+// certainly did not process it and a new connection may fare better, another one is built
+// and sent at once: the connection was reused, and the upstream may have closed it before
+// anything was written, or the upstream refused the HTTP/2 stream. Over HTTP/1.1 the
+// connection is then a new one. again is called first, unless it is nil. A second failure
+// is final, and so is a timeout, because it has cost its time. The error is always an
+// *Error.
+func (ep *Endpoint) DoRepeatable(ctx context.Context, op string, again func(), build func(context.Context) (*http.Request, error)) (*http.Response, error) {
 	resp, err := ep.buildAndDo(ctx, op, build)
 	if err == nil || ctx.Err() != nil || !repeatable(AsError(op, err)) {
 		return resp, err
+	}
+	if again != nil {
+		again()
 	}
 	return ep.buildAndDo(withFreshConn(ctx), op, build)
 }
@@ -185,7 +185,7 @@ func repeatable(e *Error) bool {
 	if cause, ok := errors.AsType[net.Error](e); ok && cause.Timeout() {
 		return false
 	}
-	return !e.Written && !e.Final
+	return e.Repeatable
 }
 
 func (ep *Endpoint) authorize(req *http.Request) error {
@@ -241,19 +241,27 @@ func (ep *Endpoint) bodyError(op string, resp *http.Response, message string, ca
 	}
 }
 
-func (ep *Endpoint) transportError(ctx context.Context, op string, written bool, err error) *Error {
+func (ep *Endpoint) transportError(req *http.Request, op string, err error) *Error {
 	// *url.Error repeats the method and the whole URL; the cause is enough.
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err
 	}
-	if refusal := unprocessed(err); refusal != "" {
-		return &Error{Op: op, Message: "the upstream did not process the request: " + refusal, Err: err}
+	e := &Error{Op: op, Written: true, Err: err}
+	if once, traced := req.Body.(*onceBody); traced {
+		e.Written = once.seal()
+		reused, informed := once.met()
+		if refusal := unprocessed(err); refusal != "" && !informed {
+			e.Written, e.Repeatable, e.Message = false, true, "the upstream did not process the request: "+refusal
+			return e
+		}
+		e.Repeatable = reused && !e.Written
 	}
 	what := "the upstream was not reached: "
-	if written {
+	if e.Written {
 		what = "no answer came: "
 	}
-	return &Error{Op: op, Message: ep.clean(what + reason(ctx, err)), Written: written, Err: err}
+	e.Message = ep.clean(what + reason(req.Context(), err))
+	return e
 }
 
 // reason prefers why the context ended over how the connection noticed it.

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"net"
 	"sync/atomic"
+	"time"
 )
 
 // gatedConn is a connection that can refuse a request, and knows whether any of its
@@ -17,8 +18,7 @@ type gatedConn struct {
 }
 
 // Write refuses to begin with a request whose deadline has passed or that was given
-// up. What is written before the body has been read is none of it: the header block,
-// or the goodbye of TLS when net/http closes a connection that a request has just got.
+// up. What is written before the body has been read is none of it: the header block.
 func (c *gatedConn) Write(p []byte) (int, error) {
 	b := c.request.Load()
 	if b == nil {
@@ -36,6 +36,16 @@ func (c *gatedConn) Write(p []byte) (int, error) {
 		b.stay()
 	}
 	return n, err
+}
+
+// SetWriteDeadline gives up the request whose body is awaited: TLS sets one before its
+// goodbye (close_notify), which would count as the body, and net/http sets none. The
+// goodbye is refused then too, and the upstream sees the connection end without it.
+func (c *gatedConn) SetWriteDeadline(t time.Time) error {
+	if b := c.request.Load(); b != nil {
+		b.seal()
+	}
+	return c.Conn.SetWriteDeadline(t)
 }
 
 // gated makes the connections of a dialer gated ones.

@@ -1,7 +1,10 @@
 package upstream
 
 import (
+	"crypto/tls"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"syscall"
 	"testing"
 )
@@ -24,7 +27,7 @@ func TestWhatCountsAsLeaving(t *testing.T) {
 	} {
 		b := newOnceBody(t.Context(), text)
 		gate := &gatedConn{Conn: takingConn{takes: c.takes}}
-		b.setGated(true)
+		b.setConn(true, false)
 		gate.request.Store(b)
 		b.wroteHeaders()
 		if c.begun {
@@ -39,6 +42,33 @@ func TestWhatCountsAsLeaving(t *testing.T) {
 		if n, err := gate.Write(text); !c.begun && (n != 0 || err == nil) {
 			t.Errorf("%s: %d bytes left after the request was given up, %v", name, n, err)
 		}
+	}
+}
+
+// TestTheGoodbyeOfTLSIsNoRequest: net/http may close a connection between reading the
+// body and writing any of it.
+func TestTheGoodbyeOfTLSIsNoRequest(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewTLSServer(nil)
+	t.Cleanup(server.Close)
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	gate := &gatedConn{Conn: conn}
+	trust := server.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
+	trust.ServerName = "example.com"
+	secured := tls.Client(gate, trust)
+	if err := secured.HandshakeContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b := newOnceBody(t.Context(), []byte("body"))
+	b.setConn(true, false)
+	gate.request.Store(b)
+	_, _ = b.Read(make([]byte, 4))
+	_ = secured.Close()
+	if n, err := secured.Write([]byte("body")); n != 0 || err == nil || b.seal() {
+		t.Errorf("%d bytes left after the goodbye, %v; or it counts as the request", n, err)
 	}
 }
 

@@ -15,10 +15,11 @@ import (
 // request is believed; what it says otherwise proves nothing.
 func TestWhatHTTP2SaysOfACreate(t *testing.T) {
 	t.Parallel()
-	const refused, unknown = upstream.RefusedForNow, upstream.Unknown
+	refused := [2]upstream.Verdict{upstream.RefusedForNow, upstream.RefusedForNow}
+	unknown := [2]upstream.Verdict{upstream.Unknown, upstream.Unknown}
 	for name, c := range map[string]struct {
 		says func(c *upstreamtest.HTTP2Conn, stream uint32)
-		want upstream.Verdict
+		want [2]upstream.Verdict // of the first stream of a connection, and of a later one
 	}{
 		"REFUSED_STREAM": {func(c *upstreamtest.HTTP2Conn, stream uint32) {
 			_ = c.WriteRSTStream(stream, http2.ErrCodeRefusedStream)
@@ -28,7 +29,15 @@ func TestWhatHTTP2SaysOfACreate(t *testing.T) {
 		}, refused},
 		"GOAWAY before the stream, for an error": {func(c *upstreamtest.HTTP2Conn, stream uint32) {
 			_ = c.WriteGoAway(stream-1, http2.ErrCodeEnhanceYourCalm, nil)
-		}, refused},
+		}, [2]upstream.Verdict{upstream.Unknown, upstream.RefusedForNow}}, // net/http hides the code of a later one
+		"REFUSED_STREAM after 103": {func(c *upstreamtest.HTTP2Conn, stream uint32) {
+			c.Status(stream, "103")
+			_ = c.WriteRSTStream(stream, http2.ErrCodeRefusedStream)
+		}, unknown},
+		"GOAWAY before the stream, after 100": {func(c *upstreamtest.HTTP2Conn, stream uint32) {
+			c.Status(stream, "100")
+			_ = c.WriteGoAway(stream-1, http2.ErrCodeNo, nil)
+		}, unknown},
 		"GOAWAY behind the stream, then closed": {func(c *upstreamtest.HTTP2Conn, stream uint32) {
 			_ = c.WriteGoAway(stream, http2.ErrCodeNo, []byte("REFUSED_STREAM; received from peer]"))
 			_ = c.Close()
@@ -62,9 +71,9 @@ func TestWhatHTTP2SaysOfACreate(t *testing.T) {
 						t.Fatalf("%v: %v", s.Verdict, s.Err)
 					}
 				}
-				s := create(t, ep)
-				if s.Verdict != c.want || s.Err.Written != (c.want == unknown) {
-					t.Errorf("%v, want %v: %+v", s.Verdict, c.want, s.Err)
+				s, want := create(t, ep), c.want[min(before, 1)]
+				if s.Verdict != want || s.Err.Written != (want == upstream.Unknown) {
+					t.Errorf("%v, want %v: %+v", s.Verdict, want, s.Err)
 				}
 				t.Log(s.Err)
 				if n := server.Requests.Load(); n != int64(before)+1 {

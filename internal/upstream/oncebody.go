@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http/httptrace"
+	"net/textproto"
 	"sync"
 	"time"
 )
@@ -24,14 +25,16 @@ var errTooLate = fmt.Errorf("the request came too late to be sent: %w", context.
 // again; this one cannot: it is neither nil nor http.NoBody, and the request
 // has no GetBody.
 type onceBody struct {
-	mu      sync.Mutex
-	bytes   []byte
-	reader  bytes.Reader
-	until   time.Time // no byte leaves after it; zero for no limit
-	gated   bool      // a gatedConn knows what leaves
-	begun   bool
-	written bool
-	sealed  bool
+	mu       sync.Mutex
+	bytes    []byte
+	reader   bytes.Reader
+	until    time.Time // no byte leaves after it; zero for no limit
+	gated    bool      // a gatedConn knows what leaves
+	begun    bool
+	written  bool
+	sealed   bool
+	reused   bool // its connection had carried other requests
+	informed bool // the upstream has sent a 1xx
 }
 
 // newOnceBody makes a body that is not sent after the deadline of ctx, whatever
@@ -51,19 +54,25 @@ func (b *onceBody) trace(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) {
 			c := gateOf(info.Conn)
-			b.setGated(c != nil)
+			b.setConn(c != nil, info.Reused)
 			if c != nil {
 				c.request.Store(b)
 			}
 		},
 		WroteHeaders: b.wroteHeaders,
+		Got1xxResponse: func(int, textproto.MIMEHeader) error {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.informed = true
+			return nil
+		},
 	})
 }
 
-func (b *onceBody) setGated(gated bool) {
+func (b *onceBody) setConn(gated, reused bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.gated = gated
+	b.gated, b.reused = gated, reused
 }
 
 // wroteHeaders is called by net/http, which may only have buffered them.
@@ -139,4 +148,12 @@ func (b *onceBody) seal() (written bool) {
 	defer b.mu.Unlock()
 	b.sealed = true
 	return b.written
+}
+
+// met reports whether the request had a connection that was reused, and whether the
+// upstream has informed about it (1xx).
+func (b *onceBody) met() (reused, informed bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.reused, b.informed
 }

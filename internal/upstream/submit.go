@@ -109,7 +109,7 @@ func (ep *Endpoint) Useless(op, what string, resp *http.Response, body []byte, c
 // answer's body to dst. It may be sent twice. Every other answer is an *Error. The returned body shares
 // dst's memory, also beside an error.
 func (ep *Endpoint) Call(ctx context.Context, op, method, path string, body, dst []byte) (*http.Response, []byte, error) {
-	resp, err := ep.DoRepeatable(ctx, op, func(ctx context.Context) (*http.Request, error) {
+	resp, err := ep.DoRepeatable(ctx, op, nil, func(ctx context.Context) (*http.Request, error) {
 		req, err := ep.NewRequest(ctx, method, path, body)
 		if err != nil {
 			return nil, err

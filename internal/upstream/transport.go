@@ -95,7 +95,8 @@ type transport struct {
 	// shared reuses connections.
 	shared *http.Transport
 	// fresh opens a connection for each request over HTTP/1.1. Requests over HTTP/2
-	// share one: there the upstream says which requests it did not process.
+	// share one, unless no connection is kept: there the upstream says which requests it
+	// did not process.
 	fresh *http.Transport
 }
 

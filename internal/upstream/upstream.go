@@ -75,6 +75,9 @@ type Error struct {
 	// Scope says whom the failure is about: the request, the key or the
 	// upstream.
 	Scope Scope
+	// Repeatable is true when the request was not processed and may fare better on a
+	// new connection: its own was reused, or its HTTP/2 stream was refused.
+	Repeatable bool
 	// Err is the cause, or nil.
 	Err error
 }

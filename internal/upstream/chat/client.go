@@ -1,7 +1,7 @@
 // Package chat is the client for POST /v1/chat/completions, whole or streamed,
 // and knows as much of the JSON as that takes. It does not decode requests or
-// replies into Go types, repeats only a call that the upstream certainly did not
-// process, and publishes nothing.
+// replies into Go types, repeats only a call whose reused connection failed or
+// whose HTTP/2 stream was refused, and publishes nothing.
 package chat
 
 import (
@@ -71,6 +71,8 @@ type Request struct {
 	// Body is the upstream's JSON, sent byte for byte. It must not change until
 	// the reply or the stream is closed.
 	Body []byte
+	// Again is called before the request is sent a second time; nil is nobody.
+	Again func()
 }
 
 // Reply is a whole answer.

@@ -102,10 +102,15 @@ func (s *HTTP2Server) serve(conn net.Conn, answer HTTP2Answer) {
 
 // Answer sends status 200 and the body, which is over when end is true.
 func (c *HTTP2Conn) Answer(stream uint32, body string, end bool) {
+	c.Status(stream, "200")
+	_ = c.WriteData(stream, end, []byte(body))
+}
+
+// Status sends a status, such as an informational one, and no end.
+func (c *HTTP2Conn) Status(stream uint32, status string) {
 	var block bytes.Buffer
 	encoder := hpack.NewEncoder(&block)
-	_ = encoder.WriteField(hpack.HeaderField{Name: ":status", Value: "200"})
+	_ = encoder.WriteField(hpack.HeaderField{Name: ":status", Value: status})
 	_ = encoder.WriteField(hpack.HeaderField{Name: "content-type", Value: "application/json"})
 	_ = c.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block.Bytes(), EndHeaders: true})
-	_ = c.WriteData(stream, end, []byte(body))
 }
