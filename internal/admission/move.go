@@ -202,15 +202,35 @@ func (a *Admission) PutBack(ctx context.Context, e tasklog.Entry, item *genbusv1
 	m.Data = data
 	m.Header[subject.HeaderRecorded] = []string{markOf(e)}
 	m.Header[subject.HeaderPutBack] = []string{strconv.FormatUint(seq, 10)}
-	_, full := a.b.Publish(ctx, m)
-	if !errors.Is(full, broker.ErrFull) {
-		return full
+	for {
+		_, full := a.b.Publish(ctx, m)
+		if !errors.Is(full, broker.ErrFull) {
+			return full
+		}
+		there := Item{Stream: a.b.Names().Wait()}
+		if there.Stored, err = a.b.Last(ctx, there.Stream, m.Subject); err != nil {
+			return full
+		}
+		before, _ := strconv.ParseUint(there.Header.Get(subject.HeaderPutBack), 10, 64) // none is before all
+		if before == seq {
+			return nil // from an earlier try
+		}
+		if before > seq || !sameJob(there, item) {
+			return full
+		}
+		// The dispatcher that brought the job into the line died before it deleted this
+		// one. The next does that, but not while it passes over the tenant.
+		if _, err := a.Remove(ctx, there); err != nil {
+			return err
+		}
 	}
-	there, err := a.b.Last(ctx, a.b.Names().Wait(), m.Subject)
-	if err == nil && there.Header.Get(subject.HeaderPutBack) == m.Header.Get(subject.HeaderPutBack) {
-		return nil // from an earlier try
-	}
-	return full
+}
+
+// sameJob reports whether a stored item is of the job of another one, and not of a later
+// job under its id, or of a second send of its request.
+func sameJob(stored Item, item *genbusv1.WorkItem) bool {
+	there, err := stored.Decode()
+	return err == nil && there.GetAcceptedAt().AsTime().Equal(item.GetAcceptedAt().AsTime())
 }
 
 // putInLine publishes the job where the route's consumer takes it.
