@@ -139,14 +139,30 @@ func (g *gunzip) explain(err error) error {
 // Close closes the answer's body.
 func (g *gunzip) Close() error { return g.compressed.body.Close() }
 
-// source remembers why its body could not be read to the end.
+// What small data grows to is unlimited but by the limit on the answer, which is as long
+// as a result within it (a data: URL) may be. Beyond freeGrowth bytes no JSON grows
+// maxGrowth times.
+const (
+	freeGrowth = 1 << 20
+	maxGrowth  = 100
+)
+
+// bomb reports whether body is gzip data that has grown too much, to n bytes.
+func bomb(body io.Reader, n int) bool {
+	g, ok := body.(*gunzip)
+	return ok && n > freeGrowth && n > maxGrowth*g.compressed.n
+}
+
+// source counts what it reads, and remembers why its body could not be read to the end.
 type source struct {
 	body io.ReadCloser
+	n    int
 	err  error
 }
 
 func (s *source) Read(p []byte) (int, error) {
 	n, err := s.body.Read(p)
+	s.n += n
 	if err != io.EOF {
 		s.err = err
 	}

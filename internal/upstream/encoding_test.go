@@ -6,6 +6,8 @@ import (
 	"compress/gzip"
 	"compress/zlib"
 	"context"
+	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"io"
 	"net/http"
@@ -229,6 +231,24 @@ func TestAGzipBomb(t *testing.T) { //nolint:paralleltest // see above
 	}
 	if used := after.TotalAlloc - before.TotalAlloc; used > 16<<20 {
 		t.Errorf("%d bytes were allocated", used)
+	}
+}
+
+// TestSmallGzipDataThatGrows is refused long before the limit on the answer; a long
+// answer that holds its result is not.
+func TestSmallGzipDataThatGrows(t *testing.T) {
+	t.Parallel()
+	video := make([]byte, 1<<20)
+	_, _ = rand.Read(video)
+	for name, c := range map[string]struct{ answer, want string }{
+		"a bomb":     {`{"id":"t"` + strings.Repeat(" ", 31<<20) + `}`, "the answer's gzip data grows more than 100 times"},
+		"its result": {`{"id":"t","url":"data:video/mp4;base64,` + base64.StdEncoding.EncodeToString(video) + `"}`, ""},
+		"short":      {`{"id":"t"` + strings.Repeat(" ", 1<<19) + `}`, ""},
+	} {
+		_, err := ask(t, testEndpoint(t, encoded(200, "gzip", zipped(t, c.answer))))
+		if (err == nil) != (c.want == "") || err != nil && err.Message != c.want {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
 	}
 }
 

@@ -201,7 +201,7 @@ func (ep *Endpoint) authorize(req *http.Request) error {
 
 // AppendBody reads the rest of an answer, closes it and appends it to dst. The
 // error is always an *Error: the connection broke, the context ended, the answer's
-// gzip data is damaged, or the answer is, once decoded, longer than MaxBody.
+// gzip data is damaged or a bomb, or the answer is, once decoded, longer than MaxBody.
 func (ep *Endpoint) AppendBody(op string, resp *http.Response, dst []byte) ([]byte, error) {
 	defer func() { _ = resp.Body.Close() }()
 	limit := ep.maxBody()
@@ -214,6 +214,9 @@ func (ep *Endpoint) AppendBody(op string, resp *http.Response, dst []byte) ([]by
 		dst = dst[:len(dst)+n]
 		if int64(len(dst)-start) > limit {
 			return dst, ep.bodyError(op, resp, fmt.Sprintf("the answer is longer than %d bytes", limit), nil)
+		}
+		if bomb(resp.Body, len(dst)-start) {
+			return dst, ep.bodyError(op, resp, fmt.Sprintf("the answer's gzip data grows more than %d times", maxGrowth), nil)
 		}
 		if err == io.EOF {
 			return dst, nil
