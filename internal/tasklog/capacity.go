@@ -171,6 +171,7 @@ func (l *Log) readRoom(ctx context.Context) (Room, error) {
 		return Room{}, err
 	}
 	info := s.CachedInfo()
+	l.index.compare(info.Created)
 	room := Room{Used: int64(info.State.Bytes), Max: info.Config.MaxBytes}
 	if spare, known := l.b.StoreSpare(info); known { // the queues and the objects are on the same disk
 		room.Short = max(-spare, 0)

@@ -1,9 +1,6 @@
 package tasklog
 
 import (
-	"context"
-	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -12,7 +9,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -23,11 +19,13 @@ import (
 type index struct {
 	limit int
 	tell  func(Notice)
+	again chan struct{} // the log was made anew
 
-	mu    sync.RWMutex
-	lists map[listKey]*list
-	size  int
-	seen  func() // a test's signal; nil otherwise
+	mu      sync.RWMutex
+	lists   map[listKey]*list
+	size    int
+	created time.Time // when the log was that is read
+	seen    func()    // a test's signal; nil otherwise
 }
 
 type listKey struct {
@@ -63,38 +61,7 @@ func compareRows(a, b row) int {
 }
 
 func newIndex(limit int, tell func(Notice)) *index {
-	return &index{limit: limit, tell: tell, lists: map[listKey]*list{}}
-}
-
-// start fills the index until ctx ends. The returned channel is closed then.
-func (x *index) start(ctx context.Context, b *broker.Broker, log *slog.Logger) (<-chan struct{}, error) {
-	var c jetstream.Consumer
-	err := b.Patiently(ctx, "begin the list", func(ctx context.Context) (err error) {
-		c, err = b.JetStream().OrderedConsumer(ctx, b.Names().Tasks(), jetstream.OrderedConsumerConfig{
-			FilterSubjects:    []string{b.Names().TaskPattern()},
-			DeliverPolicy:     jetstream.DeliverLastPerSubjectPolicy,
-			HeadersOnly:       true,
-			InactiveThreshold: 30 * time.Second,
-		})
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list index: %w", err)
-	}
-	consuming, err := c.Consume(func(m jetstream.Msg) { x.see(b.Names(), m) }, jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
-		log.Debug("list index: consumer", "error", err)
-	}))
-	if err != nil {
-		return nil, fmt.Errorf("list index: %w", err)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		<-ctx.Done()
-		consuming.Stop()
-		<-consuming.Closed()
-	}()
-	return done, nil
+	return &index{limit: limit, tell: tell, again: make(chan struct{}, 1), lists: map[listKey]*list{}}
 }
 
 func (x *index) see(names subject.Space, m jetstream.Msg) {

@@ -2,6 +2,7 @@ package tasklog_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -52,4 +53,35 @@ func TestUnfinishedOverReplicas(t *testing.T) {
 		c := newLog(t, open(t), "")
 		counts(t, 2, a, b, c)
 	})
+}
+
+// TestJobsOfALostLogDoNotCount: of a log that was made anew under a replica that lives, the
+// replica forgets the jobs of the old one, and counts those of the new one.
+func TestJobsOfALostLogDoNotCount(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	l := newLog(t, b, "")
+	for i := range 3 {
+		submit(t, l, fmt.Sprintf("video_%d", i))
+	}
+	counts(t, 3, l)
+	if err := b.JetStream().DeleteStream(t.Context(), b.Names().Tasks()); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.CreateMissingStreams(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for l.Unfinished("acme") > 0 {
+		if _, err := l.Room(ctx); err != nil {
+			t.Error(err)
+		}
+		if broker.Wait(ctx, 5*time.Millisecond) != nil {
+			t.Fatalf("%d jobs count that the log does not have", l.Unfinished("acme"))
+		}
+	}
+	other := newLog(t, b, "")
+	submit(t, other, "video_new")
+	counts(t, 1, l, other)
 }
