@@ -218,7 +218,7 @@ func TestALateHolderThatHasLetGo(t *testing.T) {
 		b, up := open(t), newSlowUpstream(t)
 		late := heldByOther(t, b, up.url, "one")
 		now := time.Now()
-		e, err := task.Requeued(late.video(), now, now, leftLine)
+		e, err := task.LeftLine(late.video(), now, string(fault.DeadLettersFull))
 		if out, ok := late.commitNext(t.Context(), e, err); !ok {
 			t.Fatal(out)
 		}

@@ -13,11 +13,6 @@ import (
 // roomAgain is the wait before a submission that the log had no room for is tried again.
 const roomAgain = 5 * time.Second
 
-// leftLine is the status of a task that lets go of its work item: nobody submits it from
-// that item any more, which an ack may take away from whoever has it by then. The task
-// goes on from the next item that the dispatcher puts in line.
-const leftLine = string(fault.DeadLettersFull)
-
 // waitForLetters has a task that may not be submitted, because its dead letter would have
 // no room, wait for its turn again: one that is held takes the place of other tenants'.
 func (j *videoJob) waitForLetters(ctx context.Context, cause error) Outcome {
@@ -30,12 +25,14 @@ func (j *videoJob) waitForLetters(ctx context.Context, cause error) Outcome {
 }
 
 // hasLeftLine reports whether the task let go of the item that is held, in the hands of
-// this holder or of one before it.
+// this holder or of one before it: nobody submits it from that item any more, which an ack
+// may take away from whoever has it by then. The task goes on from the next item that the
+// dispatcher puts in line.
 func (j *videoJob) hasLeftLine() bool {
 	j.mu.Lock()
 	recorded, _ := strconv.ParseUint(j.msg.recorded, 10, 64) // none is before all events
 	j.mu.Unlock()
-	return j.video().GetUpstreamStatus() == leftLine && recorded < j.entry.Seq
+	return j.entry.Job.GetExecution().GetLeftLine() && recorded < j.entry.Seq
 }
 
 // leaveLine puts the task back behind the line. That is committed first: who is given the
@@ -43,7 +40,7 @@ func (j *videoJob) hasLeftLine() bool {
 func (j *videoJob) leaveLine(ctx context.Context) Outcome {
 	if j.left != j.entry.Seq {
 		now := time.Now()
-		e, err := task.Requeued(j.video(), now, now, leftLine)
+		e, err := task.LeftLine(j.video(), now, string(fault.DeadLettersFull))
 		if err == nil && !j.Log.RoomForProgress(ctx, e) {
 			return j.holdUntil(now.Add(jittered(roomAgain, 0.2)))
 		}

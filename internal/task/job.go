@@ -78,8 +78,8 @@ func (e *TransitionError) Error() string {
 // Submitting follows submitting only where the route resubmits after an unknown
 // outcome, an inline chat starts in progress, a job that is attached to a task of
 // its upstream starts submitted, a job that can never run fails with its first
-// event, and queued follows queued only where a job has survived its holders, or let go of its
-// work item.
+// event, and queued follows queued only where a job has survived its holders, or let go of
+// its work item.
 var allowed = map[genbusv1.JobPhase][]genbusv1.JobPhase{
 	genbusv1.JobPhase_JOB_PHASE_UNSPECIFIED: {queued, submitted, inProgress, failed},
 	queued:                                  {queued, submitting, inProgress, failed, cancelled},
@@ -169,8 +169,11 @@ func next[J Job](job J, to genbusv1.JobPhase, now time.Time, change func(J, *gen
 	if to != submitting {
 		x.SubmitUntil = nil
 	}
-	if to != queued && !Terminal(to) { // the end of a job says whether it was in the queue, see InQueue
-		x.NotBefore = nil
+	if to != queued {
+		x.LeftLine = false
+		if !Terminal(to) { // the end of a job says whether it was in the queue, see InQueue
+			x.NotBefore = nil
+		}
 	}
 	change(out, x)
 	stamp(out, Status(to), job.GetVersion()+1, now)

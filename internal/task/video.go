@@ -77,6 +77,15 @@ func Requeued(t *genbusv1.VideoTask, now, notBefore time.Time, refusal string) (
 	})
 }
 
+// LeftLine says that the task, which may not be submitted now, lets go of its work item
+// and waits for its turn again. The reason stays visible as the upstream's status.
+func LeftLine(t *genbusv1.VideoTask, now time.Time, reason string) (Event, error) {
+	return next(t, queued, now, func(t *genbusv1.VideoTask, x *genbusv1.Execution) {
+		x.LeftLine = true
+		t.UpstreamStatus = reason
+	})
+}
+
 // Survived changes nothing but the version: it says that a process has handled the
 // task and lives, so that the deliveries before it do not count against the task.
 // A task that is being submitted is not free to say so.

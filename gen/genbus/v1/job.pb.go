@@ -427,8 +427,11 @@ type Execution struct {
 	// The upstream's id that this letter named; empty when it named none, and with
 	// unconfirmed.
 	UnconfirmedNamed string `protobuf:"bytes,23,opt,name=unconfirmed_named,json=unconfirmedNamed,proto3" json:"unconfirmed_named,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Whether the job, which may not be submitted because its dead letter would have no
+	// room, has let go of its work item: it waits for its turn again. Default false.
+	LeftLine      bool `protobuf:"varint,24,opt,name=left_line,json=leftLine,proto3" json:"left_line,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Execution) Reset() {
@@ -620,6 +623,13 @@ func (x *Execution) GetUnconfirmedNamed() string {
 		return x.UnconfirmedNamed
 	}
 	return ""
+}
+
+func (x *Execution) GetLeftLine() bool {
+	if x != nil {
+		return x.LeftLine
+	}
+	return false
 }
 
 // Usage is what the upstream says that a job consumed.
@@ -916,7 +926,7 @@ const file_genbus_v1_job_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
 	"\x04size\x18\x03 \x01(\x04R\x04size\x12\x16\n" +
 	"\x06sha256\x18\x04 \x01(\fR\x06sha256\x12!\n" +
-	"\fcontent_type\x18\x05 \x01(\tR\vcontentType\"\xa5\a\n" +
+	"\fcontent_type\x18\x05 \x01(\tR\vcontentType\"\xc2\a\n" +
 	"\tExecution\x12)\n" +
 	"\x05phase\x18\x01 \x01(\x0e2\x13.genbus.v1.JobPhaseR\x05phase\x12\x14\n" +
 	"\x05route\x18\x02 \x01(\tR\x05route\x12\x1a\n" +
@@ -946,7 +956,8 @@ const file_genbus_v1_job_proto_rawDesc = "" +
 	"tracestate\x18\x15 \x01(\tR\n" +
 	"tracestate\x12 \n" +
 	"\vunconfirmed\x18\x16 \x01(\tR\vunconfirmed\x12+\n" +
-	"\x11unconfirmed_named\x18\x17 \x01(\tR\x10unconfirmedNamed\"\x97\x03\n" +
+	"\x11unconfirmed_named\x18\x17 \x01(\tR\x10unconfirmedNamed\x12\x1b\n" +
+	"\tleft_line\x18\x18 \x01(\bR\bleftLine\"\x97\x03\n" +
 	"\x05Usage\x12(\n" +
 	"\rprompt_tokens\x18\x01 \x01(\x03H\x00R\fpromptTokens\x88\x01\x01\x120\n" +
 	"\x11completion_tokens\x18\x02 \x01(\x03H\x01R\x10completionTokens\x88\x01\x01\x12&\n" +
