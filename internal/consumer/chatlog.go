@@ -47,7 +47,7 @@ func (j *chatJob) withoutLog() (Outcome, bool) {
 	case why == tasklog.Erased && j.entry.Job == nil:
 		return j.stray(), false
 	case why == tasklog.Lost:
-		return j.lost(), false
+		return j.lost("it was not called"), false
 	default:
 		return j.recordFirst()
 	}
@@ -64,11 +64,11 @@ func (j *chatJob) stray() Outcome {
 
 // recordFirst is that of a video: an old item without a log is not called.
 func (j *chatJob) recordFirst() (Outcome, bool) {
-	there, err := j.stands(j.ctx, j.delivery())
+	removed, err := j.removed(j.ctx, j.delivery())
 	switch {
 	case err != nil:
 		return j.notNow(), false
-	case !there:
+	case removed:
 		j.Logger.Info("a chat was erased before it began", j.attrs()...)
 		return Drop(), false
 	}
@@ -77,15 +77,15 @@ func (j *chatJob) recordFirst() (Outcome, bool) {
 	case err != nil:
 		return unjudged(), false
 	case lost:
-		return j.lost(), false
+		return j.lost("it was not called"), false
 	default:
 		return j.commit(task.FromWork(j.item), 0)
 	}
 }
 
 // lost ends a chat with its first event, and keeps its request.
-func (j *chatJob) lost() Outcome {
-	f := fault.New(fault.LogLost, "the log of job %s is gone, so it was not called", j.name.ID)
+func (j *chatJob) lost(so string) Outcome {
+	f := fault.New(fault.LogLost, "the log of job %s is gone, so %s", j.name.ID, so)
 	if err := j.buryLost(j.ctx, j.item, f); err != nil {
 		j.Logger.Error("the dead letter could not be written", j.attrs("error", err)...)
 		return j.notNow()
@@ -126,16 +126,20 @@ func (j *chatJob) commit(e task.Event, last uint64) (Outcome, bool) {
 	}
 }
 
-// logGone is the outcome of a chat whose log has vanished. Without its work item too, it
-// was erased after another replica had ended it.
+// logGone ends a held chat whose log has vanished, unless it was erased after another
+// replica had ended it.
 func (j *chatJob) logGone() Outcome {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(j.ctx), commitTimeout)
 	defer cancel()
-	if there, err := j.stands(ctx, j.delivery()); err != nil || there {
+	removed, err := j.removed(ctx, j.delivery())
+	switch {
+	case err != nil:
 		return HoldFor(retryLog)
+	case removed:
+		j.Logger.Info("a held chat was erased", j.attrs()...)
+		return Drop()
 	}
-	j.Logger.Info("a held chat was erased", j.attrs()...)
-	return Drop()
+	return j.lost("what came of it is gone too")
 }
 
 func (j *chatJob) finish() Outcome {

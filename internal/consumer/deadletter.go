@@ -135,7 +135,8 @@ func (c *Consumer) putUnfound(ctx context.Context, item *genbusv1.WorkItem, job 
 }
 
 // workItem is the task's work item. A submitted task has let go of it; the stream
-// holds it until the task's end.
+// holds it until the task's end. Where the stream was lost, so is the request, and what
+// the log knows of it is left.
 func (j *videoJob) workItem(ctx context.Context) (*genbusv1.WorkItem, error) {
 	if j.item != nil {
 		return j.item, nil
@@ -150,7 +151,13 @@ func (j *videoJob) workItem(ctx context.Context) (*genbusv1.WorkItem, error) {
 			return item, nil
 		}
 	}
-	return nil, errors.New("the work item is gone")
+	j.mu.Lock()
+	d := j.msg
+	j.mu.Unlock()
+	if removed, err := j.removed(ctx, d); err != nil || removed {
+		return nil, errors.Join(errors.New("the work item is gone"), err)
+	}
+	return remembered(j.video()), nil
 }
 
 // deadItem is the letter of an accepted job: its request, and where the request

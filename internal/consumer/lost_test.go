@@ -11,6 +11,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -197,4 +198,39 @@ func TestLateAckFindsNothingInANewStream(t *testing.T) {
 			t.Errorf("%d items are left of one", n)
 		}
 	})
+}
+
+// TestLogAndQueueLostTogether: a replica holds what an upstream has accepted, or is
+// being asked for. It was not erased: it ends as log_lost, and its letter says what the
+// holder still knows.
+func TestLogAndQueueLostTogether(t *testing.T) {
+	t.Parallel()
+	up, b := newSandbox(t), brokertest.Single(t)
+	r := newReplica(t, b, testConfig(t, up.URL(), onCluster))
+	video := sendVideos(t, b, "paid", 1, time.Minute)[0]
+	chat := publish(t, b, subject.Chat, "paid", chatRequest("paid", "sandbox-chat:chunks=10,chunk_interval_ms=500", true))
+	submitted := last(follow(t, r.log, video, genbusv1.JobPhase_JOB_PHASE_SUBMITTED))
+	follow(t, r.log, chat, genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS)
+	for _, stream := range []string{b.Names().Tasks(), b.Names().Work()} {
+		if err := b.JetStream().DeleteStream(t.Context(), stream); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, id := range []string{video, chat} {
+		end := last(follow(t, r.log, id))
+		if end.Job.GetError().GetCode() != string(fault.LogLost) {
+			t.Errorf("%s ended %v", id, end.Job)
+		}
+		doneOnce(t, b, end)
+	}
+	letters := map[string]*genbusv1.DeadLetter{}
+	for _, l := range deadLetters(t, b) {
+		letters[l.GetId()] = l
+	}
+	if l := letters[video]; len(letters) != 2 || l.GetUpstreamTaskId() != videoOf(submitted).GetUpstreamTaskId() || l.GetWork().GetModel() == "" {
+		t.Errorf("dead letters: %v", letters)
+	}
+	if l := letters[chat]; len(l.GetData()) == 0 {
+		t.Errorf("the letter of the chat: %v", l)
+	}
 }

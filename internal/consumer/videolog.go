@@ -144,8 +144,7 @@ func (j *videoJob) lost(ctx context.Context) Outcome {
 }
 
 // logGone ends a held task whose log has vanished. It knows the task's last state
-// and writes that, so that nobody takes the work item for a new job. Without its
-// work item too, the task was erased on purpose.
+// and writes that, so that nobody takes the work item for a new job.
 func (j *videoJob) logGone(ctx context.Context) Outcome {
 	if out, ok := j.stillWanted(ctx); !ok {
 		return out
@@ -165,18 +164,18 @@ func (j *videoJob) logGone(ctx context.Context) Outcome {
 	return j.finish(ctx)
 }
 
-// stillWanted reports whether a task without a log has its work item; without
-// both it was erased on purpose.
+// stillWanted reports whether a task without a log was not erased: its work item would
+// have been removed first.
 func (j *videoJob) stillWanted(ctx context.Context) (Outcome, bool) {
 	j.mu.Lock()
 	d := j.msg
 	j.mu.Unlock()
-	there, err := j.stands(ctx, d)
+	removed, err := j.removed(ctx, d)
 	switch {
 	case err != nil:
 		j.confirmLater()
 		return HoldFor(retryLog), false
-	case !there:
+	case removed:
 		j.Logger.Info("a held task was erased", j.attrs(telemetry.KeyUpstreamID, j.video().GetUpstreamTaskId())...)
 		return Drop(), false
 	}
