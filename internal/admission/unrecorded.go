@@ -1,8 +1,10 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -19,6 +21,8 @@ const (
 	maxUnrecorded = 100_000
 	// recordAgain is the wait after the log did not answer.
 	recordAgain = 2 * time.Second
+	// maxReported bounds the jobs of which the service's log says why.
+	maxReported = 5
 )
 
 // unrecorded are the jobs that this process has accepted while the log did not take
@@ -76,20 +80,34 @@ func (a *Admission) recordAccepted(ctx context.Context, logger *slog.Logger) {
 	}
 }
 
-// recordEach gives those that are left when the log stops answering. One that is older
-// than LostAfter is left to its consumer where it stands in line, and to its turn.
-func (a *Admission) recordEach(ctx context.Context, names []subject.TaskName) ([]subject.TaskName, error) {
+// recordEach gives those that could not be recorded, and why, of the first of them. It stops
+// only where the broker is known to be away: one job must not hold up the others.
+func (a *Admission) recordEach(ctx context.Context, names []subject.TaskName) (left []subject.TaskName, why error) {
 	for i, n := range names {
-		entry, err := a.Accepted(ctx, n)
-		switch {
-		case errors.Is(err, tasklog.ErrNotFound): // erased
-		case err != nil:
-			return names[i:], err
-		case entry.Seq == 0:
-			if now, err := a.b.Clock().Now(); err != nil || now.Sub(entry.Job.GetCreatedAt().AsTime()) <= LostAfter {
-				return names[i:], tasklog.ErrUncertain
+		if err := cmp.Or(a.b.Trouble(), ctx.Err()); err != nil {
+			return append(left, names[i:]...), errors.Join(why, err)
+		}
+		if err := a.recordOne(ctx, n); err != nil {
+			if left = append(left, n); len(left) <= maxReported {
+				why = errors.Join(why, fmt.Errorf("%s: %w", n.ID, err))
 			}
 		}
 	}
-	return nil, nil
+	return left, why
+}
+
+// recordOne is done with a job that is erased. One that is older than LostAfter is left to
+// its consumer where it stands in line, and to its turn.
+func (a *Admission) recordOne(ctx context.Context, n subject.TaskName) error {
+	entry, err := a.Accepted(ctx, n)
+	switch {
+	case errors.Is(err, tasklog.ErrNotFound):
+		return nil
+	case err != nil || entry.Seq > 0:
+		return err
+	}
+	if now, err := a.b.Clock().Now(); err == nil && now.Sub(entry.Job.GetCreatedAt().AsTime()) > LostAfter {
+		return nil
+	}
+	return tasklog.ErrUncertain
 }

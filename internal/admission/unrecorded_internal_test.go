@@ -21,14 +21,14 @@ import (
 
 // TestWhatTheLogDidNotTakeIsRecordedLater, while it waits for its turn and nobody
 // asks for it, however long. What is old and stands in line is for the consumer to end.
-// Others that are remembered with it, and are gone, hold nothing up.
+// Others that are remembered with it, and are gone or unreadable, hold nothing up.
 func TestWhatTheLogDidNotTakeIsRecordedLater(t *testing.T) {
 	t.Parallel()
 	b, log := brokertest.Single(t), brokertest.Logger(t)
 	tasks := tasklog.New(tasklog.Options{Broker: b, Encoder: publisher.Encoder{Names: b.Names()}, Logger: log})
 	a := New(config.NewLive(config.Default()), b, tasks, broker.NewBodies(b), nil)
 	var names []subject.TaskName
-	for _, id := range []string{"gone", "old", "old in line", "young"} {
+	for _, id := range []string{"gone", "unreadable", "old", "old in line", "young"} {
 		item := &genbusv1.WorkItem{Id: "video_" + strings.ReplaceAll(id, " ", ""), Kind: "video", Tenant: "acme", Route: "r", Model: "m", Fingerprint: []byte("fp"), AcceptedAt: timestamppb.Now()}
 		if strings.HasPrefix(id, "old") {
 			item.AcceptedAt = timestamppb.New(time.Now().Add(-2 * LostAfter))
@@ -46,14 +46,16 @@ func TestWhatTheLogDidNotTakeIsRecordedLater(t *testing.T) {
 		if id == "old in line" {
 			m.Subject = b.Names().WorkItem(subject.Video, "r", "acme", n.ID)
 		}
-		m.Data = data
+		if m.Data = data; id == "unreadable" {
+			m.Data = []byte("x")
+		}
 		if _, err := b.Publish(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
 	}
 	a.unrecorded.add(names...)
 	left, err := a.recordEach(t.Context(), a.unrecorded.take())
-	if err != nil || len(left) != 0 {
+	if len(left) != 1 || left[0].ID != "video_unreadable" || err == nil || !strings.Contains(err.Error(), left[0].ID) {
 		t.Errorf("left %v, %v", left, err)
 	}
 	for _, n := range names {
