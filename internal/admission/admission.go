@@ -142,9 +142,11 @@ func (a *Admission) admit(ctx context.Context, r Request) (tasklog.Entry, error)
 		return tasklog.Entry{}, err
 	}
 	defer leave()
-	if err := a.room(ctx, r.Kind, c.Route); err != nil {
+	release, err := a.room(ctx, r.Kind, c.Route)
+	if err != nil {
 		return tasklog.Entry{}, err
 	}
+	defer release()
 	if r.Kind == subject.Video && !r.Resolves {
 		if err := a.letters.check(ctx, r.Tenant); err != nil {
 			return tasklog.Entry{}, err
@@ -211,19 +213,19 @@ func unavailable(err error) error {
 
 // room refuses before anything is stored: when the route's queue is full, so that one
 // dead route does not fill the work stream, and when the log has no room for the whole
-// life of another job.
-func (a *Admission) room(ctx context.Context, kind subject.Kind, route config.Route) error {
+// life of another job. The room is the job's until release is called.
+func (a *Admission) room(ctx context.Context, kind subject.Kind, route config.Route) (release tasklog.Release, err error) {
 	if waiting := a.queues.waiting(ctx, kind, route.Name); waiting >= uint64(route.MaxQueued) {
-		return full(route.Name, waiting)
+		return nil, full(route.Name, waiting)
 	}
-	err := a.log.RoomForJob(ctx, kind)
+	release, err = a.log.RoomForJob(ctx, kind)
 	if noRoom, ok := errors.AsType[*tasklog.FullError](err); ok {
-		return fault.New(fault.StorageFull, "nothing was accepted: %s", noRoom).WithRetryAfter(30 * time.Second)
+		return nil, fault.New(fault.StorageFull, "nothing was accepted: %s", noRoom).WithRetryAfter(30 * time.Second)
 	}
 	if err != nil {
-		return unavailable(err)
+		return nil, unavailable(err)
 	}
-	return nil
+	return release, nil
 }
 
 func full(route string, waiting uint64) error {

@@ -185,7 +185,13 @@ func (j *chatJob) replied(r reply) Outcome {
 	if c, err := body.ParseCompletion(r.json); err == nil {
 		out.Usage = c.GetUsage()
 	}
-	stored := len(r.json) > publisher.ClaimCheck || !j.Log.RoomForReply(j.ctx, len(r.json))
+	stored := len(r.json) > publisher.ClaimCheck
+	if !stored {
+		release, ok := j.Log.RoomForReply(j.ctx, len(r.json))
+		if stored = !ok; ok {
+			defer release()
+		}
+	}
 	for stored && out.Ref == nil {
 		ref, err := j.Bodies.Put(context.WithoutCancel(j.ctx), j.name.Tenant, publisher.ReplyBody(j.name.ID), r.json)
 		if err == nil {

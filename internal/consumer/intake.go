@@ -242,9 +242,11 @@ func (in *intake) recordRefusal(ctx context.Context, r admission.Request, id str
 			return err // nil: a job was accepted under the id
 		}
 		end := task.FailedAtOnce(item, time.Now(), f.TaskError())
-		if !in.Log.RoomForEnd(ctx, end) {
+		release, ok := in.Log.RoomForEnd(ctx, end)
+		if !ok {
 			return errNoRoom // anyone who may publish can send what is refused
 		}
+		defer release()
 		current, err = wonOrCurrent(in.Log.Commit(ctx, end, 0))
 	}
 	if err != nil || !current.Terminal() {

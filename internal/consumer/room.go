@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/genbus/genbus/internal/fault"
-	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // roomAgain is the wait before a submission that the log had no room for is tried again.
@@ -41,8 +41,12 @@ func (j *videoJob) leaveLine(ctx context.Context) Outcome {
 	if j.left != j.entry.Seq {
 		now := time.Now()
 		e, err := task.LeftLine(j.video(), now, string(fault.DeadLettersFull))
-		if err == nil && !j.Log.RoomForProgress(ctx, e) {
-			return j.holdUntil(now.Add(jittered(roomAgain, 0.2)))
+		if err == nil {
+			release, ok := j.Log.RoomForProgress(ctx, e)
+			if !ok {
+				return j.holdUntil(now.Add(jittered(roomAgain, 0.2)))
+			}
+			defer release()
 		}
 		if out, ok := j.commitNext(ctx, e, err); !ok {
 			return out
@@ -61,11 +65,11 @@ func (j *videoJob) leaveLine(ctx context.Context) Outcome {
 
 // roomForSubmission reports whether a job may be submitted. One that may not is held, not
 // failed: events that reach their age make room.
-func (c *Consumer) roomForSubmission(ctx context.Context, n subject.TaskName, route string) bool {
-	if c.Log.RoomForSubmission(ctx) {
-		return true
+func (c *Consumer) roomForSubmission(ctx context.Context, e tasklog.Entry, route string) (tasklog.Release, bool) {
+	release, ok := c.Log.RoomForSubmission(ctx, e.Job)
+	if !ok {
+		c.Metrics.SubmissionHeld(e.Name().Kind)
+		c.Logger.Debug("a submission waits for room in the task log", jobAttrs(e.Name(), route)...)
 	}
-	c.Metrics.SubmissionHeld(n.Kind)
-	c.Logger.Debug("a submission waits for room in the task log", jobAttrs(n, route)...)
-	return false
+	return release, ok
 }

@@ -299,9 +299,11 @@ func (j *videoJob) clear(held Outcome) Outcome {
 	if err != nil { // it is being submitted, which is progress
 		return held
 	}
-	if !j.Log.RoomForProgress(j.ctx, e) {
+	release, ok := j.Log.RoomForProgress(j.ctx, e)
+	if !ok {
 		return held
 	}
+	defer release()
 	if out, ok := j.commitNext(j.ctx, e, nil); !ok {
 		return out
 	}

@@ -204,18 +204,18 @@ func (j *videoJob) afterPoll(ctx context.Context, s upstream.VideoState, first b
 		Unknown: s.Unknown, Started: s.Progression != upstream.Queued, Status: fault.Clip(s.Status, 128), Progress: s.Progress,
 		Size: fault.Clip(s.Size, maxDimension), Seconds: fault.Clip(s.Seconds, maxDimension),
 	})
-	if err == nil && (!worth || j.crowded(ctx, e)) {
+	release := func() {}
+	if worth && err == nil && e.Job.GetStatus() == e.Previous { // it is about progress only
+		release, worth = j.Log.RoomForProgress(ctx, e)
+	}
+	if !worth && err == nil {
 		polled(telemetry.PollUnchanged)
 		return Hold(j.pollAt)
 	}
+	defer release()
 	polled(telemetry.PollChanged)
 	if out, ok := j.commitNext(ctx, e, err); !ok {
 		return out
 	}
 	return Hold(j.pollAt)
-}
-
-// crowded drops an event that is about progress only where the log has no room to spare.
-func (j *videoJob) crowded(ctx context.Context, e task.Event) bool {
-	return e.Job.GetStatus() == e.Previous && !j.Log.RoomForProgress(ctx, e)
 }

@@ -31,15 +31,16 @@ var (
 	narrowBounds = resultBounds{url: tasklog.SpareReply, urls: tasklog.SpareReply, metadata: 1 << 10}
 )
 
-func (j *videoJob) boundsOf(ctx context.Context, s upstream.VideoState) resultBounds {
+// boundsOf gives the bounds of a result, whose room is the task's until release is called.
+func (j *videoJob) boundsOf(ctx context.Context, s upstream.VideoState) (bounds resultBounds, release tasklog.Release) {
 	all := len(s.Metadata)
 	for _, v := range s.Videos {
 		all += len(v.URL)
 	}
-	if j.Log.RoomForReply(ctx, min(all, wideBounds.urls+wideBounds.metadata)) {
-		return wideBounds
+	if release, ok := j.Log.RoomForReply(ctx, min(all, wideBounds.urls+wideBounds.metadata)); ok {
+		return wideBounds, release
 	}
-	return narrowBounds
+	return narrowBounds, func() {}
 }
 
 // maxCopies is how many results one process copies at a time.
@@ -77,7 +78,9 @@ type result struct {
 // copy that fails is tried again until its time is over, and never fails the
 // task.
 func (j *videoJob) complete(ctx context.Context, s upstream.VideoState) Outcome {
-	j.result.known, j.result.bounds = &s, j.boundsOf(ctx, s)
+	bounds, release := j.boundsOf(ctx, s)
+	defer release()
+	j.result.known, j.result.bounds = &s, bounds
 	if out, done := j.copyResult(ctx, s); !done {
 		return out
 	}
@@ -130,9 +133,12 @@ func (j *videoJob) copyResult(ctx context.Context, s upstream.VideoState) (Outco
 func (j *videoJob) copyLater(ctx context.Context, until time.Time, s upstream.VideoState) (Outcome, bool) {
 	j.Logger.Warn("a result could not be copied; it is tried again", j.attrs("error", j.result.missing)...)
 	news := string(j.result.missing.Code) != j.video().GetArchive().GetError().GetCode()
-	if news && j.Log.RoomForProgress(ctx, j.entry.Event) {
-		if out, ok := j.archiving(ctx, until, s, j.result.missing.TaskError()); !ok {
-			return out, false
+	if news {
+		if release, ok := j.Log.RoomForProgress(ctx, j.entry.Event); ok {
+			defer release()
+			if out, ok := j.archiving(ctx, until, s, j.result.missing.TaskError()); !ok {
+				return out, false
+			}
 		}
 	}
 	wait := min(copyAgain<<min(j.result.tries, 6), maxCopyAgain)

@@ -85,26 +85,33 @@ func (j *videoJob) submitTo(ctx context.Context, a pool.Account) Outcome {
 		j.assigned.leave()
 		return HoldFor(0)
 	}
-	if !j.roomForSubmission(ctx, j.name, j.Name) {
-		j.assigned.leave()
-		return j.holdUntil(time.Now().Add(jittered(roomAgain, 0.2)))
-	}
 	request, out, ok := j.request(ctx, a)
 	if !ok {
 		return out
 	}
+	if out, ok := j.submitting(ctx, a); !ok {
+		return out
+	}
+	return j.create(ctx, a, request)
+}
+
+// submitting commits that the task is submitted, where the log has room for that.
+func (j *videoJob) submitting(ctx context.Context, a pool.Account) (Outcome, bool) {
+	release, ok := j.roomForSubmission(ctx, j.entry, j.Name)
+	if !ok {
+		j.assigned.leave()
+		return j.holdUntil(time.Now().Add(jittered(roomAgain, 0.2))), false
+	}
+	defer release()
 	now, err := j.Broker.Clock().Now()
 	if err != nil { // takers compare their clocks with submit_until
 		j.assigned.leave()
-		return j.unjudged()
+		return j.unjudged(), false
 	}
 	e, err := task.Submitting(j.video(), now, task.Submission{
 		Upstream: a.Upstream, Key: a.Key, Until: now.Add(j.Timeouts.Create), Deadline: now.Add(j.Timeouts.Deadline),
 	})
-	if out, ok := j.commitNext(ctx, e, err); !ok {
-		return out
-	}
-	return j.create(ctx, a, request)
+	return j.commitNext(ctx, e, err)
 }
 
 // tooLate says which limit a task that is not submitted has passed.

@@ -187,9 +187,11 @@ var errNoRoom = errors.New("the task log has no room for the events of inline ch
 func (c *record) commit(e task.Event, last uint64) (tasklog.Entry, error) {
 	ctx, cancel := context.WithTimeoutCause(c.ctx, patience, errPatience)
 	defer cancel()
-	if !c.r.o.Log.RoomForEnd(ctx, e) {
+	release, ok := c.r.o.Log.RoomForEnd(ctx, e)
+	if !ok {
 		return tasklog.Entry{}, errNoRoom
 	}
+	defer release()
 	entry, err := c.r.o.Log.Commit(ctx, e, last)
 	var lost *tasklog.LostError
 	if errors.As(err, &lost) {
@@ -274,7 +276,7 @@ func (c *record) terminal(entry tasklog.Entry, o outcome, chunks uint64) (task.E
 func (c *record) reply(id string, o outcome, chunks uint64) task.Reply {
 	out := task.Reply{Chunks: chunks, Upstream: o.from.Upstream, Key: o.from.Key}
 	raw, err := c.whole(o)
-	if err == nil && (int64(len(raw)) > int64(c.r.o.Config.Now().Limits.ClaimCheckBytes) || !c.r.o.Log.RoomForReply(c.ctx, len(raw))) {
+	if err == nil && !c.fits(len(raw)) {
 		out.Usage = usage(raw)
 		out.Ref, err = c.checkIn(id, raw)
 	} else if err == nil {
@@ -285,6 +287,19 @@ func (c *record) reply(id string, o outcome, chunks uint64) task.Reply {
 		c.r.o.Logger.Warn("the reply of an inline chat is missing in its event", "job", id, "error", err)
 	}
 	return out
+}
+
+// fits reports whether a reply may be part of the terminal event, whose commit asks for the
+// room of all of it.
+func (c *record) fits(bytes int) bool {
+	if int64(bytes) > int64(c.r.o.Config.Now().Limits.ClaimCheckBytes) {
+		return false
+	}
+	release, ok := c.r.o.Log.RoomForReply(c.ctx, bytes)
+	if ok {
+		release()
+	}
+	return ok
 }
 
 func (c *record) whole(o outcome) ([]byte, error) {

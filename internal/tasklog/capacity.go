@@ -10,7 +10,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/genbus/genbus/internal/broker"
-	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
@@ -18,9 +17,9 @@ import (
 
 // The limits of the log, as shares of its bytes. For a new job, what is used counts and
 // the rest of the lives of all unfinished jobs. For the other two, what is used counts
-// and the ends of the jobs that wait. The ends of the jobs in work are above all three:
-// the configuration leaves config.EndBytes for each of them in a tenth of the log. The
-// last 3 % are for what the replicas do not see of each other (creditShare).
+// and the ends of the jobs that wait. What jobs in work write from their submission on is
+// above all three: the configuration leaves config.EndBytes for each of them in a tenth of
+// the log. The last 3 % are for what the replicas do not see of each other (creditShare).
 const (
 	admitBelow  = 0.80 // a new job
 	spareBelow  = 0.85 // progress, events of inline chats and of refusals, long replies
@@ -47,8 +46,8 @@ type Room struct {
 	Used, Max int64
 	// Short is what the disk under the stream does not have of Max.
 	Short int64
-	// Reserved is what the accepted, unfinished jobs are still to write, and Ends what
-	// they would write if all of them ended now.
+	// Reserved is what the accepted, unfinished jobs are still to write, those included
+	// that are just being accepted, and Ends what they would write if all of them ended now.
 	Reserved, Ends int64
 }
 
@@ -78,38 +77,44 @@ func (e *FullError) Error() string {
 		e.Used, e.Reserved, e.Life, limit)
 }
 
-// RoomForJob reserves the bytes of a whole life of a new job. The error is a *FullError
-// where there is no room, and else that of a broker that did not say.
-func (l *Log) RoomForJob(ctx context.Context, kind subject.Kind) error {
+// Release gives back what was asked for: it is stored, so that the next figures have it, or
+// will never be. Until then it counts beside all figures.
+type Release func()
+
+// RoomForJob reserves the bytes of a whole life of a new job, until it is stored. The error
+// is a *FullError where there is no room, and else that of a broker that did not say.
+func (l *Log) RoomForJob(ctx context.Context, kind subject.Kind) (Release, error) {
 	life := l.lives.life(kind)
-	room, err := l.capacity.take(ctx, toAdmit, life)
+	room, release, err := l.capacity.take(ctx, toAdmit, life)
 	if errors.Is(err, errNoRoom) {
-		return &FullError{Room: room, Life: life}
+		return nil, &FullError{Room: room, Life: life}
 	}
-	return err
+	return release, err
 }
 
-// RoomForSubmission reports whether an accepted job may be submitted or attempted: its end
-// would have room, and so would the ends of all other jobs.
-func (l *Log) RoomForSubmission(ctx context.Context) bool {
-	_, err := l.capacity.take(ctx, toSubmit, int64(config.EndBytes))
-	return err == nil
+// RoomForSubmission reports whether an accepted job may be submitted or attempted: that it
+// was is stored, and all that it and the others in work write from there on has room.
+func (l *Log) RoomForSubmission(ctx context.Context, job task.Job) (Release, bool) {
+	return l.room(ctx, toSubmit, l.bytesOf(proto.Size(job)))
 }
 
 // RoomForProgress reports whether an event may be stored that its job can do without.
-func (l *Log) RoomForProgress(ctx context.Context, e task.Event) bool {
-	return l.spares(ctx, l.bytesOf(proto.Size(e.Job)))
+func (l *Log) RoomForProgress(ctx context.Context, e task.Event) (Release, bool) {
+	return l.room(ctx, toSpare, l.bytesOf(proto.Size(e.Job)))
 }
 
 // RoomForReply reports whether a reply of some bytes may be part of its chat's end.
-func (l *Log) RoomForReply(ctx context.Context, bytes int) bool {
-	return bytes <= SpareReply || l.spares(ctx, 2*l.bytesOf(bytes)) // and in the feed
+func (l *Log) RoomForReply(ctx context.Context, bytes int) (Release, bool) {
+	if bytes <= SpareReply {
+		return func() {}, true
+	}
+	return l.room(ctx, toSpare, 2*l.bytesOf(bytes)) // and in the feed
 }
 
 // RoomForEnd reports whether the terminal event of something that reserved nothing may be
 // stored, an inline chat or a refused request, with its feed copy.
-func (l *Log) RoomForEnd(ctx context.Context, e task.Event) bool {
-	return l.spares(ctx, 2*l.bytesOf(proto.Size(e.Job)))
+func (l *Log) RoomForEnd(ctx context.Context, e task.Event) (Release, bool) {
+	return l.room(ctx, toSpare, 2*l.bytesOf(proto.Size(e.Job)))
 }
 
 // bytesOf is what an event of some bytes in Protobuf may take. As JSON it has them twice: for
@@ -122,14 +127,14 @@ func (l *Log) bytesOf(n int) int {
 	return n + headers
 }
 
-func (l *Log) spares(ctx context.Context, bytes int) bool {
-	_, err := l.capacity.take(ctx, toSpare, int64(bytes))
-	return err == nil
+func (l *Log) room(ctx context.Context, p purpose, bytes int) (Release, bool) {
+	_, release, err := l.capacity.take(ctx, p, int64(bytes))
+	return release, err == nil
 }
 
 // Room is what is known of the log, about a second old.
 func (l *Log) Room(ctx context.Context) (Room, error) {
-	room, err := l.capacity.take(ctx, toSpare, 0)
+	room, _, err := l.capacity.take(ctx, toSpare, 0)
 	if errors.Is(err, errNoRoom) {
 		err = nil
 	}
@@ -139,7 +144,7 @@ func (l *Log) Room(ctx context.Context) (Room, error) {
 // HasRoom is an error while no job can be submitted.
 func (l *Log) HasRoom(ctx context.Context) error {
 	room, err := l.Room(ctx)
-	if err == nil && room.Max > 0 && room.left(toSubmit) < int64(config.EndBytes) {
+	if err == nil && room.Max > 0 && room.left(toSubmit) < leastEvent {
 		return fmt.Errorf("the task log has used %d of the %d bytes that it may have; no job is submitted", room.Used, max(room.Max-room.Short, 0))
 	}
 	return nil
@@ -209,7 +214,8 @@ func (r Room) left(p purpose) int64 {
 
 // capacity is the owner of the rule whether there is room in the log. One read of the
 // figures is for all who ask, about once a second; between two reads this replica grants its
-// credit, or one request that exceeds it.
+// credit, or one request that exceeds it. What it granted counts until it was released before
+// a read: the figures may not have it yet.
 type capacity struct {
 	read func(context.Context) (Room, error)
 	now  func() time.Time
@@ -218,14 +224,17 @@ type capacity struct {
 	room    Room
 	began   time.Time       // when the read of room began; zero: there was none
 	tried   time.Time       // when the last read began
+	held    [purposes]int64 // granted and not released
+	before  [purposes]int64 // held when the read of room began
 	granted [purposes]int64 // since then
-	since   [purposes]int64 // since the read in flight began
 	reading *reading        // nil: none is in flight
 }
 
 // reading is a read in flight. err is set before done is closed.
 type reading struct {
 	began  time.Time
+	before [purposes]int64 // held when it began
+	since  [purposes]int64 // granted since it began
 	cancel context.CancelFunc
 	done   chan struct{}
 	err    error
@@ -234,13 +243,14 @@ type reading struct {
 // errNoRoom is the answer where there is not enough room.
 var errNoRoom = errors.New("there is no room in the task log")
 
-// take grants bytes for a purpose. Without room the error is errNoRoom; any other is of the
-// read without which there is no answer.
-func (c *capacity) take(ctx context.Context, p purpose, bytes int64) (Room, error) {
+// take grants bytes for a purpose until they are released. Without room the error is
+// errNoRoom; any other is of the read without which there is no answer.
+func (c *capacity) take(ctx context.Context, p purpose, bytes int64) (Room, Release, error) {
 	came := c.now()
 	for {
 		c.mu.Lock()
 		room, verdict := c.room, c.judge(p, bytes, came)
+		room.Reserved += c.before[toAdmit] + c.granted[toAdmit]
 		r := c.reading
 		if r == nil && (verdict == unknown || came.Sub(c.tried) > countsFresh) {
 			r = c.begin(ctx)
@@ -248,20 +258,26 @@ func (c *capacity) take(ctx context.Context, p purpose, bytes int64) (Room, erro
 		c.mu.Unlock()
 		switch verdict {
 		case granted:
-			return room, nil
+			return room, sync.OnceFunc(func() { c.release(p, bytes) }), nil
 		case refused:
-			return room, errNoRoom
+			return room, nil, errNoRoom
 		case unknown: // until the read in flight has ended
 		}
 		select {
 		case <-r.done:
 		case <-ctx.Done():
-			return room, context.Cause(ctx)
+			return room, nil, context.Cause(ctx)
 		}
 		if r.err != nil {
-			return room, r.err
+			return room, nil, r.err
 		}
 	}
+}
+
+func (c *capacity) release(p purpose, bytes int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.held[p] -= bytes
 }
 
 type verdict int
@@ -275,20 +291,21 @@ const (
 // judge needs the lock. Figures are fresh for a caller if they were so when it came: those
 // that are read for it are, however long the read takes.
 func (c *capacity) judge(p purpose, bytes int64, came time.Time) verdict {
-	fresh, left := came.Sub(c.began) <= countsFresh, c.room.left(p)
+	fresh, left := came.Sub(c.began) <= countsFresh, c.room.left(p)-c.before[p]
 	all := c.granted[p] + bytes
 	switch {
 	case c.began.IsZero():
 		return unknown
-	case c.room.Max <= 0:
-		return granted
-	case fresh && all > left:
+	case c.room.Max > 0 && fresh && all > left:
 		return refused
-	case all > left/creditShare && (!fresh || c.granted[p] > 0):
+	case c.room.Max > 0 && all > left/creditShare && (!fresh || c.granted[p] > 0):
 		return unknown
 	}
 	c.granted[p] = all
-	c.since[p] += bytes
+	c.held[p] += bytes
+	if c.reading != nil {
+		c.reading.since[p] += bytes
+	}
 	return granted
 }
 
@@ -297,21 +314,21 @@ func (c *capacity) judge(p purpose, bytes int64, came time.Time) verdict {
 func (c *capacity) begin(ctx context.Context) *reading {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), broker.ReadTimeout,
 		fmt.Errorf("the room in the task log: no answer within %s", broker.ReadTimeout))
-	r := &reading{began: c.now(), done: make(chan struct{}), cancel: cancel}
-	c.reading, c.tried, c.since = r, r.began, [purposes]int64{}
+	r := &reading{began: c.now(), before: c.held, done: make(chan struct{}), cancel: cancel}
+	c.reading, c.tried = r, r.began
 	go c.finish(ctx, r)
 	return r
 }
 
-// finish reads. What was granted meanwhile may be in the figures or not, and counts in any
-// case.
+// finish reads. What was held when it began, or granted meanwhile, may be in the figures or
+// not, and counts in any case.
 func (c *capacity) finish(ctx context.Context, r *reading) {
 	defer r.cancel()
 	room, err := c.read(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err == nil {
-		c.room, c.began, c.granted = room, r.began, c.since
+		c.room, c.began, c.before, c.granted = room, r.began, r.before, r.since
 	}
 	c.reading, r.err = nil, err
 	close(r.done)

@@ -232,7 +232,8 @@ func TestEndsHaveRoomOnAFullDisk(t *testing.T) {
 		if above := room.Used + left - room.SubmitLimit(); room.SubmitLimit() > room.Used && above < size/10 {
 			t.Fatalf("%d bytes are left on the disk, and %d for the ends: %+v", left, above, room)
 		}
-		if l.RoomForSubmission(t.Context()) {
+		if release, ok := l.RoomForSubmission(t.Context(), &genbusv1.VideoTask{}); ok {
+			release()
 			submitted++
 		} else if l.HasRoom(t.Context()) == nil {
 			t.Errorf("no job is submitted with %d bytes left, and the log says that it has room", left)
