@@ -24,9 +24,16 @@ const LostAfter = time.Hour
 
 // Lost reports whether a job is given up whose item is in a stream, and that the log does
 // not have, although no mark says that it had it. By a wrong clock it is neither given up
-// nor recorded: the error. One that waits for its turn never is, however old: what is put
-// in line is marked as recorded, so that nobody can have begun one that waits without a
-// mark. Nor is one that is attached, which is never submitted.
+// nor recorded: the error. One that is attached never is: it is not submitted.
+//
+// Nor is one that waits for its turn, however old: what is put in line is marked as
+// recorded, and the unmarked original is deleted. There are two originals of jobs that may
+// have begun: one that a crash left next to its marked copy, until the dispatcher's next
+// turn, and one that is back with a restored GENBUS_WAIT. The log knows their jobs, unless
+// it has lost them too. It is never created next to accepted jobs (see
+// broker.EnsureStreams), so an operator has restored it then, and takes out what was
+// submitted since the backup before anything is submitted (docs/backup.md). A mark by
+// admission could not tell these originals from others either.
 func (a *Admission) Lost(stream string, item *genbusv1.WorkItem) (bool, error) {
 	if stream == a.b.Names().Wait() || item.GetAttached() != nil {
 		return false, nil
