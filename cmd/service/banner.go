@@ -62,10 +62,10 @@ func (s banner) String() string {
 	b.WriteString("\nTry it" + s.unsaid() + ":\n")
 	if chat != "" {
 		fmt.Fprintf(&b, "  curl -N%s %s/v1/chat/completions -H 'Content-Type: application/json'%s \\\n"+
-			"    -d '{\"model\":%q,\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}]}'\n", trust(s.Config().HTTP.TLS, "--"), s.tryHTTP(), s.authorization(), chat)
+			"    -d '{\"model\":%q,\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}]}'\n", trust(s.Config().HTTP.TLS, "--cacert"), s.tryHTTP(), s.authorization(), chat)
 	}
 	if video != "" {
-		fmt.Fprintf(&b, "  grpcurl%s%s -d '{\"request\":{\"video\":{\"model\":%q,\"prompt\":\"a cat\"}}}' %s genbus.v1.VideoService/CreateVideoTask\n", s.plaintext(), s.authorization(), video, reachable(g, s.Config().GRPC.TLS))
+		fmt.Fprintf(&b, "  %s%s submit video --server %s%s --model %s 'a cat'\n", s.environment(), os.Args[0], reachable(g, s.Config().GRPC.TLS), s.security(), video)
 		if url := s.natsAddress(); strings.HasPrefix(url, "nats://") && s.Config().NATS.User == "" {
 			fmt.Fprintf(&b, "  nats -s %s req %s -H content-type:application/json '{\"model\":%q,\"prompt\":\"a cat\"}'\n",
 				url, s.Names().Call("video", s.exampleTenant()), video)
@@ -96,12 +96,20 @@ func (s banner) unsaid() string {
 	return " (" + strings.Join(what, "; ") + ")"
 }
 
-// authorization is the header that curl and grpcurl send where a key is wanted.
+// authorization is the header that curl sends where a key is wanted.
 func (s banner) authorization() string {
 	if len(s.Config().APIKeys) == 0 {
 		return ""
 	}
 	return ` -H "Authorization: Bearer $KEY"`
+}
+
+// environment has a command send the key where one is wanted.
+func (s banner) environment() string {
+	if len(s.Config().APIKeys) == 0 {
+		return ""
+	}
+	return envAPIKey + `="$KEY" `
 }
 
 // exampleTenant is one of whom there is a key, or who everybody is.
@@ -112,14 +120,14 @@ func (s banner) exampleTenant() string {
 	return s.Config().APIKeys[0].Tenant
 }
 
-// trust is what a client needs for a server's TLS, with the client's own dashes.
-func trust(t config.ServerTLS, dashes string) string {
+// trust is what a client needs for a server's TLS; ca is its own name of the flag.
+func trust(t config.ServerTLS, ca string) string {
 	if !t.Enabled() {
 		return ""
 	}
-	flags := " " + dashes + `cacert "$CA"`
+	flags := " " + ca + ` "$CA"`
 	if t.ClientCAFile != "" {
-		flags += " " + dashes + `cert "$CERT" ` + dashes + `key "$CERT_KEY"`
+		flags += ` --cert "$CERT" --key "$CERT_KEY"`
 	}
 	return flags
 }
@@ -163,12 +171,13 @@ func (s banner) grpcSecurity() string {
 	return ""
 }
 
-// plaintext is what grpcurl needs, with TLS or without.
-func (s banner) plaintext() string {
-	if s.Config().GRPC.TLS.Enabled() {
-		return trust(s.Config().GRPC.TLS, "-")
+// security is what our commands need, with TLS or without.
+func (s banner) security() string {
+	t, server := s.Config().GRPC.TLS, reachable(s.GRPCAddr(), s.Config().GRPC.TLS)
+	if !t.Enabled() && len(s.Config().APIKeys) > 0 && !loopback(server) {
+		return " --plaintext"
 	}
-	return " -plaintext"
+	return trust(t, "--ca")
 }
 
 func (s banner) natsAddress() string {

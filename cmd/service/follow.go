@@ -85,19 +85,19 @@ func (f *follower) step(e proto.Message, t *genbusv1.VideoTask) error {
 	case f.bar:
 		_, err = fmt.Fprintf(f.out, "\r%s  %s %3d %%  %-11s", t.GetId(), gauge(t.GetProgress()), t.GetProgress(), status)
 	default:
-		_, err = fmt.Fprintf(f.out, "%s  %s  v%-3d %-11s %3d %%%s\n", t.GetUpdatedAt().AsTime().Format(time.RFC3339), t.GetId(), t.GetVersion(), status, t.GetProgress(), finer(t))
+		_, err = fmt.Fprintf(f.out, "%s  %s  v%-3d %-11s %3d %%%s\n", t.GetUpdatedAt().AsTime().Format(time.RFC3339), t.GetId(), t.GetVersion(), status, t.GetProgress(), finer(t.GetExecution(), t.GetStatus(), t.GetUpstreamStatus()))
 	}
 	return err
 }
 
-// finer is the phase of a task, where it says more than its status, and the code of the
+// finer is the phase of a job, where it says more than its status, and the code of the
 // refusal that a task waits after.
-func finer(t *genbusv1.VideoTask) string {
-	phase := task.PhaseWord(t.GetExecution().GetPhase())
+func finer(e *genbusv1.Execution, status genbusv1.JobStatus, upstreamStatus string) string {
+	phase := task.PhaseWord(e.GetPhase())
 	switch {
-	case phase == "queued" && t.GetUpstreamStatus() != "":
-		return "  (waits after " + clean(t.GetUpstreamStatus()) + ")"
-	case t.GetExecution() != nil && phase != task.StatusWord(t.GetStatus()):
+	case phase == "queued" && upstreamStatus != "":
+		return "  (waits after " + clean(upstreamStatus) + ")"
+	case e != nil && phase != task.StatusWord(status):
 		return "  (" + phase + ")"
 	default:
 		return ""

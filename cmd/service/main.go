@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -38,15 +39,34 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var c cli
-	parser := kong.Must(&c, kong.Name("service"), kong.UsageOnError(),
+	parser := kong.Must(&c, kong.Name("service"),
 		kong.Description("genbus: generative model requests in by NATS, gRPC and HTTP; every step out as an event."),
-		kong.Exit(func(code int) { os.Exit(min(code, exitUsage)) }), // it has 80 for what it cannot read
 		kong.BindTo(ctx, (*context.Context)(nil)), kong.BindTo(os.Stdout, (*io.Writer)(nil)))
 	kongcompletion.Register(parser) // it answers a shell that asks, and exits
+	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
+		parser.Model.DefaultCmd = nil // it would take a misspelt command for its argument
+	}
 	k, err := parser.Parse(os.Args[1:])
-	parser.FatalIfErrorf(err)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, misused(err))
+		os.Exit(exitUsage) //nolint:gocritic // stop only undoes the signal handler
+	}
 	if err := k.Run(); err != nil && !errors.Is(err, context.Canceled) {
 		fmt.Fprintln(os.Stderr, "genbus:", err)
-		os.Exit(exitCode(err)) //nolint:gocritic // stop only undoes the signal handler
+		os.Exit(exitCode(err))
 	}
+}
+
+// misused says what is wrong with a command line, and in one line how its command is used.
+func misused(err error) string {
+	parse, ok := errors.AsType[*kong.ParseError](err)
+	if !ok {
+		return "genbus: " + err.Error()
+	}
+	app := parse.Context.Model
+	command, usage := app.Name, app.Name+app.Summary()
+	if selected := parse.Context.Selected(); selected != nil {
+		command, usage = selected.FullPath(), app.Name+" "+selected.Summary()
+	}
+	return fmt.Sprintf("genbus: %v\nUsage: %s; %q says more", err, usage, command+" --help")
 }

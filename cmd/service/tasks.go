@@ -155,7 +155,7 @@ func (p printer) video(answer *genbusv1.GetVideoTaskResponse) error {
 	}
 	t := answer.GetTask()
 	rows := []string{
-		cells("id", t.GetId()), cells("status", fmt.Sprintf("%s, %d %%", task.StatusWord(t.GetStatus()), t.GetProgress())), cells("model", t.GetModel()),
+		cells("id", t.GetId()), cells("status", fmt.Sprintf("%s, %d %%%s", task.StatusWord(t.GetStatus()), t.GetProgress(), finer(t.GetExecution(), t.GetStatus(), t.GetUpstreamStatus()))), cells("model", t.GetModel()),
 		cells("created", moment(t.GetCreatedAt())), cells("updated", moment(t.GetUpdatedAt())), cells("version", fmt.Sprint(t.GetVersion())),
 	}
 	if t.GetUpstreamStatus() != "" {
@@ -174,7 +174,7 @@ func (p printer) chat(answer *genbusv1.GetChatCompletionResponse) error {
 	}
 	c := answer.GetChat()
 	rows := []string{
-		cells("id", c.GetId()), cells("status", task.StatusWord(c.GetStatus())), cells("model", c.GetModel()), cells("attempt", fmt.Sprint(c.GetAttempt())),
+		cells("id", c.GetId()), cells("status", task.StatusWord(c.GetStatus())+finer(c.GetExecution(), c.GetStatus(), "")), cells("model", c.GetModel()), cells("attempt", fmt.Sprint(c.GetAttempt())),
 		cells("created", moment(c.GetCreatedAt())), cells("updated", moment(c.GetUpdatedAt())), cells("version", fmt.Sprint(c.GetVersion())),
 	}
 	if len(c.GetReplyJson()) > 0 {

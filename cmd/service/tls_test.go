@@ -189,7 +189,7 @@ func TestLinksAndBannerSayHTTPS(t *testing.T) {
 	ca := certtest.New(t, "ca")
 	s := secured(t, ca, "")
 	said := banner{s}.String()
-	for _, want := range []string{"HTTP  https://127.0.0.1:", "(TLS)", `curl -N --cacert "$CA" https://127.0.0.1:`, `grpcurl -cacert "$CA" -d`, "CA: the file of", "NATS  tls://127.0.0.1:"} {
+	for _, want := range []string{"HTTP  https://127.0.0.1:", "(TLS)", `curl -N --cacert "$CA" https://127.0.0.1:`, ` --ca "$CA" --model sandbox-video `, "CA: the file of", "NATS  tls://127.0.0.1:"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("the banner does not say %q:\n%s", want, said)
 		}
@@ -266,7 +266,7 @@ func TestBannerAsksForWhatTheServerWants(t *testing.T) {
 	}
 	plain := banner{runService(t, "http://127.0.0.1:1", withKey)}.String()
 	for _, want := range []string{
-		"Try it (KEY: an API key):\n  curl -N http://", ` -H "Authorization: Bearer $KEY" \`, `grpcurl -plaintext -H "Authorization: Bearer $KEY" -d`, "req genbus.call.video.acme",
+		"Try it (KEY: an API key):\n  curl -N http://", ` -H "Authorization: Bearer $KEY" \`, `GENBUS_API_KEY="$KEY" `, " submit video --server 127.0.0.1:", "req genbus.call.video.acme",
 	} {
 		if !strings.Contains(plain, want) {
 			t.Errorf("the banner does not say %q:\n%s", want, plain)
@@ -274,7 +274,7 @@ func TestBannerAsksForWhatTheServerWants(t *testing.T) {
 	}
 	ca := certtest.New(t, "ca")
 	mutual := banner{secured(t, ca, ca.File)}.String()
-	for _, want := range []string{`--cert "$CERT" --key "$CERT_KEY" https://`, `-cert "$CERT" -key "$CERT_KEY" -d`, "a client certificate):"} {
+	for _, want := range []string{`--cert "$CERT" --key "$CERT_KEY" https://`, ` --ca "$CA" --cert "$CERT" --key "$CERT_KEY" --model `, "a client certificate):"} {
 		if !strings.Contains(mutual, want) {
 			t.Errorf("the banner does not say %q:\n%s", want, mutual)
 		}

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/genbus/genbus/client"
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/sandbox"
@@ -175,6 +176,39 @@ func TestCommandsBringTheTenantsKey(t *testing.T) {
 	userCommand{t: t, args: append(server, "--key-file", file)}.ok("tasks", "list")
 	if _, problems, code := (userCommand{t: t, args: server}).run("tasks", "list"); code != exitDenied || !strings.Contains(problems, "invalid_api_key") {
 		t.Errorf("without a key it ended with %d: %s", code, problems)
+	}
+}
+
+// TestWrongCommandLines are told what is wrong first, and how the command is used in one
+// line.
+func TestWrongCommandLines(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"sumbit video x":          "genbus: unexpected argument sumbit, did you mean \"submit\"?\nUsage: service <command>; \"service --help\" says more\n",
+		"tasks gte x":             "genbus: unexpected argument gte, did you mean \"get\"?\nUsage: service tasks <command> [flags]; \"service tasks --help\" says more\n",
+		"submit video --sise 3 x": "genbus: unknown flag --sise, did you mean \"--size\"?\nUsage: service submit video [<prompt>] [flags]; \"service submit video --help\" says more\n",
+		"--foo":                   "genbus: unknown flag --foo\nUsage: service <command>; \"service --help\" says more\n",
+		"serve now":               "genbus: unexpected argument now\nUsage: service serve [flags]; \"service serve --help\" says more\n",
+	} {
+		out, problems, code := userCommand{t: t}.run(strings.Fields(line)...)
+		if out != "" || problems != want || code != exitUsage {
+			t.Errorf("%s ended with %d:\n%s%s", line, code, out, problems)
+		}
+	}
+}
+
+// TestTasksSayTheirPhase where it is finer than their status.
+func TestTasksSayTheirPhase(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	p := printer{out: &out}
+	submitting := &genbusv1.Execution{Phase: genbusv1.JobPhase_JOB_PHASE_SUBMITTING}
+	err := errors.Join(
+		p.video(&genbusv1.GetVideoTaskResponse{Task: &genbusv1.VideoTask{Status: genbusv1.JobStatus_JOB_STATUS_QUEUED, Execution: submitting}}),
+		p.chat(&genbusv1.GetChatCompletionResponse{Chat: &genbusv1.Chat{Status: genbusv1.JobStatus_JOB_STATUS_QUEUED, Execution: submitting}}),
+	)
+	if err != nil || strings.Count(out.String(), "(submitting)\n") != 2 {
+		t.Errorf("%v:\n%s", err, out.String())
 	}
 }
 
