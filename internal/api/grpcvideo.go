@@ -69,7 +69,7 @@ func listViolations(m *genbusv1.ListVideoTasksRequest) []fault.Violation {
 		out = append(out, fault.Violation{Field: field, Description: description})
 	}
 	if _, known := genbusv1.JobStatus_name[int32(m.GetStatus())]; !known {
-		add("status", "is no status")
+		add("status", "must be "+statuses)
 	}
 	if m.GetPageSize() < 0 {
 		add("page_size", "must be 0 to 100")

@@ -2,6 +2,7 @@ package api
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -32,7 +33,19 @@ func fieldsOf(m proto.Message) (names []string) {
 	return names
 }
 
-// checkQuery refuses query parameters that the path does not know.
+// statuses are the values of the filter status.
+const statuses = "JOB_STATUS_QUEUED, JOB_STATUS_IN_PROGRESS, JOB_STATUS_COMPLETED, JOB_STATUS_FAILED or JOB_STATUS_CANCELLED"
+
+// isStatus reports whether the gateway takes a value for a status: a name or a number.
+func isStatus(value string) bool {
+	number, err := strconv.ParseInt(value, 10, 32)
+	_, named := genbusv1.JobStatus_value[value]
+	_, numbered := genbusv1.JobStatus_name[int32(number)]
+	return named || err == nil && numbered
+}
+
+// checkQuery refuses query parameters that the path does not know, and a status that is
+// none: the gateway would not say what is.
 func (x *exchange) checkQuery() error {
 	_, path, _ := strings.Cut(x.r.Pattern, " ")
 	if !strings.HasPrefix(path, "/genbus/v1/") || x.r.URL.RawQuery == "" {
@@ -40,12 +53,15 @@ func (x *exchange) checkQuery() error {
 	}
 	known := queries[x.r.Pattern]
 	var wrong []fault.Violation
-	for name := range x.r.URL.Query() {
-		if slices.Contains(known, canonical(name)) {
-			continue
-		}
+	for name, values := range x.r.URL.Query() {
 		description := "is not known here; this path takes no query parameters"
-		if len(known) > 0 {
+		switch {
+		case slices.Contains(known, canonical(name)):
+			if canonical(name) != "status" || isStatus(values[0]) {
+				continue
+			}
+			description = "must be " + statuses
+		case len(known) > 0:
 			description = "is not known here; known are " + strings.Join(known, ", ")
 		}
 		wrong = append(wrong, fault.Violation{Field: fault.Clip(name, 64), Description: description})
