@@ -129,7 +129,7 @@ func logged(err error) []any {
 	case e.HTTPStatus == 0: // in our words
 		return []any{telemetry.KeyError, e.Message}
 	default:
-		return []any{telemetry.KeyHTTPStatus, e.HTTPStatus, telemetry.KeyCode, e.Code}
+		return []any{telemetry.KeyHTTPStatus, e.HTTPStatus, telemetry.KeyUpstreamCode, e.Code}
 	}
 }
 

@@ -265,7 +265,7 @@ func (j *videoJob) refusedForGood(ctx context.Context, cause *upstream.Error) Ou
 	if !ok {
 		return out
 	}
-	j.Logger.Info("video task refused", j.attrs("code", cause.Code)...)
+	j.Logger.Info("video task refused", j.attrs(telemetry.KeyUpstreamCode, cause.Code)...)
 	return j.finish(ctx)
 }
 

@@ -138,7 +138,7 @@ func (c *Chat) run(ctx context.Context, req ChatRequest, call func(*attempt) err
 		}
 		if last != nil {
 			c.chooser.pool.logger.Info("chat moves on", telemetry.KeyJobID, req.Job.ID, telemetry.KeyTenant, req.Job.Tenant, telemetry.KeyRoute, c.chooser.route.Name,
-				"from", from.String(), "to", lease.account.String(), telemetry.KeyHTTPStatus, last.HTTPStatus, telemetry.KeyCode, last.Code)
+				"from", from.String(), "to", lease.account.String(), telemetry.KeyHTTPStatus, last.HTTPStatus, telemetry.KeyUpstreamCode, last.Code)
 		}
 		last, from = c.try(ctx, req, lease, call), lease.account
 		switch {

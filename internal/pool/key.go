@@ -101,7 +101,7 @@ func (k *key) heed(err *upstream.Error, edition int, began, now time.Time) {
 	case err.Final:
 		if !k.restUntil.After(now) {
 			k.service.logger.Warn("upstream key refused", "account", k.account.String(),
-				telemetry.KeyHTTPStatus, err.HTTPStatus, telemetry.KeyCode, err.Code, "rests", k.restFor)
+				telemetry.KeyHTTPStatus, err.HTTPStatus, telemetry.KeyUpstreamCode, err.Code, "rests", k.restFor)
 		}
 		k.restUntil = now.Add(k.restFor)
 	case err.RetryAfter > 0:

@@ -21,7 +21,7 @@ func TestTroubleIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		u := with(func(u *config.Upstream) { u.Breaker.Failures = 3 })
-		p := pool.New(config.Upstreams{"a": u}, pool.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		p := pool.New(config.Upstreams{"a": u, "b": u}, pool.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		c := p.Chooser(along("a"))
 		refused := upstream.Error{Message: "dial tcp 127.0.0.1:1: connection refused", Scope: upstream.ScopeUpstream}
 		told := func() int { return strings.Count(log.String(), "upstream call failed") }
@@ -36,6 +36,10 @@ func TestTroubleIsTold(t *testing.T) {
 		report(t, c, &upstream.Error{Message: "a prompt", Code: "overloaded", HTTPStatus: 503, Scope: upstream.ScopeUpstream})
 		if told() != 2 || !strings.Contains(log.String(), `breaker opened`) || !strings.Contains(log.String(), "status 503") || strings.Contains(log.String(), "a prompt") {
 			t.Errorf("a minute later it says\n%s", log.String())
+		}
+		report(t, p.Chooser(along("b")), &upstream.Error{Code: "invalid_api_key", HTTPStatus: 401, Final: true, Scope: upstream.ScopeKey})
+		if !strings.Contains(log.String(), `msg="upstream key refused" account=b http_status=401 upstream_code=invalid_api_key `) {
+			t.Errorf("of a key that is refused it says\n%s", log.String())
 		}
 	})
 }

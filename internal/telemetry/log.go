@@ -16,33 +16,34 @@ import (
 // can be followed with one search. There is no key for a request body or an
 // upstream key: these are never logged.
 const (
-	KeyJobID      = "job_id"
-	KeyRequestID  = "request_id" // the X-Request-Id of one HTTP or gRPC call
-	KeyTenant     = "tenant"
-	KeyKind       = "kind"
-	KeyRoute      = "route"
-	KeyModel      = "model"
-	KeyUpstream   = "upstream"
-	KeyUpstreamID = "upstream_task_id"
-	KeyOp         = "op"
-	KeyAttempt    = "attempt"
-	KeyVersion    = "version" // of a task event
-	KeyPhase      = "phase"
-	KeyStatus     = "status"
-	KeyCode       = "code"
-	KeyHTTPStatus = "http_status"
-	KeyStream     = "stream"
-	KeyConsumer   = "consumer"
-	KeySubject    = "subject"
-	KeySequence   = "sequence"
-	KeyDeliveries = "deliveries"
-	KeyCount      = "count"
-	KeyBytes      = "bytes"
-	KeyDuration   = "duration"
-	KeyAddress    = "address"
-	KeyError      = "error"
-	KeyTraceID    = "trace_id" // added from the context
-	KeySpanID     = "span_id"  // added from the context
+	KeyJobID        = "job_id"
+	KeyRequestID    = "request_id" // the X-Request-Id of one HTTP or gRPC call
+	KeyTenant       = "tenant"
+	KeyKind         = "kind"
+	KeyRoute        = "route"
+	KeyModel        = "model"
+	KeyUpstream     = "upstream"
+	KeyUpstreamID   = "upstream_task_id"
+	KeyOp           = "op"
+	KeyAttempt      = "attempt"
+	KeyVersion      = "version" // of a task event
+	KeyPhase        = "phase"
+	KeyStatus       = "status"
+	KeyCode         = "code"          // of docs/errors.md
+	KeyUpstreamCode = "upstream_code" // the upstream's own
+	KeyHTTPStatus   = "http_status"
+	KeyStream       = "stream"
+	KeyConsumer     = "consumer"
+	KeySubject      = "subject"
+	KeySequence     = "sequence"
+	KeyDeliveries   = "deliveries"
+	KeyCount        = "count"
+	KeyBytes        = "bytes"
+	KeyDuration     = "duration"
+	KeyAddress      = "address"
+	KeyError        = "error"
+	KeyTraceID      = "trace_id" // added from the context
+	KeySpanID       = "span_id"  // added from the context
 )
 
 // The formats of a log.
