@@ -33,7 +33,7 @@ type serviceSetup struct {
 // tasksBytes is what the service asks for as the least size of its log: a tenth
 // of it holds the end of each job in flight.
 func (s serviceSetup) tasksBytes() int64 {
-	return max(4<<30, 10*int64(config.EndBytes)*int64(s.InFlight))
+	return max(4<<30, 10*int64(config.EndBytes(config.EncodingProtobuf))*int64(s.InFlight))
 }
 
 // yaml is the configuration file.

@@ -17,6 +17,7 @@ const (
 	maxRequestID = 255
 	maxLabels    = 16
 	maxLabel     = 128 // bytes of a key or a value
+	maxSize      = 32  // bytes that are kept of the size that a request asks for
 )
 
 // Check is the one validator: it judges the request, finds its route and its
@@ -74,6 +75,7 @@ func (c *Checked) write(r Request) error {
 		}
 	}
 	c.Asked = p.Bodies.Asked(c.Body)
+	c.Asked.Size = fault.Clip(c.Asked.Size, maxSize) // every event of the task has it
 	return nil
 }
 

@@ -21,16 +21,19 @@ const (
 
 	// The embedded broker takes messages of 8 MiB; a body that stays in its message needs room for headers beside it.
 	maxClaimCheck = 7 * MiB
-	// What one event of a task may take in the log without a long reply or result, and how many a job in work may still
-	// write when no more jobs are submitted: what the upstream accepted, that its result is copied, its end, and the
-	// end's copy in the feed.
-	eventBytes   = 8 * KiB
-	eventsPerJob = 4
 )
 
 // EndBytes is what the log keeps for the end of each job in work: a tenth of nats.streams.tasks.max_bytes holds it for
-// max_in_flight of all routes.
-const EndBytes = eventsPerJob * eventBytes
+// max_in_flight of all routes. It is what a job may write from its submission on where the log has no room to spare:
+// what the upstream accepted, that it is in progress, that its result is copied, its end, and the end's copy in the
+// feed, with the longest labels, ids, results and errors. As JSON an event has its text and, in Base64, the Protobuf;
+// a control character is one byte there and six in JSON.
+func EndBytes(encoding string) Size {
+	if encoding == EncodingJSON {
+		return 384 * KiB
+	}
+	return 96 * KiB
+}
 
 var (
 	tokenPattern     = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)

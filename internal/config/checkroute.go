@@ -202,8 +202,9 @@ func (c *Config) checkTaskLog(r *report) {
 				"more than %s, twice the longest life of a job of routes[%d] (%s); or a shorter timeouts.queue, deadline, archive or total there", formatDuration(2*life), i, route.Name))
 		}
 	}
-	if need := 10 * Size(inFlight) * eventsPerJob * eventBytes; tasks.MaxBytes < need {
+	end := EndBytes(c.Events.Encoding)
+	if need := 10 * Size(inFlight) * end; tasks.MaxBytes < need {
 		r.bad("nats.streams.tasks.max_bytes", tasks.MaxBytes, fmt.Sprintf(
-			"at least %s: a tenth of it must hold %d events of %s for each of the %d jobs in flight (sum of max_in_flight)", need, eventsPerJob, eventBytes, inFlight))
+			"at least %s: a tenth of it must hold %s for the end of each of the %d jobs in flight (sum of max_in_flight; events.encoding is %s)", need, end, inFlight, c.Events.Encoding))
 	}
 }

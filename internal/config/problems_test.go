@@ -271,7 +271,7 @@ func TestProblems(t *testing.T) {
 		{"log too short for chats", upstreamU + "routes:\n- {name: c, kind: chat, upstream: u, models: [m], timeouts: {queue: 84h}}", nil, []string{
 			"nats.streams.tasks.max_age is 168h; want more than 170h, twice the longest life of a job of routes[0] (c)"}},
 		{"log too small", routeU + "max_in_flight: 100_000}", nil, []string{
-			"nats.streams.tasks.max_bytes is 4GiB; want at least 31250MiB: a tenth of it must hold 4 events of 8KiB for each of the 100000 jobs in flight (sum of max_in_flight)"}},
+			"nats.streams.tasks.max_bytes is 4GiB; want at least 93750MiB: a tenth of it must hold 96KiB for the end of each of the 100000 jobs in flight (sum of max_in_flight; events.encoding is protobuf)"}},
 
 		// Tenants and listening.
 		{"tenant", "api_keys: [{tenant: a b, key_env: A}]", []string{"A=hunter2"}, []string{`c.yaml:1: api_keys[0].tenant is "a b"; want 1 to 64 letters, digits, _ or -`}},
@@ -364,7 +364,7 @@ func TestOneMistakeIsOneProblem(t *testing.T) {
 
 func TestProblemsAreLimited(t *testing.T) {
 	t.Parallel()
-	_, err := loadText(upstreamU + "routes:\n" + strings.Repeat("- {kind: chat, models: [a b], upstream: u}\n", 100))
+	_, err := loadText(upstreamU + "routes:\n" + strings.Repeat("- {kind: chat, models: [a b], upstream: u, max_in_flight: 1}\n", 100))
 	if lines := strings.Split(err.Error(), "\n"); len(lines) != maxProblems+1 || lines[maxProblems] != "and 150 more problems" {
 		t.Errorf("%d lines, the last %q", len(lines), lines[len(lines)-1])
 	}

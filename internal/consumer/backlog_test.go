@@ -23,7 +23,7 @@ import (
 func inWork(log int64) func(*config.Config) {
 	return func(c *config.Config) {
 		for i := range c.Routes {
-			c.Routes[i].MaxInFlight = max(int(log/10/(32<<10))/len(c.Routes), 1)
+			c.Routes[i].MaxInFlight = max(int(log/10/int64(config.EndBytes(c.Events.Encoding)))/len(c.Routes), 1)
 		}
 	}
 }

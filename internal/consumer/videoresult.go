@@ -3,6 +3,7 @@ package consumer
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -20,24 +21,27 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// resultBounds are the longest result URL that an event carries, the longest URLs in all,
-// and the longest metadata, in bytes. What is longer goes to the object store.
-type resultBounds struct{ url, urls, metadata int }
+// resultBounds are how many results an event carries, the longest URL, the longest URLs in
+// all, and the longest metadata, in bytes. What is longer goes to the object store.
+type resultBounds struct{ files, url, urls, metadata int }
 
 // Some upstreams answer with data URLs that hold the whole video. Where the log has no room
-// to spare, a result is as long as the end of any job may be.
+// to spare, a result is as long as the end of any job may be (config.EndBytes).
 var (
-	wideBounds   = resultBounds{url: 64 << 10, urls: 256 << 10, metadata: 64 << 10}
-	narrowBounds = resultBounds{url: tasklog.SpareReply, urls: tasklog.SpareReply, metadata: 1 << 10}
+	wideBounds   = resultBounds{files: 64, url: 64 << 10, urls: 256 << 10, metadata: 64 << 10}
+	narrowBounds = resultBounds{files: 16, url: tasklog.SpareReply, urls: tasklog.SpareReply, metadata: 1 << 10}
 )
+
+// fileBytes is what an event has of a result beside its URL: the copy's name, twice.
+const fileBytes = 512
 
 // boundsOf gives the bounds of a result, whose room is the task's until release is called.
 func (j *videoJob) boundsOf(ctx context.Context, s upstream.VideoState) (bounds resultBounds, release tasklog.Release) {
 	all := len(s.Metadata)
 	for _, v := range s.Videos {
-		all += len(v.URL)
+		all += len(v.URL) + fileBytes
 	}
-	if release, ok := j.Log.RoomForReply(ctx, min(all, wideBounds.urls+wideBounds.metadata)); ok {
+	if release, ok := j.Log.RoomForReply(ctx, min(all, wideBounds.urls+wideBounds.metadata+wideBounds.files*fileBytes)); ok {
 		return wideBounds, release
 	}
 	return narrowBounds, func() {}
@@ -63,8 +67,8 @@ type result struct {
 	bounds resultBounds
 	// copies are the videos that the object store has, by index.
 	copies map[int]*genbusv1.BlobRef
-	// metadata is true when long metadata is stored.
-	metadata bool
+	// metadata is true when long metadata is stored, and urls when long URLs are.
+	metadata, urls bool
 	// stored are all files that the object store has.
 	stored []*genbusv1.BlobRef
 	// missing is why the latest copy failed; nil when none did. tries counts them.
@@ -80,9 +84,15 @@ type result struct {
 func (j *videoJob) complete(ctx context.Context, s upstream.VideoState) Outcome {
 	bounds, release := j.boundsOf(ctx, s)
 	defer release()
-	j.result.known, j.result.bounds = &s, bounds
+	whole := s
+	j.result.known, j.result.bounds = &whole, bounds
+	s.Videos = s.Videos[:min(len(s.Videos), bounds.files)]
 	if out, done := j.copyResult(ctx, s); !done {
 		return out
+	}
+	if err := j.keepLong(ctx, s); err != nil {
+		j.Logger.Warn("what is too long of a result could not be stored", j.attrs("error", err)...)
+		return HoldFor(retryLog)
 	}
 	e, err := task.Completed(j.video(), time.Now(), j.taskResult(s))
 	return j.end(ctx, e, err)
@@ -202,11 +212,11 @@ func (j *videoJob) copyAll(ctx context.Context, until time.Time, urls map[int]st
 	case <-ctx.Done():
 		return fault.From(context.Cause(ctx))
 	}
-	for i, url := range urls {
+	for _, i := range slices.Sorted(maps.Keys(urls)) {
 		if j.result.copies[i] != nil {
 			continue
 		}
-		if err := j.copyOne(ctx, i, url); err != nil {
+		if err := j.copyOne(ctx, i, urls[i]); err != nil {
 			return interrupted(ctx, err)
 		}
 	}
@@ -275,13 +285,13 @@ const maxDimension = 32
 // long is in the object store, or archive.error says why it is nowhere.
 func (j *videoJob) taskResult(s upstream.VideoState) task.Result {
 	r := task.Result{Metadata: s.Metadata, Usage: usage(s), UpstreamStatus: fault.Clip(s.Status, 128), Size: fault.Clip(s.Size, maxDimension), Seconds: fault.Clip(s.Seconds, maxDimension)}
-	if j.result.metadata || len(s.Metadata) > wideBounds.metadata {
+	if j.result.metadata || len(s.Metadata) > j.result.bounds.metadata {
 		r.Metadata = nil
 	}
-	long, never := j.result.bounds.tooLong(s.Videos), wideBounds.tooLong(s.Videos)
+	long := j.result.bounds.tooLong(s.Videos)
 	for i, v := range s.Videos {
-		if long[i] && j.result.copies[i] != nil || never[i] {
-			// Its content is in the copy, or archive.error says why it is nowhere.
+		if long[i] {
+			// Its content is in the copy, its URL in a file, or archive.error says why it is nowhere.
 			v.URL = ""
 		}
 		r.Videos = append(r.Videos, video(v, j.result.copies[i]))
@@ -289,11 +299,15 @@ func (j *videoJob) taskResult(s upstream.VideoState) task.Result {
 	if len(s.Videos) == 0 && j.result.copies[0] != nil {
 		r.Videos = append(r.Videos, &genbusv1.Video{Archived: j.result.copies[0]})
 	}
-	if len(j.result.stored) > 0 || j.result.missing != nil {
+	missing := j.result.missing
+	if all := len(j.result.known.Videos); missing == nil && len(s.Videos) < all {
+		missing = fault.New(fault.ArchiveFailed, "job %s: the upstream names %d results, and the event has room for the first %d", j.name.ID, all, len(s.Videos))
+	}
+	if len(j.result.stored) > 0 || missing != nil {
 		r.Archive = &genbusv1.Archive{Files: j.result.stored}
 	}
-	if j.result.missing != nil {
-		r.Archive.Error = j.result.missing.TaskError()
+	if missing != nil {
+		r.Archive.Error = missing.TaskError()
 	}
 	return r
 }
@@ -309,6 +323,33 @@ func (j *videoJob) keepMetadata(ctx context.Context, metadata []byte) error {
 	}
 	j.keep(stored, "application/json")
 	j.result.metadata = true
+	return nil
+}
+
+// keepLong stores what the event would have if the log had room to spare, also where the
+// copy has failed: long metadata, and the long URLs of what was not copied, one on each line.
+func (j *videoJob) keepLong(ctx context.Context, s upstream.VideoState) error {
+	if j.result.bounds == wideBounds {
+		return nil
+	}
+	if err := j.keepMetadata(ctx, s.Metadata); err != nil {
+		return err
+	}
+	var lines []byte
+	for _, i := range slices.Sorted(maps.Keys(j.result.bounds.tooLong(s.Videos))) {
+		if j.result.copies[i] == nil {
+			lines = append(append(lines, s.Videos[i].URL...), '\n')
+		}
+	}
+	if len(lines) == 0 || j.result.urls {
+		return nil
+	}
+	stored, err := j.Bodies.Put(ctx, j.name.Tenant, publisher.URLsBody(j.name.ID), lines)
+	if err != nil {
+		return err
+	}
+	j.keep(stored, "text/uri-list")
+	j.result.urls = true
 	return nil
 }
 

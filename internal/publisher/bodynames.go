@@ -30,5 +30,8 @@ func CopyBody(id string, index int) string { return ResultBodies(id) + strconv.I
 // MetadataBody is a result's long metadata.
 func MetadataBody(id string) string { return ResultBodies(id) + "metadata" }
 
+// URLsBody is the URLs of a result that are too long for its event.
+func URLsBody(id string) string { return ResultBodies(id) + "urls" }
+
 // letterBody is what a letter has of its request.
 func letterBody(id, name string) string { return LetterBodies + id + "-" + name }

@@ -1,0 +1,160 @@
+package consumer
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/telemetry"
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// dense is text of a length that takes most as JSON: six bytes for each.
+func dense(length int) string { return strings.Repeat("\x01", length) }
+
+// largest is a request with the most of everything that a job keeps of it.
+func largest(kind subject.Kind, model string) admission.Request {
+	r := admission.Request{
+		Kind: kind, Tenant: strings.Repeat("t", 64), RequestID: strings.Repeat(`"`, 255), RetryOf: subject.JobID(kind, "acme", "x"), Labels: map[string]string{},
+	}
+	for i := range 16 {
+		r.Labels[dense(127)+string(rune(i))] = dense(128)
+	}
+	r.Body, _ = json.Marshal(map[string]any{
+		"model": model + strings.Repeat(`"`, 256-len(model)), "prompt": "a dog", "size": dense(32 << 10), "messages": []map[string]string{{"role": "user", "content": "hi"}},
+	})
+	return r
+}
+
+// TestTheLargestEndHasItsRoom: what a job in work writes into the log where that has no room
+// to spare, from its submission on, with the most of everything that its caller and its
+// upstream may say, is what the configuration keeps for it; and its letter would be no
+// longer than the stream of letters expects. What is longer is in the object store.
+func TestTheLargestEndHasItsRoom(t *testing.T) {
+	t.Parallel()
+	for _, encoding := range []string{config.EncodingProtobuf, config.EncodingJSON} {
+		for _, kind := range subject.Kinds {
+			t.Run(encoding+" "+string(kind), func(t *testing.T) {
+				t.Parallel()
+				testLargestEnd(t, encoding, kind)
+			})
+		}
+	}
+}
+
+func testLargestEnd(t *testing.T, encoding string, kind subject.Kind) {
+	b := brokertest.Open(t, broker.Options{
+		Names: subject.Default(), Logger: brokertest.Logger(t), Limits: broker.Limits{TasksMaxBytes: 32 << 20},
+		Embedded: broker.Embedded{DataDir: t.TempDir(), NoSync: true},
+	})
+	used := func() uint64 {
+		s, err := b.JetStream().Stream(t.Context(), b.Names().Tasks())
+		if err != nil {
+			t.Error(err)
+		}
+		return s.CachedInfo().State.Bytes
+	}
+	called, filled := make(chan struct{}), make(chan struct{})
+	call := func() {
+		close(called)
+		<-filled
+	}
+	polls := 0
+	extra := fmt.Sprintf(`{"prompt_tokens":1,"x":%q}`, strings.Repeat("u", 2000))
+	url := scripted(t, map[string]http.HandlerFunc{
+		createPath: func(w http.ResponseWriter, _ *http.Request) {
+			call()
+			says(`{"task_id":%q,"status":%q}`, strings.Repeat(`"`, upstream.MaxTaskID), "queued")(w, nil)
+		},
+		"GET /v1/video/generations/{id...}": func(w http.ResponseWriter, r *http.Request) {
+			if polls++; polls == 1 {
+				says(`{"status":"processing"}`)(w, r)
+				return
+			}
+			var videos []map[string]any
+			for i := range 20 {
+				u := fmt.Sprintf("http://%s/file/%d?%s", r.Host, i, strings.Repeat(`"`, 200))
+				switch {
+				case i == 0:
+					u = "data:video/mp4," + dense(1000)
+				case i > 14:
+					u = "http://10.0.0.1/" + strings.Repeat("x", 15<<10)
+				}
+				videos = append(videos, map[string]any{"url": u, "format": dense(32), "duration": 1.0 / 3, "width": 12345, "height": 12345, "expires_at": 1900000000})
+			}
+			text, _ := json.Marshal(map[string]any{
+				"status": "completed", "videos": videos, "metadata": map[string]string{"x": strings.Repeat("m", 60<<10)}, "usage": json.RawMessage(extra),
+			})
+			_, _ = w.Write(text)
+		},
+		filePath: func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "video/mp4; x="+strings.Repeat("y", 200))
+			_, _ = w.Write([]byte("video"))
+		},
+		"POST /v1/chat/completions": func(w http.ResponseWriter, _ *http.Request) {
+			call()
+			says(`{"id":"x","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":%q},"finish_reason":"stop"}],"usage":%s}`,
+				strings.Repeat("r", 1700), extra)(w, nil)
+		},
+	})
+	r := newReplica(t, b, testConfig(t, url, videoRoutes(archives), func(c *config.Config) { c.Events.Encoding = encoding }))
+	ctx := telemetry.Extract(t.Context(), map[string]string{
+		"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "tracestate": "a=" + strings.Repeat("s", 250) + ",b=" + strings.Repeat("s", 250),
+	})
+	e, err := r.Admission.Admit(ctx, largest(kind, "sandbox-"+string(kind)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-called
+	stored, err := r.Admission.Find(t.Context(), e.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	item, err := stored.Decode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	letter := deadItem(item, e.Job, fault.New(fault.Internal, "%s", dense(4<<10)))
+	if n := proto.Size(letter) - len(letter.GetData()); n > 15<<10 {
+		t.Errorf("a letter has %d bytes beside its body", n)
+	}
+	fillLog(t, b, 0.9)
+	shortly(t, "the log is seen to be full", func() bool { return r.log.HasRoom(t.Context()) != nil })
+	before := used()
+	close(filled)
+	allEnded(t, b, r.log, []subject.TaskName{e.Name()})
+	took, most := used()-before, uint64(config.EndBytes(encoding))
+	t.Logf("%d bytes", took)
+	if took > most || kind == subject.Video && took < most/2 {
+		t.Errorf("%d bytes from the submission on; there is room for %d", took, most)
+	}
+	end, err := r.log.Get(t.Context(), e.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, isVideo := end.Job.(*genbusv1.VideoTask)
+	if !isVideo {
+		return
+	}
+	types := map[string]int{}
+	for _, f := range v.GetArchive().GetFiles() {
+		types[f.GetContentType()]++
+	}
+	if types["application/json"] != 1 || types["text/uri-list"] != 1 || len(v.GetArchive().GetFiles()) != 17 {
+		t.Errorf("stored files: %v", types)
+	}
+	if v.GetVersion() != 6 || len(v.GetVideos()) != 16 || v.GetArchive().GetError().GetCode() != string(fault.ContentBlocked) {
+		t.Errorf("version %d, %d videos, %v", v.GetVersion(), len(v.GetVideos()), v.GetArchive().GetError())
+	}
+}
