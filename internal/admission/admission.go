@@ -47,6 +47,10 @@ type Request struct {
 	// Before is the source that the version before made of the same message, of one that
 	// was delivered before; nil otherwise. It goes with the next release.
 	Before *Source
+	// First is true for a message that the inbox delivers for the first time, where its id
+	// is made of the message: no log has the id, as far as is known. Where that is wrong,
+	// the write of the first event finds the job.
+	First bool
 	// Attached makes the job one of a task that an upstream already has; nil for a
 	// job that is to be submitted.
 	Attached *Attachment
@@ -82,6 +86,7 @@ type Admission struct {
 	queues     *queues
 	waiting    *waitingRoom
 	unrecorded *unrecorded
+	firsts     *firsts
 	quota      *quota.Quota
 	letters    *letters
 	metrics    *telemetry.Metrics
@@ -90,7 +95,7 @@ type Admission struct {
 
 // New returns an admission.
 func New(cfg *config.Live, b *broker.Broker, log *tasklog.Log, bodies *broker.Bodies, metrics *telemetry.Metrics) *Admission {
-	return &Admission{cfg: cfg, b: b, log: log, bodies: bodies, queues: newQueues(cfg, b), waiting: newWaitingRoom(), unrecorded: newUnrecorded(), metrics: metrics, letters: newLetters(cfg, b),
+	return &Admission{cfg: cfg, b: b, log: log, bodies: bodies, queues: newQueues(cfg, b), waiting: newWaitingRoom(), unrecorded: newUnrecorded(), firsts: newFirsts(), metrics: metrics, letters: newLetters(cfg, b),
 		quota: quota.New(quota.Options{Limits: cfg.LimitsOf, Unfinished: log.Unfinished})}
 }
 
@@ -128,7 +133,7 @@ func (a *Admission) admit(ctx context.Context, r Request) (tasklog.Entry, error)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, decideWithin, errTooSlow)
 	defer cancel()
-	if !c.Fresh { // a fresh id has no log
+	if !c.Fresh && !r.First { // their ids have no log
 		entry, found, err := a.attach(ctx, r, c)
 		if !found && err == nil && r.RequestID == "" && r.Before != nil {
 			entry, found, err = a.attachBefore(ctx, r, c)
@@ -152,12 +157,14 @@ func (a *Admission) admit(ctx context.Context, r Request) (tasklog.Entry, error)
 			return tasklog.Entry{}, err
 		}
 	}
+	var entry tasklog.Entry
+	tell := a.firsts.begin(subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
+	defer func() { tell(entry) }()
 	item, err := a.enqueue(ctx, r, c)
 	if err != nil {
 		return tasklog.Entry{}, err
 	}
-	entry, err := a.record(ctx, item, c)
-	if err == nil {
+	if entry, err = a.record(ctx, item, c); err == nil {
 		a.metrics.Accepted(r.Kind, r.Way)
 	}
 	return entry, err

@@ -60,6 +60,8 @@ type chatJob struct {
 	msg       delivery
 	confirmed time.Time // when the log was last read beside the call
 	ended     bool      // settled; nothing begins any more
+
+	ending atomic.Bool // the last event that was written, or tried, is its end
 }
 
 func (r *chatRoute) take(m jetstream.Msg, release func()) {
@@ -167,8 +169,12 @@ func (j *chatJob) confirmDue(now time.Time) bool {
 }
 
 // confirm reads the log beside the call, and cuts the call when the chat is not
-// ours any more.
+// ours any more. The write of the end finds that out by itself, and brings the news
+// of it here.
 func (j *chatJob) confirm() {
+	if j.ending.Load() {
+		return
+	}
 	j.beside(func() {
 		current, err := j.Log.Get(j.ctx, j.name)
 		if err != nil {

@@ -15,7 +15,7 @@ import (
 // load reads the chat from the leader, writing its first event where admission
 // did not get to it.
 func (j *chatJob) load() (Outcome, bool) {
-	current, err := j.Log.Get(j.ctx, j.name)
+	current, err := j.current(j.ctx, j.name, j.delivery())
 	switch {
 	case errors.Is(err, tasklog.ErrNotFound):
 		return j.withoutLog()
@@ -100,6 +100,7 @@ func (j *chatJob) lost(so string) Outcome {
 func (j *chatJob) commit(e task.Event, last uint64) (Outcome, bool) {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(j.ctx), commitTimeout, errors.New("the commit timed out"))
 	defer cancel()
+	j.ending.Store(e.Terminal())
 	entry, err := j.Log.Commit(ctx, e.By(j.Log.Writer(), j.delivery().count), last)
 	var lost *tasklog.LostError
 	switch {

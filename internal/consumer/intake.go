@@ -138,6 +138,7 @@ func (in *intake) accept(ctx context.Context, r *natsreq.Incoming, meta *jetstre
 	if r.Before, err = in.sourceBefore(ctx, r.Request, meta); err != nil {
 		return err
 	}
+	r.First = meta.NumDelivered == 1 && r.RequestID == ""
 	_, err = in.Admission.Admit(ctx, r.Request)
 	return err
 }

@@ -1,10 +1,12 @@
 package consumer
 
 import (
+	"context"
 	"strconv"
 	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/tasklog"
 )
@@ -35,6 +37,17 @@ func (d *doubt) stray(now time.Time) Outcome {
 		return Hold(sure)
 	}
 	return Ack()
+}
+
+// current gives the job of a work item that was just delivered: on the first delivery as this
+// process has admitted it, and else as the leader has it.
+func (c *Consumer) current(ctx context.Context, n subject.TaskName, d delivery) (tasklog.Entry, error) {
+	if d.count == 1 {
+		if e, ok := c.Admission.First(ctx, n); ok {
+			return e, nil
+		}
+	}
+	return c.Log.Get(ctx, n)
 }
 
 // sameRequest reports whether a job is that of a work item's request.

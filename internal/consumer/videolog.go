@@ -26,7 +26,10 @@ const (
 // job cannot go on from there.
 func (j *videoJob) load(ctx context.Context) (Outcome, bool) {
 	first := j.entry.Job == nil
-	current, err := j.Log.Get(ctx, j.name)
+	j.mu.Lock()
+	d := j.msg
+	j.mu.Unlock()
+	current, err := j.current(ctx, j.name, d)
 	switch {
 	case errors.Is(err, tasklog.ErrNotFound) && first:
 		return j.withoutLog(ctx)
@@ -40,9 +43,6 @@ func (j *videoJob) load(ctx context.Context) (Outcome, bool) {
 		return out, false
 	}
 	if first {
-		j.mu.Lock()
-		d := j.msg
-		j.mu.Unlock()
 		if j.heldElsewhere(d, current) {
 			return j.leaveToHolder(j.attrs()...), false
 		}

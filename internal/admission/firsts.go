@@ -1,0 +1,71 @@
+package admission
+
+import (
+	"context"
+	"sync"
+
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// maxFirsts bounds the first events that are kept. A holder that asks later reads the log.
+const maxFirsts = 1024
+
+// firsts are the first events of the jobs that this process admits, for the holder of the
+// item: it is mostly in the same process, and faster than the write of the event. It waits
+// for that instead of racing it, and reads nothing. What it is told may be old by then: the
+// compare-and-set of its own write decides, as ever.
+type firsts struct {
+	mu    sync.Mutex
+	jobs  map[subject.TaskName]*first
+	order []*first // oldest first, those included that were taken
+}
+
+// first is one of them. entry is set before known is closed, and zero where the log did not
+// take the event.
+type first struct {
+	name  subject.TaskName
+	known chan struct{}
+	entry tasklog.Entry
+}
+
+func newFirsts() *firsts { return &firsts{jobs: map[subject.TaskName]*first{}} }
+
+// begin is called before the item is stored, and tell when its admission is over: with the
+// job as the log has it, or with nothing.
+func (f *firsts) begin(n subject.TaskName) (tell func(tasklog.Entry)) {
+	one := &first{name: n, known: make(chan struct{})}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.jobs[n] = one
+	if f.order = append(f.order, one); len(f.order) > maxFirsts {
+		if oldest := f.order[0]; f.jobs[oldest.name] == oldest {
+			delete(f.jobs, oldest.name)
+		}
+		f.order[0] = nil
+		f.order = f.order[1:]
+	}
+	return func(e tasklog.Entry) {
+		one.entry = e
+		close(one.known)
+	}
+}
+
+// First gives the job as the admission of this process left it, waiting for one that is
+// under way. It is told once: whoever asks again may have missed something, and reads.
+func (a *Admission) First(ctx context.Context, n subject.TaskName) (tasklog.Entry, bool) {
+	f := a.firsts
+	f.mu.Lock()
+	one := f.jobs[n]
+	delete(f.jobs, n)
+	f.mu.Unlock()
+	if one == nil {
+		return tasklog.Entry{}, false
+	}
+	select {
+	case <-one.known:
+		return one.entry, one.entry.Seq > 0
+	case <-ctx.Done():
+		return tasklog.Entry{}, false
+	}
+}
