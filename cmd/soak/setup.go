@@ -147,7 +147,7 @@ func (s setup) routes() []map[string]any {
 // The log keeps room for the ends of all jobs in work: a small one allows few of them.
 const (
 	smallLog      = 24 * mib
-	smallInFlight = 12
+	smallInFlight = 5
 )
 
 func (s setup) logBytes() int {
