@@ -15,6 +15,7 @@ import (
 
 	"github.com/genbus/genbus/client"
 	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/leader"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
@@ -26,7 +27,7 @@ type eventsCommand struct {
 	Done           bool   `help:"Only the ends of jobs."`
 	Kind           string `help:"Only video, or only chat." enum:"video,chat," default:""`
 	Tenant         string `help:"Only one tenant's."`
-	ID             string `help:"Only one job's; ends with the job." name:"id"`
+	ID             string `help:"Only one job's, from the newest on; ends with the job." name:"id"`
 	Since          string `help:"First what happened since a time (2026-01-31T12:00:00Z) or for a while (2h), and then what comes." placeholder:"WHEN"`
 	JSON           bool   `help:"Print each event as a line of JSON." name:"json"`
 }
@@ -55,6 +56,11 @@ func (c *eventsCommand) Run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if c.ID != "" {
+		if err := c.fromJob(ctx, nc, names, &from); err != nil {
+			return err
+		}
+	}
 	from.FilterSubjects = filters
 	consumer, err := js.OrderedConsumer(ctx, names.Tasks(), from)
 	if err != nil {
@@ -68,15 +74,56 @@ func (c *eventsCommand) from(now time.Time) (jetstream.OrderedConsumerConfig, er
 	if c.Since == "" {
 		return jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverNewPolicy}, nil
 	}
-	at, err := time.Parse(time.RFC3339, c.Since)
-	if while, notLong := time.ParseDuration(c.Since); err != nil && notLong == nil {
+	at, err := since(c.Since, now)
+	return jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &at}, err
+}
+
+// since reads a time, or a while before now.
+func since(text string, now time.Time) (time.Time, error) {
+	at, err := time.Parse(time.RFC3339, text)
+	if while, notLong := time.ParseDuration(text); err != nil && notLong == nil {
 		at, err = now.Add(-while), nil
 	}
 	if err != nil {
-		return jetstream.OrderedConsumerConfig{}, wrongUse("--since: %q is neither a time (2026-01-31T12:00:00Z) nor a while (2h)", c.Since)
+		return at, wrongUse("--since: %q is neither a time (2026-01-31T12:00:00Z) nor a while (2h)", text)
 	}
-	return jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &at}, nil
+	return at, nil
 }
+
+// fromJob makes the reading begin no later than with the newest event of the one job that was
+// asked for: nothing comes after the end of a job.
+func (c *eventsCommand) fromJob(ctx context.Context, nc *nats.Conn, names subject.Space, from *jetstream.OrderedConsumerConfig) error {
+	kind, _ := subject.KindOf(c.ID) // filters has checked it
+	request, err := leader.Last(names.Task(kind, cmp.Or(c.Tenant, "*"), c.ID)).Encode()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	var newest leader.Message
+	answer, err := nc.RequestWithContext(ctx, leader.Subject(names.Tasks()), request)
+	if err == nil {
+		newest, err = leader.Decode(answer.Data)
+	}
+	switch {
+	case errors.Is(err, leader.ErrNoMessage):
+		code := client.ErrTaskNotFound
+		if kind == subject.Chat {
+			code = client.ErrChatNotFound
+		}
+		return &client.Error{Code: code, JobID: c.ID, Message: fmt.Sprintf("the log has no event of %s: there is no such job, or no longer", c.ID)}
+	case err != nil:
+		return exitError{exitUnavailable, fmt.Errorf("read %s: %w", names.Tasks(), err)}
+	case c.Done: // a job has one end
+		*from = jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy}
+	case from.OptStartTime == nil || newest.Time.Before(*from.OptStartTime):
+		*from = jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: newest.Seq}
+	}
+	return nil
+}
+
+// lookTime bounds the look for a job.
+const lookTime = 5 * time.Second
 
 // filters are the subjects of what is wanted.
 func (c *eventsCommand) filters(names subject.Space) ([]string, error) {

@@ -67,13 +67,28 @@ func (f *follower) video(events iter.Seq2[*genbusv1.VideoTaskEvent, error], id s
 	}
 	f.newLine()
 	if !f.json {
-		for _, v := range last.GetVideos() {
-			if _, err := fmt.Fprintln(f.out, v.GetUrl()); err != nil {
+		for _, place := range places(last) {
+			if _, err := fmt.Fprintln(f.out, place); err != nil {
 				return err
 			}
 		}
 	}
 	return jobEnded(id, last.GetError())
+}
+
+// places are where the results of a task can be read: at the upstream, or at the path of
+// genbus where the upstream has given no address.
+func places(t *genbusv1.VideoTask) []string {
+	var all []string
+	for _, v := range t.GetVideos() {
+		if v.GetUrl() != "" {
+			all = append(all, v.GetUrl())
+		}
+	}
+	if len(all) == 0 && t.GetStatus() == genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+		all = append(all, "/v1/videos/"+t.GetId()+"/content")
+	}
+	return all
 }
 
 func (f *follower) step(e proto.Message, t *genbusv1.VideoTask) error {

@@ -21,7 +21,7 @@ import (
 type submitCommand struct {
 	connection     `embed:""`
 	natsConnection `embed:""`
-	Tenant         string            `help:"Tenant in whose name is asked by NATS; by gRPC the key says it." default:"default"`
+	Tenant         string            `help:"Tenant in whose name is asked by NATS (default without it); by gRPC the key says it."`
 	RequestID      string            `help:"Idempotency key: the same one again is the same job." name:"request-id"`
 	Label          map[string]string `help:"Label of the job, as name=value; may be repeated."`
 	Detach         bool              `help:"Print the job's id, and do not follow it."`
@@ -36,6 +36,9 @@ func (c *submitCommand) with(ctx context.Context, out io.Writer, f func(context.
 	show := &follower{out: out, json: c.JSON, bar: terminal(out)}
 	if c.NATS != "" && c.given() {
 		return wrongUse("both NATS (--nats, or GENBUS_NATS_URL) and gRPC (--server, --key-file, --tls) are named: choose one")
+	}
+	if c.NATS == "" && c.Tenant != "" {
+		return wrongUse("--tenant is for NATS (--nats, or GENBUS_NATS_URL): by gRPC the key says the tenant")
 	}
 	if c.NATS != "" {
 		nc, err := c.natsConnection.dial(os.Getenv("NATS_PASSWORD"))

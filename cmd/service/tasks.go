@@ -161,8 +161,8 @@ func (p printer) video(answer *genbusv1.GetVideoTaskResponse) error {
 	if t.GetUpstreamStatus() != "" {
 		rows = append(rows, cells("upstream", t.GetUpstreamStatus()))
 	}
-	for _, v := range t.GetVideos() {
-		rows = append(rows, cells("video", v.GetUrl()))
+	for _, place := range places(t) {
+		rows = append(rows, cells("video", place))
 	}
 	return p.properties(rows, t.GetError())
 }

@@ -79,6 +79,13 @@ func TestJobsFromTheCommandLine(t *testing.T) {
 			if !strings.Contains(out, "  v1   queued        0 %\n") || !strings.Contains(out, "  queued        0 %  (submitting)\n") || !strings.Contains(out, "  completed   100 %\nhttp://") || strings.ContainsRune(out, '\r') {
 				t.Errorf("a video was followed with:\n%s", out)
 			}
+			out = c.ok("submit", "video", "--model", "sandbox-videos", "a cat")
+			content := regexp.MustCompile(`  completed   100 %\n/v1/videos/(video_\w+)/content\n$`).FindStringSubmatch(out)
+			if content == nil {
+				t.Errorf("a video without an address was followed with:\n%s", out)
+			} else if out := (userCommand{t: t, args: byGRPC.args}).ok("tasks", "get", content[1]); !strings.Contains(out, " /v1/videos/"+content[1]+"/content\n") {
+				t.Errorf("it is shown as\n%s", out)
+			}
 			if out := c.ok("submit", "chat", "--model", "sandbox-chat", "hello"); !strings.HasPrefix(out, "You wrote 1 words") || strings.Count(out, "\n") != 1 {
 				t.Errorf("a chat was printed as %q", out)
 			}
@@ -101,6 +108,12 @@ func TestJobsFromTheCommandLine(t *testing.T) {
 			}
 			if _, problems, code := c.run("submit", "video", "--model", "sandbox-video"); code != exitUsage || !strings.Contains(problems, "prompt") {
 				t.Errorf("neither a prompt nor an image ended with %d: %s", code, problems)
+			}
+			for _, kind := range []string{"video", "chat"} {
+				_, problems, code := c.run("submit", kind, "--tenant", "acme", "--model", "nope", "a cat")
+				if want := map[string]string{"gRPC": "--tenant", "NATS": "model_not_found"}[name]; !strings.Contains(problems, want) || (code == exitUsage) != (name == "gRPC") {
+					t.Errorf("a %s of a tenant ended with %d: %s", kind, code, problems)
+				}
 			}
 			if _, problems, code := c.run("submit", "video", "a cat"); code != exitUsage || !strings.Contains(problems, "--model") {
 				t.Errorf("no model ended with %d: %s", code, problems)
@@ -331,6 +344,19 @@ func TestEventsFromTheCommandLine(t *testing.T) {
 	one := userCommand{t: t, args: []string{"--nats", w.NATSURL()}}
 	if out := one.ok("events", "--id", id, "--since", "1h"); strings.Count(out, id) < 4 || !strings.Contains(out, "  v1   queued") || !strings.Contains(out, "  completed") {
 		t.Errorf("of one job it printed\n%s", out)
+	}
+	last := regexp.MustCompile(`^\S+  default     ` + id + `  v\d+ +completed  .*\n$`)
+	for _, args := range [][]string{nil, {"--done"}, {"--since", "1ms"}, {"--done", "--since", "1ms"}, {"--tenant", "default"}} {
+		if out := one.ok(append([]string{"events", "--id", id}, args...)...); !last.MatchString(out) {
+			t.Errorf("of a job that has ended, with %v, it printed %q", args, out)
+		}
+	}
+	for id, want := range map[string]string{"video_aaaaaaaaaaaaaaaaaaaaaaaaaa": "task_not_found: ", "chat_aaaaaaaaaaaaaaaaaaaaaaaaaa": "chat_not_found: "} {
+		for _, args := range [][]string{nil, {"--since", "1h"}} {
+			if _, problems, code := one.run(append([]string{"events", "--id", id}, args...)...); code != exitNotFound || !strings.Contains(problems, want) {
+				t.Errorf("%s with %v ended with %d: %s", id, args, code, problems)
+			}
+		}
 	}
 	for _, args := range [][]string{{"--since", "yesterday"}, {"--id", "video_x"}, {"--tenant", "a.b"}} {
 		c := userCommand{t: t, args: []string{"--nats", w.NATSURL()}}
