@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/clock"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/tasklog"
@@ -27,20 +28,21 @@ func (a *Admission) Accepted(ctx context.Context, n subject.TaskName) (tasklog.E
 	if err != nil {
 		return tasklog.Entry{}, err
 	}
-	why, err := a.log.Missing(ctx, n, found.Header.Get(subject.HeaderRecorded))
-	if err != nil {
-		return tasklog.Entry{}, err
-	}
-	if why == tasklog.Erased {
-		return tasklog.Entry{}, fmt.Errorf("%s %s: %w", n.Kind, n.ID, tasklog.ErrNotFound)
-	}
 	item, err := found.Decode()
 	if err != nil {
 		return tasklog.Entry{}, err
 	}
 	first := task.FromWork(item)
-	if lost, err := a.Lost(found.Stream, item); why == tasklog.Lost || lost || err != nil {
+	current, means, err := a.log.Resolve(ctx, found.Of(item))
+	switch {
+	case clock.Refuses(err), err == nil && means == tasklog.Lost:
 		return tasklog.Entry{Event: first}, nil // its end is for the consumer to say
+	case err != nil:
+		return tasklog.Entry{}, err
+	case current.Job != nil:
+		return current, nil
+	case means != tasklog.Unrecorded:
+		return tasklog.Entry{}, fmt.Errorf("%s %s: %w", n.Kind, n.ID, tasklog.ErrNotFound)
 	}
 	ctx, cancel := context.WithTimeout(telemetry.Extract(ctx, item.GetTrace()), acceptedWithin)
 	defer cancel()

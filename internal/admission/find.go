@@ -10,6 +10,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // Item is a stored work item.
@@ -26,6 +27,11 @@ func (i Item) Decode() (*genbusv1.WorkItem, error) {
 		return nil, fmt.Errorf("the work item on %s: %w", i.Subject, err)
 	}
 	return item, nil
+}
+
+// Of is the decoded item as the log judges it.
+func (i Item) Of(work *genbusv1.WorkItem) tasklog.WorkItem {
+	return tasklog.WorkItem{WorkItem: work, Stream: i.Stream, Seq: i.Seq, Recorded: i.Header.Get(subject.HeaderRecorded)}
 }
 
 // Find gives a work item of a job as the streams' leaders have it, or

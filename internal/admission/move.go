@@ -18,30 +18,6 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// LostAfter is the age from which a work item in line without a log is given up: somebody
-// may have had it and begun, and a log that was restored from a backup does not say so.
-const LostAfter = time.Hour
-
-// Lost reports whether a job is given up whose item is in a stream, and that the log does
-// not have, although no mark says that it had it. By a wrong clock it is neither given up
-// nor recorded: the error. One that is attached never is: it is not submitted.
-//
-// Nor is one that waits for its turn, however old: what is put in line is marked as
-// recorded, and the unmarked original is deleted. There are two originals of jobs that may
-// have begun: one that a crash left next to its marked copy, until the dispatcher's next
-// turn, and one that is back with a restored GENBUS_WAIT. The log knows their jobs, unless
-// it has lost them too. It is never created next to accepted jobs (see
-// broker.EnsureStreams), so an operator has restored it then, and takes out what was
-// submitted since the backup before anything is submitted (docs/backup.md). A mark by
-// admission could not tell these originals from others either.
-func (a *Admission) Lost(stream string, item *genbusv1.WorkItem) (bool, error) {
-	if stream == a.b.Names().Wait() || item.GetAttached() != nil {
-		return false, nil
-	}
-	now, err := a.b.Clock().Now()
-	return err == nil && now.Sub(item.GetAcceptedAt().AsTime()) > LostAfter, err
-}
-
 // verdict is what became of a job whose turn it was.
 type verdict int
 
@@ -138,14 +114,17 @@ func (u *usher) record(ctx context.Context, from Item) (mark string, ended bool,
 	if err != nil {
 		return "", false, nil //nolint:nilerr // the consumer buries what nobody can read
 	}
-	n := subject.TaskName{Kind: subject.Kind(item.GetKind()), Tenant: item.GetTenant(), ID: item.GetId()}
-	e, err := u.log.Get(ctx, n)
+	e, means, err := u.log.Resolve(ctx, from.Of(item))
 	switch {
-	case errors.Is(err, tasklog.ErrNotFound):
-		mark, err = u.recordMissing(ctx, n, from, item)
-		return mark, false, err
 	case err != nil:
 		return "", false, err
+	case means == tasklog.Removed:
+		return "", false, broker.ErrNoMessage
+	case means == tasklog.Unrecorded:
+		mark, err = u.recordFirst(ctx, item)
+		return mark, false, err
+	case e.Job == nil: // a stray, or lost: the consumer says so
+		return from.Header.Get(subject.HeaderRecorded), false, nil
 	}
 	// A terminal event of this very job, and not of another one under its id. Where its
 	// end leaves a letter, that is for the consumer to write.
@@ -161,31 +140,9 @@ func (u *usher) record(ctx context.Context, from Item) (mark string, ended bool,
 // markOf is the mark of an item whose job the log has.
 func markOf(e tasklog.Entry) string { return strconv.FormatUint(e.Seq, 10) }
 
-// recordMissing is record for a job that the log does not have. One that was erased, or
-// that the log has lost, stays marked as recorded, and the consumer says what became of
-// it: a leader that has just lost the lead may answer once more, so that it takes two
-// looks to know.
-func (u *usher) recordMissing(ctx context.Context, n subject.TaskName, from Item, item *genbusv1.WorkItem) (mark string, err error) {
-	recorded := from.Header.Get(subject.HeaderRecorded)
-	why, err := u.log.Missing(ctx, n, recorded)
-	switch {
-	case err != nil:
-		return "", err
-	case why == tasklog.Erased, why == tasklog.Lost:
-		return recorded, nil
-	default:
-		return u.recordFirst(ctx, from, item)
-	}
-}
-
 // recordFirst writes the first event of a job whose admission ended between the
 // work item and the log, however long ago.
-func (u *usher) recordFirst(ctx context.Context, from Item, item *genbusv1.WorkItem) (mark string, err error) {
-	// The item of a job that is erased is removed before its log is. So an item that
-	// is still there after its log was found empty has not been recorded yet.
-	if _, err := u.b.At(ctx, from.Stream, from.Seq); err != nil {
-		return "", err
-	}
+func (u *usher) recordFirst(ctx context.Context, item *genbusv1.WorkItem) (mark string, err error) {
 	entry, err := u.log.Commit(telemetry.Extract(ctx, item.GetTrace()), task.FromWork(item), 0)
 	var lost *tasklog.LostError
 	if errors.As(err, &lost) {

@@ -28,7 +28,7 @@ const (
 // unrecorded are the jobs that this process has accepted while the log did not take
 // their first event. They are recorded as soon as it answers: until then no list
 // has them, nobody ends them at their start deadline, and what stands in line is
-// given up after LostAfter.
+// given up after tasklog.LostAfter.
 type unrecorded struct {
 	mu    sync.Mutex
 	names []subject.TaskName
@@ -96,7 +96,7 @@ func (a *Admission) recordEach(ctx context.Context, names []subject.TaskName) (l
 	return left, why
 }
 
-// recordOne is done with a job that is erased. One that is older than LostAfter is left to
+// recordOne is done with a job that is erased. One that is older than tasklog.LostAfter is left to
 // its consumer where it stands in line, and to its turn.
 func (a *Admission) recordOne(ctx context.Context, n subject.TaskName) error {
 	entry, err := a.Accepted(ctx, n)
@@ -106,7 +106,7 @@ func (a *Admission) recordOne(ctx context.Context, n subject.TaskName) error {
 	case err != nil || entry.Seq > 0:
 		return err
 	}
-	if now, err := a.b.Clock().Now(); err == nil && now.Sub(entry.Job.GetCreatedAt().AsTime()) > LostAfter {
+	if now, err := a.b.Clock().Now(); err == nil && now.Sub(entry.Job.GetCreatedAt().AsTime()) > tasklog.LostAfter {
 		return nil
 	}
 	return tasklog.ErrUncertain

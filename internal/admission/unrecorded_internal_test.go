@@ -31,7 +31,7 @@ func TestWhatTheLogDidNotTakeIsRecordedLater(t *testing.T) {
 	for _, id := range []string{"gone", "unreadable", "old", "old in line", "young"} {
 		item := &genbusv1.WorkItem{Id: "video_" + strings.ReplaceAll(id, " ", ""), Kind: "video", Tenant: "acme", Route: "r", Model: "m", Fingerprint: []byte("fp"), AcceptedAt: timestamppb.Now()}
 		if strings.HasPrefix(id, "old") {
-			item.AcceptedAt = timestamppb.New(time.Now().Add(-2 * LostAfter))
+			item.AcceptedAt = timestamppb.New(time.Now().Add(-2 * tasklog.LostAfter))
 		}
 		n := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: item.GetId()}
 		names = append(names, n)

@@ -48,6 +48,12 @@ func (e *WrongError) Error() string {
 	return fmt.Sprintf("this replica's clock is %s %s the broker's, so that it takes no jobs and ends none by time", far.Round(time.Millisecond), way)
 }
 
+// Refuses reports whether an error is of Now: by this clock nothing is to be judged.
+func Refuses(err error) bool {
+	_, wrong := errors.AsType[*WrongError](err)
+	return wrong || errors.Is(err, ErrUnknown)
+}
+
 // Clock is this replica's clock and what is known of it. It is safe for concurrent use.
 type Clock struct {
 	wall  func() time.Time

@@ -58,7 +58,7 @@ type chatJob struct {
 
 	mu        sync.Mutex
 	msg       delivery
-	confirmed time.Time // when the log was last read beside the call
+	confirmed time.Time // when the chat came, or the log was last read beside the call
 	ended     bool      // settled; nothing begins any more
 
 	ending atomic.Bool // the last event that was written, or tried, is its end
@@ -91,8 +91,8 @@ func (r *chatRoute) take(m jetstream.Msg, release func()) {
 // the chat is held already it never ends, and so is not exported.
 func (r *chatRoute) newJob(d delivery, item *genbusv1.WorkItem) *chatJob {
 	j := &chatJob{
-		chatRoute: r, item: item, msg: d, doubt: doubt{recorded: d.recorded},
-		name: subject.TaskName{Kind: subject.Chat, Tenant: item.GetTenant(), ID: item.GetId()},
+		chatRoute: r, item: item, msg: d,
+		name: subject.TaskName{Kind: subject.Chat, Tenant: item.GetTenant(), ID: item.GetId()}, confirmed: time.Now(),
 	}
 	j.attempts.Store(unread)
 	j.ctx, j.stop = context.WithCancelCause(r.startHold(item, d))

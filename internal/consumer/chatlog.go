@@ -6,28 +6,60 @@ import (
 	"time"
 
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/clock"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/tasklog"
 )
 
-// load reads the chat from the leader, writing its first event where admission
-// did not get to it.
+// load reads the chat, writing its first event where admission did not get to it.
 func (j *chatJob) load() (Outcome, bool) {
-	current, err := j.current(j.ctx, j.name, j.delivery())
+	if j.entry.Job != nil {
+		return j.reload()
+	}
+	d := j.delivery()
+	current, means, err := j.resolve(j.ctx, j.item, d)
+	switch {
+	case clock.Refuses(err):
+		return unjudged(), false
+	case err != nil:
+		return j.notNow(), false
+	case means == tasklog.Removed:
+		j.Logger.Info("a chat was erased before it began", j.attrs()...)
+		return Drop(), false
+	case means == tasklog.Stray:
+		return j.stray(), false
+	case means == tasklog.Lost:
+		return j.lost("it was not called"), false
+	case means == tasklog.Unrecorded:
+		return j.commit(task.FromWork(j.item), 0)
+	case !current.Terminal() && j.taken(current): // while we waited for the log
+		return Drop(), false
+	case j.heldElsewhere(d, current):
+		return j.leaveToHolder(j.attrs()...), false
+	}
+	return j.begin(current)
+}
+
+// reload reads the chat again, which this holder knows.
+func (j *chatJob) reload() (Outcome, bool) {
+	current, err := j.Log.Get(j.ctx, j.name)
 	switch {
 	case errors.Is(err, tasklog.ErrNotFound):
-		return j.withoutLog()
+		return j.logGone(), false
 	case err != nil:
 		return j.notNow(), false
 	case !current.Terminal() && !sameRequest(j.item, current):
 		return j.stray(), false
-	case !current.Terminal() && j.taken(current): // while we waited for the log
+	case !current.Terminal() && j.taken(current):
 		return Drop(), false
-	case j.entry.Job == nil && j.heldElsewhere(j.delivery(), current):
-		return j.leaveToHolder(j.attrs()...), false
 	}
+	return j.begin(current)
+}
+
+// begin goes on from what the log has.
+func (j *chatJob) begin(current tasklog.Entry) (Outcome, bool) {
 	j.entry = current
 	j.attempts.Store(current.Job.GetExecution().GetAttempt())
 	if current.Terminal() {
@@ -38,21 +70,6 @@ func (j *chatJob) load() (Outcome, bool) {
 	return Outcome{}, true
 }
 
-// withoutLog goes on with a chat that the log does not have.
-func (j *chatJob) withoutLog() (Outcome, bool) {
-	why, err := j.Log.Missing(j.ctx, j.name, j.doubt.recorded)
-	switch {
-	case err != nil:
-		return j.notNow(), false
-	case why == tasklog.Erased && j.entry.Job == nil:
-		return j.stray(), false
-	case why == tasklog.Lost:
-		return j.lost("it was not called"), false
-	default:
-		return j.recordFirst()
-	}
-}
-
 // stray is the outcome for an item that is not of this chat.
 func (j *chatJob) stray() Outcome {
 	out := j.doubt.stray(time.Now())
@@ -60,27 +77,6 @@ func (j *chatJob) stray() Outcome {
 		j.Logger.Info("a work item that is not of its job was dropped", j.attrs()...)
 	}
 	return out
-}
-
-// recordFirst is that of a video: an old item without a log is not called.
-func (j *chatJob) recordFirst() (Outcome, bool) {
-	removed, err := j.removed(j.ctx, j.delivery())
-	switch {
-	case err != nil:
-		return j.notNow(), false
-	case removed:
-		j.Logger.Info("a chat was erased before it began", j.attrs()...)
-		return Drop(), false
-	}
-	lost, err := j.Admission.Lost(j.Broker.Names().Work(), j.item)
-	switch {
-	case err != nil:
-		return unjudged(), false
-	case lost:
-		return j.lost("it was not called"), false
-	default:
-		return j.commit(task.FromWork(j.item), 0)
-	}
 }
 
 // lost ends a chat with its first event, and keeps its request.
@@ -132,7 +128,7 @@ func (j *chatJob) commit(e task.Event, last uint64) (Outcome, bool) {
 func (j *chatJob) logGone() Outcome {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(j.ctx), commitTimeout)
 	defer cancel()
-	removed, err := j.removed(ctx, j.delivery())
+	removed, err := j.Log.Removed(ctx, j.Broker.Names().Work(), j.delivery().seq)
 	switch {
 	case err != nil:
 		return HoldFor(retryLog)

@@ -151,10 +151,7 @@ func (j *videoJob) workItem(ctx context.Context) (*genbusv1.WorkItem, error) {
 			return item, nil
 		}
 	}
-	j.mu.Lock()
-	d := j.msg
-	j.mu.Unlock()
-	if removed, err := j.removed(ctx, d); err != nil || removed {
+	if removed, err := j.Log.Removed(ctx, j.Broker.Names().Work(), j.delivery().seq); err != nil || removed {
 		return nil, errors.Join(errors.New("the work item is gone"), err)
 	}
 	return remembered(j.video()), nil

@@ -96,52 +96,29 @@ func (w *orphanWatch) buryOrphan(ctx context.Context, n subject.WorkName, orphan
 
 // settleOrphan sees to it that a job can do without its orphaned item.
 func (w *orphanWatch) settleOrphan(ctx context.Context, orphan admission.Item, item *genbusv1.WorkItem) error {
-	current, err := w.Log.Get(ctx, nameOf(item))
-	if errors.Is(err, tasklog.ErrNotFound) {
-		return w.withoutLog(ctx, orphan, item)
-	}
-	if err != nil {
-		return err
-	}
-	if current.Terminal() {
-		if unfound(current.Job) && sameRequest(item, current) {
-			if err := w.putUnfound(ctx, item, current.Job, fault.Code(current.Job.GetError().GetCode())); err != nil {
-				return err
-			}
-		}
-		return w.Log.Finish(ctx, current)
-	}
-	return w.goOn(ctx, orphan, item, current)
-}
-
-// withoutLog is settleOrphan for a job that the log does not have. An item that is
-// still there was not erased before its log was found empty.
-func (w *orphanWatch) withoutLog(ctx context.Context, orphan admission.Item, item *genbusv1.WorkItem) error {
-	if _, err := w.Broker.At(ctx, orphan.Stream, orphan.Seq); err != nil {
-		if errors.Is(err, broker.ErrNoMessage) {
-			return nil
-		}
-		return err
-	}
-	why, err := w.Log.Missing(ctx, nameOf(item), orphan.Header.Get(subject.HeaderRecorded))
-	lost := why == tasklog.Lost
-	if err == nil && !lost {
-		lost, err = w.Admission.Lost(orphan.Stream, item)
-	}
+	current, means, err := w.Log.Resolve(ctx, orphan.Of(item))
 	switch {
 	case err != nil:
 		return err
-	case why == tasklog.Erased:
+	case means == tasklog.Removed:
+		return nil
+	case means == tasklog.Stray && current.Job == nil:
 		return w.erased(orphan)
-	case lost:
+	case means == tasklog.Lost:
 		f := fault.New(fault.LogLost, "the log of job %s is gone, so it was not run", item.GetId())
 		if err := w.buryLost(ctx, item, f); err != nil {
 			return err
 		}
 		return w.end(ctx, item, tasklog.Entry{}, f, true)
-	default:
-		return w.goOn(ctx, orphan, item, tasklog.Entry{})
+	case current.Job == nil || !current.Terminal():
+		return w.goOn(ctx, orphan, item, current)
 	}
+	if unfound(current.Job) && sameRequest(item, current) {
+		if err := w.putUnfound(ctx, item, current.Job, fault.Code(current.Job.GetError().GetCode())); err != nil {
+			return err
+		}
+	}
+	return w.Log.Finish(ctx, current)
 }
 
 // erased lets an item go whose job was erased, at the second look.

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/tasklog"
 )
@@ -22,10 +21,7 @@ const secondLook = 5 * time.Second
 
 // doubt is what is held against a job's work item.
 type doubt struct {
-	// recorded is the item's subject.HeaderRecorded. Where it says that the job was in
-	// the log, which has it no more, the job was erased or the log has lost it.
-	recorded string
-	since    time.Time // of the first look that found it to be a stray; zero: none did
+	since time.Time // of the first look that found it to be a stray; zero: none did
 }
 
 // stray is the outcome for an item that looks like a stray.
@@ -39,15 +35,17 @@ func (d *doubt) stray(now time.Time) Outcome {
 	return Ack()
 }
 
-// current gives the job of a work item that was just delivered: on the first delivery as this
-// process has admitted it, and else as the leader has it.
-func (c *Consumer) current(ctx context.Context, n subject.TaskName, d delivery) (tasklog.Entry, error) {
-	if d.count == 1 {
-		if e, ok := c.Admission.First(ctx, n); ok {
-			return e, nil
+// resolve says what a work item that was just delivered means: on the first delivery by
+// what this process has admitted, and else by the log. One that is marked has waited for
+// its turn: its job may have been ended and erased since, while it came into the line.
+func (c *Consumer) resolve(ctx context.Context, item *genbusv1.WorkItem, d delivery) (tasklog.Entry, tasklog.Meaning, error) {
+	i := tasklog.WorkItem{WorkItem: item, Stream: c.Broker.Names().Work(), Seq: d.seq, Recorded: d.recorded}
+	if d.count == 1 && d.recorded == "" {
+		if e, ok := c.Admission.First(ctx, i.Name()); ok {
+			return e, i.In(e), nil
 		}
 	}
-	return c.Log.Get(ctx, n)
+	return c.Log.Resolve(ctx, i)
 }
 
 // sameRequest reports whether a job is that of a work item's request.

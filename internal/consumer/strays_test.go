@@ -237,6 +237,49 @@ func TestRecordedItemWithoutALogIsNotRun(t *testing.T) {
 	}
 }
 
+// TestTheItemOfAnErasedJobThatThisProcessAdmitted: what it knows of the job is of before
+// the erase, which came while the item was on its way into the line.
+func TestTheItemOfAnErasedJobThatThisProcessAdmitted(t *testing.T) {
+	t.Parallel()
+	b, up := brokertest.Single(t), newSentBodies(t)
+	r := idleReplica(t, b, testConfig(t, up.url))
+	var names []subject.TaskName
+	for kind, body := range map[subject.Kind]string{
+		subject.Video: `{"model":"sandbox-video","prompt":"a cat"}`,
+		subject.Chat:  `{"model":"sandbox-chat","messages":[{"role":"user","content":"hi"}]}`,
+	} {
+		e, err := r.Admission.Admit(t.Context(), admission.Request{Kind: kind, Tenant: "acme", Body: []byte(body)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := e.Name()
+		stored, err := r.Admission.Find(t.Context(), n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		item, err := stored.Decode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		purge(t, b, b.Names().Work(), b.Names().WorkAnyRoute(kind, "acme", n.ID))
+		purge(t, b, b.Names().Tasks(), b.Names().Task(kind, "acme", n.ID))
+		putRecorded(t, b, item, e.Seq)
+		names = append(names, n)
+	}
+	if err := r.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range names {
+		r.noItems(t, n)
+		if e, err := r.log.Get(t.Context(), n); !errors.Is(err, tasklog.ErrNotFound) {
+			t.Errorf("the log has the erased %v, %v", e.Job, err)
+		}
+	}
+	if letters := deadLetters(t, b); len(letters) > 0 || len(up.all()) > 0 {
+		t.Errorf("dead letters %v; sent %v", letters, up.all())
+	}
+}
+
 func recordedItem(t testing.TB, kind subject.Kind, request string) *genbusv1.WorkItem {
 	t.Helper()
 	item := itemOf(request, map[subject.Kind]string{subject.Video: config.SandboxVideoRoute, subject.Chat: config.SandboxChatRoute}[kind], "cat")

@@ -92,7 +92,7 @@ func (r *videoRoute) take(m jetstream.Msg, release func()) {
 		return
 	}
 	j := &videoJob{
-		videoRoute: r, item: item, release: release, msg: d, stale: true, doubt: doubt{recorded: d.recorded},
+		videoRoute: r, item: item, release: release, msg: d, stale: true,
 		name: subject.TaskName{Kind: subject.Video, Tenant: item.GetTenant(), ID: item.GetId()},
 	}
 	if j.Video, ok = r.Routes.Video(r.name); !ok { // removed, and this was fetched before

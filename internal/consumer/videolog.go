@@ -6,6 +6,7 @@ import (
 	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/clock"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
@@ -22,50 +23,57 @@ const (
 	maxDeliveries = 10
 )
 
-// load reads the task from the leader. It reports false with an outcome when the
-// job cannot go on from there.
+// load reads the task, writing its first event where admission did not get to it. It
+// reports false with an outcome when the job cannot go on from there.
 func (j *videoJob) load(ctx context.Context) (Outcome, bool) {
-	first := j.entry.Job == nil
-	j.mu.Lock()
-	d := j.msg
-	j.mu.Unlock()
-	current, err := j.current(ctx, j.name, d)
+	if j.entry.Job != nil {
+		return j.reload(ctx)
+	}
+	d := j.delivery()
+	current, means, err := j.resolve(ctx, j.item, d)
 	switch {
-	case errors.Is(err, tasklog.ErrNotFound) && first:
-		return j.withoutLog(ctx)
+	case clock.Refuses(err):
+		return j.unjudged(), false
+	case err != nil:
+		j.confirmLater()
+		return HoldFor(retryLog), false
+	case means == tasklog.Removed:
+		j.Logger.Info("a task was erased before it began", j.attrs()...)
+		return Drop(), false
+	case means == tasklog.Stray:
+		return j.stray(), false
+	case means == tasklog.Lost:
+		return j.lost(ctx), false
+	case means == tasklog.Unrecorded:
+		return j.commit(ctx, task.FromWork(j.item), 0)
+	}
+	if out, ok := j.adopt(ctx, current); !ok {
+		return out, false
+	}
+	if j.heldElsewhere(d, current) {
+		return j.leaveToHolder(j.attrs()...), false
+	}
+	j.Metrics.Resumed(subject.Video, task.PhaseWord(j.phase()))
+	return j.checkPoison(ctx)
+}
+
+// reload reads the task again, which this holder knows.
+func (j *videoJob) reload(ctx context.Context) (Outcome, bool) {
+	current, err := j.Log.Get(ctx, j.name)
+	switch {
 	case errors.Is(err, tasklog.ErrNotFound):
 		return j.logGone(ctx), false
 	case err != nil:
 		j.confirmLater()
 		return HoldFor(retryLog), false
 	}
-	if out, ok := j.adopt(ctx, current); !ok {
-		return out, false
-	}
-	if first {
-		if j.heldElsewhere(d, current) {
-			return j.leaveToHolder(j.attrs()...), false
-		}
-		j.Metrics.Resumed(subject.Video, task.PhaseWord(j.phase()))
-		return j.checkPoison(ctx)
-	}
-	return Outcome{}, true
+	return j.adopt(ctx, current)
 }
 
-// withoutLog goes on with a job that the log does not have.
-func (j *videoJob) withoutLog(ctx context.Context) (Outcome, bool) {
-	why, err := j.Log.Missing(ctx, j.name, j.doubt.recorded)
-	switch {
-	case err != nil:
-		j.confirmLater()
-		return HoldFor(retryLog), false
-	case why == tasklog.Erased:
-		return j.stray(), false
-	case why == tasklog.Lost:
-		return j.lost(ctx), false
-	default:
-		return j.recordFirst(ctx)
-	}
+func (j *videoJob) delivery() delivery {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.msg
 }
 
 func (j *videoJob) confirmLater() {
@@ -109,24 +117,6 @@ func sameJob(a, b tasklog.Entry) bool {
 	return a.Job.GetCreatedAt().AsTime().Equal(b.Job.GetCreatedAt().AsTime()) && b.Version() >= a.Version()
 }
 
-// recordFirst writes the first event of a job whose admission ended between the
-// work item and the log. An old item without a log ends with that event: its past
-// is unknown, so it is not submitted. One that is attached never is.
-func (j *videoJob) recordFirst(ctx context.Context) (Outcome, bool) {
-	if out, ok := j.stillWanted(ctx); !ok {
-		return out, false
-	}
-	lost, err := j.Admission.Lost(j.Broker.Names().Work(), j.item)
-	switch {
-	case err != nil:
-		return j.unjudged(), false
-	case lost:
-		return j.lost(ctx), false
-	default:
-		return j.commit(ctx, task.FromWork(j.item), 0)
-	}
-}
-
 // lost ends a job with its first event. Its request is kept: the letter is all that
 // is left of it.
 func (j *videoJob) lost(ctx context.Context) Outcome {
@@ -167,10 +157,7 @@ func (j *videoJob) logGone(ctx context.Context) Outcome {
 // stillWanted reports whether a task without a log was not erased: its work item would
 // have been removed first.
 func (j *videoJob) stillWanted(ctx context.Context) (Outcome, bool) {
-	j.mu.Lock()
-	d := j.msg
-	j.mu.Unlock()
-	removed, err := j.removed(ctx, d)
+	removed, err := j.Log.Removed(ctx, j.Broker.Names().Work(), j.delivery().seq)
 	switch {
 	case err != nil:
 		j.confirmLater()

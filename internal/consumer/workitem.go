@@ -84,21 +84,6 @@ func (c *Consumer) discard(ctx context.Context, refs ...*genbusv1.BlobRef) {
 	}
 }
 
-// removed reports whether a delivered work item was taken out of its stream, as it is
-// before its job is erased. One that was lost with the stream was not: the stream that was
-// created after that begins with a higher sequence.
-func (c *Consumer) removed(ctx context.Context, d delivery) (bool, error) {
-	work := c.Broker.Names().Work()
-	if _, err := c.Broker.At(ctx, work, d.seq); !errors.Is(err, broker.ErrNoMessage) {
-		return false, err
-	}
-	s, err := c.Broker.Stream(ctx, work)
-	if err != nil {
-		return false, err
-	}
-	return d.seq >= s.CachedInfo().Config.FirstSeq, nil
-}
-
 // unreadable settles a work item that cannot be decoded: it becomes a dead
 // letter, and its job, which the subject still names, fails.
 func (c *Consumer) unreadable(m jetstream.Msg, d delivery, cause error) {
