@@ -53,12 +53,12 @@ func (s banner) String() string {
 	var b strings.Builder
 	h, g := s.httpAddress(), s.GRPCAddr()
 	fmt.Fprintf(&b, "genbus %s\n  HTTP  %s\n  gRPC  %s%s\n  NATS  %s\n", version(), h, g, s.grpcSecurity(), s.natsAddress())
-	video, chat := s.exampleModel(config.KindVideo), s.exampleModel(config.KindChat)
-	if video == "" && chat == "" {
+	if s.idle() {
 		b.WriteString("\nNo upstream is configured, so every request is refused. Set GENBUS_UPSTREAM_URL and GENBUS_UPSTREAM_KEY,\n" +
 			"write a file and set GENBUS_CONFIG (examples/genbus.yaml), or start with --sandbox.\n")
 		return b.String()
 	}
+	video, chat := s.exampleModel(config.KindVideo), s.exampleModel(config.KindChat)
 	b.WriteString("\nTry it" + s.unsaid() + ":\n")
 	if chat != "" {
 		fmt.Fprintf(&b, "  curl -N%s %s/v1/chat/completions -H 'Content-Type: application/json'%s \\\n"+
@@ -73,6 +73,9 @@ func (s banner) String() string {
 	}
 	return b.String()
 }
+
+// idle reports whether there is no model that could be asked for.
+func (s banner) idle() bool { return len(s.Config().Routes) == 0 }
 
 // unsaid explains the variables of the lines to try: the banner knows no key, and no
 // file of the client.

@@ -14,13 +14,13 @@ import (
 
 // TestFirstStartLogsNoWarning: on an empty directory, with the settings that a new user
 // has, everything that the log says is in order, from the start over the first job to the
-// stop.
+// stop. Where the banner is not printed, the log warns that there is no upstream.
 func TestFirstStartLogsNoWarning(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("a process cannot be interrupted there")
 	}
-	for name, args := range map[string][]string{"serve": {"serve"}, "serve --sandbox": {"serve", "--sandbox"}} {
+	for name, args := range map[string][]string{"serve": {"serve"}, "serve --sandbox": {"serve", "--sandbox"}, "serve 2>&1": {"serve"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out, log bytes.Buffer
@@ -29,6 +29,10 @@ func TestFirstStartLogsNoWarning(t *testing.T) {
 			child.Dir = t.TempDir() // for ./data
 			child.Env = append(os.Environ(), runAsService+"=1", "GENBUS_HTTP_ADDR="+addr, "GENBUS_GRPC_ADDR=127.0.0.1:0", "GENBUS_NATS_LISTEN="+freeAddr(t))
 			child.Stdout, child.Stderr = &out, &log
+			warned, together := 0, name == "serve 2>&1"
+			if together {
+				child.Stdout = &log
+			}
 			if err := child.Start(); err != nil {
 				t.Fatal(err)
 			}
@@ -47,10 +51,17 @@ func TestFirstStartLogsNoWarning(t *testing.T) {
 			}
 			lines := strings.Split(strings.TrimSpace(log.String()), "\n")
 			for _, line := range lines {
-				var record struct{ Level string }
-				if err := json.Unmarshal([]byte(line), &record); err != nil || record.Level != "INFO" {
+				var record struct{ Level, Msg string }
+				err := json.Unmarshal([]byte(line), &record)
+				switch {
+				case err == nil && record.Level == "WARN" && strings.HasPrefix(record.Msg, "no upstream is configured, "):
+					warned++
+				case err != nil || record.Level != "INFO":
 					t.Errorf("the log says %s", line)
 				}
+			}
+			if want := map[bool]int{true: 1}[together]; warned != want {
+				t.Errorf("it warned %d times, not %d, of no upstream", warned, want)
 			}
 			if last := lines[len(lines)-1]; !strings.Contains(last, `"msg":"stopped"`) {
 				t.Errorf("the log ends with %s", last)

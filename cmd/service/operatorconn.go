@@ -39,8 +39,9 @@ func (c *connection) advised(ctx context.Context, err error) error {
 	switch {
 	case absent != nil:
 		return exitError{exitUnavailable, fmt.Errorf("no genbus answers at %s (--server): %w", c.Server, absent)}
-	case strings.Contains(e.s.Message(), "looked like an HTTP/1.1 header"):
-		return wrongUse("%s speaks no gRPC (--server): it may be the address of HTTP; that of gRPC is %s by default", c.Server, defaultServer)
+	case strings.Contains(e.s.Message(), "looked like an HTTP/1.1 header"),
+		!speaksTLS && strings.Contains(e.s.Message(), "error reading server preface: http2: "): // something was read, and it was no frame
+		return wrongUse("%s speaks no gRPC (--server): it may be the address of HTTP, or of NATS; that of gRPC is %s by default", c.Server, defaultServer)
 	case c.secure():
 		return adviceFor(err, e.s.Message())
 	case speaksTLS:

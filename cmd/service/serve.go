@@ -51,6 +51,9 @@ func (c serveCommand) Run(ctx context.Context) (err error) {
 		fmt.Print(b)
 	} else {
 		log.Info("listening", "http", b.httpAddress(), "grpc", b.GRPCAddr().String(), "nats", b.natsAddress())
+		if b.idle() {
+			log.Warn("no upstream is configured, so every request is refused: set GENBUS_UPSTREAM_URL and GENBUS_UPSTREAM_KEY, or GENBUS_CONFIG, or start with --sandbox")
+		}
 	}
 	defer announce(ctx, log)()
 	return s.Run(ctx)

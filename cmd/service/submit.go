@@ -107,7 +107,7 @@ func (v submitVideo) request() (*genbusv1.VideoRequest, error) {
 	if v.Size != "" {
 		var width, height int32
 		if n, err := fmt.Sscanf(v.Size, "%dx%d", &width, &height); err != nil || n != 2 {
-			return nil, wrongUse("--size: %q is none; write it as 1280x720", v.Size)
+			return nil, wrongUse("--size: %q is no size; write it as 1280x720", v.Size)
 		}
 		body.Width, body.Height = &width, &height
 	}

@@ -49,9 +49,9 @@ func (c *tasksCommand) call(ctx context.Context, out io.Writer, f func(context.C
 }
 
 type tasksList struct {
-	Status string        `help:"Only tasks with this status: queued, in_progress, completed, failed or cancelled." placeholder:"WORD"`
-	Since  time.Duration `help:"Only tasks of the last while, such as 2h."`
-	Limit  int           `help:"How many at most." default:"20"`
+	Status string `help:"Only tasks with this status: queued, in_progress, completed, failed or cancelled." placeholder:"WORD"`
+	Since  string `help:"Only tasks that were made since a time (2026-01-31T12:00:00Z), or in the last while (2h)." placeholder:"WHEN"`
+	Limit  int    `help:"How many at most." default:"20"`
 }
 
 // Run lists tasks.
@@ -61,8 +61,12 @@ func (l tasksList) Run(ctx context.Context, c *tasksCommand, out io.Writer) erro
 		return err
 	}
 	request := &genbusv1.ListVideoTasksRequest{Status: status}
-	if l.Since > 0 {
-		request.CreatedAfter = timestamppb.New(time.Now().Add(-l.Since))
+	if l.Since != "" {
+		after, err := since(l.Since, time.Now())
+		if err != nil {
+			return err
+		}
+		request.CreatedAfter = timestamppb.New(after)
 	}
 	return c.call(ctx, out, func(ctx context.Context, call tenantCall) error {
 		whole := &genbusv1.ListVideoTasksResponse{}
@@ -90,7 +94,7 @@ func statusOf(word string) (genbusv1.JobStatus, error) {
 			return s, nil
 		}
 	}
-	return 0, wrongUse("--status: %q is none; choose queued, in_progress, completed, failed or cancelled", word)
+	return 0, wrongUse("--status: %q is no status; choose queued, in_progress, completed, failed or cancelled", word)
 }
 
 func (p printer) tasks(m *genbusv1.ListVideoTasksResponse) error {

@@ -131,6 +131,11 @@ func TestJobsFromTheCommandLine(t *testing.T) {
 		if out := byGRPC.ok("tasks", "get", id); !strings.Contains(out, "cancelled, ") || !regexp.MustCompile(`error +cancelled: `).MatchString(out) {
 			t.Errorf("it is\n%s", out)
 		}
+		for _, addr := range []string{w.HTTPAddr().String(), strings.TrimPrefix(w.NATSURL(), "nats://")} {
+			if _, problems, code := (userCommand{t: t}).run("tasks", "list", "--server", addr); code != exitUsage || !strings.Contains(problems, addr+" speaks no gRPC (--server): ") {
+				t.Errorf("at an address of another protocol it ended with %d: %s", code, problems)
+			}
+		}
 		for _, row := range []struct {
 			args []string
 			code int
@@ -243,6 +248,8 @@ func TestNobodyThere(t *testing.T) {
 		"slash":        {[]string{"events", "--nats", "nats://me:secret/secret@127.0.0.1:1"}, exitUsage, "--nats: address 1 is none"},
 		"question":     {[]string{"events", "--nats", "nats://me:secret?secret@127.0.0.1:1"}, exitUsage, "--nats: address 1 is none"},
 		"comma":        {[]string{"events", "--nats", "nats://me:secret,secret@127.0.0.1:1"}, exitUsage, "--nats: address 1 is none"},
+		"status":       {[]string{"tasks", "list", "--status", "faild", "--server", "127.0.0.1:1"}, exitUsage, `--status: "faild" is no status; choose queued, `},
+		"since":        {[]string{"tasks", "list", "--since", "1d", "--server", "127.0.0.1:1"}, exitUsage, `--since: "1d" is neither a time (2026-01-31T12:00:00Z) nor a while (2h)`},
 		"hash":         {[]string{"events", "--nats", "127.0.0.1:1,nats://secret#secret@127.0.0.1:1"}, exitUsage, "--nats: address 2 is none"},
 	} {
 		t.Run(name, func(t *testing.T) {
