@@ -211,7 +211,7 @@ func sameBody(fingerprint []byte, c Checked) error {
 		return nil
 	}
 	return fault.New(fault.IdempotencyKeyReused,
-		"the request_id belongs to job %s, which has another body; use a new request_id for a new body", c.ID).ForJob(c.ID)
+		"the request_id (Idempotency-Key) belongs to job %s, which has another body; use a new one for a new body", c.ID).ForJob(c.ID)
 }
 
 func unavailable(err error) error {

@@ -181,7 +181,7 @@ func TestAdmissionAfterACrash(t *testing.T) {
 		if _, err := s.b.Publish(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Admit(t.Context(), video("one", "a dog")); fault.CodeOf(err) != fault.IdempotencyKeyReused {
+		if _, err := s.Admit(t.Context(), video("one", "a dog")); fault.CodeOf(err) != fault.IdempotencyKeyReused || !strings.Contains(err.Error(), "the request_id (Idempotency-Key) belongs to ") {
 			t.Errorf("another body: %v", err)
 		}
 		e, err := s.Admit(t.Context(), r)
@@ -315,6 +315,16 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 		f := fault.From(err)
 		if err == nil || f.Code != row.code || row.field != "" && (len(f.Violations) == 0 || f.Violations[0].Field != row.field) {
 			t.Errorf("%s: %v", row.name, err)
+		}
+	}
+	for model, want := range map[string]string{
+		"x":            `model_not_found: no video route serves the model "x"; see GET /v1/models`,
+		"sandbox-chat": `model_not_found: no video route serves the model "sandbox-chat", but a chat route does; see GET /v1/models`,
+	} {
+		r := video("one", "a cat")
+		r.Body = fmt.Appendf(nil, `{"model":%q,"prompt":"x"}`, model)
+		if _, err := s.Check(r); err == nil || err.Error() != want {
+			t.Errorf("%s: %v", model, err)
 		}
 	}
 }

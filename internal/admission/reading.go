@@ -73,7 +73,7 @@ func (a *Admission) route(r Request, f reading, c *Checked) error {
 	cfg := a.cfg.Now()
 	route, ok := cfg.Route(string(r.Kind), c.Model)
 	if !ok {
-		return fault.New(fault.ModelNotFound, "no %s route serves the model %q; see GET /v1/models", r.Kind, fault.Clip(c.Model, 128))
+		return modelNotFound(cfg, r.Kind, c.Model)
 	}
 	wanted := r.Protocol
 	if wanted == "" && f.protocol != nil && r.Typed == nil {
@@ -84,6 +84,18 @@ func (a *Admission) route(r Request, f reading, c *Checked) error {
 	}
 	c.Route = route
 	return nil
+}
+
+// modelNotFound says where the model is one of the other kind.
+func modelNotFound(cfg *config.Config, kind subject.Kind, model string) error {
+	other, but := config.KindVideo, ""
+	if kind == subject.Video {
+		other = config.KindChat
+	}
+	if _, ok := cfg.Route(other, model); ok {
+		but = ", but a " + other + " route does"
+	}
+	return fault.New(fault.ModelNotFound, "no %s route serves the model %q%s; see GET /v1/models", kind, fault.Clip(model, 128), but)
 }
 
 // wrongProtocol names the path that would be right.

@@ -79,7 +79,7 @@ func Fault(err error) *fault.Error {
 	if e, ok := errors.AsType[*FieldError](err); ok && e.Limit {
 		return fault.New(fault.InvalidRequest, "%w", err)
 	}
-	return fault.New(fault.InvalidJSON, "the body is not one JSON object: %w", err)
+	return fault.New(fault.InvalidJSON, "%w", err)
 }
 
 // strictness is what a JSON text has to keep beyond the grammar.

@@ -124,6 +124,10 @@ func (d *fileDecoder) unknown(at string, key *yaml.Node, fields map[string]int) 
 	}
 	names := sortedKeys(fields)
 	near := nearest(key.Value, names)
+	secret := key.Value[strings.LastIndexByte(key.Value, '_')+1:] + "_env" // key_env, for api_key
+	if _, ok := fields[secret]; ok && len(near) == 0 {
+		near = []string{secret}
+	}
 	if question, ok := guess(near); ok {
 		d.say(at, "is not a known key; "+question)
 		for _, name := range near {

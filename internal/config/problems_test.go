@@ -349,6 +349,7 @@ func TestOneMistakeIsOneProblem(t *testing.T) {
 		{routeU + "timeouts: {queue: 100000h}}", nil, "c.yaml:3: routes[0].timeouts.queue is 100000h; want"},
 		{"http: {addr: ':8080'}\napi_keys: {tenant: a}", nil, "c.yaml:2: api_keys is a mapping; want a list"},
 		{"http: {addr: ':8080'}\napikeys: [{tenant: a}]", nil, "c.yaml:2: apikeys is not a known key; did you mean api_keys?"},
+		{"upstreams: {u: {base_url: http://h, api_key: hush}}\n" + route, nil, "c.yaml:1: upstreams.u.api_key is not a known key; did you mean key_env?"},
 		{upstreamK("acces_key_env: AK, secret_key_env: SK") + "routes: [{name: r, kind: video, protocol: kling, upstream: k, models: [m]}]", pairs, "c.yaml:2: upstreams.k.acces_key_env is not a known key; did you mean access_key_env?"},
 		{"nats: {url: 'nats://h:4222', user: u, pasword_env: A}", nil, "c.yaml:1: nats.pasword_env is not a known key; did you mean password_env?"},
 		{"", []string{"GENBUS_UPSTREAM_KEY=x", "GENBUS_UPSTREAM_ULR=http://h"}, "GENBUS_UPSTREAM_ULR is not a known variable; did you mean GENBUS_UPSTREAM_URL?"},

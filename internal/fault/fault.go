@@ -62,8 +62,11 @@ func Invalid(violations []Violation) *Error {
 	if len(violations) > 0 {
 		e.Message = violations[0].text()
 	}
-	if n := len(violations) - 1; n > 0 {
-		e.Message += fmt.Sprintf(" (and %d more)", n)
+	switch n := len(violations) - 1; {
+	case n == 1:
+		e.Message += " (and 1 more mistake)"
+	case n > 1:
+		e.Message += fmt.Sprintf(" (and %d more mistakes)", n)
 	}
 	return e
 }

@@ -112,9 +112,10 @@ func TestCounted(t *testing.T) {
 func TestInvalidSaysWhat(t *testing.T) {
 	t.Parallel()
 	for want, violations := range map[string][]Violation{
-		"the request is invalid":             nil,
-		"the body is empty; it must be JSON": {{Description: "is empty; it must be JSON"}},
-		"n: must be positive (and 1 more)":   {{Field: "n", Description: "must be positive"}, {Description: "is odd"}},
+		"the request is invalid":                    nil,
+		"the body is empty; it must be JSON":        {{Description: "is empty; it must be JSON"}},
+		"n: must be positive (and 1 more mistake)":  {{Field: "n", Description: "must be positive"}, {Description: "is odd"}},
+		"n: must be positive (and 2 more mistakes)": {{Field: "n", Description: "must be positive"}, {Description: "is odd"}, {Description: "is old"}},
 	} {
 		if got := Invalid(violations).Message; got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -234,7 +234,7 @@ func TestUpstreamEndsBeforeTheFirstBlock(t *testing.T) {
 	defer up.Close()
 	x := setup(t, brokertest.Single(t), up.URL, nil)
 	_, err := x.runner.Stream(t.Context(), ask("sandbox-chat-a", `"stream":true,`))
-	if f := faultOf(t, err, fault.StreamTruncated); f.Status() != http.StatusBadGateway {
-		t.Errorf("status %d", f.Status())
+	if f := faultOf(t, err, fault.StreamTruncated); f.Status() != http.StatusBadGateway || f.UpstreamCode != "stream_truncated" || f.Message != "upstream chat: status 200: the upstream ended the stream early" {
+		t.Errorf("status %d: %+v", f.Status(), f)
 	}
 }

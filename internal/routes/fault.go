@@ -15,8 +15,12 @@ func Fault(err error) *fault.Error {
 	if !errors.As(err, &up) {
 		return fault.From(err)
 	}
+	of, said := code(up), *up
+	if said.Code == string(of) {
+		said.Code = "" // the fault says it already
+	}
 	return &fault.Error{
-		Code: code(up), Message: up.Error(), RetryAfter: up.RetryAfter, Err: err,
+		Code: of, Message: said.Error(), RetryAfter: up.RetryAfter, Err: err,
 		UpstreamCode: up.Code, UpstreamHTTPStatus: up.HTTPStatus, UpstreamRequestID: up.RequestID,
 	}
 }
