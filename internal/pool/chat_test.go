@@ -374,7 +374,8 @@ func TestAChatThatIsSentTwiceCountsTwice(t *testing.T) {
 	connections := upstream.NewHTTPClient(upstream.TransportOptions{TLS: server.TLS})
 	t.Cleanup(connections.CloseIdleConnections)
 	client := chat.New(&upstream.Endpoint{Name: "a", BaseURL: server.URL, Client: connections}, chat.Options{})
-	limited := with(func(u *config.Upstream) { u.RatePerSecond = 2 })
+	const interval = 100 * time.Second
+	limited := with(func(u *config.Upstream) { u.RatePerSecond = 1 / interval.Seconds() })
 	chats := pool.NewChat(pool.New(config.Upstreams{"a": limited}, pool.Options{}).Chooser(along("a")), func(pool.Account) *chat.Client { return client })
 	if _, err := chats.Complete(t.Context(), request(false)); err != nil {
 		t.Fatal(err)
@@ -383,7 +384,7 @@ func TestAChatThatIsSentTwiceCountsTwice(t *testing.T) {
 		t.Fatalf("the upstream got %d requests, want 2", n)
 	}
 	var busy *pool.BusyError
-	if l, err := chats.Reserve(new(pool.Tried)); !errors.As(err, &busy) {
-		t.Errorf("a third request of two a second got %v, %v", l, err)
+	if l, err := chats.Reserve(new(pool.Tried)); !errors.As(err, &busy) || time.Until(busy.Until) < interval*3/2 {
+		t.Errorf("the next request after two, of one in %s, got %v, %v", interval, l, err)
 	}
 }
