@@ -233,12 +233,7 @@ func (j *chatJob) run() Outcome {
 		if f := j.tooLate(now); f != nil {
 			return j.fail(0, f)
 		}
-		lease, out, ok := j.reserve()
-		if !ok {
-			return out
-		}
-		out, again := j.attempt(lease)
-		if !again {
+		if out, again := j.attempt(); !again {
 			return out
 		}
 	}
@@ -324,18 +319,13 @@ func (j *chatJob) beforeLimits(at time.Time) time.Time {
 	return earliest(at, limits...)
 }
 
-// start commits the next attempt before the upstream is called, where the log has room for
-// that.
-func (j *chatJob) start(a pool.Account) (Outcome, bool) {
+// start commits the next attempt before the upstream is called, into the room that it has.
+func (j *chatJob) start(a pool.Account, room tasklog.Release) (Outcome, bool) {
+	defer room()
 	now, err := j.Broker.Clock().Now()
 	if err != nil {
 		return unjudged(), false
 	}
-	release, ok := j.roomForSubmission(j.ctx, j.entry, j.Name)
-	if !ok {
-		return Hold(j.beforeLimits(time.Now().Add(jittered(roomAgain, 0.2)))), false
-	}
-	defer release()
 	e, err := task.Started(j.chat(), now, task.Attempt{
 		Upstream: a.Upstream, Key: a.Key, Deadline: now.Add(j.Timeouts.Total * time.Duration(j.Config.Now().Chat.MaxAttempts)),
 	})

@@ -30,8 +30,17 @@ type reply struct {
 
 // attempt begins the next attempt, and calls the upstream until it has answered or has
 // cost the attempt. again is true when another one is to be begun. A request that
-// cannot be read costs none.
-func (j *chatJob) attempt(lease *pool.Lease) (out Outcome, again bool) {
+// cannot be read costs none; one that waits for room has not tried an upstream either.
+func (j *chatJob) attempt() (out Outcome, again bool) {
+	room, ok := j.roomForSubmission(j.ctx, j.entry, j.Name)
+	if !ok {
+		return Hold(j.beforeLimits(time.Now().Add(jittered(roomAgain, 0.2)))), false
+	}
+	defer room() // where it was not begun
+	lease, out, ok := j.reserve()
+	if !ok {
+		return out, false
+	}
 	defer lease.Release() // where it was not called
 	request, err := j.request()
 	if errors.Is(err, broker.ErrBodyLost) {
@@ -41,7 +50,7 @@ func (j *chatJob) attempt(lease *pool.Lease) (out Outcome, again bool) {
 		j.Logger.Warn("the request's body could not be read", j.attrs("error", err)...)
 		return j.notNow(), false
 	}
-	if out, ok := j.start(lease.Account()); !ok {
+	if out, ok := j.start(lease.Account(), room); !ok {
 		return out, false
 	}
 	for refusals := 0; ; refusals++ {

@@ -11,6 +11,7 @@ import (
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/tasklog"
@@ -104,13 +105,14 @@ func testFullLog(t *testing.T, b *broker.Broker, share float64) {
 
 // TestSubmissionsWaitForRoom: accepted jobs are not submitted while the log has no room for
 // their ends. They are held, not failed; one whose time is over ends, for which there is
-// room; and the others go on when there is room again.
+// room; and the others go on when there is room again, at the upstream that comes first: no
+// wait for room is a try.
 func TestSubmissionsWaitForRoom(t *testing.T) {
 	t.Parallel()
 	brokertest.EachLimited(t, broker.Limits{TasksMaxBytes: 2 << 20}, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b, m := open(t), telemetry.NewMetrics("test")
 		url, creates := longReplies(t, 100)
-		r := idleReplica(t, b, testConfig(t, url), func(o *Options) { o.Metrics = m })
+		r := idleReplica(t, b, testConfig(t, url, withSecond(url)), func(o *Options) { o.Metrics = m })
 		admit := func(request admission.Request) subject.TaskName {
 			request.Tenant, request.Body = "acme", []byte(`{"model":"sandbox-video","prompt":"a dog"}`)
 			if request.Kind == subject.Chat {
@@ -149,6 +151,11 @@ func TestSubmissionsWaitForRoom(t *testing.T) {
 		}
 		makeRoom(t, b)
 		allEnded(t, b, r.log, waiting)
+		for _, n := range waiting {
+			if e, err := r.log.Get(t.Context(), n); err != nil || e.Job.GetExecution().GetUpstream() != config.SandboxUpstream {
+				t.Errorf("%s went to %v, %v", n.ID, e.Job.GetExecution(), err)
+			}
+		}
 	})
 }
 

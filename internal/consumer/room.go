@@ -73,3 +73,14 @@ func (c *Consumer) roomForSubmission(ctx context.Context, e tasklog.Entry, route
 	}
 	return release, ok
 }
+
+// roomToSubmit is roomForSubmission with the outcome of a task that may not be submitted. It
+// is asked before a place is taken: a task that waits for room has not tried an upstream.
+func (j *videoJob) roomToSubmit(ctx context.Context) (tasklog.Release, Outcome, bool) {
+	room, ok := j.roomForSubmission(ctx, j.entry, j.Name)
+	if !ok {
+		j.assigned.leave()
+		return nil, j.holdUntil(time.Now().Add(jittered(roomAgain, 0.2))), false
+	}
+	return room, Outcome{}, true
+}

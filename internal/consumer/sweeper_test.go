@@ -230,7 +230,7 @@ func sweeperFirst(t *testing.T, r *replica, up *sandbox.Server) {
 	if _, err := r.sweeper.end(t.Context(), j.name, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if out := j.submitTo(t.Context(), pool.Account{Upstream: config.SandboxUpstream}); out.verb != ack {
+	if out := j.submitTo(t.Context(), pool.Account{Upstream: config.SandboxUpstream}, func() {}); out.verb != ack {
 		t.Errorf("the holder of an ended job: %v", out)
 	}
 	end := last(follow(t, r.log, j.name.ID))

@@ -14,6 +14,7 @@ import (
 	"github.com/genbus/genbus/internal/pool"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 	"github.com/genbus/genbus/internal/upstream"
 )
@@ -47,10 +48,15 @@ func (j *videoJob) submit(ctx context.Context) Outcome {
 		return j.waitForLetters(ctx, err)
 	}
 	defer release()
+	room, out, ok := j.roomToSubmit(ctx)
+	if !ok {
+		return out
+	}
+	defer room() // where it is not submitted
 	if until, ok := j.choose(); !ok {
 		return j.holdUntil(until)
 	}
-	return j.submitTo(ctx, j.assigned.lease.Account())
+	return j.submitTo(ctx, j.assigned.lease.Account(), room)
 }
 
 // holdUntil waits, but not beyond the first limit that the task would pass.
@@ -80,7 +86,7 @@ func earliest(at time.Time, limits ...*timestamppb.Timestamp) time.Time {
 // submitTo commits where the request goes, and sends it. A place that was taken right
 // after a refusal, by the route as it was then, may be with an account that the route does
 // not have any more: then the task chooses anew before anything is committed.
-func (j *videoJob) submitTo(ctx context.Context, a pool.Account) Outcome {
+func (j *videoJob) submitTo(ctx context.Context, a pool.Account, room tasklog.Release) Outcome {
 	if !j.HasAccount(a) {
 		j.assigned.leave()
 		return HoldFor(0)
@@ -89,20 +95,15 @@ func (j *videoJob) submitTo(ctx context.Context, a pool.Account) Outcome {
 	if !ok {
 		return out
 	}
-	if out, ok := j.submitting(ctx, a); !ok {
+	if out, ok := j.submitting(ctx, a, room); !ok {
 		return out
 	}
 	return j.create(ctx, a, request)
 }
 
-// submitting commits that the task is submitted, where the log has room for that.
-func (j *videoJob) submitting(ctx context.Context, a pool.Account) (Outcome, bool) {
-	release, ok := j.roomForSubmission(ctx, j.entry, j.Name)
-	if !ok {
-		j.assigned.leave()
-		return j.holdUntil(time.Now().Add(jittered(roomAgain, 0.2))), false
-	}
-	defer release()
+// submitting commits that the task is submitted, into the room that it has.
+func (j *videoJob) submitting(ctx context.Context, a pool.Account, room tasklog.Release) (Outcome, bool) {
+	defer room()
 	now, err := j.Broker.Clock().Now()
 	if err != nil { // takers compare their clocks with submit_until
 		j.assigned.leave()

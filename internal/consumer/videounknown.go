@@ -32,11 +32,16 @@ func (j *videoJob) submitBound(ctx context.Context) Outcome {
 	if !j.HasAccount(a) {
 		return j.failUnsubmitted(ctx, fault.New(fault.UpstreamRemoved, "upstream %s is not configured any more", a))
 	}
+	room, out, ok := j.roomToSubmit(ctx)
+	if !ok {
+		return out
+	}
+	defer room() // where it is not submitted
 	if next, ok := j.Routes.Again(); !ok {
 		return j.holdUntil(soon(next))
 	}
 	j.assigned.resume(j.Routes, a)
-	return j.submitTo(ctx, a)
+	return j.submitTo(ctx, a, room)
 }
 
 // failUnsubmitted ends a task that is not submitted. Where an earlier submission
@@ -101,6 +106,11 @@ func (j *videoJob) resubmit(ctx context.Context) Outcome {
 	if f := j.tooLate(now); f != nil {
 		return j.endUnknown(ctx, f)
 	}
+	room, out, ok := j.roomToSubmit(ctx)
+	if !ok {
+		return out
+	}
+	defer room() // where it is not submitted
 	for wait, ok := j.backoff(&upstream.Error{}), false; !ok; {
 		if broker.Wait(j.fetching, wait) != nil {
 			return Nak()
@@ -115,7 +125,7 @@ func (j *videoJob) resubmit(ctx context.Context) Outcome {
 		return j.endUnknown(ctx, fmt.Errorf("upstream %s is not configured any more", a))
 	}
 	j.assigned.resume(j.Routes, a)
-	return j.submitTo(ctx, a)
+	return j.submitTo(ctx, a, room)
 }
 
 // takeOverSubmission decides about a task that was found in submitting.
