@@ -147,7 +147,7 @@ func (a *Admission) admit(ctx context.Context, r Request) (tasklog.Entry, error)
 		return tasklog.Entry{}, err
 	}
 	defer leave()
-	release, err := a.room(ctx, r.Kind, c.Route)
+	release, err := a.room(ctx, r, c)
 	if err != nil {
 		return tasklog.Entry{}, err
 	}
@@ -221,11 +221,11 @@ func unavailable(err error) error {
 // room refuses before anything is stored: when the route's queue is full, so that one
 // dead route does not fill the work stream, and when the log has no room for the whole
 // life of another job. The room is the job's until release is called.
-func (a *Admission) room(ctx context.Context, kind subject.Kind, route config.Route) (release tasklog.Release, err error) {
-	if waiting := a.queues.waiting(ctx, kind, route.Name); waiting >= uint64(route.MaxQueued) {
-		return nil, full(route.Name, waiting)
+func (a *Admission) room(ctx context.Context, r Request, c Checked) (release tasklog.Release, err error) {
+	if waiting := a.queues.waiting(ctx, r.Kind, c.Route.Name); waiting >= uint64(c.Route.MaxQueued) {
+		return nil, full(c.Route.Name, waiting)
 	}
-	release, err = a.log.RoomForJob(ctx, kind)
+	release, err = a.log.RoomForJob(ctx, task.FromWork(a.Item(ctx, r, c)).Job)
 	if noRoom, ok := errors.AsType[*tasklog.FullError](err); ok {
 		return nil, fault.New(fault.StorageFull, "nothing was accepted: %s", noRoom).WithRetryAfter(30 * time.Second)
 	}
@@ -314,7 +314,7 @@ func (c Checked) archives(r Request) bool {
 }
 
 // Item is the work item of a checked request that is not enqueued: an inline
-// chat.
+// chat, or one for which room is looked for first.
 func (a *Admission) Item(ctx context.Context, r Request, c Checked) *genbusv1.WorkItem {
 	return &genbusv1.WorkItem{
 		Id: c.ID, Kind: string(r.Kind), Tenant: r.Tenant, Route: c.Route.Name, Model: c.Model, Body: c.Body,

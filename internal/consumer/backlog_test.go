@@ -18,12 +18,12 @@ import (
 	"github.com/genbus/genbus/internal/tasklog"
 )
 
-// inWork bounds the jobs in work of all routes together, so that a tenth of a log of some
-// bytes has config.EndBytes for each.
+// inWork bounds the jobs in work of a video and a chat route together, so that a tenth of a
+// log of some bytes has config.EndBytes for each.
 func inWork(log int64) func(*config.Config) {
 	return func(c *config.Config) {
 		for i := range c.Routes {
-			c.Routes[i].MaxInFlight = max(int(log/10/int64(config.EndBytes(c.Events.Encoding)))/len(c.Routes), 1)
+			c.Routes[i].MaxInFlight = max(int(log/10/int64(config.EndBytes(c.Events.Encoding)))/2, 1)
 		}
 	}
 }

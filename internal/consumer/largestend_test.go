@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -16,6 +18,8 @@ import (
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 	"github.com/genbus/genbus/internal/upstream"
 )
@@ -108,7 +112,7 @@ func testLargestEnd(t *testing.T, encoding string, kind subject.Kind) {
 				strings.Repeat("r", 1700), extra)(w, nil)
 		},
 	})
-	r := newReplica(t, b, testConfig(t, url, videoRoutes(archives), func(c *config.Config) { c.Events.Encoding = encoding }))
+	r := newReplica(t, b, testConfig(t, url, videoRoutes(func(r *config.Route) { r.Archive, r.Timeouts.Create = true, patience }), func(c *config.Config) { c.Events.Encoding = encoding }))
 	ctx := telemetry.Extract(t.Context(), map[string]string{
 		"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "tracestate": "a=" + strings.Repeat("s", 250) + ",b=" + strings.Repeat("s", 250),
 	})
@@ -156,5 +160,58 @@ func testLargestEnd(t *testing.T, encoding string, kind subject.Kind) {
 	}
 	if v.GetVersion() != 6 || len(v.GetVideos()) != 16 || v.GetArchive().GetError().GetCode() != string(fault.ContentBlocked) {
 		t.Errorf("version %d, %d videos, %v", v.GetVersion(), len(v.GetVideos()), v.GetArchive().GetError())
+	}
+}
+
+// TestABacklogOfTheLargestJobsEnds: eight replicas that know ordinary jobs only admit the
+// largest ones until the log has no room for another. All of them end while they wait, and a
+// tenth of the log is left then to the jobs in work.
+func TestABacklogOfTheLargestJobsEnds(t *testing.T) {
+	t.Parallel()
+	const size = 8 << 20
+	b := brokertest.Open(t, broker.Options{
+		Names: subject.Default(), Logger: brokertest.Logger(t), Limits: broker.Limits{TasksMaxBytes: size},
+		Embedded: broker.Embedded{DataDir: t.TempDir(), NoSync: true},
+	})
+	cfg := testConfig(t, "http://127.0.0.1:1", func(c *config.Config) { c.Events.Encoding = config.EncodingJSON })
+	var replicas []*replica
+	for range 8 {
+		replicas = append(replicas, idleReplica(t, b, cfg))
+	}
+	var waiting []tasklog.Entry
+	for i := 0; ; i++ {
+		request := largest(subject.Video, "sandbox-video")
+		request.RequestID += strconv.Itoa(i)
+		request.RequestID = request.RequestID[len(request.RequestID)-255:]
+		e, err := replicas[i%len(replicas)].Admission.Admit(t.Context(), request)
+		if fault.CodeOf(err) == fault.StorageFull {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiting = append(waiting, e)
+	}
+	l := replicas[0].log
+	for _, e := range waiting {
+		end, err := task.Failed(e.Job, time.Now(), fault.New(fault.QueueTimeout, "job %s was not submitted in time", e.Job.GetId()).TaskError())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, err = l.Commit(t.Context(), end, e.Seq); err == nil {
+			err = l.Finish(t.Context(), e)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := b.JetStream().Stream(t.Context(), b.Names().Tasks())
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := float64(s.CachedInfo().State.Bytes) / size
+	t.Logf("%d jobs ended; %.2f of the log is used", len(waiting), used)
+	if used > 0.9 || used < 0.5 {
+		t.Errorf("%.2f of the log is used by %d jobs that ended", used, len(waiting))
 	}
 }

@@ -81,10 +81,12 @@ func (e *FullError) Error() string {
 // will never be. Until then it counts beside all figures.
 type Release func()
 
-// RoomForJob reserves the bytes of a whole life of a new job, until it is stored. The error
-// is a *FullError where there is no room, and else that of a broker that did not say.
-func (l *Log) RoomForJob(ctx context.Context, kind subject.Kind) (Release, error) {
-	life := l.lives.life(kind)
+// RoomForJob reserves the bytes of a whole life of a new job, until its first event is
+// stored: at least those of that event and of an end without a submission. The error is a
+// *FullError where there is no room, and else that of a broker that did not say.
+func (l *Log) RoomForJob(ctx context.Context, first task.Job) (Release, error) {
+	event := int64(l.bytesOf(proto.Size(first)))
+	life := max(l.lives.life(subject.Kind(task.Kind(first))), event+2*(event+endMore))
 	room, release, err := l.capacity.take(ctx, toAdmit, life)
 	if errors.Is(err, errNoRoom) {
 		return nil, &FullError{Room: room, Life: life}

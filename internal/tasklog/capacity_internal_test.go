@@ -315,15 +315,15 @@ func TestTheConfigurationLeavesRoomForTheEnds(t *testing.T) {
 }
 
 // TestALifeIsReserved for each unfinished job, by its kind, and by the larger one where it is
-// not known.
+// not known; where the events of jobs are large, at least for their ends.
 func TestALifeIsReserved(t *testing.T) {
 	t.Parallel()
 	v := newLives()
 	rest := map[subject.Kind]int64{}
 	for _, kind := range subject.Kinds {
-		rest[kind], _ = v.reserve(1, map[subject.Kind]int64{kind: 1})
+		rest[kind], _ = v.reserve(1, map[subject.Kind]unfinished{kind: {jobs: 1, bytes: 700}})
 	}
-	got, ends := v.reserve(10, map[subject.Kind]int64{subject.Video: 2, subject.Chat: 3})
+	got, ends := v.reserve(10, map[subject.Kind]unfinished{subject.Video: {jobs: 2, bytes: 1400}, subject.Chat: {jobs: 3, bytes: 2100}})
 	if want := 2*rest[subject.Video] + 3*rest[subject.Chat] + 5*max(rest[subject.Video], rest[subject.Chat]); got != want {
 		t.Errorf("%d bytes are reserved, want %d", got, want)
 	}
@@ -331,8 +331,11 @@ func TestALifeIsReserved(t *testing.T) {
 		t.Errorf("%d bytes for ten ends", ends)
 	}
 	// Fewer items than unfinished jobs: some have ended, and the list has not heard of it.
-	if got, _ := v.reserve(1, map[subject.Kind]int64{subject.Video: 2}); got != 2*rest[subject.Video] {
+	if got, _ := v.reserve(1, map[subject.Kind]unfinished{subject.Video: {jobs: 2, bytes: 1400}}); got != 2*rest[subject.Video] {
 		t.Errorf("%d bytes are reserved for two videos", got)
+	}
+	if got, ends := v.reserve(2, map[subject.Kind]unfinished{subject.Video: {jobs: 2, bytes: 80 << 10}}); got != ends || ends < 160<<10 {
+		t.Errorf("%d bytes are reserved for two large videos, and %d for their ends", got, ends)
 	}
 }
 

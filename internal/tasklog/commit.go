@@ -47,7 +47,7 @@ func (l *Log) Commit(ctx context.Context, e task.Event, last uint64) (Entry, err
 		return Entry{}, err
 	}
 	if entry.Version() == 1 {
-		l.index.begin(entry)
+		l.index.begin(entry, stored(m))
 	}
 	l.lives.wrote(e, stored(m))
 	l.measure(entry, time.Since(begin))

@@ -37,17 +37,17 @@ type listKey struct {
 // end.
 type list struct {
 	rows []row
-	// unfinished counts the jobs that have not ended, those included that fell out
-	// of the rows: evicted has their ids.
-	unfinished int
-	evicted    map[string]struct{}
+	// unfinished are the jobs that have not ended, those included that fell out of
+	// the rows: evicted has their ids, and what their latest events take.
+	unfinished unfinished
+	evicted    map[string]int
 }
 
 type row struct {
 	created    int64 // Unix nanoseconds
 	id         string
 	status     string
-	unfinished bool
+	unfinished int // what its latest event takes in the log, in bytes; 0 where it has ended
 }
 
 func compareRows(a, b row) int {
@@ -76,7 +76,11 @@ func (x *index) see(names subject.Space, m jetstream.Msg) {
 	// Clones: values are parts of the whole message's memory.
 	n.ID = strings.Clone(n.ID)
 	status := unique.Make(strings.Clone(header(m.Headers(), subject.HeaderStatus))).Value()
-	x.put(n, row{created: created.UnixNano(), id: n.ID, status: status, unfinished: unfinished(m.Headers(), status)})
+	r := row{created: created.UnixNano(), id: n.ID, status: status}
+	if isUnfinished(m.Headers(), status) {
+		r.unfinished = storedBytes(m)
+	}
+	x.put(n, r)
 	x.tell(notice(n, m.Headers()))
 }
 
@@ -141,7 +145,7 @@ func (x *index) forget(n subject.TaskName, r row) {
 		return
 	}
 	if at, found := slices.BinarySearchFunc(l.rows, r, compareRows); found {
-		l.count(l.rows[at].unfinished, false)
+		l.count(l.rows[at].unfinished, 0)
 		l.rows = slices.Delete(l.rows, at, at+1)
 		x.size--
 		x.drop(listKey{n.Kind, n.Tenant})

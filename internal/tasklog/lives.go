@@ -83,16 +83,18 @@ func (v *lives) life(kind subject.Kind) int64 {
 }
 
 // reserve gives what some unfinished jobs are still to write, and what their ends would
-// take if none went on. of are those whose kind is known; the others count as the
-// larger one.
-func (v *lives) reserve(jobs int64, of map[subject.Kind]int64) (rest, ends int64) {
+// take if none went on. of are those that are known, with the size of their events; the
+// others count as ordinary ones of the larger kind.
+func (v *lives) reserve(jobs int64, of map[subject.Kind]unfinished) (rest, ends int64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var largest *averages
 	for kind, a := range v.kinds {
-		rest += of[kind] * a.rest()
-		ends += of[kind] * a.queuedEnd()
-		jobs -= of[kind]
+		u := of[kind]
+		end := 2 * (u.bytes + u.jobs*endMore)
+		ends += end
+		rest += max(u.jobs*a.rest(), end)
+		jobs -= u.jobs
 		if largest == nil || a.rest() > largest.rest() {
 			largest = a
 		}

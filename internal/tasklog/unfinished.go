@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
@@ -21,42 +22,53 @@ func (l *Log) Unfinished(tenant string) int {
 	n := 0
 	for _, kind := range subject.Kinds {
 		if of := l.index.lists[listKey{kind, tenant}]; of != nil {
-			n += of.unfinished
+			n += int(of.unfinished.jobs)
 		}
 	}
 	return n
 }
 
-// unfinishedByKind is how many jobs of each kind have begun and not ended, of all tenants,
-// as far as this replica knows.
-func (x *index) unfinishedByKind() map[subject.Kind]int64 {
+// unfinished are jobs that have begun and not ended, and what their latest events take.
+type unfinished struct{ jobs, bytes int64 }
+
+// unfinishedByKind are those of each kind, of all tenants, as far as this replica knows.
+func (x *index) unfinishedByKind() map[subject.Kind]unfinished {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	out := map[subject.Kind]int64{}
+	out := map[subject.Kind]unfinished{}
 	for key, l := range x.lists {
-		out[key.kind] += int64(l.unfinished)
+		u := out[key.kind]
+		out[key.kind] = unfinished{jobs: u.jobs + l.unfinished.jobs, bytes: u.bytes + l.unfinished.bytes}
 	}
 	return out
 }
 
-// unfinished reads the header of an event. An inline chat is no job that waits or
+// storedBytes is what a message takes in the log that came without its data.
+func storedBytes(m jetstream.Msg) int {
+	data, _ := strconv.Atoi(header(m.Headers(), "Nats-Msg-Size"))
+	return data + stored(&nats.Msg{Subject: m.Subject(), Header: m.Headers()})
+}
+
+// isUnfinished reads the header of an event. An inline chat is no job that waits or
 // is carried on: it ends with its connection, and where its replica dies no event
 // says so. It alone begins in progress.
-func unfinished(h nats.Header, status string) bool {
+func isUnfinished(h nats.Header, status string) bool {
 	begunInline := status == inProgress && header(h, subject.HeaderVersion) == strconv.Itoa(1)
 	return !task.TerminalWord(status) && !begunInline
 }
 
 const inProgress = "in_progress"
 
-// begin lists a job that this replica has just made, before its event comes back.
-// An event that was faster stays: it may be a later one.
-func (x *index) begin(e Entry) {
+// begin lists a job that this replica has just made with an event of some bytes, before
+// that comes back. An event that was faster stays: it may be a later one.
+func (x *index) begin(e Entry, bytes int) {
 	m, n := e.Job, e.Name()
 	status := task.StatusWord(m.GetStatus())
 	r := row{
 		created: m.GetCreatedAt().AsTime().UnixNano(), id: strings.Clone(n.ID), status: status,
-		unfinished: !task.TerminalWord(status) && status != inProgress,
+	}
+	if !task.TerminalWord(status) && status != inProgress {
+		r.unfinished = bytes
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -67,12 +79,13 @@ func (x *index) begin(e Entry) {
 }
 
 // count follows a row that has changed.
-func (l *list) count(before, after bool) {
+func (l *list) count(before, after int) {
+	l.unfinished.bytes += int64(after - before)
 	switch {
-	case after && !before:
-		l.unfinished++
-	case before && !after:
-		l.unfinished--
+	case after > 0 && before == 0:
+		l.unfinished.jobs++
+	case before > 0 && after == 0:
+		l.unfinished.jobs--
 	}
 }
 
@@ -80,19 +93,19 @@ func (l *list) count(before, after bool) {
 // go on counting until they end.
 func (l *list) keep(rows []row) {
 	for _, r := range rows {
-		if !r.unfinished {
+		if r.unfinished == 0 {
 			continue
 		}
 		if l.evicted == nil {
-			l.evicted = map[string]struct{}{}
+			l.evicted = map[string]int{}
 		}
-		l.evicted[r.id] = struct{}{}
+		l.evicted[r.id] = r.unfinished
 	}
 }
 
-// recall reports whether a job that comes back into the index counts already.
-func (l *list) recall(id string) bool {
-	_, counted := l.evicted[id]
+// recall is what a job counts with already that comes back into the index.
+func (l *list) recall(id string) int {
+	bytes := l.evicted[id]
 	delete(l.evicted, id)
-	return counted
+	return bytes
 }

@@ -15,23 +15,24 @@ func TestUnfinishedIsCounted(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		x := newIndex(rapid.IntRange(1, 5).Draw(t, "limit"), func(Notice) {})
-		want := map[string]bool{}
+		want := map[string]int{}
 		for range rapid.IntRange(1, 60).Draw(t, "events") {
 			i := rapid.IntRange(0, 11).Draw(t, "job")
 			n := subject.TaskName{Kind: subject.Video, Tenant: []string{"acme", "globex"}[i%2], ID: fmt.Sprintf("video_%d", i)}
 			open, had := want[n.ID]
-			if had && !open {
+			if had && open == 0 {
 				continue // terminal stays terminal
 			}
-			r := row{created: int64(i), id: n.ID, unfinished: rapid.Bool().Draw(t, "unfinished")}
+			r := row{created: int64(i), id: n.ID, unfinished: rapid.IntRange(0, 3).Draw(t, "bytes")}
 			x.put(n, r)
 			want[n.ID] = r.unfinished
 		}
-		count := map[string]int{}
+		count, bytes := map[string]int{}, 0
 		for id, open := range want {
 			var i int
 			_, _ = fmt.Sscanf(id, "video_%d", &i)
-			if open {
+			bytes += open
+			if open > 0 {
 				count[[]string{"acme", "globex"}[i%2]]++
 			}
 		}
@@ -40,6 +41,9 @@ func TestUnfinishedIsCounted(t *testing.T) {
 			if got := l.Unfinished(tenant); got != count[tenant] {
 				t.Fatalf("%s has %d unfinished jobs, want %d", tenant, got, count[tenant])
 			}
+		}
+		if got := x.unfinishedByKind()[subject.Video].bytes; got != int64(bytes) {
+			t.Fatalf("the unfinished jobs have events of %d bytes, want %d", got, bytes)
 		}
 		if x.size > x.limit {
 			t.Fatalf("%d rows, the limit is %d", x.size, x.limit)
@@ -56,7 +60,7 @@ func TestUnfinishedIsCounted(t *testing.T) {
 func TestForgottenJobsDoNotCount(t *testing.T) {
 	t.Parallel()
 	x := newIndex(10, func(Notice) {})
-	n, r := subject.TaskName{Kind: subject.Chat, Tenant: "acme", ID: "chat_1"}, row{created: 1, id: "chat_1", unfinished: true}
+	n, r := subject.TaskName{Kind: subject.Chat, Tenant: "acme", ID: "chat_1"}, row{created: 1, id: "chat_1", unfinished: 700}
 	x.put(n, r)
 	x.forget(n, r)
 	if got := (&Log{index: x}).Unfinished("acme"); got != 0 || len(x.lists) != 0 {
