@@ -10,12 +10,18 @@ import (
 // takes.
 const historyFrom = 0.8
 
+// DropsOld reports whether a stream drops old messages for newer ones: it discards them, or
+// its subjects do, and then whoever finds it full makes room.
+func DropsOld(c jetstream.StreamConfig) bool {
+	return c.Discard == jetstream.DiscardOld || c.MaxMsgsPerSubject > 0 && !c.DiscardNewPerSubject
+}
+
 // History is how long a stream keeps what it takes, as a share of its MaxAge: 1 where messages
 // go by their age, and less where they are going to go before it because others need their
-// bytes. Other streams than those that discard old messages drop nothing, and have 1 always.
+// bytes. A stream that drops nothing has 1 always.
 func History(info *jetstream.StreamInfo) float64 {
 	c, s := info.Config, info.State
-	if c.Discard != jetstream.DiscardOld || c.MaxAge <= 0 || c.MaxBytes <= 0 || s.Msgs == 0 || float64(s.Bytes) < historyFrom*float64(c.MaxBytes) {
+	if !DropsOld(c) || c.MaxAge <= 0 || c.MaxBytes <= 0 || s.Msgs == 0 || float64(s.Bytes) < historyFrom*float64(c.MaxBytes) {
 		return 1
 	}
 	whole := float64(info.TimeStamp.Sub(s.FirstTime)) * float64(c.MaxBytes) / float64(s.Bytes)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -110,5 +111,44 @@ func TestARecreatedStreamOutlivesARestart(t *testing.T) {
 	server = brokertest.Open(t, o)
 	if m, err := server.At(t.Context(), work, stored.Seq); err != nil || m.Subject != item.Subject {
 		t.Errorf("after the restart the item is %v, %v", m, err)
+	}
+}
+
+// TestLettersOfRejectedRequestsOutliveACrash: those that JetStream removed because one subject
+// had too many are on disk again after a crash. They must not push out another tenant's.
+func TestLettersOfRejectedRequestsOutliveACrash(t *testing.T) {
+	t.Parallel()
+	running, crashed := t.TempDir(), t.TempDir()
+	o := broker.Options{
+		Names: subject.Default(), Logger: brokertest.Logger(t), Limits: broker.Limits{RejectedMaxBytes: 4 << 20},
+		Embedded: broker.Embedded{DataDir: running, NoSync: true},
+	}
+	server := brokertest.Open(t, o)
+	reject := func(tenant, slot string, size int) string {
+		t.Helper()
+		m := &nats.Msg{Subject: server.Names().RejectedLetter(subject.Video, tenant, slot), Data: make([]byte, size)}
+		if _, err := server.Publish(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		return m.Subject
+	}
+	careful := reject("careful", "0", 100)
+	for range broker.RejectedPerSubject * 3 / 2 { // more, and JetStream compacts the file
+		reject("noisy", "large", 70<<10)
+	}
+	if err := os.CopyFS(crashed, os.DirFS(running)); err != nil {
+		t.Fatal(err)
+	}
+	o.Embedded.DataDir = crashed
+	after := brokertest.Open(t, o)
+	if _, err := after.Last(t.Context(), after.Names().Rejected(), careful); err != nil {
+		t.Errorf("the careful tenant's letter: %v", err)
+	}
+	s, err := after.Stream(t.Context(), after.Names().Rejected())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := s.CachedInfo().State.Msgs; n != 1+broker.RejectedPerSubject {
+		t.Errorf("%d letters, want the careful tenant's and the last %d of the noisy one", n, broker.RejectedPerSubject)
 	}
 }

@@ -18,7 +18,7 @@ import (
 // configRevision counts the changes of the stream and consumer configurations
 // below. A lower revision never overwrites a higher one, so that a replica of
 // the old version, still running during a rolling deploy, changes nothing back.
-const configRevision = 3
+const configRevision = 4
 
 // maxConsumers is set on every stream, because the server's own default is
 // 1,000 and -1 does not lift it.
@@ -140,11 +140,13 @@ func (b *Broker) Streams() []jetstream.StreamConfig {
 			Duplicates: 2 * time.Minute,
 		}),
 		// The bound of each tenant is that of its subjects, which are few; publishers
-		// can invent any number of tenants, so that the sum has a bound too.
+		// can invent any number of tenants, so that the sum has a bound too. A server that
+		// discards old messages applies that one first after a crash, when what subjects had
+		// too many is on disk again (nats-server 2.15.2). So the publisher makes room.
 		b.stream(n.Rejected(), "requests that were never accepted", jetstream.StreamConfig{
 			Subjects:  []string{n.RejectedPattern()},
 			Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage,
-			MaxAge: l.RejectedMaxAge, MaxBytes: l.RejectedMaxBytes, MaxMsgsPerSubject: RejectedPerSubject, Discard: jetstream.DiscardOld,
+			MaxAge: l.RejectedMaxAge, MaxBytes: l.RejectedMaxBytes, MaxMsgsPerSubject: RejectedPerSubject, Discard: jetstream.DiscardNew,
 			FirstSeq:   subject.FirstRejected,
 			Duplicates: 2 * time.Minute,
 		}),

@@ -72,7 +72,7 @@ func (c *Consumer) countStream(ctx context.Context, name string, short map[strin
 	info := s.CachedInfo()
 	c.Metrics.StreamState(name, info.State.Msgs, info.State.Bytes, info.Config.MaxBytes)
 	c.Metrics.StreamCount(name, info.State.Msgs, info.Config.MaxMsgs)
-	if info.Config.Discard != jetstream.DiscardOld {
+	if !broker.DropsOld(info.Config) {
 		return
 	}
 	history := broker.History(info)

@@ -140,13 +140,17 @@ func TestWhatStandsInTheBrokerIsCounted(t *testing.T) {
 // TestAStreamThatWillDropTooEarlySaysSo before it drops anything, once.
 func TestAStreamThatWillDropTooEarlySaysSo(t *testing.T) {
 	t.Parallel()
-	brokertest.EachLimited(t, broker.Limits{UsageMaxBytes: 1 << 20, ChunksMaxBytes: 1 << 20}, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+	brokertest.EachLimited(t, broker.Limits{UsageMaxBytes: 1 << 20, ChunksMaxBytes: 1 << 20, RejectedMaxBytes: 1 << 20}, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b, m := open(t), telemetry.NewMetrics("test")
 		var said bytes.Buffer
 		r := idleReplica(t, b, testConfig(t, "http://127.0.0.1:1"), func(o *Options) { o.Metrics = m })
 		r.Logger = slog.New(slog.NewTextHandler(&said, nil))
 		short := map[string]bool{}
-		for stream, subj := range map[string]string{b.Names().UsageStream(): b.Names().Usage(subject.Video, "acme", "v"), b.Names().Chunks(): b.Names().Chunk("acme", "c")} {
+		for stream, subj := range map[string]string{
+			b.Names().UsageStream(): b.Names().Usage(subject.Video, "acme", "v"),
+			b.Names().Chunks():      b.Names().Chunk("acme", "c"),
+			b.Names().Rejected():    b.Names().RejectedLetter(subject.Video, "acme", "0"),
+		} {
 			labels := map[string]string{"stream": stream}
 			count := func() float64 {
 				r.countStream(t.Context(), stream, short)

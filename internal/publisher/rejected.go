@@ -3,15 +3,18 @@ package publisher
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -29,8 +32,8 @@ const (
 )
 
 // Reject stores the letter of an inbox message that was never accepted, by its sequence
-// and the time at which it was stored. Nothing is read, and the object
-// store is not used: garbage must cost little. A message that is rejected twice can have
+// and the time at which it was stored. Nothing is read while there is
+// room, and the object store is not used: garbage must cost little. A message that is rejected twice can have
 // two letters, which make one job: the message is named in their Nats-Msg-Id.
 func (d DeadLetters) Reject(ctx context.Context, letter *genbusv1.DeadLetter, seq uint64, stored time.Time) error {
 	slot := largeSlot
@@ -41,10 +44,46 @@ func (d DeadLetters) Reject(ctx context.Context, letter *genbusv1.DeadLetter, se
 		slot = strconv.FormatUint(seq%rejectedSlots, 10)
 	}
 	subj := d.Broker.Names().RejectedLetter(subject.Kind(letter.GetKind()), letter.GetTenant(), slot)
-	if err := d.publish(ctx, letter, subj, fmt.Sprintf("inbox.%d.%d", stored.UnixNano(), seq)); err != nil {
-		return fmt.Errorf("letter of request %d: %w", seq, err)
+	for {
+		err := d.publish(ctx, letter, subj, fmt.Sprintf("inbox.%d.%d", stored.UnixNano(), seq))
+		if errors.Is(err, broker.ErrFull) && d.makeRoom(ctx, subj, proto.Size(letter)) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("letter of request %d: %w", seq, err)
+		}
+		return nil
 	}
-	return nil
+}
+
+// makeRoom removes the oldest letters for one of that size, and reports whether it did:
+// where its subject has all that it may have, those of its subject, and else of everybody.
+func (d DeadLetters) makeRoom(ctx context.Context, subj string, size int) bool {
+	name, filter := d.Broker.Names().Rejected(), d.Broker.Names().RejectedPattern()
+	s, err := d.Broker.Stream(ctx, name)
+	if err != nil {
+		return false
+	}
+	info, err := s.Info(ctx, jetstream.WithSubjectFilter(subj))
+	// Letters that others are storing count for the server, and not yet for us.
+	if err != nil || info.State.Bytes < uint64(info.Config.MaxBytes/2) {
+		return false
+	}
+	if info.State.Subjects[subj] >= broker.RejectedPerSubject {
+		filter = subj
+	}
+	removed := false
+	for freed := 0; freed < size; {
+		oldest, err := d.Broker.Next(ctx, name, filter, subject.FirstRejected)
+		if err != nil {
+			return removed
+		}
+		if _, err := d.Broker.Delete(ctx, name, oldest.Seq); err != nil {
+			return removed
+		}
+		freed, removed = freed+len(oldest.Data), true
+	}
+	return removed
 }
 
 // cut leaves the beginning of a message, and says what it was.
