@@ -121,10 +121,6 @@ type configExampleCommand struct{}
 
 // Run prints the example.
 func (configExampleCommand) Run(out io.Writer) error {
-	text, err := config.Example()
-	if err != nil {
-		return err
-	}
-	_, err = io.WriteString(out, text)
+	_, err := io.WriteString(out, config.Example())
 	return err
 }

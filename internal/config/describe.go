@@ -1,19 +1,15 @@
 package config
 
 import (
-	"embed"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"reflect"
 	"strings"
 )
 
-// The comments of the structs are the documentation; embedding them keeps one copy of each sentence.
+// The comments of the structs are the documentation. TestComments writes them where the service can read them, and fails
+// for one that has changed since.
 //
-//go:embed config.go nats.go upstream.go route.go auth.go tenants.go tls.go
-var structSources embed.FS
+//go:generate go test . -run ^TestComments$ -update
 
 // Row describes one key of the configuration.
 type Row struct {
@@ -24,12 +20,8 @@ type Row struct {
 }
 
 // Describe returns one row for each key, in the order of the struct, and then the variables that are no key.
-func Describe() ([]Row, error) {
-	comments, err := fieldComments()
-	if err != nil {
-		return nil, fmt.Errorf("read the comments of the configuration: %w", err)
-	}
-	return append(describeStruct(reflect.TypeFor[Config](), "", comments), environmentRows()...), nil
+func Describe() []Row {
+	return append(describeStruct(reflect.TypeFor[Config](), ""), environmentRows()...)
 }
 
 func environmentRows() []Row {
@@ -46,17 +38,13 @@ func environmentRows() []Row {
 }
 
 // Table returns the rows of Describe as a Markdown table.
-func Table() (string, error) {
-	rows, err := Describe()
-	if err != nil {
-		return "", err
-	}
+func Table() string {
 	var b strings.Builder
 	b.WriteString("| Key | Variable | Default | Meaning |\n|---|---|---|---|\n")
-	for _, row := range rows {
+	for _, row := range Describe() {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", code(row.Key), code(row.Env), row.Default, strings.ReplaceAll(row.Meaning, "|", `\|`))
 	}
-	return b.String(), nil
+	return b.String()
 }
 
 func code(text string) string {
@@ -66,7 +54,7 @@ func code(text string) string {
 	return "`" + text + "`"
 }
 
-func describeStruct(t reflect.Type, path string, comments map[string]string) []Row {
+func describeStruct(t reflect.Type, path string) []Row {
 	var rows []Row
 	for i := range t.NumField() {
 		field := t.Field(i)
@@ -76,11 +64,11 @@ func describeStruct(t reflect.Type, path string, comments map[string]string) []R
 		}
 		key = join(path, key)
 		if element, step := structOf(field.Type); element != nil {
-			rows = append(rows, describeStruct(element, key+step, comments)...)
+			rows = append(rows, describeStruct(element, key+step)...)
 			continue
 		}
 		row := Row{Key: key, Env: field.Tag.Get("env")}
-		row.Meaning, row.Default = splitComment(comments[t.Name()+"."+field.Name])
+		row.Meaning, row.Default = splitComment(fieldComments[t.Name()+"."+field.Name])
 		rows = append(rows, row)
 	}
 	return rows
@@ -109,42 +97,4 @@ func splitComment(comment string) (meaning, value string) {
 		return comment, ""
 	}
 	return comment[:i], strings.TrimSuffix(comment[i+len(" Default: "):], ".")
-}
-
-// fieldComments returns the comment of each struct field as one line, by "Type.Field".
-func fieldComments() (map[string]string, error) {
-	files, err := structSources.ReadDir(".")
-	if err != nil {
-		return nil, err
-	}
-	comments := map[string]string{}
-	for _, file := range files {
-		source, err := structSources.ReadFile(file.Name())
-		if err != nil {
-			return nil, err
-		}
-		tree, err := parser.ParseFile(token.NewFileSet(), file.Name(), source, parser.ParseComments|parser.SkipObjectResolution)
-		if err != nil {
-			return nil, err
-		}
-		ast.Inspect(tree, func(n ast.Node) bool {
-			if spec, ok := n.(*ast.TypeSpec); ok {
-				collectComments(spec, comments)
-			}
-			return true
-		})
-	}
-	return comments, nil
-}
-
-func collectComments(spec *ast.TypeSpec, comments map[string]string) {
-	body, ok := spec.Type.(*ast.StructType)
-	if !ok {
-		return
-	}
-	for _, field := range body.Fields.List {
-		for _, name := range field.Names {
-			comments[spec.Name.Name+"."+name.Name] = strings.Join(strings.Fields(field.Doc.Text()), " ")
-		}
-	}
 }

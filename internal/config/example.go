@@ -21,18 +21,14 @@ const exampleHead = `## A configuration of genbus with every key. Lines that beg
 
 // Example returns a whole, valid configuration in YAML with every key, its default and what it means, as Describe has
 // them. Keys at their default are commented out with one #; what explains has two.
-func Example() (string, error) {
-	comments, err := fieldComments()
-	if err != nil {
-		return "", fmt.Errorf("read the comments of the configuration: %w", err)
-	}
-	e := exampleWriter{comments: comments}
+func Example() string {
+	var e exampleWriter
 	e.WriteString(exampleHead)
 	for _, row := range environmentRows() {
 		fmt.Fprintf(&e, "##   %s: %s\n", row.Env, row.Meaning)
 	}
 	e.section(reflect.ValueOf(exampleConfig()).Elem(), place{})
-	return e.String(), nil
+	return e.String()
 }
 
 // exampleConfig has an element of each list and map, with the defaults that Load would give it.
@@ -70,10 +66,7 @@ func (p place) at(key string) place {
 }
 
 // exampleWriter writes the example.
-type exampleWriter struct {
-	strings.Builder
-	comments map[string]string
-}
+type exampleWriter struct{ strings.Builder }
 
 // section writes the keys of a struct.
 func (e *exampleWriter) section(v reflect.Value, p place) {
@@ -86,7 +79,7 @@ func (e *exampleWriter) section(v reflect.Value, p place) {
 		}
 		e.space(p)
 		if !p.terse {
-			e.explain(e.comments[v.Type().Name()+"."+field.Name], field.Tag.Get("env"), p)
+			e.explain(fieldComments[v.Type().Name()+"."+field.Name], field.Tag.Get("env"), p)
 		}
 		if element, _ := structOf(field.Type); element != nil {
 			e.line(p, key+":", exampleActive[at.path])
