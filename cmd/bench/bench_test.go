@@ -19,20 +19,15 @@ import (
 	"github.com/genbus/genbus/internal/config"
 )
 
-func TestParseProcStat(t *testing.T) {
+// TestReadProc reads what the figures are made of, of this process.
+func TestReadProc(t *testing.T) {
 	t.Parallel()
-	line := "42 (a (strange) name) S 1 42 42 0 -1 4194560 10 0 0 0 250 50 0 0 20 0 9 0 100 1000000 256 18446744073709551615 1 1 0"
-	got, err := parseProcStat(line, 4096)
-	if err != nil {
-		t.Fatal(err)
+	got, err := readProc(os.Getpid())
+	if err != nil || got.CPU < 0 || got.CPU > time.Hour || got.RSS < 1<<20 {
+		t.Errorf("got %+v, %v", got, err)
 	}
-	if want := (procStat{CPU: 3 * time.Second, RSS: 256 * 4096}); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
-	for _, bad := range []string{"", "42 no name", "42 (x) S 1 2", strings.Replace(line, " 250 ", " x ", 1)} {
-		if _, err := parseProcStat(bad, 4096); err == nil {
-			t.Errorf("%q was read", bad)
-		}
+	if _, err := readProc(-1); err == nil {
+		t.Error("a process that is not there was read")
 	}
 }
 
@@ -70,23 +65,6 @@ func TestParseExposition(t *testing.T) {
 	if _, err := m.histogram("missing"); err == nil {
 		t.Error("a histogram that is not there was read")
 	}
-}
-
-func FuzzParseExposition(f *testing.F) {
-	f.Add(exposition)
-	f.Add("a{b=\"c\n")
-	f.Add("a{b} 1")
-	f.Fuzz(func(t *testing.T, text string) {
-		m, err := parseExposition(strings.NewReader(text))
-		if err != nil {
-			return
-		}
-		for _, s := range m {
-			if s.name == "" {
-				t.Errorf("a sample without a name in %q", text)
-			}
-		}
-	})
 }
 
 func TestQuantileInterpolatesWithinItsBucket(t *testing.T) {

@@ -1,29 +1,24 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 )
 
-// sample is one line of /metrics.
-type sample struct {
-	name   string
-	labels map[string]string
-	value  float64
-}
-
 // metrics is one scrape.
-type metrics []sample
+type metrics model.Vector
 
 const (
 	maxScrape     = 16 << 20
@@ -49,92 +44,39 @@ func scrape(ctx context.Context, client *http.Client, baseURL string) (metrics, 
 	return parseExposition(io.LimitReader(resp.Body, maxScrape))
 }
 
-// parseExposition reads the Prometheus text format, without timestamps.
+// parseExposition reads the Prometheus text format.
 func parseExposition(r io.Reader) (metrics, error) {
-	var out metrics
-	lines := bufio.NewScanner(r)
-	lines.Buffer(make([]byte, 0, 64<<10), 1<<20)
-	for lines.Scan() {
-		line := strings.TrimSpace(lines.Text())
-		if line == "" || line[0] == '#' {
-			continue
-		}
-		s, err := parseSample(line)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, s)
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(r)
+	if err != nil {
+		return nil, fmt.Errorf("metrics: %w", err)
 	}
-	return out, lines.Err()
+	samples, err := expfmt.ExtractSamples(&expfmt.DecodeOptions{}, slices.Collect(maps.Values(families))...)
+	return metrics(samples), err
 }
 
-func parseSample(line string) (sample, error) {
-	bad := func() (sample, error) { return sample{}, fmt.Errorf("metrics: unreadable line %q", line) }
-	at := strings.IndexAny(line, "{ ")
-	if at <= 0 {
-		return bad()
-	}
-	s, rest := sample{name: line[:at]}, line[at:]
-	if rest[0] == '{' {
-		var ok bool
-		if s.labels, rest, ok = parseLabels(rest[1:]); !ok {
-			return bad()
+// find gives the samples of a name that have all the labels, given as name, value, name, value.
+func (m metrics) find(name string, labels []string) (found metrics) {
+	labels = append(labels, model.MetricNameLabel, name)
+	for _, s := range m {
+		has := true
+		for i := 0; i+1 < len(labels); i += 2 {
+			has = has && s.Metric[model.LabelName(labels[i])] == model.LabelValue(labels[i+1])
+		}
+		if has {
+			found = append(found, s)
 		}
 	}
-	fields := strings.Fields(rest)
-	if len(fields) == 0 {
-		return bad()
-	}
-	var err error
-	if s.value, err = strconv.ParseFloat(fields[0], 64); err != nil {
-		return bad()
-	}
-	return s, nil
+	return found
 }
 
-// parseLabels reads `a="b",c="d"}` and gives what follows it.
-func parseLabels(text string) (labels map[string]string, rest string, ok bool) {
-	labels = map[string]string{}
-	for {
-		text = strings.TrimLeft(text, ", ")
-		if after, end := strings.CutPrefix(text, "}"); end {
-			return labels, after, true
-		}
-		name, quoted, found := strings.Cut(text, "=")
-		if !found {
-			return nil, "", false
-		}
-		prefix, err := strconv.QuotedPrefix(quoted)
-		if err != nil {
-			return nil, "", false
-		}
-		value, err := strconv.Unquote(prefix)
-		if err != nil {
-			return nil, "", false
-		}
-		labels[name], text = value, quoted[len(prefix):]
-	}
-}
-
-// sum adds the samples of a name that have all the labels, given as name,
-// value, name, value.
+// sum adds the samples that find gives.
 func (m metrics) sum(name string, labels ...string) float64 {
 	total := 0.0
-	for _, s := range m {
-		if s.name == name && s.has(labels) {
-			total += s.value
-		}
+	for _, s := range m.find(name, labels) {
+		total += float64(s.Value)
 	}
 	return total
-}
-
-func (s sample) has(labels []string) bool {
-	for i := 0; i+1 < len(labels); i += 2 {
-		if s.labels[labels[i]] != labels[i+1] {
-			return false
-		}
-	}
-	return true
 }
 
 // bucket counts the observations up to a bound, in a Prometheus histogram.
@@ -149,15 +91,12 @@ type histogram []bucket
 // histogram reads one, added up over the labels that are not given.
 func (m metrics) histogram(name string, labels ...string) (histogram, error) {
 	counts := map[float64]float64{}
-	for _, s := range m {
-		if s.name != name+"_bucket" || !s.has(labels) {
-			continue
-		}
-		bound, err := strconv.ParseFloat(s.labels["le"], 64)
+	for _, s := range m.find(name+"_bucket", labels) {
+		bound, err := strconv.ParseFloat(string(s.Metric[model.BucketLabel]), 64)
 		if err != nil {
-			return nil, fmt.Errorf("metrics: %s has a bucket %q", name, s.labels["le"])
+			return nil, fmt.Errorf("metrics: %s: %w", name, err)
 		}
-		counts[bound] += s.value
+		counts[bound] += float64(s.Value)
 	}
 	if len(counts) == 0 {
 		return nil, fmt.Errorf("metrics: there is no histogram %s", name)
