@@ -23,6 +23,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
 type followersCommand struct {
@@ -131,7 +132,7 @@ func openFollowers(ctx context.Context, c followersCommand, dir string) (*follow
 	if err := b.EnsureStreams(ctx); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
-	f.tasks = tasklog.New(tasklog.Options{Broker: b, Encoder: f.enc, Logger: logger})
+	f.tasks = tasklog.New(tasklog.Options{Broker: b, Metrics: telemetry.NewMetrics("bench"), Encoder: f.enc, Logger: logger})
 	ctx, cancel := context.WithCancel(ctx)
 	wait, err := f.tasks.Start(ctx)
 	f.stop = func() {

@@ -25,6 +25,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
 func TestMain(m *testing.M) {
@@ -43,8 +44,8 @@ func setup(t testing.TB, b *broker.Broker) *bundle {
 	if err := cfg.AddSandbox("http://127.0.0.1:1"); err != nil {
 		t.Fatal(err)
 	}
-	log := tasklog.New(tasklog.Options{Broker: b, Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
-	return &bundle{Admission: admission.New(config.NewLive(cfg), b, log, broker.NewBodies(b), nil), b: b, log: log}
+	log := tasklog.New(tasklog.Options{Broker: b, Metrics: telemetry.NewMetrics("test"), Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
+	return &bundle{Admission: admission.New(config.NewLive(cfg), b, log, broker.NewBodies(b), telemetry.NewMetrics("test")), b: b, log: log}
 }
 
 func video(requestID, prompt string) admission.Request {

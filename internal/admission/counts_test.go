@@ -60,7 +60,7 @@ func TestOnlyNewJobsCountAsAccepted(t *testing.T) {
 	if err := cfg.AddSandbox("http://127.0.0.1:1"); err != nil {
 		t.Fatal(err)
 	}
-	log := tasklog.New(tasklog.Options{Broker: b, Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
+	log := tasklog.New(tasklog.Options{Broker: b, Metrics: m, Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
 	a := admission.New(config.NewLive(cfg), b, log, broker.NewBodies(b), m)
 	for range 3 {
 		r := video("one", "a cat")

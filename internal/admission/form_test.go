@@ -13,6 +13,7 @@ import (
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // judge checks requests without a broker: Check stores nothing.
@@ -22,7 +23,7 @@ func judge(t *testing.T) *admission.Admission {
 	if err := cfg.AddSandbox("http://127.0.0.1:1"); err != nil {
 		t.Fatal(err)
 	}
-	return admission.New(config.NewLive(cfg), nil, nil, (*broker.Bodies)(nil), nil)
+	return admission.New(config.NewLive(cfg), nil, nil, (*broker.Bodies)(nil), telemetry.NewMetrics("test"))
 }
 
 // TestFormIsFoundByTheModelsRoute: a body that says nothing of its protocol is

@@ -19,6 +19,7 @@ import (
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // patience is how long a test waits for what is to happen.
@@ -49,8 +50,8 @@ func newHall(t testing.TB, b *broker.Broker, places int, change ...func(*config.
 			f(&cfg.Routes[i])
 		}
 	}
-	log := tasklog.New(tasklog.Options{Broker: b, Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
-	h := &hall{cfg: cfg, bundle: &bundle{Admission: admission.New(config.NewLive(cfg), b, log, broker.NewBodies(b), nil), b: b, log: log}}
+	log := tasklog.New(tasklog.Options{Broker: b, Metrics: telemetry.NewMetrics("test"), Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
+	h := &hall{cfg: cfg, bundle: &bundle{Admission: admission.New(config.NewLive(cfg), b, log, broker.NewBodies(b), telemetry.NewMetrics("test")), b: b, log: log}}
 	var err error
 	h.line, err = b.EnsureConsumer(t.Context(), b.Names().Work(), jetstream.ConsumerConfig{
 		Durable: subject.WorkDurable(subject.Video, "sandbox-video"), FilterSubject: b.Names().WorkRoutePattern(subject.Video, "sandbox-video"),

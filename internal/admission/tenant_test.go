@@ -11,6 +11,7 @@ import (
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // withOneJob admits for tenants that may have one unfinished job each.
@@ -21,8 +22,8 @@ func withOneJob(t testing.TB, b *broker.Broker) *bundle {
 	if err := cfg.AddSandbox("http://127.0.0.1:1"); err != nil {
 		t.Fatal(err)
 	}
-	log := tasklog.New(tasklog.Options{Broker: b, Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
-	return &bundle{Admission: admission.New(config.NewLive(cfg), b, log, broker.NewBodies(b), nil), b: b, log: log}
+	log := tasklog.New(tasklog.Options{Broker: b, Metrics: telemetry.NewMetrics("test"), Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
+	return &bundle{Admission: admission.New(config.NewLive(cfg), b, log, broker.NewBodies(b), telemetry.NewMetrics("test")), b: b, log: log}
 }
 
 // TestAFullTenantAttaches to a job that was accepted, also where a crash left its

@@ -17,6 +17,7 @@ import (
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // TestWhatTheLogDidNotTakeIsRecordedLater, while it waits for its turn and nobody
@@ -25,8 +26,8 @@ import (
 func TestWhatTheLogDidNotTakeIsRecordedLater(t *testing.T) {
 	t.Parallel()
 	b, log := brokertest.Single(t), brokertest.Logger(t)
-	tasks := tasklog.New(tasklog.Options{Broker: b, Encoder: publisher.Encoder{Names: b.Names()}, Logger: log})
-	a := New(config.NewLive(config.Default()), b, tasks, broker.NewBodies(b), nil)
+	tasks := tasklog.New(tasklog.Options{Broker: b, Metrics: telemetry.NewMetrics("test"), Encoder: publisher.Encoder{Names: b.Names()}, Logger: log})
+	a := New(config.NewLive(config.Default()), b, tasks, broker.NewBodies(b), telemetry.NewMetrics("test"))
 	var names []subject.TaskName
 	for _, id := range []string{"gone", "unreadable", "old", "old in line", "young"} {
 		item := &genbusv1.WorkItem{Id: "video_" + strings.ReplaceAll(id, " ", ""), Kind: "video", Tenant: "acme", Route: "r", Model: "m", Fingerprint: []byte("fp"), AcceptedAt: timestamppb.Now()}

@@ -17,6 +17,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // TestWhatWasMissedIsReadAgain: jobs wait, and the usher has heard of none.
@@ -30,8 +31,8 @@ func TestWhatWasMissedIsReadAgain(t *testing.T) {
 	for i := range cfg.Routes {
 		cfg.Routes[i].ReadyJobs = 0 // nothing moves
 	}
-	log := tasklog.New(tasklog.Options{Broker: b, Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
-	a := New(config.NewLive(cfg), b, log, broker.NewBodies(b), nil)
+	log := tasklog.New(tasklog.Options{Broker: b, Metrics: telemetry.NewMetrics("test"), Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
+	a := New(config.NewLive(cfg), b, log, broker.NewBodies(b), telemetry.NewMetrics("test"))
 	ctx, cancel := context.WithCancel(t.Context())
 	var ushers sync.WaitGroup
 	ushers.Go(func() { a.Follow(ctx, brokertest.Logger(t)) })
@@ -81,8 +82,8 @@ func endsWhileItIsMoved(t *testing.T, b *broker.Broker, before bool) {
 	for i := range cfg.Routes {
 		cfg.Routes[i].ReadyJobs = 0 // so that the job waits
 	}
-	log := tasklog.New(tasklog.Options{Broker: b, Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
-	a := New(config.NewLive(cfg), b, log, broker.NewBodies(b), nil)
+	log := tasklog.New(tasklog.Options{Broker: b, Metrics: telemetry.NewMetrics("test"), Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
+	a := New(config.NewLive(cfg), b, log, broker.NewBodies(b), telemetry.NewMetrics("test"))
 	e, err := a.Admit(t.Context(), Request{Kind: subject.Video, Tenant: "acme", Body: []byte(`{"model":"sandbox-video","prompt":"a cat"}`)})
 	if err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ import (
 )
 
 // Options are the parts that a Server works with. All are required, except
-// Metrics.
+// Tracing.
 type Options struct {
 	Config    *config.Live
 	Names     subject.Space
@@ -44,7 +44,7 @@ type Options struct {
 	Inline    *inline.Runner
 	Chats     *chatlog.Log
 	Health    *telemetry.Health
-	Metrics   *telemetry.Metrics // may be nil
+	Metrics   *telemetry.Metrics
 	Tracing   telemetry.Tracing
 	Logger    *slog.Logger
 	// Version of the build, as "nats micro ls" shows it when it is a semantic

@@ -14,6 +14,7 @@ import (
 	"github.com/genbus/genbus/internal/chatlog"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // TestFollowLiveAndReplay follows a chat of two attempts as it happens, and
@@ -254,7 +255,7 @@ func TestFollowersOfAFastChat(t *testing.T) {
 			ends <- fmt.Sprintf("%d blocks, %s", next, last)
 		}()
 	}
-	w := publisher.NewChunks(t.Context(), x.b, x.enc, x.bodies, nil, x.name.Tenant, x.name.ID, 1)
+	w := publisher.NewChunks(t.Context(), x.b, x.enc, x.bodies, telemetry.NewMetrics("test"), x.name.Tenant, x.name.ID, 1)
 	defer w.Close()
 	for i := range blocks {
 		w.Add(block(1, i))

@@ -19,6 +19,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
 func TestMain(m *testing.M) {
@@ -43,7 +44,7 @@ func setup(t testing.TB, b *broker.Broker, o chatlog.Options) *bundle {
 		t: t, b: b, enc: publisher.Encoder{Names: b.Names()}, bodies: broker.NewBodies(b),
 		name: subject.TaskName{Kind: subject.Chat, Tenant: "acme", ID: "chat_1"},
 	}
-	x.tasks = tasklog.New(tasklog.Options{Broker: b, Encoder: x.enc, Logger: brokertest.Logger(t)})
+	x.tasks = tasklog.New(tasklog.Options{Broker: b, Metrics: telemetry.NewMetrics("test"), Encoder: x.enc, Logger: brokertest.Logger(t)})
 	ctx, cancel := context.WithCancel(t.Context())
 	wait, err := x.tasks.Start(ctx)
 	if err != nil {

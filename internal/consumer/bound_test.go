@@ -20,6 +20,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // videoRoutes changes every video route.
@@ -282,7 +283,7 @@ func TestTaskWithoutItsBodyMayBeAccepted(t *testing.T) {
 
 // forerunner is the log as another replica writes it.
 func forerunner(t testing.TB, b *broker.Broker) *tasklog.Log {
-	return tasklog.New(tasklog.Options{Broker: b, Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
+	return tasklog.New(tasklog.Options{Broker: b, Metrics: telemetry.NewMetrics("test"), Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
 }
 
 // putItem queues a work item as it is.

@@ -33,8 +33,7 @@ import (
 // ErrShutdown is the cause of every context that ends because the process does.
 var ErrShutdown = errors.New("genbus is shutting down")
 
-// Options are the parts that the consumer works with. All but Metrics are
-// required.
+// Options are the parts that the consumer works with. All are required, except Tracing.
 type Options struct {
 	Config    *config.Live
 	Broker    *broker.Broker

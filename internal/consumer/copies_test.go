@@ -269,7 +269,7 @@ func TestFailingCopyTellsEachReasonOnce(t *testing.T) {
 		t.Fatal("there is no route")
 	}
 	// The tries are made one after the other, without the minutes between them.
-	j := &videoJob{videoRoute: &videoRoute{Consumer: r.Consumer}, Video: route, name: e.Name(), entry: e}
+	j := &videoJob{videoRoute: &videoRoute{Consumer: r.Consumer, metrics: r.Metrics.Route(subject.Video, route.Name)}, Video: route, name: e.Name(), entry: e}
 	var got []string
 	for _, s := range []int64{503, 503, 503, 410, 410, 503} {
 		status.Store(s)

@@ -172,7 +172,7 @@ func heldByOther(t *testing.T, b *broker.Broker, url, request string) *videoJob 
 		t.Fatal("there is no route")
 	}
 	return &videoJob{
-		videoRoute: &videoRoute{Consumer: r.Consumer, routeID: routeID{subject.Video, route.Name}, polls: make(chan struct{}, maxPolls)}, Video: route,
+		videoRoute: &videoRoute{Consumer: r.Consumer, routeID: routeID{subject.Video, route.Name}, metrics: r.Metrics.Route(subject.Video, route.Name), polls: make(chan struct{}, maxPolls)}, Video: route,
 		name: nameOf(item), item: item, entry: e, msg: d, release: func() {},
 	}
 }

@@ -256,7 +256,7 @@ func lateHolder(t *testing.T, r *replica, request string) *videoJob {
 		t.Fatal(err)
 	}
 	return &videoJob{
-		videoRoute: &videoRoute{Consumer: r.Consumer, routeID: routeID{subject.Video, route.Name}, polls: make(chan struct{}, maxPolls)}, Video: route,
+		videoRoute: &videoRoute{Consumer: r.Consumer, routeID: routeID{subject.Video, route.Name}, metrics: r.Metrics.Route(subject.Video, route.Name), polls: make(chan struct{}, maxPolls)}, Video: route,
 		name: nameOf(item), item: item, entry: e, msg: d, release: func() {},
 	}
 }

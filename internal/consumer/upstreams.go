@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"sync"
+	"time"
 
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/telemetry"
@@ -19,13 +20,13 @@ func newUpstreams(cfg *config.Live, metrics *telemetry.Metrics) *upstreams {
 	return &upstreams{cfg: cfg, metrics: metrics}
 }
 
-// of gives the metrics of an upstream; nil, which count nothing, for one that was
-// never configured here.
-func (u *upstreams) of(name string) *telemetry.UpstreamMetrics {
+// count counts a call of an upstream, unless that was never configured here.
+func (u *upstreams) count(name, op, verdict string, httpStatus int, took time.Duration) {
 	found, known := u.known.Load(name)
 	if _, configured := u.cfg.Now().Upstreams[name]; !known && configured {
 		found, _ = u.known.LoadOrStore(name, u.metrics.Upstream(name))
 	}
-	metrics, _ := found.(*telemetry.UpstreamMetrics)
-	return metrics
+	if metrics, ok := found.(*telemetry.UpstreamMetrics); ok {
+		metrics.Request(op, verdict, httpStatus, took)
+	}
 }

@@ -162,7 +162,7 @@ func (j *videoJob) askUpstream(ctx context.Context, client upstream.VideoClient)
 	begin := time.Now()
 	j.metrics.PollBegan(begin.Sub(j.due))
 	state, err := client.Poll(ctx, routes.Ref(j.video()))
-	j.ups.of(j.upstreamName()).Request("poll", pollWord(err), statusOf(err), time.Since(begin))
+	j.ups.count(j.upstreamName(), "poll", pollWord(err), statusOf(err), time.Since(begin))
 	return state, err
 }
 

@@ -172,7 +172,7 @@ func (j *videoJob) create(ctx context.Context, a pool.Account, request []byte) O
 		cause = s.Err
 	}
 	endSpan(span, cause)
-	j.ups.of(a.Upstream).Request("create", s.Verdict.String(), statusOf(cause), time.Since(begin))
+	j.ups.count(a.Upstream, "create", s.Verdict.String(), statusOf(cause), time.Since(begin))
 	return j.afterCreate(ctx, s)
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
 func TestMain(m *testing.M) {
@@ -91,7 +92,7 @@ func newReplica(t testing.TB, b *broker.Broker, cfg *config.Config, change ...fu
 // idleReplica is one that takes no work.
 func idleReplica(t testing.TB, b *broker.Broker, cfg *config.Config, change ...func(*Options)) *replica {
 	t.Helper()
-	var o Options
+	o := Options{Metrics: telemetry.NewMetrics("test")}
 	for _, f := range change {
 		f(&o)
 	}

@@ -42,7 +42,7 @@ var (
 	errGone      = errors.New("the caller went away")
 )
 
-// Options are the parts of a Runner. Metrics may be nil, and Tracing zero.
+// Options are the parts of a Runner. Tracing may be zero.
 type Options struct {
 	Config    *config.Live
 	Admission *admission.Admission

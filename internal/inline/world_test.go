@@ -64,7 +64,7 @@ func setup(t testing.TB, b *broker.Broker, url string, change func(*config.Confi
 	}
 	t.Cleanup(table.Close)
 	enc := publisher.Encoder{Names: b.Names()}
-	x.tasks = tasklog.New(tasklog.Options{Broker: b, Encoder: enc, Logger: brokertest.Logger(t)})
+	x.tasks = tasklog.New(tasklog.Options{Broker: b, Encoder: enc, Metrics: x.metrics, Logger: brokertest.Logger(t)})
 	x.chats = chatlog.New(b, x.tasks, x.bodies, chatlog.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	wait, err := x.tasks.Start(ctx)

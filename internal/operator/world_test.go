@@ -29,6 +29,7 @@ import (
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...) }
@@ -77,12 +78,13 @@ func newReplica(t testing.TB, b *broker.Broker, up *sandbox.Server, change ...fu
 	if err := cfg.Prepare(); err != nil {
 		t.Fatal(err)
 	}
-	table, err := routes.New(cfg, nil, brokertest.Logger(t))
+	metrics := telemetry.NewMetrics("test")
+	table, err := routes.New(cfg, metrics, brokertest.Logger(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	enc := publisher.Encoder{Names: b.Names(), Encoding: publisher.Encoding(cfg.Events.Encoding)}
-	log := tasklog.New(tasklog.Options{Broker: b, Encoder: enc, Logger: brokertest.Logger(t)})
+	log := tasklog.New(tasklog.Options{Broker: b, Encoder: enc, Metrics: metrics, Logger: brokertest.Logger(t)})
 	ctx, cancel := context.WithCancel(t.Context())
 	wait, err := log.Start(ctx)
 	if err != nil {
@@ -91,13 +93,13 @@ func newReplica(t testing.TB, b *broker.Broker, up *sandbox.Server, change ...fu
 	}
 	bodies, reader := broker.NewBodies(b), content.NewReader(content.Options{})
 	live := config.NewLive(cfg)
-	adm, uploads := admission.New(live, b, log, bodies, nil), natsreq.NewUploads(bodies, brokertest.Logger(t))
+	adm, uploads := admission.New(live, b, log, bodies, metrics), natsreq.NewUploads(bodies, brokertest.Logger(t))
 	r := &replica{t: t, Operator: New(Options{
 		Config: live, Broker: b, Log: log, Bodies: bodies, Uploads: uploads, Admission: adm, Routes: table,
 		Eraser: erasure.Eraser{Broker: b, Admission: adm, Log: log, Bodies: bodies}, Logger: brokertest.Logger(t),
 	})}
 	r.consumer = consumer.New(ctx, consumer.Options{
-		Config: live, Broker: b, Log: log, Encoder: enc, Bodies: bodies, Uploads: uploads, Content: reader, Routes: table, Admission: adm, Logger: brokertest.Logger(t),
+		Config: live, Broker: b, Log: log, Encoder: enc, Bodies: bodies, Uploads: uploads, Content: reader, Routes: table, Admission: adm, Metrics: metrics, Logger: brokertest.Logger(t),
 	})
 	t.Cleanup(func() {
 		r.stop()

@@ -57,7 +57,7 @@ func TestRetriesAreBounded(t *testing.T) {
 func TestCreditOfRetriesIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := pool.New(config.Upstreams{"a": with(nil)}, pool.Options{Retry: config.Retry{Share: 1, PerSecond: 0.1}})
+		p := pool.New(config.Upstreams{"a": with(nil)}, pool.Options{Metrics: telemetry.NewMetrics("v1"), Retry: config.Retry{Share: 1, PerSecond: 0.1}})
 		c := p.Chooser(along("a"))
 		for range 1000 {
 			get(t, c, new(pool.Tried)).Release()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/pool"
+	"github.com/genbus/genbus/internal/telemetry"
 	"github.com/genbus/genbus/internal/upstream"
 	"github.com/genbus/genbus/internal/upstream/chat"
 	"github.com/genbus/genbus/internal/upstream/upstreamtest"
@@ -376,7 +377,7 @@ func TestAChatThatIsSentTwiceCountsTwice(t *testing.T) {
 	client := chat.New(&upstream.Endpoint{Name: "a", BaseURL: server.URL, Client: connections}, chat.Options{})
 	const interval = 100 * time.Second
 	limited := with(func(u *config.Upstream) { u.RatePerSecond = 1 / interval.Seconds() })
-	chats := pool.NewChat(pool.New(config.Upstreams{"a": limited}, pool.Options{}).Chooser(along("a")), func(pool.Account) *chat.Client { return client })
+	chats := pool.NewChat(pool.New(config.Upstreams{"a": limited}, pool.Options{Metrics: telemetry.NewMetrics("v1")}).Chooser(along("a")), func(pool.Account) *chat.Client { return client })
 	if _, err := chats.Complete(t.Context(), request(false)); err != nil {
 		t.Fatal(err)
 	}

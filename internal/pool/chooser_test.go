@@ -14,7 +14,7 @@ import (
 
 func TestOneKeyOfOneUpstream(t *testing.T) {
 	t.Parallel()
-	p := pool.New(config.Upstreams{"a": with(nil)}, pool.Options{})
+	p := pool.New(config.Upstreams{"a": with(nil)}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
 	c := p.Chooser(config.NewRoute("r", config.KindVideo, "a", "*"))
 	l := get(t, c, new(pool.Tried))
 	if want := (pool.Account{Upstream: "a"}); l.Account() != want {
@@ -25,14 +25,14 @@ func TestOneKeyOfOneUpstream(t *testing.T) {
 
 func TestUpstreamsInTheRoutesOrder(t *testing.T) {
 	t.Parallel()
-	p := pool.New(config.Upstreams{"a": with(nil, "1", "2"), "b": with(nil), "c": with(nil)}, pool.Options{})
+	p := pool.New(config.Upstreams{"a": with(nil, "1", "2"), "b": with(nil), "c": with(nil)}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
 	c := p.Chooser(along("b", "a", "nobody", "c"))
 	expect(t, round(t, c), "b", "a/1", "a/2", "c")
 }
 
 func TestKeysTakeTurns(t *testing.T) {
 	t.Parallel()
-	p := pool.New(config.Upstreams{"a": with(nil, "1", "2", "3")}, pool.Options{})
+	p := pool.New(config.Upstreams{"a": with(nil, "1", "2", "3")}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
 	c, other := p.Chooser(along("a")), p.Chooser(along("a"))
 	expect(t, []string{next(t, c), next(t, other), next(t, c), next(t, c)}, "a/1", "a/2", "a/3", "a/1")
 	p.Resume(pool.Account{Upstream: "a", Key: "2"}) // takes no turn
@@ -41,7 +41,7 @@ func TestKeysTakeTurns(t *testing.T) {
 
 func TestNobodyToGoTo(t *testing.T) {
 	t.Parallel()
-	c := pool.New(nil, pool.Options{}).Chooser(along("a"))
+	c := pool.New(nil, pool.Options{Metrics: telemetry.NewMetrics("v1")}).Chooser(along("a"))
 	if _, err := c.Acquire(new(pool.Tried)); !errors.Is(err, pool.ErrExhausted) {
 		t.Errorf("got %v, want ErrExhausted", err)
 	}
@@ -60,7 +60,7 @@ func weighted(weights ...int) (config.Upstreams, config.Route) {
 func TestWeightsShareTheJobs(t *testing.T) {
 	t.Parallel()
 	ups, r := weighted(1, 0, 3)
-	c := pool.New(ups, pool.Options{}).Chooser(r)
+	c := pool.New(ups, pool.Options{Metrics: telemetry.NewMetrics("v1")}).Chooser(r)
 	const jobs = 4000
 	got := map[string]float64{}
 	for range jobs {
@@ -75,7 +75,7 @@ func TestWeightsShareTheJobs(t *testing.T) {
 func TestTheHeaviestFollowTheFirst(t *testing.T) {
 	t.Parallel()
 	ups, r := weighted(1, 2, 3)
-	c := pool.New(ups, pool.Options{}).Chooser(r)
+	c := pool.New(ups, pool.Options{Metrics: telemetry.NewMetrics("v1")}).Chooser(r)
 	orders := map[string][]string{"a": {"a", "c", "b"}, "b": {"b", "c", "a"}, "c": {"c", "b", "a"}}
 	seen := map[string]bool{}
 	for range 200 {
@@ -94,7 +94,7 @@ func TestAWeightlessUpstreamTakesOver(t *testing.T) {
 	for _, name := range []string{"a", "c"} {
 		ups[name] = with(func(u *config.Upstream) { u.MaxConcurrent = 1 })
 	}
-	c := pool.New(ups, pool.Options{}).Chooser(r)
+	c := pool.New(ups, pool.Options{Metrics: telemetry.NewMetrics("v1")}).Chooser(r)
 	get(t, c, new(pool.Tried))
 	get(t, c, new(pool.Tried))
 	expect(t, []string{next(t, c), next(t, c)}, "b", "b")
@@ -103,7 +103,7 @@ func TestAWeightlessUpstreamTakesOver(t *testing.T) {
 func TestConcurrencyOfEachKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := pool.New(config.Upstreams{"a": with(func(u *config.Upstream) { u.MaxConcurrent = 2 }, "1", "2")}, pool.Options{})
+		p := pool.New(config.Upstreams{"a": with(func(u *config.Upstream) { u.MaxConcurrent = 2 }, "1", "2")}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
 		c := p.Chooser(along("a"))
 		var leases []*pool.Lease
 		var accounts []string
@@ -142,7 +142,7 @@ func TestResumedTasksCount(t *testing.T) {
 
 func TestUnknownAccountsAreResumed(t *testing.T) {
 	t.Parallel()
-	p := pool.New(config.Upstreams{"a": with(func(u *config.Upstream) { u.MaxConcurrent = 1 }, "1")}, pool.Options{})
+	p := pool.New(config.Upstreams{"a": with(func(u *config.Upstream) { u.MaxConcurrent = 1 }, "1")}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
 	c := p.Chooser(along("a"))
 	for _, a := range []pool.Account{{Upstream: "gone", Key: "1"}, {Upstream: "a", Key: "gone"}, {}} {
 		l := p.Resume(a)
@@ -161,7 +161,7 @@ func TestUnknownAccountsAreResumed(t *testing.T) {
 func TestRate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := pool.New(config.Upstreams{"a": with(func(u *config.Upstream) { u.RatePerSecond = 2.5 })}, pool.Options{})
+		p := pool.New(config.Upstreams{"a": with(func(u *config.Upstream) { u.RatePerSecond = 2.5 })}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
 		c := p.Chooser(along("a"))
 		for range 3 { // the burst
 			next(t, c)
@@ -180,7 +180,7 @@ func TestRateIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pool.New(config.Upstreams{"a": with(func(u *config.Upstream) {
 			u.RatePerSecond, u.Breaker = 0.1, config.Breaker{Failures: 1, OpenFor: time.Minute}
-		})}, pool.Options{})
+		})}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
 		c := p.Chooser(along("a"))
 		report(t, c, &noAnswer)
 		pass(time.Minute + 1)
@@ -197,7 +197,7 @@ func TestRateIsGivenBack(t *testing.T) {
 func TestTheEarliestPlace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := pool.New(config.Upstreams{"a": with(nil, "1", "2"), "b": with(nil)}, pool.Options{})
+		p := pool.New(config.Upstreams{"a": with(nil, "1", "2"), "b": with(nil)}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
 		c := p.Chooser(along("a", "b"))
 		report(t, p.Chooser(along("a")), asking(slowDown, 30*time.Second)) // a/1
 		report(t, p.Chooser(along("a")), asking(slowDown, 20*time.Second)) // a/2

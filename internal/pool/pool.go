@@ -31,7 +31,7 @@ func (a Account) String() string {
 // Job is whose call a report is about.
 type Job struct{ ID, Tenant string }
 
-// Options are what a pool reports to. The zero value reports nothing.
+// Options are what a pool reports to.
 type Options struct {
 	Metrics *telemetry.Metrics
 	// Logger hears of breakers and keys that change, and of chats that fail over.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/pool"
+	"github.com/genbus/genbus/internal/telemetry"
 	"github.com/genbus/genbus/internal/upstream"
 )
 
@@ -19,7 +20,7 @@ func oneUpstream(change func(*config.Upstream)) *pool.Chooser {
 		change(&u)
 	}
 	r := config.NewRoute("r", config.KindVideo, "a", "*")
-	return pool.New(config.Upstreams{"a": u}, pool.Options{}).Chooser(r)
+	return pool.New(config.Upstreams{"a": u}, pool.Options{Metrics: telemetry.NewMetrics("v1")}).Chooser(r)
 }
 
 // acquire gives a lease of a new job, or nil.

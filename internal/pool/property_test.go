@@ -13,6 +13,7 @@ import (
 
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/pool"
+	"github.com/genbus/genbus/internal/telemetry"
 	"github.com/genbus/genbus/internal/upstream"
 )
 
@@ -57,7 +58,7 @@ func drawModel(t *rapid.T) *model {
 			m.accounts = append(m.accounts, pool.Account{Upstream: name, Key: c.Name})
 		}
 	}
-	m.pool = pool.New(m.ups, pool.Options{})
+	m.pool = pool.New(m.ups, pool.Options{Metrics: telemetry.NewMetrics("v1")})
 	m.chooser = m.pool.Chooser(m.route)
 	for range 6 {
 		m.jobs = append(m.jobs, new(job))
@@ -187,7 +188,7 @@ func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	const most, jobs, rounds = 3, 32, 200
 	limit := func(u *config.Upstream) { u.MaxConcurrent = most; u.Breaker.Failures = 0 }
-	p := pool.New(config.Upstreams{"a": with(limit, "1", "2"), "b": with(limit)}, pool.Options{})
+	p := pool.New(config.Upstreams{"a": with(limit, "1", "2"), "b": with(limit)}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
 	c := p.Chooser(along("a", "b"))
 	var mu sync.Mutex
 	inHand := map[pool.Account]int{}
@@ -232,7 +233,7 @@ func BenchmarkAcquire(b *testing.B) {
 		name := fmt.Sprint("u", i)
 		ups[name], names = with(nil, "1", "2", "3", "4"), append(names, name)
 	}
-	c := pool.New(ups, pool.Options{}).Chooser(along(names...))
+	c := pool.New(ups, pool.Options{Metrics: telemetry.NewMetrics("v1")}).Chooser(along(names...))
 	b.ReportAllocs()
 	for b.Loop() {
 		l, err := c.Acquire(new(pool.Tried))

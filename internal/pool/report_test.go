@@ -39,7 +39,7 @@ func TestKeysWaitAsTheyAreTold(t *testing.T) {
 func TestWaitsDouble(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := pool.New(config.Upstreams{"a": with(nil)}, pool.Options{})
+		p := pool.New(config.Upstreams{"a": with(nil)}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
 		c := p.Chooser(along("a"))
 		for _, seconds := range []int{1, 2, 4, 8, 16, 32, 60, 60} {
 			wait := time.Duration(seconds) * time.Second
@@ -61,7 +61,7 @@ func TestWaitsDouble(t *testing.T) {
 func TestOldCallsChangeNoWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := pool.New(config.Upstreams{"a": with(nil)}, pool.Options{})
+		p := pool.New(config.Upstreams{"a": with(nil)}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
 		c := p.Chooser(along("a"))
 		well, badly := get(t, c, new(pool.Tried)), get(t, c, new(pool.Tried))
 		report(t, c, &slowDown)
@@ -76,7 +76,7 @@ func TestOldCallsChangeNoWait(t *testing.T) {
 func TestAShorterWaitDoesNotShorten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := pool.New(config.Upstreams{"a": with(nil)}, pool.Options{})
+		p := pool.New(config.Upstreams{"a": with(nil)}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
 		c := p.Chooser(along("a"))
 		one, two := get(t, c, new(pool.Tried)), get(t, c, new(pool.Tried))
 		one.Report(c, aJob, asking(slowDown, time.Minute))
@@ -88,7 +88,7 @@ func TestAShorterWaitDoesNotShorten(t *testing.T) {
 func TestPollsThatAreToldToSlowDown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := pool.New(config.Upstreams{"a": with(nil)}, pool.Options{})
+		p := pool.New(config.Upstreams{"a": with(nil)}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
 		c := p.Chooser(along("a"))
 		resumed := p.Resume(pool.Account{Upstream: "a"})
 		for _, wait := range []time.Duration{time.Second, 2 * time.Second} {
@@ -125,7 +125,7 @@ func TestRefusedKeysRest(t *testing.T) {
 
 func TestAnOnlyKeyIsTriedAlthoughItRests(t *testing.T) {
 	t.Parallel()
-	p := pool.New(config.Upstreams{"a": with(nil)}, pool.Options{})
+	p := pool.New(config.Upstreams{"a": with(nil)}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
 	c := p.Chooser(along("a"))
 	for range 3 {
 		expect(t, []string{report(t, c, &badKey)}, "a")
@@ -137,7 +137,7 @@ func TestAnOnlyKeyIsTriedAlthoughItRests(t *testing.T) {
 func TestRestingKeysDoNotStandInForBusyOnes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := pool.New(config.Upstreams{"a": with(nil, "1", "2")}, pool.Options{})
+		p := pool.New(config.Upstreams{"a": with(nil, "1", "2")}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
 		c := p.Chooser(along("a"))
 		report(t, c, &badKey)
 		report(t, c, asking(slowDown, time.Hour))
@@ -150,7 +150,7 @@ func TestRestingKeysDoNotStandInForBusyOnes(t *testing.T) {
 func TestASuccessEndsTheRest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := pool.New(config.Upstreams{"a": with(nil, "1", "2")}, pool.Options{})
+		p := pool.New(config.Upstreams{"a": with(nil, "1", "2")}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
 		c := p.Chooser(along("a"))
 		old := get(t, c, new(pool.Tried)) // a/1
 		second := get(t, c, new(pool.Tried))
@@ -171,7 +171,7 @@ func TestASuccessEndsTheRest(t *testing.T) {
 func TestUpstreamsWaitAsTheyAreTold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := pool.New(config.Upstreams{"a": with(nil, "1", "2"), "b": with(nil)}, pool.Options{})
+		p := pool.New(config.Upstreams{"a": with(nil, "1", "2"), "b": with(nil)}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
 		c := p.Chooser(along("a", "b"))
 		report(t, c, asking(unavailable, 20*time.Second))
 		expect(t, round2(t, c, 20*time.Second), "b")
@@ -287,7 +287,7 @@ func TestWhatTheBreakerCounts(t *testing.T) {
 // An upstream may be without a breaker.
 func TestNoBreaker(t *testing.T) {
 	t.Parallel()
-	p := pool.New(config.Upstreams{"a": with(func(u *config.Upstream) { u.Breaker.Failures = 0 })}, pool.Options{})
+	p := pool.New(config.Upstreams{"a": with(func(u *config.Upstream) { u.Breaker.Failures = 0 })}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
 	c := p.Chooser(along("a"))
 	for range 100 {
 		report(t, c, &noAnswer)
@@ -300,7 +300,7 @@ func TestNoBreaker(t *testing.T) {
 func TestAnUnusedProbe(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		_, c := fragile(nil)
+		_, c := fragile(telemetry.NewMetrics("v1"))
 		for range 3 {
 			report(t, c, &noAnswer)
 		}
@@ -315,7 +315,7 @@ func TestAnUnusedProbe(t *testing.T) {
 func TestALongAnswerClosesTheBreakerWhenItBegins(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		_, c := fragile(nil)
+		_, c := fragile(telemetry.NewMetrics("v1"))
 		for range 3 {
 			report(t, c, &noAnswer)
 		}
@@ -334,7 +334,7 @@ func TestALongAnswerClosesTheBreakerWhenItBegins(t *testing.T) {
 func TestPollsAndTheBreaker(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p, c := fragile(nil)
+		p, c := fragile(telemetry.NewMetrics("v1"))
 		resumed := p.Resume(pool.Account{Upstream: "a"})
 		job := get(t, c, new(pool.Tried))
 		job.Report(c, aJob, nil)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/pool"
+	"github.com/genbus/genbus/internal/telemetry"
 	"github.com/genbus/genbus/internal/upstream"
 )
 
@@ -21,7 +22,7 @@ func TestTroubleIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		u := with(func(u *config.Upstream) { u.Breaker.Failures = 3 })
-		p := pool.New(config.Upstreams{"a": u, "b": u}, pool.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		p := pool.New(config.Upstreams{"a": u, "b": u}, pool.Options{Metrics: telemetry.NewMetrics("v1"), Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		c := p.Chooser(along("a"))
 		refused := upstream.Error{Message: "dial tcp 127.0.0.1:1: connection refused", Scope: upstream.ScopeUpstream}
 		told := func() int { return strings.Count(log.String(), "upstream call failed") }

@@ -10,6 +10,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/telemetry"
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
@@ -24,7 +25,7 @@ func BenchmarkChunksBackToBack(b *testing.B) {
 		var wg sync.WaitGroup
 		for s := range 16 {
 			wg.Go(func() {
-				w := publisher.NewChunks(b.Context(), br, enc, bodies, nil, "t", fmt.Sprintf("chat_%d_%d", round, s), 1)
+				w := publisher.NewChunks(b.Context(), br, enc, bodies, telemetry.NewMetrics("test"), "t", fmt.Sprintf("chat_%d_%d", round, s), 1)
 				defer w.Close()
 				for range 500 {
 					w.Add(block)
@@ -42,7 +43,7 @@ func BenchmarkChunksBackToBack(b *testing.B) {
 // BenchmarkChunksPaced publishes one block in each message.
 func BenchmarkChunksPaced(b *testing.B) {
 	br := brokertest.Single(b)
-	w := publisher.NewChunks(b.Context(), br, publisher.Encoder{Names: br.Names()}, broker.NewBodies(br), nil, "t", "chat_1", 1)
+	w := publisher.NewChunks(b.Context(), br, publisher.Encoder{Names: br.Names()}, broker.NewBodies(br), telemetry.NewMetrics("test"), "t", "chat_1", 1)
 	defer w.Close()
 	block := sample(1)
 	b.ReportAllocs()

@@ -26,7 +26,7 @@ func sample(i int) []byte {
 
 func newWriter(t testing.TB, b *broker.Broker, enc publisher.Encoding) *publisher.ChunkWriter {
 	t.Helper()
-	w := publisher.NewChunks(t.Context(), b, publisher.Encoder{Names: b.Names(), Encoding: enc}, broker.NewBodies(b), nil, tenant, chatID, 1)
+	w := publisher.NewChunks(t.Context(), b, publisher.Encoder{Names: b.Names(), Encoding: enc}, broker.NewBodies(b), telemetry.NewMetrics("test"), tenant, chatID, 1)
 	t.Cleanup(w.Close)
 	return w
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // lister is an upstream with one model, whose calls wait to be let go.
@@ -38,7 +39,7 @@ func newLister(t *testing.T) *lister {
 		t.Fatal(err)
 	}
 	var err error
-	if l.Table, err = New(cfg, nil, nil); err != nil {
+	if l.Table, err = New(cfg, telemetry.NewMetrics("v1"), nil); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(l.Close)

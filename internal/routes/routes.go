@@ -100,7 +100,7 @@ type routing struct {
 }
 
 // New builds the clients of every route. Routes to one upstream share its
-// connections, and its limits. metrics and logger may be nil.
+// connections, and its limits. The logger may be nil.
 func New(cfg *config.Config, metrics *telemetry.Metrics, logger *slog.Logger) (*Table, error) {
 	t := &Table{pool: pool.New(cfg.Upstreams, pool.Options{Metrics: metrics, Logger: logger, Retry: cfg.Retry})}
 	r, err := newRouting(cfg, t.pool, nil)

@@ -17,6 +17,7 @@ import (
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/pool"
 	"github.com/genbus/genbus/internal/routes"
+	"github.com/genbus/genbus/internal/telemetry"
 	"github.com/genbus/genbus/internal/upstream"
 )
 
@@ -30,7 +31,7 @@ func table(t *testing.T, upstreams config.Upstreams, list ...config.Route) *rout
 	if err := cfg.Prepare(); err != nil {
 		t.Fatal(err)
 	}
-	built, err := routes.New(cfg, nil, nil)
+	built, err := routes.New(cfg, telemetry.NewMetrics("v1"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +211,7 @@ func TestWhatCannotBeSignedIsRefused(t *testing.T) {
 		if err := cfg.Prepare(); err == nil || !strings.Contains(err.Error(), "auth: signed") {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := routes.New(cfg, nil, nil); err == nil || !strings.Contains(err.Error(), "vendor") || !strings.Contains(err.Error(), "signed") {
+		if _, err := routes.New(cfg, telemetry.NewMetrics("v1"), nil); err == nil || !strings.Contains(err.Error(), "vendor") || !strings.Contains(err.Error(), "signed") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

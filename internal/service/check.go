@@ -8,13 +8,14 @@ import (
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/listener"
 	"github.com/genbus/genbus/internal/routes"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // Check looks at what New finds out about a configuration before it opens anything: that
 // every route can be called, and that the files of TLS fit together. It connects to
 // nothing. The error joins all problems.
 func Check(cfg *config.Config) error {
-	table, err := routes.New(cfg, nil, nil)
+	table, err := routes.New(cfg, telemetry.NewMetrics("check"), nil)
 	if err == nil {
 		table.Close()
 	}

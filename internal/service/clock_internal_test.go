@@ -31,7 +31,7 @@ func TestAWrongClockIsNotReadyForJobs(t *testing.T) {
 		Wall: func() time.Time { return time.Now().Add(time.Duration(shift.Load())) },
 	})
 	s := &Service{broker: b, log: brokertest.Logger(t), health: &telemetry.Health{}, metrics: telemetry.NewMetrics("test")}
-	s.tasks = tasklog.New(tasklog.Options{Broker: b, Encoder: publisher.Encoder{Names: b.Names(), Encoding: publisher.Protobuf}, Logger: s.log})
+	s.tasks = tasklog.New(tasklog.Options{Broker: b, Metrics: s.metrics, Encoder: publisher.Encoder{Names: b.Names(), Encoding: publisher.Protobuf}, Logger: s.log})
 	s.addChecks()
 	expect := func(ready http.Handler, status int, body string) {
 		t.Helper()

@@ -58,7 +58,7 @@ func (e Entry) Name() subject.TaskName {
 type Options struct {
 	Broker  *broker.Broker
 	Encoder publisher.Encoder
-	Metrics *telemetry.Metrics // may be nil
+	Metrics *telemetry.Metrics
 	Logger  *slog.Logger
 	// ReaderBuffer bounds what a follower may be behind, in bytes. Default: 1 MiB.
 	ReaderBuffer int

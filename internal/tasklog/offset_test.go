@@ -13,6 +13,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // TestListFromAnOffset: jobs are passed over in both orders, by what matches, and
@@ -78,7 +79,7 @@ func TestListAfterAJobThatIsErased(t *testing.T) {
 func TestListAfterAJobThatFellOut(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
-	l := tasklog.New(tasklog.Options{Broker: b, Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t), IndexSize: 2})
+	l := tasklog.New(tasklog.Options{Broker: b, Metrics: telemetry.NewMetrics("test"), Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t), IndexSize: 2})
 	indexed := make(chan struct{}, 3)
 	l.OnIndexed(func() { indexed <- struct{}{} })
 	ctx, cancel := context.WithCancel(t.Context())

@@ -15,12 +15,13 @@ import (
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // quick is a log whose followers check after a short silence.
 func quick(t testing.TB, b *broker.Broker, silence time.Duration) *tasklog.Log {
 	t.Helper()
-	l := tasklog.New(tasklog.Options{Broker: b, Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t), RereadEvery: silence})
+	l := tasklog.New(tasklog.Options{Broker: b, Metrics: telemetry.NewMetrics("test"), Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t), RereadEvery: silence})
 	ctx, cancel := context.WithCancel(t.Context())
 	wait := must[func()](t)(l.Start(ctx))
 	t.Cleanup(func() {

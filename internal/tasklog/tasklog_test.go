@@ -20,6 +20,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
 func TestMain(m *testing.M) {
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) {
 func newLog(t testing.TB, b *broker.Broker, encoding publisher.Encoding) *tasklog.Log {
 	t.Helper()
 	l := tasklog.New(tasklog.Options{
-		Broker: b, Encoder: publisher.Encoder{Names: b.Names(), Encoding: encoding}, Logger: brokertest.Logger(t),
+		Broker: b, Encoder: publisher.Encoder{Names: b.Names(), Encoding: encoding}, Metrics: telemetry.NewMetrics("test"), Logger: brokertest.Logger(t),
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	wait, err := l.Start(ctx)
@@ -263,7 +264,7 @@ func TestFollowOfAnEndedJobEnds(t *testing.T) {
 func TestSlowReaderIsCut(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
-	l := tasklog.New(tasklog.Options{Broker: b, Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t), ReaderBuffer: 2000})
+	l := tasklog.New(tasklog.Options{Broker: b, Metrics: telemetry.NewMetrics("test"), Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t), ReaderBuffer: 2000})
 	ctx, cancel := context.WithCancel(t.Context())
 	wait := must[func()](t)(l.Start(ctx))
 	defer func() {

@@ -28,9 +28,9 @@ const (
 // a model, a job id, a path, or a code that an upstream made up: each new value
 // is a time series that lives as long as the process.
 //
-// Every method may be called on nil, where it does nothing, and from any
-// goroutine. What is called for each poll or chunk does not allocate: hold on to
-// what Route and Upstream return.
+// Every method may be called from any goroutine. What is called for each poll or
+// chunk does not allocate: hold on to what Route and Upstream return. A caller that
+// needs no metrics passes NewMetrics all the same: nil is not legal.
 type Metrics struct {
 	registry *prometheus.Registry
 	jobs     jobMetrics
@@ -78,11 +78,8 @@ func truth(is bool) float64 {
 }
 
 // Handler serves /metrics in the Prometheus formats. A fifth scrape at a time
-// is answered 503, and so is one that takes longer than 10 s. On nil it is 404.
+// is answered 503, and so is one that takes longer than 10 s.
 func (m *Metrics) Handler() http.Handler {
-	if m == nil {
-		return http.NotFoundHandler()
-	}
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		Registry:            m.registry,
 		MaxRequestsInFlight: maxScrapes,
@@ -91,12 +88,8 @@ func (m *Metrics) Handler() http.Handler {
 	})
 }
 
-// Gatherer gives all metrics to a test or to another exporter. On nil it has
-// none.
+// Gatherer gives all metrics to a test or to another exporter.
 func (m *Metrics) Gatherer() prometheus.Gatherer {
-	if m == nil {
-		return prometheus.NewRegistry()
-	}
 	return m.registry
 }
 

@@ -50,25 +50,16 @@ func newBrokerMetrics(f promauto.Factory) brokerMetrics {
 
 // Reconnected counts a reconnect to the broker.
 func (m *Metrics) Reconnected() {
-	if m == nil {
-		return
-	}
 	m.broker.reconnects.Inc()
 }
 
 // StreamHistory sets how long a stream keeps what it takes, as a share of its MaxAge.
 func (m *Metrics) StreamHistory(stream string, share float64) {
-	if m == nil {
-		return
-	}
 	m.broker.history.WithLabelValues(stream).Set(share)
 }
 
 // LogRoom sets what is known of the room in the task log.
 func (m *Metrics) LogRoom(used, reserved, admit, submit int64) {
-	if m == nil {
-		return
-	}
 	m.broker.logBytes.WithLabelValues("used").Set(float64(used))
 	m.broker.logBytes.WithLabelValues("reserved").Set(float64(reserved))
 	m.broker.logLimit.WithLabelValues("admission").Set(float64(admit))
@@ -77,26 +68,17 @@ func (m *Metrics) LogRoom(used, reserved, admit, submit int64) {
 
 // LifeBytes sets what the whole life of a job takes in the task log.
 func (m *Metrics) LifeBytes(kind subject.Kind, bytes int64) {
-	if m == nil {
-		return
-	}
 	m.broker.lifeBytes.WithLabelValues(string(kind)).Set(float64(bytes))
 }
 
 // SubmissionHeld counts a submission that was put off.
 func (m *Metrics) SubmissionHeld(kind subject.Kind) {
-	if m == nil {
-		return
-	}
 	m.broker.held.WithLabelValues(string(kind)).Inc()
 }
 
 // StreamState sets what is known of a stream. Without a MaxBytes (0 or less)
 // there is no ratio.
 func (m *Metrics) StreamState(stream string, messages, bytes uint64, maxBytes int64) {
-	if m == nil {
-		return
-	}
 	m.broker.messages.WithLabelValues(stream).Set(float64(messages))
 	m.broker.bytes.WithLabelValues(stream).Set(float64(bytes))
 	if maxBytes > 0 {
@@ -107,7 +89,7 @@ func (m *Metrics) StreamState(stream string, messages, bytes uint64, maxBytes in
 // StreamCount sets how full a stream is by the number of its messages. Without a
 // MaxMsgs (0 or less) there is no ratio.
 func (m *Metrics) StreamCount(stream string, messages uint64, maxMessages int64) {
-	if m == nil || maxMessages <= 0 {
+	if maxMessages <= 0 {
 		return
 	}
 	m.broker.counted.WithLabelValues(stream).Set(float64(messages) / float64(maxMessages))
@@ -115,8 +97,5 @@ func (m *Metrics) StreamCount(stream string, messages uint64, maxMessages int64)
 
 // StreamRecreations sets how often this process has created a stream again that was lost.
 func (m *Metrics) StreamRecreations(stream string, times int) {
-	if m == nil {
-		return
-	}
 	m.broker.recreated.WithLabelValues(stream).Set(float64(times))
 }

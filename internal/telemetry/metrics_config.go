@@ -36,16 +36,10 @@ func newConfigMetrics(f promauto.Factory) configMetrics {
 
 // ConfigRead sets when the configuration that is in force was read.
 func (m *Metrics) ConfigRead(at time.Time) {
-	if m == nil {
-		return
-	}
 	m.config.last.Set(float64(at.UnixMilli()) / 1000)
 }
 
 // Reloaded counts a reload.
 func (m *Metrics) Reloaded(outcome ReloadOutcome) {
-	if m == nil {
-		return
-	}
 	m.config.reloads.WithLabelValues(string(outcome)).Inc()
 }

@@ -55,35 +55,23 @@ func newEventMetrics(f promauto.Factory) eventMetrics {
 
 // ChunksPublished counts chunk events that the broker stored.
 func (m *Metrics) ChunksPublished(events int) {
-	if m == nil {
-		return
-	}
 	m.events.chunks.Add(float64(max(events, 0)))
 }
 
 // ChunksDropped counts chunk events of a queued chat that were given up.
 func (m *Metrics) ChunksDropped(events int) {
-	if m == nil {
-		return
-	}
 	m.events.chunksDropped.Add(float64(max(events, 0)))
 }
 
 // InlineDropped counts events of an inline chat that were dropped rather than
 // delay its caller.
 func (m *Metrics) InlineDropped(events int) {
-	if m == nil {
-		return
-	}
 	m.events.inlineDropped.Add(float64(max(events, 0)))
 }
 
 // ReaderOpened counts a reader that begins to follow a job. The answer is to be
 // called once, when it ends.
 func (m *Metrics) ReaderOpened(kind subject.Kind, way Way) (closed func()) {
-	if m == nil {
-		return func() {}
-	}
 	open := m.events.readers.WithLabelValues(string(kind), string(way))
 	open.Inc()
 	return open.Dec
@@ -91,18 +79,12 @@ func (m *Metrics) ReaderOpened(kind subject.Kind, way Way) (closed func()) {
 
 // SlowReaderCut counts a reader that was cut with slow_reader.
 func (m *Metrics) SlowReaderCut(kind subject.Kind, way Way) {
-	if m == nil {
-		return
-	}
 	m.events.slowReaders.WithLabelValues(string(kind), string(way)).Inc()
 }
 
 // EventPublished records how long it took until the broker had stored an event. A
 // kind that is not one of the constants is not counted.
 func (m *Metrics) EventPublished(event Published, took time.Duration) {
-	if m == nil {
-		return
-	}
 	if o := m.events.publish[event]; o != nil {
 		o.Observe(took.Seconds())
 	}

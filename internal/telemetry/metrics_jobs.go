@@ -95,68 +95,44 @@ func (j jobMetrics) start() {
 // Accepted counts a job whose work item was stored, or an inline chat that
 // began. A request that attaches to an existing job is not counted.
 func (m *Metrics) Accepted(kind subject.Kind, way Way) {
-	if m == nil {
-		return
-	}
 	m.jobs.accepted.WithLabelValues(string(kind), string(way)).Inc()
 }
 
 // Refused counts a request that admission refused, with the code string of the
 // error table.
 func (m *Metrics) Refused(kind subject.Kind, way Way, code string) {
-	if m == nil {
-		return
-	}
 	m.jobs.refused.WithLabelValues(string(kind), string(way), code).Inc()
 }
 
 // Admission records how long one admission took, whatever came of it.
 func (m *Metrics) Admission(kind subject.Kind, way Way, took time.Duration) {
-	if m == nil {
-		return
-	}
 	m.jobs.admission.WithLabelValues(string(kind), string(way)).Observe(took.Seconds())
 }
 
 // Transition counts a committed change of phase, by the phase it led to.
 func (m *Metrics) Transition(kind subject.Kind, phase string) {
-	if m == nil {
-		return
-	}
 	m.jobs.transitions.WithLabelValues(string(kind), phase).Inc()
 }
 
 // Finished counts a committed terminal event. The code is that of the error
 // table, and empty unless the job failed.
 func (m *Metrics) Finished(kind subject.Kind, status, code string) {
-	if m == nil {
-		return
-	}
 	m.jobs.finished.WithLabelValues(string(kind), status, code).Inc()
 }
 
 // Resumed counts a job that was redelivered and taken over, by the phase that
 // its log was in.
 func (m *Metrics) Resumed(kind subject.Kind, phase string) {
-	if m == nil {
-		return
-	}
 	m.jobs.resumed.WithLabelValues(string(kind), phase).Inc()
 }
 
 // DeadLetter counts a dead letter that was stored, with its reason.
 func (m *Metrics) DeadLetter(kind subject.Kind, code string) {
-	if m == nil {
-		return
-	}
 	m.jobs.dead.WithLabelValues(string(kind), code).Inc()
 }
 
 // CAS counts one compare-and-set on the task log. One write may count more than
 // once: no_answer, and then won.
 func (m *Metrics) CAS(outcome CASOutcome) {
-	if m == nil {
-		return
-	}
 	m.jobs.cas.WithLabelValues(string(outcome)).Inc()
 }

@@ -38,27 +38,18 @@ func newLifeMetrics(f promauto.Factory) lifeMetrics {
 // JobBegan counts a job whose first event this replica committed, unless that
 // event was its last too. The route is the configured one that the job names.
 func (m *Metrics) JobBegan(kind subject.Kind, route string) {
-	if m == nil {
-		return
-	}
 	m.lives.accepted.WithLabelValues(string(kind), route).Inc()
 }
 
 // JobWaited records how long a queued job waited for its first submission or
 // attempt. Clocks of replicas differ: less than nothing counts as nothing.
 func (m *Metrics) JobWaited(kind subject.Kind, route string, took time.Duration) {
-	if m == nil {
-		return
-	}
 	m.lives.wait.WithLabelValues(string(kind), route).Observe(max(took, 0).Seconds())
 }
 
 // JobEnded counts a job whose last event this replica committed, and records how
 // long it lived. The upstream is the configured one that the job names, or empty.
 func (m *Metrics) JobEnded(kind subject.Kind, route, upstream, status string, life time.Duration) {
-	if m == nil {
-		return
-	}
 	m.lives.finished.WithLabelValues(string(kind), route, upstream, status).Inc()
 	m.lives.life.WithLabelValues(string(kind), route, status).Observe(max(life, 0).Seconds())
 }

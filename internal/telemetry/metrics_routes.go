@@ -57,7 +57,7 @@ func newRouteMetrics(f promauto.Factory) routeMetrics {
 	}
 }
 
-// RouteMetrics are the metrics of one route. Nil is legal and counts nothing.
+// RouteMetrics are the metrics of one route.
 type RouteMetrics struct {
 	waiting     prometheus.Gauge
 	tenants     prometheus.Gauge
@@ -76,11 +76,8 @@ type RouteMetrics struct {
 var heldPhases = []string{"queued", "submitting", "submitted", "in_progress"}
 
 // Route gives the metrics of one configured route. Call it once for each route
-// and keep the answer. Nil gives nil.
+// and keep the answer.
 func (m *Metrics) Route(kind subject.Kind, route string) *RouteMetrics {
-	if m == nil {
-		return nil
-	}
 	k := string(kind)
 	r := &RouteMetrics{
 		waiting:     m.routes.waiting.WithLabelValues(k, route),
@@ -111,18 +108,12 @@ func (m *Metrics) Route(kind subject.Kind, route string) *RouteMetrics {
 // Waiting sets how many accepted jobs of the route wait for a replica, in line and
 // behind it, and of how many tenants there are some behind it.
 func (r *RouteMetrics) Waiting(jobs uint64, tenants int) {
-	if r == nil {
-		return
-	}
 	r.waiting.Set(float64(jobs))
 	r.tenants.Set(float64(tenants))
 }
 
 // Oldest sets the age of the first job that waits for a replica; 0 for none.
 func (r *RouteMetrics) Oldest(age time.Duration) {
-	if r == nil {
-		return
-	}
 	r.oldest.Set(max(age, 0).Seconds())
 }
 
@@ -130,7 +121,7 @@ func (r *RouteMetrics) Oldest(age time.Duration) {
 // just been taken, to when it is let go. Words that are no phase of a held job are
 // not counted.
 func (r *RouteMetrics) Moved(from, to string) {
-	if r == nil || from == to {
+	if from == to {
 		return
 	}
 	if g := r.phases[from]; g != nil {
@@ -144,7 +135,7 @@ func (r *RouteMetrics) Moved(from, to string) {
 // Submitted records how long it took from a video task's acceptance until the log
 // had the id that the upstream gave it.
 func (r *RouteMetrics) Submitted(took time.Duration) {
-	if r == nil || r.submit == nil {
+	if r.submit == nil {
 		return
 	}
 	r.submit.Observe(max(took, 0).Seconds())
@@ -153,7 +144,7 @@ func (r *RouteMetrics) Submitted(took time.Duration) {
 // AddInline adds to the number of inline chats that run on this replica; negative
 // when they end.
 func (r *RouteMetrics) AddInline(chats int) {
-	if r == nil || r.inline == nil {
+	if r.inline == nil {
 		return
 	}
 	r.inline.Add(float64(chats))
@@ -162,16 +153,13 @@ func (r *RouteMetrics) AddInline(chats int) {
 // AddHeld adds to the number of jobs that this replica holds; negative when it
 // lets go.
 func (r *RouteMetrics) AddHeld(jobs int) {
-	if r == nil {
-		return
-	}
 	r.held.Add(float64(jobs))
 }
 
 // PollBegan records how long after its due time a poll began. A poll that is
 // early counts as on time.
 func (r *RouteMetrics) PollBegan(late time.Duration) {
-	if r == nil || r.lateness == nil {
+	if r.lateness == nil {
 		return
 	}
 	r.lateness.Observe(max(late, 0).Seconds())
@@ -180,9 +168,6 @@ func (r *RouteMetrics) PollBegan(late time.Duration) {
 // PollEnded counts a poll. An outcome that is not one of the constants is not
 // counted.
 func (r *RouteMetrics) PollEnded(outcome PollOutcome) {
-	if r == nil {
-		return
-	}
 	if c := r.polls[outcome]; c != nil {
 		c.Inc()
 	}
@@ -191,17 +176,11 @@ func (r *RouteMetrics) PollEnded(outcome PollOutcome) {
 // Redelivered counts a work item that was delivered before, to whichever
 // replica.
 func (r *RouteMetrics) Redelivered() {
-	if r == nil {
-		return
-	}
 	r.redelivered.Inc()
 }
 
 // FetchFailed counts a fetch that failed. A fetch that found nothing did not
 // fail.
 func (r *RouteMetrics) FetchFailed() {
-	if r == nil {
-		return
-	}
 	r.fetchErrors.Inc()
 }

@@ -43,18 +43,12 @@ func newServerMetrics(f promauto.Factory) serverMetrics {
 
 // Ready sets whether this replica should be sent calls, and whether it takes jobs.
 func (m *Metrics) Ready(calls, jobs bool) {
-	if m == nil {
-		return
-	}
 	m.servers.ready.Set(truth(calls))
 	m.servers.readyForJobs.Set(truth(jobs))
 }
 
 // ClockOffset sets how far this replica's clock is ahead of the broker's.
 func (m *Metrics) ClockOffset(offset time.Duration) {
-	if m == nil {
-		return
-	}
 	m.servers.clockOffset.Set(offset.Seconds())
 }
 
@@ -62,9 +56,6 @@ func (m *Metrics) ClockOffset(offset time.Duration) {
 // http.Request.Pattern after the mux has served it, empty when nothing matched;
 // the status is the number that was written.
 func (m *Metrics) HTTPRequest(pattern string, status int, took time.Duration) {
-	if m == nil {
-		return
-	}
 	if pattern == "" {
 		pattern = unmatched
 	}
@@ -75,9 +66,6 @@ func (m *Metrics) HTTPRequest(pattern string, status int, took time.Duration) {
 // GRPCRequest counts a gRPC call that ended. The method is the full name of a
 // registered method, the code is codes.Code.String().
 func (m *Metrics) GRPCRequest(method, code string, took time.Duration) {
-	if m == nil {
-		return
-	}
 	m.servers.grpc.WithLabelValues(method, code).Inc()
 	m.servers.grpcDuration.WithLabelValues(method).Observe(took.Seconds())
 }

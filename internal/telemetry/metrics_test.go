@@ -237,27 +237,6 @@ func TestMetricsIncludeTheProcess(t *testing.T) {
 	}
 }
 
-// Every method of every handle works on nil: code under test needs no metrics.
-func TestNilMetricsDoNothing(t *testing.T) {
-	t.Parallel()
-	var m *telemetry.Metrics
-	for _, v := range []any{m, m.Route(subject.Video, "r"), m.Upstream("u")} {
-		if !reflect.ValueOf(v).IsNil() {
-			t.Errorf("%T is not nil", v)
-		}
-		callEverything(t, reflect.ValueOf(v))
-	}
-	m.ReaderOpened(subject.Chat, telemetry.WayHTTP)()
-	w := httptest.NewRecorder()
-	m.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
-	if w.Code != http.StatusNotFound {
-		t.Errorf("status %d, want 404", w.Code)
-	}
-	if families, err := m.Gatherer().Gather(); err != nil || len(families) != 0 {
-		t.Errorf("%d metrics (%v), want none", len(families), err)
-	}
-}
-
 // callEverything calls each method of v with zero values, and those of the
 // handles that it returns.
 func callEverything(t *testing.T, v reflect.Value) {

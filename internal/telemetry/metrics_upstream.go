@@ -43,9 +43,6 @@ func newUpstreamMetrics(f promauto.Factory) upstreamMetrics {
 // Retry counts a request that is sent again, or that the budget of retries held
 // back.
 func (m *Metrics) Retry(sent bool) {
-	if m == nil {
-		return
-	}
 	outcome := "held_back"
 	if sent {
 		outcome = "sent"
@@ -53,8 +50,7 @@ func (m *Metrics) Retry(sent bool) {
 	m.upstream.retries.WithLabelValues(outcome).Inc()
 }
 
-// UpstreamMetrics are the metrics of one upstream. Nil is legal and counts
-// nothing.
+// UpstreamMetrics are the metrics of one upstream.
 type UpstreamMetrics struct {
 	upstreamMetrics
 	name string
@@ -66,11 +62,8 @@ type UpstreamMetrics struct {
 }
 
 // Upstream gives the metrics of one configured upstream. Call it once for each
-// upstream and keep the answer. Nil gives nil.
+// upstream and keep the answer.
 func (m *Metrics) Upstream(name string) *UpstreamMetrics {
-	if m == nil {
-		return nil
-	}
 	u := m.upstream
 	return &UpstreamMetrics{
 		upstreamMetrics: u, name: name,
@@ -87,9 +80,6 @@ func (m *Metrics) Upstream(name string) *UpstreamMetrics {
 // given_up (by its caller) for the calls that have none; httpStatus is 0 when no
 // answer arrived.
 func (u *UpstreamMetrics) Request(op, verdict string, httpStatus int, took time.Duration) {
-	if u == nil {
-		return
-	}
 	u.requests.WithLabelValues(u.name, op, verdict, statusClass(httpStatus)).Inc()
 	u.duration.WithLabelValues(u.name, op).Observe(took.Seconds())
 }
@@ -97,42 +87,27 @@ func (u *UpstreamMetrics) Request(op, verdict string, httpStatus int, took time.
 // FirstBlock records how long the first block of a streamed chat took, from the
 // start of its call.
 func (u *UpstreamMetrics) FirstBlock(took time.Duration) {
-	if u == nil {
-		return
-	}
 	u.first.Observe(took.Seconds())
 }
 
 // FailedOver counts a job that moved away to another upstream.
 func (u *UpstreamMetrics) FailedOver() {
-	if u == nil {
-		return
-	}
 	u.moved.Inc()
 }
 
 // BreakerOpen sets whether the upstream's circuit breaker keeps jobs away.
 func (u *UpstreamMetrics) BreakerOpen(open bool) {
-	if u == nil {
-		return
-	}
 	u.open.Set(truth(open))
 }
 
 // KeysOut sets how many keys of the upstream wait or rest.
 func (u *UpstreamMetrics) KeysOut(keys int) {
-	if u == nil {
-		return
-	}
 	u.out.Set(float64(keys))
 }
 
 // AddInHand adds to the number of jobs that this replica has at the upstream;
 // negative when they leave.
 func (u *UpstreamMetrics) AddInHand(jobs int) {
-	if u == nil {
-		return
-	}
 	u.jobsInHand.Add(float64(jobs))
 }
 
