@@ -141,7 +141,7 @@ func TestSubmissionsWaitForRoom(t *testing.T) {
 			chats, _ := value(t, m, "genbus_submissions_held_total", map[string]string{"kind": "chat"})
 			return videos > 0 && chats > 0
 		})
-		if n := creates(); n != 0 {
+		if n := len(creates()); n != 0 {
 			t.Errorf("%d creates without room", n)
 		}
 		for _, n := range waiting {
