@@ -3,11 +3,15 @@ package consumer
 import (
 	"errors"
 	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
@@ -189,4 +193,78 @@ func TestRefusalNeedsNoRoom(t *testing.T) {
 func makeRoom(t testing.TB, b *broker.Broker) {
 	t.Helper()
 	purge(t, b, b.Names().Tasks(), b.Names().Done(subject.Video, "foreign", "*", "*"))
+}
+
+// TestAnObjectStoreThatRefuses: the log has no room to spare, the copy of a result has failed
+// for good, and the object store does not take what is too long of it. The task completes
+// without that, and the upstream is not asked for the file again. A store that takes it gets
+// no URL that is too long for any event.
+func TestAnObjectStoreThatRefuses(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		store func(*jetstream.StreamConfig)
+		left  time.Duration // of the time for the copy
+		files int
+	}{
+		"as it is full":          {func(c *jetstream.StreamConfig) { c.MaxBytes = 1 << 10 }, time.Hour, 0},
+		"until the time is over": {func(c *jetstream.StreamConfig) { c.MaxMsgSize = 1 << 10 }, 5 * time.Second, 0},
+		"nothing":                {func(*jetstream.StreamConfig) {}, time.Hour, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testStoreRefuses(t, c.store, c.left, c.files)
+		})
+	}
+}
+
+func testStoreRefuses(t *testing.T, store func(*jetstream.StreamConfig), left time.Duration, files int) {
+	b := brokertest.Open(t, broker.Options{
+		Names: subject.Default(), Logger: brokertest.Logger(t), Limits: broker.Limits{TasksMaxBytes: 2 << 20},
+		Embedded: broker.Embedded{DataDir: t.TempDir(), NoSync: true},
+	})
+	var reads atomic.Int64
+	long := "/file/v?" + strings.Repeat("x", 2*tasklog.SpareReply)
+	url := scripted(t, map[string]http.HandlerFunc{
+		pollPath: func(w http.ResponseWriter, r *http.Request) {
+			says(`{"status":"completed","videos":[{"url":"http://%s/file/v"},{"url":"http://%s%s"},{"url":"data:video/mp4,%s"}],"metadata":{"long":%q}}`,
+				r.Host, r.Host, long, strings.Repeat("x", 2*wideBounds.url), strings.Repeat("x", 2<<10))(w, r)
+		},
+		filePath: func(w http.ResponseWriter, _ *http.Request) {
+			reads.Add(1)
+			_, _ = w.Write(make([]byte, 2<<10))
+		},
+	})
+	r := idleReplica(t, b, testConfig(t, url, func(c *config.Config) { c.Limits.ArchiveBytes = 1 << 10 }))
+	bucket := b.Names().Bodies("acme")
+	if _, err := r.Bodies.Put(t.Context(), "acme", "first", nil); err != nil {
+		t.Fatal(err)
+	}
+	s, err := b.JetStream().Stream(t.Context(), "OBJ_"+bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := s.CachedInfo().Config
+	store(&cfg)
+	if _, err := b.JetStream().UpdateStream(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	inherit(t, r, "v", completedUpstream(left)...)
+	fillLog(t, b, 0.9)
+	shortly(t, "the log is seen to be full", func() bool { return r.log.HasRoom(t.Context()) != nil })
+	if err := r.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	end := last(follow(t, r.log, videoID("v")))
+	v := videoOf(end)
+	if v.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || len(v.GetVideos()) != 3 || v.GetVideos()[0].GetUrl() == "" || v.GetArchive().GetError().GetCode() != string(fault.ArchiveFailed) {
+		t.Errorf("ended %v", v)
+	}
+	if reads.Load() != 1 {
+		t.Errorf("the file was read %d times", reads.Load())
+	}
+	stored := v.GetArchive().GetFiles()
+	if len(stored) != files || files > 0 && stored[files-1].GetSize() != uint64(len(url+long+"\n")) {
+		t.Errorf("stored files: %v", stored)
+	}
+	doneOnce(t, b, end)
 }

@@ -74,28 +74,43 @@ type result struct {
 	// missing is why the latest copy failed; nil when none did. tries counts them.
 	missing *fault.Error
 	tries   int
+	// failed is true once no copy is tried any more, after one that failed.
+	failed bool
 	// begun is true when no earlier holder has copied anything.
 	begun bool
 }
 
 // complete ends the task with its result, after a copy where one is asked for. A
 // copy that fails is tried again until its time is over, and never fails the
-// task.
+// task. Nor does an object store that refuses what is too long for the event.
 func (j *videoJob) complete(ctx context.Context, s upstream.VideoState) Outcome {
 	bounds, release := j.boundsOf(ctx, s)
 	defer release()
 	whole := s
 	j.result.known, j.result.bounds = &whole, bounds
 	s.Videos = s.Videos[:min(len(s.Videos), bounds.files)]
-	if out, done := j.copyResult(ctx, s); !done {
-		return out
+	if !j.result.failed {
+		if out, done := j.copyResult(ctx, s); !done {
+			return out
+		}
+		j.result.failed = j.result.missing != nil
 	}
 	if err := j.keepLong(ctx, s); err != nil {
 		j.Logger.Warn("what is too long of a result could not be stored", j.attrs("error", err)...)
-		return HoldFor(retryLog)
+		if !errors.Is(err, broker.ErrFull) && !j.archiveOver() {
+			return HoldFor(retryLog)
+		}
+		j.result.missing = fault.New(fault.ArchiveFailed, "job %s: keep what is too long of its result: %w", j.name.ID, err)
 	}
 	e, err := task.Completed(j.video(), time.Now(), j.taskResult(s))
 	return j.end(ctx, e, err)
+}
+
+// archiveOver reports whether the time is over in which the result is brought into the
+// object store.
+func (j *videoJob) archiveOver() bool {
+	now, err := j.Broker.Clock().Now()
+	return err == nil && !now.Before(j.entry.Job.GetExecution().GetArchiveUntil().AsTime())
 }
 
 // copyResult copies what is to be copied. It reports false with an outcome when
@@ -328,6 +343,7 @@ func (j *videoJob) keepMetadata(ctx context.Context, metadata []byte) error {
 
 // keepLong stores what the event would have if the log had room to spare, also where the
 // copy has failed: long metadata, and the long URLs of what was not copied, one on each line.
+// A URL that no event has, as it may be the whole video, is not stored either.
 func (j *videoJob) keepLong(ctx context.Context, s upstream.VideoState) error {
 	if j.result.bounds == wideBounds {
 		return nil
@@ -336,8 +352,9 @@ func (j *videoJob) keepLong(ctx context.Context, s upstream.VideoState) error {
 		return err
 	}
 	var lines []byte
+	never := wideBounds.tooLong(s.Videos)
 	for _, i := range slices.Sorted(maps.Keys(j.result.bounds.tooLong(s.Videos))) {
-		if j.result.copies[i] == nil {
+		if j.result.copies[i] == nil && !never[i] {
 			lines = append(append(lines, s.Videos[i].URL...), '\n')
 		}
 	}
