@@ -54,6 +54,7 @@ type chatJob struct {
 	attempts atomic.Uint32
 	tried    pool.Tried // across the attempts of this process
 	doubt    doubt      // before the log was read
+	gone     doubt      // whether the log has vanished since
 	body     itemBody
 
 	mu        sync.Mutex

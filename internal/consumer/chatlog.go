@@ -47,7 +47,7 @@ func (j *chatJob) reload() (Outcome, bool) {
 	current, err := j.Log.Get(j.ctx, j.name)
 	switch {
 	case errors.Is(err, tasklog.ErrNotFound):
-		return j.logGone(), false
+		return j.logGone(j.entry.Event), false
 	case err != nil:
 		return j.notNow(), false
 	case !current.Terminal() && !sameRequest(j.item, current):
@@ -60,7 +60,7 @@ func (j *chatJob) reload() (Outcome, bool) {
 
 // begin goes on from what the log has.
 func (j *chatJob) begin(current tasklog.Entry) (Outcome, bool) {
-	j.entry = current
+	j.entry, j.gone = current, doubt{}
 	j.attempts.Store(current.Job.GetExecution().GetAttempt())
 	if current.Terminal() {
 		return j.finish(), false
@@ -101,7 +101,7 @@ func (j *chatJob) commit(e task.Event, last uint64) (Outcome, bool) {
 	var lost *tasklog.LostError
 	switch {
 	case err == nil:
-		j.entry = entry
+		j.entry, j.gone = entry, doubt{}
 		j.show(entry.Job.GetExecution().GetPhase())
 		traceCommit(j.ctx, entry)
 		j.attempts.Store(entry.Job.GetExecution().GetAttempt())
@@ -111,12 +111,12 @@ func (j *chatJob) commit(e task.Event, last uint64) (Outcome, bool) {
 		if lost.Current.Terminal() {
 			return j.finish(), false
 		}
-		if last == 0 || lost.Current.Job.GetExecution().GetWriter() == j.Log.Writer() {
+		if e.Version() == 1 || lost.Current.Job.GetExecution().GetWriter() == j.Log.Writer() {
 			return HoldFor(0), false // admission's first event, or an earlier write of ours
 		}
 		return Drop(), false
 	case errors.Is(err, tasklog.ErrNotFound) && last > 0:
-		return j.logGone(), false
+		return j.logGone(e), false
 	default:
 		j.Logger.Warn("commit failed", j.attrs("phase", task.PhaseWord(e.Job.GetExecution().GetPhase()), "error", err)...)
 		return HoldFor(retryLog), false
@@ -124,8 +124,8 @@ func (j *chatJob) commit(e task.Event, last uint64) (Outcome, bool) {
 }
 
 // logGone ends a held chat whose log has vanished, unless it was erased after another
-// replica had ended it.
-func (j *chatJob) logGone() Outcome {
+// replica had ended it. An end that is in hand is written as it is: a reply is paid for.
+func (j *chatJob) logGone(inHand task.Event) Outcome {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(j.ctx), commitTimeout)
 	defer cancel()
 	removed, err := j.Log.Removed(ctx, j.Broker.Names().Work(), j.delivery().seq)
@@ -136,7 +136,14 @@ func (j *chatJob) logGone() Outcome {
 		j.Logger.Info("a held chat was erased", j.attrs()...)
 		return Drop()
 	}
-	return j.lost("what came of it is gone too")
+	switch out := j.gone.stray(time.Now()); {
+	case out.verb == hold:
+		return out
+	case inHand.Terminal():
+		return j.endAfter(inHand, 0)
+	default:
+		return j.lost("what came of it is gone too")
+	}
 }
 
 func (j *chatJob) finish() Outcome {
@@ -156,17 +163,22 @@ func (j *chatJob) end(e task.Event, err error) Outcome {
 		return HoldFor(retryLog)
 	}
 	for {
-		out, ok := j.commit(e, j.entry.Seq)
-		if ok {
-			j.Logger.InfoContext(j.ctx, "chat ended", endAttrs(j.entry)...)
-			return j.finish()
-		}
+		out := j.endAfter(e, j.entry.Seq)
 		// A reply is paid for: it is kept and committed again rather than asked
 		// for again, as long as the process may work.
 		if out.verb != hold || j.entry.Terminal() || broker.Wait(j.working, retryLog) != nil {
 			return out
 		}
 	}
+}
+
+// endAfter is end with one try, after the last event that is known.
+func (j *chatJob) endAfter(e task.Event, last uint64) Outcome {
+	if out, ok := j.commit(e, last); !ok {
+		return out
+	}
+	j.Logger.InfoContext(j.ctx, "chat ended", endAttrs(j.entry)...)
+	return j.finish()
 }
 
 func (j *chatJob) fail(chunks uint64, f *fault.Error) Outcome {

@@ -201,27 +201,34 @@ func TestLateAckFindsNothingInANewStream(t *testing.T) {
 }
 
 // TestLogAndQueueLostTogether: a replica holds what an upstream has accepted, or is
-// being asked for. It was not erased: it ends as log_lost, and its letter says what the
-// holder still knows.
+// being asked for. It was not erased: a chat that is answered after all completes with its
+// reply, and what has no end in hand ends as log_lost, whose letter says what the holder
+// still knows.
 func TestLogAndQueueLostTogether(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, testConfig(t, up.URL(), onCluster))
 	video := sendVideos(t, b, "paid", 1, time.Minute)[0]
 	chat := publish(t, b, subject.Chat, "paid", chatRequest("paid", "sandbox-chat:chunks=10,chunk_interval_ms=500", true))
+	refused := publish(t, b, subject.Chat, "refused", chatRequest("refused", "sandbox-chat:status=500,delay_ms=3000", false))
 	submitted := last(follow(t, r.log, video, genbusv1.JobPhase_JOB_PHASE_SUBMITTED))
-	follow(t, r.log, chat, genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS)
+	for _, id := range []string{chat, refused} {
+		follow(t, r.log, id, genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS)
+	}
 	for _, stream := range []string{b.Names().Tasks(), b.Names().Work()} {
 		if err := b.JetStream().DeleteStream(t.Context(), stream); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, id := range []string{video, chat} {
+	for id, code := range map[string]fault.Code{video: fault.LogLost, chat: "", refused: fault.LogLost} {
 		end := last(follow(t, r.log, id))
-		if end.Job.GetError().GetCode() != string(fault.LogLost) {
+		if end.Job.GetError().GetCode() != string(code) {
 			t.Errorf("%s ended %v", id, end.Job)
 		}
 		doneOnce(t, b, end)
+		if c, is := end.Job.(*genbusv1.Chat); is && code == "" && len(c.GetReplyJson()) == 0 {
+			t.Errorf("the reply is gone: %v", c)
+		}
 	}
 	letters := map[string]*genbusv1.DeadLetter{}
 	for _, l := range deadLetters(t, b) {
@@ -230,7 +237,7 @@ func TestLogAndQueueLostTogether(t *testing.T) {
 	if l := letters[video]; len(letters) != 2 || l.GetUpstreamTaskId() != videoOf(submitted).GetUpstreamTaskId() || l.GetWork().GetModel() == "" {
 		t.Errorf("dead letters: %v", letters)
 	}
-	if l := letters[chat]; len(l.GetData()) == 0 {
+	if l := letters[refused]; len(l.GetData()) == 0 {
 		t.Errorf("the letter of the chat: %v", l)
 	}
 }

@@ -15,16 +15,17 @@ import (
 // decided for the other one; or the job was erased while its item was on its way
 // into the line. A stray is acknowledged, and nothing of it is run.
 
-// secondLook is the wait before an item is believed to be a stray. A log is read
-// from its leader, but one that has just lost the lead may answer once more.
+// secondLook is the wait before an item is believed to be a stray, or the log of a held
+// chat to have vanished. A log is read from its leader, but one that has just lost the
+// lead may answer once more.
 const secondLook = 5 * time.Second
 
-// doubt is what is held against a job's work item.
+// doubt is what is held against a job's work item, or its log.
 type doubt struct {
-	since time.Time // of the first look that found it to be a stray; zero: none did
+	since time.Time // of the first look that found it so; zero: none did
 }
 
-// stray is the outcome for an item that looks like a stray.
+// stray is the outcome for an item that looks like a stray: Ack when that is sure.
 func (d *doubt) stray(now time.Time) Outcome {
 	if d.since.IsZero() {
 		d.since = now
