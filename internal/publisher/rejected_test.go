@@ -13,6 +13,7 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // TestAFullStreamTakesLettersOfRejectedRequests: the oldest go, and those of a tenant that has
@@ -21,7 +22,7 @@ func TestAFullStreamTakesLettersOfRejectedRequests(t *testing.T) {
 	t.Parallel()
 	brokertest.EachLimited(t, broker.Limits{RejectedMaxBytes: 1 << 20}, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b := open(t)
-		d, seq := publisher.DeadLetters{Broker: b, Bodies: broker.NewBodies(b)}, uint64(0)
+		d, seq := publisher.DeadLetters{Broker: b, Bodies: broker.NewBodies(b), Metrics: telemetry.NewMetrics("test")}, uint64(0)
 		reject := func(tenant string, size int) {
 			t.Helper()
 			seq++
