@@ -32,9 +32,9 @@ const (
 )
 
 // Reject stores the letter of an inbox message that was never accepted, by its sequence
-// and the time at which it was stored. Nothing is read while there is
-// room, and the object store is not used: garbage must cost little. A message that is rejected twice can have
-// two letters, which make one job: the message is named in their Nats-Msg-Id.
+// and the time at which it was stored. Nothing is read while there is room, and the object
+// store is not used: garbage must cost little. A message that is rejected twice can have two
+// letters, which make one job: the message is named in their Nats-Msg-Id.
 func (d DeadLetters) Reject(ctx context.Context, letter *genbusv1.DeadLetter, seq uint64, stored time.Time) error {
 	slot := largeSlot
 	switch size := proto.Size(letter); {
