@@ -10,9 +10,9 @@ import (
 
 	"github.com/genbus/genbus/client"
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/freeport"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/service/servicetest"
+	"github.com/genbus/genbus/test/freeport"
 )
 
 // startNATS starts a server with its data in dir; port -1 is a free one. stopNATS stops

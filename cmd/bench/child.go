@@ -162,7 +162,7 @@ func childEnv(extra ...string) []string {
 }
 
 // pause waits for d, or until ctx ends, whose cause it returns. It is not that of
-// faulttest or of broker: both bring a NATS server into this binary, in which the
+// faultinject or of broker: both bring a NATS server into this binary, in which the
 // proxy that is measured runs, too.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)

@@ -16,7 +16,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/freeport"
+	"github.com/genbus/genbus/test/freeport"
 )
 
 // contentService is a running genbus that is called by gRPC too.

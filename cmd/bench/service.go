@@ -13,7 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/freeport"
+	"github.com/genbus/genbus/test/freeport"
 )
 
 // serviceSetup is what a measurement chooses about the service; everything else

@@ -17,9 +17,9 @@ import (
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/freeport"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/service"
+	"github.com/genbus/genbus/test/freeport"
 )
 
 // BenchmarkAccept is the time until a video is accepted, asked for by HTTP, by how the

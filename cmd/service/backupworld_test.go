@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/genbus/genbus/internal/broker/brokertest"
-	"github.com/genbus/genbus/internal/faulttest"
+	"github.com/genbus/genbus/test/faultinject"
 )
 
 // backedUp is a service process, and the file that it logs to.
@@ -45,7 +45,7 @@ func startBackedUp(t *testing.T, upstream, data, url string, replicas int) *back
 	ctx, cancel := context.WithTimeout(t.Context(), bedPatience)
 	defer cancel()
 	var err error
-	m.Process, err = faulttest.Start(ctx, faulttest.Spec{
+	m.Process, err = faultinject.Start(ctx, faultinject.Spec{
 		Path: os.Args[0], Args: []string{"serve"}, Log: m.log, Ready: m.ready,
 		Env: append(os.Environ(), runAsService+"=1", "GENBUS_CONFIG="+file, "GENBUS_DATA_DIR="+data, "GENBUS_NATS_URL="+url, "GENBUS_NATS_LISTEN=none",
 			"GENBUS_NATS_SYNC_ALWAYS=false", "GENBUS_HTTP_ADDR="+strings.TrimPrefix(m.base, "http://"), "GENBUS_GRPC_ADDR="+m.grpc),
@@ -118,7 +118,7 @@ func (n *threeNodes) start() {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(n.t.Context(), bedPatience)
 	defer cancel()
-	nodes, err := faulttest.StartNodes(ctx, faulttest.NodesOptions{Dir: n.t.TempDir()})
+	nodes, err := faultinject.StartNodes(ctx, faultinject.NodesOptions{Dir: n.t.TempDir()})
 	if err != nil {
 		n.t.Fatal(err)
 	}

@@ -22,11 +22,11 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
-	"github.com/genbus/genbus/internal/freeport"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/test/freeport"
 )
 
 // crashPatience bounds one wait of a crash test.

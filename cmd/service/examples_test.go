@@ -19,8 +19,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/npmtest"
 	"github.com/genbus/genbus/internal/sandbox"
+	"github.com/genbus/genbus/test/npm"
 )
 
 // exampleTime bounds each command of an example.
@@ -252,7 +252,7 @@ var storedForAdmission = regexp.MustCompile(`^stored for admission: GENBUS_REQUE
 func TestNodeExample(t *testing.T) {
 	t.Parallel()
 	dir := copyExample(t, "node", "*.js", "package*.json")
-	npmtest.Install(t, dir)
+	npm.Install(t, dir)
 	if out, err := in(t, dir, nil, "npm", "run", "generate"); err != nil {
 		t.Fatalf("generate: %v: %s", err, out)
 	}

@@ -15,11 +15,11 @@ import (
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/hostile"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/service"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
+	"github.com/genbus/genbus/test/hostile"
 )
 
 // hostileSeed makes the inputs. A failure names the entrance and the number of

@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/hostile"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/test/hostile"
 )
 
 // goodOnes makes one good request over each entrance: each is served.

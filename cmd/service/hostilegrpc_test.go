@@ -17,8 +17,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/hostile"
 	"github.com/genbus/genbus/internal/sandbox"
+	"github.com/genbus/genbus/test/hostile"
 )
 
 func (s *siege) attackGRPC() {

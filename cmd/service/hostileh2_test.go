@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/genbus/genbus/internal/hostile"
+	"github.com/genbus/genbus/test/hostile"
 )
 
 // firstWindow is the window of HTTP/2 before anybody says otherwise, and

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/genbus/genbus/internal/hostile"
+	"github.com/genbus/genbus/test/hostile"
 )
 
 // protocolRefusals are the statuses of 500 and above by which net/http itself

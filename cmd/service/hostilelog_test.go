@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/hostile"
+	"github.com/genbus/genbus/test/hostile"
 )
 
 // logBook reads the log as it is written. It keeps only what is wrong with it.

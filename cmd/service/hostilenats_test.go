@@ -16,10 +16,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nats.go/micro"
 
-	"github.com/genbus/genbus/internal/hostile"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
+	"github.com/genbus/genbus/test/hostile"
 )
 
 func (s *siege) attackNATS() {

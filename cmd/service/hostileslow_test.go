@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/genbus/genbus/internal/hostile"
+	"github.com/genbus/genbus/test/hostile"
 )
 
 // hostilePace is the time between two calls of others, and between two looks at the

@@ -24,7 +24,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/hostile"
+	"github.com/genbus/genbus/test/hostile"
 )
 
 // hostileUpstream answers in ways that no upstream should.

@@ -7,7 +7,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/genbus/genbus/internal/broker/brokertest"
-	"github.com/genbus/genbus/internal/faulttest"
+	"github.com/genbus/genbus/test/faultinject"
 )
 
 // runAsService makes the test binary be the service: tests that kill processes
@@ -15,7 +15,7 @@ import (
 const runAsService = "RUN_AS_GENBUS_SERVICE"
 
 func TestMain(m *testing.M) {
-	faulttest.MaybeServeNode()
+	faultinject.MaybeServeNode()
 	if os.Getenv(runAsService) != "" {
 		main()
 		return

@@ -23,8 +23,8 @@ import (
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 
-	"github.com/genbus/genbus/internal/npmtest"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/test/npm"
 )
 
 // Public clients, unchanged, against `service serve --sandbox`. test/clients/run runs all
@@ -37,7 +37,7 @@ const clientTime = time.Minute
 // follows the other: a busy upstream, which one of them asks for, is busy for all.
 func TestNodeClients(t *testing.T) {
 	t.Parallel()
-	dir := npmtest.Project(t, filepath.Join("..", "..", "test", "clients", "node"))
+	dir := npm.Project(t, filepath.Join("..", "..", "test", "clients", "node"))
 	s := serveSandbox(t)
 	for _, script := range []string{"openai.mjs", "aisdk.mjs", "langchain.mjs", "nats.mjs", "cloudevents.mjs"} {
 		t.Run(script, func(t *testing.T) {

@@ -12,15 +12,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/genbus/genbus/internal/faulttest"
+	"github.com/genbus/genbus/test/faultinject"
 )
 
 // member is one replica: a process that reaches NATS through a link of its own,
 // unless the bed's servers have theirs.
 type member struct {
-	*faulttest.Process
+	*faultinject.Process
 	bed  *bed
-	link *faulttest.Link
+	link *faultinject.Link
 	base string // of HTTP
 	grpc string
 }
@@ -51,7 +51,7 @@ func (b *bed) start(o memberOptions) *member {
 	url := b.nats
 	if !o.direct {
 		var err error
-		if m.link, err = faulttest.NewLink(strings.TrimPrefix(b.nats, "nats://")); err != nil {
+		if m.link, err = faultinject.NewLink(strings.TrimPrefix(b.nats, "nats://")); err != nil {
 			b.t.Fatal(err)
 		}
 		b.t.Cleanup(func() {
@@ -69,7 +69,7 @@ func (b *bed) start(o memberOptions) *member {
 	ctx, cancel := context.WithTimeout(b.t.Context(), bedPatience)
 	defer cancel()
 	var err error
-	m.Process, err = faulttest.Start(ctx, faulttest.Spec{
+	m.Process, err = faultinject.Start(ctx, faultinject.Spec{
 		Path: os.Args[0], Args: []string{"serve"}, Log: filepath.Join(dir, "log"), Ready: m.ready,
 		Env: append(os.Environ(), runAsService+"=1", "GENBUS_CONFIG="+file, "GENBUS_NATS_URL="+url, "GENBUS_LOG_LEVEL=info",
 			"GENBUS_HTTP_ADDR="+strings.TrimPrefix(m.base, "http://"), "GENBUS_GRPC_ADDR="+m.grpc),

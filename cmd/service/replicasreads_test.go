@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/genbus/genbus/internal/broker"
-	"github.com/genbus/genbus/internal/faulttest"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/test/faultinject"
 )
 
 // rank orders what clients see.
@@ -28,7 +28,7 @@ func TestReadsNeverGoBack(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*bedPatience)
 	defer cancel()
-	nodes, err := faulttest.StartNodes(ctx, faulttest.NodesOptions{Dir: t.TempDir()})
+	nodes, err := faultinject.StartNodes(ctx, faultinject.NodesOptions{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

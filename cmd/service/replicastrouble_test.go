@@ -18,8 +18,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/faulttest"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/test/faultinject"
 )
 
 // atOnce is how long an answer may take that needs no broker, on a busy machine.
@@ -30,7 +30,7 @@ const atOnce = 2 * time.Second
 // flight end; and all is well when the broker is back, without a hand.
 func TestJetStreamUnreachable(t *testing.T) {
 	t.Parallel()
-	for name, mode := range map[string]faulttest.CutMode{"reset": faulttest.Reset, "silent": faulttest.Blackhole} {
+	for name, mode := range map[string]faultinject.CutMode{"reset": faultinject.Reset, "silent": faultinject.Blackhole} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b, up := newBed(t), newHandUpstream(t)

@@ -11,10 +11,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/genbus/genbus/internal/faulttest"
-	"github.com/genbus/genbus/internal/faulttest/check"
-	"github.com/genbus/genbus/internal/faulttest/load"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/test/faultinject"
+	"github.com/genbus/genbus/test/faultinject/check"
+	"github.com/genbus/genbus/test/faultinject/load"
 )
 
 // How many wishes a burst has.
@@ -53,7 +53,7 @@ func (s *storm) fill(ctx context.Context) error {
 	defer stop()
 	var burst errgroup.Group
 	burst.Go(func() error { return s.burst(full, load.Plain, fillBurst) })
-	for s.told.Refusals(codeFull) < before+fillRefusals && faulttest.Pause(full, 100*time.Millisecond) {
+	for s.told.Refusals(codeFull) < before+fillRefusals && faultinject.Pause(full, 100*time.Millisecond) {
 		continue
 	}
 	if full.Err() != nil && ctx.Err() == nil {

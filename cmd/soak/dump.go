@@ -8,7 +8,7 @@ import (
 	"runtime/pprof"
 	"syscall"
 
-	"github.com/genbus/genbus/internal/faulttest/check"
+	"github.com/genbus/genbus/test/faultinject/check"
 )
 
 // dump writes what everybody is doing beside the logs, for whoever looks for what

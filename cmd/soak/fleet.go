@@ -10,18 +10,18 @@ import (
 	"sync"
 	"time"
 
-	"github.com/genbus/genbus/internal/faulttest"
-	"github.com/genbus/genbus/internal/faulttest/load"
-	"github.com/genbus/genbus/internal/freeport"
+	"github.com/genbus/genbus/test/faultinject"
+	"github.com/genbus/genbus/test/faultinject/load"
+	"github.com/genbus/genbus/test/freeport"
 )
 
 // replica is one process of the service. Its addresses stay the same over
 // restarts.
 type replica struct {
 	load.Replica
-	process *faulttest.Process
+	process *faultinject.Process
 	// links are its own ways to the broker's nodes; none with an embedded one.
-	links  []*faulttest.Link
+	links  []*faultinject.Link
 	log    string
 	config string // its file
 	clock  string // the file that says by how much its clock is wrong
@@ -34,8 +34,8 @@ type replica struct {
 // fleet is all replicas, and the broker.
 type fleet struct {
 	replicas []*replica
-	nodes    *faulttest.Nodes // nil: the broker is embedded
-	nats     string           // for the clients
+	nodes    *faultinject.Nodes // nil: the broker is embedded
+	nats     string             // for the clients
 	probe    *http.Client
 }
 
@@ -43,7 +43,7 @@ type fleet struct {
 func startFleet(ctx context.Context, o options, dir, binary string, up *upstreams) (*fleet, error) {
 	f := &fleet{probe: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
 	if o.Cluster {
-		nodes, err := faulttest.StartNodes(ctx, faulttest.NodesOptions{Dir: dir, N: nodeCount})
+		nodes, err := faultinject.StartNodes(ctx, faultinject.NodesOptions{Dir: dir, N: nodeCount})
 		if err != nil {
 			return nil, err
 		}
@@ -82,7 +82,7 @@ func (f *fleet) start(ctx context.Context, o options, i int, dir, binary string,
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	r.process, err = faulttest.Start(ctx, faulttest.Spec{
+	r.process, err = faultinject.Start(ctx, faultinject.Spec{
 		Path: binary, Args: []string{"serve"}, Env: serviceEnv("GENBUS_CONFIG="+r.config, skewEnv+"="+r.clock), Dir: dir, Log: r.log,
 		Ready: func(ctx context.Context) error { return f.ready(ctx, r) },
 	})
@@ -98,7 +98,7 @@ func (f *fleet) connect(r *replica, s *setup) error {
 	}
 	var urls []string
 	for n := range f.nodes.Len() {
-		l, err := faulttest.NewLink(strings.TrimPrefix(f.nodes.ClientURL(n), "nats://"))
+		l, err := faultinject.NewLink(strings.TrimPrefix(f.nodes.ClientURL(n), "nats://"))
 		if err != nil {
 			return err
 		}

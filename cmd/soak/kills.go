@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/genbus/genbus/internal/faulttest"
+	"github.com/genbus/genbus/test/faultinject"
 )
 
 // mostUp is the longest that a replica lives between two kills.
@@ -18,7 +18,7 @@ func (s *storm) kills(ctx context.Context, seed uint64, n int) error {
 		return err
 	}
 	for i := range n {
-		if !faulttest.Pause(ctx, between(r, 0, mostUp)) {
+		if !faultinject.Pause(ctx, between(r, 0, mostUp)) {
 			return nil
 		}
 		if i%20 == 0 {

@@ -5,7 +5,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/genbus/genbus/internal/faulttest/check"
+	"github.com/genbus/genbus/test/faultinject/check"
 )
 
 // alarms are what a log of the service must never say.

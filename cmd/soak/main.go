@@ -14,8 +14,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/genbus/genbus/internal/faulttest"
-	"github.com/genbus/genbus/internal/faulttest/check"
+	"github.com/genbus/genbus/test/faultinject"
+	"github.com/genbus/genbus/test/faultinject/check"
 )
 
 // cli is the command line.
@@ -41,7 +41,7 @@ type cli struct {
 var errBroken = errors.New("a promise was broken")
 
 func main() {
-	faulttest.MaybeServeNode()
+	faultinject.MaybeServeNode()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var c cli

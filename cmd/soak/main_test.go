@@ -5,10 +5,10 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/genbus/genbus/internal/faulttest"
+	"github.com/genbus/genbus/test/faultinject"
 )
 
 func TestMain(m *testing.M) {
-	faulttest.MaybeServeNode()
+	faultinject.MaybeServeNode()
 	goleak.VerifyTestMain(m)
 }

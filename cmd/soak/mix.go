@@ -1,38 +1,38 @@
 package main
 
-import "github.com/genbus/genbus/internal/faulttest"
+import "github.com/genbus/genbus/test/faultinject"
 
 // mixNames are the mixes of faults of the upstreams, from none to many.
 var mixNames = []string{"calm", "usual", "refusing", "breaking", "rough"}
 
 // mixes are what the names mean.
-var mixes = map[string]faulttest.Mix{
+var mixes = map[string]faultinject.Mix{
 	"calm": {},
 	// usual: what a good upstream does on a bad day.
 	"usual": {
-		faulttest.OpCreate: {
-			faulttest.Latency: 0.04, faulttest.TooMany: 0.02, faulttest.TooManyLater: 0.02, faulttest.InternalAfter: 0.01,
-			faulttest.ResetAccepted: 0.01, faulttest.TaskFails: 0.02, faulttest.TaskNeverEnds: 0.01,
+		faultinject.OpCreate: {
+			faultinject.Latency: 0.04, faultinject.TooMany: 0.02, faultinject.TooManyLater: 0.02, faultinject.InternalAfter: 0.01,
+			faultinject.ResetAccepted: 0.01, faultinject.TaskFails: 0.02, faultinject.TaskNeverEnds: 0.01,
 		},
-		faulttest.OpPoll: {faulttest.Latency: 0.02, faulttest.PollErrors: 0.01},
-		faulttest.OpChat: {faulttest.Latency: 0.04, faulttest.TooMany: 0.02, faulttest.CutAnswer: 0.02, faulttest.Unavailable: 0.01},
+		faultinject.OpPoll: {faultinject.Latency: 0.02, faultinject.PollErrors: 0.01},
+		faultinject.OpChat: {faultinject.Latency: 0.04, faultinject.TooMany: 0.02, faultinject.CutAnswer: 0.02, faultinject.Unavailable: 0.01},
 	},
 	// refusing: mostly overloaded.
 	"refusing": {
-		faulttest.OpCreate: {faulttest.TooMany: 0.2, faulttest.TooManyLater: 0.2, faulttest.Unavailable: 0.05, faulttest.Redirect: 0.02},
-		faulttest.OpPoll:   {faulttest.PollErrors: 0.1, faulttest.NotFound: 0.02},
-		faulttest.OpChat:   {faulttest.TooMany: 0.2, faulttest.TooManyLater: 0.2, faulttest.Unavailable: 0.1},
+		faultinject.OpCreate: {faultinject.TooMany: 0.2, faultinject.TooManyLater: 0.2, faultinject.Unavailable: 0.05, faultinject.Redirect: 0.02},
+		faultinject.OpPoll:   {faultinject.PollErrors: 0.1, faultinject.NotFound: 0.02},
+		faultinject.OpChat:   {faultinject.TooMany: 0.2, faultinject.TooManyLater: 0.2, faultinject.Unavailable: 0.1},
 	},
 	// breaking: connections do not hold.
 	"breaking": {
-		faulttest.OpCreate: {
-			faulttest.ResetBefore: 0.05, faulttest.ResetDuring: 0.03, faulttest.ResetAccepted: 0.06, faulttest.CutAnswer: 0.06,
-			faulttest.Drip: 0.05, faulttest.Latency: 0.05,
+		faultinject.OpCreate: {
+			faultinject.ResetBefore: 0.05, faultinject.ResetDuring: 0.03, faultinject.ResetAccepted: 0.06, faultinject.CutAnswer: 0.06,
+			faultinject.Drip: 0.05, faultinject.Latency: 0.05,
 		},
-		faulttest.OpPoll: {faulttest.ResetBefore: 0.03, faulttest.CutAnswer: 0.03, faulttest.PollGarbage: 0.03, faulttest.Drip: 0.02},
-		faulttest.OpChat: {
-			faulttest.ResetBefore: 0.05, faulttest.ResetDuring: 0.03, faulttest.CutAnswer: 0.1, faulttest.StreamStall: 0.05, faulttest.Drip: 0.03,
+		faultinject.OpPoll: {faultinject.ResetBefore: 0.03, faultinject.CutAnswer: 0.03, faultinject.PollGarbage: 0.03, faultinject.Drip: 0.02},
+		faultinject.OpChat: {
+			faultinject.ResetBefore: 0.05, faultinject.ResetDuring: 0.03, faultinject.CutAnswer: 0.1, faultinject.StreamStall: 0.05, faultinject.Drip: 0.03,
 		},
 	},
-	"rough": faulttest.Evenly(0.2),
+	"rough": faultinject.Evenly(0.2),
 }

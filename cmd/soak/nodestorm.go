@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/genbus/genbus/internal/faulttest"
-	"github.com/genbus/genbus/internal/faulttest/check"
+	"github.com/genbus/genbus/test/faultinject"
+	"github.com/genbus/genbus/test/faultinject/check"
 )
 
 // nodeKinds are the faults of the steps on nodes.
@@ -21,7 +21,7 @@ func (s *storm) node(ctx context.Context, at step) error {
 	if err := s.breakNode(at); err != nil {
 		return err
 	}
-	faulttest.Pause(ctx, at.For)
+	faultinject.Pause(ctx, at.For)
 	if err := s.healNode(ctx, at); err != nil {
 		return err
 	}

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/faulttest"
-	"github.com/genbus/genbus/internal/faulttest/check"
+	"github.com/genbus/genbus/test/faultinject"
+	"github.com/genbus/genbus/test/faultinject/check"
 )
 
 // route is a route as an operator names it.
@@ -29,7 +29,7 @@ func (s *storm) pauseRoute(ctx context.Context, r route, d time.Duration) error 
 	if err := s.setPaused(ctx, r, true); err != nil {
 		return err
 	}
-	faulttest.Pause(ctx, d)
+	faultinject.Pause(ctx, d)
 	return s.setPaused(ctx, r, false)
 }
 
@@ -55,7 +55,7 @@ func (s *storm) operate(ctx context.Context, call func(context.Context, genbusv1
 		if err == nil {
 			return nil
 		}
-		if !faulttest.Pause(ctx, 500*time.Millisecond) {
+		if !faultinject.Pause(ctx, 500*time.Millisecond) {
 			return fmt.Errorf("nobody takes the operator's call: %w", err)
 		}
 	}

@@ -12,9 +12,9 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/genbus/genbus/internal/faulttest"
-	"github.com/genbus/genbus/internal/faulttest/check"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/test/faultinject"
+	"github.com/genbus/genbus/test/faultinject/check"
 )
 
 // removed is a stream, or a durable consumer of it.
@@ -89,7 +89,7 @@ func (s *storm) awaitAlarm(ctx context.Context, what removed, before int) {
 	ctx, cancel := context.WithTimeout(ctx, backTimeout)
 	defer cancel()
 	for s.fleet.recreations(ctx, what.stream) <= before {
-		if !faulttest.Pause(ctx, 100*time.Millisecond) {
+		if !faultinject.Pause(ctx, 100*time.Millisecond) {
 			s.broke("alarm", "%s was deleted, and genbus_stream_recreations does not say so", what)
 			return
 		}
@@ -167,7 +167,7 @@ func (r *reader) patiently(ctx context.Context, limit time.Duration, try func(co
 		if err == nil {
 			return nil
 		}
-		if !faulttest.Pause(ctx, 50*time.Millisecond) {
+		if !faultinject.Pause(ctx, 50*time.Millisecond) {
 			return err
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/genbus/genbus/internal/faulttest/check"
+	"github.com/genbus/genbus/test/faultinject/check"
 )
 
 // result is what a run has shown.

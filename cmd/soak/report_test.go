@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/genbus/genbus/internal/faulttest"
-	"github.com/genbus/genbus/internal/faulttest/check"
-	"github.com/genbus/genbus/internal/faulttest/load"
+	"github.com/genbus/genbus/test/faultinject"
+	"github.com/genbus/genbus/test/faultinject/check"
+	"github.com/genbus/genbus/test/faultinject/load"
 )
 
 func TestAReportSaysHowToRunItAgain(t *testing.T) {
@@ -47,14 +47,14 @@ func TestAReportSaysHowToRunItAgain(t *testing.T) {
 func TestOnlyGoodAnswersAreAnswers(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		post faulttest.Post
+		post faultinject.Post
 		want bool
 	}{
-		{faulttest.Post{Status: 200, Answered: true}, true},
-		{faulttest.Post{Status: 200, Answered: true, Fault: faulttest.Latency}, true},
-		{faulttest.Post{Status: 200, Answered: false, Fault: faulttest.Latency}, false},
-		{faulttest.Post{Status: 200, Answered: true, Fault: faulttest.HTML}, false},
-		{faulttest.Post{Status: 429, Answered: true, Fault: faulttest.TooMany}, false},
+		{faultinject.Post{Status: 200, Answered: true}, true},
+		{faultinject.Post{Status: 200, Answered: true, Fault: faultinject.Latency}, true},
+		{faultinject.Post{Status: 200, Answered: false, Fault: faultinject.Latency}, false},
+		{faultinject.Post{Status: 200, Answered: true, Fault: faultinject.HTML}, false},
+		{faultinject.Post{Status: 429, Answered: true, Fault: faultinject.TooMany}, false},
 	} {
 		if got := post(c.post); got.Answered != c.want || got.Video {
 			t.Errorf("%+v: answered %t", c.post, got.Answered)

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/genbus/genbus/internal/faulttest"
-	"github.com/genbus/genbus/internal/faulttest/check"
+	"github.com/genbus/genbus/test/faultinject"
+	"github.com/genbus/genbus/test/faultinject/check"
 )
 
 // withoutRoute has all replicas reload a configuration without a route, and after a while
@@ -21,7 +21,7 @@ func (s *storm) withoutRoute(ctx context.Context, r route, d time.Duration) erro
 	if err := s.reload(ctx, r.name); err != nil {
 		return err
 	}
-	faulttest.Pause(ctx, d)
+	faultinject.Pause(ctx, d)
 	return s.reload(ctx, "")
 }
 
@@ -73,9 +73,9 @@ func (r *replica) heard(ctx context.Context, done, refused int) (again bool, err
 			return false, err
 		case nowDone > done:
 			return false, nil
-		case nowRefused > refused && faulttest.Pause(ctx, time.Second):
+		case nowRefused > refused && faultinject.Pause(ctx, time.Second):
 			return true, nil
-		case !faulttest.Pause(ctx, 20*time.Millisecond):
+		case !faultinject.Pause(ctx, 20*time.Millisecond):
 			return false, errors.Join(fmt.Errorf("%s does not take its configuration", r.Name), ctx.Err())
 		}
 	}

@@ -9,9 +9,9 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/genbus/genbus/internal/faulttest"
-	"github.com/genbus/genbus/internal/faulttest/check"
-	"github.com/genbus/genbus/internal/faulttest/load"
+	"github.com/genbus/genbus/test/faultinject"
+	"github.com/genbus/genbus/test/faultinject/check"
+	"github.com/genbus/genbus/test/faultinject/load"
 )
 
 // Models that clients ask for. Each is a route of its own.
@@ -187,7 +187,7 @@ func hash(key string) string {
 // faults.
 func (s setup) upstream(url string) map[string]any {
 	return map[string]any{
-		"base_url": url, "breaker": map[string]any{"failures": 10, "open_for": "2s"}, "headers": map[string]string{faulttest.ClientHeader: s.Name},
+		"base_url": url, "breaker": map[string]any{"failures": 10, "open_for": "2s"}, "headers": map[string]string{faultinject.ClientHeader: s.Name},
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/genbus/genbus/internal/faulttest"
-	"github.com/genbus/genbus/internal/faulttest/check"
+	"github.com/genbus/genbus/test/faultinject"
+	"github.com/genbus/genbus/test/faultinject/check"
 )
 
 // skewEnv names the file in which a service of overlay finds by how many seconds its time
@@ -103,6 +103,6 @@ func (s *storm) skew(ctx context.Context, i int, by, d time.Duration) error {
 	if err := r.setClock(by); err != nil {
 		return err
 	}
-	faulttest.Pause(ctx, d)
+	faultinject.Pause(ctx, d)
 	return r.setClock(0)
 }

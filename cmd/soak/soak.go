@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/genbus/genbus/internal/faulttest"
-	"github.com/genbus/genbus/internal/faulttest/check"
-	"github.com/genbus/genbus/internal/faulttest/load"
+	"github.com/genbus/genbus/test/faultinject"
+	"github.com/genbus/genbus/test/faultinject/check"
+	"github.com/genbus/genbus/test/faultinject/load"
 )
 
 // options say what a run is.
@@ -185,7 +185,7 @@ func (w *world) settle(ctx context.Context) error {
 		if err == nil && what == "" {
 			return nil
 		}
-		if !faulttest.Pause(ctx, time.Second) {
+		if !faultinject.Pause(ctx, time.Second) {
 			w.storm.broke("work-left", "%s are left (%v)", what, err)
 			return nil
 		}
@@ -221,7 +221,7 @@ func (w *world) left(ctx context.Context, r *reader) (string, error) {
 // watch looks for replicas that end by themselves, and says how it goes.
 func (w *world) watch(ctx context.Context) {
 	seen := map[string]bool{}
-	for n := 0; faulttest.Pause(ctx, 100*time.Millisecond); n++ {
+	for n := 0; faultinject.Pause(ctx, 100*time.Millisecond); n++ {
 		if name := w.fleet.fallen(); name != "" && !seen[name] {
 			seen[name] = true
 			w.storm.broke("alive", "%s ended by itself", name)

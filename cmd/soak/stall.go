@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/genbus/genbus/internal/faulttest"
-	"github.com/genbus/genbus/internal/faulttest/check"
+	"github.com/genbus/genbus/test/faultinject"
+	"github.com/genbus/genbus/test/faultinject/check"
 )
 
 const (
@@ -18,7 +18,7 @@ const (
 // stalls notes when the harness itself got no processor. A machine that is too busy, or
 // is stopped by its host, does to all processes what SIGSTOP does to one.
 func (s *storm) stalls(ctx context.Context) {
-	for last := time.Now(); faulttest.Pause(ctx, stallTick); last = time.Now() {
+	for last := time.Now(); faultinject.Pause(ctx, stallTick); last = time.Now() {
 		if now := time.Now(); now.Sub(last) > stallTick+stallOver {
 			s.stalled(last, now)
 		}

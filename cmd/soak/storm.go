@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/genbus/genbus/internal/faulttest"
-	"github.com/genbus/genbus/internal/faulttest/check"
-	"github.com/genbus/genbus/internal/faulttest/load"
+	"github.com/genbus/genbus/test/faultinject"
+	"github.com/genbus/genbus/test/faultinject/check"
+	"github.com/genbus/genbus/test/faultinject/load"
 )
 
 // storm does the faults and writes them down.
@@ -92,7 +92,7 @@ func (s *storm) do(ctx context.Context, at step) error {
 	case changeMix:
 		return s.mix(at.Mix)
 	default:
-		faulttest.Pause(ctx, at.For)
+		faultinject.Pause(ctx, at.For)
 		return nil
 	}
 }
@@ -154,7 +154,7 @@ func (s *storm) kill(ctx context.Context, i int, away time.Duration) error {
 	if err := r.process.Kill(); err != nil {
 		return err
 	}
-	faulttest.Pause(ctx, away)
+	faultinject.Pause(ctx, away)
 	return s.restart(ctx, r)
 }
 
@@ -169,7 +169,7 @@ func (s *storm) restart(ctx context.Context, r *replica) error {
 			r.setDown(false)
 			return nil
 		}
-		if !faulttest.Pause(ctx, 500*time.Millisecond) {
+		if !faultinject.Pause(ctx, 500*time.Millisecond) {
 			return fmt.Errorf("restart %s: %w", r.Name, err)
 		}
 		s.mu.Lock()
@@ -217,7 +217,7 @@ func (s *storm) terminate(ctx context.Context, r *replica, away time.Duration) e
 	if err := r.process.Wait(wait); err != nil && !r.ranOutOfGrace() {
 		s.broke("clean-stop", "%s did not stop cleanly: %v (after %s)", r.Name, err, time.Since(begin).Round(time.Millisecond))
 	}
-	faulttest.Pause(ctx, away)
+	faultinject.Pause(ctx, away)
 	return s.restart(ctx, r)
 }
 
@@ -228,7 +228,7 @@ func (s *storm) stop(ctx context.Context, i int, d time.Duration) error {
 	if err := r.process.Stop(); err != nil {
 		return err
 	}
-	faulttest.Pause(ctx, d)
+	faultinject.Pause(ctx, d)
 	return r.process.Continue()
 }
 
@@ -237,9 +237,9 @@ func (s *storm) cutReplica(ctx context.Context, i int, d time.Duration) error {
 	end := s.begin(check.Fault{Kind: check.FaultCutReplica, Target: r.Name, Broker: true})
 	defer end()
 	for _, l := range r.links {
-		l.Cut(faulttest.Blackhole)
+		l.Cut(faultinject.Blackhole)
 	}
-	faulttest.Pause(ctx, d)
+	faultinject.Pause(ctx, d)
 	for _, l := range r.links {
 		l.Heal()
 	}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/genbus/genbus/internal/faulttest/check"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/test/faultinject/check"
 )
 
 // workDurables are the consumers whose work is given back.

@@ -10,8 +10,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/genbus/genbus/internal/faulttest/check"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/test/faultinject/check"
 )
 
 // reader reads the streams of the service.

@@ -5,29 +5,29 @@ import (
 	"slices"
 	"time"
 
-	"github.com/genbus/genbus/internal/faulttest"
-	"github.com/genbus/genbus/internal/faulttest/check"
 	"github.com/genbus/genbus/internal/sandbox"
+	"github.com/genbus/genbus/test/faultinject"
+	"github.com/genbus/genbus/test/faultinject/check"
 )
 
 // upstreams are the two that the service calls. strict makes a paid task of each
 // POST that it accepts; honest gives a repeated key the task that it has.
 type upstreams struct {
-	strict, honest *faulttest.Upstream
+	strict, honest *faultinject.Upstream
 }
 
 func startUpstreams(seed uint64) (*upstreams, error) {
 	u := &upstreams{}
 	var err error
-	o := faulttest.UpstreamOptions{
-		Seed: seed, Timing: faulttest.Timing{Late: late},
+	o := faultinject.UpstreamOptions{
+		Seed: seed, Timing: faultinject.Timing{Late: late},
 		Sandbox: sandbox.Options{VideoDuration: 2 * time.Second, ChunkInterval: 20 * time.Millisecond},
 	}
-	if u.honest, err = faulttest.NewUpstream(o); err != nil {
+	if u.honest, err = faultinject.NewUpstream(o); err != nil {
 		return nil, err
 	}
 	o.Sandbox.RepeatCreates = true
-	if u.strict, err = faulttest.NewUpstream(o); err != nil {
+	if u.strict, err = faultinject.NewUpstream(o); err != nil {
 		return nil, errors.Join(err, u.honest.Close())
 	}
 	return u, nil
@@ -42,7 +42,7 @@ func (u *upstreams) close() error { return errors.Join(u.strict.Close(), u.hones
 // faults counts what the upstreams did, by "op/fault".
 func (u *upstreams) faults() map[string]int {
 	out := map[string]int{}
-	for _, up := range []*faulttest.Upstream{u.strict, u.honest} {
+	for _, up := range []*faultinject.Upstream{u.strict, u.honest} {
 		for name, n := range up.FaultCounts() {
 			out[name] += n
 		}
@@ -52,7 +52,7 @@ func (u *upstreams) faults() map[string]int {
 
 // addTo puts the ledgers into a history.
 func (u *upstreams) addTo(h *check.History) {
-	for _, up := range []*faulttest.Upstream{u.strict, u.honest} {
+	for _, up := range []*faultinject.Upstream{u.strict, u.honest} {
 		record := up.Record()
 		for _, p := range record.Posts {
 			h.Posts = append(h.Posts, post(p))
@@ -65,15 +65,15 @@ func (u *upstreams) addTo(h *check.History) {
 }
 
 // good are the faults whose answer is a good one all the same.
-var good = []faulttest.Fault{
-	faulttest.None, faulttest.Latency, faulttest.Drip, faulttest.TaskNeverEnds, faulttest.TaskLate, faulttest.TaskBackwards, faulttest.TaskFails,
+var good = []faultinject.Fault{
+	faultinject.None, faultinject.Latency, faultinject.Drip, faultinject.TaskNeverEnds, faultinject.TaskLate, faultinject.TaskBackwards, faultinject.TaskFails,
 }
 
 // post is a POST as the checker knows it: only a good answer counts as one.
-func post(p faulttest.Post) check.Post {
+func post(p faultinject.Post) check.Post {
 	spoiled := !slices.Contains(good, p.Fault)
 	return check.Post{
-		Time: p.Time, Ended: p.Ended, Replica: p.Client, Video: p.Op == faulttest.OpCreate, Path: p.Path, Key: p.Key, Marker: p.Marker,
+		Time: p.Time, Ended: p.Ended, Replica: p.Client, Video: p.Op == faultinject.OpCreate, Path: p.Path, Key: p.Key, Marker: p.Marker,
 		Fault: string(p.Fault), Status: p.Status, TaskID: p.TaskID, Accepted: p.Accepted, Text: p.Text, Input: p.Input,
 		Answered: p.Answered && p.Status/100 == 2 && !spoiled, Spoiled: spoiled,
 	}

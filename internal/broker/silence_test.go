@@ -10,8 +10,8 @@ import (
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
-	"github.com/genbus/genbus/internal/faulttest"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/test/faultinject"
 )
 
 // TestASilentServerIsLeft: the network drops what goes to a server and what comes
@@ -19,9 +19,9 @@ import (
 func TestASilentServerIsLeft(t *testing.T) {
 	t.Parallel()
 	c := brokertest.NewCluster(t)
-	var links []*faulttest.Link
+	var links []*faultinject.Link
 	for _, s := range c.Servers {
-		l, err := faulttest.NewLink(s.Addr().String())
+		l, err := faultinject.NewLink(s.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,7 +45,7 @@ func TestASilentServerIsLeft(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	links[0].Cut(faulttest.Blackhole)
+	links[0].Cut(faultinject.Blackhole)
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -60,7 +60,7 @@ func TestASilentServerIsLeft(t *testing.T) {
 // TestAReadWhoseConnectionIsLost is asked again with the next connection.
 func TestAReadWhoseConnectionIsLost(t *testing.T) {
 	t.Parallel()
-	link, err := faulttest.NewLink(brokertest.Alone(t).Addr().String())
+	link, err := faultinject.NewLink(brokertest.Alone(t).Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestAReadWhoseConnectionIsLost(t *testing.T) {
 		}
 	})
 	b := brokertest.Open(t, broker.Options{Names: subject.Default(), Logger: brokertest.Logger(t), URL: "nats://" + link.Addr()})
-	link.Cut(faulttest.Blackhole)
+	link.Cut(faultinject.Blackhole)
 	sent, said := b.Conn().Stats().OutMsgs, make(chan error, 1)
 	go func() {
 		_, err := b.Last(t.Context(), b.Names().Tasks(), b.Names().Task(subject.Video, "t", "none"))
@@ -81,7 +81,7 @@ func TestAReadWhoseConnectionIsLost(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	link.Cut(faulttest.Reset)
+	link.Cut(faultinject.Reset)
 	link.Heal()
 	if err := <-said; !errors.Is(err, broker.ErrNoMessage) {
 		t.Errorf("the read said %v", err)

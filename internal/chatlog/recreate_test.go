@@ -10,8 +10,8 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/chatlog"
-	"github.com/genbus/genbus/internal/freeport"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/test/freeport"
 )
 
 // renew makes the stream of chunks anew, as a restart of the broker does.

@@ -10,7 +10,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
-	"github.com/genbus/genbus/internal/faulttest"
+	"github.com/genbus/genbus/test/faultinject"
 )
 
 // TestBrokerAwayForLongerThanAckWait: all that is held comes to its own holder
@@ -18,7 +18,7 @@ import (
 // is unknown, and no chat is called again.
 func TestBrokerAwayForLongerThanAckWait(t *testing.T) {
 	t.Parallel()
-	for name, mode := range map[string]faulttest.CutMode{"reset": faulttest.Reset, "silent": faulttest.Blackhole} {
+	for name, mode := range map[string]faultinject.CutMode{"reset": faultinject.Reset, "silent": faultinject.Blackhole} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			link, through, direct := linked(t)

@@ -15,9 +15,9 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/faulttest"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/test/faultinject"
 )
 
 // changes are the requests that change streams, and the durable consumers that
@@ -96,7 +96,7 @@ func TestTwoConfigurationsAtOnce(t *testing.T) {
 			})
 			for range 3 {
 				before := reconnects(through)
-				link.Cut(faulttest.Reset)
+				link.Cut(faultinject.Reset)
 				link.Heal()
 				shortly(t, "the older replica is back", func() bool { return reconnects(through) > before && through.Ready(t.Context()) == nil })
 				ids = sendMore(t, newer, direct, ids, 3)

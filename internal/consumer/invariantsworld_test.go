@@ -10,17 +10,17 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/faulttest"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/test/faultinject"
 )
 
 // linked is one NATS server, with a connection that goes through a link and one
 // that does not.
-func linked(t testing.TB) (link *faulttest.Link, through, direct *broker.Broker) {
+func linked(t testing.TB) (link *faultinject.Link, through, direct *broker.Broker) {
 	t.Helper()
 	s := brokertest.Alone(t)
-	link, err := faulttest.NewLink(strings.TrimPrefix(s.ClientURL(), "nats://"))
+	link, err := faultinject.NewLink(strings.TrimPrefix(s.ClientURL(), "nats://"))
 	if err != nil {
 		t.Fatal(err)
 	}

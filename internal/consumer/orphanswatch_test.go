@@ -13,8 +13,8 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/faulttest"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/test/faultinject"
 )
 
 // removes makes a configuration one whose routes all have other names.
@@ -133,7 +133,7 @@ func testRemovedRouteOfAReplicaThatWasAway(t *testing.T) {
 	l := directLog(t, direct, cfg)
 	ids := inFlight(t, direct, l, up, videos)
 	before := reconnects(through)
-	link.Cut(faulttest.Reset)
+	link.Cut(faultinject.Reset)
 	if err := broker.Wait(t.Context(), cfg.Routes[0].AckWait*5/4); err != nil { // time is what is tested
 		t.Fatal(err)
 	}

@@ -19,10 +19,10 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/npmtest"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/test/npm"
 )
 
 // nodeTime bounds the script.
@@ -122,7 +122,7 @@ type readByJS struct {
 // TestCloudEventsJavaScript reads every event with the SDK for JavaScript.
 func TestCloudEventsJavaScript(t *testing.T) {
 	t.Parallel()
-	dir := npmtest.Project(t, "testdata/cloudevents")
+	dir := npm.Project(t, "testdata/cloudevents")
 	messages := published(t)
 	names := slices.Sorted(maps.Keys(messages))
 	var in bytes.Buffer

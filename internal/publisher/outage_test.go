@@ -14,10 +14,10 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
-	"github.com/genbus/genbus/internal/freeport"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
+	"github.com/genbus/genbus/test/freeport"
 )
 
 // restartable is a server of its own, so that it can go away and come back.

@@ -11,11 +11,11 @@ import (
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
-	"github.com/genbus/genbus/internal/faulttest"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/test/faultinject"
 )
 
 // TestTwoWritersWithLostAnswers: of two writers of one version, one reaches the
@@ -79,13 +79,13 @@ func twoWriters(t *testing.T, replicas int, url, id string) {
 // duel is a job with two writers, one of them behind a link.
 type duel struct {
 	name          subject.TaskName
-	link          *faulttest.Link
+	link          *faultinject.Link
 	steady, shaky *tasklog.Log
 }
 
 func newDuel(t *testing.T, replicas int, url, id string) *duel {
 	t.Helper()
-	link, err := faulttest.NewLink(strings.TrimPrefix(url, "nats://"))
+	link, err := faultinject.NewLink(strings.TrimPrefix(url, "nats://"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func (d *duel) race(t *testing.T, after uint64, ofSteady, ofShaky task.Event, sh
 	if cut {
 		// Somewhere between the request and its answer.
 		_ = broker.Wait(ctx, rand.N(9*time.Millisecond))
-		d.link.Cut(faulttest.Reset)
+		d.link.Cut(faultinject.Reset)
 		_ = broker.Wait(ctx, 5*time.Millisecond)
 		d.link.Heal()
 	}

@@ -13,9 +13,9 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
-	"github.com/genbus/genbus/internal/freeport"
 	"github.com/genbus/genbus/internal/telemetry"
 	"github.com/genbus/genbus/internal/telemetry/collectortest"
+	"github.com/genbus/genbus/test/freeport"
 )
 
 func env(pairs map[string]string) func(string) string {

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/genbus/genbus/internal/freeport"
+	"github.com/genbus/genbus/test/freeport"
 )
 
 var aCreate = VideoCreate{JobID: "video_1", Body: []byte(`{"model":"m","prompt":"p"}`)}

@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/genbus/genbus/internal/broker"
-	"github.com/genbus/genbus/internal/freeport"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/test/freeport"
 )
 
 // Cluster is three servers of one JetStream cluster, which one test has for itself.

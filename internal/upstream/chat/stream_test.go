@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/genbus/genbus/internal/freeport"
 	"github.com/genbus/genbus/internal/upstream"
+	"github.com/genbus/genbus/test/freeport"
 )
 
 const (

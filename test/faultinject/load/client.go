@@ -1,0 +1,175 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/genbus/genbus/test/faultinject"
+	"github.com/genbus/genbus/test/faultinject/check"
+)
+
+// client has one wish. What it does at the same time, it does under names of
+// their own, because each name hears its answers in the order of its questions.
+type client struct {
+	*Load
+	wish
+	random *rand.Rand
+	mu     sync.Mutex
+	turn   int // the replica that is asked next
+}
+
+// answer is what a question brought.
+type answer struct {
+	check.Told
+	retryAfter time.Duration
+}
+
+// begins notes the first sign of an answer.
+func (a *answer) begins() {
+	if a.Heard.IsZero() {
+		a.Heard = time.Now()
+	}
+}
+
+// lost notes that no answer came.
+func (a *answer) lost(err error) {
+	a.Lost = err.Error()
+	if errors.Is(err, context.DeadlineExceeded) {
+		a.Lost = "timeout"
+	}
+}
+
+// limits of one question.
+const (
+	askTimeout   = 10 * time.Second
+	largeTimeout = 30 * time.Second
+	chatTimeout  = 150 * time.Second
+)
+
+// live asks for the wish and stays with its job.
+func (c *client) live(ctx context.Context) {
+	ctx = c.tenant.calling(ctx)
+	var rival sync.WaitGroup
+	defer rival.Wait()
+	switch c.rival {
+	case "same":
+		rival.Go(func() { c.ask(ctx, c.name+" rival", c.again()) })
+	case "other":
+		rival.Go(func() { c.ask(ctx, c.name+" rival", c.other()) })
+	}
+	granted := c.ask(ctx, c.name, c.wish)
+	if c.entry.op == check.OpInline || !granted.Good() {
+		return
+	}
+	c.accepted.Add(1)
+	ctx, cancel := context.WithTimeout(ctx, c.o.Life)
+	defer cancel()
+	if c.key != "" {
+		granted = c.insist(ctx, granted)
+	}
+	if granted.Job == "" {
+		return // nobody has told us the job's id
+	}
+	var all sync.WaitGroup
+	defer all.Wait()
+	if c.cancel > 0 {
+		all.Go(func() { c.cancelAfter(ctx, granted.Job) })
+	}
+	if c.follow != "" {
+		all.Go(func() { c.following(ctx, granted.Job) })
+	}
+	if c.peeks && c.tenant != c.stranger {
+		all.Go(func() { c.peeking(ctx, granted.Job) })
+	}
+	if c.reads {
+		all.Go(func() { c.reading(ctx, granted.Job) })
+	}
+}
+
+// ask sends a request, in somebody's name, until it was granted or refused for
+// good.
+func (c *client) ask(ctx context.Context, name string, w wish) check.Told {
+	ctx, cancel := context.WithTimeout(ctx, c.o.Patience)
+	defer cancel()
+	base := check.Told{
+		Client: name, Series: "ask " + w.marker, Op: w.entry.op, Way: w.entry.way, Key: w.key, Marker: w.marker, Body: w.sum, Input: w.input,
+	}
+	limit := askTimeout
+	if w.input != "" {
+		limit = largeTimeout
+	}
+	if w.entry.op == check.OpChat || w.entry.op == check.OpInline {
+		limit = chatTimeout
+	}
+	expires := time.Time{}
+	if w.expires > 0 {
+		expires = time.Now().Add(w.expires)
+	}
+	return c.series(ctx, base, limit, func(ctx context.Context, at int, a *answer) { c.send(ctx, at, w, expires, a) })
+}
+
+// insist sends the same once more, which must attach, and another body with the
+// same key, which must be refused.
+func (c *client) insist(ctx context.Context, granted check.Told) check.Told {
+	if c.repeat {
+		if !faultinject.Pause(ctx, time.Duration(c.random.IntN(3000))*time.Millisecond) {
+			return granted
+		}
+		if again := c.ask(ctx, c.name, c.again()); again.Good() {
+			granted = again
+		}
+	}
+	if c.conflict {
+		c.ask(ctx, c.name, c.other())
+	}
+	return granted
+}
+
+// series asks until the answer is one that a good client takes for an answer, and
+// writes down every try.
+func (c *client) series(ctx context.Context, base check.Told, limit time.Duration, ask func(context.Context, int, *answer)) check.Told {
+	for wait := 200 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
+		at := c.replica()
+		a := answer{Told: base}
+		a.Tenant = c.tenant.Name
+		a.Target, a.Asked = c.o.Replicas[at].Name, time.Now()
+		try, cancel := context.WithTimeout(ctx, limit)
+		ask(try, at, &a)
+		cancel()
+		a.Time = time.Now()
+		if ctx.Err() != nil && a.Lost != "" {
+			a.Lost = "given up"
+		}
+		c.o.Recorder.Tell(a.Told)
+		if !a.again() || !faultinject.Pause(ctx, max(wait, min(a.retryAfter, 5*time.Second))) {
+			return a.Told
+		}
+	}
+}
+
+// replica is the next one; clients do not stay with one.
+func (c *client) replica() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.turn = (c.turn + 1) % len(c.o.Replicas)
+	return c.turn
+}
+
+// again reports whether the same question is to be asked again. One that may have
+// made a job is repeated under a key only.
+func (a *answer) again() bool {
+	safe := a.Key != "" || a.Op == check.OpGet || a.Op == check.OpCancel
+	switch {
+	case a.Good():
+		return false
+	case a.Lost != "":
+		return a.NotSent || safe
+	case a.Code == "acceptance_unknown":
+		return safe
+	default:
+		return a.Passing()
+	}
+}

@@ -1,0 +1,99 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/test/faultinject"
+	"github.com/genbus/genbus/test/faultinject/check"
+)
+
+// errBroken is a client that breaks its own connection off.
+var errBroken = errors.New("broken off by the client")
+
+// follower follows one job over as many connections as it takes.
+type follower struct {
+	*client
+	job      string
+	seen     check.Followed
+	version  uint64 // the last one
+	token    string // of the last item; chats, and SSE
+	terminal bool
+	left     int // items until it breaks the connection off; negative: never
+}
+
+// following follows a job until its end, or until ctx ends.
+func (c *client) following(ctx context.Context, job string) {
+	f := &follower{client: c, job: job, seen: check.Followed{Client: c.name + " follower", Way: c.follow, Job: job}}
+	defer func() {
+		f.seen.Left = time.Now()
+		c.o.Recorder.Follow(f.seen)
+	}()
+	for n := 0; ; n++ {
+		f.left = -1
+		if n < c.cuts {
+			f.left = 1 + n*2
+		}
+		f.seen.Connections++
+		f.connect(ctx)
+		if f.seen.Ended || !faultinject.Pause(ctx, 300*time.Millisecond) {
+			return
+		}
+	}
+}
+
+// connect follows over one connection, and writes down how it went.
+func (f *follower) connect(ctx context.Context) {
+	at := f.replica()
+	a := answer{Told: check.Told{
+		Tenant: f.tenant.Name, Client: f.seen.Client, Series: "follow", Op: check.OpGet, Way: f.seen.Way, Target: f.o.Replicas[at].Name, Job: f.job, Asked: time.Now(),
+	}}
+	var err error
+	switch {
+	case f.follow == "sse":
+		err = f.overSSE(ctx, at, &a)
+	case kindOf(f.job) == subject.Chat:
+		err = f.watchChat(ctx, at, &a)
+	default:
+		err = f.watchVideo(ctx, at, &a)
+	}
+	switch {
+	case errors.Is(err, io.EOF) && (f.terminal || f.follow == "watch"):
+		f.seen.Ended = true
+	case errors.Is(err, errBroken): // it went well until its client had enough
+	case ctx.Err() != nil:
+		return // our own doing is nobody's trouble
+	case a.Code == "":
+		a.answered(err, func() {})
+	}
+	a.Time, a.Job = time.Now(), f.job
+	f.o.Recorder.Tell(a.Told)
+}
+
+// event notes an event.
+func (f *follower) event(id string, version uint64, status string) error {
+	f.version, f.terminal = version, task.TerminalWord(status)
+	return f.item(check.Item{ID: id, Version: version, Status: status})
+}
+
+// item notes what was seen, and breaks off when it is time.
+func (f *follower) item(i check.Item) error {
+	f.seen.Items = append(f.seen.Items, i)
+	if f.left--; f.left == 0 && !f.terminal {
+		return errBroken
+	}
+	return nil
+}
+
+// after is the version to resume after, as SSE has it.
+func (f *follower) after() string {
+	if f.version == 0 {
+		return ""
+	}
+	return strconv.FormatUint(f.version, 10)
+}

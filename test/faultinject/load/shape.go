@@ -1,0 +1,123 @@
+package load
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"math/rand/v2"
+
+	"github.com/genbus/genbus/test/faultinject/check"
+)
+
+// Shape is what the wishes of a burst have in common. The empty one is any wish.
+type Shape string
+
+// The shapes.
+const (
+	// Large requests, or their replies, do not fit into a message.
+	Large Shape = "large"
+	// Twins are Large, and each is sent by two clients at the same time.
+	Twins Shape = "twins"
+	// Plain requests are small, and their clients leave once they are accepted.
+	Plain Shape = "plain"
+)
+
+const (
+	// largeShare is the part of all wishes that are Large.
+	largeShare = 0.05
+	// firstBurst is the number of the first wish of a burst, and mostBurst the most that
+	// one burst has.
+	firstBurst, mostBurst = 1_000_000, 10_000
+)
+
+// lengths are those of the long words that a request and its reply are to have; 0 for
+// none.
+type lengths struct{ request, reply int }
+
+const (
+	kib = 1 << 10
+	// claimCheck is the longest body that a message of genbus holds.
+	claimCheck = 256 * kib
+	// beyondPayload is more than any message of the broker may have.
+	beyondPayload = 9 << 20
+	// mostChunk bounds what is streamed as one block: a follower has a buffer of 1 MiB.
+	mostChunk = 400 * kib
+)
+
+// drawLengths makes the request large, or the reply, or both.
+func drawLengths(r *rand.Rand) lengths {
+	long := lengths{reply: claimCheck + r.IntN(mostChunk-claimCheck)}
+	switch n := r.IntN(40); {
+	case n == 0:
+		long.request = beyondPayload
+	case n < 8:
+		long.request = 1024*kib + r.IntN(512*kib)
+	case n < 32:
+		long.request = claimCheck + r.IntN(128*kib)
+	}
+	if long.request > 0 && chance(r, 0.5) {
+		long.reply = 0
+	}
+	return long
+}
+
+// base64Word is n bytes or a little more of Base64, which no other wish has.
+func base64Word(n int, r *rand.Rand) string {
+	data := make([]byte, 0, n*3/4+8)
+	for len(data) < n*3/4 {
+		data = binary.LittleEndian.AppendUint64(data, r.Uint64())
+	}
+	return base64.StdEncoding.EncodeToString(data)
+}
+
+// natsEntry reports whether a request goes by NATS, whose messages have a limit.
+func (e entry) natsEntry() bool { return e.way == "inbox" || e.way == "call" }
+
+// shape makes a wish that was drawn one of its shape.
+func (w *wish) shape(shape Shape, long lengths, r *rand.Rand) {
+	if long.request > 0 {
+		w.stored = w.entry.natsEntry() && w.entry.form != asJSON && (long.request >= beyondPayload || chance(r, 0.3))
+		if w.entry.natsEntry() && !w.stored && long.request >= beyondPayload {
+			w.entry = entry{"http", asJSON, check.OpCreate}
+		}
+		if shape == Twins && w.entry.op != check.OpInline {
+			w.key, w.rival, w.expires = "key-"+w.marker, "same", 0
+		}
+	}
+	if shape == Plain {
+		w.plain(r)
+	}
+}
+
+// plain leaves nothing but a request that is sent until it was accepted.
+func (w *wish) plain(r *rand.Rand) {
+	w.entry = entry{"http", asJSON, check.OpCreate}
+	if chance(r, 0.5) {
+		w.entry = entry{"call", asJSON, check.OpCreate}
+	}
+	w.key, w.expires, w.follow, w.cancel, w.rival = "key-"+w.marker, 0, "", 0, ""
+	w.reads, w.repeat, w.conflict, w.peeks = false, false, false, false
+}
+
+// due is a wish whose time has come.
+type due struct {
+	n     int
+	shape Shape
+}
+
+// Burst has n wishes of one shape begin as fast as they can, while Run runs. The
+// number of the burst, from 0, makes them others than those of other bursts. It returns
+// when all have begun, or when no more do.
+func (l *Load) Burst(ctx context.Context, burst, n int, shape Shape) {
+	for i := range min(n, mostBurst) {
+		select {
+		case l.bursts <- due{firstBurst + burst*mostBurst + i, shape}:
+		case <-l.stop:
+			return
+		case <-l.ended:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}

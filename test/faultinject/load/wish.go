@@ -1,0 +1,199 @@
+package load
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/test/faultinject/brief"
+	"github.com/genbus/genbus/test/faultinject/check"
+)
+
+// wish is one request and what its client does with the job.
+type wish struct {
+	name   string // of the client, unique in the run
+	tenant Tenant
+	kind   subject.Kind
+	entry  entry
+	marker string
+	key    string // request_id; empty for none
+	stream bool
+	body   []byte // the JSON of it, whatever form it is sent in
+	sum    string // fingerprint of body
+	input  string // its longest word, where that is long
+	// stored is true for a request that goes to the object store, and is named by its
+	// message; on NATS only.
+	stored bool
+	// expires is how long after it was asked for the job may still be submitted;
+	// zero for no limit.
+	expires time.Duration
+
+	follow   string        // sse, watch, or empty
+	cuts     int           // how often its client breaks off the following
+	reads    bool          // GET until the end
+	cancel   time.Duration // after the acceptance; zero: never
+	repeat   bool          // send the same again, by another way
+	conflict bool          // send another body with the same key
+	peeks    bool          // ask for the job as stranger does
+	stranger Tenant        // another one, where there is another
+	rival    string        // what another client sends at the same time with the same key: same, other or nothing
+}
+
+// entry is one way in: who is asked, in which form.
+type entry struct {
+	way  string // inbox, call, grpc, http
+	form string
+	op   check.Op
+}
+
+// Forms of a request.
+const (
+	typed    = "typed"    // Protobuf, field by field
+	raw      = "raw"      // Protobuf with the JSON inside
+	asJSON   = "json"     // the HTTP body itself
+	gateway  = "gateway"  // the Protobuf message as JSON, under /genbus/v1
+	wholeRPC = "complete" // CreateChatCompletion
+	stream   = "stream"   // StreamChatCompletion
+)
+
+var videoEntries = []entry{
+	{"inbox", typed, check.OpPublish}, {"inbox", raw, check.OpPublish}, {"inbox", asJSON, check.OpPublish},
+	{"call", typed, check.OpCreate}, {"call", asJSON, check.OpCreate},
+	{"grpc", typed, check.OpCreate}, {"grpc", raw, check.OpCreate}, {"grpc", raw, check.OpCreate},
+	{"http", asJSON, check.OpCreate}, {"http", asJSON, check.OpCreate}, {"http", gateway, check.OpCreate},
+}
+
+var chatEntries = []entry{
+	{"inbox", typed, check.OpPublish}, {"inbox", asJSON, check.OpPublish},
+	{"call", raw, check.OpCreate}, {"call", asJSON, check.OpCreate},
+	{"grpc", typed, check.OpCreate}, {"grpc", raw, check.OpCreate},
+	{"http", asJSON, check.OpCreate}, {"http", gateway, check.OpCreate},
+	{"http", asJSON, check.OpChat}, {"http", asJSON, check.OpChat}, {"http", asJSON, check.OpChat},
+	{"http", asJSON, check.OpInline}, {"http", asJSON, check.OpInline},
+	{"grpc", wholeRPC, check.OpInline}, {"grpc", stream, check.OpInline},
+}
+
+// wish draws the n-th wish.
+func (l *Load) wish(n int, shape Shape, r *rand.Rand) wish {
+	w := wish{name: fmt.Sprintf("c%d", n), marker: fmt.Sprintf("m%x-%d", l.o.Seed, n), kind: subject.Video}
+	long := lengths{}
+	if shape == Large || shape == Twins || shape == "" && chance(r, largeShare) {
+		long = drawLengths(r)
+	}
+	if chance(r, 0.4) {
+		w.kind = subject.Chat
+		w.entry, w.stream = pick(r, chatEntries), chance(r, 0.7)
+		switch w.entry.form {
+		case wholeRPC:
+			w.stream = false
+		case stream:
+			w.stream = true
+		}
+		w.write(chatBody(pick(r, l.o.ChatModels), w.marker, w.stream, long, r))
+	} else {
+		w.entry = pick(r, videoEntries)
+		w.write(videoBody(pick(r, l.o.VideoModels), w.marker, long, r))
+	}
+	w.plan(r)
+	tenants := l.o.Tenants
+	mine := r.IntN(len(tenants))
+	w.tenant, w.stranger = tenants[mine], tenants[(mine+1)%len(tenants)]
+	w.peeks = chance(r, 0.2)
+	w.shape(shape, long, r)
+	return w
+}
+
+// rivals are the values of rival, as often as they come.
+var rivals = []string{"same", "other", "", "", "", "", "", ""}
+
+// plan draws what the client does beside asking.
+func (w *wish) plan(r *rand.Rand) {
+	keyed := w.entry.op == check.OpChat || w.entry.op != check.OpInline && chance(r, 0.75)
+	w.follow, w.cuts, w.reads = pick(r, []string{"sse", "watch", "", ""}), r.IntN(3), chance(r, 0.5)
+	if chance(r, 0.08) {
+		w.cancel = time.Duration(r.IntN(4000)) * time.Millisecond
+	}
+	repeat, conflict, rival := chance(r, 0.3), chance(r, 0.1), pick(r, rivals)
+	limit := time.Duration(500+r.IntN(20_000)) * time.Millisecond
+	if w.entry.form != asJSON && w.entry.op != check.OpInline && chance(r, 0.1) {
+		w.expires = limit
+	}
+	if keyed {
+		w.key = "key-" + w.marker
+	}
+	if keyed && w.expires == 0 {
+		w.repeat, w.conflict, w.rival = repeat, conflict, rival
+	}
+}
+
+func (w *wish) write(body []byte) {
+	sum := sha256.Sum256(body)
+	w.body, w.sum, w.input = body, hex.EncodeToString(sum[:8]), brief.Longest(string(body))
+}
+
+// videoBody asks for a video that takes some seconds.
+func videoBody(model, marker string, long lengths, r *rand.Rand) []byte {
+	body := map[string]any{
+		"model": model, "prompt": prompt(marker, r), "duration": 5,
+		"metadata": map[string]any{"sandbox": map[string]any{"duration_ms": 500 + r.IntN(4000)}},
+	}
+	if long.request > 0 {
+		// The mark comes early: the letter of a rejected request may have its beginning alone.
+		body["image"] = "data:image/png;mark=" + marker + ";base64," + base64Word(long.request, r)
+	}
+	return encode(body)
+}
+
+// chatBody asks for a reply that no other attempt has: a stream says when each of
+// its pieces was written.
+func chatBody(model, marker string, stream bool, long lengths, r *rand.Rand) []byte {
+	text := prompt(marker, r)
+	if long.request > 0 {
+		text += " " + base64Word(long.request, r)
+	}
+	sandbox := map[string]any{"chunks": 3 + r.IntN(40), "chunk_interval_ms": 5 + r.IntN(60), "timestamps": true}
+	if long.reply > 0 {
+		sandbox["big_chunk_bytes"] = long.reply
+	}
+	return encode(map[string]any{
+		"model": model, "stream": stream, "messages": []any{map[string]any{"role": "user", "content": text}}, "sandbox": sandbox,
+	})
+}
+
+// prompt differs in length, so that two answers about its length differ.
+func prompt(marker string, r *rand.Rand) string {
+	return "tell me of the sea" + strings.Repeat(" and the sea", r.IntN(20)) + strings.Repeat("!", r.IntN(11)) + " mark=" + marker
+}
+
+func encode(v any) []byte {
+	data, err := json.Marshal(v, json.Deterministic(true))
+	if err != nil {
+		return nil // maps of strings and numbers always encode
+	}
+	return data
+}
+
+// again is the same request by another way, whose answer names the job.
+func (w wish) again() wish {
+	w.entry = entry{"http", asJSON, check.OpCreate}
+	return w
+}
+
+// other is another request with the same key.
+func (w wish) other() wish {
+	w = w.again()
+	mark := w.marker + "-other"
+	w.write([]byte(strings.ReplaceAll(string(w.body), "mark="+w.marker, "mark="+mark)))
+	w.marker = mark
+	return w
+}
+
+func chance(r *rand.Rand, p float64) bool { return r.Float64() < p }
+
+func pick[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }

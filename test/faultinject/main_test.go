@@ -1,0 +1,33 @@
+package faultinject
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	MaybeServeNode()
+	if act := os.Getenv(childEnv); act != "" {
+		os.Exit(beChild(act))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// patience bounds what a test waits for.
+const patience = time.Minute
+
+// await asks again until it is so.
+func await(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for !so() {
+		if !Pause(ctx, 5*time.Millisecond) {
+			t.Fatalf("%s: not within %s", what, patience)
+		}
+	}
+}

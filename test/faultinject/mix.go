@@ -1,0 +1,102 @@
+package faultinject
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+)
+
+// Weights are the chances of faults, each from 0 to 1. What their sum leaves to 1
+// is the chance of good behaviour.
+type Weights map[Fault]float64
+
+// Mix says which faults the requests of each kind meet, and how often. Nil means
+// good behaviour. As JSON: {"create":{"429":0.1}}.
+type Mix map[Op]Weights
+
+// Evenly is a mix of all faults, each as likely as the others of its op; share is
+// the chance that a request meets any of them.
+func Evenly(share float64) Mix {
+	m := Mix{}
+	for op, faults := range opFaults {
+		m[op] = Weights{}
+		for _, f := range faults {
+			m[op][f] = share / float64(len(faults))
+		}
+	}
+	return m
+}
+
+// Validate refuses unknown ops, faults that the op cannot meet, and chances
+// outside of 0 to 1, one by one and in sum.
+func (m Mix) Validate() error {
+	for op, weights := range m {
+		sum := 0.0
+		for fault, w := range weights {
+			if !slices.Contains(opFaults[op], fault) {
+				return fmt.Errorf("faults: %q cannot meet %q; see FaultsOf", op, fault)
+			}
+			if !(w >= 0 && w <= 1) {
+				return fmt.Errorf("faults: the chance of %q for %q is %v, want 0 to 1", fault, op, w)
+			}
+			sum += w
+		}
+		if _, known := opFaults[op]; !known || sum > 1+1e-9 {
+			return fmt.Errorf("faults: the chances for %q are %v together, want at most 1 and one of create, poll, chat", op, sum)
+		}
+	}
+	return nil
+}
+
+func (m Mix) clone() Mix {
+	out := Mix{}
+	for op, weights := range m {
+		out[op] = maps.Clone(weights)
+	}
+	return out
+}
+
+// Decision is what one request meets.
+type Decision struct {
+	// Fault is None for good behaviour.
+	Fault Fault
+	// Part says how much of the fault there is, from 0 to 1: how late, how far into
+	// the answer, which of several kinds.
+	Part float64
+}
+
+// Decide says what the n-th request (from 1) of key meets. It depends on nothing
+// but its arguments.
+func (m Mix) Decide(seed uint64, op Op, key string, n int) Decision {
+	if op == OpPoll {
+		window := (n - 1) / outageLength
+		if d := m.draw(outages, seed, op, key+" outage", window); d.Fault != None {
+			// Not the same garbage for the whole window.
+			d.Part = generator(seed, op, key+" kind", n).Float64()
+			return d
+		}
+		return m.draw(answerFaults, seed, op, key, n)
+	}
+	return m.draw(opFaults[op], seed, op, key, n)
+}
+
+// draw picks one of faults, or None.
+func (m Mix) draw(faults []Fault, seed uint64, op Op, key string, n int) Decision {
+	r := generator(seed, op, key, n)
+	at := r.Float64()
+	part := r.Float64()
+	for _, f := range faults {
+		if at -= m[op][f]; at < 0 {
+			return Decision{Fault: f, Part: part}
+		}
+	}
+	return Decision{}
+}
+
+func generator(seed uint64, op Op, key string, n int) *rand.Rand {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s %d %s", seed, op, n, key))
+	return rand.New(rand.NewPCG(binary.BigEndian.Uint64(sum[:8]), binary.BigEndian.Uint64(sum[8:16])))
+}

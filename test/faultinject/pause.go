@@ -1,0 +1,18 @@
+package faultinject
+
+import (
+	"context"
+	"time"
+)
+
+// Pause waits for d, or until ctx ends; false then.
+func Pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

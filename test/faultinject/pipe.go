@@ -1,0 +1,199 @@
+package faultinject
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+const (
+	dialTimeout = 5 * time.Second
+	// heldChunks bounds what one direction of a pipe holds, in reads of at most
+	// pipeBuffer bytes.
+	heldChunks = 64
+	pipeBuffer = 32 << 10
+)
+
+// pipe is one connection over a Link.
+type pipe struct {
+	link *Link
+	near net.Conn
+	done chan struct{} // closed when it ends
+
+	mu    sync.Mutex
+	far   net.Conn // nil until dialled
+	ended bool
+}
+
+// chunk is what one read gave: bytes, or the error that ended the direction.
+type chunk struct {
+	due  time.Time
+	data []byte
+	err  error
+}
+
+func newPipe(l *Link, near net.Conn) *pipe {
+	return &pipe{link: l, near: near, done: make(chan struct{})}
+}
+
+// run carries the connection to its end. The target is dialled only when the link
+// is open, because a cut network does not carry the handshake either.
+func (p *pipe) run() {
+	defer p.link.forget(p)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer p.end(true) // the readers are waited for after this
+	out := make(chan chunk, heldChunks)
+	left := make(chan struct{})
+	wg.Go(func() {
+		defer close(left)
+		p.read(p.near, out)
+	})
+	if !p.opened(left) {
+		return
+	}
+	far, ok := p.dial()
+	if !ok {
+		return
+	}
+	back := make(chan chunk, heldChunks)
+	wg.Go(func() { p.read(far, back) })
+	var both sync.WaitGroup
+	both.Go(func() { p.write(far, out) })
+	both.Go(func() { p.write(p.near, back) })
+	both.Wait()
+	p.end(false) // in good order, when nothing has ended it before
+}
+
+// opened waits until the link is open; false when the client left before, or the
+// pipe ended.
+func (p *pipe) opened(left <-chan struct{}) bool {
+	select {
+	case <-p.link.gate():
+		return true
+	default:
+	}
+	select {
+	case <-p.link.gate():
+		return true
+	case <-left:
+		return false
+	case <-p.done:
+		return false
+	}
+}
+
+func (p *pipe) dial() (net.Conn, bool) {
+	far, err := net.DialTimeout("tcp", p.link.target, dialTimeout)
+	if err != nil {
+		return nil, false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		_ = far.Close() // nothing was sent
+		return nil, false
+	}
+	p.far = far
+	return far, true
+}
+
+// read hands on what comes from one end, with the time at which it may arrive.
+func (p *pipe) read(from net.Conn, to chan<- chunk) {
+	buf := make([]byte, pipeBuffer)
+	for {
+		n, err := from.Read(buf)
+		if n > 0 && !p.give(to, chunk{due: p.link.due(), data: bytes.Clone(buf[:n])}) {
+			return
+		}
+		if err != nil {
+			p.give(to, chunk{due: p.link.due(), err: err})
+			return
+		}
+	}
+}
+
+func (p *pipe) give(to chan<- chunk, c chunk) bool {
+	select {
+	case to <- c:
+		return true
+	case <-p.done:
+		return false
+	}
+}
+
+// write delivers to one end until the other has closed.
+func (p *pipe) write(to net.Conn, from <-chan chunk) {
+	for {
+		var c chunk
+		select {
+		case c = <-from:
+		case <-p.done:
+			return
+		}
+		if !p.arrives(c) {
+			return
+		}
+		if errors.Is(c.err, io.EOF) {
+			p.half(to)
+			return
+		}
+		if c.err == nil {
+			_, c.err = to.Write(c.data)
+		}
+		if c.err != nil {
+			p.end(true)
+			return
+		}
+	}
+}
+
+// arrives waits until a chunk has made its way; false when the pipe ended.
+func (p *pipe) arrives(c chunk) bool {
+	if wait := time.Until(c.due); wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-p.done:
+			return false
+		}
+	}
+	select {
+	case <-p.link.gate():
+		return true
+	case <-p.done:
+		return false
+	}
+}
+
+// half closes one direction, as the sender has.
+func (p *pipe) half(to net.Conn) {
+	if tcp, ok := to.(*net.TCPConn); ok && tcp.CloseWrite() == nil {
+		return
+	}
+	p.end(true)
+}
+
+// end closes both ends, by a reset or in good order. The first one counts.
+func (p *pipe) end(reset bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		return
+	}
+	p.ended = true
+	close(p.done)
+	for _, conn := range []net.Conn{p.near, p.far} {
+		if conn == nil {
+			continue
+		}
+		if tcp, ok := conn.(*net.TCPConn); ok && reset {
+			_ = tcp.SetLinger(0) // on failure the close below is an ordinary one
+		}
+		_ = conn.Close()
+	}
+}

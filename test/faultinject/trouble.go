@@ -1,0 +1,159 @@
+package faultinject
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// refusal is the handler for faults that accept nothing; nil for the others.
+func (x *exchange) refusal() http.Handler {
+	switch x.decision.Fault {
+	case TooMany:
+		return refuse(http.StatusTooManyRequests, nil)
+	case TooManyLater:
+		return refuse(http.StatusTooManyRequests, http.Header{"Retry-After": {"1"}})
+	case BadGateway:
+		return refuse(http.StatusBadGateway, nil)
+	case Unavailable:
+		return refuse(http.StatusServiceUnavailable, nil)
+	case Redirect:
+		return refuse(http.StatusTemporaryRedirect, http.Header{"Location": {movedPath + x.req.URL.RequestURI()}})
+	case NotFound:
+		return refuse(http.StatusNotFound, nil)
+	case PollErrors:
+		kinds := []int{http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
+		return refuse(kinds[x.kind(len(kinds))], nil)
+	default:
+		return nil
+	}
+}
+
+// kind picks one of n.
+func (x *exchange) kind(n int) int { return min(int(x.decision.Part*float64(n)), n-1) }
+
+func refuse(status int, header http.Header) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		maps.Copy(w.Header(), header)
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_, _ = fmt.Fprintf(w, `{"error":{"message":"the upstream was told to answer %d","type":"fault","code":null}}`, status)
+	}
+}
+
+// taskBehaviour is the sandbox's Behaviour for faults of the task itself, as JSON;
+// empty for the others.
+func (x *exchange) taskBehaviour() string {
+	switch x.decision.Fault {
+	case TaskNeverEnds:
+		return `{"duration_ms":604800000}`
+	case TaskLate:
+		return fmt.Sprintf(`{"duration_ms":%d}`, x.wire.upstream.timing.Late.Milliseconds())
+	case TaskFails:
+		return `{"fail":"the upstream gave up"}`
+	case TaskBackwards:
+		return x.backwards()
+	default:
+		return ""
+	}
+}
+
+// backwards are the words of the protocol that was called.
+func (x *exchange) backwards() string {
+	path := x.req.URL.Path
+	switch {
+	case path == "/" || path == "/jimeng/":
+		return `{"statuses":["generating","in_queue","generating","done"]}`
+	case strings.Contains(path, "2video"):
+		return `{"statuses":["processing","submitted","processing","succeed"]}`
+	default:
+		return `{"statuses":["in_progress","queued","in_progress","completed"]}`
+	}
+}
+
+// plan is how a good answer leaves.
+func (x *exchange) plan() plan {
+	timing := x.wire.upstream.timing
+	p := plan{part: x.decision.Part}
+	switch x.decision.Fault {
+	case Latency:
+		p.wait = time.Duration(x.decision.Part * float64(timing.Latency))
+	case Drip:
+		p.drip = timing.Drip
+	case CutAnswer:
+		p.end = cut
+	case StreamStall:
+		p.end = stall
+	case OversizedLine:
+		p.end = oversized
+	default:
+	}
+	return p
+}
+
+// replaces says whether the fault accepts and then answers something else.
+func (x *exchange) replaces() bool {
+	switch x.decision.Fault {
+	case InternalAfter, ResetAccepted, HTML, TruncatedJSON, Binary, GzipBomb, PollGarbage:
+		return true
+	default:
+		return false
+	}
+}
+
+// replacement is what is answered instead of held.
+func (x *exchange) replacement(held *answer) http.HandlerFunc {
+	fault := x.decision.Fault
+	if fault == PollGarbage {
+		fault = []Fault{HTML, TruncatedJSON, Binary}[x.kind(3)]
+	}
+	switch fault {
+	case InternalAfter:
+		return refuse(http.StatusInternalServerError, nil)
+	case HTML:
+		return body("text/html; charset=utf-8", "", []byte("<!DOCTYPE html><html><body><h1>It works!</h1></body></html>\n"))
+	case TruncatedJSON:
+		good := held.body.Bytes()
+		return body(held.header.Get("Content-Type"), "", good[:x.plan().of(len(good))])
+	case GzipBomb:
+		return body("application/json", "gzip", gzipBomb())
+	default:
+		return body("application/octet-stream", "", x.noise())
+	}
+}
+
+func body(contentType, encoding string, b []byte) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", contentType)
+		if encoding != "" {
+			w.Header().Set("Content-Encoding", encoding)
+		}
+		_, _ = w.Write(b) // a client that has left is noticed by finish
+	}
+}
+
+// noise is the same for the same decision.
+func (x *exchange) noise() []byte {
+	r := rand.New(rand.NewPCG(uint64(x.decision.Part*(1<<53)), 0))
+	b := make([]byte, 512)
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+	return b
+}
+
+// gzipBomb is 256 MiB of spaces, which may stand before any JSON. A gzip file may
+// have many members, so one of them is made, and repeated.
+var gzipBomb = sync.OnceValue(func() []byte {
+	var member bytes.Buffer
+	w := gzip.NewWriter(&member)
+	_, _ = w.Write(bytes.Repeat([]byte(" "), 1<<20)) // into memory
+	_ = w.Close()
+	return bytes.Repeat(member.Bytes(), 256)
+})

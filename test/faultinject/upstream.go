@@ -1,0 +1,184 @@
+package faultinject
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/genbus/genbus/internal/sandbox"
+)
+
+// Timing says how long the faults of an Upstream last. Zero fields: the defaults.
+type Timing struct {
+	// Latency is the most that Latency adds. Default 2s.
+	Latency time.Duration
+	// Late is when a TaskLate ends, counted from its create: more than the deadline
+	// of the route that is to miss it. Default 5m.
+	Late time.Duration
+	// Drip is the time between two pieces of a Drip. Default 50ms.
+	Drip time.Duration
+}
+
+func (t Timing) withDefaults() Timing {
+	t.Latency = cmp.Or(t.Latency, 2*time.Second)
+	t.Late = cmp.Or(t.Late, 5*time.Minute)
+	t.Drip = cmp.Or(t.Drip, 50*time.Millisecond)
+	return t
+}
+
+// UpstreamOptions configure an Upstream.
+type UpstreamOptions struct {
+	// Addr is the address to listen on. Default "127.0.0.1:0": a free port.
+	Addr string
+	// Seed, with Faults, says which request meets which fault.
+	Seed uint64
+	// Faults is the first mix. Default: none.
+	Faults Mix
+	// Timing says how long faults last.
+	Timing Timing
+	// Sandbox configures the model behind the faults. With RepeatCreates every
+	// accepted POST makes a task of its own, as at most real upstreams; without it
+	// a repeated Idempotency-Key is given its first task, and paid once. Faults
+	// that a request asks of the sandbox itself are not in the ledger.
+	Sandbox sandbox.Options
+}
+
+// Upstream is a sandbox behind a server that misbehaves. The server reads its TCP
+// connections itself, so that its ledger holds what was on the wire and not what
+// a client or a server's library made of it. It speaks HTTP/1.1. It is safe for
+// concurrent use.
+type Upstream struct {
+	listener net.Listener
+	sandbox  *sandbox.Sandbox
+	control  http.Handler
+	seed     uint64
+	timing   Timing
+	mix      atomic.Pointer[Mix]
+	ledger   *ledger
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	mu     sync.Mutex
+	conns  map[*wire]struct{} // nil once closed
+}
+
+// NewUpstream starts an upstream. The error names the address or the fault.
+func NewUpstream(o UpstreamOptions) (*Upstream, error) {
+	if err := o.Faults.Validate(); err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", cmp.Or(o.Addr, "127.0.0.1:0"))
+	if err != nil {
+		return nil, fmt.Errorf("start the fault upstream: %w", err)
+	}
+	u := &Upstream{
+		listener: listener, sandbox: sandbox.New(o.Sandbox), seed: o.Seed, timing: o.Timing.withDefaults(),
+		ledger: newLedger(), conns: map[*wire]struct{}{},
+	}
+	u.control = u.controls()
+	u.ctx, u.cancel = context.WithCancel(context.Background()) // it lives until Close, longer than the call that starts it
+	mix := o.Faults.clone()
+	u.mix.Store(&mix)
+	u.wg.Go(u.accept)
+	return u, nil
+}
+
+func (u *Upstream) accept() {
+	for {
+		conn, err := u.listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			continue // a client that left before it was accepted
+		}
+		u.wg.Go(func() { u.serve(newWire(u, conn)) })
+	}
+}
+
+func (u *Upstream) serve(w *wire) {
+	if u.track(w) {
+		w.serve()
+	}
+	w.reset()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.conns, w)
+}
+
+// track notes a connection; false when the upstream is closed.
+func (u *Upstream) track(w *wire) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.conns != nil {
+		u.conns[w] = struct{}{}
+	}
+	return u.conns != nil
+}
+
+// URL is the base address, such as "http://127.0.0.1:8090".
+func (u *Upstream) URL() string { return "http://" + u.listener.Addr().String() }
+
+// SetMix changes the faults of the requests that arrive from now on. The counts of
+// requests go on, so a seed replays a run only with the same changes.
+func (u *Upstream) SetMix(m Mix) error {
+	if err := m.Validate(); err != nil {
+		return err
+	}
+	m = m.clone()
+	u.mix.Store(&m)
+	return nil
+}
+
+// Record gives a copy of all that was seen so far.
+func (u *Upstream) Record() Record { return u.ledger.record() }
+
+// Ledger gives the creates and chats that arrived, in the order of their arrival.
+func (u *Upstream) Ledger() []Post { return u.ledger.record().Posts }
+
+// Tasks gives the tasks that were made, in order.
+func (u *Upstream) Tasks() (tasks []PaidTask) {
+	u.ledger.read(func(l *ledger) { tasks = slices.Clone(l.tasks) })
+	return tasks
+}
+
+// FaultCounts counts the faults that were decided, by "op/fault".
+func (u *Upstream) FaultCounts() (counts map[string]int) {
+	u.ledger.read(func(l *ledger) { counts = maps.Clone(l.faults) })
+	return counts
+}
+
+// Polls counts the reads of tasks.
+func (u *Upstream) Polls() (polls int64) {
+	u.ledger.read(func(l *ledger) { polls = l.polls })
+	return polls
+}
+
+// Close stops listening, resets every connection and waits for the requests in
+// hand. It may be called twice.
+func (u *Upstream) Close() error {
+	u.cancel()
+	u.sandbox.Close()
+	err := u.listener.Close()
+	u.mu.Lock()
+	conns := u.conns
+	u.conns = nil
+	u.mu.Unlock()
+	for w := range conns {
+		w.reset()
+	}
+	u.wg.Wait()
+	if err != nil && !errors.Is(err, net.ErrClosed) {
+		return fmt.Errorf("close the fault upstream: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+package npm
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestALockThatDoesNotFit is an error of its own: as a missing package it would only
+// skip the tests that need it, for ever.
+func TestALockThatDoesNotFit(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("npm"); err != nil {
+		t.Skipf("needs npm: %v", err)
+	}
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "b"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"b/package.json":    `{"name":"b","version":"1.0.0"}`,
+		"package.json":      `{"name":"a","version":"1.0.0","dependencies":{"b":"file:b"}}`, // no network is asked for it
+		"package-lock.json": `{"name":"a","version":"1.0.0","lockfileVersion":3,"packages":{"":{"name":"a","version":"1.0.0"}}}`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := install(t.Context(), dir); !errors.Is(err, errLock) {
+		t.Errorf("got %v, want %v", err, errLock)
+	}
+}
+
+// TestLocksNameNoRegistry: a lock that names one host cannot be installed from a mirror.
+func TestLocksNameNoRegistry(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join("..", "..")
+	locks := 0
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if name := entry.Name(); entry.IsDir() && (name == "node_modules" || name == ".git") {
+			return fs.SkipDir
+		}
+		if entry.Name() != "package-lock.json" {
+			return nil
+		}
+		locks++
+		data, err := os.ReadFile(path)
+		if strings.Contains(string(data), `"resolved"`) {
+			t.Errorf("%s names addresses: write it with npm install --package-lock-only --omit-lockfile-registry-resolved", path)
+		}
+		return err
+	})
+	if err != nil || locks == 0 {
+		t.Errorf("%d locks: %v", locks, err)
+	}
+}
