@@ -138,7 +138,12 @@ func (p printer) routes(m proto.Message, routes ...*genbusv1.RouteState) error {
 	var rows []string
 	for _, r := range routes {
 		state := "running"
-		if r.GetPaused() {
+		switch {
+		case r.GetDraining() && r.GetPaused():
+			state = "draining, paused"
+		case r.GetDraining():
+			state = "draining"
+		case r.GetPaused():
 			state = "paused"
 		}
 		rows = append(rows, cells(r.GetKind(), r.GetName(), state, fmt.Sprint(r.GetWaiting()), fmt.Sprint(r.GetInHand()), fmt.Sprint(r.GetMaxInFlight()), moment(r.GetOldestWaiting())))

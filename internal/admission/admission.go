@@ -142,6 +142,9 @@ func (a *Admission) admit(ctx context.Context, r Request) (tasklog.Entry, error)
 			return entry, err
 		}
 	}
+	if err := c.Refusal(); err != nil && r.Attached == nil { // an attached task is only polled
+		return tasklog.Entry{}, err
+	}
 	leave, err := a.enter(ctx, r, c)
 	if err != nil {
 		return tasklog.Entry{}, err

@@ -54,6 +54,15 @@ func (a *Admission) Check(r Request) (Checked, error) {
 	return c, nil
 }
 
+// Refusal says that the request's route takes no new job. It is asked when no job of the
+// request is known: a request of an accepted job attaches to that.
+func (c Checked) Refusal() error {
+	if !c.Route.Draining {
+		return nil
+	}
+	return fault.New(fault.ModelNotFound, "route %s, which serves the model %q, is draining and takes no new jobs", c.Route.Name, fault.Clip(c.Model, 128))
+}
+
 // write sets the body that the upstream gets: the client's own bytes, or the
 // typed request in the protocol of its route.
 func (c *Checked) write(r Request) error {

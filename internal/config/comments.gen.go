@@ -68,6 +68,7 @@ var fieldComments = map[string]string{
 	"Retry.Share":                         "Part of a retry that each first request earns; 0.2 lets retries add a fifth. Default: 0.2.",
 	"Route.AckWait":                       "Time without a sign of life after which another replica takes over a job. Default: 60s.",
 	"Route.Archive":                       "Video only: copy the result to the object store before the upstream's URL expires. Default: false.",
+	"Route.Draining":                      "Take no new jobs, and serve those that are accepted to their end: the step before the route is removed. New jobs go to another route that serves their model, or are refused. Default: false.",
 	"Route.Gateway":                       "Video only, and not for protocol primary: a gateway stands before a vendor's protocol, and wants the model as model and parameters in metadata too. Default: false.",
 	"Route.Group":                         "Word for the models' group in GET /v1/models. Default: the protocol; chat for chats.",
 	"Route.InputReference":                "Protocol videos only: how the upstream wants input_reference where it is a URL: object or string; empty sends what the client sent. Default: none.",

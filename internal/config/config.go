@@ -44,7 +44,7 @@ type Config struct {
 
 	tenants, operators keyring
 	pairs              map[string]pair // by access key
-	routing            map[string]patternIndex
+	routing            map[routingKey]patternIndex
 	now                func() time.Time // a test's clock; nil otherwise
 }
 

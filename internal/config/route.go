@@ -72,6 +72,9 @@ type Route struct {
 	AckWait time.Duration `yaml:"ack_wait"`
 	// Chat only: ask the upstream for token usage in queued, streamed chats. Default: true.
 	QueuedUsage bool `yaml:"queued_usage"`
+	// Take no new jobs, and serve those that are accepted to their end: the step before the route is removed. New jobs go
+	// to another route that serves their model, or are refused. Default: false.
+	Draining bool `yaml:"draining"`
 }
 
 // Target is one upstream of a route.

@@ -13,15 +13,22 @@ type patternIndex struct {
 	lengths  []int // of the prefixes, longest first, each once
 }
 
+// routingKey is what routes compete for models in: their kind, apart from those that drain.
+type routingKey struct {
+	kind     string
+	draining bool
+}
+
 // Route returns the route whose pattern is the most specific for model: an exact name beats a longer prefix, which
-// beats a shorter one, which beats "*". It is false when no route of that kind (KindVideo, KindChat) serves the model,
-// and before Prepare.
+// beats a shorter one, which beats "*". A draining route is returned only where no other one serves the model. It is
+// false when no route of that kind (KindVideo, KindChat) serves the model, and before Prepare.
 func (c *Config) Route(kind, model string) (Route, bool) {
-	i, ok := c.routing[kind].find(model)
-	if !ok {
-		return Route{}, false
+	for _, draining := range []bool{false, true} {
+		if i, ok := c.routing[routingKey{kind, draining}].find(model); ok {
+			return c.Routes[i], true
+		}
 	}
-	return c.Routes[i], true
+	return Route{}, false
 }
 
 func (x patternIndex) find(model string) (int, bool) {
@@ -40,11 +47,12 @@ func (x patternIndex) find(model string) (int, bool) {
 }
 
 // indexRoutes builds the look-up of Route. Two identical patterns of one kind are a problem: nobody could say which
-// wins.
+// wins. A draining route and its successor may have the same ones.
 func (c *Config) indexRoutes(r *report) {
-	c.routing = map[string]patternIndex{}
+	c.routing = map[routingKey]patternIndex{}
 	for i, route := range c.Routes {
-		index, ok := c.routing[route.Kind]
+		key := routingKey{route.Kind, route.Draining}
+		index, ok := c.routing[key]
 		if !ok {
 			index = patternIndex{exact: map[string]int{}, prefixes: map[string]int{}}
 		}
@@ -54,16 +62,16 @@ func (c *Config) indexRoutes(r *report) {
 					fmt.Sprintf("a pattern that no other %s route has; routes[%d] (%s) has it too", route.Kind, other, c.Routes[other].Name))
 			}
 		}
-		c.routing[route.Kind] = index
+		c.routing[key] = index
 	}
-	for kind, index := range c.routing {
+	for key, index := range c.routing {
 		for prefix := range index.prefixes {
 			index.lengths = append(index.lengths, len(prefix))
 		}
 		slices.Sort(index.lengths)
 		index.lengths = slices.Compact(index.lengths)
 		slices.Reverse(index.lengths)
-		c.routing[kind] = index
+		c.routing[key] = index
 	}
 }
 

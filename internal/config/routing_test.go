@@ -50,6 +50,19 @@ func TestMostSpecificPatternWins(t *testing.T) {
 	}
 }
 
+// TestDrainingRouteGivesWay to any other route that serves the model, and may have the patterns of its successor.
+func TestDrainingRouteGivesWay(t *testing.T) {
+	t.Parallel()
+	old := NewRoute("old", KindVideo, "u", "wan-2.1", "only")
+	old.Draining = true
+	c := routesFor(t, old, NewRoute("new", KindVideo, "u", "wan-2.1"), NewRoute("wide", KindVideo, "u", "wan-*"))
+	for model, want := range map[string]string{"wan-2.1": "new", "wan-2.2": "wide", "only": "old"} {
+		if route, ok := c.Route(KindVideo, model); route.Name != want || !ok {
+			t.Errorf("Route(%q) = %q, %v; want %q", model, route.Name, ok, want)
+		}
+	}
+}
+
 // TestRouteAgreesWithASearch compares the index with the rule as it is written: try every pattern, keep the best.
 func TestRouteAgreesWithASearch(t *testing.T) {
 	t.Parallel()

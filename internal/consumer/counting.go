@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -20,6 +21,7 @@ const countEvery = 10 * time.Second
 // route needs in the broker is made again where it was deleted: a replica without a free
 // slot fetches nothing that would tell it.
 func (c *Consumer) countWaiting(ctx context.Context, id routeID, metrics *telemetry.RouteMetrics) {
+	var drain drainReport
 	for {
 		if err := c.restoreRoute(ctx, id); err != nil && ctx.Err() == nil {
 			c.Logger.Warn("what a route needs in the broker could not be made sure of; this is repeated", "kind", id.kind, "route", id.name, "error", err)
@@ -32,12 +34,47 @@ func (c *Consumer) countWaiting(ctx context.Context, id routeID, metrics *teleme
 		default:
 			metrics.Oldest(time.Since(oldest))
 		}
+		c.countDraining(ctx, id, &drain)
 		if broker.Wait(ctx, c.countEvery) != nil {
 			metrics.Waiting(0, 0)
 			metrics.Oldest(0)
 			return
 		}
 	}
+}
+
+// drainReport is what the log was last told of a draining route.
+type drainReport struct {
+	at   time.Time // zero: nothing since the route began to drain
+	left uint64
+}
+
+// drainEvery is the least time between two lines of the log about a route that drains.
+const drainEvery = time.Minute
+
+// countDraining says how many jobs a draining route has left, and once that it has none.
+func (c *Consumer) countDraining(ctx context.Context, id routeID, said *drainReport) {
+	if r, ok := c.route(id); !ok || !r.Draining {
+		c.Metrics.NotDraining(id.kind, id.name)
+		*said = drainReport{}
+		return
+	}
+	cons, err := c.Broker.Consumer(ctx, c.Broker.Names().Work(), subject.WorkDurable(id.kind, id.name))
+	if err != nil {
+		return
+	}
+	waiting, _ := c.Admission.Waiting(ctx, id.kind, id.name)
+	left := waiting + uint64(cons.CachedInfo().NumAckPending)
+	c.Metrics.Draining(id.kind, id.name, left)
+	switch first := said.at.IsZero(); {
+	case !first && left == said.left, !first && left > 0 && time.Since(said.at) < drainEvery:
+		return
+	case left == 0:
+		c.Logger.Info("a draining route has no jobs left; it can be taken out of the configuration", "kind", id.kind, "route", id.name)
+	default:
+		c.Logger.Info("a route is draining: it takes no new jobs", "kind", id.kind, "route", id.name, "left", left)
+	}
+	*said = drainReport{at: time.Now(), left: left}
 }
 
 // countStreams counts what is in each stream, at once and from then on. A stream that was

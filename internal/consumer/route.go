@@ -49,15 +49,24 @@ const restoreWithin = 10 * time.Second
 // restoreRoute makes again what a route needs in the broker, where that was deleted. It
 // changes nothing that is there.
 func (c *Consumer) restoreRoute(ctx context.Context, id routeID) error {
+	r, ok := c.route(id)
+	if !ok {
+		return nil // removed meanwhile
+	}
+	ctx, cancel := context.WithTimeout(ctx, restoreWithin)
+	defer cancel()
+	_, err := c.ensureRoute(ctx, r, c.Broker.RestoreConsumer)
+	return err
+}
+
+// route is a route as it is configured now.
+func (c *Consumer) route(id routeID) (config.Route, bool) {
 	for _, r := range c.Config.Now().Routes {
 		if idOf(r) == id {
-			ctx, cancel := context.WithTimeout(ctx, restoreWithin)
-			defer cancel()
-			_, err := c.ensureRoute(ctx, r, c.Broker.RestoreConsumer)
-			return err
+			return r, true
 		}
 	}
-	return nil // removed meanwhile
+	return config.Route{}, false
 }
 
 // startRoute begins to fetch from a route's consumer, to bring those that wait into its

@@ -119,7 +119,7 @@ var table = []Meaning{
 	{BodyTooLarge, codes.ResourceExhausted, http.StatusRequestEntityTooLarge, typeRequest, false, "The body is larger than the limit.", "Send a URL instead of the data, or raise the limit."},
 	{UnsupportedMedia, codes.InvalidArgument, http.StatusUnsupportedMediaType, typeRequest, false, "The content type is not one that this path reads.", "Send application/json."},
 	{InvalidAPIKey, codes.Unauthenticated, http.StatusUnauthorized, typeAuth, false, "The API key is missing, unknown or no longer valid, or it is an operator's and the method is for tenants.", "Send `Authorization: Bearer <key>` with a configured key: a tenant's, or for the operator's methods an operator's."},
-	{ModelNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "No route serves the model.", "Choose a model from GET /v1/models, or add a route."},
+	{ModelNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "No route serves the model, or the one that does is draining.", "Choose a model from GET /v1/models, or add a route."},
 	{WrongProtocol, codes.FailedPrecondition, http.StatusBadRequest, typeRequest, false, "The model's route speaks another protocol than the path.", "Use the path that the message names."},
 	{TaskNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "The tenant has no video task with this id.", "Check the id and the key; tasks are kept for nats.streams.tasks.max_age."},
 	{ChatNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "The tenant has no chat with this id.", "Check the id and the key; chats are kept for nats.streams.tasks.max_age."},

@@ -55,6 +55,9 @@ func (r *Runner) admit(ctx context.Context, req admission.Request, streamed bool
 	if err := fitsCall(req, checked, streamed); err != nil {
 		return nil, err
 	}
+	if err := checked.Refusal(); err != nil {
+		return nil, err
+	}
 	route, ok := r.o.Routes.Chat(checked.Route.Name)
 	if !ok {
 		return nil, fault.New(fault.ModelNotFound, "no chat route serves the model %q; see GET /v1/models", fault.Clip(checked.Model, 128))

@@ -119,6 +119,7 @@ func (op *Operator) state(ctx context.Context, r config.Route) (*genbusv1.RouteS
 	}
 	out := &genbusv1.RouteState{
 		Kind: r.Kind, Name: r.Name, Paused: info.Paused, InHand: uint64(info.NumAckPending), MaxInFlight: uint64(info.Config.MaxAckPending),
+		Draining: r.Draining,
 	}
 	out.Waiting, _ = op.o.Admission.Waiting(ctx, kind, r.Name)
 	if !oldest.IsZero() {

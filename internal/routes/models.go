@@ -22,7 +22,7 @@ func (t *Table) Models(ctx context.Context, kind string) []*genbusv1.Model {
 	listed := t.upstreamModels(ctx)
 	seen := map[string]*genbusv1.Model{}
 	for _, r := range now.cfg.Routes {
-		if kind != "" && r.Kind != kind {
+		if kind != "" && r.Kind != kind || r.Draining {
 			continue
 		}
 		for _, pattern := range r.Models {

@@ -30,6 +30,7 @@ type routeMetrics struct {
 	oldest      *prometheus.GaugeVec
 	phases      *prometheus.GaugeVec
 	inline      *prometheus.GaugeVec
+	draining    *prometheus.GaugeVec
 }
 
 func newRouteMetrics(f promauto.Factory) routeMetrics {
@@ -54,6 +55,8 @@ func newRouteMetrics(f promauto.Factory) routeMetrics {
 			"Jobs that this replica holds, by the phase that it knows them in.", "kind", "route", "phase"),
 		inline: gauges(f, "inline_chats_open",
 			"Inline chats that run on this replica.", "route"),
+		draining: gauges(f, "draining_jobs_left",
+			"Jobs of a draining route that have not ended, over all replicas, as this replica last read it.", "kind", "route"),
 	}
 }
 
@@ -110,6 +113,16 @@ func (m *Metrics) Route(kind subject.Kind, route string) *RouteMetrics {
 func (r *RouteMetrics) Waiting(jobs uint64, tenants int) {
 	r.waiting.Set(float64(jobs))
 	r.tenants.Set(float64(tenants))
+}
+
+// Draining sets how many jobs of a draining route have not ended.
+func (m *Metrics) Draining(kind subject.Kind, route string, left uint64) {
+	m.routes.draining.WithLabelValues(string(kind), route).Set(float64(left))
+}
+
+// NotDraining says that a route takes new jobs.
+func (m *Metrics) NotDraining(kind subject.Kind, route string) {
+	m.routes.draining.DeleteLabelValues(string(kind), route)
 }
 
 // Oldest sets the age of the first job that waits for a replica; 0 for none.

@@ -945,6 +945,9 @@ type RouteState struct {
 	MaxInFlight uint64 `protobuf:"varint,6,opt,name=max_in_flight,json=maxInFlight,proto3" json:"max_in_flight,omitempty"`
 	// When the oldest waiting job was accepted; absent when none waits.
 	OldestWaiting *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=oldest_waiting,json=oldestWaiting,proto3" json:"oldest_waiting,omitempty"`
+	// Whether the replica that answers is configured to take no new jobs for it. Such a
+	// route is empty when waiting and in_hand are 0.
+	Draining      bool `protobuf:"varint,8,opt,name=draining,proto3" json:"draining,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1026,6 +1029,13 @@ func (x *RouteState) GetOldestWaiting() *timestamppb.Timestamp {
 		return x.OldestWaiting
 	}
 	return nil
+}
+
+func (x *RouteState) GetDraining() bool {
+	if x != nil {
+		return x.Draining
+	}
+	return false
 }
 
 // PauseRouteRequest names a route.
@@ -1282,7 +1292,7 @@ const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"\x10EraseJobResponse\"\x13\n" +
 	"\x11ListRoutesRequest\"C\n" +
 	"\x12ListRoutesResponse\x12-\n" +
-	"\x06routes\x18\x01 \x03(\v2\x15.genbus.v1.RouteStateR\x06routes\"\xe6\x01\n" +
+	"\x06routes\x18\x01 \x03(\v2\x15.genbus.v1.RouteStateR\x06routes\"\x82\x02\n" +
 	"\n" +
 	"RouteState\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
@@ -1291,7 +1301,8 @@ const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"\awaiting\x18\x04 \x01(\x04R\awaiting\x12\x17\n" +
 	"\ain_hand\x18\x05 \x01(\x04R\x06inHand\x12\"\n" +
 	"\rmax_in_flight\x18\x06 \x01(\x04R\vmaxInFlight\x12A\n" +
-	"\x0eoldest_waiting\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\roldestWaiting\";\n" +
+	"\x0eoldest_waiting\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\roldestWaiting\x12\x1a\n" +
+	"\bdraining\x18\b \x01(\bR\bdraining\";\n" +
 	"\x11PauseRouteRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"A\n" +
