@@ -1,6 +1,6 @@
 // Package admission accepts requests: it validates, routes, fingerprints and
-// enqueues them, in one function behind all ways in, and withdraws what has
-// ended. It does not run jobs, and leaves what a body means to its protocol.
+// enqueues them, in one function behind all ways in. It does not run jobs, keeps no
+// queue, and leaves what a body means to its protocol.
 package admission
 
 import (
@@ -15,6 +15,7 @@ import (
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/quota"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
@@ -77,26 +78,37 @@ type Checked struct {
 	Fresh bool
 }
 
-// Admission is the one way into the queue.
+// Admission is the only code that puts new jobs into the queue.
 type Admission struct {
-	cfg        *config.Live
-	b          *broker.Broker
-	log        *tasklog.Log
-	bodies     *broker.Bodies
-	queues     *queues
-	waiting    *waitingRoom
-	unrecorded *unrecorded
-	firsts     *firsts
-	quota      *quota.Quota
-	letters    *letters
-	metrics    *telemetry.Metrics
-	decisions  decisions
+	cfg      *config.Live
+	b        *broker.Broker
+	log      *tasklog.Log
+	bodies   *broker.Bodies
+	queue    *queue.Queue
+	firsts   *firsts
+	quota    *quota.Quota
+	letters  *quota.Letters
+	metrics  *telemetry.Metrics
+	inflight inflight
+}
+
+// Options are the parts that admission works with. All are required.
+type Options struct {
+	Config  *config.Live
+	Broker  *broker.Broker
+	Log     *tasklog.Log
+	Bodies  *broker.Bodies
+	Queue   *queue.Queue
+	Letters *quota.Letters
+	Metrics *telemetry.Metrics
 }
 
 // New returns an admission.
-func New(cfg *config.Live, b *broker.Broker, log *tasklog.Log, bodies *broker.Bodies, metrics *telemetry.Metrics) *Admission {
-	return &Admission{cfg: cfg, b: b, log: log, bodies: bodies, queues: newQueues(cfg, b), waiting: newWaitingRoom(), unrecorded: newUnrecorded(), firsts: newFirsts(), metrics: metrics, letters: newLetters(cfg, b),
-		quota: quota.New(quota.Options{Limits: cfg.LimitsOf, Unfinished: log.Unfinished})}
+func New(o Options) *Admission {
+	return &Admission{
+		cfg: o.Config, b: o.Broker, log: o.Log, bodies: o.Bodies, queue: o.Queue, letters: o.Letters, metrics: o.Metrics, firsts: newFirsts(),
+		quota: quota.New(quota.Options{Limits: o.Config.LimitsOf, Unfinished: o.Log.Unfinished}),
+	}
 }
 
 // errTooSlow says that JetStream did not answer in time.
@@ -123,7 +135,7 @@ func (a *Admission) Admit(ctx context.Context, r Request) (tasklog.Entry, error)
 const decideWithin = 8 * time.Second
 
 func (a *Admission) admit(ctx context.Context, r Request) (tasklog.Entry, error) {
-	defer a.decisions.begin()()
+	defer a.inflight.begin()()
 	c, err := a.Check(r)
 	if err != nil {
 		return tasklog.Entry{}, err
@@ -145,18 +157,18 @@ func (a *Admission) admit(ctx context.Context, r Request) (tasklog.Entry, error)
 	if err := c.Refusal(); err != nil && r.Attached == nil { // an attached task is only polled
 		return tasklog.Entry{}, err
 	}
-	leave, err := a.enter(ctx, r, c)
+	releaseSlot, err := a.acquireSlot(ctx, r, c)
 	if err != nil {
 		return tasklog.Entry{}, err
 	}
-	defer leave()
-	release, err := a.room(ctx, r, c)
+	defer releaseSlot()
+	release, err := a.checkCapacity(ctx, r, c)
 	if err != nil {
 		return tasklog.Entry{}, err
 	}
 	defer release()
 	if r.Kind == subject.Video && !r.Resolves {
-		if err := a.letters.check(ctx, r.Tenant); err != nil {
+		if err := a.letters.Check(ctx, r.Tenant); err != nil {
 			return tasklog.Entry{}, err
 		}
 	}
@@ -167,7 +179,7 @@ func (a *Admission) admit(ctx context.Context, r Request) (tasklog.Entry, error)
 	if err != nil {
 		return tasklog.Entry{}, err
 	}
-	if entry, err = a.record(ctx, item, c); err == nil {
+	if entry, err = a.logFirst(ctx, item, c); err == nil {
 		a.metrics.Accepted(r.Kind, r.Way)
 	}
 	return entry, err
@@ -191,7 +203,7 @@ func (a *Admission) attach(ctx context.Context, r Request, c Checked) (entry tas
 // the streams of work are asked first. It goes with the next release.
 func (a *Admission) attachBefore(ctx context.Context, r Request, c Checked) (entry tasklog.Entry, found bool, err error) {
 	c.ID = subject.JobID(r.Kind, r.Tenant, r.Before.text)
-	stored, err := a.Find(ctx, subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
+	stored, err := a.queue.Find(ctx, subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
 	if errors.Is(err, broker.ErrNoMessage) {
 		return a.attach(ctx, r, c)
 	}
@@ -205,7 +217,7 @@ func (a *Admission) attachBefore(ctx context.Context, r Request, c Checked) (ent
 	if err := sameBody(item.GetFingerprint(), c); err != nil {
 		return tasklog.Entry{}, false, err
 	}
-	entry, err = a.record(ctx, item, c)
+	entry, err = a.logFirst(ctx, item, c)
 	return entry, true, err
 }
 
@@ -221,11 +233,11 @@ func unavailable(err error) error {
 	return fault.New(fault.BrokerUnavailable, "nothing was accepted: %s", broker.Reason(err)).Because(err).WithRetryAfter(time.Second)
 }
 
-// room refuses before anything is stored: when the route's queue is full, so that one
-// dead route does not fill the work stream, and when the log has no room for the whole
-// life of another job. The room is the job's until release is called.
-func (a *Admission) room(ctx context.Context, r Request, c Checked) (release tasklog.Release, err error) {
-	if waiting := a.queues.waiting(ctx, r.Kind, c.Route.Name); waiting >= uint64(c.Route.MaxQueued) {
+// checkCapacity refuses before anything is stored: when the route's queue is full, so
+// that one dead route does not fill the work stream, and when the log has no room for the
+// whole life of another job. That room is reserved until release is called.
+func (a *Admission) checkCapacity(ctx context.Context, r Request, c Checked) (release tasklog.Release, err error) {
+	if waiting, _ := a.queue.Route(r.Kind, c.Route.Name).Waiting(ctx); waiting >= uint64(c.Route.MaxQueued) {
 		return nil, full(c.Route.Name, waiting)
 	}
 	release, err = a.log.RoomForJob(ctx, task.FromWork(a.Item(ctx, r, c)).Job)
@@ -242,13 +254,13 @@ func full(route string, waiting uint64) error {
 	return fault.New(fault.QueueFull, "route %s has %d jobs waiting; nothing was accepted, try again later", route, waiting).WithRetryAfter(5 * time.Second)
 }
 
-// record writes the first event from the stored item. A job that somebody else
-// has recorded, or carried on, is answered as it is. When the log does not answer, a
-// job whose id nobody else can have is accepted all the same: its item is stored,
-// and it is recorded when the log answers again, or by whoever takes it. Of requests
-// with one id and two bodies both may be stored, one in line and one that waits, and
-// the log alone decides between them.
-func (a *Admission) record(ctx context.Context, item *genbusv1.WorkItem, c Checked) (tasklog.Entry, error) {
+// logFirst writes the first event from the stored item. A job that another replica has
+// logged, or carried on, is answered as it is. When the log does not answer, a job whose
+// id no other request can have is accepted all the same: its item is stored, and its
+// event is written when the log answers again, or by the consumer that takes it. Of
+// requests with one id and two bodies both may be stored, one ready and one in the
+// backlog, and the log alone decides between them.
+func (a *Admission) logFirst(ctx context.Context, item *genbusv1.WorkItem, c Checked) (tasklog.Entry, error) {
 	first := task.FromWork(item)
 	ctx, cancel := context.WithTimeout(telemetry.Extract(ctx, item.GetTrace()), broker.PublishTimeout)
 	defer cancel()
@@ -262,7 +274,7 @@ func (a *Admission) record(ctx context.Context, item *genbusv1.WorkItem, c Check
 	case !c.Fresh:
 		return tasklog.Entry{}, acceptanceFault(c.ID, true, err)
 	default:
-		a.unrecorded.add(tasklog.Entry{Event: first}.Name())
+		a.queue.LogLater(tasklog.Entry{Event: first}.Name())
 		return tasklog.Entry{Event: first}, nil
 	}
 }

@@ -22,6 +22,8 @@ import (
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/queue"
+	"github.com/genbus/genbus/internal/quota"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/tasklog"
@@ -45,7 +47,16 @@ func setup(t testing.TB, b *broker.Broker) *bundle {
 		t.Fatal(err)
 	}
 	log := tasklog.New(tasklog.Options{Broker: b, Metrics: telemetry.NewMetrics("test"), Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
-	return &bundle{Admission: admission.New(config.NewLive(cfg), b, log, broker.NewBodies(b), telemetry.NewMetrics("test")), b: b, log: log}
+	return &bundle{Admission: open(cfg, b, log, telemetry.NewMetrics("test")), b: b, log: log}
+}
+
+// open returns an admission with a queue of its own.
+func open(cfg *config.Config, b *broker.Broker, log *tasklog.Log, m *telemetry.Metrics) *admission.Admission {
+	live := config.NewLive(cfg)
+	letters := quota.NewLetters(live, b)
+	return admission.New(admission.Options{
+		Config: live, Broker: b, Log: log, Bodies: broker.NewBodies(b), Queue: queue.New(live, b, log, letters), Letters: letters, Metrics: m,
+	})
 }
 
 func video(requestID, prompt string) admission.Request {

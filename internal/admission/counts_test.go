@@ -4,54 +4,15 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/genbus/genbus/internal/admission"
-	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/publisher"
-	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 )
-
-// TestOldest looks in the line and behind it. What was delivered waits no more.
-func TestOldest(t *testing.T) {
-	t.Parallel()
-	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		h := newHall(t, open(t), 1)
-		oldest := func() time.Time {
-			t.Helper()
-			at, err := h.Oldest(t.Context(), subject.Video, "sandbox-video")
-			if err != nil {
-				t.Fatal(err)
-			}
-			return at
-		}
-		accept := func(request string) time.Time {
-			t.Helper()
-			e, err := h.Admit(t.Context(), video(request, "a cat"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return e.Job.GetCreatedAt().AsTime()
-		}
-		if at := oldest(); !at.IsZero() {
-			t.Errorf("nothing waits, but since %s", at)
-		}
-		inLine, behind := accept("one"), accept("two")
-		// The consumer's leader hears of a new message after the stream has taken it.
-		await(t, "the job in line is the oldest", func() bool { return oldest().Equal(inLine) })
-		brokertest.Next(t, h.line)
-		await(t, "the job behind the line is the oldest", func() bool { return oldest().Equal(behind) })
-		if _, err := h.Oldest(t.Context(), subject.Chat, "no-such-route"); err == nil {
-			t.Error("a route without a consumer has no error")
-		}
-	})
-}
 
 // TestOnlyNewJobsCountAsAccepted: a request that finds its job in the log does not.
 func TestOnlyNewJobsCountAsAccepted(t *testing.T) {
@@ -61,7 +22,7 @@ func TestOnlyNewJobsCountAsAccepted(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := tasklog.New(tasklog.Options{Broker: b, Metrics: m, Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
-	a := admission.New(config.NewLive(cfg), b, log, broker.NewBodies(b), m)
+	a := open(cfg, b, log, m)
 	for range 3 {
 		r := video("one", "a cat")
 		r.Way = telemetry.WayGRPC

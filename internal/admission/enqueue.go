@@ -3,22 +3,18 @@ package admission
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
-
-	"github.com/nats-io/nats.go"
-	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/tasklog"
 )
 
-// enqueueTries bounds how often a publish is repeated. The repeat is harmless:
-// the stream holds one message for each subject.
+// enqueueTries bounds how often a publish is repeated.
 const enqueueTries = 5
 
 // errNotThere says that the stream was "full" for an id that neither it nor the
@@ -32,15 +28,12 @@ func (a *Admission) enqueue(ctx context.Context, r Request, c Checked) (*genbusv
 	if err != nil {
 		return nil, err
 	}
-	data, err := proto.Marshal(item)
+	reserved, err := a.queue.Reserve(item)
 	if err != nil {
-		return nil, fault.From(fmt.Errorf("encode the work item of %s: %w", c.ID, err))
+		return nil, fault.From(err)
 	}
-	subj, settle := a.placeFor(r, c)
-	m := nats.NewMsg(subj)
-	m.Data = data
-	there, ours, err := a.store(ctx, r, c, item, m)
-	settle(ours)
+	there, ours, err := a.store(ctx, r, c, item, reserved)
+	reserved.Settle(ours)
 	if !ours {
 		a.discardBody(ctx, item)
 	}
@@ -59,10 +52,10 @@ func (a *Admission) discardBody(ctx context.Context, item *genbusv1.WorkItem) {
 
 // store publishes the item, and returns the one that is stored. ours is true when
 // this one is, or may be.
-func (a *Admission) store(ctx context.Context, r Request, c Checked, item *genbusv1.WorkItem, m *nats.Msg) (there *genbusv1.WorkItem, ours bool, err error) {
+func (a *Admission) store(ctx context.Context, r Request, c Checked, item *genbusv1.WorkItem, reserved queue.Reservation) (there *genbusv1.WorkItem, ours bool, err error) {
 	sent := false // whether the item may be stored without an answer
 	for try := 0; ; try++ {
-		_, err := a.b.Publish(ctx, m)
+		err := reserved.Put(ctx)
 		switch {
 		case err == nil:
 			return item, true, nil
@@ -102,7 +95,7 @@ func acceptanceFault(id string, sent bool, err error) error {
 // texts differ between one node and three, so the streams are asked. Where there
 // are two, the one with our body is ours; the log tells whose job it is.
 func (a *Admission) stored(ctx context.Context, r Request, c Checked, own *genbusv1.WorkItem, sent bool) (*genbusv1.WorkItem, error) {
-	items, err := a.Items(ctx, subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
+	items, err := a.queue.Items(ctx, subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
 	if err != nil {
 		return nil, acceptanceFault(c.ID, sent, err)
 	}
@@ -131,6 +124,6 @@ func (a *Admission) finishedMeanwhile(ctx context.Context, r Request, c Checked,
 	case err != nil:
 		return nil, acceptanceFault(c.ID, sent, err)
 	}
-	// record finds the log and answers with it; the item is not stored again.
+	// logFirst finds the log and answers with it; the item is not stored again.
 	return own, nil
 }

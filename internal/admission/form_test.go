@@ -9,7 +9,6 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/body"
-	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/subject"
@@ -23,7 +22,7 @@ func judge(t *testing.T) *admission.Admission {
 	if err := cfg.AddSandbox("http://127.0.0.1:1"); err != nil {
 		t.Fatal(err)
 	}
-	return admission.New(config.NewLive(cfg), nil, nil, (*broker.Bodies)(nil), telemetry.NewMetrics("test"))
+	return admission.New(admission.Options{Config: config.NewLive(cfg), Metrics: telemetry.NewMetrics("test")})
 }
 
 // TestFormIsFoundByTheModelsRoute: a body that says nothing of its protocol is

@@ -11,9 +11,9 @@ import (
 // refused with rate_limited.
 func (a *Admission) Request(tenant string) error { return a.quota.Request(tenant) }
 
-// Knock is Request for what came by NATS, where no server counts refusals. The
-// tenant stands in the subject; one that is not legal is left to Admit.
-func (a *Admission) Knock(r Request) error {
+// CheckRateLimit is Request for what came by NATS, where no server counts refusals. The
+// tenant is a token of the subject; one that is not legal is left to Admit.
+func (a *Admission) CheckRateLimit(r Request) error {
 	legal := subject.CheckToken(r.Tenant) == nil
 	if !legal {
 		return nil
@@ -25,22 +25,24 @@ func (a *Admission) Knock(r Request) error {
 	return err
 }
 
-// Enter takes one of a tenant's places for a chat that is not enqueued, until
-// leave is called. A tenant that has none left is refused with tenant_full.
-func (a *Admission) Enter(tenant string) (leave func(), err error) { return a.quota.Enter(tenant) }
+// Acquire takes one of a tenant's slots for a chat that is not enqueued, until release
+// is called. A tenant that has none left is refused with tenant_full.
+func (a *Admission) Acquire(tenant string) (release func(), err error) {
+	return a.quota.Acquire(tenant)
+}
 
-// enter is Enter for a job. One that was accepted already takes no place: its log
-// may still be empty when a repeat of its request comes, or has begun since we
-// looked. Nor does one that an operator attaches: its upstream has it already.
-func (a *Admission) enter(ctx context.Context, r Request, c Checked) (leave func(), err error) {
+// acquireSlot is Acquire for a job. One that was accepted already takes no slot: its log
+// may still be empty when a repeat of its request comes, or has begun since it was read.
+// Nor does one that an operator attaches: its upstream has it already.
+func (a *Admission) acquireSlot(ctx context.Context, r Request, c Checked) (release func(), err error) {
 	if r.Attached != nil {
 		return func() {}, nil
 	}
-	leave, err = a.quota.Enter(r.Tenant)
+	release, err = a.quota.Acquire(r.Tenant)
 	if err == nil || c.Fresh {
-		return leave, err
+		return release, err
 	}
-	if _, readErr := a.Find(ctx, subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID}); readErr == nil {
+	if _, readErr := a.queue.Find(ctx, subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID}); readErr == nil {
 		return func() {}, nil
 	}
 	if _, found, _ := a.attach(ctx, r, c); found {

@@ -23,7 +23,7 @@ func withOneJob(t testing.TB, b *broker.Broker) *bundle {
 		t.Fatal(err)
 	}
 	log := tasklog.New(tasklog.Options{Broker: b, Metrics: telemetry.NewMetrics("test"), Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
-	return &bundle{Admission: admission.New(config.NewLive(cfg), b, log, broker.NewBodies(b), telemetry.NewMetrics("test")), b: b, log: log}
+	return &bundle{Admission: open(cfg, b, log, telemetry.NewMetrics("test")), b: b, log: log}
 }
 
 // TestAFullTenantAttaches to a job that was accepted, also where a crash left its

@@ -22,6 +22,7 @@ import (
 	"github.com/genbus/genbus/internal/inline"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/operator"
+	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/tasklog"
@@ -34,6 +35,7 @@ type Options struct {
 	Config    *config.Live
 	Names     subject.Space
 	Admission *admission.Admission
+	Queue     *queue.Queue
 	Log       *tasklog.Log
 	Bodies    *broker.Bodies
 	Uploads   *natsreq.Uploads

@@ -71,7 +71,7 @@ func (c *core) finish(ctx context.Context, e tasklog.Entry) {
 		c.logger.WarnContext(ctx, "cancelled job is not in the feed yet", telemetry.KeyJobID, e.Job.GetId(), telemetry.KeyError, err)
 		return
 	}
-	if err := c.admission.Leave(ctx, e); err != nil {
+	if err := c.queue.Leave(ctx, e); err != nil {
 		c.logger.WarnContext(ctx, "cancelled job is in the queue until its turn comes", telemetry.KeyJobID, e.Job.GetId(), telemetry.KeyError, err)
 	}
 }

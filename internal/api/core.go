@@ -15,6 +15,7 @@ import (
 	"github.com/genbus/genbus/internal/erasure"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/inline"
+	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
@@ -26,6 +27,7 @@ import (
 type core struct {
 	cfg       *config.Live
 	admission *admission.Admission
+	queue     *queue.Queue
 	log       *tasklog.Log
 	bodies    *broker.Bodies
 	eraser    erasure.Eraser
@@ -45,7 +47,7 @@ type core struct {
 
 func newCore(o Options, d *drain) *core {
 	return &core{
-		cfg: o.Config, admission: o.Admission, log: o.Log, bodies: o.Bodies, eraser: o.Eraser, routes: o.Routes, content: o.Content,
+		cfg: o.Config, admission: o.Admission, queue: o.Queue, log: o.Log, bodies: o.Bodies, eraser: o.Eraser, routes: o.Routes, content: o.Content,
 		inline: o.Inline, chats: o.Chats, logger: o.Logger, drain: d, now: time.Now, writeTimeout: writeTimeout, bodyTimeout: bodyTimeout, strangers: newStrangers(),
 	}
 }
@@ -66,7 +68,7 @@ func (c *core) get(ctx context.Context, n subject.TaskName) (tasklog.Entry, erro
 	}
 	e, err := c.log.Get(ctx, n)
 	if errors.Is(err, tasklog.ErrNotFound) {
-		e, err = c.admission.Accepted(ctx, n)
+		e, err = c.queue.Accepted(ctx, n)
 	}
 	if err != nil {
 		return tasklog.Entry{}, meaning(ctx, n, err)

@@ -34,6 +34,8 @@ import (
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/operator"
 	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/queue"
+	"github.com/genbus/genbus/internal/quota"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/subject"
@@ -120,16 +122,19 @@ func (w *world) startAPI(alter func(*api.Options)) {
 	}
 	bodies, reader := broker.NewBodies(w.broker), content.NewReader(content.Options{})
 	live := config.NewLive(w.cfg)
-	adm, uploads := admission.New(live, w.broker, w.log, bodies, w.metrics), natsreq.NewUploads(bodies, brokertest.Logger(w.t))
+	letters := quota.NewLetters(live, w.broker)
+	jobs := queue.New(live, w.broker, w.log, letters)
+	adm := admission.New(admission.Options{Config: live, Broker: w.broker, Log: w.log, Bodies: bodies, Queue: jobs, Letters: letters, Metrics: w.metrics})
+	uploads := natsreq.NewUploads(bodies, brokertest.Logger(w.t))
 	runner := inline.New(inline.Options{
 		Config: live, Admission: adm, Routes: table, Log: w.log, Broker: w.broker, Encoder: w.enc,
 		Bodies: bodies, Metrics: w.metrics, Logger: brokertest.Logger(w.t),
 	})
-	eraser := erasure.Eraser{Broker: w.broker, Admission: adm, Log: w.log, Bodies: bodies}
+	eraser := erasure.Eraser{Broker: w.broker, Queue: jobs, Log: w.log, Bodies: bodies}
 	o := api.Options{
-		Config: live, Names: w.broker.Names(), Admission: adm, Log: w.log, Bodies: bodies, Uploads: uploads, Eraser: eraser,
+		Config: live, Names: w.broker.Names(), Admission: adm, Queue: jobs, Log: w.log, Bodies: bodies, Uploads: uploads, Eraser: eraser,
 		Operator: operator.New(operator.Options{
-			Config: live, Broker: w.broker, Log: w.log, Bodies: bodies, Uploads: uploads, Admission: adm, Routes: table, Eraser: eraser, Logger: brokertest.Logger(w.t),
+			Config: live, Broker: w.broker, Log: w.log, Bodies: bodies, Uploads: uploads, Admission: adm, Queue: jobs, Routes: table, Eraser: eraser, Logger: brokertest.Logger(w.t),
 		}),
 		Content: reader, Routes: table,
 		Inline: runner, Chats: chatlog.New(w.broker, w.log, bodies, chatlog.Options{SettleWait: 100 * time.Millisecond}),

@@ -205,7 +205,7 @@ func (c *calls) submit(ctx context.Context, subj string, header nats.Header, dat
 	if err != nil {
 		return tasklog.Entry{}, nil, err
 	}
-	if err := c.core.admission.Knock(in.Request); err != nil {
+	if err := c.core.admission.CheckRateLimit(in.Request); err != nil {
 		return tasklog.Entry{}, nil, err
 	}
 	release, err := c.uploads.Complete(ctx, &in, callPlaceWait)

@@ -43,3 +43,16 @@ func lookupError(ctx context.Context, what string, err, missing error) error {
 		return fmt.Errorf("%s: %w", what, errors.Join(ErrUnavailable, err))
 	}
 }
+
+// QueuedJobs counts the work items. A job that moves is not missed: it is among the
+// ready ones before it leaves the backlog.
+func (b *Broker) QueuedJobs(ctx context.Context) (jobs int64, err error) {
+	for _, name := range []string{b.names.Wait(), b.names.Work()} {
+		s, err := b.Stream(ctx, name)
+		if err != nil {
+			return 0, err
+		}
+		jobs += int64(s.CachedInfo().State.Msgs)
+	}
+	return jobs, nil
+}

@@ -128,7 +128,7 @@ func (j *chatJob) commit(e task.Event, last uint64) (Outcome, bool) {
 func (j *chatJob) logGone(inHand task.Event) Outcome {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(j.ctx), commitTimeout)
 	defer cancel()
-	removed, err := j.Log.Removed(ctx, j.Broker.Names().Work(), j.delivery().seq)
+	removed, err := j.Queue.Removed(ctx, j.delivery().seq)
 	switch {
 	case err != nil:
 		return HoldFor(retryLog)

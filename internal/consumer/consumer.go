@@ -25,6 +25,8 @@ import (
 	"github.com/genbus/genbus/internal/content"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/queue"
+	"github.com/genbus/genbus/internal/quota"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
@@ -44,6 +46,8 @@ type Options struct {
 	Content   *content.Reader
 	Routes    *routes.Table
 	Admission *admission.Admission
+	Queue     *queue.Queue
+	Letters   *quota.Letters
 	Metrics   *telemetry.Metrics
 	Tracing   telemetry.Tracing
 	Logger    *slog.Logger
@@ -117,7 +121,7 @@ func (c *Consumer) Start(ctx context.Context) error {
 		}
 		c.startRoute(r, cons)
 	}
-	c.loops.Go(func() { c.Admission.Follow(c.fetching, c.Logger) })
+	c.loops.Go(func() { c.Queue.Run(c.fetching, c.Logger) })
 	c.loops.Go(c.sweeper.run)
 	c.loops.Go(c.countStreams)
 	c.extendFor(c.Config.Now().Routes)

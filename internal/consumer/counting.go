@@ -8,7 +8,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/genbus/genbus/internal/broker"
-	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -22,12 +21,13 @@ const countEvery = 10 * time.Second
 // slot fetches nothing that would tell it.
 func (c *Consumer) countWaiting(ctx context.Context, id routeID, metrics *telemetry.RouteMetrics) {
 	var drain drainReport
+	jobs := c.Queue.Route(id.kind, id.name)
 	for {
 		if err := c.restoreRoute(ctx, id); err != nil && ctx.Err() == nil {
 			c.Logger.Warn("what a route needs in the broker could not be made sure of; this is repeated", "kind", id.kind, "route", id.name, "error", err)
 		}
-		metrics.Waiting(c.Admission.Waiting(ctx, id.kind, id.name))
-		switch oldest, err := c.Admission.Oldest(ctx, id.kind, id.name); {
+		metrics.Waiting(jobs.Waiting(ctx))
+		switch oldest, err := jobs.Oldest(ctx); {
 		case err != nil:
 		case oldest.IsZero():
 			metrics.Oldest(0)
@@ -59,12 +59,13 @@ func (c *Consumer) countDraining(ctx context.Context, id routeID, said *drainRep
 		*said = drainReport{}
 		return
 	}
-	cons, err := c.Broker.Consumer(ctx, c.Broker.Names().Work(), subject.WorkDurable(id.kind, id.name))
+	jobs := c.Queue.Route(id.kind, id.name)
+	info, err := jobs.Info(ctx)
 	if err != nil {
 		return
 	}
-	waiting, _ := c.Admission.Waiting(ctx, id.kind, id.name)
-	left := waiting + uint64(cons.CachedInfo().NumAckPending)
+	waiting, _ := jobs.Waiting(ctx)
+	left := waiting + uint64(info.NumAckPending)
 	c.Metrics.Draining(id.kind, id.name, left)
 	switch first := said.at.IsZero(); {
 	case !first && left == said.left, !first && left > 0 && time.Since(said.at) < drainEvery:

@@ -141,7 +141,7 @@ func (j *videoJob) workItem(ctx context.Context) (*genbusv1.WorkItem, error) {
 	if j.item != nil {
 		return j.item, nil
 	}
-	stored, err := j.Admission.Items(ctx, j.name)
+	stored, err := j.Queue.Items(ctx, j.name)
 	if err != nil {
 		return nil, fmt.Errorf("read the work item again: %w", err)
 	}
@@ -151,7 +151,7 @@ func (j *videoJob) workItem(ctx context.Context) (*genbusv1.WorkItem, error) {
 			return item, nil
 		}
 	}
-	if removed, err := j.Log.Removed(ctx, j.Broker.Names().Work(), j.delivery().seq); err != nil || removed {
+	if removed, err := j.Queue.Removed(ctx, j.delivery().seq); err != nil || removed {
 		return nil, errors.Join(errors.New("the work item is gone"), err)
 	}
 	return remembered(j.video()), nil

@@ -14,6 +14,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/natsreq"
+	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/tasklog"
@@ -62,7 +63,7 @@ func (c *Consumer) startIntake(ctx context.Context) error {
 }
 
 // ensure makes sure of the durable consumer of the inbox.
-func (in *intake) ensure(ctx context.Context, ensure admission.Ensure) (jetstream.Consumer, error) {
+func (in *intake) ensure(ctx context.Context, ensure queue.Ensure) (jetstream.Consumer, error) {
 	return ensure(ctx, in.Broker.Names().Requests(), jetstream.ConsumerConfig{
 		Durable:       subject.IntakeDurable(in.kind),
 		FilterSubject: in.Broker.Names().RequestPattern(in.kind),
@@ -127,7 +128,7 @@ func (in *intake) admit(ctx context.Context, m jetstream.Msg) (out Outcome, serv
 // accept brings a request to admission. What its tenant asks for too often is not
 // read first.
 func (in *intake) accept(ctx context.Context, r *natsreq.Incoming, meta *jetstream.MsgMetadata) error {
-	if err := in.Admission.Knock(r.Request); err != nil {
+	if err := in.Admission.CheckRateLimit(r.Request); err != nil {
 		return err
 	}
 	release, err := in.Uploads.Complete(ctx, r, uploadWait)
@@ -239,7 +240,7 @@ func (in *intake) recordRefusal(ctx context.Context, r admission.Request, id str
 	}
 	current, err := in.Log.Get(ctx, nameOf(item))
 	if errors.Is(err, tasklog.ErrNotFound) {
-		if _, err := in.Admission.Find(ctx, nameOf(item)); !errors.Is(err, broker.ErrNoMessage) {
+		if _, err := in.Queue.Find(ctx, nameOf(item)); !errors.Is(err, broker.ErrNoMessage) {
 			return err // nil: a job was accepted under the id
 		}
 		end := task.FailedAtOnce(item, time.Now(), f.TaskError())

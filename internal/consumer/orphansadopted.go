@@ -13,10 +13,10 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/tasklog"
@@ -58,7 +58,7 @@ func (w *orphanWatch) adoptOrphan(ctx context.Context, m broker.Stored) error {
 	if err != nil {
 		return err
 	}
-	orphan := admission.Item{Stream: stream, Stored: m}
+	orphan := queue.Item{Stream: stream, Stored: m}
 	item, err := orphan.Decode()
 	if err != nil {
 		err = w.buryOrphan(ctx, n, orphan, err)
@@ -68,7 +68,7 @@ func (w *orphanWatch) adoptOrphan(ctx context.Context, m broker.Stored) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.Admission.Remove(ctx, orphan)
+	_, err = w.Queue.Remove(ctx, orphan)
 	return err
 }
 
@@ -84,7 +84,7 @@ func (c *Consumer) parseItem(subj string) (n subject.WorkName, stream string, er
 }
 
 // buryOrphan ends a job whose item cannot be read, and keeps the item.
-func (w *orphanWatch) buryOrphan(ctx context.Context, n subject.WorkName, orphan admission.Item, cause error) error {
+func (w *orphanWatch) buryOrphan(ctx context.Context, n subject.WorkName, orphan queue.Item, cause error) error {
 	f := fault.New(fault.Internal, "the work item of job %s is unreadable: %w", n.ID, cause)
 	letter := &genbusv1.DeadLetter{Error: f.TaskError(), Id: n.ID, Kind: string(n.Kind), Tenant: n.Tenant, Subject: orphan.Subject, Data: orphan.Data}
 	if err := w.dead.Put(ctx, letter, n.ID, "item"); err != nil {
@@ -95,8 +95,8 @@ func (w *orphanWatch) buryOrphan(ctx context.Context, n subject.WorkName, orphan
 }
 
 // settleOrphan sees to it that a job can do without its orphaned item.
-func (w *orphanWatch) settleOrphan(ctx context.Context, orphan admission.Item, item *genbusv1.WorkItem) error {
-	current, means, err := w.Log.Resolve(ctx, orphan.Of(item))
+func (w *orphanWatch) settleOrphan(ctx context.Context, orphan queue.Item, item *genbusv1.WorkItem) error {
+	current, means, err := w.Log.Resolve(ctx, w.Queue.LogItem(orphan, item))
 	switch {
 	case err != nil:
 		return err
@@ -122,7 +122,7 @@ func (w *orphanWatch) settleOrphan(ctx context.Context, orphan admission.Item, i
 }
 
 // erased lets an item go whose job was erased, at the second look.
-func (w *orphanWatch) erased(orphan admission.Item) error {
+func (w *orphanWatch) erased(orphan queue.Item) error {
 	key := standing{orphan.Stream, orphan.Seq}
 	d := w.doubts[key]
 	if d == nil {
@@ -138,7 +138,7 @@ func (w *orphanWatch) erased(orphan admission.Item) error {
 
 // goOn moves a job that has not ended, or ends it, unless it goes on without this
 // item.
-func (w *orphanWatch) goOn(ctx context.Context, orphan admission.Item, item *genbusv1.WorkItem, current tasklog.Entry) error {
+func (w *orphanWatch) goOn(ctx context.Context, orphan queue.Item, item *genbusv1.WorkItem, current tasklog.Entry) error {
 	elsewhere, err := w.standsElsewhere(ctx, item, current)
 	if err != nil || elsewhere {
 		return err
@@ -162,7 +162,7 @@ func (w *orphanWatch) standsElsewhere(ctx context.Context, item *genbusv1.WorkIt
 	if current.Job != nil && !sameRequest(item, current) {
 		return true, nil
 	}
-	items, err := w.Admission.Items(ctx, nameOf(item))
+	items, err := w.Queue.Items(ctx, nameOf(item))
 	for _, i := range items {
 		n, _, err := w.parseItem(i.Subject)
 		other := err == nil && routeID{n.Kind, n.Route} != w.routeID
@@ -174,7 +174,7 @@ func (w *orphanWatch) standsElsewhere(ctx context.Context, item *genbusv1.WorkIt
 }
 
 // ofRequest reports whether a stored item is of an item's request.
-func ofRequest(stored admission.Item, item *genbusv1.WorkItem) bool {
+func ofRequest(stored queue.Item, item *genbusv1.WorkItem) bool {
 	other, err := stored.Decode()
 	return err == nil && task.SameRequest(other, item)
 }
@@ -261,7 +261,7 @@ func (w *orphanWatch) end(ctx context.Context, item *genbusv1.WorkItem, current 
 // between leaves two items of one job, and the log lets one submit. A job that has
 // not begun waits for its turn as anybody's. One that had its turn comes into the line
 // at once, or waits where that has no room: its upstream is to be asked for it.
-func (w *orphanWatch) reroute(ctx context.Context, orphan admission.Item, item *genbusv1.WorkItem, current tasklog.Entry, to config.Route) error {
+func (w *orphanWatch) reroute(ctx context.Context, orphan queue.Item, item *genbusv1.WorkItem, current tasklog.Entry, to config.Route) error {
 	item.Route = to.Name
 	data, err := proto.Marshal(item)
 	if err != nil {
@@ -308,7 +308,7 @@ func (w *orphanWatch) put(ctx context.Context, m *nats.Msg, item *genbusv1.WorkI
 		return full
 	case err != nil:
 		return err
-	case !ofRequest(admission.Item{Stream: stream, Stored: there}, item):
+	case !ofRequest(queue.Item{Stream: stream, Stored: there}, item):
 		return errors.New("another request with its id stands on its new route")
 	}
 	return nil

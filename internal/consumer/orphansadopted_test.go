@@ -225,7 +225,7 @@ func TestMovedOrphanIsMarkedAsRecorded(t *testing.T) {
 	if err := r.adoptOrphan(t.Context(), b.Names().WorkItem(subject.Video, "gone", "acme", videoID("v"))); err != nil {
 		t.Fatal(err)
 	}
-	there, err := r.Admission.Find(t.Context(), e.Name())
+	there, err := r.Queue.Find(t.Context(), e.Name())
 	if err != nil || there.Subject != b.Names().WaitItem(subject.Video, config.SandboxVideoRoute, "acme", videoID("v")) {
 		t.Fatalf("it stands on %s: %v", there.Subject, err)
 	}

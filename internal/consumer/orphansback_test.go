@@ -84,7 +84,7 @@ func (w *orphanWatch) keepsAll(t *testing.T, held []delivery, ids []string) {
 		}
 	}
 	for _, id := range ids {
-		orphan, err := w.Admission.Find(t.Context(), subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id})
+		orphan, err := w.Queue.Find(t.Context(), subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id})
 		if err != nil {
 			t.Fatalf("%s has no item: %v", id, err)
 		}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/tasklog"
 )
@@ -309,7 +309,7 @@ func (w *orphanWatch) adoptHeld(held []delivery, ackWait time.Duration) error {
 
 // mayBeHeld is heldElsewhere for an item that was delivered to the watch.
 func (w *orphanWatch) mayBeHeld(d delivery, m broker.Stored) (bool, error) {
-	item, err := admission.Item{Stored: m}.Decode()
+	item, err := queue.Item{Stored: m}.Decode()
 	if err != nil {
 		return false, nil //nolint:nilerr // whoever adopts it buries it
 	}

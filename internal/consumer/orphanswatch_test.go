@@ -245,7 +245,7 @@ func TestPausedRemovedRoute(t *testing.T) {
 	looked := heard(t, b, "INFO", subject.Video, config.SandboxVideoRoute)
 	r := newReplica(t, b, testConfig(t, up.URL(), removes(config.OrphansFail)))
 	shortly(t, "the new replica looks", func() bool { return looked.Load() >= 3 })
-	if _, err := r.Admission.Find(t.Context(), nameOf(item)); err != nil {
+	if _, err := r.Queue.Find(t.Context(), nameOf(item)); err != nil {
 		t.Errorf("the item: %v", err)
 	}
 	pause(time.Time{})

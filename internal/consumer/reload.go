@@ -153,7 +153,7 @@ func (p *Plan) Apply(ctx context.Context, swap func()) {
 		run := c.running[idOf(r)]
 		run.route = r
 		run.slots.resize(r.MaxInFlight)
-		c.Admission.Widen(r)
+		c.Queue.Route(idOf(r).kind, r.Name).Resize(r.ReadyJobs)
 	}
 	for _, r := range p.added {
 		c.startRoute(r.Route, r.cons)
@@ -203,7 +203,7 @@ func (p *Plan) Stranded(ctx context.Context) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
-	if err := p.c.Admission.Decided(ctx); err != nil {
+	if err := p.c.Admission.WaitInflight(ctx); err != nil {
 		return "", err
 	}
 	finder, err := p.c.findOrphans(ctx, p.c.Routes.Has)

@@ -56,7 +56,7 @@ func (j *videoJob) leaveLine(ctx context.Context) Outcome {
 	j.mu.Lock()
 	seq := j.msg.seq
 	j.mu.Unlock()
-	if err := j.Admission.PutBack(ctx, j.entry, j.item, seq); err != nil {
+	if err := j.Queue.PutBack(ctx, j.entry, j.item, seq); err != nil {
 		j.Logger.Debug("a task that may not be submitted could not be put back; it is held", j.attrs("error", err)...)
 		return j.holdUntil(time.Now().Add(jittered(roomAgain, 0.2)))
 	}

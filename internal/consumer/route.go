@@ -7,8 +7,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -25,22 +25,9 @@ type running struct {
 	fetched, ended chan struct{}
 }
 
-// ensureRoute makes sure of what a route needs in the broker, by ensure: the durable
-// consumer of its line, and the one that counts those that wait behind it.
-func (c *Consumer) ensureRoute(ctx context.Context, r config.Route, ensure admission.Ensure) (jetstream.Consumer, error) {
-	kind := subject.Kind(r.Kind)
-	cons, err := ensure(ctx, c.Broker.Names().Work(), jetstream.ConsumerConfig{
-		Durable:       subject.WorkDurable(kind, r.Name),
-		FilterSubject: c.Broker.Names().WorkRoutePattern(kind, r.Name),
-		AckPolicy:     jetstream.AckExplicitPolicy,
-		AckWait:       r.AckWait,
-		MaxDeliver:    -1,
-		MaxAckPending: r.MaxInFlight,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return cons, c.Admission.Count(ctx, r, ensure)
+// ensureRoute makes sure of what a route needs in the broker, by ensure.
+func (c *Consumer) ensureRoute(ctx context.Context, r config.Route, ensure queue.Ensure) (jetstream.Consumer, error) {
+	return c.Queue.Route(subject.Kind(r.Kind), r.Name).Ensure(ctx, r, ensure)
 }
 
 // restoreWithin bounds one try to make again what was deleted in the broker.
@@ -69,14 +56,15 @@ func (c *Consumer) route(id routeID) (config.Route, bool) {
 	return config.Route{}, false
 }
 
-// startRoute begins to fetch from a route's consumer, to bring those that wait into its
-// line, and to count them.
+// startRoute begins to fetch from a route's consumer, to dispatch its backlog, and to
+// count the jobs that wait.
 func (c *Consumer) startRoute(r config.Route, cons jetstream.Consumer) {
 	id := idOf(r)
 	run := &running{route: r, told: r.MaxInFlight, slots: newSlots(r.MaxInFlight), fetched: make(chan struct{}), ended: make(chan struct{})}
 	ctx, stop := context.WithCancelCause(c.fetching)
 	run.stop = stop
 	c.running[id] = run
+	jobs := c.Queue.Route(id.kind, id.name)
 	metrics, begin := c.Metrics.Route(id.kind, id.name), c.takeVideo
 	if id.kind == subject.Chat {
 		begin = c.takeChat
@@ -86,7 +74,7 @@ func (c *Consumer) startRoute(r config.Route, cons jetstream.Consumer) {
 		switch meta, err := m.Metadata(); {
 		case err != nil: // take says so
 		case meta.NumDelivered == 1:
-			c.Admission.Taken(id.kind, id.name, 1)
+			jobs.Taken(1)
 		default:
 			metrics.Redelivered()
 		}
@@ -96,7 +84,7 @@ func (c *Consumer) startRoute(r config.Route, cons jetstream.Consumer) {
 		defer close(run.fetched)
 		c.fetchLoop(ctx, cons, run.slots, taken, metrics, func(ctx context.Context) error { return c.restoreRoute(ctx, id) })
 	})
-	run.loops.Go(func() { c.Admission.Usher(ctx, r, c.Logger) })
+	run.loops.Go(func() { jobs.Dispatch(ctx, r.ReadyJobs, c.Logger) })
 	run.loops.Go(func() { c.countWaiting(ctx, id, metrics) })
 	c.loops.Go(func() {
 		defer close(run.ended)

@@ -36,10 +36,10 @@ func (s *sweeper) stranded(ctx context.Context, e tasklog.Entry, now time.Time) 
 	if c, ok := e.Job.(*genbusv1.Chat); ok && c.GetInline() {
 		return inlineFault(c), time.Time{}, nil
 	}
-	item, err := s.Admission.Find(ctx, e.Name())
+	item, err := s.Queue.Find(ctx, e.Name())
 	v, isVideo := e.Job.(*genbusv1.VideoTask)
 	switch {
-	case err == nil && isVideo && untouched(v) && item.Stream == s.Broker.Names().Wait():
+	case err == nil && isVideo && untouched(v) && s.Queue.Waits(item):
 		return fault.New(fault.DeadlineExceeded, "job %s: its deadline has passed while it waited to be submitted again", e.Job.GetId()), time.Time{}, nil
 	case err == nil: // whoever is given it ends the job
 		return nil, now.Add(strandedAfter), nil

@@ -40,7 +40,7 @@ func (d *doubt) stray(now time.Time) Outcome {
 // what this process has admitted, and else by the log. One that is marked has waited for
 // its turn: its job may have been ended and erased since, while it came into the line.
 func (c *Consumer) resolve(ctx context.Context, item *genbusv1.WorkItem, d delivery) (tasklog.Entry, tasklog.Meaning, error) {
-	i := tasklog.WorkItem{WorkItem: item, Stream: c.Broker.Names().Work(), Seq: d.seq, Recorded: d.recorded}
+	i := c.Queue.Delivered(item, d.seq, d.recorded)
 	if d.count == 1 && d.recorded == "" {
 		if e, ok := c.Admission.First(ctx, i.Name()); ok {
 			return e, i.In(e), nil

@@ -82,7 +82,7 @@ func itemOf(request, route, prompt string) *genbusv1.WorkItem {
 func (r *replica) noItems(t testing.TB, n subject.TaskName) {
 	t.Helper()
 	r.eventually(t, "no work item is left", func() bool {
-		_, err := r.Admission.Find(t.Context(), n)
+		_, err := r.Queue.Find(t.Context(), n)
 		return errors.Is(err, broker.ErrNoMessage)
 	})
 }
@@ -253,7 +253,7 @@ func TestTheItemOfAnErasedJobThatThisProcessAdmitted(t *testing.T) {
 			t.Fatal(err)
 		}
 		n := e.Name()
-		stored, err := r.Admission.Find(t.Context(), n)
+		stored, err := r.Queue.Find(t.Context(), n)
 		if err != nil {
 			t.Fatal(err)
 		}

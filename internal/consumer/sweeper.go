@@ -265,7 +265,7 @@ func (s *sweeper) afterEnd(ctx context.Context, ended tasklog.Entry) error {
 	if err := s.Log.Finish(ctx, ended); err != nil {
 		return err
 	}
-	return s.Admission.Leave(ctx, ended)
+	return s.Queue.Leave(ctx, ended)
 }
 
 // notStarted says which start deadline a job has missed; nil for a job that was

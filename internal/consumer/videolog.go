@@ -157,7 +157,7 @@ func (j *videoJob) logGone(ctx context.Context) Outcome {
 // stillWanted reports whether a task without a log was not erased: its work item would
 // have been removed first.
 func (j *videoJob) stillWanted(ctx context.Context) (Outcome, bool) {
-	removed, err := j.Log.Removed(ctx, j.Broker.Names().Work(), j.delivery().seq)
+	removed, err := j.Queue.Removed(ctx, j.delivery().seq)
 	switch {
 	case err != nil:
 		j.confirmLater()

@@ -43,7 +43,7 @@ func (j *videoJob) submit(ctx context.Context) Outcome {
 	if j.hasLeftLine() {
 		return j.leaveLine(ctx)
 	}
-	release, err := j.Admission.ReserveLetter(ctx, j.name.Tenant)
+	release, err := j.Letters.Reserve(ctx, j.name.Tenant)
 	if err != nil {
 		return j.waitForLetters(ctx, err)
 	}

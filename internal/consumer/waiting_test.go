@@ -72,7 +72,7 @@ func TestErasedJobIsNeverRun(t *testing.T) {
 				if err != nil {
 					return // it began
 				}
-				if err := errors.Join(r.Admission.Withdraw(t.Context(), end, 0), r.log.Erase(t.Context(), end)); err != nil {
+				if err := errors.Join(r.Queue.Withdraw(t.Context(), end, 0), r.log.Erase(t.Context(), end)); err != nil {
 					t.Error(err)
 					return
 				}

@@ -21,6 +21,8 @@ import (
 	"github.com/genbus/genbus/internal/content"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/queue"
+	"github.com/genbus/genbus/internal/quota"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/subject"
@@ -106,9 +108,12 @@ func idleReplica(t testing.TB, b *broker.Broker, cfg *config.Config, change ...f
 	bodies, reader := broker.NewBodies(b), content.NewReader(content.Options{})
 	t.Cleanup(reader.Close)
 	live := config.NewLive(cfg)
+	letters := quota.NewLetters(live, b)
+	jobs := queue.New(live, b, log, letters)
 	c := New(ctx, Options{
 		Config: live, Broker: b, Log: log, Encoder: enc, Bodies: bodies, Uploads: natsreq.NewUploads(bodies, brokertest.Logger(t)), Content: reader, Routes: table,
-		Admission: admission.New(live, b, log, bodies, o.Metrics), Metrics: o.Metrics, Tracing: o.Tracing, Logger: brokertest.Logger(t),
+		Admission: admission.New(admission.Options{Config: live, Broker: b, Log: log, Bodies: bodies, Queue: jobs, Letters: letters, Metrics: o.Metrics}),
+		Queue:     jobs, Letters: letters, Metrics: o.Metrics, Tracing: o.Tracing, Logger: brokertest.Logger(t),
 	})
 	c.countEvery = 2 * time.Second // the jobs of a route without a durable are adopted so much sooner
 	wait, err := log.Start(ctx)

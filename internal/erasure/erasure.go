@@ -12,10 +12,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/tasklog"
 )
 
@@ -32,10 +32,10 @@ const (
 
 // Eraser erases jobs. All fields are required.
 type Eraser struct {
-	Broker    *broker.Broker
-	Admission *admission.Admission
-	Log       *tasklog.Log
-	Bodies    *broker.Bodies
+	Broker *broker.Broker
+	Queue  *queue.Queue
+	Log    *tasklog.Log
+	Bodies *broker.Bodies
 }
 
 // Erase waits until nobody works on a job that has ended, as e says, and then
@@ -78,9 +78,9 @@ func (x Eraser) erase(ctx context.Context, e tasklog.Entry) error {
 // release returns when nobody works on a job that has ended.
 func (x Eraser) release(ctx context.Context, e tasklog.Entry) error {
 	if e.Job.GetExecution().GetFirstSubmitAt() == nil {
-		return x.Admission.Withdraw(ctx, e, queuedPatience)
+		return x.Queue.Withdraw(ctx, e, queuedPatience)
 	}
-	return x.Admission.Released(ctx, e.Name(), holderPatience)
+	return x.Queue.Released(ctx, e.Name(), holderPatience)
 }
 
 func (x Eraser) eraseBodies(ctx context.Context, e tasklog.Entry) error {

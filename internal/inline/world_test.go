@@ -18,6 +18,8 @@ import (
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/inline"
 	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/queue"
+	"github.com/genbus/genbus/internal/quota"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/subject"
@@ -73,8 +75,11 @@ func setup(t testing.TB, b *broker.Broker, url string, change func(*config.Confi
 		t.Fatal(err)
 	}
 	live := config.NewLive(cfg)
+	letters := quota.NewLetters(live, b)
+	jobs := queue.New(live, b, x.tasks, letters)
+	adm := admission.New(admission.Options{Config: live, Broker: b, Log: x.tasks, Bodies: x.bodies, Queue: jobs, Letters: letters, Metrics: x.metrics})
 	x.runner = inline.New(inline.Options{
-		Config: live, Admission: admission.New(live, b, x.tasks, x.bodies, x.metrics), Routes: table, Log: x.tasks,
+		Config: live, Admission: adm, Routes: table, Log: x.tasks,
 		Broker: b, Encoder: enc, Bodies: x.bodies, Metrics: x.metrics, Logger: brokertest.Logger(t),
 	})
 	x.tasks.Observe(x.runner.Notice)

@@ -11,6 +11,7 @@ import (
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/erasure"
 	"github.com/genbus/genbus/internal/natsreq"
+	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/tasklog"
 )
@@ -23,6 +24,7 @@ type Options struct {
 	Bodies    *broker.Bodies
 	Uploads   *natsreq.Uploads
 	Admission *admission.Admission
+	Queue     *queue.Queue
 	Routes    *routes.Table
 	Eraser    erasure.Eraser
 	Logger    *slog.Logger

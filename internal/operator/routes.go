@@ -2,19 +2,16 @@ package operator
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -29,7 +26,6 @@ const (
 	// pauseWithin bounds the wait until all servers know of a pause: three nodes
 	// answer when it is only proposed.
 	pauseWithin = 5 * time.Second
-	pauseLook   = 20 * time.Millisecond
 )
 
 // RouteStates says how each configured route is doing over all replicas, by kind and
@@ -64,36 +60,17 @@ func (op *Operator) setPaused(ctx context.Context, kind, name string, until time
 	if err != nil {
 		return nil, err
 	}
-	work, durable := op.o.Broker.Names().Work(), subject.WorkDurable(subject.Kind(kind), name)
 	ctx, cancel := context.WithTimeoutCause(ctx, pauseWithin,
 		fault.New(fault.AcceptanceUnknown, "%s route %s: not all servers know of the change after %s; list the routes, and call again", kind, name, pauseWithin))
 	defer cancel()
-	if until.IsZero() {
-		_, err = op.o.Broker.JetStream().ResumeConsumer(ctx, work, durable)
-	} else {
-		_, err = op.o.Broker.JetStream().PauseConsumer(ctx, work, durable, until)
+	if err := op.queue(r).Pause(ctx, until); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		return nil, fmt.Errorf("pause or resume %s route %s: %w", kind, name, errors.Join(context.Cause(ctx), broker.ErrUnavailable, err))
-	}
-	for {
-		info, err := op.durable(ctx, r)
-		if err == nil && info.Paused == !until.IsZero() {
-			return op.state(ctx, r)
-		}
-		if broker.Wait(ctx, pauseLook) != nil {
-			return nil, errors.Join(context.Cause(ctx), err)
-		}
-	}
+	return op.state(ctx, r)
 }
 
-// durable reads the consumer that serves a route.
-func (op *Operator) durable(ctx context.Context, r config.Route) (*jetstream.ConsumerInfo, error) {
-	cons, err := op.o.Broker.Consumer(ctx, op.o.Broker.Names().Work(), subject.WorkDurable(subject.Kind(r.Kind), r.Name))
-	if err != nil {
-		return nil, fmt.Errorf("%s route %s: %w", r.Kind, r.Name, err)
-	}
-	return cons.CachedInfo(), nil
+func (op *Operator) queue(r config.Route) *queue.Route {
+	return op.o.Queue.Route(subject.Kind(r.Kind), r.Name)
 }
 
 func (op *Operator) route(kind, name string) (config.Route, error) {
@@ -105,15 +82,14 @@ func (op *Operator) route(kind, name string) (config.Route, error) {
 	return config.Route{}, fault.New(fault.RouteNotFound, "there is no %s route %q; list the routes", fault.Clip(kind, 16), fault.Clip(name, 64))
 }
 
-// state is a route's durable, and what admission knows of those that wait: their
+// state is a route's durable, and what the queue knows of the jobs that wait: their
 // count is up to a second old.
 func (op *Operator) state(ctx context.Context, r config.Route) (*genbusv1.RouteState, error) {
-	info, err := op.durable(ctx, r)
+	info, err := op.queue(r).Info(ctx)
 	if err != nil {
 		return nil, err
 	}
-	kind := subject.Kind(r.Kind)
-	oldest, err := op.o.Admission.Oldest(ctx, kind, r.Name)
+	oldest, err := op.queue(r).Oldest(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +97,7 @@ func (op *Operator) state(ctx context.Context, r config.Route) (*genbusv1.RouteS
 		Kind: r.Kind, Name: r.Name, Paused: info.Paused, InHand: uint64(info.NumAckPending), MaxInFlight: uint64(info.Config.MaxAckPending),
 		Draining: r.Draining,
 	}
-	out.Waiting, _ = op.o.Admission.Waiting(ctx, kind, r.Name)
+	out.Waiting, _ = op.queue(r).Waiting(ctx)
 	if !oldest.IsZero() {
 		out.OldestWaiting = timestamppb.New(oldest)
 	}

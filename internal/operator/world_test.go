@@ -25,6 +25,8 @@ import (
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/queue"
+	"github.com/genbus/genbus/internal/quota"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/subject"
@@ -93,13 +95,16 @@ func newReplica(t testing.TB, b *broker.Broker, up *sandbox.Server, change ...fu
 	}
 	bodies, reader := broker.NewBodies(b), content.NewReader(content.Options{})
 	live := config.NewLive(cfg)
-	adm, uploads := admission.New(live, b, log, bodies, metrics), natsreq.NewUploads(bodies, brokertest.Logger(t))
+	letters := quota.NewLetters(live, b)
+	jobs := queue.New(live, b, log, letters)
+	adm := admission.New(admission.Options{Config: live, Broker: b, Log: log, Bodies: bodies, Queue: jobs, Letters: letters, Metrics: metrics})
+	uploads := natsreq.NewUploads(bodies, brokertest.Logger(t))
 	r := &replica{t: t, Operator: New(Options{
-		Config: live, Broker: b, Log: log, Bodies: bodies, Uploads: uploads, Admission: adm, Routes: table,
-		Eraser: erasure.Eraser{Broker: b, Admission: adm, Log: log, Bodies: bodies}, Logger: brokertest.Logger(t),
+		Config: live, Broker: b, Log: log, Bodies: bodies, Uploads: uploads, Admission: adm, Queue: jobs, Routes: table,
+		Eraser: erasure.Eraser{Broker: b, Queue: jobs, Log: log, Bodies: bodies}, Logger: brokertest.Logger(t),
 	})}
 	r.consumer = consumer.New(ctx, consumer.Options{
-		Config: live, Broker: b, Log: log, Encoder: enc, Bodies: bodies, Uploads: uploads, Content: reader, Routes: table, Admission: adm, Metrics: metrics, Logger: brokertest.Logger(t),
+		Config: live, Broker: b, Log: log, Encoder: enc, Bodies: bodies, Uploads: uploads, Content: reader, Routes: table, Admission: adm, Queue: jobs, Letters: letters, Metrics: metrics, Logger: brokertest.Logger(t),
 	})
 	t.Cleanup(func() {
 		r.stop()

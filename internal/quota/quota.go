@@ -1,5 +1,5 @@
-// Package quota bounds what one tenant may use of genbus: requests a second and
-// unfinished jobs. It is no account of what a tenant has used, and it is kept in
+// Package quota bounds what one tenant may use of genbus: requests a second,
+// unfinished jobs and dead letters. It is no account of what a tenant has used, and it is kept in
 // memory, by each replica for itself.
 package quota
 
@@ -24,13 +24,13 @@ type Options struct {
 type Quota struct {
 	o Options
 
-	mu      sync.Mutex
-	buckets map[string]*list.Element // of *bucket
-	recent  *list.List               // the buckets, the last used one first
-	entered map[string]int           // places taken, by tenant
+	mu       sync.Mutex
+	buckets  map[string]*list.Element // of *bucket
+	recent   *list.List               // the buckets, the last used one first
+	acquired map[string]int           // slots, by tenant
 }
 
 // New returns a quota of which nothing has been used.
 func New(o Options) *Quota {
-	return &Quota{o: o, buckets: map[string]*list.Element{}, recent: list.New(), entered: map[string]int{}}
+	return &Quota{o: o, buckets: map[string]*list.Element{}, recent: list.New(), acquired: map[string]int{}}
 }

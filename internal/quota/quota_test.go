@@ -124,36 +124,36 @@ func TestPlacesOfATenant(t *testing.T) {
 	}
 	q := New(o)
 	unfinished.Store(1)
-	first, err := q.Enter("acme")
+	first, err := q.Acquire("acme")
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := q.Enter("acme")
+	second, err := q.Acquire("acme")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var f *fault.Error
-	if _, err := q.Enter("acme"); !errors.As(err, &f) || f.Code != fault.TenantFull || f.RetryAfter != placeWait {
+	if _, err := q.Acquire("acme"); !errors.As(err, &f) || f.Code != fault.TenantFull || f.RetryAfter != slotWait {
 		t.Errorf("a fourth: %v", err)
 	}
-	if leave, err := q.Enter("globex"); err != nil {
+	if release, err := q.Acquire("globex"); err != nil {
 		t.Errorf("another tenant: %v", err)
 	} else {
-		leave()
+		release()
 	}
 	first()
 	unfinished.Store(2) // the first is a job now
-	if _, err := q.Enter("acme"); fault.CodeOf(err) != fault.TenantFull {
+	if _, err := q.Acquire("acme"); fault.CodeOf(err) != fault.TenantFull {
 		t.Errorf("full again: %v", err)
 	}
 	second()
-	third, err := q.Enter("acme")
+	third, err := q.Acquire("acme")
 	if err != nil {
 		t.Errorf("a place that was left: %v", err)
 	}
 	third()
-	if len(q.entered) != 0 {
-		t.Errorf("what is left: %v", q.entered)
+	if len(q.acquired) != 0 {
+		t.Errorf("what is left: %v", q.acquired)
 	}
 }
 
@@ -166,11 +166,11 @@ func TestNeverOneTooMany(t *testing.T) {
 	var group sync.WaitGroup
 	for range 200 {
 		group.Go(func() {
-			leave, err := q.Enter("acme")
+			release, err := q.Acquire("acme")
 			if err != nil {
 				return
 			}
-			defer leave()
+			defer release()
 			n := inside.Add(1)
 			defer inside.Add(-1)
 			for {
@@ -181,19 +181,19 @@ func TestNeverOneTooMany(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if highest.Load() > most || len(q.entered) != 0 {
-		t.Errorf("%d at once, want at most %d; %v left", highest.Load(), most, q.entered)
+	if highest.Load() > most || len(q.acquired) != 0 {
+		t.Errorf("%d at once, want at most %d; %v left", highest.Load(), most, q.acquired)
 	}
 }
 
 func TestWithoutALimitOfJobsNothingIsKept(t *testing.T) {
 	t.Parallel()
 	q := New(all(config.TenantLimits{}))
-	leave, err := q.Enter("acme")
-	if err != nil || len(q.entered) != 0 {
-		t.Errorf("%v, %v", err, q.entered)
+	release, err := q.Acquire("acme")
+	if err != nil || len(q.acquired) != 0 {
+		t.Errorf("%v, %v", err, q.acquired)
 	}
-	leave()
+	release()
 }
 
 func BenchmarkRequest(b *testing.B) {

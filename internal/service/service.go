@@ -29,6 +29,8 @@ import (
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/operator"
 	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/queue"
+	"github.com/genbus/genbus/internal/quota"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/tasklog"
@@ -127,10 +129,14 @@ func (s *Service) startWork(ctx context.Context) error {
 	})
 	bodies := broker.NewBodies(s.broker)
 	uploads := natsreq.NewUploads(bodies, s.log)
-	adm := admission.New(s.live, s.broker, s.tasks, bodies, s.metrics)
+	letters := quota.NewLetters(s.live, s.broker)
+	jobs := queue.New(s.live, s.broker, s.tasks, letters)
+	adm := admission.New(admission.Options{
+		Config: s.live, Broker: s.broker, Log: s.tasks, Bodies: bodies, Queue: jobs, Letters: letters, Metrics: s.metrics,
+	})
 	s.consumer = consumer.New(context.WithoutCancel(ctx), consumer.Options{
 		Config: s.live, Broker: s.broker, Log: s.tasks, Encoder: enc, Bodies: bodies, Uploads: uploads, Content: s.content, Routes: s.routes,
-		Admission: adm, Metrics: s.metrics, Tracing: s.tracing, Logger: s.log,
+		Admission: adm, Queue: jobs, Letters: letters, Metrics: s.metrics, Tracing: s.tracing, Logger: s.log,
 	})
 	s.inline = inline.New(inline.Options{
 		Config: s.live, Admission: adm, Routes: s.routes, Log: s.tasks, Broker: s.broker, Encoder: enc, Bodies: bodies,
@@ -142,12 +148,12 @@ func (s *Service) startWork(ctx context.Context) error {
 		return err
 	}
 	s.addChecks()
-	eraser := erasure.Eraser{Broker: s.broker, Admission: adm, Log: s.tasks, Bodies: bodies}
+	eraser := erasure.Eraser{Broker: s.broker, Queue: jobs, Log: s.tasks, Bodies: bodies}
 	var err error
 	s.api, err = api.New(ctx, api.Options{
-		Config: s.live, Names: s.broker.Names(), Admission: adm, Log: s.tasks, Bodies: bodies, Uploads: uploads, Eraser: eraser,
+		Config: s.live, Names: s.broker.Names(), Admission: adm, Queue: jobs, Log: s.tasks, Bodies: bodies, Uploads: uploads, Eraser: eraser,
 		Operator: operator.New(operator.Options{
-			Config: s.live, Broker: s.broker, Log: s.tasks, Bodies: bodies, Uploads: uploads, Admission: adm, Routes: s.routes, Eraser: eraser, Logger: s.log,
+			Config: s.live, Broker: s.broker, Log: s.tasks, Bodies: bodies, Uploads: uploads, Admission: adm, Queue: jobs, Routes: s.routes, Eraser: eraser, Logger: s.log,
 		}),
 		Content: s.content, Routes: s.routes, Inline: s.inline,
 		Chats:  chatlog.New(s.broker, s.tasks, bodies, chatlog.Options{ReaderBuffer: int(s.cfg.Limits.SlowReaderBytes)}),

@@ -161,19 +161,14 @@ func (l *Log) JobsPerDay(room Room, kind subject.Kind, maxAge time.Duration) int
 // UsageBytes is what the usage event of an ordinary job takes in its stream.
 const UsageBytes = 700
 
-// readRoom reads the figures. A job that moves is missed nowhere: it is put into the line
-// before it stops waiting, and its end is in the log before it leaves the line.
+// readRoom reads the figures. No job is missed: its end is in the log before it leaves
+// the queue.
 func (l *Log) readRoom(ctx context.Context) (Room, error) {
-	var jobs int64
-	names := l.b.Names()
-	for _, name := range []string{names.Wait(), names.Work()} {
-		s, err := l.b.Stream(ctx, name)
-		if err != nil {
-			return Room{}, err
-		}
-		jobs += int64(s.CachedInfo().State.Msgs)
+	jobs, err := l.b.QueuedJobs(ctx)
+	if err != nil {
+		return Room{}, err
 	}
-	s, err := l.b.Stream(ctx, names.Tasks())
+	s, err := l.b.Stream(ctx, l.b.Names().Tasks())
 	if err != nil {
 		return Room{}, err
 	}

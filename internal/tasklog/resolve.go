@@ -18,6 +18,8 @@ type WorkItem struct {
 	// Stream and Seq are where it was read.
 	Stream string
 	Seq    uint64
+	// Waits is true for an item in the backlog.
+	Waits bool
 	// Recorded is its subject.HeaderRecorded; empty without one.
 	Recorded string
 }
@@ -143,7 +145,7 @@ func (l *Log) recorded(ctx context.Context, i WorkItem) (Meaning, error) {
 // submitted since the backup before anything is submitted (docs/backup.md). A mark by
 // admission could not tell these originals from others either.
 func (l *Log) unrecorded(i WorkItem) (Meaning, error) {
-	if i.Stream == l.b.Names().Wait() || i.GetAttached() != nil {
+	if i.Waits || i.GetAttached() != nil {
 		return Unrecorded, nil
 	}
 	now, err := l.b.Clock().Now()

@@ -1,4 +1,4 @@
-package admission_test
+package queue_test
 
 import (
 	"errors"
@@ -25,19 +25,19 @@ func TestTenantsComeIntoTheLineInTurn(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		const places, many = 6, 60
-		h := newHall(t, open(t), places).open(t)
+		h := newReplica(t, open(t), places).start(t)
 		var order []string
 		for i := range many {
 			order = append(order, h.admit(t, "acme", fmt.Sprint(i)).Job.GetId())
 		}
-		await(t, "a full line", func() bool { return h.inLine(t) == places && h.behind(t) == many-places })
+		await(t, "a full line", func() bool { return h.ready(t) == places && h.waiting(t) == many-places })
 		others := []string{"b", "c", "d"}
 		for _, tenant := range others {
 			h.admit(t, tenant, "first")
 			h.admit(t, tenant, "second")
 		}
-		h.known(t, 4)
-		if n := h.inLine(t); n != places {
+		h.indexed(t, 4)
+		if n := h.ready(t); n != places {
 			t.Errorf("%d stand in line, which has %d places", n, places)
 		}
 		served := map[string][]int{}
@@ -50,15 +50,15 @@ func TestTenantsComeIntoTheLineInTurn(t *testing.T) {
 			}
 		}
 		for _, tenant := range others {
-			if first := served[tenant][0]; first >= places+len(others)+1+movers {
+			if first := served[tenant][0]; first >= places+len(others)+1+maxMoves {
 				t.Errorf("the first job of %s came after %d others: %v", tenant, first, served)
 			}
 		}
-		if !inOrder(order, ids, movers) {
+		if !inOrder(order, ids, maxMoves) {
 			t.Error("the jobs of one tenant were served in another order")
 		}
 		// On three nodes, a stream drops what was acknowledged a moment later.
-		await(t, "an empty line, and nobody behind it", func() bool { return h.inLine(t)+h.behind(t) == 0 })
+		await(t, "an empty line, and nobody behind it", func() bool { return h.ready(t)+h.waiting(t) == 0 })
 	})
 }
 
@@ -79,41 +79,41 @@ func inOrder(want, got []string, slack int) bool {
 func TestManyReplicasUsherEachJobOnce(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		const replicas, places, many, tenants = 3, 4, 90, 12
+		const count, places, many, tenants = 3, 4, 90, 12
 		b := open(t)
-		halls := []*hall{newHall(t, b, places).open(t)}
-		for range replicas - 1 {
-			halls = append(halls, newHall(t, open(t), places).open(t))
+		replicas := []*replica{newReplica(t, b, places).start(t)}
+		for range count - 1 {
+			replicas = append(replicas, newReplica(t, open(t), places).start(t))
 		}
 		for i := range many {
-			halls[i%replicas].admit(t, "acme", fmt.Sprint(i))
+			replicas[i%count].admit(t, "acme", fmt.Sprint(i))
 		}
 		for i := range tenants {
-			halls[i%replicas].admit(t, fmt.Sprint("t", i), "")
+			replicas[i%count].admit(t, fmt.Sprint("t", i), "")
 		}
-		for _, h := range halls {
-			h.known(t, tenants+1)
+		for _, h := range replicas {
+			h.indexed(t, tenants+1)
 		}
-		if n := halls[0].inLine(t); n > replicas*places {
+		if n := replicas[0].ready(t); n > count*places {
 			t.Errorf("%d stand in line", n)
 		}
-		order := takeAll(t, halls, many+tenants)
+		order := takeAll(t, replicas, many+tenants)
 		last := 0
 		for i, n := range order {
 			if n.Tenant != "acme" {
 				last = i
 			}
 		}
-		if bound := replicas * (places + tenants + 1 + movers); last >= bound {
+		if bound := count * (places + tenants + 1 + maxMoves); last >= bound {
 			t.Errorf("the last of the others came after %d jobs; the bound is %d", last, bound)
 		}
-		await(t, "an empty room", func() bool { return halls[0].behind(t) == 0 })
+		await(t, "an empty room", func() bool { return replicas[0].waiting(t) == 0 })
 	})
 }
 
 // takeAll has all replicas take jobs out of the line until there were so many, and
 // gives them in the order in which they came.
-func takeAll(t *testing.T, halls []*hall, want int) (order []subject.WorkName) {
+func takeAll(t *testing.T, replicas []*replica, want int) (order []subject.WorkName) {
 	t.Helper()
 	var mu sync.Mutex
 	// An item may come again after its job had its turn: the log of a real one says
@@ -131,10 +131,10 @@ func takeAll(t *testing.T, halls []*hall, want int) (order []subject.WorkName) {
 		return len(order) >= want
 	}
 	var wg sync.WaitGroup
-	for _, h := range halls {
+	for _, h := range replicas {
 		wg.Go(func() {
 			for !all() {
-				m, err := h.line.Next(jetstream.FetchMaxWait(time.Second))
+				m, err := h.consumer.Next(jetstream.FetchMaxWait(time.Second))
 				if errors.Is(err, nats.ErrTimeout) || errors.Is(err, jetstream.ErrNoMessages) || errors.Is(err, nats.ErrNoResponders) {
 					continue
 				}
@@ -142,7 +142,7 @@ func takeAll(t *testing.T, halls []*hall, want int) (order []subject.WorkName) {
 					t.Error(err)
 					return
 				}
-				h.Taken(subject.Video, "sandbox-video", 1)
+				h.route.Taken(1)
 				n, _ := h.b.Names().ParseWorkItem(m.Subject())
 				note(n)
 				_ = m.Ack() // a lost one is delivered again
@@ -158,10 +158,10 @@ func takeAll(t *testing.T, halls []*hall, want int) (order []subject.WorkName) {
 func TestFullStreamOfTheLineKeepsNothingOutForGood(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		h := newHall(t, open(t), 2)
+		h := newReplica(t, open(t), 2)
 		setMaxMsgs(t, h.b, h.b.Names().Work(), 2)
 		setMaxMsgs(t, h.b, h.b.Names().Wait(), 3)
-		h.open(t)
+		h.start(t)
 		for i := range 5 {
 			h.admit(t, "acme", fmt.Sprint(i))
 		}
@@ -169,8 +169,8 @@ func TestFullStreamOfTheLineKeepsNothingOutForGood(t *testing.T) {
 		if f := fault.From(err); f.Code != fault.QueueFull || f.RetryAfter == 0 {
 			t.Errorf("one too many: %v", err)
 		}
-		if h.take(t); h.inLine(t) != 2 {
-			t.Errorf("%d in the stream of the line", h.inLine(t))
+		if h.take(t); h.ready(t) != 2 {
+			t.Errorf("%d in the stream of the line", h.ready(t))
 		}
 		for i := range 4 {
 			if err := h.held[i].DoubleAck(t.Context()); err != nil {
@@ -178,7 +178,7 @@ func TestFullStreamOfTheLineKeepsNothingOutForGood(t *testing.T) {
 			}
 			h.take(t)
 		}
-		await(t, "an empty room", func() bool { return h.behind(t) == 0 })
+		await(t, "an empty room", func() bool { return h.waiting(t) == 0 })
 	})
 }
 
@@ -199,12 +199,12 @@ func setMaxMsgs(t testing.TB, b *broker.Broker, stream string, n int64) {
 func TestMaxQueuedCountsThoseBehindTheLine(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		h := newHall(t, open(t), 2, func(r *config.Route) { r.MaxQueued = 5 }).open(t)
+		h := newReplica(t, open(t), 2, func(r *config.Route) { r.MaxQueued = 5 }).start(t)
 		for i := range 5 {
 			h.admit(t, "acme", fmt.Sprint(i))
 		}
 		await(t, "the count", func() bool {
-			n, _ := h.Waiting(t.Context(), subject.Video, "sandbox-video")
+			n, _ := h.route.Waiting(t.Context())
 			return n == 5
 		})
 		if _, err := h.Admit(t.Context(), video("sixth", "a cat")); fault.CodeOf(err) != fault.QueueFull {
@@ -221,7 +221,7 @@ func TestMaxQueuedCountsThoseBehindTheLine(t *testing.T) {
 func TestJobThatWaitsIsAttachedTo(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		h := newHall(t, open(t), 1)
+		h := newReplica(t, open(t), 1)
 		h.admit(t, "acme", "in line")
 		item := h.stored(t, video("one", "a cat"))
 		h.put(t, h.waitSubject(item), item)
@@ -239,23 +239,23 @@ func TestJobThatWaitsIsAttachedTo(t *testing.T) {
 func TestWithdrawTakesOutWhatWaits(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		h := newHall(t, open(t), 1)
+		h := newReplica(t, open(t), 1)
 		h.admit(t, "acme", "in line")
 		e := h.admit(t, "acme", "one")
 		if err := h.Released(t.Context(), e.Name(), 0); fault.CodeOf(err) != fault.StillHeld {
 			t.Errorf("released: %v", err)
 		}
 		for range 2 {
-			if err := h.Withdraw(t.Context(), e, 0); err != nil || h.behind(t) != 0 || h.inLine(t) != 1 {
-				t.Errorf("%v; left: %d in line, %d behind", err, h.inLine(t), h.behind(t))
+			if err := h.Withdraw(t.Context(), e, 0); err != nil || h.waiting(t) != 0 || h.ready(t) != 1 {
+				t.Errorf("%v; left: %d in line, %d behind", err, h.ready(t), h.waiting(t))
 			}
 		}
 		e = h.admit(t, "acme", "two")
-		if err := h.Leave(t.Context(), e); err != nil || h.behind(t) != 0 {
-			t.Errorf("left: %v, %d", err, h.behind(t))
+		if err := h.Leave(t.Context(), e); err != nil || h.waiting(t) != 0 {
+			t.Errorf("left: %v, %d", err, h.waiting(t))
 		}
-		if err := h.Leave(t.Context(), h.admit(t, "acme", "in line")); err != nil || h.inLine(t) != 0 {
-			t.Errorf("one in line: %v, %d", err, h.inLine(t))
+		if err := h.Leave(t.Context(), h.admit(t, "acme", "in line")); err != nil || h.ready(t) != 0 {
+			t.Errorf("one in line: %v, %d", err, h.ready(t))
 		}
 	})
 }

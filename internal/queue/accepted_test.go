@@ -1,13 +1,9 @@
-package admission_test
+package queue_test
 
 import (
 	"errors"
 	"testing"
 
-	"github.com/nats-io/nats.go"
-	"google.golang.org/protobuf/proto"
-
-	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/subject"
@@ -19,7 +15,7 @@ import (
 func TestAcceptedWithoutALogIsFound(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		s := setup(t, open(t))
+		s := newReplica(t, open(t), 16)
 		entry, err := s.Admit(t.Context(), video("a", "a cat"))
 		if err != nil {
 			t.Fatal(err)
@@ -31,7 +27,7 @@ func TestAcceptedWithoutALogIsFound(t *testing.T) {
 		}
 
 		item.Id = name.ID // as if its replica had died before it wrote the event
-		s.storeItem(t, item)
+		s.put(t, s.workSubject(item), item)
 		for range 2 {
 			found, err := s.Accepted(t.Context(), name)
 			if err != nil || found.Version() != 1 || found.Seq == 0 || found.Job.GetId() != name.ID {
@@ -42,17 +38,4 @@ func TestAcceptedWithoutALogIsFound(t *testing.T) {
 			t.Errorf("the log has %v, %v", got, err)
 		}
 	})
-}
-
-func (s *bundle) storeItem(t testing.TB, item *genbusv1.WorkItem) {
-	t.Helper()
-	data, err := proto.Marshal(item)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := nats.NewMsg(s.b.Names().WorkItem(subject.Video, item.GetRoute(), item.GetTenant(), item.GetId()))
-	m.Data = data
-	if _, err := s.b.Publish(t.Context(), m); err != nil {
-		t.Fatal(err)
-	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// reading is what a body is, as far as it can be told without its route.
-type reading struct {
+// parsedBody is what a body is, as far as it can be told without its route.
+type parsedBody struct {
 	// protocol is the one in which a video's body is written; nil for chats.
 	protocol   *upstream.Protocol
 	model      string
@@ -20,14 +20,14 @@ type reading struct {
 
 // readBody finds the form of a body: the protocol that the caller names, the default
 // one for a typed request, and else the one that the model's own route speaks.
-func (a *Admission) readBody(r Request) (reading, error) {
+func (a *Admission) readBody(r Request) (parsedBody, error) {
 	raw := r.Body
 	head, err := body.Header(raw)
 	if err != nil {
-		return reading{}, body.Fault(err)
+		return parsedBody{}, body.Fault(err)
 	}
 	if r.Kind == subject.Chat {
-		return reading{model: head.Model, stream: head.Stream, violations: body.CheckChat(raw)}, nil
+		return parsedBody{model: head.Model, stream: head.Stream, violations: body.CheckChat(raw)}, nil
 	}
 	if r.Typed != nil {
 		return readVideo(protocol.Default(), raw), nil
@@ -38,8 +38,8 @@ func (a *Admission) readBody(r Request) (reading, error) {
 	return a.guess(raw), nil
 }
 
-func readVideo(p upstream.Protocol, raw []byte) reading {
-	return reading{
+func readVideo(p upstream.Protocol, raw []byte) parsedBody {
+	return parsedBody{
 		protocol: &p, model: body.MemberText(raw, p.Bodies.ModelMember()),
 		violations: p.Bodies.Check(raw),
 	}
@@ -48,7 +48,7 @@ func readVideo(p upstream.Protocol, raw []byte) reading {
 // guess tries the forms one after the other: each names the model in a member of
 // its own, and the right one is that whose model has a route of its protocol.
 // Where none has, the first that names a model at all is judged.
-func (a *Admission) guess(raw []byte) reading {
+func (a *Admission) guess(raw []byte) parsedBody {
 	all := protocol.All()
 	first := all[0]
 	named := false
@@ -69,7 +69,7 @@ func (a *Admission) guess(raw []byte) reading {
 
 // route finds the route of the model. A body in the form of another protocol
 // than the route's is refused: it would mean something else there.
-func (a *Admission) route(r Request, f reading, c *Checked) error {
+func (a *Admission) route(r Request, f parsedBody, c *Checked) error {
 	cfg := a.cfg.Now()
 	route, ok := cfg.Route(string(r.Kind), c.Model)
 	if !ok {

@@ -1,4 +1,4 @@
-package admission
+package queue
 
 import (
 	"context"
@@ -14,14 +14,14 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Accepted gives a job that is accepted and not in the log yet: its work item is
-// stored, and whoever stored it was answered, while the log did not take the first
-// event. That is written here, as a consumer would; where the log still does not
-// answer, the entry has no sequence. Without a work item the error is
-// tasklog.ErrNotFound. The caller has found the log empty before: the item of a job
-// that is erased is removed before its log is.
-func (a *Admission) Accepted(ctx context.Context, n subject.TaskName) (tasklog.Entry, error) {
-	found, err := a.Find(ctx, n)
+// Accepted returns a job that is accepted and not in the log yet: its work item is
+// stored, and its caller was answered, while the log did not take the first event. That
+// is written here, as a consumer would; where the log still does not answer, the entry
+// has no sequence. Without a work item the error is tasklog.ErrNotFound. The caller has
+// found the log empty before: the item of a job that is erased is removed before its log
+// is.
+func (q *Queue) Accepted(ctx context.Context, n subject.TaskName) (tasklog.Entry, error) {
+	found, err := q.Find(ctx, n)
 	if errors.Is(err, broker.ErrNoMessage) {
 		return tasklog.Entry{}, fmt.Errorf("%s %s: %w", n.Kind, n.ID, tasklog.ErrNotFound)
 	}
@@ -33,7 +33,7 @@ func (a *Admission) Accepted(ctx context.Context, n subject.TaskName) (tasklog.E
 		return tasklog.Entry{}, err
 	}
 	first := task.FromWork(item)
-	current, means, err := a.log.Resolve(ctx, found.Of(item))
+	current, means, err := q.log.Resolve(ctx, q.LogItem(found, item))
 	switch {
 	case clock.Refuses(err), err == nil && means == tasklog.Lost:
 		return tasklog.Entry{Event: first}, nil // its end is for the consumer to say
@@ -46,7 +46,7 @@ func (a *Admission) Accepted(ctx context.Context, n subject.TaskName) (tasklog.E
 	}
 	ctx, cancel := context.WithTimeout(telemetry.Extract(ctx, item.GetTrace()), acceptedWithin)
 	defer cancel()
-	entry, err := a.log.Commit(ctx, first, 0)
+	entry, err := q.log.Commit(ctx, first, 0)
 	var lost *tasklog.LostError
 	switch {
 	case err == nil:
@@ -58,5 +58,5 @@ func (a *Admission) Accepted(ctx context.Context, n subject.TaskName) (tasklog.E
 	}
 }
 
-// acceptedWithin bounds the write of the first event for a reader who waits.
+// acceptedWithin bounds the write of the first event for a caller who waits.
 const acceptedWithin = 2 * time.Second

@@ -1,4 +1,4 @@
-package admission_test
+package queue_test
 
 import (
 	"testing"
@@ -15,7 +15,7 @@ import (
 )
 
 // cancel ends a job as its caller does.
-func (s *bundle) cancel(t testing.TB, e tasklog.Entry) tasklog.Entry {
+func (s *replica) cancel(t testing.TB, e tasklog.Entry) tasklog.Entry {
 	t.Helper()
 	next, err := task.Cancelled(e.Job, time.Now(), fault.New(fault.Cancelled, "cancelled").TaskError())
 	if err != nil {
@@ -48,7 +48,7 @@ func TestCancelledJobsKeepNoPlace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-				h := newHall(t, open(t), places, holdsAtMost(6)).open(t)
+				h := newReplica(t, open(t), places, holdsAtMost(6)).start(t)
 				var unfinished []tasklog.Entry
 				for range 58 {
 					unfinished = append(unfinished, h.admit(t, "acme", ""))
@@ -61,7 +61,7 @@ func TestCancelledJobsKeepNoPlace(t *testing.T) {
 					h.admit(t, "globex", "")
 				}
 				// One that moves into the line between the two counts is in neither, or in both.
-				await(t, "5 jobs have an item each", func() bool { return h.inLine(t)+h.behind(t) == 5 })
+				await(t, "5 jobs have an item each", func() bool { return h.ready(t)+h.waiting(t) == 5 })
 			})
 		})
 	}
@@ -73,7 +73,7 @@ func TestCancelledJobsKeepNoPlace(t *testing.T) {
 func TestTheItemOfASecondSendLeavesToo(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		h := newHall(t, open(t), 4)
+		h := newReplica(t, open(t), 4)
 		first := h.stored(t, video("one", "a cat"))
 		e, err := h.log.Commit(t.Context(), task.FromWork(first), 0)
 		if err != nil {
@@ -85,11 +85,11 @@ func TestTheItemOfASecondSendLeavesToo(t *testing.T) {
 		}
 		other := h.stored(t, video("one", "a dog"))
 		other.Route = "another"
-		h.put(t, h.lineSubject(first), first)
+		h.put(t, h.workSubject(first), first)
 		h.put(t, h.waitSubject(second), second)
 		h.put(t, h.waitSubject(other), other)
 		h.cancel(t, e)
-		if line, behind := h.inLine(t), h.behind(t); line != 0 || behind != 1 {
+		if line, behind := h.ready(t), h.waiting(t); line != 0 || behind != 1 {
 			t.Errorf("%d items in line and %d behind it, want that of the other request alone", line, behind)
 		}
 		later := h.stored(t, video("one", "a cat")) // after the job was erased
@@ -98,7 +98,7 @@ func TestTheItemOfASecondSendLeavesToo(t *testing.T) {
 		if err == nil {
 			err = h.Leave(t.Context(), end)
 		}
-		if behind := h.behind(t); err != nil || behind != 2 {
+		if behind := h.waiting(t); err != nil || behind != 2 {
 			t.Errorf("%d items behind the line, %v, want that of the later job too", behind, err)
 		}
 	})
@@ -109,15 +109,15 @@ func TestTheItemOfASecondSendLeavesToo(t *testing.T) {
 func TestLineIsFilledAfterACancel(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		h := newHall(t, open(t), 2).open(t)
+		h := newReplica(t, open(t), 2).start(t)
 		first, second := h.admit(t, "acme", "1"), h.admit(t, "acme", "2")
 		for _, id := range []string{"3", "4"} {
 			h.admit(t, "globex", id)
 		}
-		h.known(t, 1)
+		h.indexed(t, 1)
 		h.cancel(t, first)
 		h.cancel(t, second)
-		await(t, "the line is full again", func() bool { return h.inLine(t) == 2 && h.behind(t) == 0 })
+		await(t, "the line is full again", func() bool { return h.ready(t) == 2 && h.waiting(t) == 0 })
 	})
 }
 
@@ -127,11 +127,11 @@ func TestLineIsFilledAfterACancel(t *testing.T) {
 func TestCancelOfAHeldJobFreesItsHolder(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		h := newHall(t, open(t), 6).open(t)
-		cfg := h.line.CachedInfo().Config
+		h := newReplica(t, open(t), 6).start(t)
+		cfg := h.consumer.CachedInfo().Config
 		cfg.MaxAckPending = 2
 		var err error
-		if h.line, err = h.b.JetStream().UpdateConsumer(t.Context(), h.b.Names().Work(), cfg); err != nil {
+		if h.consumer, err = h.b.JetStream().UpdateConsumer(t.Context(), h.b.Names().Work(), cfg); err != nil {
 			t.Fatal(err)
 		}
 		jobs := map[string]tasklog.Entry{}
@@ -147,11 +147,11 @@ func TestCancelOfAHeldJobFreesItsHolder(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if n := h.inLine(t) + h.behind(t); n != 0 {
+		if n := h.ready(t) + h.waiting(t); n != 0 {
 			t.Errorf("%d items are left", n)
 		}
 		await(t, "nothing is pending", func() bool {
-			info, err := h.line.Info(t.Context())
+			info, err := h.consumer.Info(t.Context())
 			return err == nil && info.NumAckPending == 0 && info.NumPending == 0
 		})
 	})
@@ -162,7 +162,7 @@ func TestCancelOfAHeldJobFreesItsHolder(t *testing.T) {
 func TestLeaveKeepsWhatHasBegun(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		s := setup(t, open(t))
+		s := newReplica(t, open(t), 16)
 		e, err := s.Admit(t.Context(), video("", "a cat"))
 		if err != nil {
 			t.Fatal(err)
@@ -175,18 +175,17 @@ func TestLeaveKeepsWhatHasBegun(t *testing.T) {
 		if e, err = s.log.Commit(t.Context(), next, e.Seq); err != nil {
 			t.Fatal(err)
 		}
-		if s.cancel(t, e); s.workItems(t) != 1 {
+		if s.cancel(t, e); s.ready(t) != 1 {
 			t.Error("the item of a job that had begun is gone")
 		}
 		item := s.item(t, e.Job.GetId())
 		item.Id, item.Attached = subject.JobID(subject.Video, "acme", "attached"), &genbusv1.AttachedTask{Upstream: "u", UpstreamTaskId: "up-1", Code: "orphaned_submission"}
-		h := hall{bundle: s}
-		h.put(t, h.waitSubject(item), item)
+		s.put(t, s.waitSubject(item), item)
 		attached, err := s.log.Commit(t.Context(), task.FromWork(item), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.cancel(t, attached); h.behind(t) != 1 {
+		if s.cancel(t, attached); s.waiting(t) != 1 {
 			t.Error("the item of an attached job is gone")
 		}
 	})
@@ -197,7 +196,7 @@ func TestLeaveKeepsWhatHasBegun(t *testing.T) {
 func TestCancelledAfterARefusal(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		h := newHall(t, open(t), 0)
+		h := newReplica(t, open(t), 0)
 		for submissions, left := range []int{0, 0, 1} {
 			e := h.admit(t, "acme", "")
 			for range submissions {
@@ -218,8 +217,8 @@ func TestCancelledAfterARefusal(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if h.cancel(t, e); h.behind(t) != left {
-				t.Errorf("%d items wait after a cancel with %d submissions", h.behind(t), submissions)
+			if h.cancel(t, e); h.waiting(t) != left {
+				t.Errorf("%d items wait after a cancel with %d submissions", h.waiting(t), submissions)
 			}
 		}
 	})

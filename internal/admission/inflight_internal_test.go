@@ -7,19 +7,19 @@ import (
 	"testing/synctest"
 )
 
-// TestDecided waits for who has begun, and not for those that begin after it.
-func TestDecided(t *testing.T) {
+// TestWaitInflight waits for those that have begun, and not for those that begin after it.
+func TestWaitInflight(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var a Admission
-		if err := a.Decided(t.Context()); err != nil {
-			t.Errorf("nobody had begun: %v", err)
+		if err := a.WaitInflight(t.Context()); err != nil {
+			t.Errorf("none had begun: %v", err)
 		}
-		one, two := a.decisions.begin(), a.decisions.begin()
+		one, two := a.inflight.begin(), a.inflight.begin()
 		over := make(chan error, 1)
-		go func() { over <- a.Decided(t.Context()) }()
+		go func() { over <- a.WaitInflight(t.Context()) }()
 		synctest.Wait()
-		later := a.decisions.begin()
+		later := a.inflight.begin()
 		one()
 		synctest.Wait()
 		if len(over) != 0 {
@@ -32,7 +32,7 @@ func TestDecided(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		ended := errors.New("ended")
 		cancel(ended)
-		if err := a.Decided(ctx); !errors.Is(err, ended) {
+		if err := a.WaitInflight(ctx); !errors.Is(err, ended) {
 			t.Errorf("the context had ended: %v", err)
 		}
 		later()

@@ -1,4 +1,4 @@
-package admission
+package queue
 
 import (
 	"fmt"
@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// TestTurnsAreFair: whatever comes and goes, a job at the head of its tenant's
+// TestRoundRobinIsFair: whatever comes and goes, a job at the head of its tenant's
 // queue waits for one job of each other tenant at most, and the jobs of a tenant
 // come in order.
-func TestTurnsAreFair(t *testing.T) {
+func TestRoundRobinIsFair(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		turns, now := newTurns(), time.Now()
+		turns, now := newRoundRobin(), time.Now()
 		last := map[string]uint64{}           // the latest job of each tenant
 		passed := map[string]map[string]int{} // since a tenant's head came: jobs of the others
 		var seq uint64
@@ -31,7 +31,7 @@ func TestTurnsAreFair(t *testing.T) {
 			tenant, got, ok := turns.next(now)
 			if !ok {
 				if len(turns.tenants) > 0 {
-					t.Fatalf("seed %d: nobody's turn, and %d tenants wait", seed, len(turns.tenants))
+					t.Fatalf("seed %d: no job's turn, and %d tenants wait", seed, len(turns.tenants))
 				}
 				continue
 			}
@@ -53,7 +53,7 @@ func TestTurnsAreFair(t *testing.T) {
 
 func TestTurnThatIsPutBackKeepsItsPlaceInItsTenantsQueue(t *testing.T) {
 	t.Parallel()
-	turns, now := newTurns(), time.Now()
+	turns, now := newRoundRobin(), time.Now()
 	for seq := range uint64(4) {
 		turns.add("a", seq+1)
 	}
@@ -62,7 +62,7 @@ func TestTurnThatIsPutBackKeepsItsPlaceInItsTenantsQueue(t *testing.T) {
 	for i := range 5 {
 		tenant, seq, ok := turns.next(now)
 		if !ok {
-			t.Fatal("nobody's turn")
+			t.Fatal("no job's turn")
 		}
 		if i == 0 { // the first of a could not be moved
 			turns.putBack(tenant, seq, now.Add(time.Second))
@@ -77,7 +77,7 @@ func TestTurnThatIsPutBackKeepsItsPlaceInItsTenantsQueue(t *testing.T) {
 
 func TestTenantThatIsPutBackWaits(t *testing.T) {
 	t.Parallel()
-	turns, now := newTurns(), time.Now()
+	turns, now := newRoundRobin(), time.Now()
 	turns.add("a", 1)
 	turns.putBack("a", 1, now.Add(time.Second))
 	if tenant, seq, ok := turns.next(now); ok {
@@ -90,7 +90,7 @@ func TestTenantThatIsPutBackWaits(t *testing.T) {
 
 func TestForgottenJobsHaveNoTurn(t *testing.T) {
 	t.Parallel()
-	turns := newTurns()
+	turns := newRoundRobin()
 	for seq := range uint64(10) {
 		turns.add("a", seq+1)
 		turns.add("a", seq+1) // heard of twice
@@ -106,36 +106,5 @@ func TestForgottenJobsHaveNoTurn(t *testing.T) {
 	turns.forget("a", 11)
 	if len(turns.ring) != 0 || len(turns.tenants) != 0 || turns.latest("a") != 0 || turns.miss("a") != 0 {
 		t.Errorf("left: %d in the ring, %d tenants", len(turns.ring), len(turns.tenants))
-	}
-}
-
-func TestLineHasSoManyPlaces(t *testing.T) {
-	t.Parallel()
-	l := line{ready: 2}
-	first, second, third := l.reserve(), l.reserve(), l.reserve()
-	if !first || !second || third {
-		t.Fatal("want two places")
-	}
-	l.settle(true)
-	l.settle(false)
-	if !l.reserve() || l.reserve() {
-		t.Error("want the place back that was not used")
-	}
-	l.taken(2)
-	if !l.reserve() {
-		t.Error("want the places of those that were taken out")
-	}
-	read := l.reading()
-	l.taken(1)
-	if !l.reserve() {
-		t.Error("want a place")
-	}
-	read(2) // two, of which one was taken and to which one came: two
-	if l.reserve() {
-		t.Error("want no place")
-	}
-	l.taken(9)
-	if l.standing != 0 {
-		t.Errorf("%d stand in line", l.standing)
 	}
 }

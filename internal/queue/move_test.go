@@ -1,4 +1,4 @@
-package admission_test
+package queue_test
 
 import (
 	"errors"
@@ -23,10 +23,10 @@ import (
 func TestItemThatNobodyRecordedIsRecorded(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		h := newHall(t, open(t), 4)
+		h := newReplica(t, open(t), 4)
 		item := h.stored(t, video("one", "a cat"))
 		h.put(t, h.waitSubject(item), item)
-		h.open(t)
+		h.start(t)
 		if n := h.take(t); n.ID != item.GetId() {
 			t.Fatalf("taken: %v", n)
 		}
@@ -37,7 +37,7 @@ func TestItemThatNobodyRecordedIsRecorded(t *testing.T) {
 		if h.held[0].Headers().Get(subject.HeaderRecorded) == "" {
 			t.Error("the item is not marked as recorded")
 		}
-		await(t, "an empty room", func() bool { return h.behind(t) == 0 })
+		await(t, "an empty room", func() bool { return h.waiting(t) == 0 })
 	})
 }
 
@@ -46,11 +46,11 @@ func TestItemThatNobodyRecordedIsRecorded(t *testing.T) {
 func TestOldItemWithoutALogIsRecorded(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		h := newHall(t, open(t), 4)
+		h := newReplica(t, open(t), 4)
 		item := h.stored(t, video("one", "a cat"))
 		item.AcceptedAt.Seconds -= 2 * 3600
 		h.put(t, h.waitSubject(item), item)
-		h.open(t)
+		h.start(t)
 		h.take(t)
 		e, err := h.log.Get(t.Context(), nameOf(item))
 		if mark := h.held[0].Headers().Get(subject.HeaderRecorded); err != nil || e.Version() != 1 || mark != strconv.FormatUint(e.Seq, 10) {
@@ -65,16 +65,16 @@ func TestOldItemWithoutALogIsRecorded(t *testing.T) {
 func TestErasedItemThatWasRecordedIsNotANewJob(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		h := newHall(t, open(t), 4)
+		h := newReplica(t, open(t), 4)
 		item := h.stored(t, video("one", "a cat"))
 		end := h.cancelled(t, item)
 		if err := h.log.Erase(t.Context(), end); err != nil {
 			t.Fatal(err)
 		}
 		h.putRecorded(t, h.waitSubject(item), item, end.Seq)
-		h.open(t)
+		h.start(t)
 		h.take(t)
-		await(t, "an empty room", func() bool { return h.behind(t) == 0 })
+		await(t, "an empty room", func() bool { return h.waiting(t) == 0 })
 		mark, want := h.held[0].Headers().Get(subject.HeaderRecorded), strconv.FormatUint(end.Seq, 10)
 		if _, err := h.log.Get(t.Context(), nameOf(item)); !errors.Is(err, tasklog.ErrNotFound) || mark != want {
 			t.Errorf("the log says %v, and the item is marked %q, want %q", err, mark, want)
@@ -85,10 +85,10 @@ func TestErasedItemThatWasRecordedIsNotANewJob(t *testing.T) {
 // TestItemThatTheLogHasLostIsLeftToTheConsumer, which writes its letter.
 func TestItemThatTheLogHasLostIsLeftToTheConsumer(t *testing.T) {
 	t.Parallel()
-	h := newHall(t, brokertest.Single(t), 4)
+	h := newReplica(t, brokertest.Single(t), 4)
 	item := h.stored(t, video("one", "a cat"))
 	h.putRecorded(t, h.waitSubject(item), item, 1000) // the stream has been restored from before
-	h.open(t)
+	h.start(t)
 	h.take(t)
 	if _, err := h.log.Get(t.Context(), nameOf(item)); !errors.Is(err, tasklog.ErrNotFound) || h.held[0].Headers().Get(subject.HeaderRecorded) != "1000" {
 		t.Errorf("%v, marked %q", err, h.held[0].Headers().Get(subject.HeaderRecorded))
@@ -100,14 +100,14 @@ func TestItemThatTheLogHasLostIsLeftToTheConsumer(t *testing.T) {
 func TestUsherThatDiedBeforeItDeleted(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		h := newHall(t, open(t), 4)
+		h := newReplica(t, open(t), 4)
 		item := h.stored(t, video("one", "a cat"))
-		h.put(t, h.lineSubject(item), item)
+		h.put(t, h.workSubject(item), item)
 		h.put(t, h.waitSubject(item), item)
-		h.open(t)
-		await(t, "an empty room", func() bool { return h.behind(t) == 0 })
-		if h.inLine(t) != 1 {
-			t.Errorf("%d stand in line", h.inLine(t))
+		h.start(t)
+		await(t, "an empty room", func() bool { return h.waiting(t) == 0 })
+		if h.ready(t) != 1 {
+			t.Errorf("%d stand in line", h.ready(t))
 		}
 	})
 }
@@ -117,14 +117,14 @@ func TestUsherThatDiedBeforeItDeleted(t *testing.T) {
 func TestJobThatHasEndedTakesNobodysPlace(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		h := newHall(t, open(t), 4)
+		h := newReplica(t, open(t), 4)
 		item := h.stored(t, video("one", "a cat"))
 		end := h.cancelled(t, item)
 		h.put(t, h.waitSubject(item), item)
-		h.open(t)
-		await(t, "an empty room", func() bool { return h.behind(t) == 0 })
-		if h.inLine(t) != 0 {
-			t.Errorf("%d stand in line", h.inLine(t))
+		h.start(t)
+		await(t, "an empty room", func() bool { return h.waiting(t) == 0 })
+		if h.ready(t) != 0 {
+			t.Errorf("%d stand in line", h.ready(t))
 		}
 		if _, err := h.b.Last(t.Context(), h.b.Names().Tasks(), h.b.Names().Done(subject.Video, "acme", "cancelled", end.Job.GetId())); err != nil {
 			t.Errorf("the feed: %v", err)
@@ -136,12 +136,12 @@ func TestJobThatHasEndedTakesNobodysPlace(t *testing.T) {
 // takes it there.
 func TestUnfoundJobComesIntoLine(t *testing.T) {
 	t.Parallel()
-	h := newHall(t, brokertest.Single(t), 4)
+	h := newReplica(t, brokertest.Single(t), 4)
 	item := h.stored(t, video("one", "a cat"))
 	item.Attached = &genbusv1.AttachedTask{Upstream: "u", UpstreamTaskId: "up_1", Code: "poisoned"}
 	h.cancelled(t, item)
 	h.put(t, h.waitSubject(item), item)
-	h.open(t)
+	h.start(t)
 	if n := h.take(t); n.ID != item.GetId() {
 		t.Errorf("taken: %v", n)
 	}
@@ -149,7 +149,7 @@ func TestUnfoundJobComesIntoLine(t *testing.T) {
 
 // cancelled writes the log of a job that was cancelled before it began, without its
 // copy in the feed.
-func (h *hall) cancelled(t testing.TB, item *genbusv1.WorkItem) tasklog.Entry {
+func (h *replica) cancelled(t testing.TB, item *genbusv1.WorkItem) tasklog.Entry {
 	t.Helper()
 	e, err := h.log.Commit(t.Context(), task.FromWork(item), 0)
 	if err != nil {
@@ -169,13 +169,13 @@ func (h *hall) cancelled(t testing.TB, item *genbusv1.WorkItem) tasklog.Entry {
 // about to be. The one that waits comes into the line all the same.
 func TestEndOfAnotherJobUnderTheIDIsNotThisOnes(t *testing.T) {
 	t.Parallel()
-	h := newHall(t, brokertest.Single(t), 4)
+	h := newReplica(t, brokertest.Single(t), 4)
 	earlier := h.stored(t, video("one", "a cat"))
 	h.cancelled(t, earlier)
 	later := h.stored(t, video("one", "a cat"))
 	later.AcceptedAt.Nanos++
 	h.put(t, h.waitSubject(later), later)
-	h.open(t)
+	h.start(t)
 	if n := h.take(t); n.ID != later.GetId() {
 		t.Errorf("taken: %v", n)
 	}
@@ -186,13 +186,13 @@ func TestEndOfAnotherJobUnderTheIDIsNotThisOnes(t *testing.T) {
 func TestAnotherRequestInLineIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		h := newHall(t, open(t), 4)
+		h := newReplica(t, open(t), 4)
 		cat, dog := h.stored(t, video("one", "a cat")), h.stored(t, video("one", "a dog"))
-		h.put(t, h.lineSubject(dog), dog)
+		h.put(t, h.workSubject(dog), dog)
 		h.put(t, h.waitSubject(cat), cat)
 		other := h.stored(t, admission.Request{Kind: subject.Video, Tenant: "b", Body: video("", "x").Body})
 		h.put(t, h.waitSubject(other), other)
-		h.open(t)
+		h.start(t)
 		if first, second := h.take(t), h.take(t); first.ID != dog.GetId() || second.ID != other.GetId() {
 			t.Fatalf("taken: %v, %v", first, second)
 		}
@@ -209,7 +209,7 @@ func TestAnotherRequestInLineIsWaitedFor(t *testing.T) {
 func TestLargeItemComesIntoTheLine(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		h := newHall(t, open(t), 4)
+		h := newReplica(t, open(t), 4)
 		r := video("one", strings.Repeat("x", 1<<20))
 		c, err := h.Check(r)
 		if err != nil {
@@ -217,7 +217,7 @@ func TestLargeItemComesIntoTheLine(t *testing.T) {
 		}
 		item := h.Item(t.Context(), r, c)
 		h.put(t, h.waitSubject(item), item)
-		h.open(t)
+		h.start(t)
 		h.take(t)
 		got := &genbusv1.WorkItem{}
 		if err := proto.Unmarshal(h.held[0].Data(), got); err != nil || !proto.Equal(got, item) {
@@ -231,7 +231,7 @@ func TestLargeItemComesIntoTheLine(t *testing.T) {
 func TestPutBackReplacesWhatACrashLeft(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		h := newHall(t, open(t), 4)
+		h := newReplica(t, open(t), 4)
 		for name, left := range map[string]func(item *genbusv1.WorkItem, e tasklog.Entry) error{
 			"the original": func(item *genbusv1.WorkItem, _ tasklog.Entry) error {
 				h.put(t, h.waitSubject(item), item)
@@ -255,7 +255,7 @@ func TestPutBackReplacesWhatACrashLeft(t *testing.T) {
 // acknowledgement of that holder's item in line; and another job's item is its only one.
 func TestPutBackLeavesWhatIsNotOlder(t *testing.T) {
 	t.Parallel()
-	h := newHall(t, brokertest.Single(t), 4)
+	h := newReplica(t, brokertest.Single(t), 4)
 	item, e := h.queued(t, "later")
 	if err := h.PutBack(t.Context(), e, item, 11); err != nil {
 		t.Fatal(err)
@@ -273,7 +273,7 @@ func TestPutBackLeavesWhatIsNotOlder(t *testing.T) {
 }
 
 // queued is an item whose job has its first event.
-func (h *hall) queued(t testing.TB, requestID string) (*genbusv1.WorkItem, tasklog.Entry) {
+func (h *replica) queued(t testing.TB, requestID string) (*genbusv1.WorkItem, tasklog.Entry) {
 	t.Helper()
 	item := h.stored(t, video(requestID, "a cat"))
 	e, err := h.log.Commit(t.Context(), task.FromWork(item), 0)
@@ -284,7 +284,7 @@ func (h *hall) queued(t testing.TB, requestID string) (*genbusv1.WorkItem, taskl
 }
 
 // putBack is the sequence in line that the item that waits takes the place of.
-func (h *hall) putBack(t testing.TB, item *genbusv1.WorkItem) string {
+func (h *replica) putBack(t testing.TB, item *genbusv1.WorkItem) string {
 	t.Helper()
 	there, err := h.b.Last(t.Context(), h.b.Names().Wait(), h.waitSubject(item))
 	if err != nil {

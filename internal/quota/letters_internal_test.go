@@ -1,4 +1,4 @@
-package admission
+package quota
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 func TestCountsThatAreNotAnswered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := newLetters(config.NewLive(config.Default()), nil)
+		l := NewLetters(config.NewLive(config.Default()), nil)
 		reads := 0
 		l.read = func(ctx context.Context, _ string, c letterCount, _ uint64) (letterCount, error) {
 			reads++
@@ -27,7 +27,7 @@ func TestCountsThatAreNotAnswered(t *testing.T) {
 		for i := range 3 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i+1)*time.Second)
 			defer cancel()
-			go func() { gone <- l.check(ctx, "acme") }()
+			go func() { gone <- l.Check(ctx, "acme") }()
 		}
 		for i := range 3 {
 			if err := <-gone; err == nil || time.Since(begin) != time.Duration(i+1)*time.Second {
@@ -42,7 +42,7 @@ func TestCountsThatAreNotAnswered(t *testing.T) {
 		if reads != 1 {
 			t.Errorf("%d reads", reads)
 		}
-		if err := broker.Wait(t.Context(), lettersEvery); err != nil {
+		if err := broker.Wait(t.Context(), LettersEvery); err != nil {
 			t.Fatal(err)
 		}
 		l.read = func(_ context.Context, _ string, c letterCount, _ uint64) (letterCount, error) {

@@ -1,4 +1,4 @@
-package admission_test
+package queue_test
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/genbus/genbus/internal/broker"
@@ -18,40 +17,16 @@ import (
 	"github.com/genbus/genbus/internal/tasklog"
 )
 
-// workItems counts what the work stream has.
-func (s *bundle) workItems(t testing.TB) uint64 {
-	t.Helper()
-	stream, err := s.b.JetStream().Stream(t.Context(), s.b.Names().Work())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return stream.CachedInfo().State.Msgs
-}
-
-// hold takes the only work item there is, as a consumer does.
-func (s *bundle) hold(t testing.TB) jetstream.Msg {
-	t.Helper()
-	stream, err := s.b.JetStream().Stream(t.Context(), s.b.Names().Work())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return brokertest.Next(t, c)
-}
-
 // TestReleasedWaitsForTheHolder: nothing but its holder's own ack releases a job.
 func TestReleasedWaitsForTheHolder(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		s := setup(t, open(t))
+		s := newReplica(t, open(t), 16)
 		e, err := s.Admit(t.Context(), video("", "a cat"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := s.hold(t)
+		m := brokertest.Next(t, s.consumer)
 		var let atomic.Bool
 		released := make(chan error, 1)
 		go func() {
@@ -65,8 +40,8 @@ func TestReleasedWaitsForTheHolder(t *testing.T) {
 		if err := m.DoubleAck(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := <-released; err != nil || s.workItems(t) != 0 {
-			t.Errorf("%v, and %d items are left", err, s.workItems(t))
+		if err := <-released; err != nil || s.ready(t) != 0 {
+			t.Errorf("%v, and %d items are left", err, s.ready(t))
 		}
 	})
 }
@@ -76,12 +51,12 @@ func TestReleasedWaitsForTheHolder(t *testing.T) {
 func TestReleasedTakesNothingAway(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		s := setup(t, open(t))
+		s := newReplica(t, open(t), 16)
 		e, err := s.Admit(t.Context(), video("", "a cat"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := s.hold(t)
+		m := brokertest.Next(t, s.consumer)
 		err = s.Released(t.Context(), e.Name(), 0)
 		held := fault.From(err)
 		if err == nil || held.Code != fault.StillHeld || held.RetryAfter <= 0 || held.JobID != e.Job.GetId() {
@@ -103,7 +78,7 @@ func TestReleasedTakesNothingAway(t *testing.T) {
 // held.
 func TestReleasedLooksAtNoOtherJob(t *testing.T) {
 	t.Parallel()
-	s := setup(t, brokertest.Single(t))
+	s := newReplica(t, brokertest.Single(t), 16)
 	if _, err := s.Admit(t.Context(), video("", "a dog")); err != nil {
 		t.Fatal(err)
 	}
@@ -119,19 +94,19 @@ func TestReleasedLooksAtNoOtherJob(t *testing.T) {
 func TestWithdrawTakesAWaitingItemOut(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		s := setup(t, open(t))
+		s := newReplica(t, open(t), 16)
 		e, err := s.Admit(t.Context(), video("", "a cat"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := s.hold(t)
+		m := brokertest.Next(t, s.consumer)
 		other, err := s.Admit(t.Context(), video("", "a dog"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range 2 { // a withdrawal can be repeated
-			if err := s.Withdraw(t.Context(), e, 0); err != nil || s.workItems(t) != 1 {
-				t.Errorf("%v, and %d items are left", err, s.workItems(t))
+			if err := s.Withdraw(t.Context(), e, 0); err != nil || s.ready(t) != 1 {
+				t.Errorf("%v, and %d items are left", err, s.ready(t))
 			}
 		}
 		if err := m.DoubleAck(t.Context()); err != nil {
@@ -147,28 +122,28 @@ func TestWithdrawTakesAWaitingItemOut(t *testing.T) {
 // somebody still withdraws the earlier one.
 func TestWithdrawLeavesALaterJobAlone(t *testing.T) {
 	t.Parallel()
-	s := setup(t, brokertest.Single(t))
+	s := newReplica(t, brokertest.Single(t), 16)
 	later, err := s.Admit(t.Context(), video("one", "a cat"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	item := s.item(t, later.Job.GetId())
 	item.AcceptedAt = timestamppb.New(item.GetAcceptedAt().AsTime().Add(-time.Minute))
-	if err := s.Withdraw(t.Context(), tasklog.Entry{Event: task.FromWork(item)}, 0); err != nil || s.workItems(t) != 1 {
-		t.Errorf("%v, and %d items are left", err, s.workItems(t))
+	if err := s.Withdraw(t.Context(), tasklog.Entry{Event: task.FromWork(item)}, 0); err != nil || s.ready(t) != 1 {
+		t.Errorf("%v, and %d items are left", err, s.ready(t))
 	}
 }
 
 func TestReleasedEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	s := setup(t, brokertest.Single(t))
+	s := newReplica(t, brokertest.Single(t), 16)
 	e, err := s.Admit(t.Context(), video("", "a cat"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if err := s.Released(ctx, e.Name(), time.Hour); !errors.Is(err, context.DeadlineExceeded) || s.workItems(t) != 1 {
-		t.Errorf("%v, and %d items are left", err, s.workItems(t))
+	if err := s.Released(ctx, e.Name(), time.Hour); !errors.Is(err, context.DeadlineExceeded) || s.ready(t) != 1 {
+		t.Errorf("%v, and %d items are left", err, s.ready(t))
 	}
 }

@@ -1,4 +1,4 @@
-package admission
+package quota
 
 import (
 	"cmp"
@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// lettersEvery is how long a count of letters is used, and lettersFar how long that
+	// LettersEvery is how long a count of letters is used, and lettersFar how long that
 	// of a tenant that has less than half of those that it may have.
-	lettersEvery = 2 * time.Second
+	LettersEvery = 2 * time.Second
 	lettersFar   = 30 * time.Second
 	// lettersRetry is when a refused caller may ask again: an operator has to act first.
 	lettersRetry = time.Minute
@@ -38,7 +38,7 @@ const (
 // errUncounted says that JetStream did not say how many letters there are.
 var errUncounted = errors.New("the dead letters were not counted in time")
 
-// letters says whether there is room for the dead letter of one more submission, which
+// Letters says whether there is room for the dead letter of one more submission, which
 // may be paid for. A tenant has limits.tenant.max_dead_letters; above that only its own
 // submissions stop. Above a share of GENBUS_DEAD all do: the rest is for two letters of
 // each video that may be in work, of the largest size, but at most half of the stream.
@@ -46,12 +46,11 @@ var errUncounted = errors.New("the dead letters were not counted in time")
 // Counts are those of the stream, up to 2 s old, and the submissions of this replica
 // since. What other replicas add meanwhile exceeds a tenant's bound, by no more than
 // their videos in work; the rest of the stream has room for it.
-type letters struct {
+type Letters struct {
 	cfg *config.Live
 	b   *broker.Broker
 
-	// read gives the count of a tenant, or of all, anew. Nobody waits for the lock
-	// meanwhile.
+	// read reads the count of a tenant, or of all, again. The lock is not held meanwhile.
 	read func(ctx context.Context, tenant string, c letterCount, most uint64) (letterCount, error)
 
 	mu      sync.Mutex
@@ -75,23 +74,19 @@ type letterCount struct {
 
 func (c *letterCount) sum() uint64 { return c.stored + c.open + c.ended }
 
-func newLetters(cfg *config.Live, b *broker.Broker) *letters {
-	l := &letters{cfg: cfg, b: b, tenants: map[string]*letterCount{}}
+// NewLetters returns letters of which none is counted yet.
+func NewLetters(cfg *config.Live, b *broker.Broker) *Letters {
+	l := &Letters{cfg: cfg, b: b, tenants: map[string]*letterCount{}}
 	l.read = l.readStream
 	return l
 }
 
-// ReserveLetter makes sure that a submission of a tenant's video may leave a dead
-// letter, until release is called. The error is a *fault.Error, dead_letters_full where
-// an operator has to resolve letters first.
-func (a *Admission) ReserveLetter(ctx context.Context, tenant string) (release func(), err error) {
-	if err := a.letters.check(ctx, tenant); err != nil {
+// Reserve makes sure that a submission of a tenant's video may leave a dead letter,
+// until release is called. The error is that of Check.
+func (l *Letters) Reserve(ctx context.Context, tenant string) (release func(), err error) {
+	if err := l.Check(ctx, tenant); err != nil {
 		return nil, err
 	}
-	return a.letters.reserve(tenant), nil
-}
-
-func (l *letters) reserve(tenant string) (release func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	own := l.of(tenant)
@@ -107,11 +102,11 @@ func (l *letters) reserve(tenant string) (release func()) {
 		if own.open == 0 && own.tried.IsZero() && own.reading == nil {
 			delete(l.tenants, tenant)
 		}
-	}
+	}, nil
 }
 
 // of is the count of a tenant, or of all for none. It needs the lock.
-func (l *letters) of(tenant string) *letterCount {
+func (l *Letters) of(tenant string) *letterCount {
 	if tenant == "" {
 		return &l.all
 	}
@@ -123,8 +118,9 @@ func (l *letters) of(tenant string) *letterCount {
 	return c
 }
 
-// check refuses a submission of a tenant for whose letter there is no room.
-func (l *letters) check(ctx context.Context, tenant string) error {
+// Check refuses a submission of a tenant for whose letter there is no room. The error is
+// a *fault.Error, dead_letters_full where an operator has to resolve letters first.
+func (l *Letters) Check(ctx context.Context, tenant string) error {
 	most := uint64(l.cfg.Now().LimitsOf(tenant).MaxDeadLetters)
 	all, err := l.count(ctx, "", most)
 	if err != nil {
@@ -148,10 +144,14 @@ func (l *letters) check(ctx context.Context, tenant string) error {
 		"an operator resolves them (operator dead list --tenant %s)", own.sum(), most, tenant).WithRetryAfter(lettersRetry)
 }
 
+func unavailable(err error) error {
+	return fault.New(fault.BrokerUnavailable, "nothing was accepted: %s", broker.Reason(err)).Because(err).WithRetryAfter(time.Second)
+}
+
 // count is that of a tenant, or of all, read again where it is old. All who ask wait for
 // one read, each within its own ctx. While JetStream does not answer, what was read last
 // is used.
-func (l *letters) count(ctx context.Context, tenant string, most uint64) (letterCount, error) {
+func (l *Letters) count(ctx context.Context, tenant string, most uint64) (letterCount, error) {
 	c, reading := l.known(ctx, tenant, most)
 	if reading != nil {
 		select {
@@ -171,7 +171,7 @@ func (l *letters) count(ctx context.Context, tenant string, most uint64) (letter
 
 // known is what is known of a tenant, or of all; where that is old, reading is the read
 // that is under way.
-func (l *letters) known(ctx context.Context, tenant string, most uint64) (c letterCount, reading <-chan struct{}) {
+func (l *Letters) known(ctx context.Context, tenant string, most uint64) (c letterCount, reading <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	of := l.of(tenant)
@@ -186,7 +186,7 @@ func (l *letters) known(ctx context.Context, tenant string, most uint64) (c lett
 }
 
 // refresh reads a count again, which was c before.
-func (l *letters) refresh(ctx context.Context, of *letterCount, tenant string, c letterCount, most uint64) {
+func (l *Letters) refresh(ctx context.Context, of *letterCount, tenant string, c letterCount, most uint64) {
 	ctx, cancel := context.WithTimeoutCause(ctx, broker.ReadTimeout, errUncounted)
 	defer cancel()
 	read, err := l.read(ctx, tenant, c, most)
@@ -202,13 +202,13 @@ func (l *letters) refresh(ctx context.Context, of *letterCount, tenant string, c
 }
 
 func (c letterCount) recent(most uint64) bool {
-	if c.err != nil && time.Since(c.tried) < lettersEvery {
+	if c.err != nil && time.Since(c.tried) < LettersEvery {
 		return true // JetStream does not answer, or has just not answered
 	}
 	if c.limit == 0 && c.ended > 0 && c.sum() >= most {
 		return false // most of what has ended left no letter
 	}
-	every := lettersEvery
+	every := LettersEvery
 	if c.limit == 0 && c.sum() < most/2 {
 		every = lettersFar
 	}
@@ -216,7 +216,7 @@ func (c letterCount) recent(most uint64) bool {
 }
 
 // forgetOld drops the counts of tenants that submit nothing. It needs the lock.
-func (l *letters) forgetOld() {
+func (l *Letters) forgetOld() {
 	if len(l.tenants) < manyCounts {
 		return
 	}
@@ -228,7 +228,7 @@ func (l *letters) forgetOld() {
 }
 
 // readStream counts letters, and makes room where there is none.
-func (l *letters) readStream(ctx context.Context, tenant string, c letterCount, most uint64) (letterCount, error) {
+func (l *Letters) readStream(ctx context.Context, tenant string, c letterCount, most uint64) (letterCount, error) {
 	names := l.b.Names()
 	s, err := l.b.Stream(ctx, names.Dead())
 	if err != nil {
@@ -254,7 +254,7 @@ func (l *letters) readStream(ctx context.Context, tenant string, c letterCount, 
 }
 
 // limit is how many bytes of GENBUS_DEAD may be used when a video is submitted.
-func (l *letters) limit(maxBytes int64) uint64 {
+func (l *Letters) limit(maxBytes int64) uint64 {
 	var inWork int64
 	for _, r := range l.cfg.Now().Routes {
 		if subject.Kind(r.Kind) == subject.Video {
@@ -267,7 +267,7 @@ func (l *letters) limit(maxBytes int64) uint64 {
 // dropRejected removes letters of rejected requests, which earlier versions kept beside
 // those of jobs and dropped when the stream was full: the oldest first, while there are
 // too many. It reads some, and goes on from there the next time.
-func (l *letters) dropRejected(ctx context.Context, pattern string, c *letterCount, tooMany func() bool) {
+func (l *Letters) dropRejected(ctx context.Context, pattern string, c *letterCount, tooMany func() bool) {
 	dead := l.b.Names().Dead()
 	for range rejectedScan {
 		if !tooMany() {

@@ -1,0 +1,108 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// releasedPoll is how often Released checks. JetStream notifies no one that an item was
+// acknowledged.
+const releasedPoll = 100 * time.Millisecond
+
+// Released returns when no replica works on a job that has ended: its work item is
+// gone. Its holder lets go as soon as it hears of the end, and another replica after
+// AckWait where the holder is dead. It is never taken away from a holder, which may have
+// the upstream's answer to log. After patience the error is still_held.
+func (q *Queue) Released(ctx context.Context, n subject.TaskName, patience time.Duration) error {
+	for deadline := time.Now().Add(patience); ; {
+		_, err := q.Find(ctx, n)
+		switch {
+		case errors.Is(err, broker.ErrNoMessage):
+			return nil
+		case err != nil:
+			return fmt.Errorf("look for the work item of %s: %w", n.ID, err)
+		case time.Now().After(deadline):
+			return fault.New(fault.StillHeld, "job %s has ended, and a replica has not let go of it yet; send the same request again", n.ID).
+				WithRetryAfter(5 * time.Second).ForJob(n.ID)
+		}
+		if err := broker.Wait(ctx, releasedPoll); err != nil {
+			return err
+		}
+	}
+}
+
+// Withdraw is Released for a job that ended before any submission began, as e says.
+// Then no holder has an answer to log, and mostly there is no holder: the item waits for
+// its turn, behind however many others. So after patience the item is removed, wherever
+// it is.
+func (q *Queue) Withdraw(ctx context.Context, e tasklog.Entry, patience time.Duration) error {
+	err := q.Released(ctx, e.Name(), patience)
+	if fault.CodeOf(err) != fault.StillHeld {
+		return err
+	}
+	return q.Leave(ctx, e)
+}
+
+// Leave has a job that has ended free its place in the queue at once, so that the jobs
+// of others do not wait for it, or are refused. The end and its copy in the feed are
+// stored: nothing is left to do for a consumer that was just delivered the item, and
+// finds it gone. What becomes ready at this very moment is found by the one that loses
+// the race for the item in the backlog: the dispatcher, or Leave, which checks again.
+// Where both die, the item is acknowledged when its turn comes.
+//
+// A job of which a submission may be under way, or its outcome unknown, is left to its
+// holder, which may have the upstream's answer to log; and an attached one too, as its
+// end leaves a letter.
+func (q *Queue) Leave(ctx context.Context, e tasklog.Entry) error {
+	if !task.InQueue(e.Job) {
+		return nil
+	}
+	for {
+		items, err := q.Items(ctx, e.Name())
+		if err != nil {
+			return fmt.Errorf("look for the work item of %s: %w", e.Job.GetId(), err)
+		}
+		if moved, err := q.removeAll(ctx, e, items); err != nil || !moved {
+			return err
+		}
+	}
+}
+
+// removeAll removes those of the items that are a job's, and reports whether one was gone
+// already: then it may be ready meanwhile. Of two sends of one request each may have
+// stored an item, of which the log has one: both are the job's. A later job's, made under
+// the id after this one was erased, was accepted after its end.
+func (q *Queue) removeAll(ctx context.Context, e tasklog.Entry, items []Item) (moved bool, err error) {
+	for _, i := range items {
+		work, err := i.Decode()
+		if err != nil {
+			return false, err
+		}
+		if !itemOf(e, work) {
+			continue
+		}
+		removed, err := q.Remove(ctx, i)
+		if err != nil {
+			return false, err
+		}
+		moved = moved || !removed
+		q.Route(subject.Kind(work.GetKind()), work.GetRoute()).recount()
+	}
+	return moved, nil
+}
+
+// itemOf reports whether a work item is of a job.
+func itemOf(e tasklog.Entry, work *genbusv1.WorkItem) bool {
+	accepted, end := work.GetAcceptedAt().AsTime(), e.Job.GetCompletedAt()
+	return accepted.Equal(e.Job.GetCreatedAt().AsTime()) ||
+		end != nil && task.SameRequest(work, e.Job.GetExecution()) && !accepted.After(end.AsTime())
+}

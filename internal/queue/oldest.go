@@ -1,0 +1,50 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+)
+
+// Oldest is when the first job that waits was accepted: the first ready job behind
+// what the consumer has delivered, which it does in the order of the stream, or the
+// first of the backlog. It is the zero time when none waits.
+func (r *Route) Oldest(ctx context.Context) (time.Time, error) {
+	info, err := r.Info(ctx)
+	if err != nil {
+		return time.Time{}, errors.Join(broker.ErrUnavailable, err)
+	}
+	names := r.q.b.Names()
+	ready, waiting := time.Time{}, time.Time{}
+	if info.NumPending > 0 {
+		ready, err = r.acceptedFirst(ctx, names.Work(), names.WorkRoutePattern(r.kind, r.name), info.Delivered.Stream+1)
+	}
+	if err == nil {
+		waiting, err = r.acceptedFirst(ctx, names.Wait(), names.WaitRoutePattern(r.kind, r.name), 1)
+	}
+	if ready.IsZero() || !waiting.IsZero() && waiting.Before(ready) {
+		return waiting, err
+	}
+	return ready, err
+}
+
+// acceptedFirst is when the first item from a sequence on was accepted.
+func (r *Route) acceptedFirst(ctx context.Context, stream, pattern string, seq uint64) (time.Time, error) {
+	m, err := r.q.b.Next(ctx, stream, pattern, seq)
+	if errors.Is(err, broker.ErrNoMessage) {
+		return time.Time{}, nil
+	}
+	if err != nil {
+		return time.Time{}, err
+	}
+	var item genbusv1.WorkItem
+	if err := proto.Unmarshal(m.Data, &item); err != nil || item.GetAcceptedAt() == nil {
+		return m.Time, nil //nolint:nilerr // when it was stored is a good answer too
+	}
+	return item.GetAcceptedAt().AsTime(), nil
+}

@@ -1,0 +1,45 @@
+package queue_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// TestOldest looks in the line and behind it. What was delivered waits no more.
+func TestOldest(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		h := newReplica(t, open(t), 1)
+		oldest := func() time.Time {
+			t.Helper()
+			at, err := h.route.Oldest(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return at
+		}
+		accept := func(request string) time.Time {
+			t.Helper()
+			e, err := h.Admit(t.Context(), video(request, "a cat"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return e.Job.GetCreatedAt().AsTime()
+		}
+		if at := oldest(); !at.IsZero() {
+			t.Errorf("nothing waits, but since %s", at)
+		}
+		inLine, behind := accept("one"), accept("two")
+		// The consumer's leader hears of a new message after the stream has taken it.
+		await(t, "the job in line is the oldest", func() bool { return oldest().Equal(inLine) })
+		brokertest.Next(t, h.consumer)
+		await(t, "the job behind the line is the oldest", func() bool { return oldest().Equal(behind) })
+		if _, err := h.Route(subject.Chat, "no-such-route").Oldest(t.Context()); err == nil {
+			t.Error("a route without a consumer has no error")
+		}
+	})
+}

@@ -1,0 +1,118 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+const (
+	// maxPending bounds how many jobs are remembered. The others are logged when a
+	// caller asks for them, or when their turn comes.
+	maxPending = 100_000
+	// retryPending is the wait after the log did not answer.
+	retryPending = 2 * time.Second
+	// maxReported bounds the jobs of which the service's log says why.
+	maxReported = 5
+)
+
+// pendingFirstEvents are the jobs that this process has accepted while the log did not
+// take their first event. They are logged as soon as it answers: until then no list has
+// them, they are not ended at their start deadline, and a ready one is given up after
+// tasklog.LostAfter.
+type pendingFirstEvents struct {
+	mu    sync.Mutex
+	names []subject.TaskName
+	wake  chan struct{}
+}
+
+func newPendingFirstEvents() *pendingFirstEvents {
+	return &pendingFirstEvents{wake: make(chan struct{}, 1)}
+}
+
+func (p *pendingFirstEvents) add(names ...subject.TaskName) {
+	p.mu.Lock()
+	room := max(maxPending-len(p.names), 0)
+	p.names = append(p.names, names[:min(len(names), room)]...)
+	p.mu.Unlock()
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (p *pendingFirstEvents) take() []subject.TaskName {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := p.names
+	p.names = nil
+	return out
+}
+
+// LogLater has Run write the first event of an accepted job when the log answers again.
+func (q *Queue) LogLater(n subject.TaskName) { q.pending.add(n) }
+
+// logPending logs what was accepted without a first event, until ctx ends.
+func (q *Queue) logPending(ctx context.Context, logger *slog.Logger) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-q.pending.wake:
+		}
+		names := q.pending.take()
+		left, err := q.logEach(ctx, names)
+		if len(names) > len(left) {
+			logger.Info("jobs that were accepted while the log did not answer are recorded", "jobs", len(names)-len(left), "left", len(left))
+		}
+		if len(left) == 0 {
+			continue
+		}
+		logger.Warn("accepted jobs are not recorded yet", "jobs", len(left), telemetry.KeyError, err)
+		if broker.Wait(ctx, retryPending) != nil {
+			return
+		}
+		q.pending.add(left...)
+	}
+}
+
+// logEach returns those that could not be logged, and why, of the first of them. It stops
+// only where the broker is known to be away: one job must not hold up the others.
+func (q *Queue) logEach(ctx context.Context, names []subject.TaskName) (left []subject.TaskName, why error) {
+	for i, n := range names {
+		if err := cmp.Or(q.b.Trouble(), ctx.Err()); err != nil {
+			return append(left, names[i:]...), errors.Join(why, err)
+		}
+		if err := q.logOne(ctx, n); err != nil {
+			if left = append(left, n); len(left) <= maxReported {
+				why = errors.Join(why, fmt.Errorf("%s: %w", n.ID, err))
+			}
+		}
+	}
+	return left, why
+}
+
+// logOne is done with a job that is erased. One that is older than tasklog.LostAfter is
+// left to its consumer where it is ready, and else to its turn.
+func (q *Queue) logOne(ctx context.Context, n subject.TaskName) error {
+	entry, err := q.Accepted(ctx, n)
+	switch {
+	case errors.Is(err, tasklog.ErrNotFound):
+		return nil
+	case err != nil || entry.Seq > 0:
+		return err
+	}
+	if now, err := q.b.Clock().Now(); err == nil && now.Sub(entry.Job.GetCreatedAt().AsTime()) > tasklog.LostAfter {
+		return nil
+	}
+	return tasklog.ErrUncertain
+}

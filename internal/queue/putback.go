@@ -1,0 +1,58 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// PutBack puts a ready job, whose item has the sequence seq, into the backlog again.
+// Afterwards the caller removes the ready item. Until that is done the new item is not
+// moved: a dispatcher that moved it would find the old one, and delete the new one.
+func (q *Queue) PutBack(ctx context.Context, e tasklog.Entry, item *genbusv1.WorkItem, seq uint64) error {
+	data, err := proto.Marshal(item)
+	if err != nil {
+		return err
+	}
+	m := nats.NewMsg(q.b.Names().WaitItem(subject.Kind(item.GetKind()), item.GetRoute(), item.GetTenant(), item.GetId()))
+	m.Data = data
+	m.Header[subject.HeaderRecorded] = []string{markOf(e)}
+	m.Header[subject.HeaderPutBack] = []string{strconv.FormatUint(seq, 10)}
+	for {
+		_, full := q.b.Publish(ctx, m)
+		if !errors.Is(full, broker.ErrFull) {
+			return full
+		}
+		there := Item{Stream: q.b.Names().Wait()}
+		if there.Stored, err = q.b.Last(ctx, there.Stream, m.Subject); err != nil {
+			return full
+		}
+		before, _ := strconv.ParseUint(there.Header.Get(subject.HeaderPutBack), 10, 64) // none is before all
+		if before == seq {
+			return nil // from an earlier try
+		}
+		if before > seq || !sameJob(there, item) {
+			return full
+		}
+		// The dispatcher that made the job ready died before it deleted this item. The
+		// next does that, but not while it passes over the tenant.
+		if _, err := q.Remove(ctx, there); err != nil {
+			return err
+		}
+	}
+}
+
+// sameJob reports whether a stored item is of the job of another one, and not of a later
+// job under its id, or of a second send of its request.
+func sameJob(stored Item, item *genbusv1.WorkItem) bool {
+	there, err := stored.Decode()
+	return err == nil && there.GetAcceptedAt().AsTime().Equal(item.GetAcceptedAt().AsTime())
+}

@@ -1,0 +1,80 @@
+// Package queue holds the accepted jobs until a consumer takes them: it puts them in,
+// dispatches them in turn by tenant, counts them and takes them out. It is the only
+// code that writes to GENBUS_WORK and GENBUS_WAIT, or deletes from them; the consumer
+// settles the messages that it was delivered. It decides about no request: that is
+// admission's.
+//
+// A job is ready when its item is in GENBUS_WORK, where the route's durable consumer
+// takes jobs in the order of the stream. So that a tenant with very many jobs does not
+// make the others wait, few jobs are ready at a time: the others are in the backlog,
+// which is GENBUS_WAIT, and the dispatchers, one in each replica, move them over in
+// turn by tenant (docs/adr/0004).
+package queue
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/quota"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// Queue is the accepted jobs of all routes. It is safe for concurrent use.
+type Queue struct {
+	cfg     *config.Live
+	b       *broker.Broker
+	log     *tasklog.Log
+	letters *quota.Letters
+	pending *pendingFirstEvents
+
+	mu     sync.Mutex
+	routes map[string]*Route // by durable
+
+	// reread has a token when the backlog is to be read from its beginning.
+	reread chan struct{}
+}
+
+// New returns a queue. Its backlog is dispatched while Run and the Dispatch of each
+// route do.
+func New(cfg *config.Live, b *broker.Broker, log *tasklog.Log, letters *quota.Letters) *Queue {
+	return &Queue{
+		cfg: cfg, b: b, log: log, letters: letters, pending: newPendingFirstEvents(),
+		routes: map[string]*Route{}, reread: make(chan struct{}, 1),
+	}
+}
+
+// Run indexes the backlog, which the dispatchers need, and logs the jobs of LogLater,
+// until ctx ends.
+func (q *Queue) Run(ctx context.Context, logger *slog.Logger) {
+	var group sync.WaitGroup
+	group.Go(func() { q.followBacklog(ctx, logger) })
+	group.Go(func() { q.logPending(ctx, logger) })
+	group.Wait()
+}
+
+// Route returns the queue of one route, whether or not the route is configured.
+func (q *Queue) Route(kind subject.Kind, name string) *Route {
+	durable := subject.WorkDurable(kind, name)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	r := q.routes[durable]
+	if r == nil {
+		r = &Route{q: q, kind: kind, name: name, durable: durable, backlog: newBacklog(), window: window{size: q.readyJobs(kind, name)}}
+		q.routes[durable] = r
+	}
+	return r
+}
+
+// readyJobs is the size of a route's ready window before its dispatcher has begun.
+func (q *Queue) readyJobs(kind subject.Kind, name string) int {
+	for _, r := range q.cfg.Now().Routes {
+		if r.Kind == string(kind) && r.Name == name {
+			return r.ReadyJobs
+		}
+	}
+	return 0
+}

@@ -1,0 +1,122 @@
+package queue
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// roundRobin says which job of a route's backlog is next: the tenants are in a ring,
+// and each of them has its jobs in the order in which they came. A new tenant goes to
+// the end of the ring, so that it waits for one job of each other tenant at most, and
+// tenants that leave and come back gain nothing.
+//
+// It is not safe for concurrent use.
+type roundRobin struct {
+	ring    []*tenantQueue
+	tenants map[string]*tenantQueue
+}
+
+// tenantQueue is the jobs of one tenant.
+type tenantQueue struct {
+	tenant string
+	// jobs are the sequences of its work items, in order: eight bytes for each job
+	// is all that a replica keeps of the backlog.
+	jobs []uint64
+	// notBefore is when its next job may be looked at again, after one that could
+	// not be moved; zero for now.
+	notBefore time.Time
+	// missed counts the jobs in a row that another replica had moved.
+	missed int
+}
+
+func newRoundRobin() *roundRobin { return &roundRobin{tenants: map[string]*tenantQueue{}} }
+
+// add adds a job. Sequences come in order, except for those that are put back.
+func (r *roundRobin) add(tenant string, seq uint64) {
+	t := r.tenants[tenant]
+	if t == nil {
+		t = &tenantQueue{tenant: strings.Clone(tenant)} // it is a part of a message's memory
+		r.tenants[t.tenant] = t
+		r.ring = append(r.ring, t)
+	}
+	if n := len(t.jobs); n == 0 || t.jobs[n-1] < seq {
+		t.jobs = append(t.jobs, seq)
+		return
+	}
+	if at, found := slices.BinarySearch(t.jobs, seq); !found {
+		t.jobs = slices.Insert(t.jobs, at, seq)
+	}
+}
+
+// next takes the job whose turn it is, and moves its tenant to the end of the ring.
+// It is false when there is no job, or none may be looked at yet.
+func (r *roundRobin) next(now time.Time) (tenant string, seq uint64, ok bool) {
+	for range len(r.ring) {
+		t := r.ring[0]
+		r.ring = r.ring[1:]
+		if t.notBefore.After(now) {
+			r.ring = append(r.ring, t)
+			continue
+		}
+		seq, t.jobs = t.jobs[0], t.jobs[1:]
+		r.requeue(t)
+		return t.tenant, seq, true
+	}
+	return "", 0, false
+}
+
+// requeue puts a tenant at the end of the ring, or out of it.
+func (r *roundRobin) requeue(t *tenantQueue) {
+	if len(t.jobs) == 0 {
+		delete(r.tenants, t.tenant)
+		return
+	}
+	r.ring = append(r.ring, t)
+}
+
+// putBack adds a job again that could not be moved, and has its tenant wait until then.
+func (r *roundRobin) putBack(tenant string, seq uint64, until time.Time) {
+	r.add(tenant, seq)
+	r.tenants[tenant].notBefore = until
+}
+
+// hit notes that a tenant's job was where it was expected.
+func (r *roundRobin) hit(tenant string) {
+	if t := r.tenants[tenant]; t != nil {
+		t.missed = 0
+	}
+}
+
+// miss notes that another replica had moved a tenant's job, and counts those in a row.
+func (r *roundRobin) miss(tenant string) int {
+	t := r.tenants[tenant]
+	if t == nil {
+		return 0
+	}
+	t.missed++
+	return t.missed
+}
+
+// latest is the last of a tenant's jobs that is known; 0 for none.
+func (r *roundRobin) latest(tenant string) uint64 {
+	t := r.tenants[tenant]
+	if t == nil {
+		return 0
+	}
+	return t.jobs[len(t.jobs)-1]
+}
+
+// forget drops the tenant's jobs before a sequence.
+func (r *roundRobin) forget(tenant string, before uint64) {
+	t := r.tenants[tenant]
+	if t == nil {
+		return
+	}
+	at, _ := slices.BinarySearch(t.jobs, before)
+	t.jobs, t.missed = t.jobs[at:], 0
+	if len(t.jobs) == 0 {
+		delete(r.tenants, tenant)
+		r.ring = slices.DeleteFunc(r.ring, func(o *tenantQueue) bool { return o == t })
+	}
+}

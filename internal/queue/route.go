@@ -1,0 +1,161 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+const (
+	// countInterval is how long counts of a route are used before they are read again.
+	countInterval = time.Second
+	// pausedWithin bounds the read of a route's state on behalf of a caller who does
+	// not need JetStream otherwise.
+	pausedWithin = 250 * time.Millisecond
+	// pausePoll is how often Pause asks whether all servers know.
+	pausePoll = 20 * time.Millisecond
+)
+
+// Route is the queue of one route: what this replica knows of it, read from the
+// broker at most once a second.
+type Route struct {
+	q       *Queue
+	kind    subject.Kind
+	name    string
+	durable string
+	window  window
+	backlog *backlog
+
+	ready      atomic.Uint64 // jobs that the durable consumer has not delivered
+	waiting    atomic.Uint64 // jobs in the backlog
+	paused     atomic.Bool
+	counted    atomic.Int64 // Unix nanoseconds of the last read
+	refreshing atomic.Bool  // one caller at a time reads; a slow broker must not queue up the others
+}
+
+// Ensure makes sure of a durable consumer: broker.EnsureConsumer or RestoreConsumer.
+type Ensure func(ctx context.Context, stream string, cfg jetstream.ConsumerConfig) (jetstream.Consumer, error)
+
+// Ensure makes sure, by ensure, of what the route needs in the broker: the durable
+// consumer of its ready jobs, which is returned, and one that is never fetched from,
+// whose pending count is the size of the backlog.
+func (r *Route) Ensure(ctx context.Context, route config.Route, ensure Ensure) (jetstream.Consumer, error) {
+	names := r.q.b.Names()
+	ready, err := ensure(ctx, names.Work(), jetstream.ConsumerConfig{
+		Durable:       r.durable,
+		FilterSubject: names.WorkRoutePattern(r.kind, r.name),
+		AckPolicy:     jetstream.AckExplicitPolicy,
+		AckWait:       route.AckWait,
+		MaxDeliver:    -1,
+		MaxAckPending: route.MaxInFlight,
+	})
+	if err != nil {
+		return nil, err
+	}
+	_, err = ensure(ctx, names.Wait(), jetstream.ConsumerConfig{
+		Durable:       r.durable,
+		Description:   "counts; never fetched from",
+		FilterSubject: names.WaitRoutePattern(r.kind, r.name),
+		AckPolicy:     jetstream.AckNonePolicy,
+		HeadersOnly:   true,
+	})
+	return ready, err
+}
+
+// Resize changes how many jobs may be ready. Those beyond that stay ready.
+func (r *Route) Resize(readyJobs int) {
+	r.window.resize(readyJobs)
+	r.backlog.wake()
+}
+
+// Taken counts jobs that were delivered to this replica for the first time, so that
+// others can become ready.
+func (r *Route) Taken(jobs int) {
+	r.window.taken(jobs)
+	r.backlog.wake()
+}
+
+// Waiting is the number of jobs that wait, ready or in the backlog, as of about a
+// second ago, and that of the tenants in the backlog. A count that cannot be read
+// stays as it was: the limit of the stream is the last fence.
+func (r *Route) Waiting(ctx context.Context) (jobs uint64, tenants int) {
+	r.refresh(ctx)
+	return r.ready.Load() + r.waiting.Load(), r.backlog.tenants()
+}
+
+// Paused reports whether an operator has paused the route, as of about a second ago.
+// While JetStream is away it is what was known last, or false.
+func (r *Route) Paused(ctx context.Context) bool {
+	if r.q.b.Trouble() == nil {
+		ctx, cancel := context.WithTimeout(ctx, pausedWithin)
+		defer cancel()
+		r.refresh(ctx)
+	}
+	return r.paused.Load()
+}
+
+// Pause has JetStream deliver none of the route's jobs to any replica before a time;
+// the zero time resumes. It returns when all servers know, or when ctx ends: three
+// nodes answer when a change is only proposed.
+func (r *Route) Pause(ctx context.Context, until time.Time) (err error) {
+	js, work := r.q.b.JetStream(), r.q.b.Names().Work()
+	if until.IsZero() {
+		_, err = js.ResumeConsumer(ctx, work, r.durable)
+	} else {
+		_, err = js.PauseConsumer(ctx, work, r.durable, until)
+	}
+	if err != nil {
+		return fmt.Errorf("pause or resume %s route %s: %w", r.kind, r.name, errors.Join(context.Cause(ctx), broker.ErrUnavailable, err))
+	}
+	for {
+		info, err := r.Info(ctx)
+		if err == nil && info.Paused == !until.IsZero() {
+			return nil
+		}
+		if broker.Wait(ctx, pausePoll) != nil {
+			return errors.Join(context.Cause(ctx), err)
+		}
+	}
+}
+
+// Info reads the durable consumer of the route's ready jobs.
+func (r *Route) Info(ctx context.Context) (*jetstream.ConsumerInfo, error) {
+	c, err := r.q.b.Consumer(ctx, r.q.b.Names().Work(), r.durable)
+	if err != nil {
+		return nil, fmt.Errorf("%s route %s: %w", r.kind, r.name, err)
+	}
+	return c.CachedInfo(), nil
+}
+
+// refresh reads the counts and the state of the route where that is due.
+func (r *Route) refresh(ctx context.Context) {
+	if time.Since(time.Unix(0, r.counted.Load())) < countInterval || !r.refreshing.CompareAndSwap(false, true) {
+		return
+	}
+	defer r.refreshing.Store(false)
+	update := r.window.beginRead()
+	if info, err := r.Info(ctx); err == nil {
+		r.ready.Store(info.NumPending)
+		r.paused.Store(info.Paused)
+		update(int(min(info.NumPending, math.MaxInt32)))
+	}
+	if c, err := r.q.b.Consumer(ctx, r.q.b.Names().Wait(), r.durable); err == nil {
+		r.waiting.Store(c.CachedInfo().NumPending)
+	}
+	r.counted.Store(time.Now().UnixNano())
+}
+
+// recount has the next caller read the counts again.
+func (r *Route) recount() {
+	r.counted.Store(0)
+	r.backlog.wake()
+}

@@ -1,0 +1,241 @@
+package queue_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/queue"
+	"github.com/genbus/genbus/internal/quota"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// patience is how long a test waits for what is to happen.
+const patience = 30 * time.Second
+
+// maxMoves are the jobs that a dispatcher moves at a time, in whatever order.
+const maxMoves = 8
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
+}
+
+// replica is the queue and the admission of one replica, and a consumer of the route
+// sandbox-video that takes what the test asks for.
+type replica struct {
+	*queue.Queue
+	*admission.Admission
+	b        *broker.Broker
+	log      *tasklog.Log
+	cfg      *config.Config
+	route    *queue.Route
+	consumer jetstream.Consumer
+	held     []jetstream.Msg
+}
+
+// newReplica has so many ready jobs in each route.
+func newReplica(t testing.TB, b *broker.Broker, readyJobs int, change ...func(*config.Route)) *replica {
+	t.Helper()
+	cfg := config.Default()
+	if err := cfg.AddSandbox("http://127.0.0.1:1"); err != nil {
+		t.Fatal(err)
+	}
+	for i := range cfg.Routes {
+		cfg.Routes[i].ReadyJobs, cfg.Routes[i].AckWait, cfg.Routes[i].MaxInFlight = readyJobs, time.Hour, 1000
+		for _, f := range change {
+			f(&cfg.Routes[i])
+		}
+	}
+	live, metrics := config.NewLive(cfg), telemetry.NewMetrics("test")
+	log := tasklog.New(tasklog.Options{Broker: b, Metrics: metrics, Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
+	letters := quota.NewLetters(live, b)
+	h := &replica{b: b, log: log, cfg: cfg, Queue: queue.New(live, b, log, letters)}
+	h.Admission = admission.New(admission.Options{
+		Config: live, Broker: b, Log: log, Bodies: broker.NewBodies(b), Queue: h.Queue, Letters: letters, Metrics: metrics,
+	})
+	h.route = h.Route(subject.Video, config.SandboxVideoRoute)
+	for _, r := range cfg.Routes {
+		c, err := h.Route(subject.Kind(r.Kind), r.Name).Ensure(t.Context(), r, b.EnsureConsumer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Name == config.SandboxVideoRoute {
+			h.consumer = c
+		}
+	}
+	return h
+}
+
+// start starts the dispatchers.
+func (h *replica) start(t testing.TB) *replica {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var dispatchers sync.WaitGroup
+	dispatchers.Go(func() { h.Run(ctx, brokertest.Logger(t)) })
+	for _, r := range h.cfg.Routes {
+		route := h.Route(subject.Kind(r.Kind), r.Name)
+		dispatchers.Go(func() { route.Dispatch(ctx, r.ReadyJobs, brokertest.Logger(t)) })
+	}
+	t.Cleanup(func() {
+		cancel()
+		dispatchers.Wait()
+	})
+	return h
+}
+
+func (h *replica) admit(t testing.TB, tenant, requestID string) tasklog.Entry {
+	t.Helper()
+	r := video(requestID, "a cat")
+	r.Tenant = tenant
+	e, err := h.Admit(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// take fetches the next ready job, and holds it.
+func (h *replica) take(t testing.TB) subject.WorkName {
+	t.Helper()
+	m := brokertest.Next(t, h.consumer)
+	h.route.Taken(1)
+	h.held = append(h.held, m)
+	n, err := h.b.Names().ParseWorkItem(m.Subject())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// serve takes the next ready job and lets it go at once.
+func (h *replica) serve(t testing.TB) subject.WorkName {
+	t.Helper()
+	n := h.take(t)
+	if err := h.held[len(h.held)-1].DoubleAck(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// messages counts those of a stream on a pattern.
+func messages(t testing.TB, b *broker.Broker, stream, pattern string) int {
+	t.Helper()
+	s, err := b.JetStream().Stream(t.Context(), stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := s.Info(t.Context(), jetstream.WithSubjectFilter(pattern))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(info.State.Subjects)
+}
+
+func (h *replica) ready(t testing.TB) int {
+	return messages(t, h.b, h.b.Names().Work(), h.b.Names().WorkPattern())
+}
+
+func (h *replica) waiting(t testing.TB) int {
+	return messages(t, h.b, h.b.Names().Wait(), h.b.Names().WaitPattern())
+}
+
+// await asks until it is so.
+func await(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for begin := time.Now(); !is(); {
+		if err := broker.Wait(t.Context(), 10*time.Millisecond); err != nil || time.Since(begin) > patience {
+			t.Fatalf("%s: not within %s", what, patience)
+		}
+	}
+}
+
+// indexed waits until the backlog has so many tenants.
+func (h *replica) indexed(t testing.TB, tenants int) {
+	t.Helper()
+	await(t, "waiting tenants", func() bool {
+		_, n := h.route.Waiting(t.Context())
+		return n == tenants
+	})
+}
+
+// put stores a work item as it is.
+func (h *replica) put(t testing.TB, subj string, item *genbusv1.WorkItem) broker.Ack {
+	t.Helper()
+	return h.putRecorded(t, subj, item, 0)
+}
+
+// putRecorded is put for an item that says that the log has its job, with an event
+// of this sequence unless it is 0.
+func (h *replica) putRecorded(t testing.TB, subj string, item *genbusv1.WorkItem, recorded uint64) broker.Ack {
+	t.Helper()
+	data, err := proto.Marshal(item)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := nats.NewMsg(subj)
+	m.Data = data
+	if recorded > 0 {
+		m.Header.Set(subject.HeaderRecorded, strconv.FormatUint(recorded, 10))
+	}
+	ack, err := h.b.Publish(t.Context(), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ack
+}
+
+// stored is the work item of a request as admission stores it, without storing it.
+func (h *replica) stored(t testing.TB, r admission.Request) *genbusv1.WorkItem {
+	t.Helper()
+	c, err := h.Check(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h.Item(t.Context(), r, c)
+}
+
+func (h *replica) waitSubject(item *genbusv1.WorkItem) string {
+	return h.b.Names().WaitItem(subject.Video, item.GetRoute(), item.GetTenant(), item.GetId())
+}
+
+func (h *replica) workSubject(item *genbusv1.WorkItem) string {
+	return h.b.Names().WorkItem(subject.Video, item.GetRoute(), item.GetTenant(), item.GetId())
+}
+
+func nameOf(item *genbusv1.WorkItem) subject.TaskName {
+	return subject.TaskName{Kind: subject.Video, Tenant: item.GetTenant(), ID: item.GetId()}
+}
+
+func video(requestID, prompt string) admission.Request {
+	return admission.Request{Kind: subject.Video, Tenant: "acme", RequestID: requestID, Body: fmt.Appendf(nil, `{"model":"sandbox-video","prompt":%q}`, prompt)}
+}
+
+// item reads the item of a ready job.
+func (h *replica) item(t testing.TB, id string) *genbusv1.WorkItem {
+	t.Helper()
+	m, err := h.b.Last(t.Context(), h.b.Names().Work(), h.b.Names().WorkAnyRoute(subject.Video, "acme", id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	item, err := queue.Item{Stored: m}.Decode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return item
+}
