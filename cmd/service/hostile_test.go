@@ -61,6 +61,9 @@ type siege struct {
 // upstream for others.
 func newSiege(t *testing.T, change ...func(*config.Config)) *siege {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("sends thousands of hostile inputs")
+	}
 	s := &siege{t: t, up: newHostileUpstream(t), book: &logBook{secrets: []string{hostileKey, hostileSecret, hostileUpstreamKey, hostileMarker}}}
 	sandboxURL := startSandbox(t, sandbox.Options{VideoDuration: 50 * time.Millisecond, ChunkInterval: time.Millisecond}).URL()
 	cfg := config.Default()
@@ -117,9 +120,7 @@ func (s *siege) start(cfg *config.Config) {
 // do gives the input's name, and what is wrong with the service's answer to it.
 func (s *siege) send(entrance string, n, senders int, do func(in *hostile.Source, number int) (string, error)) {
 	s.t.Helper()
-	if n /= hostileShare; testing.Short() {
-		n /= 10
-	}
+	n /= hostileShare
 	begin := time.Now()
 	var slowest slowInput
 	var next atomic.Int64
@@ -197,7 +198,7 @@ func TestTenThousandHostileInputs(t *testing.T) {
 	} else {
 		t.Logf("%d inputs; the heap had %d MiB at its most", s.sent.Load(), most>>20)
 	}
-	if n := int64(10_000); s.sent.Load() < n && hostileShare == 1 && !testing.Short() {
+	if n := int64(10_000); s.sent.Load() < n && hostileShare == 1 {
 		t.Errorf("only %d inputs were sent, want %d", s.sent.Load(), n)
 	}
 	s.settle()
@@ -207,7 +208,7 @@ func TestTenThousandHostileInputs(t *testing.T) {
 	s.noGrowth(before)
 	s.checkMetrics()
 	s.up.check(t)
-	if n := s.contents.of("403"); n < 20 && hostileShare == 1 && !testing.Short() {
+	if n := s.contents.of("403"); n < 20 && hostileShare == 1 {
 		t.Errorf("only %d downloads were blocked: hardly an address was tried", n)
 	}
 	for _, line := range s.book.wrong() {

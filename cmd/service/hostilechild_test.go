@@ -30,6 +30,7 @@ type fortress struct {
 	http, grpc string // addresses
 	nats       string
 	conn       *grpc.ClientConn
+	verbose    *verbose
 	log        *lockedBuffer
 }
 
@@ -47,22 +48,35 @@ routes:
   - {name: verbose, kind: chat, models: [verbose], upstream: verbose}
 `
 
-// verboseAfter is how long newVerbose's upstream thinks.
-const verboseAfter = 5 * time.Second
+// verbose is an upstream that answers every chat with blocks of 200 KB, once its test
+// lets it speak.
+type verbose struct {
+	url   string
+	begun chan struct{}
+	pace  time.Duration // between two blocks; written before begun is closed
+}
 
-// newVerbose starts an upstream that answers every chat with blocks of 200 KB, when whoever wants to follow has come. It gives its address.
-func newVerbose(t *testing.T) string {
+// speak lets the upstream answer.
+func (v *verbose) speak(pace time.Duration) {
+	v.pace = pace
+	close(v.begun)
+}
+
+func newVerbose(t *testing.T) *verbose {
 	t.Helper()
+	v := &verbose{begun: make(chan struct{})}
 	block := `data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"` + strings.Repeat("x", 200_000) + `"}}]}` + "\n\n"
 	const last = `data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\ndata: [DONE]\n\n"
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.WriteHeader(http.StatusOK)
 		_ = http.NewResponseController(w).Flush() // a test's server can
-		think := time.NewTimer(verboseAfter)
-		defer think.Stop()
-		<-think.C
-		pace := time.NewTicker(200 * time.Millisecond)
+		select {
+		case <-v.begun:
+		case <-r.Context().Done():
+			return
+		}
+		pace := time.NewTicker(v.pace)
 		defer pace.Stop()
 		for range verboseBlocks {
 			if _, err := io.WriteString(w, block); err != nil {
@@ -70,19 +84,23 @@ func newVerbose(t *testing.T) string {
 			}
 			<-pace.C
 		}
-		_, _ = io.WriteString(w, last) // whoever calls knows when it is cut off
+		_, _ = io.WriteString(w, last) // the caller knows when it is cut off
 	}))
 	t.Cleanup(up.Close)
-	return up.URL
+	v.url = up.URL
+	return v
 }
 
 func newFortress(t *testing.T) *fortress {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("attacks a service in a process of its own")
+	}
 	up := startSandbox(t, sandbox.Options{VideoDuration: 50 * time.Millisecond})
-	f := &fortress{t: t, http: freeAddr(t), grpc: freeAddr(t), nats: freeAddr(t), log: &lockedBuffer{}}
+	f := &fortress{t: t, http: freeAddr(t), grpc: freeAddr(t), nats: freeAddr(t), verbose: newVerbose(t), log: &lockedBuffer{}}
 	dir := t.TempDir()
 	file := filepath.Join(dir, "genbus.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, fortressConfig, up.URL(), newVerbose(t)), 0o600); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil, fortressConfig, up.URL(), f.verbose.url), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(os.Args[0], "serve")

@@ -22,7 +22,7 @@ import (
 )
 
 func (s *siege) attackGRPC() {
-	s.send("connections", 900, 4, func(in *hostile.Source, _ int) (string, error) { return s.overHTTP2(hostile.Connection(in, s.target)) })
+	s.send("connections", 900, 8, func(in *hostile.Source, _ int) (string, error) { return s.overHTTP2(hostile.Connection(in, s.target)) })
 	s.send("messages", 1500, 8, func(in *hostile.Source, _ int) (string, error) {
 		method := hostile.One(in, hostile.Methods)
 		return s.overGRPC(method, hostile.Message(in, s.target, method))
@@ -136,6 +136,9 @@ func (s *siege) harmless(method string, err error) bool {
 // TestManyMembersTakeNoTime: what a request costs grows with its length, not
 // with the square of it. It is not parallel: it takes every core.
 func TestManyMembersTakeNoTime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes every core for seconds")
+	}
 	w := newClientWorld(t, sandbox.Options{})
 	var extra strings.Builder
 	const members = 200_000 / hostileShare

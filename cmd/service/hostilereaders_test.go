@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -20,6 +21,12 @@ func TestSlowReaders(t *testing.T) {
 	f := newFortress(t)
 	id := f.queueChat(t, "verbose")
 	grown := f.watchHeap()
+	var following sync.WaitGroup
+	following.Add(crowd)
+	go func() {
+		following.Wait()
+		f.verbose.speak(200 * time.Millisecond)
+	}()
 	path := "/genbus/v1/chats/" + id + "/events"
 	read := make(chan error, 1)
 	const writeBound = 30 * time.Second // and a quarter of it, by which the deadline is moved in advance
@@ -32,19 +39,21 @@ func TestSlowReaders(t *testing.T) {
 		if err != nil {
 			return
 		}
-		if err := f.awaitCut(writeBound*5/4 + servedWithin); err != nil {
-			t.Error(err)
+		if err := f.awaitMetric(metricFollowed, crowd, writeBound*5/4+servedWithin); err != nil {
+			t.Errorf("not all slow readers were cut off: %v", err)
 		}
 	}()
 	f.besiege(f.http, func(conn *net.TCPConn) error {
-		if err := conn.SetReadBuffer(4 << 10); err != nil {
-			return err
+		err := conn.SetReadBuffer(4 << 10)
+		if err == nil {
+			_, err = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", path, hostileKey)
 		}
-		if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", path, hostileKey); err != nil {
-			return err
+		if err == nil {
+			_, err = conn.Read(make([]byte, 1)) // the answer has begun
 		}
-		<-over // without having read anything
-		return nil
+		following.Done()
+		<-over // without having read more of it
+		return err
 	})
 	if err := <-read; err != nil {
 		t.Errorf("the one who reads: %v", err)
@@ -69,18 +78,18 @@ func besideOthers(t *testing.T) {
 // metricFollowed counts the streams of a chat's events that are over.
 const metricFollowed = `genbus_http_requests_total{code="200",route="GET /genbus/v1/chats/{id}/events"}`
 
-// awaitCut waits until the service has ended the stream of each of the crowd.
-func (f *fortress) awaitCut(patience time.Duration) error {
+// awaitMetric waits until a number of the service's own is at least so high.
+func (f *fortress) awaitMetric(name string, least float64, patience time.Duration) error {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	var n float64
 	for until := time.Now().Add(patience); time.Now().Before(until); <-tick.C {
-		// There is none before the first has ended.
-		if n, _ = f.metric(metricFollowed); n >= crowd {
+		// There is none before it is first counted.
+		if n, _ = f.metric(name); n >= least {
 			return nil
 		}
 	}
-	return fmt.Errorf("%.0f of %d slow readers were cut off within %s", n, crowd, patience)
+	return fmt.Errorf("%s is %.0f, not %.0f, after %s", name, n, least, patience)
 }
 
 // queueChat makes a chat that is a job, and gives its id.
@@ -149,6 +158,7 @@ func (f *fortress) follow(ctx context.Context, path, last string) (string, error
 func TestLateReaders(t *testing.T) {
 	besideOthers(t)
 	f := newFortress(t)
+	f.verbose.speak(20 * time.Millisecond)
 	path := "/genbus/v1/chats/" + f.queueChat(t, "verbose") + "/events"
 	if err := f.readsAll(path); err != nil {
 		t.Fatal(err)

@@ -135,7 +135,7 @@ func hostileRoute(kind hostile.Kind, targets []config.Target) config.Route {
 		return r
 	}
 	r := config.NewRoute(name, config.KindVideo, "", name)
-	r.Upstream, r.Upstreams, r.Protocol, r.MaxInFlight = "", targets, string(kind), 12
+	r.Upstream, r.Upstreams, r.Protocol, r.MaxInFlight = "", targets, string(kind), 16
 	r.Timeouts.Create, r.Timeouts.Deadline, r.Timeouts.Archive, r.Timeouts.Queue = hostileCreate, hostileDeadline, time.Second, 6*time.Second
 	return r
 }
@@ -286,8 +286,14 @@ func (u *hostileUpstream) check(t *testing.T) {
 // of them. Each answer of the upstream is an input.
 func (s *siege) attackFromUpstream() {
 	before := s.up.number.Load()
-	s.send("jobs", 320, 32, func(in *hostile.Source, _ int) (string, error) { return "", s.oneJob(in) })
-	s.send("chats", 250, 6, func(in *hostile.Source, number int) (string, error) { return "", s.oneChat(in, number) })
+	var kinds sync.WaitGroup
+	kinds.Go(func() {
+		s.send("jobs", 320, 48, func(in *hostile.Source, _ int) (string, error) { return "", s.oneJob(in) })
+	})
+	kinds.Go(func() {
+		s.send("chats", 250, 6, func(in *hostile.Source, number int) (string, error) { return "", s.oneChat(in, number) })
+	})
+	kinds.Wait()
 	s.sent.Add(s.up.number.Load() - before)
 }
 
