@@ -80,6 +80,9 @@ routes:
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("runs a service that is killed or stopped")
+	}
 	r := &rig{t: t, dir: t.TempDir(), nats: freeAddr(t), log: &lockedBuffer{}}
 	upstream := freeAddr(t)
 	r.upstream = "http://" + upstream
@@ -292,9 +295,6 @@ func (r *rig) check(ends map[string][]task.Event) map[string]int {
 // once, none is submitted twice, and only those whose submission was cut off end
 // as unknown.
 func TestKilledInTheMiddle(t *testing.T) {
-	if testing.Short() {
-		t.Skip("kills processes for half a minute")
-	}
 	t.Parallel()
 	const n = someJobs
 	r := newRig(t)

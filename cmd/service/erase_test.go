@@ -86,6 +86,9 @@ func TestEraseAQueuedTask(t *testing.T) {
 // cancelled but not erased, because the answer is still to be recorded. Then it
 // goes, and what the upstream has made of it stands in a dead letter.
 func TestEraseWaitsForASubmission(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for a submission of eleven seconds")
+	}
 	t.Parallel()
 	w := newEraseWorld(t, sandbox.Options{VideoDuration: time.Hour})
 	id := w.createVideo(t, `{"model":"sandbox-video:delay_ms=11000","prompt":"a cat"}`)

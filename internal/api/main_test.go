@@ -44,7 +44,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, brokertest.Leaks()...) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...) }
 
 // world is a whole service without a consumer: tests write what a consumer would.
 type world struct {

@@ -19,7 +19,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, brokertest.Leaks()...) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...) }
 
 const testKey = "sk-test-0123456789"
 

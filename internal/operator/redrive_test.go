@@ -157,7 +157,7 @@ func (r *replica) accept(l letter, request admission.Request) tasklog.Entry {
 func withRoute(model string) func(*config.Config) {
 	return func(c *config.Config) {
 		r := config.NewRoute(model, config.KindVideo, config.SandboxUpstream, model)
-		r.UpstreamModel = "sandbox-video"
+		r.UpstreamModel, r.Poll.Interval = "sandbox-video", 50*time.Millisecond
 		c.Routes = append(c.Routes, r)
 	}
 }

@@ -34,7 +34,9 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(brokertest.Tests{M: m, Parallel: 8}, brokertest.Leaks()...)
+}
 
 // patience is how long a test waits for what has to come.
 const patience = 60 * time.Second

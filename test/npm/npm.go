@@ -47,6 +47,9 @@ func Project(t *testing.T, dir string) string {
 func Install(t *testing.T, dir string) {
 	t.Helper()
 	if testing.Short() {
+		t.Skip("installs packages from npm")
+	}
+	if testing.Short() {
 		t.Skip("installs packages")
 	}
 	for _, tool := range []string{"node", "npm"} {

@@ -1,6 +1,7 @@
 package brokertest
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"os"
@@ -31,16 +32,21 @@ var shared struct {
 	claimed int
 }
 
-// inParallel is how many tests run at a time, unless -parallel says it: they wait
-// for timers of the broker more than for a processor.
+// inParallel is how many tests run at a time by default: they wait for timers of the
+// broker more than for a processor.
 const inParallel = 4
 
-// Tests runs the tests of a package, four at a time, and then stops the cluster
+// Tests runs the tests of a package, several at a time, and then stops the cluster
 // that they share.
 // It is what goleak.VerifyTestMain takes:
 //
 //	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
-type Tests struct{ M *testing.M }
+type Tests struct {
+	M *testing.M
+	// Parallel is how many run at a time, unless -parallel says it. Default: 4. More are
+	// for packages whose tests are idle for most of their time.
+	Parallel int
+}
 
 // Run gives the exit code.
 func (x Tests) Run() int {
@@ -48,7 +54,7 @@ func (x Tests) Run() int {
 	said := false
 	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
 	if !said {
-		_ = flag.Set("test.parallel", strconv.Itoa(max(inParallel, runtime.GOMAXPROCS(0)))) // there is one
+		_ = flag.Set("test.parallel", strconv.Itoa(max(cmp.Or(x.Parallel, inParallel), runtime.GOMAXPROCS(0)))) // there is one
 	}
 	code := x.M.Run()
 	shared.mu.Lock()
@@ -63,6 +69,7 @@ func (x Tests) Run() int {
 // three claims an account of the shared cluster, and gives what connects to it.
 func three(t testing.TB, limits broker.Limits) func(testing.TB) *broker.Broker {
 	t.Helper()
+	skipShort(t)
 	c, account := claim(t)
 	await(t, "a meta leader", c.led)
 	for _, s := range c.Servers {
