@@ -234,7 +234,13 @@ func TestNothingIsMissedWhereTheConsumerIsLost(t *testing.T) {
 	w := newRestarts(t)
 	c, ctx := connect(t, w.url, client.Options{}), within(t, 2*time.Minute)
 	const model = "sandbox-video:duration_ms=50"
-	finish(ctx, t, c, model) // before now
+	before := finish(ctx, t, c, model)
+	// A job may be seen to have ended before it is in the feed.
+	feed := subscribe(ctx, c, client.Feed{}, nil)
+	if got := feed.next(ctx, t); got != before {
+		t.Errorf("the feed begins with %s, want %s", got, before)
+	}
+	feed.stop(t)
 	r := subscribe(ctx, c, client.Feed{Durable: "late", From: client.FromNow()}, nil)
 	for !slices.Contains(consumers(ctx, t, w.url), "late") {
 		if ctx.Err() != nil {
