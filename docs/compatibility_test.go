@@ -165,7 +165,7 @@ func TestEveryPathIsInTheTable(t *testing.T) {
 	served, listed := mounted(t), patterns()
 	for _, p := range served {
 		if !slices.Contains(listed, p) {
-			t.Errorf("docs/endpoints_test.go has no row for %s, which internal/api serves", p)
+			t.Errorf("docs/endpoints_test.go has no row for %s, which internal/api/httpapi serves", p)
 		}
 	}
 	for _, p := range append(listed, document...) {

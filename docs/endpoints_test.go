@@ -9,7 +9,7 @@ const (
 	goFile     = "cmd/service TestOpenAIGoVideos/create with a file that reaches the upstream"
 	klingImage = "internal/upstream/kling TestCreateRequest"
 	goChats    = "cmd/service TestOpenAIGoChats"
-	deleted    = "internal/api TestVideoObjectDelete"
+	deleted    = "internal/api/httpapi TestVideoObjectDelete"
 	eraseEnded = "cmd/service TestEraseACompletedTask"
 	eraseRuns  = "cmd/service TestEraseARunningTask"
 	kling      = "cmd/service TestKlingClient"
@@ -18,15 +18,15 @@ const (
 	jimeng     = "cmd/service TestJimengClient"
 	chained    = "cmd/service TestGenbusBehindGenbus"
 	wrongPath  = "cmd/service TestWrongProtocolNamesTheRightPath"
-	gateway    = "internal/api TestGatewayVideo"
-	grpcVideo  = "internal/api TestGRPCVideo"
-	grpcChat   = "internal/api TestGRPCChat"
-	queuedChat = "internal/api TestGRPCQueuedChatAndWatch"
-	sseVideo   = "internal/api TestVideoEventsLiveAndResumed"
-	sseChat    = "internal/api TestChatEvents"
-	models     = "internal/api TestModels"
-	everyRule  = "internal/api TestEveryRuleIsMounted"
-	probes     = "internal/api TestProbes"
+	gateway    = "internal/api/httpapi TestGatewayVideo"
+	grpcVideo  = "internal/api/grpcapi TestGRPCVideo"
+	grpcChat   = "internal/api/grpcapi TestGRPCChat"
+	queuedChat = "internal/api/grpcapi TestGRPCQueuedChatAndWatch"
+	sseVideo   = "internal/api/httpapi TestVideoEventsLiveAndResumed"
+	sseChat    = "internal/api/httpapi TestChatEvents"
+	models     = "internal/api/httpapi TestModels"
+	everyRule  = "internal/api/httpapi TestEveryRuleIsMounted"
+	probes     = "internal/api/httpapi TestProbes"
 	failover   = "internal/consumer TestVideoFailsOverOnlyWhenNotAccepted"
 )
 
@@ -93,24 +93,24 @@ func polled(here []string, out ...string) []cell {
 }
 
 var primaryRows = []row{
-	{name: "`POST /v1/video/generations`", cells: bodied([]string{"internal/api TestVideoCreateAndGet"}, "internal/upstream/primary TestCorpus", "internal/upstream/primary TestCreateRequest")},
-	{name: "`GET /v1/video/generations/{id}`", cells: polled([]string{"internal/api TestVideoCreateAndGet"}, "internal/upstream/primary TestCorpus")},
+	{name: "`POST /v1/video/generations`", cells: bodied([]string{"internal/api/httpapi TestVideoCreateAndGet"}, "internal/upstream/primary TestCorpus", "internal/upstream/primary TestCreateRequest")},
+	{name: "`GET /v1/video/generations/{id}`", cells: polled([]string{"internal/api/httpapi TestVideoCreateAndGet"}, "internal/upstream/primary TestCorpus")},
 }
 
 var videosRows = []row{
-	{name: "`POST /v1/videos`", cells: bodied([]string{"internal/api TestVideoObjectByJSONAndByForm"}, "internal/upstream/videos TestCorpus", "internal/upstream/videos TestRequestJSON")},
+	{name: "`POST /v1/videos`", cells: bodied([]string{"internal/api/httpapi TestVideoObjectByJSONAndByForm"}, "internal/upstream/videos TestCorpus", "internal/upstream/videos TestRequestJSON")},
 	{name: "`POST /v1/videos`, a form with a file", pattern: "POST /v1/videos", cells: []cell{
-		yes(goFile, "internal/api TestVideoObjectByJSONAndByForm", "internal/api TestMalformedForms"), no(noStream), no(formOnly), no(formOnly), no(formOnly), yes(everyWay),
+		yes(goFile, "internal/api/httpapi TestVideoObjectByJSONAndByForm", "internal/api/httpapi TestMalformedForms"), no(noStream), no(formOnly), no(formOnly), no(formOnly), yes(everyWay),
 		yes(goFile, "internal/upstream/videos TestRequestForm", "internal/upstream/videos TestFileIsEqualBothWays"), no(noStreamOut),
 	}},
 	{name: "`GET /v1/videos/{id}`", cells: polled([]string{openAIGo, "cmd/service TestOpenAIGoPollsAsOftenAsItIsTold"}, "internal/upstream/videos TestCorpus")},
 	{name: "`GET /v1/videos`", cells: []cell{
-		yes("cmd/service TestOpenAIGoListsVideos", "internal/api TestVideoObjectList"), no(notStreamed), as("ListVideoTasks", "internal/api TestGRPCList"),
+		yes("cmd/service TestOpenAIGoListsVideos", "internal/api/httpapi TestVideoObjectList"), no(notStreamed), as("ListVideoTasks", "internal/api/grpcapi TestGRPCList"),
 		no(onlyRequests), no(onlyRequests), no(noEvent), no(ownList), no(noStreamOut),
 	}},
 	{name: "`GET /v1/videos/{id}/content`", cells: []cell{
-		as("bytes", everyWay, openAIGo, "internal/api TestContentRanges", "internal/api TestContentHead"), no(notStreamed),
-		as("DownloadVideo", everyWay, "internal/api TestContentOfALongFileComesInPieces"),
+		as("bytes", everyWay, openAIGo, "internal/api/httpapi TestContentRanges", "internal/api/httpapi TestContentHead"), no(notStreamed),
+		as("DownloadVideo", everyWay, "internal/api/httpapi TestContentOfALongFileComesInPieces"),
 		no(onlyRequests), no(onlyRequests), no(noEvent), as("bytes", everyWay, "internal/content TestPathIsReadWithTheKey"), no(noStreamOut),
 	}},
 	{name: "`DELETE /v1/videos/{id}`", cells: []cell{
@@ -132,7 +132,7 @@ var klingRows = []row{
 }
 
 var klingList = []cell{
-	yes(klingPages, "internal/api TestVendorListByPageNumber", "internal/upstream/kling TestTasksReply"), no(notStreamed), as("ListVideoTasks", "internal/api TestGRPCList"),
+	yes(klingPages, "internal/api/httpapi TestVendorListByPageNumber", "internal/upstream/kling TestTasksReply"), no(notStreamed), as("ListVideoTasks", "internal/api/grpcapi TestGRPCList"),
 	no(onlyRequests), no(onlyRequests), no(noEvent), no(ownList), no(noStreamOut),
 }
 
@@ -151,7 +151,7 @@ const chatPattern = "POST /v1/chat/completions"
 
 var chatRows = []row{
 	{name: "`POST /v1/chat/completions`", cells: []cell{
-		yes(chatWays, "internal/api TestOpenAIChat"), no(wholeOnly), as("CreateChatCompletion", chatWays, grpcChat),
+		yes(chatWays, "internal/api/httpapi TestOpenAIChat"), no(wholeOnly), as("CreateChatCompletion", chatWays, grpcChat),
 		no(waitedFor), no(waitedFor), yes("internal/inline TestComplete"), yes(chatWays, "internal/upstream/chat TestCorpus"), no(wholeOnly),
 	}},
 	{name: "`POST /v1/chat/completions`, `stream: true`", pattern: chatPattern, cells: []cell{
@@ -159,15 +159,15 @@ var chatRows = []row{
 		no(waitedFor), no(waitedFor), yes("internal/inline TestStreamIsWhatSubscribersSee"), no(streamOnly), yes(chatWays, "internal/upstream/chat TestCorpus"),
 	}},
 	{name: "`POST /v1/chat/completions`, `Prefer: respond-async`", pattern: chatPattern, cells: []cell{
-		yes("internal/api TestChatRespondAsync"), no(asyncOnly), as("SubmitChatCompletion", queuedChat),
+		yes("internal/api/httpapi TestChatRespondAsync"), no(asyncOnly), as("SubmitChatCompletion", queuedChat),
 		yes(chatWays), yes(chatWays), yes(chatWays), no(genbusOnly), no(genbusOnly),
 	}},
 	{name: "`GET /v1/models`", cells: []cell{
-		yes(models, "internal/api TestOpenAIModels"), no(notStreamed), as("ListModels", everyRule),
+		yes(models, "internal/api/httpapi TestOpenAIModels"), no(notStreamed), as("ListModels", everyRule),
 		no(onlyRequests), no(onlyRequests), no(noEvent), yes(models, "internal/upstream TestListModels", "internal/routes TestModelsAreMerged"), no(notStreamed),
 	}},
 	{name: "`GET /v1/models/{model...}`", cells: []cell{
-		yes("internal/api TestOpenAIModels"), no(notStreamed), as("ListModels", everyRule),
+		yes("internal/api/httpapi TestOpenAIModels"), no(notStreamed), as("ListModels", everyRule),
 		no(onlyRequests), no(onlyRequests), no(noEvent), no(listOnly), no(notStreamed),
 	}},
 }
@@ -175,29 +175,29 @@ var chatRows = []row{
 var ownRows = []row{
 	{name: "`GET /v1/video/generations/{id}/events`", cells: []cell{no(streamPath), yes(sseVideo), as("WatchVideoTask", grpcVideo, everyWay)}},
 	{name: "`POST /genbus/v1/videos`", cells: []cell{yes(gateway), no(noStream), as("CreateVideoTask", grpcVideo)}},
-	{name: "`GET /genbus/v1/videos`", cells: []cell{yes(gateway), no(notStreamed), as("ListVideoTasks", "internal/api TestGRPCList")}},
+	{name: "`GET /genbus/v1/videos`", cells: []cell{yes(gateway), no(notStreamed), as("ListVideoTasks", "internal/api/grpcapi TestGRPCList")}},
 	{name: "`GET /genbus/v1/videos/{id}`", cells: []cell{yes(gateway), yes(sseVideo), as("GetVideoTask", grpcVideo)}},
 	{name: "`GET /genbus/v1/videos/{id}/events`", cells: []cell{no(streamPath), yes(sseVideo), as("WatchVideoTask", grpcVideo)}},
-	{name: "`GET /genbus/v1/videos/{id}/content`, the handler of `/v1/videos/{id}/content`", pattern: "GET /genbus/v1/videos/{id}/content", cells: []cell{as("bytes", "internal/api TestContentRanges"), no(notStreamed), as("DownloadVideo", everyWay)}},
-	{name: "`POST /genbus/v1/videos/{id}/cancel`", cells: []cell{yes(gateway), no(notStreamed), as("CancelVideoTask", "internal/api TestGRPCCancel")}},
+	{name: "`GET /genbus/v1/videos/{id}/content`, the handler of `/v1/videos/{id}/content`", pattern: "GET /genbus/v1/videos/{id}/content", cells: []cell{as("bytes", "internal/api/httpapi TestContentRanges"), no(notStreamed), as("DownloadVideo", everyWay)}},
+	{name: "`POST /genbus/v1/videos/{id}/cancel`", cells: []cell{yes(gateway), no(notStreamed), as("CancelVideoTask", "internal/api/grpcapi TestGRPCCancel")}},
 	{name: "`DELETE /genbus/v1/videos/{id}`", cells: []cell{yes(eraseEnded, deleted), no(notStreamed), as("DeleteVideoTask", eraseEnded)}},
 	{name: "`POST /genbus/v1/chats`", cells: []cell{yes(everyRule), no(asyncOnly), as("SubmitChatCompletion", queuedChat)}},
 	{name: "`GET /genbus/v1/chats/{id}`", cells: []cell{yes(sseChat), yes(sseChat), as("GetChatCompletion", queuedChat)}},
 	{name: "`GET /genbus/v1/chats/{id}/events`", cells: []cell{no(streamPath), yes(sseChat), as("WatchChatCompletion", queuedChat)}},
-	{name: "`POST /genbus/v1/chats/{id}/cancel`", cells: []cell{yes("internal/api TestEventNamesAreTheCloudEventsTypes"), no(notStreamed), as("CancelChatCompletion", "internal/api TestGRPCCancel")}},
+	{name: "`POST /genbus/v1/chats/{id}/cancel`", cells: []cell{yes("internal/api/httpapi TestEventNamesAreTheCloudEventsTypes"), no(notStreamed), as("CancelChatCompletion", "internal/api/grpcapi TestGRPCCancel")}},
 	{name: "`GET /genbus/v1/models`", cells: []cell{yes(everyRule), no(notStreamed), as("ListModels", everyRule)}},
 	{name: "`GET /healthz`", cells: []cell{yes(probes), no(notStreamed), no(liveness)}},
 	{name: "`GET /readyz`", cells: []cell{yes(probes), no(notStreamed), no(balanced)}},
-	{name: "`GET /readyz/jobs`", cells: []cell{yes(probes), no(notStreamed), yes("internal/api TestGRPCHealthFollowsReadiness")}},
+	{name: "`GET /readyz/jobs`", cells: []cell{yes(probes), no(notStreamed), yes("internal/api/grpcapi TestGRPCHealthFollowsReadiness")}},
 	{name: "`GET /metrics`", cells: []cell{yes(probes), no(notStreamed), no(scraped)}},
-	{name: "`GET /openapi.json`", cells: []cell{yes("internal/api TestEveryPathIsInTheContract", "internal/api TestEveryOperationAnswersAsDocumented", "cmd/service TestGeneratedClientCompletesAVideo"), no(notStreamed), no(reflected)}},
+	{name: "`GET /openapi.json`", cells: []cell{yes("internal/api/httpapi TestEveryPathIsInTheContract", "internal/api/httpapi TestEveryOperationAnswersAsDocumented", "cmd/service TestGeneratedClientCompletesAVideo"), no(notStreamed), no(reflected)}},
 	{name: "`GET /asyncapi.json`", cells: []cell{yes("internal/contract TestEverySubjectHasAChannel", "cmd/service TestEveryMessageIsAsTheDocumentSays"), no(notStreamed), no(reflected)}},
 	{name: "`GET /docs`", cells: []cell{yes("internal/contract TestPageLoadsNothingFromOutside"), no(notStreamed), no(reflected)}},
 }
 
 // Tests of the operator's work.
 const (
-	operatorCalls   = "internal/api TestOperatorCalls"
+	operatorCalls   = "internal/api/grpcapi TestOperatorCalls"
 	operatorCommand = "cmd/service TestOperatorCommand"
 	operatorRoutes  = "cmd/service TestOperatorRoutesCommand"
 )
@@ -212,12 +212,12 @@ var operatorRows = []row{
 	{name: "Attach the upstream's task, without a create", cells: []cell{
 		as("AttachUpstreamTask", operatorCalls, "internal/operator TestAttachMakesOneJobAndNoCreate", "internal/operator TestAttachAfterACrash", "internal/operator TestAttachInEveryProtocol"), as("attach", "cmd/service TestOperatorAttachCommand"),
 	}},
-	{name: "Cancel a job of either kind", cells: []cell{as("CancelJob", operatorCalls, "internal/api TestOperatorCancels"), as("cancel", "cmd/service TestOperatorCancelCommand")}},
+	{name: "Cancel a job of either kind", cells: []cell{as("CancelJob", operatorCalls, "internal/api/grpcapi TestOperatorCancels"), as("cancel", "cmd/service TestOperatorCancelCommand")}},
 	{name: "Erase a job of either kind", cells: []cell{as("EraseJob", operatorCalls, "internal/operator TestErase"), as("erase", operatorCommand)}},
 	{name: "See how routes are doing", cells: []cell{as("ListRoutes", operatorCalls, "internal/operator TestPause"), as("routes", operatorRoutes)}},
-	{name: "Pause a route", cells: []cell{as("PauseRoute", operatorCalls, "internal/operator TestPause", "internal/api TestPausedRouteRefusesInlineChats"), as("pause", operatorRoutes)}},
+	{name: "Pause a route", cells: []cell{as("PauseRoute", operatorCalls, "internal/operator TestPause", "internal/api/grpcapi TestPausedRouteRefusesInlineChats"), as("pause", operatorRoutes)}},
 	{name: "Resume it", cells: []cell{as("ResumeRoute", operatorCalls, "internal/operator TestPause"), as("resume", operatorRoutes)}},
-	{name: "Tenants, and strangers, are refused", cells: []cell{yes("internal/api TestOperatorMethodsAreForOperators", "internal/api TestAnOperatorsKeyIsNoTenants"), yes("cmd/service TestOperatorCommandIsRefused")}},
+	{name: "Tenants, and strangers, are refused", cells: []cell{yes("internal/api/grpcapi TestOperatorMethodsAreForOperators", "internal/api/grpcapi TestAnOperatorsKeyIsNoTenants"), yes("cmd/service TestOperatorCommandIsRefused")}},
 }
 
 const (
@@ -230,7 +230,7 @@ const (
 
 var keyRows = []row{
 	{name: "API key, `Authorization: Bearer`", cells: []cell{
-		yes("internal/api TestTenantsAreApartOnEveryPath", "internal/api TestTenantsAreApartOnEveryMethod", "internal/api TestGRPCKeys", "internal/config TestTenant"),
+		yes("internal/api/httpapi TestTenantsAreApartOnEveryPath", "internal/api/grpcapi TestTenantsAreApartOnEveryMethod", "internal/api/grpcapi TestGRPCKeys", "internal/config TestTenant"),
 		yes(chained, "internal/upstream TestNewRequestHeader", "internal/upstream/primary TestCreateRequest"),
 	}},
 	{name: "JWT of a key pair (Kling)", cells: []cell{
@@ -246,7 +246,7 @@ var keyRows = []row{
 var everywhereRows = []row{
 	{name: "A task of each protocol can be read, and its content downloaded, in the form of every other", cells: []cell{yes(everyWay)}},
 	{name: "What a vendor adds to chats reaches every reader: by HTTP byte for byte, by gRPC, in events", cells: []cell{yes("cmd/service TestVendorFieldsOfChatsReachEveryReader")}},
-	{name: "Every refusal on a vendor's path has the vendor's envelope", cells: []cell{yes("internal/api TestVendorRefusals")}},
+	{name: "Every refusal on a vendor's path has the vendor's envelope", cells: []cell{yes("internal/api/httpapi TestVendorRefusals")}},
 	{name: "Each protocol is called where its vendor or a gateway has it", cells: []cell{yes("internal/routes TestWhereEachProtocolIsCalled")}},
 	{name: "A model is not reached by the path of another protocol, and the refusal names the right path", cells: []cell{yes(wrongPath)}},
 	{name: "A body is read in the protocol of the model's route", cells: []cell{yes("internal/admission TestFormIsFoundByTheModelsRoute")}},
@@ -265,7 +265,7 @@ var everywhereRows = []row{
 	{name: "Limits for each key hold, and places are given back", cells: []cell{yes("internal/consumer TestPlacesAreGivenBack", "internal/pool TestThePoolKeepsItsRules")}},
 	{name: "A breaker keeps jobs from an upstream that fails", cells: []cell{yes("internal/pool TestBreakerOpens", "internal/pool TestWhatTheBreakerCounts")}},
 	{name: "A result is archived before its task completes", cells: []cell{yes("internal/consumer TestArchive", "internal/content TestArchive")}},
-	{name: "A copy is served when its upstream and its URL are gone", cells: []cell{yes("internal/api TestContentOfACopyOutlivesItsUpstream")}},
+	{name: "A copy is served when its upstream and its URL are gone", cells: []cell{yes("internal/api/httpapi TestContentOfACopyOutlivesItsUpstream")}},
 	{name: "A task that was erased leaves nothing, on one node and on three", cells: []cell{yes(eraseEnded, eraseRuns, "cmd/service TestEraseEndsThoseWhoWatch", "cmd/service TestEraseBelongsToTheTenant", "internal/tasklog TestEraseLeavesNothing", "internal/queue TestReleasedTakesNothingAway")}},
 	{name: "The SDKs of OpenAI for Go and Node, and clients of Kling and Jimeng that sign, work with nothing but another address", cells: []cell{yes(openAIGo, goChats, "cmd/service TestNodeClients/openai.mjs", kling, jimeng)}},
 	{name: "The AI SDK, LangChain, nats.js and the CloudEvents SDKs for Go and JavaScript work against `serve --sandbox` ([clients.md](clients.md#clients-that-are-tested))", cells: []cell{yes(
@@ -273,11 +273,11 @@ var everywhereRows = []row{
 		"cmd/service TestGoClients/CloudEvents", "internal/publisher TestCloudEventsGo", "internal/publisher TestCloudEventsJavaScript")}},
 	{name: "grpcurl and the nats command line work against `serve --sandbox`", cells: []cell{yes("cmd/service TestCommandLineClients/grpcurl", "cmd/service TestCommandLineClients/nats")}},
 	{name: "genbus can be the upstream of genbus, in every protocol", cells: []cell{yes(chained)}},
-	{name: "Content is not asked for before a task has completed", cells: []cell{yes("internal/api TestContentIsNotAskedForBeforeCompletion")}},
+	{name: "Content is not asked for before a task has completed", cells: []cell{yes("internal/api/httpapi TestContentIsNotAskedForBeforeCompletion")}},
 	{name: "A key goes to its own upstream only, whatever the upstream redirects to", cells: []cell{yes(
-		"internal/content TestForeignURLIsReadWithoutKey", "internal/content TestRedirectToAStrangerLosesTheKey", "internal/content TestStrangerCannotUseTheKey", "internal/content TestDowngradeLosesTheKey", "internal/api TestContentKeyStaysWithItsUpstream")}},
-	{name: "Results at private addresses are not read", cells: []cell{yes("internal/content TestPrivateAddressesAreBlocked", "internal/content TestProxiesOnlyWherePrivateAddressesAreAllowed", "internal/api TestContentAtForbiddenAddresses")}},
-	{name: "A download is a range, a part or the whole, and never a part that looks whole", cells: []cell{yes("internal/content TestRanges", "internal/content TestShortBody", "internal/api TestContentThatBreaksOff", "internal/content TestMemoryStaysSmall")}},
+		"internal/content TestForeignURLIsReadWithoutKey", "internal/content TestRedirectToAStrangerLosesTheKey", "internal/content TestStrangerCannotUseTheKey", "internal/content TestDowngradeLosesTheKey", "internal/api/httpapi TestContentKeyStaysWithItsUpstream")}},
+	{name: "Results at private addresses are not read", cells: []cell{yes("internal/content TestPrivateAddressesAreBlocked", "internal/content TestProxiesOnlyWherePrivateAddressesAreAllowed", "internal/api/httpapi TestContentAtForbiddenAddresses")}},
+	{name: "A download is a range, a part or the whole, and never a part that looks whole", cells: []cell{yes("internal/content TestRanges", "internal/content TestShortBody", "internal/api/httpapi TestContentThatBreaksOff", "internal/content TestMemoryStaysSmall")}},
 }
 
 const notThere = `

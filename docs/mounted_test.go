@@ -17,13 +17,13 @@ import (
 	"github.com/genbus/genbus/internal/protocol"
 )
 
-// mounted are the patterns of all paths that internal/api serves: those that its
+// mounted are the patterns of all paths that internal/api/httpapi serves: those that its
 // source mounts by a constant, those of the generated gateway, and those of the
 // vendors' surfaces below their default segments.
 func mounted(t *testing.T) []string {
 	t.Helper()
 	var out []string
-	for _, tree := range parsePackage(t, "internal/api", func(file string) bool { return !strings.HasSuffix(file, "_test.go") }) {
+	for _, tree := range parsePackage(t, "internal/api/httpapi", func(file string) bool { return !strings.HasSuffix(file, "_test.go") }) {
 		consts := constants(tree)
 		ast.Inspect(tree, func(n ast.Node) bool {
 			switch n := n.(type) {
@@ -45,7 +45,7 @@ func mounted(t *testing.T) []string {
 		}
 	}
 	if len(out) < 20 {
-		t.Fatalf("internal/api mounts %d paths: it does so in another way now", len(out))
+		t.Fatalf("internal/api/httpapi mounts %d paths: it does so in another way now", len(out))
 	}
 	return out
 }

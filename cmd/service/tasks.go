@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/api"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 )
@@ -99,7 +99,7 @@ func statusOf(word string) (genbusv1.JobStatus, error) {
 
 func (p printer) tasks(m *genbusv1.ListVideoTasksResponse) error {
 	if p.json {
-		return p.asJSON(api.WithoutExecution(m))
+		return p.asJSON(body.WithoutExecution(m))
 	}
 	if len(m.GetTasks()) == 0 {
 		return p.say(m, "no tasks")
@@ -155,7 +155,7 @@ func (g tasksGet) Run(ctx context.Context, c *tasksCommand, out io.Writer) error
 // video writes a task, one property a line.
 func (p printer) video(answer *genbusv1.GetVideoTaskResponse) error {
 	if p.json {
-		return p.asJSON(api.WithoutExecution(answer))
+		return p.asJSON(body.WithoutExecution(answer))
 	}
 	t := answer.GetTask()
 	rows := []string{
@@ -174,7 +174,7 @@ func (p printer) video(answer *genbusv1.GetVideoTaskResponse) error {
 // chat writes a chat, one property a line, and its reply.
 func (p printer) chat(answer *genbusv1.GetChatCompletionResponse) error {
 	if p.json {
-		return p.asJSON(api.WithoutExecution(answer))
+		return p.asJSON(body.WithoutExecution(answer))
 	}
 	c := answer.GetChat()
 	rows := []string{
@@ -212,12 +212,12 @@ func (g tasksCancel) Run(ctx context.Context, c *tasksCommand, out io.Writer) er
 			if err != nil {
 				return err
 			}
-			return call.say(api.WithoutExecution(answer), "%s is %s", g.ID, task.StatusWord(answer.GetChat().GetStatus()))
+			return call.say(body.WithoutExecution(answer), "%s is %s", g.ID, task.StatusWord(answer.GetChat().GetStatus()))
 		}
 		answer, err := call.videos.CancelVideoTask(ctx, &genbusv1.CancelVideoTaskRequest{Id: g.ID})
 		if err != nil {
 			return err
 		}
-		return call.say(api.WithoutExecution(answer), "%s is %s", g.ID, task.StatusWord(answer.GetTask().GetStatus()))
+		return call.say(body.WithoutExecution(answer), "%s is %s", g.ID, task.StatusWord(answer.GetTask().GetStatus()))
 	})
 }

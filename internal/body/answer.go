@@ -3,9 +3,10 @@ package body
 import (
 	"unicode/utf8"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/task"
-	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
 // The answers below are always valid JSON: text that is not UTF-8 is mended, and

@@ -5,8 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
 const deltaBlock = `{"id":"chatcmpl-9f3Ab7Qx","object":"chat.completion.chunk","created":1795216476,` +

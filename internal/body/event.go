@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"time"
 
-	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/task"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/task"
 )
 
 // EventJSON writes a *VideoTaskEvent, *ChatEvent, *ChatChunk or *UsageEvent as one

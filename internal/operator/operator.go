@@ -1,6 +1,6 @@
 // Package operator is what whoever runs genbus can do about failures: look at dead
 // letters and make jobs of them, erase jobs, and pause routes. It does not know who
-// calls: internal/api lets operators in, and nobody else.
+// calls: internal/api/grpcapi lets operators in, and nobody else.
 package operator
 
 import (

@@ -17,7 +17,10 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/genbus/genbus/internal/admission"
-	"github.com/genbus/genbus/internal/api"
+	"github.com/genbus/genbus/internal/api/core"
+	"github.com/genbus/genbus/internal/api/grpcapi"
+	"github.com/genbus/genbus/internal/api/httpapi"
+	"github.com/genbus/genbus/internal/api/natsapi"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/chatlog"
 	"github.com/genbus/genbus/internal/config"
@@ -57,7 +60,8 @@ type Service struct {
 	endLog   func()
 	consumer *consumer.Consumer
 	inline   *inline.Runner
-	api      *api.Server
+	core     *core.Core
+	grpc     *grpcapi.Server
 
 	http     *http.Server
 	httpAddr net.Listener
@@ -97,18 +101,7 @@ func New(ctx context.Context, cfg *config.Config, log *slog.Logger, version stri
 	if err = s.broker.EnsureStreams(ctx); err != nil {
 		return nil, err
 	}
-	if err = s.startWork(ctx); err != nil {
-		return nil, err
-	}
-	s.http = &http.Server{
-		Handler:           s.api.HTTPHandler(),
-		ReadHeaderTimeout: cfg.HTTP.ReadHeaderTimeout,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    MaxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-	}
-	s.endCalls, err = s.api.StartCalls(s.broker.Conn())
-	return s, err
+	return s, s.startWork(ctx)
 }
 
 // tracingEnv is the environment that tracing reads: none when it is switched
@@ -149,20 +142,50 @@ func (s *Service) startWork(ctx context.Context) error {
 	}
 	s.addChecks()
 	eraser := erasure.Eraser{Broker: s.broker, Queue: jobs, Log: s.tasks, Bodies: bodies}
-	var err error
-	s.api, err = api.New(ctx, api.Options{
-		Config: s.live, Names: s.broker.Names(), Admission: adm, Queue: jobs, Log: s.tasks, Bodies: bodies, Uploads: uploads, Eraser: eraser,
-		Operator: operator.New(operator.Options{
-			Config: s.live, Broker: s.broker, Log: s.tasks, Bodies: bodies, Uploads: uploads, Admission: adm, Queue: jobs, Routes: s.routes, Eraser: eraser, Logger: s.log,
-		}),
-		Content: s.content, Routes: s.routes, Inline: s.inline,
+	s.core = core.New(core.Options{
+		Config: s.live, Admission: adm, Queue: jobs, Log: s.tasks, Bodies: bodies, Eraser: eraser, Routes: s.routes, Content: s.content, Inline: s.inline,
 		Chats:  chatlog.New(s.broker, s.tasks, bodies, chatlog.Options{ReaderBuffer: int(s.cfg.Limits.SlowReaderBytes)}),
-		Health: s.health, Metrics: s.metrics, Tracing: s.tracing, Logger: s.log, Version: s.version,
+		Logger: s.log,
+	})
+	op := operator.New(operator.Options{
+		Config: s.live, Broker: s.broker, Log: s.tasks, Bodies: bodies, Uploads: uploads, Admission: adm, Queue: jobs, Routes: s.routes, Eraser: eraser, Logger: s.log,
+	})
+	if err := s.buildServers(ctx, op); err != nil {
+		return err
+	}
+	if err := s.consumer.Start(ctx); err != nil {
+		return err
+	}
+	var err error
+	s.endCalls, err = natsapi.Start(ctx, s.broker.Conn(), natsapi.Options{
+		Core: s.core, Names: s.broker.Names(), Uploads: uploads, Tracing: s.tracing, Logger: s.log, Version: s.version,
+	})
+	return err
+}
+
+// buildServers builds the servers of gRPC and HTTP, whose gateway calls the former.
+func (s *Service) buildServers(ctx context.Context, op *operator.Operator) (err error) {
+	s.grpc, err = grpcapi.New(grpcapi.Options{
+		Core: s.core, Config: s.live, Routes: s.routes, Operator: op, Health: s.health, Metrics: s.metrics, Tracing: s.tracing, Logger: s.log,
 	})
 	if err != nil {
 		return err
 	}
-	return s.consumer.Start(ctx)
+	handler, err := httpapi.New(ctx, httpapi.Options{
+		Core: s.core, Config: s.live, Names: s.broker.Names(), Routes: s.routes, GRPC: s.grpc.InProcess(),
+		Health: s.health, Metrics: s.metrics, Tracing: s.tracing, Logger: s.log,
+	})
+	if err != nil {
+		return err
+	}
+	s.http = &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: s.cfg.HTTP.ReadHeaderTimeout,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    MaxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	return nil
 }
 
 // followLog begins to hear of every event in the log.
@@ -283,7 +306,7 @@ func (s *Service) Run(ctx context.Context) error {
 	watched, unwatch := context.WithCancel(context.WithoutCancel(ctx))
 	defer unwatch()
 	group.Go(func() error { return ignore(s.http.Serve(s.httpAddr), http.ErrServerClosed) })
-	group.Go(func() error { return ignore(s.api.GRPCServer().Serve(s.grpcAddr), grpc.ErrServerStopped) })
+	group.Go(func() error { return ignore(s.grpc.GRPCServer().Serve(s.grpcAddr), grpc.ErrServerStopped) })
 	group.Go(func() error { return s.health.Run(watched) })
 	reloading := make(chan struct{})
 	go func() {
@@ -317,7 +340,8 @@ func ignore(err, expected error) error {
 func (s *Service) stop(ctx context.Context) error {
 	s.log.Info("stopping", "grace", s.cfg.Shutdown.Grace.String())
 	_ = broker.Wait(ctx, s.cfg.Shutdown.Delay) // ctx has no end
-	s.api.Drain(nil)
+	s.grpc.Drain()
+	s.core.Drain(nil)
 	grace, cancel := context.WithTimeout(ctx, s.cfg.Shutdown.Grace)
 	defer cancel()
 	var group errgroup.Group
@@ -330,7 +354,9 @@ func (s *Service) stop(ctx context.Context) error {
 		}
 		return nil
 	})
-	err := errors.Join(group.Wait(), s.api.Close(), s.http.Close())
+	err := group.Wait()
+	s.core.Close()
+	err = errors.Join(err, s.grpc.Close(), s.http.Close())
 	return errors.Join(err, s.release(ctx))
 }
 
@@ -345,8 +371,9 @@ func (s *Service) abort(ctx context.Context) error {
 	if s.inline != nil {
 		err = errors.Join(err, s.inline.Close(grace))
 	}
-	if s.api != nil {
-		err = errors.Join(err, s.api.Close())
+	if s.grpc != nil {
+		s.core.Close()
+		err = errors.Join(err, s.grpc.Close())
 	}
 	return errors.Join(err, s.release(ctx))
 }

@@ -22,7 +22,7 @@ type Protocol struct {
 	Sign func(accessKey, secretKey string) Authorizer
 	// Bodies reads the create bodies.
 	Bodies Bodies
-	// Surface serves the vendor's own clients; nil where internal/api serves the
+	// Surface serves the vendor's own clients; nil where internal/api/httpapi serves the
 	// paths by hand.
 	Surface Surface
 }

@@ -215,7 +215,7 @@ func TestClientOfSurface(t *testing.T) {
 	}
 }
 
-// serveTasks serves the surface the way internal/api does, over fixed tasks.
+// serveTasks serves the surface the way internal/api/httpapi does, over fixed tasks.
 func serveTasks(tasks map[string]*genbusv1.VideoTask) http.HandlerFunc {
 	s := surface{}
 	answer := func(r *http.Request, raw []byte) (int, []byte) {

@@ -1,0 +1,135 @@
+package apitest
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// VideoRequest is a create with a prompt.
+func VideoRequest(prompt string) *genbusv1.CreateVideoTaskRequest {
+	return &genbusv1.CreateVideoTaskRequest{Request: &genbusv1.VideoRequest{
+		Body: &genbusv1.VideoRequest_Video{Video: &genbusv1.VideoGeneration{Model: "sandbox-video", Prompt: prompt}},
+	}}
+}
+
+// NoModel is a request that is refused, whichever way it comes.
+func NoModel() *genbusv1.CreateVideoTaskRequest {
+	r := VideoRequest("a cat")
+	r.GetRequest().GetVideo().Model = ""
+	return r
+}
+
+// Reason is the code in an error's details.
+func Reason(err error) string {
+	for _, d := range status.Convert(err).Details() {
+		if info, ok := d.(*errdetails.ErrorInfo); ok && info.GetDomain() == fault.Domain {
+			return info.GetReason()
+		}
+	}
+	return ""
+}
+
+// CheckStatus expects an error with a gRPC code and one of ours.
+func CheckStatus(t *testing.T, err error, code codes.Code, why fault.Code) {
+	t.Helper()
+	if status.Code(err) != code || Reason(err) != string(why) {
+		t.Errorf("%v (%s), want %s %s", err, Reason(err), code, why)
+	}
+}
+
+// Listed waits until the list's index has heard of a task's status.
+func (w *World) Listed(id string, s genbusv1.JobStatus) {
+	w.T.Helper()
+	w.Await(id+" in the list", func() bool {
+		page := Must[tasklog.Page](w.T)(w.Log.List(w.T.Context(), tasklog.Query{Kind: subject.Video, Tenant: "default", Status: s}))
+		return slices.ContainsFunc(page.Jobs, func(e tasklog.Entry) bool { return e.Job.GetId() == id })
+	})
+}
+
+// Caller calls any method, with a message in JSON.
+type Caller struct {
+	T    testing.TB
+	Conn *grpc.ClientConn
+}
+
+// Reply is the first message of an answer, in JSON, and its header.
+type Reply struct {
+	Text   string
+	Header metadata.MD
+}
+
+// patience is enough for an answer, and what is left of it is waited for where
+// there is none.
+const patience = 2 * time.Second
+
+// Call sends one message to a method with an API key, and gives the first answer.
+func (c Caller) Call(key, method, body string) (Reply, error) {
+	c.T.Helper()
+	ctx, cancel := context.WithTimeout(c.T.Context(), patience)
+	defer cancel()
+	if key != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+key)
+	}
+	in, out := c.messages(method)
+	if err := protojson.Unmarshal([]byte(body), in); err != nil {
+		c.T.Fatalf("%s: %v", method, err)
+	}
+	s, err := c.Conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, method)
+	if err != nil {
+		c.T.Fatal(err)
+	}
+	if err := s.SendMsg(in); err != nil {
+		c.T.Fatal(err)
+	}
+	if err := s.CloseSend(); err != nil {
+		c.T.Fatal(err)
+	}
+	err = s.RecvMsg(out)
+	header, _ := s.Header() // the error is that of the call
+	return Reply{Text: protojson.Format(out), Header: header}, err
+}
+
+// messages are a request and an answer of a method.
+func (c Caller) messages(method string) (in, out proto.Message) {
+	c.T.Helper()
+	service, name, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
+	d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(service))
+	if err != nil {
+		c.T.Fatal(err)
+	}
+	m := d.(protoreflect.ServiceDescriptor).Methods().ByName(protoreflect.Name(name)) //nolint:forcetypeassert // a service is one
+	return c.message(m.Input()), c.message(m.Output())
+}
+
+func (c Caller) message(d protoreflect.MessageDescriptor) proto.Message {
+	c.T.Helper()
+	t, err := protoregistry.GlobalTypes.FindMessageByName(d.FullName())
+	if err != nil {
+		c.T.Fatal(err)
+	}
+	return t.New().Interface()
+}
+
+// JobID is the id that a tenant's request has by its name.
+func JobID(kind subject.Kind, tenant, requestID string) string {
+	return admission.Request{Kind: kind, Tenant: tenant, RequestID: requestID}.JobID()
+}

@@ -1,0 +1,41 @@
+package apitest
+
+import (
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/genbus/genbus/internal/api/natsapi"
+)
+
+// Calls starts the endpoints on the world's own connection.
+func (w *World) Calls() (stop func()) {
+	w.T.Helper()
+	end, err := natsapi.Start(w.T.Context(), w.Broker.Conn(), natsapi.Options{
+		Core: w.Core, Names: w.Broker.Names(), Uploads: w.Uploads, Tracing: tracing, Logger: w.parts.Logger, Version: "v1.2.3",
+	})
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	stop = sync.OnceFunc(func() {
+		if err := end(); err != nil {
+			w.T.Error(err)
+		}
+		if err := end(); err != nil {
+			w.T.Errorf("a second stop: %v", err)
+		}
+	})
+	w.T.Cleanup(stop)
+	return stop
+}
+
+// Call sends a NATS request, and waits for its answer.
+func (w *World) Call(subj string, header nats.Header, data []byte) *nats.Msg {
+	w.T.Helper()
+	m, err := w.Broker.Conn().RequestMsg(&nats.Msg{Subject: subj, Header: header, Data: data}, 10*time.Second)
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	return m
+}

@@ -1,0 +1,461 @@
+// Package apitest is a whole API for tests, without a consumer: a broker and a
+// sandbox of their own, the core, and every ingress over it.
+package apitest
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace/noop"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/api/core"
+	"github.com/genbus/genbus/internal/api/grpcapi"
+	"github.com/genbus/genbus/internal/api/httpapi"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/chatlog"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/content"
+	"github.com/genbus/genbus/internal/erasure"
+	"github.com/genbus/genbus/internal/inline"
+	"github.com/genbus/genbus/internal/natsreq"
+	"github.com/genbus/genbus/internal/operator"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/queue"
+	"github.com/genbus/genbus/internal/quota"
+	"github.com/genbus/genbus/internal/routes"
+	"github.com/genbus/genbus/internal/sandbox"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// World is a whole service without a consumer: tests write what a consumer would.
+type World struct {
+	T       testing.TB
+	Cfg     *config.Config
+	Broker  *broker.Broker
+	Log     *tasklog.Log
+	Enc     publisher.Encoder
+	Sandbox *sandbox.Server
+	Metrics *telemetry.Metrics
+	Health  *telemetry.Health
+	Uploads *natsreq.Uploads
+	Core    *core.Core
+	GRPC    *grpcapi.Server
+	Handler *httpapi.Handler
+	HTTP    *httptest.Server
+	Client  *http.Client
+
+	parts Parts
+}
+
+// Parts are what a test may replace before the servers are built.
+type Parts struct {
+	Logger *slog.Logger
+	Routes *routes.Table
+}
+
+var tracing = telemetry.Tracing{Provider: noop.NewTracerProvider(), Propagator: propagation.TraceContext{}}
+
+// New starts one. change may alter the configuration before it is used.
+func New(t testing.TB, change ...func(*config.Config)) *World {
+	t.Helper()
+	return NewWith(t, change, func(*Parts) {})
+}
+
+// NewWith is New; alter may replace parts.
+func NewWith(t testing.TB, change []func(*config.Config), alter func(*Parts)) *World {
+	t.Helper()
+	w := &World{T: t, Broker: brokertest.Single(t), Metrics: telemetry.NewMetrics("test"), Health: &telemetry.Health{}}
+	w.startSandbox()
+	w.Cfg = config.Default()
+	if err := w.Cfg.AddSandbox(w.Sandbox.URL()); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range change {
+		f(w.Cfg)
+	}
+	if err := w.Cfg.Prepare(); err != nil {
+		t.Fatal(err)
+	}
+	w.startLog()
+	w.startAPI(alter)
+	return w
+}
+
+func (w *World) startSandbox() {
+	s, err := sandbox.Start("127.0.0.1:0", sandbox.Options{ChunkInterval: time.Millisecond, ChunkCount: 5})
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	w.Sandbox = s
+	w.T.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			w.T.Error(err)
+		}
+	})
+}
+
+func (w *World) startLog() {
+	w.Enc = publisher.Encoder{Names: w.Broker.Names()}
+	w.Log = tasklog.New(tasklog.Options{Broker: w.Broker, Encoder: w.Enc, Metrics: w.Metrics, Logger: brokertest.Logger(w.T)})
+	ctx, cancel := context.WithCancel(context.Background())
+	wait, err := w.Log.Start(ctx)
+	if err != nil {
+		cancel()
+		w.T.Fatal(err)
+	}
+	w.T.Cleanup(func() {
+		cancel()
+		wait()
+	})
+}
+
+func (w *World) startAPI(alter func(*Parts)) {
+	table, err := routes.New(w.Cfg, w.Metrics, brokertest.Logger(w.T))
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	bodies, reader := broker.NewBodies(w.Broker), content.NewReader(content.Options{})
+	live := config.NewLive(w.Cfg)
+	letters := quota.NewLetters(live, w.Broker)
+	jobs := queue.New(live, w.Broker, w.Log, letters)
+	adm := admission.New(admission.Options{Config: live, Broker: w.Broker, Log: w.Log, Bodies: bodies, Queue: jobs, Letters: letters, Metrics: w.Metrics})
+	uploads := natsreq.NewUploads(bodies, brokertest.Logger(w.T))
+	runner := inline.New(inline.Options{
+		Config: live, Admission: adm, Routes: table, Log: w.Log, Broker: w.Broker, Encoder: w.Enc,
+		Bodies: bodies, Metrics: w.Metrics, Logger: brokertest.Logger(w.T),
+	})
+	eraser := erasure.Eraser{Broker: w.Broker, Queue: jobs, Log: w.Log, Bodies: bodies}
+	w.Uploads, w.parts = uploads, Parts{Logger: brokertest.Logger(w.T), Routes: table}
+	alter(&w.parts)
+	w.Core = core.New(core.Options{
+		Config: live, Admission: adm, Queue: jobs, Log: w.Log, Bodies: bodies, Eraser: eraser, Routes: table, Content: reader, Inline: runner,
+		Chats:  chatlog.New(w.Broker, w.Log, bodies, chatlog.Options{SettleWait: 100 * time.Millisecond}),
+		Logger: w.parts.Logger,
+	})
+	op := operator.New(operator.Options{
+		Config: live, Broker: w.Broker, Log: w.Log, Bodies: bodies, Uploads: uploads, Admission: adm, Queue: jobs, Routes: table, Eraser: eraser, Logger: brokertest.Logger(w.T),
+	})
+	w.startServers(live, op)
+	w.T.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			w.T.Errorf("close: %v", err)
+		}
+		w.Client.CloseIdleConnections()
+		w.HTTP.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := runner.Close(ctx); err != nil {
+			w.T.Errorf("inline: %v", err)
+		}
+		table.Close()
+		reader.Close()
+	})
+}
+
+func (w *World) startServers(live *config.Live, op *operator.Operator) {
+	var err error
+	w.GRPC, err = grpcapi.New(grpcapi.Options{
+		Core: w.Core, Config: live, Routes: w.parts.Routes, Operator: op, Health: w.Health, Metrics: w.Metrics, Tracing: tracing, Logger: w.parts.Logger,
+	})
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	w.Handler, err = httpapi.New(w.T.Context(), httpapi.Options{
+		Core: w.Core, Config: live, Names: w.Broker.Names(), Routes: w.parts.Routes, GRPC: w.GRPC.InProcess(),
+		Health: w.Health, Metrics: w.Metrics, Tracing: tracing, Logger: w.parts.Logger,
+	})
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	w.HTTP = httptest.NewUnstartedServer(w.Handler)
+	w.HTTP.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	w.HTTP.Start()
+	w.Client = &http.Client{Transport: &http.Transport{}, Timeout: time.Minute}
+}
+
+// Drain begins the end of the servers, as the service does.
+func (w *World) Drain(cause error) {
+	w.GRPC.Drain()
+	w.Core.Drain(cause)
+}
+
+// Close ends them. It may be called twice.
+func (w *World) Close() error {
+	w.Core.Close()
+	return w.GRPC.Close()
+}
+
+// TwoTenants configures a key for each of two tenants.
+func TwoTenants(c *config.Config) {
+	c.APIKeys = []config.APIKey{
+		{Tenant: "acme", KeyEnv: "ACME", Key: config.NewSecret("key-acme")},
+		{Tenant: "globex", KeyEnv: "GLOBEX", Key: config.NewSecret("key-globex")},
+	}
+}
+
+// Answer is an HTTP answer that was read whole.
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   string
+}
+
+// JSON is the body, decoded.
+func (a Answer) JSON(t testing.TB) map[string]any {
+	t.Helper()
+	var v map[string]any
+	if err := json.Unmarshal([]byte(a.Body), &v); err != nil {
+		t.Fatalf("status %d, body %q: %v", a.Status, a.Body, err)
+	}
+	return v
+}
+
+// ErrorCode is the code of the error envelope.
+func (a Answer) ErrorCode(t testing.TB) string {
+	t.Helper()
+	e, _ := a.JSON(t)["error"].(map[string]any)
+	code, _ := e["code"].(string)
+	return code
+}
+
+// Request builds a request; headers are name and value by turns.
+func (w *World) Request(method, path, body string, headers ...string) *http.Request {
+	w.T.Helper()
+	var reader io.Reader = http.NoBody
+	if body != "" {
+		reader = strings.NewReader(body)
+	}
+	r, err := http.NewRequestWithContext(w.T.Context(), method, w.HTTP.URL+path, reader)
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	return r
+}
+
+// Do sends a request and reads the answer, which it holds to the OpenAPI document.
+func (w *World) Do(method, path, body string, headers ...string) Answer {
+	w.T.Helper()
+	res, err := w.Client.Do(w.Request(method, path, body, headers...))
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	defer res.Body.Close()
+	data, err := io.ReadAll(res.Body)
+	if err != nil {
+		w.T.Fatalf("%s %s: %v after %q", method, path, err, data)
+	}
+	w.checkContract(res, data)
+	return Answer{Status: res.StatusCode, Header: res.Header, Body: string(data)}
+}
+
+// Get is Do with GET and no body.
+func (w *World) Get(path string, headers ...string) Answer {
+	w.T.Helper()
+	return w.Do(http.MethodGet, path, "", headers...)
+}
+
+// Post is Do with POST.
+func (w *World) Post(path, body string, headers ...string) Answer {
+	w.T.Helper()
+	return w.Do(http.MethodPost, path, body, headers...)
+}
+
+// VideoBody is a create of the primary protocol.
+const VideoBody = `{"model":"sandbox-video","prompt":"a cat"}`
+
+// CreateVideo creates a task by HTTP and gives its id.
+func (w *World) CreateVideo(headers ...string) string {
+	w.T.Helper()
+	a := w.Post("/v1/video/generations", VideoBody, headers...)
+	if a.Status != http.StatusOK {
+		w.T.Fatalf("create: %d %s", a.Status, a.Body)
+	}
+	return a.Header.Get("Genbus-Job-Id")
+}
+
+// Must gives a function that passes a value on, and fails the test on an error.
+func Must[T any](t testing.TB) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// Entry reads a job from the log.
+func (w *World) Entry(kind subject.Kind, tenant, id string) tasklog.Entry {
+	w.T.Helper()
+	return Must[tasklog.Entry](w.T)(w.Log.Get(w.T.Context(), subject.TaskName{Kind: kind, Tenant: tenant, ID: id}))
+}
+
+// Commit stores an event made of a transition.
+func (w *World) Commit(e tasklog.Entry, next task.Event, err error) tasklog.Entry {
+	w.T.Helper()
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	return Must[tasklog.Entry](w.T)(w.Log.Commit(w.T.Context(), next, e.Seq))
+}
+
+// StartVideo carries a task to in_progress.
+func (w *World) StartVideo(tenant, id string) tasklog.Entry {
+	w.T.Helper()
+	e, now := w.Entry(subject.Video, tenant, id), time.Now()
+	next, err := task.Submitting(core.VideoOf(e), now, task.Submission{Upstream: "sandbox", Until: now.Add(time.Minute), Deadline: now.Add(time.Hour)})
+	e = w.Commit(e, next, err)
+	next, err = task.Submitted(core.VideoOf(e), now, task.Receipt{UpstreamID: "up_1", Status: "queued"})
+	e = w.Commit(e, next, err)
+	next, _, err = task.Observed(core.VideoOf(e), now, task.Observation{Started: true, Status: "running", Progress: 40})
+	return w.Commit(e, next, err)
+}
+
+// EndVideo completes a task that was started.
+func (w *World) EndVideo(e tasklog.Entry) tasklog.Entry {
+	w.T.Helper()
+	next, err := task.Completed(core.VideoOf(e), time.Now(), task.Result{
+		Videos: []*genbusv1.Video{{Url: "http://x/1.mp4", Format: "mp4", DurationSeconds: 5}}, Metadata: []byte(`{"a":1}`), UpstreamStatus: "succeeded",
+	})
+	return w.Commit(e, next, err)
+}
+
+// StartChat begins an attempt.
+func (w *World) StartChat(tenant, id string) tasklog.Entry {
+	w.T.Helper()
+	e := w.Entry(subject.Chat, tenant, id)
+	next, err := task.Started(core.ChatOf(e), time.Now(), task.Attempt{Upstream: "sandbox", Deadline: time.Now().Add(time.Hour)})
+	return w.Commit(e, next, err)
+}
+
+// Chunk publishes blocks of the running attempt.
+func (w *World) Chunk(e tasklog.Entry, index uint64, blocks ...string) {
+	w.T.Helper()
+	c := &genbusv1.ChatChunk{Id: e.Job.GetId(), Attempt: core.ChatOf(e).GetAttempt(), Index: index, Time: timestamppb.Now()}
+	for _, b := range blocks {
+		c.Blocks = append(c.Blocks, []byte(b))
+	}
+	m, err := w.Enc.Chunk(w.T.Context(), e.Job.GetTenant(), c)
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	if _, err := w.Broker.Publish(w.T.Context(), m); err != nil {
+		w.T.Fatal(err)
+	}
+}
+
+// EndChat completes a chat with a reply.
+func (w *World) EndChat(e tasklog.Entry, reply string, chunks uint64) tasklog.Entry {
+	w.T.Helper()
+	next, err := task.Replied(core.ChatOf(e), time.Now(), task.Reply{JSON: []byte(reply), Chunks: chunks})
+	return w.Commit(e, next, err)
+}
+
+// FailChat ends a chat with an error.
+func (w *World) FailChat(e tasklog.Entry, why *genbusv1.TaskError) tasklog.Entry {
+	w.T.Helper()
+	next, err := task.FailedChat(core.ChatOf(e), time.Now(), 0, why)
+	return w.Commit(e, next, err)
+}
+
+// Dial connects a gRPC client over TCP.
+func (w *World) Dial(opts ...grpc.DialOption) *grpc.ClientConn {
+	w.T.Helper()
+	listener := Must[net.Listener](w.T)(net.Listen("tcp", "127.0.0.1:0"))
+	served := make(chan error, 1)
+	go func() { served <- w.GRPC.GRPCServer().Serve(listener) }()
+	conn := Must[*grpc.ClientConn](w.T)(grpc.NewClient(listener.Addr().String(),
+		append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()))...))
+	w.T.Cleanup(func() {
+		if err := conn.Close(); err != nil {
+			w.T.Error(err)
+		}
+		w.GRPC.GRPCServer().Stop()
+		if err := <-served; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+			w.T.Error(err)
+		}
+	})
+	return conn
+}
+
+// CarryOn does what an owner does, until somebody else ends the task.
+func (w *World) CarryOn(id string) {
+	w.T.Helper()
+	e, now := w.Entry(subject.Video, "default", id), time.Now()
+	step := func(next task.Event, err error) bool {
+		if err != nil {
+			return false // the task has ended
+		}
+		stored, err := w.Log.Commit(w.T.Context(), next, e.Seq)
+		e = stored
+		return err == nil
+	}
+	_ = step(task.Submitting(core.VideoOf(e), now, task.Submission{Upstream: "sandbox", Until: now.Add(time.Minute), Deadline: now.Add(time.Hour)})) &&
+		step(task.Submitted(core.VideoOf(e), now, task.Receipt{UpstreamID: "up_1", Status: "queued"})) &&
+		step(task.Completed(core.VideoOf(e), now, task.Result{Videos: []*genbusv1.Video{{Url: "http://x/1.mp4"}}}))
+}
+
+// Await asks again until it is so, for what has no event.
+func (w *World) Await(what string, is func() bool) {
+	w.T.Helper()
+	ctx, cancel := context.WithTimeoutCause(w.T.Context(), 20*time.Second, fmt.Errorf("%s: not within 20 s", what))
+	defer cancel()
+	for !is() {
+		if err := broker.Wait(ctx, 5*time.Millisecond); err != nil {
+			w.T.Fatal(err)
+		}
+	}
+}
+
+// Begun sends the head of a POST and the first byte of a body that does not come,
+// and reads the answer.
+func (w *World) Begun(path string, headers ...string) Answer {
+	w.T.Helper()
+	conn := Must[net.Conn](w.T)(net.Dial("tcp", strings.TrimPrefix(w.HTTP.URL, "http://")))
+	defer func() { _ = conn.Close() }()
+	var head strings.Builder
+	fmt.Fprintf(&head, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n", path, 31<<20)
+	for i := 0; i < len(headers); i += 2 {
+		fmt.Fprintf(&head, "%s: %s\r\n", headers[i], headers[i+1])
+	}
+	if _, err := io.WriteString(conn, head.String()+"\r\n{"); err != nil {
+		w.T.Fatal(err)
+	}
+	if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		w.T.Fatal(err)
+	}
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		w.T.Fatalf("%s with %v: %v", path, headers, err)
+	}
+	defer res.Body.Close()
+	body := Must[[]byte](w.T)(io.ReadAll(res.Body))
+	return Answer{Status: res.StatusCode, Header: res.Header, Body: string(body)}
+}

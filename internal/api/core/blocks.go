@@ -1,0 +1,169 @@
+package core
+
+import (
+	"context"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// streamQueued follows a queued chat and hands its blocks on.
+func (c *Chats) streamQueued(ctx context.Context, r admission.Request, to Sink) error {
+	e, err := c.jobs.Submit(ctx, r)
+	if err != nil {
+		return err
+	}
+	to.Job(e.Job.GetId(), true)
+	ctx, leave := c.watcher.follow(ctx)
+	defer leave()
+	if err := c.jobs.waitLogged(ctx, e); err != nil {
+		return err
+	}
+	b := &blocks{chats: c, name: e.Name(), to: to}
+	for item, err := range c.watcher.chats.Follow(ctx, e.Name(), "") {
+		switch {
+		case err != nil:
+			return following(Explain(ctx, e.Name(), err))
+		case item.Gap != nil:
+			b.missing = true
+		case item.Chunk != nil:
+			err = b.chunk(item.Chunk)
+		case item.Event != nil && item.Event.Terminal():
+			return b.end(ctx, *item.Event)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return fault.New(fault.Internal, "the events of %s ended before the job did", e.Job.GetId()).ForJob(e.Job.GetId())
+}
+
+// blocks hands the chunks of one chat on as an unbroken row of blocks, or not at
+// all: a caller that was sent blocks cannot be told to forget them.
+type blocks struct {
+	chats   *Chats
+	name    subject.TaskName
+	to      Sink
+	attempt uint32
+	next    uint64 // index of the next block
+	missing bool   // some are gone; the terminal event has the reply
+}
+
+func (b *blocks) chunk(chunk *genbusv1.ChatChunk) error {
+	if chunk.GetAttempt() < b.attempt {
+		return nil
+	}
+	if chunk.GetAttempt() > b.attempt {
+		if b.next > 0 {
+			return b.torn("attempt %d of %s was cut off after %d blocks and is repeated", b.attempt, b.name.ID, b.next)
+		}
+		b.attempt, b.missing = chunk.GetAttempt(), false
+	}
+	if b.missing = b.missing || chunk.GetIndex() > b.next; b.missing {
+		return nil
+	}
+	data := chunk.GetBlocks()
+	// Repeats begin below the next index.
+	for skip := min(b.next-chunk.GetIndex(), uint64(len(data))); skip < uint64(len(data)); skip++ {
+		if err := b.to.Block(data[skip], b.next, false); err != nil {
+			return err
+		}
+		b.next++
+	}
+	return nil
+}
+
+// end is called with the terminal event.
+func (b *blocks) end(ctx context.Context, e tasklog.Entry) error {
+	job := ChatOf(e)
+	if err := ended(job); err != nil {
+		return err
+	}
+	whole := !b.missing && b.attempt == job.GetAttempt() && b.next >= job.GetChunkCount()
+	switch {
+	case whole && b.next > 0:
+		return nil
+	case b.next > 0:
+		return b.torn("blocks of %s from %d on are gone", b.name.ID, b.next)
+	default:
+		return b.whole(ctx, job)
+	}
+}
+
+// whole sends the stored reply as blocks of our own: the job ended long ago and
+// its chunks are gone, or it had none.
+func (b *blocks) whole(ctx context.Context, job *genbusv1.Chat) error {
+	raw, err := b.chats.Reply(ctx, job)
+	if err != nil {
+		return err
+	}
+	made, err := asBlocks(raw)
+	if err != nil {
+		return fault.From(err).ForJob(b.name.ID)
+	}
+	for i, data := range made {
+		if err := b.to.Block(data, uint64(i), false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *blocks) torn(format string, args ...any) error {
+	f := fault.New(fault.StreamTruncated, format, args...).ForJob(b.name.ID)
+	f.Message += "; send the same request again, or read the whole reply by its id"
+	return f
+}
+
+// asBlocks makes a reply into the blocks of a stream: one with all messages and
+// their finish reasons, and one with the usage where there is any.
+func asBlocks(raw []byte) ([][]byte, error) {
+	reply, err := body.ParseCompletion(raw)
+	if err != nil {
+		return nil, err
+	}
+	chunk := &genbusv1.ChatCompletionChunk{
+		Id: reply.GetId(), Object: "chat.completion.chunk", Created: reply.GetCreated(), Model: reply.GetModel(),
+		ServiceTier: reply.ServiceTier, SystemFingerprint: reply.SystemFingerprint, ExtraJson: reply.GetExtraJson(),
+	}
+	for _, choice := range reply.GetChoices() {
+		numberCalls(choice.GetMessage())
+		chunk.Choices = append(chunk.Choices, &genbusv1.ChatChunkChoice{
+			Index: choice.GetIndex(), Delta: choice.GetMessage(), FinishReason: choice.FinishReason,
+			Logprobs: choice.GetLogprobs(), ExtraJson: choice.GetExtraJson(),
+		})
+	}
+	chunks := []*genbusv1.ChatCompletionChunk{chunk}
+	if reply.GetUsage() != nil {
+		chunks = append(chunks, &genbusv1.ChatCompletionChunk{
+			Id: reply.GetId(), Object: "chat.completion.chunk", Created: reply.GetCreated(), Model: reply.GetModel(), Usage: reply.GetUsage(),
+		})
+	}
+	return encodeChunks(chunks)
+}
+
+func encodeChunks(chunks []*genbusv1.ChatCompletionChunk) ([][]byte, error) {
+	out := make([][]byte, 0, len(chunks))
+	for _, c := range chunks {
+		data, err := body.ChunkJSON(c)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, data)
+	}
+	return out, nil
+}
+
+// numberCalls gives tool calls the index by which readers of a stream join them.
+func numberCalls(m *genbusv1.ChatMessage) {
+	for i, call := range m.GetToolCalls() {
+		if call.Index == nil {
+			n := int32(i)
+			call.Index = &n
+		}
+	}
+}

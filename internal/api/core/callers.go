@@ -1,0 +1,115 @@
+package core
+
+import (
+	"strings"
+	"time"
+
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// Callers knows who may call, and how often.
+type Callers struct {
+	cfg       *config.Live
+	admission *admission.Admission
+	log       *tasklog.Log
+	drain     *drain
+}
+
+// Refusal is shutting_down while the process drains, and nil before that.
+func (c *Callers) Refusal() error { return c.drain.refusal() }
+
+// Identify refuses a call while the process drains, and gives the caller that find
+// has found.
+func (c *Callers) Identify(find func() (string, error)) (caller string, err error) {
+	if err := c.Refusal(); err != nil {
+		return "", err
+	}
+	return find()
+}
+
+// Enter is Identify of a tenant, and takes one from the requests that the tenant may
+// send: rate_limited when there is none.
+func (c *Callers) Enter(find func() (string, error)) (tenant string, err error) {
+	if tenant, err = c.Identify(find); err != nil {
+		return "", err
+	}
+	return tenant, c.admission.Request(tenant)
+}
+
+// CheckRateLimit is the second half of Enter for a request by NATS, whose subject has
+// named its tenant.
+func (c *Callers) CheckRateLimit(r admission.Request) error { return c.admission.CheckRateLimit(r) }
+
+// Tenant finds the tenant of an Authorization value. Without configured keys
+// the value does not matter. Only the holder of a valid operator's key is told that
+// the key exists: to other callers all refused keys are alike.
+func (c *Callers) Tenant(authorization string) (string, error) {
+	cfg := c.cfg.Now()
+	key := bearer(authorization)
+	if tenant, ok := cfg.Tenant(key); ok {
+		return tenant, nil
+	}
+	if _, ok := cfg.Operator(key); ok {
+		return "", fault.New(fault.InvalidAPIKey, "the key is an operator's, which opens the operator's methods only; send a tenant's key")
+	}
+	return "", fault.New(fault.InvalidAPIKey, "the API key is missing, unknown or no longer valid; send Authorization: Bearer <key>")
+}
+
+// bearer is the key in an Authorization value, or empty.
+func bearer(authorization string) string {
+	if scheme, rest, ok := strings.Cut(authorization, " "); ok && strings.EqualFold(scheme, "Bearer") {
+		return strings.TrimSpace(rest)
+	}
+	return ""
+}
+
+// Signer finds the tenant whose key pair made a signature.
+func (c *Callers) Signer(s upstream.Signature) (string, error) {
+	tenant, secret, known := c.cfg.Now().Pair(s.AccessKey)
+	// An unknown access key takes as long as a wrong signature.
+	err := s.Verify(secret.Reveal(), time.Now())
+	switch {
+	case known && err == nil:
+		return tenant, nil
+	case !known && s.AccessKey != "":
+		return "", fault.New(fault.InvalidAPIKey, "the access key of the signature is unknown")
+	default: // a signature that cannot be read names no access key
+		return "", fault.New(fault.InvalidAPIKey, "the signature does not fit: %w", err)
+	}
+}
+
+// Operator finds the operator of an Authorization value. A tenant's key is no
+// operator's, and without any operator's key no caller is one. All that operators
+// do needs JetStream: without it the error is broker_unavailable.
+func (c *Callers) Operator(authorization string) (string, error) {
+	name, err := operatorOf(c.cfg.Now(), authorization)
+	if err != nil {
+		return "", err
+	}
+	if err := c.log.Trouble(); err != nil {
+		return "", fault.New(fault.BrokerUnavailable, "nothing was read or changed: %s", broker.Reason(err)).Because(err).WithRetryAfter(time.Second)
+	}
+	return name, nil
+}
+
+func operatorOf(cfg *config.Config, authorization string) (string, error) {
+	key := bearer(authorization)
+	if name, ok := cfg.Operator(key); ok {
+		return name, nil
+	}
+	_, tenants := cfg.Tenant(key)
+	tenants = tenants && len(cfg.APIKeys) > 0 // without keys of tenants, none is a tenant's
+	switch {
+	case len(cfg.OperatorKeys) == 0:
+		return "", fault.New(fault.OperatorRequired, "no operator key is configured; set GENBUS_OPERATOR_KEY (or operator_keys) and start genbus again")
+	case tenants:
+		return "", fault.New(fault.OperatorRequired, "this method needs an operator's key; a tenant's is not one")
+	default:
+		return "", fault.New(fault.InvalidAPIKey, "the operator's key is missing or unknown; send Authorization: Bearer <key>")
+	}
+}

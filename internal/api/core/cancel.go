@@ -1,0 +1,99 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// cancelTimeout bounds a cancel, which races with the job's owner.
+const cancelTimeout = 20 * time.Second
+
+// Canceller is who cancels a job, as its error says it.
+type Canceller string
+
+// Who cancels.
+const (
+	ByCaller   Canceller = "its caller"
+	ByOperator Canceller = "an operator"
+)
+
+// Cancel ends a job of either kind by compare-and-set. The owner learns of it
+// from the log. A job that has ended is returned as it is.
+func (j *Jobs) Cancel(ctx context.Context, n subject.TaskName, by Canceller) (tasklog.Entry, error) {
+	e, err := j.getLogged(ctx, n)
+	if err != nil || e.Terminal() {
+		return e, err
+	}
+	ctx, stop := context.WithTimeoutCause(ctx, cancelTimeout,
+		fault.New(fault.AcceptanceUnknown, "cancel %s: no answer within %s; it may have been stored", n.ID, cancelTimeout))
+	defer stop()
+	for !e.Terminal() {
+		if e, err = j.cancelAt(ctx, e, by); err != nil {
+			return tasklog.Entry{}, Explain(ctx, n, err)
+		}
+	}
+	return e, nil
+}
+
+// cancelAt tries to end the job where e left it. When another writer was first it
+// returns the job as it is now.
+func (j *Jobs) cancelAt(ctx context.Context, e tasklog.Entry, by Canceller) (tasklog.Entry, error) {
+	next, err := task.Cancelled(e.Job, j.now(), cancelled(e.Job, by).TaskError())
+	if err != nil {
+		return tasklog.Entry{}, err
+	}
+	ended, err := j.log.Commit(ctx, next, e.Seq)
+	var lost *tasklog.LostError
+	if errors.As(err, &lost) {
+		return lost.Current, nil
+	}
+	if err != nil {
+		return tasklog.Entry{}, err
+	}
+	j.finish(ctx, ended)
+	return ended, nil
+}
+
+// finish stores the feed copy, although the caller may be gone by now, and
+// then has the job leave the queue. The job is cancelled without either: its handler
+// stores the copy before the ack.
+func (j *Jobs) finish(ctx context.Context, e tasklog.Entry) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
+	defer stop()
+	if err := j.log.Finish(ctx, e); err != nil {
+		j.logger.WarnContext(ctx, "cancelled job is not in the feed yet", telemetry.KeyJobID, e.Job.GetId(), telemetry.KeyError, err)
+		return
+	}
+	if err := j.queue.Leave(ctx, e); err != nil {
+		j.logger.WarnContext(ctx, "cancelled job is in the queue until its turn comes", telemetry.KeyJobID, e.Job.GetId(), telemetry.KeyError, err)
+	}
+}
+
+func cancelled(job task.Job, by Canceller) *fault.Error {
+	message := fmt.Sprintf("%s was cancelled by %s before it was submitted to the upstream", job.GetId(), by)
+	if job.GetExecution().GetFirstSubmitAt() != nil {
+		message = fmt.Sprintf("%s was cancelled by %s after its submission; the upstream may still finish it and charge for it", job.GetId(), by)
+	}
+	return &fault.Error{Code: fault.Cancelled, Message: message, JobID: job.GetId()}
+}
+
+// Erase cancels a job that has not ended, and removes what is stored of it.
+// Afterwards the same request id makes a new job.
+func (j *Jobs) Erase(ctx context.Context, n subject.TaskName) error {
+	e, err := j.Cancel(ctx, n, ByCaller)
+	if err != nil {
+		return err
+	}
+	if err := j.eraser.Erase(ctx, e); err != nil {
+		return Explain(ctx, n, err)
+	}
+	return nil
+}

@@ -1,0 +1,125 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/inline"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// Sink is the caller of a streamed chat. Job is called once before the first
+// block; queued tells that the job goes on without its caller. An error of Block
+// says that the caller is gone. data is the JSON of one block, without framing; it
+// is only lent. index counts the blocks from 0.
+type Sink interface {
+	Job(id string, queued bool)
+	// more says that the next block comes at once, so that this one need not be
+	// sent by itself.
+	Block(data []byte, index uint64, more bool) error
+}
+
+// Chats is what callers do with chats alone: completing them, whole or as a stream.
+type Chats struct {
+	inline  *inline.Runner
+	jobs    *Jobs
+	watcher *Watcher
+	bodies  *broker.Bodies
+	drain   *drain
+}
+
+// Complete answers a chat whole: on the caller's connection, or, with a request
+// id, as a queued job that is waited for.
+func (c *Chats) Complete(ctx context.Context, r admission.Request) (jobID string, raw []byte, err error) {
+	if r.RequestID != "" {
+		return c.completeQueued(ctx, r)
+	}
+	ctx, leave := c.drain.hold(ctx)
+	defer leave()
+	reply, err := c.inline.Complete(ctx, r)
+	if err != nil {
+		return "", nil, Explain(ctx, subject.TaskName{Kind: subject.Chat}, err)
+	}
+	return reply.JobID, reply.Raw, nil
+}
+
+// Stream answers a chat block by block, the same two ways. nil means that the
+// reply was whole.
+func (c *Chats) Stream(ctx context.Context, r admission.Request, to Sink) error {
+	if r.RequestID != "" {
+		return c.streamQueued(ctx, r, to)
+	}
+	ctx, leave := c.drain.hold(ctx)
+	defer leave()
+	s, err := c.inline.Stream(ctx, r)
+	if err != nil {
+		return Explain(ctx, subject.TaskName{Kind: subject.Chat}, err)
+	}
+	defer s.Close()
+	to.Job(s.JobID(), false)
+	for {
+		b, err := s.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return Explain(ctx, subject.TaskName{Kind: subject.Chat, ID: s.JobID()}, err)
+		}
+		if err := to.Block(b.Data, b.Index, b.More); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *Chats) completeQueued(ctx context.Context, r admission.Request) (string, []byte, error) {
+	e, err := c.jobs.Submit(ctx, r)
+	if err != nil {
+		return "", nil, err
+	}
+	e, err = c.watcher.await(ctx, e)
+	if err != nil {
+		return e.Job.GetId(), nil, err
+	}
+	raw, err := c.completed(ctx, ChatOf(e))
+	return e.Job.GetId(), raw, err
+}
+
+// completed is the whole reply of a chat that has ended, or why there is none.
+func (c *Chats) completed(ctx context.Context, job *genbusv1.Chat) ([]byte, error) {
+	if err := ended(job); err != nil {
+		return nil, err
+	}
+	return c.Reply(ctx, job)
+}
+
+// ended is nil for a chat that has completed, and else its error. The error is
+// final: the same request id names the same failed job for good.
+func ended(job *genbusv1.Chat) error {
+	if job.GetStatus() == genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+		return nil
+	}
+	if f := fault.FromTaskError(job.GetError()); f != nil {
+		f.RetryAfter = 0
+		return &FinalError{f.ForJob(job.GetId())}
+	}
+	return fault.New(fault.Internal, "chat %s ended as %s without an error", job.GetId(), job.GetStatus()).ForJob(job.GetId())
+}
+
+// Reply is the reply wherever it is stored; nil before the chat has
+// completed.
+func (c *Chats) Reply(ctx context.Context, job *genbusv1.Chat) ([]byte, error) {
+	if job.GetReplyRef() == nil {
+		return job.GetReplyJson(), nil
+	}
+	data, err := c.bodies.Get(ctx, publisher.BodyOf(job.GetReplyRef()))
+	if err != nil {
+		return nil, Explain(ctx, subject.TaskName{Kind: subject.Chat, Tenant: job.GetTenant(), ID: job.GetId()}, err)
+	}
+	return data, nil
+}

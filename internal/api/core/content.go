@@ -1,0 +1,98 @@
+package core
+
+import (
+	"context"
+	"io"
+	"strconv"
+	"strings"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/content"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/routes"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// Content is the files of completed tasks.
+type Content struct {
+	jobs   *Jobs
+	routes *routes.Table
+	reader *content.Reader
+	bodies *broker.Bodies
+	drain  *drain
+}
+
+// Open opens one of a completed task's files, counted from 0: the copy where there
+// is one, and else the upstream's. A task that has not completed has none, and its
+// upstream is not asked. The caller closes Body; reading it fails after Close of the
+// core.
+func (c *Content) Open(ctx context.Context, n subject.TaskName, index int, r content.Request) (*content.File, error) {
+	ctx, leave := c.drain.hold(ctx)
+	file, err := c.open(ctx, n, index, r)
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	file.Body = heldBody{file.Body, leave}
+	return file, nil
+}
+
+// heldBody is a body whose reading lasts until Close.
+type heldBody struct {
+	io.ReadCloser
+	leave func()
+}
+
+func (b heldBody) Close() error {
+	defer b.leave()
+	return b.ReadCloser.Close()
+}
+
+func (c *Content) open(ctx context.Context, n subject.TaskName, index int, r content.Request) (*content.File, error) {
+	e, err := c.jobs.Get(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	t := VideoOf(e)
+	if t.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+		return nil, notReady(e).ForJob(n.ID)
+	}
+	if index < 0 || index > 0 && index >= len(t.GetVideos()) {
+		return nil, fault.Invalid([]fault.Violation{{Field: "index", Description: "the task has " + strconv.Itoa(len(t.GetVideos())) + " videos; the first is 0"}}).ForJob(n.ID)
+	}
+	var file *genbusv1.Video
+	if index < len(t.GetVideos()) {
+		file = t.GetVideos()[index]
+	}
+	if ref := file.GetArchived(); ref != nil {
+		f, err := content.OpenArchive(ctx, c.bodies, publisher.BodyOf(ref), ref.GetContentType(), r)
+		if err != nil {
+			return nil, Explain(ctx, n, err)
+		}
+		return f, nil
+	}
+	place, err := c.routes.Place(t, file.GetUrl())
+	if err != nil {
+		return nil, err
+	}
+	f, err := c.reader.Open(ctx, place, r)
+	if err != nil {
+		return nil, Explain(ctx, n, err)
+	}
+	return f, nil
+}
+
+// notReady says what the status of a task without content is, in words that
+// clients of this interface know.
+func notReady(e tasklog.Entry) *fault.Error {
+	word := task.StatusWord(e.Job.GetStatus())
+	if e.Terminal() {
+		return fault.New(fault.ContentNotReady, "Task has ended without content, current status: %s", strings.ToUpper(word))
+	}
+	return fault.New(fault.ContentNotReady, "Task is not completed yet, current status: %s", strings.ToUpper(word))
+}

@@ -1,0 +1,84 @@
+// Package core is what every ingress does with a call: who may call and how
+// often, and submitting, reading, following, cancelling and erasing jobs. It is
+// plain Go; HTTP, gRPC and NATS are thin adapters over it in the packages next
+// to it. Every error that it returns is a *fault.Error.
+package core
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/chatlog"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/content"
+	"github.com/genbus/genbus/internal/erasure"
+	"github.com/genbus/genbus/internal/inline"
+	"github.com/genbus/genbus/internal/queue"
+	"github.com/genbus/genbus/internal/routes"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// Options are the parts that a Core works with. All are required.
+type Options struct {
+	Config    *config.Live
+	Admission *admission.Admission
+	Queue     *queue.Queue
+	Log       *tasklog.Log
+	Bodies    *broker.Bodies
+	Eraser    erasure.Eraser
+	Routes    *routes.Table
+	Content   *content.Reader
+	Inline    *inline.Runner
+	Chats     *chatlog.Log
+	Logger    *slog.Logger
+}
+
+// Core has one part for each subject. All are safe for concurrent use.
+type Core struct {
+	Callers *Callers
+	Jobs    *Jobs
+	Watcher *Watcher
+	Chats   *Chats
+	Content *Content
+
+	// WriteTimeout bounds one write to a client: 30 s. A client that does not read
+	// for that long is cut off.
+	WriteTimeout time.Duration
+	// BodyTimeout bounds the arrival of a request's body by HTTP, and of a call's
+	// message by gRPC: 2 min.
+	BodyTimeout time.Duration
+
+	drain *drain
+}
+
+// New builds a core. It starts nothing.
+func New(o Options) *Core {
+	d := newDrain()
+	jobs := &Jobs{admission: o.Admission, queue: o.Queue, log: o.Log, eraser: o.Eraser, logger: o.Logger, now: time.Now}
+	watcher := &Watcher{cfg: o.Config, jobs: jobs, log: o.Log, chats: o.Chats, drain: d}
+	return &Core{
+		Callers:      &Callers{cfg: o.Config, admission: o.Admission, log: o.Log, drain: d},
+		Jobs:         jobs,
+		Watcher:      watcher,
+		Chats:        &Chats{inline: o.Inline, jobs: jobs, watcher: watcher, bodies: o.Bodies, drain: d},
+		Content:      &Content{jobs: jobs, routes: o.Routes, reader: o.Content, bodies: o.Bodies, drain: d},
+		WriteTimeout: 30 * time.Second,
+		BodyTimeout:  2 * time.Minute,
+		drain:        d,
+	}
+}
+
+// Drain refuses new calls and ends those that only watch or wait, which can go
+// on at another replica; cause is what their callers are told, nil for "this
+// replica is going down". Inline chats and downloads go on until Close. It may be
+// called twice.
+func (c *Core) Drain(cause error) { c.drain.begin(shutdownFault(cause)) }
+
+// Close is Drain, and cuts every call that is left with shutting_down. It may be
+// called twice.
+func (c *Core) Close() {
+	c.Drain(nil)
+	c.drain.cut()
+}

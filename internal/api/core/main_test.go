@@ -1,0 +1,20 @@
+package core_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/genbus/genbus/internal/api/apitest"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, brokertest.Leaks()...) }
+
+type world struct{ *apitest.World }
+
+func newWorld(t testing.TB, change ...func(*config.Config)) *world {
+	t.Helper()
+	return &world{apitest.New(t, change...)}
+}

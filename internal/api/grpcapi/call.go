@@ -1,0 +1,153 @@
+package grpcapi
+
+import (
+	"context"
+	"errors"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/genbus/genbus/internal/api/core"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/natsreq"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// Metadata of calls and answers.
+const (
+	mdAuthorization  = "authorization"
+	mdIdempotencyKey = "idempotency-key"
+	mdLabels         = "genbus-labels"
+	mdRequestID      = "x-request-id"
+	// mdNotice is set to resume_expired when a watch could not resume where it
+	// was asked to.
+	mdNotice = "genbus-notice"
+)
+
+// grpcMethod is a full method name.
+type grpcMethod string
+
+// open reports whether a method needs no key: health checks, and reflection,
+// which shows the public contract.
+func (m grpcMethod) open() bool {
+	return strings.HasPrefix(string(m), "/grpc.health.") || strings.HasPrefix(string(m), "/grpc.reflection.")
+}
+
+// call is one gRPC call.
+type call struct {
+	method        grpcMethod
+	id            []string // X-Request-Id, one value
+	tenant        string
+	operator      string // who calls one of the operator's methods
+	way           telemetry.Way
+	authorization string
+	requestID     string
+	labels        string
+}
+
+type callKey struct{}
+
+func newCall(ctx context.Context, method grpcMethod) (context.Context, *call) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	c := &call{
+		method: method, id: core.RequestID(md.Get(mdRequestID)), way: telemetry.WayGRPC,
+		authorization: first(md, mdAuthorization), requestID: first(md, mdIdempotencyKey),
+		labels: strings.Join(md.Get(mdLabels), ","),
+	}
+	if p, ok := peer.FromContext(ctx); ok && inProcess(p.Addr) {
+		c.way = telemetry.WayHTTP
+	}
+	return context.WithValue(ctx, callKey{}, c), c
+}
+
+func first(md metadata.MD, key string) string {
+	if v := md.Get(key); len(v) > 0 {
+		return v[0]
+	}
+	return ""
+}
+
+// callOf is the call of a context; the interceptors have put it there.
+func callOf(ctx context.Context) *call {
+	if c, ok := ctx.Value(callKey{}).(*call); ok {
+		return c
+	}
+	return &call{}
+}
+
+func (c *call) header() metadata.MD { return metadata.MD{mdRequestID: c.id} }
+
+func (c *call) addHeaders(r *admission.Request) error {
+	return natsreq.AddHeaders(r, c.requestID, c.labels)
+}
+
+// name is a job of the call's tenant.
+func (c *call) name(kind subject.Kind, id string) subject.TaskName {
+	return subject.TaskName{Kind: kind, Tenant: c.tenant, ID: id}
+}
+
+// sayJob names the job in the answer's header.
+func sayJob(ctx context.Context, id string) {
+	_ = grpc.SetHeader(ctx, metadata.Pairs(subject.HeaderJobID, id)) // fails only after the header was sent
+}
+
+// finish counts the call, turns a panic into an error, and gives every error its
+// meaning.
+func (i *interceptor) finish(ctx context.Context, c *call, begin time.Time, p any, err error) error {
+	if p != nil {
+		i.panicked(ctx, c, p)
+		err = core.PanicFault()
+	}
+	code := codes.OK
+	if err != nil {
+		err = i.explain(ctx, c, err)
+		if code = status.Code(err); p == nil {
+			code = counted(ctx, code)
+		}
+	}
+	i.metrics.GRPCRequest(string(c.method), code.String(), time.Since(begin))
+	return err
+}
+
+// counted is the code that a call counts under: what fails here for a client that
+// has gone away, or whose deadline has passed, fails because of that.
+func counted(ctx context.Context, code codes.Code) codes.Code {
+	switch code {
+	case codes.Internal, codes.Unknown, codes.DataLoss, codes.Unavailable, codes.Aborted:
+		if err := ctx.Err(); err != nil {
+			return status.FromContextError(err).Code()
+		}
+	}
+	return code
+}
+
+func (i *interceptor) panicked(ctx context.Context, c *call, p any) {
+	i.log.ErrorContext(ctx, "panic in a gRPC handler", telemetry.KeyRequestID, c.id[0],
+		telemetry.KeyOp, string(c.method), telemetry.KeyError, p, "stack", string(debug.Stack()))
+}
+
+// explain leaves the errors of gRPC itself as they are.
+func (i *interceptor) explain(ctx context.Context, c *call, err error) error {
+	var f *fault.Error
+	if s, ok := status.FromError(err); ok && !errors.As(err, &f) {
+		return s.Err()
+	}
+	f = fault.From(err)
+	if f.JobID != "" {
+		sayJob(ctx, f.JobID)
+	}
+	if level, ok := core.LogLevel(ctx, f); ok {
+		i.log.Log(ctx, level, "gRPC call failed", telemetry.KeyRequestID, c.id[0],
+			telemetry.KeyOp, string(c.method), telemetry.KeyJobID, f.JobID, telemetry.KeyError, f)
+	}
+	return f
+}

@@ -1,0 +1,194 @@
+package grpcapi
+
+import (
+	"context"
+	"slices"
+
+	"github.com/genbus/genbus/internal/api/core"
+
+	"google.golang.org/grpc"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/chatlog"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/natsreq"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+func chatRequest(ctx context.Context, m *genbusv1.ChatRequest) (admission.Request, error) {
+	req, err := natsreq.FromChat(m)
+	if err != nil {
+		return admission.Request{}, err
+	}
+	return req, fill(ctx, &req)
+}
+
+// CreateChatCompletion is in chat_service.proto, as are the others.
+func (s chatService) CreateChatCompletion(ctx context.Context, m *genbusv1.CreateChatCompletionRequest) (*genbusv1.CreateChatCompletionResponse, error) {
+	req, err := chatRequest(ctx, m.GetRequest())
+	if err != nil {
+		return nil, err
+	}
+	if body.WantsStream(req.Body) {
+		return nil, fault.Invalid([]fault.Violation{{Field: "stream", Description: "must not be true here; call StreamChatCompletion"}})
+	}
+	id, raw, err := s.core.Chats.Complete(ctx, req)
+	if id != "" {
+		sayJob(ctx, id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &genbusv1.CreateChatCompletionResponse{ChatId: id, RawJson: raw, Completion: completion(raw)}, nil
+}
+
+// completion is the typed form of a reply; nil for one that is no JSON object,
+// which stands in raw_json all the same.
+func completion(raw []byte) *genbusv1.ChatCompletion {
+	c, err := body.ParseCompletion(raw)
+	if err != nil {
+		return nil
+	}
+	return c
+}
+
+// StreamChatCompletion sends the blocks of a reply.
+func (s chatService) StreamChatCompletion(m *genbusv1.StreamChatCompletionRequest, out grpc.ServerStreamingServer[genbusv1.StreamChatCompletionResponse]) error {
+	ctx := out.Context()
+	req, err := chatRequest(ctx, m.GetRequest())
+	if err != nil {
+		return err
+	}
+	if req.Body, err = asStream(req.Body); err != nil {
+		return err
+	}
+	return send(s.log, s.core.WriteTimeout, func(sent func(func() error) error) error {
+		return s.core.Chats.Stream(ctx, req, &sink{out: out, sent: sent})
+	})
+}
+
+// asStream asks for a stream where the body says nothing of it.
+func asStream(raw []byte) ([]byte, error) {
+	head, err := body.Header(raw)
+	switch {
+	case err != nil:
+		return nil, body.Fault(err)
+	case head.Stream:
+		return raw, nil
+	case head.StreamSet:
+		return nil, fault.Invalid([]fault.Violation{{Field: "stream", Description: "must not be false here; call CreateChatCompletion"}})
+	}
+	raw, err = body.SetMember(raw, "stream", []byte("true"))
+	if err != nil {
+		return nil, body.Fault(err)
+	}
+	return raw, nil
+}
+
+// sink hands the blocks of a chat to a stream.
+type sink struct {
+	out  grpc.ServerStreamingServer[genbusv1.StreamChatCompletionResponse]
+	sent func(func() error) error
+	id   string
+}
+
+// Job names the job in the header.
+func (s *sink) Job(id string, _ bool) {
+	s.id = id
+	sayJob(s.out.Context(), id)
+}
+
+// Block sends one message.
+func (s *sink) Block(data []byte, index uint64, _ bool) error {
+	m := &genbusv1.StreamChatCompletionResponse{RawJson: slices.Clone(data), Index: index, ChatId: s.id}
+	if chunk, err := body.ParseChunk(data); err == nil {
+		m.Chunk = chunk
+	}
+	return s.sent(func() error { return s.out.Send(m) })
+}
+
+// SubmitChatCompletion enqueues a chat.
+func (s chatService) SubmitChatCompletion(ctx context.Context, m *genbusv1.SubmitChatCompletionRequest) (*genbusv1.SubmitChatCompletionResponse, error) {
+	req, err := chatRequest(ctx, m.GetRequest())
+	if err != nil {
+		return nil, err
+	}
+	e, err := s.core.Jobs.Submit(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	sayJob(ctx, e.Job.GetId())
+	return &genbusv1.SubmitChatCompletionResponse{Chat: core.ChatOf(e)}, nil
+}
+
+// GetChatCompletion reads a chat. A reply that stands in the object store is
+// read for the typed form.
+func (s chatService) GetChatCompletion(ctx context.Context, m *genbusv1.GetChatCompletionRequest) (*genbusv1.GetChatCompletionResponse, error) {
+	e, err := s.core.Jobs.Get(ctx, callOf(ctx).name(subject.Chat, m.GetId()))
+	if err != nil {
+		return nil, err
+	}
+	sayJob(ctx, e.Job.GetId())
+	out := &genbusv1.GetChatCompletionResponse{Chat: core.ChatOf(e)}
+	if e.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+		return out, nil
+	}
+	raw, err := s.core.Chats.Reply(ctx, core.ChatOf(e))
+	if err != nil {
+		return nil, err
+	}
+	out.Completion = completion(raw)
+	return out, nil
+}
+
+// WatchChatCompletion sends a chat's events, chunks and gaps.
+func (s chatService) WatchChatCompletion(m *genbusv1.WatchChatCompletionRequest, out grpc.ServerStreamingServer[genbusv1.WatchChatCompletionResponse]) error {
+	ctx := out.Context()
+	name := callOf(ctx).name(subject.Chat, m.GetId())
+	items, err := s.core.Watcher.Chat(ctx, name, m.GetResumeToken())
+	if err != nil {
+		return err
+	}
+	sayJob(ctx, name.ID)
+	if err := out.SendHeader(nil); err != nil {
+		return err
+	}
+	return send(s.log, s.core.WriteTimeout, func(sent func(func() error) error) error {
+		for item, err := range items {
+			if err != nil {
+				return err
+			}
+			if err := sent(func() error { return out.Send(watchResponse(item)) }); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func watchResponse(item chatlog.Item) *genbusv1.WatchChatCompletionResponse {
+	m := &genbusv1.WatchChatCompletionResponse{ResumeToken: item.Token}
+	switch {
+	case item.Event != nil:
+		event, _ := publisher.Message(item.Event.Event).(*genbusv1.ChatEvent)
+		m.Item = &genbusv1.WatchChatCompletionResponse_Event{Event: event}
+	case item.Chunk != nil:
+		m.Item = &genbusv1.WatchChatCompletionResponse_Chunk{Chunk: item.Chunk}
+	case item.Gap != nil:
+		m.Item = &genbusv1.WatchChatCompletionResponse_Gap{Gap: item.Gap}
+	}
+	return m
+}
+
+// CancelChatCompletion ends a chat.
+func (s chatService) CancelChatCompletion(ctx context.Context, m *genbusv1.CancelChatCompletionRequest) (*genbusv1.CancelChatCompletionResponse, error) {
+	e, err := s.core.Jobs.Cancel(ctx, callOf(ctx).name(subject.Chat, m.GetId()), core.ByCaller)
+	if err != nil {
+		return nil, err
+	}
+	sayJob(ctx, e.Job.GetId())
+	return &genbusv1.CancelChatCompletionResponse{Chat: core.ChatOf(e)}, nil
+}

@@ -1,0 +1,41 @@
+package grpcapi
+
+import (
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// healthService is the standard gRPC health service. It says what
+// /readyz/jobs says.
+type healthService struct{ server *health.Server }
+
+// healthNames are the services that health is asked for; the empty one is the
+// whole server.
+var healthNames = []string{
+	"", genbusv1.VideoService_ServiceDesc.ServiceName, genbusv1.ChatService_ServiceDesc.ServiceName,
+	genbusv1.ModelService_ServiceDesc.ServiceName, genbusv1.OperatorService_ServiceDesc.ServiceName,
+}
+
+// newHealthService is not serving until h has checked for the first time.
+func newHealthService(h *telemetry.Health) *healthService {
+	s := &healthService{server: health.NewServer()}
+	s.set(false)
+	h.Watch(func(jobs bool, _ []telemetry.Reason) { s.set(jobs) })
+	return s
+}
+
+func (s *healthService) set(ready bool) {
+	status := grpc_health_v1.HealthCheckResponse_NOT_SERVING
+	if ready {
+		status = grpc_health_v1.HealthCheckResponse_SERVING
+	}
+	for _, name := range healthNames {
+		s.server.SetServingStatus(name, status)
+	}
+}
+
+// drain is not serving, for good.
+func (s *healthService) drain() { s.server.Shutdown() }

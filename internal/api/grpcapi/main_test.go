@@ -1,0 +1,27 @@
+package grpcapi_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/genbus/genbus/internal/api/apitest"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, brokertest.Leaks()...) }
+
+type world struct{ *apitest.World }
+
+func newWorld(t testing.TB, change ...func(*config.Config)) *world {
+	t.Helper()
+	return &world{apitest.New(t, change...)}
+}
+
+type tenancy struct{ *apitest.Tenancy }
+
+func newTenancy(t *testing.T) *tenancy {
+	t.Helper()
+	return &tenancy{apitest.NewTenancy(t)}
+}

@@ -1,0 +1,172 @@
+package grpcapi
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+
+	"github.com/genbus/genbus/internal/api/core"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/operator"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// operators reports whether a method is for operators alone.
+func (m grpcMethod) operators() bool {
+	return strings.HasPrefix(string(m), "/"+genbusv1.OperatorService_ServiceDesc.ServiceName+"/")
+}
+
+// operatorService translates between gRPC and the operator's work. The interceptors
+// let operators in only.
+type operatorService struct {
+	genbusv1.UnimplementedOperatorServiceServer
+	core     *core.Core
+	operator *operator.Operator
+	log      *slog.Logger
+}
+
+// did logs a call that changes something, whatever became of it. Of a refusal only
+// the code is logged: its text may say what a request holds.
+func (s operatorService) did(ctx context.Context, what string, err error, attrs ...any) {
+	attrs = append(attrs, telemetry.KeyOp, what, "operator", callOf(ctx).operator, telemetry.KeyRequestID, callOf(ctx).id[0])
+	var f *fault.Error
+	switch {
+	case err == nil:
+		s.log.InfoContext(ctx, "operator's call", attrs...)
+	case errors.As(err, &f):
+		s.log.WarnContext(ctx, "operator's call was refused", append(attrs, telemetry.KeyCode, string(f.Code))...)
+	default:
+		s.log.WarnContext(ctx, "operator's call failed", append(attrs, telemetry.KeyError, err)...)
+	}
+}
+
+// didTo is did for a job that the caller has named.
+func (s operatorService) didTo(ctx context.Context, what string, err error, n subject.TaskName) {
+	s.did(ctx, what, err, telemetry.KeyJobID, fault.Clip(n.ID, 64), telemetry.KeyTenant, fault.Clip(n.Tenant, 64))
+}
+
+// ListDeadLetters is in operator_service.proto, as are the others.
+func (s operatorService) ListDeadLetters(ctx context.Context, m *genbusv1.ListDeadLettersRequest) (*genbusv1.ListDeadLettersResponse, error) {
+	page, err := s.operator.Letters(ctx, operator.Query{
+		Kind: m.GetKind(), Tenant: m.GetTenant(), Code: m.GetCode(), Size: int(m.GetPageSize()), Token: m.GetPageToken(),
+	})
+	if err != nil {
+		return nil, core.Explain(ctx, subject.TaskName{}, err)
+	}
+	return &genbusv1.ListDeadLettersResponse{Letters: page.Letters, NextPageToken: page.Next}, nil
+}
+
+// GetDeadLetter reads a letter. A letter has somebody's prompt: who read it is
+// logged too.
+func (s operatorService) GetDeadLetter(ctx context.Context, m *genbusv1.GetDeadLetterRequest) (*genbusv1.GetDeadLetterResponse, error) {
+	l, err := s.operator.Letter(ctx, m.GetSequence())
+	s.did(ctx, "get_dead_letter", err, telemetry.KeySequence, m.GetSequence())
+	if err != nil {
+		return nil, core.Explain(ctx, subject.TaskName{}, err)
+	}
+	return &genbusv1.GetDeadLetterResponse{Letter: l}, nil
+}
+
+// RedriveDeadLetter makes a new job.
+func (s operatorService) RedriveDeadLetter(ctx context.Context, m *genbusv1.RedriveDeadLetterRequest) (*genbusv1.RedriveDeadLetterResponse, error) {
+	e, err := s.operator.Redrive(ctx, m.GetSequence())
+	if err = s.made(ctx, "redrive_dead_letter", e, err, m.GetSequence()); err != nil {
+		return nil, err
+	}
+	return &genbusv1.RedriveDeadLetterResponse{Id: e.Job.GetId(), Status: e.Job.GetStatus()}, nil
+}
+
+// AttachUpstreamTask makes a new job of a task that the upstream has.
+func (s operatorService) AttachUpstreamTask(ctx context.Context, m *genbusv1.AttachUpstreamTaskRequest) (*genbusv1.AttachUpstreamTaskResponse, error) {
+	e, err := s.operator.Attach(ctx, m.GetSequence(), m.GetUpstreamTaskId())
+	if err = s.made(ctx, "attach_upstream_task", e, err, m.GetSequence()); err != nil {
+		return nil, err
+	}
+	return &genbusv1.AttachUpstreamTaskResponse{Id: e.Job.GetId(), Status: e.Job.GetStatus()}, nil
+}
+
+// made logs which job was made of a letter.
+func (s operatorService) made(ctx context.Context, what string, e tasklog.Entry, err error, seq uint64) error {
+	attrs := []any{telemetry.KeySequence, seq}
+	if err == nil {
+		sayJob(ctx, e.Job.GetId())
+		attrs = append(attrs, telemetry.KeyJobID, e.Job.GetId(), telemetry.KeyTenant, e.Job.GetTenant(), telemetry.KeyStatus, task.StatusWord(e.Job.GetStatus()))
+	}
+	s.did(ctx, what, err, attrs...)
+	if err != nil {
+		return core.Explain(ctx, subject.TaskName{}, err)
+	}
+	return nil
+}
+
+// DropDeadLetter removes a letter.
+func (s operatorService) DropDeadLetter(ctx context.Context, m *genbusv1.DropDeadLetterRequest) (*genbusv1.DropDeadLetterResponse, error) {
+	err := s.operator.Drop(ctx, m.GetSequence())
+	s.did(ctx, "drop_dead_letter", err, telemetry.KeySequence, m.GetSequence())
+	if err != nil {
+		return nil, core.Explain(ctx, subject.TaskName{}, err)
+	}
+	return &genbusv1.DropDeadLetterResponse{}, nil
+}
+
+// CancelJob ends a job, as the tenants' own cancels do.
+func (s operatorService) CancelJob(ctx context.Context, m *genbusv1.CancelJobRequest) (*genbusv1.CancelJobResponse, error) {
+	n := subject.TaskName{Kind: subject.Kind(m.GetKind()), Tenant: m.GetTenant(), ID: m.GetId()}
+	var e tasklog.Entry
+	err := operator.CheckName(n)
+	if err == nil {
+		e, err = s.core.Jobs.Cancel(ctx, n, core.ByOperator)
+	}
+	if s.didTo(ctx, "cancel_job", err, n); err != nil {
+		return nil, core.Explain(ctx, n, err)
+	}
+	sayJob(ctx, n.ID)
+	return &genbusv1.CancelJobResponse{Id: n.ID, Status: e.Job.GetStatus()}, nil
+}
+
+// EraseJob removes a job that has ended.
+func (s operatorService) EraseJob(ctx context.Context, m *genbusv1.EraseJobRequest) (*genbusv1.EraseJobResponse, error) {
+	n := subject.TaskName{Kind: subject.Kind(m.GetKind()), Tenant: m.GetTenant(), ID: m.GetId()}
+	err := s.operator.Erase(ctx, n)
+	s.didTo(ctx, "erase_job", err, n)
+	if err != nil {
+		return nil, core.Explain(ctx, n, err)
+	}
+	sayJob(ctx, n.ID)
+	return &genbusv1.EraseJobResponse{}, nil
+}
+
+// ListRoutes reads the state of every route.
+func (s operatorService) ListRoutes(ctx context.Context, _ *genbusv1.ListRoutesRequest) (*genbusv1.ListRoutesResponse, error) {
+	states, err := s.operator.RouteStates(ctx)
+	if err != nil {
+		return nil, core.Explain(ctx, subject.TaskName{}, err)
+	}
+	return &genbusv1.ListRoutesResponse{Routes: states}, nil
+}
+
+// PauseRoute stops a route's submissions.
+func (s operatorService) PauseRoute(ctx context.Context, m *genbusv1.PauseRouteRequest) (*genbusv1.PauseRouteResponse, error) {
+	state, err := s.operator.Pause(ctx, m.GetKind(), m.GetName())
+	s.did(ctx, "pause_route", err, telemetry.KeyKind, fault.Clip(m.GetKind(), 16), telemetry.KeyRoute, fault.Clip(m.GetName(), 64))
+	if err != nil {
+		return nil, core.Explain(ctx, subject.TaskName{}, err)
+	}
+	return &genbusv1.PauseRouteResponse{Route: state}, nil
+}
+
+// ResumeRoute lets a route submit again.
+func (s operatorService) ResumeRoute(ctx context.Context, m *genbusv1.ResumeRouteRequest) (*genbusv1.ResumeRouteResponse, error) {
+	state, err := s.operator.Resume(ctx, m.GetKind(), m.GetName())
+	s.did(ctx, "resume_route", err, telemetry.KeyKind, fault.Clip(m.GetKind(), 16), telemetry.KeyRoute, fault.Clip(m.GetName(), 64))
+	if err != nil {
+		return nil, core.Explain(ctx, subject.TaskName{}, err)
+	}
+	return &genbusv1.ResumeRouteResponse{Route: state}, nil
+}

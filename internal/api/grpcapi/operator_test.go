@@ -1,0 +1,313 @@
+package grpcapi_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/api/apitest"
+	"github.com/genbus/genbus/internal/api/core"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+const (
+	acmeKey = "key-acme"
+	opsKey  = "gb_operator-0123456789abcdef"
+)
+
+// withOps configures the operator ops.
+func withOps(c *config.Config) {
+	c.OperatorKeys = []config.OperatorKey{{Name: "ops", KeyEnv: "OPS", Key: config.NewSecret(opsKey)}}
+}
+
+// withKey calls with a key; an empty one sends none.
+func withKey(ctx context.Context, key string) context.Context {
+	if key == "" {
+		return ctx
+	}
+	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+key)
+}
+
+// methods are the full names of every method of a service.
+func methods(s grpc.ServiceDesc) (out []string) {
+	for _, m := range s.Methods {
+		out = append(out, "/"+s.ServiceName+"/"+m.MethodName)
+	}
+	return out
+}
+
+// TestOperatorMethodsAreForOperators: every method of the service, with every kind of
+// key, with and without operators and tenants.
+func TestOperatorMethodsAreForOperators(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		config []func(*config.Config)
+		want   map[string]string // by key: the reason of the refusal, empty for none
+	}{
+		"no operator": {
+			[]func(*config.Config){apitest.TwoTenants},
+			map[string]string{"": "operator_required", "nobody": "operator_required", acmeKey: "operator_required", opsKey: "operator_required"},
+		},
+		"operator and tenants": {
+			[]func(*config.Config){apitest.TwoTenants, withOps},
+			map[string]string{"": "invalid_api_key", "nobody": "invalid_api_key", acmeKey: "operator_required", opsKey: ""},
+		},
+		"operator, and everybody a tenant": {
+			[]func(*config.Config){withOps},
+			map[string]string{"": "invalid_api_key", "nobody": "invalid_api_key", opsKey: ""},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, c.config...)
+			conn := w.Dial()
+			for _, method := range methods(genbusv1.OperatorService_ServiceDesc) {
+				for key, want := range c.want {
+					err := conn.Invoke(withKey(t.Context(), key), method, &emptypb.Empty{}, &emptypb.Empty{})
+					got := apitest.Reason(err)
+					if want == "" {
+						if got == "operator_required" || got == "invalid_api_key" || status.Code(err) == codes.Unimplemented {
+							t.Errorf("%s as operator: %v", method, err)
+						}
+						continue
+					}
+					code := map[string]codes.Code{"operator_required": codes.PermissionDenied, "invalid_api_key": codes.Unauthenticated}[want]
+					if got != want || status.Code(err) != code {
+						t.Errorf("%s with key %q: %v", method, key, err)
+					}
+					if name == "no operator" && !strings.Contains(status.Convert(err).Message(), "GENBUS_OPERATOR_KEY") {
+						t.Errorf("%s does not say how to become one: %v", method, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestAnOperatorsKeyIsNoTenants: it opens none of their methods and paths, and its
+// holder is told why. A key that nobody has, or whose time is over, is told nothing.
+func TestAnOperatorsKeyIsNoTenants(t *testing.T) {
+	t.Parallel()
+	const endedKey, itIsTheOperators = "gb_ended-0123456789abcdef", "is an operator's"
+	w := newWorld(t, apitest.TwoTenants, withOps, func(c *config.Config) {
+		c.OperatorKeys = append(c.OperatorKeys, config.OperatorKey{
+			Name: "past", KeyEnv: "PAST", Key: config.NewSecret(endedKey), NotAfter: time.Now().Add(-time.Hour).Format(time.RFC3339),
+		})
+	})
+	keys := map[string]bool{opsKey: true, endedKey: false, "gb_nobody-0123456789abcdef": false, "": false} // by key: whether the answer says whose it is
+	conn := w.Dial()
+	for _, s := range []grpc.ServiceDesc{genbusv1.VideoService_ServiceDesc, genbusv1.ChatService_ServiceDesc, genbusv1.ModelService_ServiceDesc} {
+		for _, method := range methods(s) {
+			for key, told := range keys {
+				err := conn.Invoke(withKey(t.Context(), key), method, &emptypb.Empty{}, &emptypb.Empty{})
+				if apitest.Reason(err) != "invalid_api_key" || strings.Contains(status.Convert(err).Message(), itIsTheOperators) != told {
+					t.Errorf("%s with key %q: %v", method, key, err)
+				}
+			}
+		}
+	}
+	for _, path := range []string{"/v1/models", "/v1/videos", "/genbus/v1/videos", apitest.KlingText, "/v1/videos/video_x/content", "/genbus/v1/chats/chat_x/events"} {
+		for key, told := range keys {
+			a := w.Get(path, "Authorization", "Bearer "+key)
+			if a.Status != http.StatusUnauthorized || strings.Contains(a.Body, itIsTheOperators) != told {
+				t.Errorf("%s with key %q: %d %s", path, key, a.Status, a.Body)
+			}
+		}
+	}
+}
+
+// putLetter stores a letter of acme's.
+func (w *world) putLetter(l *genbusv1.DeadLetter) uint64 {
+	w.T.Helper()
+	l.Kind, l.Tenant = "video", "acme"
+	data, err := proto.Marshal(l)
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	m := nats.NewMsg(w.Broker.Names().DeadLetter(subject.Video, "acme", "x"))
+	m.Data = data
+	ack, err := w.Broker.Publish(w.T.Context(), m)
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	return ack.Seq
+}
+
+// durables creates the consumers of all routes, as a replica's consumer does.
+func (w *world) durables() {
+	w.T.Helper()
+	for _, r := range w.Cfg.Routes {
+		kind := subject.Kind(r.Kind)
+		if _, err := w.Broker.EnsureConsumer(w.T.Context(), w.Broker.Names().Work(), jetstream.ConsumerConfig{
+			Durable: subject.WorkDurable(kind, r.Name), FilterSubject: w.Broker.Names().WorkRoutePattern(kind, r.Name), AckPolicy: jetstream.AckExplicitPolicy,
+		}); err != nil {
+			w.T.Fatal(err)
+		}
+	}
+}
+
+// TestOperatorCalls: each method by gRPC, and what the log says of those that change
+// something: who, and neither prompts nor keys.
+func TestOperatorCalls(t *testing.T) {
+	t.Parallel()
+	var logged bytes.Buffer
+	w := &world{apitest.NewWith(t, []func(*config.Config){apitest.TwoTenants, withOps}, func(o *apitest.Parts) {
+		o.Logger = slog.New(slog.NewTextHandler(&logged, nil))
+	})}
+	w.durables()
+	client, ctx := genbusv1.NewOperatorServiceClient(w.Dial()), withKey(t.Context(), opsKey)
+	attached := w.settleLetters(ctx, client)
+	_, err := client.EraseJob(ctx, &genbusv1.EraseJobRequest{Kind: "video", Tenant: "acme", Id: attached})
+	if apitest.Reason(err) != "not_terminal" || status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("erase: %v", err)
+	}
+	if _, err := client.EraseJob(ctx, &genbusv1.EraseJobRequest{Kind: "chat", Tenant: "acme", Id: "chat_none"}); apitest.Reason(err) != "chat_not_found" {
+		t.Errorf("erase of nothing: %v", err)
+	}
+	apitest.Must[*genbusv1.CancelJobResponse](t)(client.CancelJob(ctx, &genbusv1.CancelJobRequest{Kind: "video", Tenant: "acme", Id: attached}))
+	paused := apitest.Must[*genbusv1.PauseRouteResponse](t)(client.PauseRoute(ctx, &genbusv1.PauseRouteRequest{Kind: "video", Name: config.SandboxVideoRoute}))
+	routes := apitest.Must[*genbusv1.ListRoutesResponse](t)(client.ListRoutes(ctx, &genbusv1.ListRoutesRequest{}))
+	resumed := apitest.Must[*genbusv1.ResumeRouteResponse](t)(client.ResumeRoute(ctx, &genbusv1.ResumeRouteRequest{Kind: "video", Name: config.SandboxVideoRoute}))
+	if !paused.GetRoute().GetPaused() || resumed.GetRoute().GetPaused() || len(routes.GetRoutes()) != len(w.Cfg.Routes) {
+		t.Errorf("%v, %v, %v", paused, routes, resumed)
+	}
+	checkOperatorLog(t, logged.String())
+}
+
+// settleLetters lists three letters, and then redrives, attaches and drops one each.
+// It gives the id of the job that was attached.
+func (w *world) settleLetters(ctx context.Context, client genbusv1.OperatorServiceClient) (attached string) {
+	t := w.T
+	t.Helper()
+	letter := func() *genbusv1.DeadLetter {
+		return &genbusv1.DeadLetter{
+			Id: subject.JobID(subject.Video, "acme", "old"), Data: []byte(`{"model":"sandbox-video","prompt":"secret"}`),
+			Error: &genbusv1.TaskError{Code: "orphaned_submission"}, Upstream: config.SandboxUpstream, UpstreamTaskId: "up_1",
+		}
+	}
+	one, two, three := w.putLetter(letter()), w.putLetter(letter()), w.putLetter(letter())
+	list := apitest.Must[*genbusv1.ListDeadLettersResponse](t)(client.ListDeadLetters(ctx, &genbusv1.ListDeadLettersRequest{PageSize: 2}))
+	if len(list.GetLetters()) != 2 || list.GetNextPageToken() == "" || len(list.GetLetters()[0].GetLetter().GetData()) != 0 {
+		t.Errorf("list: %v", list)
+	}
+	got := apitest.Must[*genbusv1.GetDeadLetterResponse](t)(client.GetDeadLetter(ctx, &genbusv1.GetDeadLetterRequest{Sequence: one}))
+	if !strings.Contains(string(got.GetLetter().GetLetter().GetData()), "secret") {
+		t.Errorf("get: %v", got)
+	}
+	var header metadata.MD
+	redriven := apitest.Must[*genbusv1.RedriveDeadLetterResponse](t)(client.RedriveDeadLetter(ctx, &genbusv1.RedriveDeadLetterRequest{Sequence: one}, grpc.Header(&header)))
+	if redriven.GetId() == "" || redriven.GetStatus() != genbusv1.JobStatus_JOB_STATUS_QUEUED || header.Get("genbus-job-id")[0] != redriven.GetId() {
+		t.Errorf("redrive: %v, %v", redriven, header)
+	}
+	attached = apitest.Must[*genbusv1.AttachUpstreamTaskResponse](t)(client.AttachUpstreamTask(ctx, &genbusv1.AttachUpstreamTaskRequest{Sequence: two})).GetId()
+	if e := w.Entry(subject.Video, "acme", attached); core.VideoOf(e).GetUpstreamTaskId() != "up_1" {
+		t.Errorf("attach: %v", e.Job)
+	}
+	apitest.Must[*genbusv1.DropDeadLetterResponse](t)(client.DropDeadLetter(ctx, &genbusv1.DropDeadLetterRequest{Sequence: three}))
+	if _, err := client.DropDeadLetter(ctx, &genbusv1.DropDeadLetterRequest{Sequence: three}); apitest.Reason(err) != "letter_not_found" || status.Code(err) != codes.NotFound {
+		t.Errorf("dropped twice: %v", err)
+	}
+	return attached
+}
+
+// checkOperatorLog checks who did what, and that no content is there.
+func checkOperatorLog(t *testing.T, lines string) {
+	t.Helper()
+	for _, op := range []string{"get_dead_letter", "redrive_dead_letter", "attach_upstream_task", "drop_dead_letter", "cancel_job", "erase_job", "pause_route", "resume_route"} {
+		if !strings.Contains(lines, "op="+op+" operator=ops") {
+			t.Errorf("%s is not logged with its operator:\n%s", op, lines)
+		}
+	}
+	if strings.Contains(lines, "secret") || strings.Contains(lines, opsKey) {
+		t.Errorf("the log has a prompt or a key:\n%s", lines)
+	}
+}
+
+// TestOperatorCancels: jobs of any tenant and of either kind end as by their tenant's
+// own cancel, and one that has ended stays as it is.
+func TestOperatorCancels(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, apitest.TwoTenants, withOps)
+	client, ctx := genbusv1.NewOperatorServiceClient(w.Dial()), withKey(t.Context(), opsKey)
+	queued, started, ended := w.CreateVideo(apitest.ByAcme...), w.CreateVideo(apitest.ByAcme...), w.CreateVideo(apitest.ByAcme...)
+	w.StartVideo("acme", started)
+	w.EndVideo(w.StartVideo("acme", ended))
+	for _, row := range []struct {
+		kind   subject.Kind
+		id     string
+		status genbusv1.JobStatus
+		says   string
+	}{
+		{subject.Video, queued, genbusv1.JobStatus_JOB_STATUS_CANCELLED, "was cancelled by an operator before it was submitted"},
+		{subject.Video, started, genbusv1.JobStatus_JOB_STATUS_CANCELLED, "by an operator after its submission; the upstream may still finish it"},
+		{subject.Video, ended, genbusv1.JobStatus_JOB_STATUS_COMPLETED, ""},
+		{subject.Chat, w.SubmitChat("", apitest.ByAcme...), genbusv1.JobStatus_JOB_STATUS_CANCELLED, "was cancelled by an operator"},
+	} {
+		for range 2 { // a second cancel answers the same
+			m := apitest.Must[*genbusv1.CancelJobResponse](t)(client.CancelJob(ctx, &genbusv1.CancelJobRequest{Kind: string(row.kind), Tenant: "acme", Id: row.id}))
+			e := w.Entry(row.kind, "acme", row.id)
+			if m.GetId() != row.id || m.GetStatus() != row.status || e.Job.GetStatus() != row.status || !strings.Contains(e.Job.GetError().GetMessage(), row.says) {
+				t.Errorf("%v, want %s; the log has %v", m, row.status, e.Job)
+			}
+		}
+	}
+	for want, m := range map[string]*genbusv1.CancelJobRequest{
+		"invalid_request": {Kind: "audio", Tenant: "acme", Id: queued},
+		"task_not_found":  {Kind: "video", Tenant: "globex", Id: queued},
+		"chat_not_found":  {Kind: "chat", Tenant: "acme", Id: queued},
+	} {
+		if _, err := client.CancelJob(ctx, m); apitest.Reason(err) != want {
+			t.Errorf("%v: %v", m, err)
+		}
+	}
+}
+
+// TestPausedRouteRefusesInlineChats: those that can wait are accepted. What is known
+// of the route is a second old at most.
+func TestPausedRouteRefusesInlineChats(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, withOps)
+	w.durables()
+	client, ctx := genbusv1.NewOperatorServiceClient(w.Dial()), withKey(t.Context(), opsKey)
+	const body = `{"model":"sandbox-chat","messages":[{"role":"user","content":"hello"}]}`
+	if a := w.Post("/v1/chat/completions", body); a.Status != http.StatusOK {
+		t.Fatalf("before: %d %s", a.Status, a.Body)
+	}
+	apitest.Must[*genbusv1.PauseRouteResponse](t)(client.PauseRoute(ctx, &genbusv1.PauseRouteRequest{Kind: "chat", Name: config.SandboxChatRoute}))
+	var refused apitest.Answer
+	w.Await("the refusal", func() bool {
+		refused = w.Post("/v1/chat/completions", body)
+		return refused.Status != http.StatusOK
+	})
+	if refused.Status != http.StatusServiceUnavailable || refused.ErrorCode(t) != "route_paused" || refused.Header.Get("Retry-After") == "" {
+		t.Errorf("%d %v %s", refused.Status, refused.Header, refused.Body)
+	}
+	chats := w.Sandbox.Sandbox.Stats().Chats
+	streamed := strings.Replace(body, "{", `{"stream":true,`, 1)
+	if a := w.Post("/v1/chat/completions", streamed); a.ErrorCode(t) != "route_paused" {
+		t.Errorf("a stream: %d %s", a.Status, a.Body)
+	}
+	if a := w.Post("/v1/chat/completions", body, "Prefer", "respond-async"); a.Status != http.StatusAccepted {
+		t.Errorf("a queued chat: %d %s", a.Status, a.Body)
+	}
+	if n := w.Sandbox.Sandbox.Stats().Chats; n != chats {
+		t.Errorf("%d chats reached the upstream of a paused route", n-chats)
+	}
+	apitest.Must[*genbusv1.ResumeRouteResponse](t)(client.ResumeRoute(ctx, &genbusv1.ResumeRouteRequest{Kind: "chat", Name: config.SandboxChatRoute}))
+	w.Await("the route runs again", func() bool { return w.Post("/v1/chat/completions", body).Status == http.StatusOK })
+}

@@ -1,0 +1,63 @@
+package grpcapi
+
+import (
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/genbus/genbus/internal/api/core"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// RecvMsg reads the call's one message, or the next of them: a client that sends
+// many may think between two.
+func (s *callStream) RecvMsg(m any) error {
+	read := func() error { return s.read(m) }
+	switch {
+	case callOf(s.ctx).method.open():
+		release, err := s.interceptor.unauthenticated.acquire(s.ctx)
+		if err != nil {
+			return err
+		}
+		defer release()
+		return receive(s.interceptor.log, unauthenticatedTimeout, read)
+	case s.manyRequests:
+		return read()
+	default:
+		return receive(s.interceptor.log, s.interceptor.core.BodyTimeout, read)
+	}
+}
+
+// receive reads a message within a time. gRPC waits for it as long as the
+// connection lives: a client that sends a part of it would hold the call for ever.
+// So it is read next to the handler, whose return ends the stream, and with that the
+// reading.
+func receive(log *slog.Logger, within time.Duration, read func() error) error {
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case err := <-runAsync(log, read):
+		return err
+	case <-timer.C:
+		return fault.New(fault.InvalidRequest, "the call's message did not arrive whole within %s", within)
+	}
+}
+
+// runAsync runs a part of a call next to its handler, and gives its error. A panic is
+// an error too: the interceptor's recover does not reach another goroutine.
+func runAsync(log *slog.Logger, run func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		defer func() {
+			if p := recover(); p != nil {
+				log.Error("panic in a part of a gRPC call", telemetry.KeyError, p, "stack", string(debug.Stack()))
+				err = core.PanicFault()
+			}
+			done <- err
+		}()
+		err = run()
+	}()
+	return done
+}

@@ -1,0 +1,122 @@
+package grpcapi_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/api/apitest"
+	"github.com/genbus/genbus/internal/config"
+)
+
+// TestNoMessageIsReadOfAStranger, nor of a tenant that asks too often: the answer
+// comes while most of the message is still to be sent.
+func TestNoMessageIsReadOfAStranger(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, apitest.AcmeMay(config.TenantLimits{RequestsPerSecond: 0.001, Burst: 1}), func(c *config.Config) {
+		c.OperatorKeys = []config.OperatorKey{{Name: "ops", Key: config.NewSecret(apitest.OperatorKey)}}
+	})
+	target := "http://" + w.grpcAddress()
+	w.Get("/v1/models", apitest.ByAcme...)
+	for name, row := range map[string]struct {
+		key  string
+		want codes.Code
+	}{
+		"a stranger": {"Bearer none", codes.Unauthenticated}, "nobody": {"", codes.Unauthenticated}, "too often": {"Bearer key-acme", codes.ResourceExhausted},
+	} {
+		for _, method := range []string{
+			"/genbus.v1.VideoService/CreateVideoTask", "/genbus.v1.ChatService/StreamChatCompletion", "/genbus.v1.OperatorService/EraseJob",
+		} {
+			if row.want == codes.ResourceExhausted && method == "/genbus.v1.OperatorService/EraseJob" {
+				continue
+			}
+			if got := w.beginMessage(target+method, row.key); got != row.want {
+				t.Errorf("%s, %s: %s", name, method, got)
+			}
+		}
+	}
+}
+
+// TestMessageThatDoesNotCome is given up, also where nobody has to say who they
+// are; the time for a message does not bound the call.
+func TestMessageThatDoesNotCome(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.Core.BodyTimeout = 300 * time.Millisecond
+	address := w.grpcAddress()
+	for _, method := range []string{
+		"/genbus.v1.VideoService/CreateVideoTask", "/genbus.v1.VideoService/WatchVideoTask", "/genbus.v1.ChatService/StreamChatCompletion",
+		"/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch",
+	} {
+		if got := w.beginMessage("http://"+address+method, ""); got != codes.InvalidArgument {
+			t.Errorf("%s: %s", method, got)
+		}
+	}
+	stream := apitest.Must[grpc.ServerStreamingClient[genbusv1.StreamChatCompletionResponse]](t)(genbusv1.NewChatServiceClient(w.Dial()).StreamChatCompletion(t.Context(),
+		&genbusv1.StreamChatCompletionRequest{Request: &genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_RawJson{
+			RawJson: []byte(strings.Replace(apitest.StreamBody, "sandbox-chat", "sandbox-chat:chunks=10,chunk_interval_ms=60", 1)),
+		}}}))
+	for n := 0; ; n++ {
+		_, err := stream.Recv()
+		if errors.Is(err, io.EOF) && n > 5 {
+			return
+		}
+		if err != nil {
+			t.Fatalf("after %d messages: %v", n, err)
+		}
+	}
+}
+
+// grpcAddress serves gRPC on TCP.
+func (w *world) grpcAddress() string {
+	w.T.Helper()
+	return w.Dial().Target()
+}
+
+// beginMessage sends the begin of a message of 30 MiB, and gives the status with
+// which the call is answered.
+func (w *world) beginMessage(url, key string) codes.Code {
+	w.T.Helper()
+	body, message := io.Pipe()
+	transport := &http.Transport{Protocols: &http.Protocols{}}
+	transport.Protocols.SetUnencryptedHTTP2(true)
+	defer transport.CloseIdleConnections()
+	r, err := http.NewRequestWithContext(w.T.Context(), http.MethodPost, url, body)
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/grpc")
+	r.Header.Set("Te", "trailers")
+	if key != "" {
+		r.Header.Set("Authorization", key)
+	}
+	go func() {
+		prefix := binary.BigEndian.AppendUint32([]byte{0}, 30<<20)
+		_, _ = message.Write(append(prefix, make([]byte, 1<<10)...)) // the rest never comes
+	}()
+	defer func() { _ = message.Close() }()
+	timer := time.AfterFunc(10*time.Second, func() { _ = message.CloseWithError(net.ErrClosed) })
+	defer timer.Stop()
+	res, err := transport.RoundTrip(r)
+	if err != nil {
+		w.T.Fatalf("%s: %v", url, err)
+	}
+	defer res.Body.Close()
+	if _, err := io.Copy(io.Discard, res.Body); err != nil {
+		w.T.Errorf("%s: %v", url, err)
+	}
+	var code codes.Code
+	if err := code.UnmarshalJSON([]byte(res.Trailer.Get("Grpc-Status"))); err != nil {
+		w.T.Errorf("%s: %v %v", url, res.Trailer, err)
+	}
+	return code
+}

@@ -1,0 +1,31 @@
+package grpcapi
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/genbus/genbus/internal/fault"
+)
+
+// send runs a call that sends many messages. gRPC has no deadline for one
+// message: a client that keeps its connection but does not read would hold the
+// call for ever. So the call is run next to its handler; when one message takes
+// longer than within the handler returns slow_reader, which ends the
+// stream and frees the call.
+//
+// run passes each sending to sent, one at a time.
+func send(log *slog.Logger, within time.Duration, run func(sent func(func() error) error) error) error {
+	timer := time.NewTimer(within)
+	timer.Stop()
+	sent := func(send func() error) error {
+		timer.Reset(within)
+		defer timer.Stop()
+		return send()
+	}
+	select {
+	case err := <-runAsync(log, func() error { return run(sent) }):
+		return err
+	case <-timer.C:
+		return fault.New(fault.SlowReader, "no message was read for %s; resume from the last one", within)
+	}
+}

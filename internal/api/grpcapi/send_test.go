@@ -1,0 +1,38 @@
+package grpcapi_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/api/apitest"
+	"github.com/genbus/genbus/internal/fault"
+)
+
+// TestGRPCClientThatDoesNotRead is told slow_reader, and its upstream call ends.
+func TestGRPCClientThatDoesNotRead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.Core.WriteTimeout = 200 * time.Millisecond
+	c := genbusv1.NewChatServiceClient(w.Dial())
+	stream := apitest.Must[grpc.ServerStreamingClient[genbusv1.StreamChatCompletionResponse]](t)(c.StreamChatCompletion(t.Context(),
+		&genbusv1.StreamChatCompletionRequest{Request: &genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_RawJson{
+			RawJson: []byte(strings.Replace(apitest.StreamBody, "sandbox-chat", apitest.Endless, 1)),
+		}}}))
+	if _, err := stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	w.Await("the end of the upstream call", func() bool { return w.Sandbox.Sandbox.Stats().StreamsOpen == 0 })
+	for {
+		_, err := stream.Recv()
+		if err == nil {
+			continue
+		}
+		apitest.CheckStatus(t, err, codes.ResourceExhausted, fault.SlowReader)
+		return
+	}
+}

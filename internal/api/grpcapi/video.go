@@ -1,0 +1,143 @@
+package grpcapi
+
+import (
+	"context"
+	"time"
+
+	"github.com/genbus/genbus/internal/api/core"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/natsreq"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// CreateVideoTask is in video_service.proto, as are the others.
+func (s videoService) CreateVideoTask(ctx context.Context, m *genbusv1.CreateVideoTaskRequest) (*genbusv1.CreateVideoTaskResponse, error) {
+	req, err := natsreq.FromVideo(m.GetRequest())
+	if err != nil {
+		return nil, err
+	}
+	if err := fill(ctx, &req); err != nil {
+		return nil, err
+	}
+	e, err := s.core.Jobs.Submit(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	sayJob(ctx, e.Job.GetId())
+	return &genbusv1.CreateVideoTaskResponse{Task: core.VideoOf(e)}, nil
+}
+
+// GetVideoTask reads a task.
+func (s videoService) GetVideoTask(ctx context.Context, m *genbusv1.GetVideoTaskRequest) (*genbusv1.GetVideoTaskResponse, error) {
+	e, err := s.core.Jobs.Get(ctx, callOf(ctx).name(subject.Video, m.GetId()))
+	if err != nil {
+		return nil, err
+	}
+	sayJob(ctx, e.Job.GetId())
+	return &genbusv1.GetVideoTaskResponse{Task: core.VideoOf(e)}, nil
+}
+
+// ListVideoTasks reads a page.
+func (s videoService) ListVideoTasks(ctx context.Context, m *genbusv1.ListVideoTasksRequest) (*genbusv1.ListVideoTasksResponse, error) {
+	if v := listViolations(m); len(v) > 0 {
+		return nil, fault.Invalid(v)
+	}
+	page, err := s.core.Jobs.List(ctx, tasklog.Query{
+		Kind: subject.Video, Tenant: callOf(ctx).tenant, Status: m.GetStatus(),
+		CreatedAfter: bound(m.GetCreatedAfter()), CreatedBefore: bound(m.GetCreatedBefore()),
+		Size: int(m.GetPageSize()), Token: m.GetPageToken(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := &genbusv1.ListVideoTasksResponse{NextPageToken: page.NextToken}
+	for _, e := range page.Jobs {
+		out.Tasks = append(out.Tasks, core.VideoOf(e))
+	}
+	return out, nil
+}
+
+func listViolations(m *genbusv1.ListVideoTasksRequest) []fault.Violation {
+	var out []fault.Violation
+	add := func(field, description string) {
+		out = append(out, fault.Violation{Field: field, Description: description})
+	}
+	if _, known := genbusv1.JobStatus_name[int32(m.GetStatus())]; !known {
+		add("status", core.StatusRule)
+	}
+	if m.GetPageSize() < 0 {
+		add("page_size", "must be 0 to 100")
+	}
+	if t := m.GetCreatedAfter(); t != nil && !t.IsValid() {
+		add("created_after", "is no time")
+	}
+	if t := m.GetCreatedBefore(); t != nil && !t.IsValid() {
+		add("created_before", "is no time")
+	}
+	return out
+}
+
+func bound(t *timestamppb.Timestamp) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.AsTime()
+}
+
+// CancelVideoTask ends a task.
+func (s videoService) CancelVideoTask(ctx context.Context, m *genbusv1.CancelVideoTaskRequest) (*genbusv1.CancelVideoTaskResponse, error) {
+	e, err := s.core.Jobs.Cancel(ctx, callOf(ctx).name(subject.Video, m.GetId()), core.ByCaller)
+	if err != nil {
+		return nil, err
+	}
+	sayJob(ctx, e.Job.GetId())
+	return &genbusv1.CancelVideoTaskResponse{Task: core.VideoOf(e)}, nil
+}
+
+// DeleteVideoTask erases a task.
+func (s videoService) DeleteVideoTask(ctx context.Context, m *genbusv1.DeleteVideoTaskRequest) (*genbusv1.DeleteVideoTaskResponse, error) {
+	name := callOf(ctx).name(subject.Video, m.GetId())
+	if err := s.core.Jobs.Erase(ctx, name); err != nil {
+		return nil, err
+	}
+	sayJob(ctx, name.ID)
+	return &genbusv1.DeleteVideoTaskResponse{}, nil
+}
+
+// WatchVideoTask sends a task's events. A version that the task never had is
+// answered with the metadata genbus-notice: resume_expired and the current
+// state.
+func (s videoService) WatchVideoTask(m *genbusv1.WatchVideoTaskRequest, out grpc.ServerStreamingServer[genbusv1.WatchVideoTaskResponse]) error {
+	ctx := out.Context()
+	watch, err := s.core.Watcher.Video(ctx, callOf(ctx).name(subject.Video, m.GetId()), m.GetAfterVersion())
+	if err != nil {
+		return err
+	}
+	sayJob(ctx, watch.Name.ID)
+	if watch.Expired {
+		_ = out.SetHeader(metadata.Pairs(mdNotice, string(fault.ResumeExpired))) // fails only after the header was sent
+	}
+	if err := out.SendHeader(nil); err != nil || watch.Over {
+		return err
+	}
+	return send(s.log, s.core.WriteTimeout, func(sent func(func() error) error) error {
+		for e, err := range watch.Events(ctx) {
+			if err != nil {
+				return err
+			}
+			event, _ := publisher.Message(e.Event).(*genbusv1.VideoTaskEvent)
+			if err := sent(func() error { return out.Send(&genbusv1.WatchVideoTaskResponse{Event: event}) }); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

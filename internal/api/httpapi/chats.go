@@ -1,0 +1,90 @@
+package httpapi
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/genbus/genbus/internal/api/core"
+
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// chatCompletions is POST /v1/chat/completions: inline on this connection; with
+// an Idempotency-Key as a queued job that is followed on it; with Prefer:
+// respond-async as a queued job alone.
+func (h *Handler) chatCompletions(x *exchange) error {
+	raw, err := x.body()
+	if err != nil {
+		return err
+	}
+	req, err := x.request(subject.Chat, raw)
+	if err != nil {
+		return err
+	}
+	switch {
+	case prefersAsync(x.r.Header["Prefer"]):
+		return h.submitChat(x, req)
+	case body.WantsStream(raw):
+		return x.streamChat(req)
+	default:
+		id, reply, err := h.core.Chats.Complete(x.ctx(), req)
+		x.jobID(id)
+		if err != nil {
+			return err
+		}
+		return x.json(http.StatusOK, reply)
+	}
+}
+
+// prefersAsync reads the Prefer header (RFC 7240).
+func prefersAsync(values []string) bool {
+	for _, value := range values {
+		for preference := range strings.SplitSeq(value, ",") {
+			token, _, _ := strings.Cut(preference, ";")
+			if strings.EqualFold(strings.TrimSpace(token), "respond-async") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (h *Handler) submitChat(x *exchange, req admission.Request) error {
+	e, err := h.core.Jobs.Submit(x.ctx(), req)
+	if err != nil {
+		return err
+	}
+	reply, err := h.core.Chats.Reply(x.ctx(), core.ChatOf(e))
+	if err != nil {
+		return err
+	}
+	x.jobID(e.Job.GetId())
+	x.Header().Set("Location", "/genbus/v1/chats/"+e.Job.GetId())
+	x.Header().Set("Preference-Applied", "respond-async")
+	return x.json(http.StatusAccepted, body.ChatJSON(core.ChatOf(e), reply))
+}
+
+// streamChat answers with the blocks of the reply as they come.
+func (x *exchange) streamChat(req admission.Request) error {
+	out := x.newSSE()
+	defer out.stop()
+	err := x.h.core.Chats.Stream(x.ctx(), req, chatStream{out})
+	return out.endChat(err)
+}
+
+// chatStream hands the blocks of a chat to an SSE answer.
+type chatStream struct{ *sseWriter }
+
+// Job names the job in the header, which is written with the first block. A
+// queued job may wait for long, so its stream is kept open by pings.
+func (s chatStream) Job(id string, queued bool) {
+	s.x.jobID(id)
+	if queued {
+		s.keepOpen(s.ping)
+	}
+}
+
+// Block writes one event.
+func (s chatStream) Block(data []byte, _ uint64, more bool) error { return s.data(data, more) }

@@ -1,0 +1,162 @@
+package httpapi
+
+import (
+	"cmp"
+	"encoding/json"
+	"iter"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/genbus/genbus/internal/api/core"
+
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/chatlog"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// Names of SSE events; those of task events are their CloudEvents types.
+const (
+	eventChunk   = "genbus.chat.chunk.v1"
+	eventGap     = "genbus.chat.gap.v1"
+	eventExpired = "genbus.resume_expired.v1"
+)
+
+// videoEvents is GET .../{id}/events for video tasks. An event's id is its
+// version; Last-Event-ID (or after_version in the query, for clients that cannot
+// set the header) resumes after it. It ends after the terminal event. A client
+// that comes back after that is told to stay away (204).
+func (h *Handler) videoEvents(x *exchange) error {
+	after, err := lastVersion(x.r)
+	if err != nil {
+		return err
+	}
+	watch, err := h.core.Watcher.Video(x.ctx(), x.name(subject.Video), after)
+	if err != nil {
+		return err
+	}
+	x.jobID(watch.Name.ID)
+	if watch.Over {
+		x.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	out := x.newSSE()
+	defer out.stop()
+	if err := out.open(); err != nil || x.r.Method == http.MethodHead {
+		return err
+	}
+	return out.endEvents(out.video(x, watch, after))
+}
+
+func lastVersion(r *http.Request) (uint64, error) {
+	field, value := "Last-Event-ID", r.Header.Get("Last-Event-ID")
+	if value == "" {
+		field, value = "after_version", r.URL.Query().Get("after_version")
+	}
+	if value == "" {
+		return 0, nil
+	}
+	version, err := strconv.ParseUint(value, 10, 63)
+	if err != nil {
+		return 0, fault.Invalid([]fault.Violation{{Field: field, Description: "must be the id of an event: a version in decimal"}})
+	}
+	return version, nil
+}
+
+// video writes the events of a watch that began after a version.
+func (s *sseWriter) video(x *exchange, watch core.VideoWatch, after uint64) error {
+	if watch.Expired {
+		notice := fault.New(fault.ResumeExpired, "task %s never had version %d; its current state follows", watch.Name.ID, after)
+		if err := s.event("", eventExpired, notice.Envelope()); err != nil {
+			return err
+		}
+	}
+	for e, err := range watch.Events(x.ctx()) {
+		if err != nil {
+			return err
+		}
+		if err := s.entry(e, strconv.FormatUint(e.Version(), 10)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *sseWriter) entry(e tasklog.Entry, id string) error {
+	return s.message(id, publisher.EventType(e.Event), publisher.Message(e.Event))
+}
+
+func (s *sseWriter) message(id, name string, m proto.Message) error {
+	data, err := body.EventJSON(m)
+	if err != nil {
+		return fault.From(err)
+	}
+	return s.event(id, name, data)
+}
+
+// openAfter is how long a stream of a chat's events may wait for its first event
+// before its header is written.
+const openAfter = 250 * time.Millisecond
+
+// chatEvents is GET .../{id}/events for chats: events, chunks and gaps. An
+// event's id is the resume token; Last-Event-ID (or resume_token in the query)
+// resumes after it.
+func (h *Handler) chatEvents(x *exchange) error {
+	name := x.name(subject.Chat)
+	token := cmp.Or(x.r.Header.Get("Last-Event-ID"), x.r.URL.Query().Get("resume_token"))
+	items, err := h.core.Watcher.Chat(x.ctx(), name, token)
+	if err != nil {
+		return err
+	}
+	x.jobID(name.ID)
+	out := x.newSSE()
+	defer out.stop()
+	if x.r.Method == http.MethodHead {
+		return out.open()
+	}
+	// Not at once, so that a token which is none of this chat is a status.
+	out.keepOpen(openAfter)
+	return out.endEvents(out.chat(items))
+}
+
+func (s *sseWriter) chat(items iter.Seq2[chatlog.Item, error]) error {
+	for item, err := range items {
+		if err == nil {
+			err = s.item(item)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *sseWriter) item(item chatlog.Item) error {
+	switch {
+	case item.Event != nil:
+		return s.entry(*item.Event, item.Token)
+	case item.Chunk != nil:
+		return s.message(item.Token, eventChunk, item.Chunk)
+	case item.Gap != nil:
+		return s.event(item.Token, eventGap, gapJSON(item.Gap))
+	}
+	return nil
+}
+
+func gapJSON(g *genbusv1.ChatGap) []byte {
+	data, err := json.Marshal(struct {
+		Reason  string `json:"reason"`
+		Attempt uint32 `json:"attempt"`
+		Index   uint64 `json:"index"`
+	}{g.GetReason(), g.GetAttempt(), g.GetIndex()})
+	if err != nil {
+		return []byte("{}") // unreachable: a string and two numbers
+	}
+	return data
+}

@@ -1,0 +1,139 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/genbus/genbus/internal/api/core"
+
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/natsreq"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// exchange is one HTTP call of a known tenant.
+type exchange struct {
+	*response
+	r      *http.Request
+	h      *Handler
+	tenant string
+}
+
+const headerJobID = "Genbus-Job-Id"
+
+// enter finds out who calls, unless the process stops or the tenant calls too often,
+// and looks at the query.
+func (x *exchange) enter(identify func(*exchange) (string, error)) (err error) {
+	x.tenant, err = x.h.core.Callers.Enter(func() (string, error) { return identify(x) })
+	if err != nil {
+		return err
+	}
+	return x.checkQuery()
+}
+
+// run serves the call of whoever may enter. Only a tenant's call joins its caller's
+// trace.
+func (x *exchange) run(identify func(*exchange) (string, error), serve func(*exchange) error) error {
+	if err := x.enter(identify); err != nil {
+		return err
+	}
+	// Where spans are exported, the server's own span stands there already.
+	if x.r.Header["Traceparent"] != nil && !trace.SpanContextFromContext(x.ctx()).IsValid() {
+		x.r = x.r.WithContext(x.h.propagator.Extract(x.r.Context(), propagation.HeaderCarrier(x.r.Header)))
+	}
+	return serve(x)
+}
+
+func (x *exchange) ctx() context.Context { return x.r.Context() }
+
+// name is the job that the path names.
+func (x *exchange) name(kind subject.Kind) subject.TaskName {
+	return subject.TaskName{Kind: kind, Tenant: x.tenant, ID: x.r.PathValue("id")}
+}
+
+// request is the admission request of a JSON body.
+func (x *exchange) request(kind subject.Kind, raw []byte) (admission.Request, error) {
+	req := admission.Request{Kind: kind, Tenant: x.tenant, Body: raw, Way: telemetry.WayHTTP}
+	err := natsreq.AddHeaders(&req, x.r.Header.Get("Idempotency-Key"), strings.Join(x.r.Header["Genbus-Labels"], ","))
+	return req, err
+}
+
+// number reads a query parameter that is an integer between least and most.
+func number(text, field string, missing, least, most int) (int, error) {
+	if text == "" {
+		return missing, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < least || n > most {
+		return 0, fault.Invalid([]fault.Violation{{
+			Field: field, Description: "must be an integer from " + strconv.Itoa(least) + " to " + strconv.Itoa(most),
+		}})
+	}
+	return n, nil
+}
+
+// jobID names the job in the answer's header.
+func (x *exchange) jobID(id string) {
+	if id != "" {
+		x.Header()[headerJobID] = []string{id}
+	}
+}
+
+// json answers with a JSON body.
+func (x *exchange) json(status int, body []byte) error {
+	h := x.Header()
+	h["Content-Type"] = []string{"application/json"}
+	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	x.armWrite()
+	x.WriteHeader(status)
+	// A client that went away is no error of ours.
+	_, _ = x.Write(body)
+	return nil
+}
+
+// armWrite bounds the writes of a short answer.
+func (x *exchange) armWrite() {
+	// A writer without deadlines (a test's recorder) has no network to wait for.
+	_ = http.NewResponseController(x.ResponseWriter).SetWriteDeadline(time.Now().Add(x.h.core.WriteTimeout))
+}
+
+// fail answers with an error, unless an answer has begun.
+func (x *exchange) fail(err error) {
+	f := fault.From(err)
+	x.note(err)
+	if x.status != 0 {
+		return
+	}
+	x.jobID(f.JobID)
+	var final *core.FinalError
+	switch {
+	case errors.As(err, &final):
+		x.Header()[fault.HeaderShouldRetry] = []string{"false"} // a repeat would attach to the job that has ended
+	case f.Code == fault.AcceptanceUnknown && x.r.Header.Get("Idempotency-Key") != "":
+		x.Header()[fault.HeaderShouldRetry] = []string{"true"} // the same key attaches to what was accepted
+	case f.Code == fault.InvalidAPIKey:
+		x.Header()["Www-Authenticate"] = []string{"Bearer"}
+	case f.Code == fault.ShuttingDown:
+		x.Header()["Connection"] = []string{"close"}
+	}
+	x.armWrite()
+	f.WriteHTTP(x.response)
+}
+
+// note logs an error that is ours to fix; callers are told the others.
+func (x *exchange) note(err error) {
+	f := fault.From(err)
+	if level, ok := core.LogLevel(x.ctx(), f); ok {
+		x.h.log.Log(x.ctx(), level, "HTTP call failed", telemetry.KeyRequestID, x.Header().Get("X-Request-Id"),
+			telemetry.KeyRoute, x.r.Pattern, telemetry.KeyJobID, f.JobID, telemetry.KeyError, f)
+	}
+}

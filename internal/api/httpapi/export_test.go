@@ -1,0 +1,4 @@
+package httpapi
+
+// Patterns are those of every path that is mounted.
+func (h *Handler) Patterns() []string { return h.mux.mounted }

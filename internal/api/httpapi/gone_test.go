@@ -1,0 +1,70 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/genbus/genbus/internal/api/core"
+
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// TestWhatIsCountedOfWhoLeft: a failure after the client went away is nobody's,
+// but a panic is ours whoever listens.
+func TestWhatIsCountedOfWhoLeft(t *testing.T) {
+	t.Parallel()
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	ended, end := context.WithCancelCause(t.Context())
+	end(errors.New("this replica goes down"))
+	for name, row := range map[string]struct {
+		ctx     context.Context
+		handler http.HandlerFunc
+		want    string
+	}{
+		"failed":           {t.Context(), answers(fault.AcceptanceUnknown), "500"},
+		"failed, gone":     {gone, answers(fault.AcceptanceUnknown), "499"},
+		"no broker, gone":  {gone, answers(fault.BrokerUnavailable), "499"},
+		"no broker, ended": {ended, answers(fault.BrokerUnavailable), "503"},
+		"refused, gone":    {gone, answers(fault.ModelNotFound), "404"},
+		"answered, gone":   {gone, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }, "201"},
+		"panic, gone":      {gone, func(http.ResponseWriter, *http.Request) { panic("a bug") }, "500"},
+	} {
+		mux := http.NewServeMux()
+		mux.HandleFunc("GET /x", row.handler)
+		h := &Handler{mux: &patterns{ServeMux: mux}, log: slog.New(slog.DiscardHandler), metrics: telemetry.NewMetrics("test")}
+		h.serve(httptest.NewRecorder(), httptest.NewRequestWithContext(row.ctx, http.MethodGet, "/x", nil))
+		w := httptest.NewRecorder()
+		h.metrics.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+		if line := `genbus_http_requests_total{code="` + row.want + `",route="GET /x"} 1`; !strings.Contains(w.Body.String(), line) {
+			t.Errorf("%s: no %s", name, line)
+		}
+	}
+}
+
+// TestUnknownAcceptanceIsRepeatedWithAKey: SDKs send a request again whose acceptance is
+// unknown only where the key makes the repeat attach.
+func TestUnknownAcceptanceIsRepeatedWithAKey(t *testing.T) {
+	t.Parallel()
+	for key, want := range map[string]string{"": "false", "k1": "true"} {
+		w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/x", nil)
+		if key != "" {
+			r.Header.Set("Idempotency-Key", key)
+		}
+		h := &Handler{core: &core.Core{}, log: slog.New(slog.DiscardHandler)}
+		(&exchange{response: asResponse(w, r), r: r, h: h}).fail(fault.New(fault.AcceptanceUnknown, "no answer"))
+		if got := w.Header().Get("X-Should-Retry"); got != want {
+			t.Errorf("with key %q: X-Should-Retry %q, want %q", key, got, want)
+		}
+	}
+}
+
+func answers(code fault.Code) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { fault.New(code, "no").WriteHTTP(w) }
+}

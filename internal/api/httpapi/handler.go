@@ -1,0 +1,276 @@
+// Package httpapi serves HTTP over the core: the paths of the interface document and
+// of vendors, streams of server-sent events, and the generated gateway under
+// /genbus/v1/. It opens no listener.
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/genbus/genbus/internal/api/core"
+	"github.com/genbus/genbus/internal/routes"
+	"github.com/genbus/genbus/internal/subject"
+
+	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
+	"go.opentelemetry.io/otel/propagation"
+
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/contract"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// Options are what a Handler works with. All are required, except Tracing.Endpoint.
+type Options struct {
+	Core   *core.Core
+	Config *config.Live
+	Names  subject.Space
+	Routes *routes.Table
+	// GRPC reaches the gRPC services of this process; the gateway calls them.
+	GRPC    *grpc.ClientConn
+	Health  *telemetry.Health
+	Metrics *telemetry.Metrics
+	Tracing telemetry.Tracing
+	Logger  *slog.Logger
+}
+
+// Handler serves every HTTP path, those of the probes and /metrics included. It is
+// the mux, and what every request goes through.
+type Handler struct {
+	core       *core.Core
+	cfg        *config.Live
+	routeTable *routes.Table
+	gateway    http.Handler
+	metrics    *telemetry.Metrics
+	propagator propagation.TextMapPropagator
+	log        *slog.Logger
+	mux        *patterns
+	root       http.Handler
+}
+
+// Paths of the probes, which need no key and are not traced.
+const (
+	pathHealthz = "/healthz"
+	pathReadyz  = "/readyz"
+	pathJobs    = "/readyz/jobs"
+	pathMetrics = "/metrics"
+)
+
+// Paths of the contract, which need no key either: it holds no data.
+const (
+	pathOpenAPI  = "/openapi.json"
+	pathAsyncAPI = "/asyncapi.json"
+	pathDocs     = "/docs"
+)
+
+// New builds a handler. The context gives values to calls of the gateway that come
+// without a context of their own. The error says which generated handler could not be
+// registered.
+func New(ctx context.Context, o Options) (*Handler, error) {
+	gateway, err := newGateway(ctx, o.GRPC)
+	if err != nil {
+		return nil, err
+	}
+	h := &Handler{
+		core: o.Core, cfg: o.Config, routeTable: o.Routes, gateway: gateway, metrics: o.Metrics, propagator: o.Tracing.Propagator,
+		log: o.Logger, mux: &patterns{ServeMux: http.NewServeMux()},
+	}
+	h.mux.Handle("GET "+pathHealthz, o.Health.Healthz())
+	h.mux.Handle("GET "+pathReadyz, o.Health.Readyz())
+	h.mux.Handle("GET "+pathJobs, o.Health.JobsReadyz())
+	h.mux.Handle("GET "+pathMetrics, o.Metrics.Handler())
+	served := o.Config.Now().HTTP // what follows needs a restart to change
+	site := contract.NewSite(contract.Options{Segments: served.Segments, PublicURL: served.PublicURL, Names: o.Names})
+	h.mux.Handle("GET "+pathOpenAPI, site.OpenAPI())
+	h.mux.Handle("GET "+pathAsyncAPI, site.AsyncAPI())
+	h.mux.Handle("GET "+pathDocs, site.Page())
+	h.routes()
+	h.root = http.HandlerFunc(h.serve)
+	// Without a collector the wrapper would only cost; contexts of callers are
+	// passed on all the same.
+	if o.Tracing.Endpoint != "" {
+		h.root = otelhttp.NewHandler(h.root, "http", otelhttp.WithTracerProvider(o.Tracing.Provider),
+			otelhttp.WithPropagators(o.Tracing.Propagator), otelhttp.WithFilter(notProbe))
+	}
+	return h, nil
+}
+
+// ServeHTTP serves one request.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.root.ServeHTTP(w, r) }
+
+func notProbe(r *http.Request) bool {
+	switch r.URL.Path {
+	case pathHealthz, pathReadyz, pathJobs, pathMetrics:
+		return false
+	}
+	return true
+}
+
+// routes lists every path that needs a key. The generated gateway's paths stand
+// here one by one, so that the mux knows their methods.
+func (h *Handler) routes() {
+	h.handle("POST /v1/video/generations", h.createVideo)
+	h.handle("GET /v1/video/generations/{id}", h.getVideo)
+	h.handle("GET /v1/video/generations/{id}/events", h.videoEvents)
+	h.handle("POST /v1/videos", h.createVideoObject)
+	h.handle("GET /v1/videos", h.listVideoObjects)
+	h.handle("GET /v1/videos/{id}", h.getVideoObject)
+	h.handle("DELETE /v1/videos/{id}", h.deleteVideoObject)
+	h.handleFor("GET /v1/videos/{id}/content", (*exchange).byKeyOrSignature, h.getContent) // vendors' answers link to it
+	h.vendorRoutes()
+	h.handle("POST /v1/chat/completions", h.chatCompletions)
+	h.handle("GET /v1/models", h.listModels)
+	h.handle("GET /v1/models/{model...}", h.getModel)
+
+	h.handle("GET /genbus/v1/videos/{id}/events", h.videoEvents)
+	h.handle("GET /genbus/v1/videos/{id}/content", h.getContent)
+	h.handle("GET /genbus/v1/chats/{id}/events", h.chatEvents)
+	for _, pattern := range gatewayPatterns {
+		h.mux.HandleFunc(pattern, h.viaGateway)
+	}
+}
+
+// gatewayPatterns are the rules of proto/genbus/v1/http.yaml.
+var gatewayPatterns = []string{
+	"POST /genbus/v1/videos",
+	"GET /genbus/v1/videos",
+	"GET /genbus/v1/videos/{id}",
+	"POST /genbus/v1/videos/{id}/cancel",
+	"DELETE /genbus/v1/videos/{id}",
+	"POST /genbus/v1/chats",
+	"GET /genbus/v1/chats/{id}",
+	"POST /genbus/v1/chats/{id}/cancel",
+	"GET /genbus/v1/models",
+}
+
+// serve is what every request goes through.
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
+	begin := time.Now()
+	res := &response{ResponseWriter: w, r: r}
+	id := core.RequestID(r.Header["X-Request-Id"])
+	r.Header["X-Request-Id"] = id
+	w.Header()["X-Request-Id"] = id
+	h.expectBody(w, r)
+	endAfterChunks(w, r)
+	defer h.finish(res, begin)
+	h.mux.ServeHTTP(res, r)
+}
+
+// endAfterChunks makes a request whose body came in chunks the last of its
+// connection. It may have had a Content-Length too, which net/http drops without a
+// word; a proxy that went by it sees another end of the request, and what stands
+// behind must not be taken for somebody's next one (RFC 9112, 6.1).
+func endAfterChunks(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
+		w.Header()["Connection"] = []string{"close"}
+	}
+}
+
+// finish counts the request, and turns a panic into an answer. An answer that
+// has begun can only be cut off.
+func (h *Handler) finish(res *response, begin time.Time) {
+	p := recover()
+	begun := res.status != 0
+	abort := isAbort(p)
+	if p != nil && !abort {
+		h.log.ErrorContext(res.r.Context(), "panic in an HTTP handler", telemetry.KeyRequestID, res.Header().Get("X-Request-Id"),
+			telemetry.KeyRoute, res.r.Pattern, telemetry.KeyError, p, "stack", string(debug.Stack()))
+		if !begun {
+			core.PanicFault().WriteHTTP(res)
+		}
+	}
+	status := res.status
+	switch {
+	case status == 0:
+		status = http.StatusOK // net/http writes it when the handler has not
+	case res.left && (p == nil || abort):
+		status = fault.MeaningOf(fault.CallerGone).HTTP
+	}
+	h.metrics.HTTPRequest(res.r.Pattern, status, time.Since(begin))
+	if abort || p != nil && begun {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// isAbort tells the panic by which a handler cuts its answer off.
+func isAbort(p any) bool {
+	err, ok := p.(error)
+	return ok && errors.Is(err, http.ErrAbortHandler)
+}
+
+// handle mounts a handler that needs an API key.
+func (h *Handler) handle(pattern string, serve func(*exchange) error) {
+	h.handleFor(pattern, (*exchange).byKey, serve)
+}
+
+// handleFor mounts a handler that needs a tenant. Its error is the answer, unless
+// it has begun one.
+func (h *Handler) handleFor(pattern string, identify func(*exchange) (string, error), serve func(*exchange) error) {
+	h.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		x := &exchange{response: asResponse(w, r), r: r, h: h}
+		if err := x.run(identify, serve); err != nil {
+			x.fail(err)
+		}
+	})
+}
+
+// asResponse undoes what the mux made of our writer's type.
+func asResponse(w http.ResponseWriter, r *http.Request) *response {
+	if res, ok := w.(*response); ok {
+		return res
+	}
+	return &response{ResponseWriter: w, r: r}
+}
+
+// viaGateway answers with the generated gateway. It reads the body first, with
+// our limits and of nobody but a tenant, whom the interceptors behind it find
+// once more.
+func (h *Handler) viaGateway(w http.ResponseWriter, r *http.Request) {
+	x := &exchange{response: asResponse(w, r), r: r, h: h}
+	if err := x.prepareGateway(); err != nil {
+		x.fail(err)
+		return
+	}
+	h.gateway.ServeHTTP(x.response, x.r)
+}
+
+func (x *exchange) prepareGateway() error {
+	// The gateway drops headers that gRPC cannot carry without a word; a lost
+	// idempotency key would be a second job.
+	for _, name := range []string{"Idempotency-Key", "Genbus-Labels"} {
+		if !printableASCII(x.r.Header.Get(name)) {
+			return fault.Invalid([]fault.Violation{{Field: name, Description: "must be printable ASCII"}})
+		}
+	}
+	x.r.Header.Del("Te") // no trailers
+	if err := x.enter((*exchange).byKey); err != nil {
+		return err
+	}
+	switch x.r.Method {
+	case http.MethodHead:
+		// The gateway knows GET only; net/http leaves the body out.
+		r := x.r.Clone(x.r.Context())
+		r.Method = http.MethodGet
+		x.r = r
+	case http.MethodPost:
+		raw, err := x.body()
+		if err != nil {
+			return err
+		}
+		x.r.Body = io.NopCloser(bytes.NewReader(raw))
+	}
+	return nil
+}
+
+func printableASCII(s string) bool {
+	return strings.IndexFunc(s, func(c rune) bool { return c < ' ' || c > '~' }) < 0
+}

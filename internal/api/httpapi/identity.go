@@ -1,0 +1,28 @@
+package httpapi
+
+import "github.com/genbus/genbus/internal/protocol"
+
+// byKey finds the tenant by an API key.
+func (x *exchange) byKey() (string, error) {
+	return x.h.core.Callers.Tenant(x.r.Header.Get("Authorization"))
+}
+
+// byKeyOrSignature is byKey, but takes a vendor's signature of a request without
+// a body too: a tenant may have only a key pair.
+func (x *exchange) byKeyOrSignature() (string, error) {
+	tenant, err := x.byKey()
+	if err == nil {
+		return tenant, nil
+	}
+	for _, p := range protocol.All() {
+		if p.Surface == nil {
+			continue
+		}
+		if signature, signed := p.Surface.Signature(x.r, nil); signed {
+			if tenant, err = x.h.core.Callers.Signer(signature); err == nil {
+				return tenant, nil
+			}
+		}
+	}
+	return "", err
+}

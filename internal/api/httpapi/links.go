@@ -1,0 +1,76 @@
+package httpapi
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/body"
+)
+
+// linked is the task as an answer shows it: where a result has no URL that
+// works, as when it is only read by the task's id or with the upstream's key, it
+// gets that of its content here, which needs the caller's own key.
+func (x *exchange) linked(t *genbusv1.VideoTask) *genbusv1.VideoTask {
+	if t.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+		return t
+	}
+	out := proto.CloneOf(t)
+	if len(out.GetVideos()) == 0 {
+		out.Videos = []*genbusv1.Video{{}}
+	}
+	for i, v := range out.GetVideos() {
+		if x.works(t, v) {
+			continue
+		}
+		if v.Url, v.ExpiresAt = x.contentURL(t.GetId()), nil; i > 0 {
+			v.Url += "?index=" + strconv.Itoa(i)
+		}
+	}
+	x.linkMetadata(t, out)
+	return out
+}
+
+// works reports whether a result's own URL may still be used, without a key. One
+// that has expired is only replaced where there is a copy.
+func (x *exchange) works(t *genbusv1.VideoTask, v *genbusv1.Video) bool {
+	replaced := v.GetArchived() != nil && v.GetExpiresAt() != nil && time.Now().After(v.GetExpiresAt().AsTime())
+	return v.GetUrl() != "" && !replaced && !x.h.routeTable.NeedsKey(t, v.GetUrl())
+}
+
+// linkMetadata does the same in out for the URL that gateways put into the
+// metadata. It is mostly that of a result, whose new one it gets too.
+func (x *exchange) linkMetadata(t, out *genbusv1.VideoTask) {
+	url := body.MemberText(t.GetMetadataJson(), "url")
+	if url == "" {
+		return
+	}
+	link := url
+	if x.h.routeTable.NeedsKey(t, url) {
+		link = x.contentURL(t.GetId())
+	}
+	if i := slices.IndexFunc(t.GetVideos(), func(v *genbusv1.Video) bool { return v.GetUrl() == url }); i >= 0 {
+		link = out.GetVideos()[i].GetUrl()
+	}
+	var metadata body.Object
+	if link != url && metadata.Merge(t.GetMetadataJson()) == nil {
+		metadata.SetText("url", link)
+		out.MetadataJson = metadata.JSON()
+	}
+}
+
+func (x *exchange) contentURL(id string) string {
+	base := strings.TrimRight(x.h.cfg.Now().HTTP.PublicURL, "/")
+	if base == "" {
+		scheme := "http://"
+		if x.r.TLS != nil {
+			scheme = "https://"
+		}
+		base = scheme + x.r.Host
+	}
+	return base + "/v1/videos/" + id + "/content"
+}

@@ -1,0 +1,38 @@
+package httpapi
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strings"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/fault"
+)
+
+// listModels is GET /v1/models.
+func (h *Handler) listModels(x *exchange) error {
+	return x.json(http.StatusOK, body.ModelListJSON(h.publicModels(x)))
+}
+
+// getModel is GET /v1/models/{model...}; a model's id may hold slashes.
+func (h *Handler) getModel(x *exchange) error {
+	models, id := h.publicModels(x), x.r.PathValue("model")
+	i := slices.IndexFunc(models, func(m *genbusv1.Model) bool { return m.GetId() == id })
+	if i < 0 {
+		return fault.New(fault.ModelNotFound, "no route lists the model %q; see GET /v1/models", fault.Clip(id, 128))
+	}
+	return x.json(http.StatusOK, body.ModelJSON(models[i]))
+}
+
+// publicModels lists each id once: this interface does not tell kinds apart. One
+// that a video route serves is shown as a video, with its protocol; an upstream
+// does not say what its models are, so that a catch-all chat route lists it too.
+func (h *Handler) publicModels(x *exchange) []*genbusv1.Model {
+	models := h.routeTable.Models(x.ctx(), "")
+	slices.SortStableFunc(models, func(a, b *genbusv1.Model) int {
+		return cmp.Or(strings.Compare(a.GetId(), b.GetId()), -strings.Compare(a.GetKind(), b.GetKind()))
+	})
+	return slices.CompactFunc(models, func(a, b *genbusv1.Model) bool { return a.GetId() == b.GetId() })
+}

@@ -1,0 +1,141 @@
+package httpapi_test
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+
+	"github.com/genbus/genbus/internal/api/apitest"
+)
+
+// sdk is the public client, unchanged.
+func (w *world) sdk(opts ...option.RequestOption) openai.Client {
+	return openai.NewClient(append([]option.RequestOption{
+		option.WithBaseURL(w.HTTP.URL + "/v1/"), option.WithAPIKey("key-acme"), option.WithHTTPClient(w.Client), option.WithMaxRetries(0),
+	}, opts...)...)
+}
+
+func params(model string) openai.ChatCompletionNewParams {
+	return openai.ChatCompletionNewParams{Model: model, Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("hi")}}
+}
+
+func TestOpenAIChat(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, apitest.TwoTenants)
+	c := w.sdk()
+	reply, err := c.Chat.Completions.New(t.Context(), params("sandbox-chat"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := reply.Choices[0].Message.Content
+	if whole == "" || reply.Choices[0].FinishReason != "stop" || reply.Usage.TotalTokens == 0 {
+		t.Errorf("reply %s", reply.RawJSON())
+	}
+	stream := c.Chat.Completions.NewStreaming(t.Context(), params("sandbox-chat"))
+	var acc openai.ChatCompletionAccumulator
+	for stream.Next() {
+		acc.AddChunk(stream.Current())
+	}
+	if err := stream.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if len(acc.Choices) != 1 || acc.Choices[0].Message.Content != whole || acc.Choices[0].FinishReason != "stop" {
+		t.Errorf("streamed %+v, want %q", acc.Choices, whole)
+	}
+}
+
+func TestOpenAIErrors(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, apitest.TwoTenants)
+	for name, row := range map[string]struct {
+		model  string
+		opts   []option.RequestOption
+		status int
+		code   string
+		kind   string
+	}{
+		"a model without a route": {"none", nil, 404, "model_not_found", "invalid_request_error"},
+		"a wrong key":             {"sandbox-chat", []option.RequestOption{option.WithAPIKey("no")}, 401, "invalid_api_key", "authentication_error"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := w.sdk(row.opts...)
+			_, err := c.Chat.Completions.New(t.Context(), params(row.model))
+			checkAPIError(t, err, row.status, row.code, row.kind)
+			stream := c.Chat.Completions.NewStreaming(t.Context(), params(row.model))
+			for stream.Next() {
+				t.Errorf("a block: %s", stream.Current().RawJSON())
+			}
+			checkAPIError(t, stream.Err(), row.status, row.code, row.kind)
+		})
+	}
+}
+
+// TestOpenAIWaits: the upstream's own words are for the chat that it said them to;
+// the next one is told in ours that it waits.
+func TestOpenAIWaits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, apitest.TwoTenants)
+	c := w.sdk()
+	_, err := c.Chat.Completions.New(t.Context(), params("sandbox-chat:status=429,retry_after=3"))
+	checkAPIError(t, err, 429, "rate_limited", "new_api_error")
+	stream := c.Chat.Completions.NewStreaming(t.Context(), params("sandbox-chat"))
+	for stream.Next() {
+		t.Errorf("a block: %s", stream.Current().RawJSON())
+	}
+	checkAPIError(t, stream.Err(), 429, "upstream_rate_limited", "rate_limit_error")
+}
+
+func checkAPIError(t *testing.T, err error, status int, code, kind string) {
+	t.Helper()
+	var e *openai.Error
+	if !errors.As(err, &e) || e.StatusCode != status || e.Code != code || e.Type != kind || e.Message == "" {
+		t.Errorf("%v: %s %s; want %d %s %s", err, e.Code, e.Type, status, code, kind)
+	}
+}
+
+// TestOpenAIRetries: the SDK obeys Retry-After and comes again.
+func TestOpenAIRetries(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, apitest.TwoTenants)
+	c := w.sdk(option.WithMaxRetries(1))
+	begin := time.Now()
+	_, err := c.Chat.Completions.New(t.Context(), params("sandbox-chat:status=429,retry_after=1"))
+	checkAPIError(t, err, http.StatusTooManyRequests, "rate_limited", "new_api_error")
+	if n := w.Sandbox.Sandbox.Stats().Chats; n != 2 || time.Since(begin) < time.Second {
+		t.Errorf("%d calls within %s", n, time.Since(begin))
+	}
+}
+
+// TestOpenAIStreamThatBreaks: the error block is an error of the SDK.
+func TestOpenAIStreamThatBreaks(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, apitest.TwoTenants)
+	c := w.sdk()
+	stream := c.Chat.Completions.NewStreaming(t.Context(), params("sandbox-chat:drop_after_chunks=2"))
+	n := 0
+	for stream.Next() {
+		n++
+	}
+	if err := stream.Err(); n < 2 || err == nil || !strings.Contains(err.Error(), "stream_truncated") {
+		t.Errorf("%d blocks, then %v", n, err)
+	}
+}
+
+func TestOpenAIModels(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, apitest.TwoTenants)
+	c := w.sdk()
+	page, err := c.Models.List(t.Context())
+	if err != nil || len(page.Data) == 0 {
+		t.Fatalf("%v, %v", page, err)
+	}
+	m, err := c.Models.Get(t.Context(), page.Data[0].ID)
+	if err != nil || m.ID != page.Data[0].ID {
+		t.Errorf("%v, %v", m, err)
+	}
+}

@@ -1,0 +1,91 @@
+package httpapi
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/genbus/genbus/internal/api/core"
+
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/fault"
+)
+
+// queries are the query parameters of the paths under /genbus/v1 that read, by pattern;
+// those that write have none. Another parameter is refused: a filter that is mistyped
+// would list everything, and what is meant as a trial would erase. The paths that imitate
+// others take what their clients send.
+var queries = map[string][]string{
+	"GET /genbus/v1/videos":              fieldsOf(&genbusv1.ListVideoTasksRequest{}),
+	"GET /genbus/v1/videos/{id}":         nil,
+	"GET /genbus/v1/videos/{id}/events":  {"after_version"},
+	"GET /genbus/v1/videos/{id}/content": {"variant", "index"},
+	"GET /genbus/v1/chats/{id}":          nil,
+	"GET /genbus/v1/chats/{id}/events":   {"resume_token"},
+	"GET /genbus/v1/models":              fieldsOf(&genbusv1.ListModelsRequest{}),
+}
+
+func fieldsOf(m proto.Message) (names []string) {
+	fields := m.ProtoReflect().Descriptor().Fields()
+	for i := range fields.Len() {
+		names = append(names, string(fields.Get(i).Name()))
+	}
+	return names
+}
+
+// isStatus reports whether the gateway takes a value for a status: a name or a number.
+func isStatus(value string) bool {
+	number, err := strconv.ParseInt(value, 10, 32)
+	_, named := genbusv1.JobStatus_value[value]
+	_, numbered := genbusv1.JobStatus_name[int32(number)]
+	return named || err == nil && numbered
+}
+
+// checkQuery refuses query parameters that the path does not know, and a status that is
+// none: the gateway would not say what is.
+func (x *exchange) checkQuery() error {
+	_, path, _ := strings.Cut(x.r.Pattern, " ")
+	if !strings.HasPrefix(path, "/genbus/v1/") || x.r.URL.RawQuery == "" {
+		return nil
+	}
+	known := queries[x.r.Pattern]
+	var wrong []fault.Violation
+	for name, values := range x.r.URL.Query() {
+		description := "is not known here; this path takes no query parameters"
+		switch {
+		case slices.Contains(known, canonical(name)):
+			if canonical(name) != "status" || isStatus(values[0]) {
+				continue
+			}
+			description = core.StatusRule
+		case len(known) > 0:
+			description = "is not known here; known are " + strings.Join(known, ", ")
+		}
+		wrong = append(wrong, fault.Violation{Field: fault.Clip(name, 64), Description: description})
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	slices.SortFunc(wrong, func(a, b fault.Violation) int { return strings.Compare(a.Field, b.Field) })
+	return fault.Invalid(wrong[:min(len(wrong), maxUnknown)])
+}
+
+// maxUnknown bounds the parameters that one refusal names.
+const maxUnknown = 10
+
+// canonical is the name of a field as the gateway reads it: by its JSON name too
+// (pageSize), or with the field of a time (created_after.seconds).
+func canonical(name string) string {
+	name, _, _ = strings.Cut(name, ".")
+	var b strings.Builder
+	for _, c := range name {
+		if c >= 'A' && c <= 'Z' {
+			b.WriteByte('_')
+			c += 'a' - 'A'
+		}
+		b.WriteRune(c)
+	}
+	return b.String()
+}

@@ -1,0 +1,74 @@
+package httpapi
+
+import (
+	"bytes"
+	"errors"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/genbus/genbus/internal/fault"
+)
+
+// maxFirstAlloc bounds what a mere Content-Length makes us allocate.
+const maxFirstAlloc = 1 << 20
+
+// body reads the whole body of a JSON request. It is read before anything is
+// forwarded: an upstream that answers at once breaks a request that is still
+// being sent.
+func (x *exchange) body() ([]byte, error) {
+	if err := checkMediaType(x.r.Header.Get("Content-Type")); err != nil {
+		return nil, err
+	}
+	limit := x.bodyLimit()
+	if x.r.ContentLength > limit {
+		return nil, tooLarge(limit)
+	}
+	var buf bytes.Buffer
+	buf.Grow(int(min(max(x.r.ContentLength, 0), maxFirstAlloc)) + bytes.MinRead)
+	if _, err := buf.ReadFrom(http.MaxBytesReader(x.ResponseWriter, x.r.Body, limit)); err != nil {
+		return nil, unreadBody(err, limit)
+	}
+	return buf.Bytes(), nil
+}
+
+// bodyLimit is the longest body that the tenant may send, in bytes.
+func (x *exchange) bodyLimit() int64 { return int64(x.h.cfg.LimitsOf(x.tenant).MaxBodyBytes) }
+
+// expectBody bounds the arrival of a request's body, whether or not anybody
+// reads it: net/http waits for the rest of one before it answers. It lifts the
+// deadline itself once the body is there, and watches for the client's end.
+func (h *Handler) expectBody(w http.ResponseWriter, r *http.Request) {
+	if r.Body != http.NoBody {
+		// A writer without deadlines (a test's recorder) has no network to wait for.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.core.BodyTimeout))
+	}
+}
+
+// unreadBody is what a body that cannot be read to its end is called, whether its
+// framing is broken, it was cut off, or it did not come in time: its sender's fault
+// on every path.
+func unreadBody(err error, limit int64) error {
+	var over *http.MaxBytesError
+	if errors.As(err, &over) {
+		return tooLarge(limit)
+	}
+	return fault.New(fault.InvalidRequest, "the request's body did not arrive whole: %w", err)
+}
+
+func tooLarge(limit int64) error {
+	return fault.New(fault.BodyTooLarge, "the body is larger than %d bytes; send a URL instead of the data", limit)
+}
+
+// checkMediaType accepts JSON and a missing type.
+func checkMediaType(value string) error {
+	if value == "" || value == "application/json" {
+		return nil
+	}
+	media, _, err := mime.ParseMediaType(value)
+	if err == nil && (media == "application/json" || strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json")) {
+		return nil
+	}
+	return fault.New(fault.UnsupportedMedia, "content type %q is not read here; send application/json", fault.Clip(value, 64))
+}

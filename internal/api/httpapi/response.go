@@ -1,0 +1,76 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/genbus/genbus/internal/fault"
+)
+
+// response remembers the status of an answer, and writes the mux's own 404 and
+// 405 as the error envelope.
+type response struct {
+	http.ResponseWriter
+	r      *http.Request
+	status int
+	// left is true when the client had gone by the time of an answer that says that
+	// we failed.
+	left bool
+	// replaced is true when the mux's text was replaced and its body is dropped.
+	replaced bool
+}
+
+// Unwrap lets http.ResponseController find Flush and the deadlines.
+func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// WriteHeader writes the status once.
+func (w *response) WriteHeader(status int) {
+	if w.status != 0 {
+		return
+	}
+	// The mux leaves the pattern empty when nothing matched; Allow is set by then.
+	if w.r.Pattern == "" {
+		if f := unmatched(status, w.r); f != nil {
+			w.replaced = true
+			f.WriteHTTP(plain{w})
+			return
+		}
+	}
+	w.status, w.left = status, status >= http.StatusInternalServerError && fault.Gone(w.r.Context())
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write writes the body.
+func (w *response) Write(b []byte) (int, error) {
+	if w.status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	if w.replaced {
+		return len(b), nil
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// unmatched is our error for an answer of the mux itself; nil for its redirects.
+func unmatched(status int, r *http.Request) *fault.Error {
+	switch status {
+	case http.StatusNotFound:
+		return fault.New(fault.NotFound, "there is no path %s", fault.Clip(r.URL.Path, 256))
+	case http.StatusMethodNotAllowed:
+		return fault.New(fault.MethodNotAllowed, "%s is not answered with this method; see the Allow header", fault.Clip(r.URL.Path, 256))
+	default:
+		return nil
+	}
+}
+
+// plain writes past the replacement.
+type plain struct{ w *response }
+
+func (p plain) Header() http.Header { return p.w.Header() }
+
+func (p plain) WriteHeader(status int) {
+	p.w.status = status
+	p.w.Header().Del("X-Content-Type-Options")
+	p.w.ResponseWriter.WriteHeader(status)
+}
+
+func (p plain) Write(b []byte) (int, error) { return p.w.ResponseWriter.Write(b) }

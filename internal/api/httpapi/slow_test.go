@@ -1,0 +1,38 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/genbus/genbus/internal/api/apitest"
+)
+
+// TestHTTPClientThatDoesNotRead is cut off, and its upstream call ends.
+func TestHTTPClientThatDoesNotRead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.Core.WriteTimeout = 200 * time.Millisecond
+	conn, err := net.Dial("tcp", strings.TrimPrefix(w.HTTP.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	r := w.Request(http.MethodPost, "/v1/chat/completions", strings.Replace(apitest.StreamBody, "sandbox-chat", apitest.Endless, 1))
+	if err := r.Write(conn); err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.ReadResponse(bufio.NewReader(conn), r)
+	if err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("%v, %v", res, err)
+	}
+	defer res.Body.Close()
+	w.Await("the end of the upstream call", func() bool { return w.Sandbox.Sandbox.Stats().StreamsOpen == 0 })
+	if _, err := io.Copy(io.Discard, res.Body); err == nil {
+		t.Error("the stream ended as if it were whole")
+	}
+}

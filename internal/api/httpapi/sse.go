@@ -1,0 +1,214 @@
+package httpapi
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/upstream/sse"
+)
+
+// sseWriter is one text/event-stream answer. Each event is one write and one
+// flush. Its header is written with the first of them, so that an error before
+// that is an HTTP status. It pings while nothing else is written, which only
+// happens between events: writes and pings exclude each other.
+type sseWriter struct {
+	x    *exchange
+	rc   *http.ResponseController
+	ping time.Duration
+
+	mu       sync.Mutex
+	buf      []byte
+	opened   bool
+	stopped  bool
+	corked   bool  // more comes at once, so the flush can wait for it
+	err      error // the first failed write; it stays
+	timer    *time.Timer
+	last     time.Time // of the last write
+	deadline time.Time // of the connection, as far as it was set
+}
+
+// maxKeptBuffer bounds the buffer that a stream keeps after a large block.
+const maxKeptBuffer = 64 << 10
+
+var pingComment = sse.AppendComment(nil, "ping")
+
+func (x *exchange) newSSE() *sseWriter {
+	return &sseWriter{x: x, rc: http.NewResponseController(x.ResponseWriter), ping: x.h.cfg.Now().HTTP.SSEPing}
+}
+
+// open writes the header before there is an event.
+func (s *sseWriter) open() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.write(nil)
+}
+
+// keepOpen begins to ping after a while of silence, before there is an event; the
+// first ping writes the header.
+func (s *sseWriter) keepOpen(after time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.timer == nil {
+		s.timer = time.AfterFunc(after, s.tick)
+	}
+}
+
+// data writes an event that is nothing but block. more leaves the flush to the
+// next event, which comes at once: a flush for each of many blocks that arrive
+// together is most of their cost.
+func (s *sseWriter) data(block []byte, more bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.corked = more
+	defer func() { s.corked = false }()
+	s.buf = appendBlock(s.buf[:0], block)
+	err := s.write(s.buf)
+	if cap(s.buf) > maxKeptBuffer {
+		s.buf = nil
+	}
+	return err
+}
+
+// appendBlock is sse.AppendData with a faster way for a block of one line.
+func appendBlock(dst, block []byte) []byte {
+	if bytes.IndexByte(block, '\n') >= 0 || bytes.IndexByte(block, '\r') >= 0 {
+		return sse.AppendData(dst, block)
+	}
+	dst = append(dst, "data: "...)
+	dst = append(dst, block...)
+	return append(dst, '\n', '\n')
+}
+
+// event writes an event with an id and a name.
+func (s *sseWriter) event(id, name string, data []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.buf = sse.Append(s.buf[:0], sse.Event{ID: []byte(id), Type: name, Data: data})
+	return s.write(s.buf)
+}
+
+// write needs the lock.
+func (s *sseWriter) write(b []byte) error {
+	if s.err != nil {
+		return s.err
+	}
+	now := time.Now()
+	s.arm(now)
+	if !s.opened {
+		s.writeHeader()
+	}
+	s.last = now
+	if _, err := s.x.ResponseWriter.Write(b); err != nil {
+		s.err = lost(err)
+		return s.err
+	}
+	if s.corked {
+		return nil
+	}
+	if err := s.rc.Flush(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		s.err = lost(err)
+	}
+	return s.err
+}
+
+// arm bounds the write. The deadline is moved a few times in its length only: a
+// stream of many small blocks would pay for each move.
+func (s *sseWriter) arm(now time.Time) {
+	limit := s.x.h.core.WriteTimeout
+	if s.deadline.Sub(now) > limit {
+		return
+	}
+	s.deadline = now.Add(limit + limit/4)
+	// A writer without deadlines (a test's recorder) has no network to wait for.
+	_ = s.rc.SetWriteDeadline(s.deadline)
+}
+
+func lost(err error) error {
+	return fault.New(fault.CallerGone, "the client does not read any more: %w", err)
+}
+
+func (s *sseWriter) writeHeader() {
+	h := s.x.Header()
+	h["Content-Type"] = []string{"text/event-stream"}
+	h["Cache-Control"] = []string{"no-cache"}
+	h["X-Accel-Buffering"] = []string{"no"} // for nginx
+	s.opened = true
+	s.x.WriteHeader(http.StatusOK)
+	if s.timer == nil {
+		s.timer = time.AfterFunc(s.ping, s.tick)
+	}
+}
+
+// tick pings when nothing was written for the whole interval, or ever, and sets the timer
+// to when that will be so again.
+func (s *sseWriter) tick() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped || s.err != nil {
+		return
+	}
+	wait := s.ping - time.Since(s.last)
+	if wait <= 0 {
+		if s.write(pingComment) != nil {
+			return
+		}
+		wait = s.ping
+	}
+	s.timer.Reset(wait)
+}
+
+// stop ends the pings; nothing is written after it. It may be called twice.
+func (s *sseWriter) stop() (opened bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = true
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	return s.opened
+}
+
+var doneBlock = []byte("[DONE]")
+
+// endChat ends a chat stream: with [DONE] after a whole reply, with one error
+// block after a part of one. An error before anything was written is returned.
+func (s *sseWriter) endChat(err error) error {
+	opened := s.stop()
+	switch {
+	case err == nil:
+		_ = s.data(doneBlock, false) // a client that went away has all it wanted
+	case opened:
+		s.x.note(err)
+		_ = s.data(fault.From(err).Envelope(), false)
+	default:
+		return err
+	}
+	return nil
+}
+
+// eventError is the name of the event that ends a stream of events early.
+const eventError = "genbus.error.v1"
+
+// endedComment is the last of a stream that has lived for as long as it may. To
+// its client that is as if the connection broke: it comes back with the last id.
+var endedComment = sse.AppendComment(nil, "stream_ended: come back with Last-Event-ID")
+
+// endEvents is endChat for streams of events, which have no [DONE].
+func (s *sseWriter) endEvents(err error) error {
+	if opened := s.stop(); err == nil || !opened {
+		return err
+	}
+	if fault.CodeOf(err) == fault.StreamEnded {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		_ = s.write(endedComment)
+		return nil
+	}
+	s.x.note(err)
+	_ = s.event("", eventError, fault.From(err).Envelope())
+	return nil
+}

@@ -1,0 +1,121 @@
+package httpapi
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/genbus/genbus/internal/api/core"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fault"
+)
+
+// sinkWriter counts what is written and flushed, and keeps it on demand.
+type sinkWriter struct {
+	header  http.Header
+	body    *strings.Builder // nil: dropped
+	writes  int
+	flushes int
+	fail    error
+}
+
+func (w *sinkWriter) Header() http.Header { return w.header }
+func (w *sinkWriter) WriteHeader(int)     {}
+func (w *sinkWriter) Flush()              { w.flushes++ }
+
+func (w *sinkWriter) Write(b []byte) (int, error) {
+	w.writes++
+	if w.body != nil {
+		w.body.Write(b)
+	}
+	return len(b), w.fail
+}
+
+func newSSE(w http.ResponseWriter) *sseWriter {
+	r := &http.Request{Method: http.MethodGet, Pattern: "GET /"}
+	h := &Handler{cfg: config.NewLive(config.Default()), core: &core.Core{WriteTimeout: time.Minute}}
+	return (&exchange{response: &response{ResponseWriter: w, r: r}, r: r, h: h}).newSSE()
+}
+
+func TestSSEFrames(t *testing.T) {
+	t.Parallel()
+	w := &sinkWriter{header: http.Header{}, body: &strings.Builder{}}
+	s := newSSE(w)
+	defer s.stop()
+	for _, b := range []string{`{"a":1}`, "two\nlines\r\nand\rmore", ""} {
+		if err := s.data([]byte(b), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.event("7", "n", []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.endChat(nil); err != nil {
+		t.Fatal(err)
+	}
+	want := "data: {\"a\":1}\n\ndata: two\ndata: lines\ndata: and\ndata: more\n\ndata: \n\nid: 7\nevent: n\ndata: {}\n\ndata: [DONE]\n\n"
+	if w.body.String() != want {
+		t.Errorf("%q\nwant %q", w.body.String(), want)
+	}
+	if w.writes != 5 || w.flushes != 5 {
+		t.Errorf("%d writes, %d flushes for 5 events", w.writes, w.flushes)
+	}
+}
+
+func TestSSEBlockDoesNotAllocate(t *testing.T) {
+	w := &sinkWriter{header: http.Header{}}
+	s := newSSE(w)
+	defer s.stop()
+	block := []byte(strings.Repeat("x", 300))
+	if n := testing.AllocsPerRun(1000, func() {
+		if err := s.data(block, false); err != nil {
+			t.Fatal(err)
+		}
+	}); n > 0 {
+		t.Errorf("%v allocations for a block", n)
+	}
+	if err := s.data(make([]byte, 10*maxKeptBuffer), false); err != nil || cap(s.buf) > maxKeptBuffer {
+		t.Errorf("the stream keeps %d bytes, %v", cap(s.buf), err)
+	}
+}
+
+// TestSSEFirstFailureStays: nothing is written after a failed write.
+func TestSSEFirstFailureStays(t *testing.T) {
+	t.Parallel()
+	w := &sinkWriter{header: http.Header{}, fail: errors.New("reset")}
+	s := newSSE(w)
+	defer s.stop()
+	for range 3 {
+		if err := s.data([]byte("x"), false); fault.CodeOf(err) != fault.CallerGone {
+			t.Errorf("%v", err)
+		}
+	}
+	if err := s.endChat(fault.New(fault.CallerGone, "gone")); err != nil || w.writes != 1 {
+		t.Errorf("%d writes, %v", w.writes, err)
+	}
+}
+
+// TestSSEErrorBeforeTheFirstEvent is left to the caller, who can still send a
+// status.
+func TestSSEErrorBeforeTheFirstEvent(t *testing.T) {
+	t.Parallel()
+	w := &sinkWriter{header: http.Header{}}
+	why := errors.New("why")
+	if err := newSSE(w).endChat(why); !errors.Is(err, why) || w.writes != 0 {
+		t.Errorf("%v, %d writes", err, w.writes)
+	}
+}
+
+func BenchmarkSSEBlock(b *testing.B) {
+	s := newSSE(&sinkWriter{header: http.Header{}})
+	defer s.stop()
+	block := []byte(strings.Repeat("x", 300))
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := s.data(block, false); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

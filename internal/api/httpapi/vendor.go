@@ -1,0 +1,181 @@
+package httpapi
+
+import (
+	"cmp"
+	"net/http"
+	"strings"
+
+	"github.com/genbus/genbus/internal/api/core"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/protocol"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// vendorRoutes mounts the paths of every protocol that has its own.
+func (h *Handler) vendorRoutes() {
+	for _, p := range protocol.All() {
+		if p.Surface == nil {
+			continue
+		}
+		for _, pattern := range p.Surface.Patterns() {
+			method, path, _ := strings.Cut(pattern, " ")
+			h.mux.HandleFunc(method+" /"+h.cfg.Now().HTTP.Segments[p.Name]+path, h.vendor(p))
+		}
+	}
+}
+
+// vendor serves one vendor's own clients, in the vendor's own envelopes.
+func (h *Handler) vendor(p upstream.Protocol) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		x := &vendorExchange{exchange: &exchange{response: asResponse(w, r), r: r, h: h}, wire: p}
+		if err := x.run(x.identify, x.serve); err != nil {
+			x.refuse(err)
+		}
+	}
+}
+
+// vendorExchange is one call on a vendor's path.
+type vendorExchange struct {
+	*exchange
+	wire upstream.Protocol
+	raw  []byte // the body, once it is known who calls
+}
+
+// identify finds the tenant by an API key, which may look like a signature, or
+// else by the vendor's own signature.
+func (x *vendorExchange) identify(*exchange) (string, error) {
+	tenant, err := x.byKey()
+	if err != nil {
+		return x.bySignature(err)
+	}
+	return tenant, nil
+}
+
+// bySignature finds the tenant by the vendor's own signature, which covers the
+// body: that is read only where the access key is known. Without a signature the
+// call is refused as it was without it.
+func (x *vendorExchange) bySignature(refusal error) (string, error) {
+	signature, signed := x.wire.Surface.Signature(x.r, nil)
+	if !signed {
+		return "", refusal
+	}
+	if tenant, _, known := x.h.cfg.Now().Pair(signature.AccessKey); known {
+		x.tenant = tenant // whose limits hold until the signature is checked
+		if err := x.readBody(); err != nil {
+			return "", err
+		}
+		signature, _ = x.wire.Surface.Signature(x.r, x.raw)
+	}
+	return x.h.core.Callers.Signer(signature)
+}
+
+// readBody reads it once.
+func (x *vendorExchange) readBody() (err error) {
+	if x.r.Method == http.MethodPost && x.raw == nil {
+		x.raw, err = x.body()
+	}
+	return err
+}
+
+func (x *vendorExchange) serve(*exchange) error {
+	if err := x.readBody(); err != nil {
+		return err
+	}
+	call, err := x.wire.Surface.Read(x.r, x.raw)
+	if err != nil {
+		return err
+	}
+	switch call.Op {
+	case upstream.CreateTask:
+		return x.create(call)
+	case upstream.GetTask:
+		return x.get(call)
+	case upstream.ListTasks:
+		if lister, ok := x.wire.Surface.(upstream.Lister); ok {
+			return x.list(lister, call)
+		}
+	}
+	return fault.New(fault.Internal, "protocol %s read a call that it cannot answer", x.wire.Name)
+}
+
+func (x *vendorExchange) create(call upstream.Call) error {
+	req, err := x.request(subject.Video, call.Body)
+	if err != nil {
+		return err
+	}
+	if req.RequestID != "" && call.RequestID != "" {
+		// The task would not be found by the vendor's own id.
+		return fault.Invalid([]fault.Violation{{Field: "Idempotency-Key", Description: "and external_task_id both name the request; send one of them"}})
+	}
+	req.Protocol, req.RequestID = x.wire.Name, cmp.Or(call.RequestID, req.RequestID)
+	e, err := x.h.core.Jobs.Submit(x.ctx(), req)
+	if err != nil {
+		return err
+	}
+	return x.answer(call, core.VideoOf(e))
+}
+
+func (x *vendorExchange) get(call upstream.Call) error {
+	id := call.ID
+	if id == "" {
+		id = admission.Request{Kind: subject.Video, Tenant: x.tenant, RequestID: call.RequestID}.JobID()
+	}
+	e, err := x.h.core.Jobs.Get(x.ctx(), subject.TaskName{Kind: subject.Video, Tenant: x.tenant, ID: id})
+	if err != nil {
+		return err
+	}
+	return x.answer(call, core.VideoOf(e))
+}
+
+func (x *vendorExchange) answer(call upstream.Call, t *genbusv1.VideoTask) error {
+	x.jobID(t.GetId())
+	status, answer := x.wire.Surface.Task(call, x.linked(t), x.requestID())
+	return x.json(status, answer)
+}
+
+// maxListed bounds how far back a vendor's numbered pages reach.
+const maxListed = 10_000
+
+// list reads a numbered page, in as many steps as it takes; the pages before it
+// are passed over without being read.
+func (x *vendorExchange) list(lister upstream.Lister, call upstream.Call) error {
+	if call.Page*call.Size > maxListed {
+		return fault.New(fault.InvalidPageToken, "only the newest %d tasks can be listed by page number", maxListed)
+	}
+	var page []*genbusv1.VideoTask
+	q := tasklog.Query{Kind: subject.Video, Tenant: x.tenant, Offset: (call.Page - 1) * call.Size}
+	for len(page) < call.Size {
+		q.Size = min(call.Size-len(page), tasklog.MaxPage)
+		got, err := x.h.core.Jobs.List(x.ctx(), q)
+		if err != nil {
+			return err
+		}
+		for _, e := range got.Jobs {
+			page = append(page, x.linked(core.VideoOf(e)))
+		}
+		if q.Token, q.Offset = got.NextToken, 0; q.Token == "" {
+			break
+		}
+	}
+	return x.json(http.StatusOK, lister.Tasks(call, page, x.requestID()))
+}
+
+// refuse answers an error in the vendor's envelope.
+func (x *vendorExchange) refuse(err error) {
+	f := fault.From(err)
+	x.note(err)
+	if x.status != 0 {
+		return
+	}
+	x.jobID(f.JobID)
+	f.SetHeader(x.Header())
+	status, answer := x.wire.Surface.Refuse(f, x.requestID())
+	_ = x.json(status, answer) // never fails
+}
+
+func (x *vendorExchange) requestID() string { return x.Header().Get("X-Request-Id") }

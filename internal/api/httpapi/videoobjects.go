@@ -1,0 +1,138 @@
+package httpapi
+
+import (
+	"errors"
+	"mime"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/genbus/genbus/internal/api/core"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/upstream/videos"
+)
+
+// headerPollAfter tells SDKs how long to wait before they poll, in milliseconds.
+const headerPollAfter = "Openai-Poll-After-Ms"
+
+// createVideoObject is POST /v1/videos, as JSON or as a form with a file.
+func (h *Handler) createVideoObject(x *exchange) error {
+	raw, err := x.jsonOrForm()
+	if err != nil {
+		return err
+	}
+	req, err := x.request(subject.Video, raw)
+	if err != nil {
+		return err
+	}
+	req.Protocol = videos.Name
+	e, err := h.core.Jobs.Submit(x.ctx(), req)
+	if err != nil {
+		return err
+	}
+	return x.videoObject(core.VideoOf(e))
+}
+
+// jsonOrForm reads a create body in either form; a form becomes the JSON that
+// means the same.
+func (x *exchange) jsonOrForm() ([]byte, error) {
+	media, _, err := mime.ParseMediaType(x.r.Header.Get("Content-Type"))
+	if err != nil || media != "multipart/form-data" {
+		return x.body()
+	}
+	limit := x.bodyLimit()
+	if x.r.ContentLength > limit {
+		return nil, tooLarge(limit)
+	}
+	x.r.Body = http.MaxBytesReader(x.ResponseWriter, x.r.Body, limit)
+	form, err := x.r.MultipartReader()
+	if err != nil {
+		return nil, fault.New(fault.InvalidRequest, "the form cannot be read: %w", err)
+	}
+	raw, err := videos.FromMultipart(form, limit)
+	if err != nil {
+		return nil, formFault(err, limit)
+	}
+	return raw, nil
+}
+
+// getVideoObject is GET /v1/videos/{id}.
+func (h *Handler) getVideoObject(x *exchange) error {
+	e, err := h.core.Jobs.Get(x.ctx(), x.name(subject.Video))
+	if err != nil {
+		return err
+	}
+	return x.videoObject(core.VideoOf(e))
+}
+
+func (x *exchange) videoObject(t *genbusv1.VideoTask) error {
+	x.jobID(t.GetId())
+	if route, ok := x.h.routeTable.Video(t.GetExecution().GetRoute()); ok && !task.Terminal(t.GetExecution().GetPhase()) {
+		x.Header()[headerPollAfter] = []string{pollAfter(route.Poll.Interval)}
+	}
+	return x.json(http.StatusOK, body.VideoObjectJSON(x.linked(t)))
+}
+
+// pollAfter is what SDKs that poll are told to wait: the route's own interval,
+// but never more than they take.
+func pollAfter(interval time.Duration) string {
+	const least, most = 500 * time.Millisecond, 8 * time.Second
+	return strconv.FormatInt(min(max(interval, least), most).Milliseconds(), 10)
+}
+
+// listVideoObjects is GET /v1/videos.
+func (h *Handler) listVideoObjects(x *exchange) error {
+	query := x.r.URL.Query()
+	limit, err := number(query.Get("limit"), "limit", tasklog.DefaultPage, 1, tasklog.MaxPage)
+	if err != nil {
+		return err
+	}
+	q := tasklog.Query{Kind: subject.Video, Tenant: x.tenant, Size: limit, After: query.Get("after")}
+	switch order := query.Get("order"); order {
+	case "", "desc":
+	case "asc":
+		q.Ascending = true
+	default:
+		return fault.Invalid([]fault.Violation{{Field: "order", Description: "must be asc or desc"}})
+	}
+	page, err := h.core.Jobs.List(x.ctx(), q)
+	if err != nil {
+		return err
+	}
+	tasks := make([]*genbusv1.VideoTask, 0, len(page.Jobs))
+	for _, e := range page.Jobs {
+		tasks = append(tasks, x.linked(core.VideoOf(e)))
+	}
+	return x.json(http.StatusOK, body.VideoObjectListJSON(tasks, page.NextToken != ""))
+}
+
+// deleteVideoObject is DELETE /v1/videos/{id}.
+func (h *Handler) deleteVideoObject(x *exchange) error {
+	name := x.name(subject.Video)
+	if err := h.core.Jobs.Erase(x.ctx(), name); err != nil {
+		return err
+	}
+	x.jobID(name.ID)
+	return x.json(http.StatusOK, body.VideoDeletedJSON(name.ID))
+}
+
+// formFault says what is wrong with a form.
+func formFault(err error, limit int64) error {
+	var field *body.FieldError
+	var long *videos.TooLargeError
+	var over *http.MaxBytesError
+	switch {
+	case errors.As(err, &field):
+		return fault.Invalid([]fault.Violation{{Field: field.Field, Description: field.Description}})
+	case errors.As(err, &long), errors.As(err, &over):
+		return tooLarge(limit)
+	default:
+		return fault.New(fault.InvalidRequest, "the form cannot be read to its end: %w", err)
+	}
+}

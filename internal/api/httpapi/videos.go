@@ -1,0 +1,41 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/genbus/genbus/internal/api/core"
+
+	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/upstream/primary"
+)
+
+// createVideo is POST /v1/video/generations.
+func (h *Handler) createVideo(x *exchange) error {
+	raw, err := x.body()
+	if err != nil {
+		return err
+	}
+	req, err := x.request(subject.Video, raw)
+	if err != nil {
+		return err
+	}
+	// A model of another protocol is not reached by this path.
+	req.Protocol = primary.Name
+	e, err := h.core.Jobs.Submit(x.ctx(), req)
+	if err != nil {
+		return err
+	}
+	x.jobID(e.Job.GetId())
+	return x.json(http.StatusOK, body.VideoCreatedJSON(core.VideoOf(e)))
+}
+
+// getVideo is GET /v1/video/generations/{id}.
+func (h *Handler) getVideo(x *exchange) error {
+	e, err := h.core.Jobs.Get(x.ctx(), x.name(subject.Video))
+	if err != nil {
+		return err
+	}
+	x.jobID(e.Job.GetId())
+	return x.json(http.StatusOK, body.VideoTaskJSON(x.linked(core.VideoOf(e))))
+}

@@ -1,0 +1,324 @@
+// Package natsapi answers NATS requests for new jobs, as a micro service over the
+// core. It is not the inbox, whose messages are not answered: the consumer takes
+// those.
+package natsapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/genbus/genbus/internal/api/core"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/natsreq"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// Limits of the request-reply endpoints. Requests beyond those in flight wait
+// in the subscription; one that waited too long for a slot is refused.
+const (
+	maxCalls        = 256
+	callSlotWait    = 2 * time.Second
+	callTimeout     = 30 * time.Second
+	callPendingMsgs = 64 << 10
+	callPendingSize = 256 << 20
+)
+
+// callsName is the name of the service and of its queue group.
+const callsName = "genbus"
+
+// Options are what the request-reply endpoints work with. All are required.
+type Options struct {
+	Core    *core.Core
+	Names   subject.Space
+	Uploads *natsreq.Uploads
+	Tracing telemetry.Tracing
+	Logger  *slog.Logger
+	// Version of the build, as "nats micro ls" shows it when it is a semantic
+	// version.
+	Version string
+}
+
+// calls answers requests on genbus.call.<kind>.<tenant>.
+type calls struct {
+	base       context.Context //nolint:containedctx // NATS requests bring none
+	core       *core.Core
+	names      subject.Space
+	uploads    *natsreq.Uploads
+	log        *slog.Logger
+	propagator propagation.TextMapPropagator
+	tracer     trace.Tracer
+	nc         *nats.Conn
+	service    micro.Service
+	slots      chan struct{}
+}
+
+// Start answers NATS requests on genbus.call.video.* and genbus.call.chat.* as the
+// micro service "genbus". Replicas share the requests. The context gives values to
+// calls; its end does not end them. stop does: requests that have arrived are answered
+// first. It may be called twice.
+func Start(ctx context.Context, nc *nats.Conn, o Options) (stop func() error, err error) {
+	c := &calls{
+		base: context.WithoutCancel(ctx), core: o.Core, names: o.Names, uploads: o.Uploads, log: o.Logger,
+		propagator: o.Tracing.Propagator, tracer: o.Tracing.Provider.Tracer(tracerName), nc: nc, slots: make(chan struct{}, maxCalls),
+	}
+	c.service, err = micro.AddService(nc, micro.Config{
+		Name: callsName, Version: semver(o.Version), QueueGroup: callsName,
+		Description: "accepts video tasks and chat completions for generative models",
+		ErrorHandler: func(_ micro.Service, e *micro.NATSError) {
+			c.log.Warn("nats calls: asynchronous error", telemetry.KeySubject, e.Subject, telemetry.KeyError, e.Description)
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("nats calls: %w", err)
+	}
+	for _, kind := range subject.Kinds {
+		err := c.service.AddEndpoint(string(kind), micro.HandlerFunc(c.take),
+			micro.WithEndpointSubject(c.names.CallPattern(kind)),
+			micro.WithEndpointPendingLimits(callPendingMsgs, callPendingSize))
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("nats calls: endpoint %s: %w", kind, err), c.service.Stop())
+		}
+	}
+	if err := nc.FlushTimeout(callTimeout); err != nil {
+		return nil, errors.Join(fmt.Errorf("nats calls: subscribe: %w", err), c.service.Stop())
+	}
+	return c.stop, nil
+}
+
+// stop drains the subscriptions and waits for the calls in hand.
+func (c *calls) stop() error {
+	if c.service.Stopped() {
+		return nil
+	}
+	if err := c.service.Stop(); err != nil {
+		return fmt.Errorf("nats calls: stop: %w", err)
+	}
+	deadline := time.NewTimer(callTimeout)
+	defer deadline.Stop()
+	if err := c.arrived(deadline); err != nil {
+		return err
+	}
+	for range maxCalls {
+		select {
+		case c.slots <- struct{}{}:
+		case <-deadline.C:
+			return fmt.Errorf("nats calls: some calls did not end within %s", callTimeout)
+		}
+	}
+	return c.flush() // the last answers are still in the connection's buffer
+}
+
+// arrived waits until every request that the server had sent before the end of
+// the subscriptions has been taken.
+func (c *calls) arrived(deadline *time.Timer) error {
+	if err := c.flush(); err != nil {
+		return err
+	}
+	taken := make(chan struct{})
+	if err := c.nc.Barrier(func() { close(taken) }); errors.Is(err, nats.ErrConnectionClosed) {
+		return nil // and nothing comes any more
+	} else if err != nil {
+		return fmt.Errorf("nats calls: %w", err)
+	}
+	select {
+	case <-taken:
+		return nil
+	case <-deadline.C:
+		return fmt.Errorf("nats calls: the waiting requests were not taken within %s", callTimeout)
+	}
+}
+
+func (c *calls) flush() error {
+	if err := c.nc.FlushTimeout(callTimeout); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+		return fmt.Errorf("nats calls: flush: %w", err)
+	}
+	return nil
+}
+
+var semverPattern = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z]+(\.[0-9A-Za-z]+)*)?$`)
+
+// semver is the version as micro takes it.
+func semver(version string) string {
+	if version = strings.TrimPrefix(version, "v"); semverPattern.MatchString(version) {
+		return version
+	}
+	return "0.0.0"
+}
+
+// take is called for one message of an endpoint at a time.
+func (c *calls) take(r micro.Request) {
+	wait := time.NewTimer(callSlotWait)
+	defer wait.Stop()
+	select {
+	case c.slots <- struct{}{}:
+		go func() {
+			defer func() { <-c.slots }()
+			c.answer(r)
+		}()
+	case <-wait.C:
+		c.refuse(r, fault.New(fault.QueueFull, "this replica has %d calls in hand; nothing was accepted", maxCalls).WithRetryAfter(time.Second))
+	}
+}
+
+func (c *calls) answer(r micro.Request) {
+	ctx, stop := context.WithTimeoutCause(c.base, callTimeout, fault.New(fault.AcceptanceUnknown, "no answer from JetStream within %s", callTimeout))
+	defer stop()
+	header := nats.Header(r.Headers())
+	ctx, span := c.traced(c.propagator.Extract(ctx, telemetry.HeaderCarrier(header)), r.Subject())
+	defer span.End()
+	defer func() {
+		if p := recover(); p != nil {
+			c.log.Error("panic in a NATS call", telemetry.KeySubject, r.Subject(), telemetry.KeyError, p, "stack", string(debug.Stack()))
+			c.refuse(r, core.PanicFault())
+		}
+	}()
+	e, upload, err := c.submit(ctx, r.Subject(), header, r.Data())
+	// After the answer, and after a definite one only: what may be sent again is read
+	// again. A caller who misses the answer uploads again, as input_lost says, and
+	// attaches by the request id.
+	if f := fault.From(err); f == nil || !natsreq.Again(f) {
+		defer c.uploads.Remove(ctx, upload)
+	}
+	if err != nil {
+		span.SetStatus(codes.Error, string(fault.CodeOf(err)))
+		c.refuse(r, err)
+		return
+	}
+	data, media, err := accepted(e, header)
+	if err != nil {
+		c.refuse(r, err)
+		return
+	}
+	c.respond(r, data, nats.Header{subject.HeaderContentType: {media}, subject.HeaderJobID: {e.Job.GetId()}})
+}
+
+// submit accepts a request. upload is where it was read from; nil for one that came
+// whole.
+func (c *calls) submit(ctx context.Context, subj string, header nats.Header, data []byte) (e tasklog.Entry, upload *natsreq.Upload, err error) {
+	if err := c.core.Callers.Refusal(); err != nil {
+		return tasklog.Entry{}, nil, err
+	}
+	in, err := natsreq.Decode(c.names, subj, header, data)
+	if err != nil {
+		return tasklog.Entry{}, nil, err
+	}
+	if err := c.core.Callers.CheckRateLimit(in.Request); err != nil {
+		return tasklog.Entry{}, nil, err
+	}
+	release, err := c.uploads.Complete(ctx, &in, callSlotWait)
+	defer release()
+	if err == nil {
+		e, err = c.core.Jobs.Submit(ctx, in.Request)
+	}
+	return e, in.Upload, err
+}
+
+// accepted is the answer in the form of the request.
+func accepted(e tasklog.Entry, header nats.Header) (data []byte, media string, err error) {
+	json, err := natsreq.IsJSON(header)
+	if err != nil {
+		return nil, "", err
+	}
+	var m proto.Message
+	switch j := any(e.Job).(type) {
+	case *genbusv1.Chat:
+		if json {
+			return body.ChatJSON(j, j.GetReplyJson()), subject.ContentTypeJSON, nil
+		}
+		m = &genbusv1.SubmitChatCompletionResponse{Chat: j}
+	case *genbusv1.VideoTask:
+		if json {
+			return body.VideoCreatedJSON(j), subject.ContentTypeJSON, nil
+		}
+		m = &genbusv1.CreateVideoTaskResponse{Task: j}
+	}
+	data, err = proto.Marshal(m)
+	return data, subject.ContentTypeProtobuf, err
+}
+
+// refuse answers with an error: the HTTP status and the message as micro has
+// them, the code in a header, and a TaskError (or the JSON envelope) as data.
+func (c *calls) refuse(r micro.Request, err error) {
+	f := fault.From(err)
+	if level, ok := core.LogLevel(c.base, f); ok {
+		c.log.Log(c.base, level, "nats call failed", telemetry.KeySubject, r.Subject(), telemetry.KeyJobID, f.JobID, telemetry.KeyError, f)
+	}
+	header := nats.Header{
+		micro.ErrorCodeHeader: {strconv.Itoa(f.Status())}, micro.ErrorHeader: {oneLine(f.Message)},
+		subject.HeaderErrorCode: {string(f.Code)}, subject.HeaderContentType: {subject.ContentTypeProtobuf},
+	}
+	if after := f.RetryAfterText(); after != "" {
+		header[subject.HeaderRetryAfter] = []string{after}
+	}
+	if f.JobID != "" {
+		header[subject.HeaderJobID] = []string{f.JobID}
+	}
+	var data []byte
+	if json, _ := natsreq.IsJSON(nats.Header(r.Headers())); json {
+		header[subject.HeaderContentType] = []string{subject.ContentTypeJSON}
+		data = f.Envelope()
+	} else if data, err = proto.Marshal(f.TaskError()); err != nil {
+		c.log.Error("nats call: encode the error", telemetry.KeyError, err)
+	}
+	c.respond(r, data, header)
+}
+
+// respond answers. It does not use the request's own methods: these are for
+// handlers that answer before they return, and ours go on next to the
+// subscription.
+func (c *calls) respond(r micro.Request, data []byte, header nats.Header) {
+	if !c.answerable(r.Reply()) {
+		return
+	}
+	err := c.nc.PublishMsg(&nats.Msg{Subject: r.Reply(), Header: header, Data: data})
+	if err != nil {
+		c.log.Warn("nats call: no answer sent", telemetry.KeySubject, r.Subject(), telemetry.KeyError, err)
+	}
+}
+
+// answerable reports whether an answer may go to a subject. A request without one
+// wants none; and NATS lets callers name any, with our rights: an answer must never
+// become an event, a job or a call of JetStream.
+func (c *calls) answerable(reply string) bool {
+	return reply != "" && !strings.HasPrefix(reply, "$") && !strings.HasPrefix(reply, c.names.Prefix()+".")
+}
+
+// oneLine makes a message fit for a header.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' {
+			return ' '
+		}
+		return r
+	}, fault.Clip(s, 512))
+}
+
+// tracerName is the instrumentation scope of the spans of NATS requests. HTTP and
+// gRPC have those of their libraries.
+const tracerName = "github.com/genbus/genbus/internal/api/natsapi"
+
+// traced begins the span of one NATS request.
+func (c *calls) traced(ctx context.Context, subject string) (context.Context, trace.Span) {
+	return c.tracer.Start(ctx, "genbus.call", trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes( //nolint:spancheck // the caller ends it
+		attribute.String("messaging.system", "nats"), attribute.String("messaging.destination.name", subject)))
+}
