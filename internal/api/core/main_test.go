@@ -10,7 +10,7 @@ import (
 	"github.com/genbus/genbus/internal/config"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, brokertest.Leaks()...) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...) }
 
 type world struct{ *apitest.World }
 
