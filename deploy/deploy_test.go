@@ -37,6 +37,8 @@ var metrics = sync.OnceValue(func() map[string]metric {
 	for _, r := range routes {
 		countEverything(reflect.ValueOf(r))
 	}
+	m.Orphaned([]telemetry.OrphanedJobs{{Kind: subject.Video, Route: "r", Jobs: 1}}) // those of no route are none
+	m.Draining(subject.Video, "r", 1)                                                // every other call ends it
 	all := gather(m)
 	for name, f := range all {
 		f.values = fixed[name].values

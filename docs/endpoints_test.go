@@ -199,6 +199,7 @@ var ownRows = []row{
 const (
 	operatorCalls   = "internal/api/grpcapi TestOperatorCalls"
 	operatorCommand = "cmd/service TestOperatorCommand"
+	operatorOrphans = "cmd/service TestOperatorOrphansCommand"
 	operatorRoutes  = "cmd/service TestOperatorRoutesCommand"
 )
 
@@ -217,6 +218,9 @@ var operatorRows = []row{
 	{name: "See how routes are doing", cells: []cell{as("ListRoutes", operatorCalls, "internal/operator TestPause"), as("routes", operatorRoutes)}},
 	{name: "Pause a route", cells: []cell{as("PauseRoute", operatorCalls, "internal/operator TestPause", "internal/api/grpcapi TestPausedRouteRefusesInlineChats"), as("pause", operatorRoutes)}},
 	{name: "Resume it", cells: []cell{as("ResumeRoute", operatorCalls, "internal/operator TestPause"), as("resume", operatorRoutes)}},
+	{name: "See jobs without a route", cells: []cell{as("ListOrphans", operatorCalls, "internal/operator TestOrphans"), as("orphans list", operatorOrphans)}},
+	{name: "Move them to a route", cells: []cell{as("MoveOrphans", operatorCalls, "internal/operator TestOrphans"), as("orphans move", operatorOrphans)}},
+	{name: "End them", cells: []cell{as("FailOrphans", operatorCalls, "internal/operator TestOrphans"), as("orphans fail", operatorOrphans)}},
 	{name: "Tenants, and strangers, are refused", cells: []cell{yes("internal/api/grpcapi TestOperatorMethodsAreForOperators", "internal/api/grpcapi TestAnOperatorsKeyIsNoTenants"), yes("cmd/service TestOperatorCommandIsRefused")}},
 }
 

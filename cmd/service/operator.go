@@ -25,6 +25,8 @@ type operatorCommand struct {
 	Routes routesCommand `cmd:"" help:"Show how each route is doing."`
 	Pause  pauseCommand  `cmd:"" help:"Stop the submission of a route's waiting jobs, on all replicas."`
 	Resume resumeCommand `cmd:"" help:"Undo pause."`
+
+	Orphans orphansCommand `cmd:"" help:"Jobs of routes that are not configured."`
 }
 
 // operatorCall is one use of the operator's methods.

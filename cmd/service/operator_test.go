@@ -304,6 +304,31 @@ func TestOperatorRoutesCommand(t *testing.T) {
 	}
 }
 
+// TestOperatorOrphansCommand: what is not said outright is refused, and so is a route that
+// is configured.
+func TestOperatorOrphansCommand(t *testing.T) {
+	t.Parallel()
+	w := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond}, withOps)
+	c := command{t: t, server: w.GRPCAddr().String(), key: opsKey}
+	if out := c.ok("orphans", "list"); out != "all routes that have jobs are configured\n" {
+		t.Errorf("list printed\n%s", out)
+	}
+	move := []string{"orphans", "move", "video", "gone", "--to", config.SandboxVideoRoute}
+	if out, code := c.run(move...); code != exitUsage || !strings.Contains(out, "--no-replica-serves-it") {
+		t.Errorf("without the flag: %d\n%s", code, out)
+	}
+	move = append(move, "--no-replica-serves-it")
+	if out := c.ok(move...); !strings.HasPrefix(out, "0 jobs moved, 0 ended") {
+		t.Errorf("move printed\n%s", out)
+	}
+	if out, code := c.run("orphans", "fail", "video", config.SandboxVideoRoute, "--no-replica-serves-it"); code != exitUsage && code != exitDenied || !strings.Contains(out, "is a route that is configured") {
+		t.Errorf("fail of a configured route: %d\n%s", code, out)
+	}
+	if out := c.ok("orphans", "fail", "video", "gone", "--no-replica-serves-it"); !strings.HasPrefix(out, "0 jobs moved, 0 ended") {
+		t.Errorf("fail printed\n%s", out)
+	}
+}
+
 // TestOperatorCommandIsRefused: without a key, with a wrong one, without a server.
 func TestOperatorCommandIsRefused(t *testing.T) {
 	t.Parallel()

@@ -187,3 +187,34 @@ func account(l *genbusv1.DeadLetter) string {
 	}
 	return l.GetUpstream() + "/" + l.GetUpstreamKey()
 }
+
+func (p printer) orphans(m *genbusv1.ListOrphansResponse) error {
+	if p.json {
+		return p.asJSON(m)
+	}
+	if len(m.GetRoutes()) == 0 {
+		return p.say(m, "all routes that have jobs are configured")
+	}
+	var rows []string
+	for _, r := range m.GetRoutes() {
+		rows = append(rows, cells(r.GetKind(), r.GetName(), fmt.Sprint(r.GetReady()), fmt.Sprint(r.GetWaiting()), moment(r.GetOldest())))
+	}
+	return p.table("KIND\tROUTE\tREADY\tWAITING\tOLDEST", rows)
+}
+
+// settled writes what became of jobs, and each that was left.
+func (p printer) settled(m *genbusv1.OrphansSettled) error {
+	if p.json {
+		return p.asJSON(m)
+	}
+	if len(m.GetLeft()) > 0 {
+		rows := make([]string, 0, len(m.GetLeft()))
+		for _, l := range m.GetLeft() {
+			rows = append(rows, cells(l.GetTenant(), l.GetId(), l.GetReason()))
+		}
+		if err := p.table("TENANT\tJOB LEFT\tREASON", rows); err != nil {
+			return err
+		}
+	}
+	return p.say(m, "%d jobs moved, %d ended, %d work items removed that their jobs did not need, %d jobs left", m.GetMoved(), m.GetEnded(), m.GetRemoved(), len(m.GetLeft()))
+}

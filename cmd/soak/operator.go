@@ -18,7 +18,7 @@ import (
 // route is a route as an operator names it.
 type route struct{ kind, name string }
 
-// served are the routes that an operator pauses, and that a reload takes away, by their
+// served are the routes that an operator pauses, and that a reload has drain, by their
 // number. The spare ones, which serve every model, stay.
 var served = []route{{"video", modelFilm}, {"video", modelReel}, {"chat", modelTalk}}
 

@@ -34,7 +34,7 @@ const (
 	garbage     action = "garbage"      // a tenant publishes large messages that are no requests
 	durable     action = "durable"      // a durable consumer is deleted
 	stream      action = "stream"       // a stream is deleted
-	routes      action = "routes"       // a reload takes a route away, and another brings it back
+	routes      action = "routes"       // a reload has a route drain, and another ends that
 	routesNode  action = "routes-node"  // the same, while a node hears no other
 	clock       action = "clock"        // a replica's time of day is wrong
 	fill        action = "fill"         // jobs are accepted until the log is full, and then they go on

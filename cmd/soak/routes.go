@@ -14,9 +14,9 @@ import (
 	"github.com/genbus/genbus/test/faultinject/check"
 )
 
-// withoutRoute has all replicas reload a configuration without a route, and after a while
-// the one that has it.
-func (s *storm) withoutRoute(ctx context.Context, r route, d time.Duration) error {
+// drainRoute has all replicas reload a configuration in which a route is draining, and
+// after a while the one in which it is not.
+func (s *storm) drainRoute(ctx context.Context, r route, d time.Duration) error {
 	defer s.begin(check.Fault{Kind: check.FaultRoute, Target: r.name})()
 	if err := s.reload(ctx, r.name); err != nil {
 		return err
@@ -25,14 +25,14 @@ func (s *storm) withoutRoute(ctx context.Context, r route, d time.Duration) erro
 	return s.reload(ctx, "")
 }
 
-// reload gives all replicas a configuration without a route, or with all of them, and
+// reload gives all replicas a configuration in which a route is draining, or none, and
 // waits until each has taken it.
-func (s *storm) reload(ctx context.Context, without string) error {
+func (s *storm) reload(ctx context.Context, draining string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), healTimeout)
 	defer cancel()
 	var all errgroup.Group
 	for _, r := range s.fleet.replicas {
-		all.Go(func() error { return r.reload(ctx, without) })
+		all.Go(func() error { return r.reload(ctx, draining) })
 	}
 	return all.Wait()
 }
@@ -43,10 +43,10 @@ const (
 	notReloaded = `"the configuration was not reloaded`
 )
 
-// reload has a replica take its configuration without a route. One that refuses it, as it
-// does while the broker is away, is told again.
-func (r *replica) reload(ctx context.Context, without string) error {
-	r.setup.Without = without
+// reload has a replica take its configuration in which a route is draining. One that
+// refuses it, as it does while the broker is away, is told again.
+func (r *replica) reload(ctx context.Context, draining string) error {
+	r.setup.Draining = draining
 	if err := r.setup.write(r.config); err != nil {
 		return err
 	}

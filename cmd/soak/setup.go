@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"os"
-	"slices"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -73,7 +72,7 @@ type setup struct {
 	// NATS is the cluster's, or empty for an embedded broker at Listen.
 	NATS, Listen, DataDir string
 	Strict, Honest        string // upstreams: base URLs
-	Without               string // a route that is missing
+	Draining              string // a route that is draining
 	SmallLog              bool
 }
 
@@ -125,23 +124,24 @@ func (s setup) yaml() ([]byte, error) {
 		"upstreams": map[string]any{
 			"strict": s.upstream(s.Strict), "honest": s.upstream(s.Honest),
 		},
-		"routes": s.routes(), "orphans": "reroute",
+		"routes": s.routes(),
 	})
 }
 
 // routes are one for each model, and the spare ones for the models of a route that is
-// missing.
+// draining.
 func (s setup) routes() []map[string]any {
 	all := []map[string]any{
 		video(modelFilm, "strict", "fail"), archived(video(modelReel, "honest", "resubmit")), chat(modelTalk),
 		spare(video(spareVideo, "strict", "fail")), spare(chat(spareChat)),
 	}
 	for _, r := range all {
+		r["draining"] = r["name"] == s.Draining
 		if s.SmallLog {
 			r["max_in_flight"] = smallInFlight
 		}
 	}
-	return slices.DeleteFunc(all, func(r map[string]any) bool { return r["name"] == s.Without })
+	return all
 }
 
 // The log keeps room for the ends of all jobs in work: a small one allows few of them.

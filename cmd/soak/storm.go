@@ -83,11 +83,11 @@ func (s *storm) do(ctx context.Context, at step) error {
 	case clock:
 		return s.skew(ctx, at.Target, at.By, at.For)
 	case routes:
-		return s.withoutRoute(ctx, served[at.Target%len(served)], at.For)
+		return s.drainRoute(ctx, served[at.Target%len(served)], at.For)
 	case routesNode:
 		var both errgroup.Group
 		both.Go(func() error { return s.node(ctx, step{Action: isolate, Target: at.Target, For: at.For}) })
-		both.Go(func() error { return s.withoutRoute(ctx, served[at.Target%len(served)], at.For/2) })
+		both.Go(func() error { return s.drainRoute(ctx, served[at.Target%len(served)], at.For/2) })
 		return both.Wait()
 	case changeMix:
 		return s.mix(at.Mix)

@@ -118,9 +118,6 @@ func (c *Config) checkChoices(r *report) {
 	oneOf(r, "log.level", c.Log.Level, "debug", "info", "warn", "error")
 	oneOf(r, "log.format", c.Log.Format, "auto", "text", "json")
 	oneOf(r, "telemetry.traces", c.Telemetry.Traces, "auto", "on", "off")
-	if c.Orphans != "" {
-		oneOf(r, "orphans", c.Orphans, OrphansReroute, OrphansFail)
-	}
 }
 
 // checkListeners keeps a service that asks nobody who they are on this machine, and two servers off one port. API keys

@@ -19,7 +19,7 @@ var fieldComments = map[string]string{
 	"Chat.MaxAttempts":                    "How often a queued chat may be sent upstream when a process dies while it runs; 1 means never again. Default: 2.",
 	"ChunksStream.MaxAge":                 "How long chunks can be replayed, where max_bytes holds them so long. Default: 15m.",
 	"ChunksStream.MaxBytes":               "Most bytes of chunks, about 330,000 of 800 bytes: what 12 chats send in 15 minutes, with 30 chunks a second each. Beyond it the oldest go first. Default: 256MiB.",
-	"Config.Orphans":                      "What happens to accepted jobs whose route is no longer configured: empty refuses to start, \"reroute\" moves them to the route that now serves their model, \"fail\" ends them. Default: none.",
+	"Config.Orphans":                      "Read and ignored; the next release refuses it. Accepted jobs whose route is not configured are left alone, and an operator moves or ends them (operator orphans). Default: none.",
 	"DeadStream.MaxAge":                   "How long dead letters are kept. Default: 720h.",
 	"DeadStream.MaxBytes":                 "Most bytes of dead letters; none is pushed out by a newer one. Default: 1GiB.",
 	"Events.Encoding":                     "Encoding of event bodies: protobuf or json. Default: protobuf.",

@@ -38,8 +38,8 @@ type Config struct {
 	Shutdown     Shutdown      `yaml:"shutdown"`
 	Sandbox      Sandbox       `yaml:"sandbox"`
 
-	// What happens to accepted jobs whose route is no longer configured: empty refuses to start, "reroute" moves them
-	// to the route that now serves their model, "fail" ends them. Default: none.
+	// Read and ignored; the next release refuses it. Accepted jobs whose route is not configured are left alone, and an
+	// operator moves or ends them (operator orphans). Default: none.
 	Orphans string `yaml:"orphans"`
 
 	tenants, operators keyring
@@ -47,12 +47,6 @@ type Config struct {
 	routing            map[routingKey]patternIndex
 	now                func() time.Time // a test's clock; nil otherwise
 }
-
-// Values of Orphans. The empty string means: refuse to start.
-const (
-	OrphansReroute = "reroute"
-	OrphansFail    = "fail"
-)
 
 // HTTP is the HTTP server.
 type HTTP struct {

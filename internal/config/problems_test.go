@@ -78,7 +78,7 @@ func TestProblems(t *testing.T) {
 		{"number", "chat: {max_attempts: two}", nil, []string{`c.yaml:1: chat.max_attempts is "two"; want a whole number`}},
 		{"bool", "chat: {inline_events: yes}", nil, []string{`c.yaml:1: chat.inline_events is "yes"; want true or false`}},
 		{"float", routeU + "poll: {jitter: .nan}}", nil, []string{`c.yaml:3: routes[0].poll.jitter is ".nan"; want a number such as 0.1`}},
-		{"long value", "orphans: " + strings.Repeat("x", 500), nil, []string{`c.yaml:1: orphans is "` + strings.Repeat("x", 100) + `"...; want reroute or fail`}},
+		{"long value", "log: {format: " + strings.Repeat("x", 500) + "}", nil, []string{`c.yaml:1: log.format is "` + strings.Repeat("x", 100) + `"...; want auto, text or json`}},
 
 		// Servers and simple choices.
 		{"http.addr", "http: {addr: '8080'}", nil, []string{`c.yaml:1: http.addr is "8080"; want host:port, such as 127.0.0.1:8080`}},
@@ -113,7 +113,6 @@ func TestProblems(t *testing.T) {
 		{"log.level", "log: {level: loud}", nil, []string{`c.yaml:1: log.level is "loud"; want debug, info, warn or error`}},
 		{"log.format", "log: {format: xml}", nil, []string{`c.yaml:1: log.format is "xml"; want auto, text or json`}},
 		{"telemetry.traces", "telemetry: {traces: yes}", nil, []string{`c.yaml:1: telemetry.traces is "yes"; want auto, on or off`}},
-		{"orphans", "orphans: drop", nil, []string{`c.yaml:1: orphans is "drop"; want reroute or fail`}},
 
 		// The broker.
 		{"nats.prefix", "nats: {prefix: a.*}", nil, []string{`c.yaml:1: nats.prefix is "a.*"; want one or more tokens of letters, digits, _ or -`}},

@@ -59,9 +59,7 @@ func (c *Config) taking(from *Config) *Config {
 	next.Tenants, next.Limits.Tenant = from.Tenants, from.Limits.Tenant
 	next.Limits.ClaimCheckBytes, next.Limits.ArchiveBytes, next.Limits.StreamTime = from.Limits.ClaimCheckBytes, from.Limits.ArchiveBytes, from.Limits.StreamTime
 	next.Chat, next.Retry = from.Chat, from.Retry
-	if from.Orphans != "" { // who looks for orphans goes on
-		next.Orphans = from.Orphans
-	}
+	next.Orphans = from.Orphans
 	for i, r := range next.Routes {
 		// What is held was extended for the old one.
 		if old, ok := c.routeNamed(r.Kind, r.Name); ok {

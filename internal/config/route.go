@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/genbus/genbus/internal/protocol"
@@ -120,6 +121,14 @@ func NewRoute(name, kind, upstream string, models ...string) Route {
 	r.Name, r.Kind, r.Upstream, r.Models = name, kind, upstream, slices.Clone(models)
 	r.fill()
 	return r
+}
+
+// Serves reports whether a pattern of the route has model, whichever route has the most specific one.
+func (r Route) Serves(model string) bool {
+	return slices.ContainsFunc(r.Models, func(pattern string) bool {
+		prefix, open := strings.CutSuffix(pattern, "*")
+		return pattern == model || open && strings.HasPrefix(model, prefix)
+	})
 }
 
 // Weighted reports whether the route's jobs begin at its upstreams by weight, rather than all at the first one.

@@ -305,12 +305,10 @@ func putItem(t testing.TB, b *broker.Broker, item *genbusv1.WorkItem) {
 func TestBoundOrphanIsNotRerouted(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
-	r := newReplica(t, b, testConfig(t, up.URL(), func(c *config.Config) { c.Orphans = config.OrphansReroute }))
+	r := newReplica(t, b, testConfig(t, up.URL()))
 	pastOf(t, r.log, pastItem("v"), boundTo(config.SandboxUpstream)...)
 	storeItem(t, b, "gone", videoID("v"), 0)
-	if err := r.adoptOrphan(t.Context(), b.Names().WorkItem(subject.Video, "gone", "acme", videoID("v"))); err != nil {
-		t.Fatal(err)
-	}
+	r.moveGone(t)
 	end := last(follow(t, r.log, videoID("v")))
 	unknownEnd(t, b, end)
 	doneOnce(t, b, end)

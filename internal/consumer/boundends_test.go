@@ -46,15 +46,13 @@ func TestABoundTaskWithAnIDIsNotUnknown(t *testing.T) {
 			t.Helper()
 			subj := r.Broker.Names().WorkItem(subject.Video, "gone", "acme", item.GetId())
 			putItemAt(t, r.Broker, subj, item)
-			if err := r.adoptOrphan(t.Context(), subj); err != nil {
-				t.Fatal(err)
-			}
+			r.failGone(t)
 		},
 	} {
 		t.Run(code, func(t *testing.T) {
 			t.Parallel()
 			b := brokertest.Single(t)
-			r := idleReplica(t, b, testConfig(t, newSandbox(t).URL(), func(c *config.Config) { c.Orphans = config.OrphansFail }))
+			r := idleReplica(t, b, testConfig(t, newSandbox(t).URL()))
 			item := itemOf("v", config.SandboxVideoRoute, "a cat")
 			pastOf(t, forerunner(t, b), item, boundAndSubmitted(time.Hour)...)
 			end(t, r, item)

@@ -74,11 +74,9 @@ type Consumer struct {
 	resync       gate
 
 	countEvery  time.Duration
-	extendEvery atomic.Int64  // a duration; the ticker looks at it each time
-	removals    atomic.Uint64 // reloads that removed routes; who looks for orphans begins anew with each
+	extendEvery atomic.Int64 // a duration; the ticker looks at it each time
 	// What follows belongs to Start, and then to the reload at work.
-	running  map[routeID]*running
-	adopting bool // orphans are looked for
+	running map[routeID]*running
 }
 
 // confirmEvery is how often the log of a held job is read although nothing was
@@ -106,12 +104,8 @@ func New(ctx context.Context, o Options) *Consumer {
 	return c
 }
 
-// Start settles what the configuration no longer covers, creates the durable
-// consumers, and begins to take work.
+// Start creates the durable consumers, and begins to take work.
 func (c *Consumer) Start(ctx context.Context) error {
-	if err := c.checkOrphans(ctx); err != nil {
-		return err
-	}
 	c.Log.Observe(c.held.notice(c.Log.Writer()))
 	c.Broker.OnReconnect(c.reconnected)
 	for _, r := range c.Config.Now().Routes {
@@ -124,6 +118,7 @@ func (c *Consumer) Start(ctx context.Context) error {
 	c.loops.Go(func() { c.Queue.Run(c.fetching, c.Logger) })
 	c.loops.Go(c.sweeper.run)
 	c.loops.Go(c.countStreams)
+	c.loops.Go(c.watchOrphans)
 	c.extendFor(c.Config.Now().Routes)
 	c.extending.Go(func() {
 		c.held.keepExtending(c.working, func() time.Duration { return time.Duration(c.extendEvery.Load()) })

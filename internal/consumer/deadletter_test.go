@@ -72,7 +72,10 @@ func TestARemovedRouteLeavesALetter(t *testing.T) {
 	waits := publish(t, b, subject.Video, "w", videoRequest("w", "going", "a cat"))
 	follow(t, one.log, waits, genbusv1.JobPhase_JOB_PHASE_QUEUED)
 	one.stop(true)
-	two := newReplica(t, b, testConfig(t, up.URL(), func(c *config.Config) { c.Orphans = config.OrphansFail }))
+	two := newReplica(t, b, testConfig(t, up.URL()))
+	if s := two.settleOrphans(t, subject.Video, "going", nil); s.GetEnded() != 2 {
+		t.Errorf("settled %v", s)
+	}
 	for _, id := range []string{id, waits} {
 		if end := last(follow(t, two.log, id)); end.Job.GetError().GetCode() != "upstream_removed" {
 			t.Errorf("%s ended %v", id, end.Job.GetError())

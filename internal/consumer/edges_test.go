@@ -154,11 +154,11 @@ func TestRefusalLeavesAnAcceptedJobAlone(t *testing.T) {
 	}
 }
 
-// orphanage is a replica beside jobs on a route that is gone.
-func orphanage(t *testing.T, b *broker.Broker, orphans string, n int) (*replica, []string) {
+// orphanage is a replica next to jobs of a route that is gone.
+func orphanage(t *testing.T, b *broker.Broker, n int) (*replica, []string) {
 	t.Helper()
 	up := newSandbox(t)
-	r := newReplica(t, b, testConfig(t, up.URL(), func(c *config.Config) { c.Orphans = orphans }))
+	r := newReplica(t, b, testConfig(t, up.URL()))
 	var subjects []string
 	for i := range n {
 		item := storeItem(t, b, "gone", videoID(fmt.Sprint("orphan", i)), 0)
@@ -170,10 +170,8 @@ func orphanage(t *testing.T, b *broker.Broker, orphans string, n int) (*replica,
 func TestOrphanWithoutALogFailsVisibly(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
-	r, subjects := orphanage(t, b, config.OrphansFail, 1)
-	if err := r.adoptOrphan(t.Context(), subjects[0]); err != nil {
-		t.Fatal(err)
-	}
+	r, _ := orphanage(t, b, 1)
+	r.failGone(t)
 	end := last(follow(t, r.log, videoID("orphan0")))
 	if end.Job.GetError().GetCode() != "upstream_removed" {
 		t.Errorf("ended %v", end.Job.GetError())
@@ -181,14 +179,12 @@ func TestOrphanWithoutALogFailsVisibly(t *testing.T) {
 	doneOnce(t, b, end)
 }
 
-func TestOrphanIsRerouted(t *testing.T) {
+func TestOrphanIsMoved(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b := open(t)
-		r, subjects := orphanage(t, b, config.OrphansReroute, 1)
-		if err := r.adoptOrphan(t.Context(), subjects[0]); err != nil {
-			t.Fatal(err)
-		}
+		r, _ := orphanage(t, b, 1)
+		r.moveGone(t)
 		end := last(follow(t, r.log, videoID("orphan0")))
 		if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
 			t.Errorf("ended %v", end.Job.GetError())
@@ -197,12 +193,12 @@ func TestOrphanIsRerouted(t *testing.T) {
 	})
 }
 
-// TestRerouteIntoAFullStreamLosesNothing: the old item stays until the new one is
+// TestMoveIntoAFullStreamLosesNothing: the old item stays until the new one is
 // stored.
-func TestRerouteIntoAFullStreamLosesNothing(t *testing.T) {
+func TestMoveIntoAFullStreamLosesNothing(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
-	r, subjects := orphanage(t, b, config.OrphansReroute, 2)
+	r, subjects := orphanage(t, b, 2)
 	waitItem(t, b, "gone", videoID("other"), 0)
 	stream, err := b.JetStream().Stream(t.Context(), b.Names().Wait())
 	if err != nil {
@@ -213,8 +209,8 @@ func TestRerouteIntoAFullStreamLosesNothing(t *testing.T) {
 	if _, err := b.JetStream().UpdateStream(t.Context(), full); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.adoptNow(t.Context(), subjects[0]); err == nil {
-		t.Error("a full stream was taken for success")
+	if s, err := r.SettleOrphans(t.Context(), subject.Video, "gone", theVideoRoute(r.cfg), ""); !errors.Is(err, broker.ErrFull) {
+		t.Errorf("into a full stream: %v, %v", s, err)
 	}
 	if _, err := b.Last(t.Context(), b.Names().Work(), subjects[0]); err != nil {
 		t.Errorf("the job is gone: %v", err)

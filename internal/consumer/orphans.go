@@ -4,85 +4,80 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// An orphan is an accepted job whose route is not configured any more. A replica of
-// an older configuration may still work on it, and may still accept others.
+// An orphan is an accepted job whose route is not configured. It is left alone: a replica
+// of another configuration may work on it, and no replica can be asked whether it lives.
+// Orphans are counted and logged, and an operator moves or ends them (docs/adr/0015).
 
-// routeID is what a route is in the broker.
-type routeID struct {
-	kind subject.Kind
-	name string
+// orphansEvery is how often orphans are counted.
+const orphansEvery = time.Minute
+
+// watchOrphans counts the orphans until no more work is taken. The first look may come
+// before this replica knows all that waits, so the second one follows soon.
+func (c *Consumer) watchOrphans() {
+	var said []queue.OrphanedRoute
+	for rest := c.countEvery; ; rest = orphansEvery {
+		found, err := c.Queue.Orphans(c.fetching)
+		switch {
+		case err == nil:
+			c.countOrphans(found, said)
+			said = found
+		case c.fetching.Err() == nil:
+			c.Logger.Warn("jobs without a route could not be counted; this is repeated", telemetry.KeyError, err)
+		}
+		if broker.Wait(c.fetching, rest) != nil {
+			return
+		}
+	}
 }
 
-func idOf(r config.Route) routeID { return routeID{subject.Kind(r.Kind), r.Name} }
+// countOrphans sets the metric, and logs what differs from what was said.
+func (c *Consumer) countOrphans(found, said []queue.OrphanedRoute) {
+	counts := make([]telemetry.OrphanedJobs, len(found))
+	text := make([]string, len(found))
+	for i, r := range found {
+		counts[i] = telemetry.OrphanedJobs{Kind: r.Kind, Route: r.Name, Jobs: r.Ready + r.Waiting}
+		text[i] = fmt.Sprintf("%s %s: %d", r.Kind, r.Name, counts[i].Jobs)
+	}
+	c.Metrics.Orphaned(counts)
+	same := slices.EqualFunc(found, said, func(a, b queue.OrphanedRoute) bool {
+		return a.Kind == b.Kind && a.Name == b.Name && a.Ready+a.Waiting == b.Ready+b.Waiting
+	})
+	switch {
+	case same:
+	case len(found) == 0:
+		c.Logger.Info("all routes that have jobs are configured again")
+	default:
+		c.Logger.Warn("jobs of routes that are not configured are left alone; configure the routes, or see operator orphans", "routes", text)
+	}
+}
 
-// checkOrphans refuses to start while there are orphans and nothing says what is to
-// become of them: nobody would ever take them. Where it is said, orphans are looked
-// for as long as the process takes work.
-func (c *Consumer) checkOrphans(ctx context.Context) error {
-	finder, err := c.findOrphans(ctx, c.Routes.Has)
+// orphansAtOnce is how many jobs one call settles.
+const orphansAtOnce = 100
+
+// SettleOrphans moves jobs of a route that is not configured to one that is, or ends
+// them where to is nil, from where token says: "" for the first, or what the call before
+// returned. It assumes that no replica serves the route. What cannot be done to one job
+// leaves that job where it is.
+func (c *Consumer) SettleOrphans(ctx context.Context, kind subject.Kind, name string, to *config.Route, token string) (*genbusv1.OrphansSettled, error) {
+	items, next, err := c.Queue.Route(kind, name).Page(ctx, token, orphansAtOnce)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if c.Config.Now().Orphans == "" {
-		return finder.refuse("start with --sandbox where they are the sandbox's")
-	}
-	c.adopting = true
-	c.loops.Go(func() { c.keepAdopting(finder) })
-	return nil
-}
-
-// findOrphans looks once for the jobs of routes that there are not.
-func (c *Consumer) findOrphans(ctx context.Context, has func(subject.Kind, string) bool) (*orphanFinder, error) {
-	finder := newOrphanFinder(c, has)
-	return finder, c.Broker.Patiently(ctx, "look for jobs without a route", finder.look)
-}
-
-// refuse says that nothing tells what is to become of what was found; nil where
-// nothing was.
-func (f *orphanFinder) refuse(hint string) error {
-	if len(f.jobs) == 0 {
-		return nil
-	}
-	return fmt.Errorf("accepted jobs stand on routes that are not configured: %s; configure the routes again (%s), or set orphans to %q or %q",
-		f, hint, config.OrphansReroute, config.OrphansFail)
-}
-
-// String names the routes that were found, and how many jobs each had.
-func (f *orphanFinder) String() string {
-	var out []string
-	for route, jobs := range f.jobs {
-		out = append(out, fmt.Sprintf("%s route %q (%d jobs)", route.kind, route.name, jobs))
-	}
-	slices.Sort(out)
-	return strings.Join(out, ", ")
-}
-
-// keepAdopting looks for orphans until no more work is taken, and has each route
-// that has some watched. Old replicas bring new ones for as long as they live.
-func (c *Consumer) keepAdopting(finder *orphanFinder) {
-	var watched sync.Map // routes, by routeID
-	rest := time.Duration(0)
-	for broker.Wait(c.fetching, rest) == nil {
-		for route := range finder.jobs {
-			if _, already := watched.LoadOrStore(route, true); !already {
-				c.loops.Go(func() {
-					defer watched.Delete(route)
-					newOrphanWatch(c, route).run()
-				})
-			}
+	o := &orphanedRoute{Consumer: c, routeID: routeID{kind, name}, to: to, out: &genbusv1.OrphansSettled{NextPageToken: next}}
+	for _, orphan := range items {
+		if err := o.settle(ctx, orphan); err != nil {
+			return nil, err
 		}
-		if err := finder.look(c.fetching); err != nil && c.fetching.Err() == nil {
-			c.Logger.Warn("jobs without a route could not be looked for; this is repeated", "error", err)
-		}
-		rest = shortestAckWait(c.Config.Now().Routes) * time.Duration(finder.pages)
 	}
+	return o.out, o.lookAgain(ctx)
 }

@@ -3,73 +3,163 @@ package consumer
 import (
 	"context"
 	"errors"
-	"strings"
+	"fmt"
 	"testing"
 	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// adoptOrphan adopts the job of an item, which stands there or is gone. As the watch
-// does, it comes again when the broker is away: a cluster may be without a leader.
-func (r *replica) adoptOrphan(ctx context.Context, subj string) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// removes makes a configuration one whose routes all have other names.
+func removes(c *config.Config) {
+	for i := range c.Routes {
+		c.Routes[i].Name = "new-" + c.Routes[i].Name
+	}
+}
+
+// slotsOf bounds what the routes of a configuration hold.
+func slotsOf(videos, chats int) func(*config.Config) {
+	return func(c *config.Config) {
+		for i := range c.Routes {
+			c.Routes[i].MaxInFlight = videos
+			if c.Routes[i].Kind == config.KindChat {
+				c.Routes[i].MaxInFlight = chats
+			}
+		}
+	}
+}
+
+// settleOrphans settles all jobs of a route, and gives the sum. As an operator, it calls
+// again while the broker is away: a cluster may be without a leader.
+func (r *replica) settleOrphans(t testing.TB, kind subject.Kind, route string, to *config.Route) *genbusv1.OrphansSettled {
+	t.Helper()
+	sum := &genbusv1.OrphansSettled{}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	err := r.adoptNow(ctx, subj)
-	for broker.Unavailable(err) && broker.Wait(ctx, 50*time.Millisecond) == nil {
-		err = r.adoptNow(ctx, subj)
+	for {
+		page, err := r.SettleOrphans(ctx, kind, route, to, sum.GetNextPageToken())
+		switch {
+		case broker.Unavailable(err) && broker.Wait(ctx, 50*time.Millisecond) == nil:
+			continue
+		case err != nil:
+			t.Fatal(err)
+		}
+		sum.Moved, sum.Ended, sum.Removed = sum.Moved+page.GetMoved(), sum.Ended+page.GetEnded(), sum.Removed+page.GetRemoved()
+		sum.Left = append(sum.Left, page.GetLeft()...)
+		if sum.NextPageToken = page.GetNextPageToken(); sum.NextPageToken == "" {
+			return sum
+		}
 	}
-	return err
 }
 
-func (r *replica) adoptNow(ctx context.Context, subj string) error {
-	n, stream, err := r.parseItem(subj)
-	if err != nil {
-		return err
-	}
-	m, err := r.Broker.Last(ctx, stream, subj)
-	if errors.Is(err, broker.ErrNoMessage) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return newOrphanWatch(r.Consumer, routeID{n.Kind, n.Route}).adoptOrphan(ctx, m)
+// failGone ends the videos of the route that is gone.
+func (r *replica) failGone(t testing.TB) *genbusv1.OrphansSettled {
+	t.Helper()
+	return r.settleOrphans(t, subject.Video, "gone", nil)
 }
 
-// TestOrphansBehindTheLine: a job waits for its turn on a route that is gone. It is
-// named at the start, and moved or ended as one in line is.
-func TestOrphansBehindTheLine(t *testing.T) {
+// moveGone moves them to the sandbox's route.
+func (r *replica) moveGone(t testing.TB) *genbusv1.OrphansSettled {
+	t.Helper()
+	return r.settleOrphans(t, subject.Video, "gone", theVideoRoute(r.cfg))
+}
+
+// settled are the ways to settle them.
+var settled = map[string]func(*replica, testing.TB) *genbusv1.OrphansSettled{"fail": (*replica).failGone, "move": (*replica).moveGone}
+
+// TestJobsWithoutARouteAreLeftAlone: the process starts, counts them, says so and serves
+// its routes; nothing touches the jobs, until their route is back and serves them.
+func TestJobsWithoutARouteAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		b, up := open(t), newSandbox(t)
-		waitItem(t, b, "gone", videoID("failed"), 0)
-		refused := idleReplica(t, b, testConfig(t, up.URL()))
-		if err := refused.checkOrphans(t.Context()); err == nil || !strings.Contains(err.Error(), `"gone" (1 jobs)`) {
-			t.Errorf("the start: %v", err)
+		b, up, m := open(t), newSentBodies(t), telemetry.NewMetrics("test")
+		item := storeItem(t, b, "gone", videoID("line"), 0)
+		ids := []string{item.GetId(), waitItem(t, b, "gone", videoID("wait"), 0).GetId()}
+		without := newReplica(t, b, testConfig(t, up.url), func(o *Options) { o.Metrics = m })
+		labels := map[string]string{"kind": "video", "route": "gone"}
+		reaches(t, m, 2, "genbus_orphaned_jobs", labels)
+		found, err := without.Queue.Orphans(t.Context())
+		if err != nil || len(found) != 1 || found[0].Name != "gone" || found[0].Ready != 1 || found[0].Waiting != 1 || !found[0].Oldest.Equal(item.GetAcceptedAt().AsTime()) {
+			t.Errorf("found %+v, %v; the oldest was accepted %v", found, err, item.GetAcceptedAt().AsTime())
 		}
-		failing := newReplica(t, b, testConfig(t, up.URL(), func(c *config.Config) { c.Orphans = config.OrphansFail }))
-		end := last(follow(t, failing.log, videoID("failed")))
-		if end.Job.GetError().GetCode() != "upstream_removed" {
-			t.Errorf("ended %v", end.Job.GetError())
+		other := publish(t, b, subject.Video, "other", videoRequest("other", "sandbox-video", "a cat"))
+		if end := last(follow(t, without.log, other)); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+			t.Errorf("a job of another route ended %v", end.Job.GetError())
 		}
-		doneOnce(t, b, end)
-		failing.noItems(t, end.Name())
-		failing.stop(true)
-		waitItem(t, b, "gone", videoID("rerouted"), 0)
-		rerouting := newReplica(t, b, testConfig(t, up.URL(), func(c *config.Config) { c.Orphans = config.OrphansReroute }))
-		end = last(follow(t, rerouting.log, videoID("rerouted")))
-		if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
-			t.Errorf("ended %v", end.Job.GetError())
+		for _, id := range ids {
+			if _, err := without.Queue.Find(t.Context(), subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id}); err != nil || len(up.of(id)) != 0 {
+				t.Errorf("%s has no item (%v), or was sent (%d)", id, err, len(up.of(id)))
+			}
 		}
-		doneOnce(t, b, end)
-		rerouting.noItems(t, end.Name())
+		without.stop(true)
+		with := newReplica(t, b, testConfig(t, up.url, videoRoutes(func(r *config.Route) {
+			r.Name = map[bool]string{true: "gone", false: r.Name}[r.Name == config.SandboxVideoRoute]
+		})))
+		for _, id := range ids {
+			end := last(follow(t, with.log, id))
+			if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || len(up.of(id)) != 1 {
+				t.Errorf("%s ended %v, sent %d times", id, end.Job.GetError(), len(up.of(id)))
+			}
+			doneOnce(t, b, end)
+		}
 	})
+}
+
+// TestWaitingOrphanEndsAtItsDeadline: nothing serves its route, and it ends once, as any
+// job that waits.
+func TestWaitingOrphanEndsAtItsDeadline(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	up := newSandbox(t)
+	soon := videoRoutes(func(r *config.Route) { r.Timeouts.Queue = time.Second })
+	older := idleReplica(t, b, testConfig(t, up.URL(), soon))
+	e, err := older.Admission.Admit(t.Context(), admission.Request{Kind: subject.Video, Tenant: "acme", RequestID: "v", Body: []byte(`{"model":"sandbox-video","prompt":"a cat"}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newReplica(t, b, testConfig(t, up.URL(), soon, removes))
+	end := last(follow(t, r.log, e.Job.GetId()))
+	if end.Job.GetError().GetCode() != "queue_timeout" || up.Sandbox.Stats().Creates != 0 {
+		t.Errorf("ended %v", end.Job.GetError())
+	}
+	doneOnce(t, b, end)
+}
+
+// TestManyOrphansAreSettledInPages, those that are left too, each once.
+func TestManyOrphansAreSettledInPages(t *testing.T) {
+	t.Parallel()
+	b, up := brokertest.Single(t), newSentBodies(t)
+	r := idleReplica(t, b, testConfig(t, up.url))
+	for i := range orphansAtOnce {
+		storeItem(t, b, "gone", videoID(fmt.Sprint("line", i)), 0)
+		waitItem(t, b, "gone", videoID(fmt.Sprint("wait", i)), 0)
+	}
+	other := *theVideoRoute(r.cfg)
+	other.Models = []string{"another"}
+	if s := r.settleOrphans(t, subject.Video, "gone", &other); len(s.GetLeft()) != 2*orphansAtOnce || s.GetMoved()+s.GetEnded()+s.GetRemoved() != 0 {
+		t.Errorf("to a route that does not serve the model: %d left, %d moved, %d ended", len(s.GetLeft()), s.GetMoved(), s.GetEnded())
+	}
+	other = *theVideoRoute(r.cfg)
+	other.Protocol = "videos"
+	if s := r.settleOrphans(t, subject.Video, "gone", &other); len(s.GetLeft()) != 2*orphansAtOnce {
+		t.Errorf("to a route of another protocol: %d left", len(s.GetLeft()))
+	}
+	if s := r.failGone(t); s.GetEnded() != 2*orphansAtOnce || len(s.GetLeft()) != 0 {
+		t.Errorf("failed %d, left %d", s.GetEnded(), len(s.GetLeft()))
+	}
+	for _, token := range []string{"x", "ready", "ready.x", "dead.1"} {
+		if _, err := r.SettleOrphans(t.Context(), subject.Video, "gone", nil, token); !errors.Is(err, queue.ErrPageToken) {
+			t.Errorf("token %q: %v", token, err)
+		}
+	}
 }
 
 // TestUnfoundOrphanLeavesItsLetter: an attached job was cancelled while it waited on a
@@ -77,7 +167,7 @@ func TestOrphansBehindTheLine(t *testing.T) {
 func TestUnfoundOrphanLeavesItsLetter(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
-	r := idleReplica(t, b, testConfig(t, newSandbox(t).URL(), func(c *config.Config) { c.Orphans = config.OrphansFail }))
+	r := idleReplica(t, b, testConfig(t, newSandbox(t).URL()))
 	item := itemOf("v", "gone", "a cat")
 	item.Attached = &genbusv1.AttachedTask{Upstream: "u", UpstreamTaskId: "wrong", Named: "right", Code: "orphaned_submission"}
 	pastOf(t, forerunner(t, b), item, func(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
@@ -85,9 +175,7 @@ func TestUnfoundOrphanLeavesItsLetter(t *testing.T) {
 	})
 	subj := b.Names().WorkItem(subject.Video, "gone", "acme", item.GetId())
 	putItemAt(t, b, subj, item)
-	if err := r.adoptOrphan(t.Context(), subj); err != nil {
-		t.Fatal(err)
-	}
+	r.failGone(t)
 	letters := deadLetters(t, b)
 	if len(letters) != 1 || letters[0].GetError().GetCode() != "orphaned_submission" || letters[0].GetUpstreamTaskId() != "right" {
 		t.Errorf("the letters are %v", letters)
@@ -107,7 +195,7 @@ func TestOrphanedItemThatIsNotNeededEndsNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b, up := brokertest.Single(t), newSentBodies(t)
-			r := idleReplica(t, b, testConfig(t, up.url, func(c *config.Config) { c.Orphans = config.OrphansFail }))
+			r := idleReplica(t, b, testConfig(t, up.url))
 			orphan, item := itemOf("v", "gone", c.orphan), itemOf("v", config.SandboxVideoRoute, "cat")
 			subj := b.Names().WorkItem(subject.Video, "gone", "acme", orphan.GetId())
 			putItemAt(t, b, subj, orphan)
@@ -115,9 +203,7 @@ func TestOrphanedItemThatIsNotNeededEndsNothing(t *testing.T) {
 			if c.log != "" {
 				pastOf(t, forerunner(t, b), item)
 			}
-			if err := r.adoptOrphan(t.Context(), subj); err != nil {
-				t.Fatal(err)
-			}
+			r.failGone(t)
 			if err := r.Start(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/subject"
 )
 
 // errRouteRemoved is the cause of every context that ends because a reload took its
@@ -38,8 +36,7 @@ const askWithin = 20 * time.Second
 // Prepare makes what the routes of another configuration need in the broker: the
 // consumers of those that are new, and the bound of those that have another
 // max_in_flight. It fails, and nothing is changed in this process, where the broker
-// does not answer, and where a route with jobs was removed and nothing says what is to
-// become of them. Then the broker is told the old bounds again, within another
+// does not answer. Then the broker is told the old bounds again, within another
 // revertWithin; what it does not hear it is told with the next reload, or the next start.
 // ctx ends with the process's work: a stop waits for nothing of this. Reloads come one
 // after the other, after Start and before Drain.
@@ -56,9 +53,6 @@ func (c *Consumer) Prepare(ctx context.Context, next *config.Config) (*Plan, err
 	}
 	asking, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
-	if err := p.checkRemoved(asking); err != nil {
-		return nil, err
-	}
 	for _, r := range next.Routes {
 		if err := p.ensure(asking, r); err != nil {
 			c.revert(ctx)
@@ -66,20 +60,6 @@ func (c *Consumer) Prepare(ctx context.Context, next *config.Config) (*Plan, err
 		}
 	}
 	return p, nil
-}
-
-// checkRemoved is what checkOrphans is at the start.
-func (p *Plan) checkRemoved(ctx context.Context) error {
-	if len(p.removed) == 0 || p.next.Orphans != "" {
-		return nil
-	}
-	finder, err := p.c.findOrphans(ctx, func(kind subject.Kind, name string) bool {
-		return !slices.ContainsFunc(p.removed, func(r *running) bool { return idOf(r.route) == routeID{kind, name} })
-	})
-	if err != nil {
-		return err
-	}
-	return finder.refuse("until their jobs have ended")
 }
 
 // revertWithin bounds how long a reload that failed asks the broker to forget it.
@@ -145,9 +125,6 @@ func (p *Plan) Apply(ctx context.Context, swap func()) {
 		delete(c.running, idOf(run.route))
 	}
 	swap()
-	if len(p.removed) > 0 {
-		c.removals.Add(1)
-	}
 	c.extendFor(p.next.Routes)
 	for _, r := range p.changed {
 		run := c.running[idOf(r)]
@@ -158,30 +135,23 @@ func (p *Plan) Apply(ctx context.Context, swap func()) {
 	for _, r := range p.added {
 		c.startRoute(r.Route, r.cons)
 	}
-	if !p.leaveRemoved(ctx) {
-		return
-	}
-	if p.next.Orphans != "" && !c.adopting {
-		c.adopting = true
-		c.loops.Go(func() { c.keepAdopting(newOrphanFinder(c, c.Routes.Has)) })
-	}
+	p.leaveRemoved(ctx)
 }
 
 // leaveRemoved gives back what is held of the removed routes, and waits for all of them
-// that is no job. It is false where ctx ended before.
-func (p *Plan) leaveRemoved(ctx context.Context) bool {
+// that is no job, or until ctx ends.
+func (p *Plan) leaveRemoved(ctx context.Context) {
 	for _, run := range p.removed { // what is given back must not come here again
 		if !closed(ctx, run.fetched) {
-			return false
+			return
 		}
 		p.c.held.drainRoute(idOf(run.route))
 	}
 	for _, run := range p.removed {
 		if !closed(ctx, run.ended) {
-			return false
+			return
 		}
 	}
-	return true
 }
 
 // closed waits until done is closed. It is false where ctx ended before.
@@ -192,20 +162,4 @@ func closed(ctx context.Context, done <-chan struct{}) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-// Stranded names the jobs that were accepted for a removed route while it was removed,
-// of which nothing says what is to become; it is empty where there are none. It looks
-// when the admissions in hand are over, as one may have read the old configuration.
-func (p *Plan) Stranded(ctx context.Context) (string, error) {
-	if len(p.removed) == 0 || p.next.Orphans != "" {
-		return "", nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, askWithin)
-	defer cancel()
-	if err := p.c.Admission.WaitInflight(ctx); err != nil {
-		return "", err
-	}
-	finder, err := p.c.findOrphans(ctx, p.c.Routes.Has)
-	return finder.String(), err
 }

@@ -130,7 +130,7 @@ func TestStopAsksTheBrokerForNothing(t *testing.T) {
 func TestStopDoesNotWaitForRemovedRoutes(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, brokertest.Single(t), testConfig(t, "http://127.0.0.1:1"))
-	next := testConfig(t, "http://127.0.0.1:1", removes(config.OrphansFail))
+	next := testConfig(t, "http://127.0.0.1:1", removes)
 	answered, ended := make(chan struct{}), false
 	r.running[routeID{subject.Video, config.SandboxVideoRoute}].loops.Go(func() { <-answered; ended = true })
 	plan, err := r.Prepare(t.Context(), next)
@@ -185,12 +185,12 @@ func TestRouteThatComesBackForgetsNoCreate(t *testing.T) {
 			}
 			return &sandbox.Behaviour{Drop: sandbox.DropAfterCreate}
 		})
-		cfg := testConfig(t, up.URL(), orphans(config.OrphansReroute))
+		cfg := testConfig(t, up.URL())
 		r := newReplica(t, b, cfg)
 		id := publish(t, b, subject.Video, "one", videoRequest("one", "sandbox-video", "a cat"))
 		follow(t, r.log, id, genbusv1.JobPhase_JOB_PHASE_SUBMITTING)
 		shortly(t, "the task is created", func() bool { return up.Sandbox.Stats().Tasks == 1 })
-		r.reload(t, testConfig(t, up.URL(), removes(config.OrphansReroute)))
+		r.reload(t, testConfig(t, up.URL(), removes))
 		if r.held.get(id) != nil {
 			t.Fatal("the job is held without its route")
 		}

@@ -12,6 +12,14 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
+// routeID is what a route is in the broker.
+type routeID struct {
+	kind subject.Kind
+	name string
+}
+
+func idOf(r config.Route) routeID { return routeID{subject.Kind(r.Kind), r.Name} }
+
 // running is a route at work in this process.
 type running struct {
 	route config.Route

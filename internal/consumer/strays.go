@@ -67,7 +67,7 @@ func (c *Consumer) anotherItem(d delivery, attrs ...any) {
 // and made again, and what it says of deliveries proves nothing. Such an item is left
 // alone, neither acknowledged, nor given back, nor extended. If its holder lives, the
 // holder's extensions keep it, by its sequence; if not, it comes again after AckWait, and
-// is taken. So is the item of a removed route, see orphanWatch.
+// is taken.
 //
 // Of an embedded server this process is the only holder.
 func (c *Consumer) heldElsewhere(d delivery, current tasklog.Entry) bool {

@@ -109,15 +109,13 @@ func TestAnUnfoundTaskOfARemovedRouteLeavesItsLetter(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b, item := brokertest.Single(t), attachedTo(config.SandboxUpstream, "gone")
-			r := idleReplica(t, b, testConfig(t, newSandbox(t).URL(), func(c *config.Config) { c.Orphans = config.OrphansFail }))
+			r := idleReplica(t, b, testConfig(t, newSandbox(t).URL()))
 			if recorded {
 				pastOf(t, forerunner(t, b), item)
 			}
 			subj := b.Names().WorkItem(subject.Video, "gone", "acme", item.GetId())
 			putItemAt(t, b, subj, item)
-			if err := r.adoptOrphan(t.Context(), subj); err != nil {
-				t.Fatal(err)
-			}
+			r.failGone(t)
 			end := last(follow(t, r.log, item.GetId()))
 			doneOnce(t, b, end)
 			checkUnfound(t, b, end, "upstream_removed")

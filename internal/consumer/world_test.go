@@ -115,7 +115,7 @@ func idleReplica(t testing.TB, b *broker.Broker, cfg *config.Config, change ...f
 		Admission: admission.New(admission.Options{Config: live, Broker: b, Log: log, Bodies: bodies, Queue: jobs, Letters: letters, Metrics: o.Metrics}),
 		Queue:     jobs, Letters: letters, Metrics: o.Metrics, Tracing: o.Tracing, Logger: brokertest.Logger(t),
 	})
-	c.countEvery = 2 * time.Second // the jobs of a route without a durable are adopted so much sooner
+	c.countEvery = 2 * time.Second
 	wait, err := log.Start(ctx)
 	if err != nil {
 		t.Fatal(err)

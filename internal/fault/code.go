@@ -129,7 +129,7 @@ var table = []Meaning{
 	{InvalidPageToken, codes.InvalidArgument, http.StatusBadRequest, typeRequest, false, "The page token is not one of this list.", "Start again without a token."},
 	{ResumeExpired, codes.OutOfRange, http.StatusGone, typeRequest, false, "The place to resume from is gone.", "Go on from the current state, which follows this notice."},
 	{SlowReader, codes.ResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "The reader was more than 1 MiB behind and was cut off.", "Resume from the last event that was handled."},
-	{StillHeld, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "The job was cancelled, and the replica that works on it has not let go of it yet, so it was not erased.", "Send the same request again; after a crash it takes up to the route's ack_wait."},
+	{StillHeld, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "A replica has not let go yet: of the job that was cancelled, so that it was not erased, or of the route, so that its jobs were not touched.", "Send the same request again; after a crash it takes up to the route's ack_wait."},
 	{CallerGone, codes.Canceled, 499, typeRequest, false, "The caller went away before the reply was whole.", "Nothing; the upstream call was cancelled."},
 	{CallerDeadline, codes.DeadlineExceeded, http.StatusGatewayTimeout, typeServer, true, "The deadline that the caller set for its call passed before the answer; a job that was accepted goes on.", "Send the same request again, with a longer deadline: with its request_id it attaches."},
 	{NotTerminal, codes.FailedPrecondition, http.StatusConflict, typeRequest, false, "The job has not ended, so it was not erased.", "Cancel it, or wait for its end."},

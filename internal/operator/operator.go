@@ -1,5 +1,6 @@
 // Package operator is what whoever runs genbus can do about failures: look at dead
-// letters and make jobs of them, erase jobs, and pause routes. It does not know who
+// letters and make jobs of them, erase jobs, pause routes, and settle the jobs of routes
+// that are not configured. It does not know who
 // calls: internal/api/grpcapi lets operators in, and nobody else.
 package operator
 
@@ -9,6 +10,7 @@ import (
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/consumer"
 	"github.com/genbus/genbus/internal/erasure"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/queue"
@@ -25,6 +27,7 @@ type Options struct {
 	Uploads   *natsreq.Uploads
 	Admission *admission.Admission
 	Queue     *queue.Queue
+	Consumer  *consumer.Consumer
 	Routes    *routes.Table
 	Eraser    erasure.Eraser
 	Logger    *slog.Logger

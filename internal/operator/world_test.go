@@ -101,13 +101,13 @@ func newReplica(t testing.TB, b *broker.Broker, up *sandbox.Server, change ...fu
 	jobs := queue.New(live, b, log, letters)
 	adm := admission.New(admission.Options{Config: live, Broker: b, Log: log, Bodies: bodies, Queue: jobs, Letters: letters, Metrics: metrics})
 	uploads := natsreq.NewUploads(bodies, brokertest.Logger(t))
-	r := &replica{t: t, Operator: New(Options{
-		Config: live, Broker: b, Log: log, Bodies: bodies, Uploads: uploads, Admission: adm, Queue: jobs, Routes: table,
-		Eraser: erasure.Eraser{Broker: b, Queue: jobs, Log: log, Bodies: bodies}, Logger: brokertest.Logger(t),
-	})}
-	r.consumer = consumer.New(ctx, consumer.Options{
+	work := consumer.New(ctx, consumer.Options{
 		Config: live, Broker: b, Log: log, Encoder: enc, Bodies: bodies, Uploads: uploads, Content: reader, Routes: table, Admission: adm, Queue: jobs, Letters: letters, Metrics: metrics, Logger: brokertest.Logger(t),
 	})
+	r := &replica{t: t, consumer: work, Operator: New(Options{
+		Config: live, Broker: b, Log: log, Bodies: bodies, Uploads: uploads, Admission: adm, Queue: jobs, Consumer: work, Routes: table,
+		Eraser: erasure.Eraser{Broker: b, Queue: jobs, Log: log, Bodies: bodies}, Logger: brokertest.Logger(t),
+	})}
 	t.Cleanup(func() {
 		r.stop()
 		cancel()

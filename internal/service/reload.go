@@ -50,12 +50,6 @@ func (s *Service) reload(ctx context.Context) (config.Changes, error) {
 		s.live.Set(next)
 	})
 	s.metrics.ConfigRead(read)
-	switch stranded, err := plan.Stranded(ctx); {
-	case err != nil:
-		s.log.Warn("whether a removed route still got jobs is not known", telemetry.KeyError, err)
-	case stranded != "":
-		s.log.Warn("jobs were accepted while their route was removed, and nobody takes them; configure the route again or set orphans, and reload", "routes", stranded)
-	}
 	return changes, nil
 }
 

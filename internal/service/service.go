@@ -89,6 +89,9 @@ func New(ctx context.Context, cfg *config.Config, log *slog.Logger, version stri
 	}
 	s.metrics.ConfigRead(time.Now())
 	s.warnOfEndedKeys()
+	if cfg.Orphans != "" {
+		s.log.Warn("the key orphans does nothing any more, and the next release refuses it; jobs whose route is not configured are left alone until an operator calls operator orphans move or fail")
+	}
 	if s.tracing, err = telemetry.NewTracing(ctx, log, version, tracingEnv(cfg)); err != nil {
 		return nil, err
 	}
@@ -148,7 +151,7 @@ func (s *Service) startWork(ctx context.Context) error {
 		Logger: s.log,
 	})
 	op := operator.New(operator.Options{
-		Config: s.live, Broker: s.broker, Log: s.tasks, Bodies: bodies, Uploads: uploads, Admission: adm, Queue: jobs, Routes: s.routes, Eraser: eraser, Logger: s.log,
+		Config: s.live, Broker: s.broker, Log: s.tasks, Bodies: bodies, Uploads: uploads, Admission: adm, Queue: jobs, Consumer: s.consumer, Routes: s.routes, Eraser: eraser, Logger: s.log,
 	})
 	if err := s.buildServers(ctx, op); err != nil {
 		return err

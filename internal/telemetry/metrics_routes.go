@@ -1,6 +1,8 @@
 package telemetry
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,6 +33,7 @@ type routeMetrics struct {
 	phases      *prometheus.GaugeVec
 	inline      *prometheus.GaugeVec
 	draining    *prometheus.GaugeVec
+	orphaned    *prometheus.GaugeVec
 }
 
 func newRouteMetrics(f promauto.Factory) routeMetrics {
@@ -57,6 +60,8 @@ func newRouteMetrics(f promauto.Factory) routeMetrics {
 			"Inline chats that run on this replica.", "route"),
 		draining: gauges(f, "draining_jobs_left",
 			"Jobs of a draining route that have not ended, over all replicas, as this replica last read it.", "kind", "route"),
+		orphaned: gauges(f, "orphaned_jobs",
+			"Jobs of routes that are not configured, over all replicas, as this replica last read it.", "kind", "route"),
 	}
 }
 
@@ -113,6 +118,34 @@ func (m *Metrics) Route(kind subject.Kind, route string) *RouteMetrics {
 func (r *RouteMetrics) Waiting(jobs uint64, tenants int) {
 	r.waiting.Set(float64(jobs))
 	r.tenants.Set(float64(tenants))
+}
+
+// OrphanedJobs are the jobs of a route that is not configured.
+type OrphanedJobs struct {
+	Kind  subject.Kind
+	Route string
+	Jobs  uint64
+}
+
+const (
+	// maxOrphaned bounds the routes that have series of their own: their names come from
+	// whatever configurations there were.
+	maxOrphaned = 50
+	// otherRoutes are those beyond; no route has this name.
+	otherRoutes = "(others)"
+)
+
+// Orphaned sets the jobs of all routes that are not configured, those that have the most
+// by name.
+func (m *Metrics) Orphaned(routes []OrphanedJobs) {
+	routes = slices.SortedFunc(slices.Values(routes), func(a, b OrphanedJobs) int { return cmp.Compare(b.Jobs, a.Jobs) })
+	m.routes.orphaned.Reset()
+	for i, r := range routes {
+		if i >= maxOrphaned {
+			r.Route = otherRoutes
+		}
+		m.routes.orphaned.WithLabelValues(string(r.Kind), r.Route).Add(float64(r.Jobs))
+	}
 }
 
 // Draining sets how many jobs of a draining route have not ended.

@@ -1240,6 +1240,566 @@ func (x *ResumeRouteResponse) GetRoute() *RouteState {
 	return nil
 }
 
+// ListOrphansRequest is empty: all are listed.
+type ListOrphansRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListOrphansRequest) Reset() {
+	*x = ListOrphansRequest{}
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListOrphansRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListOrphansRequest) ProtoMessage() {}
+
+func (x *ListOrphansRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListOrphansRequest.ProtoReflect.Descriptor instead.
+func (*ListOrphansRequest) Descriptor() ([]byte, []int) {
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{22}
+}
+
+// ListOrphansResponse is all routes that have jobs and are not configured, by kind and
+// name, as the replica that answers knows them.
+type ListOrphansResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The routes.
+	Routes        []*OrphanedRoute `protobuf:"bytes,1,rep,name=routes,proto3" json:"routes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListOrphansResponse) Reset() {
+	*x = ListOrphansResponse{}
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListOrphansResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListOrphansResponse) ProtoMessage() {}
+
+func (x *ListOrphansResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListOrphansResponse.ProtoReflect.Descriptor instead.
+func (*ListOrphansResponse) Descriptor() ([]byte, []int) {
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ListOrphansResponse) GetRoutes() []*OrphanedRoute {
+	if x != nil {
+		return x.Routes
+	}
+	return nil
+}
+
+// OrphanedRoute is a route that has jobs and is not configured.
+type OrphanedRoute struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "video" or "chat".
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Name of the route.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Jobs that are ready for a replica, or held by one.
+	Ready uint64 `protobuf:"varint,3,opt,name=ready,proto3" json:"ready,omitempty"`
+	// Jobs behind them, which wait for their turn.
+	Waiting uint64 `protobuf:"varint,4,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// When the oldest of them was accepted.
+	Oldest        *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=oldest,proto3" json:"oldest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OrphanedRoute) Reset() {
+	*x = OrphanedRoute{}
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OrphanedRoute) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OrphanedRoute) ProtoMessage() {}
+
+func (x *OrphanedRoute) ProtoReflect() protoreflect.Message {
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OrphanedRoute.ProtoReflect.Descriptor instead.
+func (*OrphanedRoute) Descriptor() ([]byte, []int) {
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *OrphanedRoute) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *OrphanedRoute) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *OrphanedRoute) GetReady() uint64 {
+	if x != nil {
+		return x.Ready
+	}
+	return 0
+}
+
+func (x *OrphanedRoute) GetWaiting() uint64 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *OrphanedRoute) GetOldest() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Oldest
+	}
+	return nil
+}
+
+// MoveOrphansRequest names the routes.
+type MoveOrphansRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "video" or "chat". Required.
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Name of the route that is not configured. Required.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Name of the route that takes the jobs. Required.
+	To string `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
+	// Must be true: the caller knows that no replica serves the route any more.
+	NoReplicaServesIt bool `protobuf:"varint,4,opt,name=no_replica_serves_it,json=noReplicaServesIt,proto3" json:"no_replica_serves_it,omitempty"`
+	// next_page_token of the call before. Empty: the first job.
+	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MoveOrphansRequest) Reset() {
+	*x = MoveOrphansRequest{}
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MoveOrphansRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MoveOrphansRequest) ProtoMessage() {}
+
+func (x *MoveOrphansRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MoveOrphansRequest.ProtoReflect.Descriptor instead.
+func (*MoveOrphansRequest) Descriptor() ([]byte, []int) {
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *MoveOrphansRequest) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *MoveOrphansRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *MoveOrphansRequest) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *MoveOrphansRequest) GetNoReplicaServesIt() bool {
+	if x != nil {
+		return x.NoReplicaServesIt
+	}
+	return false
+}
+
+func (x *MoveOrphansRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// MoveOrphansResponse says what became of some jobs.
+type MoveOrphansResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What became of them.
+	Settled       *OrphansSettled `protobuf:"bytes,1,opt,name=settled,proto3" json:"settled,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MoveOrphansResponse) Reset() {
+	*x = MoveOrphansResponse{}
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MoveOrphansResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MoveOrphansResponse) ProtoMessage() {}
+
+func (x *MoveOrphansResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MoveOrphansResponse.ProtoReflect.Descriptor instead.
+func (*MoveOrphansResponse) Descriptor() ([]byte, []int) {
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *MoveOrphansResponse) GetSettled() *OrphansSettled {
+	if x != nil {
+		return x.Settled
+	}
+	return nil
+}
+
+// FailOrphansRequest names the route.
+type FailOrphansRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "video" or "chat". Required.
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Name of the route that is not configured. Required.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Must be true: the caller knows that no replica serves the route any more.
+	NoReplicaServesIt bool `protobuf:"varint,3,opt,name=no_replica_serves_it,json=noReplicaServesIt,proto3" json:"no_replica_serves_it,omitempty"`
+	// next_page_token of the call before. Empty: the first job.
+	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FailOrphansRequest) Reset() {
+	*x = FailOrphansRequest{}
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FailOrphansRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FailOrphansRequest) ProtoMessage() {}
+
+func (x *FailOrphansRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FailOrphansRequest.ProtoReflect.Descriptor instead.
+func (*FailOrphansRequest) Descriptor() ([]byte, []int) {
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *FailOrphansRequest) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *FailOrphansRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *FailOrphansRequest) GetNoReplicaServesIt() bool {
+	if x != nil {
+		return x.NoReplicaServesIt
+	}
+	return false
+}
+
+func (x *FailOrphansRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// FailOrphansResponse says what became of some jobs.
+type FailOrphansResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What became of them.
+	Settled       *OrphansSettled `protobuf:"bytes,1,opt,name=settled,proto3" json:"settled,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FailOrphansResponse) Reset() {
+	*x = FailOrphansResponse{}
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FailOrphansResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FailOrphansResponse) ProtoMessage() {}
+
+func (x *FailOrphansResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FailOrphansResponse.ProtoReflect.Descriptor instead.
+func (*FailOrphansResponse) Descriptor() ([]byte, []int) {
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *FailOrphansResponse) GetSettled() *OrphansSettled {
+	if x != nil {
+		return x.Settled
+	}
+	return nil
+}
+
+// OrphansSettled says what became of some jobs of a route that is not configured.
+type OrphansSettled struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Jobs that the other route has now.
+	Moved uint64 `protobuf:"varint,1,opt,name=moved,proto3" json:"moved,omitempty"`
+	// Jobs that ended.
+	Ended uint64 `protobuf:"varint,2,opt,name=ended,proto3" json:"ended,omitempty"`
+	// Work items that were removed because their jobs need none: they had ended, were
+	// erased, or go on by another item.
+	Removed uint64 `protobuf:"varint,3,opt,name=removed,proto3" json:"removed,omitempty"`
+	// Jobs that were left where they are.
+	Left []*OrphanLeft `protobuf:"bytes,4,rep,name=left,proto3" json:"left,omitempty"`
+	// Token of the next call; empty when these were the last jobs.
+	NextPageToken string `protobuf:"bytes,5,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OrphansSettled) Reset() {
+	*x = OrphansSettled{}
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OrphansSettled) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OrphansSettled) ProtoMessage() {}
+
+func (x *OrphansSettled) ProtoReflect() protoreflect.Message {
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OrphansSettled.ProtoReflect.Descriptor instead.
+func (*OrphansSettled) Descriptor() ([]byte, []int) {
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *OrphansSettled) GetMoved() uint64 {
+	if x != nil {
+		return x.Moved
+	}
+	return 0
+}
+
+func (x *OrphansSettled) GetEnded() uint64 {
+	if x != nil {
+		return x.Ended
+	}
+	return 0
+}
+
+func (x *OrphansSettled) GetRemoved() uint64 {
+	if x != nil {
+		return x.Removed
+	}
+	return 0
+}
+
+func (x *OrphansSettled) GetLeft() []*OrphanLeft {
+	if x != nil {
+		return x.Left
+	}
+	return nil
+}
+
+func (x *OrphansSettled) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// OrphanLeft is a job that was left where it is.
+type OrphanLeft struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Tenant of the job.
+	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// Job id.
+	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	// Why.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OrphanLeft) Reset() {
+	*x = OrphanLeft{}
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OrphanLeft) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OrphanLeft) ProtoMessage() {}
+
+func (x *OrphanLeft) ProtoReflect() protoreflect.Message {
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OrphanLeft.ProtoReflect.Descriptor instead.
+func (*OrphanLeft) Descriptor() ([]byte, []int) {
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *OrphanLeft) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *OrphanLeft) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *OrphanLeft) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 var File_genbus_v1_operator_service_proto protoreflect.FileDescriptor
 
 const file_genbus_v1_operator_service_proto_rawDesc = "" +
@@ -1312,7 +1872,44 @@ const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"B\n" +
 	"\x13ResumeRouteResponse\x12+\n" +
-	"\x05route\x18\x01 \x01(\v2\x15.genbus.v1.RouteStateR\x05route2\xca\x06\n" +
+	"\x05route\x18\x01 \x01(\v2\x15.genbus.v1.RouteStateR\x05route\"\x14\n" +
+	"\x12ListOrphansRequest\"G\n" +
+	"\x13ListOrphansResponse\x120\n" +
+	"\x06routes\x18\x01 \x03(\v2\x18.genbus.v1.OrphanedRouteR\x06routes\"\x9b\x01\n" +
+	"\rOrphanedRoute\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05ready\x18\x03 \x01(\x04R\x05ready\x12\x18\n" +
+	"\awaiting\x18\x04 \x01(\x04R\awaiting\x122\n" +
+	"\x06oldest\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x06oldest\"\x9c\x01\n" +
+	"\x12MoveOrphansRequest\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\tR\x02to\x12/\n" +
+	"\x14no_replica_serves_it\x18\x04 \x01(\bR\x11noReplicaServesIt\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x05 \x01(\tR\tpageToken\"J\n" +
+	"\x13MoveOrphansResponse\x123\n" +
+	"\asettled\x18\x01 \x01(\v2\x19.genbus.v1.OrphansSettledR\asettled\"\x8c\x01\n" +
+	"\x12FailOrphansRequest\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12/\n" +
+	"\x14no_replica_serves_it\x18\x03 \x01(\bR\x11noReplicaServesIt\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x04 \x01(\tR\tpageToken\"J\n" +
+	"\x13FailOrphansResponse\x123\n" +
+	"\asettled\x18\x01 \x01(\v2\x19.genbus.v1.OrphansSettledR\asettled\"\xa9\x01\n" +
+	"\x0eOrphansSettled\x12\x14\n" +
+	"\x05moved\x18\x01 \x01(\x04R\x05moved\x12\x14\n" +
+	"\x05ended\x18\x02 \x01(\x04R\x05ended\x12\x18\n" +
+	"\aremoved\x18\x03 \x01(\x04R\aremoved\x12)\n" +
+	"\x04left\x18\x04 \x03(\v2\x15.genbus.v1.OrphanLeftR\x04left\x12&\n" +
+	"\x0fnext_page_token\x18\x05 \x01(\tR\rnextPageToken\"L\n" +
+	"\n" +
+	"OrphanLeft\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason2\xb4\b\n" +
 	"\x0fOperatorService\x12X\n" +
 	"\x0fListDeadLetters\x12!.genbus.v1.ListDeadLettersRequest\x1a\".genbus.v1.ListDeadLettersResponse\x12R\n" +
 	"\rGetDeadLetter\x12\x1f.genbus.v1.GetDeadLetterRequest\x1a .genbus.v1.GetDeadLetterResponse\x12^\n" +
@@ -1325,7 +1922,10 @@ const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"ListRoutes\x12\x1c.genbus.v1.ListRoutesRequest\x1a\x1d.genbus.v1.ListRoutesResponse\x12I\n" +
 	"\n" +
 	"PauseRoute\x12\x1c.genbus.v1.PauseRouteRequest\x1a\x1d.genbus.v1.PauseRouteResponse\x12L\n" +
-	"\vResumeRoute\x12\x1d.genbus.v1.ResumeRouteRequest\x1a\x1e.genbus.v1.ResumeRouteResponseB1Z/github.com/genbus/genbus/gen/genbus/v1;genbusv1b\x06proto3"
+	"\vResumeRoute\x12\x1d.genbus.v1.ResumeRouteRequest\x1a\x1e.genbus.v1.ResumeRouteResponse\x12L\n" +
+	"\vListOrphans\x12\x1d.genbus.v1.ListOrphansRequest\x1a\x1e.genbus.v1.ListOrphansResponse\x12L\n" +
+	"\vMoveOrphans\x12\x1d.genbus.v1.MoveOrphansRequest\x1a\x1e.genbus.v1.MoveOrphansResponse\x12L\n" +
+	"\vFailOrphans\x12\x1d.genbus.v1.FailOrphansRequest\x1a\x1e.genbus.v1.FailOrphansResponseB1Z/github.com/genbus/genbus/gen/genbus/v1;genbusv1b\x06proto3"
 
 var (
 	file_genbus_v1_operator_service_proto_rawDescOnce sync.Once
@@ -1339,7 +1939,7 @@ func file_genbus_v1_operator_service_proto_rawDescGZIP() []byte {
 	return file_genbus_v1_operator_service_proto_rawDescData
 }
 
-var file_genbus_v1_operator_service_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_genbus_v1_operator_service_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_genbus_v1_operator_service_proto_goTypes = []any{
 	(*ListDeadLettersRequest)(nil),     // 0: genbus.v1.ListDeadLettersRequest
 	(*ListDeadLettersResponse)(nil),    // 1: genbus.v1.ListDeadLettersResponse
@@ -1363,46 +1963,66 @@ var file_genbus_v1_operator_service_proto_goTypes = []any{
 	(*PauseRouteResponse)(nil),         // 19: genbus.v1.PauseRouteResponse
 	(*ResumeRouteRequest)(nil),         // 20: genbus.v1.ResumeRouteRequest
 	(*ResumeRouteResponse)(nil),        // 21: genbus.v1.ResumeRouteResponse
-	(*DeadLetter)(nil),                 // 22: genbus.v1.DeadLetter
-	(JobStatus)(0),                     // 23: genbus.v1.JobStatus
-	(*timestamppb.Timestamp)(nil),      // 24: google.protobuf.Timestamp
+	(*ListOrphansRequest)(nil),         // 22: genbus.v1.ListOrphansRequest
+	(*ListOrphansResponse)(nil),        // 23: genbus.v1.ListOrphansResponse
+	(*OrphanedRoute)(nil),              // 24: genbus.v1.OrphanedRoute
+	(*MoveOrphansRequest)(nil),         // 25: genbus.v1.MoveOrphansRequest
+	(*MoveOrphansResponse)(nil),        // 26: genbus.v1.MoveOrphansResponse
+	(*FailOrphansRequest)(nil),         // 27: genbus.v1.FailOrphansRequest
+	(*FailOrphansResponse)(nil),        // 28: genbus.v1.FailOrphansResponse
+	(*OrphansSettled)(nil),             // 29: genbus.v1.OrphansSettled
+	(*OrphanLeft)(nil),                 // 30: genbus.v1.OrphanLeft
+	(*DeadLetter)(nil),                 // 31: genbus.v1.DeadLetter
+	(JobStatus)(0),                     // 32: genbus.v1.JobStatus
+	(*timestamppb.Timestamp)(nil),      // 33: google.protobuf.Timestamp
 }
 var file_genbus_v1_operator_service_proto_depIdxs = []int32{
 	2,  // 0: genbus.v1.ListDeadLettersResponse.letters:type_name -> genbus.v1.StoredDeadLetter
-	22, // 1: genbus.v1.StoredDeadLetter.letter:type_name -> genbus.v1.DeadLetter
+	31, // 1: genbus.v1.StoredDeadLetter.letter:type_name -> genbus.v1.DeadLetter
 	2,  // 2: genbus.v1.GetDeadLetterResponse.letter:type_name -> genbus.v1.StoredDeadLetter
-	23, // 3: genbus.v1.RedriveDeadLetterResponse.status:type_name -> genbus.v1.JobStatus
-	23, // 4: genbus.v1.AttachUpstreamTaskResponse.status:type_name -> genbus.v1.JobStatus
-	23, // 5: genbus.v1.CancelJobResponse.status:type_name -> genbus.v1.JobStatus
+	32, // 3: genbus.v1.RedriveDeadLetterResponse.status:type_name -> genbus.v1.JobStatus
+	32, // 4: genbus.v1.AttachUpstreamTaskResponse.status:type_name -> genbus.v1.JobStatus
+	32, // 5: genbus.v1.CancelJobResponse.status:type_name -> genbus.v1.JobStatus
 	17, // 6: genbus.v1.ListRoutesResponse.routes:type_name -> genbus.v1.RouteState
-	24, // 7: genbus.v1.RouteState.oldest_waiting:type_name -> google.protobuf.Timestamp
+	33, // 7: genbus.v1.RouteState.oldest_waiting:type_name -> google.protobuf.Timestamp
 	17, // 8: genbus.v1.PauseRouteResponse.route:type_name -> genbus.v1.RouteState
 	17, // 9: genbus.v1.ResumeRouteResponse.route:type_name -> genbus.v1.RouteState
-	0,  // 10: genbus.v1.OperatorService.ListDeadLetters:input_type -> genbus.v1.ListDeadLettersRequest
-	3,  // 11: genbus.v1.OperatorService.GetDeadLetter:input_type -> genbus.v1.GetDeadLetterRequest
-	5,  // 12: genbus.v1.OperatorService.RedriveDeadLetter:input_type -> genbus.v1.RedriveDeadLetterRequest
-	7,  // 13: genbus.v1.OperatorService.DropDeadLetter:input_type -> genbus.v1.DropDeadLetterRequest
-	9,  // 14: genbus.v1.OperatorService.AttachUpstreamTask:input_type -> genbus.v1.AttachUpstreamTaskRequest
-	11, // 15: genbus.v1.OperatorService.CancelJob:input_type -> genbus.v1.CancelJobRequest
-	13, // 16: genbus.v1.OperatorService.EraseJob:input_type -> genbus.v1.EraseJobRequest
-	15, // 17: genbus.v1.OperatorService.ListRoutes:input_type -> genbus.v1.ListRoutesRequest
-	18, // 18: genbus.v1.OperatorService.PauseRoute:input_type -> genbus.v1.PauseRouteRequest
-	20, // 19: genbus.v1.OperatorService.ResumeRoute:input_type -> genbus.v1.ResumeRouteRequest
-	1,  // 20: genbus.v1.OperatorService.ListDeadLetters:output_type -> genbus.v1.ListDeadLettersResponse
-	4,  // 21: genbus.v1.OperatorService.GetDeadLetter:output_type -> genbus.v1.GetDeadLetterResponse
-	6,  // 22: genbus.v1.OperatorService.RedriveDeadLetter:output_type -> genbus.v1.RedriveDeadLetterResponse
-	8,  // 23: genbus.v1.OperatorService.DropDeadLetter:output_type -> genbus.v1.DropDeadLetterResponse
-	10, // 24: genbus.v1.OperatorService.AttachUpstreamTask:output_type -> genbus.v1.AttachUpstreamTaskResponse
-	12, // 25: genbus.v1.OperatorService.CancelJob:output_type -> genbus.v1.CancelJobResponse
-	14, // 26: genbus.v1.OperatorService.EraseJob:output_type -> genbus.v1.EraseJobResponse
-	16, // 27: genbus.v1.OperatorService.ListRoutes:output_type -> genbus.v1.ListRoutesResponse
-	19, // 28: genbus.v1.OperatorService.PauseRoute:output_type -> genbus.v1.PauseRouteResponse
-	21, // 29: genbus.v1.OperatorService.ResumeRoute:output_type -> genbus.v1.ResumeRouteResponse
-	20, // [20:30] is the sub-list for method output_type
-	10, // [10:20] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	24, // 10: genbus.v1.ListOrphansResponse.routes:type_name -> genbus.v1.OrphanedRoute
+	33, // 11: genbus.v1.OrphanedRoute.oldest:type_name -> google.protobuf.Timestamp
+	29, // 12: genbus.v1.MoveOrphansResponse.settled:type_name -> genbus.v1.OrphansSettled
+	29, // 13: genbus.v1.FailOrphansResponse.settled:type_name -> genbus.v1.OrphansSettled
+	30, // 14: genbus.v1.OrphansSettled.left:type_name -> genbus.v1.OrphanLeft
+	0,  // 15: genbus.v1.OperatorService.ListDeadLetters:input_type -> genbus.v1.ListDeadLettersRequest
+	3,  // 16: genbus.v1.OperatorService.GetDeadLetter:input_type -> genbus.v1.GetDeadLetterRequest
+	5,  // 17: genbus.v1.OperatorService.RedriveDeadLetter:input_type -> genbus.v1.RedriveDeadLetterRequest
+	7,  // 18: genbus.v1.OperatorService.DropDeadLetter:input_type -> genbus.v1.DropDeadLetterRequest
+	9,  // 19: genbus.v1.OperatorService.AttachUpstreamTask:input_type -> genbus.v1.AttachUpstreamTaskRequest
+	11, // 20: genbus.v1.OperatorService.CancelJob:input_type -> genbus.v1.CancelJobRequest
+	13, // 21: genbus.v1.OperatorService.EraseJob:input_type -> genbus.v1.EraseJobRequest
+	15, // 22: genbus.v1.OperatorService.ListRoutes:input_type -> genbus.v1.ListRoutesRequest
+	18, // 23: genbus.v1.OperatorService.PauseRoute:input_type -> genbus.v1.PauseRouteRequest
+	20, // 24: genbus.v1.OperatorService.ResumeRoute:input_type -> genbus.v1.ResumeRouteRequest
+	22, // 25: genbus.v1.OperatorService.ListOrphans:input_type -> genbus.v1.ListOrphansRequest
+	25, // 26: genbus.v1.OperatorService.MoveOrphans:input_type -> genbus.v1.MoveOrphansRequest
+	27, // 27: genbus.v1.OperatorService.FailOrphans:input_type -> genbus.v1.FailOrphansRequest
+	1,  // 28: genbus.v1.OperatorService.ListDeadLetters:output_type -> genbus.v1.ListDeadLettersResponse
+	4,  // 29: genbus.v1.OperatorService.GetDeadLetter:output_type -> genbus.v1.GetDeadLetterResponse
+	6,  // 30: genbus.v1.OperatorService.RedriveDeadLetter:output_type -> genbus.v1.RedriveDeadLetterResponse
+	8,  // 31: genbus.v1.OperatorService.DropDeadLetter:output_type -> genbus.v1.DropDeadLetterResponse
+	10, // 32: genbus.v1.OperatorService.AttachUpstreamTask:output_type -> genbus.v1.AttachUpstreamTaskResponse
+	12, // 33: genbus.v1.OperatorService.CancelJob:output_type -> genbus.v1.CancelJobResponse
+	14, // 34: genbus.v1.OperatorService.EraseJob:output_type -> genbus.v1.EraseJobResponse
+	16, // 35: genbus.v1.OperatorService.ListRoutes:output_type -> genbus.v1.ListRoutesResponse
+	19, // 36: genbus.v1.OperatorService.PauseRoute:output_type -> genbus.v1.PauseRouteResponse
+	21, // 37: genbus.v1.OperatorService.ResumeRoute:output_type -> genbus.v1.ResumeRouteResponse
+	23, // 38: genbus.v1.OperatorService.ListOrphans:output_type -> genbus.v1.ListOrphansResponse
+	26, // 39: genbus.v1.OperatorService.MoveOrphans:output_type -> genbus.v1.MoveOrphansResponse
+	28, // 40: genbus.v1.OperatorService.FailOrphans:output_type -> genbus.v1.FailOrphansResponse
+	28, // [28:41] is the sub-list for method output_type
+	15, // [15:28] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_genbus_v1_operator_service_proto_init() }
@@ -1418,7 +2038,7 @@ func file_genbus_v1_operator_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_genbus_v1_operator_service_proto_rawDesc), len(file_genbus_v1_operator_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

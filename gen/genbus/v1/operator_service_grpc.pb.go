@@ -31,6 +31,9 @@ const (
 	OperatorService_ListRoutes_FullMethodName         = "/genbus.v1.OperatorService/ListRoutes"
 	OperatorService_PauseRoute_FullMethodName         = "/genbus.v1.OperatorService/PauseRoute"
 	OperatorService_ResumeRoute_FullMethodName        = "/genbus.v1.OperatorService/ResumeRoute"
+	OperatorService_ListOrphans_FullMethodName        = "/genbus.v1.OperatorService/ListOrphans"
+	OperatorService_MoveOrphans_FullMethodName        = "/genbus.v1.OperatorService/MoveOrphans"
+	OperatorService_FailOrphans_FullMethodName        = "/genbus.v1.OperatorService/FailOrphans"
 )
 
 // OperatorServiceClient is the client API for OperatorService service.
@@ -72,6 +75,16 @@ type OperatorServiceClient interface {
 	PauseRoute(ctx context.Context, in *PauseRouteRequest, opts ...grpc.CallOption) (*PauseRouteResponse, error)
 	// ResumeRoute undoes PauseRoute.
 	ResumeRoute(ctx context.Context, in *ResumeRouteRequest, opts ...grpc.CallOption) (*ResumeRouteResponse, error)
+	// ListOrphans lists the routes that have jobs and are not configured. Their jobs are
+	// left alone.
+	ListOrphans(ctx context.Context, in *ListOrphansRequest, opts ...grpc.CallOption) (*ListOrphansResponse, error)
+	// MoveOrphans moves jobs of a route that is not configured to one of the same kind
+	// that is. It is for operators who know that no replica serves the route any more;
+	// where one waits for its jobs, the call is refused with still_held.
+	MoveOrphans(ctx context.Context, in *MoveOrphansRequest, opts ...grpc.CallOption) (*MoveOrphansResponse, error)
+	// FailOrphans ends jobs of a route that is not configured, with upstream_removed. It
+	// is refused as MoveOrphans is.
+	FailOrphans(ctx context.Context, in *FailOrphansRequest, opts ...grpc.CallOption) (*FailOrphansResponse, error)
 }
 
 type operatorServiceClient struct {
@@ -182,6 +195,36 @@ func (c *operatorServiceClient) ResumeRoute(ctx context.Context, in *ResumeRoute
 	return out, nil
 }
 
+func (c *operatorServiceClient) ListOrphans(ctx context.Context, in *ListOrphansRequest, opts ...grpc.CallOption) (*ListOrphansResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListOrphansResponse)
+	err := c.cc.Invoke(ctx, OperatorService_ListOrphans_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *operatorServiceClient) MoveOrphans(ctx context.Context, in *MoveOrphansRequest, opts ...grpc.CallOption) (*MoveOrphansResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MoveOrphansResponse)
+	err := c.cc.Invoke(ctx, OperatorService_MoveOrphans_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *operatorServiceClient) FailOrphans(ctx context.Context, in *FailOrphansRequest, opts ...grpc.CallOption) (*FailOrphansResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FailOrphansResponse)
+	err := c.cc.Invoke(ctx, OperatorService_FailOrphans_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // OperatorServiceServer is the server API for OperatorService service.
 // All implementations must embed UnimplementedOperatorServiceServer
 // for forward compatibility.
@@ -221,6 +264,16 @@ type OperatorServiceServer interface {
 	PauseRoute(context.Context, *PauseRouteRequest) (*PauseRouteResponse, error)
 	// ResumeRoute undoes PauseRoute.
 	ResumeRoute(context.Context, *ResumeRouteRequest) (*ResumeRouteResponse, error)
+	// ListOrphans lists the routes that have jobs and are not configured. Their jobs are
+	// left alone.
+	ListOrphans(context.Context, *ListOrphansRequest) (*ListOrphansResponse, error)
+	// MoveOrphans moves jobs of a route that is not configured to one of the same kind
+	// that is. It is for operators who know that no replica serves the route any more;
+	// where one waits for its jobs, the call is refused with still_held.
+	MoveOrphans(context.Context, *MoveOrphansRequest) (*MoveOrphansResponse, error)
+	// FailOrphans ends jobs of a route that is not configured, with upstream_removed. It
+	// is refused as MoveOrphans is.
+	FailOrphans(context.Context, *FailOrphansRequest) (*FailOrphansResponse, error)
 	mustEmbedUnimplementedOperatorServiceServer()
 }
 
@@ -260,6 +313,15 @@ func (UnimplementedOperatorServiceServer) PauseRoute(context.Context, *PauseRout
 }
 func (UnimplementedOperatorServiceServer) ResumeRoute(context.Context, *ResumeRouteRequest) (*ResumeRouteResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ResumeRoute not implemented")
+}
+func (UnimplementedOperatorServiceServer) ListOrphans(context.Context, *ListOrphansRequest) (*ListOrphansResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListOrphans not implemented")
+}
+func (UnimplementedOperatorServiceServer) MoveOrphans(context.Context, *MoveOrphansRequest) (*MoveOrphansResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method MoveOrphans not implemented")
+}
+func (UnimplementedOperatorServiceServer) FailOrphans(context.Context, *FailOrphansRequest) (*FailOrphansResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method FailOrphans not implemented")
 }
 func (UnimplementedOperatorServiceServer) mustEmbedUnimplementedOperatorServiceServer() {}
 func (UnimplementedOperatorServiceServer) testEmbeddedByValue()                         {}
@@ -462,6 +524,60 @@ func _OperatorService_ResumeRoute_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _OperatorService_ListOrphans_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListOrphansRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OperatorServiceServer).ListOrphans(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OperatorService_ListOrphans_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OperatorServiceServer).ListOrphans(ctx, req.(*ListOrphansRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _OperatorService_MoveOrphans_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(MoveOrphansRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OperatorServiceServer).MoveOrphans(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OperatorService_MoveOrphans_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OperatorServiceServer).MoveOrphans(ctx, req.(*MoveOrphansRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _OperatorService_FailOrphans_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(FailOrphansRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OperatorServiceServer).FailOrphans(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OperatorService_FailOrphans_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OperatorServiceServer).FailOrphans(ctx, req.(*FailOrphansRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // OperatorService_ServiceDesc is the grpc.ServiceDesc for OperatorService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -508,6 +624,18 @@ var OperatorService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ResumeRoute",
 			Handler:    _OperatorService_ResumeRoute_Handler,
+		},
+		{
+			MethodName: "ListOrphans",
+			Handler:    _OperatorService_ListOrphans_Handler,
+		},
+		{
+			MethodName: "MoveOrphans",
+			Handler:    _OperatorService_MoveOrphans_Handler,
+		},
+		{
+			MethodName: "FailOrphans",
+			Handler:    _OperatorService_FailOrphans_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -58,6 +58,9 @@ var rules = map[string]rule{
 	"/genbus.v1.OperatorService/ListRoutes":         operators,
 	"/genbus.v1.OperatorService/PauseRoute":         operators,
 	"/genbus.v1.OperatorService/ResumeRoute":        operators,
+	"/genbus.v1.OperatorService/ListOrphans":        operators,
+	"/genbus.v1.OperatorService/MoveOrphans":        operators,
+	"/genbus.v1.OperatorService/FailOrphans":        operators,
 
 	"/grpc.health.v1.Health/Check": everybody,
 	"/grpc.health.v1.Health/List":  everybody,

@@ -170,3 +170,34 @@ func (s operatorService) ResumeRoute(ctx context.Context, m *genbusv1.ResumeRout
 	}
 	return &genbusv1.ResumeRouteResponse{Route: state}, nil
 }
+
+// ListOrphans lists the routes that have jobs and are not configured.
+func (s operatorService) ListOrphans(ctx context.Context, _ *genbusv1.ListOrphansRequest) (*genbusv1.ListOrphansResponse, error) {
+	routes, err := s.operator.Orphans(ctx)
+	if err != nil {
+		return nil, core.Explain(ctx, subject.TaskName{}, err)
+	}
+	return &genbusv1.ListOrphansResponse{Routes: routes}, nil
+}
+
+// MoveOrphans moves jobs of a route that is not configured.
+func (s operatorService) MoveOrphans(ctx context.Context, m *genbusv1.MoveOrphansRequest) (*genbusv1.MoveOrphansResponse, error) {
+	settled, err := s.operator.MoveOrphans(ctx, m)
+	s.did(ctx, "move_orphans", err, telemetry.KeyKind, fault.Clip(m.GetKind(), 16), telemetry.KeyRoute, fault.Clip(m.GetName(), 64), "to", fault.Clip(m.GetTo(), 64),
+		"moved", settled.GetMoved(), "ended", settled.GetEnded(), "left", len(settled.GetLeft()))
+	if err != nil {
+		return nil, core.Explain(ctx, subject.TaskName{}, err)
+	}
+	return &genbusv1.MoveOrphansResponse{Settled: settled}, nil
+}
+
+// FailOrphans ends jobs of a route that is not configured.
+func (s operatorService) FailOrphans(ctx context.Context, m *genbusv1.FailOrphansRequest) (*genbusv1.FailOrphansResponse, error) {
+	settled, err := s.operator.FailOrphans(ctx, m)
+	s.did(ctx, "fail_orphans", err, telemetry.KeyKind, fault.Clip(m.GetKind(), 16), telemetry.KeyRoute, fault.Clip(m.GetName(), 64),
+		"ended", settled.GetEnded(), "left", len(settled.GetLeft()))
+	if err != nil {
+		return nil, core.Explain(ctx, subject.TaskName{}, err)
+	}
+	return &genbusv1.FailOrphansResponse{Settled: settled}, nil
+}

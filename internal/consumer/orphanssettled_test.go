@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,11 +20,6 @@ import (
 	"github.com/genbus/genbus/internal/tasklog"
 )
 
-// orphans says what becomes of them.
-func orphans(mode string) func(*config.Config) {
-	return func(c *config.Config) { c.Orphans = mode }
-}
-
 // submittedAs is a task's past up to the upstream's id.
 func submittedAs(id string) []transition {
 	return []transition{submittingTo(config.SandboxUpstream), func(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
@@ -35,7 +31,7 @@ func submittedAs(id string) []transition {
 // job was erased. Nothing of it is run, and nothing brings the job back.
 func TestOrphanOfAnErasedJob(t *testing.T) {
 	t.Parallel()
-	for _, mode := range modes {
+	for mode, settle := range settled {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -46,7 +42,10 @@ func TestOrphanOfAnErasedJob(t *testing.T) {
 					t.Fatal(err)
 				}
 				putRecorded(t, b, item, end.Seq)
-				r := newReplica(t, b, testConfig(t, up.url, orphans(mode)))
+				r := newReplica(t, b, testConfig(t, up.url))
+				if s := settle(r, t); s.GetRemoved() != 1 || len(s.GetLeft()) != 0 {
+					t.Errorf("settled %v", s)
+				}
 				r.noItems(t, nameOf(item))
 				if e, err := r.log.Get(t.Context(), nameOf(item)); !errors.Is(err, tasklog.ErrNotFound) || len(up.all()) != 0 {
 					t.Errorf("the log has %v, %v; sent %v", e.Job, err, up.all())
@@ -60,13 +59,14 @@ func TestOrphanOfAnErasedJob(t *testing.T) {
 // more. Whether it was submitted nobody knows, so that it is not, wherever it stood.
 func TestOrphanWhoseLogIsLost(t *testing.T) {
 	t.Parallel()
-	for _, mode := range modes {
+	for mode, settle := range settled {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			b, up := brokertest.Single(t), newSentBodies(t)
 			item := itemOf("v", "gone", "cat")
 			putRecorded(t, b, item, 1000)
-			r := newReplica(t, b, testConfig(t, up.url, orphans(mode)))
+			r := newReplica(t, b, testConfig(t, up.url))
+			settle(r, t)
 			end := last(follow(t, r.log, item.GetId()))
 			if letters := deadLetters(t, b); end.Job.GetError().GetCode() != "log_lost" || len(letters) != 1 || len(up.all()) != 0 {
 				t.Errorf("ended %v; letters %v; sent %v", end.Job.GetError(), letters, up.all())
@@ -76,33 +76,36 @@ func TestOrphanWhoseLogIsLost(t *testing.T) {
 	}
 }
 
-// TestTwoReplicasAdoptTheSameJobs, in line and behind it, at the same time: each ends
+// TestTwoReplicasSettleTheSameJobs, in line and behind it, at the same time: each ends
 // once, and is submitted at most once.
-func TestTwoReplicasAdoptTheSameJobs(t *testing.T) {
+func TestTwoReplicasSettleTheSameJobs(t *testing.T) {
 	t.Parallel()
-	for _, mode := range modes {
+	for mode, settle := range settled {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 				const each = 10
 				up := newSentBodies(t)
-				cfg := testConfig(t, up.url, orphans(mode))
+				cfg := testConfig(t, up.url)
 				one, two := idleReplica(t, open(t), cfg), idleReplica(t, open(t), cfg)
 				var ids []string
 				for i := range each {
 					ids = append(ids, storeItem(t, one.Broker, "gone", videoID(fmt.Sprint("line", i)), 0).GetId(), waitItem(t, one.Broker, "gone", videoID(fmt.Sprint("wait", i)), 0).GetId())
 				}
+				var calls sync.WaitGroup
 				for _, r := range []*replica{one, two} {
 					if err := r.Start(t.Context()); err != nil {
 						t.Fatal(err)
 					}
+					calls.Go(func() { settle(r, t) })
 				}
+				calls.Wait()
 				for _, id := range ids {
 					events := follow(t, one.log, id)
 					end := last(events)
 					code, sent := end.Job.GetError().GetCode(), len(up.of(id))
-					if mode == config.OrphansFail && (code != "upstream_removed" || len(events) != 1 || sent != 0) ||
-						mode == config.OrphansReroute && (end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || sent != 1) {
+					if mode == "fail" && (code != "upstream_removed" || len(events) != 1 || sent != 0) ||
+						mode == "move" && (end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || sent != 1) {
 						t.Errorf("%s: %s with %q, sent %d times", id, phases(events), code, sent)
 					}
 					doneOnce(t, one.Broker, end)
@@ -122,7 +125,7 @@ func TestOrphanThatGoesOnIsNotEnded(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b := open(t)
-		r := idleReplica(t, b, testConfig(t, "http://127.0.0.1:1", orphans(config.OrphansFail)))
+		r := idleReplica(t, b, testConfig(t, "http://127.0.0.1:1"))
 		item := itemOf("v", "gone", "cat")
 		queued := pastOf(t, r.log, item)
 		known := queued
@@ -135,8 +138,8 @@ func TestOrphanThatGoesOnIsNotEnded(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		w := newOrphanWatch(r.Consumer, routeID{subject.Video, "gone"})
-		if err := w.endOrphan(t.Context(), item, queued); !errors.Is(err, errMovedOn) {
+		o := &orphanedRoute{Consumer: r.Consumer, routeID: routeID{subject.Video, "gone"}, out: &genbusv1.OrphansSettled{}}
+		if err := o.endJob(t.Context(), item, queued); !errors.Is(err, errMovedOn) {
 			t.Errorf("ended: %v", err)
 		}
 		if e, err := r.log.Get(t.Context(), nameOf(item)); err != nil || e.Seq != known.Seq {
@@ -145,29 +148,28 @@ func TestOrphanThatGoesOnIsNotEnded(t *testing.T) {
 	})
 }
 
-// TestSubmittedOrphanIsPolled: no route serves its model any more. A route that
-// speaks its protocol asks the upstream for it, ahead of all that wait.
+// TestSubmittedOrphanIsPolled by a route that does not serve its model, and not submitted
+// again. One that was not submitted is left.
 func TestSubmittedOrphanIsPolled(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b, url := open(t), scripted(t, map[string]http.HandlerFunc{pollPath: saysCompleted})
-		r := idleReplica(t, b, testConfig(t, url, removes(config.OrphansReroute), videoRoutes(func(r *config.Route) { r.Models = []string{r.Name + "-only"} })))
+		r := idleReplica(t, b, testConfig(t, url, removes, videoRoutes(func(r *config.Route) { r.Models = []string{r.Name + "-only"} })))
 		for request, past := range map[string][]transition{"queued": nil, "submitted": submittedAs("paid")} {
 			item := pastItem(request)
 			pastOf(t, r.log, item, past...)
 			storeItem(t, b, config.SandboxVideoRoute, item.GetId(), 0)
-			if err := r.adoptOrphan(t.Context(), b.Names().WorkItem(subject.Video, config.SandboxVideoRoute, "acme", item.GetId())); err != nil {
-				t.Fatal(err)
-			}
 		}
-		if _, err := b.Last(t.Context(), b.Names().Work(), b.Names().WorkAnyRoute(subject.Video, "acme", videoID("submitted"))); err != nil {
+		to, _ := r.route(routeID{subject.Video, "new-" + config.SandboxVideoRoute})
+		s := r.settleOrphans(t, subject.Video, config.SandboxVideoRoute, &to)
+		if s.GetMoved() != 1 || len(s.GetLeft()) != 1 || s.GetLeft()[0].GetId() != videoID("queued") {
+			t.Errorf("settled %v", s)
+		}
+		if _, err := b.Last(t.Context(), b.Names().Work(), b.Names().WorkItem(subject.Video, to.Name, "acme", videoID("submitted"))); err != nil {
 			t.Errorf("the submitted task is not in line: %v", err)
 		}
 		if err := r.Start(t.Context()); err != nil {
 			t.Fatal(err)
-		}
-		if end := last(follow(t, r.log, videoID("queued"))); end.Job.GetError().GetCode() != "upstream_removed" {
-			t.Errorf("the queued task ended %v", end.Job)
 		}
 		end := last(follow(t, r.log, videoID("submitted")))
 		if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || end.Job.GetExecution().GetAttempt() != 1 {
@@ -175,6 +177,25 @@ func TestSubmittedOrphanIsPolled(t *testing.T) {
 		}
 		doneOnce(t, b, end)
 	})
+}
+
+// TestSubmittedOrphanWithoutItsUpstream ends as removed, with a letter that has its id.
+func TestSubmittedOrphanWithoutItsUpstream(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	r := idleReplica(t, b, testConfig(t, "http://127.0.0.1:1"))
+	item := pastItem("v")
+	pastOf(t, r.log, item, submittingTo("another"), submittedAs("paid")[1])
+	storeItem(t, b, "gone", item.GetId(), 0)
+	if s := r.moveGone(t); s.GetEnded() != 1 {
+		t.Errorf("settled %v", s)
+	}
+	end := last(follow(t, r.log, item.GetId()))
+	letters := deadLetters(t, b)
+	if end.Job.GetError().GetCode() != "upstream_removed" || len(letters) != 1 || letters[0].GetUpstreamTaskId() != "paid" {
+		t.Errorf("ended %v; letters %v", end.Job.GetError(), letters)
+	}
+	doneOnce(t, b, end)
 }
 
 // TestChatThatWasCutOffGoesOn by its new route, with its next attempt, as it would by
@@ -187,7 +208,9 @@ func TestChatThatWasCutOffGoesOn(t *testing.T) {
 	shortly(t, "the chat is streamed", func() bool { return up.number(func() int { return up.chats }) == 1 })
 	older.stop(false)
 	close(up.done)
-	newer := newReplica(t, b, testConfig(t, up.url, removes(config.OrphansReroute)))
+	newer := newReplica(t, b, testConfig(t, up.url, removes))
+	to, _ := newer.route(routeID{subject.Chat, "new-" + config.SandboxChatRoute})
+	newer.settleOrphans(t, subject.Chat, config.SandboxChatRoute, &to)
 	end := last(follow(t, newer.log, id))
 	if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || end.Job.GetExecution().GetAttempt() != 2 {
 		t.Errorf("ended %v", end.Job)
@@ -205,7 +228,8 @@ func TestUnreadableOrphanIsKept(t *testing.T) {
 	if _, err := b.Publish(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	r := newReplica(t, b, testConfig(t, "http://127.0.0.1:1", orphans(config.OrphansReroute)))
+	r := newReplica(t, b, testConfig(t, "http://127.0.0.1:1"))
+	r.moveGone(t)
 	end := last(follow(t, r.log, id))
 	letters := deadLetters(t, b)
 	if end.Job.GetError().GetCode() != string(fault.Internal) || len(letters) != 1 || string(letters[0].GetData()) != "\xff\xff" {
@@ -219,12 +243,10 @@ func TestUnreadableOrphanIsKept(t *testing.T) {
 func TestMovedOrphanIsMarkedAsRecorded(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
-	r := idleReplica(t, b, testConfig(t, "http://127.0.0.1:1", orphans(config.OrphansReroute)))
+	r := idleReplica(t, b, testConfig(t, "http://127.0.0.1:1"))
 	e := pastOf(t, r.log, pastItem("v"))
 	storeItem(t, b, "gone", videoID("v"), 0)
-	if err := r.adoptOrphan(t.Context(), b.Names().WorkItem(subject.Video, "gone", "acme", videoID("v"))); err != nil {
-		t.Fatal(err)
-	}
+	r.moveGone(t)
 	there, err := r.Queue.Find(t.Context(), e.Name())
 	if err != nil || there.Subject != b.Names().WaitItem(subject.Video, config.SandboxVideoRoute, "acme", videoID("v")) {
 		t.Fatalf("it stands on %s: %v", there.Subject, err)

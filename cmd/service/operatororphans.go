@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+)
+
+type orphansCommand struct {
+	List orphansListCommand `cmd:"" help:"List the routes that have jobs and are not configured."`
+	Move orphansMoveCommand `cmd:"" help:"Move their jobs to a configured route."`
+	Fail orphansFailCommand `cmd:"" help:"End their jobs."`
+}
+
+type orphansListCommand struct{}
+
+// Run lists the routes.
+func (orphansListCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
+		answer, err := call.ListOrphans(ctx, &genbusv1.ListOrphansRequest{})
+		if err != nil {
+			return answered(err)
+		}
+		return call.orphans(answer)
+	})
+}
+
+// orphanedRoute names a route that is not configured.
+type orphanedRoute struct {
+	Kind              string `arg:"" enum:"video,chat" help:"video or chat."`
+	Name              string `arg:"" help:"Name of the route that is not configured."`
+	NoReplicaServesIt bool   `help:"You know that no replica serves the route any more. Its jobs are taken away from every one that does." required:""`
+}
+
+type orphansMoveCommand struct {
+	orphanedRoute `embed:""`
+	To            string `help:"Name of the route that takes the jobs." required:"" placeholder:"ROUTE"`
+}
+
+// Run moves jobs, some with each call.
+func (c orphansMoveCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+	return settleOrphans(ctx, o, out, func(ctx context.Context, call operatorCall, token string) (*genbusv1.OrphansSettled, error) {
+		answer, err := call.MoveOrphans(ctx, &genbusv1.MoveOrphansRequest{Kind: c.Kind, Name: c.Name, To: c.To, NoReplicaServesIt: c.NoReplicaServesIt, PageToken: token})
+		return answer.GetSettled(), err
+	})
+}
+
+type orphansFailCommand struct {
+	orphanedRoute `embed:""`
+}
+
+// Run ends jobs, some with each call.
+func (c orphansFailCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+	return settleOrphans(ctx, o, out, func(ctx context.Context, call operatorCall, token string) (*genbusv1.OrphansSettled, error) {
+		answer, err := call.FailOrphans(ctx, &genbusv1.FailOrphansRequest{Kind: c.Kind, Name: c.Name, NoReplicaServesIt: c.NoReplicaServesIt, PageToken: token})
+		return answer.GetSettled(), err
+	})
+}
+
+// settleOrphans calls until there are no more jobs, each time within the time limit, and
+// prints what became of them.
+func settleOrphans(ctx context.Context, o *operatorCommand, out io.Writer, settle func(context.Context, operatorCall, string) (*genbusv1.OrphansSettled, error)) error {
+	sum := &genbusv1.OrphansSettled{}
+	for {
+		var page *genbusv1.OrphansSettled
+		err := o.call(ctx, out, func(ctx context.Context, call operatorCall) (err error) {
+			page, err = settle(ctx, call, sum.GetNextPageToken())
+			return answered(err)
+		})
+		if err != nil && sum.GetNextPageToken() != "" {
+			err = fmt.Errorf("after %d jobs moved and %d ended; call again: %w", sum.GetMoved(), sum.GetEnded(), err)
+		}
+		if err != nil {
+			return err
+		}
+		sum.Moved += page.GetMoved()
+		sum.Ended += page.GetEnded()
+		sum.Removed += page.GetRemoved()
+		sum.Left = append(sum.Left, page.GetLeft()...)
+		if sum.NextPageToken = page.GetNextPageToken(); sum.GetNextPageToken() == "" {
+			return printer{out: out, json: o.JSON}.settled(sum)
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// OrphanedRoute is a route that has jobs and is not configured.
+type OrphanedRoute struct {
+	Kind    subject.Kind
+	Name    string
+	Ready   uint64 // jobs in GENBUS_WORK, those that a replica holds included
+	Waiting uint64 // jobs in the backlog
+	Oldest  time.Time
+}
+
+// orphansWithin bounds one look for orphaned routes: listing 100,000 subjects takes the
+// broker about a second.
+const orphansWithin = time.Minute
+
+// Orphans returns the routes that have jobs and are not configured, by kind and name. The
+// backlogs are known from when this replica has read them to their end.
+func (q *Queue) Orphans(ctx context.Context) ([]OrphanedRoute, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, orphansWithin, fmt.Errorf("jobs without a route were not found within %s", orphansWithin))
+	defer cancel()
+	found, err := q.readyOrphans(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range q.unconfigured() {
+		if _, known := found[r]; !known {
+			found[r] = 0
+		}
+	}
+	var out []OrphanedRoute
+	for r, ready := range found {
+		o := OrphanedRoute{Kind: r.kind, Name: r.name, Ready: ready}
+		if o.Waiting, err = r.countBacklog(ctx); err != nil {
+			return nil, err
+		}
+		if o.Ready+o.Waiting == 0 {
+			continue
+		}
+		if o.Oldest, err = r.accepted(ctx); err != nil {
+			return nil, err
+		}
+		out = append(out, o)
+	}
+	slices.SortFunc(out, func(a, b OrphanedRoute) int { return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name)) })
+	return out, nil
+}
+
+// readyOrphans counts by the subjects of GENBUS_WORK: a work queue has no reader next to
+// its consumers.
+func (q *Queue) readyOrphans(ctx context.Context) (map[*Route]uint64, error) {
+	names := q.b.Names()
+	s, err := q.b.Stream(ctx, names.Work())
+	if err != nil {
+		return nil, err
+	}
+	info, err := s.Info(ctx, jetstream.WithSubjectFilter(names.WorkPattern()))
+	if err != nil {
+		return nil, fmt.Errorf("subjects of %s: %w", names.Work(), err)
+	}
+	found := map[*Route]uint64{}
+	for subj, jobs := range info.State.Subjects {
+		if n, err := names.ParseWorkItem(subj); err == nil && !q.configured(n.Kind, n.Route) {
+			found[q.Route(n.Kind, n.Route)] += jobs
+		}
+	}
+	return found, nil
+}
+
+func (q *Queue) configured(kind subject.Kind, name string) bool {
+	for _, r := range q.cfg.Now().Routes {
+		if r.Kind == string(kind) && r.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// unconfigured are the routes that this replica has heard of and that are not configured.
+func (q *Queue) unconfigured() []*Route {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var out []*Route
+	for _, r := range q.routes {
+		if !q.configured(r.kind, r.name) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// countBacklog is the size of the backlog of a route that may have no durable consumer:
+// what the broker says to one that reads nothing.
+func (r *Route) countBacklog(ctx context.Context) (uint64, error) {
+	names, js := r.q.b.Names(), r.q.b.JetStream()
+	c, err := js.CreateConsumer(ctx, names.Wait(), jetstream.ConsumerConfig{
+		FilterSubject: names.WaitRoutePattern(r.kind, r.name), AckPolicy: jetstream.AckNonePolicy, HeadersOnly: true,
+		MemoryStorage: true, Replicas: 1, InactiveThreshold: orphansWithin,
+	})
+	if err != nil {
+		return 0, fmt.Errorf("count %s: %w", names.Wait(), err)
+	}
+	_ = js.DeleteConsumer(ctx, names.Wait(), c.CachedInfo().Name) // one that stays is forgotten by the server
+	return c.CachedInfo().NumPending, nil
+}
+
+// accepted is when the oldest job of the route was accepted, whether or not it waits.
+func (r *Route) accepted(ctx context.Context) (time.Time, error) {
+	names := r.q.b.Names()
+	ready, err := r.acceptedFirst(ctx, names.Work(), names.WorkRoutePattern(r.kind, r.name), 1)
+	if err != nil {
+		return time.Time{}, err
+	}
+	waiting, err := r.acceptedFirst(ctx, names.Wait(), names.WaitRoutePattern(r.kind, r.name), 1)
+	if ready.IsZero() || !waiting.IsZero() && waiting.Before(ready) {
+		return waiting, err
+	}
+	return ready, err
+}
+
+// ErrPageToken says that a token is not one that Page returned.
+var ErrPageToken = errors.New("the page token is not one of this list")
+
+// Page returns up to size items of a route, first the ready ones, from where token says:
+// "" for the first page, or what the page before returned as next. next is "" after the
+// last item.
+func (r *Route) Page(ctx context.Context, token string, size int) (items []Item, next string, err error) {
+	names := r.q.b.Names()
+	streams := []struct{ word, stream, pattern string }{
+		{"ready", names.Work(), names.WorkRoutePattern(r.kind, r.name)},
+		{"backlog", names.Wait(), names.WaitRoutePattern(r.kind, r.name)},
+	}
+	seq := uint64(1)
+	if token != "" {
+		word, rest, _ := strings.Cut(token, ".")
+		if seq, err = strconv.ParseUint(rest, 10, 64); err != nil || word != "ready" && word != "backlog" {
+			return nil, "", ErrPageToken
+		}
+		if word == "backlog" {
+			streams = streams[1:]
+		}
+	}
+	for len(streams) > 0 {
+		from := streams[0]
+		m, err := r.q.b.Next(ctx, from.stream, from.pattern, seq)
+		switch {
+		case errors.Is(err, broker.ErrNoMessage):
+			streams, seq = streams[1:], 1
+			continue
+		case err != nil:
+			return nil, "", err
+		case len(items) == size:
+			return items, fmt.Sprintf("%s.%d", from.word, m.Seq), nil
+		}
+		items, seq = append(items, Item{Stream: from.stream, Stored: m}), m.Seq+1
+	}
+	return items, "", nil
+}
+
+// NameOf reads the name that an item was stored under.
+func (q *Queue) NameOf(i Item) (subject.WorkName, error) {
+	if q.Waits(i) {
+		return q.b.Names().ParseWaitItem(i.Subject)
+	}
+	return q.b.Names().ParseWorkItem(i.Subject)
+}
