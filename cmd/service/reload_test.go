@@ -241,60 +241,50 @@ func TestReloadLimitOfARoute(t *testing.T) {
 	w.wantLogged(t, `changed="[route v (video) (max_in_flight)]"`)
 }
 
-// TestReloadRoutesAndUpstreams: what was added is served, and what was removed is not.
-func TestReloadRoutesAndUpstreams(t *testing.T) {
+// TestReloadRefusesOtherRoutes: what was added, removed or moved is named, nothing has
+// changed, and jobs in work go on.
+func TestReloadRefusesOtherRoutes(t *testing.T) {
 	t.Parallel()
-	w := newReloadWorld(t, sandbox.Options{ChunkInterval: time.Millisecond}, reloadRoutes(reloadChat))
-	const hello = `{"model":%q,"messages":[{"role":"user","content":"hello"}]}`
-	chat := func(model string, want int, header ...string) {
-		t.Helper()
-		if status, answer := w.post(t, "/v1/chat/completions", fmt.Sprintf(hello, model), header...); status != want {
-			t.Fatalf("%s: %d, want %d: %v", model, status, want, answer)
-		}
-	}
-	chat("chat-one", http.StatusOK)
-	chat("chat-two", http.StatusNotFound)
-	other := startSandbox(t, sandbox.Options{ChunkInterval: time.Millisecond})
-	text := fmt.Sprintf(strings.Replace(reloadHead, "%q}}", "%q}, other: {base_url: %q}}", 1), w.data, w.up.URL(), other.URL())
-	w.write(t, text+reloadRoutes(fmt.Sprintf(reloadVideo, 5), "{name: two, kind: chat, upstream: other, models: [chat-two], upstream_model: sandbox-chat}"))
-	if err := w.Reload(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	chat("chat-one", http.StatusNotFound)
-	chat("chat-two", http.StatusOK)
-	chat("chat-two", http.StatusOK, "Idempotency-Key", "queued") // by its durable consumer
-	if n := other.Sandbox.Stats().Chats; n != 2 {
-		t.Errorf("the new upstream had %d chats", n)
-	}
-	if got := w.ended(t, w.createVideo(t, aCat)); got.GetStatus().String() != "JOB_STATUS_COMPLETED" {
-		t.Errorf("a video of the new route is %s", got.GetStatus())
-	}
-	w.wantLogged(t, `added="[upstream other route two (chat) route v (video)]"`, `removed="[route c (chat)]"`)
-}
-
-// TestReloadRemovesARouteWithJobs: what is held is given back, is left alone, and goes on
-// where the route comes back.
-func TestReloadRemovesARouteWithJobs(t *testing.T) {
-	t.Parallel()
-	w := newReloadWorld(t, sandbox.Options{VideoDuration: 2 * time.Second}, reloadRoutes(fmt.Sprintf(reloadVideo, 5), reloadChat))
+	w := newReloadWorld(t, sandbox.Options{VideoDuration: time.Second}, reloadRoutes(fmt.Sprintf(reloadVideo, 5), reloadChat))
 	id := w.createVideo(t, aCat)
 	await(t, "the job is in work", func() bool { return w.up.Sandbox.Stats().Creates == 1 })
-	w.mustReload(t, reloadRoutes(reloadChat))
-	if status, answer := w.post(t, "/v1/video/generations", aCat); status != http.StatusNotFound {
-		t.Errorf("the route is still there: %d %v", status, answer)
+	for text, want := range map[string]string{
+		reloadRoutes(reloadChat): "route v (video) is gone",
+		reloadRoutes(fmt.Sprintf(reloadVideo, 5), reloadChat, "{name: two, kind: chat, upstream: up, models: [chat-two]}"): "route two (chat) is new",
+	} {
+		err := w.with(t, text+"api_keys: [{tenant: acme, key_env: FROM_THE_START}]\n")
+		if err == nil || !strings.Contains(err.Error(), want+"; restart the replicas one after the other") {
+			t.Errorf("%q: %v", want, err)
+		}
 	}
-	await(t, "the jobs are given back", func() bool {
-		_, text := getJSON(t, w.base+"/metrics", "")
-		return strings.Contains(text, "genbus_jobs_held{kind=\"video\",route=\"v\"} 0\n")
-	})
-	w.mustReload(t, reloadRoutes(fmt.Sprintf(reloadVideo, 5), reloadChat))
+	if status, answer := w.post(t, "/v1/video/generations", aCat); status != http.StatusOK {
+		t.Errorf("a refused reload has changed something: %d %v", status, answer)
+	}
 	if got := w.ended(t, id); got.GetStatus().String() != "JOB_STATUS_COMPLETED" {
 		t.Errorf("the job is %s: %s", got.GetStatus(), got.GetError().GetCode())
 	}
-	if n := w.up.Sandbox.Stats().MaxCreatesPerKey; n != 1 {
-		t.Errorf("%d creates of one job", n)
+	w.wantLogged(t, `level=ERROR msg="the configuration was not reloaded; nothing has changed in this process"`)
+	w.counted(t, telemetry.ReloadRefused, 2)
+}
+
+// TestReloadDrainsARoute: it takes no new job, those that it has go on, and it takes new
+// ones again when the configuration says so.
+func TestReloadDrainsARoute(t *testing.T) {
+	t.Parallel()
+	w := newReloadWorld(t, sandbox.Options{VideoDuration: time.Second}, reloadRoutes(fmt.Sprintf(reloadVideo, 5)))
+	id := w.createVideo(t, aCat)
+	draining := strings.Replace(fmt.Sprintf(reloadVideo, 5), "max_in_flight: 5", "max_in_flight: 5, draining: true", 1)
+	w.mustReload(t, reloadRoutes(draining))
+	if status, answer := w.post(t, "/v1/video/generations", aCat); status != http.StatusNotFound {
+		t.Errorf("a draining route: %d %v", status, answer)
 	}
-	w.counted(t, telemetry.ReloadApplied, 2)
+	if got := w.ended(t, id); got.GetStatus().String() != "JOB_STATUS_COMPLETED" {
+		t.Errorf("the job is %s: %s", got.GetStatus(), got.GetError().GetCode())
+	}
+	w.mustReload(t, reloadRoutes(fmt.Sprintf(reloadVideo, 5)))
+	if got := w.ended(t, w.createVideo(t, aCat)); got.GetStatus().String() != "JOB_STATUS_COMPLETED" {
+		t.Errorf("a job afterwards is %s", got.GetStatus())
+	}
 }
 
 // TestReloadRefusesWhatIsWrong: everything is as it was.

@@ -80,16 +80,15 @@ type Checked struct {
 
 // Admission is the only code that puts new jobs into the queue.
 type Admission struct {
-	cfg      *config.Live
-	b        *broker.Broker
-	log      *tasklog.Log
-	bodies   *broker.Bodies
-	queue    *queue.Queue
-	firsts   *firsts
-	quota    *quota.Quota
-	letters  *quota.Letters
-	metrics  *telemetry.Metrics
-	inflight inflight
+	cfg     *config.Live
+	b       *broker.Broker
+	log     *tasklog.Log
+	bodies  *broker.Bodies
+	queue   *queue.Queue
+	firsts  *firsts
+	quota   *quota.Quota
+	letters *quota.Letters
+	metrics *telemetry.Metrics
 }
 
 // Options are the parts that admission works with. All are required.
@@ -135,7 +134,6 @@ func (a *Admission) Admit(ctx context.Context, r Request) (tasklog.Entry, error)
 const decideWithin = 8 * time.Second
 
 func (a *Admission) admit(ctx context.Context, r Request) (tasklog.Entry, error) {
-	defer a.inflight.begin()()
 	c, err := a.Check(r)
 	if err != nil {
 		return tasklog.Entry{}, err

@@ -1,14 +1,19 @@
 package config
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 )
 
 // Reload loads the configuration again for a process that runs with c, which stays as it is. What it returns is c with
 // everything that a running process can take from it: upstreams, routes, keys, tenants, the limits of tenants, chat,
-// retry, orphans, and the bounds of bodies, archives and streams in limits. The rest is that of c, and so is ack_wait
+// retry, the level of the log, and the bounds of bodies, archives and streams in limits. The rest is that of c, and so is ack_wait
 // of a route that c has; where it was changed, Changes say so.
+//
+// Routes and upstreams, and which upstreams a route has, are those of c: the replicas that are restarted one after the
+// other take others, and lose nothing. A file that has others is refused whole.
 //
 // Both must be right, the configuration as it would start a process, and what this one would go on with: an error
 // joins all problems as Load does.
@@ -21,7 +26,40 @@ func (c *Config) Reload(source Source) (next *Config, changes Changes, err error
 	if next, err = c.again(source, c); err != nil {
 		return nil, Changes{}, err
 	}
+	if other := c.otherRoutes(next); len(other) > 0 {
+		return nil, Changes{}, fmt.Errorf("a reload takes no other routes or upstreams: %s; restart the replicas one after the other, which loses nothing", strings.Join(other, ", "))
+	}
 	return next, compare(c, next, fresh), nil
+}
+
+// otherRoutes says which routes and upstreams another configuration has or lacks, and which routes have other upstreams.
+func (c *Config) otherRoutes(next *Config) []string {
+	var found Changes
+	found.named("upstream", named(c.Upstreams), named(next.Upstreams))
+	found.named("route", routesByName(c.Routes), routesByName(next.Routes))
+	var out []string
+	for _, name := range found.Added {
+		out = append(out, name+" is new")
+	}
+	for _, name := range found.Removed {
+		out = append(out, name+" is gone")
+	}
+	for _, r := range next.Routes {
+		if old, ok := c.routeNamed(r.Kind, r.Name); ok && !slices.Equal(upstreamsOf(old), upstreamsOf(r)) {
+			out = append(out, "route "+r.Name+" has other upstreams")
+		}
+	}
+	return out
+}
+
+// upstreamsOf names the upstreams of a route.
+func upstreamsOf(r Route) []string {
+	names := make([]string, len(r.Upstreams))
+	for i, t := range r.Upstreams {
+		names[i] = t.Name
+	}
+	slices.Sort(names)
+	return names
 }
 
 // again loads, with the sandbox where the process has one.
@@ -59,6 +97,7 @@ func (c *Config) taking(from *Config) *Config {
 	next.Tenants, next.Limits.Tenant = from.Tenants, from.Limits.Tenant
 	next.Limits.ClaimCheckBytes, next.Limits.ArchiveBytes, next.Limits.StreamTime = from.Limits.ClaimCheckBytes, from.Limits.ArchiveBytes, from.Limits.StreamTime
 	next.Chat, next.Retry = from.Chat, from.Retry
+	next.Log.Level = from.Log.Level
 	next.Orphans = from.Orphans
 	for i, r := range next.Routes {
 		// What is held was extended for the old one.

@@ -53,10 +53,10 @@ func wantChanges(t *testing.T, got, want Changes) {
 const before = `
 upstreams:
   u: {base_url: http://h, key_file: /key}
-  gone: {base_url: http://h}
+  other: {base_url: http://h}
 routes:
 - {name: v, kind: video, upstream: u, models: [m]}
-- {name: old, kind: chat, upstream: gone, models: [m]}
+- {name: old, kind: chat, upstream: other, models: [m]}
 api_keys:
 - {tenant: acme, key_env: A}
 - {tenant: globex, key_sha256: ` + hashOne + `}
@@ -83,10 +83,10 @@ func TestReloadSaysWhatChanges(t *testing.T) {
 	next, changes = r.reload(t, `
 upstreams:
   u: {base_url: http://elsewhere, key_file: /key}
-  new: {base_url: http://h}
+  other: {base_url: http://h}
 routes:
-- {name: v, kind: video, upstream: u, models: [m, n], max_in_flight: 7, timeouts: {create: 5s}, ack_wait: 10s}
-- {name: new, kind: chat, upstream: new, models: [m]}
+- {name: v, kind: video, upstream: u, models: [m, n], max_in_flight: 7, timeouts: {create: 5s}, ack_wait: 10s, draining: true}
+- {name: old, kind: chat, upstream: other, models: [m]}
 api_keys:
 - {tenant: acme, key_env: B}
 - {tenant: globex, key_sha256: `+hashTwo+`}
@@ -100,13 +100,13 @@ http: {addr: '127.0.0.1:1', segments: {kling: k}}
 orphans: fail
 `)
 	wantChanges(t, changes, Changes{
-		Added:   []string{"upstream new", "route new (chat)", "API key of tenant acme (variable B)", "key of operator ops (variable A)"},
-		Removed: []string{"upstream gone", "route old (chat)", "API key of tenant acme (variable A)"},
+		Added:   []string{"API key of tenant acme (variable B)", "key of operator ops (variable A)"},
+		Removed: []string{"API key of tenant acme (variable A)"},
 		Changed: []string{
-			"upstream u (base_url, key)", "route v (video) (models, max_in_flight, ready_jobs, timeouts)", "tenant acme (max_jobs)",
-			"API key of tenant globex (a hash) (key_sha256, key)", "chat.max_attempts", "limits.stream_time", "limits.tenant.max_jobs", "orphans",
+			"upstream u (base_url, key)", "route v (video) (models, max_in_flight, ready_jobs, timeouts, draining)", "tenant acme (max_jobs)",
+			"API key of tenant globex (a hash) (key_sha256, key)", "chat.max_attempts", "limits.stream_time", "limits.tenant.max_jobs", "log.level", "orphans",
 		},
-		Restart: []string{"nats.data_dir", "nats.streams.dead.max_age", "http.addr", "http.segments", "limits.list_index", "log.level", "ack_wait of route v"},
+		Restart: []string{"nats.data_dir", "nats.streams.dead.max_age", "http.addr", "http.segments", "limits.list_index", "ack_wait of route v"},
 	})
 	if tenant, ok := next.Tenant("key-of-b-0123456789"); !ok || tenant != "acme" {
 		t.Errorf("the new key is %q, %v", tenant, ok)
@@ -147,6 +147,26 @@ func TestReloadRefuses(t *testing.T) {
 		wantLines(t, err, tc.want)
 		if next != nil || !changes.None() || changes.Restart != nil {
 			t.Errorf("%s: something is to change: %+v", tc.name, changes)
+		}
+	}
+}
+
+// TestReloadRefusesOtherRoutes and upstreams, and names them.
+func TestReloadRefusesOtherRoutes(t *testing.T) {
+	t.Parallel()
+	for replace, want := range map[string]string{
+		"- {name: v,||- {name: w,":                                               "route w (video) is new, route v (video) is gone",
+		"  u: {||  another: {base_url: http://h}\n  u: {":                        "upstream another is new",
+		"upstream: other, models||upstream: u, models":                           "route old has other upstreams",
+		"upstream: other, models||upstreams: [{name: other}, {name: u}], models": "route old has other upstreams",
+	} {
+		r := startWith(t, before, "/key", "one")
+		from, to, _ := strings.Cut(replace, "||")
+		r.files["c.yaml"] = strings.Replace(before, from, to, 1)
+		next, changes, err := r.Reload(r.source)
+		wantLines(t, err, "a reload takes no other routes or upstreams: "+want+"; restart the replicas")
+		if next != nil || !changes.None() {
+			t.Errorf("%s: something is to change: %+v", replace, changes)
 		}
 	}
 }

@@ -72,12 +72,7 @@ func (r *chatRoute) take(m jetstream.Msg, release func()) {
 		return
 	}
 	j := r.newJob(d, item)
-	if j.Chat, ok = r.Routes.Chat(r.name); !ok { // removed, and this was fetched before
-		j.stop(nil)
-		r.handBack(m)
-		release()
-		return
-	}
+	j.renewRoute()
 	if held, added := r.held.add(item.GetId(), j); !added {
 		j.stop(nil)
 		held.redelivered(d)
@@ -108,8 +103,7 @@ func (j *chatJob) work(release func()) {
 	defer j.stop(nil)
 	out := j.run()
 	for out.verb == hold { // the log could not be read or written, or nobody takes the chat now
-		// Whose route is gone waits for nothing here.
-		if _, served := j.Routes.Chat(j.chatRoute.name); !served || broker.Wait(j.fetching, time.Until(out.at)) != nil {
+		if broker.Wait(j.fetching, time.Until(out.at)) != nil {
 			out = Nak()
 			break
 		}
@@ -213,8 +207,6 @@ func (j *chatJob) handOver() {}
 
 func (j *chatJob) attrs(more ...any) []any { return jobAttrs(j.name, j.chatRoute.name, more...) }
 
-func (j *chatJob) of() routeID { return j.routeID }
-
 func (j *chatJob) chat() *genbusv1.Chat {
 	c, _ := j.entry.Job.(*genbusv1.Chat)
 	return c
@@ -240,13 +232,8 @@ func (j *chatJob) run() Outcome {
 	}
 }
 
-// renewRoute takes the route as it is now. A chat whose route is gone ends by the one that
-// it began with.
-func (j *chatJob) renewRoute() {
-	if now, ok := j.Routes.Chat(j.chatRoute.name); ok {
-		j.Chat = now
-	}
-}
+// renewRoute takes the route as it is configured now.
+func (j *chatJob) renewRoute() { j.Chat, _ = j.Routes.Chat(j.chatRoute.name) }
 
 // notNow is the outcome when the log does not answer.
 func (j *chatJob) notNow() Outcome {

@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -73,9 +72,8 @@ type Consumer struct {
 	jobs         sync.WaitGroup // jobs that a goroutine works on
 	resync       gate
 
-	countEvery  time.Duration
-	extendEvery atomic.Int64 // a duration; the ticker looks at it each time
-	// What follows belongs to Start, and then to the reload at work.
+	countEvery time.Duration
+	// running belongs to Start, and then to the reload at work.
 	running map[routeID]*running
 }
 
@@ -119,20 +117,9 @@ func (c *Consumer) Start(ctx context.Context) error {
 	c.loops.Go(c.sweeper.run)
 	c.loops.Go(c.countStreams)
 	c.loops.Go(c.watchOrphans)
-	c.extendFor(c.Config.Now().Routes)
-	c.extending.Go(func() {
-		c.held.keepExtending(c.working, func() time.Duration { return time.Duration(c.extendEvery.Load()) })
-	})
+	every := shortestAckWait(c.Config.Now().Routes) / 3 // a reload changes none of them
+	c.extending.Go(func() { c.held.keepExtending(c.working, every) })
 	return c.startIntake(ctx)
-}
-
-// extendFor has held messages extended often enough for some routes too. What is held
-// of those that are gone is extended as before, so that it is never less often.
-func (c *Consumer) extendFor(routes []config.Route) {
-	every := shortestAckWait(routes) / 3
-	if now := time.Duration(c.extendEvery.Load()); now == 0 || every < now {
-		c.extendEvery.Store(int64(every))
-	}
 }
 
 func shortestAckWait(routes []config.Route) time.Duration {

@@ -16,7 +16,7 @@ import (
 const countEvery = 10 * time.Second
 
 // countWaiting counts the jobs that wait for a route, at once and from then on, until
-// ctx ends; then nobody does any more. What cannot be read stands as it was. What the
+// ctx ends. What cannot be read stands as it was. What the
 // route needs in the broker is made again where it was deleted: a replica without a free
 // slot fetches nothing that would tell it.
 func (c *Consumer) countWaiting(ctx context.Context, id routeID, metrics *telemetry.RouteMetrics) {
@@ -36,8 +36,6 @@ func (c *Consumer) countWaiting(ctx context.Context, id routeID, metrics *teleme
 		}
 		c.countDraining(ctx, id, &drain)
 		if broker.Wait(ctx, c.countEvery) != nil {
-			metrics.Waiting(0, 0)
-			metrics.Oldest(0)
 			return
 		}
 	}
@@ -54,7 +52,7 @@ const drainEvery = time.Minute
 
 // countDraining says how many jobs a draining route has left, and once that it has none.
 func (c *Consumer) countDraining(ctx context.Context, id routeID, said *drainReport) {
-	if r, ok := c.route(id); !ok || !r.Draining {
+	if !c.route(id).Draining {
 		c.Metrics.NotDraining(id.kind, id.name)
 		*said = drainReport{}
 		return

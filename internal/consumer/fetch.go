@@ -159,7 +159,7 @@ func (c *Consumer) fetch(ctx context.Context, cons jetstream.Consumer, n int, ta
 	return got, ended(ctx, batch.Error())
 }
 
-// handBack gives back a message that arrived while the process or the route stops, after the
+// handBack gives back a message that arrived while the process stops, after the
 // fetch that brought it is over.
 func (c *Consumer) handBack(m jetstream.Msg) {
 	d, err := newDelivery(c.Broker.Conn(), m)

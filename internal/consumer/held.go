@@ -21,8 +21,6 @@ type job interface {
 	confirm()
 	// handOver gives the message back as soon as no call is in hand.
 	handOver()
-	// of is the route that the message is of.
-	of() routeID
 }
 
 // shards spread the extensions of very many held messages over the third of
@@ -103,20 +101,15 @@ func (r *registry) notice(writer string) func(tasklog.Notice) {
 }
 
 // keepExtending extends every held message each period, a shard at a time, until
-// ctx ends. The period may become shorter.
-func (r *registry) keepExtending(ctx context.Context, period func() time.Duration) {
-	now := period()
-	ticker := time.NewTicker(now / shards)
+// ctx ends.
+func (r *registry) keepExtending(ctx context.Context, period time.Duration) {
+	ticker := time.NewTicker(period / shards)
 	defer ticker.Stop()
 	for i := 0; ; i = (i + 1) % shards {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			if next := period(); next != now {
-				now = next
-				ticker.Reset(now / shards)
-			}
 			for _, j := range r.shards[i].all() {
 				j.extend()
 			}
@@ -127,15 +120,6 @@ func (r *registry) keepExtending(ctx context.Context, period func() time.Duratio
 func (r *registry) extendAll() { r.each(job.extend) }
 
 func (r *registry) drain() { r.each(job.handOver) }
-
-// drainRoute is drain for one route.
-func (r *registry) drainRoute(route routeID) {
-	r.each(func(j job) {
-		if j.of() == route {
-			j.handOver()
-		}
-	})
-}
 
 // confirmAll has every job read its log again.
 func (r *registry) confirmAll(ctx context.Context) {

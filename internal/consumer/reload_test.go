@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -41,25 +40,28 @@ func (r *replica) reload(t *testing.T, next *config.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan.Apply(t.Context(), func() { swap(); r.Config.Set(next) })
+	plan.Apply(func() { swap(); r.Config.Set(next) })
 }
 
-// TestRefusedReloadIsForgotten: the broker takes the new bound of a route and refuses the
-// route behind it. It is told the old bound again, and the new one by the next reload.
+// TestRefusedReloadIsForgotten: the broker takes the new bound of a route and refuses that
+// of the route behind it. It is told the old bound again, and the new one by the next
+// reload.
 func TestRefusedReloadIsForgotten(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
 	const route, url = config.SandboxVideoRoute, "http://127.0.0.1:1"
 	r := newReplica(t, b, testConfig(t, url, slotsOf(3, 3)))
-	next := testConfig(t, url, slotsOf(7, 7), func(c *config.Config) {
-		i := slices.IndexFunc(c.Routes, func(r config.Route) bool { return r.Name == route })
-		added := c.Routes[i]
-		added.Name, added.Models = "zz-added", []string{"added"}
-		c.Routes = append(c.Routes, added)
-	})
-	work := b.Names().Work()
+	next := testConfig(t, url, slotsOf(7, 7))
+	work, behind := b.Names().Work(), next.Routes[len(next.Routes)-1]
+	if behind.Name == route {
+		t.Fatal("no route is behind the route of the videos")
+	}
+	durable := subject.WorkDurable(subject.Kind(behind.Kind), behind.Name)
+	if err := b.JetStream().DeleteConsumer(t.Context(), work, durable); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := b.JetStream().CreateConsumer(t.Context(), work, jetstream.ConsumerConfig{
-		Durable: "in-the-way", FilterSubject: b.Names().WorkRoutePattern(subject.Video, "zz-added"), AckPolicy: jetstream.AckExplicitPolicy,
+		Durable: "in-the-way", FilterSubject: b.Names().WorkRoutePattern(subject.Kind(behind.Kind), behind.Name), AckPolicy: jetstream.AckExplicitPolicy,
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -125,35 +127,6 @@ func TestStopAsksTheBrokerForNothing(t *testing.T) {
 	}
 }
 
-// TestStopDoesNotWaitForRemovedRoutes: what a removed route still has under way, such as
-// a move into its line that the broker does not answer, ends within the grace period.
-func TestStopDoesNotWaitForRemovedRoutes(t *testing.T) {
-	t.Parallel()
-	r := newReplica(t, brokertest.Single(t), testConfig(t, "http://127.0.0.1:1"))
-	next := testConfig(t, "http://127.0.0.1:1", removes)
-	answered, ended := make(chan struct{}), false
-	r.running[routeID{subject.Video, config.SandboxVideoRoute}].loops.Go(func() { <-answered; ended = true })
-	plan, err := r.Prepare(t.Context(), next)
-	if err != nil {
-		t.Fatal(err)
-	}
-	swap, err := r.Routes.Reload(next)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stopped, stop := context.WithCancel(t.Context())
-	late := time.AfterFunc(3*time.Second, func() { close(answered) })
-	plan.Apply(stopped, func() { swap(); r.Config.Set(next); stop() })
-	if !late.Stop() {
-		t.Fatal("the stop waited for a removed route")
-	}
-	context.AfterFunc(r.fetching, func() { close(answered) })
-	r.stop(true)
-	if !ended {
-		t.Error("the removed route outlives the grace period")
-	}
-}
-
 // refuseEvents has the log refuse every write while it is on.
 func refuseEvents(ctx context.Context, b *broker.Broker, on bool) error {
 	s, err := b.Stream(ctx, b.Names().Tasks())
@@ -168,10 +141,10 @@ func refuseEvents(ctx context.Context, b *broker.Broker, on bool) error {
 	return err
 }
 
-// TestRouteThatComesBackForgetsNoCreate: the answer of a create is lost, its job's end
-// cannot be stored, and a reload takes the route away and another one brings it back. The
-// process that sent the request is given the job again, and does not send it again.
-func TestRouteThatComesBackForgetsNoCreate(t *testing.T) {
+// TestJobThatIsGivenBackForgetsNoCreate: the answer of a create is lost, its job's end
+// cannot be stored, and the job is given back. The process that sent the request is given
+// the job again, and does not send it again.
+func TestJobThatIsGivenBackForgetsNoCreate(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		up, b := newSandbox(t), open(t)
@@ -185,17 +158,16 @@ func TestRouteThatComesBackForgetsNoCreate(t *testing.T) {
 			}
 			return &sandbox.Behaviour{Drop: sandbox.DropAfterCreate}
 		})
-		cfg := testConfig(t, up.URL())
-		r := newReplica(t, b, cfg)
+		r := newReplica(t, b, testConfig(t, up.URL()))
 		id := publish(t, b, subject.Video, "one", videoRequest("one", "sandbox-video", "a cat"))
 		follow(t, r.log, id, genbusv1.JobPhase_JOB_PHASE_SUBMITTING)
 		shortly(t, "the task is created", func() bool { return up.Sandbox.Stats().Tasks == 1 })
-		r.reload(t, testConfig(t, up.URL(), removes))
-		if r.held.get(id) != nil {
-			t.Fatal("the job is held without its route")
+		held := r.held.get(id)
+		if held == nil {
+			t.Fatal("the job is not held")
 		}
-		r.reload(t, cfg)
-		shortly(t, "the job is taken again", func() bool { return r.held.get(id) != nil })
+		held.handOver()
+		shortly(t, "the job is taken again", func() bool { again := r.held.get(id); return again != nil && again != held })
 		if err := refuseEvents(t.Context(), b, false); err != nil {
 			t.Fatal(err)
 		}

@@ -2,7 +2,7 @@ package consumer
 
 import (
 	"context"
-	"sync"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -27,10 +27,6 @@ type running struct {
 	// have heard of another one.
 	told  int
 	slots *slots
-	stop  context.CancelCauseFunc // ends what loops counts
-	loops sync.WaitGroup
-	// fetched is closed when nothing is fetched any more, and ended when all loops are over.
-	fetched, ended chan struct{}
 }
 
 // ensureRoute makes sure of what a route needs in the broker, by ensure.
@@ -44,33 +40,23 @@ const restoreWithin = 10 * time.Second
 // restoreRoute makes again what a route needs in the broker, where that was deleted. It
 // changes nothing that is there.
 func (c *Consumer) restoreRoute(ctx context.Context, id routeID) error {
-	r, ok := c.route(id)
-	if !ok {
-		return nil // removed meanwhile
-	}
 	ctx, cancel := context.WithTimeout(ctx, restoreWithin)
 	defer cancel()
-	_, err := c.ensureRoute(ctx, r, c.Broker.RestoreConsumer)
+	_, err := c.ensureRoute(ctx, c.route(id), c.Broker.RestoreConsumer)
 	return err
 }
 
-// route is a route as it is configured now.
-func (c *Consumer) route(id routeID) (config.Route, bool) {
-	for _, r := range c.Config.Now().Routes {
-		if idOf(r) == id {
-			return r, true
-		}
-	}
-	return config.Route{}, false
+// route is a route of this process as it is configured now.
+func (c *Consumer) route(id routeID) config.Route {
+	routes := c.Config.Now().Routes
+	return routes[slices.IndexFunc(routes, func(r config.Route) bool { return idOf(r) == id })]
 }
 
 // startRoute begins to fetch from a route's consumer, to dispatch its backlog, and to
 // count the jobs that wait.
 func (c *Consumer) startRoute(r config.Route, cons jetstream.Consumer) {
 	id := idOf(r)
-	run := &running{route: r, told: r.MaxInFlight, slots: newSlots(r.MaxInFlight), fetched: make(chan struct{}), ended: make(chan struct{})}
-	ctx, stop := context.WithCancelCause(c.fetching)
-	run.stop = stop
+	run := &running{route: r, told: r.MaxInFlight, slots: newSlots(r.MaxInFlight)}
 	c.running[id] = run
 	jobs := c.Queue.Route(id.kind, id.name)
 	metrics, begin := c.Metrics.Route(id.kind, id.name), c.takeVideo
@@ -88,14 +74,9 @@ func (c *Consumer) startRoute(r config.Route, cons jetstream.Consumer) {
 		}
 		take(m, release)
 	}
-	run.loops.Go(func() {
-		defer close(run.fetched)
-		c.fetchLoop(ctx, cons, run.slots, taken, metrics, func(ctx context.Context) error { return c.restoreRoute(ctx, id) })
-	})
-	run.loops.Go(func() { jobs.Dispatch(ctx, r.ReadyJobs, c.Logger) })
-	run.loops.Go(func() { c.countWaiting(ctx, id, metrics) })
 	c.loops.Go(func() {
-		defer close(run.ended)
-		run.loops.Wait()
+		c.fetchLoop(c.fetching, cons, run.slots, taken, metrics, func(ctx context.Context) error { return c.restoreRoute(ctx, id) })
 	})
+	c.loops.Go(func() { jobs.Dispatch(c.fetching, r.ReadyJobs, c.Logger) })
+	c.loops.Go(func() { c.countWaiting(c.fetching, id, metrics) })
 }

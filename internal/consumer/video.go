@@ -95,11 +95,7 @@ func (r *videoRoute) take(m jetstream.Msg, release func()) {
 		videoRoute: r, item: item, release: release, msg: d, stale: true,
 		name: subject.TaskName{Kind: subject.Video, Tenant: item.GetTenant(), ID: item.GetId()},
 	}
-	if j.Video, ok = r.Routes.Video(r.name); !ok { // removed, and this was fetched before
-		r.handBack(m)
-		release()
-		return
-	}
+	j.renewRoute()
 	j.ctx = r.startHold(item, d) // never ended, and so not exported, where the job is held already
 	if held, added := r.held.add(item.GetId(), j); !added {
 		held.redelivered(d)
@@ -285,20 +281,13 @@ func (j *videoJob) attrs(more ...any) []any {
 	return jobAttrs(j.name, j.videoRoute.name, more...)
 }
 
-func (j *videoJob) of() routeID { return j.routeID }
-
-// routeGone waits for handOver, which comes as soon as what is given back cannot come
-// to this process again. Without its route nothing of a task can be judged here.
-func (j *videoJob) routeGone() Outcome { return HoldFor(fetchWait) }
+// renewRoute takes the route as it is configured now.
+func (j *videoJob) renewRoute() { j.Video, _ = j.Routes.Video(j.videoRoute.name) }
 
 // step does the next thing that the task needs, whatever its phase is.
 func (j *videoJob) step() Outcome {
 	ctx := j.ctx
-	now, ok := j.Routes.Video(j.videoRoute.name)
-	if !ok {
-		return j.routeGone()
-	}
-	j.Video = now
+	j.renewRoute()
 	if j.takeStale(time.Now()) {
 		if out, ok := j.load(ctx); !ok {
 			return out

@@ -198,9 +198,6 @@ func (j *videoJob) requeued(notBefore time.Time, refusal string) (task.Event, er
 // upstreamRemoved ends a task that nobody can read any more. Its letter lets an
 // operator attach it once the account is configured again.
 func (j *videoJob) upstreamRemoved(ctx context.Context, a pool.Account) Outcome {
-	if !j.Routes.Has(j.kind, j.videoRoute.name) { // since this step began
-		return j.routeGone()
-	}
 	f := fault.New(fault.UpstreamRemoved, "job %s: upstream %s is not configured any more; its task there is %q",
 		j.name.ID, a.Upstream, j.video().GetUpstreamTaskId())
 	if out, ok := j.bury(ctx, f); !ok {

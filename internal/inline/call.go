@@ -58,10 +58,7 @@ func (r *Runner) admit(ctx context.Context, req admission.Request, streamed bool
 	if err := checked.Refusal(); err != nil {
 		return nil, err
 	}
-	route, ok := r.o.Routes.Chat(checked.Route.Name)
-	if !ok {
-		return nil, fault.New(fault.ModelNotFound, "no chat route serves the model %q; see GET /v1/models", fault.Clip(checked.Model, 128))
-	}
+	route, _ := r.o.Routes.Chat(checked.Route.Name)
 	if err := r.o.Admission.Running(ctx, subject.Chat, route.Name); err != nil {
 		return nil, err
 	}

@@ -44,8 +44,8 @@ func newBreaker(s *service, c config.Breaker) *breaker {
 
 // changed is called within Allow, State and the report of a call.
 func (b *breaker) changed(name string, _, to gobreaker.State) {
-	if b.service.breaker != b || b.service.gone {
-		return // a reload has replaced it, or removed the upstream
+	if b.service.breaker != b {
+		return // a reload has replaced it
 	}
 	switch to {
 	case gobreaker.StateOpen:

@@ -7,9 +7,9 @@ import (
 	"github.com/genbus/genbus/internal/config"
 )
 
-// Reload takes other upstreams, keys and limits. What is known of an upstream and a
-// key that stay is kept: who waits or rests goes on so, and what is in hand counts.
-// Leases of those that are gone go on, and count nowhere. The renewed keys are no
+// Reload takes other keys and limits of the same upstreams. What is known of a key that
+// stays is kept: whether it waits or rests, and what is in hand. Leases of keys that are
+// gone go on, and count nowhere. The renewed keys are no
 // longer those that were refused, and are tried at once; what clients of earlier
 // configurations hear with the old ones is not held against them. A breaker whose
 // configuration changed begins anew, closed.
@@ -20,12 +20,6 @@ func (p *Pool) Reload(upstreams config.Upstreams, retry config.Retry, renewed ..
 	if p.retry != retry {
 		p.retry, p.budget = retry, newBudget(retry)
 	}
-	for name, s := range p.services {
-		if _, stays := upstreams[name]; !stays {
-			s.leave()
-			delete(p.services, name)
-		}
-	}
 	for name, u := range upstreams {
 		if s := p.services[name]; s != nil {
 			s.reload(u, p.edition, renewed)
@@ -33,15 +27,6 @@ func (p *Pool) Reload(upstreams config.Upstreams, retry config.Retry, renewed ..
 		}
 		p.services[name] = newService(name, u, p.edition, Options{Metrics: p.metrics, Logger: p.logger})
 	}
-}
-
-// leave sets the gauges of an upstream that a reload removed for the last time: those of
-// its leases that are still to report must not set them again, nor those of an upstream
-// that has the name later. What counts up and down goes on.
-func (s *service) leave() {
-	s.metrics.BreakerOpen(false)
-	s.metrics.KeysOut(0)
-	s.gone = true
 }
 
 func (s *service) reload(u config.Upstream, edition int, renewed []Account) {

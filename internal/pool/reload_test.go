@@ -62,43 +62,8 @@ func TestKeyThatComesBack(t *testing.T) {
 	ups := config.Upstreams{"a": with(nil, "1")}
 	p := pool.New(ups, pool.Options{Metrics: m})
 	c := p.Chooser(along("a"))
-	for _, without := range []config.Upstreams{{"a": with(nil, "2")}, {}} {
-		p.Reload(without, config.Retry{})
-		p.Reload(ups, config.Retry{})
-		expect(t, []string{report(t, c, &badKey)}, "a/1")
-		expectMetrics(t, m, `upstream_keys_out{upstream="a"} 0`)
-	}
-}
-
-// TestGaugesOfARemovedUpstream: leases of it go on, and what becomes of their calls sets
-// none of its gauges, nor those of an upstream that has its name later; the jobs in hand
-// are counted to the end.
-func TestGaugesOfARemovedUpstream(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		m := telemetry.NewMetrics("v1")
-		p, c := fragile(m)
-		ups := config.Upstreams{"a": with(nil, "1")}
-		var old []*pool.Lease
-		for range 5 {
-			old = append(old, get(t, c, new(pool.Tried)))
-		}
-		p.Reload(nil, config.Retry{})
-		for _, l := range old[:3] {
-			l.Report(c, aJob, &noAnswer)
-		}
-		old[3].Report(c, aJob, &slowDown)
-		expectMetrics(t, m, `upstream_breaker_open{upstream="a"} 0`, `upstream_keys_out{upstream="a"} 0`, `upstream_in_hand{upstream="a"} 5`)
-		c = p.Chooser(along("a")).Next()
-		p.Reload(ups, config.Retry{})
-		report(t, c, &badKey)
-		old[4].Report(c, aJob, &slowDown)
-		pass(time.Minute) // a key of the removed upstream is back, and that of the new one is not
-		synctest.Wait()
-		expectMetrics(t, m, `upstream_breaker_open{upstream="a"} 0`, `upstream_keys_out{upstream="a"} 1`)
-		for _, l := range old {
-			l.Release()
-		}
-		expectMetrics(t, m, `upstream_in_hand{upstream="a"} 0`)
-	})
+	p.Reload(config.Upstreams{"a": with(nil, "2")}, config.Retry{})
+	p.Reload(ups, config.Retry{})
+	expect(t, []string{report(t, c, &badKey)}, "a/1")
+	expectMetrics(t, m, `upstream_keys_out{upstream="a"} 0`)
 }

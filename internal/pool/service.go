@@ -27,7 +27,6 @@ type service struct {
 	logger    *slog.Logger
 	trouble   string    // the last failure that was the upstream's own
 	told      time.Time // when the log heard of one last
-	gone      bool      // the configuration has it no more
 }
 
 // tellEvery is how often the log hears of an upstream that fails.
@@ -90,9 +89,6 @@ func (s *service) heed(err *upstream.Error, now time.Time) {
 
 // countOut sets the gauge of keys that are out.
 func (s *service) countOut(now time.Time) {
-	if s.gone {
-		return
-	}
 	out := 0
 	for _, k := range s.keys {
 		if k.outUntil().After(now) {

@@ -85,7 +85,7 @@ type Table struct {
 	models modelCache
 
 	mu    sync.Mutex
-	spent []*http.Client // of upstreams that are gone, or were given others
+	spent []*http.Client // of upstreams that were given others
 }
 
 // routing is the routes of one configuration. It is read-only once built.
@@ -116,7 +116,7 @@ func New(cfg *config.Config, metrics *telemetry.Metrics, logger *slog.Logger) (*
 func newRouting(cfg *config.Config, p *pool.Pool, before *routing) (*routing, error) {
 	t := &routing{cfg: cfg, pool: p, video: map[string]*Video{}, chat: map[string]*Chat{}, http: map[string]*http.Client{}, reload: before != nil}
 	for name, u := range cfg.Upstreams {
-		if before != nil && before.http[name] != nil && before.cfg.Upstreams[name].MaxIdleConns == u.MaxIdleConns {
+		if before != nil && before.cfg.Upstreams[name].MaxIdleConns == u.MaxIdleConns {
 			t.http[name] = before.http[name]
 			continue
 		}

@@ -45,7 +45,10 @@ func (s *Service) reload(ctx context.Context) (config.Changes, error) {
 	if err != nil {
 		return config.Changes{}, err
 	}
-	plan.Apply(ctx, func() {
+	if err := telemetry.SetLevel(s.log, next.Log.Level); err != nil {
+		return config.Changes{}, err
+	}
+	plan.Apply(func() {
 		swap()
 		s.live.Set(next)
 	})

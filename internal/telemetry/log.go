@@ -68,11 +68,23 @@ func NewLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := newHandler(w, floor, format)
+	floorNow := new(slog.LevelVar)
+	floorNow.Set(floor)
+	h, err := newHandler(w, floorNow, format)
 	if err != nil {
 		return nil, err
 	}
-	return slog.New(&traceHandler{inner: h, root: h}), nil
+	return slog.New(&traceHandler{inner: h, root: h, floor: floorNow}), nil
+}
+
+// SetLevel changes the level of a logger that NewLogger built, and of all that were made
+// of it. Other loggers keep theirs.
+func SetLevel(log *slog.Logger, level string) error {
+	floor, err := parseLevel(level)
+	if h, ok := log.Handler().(*traceHandler); ok && err == nil {
+		h.floor.Set(floor)
+	}
+	return err
 }
 
 func parseLevel(level string) (slog.Level, error) {
@@ -90,7 +102,7 @@ func parseLevel(level string) (slog.Level, error) {
 	}
 }
 
-func newHandler(w io.Writer, level slog.Level, format string) (slog.Handler, error) {
+func newHandler(w io.Writer, level slog.Leveler, format string) (slog.Handler, error) {
 	opts := &slog.HandlerOptions{Level: level, ReplaceAttr: readable}
 	switch strings.ToLower(format) {
 	case FormatText:
@@ -141,6 +153,7 @@ func IsTerminal(w io.Writer) bool {
 type traceHandler struct {
 	inner slog.Handler // with all that was added
 	root  slog.Handler // with what was added before the first group
+	floor *slog.LevelVar
 	// inGroup is what was added from the first group on, to be added again
 	// behind the ids. It is empty for a logger without groups.
 	inGroup []func(slog.Handler) slog.Handler
@@ -177,7 +190,7 @@ func (h *traceHandler) Handle(ctx context.Context, r slog.Record) error {
 func (h *traceHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	if len(h.inGroup) == 0 {
 		inner := h.inner.WithAttrs(attrs)
-		return &traceHandler{inner: inner, root: inner}
+		return &traceHandler{inner: inner, root: inner, floor: h.floor}
 	}
 	return h.inside(func(next slog.Handler) slog.Handler { return next.WithAttrs(attrs) })
 }
@@ -193,5 +206,5 @@ func (h *traceHandler) WithGroup(name string) slog.Handler {
 func (h *traceHandler) inside(add func(slog.Handler) slog.Handler) *traceHandler {
 	// Copied, since two loggers made from one must not share a tail.
 	steps := slices.Concat(h.inGroup, []func(slog.Handler) slog.Handler{add})
-	return &traceHandler{inner: add(h.inner), root: h.root, inGroup: steps}
+	return &traceHandler{inner: add(h.inner), root: h.root, floor: h.floor, inGroup: steps}
 }

@@ -233,3 +233,26 @@ func with(m map[string]any, key string, value any) map[string]any {
 	}
 	return out
 }
+
+// TestSetLevel reaches the loggers that were made before.
+func TestSetLevel(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	log, err := telemetry.NewLogger(&out, "info", "text")
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := log.With("a", 1).WithGroup("g")
+	for _, level := range []string{"debug", "info"} {
+		if err := telemetry.SetLevel(log, level); err != nil {
+			t.Fatal(err)
+		}
+		made.Debug("at " + level)
+	}
+	if text := out.String(); !strings.Contains(text, "at debug") || strings.Contains(text, "at info") {
+		t.Errorf("written:\n%s", text)
+	}
+	if err := telemetry.SetLevel(log, "loud"); err == nil {
+		t.Error("an unknown level was taken")
+	}
+}
