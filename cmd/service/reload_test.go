@@ -252,7 +252,7 @@ func TestReloadRefusesOtherRoutes(t *testing.T) {
 		reloadRoutes(reloadChat): "route v (video) is gone",
 		reloadRoutes(fmt.Sprintf(reloadVideo, 5), reloadChat, "{name: two, kind: chat, upstream: up, models: [chat-two]}"): "route two (chat) is new",
 	} {
-		err := w.with(t, text+"api_keys: [{tenant: acme, key_env: FROM_THE_START}]\n")
+		err := w.with(t, text+"tenants: {default: {max_jobs: 1}}\n")
 		if err == nil || !strings.Contains(err.Error(), want+"; restart the replicas one after the other") {
 			t.Errorf("%q: %v", want, err)
 		}

@@ -72,8 +72,11 @@ func TestSignalReloads(t *testing.T) {
 	if got := status("anything"); got != http.StatusOK {
 		t.Errorf("a wrong file changed something: %d", got)
 	}
-	write("api_keys: [{tenant: acme, key_env: FROM_THE_START}]\nlog: {level: debug}\n")
-	hup("a part of the configuration needs a restart, and is as it was\" keys=[log.level]")
+	write("api_keys: [{tenant: acme, key_env: FROM_THE_START}]\nlog: {level: warn}\nshutdown: {grace: 7s}\n")
+	hup("a part of the configuration needs a restart, and is as it was\" keys=[shutdown.grace]")
+	if strings.Contains(log.String(), "configuration reloaded") {
+		t.Error("the level of the log is as it was")
+	}
 	if got := status("anything"); got != http.StatusUnauthorized {
 		t.Errorf("without the key: %d", got)
 	}

@@ -247,9 +247,9 @@ func TestSetLevel(t *testing.T) {
 		if err := telemetry.SetLevel(log, level); err != nil {
 			t.Fatal(err)
 		}
-		made.Debug("at " + level)
+		made.Debug("a record", "set_to", level)
 	}
-	if text := out.String(); !strings.Contains(text, "at debug") || strings.Contains(text, "at info") {
+	if text := out.String(); !strings.Contains(text, "set_to=debug") || strings.Contains(text, "set_to=info") {
 		t.Errorf("written:\n%s", text)
 	}
 	if err := telemetry.SetLevel(log, "loud"); err == nil {
