@@ -14,13 +14,12 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/clock"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/tasklog"
-	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // videoRoutes changes every video route.
@@ -47,46 +46,11 @@ func withKeys(names ...string) func(*config.Config) {
 	}
 }
 
-// transition is one step in the past of a task.
-type transition func(v *genbusv1.VideoTask, now time.Time) (task.Event, error)
-
-// pastOf writes the log of a task as its earlier holders left it.
-func pastOf(t testing.TB, l *tasklog.Log, item *genbusv1.WorkItem, past ...transition) tasklog.Entry {
-	t.Helper()
-	e, err := l.Commit(t.Context(), task.FromWork(item), 0)
-	for _, step := range past {
-		if err != nil {
-			t.Fatal(err)
-		}
-		var next task.Event
-		if next, err = step(videoOf(e), time.Now()); err == nil {
-			e, err = l.Commit(t.Context(), next, e.Seq)
-		}
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return e
-}
-
 // inherit has the replica take a task with a past, from the sandbox's own route.
 func inherit(t testing.TB, r *replica, request string, past ...transition) {
 	t.Helper()
 	pastOf(t, r.log, pastItem(request), past...)
 	storeItem(t, r.Broker, config.SandboxVideoRoute, videoID(request), 0)
-}
-
-// pastItem is the work item that a task with a past came from.
-func pastItem(request string) *genbusv1.WorkItem {
-	return &genbusv1.WorkItem{
-		Id: videoID(request), Kind: "video", Tenant: "acme", Route: config.SandboxVideoRoute, Model: "sandbox-video", Protocol: "primary",
-		Fingerprint: []byte("fp"), AcceptedAt: timestamppb.Now(),
-	}
-}
-
-func videoOf(e tasklog.Entry) *genbusv1.VideoTask {
-	v, _ := e.Job.(*genbusv1.VideoTask)
-	return v
 }
 
 func submittingTo(upstream string) transition {
@@ -241,7 +205,7 @@ func TestTakenOverSubmissionThatCannotBeRepeatedIsUnknown(t *testing.T) {
 			up, b := newSandbox(t), brokertest.Single(t)
 			r := newReplica(t, b, testConfig(t, up.URL(), videoRoutes(resubmits), c.change))
 			pastOf(t, forerunner(t, b), pastItem("v"), func(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
-				return task.Submitting(v, now, task.Submission{Upstream: c.upstream, Until: now.Add(-takeOverAfter), Deadline: now.Add(c.left)})
+				return task.Submitting(v, now, task.Submission{Upstream: c.upstream, Until: now.Add(-2 * clock.Limit), Deadline: now.Add(c.left)})
 			})
 			storeItem(t, b, config.SandboxVideoRoute, videoID("v"), 0)
 			end := last(follow(t, r.log, videoID("v")))
@@ -261,7 +225,7 @@ func TestTaskWithoutItsBodyMayBeAccepted(t *testing.T) {
 	for name, past := range map[string][]transition{
 		"bound": boundTo(config.SandboxUpstream),
 		"taken over": {func(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
-			return task.Submitting(v, now, task.Submission{Upstream: config.SandboxUpstream, Until: now.Add(-takeOverAfter), Deadline: now.Add(time.Hour)})
+			return task.Submitting(v, now, task.Submission{Upstream: config.SandboxUpstream, Until: now.Add(-2 * clock.Limit), Deadline: now.Add(time.Hour)})
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -279,11 +243,6 @@ func TestTaskWithoutItsBodyMayBeAccepted(t *testing.T) {
 			doneOnce(t, b, end)
 		})
 	}
-}
-
-// forerunner is the log as another replica writes it.
-func forerunner(t testing.TB, b *broker.Broker) *tasklog.Log {
-	return tasklog.New(tasklog.Options{Broker: b, Metrics: telemetry.NewMetrics("test"), Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
 }
 
 // putItem queues a work item as it is.

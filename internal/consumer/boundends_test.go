@@ -7,6 +7,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 )
@@ -29,7 +30,7 @@ func TestABoundTaskWithAnIDIsNotUnknown(t *testing.T) {
 	for code, end := range map[string]func(t *testing.T, r *replica, item *genbusv1.WorkItem){
 		"deadline_exceeded": func(t *testing.T, r *replica, item *genbusv1.WorkItem) {
 			t.Helper()
-			if _, err := r.sweeper.end(t.Context(), nameOf(item), time.Now().Add(2*time.Hour)); err != nil {
+			if _, err := r.sweeper.Check(t.Context(), hold.Name(item), time.Now().Add(2*time.Hour)); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -37,7 +38,7 @@ func TestABoundTaskWithAnIDIsNotUnknown(t *testing.T) {
 			t.Helper()
 			newReplica(t, r.Broker, r.cfg).stop(true) // makes the consumer
 			putItem(t, r.Broker, item)
-			deliver(t, r.Broker, maxDeliveries+2)
+			deliver(t, r.Broker, 10+2)
 			if err := r.Start(t.Context()); err != nil {
 				t.Fatal(err)
 			}

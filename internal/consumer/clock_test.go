@@ -14,6 +14,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
@@ -182,18 +183,15 @@ func TestAWrongClockTakesNoSubmissionOver(t *testing.T) {
 		return task.Submitting(v, now, task.Submission{Upstream: config.SandboxUpstream, Until: now.Add(time.Hour), Deadline: now.Add(24 * time.Hour)})
 	})
 	n := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: subject.JobID(subject.Video, "acme", "request\x00v")}
-	r.eventually(t, "it is held", func() bool { return r.held.get(n.ID) != nil })
+	r.eventually(t, "it is held", func() bool { return r.holder.Holds(n.ID) })
 
 	w.set(49 * time.Hour)
 	r.eventually(t, "it is given to another replica", func() bool {
-		j := r.held.get(n.ID)
-		if j != nil {
-			j.confirm()
-		}
-		return j == nil
+		r.holder.Each(hold.Held.Confirm)
+		return !r.holder.Holds(n.ID)
 	})
 	w.set(0)
-	r.eventually(t, "it is held again", func() bool { return r.held.get(n.ID) != nil })
+	r.eventually(t, "it is held again", func() bool { return r.holder.Holds(n.ID) })
 	e, err := r.log.Get(t.Context(), n)
 	if err != nil || e.Job.GetExecution().GetPhase() != genbusv1.JobPhase_JOB_PHASE_SUBMITTING {
 		t.Errorf("%v, %v", e.Job, err)

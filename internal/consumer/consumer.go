@@ -2,25 +2,25 @@
 // their end, and takes requests from the inbox to admission. It accepts nothing
 // itself; that is admission's.
 //
-// One durable pull consumer serves each route. A work item is held, not
-// acknowledged, for as long as its job lives: one ticker extends what is held,
-// and a redelivery means that a holder is gone and the job is to be resumed from
-// its log.
+// One durable pull consumer serves each route, and one each kind of request. This package
+// has their fetch loops, the start and the drain. What is done with a message is in its
+// rooms: hold keeps the messages of jobs, video and chat carry the jobs to their end,
+// intake admits requests, and rescue ends the jobs that no replica will end.
 package consumer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/consumer/hold"
+	"github.com/genbus/genbus/internal/consumer/rescue"
+	"github.com/genbus/genbus/internal/consumer/video"
 	"github.com/genbus/genbus/internal/content"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/publisher"
@@ -30,9 +30,6 @@ import (
 	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 )
-
-// ErrShutdown is the cause of every context that ends because the process does.
-var ErrShutdown = errors.New("genbus is shutting down")
 
 // Options are the parts that the consumer works with. All are required, except Tracing.
 type Options struct {
@@ -55,21 +52,15 @@ type Options struct {
 // Consumer runs all routes and the inbox.
 type Consumer struct {
 	Options
-	dead    publisher.DeadLetters
-	held    *registry
-	sweeper *sweeper
-	reads   *rate.Limiter // leader reads of held jobs
-	ups     *upstreams
-	// copies bounds the results that are being copied to the object store.
-	copies chan struct{}
+	holder  *hold.Holder
+	videos  *video.Runners
+	sweeper *rescue.Sweeper
+	orphans *rescue.Orphans
 
-	fetching     context.Context // ends first: no more messages are taken
 	stopFetching context.CancelCauseFunc
-	working      context.Context // ends when the grace period does
 	stopWorking  context.CancelCauseFunc
 	loops        sync.WaitGroup // fetch loops
 	extending    sync.WaitGroup // the ticker that extends what is held
-	jobs         sync.WaitGroup // jobs that a goroutine works on
 	resync       gate
 
 	countEvery time.Duration
@@ -77,34 +68,35 @@ type Consumer struct {
 	running map[routeID]*running
 }
 
-// confirmEvery is how often the log of a held job is read although nothing was
-// heard of it. An ordered consumer tells what live delivery lost, so this is the
-// last resort, and confirmPerSecond bounds what it costs (docs/adr/0001).
-const (
-	confirmEvery     = 10 * time.Minute
-	confirmPerSecond = 100
-)
-
 // New returns a consumer that does nothing yet. ctx bounds the life of all work.
 // The log is started after it, so that it hears of the jobs that wait already.
 func New(ctx context.Context, o Options) *Consumer {
+	fetching, stopFetching := context.WithCancelCause(ctx)
+	working, stopWorking := context.WithCancelCause(context.WithoutCancel(ctx))
+	h := hold.New(fetching, working, hold.Options{
+		Broker: o.Broker, Log: o.Log, Bodies: o.Bodies,
+		Letters: hold.Letters{
+			DeadLetters: publisher.DeadLetters{Broker: o.Broker, Bodies: o.Bodies, Metrics: o.Metrics}, Logger: o.Logger,
+		},
+		Admitted: o.Admission.First, Queue: o.Queue,
+		Metrics: o.Metrics, Tracing: o.Tracing, Logger: o.Logger, Alone: o.Config.Now().NATS.Embedded(),
+	})
 	c := &Consumer{
-		Options: o, held: newRegistry(),
-		dead:  publisher.DeadLetters{Broker: o.Broker, Bodies: o.Bodies, Metrics: o.Metrics},
-		reads: rate.NewLimiter(confirmPerSecond, confirmPerSecond),
-		ups:   newUpstreams(o.Config, o.Metrics), copies: make(chan struct{}, maxCopies),
+		Options: o, holder: h, sweeper: rescue.New(h), orphans: &rescue.Orphans{Holder: h, Routes: o.Routes},
+		videos: video.New(video.Options{
+			Holder: h, Config: o.Config, Routes: o.Routes, Content: o.Content,
+			ReserveLetter: o.Letters.Reserve, PutBack: o.Queue.PutBack,
+		}),
+		stopFetching: stopFetching, stopWorking: stopWorking,
 		running: map[routeID]*running{}, countEvery: countEvery,
 	}
-	c.sweeper = newSweeper(c)
-	o.Log.Observe(c.sweeper.notice)
-	c.fetching, c.stopFetching = context.WithCancelCause(ctx)
-	c.working, c.stopWorking = context.WithCancelCause(context.WithoutCancel(ctx))
+	o.Log.Observe(c.sweeper.Notice)
 	return c
 }
 
 // Start creates the durable consumers, and begins to take work.
 func (c *Consumer) Start(ctx context.Context) error {
-	c.Log.Observe(c.held.notice(c.Log.Writer()))
+	c.Log.Observe(c.holder.Notice())
 	c.Broker.OnReconnect(c.reconnected)
 	for _, r := range c.Config.Now().Routes {
 		cons, err := c.ensureRoute(ctx, r, c.durable)
@@ -113,12 +105,12 @@ func (c *Consumer) Start(ctx context.Context) error {
 		}
 		c.startRoute(r, cons)
 	}
-	c.loops.Go(func() { c.Queue.Run(c.fetching, c.Logger) })
-	c.loops.Go(c.sweeper.run)
+	c.loops.Go(func() { c.Queue.Run(c.holder.Fetching, c.Logger) })
+	c.loops.Go(c.sweeper.Run)
 	c.loops.Go(c.countStreams)
-	c.loops.Go(c.watchOrphans)
+	c.loops.Go(func() { c.orphans.Watch(c.countEvery) })
 	every := shortestAckWait(c.Config.Now().Routes) / 3 // a reload changes none of them
-	c.extending.Go(func() { c.held.keepExtending(c.working, every) })
+	c.extending.Go(func() { c.holder.KeepExtending(every) })
 	return c.startIntake(ctx)
 }
 
@@ -130,28 +122,31 @@ func shortestAckWait(routes []config.Route) time.Duration {
 	return shortest
 }
 
+// Orphans settles the jobs of routes that are not configured.
+func (c *Consumer) Orphans() *rescue.Orphans { return c.orphans }
+
 // Drain stops taking work at once, hands over what is only held, and waits for
 // the calls in hand until ctx ends; then it cuts them. It returns when nothing
 // of the consumer runs any more.
 func (c *Consumer) Drain(ctx context.Context) error {
-	c.stopFetching(ErrShutdown)
+	c.stopFetching(hold.ErrShutdown)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		// First the fetches end, so that nothing that is given back comes to this
 		// process again.
 		c.loops.Wait()
-		c.held.drain()
-		c.jobs.Wait()
+		c.holder.HandOver()
+		c.holder.Jobs.Wait()
 	}()
 	defer c.extending.Wait()
-	defer c.stopWorking(ErrShutdown)
+	defer c.stopWorking(hold.ErrShutdown)
 	select {
 	case <-done:
 		return nil
 	case <-ctx.Done():
 	}
-	c.stopWorking(ErrShutdown)
+	c.stopWorking(hold.ErrShutdown)
 	<-done
 	return fmt.Errorf("the grace period ended with calls in hand; their jobs are resumed by other replicas: %w", context.Cause(ctx))
 }
@@ -162,8 +157,7 @@ func (c *Consumer) reconnected(ctx context.Context) {
 	c.Metrics.Reconnected()
 	c.resync.shut()
 	defer c.resync.open()
-	c.held.extendAll()
-	c.held.confirmAll(ctx)
+	c.holder.Reclaim(ctx)
 }
 
 // gate stops the fetch loops for a while.

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
@@ -23,7 +22,6 @@ import (
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/upstream"
 )
 
 // Paths of an upstream of the primary protocol.
@@ -64,22 +62,6 @@ func saysCompleted(w http.ResponseWriter, r *http.Request) {
 
 // archives copies every result.
 func archives(r *config.Route) { r.Archive = true }
-
-// completedUpstream is the past of a task whose upstream has finished it, and
-// whose copy has the given time left.
-func completedUpstream(left time.Duration) []transition {
-	return []transition{
-		func(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
-			return task.Submitting(v, now, task.Submission{Upstream: config.SandboxUpstream, Until: now, Deadline: now.Add(-time.Minute)})
-		},
-		func(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
-			return task.Submitted(v, now, task.Receipt{UpstreamID: "up_1", Status: "queued"})
-		},
-		func(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
-			return task.Archiving(v, now, now.Add(left), "completed", nil)
-		},
-	}
-}
 
 // copies are the names of what the object store has of the tenant.
 func copies(t testing.TB, b *broker.Broker) (names []string) {
@@ -251,37 +233,5 @@ func TestTakerDropsCopiesOfItsForerunner(t *testing.T) {
 	doneOnce(t, b, last(follow(t, r.log, videoID("v"))))
 	if left := copies(t, b); !slices.Equal(left, []string{other.Name}) {
 		t.Errorf("the object store has %v", left)
-	}
-}
-
-// TestFailingCopyTellsEachReasonOnce: a try is no event, a new reason is one.
-func TestFailingCopyTellsEachReasonOnce(t *testing.T) {
-	t.Parallel()
-	b := brokertest.Single(t)
-	var status atomic.Int64
-	url := scripted(t, map[string]http.HandlerFunc{filePath: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(int(status.Load())) }})
-	r := newReplica(t, b, testConfig(t, url))
-	item := pastItem("v")
-	item.Archive = proto.Bool(true)
-	e := pastOf(t, r.log, item, completedUpstream(time.Hour)...)
-	route, ok := r.Routes.Video(config.SandboxVideoRoute)
-	if !ok {
-		t.Fatal("there is no route")
-	}
-	// The tries are made one after the other, without the minutes between them.
-	j := &videoJob{videoRoute: &videoRoute{Consumer: r.Consumer, metrics: r.Metrics.Route(subject.Video, route.Name)}, Video: route, name: e.Name(), entry: e}
-	var got []string
-	for _, s := range []int64{503, 503, 503, 410, 410, 503} {
-		status.Store(s)
-		before := j.entry.Version()
-		if out := j.complete(t.Context(), upstream.VideoState{Progression: upstream.Completed, Videos: []upstream.VideoFile{{URL: url + "/file/x"}}}); out.verb != hold {
-			t.Fatalf("after %d: %v, %v", s, out, j.entry.Job)
-		}
-		for range j.entry.Version() - before {
-			got = append(got, j.video().GetArchive().GetError().GetCode())
-		}
-	}
-	if want := []string{"content_unavailable", "content_expired", "content_unavailable"}; !slices.Equal(got, want) {
-		t.Errorf("events about %v, want %v", got, want)
 	}
 }

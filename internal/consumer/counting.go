@@ -82,9 +82,9 @@ func (c *Consumer) countStreams() {
 	short := map[string]bool{} // by stream: it keeps less than its max_age
 	for {
 		for _, s := range c.Broker.Streams() {
-			c.countStream(c.fetching, s.Name, short)
+			c.countStream(c.holder.Fetching, s.Name, short)
 		}
-		if broker.Wait(c.fetching, c.countEvery) != nil {
+		if broker.Wait(c.holder.Fetching, c.countEvery) != nil {
 			return
 		}
 	}

@@ -112,6 +112,7 @@ func TestEndsWithALetterAreWarnings(t *testing.T) {
 	var log bytes.Buffer
 	r := idleReplica(t, b, testConfig(t, newSandbox(t).URL()))
 	r.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	r.holder.Logger = r.Logger
 	if err := r.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -123,10 +124,10 @@ func TestEndsWithALetterAreWarnings(t *testing.T) {
 	r.stop(true)
 	for want, times := range map[string]int{
 		` job_id=` + refused + ` code=model_not_found error="no video route serves the model`: 1,
-		`level=INFO msg="video task ended"`:                                                   2,
-		`level=WARN msg="video task ended"`:                                                   1,
-		`code=submission_outcome_unknown`:                                                     1,
-		`level=WARN msg="a request was refused`:                                               1,
+		`level=INFO msg="job ended"`:            2,
+		`level=WARN msg="job ended"`:            1,
+		`code=submission_outcome_unknown`:       1,
+		`level=WARN msg="a request was refused`: 1,
 	} {
 		if n := strings.Count(log.String(), want); n != times {
 			t.Errorf("%s stands %d times in\n%s", want, n, log.String())

@@ -66,10 +66,6 @@ func putItemAt(t testing.TB, b *broker.Broker, subj string, item *genbusv1.WorkI
 	}
 }
 
-func videoID(request string) string {
-	return subject.JobID(subject.Video, "acme", "request\x00"+request)
-}
-
 func TestOldItemWithoutALogIsNotSubmitted(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -144,8 +140,7 @@ func TestRefusalLeavesAnAcceptedJobAlone(t *testing.T) {
 	publish(t, b, subject.Video, "taken", videoRequest("taken", "", "a cat"))
 	awaitLetters(t, b, 1)
 	refused := admission.Request{Kind: subject.Video, Tenant: "acme", RequestID: "taken"}
-	in := &intake{Consumer: r.Consumer, kind: subject.Video}
-	if err := in.recordRefusal(t.Context(), refused, videoID("taken"), fault.New(fault.InvalidRequest, "x")); err != nil {
+	if err := r.intake(subject.Video).RecordRefusal(t.Context(), refused, videoID("taken"), fault.New(fault.InvalidRequest, "x")); err != nil {
 		t.Fatal(err)
 	}
 	name := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: videoID("taken")}
@@ -209,7 +204,7 @@ func TestMoveIntoAFullStreamLosesNothing(t *testing.T) {
 	if _, err := b.JetStream().UpdateStream(t.Context(), full); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := r.SettleOrphans(t.Context(), subject.Video, "gone", theVideoRoute(r.cfg), ""); !errors.Is(err, broker.ErrFull) {
+	if s, err := r.Orphans().Settle(t.Context(), subject.Video, "gone", theVideoRoute(r.cfg), ""); !errors.Is(err, broker.ErrFull) {
 		t.Errorf("into a full stream: %v, %v", s, err)
 	}
 	if _, err := b.Last(t.Context(), b.Names().Work(), subjects[0]); err != nil {

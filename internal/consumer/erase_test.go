@@ -48,7 +48,7 @@ func delivered(t testing.TB, b *broker.Broker, subj string) jetstream.Msg {
 // letGo waits until a replica holds a job no more.
 func (r *replica) letGo(t testing.TB, id string) {
 	t.Helper()
-	for begin := time.Now(); r.held.get(id) != nil; {
+	for begin := time.Now(); r.holder.Holds(id); {
 		if err := broker.Wait(t.Context(), 10*time.Millisecond); err != nil || time.Since(begin) > patience {
 			t.Fatalf("%s is still held", id)
 		}
@@ -67,7 +67,7 @@ func TestItemOfAnErasedJobIsNotBegun(t *testing.T) {
 		m := delivered(t, b, subj)
 		purge(t, b, b.Names().Work(), subj)
 		released := make(chan struct{})
-		r.takeVideo(routeID{subject.Video, config.SandboxVideoRoute})(m, sync.OnceFunc(func() { close(released) }))
+		r.take(routeID{subject.Video, config.SandboxVideoRoute}, r.Metrics.Route(subject.Video, config.SandboxVideoRoute))(m, sync.OnceFunc(func() { close(released) }))
 		select {
 		case <-released:
 		case <-time.After(patience):

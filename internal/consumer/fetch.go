@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -66,12 +67,11 @@ func (s *slots) resize(n int) {
 	s.release(more)
 }
 
-// Bounds of one fetch. fetchWait is short because a stop waits for the fetch to
+// Bounds of one fetch. hold.FetchWait is short because a stop waits for the fetch to
 // end by itself: a pull request that is given up early stands at the server for a
 // moment, and what we give back then would come to us again.
 const (
 	fetchBatch = 256
-	fetchWait  = time.Second
 )
 
 // take begins to work on a message and calls release when its slot is free.
@@ -139,7 +139,7 @@ func gone(err error) bool {
 
 // fetch asks for n messages and hands each on as it comes.
 func (c *Consumer) fetch(ctx context.Context, cons jetstream.Consumer, n int, take take, free *slots) (got int, err error) {
-	batch, err := cons.Fetch(n, jetstream.FetchMaxWait(fetchWait))
+	batch, err := cons.Fetch(n, jetstream.FetchMaxWait(hold.FetchWait))
 	if err != nil {
 		return 0, ended(ctx, fmt.Errorf("fetch %d messages: %w", n, err))
 	}
@@ -162,9 +162,9 @@ func (c *Consumer) fetch(ctx context.Context, cons jetstream.Consumer, n int, ta
 // handBack gives back a message that arrived while the process stops, after the
 // fetch that brought it is over.
 func (c *Consumer) handBack(m jetstream.Msg) {
-	d, err := newDelivery(c.Broker.Conn(), m)
+	d, err := hold.NewDelivery(c.Broker.Conn(), m)
 	if err == nil {
-		err = settle(d, Nak())
+		err = d.Settle(hold.Return())
 	}
 	if err != nil {
 		c.Logger.Warn("a message could not be given back; it is redelivered", "subject", m.Subject(), "error", err)

@@ -92,7 +92,7 @@ func testFullLog(t *testing.T, b *broker.Broker, share float64) {
 	close(up.done)
 	if share == 1 {
 		shortly(t, "the ends are tried", func() bool {
-			return up.number(func() int { return up.reads }) > videos && heldJobs(r.held) >= videos+1
+			return up.number(func() int { return up.reads }) > videos && heldJobs(r.holder) >= videos+1
 		})
 		makeRoom(t, b)
 	}
@@ -169,21 +169,22 @@ func TestRefusalNeedsNoRoom(t *testing.T) {
 	t.Parallel()
 	brokertest.EachLimited(t, broker.Limits{TasksMaxBytes: 2 << 20}, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b := open(t)
-		in := &intake{Consumer: idleReplica(t, b, testConfig(t, "http://127.0.0.1:1")).Consumer, kind: subject.Video}
+		r := idleReplica(t, b, testConfig(t, "http://127.0.0.1:1"))
+		in := r.intake(subject.Video)
 		fillLog(t, b, 1)
-		shortly(t, "the log is seen to be full", func() bool { return in.Log.HasRoom(t.Context()) != nil })
+		shortly(t, "the log is seen to be full", func() bool { return r.log.HasRoom(t.Context()) != nil })
 		id := publish(t, b, subject.Video, "bad", videoRequest("bad", "", "a cat"))
 		cons, err := b.JetStream().CreateConsumer(t.Context(), b.Names().Requests(), jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if out, _ := in.admit(t.Context(), brokertest.Next(t, cons)); out != Ack() {
+		if _, out := in.Admit(t.Context(), brokertest.Next(t, cons)); out != nil {
 			t.Errorf("settled with %v", out)
 		}
 		if n := messages(t, b, b.Names().Rejected()); n != 1 {
 			t.Errorf("%d letters", n)
 		}
-		if e, err := in.Log.Get(t.Context(), subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id}); !errors.Is(err, tasklog.ErrNotFound) {
+		if e, err := r.log.Get(t.Context(), subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id}); !errors.Is(err, tasklog.ErrNotFound) {
 			t.Errorf("the log has %v, %v", e.Job, err)
 		}
 	})
@@ -227,7 +228,7 @@ func testStoreRefuses(t *testing.T, store func(*jetstream.StreamConfig), left ti
 	url := scripted(t, map[string]http.HandlerFunc{
 		pollPath: func(w http.ResponseWriter, r *http.Request) {
 			says(`{"status":"completed","videos":[{"url":"http://%s/file/v"},{"url":"http://%s%s"},{"url":"data:video/mp4,%s"}],"metadata":{"long":%q}}`,
-				r.Host, r.Host, long, strings.Repeat("x", 2*wideBounds.url), strings.Repeat("x", 2<<10))(w, r)
+				r.Host, r.Host, long, strings.Repeat("x", 2*(64<<10)), strings.Repeat("x", 2<<10))(w, r)
 		},
 		filePath: func(w http.ResponseWriter, _ *http.Request) {
 			reads.Add(1)

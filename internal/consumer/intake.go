@@ -2,257 +2,34 @@ package consumer
 
 import (
 	"context"
-	"errors"
-	"math/rand/v2"
-	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-	"google.golang.org/protobuf/types/known/timestamppb"
-
-	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/admission"
-	"github.com/genbus/genbus/internal/broker"
-	"github.com/genbus/genbus/internal/fault"
-	"github.com/genbus/genbus/internal/natsreq"
-	"github.com/genbus/genbus/internal/queue"
+	"github.com/genbus/genbus/internal/consumer/intake"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
-	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Bounds of the inbox in one process. A request that a dead replica held comes to
-// another one after intakeAckWait, which is longer than any live one holds it:
-// intakeTimeout has room for an admission and for a dead letter after it, and
-// confirmTimeout is what a confirmed ack may take beside that.
-const (
-	intakeSlots = 64
-	// intakeHeld is how many requests may wait for room, a delayed NAK being pending.
-	// All replicas share it, so that it is the backlog with which one tenant at its
-	// limits does not keep out the others.
-	intakeHeld    = 20_000
-	intakeAckWait = 20 * time.Second
-	intakeTimeout = 15 * time.Second
-	// uploadWait is how long a request waits for a place to read its upload; then it
-	// goes back, so that those who need none are not kept out.
-	uploadWait     = 5 * time.Second
-	confirmTimeout = 3 * time.Second
-)
-
-// intake takes the requests of one kind from the inbox to admission.
-type intake struct {
-	*Consumer
-	kind subject.Kind
-	// missed are messages whose upload was gone.
-	missed sightings
-}
-
+// startIntake begins to fetch requests of all kinds.
 func (c *Consumer) startIntake(ctx context.Context) error {
 	for _, kind := range subject.Kinds {
-		in := &intake{Consumer: c, kind: kind}
-		cons, err := in.ensure(ctx, c.durable)
+		in := c.intake(kind)
+		stream, cfg := in.Durable()
+		cons, err := c.durable(ctx, stream, cfg)
 		if err != nil {
 			return err
 		}
-		free := newSlots(intakeSlots)
+		restore := func(ctx context.Context) error {
+			ctx, cancel := context.WithTimeout(ctx, restoreWithin)
+			defer cancel()
+			_, err := c.Broker.RestoreConsumer(ctx, stream, cfg)
+			return err
+		}
+		free := newSlots(intake.Slots)
 		c.loops.Go(func() {
-			c.fetchLoop(c.fetching, cons, free, in.take, c.Metrics.Route(kind, "intake"), in.restore)
+			c.fetchLoop(c.holder.Fetching, cons, free, in.Take, c.Metrics.Route(kind, "intake"), restore)
 		})
 	}
 	return nil
 }
 
-// ensure makes sure of the durable consumer of the inbox.
-func (in *intake) ensure(ctx context.Context, ensure queue.Ensure) (jetstream.Consumer, error) {
-	return ensure(ctx, in.Broker.Names().Requests(), jetstream.ConsumerConfig{
-		Durable:       subject.IntakeDurable(in.kind),
-		FilterSubject: in.Broker.Names().RequestPattern(in.kind),
-		AckPolicy:     jetstream.AckExplicitPolicy,
-		AckWait:       intakeAckWait,
-		MaxDeliver:    -1,
-		MaxAckPending: intakeHeld,
-	})
-}
-
-func (in *intake) restore(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, restoreWithin)
-	defer cancel()
-	_, err := in.ensure(ctx, in.Broker.RestoreConsumer)
-	return err
-}
-
-func (in *intake) take(m jetstream.Msg, release func()) {
-	in.jobs.Go(func() {
-		defer release()
-		d, err := newDelivery(in.Broker.Conn(), m)
-		if err != nil {
-			in.Logger.Error("a message that is no delivery", "subject", m.Subject(), "error", err)
-			return
-		}
-		ctx, cancel := context.WithTimeoutCause(in.working, intakeTimeout, errors.New("admission timed out"))
-		defer cancel()
-		out, served := in.admit(ctx, m)
-		if err := in.settle(ctx, d, out, served); err != nil {
-			in.Logger.Warn("settle failed; the message will be redelivered", "subject", m.Subject(), "error", err)
-		}
-	})
-}
-
-// admit handles one request. What may be accepted later stays in the inbox; what
-// never will becomes a dead letter. served is the upload of an accepted request,
-// which is of no use once its message is gone.
-func (in *intake) admit(ctx context.Context, m jetstream.Msg) (out Outcome, served *natsreq.Upload) {
-	meta, err := m.Metadata()
-	if err != nil {
-		return NakWithDelay(time.Minute), nil
-	}
-	ctx, span := in.startAdmission(telemetry.ExtractHeader(ctx, m.Headers()), meta.Sequence.Stream)
-	r, err := natsreq.Decode(in.Broker.Names(), m.Subject(), m.Headers(), m.Data())
-	source := admission.ByInbox(meta.Stream, meta.Sequence.Stream, meta.Timestamp)
-	r.Source = &source
-	if err == nil {
-		err = in.accept(ctx, &r, meta)
-	}
-	endAdmission(span, err)
-	if err == nil {
-		return Ack(), r.Upload
-	}
-	f := fault.From(err)
-	if natsreq.Again(f) || f.Code == fault.InputLost && in.missed.first(meta.Sequence.Stream) {
-		in.Logger.Debug("a request waits in the inbox", "subject", m.Subject(), "sequence", meta.Sequence.Stream, "code", f.Code)
-		return NakWithDelay(waitAgain(f, meta.NumDelivered)), nil
-	}
-	return in.refuse(ctx, m, meta, r.Request, f), nil
-}
-
-// accept brings a request to admission. What its tenant asks for too often is not
-// read first.
-func (in *intake) accept(ctx context.Context, r *natsreq.Incoming, meta *jetstream.MsgMetadata) error {
-	if err := in.Admission.CheckRateLimit(r.Request); err != nil {
-		return err
-	}
-	release, err := in.Uploads.Complete(ctx, r, uploadWait)
-	defer release()
-	if err != nil {
-		return err
-	}
-	if r.Before, err = in.sourceBefore(ctx, r.Request, meta); err != nil {
-		return err
-	}
-	r.First = meta.NumDelivered == 1 && r.RequestID == ""
-	_, err = in.Admission.Admit(ctx, r.Request)
-	return err
-}
-
-// sourceBefore is what the version before made the id of a message of, where one of its
-// replicas may have admitted it: it was delivered before. It goes with the next release.
-func (in *intake) sourceBefore(ctx context.Context, r admission.Request, meta *jetstream.MsgMetadata) (*admission.Source, error) {
-	if meta.NumDelivered < 2 || r.RequestID != "" {
-		return nil, nil //nolint:nilnil // there is none, and it is not missed
-	}
-	s, err := in.Broker.Stream(ctx, meta.Stream)
-	if err != nil {
-		return nil, fault.New(fault.BrokerUnavailable, "nothing was accepted: %s", broker.Reason(err)).Because(err).WithRetryAfter(time.Second)
-	}
-	source := admission.ByInboxBefore(meta.Stream, s.CachedInfo().Created, meta.Sequence.Stream, meta.Timestamp)
-	return &source, nil
-}
-
-// waitAgain is how long a request waits until it is tried again. What waits for
-// room does so longer each time, up to a minute: thousands may.
-func waitAgain(f *fault.Error, deliveries uint64) time.Duration {
-	wait := max(f.RetryAfter, time.Second)
-	switch f.Code {
-	case fault.QueueFull, fault.TenantFull, fault.StorageFull, fault.DeadLettersFull:
-		wait = min(wait<<min(deliveries-1, 6), max(wait, time.Minute))
-		return wait - rand.N(wait/4) // so that they do not come back all at once
-	default:
-		return wait
-	}
-}
-
-// refuse keeps the message as a dead letter, and tells the followers of its id, where
-// the log has room, unless the id is that of a job that was accepted.
-func (in *intake) refuse(ctx context.Context, m jetstream.Msg, meta *jetstream.MsgMetadata, r admission.Request, f *fault.Error) Outcome {
-	subj, seq, id := fault.Clip(m.Subject(), maxText), meta.Sequence.Stream, r.JobID()
-	in.Logger.Warn("a request was refused", "subject", fault.Clip(subj, maxShown), "sequence", seq, "job_id", id, "code", f.Code, "error", fault.Clip(f.Message, maxShown))
-	letter := &genbusv1.DeadLetter{
-		Error: f.TaskError(), Id: id, Kind: string(in.kind), Tenant: fault.Clip(r.Tenant, maxText), Subject: subj, Data: m.Data(), Headers: headers(m),
-	}
-	if err := in.dead.Reject(ctx, letter, seq, meta.Timestamp); err != nil {
-		in.Logger.Error("a dead letter could not be written", "subject", fault.Clip(subj, maxShown), "sequence", seq, "error", err)
-		return NakWithDelay(10 * time.Second)
-	}
-	if id == "" {
-		return Ack()
-	}
-	err := in.recordRefusal(ctx, r, id, f)
-	if errors.Is(err, errNoRoom) {
-		// The letter is the record. Given back, the message would be stored as another
-		// letter each time, for as long as the log is full.
-		in.Logger.Warn("a refusal is not recorded", "job_id", id, "error", err)
-		return Ack()
-	}
-	if err != nil {
-		in.Logger.Warn("a refusal could not be recorded", "job_id", id, "error", err)
-		return NakWithDelay(10 * time.Second)
-	}
-	return Ack()
-}
-
-// Bounds of what a letter has of its message beside the data, in bytes. What is no
-// UTF-8 is mended besides: no letter could hold it, and without one its message
-// would never leave the inbox. No legal name is mended or cut, and none that was
-// becomes legal.
-const (
-	maxHeaderKey = 256
-	maxText      = 4 << 10 // the tenant, the subject, and each value of a header
-	maxShown     = 256     // of the subject and the error, in the log
-)
-
-func headers(m jetstream.Msg) []*genbusv1.Header {
-	out := make([]*genbusv1.Header, 0, len(m.Headers()))
-	for k, v := range m.Headers() {
-		out = append(out, &genbusv1.Header{Key: fault.Clip(k, maxHeaderKey), Values: valid(v)})
-	}
-	return out
-}
-
-func valid(values []string) []string {
-	out := make([]string, 0, len(values))
-	for _, v := range values {
-		out = append(out, fault.Clip(v, maxText))
-	}
-	return out
-}
-
-// errNoRoom says that the log is kept for the jobs that it has accepted.
-var errNoRoom = errors.New("the task log has no room for it")
-
-// recordRefusal ends an id that no job has, with one event. An id that is a job's
-// is left alone: its work item may be stored although its log is still empty.
-func (in *intake) recordRefusal(ctx context.Context, r admission.Request, id string, f *fault.Error) error {
-	if f.Code == fault.IdempotencyKeyReused {
-		return nil
-	}
-	item := &genbusv1.WorkItem{
-		Id: id, Kind: string(in.kind), Tenant: r.Tenant, RequestId: fault.Clip(r.RequestID, 255), AcceptedAt: timestamppb.Now(),
-	}
-	current, err := in.Log.Get(ctx, nameOf(item))
-	if errors.Is(err, tasklog.ErrNotFound) {
-		if _, err := in.Queue.Find(ctx, nameOf(item)); !errors.Is(err, broker.ErrNoMessage) {
-			return err // nil: a job was accepted under the id
-		}
-		end := task.FailedAtOnce(item, time.Now(), f.TaskError())
-		release, ok := in.Log.RoomForEnd(ctx, end)
-		if !ok {
-			return errNoRoom // anyone who may publish can send what is refused
-		}
-		defer release()
-		current, err = wonOrCurrent(in.Log.Commit(ctx, end, 0))
-	}
-	if err != nil || !current.Terminal() {
-		return err
-	}
-	return in.Log.Finish(ctx, current)
+func (c *Consumer) intake(kind subject.Kind) *intake.Intake {
+	return intake.New(kind, intake.Options{Holder: c.holder, Uploads: c.Uploads, Admission: c.Admission})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/consumer/intake"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/tasklog"
@@ -84,8 +85,8 @@ func TestTheInboxOfAnOlderVersion(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := cons.CachedInfo().Config.AckWait; got != intakeAckWait || got <= intakeTimeout {
-			t.Errorf("%s: a request comes back after %s, want %s, and the handler's %s to be shorter", kind, got, intakeAckWait, intakeTimeout)
+		if got := cons.CachedInfo().Config.AckWait; got != intake.AckWait || got <= intake.Timeout {
+			t.Errorf("%s: a request comes back after %s, want %s, and the handler's %s to be shorter", kind, got, intake.AckWait, intake.Timeout)
 		}
 	}
 }
@@ -164,22 +165,22 @@ func TestMessageOfARemadeInboxIsOneJob(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b := open(t)
-		older := &intake{Consumer: idleReplica(t, b, testConfig(t, "http://127.0.0.1:1")).Consumer, kind: subject.Video}
+		older := idleReplica(t, b, testConfig(t, "http://127.0.0.1:1")).intake(subject.Video)
 		if err := b.JetStream().DeleteStream(t.Context(), b.Names().Requests()); err != nil {
 			t.Fatal(err)
 		}
 		if err := b.EnsureStreams(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		newer := &intake{Consumer: idleReplica(t, open(t), testConfig(t, "http://127.0.0.1:1")).Consumer, kind: subject.Video}
+		newer := idleReplica(t, open(t), testConfig(t, "http://127.0.0.1:1")).intake(subject.Video)
 		publish(t, b, subject.Video, "", videoRequest("", "sandbox-video", "a cat"))
 		cons, err := b.JetStream().CreateConsumer(t.Context(), b.Names().Requests(), jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy})
 		if err != nil {
 			t.Fatal(err)
 		}
 		m := brokertest.Next(t, cons)
-		for _, in := range []*intake{older, newer} {
-			if out, _ := in.admit(t.Context(), m); out != Ack() {
+		for _, in := range []*intake.Intake{older, newer} {
+			if _, out := in.Admit(t.Context(), m); out != nil {
 				t.Fatalf("admitted with %v", out)
 			}
 		}
@@ -196,7 +197,7 @@ func TestMessageThatTheVersionBeforeAdmittedIsOneJob(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b := open(t)
-		in := &intake{Consumer: idleReplica(t, b, testConfig(t, "http://127.0.0.1:1")).Consumer, kind: subject.Video}
+		in := idleReplica(t, b, testConfig(t, "http://127.0.0.1:1")).intake(subject.Video)
 		inbox, err := b.Stream(t.Context(), b.Names().Requests())
 		if err != nil {
 			t.Fatal(err)
@@ -228,13 +229,13 @@ func TestMessageThatTheVersionBeforeAdmittedIsOneJob(t *testing.T) {
 			if err := m.Nak(); err != nil {
 				t.Fatal(err)
 			}
-			if out, _ := in.admit(t.Context(), brokertest.Next(t, cons)); out != Ack() {
+			if _, out := in.Admit(t.Context(), brokertest.Next(t, cons)); out != nil {
 				t.Errorf("settled with %v", out)
 			}
 			if n := messages(t, b, b.Names().Work()); n != uint64(jobs+1) {
 				t.Errorf("%d jobs, want %d", n, jobs+1)
 			}
-			if again, err := in.Log.Get(t.Context(), e.Name()); err != nil || again.Version() != 1 {
+			if again, err := in.Holder.Log.Get(t.Context(), e.Name()); err != nil || again.Version() != 1 {
 				t.Errorf("the job has %d events, %v", again.Version(), err)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/consumer/intake"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/subject"
 )
@@ -62,7 +63,7 @@ func TestTheInboxIsOpenBesideAFullTenant(t *testing.T) {
 		}
 	})
 	b := brokertest.Single(t)
-	const beyond = 20 * intakeSlots
+	const beyond = 20 * intake.Slots
 	for i := range beyond {
 		publish(t, b, subject.Video, fmt.Sprint(i), videoRequest(fmt.Sprint(i), "sandbox-video", "a cat"))
 	}

@@ -10,6 +10,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/test/faultinject"
 )
 
@@ -39,13 +40,13 @@ func TestBrokerAwayForLongerThanAckWait(t *testing.T) {
 			link.Heal()
 			shortly(t, "everything was delivered again", func() bool { return redelivered(t, direct) == videos+1 })
 			shortly(t, "polls go on", func() bool { return up.number(func() int { return up.reads }) > reads+2*videos })
-			if n := heldJobs(r.held); n != videos+1 {
+			if n := heldJobs(r.holder); n != videos+1 {
 				t.Errorf("%d jobs are held, want %d", n, videos+1)
 			}
 			close(up.done)
 			allCompleted(t, direct, l, ids)
 			up.askedOnce(t, videos, 1)
-			shortly(t, "nothing is held", func() bool { return heldJobs(r.held) == 0 })
+			shortly(t, "nothing is held", func() bool { return heldJobs(r.holder) == 0 })
 		})
 	}
 }
@@ -63,7 +64,7 @@ func TestStrayAcksChangeNothing(t *testing.T) {
 			r := newReplica(t, b, testConfig(t, up.url))
 			const videos = 4
 			ids := inFlight(t, b, r.log, up, videos)
-			for _, reply := range replies(r.held) {
+			for _, reply := range replies(r.holder) {
 				for _, subj := range []string{reply, nextConsumerSequence(t, reply)} {
 					for range 3 {
 						if err := b.Conn().Publish(subj, []byte(verb)); err != nil {
@@ -88,17 +89,8 @@ func TestStrayAcksChangeNothing(t *testing.T) {
 }
 
 // replies are the ack subjects of all that a process holds.
-func replies(r *registry) (out []string) {
-	r.each(func(j job) {
-		switch j := j.(type) {
-		case *videoJob:
-			j.mu.Lock()
-			out = append(out, j.msg.reply)
-			j.mu.Unlock()
-		case *chatJob:
-			out = append(out, j.delivery().reply)
-		}
-	})
+func replies(h *hold.Holder) (out []string) {
+	h.Each(func(j hold.Held) { out = append(out, j.Hold().Delivery().Reply()) })
 	return out
 }
 
@@ -137,7 +129,7 @@ func TestCancelEndsPollsAndCalls(t *testing.T) {
 		doneOnce(t, b, cancelJob(t, r.log, last(follow(t, r.log, id, genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS))))
 	}
 	shortly(t, "the call is closed", func() bool { return up.number(func() int { return up.cut }) == 1 })
-	shortly(t, "one job is held", func() bool { return heldJobs(r.held) == 1 })
+	shortly(t, "one job is held", func() bool { return heldJobs(r.holder) == 1 })
 	polls := func(id string) int { return up.number(func() int { return up.polls[id] }) }
 	cancelled, other := polls(ids[0]), polls(ids[1])
 	shortly(t, "the other is polled on", func() bool { return polls(ids[1]) >= other+5 })

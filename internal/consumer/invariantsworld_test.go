@@ -2,40 +2,15 @@ package consumer
 
 import (
 	"fmt"
-	"strings"
 	"testing"
-	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
-	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/tasklog"
-	"github.com/genbus/genbus/test/faultinject"
 )
-
-// linked is one NATS server, with a connection that goes through a link and one
-// that does not.
-func linked(t testing.TB) (link *faultinject.Link, through, direct *broker.Broker) {
-	t.Helper()
-	s := brokertest.Alone(t)
-	link, err := faultinject.NewLink(strings.TrimPrefix(s.ClientURL(), "nats://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := link.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return link, openAt(t, "nats://"+link.Addr()), openAt(t, s.ClientURL())
-}
-
-func openAt(t testing.TB, url string) *broker.Broker {
-	t.Helper()
-	return brokertest.Open(t, broker.Options{Names: subject.Default(), Logger: brokertest.Logger(t), URL: url})
-}
 
 // inFlight publishes videos and one streamed chat, and waits until the upstream
 // has all of them.
@@ -51,16 +26,6 @@ func inFlight(t testing.TB, b *broker.Broker, l *tasklog.Log, up *slowUpstream, 
 	}
 	shortly(t, "the chat is streamed", func() bool { return up.number(func() int { return up.chats }) == 1 })
 	return ids
-}
-
-// shortly asks again until it is so.
-func shortly(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !is(); {
-		if broker.Wait(t.Context(), 10*time.Millisecond) != nil || time.Now().After(end) {
-			t.Fatalf("%s: not within %s", what, patience)
-		}
-	}
 }
 
 // directLog reads the log around what the replica suffers.
@@ -86,8 +51,8 @@ func allCompleted(t testing.TB, b *broker.Broker, l *tasklog.Log, ids []string) 
 	}
 }
 
-func heldJobs(r *registry) (n int) {
-	r.each(func(job) { n++ })
+func heldJobs(h *hold.Holder) (n int) {
+	h.Each(func(hold.Held) { n++ })
 	return n
 }
 
@@ -106,4 +71,14 @@ func redelivered(t testing.TB, b *broker.Broker) (n int) {
 		t.Fatal(all.Err())
 	}
 	return n
+}
+
+// heldJob is a held job; nil for none.
+func heldJob(h *hold.Holder, id string) (found hold.Held) {
+	h.Each(func(j hold.Held) {
+		if j.Hold().Name().ID == id {
+			found = j
+		}
+	})
+	return found
 }

@@ -3,7 +3,6 @@ package consumer
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
@@ -12,7 +11,6 @@ import (
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/tasklog"
 )
 
@@ -111,7 +109,7 @@ func TestTheStreamOfLettersNearlyFull(t *testing.T) {
 		put := func(id, subj string, count int) {
 			letter.Subject = subj
 			for i := range count {
-				if err := r.dead.Put(t.Context(), letter, fmt.Sprint(id, i), "x"); err != nil {
+				if err := r.holder.Letters.DeadLetters.Put(t.Context(), letter, fmt.Sprint(id, i), "x"); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -131,7 +129,7 @@ func TestTheStreamOfLettersNearlyFull(t *testing.T) {
 			_, err := tryVideo(t, r, "acme", fmt.Sprint("more", tries), "sandbox-video")
 			return fault.CodeOf(err) == fault.DeadLettersFull
 		})
-		if err := r.dead.Put(t.Context(), letter, "in-work", "x"); err != nil {
+		if err := r.holder.Letters.DeadLetters.Put(t.Context(), letter, "in-work", "x"); err != nil {
 			t.Errorf("the letter of a job in work has no room: %v", err)
 		}
 		if n := countOn(t, b, b.Names().Dead(), b.Names().DeadLetter(subject.Video, "old", "job0")); n != 1 {
@@ -143,96 +141,4 @@ func TestTheStreamOfLettersNearlyFull(t *testing.T) {
 // boundOf gives each tenant so many letters.
 func boundOf(letters int) func(*config.Config) {
 	return func(c *config.Config) { c.Limits.Tenant.MaxDeadLetters = letters }
-}
-
-// heldByOther has one item in line that a replica with a bound of one letter was given,
-// and which it has read; its tenant has that letter. The replica does not extend its hold.
-func heldByOther(t *testing.T, b *broker.Broker, url, request string) *videoJob {
-	t.Helper()
-	newReplica(t, b, testConfig(t, url)).stop(true) // it makes the consumer
-	r := idleReplica(t, b, testConfig(t, url, boundOf(1)))
-	letter := &genbusv1.DeadLetter{Kind: "video", Tenant: "acme", Id: "old", Error: &genbusv1.TaskError{Code: "poisoned"}}
-	if err := r.dead.Put(t.Context(), letter, "old", "x"); err != nil {
-		t.Fatal(err)
-	}
-	item := pastItem(request)
-	item.Body = []byte(`{"model":"sandbox-video","prompt":"a cat"}`)
-	e := pastOf(t, r.log, item)
-	putItem(t, b, item)
-	items, err := b.JetStream().Consumer(t.Context(), b.Names().Work(), subject.WorkDurable(subject.Video, config.SandboxVideoRoute))
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := newDelivery(b.Conn(), brokertest.Next(t, items))
-	if err != nil {
-		t.Fatal(err)
-	}
-	route, ok := r.Routes.Video(config.SandboxVideoRoute)
-	if !ok {
-		t.Fatal("there is no route")
-	}
-	return &videoJob{
-		videoRoute: &videoRoute{Consumer: r.Consumer, routeID: routeID{subject.Video, route.Name}, metrics: r.Metrics.Route(subject.Video, route.Name), polls: make(chan struct{}, maxPolls)}, Video: route,
-		name: nameOf(item), item: item, entry: e, msg: d, release: func() {},
-	}
-}
-
-// stillInLine checks that a job has its item in line, after what a late holder has done.
-func stillInLine(t *testing.T, j *videoJob, out Outcome) {
-	t.Helper()
-	if err := settleForSure(t.Context(), j.msg, out); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := j.Broker.Last(t.Context(), j.Broker.Names().Work(), j.Broker.Names().WorkAnyRoute(subject.Video, "acme", j.name.ID)); err != nil {
-		t.Fatalf("the item of the new holder: %v, after %v", err, out)
-	}
-}
-
-// TestALateHolderTakesNoItemAway: a replica that has read a task as queued, and stalls
-// until another one was given the item and has submitted it, finds no room for a letter.
-// The item is the other's.
-func TestALateHolderTakesNoItemAway(t *testing.T) {
-	t.Parallel()
-	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		b, up := open(t), newSlowUpstream(t)
-		late := heldByOther(t, b, up.url, "one")
-		r := newReplica(t, b, testConfig(t, up.url, boundOf(0)))
-		r.eventually(t, "the other replica polls", func() bool { return up.number(func() int { return up.reads }) > 0 })
-		out := late.submit(t.Context())
-		stillInLine(t, late, out)
-		if n := countOn(t, b, b.Names().Wait(), ">"); out != Drop() || n != 0 {
-			t.Errorf("the late holder: %v, and %d items wait", out, n)
-		}
-		close(up.done)
-		doneOnce(t, b, last(follow(t, r.log, late.name.ID)))
-		up.askedOnce(t, 1, 0)
-	})
-}
-
-// TestALateHolderThatHasLetGo stalls between its event and its item that waits. Another
-// replica, which knows of no bound, is given the item in line: it does not submit from
-// that one, so that the late ack takes nothing away.
-func TestALateHolderThatHasLetGo(t *testing.T) {
-	t.Parallel()
-	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		b, up := open(t), newSlowUpstream(t)
-		late := heldByOther(t, b, up.url, "one")
-		now := time.Now()
-		e, err := task.LeftLine(late.video(), now, string(fault.DeadLettersFull))
-		if out, ok := late.commitNext(t.Context(), e, err); !ok {
-			t.Fatal(out)
-		}
-		late.left = late.entry.Seq
-		r := newReplica(t, b, testConfig(t, up.url, boundOf(0)))
-		r.eventually(t, "the other replica polls", func() bool { return up.number(func() int { return up.reads }) > 0 })
-		out := late.leaveLine(t.Context())
-		if out != Ack() {
-			t.Errorf("the late holder: %v", out)
-		}
-		stillInLine(t, late, out)
-		close(up.done)
-		doneOnce(t, b, last(follow(t, r.log, late.name.ID)))
-		r.noItems(t, late.name)
-		up.askedOnce(t, 1, 0)
-	})
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/leader"
 	"github.com/genbus/genbus/internal/publisher"
@@ -40,10 +41,7 @@ func stallingHolder(t testing.TB, r *replica, id routeID) (released chan struct{
 		if err != nil {
 			t.Fatal(err)
 		}
-		take := r.takeChat(id)
-		if id.kind == subject.Video {
-			take = r.takeVideo(id)
-		}
+		take := r.take(id, r.Metrics.Route(id.kind, id.name))
 		released = make(chan struct{})
 		take(brokertest.Next(t, cons), sync.OnceFunc(func() { close(released) }))
 		return released
@@ -155,7 +153,7 @@ func TestALateHolderLeavesTheCopies(t *testing.T) {
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		begun, goOn := make(chan struct{}), make(chan struct{})
 		var reads atomic.Int64
-		metadata := strings.Repeat("x", 2*wideBounds.metadata)
+		metadata := strings.Repeat("x", 2*(64<<10))
 		url := scripted(t, map[string]http.HandlerFunc{
 			createPath: acceptsByPrompt,
 			pollPath: func(w http.ResponseWriter, r *http.Request) {
@@ -283,7 +281,7 @@ func TestABodyThatIsLost(t *testing.T) {
 			}
 			begin := time.Now()
 			end := last(follow(t, newReplica(t, b, testConfig(t, up.URL())).log, e.Job.GetId()))
-			if x := end.Job.GetExecution(); end.Job.GetError().GetCode() != string(fault.InputLost) || x.GetAttempt() != 0 || time.Since(begin) < secondLook {
+			if x := end.Job.GetExecution(); end.Job.GetError().GetCode() != string(fault.InputLost) || x.GetAttempt() != 0 || time.Since(begin) < hold.SecondLook {
 				t.Errorf("ended %v after %d attempts and %s", end.Job.GetError(), x.GetAttempt(), time.Since(begin))
 			}
 			doneOnce(t, b, end)

@@ -14,6 +14,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
@@ -46,8 +47,8 @@ func TestOrphanOfAnErasedJob(t *testing.T) {
 				if s := settle(r, t); s.GetRemoved() != 1 || len(s.GetLeft()) != 0 {
 					t.Errorf("settled %v", s)
 				}
-				r.noItems(t, nameOf(item))
-				if e, err := r.log.Get(t.Context(), nameOf(item)); !errors.Is(err, tasklog.ErrNotFound) || len(up.all()) != 0 {
+				r.noItems(t, hold.Name(item))
+				if e, err := r.log.Get(t.Context(), hold.Name(item)); !errors.Is(err, tasklog.ErrNotFound) || len(up.all()) != 0 {
 					t.Errorf("the log has %v, %v; sent %v", e.Job, err, up.all())
 				}
 			})
@@ -71,7 +72,7 @@ func TestOrphanWhoseLogIsLost(t *testing.T) {
 			if letters := deadLetters(t, b); end.Job.GetError().GetCode() != "log_lost" || len(letters) != 1 || len(up.all()) != 0 {
 				t.Errorf("ended %v; letters %v; sent %v", end.Job.GetError(), letters, up.all())
 			}
-			r.noItems(t, nameOf(item))
+			r.noItems(t, hold.Name(item))
 		})
 	}
 }
@@ -117,35 +118,6 @@ func TestTwoReplicasSettleTheSameJobs(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestOrphanThatGoesOnIsNotEnded: between the look at the log and the end, its holder
-// was alive after all and has the upstream's answer.
-func TestOrphanThatGoesOnIsNotEnded(t *testing.T) {
-	t.Parallel()
-	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		b := open(t)
-		r := idleReplica(t, b, testConfig(t, "http://127.0.0.1:1"))
-		item := itemOf("v", "gone", "cat")
-		queued := pastOf(t, r.log, item)
-		known := queued
-		for _, step := range submittedAs("paid") {
-			e, err := step(videoOf(known), time.Now())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if known, err = r.log.Commit(t.Context(), e, known.Seq); err != nil {
-				t.Fatal(err)
-			}
-		}
-		o := &orphanedRoute{Consumer: r.Consumer, routeID: routeID{subject.Video, "gone"}, out: &genbusv1.OrphansSettled{}}
-		if err := o.endJob(t.Context(), item, queued); !errors.Is(err, errMovedOn) {
-			t.Errorf("ended: %v", err)
-		}
-		if e, err := r.log.Get(t.Context(), nameOf(item)); err != nil || e.Seq != known.Seq {
-			t.Errorf("the log has %v, %v", e.Job, err)
-		}
-	})
 }
 
 // TestSubmittedOrphanIsPolled by a route that does not serve its model, and not submitted

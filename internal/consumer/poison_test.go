@@ -43,7 +43,7 @@ func TestManyCrashesDoNotPoisonWhatIsHandled(t *testing.T) {
 	up := newSandbox(t)
 	id := submittedVideo(t, b, up.URL())
 	for range 3 {
-		deliver(t, b, maxDeliveries-2)
+		deliver(t, b, 10-2)
 		r := newReplica(t, b, testConfig(t, up.URL()))
 		before, err := r.log.Get(t.Context(), subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id})
 		if err != nil {
@@ -71,7 +71,7 @@ func TestWhatKillsItsHoldersIsPoisoned(t *testing.T) {
 		b := open(t)
 		up := newSandbox(t)
 		id := submittedVideo(t, b, up.URL())
-		deliver(t, b, maxDeliveries+2)
+		deliver(t, b, 10+2)
 		r := newReplica(t, b, testConfig(t, up.URL()))
 		end := last(follow(t, r.log, id))
 		if code := end.Job.GetError().GetCode(); code != "poisoned" {
@@ -89,7 +89,7 @@ func TestWhatKillsItsHoldersDuringASubmissionIsUnknown(t *testing.T) {
 	b := brokertest.Single(t)
 	url, begun := silent(t)
 	e := abandon(t, b, url, subject.Video, genbusv1.JobPhase_JOB_PHASE_SUBMITTING, begun)
-	deliver(t, b, maxDeliveries+2)
+	deliver(t, b, 10+2)
 	r := newReplica(t, b, testConfig(t, url))
 	end := last(follow(t, r.log, e.Job.GetId()))
 	if f := end.Job.GetError(); f.GetCode() != "submission_outcome_unknown" || !strings.Contains(f.GetMessage(), "without any progress") {

@@ -38,8 +38,8 @@ func (c *Consumer) durable(ctx context.Context, stream string, cfg jetstream.Con
 
 func (c *Consumer) restoreAckWait(stream string, cfg jetstream.ConsumerConfig) {
 	// An end of the process is no reason to leave the short AckWait standing.
-	_ = broker.Wait(c.fetching, reclaimAckWait+reclaimAckWait/4)
-	ctx, cancel := context.WithTimeout(c.working, broker.ReadTimeout)
+	_ = broker.Wait(c.holder.Fetching, reclaimAckWait+reclaimAckWait/4)
+	ctx, cancel := context.WithTimeout(c.holder.Working, broker.ReadTimeout)
 	defer cancel()
 	if _, err := c.Broker.EnsureConsumer(ctx, stream, cfg); err != nil {
 		c.Logger.Error("the consumer's AckWait could not be restored; it is at the next start", "consumer", cfg.Durable, "error", err)

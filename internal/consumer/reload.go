@@ -32,7 +32,7 @@ func (c *Consumer) Prepare(ctx context.Context, next *config.Config) (*Plan, err
 		if run.route.MaxInFlight != r.MaxInFlight || run.route.ReadyJobs != r.ReadyJobs {
 			p.changed = append(p.changed, r)
 		}
-		if run.told == r.MaxInFlight {
+		if run.appliedMaxAckPending == r.MaxInFlight {
 			continue
 		}
 		if err := c.tell(asking, run, r); err != nil {
@@ -53,7 +53,7 @@ func (c *Consumer) revert(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, revertWithin)
 	defer cancel()
 	for _, run := range c.running {
-		if run.told == run.route.MaxInFlight {
+		if run.appliedMaxAckPending == run.route.MaxInFlight {
 			continue
 		}
 		if err := c.tell(ctx, run, run.route); err != nil {
@@ -66,10 +66,10 @@ func (c *Consumer) revert(ctx context.Context) {
 // tell has the broker's consumer of a route be as r asks. An embedded server's consumer is
 // not hurried as at a start: what is held is held by this process.
 func (c *Consumer) tell(ctx context.Context, run *running, r config.Route) error {
-	run.told = 0
+	run.appliedMaxAckPending = 0
 	_, err := c.ensureRoute(ctx, r, c.Broker.EnsureConsumer)
 	if err == nil {
-		run.told = r.MaxInFlight
+		run.appliedMaxAckPending = r.MaxInFlight
 	}
 	return err
 }

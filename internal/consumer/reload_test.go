@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -16,7 +15,6 @@ import (
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/task"
 )
 
 // maxAckPending is how many jobs the broker gives to all replicas of a video route.
@@ -162,12 +160,12 @@ func TestJobThatIsGivenBackForgetsNoCreate(t *testing.T) {
 		id := publish(t, b, subject.Video, "one", videoRequest("one", "sandbox-video", "a cat"))
 		follow(t, r.log, id, genbusv1.JobPhase_JOB_PHASE_SUBMITTING)
 		shortly(t, "the task is created", func() bool { return up.Sandbox.Stats().Tasks == 1 })
-		held := r.held.get(id)
+		held := heldJob(r.holder, id)
 		if held == nil {
 			t.Fatal("the job is not held")
 		}
-		held.handOver()
-		shortly(t, "the job is taken again", func() bool { again := r.held.get(id); return again != nil && again != held })
+		held.HandOver()
+		shortly(t, "the job is taken again", func() bool { again := heldJob(r.holder, id); return again != nil && again != held })
 		if err := refuseEvents(t.Context(), b, false); err != nil {
 			t.Fatal(err)
 		}
@@ -180,27 +178,4 @@ func TestJobThatIsGivenBackForgetsNoCreate(t *testing.T) {
 		}
 		doneOnce(t, b, end)
 	})
-}
-
-// TestOnlyOurOwnCommitWasNotSent: a task in submitting is free where the holder knows
-// the commit as one of its own whose answer never came. Any other one, even of the same
-// process, may have been sent.
-func TestOnlyOurOwnCommitWasNotSent(t *testing.T) {
-	t.Parallel()
-	r := idleReplica(t, brokertest.Single(t), testConfig(t, "http://127.0.0.1:1"))
-	j := lateHolder(t, r, "one")
-	next, err := task.Submitting(j.video(), time.Now(), task.Submission{Upstream: config.SandboxUpstream, Until: time.Now().Add(time.Minute), Deadline: time.Now().Add(time.Hour)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if j.entry, err = r.log.Commit(t.Context(), next, j.entry.Seq); err != nil {
-		t.Fatal(err)
-	}
-	if out := j.takeOverSubmission(t.Context()); out.verb != hold || time.Until(out.at) < time.Minute {
-		t.Errorf("the commit of another holder in this process: %v", out)
-	}
-	j.unsent = []string{j.entry.Nonce, "later"}
-	if j.takeOverSubmission(t.Context()); j.phase() != genbusv1.JobPhase_JOB_PHASE_QUEUED || j.video().GetUpstreamStatus() != "not_sent" {
-		t.Errorf("our own commit: %s, %q", j.phase(), j.video().GetUpstreamStatus())
-	}
 }

@@ -8,8 +8,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/consumer/chat"
 	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // routeID is what a route is in the broker.
@@ -23,10 +25,10 @@ func idOf(r config.Route) routeID { return routeID{subject.Kind(r.Kind), r.Name}
 // running is a route at work in this process.
 type running struct {
 	route config.Route
-	// told is the max_in_flight that the broker was last told; 0 where it may or may not
+	// appliedMaxAckPending is the max_in_flight that the broker was last told; 0 where it may or may not
 	// have heard of another one.
-	told  int
-	slots *slots
+	appliedMaxAckPending int
+	slots                *slots
 }
 
 // ensureRoute makes sure of what a route needs in the broker, by ensure.
@@ -56,27 +58,35 @@ func (c *Consumer) route(id routeID) config.Route {
 // count the jobs that wait.
 func (c *Consumer) startRoute(r config.Route, cons jetstream.Consumer) {
 	id := idOf(r)
-	run := &running{route: r, told: r.MaxInFlight, slots: newSlots(r.MaxInFlight)}
+	run := &running{route: r, appliedMaxAckPending: r.MaxInFlight, slots: newSlots(r.MaxInFlight)}
 	c.running[id] = run
-	jobs := c.Queue.Route(id.kind, id.name)
-	metrics, begin := c.Metrics.Route(id.kind, id.name), c.takeVideo
+	metrics := c.Metrics.Route(id.kind, id.name)
+	take := c.take(id, metrics)
+	c.loops.Go(func() {
+		c.fetchLoop(c.holder.Fetching, cons, run.slots, take, metrics, func(ctx context.Context) error { return c.restoreRoute(ctx, id) })
+	})
+	c.loops.Go(func() { c.Queue.Route(id.kind, id.name).Dispatch(c.holder.Fetching, r.ReadyJobs, c.Logger) })
+	c.loops.Go(func() { c.countWaiting(c.holder.Fetching, id, metrics) })
+}
+
+// take begins to work on the jobs of a route.
+func (c *Consumer) take(id routeID, metrics *telemetry.RouteMetrics) take {
+	begin := c.videos.Runner(id.name, metrics).Take
 	if id.kind == subject.Chat {
-		begin = c.takeChat
+		begin = (&chat.Runner{Holder: c.holder, Config: c.Config, Routes: c.Routes, Encoder: c.Encoder, Route: id.name, Metrics: metrics}).Take
 	}
-	take := begin(id)
-	taken := func(m jetstream.Msg, release func()) {
-		switch meta, err := m.Metadata(); {
-		case err != nil: // take says so
-		case meta.NumDelivered == 1:
+	jobs := c.Queue.Route(id.kind, id.name)
+	return func(m jetstream.Msg, release func()) {
+		d, item, ok := c.open(m)
+		if !ok {
+			release()
+			return
+		}
+		if d.Count == 1 {
 			jobs.Taken(1)
-		default:
+		} else {
 			metrics.Redelivered()
 		}
-		take(m, release)
+		begin(d, item, release)
 	}
-	c.loops.Go(func() {
-		c.fetchLoop(c.fetching, cons, run.slots, taken, metrics, func(ctx context.Context) error { return c.restoreRoute(ctx, id) })
-	})
-	c.loops.Go(func() { jobs.Dispatch(c.fetching, r.ReadyJobs, c.Logger) })
-	c.loops.Go(func() { c.countWaiting(c.fetching, id, metrics) })
 }

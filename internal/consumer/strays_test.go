@@ -14,13 +14,13 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/fault"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/tasklog"
@@ -68,14 +68,6 @@ func (s *sentBodies) all() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.order)
-}
-
-// itemOf is a work item whose fingerprint is that of its prompt.
-func itemOf(request, route, prompt string) *genbusv1.WorkItem {
-	return &genbusv1.WorkItem{
-		Id: videoID(request), Kind: "video", Tenant: "acme", Route: route, Model: "sandbox-video", Protocol: "primary", RequestId: request,
-		Fingerprint: []byte(prompt), Body: fmt.Appendf(nil, `{"model":"sandbox-video","prompt":%q}`, prompt), AcceptedAt: timestamppb.Now(),
-	}
 }
 
 // noItems waits until a job has no work item any more.
@@ -217,15 +209,15 @@ func TestRecordedItemWithoutALogIsNotRun(t *testing.T) {
 				seq := pastOf(t, r.log, erased).Seq
 				purge(t, b, b.Names().Tasks(), b.Names().Task(kind, "acme", erased.GetId()))
 				putRecorded(t, b, erased, seq)
-				r.noItems(t, nameOf(erased))
-				if e, err := r.log.Get(t.Context(), nameOf(erased)); !errors.Is(err, tasklog.ErrNotFound) {
+				r.noItems(t, hold.Name(erased))
+				if e, err := r.log.Get(t.Context(), hold.Name(erased)); !errors.Is(err, tasklog.ErrNotFound) {
 					t.Errorf("the log has the erased %v, %v", e.Job, err)
 				}
 				for name, seq := range map[string]uint64{"beyond": 1000, "overwritten": other.Seq} {
 					lost := recordedItem(t, kind, name)
 					putRecorded(t, b, lost, seq)
-					r.noItems(t, nameOf(lost))
-					if e, err := r.log.Get(t.Context(), nameOf(lost)); err != nil || e.Job.GetError().GetCode() != "log_lost" {
+					r.noItems(t, hold.Name(lost))
+					if e, err := r.log.Get(t.Context(), hold.Name(lost)); err != nil || e.Job.GetError().GetCode() != "log_lost" {
 						t.Errorf("%s: the log has %v, %v", name, e.Job, err)
 					}
 				}
@@ -312,7 +304,7 @@ func TestStrayChatIsNotCalled(t *testing.T) {
 	item.Fingerprint = []byte("dog")
 	putItemAt(t, b, b.Names().WorkItem(subject.Chat, item.GetRoute(), "acme", item.GetId()), item)
 	r := newReplica(t, b, testConfig(t, up.url))
-	r.noItems(t, nameOf(item))
+	r.noItems(t, hold.Name(item))
 	if current, err := r.log.Get(t.Context(), e.Name()); err != nil || current.Seq != e.Seq || len(up.all()) != 0 {
 		t.Errorf("the log has %v, %v; sent %v", current.Job, err, up.all())
 	}
@@ -347,5 +339,5 @@ func TestAnotherItemOfAHeldJobIsKept(t *testing.T) {
 	if end := last(follow(t, r.log, item.GetId())); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || end.Job.GetExecution().GetAttempt() != 1 {
 		t.Errorf("ended %v", end.Job)
 	}
-	r.noItems(t, nameOf(item))
+	r.noItems(t, hold.Name(item))
 }

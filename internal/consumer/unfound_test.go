@@ -91,7 +91,7 @@ func endPoisoned(t *testing.T, b *broker.Broker, cfg *config.Config, item *genbu
 	newReplica(t, b, cfg).stop(true) // makes the consumer
 	pastOf(t, forerunner(t, b), item)
 	putItem(t, b, item)
-	deliver(t, b, maxDeliveries+2)
+	deliver(t, b, 10+2)
 	return last(follow(t, newReplica(t, b, cfg).log, item.GetId()))
 }
 
@@ -130,7 +130,7 @@ func TestAStrandedUnfoundTaskLeavesItsLetter(t *testing.T) {
 	b, item := brokertest.Single(t), attachedTo(config.SandboxUpstream, config.SandboxVideoRoute)
 	r := idleReplica(t, b, testConfig(t, newSandbox(t).URL()))
 	e := pastOf(t, forerunner(t, b), item)
-	if _, err := r.sweeper.end(t.Context(), e.Name(), time.Now().Add(2*time.Hour)); err != nil {
+	if _, err := r.sweeper.Check(t.Context(), e.Name(), time.Now().Add(2*time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	end := last(follow(t, r.log, item.GetId()))

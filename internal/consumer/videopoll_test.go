@@ -1,10 +1,7 @@
 package consumer
 
 import (
-	"errors"
-	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,23 +12,7 @@ import (
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/upstream"
 )
-
-// TestTheLogOfAFailedPoll has nothing that the upstream said.
-func TestTheLogOfAFailedPoll(t *testing.T) {
-	t.Parallel()
-	for want, err := range map[string]error{
-		"[]":                                   nil,
-		"[error refused]":                      &upstream.Error{Message: "refused"},
-		"[error broken]":                       errors.New("broken"),
-		"[http_status 500 upstream_code busy]": &upstream.Error{HTTPStatus: 500, Code: "busy", Message: "the prompt", Err: errors.New("the prompt")},
-	} {
-		if got := fmt.Sprint(logged(err)); got != want || strings.Contains(got, "prompt") {
-			t.Errorf("%v is logged as %s, not %s", err, got, want)
-		}
-	}
-}
 
 // TestAFullLogDoesNotMultiplyThePolls: the upstream's answer cannot be committed. It is kept
 // and committed as soon as there is room, and the upstream is asked no more often than the

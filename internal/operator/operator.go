@@ -10,7 +10,7 @@ import (
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/consumer"
+	"github.com/genbus/genbus/internal/consumer/rescue"
 	"github.com/genbus/genbus/internal/erasure"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/queue"
@@ -27,7 +27,7 @@ type Options struct {
 	Uploads   *natsreq.Uploads
 	Admission *admission.Admission
 	Queue     *queue.Queue
-	Consumer  *consumer.Consumer
+	Orphans   *rescue.Orphans
 	Routes    *routes.Table
 	Eraser    erasure.Eraser
 	Logger    *slog.Logger

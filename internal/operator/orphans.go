@@ -66,7 +66,7 @@ func (op *Operator) settleOrphans(ctx context.Context, m orphansRequest, to *con
 	if err := op.unserved(ctx, kind, name); err != nil {
 		return nil, err
 	}
-	settled, err := op.o.Consumer.SettleOrphans(ctx, kind, name, to, m.GetPageToken())
+	settled, err := op.o.Orphans.Settle(ctx, kind, name, to, m.GetPageToken())
 	if errors.Is(err, queue.ErrPageToken) {
 		return nil, fault.New(fault.InvalidPageToken, "page_token is not one of this list; start again without it")
 	}

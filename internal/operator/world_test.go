@@ -105,7 +105,7 @@ func newReplica(t testing.TB, b *broker.Broker, up *sandbox.Server, change ...fu
 		Config: live, Broker: b, Log: log, Encoder: enc, Bodies: bodies, Uploads: uploads, Content: reader, Routes: table, Admission: adm, Queue: jobs, Letters: letters, Metrics: metrics, Logger: brokertest.Logger(t),
 	})
 	r := &replica{t: t, consumer: work, Operator: New(Options{
-		Config: live, Broker: b, Log: log, Bodies: bodies, Uploads: uploads, Admission: adm, Queue: jobs, Consumer: work, Routes: table,
+		Config: live, Broker: b, Log: log, Bodies: bodies, Uploads: uploads, Admission: adm, Queue: jobs, Orphans: work.Orphans(), Routes: table,
 		Eraser: erasure.Eraser{Broker: b, Queue: jobs, Log: log, Bodies: bodies}, Logger: brokertest.Logger(t),
 	})}
 	t.Cleanup(func() {

@@ -151,7 +151,7 @@ func (s *Service) startWork(ctx context.Context) error {
 		Logger: s.log,
 	})
 	op := operator.New(operator.Options{
-		Config: s.live, Broker: s.broker, Log: s.tasks, Bodies: bodies, Uploads: uploads, Admission: adm, Queue: jobs, Consumer: s.consumer, Routes: s.routes, Eraser: eraser, Logger: s.log,
+		Config: s.live, Broker: s.broker, Log: s.tasks, Bodies: bodies, Uploads: uploads, Admission: adm, Queue: jobs, Orphans: s.consumer.Orphans(), Routes: s.routes, Eraser: eraser, Logger: s.log,
 	})
 	if err := s.buildServers(ctx, op); err != nil {
 		return err

@@ -54,6 +54,15 @@ func (l *Log) Commit(ctx context.Context, e task.Event, last uint64) (Entry, err
 	return entry, nil
 }
 
+// CommitOrCurrent is Commit for a caller to whom the winner's event is as good as its own.
+func (l *Log) CommitOrCurrent(ctx context.Context, e task.Event, last uint64) (Entry, error) {
+	entry, err := l.Commit(ctx, e, last)
+	if lost, ok := errors.AsType[*LostError](err); ok {
+		return lost.Current, nil
+	}
+	return entry, err
+}
+
 // traced gives ctx in the trace of the job, whoever writes its event: an operator,
 // another caller or another replica.
 func traced(ctx context.Context, e task.Event) context.Context {

@@ -1,0 +1,270 @@
+package chat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/consumer/hold"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/pool"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/routes"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
+	"github.com/genbus/genbus/internal/upstream"
+	"github.com/genbus/genbus/internal/upstream/chat"
+)
+
+// flushTimeout bounds the wait for the broker to confirm the last chunks. The reply itself
+// is in the terminal event, so it does not wait for ever.
+const flushTimeout = time.Second
+
+// reply is what one attempt brought.
+type reply struct {
+	json   []byte
+	chunks uint64
+	from   pool.Account
+}
+
+// attempt begins the next attempt, and calls the upstream until it has answered or has cost
+// the attempt. It returns nil when another one is to be begun. A request that cannot be
+// read costs none; one that waits for room has not tried an upstream either.
+func (j *job) attempt() error {
+	room, ok := j.held.RoomForSubmission(j.ctx)
+	if !ok {
+		return hold.Until(j.beforeLimits(time.Now().Add(hold.Jittered(hold.RoomAgain, 0.2))))
+	}
+	defer room() // where it was not begun
+	lease, err := j.reserve()
+	if err != nil {
+		return err
+	}
+	defer lease.Release() // where it was not called
+	request, err := j.request()
+	if errors.Is(err, broker.ErrBodyLost) {
+		return j.fail(0, fault.New(fault.InputLost, "job %s: %w", j.held.Name().ID, err))
+	}
+	if err != nil {
+		return fmt.Errorf("read the request's body: %w", err)
+	}
+	if err := j.start(lease.Account(), room); err != nil {
+		return err
+	}
+	for refusals := 0; ; refusals++ {
+		r, err := j.call(request, lease)
+		if lease = nil; err == nil {
+			return j.replied(r)
+		}
+		if j.ctx.Err() != nil {
+			return hold.Return() // or what cutOff makes of it
+		}
+		f := routes.Fault(err)
+		switch stopping := j.runner.Holder.Fetching; {
+		case refusedForNow(err) && j.waitForUpstream(f, refusals):
+			j.renewRoute() // its keys may have been replaced meanwhile
+			continue       // nothing was begun: the attempt is not used up
+		case stopping.Err() != nil && refusedForNow(err):
+			return hold.Return()
+		case f.Meaning().Retry && int(j.chat().GetAttempt()) < j.runner.Config.Now().Chat.MaxAttempts:
+			if j.waitForUpstream(f, refusals) {
+				return nil
+			}
+			if j.ctx.Err() != nil || stopping.Err() != nil {
+				return hold.Return()
+			}
+			return j.fail(r.chunks, f) // its deadline is too near for another attempt
+		default:
+			return j.fail(r.chunks, f)
+		}
+	}
+}
+
+// reserve takes a slot of an upstream before the chat is said to have started.
+func (j *job) reserve() (*pool.Lease, error) {
+	j.tried.Again = j.chat().GetAttempt() > 0
+	lease, err := j.route.Caller.Reserve(&j.tried)
+	var busy *pool.BusyError
+	switch {
+	case err == nil:
+		return lease, nil
+	case errors.As(err, &busy):
+		return nil, hold.Until(j.beforeLimits(hold.Soon(busy.Until)))
+	default:
+		return nil, hold.For(hold.Retry)
+	}
+}
+
+// beforeLimits is at, or the first limit that the chat would pass by then. Once it was
+// called, expires_at and the queue's limit end nothing any more, as in tooLate: to wait for
+// one that has passed would be to wait for nothing, in a loop.
+func (j *job) beforeLimits(at time.Time) time.Time {
+	c := j.chat()
+	x := c.GetExecution()
+	limits := []*timestamppb.Timestamp{x.GetDeadline()}
+	if x.GetFirstSubmitAt() == nil {
+		limits = append(limits, c.GetExpiresAt(), x.GetQueueDeadline())
+	}
+	return hold.Earliest(at, limits...)
+}
+
+// start commits the next attempt before the upstream is called, into the room that it has.
+func (j *job) start(a pool.Account, room tasklog.Release) error {
+	defer room()
+	now, err := j.runner.Holder.Broker.Clock().Now()
+	if err != nil {
+		return hold.Unjudged()
+	}
+	e, err := task.Started(j.chat(), now, task.Attempt{
+		Upstream: a.Upstream, Key: a.Key,
+		Deadline: now.Add(j.route.Timeouts.Total * time.Duration(j.runner.Config.Now().Chat.MaxAttempts)),
+	})
+	return j.held.Next(j.ctx, e, err)
+}
+
+// refusedForNow reports whether the upstream certainly did not begin with the call, and may
+// later.
+func refusedForNow(err error) bool {
+	var up *upstream.Error
+	return errors.As(err, &up) && !up.Final && (!up.Written || up.Said && up.HTTPStatus == 429)
+}
+
+// waitForUpstream waits as long as the upstream asked, or 1 s doubled with each refusal up
+// to 30 s. False: the deadline would pass, or the process stops.
+func (j *job) waitForUpstream(f *fault.Error, refusals int) bool {
+	d := f.RetryAfter
+	if d == 0 {
+		d = hold.Jittered(min(time.Second<<min(refusals, 5), 30*time.Second), 0.2)
+	}
+	now, wrong := j.runner.Holder.Broker.Clock().Now()
+	if deadline := j.chat().GetExecution().GetDeadline(); deadline != nil && wrong == nil && now.Add(d).After(deadline.AsTime()) {
+		return false
+	}
+	ctx, cancel := context.WithCancel(j.ctx)
+	defer cancel()
+	defer context.AfterFunc(j.runner.Holder.Fetching, cancel)()
+	return broker.Wait(ctx, d) == nil
+}
+
+// request is the JSON for the upstream: the client's own bytes, but for the wish for usage
+// in a stream.
+func (j *job) request() ([]byte, error) {
+	raw, err := j.held.Body(j.ctx)
+	if err == nil && j.held.Item().GetStream() && j.route.QueuedUsage {
+		return chat.AskForUsage(raw), nil
+	}
+	return raw, err
+}
+
+func (j *job) call(request []byte, lease *pool.Lease) (reply, error) {
+	ctx, span := j.held.StartCall(j.ctx, "genbus.chat.call")
+	n := j.held.Name()
+	r, err := j.callOnce(ctx, pool.ChatRequest{
+		Job: pool.Job{ID: n.ID, Tenant: n.Tenant}, Model: j.held.Item().GetModel(), Body: request, Queued: true, Lease: lease, Tried: &j.tried,
+	})
+	hold.EndSpan(span, err)
+	return r, err
+}
+
+func (j *job) callOnce(ctx context.Context, request pool.ChatRequest) (reply, error) {
+	if j.held.Item().GetStream() {
+		return j.stream(ctx, request)
+	}
+	r, err := j.route.Caller.Complete(ctx, request)
+	if err != nil {
+		return reply{}, err
+	}
+	return reply{json: r.Raw, from: r.Account}, nil
+}
+
+// stream publishes every block as it comes, and assembles the reply.
+func (j *job) stream(ctx context.Context, request pool.ChatRequest) (reply, error) {
+	s, err := j.route.Caller.Stream(ctx, request)
+	if err != nil {
+		return reply{}, err
+	}
+	defer s.Close()
+	h, n := j.runner.Holder, j.held.Name()
+	chunks := publisher.NewChunks(j.ctx, h.Broker, j.runner.Encoder, h.Bodies, h.Metrics, n.Tenant, n.ID, j.chat().GetAttempt())
+	defer chunks.Close()
+	whole := chat.NewAssembler(0)
+	for {
+		block, err := s.Next()
+		if err != nil {
+			count := j.flush(chunks)
+			if !errors.Is(err, io.EOF) {
+				return reply{chunks: count}, err
+			}
+			json, err := whole.Reply()
+			return reply{json: json, chunks: count, from: s.Account()}, err
+		}
+		chunks.Add(block.Data)
+		if err := whole.Add(block.Data); err != nil {
+			return reply{chunks: j.flush(chunks)}, err
+		}
+	}
+}
+
+// flush waits until the broker has all chunks. What it does not get is in the terminal
+// event all the same; a reader is told of the gap.
+func (j *job) flush(chunks *publisher.ChunkWriter) uint64 {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(j.ctx), flushTimeout)
+	defer cancel()
+	count, err := chunks.Flush(ctx)
+	if err != nil {
+		j.held.Logger().Warn("chunks were not confirmed", telemetry.KeyError, err)
+	}
+	return count
+}
+
+// replied ends the chat with its reply. A reply is paid for: it is kept and committed again
+// rather than asked for again, as long as the process may work.
+func (j *job) replied(r reply) error {
+	out := task.Reply{JSON: r.json, Chunks: r.chunks, Upstream: r.from.Upstream, Key: r.from.Key}
+	if c, err := body.ParseCompletion(r.json); err == nil {
+		out.Usage = c.GetUsage()
+	}
+	stored := len(r.json) > publisher.ClaimCheck
+	if !stored {
+		release, ok := j.runner.Holder.Log.RoomForReply(j.ctx, len(r.json))
+		if stored = !ok; ok {
+			defer release()
+		}
+	}
+	if stored {
+		ref, err := j.store(r.json)
+		if err != nil {
+			return err
+		}
+		out.JSON, out.Ref = nil, ref
+	}
+	err := j.held.Persist(j.ctx, func() (task.Event, error) { return task.Replied(j.chat(), time.Now(), out) })
+	// An end, or an attempt, of another replica: ours is not stored, and never will be.
+	if errors.Is(err, hold.ErrNotOurs) || j.held.Entry().Terminal() && j.chat().GetReplyRef().GetName() != out.Ref.GetName() {
+		j.runner.Holder.Discard(j.ctx, out.Ref)
+	}
+	return err
+}
+
+// store brings a long reply to the object store, and again while that does not take it.
+func (j *job) store(json []byte) (*genbusv1.BlobRef, error) {
+	n := j.held.Name()
+	for {
+		ref, err := j.runner.Holder.Bodies.Put(context.WithoutCancel(j.ctx), n.Tenant, publisher.ReplyBody(n.ID), json)
+		if err == nil {
+			return publisher.BlobRef(ref), nil
+		}
+		j.held.Logger().Warn("a long reply could not be stored", telemetry.KeyError, err)
+		if broker.Wait(j.runner.Holder.Working, hold.Retry) != nil {
+			return nil, hold.Return()
+		}
+	}
+}

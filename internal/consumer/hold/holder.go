@@ -1,0 +1,128 @@
+// Package hold keeps the messages of accepted jobs while their jobs live. It extends
+// them, reads and writes each job's log as its holder, and settles them. It does not
+// know what a job does: that is for packages video and chat.
+//
+// A work item is held, not acknowledged, for as long as its job lives: one ticker extends
+// what is held, and a redelivery means that a holder is gone and the job is to be resumed
+// from its log.
+package hold
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/queue"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// Options are the parts that a Holder works with. All are required, except Tracing.
+type Options struct {
+	Broker  *broker.Broker
+	Log     *tasklog.Log
+	Bodies  *broker.Bodies
+	Letters Letters
+	// Admitted returns the job as the admission of this process left it; false where that
+	// is not known. It saves a read on the first delivery.
+	Admitted func(context.Context, subject.TaskName) (tasklog.Entry, bool)
+	Queue    *queue.Queue
+	Metrics  *telemetry.Metrics
+	Tracing  telemetry.Tracing
+	Logger   *slog.Logger
+	// Alone is true where no other replica can hold a job, as of an embedded broker.
+	Alone bool
+}
+
+// Holder is what all held jobs of a process share.
+type Holder struct {
+	Options
+	// Fetching ends first: no more messages are taken. Working ends with the grace period.
+	Fetching, Working context.Context //nolint:containedctx // two ends of the process's life, which each job needs
+	// Jobs counts the goroutines that work on jobs. Nothing is added to it once the last
+	// job is settled.
+	Jobs sync.WaitGroup
+
+	held *registry
+	// reads bounds the reads of logs of which nothing was heard.
+	reads *rate.Limiter
+}
+
+// confirmEvery is how often the log of a held job is read although nothing was heard of
+// it. An ordered consumer tells what live delivery lost, so this is the last resort, and
+// confirmPerSecond bounds what it costs (docs/adr/0001).
+const (
+	confirmEvery     = 10 * time.Minute
+	confirmPerSecond = 100
+)
+
+// New returns a Holder that holds nothing. Its log is observed by Notice.
+func New(fetching, working context.Context, o Options) *Holder {
+	return &Holder{
+		Options: o, Fetching: fetching, Working: working,
+		held: newRegistry(), reads: rate.NewLimiter(confirmPerSecond, confirmPerSecond),
+	}
+}
+
+// Add registers a job that was just delivered. It is false where this process holds the
+// job already, which is given the delivery: the broker was away longer than AckWait and
+// delivers everything to its own holder.
+func (h *Holder) Add(j Held) bool {
+	held, added := h.held.add(j.Hold().name.ID, j)
+	if added {
+		j.Hold().metrics.AddHeld(1)
+		return true
+	}
+	held.Hold().redelivered(j.Hold().message.delivery())
+	held.Confirm()
+	return false
+}
+
+// Holds reports whether this process holds a job.
+func (h *Holder) Holds(id string) bool { return h.held.get(id) != nil }
+
+// Each calls f for every held job.
+func (h *Holder) Each(f func(Held)) { h.held.each(f) }
+
+// Notice is the observer of the log.
+func (h *Holder) Notice() func(tasklog.Notice) { return h.held.notice(h.Log.Writer()) }
+
+// KeepExtending extends every held message each period until Working ends.
+func (h *Holder) KeepExtending(period time.Duration) { h.held.keepExtending(h.Working, period) }
+
+// HandOver returns every message as soon as no call is in hand.
+func (h *Holder) HandOver() { h.held.each(Held.HandOver) }
+
+// Reclaim extends everything that is held, and has each job read its log again: after the
+// broker was away it may have given them to others.
+func (h *Holder) Reclaim(ctx context.Context) {
+	h.held.each(Held.Extend)
+	h.held.each(func(j Held) {
+		if ctx.Err() == nil {
+			j.Confirm()
+		}
+	})
+}
+
+// Discard removes stored bodies that no event names, and none ever will: what a holder
+// has stored too late. What cannot be removed stays until the object store's TTL, or
+// until the job is erased.
+func (h *Holder) Discard(ctx context.Context, refs ...*genbusv1.BlobRef) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CommitTimeout)
+	defer cancel()
+	for _, ref := range refs {
+		if ref == nil {
+			continue
+		}
+		if err := h.Bodies.Delete(ctx, publisher.BodyOf(ref)); err != nil {
+			h.Logger.Warn("a stored body that no event names stays until it expires", "object", ref.GetName(), telemetry.KeyError, err)
+		}
+	}
+}

@@ -1,0 +1,33 @@
+package hold
+
+import (
+	"testing"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// TestAPhaseThatIsShownAgainAllocatesNothing: a task that is polled for hours shows its
+// phase each time. Not parallel: AllocsPerRun counts those of the whole process.
+func TestAPhaseThatIsShownAgainAllocatesNothing(t *testing.T) {
+	j := New(t.Context(), t.Context(), Options{}).NewJob(&genbusv1.WorkItem{Kind: "video"}, Delivery{}, telemetry.NewMetrics("test").Route(subject.Video, "r"))
+	j.show(genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS)
+	if n := testing.AllocsPerRun(100, func() { j.show(genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS) }); n != 0 {
+		t.Errorf("%v allocations, want 0", n)
+	}
+}
+
+// TestEachCommitThatWasNotHeardIsOurOwn: of several, not only the last may be what the log
+// has. An event that was never tried is not.
+func TestEachCommitThatWasNotHeardIsOurOwn(t *testing.T) {
+	t.Parallel()
+	j := &Job{unheard: []string{"one", "later"}}
+	for nonce, want := range map[string]bool{"one": true, "later": true, "other": false, "": false} {
+		if got := j.Unheard(tasklog.Entry{Event: task.Event{Nonce: nonce}}); got != want {
+			t.Errorf("%q: %t", nonce, got)
+		}
+	}
+}

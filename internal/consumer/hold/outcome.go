@@ -1,0 +1,129 @@
+package hold
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/task"
+)
+
+// A step of a held job returns nil to go on, and otherwise an error that says what
+// becomes of the message: a *WaitError, a *ReturnError, or one of the errors below. Any
+// other error means that the step failed: the message is kept, and the log is read again
+// after Retry.
+var (
+	// ErrEnded says that the log has the job's terminal event. The job is finished next:
+	// its feed copy is stored, and then the message is acknowledged.
+	ErrEnded = errors.New("the job has ended")
+	// ErrStale says that the work item is of no use to any job: it is acknowledged, and
+	// nothing else is done.
+	ErrStale = errors.New("the work item is stale")
+	// ErrNotOurs says that another replica has the job, or that it was erased. The message
+	// is not settled: an ACK or a NAK would act on the message of its new holder.
+	ErrNotOurs = errors.New("another replica has the job, or it was erased")
+	// ErrShutdown is the cause of every context that ends because the process does.
+	ErrShutdown = errors.New("genbus is shutting down")
+)
+
+// WaitError keeps the message until the job's next step.
+type WaitError struct{ Until time.Time }
+
+func (e *WaitError) Error() string {
+	return "the job waits until " + e.Until.Format(time.RFC3339)
+}
+
+// Until keeps the message until at.
+func Until(at time.Time) error { return &WaitError{Until: at} }
+
+// For is Until, from now.
+func For(d time.Duration) error { return Until(time.Now().Add(d)) }
+
+// Waits reports whether an outcome keeps the message.
+func Waits(outcome error) bool {
+	_, waits := errors.AsType[*WaitError](outcome)
+	return waits
+}
+
+// ReturnError gives the message to any replica, after a delay.
+type ReturnError struct{ Delay time.Duration }
+
+func (e *ReturnError) Error() string { return fmt.Sprintf("the message is returned after %s", e.Delay) }
+
+// Return gives the message to another replica at once.
+func Return() error { return &ReturnError{} }
+
+// ReturnAfter gives the message to any replica, later. A delayed message still counts as
+// pending, so this is for rare cases.
+func ReturnAfter(d time.Duration) error { return &ReturnError{Delay: d} }
+
+// FetchWait bounds one fetch. It is short because a stop waits for the fetch to end by
+// itself: a pull request that is abandoned early stays at the server for a moment, and
+// what is returned then would come to this process again.
+const FetchWait = time.Second
+
+// Unjudged gives a job to another replica, because this one must not judge it by its
+// clock. The delay outlives a fetch that is under way here; no other follows it.
+func Unjudged() error { return ReturnAfter(2 * FetchWait) }
+
+const (
+	// Retry is the wait after a step that failed.
+	Retry = time.Second
+	// CommitTimeout bounds one write; the step is taken again after it.
+	CommitTimeout = 30 * time.Second
+	// RoomAgain is the wait before a submission that the log had no room for is tried again.
+	RoomAgain = 5 * time.Second
+	// SecondLook is the wait before a work item is believed to be stale, or a log or a
+	// body to be lost. They are read from their leader, but one that has just lost the
+	// lead may answer once more.
+	SecondLook = 5 * time.Second
+)
+
+// Jittered varies d by up to the given part, either way.
+func Jittered(d time.Duration, part float64) time.Duration {
+	return d + time.Duration((2*rand.Float64()-1)*part*float64(d))
+}
+
+// Soon is the next look of a job that waits for an upstream: not at once, and spread over
+// the many that wait for the same moment.
+func Soon(at time.Time) time.Time {
+	if least := time.Now().Add(Retry / 2); at.Before(least) {
+		at = least
+	}
+	return at.Add(rand.N(Retry / 4))
+}
+
+// Earliest is at, or just after the first of the limits that passes before it; a limit may
+// be nil.
+func Earliest(at time.Time, limits ...*timestamppb.Timestamp) time.Time {
+	for _, limit := range limits {
+		if limit != nil && limit.AsTime().Before(at) {
+			at = limit.AsTime().Add(time.Millisecond)
+		}
+	}
+	return at
+}
+
+// NotStarted says which start deadline a job has missed; nil for a job that was started,
+// and for one that has time.
+func NotStarted(job task.Job, now time.Time) *fault.Error {
+	if by, waits := task.StartBy(job); !waits || now.Before(by) {
+		return nil
+	}
+	if at := job.GetExpiresAt(); at != nil && !now.Before(at.AsTime()) {
+		return fault.New(fault.Expired, "job %s was not started before its expires_at", job.GetId())
+	}
+	return fault.New(fault.QueueTimeout, "job %s waited longer than the queue timeout of route %s", job.GetId(), job.GetExecution().GetRoute())
+}
+
+// OutcomeUnknown reports whether the upstream may have a task without anyone knowing it. A
+// task stays bound once it is submitted, and its id is known then.
+func OutcomeUnknown(job task.Job) bool {
+	x := job.GetExecution()
+	return x.GetPhase() == genbusv1.JobPhase_JOB_PHASE_SUBMITTING || x.GetPhase() == genbusv1.JobPhase_JOB_PHASE_QUEUED && x.GetBound()
+}

@@ -1,0 +1,125 @@
+package hold
+
+import (
+	"context"
+	"hash/maphash"
+	"sync"
+	"time"
+
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// Held is a job whose message this process holds. Its methods are safe for concurrent
+// use, and do not wait.
+type Held interface {
+	// Hold is what is known of the job.
+	Hold() *Job
+	// Extend extends the AckWait of the message.
+	Extend()
+	// Confirm has the job read its log again.
+	Confirm()
+	// HandOver returns the message as soon as no call is in hand.
+	HandOver()
+}
+
+// shards spread the extensions of very many held messages over the third of AckWait, and
+// the lock over the jobs.
+const shards = 32
+
+// registry knows what this process holds, by job id.
+type registry struct {
+	seed   maphash.Seed
+	shards [shards]shard
+}
+
+type shard struct {
+	mu   sync.Mutex
+	jobs map[string]Held
+}
+
+func newRegistry() *registry {
+	r := &registry{seed: maphash.MakeSeed()}
+	for i := range r.shards {
+		r.shards[i].jobs = map[string]Held{}
+	}
+	return r
+}
+
+func (r *registry) shard(id string) *shard {
+	return &r.shards[maphash.String(r.seed, id)%shards]
+}
+
+// add registers a job, or returns the one that is held under the id already.
+func (r *registry) add(id string, j Held) (held Held, added bool) {
+	s := r.shard(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if old, ok := s.jobs[id]; ok {
+		return old, false
+	}
+	s.jobs[id] = j
+	return j, true
+}
+
+func (r *registry) remove(id string) {
+	s := r.shard(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.jobs, id)
+}
+
+func (r *registry) get(id string) Held {
+	s := r.shard(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.jobs[id]
+}
+
+// all copies a shard's jobs, so that nothing is called under the lock.
+func (s *shard) all() []Held {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]Held, 0, len(s.jobs))
+	for _, j := range s.jobs {
+		out = append(out, j)
+	}
+	return out
+}
+
+func (r *registry) each(f func(Held)) {
+	for i := range r.shards {
+		for _, j := range r.shards[i].all() {
+			f(j)
+		}
+	}
+}
+
+// keepExtending extends every held message each period, a shard at a time, until ctx ends.
+func (r *registry) keepExtending(ctx context.Context, period time.Duration) {
+	ticker := time.NewTicker(period / shards)
+	defer ticker.Stop()
+	for i := 0; ; i = (i + 1) % shards {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			for _, j := range r.shards[i].all() {
+				j.Extend()
+			}
+		}
+	}
+}
+
+// notice is the observer of the log: an end, or a write of another replica, makes the
+// holder read. Our own progress is no news.
+func (r *registry) notice(writer string) func(tasklog.Notice) {
+	return func(n tasklog.Notice) {
+		if n.Writer == writer && !task.TerminalWord(n.Status) {
+			return
+		}
+		if j := r.get(n.Name.ID); j != nil {
+			j.Confirm()
+		}
+	}
+}

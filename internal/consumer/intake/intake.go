@@ -1,0 +1,268 @@
+// Package intake takes the requests of the inbox to admission. What may be accepted later
+// stays in the inbox; what never will becomes a dead letter.
+package intake
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/consumer/hold"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/natsreq"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+const (
+	// Slots is how many requests of a kind one process has in hand.
+	Slots = 64
+	// maxHeld is how many requests may wait for room, a delayed NAK being pending. All
+	// replicas share it, so that it is the backlog with which one tenant at its limits does
+	// not keep out the others.
+	maxHeld = 20_000
+	// AckWait is when a request that a dead replica held comes to another one, longer than
+	// any live one holds it: Timeout has room for an admission and for a dead letter after
+	// it, and confirmTimeout is what a confirmed ACK may take in addition.
+	AckWait = 20 * time.Second
+	// Timeout bounds the work on one request.
+	Timeout        = 15 * time.Second
+	confirmTimeout = 3 * time.Second
+	// uploadWait is how long a request waits for a slot to read its upload; then it goes
+	// back, so that those who need none are not kept out.
+	uploadWait = 5 * time.Second
+)
+
+// Options are the parts that an Intake works with. All are required.
+type Options struct {
+	Holder    *hold.Holder
+	Uploads   *natsreq.Uploads
+	Admission *admission.Admission
+}
+
+// Intake takes the requests of one kind. Slots is how many it can have in hand.
+type Intake struct {
+	Options
+	kind subject.Kind
+	// missed are messages whose upload was gone.
+	missed seenSet
+}
+
+// New returns the intake of a kind.
+func New(kind subject.Kind, o Options) *Intake { return &Intake{Options: o, kind: kind} }
+
+// Durable is the durable consumer of the inbox.
+func (in *Intake) Durable() (stream string, cfg jetstream.ConsumerConfig) {
+	names := in.Holder.Broker.Names()
+	return names.Requests(), jetstream.ConsumerConfig{
+		Durable:       subject.IntakeDurable(in.kind),
+		FilterSubject: names.RequestPattern(in.kind),
+		AckPolicy:     jetstream.AckExplicitPolicy,
+		AckWait:       AckWait,
+		MaxDeliver:    -1,
+		MaxAckPending: maxHeld,
+	}
+}
+
+// Take admits a request that was fetched. release is called when its slot is free.
+func (in *Intake) Take(m jetstream.Msg, release func()) {
+	in.Holder.Jobs.Go(func() {
+		defer release()
+		d, err := hold.NewDelivery(in.Holder.Broker.Conn(), m)
+		if err != nil {
+			in.Holder.Logger.Error("a message that is no delivery", "subject", m.Subject(), telemetry.KeyError, err)
+			return
+		}
+		ctx, cancel := context.WithTimeoutCause(in.Holder.Working, Timeout, errors.New("admission timed out"))
+		defer cancel()
+		served, outcome := in.Admit(ctx, m)
+		if err := in.Settle(ctx, d, outcome, served); err != nil {
+			in.Holder.Logger.Warn("settle failed; the message will be redelivered", "subject", m.Subject(), telemetry.KeyError, err)
+		}
+	})
+}
+
+// Admit handles one request. What may be accepted later stays in the inbox; what
+// never will becomes a dead letter. served is the upload of an accepted request,
+// which is of no use once its message is gone.
+func (in *Intake) Admit(ctx context.Context, m jetstream.Msg) (served *natsreq.Upload, outcome error) {
+	meta, err := m.Metadata()
+	if err != nil {
+		return nil, hold.ReturnAfter(time.Minute)
+	}
+	ctx, span := in.startSpan(telemetry.ExtractHeader(ctx, m.Headers()), meta.Sequence.Stream)
+	r, err := natsreq.Decode(in.Holder.Broker.Names(), m.Subject(), m.Headers(), m.Data())
+	source := admission.ByInbox(meta.Stream, meta.Sequence.Stream, meta.Timestamp)
+	r.Source = &source
+	if err == nil {
+		err = in.accept(ctx, &r, meta)
+	}
+	endSpan(span, err)
+	if err == nil {
+		return r.Upload, nil
+	}
+	f := fault.From(err)
+	if natsreq.Again(f) || f.Code == fault.InputLost && in.missed.first(meta.Sequence.Stream) {
+		in.Holder.Logger.Debug("a request waits in the inbox", "subject", m.Subject(), "sequence", meta.Sequence.Stream, "code", f.Code)
+		return nil, hold.ReturnAfter(waitAgain(f, meta.NumDelivered))
+	}
+	return nil, in.refuse(ctx, m, meta, r.Request, f)
+}
+
+// accept brings a request to admission. What its tenant asks for too often is not
+// read first.
+func (in *Intake) accept(ctx context.Context, r *natsreq.Incoming, meta *jetstream.MsgMetadata) error {
+	if err := in.Admission.CheckRateLimit(r.Request); err != nil {
+		return err
+	}
+	release, err := in.Uploads.Complete(ctx, r, uploadWait)
+	defer release()
+	if err != nil {
+		return err
+	}
+	if r.Before, err = in.sourceBefore(ctx, r.Request, meta); err != nil {
+		return err
+	}
+	r.First = meta.NumDelivered == 1 && r.RequestID == ""
+	_, err = in.Admission.Admit(ctx, r.Request)
+	return err
+}
+
+// sourceBefore is what the version before made the id of a message of, where one of its
+// replicas may have admitted it: it was delivered before. It goes with the next release.
+func (in *Intake) sourceBefore(ctx context.Context, r admission.Request, meta *jetstream.MsgMetadata) (*admission.Source, error) {
+	if meta.NumDelivered < 2 || r.RequestID != "" {
+		return nil, nil //nolint:nilnil // there is none, and it is not missed
+	}
+	s, err := in.Holder.Broker.Stream(ctx, meta.Stream)
+	if err != nil {
+		return nil, fault.New(fault.BrokerUnavailable, "nothing was accepted: %s", broker.Reason(err)).Because(err).WithRetryAfter(time.Second)
+	}
+	source := admission.ByInboxBefore(meta.Stream, s.CachedInfo().Created, meta.Sequence.Stream, meta.Timestamp)
+	return &source, nil
+}
+
+// waitAgain is how long a request waits until it is tried again. What waits for
+// room does so longer each time, up to a minute: thousands may.
+func waitAgain(f *fault.Error, deliveries uint64) time.Duration {
+	wait := max(f.RetryAfter, time.Second)
+	switch f.Code {
+	case fault.QueueFull, fault.TenantFull, fault.StorageFull, fault.DeadLettersFull:
+		wait = min(wait<<min(deliveries-1, 6), max(wait, time.Minute))
+		return wait - rand.N(wait/4) // so that they do not come back all at once
+	default:
+		return wait
+	}
+}
+
+// refuse keeps the message as a dead letter, and tells the followers of its id, where
+// the log has room, unless the id is that of a job that was accepted.
+func (in *Intake) refuse(ctx context.Context, m jetstream.Msg, meta *jetstream.MsgMetadata, r admission.Request, f *fault.Error) error {
+	subj, seq, id := fault.Clip(m.Subject(), maxText), meta.Sequence.Stream, r.JobID()
+	in.Holder.Logger.Warn("a request was refused", "subject", fault.Clip(subj, maxShown), "sequence", seq, "job_id", id, "code", f.Code, "error", fault.Clip(f.Message, maxShown))
+	letter := &genbusv1.DeadLetter{
+		Error: f.TaskError(), Id: id, Kind: string(in.kind), Tenant: fault.Clip(r.Tenant, maxText), Subject: subj, Data: m.Data(), Headers: headers(m),
+	}
+	if err := in.Holder.Letters.Reject(ctx, letter, seq, meta.Timestamp); err != nil {
+		in.Holder.Logger.Error("a dead letter could not be written", "subject", fault.Clip(subj, maxShown), "sequence", seq, telemetry.KeyError, err)
+		return hold.ReturnAfter(10 * time.Second)
+	}
+	if id == "" {
+		return nil
+	}
+	err := in.RecordRefusal(ctx, r, id, f)
+	if errors.Is(err, errNoRoom) {
+		// The letter is the record. Given back, the message would be stored as another
+		// letter each time, for as long as the log is full.
+		in.Holder.Logger.Warn("a refusal is not recorded", "job_id", id, telemetry.KeyError, err)
+		return nil
+	}
+	if err != nil {
+		in.Holder.Logger.Warn("a refusal could not be recorded", "job_id", id, telemetry.KeyError, err)
+		return hold.ReturnAfter(10 * time.Second)
+	}
+	return nil
+}
+
+// Bounds of what a letter has of its message beside the data, in bytes. What is no
+// UTF-8 is mended besides: no letter could hold it, and without one its message
+// would never leave the inbox. No legal name is mended or cut, and none that was
+// becomes legal.
+const (
+	maxHeaderKey = 256
+	maxText      = 4 << 10 // the tenant, the subject, and each value of a header
+	maxShown     = 256     // of the subject and the error, in the log
+)
+
+func headers(m jetstream.Msg) []*genbusv1.Header {
+	out := make([]*genbusv1.Header, 0, len(m.Headers()))
+	for k, v := range m.Headers() {
+		out = append(out, &genbusv1.Header{Key: fault.Clip(k, maxHeaderKey), Values: valid(v)})
+	}
+	return out
+}
+
+func valid(values []string) []string {
+	out := make([]string, 0, len(values))
+	for _, v := range values {
+		out = append(out, fault.Clip(v, maxText))
+	}
+	return out
+}
+
+// errNoRoom says that the log is kept for the jobs that it has accepted.
+var errNoRoom = errors.New("the task log has no room for it")
+
+// RecordRefusal ends an id that no job has, with one event. An id that is a job's
+// is left alone: its work item may be stored although its log is still empty.
+func (in *Intake) RecordRefusal(ctx context.Context, r admission.Request, id string, f *fault.Error) error {
+	if f.Code == fault.IdempotencyKeyReused {
+		return nil
+	}
+	item := &genbusv1.WorkItem{
+		Id: id, Kind: string(in.kind), Tenant: r.Tenant, RequestId: fault.Clip(r.RequestID, 255), AcceptedAt: timestamppb.Now(),
+	}
+	current, err := in.Holder.Log.Get(ctx, hold.Name(item))
+	if errors.Is(err, tasklog.ErrNotFound) {
+		if _, err := in.Holder.Queue.Find(ctx, hold.Name(item)); !errors.Is(err, broker.ErrNoMessage) {
+			return err // nil: a job was accepted under the id
+		}
+		end := task.FailedAtOnce(item, time.Now(), f.TaskError())
+		release, ok := in.Holder.Log.RoomForEnd(ctx, end)
+		if !ok {
+			return errNoRoom // anyone who may publish can send what is refused
+		}
+		defer release()
+		current, err = in.Holder.Log.CommitOrCurrent(ctx, end, 0)
+	}
+	if err != nil || !current.Terminal() {
+		return err
+	}
+	return in.Holder.Log.Finish(ctx, current)
+}
+
+// startSpan begins the span of a message from the inbox.
+func (in *Intake) startSpan(ctx context.Context, sequence uint64) (context.Context, trace.Span) {
+	return hold.Tracer(in.Holder.Tracing).Start(ctx, "genbus.inbox "+string(in.kind), trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes( //nolint:spancheck // the caller ends it
+		attribute.Int64("genbus.sequence", int64(sequence))))
+}
+
+// endSpan ends the span of a message from the inbox. A look at one that is to wait is left
+// out: the same message is looked at again every second.
+func endSpan(span trace.Span, err error) {
+	if f := fault.From(err); err != nil && natsreq.Again(f) && f.Code != fault.AcceptanceUnknown {
+		return
+	}
+	hold.EndSpan(span, err)
+}

@@ -1,0 +1,40 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/genbus/genbus/internal/consumer/hold"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// TestAWaitingRequestHasNoSpanForEachLook: the inbox is looked at again and again
+// while the queue is full.
+func TestAWaitingRequestHasNoSpanForEachLook(t *testing.T) {
+	t.Parallel()
+	spans := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+	t.Cleanup(func() { _ = provider.Shutdown(context.WithoutCancel(t.Context())) })
+	h := hold.New(t.Context(), t.Context(), hold.Options{Tracing: telemetry.Tracing{Provider: provider}})
+	in := New(subject.Video, Options{Holder: h})
+	for _, tt := range []struct {
+		err  error
+		want int
+	}{
+		{nil, 1}, {fault.New(fault.QueueFull, "full"), 0}, {errors.New("no answer"), 0},
+		{fault.New(fault.AcceptanceUnknown, "who knows"), 1}, {fault.New(fault.ModelNotFound, "no such model"), 1},
+	} {
+		spans.Reset()
+		_, span := in.startSpan(t.Context(), 7)
+		endSpan(span, tt.err)
+		if got := len(spans.GetSpans()); got != tt.want {
+			t.Errorf("%v: %d spans, want %d", tt.err, got, tt.want)
+		}
+	}
+}

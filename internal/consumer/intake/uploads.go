@@ -1,0 +1,63 @@
+package intake
+
+import (
+	"context"
+	"sync"
+
+	"github.com/genbus/genbus/internal/consumer/hold"
+	"github.com/genbus/genbus/internal/natsreq"
+)
+
+// Settle settles a message of the inbox, and removes the upload of one that was
+// accepted.
+//
+// The ack comes first, and is confirmed: then the message is gone for good, and no
+// later delivery misses the upload. In the other order a lost ack would bring the
+// message of an accepted job back without its request, as a dead letter. Where the
+// confirmation does not come, the upload stays until its bucket's TTL, and a
+// redelivery attaches to the job.
+func (in *Intake) Settle(ctx context.Context, d hold.Delivery, outcome error, served *natsreq.Upload) error {
+	if served == nil {
+		return d.Settle(outcome)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), confirmTimeout)
+	defer cancel()
+	if err := d.SettleConfirmed(ctx, outcome); err != nil {
+		return err
+	}
+	in.Uploads.Remove(ctx, served)
+	return nil
+}
+
+// seenSet remembers messages of the inbox whose upload was gone when it was to be
+// read.
+//
+// A message may be in two hands: it is given to a second one when the first takes
+// longer than AckWait, which is short for a moment after a start. The first may then
+// accept it, have its ack confirmed and remove the upload while the second is about
+// to read. So whoever misses an upload for the first time gives the message back: one
+// that was acknowledged does not come again, and one that does has lost its upload.
+type seenSet struct {
+	mu   sync.Mutex
+	seqs map[uint64]struct{}
+}
+
+// maxSeen bounds what is remembered of messages that never come again. Those
+// that are forgotten are given back once more.
+const maxSeen = 10_000
+
+// first reports whether a message is seen for the first time, and forgets one that
+// is not.
+func (s *seenSet) first(seq uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, seen := s.seqs[seq]; seen {
+		delete(s.seqs, seq)
+		return false
+	}
+	if s.seqs == nil || len(s.seqs) == maxSeen {
+		s.seqs = map[uint64]struct{}{}
+	}
+	s.seqs[seq] = struct{}{}
+	return true
+}

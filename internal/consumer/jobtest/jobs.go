@@ -1,0 +1,207 @@
+package jobtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// Publish puts a request into the inbox and returns the id that its job has.
+func Publish(t testing.TB, b *broker.Broker, kind subject.Kind, requestID string, m proto.Message) string {
+	t.Helper()
+	data, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg := nats.NewMsg(b.Names().Request(kind, "acme"))
+	msg.Data = data
+	if _, err := b.Publish(t.Context(), msg); err != nil {
+		t.Fatal(err)
+	}
+	return subject.JobID(kind, "acme", "request\x00"+requestID)
+}
+
+// VideoRequest is a request of the inbox.
+func VideoRequest(requestID, model, prompt string) *genbusv1.VideoRequest {
+	return &genbusv1.VideoRequest{RequestId: requestID, Body: &genbusv1.VideoRequest_Video{Video: &genbusv1.VideoGeneration{Model: model, Prompt: prompt}}}
+}
+
+// Follow collects a job's events until its end, or until the last is as wanted.
+func Follow(t testing.TB, l *tasklog.Log, id string, until ...genbusv1.JobPhase) []tasklog.Entry {
+	t.Helper()
+	kind, _ := subject.KindOf(id)
+	ctx, cancel := context.WithTimeout(t.Context(), Patience)
+	defer cancel()
+	var out []tasklog.Entry
+	for {
+		for e, err := range l.Follow(ctx, subject.TaskName{Kind: kind, Tenant: "acme", ID: id}, uint64(len(out))) {
+			if errors.Is(err, tasklog.ErrNotFound) {
+				break // not admitted yet
+			}
+			if err != nil {
+				t.Fatalf("after %s: %v", Phases(out), err)
+			}
+			out = append(out, e)
+			for _, p := range until {
+				if e.Job.GetExecution().GetPhase() == p {
+					return out
+				}
+			}
+		}
+		if len(out) > 0 {
+			return out
+		}
+		if err := broker.Wait(ctx, 10*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Phases are the words of the phases that a job went through.
+func Phases(entries []tasklog.Entry) string {
+	var out []string
+	for _, e := range entries {
+		word := strings.ToLower(strings.TrimPrefix(e.Job.GetExecution().GetPhase().String(), "JOB_PHASE_"))
+		if len(out) == 0 || out[len(out)-1] != word {
+			out = append(out, word)
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// Last is the end of a job.
+func Last(entries []tasklog.Entry) tasklog.Entry { return entries[len(entries)-1] }
+
+// DeadLetters reads the letters of jobs and of rejected requests.
+func DeadLetters(t testing.TB, b *broker.Broker) []*genbusv1.DeadLetter {
+	t.Helper()
+	return append(lettersIn(t, b, b.Names().Dead()), lettersIn(t, b, b.Names().Rejected())...)
+}
+
+func lettersIn(t testing.TB, b *broker.Broker, stream string) []*genbusv1.DeadLetter {
+	t.Helper()
+	s, err := b.JetStream().Stream(t.Context(), stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.OrderedConsumer(t.Context(), jetstream.OrderedConsumerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := int(s.CachedInfo().State.Msgs)
+	out := make([]*genbusv1.DeadLetter, 0, n)
+	for range n {
+		m := brokertest.Next(t, c)
+		letter := &genbusv1.DeadLetter{}
+		if err := proto.Unmarshal(m.Data(), letter); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, letter)
+	}
+	return out
+}
+
+// VideoID is the id of the job of a request.
+func VideoID(request string) string {
+	return subject.JobID(subject.Video, "acme", "request\x00"+request)
+}
+
+// VideoOf is the task of an entry.
+func VideoOf(e tasklog.Entry) *genbusv1.VideoTask {
+	v, _ := e.Job.(*genbusv1.VideoTask)
+	return v
+}
+
+// Transition is one step in the past of a task.
+type Transition func(v *genbusv1.VideoTask, now time.Time) (task.Event, error)
+
+// PastOf writes the log of a task as its earlier holders left it.
+func PastOf(t testing.TB, l *tasklog.Log, item *genbusv1.WorkItem, past ...Transition) tasklog.Entry {
+	t.Helper()
+	e, err := l.Commit(t.Context(), task.FromWork(item), 0)
+	for _, step := range past {
+		if err != nil {
+			t.Fatal(err)
+		}
+		var next task.Event
+		if next, err = step(VideoOf(e), time.Now()); err == nil {
+			e, err = l.Commit(t.Context(), next, e.Seq)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// PastItem is the work item that a task with a past came from.
+func PastItem(request string) *genbusv1.WorkItem {
+	return &genbusv1.WorkItem{
+		Id: VideoID(request), Kind: "video", Tenant: "acme", Route: config.SandboxVideoRoute, Model: "sandbox-video", Protocol: "primary",
+		Fingerprint: []byte("fp"), AcceptedAt: timestamppb.Now(),
+	}
+}
+
+// ItemOf is a work item whose fingerprint is that of its prompt.
+func ItemOf(request, route, prompt string) *genbusv1.WorkItem {
+	return &genbusv1.WorkItem{
+		Id: VideoID(request), Kind: "video", Tenant: "acme", Route: route, Model: "sandbox-video", Protocol: "primary", RequestId: request,
+		Fingerprint: []byte(prompt), Body: fmt.Appendf(nil, `{"model":"sandbox-video","prompt":%q}`, prompt), AcceptedAt: timestamppb.Now(),
+	}
+}
+
+// Forerunner is the log as another replica writes it.
+func Forerunner(t testing.TB, b *broker.Broker) *tasklog.Log {
+	return tasklog.New(tasklog.Options{Broker: b, Metrics: telemetry.NewMetrics("test"), Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
+}
+
+// CompletedUpstream is the past of a task whose upstream has finished it, and
+// whose copy has the given time left.
+func CompletedUpstream(left time.Duration) []Transition {
+	return []Transition{
+		func(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
+			return task.Submitting(v, now, task.Submission{Upstream: config.SandboxUpstream, Until: now, Deadline: now.Add(-time.Minute)})
+		},
+		func(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
+			return task.Submitted(v, now, task.Receipt{UpstreamID: "up_1", Status: "queued"})
+		},
+		func(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
+			return task.Archiving(v, now, now.Add(left), "completed", nil)
+		},
+	}
+}
+
+// Upload stores a video request, and gives the message that names it.
+func Upload(t testing.TB, b *broker.Broker, word, model string) *genbusv1.VideoRequest {
+	t.Helper()
+	ref := brokertest.Upload(t, b.JetStream(), "acme", word, VideoRequest(word, model, "a cat"))
+	return &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Stored{Stored: ref}}
+}
+
+// InboxLeft counts the requests that are not settled.
+func InboxLeft(t testing.TB, b *broker.Broker) uint64 {
+	t.Helper()
+	s, err := b.Stream(t.Context(), b.Names().Requests())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.CachedInfo().State.Msgs
+}

@@ -1,0 +1,223 @@
+package consumer
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// lateHolder is a replica that holds one job, does not extend its message, hears of no
+// other replica, and stalls in a step until goOn.
+type lateHolder struct {
+	*replica
+	t        *testing.T
+	job      tasklog.Entry // as the replica has read it
+	settled  *nats.Subscription
+	goOn     func()
+	released chan struct{}
+}
+
+// holdLate has the replica take the job of an item, and waits until it stalls. stalls makes
+// a step of the replica call its argument.
+func holdLate(t *testing.T, r *replica, item *genbusv1.WorkItem, stalls func(stall func())) *lateHolder {
+	t.Helper()
+	h := &lateHolder{replica: r, t: t, job: pastOf(t, forerunner(t, r.Broker), item)}
+	putItem(t, r.Broker, item)
+	stalled, goOn := make(chan struct{}), make(chan struct{})
+	h.goOn = sync.OnceFunc(func() { close(goOn) })
+	t.Cleanup(h.goOn)
+	stalls(sync.OnceFunc(func() {
+		close(stalled)
+		<-goOn
+	}))
+	h.released = stallingHolder(t, r, routeID{subject.Video, config.SandboxVideoRoute})
+	await(t, "the late holder stalls", stalled)
+	var err error
+	if h.settled, err = r.Broker.Conn().SubscribeSync(replies(r.holder)[0]); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// beforeLetter stalls a replica after it has read its task as queued.
+func (r *replica) beforeLetter(stall func()) {
+	reserve := r.videos.ReserveLetter
+	r.videos.ReserveLetter = func(ctx context.Context, tenant string) (func(), error) {
+		stall()
+		return reserve(ctx, tenant)
+	}
+}
+
+// beforePutBack stalls a replica between its event and its item that waits.
+func (r *replica) beforePutBack(stall func()) {
+	putBack := r.videos.PutBack
+	r.videos.PutBack = func(ctx context.Context, e tasklog.Entry, item *genbusv1.WorkItem, seq uint64) error {
+		stall()
+		return putBack(ctx, e, item, seq)
+	}
+}
+
+// settlement has the late holder go on, and gives what it then tells the broker of its
+// message.
+func (h *lateHolder) settlement() (orders []string) {
+	h.t.Helper()
+	h.goOn()
+	await(h.t, "the late holder", h.released)
+	h.holder.Jobs.Wait()
+	if err := h.Broker.Conn().Flush(); err != nil {
+		h.t.Fatal(err)
+	}
+	for {
+		m, err := h.settled.NextMsg(time.Millisecond) // what was sent is here since the flush
+		if err != nil {
+			return orders
+		}
+		orders = append(orders, string(m.Data))
+	}
+}
+
+// stillInLine checks that the job has its item in line, after what the late holder has
+// told the broker.
+func (h *lateHolder) stillInLine(orders []string) {
+	h.t.Helper()
+	// Asked for its answer, the broker has dealt with all that came before.
+	if _, err := h.Broker.Conn().Request(h.settled.Subject, []byte("+WPI"), patience); err != nil {
+		h.t.Fatal(err)
+	}
+	if _, err := h.Broker.Last(h.t.Context(), h.Broker.Names().Work(), h.Broker.Names().WorkAnyRoute(subject.Video, "acme", h.job.Job.GetId())); err != nil {
+		h.t.Fatalf("the item of the new holder: %v, after %v", err, orders)
+	}
+}
+
+// queuedItem is the work item of a task that no one has begun with.
+func queuedItem(request string) *genbusv1.WorkItem {
+	item := pastItem(request)
+	item.Body = []byte(`{"model":"sandbox-video","prompt":"a cat"}`)
+	return item
+}
+
+// TestSweeperAndHolder: whoever is first wins, and the other one stops: a job that
+// was ended is not submitted, and one that is being submitted is not ended.
+func TestSweeperAndHolder(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		up := newSandbox(t)
+		r := idleReplica(t, open(t), testConfig(t, up.URL()))
+		t.Run("the sweeper is first", func(t *testing.T) {
+			item := queuedItem("swept")
+			item.QueueDeadline = timestamppb.New(time.Now().Add(time.Hour))
+			late := holdLate(t, r, item, r.beforeLetter)
+			if _, err := r.sweeper.Check(t.Context(), late.job.Name(), item.GetQueueDeadline().AsTime()); err != nil {
+				t.Fatal(err)
+			}
+			if orders := late.settlement(); !slices.Equal(orders, []string{"+ACK"}) {
+				t.Errorf("the holder of an ended job: %v", orders)
+			}
+			end := last(follow(t, r.log, item.GetId()))
+			if end.Job.GetError().GetCode() != "queue_timeout" || up.Sandbox.Stats().Creates != 0 {
+				t.Errorf("ended %v after %d creates", end.Job.GetError(), up.Sandbox.Stats().Creates)
+			}
+		})
+		t.Run("the holder is first", func(t *testing.T) { holderFirst(t, r) })
+	})
+}
+
+// holderFirst commits that it submits, and then that the upstream refused for now:
+// the job has begun, so its start deadline means nothing.
+func holderFirst(t *testing.T, r *replica) {
+	t.Helper()
+	item := pastItem("held")
+	item.QueueDeadline = timestamppb.New(time.Now().Add(-time.Millisecond))
+	e := pastOf(t, forerunner(t, r.Broker), item, submittingTo(config.SandboxUpstream))
+	r.notSwept(t, e)
+	next, err := requeued(videoOf(e), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, err = r.log.Commit(t.Context(), next, e.Seq); err != nil {
+		t.Fatal(err)
+	}
+	r.notSwept(t, e)
+}
+
+// notSwept checks that the sweeper leaves a job alone.
+func (r *replica) notSwept(t *testing.T, e tasklog.Entry) {
+	t.Helper()
+	if _, err := r.sweeper.Check(t.Context(), e.Name(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if current, err := r.log.Get(t.Context(), e.Name()); err != nil || current.Seq != e.Seq {
+		t.Errorf("a job in %s was ended: %v, %v", e.Job.GetExecution().GetPhase(), current.Job, err)
+	}
+}
+
+// atItsBound is a replica with a bound of one letter, in which the tenant has that letter.
+func atItsBound(t *testing.T, b *broker.Broker, url string) *replica {
+	t.Helper()
+	r := idleReplica(t, b, testConfig(t, url, boundOf(1)))
+	letter := &genbusv1.DeadLetter{Kind: "video", Tenant: "acme", Id: "old", Error: &genbusv1.TaskError{Code: "poisoned"}}
+	if err := r.holder.Letters.DeadLetters.Put(t.Context(), letter, "old", "x"); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestALateHolderTakesNoItemAway: a replica that has read a task as queued, and stalls
+// until another one was given the item and has submitted it, finds no room for a letter.
+// The item is the other's.
+func TestALateHolderTakesNoItemAway(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b, up := open(t), newSlowUpstream(t)
+		one := atItsBound(t, open(t), up.url)
+		late := holdLate(t, one, queuedItem("one"), one.beforeLetter)
+		r := newReplica(t, b, testConfig(t, up.url, boundOf(0)))
+		r.eventually(t, "the other replica polls", func() bool { return up.number(func() int { return up.reads }) > 0 })
+		orders := late.settlement()
+		late.stillInLine(orders)
+		if n := countOn(t, b, b.Names().Wait(), ">"); len(orders) != 0 || n != 0 {
+			t.Errorf("the late holder: %v, and %d items wait", orders, n)
+		}
+		close(up.done)
+		doneOnce(t, b, last(follow(t, r.log, late.job.Job.GetId())))
+		up.askedOnce(t, 1, 0)
+	})
+}
+
+// TestALateHolderThatHasLetGo stalls between its event and its item that waits. Another
+// replica, which knows of no bound, is given the item in line: it does not submit from
+// that one, so that the late ack takes nothing away.
+func TestALateHolderThatHasLetGo(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b, up := open(t), newSlowUpstream(t)
+		one := atItsBound(t, open(t), up.url)
+		late := holdLate(t, one, queuedItem("one"), one.beforePutBack)
+		if e, err := one.log.Get(t.Context(), late.job.Name()); err != nil || !e.Job.GetExecution().GetLeftLine() {
+			t.Fatalf("the late holder has not let go: %v, %v", e.Job, err)
+		}
+		r := newReplica(t, b, testConfig(t, up.url, boundOf(0)))
+		r.eventually(t, "the other replica polls", func() bool { return up.number(func() int { return up.reads }) > 0 })
+		orders := late.settlement()
+		if !slices.Equal(orders, []string{"+ACK"}) {
+			t.Errorf("the late holder: %v", orders)
+		}
+		late.stillInLine(orders)
+		close(up.done)
+		doneOnce(t, b, last(follow(t, r.log, late.job.Job.GetId())))
+		r.noItems(t, late.job.Name())
+		up.askedOnce(t, 1, 0)
+	})
+}

@@ -1,0 +1,250 @@
+package rescue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/consumer/hold"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/queue"
+	"github.com/genbus/genbus/internal/routes"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// settlement settles jobs of one route that is not configured.
+type settlement struct {
+	holder *hold.Holder
+	routes *routes.Table
+	from   string        // the route's name
+	to     *config.Route // nil: the jobs end
+	out    *genbusv1.OrphansSettled
+	// erased are items whose jobs seem to be erased. They are looked at once more: a log's
+	// leader that has just lost the lead may answer once.
+	erased []queue.Item
+	again  bool // this is the second look
+}
+
+var (
+	// errMovedOn says that an orphan changed while it was settled: a replica works on it
+	// after all.
+	errMovedOn = errors.New("the job went on meanwhile: a replica works on it")
+	// errErased says that an item's job seems to be erased.
+	errErased = errors.New("the job seems to be erased")
+)
+
+// settle settles one job. An error of this job alone leaves its item where it is.
+func (s *settlement) settle(ctx context.Context, orphan queue.Item) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, hold.CommitTimeout, fmt.Errorf("settle %s: not done within %s", orphan.Subject, hold.CommitTimeout))
+	defer cancel()
+	n, err := s.holder.Queue.NameOf(orphan)
+	if err != nil {
+		return err
+	}
+	count, err := s.settleItem(ctx, n, orphan)
+	switch {
+	case err == nil:
+		*count++
+		return nil
+	case errors.Is(err, errErased) && !s.again:
+		s.erased = append(s.erased, orphan)
+		return nil
+	case ctx.Err() != nil || broker.Unavailable(err):
+		return err
+	}
+	s.holder.Logger.Warn("a job of a route that is not configured was left where it is", "subject", orphan.Subject, "error", err)
+	s.out.Left = append(s.out.Left, &genbusv1.OrphanLeft{Tenant: n.Tenant, Id: n.ID, Reason: err.Error()})
+	return nil
+}
+
+// lookAgain settles what seemed to be erased.
+func (s *settlement) lookAgain(ctx context.Context) error {
+	if len(s.erased) == 0 {
+		return nil
+	}
+	if err := broker.Wait(ctx, hold.SecondLook); err != nil {
+		return err
+	}
+	s.again = true
+	for _, orphan := range s.erased {
+		if err := s.settle(ctx, orphan); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settleItem moves a job to the other route, or ends it, and removes its item. It returns
+// what is to count the job.
+func (s *settlement) settleItem(ctx context.Context, n subject.WorkName, orphan queue.Item) (count *uint64, err error) {
+	item, err := orphan.Decode()
+	if err != nil {
+		count, err = &s.out.Ended, s.holder.FailUnreadable(ctx, n, orphan.Subject, orphan.Data, err)
+	} else {
+		count, err = s.settleJob(ctx, orphan, item)
+	}
+	if err != nil {
+		return nil, err
+	}
+	_, err = s.holder.Queue.Remove(ctx, orphan)
+	return count, err
+}
+
+// settleJob sees to it that a job can do without its orphaned item.
+func (s *settlement) settleJob(ctx context.Context, orphan queue.Item, item *genbusv1.WorkItem) (count *uint64, err error) {
+	current, means, err := s.holder.Log.Resolve(ctx, s.holder.Queue.LogItem(orphan, item))
+	switch {
+	case err != nil:
+		return nil, err
+	case means == tasklog.Removed:
+		return &s.out.Removed, nil
+	case means == tasklog.Stray && current.Job == nil:
+		if !s.again {
+			return nil, errErased
+		}
+		return &s.out.Removed, nil
+	case means == tasklog.Lost:
+		f := fault.New(fault.LogLost, "the log of job %s is gone, so it was not run", item.GetId())
+		if err := s.holder.Letters.Put(ctx, item, nil, f, "lost"); err != nil {
+			return nil, err
+		}
+		return &s.out.Ended, s.end(ctx, item, tasklog.Entry{}, f, true)
+	case current.Job == nil || !current.Terminal():
+		return s.goOn(ctx, orphan, item, current)
+	}
+	if _, unfound := task.Unfound(current.Job); unfound && task.SameRequest(item, current.Job.GetExecution()) {
+		if err := s.holder.Letters.PutUnfound(ctx, item, current.Job, fault.Code(current.Job.GetError().GetCode())); err != nil {
+			return nil, err
+		}
+	}
+	return &s.out.Removed, s.holder.Log.Finish(ctx, current)
+}
+
+// goOn moves a job that has not ended, or ends it, unless it goes on without this item.
+func (s *settlement) goOn(ctx context.Context, orphan queue.Item, item *genbusv1.WorkItem, current tasklog.Entry) (count *uint64, err error) {
+	elsewhere, err := s.isElsewhere(ctx, item, current)
+	if err != nil || elsewhere {
+		return &s.out.Removed, err
+	}
+	moves, err := s.moves(item, current.Job)
+	switch {
+	case err != nil:
+		return nil, err
+	case !moves:
+		return &s.out.Ended, s.endJob(ctx, item, current)
+	}
+	s.holder.Logger.Info("a job of a route that is not configured is moved", hold.Attrs(hold.Name(item), s.from, "to", s.to.Name)...)
+	return &s.out.Moved, s.holder.Queue.Reroute(ctx, orphan, item, current, s.to.Name)
+}
+
+// isElsewhere reports whether a job goes on without its orphaned item: the item is of
+// another request than the job, or its request has one on a route that is configured.
+func (s *settlement) isElsewhere(ctx context.Context, item *genbusv1.WorkItem, current tasklog.Entry) (bool, error) {
+	if current.Job != nil && !task.SameRequest(item, current.Job.GetExecution()) {
+		return true, nil
+	}
+	items, err := s.holder.Queue.Items(ctx, hold.Name(item))
+	for _, i := range items {
+		n, err := s.holder.Queue.NameOf(i)
+		if err != nil || !s.routes.Has(n.Kind, n.Route) {
+			continue
+		}
+		if other, err := i.Decode(); err == nil && task.SameRequest(other, item) {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+// moves reports whether an orphan goes on by the other route, or ends. job is nil where
+// the log does not have it yet. The error says why neither is done.
+//
+// One of which nothing can be at an upstream goes on if the route serves its model and
+// speaks its protocol: its body is written in it. So does a chat that was cut off, with
+// its next attempt. A video that its upstream has is only polled there, with the account
+// that its log names, if that is still configured. One whose submission has an unknown
+// outcome ends.
+func (s *settlement) moves(item *genbusv1.WorkItem, job task.Job) (bool, error) {
+	if s.to == nil {
+		return false, nil
+	}
+	if job == nil {
+		job = task.FromWork(item).Job
+	}
+	v, video := job.(*genbusv1.VideoTask)
+	polled := video && v.GetUpstreamTaskId() != ""
+	switch {
+	case video && !polled && !untouched(v):
+		return false, nil
+	case s.to.Protocol != item.GetProtocol():
+		return false, fmt.Errorf("route %s speaks protocol %q, and the job %q", s.to.Name, s.to.Protocol, item.GetProtocol())
+	case polled:
+		_, readable := s.routes.Client(v)
+		return readable, nil
+	case !s.to.Serves(item.GetModel()):
+		return false, fmt.Errorf("route %s does not serve the model %q", s.to.Name, item.GetModel())
+	}
+	return true, nil
+}
+
+// endJob ends a job whose route is gone. The request of one that may have been submitted,
+// or was, is kept.
+func (s *settlement) endJob(ctx context.Context, item *genbusv1.WorkItem, current tasklog.Entry) error {
+	f := orphanFault(current, item)
+	job := current.Job
+	if job == nil {
+		job = task.FromWork(item).Job
+	}
+	keep := f.Code == fault.SubmissionUnknown || upstreamID(job) != ""
+	if keep {
+		if err := s.holder.Letters.Put(ctx, item, current.Job, f, "orphan"); err != nil {
+			return err
+		}
+	}
+	return s.end(ctx, item, current, f, keep)
+}
+
+func orphanFault(current tasklog.Entry, item *genbusv1.WorkItem) *fault.Error {
+	if current.Job != nil && hold.OutcomeUnknown(current.Job) {
+		return fault.New(fault.SubmissionUnknown, "job %s was being submitted when route %s was removed", item.GetId(), item.GetRoute())
+	}
+	return fault.New(fault.UpstreamRemoved, "route %s of job %s is not configured any more", item.GetRoute(), item.GetId())
+}
+
+// end commits the end of a job as it was read, and not of what it has become since: a
+// replica that has carried it on may have an upstream's answer.
+func (s *settlement) end(ctx context.Context, item *genbusv1.WorkItem, current tasklog.Entry, f *fault.Error, letter bool) error {
+	e := task.FailedAtOnce(item, time.Now(), f.TaskError())
+	if current.Job != nil {
+		var err error
+		if e, err = task.Failed(current.Job, time.Now(), f.TaskError()); err != nil {
+			return err
+		}
+	}
+	ended, err := s.holder.Log.CommitOrCurrent(ctx, e, current.Seq)
+	if err != nil {
+		return err
+	}
+	if !ended.Terminal() {
+		return errMovedOn
+	}
+	level := slog.LevelInfo
+	if letter {
+		level = slog.LevelWarn
+	}
+	s.holder.Logger.Log(ctx, level, "a job of a route that is not configured ended", hold.EndAttrs(ended)...)
+	return s.holder.Log.Finish(ctx, ended)
+}
+
+// upstreamID is the upstream's id of a video, as far as the log knows it.
+func upstreamID(job task.Job) string {
+	v, _ := job.(*genbusv1.VideoTask)
+	return v.GetUpstreamTaskId()
+}

@@ -1,0 +1,79 @@
+package rescue
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/consumer/hold"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+)
+
+// stuckAfter is how long after its deadline a started job is looked for that
+// nobody has ended. Whoever holds it does so at the deadline, and a replica that takes
+// it over soon after.
+const stuckAfter = time.Minute
+
+// stuck says how a job ends that was started, is past its deadline, and has no work
+// item any more: GENBUS_WORK was purged or restored from an older backup, or it was
+// acknowledged by mistake. No replica is given the job any more. A replica that may still
+// hold it ends it in the same way at its next poll, and one of the two loses its
+// compare-and-set. nil: the job is not stuck, and is to be looked at again, unless
+// that is zero.
+func (s *Sweeper) stuck(ctx context.Context, e tasklog.Entry, now time.Time) (f *fault.Error, again time.Time, err error) {
+	by, started := task.EndBy(e.Job)
+	if !started {
+		return nil, time.Time{}, nil
+	}
+	if by = by.Add(stuckAfter); now.Before(by) {
+		return nil, by, nil
+	}
+	if c, ok := e.Job.(*genbusv1.Chat); ok && c.GetInline() {
+		return inlineFault(c), time.Time{}, nil
+	}
+	item, err := s.holder.Queue.Find(ctx, e.Name())
+	v, isVideo := e.Job.(*genbusv1.VideoTask)
+	switch {
+	case err == nil && isVideo && untouched(v) && s.holder.Queue.Waits(item):
+		return fault.New(fault.DeadlineExceeded, "job %s: its deadline has passed while it waited to be submitted again", e.Job.GetId()), time.Time{}, nil
+	case err == nil: // whoever is given it ends the job
+		return nil, now.Add(stuckAfter), nil
+	case !errors.Is(err, broker.ErrNoMessage):
+		return nil, time.Time{}, err
+	}
+	// An item goes after its job's end was stored: one that had just gone is no loss, and
+	// must leave no letter.
+	if current, err := s.holder.Log.Get(ctx, e.Name()); err != nil || current.Seq != e.Seq {
+		return nil, now, err
+	}
+	f = stuckFault(e.Job)
+	if v, ok := e.Job.(*genbusv1.VideoTask); ok && (f.Code == fault.SubmissionUnknown || v.GetExecution().GetUnconfirmed() != "") {
+		return f, time.Time{}, s.holder.Letters.Put(ctx, hold.WorkItemFromLog(v), v, f, "stranded")
+	}
+	return f, time.Time{}, nil
+}
+
+// inlineFault is how an inline chat ends whose end nobody has stored. It has no work
+// item, and its events are best effort: its caller may have had the whole reply, or the
+// replica has died with the chat.
+func inlineFault(c *genbusv1.Chat) *fault.Error {
+	return fault.New(fault.DeadlineExceeded, "the end of inline chat %s was not recorded, and its time is over; its caller may have had the whole reply", c.GetId())
+}
+
+func stuckFault(job task.Job) *fault.Error {
+	if hold.OutcomeUnknown(job) {
+		return fault.New(fault.SubmissionUnknown, "nobody can know whether upstream %s accepted job %s: its deadline has passed, and its work item is gone",
+			job.GetExecution().GetUpstream(), job.GetId())
+	}
+	return fault.New(fault.DeadlineExceeded, "job %s: its deadline has passed, its work item is gone, and nobody works on it", job.GetId())
+}
+
+// untouched reports whether nothing of a task can be at an upstream.
+func untouched(v *genbusv1.VideoTask) bool {
+	x := v.GetExecution()
+	return x.GetPhase() == genbusv1.JobPhase_JOB_PHASE_QUEUED && !x.GetBound()
+}

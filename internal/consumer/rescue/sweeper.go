@@ -1,0 +1,277 @@
+// Package rescue ends the jobs that no replica will end otherwise: those that were not
+// started by their deadline, and those that were started and have lost their work item.
+package rescue
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+	"unique"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/consumer/hold"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+const (
+	// maxDeadlines bounds the start deadlines that one process knows, and those of
+	// started jobs beside them, at some 150 bytes each.
+	maxDeadlines = 200_000
+	// recallAgain is the wait after the log could not be read for those that were
+	// forgotten.
+	recallAgain = time.Minute
+	// sweepSpread is how long after its deadline a job is ended at the latest, where
+	// the broker answers. Every replica picks its moment at random: mostly one of
+	// them has ended the job when the others come to it.
+	sweepSpread = 500 * time.Millisecond
+	// sweeps is how many jobs one process ends at a time.
+	sweeps = 8
+)
+
+// Sweeper ends the jobs that were not started by their deadline, whoever has their items;
+// and those that were started and are stuck. The log decides between it and a holder: one
+// of the two loses its compare-and-set, and stops.
+type Sweeper struct {
+	holder *hold.Holder
+
+	mu sync.Mutex
+	// starts are the times by which jobs are to be started, and ends those at which
+	// started ones are looked for. Neither pushes the other out.
+	starts, ends *deadlines
+	recalling    bool          // the log is being read for those that were forgotten
+	earlier      chan struct{} // has a token when there may be something to do earlier
+}
+
+// New returns a Sweeper, which observes the log by Notice.
+func New(holder *hold.Holder) *Sweeper {
+	return &Sweeper{holder: holder, starts: newDeadlines(maxDeadlines), ends: newDeadlines(maxDeadlines), earlier: make(chan struct{}, 1)}
+}
+
+// Notice is the observer of the log.
+func (s *Sweeper) Notice(n tasklog.Notice) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	to, at := s.look(n)
+	if to == nil {
+		s.starts.drop(n.Name.ID)
+		s.ends.drop(n.Name.ID)
+		s.ringForRoom()
+		return
+	}
+	// Clones: the name is a part of a message's memory.
+	s.put(to, deadline{at: at, tenant: unique.Make(strings.Clone(n.Name.Tenant)).Value(), id: strings.Clone(n.Name.ID)})
+}
+
+// look says when a job is to be looked at, and among which; nil for one that has ended.
+func (s *Sweeper) look(n tasklog.Notice) (among *deadlines, at time.Time) {
+	switch {
+	case !n.StartBy.IsZero():
+		return s.starts, n.StartBy
+	case !n.EndBy.IsZero():
+		return s.ends, n.EndBy.Add(stuckAfter)
+	case task.TerminalWord(n.Status):
+		return nil, time.Time{}
+	default: // the event is of an older version, which does not say; the log does
+		return s.ends, time.Now().Add(stuckAfter)
+	}
+}
+
+// put has a job looked at at a time, or soon after, and at no other. It needs the lock.
+func (s *Sweeper) put(to *deadlines, d deadline) {
+	d.at = d.at.Add(rand.N(sweepSpread))
+	for _, other := range []*deadlines{s.starts, s.ends} {
+		if other != to {
+			other.drop(d.id)
+		}
+	}
+	to.set(d)
+	if at, some := to.next(); some && !d.at.After(at) {
+		s.ring()
+	}
+	s.ringForRoom()
+}
+
+// ringForRoom rings where there is room for what was forgotten. It needs the lock.
+func (s *Sweeper) ringForRoom() {
+	if !s.recalling && (s.starts.hasRoom() || s.ends.hasRoom()) {
+		s.ring()
+	}
+}
+
+func (s *Sweeper) ring() {
+	select {
+	case s.earlier <- struct{}{}:
+	default:
+	}
+}
+
+// Run sweeps until no more work is taken.
+func (s *Sweeper) Run() {
+	places := make(chan struct{}, sweeps)
+	for s.await() {
+		s.recall()
+		for {
+			d, of, now := s.due()
+			if of == nil || s.holder.Fetching.Err() != nil {
+				break
+			}
+			places <- struct{}{}
+			s.holder.Jobs.Go(func() {
+				defer func() { <-places }()
+				s.sweep(d, of, now)
+			})
+		}
+	}
+}
+
+// recall reads the log for the deadlines that were forgotten, once there is room for
+// half as many as are known at most: without that, a started job that is stuck would
+// stay as it is until a replica starts.
+func (s *Sweeper) recall() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.recalling || !s.starts.hasRoom() && !s.ends.hasRoom() {
+		return
+	}
+	s.recalling, s.starts.forgot, s.ends.forgot = true, false, false
+	s.holder.Jobs.Go(func() {
+		for {
+			err := s.holder.Log.TellAll(s.holder.Fetching, s.Notice)
+			if err == nil || broker.Wait(s.holder.Fetching, recallAgain) != nil {
+				break
+			}
+			s.holder.Logger.Warn("the log could not be read for deadlines that were forgotten; this is repeated", telemetry.KeyError, err)
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.recalling = false
+		s.ringForRoom()
+	})
+}
+
+// await waits until the earliest deadline has passed, or there may be something to do
+// earlier, and as long as this replica's clock is wrong. It is false when the process
+// stops.
+func (s *Sweeper) await() bool {
+	if s.holder.Broker.Clock().Await(s.holder.Fetching) != nil {
+		return false
+	}
+	timer := time.NewTimer(time.Until(s.Next()))
+	defer timer.Stop()
+	select {
+	case <-s.holder.Fetching.Done():
+		return false
+	case <-s.earlier:
+	case <-timer.C:
+	}
+	return s.holder.Fetching.Err() == nil
+}
+
+// Next is the earliest deadline, or in an hour where there is none before.
+func (s *Sweeper) Next() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first := time.Now().Add(time.Hour)
+	for _, d := range []*deadlines{s.starts, s.ends} {
+		if at, some := d.next(); some && at.Before(first) {
+			first = at
+		}
+	}
+	return first
+}
+
+// due takes out a deadline that has passed, at now; of is nil when there is none, and when
+// this replica's clock cannot say.
+func (s *Sweeper) due() (d deadline, of *deadlines, now time.Time) {
+	now, err := s.holder.Broker.Clock().Now()
+	if err != nil {
+		return deadline{}, nil, now
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, all := range []*deadlines{s.starts, s.ends} {
+		if d, ok := all.due(now); ok {
+			s.ringForRoom()
+			return d, all, now
+		}
+	}
+	return deadline{}, nil, now
+}
+
+// sweep ends a job whose time was over at now, or comes back to it.
+func (s *Sweeper) sweep(d deadline, of *deadlines, now time.Time) {
+	kind, ok := subject.KindOf(d.id)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeoutCause(s.holder.Working, hold.CommitTimeout, errors.New("the sweep timed out"))
+	defer cancel()
+	again, err := s.Check(ctx, subject.TaskName{Kind: kind, Tenant: d.tenant, ID: d.id}, now)
+	if err != nil {
+		s.holder.Logger.Warn("a job could not be ended at its deadline", telemetry.KeyJobID, d.id, telemetry.KeyTenant, d.tenant, telemetry.KeyError, err)
+		again = time.Now().Add(hold.Retry)
+	}
+	if again.IsZero() {
+		return
+	}
+	d.at = again
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.put(of, d)
+}
+
+// Check ends a job that waits although its start deadline has passed, or that is
+// stuck. Where it is to be looked at again it returns when.
+func (s *Sweeper) Check(ctx context.Context, n subject.TaskName, now time.Time) (again time.Time, err error) {
+	e, err := s.holder.Log.Get(ctx, n)
+	if errors.Is(err, tasklog.ErrNotFound) {
+		return time.Time{}, nil
+	}
+	if err != nil {
+		return time.Time{}, err
+	}
+	f := hold.NotStarted(e.Job, now)
+	if f == nil {
+		if by, waits := task.StartBy(e.Job); waits {
+			return by, nil
+		}
+		if f, again, err = s.stuck(ctx, e, now); f == nil || err != nil {
+			return again, err
+		}
+	}
+	next, err := task.Failed(e.Job, now, f.TaskError())
+	if err != nil {
+		return time.Time{}, err
+	}
+	ended, err := s.holder.Log.Commit(ctx, next, e.Seq)
+	var lost *tasklog.LostError
+	if errors.As(err, &lost) {
+		return time.Time{}, nil // its holder went on, or another replica ended it
+	}
+	if err != nil {
+		return time.Time{}, err
+	}
+	level := slog.LevelInfo
+	if _, unfound := task.Unfound(ended.Job); unfound || f.Code == fault.SubmissionUnknown {
+		level = slog.LevelWarn // it leaves a dead letter
+	}
+	s.holder.Logger.Log(ctx, level, "job ended at its deadline", hold.EndAttrs(ended)...)
+	return time.Time{}, s.afterEnd(ctx, ended)
+}
+
+// afterEnd writes the end into the feed, and has the job leave the queue. What fails
+// here is done by the consumer that is given the item.
+func (s *Sweeper) afterEnd(ctx context.Context, ended tasklog.Entry) error {
+	if err := s.holder.Log.Finish(ctx, ended); err != nil {
+		return err
+	}
+	return s.holder.Queue.Leave(ctx, ended)
+}

@@ -1,0 +1,78 @@
+package rescue
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/consumer/hold"
+	"github.com/genbus/genbus/internal/consumer/jobtest"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
+}
+
+// TestStartedJobsThatWereForgottenAreRecalled: more jobs are stranded than a replica
+// knows deadlines of. Those that wait to be started are not in their way.
+func TestStartedJobsThatWereForgottenAreRecalled(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	p := jobtest.NewProcess(t, b, jobtest.Config(t, "http://127.0.0.1:1"), telemetry.NewMetrics("test"))
+	h := p.Holder(t)
+	s := New(h)
+	s.starts, s.ends = newDeadlines(2), newDeadlines(2)
+	p.Log.Observe(s.Notice)
+	p.Start(t)
+	var names []subject.TaskName
+	for i := range 7 {
+		waits := jobtest.ItemOf(fmt.Sprint("waits", i), config.SandboxVideoRoute, "a cat")
+		waits.QueueDeadline = timestamppb.New(time.Now().Add(time.Minute))
+		jobtest.PastOf(t, jobtest.Forerunner(t, b), waits)
+		item := jobtest.ItemOf(fmt.Sprint("v", i), config.SandboxVideoRoute, "a cat")
+		jobtest.PastOf(t, jobtest.Forerunner(t, b), item, func(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
+			return task.Submitting(v, now, task.Submission{Upstream: config.SandboxUpstream, Until: now, Deadline: now.Add(-2 * stuckAfter)})
+		})
+		names = append(names, hold.Name(item))
+	}
+	jobtest.Shortly(t, "some are forgotten", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.ends.forgot && s.starts.forgot
+	})
+	h.Jobs.Go(s.Run) // until the holder fetches no more
+	for _, n := range names {
+		if end := jobtest.Last(jobtest.Follow(t, p.Log, n.ID)); end.Job.GetError().GetCode() != "submission_outcome_unknown" {
+			t.Errorf("%s ended %v", n.ID, end.Job.GetError())
+		}
+	}
+}
+
+// TestAnEventThatDoesNotSayWhen its job is to be looked at, as those of an older
+// version, has it looked at soon: the log knows when.
+func TestAnEventThatDoesNotSayWhen(t *testing.T) {
+	t.Parallel()
+	s := New(hold.New(t.Context(), t.Context(), hold.Options{}))
+	n := tasklog.Notice{Name: subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: jobtest.VideoID("v")}, Status: "in_progress", EndBy: time.Now().Add(time.Hour)}
+	s.Notice(n)
+	n.EndBy = time.Time{}
+	s.Notice(n)
+	if by := s.Next(); by.After(time.Now().Add(stuckAfter+sweepSpread)) || by.Before(time.Now().Add(stuckAfter/2)) {
+		t.Errorf("it is looked at at %s", by)
+	}
+	n.Status = "completed"
+	s.Notice(n)
+	if by, some := s.ends.next(); some {
+		t.Errorf("it has ended, and is looked at at %s", by)
+	}
+}

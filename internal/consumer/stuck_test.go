@@ -1,0 +1,165 @@
+package consumer
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+)
+
+// stuckAfter is how long after its deadline a job is looked for, and sweepSpread how much
+// later that may be.
+const (
+	stuckAfter  = time.Minute
+	sweepSpread = 500 * time.Millisecond
+)
+
+// TestAStrandedJobEnds: nobody holds it, and no work item is left that would bring it
+// to anybody.
+func TestAStrandedJobEnds(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		kind  subject.Kind
+		phase genbusv1.JobPhase
+		code  string
+	}{
+		"a submitted video":        {subject.Video, genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS, "deadline_exceeded"},
+		"one that is submitted":    {subject.Video, genbusv1.JobPhase_JOB_PHASE_SUBMITTING, "submission_outcome_unknown"},
+		"a chat whose reply comes": {subject.Chat, genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS, "deadline_exceeded"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+				b, up := open(t), newSlowUpstream(t)
+				url, ready := up.url, func() {}
+				if c.phase == genbusv1.JobPhase_JOB_PHASE_SUBMITTING {
+					url, ready = silent(t)
+				}
+				e := strand(t, b, url, c.kind, c.phase, ready)
+				r := idleReplica(t, b, testConfig(t, url))
+				by := e.Job.GetExecution().GetDeadline().AsTime().Add(stuckAfter)
+				if again, err := r.sweeper.Check(t.Context(), e.Name(), by.Add(-time.Second)); err != nil || !again.Equal(by) {
+					t.Fatalf("before its time: again at %s, %v; want %s", again, err, by)
+				}
+				if _, err := r.sweeper.Check(t.Context(), e.Name(), by); err != nil {
+					t.Fatal(err)
+				}
+				end := last(follow(t, r.log, e.Job.GetId()))
+				if end.Job.GetError().GetCode() != c.code {
+					t.Errorf("ended %v with %v", end.Job.GetStatus(), end.Job.GetError())
+				}
+				doneOnce(t, b, end)
+				letters := deadLetters(t, b)
+				if c.code != "submission_outcome_unknown" {
+					if len(letters) > 0 {
+						t.Errorf("dead letters: %v", letters)
+					}
+					return
+				}
+				if len(letters) != 1 || letters[0].GetError().GetCode() != c.code || letters[0].GetUpstream() != config.SandboxUpstream || letters[0].GetWork().GetModel() != "sandbox-video" {
+					t.Errorf("dead letters: %v", letters)
+				}
+			})
+		})
+	}
+}
+
+// TestAStrandedJobEndsAfterItsLetter: where the letter cannot be stored, the job stays
+// until it can.
+func TestAStrandedJobEndsAfterItsLetter(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	url, begun := silent(t)
+	e := strand(t, b, url, subject.Video, genbusv1.JobPhase_JOB_PHASE_SUBMITTING, begun)
+	r := idleReplica(t, b, testConfig(t, url))
+	by := e.Job.GetExecution().GetDeadline().AsTime().Add(stuckAfter)
+	limit(t, b, b.Names().Dead(), 1)
+	if _, err := r.sweeper.Check(t.Context(), e.Name(), by); err == nil {
+		t.Error("it ended without a letter")
+	}
+	if now, err := r.log.Get(t.Context(), e.Name()); err != nil || now.Terminal() {
+		t.Errorf("the log has %v, %v", now.Job.GetError(), err)
+	}
+	limit(t, b, b.Names().Dead(), -1)
+	if _, err := r.sweeper.Check(t.Context(), e.Name(), by); err != nil {
+		t.Fatal(err)
+	}
+	if end := last(follow(t, r.log, e.Job.GetId())); end.Job.GetError().GetCode() != "submission_outcome_unknown" || len(deadLetters(t, b)) != 1 {
+		t.Errorf("ended %v", end.Job.GetError())
+	}
+}
+
+// limit bounds a stream to so many bytes for each message; -1: no bound.
+func limit(t testing.TB, b *broker.Broker, stream string, bytes int32) {
+	t.Helper()
+	s, err := b.JetStream().Stream(t.Context(), stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := s.CachedInfo().Config
+	c.MaxMsgSize = bytes
+	if _, err := b.JetStream().UpdateStream(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAJobWithAnItemIsNotStranded: whoever is given the item ends the job.
+func TestAJobWithAnItemIsNotStranded(t *testing.T) {
+	t.Parallel()
+	b, up := brokertest.Single(t), newSlowUpstream(t)
+	one := newReplica(t, b, testConfig(t, up.url))
+	id := publish(t, b, subject.Video, "v", videoRequest("v", "sandbox-video", "a cat"))
+	e := last(follow(t, one.log, id, genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS))
+	late := e.Job.GetExecution().GetDeadline().AsTime().Add(time.Hour)
+	if again, err := one.sweeper.Check(t.Context(), e.Name(), late); err != nil || !again.After(late) {
+		t.Errorf("again at %s, %v", again, err)
+	}
+	close(up.done)
+	if end := last(follow(t, one.log, id)); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+		t.Errorf("ended %v", end.Job.GetError())
+	}
+}
+
+// TestStartedJobsAreLookedForAfterTheirDeadline: every replica knows when, also one
+// that starts later.
+func TestStartedJobsAreLookedForAfterTheirDeadline(t *testing.T) {
+	t.Parallel()
+	b, up := brokertest.Single(t), newSlowUpstream(t)
+	soon := videoRoutes(func(r *config.Route) { r.Timeouts.Deadline = 10 * time.Minute }) // a sweeper with nothing to do looks every hour
+	e := strand(t, b, up.url, subject.Video, genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS, func() {}, soon)
+	r := newReplica(t, b, testConfig(t, up.url))
+	by := e.Job.GetExecution().GetDeadline().AsTime().Add(stuckAfter)
+	shortly(t, "its deadline is known", func() bool {
+		at := r.sweeper.Next()
+		return !at.Before(by) && at.Before(by.Add(sweepSpread))
+	})
+}
+
+// TestAnInlineChatWhoseEndWasDropped ends, and says no more than what is known: its
+// events are best effort, and it never has a work item.
+func TestAnInlineChatWhoseEndWasDropped(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	r := idleReplica(t, b, testConfig(t, newSandbox(t).URL()))
+	item := recordedItem(t, subject.Chat, "inline")
+	e, err := forerunner(t, b).Commit(t.Context(), task.Inline(item, task.Attempt{Upstream: config.SandboxUpstream, Deadline: time.Now()}), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.sweeper.Check(t.Context(), e.Name(), time.Now().Add(stuckAfter)); err != nil {
+		t.Fatal(err)
+	}
+	f := last(follow(t, r.log, item.GetId())).Job.GetError()
+	if f.GetCode() != "deadline_exceeded" || !strings.Contains(f.GetMessage(), "was not recorded") || strings.Contains(f.GetMessage(), "work item") {
+		t.Errorf("ended %v", f)
+	}
+	if letters := deadLetters(t, b); len(letters) != 0 {
+		t.Errorf("dead letters: %v", letters)
+	}
+}

@@ -1,0 +1,466 @@
+package video
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/consumer/hold"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/routes"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// resultBounds are how many results an event carries, the longest URL, the longest URLs in
+// all, and the longest metadata, in bytes. What is longer goes to the object store.
+type resultBounds struct{ files, url, urls, metadata int }
+
+// Some upstreams answer with data URLs that hold the whole video. Where the log has no room
+// to spare, a result is as long as the end of any job may be (config.EndBytes).
+var (
+	wideBounds   = resultBounds{files: 64, url: 64 << 10, urls: 256 << 10, metadata: 64 << 10}
+	narrowBounds = resultBounds{files: 16, url: tasklog.SpareReply, urls: tasklog.SpareReply, metadata: 1 << 10}
+)
+
+// fileBytes is what an event has of a result beside its URL: the copy's name, twice.
+const fileBytes = 512
+
+// boundsOf gives the bounds of a result, whose room is the task's until release is called.
+func (a *archiving) boundsOf(ctx context.Context, s upstream.VideoState) (bounds resultBounds, release tasklog.Release) {
+	all := len(s.Metadata)
+	for _, v := range s.Videos {
+		all += len(v.URL) + fileBytes
+	}
+	if release, ok := a.task.holder().Log.RoomForReply(ctx, min(all, wideBounds.urls+wideBounds.metadata+wideBounds.files*fileBytes)); ok {
+		return wideBounds, release
+	}
+	return narrowBounds, func() {}
+}
+
+// copyAgain is the wait after the first copy that failed, and maxCopyAgain the
+// longest.
+const (
+	copyAgain    = 5 * time.Second
+	maxCopyAgain = time.Minute
+)
+
+// errInterrupted ends a copy because something was heard of the task.
+var errInterrupted = errors.New("the task's log is read again")
+
+// archiving ends a task whose upstream has finished, after its result was copied where that
+// is asked for.
+type archiving struct {
+	task      *heldTask
+	interrupt interrupter
+
+	// result is the upstream's answer; nil before it has finished.
+	result *upstream.VideoState
+	bounds resultBounds
+	// copies are the videos that the object store has, by index.
+	copies map[int]*genbusv1.BlobRef
+	// metadata is true when long metadata is stored, and urls when long URLs are.
+	metadata, urls bool
+	// stored are all files that the object store has.
+	stored []*genbusv1.BlobRef
+	// missing is why the latest copy failed; nil when none did. tries counts them.
+	missing *fault.Error
+	tries   int
+	// failed is true once no copy is tried any more, after one that failed.
+	failed bool
+	// begun is true when no earlier holder has copied anything.
+	begun bool
+}
+
+// interrupter ends the copy in hand. The zero value has none.
+type interrupter struct {
+	mu     sync.Mutex
+	cancel context.CancelCauseFunc // nil without a copy
+}
+
+// with returns a context that now ends, until done is called.
+func (i *interrupter) with(ctx context.Context) (_ context.Context, done func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.cancel = cancel
+	return ctx, func() {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		i.cancel = nil
+		cancel(nil)
+	}
+}
+
+func (i *interrupter) now() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.cancel != nil {
+		i.cancel(errInterrupted)
+	}
+}
+
+// complete ends the task with its result, after a copy where one is asked for. A
+// copy that fails is tried again until its time is over, and never fails the
+// task. Nor does an object store that refuses what is too long for the event.
+func (a *archiving) complete(ctx context.Context, s upstream.VideoState) error {
+	bounds, release := a.boundsOf(ctx, s)
+	defer release()
+	whole := s
+	a.result, a.bounds = &whole, bounds
+	s.Videos = s.Videos[:min(len(s.Videos), bounds.files)]
+	if !a.failed {
+		if err := a.copyResult(ctx, s); err != nil {
+			return err
+		}
+		a.failed = a.missing != nil
+	}
+	if err := a.keepLong(ctx, s); err != nil {
+		a.task.held.Logger().Warn("what is too long of a result could not be stored", telemetry.KeyError, err)
+		if !errors.Is(err, broker.ErrFull) && !a.archiveOver() {
+			return hold.For(hold.Retry)
+		}
+		a.missing = fault.New(fault.ArchiveFailed, "job %s: keep what is too long of its result: %w", a.task.held.Name().ID, err)
+	}
+	e, err := task.Completed(a.task.video(), time.Now(), a.taskResult(s))
+	return a.task.held.End(ctx, e, err)
+}
+
+// archiveOver reports whether the time is over in which the result is brought into the
+// object store.
+func (a *archiving) archiveOver() bool {
+	now, err := a.task.holder().Broker.Clock().Now()
+	return err == nil && !now.Before(a.task.execution().GetArchiveUntil().AsTime())
+}
+
+// copyResult copies what is to be copied. It returns nil when nothing more is to be tried.
+func (a *archiving) copyResult(ctx context.Context, s upstream.VideoState) error {
+	urls := a.toCopy(s)
+	if len(urls) == 0 && len(s.Metadata) <= a.bounds.metadata {
+		return nil
+	}
+	now, err := a.task.holder().Broker.Clock().Now()
+	if err != nil {
+		return a.task.unjudged()
+	}
+	until := a.task.execution().GetArchiveUntil().AsTime()
+	if a.task.execution().GetArchiveUntil() == nil {
+		until = now.Add(a.task.route.Timeouts.Archive)
+		if err := a.announce(ctx, until, s, nil); err != nil {
+			return err
+		}
+		a.begun = true
+	}
+	if earlier := a.task.video().GetArchive().GetError(); earlier != nil && !now.Before(until) {
+		a.missing = fault.FromTaskError(earlier)
+		return nil
+	}
+	a.missing = a.copyAll(ctx, until, urls, s.Metadata)
+	switch {
+	case a.missing == nil:
+		return nil
+	case errors.Is(a.missing, errInterrupted):
+		return hold.For(0)
+	case ctx.Err() != nil || a.task.holder().Fetching.Err() != nil:
+		return hold.Return()
+	case !worthAnotherCopy(a.missing):
+		return nil
+	}
+	if now, err = a.task.holder().Broker.Clock().Now(); err == nil && !now.Before(until) {
+		return nil
+	}
+	return a.copyLater(ctx, until, s)
+}
+
+// copyLater waits for the next try, longer each time. Only a new reason is worth
+// an event.
+func (a *archiving) copyLater(ctx context.Context, until time.Time, s upstream.VideoState) error {
+	a.task.held.Logger().Warn("a result could not be copied; it is tried again", telemetry.KeyError, a.missing)
+	news := string(a.missing.Code) != a.task.video().GetArchive().GetError().GetCode()
+	if news {
+		if release, ok := a.task.holder().Log.RoomForProgress(ctx, a.task.held.Entry().Event); ok {
+			defer release()
+			if err := a.announce(ctx, until, s, a.missing.TaskError()); err != nil {
+				return err
+			}
+		}
+	}
+	wait := min(copyAgain<<min(a.tries, 6), maxCopyAgain)
+	a.tries++
+	a.task.pollAt = time.Now().Add(hold.Jittered(wait, 0.2)) // the next poll may bring a fresh URL
+	return hold.Until(a.task.pollAt)
+}
+
+func worthAnotherCopy(f *fault.Error) bool {
+	return f.Code != fault.ContentBlocked && !errors.Is(f, broker.ErrBodyTooLarge) && !errors.Is(f, broker.ErrFull)
+}
+
+// announce says in the log until when the result is copied, and why the last copy failed.
+func (a *archiving) announce(ctx context.Context, until time.Time, s upstream.VideoState, why *genbusv1.TaskError) error {
+	e, err := task.Archiving(a.task.video(), time.Now(), until, fault.Clip(s.Status, 128), why)
+	return a.task.held.Next(ctx, e, err)
+}
+
+// toCopy gives the URLs that are to be copied, by the index of their video: all
+// where the copy is asked for, and those that are too long for an event. A result
+// without a URL is read from the upstream by the task's id.
+func (a *archiving) toCopy(s upstream.VideoState) map[int]string {
+	all := a.task.execution().GetArchive()
+	if all && len(s.Videos) == 0 {
+		return map[int]string{0: ""}
+	}
+	urls, long := map[int]string{}, a.bounds.tooLong(s.Videos)
+	for i, v := range s.Videos {
+		if all || long[i] {
+			urls[i] = v.URL
+		}
+	}
+	return urls
+}
+
+// tooLong tells by index which results an event cannot carry: long ones, and
+// those that would make all together too long.
+func (b resultBounds) tooLong(videos []upstream.VideoFile) map[int]bool {
+	long, total := map[int]bool{}, 0
+	for i, v := range videos {
+		if len(v.URL) > b.url || total+len(v.URL) > b.urls {
+			long[i] = true
+			continue
+		}
+		total += len(v.URL)
+	}
+	return long
+}
+
+func (a *archiving) copyAll(ctx context.Context, until time.Time, urls map[int]string, metadata []byte) *fault.Error {
+	ctx, done := a.interrupt.with(ctx)
+	defer done()
+	ctx, cancel := context.WithDeadlineCause(ctx, until, fault.New(fault.ArchiveFailed, "the copy of %s took longer than the route's archive timeout", a.task.held.Name().ID))
+	defer cancel()
+	// Whoever takes the task over copies anew, so that a stop need not wait.
+	defer context.AfterFunc(a.task.holder().Fetching, cancel)()
+	select {
+	case a.task.runner.shared.copies <- struct{}{}:
+		defer func() { <-a.task.runner.shared.copies }()
+	case <-a.task.holder().Fetching.Done():
+		return fault.From(context.Cause(a.task.holder().Fetching))
+	case <-ctx.Done():
+		return fault.From(context.Cause(ctx))
+	}
+	for _, i := range slices.Sorted(maps.Keys(urls)) {
+		if a.copies[i] != nil {
+			continue
+		}
+		if err := a.copyOne(ctx, i, urls[i]); err != nil {
+			return interrupted(ctx, err)
+		}
+	}
+	if err := a.keepMetadata(ctx, metadata); err != nil {
+		return interrupted(ctx, fault.New(fault.ArchiveFailed, "job %s: keep its metadata: %w", a.task.held.Name().ID, err))
+	}
+	return nil
+}
+
+// interrupted prefers why the copy was ended over how that looked.
+func interrupted(ctx context.Context, err *fault.Error) *fault.Error {
+	if errors.Is(context.Cause(ctx), errInterrupted) {
+		return fault.New(fault.ArchiveFailed, "%w", errInterrupted)
+	}
+	return err
+}
+
+func (a *archiving) copyOne(ctx context.Context, i int, url string) *fault.Error {
+	at, err := a.task.runner.shared.Routes.Place(a.task.video(), url)
+	if err != nil {
+		return fault.From(err)
+	}
+	stored, contentType, err := a.task.runner.shared.Content.Archive(ctx, at, a.task.holder().Bodies, a.task.held.Name().Tenant, publisher.CopyBody(a.task.held.Name().ID, i), int64(a.task.runner.shared.Config.Now().Limits.ArchiveBytes))
+	var named *fault.Error
+	switch {
+	case err == nil:
+	case errors.As(err, &named):
+		return named
+	default:
+		return fault.New(fault.ArchiveFailed, "job %s: copy the result: %w", a.task.held.Name().ID, err)
+	}
+	if a.copies == nil {
+		a.copies = map[int]*genbusv1.BlobRef{}
+	}
+	a.copies[i] = a.keep(stored, contentType)
+	return nil
+}
+
+// keep notes a file that the object store has of the task.
+func (a *archiving) keep(stored broker.Body, contentType string) *genbusv1.BlobRef {
+	ref := publisher.BlobRef(stored)
+	ref.ContentType = fault.Clip(contentType, 128)
+	a.stored = append(a.stored, ref)
+	return ref
+}
+
+// maxDimension bounds what an upstream says of a video's size or length, in bytes.
+const maxDimension = 32
+
+// taskResult is the result as the completed task has it. Metadata that is too
+// long is in the object store, or archive.error says why it is nowhere.
+func (a *archiving) taskResult(s upstream.VideoState) task.Result {
+	r := task.Result{Metadata: s.Metadata, Usage: usage(s), UpstreamStatus: fault.Clip(s.Status, 128), Size: fault.Clip(s.Size, maxDimension), Seconds: fault.Clip(s.Seconds, maxDimension)}
+	if a.metadata || len(s.Metadata) > a.bounds.metadata {
+		r.Metadata = nil
+	}
+	long := a.bounds.tooLong(s.Videos)
+	for i, v := range s.Videos {
+		if long[i] {
+			// Its content is in the copy, its URL in a file, or archive.error says why it is nowhere.
+			v.URL = ""
+		}
+		r.Videos = append(r.Videos, video(v, a.copies[i]))
+	}
+	if len(s.Videos) == 0 && a.copies[0] != nil {
+		r.Videos = append(r.Videos, &genbusv1.Video{Archived: a.copies[0]})
+	}
+	missing := a.missing
+	if all := len(a.result.Videos); missing == nil && len(s.Videos) < all {
+		missing = fault.New(fault.ArchiveFailed, "job %s: the upstream names %d results, and the event has room for the first %d", a.task.held.Name().ID, all, len(s.Videos))
+	}
+	if len(a.stored) > 0 || missing != nil {
+		r.Archive = &genbusv1.Archive{Files: a.stored}
+	}
+	if missing != nil {
+		r.Archive.Error = missing.TaskError()
+	}
+	return r
+}
+
+// keepMetadata stores long metadata, once however often the result is written.
+func (a *archiving) keepMetadata(ctx context.Context, metadata []byte) error {
+	if a.metadata || len(metadata) <= a.bounds.metadata {
+		return nil
+	}
+	stored, err := a.task.holder().Bodies.Put(ctx, a.task.held.Name().Tenant, publisher.MetadataBody(a.task.held.Name().ID), metadata)
+	if err != nil {
+		return err
+	}
+	a.keep(stored, "application/json")
+	a.metadata = true
+	return nil
+}
+
+// keepLong stores what the event would have if the log had room to spare, also where the
+// copy has failed: long metadata, and the long URLs of what was not copied, one on each line.
+// A URL that no event has, as it may be the whole video, is not stored either.
+func (a *archiving) keepLong(ctx context.Context, s upstream.VideoState) error {
+	if a.bounds == wideBounds {
+		return nil
+	}
+	if err := a.keepMetadata(ctx, s.Metadata); err != nil {
+		return err
+	}
+	var lines []byte
+	never := wideBounds.tooLong(s.Videos)
+	for _, i := range slices.Sorted(maps.Keys(a.bounds.tooLong(s.Videos))) {
+		if a.copies[i] == nil && !never[i] {
+			lines = append(append(lines, s.Videos[i].URL...), '\n')
+		}
+	}
+	if len(lines) == 0 || a.urls {
+		return nil
+	}
+	stored, err := a.task.holder().Bodies.Put(ctx, a.task.held.Name().Tenant, publisher.URLsBody(a.task.held.Name().ID), lines)
+	if err != nil {
+		return err
+	}
+	a.keep(stored, "text/uri-list")
+	a.urls = true
+	return nil
+}
+
+// discardCopies removes what this process has stored of the result and no event names:
+// the task has ended otherwise, or is not ours any more.
+func (a *archiving) discardCopies(ctx context.Context) {
+	a.task.holder().Discard(ctx, unnamed(a.stored, a.task.video())...)
+	a.stored = nil
+}
+
+// discardInherited does the same for holders before this one, of a task that has ended
+// and whose copies were begun by another process. The log is read after what is there
+// was listed, so that nothing is removed of a job that was made under the id after this
+// one was erased.
+func (a *archiving) discardInherited(ctx context.Context) {
+	if a.task.execution().GetArchiveUntil() == nil || a.begun {
+		return
+	}
+	var current tasklog.Entry
+	found, err := a.task.holder().Bodies.Of(ctx, a.task.held.Name().Tenant, a.task.held.Name().ID)
+	if err == nil {
+		current, err = a.task.holder().Log.Get(ctx, a.task.held.Name())
+	}
+	if err != nil {
+		a.task.held.Logger().Warn("copies of earlier holders stay until they expire", telemetry.KeyError, err)
+		return
+	}
+	if !hold.SameJob(a.task.held.Entry(), current) {
+		return
+	}
+	refs := make([]*genbusv1.BlobRef, 0, len(found))
+	for _, f := range found {
+		if strings.HasPrefix(f.Name, publisher.ResultBodies(a.task.held.Name().ID)) {
+			refs = append(refs, &genbusv1.BlobRef{Bucket: f.Bucket, Name: f.Name})
+		}
+	}
+	a.task.holder().Discard(ctx, unnamed(refs, a.task.video())...)
+	a.begun = true // what is done is not done again when the end is tried again
+}
+
+// unnamed gives those of the stored files that a task does not name.
+func unnamed(stored []*genbusv1.BlobRef, v *genbusv1.VideoTask) (out []*genbusv1.BlobRef) {
+	for _, ref := range stored {
+		named := func(f *genbusv1.BlobRef) bool { return f.GetName() == ref.GetName() }
+		if !slices.ContainsFunc(v.GetArchive().GetFiles(), named) {
+			out = append(out, ref)
+		}
+	}
+	return out
+}
+
+// video is a result file as an event carries it.
+func video(v upstream.VideoFile, archived *genbusv1.BlobRef) *genbusv1.Video {
+	out := &genbusv1.Video{
+		Url: v.URL, Format: fault.Clip(v.Format, 32), DurationSeconds: v.Duration,
+		Width: int32(v.Width), Height: int32(v.Height), Archived: archived,
+	}
+	if !v.ExpiresAt.IsZero() {
+		out.ExpiresAt = timestamppb.New(v.ExpiresAt)
+	}
+	return out
+}
+
+func usage(s upstream.VideoState) *genbusv1.Usage {
+	if len(s.Usage) == 0 {
+		return nil
+	}
+	return body.ParseUsage(s.Usage)
+}
+
+func failure(s upstream.VideoState) *genbusv1.TaskError {
+	if s.Err == nil {
+		return fault.New(fault.UpstreamFailed, "the upstream reports that the task failed, and gives no reason").TaskError()
+	}
+	f := routes.Fault(s.Err)
+	f.Code, f.Message = fault.UpstreamFailed, s.Err.Message
+	out := f.TaskError()
+	out.Retryable = !s.Err.Final
+	return out
+}

@@ -1,0 +1,172 @@
+package video
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/consumer/hold"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/pool"
+	"github.com/genbus/genbus/internal/routes"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/telemetry"
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// createCall is the one call that is paid for.
+type createCall struct {
+	began uint32 // attempt whose create request this holder began
+}
+
+// send calls the upstream once. It is false where the request was never begun: the commit
+// took longer than the request may, or the clock was set meanwhile.
+func (c *createCall) send(ctx context.Context, t *heldTask, client upstream.VideoClient, a pool.Account, request []byte) (upstream.Submission, bool) {
+	x := t.execution()
+	until := x.GetSubmitUntil().AsTime()
+	if now, err := t.holder().Broker.Clock().Now(); err != nil || !now.Before(until) {
+		return upstream.Submission{}, false
+	}
+	c.began = x.GetAttempt()
+	call, cancel := context.WithDeadlineCause(ctx, until, errors.New("the create timeout has passed"))
+	defer cancel()
+	begin := time.Now()
+	call, span := t.held.StartCall(call, "genbus.video.create")
+	s := client.Create(call, upstream.VideoCreate{JobID: t.held.Name().ID, Body: request, Resubmission: t.assigned.sentBefore(a, x.GetAttempt())})
+	var cause error // not s.Err itself: a nil *Error is no nil error
+	if s.Err != nil {
+		cause = s.Err
+	}
+	hold.EndSpan(span, cause)
+	t.runner.shared.calls.count(a.Upstream, "create", s.Verdict.String(), statusOf(cause), time.Since(begin))
+	return s, true
+}
+
+// notSent frees a task whose request was never begun.
+func (s *submission) notSent(ctx context.Context) error {
+	s.task.assigned.release()
+	if err := s.task.held.Persist(ctx, func() (task.Event, error) { return s.requeued(time.Now(), "not_sent") }); err != nil {
+		return err
+	}
+	return hold.For(0)
+}
+
+// requeued is the event that brings the task back to the queue until notBefore. Others
+// compare that with their clocks, so that a wrong clock has no one wait.
+func (s *submission) requeued(notBefore time.Time, refusal string) (task.Event, error) {
+	if _, err := s.task.holder().Broker.Clock().Now(); err != nil {
+		notBefore = s.task.video().GetCreatedAt().AsTime()
+	}
+	return task.Requeued(s.task.video(), time.Now(), notBefore, refusal)
+}
+
+// afterCreate commits what became of the request.
+func (s *submission) afterCreate(ctx context.Context, sent upstream.Submission) error {
+	t := s.task
+	t.assigned.report(t.route.Accounts, t.held.Name(), sent.Err)
+	switch sent.Verdict {
+	case upstream.Accepted:
+		return s.submitted(ctx, sent)
+	case upstream.RefusedForGood, upstream.RefusedForNow:
+		return s.refusedBy(ctx, sent)
+	default:
+		return s.unknown(ctx, sent.Err)
+	}
+}
+
+// submitted records the upstream's id. From here on it is paid for, so the write is repeated
+// until its fate is known; an id that the log can no longer take is kept as a dead letter.
+func (s *submission) submitted(ctx context.Context, sent upstream.Submission) error {
+	t := s.task
+	err := t.held.Persist(ctx, func() (task.Event, error) {
+		return task.Submitted(t.video(), time.Now(), task.Receipt{
+			UpstreamID: sent.UpstreamID, Ticket: fault.Clip(sent.Ticket, 256), Status: fault.Clip(sent.State.Status, 128),
+			Size: fault.Clip(sent.State.Size, maxDimension), Seconds: fault.Clip(sent.State.Seconds, maxDimension),
+		})
+	})
+	switch {
+	case err == nil:
+		t.runner.metrics.Submitted(time.Since(t.video().GetCreatedAt().AsTime()))
+		t.held.Logger().Info("video task submitted", "upstream", t.execution().GetUpstream(), telemetry.KeyUpstreamID, sent.UpstreamID)
+		t.schedulePoll(0)
+		return hold.Until(t.pollAt)
+	case t.video().GetUpstreamTaskId() == sent.UpstreamID:
+		return err // our own earlier write
+	default:
+		s.orphaned(ctx, sent)
+		return err
+	}
+}
+
+// orphaned keeps the id of an upstream task that no job owns.
+func (s *submission) orphaned(ctx context.Context, sent upstream.Submission) {
+	t, id := s.task, s.task.held.Name().ID
+	a := t.assigned.account()
+	f := fault.New(fault.OrphanedSubmission, "upstream %s has task %s for job %s, which could no longer record it", a.Upstream, sent.UpstreamID, id)
+	letter := hold.Letter(t.held.Item(), t.video(), f)
+	letter.Attempt, letter.Upstream, letter.UpstreamKey = s.create.began, a.Upstream, a.Key
+	letter.UpstreamTaskId, letter.UpstreamTicket = sent.UpstreamID, fault.Clip(sent.Ticket, 256)
+	// Each task is paid for: no two of one job are the same letter.
+	occasion := fmt.Sprintf("%d.%x", s.create.began, sha256.Sum256([]byte(a.Upstream+"\x00"+sent.UpstreamID)))
+	for {
+		try, cancel := context.WithTimeout(context.WithoutCancel(ctx), hold.CommitTimeout)
+		err := t.holder().Letters.DeadLetters.Put(try, letter, id, occasion)
+		cancel()
+		if err == nil {
+			t.held.Logger().Warn("an orphaned submission is kept as a dead letter", "upstream", a.Upstream, telemetry.KeyUpstreamID, sent.UpstreamID)
+			return
+		}
+		t.held.Logger().Error("an orphaned submission could not be kept", "upstream", a.Upstream, telemetry.KeyUpstreamID, sent.UpstreamID, telemetry.KeyError, err)
+		if broker.Wait(ctx, hold.Retry) != nil {
+			return // the log line is all that is left
+		}
+	}
+}
+
+// refusedBy brings a task that was certainly not accepted back to the queue, or ends it
+// where no account is left to try.
+func (s *submission) refusedBy(ctx context.Context, sent upstream.Submission) error {
+	if s.task.execution().GetBound() {
+		return s.refusedAgain(ctx, sent)
+	}
+	notBefore, more := s.task.assigned.elsewhere(s.task.route.Accounts, sent, s.backoff(sent.Err))
+	if !more {
+		return s.refusedForGood(ctx, sent.Err)
+	}
+	return s.requeue(ctx, sent.Err, notBefore)
+}
+
+// requeue brings a task that an upstream refused back to the queue, until notBefore.
+func (s *submission) requeue(ctx context.Context, cause *upstream.Error, notBefore time.Time) error {
+	if err := s.task.held.Persist(ctx, func() (task.Event, error) { return s.requeued(notBefore, refusal(cause)) }); err != nil {
+		return err
+	}
+	return s.task.holdUntil(notBefore)
+}
+
+func (s *submission) refusedForGood(ctx context.Context, cause *upstream.Error) error {
+	f := routes.Fault(cause)
+	f.Code = fault.UpstreamRefused
+	return s.task.held.Persist(ctx, func() (task.Event, error) { return task.Failed(s.task.video(), time.Now(), f.TaskError()) })
+}
+
+// refusal is the word that stays visible in the task.
+func refusal(err *upstream.Error) string {
+	if err.Code != "" {
+		return fault.Clip(err.Code, 64)
+	}
+	return "refused_for_now"
+}
+
+// backoff is what the upstream asked for, or 1 s doubled with each attempt up to a minute,
+// with a fifth of jitter.
+func (s *submission) backoff(err *upstream.Error) time.Duration {
+	if err.RetryAfter > 0 {
+		return err.RetryAfter
+	}
+	d := time.Second << min(max(s.task.execution().GetAttempt(), 1)-1, 6)
+	return hold.Jittered(min(d, time.Minute), 0.2)
+}

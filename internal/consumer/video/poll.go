@@ -1,0 +1,252 @@
+package video
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/consumer/hold"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/routes"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/telemetry"
+	"github.com/genbus/genbus/internal/upstream"
+)
+
+// pollTimeout bounds one poll. A poll that times out is repeated; it says nothing of the
+// task.
+const pollTimeout = 30 * time.Second
+
+// slowPoll is the most by which failing polls are stretched.
+const slowPoll = 6
+
+// polling asks the upstream of a submitted task until it has ended.
+type polling struct {
+	task      *heldTask
+	archiving *archiving
+
+	answer   *upstream.VideoState  // to the last poll, while it is not in the log
+	failures int                   // polls that failed in a row
+	failed   error                 // what the last of them said; nil after a good poll
+	asked    bool                  // this process has polled
+	ended    int                   // polls in this hold
+	last     telemetry.PollOutcome // of the poll before
+}
+
+// schedulePoll sets the time of the next poll: the route's interval with jitter, longer
+// after failures.
+func (t *heldTask) schedulePoll(failures int) {
+	interval := t.route.Poll.Interval * time.Duration(min(failures+1, slowPoll))
+	t.pollAt = time.Now().Add(hold.Jittered(interval, t.route.Poll.Jitter))
+}
+
+// poll asks the upstream once. Nothing that goes wrong here fails a task; only the deadline
+// does, and that not before this process has asked: while the task had no holder, the
+// upstream may have finished what is paid for. By a wrong clock no deadline passes.
+func (p *polling) poll(ctx context.Context) error {
+	t := p.task
+	x := t.execution()
+	if x.GetUnconfirmed() == "" {
+		t.held.ReleaseItem() // a submitted task needs its request's body no more
+	}
+	if time.Now().Before(t.pollAt) { // woken for another reason
+		if p.answer != nil {
+			return p.record(ctx, false)
+		}
+		return hold.Until(t.pollAt)
+	}
+	a, table := routes.Account(x), t.runner.shared.Routes
+	client, ok := table.Client(t.video())
+	if !ok {
+		return p.upstreamRemoved(ctx, a.Upstream)
+	}
+	t.assigned.resume(table, a)
+	finished := x.GetArchiveUntil() != nil || p.archiving.result != nil
+	now, wrong := t.holder().Broker.Clock().Now()
+	if wrong == nil && late(x, now) && !finished && p.asked {
+		return t.fail(ctx, p.unfinished(a.Upstream))
+	}
+	state, err := p.ask(ctx, client)
+	p.asked = true
+	switch {
+	case errors.Is(err, hold.ErrShutdown):
+		return hold.Return()
+	case finished && (err != nil || state.Progression != upstream.Completed):
+		return p.afterLostResult(ctx, err)
+	case err != nil:
+		return p.afterFailure(err)
+	}
+	p.failures, p.failed = 0, nil
+	p.answer = &state
+	t.schedulePoll(0) // the commit may fail
+	return p.record(ctx, true)
+}
+
+// upstreamRemoved ends a task that no one can read any more. Its letter lets an operator
+// attach it once the account is configured again.
+func (p *polling) upstreamRemoved(ctx context.Context, name string) error {
+	t := p.task
+	f := fault.New(fault.UpstreamRemoved, "job %s: upstream %s is not configured any more; its task there is %q",
+		t.held.Name().ID, name, t.video().GetUpstreamTaskId())
+	if err := t.held.Bury(ctx, f); err != nil {
+		return err
+	}
+	return t.fail(ctx, f)
+}
+
+// record commits the answer to the last poll. A commit that fails is tried again, without
+// another poll before the next one is due: a log that takes nothing must not multiply the
+// polls of an upstream. first is false when it is tried again.
+func (p *polling) record(ctx context.Context, first bool) error {
+	outcome := p.afterPoll(ctx, *p.answer, first)
+	if wait, waits := errors.AsType[*hold.WaitError](outcome); waits && !wait.Until.Before(p.task.pollAt) {
+		p.answer = nil
+	}
+	return outcome
+}
+
+// unfinished is the end of a task at its deadline. An upstream whose last answers were no
+// use may well have finished it: then the end says what they were.
+func (p *polling) unfinished(name string) *fault.Error {
+	job, id := p.task.held.Name().ID, p.task.video().GetUpstreamTaskId()
+	if p.failed == nil {
+		return fault.New(fault.DeadlineExceeded, "job %s: upstream %s had not finished task %s by the deadline", job, name, id)
+	}
+	return because(fault.New(fault.DeadlineExceeded, "job %s: it is not known whether upstream %s finished task %s by the deadline, as its polls fail (%d in a row)",
+		job, name, id, p.failures), p.failed)
+}
+
+// because adds to an end what the upstream's last answer, or the lack of one, was; nil adds
+// nothing.
+func because(f *fault.Error, cause error) *fault.Error {
+	if cause != nil {
+		f.Message += ": " + cause.Error()
+	}
+	if up, ok := errors.AsType[*upstream.Error](cause); ok {
+		f.UpstreamCode, f.UpstreamHTTPStatus, f.UpstreamRequestID = up.Code, up.HTTPStatus, up.RequestID
+	}
+	return f
+}
+
+func late(x *genbusv1.Execution, now time.Time) bool {
+	return x.GetDeadline() != nil && now.After(x.GetDeadline().AsTime())
+}
+
+func (p *polling) afterFailure(err error) error {
+	p.failures++
+	p.failed = err
+	p.count(telemetry.PollFailed)
+	p.task.held.Logger().Debug("poll failed", logged(err)...)
+	p.task.schedulePoll(p.failures)
+	return hold.Until(p.task.pollAt)
+}
+
+// logged is what a log record has of a failed call: not the upstream's words, which may
+// quote the prompt.
+func logged(err error) []any {
+	switch e := upstream.AsError(upstream.OpPoll, err); {
+	case e == nil:
+		return nil
+	case e.HTTPStatus == 0: // in our words
+		return []any{telemetry.KeyError, e.Message}
+	default:
+		return []any{telemetry.KeyHTTPStatus, e.HTTPStatus, telemetry.KeyUpstreamCode, e.Code}
+	}
+}
+
+// afterLostResult is a poll that no longer says what the upstream said before: that the
+// task has completed. What is known of the result stays; a process that knows nothing of it
+// asks until the deadline.
+func (p *polling) afterLostResult(ctx context.Context, err error) error {
+	t := p.task
+	now, wrong := t.holder().Broker.Clock().Now()
+	over := wrong == nil && !now.Before(t.execution().GetArchiveUntil().AsTime())
+	switch {
+	case over && p.archiving.result != nil:
+		return p.archiving.complete(ctx, *p.archiving.result)
+	case over && late(t.execution(), now):
+		return t.fail(ctx, because(fault.New(fault.DeadlineExceeded,
+			"job %s: upstream %s had finished task %s, but says nothing of its result any more",
+			t.held.Name().ID, t.execution().GetUpstream(), t.video().GetUpstreamTaskId()), err))
+	default:
+		return p.afterFailure(err)
+	}
+}
+
+func (p *polling) ask(ctx context.Context, client upstream.VideoClient) (upstream.VideoState, error) {
+	r, stopping := p.task.runner, p.task.holder().Fetching
+	select {
+	case r.polls <- struct{}{}:
+		defer func() { <-r.polls }()
+	case <-stopping.Done(): // the process stops: another replica polls sooner
+		return upstream.VideoState{}, context.Cause(stopping)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, pollTimeout, errors.New("the poll timed out"))
+	defer cancel()
+	begin := time.Now()
+	r.metrics.PollBegan(begin.Sub(p.task.due))
+	state, err := client.Poll(ctx, routes.Ref(p.task.video()))
+	verdict := "answered"
+	if err != nil {
+		verdict = "failed"
+	}
+	r.shared.calls.count(p.task.execution().GetUpstream(), "poll", verdict, statusOf(err), time.Since(begin))
+	return state, err
+}
+
+// afterPoll commits what the upstream said, if it is worth an event. The poll is counted the
+// first time.
+func (p *polling) afterPoll(ctx context.Context, s upstream.VideoState, first bool) error {
+	t, now := p.task, time.Now()
+	count := func(o telemetry.PollOutcome) {
+		if first {
+			p.count(o)
+		}
+	}
+	switch s.Progression {
+	case upstream.Completed:
+		count(telemetry.PollChanged)
+		return p.archiving.complete(ctx, s)
+	case upstream.Failed:
+		e, err := task.FailedUpstream(t.video(), now, task.Failure{Unknown: s.Unknown, Status: fault.Clip(s.Status, 128), Usage: usage(s), Err: failure(s)})
+		count(telemetry.PollChanged)
+		return t.held.End(ctx, e, err)
+	case upstream.Running, upstream.Queued, upstream.InProgress:
+	}
+	e, worth, err := task.Observed(t.video(), now, task.Observation{
+		Unknown: s.Unknown, Started: s.Progression != upstream.Queued, Status: fault.Clip(s.Status, 128), Progress: s.Progress,
+		Size: fault.Clip(s.Size, maxDimension), Seconds: fault.Clip(s.Seconds, maxDimension),
+	})
+	release := func() {}
+	if worth && err == nil && e.Job.GetStatus() == e.Previous { // it is about progress only
+		release, worth = t.holder().Log.RoomForProgress(ctx, e)
+	}
+	if !worth && err == nil {
+		count(telemetry.PollUnchanged)
+		return hold.Until(t.pollAt)
+	}
+	defer release()
+	count(telemetry.PollChanged)
+	if err := t.held.Next(ctx, e, err); err != nil {
+		return err
+	}
+	return hold.Until(t.pollAt)
+}
+
+// count counts a poll, and notes the first, those that changed something, and where they
+// begin to fail or work again. Of the thousands that a long task takes, the others say
+// nothing, and each would be held until the span ends.
+func (p *polling) count(outcome telemetry.PollOutcome) {
+	p.task.runner.metrics.PollEnded(outcome)
+	p.ended++
+	news := outcome == telemetry.PollChanged || p.last == "" || (outcome == telemetry.PollFailed) != (p.last == telemetry.PollFailed)
+	p.last = outcome
+	if span := p.task.held.Span(); news && span.IsRecording() {
+		span.AddEvent("poll", trace.WithAttributes(
+			attribute.String("genbus.poll.outcome", string(outcome)), attribute.Int("genbus.poll.number", p.ended)))
+	}
+}

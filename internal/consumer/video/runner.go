@@ -1,0 +1,344 @@
+// Package video carries video tasks to their end: a create is written to the log and sent
+// to the upstream at most once, the upstream's task is polled, and its result is copied
+// where that is asked for.
+package video
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/consumer/hold"
+	"github.com/genbus/genbus/internal/content"
+	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/routes"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// Options are what the routes of a process share. All are required.
+type Options struct {
+	Holder  *hold.Holder
+	Config  *config.Live
+	Routes  *routes.Table
+	Content *content.Reader
+	// ReserveLetter makes sure that a submission of a tenant's video may leave a dead
+	// letter, until release is called. The error is a *fault.Error.
+	ReserveLetter func(ctx context.Context, tenant string) (release func(), err error)
+	// PutBack has a task whose item is held at a sequence of GENBUS_WORK wait for its turn
+	// again.
+	PutBack func(ctx context.Context, e tasklog.Entry, item *genbusv1.WorkItem, seq uint64) error
+}
+
+const (
+	// maxPolls is the number of polls that one route has in flight in one process, so that
+	// an upstream that hangs costs lateness and not every file descriptor.
+	maxPolls = 512
+	// maxCopies is how many results one process copies at a time.
+	maxCopies = 8
+)
+
+// Runners makes the runners of a process's routes.
+type Runners struct {
+	Options
+	calls  *calls
+	copies chan struct{} // bounds the results that are being copied
+}
+
+// New returns no runner yet.
+func New(o Options) *Runners {
+	return &Runners{Options: o, calls: &calls{cfg: o.Config, metrics: o.Holder.Metrics}, copies: make(chan struct{}, maxCopies)}
+}
+
+// Runner takes the video tasks of one route.
+type Runner struct {
+	shared  *Runners
+	route   string
+	metrics *telemetry.RouteMetrics
+	polls   chan struct{} // bounds the polls in flight
+}
+
+// Runner is the one of a route.
+func (r *Runners) Runner(route string, metrics *telemetry.RouteMetrics) *Runner {
+	return &Runner{shared: r, route: route, metrics: metrics, polls: make(chan struct{}, maxPolls)}
+}
+
+// job is one held task's schedule. Its steps run one at a time: busy is set while a
+// goroutine is at work, and who wants the job to step again while it is busy sets again.
+type job struct {
+	runner  *Runner
+	held    *hold.Job
+	release func()
+
+	mu       sync.Mutex
+	busy     bool
+	again    bool
+	leaving  bool        // return the message after the step in hand
+	timer    *time.Timer // the next step, when not busy
+	wake     time.Time   // when that is
+	stale    bool        // read the log before the next step
+	resolved bool        // settled; nothing happens any more
+
+	// Only the goroutine at work touches what follows.
+	task      *heldTask
+	submit    *submission
+	polling   *polling
+	archiving *archiving
+}
+
+// Take begins with a task that was delivered. release is called when its slot is free.
+func (r *Runner) Take(d hold.Delivery, item *genbusv1.WorkItem, release func()) {
+	j := r.newJob(r.shared.Holder.NewJob(item, d, r.metrics), release)
+	if !r.shared.Holder.Add(j) {
+		release()
+		return
+	}
+	j.kick(time.Now())
+}
+
+func (r *Runner) newJob(held *hold.Job, release func()) *job {
+	t := &heldTask{runner: r, held: held}
+	a := &archiving{task: t}
+	return &job{
+		runner: r, held: held, release: release,
+		task: t, submit: &submission{task: t}, polling: &polling{task: t, archiving: a}, archiving: a,
+	}
+}
+
+// kick runs the next step now, or after the one in hand.
+func (j *job) kick(due time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch {
+	case j.resolved:
+	case j.busy:
+		j.again = true
+	default:
+		j.busy, j.task.due = true, due
+		if j.timer != nil {
+			j.timer.Stop()
+		}
+		j.runner.shared.Holder.Jobs.Go(j.work)
+	}
+}
+
+// work runs steps until the job can wait or is settled.
+func (j *job) work() {
+	for {
+		outcome := j.held.Conclude(j.step(), j.finish)
+		if hold.Waits(outcome) && j.task.suspect {
+			outcome = j.held.Conclude(j.task.resetPoisonCount(outcome), j.finish)
+		}
+		if !j.continues(outcome) {
+			return
+		}
+	}
+}
+
+// continues puts an outcome into effect and reports whether to step again at once.
+func (j *job) continues(outcome error) bool {
+	j.mu.Lock()
+	wait, waits := errors.AsType[*hold.WaitError](outcome)
+	if waits && j.leaving {
+		outcome, waits = hold.Return(), false // the process stops
+	}
+	if waits && j.again {
+		j.again, j.task.due = false, time.Now()
+		j.mu.Unlock()
+		return true
+	}
+	j.busy = false
+	if waits {
+		j.sleepUntil(wait.Until)
+		j.mu.Unlock()
+		return false
+	}
+	j.resolved = true
+	j.mu.Unlock()
+	j.leave(outcome)
+	return false
+}
+
+// sleepUntil needs the lock. The timer is used again: very many jobs wake every few
+// seconds.
+func (j *job) sleepUntil(at time.Time) {
+	j.wake = at
+	if j.timer != nil {
+		j.timer.Reset(time.Until(at))
+		return
+	}
+	j.timer = time.AfterFunc(time.Until(at), func() {
+		j.mu.Lock()
+		due := j.wake
+		j.mu.Unlock()
+		j.kick(due)
+	})
+}
+
+// leave settles the message and forgets the job.
+func (j *job) leave(outcome error) {
+	j.task.assigned.release()
+	j.held.Release(outcome, j.polling.ended)
+	j.release()
+	if errors.Is(outcome, hold.ErrNotOurs) {
+		j.archiving.discardCopies(j.held.Context())
+	}
+}
+
+// Hold is what is known of the task.
+func (j *job) Hold() *hold.Job { return j.held }
+
+// Extend extends the message's AckWait.
+func (j *job) Extend() { j.held.Extend() }
+
+// Confirm has the next step read the log first, and interrupts a copy: what was heard of
+// the task may be its end.
+func (j *job) Confirm() {
+	j.mu.Lock()
+	j.stale = true
+	j.mu.Unlock()
+	j.archiving.interrupt.now()
+	j.kick(time.Now())
+}
+
+// HandOver returns the message after the step in hand.
+func (j *job) HandOver() {
+	j.mu.Lock()
+	j.leaving = true
+	if j.busy || j.resolved {
+		j.mu.Unlock()
+		return
+	}
+	if j.timer != nil {
+		j.timer.Stop()
+	}
+	j.resolved = true
+	j.mu.Unlock()
+	j.leave(hold.Return())
+}
+
+// takeStale reports whether the log has to be read before anything else: when something
+// was heard or has failed, and now and then as far as the budget allows.
+func (j *job) takeStale() bool {
+	j.mu.Lock()
+	stale := j.stale
+	j.stale = false
+	j.mu.Unlock()
+	return j.held.Reread() || stale || j.held.ConfirmDue(time.Now())
+}
+
+// step does the next thing that the task needs, whatever its phase is.
+func (j *job) step() error {
+	ctx := j.held.Context()
+	j.task.route, _ = j.runner.shared.Routes.Video(j.runner.route)
+	first := j.held.Entry().Job == nil
+	if j.takeStale() {
+		if err := j.held.Load(ctx); err != nil {
+			return err
+		}
+	}
+	if first {
+		if err := j.submit.checkPoison(ctx); err != nil {
+			return err
+		}
+	}
+	switch phase := j.held.Phase(); {
+	case task.Terminal(phase):
+		return hold.ErrEnded
+	case phase == genbusv1.JobPhase_JOB_PHASE_QUEUED:
+		return j.submit.submit(ctx)
+	case phase == genbusv1.JobPhase_JOB_PHASE_SUBMITTING:
+		return j.submit.takeOver(ctx)
+	default:
+		return j.polling.poll(ctx)
+	}
+}
+
+// finish is for a task whose end is in the log.
+func (j *job) finish() error {
+	ctx := context.WithoutCancel(j.held.Context())
+	j.archiving.discardCopies(ctx)
+	j.archiving.discardInherited(ctx)
+	return j.held.Finish(ctx)
+}
+
+// heldTask is what the steps of one held task share.
+type heldTask struct {
+	runner   *Runner
+	held     *hold.Job
+	route    *routes.Video // as it was when this step began
+	assigned assignment
+	due      time.Time // when the step was to run
+	pollAt   time.Time // the next poll; zero: at once
+	suspect  bool      // its holders have died often
+}
+
+func (t *heldTask) holder() *hold.Holder { return t.runner.shared.Holder }
+
+func (t *heldTask) video() *genbusv1.VideoTask {
+	v, _ := t.held.Entry().Job.(*genbusv1.VideoTask)
+	return v
+}
+
+func (t *heldTask) execution() *genbusv1.Execution { return t.video().GetExecution() }
+
+// now is the time by the broker's clock; the error is the outcome where it cannot be told.
+func (t *heldTask) now() (time.Time, error) {
+	now, err := t.holder().Broker.Clock().Now()
+	if err != nil {
+		return time.Time{}, t.unjudged()
+	}
+	return now, nil
+}
+
+// unjudged gives the task to a replica with a right clock. One that was delivered so often
+// that it seems to kill its holders stays: to return it would add to that.
+func (t *heldTask) unjudged() error {
+	if t.suspect {
+		return hold.For(hold.FetchWait)
+	}
+	return hold.Unjudged()
+}
+
+// fail ends the task with an error.
+func (t *heldTask) fail(ctx context.Context, f *fault.Error) error {
+	e, err := task.Failed(t.video(), time.Now(), f.TaskError())
+	return t.held.End(ctx, e, err)
+}
+
+// holdUntil waits, but not beyond the first limit that the task would pass.
+func (t *heldTask) holdUntil(at time.Time) error {
+	if _, err := t.now(); err != nil {
+		return err // nor is it known how long that is
+	}
+	v, x := t.video(), t.execution()
+	at = hold.Earliest(at, v.GetExpiresAt(), x.GetDeadline())
+	if x.GetFirstSubmitAt() == nil {
+		at = hold.Earliest(at, x.GetQueueDeadline())
+	}
+	return hold.Until(at)
+}
+
+// resetPoisonCount records that a step with a task whose holders have died often is over,
+// and that its holder lives: they died of something else. A crash of many processes must
+// not end the tasks that they held.
+func (t *heldTask) resetPoisonCount(outcome error) error {
+	e, err := task.Survived(t.video(), time.Now())
+	if err != nil { // it is being submitted, which is progress
+		return outcome
+	}
+	release, ok := t.holder().Log.RoomForProgress(t.held.Context(), e)
+	if !ok {
+		return outcome
+	}
+	defer release()
+	if err := t.held.Next(t.held.Context(), e, nil); err != nil {
+		return err
+	}
+	t.suspect = false
+	return outcome
+}

@@ -1,0 +1,99 @@
+package video
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/consumer/hold"
+	"github.com/genbus/genbus/internal/consumer/jobtest"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/test/faultinject"
+)
+
+// submittingNow is the event of a submission that may take a minute.
+func submittingNow(t *testing.T, j *job) task.Event {
+	t.Helper()
+	e, err := task.Submitting(j.task.video(), time.Now(), task.Submission{
+		Upstream: config.SandboxUpstream, Until: time.Now().Add(time.Minute), Deadline: time.Now().Add(time.Hour),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// largestEvent bounds the events that the log takes; -1: no bound.
+func largestEvent(t *testing.T, b *broker.Broker, bytes int32) {
+	t.Helper()
+	s, err := b.JetStream().Stream(t.Context(), b.Names().Tasks())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := s.CachedInfo().Config
+	cfg.MaxMsgSize = bytes
+	if _, err := b.JetStream().UpdateStream(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// commitUnheard commits an event of a job whose answer is lost on the link, and which the
+// log refuses when it is sent again.
+func commitUnheard(t *testing.T, link *faultinject.Link, direct *broker.Broker, j *job, e task.Event) {
+	t.Helper()
+	link.Delay(2 * time.Second) // the answer is on its way when the event is seen
+	committed := make(chan error, 1)
+	go func() { committed <- j.held.Commit(t.Context(), e, j.held.Entry().Seq) }()
+	log := jobtest.Forerunner(t, direct)
+	jobtest.Shortly(t, "the event is stored", func() bool {
+		stored, err := log.Get(t.Context(), j.held.Name())
+		return err == nil && stored.Version() == e.Version()
+	})
+	link.Cut(faultinject.Blackhole)
+	largestEvent(t, direct, 1)
+	link.Cut(faultinject.Reset)
+	link.Delay(0)
+	link.Heal()
+	if err := <-committed; !errors.Is(err, tasklog.ErrUncertain) {
+		t.Fatalf("the commit was heard: %v", err)
+	}
+	largestEvent(t, direct, -1)
+}
+
+// TestOnlyOurOwnCommitWasNotSent: a task in submitting is free where the holder knows
+// the commit as one of its own whose answer never came. Any other one, even of the same
+// process, may have been sent.
+func TestOnlyOurOwnCommitWasNotSent(t *testing.T) {
+	t.Parallel()
+	link, through, direct := jobtest.Linked(t)
+	p := newProcess(t, through, "http://127.0.0.1:1")
+	held := func(request string) *job {
+		item := jobtest.PastItem(request)
+		jobtest.PastOf(t, p.Log, item)
+		return p.held(t, item)
+	}
+	j := held("one")
+	if _, err := p.Log.Commit(t.Context(), submittingNow(t, j), j.held.Entry().Seq); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.held.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var wait *hold.WaitError
+	if out := j.submit.takeOver(t.Context()); !errors.As(out, &wait) || time.Until(wait.Until) < time.Minute {
+		t.Errorf("the commit of another holder in this process: %v", out)
+	}
+
+	j = held("two")
+	commitUnheard(t, link, direct, j, submittingNow(t, j))
+	if err := j.held.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if out := j.submit.takeOver(t.Context()); !hold.Waits(out) || j.held.Phase() != genbusv1.JobPhase_JOB_PHASE_QUEUED || j.task.video().GetUpstreamStatus() != "not_sent" {
+		t.Errorf("our own commit: %v, %s, %q", out, j.held.Phase(), j.task.video().GetUpstreamStatus())
+	}
+}

@@ -1,0 +1,52 @@
+package video
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/consumer/hold"
+	"github.com/genbus/genbus/internal/consumer/jobtest"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
+}
+
+// process is one whose runners are given nothing but what a test holds.
+type process struct {
+	*jobtest.Process
+	runners *Runners
+}
+
+func newProcess(t *testing.T, b *broker.Broker, url string) process {
+	t.Helper()
+	p := jobtest.NewProcess(t, b, jobtest.Config(t, url), telemetry.NewMetrics("test"))
+	p.Start(t)
+	return process{p, New(Options{
+		Holder: p.Holder(t), Config: p.Config, Routes: p.Routes, Content: p.Content, ReserveLetter: p.Letters.Reserve, PutBack: p.Queue.PutBack,
+	})}
+}
+
+// held is a task of the sandbox's route that was delivered for the second time, as its log
+// is. The test takes its steps.
+func (p process) held(t *testing.T, item *genbusv1.WorkItem) *job {
+	t.Helper()
+	metrics := p.Metrics.Route(subject.Video, config.SandboxVideoRoute)
+	j := p.runners.Runner(config.SandboxVideoRoute, metrics).newJob(p.runners.Holder.NewJob(item, hold.Delivery{Count: 2}, metrics), func() {})
+	route, ok := p.Routes.Video(config.SandboxVideoRoute)
+	if !ok {
+		t.Fatal("there is no route")
+	}
+	j.task.route = route
+	if err := j.held.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
