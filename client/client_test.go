@@ -15,7 +15,7 @@ import (
 	"github.com/genbus/genbus/client"
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker/brokertest"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/service/servicetest"
 )
@@ -48,10 +48,10 @@ func TestCodesAreThoseOfTheTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(string(source), ` Code = "`); n != len(fault.Table()) {
-		t.Errorf("the package has %d codes, the table %d", n, len(fault.Table()))
+	if n := strings.Count(string(source), ` Code = "`); n != len(errcode.Table()) {
+		t.Errorf("the package has %d codes, the table %d", n, len(errcode.Table()))
 	}
-	for _, m := range fault.Table() {
+	for _, m := range errcode.Table() {
 		code := client.Code(m.Code)
 		if !strings.Contains(string(source), ` Code = "`+string(m.Code)+`"`) {
 			t.Errorf("%s is no constant of the package", m.Code)

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -25,7 +25,7 @@ func (c Code) Error() string { return string(c) }
 
 // Retry reports whether the same request may succeed later. Codes that this version
 // does not know may not.
-func (c Code) Retry() bool { return fault.MeaningOf(fault.Code(c)).Retry }
+func (c Code) Retry() bool { return errcode.MeaningOf(errcode.Code(c)).Retry }
 
 // Error is why a request was refused, or why a job has no result.
 type Error struct {

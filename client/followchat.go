@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/leader"
+	"github.com/genbus/genbus/internal/streamread"
 )
 
 // ChatItem is one step of a chat. Exactly one of the fields is set.
@@ -176,7 +176,7 @@ func (r *chunkReader) catchUp(ctx context.Context) error {
 
 func (r *chunkReader) readOn(ctx context.Context) error {
 	for {
-		m, err := r.c.read(ctx, r.c.names.Chunks(), leader.Next(r.c.names.Chunk(r.c.tenant, r.id), r.seq+1))
+		m, err := r.c.read(ctx, r.c.names.Chunks(), streamread.Next(r.c.names.Chunk(r.c.tenant, r.id), r.seq+1))
 		if err != nil {
 			return gone(err)
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/genbus/genbus/internal/leader"
+	"github.com/genbus/genbus/internal/streamread"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -179,8 +179,8 @@ func (f *follower) warn(err error) {
 // catchUp hands on what the log has beyond the last event. Where nothing is new this is
 // one read.
 func (f *follower) catchUp(ctx context.Context) error {
-	last, err := f.c.read(ctx, f.c.names.Tasks(), leader.Last(f.subject))
-	if errors.Is(err, leader.ErrNoMessage) {
+	last, err := f.c.read(ctx, f.c.names.Tasks(), streamread.Last(f.subject))
+	if errors.Is(err, streamread.ErrNoMessage) {
 		if f.seq > 0 || f.version > 0 {
 			return fmt.Errorf("%w (any more: it was erased)", notFound(f.kind, f.id))
 		}
@@ -198,7 +198,7 @@ func (f *follower) catchUp(ctx context.Context) error {
 		return f.settled(e)
 	}
 	for f.seq < last.Seq {
-		m, err := f.c.read(ctx, f.c.names.Tasks(), leader.Next(f.subject, f.seq+1))
+		m, err := f.c.read(ctx, f.c.names.Tasks(), streamread.Next(f.subject, f.seq+1))
 		if err != nil {
 			return gone(err)
 		}
@@ -223,7 +223,7 @@ func (f *follower) settled(last jobEvent) error {
 
 // gone is for a message that was there a moment ago: the next look tells why it is not.
 func gone(err error) error {
-	if errors.Is(err, leader.ErrNoMessage) {
+	if errors.Is(err, streamread.ErrNoMessage) {
 		return nil
 	}
 	return err

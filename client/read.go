@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/leader"
+	"github.com/genbus/genbus/internal/streamread"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -82,8 +82,8 @@ func (c *Client) last(ctx context.Context, kind Kind, id string) (jobEvent, erro
 	if err != nil {
 		return jobEvent{}, err
 	}
-	m, err := c.read(ctx, c.names.Tasks(), leader.Last(subj))
-	if errors.Is(err, leader.ErrNoMessage) {
+	m, err := c.read(ctx, c.names.Tasks(), streamread.Last(subj))
+	if errors.Is(err, streamread.ErrNoMessage) {
 		return jobEvent{}, notFound(kind, id)
 	}
 	if err != nil {
@@ -108,25 +108,25 @@ func notFound(kind Kind, id string) *Error {
 	return &Error{Code: code, JobID: id, Message: fmt.Sprintf("the tenant has no %s %.80q", noun, id)}
 }
 
-// read reads one message of a stream from its leader. Errors are leader.ErrNoMessage,
+// read reads one message of a stream from its streamread. Errors are streamread.ErrNoMessage,
 // and a *Error (ErrBrokerUnavailable) where the stream could not be reached.
-func (c *Client) read(ctx context.Context, stream string, r leader.Request) (leader.Message, error) {
+func (c *Client) read(ctx context.Context, stream string, r streamread.Request) (streamread.Message, error) {
 	data, err := r.Encode()
 	if err != nil {
-		return leader.Message{}, err
+		return streamread.Message{}, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, readWait, fmt.Errorf("no answer within %s", readWait))
 	defer cancel()
-	reply, err := c.nc.RequestWithContext(ctx, leader.Subject(stream), data)
+	reply, err := c.nc.RequestWithContext(ctx, streamread.Subject(stream), data)
 	if err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		return leader.Message{}, unreadable(stream, err, lost(c.nc))
+		return streamread.Message{}, unreadable(stream, err, lost(c.nc))
 	}
-	m, err := leader.Decode(reply.Data)
-	if errors.Is(err, leader.ErrRefused) {
-		return leader.Message{}, unreadable(stream, err, "")
+	m, err := streamread.Decode(reply.Data)
+	if errors.Is(err, streamread.ErrRefused) {
+		return streamread.Message{}, unreadable(stream, err, "")
 	}
 	return m, err
 }

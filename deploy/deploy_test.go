@@ -12,7 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
 )
@@ -168,7 +168,7 @@ func checkMatcher(t reporter, text string, f metric, m matcher) {
 			t.Errorf("%s\n%s is never %s; it is one of %v", text, m.label, word, values(f))
 		}
 		code := m.label == "code" && slices.Contains(f.labels, "kind")
-		if code && fault.MeaningOf(fault.Code(word)).Code != fault.Code(word) {
+		if code && errcode.MeaningOf(errcode.Code(word)).Code != errcode.Code(word) {
 			t.Errorf("%s\nthere is no error code %s", text, word)
 		}
 	}

@@ -270,7 +270,7 @@ var everywhereRows = []row{
 	{name: "A breaker keeps jobs from an upstream that fails", cells: []cell{yes("internal/pool TestBreakerOpens", "internal/pool TestWhatTheBreakerCounts")}},
 	{name: "A result is archived before its task completes", cells: []cell{yes("internal/consumer TestArchive", "internal/content TestArchive")}},
 	{name: "A copy is served when its upstream and its URL are gone", cells: []cell{yes("internal/api/httpapi TestContentOfACopyOutlivesItsUpstream")}},
-	{name: "A task that was erased leaves nothing, on one node and on three", cells: []cell{yes(eraseEnded, eraseRuns, "cmd/service TestEraseEndsThoseWhoWatch", "cmd/service TestEraseBelongsToTheTenant", "internal/tasklog TestEraseLeavesNothing", "internal/queue TestReleasedTakesNothingAway")}},
+	{name: "A task that was erased leaves nothing, on one node and on three", cells: []cell{yes(eraseEnded, eraseRuns, "cmd/service TestEraseEndsThoseWhoWatch", "cmd/service TestEraseBelongsToTheTenant", "internal/joblog TestEraseLeavesNothing", "internal/queue TestReleasedTakesNothingAway")}},
 	{name: "The SDKs of OpenAI for Go and Node, and clients of Kling and Jimeng that sign, work with nothing but another address", cells: []cell{yes(openAIGo, goChats, "cmd/service TestNodeClients/openai.mjs", kling, jimeng)}},
 	{name: "The AI SDK, LangChain, nats.js and the CloudEvents SDKs for Go and JavaScript work against `serve --sandbox` ([clients.md](clients.md#clients-that-are-tested))", cells: []cell{yes(
 		"cmd/service TestNodeClients/aisdk.mjs", "cmd/service TestNodeClients/langchain.mjs", "cmd/service TestNodeClients/nats.mjs", "cmd/service TestNodeClients/cloudevents.mjs",

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/subject"
 )
@@ -209,7 +209,7 @@ func TestCommandsExist(t *testing.T) {
 			}
 		}
 		for _, m := range codePattern.FindAllStringSubmatch(text, -1) {
-			if code := fault.Code(m[1]); fault.MeaningOf(code).Code != code {
+			if code := errcode.Code(m[1]); errcode.MeaningOf(code).Code != code {
 				t.Errorf("%s names the error code %s, which does not exist", name, code)
 			}
 		}

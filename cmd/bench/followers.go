@@ -19,10 +19,10 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/chatlog"
+	"github.com/genbus/genbus/internal/joblog"
 	events "github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -107,7 +107,7 @@ type followersRun struct {
 	cmd    followersCommand
 	b      *broker.Broker
 	enc    events.Encoder
-	tasks  *tasklog.Log
+	tasks  *joblog.Log
 	chats  *chatlog.Log
 	spy    *nats.Conn
 	stop   func()
@@ -132,7 +132,7 @@ func openFollowers(ctx context.Context, c followersCommand, dir string) (*follow
 	if err := b.EnsureStreams(ctx); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
-	f.tasks = tasklog.New(tasklog.Options{Broker: b, Metrics: telemetry.NewMetrics("bench"), Encoder: f.enc, Logger: logger})
+	f.tasks = joblog.New(joblog.Options{Broker: b, Metrics: telemetry.NewMetrics("bench"), Encoder: f.enc, Logger: logger})
 	ctx, cancel := context.WithCancel(ctx)
 	wait, err := f.tasks.Start(ctx)
 	f.stop = func() {
@@ -262,7 +262,7 @@ func (f *followersRun) videos(ctx context.Context) error {
 }
 
 // start makes a job that runs.
-func (f *followersRun) start(ctx context.Context, kind subject.Kind, id string) (tasklog.Entry, error) {
+func (f *followersRun) start(ctx context.Context, kind subject.Kind, id string) (joblog.Entry, error) {
 	e, err := f.tasks.Commit(ctx, task.FromWork(&genbusv1.WorkItem{
 		Id: id, Kind: string(kind), Tenant: tenant, Route: "r", Model: "m", Fingerprint: []byte("fp"), Stream: true, AcceptedAt: timestamppb.Now(),
 	}), 0)

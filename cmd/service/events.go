@@ -15,8 +15,8 @@ import (
 
 	"github.com/genbus/genbus/client"
 	"github.com/genbus/genbus/internal/body"
-	"github.com/genbus/genbus/internal/leader"
 	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/streamread"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 )
@@ -94,19 +94,19 @@ func since(text string, now time.Time) (time.Time, error) {
 // asked for: nothing comes after the end of a job.
 func (c *eventsCommand) fromJob(ctx context.Context, nc *nats.Conn, names subject.Space, from *jetstream.OrderedConsumerConfig) error {
 	kind, _ := subject.KindOf(c.ID) // filters has checked it
-	request, err := leader.Last(names.Task(kind, cmp.Or(c.Tenant, "*"), c.ID)).Encode()
+	request, err := streamread.Last(names.Task(kind, cmp.Or(c.Tenant, "*"), c.ID)).Encode()
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	var newest leader.Message
-	answer, err := nc.RequestWithContext(ctx, leader.Subject(names.Tasks()), request)
+	var newest streamread.Message
+	answer, err := nc.RequestWithContext(ctx, streamread.Subject(names.Tasks()), request)
 	if err == nil {
-		newest, err = leader.Decode(answer.Data)
+		newest, err = streamread.Decode(answer.Data)
 	}
 	switch {
-	case errors.Is(err, leader.ErrNoMessage):
+	case errors.Is(err, streamread.ErrNoMessage):
 		code := client.ErrTaskNotFound
 		if kind == subject.Chat {
 			code = client.ErrChatNotFound

@@ -15,7 +15,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 )
 
 // secure reports whether the command calls by TLS.
@@ -30,7 +30,7 @@ func (c *connection) advised(ctx context.Context, err error) error {
 	switch {
 	case !errors.As(err, &e):
 		return err
-	case e.code == string(fault.InvalidAPIKey):
+	case e.code == string(errcode.InvalidAPIKey):
 		return fmt.Errorf("%w\na key is read from GENBUS_API_KEY (of operator: GENBUS_OPERATOR_KEY), or from the file of --key-file", err)
 	case e.code != "" || e.s.Code() != codes.Unavailable:
 		return err

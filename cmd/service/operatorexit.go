@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/genbus/genbus/client"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 )
 
 // Exit codes of the commands that call a running genbus.
@@ -57,7 +57,7 @@ func answered(err error) error {
 		}
 	}
 	if e.code == "" && s.Code() == codes.ResourceExhausted && strings.Contains(s.Message(), "message larger than max") {
-		e.code = string(fault.BodyTooLarge) // gRPC refused it before genbus could
+		e.code = string(errcode.BodyTooLarge) // gRPC refused it before genbus could
 	}
 	return e
 }
@@ -73,17 +73,17 @@ func exitCode(err error) int {
 	case errors.As(err, &known):
 		return known.code
 	case errors.As(err, &byNATS):
-		return exitOf(fault.Code(byNATS.Code), fault.MeaningOf(fault.Code(byNATS.Code)).GRPC)
+		return exitOf(errcode.Code(byNATS.Code), errcode.MeaningOf(errcode.Code(byNATS.Code)).GRPC)
 	case !errors.As(err, &e):
 		return exitFailed
 	}
-	return exitOf(fault.Code(e.code), e.s.Code())
+	return exitOf(errcode.Code(e.code), e.s.Code())
 }
 
 // exitOf is the exit code for an answer of genbus. gRPC has one code for a limit that will
 // give way and for one that will not, and so for times: of those, why says which it is.
-func exitOf(why fault.Code, c codes.Code) int {
-	m := fault.MeaningOf(why)
+func exitOf(why errcode.Code, c codes.Code) int {
+	m := errcode.MeaningOf(why)
 	final := m.Code == why && !m.Retry // an unknown code has the meaning of another one
 	switch c {
 	case codes.InvalidArgument:

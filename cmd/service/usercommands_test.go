@@ -22,7 +22,7 @@ import (
 	"github.com/genbus/genbus/client"
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/sandbox"
 )
 
@@ -272,7 +272,7 @@ func TestExitCodesByNATS(t *testing.T) {
 		if got := exitCode(fmt.Errorf("follow x: %w", &client.Error{Code: code})); got != want {
 			t.Errorf("%s ends with %d, want %d", code, got, want)
 		}
-		f := fault.New(fault.Code(code), "no")
+		f := errcode.New(errcode.Code(code), "no")
 		if got := exitCode(answered(f.GRPCStatus().Err())); got != want {
 			t.Errorf("%s by gRPC ends with %d, want %d", code, got, want)
 		}
@@ -301,7 +301,7 @@ func TestBodyThatIsTooLarge(t *testing.T) {
 // TestExitCodesWithoutACode are of gRPC itself, or of a genbus that has a code which this one does not know.
 func TestExitCodesWithoutACode(t *testing.T) {
 	t.Parallel()
-	newer := fault.New("of_tomorrow", "no").GRPCStatus().Proto()
+	newer := errcode.New("of_tomorrow", "no").GRPCStatus().Proto()
 	newer.Code = int32(codes.ResourceExhausted)
 	for _, err := range []error{
 		status.Error(codes.Unavailable, "connection refused"), status.Error(codes.DeadlineExceeded, "too late"), status.FromProto(newer).Err(),

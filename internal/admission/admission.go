@@ -13,13 +13,13 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/quota"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 	"github.com/genbus/genbus/internal/upstream"
 )
@@ -82,7 +82,7 @@ type Checked struct {
 type Admission struct {
 	cfg     *config.Live
 	b       *broker.Broker
-	log     *tasklog.Log
+	log     *joblog.Log
 	bodies  *broker.Bodies
 	queue   *queue.Queue
 	firsts  *firsts
@@ -95,7 +95,7 @@ type Admission struct {
 type Options struct {
 	Config  *config.Live
 	Broker  *broker.Broker
-	Log     *tasklog.Log
+	Log     *joblog.Log
 	Bodies  *broker.Bodies
 	Queue   *queue.Queue
 	Letters *quota.Letters
@@ -117,14 +117,14 @@ var errTooSlow = errors.New("JetStream did not answer within " + decideWithin.St
 // the job as it is now. The job is accepted when its work item is stored. From then
 // on Admit only fails with idempotency_key_reused, or, where the request has an id
 // that another may use too and the log does not say whose it is, with
-// acceptance_unknown. Every error is a *fault.Error.
-func (a *Admission) Admit(ctx context.Context, r Request) (tasklog.Entry, error) {
+// acceptance_unknown. Every error is a *errcode.Error.
+func (a *Admission) Admit(ctx context.Context, r Request) (joblog.Entry, error) {
 	begin := time.Now()
 	entry, err := a.admit(ctx, r)
 	a.metrics.Admission(r.Kind, r.Way, time.Since(begin))
 	if err != nil {
-		a.metrics.Refused(r.Kind, r.Way, string(fault.Counted(ctx, err)))
-		return tasklog.Entry{}, fault.From(err)
+		a.metrics.Refused(r.Kind, r.Way, string(errcode.Counted(ctx, err)))
+		return joblog.Entry{}, errcode.From(err)
 	}
 	return entry, nil
 }
@@ -133,13 +133,13 @@ func (a *Admission) Admit(ctx context.Context, r Request) (tasklog.Entry, error)
 // waits is told within that time, and those that follow at once.
 const decideWithin = 8 * time.Second
 
-func (a *Admission) admit(ctx context.Context, r Request) (tasklog.Entry, error) {
+func (a *Admission) admit(ctx context.Context, r Request) (joblog.Entry, error) {
 	c, err := a.Check(r)
 	if err != nil {
-		return tasklog.Entry{}, err
+		return joblog.Entry{}, err
 	}
 	if err := a.b.Trouble(); err != nil {
-		return tasklog.Entry{}, unavailable(err)
+		return joblog.Entry{}, unavailable(err)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, decideWithin, errTooSlow)
 	defer cancel()
@@ -153,29 +153,29 @@ func (a *Admission) admit(ctx context.Context, r Request) (tasklog.Entry, error)
 		}
 	}
 	if err := c.Refusal(); err != nil && r.Attached == nil { // an attached task is only polled
-		return tasklog.Entry{}, err
+		return joblog.Entry{}, err
 	}
 	releaseSlot, err := a.acquireSlot(ctx, r, c)
 	if err != nil {
-		return tasklog.Entry{}, err
+		return joblog.Entry{}, err
 	}
 	defer releaseSlot()
 	release, err := a.checkCapacity(ctx, r, c)
 	if err != nil {
-		return tasklog.Entry{}, err
+		return joblog.Entry{}, err
 	}
 	defer release()
 	if r.Kind == subject.Video && !r.Resolves {
 		if err := a.letters.Check(ctx, r.Tenant); err != nil {
-			return tasklog.Entry{}, err
+			return joblog.Entry{}, err
 		}
 	}
-	var entry tasklog.Entry
+	var entry joblog.Entry
 	tell := a.firsts.begin(subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
 	defer func() { tell(entry) }()
 	item, err := a.enqueue(ctx, r, c)
 	if err != nil {
-		return tasklog.Entry{}, err
+		return joblog.Entry{}, err
 	}
 	if entry, err = a.logFirst(ctx, item, c); err == nil {
 		a.metrics.Accepted(r.Kind, r.Way)
@@ -185,13 +185,13 @@ func (a *Admission) admit(ctx context.Context, r Request) (tasklog.Entry, error)
 
 // attach looks for the job in the log: there is none, it is this request's, or
 // the key was used for another body.
-func (a *Admission) attach(ctx context.Context, r Request, c Checked) (entry tasklog.Entry, found bool, err error) {
+func (a *Admission) attach(ctx context.Context, r Request, c Checked) (entry joblog.Entry, found bool, err error) {
 	entry, err = a.log.Get(ctx, subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
-	if errors.Is(err, tasklog.ErrNotFound) {
-		return tasklog.Entry{}, false, nil
+	if errors.Is(err, joblog.ErrNotFound) {
+		return joblog.Entry{}, false, nil
 	}
 	if err != nil {
-		return tasklog.Entry{}, false, unavailable(err)
+		return joblog.Entry{}, false, unavailable(err)
 	}
 	return entry, true, sameBody(entry.Job.GetExecution().GetFingerprint(), c)
 }
@@ -199,21 +199,21 @@ func (a *Admission) attach(ctx context.Context, r Request, c Checked) (entry tas
 // attachBefore looks for the job that a replica of the version before made of the message,
 // which has another id. Its item is stored first, and leaves when the log has its end: so
 // the streams of work are asked first. It goes with the next release.
-func (a *Admission) attachBefore(ctx context.Context, r Request, c Checked) (entry tasklog.Entry, found bool, err error) {
+func (a *Admission) attachBefore(ctx context.Context, r Request, c Checked) (entry joblog.Entry, found bool, err error) {
 	c.ID = subject.JobID(r.Kind, r.Tenant, r.Before.text)
 	stored, err := a.queue.Find(ctx, subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
 	if errors.Is(err, broker.ErrNoMessage) {
 		return a.attach(ctx, r, c)
 	}
 	if err != nil {
-		return tasklog.Entry{}, false, unavailable(err)
+		return joblog.Entry{}, false, unavailable(err)
 	}
 	item, err := stored.Decode()
 	if err != nil {
-		return tasklog.Entry{}, false, fault.New(fault.Internal, "the work item of %s is unreadable: %w", c.ID, err).ForJob(c.ID)
+		return joblog.Entry{}, false, errcode.New(errcode.Internal, "the work item of %s is unreadable: %w", c.ID, err).ForJob(c.ID)
 	}
 	if err := sameBody(item.GetFingerprint(), c); err != nil {
-		return tasklog.Entry{}, false, err
+		return joblog.Entry{}, false, err
 	}
 	entry, err = a.logFirst(ctx, item, c)
 	return entry, true, err
@@ -223,24 +223,24 @@ func sameBody(fingerprint []byte, c Checked) error {
 	if string(fingerprint) == string(c.Fingerprint[:]) {
 		return nil
 	}
-	return fault.New(fault.IdempotencyKeyReused,
+	return errcode.New(errcode.IdempotencyKeyReused,
 		"the request_id (Idempotency-Key) belongs to job %s, which has another body; use a new one for a new body", c.ID).ForJob(c.ID)
 }
 
 func unavailable(err error) error {
-	return fault.New(fault.BrokerUnavailable, "nothing was accepted: %s", broker.Reason(err)).Because(err).WithRetryAfter(time.Second)
+	return errcode.New(errcode.BrokerUnavailable, "nothing was accepted: %s", broker.Reason(err)).Because(err).WithRetryAfter(time.Second)
 }
 
 // checkCapacity refuses before anything is stored: when the route's queue is full, so
 // that one dead route does not fill the work stream, and when the log has no room for the
 // whole life of another job. That room is reserved until release is called.
-func (a *Admission) checkCapacity(ctx context.Context, r Request, c Checked) (release tasklog.Release, err error) {
+func (a *Admission) checkCapacity(ctx context.Context, r Request, c Checked) (release joblog.Release, err error) {
 	if waiting, _ := a.queue.Route(r.Kind, c.Route.Name).Waiting(ctx); waiting >= uint64(c.Route.MaxQueued) {
 		return nil, full(c.Route.Name, waiting)
 	}
 	release, err = a.log.RoomForJob(ctx, task.FromWork(a.Item(ctx, r, c)).Job)
-	if noRoom, ok := errors.AsType[*tasklog.FullError](err); ok {
-		return nil, fault.New(fault.StorageFull, "nothing was accepted: %s", noRoom).WithRetryAfter(30 * time.Second)
+	if noRoom, ok := errors.AsType[*joblog.FullError](err); ok {
+		return nil, errcode.New(errcode.StorageFull, "nothing was accepted: %s", noRoom).WithRetryAfter(30 * time.Second)
 	}
 	if err != nil {
 		return nil, unavailable(err)
@@ -249,7 +249,7 @@ func (a *Admission) checkCapacity(ctx context.Context, r Request, c Checked) (re
 }
 
 func full(route string, waiting uint64) error {
-	return fault.New(fault.QueueFull, "route %s has %d jobs waiting; nothing was accepted, try again later", route, waiting).WithRetryAfter(5 * time.Second)
+	return errcode.New(errcode.QueueFull, "route %s has %d jobs waiting; nothing was accepted, try again later", route, waiting).WithRetryAfter(5 * time.Second)
 }
 
 // logFirst writes the first event from the stored item. A job that another replica has
@@ -258,22 +258,22 @@ func full(route string, waiting uint64) error {
 // event is written when the log answers again, or by the consumer that takes it. Of
 // requests with one id and two bodies both may be stored, one ready and one in the
 // backlog, and the log alone decides between them.
-func (a *Admission) logFirst(ctx context.Context, item *genbusv1.WorkItem, c Checked) (tasklog.Entry, error) {
+func (a *Admission) logFirst(ctx context.Context, item *genbusv1.WorkItem, c Checked) (joblog.Entry, error) {
 	first := task.FromWork(item)
 	ctx, cancel := context.WithTimeout(telemetry.Extract(ctx, item.GetTrace()), broker.PublishTimeout)
 	defer cancel()
 	entry, err := a.log.Commit(ctx, first, 0)
-	var lost *tasklog.LostError
+	var lost *joblog.LostError
 	switch {
 	case err == nil:
 		return entry, nil
 	case errors.As(err, &lost):
 		return lost.Current, sameBody(lost.Current.Job.GetExecution().GetFingerprint(), c)
 	case !c.Fresh:
-		return tasklog.Entry{}, acceptanceFault(c.ID, true, err)
+		return joblog.Entry{}, acceptanceFault(c.ID, true, err)
 	default:
-		a.queue.LogLater(tasklog.Entry{Event: first}.Name())
-		return tasklog.Entry{Event: first}, nil
+		a.queue.LogLater(joblog.Entry{Event: first}.Name())
+		return joblog.Entry{Event: first}, nil
 	}
 }
 
@@ -283,7 +283,7 @@ func (a *Admission) logFirst(ctx context.Context, item *genbusv1.WorkItem, c Che
 func (a *Admission) item(ctx context.Context, r Request, c Checked) (*genbusv1.WorkItem, error) {
 	now, err := a.b.Clock().Now()
 	if err != nil {
-		return nil, fault.New(fault.ClockWrong, "nothing was accepted: %w", err).WithRetryAfter(time.Second)
+		return nil, errcode.New(errcode.ClockWrong, "nothing was accepted: %w", err).WithRetryAfter(time.Second)
 	}
 	item := &genbusv1.WorkItem{
 		Id: c.ID, Kind: string(r.Kind), Tenant: r.Tenant, Route: c.Route.Name, Model: c.Model, Body: c.Body,
@@ -305,7 +305,7 @@ func (a *Admission) item(ctx context.Context, r Request, c Checked) (*genbusv1.W
 	}
 	ref, err := a.bodies.PutNew(ctx, r.Tenant, publisher.RequestBody(c.ID), c.Body)
 	if errors.Is(err, broker.ErrFull) {
-		return nil, fault.New(fault.StorageFull, "nothing was accepted: the tenant's object store is full (limits.bodies_bytes), or the disk under it").Because(err).WithRetryAfter(30 * time.Second)
+		return nil, errcode.New(errcode.StorageFull, "nothing was accepted: the tenant's object store is full (limits.bodies_bytes), or the disk under it").Because(err).WithRetryAfter(30 * time.Second)
 	}
 	if err != nil {
 		return nil, unavailable(err)

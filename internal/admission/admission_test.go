@@ -20,13 +20,13 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/quota"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 type bundle struct {
 	*admission.Admission
 	b   *broker.Broker
-	log *tasklog.Log
+	log *joblog.Log
 }
 
 func setup(t testing.TB, b *broker.Broker) *bundle {
@@ -46,12 +46,12 @@ func setup(t testing.TB, b *broker.Broker) *bundle {
 	if err := cfg.AddSandbox("http://127.0.0.1:1"); err != nil {
 		t.Fatal(err)
 	}
-	log := tasklog.New(tasklog.Options{Broker: b, Metrics: telemetry.NewMetrics("test"), Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
+	log := joblog.New(joblog.Options{Broker: b, Metrics: telemetry.NewMetrics("test"), Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
 	return &bundle{Admission: open(cfg, b, log, telemetry.NewMetrics("test")), b: b, log: log}
 }
 
 // open returns an admission with a queue of its own.
-func open(cfg *config.Config, b *broker.Broker, log *tasklog.Log, m *telemetry.Metrics) *admission.Admission {
+func open(cfg *config.Config, b *broker.Broker, log *joblog.Log, m *telemetry.Metrics) *admission.Admission {
 	live := config.NewLive(cfg)
 	letters := quota.NewLetters(live, b)
 	return admission.New(admission.Options{
@@ -121,7 +121,7 @@ func TestRacingRequestsMakeOneJob(t *testing.T) {
 						if e.Job.GetId() != subject.JobID(subject.Video, "acme", fmt.Sprint("request\x00r", round)) {
 							t.Errorf("id %s", e.Job.GetId())
 						}
-					case fault.CodeOf(err) == fault.IdempotencyKeyReused:
+					case errcode.CodeOf(err) == errcode.IdempotencyKeyReused:
 						reused++
 					default:
 						t.Error(err)
@@ -193,7 +193,7 @@ func TestAdmissionAfterACrash(t *testing.T) {
 		if _, err := s.b.Publish(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Admit(t.Context(), video("one", "a dog")); fault.CodeOf(err) != fault.IdempotencyKeyReused || !strings.Contains(err.Error(), "the request_id (Idempotency-Key) belongs to ") {
+		if _, err := s.Admit(t.Context(), video("one", "a dog")); errcode.CodeOf(err) != errcode.IdempotencyKeyReused || !strings.Contains(err.Error(), "the request_id (Idempotency-Key) belongs to ") {
 			t.Errorf("another body: %v", err)
 		}
 		e, err := s.Admit(t.Context(), r)
@@ -212,7 +212,7 @@ func TestFinishedJobIsAttachedTo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		end, err := task.Cancelled(e.Job, time.Now(), fault.New(fault.Cancelled, "x").TaskError())
+		end, err := task.Cancelled(e.Job, time.Now(), errcode.New(errcode.Cancelled, "x").TaskError())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -255,8 +255,8 @@ func TestFullQueueRefusesWithAdvice(t *testing.T) {
 			}
 		}
 		_, err = s.Admit(t.Context(), video("third", "a cat"))
-		f := fault.From(err)
-		if f.Code != fault.QueueFull || f.RetryAfter == 0 {
+		f := errcode.From(err)
+		if f.Code != errcode.QueueFull || f.RetryAfter == 0 {
 			t.Errorf("got %v, retry after %s", err, f.RetryAfter)
 		}
 		if _, err := s.Admit(t.Context(), video("0", "a cat")); err != nil {
@@ -283,7 +283,7 @@ func TestBrokerGone(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if _, err := s.Admit(ctx, video("", "a cat")); fault.CodeOf(err) != fault.BrokerUnavailable {
+	if _, err := s.Admit(ctx, video("", "a cat")); errcode.CodeOf(err) != errcode.BrokerUnavailable {
 		t.Errorf("without: %v", err)
 	}
 }
@@ -298,33 +298,33 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		change func(*admission.Request)
-		code   fault.Code
+		code   errcode.Code
 		field  string
 	}{
-		{"a prompt of another kind", func(r *admission.Request) { r.Body = []byte(`{"model":"sandbox-video","prompt":7}`) }, fault.InvalidRequest, "prompt"},
-		{"no model", func(r *admission.Request) { r.Body = []byte(`{"prompt":"x"}`) }, fault.InvalidRequest, "model"},
-		{"no JSON", func(r *admission.Request) { r.Body = []byte(`{"prompt"`) }, fault.InvalidJSON, ""},
-		{"unknown model", func(r *admission.Request) { r.Body = []byte(`{"model":"x","prompt":"x"}`) }, fault.ModelNotFound, ""},
-		{"other protocol", func(r *admission.Request) { r.Protocol = "videos" }, fault.WrongProtocol, ""},
-		{"tenant", func(r *admission.Request) { r.Tenant = "a.b" }, fault.InvalidRequest, "tenant"},
-		{"request id", func(r *admission.Request) { r.RequestID = "ä" }, fault.InvalidRequest, "request_id"},
-		{"long request id", func(r *admission.Request) { r.RequestID = strings.Repeat("x", 256) }, fault.InvalidRequest, "request_id"},
-		{"expired", func(r *admission.Request) { r.ExpiresAt = time.Now().Add(-time.Second) }, fault.InvalidRequest, "expires_at"},
-		{"retry of nothing", func(r *admission.Request) { r.RetryOf = "x" }, fault.InvalidRequest, "retry_of"},
-		{"labels", func(r *admission.Request) { r.Labels = many }, fault.InvalidRequest, "labels"},
-		{"long label", func(r *admission.Request) { r.Labels = map[string]string{"k": strings.Repeat("v", 129)} }, fault.InvalidRequest, "labels"},
-		{"too large", func(r *admission.Request) { r.Body = make([]byte, 33<<20) }, fault.BodyTooLarge, ""},
+		{"a prompt of another kind", func(r *admission.Request) { r.Body = []byte(`{"model":"sandbox-video","prompt":7}`) }, errcode.InvalidRequest, "prompt"},
+		{"no model", func(r *admission.Request) { r.Body = []byte(`{"prompt":"x"}`) }, errcode.InvalidRequest, "model"},
+		{"no JSON", func(r *admission.Request) { r.Body = []byte(`{"prompt"`) }, errcode.InvalidJSON, ""},
+		{"unknown model", func(r *admission.Request) { r.Body = []byte(`{"model":"x","prompt":"x"}`) }, errcode.ModelNotFound, ""},
+		{"other protocol", func(r *admission.Request) { r.Protocol = "videos" }, errcode.WrongProtocol, ""},
+		{"tenant", func(r *admission.Request) { r.Tenant = "a.b" }, errcode.InvalidRequest, "tenant"},
+		{"request id", func(r *admission.Request) { r.RequestID = "ä" }, errcode.InvalidRequest, "request_id"},
+		{"long request id", func(r *admission.Request) { r.RequestID = strings.Repeat("x", 256) }, errcode.InvalidRequest, "request_id"},
+		{"expired", func(r *admission.Request) { r.ExpiresAt = time.Now().Add(-time.Second) }, errcode.InvalidRequest, "expires_at"},
+		{"retry of nothing", func(r *admission.Request) { r.RetryOf = "x" }, errcode.InvalidRequest, "retry_of"},
+		{"labels", func(r *admission.Request) { r.Labels = many }, errcode.InvalidRequest, "labels"},
+		{"long label", func(r *admission.Request) { r.Labels = map[string]string{"k": strings.Repeat("v", 129)} }, errcode.InvalidRequest, "labels"},
+		{"too large", func(r *admission.Request) { r.Body = make([]byte, 33<<20) }, errcode.BodyTooLarge, ""},
 		{"too deep", func(r *admission.Request) {
 			r.Body = []byte(`{"model":` + strings.Repeat("[", body.MaxDepth) + strings.Repeat("]", body.MaxDepth) + `}`)
-		}, fault.InvalidRequest, ""},
+		}, errcode.InvalidRequest, ""},
 		{"too many values", func(r *admission.Request) {
 			r.Body = []byte(`{"model":[` + strings.Repeat("0,", body.MaxValues) + `0]}`)
-		}, fault.InvalidRequest, ""},
+		}, errcode.InvalidRequest, ""},
 	} {
 		r := video("one", "a cat")
 		row.change(&r)
 		_, err := s.Check(r)
-		f := fault.From(err)
+		f := errcode.From(err)
 		if err == nil || f.Code != row.code || row.field != "" && (len(f.Violations) == 0 || f.Violations[0].Field != row.field) {
 			t.Errorf("%s: %v", row.name, err)
 		}

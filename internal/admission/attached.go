@@ -10,7 +10,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/upstream"
 )
@@ -32,11 +32,11 @@ type Attachment struct {
 // not judged again, and may be missing: it is only kept.
 func (a *Admission) checkAttached(r Request) (Checked, error) {
 	if v := a.violations(r); len(v) > 0 {
-		return Checked{}, fault.Invalid(v)
+		return Checked{}, errcode.Invalid(v)
 	}
 	source, err := r.source()
 	if err != nil {
-		return Checked{}, fault.From(err)
+		return Checked{}, errcode.From(err)
 	}
 	t := r.Attached
 	return Checked{

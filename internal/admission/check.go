@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/genbus/genbus/internal/body"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/protocol"
 	"github.com/genbus/genbus/internal/subject"
 )
@@ -21,20 +21,20 @@ const (
 )
 
 // Check is the one validator: it judges the request, finds its route and its
-// id, and stores nothing. Every error is a *fault.Error.
+// id, and stores nothing. Every error is a *errcode.Error.
 func (a *Admission) Check(r Request) (Checked, error) {
 	if r.Attached != nil {
 		return a.checkAttached(r)
 	}
 	if limit := int64(a.cfg.LimitsOf(r.Tenant).MaxBodyBytes); int64(len(r.Body)) > limit {
-		return Checked{}, fault.New(fault.BodyTooLarge, "the body has %d bytes; the limit is %d", len(r.Body), limit)
+		return Checked{}, errcode.New(errcode.BodyTooLarge, "the body has %d bytes; the limit is %d", len(r.Body), limit)
 	}
 	read, err := a.readBody(r)
 	if err != nil {
 		return Checked{}, err
 	}
 	if v := append(a.violations(r), read.violations...); len(v) > 0 {
-		return Checked{}, fault.Invalid(v)
+		return Checked{}, errcode.Invalid(v)
 	}
 	c := Checked{Model: read.model, Stream: read.stream}
 	if err := a.route(r, read, &c); err != nil {
@@ -48,7 +48,7 @@ func (a *Admission) Check(r Request) (Checked, error) {
 	}
 	source, err := r.source()
 	if err != nil {
-		return Checked{}, fault.From(err)
+		return Checked{}, errcode.From(err)
 	}
 	c.ID, c.Fresh = subject.JobID(r.Kind, r.Tenant, source.text), source.random
 	return c, nil
@@ -60,7 +60,7 @@ func (c Checked) Refusal() error {
 	if !c.Route.Draining {
 		return nil
 	}
-	return fault.New(fault.ModelNotFound, "route %s, which serves the model %q, is draining and takes no new jobs", c.Route.Name, fault.Clip(c.Model, 128))
+	return errcode.New(errcode.ModelNotFound, "route %s, which serves the model %q, is draining and takes no new jobs", c.Route.Name, errcode.Clip(c.Model, 128))
 }
 
 // write sets the body that the upstream gets: the client's own bytes, or the
@@ -72,7 +72,7 @@ func (c *Checked) write(r Request) error {
 	}
 	p, ok := protocol.Find(c.Route.Protocol)
 	if !ok {
-		return fault.New(fault.Internal, "route %s speaks protocol %q, which does not exist", c.Route.Name, c.Route.Protocol)
+		return errcode.New(errcode.Internal, "route %s speaks protocol %q, which does not exist", c.Route.Name, c.Route.Protocol)
 	}
 	if r.Typed != nil && p.Name != protocol.Default().Name {
 		var err error
@@ -80,11 +80,11 @@ func (c *Checked) write(r Request) error {
 			return unwritable(err)
 		}
 		if v := p.Bodies.Check(c.Body); len(v) > 0 {
-			return fault.Invalid(v)
+			return errcode.Invalid(v)
 		}
 	}
 	c.Asked = p.Bodies.Asked(c.Body)
-	c.Asked.Size = fault.Clip(c.Asked.Size, maxSize) // every event of the task has it
+	c.Asked.Size = errcode.Clip(c.Asked.Size, maxSize) // every event of the task has it
 	return nil
 }
 
@@ -92,9 +92,9 @@ func (c *Checked) write(r Request) error {
 func unwritable(err error) error {
 	var field *body.FieldError
 	if errors.As(err, &field) {
-		return fault.Invalid([]fault.Violation{{Field: field.Field, Description: field.Description}})
+		return errcode.Invalid([]errcode.Violation{{Field: field.Field, Description: field.Description}})
 	}
-	return fault.New(fault.InvalidRequest, "the request cannot be written as JSON: %w", err)
+	return errcode.New(errcode.InvalidRequest, "the request cannot be written as JSON: %w", err)
 }
 
 func (r Request) source() (Source, error) {
@@ -108,10 +108,10 @@ func (r Request) source() (Source, error) {
 	}
 }
 
-func (a *Admission) violations(r Request) []fault.Violation {
-	var out []fault.Violation
+func (a *Admission) violations(r Request) []errcode.Violation {
+	var out []errcode.Violation
 	add := func(field, format string, args ...any) {
-		out = append(out, fault.Violation{Field: field, Description: fmt.Sprintf(format, args...)})
+		out = append(out, errcode.Violation{Field: field, Description: fmt.Sprintf(format, args...)})
 	}
 	if err := subject.CheckToken(r.Tenant); err != nil {
 		add("tenant", "%v", err)

@@ -7,11 +7,11 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // enqueueTries bounds how often a publish is repeated.
@@ -30,7 +30,7 @@ func (a *Admission) enqueue(ctx context.Context, r Request, c Checked) (*genbusv
 	}
 	reserved, err := a.queue.Reserve(item)
 	if err != nil {
-		return nil, fault.From(err)
+		return nil, errcode.From(err)
 	}
 	there, ours, err := a.store(ctx, r, c, item, reserved)
 	reserved.Settle(ours)
@@ -71,7 +71,7 @@ func (a *Admission) store(ctx context.Context, r Request, c Checked, item *genbu
 				return nil, false, full(c.Route.Name, uint64(a.cfg.Now().NATS.Streams.Work.MaxMsgs))
 			}
 		case errors.Is(err, broker.ErrTooLarge):
-			return nil, sent, fault.New(fault.BodyTooLarge, "job %s: %s", c.ID, broker.Reason(err)).Because(err)
+			return nil, sent, errcode.New(errcode.BodyTooLarge, "job %s: %s", c.ID, broker.Reason(err)).Because(err)
 		case errors.Is(err, broker.ErrNoAnswer):
 			sent = true
 		}
@@ -85,7 +85,7 @@ func (a *Admission) store(ctx context.Context, r Request, c Checked, item *genbu
 // that the item may be stored all the same.
 func acceptanceFault(id string, sent bool, err error) error {
 	if sent {
-		return fault.New(fault.AcceptanceUnknown, "job %s may have been accepted: %s", id, broker.Reason(err)).Because(err).ForJob(id)
+		return errcode.New(errcode.AcceptanceUnknown, "job %s may have been accepted: %s", id, broker.Reason(err)).Because(err).ForJob(id)
 	}
 	return unavailable(err)
 }
@@ -105,7 +105,7 @@ func (a *Admission) stored(ctx context.Context, r Request, c Checked, own *genbu
 	var item *genbusv1.WorkItem
 	for _, i := range items {
 		if item, err = i.Decode(); err != nil {
-			return nil, fault.New(fault.Internal, "the work item of %s is unreadable: %w", c.ID, err).ForJob(c.ID)
+			return nil, errcode.New(errcode.Internal, "the work item of %s is unreadable: %w", c.ID, err).ForJob(c.ID)
 		}
 		if err = sameBody(item.GetFingerprint(), c); err == nil {
 			break
@@ -119,7 +119,7 @@ func (a *Admission) stored(ctx context.Context, r Request, c Checked, own *genbu
 func (a *Admission) finishedMeanwhile(ctx context.Context, r Request, c Checked, own *genbusv1.WorkItem, sent bool) (*genbusv1.WorkItem, error) {
 	_, err := a.log.Get(ctx, subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
 	switch {
-	case errors.Is(err, tasklog.ErrNotFound):
+	case errors.Is(err, joblog.ErrNotFound):
 		return nil, errNotThere
 	case err != nil:
 		return nil, acceptanceFault(c.ID, sent, err)

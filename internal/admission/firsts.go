@@ -4,8 +4,8 @@ import (
 	"context"
 	"sync"
 
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // maxFirsts bounds the first events that are kept. A holder that asks later reads the log.
@@ -26,14 +26,14 @@ type firsts struct {
 type first struct {
 	name  subject.TaskName
 	known chan struct{}
-	entry tasklog.Entry
+	entry joblog.Entry
 }
 
 func newFirsts() *firsts { return &firsts{jobs: map[subject.TaskName]*first{}} }
 
 // begin is called before the item is stored, and tell when its admission is over: with the
 // job as the log has it, or with nothing.
-func (f *firsts) begin(n subject.TaskName) (tell func(tasklog.Entry)) {
+func (f *firsts) begin(n subject.TaskName) (tell func(joblog.Entry)) {
 	one := &first{name: n, known: make(chan struct{})}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -45,7 +45,7 @@ func (f *firsts) begin(n subject.TaskName) (tell func(tasklog.Entry)) {
 		f.order[0] = nil
 		f.order = f.order[1:]
 	}
-	return func(e tasklog.Entry) {
+	return func(e joblog.Entry) {
 		one.entry = e
 		close(one.known)
 	}
@@ -53,19 +53,19 @@ func (f *firsts) begin(n subject.TaskName) (tell func(tasklog.Entry)) {
 
 // First gives the job as the admission of this process left it, waiting for one that is
 // under way. It is told once: whoever asks again may have missed something, and reads.
-func (a *Admission) First(ctx context.Context, n subject.TaskName) (tasklog.Entry, bool) {
+func (a *Admission) First(ctx context.Context, n subject.TaskName) (joblog.Entry, bool) {
 	f := a.firsts
 	f.mu.Lock()
 	one := f.jobs[n]
 	delete(f.jobs, n)
 	f.mu.Unlock()
 	if one == nil {
-		return tasklog.Entry{}, false
+		return joblog.Entry{}, false
 	}
 	select {
 	case <-one.known:
 		return one.entry, one.entry.Seq > 0
 	case <-ctx.Done():
-		return tasklog.Entry{}, false
+		return joblog.Entry{}, false
 	}
 }

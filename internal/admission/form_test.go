@@ -10,7 +10,7 @@ import (
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
 )
@@ -55,7 +55,7 @@ func TestFormIsFoundByTheModelsRoute(t *testing.T) {
 	} {
 		c, err := a.Check(admission.Request{Kind: subject.Video, Tenant: "acme", Body: []byte(row.body), Protocol: row.protocol})
 		if row.code != "" {
-			if string(fault.CodeOf(err)) != row.code || !strings.Contains(err.Error(), row.explanation) {
+			if string(errcode.CodeOf(err)) != row.code || !strings.Contains(err.Error(), row.explanation) {
 				t.Errorf("%s: got %v, want %s and %q", name, err, row.code, row.explanation)
 			}
 			continue
@@ -92,7 +92,7 @@ func TestTypedRequestIsWrittenInItsRoutesProtocol(t *testing.T) {
 			t.Errorf("%s: %s, %v; want %s", model, c.Body, err, want)
 		}
 	}
-	if _, err := check("sandbox-jimeng", func(v *genbusv1.VideoGeneration) { v.Fps = proto.Int32(60) }); fault.CodeOf(err) != fault.InvalidRequest || !strings.Contains(err.Error(), "fps") {
+	if _, err := check("sandbox-jimeng", func(v *genbusv1.VideoGeneration) { v.Fps = proto.Int32(60) }); errcode.CodeOf(err) != errcode.InvalidRequest || !strings.Contains(err.Error(), "fps") {
 		t.Errorf("what the protocol cannot say: %v", err)
 	}
 	text := func(v *genbusv1.VideoGeneration) { v.Prompt = "" }
@@ -110,7 +110,7 @@ func TestTypedRequestIsWrittenInItsRoutesProtocol(t *testing.T) {
 			if err == nil {
 				return string(c.Body)
 			}
-			if code := fault.CodeOf(err); code != fault.InvalidRequest {
+			if code := errcode.CodeOf(err); code != errcode.InvalidRequest {
 				t.Errorf("%s: refused with %s: %v", model, code, err)
 			}
 			return err.Error()
@@ -133,7 +133,7 @@ func TestChatsHaveOneForm(t *testing.T) {
 		t.Errorf("%+v, %v", c, err)
 	}
 	_, err = a.Check(admission.Request{Kind: subject.Chat, Tenant: "acme", Body: []byte(`{"model":"sandbox-video","messages":[{"role":"user","content":"hi"}]}`)})
-	if fault.CodeOf(err) != fault.ModelNotFound {
+	if errcode.CodeOf(err) != errcode.ModelNotFound {
 		t.Errorf("a video's model: %v", err)
 	}
 }

@@ -3,7 +3,7 @@ package admission
 import (
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/protocol"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/upstream"
@@ -15,7 +15,7 @@ type parsedBody struct {
 	protocol   *upstream.Protocol
 	model      string
 	stream     bool
-	violations []fault.Violation
+	violations []errcode.Violation
 }
 
 // readBody finds the form of a body: the protocol that the caller names, the default
@@ -95,7 +95,7 @@ func modelNotFound(cfg *config.Config, kind subject.Kind, model string) error {
 	if _, ok := cfg.Route(other, model); ok {
 		but = ", but a " + other + " route does"
 	}
-	return fault.New(fault.ModelNotFound, "no %s route serves the model %q%s; see GET /v1/models", kind, fault.Clip(model, 128), but)
+	return errcode.New(errcode.ModelNotFound, "no %s route serves the model %q%s; see GET /v1/models", kind, errcode.Clip(model, 128), but)
 }
 
 // wrongProtocol names the path that would be right.
@@ -104,6 +104,6 @@ func wrongProtocol(cfg *config.Config, route config.Route, model, wanted string)
 	if p, ok := protocol.Find(route.Protocol); ok {
 		where = "; create it with " + protocol.CreatePath(p, cfg.HTTP.Segments[p.Name]) + " and a body of that protocol"
 	}
-	return fault.New(fault.WrongProtocol, "the model %q is served by protocol %q, not %q%s",
-		fault.Clip(model, 128), route.Protocol, fault.Clip(wanted, 64), where)
+	return errcode.New(errcode.WrongProtocol, "the model %q is served by protocol %q, not %q%s",
+		errcode.Clip(model, 128), route.Protocol, errcode.Clip(wanted, 64), where)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -21,10 +21,10 @@ func TestRunning(t *testing.T) {
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		s := setup(t, open(t))
 		js, work, durable := s.b.JetStream(), s.b.Names().Work(), subject.WorkDurable(subject.Chat, config.SandboxChatRoute)
-		running := func(ctx context.Context) fault.Code {
-			return fault.CodeOf(s.Running(ctx, subject.Chat, config.SandboxChatRoute))
+		running := func(ctx context.Context) errcode.Code {
+			return errcode.CodeOf(s.Running(ctx, subject.Chat, config.SandboxChatRoute))
 		}
-		becomes := func(want fault.Code) {
+		becomes := func(want errcode.Code) {
 			t.Helper()
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
@@ -45,8 +45,8 @@ func TestRunning(t *testing.T) {
 		if _, err := js.PauseConsumer(t.Context(), work, durable, time.Now().Add(time.Hour)); err != nil {
 			t.Fatal(err)
 		}
-		becomes(fault.RoutePaused)
-		if f := fault.From(s.Running(t.Context(), subject.Chat, config.SandboxChatRoute)); f.RetryAfter == 0 {
+		becomes(errcode.RoutePaused)
+		if f := errcode.From(s.Running(t.Context(), subject.Chat, config.SandboxChatRoute)); f.RetryAfter == 0 {
 			t.Error("no advice when to try again")
 		}
 
@@ -57,7 +57,7 @@ func TestRunning(t *testing.T) {
 		}
 		begin := time.Now()
 		for range 100 {
-			if code := running(t.Context()); code != fault.RoutePaused {
+			if code := running(t.Context()); code != errcode.RoutePaused {
 				t.Fatalf("without JetStream: %q", code)
 			}
 		}

@@ -3,7 +3,7 @@ package admission
 import (
 	"context"
 
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -20,7 +20,7 @@ func (a *Admission) CheckRateLimit(r Request) error {
 	}
 	err := a.quota.Request(r.Tenant)
 	if err != nil {
-		a.metrics.Refused(r.Kind, r.Way, string(fault.CodeOf(err)))
+		a.metrics.Refused(r.Kind, r.Way, string(errcode.CodeOf(err)))
 	}
 	return err
 }

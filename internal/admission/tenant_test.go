@@ -7,10 +7,10 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -22,7 +22,7 @@ func withOneJob(t testing.TB, b *broker.Broker) *bundle {
 	if err := cfg.AddSandbox("http://127.0.0.1:1"); err != nil {
 		t.Fatal(err)
 	}
-	log := tasklog.New(tasklog.Options{Broker: b, Metrics: telemetry.NewMetrics("test"), Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
+	log := joblog.New(joblog.Options{Broker: b, Metrics: telemetry.NewMetrics("test"), Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
 	return &bundle{Admission: open(cfg, b, log, telemetry.NewMetrics("test")), b: b, log: log}
 }
 
@@ -53,7 +53,7 @@ func TestAFullTenantAttaches(t *testing.T) {
 		}
 		for _, tc := range []struct {
 			name string
-			e    tasklog.Entry
+			e    joblog.Entry
 		}{{"first", first}, {"crashed", crashed}, {"elsewhere", elsewhere}} {
 			again, err := s.Admit(t.Context(), video(tc.name, "a cat"))
 			if err != nil || again.Job.GetId() != tc.e.Job.GetId() {
@@ -61,11 +61,11 @@ func TestAFullTenantAttaches(t *testing.T) {
 			}
 		}
 		for name, r := range map[string]admission.Request{"without a name": video("", "a cat"), "with a new name": video("new", "a cat")} {
-			if _, err := s.Admit(t.Context(), r); fault.CodeOf(err) != fault.TenantFull {
+			if _, err := s.Admit(t.Context(), r); errcode.CodeOf(err) != errcode.TenantFull {
 				t.Errorf("a job %s: %v", name, err)
 			}
 		}
-		if _, err := s.Admit(t.Context(), video("crashed", "a dog")); fault.CodeOf(err) != fault.IdempotencyKeyReused {
+		if _, err := s.Admit(t.Context(), video("crashed", "a dog")); errcode.CodeOf(err) != errcode.IdempotencyKeyReused {
 			t.Errorf("another body: %v", err)
 		}
 		free := video("", "a cat")

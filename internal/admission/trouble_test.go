@@ -9,7 +9,7 @@ import (
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 )
 
 // Without a quorum nothing is accepted. Once that is known nobody waits for it:
@@ -33,8 +33,8 @@ func TestRefusesAtOnceWithoutAQuorum(t *testing.T) {
 	noTime, end := context.WithCancel(t.Context())
 	end()
 	_, err := s.Admit(noTime, video("after", "a dog"))
-	if f := fault.From(err); f.Code != fault.BrokerUnavailable || f.RetryAfter == 0 || !strings.Contains(f.Message, "nothing was accepted") {
-		t.Errorf("got %v, want %s with advice to try again", err, fault.BrokerUnavailable)
+	if f := errcode.From(err); f.Code != errcode.BrokerUnavailable || f.RetryAfter == 0 || !strings.Contains(f.Message, "nothing was accepted") {
+		t.Errorf("got %v, want %s with advice to try again", err, errcode.BrokerUnavailable)
 	}
 	if err := s.log.Trouble(); !errors.Is(err, broker.ErrUnavailable) {
 		t.Errorf("the log has the trouble %v", err)
@@ -50,7 +50,7 @@ func TestTroubleEndsWithTheNextGoodLook(t *testing.T) {
 	if s.b.Ready(noTime) == nil {
 		t.Fatal("a look without time found JetStream ready")
 	}
-	if _, err := s.Admit(t.Context(), video("", "a cat")); fault.CodeOf(err) != fault.BrokerUnavailable {
+	if _, err := s.Admit(t.Context(), video("", "a cat")); errcode.CodeOf(err) != errcode.BrokerUnavailable {
 		t.Errorf("got %v while JetStream is in trouble", err)
 	}
 	if err := s.b.Ready(t.Context()); err != nil {

@@ -22,7 +22,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 )
 
 // Limits of one body. Its size is not among them: what a tenant may send is the
@@ -39,7 +39,7 @@ const (
 // Violation says what is wrong with one field of a request: its path, such as
 // "messages[3].role" (empty for the whole body), and what would be right. It
 // never holds the field's value.
-type Violation = fault.Violation
+type Violation = errcode.Violation
 
 // FieldError is a Violation that made the operation impossible.
 type FieldError struct {
@@ -75,11 +75,11 @@ func limitf(format string, args ...any) error { return limitError(fmt.Sprintf(fo
 
 // Fault gives an error about a whole body its meaning: it is not one JSON object,
 // or more than is taken.
-func Fault(err error) *fault.Error {
+func Fault(err error) *errcode.Error {
 	if e, ok := errors.AsType[*FieldError](err); ok && e.Limit {
-		return fault.New(fault.InvalidRequest, "%w", err)
+		return errcode.New(errcode.InvalidRequest, "%w", err)
 	}
-	return fault.New(fault.InvalidJSON, "%w", err)
+	return errcode.New(errcode.InvalidJSON, "%w", err)
 }
 
 // strictness is what a JSON text has to keep beyond the grammar.

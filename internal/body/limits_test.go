@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 )
 
 func TestCountValues(t *testing.T) {
@@ -78,10 +78,10 @@ func TestTooManyValues(t *testing.T) {
 
 func TestFault(t *testing.T) {
 	t.Parallel()
-	for raw, code := range map[string]fault.Code{
-		`{`: fault.InvalidJSON, `[]`: fault.InvalidJSON, `{"a":1,"a":2}`: fault.InvalidJSON,
-		`{"a":` + strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth) + `}`: fault.InvalidRequest,
-		strings.Repeat(",", MaxValues): fault.InvalidRequest,
+	for raw, code := range map[string]errcode.Code{
+		`{`: errcode.InvalidJSON, `[]`: errcode.InvalidJSON, `{"a":1,"a":2}`: errcode.InvalidJSON,
+		`{"a":` + strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth) + `}`: errcode.InvalidRequest,
+		strings.Repeat(",", MaxValues): errcode.InvalidRequest,
 	} {
 		_, err := Header([]byte(raw))
 		if f := Fault(err); err == nil || f.Code != code || !errors.Is(f, err) {

@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/genbus/genbus/internal/leader"
+	"github.com/genbus/genbus/internal/streamread"
 )
 
 // objectReader reads an object one chunk at a time, so it needs no consumer and a
@@ -91,7 +91,7 @@ func (r *objectReader) Close() error {
 // replica. A chunk never changes, so the only harm of a replica that lags is that
 // it does not have it yet; then the leader is asked.
 func (b *Broker) chunk(ctx context.Context, stream, subject string, seq uint64) (Stored, error) {
-	m, err := b.direct(ctx, stream, leader.Next(subject, seq))
+	m, err := b.direct(ctx, stream, streamread.Next(subject, seq))
 	if err != nil && ctx.Err() == nil {
 		return b.Next(ctx, stream, subject, seq)
 	}
@@ -99,7 +99,7 @@ func (b *Broker) chunk(ctx context.Context, stream, subject string, seq uint64) 
 }
 
 // direct is get without the detour over JSON, answered by any replica.
-func (b *Broker) direct(ctx context.Context, stream string, req leader.Request) (Stored, error) {
+func (b *Broker) direct(ctx context.Context, stream string, req streamread.Request) (Stored, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, ReadTimeout, fmt.Errorf("read from %s: no answer within %s", stream, ReadTimeout))
 	defer cancel()
 	body, err := req.Encode()

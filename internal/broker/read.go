@@ -6,48 +6,48 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/genbus/genbus/internal/leader"
+	"github.com/genbus/genbus/internal/streamread"
 )
 
 // ErrNoMessage says that a read found nothing.
-var ErrNoMessage = leader.ErrNoMessage
+var ErrNoMessage = streamread.ErrNoMessage
 
 // ReadTimeout is how long one read waits for its answer.
 const ReadTimeout = 5 * time.Second
 
 // Stored is a message as a stream holds it.
-type Stored = leader.Message
+type Stored = streamread.Message
 
 // Last reads the last message on a subject (or pattern) from the stream's
-// leader.
+// streamread.
 func (b *Broker) Last(ctx context.Context, stream, subject string) (Stored, error) {
-	return b.get(ctx, stream, leader.Last(subject))
+	return b.get(ctx, stream, streamread.Last(subject))
 }
 
 // Next reads the first message on a subject with sequence seq or above, from the
-// stream's leader.
+// stream's streamread.
 func (b *Broker) Next(ctx context.Context, stream, subject string, seq uint64) (Stored, error) {
-	return b.get(ctx, stream, leader.Next(subject, seq))
+	return b.get(ctx, stream, streamread.Next(subject, seq))
 }
 
-// At reads the message with a sequence, from the stream's leader.
+// At reads the message with a sequence, from the stream's streamread.
 func (b *Broker) At(ctx context.Context, stream string, seq uint64) (Stored, error) {
-	return b.get(ctx, stream, leader.At(seq))
+	return b.get(ctx, stream, streamread.At(seq))
 }
 
-func (b *Broker) get(ctx context.Context, stream string, req leader.Request) (Stored, error) {
+func (b *Broker) get(ctx context.Context, stream string, req streamread.Request) (Stored, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, ReadTimeout, fmt.Errorf("read from %s: no answer within %s", stream, ReadTimeout))
 	defer cancel()
 	body, err := req.Encode()
 	if err != nil {
 		return Stored{}, err
 	}
-	reply, err := b.ask(ctx, leader.Subject(stream), body)
+	reply, err := b.ask(ctx, streamread.Subject(stream), body)
 	if err != nil {
 		return Stored{}, fmt.Errorf("read %s from %s: %w", req, stream, errors.Join(ErrUnavailable, err))
 	}
-	m, err := leader.Decode(reply.Data)
-	if errors.Is(err, leader.ErrRefused) {
+	m, err := streamread.Decode(reply.Data)
+	if errors.Is(err, streamread.ErrRefused) {
 		err = errors.Join(ErrUnavailable, err)
 	}
 	if err != nil && !errors.Is(err, ErrNoMessage) {

@@ -11,9 +11,9 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/tail"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // The reasons of a gap.
@@ -31,7 +31,7 @@ var ErrToken = errors.New("the resume token is not one of this chat")
 // Item is one step of a chat. Exactly one of Event, Chunk and Gap is set.
 type Item struct {
 	// Event is a change of the chat.
-	Event *tasklog.Entry
+	Event *joblog.Entry
 	// Chunk holds new blocks. Blocks is always set, and BlocksRef never. Followers share
 	// it, and do not change it.
 	Chunk *genbusv1.ChatChunk
@@ -66,7 +66,7 @@ func (o Options) withDefaults() Options {
 // Log follows chats. It is safe for concurrent use.
 type Log struct {
 	b      *broker.Broker
-	tasks  *tasklog.Log
+	tasks  *joblog.Log
 	bodies *broker.Bodies
 	opts   Options
 	tails  *tail.Set[subject.TaskName, *genbusv1.ChatChunk]
@@ -77,7 +77,7 @@ type Log struct {
 type cursor = tail.Cursor[subject.TaskName, *genbusv1.ChatChunk]
 
 // New returns a log. The task log must have been started before Follow.
-func New(b *broker.Broker, tasks *tasklog.Log, bodies *broker.Bodies, o Options) *Log {
+func New(b *broker.Broker, tasks *joblog.Log, bodies *broker.Bodies, o Options) *Log {
 	o = o.withDefaults()
 	l := &Log{b: b, tasks: tasks, bodies: bodies, opts: o}
 	l.stream.read = l.readStream
@@ -92,8 +92,8 @@ func New(b *broker.Broker, tasks *tasklog.Log, bodies *broker.Bodies, o Options)
 //
 // token is that of the last item that was handled, or empty for the start. One
 // whose place is gone is answered with a Gap (resume_expired) and the current
-// state. An error is yielded last: ErrToken, tasklog.ErrNotFound,
-// tasklog.ErrSlowReader, the cause of ctx's end, or a read that has failed for 30 s.
+// state. An error is yielded last: ErrToken, joblog.ErrNotFound,
+// joblog.ErrSlowReader, the cause of ctx's end, or a read that has failed for 30 s.
 func (l *Log) Follow(ctx context.Context, n subject.TaskName, token string) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		f := &follower{log: l, name: n, yield: yield}

@@ -12,8 +12,8 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/chatlog"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/publisher"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -176,7 +176,7 @@ func TestSlowReaderIsCut(t *testing.T) {
 		// missed is stored. It has caught up then, and the next chunks find it live.
 		cut = slow.endsBefore(fmt.Sprintf("chunk 1: %d", next-1))
 	}
-	if err := <-slow.err; !errors.Is(err, tasklog.ErrSlowReader) {
+	if err := <-slow.err; !errors.Is(err, joblog.ErrSlowReader) {
 		t.Errorf("the slow reader ended with %v", err)
 	}
 	x.replied(uint64(next))
@@ -196,7 +196,7 @@ func TestErrorsOfFollow(t *testing.T) {
 		}
 		return nil
 	}
-	if err := first(t.Context(), ""); !errors.Is(err, tasklog.ErrNotFound) {
+	if err := first(t.Context(), ""); !errors.Is(err, joblog.ErrNotFound) {
 		t.Errorf("an unknown chat gave %v", err)
 	}
 	if err := first(t.Context(), "rubbish"); !errors.Is(err, chatlog.ErrToken) {

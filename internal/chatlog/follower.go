@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // errEnded ends a follower that has nothing more to say: the terminal event was
@@ -27,11 +27,11 @@ type follower struct {
 	log    *Log
 	name   subject.TaskName
 	yield  func(Item, error) bool
-	events *tasklog.Cursor
+	events *joblog.Cursor
 	chunks *cursor
 	at     position
 	// terminal is the last event, held back until the chunks are complete.
-	terminal *tasklog.Entry
+	terminal *joblog.Entry
 }
 
 func (f *follower) follow(ctx context.Context, token string) error {
@@ -98,12 +98,12 @@ func (f *follower) stream(ctx context.Context) (s *jetstream.StreamInfo, err err
 	return s, err
 }
 
-func attempt(e tasklog.Entry) uint32 {
+func attempt(e joblog.Entry) uint32 {
 	chat, _ := e.Job.(*genbusv1.Chat)
 	return chat.GetAttempt()
 }
 
-func chunkCount(e tasklog.Entry) uint64 {
+func chunkCount(e joblog.Entry) uint64 {
 	chat, _ := e.Job.(*genbusv1.Chat)
 	return chat.GetChunkCount()
 }
@@ -242,7 +242,7 @@ func (f *follower) eventOf(ctx context.Context, attempt uint32) error {
 }
 
 // event yields an event that is new; the terminal one is kept for the end.
-func (f *follower) event(e tasklog.Entry) error {
+func (f *follower) event(e joblog.Entry) error {
 	if e.Version() <= f.at.version || f.terminal != nil {
 		return nil
 	}

@@ -15,10 +15,10 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/chatlog"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -31,11 +31,11 @@ type bundle struct {
 	t      testing.TB
 	b      *broker.Broker
 	enc    publisher.Encoder
-	tasks  *tasklog.Log
+	tasks  *joblog.Log
 	bodies *broker.Bodies
 	log    *chatlog.Log
 	name   subject.TaskName
-	entry  tasklog.Entry
+	entry  joblog.Entry
 }
 
 func setup(t testing.TB, b *broker.Broker, o chatlog.Options) *bundle {
@@ -44,7 +44,7 @@ func setup(t testing.TB, b *broker.Broker, o chatlog.Options) *bundle {
 		t: t, b: b, enc: publisher.Encoder{Names: b.Names()}, bodies: broker.NewBodies(b),
 		name: subject.TaskName{Kind: subject.Chat, Tenant: "acme", ID: "chat_1"},
 	}
-	x.tasks = tasklog.New(tasklog.Options{Broker: b, Metrics: telemetry.NewMetrics("test"), Encoder: x.enc, Logger: brokertest.Logger(t)})
+	x.tasks = joblog.New(joblog.Options{Broker: b, Metrics: telemetry.NewMetrics("test"), Encoder: x.enc, Logger: brokertest.Logger(t)})
 	ctx, cancel := context.WithCancel(t.Context())
 	wait, err := x.tasks.Start(ctx)
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // inWork bounds the jobs in work of a video and a chat route together, so that a tenth of a
@@ -47,11 +47,11 @@ func fill(t testing.TB, replicas []*replica) (ids []subject.TaskName) {
 					}
 					e, err := r.Admission.Admit(t.Context(), request)
 					if err != nil {
-						code := fault.CodeOf(err)
-						if code == fault.BrokerUnavailable || code == fault.AcceptanceUnknown { // a machine that is busy
+						code := errcode.CodeOf(err)
+						if code == errcode.BrokerUnavailable || code == errcode.AcceptanceUnknown { // a machine that is busy
 							continue
 						}
-						if code != fault.StorageFull {
+						if code != errcode.StorageFull {
 							t.Errorf("refused with %v", err)
 						}
 						return
@@ -98,7 +98,7 @@ func longReplies(t testing.TB, bytes int) (url string, creates func() map[string
 
 // allEnded waits until no accepted job is left, and checks that each has its end, the end
 // its copy in the feed, and what it consumed.
-func allEnded(t testing.TB, b *broker.Broker, l *tasklog.Log, ids []subject.TaskName) {
+func allEnded(t testing.TB, b *broker.Broker, l *joblog.Log, ids []subject.TaskName) {
 	t.Helper()
 	shortly(t, "no job is left", func() bool {
 		left := uint64(0)

@@ -16,10 +16,10 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/clock"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // videoRoutes changes every video route.
@@ -71,7 +71,7 @@ func boundTo(upstream string) []transition {
 
 // unknownEnd checks that a task ended as one of which nobody knows whether it was
 // accepted, and that its request is kept.
-func unknownEnd(t testing.TB, b *broker.Broker, end tasklog.Entry) {
+func unknownEnd(t testing.TB, b *broker.Broker, end joblog.Entry) {
 	t.Helper()
 	if code := end.Job.GetError().GetCode(); code != "submission_outcome_unknown" {
 		t.Errorf("ended %v", end.Job.GetError())

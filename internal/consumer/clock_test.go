@@ -15,10 +15,10 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/consumer/hold"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // wallClock is a time of day that can be set.
@@ -37,7 +37,7 @@ func openWithClock(t testing.TB, s *server.Server, w *wallClock) *broker.Broker 
 // wrongBy are the two ways to be wrong.
 var wrongBy = map[string]time.Duration{"ahead": 49 * time.Hour, "behind": -49 * time.Hour}
 
-func (r *replica) current(t testing.TB, e tasklog.Entry) tasklog.Entry {
+func (r *replica) current(t testing.TB, e joblog.Entry) joblog.Entry {
 	t.Helper()
 	current, err := r.log.Get(t.Context(), e.Name())
 	if err != nil {
@@ -47,7 +47,7 @@ func (r *replica) current(t testing.TB, e tasklog.Entry) tasklog.Entry {
 }
 
 // runsAt waits until a replica has begun with a job.
-func (r *replica) runsAt(t testing.TB, e tasklog.Entry, at *replica) {
+func (r *replica) runsAt(t testing.TB, e joblog.Entry, at *replica) {
 	t.Helper()
 	r.begun(t, e)
 	if x := r.current(t, e).Job.GetExecution(); x.GetWriter() != at.log.Writer() {
@@ -55,7 +55,7 @@ func (r *replica) runsAt(t testing.TB, e tasklog.Entry, at *replica) {
 	}
 }
 
-func admitChat(t testing.TB, r *replica) tasklog.Entry {
+func admitChat(t testing.TB, r *replica) joblog.Entry {
 	t.Helper()
 	e, err := r.Admission.Admit(t.Context(), admission.Request{
 		Kind: subject.Chat, Tenant: "acme", Body: []byte(`{"model":"sandbox-chat","stream":true,"messages":[{"role":"user","content":"tell me of the sea"}]}`),
@@ -83,20 +83,20 @@ func TestAWrongClockEndsNothing(t *testing.T) {
 			wrong := newReplica(t, b, cfg)
 			running := admitVideo(t, right, "acme", "running")
 			right.runsAt(t, running, right)
-			jobs := []tasklog.Entry{running, admitChat(t, right)}
+			jobs := []joblog.Entry{running, admitChat(t, right)}
 			for i := range 3 {
 				jobs = append(jobs, admitVideo(t, right, "acme", fmt.Sprint("waiting", i)))
 			}
 
 			_, err := wrong.Admission.Admit(t.Context(), admission.Request{Kind: subject.Video, Tenant: "acme", Body: []byte(`{"model":"sandbox-video","prompt":"x"}`), ExpiresAt: time.Now().Add(time.Hour)})
-			if f := fault.From(err); err == nil || f.Code != fault.ClockWrong || !f.Meaning().Retry || f.Meaning().HTTP != http.StatusServiceUnavailable {
+			if f := errcode.From(err); err == nil || f.Code != errcode.ClockWrong || !f.Meaning().Retry || f.Meaning().HTTP != http.StatusServiceUnavailable {
 				t.Errorf("a request to the wrong one: %v", err)
 			}
 
 			// The last deadline that both are told of: whoever ends by time has looked at
 			// all of them by then.
 			over := admitVideo(t, right, "acme", "over", expiring(3*time.Second))
-			if end := entryOf(t, right, over.Name()); end.Job.GetError().GetCode() != string(fault.Expired) || end.Time.Before(over.Job.GetExpiresAt().AsTime()) {
+			if end := entryOf(t, right, over.Name()); end.Job.GetError().GetCode() != string(errcode.Expired) || end.Time.Before(over.Job.GetExpiresAt().AsTime()) {
 				t.Errorf("the one whose time is over ended at %s with %v", end.Time, end.Job.GetError())
 			}
 			for _, e := range jobs {
@@ -136,7 +136,7 @@ func TestAClockThatIsSetWhileItRuns(t *testing.T) {
 			r.runsAt(t, held, r)
 
 			w.set(shift)
-			jobs := []tasklog.Entry{held, admitVideo(t, other, "acme", "later"), admitChat(t, other)}
+			jobs := []joblog.Entry{held, admitVideo(t, other, "acme", "later"), admitChat(t, other)}
 			id := held.Name().ID
 			polls := func() int { return up.number(func() int { return up.polls[id] }) }
 			before := polls()

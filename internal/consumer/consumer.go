@@ -22,12 +22,12 @@ import (
 	"github.com/genbus/genbus/internal/consumer/rescue"
 	"github.com/genbus/genbus/internal/consumer/video"
 	"github.com/genbus/genbus/internal/content"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/quota"
 	"github.com/genbus/genbus/internal/routes"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -35,7 +35,7 @@ import (
 type Options struct {
 	Config    *config.Live
 	Broker    *broker.Broker
-	Log       *tasklog.Log
+	Log       *joblog.Log
 	Encoder   publisher.Encoder
 	Bodies    *broker.Bodies
 	Uploads   *natsreq.Uploads

@@ -18,7 +18,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
@@ -228,7 +228,7 @@ func TestTakerDropsCopiesOfItsForerunner(t *testing.T) {
 		t.Fatal(err)
 	}
 	inherit(t, r, "v", append(completedUpstream(time.Hour), func(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
-		return task.Cancelled(v, now, fault.New(fault.Cancelled, "cancelled").TaskError())
+		return task.Cancelled(v, now, errcode.New(errcode.Cancelled, "cancelled").TaskError())
 	})...)
 	doneOnce(t, b, last(follow(t, r.log, videoID("v"))))
 	if left := copies(t, b); !slices.Equal(left, []string{other.Name}) {

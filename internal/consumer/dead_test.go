@@ -10,13 +10,13 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // abandon starts a job, and has its replica die when the job is in a phase and ready
 // has returned. It gives what the job's log says then.
-func abandon(t *testing.T, b *broker.Broker, url string, kind subject.Kind, phase genbusv1.JobPhase, ready func(), change ...func(*config.Config)) tasklog.Entry {
+func abandon(t *testing.T, b *broker.Broker, url string, kind subject.Kind, phase genbusv1.JobPhase, ready func(), change ...func(*config.Config)) joblog.Entry {
 	t.Helper()
 	r := newReplica(t, b, testConfig(t, url, change...))
 	var request proto.Message = videoRequest("v", "sandbox-video", "a cat")
@@ -31,7 +31,7 @@ func abandon(t *testing.T, b *broker.Broker, url string, kind subject.Kind, phas
 }
 
 // strand abandons a job and removes its work item.
-func strand(t *testing.T, b *broker.Broker, url string, kind subject.Kind, phase genbusv1.JobPhase, ready func(), change ...func(*config.Config)) tasklog.Entry {
+func strand(t *testing.T, b *broker.Broker, url string, kind subject.Kind, phase genbusv1.JobPhase, ready func(), change ...func(*config.Config)) joblog.Entry {
 	t.Helper()
 	e := abandon(t, b, url, kind, phase, ready, change...)
 	purge(t, b, b.Names().Work(), b.Names().WorkAnyRoute(kind, "acme", e.Job.GetId()))

@@ -9,7 +9,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
 )
@@ -34,7 +34,7 @@ func TestDrainingRouteAdmitsNothingAndEmpties(t *testing.T) {
 			}
 		}
 		r := idleReplica(t, b, testConfig(t, up.url, few, videoRoutes(drains)), func(o *Options) { o.Metrics = m })
-		if _, err := r.Admission.Admit(t.Context(), request("new")); fault.CodeOf(err) != fault.ModelNotFound {
+		if _, err := r.Admission.Admit(t.Context(), request("new")); errcode.CodeOf(err) != errcode.ModelNotFound {
 			t.Errorf("a new job: %v", err)
 		}
 		if e, err := r.Admission.Admit(t.Context(), request("v0")); err != nil || e.Job.GetId() != videoID("v0") {
@@ -44,7 +44,7 @@ func TestDrainingRouteAdmitsNothingAndEmpties(t *testing.T) {
 			t.Fatal(err)
 		}
 		inbox := publish(t, b, subject.Video, "inbox", videoRequest("inbox", "sandbox-video", "a cat"))
-		if end := last(follow(t, r.log, inbox)); end.Job.GetError().GetCode() != string(fault.ModelNotFound) {
+		if end := last(follow(t, r.log, inbox)); end.Job.GetError().GetCode() != string(errcode.ModelNotFound) {
 			t.Errorf("the request of the inbox ended %v", end.Job.GetError())
 		}
 		for i := range 4 {

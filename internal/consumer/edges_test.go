@@ -15,10 +15,10 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // storeItem puts a work item onto a route without any log, as admission leaves it
@@ -121,7 +121,7 @@ func TestRefusalIsFinishedByTheRedelivery(t *testing.T) {
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, testConfig(t, up.URL()))
 	item := &genbusv1.WorkItem{Id: videoID("bad"), Kind: "video", Tenant: "acme", RequestId: "bad", AcceptedAt: timestamppb.Now()}
-	f := fault.New(fault.InvalidRequest, "x")
+	f := errcode.New(errcode.InvalidRequest, "x")
 	end, err := r.log.Commit(t.Context(), task.FailedAtOnce(item, time.Now(), f.TaskError()), 0)
 	if err != nil {
 		t.Fatal(err)
@@ -140,11 +140,11 @@ func TestRefusalLeavesAnAcceptedJobAlone(t *testing.T) {
 	publish(t, b, subject.Video, "taken", videoRequest("taken", "", "a cat"))
 	awaitLetters(t, b, 1)
 	refused := admission.Request{Kind: subject.Video, Tenant: "acme", RequestID: "taken"}
-	if err := r.intake(subject.Video).RecordRefusal(t.Context(), refused, videoID("taken"), fault.New(fault.InvalidRequest, "x")); err != nil {
+	if err := r.intake(subject.Video).RecordRefusal(t.Context(), refused, videoID("taken"), errcode.New(errcode.InvalidRequest, "x")); err != nil {
 		t.Fatal(err)
 	}
 	name := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: videoID("taken")}
-	if e, err := r.log.Get(t.Context(), name); !errors.Is(err, tasklog.ErrNotFound) {
+	if e, err := r.log.Get(t.Context(), name); !errors.Is(err, joblog.ErrNotFound) {
 		t.Errorf("the accepted job was ended: %v, %v", e.Job, err)
 	}
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // purge removes what a stream has on a subject, as an operator does.
@@ -73,7 +73,7 @@ func TestItemOfAnErasedJobIsNotBegun(t *testing.T) {
 		case <-time.After(patience):
 			t.Fatal("the item is still held")
 		}
-		if _, err := r.log.Get(t.Context(), subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id}); !errors.Is(err, tasklog.ErrNotFound) {
+		if _, err := r.log.Get(t.Context(), subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id}); !errors.Is(err, joblog.ErrNotFound) {
 			t.Errorf("the erased job is back: %v", err)
 		}
 		if n := up.Sandbox.Stats().Creates; n != 0 {
@@ -113,7 +113,7 @@ func TestLogThatVanishesDuringACreate(t *testing.T) {
 				t.Errorf("dead letters: %v", letters)
 			}
 			e, err := r.log.Get(t.Context(), subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id})
-			if withItem && !errors.Is(err, tasklog.ErrNotFound) || !withItem && e.Job.GetError().GetCode() != "log_lost" {
+			if withItem && !errors.Is(err, joblog.ErrNotFound) || !withItem && e.Job.GetError().GetCode() != "log_lost" {
 				t.Errorf("the log has %v, %v", e.Job, err)
 			}
 			if !withItem {
@@ -139,7 +139,7 @@ func TestRequestIDIsFreeAfterAnErasure(t *testing.T) {
 		pollPath: saysCompleted,
 	})
 	r := newReplica(t, b, testConfig(t, url, videoRoutes(func(r *config.Route) { r.Timeouts.Create = time.Minute })))
-	admit := func(prompt string) (tasklog.Entry, error) {
+	admit := func(prompt string) (joblog.Entry, error) {
 		return r.Admission.Admit(t.Context(), admission.Request{
 			Kind: subject.Video, Tenant: "acme", RequestID: "v", Body: fmt.Appendf(nil, `{"model":"sandbox-video","prompt":%q}`, prompt),
 		})
@@ -151,7 +151,7 @@ func TestRequestIDIsFreeAfterAnErasure(t *testing.T) {
 	creates := []string{<-begun}
 	name := earlier.Name()
 	end := cancelJob(t, r.log, earlier)
-	if err := r.Queue.Released(t.Context(), name, 0); fault.CodeOf(err) != fault.StillHeld {
+	if err := r.Queue.Released(t.Context(), name, 0); errcode.CodeOf(err) != errcode.StillHeld {
 		t.Errorf("released during the create: %v", err)
 	}
 	close(goOn)

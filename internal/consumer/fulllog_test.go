@@ -16,9 +16,9 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -86,7 +86,7 @@ func testFullLog(t *testing.T, b *broker.Broker, share float64) {
 		room, err := r.log.Room(t.Context())
 		return err == nil && room.Used > room.AdmitLimit()
 	})
-	if f := fault.From(ask("later")); f.Code != fault.StorageFull || f.RetryAfter == 0 {
+	if f := errcode.From(ask("later")); f.Code != errcode.StorageFull || f.RetryAfter == 0 {
 		t.Errorf("refused with %v, retry after %s", f, f.RetryAfter)
 	}
 	close(up.done)
@@ -136,7 +136,7 @@ func TestSubmissionsWaitForRoom(t *testing.T) {
 			t.Fatal(err)
 		}
 		end := last(follow(t, r.log, late.ID))
-		if end.Job.GetError().GetCode() != string(fault.Expired) {
+		if end.Job.GetError().GetCode() != string(errcode.Expired) {
 			t.Errorf("%s ended with %v", late.ID, end.Job.GetError())
 		}
 		doneOnce(t, b, end)
@@ -184,7 +184,7 @@ func TestRefusalNeedsNoRoom(t *testing.T) {
 		if n := messages(t, b, b.Names().Rejected()); n != 1 {
 			t.Errorf("%d letters", n)
 		}
-		if e, err := r.log.Get(t.Context(), subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id}); !errors.Is(err, tasklog.ErrNotFound) {
+		if e, err := r.log.Get(t.Context(), subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id}); !errors.Is(err, joblog.ErrNotFound) {
 			t.Errorf("the log has %v, %v", e.Job, err)
 		}
 	})
@@ -224,7 +224,7 @@ func testStoreRefuses(t *testing.T, store func(*jetstream.StreamConfig), left ti
 		Embedded: broker.Embedded{DataDir: t.TempDir(), NoSync: true},
 	})
 	var reads atomic.Int64
-	long := "/file/v?" + strings.Repeat("x", 2*tasklog.SpareReply)
+	long := "/file/v?" + strings.Repeat("x", 2*joblog.SpareReply)
 	url := scripted(t, map[string]http.HandlerFunc{
 		pollPath: func(w http.ResponseWriter, r *http.Request) {
 			says(`{"status":"completed","videos":[{"url":"http://%s/file/v"},{"url":"http://%s%s"},{"url":"data:video/mp4,%s"}],"metadata":{"long":%q}}`,
@@ -257,7 +257,7 @@ func testStoreRefuses(t *testing.T, store func(*jetstream.StreamConfig), left ti
 	}
 	end := last(follow(t, r.log, videoID("v")))
 	v := videoOf(end)
-	if v.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || len(v.GetVideos()) != 3 || v.GetVideos()[0].GetUrl() == "" || v.GetArchive().GetError().GetCode() != string(fault.ArchiveFailed) {
+	if v.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || len(v.GetVideos()) != 3 || v.GetVideos()[0].GetUrl() == "" || v.GetArchive().GetError().GetCode() != string(errcode.ArchiveFailed) {
 		t.Errorf("ended %v", v)
 	}
 	if reads.Load() != 1 {

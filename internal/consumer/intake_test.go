@@ -17,9 +17,9 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/consumer/intake"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // awaitLetters waits for n dead letters.
@@ -153,7 +153,7 @@ func TestRequestWithoutAnIDIsNotRepeatedByRedelivery(t *testing.T) {
 	if err != nil || second.Job.GetId() != first.Job.GetId() {
 		t.Errorf("%v, %v", second, err)
 	}
-	if _, err := r.log.Get(t.Context(), subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: "video_other"}); !errors.Is(err, tasklog.ErrNotFound) {
+	if _, err := r.log.Get(t.Context(), subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: "video_other"}); !errors.Is(err, joblog.ErrNotFound) {
 		t.Error(err)
 	}
 }

@@ -230,7 +230,7 @@ func TestRetriesOfAnOutageStayInTheirBudget(t *testing.T) {
 		return len(posts)
 	}
 	shortly(t, "the outage is met", func() bool { return count() >= 10 }) // how many go out before the first refusal comes back differs
-	if err := broker.Wait(t.Context(), 5*time.Second); err != nil { // a rate needs time
+	if err := broker.Wait(t.Context(), 5*time.Second); err != nil {       // a rate needs time
 		t.Fatal(err)
 	}
 	mu.Lock()

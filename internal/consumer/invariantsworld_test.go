@@ -8,13 +8,13 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/consumer/hold"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // inFlight publishes videos and one streamed chat, and waits until the upstream
 // has all of them.
-func inFlight(t testing.TB, b *broker.Broker, l *tasklog.Log, up *slowUpstream, videos int) (ids []string) {
+func inFlight(t testing.TB, b *broker.Broker, l *joblog.Log, up *slowUpstream, videos int) (ids []string) {
 	t.Helper()
 	for i := range videos {
 		request := fmt.Sprint("v", i)
@@ -29,14 +29,14 @@ func inFlight(t testing.TB, b *broker.Broker, l *tasklog.Log, up *slowUpstream, 
 }
 
 // directLog reads the log around what the replica suffers.
-func directLog(t testing.TB, b *broker.Broker, cfg *config.Config) *tasklog.Log {
+func directLog(t testing.TB, b *broker.Broker, cfg *config.Config) *joblog.Log {
 	t.Helper()
 	r := idleReplica(t, b, cfg)
 	return r.log
 }
 
 // allCompleted waits for the ends, which came without a second attempt.
-func allCompleted(t testing.TB, b *broker.Broker, l *tasklog.Log, ids []string) {
+func allCompleted(t testing.TB, b *broker.Broker, l *joblog.Log, ids []string) {
 	t.Helper()
 	for _, id := range ids {
 		events := follow(t, l, id)

@@ -17,10 +17,10 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/consumer/hold"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 	"github.com/genbus/genbus/internal/upstream"
 )
@@ -130,7 +130,7 @@ func testLargestEnd(t *testing.T, encoding string, kind subject.Kind) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	letter := hold.Letter(item, e.Job, fault.New(fault.Internal, "%s", dense(4<<10)))
+	letter := hold.Letter(item, e.Job, errcode.New(errcode.Internal, "%s", dense(4<<10)))
 	if n := proto.Size(letter) - len(letter.GetData()); n > 15<<10 {
 		t.Errorf("a letter has %d bytes beside its body", n)
 	}
@@ -159,7 +159,7 @@ func testLargestEnd(t *testing.T, encoding string, kind subject.Kind) {
 	if types["application/json"] != 1 || types["text/uri-list"] != 1 || len(v.GetArchive().GetFiles()) != 17 {
 		t.Errorf("stored files: %v", types)
 	}
-	if v.GetVersion() != 6 || len(v.GetVideos()) != 16 || v.GetArchive().GetError().GetCode() != string(fault.ContentBlocked) {
+	if v.GetVersion() != 6 || len(v.GetVideos()) != 16 || v.GetArchive().GetError().GetCode() != string(errcode.ContentBlocked) {
 		t.Errorf("version %d, %d videos, %v", v.GetVersion(), len(v.GetVideos()), v.GetArchive().GetError())
 	}
 }
@@ -179,13 +179,13 @@ func TestABacklogOfTheLargestJobsEnds(t *testing.T) {
 	for range 8 {
 		replicas = append(replicas, idleReplica(t, b, cfg))
 	}
-	var waiting []tasklog.Entry
+	var waiting []joblog.Entry
 	for i := 0; ; i++ {
 		request := largest(subject.Video, "sandbox-video")
 		request.RequestID += strconv.Itoa(i)
 		request.RequestID = request.RequestID[len(request.RequestID)-255:]
 		e, err := replicas[i%len(replicas)].Admission.Admit(t.Context(), request)
-		if fault.CodeOf(err) == fault.StorageFull {
+		if errcode.CodeOf(err) == errcode.StorageFull {
 			break
 		}
 		if err != nil {
@@ -195,7 +195,7 @@ func TestABacklogOfTheLargestJobsEnds(t *testing.T) {
 	}
 	l := replicas[0].log
 	for _, e := range waiting {
-		end, err := task.Failed(e.Job, time.Now(), fault.New(fault.QueueTimeout, "job %s was not submitted in time", e.Job.GetId()).TaskError())
+		end, err := task.Failed(e.Job, time.Now(), errcode.New(errcode.QueueTimeout, "job %s was not submitted in time", e.Job.GetId()).TaskError())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // lateHolder is a replica that holds one job, does not extend its message, hears of no
@@ -23,7 +23,7 @@ import (
 type lateHolder struct {
 	*replica
 	t        *testing.T
-	job      tasklog.Entry // as the replica has read it
+	job      joblog.Entry // as the replica has read it
 	settled  *nats.Subscription
 	goOn     func()
 	released chan struct{}
@@ -63,7 +63,7 @@ func (r *replica) beforeLetter(stall func()) {
 // beforePutBack stalls a replica between its event and its item that waits.
 func (r *replica) beforePutBack(stall func()) {
 	putBack := r.videos.PutBack
-	r.videos.PutBack = func(ctx context.Context, e tasklog.Entry, item *genbusv1.WorkItem, seq uint64) error {
+	r.videos.PutBack = func(ctx context.Context, e joblog.Entry, item *genbusv1.WorkItem, seq uint64) error {
 		stall()
 		return putBack(ctx, e, item, seq)
 	}
@@ -153,7 +153,7 @@ func holderFirst(t *testing.T, r *replica) {
 }
 
 // notSwept checks that the sweeper leaves a job alone.
-func (r *replica) notSwept(t *testing.T, e tasklog.Entry) {
+func (r *replica) notSwept(t *testing.T, e joblog.Entry) {
 	t.Helper()
 	if _, err := r.sweeper.Check(t.Context(), e.Name(), time.Now()); err != nil {
 		t.Fatal(err)

@@ -10,8 +10,8 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // TestCancelledJobsOfARouteThatDoesNotMove: its upstream is down, so that a replica holds
@@ -35,7 +35,7 @@ func TestCancelledJobsOfARouteThatDoesNotMove(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				admit := func(tenant string) tasklog.Entry {
+				admit := func(tenant string) joblog.Entry {
 					t.Helper()
 					e, err := r.Admission.Admit(t.Context(), admission.Request{Kind: subject.Video, Tenant: tenant, Body: []byte(`{"model":"sandbox-video","prompt":"a cat"}`)})
 					if err != nil {
@@ -43,7 +43,7 @@ func TestCancelledJobsOfARouteThatDoesNotMove(t *testing.T) {
 					}
 					return e
 				}
-				var unfinished, ended []tasklog.Entry
+				var unfinished, ended []joblog.Entry
 				for i := range 58 {
 					unfinished = append(unfinished, admit("acme"))
 					if len(unfinished) == 3 {

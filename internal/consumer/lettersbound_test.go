@@ -9,12 +9,12 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
-func tryVideo(t testing.TB, r *replica, tenant, requestID, model string) (tasklog.Entry, error) {
+func tryVideo(t testing.TB, r *replica, tenant, requestID, model string) (joblog.Entry, error) {
 	t.Helper()
 	return r.Admission.Admit(t.Context(), admission.Request{
 		Kind: subject.Video, Tenant: tenant, RequestID: requestID, Body: []byte(`{"model":"` + model + `","prompt":"a cat"}`),
@@ -50,7 +50,7 @@ func TestATenantAtItsBoundOfLetters(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		var waiting []tasklog.Entry
+		var waiting []joblog.Entry
 		for i := range queued {
 			e, err := tryVideo(t, r, "acme", fmt.Sprint("waits-", i), "sandbox-video")
 			if err != nil {
@@ -63,7 +63,7 @@ func TestATenantAtItsBoundOfLetters(t *testing.T) {
 		}
 		r.eventually(t, "the tenant at its bound", func() bool { return countOn(t, b, b.Names().Dead(), ">") == bound })
 		_, err := tryVideo(t, r, "acme", "refused", "sandbox-video")
-		if f := fault.From(err); f == nil || f.Code != fault.DeadLettersFull || f.RetryAfter == 0 {
+		if f := errcode.From(err); f == nil || f.Code != errcode.DeadLettersFull || f.RetryAfter == 0 {
 			t.Errorf("a new request of the tenant: %v", err)
 		}
 		for i := range 3 {
@@ -127,7 +127,7 @@ func TestTheStreamOfLettersNearlyFull(t *testing.T) {
 		r.eventually(t, "a refusal", func() bool {
 			tries++
 			_, err := tryVideo(t, r, "acme", fmt.Sprint("more", tries), "sandbox-video")
-			return fault.CodeOf(err) == fault.DeadLettersFull
+			return errcode.CodeOf(err) == errcode.DeadLettersFull
 		})
 		if err := r.holder.Letters.DeadLetters.Put(t.Context(), letter, "in-work", "x"); err != nil {
 			t.Errorf("the letter of a job in work has no room: %v", err)

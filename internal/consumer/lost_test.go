@@ -11,7 +11,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -220,7 +220,7 @@ func TestLogAndQueueLostTogether(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for id, code := range map[string]fault.Code{video: fault.LogLost, chat: "", refused: fault.LogLost} {
+	for id, code := range map[string]errcode.Code{video: errcode.LogLost, chat: "", refused: errcode.LogLost} {
 		end := last(follow(t, r.log, id))
 		if end.Job.GetError().GetCode() != string(code) {
 			t.Errorf("%s ended %v", id, end.Job)

@@ -21,11 +21,11 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/consumer/hold"
-	"github.com/genbus/genbus/internal/fault"
-	"github.com/genbus/genbus/internal/leader"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/streamread"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // stallingHolder fetches the next work item of a route and works on it like a process
@@ -91,14 +91,14 @@ func onlyObjects(t testing.TB, b *broker.Broker, refs ...*genbusv1.BlobRef) {
 }
 
 // admit sends a request until it is accepted.
-func admit(t testing.TB, r *replica, kind subject.Kind, requestID string, body []byte) tasklog.Entry {
+func admit(t testing.TB, r *replica, kind subject.Kind, requestID string, body []byte) joblog.Entry {
 	t.Helper()
 	for begin := time.Now(); ; {
 		e, err := r.Admission.Admit(t.Context(), admission.Request{Kind: kind, Tenant: "acme", RequestID: requestID, Body: body})
 		if err == nil {
 			return e
 		}
-		again := fault.From(err).Meaning().Retry || fault.CodeOf(err) == fault.AcceptanceUnknown
+		again := errcode.From(err).Meaning().Retry || errcode.CodeOf(err) == errcode.AcceptanceUnknown
 		if !again || broker.Wait(t.Context(), 100*time.Millisecond) != nil || time.Since(begin) > patience {
 			t.Error(err)
 			return e
@@ -217,7 +217,7 @@ func TestALateHolderOfAnErasedChat(t *testing.T) {
 	close(goOn)
 	await(t, "the late holder", released)
 	onlyObjects(t, b)
-	if _, err := late.log.Get(t.Context(), subject.TaskName{Kind: subject.Chat, Tenant: "acme", ID: id}); !errors.Is(err, tasklog.ErrNotFound) {
+	if _, err := late.log.Get(t.Context(), subject.TaskName{Kind: subject.Chat, Tenant: "acme", ID: id}); !errors.Is(err, joblog.ErrNotFound) {
 		t.Errorf("the erased chat is back: %v", err)
 	}
 }
@@ -244,7 +244,7 @@ func TestABodyThatIsMissedOnce(t *testing.T) {
 			}
 			purge(t, b, stream, infoOf(input))
 			reads := make(chan *nats.Msg, 100)
-			sub, err := b.Conn().ChanSubscribe(leader.Subject(stream), reads)
+			sub, err := b.Conn().ChanSubscribe(streamread.Subject(stream), reads)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -281,7 +281,7 @@ func TestABodyThatIsLost(t *testing.T) {
 			}
 			begin := time.Now()
 			end := last(follow(t, newReplica(t, b, testConfig(t, up.URL())).log, e.Job.GetId()))
-			if x := end.Job.GetExecution(); end.Job.GetError().GetCode() != string(fault.InputLost) || x.GetAttempt() != 0 || time.Since(begin) < hold.SecondLook {
+			if x := end.Job.GetExecution(); end.Job.GetError().GetCode() != string(errcode.InputLost) || x.GetAttempt() != 0 || time.Since(begin) < hold.SecondLook {
 				t.Errorf("ended %v after %d attempts and %s", end.Job.GetError(), x.GetAttempt(), time.Since(begin))
 			}
 			doneOnce(t, b, end)

@@ -15,10 +15,10 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/consumer/hold"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // submittedAs is a task's past up to the upstream's id.
@@ -48,7 +48,7 @@ func TestOrphanOfAnErasedJob(t *testing.T) {
 					t.Errorf("settled %v", s)
 				}
 				r.noItems(t, hold.Name(item))
-				if e, err := r.log.Get(t.Context(), hold.Name(item)); !errors.Is(err, tasklog.ErrNotFound) || len(up.all()) != 0 {
+				if e, err := r.log.Get(t.Context(), hold.Name(item)); !errors.Is(err, joblog.ErrNotFound) || len(up.all()) != 0 {
 					t.Errorf("the log has %v, %v; sent %v", e.Job, err, up.all())
 				}
 			})
@@ -204,7 +204,7 @@ func TestUnreadableOrphanIsKept(t *testing.T) {
 	r.moveGone(t)
 	end := last(follow(t, r.log, id))
 	letters := deadLetters(t, b)
-	if end.Job.GetError().GetCode() != string(fault.Internal) || len(letters) != 1 || string(letters[0].GetData()) != "\xff\xff" {
+	if end.Job.GetError().GetCode() != string(errcode.Internal) || len(letters) != 1 || string(letters[0].GetData()) != "\xff\xff" {
 		t.Errorf("ended %v; letters %v", end.Job.GetError(), letters)
 	}
 	r.noItems(t, end.Name())

@@ -21,9 +21,9 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/consumer/hold"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // sentBodies is an upstream that completes every task at once, and keeps which
@@ -145,7 +145,7 @@ func TestRacingBodies(t *testing.T) {
 			}
 		})
 		replicas := []*replica{newReplica(t, open(t), cfg), newReplica(t, open(t), cfg)}
-		admit := func(ctx context.Context, r *replica, round int, prompt string) (tasklog.Entry, error) {
+		admit := func(ctx context.Context, r *replica, round int, prompt string) (joblog.Entry, error) {
 			return r.Admission.Admit(ctx, admission.Request{
 				Kind: subject.Video, Tenant: "acme", RequestID: fmt.Sprint(round), Body: fmt.Appendf(nil, `{"model":"sandbox-video","prompt":%q}`, prompt),
 			})
@@ -175,10 +175,10 @@ func TestRacingBodies(t *testing.T) {
 		wg.Wait()
 		for round := range rounds {
 			for _, prompt := range []string{"cat", "dog"} {
-				switch _, err := admit(t.Context(), replicas[0], round, prompt); fault.CodeOf(err) {
+				switch _, err := admit(t.Context(), replicas[0], round, prompt); errcode.CodeOf(err) {
 				case "":
 					tell(round, prompt)
-				case fault.IdempotencyKeyReused:
+				case errcode.IdempotencyKeyReused:
 				default:
 					t.Errorf("round %d: %v", round, err)
 				}
@@ -210,7 +210,7 @@ func TestRecordedItemWithoutALogIsNotRun(t *testing.T) {
 				purge(t, b, b.Names().Tasks(), b.Names().Task(kind, "acme", erased.GetId()))
 				putRecorded(t, b, erased, seq)
 				r.noItems(t, hold.Name(erased))
-				if e, err := r.log.Get(t.Context(), hold.Name(erased)); !errors.Is(err, tasklog.ErrNotFound) {
+				if e, err := r.log.Get(t.Context(), hold.Name(erased)); !errors.Is(err, joblog.ErrNotFound) {
 					t.Errorf("the log has the erased %v, %v", e.Job, err)
 				}
 				for name, seq := range map[string]uint64{"beyond": 1000, "overwritten": other.Seq} {
@@ -263,7 +263,7 @@ func TestTheItemOfAnErasedJobThatThisProcessAdmitted(t *testing.T) {
 	}
 	for _, n := range names {
 		r.noItems(t, n)
-		if e, err := r.log.Get(t.Context(), n); !errors.Is(err, tasklog.ErrNotFound) {
+		if e, err := r.log.Get(t.Context(), n); !errors.Is(err, joblog.ErrNotFound) {
 			t.Errorf("the log has the erased %v, %v", e.Job, err)
 		}
 	}

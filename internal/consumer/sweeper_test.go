@@ -13,9 +13,9 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // oneAtATime has one job in work, and so many in line.
@@ -33,7 +33,7 @@ func neverReady(t testing.TB) string {
 }
 
 // admitVideo accepts a video of a tenant.
-func admitVideo(t testing.TB, r *replica, tenant, prompt string, change ...func(*admission.Request)) tasklog.Entry {
+func admitVideo(t testing.TB, r *replica, tenant, prompt string, change ...func(*admission.Request)) joblog.Entry {
 	t.Helper()
 	request := admission.Request{Kind: subject.Video, Tenant: tenant, Body: fmt.Appendf(nil, `{"model":"sandbox-video","prompt":%q}`, prompt)}
 	for _, f := range change {
@@ -51,9 +51,9 @@ func expiring(d time.Duration) func(*admission.Request) {
 }
 
 // entryOf follows a job of any tenant until its end.
-func entryOf(t testing.TB, r *replica, n subject.TaskName) tasklog.Entry {
+func entryOf(t testing.TB, r *replica, n subject.TaskName) joblog.Entry {
 	t.Helper()
-	var out tasklog.Entry
+	var out joblog.Entry
 	for e, err := range r.log.Follow(t.Context(), n, 0) {
 		if err != nil {
 			t.Fatal(err)
@@ -84,7 +84,7 @@ func TestJobsThatWaitEndAtTheirStartDeadline(t *testing.T) {
 				newReplica(t, open(t), cfg) // sweeps too
 				running := admitVideo(t, r, "acme", "running")
 				r.begun(t, running)
-				var waiting []tasklog.Entry
+				var waiting []joblog.Entry
 				for i := range 5 { // each replica may have found a place in line for one
 					waiting = append(waiting, admitVideo(t, r, "acme", fmt.Sprint("waiting", i), limit.change))
 				}
@@ -112,7 +112,7 @@ func TestJobsThatWaitEndAtTheirStartDeadline(t *testing.T) {
 }
 
 // begun waits until a job is with its upstream.
-func (r *replica) begun(t testing.TB, e tasklog.Entry) {
+func (r *replica) begun(t testing.TB, e joblog.Entry) {
 	t.Helper()
 	r.eventually(t, "the job has begun", func() bool {
 		current, err := r.log.Get(t.Context(), e.Name())
@@ -144,7 +144,7 @@ func items(t testing.TB, b *broker.Broker, stream, pattern string) int {
 }
 
 // inFeed checks that the feed has a job's end.
-func inFeed(t testing.TB, b *broker.Broker, end tasklog.Entry) {
+func inFeed(t testing.TB, b *broker.Broker, end joblog.Entry) {
 	t.Helper()
 	n := end.Name()
 	for begin := time.Now(); ; {
@@ -174,7 +174,7 @@ func TestWaitingChatsEndAtTheirStartDeadline(t *testing.T) {
 	}})
 	defer close(stuck)
 	r := newReplica(t, b, testConfig(t, url, oneAtATime(1)))
-	chat := func(change ...func(*admission.Request)) tasklog.Entry {
+	chat := func(change ...func(*admission.Request)) joblog.Entry {
 		request := admission.Request{Kind: subject.Chat, Tenant: "acme", Body: []byte(`{"model":"sandbox-chat","messages":[{"role":"user","content":"hi"}]}`)}
 		for _, f := range change {
 			f(&request)
@@ -187,7 +187,7 @@ func TestWaitingChatsEndAtTheirStartDeadline(t *testing.T) {
 	}
 	running := chat()
 	r.begun(t, running)
-	for _, e := range []tasklog.Entry{chat(expiring(time.Second)), chat(expiring(time.Second))} {
+	for _, e := range []joblog.Entry{chat(expiring(time.Second)), chat(expiring(time.Second))} {
 		end := entryOf(t, r, e.Name())
 		if end.Job.GetError().GetCode() != "expired" {
 			t.Errorf("ended %v", end.Job.GetError())

@@ -11,8 +11,8 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // attachedTo is the work item of a job that was attached to a task that is not there,
@@ -27,7 +27,7 @@ func attachedTo(upstream, route string) *genbusv1.WorkItem {
 
 // checkUnfound checks that a job ended with a code, and that the letter that it was
 // made of is there again, and no other one.
-func checkUnfound(t *testing.T, b *broker.Broker, end tasklog.Entry, code string) {
+func checkUnfound(t *testing.T, b *broker.Broker, end joblog.Entry, code string) {
 	t.Helper()
 	if end.Job.GetError().GetCode() != code {
 		t.Errorf("ended %v with %v", end.Job.GetStatus(), end.Job.GetError())
@@ -61,7 +61,7 @@ func TestEveryEndOfAnUnfoundTaskLeavesItsLetter(t *testing.T) {
 	t.Parallel()
 	for code, c := range map[string]struct {
 		upstream string
-		end      func(t *testing.T, b *broker.Broker, cfg *config.Config, item *genbusv1.WorkItem) tasklog.Entry
+		end      func(t *testing.T, b *broker.Broker, cfg *config.Config, item *genbusv1.WorkItem) joblog.Entry
 	}{
 		"poisoned":         {config.SandboxUpstream, endPoisoned},
 		"upstream_removed": {"gone", endTaken},
@@ -78,7 +78,7 @@ func TestEveryEndOfAnUnfoundTaskLeavesItsLetter(t *testing.T) {
 }
 
 // endTaken has a replica take a job.
-func endTaken(t *testing.T, b *broker.Broker, cfg *config.Config, item *genbusv1.WorkItem) tasklog.Entry {
+func endTaken(t *testing.T, b *broker.Broker, cfg *config.Config, item *genbusv1.WorkItem) joblog.Entry {
 	t.Helper()
 	pastOf(t, forerunner(t, b), item)
 	putItem(t, b, item)
@@ -86,7 +86,7 @@ func endTaken(t *testing.T, b *broker.Broker, cfg *config.Config, item *genbusv1
 }
 
 // endPoisoned has a replica take a job whose holders died often.
-func endPoisoned(t *testing.T, b *broker.Broker, cfg *config.Config, item *genbusv1.WorkItem) tasklog.Entry {
+func endPoisoned(t *testing.T, b *broker.Broker, cfg *config.Config, item *genbusv1.WorkItem) joblog.Entry {
 	t.Helper()
 	newReplica(t, b, cfg).stop(true) // makes the consumer
 	pastOf(t, forerunner(t, b), item)
@@ -96,7 +96,7 @@ func endPoisoned(t *testing.T, b *broker.Broker, cfg *config.Config, item *genbu
 }
 
 // endWithoutLog has a replica take a job that the log has lost.
-func endWithoutLog(t *testing.T, b *broker.Broker, cfg *config.Config, item *genbusv1.WorkItem) tasklog.Entry {
+func endWithoutLog(t *testing.T, b *broker.Broker, cfg *config.Config, item *genbusv1.WorkItem) joblog.Entry {
 	t.Helper()
 	putRecorded(t, b, item, 1000)
 	return last(follow(t, newReplica(t, b, cfg).log, item.GetId()))

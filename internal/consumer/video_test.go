@@ -14,11 +14,11 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/clock"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 func TestVideoFromTheInboxToTheFeed(t *testing.T) {
@@ -114,15 +114,15 @@ func TestResubmitWhereTheUpstreamHonoursTheKey(t *testing.T) {
 }
 
 // cancel ends a job as a client's call does.
-func cancelJob(t testing.TB, l *tasklog.Log, e tasklog.Entry) tasklog.Entry {
+func cancelJob(t testing.TB, l *joblog.Log, e joblog.Entry) joblog.Entry {
 	t.Helper()
 	for {
-		next, err := task.Cancelled(e.Job, time.Now(), fault.New(fault.Cancelled, "cancelled").TaskError())
+		next, err := task.Cancelled(e.Job, time.Now(), errcode.New(errcode.Cancelled, "cancelled").TaskError())
 		if err != nil {
 			t.Fatal(err)
 		}
 		out, err := l.Commit(t.Context(), next, e.Seq)
-		var lost *tasklog.LostError
+		var lost *joblog.LostError
 		if errors.As(err, &lost) {
 			e = lost.Current
 			continue

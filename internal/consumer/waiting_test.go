@@ -12,10 +12,10 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // TestOneTenantsQueueDoesNotHoldUpAnother: one tenant has very many jobs. The first
@@ -49,7 +49,7 @@ func TestErasedJobIsNeverRun(t *testing.T) {
 		up := newSentBodies(t)
 		cfg := testConfig(t, up.url, videoRoutes(func(r *config.Route) { r.MaxInFlight, r.ReadyJobs = 2, 1 }))
 		replicas := []*replica{newReplica(t, open(t), cfg), newReplica(t, open(t), cfg)}
-		jobs := make([]tasklog.Entry, 0, many)
+		jobs := make([]joblog.Entry, 0, many)
 		for i := range many {
 			jobs = append(jobs, admitVideo(t, replicas[i%2], "acme", fmt.Sprint(i)))
 		}
@@ -63,7 +63,7 @@ func TestErasedJobIsNeverRun(t *testing.T) {
 				if err != nil || current.Job.GetExecution().GetPhase() != genbusv1.JobPhase_JOB_PHASE_QUEUED {
 					return
 				}
-				next, err := task.Cancelled(current.Job, time.Now(), fault.New(fault.Cancelled, "x").TaskError())
+				next, err := task.Cancelled(current.Job, time.Now(), errcode.New(errcode.Cancelled, "x").TaskError())
 				if err != nil {
 					t.Error(err)
 					return
@@ -89,7 +89,7 @@ func TestErasedJobIsNeverRun(t *testing.T) {
 			replicas[0].noItems(t, job.Name())
 		}
 		for _, n := range erased {
-			if e, err := replicas[0].log.Get(t.Context(), n); !errors.Is(err, tasklog.ErrNotFound) || len(up.of(n.ID)) != 0 {
+			if e, err := replicas[0].log.Get(t.Context(), n); !errors.Is(err, joblog.ErrNotFound) || len(up.of(n.ID)) != 0 {
 				t.Errorf("%s: the log has %v, %v; sent %v", n.ID, e.Job, err, up.of(n.ID))
 			}
 		}
@@ -104,7 +104,7 @@ func TestWaitingJobsOutliveAReplica(t *testing.T) {
 		up := newSentBodies(t)
 		cfg := testConfig(t, up.url, videoRoutes(func(r *config.Route) { r.MaxInFlight, r.ReadyJobs = 2, 2 }))
 		dies := newReplica(t, open(t), cfg)
-		jobs := make([]tasklog.Entry, 0, many)
+		jobs := make([]joblog.Entry, 0, many)
 		for i := range many {
 			jobs = append(jobs, admitVideo(t, dies, "acme", fmt.Sprint(i)))
 		}

@@ -18,10 +18,10 @@ import (
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/consumer/jobtest"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -48,7 +48,7 @@ func newSandbox(t testing.TB) *sandbox.Server {
 type replica struct {
 	*Consumer
 	cfg    *config.Config
-	log    *tasklog.Log
+	log    *joblog.Log
 	cancel context.CancelCauseFunc
 	stop   func(graceful bool)
 }
@@ -154,7 +154,7 @@ func chatRequest(requestID, model string, stream bool) *genbusv1.ChatRequest {
 
 // doneOnce checks that the feed of finished jobs has the job once, with the
 // ce-id of its terminal event, and that its work item is gone.
-func doneOnce(t testing.TB, b *broker.Broker, end tasklog.Entry) {
+func doneOnce(t testing.TB, b *broker.Broker, end joblog.Entry) {
 	t.Helper()
 	n := end.Name()
 	status := strings.ToLower(strings.TrimPrefix(end.Job.GetStatus().String(), "JOB_STATUS_"))

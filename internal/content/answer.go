@@ -10,7 +10,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/upstream"
 )
 
@@ -99,7 +99,7 @@ func (w *walk) part(resp *http.Response) (*contentRange, error) {
 // the status says.
 func (w *walk) holder(resp *http.Response, body io.Reader) (string, error) {
 	raw, err := io.ReadAll(io.LimitReader(body, maxText+1))
-	if _, ours := errors.AsType[*fault.Error](err); err != nil && !ours { // not the stream's, but of its gzip data
+	if _, ours := errors.AsType[*errcode.Error](err); err != nil && !ours { // not the stream's, but of its gzip data
 		return "", w.unavailable(resp, "sent JSON that cannot be decoded in place of a video: "+err.Error())
 	}
 	if err != nil {
@@ -122,7 +122,7 @@ func (w *walk) holder(resp *http.Response, body io.Reader) (string, error) {
 
 // refusal reads an answer of another class. A host that the upstream named, and
 // that knows no key of ours, refuses when the URL's signature has expired.
-func (w *walk) refusal(resp *http.Response) *fault.Error {
+func (w *walk) refusal(resp *http.Response) *errcode.Error {
 	upstream.Decode(resp)
 	// What has come of a broken answer is enough.
 	raw, _ := io.ReadAll(io.LimitReader(resp.Body, maxText))
@@ -135,7 +135,7 @@ func (w *walk) refusal(resp *http.Response) *fault.Error {
 	code := refusalCode(resp.StatusCode, own)
 	// Amazon S3 says so when the signature's own credentials have expired.
 	if !own && bytes.Contains(raw, []byte("<Code>ExpiredToken</Code>")) {
-		code = fault.ContentExpired
+		code = errcode.ContentExpired
 	}
 	e := w.failed(code, resp.Request.URL, text, nil)
 	e.RetryAfter = upstream.RetryAfter(resp.Header)
@@ -146,20 +146,20 @@ func (w *walk) refusal(resp *http.Response) *fault.Error {
 	return e
 }
 
-func refusalCode(status int, own bool) fault.Code {
+func refusalCode(status int, own bool) errcode.Code {
 	switch {
 	case status == http.StatusNotFound, status == http.StatusGone:
-		return fault.ContentExpired
+		return errcode.ContentExpired
 	case !own && (status == http.StatusUnauthorized || status == http.StatusForbidden):
-		return fault.ContentExpired
+		return errcode.ContentExpired
 	default:
-		return fault.ContentUnavailable
+		return errcode.ContentUnavailable
 	}
 }
 
 // unavailable is an answer that is of no use.
-func (w *walk) unavailable(resp *http.Response, text string) *fault.Error {
-	e := w.failed(fault.ContentUnavailable, resp.Request.URL, text, nil)
+func (w *walk) unavailable(resp *http.Response, text string) *errcode.Error {
+	e := w.failed(errcode.ContentUnavailable, resp.Request.URL, text, nil)
 	e.UpstreamHTTPStatus, e.UpstreamRequestID = resp.StatusCode, upstream.RequestID(resp.Header)
 	return e
 }

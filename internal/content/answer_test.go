@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/genbus/genbus/internal/content"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/upstream"
 )
 
@@ -27,21 +27,21 @@ func TestRefusals(t *testing.T) {
 	for _, row := range []struct {
 		status       int
 		body         string
-		own, foreign fault.Code
+		own, foreign errcode.Code
 	}{
-		{400, flat, fault.ContentUnavailable, fault.ContentUnavailable},
-		{400, `<Error><Code>ExpiredToken</Code></Error>`, fault.ContentUnavailable, fault.ContentExpired},
-		{401, flat, fault.ContentUnavailable, fault.ContentExpired},
-		{403, accessDenied, fault.ContentUnavailable, fault.ContentExpired},
-		{404, flat, fault.ContentExpired, fault.ContentExpired},
-		{410, "", fault.ContentExpired, fault.ContentExpired},
-		{429, flat, fault.ContentUnavailable, fault.ContentUnavailable},
-		{500, "panic", fault.ContentUnavailable, fault.ContentUnavailable},
-		{502, "<html><title>Bad Gateway</title></html>", fault.ContentUnavailable, fault.ContentUnavailable},
-		{503, flat, fault.ContentUnavailable, fault.ContentUnavailable},
-		{304, "", fault.ContentUnavailable, fault.ContentUnavailable},
-		{300, flat, fault.ContentUnavailable, fault.ContentUnavailable},
-		{416, "", fault.ContentUnavailable, fault.ContentUnavailable}, // no range was asked for
+		{400, flat, errcode.ContentUnavailable, errcode.ContentUnavailable},
+		{400, `<Error><Code>ExpiredToken</Code></Error>`, errcode.ContentUnavailable, errcode.ContentExpired},
+		{401, flat, errcode.ContentUnavailable, errcode.ContentExpired},
+		{403, accessDenied, errcode.ContentUnavailable, errcode.ContentExpired},
+		{404, flat, errcode.ContentExpired, errcode.ContentExpired},
+		{410, "", errcode.ContentExpired, errcode.ContentExpired},
+		{429, flat, errcode.ContentUnavailable, errcode.ContentUnavailable},
+		{500, "panic", errcode.ContentUnavailable, errcode.ContentUnavailable},
+		{502, "<html><title>Bad Gateway</title></html>", errcode.ContentUnavailable, errcode.ContentUnavailable},
+		{503, flat, errcode.ContentUnavailable, errcode.ContentUnavailable},
+		{304, "", errcode.ContentUnavailable, errcode.ContentUnavailable},
+		{300, flat, errcode.ContentUnavailable, errcode.ContentUnavailable},
+		{416, "", errcode.ContentUnavailable, errcode.ContentUnavailable}, // no range was asked for
 	} {
 		w := newWorld(t)
 		handler := func(rw http.ResponseWriter, r *http.Request) {
@@ -51,7 +51,7 @@ func TestRefusals(t *testing.T) {
 		}
 		w.own.mux.HandleFunc("/file", handler)
 		w.foreign.mux.HandleFunc("/file", handler)
-		check := func(base string, code fault.Code, who string) {
+		check := func(base string, code errcode.Code, who string) {
 			e := w.failure(w.at(base+"/file"+signed), code, fmt.Sprintf("%s: answered %d", who, row.status))
 			if e.RetryAfter != 7*time.Second || e.UpstreamHTTPStatus != row.status || e.UpstreamRequestID != "r1" {
 				t.Errorf("%d: got %+v", row.status, e)
@@ -75,20 +75,20 @@ func TestErrorsGiveNothingAway(t *testing.T) {
 	w := newWorld(t)
 	w.own.mux.HandleFunc("/file", answer(500, "application/json", `{"error":{"code":"`+testKey+`","message":"key `+testKey+
 		` for /file?X-Signature=hunter2hunter2&e=1 and hunter2hunter2, moved to https://u:hunter2@other/x?X-Signature=hunter2 ok"}}`))
-	e := w.failure(w.at(w.own.URL+"/file"+signed), fault.ContentUnavailable, "https://other/x ok")
+	e := w.failure(w.at(w.own.URL+"/file"+signed), errcode.ContentUnavailable, "https://other/x ok")
 	if strings.Count(e.Message, "[redacted]") != 3 {
 		t.Errorf("got %q", e.Message)
 	}
 	// The same for what comes with a success.
 	w.own.mux.HandleFunc("/json", answer(200, "application/json", `{"code":"c","message":"`+testKey+` hunter2hunter2"}`))
-	w.wantError(w.at(w.own.URL+"/json"+signed), fault.ContentUnavailable, "[redacted] [redacted]")
+	w.wantError(w.at(w.own.URL+"/json"+signed), errcode.ContentUnavailable, "[redacted] [redacted]")
 	// And for a stranger that only the redirect named.
 	w.foreign.mux.HandleFunc("/file", answer(403, "application/json", `{"message":"hunter2hunter2"}`))
 	w.own.mux.Handle("/redirect", redirect(302, w.foreign.URL+"/file"+signed))
-	w.wantError(w.at(w.own.URL+"/redirect"), fault.ContentExpired, "403 Forbidden: [redacted]")
+	w.wantError(w.at(w.own.URL+"/redirect"), errcode.ContentExpired, "403 Forbidden: [redacted]")
 	// And where there is no server at all.
 	w.foreign.Close()
-	w.wantError(w.at(strings.Replace(w.foreign.URL, "http://", "http://user:hunter2hunter2@", 1)+"/file"+signed), fault.ContentUnavailable, "no answer came: dial: ")
+	w.wantError(w.at(strings.Replace(w.foreign.URL, "http://", "http://user:hunter2hunter2@", 1)+"/file"+signed), errcode.ContentUnavailable, "no answer came: dial: ")
 }
 
 // signer is an Authorizer, whose secrets are as secret as a key.
@@ -110,7 +110,7 @@ func TestSignedEndpoint(t *testing.T) {
 	if r := w.own.requests()[0]; r.Header.Get("X-Signed-Path") != "/file" || r.Header.Get("Authorization") != "" {
 		t.Errorf("called with %v", r.Header)
 	}
-	w.wantError(w.at(w.own.URL+"/error"), fault.ContentUnavailable, "bad [redacted]")
+	w.wantError(w.at(w.own.URL+"/error"), errcode.ContentUnavailable, "bad [redacted]")
 }
 
 func TestAnswersThatAreNoVideo(t *testing.T) {
@@ -161,7 +161,7 @@ func TestAnswersThatAreNoVideo(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			w.own.mux.HandleFunc("/file", c.handler)
-			if e := w.failure(w.at(w.own.URL+"/file"), fault.ContentUnavailable, c.says); e.UpstreamHTTPStatus == 0 {
+			if e := w.failure(w.at(w.own.URL+"/file"), errcode.ContentUnavailable, c.says); e.UpstreamHTTPStatus == 0 {
 				t.Errorf("the status is lost: %+v", e)
 			}
 		})
@@ -282,7 +282,7 @@ func TestShortBody(t *testing.T) {
 	} {
 		w.own.mux.HandleFunc(path, cut(c.header))
 		_, data, err := w.open(w.at(w.own.URL+path), content.Request{Range: c.ask})
-		if fault.CodeOf(err) != fault.ContentUnavailable || !errors.Is(err, io.ErrUnexpectedEOF) {
+		if errcode.CodeOf(err) != errcode.ContentUnavailable || !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("%s: %d bytes, %v", path, len(data), err)
 		}
 	}
@@ -292,9 +292,9 @@ func TestNotReached(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.own.Close()
-	w.wantError(content.Place{Endpoint: w.endpoint, Path: "/v1/content"}, fault.ContentUnavailable, "upstream sora: no answer came: dial")
+	w.wantError(content.Place{Endpoint: w.endpoint, Path: "/v1/content"}, errcode.ContentUnavailable, "upstream sora: no answer came: dial")
 	w.endpoint.Auth = failing{}
-	w.wantError(content.Place{Endpoint: w.endpoint, Path: "/v1/content"}, fault.ContentUnavailable, "no clock")
+	w.wantError(content.Place{Endpoint: w.endpoint, Path: "/v1/content"}, errcode.ContentUnavailable, "no clock")
 }
 
 // TestOtherServersAreNotQuoted: a result's URL may lead to any port, and what
@@ -318,7 +318,7 @@ func TestOtherServersAreNotQuoted(t *testing.T) {
 		}
 	}()
 	w := newWorld(t)
-	e := w.failure(w.at("http://"+l.Addr().String()+"/file"), fault.ContentUnavailable, "the answer is not valid HTTP")
+	e := w.failure(w.at("http://"+l.Addr().String()+"/file"), errcode.ContentUnavailable, "the answer is not valid HTTP")
 	if strings.Contains(e.Message, "banner") || strings.Contains(e.Message, "SSH") {
 		t.Errorf("got %q", e.Message)
 	}

@@ -8,20 +8,20 @@ import (
 	"math"
 
 	"github.com/genbus/genbus/internal/broker"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 )
 
 // OpenArchive is Reader.Open for content that was archived, with the type that
 // Archive gave. A range that begins late costs reading what stands before it.
-// Errors are *fault.Error: ContentExpired when the object is gone, and
+// Errors are *errcode.Error: ContentExpired when the object is gone, and
 // BrokerUnavailable.
 func OpenArchive(ctx context.Context, bodies *broker.Bodies, ref broker.Body, contentType string, q Request) (*File, error) {
 	body, err := bodies.Open(ctx, ref)
 	switch {
 	case errors.Is(err, broker.ErrBodyLost), err == nil && ref.Size > math.MaxInt64:
-		return nil, fault.New(fault.ContentExpired, "the archive no longer has the content: %w", err)
+		return nil, errcode.New(errcode.ContentExpired, "the archive no longer has the content: %w", err)
 	case err != nil:
-		return nil, fault.New(fault.BrokerUnavailable, "the archive could not be read: %s", broker.Reason(err)).Because(err)
+		return nil, errcode.New(errcode.BrokerUnavailable, "the archive could not be read: %s", broker.Reason(err)).Because(err)
 	}
 	kind := declaredType(contentType)
 	if kind == "" || kind == typeJSON || kind == typeHTML {
@@ -33,7 +33,7 @@ func OpenArchive(ctx context.Context, bodies *broker.Bodies, ref broker.Body, co
 
 // Archive copies content into an object of its own in the object store of a tenant,
 // while it comes, and gives its reference and its type. The name begins with prefix. Beyond limit bytes (0 for no limit) it fails
-// with broker.ErrBodyTooLarge in the chain. Errors are *fault.Error: those of Open
+// with broker.ErrBodyTooLarge in the chain. Errors are *errcode.Error: those of Open
 // when the content cannot be read to its end, and ArchiveFailed when it cannot be
 // stored. After an error nothing stays behind.
 func (r *Reader) Archive(ctx context.Context, p Place, bodies *broker.Bodies, tenant, prefix string, limit int64) (broker.Body, string, error) {
@@ -44,17 +44,17 @@ func (r *Reader) Archive(ctx context.Context, p Place, bodies *broker.Bodies, te
 	defer f.Body.Close()
 	if limit > 0 && f.Length > limit {
 		err := fmt.Errorf("%w: %d bytes, more than %d", broker.ErrBodyTooLarge, f.Length, limit)
-		return broker.Body{}, "", fault.New(fault.ArchiveFailed, "%w", err)
+		return broker.Body{}, "", errcode.New(errcode.ArchiveFailed, "%w", err)
 	}
 	ref, err := bodies.PutStream(ctx, tenant, prefix, f.Body, limit)
 	if err == nil {
 		return ref, f.Type, nil
 	}
-	if read, ok := errors.AsType[*fault.Error](err); ok {
+	if read, ok := errors.AsType[*errcode.Error](err); ok {
 		return broker.Body{}, "", read
 	}
 	if broker.Unavailable(err) {
-		return broker.Body{}, "", fault.New(fault.ArchiveFailed, "the content could not be stored: %s", broker.Reason(err)).Because(err)
+		return broker.Body{}, "", errcode.New(errcode.ArchiveFailed, "the content could not be stored: %s", broker.Reason(err)).Because(err)
 	}
-	return broker.Body{}, "", fault.New(fault.ArchiveFailed, "%w", err)
+	return broker.Body{}, "", errcode.New(errcode.ArchiveFailed, "%w", err)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/content"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 )
 
 // pattern is a file of any size that is never in memory; each byte depends on its
@@ -143,18 +143,18 @@ func TestArchiveFailures(t *testing.T) {
 		ctx   context.Context
 		place content.Place
 		limit int64
-		code  fault.Code
+		code  errcode.Code
 		cause error
 	}{
-		"too large, as it says": {t.Context(), w.at(w.own.URL + "/video"), 99_999, fault.ArchiveFailed, broker.ErrBodyTooLarge},
-		"too large, in the end": {t.Context(), w.at(w.own.URL + "/chunked"), 99_999, fault.ArchiveFailed, broker.ErrBodyTooLarge},
-		"gone":                  {t.Context(), w.at(w.own.URL + "/gone"), 0, fault.ContentExpired, nil},
-		"short":                 {t.Context(), w.at(w.own.URL + "/short"), 0, fault.ContentUnavailable, io.ErrUnexpectedEOF},
-		"blocked":               {t.Context(), content.Place{Endpoint: w.endpoint, URL: w.foreign.URL + "/video"}, 0, fault.ContentBlocked, nil},
-		"cancelled":             {cancelled, w.at(w.own.URL + "/video"), 0, fault.CallerGone, context.Canceled},
+		"too large, as it says": {t.Context(), w.at(w.own.URL + "/video"), 99_999, errcode.ArchiveFailed, broker.ErrBodyTooLarge},
+		"too large, in the end": {t.Context(), w.at(w.own.URL + "/chunked"), 99_999, errcode.ArchiveFailed, broker.ErrBodyTooLarge},
+		"gone":                  {t.Context(), w.at(w.own.URL + "/gone"), 0, errcode.ContentExpired, nil},
+		"short":                 {t.Context(), w.at(w.own.URL + "/short"), 0, errcode.ContentUnavailable, io.ErrUnexpectedEOF},
+		"blocked":               {t.Context(), content.Place{Endpoint: w.endpoint, URL: w.foreign.URL + "/video"}, 0, errcode.ContentBlocked, nil},
+		"cancelled":             {cancelled, w.at(w.own.URL + "/video"), 0, errcode.CallerGone, context.Canceled},
 	} {
 		ref, _, err := w.reader.Archive(c.ctx, c.place, bodies, "acme", "x", c.limit)
-		if fault.CodeOf(err) != c.code || c.cause != nil && !errors.Is(err, c.cause) || ref != (broker.Body{}) {
+		if errcode.CodeOf(err) != c.code || c.cause != nil && !errors.Is(err, c.cause) || ref != (broker.Body{}) {
 			t.Errorf("%s: got %+v, %v, want %s", name, ref, err, c.code)
 		}
 		if n := messages(t, b, "acme"); n != 0 {
@@ -165,7 +165,7 @@ func TestArchiveFailures(t *testing.T) {
 		t.Errorf("as large as the limit: %q, %v", kind, err)
 	}
 	down := broker.NewBodies(brokertest.Single(t))
-	if _, _, err := w.reader.Archive(t.Context(), w.at(w.own.URL+"/video"), down, "not a bucket!", "x", 0); fault.CodeOf(err) != fault.ArchiveFailed {
+	if _, _, err := w.reader.Archive(t.Context(), w.at(w.own.URL+"/video"), down, "not a bucket!", "x", 0); errcode.CodeOf(err) != errcode.ArchiveFailed {
 		t.Errorf("without a store: %v", err)
 	}
 }
@@ -195,12 +195,12 @@ func TestLostArchive(t *testing.T) {
 	if n, err := io.Copy(io.Discard, f.Body); !errors.Is(err, broker.ErrBodyLost) || n == 2<<20 {
 		t.Errorf("the deleted body ended after %d bytes with %v", n, err)
 	}
-	if _, err := content.OpenArchive(ctx, bodies, ref, "video/mp4", content.Request{}); fault.CodeOf(err) != fault.ContentExpired {
+	if _, err := content.OpenArchive(ctx, bodies, ref, "video/mp4", content.Request{}); errcode.CodeOf(err) != errcode.ContentExpired {
 		t.Errorf("a lost body gave %v", err)
 	}
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := content.OpenArchive(ended, bodies, ref, "video/mp4", content.Request{}); fault.CodeOf(err) != fault.BrokerUnavailable {
+	if _, err := content.OpenArchive(ended, bodies, ref, "video/mp4", content.Request{}); errcode.CodeOf(err) != errcode.BrokerUnavailable {
 		t.Errorf("an ended context gave %v", err)
 	}
 	if !strings.HasPrefix(b.Names().Bodies("acme"), "GENBUS") {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/content"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/upstream"
 )
 
@@ -144,16 +144,16 @@ func (w *world) wantVideo(p content.Place) {
 }
 
 // wantError wants a failure of Open, and that its text gives nothing away.
-func (w *world) wantError(p content.Place, code fault.Code, texts ...string) {
+func (w *world) wantError(p content.Place, code errcode.Code, texts ...string) {
 	w.t.Helper()
 	_ = w.failure(p, code, texts...)
 }
 
 // failure is wantError, and gives the failure.
-func (w *world) failure(p content.Place, code fault.Code, texts ...string) *fault.Error {
+func (w *world) failure(p content.Place, code errcode.Code, texts ...string) *errcode.Error {
 	w.t.Helper()
 	_, _, err := w.open(p, content.Request{})
-	e, ok := errors.AsType[*fault.Error](err)
+	e, ok := errors.AsType[*errcode.Error](err)
 	if !ok || e.Code != code {
 		w.t.Fatalf("got %v, want %s", err, code)
 	}
@@ -228,10 +228,10 @@ func wantNoSecrets(t testing.TB, r *http.Request) {
 func TestNoPlace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.wantError(content.Place{Endpoint: w.endpoint}, fault.ContentUnavailable)
-	w.wantError(content.Place{Path: "/v1/videos/x/content"}, fault.ContentUnavailable)
+	w.wantError(content.Place{Endpoint: w.endpoint}, errcode.ContentUnavailable)
+	w.wantError(content.Place{Path: "/v1/videos/x/content"}, errcode.ContentUnavailable)
 	for _, url := range []string{"file:///etc/passwd", "ftp://host/file", "//host/file", "no URL", "http://", "http://a b/", "javascript:alert(1)", "http:/file"} {
-		w.wantError(w.at(url), fault.ContentBlocked, "neither an http nor an https URL")
+		w.wantError(w.at(url), errcode.ContentBlocked, "neither an http nor an https URL")
 	}
 }
 

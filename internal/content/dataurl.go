@@ -8,7 +8,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 )
 
 var errBadData = errors.New("the data URL is damaged")
@@ -55,16 +55,16 @@ func (d dataURL) open() io.Reader {
 func openData(s string, w want) (*File, error) {
 	d, ok := parseDataURL(s)
 	if !ok {
-		return nil, fault.New(fault.ContentUnavailable, "%w", errBadData)
+		return nil, errcode.New(errcode.ContentUnavailable, "%w", errBadData)
 	}
 	length, err := io.Copy(io.Discard, d.open())
 	if err != nil || length == 0 {
-		return nil, fault.New(fault.ContentUnavailable, "%w or empty", errBadData)
+		return nil, errcode.New(errcode.ContentUnavailable, "%w or empty", errBadData)
 	}
 	body := bufio.NewReaderSize(d.open(), sniffed)
 	kind, err := identify(body, d.kind, true)
 	if err != nil || kind == typeJSON || kind == typeHTML {
-		return nil, fault.New(fault.ContentUnavailable, "the data URL holds no video")
+		return nil, errcode.New(errcode.ContentUnavailable, "the data URL holds no video")
 	}
 	return w.of(&File{Type: kind, Length: length, Body: io.NopCloser(body)}), nil
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/genbus/genbus/internal/content"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 )
 
 func TestDataURLs(t *testing.T) {
@@ -57,6 +57,6 @@ func TestBadDataURLs(t *testing.T) {
 		"data:video/mp4;base64,AA*A", "data:video/mp4,%", "data:video/mp4,ab%1", "data:video/mp4,%zz", "data:video/mp4;base64,%zz",
 		"data:text/html,<p>", "data:application/json,{}", "data:,{}",
 	} {
-		w.wantError(w.at(s), fault.ContentUnavailable, "the data URL ")
+		w.wantError(w.at(s), errcode.ContentUnavailable, "the data URL ")
 	}
 }

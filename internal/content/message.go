@@ -7,23 +7,23 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/upstream"
 )
 
 // failed makes an error about what u gave. It names the upstream or the host, and
 // never the rest of the URL.
-func (w *walk) failed(code fault.Code, u *url.URL, text string, cause error) *fault.Error {
+func (w *walk) failed(code errcode.Code, u *url.URL, text string, cause error) *errcode.Error {
 	who := "host " + u.Host
 	if w.owns(u) {
 		who = "upstream " + w.place.Endpoint.Name
 	}
-	return &fault.Error{Code: code, Message: w.clean(who + ": " + text), Err: cause}
+	return &errcode.Error{Code: code, Message: w.clean(who + ": " + text), Err: cause}
 }
 
 // broken says why there was no answer, or no more of it. ctx is the caller's,
 // callCtx the call's own, which knows why we ended it.
-func (w *walk) broken(ctx, callCtx context.Context, u *url.URL, what string, err error) *fault.Error {
+func (w *walk) broken(ctx, callCtx context.Context, u *url.URL, what string, err error) *errcode.Error {
 	err = bare(err)
 	reason := upstream.Reason(err)
 	if cause := context.Cause(callCtx); cause != nil {
@@ -31,11 +31,11 @@ func (w *walk) broken(ctx, callCtx context.Context, u *url.URL, what string, err
 	}
 	switch {
 	case errors.Is(err, errPrivate):
-		return w.failed(fault.ContentBlocked, u, "is at a private address, which genbus does not read", err)
+		return w.failed(errcode.ContentBlocked, u, "is at a private address, which genbus does not read", err)
 	case errors.Is(ctx.Err(), context.Canceled):
-		return w.failed(fault.CallerGone, u, what+": "+reason, err)
+		return w.failed(errcode.CallerGone, u, what+": "+reason, err)
 	default:
-		return w.failed(fault.ContentUnavailable, u, what+": "+reason, err)
+		return w.failed(errcode.ContentUnavailable, u, what+": "+reason, err)
 	}
 }
 

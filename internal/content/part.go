@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 )
 
 // want is a Request as it is understood.
@@ -119,7 +119,7 @@ func (s *section) Read(p []byte) (int, error) {
 // notEnd turns an end that came too early into a failure.
 func notEnd(err error) error {
 	if err == io.EOF { //nolint:errorlint // a failure that wraps io.EOF is no end
-		return fault.New(fault.ContentUnavailable, "the content ended too early: %w", io.ErrUnexpectedEOF)
+		return errcode.New(errcode.ContentUnavailable, "the content ended too early: %w", io.ErrUnexpectedEOF)
 	}
 	return err
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/genbus/genbus/internal/content"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 )
 
 // serveWhole knows no ranges, as many upstreams do.
@@ -140,7 +140,7 @@ func TestPartsThatWereNotAskedFor(t *testing.T) {
 		})
 		f, data, err := w.open(w.at(w.own.URL+"/file"), content.Request{Range: row.ask})
 		switch {
-		case !row.ok && fault.CodeOf(err) != fault.ContentUnavailable:
+		case !row.ok && errcode.CodeOf(err) != errcode.ContentUnavailable:
 			t.Errorf("%q answered with %q: got %+v, %v", row.ask, row.sent, f, err)
 		case row.ok && (err != nil || len(data) != row.length || f.Length != int64(row.length)):
 			t.Errorf("%q answered with %q: got %+v with %d bytes, %v", row.ask, row.sent, f, len(data), err)
@@ -244,12 +244,12 @@ func TestA416IsKept(t *testing.T) {
 		length string // of the Content-Range
 		whole  http.HandlerFunc
 		calls  int
-		code   fault.Code // of what is behind it
+		code   errcode.Code // of what is behind it
 	}{
 		"a film":               {"bytes */2000000", nil, 1, ""},
 		"a small film":         {"bytes */1000", answer(200, "video/mp4", "film"), 2, ""},
 		"gone meanwhile":       {"bytes */1000", answer(404, "", ""), 2, ""},
-		"an error, as success": {"", answer(200, "application/json", `{"message":"gone wrong"}`), 2, fault.ContentUnavailable},
+		"an error, as success": {"", answer(200, "application/json", `{"message":"gone wrong"}`), 2, errcode.ContentUnavailable},
 		"a holder of a film":   {"bytes */60", answer(200, "application/json", `{"url":"data:video/mp4,film"}`), 2, ""},
 	} {
 		w := newWorld(t)
@@ -262,7 +262,7 @@ func TestA416IsKept(t *testing.T) {
 			rw.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
 		})
 		f, _, err := w.open(w.at(w.own.URL+"/file"), content.Request{Range: "bytes=3000000-"})
-		if c.code != "" && fault.CodeOf(err) != c.code || c.code == "" && (err != nil || f.Status != 416) {
+		if c.code != "" && errcode.CodeOf(err) != c.code || c.code == "" && (err != nil || f.Status != 416) {
 			t.Errorf("%s: got %+v, %v", name, f, err)
 		}
 		if n := len(w.own.requests()); n != c.calls {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/genbus/genbus/internal/content"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 )
 
 // hang answers with some bytes, or not even a header, and then nothing.
@@ -32,10 +32,10 @@ func TestStalls(t *testing.T) {
 		h.mux.HandleFunc("/header", hang(false))
 		h.mux.HandleFunc("/body", hang(true))
 		w.use(content.Options{HeaderTimeout: 50 * time.Millisecond})
-		w.wantError(w.at(h.URL+"/header"+signed), fault.ContentUnavailable, "no answer came: no answer within 50ms")
+		w.wantError(w.at(h.URL+"/header"+signed), errcode.ContentUnavailable, "no answer came: no answer within 50ms")
 		w.use(content.Options{IdleTimeout: 200 * time.Millisecond})
 		_, data, err := w.open(w.at(h.URL+"/body"+signed), content.Request{})
-		if len(data) > 1000 || fault.CodeOf(err) != fault.ContentUnavailable || errors.Is(err, io.EOF) {
+		if len(data) > 1000 || errcode.CodeOf(err) != errcode.ContentUnavailable || errors.Is(err, io.EOF) {
 			t.Errorf("read %d bytes, %v", len(data), err)
 		}
 	}
@@ -55,7 +55,7 @@ func TestCallerGone(t *testing.T) {
 		<-asked
 		cancel()
 	}()
-	if _, err := w.reader.Open(ctx, w.at(w.own.URL+"/header"), content.Request{}); fault.CodeOf(err) != fault.CallerGone {
+	if _, err := w.reader.Open(ctx, w.at(w.own.URL+"/header"), content.Request{}); errcode.CodeOf(err) != errcode.CallerGone {
 		t.Errorf("while the header was awaited: %v", err)
 	}
 	ctx, cancel = context.WithCancel(t.Context())
@@ -68,7 +68,7 @@ func TestCallerGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	cancel()
-	if _, err := f.Body.Read(make([]byte, 1)); fault.CodeOf(err) != fault.CallerGone || !errors.Is(err, context.Canceled) {
+	if _, err := f.Body.Read(make([]byte, 1)); errcode.CodeOf(err) != errcode.CallerGone || !errors.Is(err, context.Canceled) {
 		t.Errorf("while the body was read: %v", err)
 	}
 	ctx, cancel = context.WithTimeout(t.Context(), 20*time.Millisecond)
@@ -78,7 +78,7 @@ func TestCallerGone(t *testing.T) {
 		_, err = io.Copy(io.Discard, f.Body)
 		_ = f.Body.Close()
 	}
-	if fault.CodeOf(err) != fault.ContentUnavailable {
+	if errcode.CodeOf(err) != errcode.ContentUnavailable {
 		t.Errorf("at the deadline: %v", err)
 	}
 }
@@ -111,9 +111,9 @@ func TestAnswersThatDrip(t *testing.T) {
 	w.own.mux.HandleFunc("/error", drip(500, "application/json", `{"message":`))
 	w.own.mux.HandleFunc("/holder", drip(200, "application/json", `{"url":`))
 	w.own.mux.HandleFunc("/untyped", drip(200, "", ""))
-	w.wantError(w.at(w.own.URL+"/error"), fault.ContentUnavailable, "answered 500")
-	w.wantError(w.at(w.own.URL+"/holder"), fault.ContentUnavailable, "no answer within 300ms")
-	w.wantError(w.at(w.own.URL+"/untyped"), fault.ContentUnavailable, "no answer within 300ms")
+	w.wantError(w.at(w.own.URL+"/error"), errcode.ContentUnavailable, "answered 500")
+	w.wantError(w.at(w.own.URL+"/holder"), errcode.ContentUnavailable, "no answer within 300ms")
+	w.wantError(w.at(w.own.URL+"/untyped"), errcode.ContentUnavailable, "no answer within 300ms")
 
 	// Content takes its time.
 	w.own.mux.HandleFunc("/film", func(rw http.ResponseWriter, r *http.Request) {

@@ -8,7 +8,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 )
 
 // maxRedirects counts HTTP redirects and JSON answers that name a URL alike.
@@ -35,7 +35,7 @@ func (w *walk) open(ctx context.Context) (*File, error) {
 	address := w.place.URL
 	if address == "" {
 		if w.place.Path == "" || w.place.Endpoint == nil {
-			return nil, fault.New(fault.ContentUnavailable, "the task names no place of its content")
+			return nil, errcode.New(errcode.ContentUnavailable, "the task names no place of its content")
 		}
 		address = w.place.Endpoint.URL(w.place.Path)
 	}
@@ -46,7 +46,7 @@ func (w *walk) open(ctx context.Context) (*File, error) {
 		}
 		address = next
 	}
-	return nil, w.failed(fault.ContentUnavailable, w.last(), fmt.Sprintf("redirected more than %d times", maxRedirects), nil)
+	return nil, w.failed(errcode.ContentUnavailable, w.last(), fmt.Sprintf("redirected more than %d times", maxRedirects), nil)
 }
 
 // visit gives the content, or the next address. JSON that names one is asked for
@@ -58,7 +58,7 @@ func (w *walk) visit(ctx context.Context, address string) (f *File, next string,
 	}
 	u := parseAddress(address)
 	if u == nil {
-		return nil, "", fault.New(fault.ContentBlocked, "the content's address is neither an http nor an https URL")
+		return nil, "", errcode.New(errcode.ContentBlocked, "the content's address is neither an http nor an https URL")
 	}
 	w.visited = append(w.visited, u)
 	w.trusted = w.trusted && w.owns(u)
@@ -209,7 +209,7 @@ func (w *walk) redirect(resp *http.Response) (string, error) {
 	location := resp.Header.Get("Location")
 	next, err := resp.Request.URL.Parse(location)
 	if location == "" || err != nil || originOf(next) == (origin{}) {
-		return "", w.failed(fault.ContentBlocked, resp.Request.URL, "redirects to an address that is neither an http nor an https URL", nil)
+		return "", w.failed(errcode.ContentBlocked, resp.Request.URL, "redirects to an address that is neither an http nor an https URL", nil)
 	}
 	return next.String(), nil
 }

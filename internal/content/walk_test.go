@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/genbus/genbus/internal/content"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/upstream"
 )
 
@@ -95,7 +95,7 @@ func TestDowngradeLosesTheKey(t *testing.T) {
 	w.endpoint.BaseURL = w.own.URL
 	w.wantVideo(w.at(secure.URL + "/"))
 	w.use(content.Options{})
-	w.wantError(w.at(secure.URL+"/"+signed), fault.ContentUnavailable, "certificate")
+	w.wantError(w.at(secure.URL+"/"+signed), errcode.ContentUnavailable, "certificate")
 }
 
 func TestRedirectsThatAreBlocked(t *testing.T) {
@@ -103,7 +103,7 @@ func TestRedirectsThatAreBlocked(t *testing.T) {
 	for _, to := range []string{"", "file:///etc/passwd", "ftp://127.0.0.1/file", "gopher://x", "data:video/mp4;base64,AAAA", "javascript:1", "http://", "http://%zz/?X-Signature=1", "mailto:a@b"} {
 		w := newWorld(t)
 		w.own.mux.Handle("/base/v1/content", redirect(302, to))
-		w.wantError(content.Place{Endpoint: w.endpoint, Path: "/v1/content", PrivateOK: true}, fault.ContentBlocked, "upstream sora: redirects")
+		w.wantError(content.Place{Endpoint: w.endpoint, Path: "/v1/content", PrivateOK: true}, errcode.ContentBlocked, "upstream sora: redirects")
 	}
 }
 
@@ -116,11 +116,11 @@ func TestPrivateAddressesAreBlocked(t *testing.T) {
 		to := "http://" + host + port + "/file" + signed
 		p := w.at(to)
 		p.PrivateOK = false
-		w.wantError(p, fault.ContentBlocked, "host "+host+port+": is at a private address")
+		w.wantError(p, errcode.ContentBlocked, "host "+host+port+": is at a private address")
 		w.own.mux.Handle("/base/v1/redirect/"+host, redirect(302, to))
 		w.own.mux.Handle("/base/v1/json/"+host, answer(200, "application/json", `{"url":"`+to+`"}`))
-		w.wantError(content.Place{Endpoint: w.endpoint, Path: "/v1/redirect/" + host}, fault.ContentBlocked)
-		w.wantError(content.Place{Endpoint: w.endpoint, Path: "/v1/json/" + host}, fault.ContentBlocked)
+		w.wantError(content.Place{Endpoint: w.endpoint, Path: "/v1/redirect/" + host}, errcode.ContentBlocked)
+		w.wantError(content.Place{Endpoint: w.endpoint, Path: "/v1/json/" + host}, errcode.ContentBlocked)
 	}
 	if n := len(w.foreign.requests()); n != 0 {
 		t.Errorf("%d requests reached the private address", n)
@@ -138,6 +138,6 @@ func TestRedirectsHaveAnEnd(t *testing.T) {
 	w.own.mux.HandleFunc("/hop/7", serveVideo)
 	w.wantVideo(w.at(w.own.URL + "/hop/2"))
 	for _, path := range []string{"/hop/1", "/loop", "/json"} {
-		w.wantError(w.at(w.own.URL+path), fault.ContentUnavailable, "redirected more than 5 times")
+		w.wantError(w.at(w.own.URL+path), errcode.ContentUnavailable, "redirected more than 5 times")
 	}
 }

@@ -6,29 +6,29 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/protocol"
 )
 
 // sets are errors that stand together, by the name that operations list them by.
-var sets = map[string][]fault.Code{
-	"keyed": {fault.InvalidAPIKey, fault.InvalidRequest, fault.RateLimited, fault.ShuttingDown, fault.Internal},
-	"read":  {fault.BrokerUnavailable},
-	"task":  {fault.BrokerUnavailable, fault.TaskNotFound},
+var sets = map[string][]errcode.Code{
+	"keyed": {errcode.InvalidAPIKey, errcode.InvalidRequest, errcode.RateLimited, errcode.ShuttingDown, errcode.Internal},
+	"read":  {errcode.BrokerUnavailable},
+	"task":  {errcode.BrokerUnavailable, errcode.TaskNotFound},
 	// A chat's id is looked up as the job that it is.
-	"chatJob": {fault.BrokerUnavailable, fault.ChatNotFound, fault.InputLost},
-	"body":    {fault.InvalidJSON, fault.BodyTooLarge, fault.UnsupportedMedia},
+	"chatJob": {errcode.BrokerUnavailable, errcode.ChatNotFound, errcode.InputLost},
+	"body":    {errcode.InvalidJSON, errcode.BodyTooLarge, errcode.UnsupportedMedia},
 	"create": {
-		fault.InvalidJSON, fault.BodyTooLarge, fault.UnsupportedMedia, fault.ModelNotFound, fault.WrongProtocol, fault.IdempotencyKeyReused,
-		fault.QueueFull, fault.TenantFull, fault.StorageFull, fault.DeadLettersFull, fault.BrokerUnavailable, fault.ClockWrong, fault.AcceptanceUnknown,
+		errcode.InvalidJSON, errcode.BodyTooLarge, errcode.UnsupportedMedia, errcode.ModelNotFound, errcode.WrongProtocol, errcode.IdempotencyKeyReused,
+		errcode.QueueFull, errcode.TenantFull, errcode.StorageFull, errcode.DeadLettersFull, errcode.BrokerUnavailable, errcode.ClockWrong, errcode.AcceptanceUnknown,
 	},
-	"content": {fault.ContentNotReady, fault.ContentExpired, fault.ContentBlocked, fault.ContentUnavailable, fault.UpstreamRemoved},
-	"erasure": {fault.StillHeld, fault.NotTerminal, fault.AcceptanceUnknown},
+	"content": {errcode.ContentNotReady, errcode.ContentExpired, errcode.ContentBlocked, errcode.ContentUnavailable, errcode.UpstreamRemoved},
+	"erasure": {errcode.StillHeld, errcode.NotTerminal, errcode.AcceptanceUnknown},
 	// How a chat can end that its caller waits for.
 	"chat": {
-		fault.RoutePaused, fault.SlowReader, fault.StreamEnded, fault.Cancelled, fault.Expired, fault.QueueTimeout, fault.DeadlineExceeded, fault.Poisoned,
-		fault.LogLost, fault.InputLost, fault.UpstreamFailed, fault.UpstreamRefused, fault.UpstreamRemoved, fault.UpstreamUnavailable,
-		fault.UpstreamRateLimited, fault.UpstreamTimeout, fault.StreamTruncated, fault.ChatAttemptsExhausted, fault.ChatNotFound,
+		errcode.RoutePaused, errcode.SlowReader, errcode.StreamEnded, errcode.Cancelled, errcode.Expired, errcode.QueueTimeout, errcode.DeadlineExceeded, errcode.Poisoned,
+		errcode.LogLost, errcode.InputLost, errcode.UpstreamFailed, errcode.UpstreamRefused, errcode.UpstreamRemoved, errcode.UpstreamUnavailable,
+		errcode.UpstreamRateLimited, errcode.UpstreamTimeout, errcode.StreamTruncated, errcode.ChatAttemptsExhausted, errcode.ChatNotFound,
 	},
 }
 
@@ -70,12 +70,12 @@ func refusalName(listed []any, surface string) string {
 	return strings.Join(words, ".")
 }
 
-func expand(listed []any) ([]fault.Code, error) {
-	var codes []fault.Code
+func expand(listed []any) ([]errcode.Code, error) {
+	var codes []errcode.Code
 	for _, name := range listed {
 		set, ok := sets[text(name)]
-		if code := fault.Code(text(name)); !ok && fault.MeaningOf(code).Code == code {
-			set, ok = []fault.Code{code}, true
+		if code := errcode.Code(text(name)); !ok && errcode.MeaningOf(code).Code == code {
+			set, ok = []errcode.Code{code}, true
 		}
 		if !ok {
 			return nil, fmt.Errorf("there is no error %v", name)
@@ -88,11 +88,11 @@ func expand(listed []any) ([]fault.Code, error) {
 
 // byStatus groups codes by the HTTP status that they have on a path of a
 // vendor's surface, or with "" on genbus's own.
-func byStatus(codes []fault.Code, surface string) map[string][]fault.Code {
-	groups := map[string][]fault.Code{}
+func byStatus(codes []errcode.Code, surface string) map[string][]errcode.Code {
+	groups := map[string][]errcode.Code{}
 	p, vendor := protocol.Find(surface)
 	for _, code := range codes {
-		f := &fault.Error{Code: code}
+		f := &errcode.Error{Code: code}
 		status := f.Status()
 		if vendor {
 			status, _ = p.Surface.Refuse(f, "")
@@ -104,7 +104,7 @@ func byStatus(codes []fault.Code, surface string) map[string][]fault.Code {
 }
 
 // refusal is the answer of errors that have one status.
-func refusal(codes []fault.Code, surface string) object {
+func refusal(codes []errcode.Code, surface string) object {
 	var words []string
 	var enum []any
 	for _, c := range codes {
@@ -114,7 +114,7 @@ func refusal(codes []fault.Code, surface string) object {
 	for _, name := range []string{"X-Request-Id", "Genbus-Job-Id", "Retry-After", "X-Should-Retry"} {
 		headers[name] = object{"$ref": "#/components/headers/" + name}
 	}
-	if slices.Contains(codes, fault.InvalidAPIKey) && surface == "" {
+	if slices.Contains(codes, errcode.InvalidAPIKey) && surface == "" {
 		headers["Www-Authenticate"] = object{"schema": object{"type": "string"}}
 	}
 	headers["Genbus-Error-Code"] = object{
@@ -131,11 +131,11 @@ func refusal(codes []fault.Code, surface string) object {
 }
 
 // envelope names the schema of a refusal's body.
-func envelope(codes []fault.Code, surface string) string {
+func envelope(codes []errcode.Code, surface string) string {
 	switch {
 	case surface == "kling":
 		return "KlingRefusal"
-	case surface == "jimeng" && slices.Contains(codes, fault.InvalidAPIKey):
+	case surface == "jimeng" && slices.Contains(codes, errcode.InvalidAPIKey):
 		return "JimengUnauthorized"
 	case surface == "jimeng":
 		return "JimengRefusal"
@@ -147,7 +147,7 @@ func envelope(codes []fault.Code, surface string) string {
 // errorTable is docs/errors.md.
 func errorTable() []any {
 	var rows []any
-	for _, m := range fault.Table() {
+	for _, m := range errcode.Table() {
 		rows = append(rows, object{
 			"code": string(m.Code), "status": m.HTTP, "grpc": m.GRPC.String(), "type": m.Type, "retry": m.Retry, "means": m.Means, "do": m.Do,
 		})

@@ -11,7 +11,7 @@ import (
 
 	"github.com/genbus/genbus/internal/contract"
 	"github.com/genbus/genbus/internal/contract/contracttest"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -236,12 +236,12 @@ func TestVendorsSegmentsAreFollowed(t *testing.T) {
 func TestEveryErrorOfHTTPIsSomewhere(t *testing.T) {
 	t.Parallel()
 	_, d := openAPI(t, contract.Options{})
-	elsewhere := []fault.Code{
-		fault.NotFound, fault.MethodNotAllowed, // of every path
-		fault.CallerGone,                                                                                              // who went away reads no answer
-		fault.OperatorRequired, fault.RouteNotFound, fault.LetterNotFound, fault.LetterUnusable, fault.LetterResolved, // gRPC
-		fault.CallerDeadline,                                                   // gRPC: requests of HTTP bring no deadline
-		fault.SubmissionUnknown, fault.OrphanedSubmission, fault.ArchiveFailed, // of videos, which nobody waits for
+	elsewhere := []errcode.Code{
+		errcode.NotFound, errcode.MethodNotAllowed, // of every path
+		errcode.CallerGone,                                                                                                      // who went away reads no answer
+		errcode.OperatorRequired, errcode.RouteNotFound, errcode.LetterNotFound, errcode.LetterUnusable, errcode.LetterResolved, // gRPC
+		errcode.CallerDeadline,                                                       // gRPC: requests of HTTP bring no deadline
+		errcode.SubmissionUnknown, errcode.OrphanedSubmission, errcode.ArchiveFailed, // of videos, which nobody waits for
 	}
 	listed := map[string]bool{}
 	refusals, _ := d.Find("components", "responses").(map[string]any)
@@ -251,7 +251,7 @@ func TestEveryErrorOfHTTPIsSomewhere(t *testing.T) {
 			listed[code.(string)] = true
 		}
 	}
-	for _, m := range fault.Table() {
+	for _, m := range errcode.Table() {
 		if listed[string(m.Code)] == slices.Contains(elsewhere, m.Code) {
 			t.Errorf("%s: a path lists it: %v", m.Code, listed[string(m.Code)])
 		}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 )
 
 // Site serves the documents and the page. What it serves is made when it is first
@@ -68,7 +68,7 @@ func lazy(build func() (*file, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f, err := built()
 		if err != nil {
-			fault.From(err).WriteHTTP(w)
+			errcode.From(err).WriteHTTP(w)
 			return
 		}
 		for name, values := range f.header {

@@ -13,10 +13,10 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/queue"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 const (
@@ -34,19 +34,19 @@ const (
 type Eraser struct {
 	Broker *broker.Broker
 	Queue  *queue.Queue
-	Log    *tasklog.Log
+	Log    *joblog.Log
 	Bodies *broker.Bodies
 }
 
 // Erase waits until nobody works on a job that has ended, as e says, and then
 // removes what is stored of it: the events last, so that an erasure that fails can
 // be repeated. Afterwards the same request id makes a new job. A job that is gone
-// already is tasklog.ErrNotFound; where its holder does not let go, or the time is
-// over, the error is a *fault.Error.
-func (x Eraser) Erase(ctx context.Context, e tasklog.Entry) error {
+// already is joblog.ErrNotFound; where its holder does not let go, or the time is
+// over, the error is a *errcode.Error.
+func (x Eraser) Erase(ctx context.Context, e joblog.Entry) error {
 	id := e.Job.GetId()
 	ctx, stop := context.WithTimeoutCause(ctx, timeout,
-		fault.New(fault.AcceptanceUnknown, "erase %s: no answer within %s; send the same request again", id, timeout))
+		errcode.New(errcode.AcceptanceUnknown, "erase %s: no answer within %s; send the same request again", id, timeout))
 	defer stop()
 	err := x.erase(ctx, e)
 	if err != nil && ctx.Err() != nil {
@@ -55,7 +55,7 @@ func (x Eraser) Erase(ctx context.Context, e tasklog.Entry) error {
 	return err
 }
 
-func (x Eraser) erase(ctx context.Context, e tasklog.Entry) error {
+func (x Eraser) erase(ctx context.Context, e joblog.Entry) error {
 	if err := x.release(ctx, e); err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (x Eraser) erase(ctx context.Context, e tasklog.Entry) error {
 		return err
 	}
 	if !e.Terminal() { // erased meanwhile, and made anew
-		return tasklog.ErrNotFound
+		return joblog.ErrNotFound
 	}
 	if err := x.eraseBodies(ctx, e); err != nil {
 		return err
@@ -76,14 +76,14 @@ func (x Eraser) erase(ctx context.Context, e tasklog.Entry) error {
 }
 
 // release returns when nobody works on a job that has ended.
-func (x Eraser) release(ctx context.Context, e tasklog.Entry) error {
+func (x Eraser) release(ctx context.Context, e joblog.Entry) error {
 	if e.Job.GetExecution().GetFirstSubmitAt() == nil {
 		return x.Queue.Withdraw(ctx, e, queuedPatience)
 	}
 	return x.Queue.Released(ctx, e.Name(), holderPatience)
 }
 
-func (x Eraser) eraseBodies(ctx context.Context, e tasklog.Entry) error {
+func (x Eraser) eraseBodies(ctx context.Context, e joblog.Entry) error {
 	stored, err := x.storedFor(ctx, e)
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func (x Eraser) eraseBodies(ctx context.Context, e tasklog.Entry) error {
 
 // storedFor lists what the object store has, or may have, of a job: also what holders
 // stored that did not live to write an event.
-func (x Eraser) storedFor(ctx context.Context, e tasklog.Entry) ([]broker.Body, error) {
+func (x Eraser) storedFor(ctx context.Context, e joblog.Entry) ([]broker.Body, error) {
 	tenant, id := e.Job.GetTenant(), e.Job.GetId()
 	out, err := x.Bodies.Of(ctx, tenant, id)
 	if err != nil {
@@ -109,7 +109,7 @@ func (x Eraser) storedFor(ctx context.Context, e tasklog.Entry) ([]broker.Body, 
 
 // storedByOlder lists what versions have stored that named chunks otherwise. Events name
 // it, but for a chat's long blocks and copies of a task that did not complete.
-func (x Eraser) storedByOlder(ctx context.Context, e tasklog.Entry) ([]broker.Body, error) {
+func (x Eraser) storedByOlder(ctx context.Context, e joblog.Entry) ([]broker.Body, error) {
 	video, ok := e.Job.(*genbusv1.VideoTask)
 	execution := e.Job.GetExecution()
 	if !ok || execution.GetArchiveUntil() != nil && video.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
@@ -125,7 +125,7 @@ func (x Eraser) storedByOlder(ctx context.Context, e tasklog.Entry) ([]broker.Bo
 }
 
 // eraseChunks removes what was streamed of a chat.
-func (x Eraser) eraseChunks(ctx context.Context, e tasklog.Entry) error {
+func (x Eraser) eraseChunks(ctx context.Context, e joblog.Entry) error {
 	if _, ok := e.Job.(*genbusv1.Chat); !ok {
 		return nil
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/body"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/pool"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/subject"
@@ -40,7 +40,7 @@ func (r *Runner) open(ctx context.Context, req admission.Request, streamed bool)
 	c, err := r.admit(ctx, req, streamed)
 	r.o.Metrics.Admission(subject.Chat, req.Way, time.Since(begin))
 	if err != nil {
-		r.o.Metrics.Refused(subject.Chat, req.Way, string(fault.Counted(ctx, err)))
+		r.o.Metrics.Refused(subject.Chat, req.Way, string(errcode.Counted(ctx, err)))
 		return nil, err
 	}
 	r.o.Metrics.Accepted(subject.Chat, req.Way)
@@ -69,13 +69,13 @@ func (r *Runner) admit(ctx context.Context, req admission.Request, streamed bool
 	c.places = r.limit(route.Name)
 	if !c.places.enter(route.MaxInFlight) {
 		c.out()
-		return nil, fault.New(fault.QueueFull, "route %s has %d inline chats in hand on this replica; try again later, or send a request_id to queue the chat",
+		return nil, errcode.New(errcode.QueueFull, "route %s has %d inline chats in hand on this replica; try again later, or send a request_id to queue the chat",
 			route.Name, route.MaxInFlight).WithRetryAfter(time.Second)
 	}
 	if !r.enter(c, streamed) {
 		c.places.leave()
 		c.out()
-		return nil, fault.New(fault.ShuttingDown, "this replica is going down; send the chat again")
+		return nil, errcode.New(errcode.ShuttingDown, "this replica is going down; send the chat again")
 	}
 	return c, nil
 }
@@ -86,10 +86,10 @@ func fitsCall(req admission.Request, c admission.Checked, streamed bool) error {
 		return nil
 	}
 	if !streamed {
-		return fault.Invalid([]fault.Violation{{Field: "stream", Description: "must not be true where the whole reply is asked for"}})
+		return errcode.Invalid([]errcode.Violation{{Field: "stream", Description: "must not be true where the whole reply is asked for"}})
 	}
 	if head, err := body.Header(req.Body); err == nil && head.StreamSet {
-		return fault.Invalid([]fault.Violation{{Field: "stream", Description: "must not be false where a stream is asked for"}})
+		return errcode.Invalid([]errcode.Violation{{Field: "stream", Description: "must not be false where a stream is asked for"}})
 	}
 	return nil
 }
@@ -145,7 +145,7 @@ func (c *call) request(streamed bool) pool.ChatRequest {
 }
 
 // failed records a failed upstream call, and gives it its meaning.
-func (c *call) failed(err error) *fault.Error {
+func (c *call) failed(err error) *errcode.Error {
 	f := c.explain(err).ForJob(c.checked.ID)
 	c.fault = f
 	c.rec.close(outcome{fault: f})

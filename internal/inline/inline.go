@@ -17,11 +17,11 @@ import (
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
@@ -47,7 +47,7 @@ type Options struct {
 	Config    *config.Live
 	Admission *admission.Admission
 	Routes    *routes.Table
-	Log       *tasklog.Log
+	Log       *joblog.Log
 	Broker    *broker.Broker
 	Encoder   publisher.Encoder
 	Bodies    *broker.Bodies
@@ -112,7 +112,7 @@ func (l *limit) leave() { l.calls.Add(-1) }
 
 // Notice tells the runner what the task log has heard of: an inline chat that
 // somebody cancelled, on whichever replica, stops here. It returns at once.
-func (r *Runner) Notice(n tasklog.Notice) {
+func (r *Runner) Notice(n joblog.Notice) {
 	if n.Name.Kind != subject.Chat || n.Status != task.StatusWord(genbusv1.JobStatus_JOB_STATUS_CANCELLED) {
 		return
 	}

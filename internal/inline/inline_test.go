@@ -12,7 +12,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/inline"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
@@ -138,13 +138,13 @@ func TestStreamFlagMustFitTheCall(t *testing.T) {
 	t.Parallel()
 	x, sb := withSandbox(t, brokertest.Single(t), nil)
 	_, err := x.runner.Complete(t.Context(), ask("sandbox-chat", `"stream":true,`))
-	if f := faultOf(t, err, fault.InvalidRequest); len(f.Violations) != 1 || f.Violations[0].Field != "stream" {
+	if f := faultOf(t, err, errcode.InvalidRequest); len(f.Violations) != 1 || f.Violations[0].Field != "stream" {
 		t.Errorf("violations %v", f.Violations)
 	}
 	_, err = x.runner.Stream(t.Context(), ask("sandbox-chat", `"stream":false,`))
-	code(t, err, fault.InvalidRequest)
+	code(t, err, errcode.InvalidRequest)
 	_, err = x.runner.Stream(t.Context(), ask("other", ""))
-	code(t, err, fault.ModelNotFound)
+	code(t, err, errcode.ModelNotFound)
 	if n := sb.Stats().Chats; n != 0 {
 		t.Errorf("%d calls went upstream", n)
 	}
@@ -157,18 +157,18 @@ func TestUpstreamRefusals(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		suffix  string
-		code    fault.Code
+		code    errcode.Code
 		status  int
 		message string
 	}{
-		{"status=400,code=bad_thing,message=no", fault.UpstreamRefused, 400, "no"},
-		{"status=404", fault.UpstreamRefused, 404, ""},
-		{"status=422", fault.UpstreamRefused, 422, ""},
-		{"status=401", fault.UpstreamRefused, 502, ""},
-		{"status=403", fault.UpstreamRefused, 502, ""},
-		{"status=429,retry_after=7", fault.UpstreamRateLimited, 429, ""},
-		{"status=500", fault.UpstreamUnavailable, 502, ""},
-		{"drop=before_answer", fault.UpstreamUnavailable, 502, ""},
+		{"status=400,code=bad_thing,message=no", errcode.UpstreamRefused, 400, "no"},
+		{"status=404", errcode.UpstreamRefused, 404, ""},
+		{"status=422", errcode.UpstreamRefused, 422, ""},
+		{"status=401", errcode.UpstreamRefused, 502, ""},
+		{"status=403", errcode.UpstreamRefused, 502, ""},
+		{"status=429,retry_after=7", errcode.UpstreamRateLimited, 429, ""},
+		{"status=500", errcode.UpstreamUnavailable, 502, ""},
+		{"drop=before_answer", errcode.UpstreamUnavailable, 502, ""},
 	} {
 		t.Run(c.suffix, func(t *testing.T) {
 			t.Parallel()
@@ -196,8 +196,8 @@ func TestUpstreamRefusals(t *testing.T) {
 func TestUpstreamEndsTheStreamEarly(t *testing.T) {
 	t.Parallel()
 	x, _ := withSandbox(t, brokertest.Single(t), nil)
-	for suffix, want := range map[string]fault.Code{
-		"drop_after_chunks=5": fault.StreamTruncated, "error_after_chunks=5": fault.UpstreamUnavailable, "chunks=5,no_done,no_finish": fault.StreamTruncated,
+	for suffix, want := range map[string]errcode.Code{
+		"drop_after_chunks=5": errcode.StreamTruncated, "error_after_chunks=5": errcode.UpstreamUnavailable, "chunks=5,no_done,no_finish": errcode.StreamTruncated,
 	} {
 		t.Run(suffix, func(t *testing.T) {
 			t.Parallel()
@@ -234,7 +234,7 @@ func TestUpstreamEndsBeforeTheFirstBlock(t *testing.T) {
 	defer up.Close()
 	x := setup(t, brokertest.Single(t), up.URL, nil)
 	_, err := x.runner.Stream(t.Context(), ask("sandbox-chat-a", `"stream":true,`))
-	if f := faultOf(t, err, fault.StreamTruncated); f.Status() != http.StatusBadGateway || f.UpstreamCode != "stream_truncated" || f.Message != "upstream chat: status 200: the upstream ended the stream early" {
+	if f := faultOf(t, err, errcode.StreamTruncated); f.Status() != http.StatusBadGateway || f.UpstreamCode != "stream_truncated" || f.Message != "upstream chat: status 200: the upstream ended the stream early" {
 		t.Errorf("status %d: %+v", f.Status(), f)
 	}
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // scripted is an upstream whose stream goes on when the test says so.
@@ -81,15 +81,15 @@ func TestCallerGoesAway(t *testing.T) {
 			if how == "context" {
 				cancel()
 				_, err := s.Next()
-				code(t, err, fault.CallerGone)
+				code(t, err, errcode.CallerGone)
 			}
 			s.Close()
 			s.Close()
 			<-up.gone
 			_, err = s.Next()
-			code(t, err, fault.CallerGone)
+			code(t, err, errcode.CallerGone)
 			_, end := x.history(s.JobID())
-			if end.GetStatus() != genbusv1.JobStatus_JOB_STATUS_CANCELLED || end.GetError().GetCode() != string(fault.CallerGone) {
+			if end.GetStatus() != genbusv1.JobStatus_JOB_STATUS_CANCELLED || end.GetError().GetCode() != string(errcode.CallerGone) {
 				t.Errorf("the terminal event is %v, %v", end.GetStatus(), end.GetError())
 			}
 			x.done(end, "cancelled")
@@ -117,7 +117,7 @@ func TestChatIsFinishedForSubscribers(t *testing.T) {
 			if how == "context" {
 				cancel()
 				_, err := s.Next()
-				code(t, err, fault.CallerGone)
+				code(t, err, errcode.CallerGone)
 			}
 			s.Close()
 			up.blocks <- piece(1)
@@ -144,7 +144,7 @@ func TestCompleteIsCancelledWithItsCaller(t *testing.T) {
 		cancel()
 	}()
 	_, err := x.runner.Complete(ctx, ask("sandbox-chat-a", ""))
-	f := faultOf(t, err, fault.CallerGone)
+	f := faultOf(t, err, errcode.CallerGone)
 	<-up.gone
 	_, end := x.history(f.JobID)
 	if end.GetStatus() != genbusv1.JobStatus_JOB_STATUS_CANCELLED {
@@ -165,13 +165,13 @@ func TestCancelledByAnother(t *testing.T) {
 	defer s.Close()
 	name := subject.TaskName{Kind: subject.Chat, Tenant: tenant, ID: s.JobID()}
 	entry, err := x.tasks.Get(t.Context(), name)
-	for errors.Is(err, tasklog.ErrNotFound) {
+	for errors.Is(err, joblog.ErrNotFound) {
 		entry, err = x.tasks.Get(t.Context(), name)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	event, err := task.Cancelled(entry.Job, time.Now(), fault.New(fault.Cancelled, "by its owner").TaskError())
+	event, err := task.Cancelled(entry.Job, time.Now(), errcode.New(errcode.Cancelled, "by its owner").TaskError())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestCancelledByAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	saw, err := read(s)
-	code(t, err, fault.Cancelled)
+	code(t, err, errcode.Cancelled)
 	<-up.gone
 	_, end := x.history(s.JobID())
 	if len(saw) != 1 || end.GetVersion() != 2 || end.GetError().GetMessage() != "by its owner" {
@@ -202,7 +202,7 @@ func TestCallsOfARouteAreLimited(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = x.runner.Complete(t.Context(), ask("sandbox-chat-a", ""))
-	if f := faultOf(t, err, fault.QueueFull); f.RetryAfter == 0 || f.Status() != 429 {
+	if f := faultOf(t, err, errcode.QueueFull); f.RetryAfter == 0 || f.Status() != 429 {
 		t.Errorf("status %d, retry after %v", f.Status(), f.RetryAfter)
 	}
 	s.Close()
@@ -235,11 +235,11 @@ func TestCloseCutsOffAndStoresTheEnd(t *testing.T) {
 	if err := x.runner.Close(ctx); !errors.Is(err, impatient) {
 		t.Errorf("Close gave %v", err)
 	}
-	code(t, <-ended, fault.ShuttingDown)
+	code(t, <-ended, errcode.ShuttingDown)
 	_, err = x.runner.Complete(t.Context(), ask("sandbox-chat-a", ""))
-	code(t, err, fault.ShuttingDown)
+	code(t, err, errcode.ShuttingDown)
 	_, end := x.history(s.JobID())
-	if end.GetStatus() != genbusv1.JobStatus_JOB_STATUS_FAILED || end.GetError().GetCode() != string(fault.ShuttingDown) || end.GetChunkCount() != 1 {
+	if end.GetStatus() != genbusv1.JobStatus_JOB_STATUS_FAILED || end.GetError().GetCode() != string(errcode.ShuttingDown) || end.GetChunkCount() != 1 {
 		t.Errorf("the terminal event is %v", end)
 	}
 }

@@ -12,11 +12,11 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/body"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/pool"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/upstream/chat"
 )
 
@@ -38,9 +38,9 @@ var errPatience = errors.New("the events of an inline chat are not waited for an
 
 // outcome is how a chat ended.
 type outcome struct {
-	from  pool.Account // who replied
-	reply []byte       // of Complete; a stream's is put together from its blocks
-	fault *fault.Error // nil: the reply is whole
+	from  pool.Account   // who replied
+	reply []byte         // of Complete; a stream's is put together from its blocks
+	fault *errcode.Error // nil: the reply is whole
 }
 
 // record publishes the events of one inline chat from a goroutine of its own.
@@ -174,9 +174,9 @@ func (c *record) drop(events int, err error) {
 // begin stores the first event. Nobody else knows the id, so a log that is not
 // empty holds a write of ours that was not confirmed, or what followed it. Other replicas
 // end a chat by its deadline, so a wrong clock writes none.
-func (c *record) begin() (tasklog.Entry, error) {
+func (c *record) begin() (joblog.Entry, error) {
 	if _, err := c.r.o.Broker.Clock().Now(); err != nil {
-		return tasklog.Entry{}, err
+		return joblog.Entry{}, err
 	}
 	return c.commit(c.first, 0)
 }
@@ -184,16 +184,16 @@ func (c *record) begin() (tasklog.Entry, error) {
 // errNoRoom says that the log is kept for the jobs that it has accepted.
 var errNoRoom = errors.New("the task log has no room for the events of inline chats")
 
-func (c *record) commit(e task.Event, last uint64) (tasklog.Entry, error) {
+func (c *record) commit(e task.Event, last uint64) (joblog.Entry, error) {
 	ctx, cancel := context.WithTimeoutCause(c.ctx, patience, errPatience)
 	defer cancel()
 	release, ok := c.r.o.Log.RoomForEnd(ctx, e)
 	if !ok {
-		return tasklog.Entry{}, errNoRoom
+		return joblog.Entry{}, errNoRoom
 	}
 	defer release()
 	entry, err := c.r.o.Log.Commit(ctx, e, last)
-	var lost *tasklog.LostError
+	var lost *joblog.LostError
 	if errors.As(err, &lost) {
 		return lost.Current, nil
 	}
@@ -233,7 +233,7 @@ func (c *record) digest() {
 }
 
 // end stores the terminal event and its twin.
-func (c *record) end(entry tasklog.Entry, o outcome) error {
+func (c *record) end(entry joblog.Entry, o outcome) error {
 	var chunks uint64
 	if c.writer != nil {
 		ctx, cancel := context.WithTimeoutCause(c.ctx, flushTime, errPatience)
@@ -255,7 +255,7 @@ func (c *record) end(entry tasklog.Entry, o outcome) error {
 	return c.r.o.Log.Finish(ctx, entry)
 }
 
-func (c *record) terminal(entry tasklog.Entry, o outcome, chunks uint64) (task.Event, error) {
+func (c *record) terminal(entry joblog.Entry, o outcome, chunks uint64) (task.Event, error) {
 	job, ok := entry.Job.(*genbusv1.Chat)
 	if !ok {
 		return task.Event{}, fmt.Errorf("the log of %s holds no chat", entry.Job.GetId())
@@ -264,7 +264,7 @@ func (c *record) terminal(entry tasklog.Entry, o outcome, chunks uint64) (task.E
 	switch {
 	case o.fault == nil:
 		return task.Replied(job, now, c.reply(job.GetId(), o, chunks))
-	case o.fault.Code == fault.CallerGone || o.fault.Code == fault.Cancelled:
+	case o.fault.Code == errcode.CallerGone || o.fault.Code == errcode.Cancelled:
 		return task.Cancelled(job, now, o.fault.TaskError())
 	default:
 		return task.FailedChat(job, now, chunks, o.fault.TaskError())
@@ -328,7 +328,7 @@ func (c *record) checkIn(id string, raw []byte) (*genbusv1.BlobRef, error) {
 
 // discardReply removes the stored reply of an event that was not written, because the
 // log has another end.
-func (c *record) discardReply(event task.Event, current tasklog.Entry) {
+func (c *record) discardReply(event task.Event, current joblog.Entry) {
 	ours, _ := event.Job.(*genbusv1.Chat)
 	now, _ := current.Job.(*genbusv1.Chat)
 	if ours.GetReplyRef() == nil || ours.GetReplyRef().GetName() == now.GetReplyRef().GetName() {

@@ -6,7 +6,7 @@ import (
 	"io"
 
 	"github.com/genbus/genbus/internal/admission"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/pool"
 )
 
@@ -60,13 +60,13 @@ func (s *Stream) JobID() string { return s.c.checked.ID }
 func (s *Stream) RequestID() string { return s.up.RequestID() }
 
 // Next gives the next block. The error is io.EOF when the reply is whole, else a
-// *fault.Error. The first error is returned by every later call.
+// *errcode.Error. The first error is returned by every later call.
 func (s *Stream) Next() (Block, error) {
 	if s.err != nil {
 		return Block{}, s.err
 	}
 	if s.c.gone() {
-		s.err = fault.New(fault.CallerGone, "the chat goes on for its subscribers: %w", errGone).ForJob(s.JobID())
+		s.err = errcode.New(errcode.CallerGone, "the chat goes on for its subscribers: %w", errGone).ForJob(s.JobID())
 		return Block{}, s.err
 	}
 	data, err := s.read()
@@ -120,11 +120,11 @@ func (s *Stream) finish() {
 func (s *Stream) end() {
 	if !s.over {
 		s.over = true
-		s.c.rec.close(outcome{fault: fault.New(fault.CallerGone, "%w", errGone)})
+		s.c.rec.close(outcome{fault: errcode.New(errcode.CallerGone, "%w", errGone)})
 	}
 	s.up.Close()
 	s.c.leave()
 	if s.err == nil {
-		s.err = fault.New(fault.CallerGone, "the stream is closed").ForJob(s.JobID())
+		s.err = errcode.New(errcode.CallerGone, "the stream is closed").ForJob(s.JobID())
 	}
 }

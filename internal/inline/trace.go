@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 )
 
 // tracerName is the instrumentation scope of the runner's spans.
@@ -34,7 +34,7 @@ func (c *call) traced(ctx context.Context) context.Context {
 func (c *call) endTrace() {
 	span := trace.SpanFromContext(c.ctx)
 	if c.fault != nil {
-		span.SetStatus(codes.Error, string(fault.CodeOf(c.fault)))
+		span.SetStatus(codes.Error, string(errcode.CodeOf(c.fault)))
 	}
 	span.End()
 }

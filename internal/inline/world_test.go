@@ -15,15 +15,15 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/chatlog"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/inline"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/quota"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -38,7 +38,7 @@ type bundle struct {
 	t       testing.TB
 	cfg     *config.Config
 	b       *broker.Broker
-	tasks   *tasklog.Log
+	tasks   *joblog.Log
 	chats   *chatlog.Log
 	bodies  *broker.Bodies
 	metrics *telemetry.Metrics
@@ -66,7 +66,7 @@ func setup(t testing.TB, b *broker.Broker, url string, change func(*config.Confi
 	}
 	t.Cleanup(table.Close)
 	enc := publisher.Encoder{Names: b.Names()}
-	x.tasks = tasklog.New(tasklog.Options{Broker: b, Encoder: enc, Metrics: x.metrics, Logger: brokertest.Logger(t)})
+	x.tasks = joblog.New(joblog.Options{Broker: b, Encoder: enc, Metrics: x.metrics, Logger: brokertest.Logger(t)})
 	x.chats = chatlog.New(b, x.tasks, x.bodies, chatlog.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	wait, err := x.tasks.Start(ctx)
@@ -126,7 +126,7 @@ func (x *bundle) history(id string) (blocks []string, end *genbusv1.Chat) {
 	for { // the first event is stored beside the call
 		if _, err := x.tasks.Get(ctx, name); err == nil {
 			break
-		} else if !errors.Is(err, tasklog.ErrNotFound) {
+		} else if !errors.Is(err, joblog.ErrNotFound) {
 			x.t.Fatal(err)
 		}
 	}
@@ -175,14 +175,14 @@ func read(s *inline.Stream) (blocks []string, err error) {
 	}
 }
 
-func code(t testing.TB, err error, want fault.Code) {
+func code(t testing.TB, err error, want errcode.Code) {
 	t.Helper()
 	_ = faultOf(t, err, want)
 }
 
-func faultOf(t testing.TB, err error, want fault.Code) *fault.Error {
+func faultOf(t testing.TB, err error, want errcode.Code) *errcode.Error {
 	t.Helper()
-	var f *fault.Error
+	var f *errcode.Error
 	if !errors.As(err, &f) || f.Code != want {
 		t.Fatalf("got %v, want %s", err, want)
 	}

@@ -5,7 +5,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 )
 
 // maxLabelPairs bounds the work on one header; admission allows far fewer.
@@ -14,7 +14,7 @@ const maxLabelPairs = 64
 // ParseLabels reads the value of a Genbus-Labels or genbus-labels header:
 // "k=v,k=v". Spaces around keys and values are dropped. What a header cannot
 // carry (a comma, a percent sign, other characters than ASCII) is
-// percent-encoded. An empty value gives nil. Errors are *fault.Error.
+// percent-encoded. An empty value gives nil. Errors are *errcode.Error.
 func ParseLabels(value string) (map[string]string, error) {
 	if strings.TrimSpace(value) == "" {
 		return nil, nil
@@ -29,7 +29,7 @@ func ParseLabels(value string) (map[string]string, error) {
 			return nil, err
 		}
 		if _, twice := labels[key]; twice {
-			return nil, invalidLabels("has the key %q twice", fault.Clip(key, 64))
+			return nil, invalidLabels("has the key %q twice", errcode.Clip(key, 64))
 		}
 		labels[key] = val
 	}
@@ -51,5 +51,5 @@ func parseLabel(pair string) (key, value string, err error) {
 }
 
 func invalidLabels(format string, args ...any) error {
-	return fault.Invalid([]fault.Violation{{Field: "labels", Description: fmt.Sprintf(format, args...)}})
+	return errcode.Invalid([]errcode.Violation{{Field: "labels", Description: fmt.Sprintf(format, args...)}})
 }

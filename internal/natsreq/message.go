@@ -9,12 +9,12 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/body"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
 )
 
 // FromVideo gives the request that a VideoRequest makes, without tenant and way.
-// A message that is nil or has no body is refused with a *fault.Error.
+// A message that is nil or has no body is refused with a *errcode.Error.
 func FromVideo(m *genbusv1.VideoRequest) (admission.Request, error) {
 	if m == nil {
 		return admission.Request{}, missing()
@@ -47,15 +47,15 @@ func FromChat(m *genbusv1.ChatRequest) (admission.Request, error) {
 }
 
 func missing() error {
-	return fault.Invalid([]fault.Violation{{Field: "request", Description: "is missing; it is required"}})
+	return errcode.Invalid([]errcode.Violation{{Field: "request", Description: "is missing; it is required"}})
 }
 
 func bodyFault(err error) error {
 	var field *body.FieldError
 	if errors.As(err, &field) {
-		return fault.Invalid([]fault.Violation{{Field: field.Field, Description: field.Description}})
+		return errcode.Invalid([]errcode.Violation{{Field: field.Field, Description: field.Description}})
 	}
-	return fault.From(err)
+	return errcode.From(err)
 }
 
 // expiry reads a moment. One that is present but no legal time is an error, not
@@ -65,7 +65,7 @@ func expiry(t *timestamppb.Timestamp) (time.Time, error) {
 		return time.Time{}, nil
 	}
 	if err := t.CheckValid(); err != nil {
-		return time.Time{}, fault.Invalid([]fault.Violation{{Field: "expires_at", Description: "is not a time between the years 1 and 9999"}})
+		return time.Time{}, errcode.Invalid([]errcode.Violation{{Field: "expires_at", Description: "is not a time between the years 1 and 9999"}})
 	}
 	return t.AsTime(), nil
 }

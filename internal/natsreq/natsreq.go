@@ -13,7 +13,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
 )
@@ -35,7 +35,7 @@ type Incoming struct {
 // JSON body cannot say; a Protobuf message may use them too, but must not
 // contradict them.
 //
-// Errors are *fault.Error. The request that comes with one holds the kind, the
+// Errors are *errcode.Error. The request that comes with one holds the kind, the
 // tenant (as the subject has it, legal or not) and the way, as far as they could
 // be read, for the dead letter and the metrics.
 //
@@ -44,7 +44,7 @@ func Decode(names subject.Space, subj string, header nats.Header, data []byte) (
 	r, err := parseSubject(names, subj)
 	in := Incoming{Request: r}
 	if err != nil {
-		return in, fault.Invalid([]fault.Violation{{Field: "subject", Description: err.Error()}})
+		return in, errcode.Invalid([]errcode.Violation{{Field: "subject", Description: err.Error()}})
 	}
 	json, err := IsJSON(header)
 	if err != nil {
@@ -90,7 +90,7 @@ func parseSubject(names subject.Space, subj string) (admission.Request, error) {
 }
 
 // IsJSON tells by the headers whether the data is JSON, and whether the reply
-// should be. A media type that is neither JSON nor Protobuf is a *fault.Error.
+// should be. A media type that is neither JSON nor Protobuf is a *errcode.Error.
 func IsJSON(header nats.Header) (bool, error) {
 	value := get(header, subject.HeaderContentType)
 	if value == "" {
@@ -106,8 +106,8 @@ func IsJSON(header nats.Header) (bool, error) {
 	case subject.ContentTypeProtobuf, "application/x-protobuf", "application/vnd.google.protobuf":
 		return false, nil
 	}
-	return false, fault.New(fault.UnsupportedMedia, "content-type %q is not read here; send %s or %s",
-		fault.Clip(value, 64), subject.ContentTypeProtobuf, subject.ContentTypeJSON)
+	return false, errcode.New(errcode.UnsupportedMedia, "content-type %q is not read here; send %s or %s",
+		errcode.Clip(value, 64), subject.ContentTypeProtobuf, subject.ContentTypeJSON)
 }
 
 // message is a VideoRequest or a ChatRequest.
@@ -140,14 +140,14 @@ func unreadable(m proto.Message, data []byte) error {
 	if len(data) > 0 && data[0] == '{' {
 		hint = fmt.Sprintf("; it looks like JSON, which needs the header %s: %s", subject.HeaderContentType, subject.ContentTypeJSON)
 	}
-	return fault.New(fault.InvalidRequest, "the message is not a %s%s", m.ProtoReflect().Descriptor().FullName(), hint)
+	return errcode.New(errcode.InvalidRequest, "the message is not a %s%s", m.ProtoReflect().Descriptor().FullName(), hint)
 }
 
 // Again reports whether the same message may be accepted later. An acceptance that
 // is unknown is asked for again: the message is the same job.
-func Again(f *fault.Error) bool {
+func Again(f *errcode.Error) bool {
 	switch f.Code {
-	case fault.AcceptanceUnknown, fault.CallerGone, fault.UpstreamTimeout, fault.Internal:
+	case errcode.AcceptanceUnknown, errcode.CallerGone, errcode.UpstreamTimeout, errcode.Internal:
 		return true
 	default:
 		return f.Meaning().Retry
@@ -161,7 +161,7 @@ func fromHeader(r *admission.Request, header nats.Header) error {
 // AddHeaders adds to a request what headers of its call say: the request id
 // (genbus-request-id on NATS, Idempotency-Key elsewhere) and the labels. Empty
 // ones add nothing. Headers that contradict the message are refused with a
-// *fault.Error: using either one silently could mean a second paid job.
+// *errcode.Error: using either one silently could mean a second paid job.
 func AddHeaders(r *admission.Request, requestID, labels string) error {
 	if err := addRequestID(r, requestID); err != nil {
 		return err
@@ -175,7 +175,7 @@ func AddHeaders(r *admission.Request, requestID, labels string) error {
 
 func addRequestID(r *admission.Request, requestID string) error {
 	if requestID != "" && r.RequestID != "" && requestID != r.RequestID {
-		return fault.Invalid([]fault.Violation{{Field: "request_id", Description: "differs between the message and the header"}})
+		return errcode.Invalid([]errcode.Violation{{Field: "request_id", Description: "differs between the message and the header"}})
 	}
 	r.RequestID = cmp.Or(r.RequestID, requestID)
 	return nil
@@ -194,7 +194,7 @@ func addLabels(r *admission.Request, labels map[string]string) error {
 	}
 	for k, v := range labels {
 		if old, ok := r.Labels[k]; ok && old != v {
-			return invalidLabels("%q has one value in the message and another in the header", fault.Clip(k, 64))
+			return invalidLabels("%q has one value in the message and another in the header", errcode.Clip(k, 64))
 		}
 		r.Labels[k] = v
 	}

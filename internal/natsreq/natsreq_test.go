@@ -15,7 +15,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
@@ -101,29 +101,29 @@ func TestDecodeRefuses(t *testing.T) {
 		subject string
 		header  nats.Header
 		data    []byte
-		want    fault.Code
+		want    errcode.Code
 		says    string
 		tenant  string
 	}{
-		"an illegal tenant": {"genbus.request.video.a b", nil, good, fault.InvalidRequest, "legal name", "a b"},
-		"another subject":   {"genbus.task.video.acme.x", nil, good, fault.InvalidRequest, "subject", ""},
+		"an illegal tenant": {"genbus.request.video.a b", nil, good, errcode.InvalidRequest, "legal name", "a b"},
+		"another subject":   {"genbus.task.video.acme.x", nil, good, errcode.InvalidRequest, "subject", ""},
 		"a media type": {
-			names.Call(subject.Video, "acme"), nats.Header{"content-type": {"text/html"}}, good, fault.UnsupportedMedia, "text/html", "acme",
+			names.Call(subject.Video, "acme"), nats.Header{"content-type": {"text/html"}}, good, errcode.UnsupportedMedia, "text/html", "acme",
 		},
-		"JSON without its media type": {names.Call(subject.Video, "acme"), nil, []byte(`{"model":"m"}`), fault.InvalidRequest, "content-type: application/json", "acme"},
-		"no body":                     {names.Call(subject.Chat, "acme"), nil, nil, fault.InvalidRequest, "body", "acme"},
-		"another request id":          {names.Call(subject.Video, "acme"), nats.Header{"genbus-request-id": {"r2"}}, good, fault.InvalidRequest, "request_id", "acme"},
-		"another label":               {names.Call(subject.Video, "acme"), nats.Header{"genbus-labels": {"a=c"}}, good, fault.InvalidRequest, "labels", "acme"},
+		"JSON without its media type": {names.Call(subject.Video, "acme"), nil, []byte(`{"model":"m"}`), errcode.InvalidRequest, "content-type: application/json", "acme"},
+		"no body":                     {names.Call(subject.Chat, "acme"), nil, nil, errcode.InvalidRequest, "body", "acme"},
+		"another request id":          {names.Call(subject.Video, "acme"), nats.Header{"genbus-request-id": {"r2"}}, good, errcode.InvalidRequest, "request_id", "acme"},
+		"another label":               {names.Call(subject.Video, "acme"), nats.Header{"genbus-labels": {"a=c"}}, good, errcode.InvalidRequest, "labels", "acme"},
 		"a time beyond all years": {
 			names.Call(subject.Video, "acme"), nil,
 			marshal(t, &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_RawJson{RawJson: []byte(`{}`)}, ExpiresAt: &timestamppb.Timestamp{Nanos: -1}}),
-			fault.InvalidRequest, "expires_at", "acme",
+			errcode.InvalidRequest, "expires_at", "acme",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r, err := natsreq.Decode(names, row.subject, row.header, row.data)
-			var f *fault.Error
+			var f *errcode.Error
 			if !errors.As(err, &f) || f.Code != row.want || !strings.Contains(f.Message, row.says) {
 				t.Fatalf("err %v, want %s with %q", err, row.want, row.says)
 			}
@@ -153,7 +153,7 @@ func TestParseLabels(t *testing.T) {
 		}
 	}
 	for _, value := range []string{"k", "=v", "k=v,", "k=v,k=w", "k=50%", "%=v", strings.Repeat("k=v,", 64) + "l=w"} {
-		if got, err := natsreq.ParseLabels(value); fault.CodeOf(err) != fault.InvalidRequest {
+		if got, err := natsreq.ParseLabels(value); errcode.CodeOf(err) != errcode.InvalidRequest {
 			t.Errorf("%q gave %v, %v", value, got, err)
 		}
 	}
@@ -178,9 +178,9 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, subj, media, id, labels string, data []byte) {
 		header := nats.Header{"content-type": {media}, "genbus-request-id": {id}, "genbus-labels": {labels}}
 		r, err := natsreq.Decode(names, subj, header, data)
-		var meant *fault.Error
+		var meant *errcode.Error
 		if err != nil {
-			if !errors.As(err, &meant) || meant.Code == fault.Internal {
+			if !errors.As(err, &meant) || meant.Code == errcode.Internal {
 				t.Fatalf("error without a meaning: %v", err)
 			}
 			return
@@ -204,7 +204,7 @@ func FuzzParseLabels(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, value string) {
 		labels, err := natsreq.ParseLabels(value)
-		if err != nil && fault.CodeOf(err) != fault.InvalidRequest {
+		if err != nil && errcode.CodeOf(err) != errcode.InvalidRequest {
 			t.Fatal(err)
 		}
 		if _, ok := labels[""]; ok {

@@ -9,7 +9,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 )
@@ -36,10 +36,10 @@ type Upload struct {
 func uploadOf(bucket string, m message) (*Upload, error) {
 	ref := m.GetStored()
 	if v := append(besideStored(m), wrongRef(bucket, ref)...); len(v) > 0 {
-		return nil, fault.Invalid(v)
+		return nil, errcode.Invalid(v)
 	}
 	if ref.GetSize() > MaxUpload {
-		return nil, fault.New(fault.BodyTooLarge, "the upload has %d bytes; at most %d are read", ref.GetSize(), MaxUpload)
+		return nil, errcode.New(errcode.BodyTooLarge, "the upload has %d bytes; at most %d are read", ref.GetSize(), MaxUpload)
 	}
 	b := publisher.BodyOf(ref)
 	b.Bucket = bucket
@@ -48,19 +48,19 @@ func uploadOf(bucket string, m message) (*Upload, error) {
 
 // besideStored finds what stands beside the reference and would be lost: the
 // stored request says it.
-func besideStored(m message) (out []fault.Violation) {
+func besideStored(m message) (out []errcode.Violation) {
 	m.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
 		if f.Name() != "stored" {
-			out = append(out, fault.Violation{Field: string(f.Name()), Description: "must be empty beside stored; say it in the request that is stored"})
+			out = append(out, errcode.Violation{Field: string(f.Name()), Description: "must be empty beside stored; say it in the request that is stored"})
 		}
 		return true
 	})
 	return out
 }
 
-func wrongRef(bucket string, ref *genbusv1.BlobRef) (out []fault.Violation) {
+func wrongRef(bucket string, ref *genbusv1.BlobRef) (out []errcode.Violation) {
 	add := func(field, format string, args ...any) {
-		out = append(out, fault.Violation{Field: "stored." + field, Description: fmt.Sprintf(format, args...)})
+		out = append(out, errcode.Violation{Field: "stored." + field, Description: fmt.Sprintf(format, args...)})
 	}
 	if b := ref.GetBucket(); b != "" && b != bucket {
 		add("bucket", "is not the tenant's own object store; leave it empty")

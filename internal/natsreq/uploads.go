@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/genbus/genbus/internal/broker"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -42,7 +42,7 @@ func NewUploads(bodies *broker.Bodies, log *slog.Logger) *Uploads {
 // admission; it is never nil.
 //
 // An upload that is gone, or is not the one that was named, is input_lost; nothing
-// was accepted where JetStream does not answer. Every error is a *fault.Error.
+// was accepted where JetStream does not answer. Every error is a *errcode.Error.
 func (u *Uploads) Complete(ctx context.Context, in *Incoming, wait time.Duration) (release func(), err error) {
 	if in.Upload == nil {
 		return func() {}, nil
@@ -68,7 +68,7 @@ func (u *Uploads) place(ctx context.Context, wait time.Duration) error {
 	case u.places <- struct{}{}:
 		return nil
 	case <-timer.C:
-		return fault.New(fault.QueueFull, "this replica has %d stored requests in hand; nothing was accepted", maxUploads).WithRetryAfter(time.Second)
+		return errcode.New(errcode.QueueFull, "this replica has %d stored requests in hand; nothing was accepted", maxUploads).WithRetryAfter(time.Second)
 	case <-ctx.Done():
 		return notRead("the call ended before it had a place", context.Cause(ctx))
 	}
@@ -83,7 +83,7 @@ func (u *Uploads) read(ctx context.Context, up *Upload) ([]byte, error) {
 		up.read = true
 		return data, nil
 	case errors.Is(err, broker.ErrBodyLost):
-		return nil, fault.New(fault.InputLost,
+		return nil, errcode.New(errcode.InputLost,
 			"%s in %s is gone, or is not the object that the message names by size and sha256; upload the request again, and send a message that names it", up.Object.Name, up.Object.Bucket)
 	case ctx.Err() != nil:
 		return nil, notRead("the call ended before it was", err)
@@ -94,7 +94,7 @@ func (u *Uploads) read(ctx context.Context, up *Upload) ([]byte, error) {
 
 // notRead says why in one line that names nothing of ours. The cause is for the log.
 func notRead(why string, cause error) error {
-	return fault.New(fault.BrokerUnavailable, "the stored request was not read, and nothing was accepted: %s", why).Because(cause).WithRetryAfter(time.Second)
+	return errcode.New(errcode.BrokerUnavailable, "the stored request was not read, and nothing was accepted: %s", why).Because(cause).WithRetryAfter(time.Second)
 }
 
 // complete takes over the stored request. What the headers of its message say is
@@ -102,10 +102,10 @@ func notRead(why string, cause error) error {
 func (in *Incoming) complete(data []byte) error {
 	m, err := unmarshal(in.Kind, data)
 	if err != nil {
-		return fault.New(fault.InvalidRequest, "%s is not a %s in Protobuf", in.Upload.Object.Name, m.ProtoReflect().Descriptor().FullName())
+		return errcode.New(errcode.InvalidRequest, "%s is not a %s in Protobuf", in.Upload.Object.Name, m.ProtoReflect().Descriptor().FullName())
 	}
 	if m.GetStored() != nil {
-		return fault.Invalid([]fault.Violation{{Field: "stored", Description: "names a request that names another one; store the request itself"}})
+		return errcode.Invalid([]errcode.Violation{{Field: "stored", Description: "names a request that names another one; store the request itself"}})
 	}
 	requestID, labels := in.RequestID, in.Labels
 	if err := in.fill(m); err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/subject"
 )
@@ -97,26 +97,26 @@ func TestWrongReferences(t *testing.T) {
 	beside.RequestId, beside.Archive = "r", proto.Bool(false)
 	for name, row := range map[string]struct {
 		message proto.Message
-		code    fault.Code
+		code    errcode.Code
 		says    string
 	}{
-		"another bucket":     {storedVideo(ref(func(r *genbusv1.BlobRef) { r.Bucket = names.Bodies("globex") })), fault.InvalidRequest, "stored.bucket"},
-		"another name":       {storedVideo(ref(func(r *genbusv1.BlobRef) { r.Name = "video_x-0" })), fault.InvalidRequest, "stored.name"},
-		"no name":            {storedChat(ref(func(r *genbusv1.BlobRef) { r.Name = "" })), fault.InvalidRequest, "stored.name"},
-		"a long name":        {storedChat(ref(func(r *genbusv1.BlobRef) { r.Name = "upload-" + strings.Repeat("x", 249) })), fault.InvalidRequest, "stored.name"},
-		"a name to be read":  {storedChat(ref(func(r *genbusv1.BlobRef) { r.Name = "upload-\n" })), fault.InvalidRequest, "stored.name"},
-		"no size":            {storedVideo(ref(func(r *genbusv1.BlobRef) { r.Size = 0 })), fault.InvalidRequest, "stored.size"},
-		"no digest":          {storedVideo(ref(func(r *genbusv1.BlobRef) { r.Sha256 = nil })), fault.InvalidRequest, "stored.sha256"},
-		"too large":          {storedVideo(ref(func(r *genbusv1.BlobRef) { r.Size = natsreq.MaxUpload + 1 })), fault.BodyTooLarge, "34603009"},
-		"fields beside":      {beside, fault.InvalidRequest, "must be empty beside stored"},
-		"an empty reference": {storedChat(&genbusv1.BlobRef{}), fault.InvalidRequest, "stored.name"},
+		"another bucket":     {storedVideo(ref(func(r *genbusv1.BlobRef) { r.Bucket = names.Bodies("globex") })), errcode.InvalidRequest, "stored.bucket"},
+		"another name":       {storedVideo(ref(func(r *genbusv1.BlobRef) { r.Name = "video_x-0" })), errcode.InvalidRequest, "stored.name"},
+		"no name":            {storedChat(ref(func(r *genbusv1.BlobRef) { r.Name = "" })), errcode.InvalidRequest, "stored.name"},
+		"a long name":        {storedChat(ref(func(r *genbusv1.BlobRef) { r.Name = "upload-" + strings.Repeat("x", 249) })), errcode.InvalidRequest, "stored.name"},
+		"a name to be read":  {storedChat(ref(func(r *genbusv1.BlobRef) { r.Name = "upload-\n" })), errcode.InvalidRequest, "stored.name"},
+		"no size":            {storedVideo(ref(func(r *genbusv1.BlobRef) { r.Size = 0 })), errcode.InvalidRequest, "stored.size"},
+		"no digest":          {storedVideo(ref(func(r *genbusv1.BlobRef) { r.Sha256 = nil })), errcode.InvalidRequest, "stored.sha256"},
+		"too large":          {storedVideo(ref(func(r *genbusv1.BlobRef) { r.Size = natsreq.MaxUpload + 1 })), errcode.BodyTooLarge, "34603009"},
+		"fields beside":      {beside, errcode.InvalidRequest, "must be empty beside stored"},
+		"an empty reference": {storedChat(&genbusv1.BlobRef{}), errcode.InvalidRequest, "stored.name"},
 	} {
 		kind := subject.Video
 		if _, ok := row.message.(*genbusv1.ChatRequest); ok {
 			kind = subject.Chat
 		}
 		in, err := natsreq.Decode(names, names.Call(kind, "acme"), nil, marshal(t, row.message))
-		var f *fault.Error
+		var f *errcode.Error
 		if !errors.As(err, &f) || f.Code != row.code || !strings.Contains(f.Message, row.says) {
 			t.Errorf("%s: %v, want %s with %q", name, err, row.code, row.says)
 		}
@@ -146,17 +146,17 @@ func TestUploadsThatAreNoRequest(t *testing.T) {
 		tenant string
 		ref    *genbusv1.BlobRef
 		header nats.Header
-		code   fault.Code
+		code   errcode.Code
 		says   string
 	}{
-		"missing":            {"acme", changed(func(r *genbusv1.BlobRef) { r.Name = "upload-never" }), nil, fault.InputLost, "upload the request again"},
-		"another digest":     {"acme", changed(func(r *genbusv1.BlobRef) { r.Sha256[0]++ }), nil, fault.InputLost, "sha256"},
-		"another size":       {"acme", changed(func(r *genbusv1.BlobRef) { r.Size++ }), nil, fault.InputLost, "size"},
-		"another's":          {"globex", good, nil, fault.InputLost, "GENBUS_BODIES_globex"},
-		"nested":             {"acme", brokertest.Upload(t, b.JetStream(), "acme", "nested", storedVideo(good)), nil, fault.InvalidRequest, "store the request itself"},
-		"another message":    {"acme", brokertest.Upload(t, b.JetStream(), "acme", "other", &genbusv1.BlobRef{Bucket: "\x7f"}), nil, fault.InvalidRequest, "missing"},
-		"no message":         {"acme", brokertest.Upload(t, b.JetStream(), "acme", "none", &genbusv1.VideoRequest{RetryOf: "video_x"}), nil, fault.InvalidRequest, "body"},
-		"another request id": {"acme", brokertest.Upload(t, b.JetStream(), "acme", "id", &genbusv1.VideoRequest{RequestId: "a", Body: rawVideo(`{}`).GetBody()}), nats.Header{"genbus-request-id": {"b"}}, fault.InvalidRequest, "request_id"},
+		"missing":            {"acme", changed(func(r *genbusv1.BlobRef) { r.Name = "upload-never" }), nil, errcode.InputLost, "upload the request again"},
+		"another digest":     {"acme", changed(func(r *genbusv1.BlobRef) { r.Sha256[0]++ }), nil, errcode.InputLost, "sha256"},
+		"another size":       {"acme", changed(func(r *genbusv1.BlobRef) { r.Size++ }), nil, errcode.InputLost, "size"},
+		"another's":          {"globex", good, nil, errcode.InputLost, "GENBUS_BODIES_globex"},
+		"nested":             {"acme", brokertest.Upload(t, b.JetStream(), "acme", "nested", storedVideo(good)), nil, errcode.InvalidRequest, "store the request itself"},
+		"another message":    {"acme", brokertest.Upload(t, b.JetStream(), "acme", "other", &genbusv1.BlobRef{Bucket: "\x7f"}), nil, errcode.InvalidRequest, "missing"},
+		"no message":         {"acme", brokertest.Upload(t, b.JetStream(), "acme", "none", &genbusv1.VideoRequest{RetryOf: "video_x"}), nil, errcode.InvalidRequest, "body"},
+		"another request id": {"acme", brokertest.Upload(t, b.JetStream(), "acme", "id", &genbusv1.VideoRequest{RequestId: "a", Body: rawVideo(`{}`).GetBody()}), nats.Header{"genbus-request-id": {"b"}}, errcode.InvalidRequest, "request_id"},
 	} {
 		for range 9 { // more than there are places
 			in, err := natsreq.Decode(names, names.Call(subject.Video, row.tenant), row.header, marshal(t, storedVideo(row.ref)))
@@ -164,12 +164,12 @@ func TestUploadsThatAreNoRequest(t *testing.T) {
 				t.Fatalf("%s: %v", name, err)
 			}
 			release, err := uploads.Complete(t.Context(), &in, time.Second)
-			var f *fault.Error
+			var f *errcode.Error
 			if !errors.As(err, &f) || f.Code != row.code || !strings.Contains(f.Message, row.says) {
 				t.Fatalf("%s: %v, want %s with %q", name, err, row.code, row.says)
 			}
 			release()
-			if row.code == fault.InputLost {
+			if row.code == errcode.InputLost {
 				uploads.Remove(t.Context(), in.Upload)
 			}
 		}
@@ -201,15 +201,15 @@ func TestPlaces(t *testing.T) {
 		}
 		releases = append(releases, release)
 	}
-	var f *fault.Error
-	if release, err := take(t.Context(), time.Millisecond); !errors.As(err, &f) || f.Code != fault.QueueFull || f.RetryAfter != time.Second {
+	var f *errcode.Error
+	if release, err := take(t.Context(), time.Millisecond); !errors.As(err, &f) || f.Code != errcode.QueueFull || f.RetryAfter != time.Second {
 		release()
 		t.Errorf("the ninth: %v", err)
 	}
 	gone, cancel := context.WithCancelCause(t.Context())
-	cause := fault.New(fault.AcceptanceUnknown, "no answer")
+	cause := errcode.New(errcode.AcceptanceUnknown, "no answer")
 	cancel(cause)
-	if _, err := take(gone, time.Minute); fault.CodeOf(err) != fault.BrokerUnavailable || !errors.Is(err, cause) || strings.Contains(err.Error(), "no answer") {
+	if _, err := take(gone, time.Minute); errcode.CodeOf(err) != errcode.BrokerUnavailable || !errors.Is(err, cause) || strings.Contains(err.Error(), "no answer") {
 		t.Errorf("one who goes away: %v", err)
 	}
 	whole := natsreq.Incoming{}
@@ -222,7 +222,7 @@ func TestPlaces(t *testing.T) {
 	if err != nil {
 		t.Fatalf("after a release: %v", err)
 	}
-	if _, err := take(t.Context(), 0); fault.CodeOf(err) != fault.QueueFull {
+	if _, err := take(t.Context(), 0); errcode.CodeOf(err) != errcode.QueueFull {
 		t.Errorf("a place was given back twice: %v", err)
 	}
 	release()
@@ -242,7 +242,7 @@ func TestUploadOfALostBroker(t *testing.T) {
 	release, err := uploads.Complete(t.Context(), &in, time.Second)
 	release()
 	const want = "the stored request was not read, and nothing was accepted: JetStream is unavailable: not connected to NATS"
-	if f := fault.From(err); f.Code != fault.BrokerUnavailable || f.RetryAfter != time.Second || f.Message != want || !f.Hides() {
+	if f := errcode.From(err); f.Code != errcode.BrokerUnavailable || f.RetryAfter != time.Second || f.Message != want || !f.Hides() {
 		t.Errorf("%v", err)
 	}
 }

@@ -9,36 +9,36 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/pool"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/upstream"
 )
 
 // attachable are the codes of letters whose upstream may have, or has, a task.
-var attachable = []fault.Code{fault.SubmissionUnknown, fault.OrphanedSubmission, fault.UpstreamRemoved, fault.Poisoned, fault.LogLost}
+var attachable = []errcode.Code{errcode.SubmissionUnknown, errcode.OrphanedSubmission, errcode.UpstreamRemoved, errcode.Poisoned, errcode.LogLost}
 
 // Attach makes a new job of a video task that an upstream already has, and removes
 // the letter. taskID is the upstream's id; empty: the one that the letter names.
 // Nothing is submitted. Like Redrive it makes one job of one letter, and a letter
 // that was attached is not redriven, nor attached to another task.
-func (op *Operator) Attach(ctx context.Context, seq uint64, taskID string) (tasklog.Entry, error) {
+func (op *Operator) Attach(ctx context.Context, seq uint64, taskID string) (joblog.Entry, error) {
 	l, err := op.letter(ctx, seq)
 	if err != nil {
-		return tasklog.Entry{}, err
+		return joblog.Entry{}, err
 	}
 	if taskID, err = taskOf(l, taskID); err != nil {
-		return tasklog.Entry{}, err
+		return joblog.Entry{}, err
 	}
 	data, err := op.data(ctx, l)
-	if err != nil && (fault.CodeOf(err) != fault.InputLost || l.GetWork() == nil) {
-		return tasklog.Entry{}, err // a request that is lost is missed only where nothing else is known of it
+	if err != nil && (errcode.CodeOf(err) != errcode.InputLost || l.GetWork() == nil) {
+		return joblog.Entry{}, err // a request that is lost is missed only where nothing else is known of it
 	}
 	attachment, err := op.attachment(l, data, taskID)
 	if err != nil {
-		return tasklog.Entry{}, err
+		return joblog.Entry{}, err
 	}
 	r := accepted(l, data)
 	r.Protocol, r.Attached, r.ExpiresAt = attachment.Route.Protocol, attachment, time.Time{} // it was started
@@ -47,9 +47,9 @@ func (op *Operator) Attach(ctx context.Context, seq uint64, taskID string) (task
 
 // taskOf checks that the letter is about a task of an upstream, and names it.
 func taskOf(l letter, given string) (string, error) {
-	code := fault.Code(l.GetError().GetCode())
+	code := errcode.Code(l.GetError().GetCode())
 	if l.unreadable || subject.Kind(l.GetKind()) != subject.Video || !slices.Contains(attachable, code) || l.GetUpstream() == "" {
-		return "", fault.New(fault.LetterUnusable,
+		return "", errcode.New(errcode.LetterUnusable,
 			"dead letter %d (%s) is not of a video that was submitted to an upstream, so there is nothing to attach; redrive it, or drop it", l.seq, code)
 	}
 	id := cmp.Or(given, l.GetUpstreamTaskId())
@@ -63,7 +63,7 @@ func taskOf(l letter, given string) (string, error) {
 }
 
 func wrongTaskID(description string) error {
-	return fault.Invalid([]fault.Violation{{Field: "upstream_task_id", Description: description}})
+	return errcode.Invalid([]errcode.Violation{{Field: "upstream_task_id", Description: description}})
 }
 
 func printable(s string) bool {
@@ -88,7 +88,7 @@ func (op *Operator) attachment(l letter, data []byte, taskID string) (*admission
 	}
 	home, _ := op.o.Routes.Home(task)
 	if _, ok := op.o.Routes.Client(task); !ok {
-		return nil, fault.New(fault.UpstreamRemoved, "dead letter %d: no route polls upstream %s in protocol %s; configure the upstream and that key again, then attach it",
+		return nil, errcode.New(errcode.UpstreamRemoved, "dead letter %d: no route polls upstream %s in protocol %s; configure the upstream and that key again, then attach it",
 			l.seq, account, a.Route.Protocol)
 	}
 	a.Route = home.Route
@@ -127,5 +127,5 @@ func ticket(l letter, home *routes.Video, model string, data []byte) (string, er
 			return found, nil
 		}
 	}
-	return "", fault.New(fault.LetterUnusable, "dead letter %d: protocol %s reads a task by more than its id, and the request that says it is gone", l.seq, home.Wire.Name)
+	return "", errcode.New(errcode.LetterUnusable, "dead letter %d: protocol %s reads a task by more than its id, and the request that says it is gone", l.seq, home.Wire.Name)
 }

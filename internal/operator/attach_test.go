@@ -12,10 +12,10 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // orphan has a job cancelled while its create is on its way, and gives the letter
@@ -33,7 +33,7 @@ func (r *replica) orphan(requestID string) *genbusv1.StoredDeadLetter {
 	}
 	id := e.Job.GetId()
 	await(r.t, "the orphan's letter", func() bool {
-		for _, l := range r.letters(Query{Code: string(fault.OrphanedSubmission), Size: 100}) {
+		for _, l := range r.letters(Query{Code: string(errcode.OrphanedSubmission), Size: 100}) {
 			if l.GetLetter().GetId() == id {
 				return true
 			}
@@ -45,7 +45,7 @@ func (r *replica) orphan(requestID string) *genbusv1.StoredDeadLetter {
 
 // checkAttached checks the life of a job that was attached: it begins where the old
 // one ended, and completes.
-func (r *replica) checkAttached(e tasklog.Entry, l *genbusv1.DeadLetter, taskID string) {
+func (r *replica) checkAttached(e joblog.Entry, l *genbusv1.DeadLetter, taskID string) {
 	r.t.Helper()
 	end := r.end(e.Name())
 	if v := videoOf(end); v.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || v.GetRetryOf() != l.GetId() || v.GetLabels()["team"] != "a" {
@@ -85,17 +85,17 @@ func TestAttachMakesOneJobAndNoCreate(t *testing.T) {
 		found := ask(t, up, "/v1/video/generations", unknown.GetLetter().GetId(), unknown.GetLetter().GetData())
 		for given, l := range map[string]*genbusv1.StoredDeadLetter{"": orphan, found: unknown} {
 			before := up.Sandbox.Stats().Creates
-			ids, codes := together(6, func(i int) (tasklog.Entry, error) {
+			ids, codes := together(6, func(i int) (joblog.Entry, error) {
 				return []*replica{one, two}[i%2].Attach(t.Context(), l.GetSequence(), given)
 			})
-			if len(ids) != 1 || codes[string(fault.LetterNotFound)]+ids[first(ids)] != 6 {
+			if len(ids) != 1 || codes[string(errcode.LetterNotFound)]+ids[first(ids)] != 6 {
 				t.Fatalf("jobs %v, errors %v", ids, codes)
 			}
 			taskID := given
 			if given == "" {
 				taskID = l.GetLetter().GetUpstreamTaskId()
 			}
-			one.checkAttached(tasklogEntry(one, first(ids)), l.GetLetter(), taskID)
+			one.checkAttached(logEntry(one, first(ids)), l.GetLetter(), taskID)
 			if creates := up.Sandbox.Stats().Creates - before; creates != 0 {
 				t.Errorf("%d creates", creates)
 			}
@@ -104,7 +104,7 @@ func TestAttachMakesOneJobAndNoCreate(t *testing.T) {
 	})
 }
 
-func tasklogEntry(r *replica, id string) tasklog.Entry {
+func logEntry(r *replica, id string) joblog.Entry {
 	r.t.Helper()
 	e, err := r.o.Log.Get(r.t.Context(), videoName(id))
 	if err != nil {
@@ -141,7 +141,7 @@ func TestAttachAfterACrash(t *testing.T) {
 }
 
 // attachWithoutRemoval is an attachment that ends after the acceptance.
-func (r *replica) attachWithoutRemoval(seq uint64) tasklog.Entry {
+func (r *replica) attachWithoutRemoval(seq uint64) joblog.Entry {
 	r.t.Helper()
 	l, err := r.letter(r.t.Context(), seq)
 	if err != nil {
@@ -166,7 +166,7 @@ func TestOneLetterIsOneJob(t *testing.T) {
 		for round := range 3 {
 			l := one.orphan(fmt.Sprint("o", round))
 			before := up.Sandbox.Stats().Creates
-			ids, codes := together(6, func(i int) (tasklog.Entry, error) {
+			ids, codes := together(6, func(i int) (joblog.Entry, error) {
 				switch r := []*replica{one, two}[i%2]; i / 2 {
 				case 0:
 					return r.Redrive(t.Context(), l.GetSequence())
@@ -176,7 +176,7 @@ func TestOneLetterIsOneJob(t *testing.T) {
 					return r.Attach(t.Context(), l.GetSequence(), "")
 				}
 			})
-			if len(ids) != 1 || codes[string(fault.LetterNotFound)]+codes[string(fault.LetterResolved)]+ids[first(ids)] != 6 {
+			if len(ids) != 1 || codes[string(errcode.LetterNotFound)]+codes[string(errcode.LetterResolved)]+ids[first(ids)] != 6 {
 				t.Fatalf("jobs %v, errors %v", ids, codes)
 			}
 			if creates := up.Sandbox.Stats().Creates - before; creates > 1 {
@@ -186,10 +186,10 @@ func TestOneLetterIsOneJob(t *testing.T) {
 		}
 		l := one.orphan("crash")
 		e := one.attachWithoutRemoval(l.GetSequence())
-		if _, err := two.Redrive(t.Context(), l.GetSequence()); fault.CodeOf(err) != fault.LetterResolved || fault.From(err).JobID != e.Job.GetId() {
+		if _, err := two.Redrive(t.Context(), l.GetSequence()); errcode.CodeOf(err) != errcode.LetterResolved || errcode.From(err).JobID != e.Job.GetId() {
 			t.Errorf("redriven after it was attached: %v", err)
 		}
-		if _, err := two.Attach(t.Context(), l.GetSequence(), "another"); fault.CodeOf(err) != fault.LetterResolved {
+		if _, err := two.Attach(t.Context(), l.GetSequence(), "another"); errcode.CodeOf(err) != errcode.LetterResolved {
 			t.Errorf("attached to another task: %v", err)
 		}
 		one.end(e.Name())
@@ -228,26 +228,26 @@ func TestAttachIsRefused(t *testing.T) {
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, up)
 	good := &genbusv1.DeadLetter{
-		Error: &genbusv1.TaskError{Code: string(fault.OrphanedSubmission)}, Id: subject.JobID(subject.Video, "acme", "x"), Kind: "video", Tenant: "acme",
+		Error: &genbusv1.TaskError{Code: string(errcode.OrphanedSubmission)}, Id: subject.JobID(subject.Video, "acme", "x"), Kind: "video", Tenant: "acme",
 		Data: []byte(videoBody), Upstream: config.SandboxUpstream, UpstreamTaskId: "up_1",
 		Work: &genbusv1.WorkItem{Model: "sandbox-video", Route: config.SandboxVideoRoute, Protocol: "primary", AcceptedAt: timestamppb.Now()},
 	}
 	for name, row := range map[string]struct {
 		change func(*genbusv1.DeadLetter)
 		given  string
-		code   fault.Code
+		code   errcode.Code
 	}{
-		"a chat":                 {func(l *genbusv1.DeadLetter) { l.Kind = "chat" }, "", fault.LetterUnusable},
-		"refused in the inbox":   {func(l *genbusv1.DeadLetter) { l.Error.Code = string(fault.InvalidRequest) }, "x", fault.LetterUnusable},
-		"never submitted":        {func(l *genbusv1.DeadLetter) { l.Upstream = "" }, "x", fault.LetterUnusable},
-		"no id":                  {func(l *genbusv1.DeadLetter) { l.UpstreamTaskId = "" }, "", fault.InvalidRequest},
-		"an id that is none":     {func(*genbusv1.DeadLetter) {}, "a b", fault.InvalidRequest},
-		"upstream removed":       {func(l *genbusv1.DeadLetter) { l.Upstream = "gone" }, "", fault.UpstreamRemoved},
-		"protocol without route": {func(l *genbusv1.DeadLetter) { l.Work.Protocol = "gone" }, "", fault.UpstreamRemoved},
-		"old, and request lost":  {func(l *genbusv1.DeadLetter) { l.Work, l.Data, l.DataRef = nil, nil, lostBody }, "", fault.InputLost},
+		"a chat":                 {func(l *genbusv1.DeadLetter) { l.Kind = "chat" }, "", errcode.LetterUnusable},
+		"refused in the inbox":   {func(l *genbusv1.DeadLetter) { l.Error.Code = string(errcode.InvalidRequest) }, "x", errcode.LetterUnusable},
+		"never submitted":        {func(l *genbusv1.DeadLetter) { l.Upstream = "" }, "x", errcode.LetterUnusable},
+		"no id":                  {func(l *genbusv1.DeadLetter) { l.UpstreamTaskId = "" }, "", errcode.InvalidRequest},
+		"an id that is none":     {func(*genbusv1.DeadLetter) {}, "a b", errcode.InvalidRequest},
+		"upstream removed":       {func(l *genbusv1.DeadLetter) { l.Upstream = "gone" }, "", errcode.UpstreamRemoved},
+		"protocol without route": {func(l *genbusv1.DeadLetter) { l.Work.Protocol = "gone" }, "", errcode.UpstreamRemoved},
+		"old, and request lost":  {func(l *genbusv1.DeadLetter) { l.Work, l.Data, l.DataRef = nil, nil, lostBody }, "", errcode.InputLost},
 		"ticket lost": {func(l *genbusv1.DeadLetter) {
 			l.Data, l.DataRef, l.Work.Protocol, l.Work.Model = nil, lostBody, "jimeng", "sandbox-jimeng"
-		}, "", fault.LetterUnusable},
+		}, "", errcode.LetterUnusable},
 		"request lost":  {func(l *genbusv1.DeadLetter) { l.Data, l.DataRef = nil, lostBody }, "", ""},
 		"old":           {func(l *genbusv1.DeadLetter) { l.Work = nil }, "", ""},
 		"route renamed": {func(l *genbusv1.DeadLetter) { l.Work.Route = "gone" }, "", ""},
@@ -256,7 +256,7 @@ func TestAttachIsRefused(t *testing.T) {
 		row.change(l)
 		seq := store(t, r, l, "x")
 		e, err := r.Attach(t.Context(), seq, row.given)
-		if fault.CodeOf(err) != row.code {
+		if errcode.CodeOf(err) != row.code {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}

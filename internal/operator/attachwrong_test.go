@@ -10,21 +10,21 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // cancel ends a job as a caller does: whatever its holder writes meanwhile.
-func (r *replica) cancel(e tasklog.Entry) {
+func (r *replica) cancel(e joblog.Entry) {
 	r.t.Helper()
 	for {
 		next, err := task.Cancelled(e.Job, time.Now(), &genbusv1.TaskError{Code: "cancelled"})
 		if err == nil {
 			_, err = r.o.Log.Commit(r.t.Context(), next, e.Seq)
 		}
-		lost, raced := errors.AsType[*tasklog.LostError](err)
+		lost, raced := errors.AsType[*joblog.LostError](err)
 		switch {
 		case err == nil:
 			return
@@ -36,7 +36,7 @@ func (r *replica) cancel(e tasklog.Entry) {
 }
 
 // attach attaches a letter to a task.
-func (r *replica) attach(l *genbusv1.StoredDeadLetter, taskID string) tasklog.Entry {
+func (r *replica) attach(l *genbusv1.StoredDeadLetter, taskID string) joblog.Entry {
 	r.t.Helper()
 	e, err := r.Attach(r.t.Context(), l.GetSequence(), taskID)
 	if err != nil {
@@ -61,7 +61,7 @@ func TestAttachWithAWrongID(t *testing.T) {
 		right := ask(t, up, "/v1/video/generations", unknown.GetLetter().GetId(), unknown.GetLetter().GetData())
 
 		e := hasty.attach(unknown, "wrong")
-		if end := r.end(e.Name()); end.Job.GetError().GetCode() != string(fault.DeadlineExceeded) {
+		if end := r.end(e.Name()); end.Job.GetError().GetCode() != string(errcode.DeadlineExceeded) {
 			t.Fatalf("ended %v", end.Job.GetError())
 		}
 		again := r.unfound(e, unknown)
@@ -80,7 +80,7 @@ func TestAttachWithAWrongID(t *testing.T) {
 
 // unfound waits for the letter of an attached job that has ended, and checks that it
 // is worth as much as the one before.
-func (r *replica) unfound(e tasklog.Entry, before *genbusv1.StoredDeadLetter) *genbusv1.StoredDeadLetter {
+func (r *replica) unfound(e joblog.Entry, before *genbusv1.StoredDeadLetter) *genbusv1.StoredDeadLetter {
 	r.t.Helper()
 	await(r.t, "the letter", func() bool { return len(r.letters(Query{Size: 100})) > 0 })
 	l := r.letterOf(e.Job.GetId())
@@ -101,11 +101,11 @@ func TestRedriveAfterAttach(t *testing.T) {
 	unknown := r.unknownLetter(up, "u", videoBody)
 	e := r.attach(unknown, "wrong")
 	for _, taskID := range []string{"", "wrong", "another"} {
-		if _, err := r.Attach(t.Context(), unknown.GetSequence(), taskID); fault.CodeOf(err) != fault.LetterNotFound {
+		if _, err := r.Attach(t.Context(), unknown.GetSequence(), taskID); errcode.CodeOf(err) != errcode.LetterNotFound {
 			t.Errorf("attached again to %q: %v", taskID, err)
 		}
 	}
-	if _, err := r.Redrive(t.Context(), unknown.GetSequence()); fault.CodeOf(err) != fault.LetterNotFound {
+	if _, err := r.Redrive(t.Context(), unknown.GetSequence()); errcode.CodeOf(err) != errcode.LetterNotFound {
 		t.Errorf("redriven after it was attached: %v", err)
 	}
 	r.cancel(e)
@@ -121,7 +121,7 @@ func TestRedriveAfterAttach(t *testing.T) {
 	if creates := up.Sandbox.Stats().Creates - before; creates != 1 {
 		t.Errorf("%d creates", creates)
 	}
-	if _, err := r.Attach(t.Context(), again.GetSequence(), "another"); fault.CodeOf(err) != fault.LetterNotFound {
+	if _, err := r.Attach(t.Context(), again.GetSequence(), "another"); errcode.CodeOf(err) != errcode.LetterNotFound {
 		t.Errorf("attached after it was redriven: %v", err)
 	}
 }
@@ -142,7 +142,7 @@ func TestAttachedAndFound(t *testing.T) {
 	slow := videoOf(r.until(other.Name(), genbusv1.JobPhase_JOB_PHASE_SUBMITTED)).GetUpstreamTaskId()
 	e = r.attach(orphan, slow)
 	await(t, "a poll that finds the task", func() bool {
-		e = tasklogEntry(r, e.Job.GetId())
+		e = logEntry(r, e.Job.GetId())
 		return e.Job.GetExecution().GetUnconfirmed() == ""
 	})
 	r.cancel(e)

@@ -10,16 +10,16 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // nothingIsLeft checks that no stream and no object store has anything of a job.
 func (r *replica) nothingIsLeft(n subject.TaskName) {
 	r.t.Helper()
-	if _, err := r.o.Log.Get(r.t.Context(), n); !errors.Is(err, tasklog.ErrNotFound) {
+	if _, err := r.o.Log.Get(r.t.Context(), n); !errors.Is(err, joblog.ErrNotFound) {
 		r.t.Errorf("the log still has %s: %v", n.ID, err)
 	}
 	names := r.o.Broker.Names()
@@ -36,7 +36,7 @@ func (r *replica) nothingIsLeft(n subject.TaskName) {
 
 // withBlocks has a chat end, the long block of which is stored. One that the broker did
 // not confirm in time is left out of a chat; then there is another chat.
-func (r *replica) withBlocks(chat string) tasklog.Entry {
+func (r *replica) withBlocks(chat string) joblog.Entry {
 	r.t.Helper()
 	for i := range 5 {
 		e := r.admit(subject.Chat, fmt.Sprintf("other-%d", i), chat)
@@ -46,7 +46,7 @@ func (r *replica) withBlocks(chat string) tasklog.Entry {
 		}
 	}
 	r.t.Fatal("the long block of no chat is stored")
-	return tasklog.Entry{}
+	return joblog.Entry{}
 }
 
 // TestErase: of a chat with a long reply and long blocks, and of an archived video,
@@ -65,7 +65,7 @@ func TestErase(t *testing.T) {
 		}).start()
 		chat := fmt.Sprintf(`{"model":"sandbox-chat:big_chunk_bytes=%d","stream":true,"messages":[{"role":"user","content":"%s"}]}`, 600<<10, strings.Repeat("hello ", 60<<10))
 		other := r.withBlocks(chat)
-		for _, e := range []tasklog.Entry{r.admit(subject.Video, "v", large("v")), r.admit(subject.Chat, "c", chat)} {
+		for _, e := range []joblog.Entry{r.admit(subject.Video, "v", large("v")), r.admit(subject.Chat, "c", chat)} {
 			n := e.Name()
 			if end := r.end(n); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
 				t.Fatalf("ended %v", end.Job.GetError())
@@ -89,7 +89,7 @@ func TestErase(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.nothingIsLeft(n)
-			if err := r.Erase(t.Context(), n); !errors.Is(err, tasklog.ErrNotFound) {
+			if err := r.Erase(t.Context(), n); !errors.Is(err, joblog.ErrNotFound) {
 				t.Errorf("erased twice: %v", err)
 			}
 		}
@@ -105,18 +105,18 @@ func TestEraseIsRefused(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, brokertest.Single(t), newSandbox(t))
 	waits := r.admit(subject.Video, "v", videoBody)
-	if err := r.Erase(t.Context(), waits.Name()); fault.CodeOf(err) != fault.NotTerminal {
+	if err := r.Erase(t.Context(), waits.Name()); errcode.CodeOf(err) != errcode.NotTerminal {
 		t.Errorf("a job that waits: %v", err)
 	}
 	if _, err := r.o.Log.Get(t.Context(), waits.Name()); err != nil {
 		t.Error(err)
 	}
 	id := subject.JobID(subject.Video, "acme", "x")
-	for n, want := range map[subject.TaskName]fault.Code{
-		{Kind: "audio", Tenant: "acme", ID: id}: fault.InvalidRequest,
-		{Kind: subject.Video, ID: id}:           fault.InvalidRequest,
+	for n, want := range map[subject.TaskName]errcode.Code{
+		{Kind: "audio", Tenant: "acme", ID: id}: errcode.InvalidRequest,
+		{Kind: subject.Video, ID: id}:           errcode.InvalidRequest,
 	} {
-		if err := r.Erase(t.Context(), n); fault.CodeOf(err) != want {
+		if err := r.Erase(t.Context(), n); errcode.CodeOf(err) != want {
 			t.Errorf("%v: %v", n, err)
 		}
 	}
@@ -125,7 +125,7 @@ func TestEraseIsRefused(t *testing.T) {
 		{Kind: subject.Video, Tenant: "acme", ID: "video_*"},
 		{Kind: subject.Chat, Tenant: "acme", ID: id},
 	} {
-		if err := r.Erase(t.Context(), n); !errors.Is(err, tasklog.ErrNotFound) {
+		if err := r.Erase(t.Context(), n); !errors.Is(err, joblog.ErrNotFound) {
 			t.Errorf("%v: %v", n, err)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 )
@@ -36,11 +36,11 @@ func (op *Operator) streamOf(seq uint64) string {
 // letter reads one letter.
 func (op *Operator) letter(ctx context.Context, seq uint64) (letter, error) {
 	if seq == 0 {
-		return letter{}, fault.Invalid([]fault.Violation{{Field: "sequence", Description: "is missing; it is required"}})
+		return letter{}, errcode.Invalid([]errcode.Violation{{Field: "sequence", Description: "is missing; it is required"}})
 	}
 	m, err := op.o.Broker.At(ctx, op.streamOf(seq), seq)
 	if errors.Is(err, broker.ErrNoMessage) {
-		return letter{}, fault.New(fault.LetterNotFound, "there is no dead letter %d, or not any more: it was redriven, attached or dropped, or it has expired", seq)
+		return letter{}, errcode.New(errcode.LetterNotFound, "there is no dead letter %d, or not any more: it was redriven, attached or dropped, or it has expired", seq)
 	}
 	if err != nil {
 		return letter{}, fmt.Errorf("dead letter %d: %w", seq, err)
@@ -51,7 +51,7 @@ func (op *Operator) letter(ctx context.Context, seq uint64) (letter, error) {
 func decode(m broker.Stored) letter {
 	l := letter{DeadLetter: &genbusv1.DeadLetter{}, seq: m.Seq, subject: m.Subject, message: m.Header.Get(jetstream.MsgIDHeader)}
 	if err := proto.Unmarshal(m.Data, l.DeadLetter); err != nil {
-		f := fault.New(fault.Internal, "message %d on %s is no dead letter; it can only be dropped", m.Seq, m.Subject)
+		f := errcode.New(errcode.Internal, "message %d on %s is no dead letter; it can only be dropped", m.Seq, m.Subject)
 		l.DeadLetter, l.unreadable = &genbusv1.DeadLetter{Error: f.TaskError()}, true
 	}
 	return l
@@ -81,7 +81,7 @@ func (op *Operator) data(ctx context.Context, l letter) ([]byte, error) {
 	}
 	data, err := op.o.Bodies.Get(ctx, publisher.BodyOf(l.GetDataRef()))
 	if errors.Is(err, broker.ErrBodyLost) {
-		return nil, fault.New(fault.InputLost, "dead letter %d: its request is gone from the object store", l.seq)
+		return nil, errcode.New(errcode.InputLost, "dead letter %d: its request is gone from the object store", l.seq)
 	}
 	return data, err
 }
@@ -99,7 +99,7 @@ func (op *Operator) Letter(ctx context.Context, seq uint64) (*genbusv1.StoredDea
 		return out, nil
 	}
 	data, err := op.data(ctx, l)
-	if fault.CodeOf(err) == fault.InputLost {
+	if errcode.CodeOf(err) == errcode.InputLost {
 		return out, nil
 	}
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -87,18 +87,18 @@ func (op *Operator) next(ctx context.Context, q Query, seq uint64) (broker.Store
 
 // check judges the query and gives the sequence that the page begins at.
 func (q *Query) check() (seq uint64, err error) {
-	var wrong []fault.Violation
+	var wrong []errcode.Violation
 	if q.Kind != "" && !subject.Kind(q.Kind).Valid() {
-		wrong = append(wrong, fault.Violation{Field: "kind", Description: "must be video, chat or empty"})
+		wrong = append(wrong, errcode.Violation{Field: "kind", Description: "must be video, chat or empty"})
 	}
 	if q.Tenant != "" && subject.CheckToken(q.Tenant) != nil {
-		wrong = append(wrong, fault.Violation{Field: "tenant", Description: "is no legal name; those of illegal names stand under " + subject.InvalidTenant})
+		wrong = append(wrong, errcode.Violation{Field: "tenant", Description: "is no legal name; those of illegal names stand under " + subject.InvalidTenant})
 	}
 	if q.Size < 0 {
-		wrong = append(wrong, fault.Violation{Field: "page_size", Description: "must be 0 to 100"})
+		wrong = append(wrong, errcode.Violation{Field: "page_size", Description: "must be 0 to 100"})
 	}
 	if len(wrong) > 0 {
-		return 0, fault.Invalid(wrong)
+		return 0, errcode.Invalid(wrong)
 	}
 	if q.Size == 0 {
 		q.Size = defaultPage
@@ -108,7 +108,7 @@ func (q *Query) check() (seq uint64, err error) {
 		return 1, nil
 	}
 	if seq, err = strconv.ParseUint(q.Token, 10, 64); err != nil || seq == 0 {
-		return 0, fault.New(fault.InvalidPageToken, "page_token is not one of this list; start again without it")
+		return 0, errcode.New(errcode.InvalidPageToken, "page_token is not one of this list; start again without it")
 	}
 	return seq, nil
 }

@@ -12,7 +12,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 )
@@ -75,7 +75,7 @@ func TestList(t *testing.T) {
 	}
 	for _, q := range []Query{{Kind: "audio"}, {Tenant: "a b"}, {Size: -1}, {Token: "x"}, {Token: "0"}} {
 		_, err := r.Letters(t.Context(), q)
-		if code := fault.CodeOf(err); code != fault.InvalidRequest && code != fault.InvalidPageToken {
+		if code := errcode.CodeOf(err); code != errcode.InvalidRequest && code != errcode.InvalidPageToken {
 			t.Errorf("%+v: %v", q, err)
 		}
 	}
@@ -130,7 +130,7 @@ func TestWhatIsNoLetter(t *testing.T) {
 		func() error { _, err := r.Redrive(t.Context(), ack.Seq); return err },
 		func() error { _, err := r.Attach(t.Context(), ack.Seq, "x"); return err },
 	} {
-		if err := f(); fault.CodeOf(err) != fault.LetterUnusable {
+		if err := f(); errcode.CodeOf(err) != errcode.LetterUnusable {
 			t.Errorf("got %v", err)
 		}
 	}
@@ -227,7 +227,7 @@ func TestDropLeavesWhatOthersUse(t *testing.T) {
 		if err := r.Drop(t.Context(), seq); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.Drop(t.Context(), seq); fault.CodeOf(err) != fault.LetterNotFound {
+		if err := r.Drop(t.Context(), seq); errcode.CodeOf(err) != errcode.LetterNotFound {
 			t.Errorf("letter %d, dropped twice: %v", i, err)
 		}
 	}

@@ -12,17 +12,17 @@ import (
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/consumer/rescue"
 	"github.com/genbus/genbus/internal/erasure"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/routes"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // Options are the parts that an Operator works with. All are required.
 type Options struct {
 	Config    *config.Live
 	Broker    *broker.Broker
-	Log       *tasklog.Log
+	Log       *joblog.Log
 	Bodies    *broker.Bodies
 	Uploads   *natsreq.Uploads
 	Admission *admission.Admission

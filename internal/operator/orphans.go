@@ -9,7 +9,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/subject"
 )
@@ -68,13 +68,13 @@ func (op *Operator) settleOrphans(ctx context.Context, m orphansRequest, to *con
 	}
 	settled, err := op.o.Orphans.Settle(ctx, kind, name, to, m.GetPageToken())
 	if errors.Is(err, queue.ErrPageToken) {
-		return nil, fault.New(fault.InvalidPageToken, "page_token is not one of this list; start again without it")
+		return nil, errcode.New(errcode.InvalidPageToken, "page_token is not one of this list; start again without it")
 	}
 	return settled, err
 }
 
 func wrongOrphans(field, description string) error {
-	return fault.Invalid([]fault.Violation{{Field: field, Description: description}})
+	return errcode.Invalid([]errcode.Violation{{Field: field, Description: description}})
 }
 
 // unserved refuses where a replica waits for the route's jobs. One without a free slot
@@ -87,7 +87,7 @@ func (op *Operator) unserved(ctx context.Context, kind subject.Kind, name string
 	case err != nil:
 		return err
 	case info.NumWaiting > 0:
-		return fault.New(fault.StillHeld, "a replica serves %s route %s: it waits for its jobs; stop it, or let it serve them", kind, name)
+		return errcode.New(errcode.StillHeld, "a replica serves %s route %s: it waits for its jobs; stop it, or let it serve them", kind, name)
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -42,12 +42,12 @@ func TestOrphans(t *testing.T) {
 					}
 					return newer.MoveOrphans(ctx, &genbusv1.MoveOrphansRequest{Kind: "video", Name: "old", To: route, NoReplicaServesIt: sure})
 				}
-				if _, err := settle(t.Context(), false); fault.CodeOf(err) != fault.InvalidRequest {
+				if _, err := settle(t.Context(), false); errcode.CodeOf(err) != errcode.InvalidRequest {
 					t.Errorf("unconfirmed: %v", err)
 				}
 				await(t, "a pull of the older replica", func() bool {
 					_, err := settle(t.Context(), true)
-					return fault.CodeOf(err) == fault.StillHeld
+					return errcode.CodeOf(err) == errcode.StillHeld
 				})
 				older.stop()
 				e := older.admit(subject.Video, "v", `{"model":"old-one","prompt":"a cat"}`)
@@ -83,12 +83,12 @@ func TestOrphansOfWhatIsNone(t *testing.T) {
 		drains.Draining = true
 		c.Routes = append(c.Routes, drains)
 	}).start()
-	for want, m := range map[fault.Code]*genbusv1.MoveOrphansRequest{
-		fault.RouteNotFound:    {Kind: "video", Name: "gone", To: "nowhere"},
-		fault.InvalidPageToken: {Kind: "video", Name: "gone", To: config.SandboxVideoRoute, PageToken: "x"},
+	for want, m := range map[errcode.Code]*genbusv1.MoveOrphansRequest{
+		errcode.RouteNotFound:    {Kind: "video", Name: "gone", To: "nowhere"},
+		errcode.InvalidPageToken: {Kind: "video", Name: "gone", To: config.SandboxVideoRoute, PageToken: "x"},
 	} {
 		m.NoReplicaServesIt = true
-		if _, err := r.MoveOrphans(t.Context(), m); fault.CodeOf(err) != want {
+		if _, err := r.MoveOrphans(t.Context(), m); errcode.CodeOf(err) != want {
 			t.Errorf("%v: %v", m, err)
 		}
 	}
@@ -98,7 +98,7 @@ func TestOrphansOfWhatIsNone(t *testing.T) {
 		{Kind: "video", Name: "gone", To: "drains"},
 	} {
 		m.NoReplicaServesIt = true
-		if _, err := r.MoveOrphans(t.Context(), m); fault.CodeOf(err) != fault.InvalidRequest {
+		if _, err := r.MoveOrphans(t.Context(), m); errcode.CodeOf(err) != errcode.InvalidRequest {
 			t.Errorf("%v: %v", m, err)
 		}
 	}

@@ -9,26 +9,26 @@ import (
 
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // Redrive sends the request of a letter again, as a new job, and removes the
 // letter. However often and by however many it is called for one letter, it makes
 // one job. A call that fails after the job was accepted can be repeated.
-func (op *Operator) Redrive(ctx context.Context, seq uint64) (tasklog.Entry, error) {
+func (op *Operator) Redrive(ctx context.Context, seq uint64) (joblog.Entry, error) {
 	l, err := op.letter(ctx, seq)
 	if err != nil {
-		return tasklog.Entry{}, err
+		return joblog.Entry{}, err
 	}
 	r, release, err := op.requestOf(ctx, l)
 	defer release()
 	if err != nil {
-		return tasklog.Entry{}, err
+		return joblog.Entry{}, err
 	}
 	e, err := op.resolve(ctx, l, r.Request)
 	if err == nil {
@@ -38,21 +38,21 @@ func (op *Operator) Redrive(ctx context.Context, seq uint64) (tasklog.Entry, err
 }
 
 // resolve makes the one job that a letter makes, and removes the letter.
-func (op *Operator) resolve(ctx context.Context, l letter, r admission.Request) (tasklog.Entry, error) {
+func (op *Operator) resolve(ctx context.Context, l letter, r admission.Request) (joblog.Entry, error) {
 	source, err := op.source(ctx, l)
 	if err != nil {
-		return tasklog.Entry{}, err
+		return joblog.Entry{}, err
 	}
 	r.Source, r.RequestID, r.Resolves, r.Way = &source, "", true, telemetry.WayGRPC
 	entry, err := op.o.Admission.Admit(ctx, r)
-	if f := fault.From(err); f != nil {
-		if f.Code == fault.IdempotencyKeyReused {
-			f = fault.New(fault.LetterResolved, "dead letter %d was made job %s already, and not in this way; look at that job, then drop the letter", l.seq, f.JobID).ForJob(f.JobID)
+	if f := errcode.From(err); f != nil {
+		if f.Code == errcode.IdempotencyKeyReused {
+			f = errcode.New(errcode.LetterResolved, "dead letter %d was made job %s already, and not in this way; look at that job, then drop the letter", l.seq, f.JobID).ForJob(f.JobID)
 		}
-		return tasklog.Entry{}, f
+		return joblog.Entry{}, f
 	}
 	if err := op.remove(ctx, l); err != nil {
-		return tasklog.Entry{}, fault.New(fault.BrokerUnavailable,
+		return joblog.Entry{}, errcode.New(errcode.BrokerUnavailable,
 			"job %s was accepted, but dead letter %d could not be removed; call again, it makes no second job: %s", entry.Job.GetId(), l.seq, broker.Reason(err)).
 			Because(err).ForJob(entry.Job.GetId()).WithRetryAfter(time.Second)
 	}
@@ -68,7 +68,7 @@ func (op *Operator) resolve(ctx context.Context, l letter, r admission.Request) 
 func (op *Operator) source(ctx context.Context, l letter) (admission.Source, error) {
 	if accepted := l.GetWork().GetAcceptedAt(); accepted != nil && l.GetId() != "" {
 		var paid string
-		if fault.Code(l.GetError().GetCode()) == fault.OrphanedSubmission {
+		if errcode.Code(l.GetError().GetCode()) == errcode.OrphanedSubmission {
 			paid = strings.Join([]string{l.GetUpstream(), l.GetUpstreamKey(), l.GetUpstreamTaskId()}, "\x00")
 		}
 		return admission.ByLetterOf(l.GetId(), accepted.AsTime(), paid), nil
@@ -89,7 +89,7 @@ func (op *Operator) source(ctx context.Context, l letter) (admission.Source, err
 // admission, and never nil.
 func (op *Operator) requestOf(ctx context.Context, l letter) (r natsreq.Incoming, release func(), err error) {
 	if l.GetCut() != nil {
-		return r, func() {}, fault.New(fault.LetterUnusable,
+		return r, func() {}, errcode.New(errcode.LetterUnusable,
 			"dead letter %d: its request was too large to be kept whole, and only %d of %d bytes are here; have it sent again, and drop the letter", l.seq, len(l.GetData()), l.GetCut().GetSize())
 	}
 	data, err := op.data(ctx, l)
@@ -100,7 +100,7 @@ func (op *Operator) requestOf(ctx context.Context, l letter) (r natsreq.Incoming
 		return op.messageOf(ctx, l, data)
 	}
 	if l.unreadable || l.GetSubject() != "" || len(data) == 0 {
-		return r, func() {}, fault.New(fault.LetterUnusable, "dead letter %d holds no request that could be sent again", l.seq)
+		return r, func() {}, errcode.New(errcode.LetterUnusable, "dead letter %d holds no request that could be sent again", l.seq)
 	}
 	r.Request = accepted(l, data)
 	return r, func() {}, nil
@@ -120,7 +120,7 @@ func (op *Operator) messageOf(ctx context.Context, l letter, data []byte) (r nat
 		return r, func() {}, err
 	}
 	release, err = op.o.Uploads.Complete(ctx, &r, uploadWait)
-	if fault.CodeOf(err) == fault.InputLost {
+	if errcode.CodeOf(err) == errcode.InputLost {
 		return r, release, op.withoutUpload(ctx, l)
 	}
 	if err != nil {
@@ -130,7 +130,7 @@ func (op *Operator) messageOf(ctx context.Context, l letter, data []byte) (r nat
 		r.ExpiresAt = time.Time{}
 	}
 	// An id that was refused because it is another job's is not repeated by this one.
-	if l.GetError().GetCode() != string(fault.IdempotencyKeyReused) {
+	if l.GetError().GetCode() != string(errcode.IdempotencyKeyReused) {
 		r.RetryOf = retryOf(l, r.RetryOf)
 	}
 	return r, release, nil
@@ -142,7 +142,7 @@ func (op *Operator) withoutUpload(ctx context.Context, l letter) error {
 	if _, err := op.letter(ctx, l.seq); err != nil {
 		return err
 	}
-	return fault.New(fault.LetterUnusable,
+	return errcode.New(errcode.LetterUnusable,
 		"dead letter %d names a stored request that is gone from the tenant's object store, where it stays as long as the log keeps a job (nats.streams.tasks.max_age); "+
 			"have it uploaded and sent again, and drop the letter", l.seq)
 }

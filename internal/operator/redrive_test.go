@@ -16,14 +16,14 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // together calls f from many goroutines at once and gives the ids of the jobs, and
 // the codes of the errors.
-func together(n int, f func(i int) (tasklog.Entry, error)) (ids, codes map[string]int) {
+func together(n int, f func(i int) (joblog.Entry, error)) (ids, codes map[string]int) {
 	ids, codes = map[string]int{}, map[string]int{}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -33,7 +33,7 @@ func together(n int, f func(i int) (tasklog.Entry, error)) (ids, codes map[strin
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				codes[string(fault.CodeOf(err))]++
+				codes[string(errcode.CodeOf(err))]++
 				return
 			}
 			ids[e.Job.GetId()]++
@@ -52,10 +52,10 @@ func TestRedriveMakesOneJob(t *testing.T) {
 		one, two := newReplica(t, open(t), up).start(), newReplica(t, open(t), up)
 		l := one.unknownLetter(up, "r", videoBody)
 		before := up.Sandbox.Stats().Creates
-		ids, codes := together(8, func(i int) (tasklog.Entry, error) {
+		ids, codes := together(8, func(i int) (joblog.Entry, error) {
 			return []*replica{one, two}[i%2].Redrive(t.Context(), l.GetSequence())
 		})
-		if len(ids) != 1 || len(codes) > 1 || codes[string(fault.LetterNotFound)]+ids[first(ids)] != 8 {
+		if len(ids) != 1 || len(codes) > 1 || codes[string(errcode.LetterNotFound)]+ids[first(ids)] != 8 {
 			t.Fatalf("jobs %v, errors %v", ids, codes)
 		}
 		end := one.end(videoName(first(ids)))
@@ -79,9 +79,9 @@ func first(ids map[string]int) string {
 
 // crashes are the places at which a redrive or an attachment may be cut off, and
 // what is there then.
-var crashes = map[string]func(t *testing.T, r *replica, e tasklog.Entry){
-	"before the letter was removed": func(*testing.T, *replica, tasklog.Entry) {},
-	"before the first event": func(t *testing.T, r *replica, e tasklog.Entry) {
+var crashes = map[string]func(t *testing.T, r *replica, e joblog.Entry){
+	"before the letter was removed": func(*testing.T, *replica, joblog.Entry) {},
+	"before the first event": func(t *testing.T, r *replica, e joblog.Entry) {
 		s, err := r.o.Broker.JetStream().Stream(t.Context(), r.o.Broker.Names().Tasks())
 		if err == nil {
 			err = s.Purge(t.Context(), jetstream.WithPurgeSubject(r.o.Broker.Names().Task(subject.Video, "acme", e.Job.GetId())))
@@ -125,7 +125,7 @@ func TestRedriveAfterACrash(t *testing.T) {
 }
 
 // redriveWithoutRemoval is a redrive that ends after the acceptance.
-func (r *replica) redriveWithoutRemoval(seq uint64) tasklog.Entry {
+func (r *replica) redriveWithoutRemoval(seq uint64) joblog.Entry {
 	r.t.Helper()
 	l, err := r.letter(r.t.Context(), seq)
 	if err != nil {
@@ -139,7 +139,7 @@ func (r *replica) redriveWithoutRemoval(seq uint64) tasklog.Entry {
 	return r.accept(l, request.Request)
 }
 
-func (r *replica) accept(l letter, request admission.Request) tasklog.Entry {
+func (r *replica) accept(l letter, request admission.Request) joblog.Entry {
 	r.t.Helper()
 	source, err := r.source(r.t.Context(), l)
 	if err != nil {
@@ -185,7 +185,7 @@ func TestRedriveOfAMessage(t *testing.T) {
 		if l.GetLetter().GetWork() != nil {
 			t.Errorf("%s: the letter has a work item: %v", name, l.GetLetter().GetWork())
 		}
-		if e, err := r.Redrive(t.Context(), l.GetSequence()); fault.CodeOf(err) != fault.ModelNotFound {
+		if e, err := r.Redrive(t.Context(), l.GetSequence()); errcode.CodeOf(err) != errcode.ModelNotFound {
 			t.Fatalf("%s: without a route: %v, %v", name, e.Job, err)
 		}
 		later := newReplica(t, b, up, withRoute("later")).start()
@@ -225,17 +225,17 @@ func TestRedriveOfOldLetters(t *testing.T) {
 	old := subject.JobID(subject.Video, "acme", "request\x00old")
 	for name, row := range map[string]struct {
 		letter *genbusv1.DeadLetter
-		code   fault.Code
+		code   errcode.Code
 	}{
 		"a job's":           {&genbusv1.DeadLetter{Id: old, Kind: "video", Tenant: "acme", Data: []byte(videoBody)}, ""},
-		"an unreadable one": {&genbusv1.DeadLetter{Id: old, Kind: "video", Tenant: "acme", Subject: b.Names().WorkItem(subject.Video, "r", "acme", old), Data: []byte("\xff")}, fault.LetterUnusable},
-		"of nothing":        {&genbusv1.DeadLetter{Id: old, Kind: "video", Tenant: "acme"}, fault.LetterUnusable},
-		"of no tenant":      {&genbusv1.DeadLetter{Kind: "chat", Tenant: "a b", Subject: "genbus.request.chat.a b", Data: []byte(videoBody)}, fault.InvalidRequest},
-		"body gone":         {&genbusv1.DeadLetter{Id: old, Kind: "video", Tenant: "acme", DataRef: &genbusv1.BlobRef{Bucket: "GENBUS_BODIES_acme", Name: "x", Size: 1}}, fault.InputLost},
+		"an unreadable one": {&genbusv1.DeadLetter{Id: old, Kind: "video", Tenant: "acme", Subject: b.Names().WorkItem(subject.Video, "r", "acme", old), Data: []byte("\xff")}, errcode.LetterUnusable},
+		"of nothing":        {&genbusv1.DeadLetter{Id: old, Kind: "video", Tenant: "acme"}, errcode.LetterUnusable},
+		"of no tenant":      {&genbusv1.DeadLetter{Kind: "chat", Tenant: "a b", Subject: "genbus.request.chat.a b", Data: []byte(videoBody)}, errcode.InvalidRequest},
+		"body gone":         {&genbusv1.DeadLetter{Id: old, Kind: "video", Tenant: "acme", DataRef: &genbusv1.BlobRef{Bucket: "GENBUS_BODIES_acme", Name: "x", Size: 1}}, errcode.InputLost},
 	} {
 		seq := store(t, r, row.letter, "old")
 		e, err := r.Redrive(t.Context(), seq)
-		if fault.CodeOf(err) != row.code {
+		if errcode.CodeOf(err) != row.code {
 			t.Errorf("%s: %v", name, err)
 		}
 		if row.code == "" && (videoOf(e).GetRetryOf() != old || e.Job.GetTenant() != "acme") {
@@ -249,7 +249,7 @@ func TestRedriveOfOldLetters(t *testing.T) {
 			t.Errorf("%s: a letter that could not be redriven is gone: %v", name, err)
 		}
 	}
-	if _, err := r.Redrive(t.Context(), 1<<40); fault.CodeOf(err) != fault.LetterNotFound {
+	if _, err := r.Redrive(t.Context(), 1<<40); errcode.CodeOf(err) != errcode.LetterNotFound {
 		t.Errorf("a letter that never was: %v", err)
 	}
 }
@@ -300,8 +300,8 @@ func TestRemovalThatFails(t *testing.T) {
 	var ids []string
 	for range 2 {
 		_, err = r.Redrive(t.Context(), seq)
-		var f *fault.Error
-		if !errors.As(err, &f) || f.Code != fault.BrokerUnavailable || f.JobID == "" {
+		var f *errcode.Error
+		if !errors.As(err, &f) || f.Code != errcode.BrokerUnavailable || f.JobID == "" {
 			t.Fatalf("got %v", err)
 		}
 		ids = append(ids, f.JobID)
@@ -317,7 +317,7 @@ func TestRemovalThatFails(t *testing.T) {
 func TestALetterThatComesBackMakesNoSecondJob(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, brokertest.Single(t), newSandbox(t))
-	letterOf := func(code fault.Code, task string) *genbusv1.DeadLetter {
+	letterOf := func(code errcode.Code, task string) *genbusv1.DeadLetter {
 		id := subject.JobID(subject.Video, "acme", "x")
 		return &genbusv1.DeadLetter{
 			Id: id, Kind: "video", Tenant: "acme", Data: []byte(videoBody), Error: &genbusv1.TaskError{Code: string(code)},
@@ -327,15 +327,15 @@ func TestALetterThatComesBackMakesNoSecondJob(t *testing.T) {
 	}
 	made := map[string]string{}
 	for _, c := range []struct {
-		code      fault.Code
+		code      errcode.Code
 		task, job string
 	}{
-		{fault.SubmissionUnknown, "", "the job's own"},
-		{fault.SubmissionUnknown, "", "the job's own"},
-		{fault.Poisoned, "", "the job's own"},
-		{fault.OrphanedSubmission, "one", "of one"},
-		{fault.OrphanedSubmission, "another", "of another"},
-		{fault.OrphanedSubmission, "one", "of one"},
+		{errcode.SubmissionUnknown, "", "the job's own"},
+		{errcode.SubmissionUnknown, "", "the job's own"},
+		{errcode.Poisoned, "", "the job's own"},
+		{errcode.OrphanedSubmission, "one", "of one"},
+		{errcode.OrphanedSubmission, "another", "of another"},
+		{errcode.OrphanedSubmission, "one", "of one"},
 	} {
 		seq := store(t, r, letterOf(c.code, c.task), subject.JobID(subject.Video, "acme", "x"))
 		e, err := r.Redrive(t.Context(), seq)

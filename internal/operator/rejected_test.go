@@ -11,7 +11,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
@@ -22,7 +22,7 @@ func refusedMessage(b *broker.Broker, pad int) *genbusv1.DeadLetter {
 	body := `{"model":"later","prompt":"a dog` + string(bytes.Repeat([]byte(" "), pad)) + `"}`
 	return &genbusv1.DeadLetter{
 		Kind: "video", Tenant: "acme", Subject: b.Names().Request(subject.Video, "acme"), Data: []byte(body),
-		Error: &genbusv1.TaskError{Code: string(fault.ModelNotFound)}, Headers: []*genbusv1.Header{{Key: "content-type", Values: []string{"application/json"}}},
+		Error: &genbusv1.TaskError{Code: string(errcode.ModelNotFound)}, Headers: []*genbusv1.Header{{Key: "content-type", Values: []string{"application/json"}}},
 	}
 }
 
@@ -57,7 +57,7 @@ func TestRejectedRequestsAreListedAfterJobs(t *testing.T) {
 				t.Errorf("pages of %d: %v", size, got)
 			}
 		}
-		if got, _ := r.pages(Query{Code: string(fault.ModelNotFound)}); !slices.Equal(got, rejected) {
+		if got, _ := r.pages(Query{Code: string(errcode.ModelNotFound)}); !slices.Equal(got, rejected) {
 			t.Errorf("by code: %v", got)
 		}
 		for i, l := range r.letters(Query{}) {
@@ -111,7 +111,7 @@ func TestACutRequestIsNotRedriven(t *testing.T) {
 	if shown, err := r.Letter(t.Context(), seq); err != nil || shown.GetDataSize() != size || shown.GetLetter().GetCut().GetSize() != size {
 		t.Errorf("the letter is shown as %v, %v", shown, err)
 	}
-	if _, err := r.Redrive(t.Context(), seq); fault.CodeOf(err) != fault.LetterUnusable {
+	if _, err := r.Redrive(t.Context(), seq); errcode.CodeOf(err) != errcode.LetterUnusable {
 		t.Errorf("redriven: %v", err)
 	}
 	if err := r.Drop(t.Context(), seq); err != nil {

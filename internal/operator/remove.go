@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -85,7 +85,7 @@ func (op *Operator) jobUses(ctx context.Context, l letter) (bool, error) {
 	if err == nil {
 		return e.Job.GetExecution().GetInput().GetName() == l.GetDataRef().GetName(), nil
 	}
-	if !errors.Is(err, tasklog.ErrNotFound) {
+	if !errors.Is(err, joblog.ErrNotFound) {
 		return false, err
 	}
 	_, err = op.o.Queue.Find(ctx, n) // accepted, and its first event not written yet

@@ -10,7 +10,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/subject"
 )
@@ -61,7 +61,7 @@ func (op *Operator) setPaused(ctx context.Context, kind, name string, until time
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, pauseWithin,
-		fault.New(fault.AcceptanceUnknown, "%s route %s: not all servers know of the change after %s; list the routes, and call again", kind, name, pauseWithin))
+		errcode.New(errcode.AcceptanceUnknown, "%s route %s: not all servers know of the change after %s; list the routes, and call again", kind, name, pauseWithin))
 	defer cancel()
 	if err := op.queue(r).Pause(ctx, until); err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func (op *Operator) route(kind, name string) (config.Route, error) {
 			return r, nil
 		}
 	}
-	return config.Route{}, fault.New(fault.RouteNotFound, "there is no %s route %q; list the routes", fault.Clip(kind, 16), fault.Clip(name, 64))
+	return config.Route{}, errcode.New(errcode.RouteNotFound, "there is no %s route %q; list the routes", errcode.Clip(kind, 16), errcode.Clip(name, 64))
 }
 
 // state is a route's durable, and what the queue knows of the jobs that wait: their

@@ -7,9 +7,9 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 func (r *replica) routeState(name string) *genbusv1.RouteState {
@@ -46,7 +46,7 @@ func TestPause(t *testing.T) {
 			}
 		}
 		creates := up.Sandbox.Stats().Creates
-		var waiting []tasklog.Entry
+		var waiting []joblog.Entry
 		for _, id := range []string{"a", "b", "c"} {
 			waiting = append(waiting, one.admit(subject.Video, id, videoBody))
 		}
@@ -92,10 +92,10 @@ func TestPauseOfNoRoute(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, brokertest.Single(t), newSandbox(t)).start()
 	for _, row := range [][2]string{{"video", "gone"}, {"audio", config.SandboxVideoRoute}, {"chat", config.SandboxVideoRoute}} {
-		if _, err := r.Pause(t.Context(), row[0], row[1]); fault.CodeOf(err) != fault.RouteNotFound {
+		if _, err := r.Pause(t.Context(), row[0], row[1]); errcode.CodeOf(err) != errcode.RouteNotFound {
 			t.Errorf("%v: %v", row, err)
 		}
-		if _, err := r.Resume(t.Context(), row[0], row[1]); fault.CodeOf(err) != fault.RouteNotFound {
+		if _, err := r.Resume(t.Context(), row[0], row[1]); errcode.CodeOf(err) != errcode.RouteNotFound {
 			t.Errorf("%v: %v", row, err)
 		}
 	}

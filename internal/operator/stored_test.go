@@ -8,7 +8,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker/brokertest"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -30,7 +30,7 @@ func TestRedriveOfAStoredRequest(t *testing.T) {
 	if want := subject.JobID(subject.Video, "acme", "request\x00spent"); l.GetLetter().GetId() != want {
 		t.Errorf("the letter names %s, not the job of the stored request id", l.GetLetter().GetId())
 	}
-	if _, err := r.Redrive(t.Context(), l.GetSequence()); fault.CodeOf(err) != fault.ModelNotFound {
+	if _, err := r.Redrive(t.Context(), l.GetSequence()); errcode.CodeOf(err) != errcode.ModelNotFound {
 		t.Fatalf("without a route: %v", err)
 	}
 	if left := brokertest.Uploads(t, b.JetStream(), "acme"); len(left) != 1 {
@@ -60,7 +60,7 @@ func TestRedriveWithoutTheUpload(t *testing.T) {
 		Kind: "video", Tenant: "acme", Subject: b.Names().Request(subject.Video, "acme"),
 		Data: marshal(t, &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Stored{Stored: ref}}),
 	}, "seq-1")
-	if _, err := r.Redrive(t.Context(), seq); fault.CodeOf(err) != fault.LetterUnusable || !strings.Contains(err.Error(), "gone from the tenant's object store") {
+	if _, err := r.Redrive(t.Context(), seq); errcode.CodeOf(err) != errcode.LetterUnusable || !strings.Contains(err.Error(), "gone from the tenant's object store") {
 		t.Errorf("%v", err)
 	}
 	if _, err := r.Letter(t.Context(), seq); err != nil {

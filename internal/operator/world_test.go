@@ -22,7 +22,8 @@ import (
 	"github.com/genbus/genbus/internal/consumer"
 	"github.com/genbus/genbus/internal/content"
 	"github.com/genbus/genbus/internal/erasure"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/queue"
@@ -30,7 +31,6 @@ import (
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -88,7 +88,7 @@ func newReplica(t testing.TB, b *broker.Broker, up *sandbox.Server, change ...fu
 		t.Fatal(err)
 	}
 	enc := publisher.Encoder{Names: b.Names(), Encoding: publisher.Encoding(cfg.Events.Encoding)}
-	log := tasklog.New(tasklog.Options{Broker: b, Encoder: enc, Metrics: metrics, Logger: brokertest.Logger(t)})
+	log := joblog.New(joblog.Options{Broker: b, Encoder: enc, Metrics: metrics, Logger: brokertest.Logger(t)})
 	ctx, cancel := context.WithCancel(t.Context())
 	wait, err := log.Start(ctx)
 	if err != nil {
@@ -142,7 +142,7 @@ func (r *replica) stop() {
 }
 
 // admit accepts a request of acme's.
-func (r *replica) admit(kind subject.Kind, requestID, body string) tasklog.Entry {
+func (r *replica) admit(kind subject.Kind, requestID, body string) joblog.Entry {
 	r.t.Helper()
 	e, err := r.o.Admission.Admit(r.t.Context(), admission.Request{
 		Kind: kind, Tenant: "acme", RequestID: requestID, Body: []byte(body), Labels: map[string]string{"team": "a"},
@@ -173,7 +173,7 @@ func (r *replica) unknownLetter(up *sandbox.Server, requestID, body string) *gen
 	dropCreates(up, true)
 	defer dropCreates(up, false)
 	e := r.admit(subject.Video, requestID, body)
-	if end := r.end(e.Name()); end.Job.GetError().GetCode() != string(fault.SubmissionUnknown) {
+	if end := r.end(e.Name()); end.Job.GetError().GetCode() != string(errcode.SubmissionUnknown) {
 		r.t.Fatalf("the job ended %v", end.Job.GetError())
 	}
 	return r.letterOf(e.Job.GetId())
@@ -210,26 +210,26 @@ func (r *replica) letters(q Query) []*genbusv1.StoredDeadLetter {
 // gone checks that there is no such letter any more.
 func (r *replica) gone(seq uint64) {
 	r.t.Helper()
-	if _, err := r.Letter(r.t.Context(), seq); fault.CodeOf(err) != fault.LetterNotFound {
+	if _, err := r.Letter(r.t.Context(), seq); errcode.CodeOf(err) != errcode.LetterNotFound {
 		r.t.Errorf("letter %d: %v", seq, err)
 	}
 }
 
 // end waits for a job's end.
-func (r *replica) end(n subject.TaskName) tasklog.Entry {
+func (r *replica) end(n subject.TaskName) joblog.Entry {
 	r.t.Helper()
 	return r.until(n, genbusv1.JobPhase_JOB_PHASE_UNSPECIFIED)
 }
 
 // until waits for a phase of a job, or its end.
-func (r *replica) until(n subject.TaskName, phase genbusv1.JobPhase) tasklog.Entry {
+func (r *replica) until(n subject.TaskName, phase genbusv1.JobPhase) joblog.Entry {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
 	defer cancel()
 	var after uint64
 	for {
 		for e, err := range r.o.Log.Follow(ctx, n, after) {
-			if errors.Is(err, tasklog.ErrNotFound) {
+			if errors.Is(err, joblog.ErrNotFound) {
 				break // not recorded yet
 			}
 			if err != nil {
@@ -246,7 +246,7 @@ func (r *replica) until(n subject.TaskName, phase genbusv1.JobPhase) tasklog.Ent
 }
 
 // history is every event of a job.
-func (r *replica) history(n subject.TaskName) []tasklog.Entry {
+func (r *replica) history(n subject.TaskName) []joblog.Entry {
 	r.t.Helper()
 	all, err := r.o.Log.History(r.t.Context(), n, 0)
 	if err != nil {
@@ -255,7 +255,7 @@ func (r *replica) history(n subject.TaskName) []tasklog.Entry {
 	return all
 }
 
-func videoOf(e tasklog.Entry) *genbusv1.VideoTask {
+func videoOf(e joblog.Entry) *genbusv1.VideoTask {
 	v, _ := e.Job.(*genbusv1.VideoTask)
 	return v
 }

@@ -6,12 +6,13 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/telemetry"
-	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
 // BenchmarkChunksBackToBack streams as fast as blocks come, on 16 writers.

@@ -8,53 +8,53 @@ import (
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/clock"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // Accepted returns a job that is accepted and not in the log yet: its work item is
 // stored, and its caller was answered, while the log did not take the first event. That
 // is written here, as a consumer would; where the log still does not answer, the entry
-// has no sequence. Without a work item the error is tasklog.ErrNotFound. The caller has
+// has no sequence. Without a work item the error is joblog.ErrNotFound. The caller has
 // found the log empty before: the item of a job that is erased is removed before its log
 // is.
-func (q *Queue) Accepted(ctx context.Context, n subject.TaskName) (tasklog.Entry, error) {
+func (q *Queue) Accepted(ctx context.Context, n subject.TaskName) (joblog.Entry, error) {
 	found, err := q.Find(ctx, n)
 	if errors.Is(err, broker.ErrNoMessage) {
-		return tasklog.Entry{}, fmt.Errorf("%s %s: %w", n.Kind, n.ID, tasklog.ErrNotFound)
+		return joblog.Entry{}, fmt.Errorf("%s %s: %w", n.Kind, n.ID, joblog.ErrNotFound)
 	}
 	if err != nil {
-		return tasklog.Entry{}, err
+		return joblog.Entry{}, err
 	}
 	item, err := found.Decode()
 	if err != nil {
-		return tasklog.Entry{}, err
+		return joblog.Entry{}, err
 	}
 	first := task.FromWork(item)
 	current, means, err := q.log.Resolve(ctx, q.LogItem(found, item))
 	switch {
-	case clock.Refuses(err), err == nil && means == tasklog.Lost:
-		return tasklog.Entry{Event: first}, nil // its end is for the consumer to say
+	case clock.Refuses(err), err == nil && means == joblog.Lost:
+		return joblog.Entry{Event: first}, nil // its end is for the consumer to say
 	case err != nil:
-		return tasklog.Entry{}, err
+		return joblog.Entry{}, err
 	case current.Job != nil:
 		return current, nil
-	case means != tasklog.Unrecorded:
-		return tasklog.Entry{}, fmt.Errorf("%s %s: %w", n.Kind, n.ID, tasklog.ErrNotFound)
+	case means != joblog.Unrecorded:
+		return joblog.Entry{}, fmt.Errorf("%s %s: %w", n.Kind, n.ID, joblog.ErrNotFound)
 	}
 	ctx, cancel := context.WithTimeout(telemetry.Extract(ctx, item.GetTrace()), acceptedWithin)
 	defer cancel()
 	entry, err := q.log.Commit(ctx, first, 0)
-	var lost *tasklog.LostError
+	var lost *joblog.LostError
 	switch {
 	case err == nil:
 		return entry, nil
 	case errors.As(err, &lost):
 		return lost.Current, nil
 	default: // the job is accepted, whether or not the log says so yet
-		return tasklog.Entry{Event: first}, nil
+		return joblog.Entry{Event: first}, nil
 	}
 }
 

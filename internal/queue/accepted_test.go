@@ -6,8 +6,8 @@ import (
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // A job is accepted when its work item is stored. Whoever asks for it before the
@@ -22,7 +22,7 @@ func TestAcceptedWithoutALogIsFound(t *testing.T) {
 		}
 		item := s.item(t, entry.Job.GetId())
 		name := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: "video_" + "x" + entry.Job.GetId()[7:]}
-		if _, err := s.Accepted(t.Context(), name); !errors.Is(err, tasklog.ErrNotFound) {
+		if _, err := s.Accepted(t.Context(), name); !errors.Is(err, joblog.ErrNotFound) {
 			t.Errorf("a job that nobody sent: %v", err)
 		}
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/genbus/genbus/internal/broker"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/quota"
 	"github.com/genbus/genbus/internal/subject"
 )
@@ -128,7 +128,7 @@ func (d *dispatcher) dispatch(ctx context.Context, t turn) verdict {
 	backlog := d.route.backlog
 	if d.route.kind == subject.Video {
 		err := d.q.letters.Check(ctx, t.tenant)
-		if fault.CodeOf(err) == fault.DeadLettersFull && d.toSubmit(ctx, t) {
+		if errcode.CodeOf(err) == errcode.DeadLettersFull && d.toSubmit(ctx, t) {
 			backlog.putBack(t, quota.LettersEvery)
 			return later
 		}

@@ -14,12 +14,12 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/quota"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -34,7 +34,7 @@ func idle(t testing.TB, b *broker.Broker) (*Queue, *config.Config) {
 		cfg.Routes[i].ReadyJobs = 0
 	}
 	live := config.NewLive(cfg)
-	log := tasklog.New(tasklog.Options{Broker: b, Metrics: telemetry.NewMetrics("test"), Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
+	log := joblog.New(joblog.Options{Broker: b, Metrics: telemetry.NewMetrics("test"), Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
 	return New(live, b, log, quota.NewLetters(live, b)), cfg
 }
 
@@ -115,7 +115,7 @@ func endsWhileItIsMoved(t *testing.T, b *broker.Broker, before bool) {
 	if err != nil || ended {
 		t.Fatal(ended, err)
 	}
-	next, err := task.Cancelled(e.Job, time.Now(), fault.New(fault.Cancelled, "cancelled").TaskError())
+	next, err := task.Cancelled(e.Job, time.Now(), errcode.New(errcode.Cancelled, "cancelled").TaskError())
 	if err != nil {
 		t.Fatal(err)
 	}

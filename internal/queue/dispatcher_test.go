@@ -14,7 +14,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -166,7 +166,7 @@ func TestFullStreamOfTheLineKeepsNothingOutForGood(t *testing.T) {
 			h.admit(t, "acme", fmt.Sprint(i))
 		}
 		_, err := h.Admit(t.Context(), video("one too many", "a cat"))
-		if f := fault.From(err); f.Code != fault.QueueFull || f.RetryAfter == 0 {
+		if f := errcode.From(err); f.Code != errcode.QueueFull || f.RetryAfter == 0 {
 			t.Errorf("one too many: %v", err)
 		}
 		if h.take(t); h.ready(t) != 2 {
@@ -207,7 +207,7 @@ func TestMaxQueuedCountsThoseBehindTheLine(t *testing.T) {
 			n, _ := h.route.Waiting(t.Context())
 			return n == 5
 		})
-		if _, err := h.Admit(t.Context(), video("sixth", "a cat")); fault.CodeOf(err) != fault.QueueFull {
+		if _, err := h.Admit(t.Context(), video("sixth", "a cat")); errcode.CodeOf(err) != errcode.QueueFull {
 			t.Errorf("the sixth: %v", err)
 		}
 		if e := h.admit(t, "acme", "4"); e.Job.GetId() == "" {
@@ -225,7 +225,7 @@ func TestJobThatWaitsIsAttachedTo(t *testing.T) {
 		h.admit(t, "acme", "in line")
 		item := h.stored(t, video("one", "a cat"))
 		h.put(t, h.waitSubject(item), item)
-		if _, err := h.Admit(t.Context(), video("one", "a dog")); fault.CodeOf(err) != fault.IdempotencyKeyReused {
+		if _, err := h.Admit(t.Context(), video("one", "a dog")); errcode.CodeOf(err) != errcode.IdempotencyKeyReused {
 			t.Errorf("another body: %v", err)
 		}
 		e, err := h.Admit(t.Context(), video("one", "a cat"))
@@ -242,7 +242,7 @@ func TestWithdrawTakesOutWhatWaits(t *testing.T) {
 		h := newReplica(t, open(t), 1)
 		h.admit(t, "acme", "in line")
 		e := h.admit(t, "acme", "one")
-		if err := h.Released(t.Context(), e.Name(), 0); fault.CodeOf(err) != fault.StillHeld {
+		if err := h.Released(t.Context(), e.Name(), 0); errcode.CodeOf(err) != errcode.StillHeld {
 			t.Errorf("released: %v", err)
 		}
 		for range 2 {

@@ -9,8 +9,8 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // Item is a stored work item.
@@ -30,16 +30,16 @@ func (i Item) Decode() (*genbusv1.WorkItem, error) {
 }
 
 // LogItem is the decoded item as the log judges it.
-func (q *Queue) LogItem(i Item, work *genbusv1.WorkItem) tasklog.WorkItem {
-	return tasklog.WorkItem{
+func (q *Queue) LogItem(i Item, work *genbusv1.WorkItem) joblog.WorkItem {
+	return joblog.WorkItem{
 		WorkItem: work, Stream: i.Stream, Seq: i.Seq, Waits: q.Waits(i), Recorded: i.Header.Get(subject.HeaderRecorded),
 	}
 }
 
 // Delivered is a ready job's work item, as it was delivered, for the log to judge.
 // logged is its subject.HeaderRecorded.
-func (q *Queue) Delivered(work *genbusv1.WorkItem, seq uint64, logged string) tasklog.WorkItem {
-	return tasklog.WorkItem{WorkItem: work, Stream: q.b.Names().Work(), Seq: seq, Recorded: logged}
+func (q *Queue) Delivered(work *genbusv1.WorkItem, seq uint64, logged string) joblog.WorkItem {
+	return joblog.WorkItem{WorkItem: work, Stream: q.b.Names().Work(), Seq: seq, Recorded: logged}
 }
 
 // Waits reports whether an item is in the backlog.

@@ -8,10 +8,10 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // releasedPoll is how often Released checks. JetStream notifies no one that an item was
@@ -31,7 +31,7 @@ func (q *Queue) Released(ctx context.Context, n subject.TaskName, patience time.
 		case err != nil:
 			return fmt.Errorf("look for the work item of %s: %w", n.ID, err)
 		case time.Now().After(deadline):
-			return fault.New(fault.StillHeld, "job %s has ended, and a replica has not let go of it yet; send the same request again", n.ID).
+			return errcode.New(errcode.StillHeld, "job %s has ended, and a replica has not let go of it yet; send the same request again", n.ID).
 				WithRetryAfter(5 * time.Second).ForJob(n.ID)
 		}
 		if err := broker.Wait(ctx, releasedPoll); err != nil {
@@ -44,9 +44,9 @@ func (q *Queue) Released(ctx context.Context, n subject.TaskName, patience time.
 // Then no holder has an answer to log, and mostly there is no holder: the item waits for
 // its turn, behind however many others. So after patience the item is removed, wherever
 // it is.
-func (q *Queue) Withdraw(ctx context.Context, e tasklog.Entry, patience time.Duration) error {
+func (q *Queue) Withdraw(ctx context.Context, e joblog.Entry, patience time.Duration) error {
 	err := q.Released(ctx, e.Name(), patience)
-	if fault.CodeOf(err) != fault.StillHeld {
+	if errcode.CodeOf(err) != errcode.StillHeld {
 		return err
 	}
 	return q.Leave(ctx, e)
@@ -62,7 +62,7 @@ func (q *Queue) Withdraw(ctx context.Context, e tasklog.Entry, patience time.Dur
 // A job of which a submission may be under way, or its outcome unknown, is left to its
 // holder, which may have the upstream's answer to log; and an attached one too, as its
 // end leaves a letter.
-func (q *Queue) Leave(ctx context.Context, e tasklog.Entry) error {
+func (q *Queue) Leave(ctx context.Context, e joblog.Entry) error {
 	if !task.InQueue(e.Job) {
 		return nil
 	}
@@ -81,7 +81,7 @@ func (q *Queue) Leave(ctx context.Context, e tasklog.Entry) error {
 // already: then it may be ready meanwhile. Of two sends of one request each may have
 // stored an item, of which the log has one: both are the job's. A later job's, made under
 // the id after this one was erased, was accepted after its end.
-func (q *Queue) removeAll(ctx context.Context, e tasklog.Entry, items []Item) (moved bool, err error) {
+func (q *Queue) removeAll(ctx context.Context, e joblog.Entry, items []Item) (moved bool, err error) {
 	for _, i := range items {
 		work, err := i.Decode()
 		if err != nil {
@@ -101,7 +101,7 @@ func (q *Queue) removeAll(ctx context.Context, e tasklog.Entry, items []Item) (m
 }
 
 // itemOf reports whether a work item is of a job.
-func itemOf(e tasklog.Entry, work *genbusv1.WorkItem) bool {
+func itemOf(e joblog.Entry, work *genbusv1.WorkItem) bool {
 	accepted, end := work.GetAcceptedAt().AsTime(), e.Job.GetCompletedAt()
 	return accepted.Equal(e.Job.GetCreatedAt().AsTime()) ||
 		end != nil && task.SameRequest(work, e.Job.GetExecution()) && !accepted.After(end.AsTime())

@@ -8,16 +8,16 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // cancel ends a job as its caller does.
-func (s *replica) cancel(t testing.TB, e tasklog.Entry) tasklog.Entry {
+func (s *replica) cancel(t testing.TB, e joblog.Entry) joblog.Entry {
 	t.Helper()
-	next, err := task.Cancelled(e.Job, time.Now(), fault.New(fault.Cancelled, "cancelled").TaskError())
+	next, err := task.Cancelled(e.Job, time.Now(), errcode.New(errcode.Cancelled, "cancelled").TaskError())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestCancelledJobsKeepNoPlace(t *testing.T) {
 			t.Parallel()
 			brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 				h := newReplica(t, open(t), places, holdsAtMost(6)).start(t)
-				var unfinished []tasklog.Entry
+				var unfinished []joblog.Entry
 				for range 58 {
 					unfinished = append(unfinished, h.admit(t, "acme", ""))
 					if len(unfinished) == 3 {
@@ -134,7 +134,7 @@ func TestCancelOfAHeldJobFreesItsHolder(t *testing.T) {
 		if h.consumer, err = h.b.JetStream().UpdateConsumer(t.Context(), h.b.Names().Work(), cfg); err != nil {
 			t.Fatal(err)
 		}
-		jobs := map[string]tasklog.Entry{}
+		jobs := map[string]joblog.Entry{}
 		for range 40 {
 			e := h.admit(t, "acme", "")
 			jobs[e.Job.GetId()] = e

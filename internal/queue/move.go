@@ -11,10 +11,10 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/quota"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -126,9 +126,9 @@ func (d *dispatcher) ensureLogged(ctx context.Context, from Item) (mark string, 
 	switch {
 	case err != nil:
 		return "", false, err
-	case means == tasklog.Removed:
+	case means == joblog.Removed:
 		return "", false, broker.ErrNoMessage
-	case means == tasklog.Unrecorded:
+	case means == joblog.Unrecorded:
 		mark, err = d.logFirst(ctx, item)
 		return mark, false, err
 	case e.Job == nil: // a stale item, or a lost log: the consumer says so
@@ -146,13 +146,13 @@ func (d *dispatcher) ensureLogged(ctx context.Context, from Item) (mark string, 
 }
 
 // markOf is the mark of an item whose job the log has.
-func markOf(e tasklog.Entry) string { return strconv.FormatUint(e.Seq, 10) }
+func markOf(e joblog.Entry) string { return strconv.FormatUint(e.Seq, 10) }
 
 // logFirst writes the first event of a job whose admission ended between the work item
 // and the log, however long ago.
 func (d *dispatcher) logFirst(ctx context.Context, item *genbusv1.WorkItem) (mark string, err error) {
 	entry, err := d.q.log.Commit(telemetry.Extract(ctx, item.GetTrace()), task.FromWork(item), 0)
-	var lost *tasklog.LostError
+	var lost *joblog.LostError
 	if errors.As(err, &lost) {
 		return markOf(lost.Current), nil
 	}

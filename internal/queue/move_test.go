@@ -13,10 +13,10 @@ import (
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // TestItemThatNobodyRecordedIsRecorded: admission died after it stored the item.
@@ -76,7 +76,7 @@ func TestErasedItemThatWasRecordedIsNotANewJob(t *testing.T) {
 		h.take(t)
 		await(t, "an empty room", func() bool { return h.waiting(t) == 0 })
 		mark, want := h.held[0].Headers().Get(subject.HeaderRecorded), strconv.FormatUint(end.Seq, 10)
-		if _, err := h.log.Get(t.Context(), nameOf(item)); !errors.Is(err, tasklog.ErrNotFound) || mark != want {
+		if _, err := h.log.Get(t.Context(), nameOf(item)); !errors.Is(err, joblog.ErrNotFound) || mark != want {
 			t.Errorf("the log says %v, and the item is marked %q, want %q", err, mark, want)
 		}
 	})
@@ -90,7 +90,7 @@ func TestItemThatTheLogHasLostIsLeftToTheConsumer(t *testing.T) {
 	h.putRecorded(t, h.waitSubject(item), item, 1000) // the stream has been restored from before
 	h.start(t)
 	h.take(t)
-	if _, err := h.log.Get(t.Context(), nameOf(item)); !errors.Is(err, tasklog.ErrNotFound) || h.held[0].Headers().Get(subject.HeaderRecorded) != "1000" {
+	if _, err := h.log.Get(t.Context(), nameOf(item)); !errors.Is(err, joblog.ErrNotFound) || h.held[0].Headers().Get(subject.HeaderRecorded) != "1000" {
 		t.Errorf("%v, marked %q", err, h.held[0].Headers().Get(subject.HeaderRecorded))
 	}
 }
@@ -149,13 +149,13 @@ func TestUnfoundJobComesIntoLine(t *testing.T) {
 
 // cancelled writes the log of a job that was cancelled before it began, without its
 // copy in the feed.
-func (h *replica) cancelled(t testing.TB, item *genbusv1.WorkItem) tasklog.Entry {
+func (h *replica) cancelled(t testing.TB, item *genbusv1.WorkItem) joblog.Entry {
 	t.Helper()
 	e, err := h.log.Commit(t.Context(), task.FromWork(item), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	next, err := task.Cancelled(e.Job, time.Now(), fault.New(fault.Cancelled, "x").TaskError())
+	next, err := task.Cancelled(e.Job, time.Now(), errcode.New(errcode.Cancelled, "x").TaskError())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,13 +232,13 @@ func TestPutBackReplacesWhatACrashLeft(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		h := newReplica(t, open(t), 4)
-		for name, left := range map[string]func(item *genbusv1.WorkItem, e tasklog.Entry) error{
-			"the original": func(item *genbusv1.WorkItem, _ tasklog.Entry) error {
+		for name, left := range map[string]func(item *genbusv1.WorkItem, e joblog.Entry) error{
+			"the original": func(item *genbusv1.WorkItem, _ joblog.Entry) error {
 				h.put(t, h.waitSubject(item), item)
 				return nil
 			},
-			"an earlier put back": func(item *genbusv1.WorkItem, e tasklog.Entry) error { return h.PutBack(t.Context(), e, item, 9) },
-			"the same":            func(item *genbusv1.WorkItem, e tasklog.Entry) error { return h.PutBack(t.Context(), e, item, 10) },
+			"an earlier put back": func(item *genbusv1.WorkItem, e joblog.Entry) error { return h.PutBack(t.Context(), e, item, 9) },
+			"the same":            func(item *genbusv1.WorkItem, e joblog.Entry) error { return h.PutBack(t.Context(), e, item, 10) },
 		} {
 			item, e := h.queued(t, name)
 			if err := left(item, e); err != nil {
@@ -273,7 +273,7 @@ func TestPutBackLeavesWhatIsNotOlder(t *testing.T) {
 }
 
 // queued is an item whose job has its first event.
-func (h *replica) queued(t testing.TB, requestID string) (*genbusv1.WorkItem, tasklog.Entry) {
+func (h *replica) queued(t testing.TB, requestID string) (*genbusv1.WorkItem, joblog.Entry) {
 	t.Helper()
 	item := h.stored(t, video(requestID, "a cat"))
 	e, err := h.log.Commit(t.Context(), task.FromWork(item), 0)

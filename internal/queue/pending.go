@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -28,7 +28,7 @@ const (
 // pendingFirstEvents are the jobs that this process has accepted while the log did not
 // take their first event. They are logged as soon as it answers: until then no list has
 // them, they are not ended at their start deadline, and a ready one is given up after
-// tasklog.LostAfter.
+// joblog.LostAfter.
 type pendingFirstEvents struct {
 	mu    sync.Mutex
 	names []subject.TaskName
@@ -101,18 +101,18 @@ func (q *Queue) logEach(ctx context.Context, names []subject.TaskName) (left []s
 	return left, why
 }
 
-// logOne is done with a job that is erased. One that is older than tasklog.LostAfter is
+// logOne is done with a job that is erased. One that is older than joblog.LostAfter is
 // left to its consumer where it is ready, and else to its turn.
 func (q *Queue) logOne(ctx context.Context, n subject.TaskName) error {
 	entry, err := q.Accepted(ctx, n)
 	switch {
-	case errors.Is(err, tasklog.ErrNotFound):
+	case errors.Is(err, joblog.ErrNotFound):
 		return nil
 	case err != nil || entry.Seq > 0:
 		return err
 	}
-	if now, err := q.b.Clock().Now(); err == nil && now.Sub(entry.Job.GetCreatedAt().AsTime()) > tasklog.LostAfter {
+	if now, err := q.b.Clock().Now(); err == nil && now.Sub(entry.Job.GetCreatedAt().AsTime()) > joblog.LostAfter {
 		return nil
 	}
-	return tasklog.ErrUncertain
+	return joblog.ErrUncertain
 }

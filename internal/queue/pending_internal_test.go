@@ -11,8 +11,8 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // TestWhatTheLogDidNotTakeIsLoggedLater, while it is in the backlog and no one
@@ -26,7 +26,7 @@ func TestWhatTheLogDidNotTakeIsLoggedLater(t *testing.T) {
 	for _, id := range []string{"gone", "unreadable", "old", "old ready", "young"} {
 		item := &genbusv1.WorkItem{Id: "video_" + strings.ReplaceAll(id, " ", ""), Kind: "video", Tenant: "acme", Route: "r", Model: "m", Fingerprint: []byte("fp"), AcceptedAt: timestamppb.Now()}
 		if strings.HasPrefix(id, "old") {
-			item.AcceptedAt = timestamppb.New(time.Now().Add(-2 * tasklog.LostAfter))
+			item.AcceptedAt = timestamppb.New(time.Now().Add(-2 * joblog.LostAfter))
 		}
 		n := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: item.GetId()}
 		names = append(names, n)

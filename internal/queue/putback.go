@@ -10,14 +10,14 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // PutBack puts a ready job, whose item has the sequence seq, into the backlog again.
 // Afterwards the caller removes the ready item. Until that is done the new item is not
 // moved: a dispatcher that moved it would find the old one, and delete the new one.
-func (q *Queue) PutBack(ctx context.Context, e tasklog.Entry, item *genbusv1.WorkItem, seq uint64) error {
+func (q *Queue) PutBack(ctx context.Context, e joblog.Entry, item *genbusv1.WorkItem, seq uint64) error {
 	data, err := proto.Marshal(item)
 	if err != nil {
 		return err

@@ -18,16 +18,16 @@ import (
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/quota"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // Queue is the accepted jobs of all routes. It is safe for concurrent use.
 type Queue struct {
 	cfg     *config.Live
 	b       *broker.Broker
-	log     *tasklog.Log
+	log     *joblog.Log
 	letters *quota.Letters
 	pending *pendingFirstEvents
 
@@ -40,7 +40,7 @@ type Queue struct {
 
 // New returns a queue. Its backlog is dispatched while Run and the Dispatch of each
 // route do.
-func New(cfg *config.Live, b *broker.Broker, log *tasklog.Log, letters *quota.Letters) *Queue {
+func New(cfg *config.Live, b *broker.Broker, log *joblog.Log, letters *quota.Letters) *Queue {
 	return &Queue{
 		cfg: cfg, b: b, log: log, letters: letters, pending: newPendingFirstEvents(),
 		routes: map[string]*Route{}, reread: make(chan struct{}, 1),

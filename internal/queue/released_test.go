@@ -11,10 +11,10 @@ import (
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // TestReleasedWaitsForTheHolder: nothing but its holder's own ack releases a job.
@@ -58,8 +58,8 @@ func TestReleasedTakesNothingAway(t *testing.T) {
 		}
 		m := brokertest.Next(t, s.consumer)
 		err = s.Released(t.Context(), e.Name(), 0)
-		held := fault.From(err)
-		if err == nil || held.Code != fault.StillHeld || held.RetryAfter <= 0 || held.JobID != e.Job.GetId() {
+		held := errcode.From(err)
+		if err == nil || held.Code != errcode.StillHeld || held.RetryAfter <= 0 || held.JobID != e.Job.GetId() {
 			t.Errorf("released: %v", err)
 		}
 		if got := s.item(t, e.Job.GetId()); got.GetId() != e.Job.GetId() {
@@ -129,7 +129,7 @@ func TestWithdrawLeavesALaterJobAlone(t *testing.T) {
 	}
 	item := s.item(t, later.Job.GetId())
 	item.AcceptedAt = timestamppb.New(item.GetAcceptedAt().AsTime().Add(-time.Minute))
-	if err := s.Withdraw(t.Context(), tasklog.Entry{Event: task.FromWork(item)}, 0); err != nil || s.ready(t) != 1 {
+	if err := s.Withdraw(t.Context(), joblog.Entry{Event: task.FromWork(item)}, 0); err != nil || s.ready(t) != 1 {
 		t.Errorf("%v, and %d items are left", err, s.ready(t))
 	}
 }

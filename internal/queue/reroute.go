@@ -9,8 +9,8 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // Reroute stores a job's item for another route; the caller deletes the one that it has.
@@ -18,7 +18,7 @@ import (
 // has not begun goes to the backlog. One that had its turn becomes ready at once, or waits
 // in the backlog where there is no room: its upstream is to be asked for it. e is what the
 // log has of the job; its zero value where the log has not begun.
-func (q *Queue) Reroute(ctx context.Context, from Item, item *genbusv1.WorkItem, e tasklog.Entry, to string) error {
+func (q *Queue) Reroute(ctx context.Context, from Item, item *genbusv1.WorkItem, e joblog.Entry, to string) error {
 	moved := proto.CloneOf(item)
 	moved.Route = to
 	data, err := proto.Marshal(moved)

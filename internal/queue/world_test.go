@@ -18,11 +18,11 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/quota"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -42,7 +42,7 @@ type replica struct {
 	*queue.Queue
 	*admission.Admission
 	b        *broker.Broker
-	log      *tasklog.Log
+	log      *joblog.Log
 	cfg      *config.Config
 	route    *queue.Route
 	consumer jetstream.Consumer
@@ -63,7 +63,7 @@ func newReplica(t testing.TB, b *broker.Broker, readyJobs int, change ...func(*c
 		}
 	}
 	live, metrics := config.NewLive(cfg), telemetry.NewMetrics("test")
-	log := tasklog.New(tasklog.Options{Broker: b, Metrics: metrics, Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
+	log := joblog.New(joblog.Options{Broker: b, Metrics: metrics, Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
 	letters := quota.NewLetters(live, b)
 	h := &replica{b: b, log: log, cfg: cfg, Queue: queue.New(live, b, log, letters)}
 	h.Admission = admission.New(admission.Options{
@@ -99,7 +99,7 @@ func (h *replica) start(t testing.TB) *replica {
 	return h
 }
 
-func (h *replica) admit(t testing.TB, tenant, requestID string) tasklog.Entry {
+func (h *replica) admit(t testing.TB, tenant, requestID string) joblog.Entry {
 	t.Helper()
 	r := video(requestID, "a cat")
 	r.Tenant = tenant

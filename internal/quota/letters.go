@@ -14,7 +14,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 )
@@ -119,7 +119,7 @@ func (l *Letters) of(tenant string) *letterCount {
 }
 
 // Check refuses a submission of a tenant for whose letter there is no room. The error is
-// a *fault.Error, dead_letters_full where an operator has to resolve letters first.
+// a *errcode.Error, dead_letters_full where an operator has to resolve letters first.
 func (l *Letters) Check(ctx context.Context, tenant string) error {
 	most := uint64(l.cfg.Now().LimitsOf(tenant).MaxDeadLetters)
 	all, err := l.count(ctx, "", most)
@@ -127,7 +127,7 @@ func (l *Letters) Check(ctx context.Context, tenant string) error {
 		return unavailable(err)
 	}
 	if all.bytes >= all.limit {
-		return fault.New(fault.DeadLettersFull, "the stream of dead letters has used %d of the %d bytes from which on nothing new is submitted; "+
+		return errcode.New(errcode.DeadLettersFull, "the stream of dead letters has used %d of the %d bytes from which on nothing new is submitted; "+
 			"an operator resolves letters (operator dead list), or raises nats.streams.dead.max_bytes", all.bytes, all.limit).WithRetryAfter(lettersRetry)
 	}
 	if most == 0 || all.sum() < most {
@@ -140,12 +140,12 @@ func (l *Letters) Check(ctx context.Context, tenant string) error {
 	if own.sum() < most {
 		return nil
 	}
-	return fault.New(fault.DeadLettersFull, "the tenant has %d dead letters of the %d that it may have (max_dead_letters), so none of its videos is submitted; "+
+	return errcode.New(errcode.DeadLettersFull, "the tenant has %d dead letters of the %d that it may have (max_dead_letters), so none of its videos is submitted; "+
 		"an operator resolves them (operator dead list --tenant %s)", own.sum(), most, tenant).WithRetryAfter(lettersRetry)
 }
 
 func unavailable(err error) error {
-	return fault.New(fault.BrokerUnavailable, "nothing was accepted: %s", broker.Reason(err)).Because(err).WithRetryAfter(time.Second)
+	return errcode.New(errcode.BrokerUnavailable, "nothing was accepted: %s", broker.Reason(err)).Because(err).WithRetryAfter(time.Second)
 }
 
 // count is that of a tenant, or of all, read again where it is old. All who ask wait for

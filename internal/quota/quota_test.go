@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -32,9 +32,9 @@ func TestRequestsOfATenant(t *testing.T) {
 				t.Errorf("request %d: %v", i, err)
 			}
 		}
-		var f *fault.Error
+		var f *errcode.Error
 		for range 5 { // a refusal costs nothing
-			if err := q.Request("acme"); !errors.As(err, &f) || f.Code != fault.RateLimited || f.RetryAfter != 500*time.Millisecond {
+			if err := q.Request("acme"); !errors.As(err, &f) || f.Code != errcode.RateLimited || f.RetryAfter != 500*time.Millisecond {
 				t.Errorf("beyond the burst: %v", err)
 			}
 		}
@@ -45,7 +45,7 @@ func TestRequestsOfATenant(t *testing.T) {
 		if err := q.Request("acme"); err != nil {
 			t.Errorf("after Retry-After: %v", err)
 		}
-		if err := q.Request("acme"); fault.CodeOf(err) != fault.RateLimited {
+		if err := q.Request("acme"); errcode.CodeOf(err) != errcode.RateLimited {
 			t.Errorf("one more: %v", err)
 		}
 	})
@@ -103,7 +103,7 @@ func TestBucketsAreBounded(t *testing.T) {
 		if err := q.Request(fmt.Sprintf("tenant-%d", i)); err != nil {
 			t.Fatal(err)
 		}
-		if i%(maxBuckets/2) == 0 && fault.CodeOf(q.Request("busy")) != fault.RateLimited {
+		if i%(maxBuckets/2) == 0 && errcode.CodeOf(q.Request("busy")) != errcode.RateLimited {
 			t.Fatal("a tenant that goes on asking got a new bucket")
 		}
 	}
@@ -132,8 +132,8 @@ func TestPlacesOfATenant(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var f *fault.Error
-	if _, err := q.Acquire("acme"); !errors.As(err, &f) || f.Code != fault.TenantFull || f.RetryAfter != slotWait {
+	var f *errcode.Error
+	if _, err := q.Acquire("acme"); !errors.As(err, &f) || f.Code != errcode.TenantFull || f.RetryAfter != slotWait {
 		t.Errorf("a fourth: %v", err)
 	}
 	if release, err := q.Acquire("globex"); err != nil {
@@ -143,7 +143,7 @@ func TestPlacesOfATenant(t *testing.T) {
 	}
 	first()
 	unfinished.Store(2) // the first is a job now
-	if _, err := q.Acquire("acme"); fault.CodeOf(err) != fault.TenantFull {
+	if _, err := q.Acquire("acme"); errcode.CodeOf(err) != errcode.TenantFull {
 		t.Errorf("full again: %v", err)
 	}
 	second()

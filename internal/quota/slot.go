@@ -3,7 +3,7 @@ package quota
 import (
 	"time"
 
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 )
 
 // slotWait is what a tenant without a slot is told to wait. When a job of it ends is
@@ -24,7 +24,7 @@ func (q *Quota) Acquire(tenant string) (release func(), err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if has := q.o.Unfinished(tenant) + q.acquired[tenant]; has >= most {
-		return nil, fault.New(fault.TenantFull, "the tenant has %d unfinished jobs and may have %d; nothing was accepted", has, most).WithRetryAfter(slotWait)
+		return nil, errcode.New(errcode.TenantFull, "the tenant has %d unfinished jobs and may have %d; nothing was accepted", has, most).WithRetryAfter(slotWait)
 	}
 	q.acquired[tenant]++
 	return func() { q.release(tenant) }, nil

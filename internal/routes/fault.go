@@ -4,40 +4,40 @@ import (
 	"context"
 	"errors"
 
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/upstream"
 )
 
 // Fault gives an upstream's failure its meaning. Everything the upstream said is
 // kept beside it.
-func Fault(err error) *fault.Error {
+func Fault(err error) *errcode.Error {
 	var up *upstream.Error
 	if !errors.As(err, &up) {
-		return fault.From(err)
+		return errcode.From(err)
 	}
 	of, said := code(up), *up
 	if said.Code == string(of) {
 		said.Code = "" // the fault says it already
 	}
-	return &fault.Error{
+	return &errcode.Error{
 		Code: of, Message: said.Error(), RetryAfter: up.RetryAfter, Err: err,
 		UpstreamCode: up.Code, UpstreamHTTPStatus: up.HTTPStatus, UpstreamRequestID: up.RequestID,
 	}
 }
 
-func code(up *upstream.Error) fault.Code {
+func code(up *upstream.Error) errcode.Code {
 	switch {
 	case errors.Is(up.Err, context.Canceled):
-		return fault.CallerGone
+		return errcode.CallerGone
 	case up.Code == "stream_truncated":
-		return fault.StreamTruncated
+		return errcode.StreamTruncated
 	case errors.Is(up.Err, context.DeadlineExceeded):
-		return fault.UpstreamTimeout
+		return errcode.UpstreamTimeout
 	case up.HTTPStatus == 429 && !up.Final:
-		return fault.UpstreamRateLimited
+		return errcode.UpstreamRateLimited
 	case up.Final && up.Said:
-		return fault.UpstreamRefused
+		return errcode.UpstreamRefused
 	default:
-		return fault.UpstreamUnavailable
+		return errcode.UpstreamUnavailable
 	}
 }

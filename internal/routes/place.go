@@ -5,7 +5,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/content"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/pool"
 	"github.com/genbus/genbus/internal/upstream"
 )
@@ -27,7 +27,7 @@ func (t *Table) Place(task *genbusv1.VideoTask, url string) (content.Place, erro
 	account, now := Account(task.GetExecution()), t.now.Load()
 	found, ok := now.accountOf(task, account)
 	if !ok {
-		return content.Place{}, fault.New(fault.UpstreamRemoved,
+		return content.Place{}, errcode.New(errcode.UpstreamRemoved,
 			"upstream %q of task %s is not configured any more, so its content cannot be read", account.Upstream, task.GetId()).ForJob(task.GetId())
 	}
 	place := content.Place{Endpoint: found.endpoint, URL: url, PrivateOK: now.cfg.Upstreams[account.Upstream].PrivateResults}

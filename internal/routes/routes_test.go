@@ -14,7 +14,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/pool"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/telemetry"
@@ -159,7 +159,7 @@ func TestPlaceOfAResult(t *testing.T) {
 	if err != nil || at.URL != "http://cdn/x.mp4" || at.Path != "" {
 		t.Errorf("by URL: %+v, %v", at, err)
 	}
-	if _, err = built.Place(task("p", "primary", "gone"), "http://cdn/x.mp4"); fault.CodeOf(err) != fault.UpstreamRemoved {
+	if _, err = built.Place(task("p", "primary", "gone"), "http://cdn/x.mp4"); errcode.CodeOf(err) != errcode.UpstreamRemoved {
 		t.Errorf("without its upstream: %v", err)
 	}
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/genbus/genbus/internal/content"
 	"github.com/genbus/genbus/internal/erasure"
 	"github.com/genbus/genbus/internal/inline"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/listener"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/operator"
@@ -36,7 +37,6 @@ import (
 	"github.com/genbus/genbus/internal/quota"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -56,7 +56,7 @@ type Service struct {
 	broker   *broker.Broker
 	routes   *routes.Table
 	content  *content.Reader
-	tasks    *tasklog.Log
+	tasks    *joblog.Log
 	endLog   func()
 	consumer *consumer.Consumer
 	inline   *inline.Runner
@@ -119,7 +119,7 @@ func tracingEnv(cfg *config.Config) func(string) string {
 // startWork builds the parts that carry jobs, and begins to take work.
 func (s *Service) startWork(ctx context.Context) error {
 	enc := publisher.Encoder{Names: s.broker.Names(), Encoding: publisher.Encoding(s.cfg.Events.Encoding)}
-	s.tasks = tasklog.New(tasklog.Options{
+	s.tasks = joblog.New(joblog.Options{
 		Broker: s.broker, Encoder: enc, Metrics: s.metrics, Logger: s.log,
 		ReaderBuffer: int(s.cfg.Limits.SlowReaderBytes), IndexSize: s.cfg.Limits.ListIndex,
 	})
@@ -247,7 +247,7 @@ func (s *Service) sayCapacity(ctx context.Context) {
 	videos, chats := s.tasks.JobsPerDay(room, subject.Video, age), s.tasks.JobsPerDay(room, subject.Chat, age)
 	s.log.Info("the task log holds this many jobs a day of an ordinary size",
 		"videos", videos, "chats", chats, "max_bytes", room.Max, "max_age", age.String(), "used", room.Used, "reserved", room.Reserved)
-	if need := float64(max(videos, chats)) * usage.MaxAge.Hours() / 24 * tasklog.UsageBytes; need > float64(usage.MaxBytes) {
+	if need := float64(max(videos, chats)) * usage.MaxAge.Hours() / 24 * joblog.UsageBytes; need > float64(usage.MaxBytes) {
 		s.log.Warn("usage events of so many jobs do not fit into their stream until they are old enough; the oldest go first",
 			"field", "nats.streams.usage.max_bytes", "max_bytes", int64(usage.MaxBytes), "want", int64(need), "max_age", usage.MaxAge.String())
 	}

@@ -8,7 +8,7 @@ import (
 
 	"google.golang.org/grpc/grpclog"
 
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 )
 
 // maxLibraryText bounds what gRPC says in one record, in bytes: it may quote a
@@ -47,7 +47,7 @@ func (l grpcLog) Fatalln(args ...any)            { l.log.Error("gRPC", text(line
 func (l grpcLog) Fatalf(f string, args ...any)   { l.log.Error("gRPC", text(fmt.Sprintf(f, args...))) }
 
 // text is what gRPC says, as far as a record has it.
-func text(s string) slog.Attr { return slog.String("text", fault.Clip(s, maxLibraryText)) }
+func text(s string) slog.Attr { return slog.String("text", errcode.Clip(s, maxLibraryText)) }
 
 // line is the text with blanks between all its parts.
 func line(args []any) string { return strings.TrimSuffix(fmt.Sprintln(args...), "\n") }

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -40,7 +40,7 @@ var casOutcomes = []CASOutcome{CASWon, CASLost, CASDuplicate, CASInFlight, CASNo
 
 // lostWork are the codes of letters that hold what may be paid for. They are rare,
 // and the first of each matters.
-var lostWork = []fault.Code{fault.SubmissionUnknown, fault.OrphanedSubmission, fault.Poisoned, fault.UpstreamRemoved}
+var lostWork = []errcode.Code{errcode.SubmissionUnknown, errcode.OrphanedSubmission, errcode.Poisoned, errcode.UpstreamRemoved}
 
 type jobMetrics struct {
 	accepted    *prometheus.CounterVec

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 )
 
 // Surface serves one vendor's own clients: it knows the vendor's paths, bodies,
@@ -18,13 +18,13 @@ type Surface interface {
 	// Signature reads the vendor's own proof of who calls. It is false when the
 	// request has none, and so must carry an API key.
 	Signature(r *http.Request, raw []byte) (Signature, bool)
-	// Read says what a request asks for. The error is a *fault.Error.
+	// Read says what a request asks for. The error is a *errcode.Error.
 	Read(r *http.Request, raw []byte) (Call, error)
 	// Task answers CreateTask and GetTask; some vendors report a failed task as an
 	// HTTP error.
 	Task(c Call, t *genbusv1.VideoTask, requestID string) (status int, answer []byte)
 	// Refuse answers an error in the vendor's envelope.
-	Refuse(f *fault.Error, requestID string) (status int, answer []byte)
+	Refuse(f *errcode.Error, requestID string) (status int, answer []byte)
 }
 
 // Lister is a Surface whose vendor lists tasks. Only its Read may give ListTasks.

@@ -19,9 +19,9 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // VideoRequest is a create with a prompt.
@@ -41,7 +41,7 @@ func NoModel() *genbusv1.CreateVideoTaskRequest {
 // Reason is the code in an error's details.
 func Reason(err error) string {
 	for _, d := range status.Convert(err).Details() {
-		if info, ok := d.(*errdetails.ErrorInfo); ok && info.GetDomain() == fault.Domain {
+		if info, ok := d.(*errdetails.ErrorInfo); ok && info.GetDomain() == errcode.Domain {
 			return info.GetReason()
 		}
 	}
@@ -49,7 +49,7 @@ func Reason(err error) string {
 }
 
 // CheckStatus expects an error with a gRPC code and one of ours.
-func CheckStatus(t *testing.T, err error, code codes.Code, why fault.Code) {
+func CheckStatus(t *testing.T, err error, code codes.Code, why errcode.Code) {
 	t.Helper()
 	if status.Code(err) != code || Reason(err) != string(why) {
 		t.Errorf("%v (%s), want %s %s", err, Reason(err), code, why)
@@ -60,8 +60,8 @@ func CheckStatus(t *testing.T, err error, code codes.Code, why fault.Code) {
 func (w *World) Listed(id string, s genbusv1.JobStatus) {
 	w.T.Helper()
 	w.Await(id+" in the list", func() bool {
-		page := Must[tasklog.Page](w.T)(w.Log.List(w.T.Context(), tasklog.Query{Kind: subject.Video, Tenant: "default", Status: s}))
-		return slices.ContainsFunc(page.Jobs, func(e tasklog.Entry) bool { return e.Job.GetId() == id })
+		page := Must[joblog.Page](w.T)(w.Log.List(w.T.Context(), joblog.Query{Kind: subject.Video, Tenant: "default", Status: s}))
+		return slices.ContainsFunc(page.Jobs, func(e joblog.Entry) bool { return e.Job.GetId() == id })
 	})
 }
 

@@ -35,6 +35,7 @@ import (
 	"github.com/genbus/genbus/internal/content"
 	"github.com/genbus/genbus/internal/erasure"
 	"github.com/genbus/genbus/internal/inline"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/operator"
 	"github.com/genbus/genbus/internal/publisher"
@@ -44,7 +45,6 @@ import (
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -53,7 +53,7 @@ type World struct {
 	T       testing.TB
 	Cfg     *config.Config
 	Broker  *broker.Broker
-	Log     *tasklog.Log
+	Log     *joblog.Log
 	Enc     publisher.Encoder
 	Sandbox *sandbox.Server
 	Metrics *telemetry.Metrics
@@ -117,7 +117,7 @@ func (w *World) startSandbox() {
 
 func (w *World) startLog() {
 	w.Enc = publisher.Encoder{Names: w.Broker.Names()}
-	w.Log = tasklog.New(tasklog.Options{Broker: w.Broker, Encoder: w.Enc, Metrics: w.Metrics, Logger: brokertest.Logger(w.T)})
+	w.Log = joblog.New(joblog.Options{Broker: w.Broker, Encoder: w.Enc, Metrics: w.Metrics, Logger: brokertest.Logger(w.T)})
 	ctx, cancel := context.WithCancel(context.Background())
 	wait, err := w.Log.Start(ctx)
 	if err != nil {
@@ -312,22 +312,22 @@ func Must[T any](t testing.TB) func(T, error) T {
 }
 
 // Entry reads a job from the log.
-func (w *World) Entry(kind subject.Kind, tenant, id string) tasklog.Entry {
+func (w *World) Entry(kind subject.Kind, tenant, id string) joblog.Entry {
 	w.T.Helper()
-	return Must[tasklog.Entry](w.T)(w.Log.Get(w.T.Context(), subject.TaskName{Kind: kind, Tenant: tenant, ID: id}))
+	return Must[joblog.Entry](w.T)(w.Log.Get(w.T.Context(), subject.TaskName{Kind: kind, Tenant: tenant, ID: id}))
 }
 
 // Commit stores an event made of a transition.
-func (w *World) Commit(e tasklog.Entry, next task.Event, err error) tasklog.Entry {
+func (w *World) Commit(e joblog.Entry, next task.Event, err error) joblog.Entry {
 	w.T.Helper()
 	if err != nil {
 		w.T.Fatal(err)
 	}
-	return Must[tasklog.Entry](w.T)(w.Log.Commit(w.T.Context(), next, e.Seq))
+	return Must[joblog.Entry](w.T)(w.Log.Commit(w.T.Context(), next, e.Seq))
 }
 
 // StartVideo carries a task to in_progress.
-func (w *World) StartVideo(tenant, id string) tasklog.Entry {
+func (w *World) StartVideo(tenant, id string) joblog.Entry {
 	w.T.Helper()
 	e, now := w.Entry(subject.Video, tenant, id), time.Now()
 	next, err := task.Submitting(core.VideoOf(e), now, task.Submission{Upstream: "sandbox", Until: now.Add(time.Minute), Deadline: now.Add(time.Hour)})
@@ -339,7 +339,7 @@ func (w *World) StartVideo(tenant, id string) tasklog.Entry {
 }
 
 // EndVideo completes a task that was started.
-func (w *World) EndVideo(e tasklog.Entry) tasklog.Entry {
+func (w *World) EndVideo(e joblog.Entry) joblog.Entry {
 	w.T.Helper()
 	next, err := task.Completed(core.VideoOf(e), time.Now(), task.Result{
 		Videos: []*genbusv1.Video{{Url: "http://x/1.mp4", Format: "mp4", DurationSeconds: 5}}, Metadata: []byte(`{"a":1}`), UpstreamStatus: "succeeded",
@@ -348,7 +348,7 @@ func (w *World) EndVideo(e tasklog.Entry) tasklog.Entry {
 }
 
 // StartChat begins an attempt.
-func (w *World) StartChat(tenant, id string) tasklog.Entry {
+func (w *World) StartChat(tenant, id string) joblog.Entry {
 	w.T.Helper()
 	e := w.Entry(subject.Chat, tenant, id)
 	next, err := task.Started(core.ChatOf(e), time.Now(), task.Attempt{Upstream: "sandbox", Deadline: time.Now().Add(time.Hour)})
@@ -356,7 +356,7 @@ func (w *World) StartChat(tenant, id string) tasklog.Entry {
 }
 
 // Chunk publishes blocks of the running attempt.
-func (w *World) Chunk(e tasklog.Entry, index uint64, blocks ...string) {
+func (w *World) Chunk(e joblog.Entry, index uint64, blocks ...string) {
 	w.T.Helper()
 	c := &genbusv1.ChatChunk{Id: e.Job.GetId(), Attempt: core.ChatOf(e).GetAttempt(), Index: index, Time: timestamppb.Now()}
 	for _, b := range blocks {
@@ -372,14 +372,14 @@ func (w *World) Chunk(e tasklog.Entry, index uint64, blocks ...string) {
 }
 
 // EndChat completes a chat with a reply.
-func (w *World) EndChat(e tasklog.Entry, reply string, chunks uint64) tasklog.Entry {
+func (w *World) EndChat(e joblog.Entry, reply string, chunks uint64) joblog.Entry {
 	w.T.Helper()
 	next, err := task.Replied(core.ChatOf(e), time.Now(), task.Reply{JSON: []byte(reply), Chunks: chunks})
 	return w.Commit(e, next, err)
 }
 
 // FailChat ends a chat with an error.
-func (w *World) FailChat(e tasklog.Entry, why *genbusv1.TaskError) tasklog.Entry {
+func (w *World) FailChat(e joblog.Entry, why *genbusv1.TaskError) joblog.Entry {
 	w.T.Helper()
 	next, err := task.FailedChat(core.ChatOf(e), time.Now(), 0, why)
 	return w.Commit(e, next, err)

@@ -6,9 +6,9 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/body"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // streamQueued follows a queued chat and hands its blocks on.
@@ -39,7 +39,7 @@ func (c *Chats) streamQueued(ctx context.Context, r admission.Request, to Sink) 
 			return err
 		}
 	}
-	return fault.New(fault.Internal, "the events of %s ended before the job did", e.Job.GetId()).ForJob(e.Job.GetId())
+	return errcode.New(errcode.Internal, "the events of %s ended before the job did", e.Job.GetId()).ForJob(e.Job.GetId())
 }
 
 // blocks hands the chunks of one chat on as an unbroken row of blocks, or not at
@@ -78,7 +78,7 @@ func (b *blocks) chunk(chunk *genbusv1.ChatChunk) error {
 }
 
 // end is called with the terminal event.
-func (b *blocks) end(ctx context.Context, e tasklog.Entry) error {
+func (b *blocks) end(ctx context.Context, e joblog.Entry) error {
 	job := ChatOf(e)
 	if err := ended(job); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (b *blocks) whole(ctx context.Context, job *genbusv1.Chat) error {
 	}
 	made, err := asBlocks(raw)
 	if err != nil {
-		return fault.From(err).ForJob(b.name.ID)
+		return errcode.From(err).ForJob(b.name.ID)
 	}
 	for i, data := range made {
 		if err := b.to.Block(data, uint64(i), false); err != nil {
@@ -114,7 +114,7 @@ func (b *blocks) whole(ctx context.Context, job *genbusv1.Chat) error {
 }
 
 func (b *blocks) torn(format string, args ...any) error {
-	f := fault.New(fault.StreamTruncated, format, args...).ForJob(b.name.ID)
+	f := errcode.New(errcode.StreamTruncated, format, args...).ForJob(b.name.ID)
 	f.Message += "; send the same request again, or read the whole reply by its id"
 	return f
 }

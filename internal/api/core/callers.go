@@ -7,8 +7,8 @@ import (
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
-	"github.com/genbus/genbus/internal/tasklog"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/upstream"
 )
 
@@ -16,7 +16,7 @@ import (
 type Callers struct {
 	cfg       *config.Live
 	admission *admission.Admission
-	log       *tasklog.Log
+	log       *joblog.Log
 	drain     *drain
 }
 
@@ -55,9 +55,9 @@ func (c *Callers) Tenant(authorization string) (string, error) {
 		return tenant, nil
 	}
 	if _, ok := cfg.Operator(key); ok {
-		return "", fault.New(fault.InvalidAPIKey, "the key is an operator's, which opens the operator's methods only; send a tenant's key")
+		return "", errcode.New(errcode.InvalidAPIKey, "the key is an operator's, which opens the operator's methods only; send a tenant's key")
 	}
-	return "", fault.New(fault.InvalidAPIKey, "the API key is missing, unknown or no longer valid; send Authorization: Bearer <key>")
+	return "", errcode.New(errcode.InvalidAPIKey, "the API key is missing, unknown or no longer valid; send Authorization: Bearer <key>")
 }
 
 // bearer is the key in an Authorization value, or empty.
@@ -77,9 +77,9 @@ func (c *Callers) Signer(s upstream.Signature) (string, error) {
 	case known && err == nil:
 		return tenant, nil
 	case !known && s.AccessKey != "":
-		return "", fault.New(fault.InvalidAPIKey, "the access key of the signature is unknown")
+		return "", errcode.New(errcode.InvalidAPIKey, "the access key of the signature is unknown")
 	default: // a signature that cannot be read names no access key
-		return "", fault.New(fault.InvalidAPIKey, "the signature does not fit: %w", err)
+		return "", errcode.New(errcode.InvalidAPIKey, "the signature does not fit: %w", err)
 	}
 }
 
@@ -92,7 +92,7 @@ func (c *Callers) Operator(authorization string) (string, error) {
 		return "", err
 	}
 	if err := c.log.Trouble(); err != nil {
-		return "", fault.New(fault.BrokerUnavailable, "nothing was read or changed: %s", broker.Reason(err)).Because(err).WithRetryAfter(time.Second)
+		return "", errcode.New(errcode.BrokerUnavailable, "nothing was read or changed: %s", broker.Reason(err)).Because(err).WithRetryAfter(time.Second)
 	}
 	return name, nil
 }
@@ -106,10 +106,10 @@ func operatorOf(cfg *config.Config, authorization string) (string, error) {
 	tenants = tenants && len(cfg.APIKeys) > 0 // without keys of tenants, none is a tenant's
 	switch {
 	case len(cfg.OperatorKeys) == 0:
-		return "", fault.New(fault.OperatorRequired, "no operator key is configured; set GENBUS_OPERATOR_KEY (or operator_keys) and start genbus again")
+		return "", errcode.New(errcode.OperatorRequired, "no operator key is configured; set GENBUS_OPERATOR_KEY (or operator_keys) and start genbus again")
 	case tenants:
-		return "", fault.New(fault.OperatorRequired, "this method needs an operator's key; a tenant's is not one")
+		return "", errcode.New(errcode.OperatorRequired, "this method needs an operator's key; a tenant's is not one")
 	default:
-		return "", fault.New(fault.InvalidAPIKey, "the operator's key is missing or unknown; send Authorization: Bearer <key>")
+		return "", errcode.New(errcode.InvalidAPIKey, "the operator's key is missing or unknown; send Authorization: Bearer <key>")
 	}
 }

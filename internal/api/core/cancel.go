@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -27,17 +27,17 @@ const (
 
 // Cancel ends a job of either kind by compare-and-set. The owner learns of it
 // from the log. A job that has ended is returned as it is.
-func (j *Jobs) Cancel(ctx context.Context, n subject.TaskName, by Canceller) (tasklog.Entry, error) {
+func (j *Jobs) Cancel(ctx context.Context, n subject.TaskName, by Canceller) (joblog.Entry, error) {
 	e, err := j.getLogged(ctx, n)
 	if err != nil || e.Terminal() {
 		return e, err
 	}
 	ctx, stop := context.WithTimeoutCause(ctx, cancelTimeout,
-		fault.New(fault.AcceptanceUnknown, "cancel %s: no answer within %s; it may have been stored", n.ID, cancelTimeout))
+		errcode.New(errcode.AcceptanceUnknown, "cancel %s: no answer within %s; it may have been stored", n.ID, cancelTimeout))
 	defer stop()
 	for !e.Terminal() {
 		if e, err = j.cancelAt(ctx, e, by); err != nil {
-			return tasklog.Entry{}, Explain(ctx, n, err)
+			return joblog.Entry{}, Explain(ctx, n, err)
 		}
 	}
 	return e, nil
@@ -45,18 +45,18 @@ func (j *Jobs) Cancel(ctx context.Context, n subject.TaskName, by Canceller) (ta
 
 // cancelAt tries to end the job where e left it. When another writer was first it
 // returns the job as it is now.
-func (j *Jobs) cancelAt(ctx context.Context, e tasklog.Entry, by Canceller) (tasklog.Entry, error) {
+func (j *Jobs) cancelAt(ctx context.Context, e joblog.Entry, by Canceller) (joblog.Entry, error) {
 	next, err := task.Cancelled(e.Job, j.now(), cancelled(e.Job, by).TaskError())
 	if err != nil {
-		return tasklog.Entry{}, err
+		return joblog.Entry{}, err
 	}
 	ended, err := j.log.Commit(ctx, next, e.Seq)
-	var lost *tasklog.LostError
+	var lost *joblog.LostError
 	if errors.As(err, &lost) {
 		return lost.Current, nil
 	}
 	if err != nil {
-		return tasklog.Entry{}, err
+		return joblog.Entry{}, err
 	}
 	j.finish(ctx, ended)
 	return ended, nil
@@ -65,7 +65,7 @@ func (j *Jobs) cancelAt(ctx context.Context, e tasklog.Entry, by Canceller) (tas
 // finish stores the feed copy, although the caller may be gone by now, and
 // then has the job leave the queue. The job is cancelled without either: its handler
 // stores the copy before the ack.
-func (j *Jobs) finish(ctx context.Context, e tasklog.Entry) {
+func (j *Jobs) finish(ctx context.Context, e joblog.Entry) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
 	defer stop()
 	if err := j.log.Finish(ctx, e); err != nil {
@@ -77,12 +77,12 @@ func (j *Jobs) finish(ctx context.Context, e tasklog.Entry) {
 	}
 }
 
-func cancelled(job task.Job, by Canceller) *fault.Error {
+func cancelled(job task.Job, by Canceller) *errcode.Error {
 	message := fmt.Sprintf("%s was cancelled by %s before it was submitted to the upstream", job.GetId(), by)
 	if job.GetExecution().GetFirstSubmitAt() != nil {
 		message = fmt.Sprintf("%s was cancelled by %s after its submission; the upstream may still finish it and charge for it", job.GetId(), by)
 	}
-	return &fault.Error{Code: fault.Cancelled, Message: message, JobID: job.GetId()}
+	return &errcode.Error{Code: errcode.Cancelled, Message: message, JobID: job.GetId()}
 }
 
 // Erase cancels a job that has not ended, and removes what is stored of it.

@@ -8,7 +8,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/inline"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
@@ -104,11 +104,11 @@ func ended(job *genbusv1.Chat) error {
 	if job.GetStatus() == genbusv1.JobStatus_JOB_STATUS_COMPLETED {
 		return nil
 	}
-	if f := fault.FromTaskError(job.GetError()); f != nil {
+	if f := errcode.FromTaskError(job.GetError()); f != nil {
 		f.RetryAfter = 0
 		return &FinalError{f.ForJob(job.GetId())}
 	}
-	return fault.New(fault.Internal, "chat %s ended as %s without an error", job.GetId(), job.GetStatus()).ForJob(job.GetId())
+	return errcode.New(errcode.Internal, "chat %s ended as %s without an error", job.GetId(), job.GetStatus()).ForJob(job.GetId())
 }
 
 // Reply is the reply wherever it is stored; nil before the chat has

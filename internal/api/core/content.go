@@ -10,12 +10,12 @@ import (
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/content"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // Content is the files of completed tasks.
@@ -63,7 +63,7 @@ func (c *Content) open(ctx context.Context, n subject.TaskName, index int, r con
 		return nil, notReady(e).ForJob(n.ID)
 	}
 	if index < 0 || index > 0 && index >= len(t.GetVideos()) {
-		return nil, fault.Invalid([]fault.Violation{{Field: "index", Description: "the task has " + strconv.Itoa(len(t.GetVideos())) + " videos; the first is 0"}}).ForJob(n.ID)
+		return nil, errcode.Invalid([]errcode.Violation{{Field: "index", Description: "the task has " + strconv.Itoa(len(t.GetVideos())) + " videos; the first is 0"}}).ForJob(n.ID)
 	}
 	var file *genbusv1.Video
 	if index < len(t.GetVideos()) {
@@ -89,10 +89,10 @@ func (c *Content) open(ctx context.Context, n subject.TaskName, index int, r con
 
 // notReady says what the status of a task without content is, in words that
 // clients of this interface know.
-func notReady(e tasklog.Entry) *fault.Error {
+func notReady(e joblog.Entry) *errcode.Error {
 	word := task.StatusWord(e.Job.GetStatus())
 	if e.Terminal() {
-		return fault.New(fault.ContentNotReady, "Task has ended without content, current status: %s", strings.ToUpper(word))
+		return errcode.New(errcode.ContentNotReady, "Task has ended without content, current status: %s", strings.ToUpper(word))
 	}
-	return fault.New(fault.ContentNotReady, "Task is not completed yet, current status: %s", strings.ToUpper(word))
+	return errcode.New(errcode.ContentNotReady, "Task is not completed yet, current status: %s", strings.ToUpper(word))
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/genbus/genbus/internal/content"
 	"github.com/genbus/genbus/internal/erasure"
 	"github.com/genbus/genbus/internal/inline"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/routes"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // Options are the parts that a Core works with. All are required.
@@ -25,7 +25,7 @@ type Options struct {
 	Config    *config.Live
 	Admission *admission.Admission
 	Queue     *queue.Queue
-	Log       *tasklog.Log
+	Log       *joblog.Log
 	Bodies    *broker.Bodies
 	Eraser    erasure.Eraser
 	Routes    *routes.Table

@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 )
 
 // drain ends calls at shutdown in two steps: first those that only watch a job,
@@ -12,7 +12,7 @@ import (
 // call.
 type drain struct {
 	mu      sync.Mutex
-	refused *fault.Error // set once draining has begun
+	refused *errcode.Error // set once draining has begun
 	closed  bool
 	watches map[*member]struct{}
 	holds   map[*member]struct{}
@@ -64,7 +64,7 @@ func (d *drain) join(ctx context.Context, group map[*member]struct{}, over func(
 }
 
 // begin refuses what comes and ends the watches. The first cause stays.
-func (d *drain) begin(cause *fault.Error) {
+func (d *drain) begin(cause *errcode.Error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.refused == nil {

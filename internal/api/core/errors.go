@@ -8,38 +8,38 @@ import (
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/chatlog"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // Explain turns an error about a job into the one that its caller is told. What
 // ended the context comes first: an error that follows from it says less.
-func Explain(ctx context.Context, n subject.TaskName, err error) *fault.Error {
-	var f *fault.Error
+func Explain(ctx context.Context, n subject.TaskName, err error) *errcode.Error {
+	var f *errcode.Error
 	switch {
 	case ctx.Err() != nil && errors.As(context.Cause(ctx), &f):
 	case errors.As(err, &f):
-	case errors.Is(err, tasklog.ErrNotFound):
+	case errors.Is(err, joblog.ErrNotFound):
 		return notFound(n)
 	case errors.Is(err, chatlog.ErrToken):
-		f = fault.Invalid([]fault.Violation{{Field: "resume_token", Description: "is not one of this chat"}})
-	case errors.Is(err, tasklog.ErrSlowReader):
-		f = fault.New(fault.SlowReader, "the reader of %s was too far behind; resume from the last event", n.ID)
-	case errors.Is(err, tasklog.ErrUncertain):
-		f = fault.New(fault.AcceptanceUnknown, "the change of %s may have been stored: %s", n.ID, broker.Reason(err)).Because(err)
-	case errors.Is(err, tasklog.ErrFull):
-		f = fault.New(fault.StorageFull, "the change of %s was not stored: the task log is full", n.ID).Because(err).WithRetryAfter(30 * time.Second)
+		f = errcode.Invalid([]errcode.Violation{{Field: "resume_token", Description: "is not one of this chat"}})
+	case errors.Is(err, joblog.ErrSlowReader):
+		f = errcode.New(errcode.SlowReader, "the reader of %s was too far behind; resume from the last event", n.ID)
+	case errors.Is(err, joblog.ErrUncertain):
+		f = errcode.New(errcode.AcceptanceUnknown, "the change of %s may have been stored: %s", n.ID, broker.Reason(err)).Because(err)
+	case errors.Is(err, joblog.ErrFull):
+		f = errcode.New(errcode.StorageFull, "the change of %s was not stored: the task log is full", n.ID).Because(err).WithRetryAfter(30 * time.Second)
 	case errors.Is(err, broker.ErrBodyLost):
-		f = fault.New(fault.InputLost, "the stored reply of %s: %w", n.ID, err)
+		f = errcode.New(errcode.InputLost, "the stored reply of %s: %w", n.ID, err)
 	case errors.Is(context.Cause(ctx), context.DeadlineExceeded) && broker.CutOff(err):
 		// A deadline without a cause is the caller's own. What it cut off says nothing of
 		// the broker.
-		f = fault.New(fault.CallerDeadline, "the deadline of the call passed before %s was read or changed; call again with a longer one", describe(n)).Because(err)
+		f = errcode.New(errcode.CallerDeadline, "the deadline of the call passed before %s was read or changed; call again with a longer one", describe(n)).Because(err)
 	case broker.Unavailable(err):
-		f = fault.New(fault.BrokerUnavailable, "%s could not be read or changed: %s", describe(n), broker.Reason(err)).Because(err).WithRetryAfter(time.Second)
+		f = errcode.New(errcode.BrokerUnavailable, "%s could not be read or changed: %s", describe(n), broker.Reason(err)).Because(err).WithRetryAfter(time.Second)
 	default:
-		f = fault.From(err)
+		f = errcode.From(err)
 	}
 	if f.JobID == "" && n.ID != "" {
 		f = f.ForJob(n.ID)
@@ -54,15 +54,15 @@ func describe(n subject.TaskName) string {
 	return n.ID
 }
 
-func notFound(n subject.TaskName) *fault.Error {
+func notFound(n subject.TaskName) *errcode.Error {
 	if n.Kind == subject.Chat {
-		return fault.New(fault.ChatNotFound, "there is no chat %q", fault.Clip(n.ID, 64))
+		return errcode.New(errcode.ChatNotFound, "there is no chat %q", errcode.Clip(n.ID, 64))
 	}
-	return fault.New(fault.TaskNotFound, "there is no video task %q", fault.Clip(n.ID, 64))
+	return errcode.New(errcode.TaskNotFound, "there is no video task %q", errcode.Clip(n.ID, 64))
 }
 
 // FinalError marks the error of a job that has ended: no repeat changes it.
-type FinalError struct{ why *fault.Error }
+type FinalError struct{ why *errcode.Error }
 
 func (e *FinalError) Error() string { return e.why.Error() }
 func (e *FinalError) Unwrap() error { return e.why }
@@ -70,26 +70,26 @@ func (e *FinalError) Unwrap() error { return e.why }
 // LogLevel is how loud the error of a call is logged, if at all: failures of ours as
 // errors, and at debug what is hidden from the caller. What fails after the caller
 // has gone mostly fails because of that, and is at debug too.
-func LogLevel(ctx context.Context, f *fault.Error) (level slog.Level, logged bool) {
-	if f.Code == fault.Internal && ctx.Err() == nil {
+func LogLevel(ctx context.Context, f *errcode.Error) (level slog.Level, logged bool) {
+	if f.Code == errcode.Internal && ctx.Err() == nil {
 		return slog.LevelError, true
 	}
-	return slog.LevelDebug, f.Code == fault.Internal || f.Hides()
+	return slog.LevelDebug, f.Code == errcode.Internal || f.Hides()
 }
 
 // PanicFault is the answer to a call that has panicked.
-func PanicFault() *fault.Error {
-	return &fault.Error{Code: fault.Internal, Message: "a bug in genbus stopped this call; report it with the X-Request-Id"}
+func PanicFault() *errcode.Error {
+	return &errcode.Error{Code: errcode.Internal, Message: "a bug in genbus stopped this call; report it with the X-Request-Id"}
 }
 
-func shutdownFault(cause error) *fault.Error {
-	var f *fault.Error
+func shutdownFault(cause error) *errcode.Error {
+	var f *errcode.Error
 	switch {
 	case errors.As(cause, &f):
 		return f
 	case cause != nil:
-		return fault.New(fault.ShuttingDown, "this replica is going down: %w", cause).WithRetryAfter(time.Second)
+		return errcode.New(errcode.ShuttingDown, "this replica is going down: %w", cause).WithRetryAfter(time.Second)
 	default:
-		return fault.New(fault.ShuttingDown, "this replica is going down; resume from the last event, or send a request that was not answered again").WithRetryAfter(time.Second)
+		return errcode.New(errcode.ShuttingDown, "this replica is going down; resume from the last event, or send a request that was not answered again").WithRetryAfter(time.Second)
 	}
 }

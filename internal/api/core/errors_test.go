@@ -11,9 +11,9 @@ import (
 
 	"github.com/genbus/genbus/internal/api/core"
 	"github.com/genbus/genbus/internal/broker"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // TestMeaningOfACallersDeadline: what it cut off is no trouble of the broker. What the
@@ -24,21 +24,21 @@ func TestMeaningOfACallersDeadline(t *testing.T) {
 	cut := fmt.Errorf("read: %w", errors.Join(broker.ErrUnavailable, context.DeadlineExceeded))
 	late, cancel := context.WithTimeout(t.Context(), 0)
 	defer cancel()
-	own, end := context.WithTimeoutCause(t.Context(), 0, fault.New(fault.AcceptanceUnknown, "no answer"))
+	own, end := context.WithTimeoutCause(t.Context(), 0, errcode.New(errcode.AcceptanceUnknown, "no answer"))
 	defer end()
 	for name, c := range map[string]struct {
 		ctx  context.Context //nolint:containedctx // what is tested
 		err  error
-		want fault.Code
+		want errcode.Code
 	}{
-		"cut off":             {late, cut, fault.CallerDeadline},
-		"by a limit of ours":  {own, cut, fault.AcceptanceUnknown},
-		"by the read's limit": {t.Context(), cut, fault.BrokerUnavailable},
-		"not connected":       {late, broker.ErrUnavailable, fault.BrokerUnavailable},
-		"connection lost":     {late, errors.Join(cut, nats.ErrDisconnected), fault.BrokerUnavailable},
-		"no leader":           {late, errors.Join(cut, &jetstream.APIError{Code: 503, ErrorCode: 10008}), fault.BrokerUnavailable},
-		"a body lost":         {late, errors.Join(cut, broker.ErrBodyLost), fault.InputLost},
-		"a change, perhaps":   {late, errors.Join(cut, tasklog.ErrUncertain), fault.AcceptanceUnknown},
+		"cut off":             {late, cut, errcode.CallerDeadline},
+		"by a limit of ours":  {own, cut, errcode.AcceptanceUnknown},
+		"by the read's limit": {t.Context(), cut, errcode.BrokerUnavailable},
+		"not connected":       {late, broker.ErrUnavailable, errcode.BrokerUnavailable},
+		"connection lost":     {late, errors.Join(cut, nats.ErrDisconnected), errcode.BrokerUnavailable},
+		"no leader":           {late, errors.Join(cut, &jetstream.APIError{Code: 503, ErrorCode: 10008}), errcode.BrokerUnavailable},
+		"a body lost":         {late, errors.Join(cut, broker.ErrBodyLost), errcode.InputLost},
+		"a change, perhaps":   {late, errors.Join(cut, joblog.ErrUncertain), errcode.AcceptanceUnknown},
 	} {
 		if f := core.Explain(c.ctx, n, c.err); f.Code != c.want || f.JobID != n.ID {
 			t.Errorf("%s: %v, want %s", name, f, c.want)

@@ -10,55 +10,55 @@ import (
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/erasure"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // Jobs is what callers do with jobs of either kind.
 type Jobs struct {
 	admission *admission.Admission
 	queue     *queue.Queue
-	log       *tasklog.Log
+	log       *joblog.Log
 	eraser    erasure.Eraser
 	logger    *slog.Logger
 	now       func() time.Time
 }
 
 // Submit accepts a job, or attaches to the one that the request names.
-func (j *Jobs) Submit(ctx context.Context, r admission.Request) (tasklog.Entry, error) {
+func (j *Jobs) Submit(ctx context.Context, r admission.Request) (joblog.Entry, error) {
 	return j.admission.Admit(ctx, r)
 }
 
 // Get reads a job of a tenant. The job of another tenant does not exist. A job
 // whose first event is not stored yet has no sequence.
-func (j *Jobs) Get(ctx context.Context, n subject.TaskName) (tasklog.Entry, error) {
+func (j *Jobs) Get(ctx context.Context, n subject.TaskName) (joblog.Entry, error) {
 	if !wellFormed(n) {
-		return tasklog.Entry{}, notFound(n)
+		return joblog.Entry{}, notFound(n)
 	}
 	if err := j.log.Trouble(); err != nil {
-		return tasklog.Entry{}, Explain(ctx, n, err)
+		return joblog.Entry{}, Explain(ctx, n, err)
 	}
 	e, err := j.log.Get(ctx, n)
-	if errors.Is(err, tasklog.ErrNotFound) {
+	if errors.Is(err, joblog.ErrNotFound) {
 		e, err = j.queue.Accepted(ctx, n)
 	}
 	if err != nil {
-		return tasklog.Entry{}, Explain(ctx, n, err)
+		return joblog.Entry{}, Explain(ctx, n, err)
 	}
 	return e, nil
 }
 
 // getLogged is Get for a caller that goes on from the log: it waits for the first event.
-func (j *Jobs) getLogged(ctx context.Context, n subject.TaskName) (tasklog.Entry, error) {
+func (j *Jobs) getLogged(ctx context.Context, n subject.TaskName) (joblog.Entry, error) {
 	e, err := j.Get(ctx, n)
 	if err != nil || e.Seq != 0 {
 		return e, err
 	}
 	if err := j.waitLogged(ctx, e); err != nil {
-		return tasklog.Entry{}, err
+		return joblog.Entry{}, err
 	}
 	return j.Get(ctx, n)
 }
@@ -68,12 +68,12 @@ const loggedTimeout = 30 * time.Second
 
 // waitLogged waits for the first event of a job whose work item is stored while
 // the log did not answer; its handler writes the event.
-func (j *Jobs) waitLogged(ctx context.Context, e tasklog.Entry) error {
+func (j *Jobs) waitLogged(ctx context.Context, e joblog.Entry) error {
 	if e.Seq != 0 {
 		return nil
 	}
 	ctx, stop := context.WithTimeoutCause(ctx, loggedTimeout,
-		fault.New(fault.BrokerUnavailable, "the log did not answer within %s", loggedTimeout))
+		errcode.New(errcode.BrokerUnavailable, "the log did not answer within %s", loggedTimeout))
 	defer stop()
 	for {
 		_, err := j.log.Get(ctx, e.Name())
@@ -96,32 +96,32 @@ func wellFormed(n subject.TaskName) bool {
 const StatusRule = "must be JOB_STATUS_QUEUED, JOB_STATUS_IN_PROGRESS, JOB_STATUS_COMPLETED, JOB_STATUS_FAILED or JOB_STATUS_CANCELLED"
 
 // List reads a page of a tenant's jobs, newest first.
-func (j *Jobs) List(ctx context.Context, q tasklog.Query) (tasklog.Page, error) {
+func (j *Jobs) List(ctx context.Context, q joblog.Query) (joblog.Page, error) {
 	after := subject.TaskName{Kind: q.Kind, Tenant: q.Tenant, ID: q.After}
 	if q.After != "" && !wellFormed(after) {
-		return tasklog.Page{}, notFound(after)
+		return joblog.Page{}, notFound(after)
 	}
 	if err := j.log.Trouble(); err != nil {
-		return tasklog.Page{}, Explain(ctx, subject.TaskName{Kind: q.Kind, Tenant: q.Tenant}, err)
+		return joblog.Page{}, Explain(ctx, subject.TaskName{Kind: q.Kind, Tenant: q.Tenant}, err)
 	}
 	page, err := j.log.List(ctx, q)
 	switch {
 	case err == nil:
 		return page, nil
-	case errors.Is(err, tasklog.ErrPageToken):
-		return tasklog.Page{}, fault.New(fault.InvalidPageToken, "page_token is not one of this list; start again without it")
-	case errors.Is(err, tasklog.ErrNotFound):
-		return tasklog.Page{}, notFound(after)
+	case errors.Is(err, joblog.ErrPageToken):
+		return joblog.Page{}, errcode.New(errcode.InvalidPageToken, "page_token is not one of this list; start again without it")
+	case errors.Is(err, joblog.ErrNotFound):
+		return joblog.Page{}, notFound(after)
 	default:
-		return tasklog.Page{}, Explain(ctx, subject.TaskName{Kind: q.Kind, Tenant: q.Tenant}, err)
+		return joblog.Page{}, Explain(ctx, subject.TaskName{Kind: q.Kind, Tenant: q.Tenant}, err)
 	}
 }
 
 // VideoOf is the task of an entry whose kind the log has checked.
-func VideoOf(e tasklog.Entry) *genbusv1.VideoTask { return jobOf[*genbusv1.VideoTask](e.Job) }
+func VideoOf(e joblog.Entry) *genbusv1.VideoTask { return jobOf[*genbusv1.VideoTask](e.Job) }
 
 // ChatOf is the chat of an entry whose kind the log has checked.
-func ChatOf(e tasklog.Entry) *genbusv1.Chat { return jobOf[*genbusv1.Chat](e.Job) }
+func ChatOf(e joblog.Entry) *genbusv1.Chat { return jobOf[*genbusv1.Chat](e.Job) }
 
 func jobOf[J task.Job](j task.Job) J {
 	job, _ := j.(J)

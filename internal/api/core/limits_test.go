@@ -15,26 +15,26 @@ import (
 
 	"github.com/genbus/genbus/internal/api/apitest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
 )
 
 // way sends one request of acme, and gives the code with which it was refused, or
 // nothing.
-type way func(w *world) fault.Code
+type way func(w *world) errcode.Code
 
 // ways are all ways in that are refused at once; the inbox waits.
 func (w *world) ways() map[string]way {
 	c := apitest.Caller{T: w.T, Conn: w.Dial()}
 	byHTTP := func(method, path, body string) way {
-		return func(w *world) fault.Code {
+		return func(w *world) errcode.Code {
 			a := w.Do(method, path, body, apitest.ByAcme...)
 			if a.Status == http.StatusTooManyRequests {
 				if seconds, err := strconv.Atoi(a.Header.Get("Retry-After")); err != nil || seconds < 1 {
 					w.T.Errorf("%s: Retry-After is %q", path, a.Header.Get("Retry-After"))
 				}
 			}
-			return fault.Code(a.Header.Get("Genbus-Error-Code"))
+			return errcode.Code(a.Header.Get("Genbus-Error-Code"))
 		}
 	}
 	return map[string]way{
@@ -44,21 +44,21 @@ func (w *world) ways() map[string]way {
 		"Jimeng":       byHTTP(http.MethodPost, apitest.JimengSubmit, apitest.JimengBody),
 		"a job":        byHTTP(http.MethodPost, "/v1/videos", apitest.VideosBody),
 		"no such path": byHTTP(http.MethodGet, "/v1/videos/video_none/content", ""),
-		"gRPC": func(w *world) fault.Code {
+		"gRPC": func(w *world) errcode.Code {
 			_, err := c.Call("key-acme", "/genbus.v1.ModelService/ListModels", `{}`)
 			if err != nil && retryInfo(err) == nil {
 				w.T.Errorf("no advice when to come back: %v", err)
 			}
-			return fault.Code(apitest.Reason(err))
+			return errcode.Code(apitest.Reason(err))
 		},
-		"a gRPC stream": func(*world) fault.Code {
+		"a gRPC stream": func(*world) errcode.Code {
 			_, err := c.Call("key-acme", "/genbus.v1.VideoService/WatchVideoTask", `{"id":"video_none"}`)
-			return fault.Code(apitest.Reason(err))
+			return errcode.Code(apitest.Reason(err))
 		},
-		"NATS": func(w *world) fault.Code {
+		"NATS": func(w *world) errcode.Code {
 			m := w.Call(w.Broker.Names().Call(subject.Video, "acme"), nats.Header{subject.HeaderContentType: {subject.ContentTypeJSON}}, []byte(apitest.VideoBody))
-			code := fault.Code(m.Header.Get(subject.HeaderErrorCode))
-			if after := m.Header.Get(subject.HeaderRetryAfter); (code == fault.RateLimited) != (after != "" && after != "0") {
+			code := errcode.Code(m.Header.Get(subject.HeaderErrorCode))
+			if after := m.Header.Get(subject.HeaderRetryAfter); (code == errcode.RateLimited) != (after != "" && after != "0") {
 				w.T.Errorf("%s by NATS: Retry-After is %q", code, after)
 			}
 			return code
@@ -86,16 +86,16 @@ func TestRequestsOfATenantAreLimited(t *testing.T) {
 		t.Fatalf("%d ways, and a burst of 9", len(ways))
 	}
 	for name, send := range ways {
-		if code := send(w); code == fault.RateLimited {
+		if code := send(w); code == errcode.RateLimited {
 			t.Errorf("%s is refused before the burst is used", name)
 		}
 	}
 	for name, send := range ways {
-		if code := send(w); code != fault.RateLimited {
+		if code := send(w); code != errcode.RateLimited {
 			t.Errorf("%s beyond the burst: %q", name, code)
 		}
 	}
-	if a := w.Get("/v1/models", apitest.ByAcme...); a.Status != http.StatusTooManyRequests || a.ErrorCode(t) != string(fault.RateLimited) {
+	if a := w.Get("/v1/models", apitest.ByAcme...); a.Status != http.StatusTooManyRequests || a.ErrorCode(t) != string(errcode.RateLimited) {
 		t.Errorf("HTTP: %d %s", a.Status, a.Body)
 	}
 	for range 20 {
@@ -137,7 +137,7 @@ func TestJobsOfATenantAreLimited(t *testing.T) {
 	c := apitest.Caller{T: t, Conn: w.Dial()}
 	refused := func(name string, a apitest.Answer) {
 		t.Helper()
-		if a.Status != http.StatusTooManyRequests || a.Header.Get("Genbus-Error-Code") != string(fault.TenantFull) || a.Header.Get("Retry-After") == "" {
+		if a.Status != http.StatusTooManyRequests || a.Header.Get("Genbus-Error-Code") != string(errcode.TenantFull) || a.Header.Get("Retry-After") == "" {
 			t.Errorf("%s: %d %v %s", name, a.Status, a.Header, a.Body)
 		}
 	}
@@ -147,9 +147,9 @@ func TestJobsOfATenantAreLimited(t *testing.T) {
 	refused("an inline stream", w.Post("/v1/chat/completions", `{"stream":true,`+apitest.TalkBody("hi")[1:], apitest.ByAcme...))
 	refused("Kling", w.Post(apitest.KlingText, apitest.KlingBody, apitest.ByAcme...))
 	_, err := c.Call("key-acme", "/genbus.v1.VideoService/CreateVideoTask", `{"request":{"video":{"model":"sandbox-video","prompt":"p"}}}`)
-	apitest.CheckStatus(t, err, codes.ResourceExhausted, fault.TenantFull)
+	apitest.CheckStatus(t, err, codes.ResourceExhausted, errcode.TenantFull)
 	m := w.Call(w.Broker.Names().Call(subject.Video, "acme"), nats.Header{subject.HeaderContentType: {subject.ContentTypeJSON}}, []byte(apitest.VideoBody))
-	if m.Header.Get(subject.HeaderErrorCode) != string(fault.TenantFull) {
+	if m.Header.Get(subject.HeaderErrorCode) != string(errcode.TenantFull) {
 		t.Errorf("NATS: %v", m.Header)
 	}
 	if again := w.CreateVideo(append(apitest.ByAcme, "Idempotency-Key", "first")...); again != id {
@@ -173,7 +173,7 @@ func TestInlineChatsTakePlacesWhileTheyRun(t *testing.T) {
 	open := w.Open(w.Request(http.MethodPost, "/v1/chat/completions",
 		`{"stream":true,"model":"sandbox-chat:chunks=100000","messages":[{"role":"user","content":"hi"}]}`, apitest.ByAcme...))
 	open.Next()
-	if a := w.Post("/v1/videos", apitest.VideosBody, apitest.ByAcme...); a.Header.Get("Genbus-Error-Code") != string(fault.TenantFull) {
+	if a := w.Post("/v1/videos", apitest.VideosBody, apitest.ByAcme...); a.Header.Get("Genbus-Error-Code") != string(errcode.TenantFull) {
 		t.Errorf("beside an inline chat: %d %s", a.Status, a.Body)
 	}
 	if err := open.Res.Body.Close(); err != nil {
@@ -201,7 +201,7 @@ func TestPlacesAtOnce(t *testing.T) {
 		switch a := <-answers; a.Header.Get("Genbus-Error-Code") {
 		case "":
 			accepted[a.Header.Get("Genbus-Job-Id")] = true
-		case string(fault.TenantFull):
+		case string(errcode.TenantFull):
 		default:
 			t.Errorf("%d %s", a.Status, a.Body)
 		}
@@ -227,7 +227,7 @@ func TestBodiesOfATenantAreLimited(t *testing.T) {
 		apitest.JimengSubmit:    `{"req_key":"sandbox-jimeng","prompt":"` + long + `"}`,
 	} {
 		a := w.Post(path, body, apitest.ByAcme...)
-		if a.Header.Get("Genbus-Error-Code") != string(fault.BodyTooLarge) {
+		if a.Header.Get("Genbus-Error-Code") != string(errcode.BodyTooLarge) {
 			t.Errorf("%s: %d %s", path, a.Status, a.Body)
 		}
 		if a := w.Post(path, body, apitest.ByGlobex...); a.Status != http.StatusOK {
@@ -235,15 +235,15 @@ func TestBodiesOfATenantAreLimited(t *testing.T) {
 		}
 	}
 	form := "--x\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nsandbox-videos\r\n--x\r\nContent-Disposition: form-data; name=\"prompt\"\r\n\r\n" + long + "\r\n--x--\r\n"
-	if a := w.Post("/v1/videos", form, append(apitest.ByAcme, "Content-Type", "multipart/form-data; boundary=x")...); a.ErrorCode(t) != string(fault.BodyTooLarge) {
+	if a := w.Post("/v1/videos", form, append(apitest.ByAcme, "Content-Type", "multipart/form-data; boundary=x")...); a.ErrorCode(t) != string(errcode.BodyTooLarge) {
 		t.Errorf("a form: %d %s", a.Status, a.Body)
 	}
 	_, err := c.Call("key-acme", "/genbus.v1.VideoService/CreateVideoTask", `{"request":{"video":{"model":"sandbox-video","prompt":"`+long+`"}}}`)
-	if apitest.Reason(err) != string(fault.BodyTooLarge) {
+	if apitest.Reason(err) != string(errcode.BodyTooLarge) {
 		t.Errorf("gRPC: %v", err)
 	}
 	m := w.Call(w.Broker.Names().Call(subject.Video, "acme"), nats.Header{subject.HeaderContentType: {subject.ContentTypeJSON}}, []byte(`{"model":"sandbox-video","prompt":"`+long+`"}`))
-	if m.Header.Get(subject.HeaderErrorCode) != string(fault.BodyTooLarge) {
+	if m.Header.Get(subject.HeaderErrorCode) != string(errcode.BodyTooLarge) {
 		t.Errorf("NATS: %v", m.Header)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/api/apitest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -64,13 +64,13 @@ func TestWatchesEnd(t *testing.T) {
 		t.Errorf("%v, %v", m, err)
 	}
 	_, err := watch.Recv()
-	apitest.CheckStatus(t, err, codes.Unavailable, fault.StreamEnded)
+	apitest.CheckStatus(t, err, codes.Unavailable, errcode.StreamEnded)
 	follow := apitest.Must[grpc.ServerStreamingClient[genbusv1.WatchChatCompletionResponse]](t)(
 		genbusv1.NewChatServiceClient(conn).WatchChatCompletion(t.Context(), &genbusv1.WatchChatCompletionRequest{Id: chat}))
 	for err = nil; err == nil; {
 		_, err = follow.Recv()
 	}
-	apitest.CheckStatus(t, err, codes.Unavailable, fault.StreamEnded)
+	apitest.CheckStatus(t, err, codes.Unavailable, errcode.StreamEnded)
 }
 
 // TestChatsThatAreWaitedForEnd with an error after which the same request attaches:
@@ -79,12 +79,12 @@ func TestChatsThatAreWaitedForEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, shortStreams)
 	waited := w.Post("/v1/chat/completions", apitest.TalkBody("hi"), "Idempotency-Key", "waited")
-	if waited.Status != http.StatusServiceUnavailable || waited.ErrorCode(t) != string(fault.StreamEnded) {
+	if waited.Status != http.StatusServiceUnavailable || waited.ErrorCode(t) != string(errcode.StreamEnded) {
 		t.Errorf("%d %s", waited.Status, waited.Body)
 	}
 	const streamed = `{"stream":true,"model":"sandbox-chat","messages":[{"role":"user","content":"hi"}]}`
 	a := w.Post("/v1/chat/completions", streamed, "Idempotency-Key", "streamed")
-	if strings.Contains(a.Body, "[DONE]") || !strings.Contains(a.Body, string(fault.StreamEnded)) {
+	if strings.Contains(a.Body, "[DONE]") || !strings.Contains(a.Body, string(errcode.StreamEnded)) {
 		t.Errorf("%d %s", a.Status, a.Body)
 	}
 	e := w.StartChat("default", apitest.JobID(subject.Chat, "default", "streamed"))

@@ -6,9 +6,9 @@ import (
 
 	"github.com/genbus/genbus/internal/chatlog"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // Watcher follows jobs of either kind for their callers. Every watch ends when the
@@ -16,7 +16,7 @@ import (
 type Watcher struct {
 	cfg   *config.Live
 	jobs  *Jobs
-	log   *tasklog.Log
+	log   *joblog.Log
 	chats *chatlog.Log
 	drain *drain
 }
@@ -27,7 +27,7 @@ type Watcher struct {
 func (w *Watcher) follow(ctx context.Context) (_ context.Context, leave func()) {
 	most := w.cfg.Now().Limits.StreamTime
 	ctx, stop := context.WithTimeoutCause(ctx, most,
-		fault.New(fault.StreamEnded, "no stream lives longer than %s here; resume after the last event", most))
+		errcode.New(errcode.StreamEnded, "no stream lives longer than %s here; resume after the last event", most))
 	ctx, left := w.drain.watch(ctx)
 	return ctx, func() {
 		left()
@@ -63,8 +63,8 @@ func (w *Watcher) Video(ctx context.Context, n subject.TaskName, after uint64) (
 }
 
 // Events yields the events; it ends after the terminal one. An error comes last.
-func (v VideoWatch) Events(ctx context.Context) iter.Seq2[tasklog.Entry, error] {
-	return func(yield func(tasklog.Entry, error) bool) {
+func (v VideoWatch) Events(ctx context.Context) iter.Seq2[joblog.Entry, error] {
+	return func(yield func(joblog.Entry, error) bool) {
 		ctx, leave := v.watcher.follow(ctx)
 		defer leave()
 		for e, err := range v.watcher.log.Follow(ctx, v.Name, v.after) {
@@ -104,7 +104,7 @@ func (w *Watcher) Chat(ctx context.Context, n subject.TaskName, token string) (i
 
 // await waits until a job has ended. It is bounded by the job's own limits and
 // by ctx.
-func (w *Watcher) await(ctx context.Context, e tasklog.Entry) (tasklog.Entry, error) {
+func (w *Watcher) await(ctx context.Context, e joblog.Entry) (joblog.Entry, error) {
 	if e.Terminal() {
 		return e, nil
 	}
@@ -128,8 +128,8 @@ func (w *Watcher) await(ctx context.Context, e tasklog.Entry) (tasklog.Entry, er
 
 // following says of an error that it ended the wait, not the job, unless the job
 // was erased meanwhile.
-func following(f *fault.Error) *fault.Error {
-	if f.Code == fault.TaskNotFound || f.Code == fault.ChatNotFound {
+func following(f *errcode.Error) *errcode.Error {
+	if f.Code == errcode.TaskNotFound || f.Code == errcode.ChatNotFound {
 		return f
 	}
 	out := *f

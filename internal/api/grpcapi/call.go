@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/genbus/genbus/internal/admission"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
@@ -137,11 +137,11 @@ func (i *interceptor) panicked(ctx context.Context, c *call, p any) {
 
 // explain leaves the errors of gRPC itself as they are.
 func (i *interceptor) explain(ctx context.Context, c *call, err error) error {
-	var f *fault.Error
+	var f *errcode.Error
 	if s, ok := status.FromError(err); ok && !errors.As(err, &f) {
 		return s.Err()
 	}
-	f = fault.From(err)
+	f = errcode.From(err)
 	if f.JobID != "" {
 		sayJob(ctx, f.JobID)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/chatlog"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
@@ -33,7 +33,7 @@ func (s chatService) CreateChatCompletion(ctx context.Context, m *genbusv1.Creat
 		return nil, err
 	}
 	if body.WantsStream(req.Body) {
-		return nil, fault.Invalid([]fault.Violation{{Field: "stream", Description: "must not be true here; call StreamChatCompletion"}})
+		return nil, errcode.Invalid([]errcode.Violation{{Field: "stream", Description: "must not be true here; call StreamChatCompletion"}})
 	}
 	id, raw, err := s.core.Chats.Complete(ctx, req)
 	if id != "" {
@@ -79,7 +79,7 @@ func asStream(raw []byte) ([]byte, error) {
 	case head.Stream:
 		return raw, nil
 	case head.StreamSet:
-		return nil, fault.Invalid([]fault.Violation{{Field: "stream", Description: "must not be false here; call CreateChatCompletion"}})
+		return nil, errcode.Invalid([]errcode.Violation{{Field: "stream", Description: "must not be false here; call CreateChatCompletion"}})
 	}
 	raw, err = body.SetMember(raw, "stream", []byte("true"))
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/content"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -25,7 +25,7 @@ const downloadPiece = 32<<10 - 512
 // DownloadVideo sends a file, piece by piece.
 func (s videoService) DownloadVideo(m *genbusv1.DownloadVideoRequest, out grpc.ServerStreamingServer[genbusv1.DownloadVideoResponse]) error {
 	if m.GetOffset() < 0 || m.GetLength() < 0 {
-		return fault.Invalid([]fault.Violation{{Field: "offset", Description: "and length must not be negative"}})
+		return errcode.Invalid([]errcode.Violation{{Field: "offset", Description: "and length must not be negative"}})
 	}
 	ctx := out.Context()
 	name := callOf(ctx).name(subject.Video, m.GetId())
@@ -77,7 +77,7 @@ func firstPiece(f *content.File, m *genbusv1.DownloadVideoRequest) (*genbusv1.Do
 	start, _, _ := strings.Cut(from, "-")
 	n, err := strconv.ParseInt(start, 10, 64)
 	if err != nil {
-		return nil, fault.New(fault.ContentUnavailable, "the upstream sent a part of the file and does not say which")
+		return nil, errcode.New(errcode.ContentUnavailable, "the upstream sent a part of the file and does not say which")
 	}
 	out.Offset = n
 	return out, nil
@@ -90,7 +90,7 @@ func beyondFile(m *genbusv1.DownloadVideoRequest, size string) error {
 	if size != "" {
 		text += ", which has " + size + " bytes"
 	}
-	return fault.Invalid([]fault.Violation{{Field: "offset", Description: text}})
+	return errcode.Invalid([]errcode.Violation{{Field: "offset", Description: text}})
 }
 
 func sendPieces(from io.Reader, piece *genbusv1.DownloadVideoResponse, send func(*genbusv1.DownloadVideoResponse) error) error {
@@ -100,7 +100,7 @@ func sendPieces(from io.Reader, piece *genbusv1.DownloadVideoResponse, send func
 		n, err := fillPiece(from, buf)
 		over := errors.Is(err, io.EOF)
 		if err != nil && !over {
-			return fault.New(fault.ContentUnavailable, "the file broke off: %w", err)
+			return errcode.New(errcode.ContentUnavailable, "the file broke off: %w", err)
 		}
 		if n > 0 || first {
 			piece.Data = buf[:n]

@@ -11,7 +11,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/api/apitest"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 )
 
 // TestDownloadsBeyondTheFile: by gRPC and by HTTP, whether or not the upstream
@@ -39,7 +39,7 @@ func TestDownloadsBeyondTheFile(t *testing.T) {
 			}
 			for _, length := range []int64{0, 1, math.MaxInt64 - 5000, math.MaxInt64 - 4999, math.MaxInt64} {
 				_, err := download(5000, length)
-				apitest.CheckStatus(t, err, codes.InvalidArgument, fault.InvalidRequest)
+				apitest.CheckStatus(t, err, codes.InvalidArgument, errcode.InvalidRequest)
 			}
 			for _, length := range []int64{998, math.MaxInt64 - 2, math.MaxInt64 - 1, math.MaxInt64} {
 				if data, err := download(2, length); err != nil || string(data) != string(apitest.Film[2:]) {

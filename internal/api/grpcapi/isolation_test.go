@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/genbus/genbus/internal/api/apitest"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -123,7 +123,7 @@ func (w *tenancy) checkMethod(c apitest.Caller, method string, rule rule) {
 		w.checkMethodShows(c, method)
 	case everybody:
 	case operators:
-		if _, err := c.Call("key-globex", method, `{}`); status.Code(err) != codes.PermissionDenied || apitest.Reason(err) != string(fault.OperatorRequired) {
+		if _, err := c.Call("key-globex", method, `{}`); status.Code(err) != codes.PermissionDenied || apitest.Reason(err) != string(errcode.OperatorRequired) {
 			c.T.Errorf("%s with a tenant's key: %v", method, err)
 		}
 	}

@@ -9,11 +9,11 @@ import (
 	"github.com/genbus/genbus/internal/api/core"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/operator"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -35,7 +35,7 @@ type operatorService struct {
 // the code is logged: its text may say what a request holds.
 func (s operatorService) did(ctx context.Context, what string, err error, attrs ...any) {
 	attrs = append(attrs, telemetry.KeyOp, what, "operator", callOf(ctx).operator, telemetry.KeyRequestID, callOf(ctx).id[0])
-	var f *fault.Error
+	var f *errcode.Error
 	switch {
 	case err == nil:
 		s.log.InfoContext(ctx, "operator's call", attrs...)
@@ -48,7 +48,7 @@ func (s operatorService) did(ctx context.Context, what string, err error, attrs 
 
 // didTo is did for a job that the caller has named.
 func (s operatorService) didTo(ctx context.Context, what string, err error, n subject.TaskName) {
-	s.did(ctx, what, err, telemetry.KeyJobID, fault.Clip(n.ID, 64), telemetry.KeyTenant, fault.Clip(n.Tenant, 64))
+	s.did(ctx, what, err, telemetry.KeyJobID, errcode.Clip(n.ID, 64), telemetry.KeyTenant, errcode.Clip(n.Tenant, 64))
 }
 
 // ListDeadLetters is in operator_service.proto, as are the others.
@@ -92,7 +92,7 @@ func (s operatorService) AttachUpstreamTask(ctx context.Context, m *genbusv1.Att
 }
 
 // made logs which job was made of a letter.
-func (s operatorService) made(ctx context.Context, what string, e tasklog.Entry, err error, seq uint64) error {
+func (s operatorService) made(ctx context.Context, what string, e joblog.Entry, err error, seq uint64) error {
 	attrs := []any{telemetry.KeySequence, seq}
 	if err == nil {
 		sayJob(ctx, e.Job.GetId())
@@ -118,7 +118,7 @@ func (s operatorService) DropDeadLetter(ctx context.Context, m *genbusv1.DropDea
 // CancelJob ends a job, as the tenants' own cancels do.
 func (s operatorService) CancelJob(ctx context.Context, m *genbusv1.CancelJobRequest) (*genbusv1.CancelJobResponse, error) {
 	n := subject.TaskName{Kind: subject.Kind(m.GetKind()), Tenant: m.GetTenant(), ID: m.GetId()}
-	var e tasklog.Entry
+	var e joblog.Entry
 	err := operator.CheckName(n)
 	if err == nil {
 		e, err = s.core.Jobs.Cancel(ctx, n, core.ByOperator)
@@ -154,7 +154,7 @@ func (s operatorService) ListRoutes(ctx context.Context, _ *genbusv1.ListRoutesR
 // PauseRoute stops a route's submissions.
 func (s operatorService) PauseRoute(ctx context.Context, m *genbusv1.PauseRouteRequest) (*genbusv1.PauseRouteResponse, error) {
 	state, err := s.operator.Pause(ctx, m.GetKind(), m.GetName())
-	s.did(ctx, "pause_route", err, telemetry.KeyKind, fault.Clip(m.GetKind(), 16), telemetry.KeyRoute, fault.Clip(m.GetName(), 64))
+	s.did(ctx, "pause_route", err, telemetry.KeyKind, errcode.Clip(m.GetKind(), 16), telemetry.KeyRoute, errcode.Clip(m.GetName(), 64))
 	if err != nil {
 		return nil, core.Explain(ctx, subject.TaskName{}, err)
 	}
@@ -164,7 +164,7 @@ func (s operatorService) PauseRoute(ctx context.Context, m *genbusv1.PauseRouteR
 // ResumeRoute lets a route submit again.
 func (s operatorService) ResumeRoute(ctx context.Context, m *genbusv1.ResumeRouteRequest) (*genbusv1.ResumeRouteResponse, error) {
 	state, err := s.operator.Resume(ctx, m.GetKind(), m.GetName())
-	s.did(ctx, "resume_route", err, telemetry.KeyKind, fault.Clip(m.GetKind(), 16), telemetry.KeyRoute, fault.Clip(m.GetName(), 64))
+	s.did(ctx, "resume_route", err, telemetry.KeyKind, errcode.Clip(m.GetKind(), 16), telemetry.KeyRoute, errcode.Clip(m.GetName(), 64))
 	if err != nil {
 		return nil, core.Explain(ctx, subject.TaskName{}, err)
 	}
@@ -183,7 +183,7 @@ func (s operatorService) ListOrphans(ctx context.Context, _ *genbusv1.ListOrphan
 // MoveOrphans moves jobs of a route that is not configured.
 func (s operatorService) MoveOrphans(ctx context.Context, m *genbusv1.MoveOrphansRequest) (*genbusv1.MoveOrphansResponse, error) {
 	settled, err := s.operator.MoveOrphans(ctx, m)
-	s.did(ctx, "move_orphans", err, telemetry.KeyKind, fault.Clip(m.GetKind(), 16), telemetry.KeyRoute, fault.Clip(m.GetName(), 64), "to", fault.Clip(m.GetTo(), 64),
+	s.did(ctx, "move_orphans", err, telemetry.KeyKind, errcode.Clip(m.GetKind(), 16), telemetry.KeyRoute, errcode.Clip(m.GetName(), 64), "to", errcode.Clip(m.GetTo(), 64),
 		"moved", settled.GetMoved(), "ended", settled.GetEnded(), "left", len(settled.GetLeft()))
 	if err != nil {
 		return nil, core.Explain(ctx, subject.TaskName{}, err)
@@ -194,7 +194,7 @@ func (s operatorService) MoveOrphans(ctx context.Context, m *genbusv1.MoveOrphan
 // FailOrphans ends jobs of a route that is not configured.
 func (s operatorService) FailOrphans(ctx context.Context, m *genbusv1.FailOrphansRequest) (*genbusv1.FailOrphansResponse, error) {
 	settled, err := s.operator.FailOrphans(ctx, m)
-	s.did(ctx, "fail_orphans", err, telemetry.KeyKind, fault.Clip(m.GetKind(), 16), telemetry.KeyRoute, fault.Clip(m.GetName(), 64),
+	s.did(ctx, "fail_orphans", err, telemetry.KeyKind, errcode.Clip(m.GetKind(), 16), telemetry.KeyRoute, errcode.Clip(m.GetName(), 64),
 		"ended", settled.GetEnded(), "left", len(settled.GetLeft()))
 	if err != nil {
 		return nil, core.Explain(ctx, subject.TaskName{}, err)

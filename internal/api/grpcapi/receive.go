@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/genbus/genbus/internal/api/core"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -40,7 +40,7 @@ func receive(log *slog.Logger, within time.Duration, read func() error) error {
 	case err := <-runAsync(log, read):
 		return err
 	case <-timer.C:
-		return fault.New(fault.InvalidRequest, "the call's message did not arrive whole within %s", within)
+		return errcode.New(errcode.InvalidRequest, "the call's message did not arrive whole within %s", within)
 	}
 }
 

@@ -4,7 +4,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 )
 
 // send runs a call that sends many messages. gRPC has no deadline for one
@@ -26,6 +26,6 @@ func send(log *slog.Logger, within time.Duration, run func(sent func(func() erro
 	case err := <-runAsync(log, func() error { return run(sent) }):
 		return err
 	case <-timer.C:
-		return fault.New(fault.SlowReader, "no message was read for %s; resume from the last one", within)
+		return errcode.New(errcode.SlowReader, "no message was read for %s; resume from the last one", within)
 	}
 }

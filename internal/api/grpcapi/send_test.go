@@ -10,7 +10,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/api/apitest"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 )
 
 // TestGRPCClientThatDoesNotRead is told slow_reader, and its upstream call ends.
@@ -32,7 +32,7 @@ func TestGRPCClientThatDoesNotRead(t *testing.T) {
 		if err == nil {
 			continue
 		}
-		apitest.CheckStatus(t, err, codes.ResourceExhausted, fault.SlowReader)
+		apitest.CheckStatus(t, err, codes.ResourceExhausted, errcode.SlowReader)
 		return
 	}
 }

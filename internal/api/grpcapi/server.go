@@ -25,7 +25,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -163,7 +163,7 @@ func (s *callStream) read(m any) error {
 		return err
 	}
 	if errors.Is(err, io.EOF) || status.Code(err) == codes.Internal {
-		return fault.New(fault.InvalidRequest, "the call's message cannot be read: %w", err)
+		return errcode.New(errcode.InvalidRequest, "the call's message cannot be read: %w", err)
 	}
 	return err
 }
@@ -205,7 +205,7 @@ type modelService struct {
 // ListModels is in model_service.proto.
 func (s modelService) ListModels(ctx context.Context, m *genbusv1.ListModelsRequest) (*genbusv1.ListModelsResponse, error) {
 	if kind := m.GetKind(); kind != "" && !subject.Kind(kind).Valid() {
-		return nil, fault.Invalid([]fault.Violation{{Field: "kind", Description: "must be video, chat or empty"}})
+		return nil, errcode.Invalid([]errcode.Violation{{Field: "kind", Description: "must be video, chat or empty"}})
 	}
 	return &genbusv1.ListModelsResponse{Models: s.routes.Models(ctx, m.GetKind())}, nil
 }

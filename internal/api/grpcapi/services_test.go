@@ -18,7 +18,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/api/apitest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -70,32 +70,32 @@ func TestGRPCErrors(t *testing.T) {
 	}
 	var header metadata.MD
 	_, err := video.GetVideoTask(ctx, &genbusv1.GetVideoTaskRequest{Id: "video_x"}, grpc.Header(&header))
-	apitest.CheckStatus(t, err, codes.NotFound, fault.TaskNotFound)
+	apitest.CheckStatus(t, err, codes.NotFound, errcode.TaskNotFound)
 	if len(header.Get("x-request-id")) != 1 {
 		t.Errorf("metadata of an error: %v", header)
 	}
 	_, err = video.CreateVideoTask(ctx, &genbusv1.CreateVideoTaskRequest{})
-	apitest.CheckStatus(t, err, codes.InvalidArgument, fault.InvalidRequest)
+	apitest.CheckStatus(t, err, codes.InvalidArgument, errcode.InvalidRequest)
 	_, err = video.CreateVideoTask(ctx, apitest.NoModel())
-	apitest.CheckStatus(t, err, codes.InvalidArgument, fault.InvalidRequest)
+	apitest.CheckStatus(t, err, codes.InvalidArgument, errcode.InvalidRequest)
 	_, err = video.ListVideoTasks(ctx, &genbusv1.ListVideoTasksRequest{PageToken: "!"})
-	apitest.CheckStatus(t, err, codes.InvalidArgument, fault.InvalidPageToken)
+	apitest.CheckStatus(t, err, codes.InvalidArgument, errcode.InvalidPageToken)
 	_, err = video.ListVideoTasks(ctx, &genbusv1.ListVideoTasksRequest{PageSize: -1, Status: 99, CreatedAfter: &timestamppb.Timestamp{Nanos: -1}})
-	apitest.CheckStatus(t, err, codes.InvalidArgument, fault.InvalidRequest)
+	apitest.CheckStatus(t, err, codes.InvalidArgument, errcode.InvalidRequest)
 	_, err = chats.CreateChatCompletion(ctx, &genbusv1.CreateChatCompletionRequest{Request: chat(apitest.StreamBody)})
-	apitest.CheckStatus(t, err, codes.InvalidArgument, fault.InvalidRequest)
+	apitest.CheckStatus(t, err, codes.InvalidArgument, errcode.InvalidRequest)
 	_, err = chats.CreateChatCompletion(ctx, &genbusv1.CreateChatCompletionRequest{Request: chat(strings.Replace(apitest.ChatBody, "sandbox-chat", "none", 1))})
-	apitest.CheckStatus(t, err, codes.NotFound, fault.ModelNotFound)
+	apitest.CheckStatus(t, err, codes.NotFound, errcode.ModelNotFound)
 	_, err = genbusv1.NewModelServiceClient(conn).ListModels(ctx, &genbusv1.ListModelsRequest{Kind: "audio"})
-	apitest.CheckStatus(t, err, codes.InvalidArgument, fault.InvalidRequest)
+	apitest.CheckStatus(t, err, codes.InvalidArgument, errcode.InvalidRequest)
 
 	stream := apitest.Must[grpc.ServerStreamingClient[genbusv1.StreamChatCompletionResponse]](t)(chats.StreamChatCompletion(ctx,
 		&genbusv1.StreamChatCompletionRequest{Request: chat(strings.TrimSuffix(apitest.ChatBody, "}") + `,"stream":false}`)}))
 	_, err = stream.Recv()
-	apitest.CheckStatus(t, err, codes.InvalidArgument, fault.InvalidRequest)
+	apitest.CheckStatus(t, err, codes.InvalidArgument, errcode.InvalidRequest)
 	watch := apitest.Must[grpc.ServerStreamingClient[genbusv1.WatchChatCompletionResponse]](t)(chats.WatchChatCompletion(ctx, &genbusv1.WatchChatCompletionRequest{Id: "chat_x"}))
 	_, err = watch.Recv()
-	apitest.CheckStatus(t, err, codes.NotFound, fault.ChatNotFound)
+	apitest.CheckStatus(t, err, codes.NotFound, errcode.ChatNotFound)
 }
 
 func TestGRPCKeys(t *testing.T) {
@@ -107,7 +107,7 @@ func TestGRPCKeys(t *testing.T) {
 		return metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+key, "idempotency-key", "k1", "genbus-labels", "a=b")
 	}
 	_, err := c.CreateVideoTask(t.Context(), apitest.VideoRequest("a"))
-	apitest.CheckStatus(t, err, codes.Unauthenticated, fault.InvalidAPIKey)
+	apitest.CheckStatus(t, err, codes.Unauthenticated, errcode.InvalidAPIKey)
 	mine := apitest.Must[*genbusv1.CreateVideoTaskResponse](t)(c.CreateVideoTask(as("key-acme"), apitest.VideoRequest("a")))
 	again := apitest.Must[*genbusv1.CreateVideoTaskResponse](t)(c.CreateVideoTask(as("key-acme"), apitest.VideoRequest("a")))
 	theirs := apitest.Must[*genbusv1.CreateVideoTaskResponse](t)(c.CreateVideoTask(as("key-globex"), apitest.VideoRequest("b")))
@@ -116,9 +116,9 @@ func TestGRPCKeys(t *testing.T) {
 		t.Errorf("%v\n%v\n%v", mine, again, theirs)
 	}
 	_, err = c.CreateVideoTask(as("key-acme"), apitest.VideoRequest("other"))
-	apitest.CheckStatus(t, err, codes.InvalidArgument, fault.IdempotencyKeyReused)
+	apitest.CheckStatus(t, err, codes.InvalidArgument, errcode.IdempotencyKeyReused)
 	_, err = c.GetVideoTask(as("key-globex"), &genbusv1.GetVideoTaskRequest{Id: task.GetId()})
-	apitest.CheckStatus(t, err, codes.NotFound, fault.TaskNotFound)
+	apitest.CheckStatus(t, err, codes.NotFound, errcode.TaskNotFound)
 
 	// Health and reflection need no key.
 	if _, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil {

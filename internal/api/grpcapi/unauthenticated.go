@@ -8,7 +8,7 @@ import (
 
 	"google.golang.org/grpc/peer"
 
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 )
 
 // Bounds of what is read of callers without a key, for the methods that are open to
@@ -37,7 +37,7 @@ func (l *unauthenticatedLimiter) acquire(ctx context.Context) (release func(), e
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.all >= unauthenticatedAtOnce || l.from[host] >= unauthenticatedPerHost {
-		return nil, fault.New(fault.RateLimited, "too many calls without a key are being read").WithRetryAfter(time.Second)
+		return nil, errcode.New(errcode.RateLimited, "too many calls without a key are being read").WithRetryAfter(time.Second)
 	}
 	l.all++
 	l.from[host]++

@@ -7,7 +7,7 @@ import (
 
 	"google.golang.org/grpc/peer"
 
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 )
 
 // TestUnauthenticatedCallersArePerHost: one host takes its places and no more, and those who
@@ -22,7 +22,7 @@ func TestUnauthenticatedCallersArePerHost(t *testing.T) {
 	come := func(host string, want bool) {
 		t.Helper()
 		leave, err := s.acquire(from(host, 1000+len(leaves)))
-		if (err == nil) != want || err != nil && fault.CodeOf(err) != fault.RateLimited {
+		if (err == nil) != want || err != nil && errcode.CodeOf(err) != errcode.RateLimited {
 			t.Errorf("%s: %v", host, err)
 		}
 		if err == nil {

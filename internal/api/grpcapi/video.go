@@ -11,11 +11,11 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // CreateVideoTask is in video_service.proto, as are the others.
@@ -48,9 +48,9 @@ func (s videoService) GetVideoTask(ctx context.Context, m *genbusv1.GetVideoTask
 // ListVideoTasks reads a page.
 func (s videoService) ListVideoTasks(ctx context.Context, m *genbusv1.ListVideoTasksRequest) (*genbusv1.ListVideoTasksResponse, error) {
 	if v := listViolations(m); len(v) > 0 {
-		return nil, fault.Invalid(v)
+		return nil, errcode.Invalid(v)
 	}
-	page, err := s.core.Jobs.List(ctx, tasklog.Query{
+	page, err := s.core.Jobs.List(ctx, joblog.Query{
 		Kind: subject.Video, Tenant: callOf(ctx).tenant, Status: m.GetStatus(),
 		CreatedAfter: bound(m.GetCreatedAfter()), CreatedBefore: bound(m.GetCreatedBefore()),
 		Size: int(m.GetPageSize()), Token: m.GetPageToken(),
@@ -65,10 +65,10 @@ func (s videoService) ListVideoTasks(ctx context.Context, m *genbusv1.ListVideoT
 	return out, nil
 }
 
-func listViolations(m *genbusv1.ListVideoTasksRequest) []fault.Violation {
-	var out []fault.Violation
+func listViolations(m *genbusv1.ListVideoTasksRequest) []errcode.Violation {
+	var out []errcode.Violation
 	add := func(field, description string) {
-		out = append(out, fault.Violation{Field: field, Description: description})
+		out = append(out, errcode.Violation{Field: field, Description: description})
 	}
 	if _, known := genbusv1.JobStatus_name[int32(m.GetStatus())]; !known {
 		add("status", core.StatusRule)
@@ -123,7 +123,7 @@ func (s videoService) WatchVideoTask(m *genbusv1.WatchVideoTaskRequest, out grpc
 	}
 	sayJob(ctx, watch.Name.ID)
 	if watch.Expired {
-		_ = out.SetHeader(metadata.Pairs(mdNotice, string(fault.ResumeExpired))) // fails only after the header was sent
+		_ = out.SetHeader(metadata.Pairs(mdNotice, string(errcode.ResumeExpired))) // fails only after the header was sent
 	}
 	if err := out.SendHeader(nil); err != nil || watch.Over {
 		return err

@@ -10,7 +10,7 @@ import (
 
 	"github.com/genbus/genbus/internal/api/apitest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -111,7 +111,7 @@ func TestChatWithAKeyIsAQueuedJobThatIsFollowed(t *testing.T) {
 	}
 
 	failed := w.chatWith("k2", apitest.ChatBody)
-	w.FailChat(w.StartChat("default", failed), failure(fault.UpstreamTimeout, "too slow"))
+	w.FailChat(w.StartChat("default", failed), failure(errcode.UpstreamTimeout, "too slow"))
 	a = w.Post("/v1/chat/completions", apitest.ChatBody, "Idempotency-Key", "k2")
 	if a.Status != http.StatusGatewayTimeout || a.ErrorCode(t) != "upstream_timeout" ||
 		a.Header.Get("X-Should-Retry") != "false" || a.Header.Get("Genbus-Job-Id") != failed {
@@ -166,13 +166,13 @@ func TestChatStreamWithAKeyEndsBadly(t *testing.T) {
 		w.Chunk(e, 0, apitest.Block("one"))
 		s := open("failed")
 		s.Next()
-		w.FailChat(e, failure(fault.UpstreamUnavailable, "gone"))
+		w.FailChat(e, failure(errcode.UpstreamUnavailable, "gone"))
 		if got := s.Rest(); len(got) != 1 || !strings.Contains(got[0].Data, `"code":"upstream_unavailable"`) {
 			t.Errorf("rest %v", got)
 		}
 	})
 	t.Run("the job fails before blocks", func(t *testing.T) {
-		w.FailChat(w.StartChat("default", w.chatWith("early", apitest.StreamBody)), failure(fault.UpstreamRefused, "no"))
+		w.FailChat(w.StartChat("default", w.chatWith("early", apitest.StreamBody)), failure(errcode.UpstreamRefused, "no"))
 		a := w.Post("/v1/chat/completions", apitest.StreamBody, "Idempotency-Key", "early")
 		if a.Status != http.StatusBadGateway || a.ErrorCode(t) != "upstream_refused" {
 			t.Errorf("%d %s", a.Status, a.Body)

@@ -8,7 +8,7 @@ import (
 	"github.com/genbus/genbus/internal/api/core"
 
 	"github.com/genbus/genbus/internal/content"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -20,7 +20,7 @@ const contentPiece = 128 << 10
 func (h *Handler) getContent(x *exchange) error {
 	query := x.r.URL.Query()
 	if v := query.Get("variant"); v != "" && v != "video" {
-		return fault.Invalid([]fault.Violation{{Field: "variant", Description: "must be video; upstreams give genbus nothing else"}})
+		return errcode.Invalid([]errcode.Violation{{Field: "variant", Description: "must be video; upstreams give genbus nothing else"}})
 	}
 	index, err := number(query.Get("index"), "index", 0, 0, 1<<16)
 	if err != nil {

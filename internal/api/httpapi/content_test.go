@@ -16,7 +16,7 @@ import (
 	"github.com/genbus/genbus/internal/api/apitest"
 	"github.com/genbus/genbus/internal/api/core"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/task"
 )
 
@@ -41,7 +41,7 @@ func TestContentIsNotAskedForBeforeCompletion(t *testing.T) {
 		}
 		stream := apitest.Must[grpc.ServerStreamingClient[genbusv1.DownloadVideoResponse]](t)(client.DownloadVideo(t.Context(), &genbusv1.DownloadVideoRequest{Id: id}))
 		_, err := stream.Recv()
-		apitest.CheckStatus(t, err, codes.FailedPrecondition, fault.ContentNotReady)
+		apitest.CheckStatus(t, err, codes.FailedPrecondition, errcode.ContentNotReady)
 	}
 	id := w.NewVideoObject()
 	check(id, "QUEUED")

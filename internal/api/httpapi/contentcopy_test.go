@@ -18,7 +18,7 @@ import (
 	"github.com/genbus/genbus/internal/api/apitest"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/publisher"
 )
 
@@ -56,7 +56,7 @@ func TestContentThatBreaksOff(t *testing.T) {
 			stream := apitest.Must[grpc.ServerStreamingClient[genbusv1.DownloadVideoResponse]](t)(
 				genbusv1.NewVideoServiceClient(w.Dial()).DownloadVideo(t.Context(), &genbusv1.DownloadVideoRequest{Id: id}))
 			_, err := apitest.ReadPieces(stream)
-			apitest.CheckStatus(t, err, codes.Unavailable, fault.ContentUnavailable)
+			apitest.CheckStatus(t, err, codes.Unavailable, errcode.ContentUnavailable)
 		})
 	}
 }
@@ -135,7 +135,7 @@ func TestContentOfALongFileComesInPieces(t *testing.T) {
 	for _, bad := range []*genbusv1.DownloadVideoRequest{{Id: id, Offset: -1}, {Id: id, Length: -1}, {Id: id, Offset: 700_000}, {Id: id, Index: 1}} {
 		stream := apitest.Must[grpc.ServerStreamingClient[genbusv1.DownloadVideoResponse]](t)(client.DownloadVideo(t.Context(), bad))
 		_, err := apitest.ReadPieces(stream)
-		apitest.CheckStatus(t, err, codes.InvalidArgument, fault.InvalidRequest)
+		apitest.CheckStatus(t, err, codes.InvalidArgument, errcode.InvalidRequest)
 	}
 }
 

@@ -15,10 +15,10 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/chatlog"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // Names of SSE events; those of task events are their CloudEvents types.
@@ -64,7 +64,7 @@ func lastVersion(r *http.Request) (uint64, error) {
 	}
 	version, err := strconv.ParseUint(value, 10, 63)
 	if err != nil {
-		return 0, fault.Invalid([]fault.Violation{{Field: field, Description: "must be the id of an event: a version in decimal"}})
+		return 0, errcode.Invalid([]errcode.Violation{{Field: field, Description: "must be the id of an event: a version in decimal"}})
 	}
 	return version, nil
 }
@@ -72,7 +72,7 @@ func lastVersion(r *http.Request) (uint64, error) {
 // video writes the events of a watch that began after a version.
 func (s *sseWriter) video(x *exchange, watch core.VideoWatch, after uint64) error {
 	if watch.Expired {
-		notice := fault.New(fault.ResumeExpired, "task %s never had version %d; its current state follows", watch.Name.ID, after)
+		notice := errcode.New(errcode.ResumeExpired, "task %s never had version %d; its current state follows", watch.Name.ID, after)
 		if err := s.event("", eventExpired, notice.Envelope()); err != nil {
 			return err
 		}
@@ -88,14 +88,14 @@ func (s *sseWriter) video(x *exchange, watch core.VideoWatch, after uint64) erro
 	return nil
 }
 
-func (s *sseWriter) entry(e tasklog.Entry, id string) error {
+func (s *sseWriter) entry(e joblog.Entry, id string) error {
 	return s.message(id, publisher.EventType(e.Event), publisher.Message(e.Event))
 }
 
 func (s *sseWriter) message(id, name string, m proto.Message) error {
 	data, err := body.EventJSON(m)
 	if err != nil {
-		return fault.From(err)
+		return errcode.From(err)
 	}
 	return s.event(id, name, data)
 }

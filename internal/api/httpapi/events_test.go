@@ -12,7 +12,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/api/apitest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -201,6 +201,6 @@ func TestStreamsPingAndEndAtShutdown(t *testing.T) {
 	}
 }
 
-func failure(code fault.Code, message string) *genbusv1.TaskError {
-	return fault.New(code, "%s", message).TaskError()
+func failure(code errcode.Code, message string) *genbusv1.TaskError {
+	return errcode.New(code, "%s", message).TaskError()
 }

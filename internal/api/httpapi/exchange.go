@@ -14,7 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/genbus/genbus/internal/admission"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
@@ -74,7 +74,7 @@ func number(text, field string, missing, least, most int) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < least || n > most {
-		return 0, fault.Invalid([]fault.Violation{{
+		return 0, errcode.Invalid([]errcode.Violation{{
 			Field: field, Description: "must be an integer from " + strconv.Itoa(least) + " to " + strconv.Itoa(most),
 		}})
 	}
@@ -108,7 +108,7 @@ func (x *exchange) armWrite() {
 
 // fail answers with an error, unless an answer has begun.
 func (x *exchange) fail(err error) {
-	f := fault.From(err)
+	f := errcode.From(err)
 	x.note(err)
 	if x.status != 0 {
 		return
@@ -117,12 +117,12 @@ func (x *exchange) fail(err error) {
 	var final *core.FinalError
 	switch {
 	case errors.As(err, &final):
-		x.Header()[fault.HeaderShouldRetry] = []string{"false"} // a repeat would attach to the job that has ended
-	case f.Code == fault.AcceptanceUnknown && x.r.Header.Get("Idempotency-Key") != "":
-		x.Header()[fault.HeaderShouldRetry] = []string{"true"} // the same key attaches to what was accepted
-	case f.Code == fault.InvalidAPIKey:
+		x.Header()[errcode.HeaderShouldRetry] = []string{"false"} // a repeat would attach to the job that has ended
+	case f.Code == errcode.AcceptanceUnknown && x.r.Header.Get("Idempotency-Key") != "":
+		x.Header()[errcode.HeaderShouldRetry] = []string{"true"} // the same key attaches to what was accepted
+	case f.Code == errcode.InvalidAPIKey:
 		x.Header()["Www-Authenticate"] = []string{"Bearer"}
-	case f.Code == fault.ShuttingDown:
+	case f.Code == errcode.ShuttingDown:
 		x.Header()["Connection"] = []string{"close"}
 	}
 	x.armWrite()
@@ -131,7 +131,7 @@ func (x *exchange) fail(err error) {
 
 // note logs an error that is ours to fix; callers are told the others.
 func (x *exchange) note(err error) {
-	f := fault.From(err)
+	f := errcode.From(err)
 	if level, ok := core.LogLevel(x.ctx(), f); ok {
 		x.h.log.Log(x.ctx(), level, "HTTP call failed", telemetry.KeyRequestID, x.Header().Get("X-Request-Id"),
 			telemetry.KeyRoute, x.r.Pattern, telemetry.KeyJobID, f.JobID, telemetry.KeyError, f)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/genbus/genbus/internal/api/core"
 
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -28,11 +28,11 @@ func TestWhatIsCountedOfWhoLeft(t *testing.T) {
 		handler http.HandlerFunc
 		want    string
 	}{
-		"failed":           {t.Context(), answers(fault.AcceptanceUnknown), "500"},
-		"failed, gone":     {gone, answers(fault.AcceptanceUnknown), "499"},
-		"no broker, gone":  {gone, answers(fault.BrokerUnavailable), "499"},
-		"no broker, ended": {ended, answers(fault.BrokerUnavailable), "503"},
-		"refused, gone":    {gone, answers(fault.ModelNotFound), "404"},
+		"failed":           {t.Context(), answers(errcode.AcceptanceUnknown), "500"},
+		"failed, gone":     {gone, answers(errcode.AcceptanceUnknown), "499"},
+		"no broker, gone":  {gone, answers(errcode.BrokerUnavailable), "499"},
+		"no broker, ended": {ended, answers(errcode.BrokerUnavailable), "503"},
+		"refused, gone":    {gone, answers(errcode.ModelNotFound), "404"},
 		"answered, gone":   {gone, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }, "201"},
 		"panic, gone":      {gone, func(http.ResponseWriter, *http.Request) { panic("a bug") }, "500"},
 	} {
@@ -58,13 +58,13 @@ func TestUnknownAcceptanceIsRepeatedWithAKey(t *testing.T) {
 			r.Header.Set("Idempotency-Key", key)
 		}
 		h := &Handler{core: &core.Core{}, log: slog.New(slog.DiscardHandler)}
-		(&exchange{response: asResponse(w, r), r: r, h: h}).fail(fault.New(fault.AcceptanceUnknown, "no answer"))
+		(&exchange{response: asResponse(w, r), r: r, h: h}).fail(errcode.New(errcode.AcceptanceUnknown, "no answer"))
 		if got := w.Header().Get("X-Should-Retry"); got != want {
 			t.Errorf("with key %q: X-Should-Retry %q, want %q", key, got, want)
 		}
 	}
 }
 
-func answers(code fault.Code) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) { fault.New(code, "no").WriteHTTP(w) }
+func answers(code errcode.Code) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { errcode.New(code, "no").WriteHTTP(w) }
 }

@@ -25,7 +25,7 @@ import (
 
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/contract"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -193,7 +193,7 @@ func (h *Handler) finish(res *response, begin time.Time) {
 	case status == 0:
 		status = http.StatusOK // net/http writes it when the handler has not
 	case res.left && (p == nil || abort):
-		status = fault.MeaningOf(fault.CallerGone).HTTP
+		status = errcode.MeaningOf(errcode.CallerGone).HTTP
 	}
 	h.metrics.HTTPRequest(res.r.Pattern, status, time.Since(begin))
 	if abort || p != nil && begun {
@@ -248,7 +248,7 @@ func (x *exchange) prepareGateway() error {
 	// idempotency key would be a second job.
 	for _, name := range []string{"Idempotency-Key", "Genbus-Labels"} {
 		if !printableASCII(x.r.Header.Get(name)) {
-			return fault.Invalid([]fault.Violation{{Field: name, Description: "must be printable ASCII"}})
+			return errcode.Invalid([]errcode.Violation{{Field: name, Description: "must be printable ASCII"}})
 		}
 	}
 	x.r.Header.Del("Te") // no trailers

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 )
 
 // FuzzPrefersAsync: the preference is found wherever it stands alone, and only
@@ -34,11 +34,11 @@ func FuzzCheckMediaType(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, value string) {
 		err := checkMediaType(value)
-		var refused *fault.Error
+		var refused *errcode.Error
 		switch {
 		case err == nil && value != "" && !strings.Contains(strings.ToLower(value), "json"):
 			t.Fatalf("%q is taken", value)
-		case err != nil && (!errors.As(err, &refused) || refused.Code != fault.UnsupportedMedia || len(refused.Message) > 500 || !utf8.ValidString(refused.Message)):
+		case err != nil && (!errors.As(err, &refused) || refused.Code != errcode.UnsupportedMedia || len(refused.Message) > 500 || !utf8.ValidString(refused.Message)):
 			t.Fatalf("%q: %v", value, err)
 		}
 	})
@@ -51,11 +51,11 @@ func FuzzNumber(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		n, err := number(text, "limit", 20, 1, 100)
-		var refused *fault.Error
+		var refused *errcode.Error
 		switch {
 		case err == nil && (n < 1 || n > 100):
 			t.Fatalf("%q is %d", text, n)
-		case err != nil && (!errors.As(err, &refused) || refused.Code != fault.InvalidRequest):
+		case err != nil && (!errors.As(err, &refused) || refused.Code != errcode.InvalidRequest):
 			t.Fatalf("%q: %v", text, err)
 		}
 	})

@@ -8,7 +8,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/body"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 )
 
 // listModels is GET /v1/models.
@@ -21,7 +21,7 @@ func (h *Handler) getModel(x *exchange) error {
 	models, id := h.publicModels(x), x.r.PathValue("model")
 	i := slices.IndexFunc(models, func(m *genbusv1.Model) bool { return m.GetId() == id })
 	if i < 0 {
-		return fault.New(fault.ModelNotFound, "no route lists the model %q; see GET /v1/models", fault.Clip(id, 128))
+		return errcode.New(errcode.ModelNotFound, "no route lists the model %q; see GET /v1/models", errcode.Clip(id, 128))
 	}
 	return x.json(http.StatusOK, body.ModelJSON(models[i]))
 }

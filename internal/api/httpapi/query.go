@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 )
 
 // queries are the query parameters of the paths under /genbus/v1 that read, by pattern;
@@ -51,7 +51,7 @@ func (x *exchange) checkQuery() error {
 		return nil
 	}
 	known := queries[x.r.Pattern]
-	var wrong []fault.Violation
+	var wrong []errcode.Violation
 	for name, values := range x.r.URL.Query() {
 		description := "is not known here; this path takes no query parameters"
 		switch {
@@ -63,13 +63,13 @@ func (x *exchange) checkQuery() error {
 		case len(known) > 0:
 			description = "is not known here; known are " + strings.Join(known, ", ")
 		}
-		wrong = append(wrong, fault.Violation{Field: fault.Clip(name, 64), Description: description})
+		wrong = append(wrong, errcode.Violation{Field: errcode.Clip(name, 64), Description: description})
 	}
 	if len(wrong) == 0 {
 		return nil
 	}
-	slices.SortFunc(wrong, func(a, b fault.Violation) int { return strings.Compare(a.Field, b.Field) })
-	return fault.Invalid(wrong[:min(len(wrong), maxUnknown)])
+	slices.SortFunc(wrong, func(a, b errcode.Violation) int { return strings.Compare(a.Field, b.Field) })
+	return errcode.Invalid(wrong[:min(len(wrong), maxUnknown)])
 }
 
 // maxUnknown bounds the parameters that one refusal names.

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 )
 
 // TestQueriesAreKnown, of the generated paths and of ours alike.
@@ -51,13 +51,13 @@ func TestQueriesAreKnown(t *testing.T) {
 		}
 		mux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), method, path, nil))
 		var named []string
-		f := fault.From(got)
+		f := errcode.From(got)
 		if f != nil {
 			for _, v := range f.Violations {
 				named = append(named, v.Field)
 			}
 		}
-		if !slices.Equal(named, unknown) || f != nil && f.Code != fault.InvalidRequest {
+		if !slices.Equal(named, unknown) || f != nil && f.Code != errcode.InvalidRequest {
 			t.Errorf("%s: %v, want %v unknown", target, got, unknown)
 		}
 		if strings.HasSuffix(target, "=done") && !strings.Contains(f.Message, "JOB_STATUS_FAILED") {

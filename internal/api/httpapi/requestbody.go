@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 )
 
 // maxFirstAlloc bounds what a mere Content-Length makes us allocate.
@@ -54,11 +54,11 @@ func unreadBody(err error, limit int64) error {
 	if errors.As(err, &over) {
 		return tooLarge(limit)
 	}
-	return fault.New(fault.InvalidRequest, "the request's body did not arrive whole: %w", err)
+	return errcode.New(errcode.InvalidRequest, "the request's body did not arrive whole: %w", err)
 }
 
 func tooLarge(limit int64) error {
-	return fault.New(fault.BodyTooLarge, "the body is larger than %d bytes; send a URL instead of the data", limit)
+	return errcode.New(errcode.BodyTooLarge, "the body is larger than %d bytes; send a URL instead of the data", limit)
 }
 
 // checkMediaType accepts JSON and a missing type.
@@ -70,5 +70,5 @@ func checkMediaType(value string) error {
 	if err == nil && (media == "application/json" || strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json")) {
 		return nil
 	}
-	return fault.New(fault.UnsupportedMedia, "content type %q is not read here; send application/json", fault.Clip(value, 64))
+	return errcode.New(errcode.UnsupportedMedia, "content type %q is not read here; send application/json", errcode.Clip(value, 64))
 }

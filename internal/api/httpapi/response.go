@@ -3,7 +3,7 @@ package httpapi
 import (
 	"net/http"
 
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 )
 
 // response remembers the status of an answer, and writes the mux's own 404 and
@@ -35,7 +35,7 @@ func (w *response) WriteHeader(status int) {
 			return
 		}
 	}
-	w.status, w.left = status, status >= http.StatusInternalServerError && fault.Gone(w.r.Context())
+	w.status, w.left = status, status >= http.StatusInternalServerError && errcode.Gone(w.r.Context())
 	w.ResponseWriter.WriteHeader(status)
 }
 
@@ -51,12 +51,12 @@ func (w *response) Write(b []byte) (int, error) {
 }
 
 // unmatched is our error for an answer of the mux itself; nil for its redirects.
-func unmatched(status int, r *http.Request) *fault.Error {
+func unmatched(status int, r *http.Request) *errcode.Error {
 	switch status {
 	case http.StatusNotFound:
-		return fault.New(fault.NotFound, "there is no path %s", fault.Clip(r.URL.Path, 256))
+		return errcode.New(errcode.NotFound, "there is no path %s", errcode.Clip(r.URL.Path, 256))
 	case http.StatusMethodNotAllowed:
-		return fault.New(fault.MethodNotAllowed, "%s is not answered with this method; see the Allow header", fault.Clip(r.URL.Path, 256))
+		return errcode.New(errcode.MethodNotAllowed, "%s is not answered with this method; see the Allow header", errcode.Clip(r.URL.Path, 256))
 	default:
 		return nil
 	}

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/upstream/sse"
 )
 
@@ -128,7 +128,7 @@ func (s *sseWriter) arm(now time.Time) {
 }
 
 func lost(err error) error {
-	return fault.New(fault.CallerGone, "the client does not read any more: %w", err)
+	return errcode.New(errcode.CallerGone, "the client does not read any more: %w", err)
 }
 
 func (s *sseWriter) writeHeader() {
@@ -183,7 +183,7 @@ func (s *sseWriter) endChat(err error) error {
 		_ = s.data(doneBlock, false) // a client that went away has all it wanted
 	case opened:
 		s.x.note(err)
-		_ = s.data(fault.From(err).Envelope(), false)
+		_ = s.data(errcode.From(err).Envelope(), false)
 	default:
 		return err
 	}
@@ -202,13 +202,13 @@ func (s *sseWriter) endEvents(err error) error {
 	if opened := s.stop(); err == nil || !opened {
 		return err
 	}
-	if fault.CodeOf(err) == fault.StreamEnded {
+	if errcode.CodeOf(err) == errcode.StreamEnded {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		_ = s.write(endedComment)
 		return nil
 	}
 	s.x.note(err)
-	_ = s.event("", eventError, fault.From(err).Envelope())
+	_ = s.event("", eventError, errcode.From(err).Envelope())
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/genbus/genbus/internal/api/core"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 )
 
 // sinkWriter counts what is written and flushed, and keeps it on demand.
@@ -88,11 +88,11 @@ func TestSSEFirstFailureStays(t *testing.T) {
 	s := newSSE(w)
 	defer s.stop()
 	for range 3 {
-		if err := s.data([]byte("x"), false); fault.CodeOf(err) != fault.CallerGone {
+		if err := s.data([]byte("x"), false); errcode.CodeOf(err) != errcode.CallerGone {
 			t.Errorf("%v", err)
 		}
 	}
-	if err := s.endChat(fault.New(fault.CallerGone, "gone")); err != nil || w.writes != 1 {
+	if err := s.endChat(errcode.New(errcode.CallerGone, "gone")); err != nil || w.writes != 1 {
 		t.Errorf("%d writes, %v", w.writes, err)
 	}
 }

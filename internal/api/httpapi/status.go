@@ -5,24 +5,24 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 )
 
 // fromStatus reads an error back from its gRPC form. One without our details
 // comes from gRPC or the gateway itself.
-func fromStatus(err error) *fault.Error {
+func fromStatus(err error) *errcode.Error {
 	s := status.Convert(err)
-	f := &fault.Error{Code: codeOf(s.Code()), Message: s.Message(), Err: err}
+	f := &errcode.Error{Code: codeOf(s.Code()), Message: s.Message(), Err: err}
 	for _, detail := range s.Details() {
 		switch d := detail.(type) {
 		case *errdetails.ErrorInfo:
-			if d.GetDomain() == fault.Domain {
-				f.Code, f.JobID = fault.Code(d.GetReason()), d.GetMetadata()["job_id"]
+			if d.GetDomain() == errcode.Domain {
+				f.Code, f.JobID = errcode.Code(d.GetReason()), d.GetMetadata()["job_id"]
 				f.UpstreamCode = d.GetMetadata()["upstream_code"]
 			}
 		case *errdetails.BadRequest:
 			for _, v := range d.GetFieldViolations() {
-				f.Violations = append(f.Violations, fault.Violation{Field: v.GetField(), Description: v.GetDescription()})
+				f.Violations = append(f.Violations, errcode.Violation{Field: v.GetField(), Description: v.GetDescription()})
 			}
 		case *errdetails.RetryInfo:
 			f.RetryAfter = d.GetRetryDelay().AsDuration()
@@ -32,21 +32,21 @@ func fromStatus(err error) *fault.Error {
 }
 
 // codeOf gives the meaning of a code that did not come from a service of ours.
-func codeOf(c codes.Code) fault.Code {
+func codeOf(c codes.Code) errcode.Code {
 	switch c {
 	case codes.InvalidArgument:
-		return fault.InvalidRequest
+		return errcode.InvalidRequest
 	case codes.ResourceExhausted:
-		return fault.BodyTooLarge // the only limit that gRPC itself has here
+		return errcode.BodyTooLarge // the only limit that gRPC itself has here
 	case codes.Canceled, codes.DeadlineExceeded:
-		return fault.CallerGone
+		return errcode.CallerGone
 	case codes.Unavailable:
-		return fault.ShuttingDown // the in-process server has stopped
+		return errcode.ShuttingDown // the in-process server has stopped
 	case codes.Unimplemented, codes.NotFound:
-		return fault.NotFound
+		return errcode.NotFound
 	case codes.Unauthenticated:
-		return fault.InvalidAPIKey
+		return errcode.InvalidAPIKey
 	default:
-		return fault.Internal
+		return errcode.Internal
 	}
 }

@@ -9,10 +9,10 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/protocol"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/upstream"
 )
 
@@ -100,7 +100,7 @@ func (x *vendorExchange) serve(*exchange) error {
 			return x.list(lister, call)
 		}
 	}
-	return fault.New(fault.Internal, "protocol %s read a call that it cannot answer", x.wire.Name)
+	return errcode.New(errcode.Internal, "protocol %s read a call that it cannot answer", x.wire.Name)
 }
 
 func (x *vendorExchange) create(call upstream.Call) error {
@@ -110,7 +110,7 @@ func (x *vendorExchange) create(call upstream.Call) error {
 	}
 	if req.RequestID != "" && call.RequestID != "" {
 		// The task would not be found by the vendor's own id.
-		return fault.Invalid([]fault.Violation{{Field: "Idempotency-Key", Description: "and external_task_id both name the request; send one of them"}})
+		return errcode.Invalid([]errcode.Violation{{Field: "Idempotency-Key", Description: "and external_task_id both name the request; send one of them"}})
 	}
 	req.Protocol, req.RequestID = x.wire.Name, cmp.Or(call.RequestID, req.RequestID)
 	e, err := x.h.core.Jobs.Submit(x.ctx(), req)
@@ -145,12 +145,12 @@ const maxListed = 10_000
 // are passed over without being read.
 func (x *vendorExchange) list(lister upstream.Lister, call upstream.Call) error {
 	if call.Page*call.Size > maxListed {
-		return fault.New(fault.InvalidPageToken, "only the newest %d tasks can be listed by page number", maxListed)
+		return errcode.New(errcode.InvalidPageToken, "only the newest %d tasks can be listed by page number", maxListed)
 	}
 	var page []*genbusv1.VideoTask
-	q := tasklog.Query{Kind: subject.Video, Tenant: x.tenant, Offset: (call.Page - 1) * call.Size}
+	q := joblog.Query{Kind: subject.Video, Tenant: x.tenant, Offset: (call.Page - 1) * call.Size}
 	for len(page) < call.Size {
-		q.Size = min(call.Size-len(page), tasklog.MaxPage)
+		q.Size = min(call.Size-len(page), joblog.MaxPage)
 		got, err := x.h.core.Jobs.List(x.ctx(), q)
 		if err != nil {
 			return err
@@ -167,7 +167,7 @@ func (x *vendorExchange) list(lister upstream.Lister, call upstream.Call) error 
 
 // refuse answers an error in the vendor's envelope.
 func (x *vendorExchange) refuse(err error) {
-	f := fault.From(err)
+	f := errcode.From(err)
 	x.note(err)
 	if x.status != 0 {
 		return

@@ -11,10 +11,10 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/body"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/upstream/videos"
 )
 
@@ -53,7 +53,7 @@ func (x *exchange) jsonOrForm() ([]byte, error) {
 	x.r.Body = http.MaxBytesReader(x.ResponseWriter, x.r.Body, limit)
 	form, err := x.r.MultipartReader()
 	if err != nil {
-		return nil, fault.New(fault.InvalidRequest, "the form cannot be read: %w", err)
+		return nil, errcode.New(errcode.InvalidRequest, "the form cannot be read: %w", err)
 	}
 	raw, err := videos.FromMultipart(form, limit)
 	if err != nil {
@@ -89,17 +89,17 @@ func pollAfter(interval time.Duration) string {
 // listVideoObjects is GET /v1/videos.
 func (h *Handler) listVideoObjects(x *exchange) error {
 	query := x.r.URL.Query()
-	limit, err := number(query.Get("limit"), "limit", tasklog.DefaultPage, 1, tasklog.MaxPage)
+	limit, err := number(query.Get("limit"), "limit", joblog.DefaultPage, 1, joblog.MaxPage)
 	if err != nil {
 		return err
 	}
-	q := tasklog.Query{Kind: subject.Video, Tenant: x.tenant, Size: limit, After: query.Get("after")}
+	q := joblog.Query{Kind: subject.Video, Tenant: x.tenant, Size: limit, After: query.Get("after")}
 	switch order := query.Get("order"); order {
 	case "", "desc":
 	case "asc":
 		q.Ascending = true
 	default:
-		return fault.Invalid([]fault.Violation{{Field: "order", Description: "must be asc or desc"}})
+		return errcode.Invalid([]errcode.Violation{{Field: "order", Description: "must be asc or desc"}})
 	}
 	page, err := h.core.Jobs.List(x.ctx(), q)
 	if err != nil {
@@ -129,10 +129,10 @@ func formFault(err error, limit int64) error {
 	var over *http.MaxBytesError
 	switch {
 	case errors.As(err, &field):
-		return fault.Invalid([]fault.Violation{{Field: field.Field, Description: field.Description}})
+		return errcode.Invalid([]errcode.Violation{{Field: field.Field, Description: field.Description}})
 	case errors.As(err, &long), errors.As(err, &over):
 		return tooLarge(limit)
 	default:
-		return fault.New(fault.InvalidRequest, "the form cannot be read to its end: %w", err)
+		return errcode.New(errcode.InvalidRequest, "the form cannot be read to its end: %w", err)
 	}
 }

@@ -26,10 +26,10 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/body"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -176,12 +176,12 @@ func (c *calls) take(r micro.Request) {
 			c.answer(r)
 		}()
 	case <-wait.C:
-		c.refuse(r, fault.New(fault.QueueFull, "this replica has %d calls in hand; nothing was accepted", maxCalls).WithRetryAfter(time.Second))
+		c.refuse(r, errcode.New(errcode.QueueFull, "this replica has %d calls in hand; nothing was accepted", maxCalls).WithRetryAfter(time.Second))
 	}
 }
 
 func (c *calls) answer(r micro.Request) {
-	ctx, stop := context.WithTimeoutCause(c.base, callTimeout, fault.New(fault.AcceptanceUnknown, "no answer from JetStream within %s", callTimeout))
+	ctx, stop := context.WithTimeoutCause(c.base, callTimeout, errcode.New(errcode.AcceptanceUnknown, "no answer from JetStream within %s", callTimeout))
 	defer stop()
 	header := nats.Header(r.Headers())
 	ctx, span := c.traced(c.propagator.Extract(ctx, telemetry.HeaderCarrier(header)), r.Subject())
@@ -196,11 +196,11 @@ func (c *calls) answer(r micro.Request) {
 	// After the answer, and after a definite one only: what may be sent again is read
 	// again. A caller who misses the answer uploads again, as input_lost says, and
 	// attaches by the request id.
-	if f := fault.From(err); f == nil || !natsreq.Again(f) {
+	if f := errcode.From(err); f == nil || !natsreq.Again(f) {
 		defer c.uploads.Remove(ctx, upload)
 	}
 	if err != nil {
-		span.SetStatus(codes.Error, string(fault.CodeOf(err)))
+		span.SetStatus(codes.Error, string(errcode.CodeOf(err)))
 		c.refuse(r, err)
 		return
 	}
@@ -214,16 +214,16 @@ func (c *calls) answer(r micro.Request) {
 
 // submit accepts a request. upload is where it was read from; nil for one that came
 // whole.
-func (c *calls) submit(ctx context.Context, subj string, header nats.Header, data []byte) (e tasklog.Entry, upload *natsreq.Upload, err error) {
+func (c *calls) submit(ctx context.Context, subj string, header nats.Header, data []byte) (e joblog.Entry, upload *natsreq.Upload, err error) {
 	if err := c.core.Callers.Refusal(); err != nil {
-		return tasklog.Entry{}, nil, err
+		return joblog.Entry{}, nil, err
 	}
 	in, err := natsreq.Decode(c.names, subj, header, data)
 	if err != nil {
-		return tasklog.Entry{}, nil, err
+		return joblog.Entry{}, nil, err
 	}
 	if err := c.core.Callers.CheckRateLimit(in.Request); err != nil {
-		return tasklog.Entry{}, nil, err
+		return joblog.Entry{}, nil, err
 	}
 	release, err := c.uploads.Complete(ctx, &in, callSlotWait)
 	defer release()
@@ -234,7 +234,7 @@ func (c *calls) submit(ctx context.Context, subj string, header nats.Header, dat
 }
 
 // accepted is the answer in the form of the request.
-func accepted(e tasklog.Entry, header nats.Header) (data []byte, media string, err error) {
+func accepted(e joblog.Entry, header nats.Header) (data []byte, media string, err error) {
 	json, err := natsreq.IsJSON(header)
 	if err != nil {
 		return nil, "", err
@@ -259,7 +259,7 @@ func accepted(e tasklog.Entry, header nats.Header) (data []byte, media string, e
 // refuse answers with an error: the HTTP status and the message as micro has
 // them, the code in a header, and a TaskError (or the JSON envelope) as data.
 func (c *calls) refuse(r micro.Request, err error) {
-	f := fault.From(err)
+	f := errcode.From(err)
 	if level, ok := core.LogLevel(c.base, f); ok {
 		c.log.Log(c.base, level, "nats call failed", telemetry.KeySubject, r.Subject(), telemetry.KeyJobID, f.JobID, telemetry.KeyError, f)
 	}
@@ -310,7 +310,7 @@ func oneLine(s string) string {
 			return ' '
 		}
 		return r
-	}, fault.Clip(s, 512))
+	}, errcode.Clip(s, 512))
 }
 
 // tracerName is the instrumentation scope of the spans of NATS requests. HTTP and

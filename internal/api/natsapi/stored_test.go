@@ -15,7 +15,7 @@ import (
 	"github.com/genbus/genbus/internal/api/apitest"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/subject"
 )
@@ -88,7 +88,7 @@ func TestStoredCallsWithoutAPlace(t *testing.T) {
 	for {
 		in := apitest.Must[natsreq.Incoming](t)(natsreq.Decode(w.Broker.Names(), subj, nil, data))
 		release, err := w.Uploads.Complete(t.Context(), &in, 10*time.Millisecond)
-		if fault.CodeOf(err) == fault.QueueFull {
+		if errcode.CodeOf(err) == errcode.QueueFull {
 			break
 		}
 		defer release()
@@ -135,7 +135,7 @@ func TestStoredIsForNATSOnly(t *testing.T) {
 			t.Errorf("%s: %d %s", path, a.Status, a.Body)
 		}
 	}
-	if _, err := natsreq.FromVideo(video); fault.CodeOf(err) != fault.InvalidRequest {
+	if _, err := natsreq.FromVideo(video); errcode.CodeOf(err) != errcode.InvalidRequest {
 		t.Error(err)
 	}
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/consumer/hold"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/pool"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 	"github.com/genbus/genbus/internal/upstream"
 	"github.com/genbus/genbus/internal/upstream/chat"
@@ -51,7 +51,7 @@ func (j *job) attempt() error {
 	defer lease.Release() // where it was not called
 	request, err := j.request()
 	if errors.Is(err, broker.ErrBodyLost) {
-		return j.fail(0, fault.New(fault.InputLost, "job %s: %w", j.held.Name().ID, err))
+		return j.fail(0, errcode.New(errcode.InputLost, "job %s: %w", j.held.Name().ID, err))
 	}
 	if err != nil {
 		return fmt.Errorf("read the request's body: %w", err)
@@ -117,7 +117,7 @@ func (j *job) beforeLimits(at time.Time) time.Time {
 }
 
 // start commits the next attempt before the upstream is called, into the room that it has.
-func (j *job) start(a pool.Account, room tasklog.Release) error {
+func (j *job) start(a pool.Account, room joblog.Release) error {
 	defer room()
 	now, err := j.runner.Holder.Broker.Clock().Now()
 	if err != nil {
@@ -139,7 +139,7 @@ func refusedForNow(err error) bool {
 
 // waitForUpstream waits as long as the upstream asked, or 1 s doubled with each refusal up
 // to 30 s. False: the deadline would pass, or the process stops.
-func (j *job) waitForUpstream(f *fault.Error, refusals int) bool {
+func (j *job) waitForUpstream(f *errcode.Error, refusals int) bool {
 	d := f.RetryAfter
 	if d == 0 {
 		d = hold.Jittered(min(time.Second<<min(refusals, 5), 30*time.Second), 0.2)

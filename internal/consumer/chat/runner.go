@@ -12,7 +12,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/consumer/hold"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/pool"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/routes"
@@ -170,7 +170,7 @@ func (j *job) chat() *genbusv1.Chat {
 }
 
 // tooLate says which limit a chat that is not called has passed.
-func (j *job) tooLate(now time.Time) *fault.Error {
+func (j *job) tooLate(now time.Time) *errcode.Error {
 	if f := hold.NotStarted(j.chat(), now); f != nil {
 		return f
 	}
@@ -178,15 +178,15 @@ func (j *job) tooLate(now time.Time) *fault.Error {
 	deadline := c.GetExecution().GetDeadline()
 	switch {
 	case int(c.GetAttempt()) >= j.runner.Config.Now().Chat.MaxAttempts:
-		return fault.New(fault.ChatAttemptsExhausted, "job %s was cut off in all of its %d attempts", c.GetId(), c.GetAttempt())
+		return errcode.New(errcode.ChatAttemptsExhausted, "job %s was cut off in all of its %d attempts", c.GetId(), c.GetAttempt())
 	case deadline != nil && now.After(deadline.AsTime()):
-		return fault.New(fault.DeadlineExceeded, "job %s did not finish by its deadline", c.GetId())
+		return errcode.New(errcode.DeadlineExceeded, "job %s did not finish by its deadline", c.GetId())
 	}
 	return nil
 }
 
 // fail ends the chat with an error, and whatever chunks were published of this attempt.
-func (j *job) fail(chunks uint64, f *fault.Error) error {
+func (j *job) fail(chunks uint64, f *errcode.Error) error {
 	return j.held.Persist(j.ctx, func() (task.Event, error) {
 		return task.FailedChat(j.chat(), time.Now(), chunks, f.TaskError())
 	})

@@ -17,9 +17,9 @@ import (
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/consumer/jobtest"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 
 // abandoned is a chat in its first attempt whose replica died: what its log says, and its
 // work item as the next replica is given it.
-func abandoned(t *testing.T, b *broker.Broker) (tasklog.Entry, *genbusv1.WorkItem, hold.Delivery) {
+func abandoned(t *testing.T, b *broker.Broker) (joblog.Entry, *genbusv1.WorkItem, hold.Delivery) {
 	t.Helper()
 	item := jobtest.ItemOf("c", config.SandboxChatRoute, "hi")
 	item.Kind, item.Id, item.Model = string(subject.Chat), subject.JobID(subject.Chat, "acme", "request\x00c"), "sandbox-chat"
@@ -67,7 +67,7 @@ func abandoned(t *testing.T, b *broker.Broker) (tasklog.Entry, *genbusv1.WorkIte
 }
 
 // attempt is the event with which a replica begins the next attempt.
-func attempt(t *testing.T, e tasklog.Entry) task.Event {
+func attempt(t *testing.T, e joblog.Entry) task.Event {
 	t.Helper()
 	c, _ := e.Job.(*genbusv1.Chat)
 	now := time.Now()

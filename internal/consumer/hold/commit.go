@@ -7,8 +7,8 @@ import (
 	"log/slog"
 
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -19,7 +19,7 @@ func (j *Job) Commit(ctx context.Context, e task.Event, last uint64) error {
 	defer cancel()
 	j.ending.Store(e.Terminal())
 	entry, err := j.holder.Log.Commit(ctx, e.By(j.holder.Log.Writer(), j.message.delivery().Count), last)
-	var lost *tasklog.LostError
+	var lost *joblog.LostError
 	switch {
 	case err == nil:
 		j.unheard = nil
@@ -33,9 +33,9 @@ func (j *Job) Commit(ctx context.Context, e task.Event, last uint64) error {
 			return err
 		}
 		return For(0) // admission's first event, or an earlier write of ours that we had given up on
-	case errors.Is(err, tasklog.ErrNotFound) && last > 0:
+	case errors.Is(err, joblog.ErrNotFound) && last > 0:
 		return j.gone(ctx, e)
-	case errors.Is(err, tasklog.ErrUncertain):
+	case errors.Is(err, joblog.ErrUncertain):
 		j.unheard = append(j.unheard, entry.Nonce)
 	}
 	return fmt.Errorf("commit %s: %w", task.PhaseWord(e.Job.GetExecution().GetPhase()), err)
@@ -43,7 +43,7 @@ func (j *Job) Commit(ctx context.Context, e task.Event, last uint64) error {
 
 // isBegunAgain reports whether the log of this job had vanished, and has the job's first
 // event again, which any reader of the work item may have written.
-func (j *Job) isBegunAgain(current tasklog.Entry) bool {
+func (j *Job) isBegunAgain(current joblog.Entry) bool {
 	return j.entry.Job != nil && current.Version() == 1 && !current.Terminal() && current.Version() < j.entry.Version() &&
 		current.Job.GetCreatedAt().AsTime().Equal(j.entry.Job.GetCreatedAt().AsTime())
 }
@@ -114,7 +114,7 @@ func (j *Job) LogEnd() {
 }
 
 // EndAttrs are what a log record says of a job's end.
-func EndAttrs(e tasklog.Entry) []any {
+func EndAttrs(e joblog.Entry) []any {
 	return Attrs(e.Name(), e.Job.GetExecution().GetRoute(), "status", task.StatusWord(e.Job.GetStatus()), "code", e.Job.GetError().GetCode())
 }
 
@@ -136,7 +136,7 @@ func (j *Job) Conclude(step error, finish func() error) error {
 
 // RoomForSubmission reports whether the log has room for all that a submission may bring.
 // A job that has none is held, not failed: events that reach their age make room.
-func (j *Job) RoomForSubmission(ctx context.Context) (tasklog.Release, bool) {
+func (j *Job) RoomForSubmission(ctx context.Context) (joblog.Release, bool) {
 	release, ok := j.holder.Log.RoomForSubmission(ctx, j.entry.Job)
 	if !ok {
 		j.holder.Metrics.SubmissionHeld(j.name.Kind)

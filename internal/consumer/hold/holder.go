@@ -17,22 +17,22 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // Options are the parts that a Holder works with. All are required, except Tracing.
 type Options struct {
 	Broker  *broker.Broker
-	Log     *tasklog.Log
+	Log     *joblog.Log
 	Bodies  *broker.Bodies
 	Letters Letters
 	// Admitted returns the job as the admission of this process left it; false where that
 	// is not known. It saves a read on the first delivery.
-	Admitted func(context.Context, subject.TaskName) (tasklog.Entry, bool)
+	Admitted func(context.Context, subject.TaskName) (joblog.Entry, bool)
 	Queue    *queue.Queue
 	Metrics  *telemetry.Metrics
 	Tracing  telemetry.Tracing
@@ -92,7 +92,7 @@ func (h *Holder) Holds(id string) bool { return h.held.get(id) != nil }
 func (h *Holder) Each(f func(Held)) { h.held.each(f) }
 
 // Notice is the observer of the log.
-func (h *Holder) Notice() func(tasklog.Notice) { return h.held.notice(h.Log.Writer()) }
+func (h *Holder) Notice() func(joblog.Notice) { return h.held.notice(h.Log.Writer()) }
 
 // KeepExtending extends every held message each period until Working ends.
 func (h *Holder) KeepExtending(period time.Duration) { h.held.keepExtending(h.Working, period) }

@@ -11,9 +11,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -33,7 +33,7 @@ type Job struct {
 	ending    atomic.Bool   // the last event that was written, or tried, is the job's end
 
 	item  *genbusv1.WorkItem // nil once the upstream is known to have the task
-	entry tasklog.Entry      // zero until the log was read
+	entry joblog.Entry       // zero until the log was read
 	shown genbusv1.JobPhase  // the phase that metrics know
 	// stale and vanished are held against the item, before the log was read, and against
 	// the log after that.
@@ -81,7 +81,7 @@ func (j *Job) Item() *genbusv1.WorkItem { return j.item }
 func (j *Job) ReleaseItem() { j.item = nil }
 
 // Entry is the job's last known event; zero until Load.
-func (j *Job) Entry() tasklog.Entry { return j.entry }
+func (j *Job) Entry() joblog.Entry { return j.entry }
 
 // Phase is the one in the log; unspecified until that was read.
 func (j *Job) Phase() genbusv1.JobPhase {
@@ -107,7 +107,7 @@ func (j *Job) UntilReread(at time.Time) error {
 // Unheard reports whether an event is one of this holder's own whose commit was never
 // answered. That its writer is this process proves less: the process may have held the
 // job before.
-func (j *Job) Unheard(e tasklog.Entry) bool { return slices.Contains(j.unheard, e.Nonce) }
+func (j *Job) Unheard(e joblog.Entry) bool { return slices.Contains(j.unheard, e.Nonce) }
 
 // Ending reports whether the last event that was written, or tried, is the job's end. What
 // is heard of the log then is no news: the write finds out by itself.
@@ -115,11 +115,11 @@ func (j *Job) Ending() bool { return j.ending.Load() }
 
 // Superseded reports whether current takes the job from this holder: the job has ended, or
 // another replica has gone on with it. Our own end does not.
-func (j *Job) Superseded(current tasklog.Entry) bool {
+func (j *Job) Superseded(current joblog.Entry) bool {
 	return !j.Ending() && (current.Terminal() || j.byOther(current))
 }
 
-func (j *Job) byOther(current tasklog.Entry) bool {
+func (j *Job) byOther(current joblog.Entry) bool {
 	return current.Version() > j.version.Load() && current.Job.GetExecution().GetWriter() != j.holder.Log.Writer()
 }
 
@@ -163,7 +163,7 @@ func (j *Job) Release(outcome error, calls int) {
 }
 
 // set takes what the log has.
-func (j *Job) set(e tasklog.Entry) {
+func (j *Job) set(e joblog.Entry) {
 	j.entry, j.vanished = e, staleCheck{}
 	j.version.Store(e.Version())
 	j.confirmed.Store(time.Now().UnixNano())

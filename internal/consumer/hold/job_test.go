@@ -4,9 +4,9 @@ import (
 	"testing"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -26,7 +26,7 @@ func TestEachCommitThatWasNotHeardIsOurOwn(t *testing.T) {
 	t.Parallel()
 	j := &Job{unheard: []string{"one", "later"}}
 	for nonce, want := range map[string]bool{"one": true, "later": true, "other": false, "": false} {
-		if got := j.Unheard(tasklog.Entry{Event: task.Event{Nonce: nonce}}); got != want {
+		if got := j.Unheard(joblog.Entry{Event: task.Event{Nonce: nonce}}); got != want {
 			t.Errorf("%q: %t", nonce, got)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/task"
 )
@@ -26,7 +26,7 @@ type Letters struct {
 // Put stores the letter of an accepted job that ends with f; job is what its log says, nil
 // where the log has not begun. The end of an attached job whose task no poll has found
 // says nothing of that task: its letter is the one that it was made of.
-func (l Letters) Put(ctx context.Context, item *genbusv1.WorkItem, job task.Job, f *fault.Error, occasion string) error {
+func (l Letters) Put(ctx context.Context, item *genbusv1.WorkItem, job task.Job, f *errcode.Error, occasion string) error {
 	if job == nil {
 		job = task.FromWork(item).Job
 	}
@@ -40,9 +40,9 @@ func (l Letters) Put(ctx context.Context, item *genbusv1.WorkItem, job task.Job,
 
 // PutUnfound stores the letter that an attached job was made of as it was, but for the
 // job, which ends with a code: it names the upstream's id that it named then.
-func (l Letters) PutUnfound(ctx context.Context, item *genbusv1.WorkItem, job task.Job, end fault.Code) error {
+func (l Letters) PutUnfound(ctx context.Context, item *genbusv1.WorkItem, job task.Job, end errcode.Code) error {
 	code := job.GetExecution().GetUnconfirmed()
-	f := fault.New(fault.Code(code), "job %s was attached to task %q of upstream %s, and ended (%s); no poll is known to have found that task there",
+	f := errcode.New(errcode.Code(code), "job %s was attached to task %q of upstream %s, and ended (%s); no poll is known to have found that task there",
 		item.GetId(), item.GetAttached().GetUpstreamTaskId(), job.GetExecution().GetUpstream(), end)
 	letter := Letter(item, job, f)
 	letter.UpstreamTaskId = item.GetAttached().GetNamed()
@@ -55,7 +55,7 @@ func (l Letters) PutUnfound(ctx context.Context, item *genbusv1.WorkItem, job ta
 
 // Letter is the letter of an accepted job: its request, and where the request went. job is
 // what its log says.
-func Letter(item *genbusv1.WorkItem, job task.Job, f *fault.Error) *genbusv1.DeadLetter {
+func Letter(item *genbusv1.WorkItem, job task.Job, f *errcode.Error) *genbusv1.DeadLetter {
 	x := job.GetExecution()
 	letter := &genbusv1.DeadLetter{
 		Error: f.TaskError(), Id: item.GetId(), Kind: item.GetKind(), Tenant: item.GetTenant(),
@@ -77,7 +77,7 @@ func withoutBody(item *genbusv1.WorkItem) *genbusv1.WorkItem {
 
 // Bury stores the request as a dead letter, before the job ends: the other order would
 // lose it in a crash.
-func (j *Job) Bury(ctx context.Context, f *fault.Error) error {
+func (j *Job) Bury(ctx context.Context, f *errcode.Error) error {
 	item, err := j.workItem(ctx)
 	if err == nil {
 		attempt := strconv.FormatUint(uint64(j.entry.Job.GetExecution().GetAttempt()), 10)
@@ -98,7 +98,7 @@ func (j *Job) buryUnfound(ctx context.Context) error {
 	}
 	item, err := j.workItem(ctx)
 	if err == nil {
-		err = j.holder.Letters.PutUnfound(ctx, item, j.entry.Job, fault.Code(j.entry.Job.GetError().GetCode()))
+		err = j.holder.Letters.PutUnfound(ctx, item, j.entry.Job, errcode.Code(j.entry.Job.GetError().GetCode()))
 	}
 	if err != nil {
 		return fmt.Errorf("write the dead letter: %w", err)

@@ -9,10 +9,10 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/clock"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -43,14 +43,14 @@ func (j *Job) Load(ctx context.Context) error {
 		return Unjudged()
 	case err != nil:
 		return fmt.Errorf("read the log: %w", err)
-	case meaning == tasklog.Removed:
+	case meaning == joblog.Removed:
 		j.Logger().Info("a job was erased before it began")
 		return ErrNotOurs
-	case meaning == tasklog.Stray:
+	case meaning == joblog.Stray:
 		return j.staleItem()
-	case meaning == tasklog.Lost:
+	case meaning == joblog.Lost:
 		return j.lost(ctx)
-	case meaning == tasklog.Unrecorded:
+	case meaning == joblog.Unrecorded:
 		return j.Commit(ctx, task.FromWork(j.item), 0)
 	}
 	if err := j.adopt(current); err != nil {
@@ -67,7 +67,7 @@ func (j *Job) Load(ctx context.Context) error {
 // resolve says what the work item means: on the first delivery by what this process has
 // admitted, and else by the log. An item that is marked has waited for its turn: its job
 // may have been ended and erased since, while it was moved into the ready window.
-func (j *Job) resolve(ctx context.Context, d Delivery) (tasklog.Entry, tasklog.Meaning, error) {
+func (j *Job) resolve(ctx context.Context, d Delivery) (joblog.Entry, joblog.Meaning, error) {
 	i := j.holder.Queue.Delivered(j.item, d.Seq, d.Recorded)
 	if d.Count == 1 && d.Recorded == "" {
 		if e, ok := j.holder.Admitted(ctx, j.name); ok {
@@ -81,7 +81,7 @@ func (j *Job) resolve(ctx context.Context, d Delivery) (tasklog.Entry, tasklog.M
 func (j *Job) reload(ctx context.Context) error {
 	current, err := j.holder.Log.Get(ctx, j.name)
 	switch {
-	case errors.Is(err, tasklog.ErrNotFound):
+	case errors.Is(err, joblog.ErrNotFound):
 		return j.gone(ctx, task.Event{})
 	case err != nil:
 		return fmt.Errorf("read the log again: %w", err)
@@ -91,7 +91,7 @@ func (j *Job) reload(ctx context.Context) error {
 
 // adopt goes on from what the leader has. An event of another replica in a job that we
 // had begun with means that the job is no longer ours.
-func (j *Job) adopt(current tasklog.Entry) error {
+func (j *Job) adopt(current joblog.Entry) error {
 	known := j.entry.Job != nil
 	switch {
 	case known && !SameJob(j.entry, current):
@@ -111,12 +111,12 @@ func (j *Job) adopt(current tasklog.Entry) error {
 }
 
 // SameJob tells a job from one that was made under its id after it was erased.
-func SameJob(a, b tasklog.Entry) bool {
+func SameJob(a, b joblog.Entry) bool {
 	return a.Job.GetCreatedAt().AsTime().Equal(b.Job.GetCreatedAt().AsTime()) && b.Version() >= a.Version()
 }
 
 // sameRequest reports whether a job is that of the work item's request.
-func (j *Job) sameRequest(current tasklog.Entry) bool {
+func (j *Job) sameRequest(current joblog.Entry) bool {
 	return task.SameRequest(j.item, current.Job.GetExecution())
 }
 
@@ -150,7 +150,7 @@ func (j *Job) heldElsewhere(d Delivery) bool {
 // lost ends a job whose log was lost with its first event. Its request is kept: the letter
 // is all that is left of it.
 func (j *Job) lost(ctx context.Context) error {
-	f := fault.New(fault.LogLost, "the log of job %s is gone, so its upstream was not called", j.name.ID)
+	f := errcode.New(errcode.LogLost, "the log of job %s is gone, so its upstream was not called", j.name.ID)
 	if err := j.holder.Letters.Put(ctx, j.item, nil, f, "lost"); err != nil {
 		return err
 	}
@@ -189,7 +189,7 @@ func (j *Job) gone(ctx context.Context, next task.Event) error {
 		}
 	}
 	j.Logger().Error("the log of a held job is gone", telemetry.KeyUpstreamID, j.upstreamID())
-	f := fault.New(fault.LogLost, "the log of job %s is gone, and what became of it too; its upstream id was %q", j.name.ID, j.upstreamID())
+	f := errcode.New(errcode.LogLost, "the log of job %s is gone, and what became of it too; its upstream id was %q", j.name.ID, j.upstreamID())
 	if err := j.Bury(ctx, f); err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/task"
 )
 
@@ -111,14 +111,14 @@ func Earliest(at time.Time, limits ...*timestamppb.Timestamp) time.Time {
 
 // NotStarted says which start deadline a job has missed; nil for a job that was started,
 // and for one that has time.
-func NotStarted(job task.Job, now time.Time) *fault.Error {
+func NotStarted(job task.Job, now time.Time) *errcode.Error {
 	if by, waits := task.StartBy(job); !waits || now.Before(by) {
 		return nil
 	}
 	if at := job.GetExpiresAt(); at != nil && !now.Before(at.AsTime()) {
-		return fault.New(fault.Expired, "job %s was not started before its expires_at", job.GetId())
+		return errcode.New(errcode.Expired, "job %s was not started before its expires_at", job.GetId())
 	}
-	return fault.New(fault.QueueTimeout, "job %s waited longer than the queue timeout of route %s", job.GetId(), job.GetExecution().GetRoute())
+	return errcode.New(errcode.QueueTimeout, "job %s waited longer than the queue timeout of route %s", job.GetId(), job.GetExecution().GetRoute())
 }
 
 // OutcomeUnknown reports whether the upstream may have a task without anyone knowing it. A

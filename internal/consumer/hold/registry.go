@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // Held is a job whose message this process holds. Its methods are safe for concurrent
@@ -113,8 +113,8 @@ func (r *registry) keepExtending(ctx context.Context, period time.Duration) {
 
 // notice is the observer of the log: an end, or a write of another replica, makes the
 // holder read. Our own progress is no news.
-func (r *registry) notice(writer string) func(tasklog.Notice) {
-	return func(n tasklog.Notice) {
+func (r *registry) notice(writer string) func(joblog.Notice) {
+	return func(n joblog.Notice) {
 		if n.Writer == writer && !task.TerminalWord(n.Status) {
 			return
 		}

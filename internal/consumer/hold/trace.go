@@ -9,9 +9,9 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -57,7 +57,7 @@ func (j *Job) endSpan(outcome error, polls int) {
 }
 
 // traceCommit notes a transition that this process has committed.
-func (j *Job) traceCommit(e tasklog.Entry) {
+func (j *Job) traceCommit(e joblog.Entry) {
 	if span := j.Span(); span.IsRecording() {
 		span.AddEvent("transition", trace.WithAttributes(
 			attribute.String("genbus.phase", task.PhaseWord(e.Job.GetExecution().GetPhase())),
@@ -77,7 +77,7 @@ func (j *Job) StartCall(ctx context.Context, span string) (context.Context, trac
 // EndSpan ends a span with the code of its error, without the message.
 func EndSpan(span trace.Span, err error) {
 	if err != nil {
-		span.SetStatus(codes.Error, string(fault.CodeOf(err)))
+		span.SetStatus(codes.Error, string(errcode.CodeOf(err)))
 	}
 	span.End()
 }

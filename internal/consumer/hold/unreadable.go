@@ -9,17 +9,17 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // FailUnreadable keeps a work item that cannot be decoded as a dead letter, and fails its
 // job, which the item's name still tells. The item can go when it returns nil.
 func (h *Holder) FailUnreadable(ctx context.Context, n subject.WorkName, subj string, data []byte, cause error) error {
-	f := fault.New(fault.Internal, "the work item of job %s is unreadable: %w", n.ID, cause)
+	f := errcode.New(errcode.Internal, "the work item of job %s is unreadable: %w", n.ID, cause)
 	letter := &genbusv1.DeadLetter{Error: f.TaskError(), Id: n.ID, Kind: string(n.Kind), Tenant: n.Tenant, Subject: subj, Data: data}
 	if err := h.Letters.DeadLetters.Put(ctx, letter, n.ID, "item"); err != nil {
 		return err
@@ -32,9 +32,9 @@ func (h *Holder) FailUnreadable(ctx context.Context, n subject.WorkName, subj st
 
 // failItem ends a job that this process does not hold, whether or not its log has begun.
 // The feed has its end when it returns nil.
-func (h *Holder) failItem(ctx context.Context, item *genbusv1.WorkItem, f *fault.Error) error {
+func (h *Holder) failItem(ctx context.Context, item *genbusv1.WorkItem, f *errcode.Error) error {
 	current, err := h.Log.Get(ctx, Name(item))
-	if errors.Is(err, tasklog.ErrNotFound) {
+	if errors.Is(err, joblog.ErrNotFound) {
 		current, err = h.Log.CommitOrCurrent(ctx, task.FailedAtOnce(item, time.Now(), f.TaskError()), 0)
 	}
 	for err == nil && !current.Terminal() {

@@ -17,11 +17,11 @@ import (
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/consumer/hold"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -112,8 +112,8 @@ func (in *Intake) Admit(ctx context.Context, m jetstream.Msg) (served *natsreq.U
 	if err == nil {
 		return r.Upload, nil
 	}
-	f := fault.From(err)
-	if natsreq.Again(f) || f.Code == fault.InputLost && in.missed.first(meta.Sequence.Stream) {
+	f := errcode.From(err)
+	if natsreq.Again(f) || f.Code == errcode.InputLost && in.missed.first(meta.Sequence.Stream) {
 		in.Holder.Logger.Debug("a request waits in the inbox", "subject", m.Subject(), "sequence", meta.Sequence.Stream, "code", f.Code)
 		return nil, hold.ReturnAfter(waitAgain(f, meta.NumDelivered))
 	}
@@ -147,7 +147,7 @@ func (in *Intake) sourceBefore(ctx context.Context, r admission.Request, meta *j
 	}
 	s, err := in.Holder.Broker.Stream(ctx, meta.Stream)
 	if err != nil {
-		return nil, fault.New(fault.BrokerUnavailable, "nothing was accepted: %s", broker.Reason(err)).Because(err).WithRetryAfter(time.Second)
+		return nil, errcode.New(errcode.BrokerUnavailable, "nothing was accepted: %s", broker.Reason(err)).Because(err).WithRetryAfter(time.Second)
 	}
 	source := admission.ByInboxBefore(meta.Stream, s.CachedInfo().Created, meta.Sequence.Stream, meta.Timestamp)
 	return &source, nil
@@ -155,10 +155,10 @@ func (in *Intake) sourceBefore(ctx context.Context, r admission.Request, meta *j
 
 // waitAgain is how long a request waits until it is tried again. What waits for
 // room does so longer each time, up to a minute: thousands may.
-func waitAgain(f *fault.Error, deliveries uint64) time.Duration {
+func waitAgain(f *errcode.Error, deliveries uint64) time.Duration {
 	wait := max(f.RetryAfter, time.Second)
 	switch f.Code {
-	case fault.QueueFull, fault.TenantFull, fault.StorageFull, fault.DeadLettersFull:
+	case errcode.QueueFull, errcode.TenantFull, errcode.StorageFull, errcode.DeadLettersFull:
 		wait = min(wait<<min(deliveries-1, 6), max(wait, time.Minute))
 		return wait - rand.N(wait/4) // so that they do not come back all at once
 	default:
@@ -168,14 +168,14 @@ func waitAgain(f *fault.Error, deliveries uint64) time.Duration {
 
 // refuse keeps the message as a dead letter, and tells the followers of its id, where
 // the log has room, unless the id is that of a job that was accepted.
-func (in *Intake) refuse(ctx context.Context, m jetstream.Msg, meta *jetstream.MsgMetadata, r admission.Request, f *fault.Error) error {
-	subj, seq, id := fault.Clip(m.Subject(), maxText), meta.Sequence.Stream, r.JobID()
-	in.Holder.Logger.Warn("a request was refused", "subject", fault.Clip(subj, maxShown), "sequence", seq, "job_id", id, "code", f.Code, "error", fault.Clip(f.Message, maxShown))
+func (in *Intake) refuse(ctx context.Context, m jetstream.Msg, meta *jetstream.MsgMetadata, r admission.Request, f *errcode.Error) error {
+	subj, seq, id := errcode.Clip(m.Subject(), maxText), meta.Sequence.Stream, r.JobID()
+	in.Holder.Logger.Warn("a request was refused", "subject", errcode.Clip(subj, maxShown), "sequence", seq, "job_id", id, "code", f.Code, "error", errcode.Clip(f.Message, maxShown))
 	letter := &genbusv1.DeadLetter{
-		Error: f.TaskError(), Id: id, Kind: string(in.kind), Tenant: fault.Clip(r.Tenant, maxText), Subject: subj, Data: m.Data(), Headers: headers(m),
+		Error: f.TaskError(), Id: id, Kind: string(in.kind), Tenant: errcode.Clip(r.Tenant, maxText), Subject: subj, Data: m.Data(), Headers: headers(m),
 	}
 	if err := in.Holder.Letters.Reject(ctx, letter, seq, meta.Timestamp); err != nil {
-		in.Holder.Logger.Error("a dead letter could not be written", "subject", fault.Clip(subj, maxShown), "sequence", seq, telemetry.KeyError, err)
+		in.Holder.Logger.Error("a dead letter could not be written", "subject", errcode.Clip(subj, maxShown), "sequence", seq, telemetry.KeyError, err)
 		return hold.ReturnAfter(10 * time.Second)
 	}
 	if id == "" {
@@ -208,7 +208,7 @@ const (
 func headers(m jetstream.Msg) []*genbusv1.Header {
 	out := make([]*genbusv1.Header, 0, len(m.Headers()))
 	for k, v := range m.Headers() {
-		out = append(out, &genbusv1.Header{Key: fault.Clip(k, maxHeaderKey), Values: valid(v)})
+		out = append(out, &genbusv1.Header{Key: errcode.Clip(k, maxHeaderKey), Values: valid(v)})
 	}
 	return out
 }
@@ -216,7 +216,7 @@ func headers(m jetstream.Msg) []*genbusv1.Header {
 func valid(values []string) []string {
 	out := make([]string, 0, len(values))
 	for _, v := range values {
-		out = append(out, fault.Clip(v, maxText))
+		out = append(out, errcode.Clip(v, maxText))
 	}
 	return out
 }
@@ -226,15 +226,15 @@ var errNoRoom = errors.New("the task log has no room for it")
 
 // RecordRefusal ends an id that no job has, with one event. An id that is a job's
 // is left alone: its work item may be stored although its log is still empty.
-func (in *Intake) RecordRefusal(ctx context.Context, r admission.Request, id string, f *fault.Error) error {
-	if f.Code == fault.IdempotencyKeyReused {
+func (in *Intake) RecordRefusal(ctx context.Context, r admission.Request, id string, f *errcode.Error) error {
+	if f.Code == errcode.IdempotencyKeyReused {
 		return nil
 	}
 	item := &genbusv1.WorkItem{
-		Id: id, Kind: string(in.kind), Tenant: r.Tenant, RequestId: fault.Clip(r.RequestID, 255), AcceptedAt: timestamppb.Now(),
+		Id: id, Kind: string(in.kind), Tenant: r.Tenant, RequestId: errcode.Clip(r.RequestID, 255), AcceptedAt: timestamppb.Now(),
 	}
 	current, err := in.Holder.Log.Get(ctx, hold.Name(item))
-	if errors.Is(err, tasklog.ErrNotFound) {
+	if errors.Is(err, joblog.ErrNotFound) {
 		if _, err := in.Holder.Queue.Find(ctx, hold.Name(item)); !errors.Is(err, broker.ErrNoMessage) {
 			return err // nil: a job was accepted under the id
 		}
@@ -261,7 +261,7 @@ func (in *Intake) startSpan(ctx context.Context, sequence uint64) (context.Conte
 // endSpan ends the span of a message from the inbox. A look at one that is to wait is left
 // out: the same message is looked at again every second.
 func endSpan(span trace.Span, err error) {
-	if f := fault.From(err); err != nil && natsreq.Again(f) && f.Code != fault.AcceptanceUnknown {
+	if f := errcode.From(err); err != nil && natsreq.Again(f) && f.Code != errcode.AcceptanceUnknown {
 		return
 	}
 	hold.EndSpan(span, err)

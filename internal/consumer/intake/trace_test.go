@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/genbus/genbus/internal/consumer/hold"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
 )
@@ -27,8 +27,8 @@ func TestAWaitingRequestHasNoSpanForEachLook(t *testing.T) {
 		err  error
 		want int
 	}{
-		{nil, 1}, {fault.New(fault.QueueFull, "full"), 0}, {errors.New("no answer"), 0},
-		{fault.New(fault.AcceptanceUnknown, "who knows"), 1}, {fault.New(fault.ModelNotFound, "no such model"), 1},
+		{nil, 1}, {errcode.New(errcode.QueueFull, "full"), 0}, {errors.New("no answer"), 0},
+		{errcode.New(errcode.AcceptanceUnknown, "who knows"), 1}, {errcode.New(errcode.ModelNotFound, "no such model"), 1},
 	} {
 		spans.Reset()
 		_, span := in.startSpan(t.Context(), 7)

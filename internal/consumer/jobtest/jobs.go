@@ -17,10 +17,10 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -45,15 +45,15 @@ func VideoRequest(requestID, model, prompt string) *genbusv1.VideoRequest {
 }
 
 // Follow collects a job's events until its end, or until the last is as wanted.
-func Follow(t testing.TB, l *tasklog.Log, id string, until ...genbusv1.JobPhase) []tasklog.Entry {
+func Follow(t testing.TB, l *joblog.Log, id string, until ...genbusv1.JobPhase) []joblog.Entry {
 	t.Helper()
 	kind, _ := subject.KindOf(id)
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
-	var out []tasklog.Entry
+	var out []joblog.Entry
 	for {
 		for e, err := range l.Follow(ctx, subject.TaskName{Kind: kind, Tenant: "acme", ID: id}, uint64(len(out))) {
-			if errors.Is(err, tasklog.ErrNotFound) {
+			if errors.Is(err, joblog.ErrNotFound) {
 				break // not admitted yet
 			}
 			if err != nil {
@@ -76,7 +76,7 @@ func Follow(t testing.TB, l *tasklog.Log, id string, until ...genbusv1.JobPhase)
 }
 
 // Phases are the words of the phases that a job went through.
-func Phases(entries []tasklog.Entry) string {
+func Phases(entries []joblog.Entry) string {
 	var out []string
 	for _, e := range entries {
 		word := strings.ToLower(strings.TrimPrefix(e.Job.GetExecution().GetPhase().String(), "JOB_PHASE_"))
@@ -88,7 +88,7 @@ func Phases(entries []tasklog.Entry) string {
 }
 
 // Last is the end of a job.
-func Last(entries []tasklog.Entry) tasklog.Entry { return entries[len(entries)-1] }
+func Last(entries []joblog.Entry) joblog.Entry { return entries[len(entries)-1] }
 
 // DeadLetters reads the letters of jobs and of rejected requests.
 func DeadLetters(t testing.TB, b *broker.Broker) []*genbusv1.DeadLetter {
@@ -125,7 +125,7 @@ func VideoID(request string) string {
 }
 
 // VideoOf is the task of an entry.
-func VideoOf(e tasklog.Entry) *genbusv1.VideoTask {
+func VideoOf(e joblog.Entry) *genbusv1.VideoTask {
 	v, _ := e.Job.(*genbusv1.VideoTask)
 	return v
 }
@@ -134,7 +134,7 @@ func VideoOf(e tasklog.Entry) *genbusv1.VideoTask {
 type Transition func(v *genbusv1.VideoTask, now time.Time) (task.Event, error)
 
 // PastOf writes the log of a task as its earlier holders left it.
-func PastOf(t testing.TB, l *tasklog.Log, item *genbusv1.WorkItem, past ...Transition) tasklog.Entry {
+func PastOf(t testing.TB, l *joblog.Log, item *genbusv1.WorkItem, past ...Transition) joblog.Entry {
 	t.Helper()
 	e, err := l.Commit(t.Context(), task.FromWork(item), 0)
 	for _, step := range past {
@@ -169,8 +169,8 @@ func ItemOf(request, route, prompt string) *genbusv1.WorkItem {
 }
 
 // Forerunner is the log as another replica writes it.
-func Forerunner(t testing.TB, b *broker.Broker) *tasklog.Log {
-	return tasklog.New(tasklog.Options{Broker: b, Metrics: telemetry.NewMetrics("test"), Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
+func Forerunner(t testing.TB, b *broker.Broker) *joblog.Log {
+	return joblog.New(joblog.Options{Broker: b, Metrics: telemetry.NewMetrics("test"), Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
 }
 
 // CompletedUpstream is the past of a task whose upstream has finished it, and

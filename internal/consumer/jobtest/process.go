@@ -16,13 +16,13 @@ import (
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/content"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/quota"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 	"github.com/genbus/genbus/test/faultinject"
 )
@@ -65,7 +65,7 @@ func Config(t testing.TB, url string, change ...func(*config.Config)) *config.Co
 type Process struct {
 	Config    *config.Live
 	Broker    *broker.Broker
-	Log       *tasklog.Log
+	Log       *joblog.Log
 	Encoder   publisher.Encoder
 	Bodies    *broker.Bodies
 	Uploads   *natsreq.Uploads
@@ -91,7 +91,7 @@ func NewProcess(t testing.TB, b *broker.Broker, cfg *config.Config, metrics *tel
 		Bodies: broker.NewBodies(b), Content: content.NewReader(content.Options{}), Routes: table, Metrics: metrics, Logger: logger,
 	}
 	t.Cleanup(p.Content.Close)
-	p.Log = tasklog.New(tasklog.Options{Broker: b, Encoder: p.Encoder, Metrics: metrics, Logger: logger})
+	p.Log = joblog.New(joblog.Options{Broker: b, Encoder: p.Encoder, Metrics: metrics, Logger: logger})
 	p.Uploads = natsreq.NewUploads(p.Bodies, logger)
 	p.Letters = quota.NewLetters(p.Config, b)
 	p.Queue = queue.New(p.Config, b, p.Log, p.Letters)

@@ -11,12 +11,12 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/consumer/hold"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // settlement settles jobs of one route that is not configured.
@@ -103,24 +103,24 @@ func (s *settlement) settleJob(ctx context.Context, orphan queue.Item, item *gen
 	switch {
 	case err != nil:
 		return nil, err
-	case means == tasklog.Removed:
+	case means == joblog.Removed:
 		return &s.out.Removed, nil
-	case means == tasklog.Stray && current.Job == nil:
+	case means == joblog.Stray && current.Job == nil:
 		if !s.again {
 			return nil, errErased
 		}
 		return &s.out.Removed, nil
-	case means == tasklog.Lost:
-		f := fault.New(fault.LogLost, "the log of job %s is gone, so it was not run", item.GetId())
+	case means == joblog.Lost:
+		f := errcode.New(errcode.LogLost, "the log of job %s is gone, so it was not run", item.GetId())
 		if err := s.holder.Letters.Put(ctx, item, nil, f, "lost"); err != nil {
 			return nil, err
 		}
-		return &s.out.Ended, s.end(ctx, item, tasklog.Entry{}, f, true)
+		return &s.out.Ended, s.end(ctx, item, joblog.Entry{}, f, true)
 	case current.Job == nil || !current.Terminal():
 		return s.goOn(ctx, orphan, item, current)
 	}
 	if _, unfound := task.Unfound(current.Job); unfound && task.SameRequest(item, current.Job.GetExecution()) {
-		if err := s.holder.Letters.PutUnfound(ctx, item, current.Job, fault.Code(current.Job.GetError().GetCode())); err != nil {
+		if err := s.holder.Letters.PutUnfound(ctx, item, current.Job, errcode.Code(current.Job.GetError().GetCode())); err != nil {
 			return nil, err
 		}
 	}
@@ -128,7 +128,7 @@ func (s *settlement) settleJob(ctx context.Context, orphan queue.Item, item *gen
 }
 
 // goOn moves a job that has not ended, or ends it, unless it goes on without this item.
-func (s *settlement) goOn(ctx context.Context, orphan queue.Item, item *genbusv1.WorkItem, current tasklog.Entry) (count *uint64, err error) {
+func (s *settlement) goOn(ctx context.Context, orphan queue.Item, item *genbusv1.WorkItem, current joblog.Entry) (count *uint64, err error) {
 	elsewhere, err := s.isElsewhere(ctx, item, current)
 	if err != nil || elsewhere {
 		return &s.out.Removed, err
@@ -146,7 +146,7 @@ func (s *settlement) goOn(ctx context.Context, orphan queue.Item, item *genbusv1
 
 // isElsewhere reports whether a job goes on without its orphaned item: the item is of
 // another request than the job, or its request has one on a route that is configured.
-func (s *settlement) isElsewhere(ctx context.Context, item *genbusv1.WorkItem, current tasklog.Entry) (bool, error) {
+func (s *settlement) isElsewhere(ctx context.Context, item *genbusv1.WorkItem, current joblog.Entry) (bool, error) {
 	if current.Job != nil && !task.SameRequest(item, current.Job.GetExecution()) {
 		return true, nil
 	}
@@ -196,13 +196,13 @@ func (s *settlement) moves(item *genbusv1.WorkItem, job task.Job) (bool, error) 
 
 // endJob ends a job whose route is gone. The request of one that may have been submitted,
 // or was, is kept.
-func (s *settlement) endJob(ctx context.Context, item *genbusv1.WorkItem, current tasklog.Entry) error {
+func (s *settlement) endJob(ctx context.Context, item *genbusv1.WorkItem, current joblog.Entry) error {
 	f := orphanFault(current, item)
 	job := current.Job
 	if job == nil {
 		job = task.FromWork(item).Job
 	}
-	keep := f.Code == fault.SubmissionUnknown || upstreamID(job) != ""
+	keep := f.Code == errcode.SubmissionUnknown || upstreamID(job) != ""
 	if keep {
 		if err := s.holder.Letters.Put(ctx, item, current.Job, f, "orphan"); err != nil {
 			return err
@@ -211,16 +211,16 @@ func (s *settlement) endJob(ctx context.Context, item *genbusv1.WorkItem, curren
 	return s.end(ctx, item, current, f, keep)
 }
 
-func orphanFault(current tasklog.Entry, item *genbusv1.WorkItem) *fault.Error {
+func orphanFault(current joblog.Entry, item *genbusv1.WorkItem) *errcode.Error {
 	if current.Job != nil && hold.OutcomeUnknown(current.Job) {
-		return fault.New(fault.SubmissionUnknown, "job %s was being submitted when route %s was removed", item.GetId(), item.GetRoute())
+		return errcode.New(errcode.SubmissionUnknown, "job %s was being submitted when route %s was removed", item.GetId(), item.GetRoute())
 	}
-	return fault.New(fault.UpstreamRemoved, "route %s of job %s is not configured any more", item.GetRoute(), item.GetId())
+	return errcode.New(errcode.UpstreamRemoved, "route %s of job %s is not configured any more", item.GetRoute(), item.GetId())
 }
 
 // end commits the end of a job as it was read, and not of what it has become since: a
 // replica that has carried it on may have an upstream's answer.
-func (s *settlement) end(ctx context.Context, item *genbusv1.WorkItem, current tasklog.Entry, f *fault.Error, letter bool) error {
+func (s *settlement) end(ctx context.Context, item *genbusv1.WorkItem, current joblog.Entry, f *errcode.Error, letter bool) error {
 	e := task.FailedAtOnce(item, time.Now(), f.TaskError())
 	if current.Job != nil {
 		var err error

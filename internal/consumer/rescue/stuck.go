@@ -8,9 +8,9 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/consumer/hold"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // stuckAfter is how long after its deadline a started job is looked for that
@@ -24,7 +24,7 @@ const stuckAfter = time.Minute
 // hold it ends it in the same way at its next poll, and one of the two loses its
 // compare-and-set. nil: the job is not stuck, and is to be looked at again, unless
 // that is zero.
-func (s *Sweeper) stuck(ctx context.Context, e tasklog.Entry, now time.Time) (f *fault.Error, again time.Time, err error) {
+func (s *Sweeper) stuck(ctx context.Context, e joblog.Entry, now time.Time) (f *errcode.Error, again time.Time, err error) {
 	by, started := task.EndBy(e.Job)
 	if !started {
 		return nil, time.Time{}, nil
@@ -39,7 +39,7 @@ func (s *Sweeper) stuck(ctx context.Context, e tasklog.Entry, now time.Time) (f 
 	v, isVideo := e.Job.(*genbusv1.VideoTask)
 	switch {
 	case err == nil && isVideo && untouched(v) && s.holder.Queue.Waits(item):
-		return fault.New(fault.DeadlineExceeded, "job %s: its deadline has passed while it waited to be submitted again", e.Job.GetId()), time.Time{}, nil
+		return errcode.New(errcode.DeadlineExceeded, "job %s: its deadline has passed while it waited to be submitted again", e.Job.GetId()), time.Time{}, nil
 	case err == nil: // whoever is given it ends the job
 		return nil, now.Add(stuckAfter), nil
 	case !errors.Is(err, broker.ErrNoMessage):
@@ -51,7 +51,7 @@ func (s *Sweeper) stuck(ctx context.Context, e tasklog.Entry, now time.Time) (f 
 		return nil, now, err
 	}
 	f = stuckFault(e.Job)
-	if v, ok := e.Job.(*genbusv1.VideoTask); ok && (f.Code == fault.SubmissionUnknown || v.GetExecution().GetUnconfirmed() != "") {
+	if v, ok := e.Job.(*genbusv1.VideoTask); ok && (f.Code == errcode.SubmissionUnknown || v.GetExecution().GetUnconfirmed() != "") {
 		return f, time.Time{}, s.holder.Letters.Put(ctx, hold.WorkItemFromLog(v), v, f, "stranded")
 	}
 	return f, time.Time{}, nil
@@ -60,16 +60,16 @@ func (s *Sweeper) stuck(ctx context.Context, e tasklog.Entry, now time.Time) (f 
 // inlineFault is how an inline chat ends whose end nobody has stored. It has no work
 // item, and its events are best effort: its caller may have had the whole reply, or the
 // replica has died with the chat.
-func inlineFault(c *genbusv1.Chat) *fault.Error {
-	return fault.New(fault.DeadlineExceeded, "the end of inline chat %s was not recorded, and its time is over; its caller may have had the whole reply", c.GetId())
+func inlineFault(c *genbusv1.Chat) *errcode.Error {
+	return errcode.New(errcode.DeadlineExceeded, "the end of inline chat %s was not recorded, and its time is over; its caller may have had the whole reply", c.GetId())
 }
 
-func stuckFault(job task.Job) *fault.Error {
+func stuckFault(job task.Job) *errcode.Error {
 	if hold.OutcomeUnknown(job) {
-		return fault.New(fault.SubmissionUnknown, "nobody can know whether upstream %s accepted job %s: its deadline has passed, and its work item is gone",
+		return errcode.New(errcode.SubmissionUnknown, "nobody can know whether upstream %s accepted job %s: its deadline has passed, and its work item is gone",
 			job.GetExecution().GetUpstream(), job.GetId())
 	}
-	return fault.New(fault.DeadlineExceeded, "job %s: its deadline has passed, its work item is gone, and nobody works on it", job.GetId())
+	return errcode.New(errcode.DeadlineExceeded, "job %s: its deadline has passed, its work item is gone, and nobody works on it", job.GetId())
 }
 
 // untouched reports whether nothing of a task can be at an upstream.

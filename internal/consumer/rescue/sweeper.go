@@ -14,10 +14,10 @@ import (
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/consumer/hold"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -56,7 +56,7 @@ func New(holder *hold.Holder) *Sweeper {
 }
 
 // Notice is the observer of the log.
-func (s *Sweeper) Notice(n tasklog.Notice) {
+func (s *Sweeper) Notice(n joblog.Notice) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	to, at := s.look(n)
@@ -71,7 +71,7 @@ func (s *Sweeper) Notice(n tasklog.Notice) {
 }
 
 // look says when a job is to be looked at, and among which; nil for one that has ended.
-func (s *Sweeper) look(n tasklog.Notice) (among *deadlines, at time.Time) {
+func (s *Sweeper) look(n joblog.Notice) (among *deadlines, at time.Time) {
 	switch {
 	case !n.StartBy.IsZero():
 		return s.starts, n.StartBy
@@ -232,7 +232,7 @@ func (s *Sweeper) sweep(d deadline, of *deadlines, now time.Time) {
 // stuck. Where it is to be looked at again it returns when.
 func (s *Sweeper) Check(ctx context.Context, n subject.TaskName, now time.Time) (again time.Time, err error) {
 	e, err := s.holder.Log.Get(ctx, n)
-	if errors.Is(err, tasklog.ErrNotFound) {
+	if errors.Is(err, joblog.ErrNotFound) {
 		return time.Time{}, nil
 	}
 	if err != nil {
@@ -252,7 +252,7 @@ func (s *Sweeper) Check(ctx context.Context, n subject.TaskName, now time.Time) 
 		return time.Time{}, err
 	}
 	ended, err := s.holder.Log.Commit(ctx, next, e.Seq)
-	var lost *tasklog.LostError
+	var lost *joblog.LostError
 	if errors.As(err, &lost) {
 		return time.Time{}, nil // its holder went on, or another replica ended it
 	}
@@ -260,7 +260,7 @@ func (s *Sweeper) Check(ctx context.Context, n subject.TaskName, now time.Time) 
 		return time.Time{}, err
 	}
 	level := slog.LevelInfo
-	if _, unfound := task.Unfound(ended.Job); unfound || f.Code == fault.SubmissionUnknown {
+	if _, unfound := task.Unfound(ended.Job); unfound || f.Code == errcode.SubmissionUnknown {
 		level = slog.LevelWarn // it leaves a dead letter
 	}
 	s.holder.Logger.Log(ctx, level, "job ended at its deadline", hold.EndAttrs(ended)...)
@@ -269,7 +269,7 @@ func (s *Sweeper) Check(ctx context.Context, n subject.TaskName, now time.Time) 
 
 // afterEnd writes the end into the feed, and has the job leave the queue. What fails
 // here is done by the consumer that is given the item.
-func (s *Sweeper) afterEnd(ctx context.Context, ended tasklog.Entry) error {
+func (s *Sweeper) afterEnd(ctx context.Context, ended joblog.Entry) error {
 	if err := s.holder.Log.Finish(ctx, ended); err != nil {
 		return err
 	}

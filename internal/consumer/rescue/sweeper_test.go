@@ -13,9 +13,9 @@ import (
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/consumer/jobtest"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -63,7 +63,7 @@ func TestStartedJobsThatWereForgottenAreRecalled(t *testing.T) {
 func TestAnEventThatDoesNotSayWhen(t *testing.T) {
 	t.Parallel()
 	s := New(hold.New(t.Context(), t.Context(), hold.Options{}))
-	n := tasklog.Notice{Name: subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: jobtest.VideoID("v")}, Status: "in_progress", EndBy: time.Now().Add(time.Hour)}
+	n := joblog.Notice{Name: subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: jobtest.VideoID("v")}, Status: "in_progress", EndBy: time.Now().Add(time.Hour)}
 	s.Notice(n)
 	n.EndBy = time.Time{}
 	s.Notice(n)

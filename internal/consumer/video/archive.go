@@ -15,11 +15,11 @@ import (
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/consumer/hold"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 	"github.com/genbus/genbus/internal/upstream"
 )
@@ -32,14 +32,14 @@ type resultBounds struct{ files, url, urls, metadata int }
 // to spare, a result is as long as the end of any job may be (config.EndBytes).
 var (
 	wideBounds   = resultBounds{files: 64, url: 64 << 10, urls: 256 << 10, metadata: 64 << 10}
-	narrowBounds = resultBounds{files: 16, url: tasklog.SpareReply, urls: tasklog.SpareReply, metadata: 1 << 10}
+	narrowBounds = resultBounds{files: 16, url: joblog.SpareReply, urls: joblog.SpareReply, metadata: 1 << 10}
 )
 
 // fileBytes is what an event has of a result beside its URL: the copy's name, twice.
 const fileBytes = 512
 
 // boundsOf gives the bounds of a result, whose room is the task's until release is called.
-func (a *archiving) boundsOf(ctx context.Context, s upstream.VideoState) (bounds resultBounds, release tasklog.Release) {
+func (a *archiving) boundsOf(ctx context.Context, s upstream.VideoState) (bounds resultBounds, release joblog.Release) {
 	all := len(s.Metadata)
 	for _, v := range s.Videos {
 		all += len(v.URL) + fileBytes
@@ -76,7 +76,7 @@ type archiving struct {
 	// stored are all files that the object store has.
 	stored []*genbusv1.BlobRef
 	// missing is why the latest copy failed; nil when none did. tries counts them.
-	missing *fault.Error
+	missing *errcode.Error
 	tries   int
 	// failed is true once no copy is tried any more, after one that failed.
 	failed bool
@@ -132,7 +132,7 @@ func (a *archiving) complete(ctx context.Context, s upstream.VideoState) error {
 		if !errors.Is(err, broker.ErrFull) && !a.archiveOver() {
 			return hold.For(hold.Retry)
 		}
-		a.missing = fault.New(fault.ArchiveFailed, "job %s: keep what is too long of its result: %w", a.task.held.Name().ID, err)
+		a.missing = errcode.New(errcode.ArchiveFailed, "job %s: keep what is too long of its result: %w", a.task.held.Name().ID, err)
 	}
 	e, err := task.Completed(a.task.video(), time.Now(), a.taskResult(s))
 	return a.task.held.End(ctx, e, err)
@@ -164,7 +164,7 @@ func (a *archiving) copyResult(ctx context.Context, s upstream.VideoState) error
 		a.begun = true
 	}
 	if earlier := a.task.video().GetArchive().GetError(); earlier != nil && !now.Before(until) {
-		a.missing = fault.FromTaskError(earlier)
+		a.missing = errcode.FromTaskError(earlier)
 		return nil
 	}
 	a.missing = a.copyAll(ctx, until, urls, s.Metadata)
@@ -203,13 +203,13 @@ func (a *archiving) copyLater(ctx context.Context, until time.Time, s upstream.V
 	return hold.Until(a.task.pollAt)
 }
 
-func worthAnotherCopy(f *fault.Error) bool {
-	return f.Code != fault.ContentBlocked && !errors.Is(f, broker.ErrBodyTooLarge) && !errors.Is(f, broker.ErrFull)
+func worthAnotherCopy(f *errcode.Error) bool {
+	return f.Code != errcode.ContentBlocked && !errors.Is(f, broker.ErrBodyTooLarge) && !errors.Is(f, broker.ErrFull)
 }
 
 // announce says in the log until when the result is copied, and why the last copy failed.
 func (a *archiving) announce(ctx context.Context, until time.Time, s upstream.VideoState, why *genbusv1.TaskError) error {
-	e, err := task.Archiving(a.task.video(), time.Now(), until, fault.Clip(s.Status, 128), why)
+	e, err := task.Archiving(a.task.video(), time.Now(), until, errcode.Clip(s.Status, 128), why)
 	return a.task.held.Next(ctx, e, err)
 }
 
@@ -244,10 +244,10 @@ func (b resultBounds) tooLong(videos []upstream.VideoFile) map[int]bool {
 	return long
 }
 
-func (a *archiving) copyAll(ctx context.Context, until time.Time, urls map[int]string, metadata []byte) *fault.Error {
+func (a *archiving) copyAll(ctx context.Context, until time.Time, urls map[int]string, metadata []byte) *errcode.Error {
 	ctx, done := a.interrupt.with(ctx)
 	defer done()
-	ctx, cancel := context.WithDeadlineCause(ctx, until, fault.New(fault.ArchiveFailed, "the copy of %s took longer than the route's archive timeout", a.task.held.Name().ID))
+	ctx, cancel := context.WithDeadlineCause(ctx, until, errcode.New(errcode.ArchiveFailed, "the copy of %s took longer than the route's archive timeout", a.task.held.Name().ID))
 	defer cancel()
 	// Whoever takes the task over copies anew, so that a stop need not wait.
 	defer context.AfterFunc(a.task.holder().Fetching, cancel)()
@@ -255,9 +255,9 @@ func (a *archiving) copyAll(ctx context.Context, until time.Time, urls map[int]s
 	case a.task.runner.shared.copies <- struct{}{}:
 		defer func() { <-a.task.runner.shared.copies }()
 	case <-a.task.holder().Fetching.Done():
-		return fault.From(context.Cause(a.task.holder().Fetching))
+		return errcode.From(context.Cause(a.task.holder().Fetching))
 	case <-ctx.Done():
-		return fault.From(context.Cause(ctx))
+		return errcode.From(context.Cause(ctx))
 	}
 	for _, i := range slices.Sorted(maps.Keys(urls)) {
 		if a.copies[i] != nil {
@@ -268,32 +268,32 @@ func (a *archiving) copyAll(ctx context.Context, until time.Time, urls map[int]s
 		}
 	}
 	if err := a.keepMetadata(ctx, metadata); err != nil {
-		return interrupted(ctx, fault.New(fault.ArchiveFailed, "job %s: keep its metadata: %w", a.task.held.Name().ID, err))
+		return interrupted(ctx, errcode.New(errcode.ArchiveFailed, "job %s: keep its metadata: %w", a.task.held.Name().ID, err))
 	}
 	return nil
 }
 
 // interrupted prefers why the copy was ended over how that looked.
-func interrupted(ctx context.Context, err *fault.Error) *fault.Error {
+func interrupted(ctx context.Context, err *errcode.Error) *errcode.Error {
 	if errors.Is(context.Cause(ctx), errInterrupted) {
-		return fault.New(fault.ArchiveFailed, "%w", errInterrupted)
+		return errcode.New(errcode.ArchiveFailed, "%w", errInterrupted)
 	}
 	return err
 }
 
-func (a *archiving) copyOne(ctx context.Context, i int, url string) *fault.Error {
+func (a *archiving) copyOne(ctx context.Context, i int, url string) *errcode.Error {
 	at, err := a.task.runner.shared.Routes.Place(a.task.video(), url)
 	if err != nil {
-		return fault.From(err)
+		return errcode.From(err)
 	}
 	stored, contentType, err := a.task.runner.shared.Content.Archive(ctx, at, a.task.holder().Bodies, a.task.held.Name().Tenant, publisher.CopyBody(a.task.held.Name().ID, i), int64(a.task.runner.shared.Config.Now().Limits.ArchiveBytes))
-	var named *fault.Error
+	var named *errcode.Error
 	switch {
 	case err == nil:
 	case errors.As(err, &named):
 		return named
 	default:
-		return fault.New(fault.ArchiveFailed, "job %s: copy the result: %w", a.task.held.Name().ID, err)
+		return errcode.New(errcode.ArchiveFailed, "job %s: copy the result: %w", a.task.held.Name().ID, err)
 	}
 	if a.copies == nil {
 		a.copies = map[int]*genbusv1.BlobRef{}
@@ -305,7 +305,7 @@ func (a *archiving) copyOne(ctx context.Context, i int, url string) *fault.Error
 // keep notes a file that the object store has of the task.
 func (a *archiving) keep(stored broker.Body, contentType string) *genbusv1.BlobRef {
 	ref := publisher.BlobRef(stored)
-	ref.ContentType = fault.Clip(contentType, 128)
+	ref.ContentType = errcode.Clip(contentType, 128)
 	a.stored = append(a.stored, ref)
 	return ref
 }
@@ -316,7 +316,7 @@ const maxDimension = 32
 // taskResult is the result as the completed task has it. Metadata that is too
 // long is in the object store, or archive.error says why it is nowhere.
 func (a *archiving) taskResult(s upstream.VideoState) task.Result {
-	r := task.Result{Metadata: s.Metadata, Usage: usage(s), UpstreamStatus: fault.Clip(s.Status, 128), Size: fault.Clip(s.Size, maxDimension), Seconds: fault.Clip(s.Seconds, maxDimension)}
+	r := task.Result{Metadata: s.Metadata, Usage: usage(s), UpstreamStatus: errcode.Clip(s.Status, 128), Size: errcode.Clip(s.Size, maxDimension), Seconds: errcode.Clip(s.Seconds, maxDimension)}
 	if a.metadata || len(s.Metadata) > a.bounds.metadata {
 		r.Metadata = nil
 	}
@@ -333,7 +333,7 @@ func (a *archiving) taskResult(s upstream.VideoState) task.Result {
 	}
 	missing := a.missing
 	if all := len(a.result.Videos); missing == nil && len(s.Videos) < all {
-		missing = fault.New(fault.ArchiveFailed, "job %s: the upstream names %d results, and the event has room for the first %d", a.task.held.Name().ID, all, len(s.Videos))
+		missing = errcode.New(errcode.ArchiveFailed, "job %s: the upstream names %d results, and the event has room for the first %d", a.task.held.Name().ID, all, len(s.Videos))
 	}
 	if len(a.stored) > 0 || missing != nil {
 		r.Archive = &genbusv1.Archive{Files: a.stored}
@@ -402,7 +402,7 @@ func (a *archiving) discardInherited(ctx context.Context) {
 	if a.task.execution().GetArchiveUntil() == nil || a.begun {
 		return
 	}
-	var current tasklog.Entry
+	var current joblog.Entry
 	found, err := a.task.holder().Bodies.Of(ctx, a.task.held.Name().Tenant, a.task.held.Name().ID)
 	if err == nil {
 		current, err = a.task.holder().Log.Get(ctx, a.task.held.Name())
@@ -438,7 +438,7 @@ func unnamed(stored []*genbusv1.BlobRef, v *genbusv1.VideoTask) (out []*genbusv1
 // video is a result file as an event carries it.
 func video(v upstream.VideoFile, archived *genbusv1.BlobRef) *genbusv1.Video {
 	out := &genbusv1.Video{
-		Url: v.URL, Format: fault.Clip(v.Format, 32), DurationSeconds: v.Duration,
+		Url: v.URL, Format: errcode.Clip(v.Format, 32), DurationSeconds: v.Duration,
 		Width: int32(v.Width), Height: int32(v.Height), Archived: archived,
 	}
 	if !v.ExpiresAt.IsZero() {
@@ -456,10 +456,10 @@ func usage(s upstream.VideoState) *genbusv1.Usage {
 
 func failure(s upstream.VideoState) *genbusv1.TaskError {
 	if s.Err == nil {
-		return fault.New(fault.UpstreamFailed, "the upstream reports that the task failed, and gives no reason").TaskError()
+		return errcode.New(errcode.UpstreamFailed, "the upstream reports that the task failed, and gives no reason").TaskError()
 	}
 	f := routes.Fault(s.Err)
-	f.Code, f.Message = fault.UpstreamFailed, s.Err.Message
+	f.Code, f.Message = errcode.UpstreamFailed, s.Err.Message
 	out := f.TaskError()
 	out.Retryable = !s.Err.Final
 	return out

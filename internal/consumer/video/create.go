@@ -9,7 +9,7 @@ import (
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/consumer/hold"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/pool"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/task"
@@ -83,8 +83,8 @@ func (s *submission) submitted(ctx context.Context, sent upstream.Submission) er
 	t := s.task
 	err := t.held.Persist(ctx, func() (task.Event, error) {
 		return task.Submitted(t.video(), time.Now(), task.Receipt{
-			UpstreamID: sent.UpstreamID, Ticket: fault.Clip(sent.Ticket, 256), Status: fault.Clip(sent.State.Status, 128),
-			Size: fault.Clip(sent.State.Size, maxDimension), Seconds: fault.Clip(sent.State.Seconds, maxDimension),
+			UpstreamID: sent.UpstreamID, Ticket: errcode.Clip(sent.Ticket, 256), Status: errcode.Clip(sent.State.Status, 128),
+			Size: errcode.Clip(sent.State.Size, maxDimension), Seconds: errcode.Clip(sent.State.Seconds, maxDimension),
 		})
 	})
 	switch {
@@ -105,10 +105,10 @@ func (s *submission) submitted(ctx context.Context, sent upstream.Submission) er
 func (s *submission) orphaned(ctx context.Context, sent upstream.Submission) {
 	t, id := s.task, s.task.held.Name().ID
 	a := t.assigned.account()
-	f := fault.New(fault.OrphanedSubmission, "upstream %s has task %s for job %s, which could no longer record it", a.Upstream, sent.UpstreamID, id)
+	f := errcode.New(errcode.OrphanedSubmission, "upstream %s has task %s for job %s, which could no longer record it", a.Upstream, sent.UpstreamID, id)
 	letter := hold.Letter(t.held.Item(), t.video(), f)
 	letter.Attempt, letter.Upstream, letter.UpstreamKey = s.create.began, a.Upstream, a.Key
-	letter.UpstreamTaskId, letter.UpstreamTicket = sent.UpstreamID, fault.Clip(sent.Ticket, 256)
+	letter.UpstreamTaskId, letter.UpstreamTicket = sent.UpstreamID, errcode.Clip(sent.Ticket, 256)
 	// Each task is paid for: no two of one job are the same letter.
 	occasion := fmt.Sprintf("%d.%x", s.create.began, sha256.Sum256([]byte(a.Upstream+"\x00"+sent.UpstreamID)))
 	for {
@@ -149,14 +149,14 @@ func (s *submission) requeue(ctx context.Context, cause *upstream.Error, notBefo
 
 func (s *submission) refusedForGood(ctx context.Context, cause *upstream.Error) error {
 	f := routes.Fault(cause)
-	f.Code = fault.UpstreamRefused
+	f.Code = errcode.UpstreamRefused
 	return s.task.held.Persist(ctx, func() (task.Event, error) { return task.Failed(s.task.video(), time.Now(), f.TaskError()) })
 }
 
 // refusal is the word that stays visible in the task.
 func refusal(err *upstream.Error) string {
 	if err.Code != "" {
-		return fault.Clip(err.Code, 64)
+		return errcode.Clip(err.Code, 64)
 	}
 	return "refused_for_now"
 }

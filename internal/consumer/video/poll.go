@@ -10,7 +10,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/consumer/hold"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/telemetry"
@@ -90,7 +90,7 @@ func (p *polling) poll(ctx context.Context) error {
 // attach it once the account is configured again.
 func (p *polling) upstreamRemoved(ctx context.Context, name string) error {
 	t := p.task
-	f := fault.New(fault.UpstreamRemoved, "job %s: upstream %s is not configured any more; its task there is %q",
+	f := errcode.New(errcode.UpstreamRemoved, "job %s: upstream %s is not configured any more; its task there is %q",
 		t.held.Name().ID, name, t.video().GetUpstreamTaskId())
 	if err := t.held.Bury(ctx, f); err != nil {
 		return err
@@ -111,18 +111,18 @@ func (p *polling) record(ctx context.Context, first bool) error {
 
 // unfinished is the end of a task at its deadline. An upstream whose last answers were no
 // use may well have finished it: then the end says what they were.
-func (p *polling) unfinished(name string) *fault.Error {
+func (p *polling) unfinished(name string) *errcode.Error {
 	job, id := p.task.held.Name().ID, p.task.video().GetUpstreamTaskId()
 	if p.failed == nil {
-		return fault.New(fault.DeadlineExceeded, "job %s: upstream %s had not finished task %s by the deadline", job, name, id)
+		return errcode.New(errcode.DeadlineExceeded, "job %s: upstream %s had not finished task %s by the deadline", job, name, id)
 	}
-	return because(fault.New(fault.DeadlineExceeded, "job %s: it is not known whether upstream %s finished task %s by the deadline, as its polls fail (%d in a row)",
+	return because(errcode.New(errcode.DeadlineExceeded, "job %s: it is not known whether upstream %s finished task %s by the deadline, as its polls fail (%d in a row)",
 		job, name, id, p.failures), p.failed)
 }
 
 // because adds to an end what the upstream's last answer, or the lack of one, was; nil adds
 // nothing.
-func because(f *fault.Error, cause error) *fault.Error {
+func because(f *errcode.Error, cause error) *errcode.Error {
 	if cause != nil {
 		f.Message += ": " + cause.Error()
 	}
@@ -169,7 +169,7 @@ func (p *polling) afterLostResult(ctx context.Context, err error) error {
 	case over && p.archiving.result != nil:
 		return p.archiving.complete(ctx, *p.archiving.result)
 	case over && late(t.execution(), now):
-		return t.fail(ctx, because(fault.New(fault.DeadlineExceeded,
+		return t.fail(ctx, because(errcode.New(errcode.DeadlineExceeded,
 			"job %s: upstream %s had finished task %s, but says nothing of its result any more",
 			t.held.Name().ID, t.execution().GetUpstream(), t.video().GetUpstreamTaskId()), err))
 	default:
@@ -212,14 +212,14 @@ func (p *polling) afterPoll(ctx context.Context, s upstream.VideoState, first bo
 		count(telemetry.PollChanged)
 		return p.archiving.complete(ctx, s)
 	case upstream.Failed:
-		e, err := task.FailedUpstream(t.video(), now, task.Failure{Unknown: s.Unknown, Status: fault.Clip(s.Status, 128), Usage: usage(s), Err: failure(s)})
+		e, err := task.FailedUpstream(t.video(), now, task.Failure{Unknown: s.Unknown, Status: errcode.Clip(s.Status, 128), Usage: usage(s), Err: failure(s)})
 		count(telemetry.PollChanged)
 		return t.held.End(ctx, e, err)
 	case upstream.Running, upstream.Queued, upstream.InProgress:
 	}
 	e, worth, err := task.Observed(t.video(), now, task.Observation{
-		Unknown: s.Unknown, Started: s.Progression != upstream.Queued, Status: fault.Clip(s.Status, 128), Progress: s.Progress,
-		Size: fault.Clip(s.Size, maxDimension), Seconds: fault.Clip(s.Seconds, maxDimension),
+		Unknown: s.Unknown, Started: s.Progression != upstream.Queued, Status: errcode.Clip(s.Status, 128), Progress: s.Progress,
+		Size: errcode.Clip(s.Size, maxDimension), Seconds: errcode.Clip(s.Seconds, maxDimension),
 	})
 	release := func() {}
 	if worth && err == nil && e.Job.GetStatus() == e.Previous { // it is about progress only

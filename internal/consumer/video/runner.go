@@ -13,10 +13,10 @@ import (
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/content"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -27,11 +27,11 @@ type Options struct {
 	Routes  *routes.Table
 	Content *content.Reader
 	// ReserveLetter makes sure that a submission of a tenant's video may leave a dead
-	// letter, until release is called. The error is a *fault.Error.
+	// letter, until release is called. The error is a *errcode.Error.
 	ReserveLetter func(ctx context.Context, tenant string) (release func(), err error)
 	// PutBack has a task whose item is held at a sequence of GENBUS_WORK wait for its turn
 	// again.
-	PutBack func(ctx context.Context, e tasklog.Entry, item *genbusv1.WorkItem, seq uint64) error
+	PutBack func(ctx context.Context, e joblog.Entry, item *genbusv1.WorkItem, seq uint64) error
 }
 
 const (
@@ -305,7 +305,7 @@ func (t *heldTask) unjudged() error {
 }
 
 // fail ends the task with an error.
-func (t *heldTask) fail(ctx context.Context, f *fault.Error) error {
+func (t *heldTask) fail(ctx context.Context, f *errcode.Error) error {
 	e, err := task.Failed(t.video(), time.Now(), f.TaskError())
 	return t.held.End(ctx, e, err)
 }

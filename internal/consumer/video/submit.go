@@ -9,10 +9,10 @@ import (
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/consumer/hold"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/pool"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 )
 
 // submission brings a queued task to an upstream, at most once where that cannot be undone.
@@ -35,7 +35,7 @@ func (s *submission) checkPoison(ctx context.Context) error {
 	if count <= since+maxDeliveries || t.held.Entry().Terminal() {
 		return nil
 	}
-	f := fault.New(fault.Poisoned, "job %s was delivered %d times without any progress", t.held.Name().ID, count-since)
+	f := errcode.New(errcode.Poisoned, "job %s was delivered %d times without any progress", t.held.Name().ID, count-since)
 	if hold.OutcomeUnknown(t.video()) {
 		return s.endUnknown(ctx, f)
 	}
@@ -58,7 +58,7 @@ func (s *submission) submit(ctx context.Context) error {
 		return s.failUnsubmitted(ctx, f)
 	}
 	if t.video().GetProtocol() != t.route.Wire.Name {
-		return s.failUnsubmitted(ctx, fault.New(fault.UpstreamRemoved, "job %s is written in protocol %s, and route %s speaks %s now",
+		return s.failUnsubmitted(ctx, errcode.New(errcode.UpstreamRemoved, "job %s is written in protocol %s, and route %s speaks %s now",
 			t.held.Name().ID, t.video().GetProtocol(), t.route.Name, t.route.Wire.Name))
 	}
 	if wait := x.GetNotBefore(); wait != nil && now.Before(wait.AsTime()) {
@@ -87,7 +87,7 @@ func (s *submission) submit(ctx context.Context) error {
 }
 
 // tooLate says which limit a task that is not submitted has passed.
-func (s *submission) tooLate(now time.Time) *fault.Error {
+func (s *submission) tooLate(now time.Time) *errcode.Error {
 	v := s.task.video()
 	if f := hold.NotStarted(v, now); f != nil {
 		return f
@@ -96,16 +96,16 @@ func (s *submission) tooLate(now time.Time) *fault.Error {
 	switch {
 	// What was tried before, and is to be tried again, expires too.
 	case v.GetExpiresAt() != nil && now.After(v.GetExpiresAt().AsTime()):
-		return fault.New(fault.Expired, "job %s was not submitted before its expires_at", v.GetId())
+		return errcode.New(errcode.Expired, "job %s was not submitted before its expires_at", v.GetId())
 	case deadline != nil && now.After(deadline.AsTime()):
-		return fault.New(fault.DeadlineExceeded, "job %s: the upstream refused for now until the deadline of route %s", v.GetId(), s.task.route.Name)
+		return errcode.New(errcode.DeadlineExceeded, "job %s: the upstream refused for now until the deadline of route %s", v.GetId(), s.task.route.Name)
 	}
 	return nil
 }
 
 // room is what the log has for all that the submission may bring. It is asked for before a
 // slot is acquired: a task that waits for room has not tried an upstream.
-func (s *submission) room(ctx context.Context) (tasklog.Release, error) {
+func (s *submission) room(ctx context.Context) (joblog.Release, error) {
 	room, ok := s.task.held.RoomForSubmission(ctx)
 	if !ok {
 		s.task.assigned.release()
@@ -117,7 +117,7 @@ func (s *submission) room(ctx context.Context) (tasklog.Release, error) {
 // waitForLetters has a task that may not be submitted, because its dead letter would have
 // no room, wait for its turn again: one that is held takes the slot of other tenants'.
 func (s *submission) waitForLetters(ctx context.Context, cause error) error {
-	if fault.CodeOf(cause) != fault.DeadLettersFull {
+	if errcode.CodeOf(cause) != errcode.DeadLettersFull {
 		return hold.For(hold.Retry)
 	}
 	s.task.holder().Metrics.SubmissionHeld(s.task.held.Name().Kind)
@@ -140,7 +140,7 @@ func (s *submission) leaveLine(ctx context.Context) error {
 	t := s.task
 	if s.left != t.held.Entry().Seq {
 		now := time.Now()
-		e, err := task.LeftLine(t.video(), now, string(fault.DeadLettersFull))
+		e, err := task.LeftLine(t.video(), now, string(errcode.DeadLettersFull))
 		if err == nil {
 			release, ok := t.holder().Log.RoomForProgress(ctx, e)
 			if !ok {
@@ -163,7 +163,7 @@ func (s *submission) leaveLine(ctx context.Context) error {
 // submitTo commits where the request goes, and sends it. A slot that was acquired right
 // after a refusal, by the route as it was then, may be with an account that the route does
 // not have any more: then the task chooses again before anything is committed.
-func (s *submission) submitTo(ctx context.Context, a pool.Account, room tasklog.Release) error {
+func (s *submission) submitTo(ctx context.Context, a pool.Account, room joblog.Release) error {
 	t := s.task
 	client, ok := t.route.Client(a)
 	if !ok {
@@ -185,7 +185,7 @@ func (s *submission) submitTo(ctx context.Context, a pool.Account, room tasklog.
 }
 
 // submitting commits that the task is submitted, into the room that it has.
-func (s *submission) submitting(ctx context.Context, a pool.Account, room tasklog.Release) error {
+func (s *submission) submitting(ctx context.Context, a pool.Account, room joblog.Release) error {
 	defer room()
 	now, err := s.task.now()
 	if err != nil { // takers compare their clocks with submit_until
@@ -206,7 +206,7 @@ func (s *submission) request(ctx context.Context, a pool.Account) ([]byte, error
 	id, model := t.held.Name().ID, t.held.Item().GetModel()
 	raw, err := t.held.Body(ctx)
 	if errors.Is(err, broker.ErrBodyLost) {
-		return nil, s.failUnsubmitted(ctx, fault.New(fault.InputLost, "job %s: %w", id, err))
+		return nil, s.failUnsubmitted(ctx, errcode.New(errcode.InputLost, "job %s: %w", id, err))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the request's body: %w", err)
@@ -217,7 +217,7 @@ func (s *submission) request(ctx context.Context, a pool.Account) ([]byte, error
 	}
 	raw, err = t.route.Wire.Bodies.SetModel(raw, mapped)
 	if err != nil {
-		return nil, s.failUnsubmitted(ctx, fault.New(fault.Internal, "job %s: map the model: %w", id, err))
+		return nil, s.failUnsubmitted(ctx, errcode.New(errcode.Internal, "job %s: map the model: %w", id, err))
 	}
 	return raw, nil
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/consumer/jobtest"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/tasklog"
 	"github.com/genbus/genbus/test/faultinject"
 )
 
@@ -58,7 +58,7 @@ func commitUnheard(t *testing.T, link *faultinject.Link, direct *broker.Broker, 
 	link.Cut(faultinject.Reset)
 	link.Delay(0)
 	link.Heal()
-	if err := <-committed; !errors.Is(err, tasklog.ErrUncertain) {
+	if err := <-committed; !errors.Is(err, joblog.ErrUncertain) {
 		t.Fatalf("the commit was heard: %v", err)
 	}
 	largestEvent(t, direct, -1)

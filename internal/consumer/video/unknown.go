@@ -9,7 +9,7 @@ import (
 	"github.com/genbus/genbus/internal/clock"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/consumer/hold"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/upstream"
 )
@@ -29,7 +29,7 @@ func (s *submission) submitBound(ctx context.Context) error {
 	t := s.task
 	a := routes.Account(t.execution())
 	if !t.route.HasAccount(a) {
-		return s.failUnsubmitted(ctx, fault.New(fault.UpstreamRemoved, "upstream %s is not configured any more", a))
+		return s.failUnsubmitted(ctx, errcode.New(errcode.UpstreamRemoved, "upstream %s is not configured any more", a))
 	}
 	room, err := s.room(ctx)
 	if err != nil {
@@ -46,7 +46,7 @@ func (s *submission) submitBound(ctx context.Context) error {
 
 // failUnsubmitted ends a task that is not submitted. Where an earlier submission may have
 // been accepted after all, that is what its end says.
-func (s *submission) failUnsubmitted(ctx context.Context, f *fault.Error) error {
+func (s *submission) failUnsubmitted(ctx context.Context, f *errcode.Error) error {
 	if hold.OutcomeUnknown(s.task.video()) {
 		return s.endUnknown(ctx, f)
 	}
@@ -85,7 +85,7 @@ func (s *submission) giveUp(ctx context.Context, cause error) error {
 // request.
 func (s *submission) endUnknown(ctx context.Context, cause error) error {
 	t := s.task
-	f := because(fault.New(fault.SubmissionUnknown, "nobody can know whether upstream %s accepted job %s; it was not submitted again",
+	f := because(errcode.New(errcode.SubmissionUnknown, "nobody can know whether upstream %s accepted job %s; it was not submitted again",
 		t.execution().GetUpstream(), t.held.Name().ID), cause)
 	if err := t.held.Bury(ctx, f); err != nil {
 		return err

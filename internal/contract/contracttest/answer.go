@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/upstream/sse"
 )
 
@@ -27,8 +27,8 @@ type Answer struct {
 // CheckAnswer says what of an answer the document does not say: its status, its
 // headers, its content type or its body.
 func (d *Document) CheckAnswer(a Answer) error {
-	code := fault.Code(a.Header.Get("Genbus-Error-Code"))
-	if code == fault.NotFound || code == fault.MethodNotAllowed {
+	code := errcode.Code(a.Header.Get("Genbus-Error-Code"))
+	if code == errcode.NotFound || code == errcode.MethodNotAllowed {
 		return d.checkUnmatched(a)
 	}
 	template, method, ok := d.operation(a.Method, a.Path)

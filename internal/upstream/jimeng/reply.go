@@ -9,7 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/upstream"
 )
 
@@ -101,38 +101,38 @@ type refusal struct{ status, code int }
 
 // refusals has a row for every error that a create or a query can meet; the
 // others are internal errors.
-var refusals = map[fault.Code]refusal{
-	fault.InvalidRequest:       {http.StatusBadRequest, replyInvalid},
-	fault.InvalidJSON:          {http.StatusBadRequest, replyInvalid},
-	fault.InvalidPageToken:     {http.StatusBadRequest, replyInvalid},
-	fault.UnsupportedMedia:     {http.StatusBadRequest, replyInvalid},
-	fault.WrongProtocol:        {http.StatusBadRequest, replyInvalid},
-	fault.ModelNotFound:        {http.StatusBadRequest, replyInvalid},
-	fault.IdempotencyKeyReused: {http.StatusBadRequest, replyInvalid},
-	fault.NotFound:             {http.StatusNotFound, replyInvalid},
-	fault.MethodNotAllowed:     {http.StatusMethodNotAllowed, replyInvalid},
-	fault.BodyTooLarge:         {http.StatusRequestEntityTooLarge, replyInvalid},
+var refusals = map[errcode.Code]refusal{
+	errcode.InvalidRequest:       {http.StatusBadRequest, replyInvalid},
+	errcode.InvalidJSON:          {http.StatusBadRequest, replyInvalid},
+	errcode.InvalidPageToken:     {http.StatusBadRequest, replyInvalid},
+	errcode.UnsupportedMedia:     {http.StatusBadRequest, replyInvalid},
+	errcode.WrongProtocol:        {http.StatusBadRequest, replyInvalid},
+	errcode.ModelNotFound:        {http.StatusBadRequest, replyInvalid},
+	errcode.IdempotencyKeyReused: {http.StatusBadRequest, replyInvalid},
+	errcode.NotFound:             {http.StatusNotFound, replyInvalid},
+	errcode.MethodNotAllowed:     {http.StatusMethodNotAllowed, replyInvalid},
+	errcode.BodyTooLarge:         {http.StatusRequestEntityTooLarge, replyInvalid},
 
-	fault.QueueFull:           {http.StatusTooManyRequests, replyLimit},
-	fault.TenantFull:          {http.StatusTooManyRequests, replyLimit},
-	fault.RateLimited:         {http.StatusTooManyRequests, replyRate},
-	fault.SlowReader:          {http.StatusTooManyRequests, replyLimit},
-	fault.UpstreamRateLimited: {http.StatusTooManyRequests, replyLimit},
+	errcode.QueueFull:           {http.StatusTooManyRequests, replyLimit},
+	errcode.TenantFull:          {http.StatusTooManyRequests, replyLimit},
+	errcode.RateLimited:         {http.StatusTooManyRequests, replyRate},
+	errcode.SlowReader:          {http.StatusTooManyRequests, replyLimit},
+	errcode.UpstreamRateLimited: {http.StatusTooManyRequests, replyLimit},
 
-	fault.StorageFull:       {http.StatusServiceUnavailable, replyInternal},
-	fault.BrokerUnavailable: {http.StatusServiceUnavailable, replyInternal},
-	fault.ClockWrong:        {http.StatusServiceUnavailable, replyInternal},
-	fault.DeadLettersFull:   {http.StatusServiceUnavailable, replyInternal},
-	fault.ShuttingDown:      {http.StatusServiceUnavailable, replyInternal},
+	errcode.StorageFull:       {http.StatusServiceUnavailable, replyInternal},
+	errcode.BrokerUnavailable: {http.StatusServiceUnavailable, replyInternal},
+	errcode.ClockWrong:        {http.StatusServiceUnavailable, replyInternal},
+	errcode.DeadLettersFull:   {http.StatusServiceUnavailable, replyInternal},
+	errcode.ShuttingDown:      {http.StatusServiceUnavailable, replyInternal},
 }
 
 // Refuse answers an error. An unknown task is no error to the vendor but a state,
 // and a refused key or signature has the envelope of the vendor's API gateway.
-func (surface) Refuse(f *fault.Error, requestID string) (int, []byte) {
-	if f.Code == fault.TaskNotFound {
+func (surface) Refuse(f *errcode.Error, requestID string) (int, []byte) {
+	if f.Code == errcode.TaskNotFound {
 		return fine(replyTask{Status: "not_found"}, requestID)
 	}
-	if f.Code == fault.InvalidAPIKey {
+	if f.Code == errcode.InvalidAPIKey {
 		return http.StatusUnauthorized, encode(unauthorized(f.Message, requestID))
 	}
 	r, ok := refusals[f.Code]

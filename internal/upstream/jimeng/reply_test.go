@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/upstream"
 )
 
@@ -134,27 +134,27 @@ func TestTaskFailed(t *testing.T) {
 
 func TestRefuse(t *testing.T) {
 	t.Parallel()
-	named := map[fault.Code][2]int{
-		fault.InvalidRequest: {400, 50215}, fault.InvalidJSON: {400, 50215}, fault.InvalidPageToken: {400, 50215},
-		fault.UnsupportedMedia: {400, 50215}, fault.WrongProtocol: {400, 50215}, fault.ModelNotFound: {400, 50215},
-		fault.IdempotencyKeyReused: {400, 50215}, fault.BodyTooLarge: {413, 50215},
-		fault.NotFound: {404, 50215}, fault.MethodNotAllowed: {405, 50215},
-		fault.RateLimited: {429, 50429}, fault.TenantFull: {429, 50430},
-		fault.QueueFull: {429, 50430}, fault.SlowReader: {429, 50430}, fault.UpstreamRateLimited: {429, 50430},
-		fault.StorageFull: {503, 50500}, fault.BrokerUnavailable: {503, 50500}, fault.ShuttingDown: {503, 50500},
-		fault.ClockWrong: {503, 50500}, fault.DeadLettersFull: {503, 50500},
+	named := map[errcode.Code][2]int{
+		errcode.InvalidRequest: {400, 50215}, errcode.InvalidJSON: {400, 50215}, errcode.InvalidPageToken: {400, 50215},
+		errcode.UnsupportedMedia: {400, 50215}, errcode.WrongProtocol: {400, 50215}, errcode.ModelNotFound: {400, 50215},
+		errcode.IdempotencyKeyReused: {400, 50215}, errcode.BodyTooLarge: {413, 50215},
+		errcode.NotFound: {404, 50215}, errcode.MethodNotAllowed: {405, 50215},
+		errcode.RateLimited: {429, 50429}, errcode.TenantFull: {429, 50430},
+		errcode.QueueFull: {429, 50430}, errcode.SlowReader: {429, 50430}, errcode.UpstreamRateLimited: {429, 50430},
+		errcode.StorageFull: {503, 50500}, errcode.BrokerUnavailable: {503, 50500}, errcode.ShuttingDown: {503, 50500},
+		errcode.ClockWrong: {503, 50500}, errcode.DeadLettersFull: {503, 50500},
 	}
-	for _, m := range fault.Table() {
-		status, raw := surface{}.Refuse(fault.New(m.Code, "what \"happened\" \xff"), "req-1")
+	for _, m := range errcode.Table() {
+		status, raw := surface{}.Refuse(errcode.New(m.Code, "what \"happened\" \xff"), "req-1")
 		switch m.Code {
-		case fault.InvalidAPIKey:
+		case errcode.InvalidAPIKey:
 			var g vendorGateway
 			unmarshal(t, raw, &g)
 			e := g.ResponseMetadata.Error
 			if status != 401 || e == nil || e.Code != "InvalidAuthorization" || e.CodeN != 100024 || e.Message != "what \"happened\" \ufffd" || g.ResponseMetadata.RequestId != "req-1" {
 				t.Errorf("%s: %d %s", m.Code, status, raw)
 			}
-		case fault.TaskNotFound:
+		case errcode.TaskNotFound:
 			if a := decodeAnswer(t, raw); status != 200 || a.Code != 10000 || a.Data.Status != "not_found" || a.RequestID != "req-1" {
 				t.Errorf("%s: %d %s", m.Code, status, raw)
 			}
@@ -221,18 +221,18 @@ func serveTasks(tasks map[string]*genbusv1.VideoTask) http.HandlerFunc {
 	answer := func(r *http.Request, raw []byte) (int, []byte) {
 		sig, ok := s.Signature(r, raw)
 		if !ok || sig.Verify("SECRET", testNow) != nil {
-			return s.Refuse(fault.New(fault.InvalidAPIKey, "no"), "req-1")
+			return s.Refuse(errcode.New(errcode.InvalidAPIKey, "no"), "req-1")
 		}
 		call, err := s.Read(r, raw)
 		if err != nil {
-			return s.Refuse(fault.From(err), "req-1")
+			return s.Refuse(errcode.From(err), "req-1")
 		}
 		if call.Op == upstream.CreateTask {
 			call.ID = "queued"
 		}
 		task, ok := tasks[call.ID]
 		if !ok {
-			return s.Refuse(fault.New(fault.TaskNotFound, "no task"), "req-1")
+			return s.Refuse(errcode.New(errcode.TaskNotFound, "no task"), "req-1")
 		}
 		return s.Task(call, task, "req-1")
 	}

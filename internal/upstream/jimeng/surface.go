@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/genbus/genbus/internal/body"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/upstream"
 )
 
@@ -32,12 +32,12 @@ var queryRules = []body.Rule{
 func (surface) Read(r *http.Request, raw []byte) (upstream.Call, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return upstream.Call{}, fault.Invalid([]fault.Violation{{Field: "query", Description: "is not a valid query string"}})
+		return upstream.Call{}, errcode.Invalid([]errcode.Violation{{Field: "query", Description: "is not a valid query string"}})
 	}
 	action, wrongAction := oneOf(query, "Action", actionSubmit, actionQuery)
 	_, wrongVersion := oneOf(query, "Version", version)
 	if wrong := append(wrongAction, wrongVersion...); len(wrong) > 0 {
-		return upstream.Call{}, fault.Invalid(wrong)
+		return upstream.Call{}, errcode.Invalid(wrong)
 	}
 	if action == actionSubmit {
 		return upstream.Call{Op: upstream.CreateTask, Body: raw}, nil
@@ -46,7 +46,7 @@ func (surface) Read(r *http.Request, raw []byte) (upstream.Call, error) {
 }
 
 // oneOf reads a parameter that must be there once, with one of the values.
-func oneOf(query url.Values, name string, accepted ...string) (string, []fault.Violation) {
+func oneOf(query url.Values, name string, accepted ...string) (string, []errcode.Violation) {
 	values := query[name]
 	wrong := "is missing"
 	switch {
@@ -60,7 +60,7 @@ func oneOf(query url.Values, name string, accepted ...string) (string, []fault.V
 		}
 		wrong = "is not supported"
 	}
-	return "", []fault.Violation{{Field: name, Description: wrong + "; it must be " + strings.Join(accepted, " or ")}}
+	return "", []errcode.Violation{{Field: name, Description: wrong + "; it must be " + strings.Join(accepted, " or ")}}
 }
 
 func readQuery(raw []byte) (upstream.Call, error) {
@@ -69,7 +69,7 @@ func readQuery(raw []byte) (upstream.Call, error) {
 		return upstream.Call{Op: upstream.GetTask, ID: body.MemberText(raw, "task_id")}, nil
 	}
 	if found[0].Field == "" {
-		return upstream.Call{}, fault.New(fault.InvalidJSON, "the body %s", found[0].Description)
+		return upstream.Call{}, errcode.New(errcode.InvalidJSON, "the body %s", found[0].Description)
 	}
-	return upstream.Call{}, fault.Invalid(found)
+	return upstream.Call{}, errcode.Invalid(found)
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/upstream"
 )
 
@@ -42,8 +42,8 @@ func TestRead(t *testing.T) {
 		{"Action=CVSync2AsyncGetResult" + v, `{"req_key":"k","task_id":7}`, upstream.Call{}, "task_id"},
 		{"Action=CVSync2AsyncGetResult" + v, `{"req_key":"k","task_id":""}`, upstream.Call{}, "task_id"},
 		{"Action=CVSync2AsyncGetResult" + v, `{"task_id":"t"}`, upstream.Call{}, "req_key"},
-		{"Action=CVSync2AsyncGetResult" + v, ``, upstream.Call{}, string(fault.InvalidJSON)},
-		{"Action=CVSync2AsyncGetResult" + v, `[1]`, upstream.Call{}, string(fault.InvalidJSON)},
+		{"Action=CVSync2AsyncGetResult" + v, ``, upstream.Call{}, string(errcode.InvalidJSON)},
+		{"Action=CVSync2AsyncGetResult" + v, `[1]`, upstream.Call{}, string(errcode.InvalidJSON)},
 	} {
 		r := httptest.NewRequest(http.MethodPost, "/jimeng/?"+c.query, nil)
 		got, err := surface{}.Read(r, []byte(c.body))
@@ -53,16 +53,16 @@ func TestRead(t *testing.T) {
 			}
 			continue
 		}
-		f := fault.From(err)
+		f := errcode.From(err)
 		if f == nil || what(f) != c.wrong || f.Message == "" {
 			t.Errorf("%s %s: %+v, want %s", c.query, c.body, err, c.wrong)
 		}
 	}
 }
 
-// what gives the fields of an invalid request, or the code of another fault.
-func what(f *fault.Error) string {
-	if f.Code != fault.InvalidRequest {
+// what gives the fields of an invalid request, or the code of another errcode.
+func what(f *errcode.Error) string {
+	if f.Code != errcode.InvalidRequest {
 		return string(f.Code)
 	}
 	var fields []string
@@ -75,7 +75,7 @@ func what(f *fault.Error) string {
 func TestReadNamesWhatIsAccepted(t *testing.T) {
 	t.Parallel()
 	_, err := surface{}.Read(httptest.NewRequest(http.MethodPost, "/jimeng/?Action=CVProcess&Version=1", nil), nil)
-	f := fault.From(err)
+	f := errcode.From(err)
 	if len(f.Violations) != 2 {
 		t.Fatalf("violations = %+v", f.Violations)
 	}
@@ -107,7 +107,7 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-// FuzzRead: a call is whole or there is an error that is a fault.
+// FuzzRead: a call is whole or there is an error that is a errcode.
 func FuzzRead(f *testing.F) {
 	f.Add("Action=CVSync2AsyncSubmitTask&Version=2022-08-31", []byte(vectorBody))
 	f.Add("Action=CVSync2AsyncGetResult&Version=2022-08-31", []byte(queryBodyText))
@@ -117,7 +117,7 @@ func FuzzRead(f *testing.F) {
 		r.URL.RawQuery = query
 		call, err := surface{}.Read(r, raw)
 		if err != nil {
-			if c := fault.CodeOf(err); c != fault.InvalidRequest && c != fault.InvalidJSON {
+			if c := errcode.CodeOf(err); c != errcode.InvalidRequest && c != errcode.InvalidJSON {
 				t.Errorf("error %v", err)
 			}
 			return

@@ -12,7 +12,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/body"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/upstream"
 	"github.com/genbus/genbus/internal/upstream/lax"
 )
@@ -67,7 +67,7 @@ func (surface) Tasks(_ upstream.Call, list []*genbusv1.VideoTask, requestID stri
 }
 
 // Refuse answers with the vendor's code that is nearest to the error's.
-func (surface) Refuse(f *fault.Error, requestID string) (status int, answer []byte) {
+func (surface) Refuse(f *errcode.Error, requestID string) (status int, answer []byte) {
 	status, code := refusalOf(f.Code)
 	if e, ok := errors.AsType[*tokenError](f); ok {
 		status, code = http.StatusUnauthorized, e.code
@@ -76,25 +76,25 @@ func (surface) Refuse(f *fault.Error, requestID string) (status int, answer []by
 }
 
 // refusalOf gives the HTTP status and the vendor's code for an error of genbus.
-func refusalOf(c fault.Code) (status, code int) {
+func refusalOf(c errcode.Code) (status, code int) {
 	switch c {
-	case fault.InvalidAPIKey:
+	case errcode.InvalidAPIKey:
 		return http.StatusUnauthorized, 1000
-	case fault.WrongProtocol:
+	case errcode.WrongProtocol:
 		return http.StatusBadRequest, 1200
-	case fault.InvalidRequest, fault.InvalidJSON, fault.BodyTooLarge, fault.UnsupportedMedia, fault.InvalidPageToken, fault.IdempotencyKeyReused:
+	case errcode.InvalidRequest, errcode.InvalidJSON, errcode.BodyTooLarge, errcode.UnsupportedMedia, errcode.InvalidPageToken, errcode.IdempotencyKeyReused:
 		return http.StatusBadRequest, 1201
-	case fault.MethodNotAllowed:
+	case errcode.MethodNotAllowed:
 		return http.StatusNotFound, 1202
-	case fault.ModelNotFound, fault.TaskNotFound, fault.NotFound:
+	case errcode.ModelNotFound, errcode.TaskNotFound, errcode.NotFound:
 		return http.StatusNotFound, 1203
-	case fault.QueueFull, fault.UpstreamRateLimited, fault.RateLimited:
+	case errcode.QueueFull, errcode.UpstreamRateLimited, errcode.RateLimited:
 		return http.StatusTooManyRequests, 1302
-	case fault.TenantFull:
+	case errcode.TenantFull:
 		return http.StatusTooManyRequests, 1303
-	case fault.StorageFull, fault.BrokerUnavailable, fault.ClockWrong, fault.DeadLettersFull, fault.ShuttingDown:
+	case errcode.StorageFull, errcode.BrokerUnavailable, errcode.ClockWrong, errcode.DeadLettersFull, errcode.ShuttingDown:
 		return http.StatusServiceUnavailable, 5001
-	case fault.AcceptanceUnknown:
+	case errcode.AcceptanceUnknown:
 		// The one code after which the vendor's clients know that a create may have
 		// been accepted.
 		return http.StatusGatewayTimeout, 5002

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/upstream"
 )
 
@@ -157,31 +157,31 @@ func TestTasksReply(t *testing.T) {
 
 func TestRefuse(t *testing.T) {
 	t.Parallel()
-	cases := map[fault.Code]struct{ status, code int }{
-		fault.InvalidAPIKey:        {401, 1000},
-		fault.WrongProtocol:        {400, 1200},
-		fault.InvalidRequest:       {400, 1201},
-		fault.InvalidJSON:          {400, 1201},
-		fault.BodyTooLarge:         {400, 1201},
-		fault.UnsupportedMedia:     {400, 1201},
-		fault.IdempotencyKeyReused: {400, 1201},
-		fault.MethodNotAllowed:     {404, 1202},
-		fault.ModelNotFound:        {404, 1203},
-		fault.TaskNotFound:         {404, 1203},
-		fault.NotFound:             {404, 1203},
-		fault.QueueFull:            {429, 1302},
-		fault.RateLimited:          {429, 1302},
-		fault.TenantFull:           {429, 1303},
-		fault.UpstreamRateLimited:  {429, 1302},
-		fault.StorageFull:          {503, 5001},
-		fault.BrokerUnavailable:    {503, 5001},
-		fault.ShuttingDown:         {503, 5001},
-		fault.AcceptanceUnknown:    {504, 5002},
-		fault.Internal:             {500, 5000},
-		"a code to come":           {500, 5000},
+	cases := map[errcode.Code]struct{ status, code int }{
+		errcode.InvalidAPIKey:        {401, 1000},
+		errcode.WrongProtocol:        {400, 1200},
+		errcode.InvalidRequest:       {400, 1201},
+		errcode.InvalidJSON:          {400, 1201},
+		errcode.BodyTooLarge:         {400, 1201},
+		errcode.UnsupportedMedia:     {400, 1201},
+		errcode.IdempotencyKeyReused: {400, 1201},
+		errcode.MethodNotAllowed:     {404, 1202},
+		errcode.ModelNotFound:        {404, 1203},
+		errcode.TaskNotFound:         {404, 1203},
+		errcode.NotFound:             {404, 1203},
+		errcode.QueueFull:            {429, 1302},
+		errcode.RateLimited:          {429, 1302},
+		errcode.TenantFull:           {429, 1303},
+		errcode.UpstreamRateLimited:  {429, 1302},
+		errcode.StorageFull:          {503, 5001},
+		errcode.BrokerUnavailable:    {503, 5001},
+		errcode.ShuttingDown:         {503, 5001},
+		errcode.AcceptanceUnknown:    {504, 5002},
+		errcode.Internal:             {500, 5000},
+		"a code to come":             {500, 5000},
 	}
 	for code, want := range cases {
-		status, answer := surface{}.Refuse(&fault.Error{Code: code, Message: "what\xff happened"}, "req-1")
+		status, answer := surface{}.Refuse(&errcode.Error{Code: code, Message: "what\xff happened"}, "req-1")
 		wantReply := vendorReply[any]{want.code, "what� happened", "req-1", nil}
 		if diff := cmp.Diff(wantReply, decodeReply[any](t, answer)); status != want.status || diff != "" {
 			t.Errorf("%s: status %d, reply (-want +got):\n%s", code, status, diff)
@@ -193,7 +193,7 @@ func TestRefuse(t *testing.T) {
 func TestRefuseTokens(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]int{errBadSignature: 1002, errTokenForever: 1002, errTokenEarly: 1003, errTokenExpired: 1004} {
-		status, answer := surface{}.Refuse(fault.New(fault.InvalidAPIKey, "the signature is not accepted: %w", err), "req-1")
+		status, answer := surface{}.Refuse(errcode.New(errcode.InvalidAPIKey, "the signature is not accepted: %w", err), "req-1")
 		if got := decodeReply[any](t, answer); status != http.StatusUnauthorized || got.Code != want {
 			t.Errorf("%v: status %d, %+v", err, status, got)
 		}

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/genbus/genbus/internal/body"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/upstream"
 )
 
@@ -54,7 +54,7 @@ func (surface) Read(r *http.Request, raw []byte) (upstream.Call, error) {
 	reading := r.Method == http.MethodGet || r.Method == http.MethodHead
 	switch {
 	case kind != textToVideo && kind != imageToVideo:
-		return upstream.Call{}, fault.New(fault.NotFound, "there is no such path; the vendor's are %s%s and %s%s", videosPath, textToVideo, videosPath, imageToVideo)
+		return upstream.Call{}, errcode.New(errcode.NotFound, "there is no such path; the vendor's are %s%s and %s%s", videosPath, textToVideo, videosPath, imageToVideo)
 	case reading && id != "":
 		return readGet(id)
 	case reading:
@@ -62,7 +62,7 @@ func (surface) Read(r *http.Request, raw []byte) (upstream.Call, error) {
 	case r.Method == http.MethodPost && id == "":
 		return readCreate(base, kind, raw)
 	default:
-		return upstream.Call{}, fault.New(fault.MethodNotAllowed, "this path does not take the method; POST creates a task and GET reads one")
+		return upstream.Call{}, errcode.New(errcode.MethodNotAllowed, "this path does not take the method; POST creates a task and GET reads one")
 	}
 }
 
@@ -108,7 +108,7 @@ func readGet(id string) (upstream.Call, error) {
 	case isKey(id):
 		return upstream.Call{Op: upstream.GetTask, RequestID: externalPrefix + id}, nil
 	default:
-		return upstream.Call{}, fault.New(fault.TaskNotFound, "there is no task with this id; it is neither a task id nor an %s", externalMember)
+		return upstream.Call{}, errcode.New(errcode.TaskNotFound, "there is no task with this id; it is neither a task id nor an %s", externalMember)
 	}
 }
 
@@ -138,5 +138,5 @@ func number(query url.Values, name string, otherwise, limit int) (int, error) {
 }
 
 func invalid(field, format string, args ...any) error {
-	return fault.Invalid([]fault.Violation{{Field: field, Description: fmt.Sprintf(format, args...)}})
+	return errcode.Invalid([]errcode.Violation{{Field: field, Description: fmt.Sprintf(format, args...)}})
 }

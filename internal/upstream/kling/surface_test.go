@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/upstream"
 )
 
@@ -72,28 +72,28 @@ func TestReadRefuses(t *testing.T) {
 	t.Parallel()
 	cases := []struct {
 		method, target, body string
-		code                 fault.Code
+		code                 errcode.Code
 		want                 string
 	}{
-		{"POST", "/text2video", `{"image":"x"}`, fault.InvalidRequest, "image: makes it an image-to-video task; POST the body to /kling/v1/videos/image2video"},
-		{"POST", "/text2video", `{"image_tail":"x"}`, fault.InvalidRequest, "image_tail: makes it an image-to-video task; POST the body to /kling/v1/videos/image2video"},
-		{"POST", "/image2video", `{"prompt":"p"}`, fault.InvalidRequest, "image: is missing, and so is image_tail; give one of them, or POST the body to /kling/v1/videos/text2video"},
-		{"POST", "/image2video", `{"a`, fault.InvalidJSON, "the body is not valid JSON: it ends too early"},
-		{"POST", "/text2video", ``, fault.InvalidJSON, "the body is empty; it must be JSON"},
-		{"POST", "/text2video", `{"external_task_id":5}`, fault.InvalidRequest, "external_task_id: is a number; it must be a string"},
-		{"POST", "/text2video", `{"external_task_id":"a b"}`, fault.InvalidRequest, "external_task_id: must be 1 to 128 printable ASCII characters without spaces"},
-		{"POST", "/text2video", `{"external_task_id":"` + aJobID + `"}`, fault.InvalidRequest, "external_task_id: has the form of a task id; choose another one"},
-		{"GET", "/text2video/a%20b", "", fault.TaskNotFound, "there is no task with this id; it is neither a task id nor an external_task_id"},
-		{"GET", "/text2video?pageNum=0", "", fault.InvalidRequest, "pageNum: must be a whole number from 1 to 1000"},
-		{"GET", "/text2video?pageNum=1001", "", fault.InvalidRequest, "pageNum: must be a whole number from 1 to 1000"},
-		{"GET", "/text2video?pageSize=x", "", fault.InvalidRequest, "pageSize: must be a whole number from 1 to 500"},
-		{"GET", "/text2video?pageSize=501", "", fault.InvalidRequest, "pageSize: must be a whole number from 1 to 500"},
+		{"POST", "/text2video", `{"image":"x"}`, errcode.InvalidRequest, "image: makes it an image-to-video task; POST the body to /kling/v1/videos/image2video"},
+		{"POST", "/text2video", `{"image_tail":"x"}`, errcode.InvalidRequest, "image_tail: makes it an image-to-video task; POST the body to /kling/v1/videos/image2video"},
+		{"POST", "/image2video", `{"prompt":"p"}`, errcode.InvalidRequest, "image: is missing, and so is image_tail; give one of them, or POST the body to /kling/v1/videos/text2video"},
+		{"POST", "/image2video", `{"a`, errcode.InvalidJSON, "the body is not valid JSON: it ends too early"},
+		{"POST", "/text2video", ``, errcode.InvalidJSON, "the body is empty; it must be JSON"},
+		{"POST", "/text2video", `{"external_task_id":5}`, errcode.InvalidRequest, "external_task_id: is a number; it must be a string"},
+		{"POST", "/text2video", `{"external_task_id":"a b"}`, errcode.InvalidRequest, "external_task_id: must be 1 to 128 printable ASCII characters without spaces"},
+		{"POST", "/text2video", `{"external_task_id":"` + aJobID + `"}`, errcode.InvalidRequest, "external_task_id: has the form of a task id; choose another one"},
+		{"GET", "/text2video/a%20b", "", errcode.TaskNotFound, "there is no task with this id; it is neither a task id nor an external_task_id"},
+		{"GET", "/text2video?pageNum=0", "", errcode.InvalidRequest, "pageNum: must be a whole number from 1 to 1000"},
+		{"GET", "/text2video?pageNum=1001", "", errcode.InvalidRequest, "pageNum: must be a whole number from 1 to 1000"},
+		{"GET", "/text2video?pageSize=x", "", errcode.InvalidRequest, "pageSize: must be a whole number from 1 to 500"},
+		{"GET", "/text2video?pageSize=501", "", errcode.InvalidRequest, "pageSize: must be a whole number from 1 to 500"},
 	}
 	for _, c := range cases {
 		t.Run(c.method+c.target+c.body, func(t *testing.T) {
 			t.Parallel()
 			call, err := read(t, "kling", httptest.NewRequest(c.method, "/kling/v1/videos"+c.target, nil), []byte(c.body))
-			f, ok := errors.AsType[*fault.Error](err)
+			f, ok := errors.AsType[*errcode.Error](err)
 			if !ok || f.Code != c.code || f.Message != c.want {
 				t.Errorf("call %+v, error %v", call, err)
 			}
@@ -104,13 +104,13 @@ func TestReadRefuses(t *testing.T) {
 // TestReadOffThePatterns has requests that no mux with the patterns lets through.
 func TestReadOffThePatterns(t *testing.T) {
 	t.Parallel()
-	for target, want := range map[string]fault.Code{
-		"GET /kling/v1/videos/lip-sync":      fault.NotFound,
-		"POST /":                             fault.NotFound,
-		"DELETE /kling/v1/videos/text2video": fault.MethodNotAllowed,
+	for target, want := range map[string]errcode.Code{
+		"GET /kling/v1/videos/lip-sync":      errcode.NotFound,
+		"POST /":                             errcode.NotFound,
+		"DELETE /kling/v1/videos/text2video": errcode.MethodNotAllowed,
 	} {
 		method, path, _ := strings.Cut(target, " ")
-		if _, err := (surface{}).Read(httptest.NewRequest(method, path, nil), []byte(`{}`)); fault.CodeOf(err) != want {
+		if _, err := (surface{}).Read(httptest.NewRequest(method, path, nil), []byte(`{}`)); errcode.CodeOf(err) != want {
 			t.Errorf("%s: %v, want %s", target, err, want)
 		}
 	}
@@ -155,7 +155,7 @@ func FuzzRead(f *testing.F) {
 		}
 		call, err := surface{}.Read(r, raw)
 		if err != nil {
-			if f, ok := errors.AsType[*fault.Error](err); !ok || f.Message == "" {
+			if f, ok := errors.AsType[*errcode.Error](err); !ok || f.Message == "" {
 				t.Errorf("error %v", err)
 			}
 			return

@@ -23,7 +23,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/fault"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/test/faultinject/check"
 )
@@ -139,7 +139,7 @@ func TestShapes(t *testing.T) {
 func TestABurst(t *testing.T) {
 	t.Parallel()
 	l := newLoad(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		fault.New(fault.InvalidRequest, "no").WriteHTTP(w)
+		errcode.New(errcode.InvalidRequest, "no").WriteHTTP(w)
 	}), noRPC)
 	l.o.Rate, l.o.Patience = 0.001, time.Second
 	var run sync.WaitGroup
@@ -162,7 +162,7 @@ func trouble(w http.ResponseWriter, n int32) {
 	switch n {
 	case 1:
 		w.Header().Set("Retry-After", "0")
-		fault.New(fault.ShuttingDown, "stopping").WriteHTTP(w)
+		errcode.New(errcode.ShuttingDown, "stopping").WriteHTTP(w)
 	case 2:
 		panic(http.ErrAbortHandler)
 	default:

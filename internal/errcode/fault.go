@@ -1,0 +1,236 @@
+package errcode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net/http"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+)
+
+// Violation is one field of a request that is wrong.
+type Violation struct {
+	// Field is the path of the field, such as "messages[3].role".
+	Field string
+	// Description says what is wrong and what would be right.
+	Description string
+}
+
+// Error is an error with a meaning. It never holds a key or a request's body.
+type Error struct {
+	// Code is the meaning.
+	Code Code
+	// Message says what happened, to which job, and what to do.
+	Message string
+	// JobID is the job that the error is about, or empty.
+	JobID string
+	// Violations are the wrong fields, for InvalidRequest.
+	Violations []Violation
+	// RetryAfter is how long to wait; 0 when nothing is known.
+	RetryAfter time.Duration
+	// HTTPStatus overrides the table's status, for refusals of an upstream that
+	// are passed on as they came; 0 otherwise.
+	HTTPStatus int
+	// Type overrides the table's type, as HTTPStatus does.
+	Type string
+	// UpstreamCode, UpstreamHTTPStatus and UpstreamRequestID are what the
+	// upstream said.
+	UpstreamCode       string
+	UpstreamHTTPStatus int
+	UpstreamRequestID  string
+	// Err is the cause, or nil.
+	Err error
+	// hidden says that Err is for the log and no part of Message.
+	hidden bool
+}
+
+// New returns an error with a meaning and a message.
+func New(code Code, format string, args ...any) *Error {
+	err := fmt.Errorf(format, args...)
+	return &Error{Code: code, Message: err.Error(), Err: errors.Unwrap(err)}
+}
+
+// Invalid returns an InvalidRequest that lists the wrong fields.
+func Invalid(violations []Violation) *Error {
+	e := &Error{Code: InvalidRequest, Violations: violations, Message: "the request is invalid"}
+	if len(violations) > 0 {
+		e.Message = violations[0].text()
+	}
+	switch n := len(violations) - 1; {
+	case n == 1:
+		e.Message += " (and 1 more mistake)"
+	case n > 1:
+		e.Message += fmt.Sprintf(" (and %d more mistakes)", n)
+	}
+	return e
+}
+
+// text is the violation in a sentence. Without a field it is of the whole body.
+func (v Violation) text() string {
+	if v.Field == "" {
+		return "the body " + v.Description
+	}
+	return v.Field + ": " + v.Description
+}
+
+// Error gives the code and the message.
+func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
+
+// Unwrap gives the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Because returns a copy with a cause that its message does not tell: it names what is
+// the service's own business. The log has it, by LogValue.
+func (e *Error) Because(err error) *Error {
+	c := *e
+	c.Err, c.hidden = err, true
+	return &c
+}
+
+// Hides reports whether there is a cause that the message does not tell.
+func (e *Error) Hides() bool { return e.hidden }
+
+// LogValue is Error, and the cause where the message does not tell it.
+func (e *Error) LogValue() slog.Value {
+	if e.hidden {
+		return slog.StringValue(fmt.Sprintf("%s (%v)", e, e.Err))
+	}
+	return slog.StringValue(e.Error())
+}
+
+// Meaning is the row of the error's code.
+func (e *Error) Meaning() Meaning { return MeaningOf(e.Code) }
+
+// Is makes errors.Is compare errors of this package by code.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Code == e.Code
+}
+
+// ForJob returns a copy that names the job.
+func (e *Error) ForJob(id string) *Error {
+	c := *e
+	c.JobID = id
+	return &c
+}
+
+// WithRetryAfter returns a copy that says how long to wait.
+func (e *Error) WithRetryAfter(d time.Duration) *Error {
+	c := *e
+	c.RetryAfter = d
+	return &c
+}
+
+// From gives err its meaning: a *Error in the chain as it is, a context's end as
+// CallerGone or UpstreamTimeout, and everything else as Internal, in one line.
+func From(err error) *Error {
+	var e *Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &e):
+		return e
+	case errors.Is(err, context.Canceled):
+		return &Error{Code: CallerGone, Message: err.Error(), Err: err}
+	case errors.Is(err, context.DeadlineExceeded):
+		return &Error{Code: UpstreamTimeout, Message: err.Error(), Err: err}
+	default:
+		return &Error{Code: Internal, Message: strings.ReplaceAll(err.Error(), "\n", "; "), Err: err}
+	}
+}
+
+// CodeOf is the code of From(err), and "" for nil.
+func CodeOf(err error) Code {
+	if err == nil {
+		return ""
+	}
+	return From(err).Code
+}
+
+// Gone reports whether whoever asked with ctx has gone away: it was cancelled, and
+// nobody gave a cause.
+func Gone(ctx context.Context) bool { return errors.Is(context.Cause(ctx), context.Canceled) }
+
+// Counted is CodeOf, as metrics count it: what fails here for a caller who has gone
+// away fails because of that, and counts as CallerGone.
+func Counted(ctx context.Context, err error) Code {
+	if err != nil && From(err).Meaning().HTTP >= http.StatusInternalServerError && Gone(ctx) {
+		return CallerGone
+	}
+	return CodeOf(err)
+}
+
+// maxMessage is the longest message that leaves the process, in bytes.
+const maxMessage = 2 << 10
+
+// TaskError is the error as events, dead letters and answers carry it.
+func (e *Error) TaskError() *genbusv1.TaskError {
+	m := e.Meaning()
+	out := &genbusv1.TaskError{
+		Code:               string(e.Code),
+		Message:            Clip(e.Message, maxMessage),
+		Retryable:          m.Retry,
+		UpstreamCode:       Clip(e.UpstreamCode, 128),
+		UpstreamHttpStatus: clampStatus(e.UpstreamHTTPStatus),
+		UpstreamRequestId:  Clip(e.UpstreamRequestID, 256),
+		Type:               e.errorType(),
+		RetryAfterSeconds:  e.RetryAfter.Seconds(),
+	}
+	if len(e.Violations) > 0 {
+		out.Param = e.Violations[0].Field
+	}
+	return out
+}
+
+func (e *Error) errorType() string {
+	if e.Type != "" {
+		return e.Type
+	}
+	return e.Meaning().Type
+}
+
+func clampStatus(n int) int32 {
+	if n < 0 || n > math.MaxInt16 {
+		return 0
+	}
+	return int32(n)
+}
+
+// FromTaskError is the inverse of TaskError; nil gives nil.
+func FromTaskError(t *genbusv1.TaskError) *Error {
+	if t == nil {
+		return nil
+	}
+	e := &Error{
+		Code:               Code(t.GetCode()),
+		Message:            t.GetMessage(),
+		RetryAfter:         time.Duration(t.GetRetryAfterSeconds() * float64(time.Second)),
+		Type:               t.GetType(),
+		UpstreamCode:       t.GetUpstreamCode(),
+		UpstreamHTTPStatus: int(t.GetUpstreamHttpStatus()),
+		UpstreamRequestID:  t.GetUpstreamRequestId(),
+	}
+	if t.GetParam() != "" {
+		e.Violations = []Violation{{Field: t.GetParam(), Description: t.GetMessage()}}
+	}
+	return e
+}
+
+// Clip makes s fit for a Protobuf string: valid UTF-8, and at most n bytes, cut
+// at a rune border.
+func Clip(s string, n int) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}

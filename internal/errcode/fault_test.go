@@ -1,0 +1,260 @@
+package errcode
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+var update = flag.Bool("update", false, "write docs/errors.md")
+
+func TestDocsAreTheTable(t *testing.T) {
+	const path = "../../docs/errors.md"
+	if *update {
+		if err := os.WriteFile(path, []byte(Markdown()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Markdown(), string(got)); diff != "" {
+		t.Errorf("docs/errors.md is not the table; run `go test ./internal/errcode -update`:\n%s", diff)
+	}
+}
+
+func TestEveryRowIsWhole(t *testing.T) {
+	t.Parallel()
+	seen := map[Code]bool{}
+	for _, m := range Table() {
+		if seen[m.Code] {
+			t.Errorf("%s stands twice", m.Code)
+		}
+		seen[m.Code] = true
+		if m.GRPC == codes.OK || m.HTTP < 400 || m.HTTP > 599 || m.Type == "" || m.Means == "" || m.Do == "" {
+			t.Errorf("%s is not whole: %+v", m.Code, m)
+		}
+	}
+}
+
+func TestUnknownCodeIsInternal(t *testing.T) {
+	t.Parallel()
+	if got := MeaningOf("no_such_code").Code; got != Internal {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestFrom(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		err  error
+		want Code
+	}{
+		{nil, ""},
+		{fmt.Errorf("create: %w", New(QueueFull, "full")), QueueFull},
+		{fmt.Errorf("x: %w", context.Canceled), CallerGone},
+		{context.DeadlineExceeded, UpstreamTimeout},
+		{errors.New("boom"), Internal},
+	} {
+		if got := CodeOf(row.err); got != row.want {
+			t.Errorf("CodeOf(%v) = %s, want %s", row.err, got, row.want)
+		}
+	}
+	if !errors.Is(fmt.Errorf("x: %w", New(QueueFull, "a")), New(QueueFull, "b")) {
+		t.Error("errors with one code are not equal for errors.Is")
+	}
+}
+
+// TestCounted: what fails here for a caller who has gone is nobody's failure.
+func TestCounted(t *testing.T) {
+	t.Parallel()
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	within, cancel := context.WithTimeoutCause(gone, time.Hour, errors.New("too slow"))
+	defer cancel()
+	ended, end := context.WithCancelCause(t.Context())
+	end(New(ShuttingDown, "going down"))
+	for _, row := range []struct {
+		ctx  context.Context
+		err  error
+		want Code
+	}{
+		{gone, nil, ""},
+		{gone, New(AcceptanceUnknown, "no answer"), CallerGone},
+		{within, New(BrokerUnavailable, "no answer"), CallerGone},
+		{gone, errors.New("boom"), CallerGone},
+		{gone, New(InvalidRequest, "no"), InvalidRequest},
+		{gone, New(QueueFull, "full"), QueueFull},
+		{t.Context(), New(AcceptanceUnknown, "no answer"), AcceptanceUnknown},
+		{ended, New(ShuttingDown, "going down"), ShuttingDown},
+	} {
+		if got := Counted(row.ctx, row.err); got != row.want {
+			t.Errorf("%v after %v counts as %s, not %s", row.err, context.Cause(row.ctx), got, row.want)
+		}
+	}
+}
+
+// TestInvalidSaysWhat is wrong with a field, or with the whole body.
+func TestInvalidSaysWhat(t *testing.T) {
+	t.Parallel()
+	for want, violations := range map[string][]Violation{
+		"the request is invalid":                    nil,
+		"the body is empty; it must be JSON":        {{Description: "is empty; it must be JSON"}},
+		"n: must be positive (and 1 more mistake)":  {{Field: "n", Description: "must be positive"}, {Description: "is odd"}},
+		"n: must be positive (and 2 more mistakes)": {{Field: "n", Description: "must be positive"}, {Description: "is odd"}, {Description: "is old"}},
+	} {
+		if got := Invalid(violations).Message; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// TestParamIsAField, and null where the whole body is wrong.
+func TestParamIsAField(t *testing.T) {
+	t.Parallel()
+	for want, v := range map[string]Violation{`"param":null`: {Description: "is empty"}, `"param":"n"`: {Field: "n", Description: "is odd"}} {
+		if got := string(Invalid([]Violation{v}).Envelope()); !strings.Contains(got, want) {
+			t.Errorf("%s in %s", want, got)
+		}
+	}
+}
+
+func TestGRPCStatusCarriesDetails(t *testing.T) {
+	t.Parallel()
+	e := Invalid([]Violation{{"prompt", "is required"}, {"n", "must be positive"}}).ForJob("video_1").WithRetryAfter(2 * time.Second)
+	s := status.Convert(fmt.Errorf("create: %w", e))
+	if s.Code() != codes.InvalidArgument {
+		t.Fatalf("code %s", s.Code())
+	}
+	var info *errdetails.ErrorInfo
+	var bad *errdetails.BadRequest
+	var retry *errdetails.RetryInfo
+	for _, d := range s.Details() {
+		switch d := d.(type) {
+		case *errdetails.ErrorInfo:
+			info = d
+		case *errdetails.BadRequest:
+			bad = d
+		case *errdetails.RetryInfo:
+			retry = d
+		}
+	}
+	if info.GetReason() != "invalid_request" || info.GetDomain() != "genbus" || info.GetMetadata()["job_id"] != "video_1" {
+		t.Errorf("ErrorInfo %v", info)
+	}
+	if len(bad.GetFieldViolations()) != 2 || retry.GetRetryDelay().AsDuration() != 2*time.Second {
+		t.Errorf("BadRequest %v, RetryInfo %v", bad, retry)
+	}
+}
+
+func TestWriteHTTP(t *testing.T) {
+	t.Parallel()
+	w := httptest.NewRecorder()
+	New(AcceptanceUnknown, "no answer").WithRetryAfter(1500 * time.Millisecond).WriteHTTP(w)
+	if w.Header().Get("Genbus-Error-Code") != "acceptance_unknown" || w.Code != 500 || w.Header().Get("Retry-After") != "2" || w.Header().Get("X-Should-Retry") != "false" {
+		t.Errorf("%d %v", w.Code, w.Header())
+	}
+	want := `{"error":{"message":"no answer","type":"server_error","param":null,"code":"acceptance_unknown"}}`
+	if got := w.Body.String(); got != want {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestTaskErrorRoundTrip(t *testing.T) {
+	t.Parallel()
+	e := &Error{Code: UpstreamFailed, Message: strings.Repeat("é", 3000), UpstreamCode: "50413", UpstreamHTTPStatus: 400, UpstreamRequestID: "r1", RetryAfter: time.Second}
+	te := e.TaskError()
+	if len(te.GetMessage()) > maxMessage || !utf8.ValidString(te.GetMessage()) {
+		t.Errorf("message of %d bytes, valid %v", len(te.GetMessage()), utf8.ValidString(te.GetMessage()))
+	}
+	back := FromTaskError(te)
+	if back.Code != e.Code || back.UpstreamCode != "50413" || back.UpstreamHTTPStatus != 400 || back.RetryAfter != time.Second {
+		t.Errorf("got %+v", back)
+	}
+	if FromTaskError(nil) != nil {
+		t.Error("nil became an error")
+	}
+}
+
+func TestPassedOnRefusalKeepsTheUpstreamsCode(t *testing.T) {
+	t.Parallel()
+	w := httptest.NewRecorder()
+	e := &Error{Code: UpstreamRefused, Message: "too long", HTTPStatus: 400, Type: "invalid_request_error", UpstreamCode: "context_length_exceeded"}
+	e.WriteHTTP(w)
+	want := `{"error":{"message":"too long","type":"invalid_request_error","param":null,"code":"context_length_exceeded"}}`
+	if w.Code != 400 || w.Body.String() != want || w.Header().Get("Genbus-Error-Code") != "upstream_refused" {
+		t.Errorf("%d %s %v", w.Code, w.Body, w.Header())
+	}
+}
+
+func TestEnvelopeIsNotForHTML(t *testing.T) {
+	t.Parallel()
+	e := &Error{Code: InvalidRequest, Message: "a < b & c > d", Violations: []Violation{{Field: "\xff<"}}}
+	const want = `{"error":{"message":"a < b & c > d","type":"invalid_request_error","param":"` + "\uFFFD" + `<","code":"invalid_request"}}`
+	if got := string(e.Envelope()); got != want {
+		t.Errorf("%s", got)
+	}
+}
+
+// A cause that a caller is not told is for the log, and for errors.Is.
+func TestBecause(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("stream GENBUS_WAIT: no answer")
+	e := New(BrokerUnavailable, "nothing was accepted").Because(cause)
+	if e.Message != "nothing was accepted" || e.TaskError().GetMessage() != e.Message || !errors.Is(e, cause) || !e.Hides() {
+		t.Errorf("%+v", e)
+	}
+	if got, want := e.LogValue().String(), "broker_unavailable: nothing was accepted (stream GENBUS_WAIT: no answer)"; got != want {
+		t.Errorf("the log has %q, want %q", got, want)
+	}
+	if got := From(errors.Join(errors.New("one"), errors.New("two"))).Message; got != "one; two" {
+		t.Errorf("an internal error is told as %q", got)
+	}
+}
+
+// TestShouldRetry: SDKs repeat what may succeed and nothing that is final, and a request
+// that an upstream refused is no invalid request where the status is ours.
+func TestShouldRetry(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name  string
+		err   *Error
+		retry string
+		typ   string
+	}{
+		{"a full queue", New(QueueFull, "full"), "true", "rate_limit_error"},
+		{"the upstream's 401", New(UpstreamRefused, "401"), "false", "server_error"},
+		{"the upstream's unknown model", &Error{Code: UpstreamRefused, HTTPStatus: 404}, "false", "invalid_request_error"},
+		{"the upstream's quota", &Error{Code: UpstreamRefused, HTTPStatus: 429, Type: "insufficient_quota", UpstreamCode: "insufficient_quota"}, "false", "insufficient_quota"},
+		{"an unknown acceptance", New(AcceptanceUnknown, "no answer"), "false", "server_error"},
+		{"no broker", New(BrokerUnavailable, "away"), "true", "server_error"},
+	} {
+		w := httptest.NewRecorder()
+		row.err.WriteHTTP(w)
+		var body struct {
+			Error struct {
+				Type string `json:"type"`
+			} `json:"error"`
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.Header().Get("X-Should-Retry"); got != row.retry || body.Error.Type != row.typ {
+			t.Errorf("%s: X-Should-Retry %q, type %q; want %q and %q", row.name, got, body.Error.Type, row.retry, row.typ)
+		}
+	}
+}

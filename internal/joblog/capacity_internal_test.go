@@ -1,0 +1,358 @@
+package joblog
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+)
+
+// tank is a log of which only the figures are kept.
+type tank struct {
+	takes time.Duration // what a read takes
+	mu    sync.Mutex
+	room  Room
+	reads int
+}
+
+func (k *tank) read(ctx context.Context) (Room, error) {
+	if k.takes > 0 {
+		select {
+		case <-time.After(k.takes):
+		case <-ctx.Done():
+			return Room{}, context.Cause(ctx)
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.reads++
+	return k.room, nil
+}
+
+// fleet is the capacities of some replicas whose figures never grow old: they read again
+// when their credit is used up, and only then.
+func fleet(k *tank, replicas int) []*capacity {
+	at := time.Unix(1, 0)
+	out := make([]*capacity, replicas)
+	for i := range out {
+		out[i] = &capacity{read: k.read, now: func() time.Time { return at }}
+	}
+	return out
+}
+
+// TestStaleFiguresHardlyExceedALimit: the replicas read when the log is empty, and do not
+// see each other before their credit is used up; one after the other fills the log alone.
+func TestStaleFiguresHardlyExceedALimit(t *testing.T) {
+	t.Parallel()
+	const size = 64 << 20
+	for _, p := range []purpose{toAdmit, toSpare, toSubmit} {
+		k := &tank{room: Room{Max: size}}
+		replicas := fleet(k, 8)
+		for _, c := range replicas {
+			if _, _, err := c.take(t.Context(), p, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, c := range replicas {
+			for {
+				bytes := int64(1 + rand.IntN(20<<10))
+				_, release, err := c.take(t.Context(), p, bytes)
+				if errors.Is(err, errNoRoom) {
+					break
+				} else if err != nil {
+					t.Fatal(err)
+				}
+				k.room.Used += bytes
+				release()
+			}
+		}
+		over := -k.room.left(p)
+		if limit := int64(7 * size / creditShare); over > limit {
+			t.Errorf("purpose %d: %d bytes beyond the limit, want at most %d", p, over, limit)
+		}
+		if over < -100<<10 {
+			t.Errorf("purpose %d: %d bytes are not used", p, -over)
+		}
+	}
+}
+
+// TestReplicasThatAskAtOnceShareTheLog: callers of eight replicas at the same time.
+func TestReplicasThatAskAtOnceShareTheLog(t *testing.T) {
+	t.Parallel()
+	const size, life = 16 << 20, 10 << 10
+	k := &tank{room: Room{Max: size}}
+	var group sync.WaitGroup
+	for _, c := range fleet(k, 8) {
+		for range 32 {
+			group.Go(func() {
+				for {
+					_, release, err := c.take(t.Context(), toAdmit, life)
+					if err != nil {
+						if !errors.Is(err, errNoRoom) {
+							t.Error(err)
+						}
+						return
+					}
+					k.mu.Lock()
+					k.room.Reserved += life
+					k.mu.Unlock()
+					release()
+				}
+			})
+		}
+	}
+	group.Wait()
+	if over := -k.room.left(toAdmit); over > 7*size/creditShare+8*life || over < -8*life {
+		t.Errorf("%d bytes beyond the limit", over)
+	}
+}
+
+// TestWhatIsInHandIsNotForgotten: what was granted and is not stored yet counts beside every
+// figure that is read meanwhile, and no longer than until it is stored.
+func TestWhatIsInHandIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	const size, life = 1 << 20, 10 << 10
+	k, now := &tank{room: Room{Max: size}}, time.Unix(1, 0)
+	c := &capacity{read: k.read, now: func() time.Time { return now }}
+	fill := func() (inHand []Release) {
+		for {
+			_, release, err := c.take(t.Context(), toAdmit, life)
+			if errors.Is(err, errNoRoom) || len(inHand) > size/life {
+				return inHand
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			inHand = append(inHand, release)
+			now = now.Add(2 * countsFresh)
+		}
+	}
+	want := int(k.room.AdmitLimit() / life)
+	inHand := fill()
+	if len(inHand) != want {
+		t.Errorf("%d jobs are in hand, and there is room for %d", len(inHand), want)
+	}
+	for _, release := range inHand[:want/2] {
+		k.room.Reserved += life
+		release()
+	}
+	for _, release := range inHand[want/2:] { // they were not stored
+		release()
+	}
+	now = now.Add(2 * countsFresh)
+	if again := fill(); len(again) != want-want/2 {
+		t.Errorf("%d jobs were admitted then, and there was room for %d", len(again), want-want/2)
+	}
+}
+
+// TestFarFromTheLimitTheFiguresAreReadOnceASecond, whatever is asked for.
+func TestFarFromTheLimitTheFiguresAreReadOnceASecond(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := &tank{room: Room{Max: 4 << 30}}
+		now := time.Unix(1, 0)
+		c := &capacity{read: k.read, now: func() time.Time { return now }}
+		for range 4 {
+			for range 100 {
+				if _, _, err := c.take(t.Context(), toAdmit, 12<<10); err != nil {
+					t.Fatal(err)
+				}
+			}
+			synctest.Wait() // the read has ended
+			now = now.Add(1001 * time.Millisecond)
+		}
+		if k.reads != 4 {
+			t.Errorf("%d reads in four seconds", k.reads)
+		}
+	})
+}
+
+// TestWithoutTheBrokerTheCreditIsLeft: a read that fails refuses nobody before the credit of
+// the last one is used up, and everybody then.
+func TestWithoutTheBrokerTheCreditIsLeft(t *testing.T) {
+	t.Parallel()
+	away := errors.New("away")
+	reads, now := 0, time.Unix(1, 0)
+	c := &capacity{now: func() time.Time { return now }, read: func(context.Context) (Room, error) {
+		if reads++; reads > 1 {
+			return Room{}, away
+		}
+		return Room{Max: creditShare * 10_000}, nil
+	}}
+	taken := int64(0)
+	for {
+		now = now.Add(time.Hour)
+		if _, _, err := c.take(t.Context(), toAdmit, 100); err != nil {
+			if !errors.Is(err, away) {
+				t.Error(err)
+			}
+			break
+		}
+		taken += 100
+	}
+	if taken != 8_000 {
+		t.Errorf("%d bytes were granted, want the credit of 8000", taken)
+	}
+}
+
+// TestAFullLogRefusesHoweverLongTheReadTakes: those who ask are told so by the first read that
+// began when they had come.
+func TestAFullLogRefusesHoweverLongTheReadTakes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := &tank{room: Room{Max: 1 << 30, Used: 1 << 30}, takes: 2 * countsFresh}
+		c := &capacity{read: k.read, now: time.Now}
+		ask := func(p purpose) {
+			ctx, cancel := context.WithTimeout(t.Context(), 4*k.takes)
+			defer cancel()
+			begin := time.Now()
+			if _, _, err := c.take(ctx, p, 1); !errors.Is(err, errNoRoom) {
+				t.Errorf("purpose %d: %v", p, err)
+			}
+			if took := time.Since(begin); took > 2*k.takes {
+				t.Errorf("purpose %d: answered after %s", p, took)
+			}
+		}
+		var group sync.WaitGroup
+		for range 8 {
+			for p := range purposes {
+				group.Go(func() { ask(p) })
+			}
+		}
+		group.Go(func() {
+			<-time.After(k.takes - time.Millisecond) // while they wait
+			ask(toAdmit)
+		})
+		group.Wait()
+		if k.reads > 2 {
+			t.Errorf("%d reads", k.reads)
+		}
+	})
+}
+
+// TestACallerThatLeavesFailsNoOther: the read goes on, and is the other's.
+func TestACallerThatLeavesFailsNoOther(t *testing.T) {
+	t.Parallel()
+	leave := map[string]func(context.Context) (context.Context, context.CancelFunc){
+		"deadline": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, 5*time.Millisecond)
+		},
+		"cancel": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(5*time.Millisecond, cancel)
+			return ctx, cancel
+		},
+	}
+	for name, of := range leave {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				k := &tank{room: Room{Max: 1 << 30}, takes: time.Second}
+				c := &capacity{read: k.read, now: time.Now}
+				ctx, cancel := of(t.Context())
+				defer cancel()
+				var group sync.WaitGroup
+				group.Go(func() {
+					if _, _, err := c.take(ctx, toAdmit, 1); err == nil || !errors.Is(err, ctx.Err()) {
+						t.Errorf("the caller that left: %v", err)
+					}
+				})
+				synctest.Wait() // its read has begun
+				if _, _, err := c.take(t.Context(), toAdmit, 1); err != nil {
+					t.Errorf("the other caller: %v", err)
+				}
+				group.Wait()
+				if k.reads != 1 {
+					t.Errorf("%d reads", k.reads)
+				}
+			})
+		})
+	}
+}
+
+// TestAReadEnds at its own limit, and with the log.
+func TestAReadEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := &tank{takes: time.Hour}
+		c := &capacity{read: k.read, now: time.Now}
+		begin := time.Now()
+		if _, _, err := c.take(t.Context(), toAdmit, 1); err == nil || time.Since(begin) != broker.ReadTimeout {
+			t.Errorf("%v after %s", err, time.Since(begin))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		begin = time.Now()
+		if _, _, err := c.take(ctx, toAdmit, 1); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		c.stop()
+		if took := time.Since(begin); took != time.Millisecond {
+			t.Errorf("stopped after %s", took)
+		}
+	})
+}
+
+// TestTheConfigurationLeavesRoomForTheEnds: above the last limit there is the tenth of the log
+// that the configuration wants for all jobs in work, with what eight replicas do not see of
+// each other.
+func TestTheConfigurationLeavesRoomForTheEnds(t *testing.T) {
+	t.Parallel()
+	const unseen = 2 * 7. / creditShare
+	if left := 1 - submitBelow - unseen; left < 0.1 {
+		t.Errorf("%.3f of the log is left for the ends of the jobs in work", left)
+	}
+}
+
+// TestALifeIsReserved for each unfinished job, by its kind, and by the larger one where it is
+// not known; where the events of jobs are large, at least for their ends.
+func TestALifeIsReserved(t *testing.T) {
+	t.Parallel()
+	v := newLives()
+	rest := map[subject.Kind]int64{}
+	for _, kind := range subject.Kinds {
+		rest[kind], _ = v.reserve(1, map[subject.Kind]unfinished{kind: {jobs: 1, bytes: 700}})
+	}
+	got, ends := v.reserve(10, map[subject.Kind]unfinished{subject.Video: {jobs: 2, bytes: 1400}, subject.Chat: {jobs: 3, bytes: 2100}})
+	if want := 2*rest[subject.Video] + 3*rest[subject.Chat] + 5*max(rest[subject.Video], rest[subject.Chat]); got != want {
+		t.Errorf("%d bytes are reserved, want %d", got, want)
+	}
+	if ends >= got || ends < 10*2*leastEvent {
+		t.Errorf("%d bytes for ten ends", ends)
+	}
+	// Fewer items than unfinished jobs: some have ended, and the list has not heard of it.
+	if got, _ := v.reserve(1, map[subject.Kind]unfinished{subject.Video: {jobs: 2, bytes: 1400}}); got != 2*rest[subject.Video] {
+		t.Errorf("%d bytes are reserved for two videos", got)
+	}
+	if got, ends := v.reserve(2, map[subject.Kind]unfinished{subject.Video: {jobs: 2, bytes: 80 << 10}}); got != ends || ends < 160<<10 {
+		t.Errorf("%d bytes are reserved for two large videos, and %d for their ends", got, ends)
+	}
+}
+
+// TestFailuresSayNothingOfALife: all jobs fail at once while an upstream is down, and those
+// that wait until it is back will take whole lives.
+func TestFailuresSayNothingOfALife(t *testing.T) {
+	t.Parallel()
+	v := newLives()
+	before := v.life(subject.Chat)
+	failed, err := task.Failed(task.FromWork(&genbusv1.WorkItem{Id: "chat_x", Kind: "chat", AcceptedAt: timestamppb.Now()}).Job, time.Now(), &genbusv1.TaskError{Code: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 1000 {
+		v.wrote(failed, 1<<10)
+	}
+	if after := v.life(subject.Chat); after != before {
+		t.Errorf("a chat takes %d bytes after a thousand failures, and %d before", after, before)
+	}
+}

@@ -1,0 +1,202 @@
+package joblog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+const (
+	inFlightWait = 5 * time.Millisecond
+	answerWait   = 100 * time.Millisecond
+	maxWait      = time.Second
+)
+
+// Commit stores e if last is still the last sequence of the job's log (0: the
+// log is empty). It returns the stored entry; or a *LostError with the job as it
+// is; or ErrFull; or, when ctx ended before the broker could tell, ErrUncertain
+// with the event as it may be stored, so that its nonce tells it when it shows up.
+//
+// Success has one proof: the last message carries our nonce. The broker's own
+// words are not enough, because a repeat of a stored write is answered with
+// "duplicate" on three nodes and with "wrong sequence" on one.
+func (l *Log) Commit(ctx context.Context, e task.Event, last uint64) (Entry, error) {
+	e.Nonce = nuid.Next()
+	e = e.By(l.writer, e.Job.GetExecution().GetDeliveries())
+	m, err := l.enc.Event(traced(ctx, e), e)
+	if err != nil {
+		return Entry{}, err
+	}
+	m.Header[jetstream.MsgIDHeader] = []string{e.ID()}
+	begin := time.Now()
+	entry, err := l.write(ctx, e, m, last)
+	if errors.Is(err, ErrUncertain) {
+		return Entry{Event: e}, err
+	}
+	if err != nil {
+		return Entry{}, err
+	}
+	if entry.Version() == 1 {
+		l.index.begin(entry, stored(m))
+	}
+	l.lives.wrote(e, stored(m))
+	l.measure(entry, time.Since(begin))
+	return entry, nil
+}
+
+// CommitOrCurrent is Commit for a caller to whom the winner's event is as good as its own.
+func (l *Log) CommitOrCurrent(ctx context.Context, e task.Event, last uint64) (Entry, error) {
+	entry, err := l.Commit(ctx, e, last)
+	if lost, ok := errors.AsType[*LostError](err); ok {
+		return lost.Current, nil
+	}
+	return entry, err
+}
+
+// traced gives ctx in the trace of the job, whoever writes its event: an operator,
+// another caller or another replica.
+func traced(ctx context.Context, e task.Event) context.Context {
+	x := e.Job.GetExecution()
+	return telemetry.Within(ctx, x.GetTraceparent(), x.GetTracestate())
+}
+
+// write sends m, unchanged, until its fate is known.
+func (l *Log) write(ctx context.Context, e task.Event, m *nats.Msg, last uint64) (Entry, error) {
+	wait := time.Duration(0)
+	sent := false // whether a write may be stored of which no answer told
+	for {
+		ack, err := l.b.PublishExpecting(ctx, m, last)
+		switch {
+		case err == nil && !ack.Duplicate:
+			return Entry{Event: e, Seq: ack.Seq}, nil
+		case err == nil, errors.Is(err, broker.ErrWrongSequence):
+			return l.resolve(ctx, e, last, err)
+		case errors.Is(err, broker.ErrInFlight):
+			l.metrics.CAS(telemetry.CASInFlight)
+			if entry, decided, err := l.compare(ctx, e, last); decided {
+				return entry, err
+			}
+			wait = min(max(2*wait, inFlightWait), maxWait)
+		case errors.Is(err, broker.ErrFull):
+			return Entry{}, l.givenUp(e, sent, errors.Join(ErrFull, err))
+		case errors.Is(err, broker.ErrNoAnswer), errors.Is(err, broker.ErrUnavailable):
+			sent = sent || errors.Is(err, broker.ErrNoAnswer)
+			l.metrics.CAS(telemetry.CASNoAnswer)
+			wait = min(max(2*wait, answerWait), maxWait)
+		default:
+			return Entry{}, l.givenUp(e, sent, err)
+		}
+		if broker.Wait(ctx, wait) != nil {
+			return Entry{}, l.givenUp(e, sent, err)
+		}
+	}
+}
+
+func (l *Log) givenUp(e task.Event, sent bool, err error) error {
+	if sent {
+		err = errors.Join(ErrUncertain, err)
+	}
+	return fmt.Errorf("commit version %d of %s: %w", e.Version(), e.Job.GetId(), err)
+}
+
+// resolve reads the leader after the broker said that the write was too late or
+// a repeat. It keeps reading until the broker answers: a lost race and a lost
+// answer look the same until then.
+func (l *Log) resolve(ctx context.Context, e task.Event, last uint64, refusal error) (Entry, error) {
+	if refusal == nil {
+		l.metrics.CAS(telemetry.CASDuplicate)
+	}
+	for wait := answerWait; ; wait = min(2*wait, maxWait) {
+		entry, decided, err := l.compare(ctx, e, last)
+		if decided {
+			return entry, err
+		}
+		if broker.Wait(ctx, wait) != nil {
+			return Entry{}, fmt.Errorf("commit version %d of %s: %w", e.Version(), e.Job.GetId(), errors.Join(ErrUncertain, err))
+		}
+	}
+}
+
+// compare holds our nonce against the last message: ours, somebody else's, or
+// not decided, because the read failed or the log has not moved.
+func (l *Log) compare(ctx context.Context, e task.Event, last uint64) (Entry, bool, error) {
+	current, err := l.Get(ctx, Entry{Event: e}.Name())
+	switch {
+	case errors.Is(err, ErrNotFound) && last > 0:
+		// The whole log is gone (MaxAge, or an operator): there is nothing to win.
+		return Entry{}, true, err
+	case err != nil:
+		return Entry{}, false, err
+	case current.Seq <= last: // or of a leader that has just lost its lead
+		return Entry{}, false, nil
+	case current.Nonce == e.Nonce:
+		return current, true, nil
+	default:
+		l.metrics.CAS(telemetry.CASLost)
+		return Entry{}, true, &LostError{Current: current}
+	}
+}
+
+// Finish stores the twin of a terminal event in the feed of finished jobs, and
+// what the job consumed. It is called by whoever wrote the terminal event, and
+// again before every ack; what is there already is fine.
+func (l *Log) Finish(ctx context.Context, e Entry) error {
+	ctx = traced(ctx, e.Event)
+	twin, err := l.enc.Done(ctx, e.Event)
+	if err != nil {
+		return err
+	}
+	twin.Header[jetstream.MsgIDHeader] = []string{e.ID() + ".done"}
+	begin := time.Now()
+	if err := l.putOnce(ctx, l.b.Names().Tasks(), twin); err != nil {
+		return fmt.Errorf("finish %s: %w", e.Job.GetId(), err)
+	}
+	l.metrics.EventPublished(telemetry.PublishedDone, time.Since(begin))
+	usage, err := l.enc.Usage(ctx, e.Event)
+	if err != nil || usage == nil {
+		return err
+	}
+	usage.Header[jetstream.MsgIDHeader] = []string{e.ID() + ".usage"}
+	if err := l.putOnce(ctx, l.b.Names().UsageStream(), usage); err != nil {
+		return fmt.Errorf("finish %s: usage: %w", e.Job.GetId(), err)
+	}
+	return nil
+}
+
+// putOnce stores a message on a subject of its own, whoever else stores it too.
+// What stands there already, under another ce-id, is of an earlier job that was
+// erased: the message follows it.
+func (l *Log) putOnce(ctx context.Context, stream string, m *nats.Msg) error {
+	last := uint64(0)
+	for wait := answerWait; ; wait = min(2*wait, maxWait) {
+		_, err := l.b.PublishExpecting(ctx, m, last)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, broker.ErrWrongSequence):
+			there, readErr := l.b.Last(ctx, stream, m.Subject)
+			if readErr == nil && header(there.Header, subject.HeaderCEID) == header(m.Header, subject.HeaderCEID) {
+				return nil
+			}
+			if last, err = there.Seq, readErr; errors.Is(readErr, broker.ErrNoMessage) {
+				err = nil // it has just been removed
+			}
+		case errors.Is(err, broker.ErrInFlight), errors.Is(err, broker.ErrNoAnswer), errors.Is(err, broker.ErrUnavailable):
+		default:
+			return err
+		}
+		if broker.Wait(ctx, wait) != nil {
+			return errors.Join(context.Cause(ctx), err)
+		}
+	}
+}

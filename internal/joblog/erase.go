@@ -1,0 +1,52 @@
+package joblog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+)
+
+// Erase removes every event of a job that has ended, up to the terminal one,
+// which e is, and that one's copy in the feed. What a later job of the same id
+// has written stays. It can be repeated.
+func (l *Log) Erase(ctx context.Context, e Entry) error {
+	stream, err := l.b.Stream(ctx, l.b.Names().Tasks())
+	if err != nil {
+		return fmt.Errorf("erase %s: %w", e.Job.GetId(), err)
+	}
+	// The feed comes first, so that a crash in between leaves a job that can be
+	// erased again; and last, because its copy may have been late.
+	if err := l.eraseTwin(ctx, e); err != nil {
+		return err
+	}
+	n := e.Name()
+	events := l.b.Names().Task(n.Kind, n.Tenant, n.ID)
+	if err := stream.Purge(ctx, jetstream.WithPurgeSubject(events), jetstream.WithPurgeSequence(e.Seq+1)); err != nil {
+		return fmt.Errorf("erase %s: %w", n.ID, err)
+	}
+	return l.eraseTwin(ctx, e)
+}
+
+func (l *Log) eraseTwin(ctx context.Context, e Entry) error {
+	n := e.Name()
+	done := l.b.Names().Done(n.Kind, n.Tenant, task.StatusWord(e.Job.GetStatus()), n.ID)
+	m, err := l.b.Last(ctx, l.b.Names().Tasks(), done)
+	switch {
+	case errors.Is(err, broker.ErrNoMessage):
+		return nil
+	case err != nil:
+		return fmt.Errorf("erase %s: %w", n.ID, err)
+	case header(m.Header, subject.HeaderCEID) != e.ID():
+		return nil // of a later job
+	}
+	if _, err := l.b.Delete(ctx, l.b.Names().Tasks(), m.Seq); err != nil {
+		return fmt.Errorf("erase %s: %w", n.ID, err)
+	}
+	return nil
+}

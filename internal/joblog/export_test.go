@@ -1,0 +1,20 @@
+package joblog
+
+import "math/rand/v2"
+
+// OnIndexed lets a test wait until the list has heard of an event.
+func (l *Log) OnIndexed(f func()) {
+	l.index.mu.Lock()
+	defer l.index.mu.Unlock()
+	l.index.seen = f
+}
+
+// Wake checks every job that is followed, as after a reconnect.
+func (l *Log) Wake() { l.tails.Wake() }
+
+// DropLive loses a share of the live messages from now on, at random.
+func (l *Log) DropLive(share float64) {
+	l.hub.mu.Lock()
+	defer l.hub.mu.Unlock()
+	l.hub.loses = func() bool { return rand.Float64() < share }
+}

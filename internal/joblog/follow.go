@@ -1,0 +1,147 @@
+package joblog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/tail"
+)
+
+// Cursor is a follower's place in the history of a job: behind a version.
+type Cursor = tail.Cursor[subject.TaskName, Entry]
+
+// Join follows a job from behind a version. Start must have been called.
+func (l *Log) Join(n subject.TaskName, after uint64) *Cursor { return l.tails.Join(n, 0, after, false) }
+
+// Follow yields a job's events with a version above after: the history, then
+// every new event as it is committed, without gaps and in order. It ends after
+// the terminal event. An error is yielded last: ErrNotFound, also for a job that
+// was erased before its end was seen; ErrSlowReader; the end of ctx; or a read that has
+// failed for 30 s. Followers of a job share its entries, and do not change them. Start
+// must have been called.
+func (l *Log) Follow(ctx context.Context, n subject.TaskName, after uint64) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		c := l.Join(n, after)
+		defer c.Close()
+		if err := follow(ctx, c, after, func(e Entry) bool { return yield(e, nil) }); err != nil {
+			yield(Entry{}, fmt.Errorf("follow %s: %w", n.ID, err))
+		}
+	}
+}
+
+// follow yields what a cursor has until the job's end, or until its caller stops.
+func follow(ctx context.Context, c *Cursor, after uint64, yield func(Entry) bool) error {
+	head, _, err := c.Started(ctx)
+	if err == nil && after > head.Pos { // seen elsewhere, where more may be known
+		err = c.Sync(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	for {
+		entries, err := c.Next(ctx)
+		for _, e := range entries {
+			if !yield(e.Value) {
+				return nil
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		case len(entries) > 0:
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-c.Signal():
+		}
+	}
+}
+
+// source reads the histories of jobs for the tails. An item's place is its version.
+type source struct{ *Log }
+
+type item = tail.Item[Entry]
+
+// itemSize is what an entry takes besides its message.
+const itemSize = 256
+
+func newItem(e Entry, size int) item {
+	return item{Pos: e.Version(), Before: e.Version() - 1, Seq: e.Seq, Size: itemSize + size, Final: e.Terminal(), Value: e}
+}
+
+// Epoch: versions go on where the stream is recreated.
+func (source) Epoch(context.Context) (int64, error) { return 0, nil }
+
+func (s source) Listen(n subject.TaskName, live func(item, error)) (stop func(), err error) {
+	return s.hub.add(s.b.Names().LiveTask(n.Kind, n.Tenant, n.ID), func(m *nats.Msg) {
+		event, err := publisher.DecodeEvent(n.Kind, m.Header, m.Data)
+		seq, bad := strconv.ParseUint(header(m.Header, jetstream.SequenceHeader), 10, 64)
+		if err = errors.Join(err, bad); err != nil {
+			live(item{}, err)
+			return
+		}
+		live(newItem(Entry{Event: event, Seq: seq}, len(m.Data)), nil)
+	}), nil
+}
+
+// Head reads the job as it is now, from the leader.
+func (s source) Head(ctx context.Context, n subject.TaskName) (item, bool, error) {
+	e, size, err := s.get(ctx, n)
+	if err != nil {
+		return item{}, false, err
+	}
+	return newItem(e, size), true, nil
+}
+
+// Page reads the events behind a version.
+func (s source) Page(ctx context.Context, n subject.TaskName, after, seq uint64) ([]item, error) {
+	subj := s.b.Names().Task(n.Kind, n.Tenant, n.ID)
+	for {
+		stored, err := s.b.Page(ctx, s.b.Names().Tasks(), subj, seq+1)
+		if err != nil || len(stored) == 0 {
+			return nil, err
+		}
+		var out []item
+		for _, m := range stored {
+			e, err := decodeStored(n, m)
+			if err != nil {
+				return nil, err
+			}
+			if seq = m.Seq; e.Version() > after {
+				out = append(out, newItem(e, len(m.Data)))
+			}
+		}
+		if len(out) > 0 {
+			return out, nil
+		}
+	}
+}
+
+// Behind asks for the last events of many jobs.
+func (s source) Behind(ctx context.Context, known []tail.Known[subject.TaskName], missing bool) (tail.Change, error) {
+	stream, err := s.b.Stream(ctx, s.b.Names().Tasks())
+	if err != nil {
+		return tail.Change{}, err
+	}
+	subjects := make([]broker.Known, len(known))
+	for i, k := range known {
+		subjects[i] = broker.Known{Subject: s.b.Names().Task(k.Key.Kind, k.Key.Tenant, k.Key.ID), Seq: k.Seq}
+	}
+	state := stream.CachedInfo()
+	behind, err := s.b.Behind(ctx, state, subjects, missing)
+	return tail.Change{Behind: behind, Seq: state.State.LastSeq}, err
+}

@@ -1,0 +1,215 @@
+package joblog
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unique"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// index knows the newest jobs of each tenant and kind by id, status and time. It
+// is fed by one ordered consumer that carries headers only, and is bounded: the
+// oldest jobs fall out of it (not out of the log). Because an ordered consumer
+// misses nothing, it also tells the observers what live delivery may have lost.
+type index struct {
+	limit int
+	tell  func(Notice)
+	again chan struct{} // the log was made anew
+
+	mu      sync.RWMutex
+	lists   map[listKey]*list
+	size    int
+	created time.Time // when the log was that is read
+	seen    func()    // a test's signal; nil otherwise
+}
+
+type listKey struct {
+	kind   subject.Kind
+	tenant string
+}
+
+// list is sorted by (created, id), oldest first, because new jobs come at the
+// end.
+type list struct {
+	rows []row
+	// unfinished are the jobs that have not ended, those included that fell out of
+	// the rows: evicted has their ids, and what their latest events take.
+	unfinished unfinished
+	evicted    map[string]int
+}
+
+type row struct {
+	created    int64 // Unix nanoseconds
+	id         string
+	status     string
+	unfinished int // what its latest event takes in the log, in bytes; 0 where it has ended
+}
+
+func compareRows(a, b row) int {
+	if a.created != b.created {
+		if a.created < b.created {
+			return -1
+		}
+		return 1
+	}
+	return strings.Compare(a.id, b.id)
+}
+
+func newIndex(limit int, tell func(Notice)) *index {
+	return &index{limit: limit, tell: tell, again: make(chan struct{}, 1), lists: map[listKey]*list{}}
+}
+
+func (x *index) see(names subject.Space, m jetstream.Msg) {
+	n, err := names.ParseTask(m.Subject())
+	if err != nil {
+		return
+	}
+	created, err := time.Parse(time.RFC3339Nano, header(m.Headers(), subject.HeaderCreatedAt))
+	if err != nil {
+		return
+	}
+	// Clones: values are parts of the whole message's memory.
+	n.ID = strings.Clone(n.ID)
+	status := unique.Make(strings.Clone(header(m.Headers(), subject.HeaderStatus))).Value()
+	r := row{created: created.UnixNano(), id: n.ID, status: status}
+	if isUnfinished(m.Headers(), status) {
+		r.unfinished = storedBytes(m)
+	}
+	x.put(n, r)
+	x.tell(notice(n, m.Headers()))
+}
+
+func (x *index) put(n subject.TaskName, r row) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.seen != nil {
+		defer x.seen()
+	}
+	l := x.list(n)
+	at, found := slices.BinarySearchFunc(l.rows, r, compareRows)
+	if found {
+		l.count(l.rows[at].unfinished, r.unfinished)
+		l.rows[at].status, l.rows[at].unfinished = r.status, r.unfinished
+		return
+	}
+	x.insert(l, at, r)
+}
+
+func (x *index) list(n subject.TaskName) *list {
+	l := x.lists[listKey{n.Kind, n.Tenant}]
+	if l == nil {
+		l = &list{}
+		// A clone: the tenant is a part of a message's memory.
+		x.lists[listKey{n.Kind, strings.Clone(n.Tenant)}] = l
+	}
+	return l
+}
+
+func (x *index) insert(l *list, at int, r row) {
+	l.count(l.recall(r.id), r.unfinished)
+	l.rows = slices.Insert(l.rows, at, r)
+	if x.size++; x.size > x.limit {
+		x.evict()
+	}
+}
+
+// evict drops the oldest hundredth of the largest list, at least one row: one
+// busy tenant does not push the others out, and the cost of moving the rows is
+// shared by many.
+func (x *index) evict() {
+	var largest *list
+	var key listKey
+	for k, l := range x.lists {
+		if largest == nil || len(l.rows) > len(largest.rows) {
+			largest, key = l, k
+		}
+	}
+	n := max(len(largest.rows)/100, 1)
+	largest.keep(largest.rows[:n])
+	largest.rows = slices.Delete(largest.rows, 0, n)
+	x.size -= n
+	x.drop(key)
+}
+
+// forget drops a job that the log no longer has.
+func (x *index) forget(n subject.TaskName, r row) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	l := x.lists[listKey{n.Kind, n.Tenant}]
+	if l == nil {
+		return
+	}
+	if at, found := slices.BinarySearchFunc(l.rows, r, compareRows); found {
+		l.count(l.rows[at].unfinished, 0)
+		l.rows = slices.Delete(l.rows, at, at+1)
+		x.size--
+		x.drop(listKey{n.Kind, n.Tenant})
+	}
+}
+
+// drop forgets a list that has nothing in it any more: anybody who may publish can
+// make up tenants.
+func (x *index) drop(key listKey) {
+	if l := x.lists[key]; len(l.rows) == 0 && len(l.evicted) == 0 {
+		delete(x.lists, key)
+	}
+}
+
+// find gives the row of a job, the newest where the id was used again.
+func (x *index) find(key listKey, id string) (row, bool) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if l := x.lists[key]; l != nil {
+		for _, r := range slices.Backward(l.rows) {
+			if r.id == id {
+				return r, true
+			}
+		}
+	}
+	return row{}, false
+}
+
+// window says which rows of a list are wanted: n of those that match, strictly
+// after one row (the zero row stands before all), and after skip more.
+type window struct {
+	match     func(row) bool
+	after     row
+	skip, n   int
+	ascending bool
+}
+
+// page gives the rows of a window, newest first (or oldest first).
+func (x *index) page(key listKey, w window) []row {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	l := x.lists[key]
+	if l == nil {
+		return nil
+	}
+	i, step := len(l.rows)-1, -1
+	if w.ascending {
+		i, step = 0, 1
+	}
+	if w.after.id != "" {
+		at, found := slices.BinarySearchFunc(l.rows, w.after, compareRows)
+		if i = at + min(step, 0); w.ascending && found {
+			i = at + 1
+		}
+	}
+	var out []row
+	for ; i >= 0 && i < len(l.rows) && len(out) < w.n; i += step {
+		switch {
+		case !w.match(l.rows[i]):
+		case w.skip > 0:
+			w.skip--
+		default:
+			out = append(out, l.rows[i])
+		}
+	}
+	return out
+}

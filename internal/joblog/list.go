@@ -1,0 +1,169 @@
+package joblog
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"time"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+)
+
+// Page sizes of List.
+const (
+	DefaultPage = 20
+	MaxPage     = 100
+)
+
+// ErrPageToken says that a page token is not one of this list.
+var ErrPageToken = errors.New("the page token is not one of this list")
+
+// Query chooses jobs of one tenant.
+type Query struct {
+	Kind   subject.Kind
+	Tenant string
+	// Status is UNSPECIFIED for all.
+	Status genbusv1.JobStatus
+	// CreatedAfter (inclusive) and CreatedBefore (exclusive) are zero for no
+	// bound.
+	CreatedAfter, CreatedBefore time.Time
+	// Size is 1 to MaxPage; 0 is DefaultPage, more is MaxPage.
+	Size int
+	// Token is the NextToken of the page before, or empty.
+	Token string
+	// After is the id of the job that the page begins after, where there is no
+	// Token; empty for the list's begin.
+	After string
+	// Offset is how many jobs are passed over first. They are not read, so that
+	// those count that were erased and that the list still knows.
+	Offset int
+	// Ascending lists the oldest first.
+	Ascending bool
+}
+
+// Page is a part of a list.
+type Page struct {
+	Jobs []Entry
+	// NextToken is empty when this is the last page.
+	NextToken string
+}
+
+type pageToken struct {
+	Created int64  `json:"c"`
+	ID      string `json:"i"`
+}
+
+// List reads a page. The index says which jobs there are; each job is then read
+// from the log, so that a page never shows an older state than Get. A job whose
+// status has changed since the index heard of it, or that was erased, is left
+// out, and the page goes on with the next one: only the last page is short,
+// because clients take a short page for the last one. An After that neither the
+// index nor the log knows is ErrNotFound.
+func (l *Log) List(ctx context.Context, q Query) (Page, error) {
+	from, err := l.begin(ctx, q)
+	if err != nil {
+		return Page{}, err
+	}
+	var page Page
+	skip := max(q.Offset, 0)
+	for size := pageSize(q.Size); ; {
+		wanted := size - len(page.Jobs) + 1 // one more tells whether there is another page
+		rows := l.index.page(listKey{q.Kind, q.Tenant}, window{match: q.match, after: from, skip: skip, n: wanted, ascending: q.Ascending})
+		skip = 0
+		for _, r := range rows {
+			if len(page.Jobs) == size {
+				page.NextToken = formatToken(from)
+				return page, nil
+			}
+			if page.Jobs, err = l.appendRow(ctx, page.Jobs, q, r); err != nil {
+				return Page{}, err
+			}
+			from = r
+		}
+		if len(rows) < wanted {
+			return page, nil
+		}
+	}
+}
+
+// begin is the row that a page begins after. Of a job that was erased the index
+// may know it still, so that who erases what is listed can go on with the list.
+func (l *Log) begin(ctx context.Context, q Query) (row, error) {
+	if q.Token != "" || q.After == "" {
+		return parseToken(q.Token)
+	}
+	if r, ok := l.index.find(listKey{q.Kind, q.Tenant}, q.After); ok {
+		return r, nil
+	}
+	e, err := l.Get(ctx, subject.TaskName{Kind: q.Kind, Tenant: q.Tenant, ID: q.After})
+	if err != nil {
+		return row{}, err
+	}
+	return row{created: e.Job.GetCreatedAt().AsTime().UnixNano(), id: q.After}, nil
+}
+
+// appendRow reads the job of a row and appends it, if it is still there and as
+// wanted.
+func (l *Log) appendRow(ctx context.Context, jobs []Entry, q Query, r row) ([]Entry, error) {
+	n := subject.TaskName{Kind: q.Kind, Tenant: q.Tenant, ID: r.id}
+	e, err := l.Get(ctx, n)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		l.index.forget(n, r)
+		return jobs, nil
+	case err != nil:
+		return nil, err
+	case e.Job.GetCreatedAt().AsTime().UnixNano() != r.created:
+		// The row is of a job that was erased; this one has a row of its own.
+		l.index.forget(n, r)
+		return jobs, nil
+	case q.Status != 0 && e.Job.GetStatus() != q.Status:
+		return jobs, nil
+	}
+	return append(jobs, e), nil
+}
+
+func (q Query) match(r row) bool {
+	switch {
+	case q.Status != 0 && r.status != task.StatusWord(q.Status):
+		return false
+	case !q.CreatedAfter.IsZero() && r.created < q.CreatedAfter.UnixNano():
+		return false
+	case !q.CreatedBefore.IsZero() && r.created >= q.CreatedBefore.UnixNano():
+		return false
+	}
+	return true
+}
+
+func pageSize(n int) int {
+	if n <= 0 {
+		return DefaultPage
+	}
+	return min(n, MaxPage)
+}
+
+func formatToken(r row) string {
+	data, err := json.Marshal(pageToken{Created: r.created, ID: r.id})
+	if err != nil {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString(data)
+}
+
+func parseToken(token string) (row, error) {
+	if token == "" {
+		return row{}, nil
+	}
+	data, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil {
+		return row{}, ErrPageToken
+	}
+	var t pageToken
+	if err := json.Unmarshal(data, &t); err != nil || subject.CheckToken(t.ID) != nil {
+		return row{}, ErrPageToken
+	}
+	return row{created: t.Created, id: t.ID}, nil
+}

@@ -1,0 +1,172 @@
+package joblog_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+)
+
+// listed is a log with n jobs, video_00 the oldest, of which the list has heard.
+func listed(t *testing.T, n int) *joblog.Log {
+	t.Helper()
+	l := newLog(t, brokertest.Single(t), "")
+	indexed := make(chan struct{}, 2*n)
+	l.OnIndexed(func() { indexed <- struct{}{} })
+	begin := time.Now().Truncate(time.Second)
+	for i := range n {
+		item := work(fmt.Sprintf("video_%02d", i))
+		item.AcceptedAt = timestamppb.New(begin.Add(time.Duration(i/2) * time.Second)) // two of each time
+		must[joblog.Entry](t)(l.Commit(t.Context(), task.FromWork(item), 0))
+	}
+	for range n {
+		<-indexed
+	}
+	return l
+}
+
+// pages reads a list to its end, page by page.
+func pages(t *testing.T, l *joblog.Log, q joblog.Query) (out [][]string) {
+	t.Helper()
+	q.Kind, q.Tenant = subject.Video, "acme"
+	for {
+		page := must[joblog.Page](t)(l.List(t.Context(), q))
+		var ids []string
+		for _, e := range page.Jobs {
+			ids = append(ids, e.Job.GetId())
+		}
+		out = append(out, ids)
+		if q.Token = page.NextToken; q.Token == "" {
+			return out
+		}
+	}
+}
+
+func erase(t *testing.T, l *joblog.Log, ids ...string) {
+	t.Helper()
+	for _, id := range ids {
+		e := must[joblog.Entry](t)(l.Get(t.Context(), videoName(id)))
+		if err := l.Erase(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func videoName(id string) subject.TaskName {
+	return subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id}
+}
+
+func TestListInBothOrders(t *testing.T) {
+	t.Parallel()
+	l := listed(t, 7)
+	oldest := [][]string{{"video_00", "video_01", "video_02"}, {"video_03", "video_04", "video_05"}, {"video_06"}}
+	if diff := cmp.Diff(oldest, pages(t, l, joblog.Query{Size: 3, Ascending: true})); diff != "" {
+		t.Errorf("oldest first (-want +got):\n%s", diff)
+	}
+	newest := [][]string{{"video_06", "video_05", "video_04"}, {"video_03", "video_02", "video_01"}, {"video_00"}}
+	if diff := cmp.Diff(newest, pages(t, l, joblog.Query{Size: 3})); diff != "" {
+		t.Errorf("newest first (-want +got):\n%s", diff)
+	}
+	for _, ascending := range []bool{false, true} {
+		if got := pages(t, l, joblog.Query{Size: 7, Ascending: ascending}); len(got) != 1 {
+			t.Errorf("a page that holds all says that there is another: %v", got)
+		}
+	}
+}
+
+func TestListAfterAJob(t *testing.T) {
+	t.Parallel()
+	l := listed(t, 6)
+	after := joblog.Query{After: "video_03"}
+	if diff := cmp.Diff([][]string{{"video_02", "video_01", "video_00"}}, pages(t, l, after)); diff != "" {
+		t.Errorf("newest first (-want +got):\n%s", diff)
+	}
+	after.Ascending = true
+	if diff := cmp.Diff([][]string{{"video_04", "video_05"}}, pages(t, l, after)); diff != "" {
+		t.Errorf("oldest first (-want +got):\n%s", diff)
+	}
+}
+
+// TestListPassesOverWhatIsGone: a page with jobs that were erased, or that have
+// another status by now, is filled up; only the last one is short.
+func TestListPassesOverWhatIsGone(t *testing.T) {
+	t.Parallel()
+	for _, ascending := range []bool{false, true} {
+		t.Run(fmt.Sprintf("ascending %t", ascending), func(t *testing.T) {
+			t.Parallel()
+			l := listed(t, 9)
+			erase(t, l, "video_00", "video_01", "video_03", "video_07", "video_08")
+			want := [][]string{{"video_06", "video_05"}, {"video_04", "video_02"}}
+			if ascending {
+				want = [][]string{{"video_02", "video_04"}, {"video_05", "video_06"}}
+			}
+			for range 2 { // the second time the index has forgotten them
+				got := pages(t, l, joblog.Query{Size: 2, Ascending: ascending})
+				// The first reading may find out too late that nothing follows.
+				got = slices.DeleteFunc(got, func(ids []string) bool { return ids == nil })
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+			}
+		})
+	}
+}
+
+// TestListAfterAPageThatIsErased: the place of a token stays, though its job is
+// gone.
+func TestListAfterAPageThatIsErased(t *testing.T) {
+	t.Parallel()
+	l := listed(t, 6)
+	for _, row := range []struct {
+		ascending bool
+		erased    []string
+		want      [][]string
+	}{
+		{false, []string{"video_05", "video_04"}, [][]string{{"video_03", "video_02"}, {"video_01", "video_00"}}},
+		{true, []string{"video_00", "video_01"}, [][]string{{"video_02", "video_03"}}},
+	} {
+		q := joblog.Query{Kind: subject.Video, Tenant: "acme", Size: 2, Ascending: row.ascending}
+		first := must[joblog.Page](t)(l.List(t.Context(), q))
+		erase(t, l, row.erased...)
+		must[joblog.Page](t)(l.List(t.Context(), q)) // the index forgets them
+		q.Token = first.NextToken
+		if diff := cmp.Diff(row.want, pages(t, l, q)); diff != "" {
+			t.Errorf("ascending %t (-want +got):\n%s", row.ascending, diff)
+		}
+	}
+}
+
+func TestListByAStatusThatHasChanged(t *testing.T) {
+	t.Parallel()
+	l := listed(t, 3)
+	l.OnIndexed(func() {})
+	for i := range 3 {
+		e := must[joblog.Entry](t)(l.Get(t.Context(), videoName(fmt.Sprintf("video_%02d", i))))
+		next := must[task.Event](t)(task.Cancelled(e.Job, time.Now(), &genbusv1.TaskError{Code: "cancelled"}))
+		must[joblog.Entry](t)(l.Commit(t.Context(), next, e.Seq))
+	}
+	// Whether or not the index has heard of it yet, none is queued.
+	if got := pages(t, l, joblog.Query{Status: genbusv1.JobStatus_JOB_STATUS_QUEUED, Size: 1}); len(got) != 1 || got[0] != nil {
+		t.Errorf("queued: %v", got)
+	}
+}
+
+func TestPageTokens(t *testing.T) {
+	t.Parallel()
+	l := listed(t, 1)
+	for _, token := range []string{"???", "e30", "eyJjIjoxLCJpIjoiYS5iIn0", "bnVsbA", "W10"} {
+		if _, err := l.List(t.Context(), joblog.Query{Kind: subject.Video, Tenant: "acme", Token: token}); !errors.Is(err, joblog.ErrPageToken) {
+			t.Errorf("token %q: %v", token, err)
+		}
+	}
+}

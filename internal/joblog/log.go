@@ -1,0 +1,193 @@
+// Package joblog is the log of record: it commits transitions by
+// compare-and-set, reads jobs, follows them live, and lists them. It is the only
+// code that reads or writes GENBUS_TASKS, and it decides no transition itself.
+package joblog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nuid"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/tail"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// Errors of the log. A *LostError is the third outcome of a commit.
+var (
+	// ErrNotFound: the log has no such job.
+	ErrNotFound = errors.New("the log has no such job")
+	// ErrUncertain: nobody knows whether the event was stored.
+	ErrUncertain = errors.New("it is unknown whether the event was stored")
+	// ErrFull: the log is full; the event was not stored.
+	ErrFull = errors.New("the task log is full")
+	// ErrSlowReader: a follower did not keep up, and was cut.
+	ErrSlowReader = tail.ErrSlowReader
+)
+
+// LostError says that another writer was first. Current is the job as it is.
+type LostError struct {
+	Current Entry
+}
+
+func (e *LostError) Error() string {
+	return fmt.Sprintf("another writer stored version %d of job %s first", e.Current.Version(), e.Current.Job.GetId())
+}
+
+// Entry is an event as the log holds it.
+type Entry struct {
+	task.Event
+	// Seq is the event's sequence in the stream: what the next commit expects.
+	Seq uint64
+}
+
+// Name is the job's name in the log.
+func (e Entry) Name() subject.TaskName {
+	return subject.TaskName{Kind: subject.Kind(task.Kind(e.Job)), Tenant: e.Job.GetTenant(), ID: e.Job.GetId()}
+}
+
+// Options makes a Log.
+type Options struct {
+	Broker  *broker.Broker
+	Encoder publisher.Encoder
+	Metrics *telemetry.Metrics
+	Logger  *slog.Logger
+	// ReaderBuffer bounds what a follower may be behind, in bytes. Default: 1 MiB.
+	ReaderBuffer int
+	// RereadEvery is how long nothing comes until a job that is followed is checked: core
+	// delivery can lose its last event. Default: 10s.
+	RereadEvery time.Duration
+	// IndexSize bounds the jobs that List knows. Default: 100,000.
+	IndexSize int
+}
+
+// Log is the log. Start begins to follow it live.
+type Log struct {
+	b       *broker.Broker
+	enc     publisher.Encoder
+	metrics *telemetry.Metrics
+	log     *slog.Logger
+	writer  string
+	hub     *hub
+	tails   *tail.Set[subject.TaskName, Entry]
+	index   *index
+	lives   *lives
+
+	capacity capacity
+}
+
+// New returns a log that can commit and get; Start adds Follow and List.
+func New(o Options) *Log {
+	if o.IndexSize == 0 {
+		o.IndexSize = 100_000
+	}
+	h := newHub()
+	l := &Log{
+		b: o.Broker, enc: o.Encoder, metrics: o.Metrics, log: o.Logger, writer: nuid.Next(),
+		hub: h, index: newIndex(o.IndexSize, h.tell), lives: newLives(),
+	}
+	l.capacity = capacity{read: l.readRoom, now: time.Now}
+	l.tails = tail.NewSet(source{l}, tail.Options{Buffer: o.ReaderBuffer, Silence: o.RereadEvery, Trouble: o.Broker.Trouble})
+	return l
+}
+
+// Writer is the opaque id of this replica, new at each start.
+func (l *Log) Writer() string { return l.writer }
+
+// Start subscribes to committed events and begins to fill the list's index. Both
+// end with ctx; the returned function waits until they have.
+func (l *Log) Start(ctx context.Context) (wait func(), err error) {
+	sub, err := l.hub.start(l.b)
+	if err != nil {
+		return nil, err
+	}
+	fill, err := l.index.start(ctx, l.b, l.log)
+	if err != nil {
+		return nil, errors.Join(err, sub.Unsubscribe())
+	}
+	l.b.OnReconnect(func(context.Context) { l.tails.Wake() })
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		<-ctx.Done()
+		_ = sub.Unsubscribe() // a closed connection has no subscription left
+		<-fill
+		l.capacity.stop()
+	}()
+	return func() { <-done }, nil
+}
+
+// Trouble returns at once why the log cannot be read or written now; nil when
+// nothing is known to be wrong.
+func (l *Log) Trouble() error { return l.b.Trouble() }
+
+// Get reads a job as it is now, from the stream's leader. A job that the log
+// does not have is ErrNotFound.
+func (l *Log) Get(ctx context.Context, n subject.TaskName) (Entry, error) {
+	e, _, err := l.get(ctx, n)
+	return e, err
+}
+
+// get also returns the size of the event as it is stored.
+func (l *Log) get(ctx context.Context, n subject.TaskName) (Entry, int, error) {
+	m, err := l.b.Last(ctx, l.b.Names().Tasks(), l.b.Names().Task(n.Kind, n.Tenant, n.ID))
+	if errors.Is(err, broker.ErrNoMessage) {
+		return Entry{}, 0, fmt.Errorf("%s %s: %w", n.Kind, n.ID, ErrNotFound)
+	}
+	if err != nil {
+		return Entry{}, 0, fmt.Errorf("get %s %s: %w", n.Kind, n.ID, err)
+	}
+	e, err := decodeStored(n, m)
+	return e, len(m.Data), err
+}
+
+func decodeStored(n subject.TaskName, m broker.Stored) (Entry, error) {
+	e, err := publisher.DecodeEvent(n.Kind, m.Header, m.Data)
+	if err != nil {
+		return Entry{}, fmt.Errorf("event %d of job %s: %w", m.Seq, n.ID, err)
+	}
+	return Entry{Event: e, Seq: m.Seq}, nil
+}
+
+// History reads a job's events with a version above after, in order, from the
+// stream's leader.
+func (l *Log) History(ctx context.Context, n subject.TaskName, after uint64) ([]Entry, error) {
+	var out []Entry
+	seq := uint64(1)
+	subj := l.b.Names().Task(n.Kind, n.Tenant, n.ID)
+	for {
+		m, err := l.b.Next(ctx, l.b.Names().Tasks(), subj, seq)
+		if errors.Is(err, broker.ErrNoMessage) {
+			return out, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("history of %s: %w", n.ID, err)
+		}
+		e, err := decodeStored(n, m)
+		if err != nil {
+			return nil, err
+		}
+		if e.Version() > after {
+			out = append(out, e)
+		}
+		if e.Terminal() {
+			return out, nil
+		}
+		seq = m.Seq + 1
+	}
+}
+
+func header(h nats.Header, key string) string {
+	if v := h[key]; len(v) > 0 {
+		return v[0]
+	}
+	return ""
+}

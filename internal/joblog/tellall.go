@@ -1,0 +1,43 @@
+package joblog
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// TellAll tells f of the last event of every job that the log has, as an observer is
+// told at a start, and returns when it has. It reads the headers of them all.
+func (l *Log) TellAll(ctx context.Context, f func(Notice)) error {
+	c, err := l.b.JetStream().OrderedConsumer(ctx, l.b.Names().Tasks(), jetstream.OrderedConsumerConfig{
+		FilterSubjects:    []string{l.b.Names().TaskPattern()},
+		DeliverPolicy:     jetstream.DeliverLastPerSubjectPolicy,
+		HeadersOnly:       true,
+		InactiveThreshold: 30 * time.Second,
+	})
+	if err != nil {
+		return fmt.Errorf("read the last event of every job: %w", err)
+	}
+	if c.CachedInfo().NumPending == 0 {
+		return nil
+	}
+	all, err := c.Messages()
+	if err != nil {
+		return fmt.Errorf("read the last event of every job: %w", err)
+	}
+	defer all.Stop()
+	for {
+		m, err := all.Next(jetstream.NextContext(ctx))
+		if err != nil {
+			return fmt.Errorf("read the last event of every job: %w", err)
+		}
+		if n, err := l.b.Names().ParseTask(m.Subject()); err == nil {
+			f(notice(n, m.Headers()))
+		}
+		if of, err := m.Metadata(); err == nil && of.NumPending == 0 {
+			return nil
+		}
+	}
+}

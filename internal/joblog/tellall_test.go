@@ -1,0 +1,38 @@
+package joblog_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/joblog"
+)
+
+// TestTellAll tells the last event of every job, once, and returns.
+func TestTellAll(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		l, told := newLog(t, open(t), ""), map[string]string{}
+		tell := func(n joblog.Notice) { told[n.Name.ID] += n.Status }
+		if err := l.TellAll(t.Context(), tell); err != nil || len(told) != 0 {
+			t.Errorf("an empty log tells %v, %v", told, err)
+		}
+		submit(t, l, "video_1")
+		complete(t, l, submit(t, l, "video_2"))
+		if err := l.TellAll(t.Context(), tell); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(map[string]string{"video_1": "queued", "video_2": "completed"}, told); diff != "" {
+			t.Error(diff)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := l.TellAll(ended, tell); !errors.Is(err, context.Canceled) {
+			t.Errorf("after its end: %v", err)
+		}
+	})
+}

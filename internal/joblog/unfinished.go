@@ -1,0 +1,111 @@
+package joblog
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+)
+
+// Unfinished is how many of a tenant's jobs, of both kinds and on all replicas,
+// have begun and not ended, as far as this replica knows: at once of those that
+// it has accepted itself, as soon as their events arrive of the others, and after
+// a start not before the list's index is filled. Inline chats are not among them.
+func (l *Log) Unfinished(tenant string) int {
+	l.index.mu.RLock()
+	defer l.index.mu.RUnlock()
+	n := 0
+	for _, kind := range subject.Kinds {
+		if of := l.index.lists[listKey{kind, tenant}]; of != nil {
+			n += int(of.unfinished.jobs)
+		}
+	}
+	return n
+}
+
+// unfinished are jobs that have begun and not ended, and what their latest events take.
+type unfinished struct{ jobs, bytes int64 }
+
+// unfinishedByKind are those of each kind, of all tenants, as far as this replica knows.
+func (x *index) unfinishedByKind() map[subject.Kind]unfinished {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	out := map[subject.Kind]unfinished{}
+	for key, l := range x.lists {
+		u := out[key.kind]
+		out[key.kind] = unfinished{jobs: u.jobs + l.unfinished.jobs, bytes: u.bytes + l.unfinished.bytes}
+	}
+	return out
+}
+
+// storedBytes is what a message takes in the log that came without its data.
+func storedBytes(m jetstream.Msg) int {
+	data, _ := strconv.Atoi(header(m.Headers(), "Nats-Msg-Size"))
+	return data + stored(&nats.Msg{Subject: m.Subject(), Header: m.Headers()})
+}
+
+// isUnfinished reads the header of an event. An inline chat is no job that waits or
+// is carried on: it ends with its connection, and where its replica dies no event
+// says so. It alone begins in progress.
+func isUnfinished(h nats.Header, status string) bool {
+	begunInline := status == inProgress && header(h, subject.HeaderVersion) == strconv.Itoa(1)
+	return !task.TerminalWord(status) && !begunInline
+}
+
+const inProgress = "in_progress"
+
+// begin lists a job that this replica has just made with an event of some bytes, before
+// that comes back. An event that was faster stays: it may be a later one.
+func (x *index) begin(e Entry, bytes int) {
+	m, n := e.Job, e.Name()
+	status := task.StatusWord(m.GetStatus())
+	r := row{
+		created: m.GetCreatedAt().AsTime().UnixNano(), id: strings.Clone(n.ID), status: status,
+	}
+	if !task.TerminalWord(status) && status != inProgress {
+		r.unfinished = bytes
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	l := x.list(n)
+	if at, found := slices.BinarySearchFunc(l.rows, r, compareRows); !found {
+		x.insert(l, at, r)
+	}
+}
+
+// count follows a row that has changed.
+func (l *list) count(before, after int) {
+	l.unfinished.bytes += int64(after - before)
+	switch {
+	case after > 0 && before == 0:
+		l.unfinished.jobs++
+	case before > 0 && after == 0:
+		l.unfinished.jobs--
+	}
+}
+
+// keep remembers the unfinished jobs among rows that fall out of the index: they
+// go on counting until they end.
+func (l *list) keep(rows []row) {
+	for _, r := range rows {
+		if r.unfinished == 0 {
+			continue
+		}
+		if l.evicted == nil {
+			l.evicted = map[string]int{}
+		}
+		l.evicted[r.id] = r.unfinished
+	}
+}
+
+// recall is what a job counts with already that comes back into the index.
+func (l *list) recall(id string) int {
+	bytes := l.evicted[id]
+	delete(l.evicted, id)
+	return bytes
+}

@@ -1,0 +1,70 @@
+package joblog
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// TestUnfinishedIsCounted against a plain set of jobs, whatever falls out of the
+// index and comes back.
+func TestUnfinishedIsCounted(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		x := newIndex(rapid.IntRange(1, 5).Draw(t, "limit"), func(Notice) {})
+		want := map[string]int{}
+		for range rapid.IntRange(1, 60).Draw(t, "events") {
+			i := rapid.IntRange(0, 11).Draw(t, "job")
+			n := subject.TaskName{Kind: subject.Video, Tenant: []string{"acme", "globex"}[i%2], ID: fmt.Sprintf("video_%d", i)}
+			open, had := want[n.ID]
+			if had && open == 0 {
+				continue // terminal stays terminal
+			}
+			r := row{created: int64(i), id: n.ID, unfinished: rapid.IntRange(0, 3).Draw(t, "bytes")}
+			x.put(n, r)
+			want[n.ID] = r.unfinished
+		}
+		count, bytes := map[string]int{}, 0
+		for id, open := range want {
+			var i int
+			_, _ = fmt.Sscanf(id, "video_%d", &i)
+			bytes += open
+			if open > 0 {
+				count[[]string{"acme", "globex"}[i%2]]++
+			}
+		}
+		l := &Log{index: x}
+		for _, tenant := range []string{"acme", "globex", "nobody"} {
+			if got := l.Unfinished(tenant); got != count[tenant] {
+				t.Fatalf("%s has %d unfinished jobs, want %d", tenant, got, count[tenant])
+			}
+		}
+		if got := x.unfinishedByKind()[subject.Video].bytes; got != int64(bytes) {
+			t.Fatalf("the unfinished jobs have events of %d bytes, want %d", got, bytes)
+		}
+		if x.size > x.limit {
+			t.Fatalf("%d rows, the limit is %d", x.size, x.limit)
+		}
+		for key, l := range x.lists {
+			if len(l.rows) == 0 && len(l.evicted) == 0 {
+				t.Fatalf("the list of %v is kept although it is empty", key)
+			}
+		}
+	})
+}
+
+// TestForgottenJobsDoNotCount: the log no longer has them.
+func TestForgottenJobsDoNotCount(t *testing.T) {
+	t.Parallel()
+	x := newIndex(10, func(Notice) {})
+	n, r := subject.TaskName{Kind: subject.Chat, Tenant: "acme", ID: "chat_1"}, row{created: 1, id: "chat_1", unfinished: 700}
+	x.put(n, r)
+	x.forget(n, r)
+	if got := (&Log{index: x}).Unfinished("acme"); got != 0 || len(x.lists) != 0 {
+		t.Errorf("%d unfinished jobs, %d lists", got, len(x.lists))
+	}
+	x.forget(n, r)
+}

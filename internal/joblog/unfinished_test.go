@@ -1,0 +1,87 @@
+package joblog_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/task"
+)
+
+// counts waits until every log counts n unfinished jobs of acme.
+func counts(t testing.TB, n int, logs ...*joblog.Log) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for i, l := range logs {
+		for l.Unfinished("acme") != n {
+			if broker.Wait(ctx, 5*time.Millisecond) != nil {
+				t.Fatalf("log %d counts %d unfinished jobs, want %d", i, l.Unfinished("acme"), n)
+			}
+		}
+	}
+}
+
+// TestUnfinishedOverReplicas: the one that made a job counts it at once, the
+// others soon, and one that starts later too. Inline chats do not count.
+func TestUnfinishedOverReplicas(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		a, b := newLog(t, open(t), ""), newLog(t, open(t), "")
+		first := submit(t, a, "video_1")
+		must[joblog.Entry](t)(a.Commit(t.Context(), task.FromWork(work("video_2")), 0))
+		if n := a.Unfinished("acme"); n != 2 {
+			t.Errorf("whoever made 2 jobs counts %d", n)
+		}
+		chat := work("chat_1")
+		chat.Kind = "chat"
+		must[joblog.Entry](t)(a.Commit(t.Context(), task.FromWork(chat), 0))
+		inline := &genbusv1.WorkItem{Id: "chat_2", Kind: "chat", Tenant: "acme", Route: "r", Model: "m", AcceptedAt: timestamppb.Now()}
+		must[joblog.Entry](t)(a.Commit(t.Context(), task.Inline(inline, task.Attempt{Upstream: "u", Deadline: time.Now().Add(time.Hour)}), 0))
+		counts(t, 3, a, b)
+		if n := a.Unfinished("globex"); n != 0 {
+			t.Errorf("another tenant has %d", n)
+		}
+		complete(t, b, first)
+		c := newLog(t, open(t), "")
+		counts(t, 2, a, b, c)
+	})
+}
+
+// TestJobsOfALostLogDoNotCount: of a log that was made anew under a replica that lives, the
+// replica forgets the jobs of the old one, and counts those of the new one.
+func TestJobsOfALostLogDoNotCount(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	l := newLog(t, b, "")
+	for i := range 3 {
+		submit(t, l, fmt.Sprintf("video_%d", i))
+	}
+	counts(t, 3, l)
+	if err := b.JetStream().DeleteStream(t.Context(), b.Names().Tasks()); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.CreateMissingStreams(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for l.Unfinished("acme") > 0 {
+		if _, err := l.Room(ctx); err != nil {
+			t.Error(err)
+		}
+		if broker.Wait(ctx, 5*time.Millisecond) != nil {
+			t.Fatalf("%d jobs count that the log does not have", l.Unfinished("acme"))
+		}
+	}
+	other := newLog(t, b, "")
+	submit(t, other, "video_new")
+	counts(t, 1, l, other)
+}
