@@ -17,7 +17,7 @@ import (
 // more memory than limits.slow_reader_bytes and the connection's own buffers;
 // who reads has all of it.
 func TestSlowReaders(t *testing.T) {
-	besideOthers(t)
+	parallelIfSmall(t)
 	f := newFortress(t)
 	id := f.queueChat(t, "verbose")
 	grown := f.watchHeap()
@@ -66,9 +66,9 @@ func TestSlowReaders(t *testing.T) {
 	}
 }
 
-// besideOthers has a test run in parallel where its crowd is small. A large one moves
+// parallelIfSmall has a test run in parallel where its crowd is small. A large one moves
 // gigabytes, and nobody else can be promised anything beside it.
-func besideOthers(t *testing.T) {
+func parallelIfSmall(t *testing.T) {
 	t.Helper()
 	if crowd < 10 {
 		t.Parallel()
@@ -156,7 +156,7 @@ func (f *fortress) follow(ctx context.Context, path, last string) (string, error
 // TestLateReaders: many who read a long chat again, from its start, do not keep
 // others from the broker.
 func TestLateReaders(t *testing.T) {
-	besideOthers(t)
+	parallelIfSmall(t)
 	f := newFortress(t)
 	f.verbose.speak(20 * time.Millisecond)
 	path := "/genbus/v1/chats/" + f.queueChat(t, "verbose") + "/events"

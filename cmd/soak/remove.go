@@ -66,11 +66,11 @@ func (s *storm) remove(ctx context.Context, what removed) error {
 	defer r.close()
 	ctx = context.WithoutCancel(ctx) // what was deleted has to come back
 	alarms := s.fleet.recreations(ctx, what.stream)
-	if err := r.patiently(ctx, healTimeout, func(ctx context.Context) error { return r.remove(ctx, what) }); err != nil {
+	if err := r.retryUntil(ctx, healTimeout, func(ctx context.Context) error { return r.remove(ctx, what) }); err != nil {
 		return fmt.Errorf("delete %s: %w", what, err)
 	}
 	back := func(ctx context.Context) error { return r.there(ctx, what) }
-	if r.patiently(ctx, backTimeout, back) == nil {
+	if r.retryUntil(ctx, backTimeout, back) == nil {
 		s.awaitAlarm(ctx, what, alarms)
 		return nil
 	}
@@ -78,7 +78,7 @@ func (s *storm) remove(ctx context.Context, what removed) error {
 	if err := s.rolling(ctx, 0); err != nil {
 		return err
 	}
-	return r.patiently(ctx, healTimeout, back)
+	return r.retryUntil(ctx, healTimeout, back)
 }
 
 // awaitAlarm: work that was lost is no secret.
@@ -156,8 +156,8 @@ func (r *reader) there(ctx context.Context, what removed) error {
 	return err
 }
 
-// patiently repeats what the broker may refuse for a while.
-func (r *reader) patiently(ctx context.Context, limit time.Duration, try func(context.Context) error) error {
+// retryUntil repeats what the broker may refuse for a while.
+func (r *reader) retryUntil(ctx context.Context, limit time.Duration, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for {

@@ -188,15 +188,15 @@ func (b *Broker) CreateMissingStreams(ctx context.Context) error {
 // At the end the clock was compared with the broker's.
 func (b *Broker) eachStream(ctx context.Context, differs differs) error {
 	var log bool
-	err := b.Patiently(ctx, "read the streams", func(ctx context.Context) (err error) {
-		log, err = b.checkLogBesideWork(ctx)
+	err := b.RetryUntilLeader(ctx, "read the streams", func(ctx context.Context) (err error) {
+		log, err = b.checkLogPresent(ctx)
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	for _, want := range b.Streams() {
-		err := b.Patiently(ctx, "ensure stream "+want.Name, func(ctx context.Context) error {
+		err := b.RetryUntilLeader(ctx, "ensure stream "+want.Name, func(ctx context.Context) error {
 			created, err := b.ensureStream(ctx, want, differs)
 			if created && b.wasLost(want, log) {
 				b.recreated(want.Name)
@@ -210,7 +210,7 @@ func (b *Broker) eachStream(ctx context.Context, differs differs) error {
 		b.seen[want.Name] = true
 		b.mu.Unlock()
 	}
-	return b.Patiently(ctx, "read the broker's clock", func(ctx context.Context) error {
+	return b.RetryUntilLeader(ctx, "read the broker's clock", func(ctx context.Context) error {
 		_, err := b.timedInfo(ctx, b.names.Tasks())
 		return err
 	})
@@ -244,9 +244,9 @@ func (b *Broker) Recreated(stream string) int {
 	return b.lost[stream]
 }
 
-// checkLogBesideWork reports whether there is a log. It refuses to work with accepted
+// checkLogPresent reports whether there is a log. It refuses to work with accepted
 // jobs whose whole history is gone: an operator has to decide what those jobs are.
-func (b *Broker) checkLogBesideWork(ctx context.Context) (log bool, err error) {
+func (b *Broker) checkLogPresent(ctx context.Context) (log bool, err error) {
 	if _, err := b.js.Stream(ctx, b.names.Tasks()); !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return true, wrapf(err, "stream %s", b.names.Tasks())
 	}
@@ -440,7 +440,7 @@ func (b *Broker) EnsureConsumer(ctx context.Context, stream string, want jetstre
 	}
 	maps.Copy(want.Metadata, revisionMetadata())
 	var c jetstream.Consumer
-	err := b.Patiently(ctx, "ensure consumer "+want.Durable, func(ctx context.Context) (err error) {
+	err := b.RetryUntilLeader(ctx, "ensure consumer "+want.Durable, func(ctx context.Context) (err error) {
 		c, err = b.ensureConsumer(ctx, stream, want)
 		return err
 	})

@@ -147,18 +147,18 @@ func (l *Log) compare(ctx context.Context, e task.Event, last uint64) (Entry, bo
 	}
 }
 
-// Finish stores the twin of a terminal event in the feed of finished jobs, and
+// Finish stores the feed copy of a terminal event in the feed of finished jobs, and
 // what the job consumed. It is called by whoever wrote the terminal event, and
 // again before every ack; what is there already is fine.
 func (l *Log) Finish(ctx context.Context, e Entry) error {
 	ctx = traced(ctx, e.Event)
-	twin, err := l.enc.Done(ctx, e.Event)
+	feedCopy, err := l.enc.Done(ctx, e.Event)
 	if err != nil {
 		return err
 	}
-	twin.Header[jetstream.MsgIDHeader] = []string{e.ID() + ".done"}
+	feedCopy.Header[jetstream.MsgIDHeader] = []string{e.ID() + ".done"}
 	begin := time.Now()
-	if err := l.putOnce(ctx, l.b.Names().Tasks(), twin); err != nil {
+	if err := l.putOnce(ctx, l.b.Names().Tasks(), feedCopy); err != nil {
 		return fmt.Errorf("finish %s: %w", e.Job.GetId(), err)
 	}
 	l.metrics.EventPublished(telemetry.PublishedDone, time.Since(begin))

@@ -22,7 +22,7 @@ func (l *Log) Erase(ctx context.Context, e Entry) error {
 	}
 	// The feed comes first, so that a crash in between leaves a job that can be
 	// erased again; and last, because its copy may have been late.
-	if err := l.eraseTwin(ctx, e); err != nil {
+	if err := l.eraseFeedCopy(ctx, e); err != nil {
 		return err
 	}
 	n := e.Name()
@@ -30,10 +30,10 @@ func (l *Log) Erase(ctx context.Context, e Entry) error {
 	if err := stream.Purge(ctx, jetstream.WithPurgeSubject(events), jetstream.WithPurgeSequence(e.Seq+1)); err != nil {
 		return fmt.Errorf("erase %s: %w", n.ID, err)
 	}
-	return l.eraseTwin(ctx, e)
+	return l.eraseFeedCopy(ctx, e)
 }
 
-func (l *Log) eraseTwin(ctx context.Context, e Entry) error {
+func (l *Log) eraseFeedCopy(ctx context.Context, e Entry) error {
 	n := e.Name()
 	done := l.b.Names().Done(n.Kind, n.Tenant, task.StatusWord(e.Job.GetStatus()), n.ID)
 	m, err := l.b.Last(ctx, l.b.Names().Tasks(), done)

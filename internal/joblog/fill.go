@@ -48,7 +48,7 @@ func (x *index) start(ctx context.Context, b *broker.Broker, log *slog.Logger) (
 // fill reads the log from its beginning into an empty index.
 func (x *index) fill(ctx context.Context, b *broker.Broker, log *slog.Logger) (jetstream.ConsumeContext, error) {
 	var c jetstream.Consumer
-	err := b.Patiently(ctx, "begin the list", func(ctx context.Context) error {
+	err := b.RetryUntilLeader(ctx, "begin the list", func(ctx context.Context) error {
 		s, err := b.Stream(ctx, b.Names().Tasks())
 		if err != nil {
 			return err

@@ -36,15 +36,15 @@ type Meaning int
 const (
 	// Current: the log has the job, which goes on from its last event, or has ended.
 	Current Meaning = iota
-	// Unrecorded: its first event was never written, as its admission ended before that.
+	// PendingFirstEvent: its first event was never written, as its admission ended before that.
 	// Whoever has the item writes it.
-	Unrecorded
+	PendingFirstEvent
 	// Removed: the item is gone, as its job was erased: the item goes first.
 	Removed
-	// Stray: the item is of no job. The log has another request's under its id, or has
+	// StaleItem: the item is of no job. The log has another request's under its id, or has
 	// erased this one while the item was on its way into the line. A leader that has just
 	// lost the lead may answer once more, so that it takes two looks to know.
-	Stray
+	StaleItem
 	// Lost: the log had the job and has lost it, or may have: the stream was restored from
 	// a backup, or made anew. The job is not run.
 	Lost
@@ -73,7 +73,7 @@ func (i WorkItem) In(e Entry) Meaning {
 	if e.Terminal() || task.SameRequest(i, e.Job.GetExecution()) {
 		return Current
 	}
-	return Stray
+	return StaleItem
 }
 
 func (l *Log) withoutLog(ctx context.Context, i WorkItem) (Meaning, error) {
@@ -86,7 +86,7 @@ func (l *Log) withoutLog(ctx context.Context, i WorkItem) (Meaning, error) {
 	case i.Recorded != "":
 		return l.recorded(ctx, i)
 	default:
-		return l.unrecorded(i)
+		return l.resolveUnlogged(i)
 	}
 }
 
@@ -110,7 +110,7 @@ func (l *Log) Removed(ctx context.Context, stream string, seq uint64) (bool, err
 func (l *Log) recorded(ctx context.Context, i WorkItem) (Meaning, error) {
 	seq, err := strconv.ParseUint(i.Recorded, 10, 64)
 	if err != nil {
-		return Stray, nil //nolint:nilerr // it was recorded, whatever else the header was to say
+		return StaleItem, nil //nolint:nilerr // it was recorded, whatever else the header was to say
 	}
 	s, err := l.b.Stream(ctx, l.b.Names().Tasks())
 	if err != nil {
@@ -123,17 +123,17 @@ func (l *Log) recorded(ctx context.Context, i WorkItem) (Meaning, error) {
 	n := i.Name()
 	switch {
 	case errors.Is(err, broker.ErrNoMessage):
-		return Stray, nil
+		return StaleItem, nil
 	case err != nil:
 		return 0, err
 	case there.Subject != l.b.Names().Task(n.Kind, n.Tenant, n.ID):
 		return Lost, nil
 	default: // it has been recorded again since the caller looked, and the write finds it
-		return Unrecorded, nil
+		return PendingFirstEvent, nil
 	}
 }
 
-// unrecorded is for an item that no mark says was recorded. One that is attached is never
+// resolveUnlogged is for an item that no mark says was recorded. One that is attached is never
 // given up: it is not submitted.
 //
 // Nor is one that waits for its turn, however old: what is put in line is marked as
@@ -144,13 +144,13 @@ func (l *Log) recorded(ctx context.Context, i WorkItem) (Meaning, error) {
 // broker.EnsureStreams), so an operator has restored it then, and takes out what was
 // submitted since the backup before anything is submitted (docs/backup.md). A mark by
 // admission could not tell these originals from others either.
-func (l *Log) unrecorded(i WorkItem) (Meaning, error) {
+func (l *Log) resolveUnlogged(i WorkItem) (Meaning, error) {
 	if i.Waits || i.GetAttached() != nil {
-		return Unrecorded, nil
+		return PendingFirstEvent, nil
 	}
 	now, err := l.b.Clock().Now()
 	if err == nil && now.Sub(i.GetAcceptedAt().AsTime()) > LostAfter {
 		return Lost, nil
 	}
-	return Unrecorded, err
+	return PendingFirstEvent, err
 }

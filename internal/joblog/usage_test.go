@@ -103,12 +103,12 @@ func TestUsageAfterACrash(t *testing.T) {
 		b := open(t)
 		l := newLog(t, b, "")
 		end := complete(t, l, submit(t, l, "video_1"))
-		twin, err := publisher.Encoder{Names: b.Names()}.Done(t.Context(), end.Event)
+		feedCopy, err := publisher.Encoder{Names: b.Names()}.Done(t.Context(), end.Event)
 		if err != nil {
 			t.Fatal(err)
 		}
-		twin.Header.Set(jetstream.MsgIDHeader, end.ID()+".done")
-		if _, err := b.Publish(t.Context(), twin); err != nil {
+		feedCopy.Header.Set(jetstream.MsgIDHeader, end.ID()+".done")
+		if _, err := b.Publish(t.Context(), feedCopy); err != nil {
 			t.Fatal(err)
 		}
 		if err := newLog(t, open(t), "").Finish(t.Context(), end); err != nil {

@@ -143,9 +143,9 @@ func unreadable(m proto.Message, data []byte) error {
 	return errcode.New(errcode.InvalidRequest, "the message is not a %s%s", m.ProtoReflect().Descriptor().FullName(), hint)
 }
 
-// Again reports whether the same message may be accepted later. An acceptance that
+// Retryable reports whether the same message may be accepted later. An acceptance that
 // is unknown is asked for again: the message is the same job.
-func Again(f *errcode.Error) bool {
+func Retryable(f *errcode.Error) bool {
 	switch f.Code {
 	case errcode.AcceptanceUnknown, errcode.CallerGone, errcode.UpstreamTimeout, errcode.Internal:
 		return true

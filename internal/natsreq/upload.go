@@ -35,7 +35,7 @@ type Upload struct {
 // whatever the reference says: the subject is what NATS permissions are about.
 func uploadOf(bucket string, m message) (*Upload, error) {
 	ref := m.GetStored()
-	if v := append(besideStored(m), wrongRef(bucket, ref)...); len(v) > 0 {
+	if v := append(setWithStored(m), wrongRef(bucket, ref)...); len(v) > 0 {
 		return nil, errcode.Invalid(v)
 	}
 	if ref.GetSize() > MaxUpload {
@@ -46,9 +46,9 @@ func uploadOf(bucket string, m message) (*Upload, error) {
 	return &Upload{Object: b}, nil
 }
 
-// besideStored finds what stands beside the reference and would be lost: the
+// setWithStored finds what is set next to the reference and would be lost: the
 // stored request says it.
-func besideStored(m message) (out []errcode.Violation) {
+func setWithStored(m message) (out []errcode.Violation) {
 	m.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
 		if f.Name() != "stored" {
 			out = append(out, errcode.Violation{Field: string(f.Name()), Description: "must be empty beside stored; say it in the request that is stored"})

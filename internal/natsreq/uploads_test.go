@@ -93,8 +93,8 @@ func TestAnUploadIsTheRequestThatItHolds(t *testing.T) {
 
 func TestWrongReferences(t *testing.T) {
 	t.Parallel()
-	beside := storedVideo(ref(func(*genbusv1.BlobRef) {}))
-	beside.RequestId, beside.Archive = "r", proto.Bool(false)
+	extra := storedVideo(ref(func(*genbusv1.BlobRef) {}))
+	extra.RequestId, extra.Archive = "r", proto.Bool(false)
 	for name, row := range map[string]struct {
 		message proto.Message
 		code    errcode.Code
@@ -108,7 +108,7 @@ func TestWrongReferences(t *testing.T) {
 		"no size":            {storedVideo(ref(func(r *genbusv1.BlobRef) { r.Size = 0 })), errcode.InvalidRequest, "stored.size"},
 		"no digest":          {storedVideo(ref(func(r *genbusv1.BlobRef) { r.Sha256 = nil })), errcode.InvalidRequest, "stored.sha256"},
 		"too large":          {storedVideo(ref(func(r *genbusv1.BlobRef) { r.Size = natsreq.MaxUpload + 1 })), errcode.BodyTooLarge, "34603009"},
-		"fields beside":      {beside, errcode.InvalidRequest, "must be empty beside stored"},
+		"fields beside":      {extra, errcode.InvalidRequest, "must be empty beside stored"},
 		"an empty reference": {storedChat(&genbusv1.BlobRef{}), errcode.InvalidRequest, "stored.name"},
 	} {
 		kind := subject.Video

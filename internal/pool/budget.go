@@ -51,7 +51,7 @@ func (b *budget) retry(now time.Time) (next time.Time, ok bool) {
 		return now, true
 	}
 	if b.floor.Limit() <= 0 {
-		return now.Add(lookAgain), false
+		return now.Add(recheckAfter), false
 	}
 	return now.Add(time.Duration(math.Ceil(missing / float64(b.floor.Limit()) * float64(time.Second)))), false
 }

@@ -19,14 +19,14 @@ func TestRetriesAreBounded(t *testing.T) {
 		c := p.Chooser(along("a", "b"))
 		retries := func() (n int) {
 			for {
-				if _, err := c.Acquire(&pool.Tried{Again: true}); err != nil {
+				if _, err := c.Acquire(&pool.Tried{SentBefore: true}); err != nil {
 					return n
 				}
 				n++
 			}
 		}
 		expectNumber(t, "retries saved up", retries(), 10)
-		expectBusy(t, c, &pool.Tried{Again: true}, time.Second)
+		expectBusy(t, c, &pool.Tried{SentBefore: true}, time.Second)
 
 		// A first try is never held back, and two of them earn one retry.
 		for range 4 {
@@ -42,12 +42,12 @@ func TestRetriesAreBounded(t *testing.T) {
 		expect(t, []string{get(t, c, &tried).Account().String()}, "b")
 
 		// So is a job that stays with its account.
-		next, ok := p.Again()
+		next, ok := p.TryRetryBudget()
 		if ok || !next.Equal(time.Now().Add(time.Second)) {
 			t.Errorf("again %v at %v, want in a second", ok, next)
 		}
 		pass(time.Second)
-		if _, ok := p.Again(); !ok {
+		if _, ok := p.TryRetryBudget(); !ok {
 			t.Error("not again after that second")
 		}
 		expectMetrics(t, m, `upstream_retries_total{outcome="held_back"} 5`, `upstream_retries_total{outcome="sent"} 14`)
@@ -63,7 +63,7 @@ func TestCreditOfRetriesIsBounded(t *testing.T) {
 			get(t, c, new(pool.Tried)).Release()
 		}
 		got := 0
-		for _, ok := p.Again(); ok; _, ok = p.Again() {
+		for _, ok := p.TryRetryBudget(); ok; _, ok = p.TryRetryBudget() {
 			got++
 		}
 		expectNumber(t, "retries after a long quiet time", got, 2) // one earned, one of the floor

@@ -134,7 +134,7 @@ func (c *Chat) run(ctx context.Context, req ChatRequest, call func(*attempt) err
 			lease, err = c.acquire(req.Tried, last == nil)
 		}
 		if err != nil {
-			return c.nobody(err, last)
+			return c.noAccount(err, last)
 		}
 		if last != nil {
 			c.chooser.pool.logger.Info("chat moves on", telemetry.KeyJobID, req.Job.ID, telemetry.KeyTenant, req.Job.Tenant, telemetry.KeyRoute, c.chooser.route.Name,
@@ -168,7 +168,7 @@ func (c *Chat) acquire(t *Tried, first bool) (*Lease, error) {
 	if err == nil || !again {
 		return lease, err
 	}
-	*t = Tried{Again: true}
+	*t = Tried{SentBefore: true}
 	if errors.Is(err, ErrExhausted) {
 		return c.chooser.Acquire(t)
 	}
@@ -178,7 +178,7 @@ func (c *Chat) acquire(t *Tried, first bool) (*Lease, error) {
 // try makes one call. The lease is over with it, unless the call keeps it.
 func (c *Chat) try(ctx context.Context, req ChatRequest, lease *Lease, call func(*attempt) error) *upstream.Error {
 	a := &attempt{client: c.clients(lease.account), chooser: c.chooser, job: req.Job, lease: lease, begin: time.Now()}
-	a.request = chat.Request{JobID: req.Job.ID, Body: req.Body, Again: lease.sentAgain}
+	a.request = chat.Request{JobID: req.Job.ID, Body: req.Body, OnResend: lease.countResend}
 	if name := c.chooser.route.ModelFor(lease.account.Upstream, req.Model); name != req.Model {
 		mapped, err := body.SetModel(req.Body, name)
 		if err != nil {
@@ -206,9 +206,9 @@ func (c *Chat) explain(ctx context.Context, err error) *upstream.Error {
 	return e
 }
 
-// nobody says why there is no account to go to. A refusal for good is not the
+// noAccount says why there is no account to go to. A refusal for good is not the
 // whole answer while another account is only busy.
-func (c *Chat) nobody(err error, last *upstream.Error) error {
+func (c *Chat) noAccount(err error, last *upstream.Error) error {
 	busy, ok := errors.AsType[*BusyError](err)
 	switch {
 	case last != nil && (!ok || !last.Final):

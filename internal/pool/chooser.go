@@ -32,25 +32,25 @@ func (e *BusyError) Error() string {
 // Tried is what one job has tried in this round. The zero value is a new round.
 // It belongs to one job at a time.
 type Tried struct {
-	// Again is true for a job that was sent before this round.
-	Again    bool
-	accounts []Account // in the order of the tries
+	// SentBefore is true for a job that was sent before this round.
+	SentBefore bool
+	accounts   []Account // in the order of the tries
 }
 
 // retry reports whether the next try is not the job's first.
-func (t *Tried) retry() bool { return t.Again || len(t.accounts) > 0 }
+func (t *Tried) retry() bool { return t.SentBefore || len(t.accounts) > 0 }
 
 func (t *Tried) has(a Account) bool { return slices.Contains(t.accounts, a) }
 
 // Chooser finds accounts for the jobs of one route, among the upstreams that the
 // pool has at that moment. It is safe for concurrent use.
 type Chooser struct {
-	pool    *Pool
-	route   config.Route
-	targets []target           // in the route's order, or the heaviest first
-	weights int                // their sum; 0 for the route's order
-	has     func(Account) bool // nil: every account
-	edition int                // of the configuration that the clients are of
+	pool       *Pool
+	route      config.Route
+	targets    []target           // in the route's order, or the heaviest first
+	weights    int                // their sum; 0 for the route's order
+	has        func(Account) bool // nil: every account
+	generation int                // of the configuration that the clients are of
 }
 
 type target struct {
@@ -63,7 +63,7 @@ type target struct {
 // names none, but a job may have begun with an older one.
 func (p *Pool) Chooser(r config.Route) *Chooser {
 	p.mu.Lock()
-	c := &Chooser{pool: p, route: r, edition: p.edition}
+	c := &Chooser{pool: p, route: r, generation: p.generation}
 	p.mu.Unlock()
 	for _, t := range r.Upstreams {
 		c.targets = append(c.targets, target{t.Name, t.Weight})
@@ -76,7 +76,7 @@ func (p *Pool) Chooser(r config.Route) *Chooser {
 // Next is the chooser for clients of the configuration that the pool's next Reload takes.
 func (c *Chooser) Next() *Chooser {
 	next := *c
-	next.edition++
+	next.generation++
 	return &next
 }
 

@@ -16,9 +16,9 @@ import (
 const (
 	firstWait = time.Second
 	maxWait   = time.Minute
-	// maxHeed is the longest wait that an upstream may ask for; after it one job
+	// maxRetryAfter is the longest wait that an upstream may ask for; after it one job
 	// asks again. A slip in a header must not close an upstream for a day.
-	maxHeed = 10 * time.Minute
+	maxRetryAfter = 10 * time.Minute
 )
 
 // key is the state of one account. The pool's mutex guards it.
@@ -37,12 +37,12 @@ type key struct {
 	waits     int       // in a row, of those whose length was not told
 	restUntil time.Time // refused
 	restFor   time.Duration
-	since     int         // the edition that brought its secret
+	since     int         // the generation that brought its secret
 	back      *time.Timer // fires when the key is no longer out; nil until it first is
 }
 
-func newKey(s *service, index int, name string, u config.Upstream, edition int) *key {
-	k := &key{account: Account{Upstream: s.name, Key: name}, service: s, index: index, limiter: rate.NewLimiter(rate.Inf, 0), since: edition}
+func newKey(s *service, index int, name string, u config.Upstream, generation int) *key {
+	k := &key{account: Account{Upstream: s.name, Key: name}, service: s, index: index, limiter: rate.NewLimiter(rate.Inf, 0), since: generation}
 	k.limit(u)
 	return k
 }
@@ -68,7 +68,7 @@ func (k *key) take(now time.Time) (done func(error), free time.Time) {
 	s := k.service
 	free = latest(s.breaker.until, s.waitUntil, k.waitUntil)
 	if k.most > 0 && k.inHand >= k.most {
-		free = latest(free, now.Add(lookAgain))
+		free = latest(free, now.Add(recheckAfter))
 	}
 	if free.After(now) {
 		return nil, free
@@ -82,19 +82,19 @@ func (k *key) take(now time.Time) (done func(error), free time.Time) {
 	done, err := s.breaker.Allow()
 	if err != nil {
 		reserved.CancelAt(now)
-		return nil, now.Add(lookAgain)
+		return nil, now.Add(recheckAfter)
 	}
 	s.turn = k.index + 1
 	return done, time.Time{}
 }
 
-// heed sets the key aside where the upstream did, and takes it back when a call
+// applyBackoff sets the key aside where the upstream did, and takes it back when a call
 // went well. What a call says that began before the key was set aside changes
-// nothing about that, and a client of an edition before that of the key's secret has
+// nothing about that, and a client of a generation before that of the key's secret has
 // called with another secret.
-func (k *key) heed(err *upstream.Error, edition int, began, now time.Time) {
+func (k *key) applyBackoff(err *upstream.Error, generation int, began, now time.Time) {
 	switch {
-	case edition < k.since:
+	case generation < k.since:
 	case err == nil:
 		k.wentWell(began)
 	case err.Scope != upstream.ScopeKey:
@@ -106,7 +106,7 @@ func (k *key) heed(err *upstream.Error, edition int, began, now time.Time) {
 		k.restUntil = now.Add(k.restFor)
 	case err.RetryAfter > 0:
 		k.why = pauseOf(k.account, err)
-		k.waitUntil = latest(k.waitUntil, now.Add(min(err.RetryAfter, maxHeed)))
+		k.waitUntil = latest(k.waitUntil, now.Add(min(err.RetryAfter, maxRetryAfter)))
 	case !began.Before(k.waitUntil):
 		k.why = pauseOf(k.account, err)
 		k.waitUntil = now.Add(min(firstWait<<min(k.waits, 6), maxWait))

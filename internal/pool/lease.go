@@ -44,9 +44,9 @@ func (l *Lease) Begun() {
 	}
 }
 
-// sentAgain counts a request that is sent a second time within its call. What it takes of
+// countResend counts a request that is sent a second time within its call. What it takes of
 // the rate is taken from later jobs: the call has its place, and waits for nothing.
-func (l *Lease) sentAgain() {
+func (l *Lease) countResend() {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
 	if l.key != nil {
@@ -80,11 +80,11 @@ func (l *Lease) Report(by *Chooser, job Job, err *upstream.Error) {
 	if l.service == nil || poll && err == nil {
 		return
 	}
-	l.service.heed(err, now)
+	l.service.applyBackoff(err, now)
 	if l.key == nil {
 		return
 	}
-	l.key.heed(err, by.edition, began, now)
+	l.key.applyBackoff(err, by.generation, began, now)
 	l.service.countOut(now)
 	l.awaitBack(now)
 }

@@ -48,10 +48,10 @@ type Pool struct {
 	metrics *telemetry.Metrics
 	retry   config.Retry // that of the budget
 
-	mu       sync.Mutex // guards all services and keys, every lease, and the budget
-	services map[string]*service
-	budget   *budget
-	edition  int // of the configuration; each has the number after the one before it
+	mu         sync.Mutex // guards all services and keys, every lease, and the budget
+	services   map[string]*service
+	budget     *budget
+	generation int // of the configuration; each has the number after the one before it
 }
 
 // New makes a pool of the configured upstreams, all of them in good health.
@@ -79,10 +79,10 @@ func (p *Pool) Resume(a Account) *Lease {
 	return l
 }
 
-// Again takes what a job costs that is sent again to the account that has it
+// TryRetryBudget takes what a job costs that is sent again to the account that has it
 // already. It is false when there have been too many retries, with the time to
 // ask again.
-func (p *Pool) Again() (time.Time, bool) {
+func (p *Pool) TryRetryBudget() (time.Time, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()

@@ -16,20 +16,20 @@ import (
 func (p *Pool) Reload(upstreams config.Upstreams, retry config.Retry, renewed ...Account) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.edition++
+	p.generation++
 	if p.retry != retry {
 		p.retry, p.budget = retry, newBudget(retry)
 	}
 	for name, u := range upstreams {
 		if s := p.services[name]; s != nil {
-			s.reload(u, p.edition, renewed)
+			s.reload(u, p.generation, renewed)
 			continue
 		}
-		p.services[name] = newService(name, u, p.edition, Options{Metrics: p.metrics, Logger: p.logger})
+		p.services[name] = newService(name, u, p.generation, Options{Metrics: p.metrics, Logger: p.logger})
 	}
 }
 
-func (s *service) reload(u config.Upstream, edition int, renewed []Account) {
+func (s *service) reload(u config.Upstream, generation int, renewed []Account) {
 	if s.breaks != u.Breaker {
 		s.breaker, s.breaks = newBreaker(s, u.Breaker), u.Breaker
 		s.metrics.BreakerOpen(false)
@@ -38,12 +38,12 @@ func (s *service) reload(u config.Upstream, edition int, renewed []Account) {
 	for i, c := range u.Credentials() {
 		k := s.key(c.Name)
 		if k == nil {
-			k = newKey(s, i, c.Name, u, edition)
+			k = newKey(s, i, c.Name, u, generation)
 		}
 		k.index = i
 		k.limit(u)
 		if slices.Contains(renewed, k.account) {
-			k.renew(edition)
+			k.renew(generation)
 		}
 		keys = append(keys, k)
 	}
@@ -52,8 +52,8 @@ func (s *service) reload(u config.Upstream, edition int, renewed []Account) {
 }
 
 // renew forgets what the upstream said of the key that had this name, and what it has yet
-// to say to clients of earlier editions.
-func (k *key) renew(edition int) {
-	k.since = edition
+// to say to clients of earlier generations.
+func (k *key) renew(generation int) {
+	k.since = generation
 	k.restUntil, k.waitUntil, k.why, k.waits = time.Time{}, time.Time{}, nil, 0
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// lookAgain is when a job may look again for a place of which nobody knows when
+// recheckAfter is when a job may look again for a place of which nobody knows when
 // it will be free.
-const lookAgain = time.Second
+const recheckAfter = time.Second
 
 // service is the state of one upstream. The pool's mutex guards it.
 type service struct {
@@ -48,11 +48,11 @@ func (s *service) notice(err *upstream.Error, job Job, route string, now time.Ti
 		telemetry.KeyUpstream, s.name, telemetry.KeyError, s.trouble)
 }
 
-func newService(name string, u config.Upstream, edition int, o Options) *service {
+func newService(name string, u config.Upstream, generation int, o Options) *service {
 	s := &service{name: name, metrics: o.Metrics.Upstream(name), logger: o.Logger}
 	s.breaker, s.breaks = newBreaker(s, u.Breaker), u.Breaker
 	for i, c := range u.Credentials() {
-		s.keys = append(s.keys, newKey(s, i, c.Name, u, edition))
+		s.keys = append(s.keys, newKey(s, i, c.Name, u, generation))
 	}
 	return s
 }
@@ -76,14 +76,14 @@ func (s *service) inTurn(yield func(*key) bool) {
 	}
 }
 
-// heed keeps jobs away for as long as the upstream asked.
-func (s *service) heed(err *upstream.Error, now time.Time) {
+// applyBackoff keeps jobs away for as long as the upstream asked.
+func (s *service) applyBackoff(err *upstream.Error, now time.Time) {
 	if err == nil || err.Scope != upstream.ScopeUpstream || err.Final {
 		return
 	}
 	if err.RetryAfter > 0 {
 		s.why = pauseOf(Account{Upstream: s.name}, err)
-		s.waitUntil = latest(s.waitUntil, now.Add(min(err.RetryAfter, maxHeed)))
+		s.waitUntil = latest(s.waitUntil, now.Add(min(err.RetryAfter, maxRetryAfter)))
 	}
 }
 

@@ -41,7 +41,7 @@ func (q *Queue) Accepted(ctx context.Context, n subject.TaskName) (joblog.Entry,
 		return joblog.Entry{}, err
 	case current.Job != nil:
 		return current, nil
-	case means != joblog.Unrecorded:
+	case means != joblog.PendingFirstEvent:
 		return joblog.Entry{}, fmt.Errorf("%s %s: %w", n.Kind, n.ID, joblog.ErrNotFound)
 	}
 	ctx, cancel := context.WithTimeout(telemetry.Extract(ctx, item.GetTrace()), acceptedWithin)

@@ -18,12 +18,12 @@ import (
 type backlog struct {
 	signal chan struct{} // has a token when the dispatcher may have something to do
 
-	mu    sync.Mutex
-	turns *roundRobin
+	mu         sync.Mutex
+	roundRobin *roundRobin
 }
 
 func newBacklog() *backlog {
-	return &backlog{signal: make(chan struct{}, 1), turns: newRoundRobin()}
+	return &backlog{signal: make(chan struct{}, 1), roundRobin: newRoundRobin()}
 }
 
 func (b *backlog) wake() {
@@ -35,7 +35,7 @@ func (b *backlog) wake() {
 
 func (b *backlog) add(tenant string, seq uint64) {
 	b.mu.Lock()
-	b.turns.add(tenant, seq)
+	b.roundRobin.add(tenant, seq)
 	b.mu.Unlock()
 	b.wake()
 }
@@ -44,7 +44,7 @@ func (b *backlog) add(tenant string, seq uint64) {
 func (b *backlog) tenants() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.turns.tenants)
+	return len(b.roundRobin.tenants)
 }
 
 // turn is a job whose turn it is.
@@ -57,7 +57,7 @@ type turn struct {
 func (b *backlog) next(now time.Time) (turn, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	tenant, seq, ok := b.turns.next(now)
+	tenant, seq, ok := b.roundRobin.next(now)
 	return turn{tenant: tenant, seq: seq}, ok
 }
 
@@ -65,31 +65,31 @@ func (b *backlog) next(now time.Time) (turn, bool) {
 func (b *backlog) putBack(t turn, d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.turns.putBack(t.tenant, t.seq, time.Now().Add(d))
+	b.roundRobin.putBack(t.tenant, t.seq, time.Now().Add(d))
 }
 
 func (b *backlog) hit(t turn) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.turns.hit(t.tenant)
+	b.roundRobin.hit(t.tenant)
 }
 
 func (b *backlog) miss(t turn) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.turns.miss(t.tenant)
+	return b.roundRobin.miss(t.tenant)
 }
 
 func (b *backlog) latest(tenant string) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.turns.latest(tenant)
+	return b.roundRobin.latest(tenant)
 }
 
 func (b *backlog) forget(tenant string, before uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.turns.forget(tenant, before)
+	b.roundRobin.forget(tenant, before)
 }
 
 // followBacklog indexes the backlog until ctx ends, and from its beginning again when
@@ -117,7 +117,7 @@ func (q *Queue) followBacklog(ctx context.Context, logger *slog.Logger) {
 // channel is closed then.
 func (q *Queue) indexBacklog(ctx context.Context, logger *slog.Logger) (<-chan struct{}, error) {
 	var c jetstream.Consumer
-	err := q.b.Patiently(ctx, "follow the backlog", func(ctx context.Context) (err error) {
+	err := q.b.RetryUntilLeader(ctx, "follow the backlog", func(ctx context.Context) (err error) {
 		c, err = q.b.JetStream().OrderedConsumer(ctx, q.b.Names().Wait(), jetstream.OrderedConsumerConfig{
 			FilterSubjects: []string{q.b.Names().WaitPattern()}, HeadersOnly: true, InactiveThreshold: 30 * time.Second,
 		})

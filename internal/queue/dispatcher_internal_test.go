@@ -69,7 +69,7 @@ func TestWhatWasMissedIsReadAgain(t *testing.T) {
 	}
 	known()
 	backlog.mu.Lock()
-	backlog.turns = newRoundRobin()
+	backlog.roundRobin = newRoundRobin()
 	backlog.mu.Unlock()
 	known()
 }

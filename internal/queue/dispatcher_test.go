@@ -73,10 +73,10 @@ func inOrder(want, got []string, slack int) bool {
 	return len(want) == len(got)
 }
 
-// TestManyReplicasUsherEachJobOnce: three replicas bring the jobs of many tenants
+// TestManyReplicasDispatchEachJobOnce: three replicas bring the jobs of many tenants
 // into one line, and three take them out. Every job comes into it, those of one
 // tenant do not keep the others out, and the line stays within what is stated.
-func TestManyReplicasUsherEachJobOnce(t *testing.T) {
+func TestManyReplicasDispatchEachJobOnce(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		const count, places, many, tenants = 3, 4, 90, 12

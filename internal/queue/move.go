@@ -128,7 +128,7 @@ func (d *dispatcher) ensureLogged(ctx context.Context, from Item) (mark string, 
 		return "", false, err
 	case means == joblog.Removed:
 		return "", false, broker.ErrNoMessage
-	case means == joblog.Unrecorded:
+	case means == joblog.PendingFirstEvent:
 		mark, err = d.logFirst(ctx, item)
 		return mark, false, err
 	case e.Job == nil: // a stale item, or a lost log: the consumer says so

@@ -95,9 +95,9 @@ func TestItemThatTheLogHasLostIsLeftToTheConsumer(t *testing.T) {
 	}
 }
 
-// TestUsherThatDiedBeforeItDeleted: the job stands in line and waits too. It stays
+// TestDispatcherThatDiedBeforeItDeleted: the job stands in line and waits too. It stays
 // in line once, and the other item goes.
-func TestUsherThatDiedBeforeItDeleted(t *testing.T) {
+func TestDispatcherThatDiedBeforeItDeleted(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		h := newReplica(t, open(t), 4)

@@ -15,23 +15,23 @@ func TestRoundRobinIsFair(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		turns, now := newRoundRobin(), time.Now()
+		rr, now := newRoundRobin(), time.Now()
 		last := map[string]uint64{}           // the latest job of each tenant
 		passed := map[string]map[string]int{} // since a tenant's head came: jobs of the others
 		var seq uint64
 		for range 500 {
 			if tenant := fmt.Sprint(r.IntN(1 + r.IntN(12))); r.IntN(5) < 3 {
 				seq++
-				if turns.tenants[tenant] == nil {
+				if rr.tenants[tenant] == nil {
 					passed[tenant] = map[string]int{}
 				}
-				turns.add(tenant, seq)
+				rr.add(tenant, seq)
 				continue
 			}
-			tenant, got, ok := turns.next(now)
+			tenant, got, ok := rr.next(now)
 			if !ok {
-				if len(turns.tenants) > 0 {
-					t.Fatalf("seed %d: no job's turn, and %d tenants wait", seed, len(turns.tenants))
+				if len(rr.tenants) > 0 {
+					t.Fatalf("seed %d: no job's turn, and %d tenants wait", seed, len(rr.tenants))
 				}
 				continue
 			}
@@ -39,7 +39,7 @@ func TestRoundRobinIsFair(t *testing.T) {
 				t.Fatalf("seed %d: job %d of tenant %s after %d", seed, got, tenant, last[tenant])
 			}
 			last[tenant], passed[tenant] = got, map[string]int{}
-			for other := range turns.tenants {
+			for other := range rr.tenants {
 				if other == tenant {
 					continue
 				}
@@ -53,19 +53,19 @@ func TestRoundRobinIsFair(t *testing.T) {
 
 func TestTurnThatIsPutBackKeepsItsPlaceInItsTenantsQueue(t *testing.T) {
 	t.Parallel()
-	turns, now := newRoundRobin(), time.Now()
+	rr, now := newRoundRobin(), time.Now()
 	for seq := range uint64(4) {
-		turns.add("a", seq+1)
+		rr.add("a", seq+1)
 	}
-	turns.add("b", 9)
+	rr.add("b", 9)
 	var got []uint64
 	for i := range 5 {
-		tenant, seq, ok := turns.next(now)
+		tenant, seq, ok := rr.next(now)
 		if !ok {
 			t.Fatal("no job's turn")
 		}
 		if i == 0 { // the first of a could not be moved
-			turns.putBack(tenant, seq, now.Add(time.Second))
+			rr.putBack(tenant, seq, now.Add(time.Second))
 			now = now.Add(2 * time.Second)
 		}
 		got = append(got, seq)
@@ -77,34 +77,34 @@ func TestTurnThatIsPutBackKeepsItsPlaceInItsTenantsQueue(t *testing.T) {
 
 func TestTenantThatIsPutBackWaits(t *testing.T) {
 	t.Parallel()
-	turns, now := newRoundRobin(), time.Now()
-	turns.add("a", 1)
-	turns.putBack("a", 1, now.Add(time.Second))
-	if tenant, seq, ok := turns.next(now); ok {
+	rr, now := newRoundRobin(), time.Now()
+	rr.add("a", 1)
+	rr.putBack("a", 1, now.Add(time.Second))
+	if tenant, seq, ok := rr.next(now); ok {
 		t.Errorf("turn of %s, %d", tenant, seq)
 	}
-	if _, seq, ok := turns.next(now.Add(time.Second)); !ok || seq != 1 || len(turns.ring) != 0 {
-		t.Errorf("got %d, %t; %d tenants are left", seq, ok, len(turns.ring))
+	if _, seq, ok := rr.next(now.Add(time.Second)); !ok || seq != 1 || len(rr.ring) != 0 {
+		t.Errorf("got %d, %t; %d tenants are left", seq, ok, len(rr.ring))
 	}
 }
 
 func TestForgottenJobsHaveNoTurn(t *testing.T) {
 	t.Parallel()
-	turns := newRoundRobin()
+	rr := newRoundRobin()
 	for seq := range uint64(10) {
-		turns.add("a", seq+1)
-		turns.add("a", seq+1) // heard of twice
+		rr.add("a", seq+1)
+		rr.add("a", seq+1) // heard of twice
 	}
 	for range 3 {
-		turns.miss("a")
+		rr.miss("a")
 	}
-	turns.forget("a", 8)
-	if _, seq, ok := turns.next(time.Now()); !ok || seq != 8 || turns.miss("a") != 1 || turns.latest("a") != 10 {
+	rr.forget("a", 8)
+	if _, seq, ok := rr.next(time.Now()); !ok || seq != 8 || rr.miss("a") != 1 || rr.latest("a") != 10 {
 		t.Errorf("got %d, %t", seq, ok)
 	}
-	turns.forget("a", 11)
-	turns.forget("a", 11)
-	if len(turns.ring) != 0 || len(turns.tenants) != 0 || turns.latest("a") != 0 || turns.miss("a") != 0 {
-		t.Errorf("left: %d in the ring, %d tenants", len(turns.ring), len(turns.tenants))
+	rr.forget("a", 11)
+	rr.forget("a", 11)
+	if len(rr.ring) != 0 || len(rr.tenants) != 0 || rr.latest("a") != 0 || rr.miss("a") != 0 {
+		t.Errorf("left: %d in the ring, %d tenants", len(rr.ring), len(rr.tenants))
 	}
 }

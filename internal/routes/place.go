@@ -81,8 +81,8 @@ func (t *routing) accountOf(task *genbusv1.VideoTask, a pool.Account) (videoAcco
 	return route.account(a)
 }
 
-// Again asks for a retry of a job that stays with its account.
-func (t *Table) Again() (time.Time, bool) { return t.pool.Again() }
+// TryRetryBudget asks for a retry of a job that stays with its account.
+func (t *Table) TryRetryBudget() (time.Time, bool) { return t.pool.TryRetryBudget() }
 
 // Resume counts a task that an account has already, until the lease is released.
 func (t *Table) Resume(a pool.Account) *pool.Lease { return t.pool.Resume(a) }

@@ -154,7 +154,7 @@ func step(t *rapid.T, job Job, now time.Time) (Event, bool) {
 		case "6":
 			e, err = Completed(j, now, Result{Videos: []*genbusv1.Video{{Url: "http://x/y.mp4"}}})
 		case "7":
-			e, err = Survived(j, now)
+			e, err = ResetPoisonCount(j, now)
 		case "8":
 			e, err = LeftLine(j, now, "dead_letters_full")
 		}
@@ -315,11 +315,11 @@ func TestLeftLine(t *testing.T) {
 	submit := func(v *genbusv1.VideoTask) (Event, error) { return Submitting(v, start, Submission{Upstream: "u"}) }
 	refuse := func(v *genbusv1.VideoTask) (Event, error) { return Requeued(v, start, start, "dead_letters_full") }
 	leave := func(v *genbusv1.VideoTask) (Event, error) { return LeftLine(v, start, "dead_letters_full") }
-	survive := func(v *genbusv1.VideoTask) (Event, error) { return Survived(v, start) }
+	reset := func(v *genbusv1.VideoTask) (Event, error) { return ResetPoisonCount(v, start) }
 	for i, row := range []struct {
 		step func(*genbusv1.VideoTask) (Event, error)
 		want bool
-	}{{submit, false}, {refuse, false}, {leave, true}, {survive, true}, {submit, false}, {refuse, false}} {
+	}{{submit, false}, {refuse, false}, {leave, true}, {reset, true}, {submit, false}, {refuse, false}} {
 		e, err := row.step(v)
 		if err != nil {
 			t.Fatal(err)

@@ -86,10 +86,10 @@ func LeftLine(t *genbusv1.VideoTask, now time.Time, reason string) (Event, error
 	})
 }
 
-// Survived changes nothing but the version: it says that a process has handled the
+// ResetPoisonCount changes nothing but the version: it says that a process has handled the
 // task and lives, so that the deliveries before it do not count against the task.
 // A task that is being submitted is not free to say so.
-func Survived(t *genbusv1.VideoTask, now time.Time) (Event, error) {
+func ResetPoisonCount(t *genbusv1.VideoTask, now time.Time) (Event, error) {
 	if t.GetExecution().GetPhase() == submitting {
 		return Event{}, &TransitionError{JobID: t.GetId(), From: submitting, To: submitting}
 	}

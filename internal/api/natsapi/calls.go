@@ -196,7 +196,7 @@ func (c *calls) answer(r micro.Request) {
 	// After the answer, and after a definite one only: what may be sent again is read
 	// again. A caller who misses the answer uploads again, as input_lost says, and
 	// attaches by the request id.
-	if f := errcode.From(err); f == nil || !natsreq.Again(f) {
+	if f := errcode.From(err); f == nil || !natsreq.Retryable(f) {
 		defer c.uploads.Remove(ctx, upload)
 	}
 	if err != nil {

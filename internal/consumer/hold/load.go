@@ -46,11 +46,11 @@ func (j *Job) Load(ctx context.Context) error {
 	case meaning == joblog.Removed:
 		j.Logger().Info("a job was erased before it began")
 		return ErrNotOurs
-	case meaning == joblog.Stray:
+	case meaning == joblog.StaleItem:
 		return j.staleItem()
 	case meaning == joblog.Lost:
 		return j.lost(ctx)
-	case meaning == joblog.Unrecorded:
+	case meaning == joblog.PendingFirstEvent:
 		return j.Commit(ctx, task.FromWork(j.item), 0)
 	}
 	if err := j.adopt(current); err != nil {

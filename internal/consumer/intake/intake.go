@@ -113,7 +113,7 @@ func (in *Intake) Admit(ctx context.Context, m jetstream.Msg) (served *natsreq.U
 		return r.Upload, nil
 	}
 	f := errcode.From(err)
-	if natsreq.Again(f) || f.Code == errcode.InputLost && in.missed.first(meta.Sequence.Stream) {
+	if natsreq.Retryable(f) || f.Code == errcode.InputLost && in.missed.first(meta.Sequence.Stream) {
 		in.Holder.Logger.Debug("a request waits in the inbox", "subject", m.Subject(), "sequence", meta.Sequence.Stream, "code", f.Code)
 		return nil, hold.ReturnAfter(waitAgain(f, meta.NumDelivered))
 	}
@@ -261,7 +261,7 @@ func (in *Intake) startSpan(ctx context.Context, sequence uint64) (context.Conte
 // endSpan ends the span of a message from the inbox. A look at one that is to wait is left
 // out: the same message is looked at again every second.
 func endSpan(span trace.Span, err error) {
-	if f := errcode.From(err); err != nil && natsreq.Again(f) && f.Code != errcode.AcceptanceUnknown {
+	if f := errcode.From(err); err != nil && natsreq.Retryable(f) && f.Code != errcode.AcceptanceUnknown {
 		return
 	}
 	hold.EndSpan(span, err)

@@ -105,7 +105,7 @@ func (s *settlement) settleJob(ctx context.Context, orphan queue.Item, item *gen
 		return nil, err
 	case means == joblog.Removed:
 		return &s.out.Removed, nil
-	case means == joblog.Stray && current.Job == nil:
+	case means == joblog.StaleItem && current.Job == nil:
 		if !s.again {
 			return nil, errErased
 		}

@@ -31,7 +31,7 @@ func (a *assignment) choose(by *pool.Chooser, retry bool) error {
 	if a.lease != nil { // acquired right after a refusal
 		return nil
 	}
-	a.tried.Again = retry
+	a.tried.SentBefore = retry
 	lease, err := by.Acquire(&a.tried)
 	if errors.Is(err, pool.ErrExhausted) {
 		a.newRound()
@@ -72,7 +72,9 @@ func (a *assignment) elsewhere(by *pool.Chooser, s upstream.Submission, backoff 
 	return now.Add(backoff), waiting
 }
 
-func (a *assignment) newRound() { a.tried, a.waiting = pool.Tried{Again: a.tried.Again}, false }
+func (a *assignment) newRound() {
+	a.tried, a.waiting = pool.Tried{SentBefore: a.tried.SentBefore}, false
+}
 
 // resume counts a task that an account has already.
 func (a *assignment) resume(table *routes.Table, account pool.Account) {

@@ -327,7 +327,7 @@ func (t *heldTask) holdUntil(at time.Time) error {
 // and that its holder lives: they died of something else. A crash of many processes must
 // not end the tasks that they held.
 func (t *heldTask) resetPoisonCount(outcome error) error {
-	e, err := task.Survived(t.video(), time.Now())
+	e, err := task.ResetPoisonCount(t.video(), time.Now())
 	if err != nil { // it is being submitted, which is progress
 		return outcome
 	}

@@ -37,7 +37,7 @@ func (s *submission) submitBound(ctx context.Context) error {
 	}
 	defer room() // where it is not submitted
 	table := t.runner.shared.Routes
-	if next, ok := table.Again(); !ok {
+	if next, ok := table.TryRetryBudget(); !ok {
 		return t.holdUntil(hold.Soon(next))
 	}
 	t.assigned.resume(table, a)
@@ -113,7 +113,7 @@ func (s *submission) resubmit(ctx context.Context) error {
 			return hold.Return()
 		}
 		var next time.Time
-		next, ok = table.Again()
+		next, ok = table.TryRetryBudget()
 		wait = time.Until(hold.Soon(next))
 	}
 	// The key that the upstream honours is honoured where it was sent first.

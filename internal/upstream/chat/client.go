@@ -71,8 +71,8 @@ type Request struct {
 	// Body is the upstream's JSON, sent byte for byte. It must not change until
 	// the reply or the stream is closed.
 	Body []byte
-	// Again is called before the request is sent a second time; nil is nobody.
-	Again func()
+	// OnResend is called before the request is sent a second time; it may be nil.
+	OnResend func()
 }
 
 // Reply is a whole answer.

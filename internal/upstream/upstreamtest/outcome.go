@@ -16,16 +16,16 @@ type Outcome struct {
 	Name   string
 	Status int
 	Body   string
-	// First and Again are the verdicts on a first submission and on a
+	// First and Retry are the verdicts on a first submission and on a
 	// resubmission.
-	First, Again upstream.Verdict
+	First, Retry upstream.Verdict
 	// Scope says whom the refusal is about.
 	Scope upstream.Scope
 }
 
 // Answer makes an Outcome, in one line.
-func Answer(name string, status int, body string, first, again upstream.Verdict, scope upstream.Scope) Outcome {
-	return Outcome{Name: name, Status: status, Body: body, First: first, Again: again, Scope: scope}
+func Answer(name string, status int, body string, first, retry upstream.Verdict, scope upstream.Scope) Outcome {
+	return Outcome{Name: name, Status: status, Body: body, First: first, Retry: retry, Scope: scope}
 }
 
 // CheckOutcomes asks a real server for each answer, and for those that mean the
@@ -33,16 +33,16 @@ func Answer(name string, status int, body string, first, again upstream.Verdict,
 func CheckOutcomes(t *testing.T, s Subject, cases []Outcome) {
 	t.Helper()
 	for _, c := range slices.Concat(cases, gatewayOutcomes, statusOutcomes) {
-		for _, again := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/again=%v", c.Name, again), func(t *testing.T) {
+		for _, retry := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/retry=%v", c.Name, retry), func(t *testing.T) {
 				t.Parallel()
-				c.check(t, s, again)
+				c.check(t, s, retry)
 			})
 		}
 	}
 }
 
-func (c Outcome) check(t *testing.T, s Subject, again bool) {
+func (c Outcome) check(t *testing.T, s Subject, retry bool) {
 	t.Helper()
 	requests := make(chan *http.Request, 4)
 	client := s.serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -55,11 +55,11 @@ func (c Outcome) check(t *testing.T, s Subject, again bool) {
 		_, _ = w.Write([]byte(c.Body))
 	})
 	create := s.Create
-	create.Resubmission = again
+	create.Resubmission = retry
 	sub := client.Create(t.Context(), create)
 	want := c.First
-	if again {
-		want = c.Again
+	if retry {
+		want = c.Retry
 	}
 	c.compare(t, sub, want)
 	if n := len(requests); n != 1 {

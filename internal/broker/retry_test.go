@@ -20,7 +20,7 @@ func TestPatienceIsForElectionsOnly(t *testing.T) {
 	b := brokertest.Single(t)
 	tries := 0
 	passing := []error{&jetstream.APIError{Code: 503, ErrorCode: 10008}, nats.ErrNoResponders, nats.ErrReconnectBufExceeded, context.DeadlineExceeded}
-	err := b.Patiently(t.Context(), "test", func(context.Context) error {
+	err := b.RetryUntilLeader(t.Context(), "test", func(context.Context) error {
 		if tries++; tries <= len(passing) {
 			return passing[tries-1]
 		}
@@ -32,14 +32,14 @@ func TestPatienceIsForElectionsOnly(t *testing.T) {
 
 	refusal := &jetstream.APIError{Code: 500, ErrorCode: 10074, Description: "replicas > 1 not supported in non-clustered mode"}
 	tries = 0
-	err = b.Patiently(t.Context(), "test", func(context.Context) error { tries++; return refusal })
+	err = b.RetryUntilLeader(t.Context(), "test", func(context.Context) error { tries++; return refusal })
 	if !errors.Is(err, refusal) || tries != 1 {
 		t.Errorf("%v after %d tries, want the refusal at once", err, tries)
 	}
 
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	err = b.Patiently(ctx, "test", func(context.Context) error { return nats.ErrTimeout })
+	err = b.RetryUntilLeader(ctx, "test", func(context.Context) error { return nats.ErrTimeout })
 	if !errors.Is(err, context.Canceled) || !errors.Is(err, nats.ErrTimeout) {
 		t.Errorf("%v, want why it ended and what was tried last", err)
 	}

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// startPatience is how long a start waits for a cluster that has no leader just
+	// leaderTimeout is how long a start waits for a cluster that has no leader just
 	// then: electing one after the loss of a node takes some seconds.
-	startPatience = time.Minute
-	// patienceTry bounds one try.
-	patienceTry = 5 * time.Second
+	leaderTimeout = time.Minute
+	// tryTimeout bounds one try.
+	tryTimeout = 5 * time.Second
 )
 
 // leaderless are the refusals that end with the next election, or when a node is
@@ -24,11 +24,11 @@ const (
 // or the stream or consumer is not served just now.
 var leaderless = []jetstream.ErrorCode{10005, 10008, 10009, 10118, 10119}
 
-// Patiently tries again what JetStream does not answer, or cannot do because the
+// RetryUntilLeader tries again what JetStream does not answer, or cannot do because the
 // cluster has no leader, for up to a minute. A refusal ends it at once. f is
 // given a bounded context, and is harmless to repeat.
-func (b *Broker) Patiently(ctx context.Context, what string, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, startPatience, fmt.Errorf("%s: JetStream could not do it within %s", what, startPatience))
+func (b *Broker) RetryUntilLeader(ctx context.Context, what string, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, leaderTimeout, fmt.Errorf("%s: JetStream could not do it within %s", what, leaderTimeout))
 	defer cancel()
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		err := try(ctx, f)
@@ -43,7 +43,7 @@ func (b *Broker) Patiently(ctx context.Context, what string, f func(context.Cont
 }
 
 func try(ctx context.Context, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, patienceTry)
+	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
 	return f(ctx)
 }
