@@ -78,14 +78,16 @@ func (c *Consumer) take(id routeID, metrics *telemetry.RouteMetrics) take {
 	jobs := c.Queue.Route(id.kind, id.name)
 	return func(m jetstream.Msg, release func()) {
 		d, item, ok := c.open(m)
+		switch d.Count {
+		case 0: // it is no delivery
+		case 1:
+			jobs.Taken(1)
+		default:
+			metrics.Redelivered()
+		}
 		if !ok {
 			release()
 			return
-		}
-		if d.Count == 1 {
-			jobs.Taken(1)
-		} else {
-			metrics.Redelivered()
 		}
 		begin(d, item, release)
 	}

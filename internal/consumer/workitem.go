@@ -24,11 +24,11 @@ func (c *Consumer) open(m jetstream.Msg) (hold.Delivery, *genbusv1.WorkItem, boo
 	item := &genbusv1.WorkItem{}
 	if err := proto.Unmarshal(m.Data(), item); err != nil {
 		c.unreadable(m, d, err)
-		return hold.Delivery{}, nil, false
+		return d, nil, false
 	}
 	if item.GetId() == "" || item.GetTenant() == "" {
 		c.unreadable(m, d, errors.New("the work item names no job"))
-		return hold.Delivery{}, nil, false
+		return d, nil, false
 	}
 	return d, item, true
 }

@@ -127,10 +127,7 @@ func (j *job) cutOff(step error) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(j.ctx), hold.CommitTimeout)
 	defer cancel()
-	if err := j.held.Load(ctx); errors.Is(err, hold.ErrEnded) {
-		return err
-	}
-	return hold.ErrNotOurs
+	return j.held.LetGo(ctx)
 }
 
 // Hold is what is known of the chat.

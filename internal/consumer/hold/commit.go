@@ -26,19 +26,30 @@ func (j *Job) Commit(ctx context.Context, e task.Event, last uint64) error {
 		j.set(entry)
 		j.traceCommit(entry)
 		return nil
-	case errors.As(err, &lost) && last == 0 && e.Terminal() && j.isBegunAgain(lost.Current):
-		return j.Commit(ctx, e, lost.Current.Seq)
+	case errors.As(err, &lost) && e.Terminal() && j.isBegunAgain(lost.Current):
+		return j.Commit(ctx, e, lost.Current.Seq) // what an end says is paid for
 	case errors.As(err, &lost):
-		if err := j.adopt(lost.Current); err != nil {
-			return err
-		}
-		return For(0) // admission's first event, or an earlier write of ours that we had given up on
+		return j.afterLost(lost.Current)
 	case errors.Is(err, joblog.ErrNotFound) && last > 0:
 		return j.gone(ctx, e)
 	case errors.Is(err, joblog.ErrUncertain):
 		j.unheard = append(j.unheard, entry.Nonce)
 	}
 	return fmt.Errorf("commit %s: %w", task.PhaseWord(e.Job.GetExecution().GetPhase()), err)
+}
+
+// afterLost goes on after a commit that was not the first: from admission's first event, or
+// from an earlier write of ours that we had given up on.
+func (j *Job) afterLost(current joblog.Entry) error {
+	known := j.entry
+	if err := j.adopt(current); err != nil {
+		return err
+	}
+	ours := current.Job.GetExecution().GetWriter() == j.holder.Log.Writer()
+	if known.Job != nil && !ours && current.Nonce != known.Nonce {
+		return ErrNotOurs // the log had vanished, and another replica has come as far as this one
+	}
+	return For(0)
 }
 
 // isBegunAgain reports whether the log of this job had vanished, and has the job's first
@@ -130,7 +141,13 @@ func (j *Job) Conclude(step error, finish func() error) error {
 		return step
 	}
 	j.reread = true // also after the end: the job may be erased before it is finished
-	j.Logger().Warn("a step of a job failed; it is repeated", telemetry.KeyError, step)
+	level := slog.LevelWarn
+	if _, wrong := errors.AsType[*task.TransitionError](step); wrong || errors.Is(step, errLetter) {
+		level = slog.LevelError
+	}
+	if j.holder.Working.Err() == nil {
+		j.Logger().Log(j.ctx, level, "a step of a job failed; it is repeated", telemetry.KeyError, step)
+	}
 	return For(Retry)
 }
 

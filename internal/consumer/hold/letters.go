@@ -17,6 +17,9 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
+// errLetter says that a job cannot end, as its dead letter was not stored.
+var errLetter = errors.New("the dead letter could not be written")
+
 // Letters stores the dead letters of accepted jobs.
 type Letters struct {
 	publisher.DeadLetters
@@ -25,16 +28,17 @@ type Letters struct {
 
 // Put stores the letter of an accepted job that ends with f; job is what its log says, nil
 // where the log has not begun. The end of an attached job whose task no poll has found
-// says nothing of that task: its letter is the one that it was made of.
+// says nothing of that task: its letter is the one that it was made of. The end of ctx does
+// not cut a letter short.
 func (l Letters) Put(ctx context.Context, item *genbusv1.WorkItem, job task.Job, f *errcode.Error, occasion string) error {
 	if job == nil {
 		job = task.FromWork(item).Job
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CommitTimeout)
+	defer cancel()
 	if job.GetExecution().GetUnconfirmed() != "" {
 		return l.PutUnfound(ctx, item, job, f.Code)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CommitTimeout)
-	defer cancel()
 	return l.DeadLetters.Put(ctx, Letter(item, job, f), item.GetId(), occasion)
 }
 
@@ -84,7 +88,7 @@ func (j *Job) Bury(ctx context.Context, f *errcode.Error) error {
 		err = j.holder.Letters.Put(ctx, item, j.entry.Job, f, attempt)
 	}
 	if err != nil {
-		return fmt.Errorf("write the dead letter: %w", err)
+		return fmt.Errorf("%w: %w", errLetter, err)
 	}
 	j.buried = true
 	return nil
@@ -101,7 +105,7 @@ func (j *Job) buryUnfound(ctx context.Context) error {
 		err = j.holder.Letters.PutUnfound(ctx, item, j.entry.Job, errcode.Code(j.entry.Job.GetError().GetCode()))
 	}
 	if err != nil {
-		return fmt.Errorf("write the dead letter: %w", err)
+		return fmt.Errorf("%w: %w", errLetter, err)
 	}
 	j.buried = true
 	return nil

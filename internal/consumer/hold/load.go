@@ -77,6 +77,17 @@ func (j *Job) resolve(ctx context.Context, d Delivery) (joblog.Entry, joblog.Mea
 	return j.holder.Log.Resolve(ctx, i)
 }
 
+// LetGo is the outcome for a job that is not ours any more: ErrEnded where it has ended, so
+// that it is finished, and ErrNotOurs.
+func (j *Job) LetGo(ctx context.Context) error {
+	current, err := j.holder.Log.Get(ctx, j.name)
+	if err != nil || !current.Terminal() || j.entry.Job != nil && !SameJob(j.entry, current) {
+		return ErrNotOurs
+	}
+	j.set(current)
+	return ErrEnded
+}
+
 // reload reads the job again, which this holder knows.
 func (j *Job) reload(ctx context.Context) error {
 	current, err := j.holder.Log.Get(ctx, j.name)
@@ -94,6 +105,9 @@ func (j *Job) reload(ctx context.Context) error {
 func (j *Job) adopt(current joblog.Entry) error {
 	known := j.entry.Job != nil
 	switch {
+	case known && j.name.Kind == subject.Chat && j.isBegunAgain(current):
+		j.set(current) // a video may have been submitted
+		return nil
 	case known && !SameJob(j.entry, current):
 		return ErrNotOurs
 	case current.Terminal():
@@ -152,7 +166,7 @@ func (j *Job) heldElsewhere(d Delivery) bool {
 func (j *Job) lost(ctx context.Context) error {
 	f := errcode.New(errcode.LogLost, "the log of job %s is gone, so its upstream was not called", j.name.ID)
 	if err := j.holder.Letters.Put(ctx, j.item, nil, f, "lost"); err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errLetter, err)
 	}
 	j.buried = true
 	return j.endAt(ctx, task.FailedAtOnce(j.item, time.Now(), f.TaskError()), 0)

@@ -130,7 +130,7 @@ func (j *job) kick(due time.Time) {
 func (j *job) work() {
 	for {
 		outcome := j.held.Conclude(j.step(), j.finish)
-		if hold.Waits(outcome) && j.task.suspect {
+		if hold.Waits(outcome) && j.task.suspect && j.submit.checked {
 			outcome = j.held.Conclude(j.task.resetPoisonCount(outcome), j.finish)
 		}
 		if !j.continues(outcome) {
@@ -235,16 +235,16 @@ func (j *job) takeStale() bool {
 func (j *job) step() error {
 	ctx := j.held.Context()
 	j.task.route, _ = j.runner.shared.Routes.Video(j.runner.route)
-	first := j.held.Entry().Job == nil
 	if j.takeStale() {
 		if err := j.held.Load(ctx); err != nil {
 			return err
 		}
 	}
-	if first {
+	if !j.submit.checked {
 		if err := j.submit.checkPoison(ctx); err != nil {
 			return err
 		}
+		j.submit.checked = true
 	}
 	switch phase := j.held.Phase(); {
 	case task.Terminal(phase):

@@ -20,6 +20,8 @@ type submission struct {
 	task   *heldTask
 	create createCall
 	left   uint64 // the event by which this holder let go of its item
+	// checked is true when the task is known not to be poisoned.
+	checked bool
 }
 
 // maxDeliveries is how often a job may be delivered without any progress.

@@ -1,0 +1,94 @@
+package hold_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/consumer/hold"
+	"github.com/genbus/genbus/internal/consumer/jobtest"
+	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
+}
+
+// TestAnEndOutlivesItsLog: the log of a chat in its call was lost, and before its reply is
+// written a reader of the work item has begun the log again. The reply is paid for: it is
+// the end, whether the log is empty or begun again when it is written.
+func TestAnEndOutlivesItsLog(t *testing.T) {
+	t.Parallel()
+	for name, again := range map[string]bool{"begun again": true, "empty": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := brokertest.Single(t)
+			p := jobtest.NewProcess(t, b, jobtest.Config(t, "http://127.0.0.1:1"), telemetry.NewMetrics("test"))
+			h := hold.New(t.Context(), t.Context(), hold.Options{
+				Broker: b, Log: p.Log, Queue: p.Queue, Bodies: p.Bodies, Metrics: p.Metrics, Logger: p.Logger,
+				Admitted: func(context.Context, subject.TaskName) (joblog.Entry, bool) { return joblog.Entry{}, false },
+			})
+			item := &genbusv1.WorkItem{
+				Id: subject.JobID(subject.Chat, "acme", "request\x00one"), Kind: "chat", Tenant: "acme", Route: config.SandboxChatRoute,
+				Model: "sandbox-chat", Fingerprint: []byte("f"), AcceptedAt: timestamppb.Now(),
+			}
+			data, err := proto.Marshal(item)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := nats.NewMsg(b.Names().WorkItem(subject.Chat, item.GetRoute(), "acme", item.GetId()))
+			m.Data = data
+			stored, err := b.Publish(t.Context(), m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			j := h.NewJob(item, hold.Delivery{Seq: stored.Seq, Count: 1}, p.Metrics.Route(subject.Chat, item.GetRoute()))
+			if err := j.Load(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			now := time.Now()
+			started, err := task.Started(chatOf(j), now, task.Attempt{Upstream: config.SandboxUpstream, Deadline: now.Add(time.Hour)})
+			if err := j.Next(t.Context(), started, err); err != nil {
+				t.Fatal(err)
+			}
+			s, err := b.Stream(t.Context(), b.Names().Tasks())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Purge(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if again {
+				if _, err := p.Log.Commit(t.Context(), task.FromWork(item), 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			end := func() (task.Event, error) {
+				return task.Replied(chatOf(j), time.Now(), task.Reply{JSON: []byte(`{}`), Upstream: config.SandboxUpstream})
+			}
+			if err := j.Persist(t.Context(), end); !errors.Is(err, hold.ErrEnded) {
+				t.Fatalf("the end: %v", err)
+			}
+			if e, err := p.Log.Get(t.Context(), j.Name()); err != nil || e.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+				t.Errorf("the log has %v, %v", e.Job, err)
+			}
+		})
+	}
+}
+
+func chatOf(j *hold.Job) *genbusv1.Chat {
+	c, _ := j.Entry().Job.(*genbusv1.Chat)
+	return c
+}
