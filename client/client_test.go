@@ -300,7 +300,7 @@ func TestNobodyThere(t *testing.T) {
 	t.Parallel()
 	alone := startNATS(t, t.TempDir(), -1)
 	defer stopNATS(alone)
-	c, ctx := connect(t, alone.ClientURL(), client.Options{Wait: 500 * time.Millisecond}), within(t, time.Minute)
+	c, ctx := connect(t, alone.ClientURL(), client.Options{Wait: 3 * time.Second}), within(t, time.Minute)
 	_, err := c.SubmitVideo(ctx, video("sandbox-video", ""))
 	var e *client.Error
 	if !errors.As(err, &e) || e.Code != client.ErrBrokerUnavailable || !e.Retry || !errors.Is(err, nats.ErrNoResponders) {
