@@ -1,6 +1,7 @@
 package faultinject
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net"
@@ -28,12 +29,14 @@ type Link struct {
 	listener net.Listener
 	wg       sync.WaitGroup
 
-	mu    sync.Mutex
-	cut   bool
-	mode  CutMode       // valid when cut
-	pass  chan struct{} // closed while bytes may pass
-	delay time.Duration
-	pipes map[*pipe]struct{} // nil once closed
+	mu      sync.Mutex
+	cut     bool
+	mode    CutMode       // valid when cut
+	pass    chan struct{} // closed while bytes may pass
+	after   []byte        // what holds the answers once it is sent; nil for nothing
+	answers chan struct{} // closed while answers may pass
+	delay   time.Duration
+	pipes   map[*pipe]struct{} // nil once closed
 }
 
 // NewLink listens on a free port of 127.0.0.1 and forwards to target, such as
@@ -44,8 +47,12 @@ func NewLink(target string) (*Link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("link to %s: %w", target, err)
 	}
-	l := &Link{target: target, listener: listener, pass: make(chan struct{}), pipes: map[*pipe]struct{}{}}
+	l := &Link{
+		target: target, listener: listener,
+		pass: make(chan struct{}), answers: make(chan struct{}), pipes: map[*pipe]struct{}{},
+	}
 	close(l.pass)
+	close(l.answers)
 	l.wg.Go(l.accept)
 	return l, nil
 }
@@ -90,6 +97,56 @@ func (l *Link) Delay(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.delay = d
+}
+
+// HoldAnswers holds what the target sends, on every connection, from the moment at which
+// text is on its way to the target until ReleaseAnswers: the target acts on the text, and
+// no client learns of it. The text is not empty.
+func (l *Link) HoldAnswers(text []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.after = text
+}
+
+// ReleaseAnswers delivers what HoldAnswers has held, and ends it.
+func (l *Link) ReleaseAnswers() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.after = nil
+	if !isClosed(l.answers) {
+		close(l.answers)
+	}
+}
+
+// sending is called with what a connection is about to send: data, and before it the end
+// of what it sent last. It returns the end of both, in which a text may begin.
+func (l *Link) sending(tail, data []byte) []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	sent := append(tail, data...)
+	if l.after == nil {
+		return nil
+	}
+	if bytes.Contains(sent, l.after) && isClosed(l.answers) {
+		l.answers = make(chan struct{})
+	}
+	return sent[max(0, len(sent)-len(l.after)+1):]
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// answerGate is closed while answers may pass.
+func (l *Link) answerGate() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.answers
 }
 
 // Close stops listening, resets every connection and waits. It may be called

@@ -232,6 +232,41 @@ func TestDelay(t *testing.T) {
 	}
 }
 
+// TestAnswersAreHeld: from a text on, also one that comes in two pieces, the target hears
+// everything and its answers wait.
+func TestAnswersAreHeld(t *testing.T) {
+	t.Parallel()
+	l := newTestLink(t, echo(t))
+	conn := dialLink(t, l)
+	l.HoldAnswers([]byte("stop here"))
+	for _, text := range []string{"before it", "sto"} {
+		write(t, conn, text)
+		if err := hear(conn, text, patience); err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+	}
+	write(t, conn, "p here")
+	if err := hear(conn, "p here", quiet); !isSilent(err) {
+		t.Errorf("the answer to the text: %v", err)
+	}
+	other := dialLink(t, l)
+	write(t, other, "on another connection")
+	if err := hear(other, "on another connection", quiet); !isSilent(err) {
+		t.Errorf("an answer on another connection: %v", err)
+	}
+	l.ReleaseAnswers()
+	if err := hear(conn, "p here", patience); err != nil {
+		t.Errorf("after the release: %v", err)
+	}
+	if err := hear(other, "on another connection", patience); err != nil {
+		t.Errorf("after the release, on another connection: %v", err)
+	}
+	write(t, conn, "stop here")
+	if err := hear(conn, "stop here", patience); err != nil {
+		t.Errorf("the text after the release: %v", err)
+	}
+}
+
 func TestLinkToNobody(t *testing.T) {
 	t.Parallel()
 	addrs, err := freeport.Addrs(1)

@@ -50,7 +50,8 @@ func (p *pipe) run() {
 	left := make(chan struct{})
 	wg.Go(func() {
 		defer close(left)
-		p.read(p.near, out)
+		var tail []byte
+		p.read(p.near, out, func(data []byte) { tail = p.link.sending(tail, data) })
 	})
 	if !p.opened(left) {
 		return
@@ -60,10 +61,10 @@ func (p *pipe) run() {
 		return
 	}
 	back := make(chan chunk, heldChunks)
-	wg.Go(func() { p.read(far, back) })
+	wg.Go(func() { p.read(far, back, func([]byte) {}) })
 	var both sync.WaitGroup
-	both.Go(func() { p.write(far, out) })
-	both.Go(func() { p.write(p.near, back) })
+	both.Go(func() { p.write(far, out, p.link.gate) })
+	both.Go(func() { p.write(p.near, back, p.link.gate, p.link.answerGate) })
 	both.Wait()
 	p.end(false) // in good order, when nothing has ended it before
 }
@@ -101,11 +102,13 @@ func (p *pipe) dial() (net.Conn, bool) {
 	return far, true
 }
 
-// read hands on what comes from one end, with the time at which it may arrive.
-func (p *pipe) read(from net.Conn, to chan<- chunk) {
+// read hands on what comes from one end, with the time at which it may arrive. seen is
+// called with each piece before it is handed on.
+func (p *pipe) read(from net.Conn, to chan<- chunk, seen func([]byte)) {
 	buf := make([]byte, pipeBuffer)
 	for {
 		n, err := from.Read(buf)
+		seen(buf[:n])
 		if n > 0 && !p.give(to, chunk{due: p.link.due(), data: bytes.Clone(buf[:n])}) {
 			return
 		}
@@ -125,8 +128,8 @@ func (p *pipe) give(to chan<- chunk, c chunk) bool {
 	}
 }
 
-// write delivers to one end until the other has closed.
-func (p *pipe) write(to net.Conn, from <-chan chunk) {
+// write delivers to one end until the other has closed, while all gates are open.
+func (p *pipe) write(to net.Conn, from <-chan chunk, gates ...func() <-chan struct{}) {
 	for {
 		var c chunk
 		select {
@@ -134,7 +137,7 @@ func (p *pipe) write(to net.Conn, from <-chan chunk) {
 		case <-p.done:
 			return
 		}
-		if !p.arrives(c) {
+		if !p.arrives(c, gates) {
 			return
 		}
 		if errors.Is(c.err, io.EOF) {
@@ -152,7 +155,7 @@ func (p *pipe) write(to net.Conn, from <-chan chunk) {
 }
 
 // arrives waits until a chunk has made its way; false when the pipe ended.
-func (p *pipe) arrives(c chunk) bool {
+func (p *pipe) arrives(c chunk, gates []func() <-chan struct{}) bool {
 	if wait := time.Until(c.due); wait > 0 {
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
@@ -162,12 +165,14 @@ func (p *pipe) arrives(c chunk) bool {
 			return false
 		}
 	}
-	select {
-	case <-p.link.gate():
-		return true
-	case <-p.done:
-		return false
+	for _, gate := range gates {
+		select {
+		case <-gate():
+		case <-p.done:
+			return false
+		}
 	}
+	return true
 }
 
 // half closes one direction, as the sender has.
