@@ -90,7 +90,7 @@ func TestStrayAcksChangeNothing(t *testing.T) {
 
 // replies are the ack subjects of all that a process holds.
 func replies(h *hold.Holder) (out []string) {
-	h.Each(func(j hold.Held) { out = append(out, j.Hold().Delivery().Reply()) })
+	h.Each(func(j hold.Held) { out = append(out, j.Message().Delivery().Reply()) })
 	return out
 }
 

@@ -111,14 +111,14 @@ func (r *replica) shutDown(t testing.TB, table *routes.Table, wait func(), grace
 // from now on reaches no one.
 func (r *replica) mute() {
 	r.holder.Each(func(j hold.Held) {
-		if j.Hold().Name().Kind != subject.Video { // a chat's call is cut, and its message returned
+		if j.Message().Name().Kind != subject.Video { // a chat's call is cut, and its message returned
 			return
 		}
-		d, err := hold.NewDelivery(r.Broker.Conn(), unheardOf{seq: j.Hold().Delivery().Seq})
+		d, err := hold.NewDelivery(r.Broker.Conn(), unheardOf{seq: j.Message().Delivery().Seq})
 		if err != nil {
 			panic(err)
 		}
-		n := j.Hold().Name()
+		n := j.Message().Name()
 		item := &genbusv1.WorkItem{Id: n.ID, Kind: string(n.Kind), Tenant: n.Tenant}
 		r.holder.Add(again{Held: j, job: r.holder.NewJob(item, d, r.Metrics.Route(n.Kind, "muted"))})
 	})
@@ -130,7 +130,7 @@ type again struct {
 	job *hold.Job
 }
 
-func (a again) Hold() *hold.Job { return a.job }
+func (a again) Message() *hold.Message { return &a.job.Message }
 
 // unheardOf is a delivery to whose reply no one listens.
 type unheardOf struct {

@@ -157,25 +157,25 @@ func (j *job) waitForUpstream(f *errcode.Error, refusals int) bool {
 // request is the JSON for the upstream: the client's own bytes, but for the wish for usage
 // in a stream.
 func (j *job) request() ([]byte, error) {
-	raw, err := j.held.Body(j.ctx)
-	if err == nil && j.held.Item().GetStream() && j.route.QueuedUsage {
+	raw, err := j.held.Request.Body(j.ctx)
+	if err == nil && j.held.Request.Item().GetStream() && j.route.QueuedUsage {
 		return chat.AskForUsage(raw), nil
 	}
 	return raw, err
 }
 
 func (j *job) call(request []byte, lease *pool.Lease) (reply, error) {
-	ctx, span := j.held.StartCall(j.ctx, "genbus.chat.call")
+	ctx, span := j.held.Message.StartCall(j.ctx, "genbus.chat.call", j.chat().GetExecution())
 	n := j.held.Name()
 	r, err := j.callOnce(ctx, pool.ChatRequest{
-		Job: pool.Job{ID: n.ID, Tenant: n.Tenant}, Model: j.held.Item().GetModel(), Body: request, Queued: true, Lease: lease, Tried: &j.tried,
+		Job: pool.Job{ID: n.ID, Tenant: n.Tenant}, Model: j.held.Request.Item().GetModel(), Body: request, Queued: true, Lease: lease, Tried: &j.tried,
 	})
 	hold.EndSpan(span, err)
 	return r, err
 }
 
 func (j *job) callOnce(ctx context.Context, request pool.ChatRequest) (reply, error) {
-	if j.held.Item().GetStream() {
+	if j.held.Request.Item().GetStream() {
 		return j.stream(ctx, request)
 	}
 	r, err := j.route.Caller.Complete(ctx, request)

@@ -54,7 +54,7 @@ type job struct {
 // Take begins with a chat that was delivered. release is called when its slot is free.
 func (r *Runner) Take(d hold.Delivery, item *genbusv1.WorkItem, release func()) {
 	j := &job{runner: r, held: r.Holder.NewJob(item, d, r.Metrics)}
-	j.ctx, j.stop = context.WithCancelCause(j.held.Context())
+	j.ctx, j.stop = context.WithCancelCause(j.held.Message.Context())
 	if !r.Holder.Add(j) {
 		j.stop(nil)
 		release()
@@ -130,13 +130,13 @@ func (j *job) cutOff(step error) error {
 	return j.held.LetGo(ctx)
 }
 
-// Hold is what is known of the chat.
-func (j *job) Hold() *hold.Job { return j.held }
+// Message is the chat's message.
+func (j *job) Message() *hold.Message { return &j.held.Message }
 
 // Extend extends the message's AckWait.
 func (j *job) Extend() {
-	j.held.Extend()
-	if j.held.ConfirmDue(time.Now()) {
+	j.held.Message.Extend()
+	if j.held.Record.ConfirmDue(time.Now()) {
 		j.Confirm()
 	}
 }
@@ -146,12 +146,12 @@ func (j *job) Extend() {
 func (j *job) Confirm() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.ended || j.held.Ending() {
+	if j.ended || j.held.Record.Ending() {
 		return
 	}
 	j.runner.Holder.Jobs.Go(func() {
 		current, err := j.runner.Holder.Log.Get(j.ctx, j.held.Name())
-		if err == nil && j.held.Superseded(current) { // after an error the next commit finds out
+		if err == nil && j.held.Record.Superseded(current) { // after an error the next commit finds out
 			j.stop(errNotOurs)
 		}
 	})

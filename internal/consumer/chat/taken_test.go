@@ -91,7 +91,7 @@ func TestAnAttemptIsTakenOnlyAfterTheLogWasRead(t *testing.T) {
 	metrics := p.Metrics.Route(subject.Chat, config.SandboxChatRoute)
 	r := &Runner{Holder: h, Config: p.Config, Routes: p.Routes, Encoder: p.Encoder, Route: config.SandboxChatRoute, Metrics: metrics}
 	j := &job{runner: r, held: h.NewJob(item, d, metrics)}
-	j.ctx, j.stop = context.WithCancelCause(j.held.Context())
+	j.ctx, j.stop = context.WithCancelCause(j.held.Message.Context())
 	defer j.stop(nil)
 
 	j.Confirm()

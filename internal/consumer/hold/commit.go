@@ -7,57 +7,11 @@ import (
 	"log/slog"
 
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/telemetry"
 )
-
-// Commit stores an event after the last one that we know. It returns nil when the event
-// is stored and the job goes on.
-func (j *Job) Commit(ctx context.Context, e task.Event, last uint64) error {
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), CommitTimeout, errors.New("the commit timed out"))
-	defer cancel()
-	j.ending.Store(e.Terminal())
-	entry, err := j.holder.Log.Commit(ctx, e.By(j.holder.Log.Writer(), j.message.delivery().Count), last)
-	var lost *joblog.LostError
-	switch {
-	case err == nil:
-		j.unheard = nil
-		j.set(entry)
-		j.traceCommit(entry)
-		return nil
-	case errors.As(err, &lost) && e.Terminal() && j.isBegunAgain(lost.Current):
-		return j.Commit(ctx, e, lost.Current.Seq) // what an end says is paid for
-	case errors.As(err, &lost):
-		return j.afterLost(lost.Current)
-	case errors.Is(err, joblog.ErrNotFound) && last > 0:
-		return j.gone(ctx, e)
-	case errors.Is(err, joblog.ErrUncertain):
-		j.unheard = append(j.unheard, entry.Nonce)
-	}
-	return fmt.Errorf("commit %s: %w", task.PhaseWord(e.Job.GetExecution().GetPhase()), err)
-}
-
-// afterLost goes on after a commit that was not the first: from admission's first event, or
-// from an earlier write of ours that we had given up on.
-func (j *Job) afterLost(current joblog.Entry) error {
-	known := j.entry
-	if err := j.adopt(current); err != nil {
-		return err
-	}
-	ours := current.Job.GetExecution().GetWriter() == j.holder.Log.Writer()
-	if known.Job != nil && !ours && current.Nonce != known.Nonce {
-		return ErrNotOurs // the log had vanished, and another replica has come as far as this one
-	}
-	return For(0)
-}
-
-// isBegunAgain reports whether the log of this job had vanished, and has the job's first
-// event again, which any reader of the work item may have written.
-func (j *Job) isBegunAgain(current joblog.Entry) bool {
-	return j.entry.Job != nil && current.Version() == 1 && !current.Terminal() && current.Version() < j.entry.Version() &&
-		current.Job.GetCreatedAt().AsTime().Equal(j.entry.Job.GetCreatedAt().AsTime())
-}
 
 // Next is Commit for the result of a transition's constructor. A transition that is not
 // allowed is an error of ours.
@@ -65,7 +19,7 @@ func (j *Job) Next(ctx context.Context, e task.Event, err error) error {
 	if err != nil {
 		return err
 	}
-	return j.Commit(ctx, e, j.entry.Seq)
+	return j.Commit(ctx, e, j.Record.entry.Seq)
 }
 
 // Persist commits what is paid for, again and again while the log does not answer:
@@ -73,17 +27,17 @@ func (j *Job) Next(ctx context.Context, e task.Event, err error) error {
 // It gives up where the job is found in another phase. After a terminal event it returns
 // ErrEnded.
 func (j *Job) Persist(ctx context.Context, next func() (task.Event, error)) error {
-	from := j.Phase()
+	from := j.Record.Phase()
 	for {
 		e, err := next()
 		if err != nil {
 			return err
 		}
-		switch err = j.Commit(ctx, e, j.entry.Seq); {
+		switch err = j.Commit(ctx, e, j.Record.entry.Seq); {
 		case err == nil && e.Terminal():
-			j.LogEnd()
+			j.logEnd()
 			return ErrEnded
-		case err == nil, final(err), j.Phase() != from:
+		case err == nil, final(err), j.Record.Phase() != from:
 			return err
 		}
 		j.Logger().Warn("what is known of a job is not stored yet; this is repeated", telemetry.KeyError, err)
@@ -104,29 +58,24 @@ func (j *Job) End(ctx context.Context, e task.Event, err error) error {
 	if err != nil {
 		return err
 	}
-	return j.endAt(ctx, e, j.entry.Seq)
+	return j.endAt(ctx, e, j.Record.entry.Seq)
 }
 
-func (j *Job) endAt(ctx context.Context, e task.Event, last uint64) error {
-	if err := j.Commit(ctx, e, last); err != nil {
-		return err
+// Bury stores the request as a dead letter, before the job ends: the other order would
+// lose it in a crash.
+func (j *Job) Bury(ctx context.Context, f *errcode.Error) error {
+	return j.Request.bury(ctx, j.Record.entry.Job, f)
+}
+
+// LetGo is the outcome for a job that is not ours any more: ErrEnded where it has ended, so
+// that it is finished, and ErrNotOurs.
+func (j *Job) LetGo(ctx context.Context) error {
+	current, err := j.holder.Log.Get(ctx, j.Name())
+	if err != nil || !current.Terminal() || j.Record.entry.Job != nil && !SameJob(j.Record.entry, current) {
+		return ErrNotOurs
 	}
-	j.LogEnd()
+	j.Record.set(current)
 	return ErrEnded
-}
-
-// LogEnd logs the job's end, louder where a dead letter is somebody's to look at.
-func (j *Job) LogEnd() {
-	level := slog.LevelInfo
-	if _, unfound := task.Unfound(j.entry.Job); j.buried || unfound {
-		level = slog.LevelWarn
-	}
-	j.holder.Logger.Log(j.ctx, level, "job ended", EndAttrs(j.entry)...)
-}
-
-// EndAttrs are what a log record says of a job's end.
-func EndAttrs(e joblog.Entry) []any {
-	return Attrs(e.Name(), e.Job.GetExecution().GetRoute(), "status", task.StatusWord(e.Job.GetStatus()), "code", e.Job.GetError().GetCode())
 }
 
 // Conclude says what becomes of the message after a step: it finishes a job that has
@@ -146,7 +95,7 @@ func (j *Job) Conclude(step error, finish func() error) error {
 		level = slog.LevelError
 	}
 	if j.holder.Working.Err() == nil {
-		j.Logger().Log(j.ctx, level, "a step of a job failed; it is repeated", telemetry.KeyError, step)
+		j.Logger().Log(j.Message.ctx, level, "a step of a job failed; it is repeated", telemetry.KeyError, step)
 	}
 	return For(Retry)
 }
@@ -154,9 +103,9 @@ func (j *Job) Conclude(step error, finish func() error) error {
 // RoomForSubmission reports whether the log has room for all that a submission may bring.
 // A job that has none is held, not failed: events that reach their age make room.
 func (j *Job) RoomForSubmission(ctx context.Context) (joblog.Release, bool) {
-	release, ok := j.holder.Log.RoomForSubmission(ctx, j.entry.Job)
+	release, ok := j.holder.Log.RoomForSubmission(ctx, j.Record.entry.Job)
 	if !ok {
-		j.holder.Metrics.SubmissionHeld(j.name.Kind)
+		j.holder.Metrics.SubmissionHeld(j.Name().Kind)
 		j.Logger().Debug("a submission waits for room in the task log")
 	}
 	return release, ok
@@ -167,12 +116,12 @@ func (j *Job) RoomForSubmission(ctx context.Context) (joblog.Release, bool) {
 func (j *Job) Finish(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), CommitTimeout, errors.New("the dead letter and the feed copy timed out"))
 	defer cancel()
-	if j.item == nil || j.sameRequest(j.entry) { // a stale item's letter is not this job's
-		if err := j.buryUnfound(ctx); err != nil {
+	if j.Request.item == nil || j.Request.isOf(j.Record.entry.Job) { // a stale item's letter is not this job's
+		if err := j.Request.buryUnfound(ctx, j.Record.entry.Job); err != nil {
 			return err
 		}
 	}
-	if err := j.holder.Log.Finish(ctx, j.entry); err != nil {
+	if err := j.holder.Log.Finish(ctx, j.Record.entry); err != nil {
 		return fmt.Errorf("write the feed copy: %w", err)
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -94,50 +93,4 @@ func word(outcome error) string {
 	default:
 		return "held"
 	}
-}
-
-// message is the message of a held job, by its last delivery. It is safe for concurrent
-// use.
-type message struct {
-	mu      sync.Mutex
-	d       Delivery
-	settled bool
-}
-
-// delivery is the last one.
-func (m *message) delivery() Delivery {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.d
-}
-
-// replace takes another delivery of the same message. It is false for another message.
-func (m *message) replace(d Delivery) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.d.Seq != d.Seq {
-		return false
-	}
-	m.d = d
-	return true
-}
-
-// extend extends the AckWait until the message is settled.
-func (m *message) extend() error {
-	m.mu.Lock()
-	d, settled := m.d, m.settled
-	m.mu.Unlock()
-	if settled {
-		return nil
-	}
-	return d.Extend()
-}
-
-// settle ends the extensions.
-func (m *message) settle(outcome error) error {
-	m.mu.Lock()
-	m.settled = true
-	d := m.d
-	m.mu.Unlock()
-	return d.Settle(outcome)
 }

@@ -9,37 +9,16 @@ package hold
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/publisher"
-	"github.com/genbus/genbus/internal/queue"
-	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
 )
-
-// Options are the parts that a Holder works with. All are required, except Tracing.
-type Options struct {
-	Broker  *broker.Broker
-	Log     *joblog.Log
-	Bodies  *broker.Bodies
-	Letters Letters
-	// Admitted returns the job as the admission of this process left it; false where that
-	// is not known. It saves a read on the first delivery.
-	Admitted func(context.Context, subject.TaskName) (joblog.Entry, bool)
-	Queue    *queue.Queue
-	Metrics  *telemetry.Metrics
-	Tracing  telemetry.Tracing
-	Logger   *slog.Logger
-	// Alone is true where no other replica can hold a job, as of an embedded broker.
-	Alone bool
-}
 
 // Holder is what all held jobs of a process share.
 type Holder struct {
@@ -55,14 +34,6 @@ type Holder struct {
 	reads *rate.Limiter
 }
 
-// confirmEvery is how often the log of a held job is read although nothing was heard of
-// it. An ordered consumer tells what live delivery lost, so this is the last resort, and
-// confirmPerSecond bounds what it costs (docs/adr/0001).
-const (
-	confirmEvery     = 10 * time.Minute
-	confirmPerSecond = 100
-)
-
 // New returns a Holder that holds nothing. Its log is observed by Notice.
 func New(fetching, working context.Context, o Options) *Holder {
 	return &Holder{
@@ -75,12 +46,12 @@ func New(fetching, working context.Context, o Options) *Holder {
 // job already, which is given the delivery: the broker was away longer than AckWait and
 // delivers everything to its own holder.
 func (h *Holder) Add(j Held) bool {
-	held, added := h.held.add(j.Hold().name.ID, j)
+	held, added := h.held.add(j.Message().name.ID, j)
 	if added {
-		j.Hold().metrics.AddHeld(1)
+		j.Message().metrics.AddHeld(1)
 		return true
 	}
-	held.Hold().redelivered(j.Hold().message.delivery())
+	held.Message().redelivered(j.Message().Delivery())
 	held.Confirm()
 	return false
 }

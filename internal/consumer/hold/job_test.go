@@ -14,8 +14,8 @@ import (
 // phase each time. Not parallel: AllocsPerRun counts those of the whole process.
 func TestAPhaseThatIsShownAgainAllocatesNothing(t *testing.T) {
 	j := New(t.Context(), t.Context(), Options{}).NewJob(&genbusv1.WorkItem{Kind: "video"}, Delivery{}, telemetry.NewMetrics("test").Route(subject.Video, "r"))
-	j.show(genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS)
-	if n := testing.AllocsPerRun(100, func() { j.show(genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS) }); n != 0 {
+	j.Record.show(genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS)
+	if n := testing.AllocsPerRun(100, func() { j.Record.show(genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS) }); n != 0 {
 		t.Errorf("%v allocations, want 0", n)
 	}
 }
@@ -24,9 +24,9 @@ func TestAPhaseThatIsShownAgainAllocatesNothing(t *testing.T) {
 // has. An event that was never tried is not.
 func TestEachCommitThatWasNotHeardIsOurOwn(t *testing.T) {
 	t.Parallel()
-	j := &Job{unheard: []string{"one", "later"}}
+	r := &Record{unheard: []string{"one", "later"}}
 	for nonce, want := range map[string]bool{"one": true, "later": true, "other": false, "": false} {
-		if got := j.Unheard(joblog.Entry{Event: task.Event{Nonce: nonce}}); got != want {
+		if got := r.Unheard(joblog.Entry{Event: task.Event{Nonce: nonce}}); got != want {
 			t.Errorf("%q: %t", nonce, got)
 		}
 	}

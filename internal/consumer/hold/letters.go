@@ -2,23 +2,15 @@ package hold
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
-	"strconv"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/task"
 )
-
-// errLetter says that a job cannot end, as its dead letter was not stored.
-var errLetter = errors.New("the dead letter could not be written")
 
 // Letters stores the dead letters of accepted jobs.
 type Letters struct {
@@ -79,64 +71,6 @@ func withoutBody(item *genbusv1.WorkItem) *genbusv1.WorkItem {
 	return out
 }
 
-// Bury stores the request as a dead letter, before the job ends: the other order would
-// lose it in a crash.
-func (j *Job) Bury(ctx context.Context, f *errcode.Error) error {
-	item, err := j.workItem(ctx)
-	if err == nil {
-		attempt := strconv.FormatUint(uint64(j.entry.Job.GetExecution().GetAttempt()), 10)
-		err = j.holder.Letters.Put(ctx, item, j.entry.Job, f, attempt)
-	}
-	if err != nil {
-		return fmt.Errorf("%w: %w", errLetter, err)
-	}
-	j.buried = true
-	return nil
-}
-
-// buryUnfound writes the letter of an attached task again that no poll has found before
-// its job ended: the id that it was attached with may have been wrong.
-func (j *Job) buryUnfound(ctx context.Context) error {
-	if _, unfound := task.Unfound(j.entry.Job); j.buried || !unfound {
-		return nil
-	}
-	item, err := j.workItem(ctx)
-	if err == nil {
-		err = j.holder.Letters.PutUnfound(ctx, item, j.entry.Job, errcode.Code(j.entry.Job.GetError().GetCode()))
-	}
-	if err != nil {
-		return fmt.Errorf("%w: %w", errLetter, err)
-	}
-	j.buried = true
-	return nil
-}
-
-// workItem is the job's work item. A submitted task has let go of it; the stream has it
-// until the task's end. Where the stream was lost, so is the request, and what the log
-// knows of it is left.
-func (j *Job) workItem(ctx context.Context) (*genbusv1.WorkItem, error) {
-	if j.item != nil {
-		return j.item, nil
-	}
-	stored, err := j.holder.Queue.Items(ctx, j.name)
-	if err != nil {
-		return nil, fmt.Errorf("read the work item again: %w", err)
-	}
-	for _, s := range stored {
-		if item, err := s.Decode(); err == nil && task.SameRequest(item, j.entry.Job.GetExecution()) {
-			return item, nil
-		}
-	}
-	if removed, err := j.holder.Queue.Removed(ctx, j.message.delivery().Seq); err != nil || removed {
-		return nil, errors.Join(errors.New("the work item is gone"), err)
-	}
-	v, ok := j.entry.Job.(*genbusv1.VideoTask)
-	if !ok {
-		return nil, errors.New("the work item is gone")
-	}
-	return WorkItemFromLog(v), nil
-}
-
 // WorkItemFromLog is what the log knows of a work item: everything that attaching the
 // upstream's task needs, and not the request.
 func WorkItemFromLog(v *genbusv1.VideoTask) *genbusv1.WorkItem {
@@ -153,18 +87,4 @@ func WorkItemFromLog(v *genbusv1.VideoTask) *genbusv1.WorkItem {
 		}
 	}
 	return item
-}
-
-// Body reads the body of the work item, wherever it is. It is the one place that decides
-// that an accepted request is lost: it fails with broker.ErrBodyLost only when the body was
-// missing twice, SecondLook apart.
-func (j *Job) Body(ctx context.Context) ([]byte, error) {
-	if j.item.GetBodyRef() == nil {
-		return j.item.GetBody(), nil
-	}
-	data, err := j.holder.Bodies.Get(ctx, publisher.BodyOf(j.item.GetBodyRef()))
-	if errors.Is(err, broker.ErrBodyLost) && !j.missed.sure(time.Now()).IsZero() {
-		return nil, fmt.Errorf("not found at first, and looked for again: %s", err.Error()) // not lost yet
-	}
-	return data, err
 }

@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
+	"log/slog"
 	"time"
 
-	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/clock"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
@@ -16,27 +15,13 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// staleCheck is a suspicion that takes two looks, SecondLook apart.
-type staleCheck struct{ since time.Time }
-
-// sure is zero when the suspicion is true, and else when to look again.
-func (c *staleCheck) sure(now time.Time) (again time.Time) {
-	if c.since.IsZero() {
-		c.since = now
-	}
-	if again = c.since.Add(SecondLook); now.Before(again) {
-		return again
-	}
-	return time.Time{}
-}
-
 // Load reads the job from its log, writing its first event where admission did not get to
 // it. It returns nil when the job goes on from there.
 func (j *Job) Load(ctx context.Context) error {
-	if j.entry.Job != nil {
+	if j.Record.entry.Job != nil {
 		return j.reload(ctx)
 	}
-	d := j.message.delivery()
+	d := j.Message.Delivery()
 	current, meaning, err := j.resolve(ctx, d)
 	switch {
 	case clock.Refuses(err):
@@ -51,16 +36,20 @@ func (j *Job) Load(ctx context.Context) error {
 	case meaning == joblog.Lost:
 		return j.lost(ctx)
 	case meaning == joblog.PendingFirstEvent:
-		return j.Commit(ctx, task.FromWork(j.item), 0)
+		return j.Commit(ctx, task.FromWork(j.Request.item), 0)
 	}
 	if err := j.adopt(current); err != nil {
 		return err
 	}
-	if j.heldElsewhere(d) {
+	// The durable consumer was deleted and created again, and what it says of deliveries
+	// proves nothing. Such an item is not settled and not extended. If its holder lives, the
+	// holder's extensions keep it, by its sequence; if not, it comes again after AckWait, and
+	// is taken.
+	if !j.holder.Alone && j.Record.begunElsewhere(d) {
 		j.Logger().Info("a job that another replica has begun with came for the first time; it is taken if it comes again")
 		return ErrNotOurs
 	}
-	j.holder.Metrics.Resumed(j.name.Kind, task.PhaseWord(j.Phase()))
+	j.holder.Metrics.Resumed(j.Name().Kind, task.PhaseWord(j.Record.Phase()))
 	return nil
 }
 
@@ -68,29 +57,18 @@ func (j *Job) Load(ctx context.Context) error {
 // admitted, and else by the log. An item that is marked has waited for its turn: its job
 // may have been ended and erased since, while it was moved into the ready window.
 func (j *Job) resolve(ctx context.Context, d Delivery) (joblog.Entry, joblog.Meaning, error) {
-	i := j.holder.Queue.Delivered(j.item, d.Seq, d.Recorded)
+	i := j.holder.Queue.Delivered(j.Request.item, d.Seq, d.Recorded)
 	if d.Count == 1 && d.Recorded == "" {
-		if e, ok := j.holder.Admitted(ctx, j.name); ok {
+		if e, ok := j.holder.Admitted(ctx, j.Name()); ok {
 			return e, i.In(e), nil
 		}
 	}
 	return j.holder.Log.Resolve(ctx, i)
 }
 
-// LetGo is the outcome for a job that is not ours any more: ErrEnded where it has ended, so
-// that it is finished, and ErrNotOurs.
-func (j *Job) LetGo(ctx context.Context) error {
-	current, err := j.holder.Log.Get(ctx, j.name)
-	if err != nil || !current.Terminal() || j.entry.Job != nil && !SameJob(j.entry, current) {
-		return ErrNotOurs
-	}
-	j.set(current)
-	return ErrEnded
-}
-
 // reload reads the job again, which this holder knows.
 func (j *Job) reload(ctx context.Context) error {
-	current, err := j.holder.Log.Get(ctx, j.name)
+	current, err := j.holder.Log.Get(ctx, j.Name())
 	switch {
 	case errors.Is(err, joblog.ErrNotFound):
 		return j.gone(ctx, task.Event{})
@@ -103,35 +81,25 @@ func (j *Job) reload(ctx context.Context) error {
 // adopt goes on from what the leader has. An event of another replica in a job that we
 // had begun with means that the job is no longer ours.
 func (j *Job) adopt(current joblog.Entry) error {
-	known := j.entry.Job != nil
+	known := j.Record.entry.Job != nil
 	switch {
-	case known && j.name.Kind == subject.Chat && j.isBegunAgain(current):
-		j.set(current) // a video may have been submitted
+	case known && j.Name().Kind == subject.Chat && j.Record.isBegunAgain(current):
+		j.Record.set(current) // a video may have been submitted
 		return nil
-	case known && !SameJob(j.entry, current):
+	case known && !SameJob(j.Record.entry, current):
 		return ErrNotOurs
 	case current.Terminal():
-		j.set(current)
+		j.Record.set(current)
 		return ErrEnded
-	case !known && !j.sameRequest(current):
+	case !known && !j.Request.isOf(current.Job):
 		return j.staleItem()
-	case known && j.byOther(current):
-		j.set(current)
+	case known && j.Record.byOther(current):
+		j.Record.set(current)
 		return ErrNotOurs
 	default:
-		j.set(current)
+		j.Record.set(current)
 		return nil
 	}
-}
-
-// SameJob tells a job from one that was made under its id after it was erased.
-func SameJob(a, b joblog.Entry) bool {
-	return a.Job.GetCreatedAt().AsTime().Equal(b.Job.GetCreatedAt().AsTime()) && b.Version() >= a.Version()
-}
-
-// sameRequest reports whether a job is that of the work item's request.
-func (j *Job) sameRequest(current joblog.Entry) bool {
-	return task.SameRequest(j.item, current.Job.GetExecution())
 }
 
 // staleItem is the outcome for a work item that is not of the job that its id names. Two
@@ -146,30 +114,14 @@ func (j *Job) staleItem() error {
 	return ErrStale
 }
 
-// heldElsewhere reports whether the item comes for the first time of a job that another
-// replica has begun with since the item was put: the durable consumer was deleted and
-// created again, and what it says of deliveries proves nothing. Such an item is not
-// settled and not extended. If its holder lives, the holder's extensions keep it, by its
-// sequence; if not, it comes again after AckWait, and is taken.
-func (j *Job) heldElsewhere(d Delivery) bool {
-	if d.Count > 1 || j.holder.Alone || j.entry.Job.GetExecution().GetWriter() == j.holder.Log.Writer() {
-		return false
-	}
-	if d.Recorded == "" {
-		return j.entry.Version() > 1
-	}
-	return d.Recorded != strconv.FormatUint(j.entry.Seq, 10)
-}
-
 // lost ends a job whose log was lost with its first event. Its request is kept: the letter
 // is all that is left of it.
 func (j *Job) lost(ctx context.Context) error {
-	f := errcode.New(errcode.LogLost, "the log of job %s is gone, so its upstream was not called", j.name.ID)
-	if err := j.holder.Letters.Put(ctx, j.item, nil, f, "lost"); err != nil {
-		return fmt.Errorf("%w: %w", errLetter, err)
+	f := errcode.New(errcode.LogLost, "the log of job %s is gone, so its upstream was not called", j.Name().ID)
+	if err := j.Request.buryLost(ctx, f); err != nil {
+		return err
 	}
-	j.buried = true
-	return j.endAt(ctx, task.FailedAtOnce(j.item, time.Now(), f.TaskError()), 0)
+	return j.endAt(ctx, task.FailedAtOnce(j.Request.item, time.Now(), f.TaskError()), 0)
 }
 
 // gone ends a held job whose log has vanished, unless the job was erased: its work item
@@ -183,39 +135,84 @@ func (j *Job) gone(ctx context.Context, next task.Event) error {
 	j.reread = true
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CommitTimeout)
 	defer cancel()
-	removed, err := j.holder.Queue.Removed(ctx, j.message.delivery().Seq)
+	removed, err := j.Request.removed(ctx)
 	if err != nil {
 		return fmt.Errorf("the log of the held job is gone, and its work item cannot be read: %w", err)
 	}
 	if removed {
-		j.Logger().Info("a held job was erased", telemetry.KeyUpstreamID, j.upstreamID())
+		j.Logger().Info("a held job was erased", telemetry.KeyUpstreamID, j.Record.upstreamID())
 		return ErrNotOurs
 	}
 	if next.Job == nil || !next.Terminal() {
-		next = j.entry.Event
+		next = j.Record.entry.Event
 	}
 	if next.Terminal() {
 		return j.endAt(ctx, next, 0)
 	}
-	if j.name.Kind == subject.Chat {
-		if again := j.vanished.sure(time.Now()); !again.IsZero() {
+	if j.Name().Kind == subject.Chat {
+		if again := j.Record.vanished.sure(time.Now()); !again.IsZero() {
 			return Until(again)
 		}
 	}
-	j.Logger().Error("the log of a held job is gone", telemetry.KeyUpstreamID, j.upstreamID())
-	f := errcode.New(errcode.LogLost, "the log of job %s is gone, and what became of it too; its upstream id was %q", j.name.ID, j.upstreamID())
-	if err := j.Bury(ctx, f); err != nil {
+	j.Logger().Error("the log of a held job is gone", telemetry.KeyUpstreamID, j.Record.upstreamID())
+	f := errcode.New(errcode.LogLost, "the log of job %s is gone, and what became of it too; its upstream id was %q", j.Name().ID, j.Record.upstreamID())
+	if err := j.Request.bury(ctx, j.Record.entry.Job, f); err != nil {
 		return err
 	}
-	e, err := task.Failed(j.entry.Job, time.Now(), f.TaskError())
+	e, err := task.Failed(j.Record.entry.Job, time.Now(), f.TaskError())
 	if err != nil {
 		return err
 	}
 	return j.endAt(ctx, e, 0)
 }
 
-// upstreamID is the upstream's id of the task, as far as the log knew it.
-func (j *Job) upstreamID() string {
-	v, _ := j.entry.Job.(*genbusv1.VideoTask)
-	return v.GetUpstreamTaskId()
+// Commit stores an event after the last one that we know. It returns nil when the event
+// is stored and the job goes on.
+func (j *Job) Commit(ctx context.Context, e task.Event, last uint64) error {
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), CommitTimeout, errors.New("the commit timed out"))
+	defer cancel()
+	err := j.Record.write(ctx, e.By(j.holder.Log.Writer(), j.Message.Delivery().Count), last)
+	var lost *joblog.LostError
+	switch {
+	case err == nil:
+		j.Message.traceCommit(j.Record.entry)
+		return nil
+	case errors.As(err, &lost) && e.Terminal() && j.Record.isBegunAgain(lost.Current):
+		return j.Commit(ctx, e, lost.Current.Seq) // what an end says is paid for
+	case errors.As(err, &lost):
+		return j.afterLost(lost.Current)
+	case errors.Is(err, joblog.ErrNotFound) && last > 0:
+		return j.gone(ctx, e)
+	}
+	return fmt.Errorf("commit %s: %w", task.PhaseWord(e.Job.GetExecution().GetPhase()), err)
+}
+
+// afterLost goes on after a commit that was not the first: from admission's first event, or
+// from an earlier write of ours that we had given up on.
+func (j *Job) afterLost(current joblog.Entry) error {
+	known := j.Record.entry
+	if err := j.adopt(current); err != nil {
+		return err
+	}
+	if known.Job != nil && !j.Record.isOurs(current) && current.Nonce != known.Nonce {
+		return ErrNotOurs // the log had vanished, and another replica has come as far as this one
+	}
+	return For(0)
+}
+
+func (j *Job) endAt(ctx context.Context, e task.Event, last uint64) error {
+	if err := j.Commit(ctx, e, last); err != nil {
+		return err
+	}
+	j.logEnd()
+	return ErrEnded
+}
+
+// logEnd logs the job's end, louder where a dead letter is somebody's to look at.
+func (j *Job) logEnd() {
+	level := slog.LevelInfo
+	if _, unfound := task.Unfound(j.Record.entry.Job); j.Request.buried || unfound {
+		level = slog.LevelWarn
+	}
+	j.holder.Logger.Log(j.Message.ctx, level, "job ended", EndAttrs(j.Record.entry)...)
 }

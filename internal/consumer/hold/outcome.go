@@ -84,6 +84,20 @@ const (
 	SecondLook = 5 * time.Second
 )
 
+// staleCheck is a suspicion that takes two looks, SecondLook apart.
+type staleCheck struct{ since time.Time }
+
+// sure is zero when the suspicion is true, and else when to look again.
+func (c *staleCheck) sure(now time.Time) (again time.Time) {
+	if c.since.IsZero() {
+		c.since = now
+	}
+	if again = c.since.Add(SecondLook); now.Before(again) {
+		return again
+	}
+	return time.Time{}
+}
+
 // Jittered varies d by up to the given part, either way.
 func Jittered(d time.Duration, part float64) time.Duration {
 	return d + time.Duration((2*rand.Float64()-1)*part*float64(d))

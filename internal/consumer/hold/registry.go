@@ -13,9 +13,9 @@ import (
 // Held is a job whose message this process holds. Its methods are safe for concurrent
 // use, and do not wait.
 type Held interface {
-	// Hold is what is known of the job.
-	Hold() *Job
-	// Extend extends the AckWait of the message.
+	// Message is the one of the job.
+	Message() *Message
+	// Extend extends its AckWait.
 	Extend()
 	// Confirm has the job read its log again.
 	Confirm()

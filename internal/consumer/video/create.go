@@ -34,7 +34,7 @@ func (c *createCall) send(ctx context.Context, t *heldTask, client upstream.Vide
 	call, cancel := context.WithDeadlineCause(ctx, until, errors.New("the create timeout has passed"))
 	defer cancel()
 	begin := time.Now()
-	call, span := t.held.StartCall(call, "genbus.video.create")
+	call, span := t.held.Message.StartCall(call, "genbus.video.create", x)
 	s := client.Create(call, upstream.VideoCreate{JobID: t.held.Name().ID, Body: request, Resubmission: t.assigned.sentBefore(a, x.GetAttempt())})
 	var cause error // not s.Err itself: a nil *Error is no nil error
 	if s.Err != nil {
@@ -106,7 +106,7 @@ func (s *submission) orphaned(ctx context.Context, sent upstream.Submission) {
 	t, id := s.task, s.task.held.Name().ID
 	a := t.assigned.account()
 	f := errcode.New(errcode.OrphanedSubmission, "upstream %s has task %s for job %s, which could no longer record it", a.Upstream, sent.UpstreamID, id)
-	letter := hold.Letter(t.held.Item(), t.video(), f)
+	letter := hold.Letter(t.held.Request.Item(), t.video(), f)
 	letter.Attempt, letter.Upstream, letter.UpstreamKey = s.create.began, a.Upstream, a.Key
 	letter.UpstreamTaskId, letter.UpstreamTicket = sent.UpstreamID, errcode.Clip(sent.Ticket, 256)
 	// Each task is paid for: no two of one job are the same letter.

@@ -51,7 +51,7 @@ func (p *polling) poll(ctx context.Context) error {
 	t := p.task
 	x := t.execution()
 	if x.GetUnconfirmed() == "" {
-		t.held.ReleaseItem() // a submitted task needs its request's body no more
+		t.held.Request.Release() // a submitted task needs its request's body no more
 	}
 	if time.Now().Before(t.pollAt) { // woken for another reason
 		if p.answer != nil {
@@ -245,7 +245,7 @@ func (p *polling) count(outcome telemetry.PollOutcome) {
 	p.ended++
 	news := outcome == telemetry.PollChanged || p.last == "" || (outcome == telemetry.PollFailed) != (p.last == telemetry.PollFailed)
 	p.last = outcome
-	if span := p.task.held.Span(); news && span.IsRecording() {
+	if span := p.task.held.Message.Span(); news && span.IsRecording() {
 		span.AddEvent("poll", trace.WithAttributes(
 			attribute.String("genbus.poll.outcome", string(outcome)), attribute.Int("genbus.poll.number", p.ended)))
 	}

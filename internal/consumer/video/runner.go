@@ -185,15 +185,15 @@ func (j *job) leave(outcome error) {
 	j.held.Release(outcome, j.polling.ended)
 	j.release()
 	if errors.Is(outcome, hold.ErrNotOurs) {
-		j.archiving.discardCopies(j.held.Context())
+		j.archiving.discardCopies(j.held.Message.Context())
 	}
 }
 
-// Hold is what is known of the task.
-func (j *job) Hold() *hold.Job { return j.held }
+// Message is the task's message.
+func (j *job) Message() *hold.Message { return &j.held.Message }
 
 // Extend extends the message's AckWait.
-func (j *job) Extend() { j.held.Extend() }
+func (j *job) Extend() { j.held.Message.Extend() }
 
 // Confirm has the next step read the log first, and interrupts a copy: what was heard of
 // the task may be its end.
@@ -228,12 +228,12 @@ func (j *job) takeStale() bool {
 	stale := j.stale
 	j.stale = false
 	j.mu.Unlock()
-	return j.held.Reread() || stale || j.held.ConfirmDue(time.Now())
+	return j.held.Reread() || stale || j.held.Record.ConfirmDue(time.Now())
 }
 
 // step does the next thing that the task needs, whatever its phase is.
 func (j *job) step() error {
-	ctx := j.held.Context()
+	ctx := j.held.Message.Context()
 	j.task.route, _ = j.runner.shared.Routes.Video(j.runner.route)
 	if j.takeStale() {
 		if err := j.held.Load(ctx); err != nil {
@@ -246,7 +246,7 @@ func (j *job) step() error {
 		}
 		j.submit.checked = true
 	}
-	switch phase := j.held.Phase(); {
+	switch phase := j.held.Record.Phase(); {
 	case task.Terminal(phase):
 		return hold.ErrEnded
 	case phase == genbusv1.JobPhase_JOB_PHASE_QUEUED:
@@ -260,7 +260,7 @@ func (j *job) step() error {
 
 // finish is for a task whose end is in the log.
 func (j *job) finish() error {
-	ctx := context.WithoutCancel(j.held.Context())
+	ctx := context.WithoutCancel(j.held.Message.Context())
 	j.archiving.discardCopies(ctx)
 	j.archiving.discardInherited(ctx)
 	return j.held.Finish(ctx)
@@ -331,12 +331,12 @@ func (t *heldTask) resetPoisonCount(outcome error) error {
 	if err != nil { // it is being submitted, which is progress
 		return outcome
 	}
-	release, ok := t.holder().Log.RoomForProgress(t.held.Context(), e)
+	release, ok := t.holder().Log.RoomForProgress(t.held.Message.Context(), e)
 	if !ok {
 		return outcome
 	}
 	defer release()
-	if err := t.held.Next(t.held.Context(), e, nil); err != nil {
+	if err := t.held.Next(t.held.Message.Context(), e, nil); err != nil {
 		return err
 	}
 	t.suspect = false

@@ -32,7 +32,7 @@ const maxDeliveries = 10
 // that is what the end says: redriving it may pay twice.
 func (s *submission) checkPoison(ctx context.Context) error {
 	t := s.task
-	count, since := t.held.Delivery().Count, t.execution().GetDeliveries()
+	count, since := t.held.Message.Delivery().Count, t.execution().GetDeliveries()
 	t.suspect = count > since+maxDeliveries/2
 	if count <= since+maxDeliveries || t.held.Entry().Terminal() {
 		return nil
@@ -132,7 +132,7 @@ func (s *submission) waitForLetters(ctx context.Context, cause error) error {
 // take away from the replica that has it by then. The task goes on from the next item that
 // the dispatcher puts into the ready window.
 func (s *submission) hasLeftLine() bool {
-	recorded, _ := strconv.ParseUint(s.task.held.Delivery().Recorded, 10, 64) // none is before all events
+	recorded, _ := strconv.ParseUint(s.task.held.Message.Delivery().Recorded, 10, 64) // none is before all events
 	return s.task.execution().GetLeftLine() && recorded < s.task.held.Entry().Seq
 }
 
@@ -155,7 +155,7 @@ func (s *submission) leaveLine(ctx context.Context) error {
 		}
 		s.left = t.held.Entry().Seq
 	}
-	if err := t.runner.shared.PutBack(ctx, t.held.Entry(), t.held.Item(), t.held.Delivery().Seq); err != nil {
+	if err := t.runner.shared.PutBack(ctx, t.held.Entry(), t.held.Request.Item(), t.held.Message.Delivery().Seq); err != nil {
 		t.held.Logger().Debug("a task that may not be submitted could not be put back; it is held", "error", err)
 		return t.holdUntil(time.Now().Add(hold.Jittered(hold.RoomAgain, 0.2)))
 	}
@@ -205,8 +205,8 @@ func (s *submission) submitting(ctx context.Context, a pool.Account, room joblog
 // where the route maps it.
 func (s *submission) request(ctx context.Context, a pool.Account) ([]byte, error) {
 	t := s.task
-	id, model := t.held.Name().ID, t.held.Item().GetModel()
-	raw, err := t.held.Body(ctx)
+	id, model := t.held.Name().ID, t.held.Request.Item().GetModel()
+	raw, err := t.held.Request.Body(ctx)
 	if errors.Is(err, broker.ErrBodyLost) {
 		return nil, s.failUnsubmitted(ctx, errcode.New(errcode.InputLost, "job %s: %w", id, err))
 	}

@@ -26,7 +26,7 @@ func TestTracingOffCostsPollsNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(100, poll); n != 0 {
 		t.Errorf("%v allocations, want 0", n)
 	}
-	if sc := trace.SpanContextFromContext(j.held.Context()); sc.SpanID().String() != callerSpan {
+	if sc := trace.SpanContextFromContext(j.held.Message.Context()); sc.SpanID().String() != callerSpan {
 		t.Errorf("without a collector events name %s, not the caller's span", sc.SpanID())
 	}
 }

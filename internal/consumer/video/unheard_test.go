@@ -93,7 +93,7 @@ func TestOnlyOurOwnCommitWasNotSent(t *testing.T) {
 	if err := j.held.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if out := j.submit.takeOver(t.Context()); !hold.Waits(out) || j.held.Phase() != genbusv1.JobPhase_JOB_PHASE_QUEUED || j.task.video().GetUpstreamStatus() != "not_sent" {
-		t.Errorf("our own commit: %v, %s, %q", out, j.held.Phase(), j.task.video().GetUpstreamStatus())
+	if out := j.submit.takeOver(t.Context()); !hold.Waits(out) || j.held.Record.Phase() != genbusv1.JobPhase_JOB_PHASE_QUEUED || j.task.video().GetUpstreamStatus() != "not_sent" {
+		t.Errorf("our own commit: %v, %s, %q", out, j.held.Record.Phase(), j.task.video().GetUpstreamStatus())
 	}
 }

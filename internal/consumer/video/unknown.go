@@ -128,7 +128,7 @@ func (s *submission) resubmit(ctx context.Context) error {
 // takeOver decides about a task that was found in submitting.
 func (s *submission) takeOver(ctx context.Context) error {
 	t := s.task
-	if t.held.Unheard(t.held.Entry()) {
+	if t.held.Record.Unheard(t.held.Entry()) {
 		// Our own commit, of which we did not hear in time: the request was never begun,
 		// so the task is free.
 		e, err := s.requeued(time.Now(), "not_sent")

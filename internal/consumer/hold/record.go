@@ -1,0 +1,149 @@
+package hold
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// Record is what a holder knows of its job's log: the last event, and which writes are its
+// own. It decides nothing: Job does. ConfirmDue, Ending and Superseded are safe for
+// concurrent use; everything else belongs to the goroutine that works on the job.
+type Record struct {
+	log     *joblog.Log
+	reads   *rate.Limiter // of the Holder
+	metrics *telemetry.RouteMetrics
+
+	entry   joblog.Entry      // zero until the log was read
+	shown   genbusv1.JobPhase // the phase that metrics know
+	unheard []string          // nonces of commits whose answer never came
+	// vanished is held against the log, once it was read.
+	vanished staleCheck
+
+	confirmed atomic.Int64  // when the log was last read or written, in Unix nanoseconds
+	version   atomic.Uint64 // of entry; unread before that
+	ending    atomic.Bool   // the last event that was written, or tried, is the job's end
+}
+
+// unread is more than every version: what the log had before it was read takes the job
+// from nobody.
+const unread = math.MaxUint64
+
+// Phase is the one in the log; unspecified until that was read.
+func (r *Record) Phase() genbusv1.JobPhase {
+	if r.entry.Job == nil {
+		return genbusv1.JobPhase_JOB_PHASE_UNSPECIFIED
+	}
+	return r.entry.Job.GetExecution().GetPhase()
+}
+
+// upstreamID is the upstream's id of the task, as far as the log knew it.
+func (r *Record) upstreamID() string {
+	v, _ := r.entry.Job.(*genbusv1.VideoTask)
+	return v.GetUpstreamTaskId()
+}
+
+// write stores an event after last, and knows it then.
+func (r *Record) write(ctx context.Context, e task.Event, last uint64) error {
+	r.ending.Store(e.Terminal())
+	entry, err := r.log.Commit(ctx, e, last)
+	switch {
+	case err == nil:
+		r.unheard = nil
+		r.set(entry)
+	case errors.Is(err, joblog.ErrUncertain):
+		r.unheard = append(r.unheard, entry.Nonce)
+	}
+	return err
+}
+
+// set takes what the log has.
+func (r *Record) set(e joblog.Entry) {
+	r.entry, r.vanished = e, staleCheck{}
+	r.version.Store(e.Version())
+	r.confirmed.Store(time.Now().UnixNano())
+	r.show(e.Job.GetExecution().GetPhase())
+}
+
+// show moves the job to the gauge of its phase.
+func (r *Record) show(phase genbusv1.JobPhase) {
+	r.metrics.Moved(task.PhaseWord(r.shown), task.PhaseWord(phase))
+	r.shown = phase
+}
+
+// Unheard reports whether an event is one of this holder's own whose commit was never
+// answered. That its writer is this process proves less: the process may have held the
+// job before.
+func (r *Record) Unheard(e joblog.Entry) bool { return slices.Contains(r.unheard, e.Nonce) }
+
+// Ending reports whether the last event that was written, or tried, is the job's end. What
+// is heard of the log then is no news: the write finds out by itself.
+func (r *Record) Ending() bool { return r.ending.Load() }
+
+// Superseded reports whether current takes the job from this holder: the job has ended, or
+// another replica has gone on with it. Our own end does not.
+func (r *Record) Superseded(current joblog.Entry) bool {
+	return !r.Ending() && (current.Terminal() || r.byOther(current))
+}
+
+func (r *Record) byOther(current joblog.Entry) bool {
+	return current.Version() > r.version.Load() && !r.isOurs(current)
+}
+
+// isOurs reports whether this process has written an event.
+func (r *Record) isOurs(e joblog.Entry) bool {
+	return e.Job.GetExecution().GetWriter() == r.log.Writer()
+}
+
+// ConfirmDue reports whether the log is to be read although nothing was heard of the job.
+func (r *Record) ConfirmDue(now time.Time) bool {
+	since := r.confirmed.Load()
+	if now.Sub(time.Unix(0, since)) < confirmEvery || !r.reads.Allow() {
+		return false
+	}
+	return r.confirmed.CompareAndSwap(since, now.UnixNano())
+}
+
+// isBegunAgain reports whether the log of this job had vanished, and has the job's first
+// event again, which any reader of the work item may have written.
+func (r *Record) isBegunAgain(current joblog.Entry) bool {
+	return r.entry.Job != nil && current.Version() == 1 && !current.Terminal() && current.Version() < r.entry.Version() &&
+		current.Job.GetCreatedAt().AsTime().Equal(r.entry.Job.GetCreatedAt().AsTime())
+}
+
+// begunElsewhere reports whether an item comes for the first time of a job that another
+// replica has begun with since the item was put.
+func (r *Record) begunElsewhere(d Delivery) bool {
+	switch {
+	case d.Count > 1, r.isOurs(r.entry):
+		return false
+	case d.Recorded == "":
+		return r.entry.Version() > 1
+	default:
+		return d.Recorded != strconv.FormatUint(r.entry.Seq, 10)
+	}
+}
+
+// SameJob tells a job from one that was made under its id after it was erased.
+func SameJob(a, b joblog.Entry) bool {
+	return a.Job.GetCreatedAt().AsTime().Equal(b.Job.GetCreatedAt().AsTime()) && b.Version() >= a.Version()
+}
+
+// confirmEvery is how often the log of a held job is read although nothing was heard of
+// it. An ordered consumer tells what live delivery lost, so this is the last resort, and
+// confirmPerSecond bounds what it costs (docs/adr/0001).
+const (
+	confirmEvery     = 10 * time.Minute
+	confirmPerSecond = 100
+)

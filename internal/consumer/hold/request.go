@@ -1,0 +1,120 @@
+package hold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+)
+
+// errLetter says that a job cannot end, as its dead letter was not stored.
+var errLetter = errors.New("the dead letter could not be written")
+
+// Request is what a held job was asked for: its work item, the item's body, and the dead
+// letter that keeps both. It belongs to the goroutine that works on the job.
+type Request struct {
+	parts  *Options
+	name   subject.TaskName
+	seq    uint64             // of the work item in its stream
+	item   *genbusv1.WorkItem // nil once the upstream is known to have the task
+	missed staleCheck         // the body
+	buried bool               // a dead letter of the job's end is stored
+}
+
+// Item is the work item, or nil after Release.
+func (r *Request) Item() *genbusv1.WorkItem { return r.item }
+
+// Release lets go of the memory of the work item, whose body may be large.
+func (r *Request) Release() { r.item = nil }
+
+// isOf reports whether a job is that of this request.
+func (r *Request) isOf(job task.Job) bool { return task.SameRequest(r.item, job.GetExecution()) }
+
+// removed reports whether the work item was removed from its stream, as it is before its
+// job is erased.
+func (r *Request) removed(ctx context.Context) (bool, error) {
+	return r.parts.Queue.Removed(ctx, r.seq)
+}
+
+// Body reads the body of the work item, wherever it is. It is the one place that decides
+// that an accepted request is lost: it fails with broker.ErrBodyLost only when the body was
+// missing twice, SecondLook apart.
+func (r *Request) Body(ctx context.Context) ([]byte, error) {
+	if r.item.GetBodyRef() == nil {
+		return r.item.GetBody(), nil
+	}
+	data, err := r.parts.Bodies.Get(ctx, publisher.BodyOf(r.item.GetBodyRef()))
+	if errors.Is(err, broker.ErrBodyLost) && !r.missed.sure(time.Now()).IsZero() {
+		return nil, fmt.Errorf("not found at first, and looked for again: %s", err.Error()) // not lost yet
+	}
+	return data, err
+}
+
+// bury stores the request as the dead letter of a job that ends with f.
+func (r *Request) bury(ctx context.Context, job task.Job, f *errcode.Error) error {
+	attempt := strconv.FormatUint(uint64(job.GetExecution().GetAttempt()), 10)
+	return r.keep(ctx, job, func(item *genbusv1.WorkItem) error { return r.parts.Letters.Put(ctx, item, job, f, attempt) })
+}
+
+// buryLost stores the request of a job whose log was lost with its first event: the letter
+// is all that is left of it.
+func (r *Request) buryLost(ctx context.Context, f *errcode.Error) error {
+	return r.keep(ctx, nil, func(item *genbusv1.WorkItem) error { return r.parts.Letters.Put(ctx, item, nil, f, "lost") })
+}
+
+// buryUnfound writes the letter of an attached task again that no poll has found before
+// its job ended: the id that it was attached with may have been wrong.
+func (r *Request) buryUnfound(ctx context.Context, job task.Job) error {
+	if _, unfound := task.Unfound(job); r.buried || !unfound {
+		return nil
+	}
+	return r.keep(ctx, job, func(item *genbusv1.WorkItem) error {
+		return r.parts.Letters.PutUnfound(ctx, item, job, errcode.Code(job.GetError().GetCode()))
+	})
+}
+
+func (r *Request) keep(ctx context.Context, job task.Job, put func(*genbusv1.WorkItem) error) error {
+	item, err := r.workItem(ctx, job)
+	if err == nil {
+		err = put(item)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", errLetter, err)
+	}
+	r.buried = true
+	return nil
+}
+
+// workItem is the job's work item. A submitted task has let go of it; the stream has it
+// until the task's end. Where the stream was lost, so is the request, and what the log
+// knows of it is left.
+func (r *Request) workItem(ctx context.Context, job task.Job) (*genbusv1.WorkItem, error) {
+	if r.item != nil {
+		return r.item, nil
+	}
+	stored, err := r.parts.Queue.Items(ctx, r.name)
+	if err != nil {
+		return nil, fmt.Errorf("read the work item again: %w", err)
+	}
+	for _, s := range stored {
+		if item, err := s.Decode(); err == nil && task.SameRequest(item, job.GetExecution()) {
+			return item, nil
+		}
+	}
+	if removed, err := r.removed(ctx); err != nil || removed {
+		return nil, errors.Join(errors.New("the work item is gone"), err)
+	}
+	v, ok := job.(*genbusv1.VideoTask)
+	if !ok {
+		return nil, errors.New("the work item is gone")
+	}
+	return WorkItemFromLog(v), nil
+}
