@@ -112,7 +112,7 @@ func (u *hostileUpstream) addTo(c *config.Config) {
 	var targets []config.Target
 	for i := range hostileNames {
 		up := config.NewUpstream("http://" + u.listener.Addr().String())
-		up.Breaker.Failures, up.KeyRest = 0, 10*time.Millisecond
+		up.Breaker.Failures, up.KeyCooldown = 0, 10*time.Millisecond
 		for k := range 5 {
 			up.Keys = append(up.Keys, config.UpstreamKey{Name: fmt.Sprintf("k%d", k), KeyEnv: "KEY", Key: config.NewSecret(hostileUpstreamKey)})
 		}

@@ -24,7 +24,7 @@ func (c *Config) checkUpstreams(r *report) {
 		}
 		within(r, path+".max_concurrent", u.MaxConcurrent, 0, 1_000_000)
 		within(r, path+".rate_per_second", u.RatePerSecond, 0, 1_000_000)
-		within(r, path+".key_rest", u.KeyRest, 0, 24*time.Hour)
+		within(r, path+".key_cooldown", u.KeyCooldown, 0, 24*time.Hour)
 		within(r, path+".breaker.failures", u.Breaker.Failures, 0, 1_000_000)
 		within(r, path+".breaker.open_for", u.Breaker.OpenFor, 10*time.Millisecond, time.Hour)
 		checkVendorPath(r, path, u.VendorPath)

@@ -40,8 +40,9 @@ type Upstream struct {
 	MaxConcurrent int `yaml:"max_concurrent"`
 	// Most submissions and chats a second for each key, in each replica; 0 for no limit. Default: 0.
 	RatePerSecond float64 `yaml:"rate_per_second"`
-	// How long a key rests after the upstream refused it (401, 402, 403, quota), while other keys are left. Default: 5m.
-	KeyRest time.Duration `yaml:"key_rest"`
+	// How long a key that the upstream refused (401, 402, 403, quota) is not used while other keys are left. The name was
+	// key_rest, which is read until the next release. Default: 5m.
+	KeyCooldown time.Duration `yaml:"key_cooldown" alias:"key_rest"`
 	// When an upstream that fails is left alone for a while.
 	Breaker Breaker `yaml:"breaker"`
 	// Whether results may lie at loopback, private and link-local addresses other than base_url's own. Only then are
@@ -92,7 +93,7 @@ type Breaker struct {
 // NewUpstream returns an upstream with the default of every field.
 func NewUpstream(baseURL string) Upstream {
 	return Upstream{
-		BaseURL: baseURL, Auth: AuthBearer, KeyRest: 5 * time.Minute,
+		BaseURL: baseURL, Auth: AuthBearer, KeyCooldown: 5 * time.Minute,
 		Breaker: Breaker{Failures: 10, OpenFor: 15 * time.Second}, MaxIdleConns: 256,
 	}
 }

@@ -126,7 +126,7 @@ func (c *Chooser) Acquire(t *Tried) (*Lease, error) {
 		}
 	}
 	for _, k := range resting {
-		busy.Until = earlier(busy.Until, k.restUntil)
+		busy.Until = earlier(busy.Until, k.coolingUntil)
 	}
 	return nil, busy
 }
@@ -142,7 +142,7 @@ func (c *Chooser) untried(t *Tried, now time.Time) (awake, resting []*key) {
 		for k := range s.inTurn {
 			switch {
 			case t.has(k.account), c.has != nil && !c.has(k.account):
-			case k.restUntil.After(now):
+			case k.coolingUntil.After(now):
 				resting = append(resting, k)
 			default:
 				awake = append(awake, k)

@@ -32,13 +32,13 @@ type key struct {
 	limiter   *rate.Limiter
 	perSecond float64 // what the limiter was made from
 
-	waitUntil time.Time // told to slow down
-	why       *pause
-	waits     int       // in a row, of those whose length was not told
-	restUntil time.Time // refused
-	restFor   time.Duration
-	since     int         // the generation that brought its secret
-	back      *time.Timer // fires when the key is no longer out; nil until it first is
+	waitUntil    time.Time // told to slow down
+	why          *pause
+	waits        int       // in a row, of those whose length was not told
+	coolingUntil time.Time // refused
+	cooldown     time.Duration
+	since        int         // the generation that brought its secret
+	back         *time.Timer // fires when the key is no longer out; nil until it first is
 }
 
 func newKey(s *service, index int, name string, u config.Upstream, generation int) *key {
@@ -49,7 +49,7 @@ func newKey(s *service, index int, name string, u config.Upstream, generation in
 
 // limit bounds what the key is used for. What it has in hand counts on.
 func (k *key) limit(u config.Upstream) {
-	k.most, k.restFor = u.MaxConcurrent, u.KeyRest
+	k.most, k.cooldown = u.MaxConcurrent, u.KeyCooldown
 	if k.perSecond == u.RatePerSecond {
 		return
 	}
@@ -60,7 +60,7 @@ func (k *key) limit(u config.Upstream) {
 }
 
 // outUntil is when the key is neither waiting nor resting any more.
-func (k *key) outUntil() time.Time { return latest(k.waitUntil, k.restUntil) }
+func (k *key) outUntil() time.Time { return latest(k.waitUntil, k.coolingUntil) }
 
 // take takes a place for one job. Without one it gives the moment when there may
 // be one; a key's rest is no hindrance here.
@@ -99,11 +99,11 @@ func (k *key) applyBackoff(err *upstream.Error, generation int, began, now time.
 		k.wentWell(began)
 	case err.Scope != upstream.ScopeKey:
 	case err.Final:
-		if !k.restUntil.After(now) {
+		if !k.coolingUntil.After(now) {
 			k.service.logger.Warn("upstream key refused", "account", k.account.String(),
-				telemetry.KeyHTTPStatus, err.HTTPStatus, telemetry.KeyUpstreamCode, err.Code, "rests", k.restFor)
+				telemetry.KeyHTTPStatus, err.HTTPStatus, telemetry.KeyUpstreamCode, err.Code, "rests", k.cooldown)
 		}
-		k.restUntil = now.Add(k.restFor)
+		k.coolingUntil = now.Add(k.cooldown)
 	case err.RetryAfter > 0:
 		k.why = pauseOf(k.account, err)
 		k.waitUntil = latest(k.waitUntil, now.Add(min(err.RetryAfter, maxRetryAfter)))
@@ -131,7 +131,7 @@ func (k *key) wentWell(began time.Time) {
 	if !began.Before(k.waitUntil) {
 		k.waits = 0
 	}
-	if began.After(k.restUntil.Add(-k.restFor)) {
-		k.restUntil = time.Time{}
+	if began.After(k.coolingUntil.Add(-k.cooldown)) {
+		k.coolingUntil = time.Time{}
 	}
 }

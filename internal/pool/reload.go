@@ -55,5 +55,5 @@ func (s *service) reload(u config.Upstream, generation int, renewed []Account) {
 // to say to clients of earlier generations.
 func (k *key) renew(generation int) {
 	k.since = generation
-	k.restUntil, k.waitUntil, k.why, k.waits = time.Time{}, time.Time{}, nil, 0
+	k.coolingUntil, k.waitUntil, k.why, k.waits = time.Time{}, time.Time{}, nil, 0
 }

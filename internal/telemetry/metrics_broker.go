@@ -58,8 +58,8 @@ func (m *Metrics) StreamHistory(stream string, share float64) {
 	m.broker.history.WithLabelValues(stream).Set(share)
 }
 
-// LogRoom sets what is known of the room in the task log.
-func (m *Metrics) LogRoom(used, reserved, admit, submit int64) {
+// LogCapacity sets what is known of the room in the task log.
+func (m *Metrics) LogCapacity(used, reserved, admit, submit int64) {
 	m.broker.logBytes.WithLabelValues("used").Set(float64(used))
 	m.broker.logBytes.WithLabelValues("reserved").Set(float64(reserved))
 	m.broker.logLimit.WithLabelValues("admission").Set(float64(admit))

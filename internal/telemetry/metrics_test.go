@@ -79,7 +79,7 @@ func TestMetricsCount(t *testing.T) {
 	m.StreamState("GENBUS_TASKS", 10, 25, 100)
 	m.StreamState("GENBUS_DEAD", 1, 5, -1)
 	m.StreamHistory("GENBUS_USAGE", 0.5)
-	m.LogRoom(25, 15, 80, 87)
+	m.LogCapacity(25, 15, 80, 87)
 	m.LifeBytes(subject.Video, 12_000)
 	m.SubmissionHeld(subject.Chat)
 	m.HTTPRequest("GET /v1/models", 200, 20*time.Millisecond)

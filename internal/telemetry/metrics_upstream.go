@@ -30,7 +30,7 @@ func newUpstreamMetrics(f promauto.Factory) upstreamMetrics {
 		breakerOpen: gauges(f, "upstream_breaker_open",
 			"1 from the moment an upstream's circuit breaker opened until a job went well again, else 0.", "upstream"),
 		keysOut: gauges(f, "upstream_keys_out",
-			"Keys of an upstream that wait or rest.", "upstream"),
+			"Keys of an upstream that wait or cool down.", "upstream"),
 		inHand: gauges(f, "upstream_in_hand",
 			"Jobs that this replica has at an upstream.", "upstream"),
 		retries: counters(f, "upstream_retries_total",
@@ -100,7 +100,7 @@ func (u *UpstreamMetrics) BreakerOpen(open bool) {
 	u.open.Set(truth(open))
 }
 
-// KeysOut sets how many keys of the upstream wait or rest.
+// KeysOut sets how many keys of the upstream wait or cool down.
 func (u *UpstreamMetrics) KeysOut(keys int) {
 	u.out.Set(float64(keys))
 }
