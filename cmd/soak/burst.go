@@ -19,8 +19,8 @@ import (
 
 // How many wishes a burst has.
 const (
-	largeBurst = 6
-	twinBurst  = 10
+	largeBurst     = 6
+	duplicateBurst = 10
 )
 
 // burst has clients wish for many jobs of one shape at once.

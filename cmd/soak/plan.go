@@ -27,10 +27,10 @@ const (
 	cutClients  action = "cut-clients"  // the connections of a node's clients are reset
 	nodeAndKill action = "node-and-app" // a node and a replica are killed together
 	pauseRoute  action = "pause"        // an operator pauses a route and resumes it
-	stray       action = "stray"        // work is given back by somebody who does not hold it
+	foreignAck  action = "foreign-ack"  // work is given back by somebody who does not hold it
 	changeMix   action = "mix"          // the upstreams change their mix of faults
 	large       action = "large"        // many requests and replies that no message holds
-	twins       action = "twins"        // many large requests, each sent by two clients at once
+	duplicates  action = "duplicates"   // many large requests, each sent by two clients at once
 	garbage     action = "garbage"      // a tenant publishes large messages that are no requests
 	durable     action = "durable"      // a durable consumer is deleted
 	stream      action = "stream"       // a stream is deleted
@@ -58,7 +58,7 @@ func (s step) String() string {
 		return fmt.Sprintf("quiet for %s", s.For)
 	case changeMix:
 		return "upstreams: " + s.Mix
-	case stray, large, twins, garbage, fill:
+	case foreignAck, large, duplicates, garbage, fill:
 		return string(s.Action)
 	case clock:
 		return fmt.Sprintf("%s %d ahead by %s for %s", s.Action, s.Target, s.By, s.For)
@@ -101,9 +101,9 @@ var singleDraws = []draw{
 	{rolling, 2, 0, 2 * time.Second},
 	{stopReplica, 3, ackWait + time.Second, 4 * ackWait},
 	{pauseRoute, 1, time.Second, 4 * time.Second},
-	{stray, 1, 0, 0},
+	{foreignAck, 1, 0, 0},
 	{large, 1, 0, 0},
-	{twins, 1, 0, 0},
+	{duplicates, 1, 0, 0},
 	{garbage, 1, 0, 0},
 	{durable, 2, 0, 0},
 	{stream, 1, 0, 0},
@@ -124,9 +124,9 @@ var clusterDraws = []draw{
 	{cutClients, 2, 200 * time.Millisecond, 4 * time.Second},
 	{nodeAndKill, 2, 500 * time.Millisecond, 8 * time.Second},
 	{pauseRoute, 2, time.Second, 4 * time.Second},
-	{stray, 3, 0, 0},
+	{foreignAck, 3, 0, 0},
 	{large, 1, 0, 0},
-	{twins, 2, 0, 0},
+	{duplicates, 2, 0, 0},
 	{garbage, 1, 0, 0},
 	{durable, 3, 0, 0},
 	{stream, 2, 0, 0},

@@ -60,12 +60,12 @@ func TestPlansHaveEveryStep(t *testing.T) {
 
 func TestAPlanOfChosenSteps(t *testing.T) {
 	t.Parallel()
-	o := options{Duration: 3 * time.Minute, Seed: 1, Cluster: true, Replicas: 2, Rate: 1, Only: []string{"node-kill", "stray"}}
+	o := options{Duration: 3 * time.Minute, Seed: 1, Cluster: true, Replicas: 2, Rate: 1, Only: []string{"node-kill", "foreign-ack"}}
 	if err := o.check(); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range o.plan()[1:] {
-		if s.Action != nodeKill && s.Action != stray && s.Action != quiet {
+		if s.Action != nodeKill && s.Action != foreignAck && s.Action != quiet {
 			t.Errorf("the plan has %s", s)
 		}
 	}

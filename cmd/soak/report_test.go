@@ -24,12 +24,12 @@ func TestAReportSaysHowToRunItAgain(t *testing.T) {
 			Accepted: map[string]int{"video": 5}, Stormy: map[string]int{"video": 2}, Looked: map[string]int{"same-key": 7},
 			Trouble: map[string]check.Trouble{"get by http": {Lasted: 1500 * time.Millisecond, Errors: 2}},
 		},
-		Violations: []check.Violation{{Rule: "twin", Job: "video_a", Text: "none"}},
+		Violations: []check.Violation{{Rule: "feed-copy", Job: "video_a", Text: "none"}},
 	}
 	for name, got := range map[string]string{"text": r.text(), "markdown": r.markdown()} {
 		for _, want := range []string{
 			"go run ./cmd/soak --seed 9 --duration 1m0s --rate 10 --cluster --replicas 2", "mix rough", "3 completed, 1 cancelled", "4 good",
-			"1.5 s, 2 errors", "3.5", "given up", "twin: video_a: none", "same-key", "before the last fault",
+			"1.5 s, 2 errors", "3.5", "given up", "feed-copy: video_a: none", "same-key", "before the last fault",
 		} {
 			if !strings.Contains(got, want) {
 				t.Errorf("%s has no %q:\n%s", name, want, got)

@@ -66,12 +66,12 @@ func (s *storm) do(ctx context.Context, at step) error {
 		return both.Wait()
 	case pauseRoute:
 		return s.pauseRoute(ctx, served[at.Target%len(served)], at.For)
-	case stray:
-		return s.stray(ctx)
+	case foreignAck:
+		return s.foreignAck(ctx)
 	case large:
 		return s.burst(ctx, load.Large, largeBurst)
-	case twins:
-		return s.burst(ctx, load.Twins, twinBurst)
+	case duplicates:
+		return s.burst(ctx, load.Duplicates, duplicateBurst)
 	case fill:
 		return s.fill(ctx)
 	case garbage:

@@ -51,7 +51,7 @@ type Broker struct {
 	log      *slog.Logger
 	embedded *embedded // nil with a remote cluster
 	closed   chan struct{}
-	line     *line
+	conn     *connState
 	clock    *clock.Clock
 	trouble  atomic.Pointer[error] // of the last look of Ready; nil when all was well
 
@@ -59,7 +59,7 @@ type Broker struct {
 	onReconnect []func(context.Context)
 	repairing   context.CancelFunc
 	closing     bool              // nothing is repaired any more
-	told        map[string]string // how streams differ, as was logged, by name
+	logged      map[string]string // how streams differ, as was logged, by name
 	seen        map[string]bool   // streams that this process has found or created
 	lost        map[string]int    // streams that were lost and created again
 	creating    chan struct{}     // has the one who creates a missing stream
@@ -69,7 +69,7 @@ type Broker struct {
 // Open connects, starting the embedded server where there is no URL. It does not
 // touch the streams; EnsureStreams does.
 func Open(ctx context.Context, o Options) (*Broker, error) {
-	b := &Broker{names: o.Names, limits: o.Limits.withDefaults(), replicas: max(o.Replicas, 1), log: o.Logger, closed: make(chan struct{}), line: newLine(), told: map[string]string{}, seen: map[string]bool{}, lost: map[string]int{}, creating: make(chan struct{}, 1), clock: clock.New(o.Wall)}
+	b := &Broker{names: o.Names, limits: o.Limits.withDefaults(), replicas: max(o.Replicas, 1), log: o.Logger, closed: make(chan struct{}), conn: newConnState(), logged: map[string]string{}, seen: map[string]bool{}, lost: map[string]int{}, creating: make(chan struct{}, 1), clock: clock.New(o.Wall)}
 	url := o.URL
 	opts := append(b.connectionOptions(), o.Connect...)
 	if url == "" {
@@ -114,7 +114,7 @@ func (b *Broker) connectionOptions() []nats.Option {
 
 // disconnected is called for our own Close too, then without an error.
 func (b *Broker) disconnected(err error) {
-	b.line.lost()
+	b.conn.lost()
 	if err != nil {
 		b.log.Warn("nats: disconnected", "error", err)
 	}
@@ -186,7 +186,7 @@ func (b *Broker) OnReconnect(f func(context.Context)) {
 // a restart of the broker, and then tells the others. A newer reconnect ends the
 // work for an older one.
 func (b *Broker) reconnected() {
-	b.line.connected()
+	b.conn.connected()
 	b.log.Info("nats: reconnected")
 	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // the connection's callbacks have no context; Close ends this one
 	b.mu.Lock()

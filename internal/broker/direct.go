@@ -155,7 +155,7 @@ func (a directAnswer) behind(known []Known, missing, fresh bool) (out []int) {
 func (b *Broker) askReplica(ctx context.Context, stream string, req directRequest) (directAnswer, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, ReadTimeout, fmt.Errorf("read from %s: no answer within %s", stream, ReadTimeout))
 	defer cancel()
-	down, _ := b.line.now()
+	down, _ := b.conn.now()
 	try, lost := context.WithCancelCause(ctx)
 	defer lost(nil)
 	defer context.AfterFunc(down, func() { lost(nats.ErrDisconnected) })()

@@ -355,10 +355,10 @@ func (b *Broker) firstSequence(want jetstream.StreamConfig, now time.Time) uint6
 func (b *Broker) tellDifference(_ context.Context, want jetstream.StreamConfig, fields []string) error {
 	difference := strings.Join(fields, ", ")
 	b.mu.Lock()
-	told := b.told[want.Name] == difference
-	b.told[want.Name] = difference
+	before := b.logged[want.Name] == difference
+	b.logged[want.Name] = difference
 	b.mu.Unlock()
-	if !told {
+	if !before {
 		b.log.Warn("a stream has other settings than this replica's configuration; they are applied by its next start", "stream", want.Name, "changes", fields)
 	}
 	return nil

@@ -184,7 +184,7 @@ func TestAnOrdinaryJobTakesWhatIsAssumed(t *testing.T) {
 			b := brokertest.Single(t)
 			url, _ := longReplies(t, 3000)
 			r := newReplica(t, b, testConfig(t, url))
-			assumed, err := r.log.Room(t.Context())
+			assumed, err := r.log.Capacity(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -51,11 +51,11 @@ func TestBrokerAwayForLongerThanAckWait(t *testing.T) {
 	}
 }
 
-// TestStrayAcksChangeNothing: somebody with every right sends all kinds of
+// TestForeignAcksChangeNothing: somebody with every right sends all kinds of
 // acknowledgements to the replies that the broker waits for, its own and of other
 // deliveries. Acks are not what decides: each job ends once, and no request goes
 // out twice.
-func TestStrayAcksChangeNothing(t *testing.T) {
+func TestForeignAcksChangeNothing(t *testing.T) {
 	t.Parallel()
 	for _, verb := range []string{"-NAK", `-NAK {"delay":1000000}`, "+WPI", "+TERM", "+ACK", "+NXT"} {
 		t.Run(verb, func(t *testing.T) {

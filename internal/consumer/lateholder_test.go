@@ -88,9 +88,9 @@ func (h *lateHolder) settlement() (orders []string) {
 	}
 }
 
-// stillInLine checks that the job has its item in line, after what the late holder has
+// stillQueued checks that the job has its item in line, after what the late holder has
 // told the broker.
-func (h *lateHolder) stillInLine(orders []string) {
+func (h *lateHolder) stillQueued(orders []string) {
 	h.t.Helper()
 	// Asked for its answer, the broker has dealt with all that came before.
 	if _, err := h.Broker.Conn().Request(h.settled.Subject, []byte("+WPI"), patience); err != nil {
@@ -186,7 +186,7 @@ func TestALateHolderTakesNoItemAway(t *testing.T) {
 		r := newReplica(t, b, testConfig(t, up.url, boundOf(0)))
 		r.eventually(t, "the other replica polls", func() bool { return up.number(func() int { return up.reads }) > 0 })
 		orders := late.settlement()
-		late.stillInLine(orders)
+		late.stillQueued(orders)
 		if n := countOn(t, b, b.Names().Wait(), ">"); len(orders) != 0 || n != 0 {
 			t.Errorf("the late holder: %v, and %d items wait", orders, n)
 		}
@@ -214,7 +214,7 @@ func TestALateHolderThatHasLetGo(t *testing.T) {
 		if !slices.Equal(orders, []string{"+ACK"}) {
 			t.Errorf("the late holder: %v", orders)
 		}
-		late.stillInLine(orders)
+		late.stillQueued(orders)
 		close(up.done)
 		doneOnce(t, b, last(follow(t, r.log, late.job.Job.GetId())))
 		r.noItems(t, late.job.Name())

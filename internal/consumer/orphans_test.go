@@ -189,7 +189,7 @@ func TestUnfoundOrphanLeavesItsLetter(t *testing.T) {
 func TestOrphanedItemThatIsNotNeededEndsNothing(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ orphan, log string }{
-		"a stray":                 {orphan: "dog", log: "cat"},
+		"a stale item":            {orphan: "dog", log: "cat"},
 		"of the same request":     {orphan: "cat", log: "cat"},
 		"not recorded by anybody": {orphan: "cat"},
 	} {

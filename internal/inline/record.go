@@ -181,15 +181,15 @@ func (c *record) begin() (joblog.Entry, error) {
 	return c.commit(c.first, 0)
 }
 
-// errNoRoom says that the log is kept for the jobs that it has accepted.
-var errNoRoom = errors.New("the task log has no room for the events of inline chats")
+// errNoCapacity says that the log is kept for the jobs that it has accepted.
+var errNoCapacity = errors.New("the task log has no room for the events of inline chats")
 
 func (c *record) commit(e task.Event, last uint64) (joblog.Entry, error) {
 	ctx, cancel := context.WithTimeoutCause(c.ctx, patience, errPatience)
 	defer cancel()
-	release, ok := c.r.o.Log.RoomForEnd(ctx, e)
+	release, ok := c.r.o.Log.ReserveEnd(ctx, e)
 	if !ok {
-		return joblog.Entry{}, errNoRoom
+		return joblog.Entry{}, errNoCapacity
 	}
 	defer release()
 	entry, err := c.r.o.Log.Commit(ctx, e, last)
@@ -295,7 +295,7 @@ func (c *record) fits(bytes int) bool {
 	if int64(bytes) > int64(c.r.o.Config.Now().Limits.ClaimCheckBytes) {
 		return false
 	}
-	release, ok := c.r.o.Log.RoomForReply(c.ctx, bytes)
+	release, ok := c.r.o.Log.ReserveReply(c.ctx, bytes)
 	if ok {
 		release()
 	}

@@ -40,8 +40,8 @@ const countsFresh = time.Second
 // takes is asked for.
 const SpareReply = 4 << 10
 
-// Room is what is known of the bytes of the log.
-type Room struct {
+// Capacity is what is known of the bytes of the log.
+type Capacity struct {
 	// Used and Max are the stream's own figures; without a limit Max is not positive.
 	Used, Max int64
 	// Short is what the disk under the stream does not have of Max.
@@ -52,18 +52,18 @@ type Room struct {
 }
 
 // AdmitLimit is the number of bytes up to which jobs are admitted.
-func (r Room) AdmitLimit() int64 { return r.limit(admitBelow) }
+func (r Capacity) AdmitLimit() int64 { return r.limit(admitBelow) }
 
 // SubmitLimit is the number of bytes up to which accepted jobs are submitted.
-func (r Room) SubmitLimit() int64 { return r.limit(submitBelow) }
+func (r Capacity) SubmitLimit() int64 { return r.limit(submitBelow) }
 
 // limit is a share of the log. What the disk is short of lowers it whole: what is kept above
 // it for the ends is a share of Max, however full the disk is.
-func (r Room) limit(share float64) int64 { return max(int64(share*float64(r.Max))-r.Short, 0) }
+func (r Capacity) limit(share float64) int64 { return max(int64(share*float64(r.Max))-r.Short, 0) }
 
 // FullError says that the log has no room for another job.
 type FullError struct {
-	Room
+	Capacity
 	// Life is what the job would take.
 	Life int64
 }
@@ -81,41 +81,41 @@ func (e *FullError) Error() string {
 // will never be. Until then it counts beside all figures.
 type Release func()
 
-// RoomForJob reserves the bytes of a whole life of a new job, until its first event is
+// ReserveJob reserves the bytes of a whole life of a new job, until its first event is
 // stored: at least those of that event and of an end without a submission. The error is a
 // *FullError where there is no room, and else that of a broker that did not say.
-func (l *Log) RoomForJob(ctx context.Context, first task.Job) (Release, error) {
+func (l *Log) ReserveJob(ctx context.Context, first task.Job) (Release, error) {
 	event := int64(l.bytesOf(proto.Size(first)))
 	life := max(l.lives.life(subject.Kind(task.Kind(first))), event+2*(event+endMore))
 	room, release, err := l.capacity.take(ctx, toAdmit, life)
-	if errors.Is(err, errNoRoom) {
-		return nil, &FullError{Room: room, Life: life}
+	if errors.Is(err, errNoCapacity) {
+		return nil, &FullError{Capacity: room, Life: life}
 	}
 	return release, err
 }
 
-// RoomForSubmission reports whether an accepted job may be submitted or attempted: that it
+// ReserveSubmission reports whether an accepted job may be submitted or attempted: that it
 // was is stored, and all that it and the others in work write from there on has room.
-func (l *Log) RoomForSubmission(ctx context.Context, job task.Job) (Release, bool) {
+func (l *Log) ReserveSubmission(ctx context.Context, job task.Job) (Release, bool) {
 	return l.room(ctx, toSubmit, l.bytesOf(proto.Size(job)))
 }
 
-// RoomForProgress reports whether an event may be stored that its job can do without.
-func (l *Log) RoomForProgress(ctx context.Context, e task.Event) (Release, bool) {
+// ReserveProgress reports whether an event may be stored that its job can do without.
+func (l *Log) ReserveProgress(ctx context.Context, e task.Event) (Release, bool) {
 	return l.room(ctx, toSpare, l.bytesOf(proto.Size(e.Job)))
 }
 
-// RoomForReply reports whether a reply of some bytes may be part of its chat's end.
-func (l *Log) RoomForReply(ctx context.Context, bytes int) (Release, bool) {
+// ReserveReply reports whether a reply of some bytes may be part of its chat's end.
+func (l *Log) ReserveReply(ctx context.Context, bytes int) (Release, bool) {
 	if bytes <= SpareReply {
 		return func() {}, true
 	}
 	return l.room(ctx, toSpare, 2*l.bytesOf(bytes)) // and in the feed
 }
 
-// RoomForEnd reports whether the terminal event of something that reserved nothing may be
+// ReserveEnd reports whether the terminal event of something that reserved nothing may be
 // stored, an inline chat or a refused request, with its feed copy.
-func (l *Log) RoomForEnd(ctx context.Context, e task.Event) (Release, bool) {
+func (l *Log) ReserveEnd(ctx context.Context, e task.Event) (Release, bool) {
 	return l.room(ctx, toSpare, 2*l.bytesOf(proto.Size(e.Job)))
 }
 
@@ -134,18 +134,18 @@ func (l *Log) room(ctx context.Context, p purpose, bytes int) (Release, bool) {
 	return release, err == nil
 }
 
-// Room is what is known of the log, about a second old.
-func (l *Log) Room(ctx context.Context) (Room, error) {
+// Capacity is what is known of the log, about a second old.
+func (l *Log) Capacity(ctx context.Context) (Capacity, error) {
 	room, _, err := l.capacity.take(ctx, toSpare, 0)
-	if errors.Is(err, errNoRoom) {
+	if errors.Is(err, errNoCapacity) {
 		err = nil
 	}
 	return room, err
 }
 
-// HasRoom is an error while no job can be submitted.
-func (l *Log) HasRoom(ctx context.Context) error {
-	room, err := l.Room(ctx)
+// CheckCapacity is an error while no job can be submitted.
+func (l *Log) CheckCapacity(ctx context.Context) error {
+	room, err := l.Capacity(ctx)
 	if err == nil && room.Max > 0 && room.left(toSubmit) < leastEvent {
 		return fmt.Errorf("the task log has used %d of the %d bytes that it may have; no job is submitted", room.Used, max(room.Max-room.Short, 0))
 	}
@@ -154,33 +154,33 @@ func (l *Log) HasRoom(ctx context.Context) error {
 
 // JobsPerDay is how many jobs of a kind the log holds for each day of its MaxAge, by what a
 // life takes as far as this replica knows.
-func (l *Log) JobsPerDay(room Room, kind subject.Kind, maxAge time.Duration) int64 {
+func (l *Log) JobsPerDay(room Capacity, kind subject.Kind, maxAge time.Duration) int64 {
 	return int64(float64(room.AdmitLimit()) / float64(l.lives.life(kind)) * float64(24*time.Hour) / float64(maxAge))
 }
 
 // UsageBytes is what the usage event of an ordinary job takes in its stream.
 const UsageBytes = 700
 
-// readRoom reads the figures. No job is missed: its end is in the log before it leaves
+// readFigures reads the figures. No job is missed: its end is in the log before it leaves
 // the queue.
-func (l *Log) readRoom(ctx context.Context) (Room, error) {
+func (l *Log) readFigures(ctx context.Context) (Capacity, error) {
 	jobs, err := l.b.QueuedJobs(ctx)
 	if err != nil {
-		return Room{}, err
+		return Capacity{}, err
 	}
 	s, err := l.b.Stream(ctx, l.b.Names().Tasks())
 	if err != nil {
-		return Room{}, err
+		return Capacity{}, err
 	}
 	info := s.CachedInfo()
 	l.index.compare(info.Created)
-	room := Room{Used: int64(info.State.Bytes), Max: info.Config.MaxBytes}
+	room := Capacity{Used: int64(info.State.Bytes), Max: info.Config.MaxBytes}
 	if spare, known := l.b.StoreSpare(info); known { // the queues and the objects are on the same disk
 		room.Short = max(-spare, 0)
 	}
 	room.Reserved, room.Ends = l.lives.reserve(jobs, l.index.unfinishedByKind())
 	l.metrics.StreamState(info.Config.Name, info.State.Msgs, info.State.Bytes, info.Config.MaxBytes)
-	l.metrics.LogRoom(room.Used, room.Reserved, room.AdmitLimit(), room.SubmitLimit())
+	l.metrics.LogCapacity(room.Used, room.Reserved, room.AdmitLimit(), room.SubmitLimit())
 	for _, kind := range subject.Kinds {
 		l.metrics.LifeBytes(kind, l.lives.life(kind))
 	}
@@ -198,7 +198,7 @@ const (
 )
 
 // left is the room for a purpose; below zero where there is none.
-func (r Room) left(p purpose) int64 {
+func (r Capacity) left(p purpose) int64 {
 	switch p {
 	case toAdmit:
 		return r.AdmitLimit() - r.Used - r.Reserved
@@ -209,16 +209,16 @@ func (r Room) left(p purpose) int64 {
 	}
 }
 
-// capacity is the owner of the rule whether there is room in the log. One read of the
+// reservations is the owner of the rule whether there is room in the log. One read of the
 // figures is for all who ask, about once a second; between two reads this replica grants its
 // credit, or one request that exceeds it. What it granted counts until it was released before
 // a read: the figures may not have it yet.
-type capacity struct {
-	read func(context.Context) (Room, error)
+type reservations struct {
+	read func(context.Context) (Capacity, error)
 	now  func() time.Time
 
 	mu      sync.Mutex
-	room    Room
+	room    Capacity
 	began   time.Time       // when the read of room began; zero: there was none
 	tried   time.Time       // when the last read began
 	held    [purposes]int64 // granted and not released
@@ -237,12 +237,12 @@ type reading struct {
 	err    error
 }
 
-// errNoRoom is the answer where there is not enough room.
-var errNoRoom = errors.New("there is no room in the task log")
+// errNoCapacity is the answer where there is not enough room.
+var errNoCapacity = errors.New("there is no room in the task log")
 
 // take grants bytes for a purpose until they are released. Without room the error is
-// errNoRoom; any other is of the read without which there is no answer.
-func (c *capacity) take(ctx context.Context, p purpose, bytes int64) (Room, Release, error) {
+// errNoCapacity; any other is of the read without which there is no answer.
+func (c *reservations) take(ctx context.Context, p purpose, bytes int64) (Capacity, Release, error) {
 	came := c.now()
 	for {
 		c.mu.Lock()
@@ -257,7 +257,7 @@ func (c *capacity) take(ctx context.Context, p purpose, bytes int64) (Room, Rele
 		case granted:
 			return room, sync.OnceFunc(func() { c.release(p, bytes) }), nil
 		case refused:
-			return room, nil, errNoRoom
+			return room, nil, errNoCapacity
 		case unknown: // until the read in flight has ended
 		}
 		select {
@@ -271,7 +271,7 @@ func (c *capacity) take(ctx context.Context, p purpose, bytes int64) (Room, Rele
 	}
 }
 
-func (c *capacity) release(p purpose, bytes int64) {
+func (c *reservations) release(p purpose, bytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.held[p] -= bytes
@@ -287,7 +287,7 @@ const (
 
 // judge needs the lock. Figures are fresh for a caller if they were so when it came: those
 // that are read for it are, however long the read takes.
-func (c *capacity) judge(p purpose, bytes int64, came time.Time) verdict {
+func (c *reservations) judge(p purpose, bytes int64, came time.Time) verdict {
 	fresh, left := came.Sub(c.began) <= countsFresh, c.room.left(p)-c.before[p]
 	all := c.granted[p] + bytes
 	switch {
@@ -308,7 +308,7 @@ func (c *capacity) judge(p purpose, bytes int64, came time.Time) verdict {
 
 // begin needs the lock. The read is for all who wait, so it has a limit of its own: it does
 // not end with the caller who began it.
-func (c *capacity) begin(ctx context.Context) *reading {
+func (c *reservations) begin(ctx context.Context) *reading {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), broker.ReadTimeout,
 		fmt.Errorf("the room in the task log: no answer within %s", broker.ReadTimeout))
 	r := &reading{began: c.now(), before: c.held, done: make(chan struct{}), cancel: cancel}
@@ -319,7 +319,7 @@ func (c *capacity) begin(ctx context.Context) *reading {
 
 // finish reads. What was held when it began, or granted meanwhile, may be in the figures or
 // not, and counts in any case.
-func (c *capacity) finish(ctx context.Context, r *reading) {
+func (c *reservations) finish(ctx context.Context, r *reading) {
 	defer r.cancel()
 	room, err := c.read(ctx)
 	c.mu.Lock()
@@ -332,7 +332,7 @@ func (c *capacity) finish(ctx context.Context, r *reading) {
 }
 
 // stop ends the read in flight, which callers may have left.
-func (c *capacity) stop() {
+func (c *reservations) stop() {
 	c.mu.Lock()
 	r := c.reading
 	c.mu.Unlock()

@@ -21,16 +21,16 @@ import (
 type tank struct {
 	takes time.Duration // what a read takes
 	mu    sync.Mutex
-	room  Room
+	room  Capacity
 	reads int
 }
 
-func (k *tank) read(ctx context.Context) (Room, error) {
+func (k *tank) read(ctx context.Context) (Capacity, error) {
 	if k.takes > 0 {
 		select {
 		case <-time.After(k.takes):
 		case <-ctx.Done():
-			return Room{}, context.Cause(ctx)
+			return Capacity{}, context.Cause(ctx)
 		}
 	}
 	k.mu.Lock()
@@ -41,11 +41,11 @@ func (k *tank) read(ctx context.Context) (Room, error) {
 
 // fleet is the capacities of some replicas whose figures never grow old: they read again
 // when their credit is used up, and only then.
-func fleet(k *tank, replicas int) []*capacity {
+func fleet(k *tank, replicas int) []*reservations {
 	at := time.Unix(1, 0)
-	out := make([]*capacity, replicas)
+	out := make([]*reservations, replicas)
 	for i := range out {
-		out[i] = &capacity{read: k.read, now: func() time.Time { return at }}
+		out[i] = &reservations{read: k.read, now: func() time.Time { return at }}
 	}
 	return out
 }
@@ -56,7 +56,7 @@ func TestStaleFiguresHardlyExceedALimit(t *testing.T) {
 	t.Parallel()
 	const size = 64 << 20
 	for _, p := range []purpose{toAdmit, toSpare, toSubmit} {
-		k := &tank{room: Room{Max: size}}
+		k := &tank{room: Capacity{Max: size}}
 		replicas := fleet(k, 8)
 		for _, c := range replicas {
 			if _, _, err := c.take(t.Context(), p, 0); err != nil {
@@ -67,7 +67,7 @@ func TestStaleFiguresHardlyExceedALimit(t *testing.T) {
 			for {
 				bytes := int64(1 + rand.IntN(20<<10))
 				_, release, err := c.take(t.Context(), p, bytes)
-				if errors.Is(err, errNoRoom) {
+				if errors.Is(err, errNoCapacity) {
 					break
 				} else if err != nil {
 					t.Fatal(err)
@@ -90,7 +90,7 @@ func TestStaleFiguresHardlyExceedALimit(t *testing.T) {
 func TestReplicasThatAskAtOnceShareTheLog(t *testing.T) {
 	t.Parallel()
 	const size, life = 16 << 20, 10 << 10
-	k := &tank{room: Room{Max: size}}
+	k := &tank{room: Capacity{Max: size}}
 	var group sync.WaitGroup
 	for _, c := range fleet(k, 8) {
 		for range 32 {
@@ -98,7 +98,7 @@ func TestReplicasThatAskAtOnceShareTheLog(t *testing.T) {
 				for {
 					_, release, err := c.take(t.Context(), toAdmit, life)
 					if err != nil {
-						if !errors.Is(err, errNoRoom) {
+						if !errors.Is(err, errNoCapacity) {
 							t.Error(err)
 						}
 						return
@@ -122,12 +122,12 @@ func TestReplicasThatAskAtOnceShareTheLog(t *testing.T) {
 func TestWhatIsInHandIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	const size, life = 1 << 20, 10 << 10
-	k, now := &tank{room: Room{Max: size}}, time.Unix(1, 0)
-	c := &capacity{read: k.read, now: func() time.Time { return now }}
+	k, now := &tank{room: Capacity{Max: size}}, time.Unix(1, 0)
+	c := &reservations{read: k.read, now: func() time.Time { return now }}
 	fill := func() (inHand []Release) {
 		for {
 			_, release, err := c.take(t.Context(), toAdmit, life)
-			if errors.Is(err, errNoRoom) || len(inHand) > size/life {
+			if errors.Is(err, errNoCapacity) || len(inHand) > size/life {
 				return inHand
 			}
 			if err != nil {
@@ -159,9 +159,9 @@ func TestWhatIsInHandIsNotForgotten(t *testing.T) {
 func TestFarFromTheLimitTheFiguresAreReadOnceASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		k := &tank{room: Room{Max: 4 << 30}}
+		k := &tank{room: Capacity{Max: 4 << 30}}
 		now := time.Unix(1, 0)
-		c := &capacity{read: k.read, now: func() time.Time { return now }}
+		c := &reservations{read: k.read, now: func() time.Time { return now }}
 		for range 4 {
 			for range 100 {
 				if _, _, err := c.take(t.Context(), toAdmit, 12<<10); err != nil {
@@ -183,11 +183,11 @@ func TestWithoutTheBrokerTheCreditIsLeft(t *testing.T) {
 	t.Parallel()
 	away := errors.New("away")
 	reads, now := 0, time.Unix(1, 0)
-	c := &capacity{now: func() time.Time { return now }, read: func(context.Context) (Room, error) {
+	c := &reservations{now: func() time.Time { return now }, read: func(context.Context) (Capacity, error) {
 		if reads++; reads > 1 {
-			return Room{}, away
+			return Capacity{}, away
 		}
-		return Room{Max: creditShare * 10_000}, nil
+		return Capacity{Max: creditShare * 10_000}, nil
 	}}
 	taken := int64(0)
 	for {
@@ -210,13 +210,13 @@ func TestWithoutTheBrokerTheCreditIsLeft(t *testing.T) {
 func TestAFullLogRefusesHoweverLongTheReadTakes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		k := &tank{room: Room{Max: 1 << 30, Used: 1 << 30}, takes: 2 * countsFresh}
-		c := &capacity{read: k.read, now: time.Now}
+		k := &tank{room: Capacity{Max: 1 << 30, Used: 1 << 30}, takes: 2 * countsFresh}
+		c := &reservations{read: k.read, now: time.Now}
 		ask := func(p purpose) {
 			ctx, cancel := context.WithTimeout(t.Context(), 4*k.takes)
 			defer cancel()
 			begin := time.Now()
-			if _, _, err := c.take(ctx, p, 1); !errors.Is(err, errNoRoom) {
+			if _, _, err := c.take(ctx, p, 1); !errors.Is(err, errNoCapacity) {
 				t.Errorf("purpose %d: %v", p, err)
 			}
 			if took := time.Since(begin); took > 2*k.takes {
@@ -257,8 +257,8 @@ func TestACallerThatLeavesFailsNoOther(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				k := &tank{room: Room{Max: 1 << 30}, takes: time.Second}
-				c := &capacity{read: k.read, now: time.Now}
+				k := &tank{room: Capacity{Max: 1 << 30}, takes: time.Second}
+				c := &reservations{read: k.read, now: time.Now}
 				ctx, cancel := of(t.Context())
 				defer cancel()
 				var group sync.WaitGroup
@@ -285,7 +285,7 @@ func TestAReadEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		k := &tank{takes: time.Hour}
-		c := &capacity{read: k.read, now: time.Now}
+		c := &reservations{read: k.read, now: time.Now}
 		begin := time.Now()
 		if _, _, err := c.take(t.Context(), toAdmit, 1); err == nil || time.Since(begin) != broker.ReadTimeout {
 			t.Errorf("%v after %s", err, time.Since(begin))

@@ -81,7 +81,7 @@ type Log struct {
 	index   *index
 	lives   *lives
 
-	capacity capacity
+	capacity reservations
 }
 
 // New returns a log that can commit and get; Start adds Follow and List.
@@ -94,7 +94,7 @@ func New(o Options) *Log {
 		b: o.Broker, enc: o.Encoder, metrics: o.Metrics, log: o.Logger, writer: nuid.Next(),
 		hub: h, index: newIndex(o.IndexSize, h.tell), lives: newLives(),
 	}
-	l.capacity = capacity{read: l.readRoom, now: time.Now}
+	l.capacity = reservations{read: l.readFigures, now: time.Now}
 	l.tails = tail.NewSet(source{l}, tail.Options{Buffer: o.ReaderBuffer, Silence: o.RereadEvery, Trouble: o.Broker.Trouble})
 	return l
 }

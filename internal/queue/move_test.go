@@ -196,7 +196,7 @@ func TestAnotherRequestInLineIsWaitedFor(t *testing.T) {
 		if first, second := h.take(t), h.take(t); first.ID != dog.GetId() || second.ID != other.GetId() {
 			t.Fatalf("taken: %v, %v", first, second)
 		}
-		if err := h.held[0].DoubleAck(t.Context()); err != nil { // as the consumer does with a stray
+		if err := h.held[0].DoubleAck(t.Context()); err != nil { // as the consumer does with a stale item
 			t.Fatal(err)
 		}
 		if n := h.take(t); n.ID != cat.GetId() || !strings.Contains(string(h.held[2].Data()), "a cat") {

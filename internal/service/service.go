@@ -208,7 +208,7 @@ func (s *Service) followLog(ctx context.Context) error {
 func (s *Service) addChecks() {
 	s.health.Add("jetstream", s.broker.Ready)
 	s.health.Add("clock", s.clockIsRight)
-	s.health.Add("task_log", s.tasks.HasRoom)
+	s.health.Add("task_log", s.tasks.CheckCapacity)
 	s.health.Watch(s.readinessChanged)
 }
 
@@ -238,7 +238,7 @@ func (s *Service) clockIsRight(context.Context) error {
 
 // sayCapacity logs how many jobs the task log holds.
 func (s *Service) sayCapacity(ctx context.Context) {
-	room, err := s.tasks.Room(ctx)
+	room, err := s.tasks.Capacity(ctx)
 	if err != nil || room.Max <= 0 {
 		s.log.Warn("the room in the task log is not known", telemetry.KeyError, err)
 		return

@@ -156,7 +156,7 @@ func step(t *rapid.T, job Job, now time.Time) (Event, bool) {
 		case "7":
 			e, err = ResetPoisonCount(j, now)
 		case "8":
-			e, err = LeftLine(j, now, "dead_letters_full")
+			e, err = ReturnedToBacklog(j, now, "dead_letters_full")
 		}
 	case *genbusv1.Chat:
 		switch which {
@@ -307,14 +307,14 @@ func TestBoundStays(t *testing.T) {
 	}
 }
 
-// TestLeftLine: it is our own word for it that a task has let go of its work item, not an
+// TestReturnedToBacklog: it is our own word for it that a task has let go of its work item, not an
 // upstream's that refuses with the same one, as another genbus does.
-func TestLeftLine(t *testing.T) {
+func TestReturnedToBacklog(t *testing.T) {
 	t.Parallel()
 	v, _ := FromWork(work("video")).Job.(*genbusv1.VideoTask)
 	submit := func(v *genbusv1.VideoTask) (Event, error) { return Submitting(v, start, Submission{Upstream: "u"}) }
 	refuse := func(v *genbusv1.VideoTask) (Event, error) { return Requeued(v, start, start, "dead_letters_full") }
-	leave := func(v *genbusv1.VideoTask) (Event, error) { return LeftLine(v, start, "dead_letters_full") }
+	leave := func(v *genbusv1.VideoTask) (Event, error) { return ReturnedToBacklog(v, start, "dead_letters_full") }
 	reset := func(v *genbusv1.VideoTask) (Event, error) { return ResetPoisonCount(v, start) }
 	for i, row := range []struct {
 		step func(*genbusv1.VideoTask) (Event, error)

@@ -77,9 +77,9 @@ func Requeued(t *genbusv1.VideoTask, now, notBefore time.Time, refusal string) (
 	})
 }
 
-// LeftLine says that the task, which may not be submitted now, lets go of its work item
+// ReturnedToBacklog says that the task, which may not be submitted now, lets go of its work item
 // and waits for its turn again. The reason stays visible as the upstream's status.
-func LeftLine(t *genbusv1.VideoTask, now time.Time, reason string) (Event, error) {
+func ReturnedToBacklog(t *genbusv1.VideoTask, now time.Time, reason string) (Event, error) {
 	return next(t, queued, now, func(t *genbusv1.VideoTask, x *genbusv1.Execution) {
 		x.LeftLine = true
 		t.UpstreamStatus = reason

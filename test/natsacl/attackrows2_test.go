@@ -63,7 +63,7 @@ func wholeAccount() (rows []attack) {
 		rows = append(rows, attack{me, "publishes on " + subj, send(subj), isSent})
 	}
 	for _, subj := range []string{names.Request(subject.Video, victim), names.Call(subject.Video, victim), "$SRV.INFO.genbus", "genbus.origin.CONSUMER.RESET.GENBUS_TASKS." + victim} {
-		rows = append(rows, attack{me, "asks " + subj, ask(subj, ""), isNobody})
+		rows = append(rows, attack{me, "asks " + subj, ask(subj, ""), noResponder})
 	}
 	for _, subj := range []string{">", "genbus.>", "genbus.live.task.>", "genbus.live.chunk.>", "genbus.call.>", "_INBOX.>", "_R_.>", "$SRV.>", "genbus.copy.>", "$JS.ACK.>"} {
 		rows = append(rows, attack{me, "listens to " + subj, listen(subj), isListening})
@@ -78,13 +78,13 @@ func wholeAccount() (rows []attack) {
 		attack{me, "lists streams", ask("$JS.API.STREAM.LIST", ""), isAnswered},
 		attack{me, "lists the subjects of the log", ask("$JS.API.STREAM.INFO.GENBUS_TASKS", `{"subjects_filter":">"}`), isAnswered},
 		attack{me, "reads directly, by a body", ask("$JS.API.DIRECT.GET.GENBUS_TASKS", fmt.Sprintf(`{"last_by_subj":%q}`, theirs)), "status 404"},
-		attack{me, "takes work", ask("$JS.API.CONSUMER.MSG.NEXT.GENBUS_WORK.video-"+route, ""), isNobody},
+		attack{me, "takes work", ask("$JS.API.CONSUMER.MSG.NEXT.GENBUS_WORK.video-"+route, ""), noResponder},
 		attack{me, "has its own copy sent again", ask("genbus.origin.CONSUMER.RESET.GENBUS_TASKS.acme", `{"seq":1}`), isAnswered},
 		attack{me, "confirms its own copy", send("$JS.FC.GENBUS_TASKS.acme.x"), isSent},
 		attack{me, "makes another stream", ask("$JS.API.STREAM.CREATE.MORE", `{"name":"MORE","subjects":["more"],"storage":"file","retention":"limits","discard":"old","num_replicas":1,"max_bytes":1024}`), "error 10027"},
 		attack{me, "wants the leader gone", ask("$JS.API.META.LEADER.STEPDOWN", ""), isSilence},
 		attack{me, "wants the account of genbus purged", ask("$JS.API.ACCOUNT.PURGE.GENBUS", ""), isSilence},
-		attack{me, "asks the servers", ask("$SYS.REQ.SERVER.PING", ""), isNobody},
+		attack{me, "asks the servers", ask("$SYS.REQ.SERVER.PING", ""), noResponder},
 	)
 }
 

@@ -19,7 +19,7 @@ import (
 // "error", those of direct reads behind "status".
 const (
 	isRefused   = "refused"      // the server says: permissions violation
-	isNobody    = "no responder" // nothing listens there in the attacker's account
+	noResponder = "no responder" // nothing listens there in the attacker's account
 	isSilence   = "no answer"
 	isAnswered  = "answered"
 	isSent      = "sent" // allowed; that nothing came of it is what the test checks
@@ -104,7 +104,7 @@ func ask(subj, data string, header ...string) move {
 		answer, err := inbox.NextMsg(a.wait)
 		switch {
 		case errors.Is(err, nats.ErrNoResponders):
-			return isNobody
+			return noResponder
 		case err != nil:
 			return isSilence
 		}

@@ -39,9 +39,9 @@ type reply struct {
 // the attempt. It returns nil when another one is to be begun. A request that cannot be
 // read costs none; one that waits for room has not tried an upstream either.
 func (j *job) attempt() error {
-	room, ok := j.held.RoomForSubmission(j.ctx)
+	room, ok := j.held.ReserveSubmission(j.ctx)
 	if !ok {
-		return hold.Until(j.beforeLimits(time.Now().Add(hold.Jittered(hold.RoomAgain, 0.2))))
+		return hold.Until(j.beforeLimits(time.Now().Add(hold.Jittered(hold.CapacityRetry, 0.2))))
 	}
 	defer room() // where it was not begun
 	lease, err := j.reserve()
@@ -234,7 +234,7 @@ func (j *job) replied(r reply) error {
 	}
 	stored := len(r.json) > publisher.ClaimCheck
 	if !stored {
-		release, ok := j.runner.Holder.Log.RoomForReply(j.ctx, len(r.json))
+		release, ok := j.runner.Holder.Log.ReserveReply(j.ctx, len(r.json))
 		if stored = !ok; ok {
 			defer release()
 		}

@@ -76,8 +76,8 @@ const (
 	Retry = time.Second
 	// CommitTimeout bounds one write; the step is taken again after it.
 	CommitTimeout = 30 * time.Second
-	// RoomAgain is the wait before a submission that the log had no room for is tried again.
-	RoomAgain = 5 * time.Second
+	// CapacityRetry is the wait before a submission that the log had no room for is tried again.
+	CapacityRetry = 5 * time.Second
 	// SecondLook is the wait before a work item is believed to be stale, or a log or a
 	// body to be lost. They are read from their leader, but one that has just lost the
 	// lead may answer once more.

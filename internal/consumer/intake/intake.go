@@ -182,7 +182,7 @@ func (in *Intake) refuse(ctx context.Context, m jetstream.Msg, meta *jetstream.M
 		return nil
 	}
 	err := in.RecordRefusal(ctx, r, id, f)
-	if errors.Is(err, errNoRoom) {
+	if errors.Is(err, errNoCapacity) {
 		// The letter is the record. Given back, the message would be stored as another
 		// letter each time, for as long as the log is full.
 		in.Holder.Logger.Warn("a refusal is not recorded", "job_id", id, telemetry.KeyError, err)
@@ -221,8 +221,8 @@ func valid(values []string) []string {
 	return out
 }
 
-// errNoRoom says that the log is kept for the jobs that it has accepted.
-var errNoRoom = errors.New("the task log has no room for it")
+// errNoCapacity says that the log is kept for the jobs that it has accepted.
+var errNoCapacity = errors.New("the task log has no room for it")
 
 // RecordRefusal ends an id that no job has, with one event. An id that is a job's
 // is left alone: its work item may be stored although its log is still empty.
@@ -239,9 +239,9 @@ func (in *Intake) RecordRefusal(ctx context.Context, r admission.Request, id str
 			return err // nil: a job was accepted under the id
 		}
 		end := task.FailedAtOnce(item, time.Now(), f.TaskError())
-		release, ok := in.Holder.Log.RoomForEnd(ctx, end)
+		release, ok := in.Holder.Log.ReserveEnd(ctx, end)
 		if !ok {
-			return errNoRoom // anyone who may publish can send what is refused
+			return errNoCapacity // anyone who may publish can send what is refused
 		}
 		defer release()
 		current, err = in.Holder.Log.CommitOrCurrent(ctx, end, 0)

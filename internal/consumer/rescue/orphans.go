@@ -87,5 +87,5 @@ func (o *Orphans) Settle(ctx context.Context, kind subject.Kind, name string, to
 			return nil, err
 		}
 	}
-	return s.out, s.lookAgain(ctx)
+	return s.out, s.settleErased(ctx)
 }

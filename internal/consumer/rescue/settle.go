@@ -64,8 +64,8 @@ func (s *settlement) settle(ctx context.Context, orphan queue.Item) error {
 	return nil
 }
 
-// lookAgain settles what seemed to be erased.
-func (s *settlement) lookAgain(ctx context.Context) error {
+// settleErased settles what seemed to be erased.
+func (s *settlement) settleErased(ctx context.Context) error {
 	if len(s.erased) == 0 {
 		return nil
 	}

@@ -69,8 +69,8 @@ func (s *submission) submit(ctx context.Context) error {
 	if x.GetBound() {
 		return s.submitBound(ctx)
 	}
-	if s.hasLeftLine() {
-		return s.leaveLine(ctx)
+	if s.wasReturned() {
+		return s.returnToBacklog(ctx)
 	}
 	release, err := t.runner.shared.ReserveLetter(ctx, t.held.Name().Tenant)
 	if err != nil {
@@ -108,10 +108,10 @@ func (s *submission) tooLate(now time.Time) *errcode.Error {
 // room is what the log has for all that the submission may bring. It is asked for before a
 // slot is acquired: a task that waits for room has not tried an upstream.
 func (s *submission) room(ctx context.Context) (joblog.Release, error) {
-	room, ok := s.task.held.RoomForSubmission(ctx)
+	room, ok := s.task.held.ReserveSubmission(ctx)
 	if !ok {
 		s.task.assigned.release()
-		return nil, s.task.holdUntil(time.Now().Add(hold.Jittered(hold.RoomAgain, 0.2)))
+		return nil, s.task.holdUntil(time.Now().Add(hold.Jittered(hold.CapacityRetry, 0.2)))
 	}
 	return room, nil
 }
@@ -124,29 +124,29 @@ func (s *submission) waitForLetters(ctx context.Context, cause error) error {
 	}
 	s.task.holder().Metrics.SubmissionHeld(s.task.held.Name().Kind)
 	s.task.held.Logger().Info("a task is not submitted: an operator has to resolve dead letters first", "cause", cause)
-	return s.leaveLine(ctx)
+	return s.returnToBacklog(ctx)
 }
 
-// hasLeftLine reports whether the task let go of the item that is held, in the hands of this
+// wasReturned reports whether the task let go of the item that is held, in the hands of this
 // holder or of one before it: no one submits it from that item any more, which an ACK may
 // take away from the replica that has it by then. The task goes on from the next item that
 // the dispatcher puts into the ready window.
-func (s *submission) hasLeftLine() bool {
+func (s *submission) wasReturned() bool {
 	recorded, _ := strconv.ParseUint(s.task.held.Message.Delivery().Recorded, 10, 64) // none is before all events
 	return s.task.execution().GetLeftLine() && recorded < s.task.held.Entry().Seq
 }
 
-// leaveLine puts the task back behind the ready window. That is committed first: who is
+// returnToBacklog puts the task back behind the ready window. That is committed first: who is
 // given the item after that finds it in the log, and who was given it before cannot commit.
-func (s *submission) leaveLine(ctx context.Context) error {
+func (s *submission) returnToBacklog(ctx context.Context) error {
 	t := s.task
 	if s.left != t.held.Entry().Seq {
 		now := time.Now()
-		e, err := task.LeftLine(t.video(), now, string(errcode.DeadLettersFull))
+		e, err := task.ReturnedToBacklog(t.video(), now, string(errcode.DeadLettersFull))
 		if err == nil {
-			release, ok := t.holder().Log.RoomForProgress(ctx, e)
+			release, ok := t.holder().Log.ReserveProgress(ctx, e)
 			if !ok {
-				return t.holdUntil(now.Add(hold.Jittered(hold.RoomAgain, 0.2)))
+				return t.holdUntil(now.Add(hold.Jittered(hold.CapacityRetry, 0.2)))
 			}
 			defer release()
 		}
@@ -157,7 +157,7 @@ func (s *submission) leaveLine(ctx context.Context) error {
 	}
 	if err := t.runner.shared.PutBack(ctx, t.held.Entry(), t.held.Request.Item(), t.held.Message.Delivery().Seq); err != nil {
 		t.held.Logger().Debug("a task that may not be submitted could not be put back; it is held", "error", err)
-		return t.holdUntil(time.Now().Add(hold.Jittered(hold.RoomAgain, 0.2)))
+		return t.holdUntil(time.Now().Add(hold.Jittered(hold.CapacityRetry, 0.2)))
 	}
 	return hold.ErrStale
 }

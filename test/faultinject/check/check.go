@@ -43,7 +43,7 @@ var rules = []rule{
 	{"versions", "versions of a job are gap-free from 1", versions},
 	{"status-forward", "the status of a job never goes back", statusForward},
 	{"terminal-stays", "nothing follows a terminal event", terminalStays},
-	{"twin", "a terminal event and its twin in the feed pair up with equal ce-id and bytes", twins},
+	{"feed-copy", "a terminal event and its feed copy pair up with equal ce-id and bytes", feedCopies},
 	{"deadline", "no job is unfinished past its deadline and the grace", deadlines},
 	{"early-end", "no job ends by a limit of time before that time", earlyEnds},
 	{"expires", "a job is not submitted after its expires_at, and expires only with one", expires},

@@ -54,14 +54,14 @@ var breaks = []broke{
 		e.Version, e.Seq, e.Previous = 6, 90, "completed"
 		h.Events = append(h.Events, e)
 	}},
-	{"no twin", []string{"twin"}, func(h *History) { h.Twins = h.Twins[1:] }},
-	{"a twin without an end", []string{"twin"}, func(h *History) { h.Twins = append(h.Twins, Event{Job: "video_z", ID: "z"}) }},
-	{"a twin with another id", []string{"twin"}, func(h *History) { h.Twins[0].ID = "other" }},
-	{"a twin with other bytes", []string{"twin"}, func(h *History) { h.Twins[0].Sum = "other" }},
+	{"no feed copy", []string{"feed-copy"}, func(h *History) { h.FeedCopies = h.FeedCopies[1:] }},
+	{"a feed copy without an end", []string{"feed-copy"}, func(h *History) { h.FeedCopies = append(h.FeedCopies, Event{Job: "video_z", ID: "z"}) }},
+	{"a feed copy with another id", []string{"feed-copy"}, func(h *History) { h.FeedCopies[0].ID = "other" }},
+	{"a feed copy with other bytes", []string{"feed-copy"}, func(h *History) { h.FeedCopies[0].Sum = "other" }},
 	{"ended late", []string{"deadline"}, func(h *History) { h.log(film, 5).Time = s(90); h.Told[2].Asked = s(91) }},
 	{"never ended", []string{"deadline", "told-true", "followers"}, func(h *History) {
 		h.Events = slices.DeleteFunc(h.Events, func(e Event) bool { return e.Job == film && e.terminal() })
-		h.Twins = h.Twins[1:]
+		h.FeedCopies = h.FeedCopies[1:]
 	}},
 	{"never submitted", []string{"deadline"}, func(h *History) {
 		h.append(Event{Job: "video_q", QueueDeadline: s(60)}, "queued", "queued", s(0))
@@ -91,7 +91,7 @@ var breaks = []broke{
 	{"poisoned by nothing", []string{"strange-end"}, func(h *History) { h.fail(film, "poisoned") }},
 	{"cancelled by nobody", []string{"strange-end"}, func(h *History) {
 		h.append(Event{Job: "video_q", QueueDeadline: s(60)}, "cancelled", "cancelled", s(0))
-		h.Events[len(h.Events)-1].Code, h.Twins[len(h.Twins)-1].Code = "cancelled", "cancelled"
+		h.Events[len(h.Events)-1].Code, h.FeedCopies[len(h.FeedCopies)-1].Code = "cancelled", "cancelled"
 	}},
 	{"two handlers of one attempt", []string{"one-writer"}, func(h *History) {
 		e := h.log(film, 3)
@@ -199,7 +199,7 @@ var breaks = []broke{
 // resubmit makes the video one that was refused first with a status.
 func (h *History) resubmit(status int) {
 	h.Events = slices.DeleteFunc(h.Events, func(e Event) bool { return e.Job == film })
-	h.Twins, h.Followed, h.Told = h.Twins[1:], h.Followed[1:], h.Told[3:]
+	h.FeedCopies, h.Followed, h.Told = h.FeedCopies[1:], h.Followed[1:], h.Told[3:]
 	base := Event{Job: film, Route: "video", Writer: "one", Marker: "m1", QueueDeadline: s(60)}
 	h.append(base, "queued", "queued", s(0))
 	base.Attempt, base.FirstSubmit, base.Deadline, base.SubmitUntil = 1, s(1), s(61), s(3)

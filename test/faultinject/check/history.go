@@ -13,10 +13,10 @@ type History struct {
 	Told []Told `json:"told"`
 	// Followed is what each follower saw.
 	Followed []Followed `json:"followed"`
-	// Events are the task log, Twins the feed of finished jobs, both in the order
+	// Events are the task log, FeedCopies the feed of finished jobs, both in the order
 	// of the stream.
-	Events []Event `json:"events"`
-	Twins  []Event `json:"twins"`
+	Events     []Event `json:"events"`
+	FeedCopies []Event `json:"feed_copies"`
 	// Letters are the dead letters, Chunks the chunks that were still there.
 	Letters []Letter `json:"letters"`
 	Chunks  []Chunk  `json:"chunks"`
@@ -157,7 +157,7 @@ type Item struct {
 	Expired bool     `json:"expired,omitzero"`
 }
 
-// Event is one event of the log, or a twin.
+// Event is one event of the log, or a feed copy.
 type Event struct {
 	Seq    uint64    `json:"seq"`
 	Stored time.Time `json:"stored"`
@@ -298,8 +298,8 @@ const (
 	FaultCut FaultKind = "cut"
 	// FaultPause: an operator paused a route, until To.
 	FaultPause FaultKind = "pause"
-	// FaultStray: acknowledgements that nobody meant, which ask for redeliveries.
-	FaultStray FaultKind = "stray"
+	// FaultForeignAck: acknowledgements that nobody meant, which ask for redeliveries.
+	FaultForeignAck FaultKind = "foreign-ack"
 	// FaultBurst: clients wished for many jobs at once.
 	FaultBurst FaultKind = "burst"
 	// FaultGarbage: a tenant published large messages that are no requests.

@@ -11,22 +11,22 @@ import (
 // facts are a history by job.
 type facts struct {
 	*History
-	ids      []string // of all jobs that the log or a client knows, sorted
-	logs     map[string][]Event
-	twins    map[string][]Event
-	posts    map[string][]Post
-	letters  map[string][]Letter
-	chunks   map[string][]Chunk
-	accepted map[string]Told // the first acceptance that a client heard of
-	told     map[string][]Told
-	paid     map[string]Post // by upstream id
-	writers  writers
+	ids        []string // of all jobs that the log or a client knows, sorted
+	logs       map[string][]Event
+	feedCopies map[string][]Event
+	posts      map[string][]Post
+	letters    map[string][]Letter
+	chunks     map[string][]Chunk
+	accepted   map[string]Told // the first acceptance that a client heard of
+	told       map[string][]Told
+	paid       map[string]Post // by upstream id
+	writers    writers
 }
 
 func index(h *History) *facts {
 	f := &facts{
 		History: h,
-		logs:    h.righted(group(h.Events, func(e Event) string { return e.Job })), twins: group(h.Twins, func(e Event) string { return e.Job }),
+		logs:    h.righted(group(h.Events, func(e Event) string { return e.Job })), feedCopies: group(h.FeedCopies, func(e Event) string { return e.Job }),
 		posts: group(h.Posts, func(p Post) string { return p.Key }), letters: group(h.Letters, func(l Letter) string { return l.Job }),
 		chunks: group(h.Chunks, func(c Chunk) string { return c.Job }), told: group(h.Told, func(t Told) string { return t.Job }),
 		accepted: map[string]Told{}, paid: map[string]Post{},
@@ -123,7 +123,7 @@ func isVideo(job string) bool { return strings.HasPrefix(job, "video_") }
 // away.
 func (f Fault) harms() bool {
 	switch f.Kind {
-	case FaultTerminate, FaultMix, FaultStray, FaultPause, FaultBurst, FaultGarbage, FaultFill:
+	case FaultTerminate, FaultMix, FaultForeignAck, FaultPause, FaultBurst, FaultGarbage, FaultFill:
 		return f.Broker
 	default:
 		return true

@@ -5,7 +5,7 @@ func readable(f *facts, broken report) (looked int) {
 	for _, why := range f.Unreadable {
 		broken("", "%s", why)
 	}
-	return len(f.Events) + len(f.Twins) + len(f.Letters) + len(f.Chunks) + len(f.Unreadable)
+	return len(f.Events) + len(f.FeedCopies) + len(f.Letters) + len(f.Chunks) + len(f.Unreadable)
 }
 
 // oneEnd: a job that a client was told of has a log, and no job has two ends.
@@ -80,24 +80,24 @@ func terminalStays(f *facts, broken report) (looked int) {
 	return looked
 }
 
-// twins: of an inline chat the twin may be missing, as any event of it may.
-func twins(f *facts, broken report) (looked int) {
+// feedCopies: the feed copy of an inline chat may be missing, as any event of it may.
+func feedCopies(f *facts, broken report) (looked int) {
 	for id := range f.queued {
-		if end, ended := f.end(id); ended && len(f.twins[id]) != 1 {
-			broken(id, "its terminal event %s has %d twins", end.ID, len(f.twins[id]))
+		if end, ended := f.end(id); ended && len(f.feedCopies[id]) != 1 {
+			broken(id, "its terminal event %s has %d feed copies", end.ID, len(f.feedCopies[id]))
 		}
 	}
-	for _, id := range sortedBy(f.twins) {
+	for _, id := range sortedBy(f.feedCopies) {
 		end, ended := f.end(id)
-		for _, twin := range f.twins[id] {
+		for _, feedCopy := range f.feedCopies[id] {
 			looked++
 			switch {
 			case !ended:
-				broken(id, "the feed has %s, and the log has no terminal event", twin.ID)
-			case twin.ID != end.ID:
-				broken(id, "the feed has %s, and the log %s", twin.ID, end.ID)
-			case twin.Sum != end.Sum:
-				broken(id, "the feed's copy of %s has other bytes", twin.ID)
+				broken(id, "the feed has %s, and the log has no terminal event", feedCopy.ID)
+			case feedCopy.ID != end.ID:
+				broken(id, "the feed has %s, and the log %s", feedCopy.ID, end.ID)
+			case feedCopy.Sum != end.Sum:
+				broken(id, "the feed's copy of %s has other bytes", feedCopy.ID)
 			}
 		}
 	}

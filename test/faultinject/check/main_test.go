@@ -80,7 +80,7 @@ func (h *History) chat() {
 
 func block(text string) string { return `{"choices":[{"delta":{"content":"` + text + `"}}]}` }
 
-// append adds the next event of a job, and the twin of its end.
+// append adds the next event of a job, and the feed copy of its end.
 func (h *History) append(e Event, status, phase string, at time.Time) {
 	for _, old := range h.Events {
 		if old.Job == e.Job {
@@ -88,14 +88,14 @@ func (h *History) append(e Event, status, phase string, at time.Time) {
 		}
 	}
 	e.Version++
-	e.Seq = uint64(len(h.Events) + len(h.Twins) + 1)
+	e.Seq = uint64(len(h.Events) + len(h.FeedCopies) + 1)
 	e.Status, e.Phase, e.Time, e.Stored = status, phase, at, at
 	e.ID = e.Job + "." + string(rune('0'+e.Version)) + ".n"
 	e.Sum = "sum of " + e.ID
 	h.Events = append(h.Events, e)
 	if e.terminal() {
 		e.Seq++
-		h.Twins = append(h.Twins, e)
+		h.FeedCopies = append(h.FeedCopies, e)
 	}
 }
 
@@ -138,7 +138,7 @@ func (h *History) fail(job, code string) {
 
 // ends changes the end of a job in the log and in the feed.
 func (h *History) ends(job string, change func(*Event)) {
-	for _, events := range [][]Event{h.Events, h.Twins} {
+	for _, events := range [][]Event{h.Events, h.FeedCopies} {
 		for i := range events {
 			if events[i].Job == job && events[i].terminal() {
 				change(&events[i])

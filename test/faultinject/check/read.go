@@ -53,7 +53,7 @@ func (h *History) add(names subject.Space, m Stored) error {
 		if err == nil && e.Status != n.Status {
 			err = fmt.Errorf("the subject says %s, the event %s", n.Status, e.Status)
 		}
-		h.Twins = append(h.Twins, e)
+		h.FeedCopies = append(h.FeedCopies, e)
 		return err
 	}
 	if _, id, err := names.ParseChunk(m.Subject); err == nil {

@@ -18,7 +18,7 @@ import (
 )
 
 // ended is the one event of a chat that failed at once, as it is stored.
-func ended(t *testing.T, encoding publisher.Encoding) (event, twin Stored) {
+func ended(t *testing.T, encoding publisher.Encoding) (event, feedCopy Stored) {
 	t.Helper()
 	item := &genbusv1.WorkItem{Id: talk, Kind: "chat", Tenant: "acme", Route: "chat", Labels: map[string]string{MarkLabel: "m1"}, AcceptedAt: timestamppb.New(s(0))}
 	e := task.FailedAtOnce(item, s(1), &genbusv1.TaskError{Code: "expired"}).By("one", 1)
@@ -42,7 +42,7 @@ func stored(m *nats.Msg) Stored {
 func TestStoredMessagesAreRead(t *testing.T) {
 	t.Parallel()
 	for _, encoding := range []publisher.Encoding{publisher.Protobuf, publisher.JSON} {
-		event, twin := ended(t, encoding)
+		event, feedCopy := ended(t, encoding)
 		c, err := publisher.Encoder{Names: subject.Default(), Encoding: encoding}.Chunk(t.Context(), "acme",
 			&genbusv1.ChatChunk{Id: talk, Attempt: 2, Index: 5, Blocks: [][]byte{[]byte(block("a"))}})
 		if err != nil {
@@ -53,7 +53,7 @@ func TestStoredMessagesAreRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		var h History
-		for _, m := range []Stored{event, twin, stored(c), {Subject: "genbus.dead.video.acme." + film, Data: letter}} {
+		for _, m := range []Stored{event, feedCopy, stored(c), {Subject: "genbus.dead.video.acme." + film, Data: letter}} {
 			h.Add(subject.Default(), m)
 		}
 		if len(h.Unreadable) > 0 {
@@ -62,8 +62,8 @@ func TestStoredMessagesAreRead(t *testing.T) {
 		if e := h.Events[0]; e.Job != talk || e.Version != 1 || e.Status != "failed" || e.Code != "expired" || e.Marker != "m1" || e.Writer != "one" || !e.terminal() {
 			t.Errorf("event %+v", e)
 		}
-		if h.Twins[0].ID != h.Events[0].ID || h.Twins[0].Sum != h.Events[0].Sum {
-			t.Errorf("twin %+v", h.Twins[0])
+		if h.FeedCopies[0].ID != h.Events[0].ID || h.FeedCopies[0].Sum != h.Events[0].Sum {
+			t.Errorf("feed copy %+v", h.FeedCopies[0])
 		}
 		if got := h.Chunks[0]; got.Attempt != 2 || got.Index != 5 || content(got.Blocks[0]) != "a" {
 			t.Errorf("chunk %+v", got)
@@ -159,10 +159,10 @@ func TestContradictionsAreUnreadable(t *testing.T) {
 			t.Errorf("%s: unreadable %v", name, h.Unreadable)
 		}
 	}
-	_, twin := ended(t, publisher.Protobuf)
-	twin.Subject = strings.Replace(twin.Subject, ".failed.", ".completed.", 1)
+	_, feedCopy := ended(t, publisher.Protobuf)
+	feedCopy.Subject = strings.Replace(feedCopy.Subject, ".failed.", ".completed.", 1)
 	var h History
-	if h.Add(subject.Default(), twin); len(h.Unreadable) != 1 {
-		t.Errorf("a twin under another status: unreadable %v", h.Unreadable)
+	if h.Add(subject.Default(), feedCopy); len(h.Unreadable) != 1 {
+		t.Errorf("a feed copy under another status: unreadable %v", h.Unreadable)
 	}
 }

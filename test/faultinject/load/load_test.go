@@ -107,14 +107,14 @@ func TestShapes(t *testing.T) {
 	l := newLoad(t, http.NotFoundHandler(), noRPC)
 	stored, beyond := 0, 0
 	for n := range 60 {
-		for _, shape := range []Shape{Large, Twins, Plain} {
+		for _, shape := range []Shape{Large, Duplicates, Plain} {
 			w := l.client(due{firstBurst + n, shape}).wish
 			long := len(w.input) > 0
 			switch {
 			case shape == Plain && (w.key == "" || w.follow != "" || w.reads || w.repeat || w.conflict || w.peeks || w.rival != "" || w.cancel != 0):
 				t.Errorf("wish %d is not plain", n)
-			case shape == Twins && long && w.entry.op != check.OpInline && (w.rival != "same" || w.key == "" || w.expires != 0):
-				t.Errorf("wish %d has no twin", n)
+			case shape == Duplicates && long && w.entry.op != check.OpInline && (w.rival != "same" || w.key == "" || w.expires != 0):
+				t.Errorf("wish %d has no duplicate", n)
 			case w.stored && (!w.entry.natsEntry() || w.entry.form == asJSON):
 				t.Errorf("wish %d is stored for %v", n, w.entry)
 			case len(w.body) > 8<<20 && w.entry.natsEntry() && !w.stored:

@@ -16,8 +16,8 @@ type Shape string
 const (
 	// Large requests, or their replies, do not fit into a message.
 	Large Shape = "large"
-	// Twins are Large, and each is sent by two clients at the same time.
-	Twins Shape = "twins"
+	// Duplicates are Large, and each is sent by two clients at the same time.
+	Duplicates Shape = "duplicates"
 	// Plain requests are small, and their clients leave once they are accepted.
 	Plain Shape = "plain"
 )
@@ -80,7 +80,7 @@ func (w *wish) shape(shape Shape, long lengths, r *rand.Rand) {
 		if w.entry.natsEntry() && !w.stored && long.request >= beyondPayload {
 			w.entry = entry{"http", asJSON, check.OpCreate}
 		}
-		if shape == Twins && w.entry.op != check.OpInline {
+		if shape == Duplicates && w.entry.op != check.OpInline {
 			w.key, w.rival, w.expires = "key-"+w.marker, "same", 0
 		}
 	}

@@ -83,7 +83,7 @@ var chatEntries = []entry{
 func (l *Load) wish(n int, shape Shape, r *rand.Rand) wish {
 	w := wish{name: fmt.Sprintf("c%d", n), marker: fmt.Sprintf("m%x-%d", l.o.Seed, n), kind: subject.Video}
 	long := lengths{}
-	if shape == Large || shape == Twins || shape == "" && chance(r, largeShare) {
+	if shape == Large || shape == Duplicates || shape == "" && chance(r, largeShare) {
 		long = drawLengths(r)
 	}
 	if chance(r, 0.4) {

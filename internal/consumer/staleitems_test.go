@@ -294,8 +294,8 @@ func putRecorded(t testing.TB, b *broker.Broker, item *genbusv1.WorkItem, seq ui
 	}
 }
 
-// TestStrayChatIsNotCalled: the log has another request's chat under the id.
-func TestStrayChatIsNotCalled(t *testing.T) {
+// TestStaleChatItemIsNotCalled: the log has another request's chat under the id.
+func TestStaleChatItemIsNotCalled(t *testing.T) {
 	t.Parallel()
 	b, up := brokertest.Single(t), newSentBodies(t)
 	item := itemOf("v", config.SandboxChatRoute, "cat")

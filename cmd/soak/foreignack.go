@@ -17,14 +17,14 @@ var workDurables = []string{
 	subject.WorkDurable(subject.Video, modelFilm), subject.WorkDurable(subject.Video, modelReel), subject.WorkDurable(subject.Chat, modelTalk),
 }
 
-// mostStrays is how many messages of one consumer are given back at once.
-const mostStrays = 50
+// mostForeignAcks is how many messages of one consumer are given back at once.
+const mostForeignAcks = 50
 
-// stray gives the work in hand back, or extends it, in the name of replicas that
+// foreignAck gives the work in hand back, or extends it, in the name of replicas that
 // hold it. Acknowledgements are not fenced: the broker believes them, and hands the
 // work to somebody else beside its holder.
-func (s *storm) stray(ctx context.Context) error {
-	defer s.begin(check.Fault{Kind: check.FaultStray, Target: "work"})()
+func (s *storm) foreignAck(ctx context.Context) error {
+	defer s.begin(check.Fault{Kind: check.FaultForeignAck, Target: "work"})()
 	r, err := newReader(s.fleet.nats)
 	if err != nil {
 		return err
@@ -48,7 +48,7 @@ func (s *storm) stray(ctx context.Context) error {
 // giveBack speaks for the messages between the acknowledged and the delivered
 // ones: a NAK for two of three, a sign of life for the others.
 func (r *reader) giveBack(durable string, info *jetstream.ConsumerInfo) error {
-	from := max(info.AckFloor.Stream+1, info.Delivered.Stream-min(info.Delivered.Stream, mostStrays)+1)
+	from := max(info.AckFloor.Stream+1, info.Delivered.Stream-min(info.Delivered.Stream, mostForeignAcks)+1)
 	for seq := from; seq <= info.Delivered.Stream; seq++ {
 		word := "-NAK"
 		if seq%3 == 0 {

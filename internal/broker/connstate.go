@@ -8,23 +8,23 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// line tells whether there is a connection. The answer to a request that was under way
+// connState tells whether there is a connection. The answer to a request that was under way
 // when one was lost never comes, and the client itself would wait for it.
-type line struct {
+type connState struct {
 	mu   sync.Mutex
 	down context.Context // ends when the connection is lost
 	cut  context.CancelFunc
 	up   chan struct{} // is closed while there is a connection
 }
 
-func newLine() *line {
-	l := &line{up: make(chan struct{})}
+func newConnState() *connState {
+	l := &connState{up: make(chan struct{})}
 	l.connected()
 	return l
 }
 
 // lost and connected are called in the order in which it happened.
-func (l *line) lost() {
+func (l *connState) lost() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.down.Err() == nil {
@@ -33,7 +33,7 @@ func (l *line) lost() {
 	}
 }
 
-func (l *line) connected() {
+func (l *connState) connected() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.down == nil || l.down.Err() != nil {
@@ -42,7 +42,7 @@ func (l *line) connected() {
 	}
 }
 
-func (l *line) now() (down context.Context, up <-chan struct{}) {
+func (l *connState) now() (down context.Context, up <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.down, l.up
@@ -52,7 +52,7 @@ func (l *line) now() (down context.Context, up <-chan struct{}) {
 // was lost under way. Without a connection it fails at once.
 func (b *Broker) ask(ctx context.Context, subject string, body []byte) (*nats.Msg, error) {
 	for {
-		down, _ := b.line.now()
+		down, _ := b.conn.now()
 		if down.Err() != nil {
 			return b.nc.RequestWithContext(ctx, subject, body) // which the client refuses to send
 		}
@@ -60,7 +60,7 @@ func (b *Broker) ask(ctx context.Context, subject string, body []byte) (*nats.Ms
 		if err == nil || down.Err() == nil || ctx.Err() != nil || errors.Is(err, nats.ErrReconnectBufExceeded) {
 			return m, err
 		}
-		_, up := b.line.now()
+		_, up := b.conn.now()
 		select {
 		case <-up:
 		case <-b.closed:
