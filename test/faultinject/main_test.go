@@ -2,11 +2,14 @@ package faultinject
 
 import (
 	"context"
+	"flag"
 	"os"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/genbus/genbus/internal/broker/brokertest"
 )
 
 func TestMain(m *testing.M) {
@@ -14,6 +17,8 @@ func TestMain(m *testing.M) {
 	if act := os.Getenv(childEnv); act != "" {
 		os.Exit(beChild(act))
 	}
+	flag.Parse()
+	brokertest.StoreInMemory()
 	goleak.VerifyTestMain(m)
 }
 

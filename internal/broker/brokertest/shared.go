@@ -36,8 +36,8 @@ var shared struct {
 // broker more than for a processor.
 const inParallel = 4
 
-// Tests runs the tests of a package, several at a time, and then stops the cluster
-// that they share.
+// Tests runs the tests of a package, several at a time and with their files in memory, and
+// then stops the cluster that they share.
 // It is what goleak.VerifyTestMain takes:
 //
 //	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
@@ -51,6 +51,7 @@ type Tests struct {
 // Run gives the exit code.
 func (x Tests) Run() int {
 	flag.Parse()
+	StoreInMemory()
 	said := false
 	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
 	if !said {
