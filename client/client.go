@@ -58,7 +58,7 @@ type Options struct {
 	// cheap way in which events arrive may lose one. Default: 10 s.
 	Reread time.Duration
 	// Logger hears of what is survived: lost connections, streams that cannot be read,
-	// handlers that fail. It never hears of prompts and results. Default: nobody does.
+	// handlers that fail. It never hears of prompts and results. Default: nothing is logged.
 	Logger *slog.Logger
 }
 

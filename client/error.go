@@ -127,7 +127,7 @@ func (c *Client) refusedSince(before error, names ...string) error {
 	return now
 }
 
-// lost is the last error of a connection that explains why nobody answers, in words;
+// lost is the last error of a connection that explains why there is no answer, in words;
 // empty for none.
 func lost(nc *nats.Conn) string {
 	if err := nc.LastError(); errors.Is(err, nats.ErrPermissionViolation) || errors.Is(err, nats.ErrAuthorization) {

@@ -17,8 +17,8 @@ import (
 
 // ChatItem is one step of a chat. Exactly one of the fields is set.
 type ChatItem struct {
-	// Event is a change of the chat. One that begins a later attempt begins the reply
-	// anew.
+	// Event is a change of the chat. The first event of a later attempt starts the reply
+	// again.
 	Event *genbusv1.ChatEvent
 	// Chunk holds new blocks of the reply, which follow those before them in the same
 	// attempt. Blocks is empty and BlocksRef set where a block is too large for a
@@ -161,7 +161,7 @@ func (r *chunkReader) catchUp(ctx context.Context) error {
 	}
 	if !r.whole() {
 		if err == nil && time.Now().Before(r.until) {
-			r.seq = 0 // a stream that was made anew counts from 1
+			r.seq = 0 // a stream that was created again counts from 1
 			return nil
 		}
 		if err := r.gap(); err != nil {

@@ -111,8 +111,8 @@ func (f *follower) ignore() {
 	}
 }
 
-// reconnected makes the next look a full one: what was published meanwhile was published
-// to nobody, and the stream of chunks may be another one.
+// reconnected makes the next check a full one: what was published meanwhile had no
+// subscriber, and the stream of chunks may be another one.
 func (f *follower) reconnected() {
 	if f.chunks != nil {
 		f.chunks.seq = 0

@@ -24,7 +24,7 @@ const (
 	maxPause   = 2 * time.Second
 )
 
-// errNotSent says that nobody has heard of this sending: its upload failed, or its time
+// errNotSent says that this request was never sent: its upload failed, or its time
 // was over before.
 var errNotSent = errors.New("the request was not sent")
 
@@ -124,7 +124,7 @@ func (s *sending) judge(err error) error {
 	}
 }
 
-// spend has the next sending upload anew: genbus removes an upload as soon as it has
+// spend makes the next attempt upload again: genbus removes an upload as soon as it has
 // dealt with the message that names it.
 func (s *sending) spend() {
 	if s.upload != "" {
@@ -137,7 +137,7 @@ func final(err error) bool {
 	return errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, nats.ErrBadSubject)
 }
 
-// unanswered is the error of a request of which nobody has said what became of it.
+// unanswered is the error of a request whose outcome is not known.
 func (s *sending) unanswered(err error) error {
 	if s.absent {
 		return &Error{

@@ -13,8 +13,8 @@ import (
 )
 
 // SubmitVideo asks for a video by request-reply, and returns the task once it is
-// accepted: stored, so that it will come to its end whoever crashes. A RequestId that
-// was used before gives the task that it made then, as it is now.
+// accepted: stored, so that it ends even after a crash. A RequestId that
+// was used before returns the task that it created, in its present state.
 //
 // A request without a RequestId gets a random one, so that it can be sent again when
 // its answer is lost: it makes one job, however often it arrives. It is sent again until

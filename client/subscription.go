@@ -58,7 +58,7 @@ const maxDealt = 4096
 // heldJob is a job whose handler runs.
 type heldJob struct {
 	mu sync.Mutex
-	m  jetstream.Msg // the newest delivery: acknowledgements of others reach nobody
+	m  jetstream.Msg // the newest delivery: acknowledgements of earlier ones have no effect
 }
 
 func (h *heldJob) newest() jetstream.Msg {
@@ -137,7 +137,7 @@ func (s *subscription) config(made time.Time) jetstream.ConsumerConfig {
 	defer s.mu.Unlock()
 	switch {
 	case s.stream.IsZero(): // the first time
-	case !s.stream.Equal(made): // another stream, whose sequences begin anew: all of it is new
+	case !s.stream.Equal(made): // another stream, whose sequences start again: all of it is new
 		cfg.DeliverPolicy, cfg.OptStartTime = jetstream.DeliverAllPolicy, nil
 	default:
 		cfg.DeliverPolicy, cfg.OptStartSeq, cfg.OptStartTime = jetstream.DeliverByStartSequencePolicy, s.floor+1, nil

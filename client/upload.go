@@ -104,7 +104,7 @@ func (c *Client) bucket(ctx context.Context) (jetstream.ObjectStore, error) {
 	}
 	like := log.CachedInfo().Config
 	store, err = c.js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: name, TTL: like.MaxAge, Storage: like.Storage, Replicas: like.Replicas})
-	if errors.Is(err, jetstream.ErrBucketExists) { // somebody else was faster
+	if errors.Is(err, jetstream.ErrBucketExists) { // another process created it first
 		return c.js.ObjectStore(ctx, name)
 	}
 	return store, err

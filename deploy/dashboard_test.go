@@ -55,7 +55,7 @@ type source struct {
 	UID  string `json:"uid"`
 }
 
-// chosen is the data source that whoever imports the dashboard chooses.
+// chosen is the data source that is selected when the dashboard is imported.
 var chosen = source{Type: "prometheus", UID: "${datasource}"}
 
 func readDashboard(t *testing.T) dashboard {
@@ -119,8 +119,8 @@ func checkTarget(t *testing.T, p panel, q target, variables []string) {
 	}
 }
 
-// TestTheDashboardCanBeImported: it names no data source and no id of somebody's
-// Grafana, and its panels do not lie on each other.
+// TestTheDashboardCanBeImported: it names no data source and no id of one
+// Grafana, and its panels do not overlap.
 func TestTheDashboardCanBeImported(t *testing.T) {
 	t.Parallel()
 	d := readDashboard(t)

@@ -1,4 +1,4 @@
-// Package deploy_test holds what is deployed beside the service to what the
+// Package deploy_test checks that what is deployed with the service matches what the
 // service has: a dashboard and alerts name metrics and labels that exist, in
 // queries that parse, and each alert has its section in the runbook. It says
 // nothing about the thresholds.

@@ -88,7 +88,7 @@ func (r *releases) refused(why string) {
 	}
 }
 
-// TestReleaseRefuses: no release is made of what nobody could build again, nor with a
+// TestReleaseRefuses: no release is made of a tree that cannot be built again, nor with a
 // chart that runs another one. That one is made, and is the same twice, the script sees
 // to itself.
 func TestReleaseRefuses(t *testing.T) {
@@ -113,8 +113,8 @@ func TestReleaseRefuses(t *testing.T) {
 }
 
 // TestReleaseIsOfNobodysSettings: what "go env -w" or the environment says of the
-// machine's Go does not reach the compiler. In its place stands a go that tells its
-// settings, and is not content.
+// machine's Go does not reach the compiler. A fake go command prints its
+// settings, and fails.
 func TestReleaseIsOfNobodysSettings(t *testing.T) {
 	t.Parallel()
 	r := newReleases(t)

@@ -13,7 +13,7 @@ import (
 // section is a part of docs/compatibility.md: a heading, a text and a table.
 type section struct {
 	title, text string
-	columns     []string // beside the first one
+	columns     []string // after the first one
 	rows        []row
 }
 

@@ -44,7 +44,7 @@ func TestReloadSampleSaysWhatIsLogged(t *testing.T) {
 }
 
 // withoutAdditions is a sample without the lines that are marked as added, and without
-// what stands below an entry that is.
+// what is below such an entry.
 func withoutAdditions(sample string) string {
 	var kept []string
 	below := -1

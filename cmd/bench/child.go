@@ -131,7 +131,7 @@ func (c *child) stop() {
 	<-c.done
 }
 
-// kill ends a process whose state nobody needs any more.
+// kill ends a process whose state is not needed any more.
 func (c *child) kill() {
 	_ = c.cmd.Process.Kill() // it may have ended already
 	<-c.done

@@ -82,7 +82,7 @@ func (w *workshop) startContent(ctx context.Context, t transfer, upstream string
 }
 
 func (s *contentService) discard() {
-	_ = s.conn.Close() // nobody calls any more
+	_ = s.conn.Close() // there are no more calls
 	s.service.discard()
 }
 

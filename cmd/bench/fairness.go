@@ -43,7 +43,7 @@ type fairnessReport struct {
 	Queues  []fairnessResult `json:"queues"`
 }
 
-// endlessLine is a line so long that nobody ever waits behind it: all jobs of a
+// endlessLine is a ready window so large that no job waits behind it: all jobs of a
 // route are taken in the order in which they came.
 const endlessLine = 1_000_000_000
 

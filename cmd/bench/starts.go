@@ -22,7 +22,7 @@ type starts struct {
 	mu    sync.Mutex
 	busy  int
 	begun map[string]start // by tenant
-	news  chan struct{}    // closed and made anew at each start
+	news  chan struct{}    // closed and replaced at each start
 }
 
 // start is the moment at which a tenant's first job began, and how many of the busy

@@ -12,8 +12,8 @@ import (
 )
 
 // fits reports whether a banner may be written to out: to a terminal it may, and never
-// among the records of a log in JSON, whose readers expect nothing else. Where json is
-// asked for, what looks like two files here is often one at whoever collects them. In
+// among the records of a log in JSON, whose readers expect nothing else. When json is
+// asked for, stdout and stderr often end in one stream at the log collector. In
 // os.DevNull, which looks like a terminal, a banner would be lost with the addresses.
 func fits(out, log *os.File, format string) bool {
 	switch {

@@ -54,8 +54,8 @@ func (c *connection) dial(key bool) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// with connects, has f do its work with calls that carry the key, and leaves. It says of an
-// error of the connection what would mend it.
+// with connects, calls f with a client that sends the key, and disconnects. It adds to an
+// error of the connection how to fix it.
 func (c *connection) with(ctx context.Context, key string, f func(context.Context, *grpc.ClientConn) error) error {
 	conn, err := c.dial(key != "")
 	if err != nil {

@@ -55,8 +55,8 @@ func demo(ctx context.Context, out io.Writer) error {
 	return errors.Join(err, <-stopped)
 }
 
-// demoService is a whole service in a directory of its own and on free ports, so
-// that it runs beside any other.
+// demoService is a whole service with its own directory and free ports, so
+// that it runs next to any other.
 func demoService(ctx context.Context, dir, upstream string) (*service.Service, error) {
 	cfg := config.Default()
 	cfg.NATS.DataDir, cfg.NATS.Listen = dir, "127.0.0.1:0"

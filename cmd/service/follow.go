@@ -25,7 +25,7 @@ type follower struct {
 	bar  bool
 }
 
-// terminal reports whether somebody watches.
+// terminal reports whether the output is a terminal.
 func terminal(out io.Writer) bool {
 	f, ok := out.(*os.File)
 	if !ok {

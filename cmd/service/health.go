@@ -23,7 +23,7 @@ import (
 
 // healthCommand asks a running genbus how it is, for supervisors where there is no
 // shell and no curl, as in the image. The address and its TLS are those of the
-// configuration, so that whoever can start genbus can ask it.
+// configuration, so that anyone who can start genbus can call it.
 type healthCommand struct {
 	Config  string        `help:"Configuration file; overrides GENBUS_CONFIG." type:"path"`
 	URL     string        `help:"Address of HTTP instead of the configured one, such as http://127.0.0.1:8080; the configuration is not read then." placeholder:"URL"`

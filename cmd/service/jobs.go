@@ -75,7 +75,7 @@ func checkAddresses(list string) error {
 	return nil
 }
 
-// hosts is a list of addresses without what stands before the last @ of it, users and
+// hosts is a list of addresses without the part before the last @, users and
 // passwords.
 func hosts(list string) string {
 	if at := strings.LastIndex(list, "@"); at >= 0 {
@@ -91,7 +91,7 @@ type grpcJobs struct {
 }
 
 // SubmitVideo creates a task. A request without an id gets a random one, so that it can be
-// repeated by whoever reads of it.
+// repeated.
 func (g grpcJobs) SubmitVideo(ctx context.Context, r *genbusv1.VideoRequest) (*genbusv1.VideoTask, error) {
 	if r.GetRequestId() == "" {
 		r.RequestId = rand.Text()

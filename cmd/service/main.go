@@ -16,7 +16,7 @@ import (
 	kongcompletion "github.com/jotaen/kong-completion"
 )
 
-// cli is the command line. What is configured stands in internal/config; the
+// cli is the command line. The configuration is in internal/config; the
 // command line only chooses what to do.
 type cli struct {
 	Serve    serveCommand    `cmd:"" default:"withargs" help:"Run the service (the default)."`

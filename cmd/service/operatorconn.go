@@ -23,8 +23,8 @@ func (c *connection) secure() bool {
 	return c.TLS || c.CA != "" || c.Cert != "" || c.ServerName != ""
 }
 
-// advised adds to an error of the connection which flag would mend it, where one
-// would. What only another command line mends is a wrong use: to try again is no help.
+// advised adds to an error of the connection which flag would fix it, where one
+// would. An error that only another command line fixes is a usage error: a retry is no help.
 func (c *connection) advised(ctx context.Context, err error) error {
 	var e callError
 	switch {

@@ -19,7 +19,7 @@ const (
 	exitNotFound    = 3 // there is no such letter, job or route
 	exitDenied      = 4 // the key is missing, unknown, or no operator's
 	exitNotPossible = 5 // not with this letter, or not in this state
-	exitUnavailable = 6 // nobody answered, or not now: try again
+	exitUnavailable = 6 // no answer, or not now: try again
 )
 
 // callError is an error that genbus answered, with its code.

@@ -91,7 +91,7 @@ func (c sandboxCommand) Run(ctx context.Context) error {
 	return up.Close()
 }
 
-// sandboxBanner says how to use a sandbox that stands alone. examples/sandbox.yaml
+// sandboxBanner says how to use a sandbox that runs alone. examples/sandbox.yaml
 // knows it by its usual address.
 func sandboxBanner(url string) string {
 	text := fmt.Sprintf("The sandbox upstream listens on %[1]s; counters: curl %[1]s/stats; tasks: curl %[1]s/tasks\n"+

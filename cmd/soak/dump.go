@@ -11,8 +11,8 @@ import (
 	"github.com/genbus/genbus/test/faultinject/check"
 )
 
-// dump writes what everybody is doing beside the logs, for whoever looks for what
-// hangs: the clients here, and the replicas, which end with it (SIGQUIT) and are
+// dump writes next to the logs what every process is doing, to find what
+// hangs: the clients here, and the replicas, which end by it (SIGQUIT) and are
 // started again.
 func (w *world) dump(ctx context.Context) error {
 	file, err := os.Create(filepath.Join(w.dir, "clients.txt"))

@@ -20,9 +20,9 @@ var workDurables = []string{
 // mostForeignAcks is how many messages of one consumer are given back at once.
 const mostForeignAcks = 50
 
-// foreignAck gives the work in hand back, or extends it, in the name of replicas that
-// hold it. Acknowledgements are not fenced: the broker believes them, and hands the
-// work to somebody else beside its holder.
+// foreignAck returns the work in flight, or extends it, in the name of replicas that
+// hold it. Acknowledgements are not fenced: the broker accepts them, and delivers the
+// work to a second holder.
 func (s *storm) foreignAck(ctx context.Context) error {
 	defer s.begin(check.Fault{Kind: check.FaultForeignAck, Target: "work"})()
 	r, err := newReader(s.fleet.nats)

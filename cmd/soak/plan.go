@@ -22,12 +22,12 @@ const (
 	cutReplica  action = "cut-replica"  // a replica hears nothing of the broker
 	nodeKill    action = "node-kill"    // SIGKILL a node, start it after a while
 	nodeStop    action = "node-stop"    // SIGSTOP a node
-	isolate     action = "isolate"      // a node hears nobody
-	isolateTwo  action = "isolate-two"  // two nodes hear nobody: no majority
+	isolate     action = "isolate"      // a node hears no other
+	isolateTwo  action = "isolate-two"  // two nodes hear no other: no majority
 	cutClients  action = "cut-clients"  // the connections of a node's clients are reset
 	nodeAndKill action = "node-and-app" // a node and a replica are killed together
 	pauseRoute  action = "pause"        // an operator pauses a route and resumes it
-	foreignAck  action = "foreign-ack"  // work is given back by somebody who does not hold it
+	foreignAck  action = "foreign-ack"  // a client that does not hold the work returns it
 	changeMix   action = "mix"          // the upstreams change their mix of faults
 	large       action = "large"        // many requests and replies that no message holds
 	duplicates  action = "duplicates"   // many large requests, each sent by two clients at once

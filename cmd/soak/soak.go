@@ -247,7 +247,7 @@ func (w *world) history(ctx context.Context) (*check.History, error) {
 	return h, r.history(ctx, h)
 }
 
-// judge checks the history, and keeps it beside the logs.
+// judge checks the history, and stores it with the logs.
 func (w *world) judge(h *check.History, begin time.Time) result {
 	r := result{options: w.options, Begin: begin, End: time.Now(), Faults: h.Faults, Upstream: w.up.faults(), Starts: w.storm.failedStarts(), Dir: w.dir}
 	r.Violations, r.Counts = check.Run(h)

@@ -46,8 +46,8 @@ func TestShortSoak(t *testing.T) {
 	}
 }
 
-// unseen names what a run has shown nothing about: rules that looked at nothing, and
-// ways of clients that nobody took.
+// unseen names what a run did not cover: rules that checked nothing, and
+// ingresses that no client used.
 func unseen(r result) []string {
 	c := r.Counts
 	seen := maps.Clone(c.Looked)

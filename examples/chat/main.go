@@ -155,8 +155,8 @@ func (r *reader) take(m jetstream.Msg) error {
 	return nil
 }
 
-// chunk prints the blocks that are new: a chunk may come again, and a later
-// attempt begins anew.
+// chunk prints the blocks that are new: a chunk may be redelivered, and a later
+// attempt starts again.
 func (r *reader) chunk(c *genbusv1.ChatChunk) error {
 	if c.GetAttempt() > r.attempt {
 		r.attempt, r.next = c.GetAttempt(), 0
@@ -183,8 +183,8 @@ func (r *reader) chunk(c *genbusv1.ChatChunk) error {
 	return nil
 }
 
-// refused ends ctx with what the server does not let this user do: nobody answers
-// such a message, so that waiting would only end in a time-out.
+// refused ends ctx with the permission error of the server: such a message gets
+// no answer, and waiting for one would end in a time-out.
 func refused(end context.CancelCauseFunc) nats.ErrHandler {
 	return func(_ *nats.Conn, _ *nats.Subscription, err error) {
 		if errors.Is(err, nats.ErrPermissionViolation) {

@@ -101,8 +101,8 @@ func failed(ctx context.Context, end context.CancelCauseFunc, consumer jetstream
 	}
 }
 
-// refused ends ctx with what the server does not let this user do: nobody answers
-// such a message, so that waiting would only end in a time-out.
+// refused ends ctx with the permission error of the server: such a message gets
+// no answer, and waiting for one would end in a time-out.
 func refused(end context.CancelCauseFunc) nats.ErrHandler {
 	return func(_ *nats.Conn, _ *nats.Subscription, err error) {
 		if errors.Is(err, nats.ErrPermissionViolation) {

@@ -52,7 +52,7 @@ func (f *firsts) begin(n subject.TaskName) (tell func(joblog.Entry)) {
 }
 
 // First gives the job as the admission of this process left it, waiting for one that is
-// under way. It is told once: whoever asks again may have missed something, and reads.
+// in flight. It returns the job once: a second caller may have missed events, and reads the log.
 func (a *Admission) First(ctx context.Context, n subject.TaskName) (joblog.Entry, bool) {
 	f := a.firsts
 	f.mu.Lock()

@@ -43,7 +43,7 @@ func ByInboxBefore(stream string, created time.Time, seq uint64, stored time.Tim
 
 // ByLetterOf is the source of the job that is made of an accepted job's dead letters:
 // one job makes one other, however often a letter of it is written or asked for, and
-// in whichever way. paid is empty, but for a task that an upstream has beside the
+// by whichever ingress. paid is empty, except for a task that an upstream has in addition to the
 // job's own: each of these is for a job of its own.
 func ByLetterOf(job string, accepted time.Time, paid string) Source {
 	return Source{text: strings.Join([]string{"dead", job, strconv.FormatInt(accepted.UnixNano(), 10), paid}, "\x00")}

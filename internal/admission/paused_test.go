@@ -15,7 +15,7 @@ import (
 )
 
 // TestRunning: a pause is known within a second or two, and a resumption too. While
-// JetStream is away the last that was known stands, and nobody waits.
+// JetStream is away the last known state applies, and no caller waits.
 func TestRunning(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {

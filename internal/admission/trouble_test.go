@@ -12,7 +12,7 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// Without a quorum nothing is accepted. Once that is known nobody waits for it:
+// Without a quorum nothing is accepted. Once that is known no caller waits for it:
 // a caller with no time at all gets the same answer.
 func TestRefusesAtOnceWithoutAQuorum(t *testing.T) {
 	t.Parallel()

@@ -204,7 +204,7 @@ func (s *Bodies) bucket(name string) *bucket {
 	return known
 }
 
-// forget makes the next body create the bucket again, if somebody deleted it.
+// forget makes the next body create the bucket again, if it was deleted.
 func (s *Bodies) forget(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

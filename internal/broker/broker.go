@@ -103,7 +103,7 @@ func (b *Broker) connectionOptions() []nats.Option {
 		nats.PingInterval(pingEvery),
 		nats.MaxPingsOutstanding(pingsOut),
 		// No buffer while disconnected: a publish sent late, after its caller has
-		// given up, would be a write that nobody decided on.
+		// given up, would be a write that no caller wants any more.
 		nats.ReconnectBufSize(-1),
 		nats.ReconnectHandler(func(*nats.Conn) { b.reconnected() }),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { b.disconnected(err) }),
@@ -237,8 +237,8 @@ func (b *Broker) Ready(ctx context.Context) error {
 }
 
 // Trouble returns at once why JetStream cannot be used now: there is no
-// connection, or the last look of Ready failed. Whoever has a caller to answer
-// asks here first: without it, each caller would wait for timeouts of its own. It
+// connection, or the last check of Ready failed. Code that has a caller to answer
+// calls it first: otherwise each caller would wait for its own timeout. It
 // is nil as long as nothing is known to be wrong.
 func (b *Broker) Trouble() error {
 	if !b.nc.IsConnected() {

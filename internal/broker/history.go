@@ -11,7 +11,7 @@ import (
 const historyFrom = 0.8
 
 // DropsOld reports whether a stream drops old messages for newer ones: it discards them, or
-// its subjects do, and then whoever finds it full makes room.
+// its subjects do, and then a publish to a full stream makes room.
 func DropsOld(c jetstream.StreamConfig) bool {
 	return c.Discard == jetstream.DiscardOld || c.MaxMsgsPerSubject > 0 && !c.DiscardNewPerSubject
 }

@@ -24,7 +24,7 @@ var (
 	ErrTooLarge = errors.New("the message is too large")
 	// ErrRefused: the server refused for another reason; it was not stored.
 	ErrRefused = errors.New("the server refused the message")
-	// ErrNoAnswer: nobody knows whether the message is stored.
+	// ErrNoAnswer: it is not known whether the message is stored.
 	ErrNoAnswer = errors.New("no answer from JetStream")
 	// ErrUnavailable: the message certainly did not reach a stream.
 	ErrUnavailable = errors.New("JetStream is unavailable")

@@ -67,7 +67,7 @@ func CutOff(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &api) && !unconnected(err)
 }
 
-// Reason is why a call of JetStream failed, in one line for whoever called genbus: it
+// Reason is why a call of JetStream failed, in one line for the caller of genbus: it
 // names no stream and says nothing twice. The error itself is for the log.
 func Reason(err error) string {
 	switch {
@@ -98,8 +98,8 @@ func passing(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) || unconnected(err)
 }
 
-// unconnected reports whether there was nobody to ask: what is asked while there is no
-// connection is refused by the client itself, as nothing is buffered.
+// unconnected reports whether there was no connection: a request without one
+// is refused by the NATS client itself, as nothing is buffered.
 func unconnected(err error) bool {
 	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, nats.ErrDisconnected) ||
 		errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrConnectionReconnecting)

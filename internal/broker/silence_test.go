@@ -88,7 +88,7 @@ func TestAReadWhoseConnectionIsLost(t *testing.T) {
 	}
 }
 
-// TestAReadWithoutAConnection fails at once: whoever asked has a caller to answer.
+// TestAReadWithoutAConnection fails at once: a caller waits for the answer.
 func TestAReadWithoutAConnection(t *testing.T) {
 	t.Parallel()
 	s := brokertest.Alone(t)

@@ -217,7 +217,7 @@ func (b *Broker) eachStream(ctx context.Context, differs differs) error {
 }
 
 // wasLost reports whether a stream that was missing had existed: this process has seen it,
-// or it is the queue beside a log. A stream in memory goes with its server.
+// or it is the queue of an existing log. A stream in memory ends with its server.
 func (b *Broker) wasLost(want jetstream.StreamConfig, log bool) bool {
 	return b.wasSeen(want) || log && want.Name == b.names.Work()
 }
@@ -328,7 +328,7 @@ func (b *Broker) createStream(ctx context.Context, want jetstream.StreamConfig) 
 	return s, err == nil, wrapf(explainReplicas(err, b.replicas), "cannot be created")
 }
 
-// oneCreates waits until nobody else in this process creates what is missing.
+// oneCreates waits until no other call in this process creates what is missing.
 func (b *Broker) oneCreates(ctx context.Context) (release func(), err error) {
 	select {
 	case b.creating <- struct{}{}:
@@ -468,7 +468,7 @@ func (b *Broker) RestoreConsumer(ctx context.Context, stream string, want jetstr
 		return nil, err
 	}
 	if c, err := b.Consumer(ctx, stream, want.Durable); !errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return c, err // somebody else was faster
+		return c, err // another process created it first
 	}
 	want.Metadata = revisionMetadata()
 	c, err = b.js.CreateConsumer(ctx, stream, want)

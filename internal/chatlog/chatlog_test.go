@@ -172,7 +172,7 @@ func TestSlowReaderIsCut(t *testing.T) {
 			quick.expect(t, fmt.Sprintf("chunk 1: %d", next))
 			next++
 		}
-		// A reader that stands still while it reads the stream is not cut: what it
+		// A reader that stalls while it reads the stream is not cut: what it
 		// missed is stored. It has caught up then, and the next chunks find it live.
 		cut = slow.endsBefore(fmt.Sprintf("chunk 1: %d", next-1))
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/genbus/genbus/test/freeport"
 )
 
-// renew makes the stream of chunks anew, as a restart of the broker does.
+// renew creates the stream of chunks again, as a restart of the broker does.
 func (x *bundle) renew() {
 	x.t.Helper()
 	if err := x.b.JetStream().DeleteStream(x.t.Context(), x.b.Names().Chunks()); err != nil {
@@ -78,7 +78,7 @@ func TestStreamOfChunksIsGone(t *testing.T) {
 	same(t, texts)
 }
 
-// TestFollowersNoticeANewStream makes the stream anew under a follower whose
+// TestFollowersNoticeANewStream replaces the stream of a follower whose
 // connection noticed nothing.
 func TestFollowersNoticeANewStream(t *testing.T) {
 	t.Parallel()
@@ -101,7 +101,7 @@ func TestFollowersNoticeANewStream(t *testing.T) {
 }
 
 // TestFollowAcrossARestart restarts the server under a follower: the task log is
-// on disk, the chunks begin anew.
+// on disk, the chunks are not.
 func TestFollowAcrossARestart(t *testing.T) {
 	t.Parallel()
 	ports, err := freeport.Ports(1)

@@ -35,8 +35,8 @@ func (p position) token(n subject.TaskName) string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// checksum binds a token to its chat. It is no secret: whoever forges a token
-// only fools himself about what he has seen.
+// checksum binds a token to its chat. It is no secret: a client that forges a token
+// only deceives itself about what it has seen.
 func checksum(n subject.TaskName, payload []byte) uint32 {
 	sum := crc32.ChecksumIEEE([]byte(n.Tenant + "." + n.ID))
 	return crc32.Update(sum, crc32.IEEETable, payload)

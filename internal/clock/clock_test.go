@@ -12,7 +12,7 @@ import (
 	"github.com/genbus/genbus/internal/clock"
 )
 
-// machine is a time of day that can be set, beside a monotonic clock that cannot.
+// machine is a wall clock that can be set, and a monotonic clock that cannot.
 type machine struct{ shift atomic.Int64 }
 
 func (m *machine) now() time.Time { return time.Now().Add(time.Duration(m.shift.Load())) }

@@ -2,7 +2,7 @@ package config
 
 // APIKey lets the holder of a key act as a tenant. Several keys may name one tenant.
 type APIKey struct {
-	// Tenant that the key stands for: letters, digits, _ and -. Required.
+	// Tenant that the key belongs to: letters, digits, _ and -. Required.
 	Tenant string `yaml:"tenant"`
 	// Environment variable that holds the key; one of key_env, key_file and key_sha256. Default: none.
 	KeyEnv string `yaml:"key_env"`

@@ -19,7 +19,7 @@ const (
 
 	year = 8760 * time.Hour
 
-	// The embedded broker takes messages of 8 MiB; a body that stays in its message needs room for headers beside it.
+	// The embedded broker takes messages of 8 MiB; a body that stays in its message needs room for headers too.
 	maxClaimCheck = 7 * MiB
 )
 
@@ -120,7 +120,7 @@ func (c *Config) checkChoices(r *report) {
 	oneOf(r, "telemetry.traces", c.Telemetry.Traces, "auto", "on", "off")
 }
 
-// checkListeners keeps a service that asks nobody who they are on this machine, and two servers off one port. API keys
+// checkListeners keeps a service without authentication on this machine, and two servers off one port. API keys
 // guard HTTP and gRPC; NATS has users of its own.
 func (c *Config) checkListeners(r *report) {
 	taken := map[string]string{}

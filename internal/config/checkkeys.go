@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// minKey is the shortest key that nobody finds by trying, in bytes, if it is random.
+// minKey is the length of the shortest random key that cannot be found by trying, in bytes.
 const minKey = 16
 
 // checkAPIKeys wants each entry whole. The keys themselves are compared in indexKeys.
@@ -30,7 +30,7 @@ func (c *Config) checkAPIKeys(r *report) {
 	}
 }
 
-// checkPair wants an access key that stands in every vendor's signature as it is, and a secret key that nobody finds
+// checkPair wants an access key that every vendor's signature can carry as it is, and a secret key that cannot be found
 // by trying: a token that was signed with it (HS256) is all that is needed to try, as fast as a machine can.
 func checkPair(r *report, path string, k APIKey) {
 	if k.AccessKey != "" && !accessKeyPattern.MatchString(k.AccessKey) {
@@ -39,7 +39,7 @@ func checkPair(r *report, path string, k APIKey) {
 	strong(r, path, "secret_key", k.SecretKey, k.SecretKeyEnv, k.SecretKeyFile)
 }
 
-// strong wants a secret that is not found by trying. A tenant's plain key may be shorter where nobody but this machine
+// strong wants a secret that is not found by trying. A tenant's plain key may be shorter where only this machine
 // reaches genbus, where there need be none at all.
 func strong(r *report, path, name string, secret Secret, env, file string) {
 	if secret.Empty() || len(secret.Reveal()) >= minKey {

@@ -13,7 +13,7 @@ import (
 // DefaultTenant is the tenant of every caller when no API keys are configured.
 const DefaultTenant = "default"
 
-// DefaultOperator is the name of the operator whose key stands in the environment.
+// DefaultOperator is the name of the operator whose key is in the environment.
 const DefaultOperator = "operator"
 
 // Config is everything that an operator can set. It is read-only once Load or Prepare has returned.
@@ -72,7 +72,7 @@ type HTTP struct {
 type GRPC struct {
 	// Address that gRPC listens on, host:port; port 0 takes a free one. Default: 127.0.0.1:9090.
 	Addr string `yaml:"addr" env:"GENBUS_GRPC_ADDR"`
-	// Longest message received, beside 64 KiB for what stands around a body; a longer one is refused. Default: 32MiB.
+	// Longest message received, not counting 64 KiB for what surrounds a body; a longer one is refused. Default: 32MiB.
 	MaxMessageBytes Size `yaml:"max_message_bytes"`
 	// Connections at a time; more wait to be taken. 0 for no limit. Default: 10000.
 	MaxConnections int       `yaml:"max_connections"`
@@ -83,7 +83,7 @@ type GRPC struct {
 type Chat struct {
 	// How often a queued chat may be sent upstream when a process dies while it runs; 1 means never again. Default: 2.
 	MaxAttempts int `yaml:"max_attempts"`
-	// Publish the events of inline chats too, beside the caller's stream. Default: true.
+	// Publish the events of inline chats too, in addition to the caller's stream. Default: true.
 	InlineEvents bool `yaml:"inline_events"`
 	// Finish an inline chat for its subscribers when the last attached caller has gone away. Default: false.
 	FinishForSubscribers bool `yaml:"finish_for_subscribers"`
@@ -120,7 +120,7 @@ type Limits struct {
 }
 
 // Retry bounds what is sent to upstreams again, in each replica and over all upstreams, so that an outage does not
-// multiply the traffic. Whoever finds no place waits, and an inline chat is told the failure.
+// multiply the traffic. Beyond it a job waits, and an inline chat fails.
 type Retry struct {
 	// Part of a retry that each first request earns; 0.2 lets retries add a fifth. Default: 0.2.
 	Share float64 `yaml:"share"`

@@ -13,7 +13,7 @@ import (
 
 // Row describes one key of the configuration.
 type Row struct {
-	Key     string // YAML path; <name> stands for a name of yours, [] for an element of a list; empty where only a variable exists
+	Key     string // YAML path; <name> is a name of yours, [] for an element of a list; empty where only a variable exists
 	Env     string // the variable that overrides it, if there is one
 	Default string // "required" where there is none
 	Meaning string

@@ -92,7 +92,7 @@ func (e *exampleWriter) section(v reflect.Value, p place) {
 	}
 }
 
-// below writes what stands in a section, in the elements of a list, or below the names of a map.
+// below writes the keys of a section, of the elements of a list, or below the names of a map.
 func (e *exampleWriter) below(v reflect.Value, p place) {
 	switch v.Kind() {
 	case reflect.Slice:

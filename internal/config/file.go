@@ -119,7 +119,7 @@ func (d *fileDecoder) mapping(path string, node *yaml.Node, v reflect.Value) {
 	}
 }
 
-// unknown explains a key that the struct has not. A value beside a secret's name is never repeated.
+// unknown explains a key that the struct does not have. The value after a secret's name is never repeated.
 func (d *fileDecoder) unknown(at string, key *yaml.Node, fields map[string]int) {
 	d.lines[at] = key.Line
 	if _, secret := fields[key.Value+"_env"]; secret {

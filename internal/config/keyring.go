@@ -20,7 +20,7 @@ func hashOf(key string) keyHash {
 	return keyHash{sum: sha256.Sum256([]byte(key)), held: true}
 }
 
-// NewKey makes a key of 256 random bits, and its hash in hexadecimal: what stands as
+// NewKey makes a key of 256 random bits, and its hash in hexadecimal, the value of
 // key_sha256.
 func NewKey() (key, hash string) {
 	var bits [32]byte
@@ -30,7 +30,7 @@ func NewKey() (key, hash string) {
 	return key, hex.EncodeToString(h.sum[:])
 }
 
-// holder is somebody who is known by a key: a tenant or an operator.
+// holder is the owner of a key: a tenant or an operator.
 type holder struct {
 	name     string
 	key      keyHash
@@ -119,7 +119,7 @@ func (c *Config) clock() time.Time {
 }
 
 // indexKeys builds the look-ups of Tenant, Pair and Operator, and drops the keys that they were loaded from. An empty key is
-// left out: it is a problem of its own, and must match nobody.
+// left out: it is a separate problem, and must match no one.
 func (c *Config) indexKeys(r *report) {
 	c.tenants, c.operators, c.pairs = nil, nil, map[string]pair{}
 	first := map[[sha256.Size]byte]string{}

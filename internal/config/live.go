@@ -2,8 +2,8 @@ package config
 
 import "sync/atomic"
 
-// Live is the configuration of a running process. A reload replaces it as a whole, so whoever works on a request or a
-// job asks once at its beginning and goes on with that. It is safe for concurrent use.
+// Live is the configuration of a running process. A reload replaces it as a whole, so the code that works on a request or a
+// job reads it once at the beginning and keeps it. It is safe for concurrent use.
 type Live struct{ now atomic.Pointer[Config] }
 
 // NewLive begins with c, which is prepared.

@@ -328,7 +328,7 @@ func TestAllProblemsAtOnce(t *testing.T) {
 		"GENBUS_LOGLEVEL is not a known variable; did you mean GENBUS_LOG_LEVEL?")
 }
 
-// TestOneMistakeIsOneProblem: what would vanish with it is not said beside it.
+// TestOneMistakeIsOneProblem: a problem that would vanish with another one is not reported.
 func TestOneMistakeIsOneProblem(t *testing.T) {
 	t.Parallel()
 	const route = "routes: [{name: r, kind: video, upstream: u, models: [m]}]"
@@ -390,6 +390,6 @@ func TestListeningThatIsAllowed(t *testing.T) {
 	} {
 		mustLoad(t, "", tc...)
 	}
-	mustLoad(t, "nats: {listen: ':4222', user: u, password_env: PW}", "PW=p", "GENBUS_API_KEY=k") // nobody can send a key there
+	mustLoad(t, "nats: {listen: ':4222', user: u, password_env: PW}", "PW=p", "GENBUS_API_KEY=k") // no client can send a key there
 	mustLoad(t, "nats: {listen: ':4222', user: u, password_env: PW}", "PW=p")
 }

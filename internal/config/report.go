@@ -57,7 +57,7 @@ func (r *report) lose(key, text string) {
 	r.lost[key] = true
 }
 
-// follows reports whether a problem of key would vanish with one that was said: its value, or one that it stands in,
+// follows reports whether a problem of key would vanish with one that was reported: its value, or one that contains it,
 // was lost.
 func (r *report) follows(key string) bool {
 	for path := key; path != ""; path = parent(path) {
@@ -78,7 +78,7 @@ func (r *report) reportedBelow(key string) bool {
 	return false
 }
 
-// where names the variable that set key, or else the file and the line of key or of the nearest parent that stands
+// where names the variable that set key, or else the file and the line of key or of the nearest parent that is
 // in it. It is empty for a default.
 func (r *report) where(key string) string {
 	if name, ok := r.vars[key]; ok && name != key {

@@ -45,7 +45,7 @@ type Route struct {
 	ModelMap map[string]string `yaml:"model_map"`
 	// Wire protocol of a video upstream: primary, videos, kling or jimeng. Default: primary for video.
 	Protocol string `yaml:"protocol"`
-	// Video only, and not for protocol primary: a gateway stands before a vendor's protocol, and wants the model as model
+	// Video only, and not for protocol primary: a gateway is in front of a vendor's protocol, and wants the model as model
 	// and parameters in metadata too. Default: false.
 	Gateway bool `yaml:"gateway"`
 	// Protocol videos only: how the upstream wants input_reference where it is a URL: object or string; empty sends what
@@ -64,7 +64,7 @@ type Route struct {
 	// Most jobs that stand in line, ready to be taken in the order of their arrival; those behind them wait, and come into
 	// the line in turn by tenant. Fewer are fairer, more are faster. Default: half of max_in_flight, 16 or more.
 	ReadyJobs int `yaml:"ready_jobs"`
-	// When nobody can know whether a create was accepted: fail, or resubmit where the upstream honours the
+	// When it cannot be known whether a create was accepted: fail, or resubmit where the upstream honours the
 	// Idempotency-Key. Default: fail.
 	OnUnknownOutcome string   `yaml:"on_unknown_outcome"`
 	Poll             Poll     `yaml:"poll"`

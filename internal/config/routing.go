@@ -46,7 +46,7 @@ func (x patternIndex) find(model string) (int, bool) {
 	return 0, false
 }
 
-// indexRoutes builds the look-up of Route. Two identical patterns of one kind are a problem: nobody could say which
+// indexRoutes builds the look-up of Route. Two identical patterns of one kind are a problem: it would be undefined which
 // wins. A draining route and its successor may have the same ones.
 func (c *Config) indexRoutes(r *report) {
 	c.routing = map[routingKey]patternIndex{}

@@ -6,7 +6,7 @@ type ServerTLS struct {
 	CertFile string `yaml:"cert_file"`
 	// PEM file of the certificate's key. Default: none.
 	KeyFile string `yaml:"key_file"`
-	// PEM file of the authorities whose client certificates are taken: every client must show one, beside its API key.
+	// PEM file of the authorities whose client certificates are taken: every client must show one, in addition to its API key.
 	// Empty asks for none. Default: none.
 	ClientCAFile string `yaml:"client_ca_file"`
 }

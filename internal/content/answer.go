@@ -77,7 +77,7 @@ func hasContent(resp *http.Response) bool {
 }
 
 // part reads what a 206 is a part of; nil for everything else, and for a 206 that
-// nobody asked for but that is the whole.
+// was not asked for but is the whole.
 func (w *walk) part(resp *http.Response) (*contentRange, error) {
 	if resp.StatusCode != http.StatusPartialContent {
 		return nil, nil

@@ -12,7 +12,7 @@ import (
 )
 
 // OpenArchive is Reader.Open for content that was archived, with the type that
-// Archive gave. A range that begins late costs reading what stands before it.
+// Archive gave. A range that begins late costs reading all before it.
 // Errors are *errcode.Error: ContentExpired when the object is gone, and
 // BrokerUnavailable.
 func OpenArchive(ctx context.Context, bodies *broker.Bodies, ref broker.Body, contentType string, q Request) (*File, error) {

@@ -5,7 +5,7 @@
 //
 // A result's URL comes from a stranger, so it is called with care. The key and
 // the configured headers go to the upstream's own origin (scheme, host and port)
-// and to nobody else. Redirects are followed by hand, at most five, and only to
+// and to no other. Redirects are followed by hand, at most five, and only to
 // http and https. Every connection to another host is checked against the
 // private addresses at the moment it is made, so that neither DNS nor a redirect
 // leads into the internal network. That check needs the connection to be ours:

@@ -193,7 +193,7 @@ func TestURLOnTheOwnOriginIsReadWithTheKey(t *testing.T) {
 	w.own.mux.HandleFunc("GET /elsewhere/file", serveVideo)
 	p := w.at(strings.Replace(w.own.URL, "http://", "HTTP://", 1) + "/elsewhere/file?a=b%20c")
 	p.PrivateOK = false
-	p.Path = "/v1/videos/x/content" // does not count beside a URL
+	p.Path = "/v1/videos/x/content" // does not count next to a URL
 	w.wantVideo(p)
 	if r := w.own.requests()[0]; r.Header.Get("Authorization") != "Bearer "+testKey || r.URL.RawQuery != "a=b%20c" {
 		t.Errorf("%s with %v", r.URL, r.Header)

@@ -38,8 +38,8 @@ func identify(body *bufio.Reader, declared string, atStart bool) (string, error)
 }
 
 // declaredType reads a Content-Type; empty when it says nothing. Types that a
-// browser would run or render as a page lose their meaning: whoever serves the
-// content under its own name must not serve a stranger's scripts.
+// browser would run or render as a page are replaced: a server of the
+// content under its own name must not serve foreign scripts.
 func declaredType(header string) string {
 	kind, params, err := mime.ParseMediaType(header)
 	switch {

@@ -51,7 +51,7 @@ func bare(err error) error {
 	return err
 }
 
-// In a text from outside, what stands behind a URL's path, and before its host.
+// In a text from outside: what follows a URL's path, and what precedes its host.
 var (
 	urlQuery = regexp.MustCompile(`(?i)(https?://[^\s"'<>?#]*)[?#][^\s"'<>]*`)
 	urlUser  = regexp.MustCompile(`(?i)(https?://)[^\s"'<>/@]*@`)

@@ -126,7 +126,7 @@ func TestPartsThatWereNotAskedFor(t *testing.T) {
 		{"bytes=5-9", "bytes 5/100", 5, false},
 		{"bytes=5-9", "bytes 5-9/x", 5, false},
 		{"bytes=5-9", "", 5, false},
-		{"bytes=5-9", "bytes 5-9/100", 4, false}, // beside another Content-Length
+		{"bytes=5-9", "bytes 5-9/100", 4, false}, // with another Content-Length
 		{"", "bytes 0-99/100", 100, true},        // unasked, but the whole
 		{"", "bytes 0-98/100", 99, false},
 		{"", "bytes 0-99/*", 100, false},
@@ -236,8 +236,8 @@ func TestRangeOfAHolder(t *testing.T) {
 	}
 }
 
-// TestA416IsKept: it is asked for once more only where JSON may be behind it, and
-// stands unless there is.
+// TestA416IsKept: it is requested again only if its body may be JSON, and
+// remains unless it is.
 func TestA416IsKept(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -29,7 +29,7 @@ func toAnywhere(roots *tls.Config) *http.Transport {
 	return t
 }
 
-// transport speaks HTTP/1.1 only: on HTTP/2 a body that nobody reads yet would
+// transport speaks HTTP/1.1 only: on HTTP/2 a body that is not read yet would
 // take up to 4 MiB, and large files would share one connection.
 func transport(roots *tls.Config, d *net.Dialer) *http.Transport {
 	protocols := new(http.Protocols)

@@ -135,7 +135,7 @@ func (f form) field(field protoreflect.FieldDescriptor) map[string]any {
 	}
 }
 
-// described adds the comment; beside a $ref OpenAPI 3.0 reads nothing.
+// described adds the comment; OpenAPI 3.0 ignores siblings of a $ref.
 func described(field protoreflect.FieldDescriptor, schema map[string]any) map[string]any {
 	if _, refers := schema["$ref"]; refers {
 		schema = map[string]any{"allOf": []any{schema}}

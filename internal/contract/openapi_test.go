@@ -241,7 +241,7 @@ func TestEveryErrorOfHTTPIsSomewhere(t *testing.T) {
 		errcode.CallerGone,                                                                                                      // who went away reads no answer
 		errcode.OperatorRequired, errcode.RouteNotFound, errcode.LetterNotFound, errcode.LetterUnusable, errcode.LetterResolved, // gRPC
 		errcode.CallerDeadline,                                                       // gRPC: requests of HTTP bring no deadline
-		errcode.SubmissionUnknown, errcode.OrphanedSubmission, errcode.ArchiveFailed, // of videos, which nobody waits for
+		errcode.SubmissionUnknown, errcode.OrphanedSubmission, errcode.ArchiveFailed, // of videos, for which no caller waits
 	}
 	listed := map[string]bool{}
 	refusals, _ := d.Find("components", "responses").(map[string]any)

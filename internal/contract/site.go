@@ -44,7 +44,7 @@ func (s *Site) OpenAPI() http.Handler { return s.openAPI }
 // AsyncAPI serves the document of what is on NATS.
 func (s *Site) AsyncAPI() http.Handler { return s.asyncAPI }
 
-// Page serves the page that shows both. It looks for them beside itself.
+// Page serves the page that shows both. It requests them from its own folder.
 func (s *Site) Page() http.Handler { return s.page }
 
 // file is what is served: bytes, and the header that goes with them.

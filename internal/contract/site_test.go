@@ -62,7 +62,7 @@ func TestPageLoadsNothingFromOutside(t *testing.T) {
 	}
 }
 
-// TestPolicyAllowsThePage: a browser hashes what stands between the tags, byte for byte,
+// TestPolicyAllowsThePage: a browser hashes the text between the tags, byte for byte,
 // and runs nothing that the policy does not name: the page would stay blank.
 func TestPolicyAllowsThePage(t *testing.T) {
 	t.Parallel()

@@ -22,11 +22,11 @@ import (
 const (
 	// timeout bounds the whole of an erasure.
 	timeout = 30 * time.Second
-	// holderPatience is how long the holder of a job that was ended by somebody else
-	// has to let it go: it may be waiting for its upstream's answer.
+	// holderPatience is how long the holder of a job that another writer has ended
+	// may still work on it: it may be waiting for its upstream's answer.
 	holderPatience = 10 * time.Second
-	// queuedPatience is the same for a job of which no submission began. Mostly it
-	// has no holder, so that there is nobody to wait for.
+	// queuedPatience is the same for a job of which no submission began. It usually
+	// has no holder to wait for.
 	queuedPatience = time.Second
 )
 
@@ -38,7 +38,7 @@ type Eraser struct {
 	Bodies *broker.Bodies
 }
 
-// Erase waits until nobody works on a job that has ended, as e says, and then
+// Erase waits until no replica works on a job that has ended, as e says, and then
 // removes what is stored of it: the events last, so that an erasure that fails can
 // be repeated. Afterwards the same request id makes a new job. A job that is gone
 // already is joblog.ErrNotFound; where its holder does not let go, or the time is
@@ -63,7 +63,7 @@ func (x Eraser) erase(ctx context.Context, e joblog.Entry) error {
 	if err != nil {
 		return err
 	}
-	if !e.Terminal() { // erased meanwhile, and made anew
+	if !e.Terminal() { // erased meanwhile, and created again
 		return joblog.ErrNotFound
 	}
 	if err := x.eraseBodies(ctx, e); err != nil {
@@ -75,7 +75,7 @@ func (x Eraser) erase(ctx context.Context, e joblog.Entry) error {
 	return x.Log.Erase(ctx, e)
 }
 
-// release returns when nobody works on a job that has ended.
+// release returns when no replica works on a job that has ended.
 func (x Eraser) release(ctx context.Context, e joblog.Entry) error {
 	if e.Job.GetExecution().GetFirstSubmitAt() == nil {
 		return x.Queue.Withdraw(ctx, e, queuedPatience)

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// Code is the word that stands for a meaning in answers, events, dead letters
+// Code names an error in answers, events, dead letters
 // and NATS replies. Codes are never renamed.
 type Code string
 

@@ -79,7 +79,7 @@ func TestFrom(t *testing.T) {
 	}
 }
 
-// TestCounted: what fails here for a caller who has gone is nobody's failure.
+// TestCounted: what fails for a caller who has gone away is not counted.
 func TestCounted(t *testing.T) {
 	t.Parallel()
 	gone, leave := context.WithCancel(t.Context())

@@ -153,8 +153,8 @@ func CodeOf(err error) Code {
 	return From(err).Code
 }
 
-// Gone reports whether whoever asked with ctx has gone away: it was cancelled, and
-// nobody gave a cause.
+// Gone reports whether the caller of ctx has gone away: it was cancelled, and
+// without a cause.
 func Gone(ctx context.Context) bool { return errors.Is(context.Cause(ctx), context.Canceled) }
 
 // Counted is CodeOf, as metrics count it: what fails here for a caller who has gone

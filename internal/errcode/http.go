@@ -22,7 +22,7 @@ type envelopeError struct {
 }
 
 // Envelope is the error's JSON body on HTTP: {"error":{message,type,param,code}}. What
-// HTML would have escaped, such as <, stands as it is: people read it.
+// encoding/json escapes for HTML, such as <, is not escaped: people read it.
 func (e *Error) Envelope() []byte {
 	body := envelope{Error: envelopeError{Message: Clip(e.Message, maxMessage), Type: e.httpType(), Code: e.httpCode()}}
 	if len(e.Violations) > 0 && e.Violations[0].Field != "" {

@@ -77,8 +77,8 @@ func (e *FullError) Error() string {
 		e.Used, e.Reserved, e.Life, limit)
 }
 
-// Release gives back what was asked for: it is stored, so that the next figures have it, or
-// will never be. Until then it counts beside all figures.
+// Release returns what was reserved: it is stored, so that the next figures include it, or
+// will never be. Until then it counts in addition to all figures.
 type Release func()
 
 // ReserveJob reserves the bytes of a whole life of a new job, until its first event is

@@ -117,7 +117,7 @@ func TestReplicasThatAskAtOnceShareTheLog(t *testing.T) {
 	}
 }
 
-// TestWhatIsInHandIsNotForgotten: what was granted and is not stored yet counts beside every
+// TestWhatIsInHandIsNotForgotten: what was granted and is not stored yet counts in addition to every
 // figure that is read meanwhile, and no longer than until it is stored.
 func TestWhatIsInHandIsNotForgotten(t *testing.T) {
 	t.Parallel()
@@ -177,8 +177,8 @@ func TestFarFromTheLimitTheFiguresAreReadOnceASecond(t *testing.T) {
 	})
 }
 
-// TestWithoutTheBrokerTheCreditIsLeft: a read that fails refuses nobody before the credit of
-// the last one is used up, and everybody then.
+// TestWithoutTheBrokerTheCreditIsLeft: a read that fails refuses no caller before the credit of
+// the last one is used up, and every caller then.
 func TestWithoutTheBrokerTheCreditIsLeft(t *testing.T) {
 	t.Parallel()
 	away := errors.New("away")

@@ -63,7 +63,7 @@ func (l *Log) CommitOrCurrent(ctx context.Context, e task.Event, last uint64) (E
 	return entry, err
 }
 
-// traced gives ctx in the trace of the job, whoever writes its event: an operator,
+// traced returns ctx in the trace of the job, also when its event is written by an operator,
 // another caller or another replica.
 func traced(ctx context.Context, e task.Event) context.Context {
 	x := e.Job.GetExecution()
@@ -127,7 +127,7 @@ func (l *Log) resolve(ctx context.Context, e task.Event, last uint64, refusal er
 	}
 }
 
-// compare holds our nonce against the last message: ours, somebody else's, or
+// compare holds our nonce against the last message: ours, another writer's, or
 // not decided, because the read failed or the log has not moved.
 func (l *Log) compare(ctx context.Context, e task.Event, last uint64) (Entry, bool, error) {
 	current, err := l.Get(ctx, Entry{Event: e}.Name())
@@ -148,8 +148,8 @@ func (l *Log) compare(ctx context.Context, e task.Event, last uint64) (Entry, bo
 }
 
 // Finish stores the feed copy of a terminal event in the feed of finished jobs, and
-// what the job consumed. It is called by whoever wrote the terminal event, and
-// again before every ack; what is there already is fine.
+// what the job consumed. It is called by the writer of the terminal event, and
+// again before every ack; a copy that is there already is fine.
 func (l *Log) Finish(ctx context.Context, e Entry) error {
 	ctx = traced(ctx, e.Event)
 	feedCopy, err := l.enc.Done(ctx, e.Event)
@@ -173,9 +173,9 @@ func (l *Log) Finish(ctx context.Context, e Entry) error {
 	return nil
 }
 
-// putOnce stores a message on a subject of its own, whoever else stores it too.
-// What stands there already, under another ce-id, is of an earlier job that was
-// erased: the message follows it.
+// putOnce stores a message on its own subject once, also when others store it too.
+// A message that is there already, under another ce-id, is of an earlier job that was
+// erased: the new one follows it.
 func (l *Log) putOnce(ctx context.Context, stream string, m *nats.Msg) error {
 	last := uint64(0)
 	for wait := answerWait; ; wait = min(2*wait, maxWait) {

@@ -19,7 +19,7 @@ import (
 type index struct {
 	limit int
 	tell  func(Notice)
-	again chan struct{} // the log was made anew
+	again chan struct{} // the log was created again
 
 	mu      sync.RWMutex
 	lists   map[listKey]*list
@@ -175,7 +175,7 @@ func (x *index) find(key listKey, id string) (row, bool) {
 }
 
 // window says which rows of a list are wanted: n of those that match, strictly
-// after one row (the zero row stands before all), and after skip more.
+// after one row (the zero row sorts before all), and after skip more.
 type window struct {
 	match     func(row) bool
 	after     row

@@ -280,7 +280,7 @@ func TestSlowReaderIsCut(t *testing.T) {
 		if err != nil || entry.Version() > 3 {
 			continue
 		}
-		for i := range 10 { // the reader stands still while ten events pass
+		for i := range 10 { // the reader stalls while ten events pass
 			next := must[task.Event](t)(task.Submitted(video(e), time.Now(), task.Receipt{UpstreamID: "up_1", Status: fmt.Sprint(i)}))
 			e = must[joblog.Entry](t)(l.Commit(t.Context(), next, e.Seq))
 		}

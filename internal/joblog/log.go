@@ -25,7 +25,7 @@ import (
 var (
 	// ErrNotFound: the log has no such job.
 	ErrNotFound = errors.New("the log has no such job")
-	// ErrUncertain: nobody knows whether the event was stored.
+	// ErrUncertain: it is not known whether the event was stored.
 	ErrUncertain = errors.New("it is unknown whether the event was stored")
 	// ErrFull: the log is full; the event was not stored.
 	ErrFull = errors.New("the task log is full")

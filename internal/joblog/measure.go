@@ -10,7 +10,7 @@ import (
 )
 
 // measure counts an event that this replica committed. Each event of a job is
-// committed once, whoever does it, so these numbers can be summed over replicas.
+// committed once, so these numbers can be summed over replicas.
 func (l *Log) measure(e Entry, took time.Duration) {
 	kind, x := subject.Kind(task.Kind(e.Job)), e.Job.GetExecution()
 	l.metrics.EventPublished(telemetry.PublishedTask, took)

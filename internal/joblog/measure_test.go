@@ -29,7 +29,7 @@ func TestCommitsAreMeasured(t *testing.T) {
 	if _, err := l.Commit(t.Context(), next, e.Seq); err == nil {
 		t.Fatal("a second end was stored")
 	}
-	for range 2 { // by its holder, and by whoever takes over
+	for range 2 { // by its holder, and by the replica that takes over
 		if err := l.Finish(t.Context(), end); err != nil {
 			t.Fatal(err)
 		}
@@ -112,8 +112,8 @@ const (
 	ofAnother     = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 )
 
-// TestEventsStayInTheTraceOfTheirRequest, whoever writes them: another caller, an
-// operator, a replica that never saw the request.
+// TestEventsStayInTheTraceOfTheirRequest, also when they are written by another caller, an
+// operator or a replica that never saw the request.
 func TestEventsStayInTheTraceOfTheirRequest(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)

@@ -51,7 +51,7 @@ func TestListFromAnOffset(t *testing.T) {
 }
 
 // TestListAfterAJobThatIsErased goes on as long as the index knows it; after one
-// that nobody knows there is no list.
+// that is unknown there is no list.
 func TestListAfterAJobThatIsErased(t *testing.T) {
 	t.Parallel()
 	l := listed(t, 5)

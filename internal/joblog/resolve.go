@@ -37,7 +37,7 @@ const (
 	// Current: the log has the job, which goes on from its last event, or has ended.
 	Current Meaning = iota
 	// PendingFirstEvent: its first event was never written, as its admission ended before that.
-	// Whoever has the item writes it.
+	// The holder of the item writes it.
 	PendingFirstEvent
 	// Removed: the item is gone, as its job was erased: the item goes first.
 	Removed
@@ -46,12 +46,12 @@ const (
 	// lost the lead may answer once more, so that it takes two looks to know.
 	StaleItem
 	// Lost: the log had the job and has lost it, or may have: the stream was restored from
-	// a backup, or made anew. The job is not run.
+	// a backup, or created again. The job is not run.
 	Lost
 )
 
-// LostAfter is the age from which a work item in line without a log is given up: somebody
-// may have had it and begun, and a log that was restored from a backup does not say so.
+// LostAfter is the age from which a queued work item without a log is given up: a holder
+// may have begun it, and a log that was restored from a backup does not have that.
 const LostAfter = time.Hour
 
 // Resolve says what a work item means, and gives the job where the log has one. It is the

@@ -55,7 +55,7 @@ func TestUnfinishedOverReplicas(t *testing.T) {
 	})
 }
 
-// TestJobsOfALostLogDoNotCount: of a log that was made anew under a replica that lives, the
+// TestJobsOfALostLogDoNotCount: when a log is created again under a running replica, the
 // replica forgets the jobs of the old one, and counts those of the new one.
 func TestJobsOfALostLogDoNotCount(t *testing.T) {
 	t.Parallel()

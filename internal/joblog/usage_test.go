@@ -39,7 +39,7 @@ func usages(t testing.TB, b *broker.Broker, id string) (events []*genbusv1.Usage
 	}
 }
 
-// TestUsageIsSaidOnce: whoever finishes a job, and however often, and again for a
+// TestUsageIsSaidOnce: however often a job is finished and by any replica, and again for a
 // later job under the id of one that was erased.
 func TestUsageIsSaidOnce(t *testing.T) {
 	t.Parallel()
@@ -95,8 +95,8 @@ func TestWhatWasNotSentHasNoUsage(t *testing.T) {
 	}
 }
 
-// TestUsageAfterACrash: whoever stored the end's copy in the feed died before it said
-// what the job consumed. Whoever finishes the job says it.
+// TestUsageAfterACrash: the process that stored the feed copy died before it stored
+// what the job consumed. The replica that finishes the job does.
 func TestUsageAfterACrash(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {

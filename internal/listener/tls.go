@@ -55,14 +55,14 @@ const lookEvery = time.Second
 
 // Secure reads the files, and returns a configuration that reads them again when
 // they have changed, at a handshake, at most once a second. An error is a *FileError.
-// While what stands in them cannot be used, as in the middle of a replacement, it goes
+// While their content cannot be used, as in the middle of a replacement, it goes
 // on with what it has and warns. TLS 1.2 is the least; the rest are Go's defaults.
 func Secure(f Files, log *slog.Logger, protocols ...string) (*tls.Config, error) {
 	s := &secured{files: f, protocols: protocols, log: log}
 	if err := s.read(); err != nil {
 		return nil, err
 	}
-	// Whoever looks at this one, as the NATS server does, sees what is asked for.
+	// The NATS server, for example, reads this one to see what is required.
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: protocols, ClientAuth: s.config.ClientAuth, ClientCAs: s.config.ClientCAs,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.current(time.Now()), nil },

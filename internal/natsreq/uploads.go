@@ -119,7 +119,7 @@ func (in *Incoming) complete(data []byte) error {
 
 // Remove deletes the upload of a request that is of no use any more, also when ctx
 // has ended. It is best effort: what stays ends with its bucket's TTL. Only what
-// was read is removed, so that nobody has an object deleted by a wrong name.
+// was read is removed, so that a wrong name deletes no object.
 func (u *Uploads) Remove(ctx context.Context, up *Upload) {
 	if up == nil || !up.read {
 		return

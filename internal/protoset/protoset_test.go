@@ -165,7 +165,7 @@ func TestForeignFilesStay(t *testing.T) {
 	}
 }
 
-// TestUnrelatedFilesStay: a directory with other files takes the set beside them.
+// TestUnrelatedFilesStay: the set can be written to a directory with other files.
 func TestUnrelatedFilesStay(t *testing.T) {
 	t.Parallel()
 	set, dir := written(t)

@@ -32,7 +32,7 @@ func (s Set) Write(dir string) error {
 		return errors.Join(foreign...)
 	}
 	for _, path := range s.Paths() {
-		// The descriptor set comes last: until then the one before stands for its files.
+		// The descriptor set comes last: until then the previous one lists its files.
 		if path == Descriptors {
 			continue
 		}
@@ -52,7 +52,7 @@ func written(dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What is no descriptor set, or not the contract's, stands for no files; it is
+	// What is no descriptor set, or not the contract's, lists no files; it is
 	// foreign itself then.
 	var set descriptorpb.FileDescriptorSet
 	if proto.Unmarshal(data, &set) != nil {

@@ -65,7 +65,7 @@ type ChunkWriter struct {
 	next    uint64 // index of the next block
 	dropped uint64
 	running bool          // whether the publisher's goroutine is
-	idle    chan struct{} // closed when it ends; nil while nobody waits for that
+	idle    chan struct{} // closed when it ends; nil while no call waits for that
 	closed  bool
 	publish sync.WaitGroup
 }

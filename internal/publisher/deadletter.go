@@ -106,7 +106,7 @@ func (d DeadLetters) publish(ctx context.Context, letter *genbusv1.DeadLetter, s
 }
 
 // ownBody brings a large body to the object store, under a name of the letter's
-// own. A body that stands there already is the job's, and goes when the job is
+// own. A body that is there already is the job's, and is removed when the job is
 // erased: the letter gets a copy. Where there can be none it names the job's: what
 // else it says, such as the id of a task that is paid for, must not wait for that.
 func (d DeadLetters) ownBody(ctx context.Context, letter *genbusv1.DeadLetter, prefix string) error {

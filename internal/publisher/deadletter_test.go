@@ -79,7 +79,7 @@ func TestALetterIsStoredOnce(t *testing.T) {
 	})
 }
 
-// TestALetterThatCannotBeStoredLeavesNoBody: it is tried again and again, made anew or not,
+// TestALetterThatCannotBeStoredLeavesNoBody: it is tried again and again, as a new letter or not,
 // while its stream is full. When there is room it is stored with a body that is there.
 func TestALetterThatCannotBeStoredLeavesNoBody(t *testing.T) {
 	t.Parallel()
@@ -198,7 +198,7 @@ func TestTwoWritersOfALetter(t *testing.T) {
 	})
 }
 
-// TestALetterNamesTheTraceOfItsRequest, also where whoever writes it knows of no
+// TestALetterNamesTheTraceOfItsRequest, also where its writer has no
 // trace, or is in another one.
 func TestALetterNamesTheTraceOfItsRequest(t *testing.T) {
 	t.Parallel()

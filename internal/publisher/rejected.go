@@ -101,7 +101,7 @@ func cut(letter *genbusv1.DeadLetter) {
 }
 
 // Rejected reports whether a letter is of a request that was never accepted, in either
-// stream: earlier versions kept these beside the letters of jobs.
+// stream: earlier versions kept these with the letters of jobs.
 func Rejected(names subject.Space, letter *genbusv1.DeadLetter) bool {
 	kind, _, _ := names.ParseRequest(letter.GetSubject())
 	return kind != ""

@@ -9,7 +9,7 @@ import (
 )
 
 // maxBuckets bounds the buckets of one replica, a few hundred bytes each:
-// whoever may publish on NATS can make up tenants. Beyond it the tenant that was
+// clients that may publish on NATS can make up tenants. Beyond it the tenant that was
 // silent for the longest gets a full bucket again with its next request.
 const maxBuckets = 10_000
 

@@ -264,7 +264,7 @@ func (l *Letters) limit(maxBytes int64) uint64 {
 	return uint64(maxBytes - min(2*inWork*largestLetter, maxBytes/2))
 }
 
-// dropRejected removes letters of rejected requests, which earlier versions kept beside
+// dropRejected removes letters of rejected requests, which earlier versions kept with
 // those of jobs and dropped when the stream was full: the oldest first, while there are
 // too many. It reads some, and goes on from there the next time.
 func (l *Letters) dropRejected(ctx context.Context, pattern string, c *letterCount, tooMany func() bool) {

@@ -8,8 +8,8 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// Fault gives an upstream's failure its meaning. Everything the upstream said is
-// kept beside it.
+// Fault classifies an upstream's failure. Everything that the upstream said is
+// kept with it.
 func Fault(err error) *errcode.Error {
 	var up *upstream.Error
 	if !errors.As(err, &up) {

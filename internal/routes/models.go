@@ -70,7 +70,7 @@ type modelCache struct {
 	// reloads counts the calls of forget: what was asked before one is old at once.
 	reloads int
 	// asking is closed when the caller who asks the upstreams has their lists; nil
-	// when nobody asks.
+	// when no call is in flight.
 	asking chan struct{}
 }
 
@@ -109,7 +109,7 @@ func (t *Table) upstreamModels(ctx context.Context) map[string][]upstream.Model 
 	return list
 }
 
-// forget has the next caller ask again, also where somebody is asking now: there are
+// forget makes the next caller ask again, also while a call is in flight: there are
 // other upstreams.
 func (c *modelCache) forget() {
 	c.mu.Lock()

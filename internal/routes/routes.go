@@ -53,7 +53,7 @@ func (v Video) HasAccount(a pool.Account) bool {
 
 // account finds the account of a task that is to be read. A key that is gone is
 // replaced where its upstream has one key only: that is how keys are renamed and
-// renewed. Which of several would know the task nobody can say.
+// renewed. Which of several would know the task cannot be known.
 func (v Video) account(a pool.Account) (videoAccount, bool) {
 	if found, ok := v.clients[a]; ok {
 		return found, true
@@ -205,7 +205,7 @@ func (t *routing) endpoint(name string, u config.Upstream, key config.UpstreamKe
 	return ep
 }
 
-// vendorPath stands before the paths of a vendor's protocol: what is configured,
+// vendorPath is the prefix of the paths of a vendor's protocol: what is configured,
 // or else the protocol's segment where a gateway is called with its own key.
 func vendorPath(u config.Upstream, p upstream.Protocol, segment string) string {
 	switch {

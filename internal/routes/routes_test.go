@@ -77,8 +77,8 @@ func recorder(t *testing.T) (url string, calls func() []string) {
 	}
 }
 
-// TestWhereEachProtocolIsCalled: the vendor's path stands before a gateway's own
-// paths, and not before the vendor's; who signs and who sends a key.
+// TestWhereEachProtocolIsCalled: the vendor's path is the prefix of a gateway's
+// paths, and not of the vendor's own; which upstream gets a signature, and which a key.
 func TestWhereEachProtocolIsCalled(t *testing.T) {
 	t.Parallel()
 	url, calls := recorder(t)
@@ -126,7 +126,7 @@ func TestATaskKeepsItsAccountWhileThereIsOne(t *testing.T) {
 		{Upstream: "one"}:                 {true, true},
 		{Upstream: "two", Key: "b"}:       {true, true},   // no longer of the route
 		{Upstream: "one", Key: "renamed"}: {false, true},  // the only key is the renewed one
-		{Upstream: "two", Key: "gone"}:    {false, false}, // nobody can say which knows the task
+		{Upstream: "two", Key: "gone"}:    {false, false}, // it is not known which knows the task
 		{Upstream: "gone"}:                {false, false},
 	} {
 		_, create := r.Client(account)

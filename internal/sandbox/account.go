@@ -14,7 +14,7 @@ func Fingerprint(credential string) string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// accountOf is the fingerprint of who calls, proven or not; empty for nobody.
+// accountOf is the fingerprint of the caller, authenticated or not; empty without credentials.
 func accountOf(r *http.Request) string {
 	credential := credentialOf(r.Header.Get("Authorization"))
 	if credential == "" {

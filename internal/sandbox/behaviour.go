@@ -44,13 +44,13 @@ type Behaviour struct {
 	// DelayMS delays the answer, in milliseconds. A create is counted and
 	// accepted before the delay. Fault.
 	DelayMS int `json:"delay_ms,omitzero"`
-	// Status answers this HTTP status. 300 and above, or any beside Code: an error
+	// Status answers this HTTP status. 300 and above, or any with Code: an error
 	// (a 3xx points to the same URL) and nothing is created. 2xx alone: the status
 	// of a good create answer. Fault.
 	Status int `json:"status,omitzero"`
-	// RetryAfter is the Retry-After header beside Status. Fault.
+	// RetryAfter is the Retry-After header with Status. Fault.
 	RetryAfter string `json:"retry_after,omitzero"`
-	// Code and Message replace the words of the error beside Status; a vendor's
+	// Code and Message replace the text of the error with Status; a vendor's
 	// code is sent as a number where it is one. Fault.
 	Code    string `json:"code,omitzero"`
 	Message string `json:"message,omitzero"`
@@ -68,7 +68,7 @@ type Behaviour struct {
 	// DurationMS replaces Options.VideoDuration, in milliseconds.
 	DurationMS *int `json:"duration_ms,omitzero"`
 	// Statuses are the words that the task goes through, evenly spread; the last
-	// stands from the task's duration on. Video addresses and errors appear with
+	// applies from the task's duration on. Video addresses and errors appear with
 	// the words that mean completed and failed.
 	Statuses []string `json:"statuses,omitzero"`
 	// Fail ends the task as failed with this message.
@@ -79,7 +79,7 @@ type Behaviour struct {
 	// PollStatus answers polls with this HTTP status; default 500 when another
 	// poll fault is set without it.
 	PollStatus int `json:"poll_status,omitzero"`
-	// PollCode is the error code beside PollStatus.
+	// PollCode is the error code with PollStatus.
 	PollCode string `json:"poll_code,omitzero"`
 	// PollFailTimes limits PollStatus to the first N polls; 0 means every poll.
 	PollFailTimes int `json:"poll_fail_times,omitzero"`
@@ -106,7 +106,7 @@ type Behaviour struct {
 	// a slow file, in milliseconds; 0 means no pacing.
 	ChunkIntervalMS *int `json:"chunk_interval_ms,omitzero"`
 	// Timestamps makes the text of each streamed chunk the time of its writing,
-	// in Unix nanoseconds, and a space. The chunk of BigChunkBytes stands behind
+	// in Unix nanoseconds, and a space. The chunk of BigChunkBytes follows
 	// its time.
 	Timestamps bool `json:"timestamps,omitzero"`
 	// BigChunkBytes makes the first content chunk this long.

@@ -59,7 +59,7 @@
 //
 //	{"sandbox": {"status": 429, "retry_after": "2", "times": 2}}
 //
-// The object stands in metadata.sandbox of a video request, at the top level of
+// The object is in metadata.sandbox of a video request, at the top level of
 // a chat request, or (without the outer "sandbox") in the header X-Sandbox of
 // any request. A suffix of the model (model_name, req_key) does the same where the
 // body is fixed:

@@ -21,7 +21,7 @@ type apiError struct {
 }
 
 // refuser answers an error in the envelope of one kind of upstream. An empty code
-// stands for the one that the status suggests.
+// means the one that the status suggests.
 type refuser func(w http.ResponseWriter, status int, code, message string)
 
 // refusal answers one error; nil is none.
@@ -73,7 +73,7 @@ func writeJSON(w http.ResponseWriter, status int, body []byte) {
 	h["Content-Type"] = jsonType
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // the client may be gone; there is nobody else to tell
+	_, _ = w.Write(body) // the client may be gone
 }
 
 // jsonType is shared by all answers so that a poll allocates no header value.

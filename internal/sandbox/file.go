@@ -58,7 +58,7 @@ func (s *Sandbox) getFile(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// hasVideo says whether number names a video of t beside the first.
+// hasVideo says whether number names a video of t other than the first.
 func (t *task) hasVideo(number string) bool {
 	k, err := strconv.Atoi(number)
 	return err == nil && k >= 2 && k <= int(t.videos) && number == strconv.Itoa(k)

@@ -90,7 +90,7 @@ func (s *Sandbox) readKling(r *http.Request, body []byte, kind klingKind) (order
 	return order{t, b}, nil
 }
 
-// parseKling reads a create and says who takes it. Beside an error that is the
+// parseKling reads a create and says who takes it. With an error that is the
 // vendor, or the gateway if the body got as far as naming it.
 func parseKling(body []byte) (klingRequest, *dialect, error) {
 	var named struct {
@@ -115,7 +115,7 @@ func parseKling(body []byte) (klingRequest, *dialect, error) {
 }
 
 // parseKlingGateway reads a create as the common gateway program does: of the
-// body itself it reads these fields, and passes on what stands in the metadata.
+// body itself it reads these fields, and passes the metadata on.
 func parseKlingGateway(body []byte) (klingRequest, error) {
 	var outer struct {
 		Model    string          `json:"model"`

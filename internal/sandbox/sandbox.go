@@ -41,7 +41,7 @@ type Options struct {
 	// Default: derived from the Host of each request.
 	PublicURL string
 	// Key, when set, is the only bearer key accepted below /v1/, and on the
-	// vendors' paths beside Pairs.
+	// vendors' paths in addition to Pairs.
 	Key string
 	// Pairs, by access key, are the secret keys that may sign on the vendors' paths;
 	// with none and no Key these are open.

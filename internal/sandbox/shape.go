@@ -7,19 +7,19 @@ import (
 )
 
 // shape is one way in which servers in the field answer a poll of the primary
-// path, beside the two that the models have.
+// path, other than the two that the models have.
 type shape struct {
 	words words
 	// enveloped puts the task into {"code":"success","data":{...}}.
 	enveloped bool
 	// created writes created_at.
 	created func(b []byte, at time.Time) []byte
-	// open, between and close are what stands around the URLs of a completed task;
+	// open, between and close are the text around the URLs of a completed task;
 	// an empty between means that only the first has a place.
 	open, between, close string
 	// url writes one URL.
 	url func(t *task, b []byte, base string, k int) []byte
-	// unfailed stands where an error would, in a task that has not failed.
+	// unfailed takes the place of the error in a task that has not failed.
 	unfailed string
 }
 

@@ -74,7 +74,7 @@ func TestCreatesPerAuthorization(t *testing.T) {
 	}
 }
 
-// TestOneLedger proves that an Idempotency-Key stands for one task whichever
+// TestOneLedger proves that an Idempotency-Key names one task whichever
 // protocol it is used with.
 func TestOneLedger(t *testing.T) {
 	t.Parallel()

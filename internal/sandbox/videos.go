@@ -97,8 +97,8 @@ func readCompatible(s *Sandbox, r *http.Request, body []byte) (order, refusal) {
 	return order{t, b}, nil
 }
 
-// parseVideos reads a create. Beside a JSON error the fields that could be read
-// are given: the model says which envelope the error wants.
+// parseVideos reads a create. With a JSON error the fields that could be read
+// are returned: the model decides the envelope of the error.
 func parseVideos(r *http.Request, body []byte) (videosRequest, error) {
 	if isForm(r) {
 		return parseForm(r, body)

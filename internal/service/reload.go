@@ -75,7 +75,7 @@ func (s *Service) logReload(changes config.Changes, err error) {
 	s.warnOfEndedKeys()
 }
 
-// listed is a list in JSON logs too, where nothing stands in it.
+// listed is a list in JSON logs too, when it is empty.
 func listed(names []string) []string { return append([]string{}, names...) }
 
 // warnOfEndedKeys names the tenants that can call nothing any more.

@@ -20,7 +20,7 @@ func JobID(kind Kind, tenant, source string) string {
 	return string(kind) + "_" + base32ID.EncodeToString(sum[:])[:idLength]
 }
 
-// RequestSource is the source of a request with an idempotency key: whoever knows
+// RequestSource is the source of a request with an idempotency key: a caller that knows
 // the key knows the job's id.
 func RequestSource(requestID string) string { return "request\x00" + requestID }
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// InvalidTenant stands in dead letter subjects for a tenant that is not a legal
+// InvalidTenant replaces, in dead letter subjects, a tenant that is not a legal
 // token.
 const InvalidTenant = "_invalid"
 
@@ -19,7 +19,7 @@ func (s Space) RequestPattern(k Kind) string { return s.join("request", string(k
 // Request is the inbox subject of one tenant: genbus.request.<kind>.<tenant>.
 func (s Space) Request(k Kind, tenant string) string { return s.join("request", string(k), tenant) }
 
-// ParseRequest is the inverse of Request. The tenant is returned as it stands
+// ParseRequest is the inverse of Request. The tenant is returned as it is,
 // even when it is not a legal token, together with the error, so that the dead
 // letter can name it.
 func (s Space) ParseRequest(subject string) (Kind, string, error) {
@@ -68,8 +68,8 @@ func (s Space) DeadLetter(k Kind, tenant, id string) string {
 	return s.join("dead", string(k), tenant, id)
 }
 
-// DeadLetters is every dead letter of a kind and a tenant, where an empty one stands
-// for any: genbus.dead.<kind>.<tenant>.*. The caller has checked the tenant.
+// DeadLetters is every dead letter of a kind and a tenant, where an empty one means
+// any: genbus.dead.<kind>.<tenant>.*. The caller has checked the tenant.
 func (s Space) DeadLetters(k Kind, tenant string) string {
 	return s.join("dead", cmp.Or(string(k), "*"), cmp.Or(tenant, "*"), "*")
 }

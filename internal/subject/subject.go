@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Kind is the kind of a job, and the token that stands for it in subjects.
+// Kind is the kind of a job, and its token in subjects.
 type Kind string
 
 // The kinds.

@@ -233,7 +233,7 @@ func Kind(job Job) string {
 }
 
 // FromWork is the first event of an accepted job. Its time is the moment of
-// acceptance, so that whoever writes it writes the same.
+// acceptance, so that every writer writes the same.
 func FromWork(item *genbusv1.WorkItem) Event {
 	x := &genbusv1.Execution{
 		Phase:         queued,
@@ -263,7 +263,7 @@ func trace(item *genbusv1.WorkItem) (parent, state string) {
 }
 
 // FailedAtOnce is the only event of a job that is never run: one compare-and-set
-// makes it known and ends it, so that nobody can find it in between and run it.
+// makes it known and ends it, so that no replica can find it in between and run it.
 func FailedAtOnce(item *genbusv1.WorkItem, now time.Time, err *genbusv1.TaskError) Event {
 	e := FromWork(item)
 	e.Job.GetExecution().Phase = failed

@@ -61,7 +61,7 @@ func EndBy(job Job) (by time.Time, limited bool) {
 }
 
 // InQueue reports whether a job is in the queue, or was there when it ended: no submission
-// of it has begun, or the last one was certainly refused, so that nobody has an answer of
+// of it has begun, or the last one was certainly refused, so that no replica has an answer of
 // an upstream to record.
 func InQueue(job Job) bool {
 	x := job.GetExecution()

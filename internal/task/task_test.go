@@ -85,7 +85,7 @@ func TestUnfound(t *testing.T) {
 }
 
 // TestFromWorkOfAnAttachedTask: the first event is that of a task which its
-// upstream has, whoever writes it, and clients see it as queued.
+// upstream has, and clients see it as queued.
 func TestFromWorkOfAnAttachedTask(t *testing.T) {
 	t.Parallel()
 	item := work("video")
@@ -231,7 +231,7 @@ func checkStep(t *rapid.T, last, e Event) {
 	case !proto.Equal(e.Job.GetCreatedAt(), last.Job.GetCreatedAt()) || string(e.Job.GetExecution().GetFingerprint()) != "fp" || e.Job.GetId() != last.Job.GetId():
 		t.Fatal("what never changes changed")
 	}
-	// Only a submission after one that nobody heard of binds a task, for good.
+	// Only a submission after one with an unknown outcome binds a task, for good.
 	if bound := last.Job.GetExecution().GetBound() || was == submitting && is == submitting; e.Job.GetExecution().GetBound() != bound {
 		t.Fatalf("bound is %t in phase %s after %s", !bound, is, was)
 	}
@@ -274,7 +274,7 @@ func TestObservedEvents(t *testing.T) {
 	}
 }
 
-// TestBoundStays: a submission after one of which nobody heard binds the task, and
+// TestBoundStays: a submission after one with an unknown outcome binds the task, and
 // neither a refusal nor another submission frees it.
 func TestBoundStays(t *testing.T) {
 	t.Parallel()

@@ -51,13 +51,13 @@ type Submission struct {
 	Deadline time.Time
 }
 
-// Submitting is committed before the create request is written: whoever finds
+// Submitting is committed before the create request is written: a replica that finds
 // the task in this phase does not know whether the upstream has it.
 func Submitting(t *genbusv1.VideoTask, now time.Time, s Submission) (Event, error) {
 	again := t.GetExecution().GetPhase() == submitting
 	return next(t, submitting, now, func(_ *genbusv1.VideoTask, x *genbusv1.Execution) {
 		x.Upstream, x.UpstreamKey = s.Upstream, s.Key
-		// From submitting to submitting nobody has learned what became of the first.
+		// From submitting to submitting the outcome of the first is not known.
 		x.Bound = x.GetBound() || again
 		x.Attempt++
 		x.SubmitUntil = timestamppb.New(s.Until)
@@ -99,7 +99,7 @@ func ResetPoisonCount(t *genbusv1.VideoTask, now time.Time) (Event, error) {
 // Receipt is what an upstream gave for a submission.
 type Receipt struct {
 	// UpstreamID names the task at the upstream, and Ticket is what its protocol
-	// needs beside it.
+	// needs with it.
 	UpstreamID, Ticket string
 	// Status is the upstream's own word, or empty.
 	Status string
@@ -152,7 +152,7 @@ const (
 // and progress never goes back.
 func Observed(t *genbusv1.VideoTask, now time.Time, o Observation) (Event, bool, error) {
 	to := t.GetExecution().GetPhase()
-	if to != submitted && to != inProgress { // nobody can have polled it
+	if to != submitted && to != inProgress { // it cannot have been polled
 		return Event{}, false, &TransitionError{JobID: t.GetId(), From: to, To: inProgress}
 	}
 	if o.Started {

@@ -58,7 +58,7 @@ func (c HeaderCarrier) Keys() []string {
 }
 
 // maxTraceState is the longest tracestate that is passed on, in bytes: what the
-// W3C asks of everybody. It is the caller's text, and stands in every event.
+// W3C asks of every implementation. It is the caller's text, and is in every event.
 const maxTraceState = 512
 
 // Inject gives the trace context of ctx as it is stored with a work item: at
@@ -76,8 +76,8 @@ func Inject(ctx context.Context) map[string]string {
 	return m
 }
 
-// Within gives ctx in the trace that was stored: as it is when it belongs to that
-// trace already, and else with the stored span as its own. So what somebody else
+// Within returns ctx in the trace that was stored: as it is when it belongs to that
+// trace already, and else with the stored span as its own. So what another writer
 // does to a job stays in the job's trace. An empty or unreadable parent leaves ctx
 // as it is.
 func Within(ctx context.Context, parent, state string) context.Context {

@@ -62,7 +62,7 @@ type round struct {
 	reasons []Reason
 }
 
-// Add registers a check. It is run with a timeout of 2 s, beside the others, at
+// Add registers a check. It runs with a timeout of 2 s, concurrently with the others, at
 // most once a second and never twice at a time; nil means that all is well. Its
 // error is shown to every caller of /readyz/jobs: it must hold no credentials.
 // Checks are about this replica and its broker; upstream trouble is a metric.
@@ -126,8 +126,8 @@ func drainingReasons() []Reason {
 	return []Reason{{Check: checkDraining, Reason: "draining"}}
 }
 
-// measure gives the reasons of a fresh round: the last one, the running one or
-// a new one. Whoever starts a round runs it to its end, even when its own caller
+// measure returns the reasons of a fresh round: the last one, the running one or
+// a new one. The call that starts a round runs it to its end, even when its own caller
 // went away, since others may wait for it.
 func (h *Health) measure(ctx context.Context) []Reason {
 	h.mu.Lock()

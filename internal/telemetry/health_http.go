@@ -12,7 +12,7 @@ type healthAnswer struct {
 }
 
 // Healthz answers 200 {"status":"ok"} as long as the process can answer at all,
-// whatever the broker does: a restart would not mend the broker.
+// whatever the broker does: a restart would not fix the broker.
 func (h *Health) Healthz() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		writeHealth(w, http.StatusOK, healthAnswer{Status: "ok"})
@@ -50,6 +50,6 @@ func writeHealth(w http.ResponseWriter, status int, answer healthAnswer) {
 	w.WriteHeader(status)
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
-	// The prober may have gone away; there is nobody else to tell.
+	// The prober may have gone away.
 	_ = e.Encode(answer)
 }

@@ -18,13 +18,13 @@ const maxLibraryText = 512
 // AdoptLibraries has what libraries would write to standard error on their own
 // become records of log. What goes to package log, such as net/http's words about an
 // upstream that speaks unasked, is debug, and so are the warnings of gRPC. Its errors
-// are warnings here, because most of them are about what a client has sent; what it
-// tells beside is dropped.
+// are warnings here, because most of them are about what a client has sent; the rest
+// is dropped.
 //
 // It sets what the whole process has: a command calls it once, before it uses gRPC.
 func AdoptLibraries(log *slog.Logger) {
 	slog.SetLogLoggerLevel(slog.LevelDebug)
-	slog.SetDefault(log.With("component", "library")) // for package log; nobody here asks for the default
+	slog.SetDefault(log.With("component", "library")) // for package log; no code here uses the default
 	quiet := grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard)
 	grpclog.SetLoggerV2(grpcLog{LoggerV2: quiet, log: log.With("component", "grpc")})
 }

@@ -147,8 +147,8 @@ func IsTerminal(w io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// traceHandler adds the ids of the context's span to each record. They stand at
-// the top level even inside a group, where whoever joins logs and traces looks
+// traceHandler adds the ids of the context's span to each record. They are at
+// the top level even inside a group, where tools that join logs and traces look
 // for them.
 type traceHandler struct {
 	inner slog.Handler // with all that was added

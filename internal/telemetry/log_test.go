@@ -104,8 +104,8 @@ func TestLogFormats(t *testing.T) {
 	}
 }
 
-// A file is no terminal. A pseudo-terminal is not at hand everywhere; the null
-// device stands for the character devices.
+// A file is no terminal. A pseudo-terminal is not available everywhere; the null
+// device is the example of a character device.
 func TestLogFormatAutoLooksAtTheFile(t *testing.T) {
 	t.Parallel()
 	file, err := os.Create(filepath.Join(t.TempDir(), "log"))

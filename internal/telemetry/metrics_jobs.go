@@ -30,7 +30,7 @@ type CASOutcome string
 // The outcomes of a compare-and-set.
 const (
 	CASWon       CASOutcome = "won"       // our nonce is in the log
-	CASLost      CASOutcome = "lost"      // somebody else's is
+	CASLost      CASOutcome = "lost"      // another writer's is
 	CASDuplicate CASOutcome = "duplicate" // the broker called it a repeat
 	CASInFlight  CASOutcome = "in_flight" // another write to the subject was under way
 	CASNoAnswer  CASOutcome = "no_answer" // sent again unchanged

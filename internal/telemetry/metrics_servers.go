@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// unmatched stands for the pattern of a request that matched none. The path
-// itself is never a label: anybody can make up paths.
+// unmatched replaces the pattern of a request that matched none. The path
+// itself is never a label: any client can make up paths.
 const unmatched = "unmatched"
 
 type serverMetrics struct {

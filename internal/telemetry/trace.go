@@ -85,7 +85,7 @@ func tracesEndpoint(getenv func(string) string) (string, error) {
 	return "", nil
 }
 
-// checkEndpoint stands here because the exporter takes its default endpoint in
+// checkEndpoint is needed because the exporter takes its default endpoint in
 // silence when it cannot read the one it was given.
 func checkEndpoint(name, value string) error {
 	u, err := url.Parse(value)

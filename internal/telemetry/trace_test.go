@@ -106,7 +106,7 @@ func TestTracingRefusesABadEndpoint(t *testing.T) {
 	}
 }
 
-// A collector that nobody runs costs one warning and no error.
+// A collector that does not run costs one warning and no error.
 func TestTracingWithoutTheCollectorWarnsOnce(t *testing.T) {
 	t.Parallel()
 	addrs, err := freeport.Addrs(1)

@@ -208,7 +208,7 @@ func TestWhatIsSentTwice(t *testing.T) {
 }
 
 // lateConn hides from its reader that the upstream has reset it, until the next
-// request has been written in vain.
+// request has been written.
 type lateConn struct {
 	net.Conn
 	writes       int

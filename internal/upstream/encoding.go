@@ -35,7 +35,7 @@ func Encoding(h http.Header) string {
 // Content-Encoding. It reads nothing yet, and holds back nothing that can be decoded,
 // so that streams arrive as they are sent. Its memory is small and fixed; limits on
 // the length are for the reader, as with a plain answer. An answer in another encoding
-// stays as it is: servers write words such as utf-8 into the header, and whoever
+// stays as it is: servers write words such as utf-8 into the header, and the caller that
 // cannot read the body says which encoding it has.
 func Decode(resp *http.Response) {
 	if coding := strings.ToLower(Encoding(resp.Header)); coding != "gzip" && coding != "x-gzip" {

@@ -62,8 +62,8 @@ func TestIdentityIsAskedFor(t *testing.T) {
 	}
 }
 
-// TestEncodedAnswers: what says that it is gzip is decoded. Words that are no codings, and
-// gzip that somebody on the way has decoded already, come from real servers too.
+// TestEncodedAnswers: an answer marked as gzip is decoded. Words that are no codings, and
+// gzip that a proxy has decoded already, come from real servers too.
 func TestEncodedAnswers(t *testing.T) {
 	t.Parallel()
 	const text = `{"id":"t"}`

@@ -145,7 +145,7 @@ func TestNoGraceForWhatHasNotLeft(t *testing.T) {
 	})
 	t.Run("not the whole of it", func(t *testing.T) {
 		t.Parallel()
-		listener, err := net.Listen("tcp", "127.0.0.1:0") // whoever accepts reads nothing
+		listener, err := net.Listen("tcp", "127.0.0.1:0") // the server reads nothing
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -24,8 +24,8 @@ type Model struct {
 	Raw []byte
 }
 
-// ListModels asks GET /v1/models. The answer is {"data":[..]}, whatever stands
-// beside it, or the bare array. Entries without an id are left out. The error is
+// ListModels asks GET /v1/models. The answer is {"data":[..]}, with any other
+// members, or the bare array. Entries without an id are left out. The error is
 // always an *Error with Op "models".
 func ListModels(ctx context.Context, ep *Endpoint) ([]Model, error) {
 	const op = "models"

@@ -32,7 +32,7 @@ func TestListModels(t *testing.T) {
 	}
 }
 
-// An answer is a list in an object, with or without more beside it, or the bare
+// An answer is a list in an object, with or without other members, or the bare
 // list; a model's members are all in Raw, as they were written.
 func TestParseModels(t *testing.T) {
 	t.Parallel()

@@ -130,7 +130,7 @@ func (b *onceBody) left() bool {
 	return b.begun && !b.sealed && b.reader.Len() == 0
 }
 
-// late looks at the wall clock too: the other one stands still while the machine
+// late reads the wall clock too: the monotonic clock stops while the machine
 // sleeps.
 func (b *onceBody) late() bool {
 	now := time.Now()

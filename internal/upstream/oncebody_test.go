@@ -60,7 +60,7 @@ func TestNothingIsSentAfterTheDeadline(t *testing.T) {
 	}
 }
 
-// TestABodyThatHasBegunIsFinished: half a request helps nobody.
+// TestABodyThatHasBegunIsFinished: half a request is of no use.
 func TestABodyThatHasBegunIsFinished(t *testing.T) {
 	t.Parallel()
 	b := newOnceBody(t.Context(), []byte("a long body"))

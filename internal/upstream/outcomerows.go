@@ -1,7 +1,7 @@
 package upstream
 
 // GatewayRows are the codes of the gateways in the field, whatever protocol they
-// speak. They end a protocol's table together with StatusRows; nobody changes
+// speak. They end a protocol's table together with StatusRows; no code changes
 // them.
 var GatewayRows = Outcomes{
 	ByCode("model_not_found", RefusedForGood, ScopeUpstream), // comes as 404 and 503

@@ -12,7 +12,7 @@ type Protocol struct {
 	// "primary".
 	Name string
 	// CreatePath is where clients create tasks of it, for people: a method and a
-	// path such as "POST /v1/videos". It stands below the surface's segment where
+	// path such as "POST /v1/videos". It is below the surface's segment where
 	// there is one.
 	CreatePath string
 	// New makes the client for one account of one upstream.
@@ -29,7 +29,7 @@ type Protocol struct {
 
 // Options is what a route may say about its protocol.
 type Options struct {
-	// Gateway is true when a gateway stands before the vendor, which wants the
+	// Gateway is true when a gateway is in front of the vendor, which wants the
 	// model's name under "model" and parameters within "metadata" too.
 	Gateway bool
 	// InputReference is how the upstream wants input_reference where it is a
@@ -47,14 +47,14 @@ type Bodies interface {
 	// SetModel gives a copy that names another model, and every other byte as it
 	// was.
 	SetModel(raw []byte, model string) ([]byte, error)
-	// FromTyped writes the body that a typed request stands for. Errors are
+	// FromTyped writes the body of a typed request. Errors are
 	// *body.FieldError.
 	FromTyped(v *genbusv1.VideoGeneration) ([]byte, error)
 	// Asked reads what a task keeps of its request.
 	Asked(raw []byte) Asked
 }
 
-// Ticketer is a Bodies of a protocol that needs a ticket beside a task's id.
+// Ticketer is a Bodies of a protocol that needs a ticket with a task's id.
 type Ticketer interface {
 	// Ticket is the ticket of the task that a create body makes, the same as the
 	// Submission has; empty where the body can make none. The body is the upstream's,

@@ -6,7 +6,7 @@ import (
 	"log/slog"
 )
 
-// redacted stands for a key wherever one would be printed.
+// redacted replaces a key wherever one would be printed.
 const redacted = "[redacted]"
 
 // Secret is a string that no formatting verb, log handler or encoder prints.

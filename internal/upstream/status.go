@@ -2,8 +2,8 @@ package upstream
 
 import "strings"
 
-// progressions maps every known status word, normalised, to what it stands
-// for. Words that are not here, "unknown" and "" among them, mean that the task
+// progressions maps every known status word, normalised, to its
+// meaning. Words that are not here, "unknown" and "" among them, mean that the task
 // is still running.
 var progressions = map[string]Progression{
 	"queued":    Queued,
@@ -47,7 +47,7 @@ var unjudged = map[string]bool{
 	"timeout": true, "cancelled": true, "canceled": true, "expired": true, "not_found": true,
 }
 
-// ProgressionOf gives what a status word stands for, whatever its case and
+// ProgressionOf returns the meaning of a status word, whatever its case and
 // separators.
 func ProgressionOf(status string) Progression {
 	// Most answers use the plain spelling, which needs no copy.

@@ -107,7 +107,7 @@ func (ep *Endpoint) Useless(op, what string, resp *http.Response, body []byte, c
 
 // Call sends a request that submits nothing, such as a poll, and appends a 2xx
 // answer's body to dst. It may be sent twice. Every other answer is an *Error. The returned body shares
-// dst's memory, also beside an error.
+// dst's memory, also with an error.
 func (ep *Endpoint) Call(ctx context.Context, op, method, path string, body, dst []byte) (*http.Response, []byte, error) {
 	resp, err := ep.DoRepeatable(ctx, op, nil, func(ctx context.Context) (*http.Request, error) {
 		req, err := ep.NewRequest(ctx, method, path, body)

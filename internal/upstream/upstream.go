@@ -18,7 +18,7 @@ type Verdict int
 // The verdicts. The zero value is Unknown on purpose: a path that forgets to
 // decide must never lead to a second paid submission.
 const (
-	// Unknown: nobody can know whether the upstream accepted the submission.
+	// Unknown: it cannot be known whether the upstream accepted the submission.
 	Unknown Verdict = iota
 	// Accepted: the upstream answered with an id.
 	Accepted
@@ -117,8 +117,8 @@ type Submission struct {
 	Verdict Verdict
 	// UpstreamID is set when Verdict is Accepted.
 	UpstreamID string
-	// Ticket is what the protocol needs beside the id to read the task, such as
-	// vendor B's req_key; opaque to everybody else, at most 256 bytes, and empty
+	// Ticket is what the protocol needs with the id to read the task, such as
+	// vendor B's req_key; opaque to all other code, at most 256 bytes, and empty
 	// for most protocols.
 	Ticket string
 	// State is what the create answer said beyond the id.
@@ -127,7 +127,7 @@ type Submission struct {
 	Err *Error
 }
 
-// Progression is the canonical status that an upstream's word stands for.
+// Progression is the canonical status of an upstream's word.
 type Progression int
 
 // The progressions. Running covers every word that genbus does not know: it is

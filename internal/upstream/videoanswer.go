@@ -11,7 +11,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream/lax"
 )
 
-// What stands here are the parts that the answers of several video protocols have
+// This file has the parts that the answers of several video protocols have
 // in common.
 
 // Problem is an error object, or an error text alone.
@@ -44,7 +44,7 @@ func (p *Problem) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 
 // Failure is why a task failed whose status is that word: the problem's own
 // details, and the code and the message that the protocol found for it. Where
-// there is no code, a word that judges nothing stands for one.
+// there is no code, a word that judges nothing takes its place.
 func (p *Problem) Failure(status string, code lax.Word, message string) *Error {
 	status = NormaliseStatus(status)
 	if code == "" && Unjudged(status) {
@@ -115,7 +115,7 @@ func UsableClips(lists ...[]Clip) []VideoFile {
 	return nil
 }
 
-// About is what an answer, or its metadata, says of a result beside it.
+// About is what an answer, or its metadata, says of a result next to it.
 type About struct {
 	Format    lax.Text   `json:"format"`
 	Duration  lax.Number `json:"duration"`

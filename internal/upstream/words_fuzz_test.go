@@ -27,7 +27,7 @@ func FuzzIsResultURL(f *testing.F) {
 	})
 }
 
-// FuzzStatusWords: every word stands for a progression, and what is kept of a text
+// FuzzStatusWords: every word has a progression, and what is kept of a text
 // is bounded and valid.
 func FuzzStatusWords(f *testing.F) {
 	for _, seed := range []string{"", "queued", "SUCCESS", " Failed ", "in-progress", "IN_PROGRESS", "\xff", "é", "failed\x00", strings.Repeat("a", 5000), strings.Repeat("é", 3000), "\u0130", "ſuccess", "completed\n"} {

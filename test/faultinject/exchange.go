@@ -191,7 +191,7 @@ func (x *exchange) serve(h http.Handler, p plan) error {
 		x.learn(a)
 		return err
 	}
-	x.learn(a) // before the client can: whoever it tells will look here
+	x.learn(a) // before the client learns it: its checks read this
 	return a.finish()
 }
 

@@ -53,7 +53,7 @@ func (l *ledger) add(p Post) *Post {
 	return &p
 }
 
-// update changes a post; nil is nobody's.
+// update changes a post, unless it is nil.
 func (l *ledger) update(p *Post, change func(*Post)) {
 	if p == nil {
 		return

@@ -14,7 +14,7 @@ type CutMode int
 
 const (
 	// Blackhole holds every byte and every close, both ways, as a network does that
-	// drops packets: nobody is told. New connections are accepted and hear nothing.
+	// drops packets: no side is notified. New connections are accepted and hear nothing.
 	// What was held is delivered by Heal.
 	Blackhole CutMode = iota
 	// Reset resets every connection, and new ones as they come, which some clients

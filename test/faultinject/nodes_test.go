@@ -114,7 +114,7 @@ func TestNodes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.publish(w.js)
-	// Nobody tells a client of a way around its link.
+	// No client is told of an address that avoids its link.
 	if others := w.nc.DiscoveredServers(); len(others) > 0 {
 		t.Errorf("the servers advertise %v", others)
 	}

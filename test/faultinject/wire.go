@@ -73,7 +73,7 @@ func (w *wire) body(req *http.Request) ([]byte, error) {
 	return body, err
 }
 
-// half reads the first half of a body, or what has arrived where nobody knows how
+// half reads the first half of a body, or what has arrived where it is not known how
 // long it is.
 func (w *wire) half(req *http.Request) []byte {
 	size := req.ContentLength / 2

@@ -95,7 +95,7 @@ func rawConn(t *testing.T, u *Upstream) net.Conn {
 	return conn
 }
 
-// request is a POST as it stands on the wire.
+// request is a POST as it is on the wire.
 func request(key, body string) string {
 	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: upstream\r\nIdempotency-Key: %s\r\nContent-Length: %d\r\n\r\n%s",
 		paths[OpCreate], key, len(body), body)

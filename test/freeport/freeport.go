@@ -2,7 +2,7 @@
 // and start again, at the same address.
 //
 // A server that is started once listens on port 0 and says where. What is started again
-// must know its port beforehand, and nobody may take it while the server is down. A port
+// must know its port beforehand, and no process may take it while the server is down. A port
 // that the system had chosen is no such port: once it is let go, the system gives it to
 // the next server that asks for any, or to an outgoing connection.
 package freeport
@@ -30,7 +30,7 @@ var ErrNone = errors.New("no ports are free between " + strconv.Itoa(firstPort) 
 
 var process = allocator{search: firstPort}
 
-// Ports are n ports of 127.0.0.1 that nobody listens on, and that no other call
+// Ports are n ports of 127.0.0.1 on which no process listens, and that no other call
 // returns, in this process or in another that asks this package.
 func Ports(n int) ([]int, error) { return process.ports(n) }
 

@@ -12,7 +12,7 @@ type Answer struct {
 	Steps []Step
 	// Reset ends the connection as if the host had died, and not in order.
 	Reset bool
-	// Silent is true when it says nothing of what became of the request: nobody
+	// Silent is true when it says nothing of what became of the request: no client
 	// may take it for a refusal.
 	Silent bool
 }

@@ -1,4 +1,4 @@
-// Package hostile makes inputs that nobody should send, for tests of every way
+// Package hostile makes malformed and malicious inputs, for tests of every way
 // in: HTTP requests, JSON and form bodies, header values, signatures, HTTP/2
 // frames, gRPC and NATS messages, and the answers of an upstream. It sends
 // nothing, and it does not judge what comes back.

@@ -117,7 +117,7 @@ var parameters = []header{
 	{"request.video.model", []string{"x"}}, {"id", []string{"x"}},
 }
 
-// tokens are page tokens and resume tokens that nobody was given.
+// tokens are page tokens and resume tokens that genbus never returned.
 var tokens = []string{
 	"", "x", "AQ", "AQAAAAA", "====", "%00", strings.Repeat("A", 20_000), base64.RawURLEncoding.EncodeToString([]byte(`{"c":9223372036854775807,"i":"video_aaaaaaaaaaaaaaaaaaaaaaaaaa"}`)),
 	base64.RawURLEncoding.EncodeToString([]byte(`{"c":-9223372036854775808,"i":"*"}`)), base64.RawURLEncoding.EncodeToString([]byte(`{"c":1e99,"i":">"}`)),

@@ -37,7 +37,7 @@ func One[T any](s *Source, list []T) T { return list[s.r.IntN(len(list))] }
 
 // Input is one hostile input.
 type Input struct {
-	// Name says what is hostile about it, for whoever reads a failure.
+	// Name says what is hostile about it, for the reader of a failure.
 	Name string
 	// Bytes are what goes over the connection, or the body.
 	Bytes []byte
@@ -55,7 +55,7 @@ type Target struct {
 	AccessKey, SecretKey string
 	// Videos and Chats are the ids of jobs that the tenant has.
 	Videos, Chats []string
-	// Marker stands in every prompt, so that one that leaks can be found.
+	// Marker is in every prompt, so that one that leaks can be found.
 	Marker string
 }
 
@@ -72,7 +72,7 @@ func anyOf(s *Source, list []string, otherwise string) string {
 	return One(s, list)
 }
 
-// Text gives a text that does harm where somebody trusts it. It may be of any
+// Text returns a text that does harm where it is trusted. It may be of any
 // bytes.
 func Text(s *Source) string {
 	if s.Chance(10) {
@@ -90,7 +90,7 @@ var texts = []string{
 	strings.Repeat("A", 5000), strings.Repeat("é", 100), ",", "=", "k=v", "k=v,k=v", ";", ":", "bytes=0-", "data:,", "data:image/png;base64,!!!!", "\"", "\\", "\\u0000", "[DONE]",
 }
 
-// HeaderText gives a hostile text that a header's line can carry as it stands:
+// HeaderText returns a hostile text that a header's line can carry as it is:
 // without CR, LF and NUL.
 func HeaderText(s *Source) string {
 	return strings.Map(func(c rune) rune {

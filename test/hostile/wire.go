@@ -133,7 +133,7 @@ func typedVideo(s *Source, t Target) *genbusv1.VideoGeneration {
 	return v
 }
 
-// extras are the fields of a request beside its body, in the wire form so that
+// extras are the fields of a request other than its body, in the wire form so that
 // their texts need not be UTF-8: a request id, labels, a time and texts.
 func extras(s *Source, id, labels, expires protowire.Number, texts ...protowire.Number) []byte {
 	text := func(b []byte, field protowire.Number) []byte {
@@ -194,7 +194,7 @@ func Wire(s *Source, good []byte) []byte {
 			b = protowire.AppendBytes([]byte{0x0a}, b[:min(len(b), 30_000)])
 		}
 		return b
-	case 6: // fields that nobody knows
+	case 6: // unknown fields
 		for i := range 3000 {
 			b = protowire.AppendVarint(protowire.AppendTag(b, protowire.Number(100+i), protowire.VarintType), 1)
 		}

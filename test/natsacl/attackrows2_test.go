@@ -49,7 +49,7 @@ func impersonating() (rows []attack) {
 	return rows
 }
 
-// wholeAccount is what not even somebody can do who may do anything in the tenant's
+// wholeAccount is what not even a user can do who may do anything in the tenant's
 // account, as long as its two streams are the copies. TestWhoMayStoreMayForge has
 // the rest.
 func wholeAccount() (rows []attack) {
@@ -95,7 +95,7 @@ func snapshotBody(api string) string {
 	return ""
 }
 
-// service is what somebody cannot do who has the password of the service.
+// service is what a client with the password of the service cannot do.
 func service() (rows []attack) {
 	for _, subj := range []string{
 		names.Request(subject.Video, victim), names.Call(subject.Video, victim), names.LiveTask(subject.Video, victim, job), names.LiveChunk(victim, job),

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// attack is one row: what somebody tries, and what they see. That nothing changed,
+// attack is one row: what an attacker tries, and what they see. That nothing changed,
 // nothing reached a subject of others, and nothing of the victim was learned, is
 // checked for every row.
 type attack struct {

@@ -29,7 +29,7 @@ accounts { GENBUS { jetstream: enabled, users: [
 `
 
 // TestOneAccountWouldNotDo is why tenants are accounts: within one account,
-// permissions on subjects keep nobody from another tenant's events.
+// permissions on subjects do not keep a client from another tenant's events.
 func TestOneAccountWouldNotDo(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -31,7 +31,7 @@ func newInbox(t testing.TB, places int64) (mine, theirs jetstream.JetStream) {
 	return stream(t, n.connect(t, publisher)), stream(t, n.connect(t, victim+"-publisher"))
 }
 
-// TestTheInboxTellsHowMuchIsThere: whoever expects the wrong sequence is told the
+// TestTheInboxTellsHowMuchIsThere: a publisher that expects the wrong sequence is told the
 // right one.
 func TestTheInboxTellsHowMuchIsThere(t *testing.T) {
 	t.Parallel()
@@ -60,7 +60,7 @@ func TestTheInboxTellsHowMuchIsThere(t *testing.T) {
 }
 
 // TestAMessageIDCanBeTaken: within a tenth of a second, the second message with one
-// id is dropped, whoever sent the first. A publisher that sets none loses nothing.
+// id is dropped, also when another client sent the first. A publisher that sets none loses nothing.
 func TestAMessageIDCanBeTaken(t *testing.T) {
 	t.Parallel()
 	mine, theirs := newInbox(t, 100_000)

@@ -13,7 +13,7 @@ import (
 // TestTenantByReload adds a tenant to a server that runs. An account that a reload
 // makes has the service imports of its file and no subscriptions to them: the server
 // makes these at its start, and at a reload for accounts that it knew before
-// (configureAccounts). So its requests find nobody until the next reload, in
+// (configureAccounts). So its requests find no responder until the next reload, in
 // whatever order the accounts stand. Two reloads are enough for requests and copies.
 //
 // Should one be enough some day, the first half fails; then

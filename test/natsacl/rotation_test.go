@@ -14,7 +14,7 @@ import (
 // bcrypted is what `nats server passwd` prints for the password "next".
 const bcrypted = "$2a$04$amvmWCpPdzBRIDaZg2LWFut4blO.fmw8EdV2cCjytEyU0ZwptBZOO"
 
-// TestRotation changes a password without a pause: the next user beside the old
+// TestRotation changes a password without a pause: the next user is added to the old
 // one, and then the old one goes.
 func TestRotation(t *testing.T) {
 	t.Parallel()

@@ -53,7 +53,7 @@ shutdown: {grace: 10s}
 const operatorKey = "an-operators-key-of-32-characters"
 
 // run starts the service on all nodes, with a copy of each stream on each. tls is
-// what stands in its nats.tls.
+// its nats.tls.
 func run(t testing.TB, tls string, nodes ...*node) *running {
 	t.Helper()
 	if testing.Short() {
@@ -170,7 +170,7 @@ func (r *running) completed(js jetstream.JetStream, id string) {
 }
 
 // read waits for n messages in the tenant's copy of the log, and returns their
-// subjects. On a cluster, a consumer that was just made may answer nobody yet.
+// subjects. On a cluster, a consumer that was just created may not answer yet.
 func (r *running) read(js jetstream.JetStream, filter string, n int) (subjects []string) {
 	r.t.Helper()
 	await(r.t, filter, func() error {

@@ -105,7 +105,7 @@ func (r *running) largeBodies(t *testing.T) {
 	r.stored(t)
 }
 
-// stored is a request that somebody in the account of genbus has uploaded, by both
+// stored is a request that a client in the account of genbus has uploaded, by both
 // ways; the service removes what it has read.
 func (r *running) stored(t *testing.T) {
 	mine := r.connect(t, witness+"GENBUS")

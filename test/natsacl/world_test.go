@@ -97,7 +97,7 @@ func (s *stage) consumers() {
 	}
 }
 
-// play leaves a request in the inbox, a job that somebody works on, its events
+// play leaves a request in the inbox, a job in work, its events
 // and chunks, a dead letter and a large body.
 func (s *stage) play(tenant string) {
 	s.t.Helper()

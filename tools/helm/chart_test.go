@@ -120,7 +120,7 @@ func TestChartIsRendered(t *testing.T) {
 	}
 }
 
-// hash stands for the files of the chart and of the sets of values, with which package
+// hash is over the files of the chart and of the sets of values, with which package
 // deploy sees that what is rendered is of them.
 func hash(t *testing.T) string {
 	t.Helper()
@@ -245,7 +245,7 @@ func TestSecretOfBundledNATS(t *testing.T) {
 	}
 }
 
-// TestLoginToNATS: a password by default, and nothing of it beside another login.
+// TestLoginToNATS: a password by default, and nothing of it with another login.
 func TestLoginToNATS(t *testing.T) {
 	t.Parallel()
 	type login struct {

@@ -89,7 +89,7 @@ func Never(id string) string {
 	return kind + "_" + strings.Repeat("a", 26)
 }
 
-// States are the last sequences of acme's jobs, which nobody else changes.
+// States are the last sequences of acme's jobs, which no one else changes.
 func (w *Tenancy) States() map[string]uint64 {
 	w.T.Helper()
 	out := map[string]uint64{}

@@ -405,7 +405,7 @@ func (w *World) Dial(opts ...grpc.DialOption) *grpc.ClientConn {
 	return conn
 }
 
-// CarryOn does what an owner does, until somebody else ends the task.
+// CarryOn does what an owner does, until another writer ends the task.
 func (w *World) CarryOn(id string) {
 	w.T.Helper()
 	e, now := w.Entry(subject.Video, "default", id), time.Now()

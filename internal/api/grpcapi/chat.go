@@ -46,7 +46,7 @@ func (s chatService) CreateChatCompletion(ctx context.Context, m *genbusv1.Creat
 }
 
 // completion is the typed form of a reply; nil for one that is no JSON object,
-// which stands in raw_json all the same.
+// which is in raw_json all the same.
 func completion(raw []byte) *genbusv1.ChatCompletion {
 	c, err := body.ParseCompletion(raw)
 	if err != nil {
@@ -124,7 +124,7 @@ func (s chatService) SubmitChatCompletion(ctx context.Context, m *genbusv1.Submi
 	return &genbusv1.SubmitChatCompletionResponse{Chat: core.ChatOf(e)}, nil
 }
 
-// GetChatCompletion reads a chat. A reply that stands in the object store is
+// GetChatCompletion reads a chat. A reply in the object store is
 // read for the typed form.
 func (s chatService) GetChatCompletion(ctx context.Context, m *genbusv1.GetChatCompletionRequest) (*genbusv1.GetChatCompletionResponse, error) {
 	e, err := s.core.Jobs.Get(ctx, callOf(ctx).name(subject.Chat, m.GetId()))

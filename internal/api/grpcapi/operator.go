@@ -62,7 +62,7 @@ func (s operatorService) ListDeadLetters(ctx context.Context, m *genbusv1.ListDe
 	return &genbusv1.ListDeadLettersResponse{Letters: page.Letters, NextPageToken: page.Next}, nil
 }
 
-// GetDeadLetter reads a letter. A letter has somebody's prompt: who read it is
+// GetDeadLetter reads a letter. A letter holds a prompt: who read it is
 // logged too.
 func (s operatorService) GetDeadLetter(ctx context.Context, m *genbusv1.GetDeadLetterRequest) (*genbusv1.GetDeadLetterResponse, error) {
 	l, err := s.operator.Letter(ctx, m.GetSequence())

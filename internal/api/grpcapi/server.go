@@ -46,7 +46,7 @@ const (
 	maxHeaderList = 64 << 10
 )
 
-// aroundBody is room in a message for what stands around a body, in bytes. The body is
+// aroundBody is the room in a message for what surrounds a body, in bytes. The body is
 // bounded by admission.
 const aroundBody = 64 << 10
 

@@ -40,13 +40,13 @@ func (x *exchange) enter(identify func(*exchange) (string, error)) (err error) {
 	return x.checkQuery()
 }
 
-// run serves the call of whoever may enter. Only a tenant's call joins its caller's
+// run serves an authorized call. Only a tenant's call joins its caller's
 // trace.
 func (x *exchange) run(identify func(*exchange) (string, error), serve func(*exchange) error) error {
 	if err := x.enter(identify); err != nil {
 		return err
 	}
-	// Where spans are exported, the server's own span stands there already.
+	// When spans are exported, the server's own span is there already.
 	if x.r.Header["Traceparent"] != nil && !trace.SpanContextFromContext(x.ctx()).IsValid() {
 		x.r = x.r.WithContext(x.h.propagator.Extract(x.r.Context(), propagation.HeaderCarrier(x.r.Header)))
 	}

@@ -166,9 +166,9 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 // endAfterChunks makes a request whose body came in chunks the last of its
-// connection. It may have had a Content-Length too, which net/http drops without a
-// word; a proxy that went by it sees another end of the request, and what stands
-// behind must not be taken for somebody's next one (RFC 9112, 6.1).
+// connection. It may have had a Content-Length too, which net/http drops
+// silently; a proxy that used it sees another end of the request, and what comes
+// after it must not be taken for the next request (RFC 9112, 6.1).
 func endAfterChunks(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
 		w.Header()["Connection"] = []string{"close"}
@@ -231,8 +231,8 @@ func asResponse(w http.ResponseWriter, r *http.Request) *response {
 	return &response{ResponseWriter: w, r: r}
 }
 
-// viaGateway answers with the generated gateway. It reads the body first, with
-// our limits and of nobody but a tenant, whom the interceptors behind it find
+// viaGateway answers with the generated gateway. It reads the body first, within
+// our limits and for tenants only; the interceptors behind it authenticate
 // once more.
 func (h *Handler) viaGateway(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{response: asResponse(w, r), r: r, h: h}

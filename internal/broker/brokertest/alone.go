@@ -7,7 +7,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// Alone runs a server of its own, as one that stands outside of genbus's process, which
+// Alone runs a separate server, as one outside of genbus's process, which
 // ends with the test. Messages may have 8 MiB.
 func Alone(t testing.TB) *server.Server {
 	t.Helper()

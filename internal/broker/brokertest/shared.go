@@ -82,7 +82,7 @@ func three(t testing.TB, limits broker.Limits) func(testing.TB) *broker.Broker {
 			t.Fatalf("account %s: %v", account, err)
 		}
 	}
-	// Streams left over would go on to elect leaders beside those of other tests.
+	// Streams left over would go on to elect leaders during other tests.
 	t.Cleanup(func() { c.empty(t, account) })
 	return func(t testing.TB) *broker.Broker {
 		t.Helper()

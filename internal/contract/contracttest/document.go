@@ -69,14 +69,14 @@ func tighten(v any, name string) {
 	}
 }
 
-// Find gives what stands at a place of the document; nil for nothing. References
+// Find returns the value at a place of the document; nil for none. References
 // on the way are followed.
 func (d *Document) Find(place ...string) any {
 	v, _ := d.resolve(place)
 	return v
 }
 
-// resolve gives what stands at a place, and the place where it really stands.
+// resolve returns the value at a place, and its place after all references.
 func (d *Document) resolve(place []string) (v any, found []string) {
 	v = d.root
 	for i := 0; ; i++ {

@@ -27,7 +27,7 @@ type Options struct {
 	// Upstream is the address of a sandbox. Empty: one of its own, with Sandbox.
 	Upstream string
 	Sandbox  sandbox.Options
-	// Logger hears what the service says. Default: nobody does.
+	// Logger is the log of the service. Default: none.
 	Logger *slog.Logger
 	// Change, when set, has the last word.
 	Change func(*config.Config)

@@ -44,7 +44,7 @@ type Collector struct {
 	mu       sync.Mutex
 	spans    []Span
 	resource map[string]string
-	arrived  chan struct{} // closed and made anew with each export
+	arrived  chan struct{} // closed and replaced with each export
 }
 
 // Start starts a collector, which ends with the test.

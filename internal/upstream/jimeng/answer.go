@@ -14,7 +14,7 @@ type answer struct {
 	RequestID lax.Text         `json:"request_id"`
 	Data      lax.Object[data] `json:"data"`
 
-	// TaskID stands here in some error answers, and in a gateway's answer to a
+	// TaskID is here in some error answers, and in a gateway's answer to a
 	// create.
 	TaskID lax.Word `json:"task_id"`
 	// ID, Status and Progress are a gateway's; the vendor's status repeats the

@@ -49,7 +49,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// said is what a state's word stands for here: a code, or no video, may fail the
+// said is what a state's word means here: a code, or no video, may fail the
 // task whatever its word, and one that is not found may be new.
 func said(s upstream.VideoState) upstream.Progression {
 	switch {

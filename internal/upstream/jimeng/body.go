@@ -57,7 +57,7 @@ func (bodies) Check(raw []byte) []body.Violation {
 	return found
 }
 
-// Ticket is the req_key: a query needs it beside the task's id.
+// Ticket is the req_key: a query needs it with the task's id.
 func (bodies) Ticket(raw []byte) string { return body.MemberText(raw, "req_key") }
 
 func (bodies) SetModel(raw []byte, model string) ([]byte, error) {
@@ -84,7 +84,7 @@ func isFrames(value []byte) string {
 	return "must be 24*s+1 for s whole seconds from 1 to " + strconv.Itoa(maxSeconds) + ", such as 121 for 5 seconds"
 }
 
-// secondsOf gives the seconds that a number of frames stands for.
+// secondsOf returns the seconds of a number of frames.
 func secondsOf(frames []byte) (int, bool) {
 	n, err := strconv.ParseFloat(string(frames), 64)
 	if err != nil || n < framesPerSecond+1 || n > framesPerSecond*maxSeconds+1 || math.Mod(n-1, framesPerSecond) != 0 {

@@ -58,7 +58,7 @@ func hash(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// canonicalRequest is the text that stands for a request in its signature, on
+// canonicalRequest is the text of a request that is signed, on
 // both sides. names are the signed headers in lower case, in the order in which
 // the signature lists them.
 func canonicalRequest(r *http.Request, names []string, bodyHash string) (string, error) {

@@ -4,7 +4,7 @@
 // what the answer means.
 //
 // Both calls are POST /?Action=...&Version=..., and only the body tells tasks
-// apart. A query needs the req_key of the submission beside the task's id, so the
+// apart. A query needs the req_key of the submission with the task's id, so the
 // req_key is the task's ticket.
 //
 // Behind a gateway (upstream.Options.Gateway) a task is created in the same way.

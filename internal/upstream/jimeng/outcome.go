@@ -9,7 +9,7 @@ import (
 // outcomes is the outcome table of the protocol. The vendor's business codes
 // count with status 200 too, where the code alone refuses.
 var outcomes = slices.Concat(upstream.Outcomes{
-	// The vendor's API gateway, in its own envelope. It stands before the service,
+	// The vendor's API gateway, in its own envelope. It is in front of the service,
 	// and sends some of these with status 400.
 	upstream.ByCode("InvalidAuthorization", upstream.RefusedForGood, upstream.ScopeKey),
 	upstream.ByCode("SignatureDoesNotMatch", upstream.RefusedForGood, upstream.ScopeKey),

@@ -22,11 +22,11 @@ const (
 	replyInternal = 50500
 )
 
-// reply is the vendor's envelope. Its time_elapsed is left out: nobody needs it,
+// reply is the vendor's envelope. Its time_elapsed is left out: it is not needed,
 // and it would make equal answers differ.
 type reply struct {
 	Code int `json:"code"`
-	// Data is null beside every code but 10000: clients exist that take a task's
+	// Data is null with every code but 10000: clients exist that take a task's
 	// status for a success although the code says otherwise.
 	Data      any    `json:"data"`
 	Message   string `json:"message"`

@@ -23,12 +23,12 @@ var failures = map[string]bool{
 	"50511": false, "50516": false, "50517": false, "50519": false,
 }
 
-// aboutTheCall are codes that never say anything about a task, whatever else
-// stands in the answer: limits and missing rights.
+// aboutTheCall are codes that never say anything about a task, with anything else
+// in the answer: limits and missing rights.
 var aboutTheCall = map[string]bool{"50429": true, "50430": true, "50400": true}
 
 // state gives what the answer to a query says about the task. It is false when
-// that is nothing. The code is judged first: beside another code than 10000 the
+// that is nothing. The code is judged first: with another code than 10000 the
 // vendor's data is null or holds less than usual.
 func (c *client) state(a *answer, resp *http.Response, id string) (upstream.VideoState, bool) {
 	fine := resp.StatusCode/100 == 2
@@ -72,7 +72,7 @@ func (a *answer) failure() upstream.VideoState {
 	})
 }
 
-// progress reads the vendor's word. not_found also stands for a task that has
+// progress reads the vendor's word. not_found also means a task that has
 // just been created, so it means "still running": the task's own deadline ends
 // it. expired is a failure, but another submission may succeed.
 func (c *client) progress(a *answer) upstream.VideoState {

@@ -20,9 +20,9 @@ var ratios = []struct {
 	{"16:9", 16, 9}, {"4:3", 4, 3}, {"1:1", 1, 1}, {"3:4", 3, 4}, {"9:16", 9, 16}, {"21:9", 21, 9},
 }
 
-// FromTyped writes the body that a typed request stands for. What the protocol
+// FromTyped writes the body of a typed request. What the protocol
 // cannot express is an error, never dropped: a paid video that is not the one
-// asked for helps nobody. The members of metadata_json and extra_json stand at
+// asked for is of no use. The members of metadata_json and extra_json are at
 // the top level.
 func (bodies) FromTyped(v *genbusv1.VideoGeneration) ([]byte, error) {
 	if v == nil {

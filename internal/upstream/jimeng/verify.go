@@ -35,8 +35,8 @@ type authorization struct {
 }
 
 // parseAuthorization reads "HMAC-SHA256 Credential=..., SignedHeaders=...,
-// Signature=...", each part once and in any order. What could be read stands in
-// the result beside an error too.
+// Signature=...", each part once and in any order. What could be read is in
+// the result, also when there is an error.
 func parseAuthorization(header string) (authorization, error) {
 	var a authorization
 	rest, ok := strings.CutPrefix(header, algorithm+" ")
@@ -69,7 +69,7 @@ func parseAuthorization(header string) (authorization, error) {
 
 // distinct reports whether all names are there once and in lower case.
 func distinct(names []string) bool {
-	seen := make(map[string]bool, len(names)) // whoever has no key chooses how many there are
+	seen := make(map[string]bool, len(names)) // callers without a key choose how many there are
 	for _, name := range names {
 		if name == "" || name != strings.ToLower(name) || seen[name] {
 			return false

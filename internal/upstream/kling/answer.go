@@ -54,7 +54,7 @@ type clip struct {
 	Duration lax.Number `json:"duration"`
 }
 
-// relayed is a task in a gateway's words; the vendor's own are read beside them.
+// relayed is a task in a gateway's words; the vendor's own are read too.
 type relayed struct {
 	task
 	ID         lax.Text            `json:"id"` // an integer is the gateway's database key

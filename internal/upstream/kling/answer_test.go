@@ -39,7 +39,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// said is what a state's word stands for here: a success without a video is a
+// said is what a state's word means here: a success without a video is a
 // failure.
 func said(s upstream.VideoState) upstream.Progression {
 	p := upstream.ProgressionOf(s.Status)

@@ -40,7 +40,7 @@ func forGateway(raw []byte) ([]byte, error) {
 	return body.SetMember(out, "model", model)
 }
 
-// gatewayReads reports whether a gateway takes the member where it stands.
+// gatewayReads reports whether a gateway takes the member where it is.
 func gatewayReads(name string) bool {
 	switch name {
 	case modelMember, "model", "prompt", "image", "metadata":
@@ -49,7 +49,7 @@ func gatewayReads(name string) bool {
 	return false
 }
 
-// objectIn gives a JSON object, also one that stands in a string as clients of
+// objectIn returns a JSON object, also one inside a string as clients of
 // gateways write it, and nil for everything else.
 func objectIn(value jsontext.Value) []byte {
 	if value.Kind() == '"' {

@@ -42,7 +42,7 @@ var outcomes = slices.Concat(upstream.Outcomes{
 	byCode("5002", upstream.Unknown, upstream.ScopeUpstream),        // timed out within: the task may exist
 }, upstream.GatewayRows, upstream.StatusRows)
 
-// passedOn judges a refusal anew that a gateway passed on whole, by the code that
+// passedOn judges again a refusal that a gateway passed on whole, by the code that
 // the vendor gave: an empty account would be "try later" otherwise.
 func passedOn(sub upstream.Submission, again bool) upstream.Submission {
 	if sub.Err == nil || sub.Err.Code != passedOnWhole {

@@ -141,7 +141,7 @@ func (r *report) usage() []byte {
 	return o.JSON()
 }
 
-// requestID gives the vendor's id for the call. It stands in the body; only
+// requestID returns the vendor's id for the call. It is in the body; only
 // gateways send a header.
 func (a *answer) requestID(resp *http.Response) string {
 	return cmp.Or(upstream.RequestID(resp.Header), upstream.CutWord(lax.First(a.report().requestID, a.RequestID)))

@@ -117,7 +117,7 @@ func everywhere(odd string) []byte {
 		`,"raw":` + odd + `,"inner":` + odd + `,"list":` + odd + `,"status":` + odd + `,"id":` + odd + `,"last":"ok"}`)
 }
 
-// TestOddFieldsAreSkipped: whatever stands in a field, the rest of the answer is
+// TestOddFieldsAreSkipped: whatever is in a field, the rest of the answer is
 // read.
 func TestOddFieldsAreSkipped(t *testing.T) {
 	t.Parallel()
@@ -129,7 +129,7 @@ func TestOddFieldsAreSkipped(t *testing.T) {
 	}
 }
 
-// Whatever JSON stands in a field, the rest is read, and each type keeps within
+// Whatever JSON is in a field, the rest is read, and each type keeps within
 // its bounds.
 func FuzzFields(f *testing.F) {
 	for _, odd := range []string{`null`, `"37%"`, `1795216526066`, `"2026-11-20T22:35:26Z"`, `{"A":1303}`, `["a",7,{}]`, `-0.5`, `1e999`, `"\ud83d"`} {

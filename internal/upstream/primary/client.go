@@ -1,6 +1,6 @@
 // Package primary is the primary video protocol, /v1/video/generations: the
 // client of upstreams that speak it, and its create bodies. It is not a poller:
-// it makes one call at a time and says what the answer means. It serves nobody:
+// it makes one call at a time and says what the answer means. It is no server:
 // internal/api/httpapi has the paths.
 package primary
 

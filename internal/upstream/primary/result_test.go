@@ -12,7 +12,7 @@ import (
 )
 
 // resultPlaces is where servers put the URL of a result, in the order in which
-// the places are looked at. A number stands for an entry of a list.
+// the places are looked at. A number is an entry of a list.
 var resultPlaces = []string{
 	"url", "result_url", "video_url",
 	"data.result_url", "data.url", "data.fail_reason",

@@ -22,9 +22,9 @@ type Case struct {
 	// Call is what was asked: "create" or "poll".
 	Call   string `json:"call"`
 	Status int    `json:"status"`
-	// Words make a case each: the word stands where the file has %WORD%.
+	// Words make a case each: the word replaces %WORD% in the file.
 	Words []string `json:"words"`
-	// Body is sent as it stands.
+	// Body is sent as it is.
 	Body json.RawMessage `json:"body"`
 	// Want is the submission, or what the poll says of the task.
 	Want json.RawMessage `json:"want"`
@@ -32,7 +32,7 @@ type Case struct {
 	WantError *WantError `json:"want_error"`
 }
 
-// WantError is what must be known of a poll's error, beside the HTTP status.
+// WantError is what must be known of a poll's error, in addition to the HTTP status.
 type WantError struct {
 	Code      string `json:"code"`
 	Said      bool   `json:"said"`
@@ -112,7 +112,7 @@ func Corpus(t testing.TB) map[string]Case {
 	return cases
 }
 
-// CheckCorpus asks a real server for each answer of the corpus, as it stands and
+// CheckCorpus asks a real server for each answer of the corpus, as it is and
 // compressed.
 func CheckCorpus(t *testing.T, s Subject) {
 	t.Helper()

@@ -17,14 +17,14 @@ const (
 
 // CheckState checks what must hold of every state that a protocol reads from an
 // answer, however odd the answer is: the progression is the one that its status
-// word stands for, and words for a task that is not there say so; only a failed task has an error, and a failed one always; only
+// word means, and words for a task that is not there say so; only a failed task has an error, and a failed one always; only
 // a completed one has results; and all of it is bounded and can be stored.
 //
-// said is what the word stands for by the protocol's own rules, which is
+// said is what the word means by the protocol's own rules, which is
 // upstream.ProgressionOf(s.Status) where it has none.
 func CheckState(t *testing.T, s upstream.VideoState, said upstream.Progression) {
 	t.Helper()
-	// A word that was cut may have been padded, and stands for nothing now.
+	// A word that was cut may have been padded, and has no meaning now.
 	if s.Progression != said && len(s.Status) < maxWord {
 		t.Errorf("status %q gives %v, want %v", s.Status, s.Progression, said)
 	}

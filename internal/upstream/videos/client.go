@@ -2,7 +2,7 @@
 // and gateways serve it: the client of upstreams that speak it, its create
 // bodies, and the forms in which clients send them. It is not a poller and it
 // does not read the content of a video: it makes one call at a time and says what
-// the answer means. It serves nobody: internal/api/httpapi has the paths.
+// the answer means. It is no server: internal/api/httpapi has the paths.
 package videos
 
 import (

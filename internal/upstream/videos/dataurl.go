@@ -19,7 +19,7 @@ const (
 	maxDataHead = 4 << 10 // a name percent-encoded, and the media type's parameters
 )
 
-// octetStream is the media type of a file that nobody knows more about.
+// octetStream is the media type of a file of unknown type.
 const octetStream = "application/octet-stream"
 
 // dataURL is the file that a data: URL holds:

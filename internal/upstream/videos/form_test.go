@@ -194,7 +194,7 @@ func TestFromMultipartLimit(t *testing.T) {
 
 // TestFromMultipartMemory: a control character takes six bytes in JSON, yet a text
 // that is refused costs no more than six times the limit, growth while reading
-// included. Nothing runs beside this test, whose measure is the process's.
+// included. No other test runs during this one, which measures the process.
 func TestFromMultipartMemory(t *testing.T) {
 	const limit = 4 << 20
 	const most = 6 * limit

@@ -89,7 +89,7 @@ func hasHost(s string) bool {
 type reference struct {
 	url    string
 	quoted []byte // the URL's JSON text
-	object bool   // it stands in {"image_url":..}
+	object bool   // it is in {"image_url":..}
 }
 
 // readReference reads the member's JSON text; nil is an absent member.
@@ -172,8 +172,8 @@ func writeFile(w *multipart.Writer, d dataURL) error {
 }
 
 // boundary is the same in every submission of a job. It depends on the body as
-// well: job ids can be foreseen, and whoever foresees the boundary can write
-// form fields of his own, such as another model, into a prompt or a file.
+// well: job ids can be foreseen, and a client that foresees the boundary can write
+// other form fields, such as another model, into a prompt or a file.
 func boundary(jobID string, raw []byte) string {
 	h := sha256.New()
 	_, _ = h.Write(append([]byte(jobID), 0))

@@ -149,7 +149,7 @@ func TestRequestIsEqualEachTime(t *testing.T) {
 	}
 }
 
-// TestBoundaryCannotBeForeseen: whoever writes the boundary of an earlier body
+// TestBoundaryCannotBeForeseen: a client that writes the boundary of an earlier body
 // into the next one gets another boundary.
 func TestBoundaryCannotBeForeseen(t *testing.T) {
 	t.Parallel()

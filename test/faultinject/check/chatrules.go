@@ -52,7 +52,7 @@ func clip(text string) string {
 // pieces are the blocks of one attempt by index.
 type pieces map[uint64]string
 
-// attempt gathers the chunks of one attempt. False: a block stands there twice
+// attempt gathers the chunks of one attempt. False: a block is there twice
 // with different bytes.
 func (f *facts) attempt(job string, attempt uint32) (pieces, uint64, bool) {
 	all := pieces{}

@@ -204,7 +204,7 @@ func (t Told) complaint() string {
 	return t.Code
 }
 
-// troubles are the codes, beside those that pass, that a client would rather not
+// troubles are the codes, in addition to those that pass, that a client would rather not
 // have met; the others are answers to what it asked.
 var troubles = []string{"acceptance_unknown", "internal", "slow_reader", "task_not_found", "chat_not_found"}
 

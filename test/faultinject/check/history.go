@@ -290,7 +290,7 @@ const (
 	FaultNodeKill FaultKind = "node-kill"
 	// FaultNodeStop: SIGSTOP of a broker's node, until To.
 	FaultNodeStop FaultKind = "node-stop"
-	// FaultIsolate: a node hears nobody, until To.
+	// FaultIsolate: a node hears no other, until To.
 	FaultIsolate FaultKind = "isolate"
 	// FaultCutReplica: a replica's connections to the broker hang, until To.
 	FaultCutReplica FaultKind = "cut-replica"
@@ -298,7 +298,7 @@ const (
 	FaultCut FaultKind = "cut"
 	// FaultPause: an operator paused a route, until To.
 	FaultPause FaultKind = "pause"
-	// FaultForeignAck: acknowledgements that nobody meant, which ask for redeliveries.
+	// FaultForeignAck: acknowledgements of a client that is not the holder, which cause redeliveries.
 	FaultForeignAck FaultKind = "foreign-ack"
 	// FaultBurst: clients wished for many jobs at once.
 	FaultBurst FaultKind = "burst"
@@ -312,7 +312,7 @@ const (
 	FaultRoute FaultKind = "route"
 	// FaultClock: a replica's time of day was ahead by By, until To.
 	FaultClock FaultKind = "clock"
-	// FaultStall: nobody's doing: the harness got no processor, and the other processes
+	// FaultStall: not injected: the harness got no processor, and the other processes
 	// of its machine probably none either. Target is empty.
 	FaultStall FaultKind = "stall"
 	// FaultMix: from here on the upstreams have another mix of faults.
@@ -326,7 +326,7 @@ type Fault struct {
 	Target string    `json:"target"`
 	From   time.Time `json:"from"`
 	To     time.Time `json:"to"`
-	// Broker is true when the broker was away, or away from somebody. Wipes is
+	// Broker is true when the broker was away, or away from a client. Wipes is
 	// true when the broker's memory was lost.
 	Broker bool `json:"broker,omitzero"`
 	Wipes  bool `json:"wipes,omitzero"`
@@ -343,6 +343,6 @@ type Loss string
 const (
 	// LosesRequests: those that stood in the inbox.
 	LosesRequests Loss = "requests"
-	// LosesItems: the work items of accepted jobs, which nobody can go on with.
+	// LosesItems: the work items of accepted jobs, which no replica can then run.
 	LosesItems Loss = "items"
 )

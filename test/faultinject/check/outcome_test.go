@@ -3,7 +3,7 @@ package check
 import "time"
 
 // outcomeBreaks are histories in which an unknown outcome, or an id that was paid
-// for, has no explanation: mostly because what was done struck somebody else, or
+// for, has no explanation: mostly because the fault struck another process, or
 // at another time.
 var outcomeBreaks = []broke{
 	{"POSTed again with the key, and the outcome was known", []string{"video-post-once"}, func(h *History) {
@@ -168,7 +168,7 @@ func (h *History) doubtful() {
 	h.Letters = append(h.Letters, Letter{Job: film, Code: codeUnknown})
 }
 
-// forget ends the video with an unknown outcome, and nobody knows its id.
+// forget ends the video with an unknown outcome, and without an id.
 func (h *History) forget() {
 	h.unpaid()
 	h.doubtful()

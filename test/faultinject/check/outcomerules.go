@@ -11,7 +11,7 @@ const codeUnknown = "submission_outcome_unknown"
 // while nothing keeps it from that.
 const noting = time.Second
 
-// paidRecorded: an id that no genbus can have learned is nobody's loss: its
+// paidRecorded: an id that no replica can have learned is not a violation: its
 // answer was not delivered, or came too late, or its reader was killed with it in
 // hand. The job does not go on as if there were no such task.
 func paidRecorded(f *facts, broken report) (looked int) {
@@ -57,7 +57,7 @@ func (f *facts) forgotten(p Post) bool {
 	})
 }
 
-// late reports whether a POST was answered when nobody waited any more, or about
+// late reports whether a POST was answered when no caller waited any more, or about
 // then.
 func (f *facts) late(p Post, e Event) bool {
 	waited := e.SubmitUntil.Add(f.Config.Answer - f.Config.Skew)

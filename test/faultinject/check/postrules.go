@@ -23,7 +23,7 @@ func (p Post) refused() bool {
 }
 
 // videoPostOnce: counted on the wire, by key. A route with resubmit relies on an
-// upstream that honours the key, and does so where nobody knows the outcome.
+// upstream that honours the key, and does so where the outcome is not known.
 func videoPostOnce(f *facts, broken report) (looked int) {
 	for _, id := range sortedBy(f.posts) {
 		var before []Post

@@ -74,8 +74,8 @@ func TestStoredMessagesAreRead(t *testing.T) {
 	}
 }
 
-// TestObjectsAreRead: what stands in the object store counts as what stands in the message,
-// and what is not there is noted.
+// TestObjectsAreRead: a body in the object store counts as one in the message,
+// and a missing one is noted.
 func TestObjectsAreRead(t *testing.T) {
 	t.Parallel()
 	reply := []byte(`{"choices":[{"message":{"content":"ab"}}]}`)

@@ -28,7 +28,7 @@ func inboxEnds(f *facts, broken report) (looked int) {
 	return looked
 }
 
-// stored reports whether a request stands in the inbox.
+// stored reports whether a request is in the inbox.
 func (t Told) stored() bool { return t.Op == OpPublish && t.Good() }
 
 // Unadmitted counts the requests that were stored in the inbox and are neither a

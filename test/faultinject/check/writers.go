@@ -44,7 +44,7 @@ func (f *facts) submission(p Post) (Event, bool) {
 	return Event{}, false
 }
 
-// ofReplica reports whether a fault is one of a replica, whoever has the broker.
+// ofReplica reports whether a fault is one of a replica.
 func (f Fault) ofReplica() bool {
 	switch f.Kind {
 	case FaultKill, FaultTerminate, FaultStop, FaultCutReplica:
@@ -56,7 +56,7 @@ func (f Fault) ofReplica() bool {
 
 // strikes reports whether a fault can keep a writer from finishing what it has in
 // hand: one of its replica, or of the broker that all need. A kill has struck
-// nobody who wrote anything later. A writer that never POSTed may be any replica.
+// no process that wrote anything later. A writer that never POSTed may be any replica.
 func (f *facts) strikes(fault Fault, writer string) bool {
 	home, known := f.writers.home[writer]
 	switch {

@@ -71,7 +71,7 @@ func (c *client) live(ctx context.Context) {
 		granted = c.insist(ctx, granted)
 	}
 	if granted.Job == "" {
-		return // nobody has told us the job's id
+		return // the job's id is not known
 	}
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -89,7 +89,7 @@ func (c *client) live(ctx context.Context) {
 	}
 }
 
-// ask sends a request, in somebody's name, until it was granted or refused for
+// ask sends a request, in a tenant's name, until it was granted or refused for
 // good.
 func (c *client) ask(ctx context.Context, name string, w wish) check.Told {
 	ctx, cancel := context.WithTimeout(ctx, c.o.Patience)

@@ -67,7 +67,7 @@ func (f *follower) connect(ctx context.Context) {
 		f.seen.Ended = true
 	case errors.Is(err, errBroken): // it went well until its client had enough
 	case ctx.Err() != nil:
-		return // our own doing is nobody's trouble
+		return // we ended it ourselves
 	case a.Code == "":
 		a.answered(err, func() {})
 	}

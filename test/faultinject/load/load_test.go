@@ -30,7 +30,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// deadNATS is a broker that nobody reaches.
+// deadNATS is a broker that cannot be reached.
 const deadNATS = "nats://127.0.0.1:1"
 
 func newLoad(t *testing.T, web http.Handler, serve func(*grpc.Server)) *Load {

@@ -89,11 +89,11 @@ func stamp(t time.Time) *timestamppb.Timestamp {
 	return timestamppb.New(t)
 }
 
-// natsTimeout bounds a question on NATS, where a request that reached nobody is
+// natsTimeout bounds a request on NATS, where one that reached no server is
 // never answered.
 const natsTimeout = 5 * time.Second
 
-// publish puts the request into the inbox, and hears only that it stands there.
+// publish puts the request into the inbox, and learns only that it is stored.
 func (c *client) publish(ctx context.Context, w wish, expires time.Time, a *answer) {
 	m, err := c.message(ctx, c.o.Names.Request(w.kind, c.tenant.Name), w, expires)
 	ctx, cancel := context.WithTimeout(ctx, natsTimeout)

@@ -32,7 +32,7 @@ const (
 	pathGatewayChats  = "/genbus/v1/chats"
 )
 
-// gatewayPath is where a job stands under /genbus/v1.
+// gatewayPath is the path of a job under /genbus/v1.
 func gatewayPath(job string) string {
 	if kindOf(job) == subject.Chat {
 		return pathGatewayChats + "/" + job

@@ -112,7 +112,7 @@ func (l *Load) wish(n int, shape Shape, r *rand.Rand) wish {
 // rivals are the values of rival, as often as they come.
 var rivals = []string{"same", "other", "", "", "", "", "", ""}
 
-// plan draws what the client does beside asking.
+// plan draws what the client does in addition to the request.
 func (w *wish) plan(r *rand.Rand) {
 	keyed := w.entry.op == check.OpChat || w.entry.op != check.OpInline && chance(r, 0.75)
 	w.follow, w.cuts, w.reads = pick(r, []string{"sse", "watch", "", ""}), r.IntN(3), chance(r, 0.5)
