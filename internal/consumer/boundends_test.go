@@ -7,7 +7,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/consumer/hold"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 )
@@ -30,7 +30,7 @@ func TestABoundTaskWithAnIDIsNotUnknown(t *testing.T) {
 	for code, end := range map[string]func(t *testing.T, r *replica, item *genbusv1.WorkItem){
 		"deadline_exceeded": func(t *testing.T, r *replica, item *genbusv1.WorkItem) {
 			t.Helper()
-			if _, err := r.sweeper.Check(t.Context(), hold.Name(item), time.Now().Add(2*time.Hour)); err != nil {
+			if _, err := r.sweeper.Check(t.Context(), joblog.NameOf(item), time.Now().Add(2*time.Hour)); err != nil {
 				t.Fatal(err)
 			}
 		},

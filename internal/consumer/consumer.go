@@ -22,6 +22,7 @@ import (
 	"github.com/genbus/genbus/internal/consumer/rescue"
 	"github.com/genbus/genbus/internal/consumer/video"
 	"github.com/genbus/genbus/internal/content"
+	"github.com/genbus/genbus/internal/deadletter"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/publisher"
@@ -55,7 +56,6 @@ type Consumer struct {
 	holder  *hold.Holder
 	videos  *video.Runners
 	sweeper *rescue.Sweeper
-	orphans *rescue.Orphans
 
 	stopFetching context.CancelCauseFunc
 	stopWorking  context.CancelCauseFunc
@@ -75,14 +75,12 @@ func New(ctx context.Context, o Options) *Consumer {
 	working, stopWorking := context.WithCancelCause(context.WithoutCancel(ctx))
 	h := hold.New(fetching, working, hold.Options{
 		Broker: o.Broker, Log: o.Log, Bodies: o.Bodies,
-		Letters: hold.Letters{
-			DeadLetters: publisher.DeadLetters{Broker: o.Broker, Bodies: o.Bodies, Metrics: o.Metrics}, Logger: o.Logger,
-		},
+		Letters:  deadletter.Store{Broker: o.Broker, Bodies: o.Bodies, Metrics: o.Metrics, Logger: o.Logger},
 		Admitted: o.Admission.First, Queue: o.Queue,
 		Metrics: o.Metrics, Tracing: o.Tracing, Logger: o.Logger, Alone: o.Config.Now().NATS.Embedded(),
 	})
 	c := &Consumer{
-		Options: o, holder: h, sweeper: rescue.New(h), orphans: &rescue.Orphans{Holder: h, Routes: o.Routes},
+		Options: o, holder: h, sweeper: rescue.New(h),
 		videos: video.New(video.Options{
 			Holder: h, Config: o.Config, Routes: o.Routes, Content: o.Content,
 			ReserveLetter: o.Letters.Reserve, PutBack: o.Queue.PutBack,
@@ -108,7 +106,7 @@ func (c *Consumer) Start(ctx context.Context) error {
 	c.loops.Go(func() { c.Queue.Run(c.holder.Fetching, c.Logger) })
 	c.loops.Go(c.sweeper.Run)
 	c.loops.Go(c.countStreams)
-	c.loops.Go(func() { c.orphans.Watch(c.countEvery) })
+	c.loops.Go(func() { c.watchOrphans(c.countEvery) })
 	every := shortestAckWait(c.Config.Now().Routes) / 3 // a reload changes none of them
 	c.extending.Go(func() { c.holder.KeepExtending(every) })
 	return c.startIntake(ctx)
@@ -121,9 +119,6 @@ func shortestAckWait(routes []config.Route) time.Duration {
 	}
 	return shortest
 }
-
-// Orphans settles the jobs of routes that are not configured.
-func (c *Consumer) Orphans() *rescue.Orphans { return c.orphans }
 
 // Drain stops taking work at once, hands over what is only held, and waits for
 // the calls in hand until ctx ends; then it cuts them. It returns when nothing

@@ -204,7 +204,7 @@ func TestMoveIntoAFullStreamLosesNothing(t *testing.T) {
 	if _, err := b.JetStream().UpdateStream(t.Context(), full); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := r.Orphans().Settle(t.Context(), subject.Video, "gone", theVideoRoute(r.cfg), ""); !errors.Is(err, broker.ErrFull) {
+	if s, err := r.orphans().Settle(t.Context(), subject.Video, "gone", theVideoRoute(r.cfg), ""); !errors.Is(err, broker.ErrFull) {
 		t.Errorf("into a full stream: %v, %v", s, err)
 	}
 	if _, err := b.Last(t.Context(), b.Names().Work(), subjects[0]); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/consumer/hold"
+	"github.com/genbus/genbus/internal/deadletter"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
@@ -130,7 +130,7 @@ func testLargestEnd(t *testing.T, encoding string, kind subject.Kind) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	letter := hold.Letter(item, e.Job, errcode.New(errcode.Internal, "%s", dense(4<<10)))
+	letter := deadletter.Letter(item, e.Job, errcode.New(errcode.Internal, "%s", dense(4<<10)))
 	if n := proto.Size(letter) - len(letter.GetData()); n > 15<<10 {
 		t.Errorf("a letter has %d bytes beside its body", n)
 	}

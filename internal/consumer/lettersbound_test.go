@@ -109,7 +109,7 @@ func TestTheStreamOfLettersNearlyFull(t *testing.T) {
 		put := func(id, subj string, count int) {
 			letter.Subject = subj
 			for i := range count {
-				if err := r.holder.Letters.DeadLetters.Put(t.Context(), letter, fmt.Sprint(id, i), "x"); err != nil {
+				if err := r.holder.Letters.Put(t.Context(), letter, fmt.Sprint(id, i), "x"); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -129,7 +129,7 @@ func TestTheStreamOfLettersNearlyFull(t *testing.T) {
 			_, err := tryVideo(t, r, "acme", fmt.Sprint("more", tries), "sandbox-video")
 			return errcode.CodeOf(err) == errcode.DeadLettersFull
 		})
-		if err := r.holder.Letters.DeadLetters.Put(t.Context(), letter, "in-work", "x"); err != nil {
+		if err := r.holder.Letters.Put(t.Context(), letter, "in-work", "x"); err != nil {
 			t.Errorf("the letter of a job in work has no room: %v", err)
 		}
 		if n := countOn(t, b, b.Names().Dead(), b.Names().DeadLetter(subject.Video, "old", "job0")); n != 1 {

@@ -12,7 +12,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/consumer/rescue"
+	"github.com/genbus/genbus/internal/orphans"
 	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
@@ -38,6 +38,11 @@ func slotsOf(videos, chats int) func(*config.Config) {
 	}
 }
 
+// orphans settles the jobs of routes that the replica does not have.
+func (r *replica) orphans() orphans.Settler {
+	return orphans.Settler{Log: r.log, Queue: r.Queue, Letters: r.holder.Letters, Routes: r.Routes, Logger: r.Logger}
+}
+
 // settleOrphans settles all jobs of a route, and gives the sum. As an operator, it calls
 // again while the broker is away: a cluster may be without a leader.
 func (r *replica) settleOrphans(t testing.TB, kind subject.Kind, route string, to *config.Route) *genbusv1.OrphansSettled {
@@ -46,7 +51,7 @@ func (r *replica) settleOrphans(t testing.TB, kind subject.Kind, route string, t
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for {
-		page, err := r.Orphans().Settle(ctx, kind, route, to, sum.GetNextPageToken())
+		page, err := r.orphans().Settle(ctx, kind, route, to, sum.GetNextPageToken())
 		switch {
 		case broker.Unavailable(err) && broker.Wait(ctx, 50*time.Millisecond) == nil:
 			continue
@@ -139,25 +144,25 @@ func TestManyOrphansAreSettledInPages(t *testing.T) {
 	t.Parallel()
 	b, up := brokertest.Single(t), newSentBodies(t)
 	r := idleReplica(t, b, testConfig(t, up.url))
-	for i := range rescue.MaxPage {
+	for i := range orphans.MaxPage {
 		storeItem(t, b, "gone", videoID(fmt.Sprint("line", i)), 0)
 		waitItem(t, b, "gone", videoID(fmt.Sprint("wait", i)), 0)
 	}
 	other := *theVideoRoute(r.cfg)
 	other.Models = []string{"another"}
-	if s := r.settleOrphans(t, subject.Video, "gone", &other); len(s.GetLeft()) != 2*rescue.MaxPage || s.GetMoved()+s.GetEnded()+s.GetRemoved() != 0 {
+	if s := r.settleOrphans(t, subject.Video, "gone", &other); len(s.GetLeft()) != 2*orphans.MaxPage || s.GetMoved()+s.GetEnded()+s.GetRemoved() != 0 {
 		t.Errorf("to a route that does not serve the model: %d left, %d moved, %d ended", len(s.GetLeft()), s.GetMoved(), s.GetEnded())
 	}
 	other = *theVideoRoute(r.cfg)
 	other.Protocol = "videos"
-	if s := r.settleOrphans(t, subject.Video, "gone", &other); len(s.GetLeft()) != 2*rescue.MaxPage {
+	if s := r.settleOrphans(t, subject.Video, "gone", &other); len(s.GetLeft()) != 2*orphans.MaxPage {
 		t.Errorf("to a route of another protocol: %d left", len(s.GetLeft()))
 	}
-	if s := r.failGone(t); s.GetEnded() != 2*rescue.MaxPage || len(s.GetLeft()) != 0 {
+	if s := r.failGone(t); s.GetEnded() != 2*orphans.MaxPage || len(s.GetLeft()) != 0 {
 		t.Errorf("failed %d, left %d", s.GetEnded(), len(s.GetLeft()))
 	}
 	for _, token := range []string{"x", "ready", "ready.x", "dead.1"} {
-		if _, err := r.Orphans().Settle(t.Context(), subject.Video, "gone", nil, token); !errors.Is(err, queue.ErrPageToken) {
+		if _, err := r.orphans().Settle(t.Context(), subject.Video, "gone", nil, token); !errors.Is(err, queue.ErrPageToken) {
 			t.Errorf("token %q: %v", token, err)
 		}
 	}

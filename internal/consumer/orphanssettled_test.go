@@ -14,7 +14,6 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
@@ -47,8 +46,8 @@ func TestOrphanOfAnErasedJob(t *testing.T) {
 				if s := settle(r, t); s.GetRemoved() != 1 || len(s.GetLeft()) != 0 {
 					t.Errorf("settled %v", s)
 				}
-				r.noItems(t, hold.Name(item))
-				if e, err := r.log.Get(t.Context(), hold.Name(item)); !errors.Is(err, joblog.ErrNotFound) || len(up.all()) != 0 {
+				r.noItems(t, joblog.NameOf(item))
+				if e, err := r.log.Get(t.Context(), joblog.NameOf(item)); !errors.Is(err, joblog.ErrNotFound) || len(up.all()) != 0 {
 					t.Errorf("the log has %v, %v; sent %v", e.Job, err, up.all())
 				}
 			})
@@ -72,7 +71,7 @@ func TestOrphanWhoseLogIsLost(t *testing.T) {
 			if letters := deadLetters(t, b); end.Job.GetError().GetCode() != "log_lost" || len(letters) != 1 || len(up.all()) != 0 {
 				t.Errorf("ended %v; letters %v; sent %v", end.Job.GetError(), letters, up.all())
 			}
-			r.noItems(t, hold.Name(item))
+			r.noItems(t, joblog.NameOf(item))
 		})
 	}
 }

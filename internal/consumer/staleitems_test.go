@@ -20,7 +20,6 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
@@ -209,15 +208,15 @@ func TestRecordedItemWithoutALogIsNotRun(t *testing.T) {
 				seq := pastOf(t, r.log, erased).Seq
 				purge(t, b, b.Names().Tasks(), b.Names().Task(kind, "acme", erased.GetId()))
 				putRecorded(t, b, erased, seq)
-				r.noItems(t, hold.Name(erased))
-				if e, err := r.log.Get(t.Context(), hold.Name(erased)); !errors.Is(err, joblog.ErrNotFound) {
+				r.noItems(t, joblog.NameOf(erased))
+				if e, err := r.log.Get(t.Context(), joblog.NameOf(erased)); !errors.Is(err, joblog.ErrNotFound) {
 					t.Errorf("the log has the erased %v, %v", e.Job, err)
 				}
 				for name, seq := range map[string]uint64{"beyond": 1000, "overwritten": other.Seq} {
 					lost := recordedItem(t, kind, name)
 					putRecorded(t, b, lost, seq)
-					r.noItems(t, hold.Name(lost))
-					if e, err := r.log.Get(t.Context(), hold.Name(lost)); err != nil || e.Job.GetError().GetCode() != "log_lost" {
+					r.noItems(t, joblog.NameOf(lost))
+					if e, err := r.log.Get(t.Context(), joblog.NameOf(lost)); err != nil || e.Job.GetError().GetCode() != "log_lost" {
 						t.Errorf("%s: the log has %v, %v", name, e.Job, err)
 					}
 				}
@@ -304,7 +303,7 @@ func TestStaleChatItemIsNotCalled(t *testing.T) {
 	item.Fingerprint = []byte("dog")
 	putItemAt(t, b, b.Names().WorkItem(subject.Chat, item.GetRoute(), "acme", item.GetId()), item)
 	r := newReplica(t, b, testConfig(t, up.url))
-	r.noItems(t, hold.Name(item))
+	r.noItems(t, joblog.NameOf(item))
 	if current, err := r.log.Get(t.Context(), e.Name()); err != nil || current.Seq != e.Seq || len(up.all()) != 0 {
 		t.Errorf("the log has %v, %v; sent %v", current.Job, err, up.all())
 	}
@@ -339,5 +338,5 @@ func TestAnotherItemOfAHeldJobIsKept(t *testing.T) {
 	if end := last(follow(t, r.log, item.GetId())); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || end.Job.GetExecution().GetAttempt() != 1 {
 		t.Errorf("ended %v", end.Job)
 	}
-	r.noItems(t, hold.Name(item))
+	r.noItems(t, joblog.NameOf(item))
 }

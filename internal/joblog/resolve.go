@@ -24,9 +24,9 @@ type WorkItem struct {
 	Recorded string
 }
 
-// Name is that of its job.
-func (i WorkItem) Name() subject.TaskName {
-	return subject.TaskName{Kind: subject.Kind(i.GetKind()), Tenant: i.GetTenant(), ID: i.GetId()}
+// NameOf is the name of a work item's job.
+func NameOf(item *genbusv1.WorkItem) subject.TaskName {
+	return subject.TaskName{Kind: subject.Kind(item.GetKind()), Tenant: item.GetTenant(), ID: item.GetId()}
 }
 
 // Meaning is what a work item is to be taken for.
@@ -57,7 +57,7 @@ const LostAfter = time.Hour
 // Resolve says what a work item means, and gives the job where the log has one. It is the
 // only home of that rule. By a wrong clock nothing is given up or recorded: the error.
 func (l *Log) Resolve(ctx context.Context, i WorkItem) (Entry, Meaning, error) {
-	e, err := l.Get(ctx, i.Name())
+	e, err := l.Get(ctx, NameOf(i.WorkItem))
 	if err == nil {
 		return e, i.In(e), nil
 	}
@@ -120,7 +120,7 @@ func (l *Log) recorded(ctx context.Context, i WorkItem) (Meaning, error) {
 		return Lost, nil
 	}
 	there, err := l.b.At(ctx, l.b.Names().Tasks(), seq)
-	n := i.Name()
+	n := NameOf(i.WorkItem)
 	switch {
 	case errors.Is(err, broker.ErrNoMessage):
 		return StaleItem, nil

@@ -10,6 +10,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/deadletter"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
@@ -25,20 +26,12 @@ type letter struct {
 	unreadable bool
 }
 
-// streamOf is the stream that has, or had, the letter of a sequence.
-func (op *Operator) streamOf(seq uint64) string {
-	if seq >= subject.FirstRejected {
-		return op.o.Broker.Names().Rejected()
-	}
-	return op.o.Broker.Names().Dead()
-}
-
 // letter reads one letter.
 func (op *Operator) letter(ctx context.Context, seq uint64) (letter, error) {
 	if seq == 0 {
 		return letter{}, errcode.Invalid([]errcode.Violation{{Field: "sequence", Description: "is missing; it is required"}})
 	}
-	m, err := op.o.Broker.At(ctx, op.streamOf(seq), seq)
+	m, err := op.letters.At(ctx, seq)
 	if errors.Is(err, broker.ErrNoMessage) {
 		return letter{}, errcode.New(errcode.LetterNotFound, "there is no dead letter %d, or not any more: it was redriven, attached or dropped, or it has expired", seq)
 	}
@@ -71,7 +64,7 @@ func (l letter) size() uint64 {
 
 // stored is the letter as callers get it. It shares the letter's parts.
 func (l letter) stored(names subject.Space) *genbusv1.StoredDeadLetter {
-	return &genbusv1.StoredDeadLetter{Sequence: l.seq, Letter: l.DeadLetter, DataSize: l.size(), Rejected: publisher.Rejected(names, l.DeadLetter)}
+	return &genbusv1.StoredDeadLetter{Sequence: l.seq, Letter: l.DeadLetter, DataSize: l.size(), Rejected: deadletter.Rejected(names, l.DeadLetter)}
 }
 
 // data is the letter's request, wherever it stands.

@@ -53,7 +53,7 @@ func (op *Operator) Letters(ctx context.Context, q Query) (Page, error) {
 	}
 	w := window{query: q}
 	for {
-		m, err := op.next(ctx, q, seq)
+		m, err := op.letters.Next(ctx, subject.Kind(q.Kind), q.Tenant, seq)
 		if errors.Is(err, broker.ErrNoMessage) {
 			return w.page, nil
 		}
@@ -69,20 +69,6 @@ func (op *Operator) Letters(ctx context.Context, q Query) (Page, error) {
 		}
 		seq = m.Seq + 1
 	}
-}
-
-// next reads the first letter of a sequence or above. Those of GENBUS_REJECTED have the
-// higher ones.
-func (op *Operator) next(ctx context.Context, q Query, seq uint64) (broker.Stored, error) {
-	names := op.o.Broker.Names()
-	if seq < subject.FirstRejected {
-		m, err := op.o.Broker.Next(ctx, names.Dead(), names.DeadLetters(subject.Kind(q.Kind), q.Tenant), seq)
-		if !errors.Is(err, broker.ErrNoMessage) {
-			return m, err
-		}
-		seq = subject.FirstRejected
-	}
-	return op.o.Broker.Next(ctx, names.Rejected(), names.RejectedLetters(subject.Kind(q.Kind), q.Tenant), seq)
 }
 
 // check judges the query and gives the sequence that the page begins at.

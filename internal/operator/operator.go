@@ -10,10 +10,11 @@ import (
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/consumer/rescue"
+	"github.com/genbus/genbus/internal/deadletter"
 	"github.com/genbus/genbus/internal/erasure"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/natsreq"
+	"github.com/genbus/genbus/internal/orphans"
 	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/routes"
 )
@@ -27,18 +28,19 @@ type Options struct {
 	Uploads   *natsreq.Uploads
 	Admission *admission.Admission
 	Queue     *queue.Queue
-	Orphans   *rescue.Orphans
+	Orphans   orphans.Settler
 	Routes    *routes.Table
 	Eraser    erasure.Eraser
 	Logger    *slog.Logger
 }
 
 // Operator works over all tenants. It is safe for concurrent use, and several
-// replicas may do the same at the same time. Its errors are *fault.Error where they
+// replicas may do the same at the same time. Its errors are *errcode.Error where they
 // have a meaning of their own; those of the broker and of the log come as they are.
 type Operator struct {
-	o Options
+	o       Options
+	letters deadletter.Streams
 }
 
 // New returns an operator.
-func New(o Options) *Operator { return &Operator{o: o} }
+func New(o Options) *Operator { return &Operator{o: o, letters: deadletter.Streams{Broker: o.Broker}} }

@@ -9,10 +9,10 @@ import (
 
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/deadletter"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/natsreq"
-	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
 )
@@ -73,15 +73,11 @@ func (op *Operator) source(ctx context.Context, l letter) (admission.Source, err
 		}
 		return admission.ByLetterOf(l.GetId(), accepted.AsTime(), paid), nil
 	}
-	name := op.streamOf(l.seq)
-	if name == op.o.Broker.Names().Rejected() && l.message != "" {
+	if deadletter.IsRejected(l.seq) && l.message != "" {
 		return admission.ByRejected(l.message), nil
 	}
-	s, err := op.o.Broker.Stream(ctx, name)
-	if err != nil {
-		return admission.Source{}, err
-	}
-	return admission.ByLetter(name, s.CachedInfo().Created, l.seq), nil
+	stream, created, err := op.letters.Created(ctx, l.seq)
+	return admission.ByLetter(stream, created, l.seq), err
 }
 
 // requestOf is the request that a letter holds: an accepted one as admission takes
@@ -96,7 +92,7 @@ func (op *Operator) requestOf(ctx context.Context, l letter) (r natsreq.Incoming
 	if err != nil {
 		return r, func() {}, err
 	}
-	if publisher.Rejected(op.o.Broker.Names(), l.DeadLetter) {
+	if deadletter.Rejected(op.o.Broker.Names(), l.DeadLetter) {
 		return op.messageOf(ctx, l, data)
 	}
 	if l.unreadable || l.GetSubject() != "" || len(data) == 0 {

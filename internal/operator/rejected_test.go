@@ -11,8 +11,8 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/deadletter"
 	"github.com/genbus/genbus/internal/errcode"
-	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
 )
@@ -29,7 +29,7 @@ func refusedMessage(b *broker.Broker, pad int) *genbusv1.DeadLetter {
 // reject stores a rejected request as the inbox does, and gives its sequence.
 func reject(t *testing.T, r *replica, l *genbusv1.DeadLetter, seq uint64) uint64 {
 	t.Helper()
-	d := publisher.DeadLetters{Broker: r.o.Broker, Bodies: r.o.Bodies, Metrics: telemetry.NewMetrics("test")}
+	d := deadletter.Store{Broker: r.o.Broker, Bodies: r.o.Bodies, Metrics: telemetry.NewMetrics("test")}
 	if err := d.Reject(t.Context(), l, seq, time.Unix(1e9, 0)); err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func (op *Operator) remove(ctx context.Context, l letter) error {
 	if err != nil {
 		return err
 	}
-	if _, err := op.o.Broker.Delete(ctx, op.streamOf(l.seq), l.seq); err != nil || !own {
+	if err := op.letters.Delete(ctx, l.seq); err != nil || !own {
 		return err
 	}
 	if err := op.o.Bodies.Delete(ctx, publisher.BodyOf(l.GetDataRef())); err != nil {
@@ -63,7 +63,7 @@ func (op *Operator) ownsBody(ctx context.Context, l letter) (bool, error) {
 // sharesBody looks at the other letters of the same job or message.
 func (op *Operator) sharesBody(ctx context.Context, l letter) (bool, error) {
 	for seq := uint64(1); ; {
-		m, err := op.o.Broker.Next(ctx, op.o.Broker.Names().Dead(), l.subject, seq)
+		m, err := op.letters.NextOn(ctx, l.subject, seq)
 		if errors.Is(err, broker.ErrNoMessage) {
 			return false, nil
 		}

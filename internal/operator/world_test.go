@@ -21,10 +21,12 @@ import (
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/consumer"
 	"github.com/genbus/genbus/internal/content"
+	"github.com/genbus/genbus/internal/deadletter"
 	"github.com/genbus/genbus/internal/erasure"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/natsreq"
+	"github.com/genbus/genbus/internal/orphans"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/quota"
@@ -105,8 +107,11 @@ func newReplica(t testing.TB, b *broker.Broker, up *sandbox.Server, change ...fu
 		Config: live, Broker: b, Log: log, Encoder: enc, Bodies: bodies, Uploads: uploads, Content: reader, Routes: table, Admission: adm, Queue: jobs, Letters: letters, Metrics: metrics, Logger: brokertest.Logger(t),
 	})
 	r := &replica{t: t, consumer: work, Operator: New(Options{
-		Config: live, Broker: b, Log: log, Bodies: bodies, Uploads: uploads, Admission: adm, Queue: jobs, Orphans: work.Orphans(), Routes: table,
+		Config: live, Broker: b, Log: log, Bodies: bodies, Uploads: uploads, Admission: adm, Queue: jobs, Routes: table,
 		Eraser: erasure.Eraser{Broker: b, Queue: jobs, Log: log, Bodies: bodies}, Logger: brokertest.Logger(t),
+		Orphans: orphans.Settler{
+			Log: log, Queue: jobs, Letters: deadletter.Store{Broker: b, Bodies: bodies, Metrics: metrics, Logger: brokertest.Logger(t)}, Routes: table, Logger: brokertest.Logger(t),
+		},
 	})}
 	t.Cleanup(func() {
 		r.stop()

@@ -1,6 +1,14 @@
 package publisher
 
-import "strconv"
+import (
+	"strconv"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+)
+
+// ClaimCheck is the size, in bytes, above which a body goes to the object store.
+const ClaimCheck = 256 << 10
 
 // The names of stored bodies, without what broker.Bodies adds so that no two are
 // equal. Those of a job begin with its id and a dash, so that Bodies.Of finds them,
@@ -33,5 +41,14 @@ func MetadataBody(id string) string { return ResultBodies(id) + "metadata" }
 // URLsBody is the URLs of a result that are too long for its event.
 func URLsBody(id string) string { return ResultBodies(id) + "urls" }
 
-// letterBody is what a letter has of its request.
-func letterBody(id, name string) string { return LetterBodies + id + "-" + name }
+// BlobRef is a stored body's name as messages carry it.
+func BlobRef(b broker.Body) *genbusv1.BlobRef {
+	return &genbusv1.BlobRef{Bucket: b.Bucket, Name: b.Name, Size: b.Size, Sha256: b.SHA256[:]}
+}
+
+// BodyOf is the inverse of BlobRef.
+func BodyOf(r *genbusv1.BlobRef) broker.Body {
+	b := broker.Body{Bucket: r.GetBucket(), Name: r.GetName(), Size: r.GetSize()}
+	copy(b.SHA256[:], r.GetSha256())
+	return b
+}

@@ -1,5 +1,5 @@
 // Package publisher turns what happened into NATS messages: task events with
-// CloudEvents headers, chat chunks, and dead letters. It decides nothing; when a
+// CloudEvents headers, and chat chunks. It decides nothing; when a
 // message may be stored is the business of the task log.
 package publisher
 
@@ -58,7 +58,7 @@ func (c Encoder) Event(ctx context.Context, e task.Event) (*nats.Msg, error) {
 	}
 	set(m.Header, subject.HeaderNonce, e.Nonce)
 	set(m.Header, subject.HeaderWriter, e.Job.GetExecution().GetWriter())
-	trace(ctx, m.Header)
+	Trace(ctx, m.Header)
 	return m, c.payload(m, payload)
 }
 
@@ -116,9 +116,9 @@ func set(h nats.Header, key, value string) { h[key] = []string{value} }
 
 func rfc3339(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// trace carries the trace context twice: where NATS clients look for it, and as
+// Trace carries the trace context twice: where NATS clients look for it, and as
 // the CloudEvents extension.
-func trace(ctx context.Context, h nats.Header) {
+func Trace(ctx context.Context, h nats.Header) {
 	for k, v := range telemetry.Inject(ctx) {
 		set(h, k, v)
 		set(h, "ce-"+k, v)
@@ -199,7 +199,7 @@ func (c Encoder) Chunk(ctx context.Context, tenant string, chunk *genbusv1.ChatC
 	id := chunk.GetId() + "." + strconv.FormatUint(uint64(chunk.GetAttempt()), 10) + "." + strconv.FormatUint(chunk.GetIndex(), 10)
 	attributes(m.Header, id, subject.Chat, tenant, chunk.GetId(), chunk.GetTime().AsTime())
 	set(m.Header, subject.HeaderCEType, chunkType)
-	trace(ctx, m.Header)
+	Trace(ctx, m.Header)
 	return m, c.payload(m, chunk)
 }
 

@@ -26,7 +26,7 @@ func (c Encoder) Usage(ctx context.Context, e task.Event) (*nats.Msg, error) {
 	m := nats.NewMsg(c.Names.Usage(kind, e.Job.GetTenant(), e.Job.GetId()))
 	attributes(m.Header, e.ID(), kind, e.Job.GetTenant(), e.Job.GetId(), e.Time)
 	set(m.Header, subject.HeaderCEType, usageType)
-	trace(ctx, m.Header)
+	Trace(ctx, m.Header)
 	u := &genbusv1.UsageEvent{
 		Id: e.Job.GetId(), Kind: string(kind), Tenant: e.Job.GetTenant(), Model: e.Job.GetModel(), Route: x.GetRoute(), Upstream: x.GetUpstream(),
 		Status: e.Job.GetStatus(), Code: e.Job.GetError().GetCode(), Time: timestamppb.New(e.Time), Usage: e.Job.GetUsage(),

@@ -110,8 +110,7 @@ func (d *dispatcher) toSubmit(ctx context.Context, t turn) bool {
 	if err != nil {
 		return true
 	}
-	x := e.Job.GetExecution()
-	return x.GetPhase() == genbusv1.JobPhase_JOB_PHASE_QUEUED && !x.GetBound()
+	return task.Untouched(e.Job)
 }
 
 // ensureLogged makes sure that the log has the job, and returns what its item is marked

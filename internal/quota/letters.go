@@ -4,16 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-	"google.golang.org/protobuf/proto"
-
-	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/deadletter"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
@@ -29,8 +25,6 @@ const (
 	// largestLetter is a letter with the largest body that does not go to the object
 	// store, its work item and its error, in bytes.
 	largestLetter = publisher.ClaimCheck + 16<<10
-	// rejectedScan is how many letters are read at a time for those of rejected requests.
-	rejectedScan = 200
 	// manyCounts is how many tenants' counts are kept.
 	manyCounts = 10_000
 )
@@ -47,8 +41,8 @@ var errUncounted = errors.New("the dead letters were not counted in time")
 // since. What other replicas add meanwhile exceeds a tenant's bound, by no more than
 // their videos in work; the rest of the stream has room for it.
 type Letters struct {
-	cfg *config.Live
-	b   *broker.Broker
+	cfg     *config.Live
+	streams deadletter.Streams
 
 	// read reads the count of a tenant, or of all, again. The lock is not held meanwhile.
 	read func(ctx context.Context, tenant string, c letterCount, most uint64) (letterCount, error)
@@ -76,7 +70,7 @@ func (c *letterCount) sum() uint64 { return c.stored + c.open + c.ended }
 
 // NewLetters returns letters of which none is counted yet.
 func NewLetters(cfg *config.Live, b *broker.Broker) *Letters {
-	l := &Letters{cfg: cfg, b: b, tenants: map[string]*letterCount{}}
+	l := &Letters{cfg: cfg, streams: deadletter.Streams{Broker: b}, tenants: map[string]*letterCount{}}
 	l.read = l.readStream
 	return l
 }
@@ -229,27 +223,17 @@ func (l *Letters) forgetOld() {
 
 // readStream counts letters, and makes room where there is none.
 func (l *Letters) readStream(ctx context.Context, tenant string, c letterCount, most uint64) (letterCount, error) {
-	names := l.b.Names()
-	s, err := l.b.Stream(ctx, names.Dead())
+	size, err := l.streams.Count(ctx, tenant)
 	if err != nil {
 		return c, err
 	}
+	tooMany := func() bool { return size.Letters >= most }
 	if tenant == "" {
-		info := s.CachedInfo()
-		c.stored, c.bytes, c.limit = info.State.Msgs, info.State.Bytes, l.limit(info.Config.MaxBytes)
-		l.dropRejected(ctx, names.DeadPattern(), &c, func() bool { return c.bytes >= c.limit })
-		return c, nil
+		c.limit = l.limit(size.MaxBytes)
+		tooMany = func() bool { return size.Bytes >= c.limit }
 	}
-	pattern := names.DeadLetters("", tenant)
-	info, err := s.Info(ctx, jetstream.WithSubjectFilter(pattern))
-	if err != nil {
-		return c, fmt.Errorf("count the dead letters: %w", err)
-	}
-	c.stored = 0
-	for _, n := range info.State.Subjects {
-		c.stored += n
-	}
-	l.dropRejected(ctx, pattern, &c, func() bool { return c.stored >= most })
+	c.scanned = l.streams.DropRejected(ctx, tenant, &size, c.scanned, tooMany)
+	c.stored, c.bytes = size.Letters, size.Bytes
 	return c, nil
 }
 
@@ -262,29 +246,4 @@ func (l *Letters) limit(maxBytes int64) uint64 {
 		}
 	}
 	return uint64(maxBytes - min(2*inWork*largestLetter, maxBytes/2))
-}
-
-// dropRejected removes letters of rejected requests, which earlier versions kept with
-// those of jobs and dropped when the stream was full: the oldest first, while there are
-// too many. It reads some, and goes on from there the next time.
-func (l *Letters) dropRejected(ctx context.Context, pattern string, c *letterCount, tooMany func() bool) {
-	dead := l.b.Names().Dead()
-	for range rejectedScan {
-		if !tooMany() {
-			return
-		}
-		m, err := l.b.Next(ctx, dead, pattern, c.scanned+1)
-		if err != nil {
-			return
-		}
-		var letter genbusv1.DeadLetter
-		if err := proto.Unmarshal(m.Data, &letter); err == nil && publisher.Rejected(l.b.Names(), &letter) {
-			if _, err := l.b.Delete(ctx, dead, m.Seq); err != nil {
-				return
-			}
-			c.stored--
-			c.bytes -= min(uint64(len(m.Data)), c.bytes)
-		}
-		c.scanned = m.Seq
-	}
 }

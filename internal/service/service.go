@@ -26,12 +26,14 @@ import (
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/consumer"
 	"github.com/genbus/genbus/internal/content"
+	"github.com/genbus/genbus/internal/deadletter"
 	"github.com/genbus/genbus/internal/erasure"
 	"github.com/genbus/genbus/internal/inline"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/listener"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/operator"
+	"github.com/genbus/genbus/internal/orphans"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/quota"
@@ -126,6 +128,7 @@ func (s *Service) startWork(ctx context.Context) error {
 	bodies := broker.NewBodies(s.broker)
 	uploads := natsreq.NewUploads(bodies, s.log)
 	letters := quota.NewLetters(s.live, s.broker)
+	dead := deadletter.Store{Broker: s.broker, Bodies: bodies, Metrics: s.metrics, Logger: s.log}
 	jobs := queue.New(s.live, s.broker, s.tasks, letters)
 	adm := admission.New(admission.Options{
 		Config: s.live, Broker: s.broker, Log: s.tasks, Bodies: bodies, Queue: jobs, Letters: letters, Metrics: s.metrics,
@@ -151,7 +154,8 @@ func (s *Service) startWork(ctx context.Context) error {
 		Logger: s.log,
 	})
 	op := operator.New(operator.Options{
-		Config: s.live, Broker: s.broker, Log: s.tasks, Bodies: bodies, Uploads: uploads, Admission: adm, Queue: jobs, Orphans: s.consumer.Orphans(), Routes: s.routes, Eraser: eraser, Logger: s.log,
+		Config: s.live, Broker: s.broker, Log: s.tasks, Bodies: bodies, Uploads: uploads, Admission: adm, Queue: jobs, Routes: s.routes, Eraser: eraser, Logger: s.log,
+		Orphans: orphans.Settler{Log: s.tasks, Queue: jobs, Letters: dead, Routes: s.routes, Logger: s.log},
 	})
 	if err := s.buildServers(ctx, op); err != nil {
 		return err

@@ -67,3 +67,16 @@ func InQueue(job Job) bool {
 	x := job.GetExecution()
 	return x.GetFirstSubmitAt() == nil || x.GetNotBefore() != nil && !x.GetBound()
 }
+
+// OutcomeUnknown reports whether the upstream may have a task without anyone knowing it. A
+// task stays bound once it is submitted, and its id is known then.
+func OutcomeUnknown(job Job) bool {
+	x := job.GetExecution()
+	return x.GetPhase() == genbusv1.JobPhase_JOB_PHASE_SUBMITTING || x.GetPhase() == genbusv1.JobPhase_JOB_PHASE_QUEUED && x.GetBound()
+}
+
+// Untouched reports whether nothing of a job that has not ended can be at an upstream.
+func Untouched(job Job) bool {
+	x := job.GetExecution()
+	return x.GetPhase() == genbusv1.JobPhase_JOB_PHASE_QUEUED && !x.GetBound()
+}

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/genbus/genbus/internal/subject"
 )
 
 // Keys of log attributes. One thing has one name in every record, so that a job
@@ -55,6 +57,11 @@ const (
 	// FormatJSON is one JSON object in a line for each record.
 	FormatJSON = "json"
 )
+
+// JobAttrs are what a log record says of a job, and more.
+func JobAttrs(name subject.TaskName, route string, more ...any) []any {
+	return append([]any{slog.String(KeyJobID, name.ID), slog.String(KeyTenant, name.Tenant), slog.String(KeyRoute, route)}, more...)
+}
 
 // NewLogger builds the logger of a process, which writes to w. The level is
 // debug, info (also when empty), warn or error; the format is one of the Format

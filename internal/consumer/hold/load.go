@@ -214,5 +214,5 @@ func (j *Job) logEnd() {
 	if _, unfound := task.Unfound(j.Record.entry.Job); j.Request.buried || unfound {
 		level = slog.LevelWarn
 	}
-	j.holder.Logger.Log(j.Message.ctx, level, "job ended", EndAttrs(j.Record.entry)...)
+	j.holder.Logger.Log(j.Message.ctx, level, "job ended", j.Record.entry.EndAttrs()...)
 }

@@ -87,7 +87,9 @@ func (m *Message) sendSettlement(d Delivery, outcome error) {
 }
 
 // logger names the job in every record.
-func (m *Message) logger() *slog.Logger { return m.parts.Logger.With(Attrs(m.name, m.route)...) }
+func (m *Message) logger() *slog.Logger {
+	return m.parts.Logger.With(telemetry.JobAttrs(m.name, m.route)...)
+}
 
 // Span is the one of this hold.
 func (m *Message) Span() trace.Span { return trace.SpanFromContext(m.ctx) }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/deadletter"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/subject"
@@ -16,7 +17,7 @@ type Options struct {
 	Broker  *broker.Broker
 	Log     *joblog.Log
 	Bodies  *broker.Bodies
-	Letters Letters
+	Letters deadletter.Store
 	// Admitted returns the job as the admission of this process left it; false where that
 	// is not known. It saves a read on the first delivery.
 	Admitted func(context.Context, subject.TaskName) (joblog.Entry, bool)

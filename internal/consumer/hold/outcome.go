@@ -8,7 +8,6 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/task"
 )
@@ -133,11 +132,4 @@ func NotStarted(job task.Job, now time.Time) *errcode.Error {
 		return errcode.New(errcode.Expired, "job %s was not started before its expires_at", job.GetId())
 	}
 	return errcode.New(errcode.QueueTimeout, "job %s waited longer than the queue timeout of route %s", job.GetId(), job.GetExecution().GetRoute())
-}
-
-// OutcomeUnknown reports whether the upstream may have a task without anyone knowing it. A
-// task stays bound once it is submitted, and its id is known then.
-func OutcomeUnknown(job task.Job) bool {
-	x := job.GetExecution()
-	return x.GetPhase() == genbusv1.JobPhase_JOB_PHASE_SUBMITTING || x.GetPhase() == genbusv1.JobPhase_JOB_PHASE_QUEUED && x.GetBound()
 }

@@ -9,6 +9,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/deadletter"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
@@ -61,13 +62,13 @@ func (r *Request) Body(ctx context.Context) ([]byte, error) {
 // bury stores the request as the dead letter of a job that ends with f.
 func (r *Request) bury(ctx context.Context, job task.Job, f *errcode.Error) error {
 	attempt := strconv.FormatUint(uint64(job.GetExecution().GetAttempt()), 10)
-	return r.keep(ctx, job, func(item *genbusv1.WorkItem) error { return r.parts.Letters.Put(ctx, item, job, f, attempt) })
+	return r.keep(ctx, job, func(item *genbusv1.WorkItem) error { return r.parts.Letters.PutJob(ctx, item, job, f, attempt) })
 }
 
 // buryLost stores the request of a job whose log was lost with its first event: the letter
 // is all that is left of it.
 func (r *Request) buryLost(ctx context.Context, f *errcode.Error) error {
-	return r.keep(ctx, nil, func(item *genbusv1.WorkItem) error { return r.parts.Letters.Put(ctx, item, nil, f, "lost") })
+	return r.keep(ctx, nil, func(item *genbusv1.WorkItem) error { return r.parts.Letters.PutJob(ctx, item, nil, f, "lost") })
 }
 
 // buryUnfound writes the letter of an attached task again that no poll has found before
@@ -116,5 +117,5 @@ func (r *Request) workItem(ctx context.Context, job task.Job) (*genbusv1.WorkIte
 	if !ok {
 		return nil, errors.New("the work item is gone")
 	}
-	return WorkItemFromLog(v), nil
+	return deadletter.WorkItemFromLog(v), nil
 }

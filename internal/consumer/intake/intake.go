@@ -233,9 +233,9 @@ func (in *Intake) RecordRefusal(ctx context.Context, r admission.Request, id str
 	item := &genbusv1.WorkItem{
 		Id: id, Kind: string(in.kind), Tenant: r.Tenant, RequestId: errcode.Clip(r.RequestID, 255), AcceptedAt: timestamppb.Now(),
 	}
-	current, err := in.Holder.Log.Get(ctx, hold.Name(item))
+	current, err := in.Holder.Log.Get(ctx, joblog.NameOf(item))
 	if errors.Is(err, joblog.ErrNotFound) {
-		if _, err := in.Holder.Queue.Find(ctx, hold.Name(item)); !errors.Is(err, broker.ErrNoMessage) {
+		if _, err := in.Holder.Queue.Find(ctx, joblog.NameOf(item)); !errors.Is(err, broker.ErrNoMessage) {
 			return err // nil: a job was accepted under the id
 		}
 		end := task.FailedAtOnce(item, time.Now(), f.TaskError())

@@ -16,6 +16,7 @@ import (
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/content"
+	"github.com/genbus/genbus/internal/deadletter"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/publisher"
@@ -123,9 +124,7 @@ func (p *Process) Holder(t testing.TB) *hold.Holder {
 	working, stopWorking := context.WithCancelCause(context.WithoutCancel(t.Context()))
 	h := hold.New(fetching, working, hold.Options{
 		Broker: p.Broker, Log: p.Log, Bodies: p.Bodies,
-		Letters: hold.Letters{
-			DeadLetters: publisher.DeadLetters{Broker: p.Broker, Bodies: p.Bodies, Metrics: p.Metrics}, Logger: p.Logger,
-		},
+		Letters:  deadletter.Store{Broker: p.Broker, Bodies: p.Bodies, Metrics: p.Metrics, Logger: p.Logger},
 		Admitted: p.Admission.First, Queue: p.Queue, Metrics: p.Metrics, Logger: p.Logger, Alone: p.Config.Now().NATS.Embedded(),
 	})
 	t.Cleanup(func() {

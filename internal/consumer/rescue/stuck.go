@@ -7,7 +7,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
-	"github.com/genbus/genbus/internal/consumer/hold"
+	"github.com/genbus/genbus/internal/deadletter"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/task"
@@ -38,7 +38,7 @@ func (s *Sweeper) stuck(ctx context.Context, e joblog.Entry, now time.Time) (f *
 	item, err := s.holder.Queue.Find(ctx, e.Name())
 	v, isVideo := e.Job.(*genbusv1.VideoTask)
 	switch {
-	case err == nil && isVideo && untouched(v) && s.holder.Queue.Waits(item):
+	case err == nil && isVideo && task.Untouched(v) && s.holder.Queue.Waits(item):
 		return errcode.New(errcode.DeadlineExceeded, "job %s: its deadline has passed while it waited to be submitted again", e.Job.GetId()), time.Time{}, nil
 	case err == nil: // whoever is given it ends the job
 		return nil, now.Add(stuckAfter), nil
@@ -52,7 +52,7 @@ func (s *Sweeper) stuck(ctx context.Context, e joblog.Entry, now time.Time) (f *
 	}
 	f = stuckFault(e.Job)
 	if v, ok := e.Job.(*genbusv1.VideoTask); ok && (f.Code == errcode.SubmissionUnknown || v.GetExecution().GetUnconfirmed() != "") {
-		return f, time.Time{}, s.holder.Letters.Put(ctx, hold.WorkItemFromLog(v), v, f, "stranded")
+		return f, time.Time{}, s.holder.Letters.PutJob(ctx, deadletter.WorkItemFromLog(v), v, f, "stranded")
 	}
 	return f, time.Time{}, nil
 }
@@ -65,15 +65,9 @@ func inlineFault(c *genbusv1.Chat) *errcode.Error {
 }
 
 func stuckFault(job task.Job) *errcode.Error {
-	if hold.OutcomeUnknown(job) {
+	if task.OutcomeUnknown(job) {
 		return errcode.New(errcode.SubmissionUnknown, "nobody can know whether upstream %s accepted job %s: its deadline has passed, and its work item is gone",
 			job.GetExecution().GetUpstream(), job.GetId())
 	}
 	return errcode.New(errcode.DeadlineExceeded, "job %s: its deadline has passed, its work item is gone, and nobody works on it", job.GetId())
-}
-
-// untouched reports whether nothing of a task can be at an upstream.
-func untouched(v *genbusv1.VideoTask) bool {
-	x := v.GetExecution()
-	return x.GetPhase() == genbusv1.JobPhase_JOB_PHASE_QUEUED && !x.GetBound()
 }

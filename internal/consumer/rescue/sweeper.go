@@ -263,7 +263,7 @@ func (s *Sweeper) Check(ctx context.Context, n subject.TaskName, now time.Time) 
 	if _, unfound := task.Unfound(ended.Job); unfound || f.Code == errcode.SubmissionUnknown {
 		level = slog.LevelWarn // it leaves a dead letter
 	}
-	s.holder.Logger.Log(ctx, level, "job ended at its deadline", hold.EndAttrs(ended)...)
+	s.holder.Logger.Log(ctx, level, "job ended at its deadline", ended.EndAttrs()...)
 	return time.Time{}, s.afterEnd(ctx, ended)
 }
 

@@ -43,7 +43,7 @@ func TestStartedJobsThatWereForgottenAreRecalled(t *testing.T) {
 		jobtest.PastOf(t, jobtest.Forerunner(t, b), item, func(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
 			return task.Submitting(v, now, task.Submission{Upstream: config.SandboxUpstream, Until: now, Deadline: now.Add(-2 * stuckAfter)})
 		})
-		names = append(names, hold.Name(item))
+		names = append(names, joblog.NameOf(item))
 	}
 	jobtest.Shortly(t, "some are forgotten", func() bool {
 		s.mu.Lock()

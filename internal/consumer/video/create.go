@@ -9,6 +9,7 @@ import (
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/consumer/hold"
+	"github.com/genbus/genbus/internal/deadletter"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/pool"
 	"github.com/genbus/genbus/internal/routes"
@@ -106,14 +107,14 @@ func (s *submission) orphaned(ctx context.Context, sent upstream.Submission) {
 	t, id := s.task, s.task.held.Name().ID
 	a := t.assigned.account()
 	f := errcode.New(errcode.OrphanedSubmission, "upstream %s has task %s for job %s, which could no longer record it", a.Upstream, sent.UpstreamID, id)
-	letter := hold.Letter(t.held.Request.Item(), t.video(), f)
+	letter := deadletter.Letter(t.held.Request.Item(), t.video(), f)
 	letter.Attempt, letter.Upstream, letter.UpstreamKey = s.create.began, a.Upstream, a.Key
 	letter.UpstreamTaskId, letter.UpstreamTicket = sent.UpstreamID, errcode.Clip(sent.Ticket, 256)
 	// Each task is paid for: no two of one job are the same letter.
 	occasion := fmt.Sprintf("%d.%x", s.create.began, sha256.Sum256([]byte(a.Upstream+"\x00"+sent.UpstreamID)))
 	for {
 		try, cancel := context.WithTimeout(context.WithoutCancel(ctx), hold.CommitTimeout)
-		err := t.holder().Letters.DeadLetters.Put(try, letter, id, occasion)
+		err := t.holder().Letters.Put(try, letter, id, occasion)
 		cancel()
 		if err == nil {
 			t.held.Logger().Warn("an orphaned submission is kept as a dead letter", "upstream", a.Upstream, telemetry.KeyUpstreamID, sent.UpstreamID)

@@ -38,7 +38,7 @@ func (s *submission) checkPoison(ctx context.Context) error {
 		return nil
 	}
 	f := errcode.New(errcode.Poisoned, "job %s was delivered %d times without any progress", t.held.Name().ID, count-since)
-	if hold.OutcomeUnknown(t.video()) {
+	if task.OutcomeUnknown(t.video()) {
 		return s.endUnknown(ctx, f)
 	}
 	if err := t.held.Bury(ctx, f); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/routes"
+	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/upstream"
 )
 
@@ -47,7 +48,7 @@ func (s *submission) submitBound(ctx context.Context) error {
 // failUnsubmitted ends a task that is not submitted. Where an earlier submission may have
 // been accepted after all, that is what its end says.
 func (s *submission) failUnsubmitted(ctx context.Context, f *errcode.Error) error {
-	if hold.OutcomeUnknown(s.task.video()) {
+	if task.OutcomeUnknown(s.task.video()) {
 		return s.endUnknown(ctx, f)
 	}
 	return s.task.fail(ctx, f)

@@ -1,4 +1,4 @@
-package rescue
+package orphans
 
 import (
 	"errors"
@@ -9,8 +9,8 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/consumer/jobtest"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/telemetry"
 )
@@ -42,13 +42,12 @@ func TestOrphanThatGoesOnIsNotEnded(t *testing.T) {
 			}
 		}
 		s := &settlement{
-			holder: hold.New(t.Context(), t.Context(), hold.Options{Broker: b, Log: p.Log, Queue: p.Queue, Logger: p.Logger}),
-			routes: p.Routes, from: "gone", out: &genbusv1.OrphansSettled{},
+			parts: Settler{Log: p.Log, Queue: p.Queue, Routes: p.Routes, Logger: p.Logger}, from: "gone", out: &genbusv1.OrphansSettled{},
 		}
 		if err := s.endJob(t.Context(), item, queued); !errors.Is(err, errMovedOn) {
 			t.Errorf("ended: %v", err)
 		}
-		if e, err := p.Log.Get(t.Context(), hold.Name(item)); err != nil || e.Seq != known.Seq {
+		if e, err := p.Log.Get(t.Context(), joblog.NameOf(item)); err != nil || e.Seq != known.Seq {
 			t.Errorf("the log has %v, %v", e.Job, err)
 		}
 	})

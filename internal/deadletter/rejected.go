@@ -1,4 +1,4 @@
-package publisher
+package deadletter
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -24,7 +25,7 @@ import (
 // each subject. Small letters have rejectedSlots subjects and the others have one, so
 // that neither exceed 12.5 MiB.
 const (
-	rejectedWhole = ClaimCheck
+	rejectedWhole = publisher.ClaimCheck
 	rejectedCut   = 4 << 10
 	rejectedSmall = 4 << 10
 	rejectedSlots = rejectedWhole / rejectedSmall
@@ -35,7 +36,7 @@ const (
 // and the time at which it was stored. Nothing is read while there is room, and the object
 // store is not used: garbage must cost little. A message that is rejected twice can have two
 // letters, which make one job: the message is named in their Nats-Msg-Id.
-func (d DeadLetters) Reject(ctx context.Context, letter *genbusv1.DeadLetter, seq uint64, stored time.Time) error {
+func (d Store) Reject(ctx context.Context, letter *genbusv1.DeadLetter, seq uint64, stored time.Time) error {
 	slot := largeSlot
 	switch size := proto.Size(letter); {
 	case size > rejectedWhole:
@@ -58,7 +59,7 @@ func (d DeadLetters) Reject(ctx context.Context, letter *genbusv1.DeadLetter, se
 
 // makeRoom removes the oldest letters for one of that size, and reports whether it did:
 // where its subject has all that it may have, those of its subject, and else of everybody.
-func (d DeadLetters) makeRoom(ctx context.Context, subj string, size int) bool {
+func (d Store) makeRoom(ctx context.Context, subj string, size int) bool {
 	name, filter := d.Broker.Names().Rejected(), d.Broker.Names().RejectedPattern()
 	s, err := d.Broker.Stream(ctx, name)
 	if err != nil {

@@ -1,51 +1,49 @@
-package hold
+package deadletter
 
 import (
 	"context"
-	"log/slog"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/errcode"
-	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Letters stores the dead letters of accepted jobs.
-type Letters struct {
-	publisher.DeadLetters
-	Logger *slog.Logger
-}
+// jobTimeout bounds the write of one letter.
+const jobTimeout = 30 * time.Second
 
-// Put stores the letter of an accepted job that ends with f; job is what its log says, nil
+// PutJob stores the letter of an accepted job that ends with f; job is what its log says, nil
 // where the log has not begun. The end of an attached job whose task no poll has found
 // says nothing of that task: its letter is the one that it was made of. The end of ctx does
 // not cut a letter short.
-func (l Letters) Put(ctx context.Context, item *genbusv1.WorkItem, job task.Job, f *errcode.Error, occasion string) error {
+func (d Store) PutJob(ctx context.Context, item *genbusv1.WorkItem, job task.Job, f *errcode.Error, occasion string) error {
 	if job == nil {
 		job = task.FromWork(item).Job
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CommitTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), jobTimeout)
 	defer cancel()
 	if job.GetExecution().GetUnconfirmed() != "" {
-		return l.PutUnfound(ctx, item, job, f.Code)
+		return d.PutUnfound(ctx, item, job, f.Code)
 	}
-	return l.DeadLetters.Put(ctx, Letter(item, job, f), item.GetId(), occasion)
+	return d.Put(ctx, Letter(item, job, f), item.GetId(), occasion)
 }
 
 // PutUnfound stores the letter that an attached job was made of as it was, but for the
 // job, which ends with a code: it names the upstream's id that it named then.
-func (l Letters) PutUnfound(ctx context.Context, item *genbusv1.WorkItem, job task.Job, end errcode.Code) error {
+func (d Store) PutUnfound(ctx context.Context, item *genbusv1.WorkItem, job task.Job, end errcode.Code) error {
 	code := job.GetExecution().GetUnconfirmed()
 	f := errcode.New(errcode.Code(code), "job %s was attached to task %q of upstream %s, and ended (%s); no poll is known to have found that task there",
 		item.GetId(), item.GetAttached().GetUpstreamTaskId(), job.GetExecution().GetUpstream(), end)
 	letter := Letter(item, job, f)
 	letter.UpstreamTaskId = item.GetAttached().GetNamed()
-	if err := l.DeadLetters.Put(ctx, letter, item.GetId(), "unfound"); err != nil {
+	if err := d.Put(ctx, letter, item.GetId(), "unfound"); err != nil {
 		return err
 	}
-	l.Logger.Warn("an attached task was never found; its dead letter is there again", Attrs(Name(item), item.GetRoute(), "code", code)...)
+	d.Logger.Warn("an attached task was never found; its dead letter is there again", telemetry.JobAttrs(joblog.NameOf(item), item.GetRoute(), "code", code)...)
 	return nil
 }
 

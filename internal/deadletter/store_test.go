@@ -1,4 +1,4 @@
-package publisher_test
+package deadletter_test
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/deadletter"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/telemetry"
 )
@@ -57,7 +58,7 @@ func TestALetterIsStoredOnce(t *testing.T) {
 		if _, err := b.JetStream().UpdateStream(ctx, forgetful); err != nil {
 			t.Fatal(err)
 		}
-		d := publisher.DeadLetters{Broker: b, Bodies: broker.NewBodies(b), Metrics: telemetry.NewMetrics("test")}
+		d := deadletter.Store{Broker: b, Bodies: broker.NewBodies(b), Metrics: telemetry.NewMetrics("test")}
 		accepted := time.Now()
 		put := func(code, occasion string, accepted time.Time, want int) {
 			t.Helper()
@@ -96,7 +97,7 @@ func TestALetterThatCannotBeStoredLeavesNoBody(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d := publisher.DeadLetters{Broker: b, Bodies: broker.NewBodies(b), Metrics: telemetry.NewMetrics("test")}
+	d := deadletter.Store{Broker: b, Bodies: broker.NewBodies(b), Metrics: telemetry.NewMetrics("test")}
 	if err := d.Put(ctx, letter("poisoned", time.Now()), "video_x", "first"); err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +133,7 @@ func TestALetterTakesItsBodyWithIt(t *testing.T) {
 	t.Parallel()
 	b, ctx := brokertest.Single(t), t.Context()
 	bodies := broker.NewBodies(b)
-	d := publisher.DeadLetters{Broker: b, Bodies: bodies, Metrics: telemetry.NewMetrics("test")}
+	d := deadletter.Store{Broker: b, Bodies: bodies, Metrics: telemetry.NewMetrics("test")}
 	data := bytes.Repeat([]byte("x"), 1<<20)
 	input, err := bodies.Put(ctx, "acme", "video_x-abc", data)
 	if err != nil {
@@ -177,7 +178,7 @@ func TestTwoWritersOfALetter(t *testing.T) {
 		bodies := broker.NewBodies(b)
 		var writers sync.WaitGroup
 		for _, text := range []string{"a", "b"} {
-			d, l := publisher.DeadLetters{Broker: open(t), Bodies: bodies, Metrics: telemetry.NewMetrics("test")}, letter("poisoned", accepted)
+			d, l := deadletter.Store{Broker: open(t), Bodies: bodies, Metrics: telemetry.NewMetrics("test")}, letter("poisoned", accepted)
 			l.Data = bytes.Repeat([]byte(text), 1<<20)
 			writers.Go(func() {
 				err := d.Put(t.Context(), l, "video_x", "1")
@@ -204,7 +205,7 @@ func TestALetterNamesTheTraceOfItsRequest(t *testing.T) {
 	t.Parallel()
 	const accepted, other = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	b := brokertest.Single(t)
-	d := publisher.DeadLetters{Broker: b, Bodies: broker.NewBodies(b), Metrics: telemetry.NewMetrics("test")}
+	d := deadletter.Store{Broker: b, Bodies: broker.NewBodies(b), Metrics: telemetry.NewMetrics("test")}
 	for occasion, ctx := range map[string]context.Context{
 		"a": t.Context(), "b": telemetry.Extract(t.Context(), map[string]string{"traceparent": other}),
 	} {

@@ -1,9 +1,10 @@
-package publisher
+package deadletter
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"time"
@@ -15,25 +16,23 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// ClaimCheck is the size, in bytes, above which a body goes to the object store.
-const ClaimCheck = 256 << 10
-
-// DeadLetters stores what could not be processed, with the reason: accepted jobs in
-// one stream, whole, and requests that were never accepted in another.
-type DeadLetters struct {
+// Store writes letters. All fields are required.
+type Store struct {
 	Broker  *broker.Broker
 	Bodies  *broker.Bodies
 	Metrics *telemetry.Metrics
+	Logger  *slog.Logger
 }
 
 // Put stores the letter of an accepted job. A letter that is written again with the
 // same id and occasion for the same accepted request (by the taker of a job whose
 // owner died right here) is stored once.
-func (d DeadLetters) Put(ctx context.Context, letter *genbusv1.DeadLetter, id, occasion string) error {
+func (d Store) Put(ctx context.Context, letter *genbusv1.DeadLetter, id, occasion string) error {
 	subj := d.Broker.Names().DeadLetter(subject.Kind(letter.GetKind()), letter.GetTenant(), id)
 	name := letter.GetError().GetCode() + "." + occasion
 	if at := letter.GetWork().GetAcceptedAt(); at != nil { // an id can have a later job, after an erasure
@@ -52,7 +51,7 @@ func (d DeadLetters) Put(ctx context.Context, letter *genbusv1.DeadLetter, id, o
 // has reports whether the letter of that name is the last one on its subject. The
 // stream itself remembers names for two minutes only, and a dead owner's job may
 // be taken later than that.
-func (d DeadLetters) has(ctx context.Context, subj, name string) (bool, error) {
+func (d Store) has(ctx context.Context, subj, name string) (bool, error) {
 	last, err := d.Broker.Last(ctx, d.Broker.Names().Dead(), subj)
 	if errors.Is(err, broker.ErrNoMessage) {
 		return false, nil
@@ -62,15 +61,15 @@ func (d DeadLetters) has(ctx context.Context, subj, name string) (bool, error) {
 
 // put stores a letter with a body of its own. Where the letter certainly was not stored,
 // that body goes again: the next try stores another one.
-func (d DeadLetters) put(ctx context.Context, letter *genbusv1.DeadLetter, subj, id, name string) error {
+func (d Store) put(ctx context.Context, letter *genbusv1.DeadLetter, subj, id, name string) error {
 	data, ref := letter.GetData(), letter.GetDataRef()
-	if err := d.ownBody(ctx, letter, letterBody(id, name)); err != nil {
+	if err := d.ownBody(ctx, letter, bodyName(id, name)); err != nil {
 		return err
 	}
 	err := d.publish(ctx, letter, subj, subj+"."+name)
 	if own := letter.GetDataRef(); own != ref && notStored(err) {
 		letter.Data, letter.DataRef = data, ref
-		return errors.Join(err, d.Bodies.Delete(context.WithoutCancel(ctx), BodyOf(own)))
+		return errors.Join(err, d.Bodies.Delete(context.WithoutCancel(ctx), publisher.BodyOf(own)))
 	}
 	return err
 }
@@ -80,7 +79,7 @@ func notStored(err error) bool {
 	return errors.Is(err, broker.ErrFull) || errors.Is(err, broker.ErrRefused) || errors.Is(err, broker.ErrTooLarge) || errors.Is(err, broker.ErrUnavailable)
 }
 
-func (d DeadLetters) publish(ctx context.Context, letter *genbusv1.DeadLetter, subj, msgID string) error {
+func (d Store) publish(ctx context.Context, letter *genbusv1.DeadLetter, subj, msgID string) error {
 	if letter.GetTime() == nil {
 		letter.Time = timestamppb.New(time.Now())
 	}
@@ -91,11 +90,11 @@ func (d DeadLetters) publish(ctx context.Context, letter *genbusv1.DeadLetter, s
 	m := nats.NewMsg(subj)
 	m.Data = data
 	code := letter.GetError().GetCode()
-	set(m.Header, jetstream.MsgIDHeader, msgID)
-	set(m.Header, subject.HeaderErrorCode, code)
-	set(m.Header, subject.HeaderCEDataContentType, subject.ContentTypeProtobuf)
+	m.Header[jetstream.MsgIDHeader] = []string{msgID}
+	m.Header[subject.HeaderErrorCode] = []string{code}
+	m.Header[subject.HeaderCEDataContentType] = []string{subject.ContentTypeProtobuf}
 	accepted := letter.GetWork().GetTrace()
-	trace(telemetry.Within(ctx, accepted[subject.HeaderTraceParent], accepted[subject.HeaderTraceState]), m.Header)
+	publisher.Trace(telemetry.Within(ctx, accepted[subject.HeaderTraceParent], accepted[subject.HeaderTraceState]), m.Header)
 	begin := time.Now()
 	if _, err := d.Broker.Publish(ctx, m); err != nil {
 		return err
@@ -109,7 +108,7 @@ func (d DeadLetters) publish(ctx context.Context, letter *genbusv1.DeadLetter, s
 // own. A body that is there already is the job's, and is removed when the job is
 // erased: the letter gets a copy. Where there can be none it names the job's: what
 // else it says, such as the id of a task that is paid for, must not wait for that.
-func (d DeadLetters) ownBody(ctx context.Context, letter *genbusv1.DeadLetter, prefix string) error {
+func (d Store) ownBody(ctx context.Context, letter *genbusv1.DeadLetter, prefix string) error {
 	tenant := letter.GetTenant()
 	if subject.CheckToken(tenant) != nil {
 		tenant = subject.InvalidTenant
@@ -120,10 +119,10 @@ func (d DeadLetters) ownBody(ctx context.Context, letter *genbusv1.DeadLetter, p
 	case strings.HasPrefix(letter.GetDataRef().GetName(), prefix+"-"): // of an earlier try
 		return nil
 	case letter.GetDataRef() != nil:
-		if ref, err = d.Bodies.Copy(ctx, BodyOf(letter.GetDataRef()), tenant, prefix); err != nil {
+		if ref, err = d.Bodies.Copy(ctx, publisher.BodyOf(letter.GetDataRef()), tenant, prefix); err != nil {
 			return nil //nolint:nilerr // the comment above says why
 		}
-	case len(letter.GetData()) > ClaimCheck:
+	case len(letter.GetData()) > publisher.ClaimCheck:
 		ref, err = d.Bodies.Put(ctx, tenant, prefix, letter.GetData())
 	default:
 		return nil
@@ -131,18 +130,9 @@ func (d DeadLetters) ownBody(ctx context.Context, letter *genbusv1.DeadLetter, p
 	if err != nil {
 		return err
 	}
-	letter.Data, letter.DataRef = nil, BlobRef(ref)
+	letter.Data, letter.DataRef = nil, publisher.BlobRef(ref)
 	return nil
 }
 
-// BlobRef is a stored body's name as messages carry it.
-func BlobRef(b broker.Body) *genbusv1.BlobRef {
-	return &genbusv1.BlobRef{Bucket: b.Bucket, Name: b.Name, Size: b.Size, Sha256: b.SHA256[:]}
-}
-
-// BodyOf is the inverse of BlobRef.
-func BodyOf(r *genbusv1.BlobRef) broker.Body {
-	b := broker.Body{Bucket: r.GetBucket(), Name: r.GetName(), Size: r.GetSize()}
-	copy(b.SHA256[:], r.GetSha256())
-	return b
-}
+// bodyName is what a letter has of its request.
+func bodyName(id, name string) string { return publisher.LetterBodies + id + "-" + name }

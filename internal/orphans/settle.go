@@ -1,4 +1,7 @@
-package rescue
+// Package orphans settles accepted jobs whose route is not configured. A replica of another
+// configuration may work on them, and no replica can be asked whether it lives: so they are
+// left alone until an operator moves or ends them (docs/adr/0015).
+package orphans
 
 import (
 	"context"
@@ -10,22 +13,59 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/consumer/hold"
+	"github.com/genbus/genbus/internal/deadletter"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/telemetry"
 )
+
+// within bounds the work on one job, and secondLook is the wait before a job that seems to
+// be erased is looked at again.
+const (
+	within     = 30 * time.Second
+	secondLook = 5 * time.Second
+)
+
+// MaxPage is how many jobs one call settles.
+const MaxPage = 100
+
+// Settler settles orphans for an operator. All fields are required.
+type Settler struct {
+	Log     *joblog.Log
+	Queue   *queue.Queue
+	Letters deadletter.Store
+	Routes  *routes.Table
+	Logger  *slog.Logger
+}
+
+// Settle moves jobs of a route that is not configured to one that is, or ends
+// them where to is nil, from where token says: "" for the first, or what the call before
+// returned. It assumes that no replica serves the route. What cannot be done to one job
+// leaves that job where it is.
+func (p Settler) Settle(ctx context.Context, kind subject.Kind, name string, to *config.Route, token string) (*genbusv1.OrphansSettled, error) {
+	items, next, err := p.Queue.Route(kind, name).Page(ctx, token, MaxPage)
+	if err != nil {
+		return nil, err
+	}
+	s := &settlement{parts: p, from: name, to: to, out: &genbusv1.OrphansSettled{NextPageToken: next}}
+	for _, orphan := range items {
+		if err := s.settle(ctx, orphan); err != nil {
+			return nil, err
+		}
+	}
+	return s.out, s.settleErased(ctx)
+}
 
 // settlement settles jobs of one route that is not configured.
 type settlement struct {
-	holder *hold.Holder
-	routes *routes.Table
-	from   string        // the route's name
-	to     *config.Route // nil: the jobs end
-	out    *genbusv1.OrphansSettled
+	parts Settler
+	from  string        // the route's name
+	to    *config.Route // nil: the jobs end
+	out   *genbusv1.OrphansSettled
 	// erased are items whose jobs seem to be erased. They are looked at once more: a log's
 	// leader that has just lost the lead may answer once.
 	erased []queue.Item
@@ -42,9 +82,9 @@ var (
 
 // settle settles one job. An error of this job alone leaves its item where it is.
 func (s *settlement) settle(ctx context.Context, orphan queue.Item) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, hold.CommitTimeout, fmt.Errorf("settle %s: not done within %s", orphan.Subject, hold.CommitTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("settle %s: not done within %s", orphan.Subject, within))
 	defer cancel()
-	n, err := s.holder.Queue.NameOf(orphan)
+	n, err := s.parts.Queue.NameOf(orphan)
 	if err != nil {
 		return err
 	}
@@ -59,7 +99,7 @@ func (s *settlement) settle(ctx context.Context, orphan queue.Item) error {
 	case ctx.Err() != nil || broker.Unavailable(err):
 		return err
 	}
-	s.holder.Logger.Warn("a job of a route that is not configured was left where it is", "subject", orphan.Subject, "error", err)
+	s.parts.Logger.Warn("a job of a route that is not configured was left where it is", "subject", orphan.Subject, "error", err)
 	s.out.Left = append(s.out.Left, &genbusv1.OrphanLeft{Tenant: n.Tenant, Id: n.ID, Reason: err.Error()})
 	return nil
 }
@@ -69,7 +109,7 @@ func (s *settlement) settleErased(ctx context.Context) error {
 	if len(s.erased) == 0 {
 		return nil
 	}
-	if err := broker.Wait(ctx, hold.SecondLook); err != nil {
+	if err := broker.Wait(ctx, secondLook); err != nil {
 		return err
 	}
 	s.again = true
@@ -86,20 +126,20 @@ func (s *settlement) settleErased(ctx context.Context) error {
 func (s *settlement) settleItem(ctx context.Context, n subject.WorkName, orphan queue.Item) (count *uint64, err error) {
 	item, err := orphan.Decode()
 	if err != nil {
-		count, err = &s.out.Ended, s.holder.FailUnreadable(ctx, n, orphan.Subject, orphan.Data, err)
+		count, err = &s.out.Ended, s.parts.Letters.FailUnreadable(ctx, s.parts.Log, n, orphan.Subject, orphan.Data, err)
 	} else {
 		count, err = s.settleJob(ctx, orphan, item)
 	}
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.holder.Queue.Remove(ctx, orphan)
+	_, err = s.parts.Queue.Remove(ctx, orphan)
 	return count, err
 }
 
 // settleJob sees to it that a job can do without its orphaned item.
 func (s *settlement) settleJob(ctx context.Context, orphan queue.Item, item *genbusv1.WorkItem) (count *uint64, err error) {
-	current, means, err := s.holder.Log.Resolve(ctx, s.holder.Queue.LogItem(orphan, item))
+	current, means, err := s.parts.Log.Resolve(ctx, s.parts.Queue.LogItem(orphan, item))
 	switch {
 	case err != nil:
 		return nil, err
@@ -112,7 +152,7 @@ func (s *settlement) settleJob(ctx context.Context, orphan queue.Item, item *gen
 		return &s.out.Removed, nil
 	case means == joblog.Lost:
 		f := errcode.New(errcode.LogLost, "the log of job %s is gone, so it was not run", item.GetId())
-		if err := s.holder.Letters.Put(ctx, item, nil, f, "lost"); err != nil {
+		if err := s.parts.Letters.PutJob(ctx, item, nil, f, "lost"); err != nil {
 			return nil, err
 		}
 		return &s.out.Ended, s.end(ctx, item, joblog.Entry{}, f, true)
@@ -120,11 +160,11 @@ func (s *settlement) settleJob(ctx context.Context, orphan queue.Item, item *gen
 		return s.goOn(ctx, orphan, item, current)
 	}
 	if _, unfound := task.Unfound(current.Job); unfound && task.SameRequest(item, current.Job.GetExecution()) {
-		if err := s.holder.Letters.PutUnfound(ctx, item, current.Job, errcode.Code(current.Job.GetError().GetCode())); err != nil {
+		if err := s.parts.Letters.PutUnfound(ctx, item, current.Job, errcode.Code(current.Job.GetError().GetCode())); err != nil {
 			return nil, err
 		}
 	}
-	return &s.out.Removed, s.holder.Log.Finish(ctx, current)
+	return &s.out.Removed, s.parts.Log.Finish(ctx, current)
 }
 
 // goOn moves a job that has not ended, or ends it, unless it goes on without this item.
@@ -140,8 +180,8 @@ func (s *settlement) goOn(ctx context.Context, orphan queue.Item, item *genbusv1
 	case !moves:
 		return &s.out.Ended, s.endJob(ctx, item, current)
 	}
-	s.holder.Logger.Info("a job of a route that is not configured is moved", hold.Attrs(hold.Name(item), s.from, "to", s.to.Name)...)
-	return &s.out.Moved, s.holder.Queue.Reroute(ctx, orphan, item, current, s.to.Name)
+	s.parts.Logger.Info("a job of a route that is not configured is moved", telemetry.JobAttrs(joblog.NameOf(item), s.from, "to", s.to.Name)...)
+	return &s.out.Moved, s.parts.Queue.Reroute(ctx, orphan, item, current, s.to.Name)
 }
 
 // isElsewhere reports whether a job goes on without its orphaned item: the item is of
@@ -150,10 +190,10 @@ func (s *settlement) isElsewhere(ctx context.Context, item *genbusv1.WorkItem, c
 	if current.Job != nil && !task.SameRequest(item, current.Job.GetExecution()) {
 		return true, nil
 	}
-	items, err := s.holder.Queue.Items(ctx, hold.Name(item))
+	items, err := s.parts.Queue.Items(ctx, joblog.NameOf(item))
 	for _, i := range items {
-		n, err := s.holder.Queue.NameOf(i)
-		if err != nil || !s.routes.Has(n.Kind, n.Route) {
+		n, err := s.parts.Queue.NameOf(i)
+		if err != nil || !s.parts.Routes.Has(n.Kind, n.Route) {
 			continue
 		}
 		if other, err := i.Decode(); err == nil && task.SameRequest(other, item) {
@@ -181,12 +221,12 @@ func (s *settlement) moves(item *genbusv1.WorkItem, job task.Job) (bool, error) 
 	v, video := job.(*genbusv1.VideoTask)
 	polled := video && v.GetUpstreamTaskId() != ""
 	switch {
-	case video && !polled && !untouched(v):
+	case video && !polled && !task.Untouched(v):
 		return false, nil
 	case s.to.Protocol != item.GetProtocol():
 		return false, fmt.Errorf("route %s speaks protocol %q, and the job %q", s.to.Name, s.to.Protocol, item.GetProtocol())
 	case polled:
-		_, readable := s.routes.Client(v)
+		_, readable := s.parts.Routes.Client(v)
 		return readable, nil
 	case !s.to.Serves(item.GetModel()):
 		return false, fmt.Errorf("route %s does not serve the model %q", s.to.Name, item.GetModel())
@@ -204,7 +244,7 @@ func (s *settlement) endJob(ctx context.Context, item *genbusv1.WorkItem, curren
 	}
 	keep := f.Code == errcode.SubmissionUnknown || upstreamID(job) != ""
 	if keep {
-		if err := s.holder.Letters.Put(ctx, item, current.Job, f, "orphan"); err != nil {
+		if err := s.parts.Letters.PutJob(ctx, item, current.Job, f, "orphan"); err != nil {
 			return err
 		}
 	}
@@ -212,7 +252,7 @@ func (s *settlement) endJob(ctx context.Context, item *genbusv1.WorkItem, curren
 }
 
 func orphanFault(current joblog.Entry, item *genbusv1.WorkItem) *errcode.Error {
-	if current.Job != nil && hold.OutcomeUnknown(current.Job) {
+	if current.Job != nil && task.OutcomeUnknown(current.Job) {
 		return errcode.New(errcode.SubmissionUnknown, "job %s was being submitted when route %s was removed", item.GetId(), item.GetRoute())
 	}
 	return errcode.New(errcode.UpstreamRemoved, "route %s of job %s is not configured any more", item.GetRoute(), item.GetId())
@@ -228,7 +268,7 @@ func (s *settlement) end(ctx context.Context, item *genbusv1.WorkItem, current j
 			return err
 		}
 	}
-	ended, err := s.holder.Log.CommitOrCurrent(ctx, e, current.Seq)
+	ended, err := s.parts.Log.CommitOrCurrent(ctx, e, current.Seq)
 	if err != nil {
 		return err
 	}
@@ -239,8 +279,8 @@ func (s *settlement) end(ctx context.Context, item *genbusv1.WorkItem, current j
 	if letter {
 		level = slog.LevelWarn
 	}
-	s.holder.Logger.Log(ctx, level, "a job of a route that is not configured ended", hold.EndAttrs(ended)...)
-	return s.holder.Log.Finish(ctx, ended)
+	s.parts.Logger.Log(ctx, level, "a job of a route that is not configured ended", ended.EndAttrs()...)
+	return s.parts.Log.Finish(ctx, ended)
 }
 
 // upstreamID is the upstream's id of a video, as far as the log knows it.

@@ -1,4 +1,4 @@
-package publisher_test
+package deadletter_test
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
-	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/deadletter"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
 )
@@ -22,7 +22,7 @@ func TestAFullStreamTakesLettersOfRejectedRequests(t *testing.T) {
 	t.Parallel()
 	brokertest.EachLimited(t, broker.Limits{RejectedMaxBytes: 1 << 20}, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b := open(t)
-		d, seq := publisher.DeadLetters{Broker: b, Bodies: broker.NewBodies(b), Metrics: telemetry.NewMetrics("test")}, uint64(0)
+		d, seq := deadletter.Store{Broker: b, Bodies: broker.NewBodies(b), Metrics: telemetry.NewMetrics("test")}, uint64(0)
 		reject := func(tenant string, size int) {
 			t.Helper()
 			seq++

@@ -1,0 +1,137 @@
+// Package deadletter keeps what could not be processed, with the reason: accepted jobs, whole,
+// in GENBUS_DEAD, and requests that were never accepted in GENBUS_REJECTED. It is the only
+// code that names the two streams. Who may have how many letters is for quota, and what
+// becomes of a letter for operator.
+package deadletter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// Streams reads letters, and removes them. The sequence of a letter says which of the two
+// streams has it.
+type Streams struct{ Broker *broker.Broker }
+
+// name is the stream that has, or had, the letter of a sequence.
+func (s Streams) name(seq uint64) string {
+	if IsRejected(seq) {
+		return s.Broker.Names().Rejected()
+	}
+	return s.Broker.Names().Dead()
+}
+
+// IsRejected reports whether the letter of a sequence is in GENBUS_REJECTED.
+func IsRejected(seq uint64) bool { return seq >= subject.FirstRejected }
+
+// At reads the letter of a sequence.
+func (s Streams) At(ctx context.Context, seq uint64) (broker.Stored, error) {
+	return s.Broker.At(ctx, s.name(seq), seq)
+}
+
+// Next reads the first letter of a sequence or above, of a kind and a tenant; empty for all.
+// Those of GENBUS_REJECTED have the higher sequences.
+func (s Streams) Next(ctx context.Context, kind subject.Kind, tenant string, seq uint64) (broker.Stored, error) {
+	names := s.Broker.Names()
+	if !IsRejected(seq) {
+		m, err := s.Broker.Next(ctx, names.Dead(), names.DeadLetters(kind, tenant), seq)
+		if !errors.Is(err, broker.ErrNoMessage) {
+			return m, err
+		}
+		seq = subject.FirstRejected
+	}
+	return s.Broker.Next(ctx, names.Rejected(), names.RejectedLetters(kind, tenant), seq)
+}
+
+// NextOn is Next for the letters of one job, by their subject.
+func (s Streams) NextOn(ctx context.Context, subj string, seq uint64) (broker.Stored, error) {
+	return s.Broker.Next(ctx, s.Broker.Names().Dead(), subj, seq)
+}
+
+// Delete removes a letter. One that is gone already is no error.
+func (s Streams) Delete(ctx context.Context, seq uint64) error {
+	_, err := s.Broker.Delete(ctx, s.name(seq), seq)
+	return err
+}
+
+// Created is the stream that has a letter, and when it was made: a sequence is another
+// letter once the stream was made again.
+func (s Streams) Created(ctx context.Context, seq uint64) (stream string, at time.Time, err error) {
+	stream = s.name(seq)
+	found, err := s.Broker.Stream(ctx, stream)
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	return stream, found.CachedInfo().Created, nil
+}
+
+// Size is what GENBUS_DEAD has.
+type Size struct {
+	Letters uint64
+	// Bytes and MaxBytes are those of the whole stream.
+	Bytes    uint64
+	MaxBytes int64
+}
+
+// Count counts the letters of the jobs of a tenant, or of all for none.
+func (s Streams) Count(ctx context.Context, tenant string) (Size, error) {
+	found, err := s.Broker.Stream(ctx, s.Broker.Names().Dead())
+	if err != nil {
+		return Size{}, err
+	}
+	info := found.CachedInfo()
+	size := Size{Letters: info.State.Msgs, Bytes: info.State.Bytes, MaxBytes: info.Config.MaxBytes}
+	if tenant == "" {
+		return size, nil
+	}
+	if info, err = found.Info(ctx, jetstream.WithSubjectFilter(s.Broker.Names().DeadLetters("", tenant))); err != nil {
+		return Size{}, fmt.Errorf("count the dead letters: %w", err)
+	}
+	size.Letters = 0
+	for _, n := range info.State.Subjects {
+		size.Letters += n
+	}
+	return size, nil
+}
+
+// rejectedScan is how many letters are read at a time for those of rejected requests.
+const rejectedScan = 200
+
+// DropRejected removes letters of rejected requests of a tenant, or of all for none, from
+// GENBUS_DEAD: earlier versions kept them there, and dropped them when the stream was full.
+// The oldest go first, while tooMany says so of what is left. It reads some after a sequence,
+// and returns the one to go on after.
+func (s Streams) DropRejected(ctx context.Context, tenant string, size *Size, after uint64, tooMany func() bool) uint64 {
+	pattern := s.Broker.Names().DeadPattern()
+	if tenant != "" {
+		pattern = s.Broker.Names().DeadLetters("", tenant)
+	}
+	for range rejectedScan {
+		if !tooMany() {
+			break
+		}
+		m, err := s.NextOn(ctx, pattern, after+1)
+		if err != nil {
+			break
+		}
+		var letter genbusv1.DeadLetter
+		if err := proto.Unmarshal(m.Data, &letter); err == nil && Rejected(s.Broker.Names(), &letter) {
+			if s.Delete(ctx, m.Seq) != nil {
+				break
+			}
+			size.Letters--
+			size.Bytes -= min(uint64(len(m.Data)), size.Bytes)
+		}
+		after = m.Seq
+	}
+	return after
+}
