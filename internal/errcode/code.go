@@ -153,7 +153,7 @@ var table = []Meaning{
 	{ShuttingDown, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "This replica is going down; nothing was accepted.", "Send the same request again."},
 	{Internal, codes.Internal, http.StatusInternalServerError, typeServer, false, "A bug in genbus.", "Report it with the X-Request-Id."},
 
-	{SubmissionUnknown, codes.Aborted, http.StatusBadGateway, typeServer, false, "Nobody can know whether the upstream accepted the submission, so it was not repeated.", "Look at the upstream's own list of tasks; then send a new request with retry_of."},
+	{SubmissionUnknown, codes.Aborted, http.StatusBadGateway, typeServer, false, "It cannot be known whether the upstream accepted the submission, so it was not repeated.", "Look at the upstream's own list of tasks; then send a new request with retry_of."},
 	{OrphanedSubmission, codes.Aborted, http.StatusBadGateway, typeServer, false, "Only in dead letters: the upstream has a task that its job could no longer record.", "An operator attaches it to a new job, or cancels it at the upstream, by the id in the dead letter."},
 	{QueueTimeout, codes.DeadlineExceeded, http.StatusGatewayTimeout, typeServer, true, "The job was not submitted within the route's queue timeout.", "Send it again as a new job, or raise max_in_flight."},
 	{DeadlineExceeded, codes.DeadlineExceeded, http.StatusGatewayTimeout, typeServer, false, "The upstream did not finish within the route's deadline.", "The upstream's id is kept in the task; ask there."},
