@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
@@ -32,6 +33,8 @@ type Request struct {
 	RequestID string
 	// Body is the upstream's JSON as the client sent it.
 	Body []byte
+	// Parsed is Body, where the way in has parsed it.
+	Parsed body.Document
 	// Typed is a video request field by field; Body is then its JSON in the
 	// default protocol, and the upstream gets it in that of its route. Nil
 	// otherwise.
@@ -65,15 +68,18 @@ type Request struct {
 // Checked is a request that passed validation, with everything that was found
 // on the way. Inline chats go on from here without being enqueued.
 type Checked struct {
-	ID     string
-	Route  config.Route
-	Model  string
-	Stream bool
+	ID    string
+	Route config.Route
+	Model string
+	// Stream is what the body says of it, and StreamSet that it says something.
+	Stream, StreamSet bool
 	// Body is what the upstream gets, but for the model's name.
 	Body []byte
 	// Asked is what a video task keeps of its body.
-	Asked       upstream.Asked
-	Fingerprint [32]byte
+	Asked upstream.Asked
+	// Fingerprint is that of the client's body, with which other requests of the same id
+	// are compared. A fresh request has none: no other one has its id.
+	Fingerprint []byte
 	// Fresh is true when nothing identifies the request, so that the id is new.
 	Fresh bool
 }
@@ -220,7 +226,7 @@ func (a *Admission) attachBefore(ctx context.Context, r Request, c Checked) (ent
 }
 
 func sameBody(fingerprint []byte, c Checked) error {
-	if string(fingerprint) == string(c.Fingerprint[:]) {
+	if string(fingerprint) == string(c.Fingerprint) {
 		return nil
 	}
 	return errcode.New(errcode.IdempotencyKeyReused,
@@ -287,7 +293,7 @@ func (a *Admission) item(ctx context.Context, r Request, c Checked) (*genbusv1.W
 	}
 	item := &genbusv1.WorkItem{
 		Id: c.ID, Kind: string(r.Kind), Tenant: r.Tenant, Route: c.Route.Name, Model: c.Model, Body: c.Body,
-		Fingerprint: c.Fingerprint[:], RequestId: r.RequestID, Labels: r.Labels, RetryOf: r.RetryOf,
+		Fingerprint: c.Fingerprint, RequestId: r.RequestID, Labels: r.Labels, RetryOf: r.RetryOf,
 		AcceptedAt: timestamppb.New(now), QueueDeadline: timestamppb.New(now.Add(c.Route.Timeouts.Queue)),
 		Protocol: c.Route.Protocol, Stream: c.Stream, Trace: telemetry.Inject(ctx), Size: c.Asked.Size, Seconds: c.Asked.Seconds,
 	}
@@ -331,7 +337,7 @@ func (c Checked) archives(r Request) bool {
 func (a *Admission) Item(ctx context.Context, r Request, c Checked) *genbusv1.WorkItem {
 	return &genbusv1.WorkItem{
 		Id: c.ID, Kind: string(r.Kind), Tenant: r.Tenant, Route: c.Route.Name, Model: c.Model, Body: c.Body,
-		Fingerprint: c.Fingerprint[:], Labels: r.Labels, RetryOf: r.RetryOf, AcceptedAt: timestamppb.Now(),
+		Fingerprint: c.Fingerprint, Labels: r.Labels, RetryOf: r.RetryOf, AcceptedAt: timestamppb.Now(),
 		Stream: c.Stream, Trace: telemetry.Inject(ctx),
 	}
 }

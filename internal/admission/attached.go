@@ -47,10 +47,11 @@ func (a *Admission) checkAttached(r Request) (Checked, error) {
 
 // fingerprint is of what the job is attached to: another task, or the request
 // itself, under the same id is another job.
-func (t *Attachment) fingerprint() [sha256.Size]byte {
-	return sha256.Sum256([]byte(strings.Join([]string{
+func (t *Attachment) fingerprint() []byte {
+	sum := sha256.Sum256([]byte(strings.Join([]string{
 		"attached", t.Task.GetUpstream(), t.Task.GetUpstreamKey(), t.Task.GetUpstreamTaskId(),
 	}, "\x00")))
+	return sum[:]
 }
 
 // until is the task with its deadline.

@@ -29,28 +29,30 @@ func (a *Admission) Check(r Request) (Checked, error) {
 	if limit := int64(a.cfg.LimitsOf(r.Tenant).MaxBodyBytes); int64(len(r.Body)) > limit {
 		return Checked{}, errcode.New(errcode.BodyTooLarge, "the body has %d bytes; the limit is %d", len(r.Body), limit)
 	}
-	read, err := a.readBody(r)
+	d, err := r.Parsed.Or(r.Body)
 	if err != nil {
-		return Checked{}, err
+		return Checked{}, body.Fault(err)
 	}
+	read := a.readBody(r, d)
 	if v := append(a.violations(r), read.violations...); len(v) > 0 {
 		return Checked{}, errcode.Invalid(v)
 	}
-	c := Checked{Model: read.model, Stream: read.stream}
+	c := Checked{Model: read.model, Stream: read.head.Stream, StreamSet: read.head.StreamSet}
 	if err := a.route(r, read, &c); err != nil {
 		return Checked{}, err
 	}
-	if err := c.write(r); err != nil {
+	if err := c.write(r, d); err != nil {
 		return Checked{}, err
-	}
-	if c.Fingerprint, err = body.Fingerprint(r.Body); err != nil {
-		return Checked{}, body.Fault(err)
 	}
 	source, err := r.source()
 	if err != nil {
 		return Checked{}, errcode.From(err)
 	}
 	c.ID, c.Fresh = subject.JobID(r.Kind, r.Tenant, source.text), source.random
+	if !c.Fresh {
+		sum := d.Fingerprint()
+		c.Fingerprint = sum[:]
+	}
 	return c, nil
 }
 
@@ -65,7 +67,7 @@ func (c Checked) Refusal() error {
 
 // write sets the body that the upstream gets: the client's own bytes, or the
 // typed request in the protocol of its route.
-func (c *Checked) write(r Request) error {
+func (c *Checked) write(r Request, d body.Document) error {
 	c.Body = r.Body
 	if r.Kind != subject.Video {
 		return nil
@@ -79,11 +81,14 @@ func (c *Checked) write(r Request) error {
 		if c.Body, err = p.Bodies.FromTyped(r.Typed); err != nil {
 			return unwritable(err)
 		}
-		if v := p.Bodies.Check(c.Body); len(v) > 0 {
+		if d, err = body.Parse(c.Body); err != nil {
+			return unwritable(err)
+		}
+		if v := p.Bodies.Check(d); len(v) > 0 {
 			return errcode.Invalid(v)
 		}
 	}
-	c.Asked = p.Bodies.Asked(c.Body)
+	c.Asked = p.Bodies.Asked(d)
 	c.Asked.Size = errcode.Clip(c.Asked.Size, maxSize) // every event of the task has it
 	return nil
 }

@@ -75,11 +75,11 @@ func TestTypedRequestIsWrittenInItsRoutesProtocol(t *testing.T) {
 	check := func(model string, change func(*genbusv1.VideoGeneration)) (admission.Checked, error) {
 		v := &genbusv1.VideoGeneration{Model: model, Prompt: "p", Duration: proto.Float64(5)}
 		change(v)
-		raw, err := body.Video(&genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Video{Video: v}})
+		d, err := body.Video(&genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Video{Video: v}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return a.Check(admission.Request{Kind: subject.Video, Tenant: "acme", Typed: v, Body: raw})
+		return a.Check(admission.Request{Kind: subject.Video, Tenant: "acme", Typed: v, Body: d.Bytes(), Parsed: d})
 	}
 	nothing := func(*genbusv1.VideoGeneration) {}
 	for model, want := range map[string]string{

@@ -14,57 +14,50 @@ type parsedBody struct {
 	// protocol is the one in which a video's body is written; nil for chats.
 	protocol   *upstream.Protocol
 	model      string
-	stream     bool
+	head       body.Head // of a chat
 	violations []errcode.Violation
 }
 
 // readBody finds the form of a body: the protocol that the caller names, the default
 // one for a typed request, and else the one that the model's own route speaks.
-func (a *Admission) readBody(r Request) (parsedBody, error) {
-	raw := r.Body
-	head, err := body.Header(raw)
-	if err != nil {
-		return parsedBody{}, body.Fault(err)
-	}
+func (a *Admission) readBody(r Request, d body.Document) parsedBody {
 	if r.Kind == subject.Chat {
-		return parsedBody{model: head.Model, stream: head.Stream, violations: body.CheckChat(raw)}, nil
+		head := d.Head()
+		return parsedBody{model: head.Model, head: head, violations: d.CheckChat()}
 	}
 	if r.Typed != nil {
-		return readVideo(protocol.Default(), raw), nil
+		return readVideo(protocol.Default(), d)
 	}
 	if p, ok := protocol.Find(r.Protocol); ok {
-		return readVideo(p, raw), nil
+		return readVideo(p, d)
 	}
-	return a.guess(raw), nil
+	return a.guess(d)
 }
 
-func readVideo(p upstream.Protocol, raw []byte) parsedBody {
-	return parsedBody{
-		protocol: &p, model: body.MemberText(raw, p.Bodies.ModelMember()),
-		violations: p.Bodies.Check(raw),
-	}
+func readVideo(p upstream.Protocol, d body.Document) parsedBody {
+	return parsedBody{protocol: &p, model: d.Text(p.Bodies.ModelMember()), violations: p.Bodies.Check(d)}
 }
 
 // guess tries the forms one after the other: each names the model in a member of
 // its own, and the right one is that whose model has a route of its protocol.
 // Where none has, the first that names a model at all is judged.
-func (a *Admission) guess(raw []byte) parsedBody {
+func (a *Admission) guess(d body.Document) parsedBody {
 	all := protocol.All()
 	first := all[0]
 	named := false
 	for _, p := range all {
-		model := body.MemberText(raw, p.Bodies.ModelMember())
+		model := d.Text(p.Bodies.ModelMember())
 		if model == "" {
 			continue
 		}
 		if route, ok := a.cfg.Now().Route(config.KindVideo, model); ok && route.Protocol == p.Name {
-			return readVideo(p, raw)
+			return readVideo(p, d)
 		}
 		if !named {
 			first, named = p, true
 		}
 	}
-	return readVideo(first, raw)
+	return readVideo(first, d)
 }
 
 // route finds the route of the model. A body in the form of another protocol

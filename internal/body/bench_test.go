@@ -14,10 +14,13 @@ const deltaBlock = `{"id":"chatcmpl-9f3Ab7Qx","object":"chat.completion.chunk","
 	`"model":"sandbox-chat","system_fingerprint":null,"choices":[{"index":0,"delta":{"content":" token"},` +
 	`"logprobs":null,"finish_reason":null}]}`
 
-func bigChat() []byte {
+func bigChat() []byte { return chatOf(16 << 10) }
+
+// chatOf is a chat of about so many bytes.
+func chatOf(bytes int) []byte {
 	const message = `{"role":"user","content":"Some words of a conversation, \"quoted\" and not, about a hundred bytes long.\n"},`
 	return fmt.Appendf(nil, `{"model":"sandbox-chat","messages":[%s{"role":"user","content":"end"}],"stream":true,"temperature":0.2}`,
-		strings.Repeat(message, 150))
+		strings.Repeat(message, bytes/len(message)))
 }
 
 func benchmark(b *testing.B, body []byte, run func(body []byte) error) {
@@ -36,25 +39,46 @@ func BenchmarkParseChunk(b *testing.B) {
 
 func BenchmarkFingerprint(b *testing.B) {
 	b.Run("16KiB", func(b *testing.B) {
-		benchmark(b, bigChat(), func(body []byte) error { _, err := Fingerprint(body); return err })
+		benchmark(b, bigChat(), func(body []byte) error { _, err := fingerprint(body); return err })
 	})
 	b.Run("1MiB-nested", func(b *testing.B) {
 		body := strings.Repeat(`{"z":1,"a":`, 150) + `"` + strings.Repeat("x", 1<<20) + `"` + strings.Repeat("}", 150)
-		benchmark(b, []byte(body), func(body []byte) error { _, err := Fingerprint(body); return err })
+		benchmark(b, []byte(body), func(body []byte) error { _, err := fingerprint(body); return err })
 	})
 }
 
 func BenchmarkHeader(b *testing.B) {
-	benchmark(b, bigChat(), func(body []byte) error { _, err := Header(body); return err })
+	benchmark(b, bigChat(), func(body []byte) error { _, err := header(body); return err })
 }
 
 func BenchmarkCheckChat(b *testing.B) {
 	benchmark(b, bigChat(), func(body []byte) error {
-		if v := CheckChat(body); v != nil {
+		if v := checkChat(body); v != nil {
 			return &FieldError{Violation: v[0]}
 		}
 		return nil
 	})
+}
+
+// BenchmarkAdmission is all that admission does with the body of a chat, with a request
+// id and without.
+func BenchmarkAdmission(b *testing.B) {
+	for _, size := range []int{10 << 10, 1 << 20} {
+		for _, identified := range []bool{true, false} {
+			b.Run(fmt.Sprintf("bytes=%d/fingerprint=%t", size, identified), func(b *testing.B) {
+				benchmark(b, chatOf(size), func(body []byte) error {
+					d, err := Parse(body)
+					if err != nil || d.Head().Model == "" || d.CheckChat() != nil {
+						return fmt.Errorf("%w, or a violation", err)
+					}
+					if identified {
+						d.Fingerprint()
+					}
+					return nil
+				})
+			})
+		}
+	}
 }
 
 func BenchmarkSetModel(b *testing.B) {

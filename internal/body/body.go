@@ -23,6 +23,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/jsonscan"
 )
 
 // Limits of one body. Its size is not among them: what a tenant may send is the
@@ -112,8 +113,8 @@ func checkObject(raw []byte, how strictness) error {
 	if err := checkValue(raw, how); err != nil {
 		return err
 	}
-	if c := (cursor{b: raw}); c.kind() != '{' {
-		return fmt.Errorf("is %s; a JSON object is needed", kindName(c.kind()))
+	if kind := jsonscan.New(raw).Peek(); kind != '{' {
+		return fmt.Errorf("is %s; a JSON object is needed", kindName(kind))
 	}
 	return nil
 }
@@ -173,54 +174,52 @@ func offset(err error, dec *jsontext.Decoder) int64 {
 // tooDeep tells whether valid JSON is nested deeper than MaxDepth. Few bodies
 // hold that many brackets at all, and counting them is fast.
 func tooDeep(raw []byte) bool {
-	if bytes.Count(raw, []byte("{"))+bytes.Count(raw, []byte("[")) <= MaxDepth {
+	if brackets(raw) <= MaxDepth {
 		return false
 	}
-	c := cursor{b: raw}
-	return c.deepest() > MaxDepth
+	_, depth := measure(raw)
+	return depth > MaxDepth
 }
 
 // tooMany tells whether JSON has more than MaxValues values. Few bodies hold that
 // many commas and brackets at all, and counting them is fast.
 func tooMany(raw []byte) bool {
-	return bytes.Count(raw, []byte(","))+bytes.Count(raw, []byte("{"))+bytes.Count(raw, []byte("["))+1 > MaxValues && countValues(raw) > MaxValues
+	if bytes.Count(raw, []byte(","))+brackets(raw) < MaxValues {
+		return false
+	}
+	values, _ := measure(raw)
+	return values > MaxValues
 }
 
-// countValues gives the number of values of a JSON text, itself included. Of what
-// is no JSON it gives some number.
-func countValues(raw []byte) int {
-	n, last := 1, byte(0)
-	for i := 0; i < len(raw); i++ {
-		switch raw[i] {
-		case ' ', '\t', '\r', '\n':
-			continue
+func brackets(raw []byte) int { return bytes.Count(raw, []byte("{")) + bytes.Count(raw, []byte("[")) }
+
+// measure gives the number of values of a JSON text, itself included, and how deep
+// they are nested. Of what is no JSON it gives some numbers.
+func measure(raw []byte) (values, depth int) {
+	values = 1
+	open, last := 0, byte(0)
+	for c := jsonscan.New(raw); c.Peek() != 0; {
+		kind := c.Peek()
+		switch kind {
 		case '"':
-			i = endOfString(raw, i)
-			last = '"'
+			c.SkipString()
+			last = kind
 			continue
 		case ',':
-			n++
+			values++
+		case '{', '[':
+			open++
+			depth = max(depth, open)
 		case '}', ']':
+			open--
 			if last != '{' && last != '[' {
-				n++
+				values++
 			}
 		}
-		last = raw[i]
+		last = kind
+		c.At++
 	}
-	return n
-}
-
-// endOfString is where the string that begins at i ends, or the text does.
-func endOfString(raw []byte, i int) int {
-	for at := i + 1; ; at++ {
-		n := bytes.IndexByte(raw[at:], '"')
-		if n < 0 {
-			return len(raw)
-		}
-		if at += n; !escaped(raw[i+1 : at]) {
-			return at
-		}
-	}
+	return values, depth
 }
 
 func kindName(kind byte) string {

@@ -7,21 +7,21 @@ import (
 // Chat gives the upstream's JSON for a request: raw_json byte for byte, or the
 // typed body written out. It checks that the result can be one JSON object, not
 // what stands in it; CheckChat does. Errors are *FieldError.
-func Chat(req *genbusv1.ChatRequest) ([]byte, error) {
+func Chat(req *genbusv1.ChatRequest) (Document, error) {
 	switch b := req.GetBody().(type) {
 	case *genbusv1.ChatRequest_RawJson:
 		return rawBody(b.RawJson)
 	case *genbusv1.ChatRequest_Chat:
 		if b.Chat == nil {
-			return nil, fieldError("chat", "is missing")
+			return Document{}, fieldError("chat", "is missing")
 		}
 		w := writer{path: path{{"chat", single}}}
 		w.chat(b.Chat)
 		return w.body("chat")
 	case *genbusv1.ChatRequest_Stored:
-		return nil, storedError()
+		return Document{}, storedError()
 	default:
-		return nil, fieldError("body", "is missing; set chat or raw_json")
+		return Document{}, fieldError("body", "is missing; set chat or raw_json")
 	}
 }
 
@@ -32,7 +32,7 @@ func ParseChatRequest(body []byte) (*genbusv1.ChatCompletionBody, error) {
 		return nil, fieldErrorOf("", err)
 	}
 	m := new(genbusv1.ChatCompletionBody)
-	readChat(&cursor{b: body}, m)
+	readChat(newCursor(body), m)
 	return m, nil
 }
 

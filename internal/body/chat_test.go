@@ -88,14 +88,14 @@ const fullChatJSON = `{"model":"m","messages":[` +
 
 func TestChatTyped(t *testing.T) {
 	t.Parallel()
-	got, err := Chat(typedChat(fullChat()))
+	got, err := chatText(typedChat(fullChat()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(fullChatJSON, string(got)); diff != "" {
 		t.Errorf("body (-want +got):\n%s", diff)
 	}
-	if v := CheckChat(got); v != nil {
+	if v := checkChat(got); v != nil {
 		t.Errorf("the body is judged wrong: %v", v)
 	}
 }
@@ -127,7 +127,7 @@ func TestChatRawIsByteForByte(t *testing.T) {
 		`{"half":"\ud83d"}`, `{"a":{"b":1},"c":{"b":1}}`,
 		`{"deep":` + strings.Repeat("[", MaxDepth-1) + strings.Repeat("]", MaxDepth-1) + `}`,
 	} {
-		got, err := Chat(rawChat(raw))
+		got, err := chatText(rawChat(raw))
 		if err != nil || string(got) != raw {
 			t.Errorf("%.60s: got %.60s, %v", raw, got, err)
 		}
@@ -154,7 +154,7 @@ func TestChatRawRefused(t *testing.T) {
 		{`{"deep":` + strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth) + `}`, "raw_json is nested deeper than 200 levels"},
 		{`{"deep":` + strings.Repeat("[", 20_000), "raw_json is not valid JSON: syntax error near byte 10007"},
 	} {
-		_, err := Chat(rawChat(test.raw))
+		_, err := chatText(rawChat(test.raw))
 		if err == nil || err.Error() != test.want {
 			t.Errorf("%.60q:\n got %v\nwant %s", test.raw, err, test.want)
 		}
@@ -211,7 +211,7 @@ func TestChatRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := Chat(test.req)
+			_, err := chatText(test.req)
 			if err == nil || err.Error() != test.want {
 				t.Errorf("\n got %v\nwant %s", err, test.want)
 			}
@@ -223,7 +223,7 @@ func TestChatRefused(t *testing.T) {
 // extra_json, which is how an explicit null is sent.
 func TestChatExplicitNullByExtra(t *testing.T) {
 	t.Parallel()
-	got, err := Chat(typedChat(&genbusv1.ChatCompletionBody{
+	got, err := chatText(typedChat(&genbusv1.ChatCompletionBody{
 		Model: "m", ExtraJson: []byte(`{"stop":null}`),
 		Messages: []*genbusv1.ChatMessage{{Role: "assistant", ExtraJson: []byte(`{"content":null}`)}, nil},
 	}))

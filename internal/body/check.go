@@ -8,6 +8,8 @@ import (
 	"unicode"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/genbus/genbus/internal/jsonscan"
 )
 
 const (
@@ -52,25 +54,22 @@ var chatRules = []rule{
 // CheckVideo says what is wrong with a video request's body; nil when nothing
 // is. It judges the members of the interface document. Members that it does not
 // know are legal, and so is null for one that may be absent. It stops after 20.
-func CheckVideo(body []byte) []Violation { return check(body, videoRules) }
+func (d Document) CheckVideo() []Violation { return d.check(videoRules) }
 
 // CheckChat says what is wrong with a chat request's body, as CheckVideo does.
 // What depends on the model is left to the upstream.
-func CheckChat(body []byte) []Violation { return check(body, chatRules) }
+func (d Document) CheckChat() []Violation { return d.check(chatRules) }
 
-func check(body []byte, rules []rule) []Violation {
-	if err := checkRequest(body); err != nil {
-		return []Violation{{Description: err.Error()}}
-	}
+func (d Document) check(rules []rule) []Violation {
 	k := new(checker)
 	values := make([][]byte, len(rules))
-	c := cursor{b: body}
-	c.members(func(quoted []byte) {
-		name, value := nameOf(quoted), c.raw()
+	c := jsonscan.New(d.text)
+	for quoted := range c.Members() {
+		name := jsonscan.Name(quoted)
 		if i := slices.IndexFunc(rules, func(r rule) bool { return r.name == string(name) }); i >= 0 {
-			values[i] = value
+			values[i] = c.Value()
 		}
-	})
+	}
 	for i, r := range rules {
 		switch {
 		case values[i] == nil && r.required:
@@ -240,13 +239,14 @@ func (k *checker) messages(value []byte) {
 func (k *checker) each(value []byte, check func(*checker, []byte)) int {
 	last := len(k.at) - 1
 	of := k.at[last]
-	c, n := cursor{b: value}, 0
-	c.elements(func(i int) bool {
+	c, n := jsonscan.New(value), 0
+	for i := range c.Elements() {
 		n++
 		k.at[last].index = i
-		check(k, c.raw())
-		return !k.full()
-	})
+		if check(k, c.Value()); k.full() {
+			break
+		}
+	}
 	k.at[last] = of
 	return n
 }
@@ -255,17 +255,16 @@ func (k *checker) message(value []byte) {
 	if !k.need(value, '{', "an object with role and content") {
 		return
 	}
-	c, role := cursor{b: value}, false
-	c.members(func(quoted []byte) {
-		name, value := nameOf(quoted), c.raw()
-		switch string(name) {
+	c, role := jsonscan.New(value), false
+	for quoted := range c.Members() {
+		switch string(jsonscan.Name(quoted)) {
 		case "role":
 			role = true
-			k.in("role", single, value, checkRole)
+			k.in("role", single, c.Value(), checkRole)
 		case "content":
-			k.in("content", single, value, (*checker).content)
+			k.in("content", single, c.Value(), (*checker).content)
 		}
-	})
+	}
 	if !role {
 		k.add("role", `is missing; it is required, such as "user"`)
 	}

@@ -47,7 +47,7 @@ func TestCheckVideo(t *testing.T) {
 		{`[]`, []Violation{{Field: "", Description: "is an array; a JSON object is needed"}}},
 		{``, []Violation{{Field: "", Description: "is empty; it must be JSON"}}},
 	} {
-		if diff := cmp.Diff(test.want, CheckVideo([]byte(test.body))); diff != "" {
+		if diff := cmp.Diff(test.want, checkVideo([]byte(test.body))); diff != "" {
 			t.Errorf("%.80s (-want +got):\n%s", test.body, diff)
 		}
 	}
@@ -91,7 +91,7 @@ func TestCheckChat(t *testing.T) {
 		{`{"model":"m",` + user + `,"stop":7,"tools":{}}`, []Violation{
 			{Field: "stop", Description: "is a number; it must be a string or an array of strings"}, {Field: "tools", Description: "is an object; it must be an array of tools"}}},
 	} {
-		if diff := cmp.Diff(test.want, CheckChat([]byte(test.body))); diff != "" {
+		if diff := cmp.Diff(test.want, checkChat([]byte(test.body))); diff != "" {
 			t.Errorf("%.80s (-want +got):\n%s", test.body, diff)
 		}
 	}
@@ -99,7 +99,7 @@ func TestCheckChat(t *testing.T) {
 
 func TestCheckStopsAfterTwenty(t *testing.T) {
 	t.Parallel()
-	got := CheckChat(fmt.Appendf(nil, `{"model":"","messages":[%s1]}`, strings.Repeat("1,", 1000)))
+	got := checkChat(fmt.Appendf(nil, `{"model":"","messages":[%s1]}`, strings.Repeat("1,", 1000)))
 	if len(got) != maxViolations {
 		t.Fatalf("got %d violations, want %d", len(got), maxViolations)
 	}

@@ -11,7 +11,7 @@ func ParseCompletion(raw []byte) (*genbusv1.ChatCompletion, error) {
 		return nil, fieldErrorOf("completion", err)
 	}
 	m := new(genbusv1.ChatCompletion)
-	readCompletion(&cursor{b: raw}, m)
+	readCompletion(newCursor(raw), m)
 	return m, nil
 }
 
@@ -21,7 +21,7 @@ func ParseChunk(raw []byte) (*genbusv1.ChatCompletionChunk, error) {
 		return nil, fieldErrorOf("chunk", err)
 	}
 	m := new(genbusv1.ChatCompletionChunk)
-	readChunk(&cursor{b: raw}, m)
+	readChunk(newCursor(raw), m)
 	return m, nil
 }
 

@@ -15,18 +15,18 @@ import (
 
 // text reads a string into a field that has no absence: "" is not expressed.
 func (c *cursor) text(dst *string) bool {
-	if c.kind() != '"' || c.b[c.i+1] == '"' {
+	if c.Peek() != '"' || c.Text[c.At+1] == '"' {
 		return false
 	}
-	*dst = wordOf(c.raw())
+	*dst = wordOf(c.Value())
 	return true
 }
 
 func (c *cursor) optText(dst **string) bool {
-	if c.kind() != '"' {
+	if c.Peek() != '"' {
 		return false
 	}
-	s := wordOf(c.raw())
+	s := wordOf(c.Value())
 	*dst = &s
 	return true
 }
@@ -48,11 +48,11 @@ func wordOf(quoted []byte) string {
 }
 
 func (c *cursor) optBool(dst **bool) bool {
-	k := c.kind()
+	k := c.Peek()
 	if k != 't' && k != 'f' {
 		return false
 	}
-	c.skip()
+	c.Skip()
 	v := k == 't'
 	*dst = &v
 	return true
@@ -61,13 +61,13 @@ func (c *cursor) optBool(dst **bool) bool {
 // integer reads a number that is a whole one: 5, and 5.0 or 5e0 as some
 // serialisers write it.
 func (c *cursor) integer() (int64, bool) {
-	if !isNumber(c.kind()) {
+	if !isNumber(c.Peek()) {
 		return 0, false
 	}
-	start := c.i
-	v, ok := parseInteger(c.raw())
+	start := c.At
+	v, ok := parseInteger(c.Value())
 	if !ok {
-		c.i = start
+		c.At = start
 	}
 	return v, ok
 }
@@ -92,10 +92,10 @@ func parseInteger(text []byte) (int64, bool) {
 
 // int64 reads into a field that has no absence: 0 is not expressed.
 func (c *cursor) int64(dst *int64) bool {
-	start := c.i
+	start := c.At
 	v, ok := c.integer()
 	if !ok || v == 0 {
-		c.i = start
+		c.At = start
 		return false
 	}
 	*dst = v
@@ -104,10 +104,10 @@ func (c *cursor) int64(dst *int64) bool {
 
 // position reads an int32 whose 0 is a value that is always written.
 func (c *cursor) position(dst *int32) bool {
-	start := c.i
+	start := c.At
 	v, ok := c.integer()
 	if !ok || v < math.MinInt32 || v > math.MaxInt32 {
-		c.i = start
+		c.At = start
 		return false
 	}
 	*dst = int32(v)
@@ -134,13 +134,13 @@ func (c *cursor) optInt32(dst **int32) bool {
 // nearest reads the double nearest to a number; one beyond them all is not
 // expressed.
 func (c *cursor) nearest(dst *float64) bool {
-	if !isNumber(c.kind()) {
+	if !isNumber(c.Peek()) {
 		return false
 	}
-	start := c.i
-	v, err := strconv.ParseFloat(string(c.raw()), 64)
+	start := c.At
+	v, err := strconv.ParseFloat(string(c.Value()), 64)
 	if err != nil {
-		c.i = start
+		c.At = start
 		return false
 	}
 	*dst = v
@@ -149,13 +149,13 @@ func (c *cursor) nearest(dst *float64) bool {
 
 // double reads a number that a double holds to its last digit.
 func (c *cursor) double(dst *float64) bool {
-	start := c.i
+	start := c.At
 	var v float64
 	if !c.nearest(&v) {
 		return false
 	}
-	if !holdsDigits(v, bytes.TrimLeft(c.b[start:c.i], " \t\r\n")) {
-		c.i = start
+	if !holdsDigits(v, bytes.TrimLeft(c.Text[start:c.At], " \t\r\n")) {
+		c.At = start
 		return false
 	}
 	*dst = v
@@ -192,10 +192,10 @@ func (c *cursor) optDouble(dst **float64) bool {
 
 // rawObject copies an object as it is written.
 func (c *cursor) rawObject(dst *[]byte) bool {
-	if c.kind() != '{' {
+	if c.Peek() != '{' {
 		return false
 	}
-	*dst = slices.Clone(c.raw())
+	*dst = slices.Clone(c.Value())
 	return true
 }
 
@@ -203,10 +203,10 @@ func (c *cursor) rawObject(dst *[]byte) bool {
 func (c *cursor) texts(dst *[]string) bool {
 	var list []string
 	ok := c.list(func() bool {
-		if c.kind() != '"' {
+		if c.Peek() != '"' {
 			return false
 		}
-		list = append(list, textOf(c.raw()))
+		list = append(list, textOf(c.Value()))
 		return true
 	})
 	if !ok || len(list) == 0 {
@@ -236,37 +236,39 @@ func (c *cursor) octets(dst *[]byte) bool {
 
 // list reads a list that is not empty.
 func (c *cursor) list(element func() bool) bool {
-	if c.kind() != '[' {
+	if c.Peek() != '[' {
 		return false
 	}
-	start := c.i
+	start := c.At
 	n := 0
-	ok := c.elements(func(int) bool { n++; return element() })
-	if !ok || n == 0 {
-		c.i = start
-		return false
+	for range c.Elements() {
+		n++
+		if !element() {
+			c.At = start
+			return false
+		}
 	}
-	return true
+	if n == 0 {
+		c.At = start
+	}
+	return n > 0
 }
 
 // dict reads an object whose values are all read by value; the empty object is
 // not expressed.
 func dict[V any](c *cursor, dst *map[string]V, value func(*cursor, *V) bool) bool {
-	if c.kind() != '{' {
+	if c.Peek() != '{' {
 		return false
 	}
-	start := c.i
+	start := c.At
 	m, ok := map[string]V{}, true
-	c.members(func(quoted []byte) {
+	for quoted := range c.Members() {
 		var v V
-		if !value(c, &v) {
-			ok = false
-			c.skip()
-		}
+		ok = value(c, &v) && ok
 		m[textOf(quoted)] = v
-	})
+	}
 	if !ok || len(m) == 0 {
-		c.i = start
+		c.At = start
 		return false
 	}
 	*dst = m
@@ -274,16 +276,16 @@ func dict[V any](c *cursor, dst *map[string]V, value func(*cursor, *V) bool) boo
 }
 
 func anyText(c *cursor, dst *string) bool {
-	if c.kind() != '"' {
+	if c.Peek() != '"' {
 		return false
 	}
-	*dst = textOf(c.raw())
+	*dst = textOf(c.Value())
 	return true
 }
 
 // one reads an object into a message.
 func one[T any](c *cursor, dst **T, read func(*cursor, *T)) bool {
-	if c.kind() != '{' {
+	if c.Peek() != '{' {
 		return false
 	}
 	m := new(T)
@@ -294,22 +296,18 @@ func one[T any](c *cursor, dst **T, read func(*cursor, *T)) bool {
 
 // many reads a list of objects, the empty one too.
 func many[T any](c *cursor, dst *[]*T, read func(*cursor, *T)) bool {
-	if c.kind() != '[' {
+	if c.Peek() != '[' {
 		return false
 	}
-	start := c.i
+	start := c.At
 	var list []*T
-	ok := c.elements(func(int) bool {
+	for range c.Elements() {
 		var m *T
 		if !one(c, &m, read) {
+			c.At = start
 			return false
 		}
 		list = append(list, m)
-		return true
-	})
-	if !ok {
-		c.i = start
-		return false
 	}
 	*dst = list
 	return true
@@ -317,10 +315,10 @@ func many[T any](c *cursor, dst *[]*T, read func(*cursor, *T)) bool {
 
 // some is many for a list that is left out when it is empty.
 func some[T any](c *cursor, dst *[]*T, read func(*cursor, *T)) bool {
-	start := c.i
+	start := c.At
 	var list []*T
 	if !many(c, &list, read) || len(list) == 0 {
-		c.i = start
+		c.At = start
 		return false
 	}
 	*dst = list

@@ -7,24 +7,23 @@ import (
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/genbus/genbus/internal/jsonscan"
 )
 
 // Fingerprint gives the SHA-256 of the canonical form of a request's body:
 // members sorted by name at every level, no white space between tokens, strings
 // with the shortest escapes, numbers as written (1.0 is not 1). Two bodies with
-// one fingerprint are the same request. Errors are *FieldError.
-func Fingerprint(body []byte) ([32]byte, error) {
-	if err := checkObject(body, strict); err != nil {
-		return [32]byte{}, fieldErrorOf("", err)
-	}
-	f := canonical{c: cursor{b: body}, out: make([]byte, 0, len(body))}
+// one fingerprint are the same request.
+func (d Document) Fingerprint() [sha256.Size]byte {
+	f := canonical{c: jsonscan.Cursor{Text: d.text}, out: make([]byte, 0, len(d.text))}
 	f.value()
-	return sha256.Sum256(f.out), nil
+	return sha256.Sum256(f.out)
 }
 
 // canonical appends the canonical form of what c walks over to out.
 type canonical struct {
-	c   cursor
+	c   jsonscan.Cursor
 	out []byte
 	// members are those of the open objects, the innermost last.
 	members []member
@@ -36,30 +35,29 @@ type member struct{ start, colon, end int }
 
 // value is called by itself for nested values; MaxDepth bounds it.
 func (f *canonical) value() {
-	switch f.c.kind() {
+	switch f.c.Peek() {
 	case '"':
-		f.out = appendCanonicalString(f.out, f.c.raw())
+		f.out = appendCanonicalString(f.out, f.c.Value())
 	case '{':
 		f.object()
 	case '[':
 		f.out = append(f.out, '[')
-		f.c.elements(func(n int) bool {
+		for n := range f.c.Elements() {
 			if n > 0 {
 				f.out = append(f.out, ',')
 			}
 			f.value()
-			return true
-		})
+		}
 		f.out = append(f.out, ']')
 	default:
-		f.out = append(f.out, f.c.raw()...)
+		f.out = append(f.out, f.c.Value()...)
 	}
 }
 
 func (f *canonical) object() {
 	f.out = append(f.out, '{')
 	first := len(f.members)
-	f.c.members(func(quoted []byte) {
+	for quoted := range f.c.Members() {
 		if len(f.members) > first {
 			f.out = append(f.out, ',')
 		}
@@ -70,7 +68,7 @@ func (f *canonical) object() {
 		f.value()
 		m.end = len(f.out)
 		f.members = append(f.members, m)
-	})
+	}
 	f.sort(f.members[first:])
 	f.members = f.members[:first]
 	f.out = append(f.out, '}')

@@ -2,19 +2,22 @@ package body
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/genbus/genbus/internal/jsonscan"
 )
 
 func canonicalForm(t *testing.T, body string) string {
 	t.Helper()
-	f := canonical{c: cursor{b: []byte(body)}}
+	f := canonical{c: jsonscan.Cursor{Text: []byte(body)}}
 	f.value()
-	sum, err := Fingerprint([]byte(body))
+	sum, err := fingerprint([]byte(body))
 	if err != nil {
 		t.Fatalf("%s: %v", body, err)
 	}
@@ -42,6 +45,25 @@ func TestFingerprintCanonicalForm(t *testing.T) {
 	}
 }
 
+// TestFingerprintStays: the log keeps fingerprints, so that a repeat after an upgrade is
+// compared with one that an earlier version took.
+func TestFingerprintStays(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		`{}`: "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a",
+		` { "b" : [ 1.0 , -0 , 1E2 , 12345678901234567890 , 0.10 ] , "a":{"z":null,"y":[true,{}]}} `:                 "99b58cfd4564e3836b87041836724a0266e044c9697f83702a81df2e6651ac18",
+		`{"a":1,"a!":2,"a\"":3,"a\\":4,"a\u0001":5,"":6,"\ud83d\ude00":7,"\uffff":8,"é":9,"\ud83d":10,"\ude00a":11}`: "1e7ba44a0764fac6c8712b4e399c04e907924c821bb764b551f87801785425b0",
+		`{"s":"\b\t\n\f\r\u0008\u001F\u007f\/\"\\\u0022 \ud83d \uD83D\uDE00 \ude00\ud83d \ufffd \u2028 <&>"}`:        "acc9c3b4ad00d0138641fcb028395dd885e290e366308576a8908e4e938f2954",
+		`{"model":"m","messages":[{"role":"user","content":"hi"}],"stream":true}`:                                    "a0d23575a787dcc055e81256fccb5a57162fcb79adafdd544092e68507e01530",
+		`{"model":"m","prompt":"p","duration":"5","metadata":{"b":1,"a":2}}`:                                         "c58c8b6c1831003537950bcddd50e96c60b73a327b1c996e0cb5367562688950",
+	} {
+		sum, err := fingerprint([]byte(body))
+		if got := hex.EncodeToString(sum[:]); err != nil || got != want {
+			t.Errorf("%s: %s, %v; an earlier version says %s", body, got, err, want)
+		}
+	}
+}
+
 func TestFingerprintTellsApart(t *testing.T) {
 	t.Parallel()
 	bodies := []string{
@@ -50,7 +72,7 @@ func TestFingerprintTellsApart(t *testing.T) {
 	}
 	seen := map[[32]byte]string{}
 	for _, body := range bodies {
-		sum, err := Fingerprint([]byte(body))
+		sum, err := fingerprint([]byte(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,11 +90,11 @@ func TestFingerprintOfTheSameRequest(t *testing.T) {
 		body := chatJSON().Draw(t, "body")
 		var again strings.Builder
 		respell(t, &again, decodeOrdered(t, body))
-		one, err := Fingerprint([]byte(body))
+		one, err := fingerprint([]byte(body))
 		if err != nil {
 			t.Fatalf("%v\n%s", err, body)
 		}
-		other, err := Fingerprint([]byte(again.String()))
+		other, err := fingerprint([]byte(again.String()))
 		if err != nil {
 			t.Fatalf("%v\n%s", err, again.String())
 		}
@@ -142,7 +164,7 @@ func respell(t *rapid.T, b *strings.Builder, v any) {
 func TestFingerprintRefuses(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{``, `[]`, `{"a":1,"a":1}`, `{"a":{"b":1,"b":1}}`, "{\"a\":\"\xff\"}", strings.Repeat(`{"a":`, MaxDepth+1) + `1` + strings.Repeat(`}`, MaxDepth+1)} {
-		if _, err := Fingerprint([]byte(body)); err == nil {
+		if _, err := fingerprint([]byte(body)); err == nil {
 			t.Errorf("%.40q has a fingerprint", body)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/jsonscan"
 )
 
 func seed(f *testing.F) {
@@ -58,26 +59,26 @@ func FuzzParseCompletion(f *testing.F) { fuzzReply(f, ParseCompletion, Completio
 func FuzzParseChunk(f *testing.F) { fuzzReply(f, ParseChunk, ChunkJSON) }
 
 func FuzzParseChatRequest(f *testing.F) {
-	fuzzReply(f, ParseChatRequest, func(m *genbusv1.ChatCompletionBody) ([]byte, error) { return Chat(typedChat(m)) })
+	fuzzReply(f, ParseChatRequest, func(m *genbusv1.ChatCompletionBody) ([]byte, error) { return chatText(typedChat(m)) })
 }
 
 func FuzzParseVideo(f *testing.F) {
-	fuzzReply(f, ParseVideo, func(m *genbusv1.VideoGeneration) ([]byte, error) { return Video(typedVideo(m)) })
+	fuzzReply(f, ParseVideo, func(m *genbusv1.VideoGeneration) ([]byte, error) { return videoText(typedVideo(m)) })
 }
 
 func FuzzFingerprint(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, body []byte) {
-		sum, err := Fingerprint(body)
+		sum, err := fingerprint(body)
 		if err != nil {
 			return
 		}
-		c := canonical{c: cursor{b: body}}
+		c := canonical{c: jsonscan.Cursor{Text: body}}
 		c.value()
 		if !utf8.Valid(c.out) || !json.Valid(c.out) {
 			t.Fatalf("the canonical form is no JSON: %q", c.out)
 		}
-		again, err := Fingerprint(c.out)
+		again, err := fingerprint(c.out)
 		if err != nil || again != sum {
 			t.Fatalf("the canonical form has another fingerprint: %v\n%q", err, c.out)
 		}
@@ -93,7 +94,7 @@ func FuzzFingerprint(f *testing.F) {
 func FuzzCheck(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, body []byte) {
-		for _, violations := range [][]Violation{CheckVideo(body), CheckChat(body)} {
+		for _, violations := range [][]Violation{checkVideo(body), checkChat(body)} {
 			if len(violations) > maxViolations {
 				t.Fatalf("%d violations", len(violations))
 			}
@@ -106,8 +107,8 @@ func FuzzCheck(f *testing.F) {
 				}
 			}
 		}
-		if CheckChat(body) == nil {
-			if h, err := Header(body); err != nil || h.Model == "" {
+		if checkChat(body) == nil {
+			if h, err := header(body); err != nil || h.Model == "" {
 				t.Fatalf("judged right without a model: %v", err)
 			}
 		}

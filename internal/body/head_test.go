@@ -21,7 +21,7 @@ func TestHeader(t *testing.T) {
 		{`{"stream":null,"model":7,"stream_options":null}`, Head{}},
 		{`{"stream":"true","stream_options":{"include_usage":"true"}}`, Head{}},
 	} {
-		got, err := Header([]byte(test.body))
+		got, err := header([]byte(test.body))
 		if err != nil {
 			t.Fatalf("%s: %v", test.body, err)
 		}
@@ -29,7 +29,7 @@ func TestHeader(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", test.body, diff)
 		}
 	}
-	if _, err := Header([]byte(`[{"model":"m"}]`)); err == nil {
+	if _, err := header([]byte(`[{"model":"m"}]`)); err == nil {
 		t.Error("an array has a head")
 	}
 }

@@ -21,7 +21,7 @@ func TestCountValues(t *testing.T) {
 		`1`: 1, `"a,b{[\"],"`: 1, `[]`: 1, ` [ ] `: 1, `{}`: 1, `[1]`: 2, `[1,"x",null]`: 4, `[[],{},[[]]]`: 5, `{"a":1,"b,":{"c":[1, 2]}}`: 6,
 		``: 1, `"`: 1, `"\"`: 1, `,,`: 3, `]`: 2, "[\"\\\\\",\"\\\"\"\n]": 3,
 	} {
-		if got := countValues([]byte(raw)); got != want {
+		if got := valuesOf([]byte(raw)); got != want {
 			t.Errorf("%s has %d, not %d", raw, got, want)
 		}
 	}
@@ -44,17 +44,17 @@ func TestTooManyValues(t *testing.T) {
 	unread := []byte("{" + manyMembers(MaxValues+2)) // has no end
 	half := []byte("{" + manyMembers(MaxValues/2) + "}")
 	ways := map[string]func(object []byte) error{
-		"header": func(b []byte) error { _, err := Header(b); return err },
-		"raw":    func(b []byte) error { _, err := Chat(rawChat(string(b))); return err },
+		"header": func(b []byte) error { _, err := header(b); return err },
+		"raw":    func(b []byte) error { _, err := chatText(rawChat(string(b))); return err },
 		"parsed": func(b []byte) error { _, err := ParseVideo(b); return err },
 		"rules": func(b []byte) error {
-			if v := Check(b, nil); len(v) > 0 {
+			if v := checkRules(b, nil); len(v) > 0 {
 				return limitError(v[0].Description)
 			}
 			return nil
 		},
 		"extra": func(b []byte) error {
-			_, err := Video(typedVideo(&genbusv1.VideoGeneration{ExtraJson: b}))
+			_, err := videoText(typedVideo(&genbusv1.VideoGeneration{ExtraJson: b}))
 			return err
 		},
 	}
@@ -68,7 +68,7 @@ func TestTooManyValues(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Video(typedVideo(&genbusv1.VideoGeneration{Model: "m", ExtraJson: half, MetadataJson: half})); err == nil || err.Error() != "video makes more than 250000 values of JSON" {
+	if _, err := videoText(typedVideo(&genbusv1.VideoGeneration{Model: "m", ExtraJson: half, MetadataJson: half})); err == nil || err.Error() != "video makes more than 250000 values of JSON" {
 		t.Errorf("extra_json and metadata_json together: %v", err)
 	}
 	if _, err := SetMember(more, "model", []byte(`"m"`)); err != nil {
@@ -83,7 +83,7 @@ func TestFault(t *testing.T) {
 		`{"a":` + strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth) + `}`: errcode.InvalidRequest,
 		strings.Repeat(",", MaxValues): errcode.InvalidRequest,
 	} {
-		_, err := Header([]byte(raw))
+		_, err := header([]byte(raw))
 		if f := Fault(err); err == nil || f.Code != code || !errors.Is(f, err) {
 			t.Errorf("%.20s: %v", raw, f)
 		}
@@ -152,7 +152,7 @@ func without(names []string, name string) (out []string) {
 func FuzzCountValues(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		n := countValues(raw)
+		n := valuesOf(raw)
 		if !json.Valid(raw) {
 			return
 		}
@@ -200,5 +200,5 @@ func count(t *testing.T, raw []byte) int {
 // BenchmarkHeaderOfMany is what the most members cost: nearly all of it goes into
 // looking for names that are there twice.
 func BenchmarkHeaderOfMany(b *testing.B) {
-	benchmark(b, []byte("{"+manyMembers(MaxValues)+"}"), func(body []byte) error { _, err := Header(body); return err })
+	benchmark(b, []byte("{"+manyMembers(MaxValues)+"}"), func(body []byte) error { _, err := header(body); return err })
 }

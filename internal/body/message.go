@@ -44,8 +44,8 @@ func readMessage(c *cursor, m *genbusv1.ChatMessage) {
 }
 
 func readContent(c *cursor, m *genbusv1.ChatMessage) bool {
-	if c.kind() == '"' {
-		m.Content = &genbusv1.ChatMessage_Text{Text: wordOf(c.raw())}
+	if c.Peek() == '"' {
+		m.Content = &genbusv1.ChatMessage_Text{Text: wordOf(c.Value())}
 		return true
 	}
 	var parts []*genbusv1.ChatContentPart

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/genbus/genbus/internal/jsonscan"
 )
 
 // Object builds a JSON object member by member. A member that is set again keeps
@@ -77,8 +79,10 @@ func readMembers(field string, object []byte, set func(name string, value []byte
 	if err := checkObject(object, strict); err != nil {
 		return fieldErrorOf(field, err)
 	}
-	c := cursor{b: object}
-	c.members(func(quoted []byte) { set(string(nameOf(quoted)), c.raw()) })
+	c := jsonscan.New(object)
+	for quoted := range c.Members() {
+		set(string(jsonscan.Name(quoted)), c.Value())
+	}
 	return nil
 }
 
@@ -144,10 +148,7 @@ func Member(body []byte, name string) []byte {
 	if checkObject(body, lenient) != nil {
 		return nil
 	}
-	if at := find(body, name); at.found {
-		return body[at.start:at.end]
-	}
-	return nil
+	return jsonscan.Find(body, name)
 }
 
 // MemberText gives the value of a top-level member that is a string, and "" for
@@ -172,23 +173,23 @@ func EachMember(object []byte, do func(name string, value []byte) error) error {
 	if err := checkObject(object, lenient); err != nil {
 		return fieldErrorOf("", err)
 	}
-	c := cursor{b: object}
-	var failed error
-	c.members(func(quoted []byte) {
-		value := c.raw()
-		if failed == nil {
-			failed = do(string(nameOf(quoted)), value)
+	c := jsonscan.New(object)
+	for quoted := range c.Members() {
+		if err := do(string(jsonscan.Name(quoted)), c.Value()); err != nil {
+			return err
 		}
-	})
-	return failed
+	}
+	return nil
 }
 
 // NumberText gives a top-level member that is a number, or a string that holds
 // one, as it was written, and "" for everything else. It is at most 32 bytes.
-func NumberText(body []byte, name string) string {
-	value := string(Member(body, name))
+func NumberText(body []byte, name string) string { return numberText(Member(body, name)) }
+
+func numberText(raw []byte) string {
+	value := string(raw)
 	if len(value) > 0 && value[0] == '"' {
-		value = MemberText(body, name)
+		value = Text(raw)
 	}
 	if len(value) > 32 || value == "" || !isNumber(value[0]) || !jsontext.Value(value).IsValid() {
 		return ""

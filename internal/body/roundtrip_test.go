@@ -59,13 +59,13 @@ func TestChunkRoundTrip(t *testing.T) {
 func TestChatRoundTrip(t *testing.T) {
 	t.Parallel()
 	roundTrip(t, chatJSON(), ParseChatRequest, func(m *genbusv1.ChatCompletionBody) ([]byte, error) {
-		return Chat(&genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_Chat{Chat: m}})
+		return chatText(&genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_Chat{Chat: m}})
 	})
 }
 
 func TestVideoRoundTrip(t *testing.T) {
 	t.Parallel()
 	roundTrip(t, videoJSON(), ParseVideo, func(m *genbusv1.VideoGeneration) ([]byte, error) {
-		return Video(&genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Video{Video: m}})
+		return videoText(&genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Video{Video: m}})
 	})
 }

@@ -50,10 +50,10 @@ func Errorf(field, format string, args ...any) *FieldError { return fieldError(f
 
 // Check says what is wrong with a body by the rules of its protocol; nil when
 // nothing is. It stops after 20.
-func Check(body []byte, rules []Rule) []Violation {
+func (d Document) Check(rules []Rule) []Violation {
 	list := make([]rule, 0, len(rules))
 	for _, r := range rules {
 		list = append(list, rule{r.Name, r.Required, scalar(r.Wrong)})
 	}
-	return check(body, list)
+	return d.check(list)
 }

@@ -23,7 +23,7 @@ func TestCheckByRules(t *testing.T) {
 		`{"model_name":"m","seconds":"1","model":1}`: nil, // no rule names model
 		`[]`: {{Field: "", Description: "is an array; a JSON object is needed"}},
 	} {
-		if diff := cmp.Diff(want, Check([]byte(body), rules)); diff != "" {
+		if diff := cmp.Diff(want, checkRules([]byte(body), rules)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", body, diff)
 		}
 	}

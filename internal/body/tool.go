@@ -70,11 +70,11 @@ func (o object) toolChoice(m *genbusv1.ChatToolChoice) {
 }
 
 func readToolChoice(c *cursor, dst **genbusv1.ChatToolChoice) bool {
-	switch c.kind() {
+	switch c.Peek() {
 	case '"':
-		*dst = &genbusv1.ChatToolChoice{Choice: &genbusv1.ChatToolChoice_Mode{Mode: textOf(c.raw())}}
+		*dst = &genbusv1.ChatToolChoice{Choice: &genbusv1.ChatToolChoice_Mode{Mode: textOf(c.Value())}}
 	case '{':
-		raw := c.raw()
+		raw := c.Value()
 		*dst = &genbusv1.ChatToolChoice{Choice: &genbusv1.ChatToolChoice_RawJson{RawJson: slices.Clone(raw)}}
 		if name, ok := namedFunction(raw); ok {
 			*dst = &genbusv1.ChatToolChoice{Choice: &genbusv1.ChatToolChoice_Function{Function: name}}
@@ -89,7 +89,7 @@ func readToolChoice(c *cursor, dst **genbusv1.ChatToolChoice) bool {
 // other member.
 func namedFunction(raw []byte) (string, bool) {
 	var tool genbusv1.ChatTool
-	readTool(&cursor{b: raw}, &tool)
+	readTool(newCursor(raw), &tool)
 	f := tool.GetFunction()
 	plain := tool.GetType() == "function" && f.GetName() != "" && f.Description == nil && f.Strict == nil &&
 		len(f.GetParametersJson())+len(f.GetExtraJson())+len(tool.GetExtraJson()) == 0

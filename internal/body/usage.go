@@ -11,7 +11,7 @@ func ParseUsage(raw []byte) *genbusv1.Usage {
 		return nil
 	}
 	u := new(genbusv1.Usage)
-	readUsage(&cursor{b: raw}, u)
+	readUsage(newCursor(raw), u)
 	return u
 }
 

@@ -7,21 +7,21 @@ import (
 // Video gives the upstream's JSON for a request: raw_json byte for byte, or the
 // typed body written out. It checks that the result can be one JSON object, not
 // what stands in it; CheckVideo does. Errors are *FieldError.
-func Video(req *genbusv1.VideoRequest) ([]byte, error) {
+func Video(req *genbusv1.VideoRequest) (Document, error) {
 	switch b := req.GetBody().(type) {
 	case *genbusv1.VideoRequest_RawJson:
 		return rawBody(b.RawJson)
 	case *genbusv1.VideoRequest_Video:
 		if b.Video == nil {
-			return nil, fieldError("video", "is missing")
+			return Document{}, fieldError("video", "is missing")
 		}
 		w := writer{path: path{{"video", single}}}
 		w.video(b.Video)
 		return w.body("video")
 	case *genbusv1.VideoRequest_Stored:
-		return nil, storedError()
+		return Document{}, storedError()
 	default:
-		return nil, fieldError("body", "is missing; set video or raw_json")
+		return Document{}, fieldError("body", "is missing; set video or raw_json")
 	}
 }
 
@@ -32,7 +32,7 @@ func ParseVideo(body []byte) (*genbusv1.VideoGeneration, error) {
 		return nil, fieldErrorOf("", err)
 	}
 	m := new(genbusv1.VideoGeneration)
-	readVideo(&cursor{b: body}, m)
+	readVideo(newCursor(body), m)
 	return m, nil
 }
 
@@ -42,24 +42,25 @@ func storedError() error {
 	return fieldError("stored", "is for messages on NATS only; send the request as it is")
 }
 
-func rawBody(raw []byte) ([]byte, error) {
+func rawBody(raw []byte) (Document, error) {
 	if err := checkRequest(raw); err != nil {
-		return nil, fieldErrorOf("raw_json", err)
+		return Document{}, fieldErrorOf("raw_json", err)
 	}
-	return raw, nil
+	return Document{text: raw}, nil
 }
 
-// body gives what was written, unless it cannot be sent.
-func (w *writer) body(field string) ([]byte, error) {
+// body gives what was written, unless it cannot be sent. It is not parsed: the writer
+// makes nothing but JSON without repeated names.
+func (w *writer) body(field string) (Document, error) {
 	switch {
 	case w.err != nil:
-		return nil, w.err
+		return Document{}, w.err
 	case tooMany(w.buf):
-		return nil, fieldError(field, "makes more than %d values of JSON", MaxValues)
+		return Document{}, fieldError(field, "makes more than %d values of JSON", MaxValues)
 	case tooDeep(w.buf):
-		return nil, fieldError(field, "is nested deeper than %d levels", MaxDepth)
+		return Document{}, fieldError(field, "is nested deeper than %d levels", MaxDepth)
 	}
-	return w.buf, nil
+	return Document{text: w.buf}, nil
 }
 
 func (w *writer) video(m *genbusv1.VideoGeneration) {

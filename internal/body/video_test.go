@@ -33,7 +33,7 @@ func TestVideo(t *testing.T) {
 		"empty": {typedVideo(&genbusv1.VideoGeneration{}), `{}`},
 		"raw":   {&genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_RawJson{RawJson: []byte(" {\"a\" : 1.0}\n")}}, " {\"a\" : 1.0}\n"},
 	} {
-		got, err := Video(test.req)
+		got, err := videoText(test.req)
 		if err != nil || string(got) != test.want {
 			t.Errorf("%s: got %s, %v\nwant %s", name, got, err, test.want)
 		}
@@ -65,7 +65,7 @@ func TestVideoRefused(t *testing.T) {
 		{typedVideo(&genbusv1.VideoGeneration{MetadataJson: []byte(`{}`), ExtraJson: []byte(`{"metadata":{}}`)}),
 			`video.extra_json holds "metadata", which is also given as a typed field; give it once`},
 	} {
-		if _, err := Video(test.req); err == nil || err.Error() != test.want {
+		if _, err := videoText(test.req); err == nil || err.Error() != test.want {
 			t.Errorf("\n got %v\nwant %s", err, test.want)
 		}
 	}

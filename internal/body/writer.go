@@ -9,6 +9,8 @@ import (
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/genbus/genbus/internal/jsonscan"
 )
 
 // writer appends JSON to buf. It goes on after an error, leaving out what cannot
@@ -49,18 +51,17 @@ func (o object) extra(extra []byte) {
 		return
 	}
 	typed := o.w.names[o.from:]
-	c := cursor{b: extra}
-	c.members(func(quoted []byte) {
-		value := c.raw()
-		if name := string(nameOf(quoted)); slices.Contains(typed, name) {
+	c := jsonscan.New(extra)
+	for quoted := range c.Members() {
+		if name := string(jsonscan.Name(quoted)); slices.Contains(typed, name) {
 			o.w.fail("extra_json", fmt.Errorf("holds %q, which is also given as a typed field; give it once", name))
-			return
+			continue
 		}
 		o.w.comma()
 		o.w.buf = append(o.w.buf, quoted...)
 		o.w.buf = append(o.w.buf, ':')
-		o.w.buf = append(o.w.buf, value...)
-	})
+		o.w.buf = append(o.w.buf, c.Value()...)
+	}
 }
 
 // name begins a member.
@@ -276,16 +277,5 @@ func array[T any](o object, name, field string, ms []*T, write func(*writer, *T)
 
 // holds tells whether extra, an object or empty, has a member of that name.
 func holds(extra []byte, name string) bool {
-	if len(extra) == 0 || !valid(extra, lenient) {
-		return false
-	}
-	c, found := cursor{b: extra}, false
-	if c.kind() != '{' {
-		return false
-	}
-	c.members(func(quoted []byte) {
-		found = found || string(nameOf(quoted)) == name
-		c.skip()
-	})
-	return found
+	return len(extra) > 0 && Member(extra, name) != nil
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/genbus/genbus/internal/admission"
-	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/pool"
 	"github.com/genbus/genbus/internal/routes"
@@ -52,7 +51,7 @@ func (r *Runner) admit(ctx context.Context, req admission.Request, streamed bool
 	if err != nil {
 		return nil, err
 	}
-	if err := fitsCall(req, checked, streamed); err != nil {
+	if err := fitsCall(checked, streamed); err != nil {
 		return nil, err
 	}
 	if err := checked.Refusal(); err != nil {
@@ -81,14 +80,14 @@ func (r *Runner) admit(ctx context.Context, req admission.Request, streamed bool
 }
 
 // fitsCall refuses a body whose stream flag contradicts the call.
-func fitsCall(req admission.Request, c admission.Checked, streamed bool) error {
+func fitsCall(c admission.Checked, streamed bool) error {
 	if c.Stream == streamed {
 		return nil
 	}
 	if !streamed {
 		return errcode.Invalid([]errcode.Violation{{Field: "stream", Description: "must not be true where the whole reply is asked for"}})
 	}
-	if head, err := body.Header(req.Body); err == nil && head.StreamSet {
+	if c.StreamSet {
 		return errcode.Invalid([]errcode.Violation{{Field: "stream", Description: "must not be false where a stream is asked for"}})
 	}
 	return nil
@@ -139,7 +138,7 @@ func (c *call) gone() bool { return c.outlives && c.caller.Err() != nil }
 func (c *call) request(streamed bool) pool.ChatRequest {
 	b := c.req.Body
 	if streamed && !c.checked.Stream {
-		b = chat.SetStream(b, true)
+		b = chat.AskForStream(b)
 	}
 	return pool.ChatRequest{Job: pool.Job{ID: c.checked.ID, Tenant: c.req.Tenant}, Model: c.checked.Model, Body: b}
 }

@@ -19,13 +19,13 @@ func FromVideo(m *genbusv1.VideoRequest) (admission.Request, error) {
 	if m == nil {
 		return admission.Request{}, missing()
 	}
-	raw, err := body.Video(m)
+	d, err := body.Video(m)
 	if err != nil {
 		return admission.Request{}, bodyFault(err)
 	}
 	expires, err := expiry(m.GetExpiresAt())
 	return admission.Request{
-		Kind: subject.Video, RequestID: m.GetRequestId(), Body: raw, Labels: m.GetLabels(), ExpiresAt: expires,
+		Kind: subject.Video, RequestID: m.GetRequestId(), Body: d.Bytes(), Parsed: d, Labels: m.GetLabels(), ExpiresAt: expires,
 		RetryOf: m.GetRetryOf(), Protocol: m.GetProtocol(), Archive: m.Archive, Typed: m.GetVideo(),
 	}, err
 }
@@ -35,13 +35,13 @@ func FromChat(m *genbusv1.ChatRequest) (admission.Request, error) {
 	if m == nil {
 		return admission.Request{}, missing()
 	}
-	raw, err := body.Chat(m)
+	d, err := body.Chat(m)
 	if err != nil {
 		return admission.Request{}, bodyFault(err)
 	}
 	expires, err := expiry(m.GetExpiresAt())
 	return admission.Request{
-		Kind: subject.Chat, RequestID: m.GetRequestId(), Body: raw, Labels: m.GetLabels(), ExpiresAt: expires,
+		Kind: subject.Chat, RequestID: m.GetRequestId(), Body: d.Bytes(), Parsed: d, Labels: m.GetLabels(), ExpiresAt: expires,
 		RetryOf: m.GetRetryOf(),
 	}, err
 }

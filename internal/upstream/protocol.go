@@ -43,7 +43,7 @@ type Bodies interface {
 	// ModelMember names the member that holds the model.
 	ModelMember() string
 	// Check says what is wrong with a body; nil when nothing is.
-	Check(raw []byte) []body.Violation
+	Check(d body.Document) []body.Violation
 	// SetModel gives a copy that names another model, and every other byte as it
 	// was.
 	SetModel(raw []byte, model string) ([]byte, error)
@@ -51,7 +51,7 @@ type Bodies interface {
 	// *body.FieldError.
 	FromTyped(v *genbusv1.VideoGeneration) ([]byte, error)
 	// Asked reads what a task keeps of its request.
-	Asked(raw []byte) Asked
+	Asked(d body.Document) Asked
 }
 
 // Ticketer is a Bodies of a protocol that needs a ticket with a task's id.

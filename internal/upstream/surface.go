@@ -5,6 +5,7 @@ import (
 	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/errcode"
 )
 
@@ -48,6 +49,8 @@ type Call struct {
 	Op Op
 	// Body is the create body, byte for byte.
 	Body []byte
+	// Parsed is Body, where the Surface has parsed it.
+	Parsed body.Document
 	// RequestID is the idempotency key where the protocol has one of its own; for
 	// GetTask the key of the task where the client does not name it by id. Empty
 	// for none.

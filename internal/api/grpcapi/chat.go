@@ -32,7 +32,7 @@ func (s chatService) CreateChatCompletion(ctx context.Context, m *genbusv1.Creat
 	if err != nil {
 		return nil, err
 	}
-	if body.WantsStream(req.Body) {
+	if req.Parsed.Head().Stream {
 		return nil, errcode.Invalid([]errcode.Violation{{Field: "stream", Description: "must not be true here; call StreamChatCompletion"}})
 	}
 	id, raw, err := s.core.Chats.Complete(ctx, req)
@@ -62,30 +62,24 @@ func (s chatService) StreamChatCompletion(m *genbusv1.StreamChatCompletionReques
 	if err != nil {
 		return err
 	}
-	if req.Body, err = asStream(req.Body); err != nil {
+	if req.Parsed, err = asStream(req.Parsed); err != nil {
 		return err
 	}
+	req.Body = req.Parsed.Bytes()
 	return send(s.log, s.core.WriteTimeout, func(sent func(func() error) error) error {
 		return s.core.Chats.Stream(ctx, req, &sink{out: out, sent: sent})
 	})
 }
 
 // asStream asks for a stream where the body says nothing of it.
-func asStream(raw []byte) ([]byte, error) {
-	head, err := body.Header(raw)
-	switch {
-	case err != nil:
-		return nil, body.Fault(err)
+func asStream(d body.Document) (body.Document, error) {
+	switch head := d.Head(); {
 	case head.Stream:
-		return raw, nil
+		return d, nil
 	case head.StreamSet:
-		return nil, errcode.Invalid([]errcode.Violation{{Field: "stream", Description: "must not be false here; call CreateChatCompletion"}})
+		return body.Document{}, errcode.Invalid([]errcode.Violation{{Field: "stream", Description: "must not be false here; call CreateChatCompletion"}})
 	}
-	raw, err = body.SetMember(raw, "stream", []byte("true"))
-	if err != nil {
-		return nil, body.Fault(err)
-	}
-	return raw, nil
+	return d.With("stream", []byte("true")), nil
 }
 
 // sink hands the blocks of a chat to a stream.

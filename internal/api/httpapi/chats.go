@@ -23,10 +23,11 @@ func (h *Handler) chatCompletions(x *exchange) error {
 	if err != nil {
 		return err
 	}
+	req.Parsed, _ = body.Parse(raw) // what is no document is refused by admission
 	switch {
 	case prefersAsync(x.r.Header["Prefer"]):
 		return h.submitChat(x, req)
-	case body.WantsStream(raw):
+	case req.Parsed.Head().Stream:
 		return x.streamChat(req)
 	default:
 		id, reply, err := h.core.Chats.Complete(x.ctx(), req)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+
+	"github.com/genbus/genbus/internal/jsonscan"
 )
 
 // The rules by which chunks become one reply. What is not named here is kept:
@@ -60,39 +62,41 @@ func NewAssembler(maxReply int) *Assembler {
 // ErrReplyTooLarge, or because the block has not the structure of a chunk; the
 // first failure is returned by every later call.
 func (a *Assembler) Add(block []byte) error {
-	c := cursor{b: block}
-	if c.enter('{') {
+	c := jsonscan.New(block)
+	if c.Peek() == '{' {
 		a.blocks++
-		for first := true; c.more('}', first) && a.budget.err == nil; first = false {
-			name := c.key()
-			if string(name) == "choices" && c.peek() == '[' {
-				a.addChoices(&c)
-				continue
-			}
-			a.top.add(name, c.value(), chunkSchema.of(name), &a.budget)
+	}
+	for quoted := range c.Members() {
+		name := jsonscan.Name(quoted)
+		if string(name) == "choices" && c.Peek() == '[' {
+			a.addChoices(c)
+		} else {
+			a.top.add(name, c.Value(), chunkSchema.of(name), &a.budget)
+		}
+		if a.budget.err != nil {
+			break
 		}
 	}
-	if a.budget.err == nil && !c.atEnd() {
+	if a.budget.err == nil && !c.AtEnd() {
 		a.budget.err = errBadBlock
 	}
 	return a.budget.err
 }
 
-func (a *Assembler) addChoices(c *cursor) {
-	c.enter('[')
-	for n := 0; c.more(']', n == 0) && a.budget.err == nil; n++ {
-		v := c.value()
-		if len(v) == 0 || v[0] != '{' {
-			c.fail()
-			return
-		}
-		choice := a.at(number(member(v, "index"), n))
+func (a *Assembler) addChoices(c *jsonscan.Cursor) {
+	for n := range c.Elements() {
+		o := jsonscan.New(c.Value())
+		choice := a.at(number(jsonscan.Find(o.Text, "index"), n))
 		if choice == nil {
 			return
 		}
-		o := cursor{b: v}
-		choice.record.addObject(&o, &choiceSchema, &a.budget)
-		c.bad = c.bad || o.bad
+		choice.record.addObject(o, &choiceSchema, &a.budget)
+		if o.Bad {
+			c.Fail()
+		}
+		if a.budget.err != nil {
+			return
+		}
 	}
 }
 
@@ -125,12 +129,12 @@ func (a *Assembler) Reply() ([]byte, error) {
 	}
 	dst := []byte{'{'}
 	if id := a.top.find("id"); id != nil {
-		dst = append(id.appendValue(appendName(dst, "id")), ',')
+		dst = append(id.appendValue(jsonscan.AppendName(dst, "id")), ',')
 	}
 	dst = append(dst, `"object":"chat.completion"`...)
 	for _, name := range []string{"created", "model"} {
 		if p := a.top.find(name); p != nil {
-			dst = p.appendValue(appendName(append(dst, ','), name))
+			dst = p.appendValue(jsonscan.AppendName(append(dst, ','), name))
 		}
 	}
 	dst = a.appendChoices(append(dst, `,"choices":`...))
@@ -175,7 +179,7 @@ func (c *choice) appendMessage(dst []byte) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = appendName(dst, f.name)
+		dst = jsonscan.AppendName(dst, f.name)
 		switch p, w := delta.find(f.name), whole.find(f.name); {
 		case p.empty() && !w.empty():
 			dst = w.appendValue(dst)
@@ -188,7 +192,7 @@ func (c *choice) appendMessage(dst []byte) []byte {
 	skip := []string{"role", "content"}
 	for i := range whole.parts {
 		if w := &whole.parts[i]; !slices.Contains(skip, w.name) && delta.find(w.name).empty() {
-			dst = w.appendValue(appendName(append(dst, ','), w.name))
+			dst = w.appendValue(jsonscan.AppendName(append(dst, ','), w.name))
 			skip = append(skip, w.name)
 		}
 	}

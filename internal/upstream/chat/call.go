@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/genbus/genbus/internal/jsonscan"
 	"github.com/genbus/genbus/internal/upstream"
 	"github.com/genbus/genbus/internal/upstream/sse"
 )
@@ -137,7 +138,7 @@ func (cl *call) readReply() ([]byte, error) {
 		return nil, cl.said(body)
 	case err != nil || !validJSON(body):
 		return nil, cl.found(CodeUnreadable, "the upstream's answer is not valid JSON", err)
-	case member(body, "choices") == nil:
+	case jsonscan.Find(body, "choices") == nil:
 		return nil, cl.found(CodeUnreadable, "the upstream's answer has no choices", nil)
 	}
 	return body, nil

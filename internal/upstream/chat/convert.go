@@ -3,6 +3,8 @@ package chat
 import (
 	"bytes"
 	"strconv"
+
+	"github.com/genbus/genbus/internal/jsonscan"
 )
 
 // toChunks makes the chunks of a whole reply: for each choice one with the
@@ -10,12 +12,11 @@ import (
 // again they give the reply, with every field that it had.
 func toChunks(reply []byte) ([][]byte, error) {
 	t := split{head: []byte(`{"object":"chat.completion.chunk"`)}
-	c := cursor{b: reply}
-	c.enter('{')
-	for first := true; c.more('}', first); first = false {
-		t.takeMember(string(c.key()), c.value())
+	c := jsonscan.New(reply)
+	for name := range c.Members() {
+		t.takeMember(string(jsonscan.Name(name)), c.Value())
 	}
-	if c.bad {
+	if c.Bad {
 		return nil, errBadBlock
 	}
 	return t.chunks()
@@ -36,9 +37,9 @@ func (t *split) takeMember(name string, v []byte) {
 	case "usage":
 		t.usage = v
 	case "id", "created", "model":
-		t.head = append(appendName(append(t.head, ','), name), v...)
+		t.head = append(jsonscan.AppendName(append(t.head, ','), name), v...)
 	default:
-		t.extra = append(appendName(append(t.extra, ','), name), v...)
+		t.extra = append(jsonscan.AppendName(append(t.extra, ','), name), v...)
 	}
 }
 
@@ -73,10 +74,9 @@ func splitChoices(array []byte) (messages, finishes [][]byte, err error) {
 	if isNull(array) {
 		return nil, nil, nil
 	}
-	c := cursor{b: array}
-	c.enter('[')
-	for n := 0; c.more(']', n == 0); n++ {
-		message, finish := splitChoice(&c, n)
+	c := jsonscan.New(array)
+	for n := range c.Elements() {
+		message, finish := splitChoice(c, n)
 		messages = append(messages, message)
 		if finish != nil {
 			finishes = append(finishes, finish)
@@ -85,19 +85,18 @@ func splitChoices(array []byte) (messages, finishes [][]byte, err error) {
 			return nil, nil, errTooManyChoices
 		}
 	}
-	if c.bad {
+	if c.Bad {
 		return nil, nil, errBadBlock
 	}
 	return messages, finishes, nil
 }
 
-func splitChoice(c *cursor, n int) (message, finish []byte) {
+func splitChoice(c *jsonscan.Cursor, n int) (message, finish []byte) {
 	index := strconv.AppendInt([]byte(`{"index":`), int64(n), 10)
 	var delta, reason, others []byte
-	c.enter('{')
-	for first := true; c.more('}', first); first = false {
-		name := string(c.key())
-		switch v := c.value(); name {
+	for quoted := range c.Members() {
+		name := string(jsonscan.Name(quoted))
+		switch v := c.Value(); name {
 		case "index":
 			index = append([]byte(`{"index":`), v...)
 		case "finish_reason":
@@ -109,7 +108,7 @@ func splitChoice(c *cursor, n int) (message, finish []byte) {
 				delta = v
 			}
 		default:
-			others = append(appendName(append(others, ','), name), v...)
+			others = append(jsonscan.AppendName(append(others, ','), name), v...)
 		}
 	}
 	if len(delta) == 0 || delta[0] != '{' {
@@ -126,25 +125,24 @@ func splitChoice(c *cursor, n int) (message, finish []byte) {
 
 // withCallIndexes writes a message as a delta, whose tool calls are numbered.
 func withCallIndexes(dst, message []byte) []byte {
-	at, ok := memberSpan(message, "tool_calls")
-	if !ok || message[at.from] != '[' {
+	calls := jsonscan.New(jsonscan.Find(message, "tool_calls"))
+	if calls.Peek() != '[' {
 		return append(dst, message...)
 	}
-	dst = append(append(dst, message[:at.from]...), '[')
-	c := cursor{b: message[at.from:at.to]}
-	c.enter('[')
-	for n := 0; c.more(']', n == 0); n++ {
+	numbered := []byte{'['}
+	for n := range calls.Elements() {
 		if n > 0 {
-			dst = append(dst, ',')
+			numbered = append(numbered, ',')
 		}
-		dst = append(dst, withIndex(c.value(), n)...)
+		numbered = append(numbered, withIndex(calls.Value(), n)...)
 	}
-	return append(append(dst, ']'), message[at.to:]...)
+	message, _ = jsonscan.Set(message, "tool_calls", append(numbered, ']'))
+	return append(dst, message...)
 }
 
 func withIndex(call []byte, n int) []byte {
-	if len(call) == 0 || call[0] != '{' || member(call, "index") != nil {
-		return call
+	if jsonscan.Find(call, "index") == nil {
+		call, _ = jsonscan.Set(call, "index", strconv.AppendInt(nil, int64(n), 10))
 	}
-	return WithField(call, "index", strconv.AppendInt(nil, int64(n), 10))
+	return call
 }

@@ -3,6 +3,10 @@ package chat
 import (
 	"errors"
 	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/genbus/genbus/internal/jsonscan"
 )
 
 // maxChoices bounds the choices of one reply; the protocol allows 128.
@@ -72,94 +76,90 @@ func (p *progress) look(block []byte) (failed bool, err error) {
 }
 
 func (p *progress) walk(block []byte) (f findings, err error) {
-	c := cursor{b: block}
-	if c.enter('{') {
-		for first := true; c.more('}', first); first = false {
-			if err := p.lookAtMember(&c, &f); err != nil {
-				return findings{}, err
-			}
+	c := jsonscan.New(block)
+	for name := range c.Members() {
+		if err := p.lookAtMember(c, jsonscan.Name(name), &f); err != nil {
+			return findings{}, err
 		}
 	}
-	if !c.atEnd() {
+	if !c.AtEnd() {
 		return findings{}, errBadBlock
 	}
 	return f, nil
 }
 
-func (p *progress) lookAtMember(c *cursor, f *findings) error {
-	switch string(c.key()) {
+func (p *progress) lookAtMember(c *jsonscan.Cursor, name []byte, f *findings) error {
+	switch string(name) {
 	case "choices":
 		f.choices = true
 		return p.lookAtChoices(c, f)
 	case "error":
-		f.failed = !isNothing(c.value()) || f.failed
+		f.failed = !isNothing(c.Value()) || f.failed
 	case "object":
 		f.named = true
-		f.failed = string(c.value()) == `"error"` || f.failed
+		f.failed = string(c.Value()) == `"error"` || f.failed
 	case "id":
 		f.named = true
-		c.value()
 	case "message", "detail", "msg":
-		f.message = !isNothing(c.value()) || f.message
+		f.message = !isNothing(c.Value()) || f.message
 	case "obfuscation":
-		p.shape.hole(c, c.value())
-	default:
-		c.value()
+		p.shape.hole(c, c.Value())
 	}
 	return nil
 }
 
-func (p *progress) lookAtChoices(c *cursor, f *findings) error {
-	if c.peek() == 'n' { // null
-		c.value()
+func (p *progress) lookAtChoices(c *jsonscan.Cursor, f *findings) error {
+	if c.Peek() == 'n' { // null
 		return nil
 	}
-	if !c.enter('[') {
-		return errBadBlock
-	}
-	for n := 0; c.more(']', n == 0); n++ {
+	for n := range c.Elements() {
 		index, finished := p.lookAtChoice(c, n)
-		if c.bad {
-			return errBadBlock
+		if c.Bad {
+			break
 		}
 		f.finished = f.finished || finished
 		if err := p.mark(index, finished); err != nil {
 			return err
 		}
 	}
+	if c.Bad {
+		return errBadBlock
+	}
 	return nil
 }
 
-func (p *progress) lookAtChoice(c *cursor, n int) (index int, finished bool) {
+func (p *progress) lookAtChoice(c *jsonscan.Cursor, n int) (index int, finished bool) {
 	index = n
-	if !c.enter('{') {
-		return 0, false
-	}
-	for first := true; c.more('}', first); first = false {
-		switch string(c.key()) {
+	for name := range c.Members() {
+		switch string(jsonscan.Name(name)) {
 		case "index":
-			index = number(c.value(), n)
+			index = number(c.Value(), n)
 		case "finish_reason":
-			finished = isReason(c.value())
+			finished = isReason(c.Value())
 		case "delta":
 			p.lookAtDelta(c)
-		default:
-			c.value()
 		}
 	}
 	return index, finished
 }
 
-func (p *progress) lookAtDelta(c *cursor) {
-	if c.peek() != '{' {
-		c.value()
+func (p *progress) lookAtDelta(c *jsonscan.Cursor) {
+	if c.Peek() != '{' {
 		return
 	}
-	c.enter('{')
-	for first := true; c.more('}', first); first = false {
-		c.key()
-		p.shape.hole(c, c.value())
+	for range c.Members() {
+		p.shape.hole(c, c.Value())
 	}
+}
+
+func isNull(v []byte) bool { return string(v) == "null" }
+
+func isString(v []byte) bool { return len(v) >= 2 && v[0] == '"' }
+
+// validJSON is what upstreams send and others can read: repeated names and
+// broken UTF-8 are theirs to answer for.
+func validJSON(v []byte) bool {
+	return jsontext.Value(v).IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 }
 
 // isReason reports whether a finish_reason says anything. Some servers write

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/go-json-experiment/json/jsontext"
+	"github.com/genbus/genbus/internal/jsonscan"
 )
 
 // ErrReplyTooLarge says that the chunks make more than the assembler may hold.
@@ -124,15 +124,14 @@ func (r *record) at(name []byte, b *budget) *part {
 	return &r.parts[len(r.parts)-1]
 }
 
-// addObject reads an object and adds its fields. It reports faults in c.bad
+// addObject reads an object and adds its fields. It reports faults in c.Bad
 // and in b.err.
-func (r *record) addObject(c *cursor, s *schema, b *budget) {
-	if !c.enter('{') {
-		return
-	}
-	for first := true; c.more('}', first) && b.err == nil; first = false {
-		name := c.key()
-		r.add(name, c.value(), s.of(name), b)
+func (r *record) addObject(c *jsonscan.Cursor, s *schema, b *budget) {
+	for quoted := range c.Members() {
+		name := jsonscan.Name(quoted)
+		if r.add(name, c.Value(), s.of(name), b); b.err != nil {
+			return
+		}
 	}
 }
 
@@ -150,14 +149,14 @@ func (r *record) add(name, v []byte, f field, b *budget) {
 		if p.into == nil {
 			p.into, p.form = new(record), formInto
 		}
-		p.into.addObject(&cursor{b: v}, f.into, b)
+		p.into.addObject(jsonscan.New(v), f.into, b)
 	case f.rule == ruleCalls && v[0] == '[':
 		if p.calls == nil {
 			p.calls, p.form = new(callList), formCalls
 		}
 		p.calls.add(v, b)
 	case f.rule == ruleJoin && v[0] == '"':
-		p.joinText(inner(v), b)
+		p.joinText(v[1:len(v)-1], b)
 	case (f.rule == ruleJoin || f.rule == ruleMore) && v[0] == '[' && !isEmpty(v):
 		p.joinArray(v, b)
 	case f.rule == ruleFirst:
@@ -222,12 +221,11 @@ func (p *part) joinArray(v []byte, b *budget) {
 		}
 	default: // an array already, or a value that items do not change
 	}
-	c := cursor{b: v}
-	c.enter('[')
-	for first := true; c.more(']', first); first = false {
-		p.addItem(c.value(), b)
+	c := jsonscan.New(v)
+	for range c.Elements() {
+		p.addItem(c.Value(), b)
 	}
-	if c.bad {
+	if c.Bad {
 		b.err = errBadBlock
 	}
 }
@@ -281,14 +279,7 @@ func (r *record) appendMembers(dst []byte, first bool, skip ...string) []byte {
 			dst = append(dst, ',')
 		}
 		first = false
-		dst = p.appendValue(appendName(dst, p.name))
+		dst = p.appendValue(jsonscan.AppendName(dst, p.name))
 	}
 	return dst
-}
-
-// appendName writes a member's name and its colon.
-func appendName[S ~string | ~[]byte](dst []byte, name S) []byte {
-	// Invalid UTF-8 is reported but replaced, as far as a name goes good enough.
-	dst, _ = jsontext.AppendQuote(dst, name)
-	return append(dst, ':')
 }

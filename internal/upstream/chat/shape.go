@@ -1,5 +1,7 @@
 package chat
 
+import "github.com/genbus/genbus/internal/jsonscan"
+
 // Limits of what is worth remembering of a chunk.
 const (
 	maxHoles = 4
@@ -19,9 +21,9 @@ type shape struct {
 type span struct{ from, to int }
 
 // hole remembers that c has just read the string v, while a chunk is walked.
-func (s *shape) hole(c *cursor, v []byte) {
+func (s *shape) hole(c *jsonscan.Cursor, v []byte) {
 	if isString(v) && s.n < maxHoles {
-		s.holes[s.n] = span{c.i - len(v), c.i}
+		s.holes[s.n] = span{c.At - len(v), c.At}
 		s.n++
 	}
 }
@@ -43,17 +45,17 @@ func (s *shape) fits(block []byte) bool {
 	if s.n == 0 {
 		return false
 	}
-	c, from := cursor{b: block}, 0
+	c, from := jsonscan.Cursor{Text: block}, 0
 	for _, h := range s.holes[:s.n] {
 		same := s.sample[from:h.from]
-		if len(block)-c.i < len(same) || string(block[c.i:c.i+len(same)]) != string(same) {
+		if len(block)-c.At < len(same) || string(block[c.At:c.At+len(same)]) != string(same) {
 			return false
 		}
-		c.i += len(same)
-		if !c.skipString() {
+		c.At += len(same)
+		if c.SkipString(); c.Bad {
 			return false
 		}
 		from = h.to
 	}
-	return string(block[c.i:]) == string(s.sample[from:])
+	return string(block[c.At:]) == string(s.sample[from:])
 }

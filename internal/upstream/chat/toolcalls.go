@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"slices"
+
+	"github.com/genbus/genbus/internal/jsonscan"
 )
 
 // maxCalls bounds the tool calls of one choice.
@@ -32,10 +34,9 @@ type fragment struct {
 
 // add takes the tool_calls of one delta.
 func (l *callList) add(array []byte, b *budget) {
-	c := cursor{b: array}
-	c.enter('[')
-	for first := true; c.more(']', first) && b.err == nil; first = false {
-		v := c.value()
+	c := jsonscan.New(array)
+	for range c.Elements() {
+		v := c.Value()
 		if len(v) == 0 || v[0] != '{' {
 			continue
 		}
@@ -51,31 +52,33 @@ func (l *callList) add(array []byte, b *budget) {
 			call.id = string(f.id)
 		}
 		call.named = call.named || f.named
-		o := cursor{b: v}
-		call.record.addObject(&o, &callSchema, b)
-		c.bad = c.bad || o.bad
+		o := jsonscan.New(v)
+		call.record.addObject(o, &callSchema, b)
+		if o.Bad {
+			c.Fail()
+		}
+		if b.err != nil {
+			return
+		}
 	}
-	if c.bad {
+	if c.Bad {
 		b.err = errBadBlock
 	}
 }
 
 func readFragment(v []byte) fragment {
 	f := fragment{index: -1}
-	c := cursor{b: v}
-	c.enter('{')
-	for first := true; c.more('}', first); first = false {
-		switch string(c.key()) {
+	c := jsonscan.New(v)
+	for name := range c.Members() {
+		switch string(jsonscan.Name(name)) {
 		case "index":
-			f.index = number(c.value(), -1)
+			f.index = number(c.Value(), -1)
 		case "id":
-			if id := c.value(); isString(id) {
-				f.id = inner(id)
+			if id := c.Value(); isString(id) {
+				f.id = id[1 : len(id)-1]
 			}
 		case "function", "custom":
-			f.named = !isNothing(member(c.value(), "name"))
-		default:
-			c.value()
+			f.named = !isNothing(jsonscan.Find(c.Value(), "name"))
 		}
 	}
 	return f

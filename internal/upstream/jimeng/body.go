@@ -38,13 +38,10 @@ func (bodies) ModelMember() string { return "req_key" }
 
 // Check applies the rules, and what they cannot say of one member alone: a prompt
 // is needed where there is no image, and there are at most two images.
-func (bodies) Check(raw []byte) []body.Violation {
-	found := body.Check(raw, rules)
-	if len(found) == 1 && found[0].Field == "" {
-		return found // no JSON object
-	}
-	images := len(elements(body.Member(raw, "image_urls"))) + len(elements(body.Member(raw, "binary_data_base64")))
-	prompt := body.Member(raw, "prompt")
+func (bodies) Check(d body.Document) []body.Violation {
+	found := d.Check(rules)
+	images := len(elements(d.Member("image_urls"))) + len(elements(d.Member("binary_data_base64")))
+	prompt := d.Member("prompt")
 	if images == 0 && (prompt == nil || string(prompt) == "null" || string(prompt) == `""`) {
 		found = append(found, body.Violation{Field: "prompt", Description: "is missing; it is required without image_urls or binary_data_base64"})
 	}
@@ -64,9 +61,9 @@ func (bodies) SetModel(raw []byte, model string) ([]byte, error) {
 	return body.SetMemberText(raw, "req_key", model)
 }
 
-func (bodies) Asked(raw []byte) upstream.Asked {
-	asked := upstream.Asked{Size: body.MemberText(raw, "aspect_ratio")}
-	if frames := body.Member(raw, "frames"); frames != nil {
+func (bodies) Asked(d body.Document) upstream.Asked {
+	asked := upstream.Asked{Size: d.Text("aspect_ratio")}
+	if frames := d.Member("frames"); frames != nil {
 		if seconds, ok := secondsOf(frames); ok {
 			asked.Seconds = strconv.Itoa(seconds)
 		}

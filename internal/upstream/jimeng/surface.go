@@ -64,12 +64,12 @@ func oneOf(query url.Values, name string, accepted ...string) (string, []errcode
 }
 
 func readQuery(raw []byte) (upstream.Call, error) {
-	found := body.Check(raw, queryRules)
-	if len(found) == 0 {
-		return upstream.Call{Op: upstream.GetTask, ID: body.MemberText(raw, "task_id")}, nil
+	d, err := body.Parse(raw)
+	if err != nil {
+		return upstream.Call{}, errcode.New(errcode.InvalidJSON, "%w", err)
 	}
-	if found[0].Field == "" {
-		return upstream.Call{}, errcode.New(errcode.InvalidJSON, "the body %s", found[0].Description)
+	if found := d.Check(queryRules); len(found) > 0 {
+		return upstream.Call{}, errcode.Invalid(found)
 	}
-	return upstream.Call{}, errcode.Invalid(found)
+	return upstream.Call{Op: upstream.GetTask, ID: d.Text("task_id")}, nil
 }

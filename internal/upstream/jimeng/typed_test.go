@@ -98,7 +98,7 @@ func TestFromTypedRefuses(t *testing.T) {
 func TestFromTypedPassesCheck(t *testing.T) {
 	t.Parallel()
 	raw, err := bodies{}.FromTyped(&genbusv1.VideoGeneration{Model: "k", Prompt: "p", Duration: p(3600.0), Image: p("AAAA"), Width: p[int32](4), Height: p[int32](3)})
-	if found := (bodies{}).Check(raw); err != nil || len(found) > 0 {
+	if found := violations(raw); err != nil || len(found) > 0 {
 		t.Errorf("%s: %v, %v", raw, err, found)
 	}
 }

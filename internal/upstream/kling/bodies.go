@@ -53,11 +53,11 @@ var (
 
 // Check judges the members whose form the vendor fixes; the others depend on the
 // model and are left to the vendor.
-func (bodies) Check(raw []byte) []body.Violation {
-	if kindOf(raw) == imageToVideo || jsontext.Value(body.Member(raw, "multi_prompt")).Kind() == '[' {
-		return body.Check(raw, mutedRules)
+func (bodies) Check(d body.Document) []body.Violation {
+	if kindOf(d.Bytes()) == imageToVideo || jsontext.Value(d.Member("multi_prompt")).Kind() == '[' {
+		return d.Check(mutedRules)
 	}
-	return body.Check(raw, wordyRules)
+	return d.Check(wordyRules)
 }
 
 // Ticket says below which path the task is read.
@@ -67,8 +67,8 @@ func (bodies) SetModel(raw []byte, model string) ([]byte, error) {
 	return body.SetMemberText(raw, modelMember, model)
 }
 
-func (bodies) Asked(raw []byte) upstream.Asked {
-	return upstream.Asked{Size: body.MemberText(raw, "aspect_ratio"), Seconds: body.NumberText(raw, "duration")}
+func (bodies) Asked(d body.Document) upstream.Asked {
+	return upstream.Asked{Size: d.Text("aspect_ratio"), Seconds: d.Number("duration")}
 }
 
 // isImage wants a URL or Base64 data. Only the beginning is looked at: an image

@@ -56,7 +56,7 @@ func TestCheck(t *testing.T) {
 
 func check(raw string) []string {
 	var list []string
-	for _, v := range (bodies{}).Check([]byte(raw)) {
+	for _, v := range violations([]byte(raw)) {
 		list = append(list, v.Field+" "+v.Description)
 	}
 	return list
@@ -114,7 +114,7 @@ func TestAsked(t *testing.T) {
 		`{}`:                                     {},
 		`[`:                                      {},
 	} {
-		if got := (bodies{}).Asked([]byte(raw)); got != want {
+		if got := (bodies{}).Asked(document([]byte(raw))); got != want {
 			t.Errorf("Asked(%s) = %+v, want %+v", raw, got, want)
 		}
 	}
@@ -128,8 +128,8 @@ func FuzzBodies(f *testing.F) {
 	f.Add([]byte(`{"model_name":"m","image":"x","external_task_id":"\u0061"}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		b := bodies{}
-		_ = b.Asked(raw)
-		if b.Check(raw) != nil {
+		_ = b.Asked(document(raw))
+		if violations(raw) != nil {
 			return
 		}
 		out, err := forGateway(raw)
@@ -139,7 +139,7 @@ func FuzzBodies(f *testing.F) {
 			}
 			t.Fatalf("forGateway(%q): %v", raw, err)
 		}
-		if got := check(string(out)); got != nil || kindOf(out) != kindOf(raw) || b.Asked(out) != b.Asked(raw) {
+		if got := check(string(out)); got != nil || kindOf(out) != kindOf(raw) || b.Asked(document(out)) != b.Asked(document(raw)) {
 			t.Errorf("forGateway(%q) = %q: %q", raw, out, got)
 		}
 		if again, err := forGateway(out); err != nil || string(again) != string(out) {

@@ -14,6 +14,7 @@ import (
 	"net/url"
 
 	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/jsonscan"
 	"github.com/genbus/genbus/internal/upstream"
 	"github.com/genbus/genbus/internal/upstream/lax"
 )
@@ -54,7 +55,7 @@ func (c *client) Create(ctx context.Context, create upstream.VideoCreate) upstre
 
 // kindOf tells what a create body asks for, and so its path.
 func kindOf(raw []byte) string {
-	if body.MemberText(raw, "image") != "" || body.MemberText(raw, "image_tail") != "" {
+	if body.Text(jsonscan.Find(raw, "image")) != "" || body.Text(jsonscan.Find(raw, "image_tail")) != "" {
 		return imageToVideo
 	}
 	return textToVideo

@@ -69,14 +69,15 @@ func (surface) Read(r *http.Request, raw []byte) (upstream.Call, error) {
 // readCreate wants the body on the path that fits it, as the vendor does. Its
 // other members are judged where all bodies are.
 func readCreate(base, kind string, raw []byte) (upstream.Call, error) {
-	if _, err := body.Header(raw); err != nil {
+	d, err := body.Parse(raw)
+	if err != nil {
 		return upstream.Call{}, body.Fault(err)
 	}
 	if fits := kindOf(raw); fits != kind {
-		return upstream.Call{}, wrongPath(raw, base+fits)
+		return upstream.Call{}, wrongPath(d, base+fits)
 	}
-	call := upstream.Call{Op: upstream.CreateTask, Body: raw}
-	id := body.Member(raw, externalMember)
+	call := upstream.Call{Op: upstream.CreateTask, Body: raw, Parsed: d}
+	id := d.Member(externalMember)
 	if id == nil || string(id) == "null" || string(id) == `""` {
 		return call, nil
 	}
@@ -91,9 +92,9 @@ func readCreate(base, kind string, raw []byte) (upstream.Call, error) {
 	return call, nil
 }
 
-func wrongPath(raw []byte, right string) error {
+func wrongPath(d body.Document, right string) error {
 	for _, member := range []string{"image", "image_tail"} {
-		if body.MemberText(raw, member) != "" {
+		if d.Text(member) != "" {
 			return invalid(member, "makes it an image-to-video task; POST the body to %s", right)
 		}
 	}

@@ -87,7 +87,7 @@ func TestFromTypedPasses(t *testing.T) {
 	raw, err := bodies{}.FromTyped(&genbusv1.VideoGeneration{
 		Model: "m", Prompt: "p", Image: proto.String("data:image/png;base64,aGk="), Duration: proto.Float64(5), Width: proto.Int32(1024), Height: proto.Int32(1024),
 	})
-	if err != nil || (bodies{}).Check(raw) != nil || kindOf(raw) != imageToVideo {
-		t.Errorf("%s: %v, %v", raw, err, bodies{}.Check(raw))
+	if err != nil || violations(raw) != nil || kindOf(raw) != imageToVideo {
+		t.Errorf("%s: %v, %v", raw, err, violations(raw))
 	}
 }

@@ -1,6 +1,8 @@
 package primary
 
 import (
+	"cmp"
+
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/upstream"
@@ -22,20 +24,18 @@ type bodies struct{}
 
 func (bodies) ModelMember() string { return "model" }
 
-func (bodies) Check(raw []byte) []body.Violation { return body.CheckVideo(raw) }
+func (bodies) Check(d body.Document) []body.Violation { return d.CheckVideo() }
 
 func (bodies) SetModel(raw []byte, model string) ([]byte, error) { return body.SetModel(raw, model) }
 
 func (bodies) FromTyped(v *genbusv1.VideoGeneration) ([]byte, error) {
-	return body.Video(&genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Video{Video: v}})
+	d, err := body.Video(&genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Video{Video: v}})
+	return d.Bytes(), err
 }
 
-func (bodies) Asked(raw []byte) upstream.Asked {
-	asked := upstream.Asked{Size: body.MemberText(raw, "size"), Seconds: body.NumberText(raw, "duration")}
-	if asked.Seconds == "" {
-		asked.Seconds = body.NumberText(raw, "seconds")
-	}
-	width, height := body.NumberText(raw, "width"), body.NumberText(raw, "height")
+func (bodies) Asked(d body.Document) upstream.Asked {
+	asked := upstream.Asked{Size: d.Text("size"), Seconds: cmp.Or(d.Number("duration"), d.Number("seconds"))}
+	width, height := d.Number("width"), d.Number("height")
 	if asked.Size == "" && width != "" && height != "" {
 		asked.Size = width + "x" + height
 	}

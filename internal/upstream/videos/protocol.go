@@ -42,17 +42,17 @@ var optionalRules = []body.Rule{
 
 func (bodies) ModelMember() string { return "model" }
 
-func (bodies) Check(raw []byte) []body.Violation {
-	if reference := body.Member(raw, inputReference); reference != nil && string(reference) != "null" {
-		return body.Check(raw, imageRules)
+func (bodies) Check(d body.Document) []body.Violation {
+	if reference := d.Member(inputReference); reference != nil && string(reference) != "null" {
+		return d.Check(imageRules)
 	}
-	return body.Check(raw, textRules)
+	return d.Check(textRules)
 }
 
 func (bodies) SetModel(raw []byte, model string) ([]byte, error) { return body.SetModel(raw, model) }
 
-func (bodies) Asked(raw []byte) upstream.Asked {
-	return upstream.Asked{Size: body.MemberText(raw, "size"), Seconds: body.NumberText(raw, "seconds")}
+func (bodies) Asked(d body.Document) upstream.Asked {
+	return upstream.Asked{Size: d.Text("size"), Seconds: d.Number("seconds")}
 }
 
 // isSize wants "1280x720", "16:9" or another short word: gateways have their

@@ -78,7 +78,7 @@ func TestCheck(t *testing.T) {
 		},
 		`[]`: {{Description: "is an array; a JSON object is needed"}},
 	} {
-		if diff := cmp.Diff(want, (bodies{}).Check([]byte(in))); diff != "" {
+		if diff := cmp.Diff(want, violations([]byte(in))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", in, diff)
 		}
 	}
@@ -92,7 +92,7 @@ func TestAsked(t *testing.T) {
 		`{"size":7,"seconds":[]}`:           {},
 		`{}`:                                {},
 	} {
-		if got := (bodies{}).Asked([]byte(in)); got != want {
+		if got := (bodies{}).Asked(document([]byte(in))); got != want {
 			t.Errorf("%s: asked = %+v, want %+v", in, got, want)
 		}
 	}

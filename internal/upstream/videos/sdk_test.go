@@ -62,8 +62,8 @@ func TestFromSDK(t *testing.T) {
 			if string(raw) != want {
 				t.Errorf("canonical body = %s\nwant %s", raw, want)
 			}
-			if violations := (bodies{}).Check(raw); violations != nil {
-				t.Errorf("violations = %v", violations)
+			if found := violations(raw); found != nil {
+				t.Errorf("violations = %v", found)
 			}
 			if test.parts == nil {
 				return

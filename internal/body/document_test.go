@@ -1,0 +1,135 @@
+package body
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+)
+
+// The functions below parse a text and ask the document one thing.
+
+func header(raw []byte) (Head, error) {
+	d, err := Parse(raw)
+	return d.Head(), err
+}
+
+func fingerprint(raw []byte) ([32]byte, error) {
+	d, err := Parse(raw)
+	if err != nil {
+		return [32]byte{}, err
+	}
+	return d.Fingerprint(), nil
+}
+
+func violations(raw []byte, check func(Document) []Violation) []Violation {
+	d, err := Parse(raw)
+	if field, ok := errors.AsType[*FieldError](err); ok {
+		return []Violation{field.Violation}
+	}
+	return check(d)
+}
+
+func checkVideo(raw []byte) []Violation { return violations(raw, Document.CheckVideo) }
+
+func checkChat(raw []byte) []Violation { return violations(raw, Document.CheckChat) }
+
+func checkRules(raw []byte, rules []Rule) []Violation {
+	return violations(raw, func(d Document) []Violation { return d.Check(rules) })
+}
+
+func chatText(req *genbusv1.ChatRequest) ([]byte, error) { return textOfDocument(Chat(req)) }
+
+func videoText(req *genbusv1.VideoRequest) ([]byte, error) { return textOfDocument(Video(req)) }
+
+// textOfDocument also makes sure that a document which was written is one.
+func textOfDocument(d Document, err error) ([]byte, error) {
+	if err != nil {
+		return nil, err
+	}
+	if _, err := Parse(d.Bytes()); err != nil {
+		return nil, fmt.Errorf("what was written is no document: %w", err)
+	}
+	return d.Bytes(), nil
+}
+
+// TestStreamOfAnyBody: what is no document asks for no stream.
+func TestStreamOfAnyBody(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]bool{
+		`{"stream":true}`: true,
+		"\n{ \"a\" : [ {\"stream\":true} ] , \"stream\" : true }": true,
+		`{"str\u0065am":true}`:               true,
+		`{"a":"\"stream\":true","b":"\\"}`:   false,
+		`{"a":{"stream":true}}`:              false,
+		`{"stream":false}`:                   false,
+		`{"stream":null}`:                    false,
+		`{"stream":"true"}`:                  false,
+		`{"stream_options":{"stream":true}}`: false,
+		`["stream",true]`:                    false,
+		`{"a":1.5e3,"b":true,"stream":true}`: true,
+		``:                                   false,
+		`{`:                                  false,
+		`{"`:                                 false,
+		`{"a":"\`:                            false,
+		`{"a":[[[`:                           false,
+	} {
+		d, _ := Parse([]byte(raw))
+		if got := d.Head().Stream; got != want {
+			t.Errorf("%s: %v", raw, got)
+		}
+	}
+}
+
+func TestDocument(t *testing.T) {
+	t.Parallel()
+	text := []byte(` {"a":"\u0062","n":"1.0","big":12345678901234567890,"stream":null} `)
+	d, err := Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.Text("a") != "b" || d.Number("n") != "1.0" || d.Number("big") != "12345678901234567890" || d.Text("big") != "" || d.Member("none") != nil {
+		t.Errorf("%q %q %q", d.Text("a"), d.Number("n"), d.Number("big"))
+	}
+	if got := string(d.With("stream", []byte("true")).Bytes()); got != ` {"a":"\u0062","n":"1.0","big":12345678901234567890,"stream":true} ` {
+		t.Errorf("with stream: %s", got)
+	}
+	if same, err := d.Or(text); err != nil || &same.Bytes()[0] != &text[0] {
+		t.Errorf("or the same: %v", err)
+	}
+	for _, other := range []string{``, `{`, `[]`} {
+		if _, err := d.Or([]byte(other)); err == nil {
+			t.Errorf("%q is taken for another document", other)
+		}
+	}
+	if none := (Document{}); none.Head() != (Head{}) || none.Member("a") != nil {
+		t.Error("the zero document has something in it")
+	}
+}
+
+// FuzzHead: the head of a document is what another parser reads.
+func FuzzHead(f *testing.F) {
+	for _, seed := range []string{`{"stream":true}`, `{"a":[{"b":"\\\""}],"stream":true}`, `{"str\u0065am":true}`, `{"a":{}`, `{"stream"`, `{"a":"\\`, "{\"a\":1\n,\"stream\":true}"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		h, err := header(raw)
+		if err != nil {
+			return
+		}
+		var members map[string]json.RawMessage
+		if err := json.Unmarshal(raw, &members); err != nil {
+			t.Fatal(err)
+		}
+		if stream := string(members["stream"]); h.Stream != (stream == "true") || h.StreamSet != (stream == "true" || stream == "false") {
+			t.Fatalf("%+v, and stream is %s", h, stream)
+		}
+	})
+}
+
+func valuesOf(raw []byte) int {
+	values, _ := measure(raw)
+	return values
+}
