@@ -60,24 +60,25 @@ func (l *Lease) countResend() {
 // job that outlives a reload may have had the lease from another one. The log names the
 // job where the upstream is in trouble.
 //
-// The first report of a lease that was acquired is about the job itself. All
-// later ones, and all of a resumed lease, are about polls: where they fail, the
-// key or the upstream is set aside as the error asks, but the breaker does not
-// count them. A task that cannot be polled says nothing about new jobs, and one
-// that can must not hide that they are refused.
+// The first report of a lease that was acquired is about the job itself. Later ones, and
+// all of a resumed lease, are about a task that the account may have already, such as a
+// create that is sent again: where they fail, the key or the upstream is set aside as the
+// error asks, but the breaker does not count them. They say nothing about new jobs, and
+// one that goes well must not hide that those are refused. Polls are not reported: a key
+// that an upstream refuses for a poll is set aside when it refuses the next job.
 func (l *Lease) Report(by *Chooser, job Job, err *upstream.Error) {
 	l.pool.mu.Lock()
 	defer l.pool.mu.Unlock()
 	now := time.Now()
-	began, poll := l.began, l.done == nil
-	if poll {
+	began, again := l.began, l.done == nil
+	if again {
 		began = now
 	}
 	if l.service != nil && errors.Is(health(err), errTrouble) {
 		l.service.notice(err, job, by.route.Name, now)
 	}
 	l.tell(health(err))
-	if l.service == nil || poll && err == nil {
+	if l.service == nil || again && err == nil {
 		return
 	}
 	l.service.applyBackoff(err, now)
