@@ -82,8 +82,8 @@ func (s *Stream) Next() (Block, error) {
 func (s *Stream) read() ([]byte, error) {
 	block, err := s.up.Next()
 	if err == nil {
-		s.c.rec.add(block.Data)
-		return block.Data, nil
+		s.c.rec.add(block)
+		return block, nil
 	}
 	s.over = true
 	if !errors.Is(err, io.EOF) {

@@ -48,22 +48,22 @@ func (c *Chat) Stream(ctx context.Context, req ChatRequest) (*Stream, error) {
 func (s *Stream) Account() Account { return s.attempt.lease.Account() }
 
 // Next gives the next block, with the errors of chat.Stream.
-func (s *Stream) Next() (chat.Block, error) {
+func (s *Stream) Next() ([]byte, error) {
 	block, err := s.Stream.Next()
 	switch {
 	case err == nil:
 		return block, nil
 	case s.over:
-		return chat.Block{}, err
+		return nil, err
 	case errors.Is(err, io.EOF):
 		s.over = true
 		s.attempt.answered(s.Status())
-		return chat.Block{}, err
+		return nil, err
 	}
 	s.over = true
 	e := s.chat.explain(s.ctx, err)
 	s.attempt.failed(e)
-	return chat.Block{}, e
+	return nil, e
 }
 
 // Close ends the call, whether it is over or not. It may be called twice.

@@ -23,7 +23,7 @@ func collect(s *pool.Stream) (blocks []string, err error) {
 		if err != nil {
 			return blocks, err
 		}
-		blocks = append(blocks, string(b.Data))
+		blocks = append(blocks, string(b))
 	}
 }
 

@@ -71,21 +71,15 @@ func (h *Handler) submitChat(x *exchange, req admission.Request) error {
 func (x *exchange) streamChat(req admission.Request) error {
 	out := x.newSSE()
 	defer out.stop()
-	err := x.h.core.Chats.Stream(x.ctx(), req, chatStream{out})
+	err := x.h.core.Chats.Stream(x.ctx(), req, out)
 	return out.endChat(err)
 }
 
-// chatStream hands the blocks of a chat to an SSE answer.
-type chatStream struct{ *sseWriter }
-
 // Job names the job in the header, which is written with the first block. A
 // queued job may wait for long, so its stream is kept open by pings.
-func (s chatStream) Job(id string, queued bool) {
+func (s *sseWriter) Job(id string, queued bool) {
 	s.x.jobID(id)
 	if queued {
 		s.keepOpen(s.ping)
 	}
 }
-
-// Block writes one event.
-func (s chatStream) Block(data []byte, _ uint64, more bool) error { return s.data(data, more) }

@@ -57,10 +57,10 @@ func (s *sseWriter) keepOpen(after time.Duration) {
 	}
 }
 
-// data writes an event that is nothing but block. more leaves the flush to the
+// Block writes an event that is nothing but a block. more leaves the flush to the
 // next event, which comes at once: a flush for each of many blocks that arrive
 // together is most of their cost.
-func (s *sseWriter) data(block []byte, more bool) error {
+func (s *sseWriter) Block(block []byte, _ uint64, more bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.corked = more
@@ -180,10 +180,10 @@ func (s *sseWriter) endChat(err error) error {
 	opened := s.stop()
 	switch {
 	case err == nil:
-		_ = s.data(doneBlock, false) // a client that went away has all it wanted
+		_ = s.Block(doneBlock, 0, false) // a client that went away has all it wanted
 	case opened:
 		s.x.note(err)
-		_ = s.data(errcode.From(err).Envelope(), false)
+		_ = s.Block(errcode.From(err).Envelope(), 0, false)
 	default:
 		return err
 	}

@@ -45,7 +45,7 @@ func TestSSEFrames(t *testing.T) {
 	s := newSSE(w)
 	defer s.stop()
 	for _, b := range []string{`{"a":1}`, "two\nlines\r\nand\rmore", ""} {
-		if err := s.data([]byte(b), false); err != nil {
+		if err := s.Block([]byte(b), 0, false); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -70,13 +70,13 @@ func TestSSEBlockDoesNotAllocate(t *testing.T) {
 	defer s.stop()
 	block := []byte(strings.Repeat("x", 300))
 	if n := testing.AllocsPerRun(1000, func() {
-		if err := s.data(block, false); err != nil {
+		if err := s.Block(block, 0, false); err != nil {
 			t.Fatal(err)
 		}
 	}); n > 0 {
 		t.Errorf("%v allocations for a block", n)
 	}
-	if err := s.data(make([]byte, 10*maxKeptBuffer), false); err != nil || cap(s.buf) > maxKeptBuffer {
+	if err := s.Block(make([]byte, 10*maxKeptBuffer), 0, false); err != nil || cap(s.buf) > maxKeptBuffer {
 		t.Errorf("the stream keeps %d bytes, %v", cap(s.buf), err)
 	}
 }
@@ -88,7 +88,7 @@ func TestSSEFirstFailureStays(t *testing.T) {
 	s := newSSE(w)
 	defer s.stop()
 	for range 3 {
-		if err := s.data([]byte("x"), false); errcode.CodeOf(err) != errcode.CallerGone {
+		if err := s.Block([]byte("x"), 0, false); errcode.CodeOf(err) != errcode.CallerGone {
 			t.Errorf("%v", err)
 		}
 	}
@@ -114,7 +114,7 @@ func BenchmarkSSEBlock(b *testing.B) {
 	block := []byte(strings.Repeat("x", 300))
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := s.data(block, false); err != nil {
+		if err := s.Block(block, 0, false); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -206,8 +206,8 @@ func (j *job) stream(ctx context.Context, request pool.ChatRequest) (reply, erro
 			json, err := whole.Reply()
 			return reply{json: json, chunks: count, from: s.Account()}, err
 		}
-		chunks.Add(block.Data)
-		if err := whole.Add(block.Data); err != nil {
+		chunks.Add(block)
+		if err := whole.Add(block); err != nil {
 			return reply{chunks: j.flush(chunks)}, err
 		}
 	}

@@ -156,7 +156,7 @@ func (cl *call) assemble() ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := a.Add(b.Data); err != nil {
+		if err := a.Add(b); err != nil {
 			return nil, cl.assemblyFailed(err)
 		}
 	}

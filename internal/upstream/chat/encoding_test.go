@@ -97,8 +97,8 @@ func TestGzipBlocksComeAsTheyAreSent(t *testing.T) {
 	defer s.Close()
 	for i, want := range []string{textChunk, textChunk, textChunk, finishChunk} {
 		b, err := s.Next()
-		if err != nil || string(b.Data) != want {
-			t.Fatalf("block %d: %q, %v", i, b.Data, err)
+		if err != nil || string(b) != want {
+			t.Fatalf("block %d: %q, %v", i, b, err)
 		}
 		next <- struct{}{}
 	}

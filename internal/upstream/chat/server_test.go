@@ -47,7 +47,7 @@ func collect(s *Stream) ([]string, error) {
 		if err != nil {
 			return blocks, err
 		}
-		blocks = append(blocks, string(b.Data))
+		blocks = append(blocks, string(b))
 	}
 }
 

@@ -13,13 +13,6 @@ import (
 
 var errClosed = errors.New("chat: the stream is closed")
 
-// Block is one chunk of a streamed reply.
-type Block struct {
-	// Data is the upstream's JSON byte for byte, valid until the next call of
-	// Next. It may hold line breaks.
-	Data []byte
-}
-
 // Stream is a streamed reply. It is not safe for concurrent use.
 type Stream struct {
 	call      *call
@@ -27,9 +20,8 @@ type Stream struct {
 	progress  progress
 	converted [][]byte // what is left of a reply that came as one JSON answer
 	isWhole   bool
-	first     Block
-	hasFirst  bool
-	err       error // sticky, io.EOF after a good end
+	first     []byte // read by begin, not yet given out
+	err       error  // sticky, io.EOF after a good end
 	doneSeen  bool
 }
 
@@ -72,21 +64,22 @@ func (s *Stream) begin() error {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
-	s.first, s.hasFirst = first, err == nil
+	s.first = first
 	return nil
 }
 
-// Next gives the next block. The error is io.EOF only when the reply is whole:
+// Next gives the next block of the reply: the upstream's JSON byte for byte, which may
+// hold line breaks, and is valid until the next call. The error is io.EOF only when the reply is whole:
 // [DONE] was seen, or a finish_reason for every choice. Otherwise it is an
 // *upstream.Error as from Complete. The first error is returned by every later
 // call.
-func (s *Stream) Next() (Block, error) {
-	if s.hasFirst {
-		s.hasFirst = false
-		return s.first, nil
+func (s *Stream) Next() ([]byte, error) {
+	if first := s.first; first != nil {
+		s.first = nil
+		return first, nil
 	}
 	if s.err != nil {
-		return Block{}, s.err
+		return nil, s.err
 	}
 	if s.isWhole {
 		return s.nextConverted()
@@ -95,15 +88,15 @@ func (s *Stream) Next() (Block, error) {
 		event, err := s.events.Next()
 		if err != nil {
 			s.err = s.end(err)
-			return Block{}, s.err
+			return nil, s.err
 		}
 		use, err := s.look(event)
 		if err != nil {
 			s.err = err
-			return Block{}, err
+			return nil, err
 		}
 		if use {
-			return Block{event.Data}, nil
+			return event.Data, nil
 		}
 	}
 }
@@ -113,14 +106,14 @@ func (s *Stream) More() bool {
 	return s.err == nil && !s.isWhole && s.events != nil && s.events.Buffered()
 }
 
-func (s *Stream) nextConverted() (Block, error) {
+func (s *Stream) nextConverted() ([]byte, error) {
 	if len(s.converted) == 0 {
 		s.err = io.EOF
-		return Block{}, s.err
+		return nil, s.err
 	}
 	block := s.converted[0]
 	s.converted = s.converted[1:]
-	return Block{block}, nil
+	return block, nil
 }
 
 // look decides about one event: a block to give out, the end, or an error.
@@ -176,7 +169,7 @@ func (s *Stream) Close() {
 		s.call.drain()
 	}
 	s.call.close()
-	s.hasFirst = false
+	s.first = nil
 	if s.err == nil {
 		s.err = errClosed
 	}

@@ -229,8 +229,8 @@ func TestStreamDoesNotWait(t *testing.T) {
 	}
 	defer s.Close()
 	for range 3 {
-		if b, err := s.Next(); err != nil || string(b.Data) != textChunk {
-			t.Fatalf("%s, %v", b.Data, err)
+		if b, err := s.Next(); err != nil || string(b) != textChunk {
+			t.Fatalf("%s, %v", b, err)
 		}
 		next <- struct{}{}
 	}
