@@ -207,7 +207,7 @@ func (a *Admission) attach(ctx context.Context, r Request, c Checked) (entry job
 // the streams of work are asked first. It goes with the next release.
 func (a *Admission) attachBefore(ctx context.Context, r Request, c Checked) (entry joblog.Entry, found bool, err error) {
 	c.ID = subject.JobID(r.Kind, r.Tenant, r.Before.text)
-	stored, err := a.queue.Find(ctx, subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
+	stored, err := a.queue.Items.Find(ctx, subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
 	if errors.Is(err, broker.ErrNoMessage) {
 		return a.attach(ctx, r, c)
 	}

@@ -95,7 +95,7 @@ func acceptanceFault(id string, sent bool, err error) error {
 // texts differ between one node and three, so the streams are asked. Where there
 // are two, the one with our body is ours; the log tells whose job it is.
 func (a *Admission) stored(ctx context.Context, r Request, c Checked, own *genbusv1.WorkItem, sent bool) (*genbusv1.WorkItem, error) {
-	items, err := a.queue.Items(ctx, subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
+	items, err := a.queue.Items.All(ctx, subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
 	if err != nil {
 		return nil, acceptanceFault(c.ID, sent, err)
 	}

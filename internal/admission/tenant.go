@@ -42,7 +42,7 @@ func (a *Admission) acquireSlot(ctx context.Context, r Request, c Checked) (rele
 	if err == nil || c.Fresh {
 		return release, err
 	}
-	if _, readErr := a.queue.Find(ctx, subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID}); readErr == nil {
+	if _, readErr := a.queue.Items.Find(ctx, subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID}); readErr == nil {
 		return func() {}, nil
 	}
 	if _, found, _ := a.attach(ctx, r, c); found {

@@ -83,7 +83,7 @@ func New(ctx context.Context, o Options) *Consumer {
 		Options: o, holder: h, sweeper: rescue.New(h),
 		videos: video.New(video.Options{
 			Holder: h, Config: o.Config, Routes: o.Routes, Content: o.Content,
-			ReserveLetter: o.Letters.Reserve, PutBack: o.Queue.PutBack,
+			ReserveLetter: o.Letters.Reserve, PutBack: o.Queue.Items.PutBack,
 		}),
 		stopFetching: stopFetching, stopWorking: stopWorking,
 		running: map[routeID]*running{}, countEvery: countEvery,

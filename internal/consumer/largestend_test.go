@@ -122,7 +122,7 @@ func testLargestEnd(t *testing.T, encoding string, kind subject.Kind) {
 		t.Fatal(err)
 	}
 	<-called
-	stored, err := r.Queue.Find(t.Context(), e.Name())
+	stored, err := r.Queue.Items.Find(t.Context(), e.Name())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -218,7 +218,7 @@ func TestMovedOrphanIsMarkedAsRecorded(t *testing.T) {
 	e := pastOf(t, r.log, pastItem("v"))
 	storeItem(t, b, "gone", videoID("v"), 0)
 	r.moveGone(t)
-	there, err := r.Queue.Find(t.Context(), e.Name())
+	there, err := r.Queue.Items.Find(t.Context(), e.Name())
 	if err != nil || there.Subject != b.Names().WaitItem(subject.Video, config.SandboxVideoRoute, "acme", videoID("v")) {
 		t.Fatalf("it stands on %s: %v", there.Subject, err)
 	}

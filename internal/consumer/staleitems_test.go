@@ -73,7 +73,7 @@ func (s *sentBodies) all() []string {
 func (r *replica) noItems(t testing.TB, n subject.TaskName) {
 	t.Helper()
 	r.eventually(t, "no work item is left", func() bool {
-		_, err := r.Queue.Find(t.Context(), n)
+		_, err := r.Queue.Items.Find(t.Context(), n)
 		return errors.Is(err, broker.ErrNoMessage)
 	})
 }
@@ -244,7 +244,7 @@ func TestTheItemOfAnErasedJobThatThisProcessAdmitted(t *testing.T) {
 			t.Fatal(err)
 		}
 		n := e.Name()
-		stored, err := r.Queue.Find(t.Context(), n)
+		stored, err := r.Queue.Items.Find(t.Context(), n)
 		if err != nil {
 			t.Fatal(err)
 		}

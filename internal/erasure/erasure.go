@@ -80,7 +80,7 @@ func (x Eraser) release(ctx context.Context, e joblog.Entry) error {
 	if e.Job.GetExecution().GetFirstSubmitAt() == nil {
 		return x.Queue.Withdraw(ctx, e, queuedPatience)
 	}
-	return x.Queue.Released(ctx, e.Name(), holderPatience)
+	return x.Queue.Items.Released(ctx, e.Name(), holderPatience)
 }
 
 func (x Eraser) eraseBodies(ctx context.Context, e joblog.Entry) error {

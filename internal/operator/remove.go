@@ -88,7 +88,7 @@ func (op *Operator) jobUses(ctx context.Context, l letter) (bool, error) {
 	if !errors.Is(err, joblog.ErrNotFound) {
 		return false, err
 	}
-	_, err = op.o.Queue.Find(ctx, n) // accepted, and its first event not written yet
+	_, err = op.o.Queue.Items.Find(ctx, n) // accepted, and its first event not written yet
 	if errors.Is(err, broker.ErrNoMessage) {
 		return false, nil
 	}

@@ -84,7 +84,7 @@ var (
 func (s *settlement) settle(ctx context.Context, orphan queue.Item) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("settle %s: not done within %s", orphan.Subject, within))
 	defer cancel()
-	n, err := s.parts.Queue.NameOf(orphan)
+	n, err := s.parts.Queue.Items.NameOf(orphan)
 	if err != nil {
 		return err
 	}
@@ -133,13 +133,13 @@ func (s *settlement) settleItem(ctx context.Context, n subject.WorkName, orphan 
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.parts.Queue.Remove(ctx, orphan)
+	_, err = s.parts.Queue.Items.Remove(ctx, orphan)
 	return count, err
 }
 
 // settleJob sees to it that a job can do without its orphaned item.
 func (s *settlement) settleJob(ctx context.Context, orphan queue.Item, item *genbusv1.WorkItem) (count *uint64, err error) {
-	current, means, err := s.parts.Log.Resolve(ctx, s.parts.Queue.LogItem(orphan, item))
+	current, means, err := s.parts.Log.Resolve(ctx, s.parts.Queue.Items.LogItem(orphan, item))
 	switch {
 	case err != nil:
 		return nil, err
@@ -181,7 +181,7 @@ func (s *settlement) goOn(ctx context.Context, orphan queue.Item, item *genbusv1
 		return &s.out.Ended, s.endJob(ctx, item, current)
 	}
 	s.parts.Logger.Info("a job of a route that is not configured is moved", telemetry.JobAttrs(joblog.NameOf(item), s.from, "to", s.to.Name)...)
-	return &s.out.Moved, s.parts.Queue.Reroute(ctx, orphan, item, current, s.to.Name)
+	return &s.out.Moved, s.parts.Queue.Items.Reroute(ctx, orphan, item, current, s.to.Name)
 }
 
 // isElsewhere reports whether a job goes on without its orphaned item: the item is of
@@ -190,9 +190,9 @@ func (s *settlement) isElsewhere(ctx context.Context, item *genbusv1.WorkItem, c
 	if current.Job != nil && !task.SameRequest(item, current.Job.GetExecution()) {
 		return true, nil
 	}
-	items, err := s.parts.Queue.Items(ctx, joblog.NameOf(item))
+	items, err := s.parts.Queue.Items.All(ctx, joblog.NameOf(item))
 	for _, i := range items {
-		n, err := s.parts.Queue.NameOf(i)
+		n, err := s.parts.Queue.Items.NameOf(i)
 		if err != nil || !s.parts.Routes.Has(n.Kind, n.Route) {
 			continue
 		}

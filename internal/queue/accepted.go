@@ -20,8 +20,8 @@ import (
 // has no sequence. Without a work item the error is joblog.ErrNotFound. The caller has
 // found the log empty before: the item of a job that is erased is removed before its log
 // is.
-func (q *Queue) Accepted(ctx context.Context, n subject.TaskName) (joblog.Entry, error) {
-	found, err := q.Find(ctx, n)
+func (s Items) Accepted(ctx context.Context, n subject.TaskName) (joblog.Entry, error) {
+	found, err := s.Find(ctx, n)
 	if errors.Is(err, broker.ErrNoMessage) {
 		return joblog.Entry{}, fmt.Errorf("%s %s: %w", n.Kind, n.ID, joblog.ErrNotFound)
 	}
@@ -33,7 +33,7 @@ func (q *Queue) Accepted(ctx context.Context, n subject.TaskName) (joblog.Entry,
 		return joblog.Entry{}, err
 	}
 	first := task.FromWork(item)
-	current, means, err := q.log.Resolve(ctx, q.LogItem(found, item))
+	current, means, err := s.log.Resolve(ctx, s.LogItem(found, item))
 	switch {
 	case clock.Refuses(err), err == nil && means == joblog.Lost:
 		return joblog.Entry{Event: first}, nil // its end is for the consumer to say
@@ -46,7 +46,7 @@ func (q *Queue) Accepted(ctx context.Context, n subject.TaskName) (joblog.Entry,
 	}
 	ctx, cancel := context.WithTimeout(telemetry.Extract(ctx, item.GetTrace()), acceptedWithin)
 	defer cancel()
-	entry, err := q.log.Commit(ctx, first, 0)
+	entry, err := s.log.Commit(ctx, first, 0)
 	var lost *joblog.LostError
 	switch {
 	case err == nil:

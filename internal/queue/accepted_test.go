@@ -22,14 +22,14 @@ func TestAcceptedWithoutALogIsFound(t *testing.T) {
 		}
 		item := s.item(t, entry.Job.GetId())
 		name := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: "video_" + "x" + entry.Job.GetId()[7:]}
-		if _, err := s.Accepted(t.Context(), name); !errors.Is(err, joblog.ErrNotFound) {
+		if _, err := s.Items.Accepted(t.Context(), name); !errors.Is(err, joblog.ErrNotFound) {
 			t.Errorf("a job that nobody sent: %v", err)
 		}
 
 		item.Id = name.ID // as if its replica had died before it wrote the event
 		s.put(t, s.workSubject(item), item)
 		for range 2 {
-			found, err := s.Accepted(t.Context(), name)
+			found, err := s.Items.Accepted(t.Context(), name)
 			if err != nil || found.Version() != 1 || found.Seq == 0 || found.Job.GetId() != name.ID {
 				t.Errorf("found %v (sequence %d), %v", found.Job, found.Seq, err)
 			}

@@ -35,6 +35,7 @@ const (
 type dispatcher struct {
 	q      *Queue
 	route  *Route
+	mover  mover
 	logger *slog.Logger
 	// unknown counts the checks in a row that found a backlog of which nothing is
 	// known, and nextCheck is when the next is due while no backlog is known.
@@ -42,12 +43,12 @@ type dispatcher struct {
 	nextCheck time.Time
 }
 
-// Dispatch makes the jobs of the route's backlog ready in turn by tenant, so that
+// Dispatch makes the jobs of a route's backlog ready in turn by tenant, so that
 // readyJobs are ready at a time, until ctx ends and the last move is over. Resize changes
-// their number. It needs the queue's Run.
-func (r *Route) Dispatch(ctx context.Context, readyJobs int, logger *slog.Logger) {
+// their number. It needs Run.
+func (q *Queue) Dispatch(ctx context.Context, r *Route, readyJobs int, logger *slog.Logger) {
 	r.Resize(readyJobs)
-	d := &dispatcher{q: r.q, route: r, logger: logger}
+	d := &dispatcher{q: q, route: r, mover: mover{q: q, route: r}, logger: logger}
 	ticker := time.NewTicker(dispatchInterval)
 	defer ticker.Stop()
 	for {
@@ -128,12 +129,12 @@ func (d *dispatcher) dispatch(ctx context.Context, t turn) verdict {
 	backlog := d.route.backlog
 	if d.route.kind == subject.Video {
 		err := d.q.letters.Check(ctx, t.tenant)
-		if errcode.CodeOf(err) == errcode.DeadLettersFull && d.toSubmit(ctx, t) {
+		if errcode.CodeOf(err) == errcode.DeadLettersFull && d.mover.toSubmit(ctx, t) {
 			backlog.putBack(t, quota.LettersEvery)
 			return later
 		}
 	}
-	v, err := d.move(ctx, t)
+	v, err := d.mover.move(ctx, t)
 	switch {
 	case err != nil:
 		d.logger.Debug("a job could not be made ready", "route", d.route.name, "sequence", t.seq, "error", err)

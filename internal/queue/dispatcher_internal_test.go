@@ -51,7 +51,7 @@ func TestWhatWasMissedIsReadAgain(t *testing.T) {
 		if _, err := route.Ensure(ctx, r, b.EnsureConsumer); err != nil {
 			t.Fatal(err)
 		}
-		dispatchers.Go(func() { route.Dispatch(ctx, r.ReadyJobs, brokertest.Logger(t)) })
+		dispatchers.Go(func() { q.Dispatch(ctx, route, r.ReadyJobs, brokertest.Logger(t)) })
 	}
 	defer dispatchers.Wait()
 	defer cancel()
@@ -102,7 +102,7 @@ func endsWhileItIsMoved(t *testing.T, b *broker.Broker, before bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	from, err := q.Find(t.Context(), e.Name())
+	from, err := q.Items.Find(t.Context(), e.Name())
 	if err != nil || from.Stream != b.Names().Wait() {
 		t.Fatalf("the job is in %s: %v", from.Stream, err)
 	}
@@ -110,7 +110,7 @@ func endsWhileItIsMoved(t *testing.T, b *broker.Broker, before bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &dispatcher{q: q, route: q.Route(n.Kind, n.Route)}
+	d := &mover{q: q, route: q.Route(n.Kind, n.Route)}
 	mark, ended, err := d.ensureLogged(t.Context(), from)
 	if err != nil || ended {
 		t.Fatal(ended, err)
@@ -125,7 +125,7 @@ func endsWhileItIsMoved(t *testing.T, b *broker.Broker, before bool) {
 	if err := q.log.Finish(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}
-	looked, err := q.Items(t.Context(), e.Name())
+	looked, err := q.Items.All(t.Context(), e.Name())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func endsWhileItIsMoved(t *testing.T, b *broker.Broker, before bool) {
 			t.Fatal(err)
 		}
 	}
-	if i, err := q.Find(t.Context(), e.Name()); !errors.Is(err, broker.ErrNoMessage) {
+	if i, err := q.Items.Find(t.Context(), e.Name()); !errors.Is(err, broker.ErrNoMessage) {
 		t.Errorf("the job has an item in %s: %v", i.Stream, err)
 	}
 }

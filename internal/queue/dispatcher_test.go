@@ -242,7 +242,7 @@ func TestWithdrawTakesOutWhatWaits(t *testing.T) {
 		h := newReplica(t, open(t), 1)
 		h.admit(t, "acme", "in line")
 		e := h.admit(t, "acme", "one")
-		if err := h.Released(t.Context(), e.Name(), 0); errcode.CodeOf(err) != errcode.StillHeld {
+		if err := h.Items.Released(t.Context(), e.Name(), 0); errcode.CodeOf(err) != errcode.StillHeld {
 			t.Errorf("released: %v", err)
 		}
 		for range 2 {

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 )
@@ -29,28 +31,35 @@ func (i Item) Decode() (*genbusv1.WorkItem, error) {
 	return item, nil
 }
 
+// Items are the stored work items of all routes, ready and in the backlog. It is safe for
+// concurrent use, and knows no more than the streams do.
+type Items struct {
+	b   *broker.Broker
+	log *joblog.Log
+}
+
 // LogItem is the decoded item as the log judges it.
-func (q *Queue) LogItem(i Item, work *genbusv1.WorkItem) joblog.WorkItem {
+func (s Items) LogItem(i Item, work *genbusv1.WorkItem) joblog.WorkItem {
 	return joblog.WorkItem{
-		WorkItem: work, Stream: i.Stream, Seq: i.Seq, Waits: q.Waits(i), Recorded: i.Header.Get(subject.HeaderRecorded),
+		WorkItem: work, Stream: i.Stream, Seq: i.Seq, Waits: s.Waits(i), Recorded: i.Header.Get(subject.HeaderRecorded),
 	}
 }
 
 // Delivered is a ready job's work item, as it was delivered, for the log to judge.
 // logged is its subject.HeaderRecorded.
-func (q *Queue) Delivered(work *genbusv1.WorkItem, seq uint64, logged string) joblog.WorkItem {
-	return joblog.WorkItem{WorkItem: work, Stream: q.b.Names().Work(), Seq: seq, Recorded: logged}
+func (s Items) Delivered(work *genbusv1.WorkItem, seq uint64, logged string) joblog.WorkItem {
+	return joblog.WorkItem{WorkItem: work, Stream: s.b.Names().Work(), Seq: seq, Recorded: logged}
 }
 
 // Waits reports whether an item is in the backlog.
-func (q *Queue) Waits(i Item) bool { return i.Stream == q.b.Names().Wait() }
+func (s Items) Waits(i Item) bool { return i.Stream == s.b.Names().Wait() }
 
 // Find returns a work item of a job as the streams' leaders have it, or
 // broker.ErrNoMessage. The backlog is asked first: a job is put among the ready ones
 // before it leaves the backlog, so that one that moves is not missed.
-func (q *Queue) Find(ctx context.Context, n subject.TaskName) (Item, error) {
-	for _, k := range q.itemKeys(n) {
-		m, err := q.b.Last(ctx, k.stream, k.pattern)
+func (s Items) Find(ctx context.Context, n subject.TaskName) (Item, error) {
+	for _, k := range s.itemKeys(n) {
+		m, err := s.b.Last(ctx, k.stream, k.pattern)
 		if !errors.Is(err, broker.ErrNoMessage) {
 			return Item{Stream: k.stream, Stored: m}, err
 		}
@@ -58,18 +67,18 @@ func (q *Queue) Find(ctx context.Context, n subject.TaskName) (Item, error) {
 	return Item{}, broker.ErrNoMessage
 }
 
-// Items is Find for all of a job's work items. There are two while it moves to the
+// All is Find for all of a job's work items. There are two while it moves to the
 // ready jobs, and where requests with one id came by different routes or had different
 // bodies.
-func (q *Queue) Items(ctx context.Context, n subject.TaskName) ([]Item, error) {
+func (s Items) All(ctx context.Context, n subject.TaskName) ([]Item, error) {
 	var out []Item
-	for _, k := range q.itemKeys(n) {
-		last, err := q.b.Last(ctx, k.stream, k.pattern)
+	for _, k := range s.itemKeys(n) {
+		last, err := s.b.Last(ctx, k.stream, k.pattern)
 		if errors.Is(err, broker.ErrNoMessage) {
 			continue
 		}
 		for m := (broker.Stored{}); err == nil && m.Seq < last.Seq; {
-			if m, err = q.b.Next(ctx, k.stream, k.pattern, m.Seq+1); err == nil {
+			if m, err = s.b.Next(ctx, k.stream, k.pattern, m.Seq+1); err == nil {
 				out = append(out, Item{Stream: k.stream, Stored: m})
 			}
 		}
@@ -83,8 +92,8 @@ func (q *Queue) Items(ctx context.Context, n subject.TaskName) ([]Item, error) {
 // itemKey is where a job's work item may be.
 type itemKey struct{ stream, pattern string }
 
-func (q *Queue) itemKeys(n subject.TaskName) []itemKey {
-	names := q.b.Names()
+func (s Items) itemKeys(n subject.TaskName) []itemKey {
+	names := s.b.Names()
 	return []itemKey{
 		{names.Wait(), names.WaitAnyRoute(n.Kind, n.Tenant, n.ID)},
 		{names.Work(), names.WorkAnyRoute(n.Kind, n.Tenant, n.ID)},
@@ -93,12 +102,46 @@ func (q *Queue) itemKeys(n subject.TaskName) []itemKey {
 
 // Remove deletes a work item, and reports whether this call did. One that is gone
 // already is no error.
-func (q *Queue) Remove(ctx context.Context, i Item) (removed bool, err error) {
-	return q.b.Delete(ctx, i.Stream, i.Seq)
+func (s Items) Remove(ctx context.Context, i Item) (removed bool, err error) {
+	return s.b.Delete(ctx, i.Stream, i.Seq)
 }
 
 // Removed reports whether the item of a ready job was removed, as it is before its job
 // is erased, and not lost with its stream.
-func (q *Queue) Removed(ctx context.Context, seq uint64) (bool, error) {
-	return q.log.Removed(ctx, q.b.Names().Work(), seq)
+func (s Items) Removed(ctx context.Context, seq uint64) (bool, error) {
+	return s.log.Removed(ctx, s.b.Names().Work(), seq)
+}
+
+// NameOf reads the name that an item was stored under.
+func (s Items) NameOf(i Item) (subject.WorkName, error) {
+	if s.Waits(i) {
+		return s.b.Names().ParseWaitItem(i.Subject)
+	}
+	return s.b.Names().ParseWorkItem(i.Subject)
+}
+
+// releasedPoll is how often Released checks. JetStream notifies no one that an item was
+// acknowledged.
+const releasedPoll = 100 * time.Millisecond
+
+// Released returns when no replica works on a job that has ended: its work item is
+// gone. Its holder lets go as soon as it hears of the end, and another replica after
+// AckWait where the holder is dead. It is never taken away from a holder, which may have
+// the upstream's answer to log. After patience the error is still_held.
+func (s Items) Released(ctx context.Context, n subject.TaskName, patience time.Duration) error {
+	for deadline := time.Now().Add(patience); ; {
+		_, err := s.Find(ctx, n)
+		switch {
+		case errors.Is(err, broker.ErrNoMessage):
+			return nil
+		case err != nil:
+			return fmt.Errorf("look for the work item of %s: %w", n.ID, err)
+		case time.Now().After(deadline):
+			return errcode.New(errcode.StillHeld, "job %s has ended, and a replica has not let go of it yet; send the same request again", n.ID).
+				WithRetryAfter(5 * time.Second).ForJob(n.ID)
+		}
+		if err := broker.Wait(ctx, releasedPoll); err != nil {
+			return err
+		}
+	}
 }

@@ -2,50 +2,22 @@ package queue
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 )
 
-// releasedPoll is how often Released checks. JetStream notifies no one that an item was
-// acknowledged.
-const releasedPoll = 100 * time.Millisecond
-
-// Released returns when no replica works on a job that has ended: its work item is
-// gone. Its holder lets go as soon as it hears of the end, and another replica after
-// AckWait where the holder is dead. It is never taken away from a holder, which may have
-// the upstream's answer to log. After patience the error is still_held.
-func (q *Queue) Released(ctx context.Context, n subject.TaskName, patience time.Duration) error {
-	for deadline := time.Now().Add(patience); ; {
-		_, err := q.Find(ctx, n)
-		switch {
-		case errors.Is(err, broker.ErrNoMessage):
-			return nil
-		case err != nil:
-			return fmt.Errorf("look for the work item of %s: %w", n.ID, err)
-		case time.Now().After(deadline):
-			return errcode.New(errcode.StillHeld, "job %s has ended, and a replica has not let go of it yet; send the same request again", n.ID).
-				WithRetryAfter(5 * time.Second).ForJob(n.ID)
-		}
-		if err := broker.Wait(ctx, releasedPoll); err != nil {
-			return err
-		}
-	}
-}
-
 // Withdraw is Released for a job that ended before any submission began, as e says.
 // Then no holder has an answer to log, and mostly there is no holder: the item waits for
 // its turn, behind however many others. So after patience the item is removed, wherever
 // it is.
 func (q *Queue) Withdraw(ctx context.Context, e joblog.Entry, patience time.Duration) error {
-	err := q.Released(ctx, e.Name(), patience)
+	err := q.Items.Released(ctx, e.Name(), patience)
 	if errcode.CodeOf(err) != errcode.StillHeld {
 		return err
 	}
@@ -67,7 +39,7 @@ func (q *Queue) Leave(ctx context.Context, e joblog.Entry) error {
 		return nil
 	}
 	for {
-		items, err := q.Items(ctx, e.Name())
+		items, err := q.Items.All(ctx, e.Name())
 		if err != nil {
 			return fmt.Errorf("look for the work item of %s: %w", e.Job.GetId(), err)
 		}
@@ -90,7 +62,7 @@ func (q *Queue) removeAll(ctx context.Context, e joblog.Entry, items []Item) (mo
 		if !itemOf(e, work) {
 			continue
 		}
-		removed, err := q.Remove(ctx, i)
+		removed, err := q.Items.Remove(ctx, i)
 		if err != nil {
 			return false, err
 		}

@@ -31,6 +31,12 @@ const (
 // errFull says that the stream of ready jobs has no room.
 var errFull = errors.New("the stream of work is full")
 
+// mover makes one job of a route's backlog ready.
+type mover struct {
+	q     *Queue
+	route *Route
+}
+
 // move makes a job ready. Any replica may die at any point of it, or do the same at the
 // same time:
 //
@@ -40,45 +46,45 @@ var errFull = errors.New("the stream of work is full")
 //  2. It is published as ready. That it is ready already is as good, if it is this job.
 //  3. It is deleted from the backlog. A job that is in both places is made ready again,
 //     where its subject has one place; when it had its turn, the log says so.
-func (d *dispatcher) move(ctx context.Context, t turn) (verdict, error) {
-	from, n, err := d.item(ctx, t.seq)
+func (m mover) move(ctx context.Context, t turn) (verdict, error) {
+	from, n, err := m.item(ctx, t.seq)
 	if errors.Is(err, broker.ErrNoMessage) {
 		return gone, nil
 	}
 	if err != nil {
 		return failed, err
 	}
-	if n.Kind != d.route.kind || n.Route != d.route.name || n.Tenant != t.tenant {
+	if n.Kind != m.route.kind || n.Route != m.route.name || n.Tenant != t.tenant {
 		return gone, nil
 	}
 	if rests := time.Until(from.Time.Add(quota.LettersEvery)); rests > 0 && rests <= quota.LettersEvery && from.Header.Get(subject.HeaderPutBack) != "" {
 		return later, fmt.Errorf("job %s was just put back", n.ID) // by a replica with another count of letters
 	}
-	mark, ended, err := d.ensureLogged(ctx, from)
+	mark, ended, err := m.ensureLogged(ctx, from)
 	switch {
 	case errors.Is(err, broker.ErrNoMessage):
 		return gone, nil
 	case err != nil:
 		return failed, err
 	case ended:
-		_, err = d.q.Remove(ctx, from)
+		_, err = m.q.Items.Remove(ctx, from)
 		return gone, err
 	}
-	v, err := d.enqueue(ctx, n, from, mark)
+	v, err := m.enqueue(ctx, n, from, mark)
 	if err != nil {
 		return v, err
 	}
-	return d.removeMoved(ctx, n, from, v)
+	return m.removeMoved(ctx, n, from, v)
 }
 
 // item reads an item of the backlog. ErrNoMessage: it is gone, or another message has
 // its sequence, as the stream was created again.
-func (d *dispatcher) item(ctx context.Context, seq uint64) (from Item, n subject.WorkName, err error) {
-	from.Stream = d.q.b.Names().Wait()
-	if from.Stored, err = d.q.b.At(ctx, from.Stream, seq); err != nil {
+func (m mover) item(ctx context.Context, seq uint64) (from Item, n subject.WorkName, err error) {
+	from.Stream = m.q.b.Names().Wait()
+	if from.Stored, err = m.q.b.At(ctx, from.Stream, seq); err != nil {
 		return Item{}, n, err
 	}
-	if n, err = d.q.b.Names().ParseWaitItem(from.Subject); err != nil {
+	if n, err = m.q.b.Names().ParseWaitItem(from.Subject); err != nil {
 		return Item{}, n, broker.ErrNoMessage
 	}
 	return from, n, nil
@@ -87,26 +93,26 @@ func (d *dispatcher) item(ctx context.Context, seq uint64) (from Item, n subject
 // removeMoved deletes a job that was made ready from the backlog. One that was gone from
 // there was moved by another dispatcher too, or has ended meanwhile: then it leaves the
 // ready jobs.
-func (d *dispatcher) removeMoved(ctx context.Context, n subject.WorkName, from Item, v verdict) (verdict, error) {
-	removed, err := d.q.Remove(ctx, from)
+func (m mover) removeMoved(ctx context.Context, n subject.WorkName, from Item, v verdict) (verdict, error) {
+	removed, err := m.q.Items.Remove(ctx, from)
 	if err != nil || removed || v != enqueued {
 		return v, err
 	}
-	e, err := d.q.log.Get(ctx, subject.TaskName{Kind: n.Kind, Tenant: n.Tenant, ID: n.ID})
+	e, err := m.q.log.Get(ctx, subject.TaskName{Kind: n.Kind, Tenant: n.Tenant, ID: n.ID})
 	if err != nil || !e.Terminal() {
 		return v, nil //nolint:nilerr // it is ready, and its consumer reads the log again
 	}
-	return v, d.q.Leave(ctx, e)
+	return v, m.q.Leave(ctx, e)
 }
 
 // toSubmit reports whether a job has to be submitted, as far as is known: one that an
 // upstream has, or that has ended, goes on whatever its tenant's dead letters are.
-func (d *dispatcher) toSubmit(ctx context.Context, t turn) bool {
-	_, n, err := d.item(ctx, t.seq)
+func (m mover) toSubmit(ctx context.Context, t turn) bool {
+	_, n, err := m.item(ctx, t.seq)
 	if err != nil {
 		return !errors.Is(err, broker.ErrNoMessage)
 	}
-	e, err := d.q.log.Get(ctx, subject.TaskName{Kind: n.Kind, Tenant: n.Tenant, ID: n.ID})
+	e, err := m.q.log.Get(ctx, subject.TaskName{Kind: n.Kind, Tenant: n.Tenant, ID: n.ID})
 	if err != nil {
 		return true
 	}
@@ -115,31 +121,31 @@ func (d *dispatcher) toSubmit(ctx context.Context, t turn) bool {
 
 // ensureLogged makes sure that the log has the job, and returns what its item is marked
 // with: the sequence of an event of it, or nothing where the log never had one; and
-// whether the job has ended. ErrNoMessage: it was erased, and its item with it.
-func (d *dispatcher) ensureLogged(ctx context.Context, from Item) (mark string, ended bool, err error) {
+// whether the job has endem. ErrNoMessage: it was erased, and its item with it.
+func (m mover) ensureLogged(ctx context.Context, from Item) (mark string, ended bool, err error) {
 	item, err := from.Decode()
 	if err != nil {
 		return "", false, nil //nolint:nilerr // the consumer buries what cannot be read
 	}
-	e, means, err := d.q.log.Resolve(ctx, d.q.LogItem(from, item))
+	e, means, err := m.q.log.Resolve(ctx, m.q.Items.LogItem(from, item))
 	switch {
 	case err != nil:
 		return "", false, err
 	case means == joblog.Removed:
 		return "", false, broker.ErrNoMessage
 	case means == joblog.PendingFirstEvent:
-		mark, err = d.logFirst(ctx, item)
+		mark, err = m.logFirst(ctx, item)
 		return mark, false, err
 	case e.Job == nil: // a stale item, or a lost log: the consumer says so
 		return from.Header.Get(subject.HeaderRecorded), false, nil
 	}
-	// A terminal event of this very job, and not of another one under its id. Where its
+	// A terminal event of this very job, and not of another one under its im. Where its
 	// end leaves a letter, that is for the consumer to write.
 	if _, unfound := task.Unfound(e.Job); unfound {
 		return markOf(e), false, nil
 	}
 	if e.Terminal() && e.Job.GetCreatedAt().AsTime().Equal(item.GetAcceptedAt().AsTime()) {
-		return markOf(e), true, d.q.log.Finish(ctx, e)
+		return markOf(e), true, m.q.log.Finish(ctx, e)
 	}
 	return markOf(e), false, nil
 }
@@ -149,8 +155,8 @@ func markOf(e joblog.Entry) string { return strconv.FormatUint(e.Seq, 10) }
 
 // logFirst writes the first event of a job whose admission ended between the work item
 // and the log, however long ago.
-func (d *dispatcher) logFirst(ctx context.Context, item *genbusv1.WorkItem) (mark string, err error) {
-	entry, err := d.q.log.Commit(telemetry.Extract(ctx, item.GetTrace()), task.FromWork(item), 0)
+func (m mover) logFirst(ctx context.Context, item *genbusv1.WorkItem) (mark string, err error) {
+	entry, err := m.q.log.Commit(telemetry.Extract(ctx, item.GetTrace()), task.FromWork(item), 0)
 	var lost *joblog.LostError
 	if errors.As(err, &lost) {
 		return markOf(lost.Current), nil
@@ -162,21 +168,21 @@ func (d *dispatcher) logFirst(ctx context.Context, item *genbusv1.WorkItem) (mar
 }
 
 // enqueue publishes the job where the route's consumer takes it.
-func (d *dispatcher) enqueue(ctx context.Context, n subject.WorkName, from Item, mark string) (verdict, error) {
-	m := nats.NewMsg(d.q.b.Names().WorkItem(n.Kind, n.Route, n.Tenant, n.ID))
-	m.Data = from.Data
+func (m mover) enqueue(ctx context.Context, n subject.WorkName, from Item, mark string) (verdict, error) {
+	msg := nats.NewMsg(m.q.b.Names().WorkItem(n.Kind, n.Route, n.Tenant, n.ID))
+	msg.Data = from.Data
 	if mark != "" {
-		m.Header[subject.HeaderRecorded] = []string{mark}
+		msg.Header[subject.HeaderRecorded] = []string{mark}
 	}
-	_, err := d.q.b.Publish(ctx, m)
+	_, err := m.q.b.Publish(ctx, msg)
 	if err == nil {
 		return enqueued, nil
 	}
 	if !errors.Is(err, broker.ErrFull) {
 		return failed, err
 	}
-	there := Item{Stream: d.q.b.Names().Work()}
-	there.Stored, err = d.q.b.Last(ctx, there.Stream, m.Subject)
+	there := Item{Stream: m.q.b.Names().Work()}
+	there.Stored, err = m.q.b.Last(ctx, there.Stream, msg.Subject)
 	switch {
 	case errors.Is(err, broker.ErrNoMessage):
 		return failed, errFull

@@ -19,7 +19,7 @@ func (r *Route) Oldest(ctx context.Context) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, errors.Join(broker.ErrUnavailable, err)
 	}
-	names := r.q.b.Names()
+	names := r.b.Names()
 	ready, waiting := time.Time{}, time.Time{}
 	if info.NumPending > 0 {
 		ready, err = r.acceptedFirst(ctx, names.Work(), names.WorkRoutePattern(r.kind, r.name), info.Delivered.Stream+1)
@@ -35,7 +35,7 @@ func (r *Route) Oldest(ctx context.Context) (time.Time, error) {
 
 // acceptedFirst is when the first item from a sequence on was accepted.
 func (r *Route) acceptedFirst(ctx context.Context, stream, pattern string, seq uint64) (time.Time, error) {
-	m, err := r.q.b.Next(ctx, stream, pattern, seq)
+	m, err := r.b.Next(ctx, stream, pattern, seq)
 	if errors.Is(err, broker.ErrNoMessage) {
 		return time.Time{}, nil
 	}

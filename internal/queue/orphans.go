@@ -107,7 +107,7 @@ func (q *Queue) unconfigured() []*Route {
 // countBacklog is the size of the backlog of a route that may have no durable consumer:
 // what the broker says to one that reads nothing.
 func (r *Route) countBacklog(ctx context.Context) (uint64, error) {
-	names, js := r.q.b.Names(), r.q.b.JetStream()
+	names, js := r.b.Names(), r.b.JetStream()
 	c, err := js.CreateConsumer(ctx, names.Wait(), jetstream.ConsumerConfig{
 		FilterSubject: names.WaitRoutePattern(r.kind, r.name), AckPolicy: jetstream.AckNonePolicy, HeadersOnly: true,
 		MemoryStorage: true, Replicas: 1, InactiveThreshold: orphansWithin,
@@ -121,7 +121,7 @@ func (r *Route) countBacklog(ctx context.Context) (uint64, error) {
 
 // accepted is when the oldest job of the route was accepted, whether or not it waits.
 func (r *Route) accepted(ctx context.Context) (time.Time, error) {
-	names := r.q.b.Names()
+	names := r.b.Names()
 	ready, err := r.acceptedFirst(ctx, names.Work(), names.WorkRoutePattern(r.kind, r.name), 1)
 	if err != nil {
 		return time.Time{}, err
@@ -140,7 +140,7 @@ var ErrPageToken = errors.New("the page token is not one of this list")
 // "" for the first page, or what the page before returned as next. next is "" after the
 // last item.
 func (r *Route) Page(ctx context.Context, token string, size int) (items []Item, next string, err error) {
-	names := r.q.b.Names()
+	names := r.b.Names()
 	streams := []struct{ word, stream, pattern string }{
 		{"ready", names.Work(), names.WorkRoutePattern(r.kind, r.name)},
 		{"backlog", names.Wait(), names.WaitRoutePattern(r.kind, r.name)},
@@ -157,7 +157,7 @@ func (r *Route) Page(ctx context.Context, token string, size int) (items []Item,
 	}
 	for len(streams) > 0 {
 		from := streams[0]
-		m, err := r.q.b.Next(ctx, from.stream, from.pattern, seq)
+		m, err := r.b.Next(ctx, from.stream, from.pattern, seq)
 		switch {
 		case errors.Is(err, broker.ErrNoMessage):
 			streams, seq = streams[1:], 1
@@ -170,12 +170,4 @@ func (r *Route) Page(ctx context.Context, token string, size int) (items []Item,
 		items, seq = append(items, Item{Stream: from.stream, Stored: m}), m.Seq+1
 	}
 	return items, "", nil
-}
-
-// NameOf reads the name that an item was stored under.
-func (q *Queue) NameOf(i Item) (subject.WorkName, error) {
-	if q.Waits(i) {
-		return q.b.Names().ParseWaitItem(i.Subject)
-	}
-	return q.b.Names().ParseWorkItem(i.Subject)
 }

@@ -30,13 +30,14 @@ const (
 // them, they are not ended at their start deadline, and a ready one is given up after
 // joblog.LostAfter.
 type pendingFirstEvents struct {
+	items Items
 	mu    sync.Mutex
 	names []subject.TaskName
 	wake  chan struct{}
 }
 
-func newPendingFirstEvents() *pendingFirstEvents {
-	return &pendingFirstEvents{wake: make(chan struct{}, 1)}
+func newPendingFirstEvents(items Items) *pendingFirstEvents {
+	return &pendingFirstEvents{items: items, wake: make(chan struct{}, 1)}
 }
 
 func (p *pendingFirstEvents) add(names ...subject.TaskName) {
@@ -58,19 +59,16 @@ func (p *pendingFirstEvents) take() []subject.TaskName {
 	return out
 }
 
-// LogLater has Run write the first event of an accepted job when the log answers again.
-func (q *Queue) LogLater(n subject.TaskName) { q.pending.add(n) }
-
-// logPending logs what was accepted without a first event, until ctx ends.
-func (q *Queue) logPending(ctx context.Context, logger *slog.Logger) {
+// run logs what was accepted without a first event, until ctx ends.
+func (p *pendingFirstEvents) run(ctx context.Context, logger *slog.Logger) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-q.pending.wake:
+		case <-p.wake:
 		}
-		names := q.pending.take()
-		left, err := q.logEach(ctx, names)
+		names := p.take()
+		left, err := p.logEach(ctx, names)
 		if len(names) > len(left) {
 			logger.Info("jobs that were accepted while the log did not answer are recorded", "jobs", len(names)-len(left), "left", len(left))
 		}
@@ -81,18 +79,18 @@ func (q *Queue) logPending(ctx context.Context, logger *slog.Logger) {
 		if broker.Wait(ctx, retryPending) != nil {
 			return
 		}
-		q.pending.add(left...)
+		p.add(left...)
 	}
 }
 
 // logEach returns those that could not be logged, and why, of the first of them. It stops
 // only where the broker is known to be away: one job must not hold up the others.
-func (q *Queue) logEach(ctx context.Context, names []subject.TaskName) (left []subject.TaskName, why error) {
+func (p *pendingFirstEvents) logEach(ctx context.Context, names []subject.TaskName) (left []subject.TaskName, why error) {
 	for i, n := range names {
-		if err := cmp.Or(q.b.Trouble(), ctx.Err()); err != nil {
+		if err := cmp.Or(p.items.b.Trouble(), ctx.Err()); err != nil {
 			return append(left, names[i:]...), errors.Join(why, err)
 		}
-		if err := q.logOne(ctx, n); err != nil {
+		if err := p.logOne(ctx, n); err != nil {
 			if left = append(left, n); len(left) <= maxReported {
 				why = errors.Join(why, fmt.Errorf("%s: %w", n.ID, err))
 			}
@@ -103,15 +101,15 @@ func (q *Queue) logEach(ctx context.Context, names []subject.TaskName) (left []s
 
 // logOne is done with a job that is erased. One that is older than joblog.LostAfter is
 // left to its consumer where it is ready, and else to its turn.
-func (q *Queue) logOne(ctx context.Context, n subject.TaskName) error {
-	entry, err := q.Accepted(ctx, n)
+func (p *pendingFirstEvents) logOne(ctx context.Context, n subject.TaskName) error {
+	entry, err := p.items.Accepted(ctx, n)
 	switch {
 	case errors.Is(err, joblog.ErrNotFound):
 		return nil
 	case err != nil || entry.Seq > 0:
 		return err
 	}
-	if now, err := q.b.Clock().Now(); err == nil && now.Sub(entry.Job.GetCreatedAt().AsTime()) > joblog.LostAfter {
+	if now, err := p.items.b.Clock().Now(); err == nil && now.Sub(entry.Job.GetCreatedAt().AsTime()) > joblog.LostAfter {
 		return nil
 	}
 	return joblog.ErrUncertain

@@ -49,7 +49,7 @@ func TestWhatTheLogDidNotTakeIsLoggedLater(t *testing.T) {
 		}
 	}
 	q.pending.add(names...)
-	left, err := q.logEach(t.Context(), q.pending.take())
+	left, err := q.pending.logEach(t.Context(), q.pending.take())
 	if len(left) != 1 || left[0].ID != "video_unreadable" || err == nil || !strings.Contains(err.Error(), left[0].ID) {
 		t.Errorf("left %v, %v", left, err)
 	}
@@ -64,7 +64,7 @@ func TestWhatTheLogDidNotTakeIsLoggedLater(t *testing.T) {
 // TestPendingFirstEventsAreBounded: what is remembered takes no more memory than stated.
 func TestPendingFirstEventsAreBounded(t *testing.T) {
 	t.Parallel()
-	p := newPendingFirstEvents()
+	p := newPendingFirstEvents(Items{})
 	for range 3 {
 		p.add(make([]subject.TaskName, maxPending/2+1)...)
 	}

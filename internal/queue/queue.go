@@ -12,8 +12,6 @@
 package queue
 
 import (
-	"context"
-	"log/slog"
 	"sync"
 
 	"github.com/genbus/genbus/internal/broker"
@@ -25,6 +23,8 @@ import (
 
 // Queue is the accepted jobs of all routes. It is safe for concurrent use.
 type Queue struct {
+	// Items are what is stored.
+	Items   Items
 	cfg     *config.Live
 	b       *broker.Broker
 	log     *joblog.Log
@@ -41,20 +41,15 @@ type Queue struct {
 // New returns a queue. Its backlog is dispatched while Run and the Dispatch of each
 // route do.
 func New(cfg *config.Live, b *broker.Broker, log *joblog.Log, letters *quota.Letters) *Queue {
+	items := Items{b: b, log: log}
 	return &Queue{
-		cfg: cfg, b: b, log: log, letters: letters, pending: newPendingFirstEvents(),
+		Items: items, cfg: cfg, b: b, log: log, letters: letters, pending: newPendingFirstEvents(items),
 		routes: map[string]*Route{}, reread: make(chan struct{}, 1),
 	}
 }
 
-// Run indexes the backlog, which the dispatchers need, and logs the jobs of LogLater,
-// until ctx ends.
-func (q *Queue) Run(ctx context.Context, logger *slog.Logger) {
-	var group sync.WaitGroup
-	group.Go(func() { q.followBacklog(ctx, logger) })
-	group.Go(func() { q.logPending(ctx, logger) })
-	group.Wait()
-}
+// LogLater has Run write the first event of an accepted job when the log answers again.
+func (q *Queue) LogLater(n subject.TaskName) { q.pending.add(n) }
 
 // Route returns the queue of one route, whether or not the route is configured.
 func (q *Queue) Route(kind subject.Kind, name string) *Route {
@@ -63,7 +58,7 @@ func (q *Queue) Route(kind subject.Kind, name string) *Route {
 	defer q.mu.Unlock()
 	r := q.routes[durable]
 	if r == nil {
-		r = &Route{q: q, kind: kind, name: name, durable: durable, backlog: newBacklog(), window: window{size: q.readyJobs(kind, name)}}
+		r = &Route{b: q.b, kind: kind, name: name, durable: durable, backlog: newBacklog(), window: window{size: q.readyJobs(kind, name)}}
 		q.routes[durable] = r
 	}
 	return r

@@ -30,7 +30,7 @@ func TestReleasedWaitsForTheHolder(t *testing.T) {
 		var let atomic.Bool
 		released := make(chan error, 1)
 		go func() {
-			err := s.Released(t.Context(), e.Name(), time.Hour)
+			err := s.Items.Released(t.Context(), e.Name(), time.Hour)
 			if !let.Load() {
 				err = errors.Join(err, errors.New("released before the ack"))
 			}
@@ -57,7 +57,7 @@ func TestReleasedTakesNothingAway(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := brokertest.Next(t, s.consumer)
-		err = s.Released(t.Context(), e.Name(), 0)
+		err = s.Items.Released(t.Context(), e.Name(), 0)
 		held := errcode.From(err)
 		if err == nil || held.Code != errcode.StillHeld || held.RetryAfter <= 0 || held.JobID != e.Job.GetId() {
 			t.Errorf("released: %v", err)
@@ -68,7 +68,7 @@ func TestReleasedTakesNothingAway(t *testing.T) {
 		if err := m.DoubleAck(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Released(t.Context(), e.Name(), time.Hour); err != nil {
+		if err := s.Items.Released(t.Context(), e.Name(), time.Hour); err != nil {
 			t.Errorf("after the ack: %v", err)
 		}
 	})
@@ -83,7 +83,7 @@ func TestReleasedLooksAtNoOtherJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: "video_none"}
-	if err := s.Released(t.Context(), n, 0); err != nil {
+	if err := s.Items.Released(t.Context(), n, 0); err != nil {
 		t.Error(err)
 	}
 }
@@ -143,7 +143,7 @@ func TestReleasedEndsWithItsContext(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if err := s.Released(ctx, e.Name(), time.Hour); !errors.Is(err, context.DeadlineExceeded) || s.ready(t) != 1 {
+	if err := s.Items.Released(ctx, e.Name(), time.Hour); !errors.Is(err, context.DeadlineExceeded) || s.ready(t) != 1 {
 		t.Errorf("%v, and %d items are left", err, s.ready(t))
 	}
 }

@@ -18,14 +18,14 @@ import (
 // has not begun goes to the backlog. One that had its turn becomes ready at once, or waits
 // in the backlog where there is no room: its upstream is to be asked for it. e is what the
 // log has of the job; its zero value where the log has not begun.
-func (q *Queue) Reroute(ctx context.Context, from Item, item *genbusv1.WorkItem, e joblog.Entry, to string) error {
+func (s Items) Reroute(ctx context.Context, from Item, item *genbusv1.WorkItem, e joblog.Entry, to string) error {
 	moved := proto.CloneOf(item)
 	moved.Route = to
 	data, err := proto.Marshal(moved)
 	if err != nil {
 		return err
 	}
-	names, kind, mark := q.b.Names(), subject.Kind(item.GetKind()), from.Header.Get(subject.HeaderRecorded)
+	names, kind, mark := s.b.Names(), subject.Kind(item.GetKind()), from.Header.Get(subject.HeaderRecorded)
 	backlog := itemKey{names.Wait(), names.WaitItem(kind, to, item.GetTenant(), item.GetId())}
 	keys := []itemKey{backlog}
 	if e.Job != nil {
@@ -40,7 +40,7 @@ func (q *Queue) Reroute(ctx context.Context, from Item, item *genbusv1.WorkItem,
 		if mark != "" {
 			m.Header[subject.HeaderRecorded] = []string{mark}
 		}
-		if err = q.putRerouted(ctx, k, m, from); !errors.Is(err, broker.ErrFull) {
+		if err = s.putRerouted(ctx, k, m, from); !errors.Is(err, broker.ErrFull) {
 			break
 		}
 	}
@@ -48,12 +48,12 @@ func (q *Queue) Reroute(ctx context.Context, from Item, item *genbusv1.WorkItem,
 }
 
 // putRerouted stores an item. That it is there already, from an earlier try, is as good.
-func (q *Queue) putRerouted(ctx context.Context, k itemKey, m *nats.Msg, from Item) error {
-	_, full := q.b.Publish(ctx, m)
+func (s Items) putRerouted(ctx context.Context, k itemKey, m *nats.Msg, from Item) error {
+	_, full := s.b.Publish(ctx, m)
 	if !errors.Is(full, broker.ErrFull) {
 		return full // nil, mostly
 	}
-	there, err := q.b.Last(ctx, k.stream, m.Subject)
+	there, err := s.b.Last(ctx, k.stream, m.Subject)
 	switch {
 	case errors.Is(err, broker.ErrNoMessage):
 		return full

@@ -28,7 +28,7 @@ const (
 // Route is the queue of one route: what this replica knows of it, read from the
 // broker at most once a second.
 type Route struct {
-	q       *Queue
+	b       *broker.Broker
 	kind    subject.Kind
 	name    string
 	durable string
@@ -49,7 +49,7 @@ type Ensure func(ctx context.Context, stream string, cfg jetstream.ConsumerConfi
 // consumer of its ready jobs, which is returned, and one that is never fetched from,
 // whose pending count is the size of the backlog.
 func (r *Route) Ensure(ctx context.Context, route config.Route, ensure Ensure) (jetstream.Consumer, error) {
-	names := r.q.b.Names()
+	names := r.b.Names()
 	ready, err := ensure(ctx, names.Work(), jetstream.ConsumerConfig{
 		Durable:       r.durable,
 		FilterSubject: names.WorkRoutePattern(r.kind, r.name),
@@ -95,7 +95,7 @@ func (r *Route) Waiting(ctx context.Context) (jobs uint64, tenants int) {
 // Paused reports whether an operator has paused the route, as of about a second ago.
 // While JetStream is away it is what was known last, or false.
 func (r *Route) Paused(ctx context.Context) bool {
-	if r.q.b.Trouble() == nil {
+	if r.b.Trouble() == nil {
 		ctx, cancel := context.WithTimeout(ctx, pausedWithin)
 		defer cancel()
 		r.refresh(ctx)
@@ -107,7 +107,7 @@ func (r *Route) Paused(ctx context.Context) bool {
 // the zero time resumes. It returns when all servers know, or when ctx ends: three
 // nodes answer when a change is only proposed.
 func (r *Route) Pause(ctx context.Context, until time.Time) (err error) {
-	js, work := r.q.b.JetStream(), r.q.b.Names().Work()
+	js, work := r.b.JetStream(), r.b.Names().Work()
 	if until.IsZero() {
 		_, err = js.ResumeConsumer(ctx, work, r.durable)
 	} else {
@@ -129,7 +129,7 @@ func (r *Route) Pause(ctx context.Context, until time.Time) (err error) {
 
 // Info reads the durable consumer of the route's ready jobs.
 func (r *Route) Info(ctx context.Context) (*jetstream.ConsumerInfo, error) {
-	c, err := r.q.b.Consumer(ctx, r.q.b.Names().Work(), r.durable)
+	c, err := r.b.Consumer(ctx, r.b.Names().Work(), r.durable)
 	if err != nil {
 		return nil, fmt.Errorf("%s route %s: %w", r.kind, r.name, err)
 	}
@@ -148,7 +148,7 @@ func (r *Route) refresh(ctx context.Context) {
 		r.paused.Store(info.Paused)
 		update(int(min(info.NumPending, math.MaxInt32)))
 	}
-	if c, err := r.q.b.Consumer(ctx, r.q.b.Names().Wait(), r.durable); err == nil {
+	if c, err := r.b.Consumer(ctx, r.b.Names().Wait(), r.durable); err == nil {
 		r.waiting.Store(c.CachedInfo().NumPending)
 	}
 	r.counted.Store(time.Now().UnixNano())

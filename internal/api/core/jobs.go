@@ -43,7 +43,7 @@ func (j *Jobs) Get(ctx context.Context, n subject.TaskName) (joblog.Entry, error
 	}
 	e, err := j.log.Get(ctx, n)
 	if errors.Is(err, joblog.ErrNotFound) {
-		e, err = j.queue.Accepted(ctx, n)
+		e, err = j.queue.Items.Accepted(ctx, n)
 	}
 	if err != nil {
 		return joblog.Entry{}, Explain(ctx, n, err)

@@ -57,7 +57,7 @@ func (j *Job) Load(ctx context.Context) error {
 // admitted, and else by the log. An item that is marked has waited for its turn: its job
 // may have been ended and erased since, while it was moved into the ready window.
 func (j *Job) resolve(ctx context.Context, d Delivery) (joblog.Entry, joblog.Meaning, error) {
-	i := j.holder.Queue.Delivered(j.Request.item, d.Seq, d.Recorded)
+	i := j.holder.Queue.Items.Delivered(j.Request.item, d.Seq, d.Recorded)
 	if d.Count == 1 && d.Recorded == "" {
 		if e, ok := j.holder.Admitted(ctx, j.Name()); ok {
 			return e, i.In(e), nil

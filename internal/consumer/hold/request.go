@@ -42,7 +42,7 @@ func (r *Request) isOf(job task.Job) bool { return task.SameRequest(r.item, job.
 // removed reports whether the work item was removed from its stream, as it is before its
 // job is erased.
 func (r *Request) removed(ctx context.Context) (bool, error) {
-	return r.parts.Queue.Removed(ctx, r.seq)
+	return r.parts.Queue.Items.Removed(ctx, r.seq)
 }
 
 // Body reads the body of the work item, wherever it is. It is the one place that decides
@@ -101,7 +101,7 @@ func (r *Request) workItem(ctx context.Context, job task.Job) (*genbusv1.WorkIte
 	if r.item != nil {
 		return r.item, nil
 	}
-	stored, err := r.parts.Queue.Items(ctx, r.name)
+	stored, err := r.parts.Queue.Items.All(ctx, r.name)
 	if err != nil {
 		return nil, fmt.Errorf("read the work item again: %w", err)
 	}

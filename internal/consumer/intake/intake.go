@@ -235,7 +235,7 @@ func (in *Intake) RecordRefusal(ctx context.Context, r admission.Request, id str
 	}
 	current, err := in.Holder.Log.Get(ctx, joblog.NameOf(item))
 	if errors.Is(err, joblog.ErrNotFound) {
-		if _, err := in.Holder.Queue.Find(ctx, joblog.NameOf(item)); !errors.Is(err, broker.ErrNoMessage) {
+		if _, err := in.Holder.Queue.Items.Find(ctx, joblog.NameOf(item)); !errors.Is(err, broker.ErrNoMessage) {
 			return err // nil: a job was accepted under the id
 		}
 		end := task.FailedAtOnce(item, time.Now(), f.TaskError())

@@ -35,10 +35,10 @@ func (s *Sweeper) stuck(ctx context.Context, e joblog.Entry, now time.Time) (f *
 	if c, ok := e.Job.(*genbusv1.Chat); ok && c.GetInline() {
 		return inlineFault(c), time.Time{}, nil
 	}
-	item, err := s.holder.Queue.Find(ctx, e.Name())
+	item, err := s.holder.Queue.Items.Find(ctx, e.Name())
 	v, isVideo := e.Job.(*genbusv1.VideoTask)
 	switch {
-	case err == nil && isVideo && task.Untouched(v) && s.holder.Queue.Waits(item):
+	case err == nil && isVideo && task.Untouched(v) && s.holder.Queue.Items.Waits(item):
 		return errcode.New(errcode.DeadlineExceeded, "job %s: its deadline has passed while it waited to be submitted again", e.Job.GetId()), time.Time{}, nil
 	case err == nil: // whoever is given it ends the job
 		return nil, now.Add(stuckAfter), nil
