@@ -29,6 +29,7 @@ import (
 	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/quota"
 	"github.com/genbus/genbus/internal/routes"
+	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -90,34 +91,6 @@ func New(ctx context.Context, o Options) *Consumer {
 	}
 	o.Log.Observe(c.sweeper.Notice)
 	return c
-}
-
-// Start creates the durable consumers, and begins to take work.
-func (c *Consumer) Start(ctx context.Context) error {
-	c.Log.Observe(c.holder.Notice())
-	c.Broker.OnReconnect(c.reconnected)
-	for _, r := range c.Config.Now().Routes {
-		cons, err := c.ensureRoute(ctx, r, c.durable)
-		if err != nil {
-			return err
-		}
-		c.startRoute(r, cons)
-	}
-	c.loops.Go(func() { c.Queue.Run(c.holder.Fetching, c.Logger) })
-	c.loops.Go(c.sweeper.Run)
-	c.loops.Go(c.countStreams)
-	c.loops.Go(func() { c.watchOrphans(c.countEvery) })
-	every := shortestAckWait(c.Config.Now().Routes) / 3 // a reload changes none of them
-	c.extending.Go(func() { c.holder.KeepExtending(every) })
-	return c.startIntake(ctx)
-}
-
-func shortestAckWait(routes []config.Route) time.Duration {
-	shortest := time.Minute
-	for _, r := range routes {
-		shortest = min(shortest, r.AckWait)
-	}
-	return shortest
 }
 
 // Drain stops taking work at once, hands over what is only held, and waits for
@@ -193,3 +166,24 @@ func (g *gate) pass(ctx context.Context) error {
 		return ctx.Err()
 	}
 }
+
+// routeID is what a route is in the broker.
+type routeID struct {
+	kind subject.Kind
+	name string
+}
+
+func idOf(r config.Route) routeID { return routeID{subject.Kind(r.Kind), r.Name} }
+
+// running is a route at work in this process.
+type running struct {
+	route config.Route
+	// appliedMaxAckPending is the max_in_flight that the broker was last told; 0 where it may or may not
+	// have heard of another one.
+	appliedMaxAckPending int
+	slots                *slots
+}
+
+// countEvery is how often what stands in the broker is counted for metrics. Every
+// replica does, so that the numbers outlive each of them.
+const countEvery = 10 * time.Second

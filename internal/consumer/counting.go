@@ -11,10 +11,6 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// countEvery is how often what stands in the broker is counted for metrics. Every
-// replica does, so that the numbers outlive each of them.
-const countEvery = 10 * time.Second
-
 // countWaiting counts the jobs that wait for a route, at once and from then on, until
 // ctx ends. What cannot be read stands as it was. What the
 // route needs in the broker is made again where it was deleted: a replica without a free

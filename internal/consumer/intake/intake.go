@@ -87,7 +87,7 @@ func (in *Intake) Take(m jetstream.Msg, release func()) {
 		ctx, cancel := context.WithTimeoutCause(in.Holder.Working, Timeout, errors.New("admission timed out"))
 		defer cancel()
 		served, outcome := in.Admit(ctx, m)
-		if err := in.Settle(ctx, d, outcome, served); err != nil {
+		if err := in.settle(ctx, d, outcome, served); err != nil {
 			in.Holder.Logger.Warn("settle failed; the message will be redelivered", "subject", m.Subject(), telemetry.KeyError, err)
 		}
 	})
@@ -265,4 +265,25 @@ func endSpan(span trace.Span, err error) {
 		return
 	}
 	hold.EndSpan(span, err)
+}
+
+// settle settles a message of the inbox, and removes the upload of one that was
+// accepted.
+//
+// The ack comes first, and is confirmed: then the message is gone for good, and no
+// later delivery misses the upload. In the other order a lost ack would bring the
+// message of an accepted job back without its request, as a dead letter. Where the
+// confirmation does not come, the upload stays until its bucket's TTL, and a
+// redelivery attaches to the job.
+func (in *Intake) settle(ctx context.Context, d hold.Delivery, outcome error, served *natsreq.Upload) error {
+	if served == nil {
+		return d.Settle(outcome)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), confirmTimeout)
+	defer cancel()
+	if err := d.SettleConfirmed(ctx, outcome); err != nil {
+		return err
+	}
+	in.Uploads.Remove(ctx, served)
+	return nil
 }

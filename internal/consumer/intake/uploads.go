@@ -1,33 +1,8 @@
 package intake
 
 import (
-	"context"
 	"sync"
-
-	"github.com/genbus/genbus/internal/consumer/hold"
-	"github.com/genbus/genbus/internal/natsreq"
 )
-
-// Settle settles a message of the inbox, and removes the upload of one that was
-// accepted.
-//
-// The ack comes first, and is confirmed: then the message is gone for good, and no
-// later delivery misses the upload. In the other order a lost ack would bring the
-// message of an accepted job back without its request, as a dead letter. Where the
-// confirmation does not come, the upload stays until its bucket's TTL, and a
-// redelivery attaches to the job.
-func (in *Intake) Settle(ctx context.Context, d hold.Delivery, outcome error, served *natsreq.Upload) error {
-	if served == nil {
-		return d.Settle(outcome)
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), confirmTimeout)
-	defer cancel()
-	if err := d.SettleConfirmed(ctx, outcome); err != nil {
-		return err
-	}
-	in.Uploads.Remove(ctx, served)
-	return nil
-}
 
 // seenSet remembers messages of the inbox whose upload was gone when it was to be
 // read.

@@ -93,7 +93,7 @@ func TestAMessageInTwoHands(t *testing.T) {
 	b := brokertest.Single(t)
 	h := takeInHand(t, b, jobtest.Upload(t, b, "twice", "sandbox-video"))
 	served, out := h.Admit(t.Context(), h.message)
-	if err := h.Settle(t.Context(), h.d, out, served); err != nil || out != nil {
+	if err := h.settle(t.Context(), h.d, out, served); err != nil || out != nil {
 		t.Fatalf("%v, %v", out, err)
 	}
 	if left := brokertest.Uploads(t, b.JetStream(), "acme"); len(left) != 0 {
@@ -103,7 +103,7 @@ func TestAMessageInTwoHands(t *testing.T) {
 	if !returned(second, 0) || served != nil {
 		t.Fatalf("the second hand: %v, %v", second, served)
 	}
-	if err := h.Settle(t.Context(), h.d, hold.Return(), served); err != nil {
+	if err := h.settle(t.Context(), h.d, hold.Return(), served); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.Conn().Flush(); err != nil {
@@ -129,14 +129,14 @@ func TestAnUnconfirmedAckKeepsTheUpload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Settle(t.Context(), lost, out, served); !errors.Is(err, nats.ErrNoResponders) {
+	if err := h.settle(t.Context(), lost, out, served); !errors.Is(err, nats.ErrNoResponders) {
 		t.Fatalf("an ack into the void: %v", err)
 	}
 	if left := brokertest.Uploads(t, b.JetStream(), "acme"); len(left) != 1 {
 		t.Fatalf("left: %v", left)
 	}
 	served, again := h.Admit(t.Context(), h.message)
-	if err := h.Settle(t.Context(), h.d, again, served); err != nil || again != nil {
+	if err := h.settle(t.Context(), h.d, again, served); err != nil || again != nil {
 		t.Fatalf("%v, %v", again, err)
 	}
 	if left := brokertest.Uploads(t, b.JetStream(), "acme"); len(left) != 0 || jobtest.InboxLeft(t, b) != 0 {

@@ -243,7 +243,7 @@ func (s *Sweeper) Check(ctx context.Context, n subject.TaskName, now time.Time) 
 		if by, waits := task.StartBy(e.Job); waits {
 			return by, nil
 		}
-		if f, again, err = s.stuck(ctx, e, now); f == nil || err != nil {
+		if f, again, err = stuck(ctx, s.holder, e, now); f == nil || err != nil {
 			return again, err
 		}
 	}

@@ -310,9 +310,6 @@ func (a *archiving) keep(stored broker.Body, contentType string) *genbusv1.BlobR
 	return ref
 }
 
-// maxDimension bounds what an upstream says of a video's size or length, in bytes.
-const maxDimension = 32
-
 // taskResult is the result as the completed task has it. Metadata that is too
 // long is in the object store, or archive.error says why it is nowhere.
 func (a *archiving) taskResult(s upstream.VideoState) task.Result {

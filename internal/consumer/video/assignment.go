@@ -4,7 +4,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/pool"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/subject"
@@ -117,12 +116,4 @@ func (a *assignment) sentBefore(account pool.Account, attempt uint32) bool {
 	}
 	a.sent = append(a.sent, account.Upstream)
 	return before
-}
-
-// busy is the outcome of a task that no account takes now.
-func (t *heldTask) busy(err error) error {
-	if busy, ok := errors.AsType[*pool.BusyError](err); ok {
-		return t.holdUntil(hold.Soon(busy.Until))
-	}
-	return t.holdUntil(time.Now().Add(hold.Retry))
 }

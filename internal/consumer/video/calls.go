@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/telemetry"
 	"github.com/genbus/genbus/internal/upstream"
 )
@@ -37,3 +38,18 @@ func statusOf(err error) int {
 	}
 	return 0
 }
+
+// because adds to an end what the upstream's last answer, or the lack of one, was; nil adds
+// nothing.
+func because(f *errcode.Error, cause error) *errcode.Error {
+	if cause != nil {
+		f.Message += ": " + cause.Error()
+	}
+	if up, ok := errors.AsType[*upstream.Error](cause); ok {
+		f.UpstreamCode, f.UpstreamHTTPStatus, f.UpstreamRequestID = up.Code, up.HTTPStatus, up.RequestID
+	}
+	return f
+}
+
+// maxDimension bounds what an upstream says of a video's size or length, in bytes.
+const maxDimension = 32

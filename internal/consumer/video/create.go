@@ -18,11 +18,6 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// createCall is the one call that is paid for.
-type createCall struct {
-	began uint32 // attempt whose create request this holder began
-}
-
 // send calls the upstream once. It is false where the request was never begun: the commit
 // took longer than the request may, or the clock was set meanwhile.
 func (c *createCall) send(ctx context.Context, t *heldTask, client upstream.VideoClient, a pool.Account, request []byte) (upstream.Submission, bool) {
@@ -53,29 +48,6 @@ func (s *submission) notSent(ctx context.Context) error {
 		return err
 	}
 	return hold.For(0)
-}
-
-// requeued is the event that brings the task back to the queue until notBefore. Others
-// compare that with their clocks, so that a wrong clock has no one wait.
-func (s *submission) requeued(notBefore time.Time, refusal string) (task.Event, error) {
-	if _, err := s.task.holder().Broker.Clock().Now(); err != nil {
-		notBefore = s.task.video().GetCreatedAt().AsTime()
-	}
-	return task.Requeued(s.task.video(), time.Now(), notBefore, refusal)
-}
-
-// afterCreate commits what became of the request.
-func (s *submission) afterCreate(ctx context.Context, sent upstream.Submission) error {
-	t := s.task
-	t.assigned.report(t.route.Accounts, t.held.Name(), sent.Err)
-	switch sent.Verdict {
-	case upstream.Accepted:
-		return s.submitted(ctx, sent)
-	case upstream.RefusedForGood, upstream.RefusedForNow:
-		return s.refusedBy(ctx, sent)
-	default:
-		return s.unknown(ctx, sent.Err)
-	}
 }
 
 // submitted records the upstream's id. From here on it is paid for, so the write is repeated
@@ -140,34 +112,8 @@ func (s *submission) refusedBy(ctx context.Context, sent upstream.Submission) er
 	return s.requeue(ctx, sent.Err, notBefore)
 }
 
-// requeue brings a task that an upstream refused back to the queue, until notBefore.
-func (s *submission) requeue(ctx context.Context, cause *upstream.Error, notBefore time.Time) error {
-	if err := s.task.held.Persist(ctx, func() (task.Event, error) { return s.requeued(notBefore, refusal(cause)) }); err != nil {
-		return err
-	}
-	return s.task.holdUntil(notBefore)
-}
-
 func (s *submission) refusedForGood(ctx context.Context, cause *upstream.Error) error {
 	f := routes.Fault(cause)
 	f.Code = errcode.UpstreamRefused
 	return s.task.held.Persist(ctx, func() (task.Event, error) { return task.Failed(s.task.video(), time.Now(), f.TaskError()) })
-}
-
-// refusal is the word that stays visible in the task.
-func refusal(err *upstream.Error) string {
-	if err.Code != "" {
-		return errcode.Clip(err.Code, 64)
-	}
-	return "refused_for_now"
-}
-
-// backoff is what the upstream asked for, or 1 s doubled with each attempt up to a minute,
-// with a fifth of jitter.
-func (s *submission) backoff(err *upstream.Error) time.Duration {
-	if err.RetryAfter > 0 {
-		return err.RetryAfter
-	}
-	d := time.Second << min(max(s.task.execution().GetAttempt(), 1)-1, 6)
-	return hold.Jittered(min(d, time.Minute), 0.2)
 }

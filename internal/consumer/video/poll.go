@@ -21,9 +21,6 @@ import (
 // task.
 const pollTimeout = 30 * time.Second
 
-// slowPoll is the most by which failing polls are stretched.
-const slowPoll = 6
-
 // polling asks the upstream of a submitted task until it has ended.
 type polling struct {
 	task      *heldTask
@@ -35,13 +32,6 @@ type polling struct {
 	asked    bool                  // this process has polled
 	ended    int                   // polls in this hold
 	last     telemetry.PollOutcome // of the poll before
-}
-
-// schedulePoll sets the time of the next poll: the route's interval with jitter, longer
-// after failures.
-func (t *heldTask) schedulePoll(failures int) {
-	interval := t.route.Poll.Interval * time.Duration(min(failures+1, slowPoll))
-	t.pollAt = time.Now().Add(hold.Jittered(interval, t.route.Poll.Jitter))
 }
 
 // poll asks the upstream once. Nothing that goes wrong here fails a task; only the deadline
@@ -118,18 +108,6 @@ func (p *polling) unfinished(name string) *errcode.Error {
 	}
 	return because(errcode.New(errcode.DeadlineExceeded, "job %s: it is not known whether upstream %s finished task %s by the deadline, as its polls fail (%d in a row)",
 		job, name, id, p.failures), p.failed)
-}
-
-// because adds to an end what the upstream's last answer, or the lack of one, was; nil adds
-// nothing.
-func because(f *errcode.Error, cause error) *errcode.Error {
-	if cause != nil {
-		f.Message += ": " + cause.Error()
-	}
-	if up, ok := errors.AsType[*upstream.Error](cause); ok {
-		f.UpstreamCode, f.UpstreamHTTPStatus, f.UpstreamRequestID = up.Code, up.HTTPStatus, up.RequestID
-	}
-	return f
 }
 
 func late(x *genbusv1.Execution, now time.Time) bool {

@@ -8,21 +8,15 @@ import (
 	"time"
 
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/pool"
+	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/upstream"
 )
-
-// submission brings a queued task to an upstream, at most once where that cannot be undone.
-type submission struct {
-	task   *heldTask
-	create createCall
-	left   uint64 // the event by which this holder let go of its item
-	// checked is true when the task is known not to be poisoned.
-	checked bool
-}
 
 // maxDeliveries is how often a job may be delivered without any progress.
 const maxDeliveries = 10
@@ -86,34 +80,6 @@ func (s *submission) submit(ctx context.Context) error {
 		return t.busy(err)
 	}
 	return s.submitTo(ctx, t.assigned.account(), room)
-}
-
-// tooLate says which limit a task that is not submitted has passed.
-func (s *submission) tooLate(now time.Time) *errcode.Error {
-	v := s.task.video()
-	if f := hold.NotStarted(v, now); f != nil {
-		return f
-	}
-	deadline := v.GetExecution().GetDeadline()
-	switch {
-	// What was tried before, and is to be tried again, expires too.
-	case v.GetExpiresAt() != nil && now.After(v.GetExpiresAt().AsTime()):
-		return errcode.New(errcode.Expired, "job %s was not submitted before its expires_at", v.GetId())
-	case deadline != nil && now.After(deadline.AsTime()):
-		return errcode.New(errcode.DeadlineExceeded, "job %s: the upstream refused for now until the deadline of route %s", v.GetId(), s.task.route.Name)
-	}
-	return nil
-}
-
-// room is what the log has for all that the submission may bring. It is asked for before a
-// slot is acquired: a task that waits for room has not tried an upstream.
-func (s *submission) room(ctx context.Context) (joblog.Release, error) {
-	room, ok := s.task.held.ReserveSubmission(ctx)
-	if !ok {
-		s.task.assigned.release()
-		return nil, s.task.holdUntil(time.Now().Add(hold.Jittered(hold.CapacityRetry, 0.2)))
-	}
-	return room, nil
 }
 
 // waitForLetters has a task that may not be submitted, because its dead letter would have
@@ -222,4 +188,90 @@ func (s *submission) request(ctx context.Context, a pool.Account) ([]byte, error
 		return nil, s.failUnsubmitted(ctx, errcode.New(errcode.Internal, "job %s: map the model: %w", id, err))
 	}
 	return raw, nil
+}
+
+// submitBound goes on where an earlier submission may have been accepted: only there, and
+// only with the same key, does the upstream know it again.
+func (s *submission) submitBound(ctx context.Context) error {
+	t := s.task
+	a := routes.Account(t.execution())
+	if !t.route.HasAccount(a) {
+		return s.failUnsubmitted(ctx, errcode.New(errcode.UpstreamRemoved, "upstream %s is not configured any more", a))
+	}
+	room, err := s.room(ctx)
+	if err != nil {
+		return err
+	}
+	defer room() // where it is not submitted
+	table := t.runner.shared.Routes
+	if next, ok := table.TryRetryBudget(); !ok {
+		return t.holdUntil(hold.Soon(next))
+	}
+	t.assigned.resume(table, a)
+	return s.submitTo(ctx, a, room)
+}
+
+// afterCreate commits what became of the request.
+func (s *submission) afterCreate(ctx context.Context, sent upstream.Submission) error {
+	t := s.task
+	t.assigned.report(t.route.Accounts, t.held.Name(), sent.Err)
+	switch sent.Verdict {
+	case upstream.Accepted:
+		return s.submitted(ctx, sent)
+	case upstream.RefusedForGood, upstream.RefusedForNow:
+		return s.refusedBy(ctx, sent)
+	default:
+		return s.unknown(ctx, sent.Err)
+	}
+}
+
+// unknown ends a task that the upstream may or may not have. It is submitted again only
+// where the route says that the upstream honours the key.
+func (s *submission) unknown(ctx context.Context, cause *upstream.Error) error {
+	if ctx.Err() != nil {
+		// Cut off by the end of the grace period. The taker of the task waits until
+		// submit_until has passed and decides then.
+		return hold.Return()
+	}
+	return s.giveUp(ctx, cause)
+}
+
+func (s *submission) giveUp(ctx context.Context, cause error) error {
+	route := s.task.route
+	if route.OnUnknownOutcome == config.OnUnknownResubmit && s.task.video().GetProtocol() == route.Wire.Name {
+		return s.resubmit(ctx)
+	}
+	return s.endUnknown(ctx, cause)
+}
+
+func (s *submission) resubmit(ctx context.Context) error {
+	t := s.task
+	now, err := t.now()
+	if err != nil {
+		return err
+	}
+	if f := s.tooLate(now); f != nil {
+		return s.endUnknown(ctx, f)
+	}
+	room, err := s.room(ctx)
+	if err != nil {
+		return err
+	}
+	defer room() // where it is not submitted
+	table := t.runner.shared.Routes
+	for wait, ok := s.backoff(&upstream.Error{}), false; !ok; {
+		if broker.Wait(t.holder().Fetching, wait) != nil {
+			return hold.Return()
+		}
+		var next time.Time
+		next, ok = table.TryRetryBudget()
+		wait = time.Until(hold.Soon(next))
+	}
+	// The key that the upstream honours is honoured where it was sent first.
+	a := routes.Account(t.execution())
+	if !t.route.HasAccount(a) {
+		return s.endUnknown(ctx, fmt.Errorf("upstream %s is not configured any more", a))
+	}
+	t.assigned.resume(table, a)
+	return s.submitTo(ctx, a, room)
 }

@@ -1,0 +1,135 @@
+package chat
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/consumer/hold"
+	"github.com/genbus/genbus/internal/errcode"
+)
+
+// Take begins with a chat that was delivered. release is called when its slot is free.
+func (r *Runner) Take(d hold.Delivery, item *genbusv1.WorkItem, release func()) {
+	j := &job{runner: r, held: r.Holder.NewJob(item, d, r.Metrics)}
+	j.ctx, j.stop = context.WithCancelCause(j.held.Message.Context())
+	if !r.Holder.Add(j) {
+		j.stop(nil)
+		release()
+		return
+	}
+	r.Holder.Jobs.Go(func() {
+		defer release()
+		j.work()
+	})
+}
+
+// work carries the chat to its end and settles its message.
+func (j *job) work() {
+	defer j.stop(nil)
+	outcome := j.run()
+	// The log could not be read or written, or no upstream takes the chat now.
+	for wait := (*hold.WaitError)(nil); errors.As(outcome, &wait); {
+		if broker.Wait(j.runner.Holder.Fetching, time.Until(wait.Until)) != nil {
+			outcome = hold.Return()
+			break
+		}
+		outcome = j.run()
+	}
+	j.mu.Lock()
+	j.ended = true
+	j.mu.Unlock()
+	j.held.Release(outcome, 0)
+}
+
+// run takes one step, and says what becomes of the message.
+func (j *job) run() error {
+	step := j.step()
+	if j.ctx.Err() != nil {
+		step = j.cutOff(step)
+	}
+	return j.held.Conclude(step, func() error { return j.held.Finish(j.ctx) })
+}
+
+// step reads the log and goes on from there.
+func (j *job) step() error {
+	if err := j.held.Load(j.ctx); err != nil {
+		return err
+	}
+	for {
+		j.renewRoute()
+		now, err := j.runner.Holder.Broker.Clock().Now()
+		if err != nil {
+			return hold.Unjudged()
+		}
+		if f := j.tooLate(now); f != nil {
+			return j.fail(0, f)
+		}
+		if err := j.attempt(); err != nil {
+			return err
+		}
+	}
+}
+
+// cutOff is the outcome of a step whose context has ended. A chat that is not ours any more
+// is finished if it has ended; another replica carries on the others.
+func (j *job) cutOff(step error) error {
+	switch {
+	case errors.Is(step, hold.ErrEnded), errors.Is(step, hold.ErrNotOurs), errors.Is(step, hold.ErrStale):
+		return step
+	case !errors.Is(context.Cause(j.ctx), errNotOurs):
+		return hold.Return()
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(j.ctx), hold.CommitTimeout)
+	defer cancel()
+	return j.held.LetGo(ctx)
+}
+
+// Message is the chat's message.
+func (j *job) Message() *hold.Message { return &j.held.Message }
+
+// Extend extends the message's AckWait.
+func (j *job) Extend() {
+	j.held.Message.Extend()
+	if j.held.Record.ConfirmDue(time.Now()) {
+		j.Confirm()
+	}
+}
+
+// Confirm reads the log concurrently with the call, and cuts the call when the chat is not
+// ours any more. Nothing may begin once the last job is counted out.
+func (j *job) Confirm() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.ended || j.held.Record.Ending() {
+		return
+	}
+	j.runner.Holder.Jobs.Go(func() {
+		current, err := j.runner.Holder.Log.Get(j.ctx, j.held.Name())
+		if err == nil && j.held.Record.Superseded(current) { // after an error the next commit finds out
+			j.stop(errNotOurs)
+		}
+	})
+}
+
+// HandOver does nothing: a chat always has its call in hand, and is waited for until the
+// grace period ends.
+func (j *job) HandOver() {}
+
+// tooLate says which limit a chat that is not called has passed.
+func (j *job) tooLate(now time.Time) *errcode.Error {
+	if f := hold.NotStarted(j.chat(), now); f != nil {
+		return f
+	}
+	c := j.chat()
+	deadline := c.GetExecution().GetDeadline()
+	switch {
+	case int(c.GetAttempt()) >= j.runner.Config.Now().Chat.MaxAttempts:
+		return errcode.New(errcode.ChatAttemptsExhausted, "job %s was cut off in all of its %d attempts", c.GetId(), c.GetAttempt())
+	case deadline != nil && now.After(deadline.AsTime()):
+		return errcode.New(errcode.DeadlineExceeded, "job %s did not finish by its deadline", c.GetId())
+	}
+	return nil
+}

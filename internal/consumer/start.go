@@ -1,0 +1,80 @@
+package consumer
+
+import (
+	"context"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/consumer/chat"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// Start creates the durable consumers, and begins to take work.
+func (c *Consumer) Start(ctx context.Context) error {
+	c.Log.Observe(c.holder.Notice())
+	c.Broker.OnReconnect(c.reconnected)
+	for _, r := range c.Config.Now().Routes {
+		cons, err := c.ensureRoute(ctx, r, c.durable)
+		if err != nil {
+			return err
+		}
+		c.startRoute(r, cons)
+	}
+	c.loops.Go(func() { c.Queue.Run(c.holder.Fetching, c.Logger) })
+	c.loops.Go(c.sweeper.Run)
+	c.loops.Go(c.countStreams)
+	c.loops.Go(func() { c.watchOrphans(c.countEvery) })
+	every := shortestAckWait(c.Config.Now().Routes) / 3 // a reload changes none of them
+	c.extending.Go(func() { c.holder.KeepExtending(every) })
+	return c.startIntake(ctx)
+}
+
+func shortestAckWait(routes []config.Route) time.Duration {
+	shortest := time.Minute
+	for _, r := range routes {
+		shortest = min(shortest, r.AckWait)
+	}
+	return shortest
+}
+
+// startRoute begins to fetch from a route's consumer, to dispatch its backlog, and to
+// count the jobs that wait.
+func (c *Consumer) startRoute(r config.Route, cons jetstream.Consumer) {
+	id := idOf(r)
+	run := &running{route: r, appliedMaxAckPending: r.MaxInFlight, slots: newSlots(r.MaxInFlight)}
+	c.running[id] = run
+	metrics := c.Metrics.Route(id.kind, id.name)
+	take := c.take(id, metrics)
+	c.loops.Go(func() {
+		c.fetchLoop(c.holder.Fetching, cons, run.slots, take, metrics, func(ctx context.Context) error { return c.restoreRoute(ctx, id) })
+	})
+	c.loops.Go(func() { c.Queue.Dispatch(c.holder.Fetching, c.Queue.Route(id.kind, id.name), r.ReadyJobs, c.Logger) })
+	c.loops.Go(func() { c.countWaiting(c.holder.Fetching, id, metrics) })
+}
+
+// take begins to work on the jobs of a route.
+func (c *Consumer) take(id routeID, metrics *telemetry.RouteMetrics) take {
+	begin := c.videos.Runner(id.name, metrics).Take
+	if id.kind == subject.Chat {
+		begin = (&chat.Runner{Holder: c.holder, Config: c.Config, Routes: c.Routes, Encoder: c.Encoder, Route: id.name, Metrics: metrics}).Take
+	}
+	jobs := c.Queue.Route(id.kind, id.name)
+	return func(m jetstream.Msg, release func()) {
+		d, item, ok := c.open(m)
+		switch d.Count {
+		case 0: // it is no delivery
+		case 1:
+			jobs.Taken(1)
+		default:
+			metrics.Redelivered()
+		}
+		if !ok {
+			release()
+			return
+		}
+		begin(d, item, release)
+	}
+}

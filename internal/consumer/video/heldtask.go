@@ -1,0 +1,109 @@
+package video
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/consumer/hold"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/pool"
+	"github.com/genbus/genbus/internal/routes"
+	"github.com/genbus/genbus/internal/task"
+)
+
+// heldTask is what the steps of one held task share.
+type heldTask struct {
+	runner   *Runner
+	held     *hold.Job
+	route    *routes.Video // as it was when this step began
+	assigned assignment
+	due      time.Time // when the step was to run
+	pollAt   time.Time // the next poll; zero: at once
+	suspect  bool      // its holders have died often
+}
+
+func (t *heldTask) holder() *hold.Holder { return t.runner.shared.Holder }
+
+func (t *heldTask) video() *genbusv1.VideoTask {
+	v, _ := t.held.Entry().Job.(*genbusv1.VideoTask)
+	return v
+}
+
+func (t *heldTask) execution() *genbusv1.Execution { return t.video().GetExecution() }
+
+// now is the time by the broker's clock; the error is the outcome where it cannot be told.
+func (t *heldTask) now() (time.Time, error) {
+	now, err := t.holder().Broker.Clock().Now()
+	if err != nil {
+		return time.Time{}, t.unjudged()
+	}
+	return now, nil
+}
+
+// unjudged gives the task to a replica with a right clock. One that was delivered so often
+// that it seems to kill its holders stays: to return it would add to that.
+func (t *heldTask) unjudged() error {
+	if t.suspect {
+		return hold.For(hold.FetchWait)
+	}
+	return hold.Unjudged()
+}
+
+// fail ends the task with an error.
+func (t *heldTask) fail(ctx context.Context, f *errcode.Error) error {
+	e, err := task.Failed(t.video(), time.Now(), f.TaskError())
+	return t.held.End(ctx, e, err)
+}
+
+// holdUntil waits, but not beyond the first limit that the task would pass.
+func (t *heldTask) holdUntil(at time.Time) error {
+	if _, err := t.now(); err != nil {
+		return err // nor is it known how long that is
+	}
+	v, x := t.video(), t.execution()
+	at = hold.Earliest(at, v.GetExpiresAt(), x.GetDeadline())
+	if x.GetFirstSubmitAt() == nil {
+		at = hold.Earliest(at, x.GetQueueDeadline())
+	}
+	return hold.Until(at)
+}
+
+// resetPoisonCount records that a step with a task whose holders have died often is over,
+// and that its holder lives: they died of something else. A crash of many processes must
+// not end the tasks that they held.
+func (t *heldTask) resetPoisonCount(outcome error) error {
+	e, err := task.ResetPoisonCount(t.video(), time.Now())
+	if err != nil { // it is being submitted, which is progress
+		return outcome
+	}
+	release, ok := t.holder().Log.ReserveProgress(t.held.Message.Context(), e)
+	if !ok {
+		return outcome
+	}
+	defer release()
+	if err := t.held.Next(t.held.Message.Context(), e, nil); err != nil {
+		return err
+	}
+	t.suspect = false
+	return outcome
+}
+
+// busy is the outcome of a task that no account takes now.
+func (t *heldTask) busy(err error) error {
+	if busy, ok := errors.AsType[*pool.BusyError](err); ok {
+		return t.holdUntil(hold.Soon(busy.Until))
+	}
+	return t.holdUntil(time.Now().Add(hold.Retry))
+}
+
+// schedulePoll sets the time of the next poll: the route's interval with jitter, longer
+// after failures.
+func (t *heldTask) schedulePoll(failures int) {
+	interval := t.route.Poll.Interval * time.Duration(min(failures+1, slowPoll))
+	t.pollAt = time.Now().Add(hold.Jittered(interval, t.route.Poll.Jitter))
+}
+
+// slowPoll is the most by which failing polls are stretched.
+const slowPoll = 6

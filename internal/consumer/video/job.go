@@ -1,0 +1,211 @@
+package video
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/consumer/hold"
+	"github.com/genbus/genbus/internal/task"
+)
+
+// job is one held task's schedule. Its steps run one at a time: busy is set while a
+// goroutine is at work, and who wants the job to step again while it is busy sets again.
+type job struct {
+	runner  *Runner
+	held    *hold.Job
+	release func()
+
+	mu       sync.Mutex
+	busy     bool
+	again    bool
+	leaving  bool        // return the message after the step in hand
+	timer    *time.Timer // the next step, when not busy
+	wake     time.Time   // when that is
+	stale    bool        // read the log before the next step
+	resolved bool        // settled; nothing happens any more
+
+	// Only the goroutine at work touches what follows.
+	task      *heldTask
+	submit    *submission
+	polling   *polling
+	archiving *archiving
+}
+
+// Take begins with a task that was delivered. release is called when its slot is free.
+func (r *Runner) Take(d hold.Delivery, item *genbusv1.WorkItem, release func()) {
+	j := r.newJob(r.shared.Holder.NewJob(item, d, r.metrics), release)
+	if !r.shared.Holder.Add(j) {
+		release()
+		return
+	}
+	j.kick(time.Now())
+}
+
+func (r *Runner) newJob(held *hold.Job, release func()) *job {
+	t := &heldTask{runner: r, held: held}
+	a := &archiving{task: t}
+	return &job{
+		runner: r, held: held, release: release,
+		task: t, submit: &submission{task: t}, polling: &polling{task: t, archiving: a}, archiving: a,
+	}
+}
+
+// kick runs the next step now, or after the one in hand.
+func (j *job) kick(due time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch {
+	case j.resolved:
+	case j.busy:
+		j.again = true
+	default:
+		j.busy, j.task.due = true, due
+		if j.timer != nil {
+			j.timer.Stop()
+		}
+		j.runner.shared.Holder.Jobs.Go(j.work)
+	}
+}
+
+// work runs steps until the job can wait or is settled.
+func (j *job) work() {
+	for {
+		outcome := j.held.Conclude(j.step(), j.finish)
+		if hold.Waits(outcome) && j.task.suspect && j.submit.checked {
+			outcome = j.held.Conclude(j.task.resetPoisonCount(outcome), j.finish)
+		}
+		if !j.continues(outcome) {
+			return
+		}
+	}
+}
+
+// continues puts an outcome into effect and reports whether to step again at once.
+func (j *job) continues(outcome error) bool {
+	j.mu.Lock()
+	wait, waits := errors.AsType[*hold.WaitError](outcome)
+	if waits && j.leaving {
+		outcome, waits = hold.Return(), false // the process stops
+	}
+	if waits && j.again {
+		j.again, j.task.due = false, time.Now()
+		j.mu.Unlock()
+		return true
+	}
+	j.busy = false
+	if waits {
+		j.sleepUntil(wait.Until)
+		j.mu.Unlock()
+		return false
+	}
+	j.resolved = true
+	j.mu.Unlock()
+	j.leave(outcome)
+	return false
+}
+
+// sleepUntil needs the lock. The timer is used again: very many jobs wake every few
+// seconds.
+func (j *job) sleepUntil(at time.Time) {
+	j.wake = at
+	if j.timer != nil {
+		j.timer.Reset(time.Until(at))
+		return
+	}
+	j.timer = time.AfterFunc(time.Until(at), func() {
+		j.mu.Lock()
+		due := j.wake
+		j.mu.Unlock()
+		j.kick(due)
+	})
+}
+
+// leave settles the message and forgets the job.
+func (j *job) leave(outcome error) {
+	j.task.assigned.release()
+	j.held.Release(outcome, j.polling.ended)
+	j.release()
+	if errors.Is(outcome, hold.ErrNotOurs) {
+		j.archiving.discardCopies(j.held.Message.Context())
+	}
+}
+
+// Message is the task's message.
+func (j *job) Message() *hold.Message { return &j.held.Message }
+
+// Extend extends the message's AckWait.
+func (j *job) Extend() { j.held.Message.Extend() }
+
+// Confirm has the next step read the log first, and interrupts a copy: what was heard of
+// the task may be its end.
+func (j *job) Confirm() {
+	j.mu.Lock()
+	j.stale = true
+	j.mu.Unlock()
+	j.archiving.interrupt.now()
+	j.kick(time.Now())
+}
+
+// HandOver returns the message after the step in hand.
+func (j *job) HandOver() {
+	j.mu.Lock()
+	j.leaving = true
+	if j.busy || j.resolved {
+		j.mu.Unlock()
+		return
+	}
+	if j.timer != nil {
+		j.timer.Stop()
+	}
+	j.resolved = true
+	j.mu.Unlock()
+	j.leave(hold.Return())
+}
+
+// takeStale reports whether the log has to be read before anything else: when something
+// was heard or has failed, and now and then as far as the budget allows.
+func (j *job) takeStale() bool {
+	j.mu.Lock()
+	stale := j.stale
+	j.stale = false
+	j.mu.Unlock()
+	return j.held.Reread() || stale || j.held.Record.ConfirmDue(time.Now())
+}
+
+// step does the next thing that the task needs, whatever its phase is.
+func (j *job) step() error {
+	ctx := j.held.Message.Context()
+	j.task.route, _ = j.runner.shared.Routes.Video(j.runner.route)
+	if j.takeStale() {
+		if err := j.held.Load(ctx); err != nil {
+			return err
+		}
+	}
+	if !j.submit.checked {
+		if err := j.submit.checkPoison(ctx); err != nil {
+			return err
+		}
+		j.submit.checked = true
+	}
+	switch phase := j.held.Record.Phase(); {
+	case task.Terminal(phase):
+		return hold.ErrEnded
+	case phase == genbusv1.JobPhase_JOB_PHASE_QUEUED:
+		return j.submit.submit(ctx)
+	case phase == genbusv1.JobPhase_JOB_PHASE_SUBMITTING:
+		return j.submit.takeOver(ctx)
+	default:
+		return j.polling.poll(ctx)
+	}
+}
+
+// finish is for a task whose end is in the log.
+func (j *job) finish() error {
+	ctx := context.WithoutCancel(j.held.Message.Context())
+	j.archiving.discardCopies(ctx)
+	j.archiving.discardInherited(ctx)
+	return j.held.Finish(ctx)
+}
