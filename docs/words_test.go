@@ -22,7 +22,7 @@ var replaced = map[string]string{
 	"hasLeftLine": "wasReturned", "leaveLine": "returnToBacklog", "stillInLine": "stillQueued", "lookAgain": "settleErased",
 	"RoomForJob": "ReserveJob", "RoomForSubmission": "ReserveSubmission", "RoomForProgress": "ReserveProgress", "RoomForReply": "ReserveReply", "RoomForEnd": "ReserveEnd",
 	"HasRoom": "CheckCapacity", "errNoRoom": "errNoCapacity", "readRoom": "readFigures", "RoomAgain": "CapacityRetry", "KeyRest": "KeyCooldown",
-	"isNobody": "noResponder", "restFor": "cooldown", "restUntil": "coolingUntil",
+	"TellAll": "NotifyAll", "tellDifference": "logDifference", "isNobody": "noResponder", "restFor": "cooldown", "restUntil": "coolingUntil",
 }
 
 // replacedParts maps parts of identifiers and of file names to the words that replaced them.

@@ -38,16 +38,16 @@ func (s *storm) foreignAck(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("consumer %s: %w", durable, err)
 		}
-		if err := r.giveBack(durable, c.CachedInfo()); err != nil {
+		if err := r.returnWork(durable, c.CachedInfo()); err != nil {
 			return err
 		}
 	}
 	return r.nc.FlushTimeout(5 * time.Second)
 }
 
-// giveBack speaks for the messages between the acknowledged and the delivered
+// returnWork speaks for the messages between the acknowledged and the delivered
 // ones: a NAK for two of three, a sign of life for the others.
-func (r *reader) giveBack(durable string, info *jetstream.ConsumerInfo) error {
+func (r *reader) returnWork(durable string, info *jetstream.ConsumerInfo) error {
 	from := max(info.AckFloor.Stream+1, info.Delivered.Stream-min(info.Delivered.Stream, mostForeignAcks)+1)
 	for seq := from; seq <= info.Delivered.Stream; seq++ {
 		word := "-NAK"

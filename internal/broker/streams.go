@@ -181,7 +181,7 @@ func (b *Broker) EnsureStreams(ctx context.Context) error {
 // replica may have started later with other settings, and two that changed them back in
 // turn would each drop what the other one keeps. A difference is logged once.
 func (b *Broker) CreateMissingStreams(ctx context.Context) error {
-	return b.eachStream(ctx, b.tellDifference)
+	return b.eachStream(ctx, b.logDifference)
 }
 
 // eachStream creates the streams that are missing, and has those that differ dealt with.
@@ -350,9 +350,9 @@ func (b *Broker) firstSequence(want jetstream.StreamConfig, now time.Time) uint6
 	return want.FirstSeq
 }
 
-// tellDifference logs how a stream differs, unless that was the last thing that was
+// logDifference logs how a stream differs, unless that was the last thing that was
 // logged of it.
-func (b *Broker) tellDifference(_ context.Context, want jetstream.StreamConfig, fields []string) error {
+func (b *Broker) logDifference(_ context.Context, want jetstream.StreamConfig, fields []string) error {
 	difference := strings.Join(fields, ", ")
 	b.mu.Lock()
 	before := b.logged[want.Name] == difference

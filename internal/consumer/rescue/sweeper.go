@@ -144,7 +144,7 @@ func (s *Sweeper) recall() {
 	s.recalling, s.starts.forgot, s.ends.forgot = true, false, false
 	s.holder.Jobs.Go(func() {
 		for {
-			err := s.holder.Log.TellAll(s.holder.Fetching, s.Notice)
+			err := s.holder.Log.NotifyAll(s.holder.Fetching, s.Notice)
 			if err == nil || broker.Wait(s.holder.Fetching, recallAgain) != nil {
 				break
 			}

@@ -12,18 +12,18 @@ import (
 	"github.com/genbus/genbus/internal/joblog"
 )
 
-// TestTellAll tells the last event of every job, once, and returns.
-func TestTellAll(t *testing.T) {
+// TestNotifyAll tells the last event of every job, once, and returns.
+func TestNotifyAll(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		l, told := newLog(t, open(t), ""), map[string]string{}
 		tell := func(n joblog.Notice) { told[n.Name.ID] += n.Status }
-		if err := l.TellAll(t.Context(), tell); err != nil || len(told) != 0 {
+		if err := l.NotifyAll(t.Context(), tell); err != nil || len(told) != 0 {
 			t.Errorf("an empty log tells %v, %v", told, err)
 		}
 		submit(t, l, "video_1")
 		complete(t, l, submit(t, l, "video_2"))
-		if err := l.TellAll(t.Context(), tell); err != nil {
+		if err := l.NotifyAll(t.Context(), tell); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(map[string]string{"video_1": "queued", "video_2": "completed"}, told); diff != "" {
@@ -31,7 +31,7 @@ func TestTellAll(t *testing.T) {
 		}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := l.TellAll(ended, tell); !errors.Is(err, context.Canceled) {
+		if err := l.NotifyAll(ended, tell); !errors.Is(err, context.Canceled) {
 			t.Errorf("after its end: %v", err)
 		}
 	})

@@ -8,9 +8,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TellAll tells f of the last event of every job that the log has, as an observer is
+// NotifyAll tells f of the last event of every job that the log has, as an observer is
 // told at a start, and returns when it has. It reads the headers of them all.
-func (l *Log) TellAll(ctx context.Context, f func(Notice)) error {
+func (l *Log) NotifyAll(ctx context.Context, f func(Notice)) error {
 	c, err := l.b.JetStream().OrderedConsumer(ctx, l.b.Names().Tasks(), jetstream.OrderedConsumerConfig{
 		FilterSubjects:    []string{l.b.Names().TaskPattern()},
 		DeliverPolicy:     jetstream.DeliverLastPerSubjectPolicy,
