@@ -4,9 +4,8 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"slices"
-	"strconv"
-	"unicode/utf16"
-	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/genbus/genbus/internal/jsonscan"
 )
@@ -28,6 +27,7 @@ type canonical struct {
 	// members are those of the open objects, the innermost last.
 	members []member
 	scratch []byte
+	text    []byte // of the last string
 }
 
 // member is a span of canonical text: the quoted name ends at colon.
@@ -37,7 +37,7 @@ type member struct{ start, colon, end int }
 func (f *canonical) value() {
 	switch f.c.Peek() {
 	case '"':
-		f.out = appendCanonicalString(f.out, f.c.Value())
+		f.string(f.c.Value())
 	case '{':
 		f.object()
 	case '[':
@@ -62,7 +62,7 @@ func (f *canonical) object() {
 			f.out = append(f.out, ',')
 		}
 		m := member{start: len(f.out)}
-		f.out = appendCanonicalString(f.out, quoted)
+		f.string(quoted)
 		m.colon = len(f.out)
 		f.out = append(f.out, ':')
 		f.value()
@@ -95,63 +95,47 @@ func (f *canonical) sort(members []member) {
 	}
 }
 
-// appendCanonicalString keeps half a surrogate pair as an escape, so that it
-// stays apart from U+FFFD.
-func appendCanonicalString(out, quoted []byte) []byte {
-	for {
-		i := bytes.IndexByte(quoted, '\\')
-		if i < 0 {
-			return append(out, quoted...)
+// string writes a string with the shortest escapes, as jsontext does. Only half of a
+// surrogate pair, for which that would write U+FFFD, stays an escape: the two are not the
+// same request.
+func (f *canonical) string(quoted []byte) {
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		f.out = append(f.out, quoted...)
+		return
+	}
+	if f.requote(quoted) {
+		return
+	}
+	f.out = append(f.out, '"')
+	rest := quoted[1 : len(quoted)-1]
+	for i := bytes.IndexByte(rest, '\\'); i >= 0; i = bytes.IndexByte(rest, '\\') {
+		f.out = append(f.out, rest[:i]...)
+		rest = rest[i+f.escape(rest[i:]):]
+	}
+	f.out = append(append(f.out, rest...), '"')
+}
+
+// requote is false, and has written nothing, for what has half of a pair in it or is no
+// string.
+func (f *canonical) requote(quoted []byte) bool {
+	text, err := jsontext.AppendUnquote(f.text[:0], quoted)
+	if f.text = text; err != nil {
+		return false
+	}
+	f.out, err = jsontext.AppendQuote(f.out, text)
+	return err == nil
+}
+
+// escape writes the escape that rest begins with, and what may follow it, and gives the
+// length of what it has read: the longest that is whole, or else half of a pair.
+func (f *canonical) escape(rest []byte) int {
+	from := len(f.out)
+	for _, n := range []int{len(`\ud83d\ude00`), len(`\u0041`), len(`\n`)} {
+		if n <= len(rest) && f.requote(append(append([]byte{'"'}, rest[:n]...), '"')) {
+			f.out = append(f.out[:from], f.out[from+1:len(f.out)-1]...)
+			return n
 		}
-		out = append(out, quoted[:i]...)
-		if quoted[i+1] != 'u' {
-			out = appendShortEscape(out, quoted[i+1])
-			quoted = quoted[i+2:]
-			continue
-		}
-		r, n := unicodeEscape(quoted[i:])
-		out = appendCanonicalRune(out, r)
-		quoted = quoted[i+n:]
 	}
-}
-
-func appendShortEscape(out []byte, b byte) []byte {
-	if b == '/' {
-		return append(out, '/')
-	}
-	return append(out, '\\', b)
-}
-
-// unicodeEscape reads \uXXXX, or two of them that are a surrogate pair, and
-// gives the rune (or the surrogate alone) and the length.
-func unicodeEscape(s []byte) (rune, int) {
-	r := hexRune(s[2:6])
-	if utf16.IsSurrogate(r) && len(s) >= 12 && s[6] == '\\' && s[7] == 'u' {
-		if pair := utf16.DecodeRune(r, hexRune(s[8:12])); pair != utf8.RuneError {
-			return pair, 12
-		}
-	}
-	return r, 6
-}
-
-func hexRune(hex []byte) rune {
-	v, _ := strconv.ParseUint(string(hex), 16, 16) // the grammar has been checked
-	return rune(v)
-}
-
-func appendCanonicalRune(out []byte, r rune) []byte {
-	const short = "\b\t\n\f\r\"\\"
-	switch i := bytes.IndexRune([]byte(short), r); {
-	case r < utf8.RuneSelf && i >= 0:
-		return append(out, '\\', `btnfr"\`[i])
-	case r < ' ' || utf16.IsSurrogate(r):
-		return append(append(out, '\\', 'u'), hexDigits(r)...)
-	default:
-		return utf8.AppendRune(out, r)
-	}
-}
-
-func hexDigits(r rune) []byte {
-	const digits = "0123456789abcdef"
-	return []byte{digits[r>>12&15], digits[r>>8&15], digits[r>>4&15], digits[r&15]}
+	f.out = append(f.out, bytes.ToLower(rest[:len(`\ud83d`)])...)
+	return len(`\ud83d`)
 }
