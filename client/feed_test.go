@@ -114,7 +114,7 @@ func TestFailingJobsDoNotStopTheFeed(t *testing.T) {
 	r.stop(t)
 }
 
-// TestStrangeMessagesAreNoJobs: nobody handles them as jobs that went well.
+// TestStrangeMessagesAreNoJobs: they are not handled as completed jobs.
 func TestStrangeMessagesAreNoJobs(t *testing.T) {
 	t.Parallel()
 	b := newBareLog(t)

@@ -97,7 +97,7 @@ func TestFollowOutlivesRestarts(t *testing.T) {
 	}
 }
 
-// TestChatOutlivesARestart of the service: a later attempt begins the reply anew, and
+// TestChatOutlivesARestart of the service: a later attempt starts the reply again, and
 // the blocks of the last one are the reply.
 func TestChatOutlivesARestart(t *testing.T) {
 	t.Parallel()
@@ -133,7 +133,7 @@ func TestChatOutlivesARestart(t *testing.T) {
 	}
 }
 
-// restarts is a service beside its NATS server.
+// restarts is a service and its NATS server.
 type restarts struct {
 	t       *testing.T
 	dir     string

@@ -47,7 +47,7 @@ func large(nc *nats.Conn) *genbusv1.VideoRequest {
 	return r
 }
 
-// TestOldRefusalIsNoReason: an upload that nobody answers is tried again, whatever NATS
+// TestOldRefusalIsNoReason: an upload without an answer is tried again, whatever NATS
 // refused to this user before.
 func TestOldRefusalIsNoReason(t *testing.T) {
 	t.Parallel()

@@ -50,8 +50,10 @@ func replacement(name string) (string, bool) {
 // idioms are words that comments should avoid: plain technical English has others.
 var idioms = regexp.MustCompile(`(?i)\b(?:whoever|nobody|somebody|stands|anew|beside|heed|in vain|mend)\b`)
 
-// TestIdentifiersUseTheGlossary keeps replaced identifiers from coming back. It logs, and
-// does not limit, how many idioms the comments have.
+// maxIdioms is how many idioms comments may have, in 1,000 lines.
+const maxIdioms = 8
+
+// TestIdentifiersUseTheGlossary keeps replaced identifiers and idioms from coming back.
 func TestIdentifiersUseTheGlossary(t *testing.T) {
 	t.Parallel()
 	lines, count := 0, 0
@@ -87,5 +89,9 @@ func TestIdentifiersUseTheGlossary(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d idioms in %d lines of comments, %.1f in 1,000", count, lines, 1000*float64(count)/float64(lines))
+	rate := 1000 * float64(count) / float64(lines)
+	t.Logf("%d idioms in %d lines of comments, %.1f in 1,000", count, lines, rate)
+	if rate > maxIdioms {
+		t.Errorf("%.1f idioms in 1,000 lines of comments; want %d at most", rate, maxIdioms)
+	}
 }

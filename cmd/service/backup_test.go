@@ -35,7 +35,7 @@ func TestBackup(t *testing.T) {
 			r.lose()
 
 			r.isPaused()
-			r.await("k0", "in_progress") // nobody knows any more that it was cancelled
+			r.await("k0", "in_progress") // the cancellation is lost
 			if got := r.status("later"); got != http.StatusNotFound {
 				t.Errorf("a job that was accepted after the backup is answered %d", got)
 			}
@@ -86,7 +86,7 @@ func newRecovery(t *testing.T, s store) *recovery {
 	return r
 }
 
-// create has a video made. Its body is too long for a message, so that it stands in
+// create has a video made. Its body is too long for a message, so that it is in
 // an object store.
 func (r *recovery) create(key string) {
 	r.t.Helper()

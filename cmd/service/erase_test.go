@@ -84,7 +84,7 @@ func TestEraseAQueuedTask(t *testing.T) {
 
 // TestEraseWaitsForASubmission: while the upstream has not answered, the task is
 // cancelled but not erased, because the answer is still to be recorded. Then it
-// goes, and what the upstream has made of it stands in a dead letter.
+// is erased, and a dead letter names what the upstream has made of it.
 func TestEraseWaitsForASubmission(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a submission of eleven seconds")

@@ -23,7 +23,7 @@ import (
 // eraseWay is one way to delete a task.
 type eraseWay struct {
 	name string
-	// erase gives the HTTP status, or that which stands for the gRPC code.
+	// erase returns the HTTP status, or the one that corresponds to the gRPC code.
 	erase func(w *world, t *testing.T, id string) int
 }
 

@@ -33,7 +33,7 @@ type example struct {
 	publish, finished []string // commands; publish takes the prompt, after its options
 }
 
-// copyExample copies the sources of an example, and writes the contract beside them.
+// copyExample copies the sources of an example, and writes the contract next to them.
 func copyExample(t *testing.T, name string, patterns ...string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -79,7 +79,7 @@ func TestHealthOfWhatIsConfigured(t *testing.T) {
 }
 
 // TestHealthOfWhatRuns: what was changed in the file since the start, and would be
-// refused, makes nobody ill.
+// refused, makes no process unhealthy.
 func TestHealthOfWhatRuns(t *testing.T) {
 	t.Parallel()
 	addr := healthServer(t, nil).String()

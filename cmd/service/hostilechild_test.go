@@ -34,7 +34,7 @@ type fortress struct {
 	log        *lockedBuffer
 }
 
-// fortressConfig is the configuration of one, but for what stands in the
+// fortressConfig is the configuration of one, except for what is in the
 // environment.
 const fortressConfig = `
 http: {read_header_timeout: 2s}

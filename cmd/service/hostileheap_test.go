@@ -56,7 +56,7 @@ func (t *tally) of(name string) int {
 	return t.n[name]
 }
 
-// checkMetrics looks for answers that blame the service, also where nobody has
+// checkMetrics looks for answers that blame the service, also where no client has
 // read them.
 func (s *siege) checkMetrics() {
 	s.t.Helper()

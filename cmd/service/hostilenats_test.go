@@ -198,7 +198,7 @@ func answersAmong(t *testing.T, sub *nats.Subscription) (answers []string) {
 }
 
 // TestAnyTenantLeavesTheInbox, as a dead letter if need be: messages that stay
-// take the places of others until the inbox of all tenants stands still.
+// take the places of others until the inbox of all tenants is blocked.
 func TestAnyTenantLeavesTheInbox(t *testing.T) {
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{})

@@ -67,7 +67,7 @@ func TestSlowReaders(t *testing.T) {
 }
 
 // parallelIfSmall has a test run in parallel where its crowd is small. A large one moves
-// gigabytes, and nobody else can be promised anything beside it.
+// gigabytes, and would slow the tests that run at the same time.
 func parallelIfSmall(t *testing.T) {
 	t.Helper()
 	if crowd < 10 {

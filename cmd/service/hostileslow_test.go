@@ -19,8 +19,8 @@ import (
 // service's memory.
 const hostilePace = hostileShare * 100 * time.Millisecond
 
-// besiege has a crowd of connections do something, and calls the service for
-// somebody else as long as it goes on. It gives how long each of the crowd took.
+// besiege has a crowd of connections do something, and calls the service as
+// another client as long as it goes on. It returns how long each of the crowd took.
 func (f *fortress) besiege(address string, slow func(conn *net.TCPConn) error) []time.Duration {
 	f.t.Helper()
 	took := make([]time.Duration, crowd)
@@ -123,7 +123,7 @@ func TestSlowHeaders(t *testing.T) {
 	}
 }
 
-// TestSlowStrangers: a body of nobody is not waited for.
+// TestSlowStrangers: the body of an unauthenticated call is not waited for.
 func TestSlowStrangers(t *testing.T) {
 	t.Parallel()
 	f := newFortress(t)
@@ -150,7 +150,7 @@ func TestSlowStrangers(t *testing.T) {
 // longTests is the variable that asks for tests which wait for minutes.
 const longTests = "HOSTILE_LONG"
 
-// TestSlowBodies: a tenant's body that does not come holds nobody up, and is
+// TestSlowBodies: a tenant's body that does not come delays no other call, and is
 // given up after two minutes.
 func TestSlowBodies(t *testing.T) {
 	if os.Getenv(longTests) == "" {

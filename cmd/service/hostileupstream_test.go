@@ -38,7 +38,7 @@ type hostileUpstream struct {
 	mu    sync.Mutex
 	polls map[string]int    // by task id
 	keys  map[string]string // Idempotency-Key of a create that was answered with nothing: by what
-	again []string          // creates that came again although nobody can know
+	again []string          // creates that came again with an unknown outcome
 }
 
 // canary is what an upstream must not be able to have genbus call.
@@ -254,7 +254,7 @@ func (u *hostileUpstream) polled(id string) int {
 	return u.polls[id]
 }
 
-// note remembers a create after which nobody can know, and one that comes again
+// note records a create with an unknown outcome, and one that comes again
 // after such a one.
 func (u *hostileUpstream) note(r *http.Request, a hostile.Answer) {
 	u.mu.Lock()

@@ -414,7 +414,7 @@ func TestCells(t *testing.T) {
 	}
 }
 
-// TestEachLetter: one that fails keeps nobody from the others, and the first failure
+// TestEachLetter: one that fails does not prevent the others, and the first failure
 // is how the command ends.
 func TestEachLetter(t *testing.T) {
 	t.Parallel()

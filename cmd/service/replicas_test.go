@@ -106,7 +106,7 @@ func stopBeforePost(b *bed, m *member, n subject.TaskName) (submitUntil time.Tim
 	return submitUntil
 }
 
-// TestStoppedBetweenCommitAndPost: the process stands still between its commit of
+// TestStoppedBetweenCommitAndPost: the process is stopped between its commit of
 // "submitting" and the request. Once submit_until has passed, it writes nothing.
 func TestStoppedBetweenCommitAndPost(t *testing.T) {
 	t.Parallel()

@@ -122,8 +122,8 @@ func (b *bed) hasItem(n subject.TaskName) bool {
 	return there > 0
 }
 
-// endedOnce checks a job that nobody holds any more: its log is gap-free and has
-// one end, which is its last event and stands once in the feed; its item is gone.
+// endedOnce checks a job that no replica holds any more: its log is gap-free and has
+// one end, which is its last event and is once in the feed; its item is gone.
 func (b *bed) endedOnce(n subject.TaskName, want string) {
 	b.t.Helper()
 	b.until("the feed and the item of "+n.ID, func(ctx context.Context) error {

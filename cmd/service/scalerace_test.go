@@ -11,9 +11,9 @@ const (
 	hostileShare = 12
 	// crowd is how many slow clients come at once.
 	crowd = 3
-	// aside is how much the heap grows beside what so few readers hold, in MiB.
+	// aside is how much the heap grows in addition to what so few readers hold, in MiB.
 	aside = 64
-	// answerWithin bounds an input's answer, servedWithin a call of somebody else
+	// answerWithin bounds an input's answer, servedWithin a call of another client
 	// meanwhile, and readWithin one while a crowd reads.
 	answerWithin, servedWithin, readWithin = time.Minute, 40 * time.Second, 20 * time.Second
 	// verboseBlocks is how many blocks a verbose upstream answers with. The kernel keeps
@@ -27,5 +27,5 @@ const (
 )
 
 // tooSlow reports whether an embedded broker may keep its service waiting for so long
-// that it says 503. Nothing was accepted then, and whoever asked may come again.
+// that it says 503. Nothing was accepted then, and the caller may retry.
 const tooSlow = true

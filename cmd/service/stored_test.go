@@ -24,7 +24,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// witness stands before an upstream and keeps the digests of the bodies that it gets.
+// witness is a proxy of an upstream and keeps the digests of the bodies that it gets.
 type witness struct {
 	mu   sync.Mutex
 	seen map[[sha256.Size]byte]int

@@ -119,7 +119,7 @@ func overTLS(t *testing.T, s *service.Service, client *tls.Config, method, path,
 	return v, json.NewDecoder(res.Body).Decode(&v)
 }
 
-// TestEveryEntranceWithTLS: who trusts the authority gets in, and nobody without a
+// TestEveryEntranceWithTLS: a client that trusts the authority gets in, and none without a
 // certificate where one is asked for.
 func TestEveryEntranceWithTLS(t *testing.T) {
 	t.Parallel()

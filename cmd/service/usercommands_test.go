@@ -230,7 +230,7 @@ func TestTasksSayTheirPhase(t *testing.T) {
 	}
 }
 
-// TestNobodyThere is told with the address, and without the password that stands in it.
+// TestNobodyThere: the error names the address, without the password in it.
 func TestNobodyThere(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {

@@ -155,7 +155,7 @@ func videoOf(model string) *genbusv1.VideoRequest {
 	return &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Video{Video: &genbusv1.VideoGeneration{Model: model, Prompt: "a cat"}}}
 }
 
-// TestAVideoByEveryWayIn: each way's task ends completed, stands once in the
+// TestAVideoByEveryWayIn: each ingress's task ends completed, is once in the
 // feed, and a follower and a durable both see its life.
 func TestAVideoByEveryWayIn(t *testing.T) {
 	t.Parallel()

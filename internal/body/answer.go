@@ -78,7 +78,7 @@ func (w *writer) errorAnswer(e *genbusv1.TaskError) {
 }
 
 // ChatJSON is the answer of GET for a chat by its id, and of a POST that asked
-// for respond-async. reply is the upstream's JSON, which stands in the answer
+// for respond-async. reply is the upstream's JSON, which is in the answer
 // byte for byte; empty when there is none yet.
 func ChatJSON(chat *genbusv1.Chat, reply []byte) []byte {
 	var w writer
@@ -134,7 +134,7 @@ func (o object) unix(name string, t *timestamppb.Timestamp) {
 	}
 }
 
-// known writes a number whose 0 stands for "not known".
+// known writes a number whose 0 means "not known".
 func (o object) known(name string, value int64) {
 	if value != 0 {
 		o.int(name, value)

@@ -6,7 +6,7 @@ import (
 
 // Chat gives the upstream's JSON for a request: raw_json byte for byte, or the
 // typed body written out. It checks that the result can be one JSON object, not
-// what stands in it; CheckChat does. Errors are *FieldError.
+// its members; CheckChat does. Errors are *FieldError.
 func Chat(req *genbusv1.ChatRequest) (Document, error) {
 	switch b := req.GetBody().(type) {
 	case *genbusv1.ChatRequest_RawJson:
@@ -26,7 +26,7 @@ func Chat(req *genbusv1.ChatRequest) (Document, error) {
 }
 
 // ParseChatRequest is the inverse of Chat for a typed body: what the fields
-// cannot express stands in extra_json at its level. Errors are *FieldError.
+// cannot express is in extra_json at its level. Errors are *FieldError.
 func ParseChatRequest(body []byte) (*genbusv1.ChatCompletionBody, error) {
 	if err := checkRequest(body); err != nil {
 		return nil, fieldErrorOf("", err)

@@ -15,7 +15,7 @@ import (
 // EventJSON writes a *VideoTaskEvent, *ChatEvent, *ChatChunk or *UsageEvent as one
 // line of JSON; another message is an error. Names are those of the contract; times are
 // RFC 3339; a status is its lower-case word; numbers are numbers; bytes are
-// Base64. JSON in bytes stands inline: metadata_json as metadata, reply_json as
+// Base64. JSON in bytes is inline: metadata_json as metadata, reply_json as
 // reply, blocks as an array of values, extra_json as members. What is empty is
 // left out, and so are the execution and what JSON cannot hold: an event is
 // never lost for a field.

@@ -60,7 +60,7 @@ func filledScalar(f protoreflect.FieldDescriptor) protoreflect.Value {
 	}
 }
 
-// checkFields checks that every field of the message but execution stands in the
+// checkFields checks that every field of the message but execution is in the
 // JSON, so that a new field of the contract is not forgotten here.
 func checkFields(t *testing.T, path string, d protoreflect.MessageDescriptor, value any) {
 	t.Helper()

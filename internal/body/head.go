@@ -64,7 +64,7 @@ func SetMemberText(body []byte, name, text string) ([]byte, error) {
 	return out, nil
 }
 
-// SetMember gives a copy of body in which the top-level member of that name has
+// SetMember returns a copy of body in which the top-level member of that name has
 // value, a JSON text. It is replaced where it is, or else appended; every
 // other byte is as it was. Errors are *FieldError.
 func SetMember(body []byte, name string, value []byte) ([]byte, error) {

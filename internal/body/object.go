@@ -15,7 +15,7 @@ import (
 type Object struct {
 	names  []string
 	values [][]byte
-	// places is where each name stands, once there are many and one is looked
+	// places is where each name is, once there are many and one is looked
 	// for; nil until then, and after a Drop.
 	places map[string]int
 }
@@ -32,7 +32,7 @@ func (o *Object) Set(name string, value []byte) {
 	o.append(name, value)
 }
 
-// place is where a member stands, or -1.
+// place is where a member is, or -1.
 func (o *Object) place(name string) int {
 	if len(o.names) <= few {
 		return slices.Index(o.names, name)
@@ -74,7 +74,7 @@ func (o *Object) Merge(object []byte) error {
 }
 
 // readMembers calls set for each member of an object, which has no name twice.
-// field is where the object stands in the request, for the error.
+// field is where the object is in the request, for the error.
 func readMembers(field string, object []byte, set func(name string, value []byte)) error {
 	if err := checkObject(object, strict); err != nil {
 		return fieldErrorOf(field, err)
@@ -87,7 +87,7 @@ func readMembers(field string, object []byte, set func(name string, value []byte
 }
 
 // Add merges a JSON object of which no member may be set yet. field is where the
-// object stands in the request, for the error, which is a *FieldError; o is then
+// object is in the request, for the error, which is a *FieldError; o is then
 // as it was. An object of no bytes adds nothing.
 func (o *Object) Add(field string, object []byte) error {
 	if len(object) == 0 {

@@ -6,7 +6,7 @@ import (
 
 // Video gives the upstream's JSON for a request: raw_json byte for byte, or the
 // typed body written out. It checks that the result can be one JSON object, not
-// what stands in it; CheckVideo does. Errors are *FieldError.
+// its members; CheckVideo does. Errors are *FieldError.
 func Video(req *genbusv1.VideoRequest) (Document, error) {
 	switch b := req.GetBody().(type) {
 	case *genbusv1.VideoRequest_RawJson:
@@ -26,7 +26,7 @@ func Video(req *genbusv1.VideoRequest) (Document, error) {
 }
 
 // ParseVideo is the inverse of Video for a typed body: what the fields cannot
-// express stands in extra_json. Errors are *FieldError.
+// express is in extra_json. Errors are *FieldError.
 func ParseVideo(body []byte) (*genbusv1.VideoGeneration, error) {
 	if err := checkRequest(body); err != nil {
 		return nil, fieldErrorOf("", err)

@@ -69,7 +69,7 @@ func boundTo(upstream string) []transition {
 	return []transition{submittingTo(upstream), submittingTo(upstream), requeued}
 }
 
-// unknownEnd checks that a task ended as one of which nobody knows whether it was
+// unknownEnd checks that a task ended as one of which it is not known whether it was
 // accepted, and that its request is kept.
 func unknownEnd(t testing.TB, b *broker.Broker, end joblog.Entry) {
 	t.Helper()
@@ -260,7 +260,7 @@ func putItem(t testing.TB, b *broker.Broker, item *genbusv1.WorkItem) {
 }
 
 // TestBoundOrphanIsNotRerouted: a task of a route that is gone may go to another
-// one only where nobody can have accepted it.
+// one only where no upstream can have accepted it.
 func TestBoundOrphanIsNotRerouted(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)

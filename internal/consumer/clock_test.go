@@ -66,7 +66,7 @@ func admitChat(t testing.TB, r *replica) joblog.Entry {
 	return e
 }
 
-// TestAWrongClockEndsNothing: a replica whose clock is wrong by 49 h runs beside one
+// TestAWrongClockEndsNothing: a replica whose clock is wrong by 49 h runs next to one
 // whose clock is right. Jobs in work and in the queue stay as they are, but for the one
 // whose time is really over; the wrong one accepts nothing, and the right one carries
 // all to their ends.
@@ -93,7 +93,7 @@ func TestAWrongClockEndsNothing(t *testing.T) {
 				t.Errorf("a request to the wrong one: %v", err)
 			}
 
-			// The last deadline that both are told of: whoever ends by time has looked at
+			// The last deadline that both know: a replica that ends jobs by time has checked
 			// all of them by then.
 			over := admitVideo(t, right, "acme", "over", expiring(3*time.Second))
 			if end := entryOf(t, right, over.Name()); end.Job.GetError().GetCode() != string(errcode.Expired) || end.Time.Before(over.Job.GetExpiresAt().AsTime()) {

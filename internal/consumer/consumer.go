@@ -184,6 +184,6 @@ type running struct {
 	slots                *slots
 }
 
-// countEvery is how often what stands in the broker is counted for metrics. Every
+// countEvery is how often the messages in the broker are counted for metrics. Every
 // replica does, so that the numbers outlive each of them.
 const countEvery = 10 * time.Second

@@ -212,7 +212,7 @@ func TestCancelEndsACopy(t *testing.T) {
 	}
 }
 
-// TestTakerDropsCopiesOfItsForerunner: whoever copied them died before the task
+// TestTakerDropsCopiesOfItsForerunner: the replica that copied them died before the task
 // was cancelled, so that no event names them.
 func TestTakerDropsCopiesOfItsForerunner(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,7 @@ import (
 )
 
 // countWaiting counts the jobs that wait for a route, at once and from then on, until
-// ctx ends. What cannot be read stands as it was. What the
+// ctx ends. What cannot be read stays as it was. What the
 // route needs in the broker is made again where it was deleted: a replica without a free
 // slot fetches nothing that would tell it.
 func (c *Consumer) countWaiting(ctx context.Context, id routeID, metrics *telemetry.RouteMetrics) {
@@ -116,7 +116,7 @@ func (c *Consumer) countStream(ctx context.Context, name string, short map[strin
 }
 
 // sayHistory tells when a stream begins to keep less than its max_age, and when it no longer
-// does: what goes first is what somebody was promised to find.
+// does: the oldest events are those that readers were promised.
 func (c *Consumer) sayHistory(info *jetstream.StreamInfo, history float64) {
 	attrs := []any{
 		"stream", info.Config.Name, "max_age", info.Config.MaxAge.String(), "bytes", info.State.Bytes, "max_bytes", info.Config.MaxBytes,

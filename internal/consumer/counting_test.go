@@ -64,7 +64,7 @@ func reaches(t testing.TB, m *telemetry.Metrics, want float64, name string, labe
 	}
 }
 
-// TestHeldJobsAreCountedByPhase: each held job stands in one gauge, and in none
+// TestHeldJobsAreCountedByPhase: each held job is in one gauge, and in none
 // once it is let go.
 func TestHeldJobsAreCountedByPhase(t *testing.T) {
 	t.Parallel()

@@ -84,7 +84,7 @@ func TestARemovedRouteLeavesALetter(t *testing.T) {
 	checkLetter(t, b, id, "upstream_removed", config.SandboxUpstream)
 }
 
-// TestADeadlineThatPassedUnheld: a task whose deadline has passed while nobody held
+// TestADeadlineThatPassedUnheld: a task whose deadline has passed while no replica held
 // it is asked for once, because its upstream may have finished it.
 func TestADeadlineThatPassedUnheld(t *testing.T) {
 	t.Parallel()

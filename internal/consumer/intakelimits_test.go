@@ -16,7 +16,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TestTheInboxWaitsForItsTenantsLimits: nobody can be told to come back later, so
+// TestTheInboxWaitsForItsTenantsLimits: no publisher can be told to retry later, so
 // that what is too much now is accepted later, and nothing becomes a dead letter.
 func TestTheInboxWaitsForItsTenantsLimits(t *testing.T) {
 	t.Parallel()

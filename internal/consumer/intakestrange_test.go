@@ -12,8 +12,8 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// TestEverythingLeavesTheInbox: what stays there takes the place of somebody
-// else's request. A letter that cannot say what its message said says it nearly.
+// TestEverythingLeavesTheInbox: what stays there takes the place of another
+// request. A letter that cannot hold its message exactly holds it nearly.
 func TestEverythingLeavesTheInbox(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)

@@ -51,7 +51,7 @@ func TestBrokerAwayForLongerThanAckWait(t *testing.T) {
 	}
 }
 
-// TestForeignAcksChangeNothing: somebody with every right sends all kinds of
+// TestForeignAcksChangeNothing: a client with every right sends all kinds of
 // acknowledgements to the replies that the broker waits for, its own and of other
 // deliveries. Acks are not what decides: each job ends once, and no request goes
 // out twice.

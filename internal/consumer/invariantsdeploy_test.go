@@ -72,9 +72,9 @@ func maxAckPending(t testing.TB, b *broker.Broker, durable string) (limit int, e
 }
 
 // TestTwoConfigurationsAtOnce: a new replica has another limit, and another name
-// for the route; the old one runs on beside it and loses its connection again and
+// for the route; the old one runs on next to it and loses its connection again and
 // again. The configuration of each stream and consumer is what the replica that
-// started last has made it, and nobody changes it back; all jobs of both complete.
+// started last has made it, and no replica changes it back; all jobs of both complete.
 func TestTwoConfigurationsAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, rename := range map[string]bool{"another limit": false, "another name": true} {

@@ -108,7 +108,7 @@ func queuedItem(request string) *genbusv1.WorkItem {
 	return item
 }
 
-// TestSweeperAndHolder: whoever is first wins, and the other one stops: a job that
+// TestSweeperAndHolder: the first one wins, and the other one stops: a job that
 // was ended is not submitted, and one that is being submitted is not ended.
 func TestSweeperAndHolder(t *testing.T) {
 	t.Parallel()

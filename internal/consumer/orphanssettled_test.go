@@ -56,7 +56,7 @@ func TestOrphanOfAnErasedJob(t *testing.T) {
 }
 
 // TestOrphanWhoseLogIsLost: the job was in a log that the stream does not have any
-// more. Whether it was submitted nobody knows, so that it is not, wherever it stood.
+// more. Whether it was submitted is not known, so that it is not, wherever it was.
 func TestOrphanWhoseLogIsLost(t *testing.T) {
 	t.Parallel()
 	for mode, settle := range settled {
@@ -209,7 +209,7 @@ func TestUnreadableOrphanIsKept(t *testing.T) {
 	r.noItems(t, end.Name())
 }
 
-// TestMovedOrphanIsMarkedAsRecorded, so that nobody takes it for a new job when it is
+// TestMovedOrphanIsMarkedAsRecorded, so that no replica takes it for a new job when it is
 // erased on its way.
 func TestMovedOrphanIsMarkedAsRecorded(t *testing.T) {
 	t.Parallel()

@@ -10,7 +10,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// deliver has a work item delivered so often to somebody who gives it back, as
+// deliver has a work item delivered so often to a client that returns it, as
 // often as processes died that held it.
 func deliver(t *testing.T, b *broker.Broker, times int) {
 	t.Helper()
@@ -25,7 +25,7 @@ func deliver(t *testing.T, b *broker.Broker, times int) {
 	}
 }
 
-// submittedVideo is a task that its upstream has, and that nobody holds.
+// submittedVideo is a task that its upstream has, and that no replica holds.
 func submittedVideo(t *testing.T, b *broker.Broker, url string) string {
 	t.Helper()
 	r := newReplica(t, b, testConfig(t, url))
@@ -83,7 +83,7 @@ func TestWhatKillsItsHoldersIsPoisoned(t *testing.T) {
 }
 
 // TestWhatKillsItsHoldersDuringASubmissionIsUnknown: its upstream may have it, and
-// whoever redrives it is to know that.
+// the operator who redrives it must know that.
 func TestWhatKillsItsHoldersDuringASubmissionIsUnknown(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)

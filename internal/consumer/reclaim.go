@@ -17,7 +17,7 @@ const reclaimAckWait = 2 * time.Second
 //
 // An embedded server that starts again remembers which messages were delivered,
 // but neither that they were given back nor that their holder, this process's
-// forerunner, is gone: they would wait for AckWait. Nobody else holds them, so
+// predecessor, is gone: they would wait for AckWait. No other process holds them, so
 // AckWait is short until they have come back (docs/adr/0002). (Another replica that uses the
 // embedded server from outside may be delivered a message twice; the log lets one
 // of the two go on.)

@@ -80,7 +80,7 @@ func (r *replica) noItems(t testing.TB, n subject.TaskName) {
 
 // TestTwoBodiesUnderOneID: two requests with one id and different bodies were both
 // stored, in line, behind it, or on two routes, and their admissions died after
-// each step. The log decides, or whoever comes first where it is empty; the job
+// each step. The log decides, or the first writer where it is empty; the job
 // ends, one body is sent, once, and no item is left.
 func TestTwoBodiesUnderOneID(t *testing.T) {
 	t.Parallel()
@@ -131,7 +131,7 @@ func TestTwoBodiesUnderOneID(t *testing.T) {
 }
 
 // TestRacingBodies: two replicas admit requests with one id and two bodies, in line
-// and behind it, and many of them die at whatever moment. Every job that somebody
+// and behind it, and many of them die at any moment. Every job that a client
 // was told of ends; its body, and no other, is sent, and once.
 func TestRacingBodies(t *testing.T) {
 	t.Parallel()

@@ -20,8 +20,8 @@ const (
 	sweepSpread = 500 * time.Millisecond
 )
 
-// TestAStrandedJobEnds: nobody holds it, and no work item is left that would bring it
-// to anybody.
+// TestAStrandedJobEnds: no replica holds it, and no work item is left that would bring it
+// to one.
 func TestAStrandedJobEnds(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -109,7 +109,7 @@ func limit(t testing.TB, b *broker.Broker, stream string, bytes int32) {
 	}
 }
 
-// TestAJobWithAnItemIsNotStranded: whoever is given the item ends the job.
+// TestAJobWithAnItemIsNotStranded: the holder of the item ends the job.
 func TestAJobWithAnItemIsNotStranded(t *testing.T) {
 	t.Parallel()
 	b, up := brokertest.Single(t), newSlowUpstream(t)

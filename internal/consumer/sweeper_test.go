@@ -63,8 +63,8 @@ func entryOf(t testing.TB, r *replica, n subject.TaskName) joblog.Entry {
 	return out
 }
 
-// TestJobsThatWaitEndAtTheirStartDeadline, although nobody was handed their items:
-// one stands in line, one behind it. What the end takes from is as stated.
+// TestJobsThatWaitEndAtTheirStartDeadline, although their items were not delivered:
+// one is in the ready window, one in the backlog. What the end takes from is as stated.
 func TestJobsThatWaitEndAtTheirStartDeadline(t *testing.T) {
 	t.Parallel()
 	for name, limit := range map[string]struct {

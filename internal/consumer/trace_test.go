@@ -124,7 +124,7 @@ func endOf(t testing.TB, b *broker.Broker, r *replica, id string) string {
 }
 
 // TestOneTraceAcrossTwoReplicas: a task is handed over, or its holder dies. Both
-// holders' work stands below the span that admitted the request, and every event
+// holders' work is below the span that admitted the request, and every event
 // names a span of that trace.
 func TestOneTraceAcrossTwoReplicas(t *testing.T) {
 	t.Parallel()

@@ -39,7 +39,7 @@ func TestAnUploadGoesWithItsMessage(t *testing.T) {
 }
 
 // TestALostUploadIsADeadLetter: it was never there, so that the message comes again
-// and nobody has accepted it.
+// and was not accepted.
 func TestALostUploadIsADeadLetter(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)

@@ -1,5 +1,5 @@
 // Package inline runs a chat on its caller's connection, and publishes the same
-// events beside it as a queued chat has. It keeps no promise about these events:
+// events as a queued chat has. It keeps no promise about these events:
 // they are best effort, and never delay the caller.
 package inline
 
@@ -111,7 +111,7 @@ func (l *limit) enter(most int) bool {
 func (l *limit) leave() { l.calls.Add(-1) }
 
 // Notice tells the runner what the task log has heard of: an inline chat that
-// somebody cancelled, on whichever replica, stops here. It returns at once.
+// was cancelled, on any replica, stops here. It returns at once.
 func (r *Runner) Notice(n joblog.Notice) {
 	if n.Name.Kind != subject.Chat || n.Status != task.StatusWord(genbusv1.JobStatus_JOB_STATUS_CANCELLED) {
 		return

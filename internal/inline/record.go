@@ -171,7 +171,7 @@ func (c *record) drop(events int, err error) {
 	c.r.o.Logger.Debug("events of an inline chat dropped", "job", c.first.Job.GetId(), "events", events, "error", err)
 }
 
-// begin stores the first event. Nobody else knows the id, so a log that is not
+// begin stores the first event. No other writer knows the id, so a log that is not
 // empty holds a write of ours that was not confirmed, or what followed it. Other replicas
 // end a chat by its deadline, so a wrong clock writes none.
 func (c *record) begin() (joblog.Entry, error) {

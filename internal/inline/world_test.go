@@ -123,7 +123,7 @@ func (x *bundle) history(id string) (blocks []string, end *genbusv1.Chat) {
 	ctx, cancel := context.WithTimeout(x.t.Context(), time.Minute)
 	defer cancel()
 	name := subject.TaskName{Kind: subject.Chat, Tenant: tenant, ID: id}
-	for { // the first event is stored beside the call
+	for { // the first event is stored during the call
 		if _, err := x.tasks.Get(ctx, name); err == nil {
 			break
 		} else if !errors.Is(err, joblog.ErrNotFound) {

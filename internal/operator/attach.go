@@ -114,7 +114,7 @@ func (op *Operator) known(l letter, data []byte) (*admission.Attachment, error) 
 	return a, nil
 }
 
-// ticket is what the protocol needs beside the id: the letter's where an answer was
+// ticket is what the protocol needs with the id: the letter's where an answer was
 // read, and else that of any task that this body makes.
 func ticket(l letter, home *routes.Video, model string, data []byte) (string, error) {
 	t, ok := home.Wire.Bodies.(upstream.Ticketer)

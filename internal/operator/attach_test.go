@@ -114,7 +114,7 @@ func logEntry(r *replica, id string) joblog.Entry {
 }
 
 // TestAttachAfterACrash: whatever the operator's replica got to, the job begins
-// submitted, by whoever writes its first event, and no create is made.
+// submitted, whichever replica writes its first event, and no create is made.
 func TestAttachAfterACrash(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {

@@ -67,7 +67,7 @@ func (l letter) stored(names subject.Space) *genbusv1.StoredDeadLetter {
 	return &genbusv1.StoredDeadLetter{Sequence: l.seq, Letter: l.DeadLetter, DataSize: l.size(), Rejected: deadletter.Rejected(names, l.DeadLetter)}
 }
 
-// data is the letter's request, wherever it stands.
+// data is the letter's request, wherever it is stored.
 func (op *Operator) data(ctx context.Context, l letter) ([]byte, error) {
 	if l.GetDataRef() == nil {
 		return l.GetData(), nil
@@ -79,7 +79,7 @@ func (op *Operator) data(ctx context.Context, l letter) ([]byte, error) {
 	return data, err
 }
 
-// Letter gives one letter, whole: data that stands in the object store is filled
+// Letter returns one letter, whole: data in the object store is filled
 // in, and data_ref is absent then. Data that is gone, or with which the letter would
 // be larger than grpc.max_message_bytes, stays where data_ref says.
 func (op *Operator) Letter(ctx context.Context, seq uint64) (*genbusv1.StoredDeadLetter, error) {

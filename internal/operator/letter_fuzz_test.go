@@ -10,7 +10,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// FuzzDecodeLetter: whatever stands in the stream of dead letters can be shown to
+// FuzzDecodeLetter: whatever is in the stream of dead letters can be shown to
 // an operator.
 func FuzzDecodeLetter(f *testing.F) {
 	good, err := proto.Marshal(&genbusv1.DeadLetter{Id: "video_aaaaaaaaaaaaaaaaaaaaaaaaaa", Kind: "video", Tenant: "acme", Subject: "s", Data: []byte("x"), Headers: []*genbusv1.Header{{Key: "a", Values: []string{"b"}}}})

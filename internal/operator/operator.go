@@ -1,7 +1,7 @@
-// Package operator is what whoever runs genbus can do about failures: look at dead
+// Package operator is what operators can do about failures: look at dead
 // letters and make jobs of them, erase jobs, pause routes, and settle the jobs of routes
 // that are not configured. It does not know who calls: internal/api/grpcapi lets
-// operators in, and nobody else.
+// only operators in.
 package operator
 
 import (

@@ -32,7 +32,7 @@ func (op *Operator) Redrive(ctx context.Context, seq uint64) (joblog.Entry, erro
 	}
 	e, err := op.resolve(ctx, l, r.Request)
 	if err == nil {
-		op.o.Uploads.Remove(ctx, r.Upload) // without its letter nobody can name it
+		op.o.Uploads.Remove(ctx, r.Upload) // without its letter it has no name
 	}
 	return e, err
 }
@@ -60,11 +60,11 @@ func (op *Operator) resolve(ctx context.Context, l letter, r admission.Request) 
 }
 
 // source makes a letter the same job whenever it is asked for. A job's letter may be
-// written again after it was resolved, by whoever comes to the job's item once more, and
+// written again after it was resolved, by the next holder of the job's item, and
 // the job may have several: it is the job that counts. Only the tasks that an upstream
-// has beside the job's own are several. What was never accepted is its message in the
+// has in addition to the job's own are several. What was never accepted is its message in the
 // inbox. Earlier versions did not name that: there it is the letter, and a sequence is
-// another letter once the stream was made anew.
+// another letter once the stream was created again.
 func (op *Operator) source(ctx context.Context, l letter) (admission.Source, error) {
 	if accepted := l.GetWork().GetAcceptedAt(); accepted != nil && l.GetId() != "" {
 		var paid string
@@ -133,7 +133,7 @@ func (op *Operator) messageOf(ctx context.Context, l letter, data []byte) (r nat
 }
 
 // withoutUpload says why nothing can be made of a letter: its upload is gone, or
-// somebody else has just made a job of it.
+// another caller has just made a job of it.
 func (op *Operator) withoutUpload(ctx context.Context, l letter) error {
 	if _, err := op.letter(ctx, l.seq); err != nil {
 		return err

@@ -281,7 +281,7 @@ func TestLettersOfAStreamThatWasMadeAnew(t *testing.T) {
 	}
 }
 
-// TestRemovalThatFails: the job stands, and the call says so; the next one goes on
+// TestRemovalThatFails: the job exists, and the call says so; the next one goes on
 // with it.
 func TestRemovalThatFails(t *testing.T) {
 	t.Parallel()
@@ -311,9 +311,9 @@ func TestRemovalThatFails(t *testing.T) {
 	}
 }
 
-// TestALetterThatComesBackMakesNoSecondJob: whoever comes to the item of an ended job
-// again may write its letter again, under another number, after it was resolved. Each
-// task that an upstream has beside is a job of its own.
+// TestALetterThatComesBackMakesNoSecondJob: the next holder of the item of an ended job
+// may write its letter again, under another number, after it was resolved. Each
+// further task of an upstream is a separate job.
 func TestALetterThatComesBackMakesNoSecondJob(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, brokertest.Single(t), newSandbox(t))

@@ -26,8 +26,8 @@ func (op *Operator) Drop(ctx context.Context, seq uint64) error {
 }
 
 // remove takes a letter out of the stream, and then its body out of the object
-// store: the other order could leave a letter that nothing can be made of. Somebody
-// else may have removed it.
+// store: the other order could leave a letter that nothing can be made of. Another
+// caller may have removed it.
 func (op *Operator) remove(ctx context.Context, l letter) error {
 	own, err := op.ownsBody(ctx, l)
 	if err != nil {
@@ -43,7 +43,7 @@ func (op *Operator) remove(ctx context.Context, l letter) error {
 	return nil
 }
 
-// ownsBody reports whether nobody but the letter needs its stored body. Letters of
+// ownsBody reports whether only the letter needs its stored body. Letters of
 // older versions shared those of jobs, and of other letters of the same job.
 func (op *Operator) ownsBody(ctx context.Context, l letter) (bool, error) {
 	if l.GetDataRef() == nil {

@@ -21,7 +21,7 @@ import (
 // exists takes pause_until from the one that is there, on one node and on three.)
 
 const (
-	// pausedYears is how long a pause lasts that nobody ends.
+	// pausedYears is how long a pause lasts that no one ends.
 	pausedYears = 100
 	// pauseWithin bounds the wait until all servers know of a pause: three nodes
 	// answer when it is only proposed.

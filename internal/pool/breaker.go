@@ -13,7 +13,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream/chat"
 )
 
-// What a call can tell a breaker, beside nil for a success.
+// What a call can tell a breaker, in addition to nil for a success.
 var (
 	errTrouble = errors.New("the upstream is in trouble")
 	errNothing = errors.New("the call says nothing about the upstream")
@@ -61,7 +61,7 @@ func (b *breaker) changed(name string, _, to gobreaker.State) {
 	}
 }
 
-// givenUp reports whether a call ended because nobody wanted its answer any more.
+// givenUp reports whether a call ended because its caller had gone.
 func givenUp(err *upstream.Error) bool {
 	return err.Code == chat.CodeCancelled || errors.Is(err, context.Canceled)
 }

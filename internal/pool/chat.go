@@ -55,7 +55,7 @@ type ChatRequest struct {
 	// reserved before a reload, is given back, and another one is taken.
 	Lease *Lease
 	// Tried is kept across the attempts of a queued chat, so that the next one
-	// begins where nobody has failed yet; nil begins anew.
+	// begins with an account that has not failed yet; nil starts again.
 	Tried *Tried
 }
 
@@ -121,7 +121,7 @@ func (a *attempt) measure(verdict string, status int) {
 }
 
 // run calls account after account until one works, or the failure is nothing
-// that another one could mend.
+// that another one could avoid.
 func (c *Chat) run(ctx context.Context, req ChatRequest, call func(*attempt) error) error {
 	if req.Tried == nil {
 		req.Tried = new(Tried)
@@ -159,7 +159,7 @@ func (c *Chat) reserved(lease *Lease) *Lease {
 	return lease
 }
 
-// acquire finds the next account. A chat whose earlier attempts left nobody to
+// acquire finds the next account. A chat whose earlier attempts left none to
 // try begins a new round; where those that they left are busy, it does so the
 // next time, lest it wait for ever for one that is never free.
 func (c *Chat) acquire(t *Tried, first bool) (*Lease, error) {

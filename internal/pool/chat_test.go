@@ -290,7 +290,7 @@ func TestARefusalDoesNotSpeakForBusyAccounts(t *testing.T) {
 	expect(t, f.called(), "a", "b")
 }
 
-// The attempts of a queued chat begin where nobody has failed yet, and go round.
+// The attempts of a queued chat begin with an account that has not failed yet, and go round.
 func TestAttemptsOfAQueuedChat(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, accounts{"a": refuse(500, ""), "b": refuse(500, "")}, func(u *config.Upstream) { u.MaxConcurrent = 1 }, nil)

@@ -21,7 +21,7 @@ type Stream struct {
 }
 
 // Stream asks for a streamed reply, of one account after the other until one has
-// sent its first block. From then on nobody else is asked: what fails later is
+// sent its first block. From then on no other is asked: what fails later is
 // returned by Next. The errors are those of Complete. The caller closes the
 // stream.
 func (c *Chat) Stream(ctx context.Context, req ChatRequest) (*Stream, error) {

@@ -53,7 +53,7 @@ func TestStream(t *testing.T) {
 	expectMetrics(t, f.metrics, `upstream_in_hand{upstream="b"} 0`, answeredByB)
 }
 
-// What was handed out cannot be taken back: nobody else is asked.
+// What was handed out cannot be taken back: no other account is asked.
 func TestStreamsDoNotMoveOnOnceBegun(t *testing.T) {
 	t.Parallel()
 	for name, rest := range map[string]string{

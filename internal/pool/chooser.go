@@ -95,7 +95,7 @@ func (c *Chooser) Among(has func(Account) bool) *Chooser {
 //
 // Upstreams are taken in the route's order; with weights, the first is drawn by
 // weight and the others follow, the heaviest first. The keys of one upstream
-// take turns. Keys that rest come when there is nobody else to try, so that a
+// take turns. Keys that cool down are used when no other is left, so that a
 // route with nothing but a bad key says so at once. A job that was sent before
 // needs a place in the budget of retries, too.
 //

@@ -78,7 +78,7 @@ func accountOf(s string) pool.Account {
 	return pool.Account{Upstream: name, Key: key}
 }
 
-// serve starts the server of one account. Without an answer nobody listens.
+// serve starts the server of one account. Without an answer nothing listens.
 func (f *fleet) serve(t *testing.T, a pool.Account, answer http.HandlerFunc) *chat.Client {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -12,7 +12,7 @@ import (
 // gone go on, and count nowhere. The renewed keys are no
 // longer those that were refused, and are tried at once; what clients of earlier
 // configurations hear with the old ones is not held against them. A breaker whose
-// configuration changed begins anew, closed.
+// configuration changed starts again, closed.
 func (p *Pool) Reload(upstreams config.Upstreams, retry config.Retry, renewed ...Account) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

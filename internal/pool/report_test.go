@@ -132,8 +132,8 @@ func TestAnOnlyKeyIsTriedAlthoughItRests(t *testing.T) {
 	}
 }
 
-// A busy key is better than a refused one; but nobody waits longer than the
-// refused one rests.
+// A busy key is better than a refused one; but no job waits longer than the
+// refused one cools down.
 func TestRestingKeysDoNotStandInForBusyOnes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -211,7 +211,7 @@ func TestBreakerOpens(t *testing.T) {
 		_, c := fragile(m)
 		report(t, c, &noAnswer)
 		report(t, c, &notReached)
-		report(t, c, nil) // begins anew
+		report(t, c, nil) // starts again
 		report(t, c, &noAnswer)
 		report(t, c, &unavailable)
 		expectMetrics(t, m, `upstream_breaker_open{upstream="a"} 0`)

@@ -10,7 +10,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// recheckAfter is when a job may look again for a place of which nobody knows when
+// recheckAfter is when a job may look again for a slot when it is not known when
 // it will be free.
 const recheckAfter = time.Second
 

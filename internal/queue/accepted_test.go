@@ -10,7 +10,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// A job is accepted when its work item is stored. Whoever asks for it before the
+// A job is accepted when its work item is stored. A caller that asks for it before the
 // log has its first event finds it, and the event is written.
 func TestAcceptedWithoutALogIsFound(t *testing.T) {
 	t.Parallel()

@@ -195,7 +195,7 @@ func setMaxMsgs(t testing.TB, b *broker.Broker, stream string, n int64) {
 	}
 }
 
-// TestMaxQueuedCountsThoseBehindTheLine beside those that stand in it.
+// TestMaxQueuedCountsThoseBehindTheLine and those in it.
 func TestMaxQueuedCountsThoseBehindTheLine(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -216,7 +216,7 @@ func TestMaxQueuedCountsThoseBehindTheLine(t *testing.T) {
 	})
 }
 
-// TestJobThatWaitsIsAttachedTo: the id is found wherever its item stands, and
+// TestJobThatWaitsIsAttachedTo: the id is found wherever its item is, and
 // another body under it is refused, also while the log is empty.
 func TestJobThatWaitsIsAttachedTo(t *testing.T) {
 	t.Parallel()

@@ -105,7 +105,7 @@ func TestTheItemOfASecondSendLeavesToo(t *testing.T) {
 }
 
 // TestLineIsFilledAfterACancel: those that wait behind the line come into the places of
-// cancelled jobs, although nobody takes any.
+// cancelled jobs, although no replica takes any.
 func TestLineIsFilledAfterACancel(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {

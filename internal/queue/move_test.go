@@ -41,8 +41,8 @@ func TestItemThatNobodyRecordedIsRecorded(t *testing.T) {
 	})
 }
 
-// TestOldItemWithoutALogIsRecorded: it was accepted while the log was away, and nobody was
-// left to record it. It has never been in line, so nobody can have begun it.
+// TestOldItemWithoutALogIsRecorded: it was accepted while the log was away, and no replica was
+// left to record it. It has never been in line, so it cannot have begun.
 func TestOldItemWithoutALogIsRecorded(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -95,7 +95,7 @@ func TestItemThatTheLogHasLostIsLeftToTheConsumer(t *testing.T) {
 	}
 }
 
-// TestDispatcherThatDiedBeforeItDeleted: the job stands in line and waits too. It stays
+// TestDispatcherThatDiedBeforeItDeleted: the job is in line and waits too. It stays
 // in line once, and the other item goes.
 func TestDispatcherThatDiedBeforeItDeleted(t *testing.T) {
 	t.Parallel()
@@ -132,8 +132,8 @@ func TestJobThatHasEndedTakesNobodysPlace(t *testing.T) {
 	})
 }
 
-// TestUnfoundJobComesIntoLine: the letter that its end leaves is written by whoever
-// takes it there.
+// TestUnfoundJobComesIntoLine: the letter that its end leaves is written by the replica
+// that takes it there.
 func TestUnfoundJobComesIntoLine(t *testing.T) {
 	t.Parallel()
 	h := newReplica(t, brokertest.Single(t), 4)
@@ -182,7 +182,7 @@ func TestEndOfAnotherJobUnderTheIDIsNotThisOnes(t *testing.T) {
 }
 
 // TestAnotherRequestInLineIsWaitedFor: it has the id, and another body. The item
-// that waits is kept until it is known whose the job is, and holds up nobody else.
+// that waits is kept until it is known whose the job is, and delays no other job.
 func TestAnotherRequestInLineIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
@@ -227,7 +227,7 @@ func TestLargeItemComesIntoTheLine(t *testing.T) {
 }
 
 // TestPutBackReplacesWhatACrashLeft: the dispatcher that brought a job into the line died
-// before it deleted the job where it waited, and whoever was given the job puts it back.
+// before it deleted the job where it waited, and the holder of the job puts it back.
 func TestPutBackReplacesWhatACrashLeft(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {

@@ -88,7 +88,7 @@ func TestReleasedLooksAtNoOtherJob(t *testing.T) {
 	}
 }
 
-// TestWithdrawTakesAWaitingItemOut: nobody has begun with the job, so its turn
+// TestWithdrawTakesAWaitingItemOut: no replica has begun with the job, so its turn
 // need not be waited for. What was delivered meanwhile can be acked all the same,
 // and no other job loses its item.
 func TestWithdrawTakesAWaitingItemOut(t *testing.T) {
@@ -119,7 +119,7 @@ func TestWithdrawTakesAWaitingItemOut(t *testing.T) {
 }
 
 // TestWithdrawLeavesALaterJobAlone: the job was erased and made again while
-// somebody still withdraws the earlier one.
+// another caller still withdraws the earlier one.
 func TestWithdrawLeavesALaterJobAlone(t *testing.T) {
 	t.Parallel()
 	s := newReplica(t, brokertest.Single(t), 16)

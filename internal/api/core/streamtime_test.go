@@ -74,7 +74,7 @@ func TestWatchesEnd(t *testing.T) {
 }
 
 // TestChatsThatAreWaitedForEnd with an error after which the same request attaches:
-// nobody may take it for a whole reply.
+// no caller may take it for a whole reply.
 func TestChatsThatAreWaitedForEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, shortStreams)

@@ -158,7 +158,7 @@ func (w *tenancy) checkMethodMakes(c apitest.Caller, method string, rule rule) {
 		}
 		return ""
 	}
-	if rule == waiting { // nobody runs the job, so that its callers give up
+	if rule == waiting { // no replica runs the job, so that its callers give up
 		var group sync.WaitGroup
 		group.Go(func() { made("key-acme") })
 		group.Go(func() { made("key-globex") })

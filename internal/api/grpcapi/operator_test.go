@@ -100,7 +100,7 @@ func TestOperatorMethodsAreForOperators(t *testing.T) {
 }
 
 // TestAnOperatorsKeyIsNoTenants: it opens none of their methods and paths, and its
-// holder is told why. A key that nobody has, or whose time is over, is told nothing.
+// holder is told why. An unknown or expired key gets no explanation.
 func TestAnOperatorsKeyIsNoTenants(t *testing.T) {
 	t.Parallel()
 	const endedKey, itIsTheOperators = "gb_ended-0123456789abcdef", "is an operator's"

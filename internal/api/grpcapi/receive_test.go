@@ -46,8 +46,8 @@ func TestNoMessageIsReadOfAStranger(t *testing.T) {
 	}
 }
 
-// TestMessageThatDoesNotCome is given up, also where nobody has to say who they
-// are; the time for a message does not bound the call.
+// TestMessageThatDoesNotCome is given up, also where callers need no
+// key; the time for a message does not bound the call.
 func TestMessageThatDoesNotCome(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

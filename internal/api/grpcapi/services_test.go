@@ -203,7 +203,7 @@ func TestGRPCCancel(t *testing.T) {
 	}
 }
 
-// TestCancelRacesWithTheOwner: whoever comes first, there is one terminal event.
+// TestCancelRacesWithTheOwner: in either order there is one terminal event.
 func TestCancelRacesWithTheOwner(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/genbus/genbus/internal/contract/contracttest"
 )
 
-// TestEveryPathIsInTheContract: what the mux serves stands in the document, and
-// what stands there is served, under any segments.
+// TestEveryPathIsInTheContract: what the mux serves is in the document, and
+// what the document has is served, under any segments.
 func TestEveryPathIsInTheContract(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*config.Config){

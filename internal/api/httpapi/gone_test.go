@@ -15,8 +15,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// TestWhatIsCountedOfWhoLeft: a failure after the client went away is nobody's,
-// but a panic is ours whoever listens.
+// TestWhatIsCountedOfWhoLeft: a failure after the client went away is not counted,
+// but a panic always is.
 func TestWhatIsCountedOfWhoLeft(t *testing.T) {
 	t.Parallel()
 	gone, leave := context.WithCancel(t.Context())

@@ -47,7 +47,7 @@ func (w *world) signedBy(signer upstream.Authorizer, method, path, body string) 
 	return headers
 }
 
-// TestNoBodyIsReadOfAStranger: who is nobody is told so before the body is there.
+// TestNoBodyIsReadOfAStranger: an unauthenticated call is refused before its body arrives.
 func TestNoBodyIsReadOfAStranger(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.TwoTenants)

@@ -9,7 +9,7 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 )
 
-// FuzzPrefersAsync: the preference is found wherever it stands alone, and only
+// FuzzPrefersAsync: the preference is found wherever it is alone, and only
 // there.
 func FuzzPrefersAsync(f *testing.F) {
 	for _, seed := range []string{"", "respond-async", "RESPOND-ASYNC;wait=5", "wait=5, respond-async", "respond-asynchronously", "x;respond-async", "\"respond-async\"", ",,;;,", "respond-async=1", " respond-async\t;"} {

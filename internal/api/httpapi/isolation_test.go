@@ -137,7 +137,7 @@ func isolations() map[string]isolation {
 }
 
 // TestTenantsAreApartOnEveryPath: globex knows the ids of acme's jobs and the names
-// of its requests, and it is no better off than somebody who made them up.
+// of its requests, and gets no other answers than for invented ones.
 func TestTenantsAreApartOnEveryPath(t *testing.T) {
 	t.Parallel()
 	w := newTenancy(t)
@@ -180,7 +180,7 @@ func (w *tenancy) every(row isolation) []call {
 	return out
 }
 
-// checkKeys: without a key, with an unknown one and with an operator's, nobody is
+// checkKeys: without a key, with an unknown one and with an operator's, no call is
 // served.
 func (w *tenancy) checkKeys(t *testing.T, pattern string, row isolation) {
 	t.Helper()

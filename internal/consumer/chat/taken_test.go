@@ -78,8 +78,8 @@ func attempt(t *testing.T, e joblog.Entry) task.Event {
 	return next
 }
 
-// TestAnAttemptIsTakenOnlyAfterTheLogWasRead: a look at the log that comes before its
-// first reading finds the attempt of the dead replica, and takes the chat from nobody.
+// TestAnAttemptIsTakenOnlyAfterTheLogWasRead: a check of the log before its
+// first reading finds the attempt of the dead replica, and takes the chat from no replica.
 // An attempt of another that begins after the reading does.
 func TestAnAttemptIsTakenOnlyAfterTheLogWasRead(t *testing.T) {
 	t.Parallel()

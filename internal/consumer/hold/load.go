@@ -208,7 +208,7 @@ func (j *Job) endAt(ctx context.Context, e task.Event, last uint64) error {
 	return ErrEnded
 }
 
-// logEnd logs the job's end, louder where a dead letter is somebody's to look at.
+// logEnd logs the job's end, at a higher level where an operator has a dead letter to resolve.
 func (j *Job) logEnd() {
 	level := slog.LevelInfo
 	if _, unfound := task.Unfound(j.Record.entry.Job); j.Request.buried || unfound {

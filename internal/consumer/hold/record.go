@@ -37,7 +37,7 @@ type Record struct {
 }
 
 // unread is more than every version: what the log had before it was read takes the job
-// from nobody.
+// from no replica.
 const unread = math.MaxUint64
 
 // Phase is the one in the log; unspecified until that was read.

@@ -195,8 +195,8 @@ func (in *Intake) refuse(ctx context.Context, m jetstream.Msg, meta *jetstream.M
 	return nil
 }
 
-// Bounds of what a letter has of its message beside the data, in bytes. What is no
-// UTF-8 is mended besides: no letter could hold it, and without one its message
+// Bounds of what a letter has of its message in addition to the data, in bytes. What is no
+// UTF-8 is replaced too: no letter could hold it, and without one its message
 // would never leave the inbox. No legal name is mended or cut, and none that was
 // becomes legal.
 const (

@@ -10,7 +10,7 @@ import (
 // A message may be in two hands: it is given to a second one when the first takes
 // longer than AckWait, which is short for a moment after a start. The first may then
 // accept it, have its ack confirmed and remove the upload while the second is about
-// to read. So whoever misses an upload for the first time gives the message back: one
+// to read. So a replica that misses an upload for the first time returns the message: one
 // that was acknowledged does not come again, and one that does has lost its upload.
 type seenSet struct {
 	mu   sync.Mutex

@@ -10,7 +10,7 @@ import (
 type deadlines struct {
 	limit  int
 	queue  deadlineQueue
-	forgot bool // since somebody recalled them
+	forgot bool // since they were last recalled
 }
 
 // deadline is that of one job.
@@ -69,7 +69,7 @@ func (d *deadlines) due(now time.Time) (deadline, bool) {
 	return n, ok
 }
 
-// deadlineQueue is a heap that knows where each job stands in it.
+// deadlineQueue is a heap that knows the position of each job.
 type deadlineQueue struct {
 	all    []deadline
 	places map[string]int // by id

@@ -14,8 +14,8 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// stuckAfter is how long after its deadline a started job is looked for that
-// nobody has ended. Whoever holds it does so at the deadline, and a replica that takes
+// stuckAfter is how long after its deadline a started job is looked for that still
+// has not ended. Its holder ends it at the deadline, and a replica that takes
 // it over soon after.
 const stuckAfter = time.Minute
 
@@ -41,7 +41,7 @@ func stuck(ctx context.Context, h *hold.Holder, e joblog.Entry, now time.Time) (
 	switch {
 	case err == nil && isVideo && task.Untouched(v) && h.Queue.Items.Waits(item):
 		return errcode.New(errcode.DeadlineExceeded, "job %s: its deadline has passed while it waited to be submitted again", e.Job.GetId()), time.Time{}, nil
-	case err == nil: // whoever is given it ends the job
+	case err == nil: // the holder that it is delivered to ends the job
 		return nil, now.Add(stuckAfter), nil
 	case !errors.Is(err, broker.ErrNoMessage):
 		return nil, time.Time{}, err
@@ -58,7 +58,7 @@ func stuck(ctx context.Context, h *hold.Holder, e joblog.Entry, now time.Time) (
 	return f, time.Time{}, nil
 }
 
-// inlineFault is how an inline chat ends whose end nobody has stored. It has no work
+// inlineFault is how an inline chat ends whose end was not stored. It has no work
 // item, and its events are best effort: its caller may have had the whole reply, or the
 // replica has died with the chat.
 func inlineFault(c *genbusv1.Chat) *errcode.Error {

@@ -23,7 +23,7 @@ import (
 
 const (
 	// maxDeadlines bounds the start deadlines that one process knows, and those of
-	// started jobs beside them, at some 150 bytes each.
+	// started jobs too, at some 150 bytes each.
 	maxDeadlines = 200_000
 	// recallAgain is the wait after the log could not be read for those that were
 	// forgotten.
@@ -36,7 +36,7 @@ const (
 	sweeps = 8
 )
 
-// Sweeper ends the jobs that were not started by their deadline, whoever has their items;
+// Sweeper ends the jobs that were not started by their deadline, wherever their items are;
 // and those that were started and are stuck. The log decides between it and a holder: one
 // of the two loses its compare-and-set, and stops.
 type Sweeper struct {

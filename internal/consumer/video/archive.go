@@ -35,7 +35,7 @@ var (
 	narrowBounds = resultBounds{files: 16, url: joblog.SpareReply, urls: joblog.SpareReply, metadata: 1 << 10}
 )
 
-// fileBytes is what an event has of a result beside its URL: the copy's name, twice.
+// fileBytes is what an event has of a result in addition to its URL: the copy's name, twice.
 const fileBytes = 512
 
 // boundsOf gives the bounds of a result, whose room is the task's until release is called.
@@ -249,7 +249,7 @@ func (a *archiving) copyAll(ctx context.Context, until time.Time, urls map[int]s
 	defer done()
 	ctx, cancel := context.WithDeadlineCause(ctx, until, errcode.New(errcode.ArchiveFailed, "the copy of %s took longer than the route's archive timeout", a.task.held.Name().ID))
 	defer cancel()
-	// Whoever takes the task over copies anew, so that a stop need not wait.
+	// The replica that takes the task over starts the copy again, so that a stop need not wait.
 	defer context.AfterFunc(a.task.holder().Fetching, cancel)()
 	select {
 	case a.task.runner.shared.copies <- struct{}{}:

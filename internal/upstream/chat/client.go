@@ -78,7 +78,7 @@ type Request struct {
 // Reply is a whole answer.
 type Reply struct {
 	// Raw is the upstream's JSON byte for byte, or what was put together from a
-	// stream that nobody asked for.
+	// stream that was not asked for.
 	Raw []byte
 	// Assembled is true in the latter case.
 	Assembled bool

@@ -24,8 +24,8 @@ func toChunks(reply []byte) ([][]byte, error) {
 
 // split is a reply taken apart.
 type split struct {
-	head           []byte // what stands in every chunk: `{"object":..,"id":..`
-	extra          []byte // what stands in the first one only: `,"name":value`...
+	head           []byte // what is in every chunk: `{"object":..,"id":..`
+	extra          []byte // what is in the first one only: `,"name":value`...
 	choices, usage []byte
 }
 

@@ -80,7 +80,7 @@ func TestJudge(t *testing.T) {
 		{200, "402", "", true, aboutKey}, {200, "404", "NotFoundError", true, aboutUpstream},
 		{200, "", "BadRequestError", true, aboutRequest}, {200, "", "authentication_error", true, aboutKey},
 		{200, "", "permission_error", true, aboutKey}, {200, "", "not_found_error", true, aboutUpstream},
-		// A number beside a status that speaks for itself.
+		// A number with a status that suffices.
 		{503, "400", "", false, aboutUpstream}, {400, "502", "", true, aboutRequest},
 
 		// What this package found out itself.

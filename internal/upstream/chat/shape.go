@@ -9,7 +9,7 @@ const (
 )
 
 // shape is an uneventful chunk with holes where its text was. The chunks of a
-// stream differ in little else, so most of them need no walk: whoever fits the
+// stream differ in little else, so most of them need no walk: a chunk that fits the
 // shape has the same structure, byte for byte, and only other text.
 type shape struct {
 	sample []byte
@@ -28,7 +28,7 @@ func (s *shape) hole(c *jsonscan.Cursor, v []byte) {
 	}
 }
 
-// forget drops the shape; holes are collected anew after it.
+// forget drops the shape; holes are collected again after it.
 func (s *shape) forget() { s.n = 0 }
 
 // keep makes block, whose holes have been collected, the sample.

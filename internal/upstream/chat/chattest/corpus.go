@@ -1,5 +1,5 @@
 // Package chattest reads the corpus of answers to a chat completion, in
-// internal/upstream/chat/testdata. It calls nobody and judges nothing; tests and
+// internal/upstream/chat/testdata. It calls no server and judges nothing; tests and
 // fuzz targets of several packages begin with what it reads.
 //
 // A file is one answer and what must be made of it, as JSON:
@@ -8,16 +8,16 @@
 //	status        the HTTP status; 200 when absent
 //	content_type  the media type; by default that of answer, stream or text
 //	header        further headers
-//	answer        the body, a JSON value that is sent as it stands, or
+//	answer        the body, a JSON value that is sent as it is, or
 //	text          the body, whatever it is, or
 //	stream        its lines, of which an object is an event of its own:
-//	              "data: ", the object as it stands and a blank line
+//	              "data: ", the object as it is and a blank line
 //	line_end      what ends each line of the stream; "\n" when absent
 //	unterminated  true: the last line has no end
 //	reset         true: the connection breaks behind the body
 //	want          what must be made of it, see Want
 //
-// {100 KiB} stands for as many letters x, wherever it is.
+// {100 KiB} means as many letters x, wherever it is.
 package chattest
 
 import (
@@ -52,7 +52,7 @@ type Answer struct {
 // whose numbers stand as they were written.
 type Want struct {
 	// Reply is the whole reply; of an answer in JSON the answer itself when the
-	// file does not say. Nil beside Error.
+	// file does not say. Nil with Error.
 	Reply jsontext.Value `json:"reply"`
 	// Restreamed is what the blocks make that are given out for an answer in
 	// JSON; the Reply when the file does not say.
@@ -68,7 +68,7 @@ type Want struct {
 // Blocks are the blocks of a stream.
 type Blocks []string
 
-// Error is what must be known of an upstream's error, beside the HTTP status.
+// Error is what must be known of an upstream's error, in addition to the HTTP status.
 type Error struct {
 	Code         string `json:"code"`
 	Type         string `json:"type"`
@@ -214,7 +214,7 @@ func texts(values []jsontext.Value) Blocks {
 	return all
 }
 
-// text gives what a string says, and every other value as it stands.
+// text returns what a string says, and every other value as it is.
 func text(v jsontext.Value) string {
 	if v.Kind() != '"' {
 		return string(v)
