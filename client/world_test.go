@@ -18,7 +18,7 @@ import (
 func TestMain(m *testing.M) {
 	// As programs with traces have it.
 	otel.SetTextMapPropagator(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{}))
-	goleak.VerifyTestMain(brokertest.Tests{M: m, Parallel: 8}, brokertest.Leaks()...)
+	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
 }
 
 // connect returns a client with a connection of its own.

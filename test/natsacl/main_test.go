@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	// A server that is stopped while a stream with a source looks for it waits for the
 	// answer all the same, for half a minute.
 	asks := goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server.(*stream).trySetupSourceConsumer.func3")
-	goleak.VerifyTestMain(brokertest.Tests{M: m}, append(brokertest.Leaks(), asks, goleak.Cleanup(func(code int) {
+	goleak.VerifyTestMain(brokertest.Tests{M: m, Parallel: 4}, append(brokertest.Leaks(), asks, goleak.Cleanup(func(code int) {
 		if err := programs.remove(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1

@@ -32,9 +32,14 @@ var shared struct {
 	claimed int
 }
 
-// inParallel is how many tests run at a time by default: they wait for timers of the
-// broker more than for a processor.
-const inParallel = 4
+const (
+	// inParallel is how many tests run at a time by default: they wait for timers of the
+	// broker more than for a processor.
+	inParallel = 8
+	// mostInParallelRace is how many may with the race detector: there they wait for a
+	// processor, and more of them only wait for longer, up to their timeouts.
+	mostInParallelRace = 4
+)
 
 // Tests runs the tests of a package, several at a time and with their files in memory, and
 // then stops the cluster that they share.
@@ -43,8 +48,9 @@ const inParallel = 4
 //	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
 type Tests struct {
 	M *testing.M
-	// Parallel is how many run at a time, unless -parallel says it. Default: 4. More are
-	// for packages whose tests are idle for most of their time.
+	// Parallel is how many run at a time, unless -parallel says it, and fewer with the race
+	// detector. Default: 8. More are for packages whose tests are idle for most of their
+	// time, fewer for those that need a processor.
 	Parallel int
 }
 
@@ -55,7 +61,7 @@ func (x Tests) Run() int {
 	said := false
 	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
 	if !said {
-		_ = flag.Set("test.parallel", strconv.Itoa(max(cmp.Or(x.Parallel, inParallel), runtime.GOMAXPROCS(0)))) // there is one
+		_ = flag.Set("test.parallel", strconv.Itoa(max(x.parallel(), runtime.GOMAXPROCS(0)))) // there is one
 	}
 	code := x.M.Run()
 	shared.mu.Lock()
@@ -135,6 +141,15 @@ func claim(t testing.TB) (*Cluster, string) {
 	}
 	shared.claimed++
 	return shared.cluster, accountName(shared.claimed)
+}
+
+// parallel is how many tests run at a time.
+func (x Tests) parallel() int {
+	n := cmp.Or(x.Parallel, inParallel)
+	if raceDetector {
+		n = min(n, mostInParallelRace)
+	}
+	return n
 }
 
 func accountName(i int) string { return "test" + strconv.Itoa(i) }

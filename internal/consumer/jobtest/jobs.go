@@ -178,7 +178,9 @@ func Forerunner(t testing.TB, b *broker.Broker) *joblog.Log {
 func CompletedUpstream(left time.Duration) []Transition {
 	return []Transition{
 		func(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
-			return task.Submitting(v, now, task.Submission{Upstream: config.SandboxUpstream, Until: now, Deadline: now.Add(-time.Minute)})
+			// The deadline has passed, but not so long ago that a sweeper ends the task before
+			// the rest of its past is written.
+			return task.Submitting(v, now, task.Submission{Upstream: config.SandboxUpstream, Until: now, Deadline: now.Add(-time.Second)})
 		},
 		func(v *genbusv1.VideoTask, now time.Time) (task.Event, error) {
 			return task.Submitted(v, now, task.Receipt{UpstreamID: "up_1", Status: "queued"})
