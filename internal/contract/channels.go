@@ -56,7 +56,7 @@ func channels(n subject.Space) []channel {
 		},
 		{
 			id: "usage", address: n.Usage(aKind, aTenant, anID), title: "Usage", stream: n.UsageStream(), action: "send",
-			description: "What each ended job consumed, for whoever writes bills.", messages: both("UsageEvent"),
+			description: "What each ended job consumed, for billing.", messages: both("UsageEvent"),
 		},
 		{
 			id: "dead", address: withTenant(n.DeadLetter(aKind, "tenant", anID)), title: "Dead letters", stream: n.Dead(), action: "send",

@@ -1551,7 +1551,7 @@ func (x *ChatStreamOptions) GetExtraJson() []byte {
 	return nil
 }
 
-// ChatCompletion is a reply. What genbus does not know stands in extra_json at
+// ChatCompletion is a reply. What genbus does not know is in extra_json at
 // the level where it was.
 type ChatCompletion struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2022,7 +2022,7 @@ type ChatChunkChoice struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Position, from 0.
 	Index int32 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
-	// The new piece; its role stands in the first one only.
+	// The new piece; its role is in the first one only.
 	Delta *ChatMessage `protobuf:"bytes,2,opt,name=delta,proto3" json:"delta,omitempty"`
 	// As in ChatChoice; absent until the choice ends.
 	FinishReason *string `protobuf:"bytes,3,opt,name=finish_reason,json=finishReason,proto3,oneof" json:"finish_reason,omitempty"`
@@ -2110,7 +2110,7 @@ type Chat struct {
 	Model string `protobuf:"bytes,3,opt,name=model,proto3" json:"model,omitempty"`
 	// The whole reply as the upstream's JSON, byte for byte (put together from
 	// the blocks where it was streamed); empty before the chat has completed, or
-	// when it stands in reply_ref.
+	// when it is in reply_ref.
 	ReplyJson []byte `protobuf:"bytes,4,opt,name=reply_json,json=replyJson,proto3" json:"reply_json,omitempty"`
 	// Where the reply is, when it is larger than 256 KiB.
 	ReplyRef *BlobRef `protobuf:"bytes,5,opt,name=reply_ref,json=replyRef,proto3" json:"reply_ref,omitempty"`

@@ -284,7 +284,7 @@ func (x *TaskError) GetRetryAfterSeconds() float64 {
 	return 0
 }
 
-// BlobRef names a body that stands in the tenant's object store: one that is too
+// BlobRef names a body in the tenant's object store: one that is too
 // large for a message, the copy of a result, or a request that was uploaded.
 type BlobRef struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -406,7 +406,7 @@ type Execution struct {
 	// Deliveries of the work item at the last takeover by a new process. Bounds
 	// how often a job that kills its process is tried again.
 	Deliveries uint64 `protobuf:"varint,15,opt,name=deliveries,proto3" json:"deliveries,omitempty"`
-	// What the protocol needs beside the id to read the task at the upstream;
+	// What the protocol needs with the id to read the task at the upstream;
 	// opaque, and empty for most protocols.
 	UpstreamTicket string `protobuf:"bytes,16,opt,name=upstream_ticket,json=upstreamTicket,proto3" json:"upstream_ticket,omitempty"`
 	// Whether the result is copied to the object store. Default false.
@@ -417,7 +417,7 @@ type Execution struct {
 	// with its upstream and key, and no later refusal proves that it is not there.
 	Bound bool `protobuf:"varint,19,opt,name=bound,proto3" json:"bound,omitempty"`
 	// W3C trace context of the request, which every event of the job continues,
-	// whoever writes it; empty when the request had none.
+	// by any writer; empty when the request had none.
 	Traceparent string `protobuf:"bytes,20,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
 	// The vendors' part of it, at most 512 bytes; empty when there was none.
 	Tracestate string `protobuf:"bytes,21,opt,name=tracestate,proto3" json:"tracestate,omitempty"`

@@ -695,7 +695,7 @@ func (x *DownloadVideoRequest) GetLength() int64 {
 }
 
 // DownloadVideoResponse is a piece of the content, at most 32 KiB. The fields
-// beside data are set in the first one only.
+// other than data are set in the first one only.
 type DownloadVideoResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Bytes of the content, in order.

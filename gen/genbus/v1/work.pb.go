@@ -39,7 +39,7 @@ type WorkItem struct {
 	Route string `protobuf:"bytes,4,opt,name=route,proto3" json:"route,omitempty"`
 	// Model as the client named it.
 	Model string `protobuf:"bytes,5,opt,name=model,proto3" json:"model,omitempty"`
-	// The client's JSON body, byte for byte; empty when it stands in body_ref.
+	// The client's JSON body, byte for byte; empty when it is in body_ref.
 	Body []byte `protobuf:"bytes,6,opt,name=body,proto3" json:"body,omitempty"`
 	// Where the body is, when it is larger than 256 KiB.
 	BodyRef *BlobRef `protobuf:"bytes,7,opt,name=body_ref,json=bodyRef,proto3" json:"body_ref,omitempty"`
@@ -262,7 +262,7 @@ type AttachedTask struct {
 	UpstreamKey string `protobuf:"bytes,2,opt,name=upstream_key,json=upstreamKey,proto3" json:"upstream_key,omitempty"`
 	// The upstream's id.
 	UpstreamTaskId string `protobuf:"bytes,3,opt,name=upstream_task_id,json=upstreamTaskId,proto3" json:"upstream_task_id,omitempty"`
-	// What the protocol needs beside the id to read the task.
+	// What the protocol needs with the id to read the task.
 	UpstreamTicket string `protobuf:"bytes,4,opt,name=upstream_ticket,json=upstreamTicket,proto3" json:"upstream_ticket,omitempty"`
 	// Submissions that the job before had begun, as far as is known.
 	Attempt uint32 `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
@@ -381,7 +381,7 @@ type DeadLetter struct {
 	Subject string `protobuf:"bytes,6,opt,name=subject,proto3" json:"subject,omitempty"`
 	// Headers of that message.
 	Headers []*Header `protobuf:"bytes,7,rep,name=headers,proto3" json:"headers,omitempty"`
-	// The message or the request's body, byte for byte; empty when it stands in
+	// The message or the request's body, byte for byte; empty when it is in
 	// data_ref.
 	Data []byte `protobuf:"bytes,8,opt,name=data,proto3" json:"data,omitempty"`
 	// Where it is, when it is larger than 256 KiB.
@@ -393,7 +393,7 @@ type DeadLetter struct {
 	Upstream string `protobuf:"bytes,11,opt,name=upstream,proto3" json:"upstream,omitempty"`
 	// Name of the key that it was submitted with; empty for an only key.
 	UpstreamKey string `protobuf:"bytes,12,opt,name=upstream_key,json=upstreamKey,proto3" json:"upstream_key,omitempty"`
-	// What the protocol needs beside the upstream's id to read the task.
+	// What the protocol needs with the upstream's id to read the task.
 	UpstreamTicket string `protobuf:"bytes,13,opt,name=upstream_ticket,json=upstreamTicket,proto3" json:"upstream_ticket,omitempty"`
 	// The accepted request without its body, which is in data; absent for what was
 	// never accepted.
