@@ -137,7 +137,7 @@ func TestAnAcceptedBacklogEnds(t *testing.T) {
 	const log = 8 << 20
 	brokertest.EachLimited(t, broker.Limits{TasksMaxBytes: log}, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		url, creates := longReplies(t, 20<<10)
-		cfg := testConfig(t, url, inWork(log))
+		cfg := testConfig(t, url, inWork(log), onCluster)
 		var replicas []*replica
 		for range 8 {
 			replicas = append(replicas, idleReplica(t, open(t), cfg))

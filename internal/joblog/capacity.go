@@ -15,9 +15,10 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// The limits of the log, as shares of its bytes. For a new job, what is used counts and
-// the rest of the lives of all unfinished jobs. For the other two, what is used counts
-// and the ends of the jobs that wait. What jobs in work write from their submission on is
+// The limits of the log, as shares of its bytes. What is used counts for each; beside it, for
+// a new job the rest of the lives of all unfinished jobs, for what jobs can do without the
+// rest of their shortest whole lives, so that nobody's long reply takes the room in which
+// another job would be submitted, and for a submission their ends. What jobs in work write from their submission on is
 // above all three: the configuration leaves config.EndBytes for each of them in a tenth of
 // the log. The last 3 % are for what the replicas do not see of each other (creditShare).
 const (
@@ -47,8 +48,9 @@ type Capacity struct {
 	// Short is what the disk under the stream does not have of Max.
 	Short int64
 	// Reserved is what the accepted, unfinished jobs are still to write, those included
-	// that are just being accepted, and Ends what they would write if all of them ended now.
-	Reserved, Ends int64
+	// that are just being accepted; Shortest what they would write if nothing were written that
+	// they can do without, and Ends if all of them ended now.
+	Reserved, Shortest, Ends int64
 }
 
 // AdmitLimit is the number of bytes up to which jobs are admitted.
@@ -178,7 +180,8 @@ func (l *Log) readFigures(ctx context.Context) (Capacity, error) {
 	if spare, known := l.b.StoreSpare(info); known { // the queues and the objects are on the same disk
 		room.Short = max(-spare, 0)
 	}
-	room.Reserved, room.Ends = l.lives.reserve(jobs, l.index.unfinishedByKind())
+	left := l.lives.reserve(jobs, l.index.unfinishedByKind())
+	room.Reserved, room.Shortest, room.Ends = left.rest, left.shortest, left.ends
 	l.metrics.StreamState(info.Config.Name, info.State.Msgs, info.State.Bytes, info.Config.MaxBytes)
 	l.metrics.LogCapacity(room.Used, room.Reserved, room.AdmitLimit(), room.SubmitLimit())
 	for _, kind := range subject.Kinds {
@@ -203,7 +206,7 @@ func (r Capacity) left(p purpose) int64 {
 	case toAdmit:
 		return r.AdmitLimit() - r.Used - r.Reserved
 	case toSpare:
-		return r.limit(spareBelow) - r.Used - r.Ends
+		return r.limit(spareBelow) - r.Used - r.Shortest
 	default:
 		return r.SubmitLimit() - r.Used - r.Ends
 	}

@@ -321,21 +321,57 @@ func TestALifeIsReserved(t *testing.T) {
 	v := newLives()
 	rest := map[subject.Kind]int64{}
 	for _, kind := range subject.Kinds {
-		rest[kind], _ = v.reserve(1, map[subject.Kind]unfinished{kind: {jobs: 1, bytes: 700}})
+		rest[kind] = v.reserve(1, map[subject.Kind]unfinished{kind: {jobs: 1, bytes: 700}}).rest
 	}
-	got, ends := v.reserve(10, map[subject.Kind]unfinished{subject.Video: {jobs: 2, bytes: 1400}, subject.Chat: {jobs: 3, bytes: 2100}})
-	if want := 2*rest[subject.Video] + 3*rest[subject.Chat] + 5*max(rest[subject.Video], rest[subject.Chat]); got != want {
-		t.Errorf("%d bytes are reserved, want %d", got, want)
+	got := v.reserve(10, map[subject.Kind]unfinished{subject.Video: {jobs: 2, bytes: 1400}, subject.Chat: {jobs: 3, bytes: 2100}})
+	if want := 2*rest[subject.Video] + 3*rest[subject.Chat] + 5*max(rest[subject.Video], rest[subject.Chat]); got.rest != want {
+		t.Errorf("%d bytes are reserved, want %d", got.rest, want)
 	}
-	if ends >= got || ends < 10*2*leastEvent {
-		t.Errorf("%d bytes for ten ends", ends)
+	if got.ends >= got.shortest || got.shortest >= got.rest || got.ends < 10*2*leastEvent {
+		t.Errorf("of ten lives: %+v", got)
 	}
 	// Fewer items than unfinished jobs: some have ended, and the list has not heard of it.
-	if got, _ := v.reserve(1, map[subject.Kind]unfinished{subject.Video: {jobs: 2, bytes: 1400}}); got != 2*rest[subject.Video] {
-		t.Errorf("%d bytes are reserved for two videos", got)
+	if got := v.reserve(1, map[subject.Kind]unfinished{subject.Video: {jobs: 2, bytes: 1400}}); got.rest != 2*rest[subject.Video] {
+		t.Errorf("%d bytes are reserved for two videos", got.rest)
 	}
-	if got, ends := v.reserve(2, map[subject.Kind]unfinished{subject.Video: {jobs: 2, bytes: 80 << 10}}); got != ends || ends < 160<<10 {
-		t.Errorf("%d bytes are reserved for two large videos, and %d for their ends", got, ends)
+	if got := v.reserve(2, map[subject.Kind]unfinished{subject.Video: {jobs: 2, bytes: 80 << 10}}); got.rest != got.ends || got.ends < 160<<10 {
+		t.Errorf("of two large videos: %+v", got)
+	}
+}
+
+// TestWhatIsSpareLeavesRoomToSubmit: long replies fill the log as far as eight replicas let
+// them. Then each job that waits is submitted, one after the other, and writes its shortest
+// life.
+func TestWhatIsSpareLeavesRoomToSubmit(t *testing.T) {
+	t.Parallel()
+	const waiting, event = 200, 1100
+	k, v := &tank{room: Capacity{Max: 8 << 20}}, newLives()
+	left := map[subject.Kind]unfinished{subject.Video: {jobs: waiting, bytes: waiting * event}}
+	count := func() {
+		u := v.reserve(left[subject.Video].jobs, left)
+		k.room.Reserved, k.room.Shortest, k.room.Ends = u.rest, u.shortest, u.ends
+	}
+	count()
+	for _, c := range fleet(k, 8) { // each has read before the others wrote
+		for {
+			_, release, err := c.take(t.Context(), toSpare, 4<<10)
+			if err != nil {
+				break
+			}
+			k.room.Used += 4 << 10
+			release()
+		}
+	}
+	for submitted := range waiting {
+		c := fleet(k, 1)[0]
+		_, release, err := c.take(t.Context(), toSubmit, event)
+		if err != nil {
+			t.Fatalf("video %d of %d: %v: %+v", submitted, waiting, err, k.room)
+		}
+		release()
+		k.room.Used += 2*event + 2*(event+endMore)
+		left[subject.Video] = unfinished{jobs: left[subject.Video].jobs - 1, bytes: left[subject.Video].bytes - event}
+		count()
 	}
 }
 

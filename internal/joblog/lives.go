@@ -82,28 +82,36 @@ func (v *lives) life(kind subject.Kind) int64 {
 	return v.kinds[kind].life()
 }
 
-// reserve gives what some unfinished jobs are still to write, and what their ends would
-// take if none went on. of are those that are known, with the size of their events; the
-// others count as ordinary ones of the larger kind.
-func (v *lives) reserve(jobs int64, of map[subject.Kind]unfinished) (rest, ends int64) {
+// unwritten is what some unfinished jobs are still to write, in bytes.
+type unwritten struct {
+	rest     int64 // the rest of ordinary lives
+	shortest int64 // that of the shortest whole lives
+	ends     int64 // their ends if none went on
+}
+
+// reserve gives what some unfinished jobs are still to write. of are those that are known,
+// with the size of their events; the others count as ordinary ones of the larger kind.
+func (v *lives) reserve(jobs int64, of map[subject.Kind]unfinished) (u unwritten) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var largest *averages
 	for kind, a := range v.kinds {
-		u := of[kind]
-		end := 2 * (u.bytes + u.jobs*endMore)
-		ends += end
-		rest += max(u.jobs*a.rest(), end)
-		jobs -= u.jobs
+		known := of[kind]
+		ends := 2 * (known.bytes + known.jobs*endMore)
+		u.ends += ends
+		u.shortest += ends + int64(a.least-2)*max(known.bytes, known.jobs*leastEvent)
+		u.rest += max(known.jobs*a.rest(), ends)
+		jobs -= known.jobs
 		if largest == nil || a.rest() > largest.rest() {
 			largest = a
 		}
 	}
 	if jobs > 0 {
-		rest += jobs * largest.rest()
-		ends += jobs * largest.queuedEnd()
+		u.rest += jobs * largest.rest()
+		u.shortest += jobs * largest.shortestRest()
+		u.ends += jobs * largest.queuedEnd()
 	}
-	return rest, ends
+	return u
 }
 
 func (a *averages) life() int64 { return a.rest() + int64(max(a.event, leastEvent)) }
@@ -112,6 +120,11 @@ func (a *averages) life() int64 { return a.rest() + int64(max(a.event, leastEven
 func (a *averages) rest() int64 {
 	between := max(a.events, a.least) - 2
 	return int64(between*max(a.event, leastEvent) + 2*max(a.end, leastEvent))
+}
+
+// shortestRest is the shortest whole life without its first event.
+func (a *averages) shortestRest() int64 {
+	return int64((a.least-2)*max(a.event, leastEvent)) + a.queuedEnd()
 }
 
 // queuedEnd is the end of a job that was never submitted, with its feed copy.
