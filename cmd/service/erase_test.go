@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/task"
@@ -22,6 +23,7 @@ import (
 // TestEraseARunningTask: its upstream is polled no more, and its events, its
 // request's body and its place in the queue are gone.
 func TestEraseARunningTask(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	w := newEraseWorld(t, sandbox.Options{VideoDuration: 800 * time.Millisecond})
 	polled := pollsOf(w.up)

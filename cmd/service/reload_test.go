@@ -15,6 +15,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/service"
@@ -217,6 +218,7 @@ func (w *reloadWorld) durable(t *testing.T) *jetstream.ConsumerInfo {
 // TestReloadLimitOfARoute: more jobs are in work at once, and fewer again, and each is
 // submitted once and ends.
 func TestReloadLimitOfARoute(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	w := newReloadWorld(t, sandbox.Options{VideoDuration: 2 * time.Second}, reloadRoutes(fmt.Sprintf(reloadVideo, 1)))
 	ids := make([]string, 4)

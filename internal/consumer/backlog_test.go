@@ -133,6 +133,7 @@ func allEnded(t testing.TB, b *broker.Broker, l *joblog.Log, ids []subject.TaskN
 // accepted ends, with its copy in the feed and what it consumed, although the replies are
 // longer than any before them.
 func TestAnAcceptedBacklogEnds(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	const log = 8 << 20
 	brokertest.EachLimited(t, broker.Limits{TasksMaxBytes: log}, func(t *testing.T, open func(testing.TB) *broker.Broker) {

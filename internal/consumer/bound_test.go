@@ -86,6 +86,7 @@ func unknownEnd(t testing.TB, b *broker.Broker, end joblog.Entry) {
 // answer is lost, and it refuses the resubmission. That says nothing of the first
 // submission, so no other upstream and no other key gets the task.
 func TestAfterAnUnknownOutcomeOnlyTheSameAccountIsAsked(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	for name, c := range map[string]struct {
 		// refusal is the answer to the second create, and to later ones too where
@@ -221,6 +222,7 @@ func TestTakenOverSubmissionThatCannotBeRepeatedIsUnknown(t *testing.T) {
 // TestTaskWithoutItsBodyMayBeAccepted: it cannot be submitted again, and an
 // earlier submission may have been accepted all the same.
 func TestTaskWithoutItsBodyMayBeAccepted(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	for name, past := range map[string][]transition{
 		"bound": boundTo(config.SandboxUpstream),

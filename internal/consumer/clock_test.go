@@ -71,6 +71,7 @@ func admitChat(t testing.TB, r *replica) joblog.Entry {
 // whose time is really over; the wrong one accepts nothing, and the right one carries
 // all to their ends.
 func TestAWrongClockEndsNothing(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	for name, shift := range wrongBy {
 		t.Run(name, func(t *testing.T) {

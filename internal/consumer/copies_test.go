@@ -99,6 +99,7 @@ func acceptsByPrompt(w http.ResponseWriter, r *http.Request) {
 // its file cannot be copied. Whatever the upstream says then, the task completes
 // with what was known as soon as the time of the copy is over.
 func TestCompletedStaysCompleted(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	later := map[string]http.HandlerFunc{
 		"failed":     says(`{"task_id":"failed","status":"failed","error":{"message":"boom"}}`),

@@ -114,6 +114,7 @@ func TestKeysTakeTurnsAndRest(t *testing.T) {
 // TestTaskStaysWithItsAccount: another replica, whose route begins elsewhere,
 // polls where the task is.
 func TestTaskStaysWithItsAccount(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		first, second := newSandbox(t), newSandbox(t)

@@ -112,6 +112,7 @@ func testFullLog(t *testing.T, b *broker.Broker, share float64) {
 // room; and the others go on when there is room again, at the upstream that comes first: no
 // wait for room is a try.
 func TestSubmissionsWaitForRoom(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	brokertest.EachLimited(t, broker.Limits{TasksMaxBytes: 2 << 20}, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b, m := open(t), telemetry.NewMetrics("test")
@@ -201,6 +202,7 @@ func makeRoom(t testing.TB, b *broker.Broker) {
 // without that, and the upstream is not asked for the file again. A store that takes it gets
 // no URL that is too long for any event.
 func TestAnObjectStoreThatRefuses(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	for name, c := range map[string]struct {
 		store func(*jetstream.StreamConfig)

@@ -200,6 +200,7 @@ func TestALateHolderTakesNoItemAway(t *testing.T) {
 // replica, which knows of no bound, is given the item in line: it does not submit from
 // that one, so that the late ack takes nothing away.
 func TestALateHolderThatHasLetGo(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b, up := open(t), newSlowUpstream(t)

@@ -39,6 +39,7 @@ func resolveLetters(t testing.TB, b *broker.Broker) {
 // of other tenants are, on the same route with one place. When an operator has resolved
 // letters, they go on.
 func TestATenantAtItsBoundOfLetters(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		const bound, queued = 2, 6

@@ -30,6 +30,7 @@ func submittedAs(id string) []transition {
 // TestOrphanOfAnErasedJob: the item came into the line of a removed route while its
 // job was erased. Nothing of it is run, and nothing brings the job back.
 func TestOrphanOfAnErasedJob(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	for mode, settle := range settled {
 		t.Run(mode, func(t *testing.T) {

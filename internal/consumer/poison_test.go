@@ -38,6 +38,7 @@ func submittedVideo(t *testing.T, b *broker.Broker, url string) string {
 // TestManyCrashesDoNotPoisonWhatIsHandled: processes that die of something else,
 // again and again, must not end the tasks that they happen to hold.
 func TestManyCrashesDoNotPoisonWhatIsHandled(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	up := newSandbox(t)
@@ -66,6 +67,7 @@ func TestManyCrashesDoNotPoisonWhatIsHandled(t *testing.T) {
 // TestWhatKillsItsHoldersIsPoisoned, with a letter by which it can be attached
 // again: it may be paid for.
 func TestWhatKillsItsHoldersIsPoisoned(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b := open(t)
@@ -85,6 +87,7 @@ func TestWhatKillsItsHoldersIsPoisoned(t *testing.T) {
 // TestWhatKillsItsHoldersDuringASubmissionIsUnknown: its upstream may have it, and
 // the operator who redrives it must know that.
 func TestWhatKillsItsHoldersDuringASubmissionIsUnknown(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	url, begun := silent(t)

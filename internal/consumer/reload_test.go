@@ -143,6 +143,7 @@ func refuseEvents(ctx context.Context, b *broker.Broker, on bool) error {
 // cannot be stored, and the job is given back. The process that sent the request is given
 // the job again, and does not send it again.
 func TestJobThatIsGivenBackForgetsNoCreate(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		up, b := newSandbox(t), open(t)

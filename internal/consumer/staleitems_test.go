@@ -83,6 +83,7 @@ func (r *replica) noItems(t testing.TB, n subject.TaskName) {
 // each step. The log decides, or the first writer where it is empty; the job
 // ends, one body is sent, once, and no item is left.
 func TestTwoBodiesUnderOneID(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	const route, other = config.SandboxVideoRoute, "other"
 	names := subject.Default()
@@ -196,6 +197,7 @@ func TestRacingBodies(t *testing.T) {
 // reached the place at which the job stood in it, or has another job there, the log
 // was lost, and the job has an end.
 func TestRecordedItemWithoutALogIsNotRun(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	for _, kind := range subject.Kinds {
 		t.Run(string(kind), func(t *testing.T) {
@@ -231,6 +233,7 @@ func TestRecordedItemWithoutALogIsNotRun(t *testing.T) {
 // TestTheItemOfAnErasedJobThatThisProcessAdmitted: what it knows of the job is of before
 // the erase, which came while the item was on its way into the line.
 func TestTheItemOfAnErasedJobThatThisProcessAdmitted(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	b, up := brokertest.Single(t), newSentBodies(t)
 	r := idleReplica(t, b, testConfig(t, up.url))
@@ -312,6 +315,7 @@ func TestStaleChatItemIsNotCalled(t *testing.T) {
 // TestAnotherItemOfAHeldJobIsKept until the job is let go: it may be that of a later
 // job under the id.
 func TestAnotherItemOfAHeldJobIsKept(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	goOn := make(chan struct{})

@@ -66,6 +66,7 @@ func entryOf(t testing.TB, r *replica, n subject.TaskName) joblog.Entry {
 // TestJobsThatWaitEndAtTheirStartDeadline, although their items were not delivered:
 // one is in the ready window, one in the backlog. What the end takes from is as stated.
 func TestJobsThatWaitEndAtTheirStartDeadline(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	for name, limit := range map[string]struct {
 		code   string

@@ -271,6 +271,7 @@ func TestTwoReplicasShareOneQueue(t *testing.T) {
 }
 
 func TestTakenOverSubmissionIsUnknown(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	cfg := testConfig(t, up.URL(), func(c *config.Config) {
@@ -304,6 +305,7 @@ func TestTakenOverSubmissionIsUnknown(t *testing.T) {
 
 // TestAnAnswerJustAfterTheCreateTimeout is recorded: the request left in time.
 func TestAnAnswerJustAfterTheCreateTimeout(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, testConfig(t, up.URL())) // a create may take 2 s
