@@ -73,8 +73,8 @@ func (d *fileDecoder) value(path string, node *yaml.Node, v reflect.Value) {
 	if node.Kind == yaml.AliasNode {
 		node = node.Alias
 	}
-	if node.Kind == yaml.ScalarNode && node.Tag == "!!null" {
-		delete(d.lines, path) // as if it were not there
+	if isNull(node) {
+		delete(d.lines, path)
 		return
 	}
 	switch v.Kind() {
@@ -87,6 +87,14 @@ func (d *fileDecoder) value(path string, node *yaml.Node, v reflect.Value) {
 	default:
 		d.scalar(path, node, v)
 	}
+}
+
+// isNull reports whether a key has no value: it is as if it were not there.
+func isNull(node *yaml.Node) bool {
+	if node.Kind == yaml.AliasNode {
+		node = node.Alias
+	}
+	return node.Kind == yaml.ScalarNode && node.Tag == "!!null"
 }
 
 func (d *fileDecoder) scalar(path string, node *yaml.Node, v reflect.Value) {
@@ -108,6 +116,10 @@ func (d *fileDecoder) mapping(path string, node *yaml.Node, v reflect.Value) {
 		i, ok := fields[name]
 		if !ok {
 			d.unknown(at, key, fields)
+			continue
+		}
+		if isNull(value) {
+			delete(d.lost, at)
 			continue
 		}
 		if before, twice := written[name]; twice {
