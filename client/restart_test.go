@@ -10,6 +10,7 @@ import (
 
 	"github.com/genbus/genbus/client"
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/service/servicetest"
 	"github.com/genbus/genbus/test/freeport"
@@ -100,6 +101,7 @@ func TestFollowOutlivesRestarts(t *testing.T) {
 // TestChatOutlivesARestart of the service: a later attempt starts the reply again, and
 // the blocks of the last one are the reply.
 func TestChatOutlivesARestart(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	w := newRestarts(t)
 	c, ctx := connect(t, w.url, client.Options{Reread: time.Second}), within(t, 2*time.Minute)

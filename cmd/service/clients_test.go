@@ -61,6 +61,7 @@ func pollVideo(t *testing.T, c openai.Client, id string) *openai.Video {
 
 // TestOpenAIGoVideos has openai-go do all that it can do with videos.
 func TestOpenAIGoVideos(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 500 * time.Millisecond})
 	c, sent := w.openAI()

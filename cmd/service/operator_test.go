@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/listener/certtest"
 	"github.com/genbus/genbus/internal/sandbox"
@@ -212,6 +213,7 @@ func TestOperatorCommand(t *testing.T) {
 // TestOperatorAttachCommand: the task of a job that was cancelled on its way is
 // collected, without another create. Its letter is gone then, for every command.
 func TestOperatorAttachCommand(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond}, withOps)
 	c := command{t: t, server: w.GRPCAddr().String(), key: opsKey}
@@ -267,6 +269,7 @@ func TestOperatorCancelCommand(t *testing.T) {
 
 // TestOperatorRoutesCommand pauses and resumes a route.
 func TestOperatorRoutesCommand(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond}, withOps)
 	c := command{t: t, server: w.GRPCAddr().String(), key: opsKey}

@@ -246,6 +246,7 @@ func TestReloadLimitOfARoute(t *testing.T) {
 // TestReloadRefusesOtherRoutes: what was added, removed or moved is named, nothing has
 // changed, and jobs in work go on.
 func TestReloadRefusesOtherRoutes(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	w := newReloadWorld(t, sandbox.Options{VideoDuration: time.Second}, reloadRoutes(fmt.Sprintf(reloadVideo, 5), reloadChat))
 	id := w.createVideo(t, aCat)
@@ -272,6 +273,7 @@ func TestReloadRefusesOtherRoutes(t *testing.T) {
 // TestReloadDrainsARoute: it takes no new job, those that it has go on, and it takes new
 // ones again when the configuration says so.
 func TestReloadDrainsARoute(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	w := newReloadWorld(t, sandbox.Options{VideoDuration: time.Second}, reloadRoutes(fmt.Sprintf(reloadVideo, 5)))
 	id := w.createVideo(t, aCat)

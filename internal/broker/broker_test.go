@@ -169,6 +169,7 @@ func TestLowerRevisionChangesNothing(t *testing.T) {
 // one that started last says, and the other one's reconnects change nothing: it says
 // once how they differ.
 func TestReconnectChangesNoSettings(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	url := brokertest.Alone(t).ClientURL()
 	var said bytes.Buffer

@@ -175,6 +175,7 @@ func TestAClockThatIsSetWhileItRuns(t *testing.T) {
 // TestAWrongClockTakesNoSubmissionOver: its owner may be writing the request. Whether it
 // was accepted is not called unknown before a right clock says that the time is over.
 func TestAWrongClockTakesNoSubmissionOver(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	s, w := brokertest.Alone(t), &wallClock{}
 	up := newSlowUpstream(t)

@@ -140,6 +140,7 @@ func TestTaskStaysWithItsAccount(t *testing.T) {
 
 // TestPlacesAreGivenBack: more tasks than the upstream takes at a time all end.
 func TestPlacesAreGivenBack(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, testConfig(t, up.URL(), func(c *config.Config) {

@@ -122,6 +122,7 @@ func TestJobsWithoutARouteAreLeftAlone(t *testing.T) {
 // TestWaitingOrphanEndsAtItsDeadline: nothing serves its route, and it ends once, as any
 // job that waits.
 func TestWaitingOrphanEndsAtItsDeadline(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	up := newSandbox(t)

@@ -298,6 +298,7 @@ func putRecorded(t testing.TB, b *broker.Broker, item *genbusv1.WorkItem, seq ui
 
 // TestStaleChatItemIsNotCalled: the log has another request's chat under the id.
 func TestStaleChatItemIsNotCalled(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	b, up := brokertest.Single(t), newSentBodies(t)
 	item := itemOf("v", config.SandboxChatRoute, "cat")

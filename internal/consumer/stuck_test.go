@@ -129,6 +129,7 @@ func TestAJobWithAnItemIsNotStranded(t *testing.T) {
 // TestStartedJobsAreLookedForAfterTheirDeadline: every replica knows when, also one
 // that starts later.
 func TestStartedJobsAreLookedForAfterTheirDeadline(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	b, up := brokertest.Single(t), newSlowUpstream(t)
 	soon := videoRoutes(func(r *config.Route) { r.Timeouts.Deadline = 10 * time.Minute }) // a sweeper with nothing to do looks every hour

@@ -164,6 +164,7 @@ func inFeed(t testing.TB, b *broker.Broker, end joblog.Entry) {
 
 // TestWaitingChatsEndAtTheirStartDeadline too.
 func TestWaitingChatsEndAtTheirStartDeadline(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	stuck := make(chan struct{})
@@ -199,6 +200,7 @@ func TestWaitingChatsEndAtTheirStartDeadline(t *testing.T) {
 
 // TestJobsThatWaitedBeforeTheStartAreSweptToo: another process accepted them.
 func TestJobsThatWaitedBeforeTheStartAreSweptToo(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	item := pastItem("v")

@@ -329,6 +329,7 @@ func TestAnAnswerJustAfterTheCreateTimeout(t *testing.T) {
 }
 
 func TestDeadlines(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, testConfig(t, up.URL(), func(c *config.Config) {

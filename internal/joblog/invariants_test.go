@@ -193,6 +193,7 @@ func (d *duel) hasWon(t *testing.T, round, won int) {
 // TestUncertainCommitIsKnownByItsNonce: a commit whose answer does not come in time gives
 // the event as it may be stored. When it shows up in the log, its nonce tells it.
 func TestUncertainCommitIsKnownByItsNonce(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	d := newDuel(t, 1, brokertest.Alone(t).ClientURL(), "video_a")
 	d.link.Delay(time.Second)

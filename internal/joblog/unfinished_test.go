@@ -58,6 +58,7 @@ func TestUnfinishedOverReplicas(t *testing.T) {
 // TestJobsOfALostLogDoNotCount: when a log is created again under a running replica, the
 // replica forgets the jobs of the old one, and counts those of the new one.
 func TestJobsOfALostLogDoNotCount(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	l := newLog(t, b, "")

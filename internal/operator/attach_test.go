@@ -199,6 +199,7 @@ func TestOneLetterIsOneJob(t *testing.T) {
 // TestAttachInEveryProtocol: some read a task by more than its id, which only the
 // request tells where no answer was read.
 func TestAttachInEveryProtocol(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	for path, body := range map[string]string{
 		"/v1/videos":                   `{"model":"sandbox-videos","prompt":"a cat"}`,

@@ -165,6 +165,7 @@ func withRoute(model string) func(*config.Config) {
 // TestRedriveOfAMessage: a message of the inbox that was refused is admitted as the
 // message that it was, once there is a route for it. Its own request id is spent.
 func TestRedriveOfAMessage(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, up).start()
@@ -257,6 +258,7 @@ func TestRedriveOfOldLetters(t *testing.T) {
 // TestLettersOfAStreamThatWasMadeAnew: the same sequence is another letter then, and
 // makes another job.
 func TestLettersOfAStreamThatWasMadeAnew(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, up)
