@@ -114,7 +114,7 @@ const (
 
 // table is in the order of docs/errors.md.
 var table = []Meaning{
-	{InvalidRequest, codes.InvalidArgument, http.StatusBadRequest, typeRequest, false, "A field of the request is missing or wrong.", "Correct the field that the message names."},
+	{InvalidRequest, codes.InvalidArgument, http.StatusBadRequest, typeRequest, false, "A field of the request is missing or wrong, or the body has more levels or values than are taken.", "Correct what the message names."},
 	{InvalidJSON, codes.InvalidArgument, http.StatusBadRequest, typeRequest, false, "The body is not one JSON object.", "Send valid JSON without duplicate names."},
 	{BodyTooLarge, codes.ResourceExhausted, http.StatusRequestEntityTooLarge, typeRequest, false, "The body is larger than the limit.", "Send a URL instead of the data, or raise the limit."},
 	{UnsupportedMedia, codes.InvalidArgument, http.StatusUnsupportedMediaType, typeRequest, false, "The content type is not one that this path reads.", "Send application/json."},

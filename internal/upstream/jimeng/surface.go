@@ -66,7 +66,7 @@ func oneOf(query url.Values, name string, accepted ...string) (string, []errcode
 func readQuery(raw []byte) (upstream.Call, error) {
 	d, err := body.Parse(raw)
 	if err != nil {
-		return upstream.Call{}, errcode.New(errcode.InvalidJSON, "%w", err)
+		return upstream.Call{}, body.Fault(err)
 	}
 	if found := d.Check(queryRules); len(found) > 0 {
 		return upstream.Call{}, errcode.Invalid(found)

@@ -90,6 +90,20 @@ func TestReadNamesWhatIsAccepted(t *testing.T) {
 	}
 }
 
+// TestReadOfTooMuch: a query that is more JSON than is taken is told so, as any body is.
+func TestReadOfTooMuch(t *testing.T) {
+	t.Parallel()
+	for want, raw := range map[string]string{
+		"levels": `{"a":` + strings.Repeat("[", body.MaxDepth) + strings.Repeat("]", body.MaxDepth) + `}`,
+		"values": `{"a":[` + strings.Repeat("0,", body.MaxValues) + `0]}`,
+	} {
+		_, err := surface{}.Read(httptest.NewRequest(http.MethodPost, "/jimeng/?Action=CVSync2AsyncGetResult&Version=2022-08-31", nil), []byte(raw))
+		if f := errcode.From(err); f == nil || f.Code != errcode.InvalidRequest || !strings.Contains(f.Message, want) {
+			t.Errorf("too many %s: %v", want, err)
+		}
+	}
+}
+
 // TestPatterns: only the segment itself is served, with its slash.
 func TestPatterns(t *testing.T) {
 	t.Parallel()
