@@ -46,8 +46,8 @@ func (l *Log) Commit(ctx context.Context, e task.Event, last uint64) (Entry, err
 	if err != nil {
 		return Entry{}, err
 	}
-	if entry.Version() == 1 {
-		l.index.begin(entry, stored(m))
+	if entry.Version() == 1 || entry.Terminal() {
+		l.index.wrote(entry, stored(m))
 	}
 	l.lives.wrote(e, stored(m))
 	l.measure(entry, time.Since(begin))

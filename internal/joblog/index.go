@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
 )
 
 // index knows the newest jobs of each tenant and kind by id, status and time. It
@@ -92,12 +93,14 @@ func (x *index) put(n subject.TaskName, r row) {
 	}
 	l := x.list(n)
 	at, found := slices.BinarySearchFunc(l.rows, r, compareRows)
-	if found {
-		l.count(l.rows[at].unfinished, r.unfinished)
-		l.rows[at].status, l.rows[at].unfinished = r.status, r.unfinished
-		return
+	switch {
+	case !found:
+		x.insert(l, at, r)
+	case task.TerminalWord(l.rows[at].status) && !task.TerminalWord(r.status):
+		// An earlier event of a job that this replica has ended.
+	default:
+		l.change(at, r)
 	}
-	x.insert(l, at, r)
 }
 
 func (x *index) list(n subject.TaskName) *list {

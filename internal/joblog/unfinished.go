@@ -13,9 +13,9 @@ import (
 )
 
 // Unfinished is how many of a tenant's jobs, of both kinds and on all replicas,
-// have begun and not ended, as far as this replica knows: at once of those that
-// it has accepted itself, as soon as their events arrive of the others, and after
-// a start not before the list's index is filled. Inline chats are not among them.
+// have begun and not ended, as far as this replica knows: at once of what it has accepted
+// or ended itself, as soon as the events arrive of what others did, and after a start not
+// before the list's index is filled. Inline chats are not among them.
 func (l *Log) Unfinished(tenant string) int {
 	l.index.mu.RLock()
 	defer l.index.mu.RUnlock()
@@ -59,23 +59,34 @@ func isUnfinished(h nats.Header, status string) bool {
 
 const inProgress = "in_progress"
 
-// begin lists a job that this replica has just made with an event of some bytes, before
-// that comes back. An event that was faster stays: it may be a later one.
-func (x *index) begin(e Entry, bytes int) {
+// wrote lists a job that this replica has just made or ended, by an event of some bytes,
+// before that event comes back. Of a job that was made, an event that was faster stays: it
+// may be a later one.
+func (x *index) wrote(e Entry, bytes int) {
 	m, n := e.Job, e.Name()
 	status := task.StatusWord(m.GetStatus())
 	r := row{
 		created: m.GetCreatedAt().AsTime().UnixNano(), id: strings.Clone(n.ID), status: status,
 	}
-	if !task.TerminalWord(status) && status != inProgress {
+	if !e.Terminal() && status != inProgress {
 		r.unfinished = bytes
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	l := x.list(n)
-	if at, found := slices.BinarySearchFunc(l.rows, r, compareRows); !found {
+	at, found := slices.BinarySearchFunc(l.rows, r, compareRows)
+	switch {
+	case !found:
 		x.insert(l, at, r)
+	case e.Terminal():
+		l.change(at, r)
 	}
+}
+
+// change gives a row what a later event says.
+func (l *list) change(at int, r row) {
+	l.count(l.rows[at].unfinished, r.unfinished)
+	l.rows[at].status, l.rows[at].unfinished = r.status, r.unfinished
 }
 
 // count follows a row that has changed.

@@ -3,10 +3,14 @@ package joblog
 import (
 	"fmt"
 	"testing"
+	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
 	"pgregory.net/rapid"
 
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
 )
 
 // TestUnfinishedIsCounted against a plain set of jobs, whatever falls out of the
@@ -67,4 +71,27 @@ func TestForgottenJobsDoNotCount(t *testing.T) {
 		t.Errorf("%d unfinished jobs, %d lists", got, len(x.lists))
 	}
 	x.forget(n, r)
+}
+
+// TestAnEndCountsAtOnce where it is written, and the earlier events that arrive after that do
+// not count the job again.
+func TestAnEndCountsAtOnce(t *testing.T) {
+	t.Parallel()
+	x := newIndex(10, func(Notice) {})
+	first := Entry{Event: task.FromWork(&genbusv1.WorkItem{Id: "video_1", Kind: "video", Tenant: "acme", AcceptedAt: timestamppb.Now()})}
+	x.wrote(first, 700)
+	canceled, err := task.Cancelled(first.Job, time.Now(), &genbusv1.TaskError{Code: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.wrote(Entry{Event: canceled}, 900)
+	l := &Log{index: x}
+	if got := l.Unfinished("acme"); got != 0 {
+		t.Fatalf("%d unfinished jobs after the end", got)
+	}
+	queued := row{created: first.Job.GetCreatedAt().AsTime().UnixNano(), id: "video_1", status: "queued", unfinished: 700}
+	x.put(first.Name(), queued)
+	if got := l.Unfinished("acme"); got != 0 {
+		t.Fatalf("%d unfinished jobs after an earlier event arrived", got)
+	}
 }
