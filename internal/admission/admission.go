@@ -32,9 +32,7 @@ type Request struct {
 	// RequestID is the idempotency key, or empty.
 	RequestID string
 	// Body is the upstream's JSON as the client sent it.
-	Body []byte
-	// Parsed is Body, where the way in has parsed it.
-	Parsed body.Document
+	Body body.Document
 	// Typed is a video request field by field; Body is then its JSON in the
 	// default protocol, and the upstream gets it in that of its route. Nil
 	// otherwise.

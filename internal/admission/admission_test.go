@@ -60,7 +60,7 @@ func open(cfg *config.Config, b *broker.Broker, log *joblog.Log, m *telemetry.Me
 }
 
 func video(requestID, prompt string) admission.Request {
-	return admission.Request{Kind: subject.Video, Tenant: "acme", RequestID: requestID, Body: fmt.Appendf(nil, `{"model":"sandbox-video","prompt":%q}`, prompt)}
+	return admission.Request{Kind: subject.Video, Tenant: "acme", RequestID: requestID, Body: body.Parse(fmt.Appendf(nil, `{"model":"sandbox-video","prompt":%q}`, prompt))}
 }
 
 // item reads the stored work item of a job.
@@ -161,7 +161,7 @@ func TestOneLargeRequestSentAtOnce(t *testing.T) {
 			}
 			wg.Wait()
 			ref := publisher.BodyOf(replicas[0].item(t, id).GetBodyRef())
-			if got, err := bodies.Get(t.Context(), ref); err != nil || !bytes.Equal(got, request.Body) {
+			if got, err := bodies.Get(t.Context(), ref); err != nil || !bytes.Equal(got, request.Body.Bytes()) {
 				t.Errorf("round %d: the body has %d bytes, %v", round, len(got), err)
 			}
 			found, err := bodies.Of(t.Context(), "acme", id)
@@ -301,10 +301,10 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 		code   errcode.Code
 		field  string
 	}{
-		{"a prompt of another kind", func(r *admission.Request) { r.Body = []byte(`{"model":"sandbox-video","prompt":7}`) }, errcode.InvalidRequest, "prompt"},
-		{"no model", func(r *admission.Request) { r.Body = []byte(`{"prompt":"x"}`) }, errcode.InvalidRequest, "model"},
-		{"no JSON", func(r *admission.Request) { r.Body = []byte(`{"prompt"`) }, errcode.InvalidJSON, ""},
-		{"unknown model", func(r *admission.Request) { r.Body = []byte(`{"model":"x","prompt":"x"}`) }, errcode.ModelNotFound, ""},
+		{"a prompt of another kind", func(r *admission.Request) { r.Body = body.Parse([]byte(`{"model":"sandbox-video","prompt":7}`)) }, errcode.InvalidRequest, "prompt"},
+		{"no model", func(r *admission.Request) { r.Body = body.Parse([]byte(`{"prompt":"x"}`)) }, errcode.InvalidRequest, "model"},
+		{"no JSON", func(r *admission.Request) { r.Body = body.Parse([]byte(`{"prompt"`)) }, errcode.InvalidJSON, ""},
+		{"unknown model", func(r *admission.Request) { r.Body = body.Parse([]byte(`{"model":"x","prompt":"x"}`)) }, errcode.ModelNotFound, ""},
 		{"other protocol", func(r *admission.Request) { r.Protocol = "videos" }, errcode.WrongProtocol, ""},
 		{"tenant", func(r *admission.Request) { r.Tenant = "a.b" }, errcode.InvalidRequest, "tenant"},
 		{"request id", func(r *admission.Request) { r.RequestID = "ä" }, errcode.InvalidRequest, "request_id"},
@@ -313,12 +313,12 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 		{"retry of nothing", func(r *admission.Request) { r.RetryOf = "x" }, errcode.InvalidRequest, "retry_of"},
 		{"labels", func(r *admission.Request) { r.Labels = many }, errcode.InvalidRequest, "labels"},
 		{"long label", func(r *admission.Request) { r.Labels = map[string]string{"k": strings.Repeat("v", 129)} }, errcode.InvalidRequest, "labels"},
-		{"too large", func(r *admission.Request) { r.Body = make([]byte, 33<<20) }, errcode.BodyTooLarge, ""},
+		{"too large", func(r *admission.Request) { r.Body = body.Parse(make([]byte, 33<<20)) }, errcode.BodyTooLarge, ""},
 		{"too deep", func(r *admission.Request) {
-			r.Body = []byte(`{"model":` + strings.Repeat("[", body.MaxDepth) + strings.Repeat("]", body.MaxDepth) + `}`)
+			r.Body = body.Parse([]byte(`{"model":` + strings.Repeat("[", body.MaxDepth) + strings.Repeat("]", body.MaxDepth) + `}`))
 		}, errcode.InvalidRequest, ""},
 		{"too many values", func(r *admission.Request) {
-			r.Body = []byte(`{"model":[` + strings.Repeat("0,", body.MaxValues) + `0]}`)
+			r.Body = body.Parse([]byte(`{"model":[` + strings.Repeat("0,", body.MaxValues) + `0]}`))
 		}, errcode.InvalidRequest, ""},
 	} {
 		r := video("one", "a cat")
@@ -334,7 +334,7 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 		"sandbox-chat": `model_not_found: no video route serves the model "sandbox-chat", but a chat route does; see GET /v1/models`,
 	} {
 		r := video("one", "a cat")
-		r.Body = fmt.Appendf(nil, `{"model":%q,"prompt":"x"}`, model)
+		r.Body = body.Parse(fmt.Appendf(nil, `{"model":%q,"prompt":"x"}`, model))
 		if _, err := s.Check(r); err == nil || err.Error() != want {
 			t.Errorf("%s: %v", model, err)
 		}

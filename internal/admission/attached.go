@@ -40,7 +40,7 @@ func (a *Admission) checkAttached(r Request) (Checked, error) {
 	}
 	t := r.Attached
 	return Checked{
-		ID: subject.JobID(r.Kind, r.Tenant, source.text), Fresh: source.random, Route: t.Route, Model: t.Model, Body: r.Body, Asked: t.Asked,
+		ID: subject.JobID(r.Kind, r.Tenant, source.text), Fresh: source.random, Route: t.Route, Model: t.Model, Body: r.Body.Bytes(), Asked: t.Asked,
 		Fingerprint: t.fingerprint(),
 	}, nil
 }

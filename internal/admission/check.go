@@ -26,14 +26,14 @@ func (a *Admission) Check(r Request) (Checked, error) {
 	if r.Attached != nil {
 		return a.checkAttached(r)
 	}
-	if limit := int64(a.cfg.LimitsOf(r.Tenant).MaxBodyBytes); int64(len(r.Body)) > limit {
-		return Checked{}, errcode.New(errcode.BodyTooLarge, "the body has %d bytes; the limit is %d", len(r.Body), limit)
+	n, limit := int64(len(r.Body.Bytes())), int64(a.cfg.LimitsOf(r.Tenant).MaxBodyBytes)
+	if n > limit {
+		return Checked{}, errcode.New(errcode.BodyTooLarge, "the body has %d bytes; the limit is %d", n, limit)
 	}
-	d, err := r.Parsed.Or(r.Body)
-	if err != nil {
+	if err := r.Body.Err(); err != nil {
 		return Checked{}, body.Fault(err)
 	}
-	read := a.readBody(r, d)
+	read := a.readBody(r)
 	if v := append(a.violations(r), read.violations...); len(v) > 0 {
 		return Checked{}, errcode.Invalid(v)
 	}
@@ -41,7 +41,7 @@ func (a *Admission) Check(r Request) (Checked, error) {
 	if err := a.route(r, read, &c); err != nil {
 		return Checked{}, err
 	}
-	if err := c.write(r, d); err != nil {
+	if err := c.write(r); err != nil {
 		return Checked{}, err
 	}
 	source, err := r.source()
@@ -50,7 +50,7 @@ func (a *Admission) Check(r Request) (Checked, error) {
 	}
 	c.ID, c.Fresh = subject.JobID(r.Kind, r.Tenant, source.text), source.random
 	if !c.Fresh {
-		sum := d.Fingerprint()
+		sum := r.Body.Fingerprint()
 		c.Fingerprint = sum[:]
 	}
 	return c, nil
@@ -67,8 +67,9 @@ func (c Checked) Refusal() error {
 
 // write sets the body that the upstream gets: the client's own bytes, or the
 // typed request in the protocol of its route.
-func (c *Checked) write(r Request, d body.Document) error {
-	c.Body = r.Body
+func (c *Checked) write(r Request) error {
+	d := r.Body
+	c.Body = d.Bytes()
 	if r.Kind != subject.Video {
 		return nil
 	}
@@ -81,7 +82,8 @@ func (c *Checked) write(r Request, d body.Document) error {
 		if c.Body, err = p.Bodies.FromTyped(r.Typed); err != nil {
 			return unwritable(err)
 		}
-		if d, err = body.Parse(c.Body); err != nil {
+		d = body.Parse(c.Body)
+		if err := d.Err(); err != nil {
 			return unwritable(err)
 		}
 		if v := p.Bodies.Check(d); len(v) > 0 {

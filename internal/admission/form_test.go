@@ -53,7 +53,7 @@ func TestFormIsFoundByTheModelsRoute(t *testing.T) {
 		"no object":                  {body: `["model"]`, code: "invalid_json"},
 		"a member twice":             {body: `{"model":"sandbox-video","model":"x","prompt":"p"}`, code: "invalid_json"},
 	} {
-		c, err := a.Check(admission.Request{Kind: subject.Video, Tenant: "acme", Body: []byte(row.body), Protocol: row.protocol})
+		c, err := a.Check(admission.Request{Kind: subject.Video, Tenant: "acme", Body: body.Parse([]byte(row.body)), Protocol: row.protocol})
 		if row.code != "" {
 			if string(errcode.CodeOf(err)) != row.code || !strings.Contains(err.Error(), row.explanation) {
 				t.Errorf("%s: got %v, want %s and %q", name, err, row.code, row.explanation)
@@ -79,7 +79,7 @@ func TestTypedRequestIsWrittenInItsRoutesProtocol(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return a.Check(admission.Request{Kind: subject.Video, Tenant: "acme", Typed: v, Body: d.Bytes(), Parsed: d})
+		return a.Check(admission.Request{Kind: subject.Video, Tenant: "acme", Typed: v, Body: d})
 	}
 	nothing := func(*genbusv1.VideoGeneration) {}
 	for model, want := range map[string]string{
@@ -128,11 +128,11 @@ func TestTypedRequestIsWrittenInItsRoutesProtocol(t *testing.T) {
 func TestChatsHaveOneForm(t *testing.T) {
 	t.Parallel()
 	a := judge(t)
-	c, err := a.Check(admission.Request{Kind: subject.Chat, Tenant: "acme", Body: []byte(`{"model":"sandbox-chat","messages":[{"role":"user","content":"hi"}],"stream":true}`)})
+	c, err := a.Check(admission.Request{Kind: subject.Chat, Tenant: "acme", Body: body.Parse([]byte(`{"model":"sandbox-chat","messages":[{"role":"user","content":"hi"}],"stream":true}`))})
 	if err != nil || c.Route.Name != "sandbox-chat" || !c.Stream {
 		t.Errorf("%+v, %v", c, err)
 	}
-	_, err = a.Check(admission.Request{Kind: subject.Chat, Tenant: "acme", Body: []byte(`{"model":"sandbox-video","messages":[{"role":"user","content":"hi"}]}`)})
+	_, err = a.Check(admission.Request{Kind: subject.Chat, Tenant: "acme", Body: body.Parse([]byte(`{"model":"sandbox-video","messages":[{"role":"user","content":"hi"}]}`))})
 	if errcode.CodeOf(err) != errcode.ModelNotFound {
 		t.Errorf("a video's model: %v", err)
 	}

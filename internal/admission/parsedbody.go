@@ -20,7 +20,8 @@ type parsedBody struct {
 
 // readBody finds the form of a body: the protocol that the caller names, the default
 // one for a typed request, and else the one that the model's own route speaks.
-func (a *Admission) readBody(r Request, d body.Document) parsedBody {
+func (a *Admission) readBody(r Request) parsedBody {
+	d := r.Body
 	if r.Kind == subject.Chat {
 		head := d.Head()
 		return parsedBody{model: head.Model, head: head, violations: d.CheckChat()}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
@@ -81,7 +82,7 @@ func TestWhatIsNotAcceptedTakesNoPlace(t *testing.T) {
 	t.Parallel()
 	s := withOneJob(t, brokertest.Single(t))
 	for range 3 {
-		if _, err := s.Admit(t.Context(), admission.Request{Kind: subject.Video, Tenant: "acme", Body: []byte(`{"model":"none","prompt":"p"}`)}); err == nil {
+		if _, err := s.Admit(t.Context(), admission.Request{Kind: subject.Video, Tenant: "acme", Body: body.Parse([]byte(`{"model":"none","prompt":"p"}`))}); err == nil {
 			t.Fatal("an unknown model is accepted")
 		}
 	}

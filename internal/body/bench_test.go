@@ -67,9 +67,9 @@ func BenchmarkAdmission(b *testing.B) {
 		for _, identified := range []bool{true, false} {
 			b.Run(fmt.Sprintf("bytes=%d/fingerprint=%t", size, identified), func(b *testing.B) {
 				benchmark(b, chatOf(size), func(body []byte) error {
-					d, err := Parse(body)
-					if err != nil || d.Head().Model == "" || d.CheckChat() != nil {
-						return fmt.Errorf("%w, or a violation", err)
+					d := Parse(body)
+					if d.Err() != nil || d.Head().Model == "" || d.CheckChat() != nil {
+						return fmt.Errorf("%w, or a violation", d.Err())
 					}
 					if identified {
 						d.Fingerprint()

@@ -72,6 +72,9 @@ type limitError string
 
 func (e limitError) Error() string { return string(e) }
 
+// errTooMany is what a check says of a body with more than MaxValues values.
+var errTooMany = limitf("has more than %d values", MaxValues)
+
 func limitf(format string, args ...any) error { return limitError(fmt.Sprintf(format, args...)) }
 
 // Fault gives an error about a whole body its meaning: it is not one JSON object,
@@ -102,7 +105,7 @@ var (
 // values only. It counts them first: what they take must not be taken.
 func checkRequest(raw []byte) error {
 	if tooMany(raw) {
-		return limitf("has more than %d values", MaxValues)
+		return errTooMany
 	}
 	return checkObject(raw, strict)
 }

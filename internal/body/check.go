@@ -63,7 +63,7 @@ func (d Document) CheckChat() []Violation { return d.check(chatRules) }
 func (d Document) check(rules []rule) []Violation {
 	k := new(checker)
 	values := make([][]byte, len(rules))
-	c := jsonscan.New(d.text)
+	c := jsonscan.New(d.object())
 	for quoted := range c.Members() {
 		name := jsonscan.Name(quoted)
 		if i := slices.IndexFunc(rules, func(r rule) bool { return r.name == string(name) }); i >= 0 {

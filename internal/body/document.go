@@ -2,33 +2,50 @@ package body
 
 import "github.com/genbus/genbus/internal/jsonscan"
 
-// Document is the body of a request that was found to be one JSON object within the
-// limits. It is checked when it is made, and never again. The zero value is that of
-// no body; nothing is in it.
-type Document struct{ text []byte }
+// Document is the body of a request together with the result of its check: whether it is
+// one JSON object within the limits. It is checked when it is made, and never again. One
+// that is no such object has a text, and no members. The zero value is that of no body.
+type Document struct {
+	text []byte
+	err  *FieldError
+}
 
-// Parse checks a body, which must not change any more. Errors are *FieldError.
-func Parse(text []byte) (Document, error) {
+// Parse makes the document of a text, which must not change any more.
+func Parse(text []byte) Document { return parse("", text) }
+
+// parse is Parse for the text of a field.
+func parse(field string, text []byte) Document {
 	if err := checkRequest(text); err != nil {
-		return Document{}, fieldErrorOf("", err)
+		return Document{text, fieldErrorOf(field, err)}
 	}
-	return Document{text: text}, nil
+	return Document{text: text}
 }
 
-// Or gives the document of a text: d if it is that one, else what Parse says. It is
-// for a text that may have been parsed already.
-func (d Document) Or(text []byte) (Document, error) {
-	if len(text) > 0 && len(text) == len(d.text) && &text[0] == &d.text[0] {
-		return d, nil
+// Err says why the document is no JSON object within the limits, or is nil. Errors are
+// *FieldError.
+func (d Document) Err() error {
+	if d.err == nil && len(d.text) == 0 {
+		d = Parse(nil)
 	}
-	return Parse(text)
+	if d.err == nil {
+		return nil
+	}
+	return d.err
 }
 
-// Bytes is the text, byte for byte.
+// Bytes is the text, byte for byte, also where it is no JSON object.
 func (d Document) Bytes() []byte { return d.text }
 
+// object is the text, or nil where it is no JSON object within the limits.
+func (d Document) object() []byte {
+	if d.err != nil {
+		return nil
+	}
+	return d.text
+}
+
 // Member gives the JSON text of a top-level member, or nil when there is none.
-func (d Document) Member(name string) []byte { return jsonscan.Find(d.text, name) }
+func (d Document) Member(name string) []byte { return jsonscan.Find(d.object(), name) }
 
 // Text is MemberText of the document.
 func (d Document) Text(name string) string { return Text(d.Member(name)) }
@@ -36,8 +53,15 @@ func (d Document) Text(name string) string { return Text(d.Member(name)) }
 // Number is NumberText of the document.
 func (d Document) Number(name string) string { return numberText(d.Member(name)) }
 
-// With gives the document with value, a boolean or number, as a top-level member.
+// With gives the document with value, a boolean or number, as a top-level member. It may
+// have more values than are taken then.
 func (d Document) With(name string, value []byte) Document {
+	if d.Err() != nil {
+		return d
+	}
 	text, _ := jsonscan.Set(d.text, name, value)
+	if tooMany(text) {
+		return Document{text, fieldErrorOf("", errTooMany)}
+	}
 	return Document{text: text}
 }

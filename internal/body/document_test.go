@@ -4,29 +4,28 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/errcode"
 )
 
 // The functions below parse a text and ask the document one thing.
 
 func header(raw []byte) (Head, error) {
-	d, err := Parse(raw)
-	return d.Head(), err
+	d := Parse(raw)
+	return d.Head(), d.Err()
 }
 
 func fingerprint(raw []byte) ([32]byte, error) {
-	d, err := Parse(raw)
-	if err != nil {
-		return [32]byte{}, err
-	}
-	return d.Fingerprint(), nil
+	d := Parse(raw)
+	return d.Fingerprint(), d.Err()
 }
 
 func violations(raw []byte, check func(Document) []Violation) []Violation {
-	d, err := Parse(raw)
-	if field, ok := errors.AsType[*FieldError](err); ok {
+	d := Parse(raw)
+	if field, ok := errors.AsType[*FieldError](d.Err()); ok {
 		return []Violation{field.Violation}
 	}
 	return check(d)
@@ -49,7 +48,7 @@ func textOfDocument(d Document, err error) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := Parse(d.Bytes()); err != nil {
+	if err := Parse(d.Bytes()).Err(); err != nil {
 		return nil, fmt.Errorf("what was written is no document: %w", err)
 	}
 	return d.Bytes(), nil
@@ -76,8 +75,7 @@ func TestStreamOfAnyBody(t *testing.T) {
 		`{"a":"\`:                            false,
 		`{"a":[[[`:                           false,
 	} {
-		d, _ := Parse([]byte(raw))
-		if got := d.Head().Stream; got != want {
+		if got := Parse([]byte(raw)).Head().Stream; got != want {
 			t.Errorf("%s: %v", raw, got)
 		}
 	}
@@ -86,8 +84,8 @@ func TestStreamOfAnyBody(t *testing.T) {
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	text := []byte(` {"a":"\u0062","n":"1.0","big":12345678901234567890,"stream":null} `)
-	d, err := Parse(text)
-	if err != nil {
+	d := Parse(text)
+	if err := d.Err(); err != nil {
 		t.Fatal(err)
 	}
 	if d.Text("a") != "b" || d.Number("n") != "1.0" || d.Number("big") != "12345678901234567890" || d.Text("big") != "" || d.Member("none") != nil {
@@ -96,16 +94,45 @@ func TestDocument(t *testing.T) {
 	if got := string(d.With("stream", []byte("true")).Bytes()); got != ` {"a":"\u0062","n":"1.0","big":12345678901234567890,"stream":true} ` {
 		t.Errorf("with stream: %s", got)
 	}
-	if same, err := d.Or(text); err != nil || &same.Bytes()[0] != &text[0] {
-		t.Errorf("or the same: %v", err)
+	if &d.Bytes()[0] != &text[0] {
+		t.Error("the text is a copy")
 	}
-	for _, other := range []string{``, `{`, `[]`} {
-		if _, err := d.Or([]byte(other)); err == nil {
-			t.Errorf("%q is taken for another document", other)
+}
+
+// TestBadDocument: what is not one JSON object keeps its text and its error, and has no
+// members.
+func TestBadDocument(t *testing.T) {
+	t.Parallel()
+	for _, d := range []Document{{}, Parse(nil), Parse([]byte{}), Parse([]byte(`{"model":"m","stream":true`)), Parse([]byte(`[]`)), Parse([]byte(`{"a":1,"a":2}`))} {
+		set := d.With("stream", []byte("true"))
+		for _, d := range []Document{d, set} {
+			if _, ok := errors.AsType[*FieldError](d.Err()); !ok || d.Head() != (Head{}) || d.Member("a") != nil || d.Member("model") != nil || len(d.CheckChat()) == 0 {
+				t.Errorf("%s: %v, %+v", d.Bytes(), d.Err(), d.Head())
+			}
+			d.Fingerprint()
+		}
+		if string(set.Bytes()) != string(d.Bytes()) {
+			t.Errorf("%s became %s", d.Bytes(), set.Bytes())
 		}
 	}
-	if none := (Document{}); none.Head() != (Head{}) || none.Member("a") != nil {
-		t.Error("the zero document has something in it")
+}
+
+// TestDocumentWithOneMemberTooMany: a document that is made of another one keeps to the
+// limits too.
+func TestDocumentWithOneMemberTooMany(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]bool{MaxValues - 3: true, MaxValues - 2: false} { // beside the object and its two members
+		raw := []byte(`{"a":[` + strings.Repeat("0,", n-1) + `0]}`)
+		if err := Parse(raw).Err(); err != nil {
+			t.Fatal(err)
+		}
+		err := Parse(raw).With("stream", []byte("true")).Err()
+		if (err == nil) != want || err != nil && Fault(err).Code != errcode.InvalidRequest {
+			t.Errorf("%d elements and stream: %v", n, err)
+		}
+		if err := Parse(raw).With("a", []byte("true")).Err(); err != nil {
+			t.Errorf("%d elements replaced: %v", n, err)
+		}
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 // with the shortest escapes, numbers as written (1.0 is not 1). Two bodies with
 // one fingerprint are the same request.
 func (d Document) Fingerprint() [sha256.Size]byte {
-	f := canonical{c: jsonscan.Cursor{Text: d.text}, out: make([]byte, 0, len(d.text))}
+	f := canonical{c: jsonscan.Cursor{Text: d.object()}, out: make([]byte, 0, len(d.text))}
 	f.value()
 	return sha256.Sum256(f.out)
 }

@@ -24,7 +24,7 @@ type Head struct {
 // Head reads the head of a request's body, whatever else is in it.
 func (d Document) Head() Head {
 	var h Head
-	c := newCursor(d.text)
+	c := newCursor(d.object())
 	for quoted := range c.Members() {
 		h.read(c, jsonscan.Name(quoted))
 	}

@@ -43,10 +43,8 @@ func storedError() error {
 }
 
 func rawBody(raw []byte) (Document, error) {
-	if err := checkRequest(raw); err != nil {
-		return Document{}, fieldErrorOf("raw_json", err)
-	}
-	return Document{text: raw}, nil
+	d := parse("raw_json", raw)
+	return d, d.Err()
 }
 
 // body gives what was written, unless it cannot be sent. It is not parsed: the writer

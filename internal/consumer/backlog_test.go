@@ -11,6 +11,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
@@ -40,10 +41,10 @@ func fill(t testing.TB, replicas []*replica) (ids []subject.TaskName) {
 			group.Go(func() {
 				for n := 0; ; {
 					request := admission.Request{
-						Kind: subject.Video, Tenant: "acme", RequestID: fmt.Sprintf("v%d-%d-%d", i, worker, n), Body: []byte(`{"model":"sandbox-video","prompt":"a dog"}`),
+						Kind: subject.Video, Tenant: "acme", RequestID: fmt.Sprintf("v%d-%d-%d", i, worker, n), Body: body.Parse([]byte(`{"model":"sandbox-video","prompt":"a dog"}`)),
 					}
 					if worker%2 == 1 {
-						request.Kind, request.Body = subject.Chat, []byte(`{"model":"sandbox-chat","messages":[{"role":"user","content":"hi"}]}`)
+						request.Kind, request.Body = subject.Chat, body.Parse([]byte(`{"model":"sandbox-chat","messages":[{"role":"user","content":"hi"}]}`))
 					}
 					e, err := r.Admission.Admit(t.Context(), request)
 					if err != nil {
@@ -177,8 +178,8 @@ func TestAnAcceptedBacklogEnds(t *testing.T) {
 func TestAnOrdinaryJobTakesWhatIsAssumed(t *testing.T) {
 	t.Parallel()
 	for kind, request := range map[subject.Kind]admission.Request{
-		subject.Video: {Body: []byte(`{"model":"sandbox-video","prompt":"a dog"}`)},
-		subject.Chat:  {Body: []byte(`{"model":"sandbox-chat","messages":[{"role":"user","content":"hi"}]}`)},
+		subject.Video: {Body: body.Parse([]byte(`{"model":"sandbox-video","prompt":"a dog"}`))},
+		subject.Chat:  {Body: body.Parse([]byte(`{"model":"sandbox-chat","messages":[{"role":"user","content":"hi"}]}`))},
 	} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()

@@ -11,6 +11,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
@@ -58,7 +59,7 @@ func (r *replica) runsAt(t testing.TB, e joblog.Entry, at *replica) {
 func admitChat(t testing.TB, r *replica) joblog.Entry {
 	t.Helper()
 	e, err := r.Admission.Admit(t.Context(), admission.Request{
-		Kind: subject.Chat, Tenant: "acme", Body: []byte(`{"model":"sandbox-chat","stream":true,"messages":[{"role":"user","content":"tell me of the sea"}]}`),
+		Kind: subject.Chat, Tenant: "acme", Body: body.Parse([]byte(`{"model":"sandbox-chat","stream":true,"messages":[{"role":"user","content":"tell me of the sea"}]}`)),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +90,7 @@ func TestAWrongClockEndsNothing(t *testing.T) {
 				jobs = append(jobs, admitVideo(t, right, "acme", fmt.Sprint("waiting", i)))
 			}
 
-			_, err := wrong.Admission.Admit(t.Context(), admission.Request{Kind: subject.Video, Tenant: "acme", Body: []byte(`{"model":"sandbox-video","prompt":"x"}`), ExpiresAt: time.Now().Add(time.Hour)})
+			_, err := wrong.Admission.Admit(t.Context(), admission.Request{Kind: subject.Video, Tenant: "acme", Body: body.Parse([]byte(`{"model":"sandbox-video","prompt":"x"}`)), ExpiresAt: time.Now().Add(time.Hour)})
 			if f := errcode.From(err); err == nil || f.Code != errcode.ClockWrong || !f.Meaning().Retry || f.Meaning().HTTP != http.StatusServiceUnavailable {
 				t.Errorf("a request to the wrong one: %v", err)
 			}

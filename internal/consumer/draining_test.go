@@ -6,6 +6,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
@@ -24,9 +25,9 @@ func TestDrainingRouteAdmitsNothingAndEmpties(t *testing.T) {
 		b, up, m := open(t), newSentBodies(t), telemetry.NewMetrics("test")
 		few := videoRoutes(func(r *config.Route) { r.MaxInFlight, r.ReadyJobs = 1, 1 })
 		before := idleReplica(t, b, testConfig(t, up.url, few))
-		const body = `{"model":"sandbox-video","prompt":"a cat"}`
+		const raw = `{"model":"sandbox-video","prompt":"a cat"}`
 		request := func(id string) admission.Request {
-			return admission.Request{Kind: subject.Video, Tenant: "acme", RequestID: id, Body: []byte(body)}
+			return admission.Request{Kind: subject.Video, Tenant: "acme", RequestID: id, Body: body.Parse([]byte(raw))}
 		}
 		for i := range 4 {
 			if _, err := before.Admission.Admit(t.Context(), request(fmt.Sprint("v", i))); err != nil {

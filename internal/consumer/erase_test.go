@@ -13,6 +13,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
@@ -141,7 +142,7 @@ func TestRequestIDIsFreeAfterAnErasure(t *testing.T) {
 	r := newReplica(t, b, testConfig(t, url, videoRoutes(func(r *config.Route) { r.Timeouts.Create = time.Minute })))
 	admit := func(prompt string) (joblog.Entry, error) {
 		return r.Admission.Admit(t.Context(), admission.Request{
-			Kind: subject.Video, Tenant: "acme", RequestID: "v", Body: fmt.Appendf(nil, `{"model":"sandbox-video","prompt":%q}`, prompt),
+			Kind: subject.Video, Tenant: "acme", RequestID: "v", Body: body.Parse(fmt.Appendf(nil, `{"model":"sandbox-video","prompt":%q}`, prompt)),
 		})
 	}
 	earlier, err := admit("old")

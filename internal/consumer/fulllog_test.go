@@ -13,6 +13,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
@@ -76,7 +77,7 @@ func testFullLog(t *testing.T, b *broker.Broker, share float64) {
 	fillLog(t, b, share)
 	ask := func(request string) error {
 		_, err := r.Admission.Admit(t.Context(), admission.Request{
-			Kind: subject.Video, Tenant: "acme", RequestID: request, Body: []byte(`{"model":"sandbox-video","prompt":"a dog"}`),
+			Kind: subject.Video, Tenant: "acme", RequestID: request, Body: body.Parse([]byte(`{"model":"sandbox-video","prompt":"a dog"}`)),
 		})
 		return err
 	}
@@ -119,9 +120,9 @@ func TestSubmissionsWaitForRoom(t *testing.T) {
 		url, creates := longReplies(t, 100)
 		r := idleReplica(t, b, testConfig(t, url, withSecond(url)), func(o *Options) { o.Metrics = m })
 		admit := func(request admission.Request) subject.TaskName {
-			request.Tenant, request.Body = "acme", []byte(`{"model":"sandbox-video","prompt":"a dog"}`)
+			request.Tenant, request.Body = "acme", body.Parse([]byte(`{"model":"sandbox-video","prompt":"a dog"}`))
 			if request.Kind == subject.Chat {
-				request.Body = []byte(`{"model":"sandbox-chat","messages":[{"role":"user","content":"hi"}]}`)
+				request.Body = body.Parse([]byte(`{"model":"sandbox-chat","messages":[{"role":"user","content":"hi"}]}`))
 			}
 			e, err := r.Admission.Admit(t.Context(), request)
 			if err != nil {

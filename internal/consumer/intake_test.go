@@ -14,6 +14,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/consumer/intake"
@@ -144,7 +145,7 @@ func TestRequestWithoutAnIDIsNotRepeatedByRedelivery(t *testing.T) {
 	up := newSandbox(t)
 	r := newReplica(t, b, testConfig(t, up.URL()))
 	source := admission.ByInbox("S", 7, time.Now())
-	request := admission.Request{Kind: subject.Video, Tenant: "acme", Body: []byte(`{"model":"sandbox-video","prompt":"a cat"}`), Source: &source}
+	request := admission.Request{Kind: subject.Video, Tenant: "acme", Body: body.Parse([]byte(`{"model":"sandbox-video","prompt":"a cat"}`)), Source: &source}
 	first, err := r.Admission.Admit(t.Context(), request)
 	if err != nil {
 		t.Fatal(err)

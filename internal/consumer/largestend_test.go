@@ -13,6 +13,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
@@ -36,9 +37,10 @@ func largest(kind subject.Kind, model string) admission.Request {
 	for i := range 16 {
 		r.Labels[dense(127)+string(rune(i))] = dense(128)
 	}
-	r.Body, _ = json.Marshal(map[string]any{
+	raw, _ := json.Marshal(map[string]any{
 		"model": model + strings.Repeat(`"`, 256-len(model)), "prompt": "a dog", "size": dense(32 << 10), "messages": []map[string]string{{"role": "user", "content": "hi"}},
 	})
+	r.Body = body.Parse(raw)
 	return r
 }
 

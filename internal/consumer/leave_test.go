@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
@@ -37,7 +38,7 @@ func TestCancelledJobsOfARouteThatDoesNotMove(t *testing.T) {
 				}
 				admit := func(tenant string) joblog.Entry {
 					t.Helper()
-					e, err := r.Admission.Admit(t.Context(), admission.Request{Kind: subject.Video, Tenant: tenant, Body: []byte(`{"model":"sandbox-video","prompt":"a cat"}`)})
+					e, err := r.Admission.Admit(t.Context(), admission.Request{Kind: subject.Video, Tenant: tenant, Body: body.Parse([]byte(`{"model":"sandbox-video","prompt":"a cat"}`))})
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -6,6 +6,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
@@ -17,7 +18,7 @@ import (
 func tryVideo(t testing.TB, r *replica, tenant, requestID, model string) (joblog.Entry, error) {
 	t.Helper()
 	return r.Admission.Admit(t.Context(), admission.Request{
-		Kind: subject.Video, Tenant: tenant, RequestID: requestID, Body: []byte(`{"model":"` + model + `","prompt":"a cat"}`),
+		Kind: subject.Video, Tenant: tenant, RequestID: requestID, Body: body.Parse([]byte(`{"model":"` + model + `","prompt":"a cat"}`)),
 	})
 }
 

@@ -17,6 +17,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
@@ -91,10 +92,10 @@ func onlyObjects(t testing.TB, b *broker.Broker, refs ...*genbusv1.BlobRef) {
 }
 
 // admit sends a request until it is accepted.
-func admit(t testing.TB, r *replica, kind subject.Kind, requestID string, body []byte) joblog.Entry {
+func admit(t testing.TB, r *replica, kind subject.Kind, requestID string, raw []byte) joblog.Entry {
 	t.Helper()
 	for begin := time.Now(); ; {
-		e, err := r.Admission.Admit(t.Context(), admission.Request{Kind: kind, Tenant: "acme", RequestID: requestID, Body: body})
+		e, err := r.Admission.Admit(t.Context(), admission.Request{Kind: kind, Tenant: "acme", RequestID: requestID, Body: body.Parse(raw)})
 		if err == nil {
 			return e
 		}

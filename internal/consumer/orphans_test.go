@@ -9,6 +9,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
@@ -128,7 +129,7 @@ func TestWaitingOrphanEndsAtItsDeadline(t *testing.T) {
 	up := newSandbox(t)
 	soon := videoRoutes(func(r *config.Route) { r.Timeouts.Queue = time.Second })
 	older := idleReplica(t, b, testConfig(t, up.URL(), soon))
-	e, err := older.Admission.Admit(t.Context(), admission.Request{Kind: subject.Video, Tenant: "acme", RequestID: "v", Body: []byte(`{"model":"sandbox-video","prompt":"a cat"}`)})
+	e, err := older.Admission.Admit(t.Context(), admission.Request{Kind: subject.Video, Tenant: "acme", RequestID: "v", Body: body.Parse([]byte(`{"model":"sandbox-video","prompt":"a cat"}`))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
@@ -147,7 +148,7 @@ func TestRacingBodies(t *testing.T) {
 		replicas := []*replica{newReplica(t, open(t), cfg), newReplica(t, open(t), cfg)}
 		admit := func(ctx context.Context, r *replica, round int, prompt string) (joblog.Entry, error) {
 			return r.Admission.Admit(ctx, admission.Request{
-				Kind: subject.Video, Tenant: "acme", RequestID: fmt.Sprint(round), Body: fmt.Appendf(nil, `{"model":"sandbox-video","prompt":%q}`, prompt),
+				Kind: subject.Video, Tenant: "acme", RequestID: fmt.Sprint(round), Body: body.Parse(fmt.Appendf(nil, `{"model":"sandbox-video","prompt":%q}`, prompt)),
 			})
 		}
 		var mu sync.Mutex
@@ -238,11 +239,11 @@ func TestTheItemOfAnErasedJobThatThisProcessAdmitted(t *testing.T) {
 	b, up := brokertest.Single(t), newSentBodies(t)
 	r := idleReplica(t, b, testConfig(t, up.url))
 	var names []subject.TaskName
-	for kind, body := range map[subject.Kind]string{
+	for kind, raw := range map[subject.Kind]string{
 		subject.Video: `{"model":"sandbox-video","prompt":"a cat"}`,
 		subject.Chat:  `{"model":"sandbox-chat","messages":[{"role":"user","content":"hi"}]}`,
 	} {
-		e, err := r.Admission.Admit(t.Context(), admission.Request{Kind: kind, Tenant: "acme", Body: []byte(body)})
+		e, err := r.Admission.Admit(t.Context(), admission.Request{Kind: kind, Tenant: "acme", Body: body.Parse([]byte(raw))})
 		if err != nil {
 			t.Fatal(err)
 		}

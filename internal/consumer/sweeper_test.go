@@ -10,6 +10,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
@@ -35,7 +36,7 @@ func neverReady(t testing.TB) string {
 // admitVideo accepts a video of a tenant.
 func admitVideo(t testing.TB, r *replica, tenant, prompt string, change ...func(*admission.Request)) joblog.Entry {
 	t.Helper()
-	request := admission.Request{Kind: subject.Video, Tenant: tenant, Body: fmt.Appendf(nil, `{"model":"sandbox-video","prompt":%q}`, prompt)}
+	request := admission.Request{Kind: subject.Video, Tenant: tenant, Body: body.Parse(fmt.Appendf(nil, `{"model":"sandbox-video","prompt":%q}`, prompt))}
 	for _, f := range change {
 		f(&request)
 	}
@@ -177,7 +178,7 @@ func TestWaitingChatsEndAtTheirStartDeadline(t *testing.T) {
 	defer close(stuck)
 	r := newReplica(t, b, testConfig(t, url, oneAtATime(1)))
 	chat := func(change ...func(*admission.Request)) joblog.Entry {
-		request := admission.Request{Kind: subject.Chat, Tenant: "acme", Body: []byte(`{"model":"sandbox-chat","messages":[{"role":"user","content":"hi"}]}`)}
+		request := admission.Request{Kind: subject.Chat, Tenant: "acme", Body: body.Parse([]byte(`{"model":"sandbox-chat","messages":[{"role":"user","content":"hi"}]}`))}
 		for _, f := range change {
 			f(&request)
 		}

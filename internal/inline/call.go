@@ -136,7 +136,7 @@ func (c *call) gone() bool { return c.outlives && c.caller.Err() != nil }
 // request is what the upstream gets: the client's bytes, but for stream where
 // the call says so and the body says nothing.
 func (c *call) request(streamed bool) pool.ChatRequest {
-	b := c.req.Body
+	b := c.req.Body.Bytes()
 	if streamed && !c.checked.Stream {
 		b = chat.AskForStream(b)
 	}

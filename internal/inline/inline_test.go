@@ -10,6 +10,7 @@ import (
 	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
@@ -116,7 +117,7 @@ func TestBodyReachesTheUpstreamAsItWas(t *testing.T) {
 		{"stream by the call", mapped, true, `{"model":"sandbox-chat-a"` + rest, `{"model":"real-a"` + strings.TrimSuffix(rest, " }") + `,"stream":true }`},
 	} {
 		req := ask("", "")
-		req.Body = []byte(c.body)
+		req.Body = body.Parse([]byte(c.body))
 		var err error
 		if c.stream {
 			var s *inline.Stream

@@ -11,6 +11,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/chatlog"
@@ -113,7 +114,7 @@ func withSandbox(t testing.TB, b *broker.Broker, change func(*config.Config)) (*
 func ask(model, fields string) admission.Request {
 	return admission.Request{
 		Kind: subject.Chat, Tenant: tenant, Way: telemetry.WayHTTP,
-		Body: []byte(`{"model":"` + model + `",` + fields + `"messages":[{"role":"user","content":"one two three"}]}`),
+		Body: body.Parse([]byte(`{"model":"` + model + `",` + fields + `"messages":[{"role":"user","content":"one two three"}]}`)),
 	}
 }
 

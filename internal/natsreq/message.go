@@ -25,7 +25,7 @@ func FromVideo(m *genbusv1.VideoRequest) (admission.Request, error) {
 	}
 	expires, err := expiry(m.GetExpiresAt())
 	return admission.Request{
-		Kind: subject.Video, RequestID: m.GetRequestId(), Body: d.Bytes(), Parsed: d, Labels: m.GetLabels(), ExpiresAt: expires,
+		Kind: subject.Video, RequestID: m.GetRequestId(), Body: d, Labels: m.GetLabels(), ExpiresAt: expires,
 		RetryOf: m.GetRetryOf(), Protocol: m.GetProtocol(), Archive: m.Archive, Typed: m.GetVideo(),
 	}, err
 }
@@ -41,7 +41,7 @@ func FromChat(m *genbusv1.ChatRequest) (admission.Request, error) {
 	}
 	expires, err := expiry(m.GetExpiresAt())
 	return admission.Request{
-		Kind: subject.Chat, RequestID: m.GetRequestId(), Body: d.Bytes(), Parsed: d, Labels: m.GetLabels(), ExpiresAt: expires,
+		Kind: subject.Chat, RequestID: m.GetRequestId(), Body: d, Labels: m.GetLabels(), ExpiresAt: expires,
 		RetryOf: m.GetRetryOf(),
 	}, err
 }

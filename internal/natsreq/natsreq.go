@@ -13,6 +13,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
@@ -51,7 +52,7 @@ func Decode(names subject.Space, subj string, header nats.Header, data []byte) (
 		return in, err
 	}
 	if json {
-		in.Body = data
+		in.Body = body.Parse(data)
 		return in, fromHeader(&in.Request, header)
 	}
 	m, err := unmarshal(in.Kind, data)

@@ -82,7 +82,7 @@ func TestAnUploadIsTheRequestThatItHolds(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		release()
-		if diff := cmp.Diff(want.Request, got.Request, cmpopts.IgnoreUnexported(admission.Source{}, body.Document{}), protocmp.Transform()); diff != "" {
+		if diff := cmp.Diff(want.Request, got.Request, cmpopts.IgnoreUnexported(admission.Source{}), cmp.AllowUnexported(body.Document{}), protocmp.Transform()); diff != "" {
 			t.Errorf("%s: -whole +stored:\n%s", name, diff)
 		}
 		uploads.Remove(t.Context(), got.Upload)

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/deadletter"
 	"github.com/genbus/genbus/internal/errcode"
@@ -146,7 +147,7 @@ func (op *Operator) withoutUpload(ctx context.Context, l letter) error {
 // accepted is the request of a job. Letters of older versions tell its body and
 // no more.
 func accepted(l letter, data []byte) admission.Request {
-	r := admission.Request{Kind: subject.Kind(l.GetKind()), Tenant: l.GetTenant(), Body: data, RetryOf: retryOf(l, "")}
+	r := admission.Request{Kind: subject.Kind(l.GetKind()), Tenant: l.GetTenant(), Body: body.Parse(data), RetryOf: retryOf(l, "")}
 	work := l.GetWork()
 	if work == nil {
 		return r

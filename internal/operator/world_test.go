@@ -16,6 +16,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
@@ -147,10 +148,10 @@ func (r *replica) stop() {
 }
 
 // admit accepts a request of acme's.
-func (r *replica) admit(kind subject.Kind, requestID, body string) joblog.Entry {
+func (r *replica) admit(kind subject.Kind, requestID, raw string) joblog.Entry {
 	r.t.Helper()
 	e, err := r.o.Admission.Admit(r.t.Context(), admission.Request{
-		Kind: kind, Tenant: "acme", RequestID: requestID, Body: []byte(body), Labels: map[string]string{"team": "a"},
+		Kind: kind, Tenant: "acme", RequestID: requestID, Body: body.Parse([]byte(raw)), Labels: map[string]string{"team": "a"},
 	})
 	if err != nil {
 		r.t.Fatal(err)

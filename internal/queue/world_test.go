@@ -15,6 +15,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
@@ -223,7 +224,7 @@ func nameOf(item *genbusv1.WorkItem) subject.TaskName {
 }
 
 func video(requestID, prompt string) admission.Request {
-	return admission.Request{Kind: subject.Video, Tenant: "acme", RequestID: requestID, Body: fmt.Appendf(nil, `{"model":"sandbox-video","prompt":%q}`, prompt)}
+	return admission.Request{Kind: subject.Video, Tenant: "acme", RequestID: requestID, Body: body.Parse(fmt.Appendf(nil, `{"model":"sandbox-video","prompt":%q}`, prompt))}
 }
 
 // item reads the item of a ready job.

@@ -47,10 +47,8 @@ const (
 // Call is a request on a vendor's path, as its Surface read it.
 type Call struct {
 	Op Op
-	// Body is the create body, byte for byte.
-	Body []byte
-	// Parsed is Body, where the Surface has parsed it.
-	Parsed body.Document
+	// Body is the create body.
+	Body body.Document
 	// RequestID is the idempotency key where the protocol has one of its own; for
 	// GetTask the key of the task where the client does not name it by id. Empty
 	// for none.

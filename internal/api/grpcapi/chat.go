@@ -32,7 +32,7 @@ func (s chatService) CreateChatCompletion(ctx context.Context, m *genbusv1.Creat
 	if err != nil {
 		return nil, err
 	}
-	if req.Parsed.Head().Stream {
+	if req.Body.Head().Stream {
 		return nil, errcode.Invalid([]errcode.Violation{{Field: "stream", Description: "must not be true here; call StreamChatCompletion"}})
 	}
 	id, raw, err := s.core.Chats.Complete(ctx, req)
@@ -62,10 +62,9 @@ func (s chatService) StreamChatCompletion(m *genbusv1.StreamChatCompletionReques
 	if err != nil {
 		return err
 	}
-	if req.Parsed, err = asStream(req.Parsed); err != nil {
+	if req.Body, err = asStream(req.Body); err != nil {
 		return err
 	}
-	req.Body = req.Parsed.Bytes()
 	return send(s.log, s.core.WriteTimeout, func(sent func(func() error) error) error {
 		return s.core.Chats.Stream(ctx, req, &sink{out: out, sent: sent})
 	})

@@ -19,15 +19,14 @@ func (h *Handler) chatCompletions(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	req, err := x.request(subject.Chat, raw)
+	req, err := x.request(subject.Chat, body.Parse(raw))
 	if err != nil {
 		return err
 	}
-	req.Parsed, _ = body.Parse(raw) // what is no document is refused by admission
 	switch {
 	case prefersAsync(x.r.Header["Prefer"]):
 		return h.submitChat(x, req)
-	case req.Parsed.Head().Stream:
+	case req.Body.Head().Stream:
 		return x.streamChat(req)
 	default:
 		id, reply, err := h.core.Chats.Complete(x.ctx(), req)

@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/subject"
@@ -60,9 +61,9 @@ func (x *exchange) name(kind subject.Kind) subject.TaskName {
 	return subject.TaskName{Kind: kind, Tenant: x.tenant, ID: x.r.PathValue("id")}
 }
 
-// request is the admission request of a JSON body.
-func (x *exchange) request(kind subject.Kind, raw []byte) (admission.Request, error) {
-	req := admission.Request{Kind: kind, Tenant: x.tenant, Body: raw, Way: telemetry.WayHTTP}
+// request is the admission request of a body.
+func (x *exchange) request(kind subject.Kind, d body.Document) (admission.Request, error) {
+	req := admission.Request{Kind: kind, Tenant: x.tenant, Body: d, Way: telemetry.WayHTTP}
 	err := natsreq.AddHeaders(&req, x.r.Header.Get("Idempotency-Key"), strings.Join(x.r.Header["Genbus-Labels"], ","))
 	return req, err
 }

@@ -112,7 +112,6 @@ func (x *vendorExchange) create(call upstream.Call) error {
 		// The task would not be found by the vendor's own id.
 		return errcode.Invalid([]errcode.Violation{{Field: "Idempotency-Key", Description: "and external_task_id both name the request; send one of them"}})
 	}
-	req.Parsed = call.Parsed
 	req.Protocol, req.RequestID = x.wire.Name, cmp.Or(call.RequestID, req.RequestID)
 	e, err := x.h.core.Jobs.Submit(x.ctx(), req)
 	if err != nil {

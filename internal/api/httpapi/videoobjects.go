@@ -27,7 +27,7 @@ func (h *Handler) createVideoObject(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	req, err := x.request(subject.Video, raw)
+	req, err := x.request(subject.Video, body.Parse(raw))
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ func (h *Handler) createVideo(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	req, err := x.request(subject.Video, raw)
+	req, err := x.request(subject.Video, body.Parse(raw))
 	if err != nil {
 		return err
 	}

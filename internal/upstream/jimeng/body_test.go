@@ -8,6 +8,7 @@ import (
 
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/upstream"
+	"github.com/genbus/genbus/internal/upstream/upstreamtest"
 )
 
 func TestCheck(t *testing.T) {
@@ -51,7 +52,7 @@ func TestCheck(t *testing.T) {
 		`{"req_key":"k","image_urls":["a","b"],"binary_data_base64":["AAAA"]}`: "image_urls",
 	} {
 		var got []string
-		for _, v := range violations([]byte(raw)) {
+		for _, v := range upstreamtest.Violations(bodies{}, []byte(raw)) {
 			if v.Description == "" {
 				t.Errorf("%s: %+v has no description", raw, v)
 			}
@@ -85,7 +86,7 @@ func TestAsked(t *testing.T) {
 		`{"frames":"121","aspect_ratio":1}`:    {},
 		`nonsense`:                             {},
 	} {
-		if diff := cmp.Diff(want, bodies{}.Asked(document([]byte(raw)))); diff != "" {
+		if diff := cmp.Diff(want, bodies{}.Asked(body.Parse([]byte(raw)))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", raw, diff)
 		}
 	}
@@ -99,16 +100,16 @@ func FuzzBodies(f *testing.F) {
 	f.Add([]byte(`{"req_key":"k","prompt":"p","metadata":null}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		b := bodies{}
-		_ = b.Asked(document(raw))
-		if len(violations(raw)) > 0 {
+		_ = b.Asked(body.Parse(raw))
+		if len(upstreamtest.Violations(bodies{}, raw)) > 0 {
 			return
 		}
 		mapped, err := b.SetModel(raw, "other")
-		if err != nil || body.MemberText(mapped, b.ModelMember()) != "other" || len(violations(mapped)) > 0 {
+		if err != nil || body.MemberText(mapped, b.ModelMember()) != "other" || len(upstreamtest.Violations(bodies{}, mapped)) > 0 {
 			t.Fatalf("SetModel(%s) = %s, %v", raw, mapped, err)
 		}
 		sent, err := gatewayBody(mapped)
-		if err != nil || body.MemberText(sent, "model") != "other" || len(violations(sent)) > 0 {
+		if err != nil || body.MemberText(sent, "model") != "other" || len(upstreamtest.Violations(bodies{}, sent)) > 0 {
 			t.Errorf("gatewayBody(%s) = %s, %v", mapped, sent, err)
 		}
 	})

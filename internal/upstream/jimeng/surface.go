@@ -40,7 +40,7 @@ func (surface) Read(r *http.Request, raw []byte) (upstream.Call, error) {
 		return upstream.Call{}, errcode.Invalid(wrong)
 	}
 	if action == actionSubmit {
-		return upstream.Call{Op: upstream.CreateTask, Body: raw}, nil
+		return upstream.Call{Op: upstream.CreateTask, Body: body.Parse(raw)}, nil
 	}
 	return readQuery(raw)
 }
@@ -64,8 +64,8 @@ func oneOf(query url.Values, name string, accepted ...string) (string, []errcode
 }
 
 func readQuery(raw []byte) (upstream.Call, error) {
-	d, err := body.Parse(raw)
-	if err != nil {
+	d := body.Parse(raw)
+	if err := d.Err(); err != nil {
 		return upstream.Call{}, body.Fault(err)
 	}
 	if found := d.Check(queryRules); len(found) > 0 {

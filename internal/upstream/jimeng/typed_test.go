@@ -10,6 +10,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/upstream/upstreamtest"
 )
 
 func p[T any](v T) *T { return &v }
@@ -98,7 +99,7 @@ func TestFromTypedRefuses(t *testing.T) {
 func TestFromTypedPassesCheck(t *testing.T) {
 	t.Parallel()
 	raw, err := bodies{}.FromTyped(&genbusv1.VideoGeneration{Model: "k", Prompt: "p", Duration: p(3600.0), Image: p("AAAA"), Width: p[int32](4), Height: p[int32](3)})
-	if found := violations(raw); err != nil || len(found) > 0 {
+	if found := upstreamtest.Violations(bodies{}, raw); err != nil || len(found) > 0 {
 		t.Errorf("%s: %v, %v", raw, err, found)
 	}
 }

@@ -6,7 +6,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/upstream"
+	"github.com/genbus/genbus/internal/upstream/upstreamtest"
 )
 
 func TestCheck(t *testing.T) {
@@ -56,7 +58,7 @@ func TestCheck(t *testing.T) {
 
 func check(raw string) []string {
 	var list []string
-	for _, v := range violations([]byte(raw)) {
+	for _, v := range upstreamtest.Violations(bodies{}, []byte(raw)) {
 		list = append(list, v.Field+" "+v.Description)
 	}
 	return list
@@ -114,7 +116,7 @@ func TestAsked(t *testing.T) {
 		`{}`:                                     {},
 		`[`:                                      {},
 	} {
-		if got := (bodies{}).Asked(document([]byte(raw))); got != want {
+		if got := (bodies{}).Asked(body.Parse([]byte(raw))); got != want {
 			t.Errorf("Asked(%s) = %+v, want %+v", raw, got, want)
 		}
 	}
@@ -128,8 +130,8 @@ func FuzzBodies(f *testing.F) {
 	f.Add([]byte(`{"model_name":"m","image":"x","external_task_id":"\u0061"}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		b := bodies{}
-		_ = b.Asked(document(raw))
-		if violations(raw) != nil {
+		_ = b.Asked(body.Parse(raw))
+		if upstreamtest.Violations(bodies{}, raw) != nil {
 			return
 		}
 		out, err := forGateway(raw)
@@ -139,7 +141,7 @@ func FuzzBodies(f *testing.F) {
 			}
 			t.Fatalf("forGateway(%q): %v", raw, err)
 		}
-		if got := check(string(out)); got != nil || kindOf(out) != kindOf(raw) || b.Asked(document(out)) != b.Asked(document(raw)) {
+		if got := check(string(out)); got != nil || kindOf(out) != kindOf(raw) || b.Asked(body.Parse(out)) != b.Asked(body.Parse(raw)) {
 			t.Errorf("forGateway(%q) = %q: %q", raw, out, got)
 		}
 		if again, err := forGateway(out); err != nil || string(again) != string(out) {

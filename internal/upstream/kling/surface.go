@@ -69,14 +69,14 @@ func (surface) Read(r *http.Request, raw []byte) (upstream.Call, error) {
 // readCreate wants the body on the path that fits it, as the vendor does. Its
 // other members are judged where all bodies are.
 func readCreate(base, kind string, raw []byte) (upstream.Call, error) {
-	d, err := body.Parse(raw)
-	if err != nil {
+	d := body.Parse(raw)
+	if err := d.Err(); err != nil {
 		return upstream.Call{}, body.Fault(err)
 	}
 	if fits := kindOf(raw); fits != kind {
 		return upstream.Call{}, wrongPath(d, base+fits)
 	}
-	call := upstream.Call{Op: upstream.CreateTask, Body: raw, Parsed: d}
+	call := upstream.Call{Op: upstream.CreateTask, Body: d}
 	id := d.Member(externalMember)
 	if id == nil || string(id) == "null" || string(id) == `""` {
 		return call, nil

@@ -9,6 +9,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/upstream/upstreamtest"
 )
 
 func TestFromTyped(t *testing.T) {
@@ -87,7 +88,7 @@ func TestFromTypedPasses(t *testing.T) {
 	raw, err := bodies{}.FromTyped(&genbusv1.VideoGeneration{
 		Model: "m", Prompt: "p", Image: proto.String("data:image/png;base64,aGk="), Duration: proto.Float64(5), Width: proto.Int32(1024), Height: proto.Int32(1024),
 	})
-	if err != nil || violations(raw) != nil || kindOf(raw) != imageToVideo {
-		t.Errorf("%s: %v, %v", raw, err, violations(raw))
+	if err != nil || upstreamtest.Violations(bodies{}, raw) != nil || kindOf(raw) != imageToVideo {
+		t.Errorf("%s: %v, %v", raw, err, upstreamtest.Violations(bodies{}, raw))
 	}
 }

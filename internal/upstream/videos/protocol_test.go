@@ -13,6 +13,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/upstream"
+	"github.com/genbus/genbus/internal/upstream/upstreamtest"
 )
 
 func TestProtocol(t *testing.T) {
@@ -78,7 +79,7 @@ func TestCheck(t *testing.T) {
 		},
 		`[]`: {{Description: "is an array; a JSON object is needed"}},
 	} {
-		if diff := cmp.Diff(want, violations([]byte(in))); diff != "" {
+		if diff := cmp.Diff(want, upstreamtest.Violations(bodies{}, []byte(in))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", in, diff)
 		}
 	}
@@ -92,7 +93,7 @@ func TestAsked(t *testing.T) {
 		`{"size":7,"seconds":[]}`:           {},
 		`{}`:                                {},
 	} {
-		if got := (bodies{}).Asked(document([]byte(in))); got != want {
+		if got := (bodies{}).Asked(body.Parse([]byte(in))); got != want {
 			t.Errorf("%s: asked = %+v, want %+v", in, got, want)
 		}
 	}

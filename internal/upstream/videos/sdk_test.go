@@ -12,6 +12,7 @@ import (
 	"github.com/openai/openai-go/v3/option"
 
 	"github.com/genbus/genbus/internal/upstream"
+	"github.com/genbus/genbus/internal/upstream/upstreamtest"
 )
 
 // TestFromSDK has the vendor's own client send a form to a server that passes it
@@ -62,7 +63,7 @@ func TestFromSDK(t *testing.T) {
 			if string(raw) != want {
 				t.Errorf("canonical body = %s\nwant %s", raw, want)
 			}
-			if found := violations(raw); found != nil {
+			if found := upstreamtest.Violations(bodies{}, raw); found != nil {
 				t.Errorf("violations = %v", found)
 			}
 			if test.parts == nil {
