@@ -175,8 +175,12 @@ func (a *Admission) admit(ctx context.Context, r Request) (joblog.Entry, error) 
 		}
 	}
 	var entry joblog.Entry
-	tell := a.firsts.begin(subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
-	defer func() { tell(entry) }()
+	// The holder of an attached job polls before it writes anything, and would not be told of a
+	// cancel that came before it was given the item: it reads the log.
+	if r.Attached == nil {
+		tell := a.firsts.begin(subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
+		defer func() { tell(entry) }()
+	}
 	item, err := a.enqueue(ctx, r, c)
 	if err != nil {
 		return joblog.Entry{}, err

@@ -45,6 +45,22 @@ func (r *replica) attach(l *genbusv1.StoredDeadLetter, taskID string) joblog.Ent
 	return e
 }
 
+// TestAnAttachedJobIsReadFromTheLog by its holder, although it was admitted in the same
+// process: its first step is a poll, which no compare-and-set would stop after a cancel.
+func TestAnAttachedJobIsReadFromTheLog(t *testing.T) {
+	t.Parallel()
+	up := newSandbox(t)
+	b := brokertest.Single(t)
+	letter := newReplica(t, b, up).start().orphan("o")
+	idle := newReplica(t, b, up)
+	e := idle.attach(letter, "wrong")
+	if _, ok := idle.o.Admission.First(t.Context(), e.Name()); ok {
+		t.Error("the holder is told of the job as it was admitted")
+	}
+	idle.cancel(e)
+	idle.unfound(e, letter)
+}
+
 // TestAttachWithAWrongID costs nothing: where no poll has found the task by the end
 // of the job, the letter is there again, and can be attached as before.
 func TestAttachWithAWrongID(t *testing.T) {
