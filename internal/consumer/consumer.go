@@ -45,7 +45,8 @@ type Options struct {
 	Routes    *routes.Table
 	Admission *admission.Admission
 	Queue     *queue.Queue
-	Letters   *quota.Letters
+	Quota     *quota.Letters
+	Letters   deadletter.Store
 	Metrics   *telemetry.Metrics
 	Tracing   telemetry.Tracing
 	Logger    *slog.Logger
@@ -76,15 +77,14 @@ func New(ctx context.Context, o Options) *Consumer {
 	working, stopWorking := context.WithCancelCause(context.WithoutCancel(ctx))
 	h := hold.New(fetching, working, hold.Options{
 		Broker: o.Broker, Log: o.Log, Bodies: o.Bodies,
-		Letters:  deadletter.Store{Broker: o.Broker, Bodies: o.Bodies, Metrics: o.Metrics, Logger: o.Logger},
-		Admitted: o.Admission.First, Queue: o.Queue,
+		Letters: o.Letters, Admitted: o.Admission.First, Queue: o.Queue,
 		Metrics: o.Metrics, Tracing: o.Tracing, Logger: o.Logger, Alone: o.Config.Now().NATS.Embedded(),
 	})
 	c := &Consumer{
 		Options: o, holder: h, sweeper: rescue.New(h),
 		videos: video.New(video.Options{
 			Holder: h, Config: o.Config, Routes: o.Routes, Content: o.Content,
-			ReserveLetter: o.Letters.Reserve, PutBack: o.Queue.Items.PutBack,
+			ReserveLetter: o.Quota.Reserve, PutBack: o.Queue.Items.PutBack,
 		}),
 		stopFetching: stopFetching, stopWorking: stopWorking,
 		running: map[routeID]*running{}, countEvery: countEvery,

@@ -21,7 +21,6 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/publisher"
@@ -283,7 +282,7 @@ func TestABodyThatIsLost(t *testing.T) {
 			}
 			begin := time.Now()
 			end := last(follow(t, newReplica(t, b, testConfig(t, up.URL())).log, e.Job.GetId()))
-			if x := end.Job.GetExecution(); end.Job.GetError().GetCode() != string(errcode.InputLost) || x.GetAttempt() != 0 || time.Since(begin) < hold.SecondLook {
+			if x := end.Job.GetExecution(); end.Job.GetError().GetCode() != string(errcode.InputLost) || x.GetAttempt() != 0 || time.Since(begin) < joblog.SecondLook {
 				t.Errorf("ended %v after %d attempts and %s", end.Job.GetError(), x.GetAttempt(), time.Since(begin))
 			}
 			doneOnce(t, b, end)

@@ -73,7 +73,7 @@ func idleReplica(t testing.TB, b *broker.Broker, cfg *config.Config, change ...f
 	ctx, cancel := context.WithCancelCause(t.Context())
 	c := New(ctx, Options{
 		Config: p.Config, Broker: b, Log: p.Log, Encoder: p.Encoder, Bodies: p.Bodies, Uploads: p.Uploads, Content: p.Content, Routes: p.Routes,
-		Admission: p.Admission, Queue: p.Queue, Letters: p.Letters, Metrics: o.Metrics, Tracing: o.Tracing, Logger: p.Logger,
+		Admission: p.Admission, Queue: p.Queue, Quota: p.Quota, Letters: p.Letters, Metrics: o.Metrics, Tracing: o.Tracing, Logger: p.Logger,
 	})
 	c.countEvery = 2 * time.Second
 	wait, err := p.Log.Start(ctx)

@@ -37,13 +37,13 @@ const (
 	// Current: the log has the job, which goes on from its last event, or has ended.
 	Current Meaning = iota
 	// PendingFirstEvent: its first event was never written, as its admission ended before that.
-	// The holder of the item writes it.
+	// Whatever reads the item first writes it.
 	PendingFirstEvent
 	// Removed: the item is gone, as its job was erased: the item goes first.
 	Removed
 	// StaleItem: the item is of no job. The log has another request's under its id, or has
-	// erased this one while the item was on its way into the line. A leader that has just
-	// lost the lead may answer once more, so that it takes two looks to know.
+	// erased this one while the item was on its way into the line. It takes two looks,
+	// SecondLook apart, to know.
 	StaleItem
 	// Lost: the log had the job and has lost it, or may have: the stream was restored from
 	// a backup, or created again. The job is not run.
@@ -53,6 +53,11 @@ const (
 // LostAfter is the age from which a queued work item without a log is given up: a holder
 // may have begun it, and a log that was restored from a backup does not have that.
 const LostAfter = time.Hour
+
+// SecondLook is the wait before a work item is believed to be stale, or a log or a body to be
+// lost. They are read from their leader, but one that has just lost the lead may answer once
+// more.
+const SecondLook = 5 * time.Second
 
 // Resolve says what a work item means, and gives the job where the log has one. It is the
 // only home of that rule. By a wrong clock nothing is given up or recorded: the error.

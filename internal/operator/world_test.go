@@ -101,18 +101,17 @@ func newReplica(t testing.TB, b *broker.Broker, up *sandbox.Server, change ...fu
 	bodies, reader := broker.NewBodies(b), content.NewReader(content.Options{})
 	live := config.NewLive(cfg)
 	letters := quota.NewLetters(live, b)
+	dead := deadletter.Store{Broker: b, Bodies: bodies, Metrics: metrics, Logger: brokertest.Logger(t)}
 	jobs := queue.New(live, b, log, letters)
 	adm := admission.New(admission.Options{Config: live, Broker: b, Log: log, Bodies: bodies, Queue: jobs, Letters: letters, Metrics: metrics})
 	uploads := natsreq.NewUploads(bodies, brokertest.Logger(t))
 	work := consumer.New(ctx, consumer.Options{
-		Config: live, Broker: b, Log: log, Encoder: enc, Bodies: bodies, Uploads: uploads, Content: reader, Routes: table, Admission: adm, Queue: jobs, Letters: letters, Metrics: metrics, Logger: brokertest.Logger(t),
+		Config: live, Broker: b, Log: log, Encoder: enc, Bodies: bodies, Uploads: uploads, Content: reader, Routes: table, Admission: adm, Queue: jobs, Quota: letters, Letters: dead, Metrics: metrics, Logger: brokertest.Logger(t),
 	})
 	r := &replica{t: t, consumer: work, Operator: New(Options{
 		Config: live, Broker: b, Log: log, Bodies: bodies, Uploads: uploads, Admission: adm, Queue: jobs, Routes: table,
 		Eraser: erasure.Eraser{Broker: b, Queue: jobs, Log: log, Bodies: bodies}, Logger: brokertest.Logger(t),
-		Orphans: orphans.Settler{
-			Log: log, Queue: jobs, Letters: deadletter.Store{Broker: b, Bodies: bodies, Metrics: metrics, Logger: brokertest.Logger(t)}, Routes: table, Logger: brokertest.Logger(t),
-		},
+		Orphans: orphans.Settler{Log: log, Queue: jobs, Letters: dead, Routes: table, Logger: brokertest.Logger(t)},
 	})}
 	t.Cleanup(func() {
 		r.stop()

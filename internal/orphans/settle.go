@@ -23,12 +23,8 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// within bounds the work on one job, and secondLook is the wait before a job that seems to
-// be erased is looked at again.
-const (
-	within     = 30 * time.Second
-	secondLook = 5 * time.Second
-)
+// within bounds the work on one job.
+const within = 30 * time.Second
 
 // MaxPage is how many jobs one call settles.
 const MaxPage = 100
@@ -109,7 +105,7 @@ func (s *settlement) settleErased(ctx context.Context) error {
 	if len(s.erased) == 0 {
 		return nil
 	}
-	if err := broker.Wait(ctx, secondLook); err != nil {
+	if err := broker.Wait(ctx, joblog.SecondLook); err != nil {
 		return err
 	}
 	s.again = true

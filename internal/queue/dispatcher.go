@@ -44,9 +44,10 @@ type dispatcher struct {
 }
 
 // Dispatch makes the jobs of a route's backlog ready in turn by tenant, so that
-// readyJobs are ready at a time, until ctx ends and the last move is over. Resize changes
-// their number. It needs Run.
-func (q *Queue) Dispatch(ctx context.Context, r *Route, readyJobs int, logger *slog.Logger) {
+// readyJobs are ready at a time, until ctx ends and the last move is over. Route.Resize
+// changes their number. It needs Run.
+func (q *Queue) Dispatch(ctx context.Context, kind subject.Kind, name string, readyJobs int, logger *slog.Logger) {
+	r := q.Route(kind, name)
 	r.Resize(readyJobs)
 	d := &dispatcher{q: q, route: r, mover: mover{q: q, route: r}, logger: logger}
 	ticker := time.NewTicker(dispatchInterval)

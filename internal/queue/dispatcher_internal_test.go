@@ -48,11 +48,10 @@ func TestWhatWasMissedIsReadAgain(t *testing.T) {
 	var dispatchers sync.WaitGroup
 	dispatchers.Go(func() { q.Run(ctx, brokertest.Logger(t)) })
 	for _, r := range cfg.Routes {
-		route := q.Route(subject.Kind(r.Kind), r.Name)
-		if _, err := route.Ensure(ctx, r, b.EnsureConsumer); err != nil {
+		if _, err := q.Route(subject.Kind(r.Kind), r.Name).Ensure(ctx, r, b.EnsureConsumer); err != nil {
 			t.Fatal(err)
 		}
-		dispatchers.Go(func() { q.Dispatch(ctx, route, r.ReadyJobs, brokertest.Logger(t)) })
+		dispatchers.Go(func() { q.Dispatch(ctx, subject.Kind(r.Kind), r.Name, r.ReadyJobs, brokertest.Logger(t)) })
 	}
 	defer dispatchers.Wait()
 	defer cancel()

@@ -90,8 +90,7 @@ func (h *replica) start(t testing.TB) *replica {
 	var dispatchers sync.WaitGroup
 	dispatchers.Go(func() { h.Run(ctx, brokertest.Logger(t)) })
 	for _, r := range h.cfg.Routes {
-		route := h.Route(subject.Kind(r.Kind), r.Name)
-		dispatchers.Go(func() { h.Dispatch(ctx, route, r.ReadyJobs, brokertest.Logger(t)) })
+		dispatchers.Go(func() { h.Dispatch(ctx, subject.Kind(r.Kind), r.Name, r.ReadyJobs, brokertest.Logger(t)) })
 	}
 	t.Cleanup(func() {
 		cancel()

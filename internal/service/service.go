@@ -135,7 +135,7 @@ func (s *Service) startWork(ctx context.Context) error {
 	})
 	s.consumer = consumer.New(context.WithoutCancel(ctx), consumer.Options{
 		Config: s.live, Broker: s.broker, Log: s.tasks, Encoder: enc, Bodies: bodies, Uploads: uploads, Content: s.content, Routes: s.routes,
-		Admission: adm, Queue: jobs, Letters: letters, Metrics: s.metrics, Tracing: s.tracing, Logger: s.log,
+		Admission: adm, Queue: jobs, Quota: letters, Letters: dead, Metrics: s.metrics, Tracing: s.tracing, Logger: s.log,
 	})
 	s.inline = inline.New(inline.Options{
 		Config: s.live, Admission: adm, Routes: s.routes, Log: s.tasks, Broker: s.broker, Encoder: enc, Bodies: bodies,

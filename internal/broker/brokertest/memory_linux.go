@@ -5,11 +5,12 @@ import (
 	"syscall"
 )
 
-// memoryDir is a writable directory in memory; empty where there is none.
+// memoryDir is a writable directory in memory; empty where there is none, or none from which
+// programs may be run, as some tests do with what they build.
 func memoryDir() string {
-	const dir = "/dev/shm"
+	const dir, noExec = "/dev/shm", 8 // ST_NOEXEC
 	var free syscall.Statfs_t
-	if err := syscall.Statfs(dir, &free); err != nil || free.Bavail*uint64(free.Bsize) < leastMemory {
+	if err := syscall.Statfs(dir, &free); err != nil || free.Flags&noExec != 0 || free.Bavail*uint64(free.Bsize) < leastMemory {
 		return ""
 	}
 	probe, err := os.MkdirTemp(dir, "genbus-")

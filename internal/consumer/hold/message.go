@@ -67,7 +67,7 @@ func (m *Message) redelivered(d Delivery) {
 	}
 	m.mu.Unlock()
 	if !same {
-		m.sendSettlement(d, ReturnAfter(SecondLook))
+		m.sendSettlement(d, ReturnAfter(joblog.SecondLook))
 	}
 }
 

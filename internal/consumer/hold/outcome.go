@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/task"
 )
 
@@ -77,13 +78,9 @@ const (
 	CommitTimeout = 30 * time.Second
 	// CapacityRetry is the wait before a submission that the log had no room for is tried again.
 	CapacityRetry = 5 * time.Second
-	// SecondLook is the wait before a work item is believed to be stale, or a log or a
-	// body to be lost. They are read from their leader, but one that has just lost the
-	// lead may answer once more.
-	SecondLook = 5 * time.Second
 )
 
-// staleCheck is a suspicion that takes two looks, SecondLook apart.
+// staleCheck is a suspicion that takes two looks, joblog.SecondLook apart.
 type staleCheck struct{ since time.Time }
 
 // sure is zero when the suspicion is true, and else when to look again.
@@ -91,7 +88,7 @@ func (c *staleCheck) sure(now time.Time) (again time.Time) {
 	if c.since.IsZero() {
 		c.since = now
 	}
-	if again = c.since.Add(SecondLook); now.Before(again) {
+	if again = c.since.Add(joblog.SecondLook); now.Before(again) {
 		return again
 	}
 	return time.Time{}

@@ -47,7 +47,7 @@ func (r *Request) removed(ctx context.Context) (bool, error) {
 
 // Body reads the body of the work item, wherever it is. It is the one place that decides
 // that an accepted request is lost: it fails with broker.ErrBodyLost only when the body was
-// missing twice, SecondLook apart.
+// missing twice, joblog.SecondLook apart.
 func (r *Request) Body(ctx context.Context) ([]byte, error) {
 	if r.item.GetBodyRef() == nil {
 		return r.item.GetBody(), nil

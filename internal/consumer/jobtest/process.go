@@ -74,7 +74,8 @@ type Process struct {
 	Routes    *routes.Table
 	Admission *admission.Admission
 	Queue     *queue.Queue
-	Letters   *quota.Letters
+	Quota     *quota.Letters
+	Letters   deadletter.Store
 	Metrics   *telemetry.Metrics
 	Logger    *slog.Logger
 }
@@ -94,10 +95,11 @@ func NewProcess(t testing.TB, b *broker.Broker, cfg *config.Config, metrics *tel
 	t.Cleanup(p.Content.Close)
 	p.Log = joblog.New(joblog.Options{Broker: b, Encoder: p.Encoder, Metrics: metrics, Logger: logger})
 	p.Uploads = natsreq.NewUploads(p.Bodies, logger)
-	p.Letters = quota.NewLetters(p.Config, b)
-	p.Queue = queue.New(p.Config, b, p.Log, p.Letters)
+	p.Quota = quota.NewLetters(p.Config, b)
+	p.Letters = deadletter.Store{Broker: b, Bodies: p.Bodies, Metrics: metrics, Logger: p.Logger}
+	p.Queue = queue.New(p.Config, b, p.Log, p.Quota)
 	p.Admission = admission.New(admission.Options{
-		Config: p.Config, Broker: b, Log: p.Log, Bodies: p.Bodies, Queue: p.Queue, Letters: p.Letters, Metrics: metrics,
+		Config: p.Config, Broker: b, Log: p.Log, Bodies: p.Bodies, Queue: p.Queue, Letters: p.Quota, Metrics: metrics,
 	})
 	return p
 }
@@ -124,7 +126,7 @@ func (p *Process) Holder(t testing.TB) *hold.Holder {
 	working, stopWorking := context.WithCancelCause(context.WithoutCancel(t.Context()))
 	h := hold.New(fetching, working, hold.Options{
 		Broker: p.Broker, Log: p.Log, Bodies: p.Bodies,
-		Letters:  deadletter.Store{Broker: p.Broker, Bodies: p.Bodies, Metrics: p.Metrics, Logger: p.Logger},
+		Letters:  p.Letters,
 		Admitted: p.Admission.First, Queue: p.Queue, Metrics: p.Metrics, Logger: p.Logger, Alone: p.Config.Now().NATS.Embedded(),
 	})
 	t.Cleanup(func() {
