@@ -93,4 +93,10 @@ func TestAKeptHistoryIsCheckedAgain(t *testing.T) {
 	if _, err := kept(filepath.Join(t.TempDir(), "none")); err == nil {
 		t.Error("a file that is not there was read")
 	}
+	if err := os.WriteFile(file, []byte(`{"events":[],"twins":[]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kept(file); err == nil {
+		t.Error("a history of another version was read")
+	}
 }

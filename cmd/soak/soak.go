@@ -269,15 +269,19 @@ func keep(path string, h *check.History) error {
 	return os.WriteFile(path, data, 0o600)
 }
 
-// kept is the inverse of keep.
+// kept is the inverse of keep. A history with fields that this version does not know was kept
+// by another one, and would be judged wrongly.
 func kept(path string) (*check.History, error) {
-	data, err := os.ReadFile(path)
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
+	defer f.Close() //nolint:errcheck // it was only read
 	var h check.History
-	if err := json.Unmarshal(data, &h); err != nil {
-		return nil, fmt.Errorf("%s is no history: %w", path, err)
+	d := json.NewDecoder(f)
+	d.DisallowUnknownFields()
+	if err := d.Decode(&h); err != nil {
+		return nil, fmt.Errorf("%s is no history of this version: %w", path, err)
 	}
 	return &h, nil
 }

@@ -115,7 +115,7 @@ func (r *Reader) Close() {
 }
 
 // Open finds the content and gives its headers and its body, which live as long
-// as ctx. Errors are *fault.Error: ContentExpired when the content is gone,
+// as ctx. Errors are *errcode.Error: ContentExpired when the content is gone,
 // ContentBlocked when it lies where genbus does not read, CallerGone when ctx was
 // cancelled, and else ContentUnavailable. They name hosts, but never a URL's
 // query, which is where signatures stand, nor a key.

@@ -22,7 +22,7 @@ type Reply struct {
 // this process, are refused with queue_full. The request has no request_id:
 // with one, a chat is a queued job.
 //
-// Every error is a *fault.Error, with the chat's id once it was accepted. A 4xx
+// Every error is a *errcode.Error, with the chat's id once it was accepted. A 4xx
 // of the upstream keeps its status and message.
 func (r *Runner) Complete(ctx context.Context, req admission.Request) (Reply, error) {
 	c, err := r.open(ctx, req, false)

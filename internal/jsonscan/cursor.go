@@ -1,6 +1,7 @@
 // Package jsonscan walks over JSON text without decoding it and without copying.
-// It is the one reader of the members and elements of requests and replies, and
-// changes one member of an object where it is. It does not validate.
+// It reads single members and elements of requests and of upstreams' answers, and changes one
+// member of an object where it is. It does not validate. What is wanted whole is decoded by
+// encoding/json.
 package jsonscan
 
 import (

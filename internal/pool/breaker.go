@@ -61,7 +61,7 @@ func (b *breaker) changed(name string, _, to gobreaker.State) {
 	}
 }
 
-// givenUp reports whether a call ended because its caller had gone.
+// givenUp reports whether a call ended because its context had.
 func givenUp(err *upstream.Error) bool {
 	return err.Code == chat.CodeCancelled || errors.Is(err, context.Canceled)
 }

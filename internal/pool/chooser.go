@@ -104,11 +104,11 @@ func (c *Chooser) Acquire(t *Tried) (*Lease, error) {
 	c.pool.mu.Lock()
 	defer c.pool.mu.Unlock()
 	now := time.Now()
-	awake, resting := c.untried(t, now)
-	if len(awake) == 0 {
-		awake, resting = resting, nil
+	ready, cooling := c.untried(t, now)
+	if len(ready) == 0 {
+		ready, cooling = cooling, nil
 	}
-	if len(awake) == 0 {
+	if len(ready) == 0 {
 		return nil, ErrExhausted
 	}
 	if next, ok := c.pool.budget.retry(now); t.retry() && !ok {
@@ -116,7 +116,7 @@ func (c *Chooser) Acquire(t *Tried) (*Lease, error) {
 		return nil, &BusyError{Until: next}
 	}
 	busy := &BusyError{}
-	for _, k := range awake {
+	for _, k := range ready {
 		done, free := k.take(now)
 		if done != nil {
 			return c.lease(t, k, done, now), nil
@@ -125,7 +125,7 @@ func (c *Chooser) Acquire(t *Tried) (*Lease, error) {
 			busy.Until, busy.told = free, k.told(now)
 		}
 	}
-	for _, k := range resting {
+	for _, k := range cooling {
 		busy.Until = earlier(busy.Until, k.coolingUntil)
 	}
 	return nil, busy
@@ -133,7 +133,7 @@ func (c *Chooser) Acquire(t *Tried) (*Lease, error) {
 
 // untried gives the keys that are left for a job, in the order in which it
 // should try them.
-func (c *Chooser) untried(t *Tried, now time.Time) (awake, resting []*key) {
+func (c *Chooser) untried(t *Tried, now time.Time) (ready, cooling []*key) {
 	for _, target := range c.order(t) {
 		s := c.pool.services[target.upstream]
 		if s == nil {
@@ -143,13 +143,13 @@ func (c *Chooser) untried(t *Tried, now time.Time) (awake, resting []*key) {
 			switch {
 			case t.has(k.account), c.has != nil && !c.has(k.account):
 			case k.coolingUntil.After(now):
-				resting = append(resting, k)
+				cooling = append(cooling, k)
 			default:
-				awake = append(awake, k)
+				ready = append(ready, k)
 			}
 		}
 	}
-	return awake, resting
+	return ready, cooling
 }
 
 // order draws where a job begins. One that has begun goes on with the heaviest.

@@ -59,11 +59,11 @@ func (k *key) limit(u config.Upstream) {
 	}
 }
 
-// outUntil is when the key is neither waiting nor resting any more.
+// outUntil is when the key is neither waiting nor cooling down any more.
 func (k *key) outUntil() time.Time { return latest(k.waitUntil, k.coolingUntil) }
 
 // take takes a place for one job. Without one it gives the moment when there may
-// be one; a key's rest is no hindrance here.
+// be one; a cooldown is no hindrance here.
 func (k *key) take(now time.Time) (done func(error), free time.Time) {
 	s := k.service
 	free = latest(s.breaker.until, s.waitUntil, k.waitUntil)
@@ -101,7 +101,7 @@ func (k *key) applyBackoff(err *upstream.Error, generation int, began, now time.
 	case err.Final:
 		if !k.coolingUntil.After(now) {
 			k.service.logger.Warn("upstream key refused", "account", k.account.String(),
-				telemetry.KeyHTTPStatus, err.HTTPStatus, telemetry.KeyUpstreamCode, err.Code, "rests", k.cooldown)
+				telemetry.KeyHTTPStatus, err.HTTPStatus, telemetry.KeyUpstreamCode, err.Code, "cooldown", k.cooldown)
 		}
 		k.coolingUntil = now.Add(k.cooldown)
 	case err.RetryAfter > 0:

@@ -46,7 +46,7 @@ func drawModel(t *rapid.T) *model {
 		m.ups[name] = with(func(u *config.Upstream) {
 			u.MaxConcurrent = rapid.IntRange(0, 3).Draw(t, "most")
 			u.RatePerSecond = rapid.SampledFrom([]float64{0, 0.5, 3, 1000}).Draw(t, "rate")
-			u.KeyCooldown = rapid.SampledFrom([]time.Duration{0, time.Second, time.Minute}).Draw(t, "rest")
+			u.KeyCooldown = rapid.SampledFrom([]time.Duration{0, time.Second, time.Minute}).Draw(t, "cooldown")
 			u.Breaker.Failures = rapid.IntRange(0, 3).Draw(t, "failures")
 		}, keys...)
 		target := config.Target{Name: name}

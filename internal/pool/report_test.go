@@ -100,7 +100,7 @@ func TestPollsThatAreToldToSlowDown(t *testing.T) {
 	})
 }
 
-func TestRefusedKeysRest(t *testing.T) {
+func TestRefusedKeysCoolDown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := telemetry.NewMetrics("v1")
@@ -123,7 +123,7 @@ func TestRefusedKeysRest(t *testing.T) {
 	})
 }
 
-func TestAnOnlyKeyIsTriedAlthoughItRests(t *testing.T) {
+func TestAnOnlyKeyIsTriedDuringItsCooldown(t *testing.T) {
 	t.Parallel()
 	p := pool.New(config.Upstreams{"a": with(nil)}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
 	c := p.Chooser(along("a"))
@@ -134,7 +134,7 @@ func TestAnOnlyKeyIsTriedAlthoughItRests(t *testing.T) {
 
 // A busy key is better than a refused one; but no job waits longer than the
 // refused one cools down.
-func TestRestingKeysDoNotStandInForBusyOnes(t *testing.T) {
+func TestCoolingKeysDoNotReplaceBusyOnes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := pool.New(config.Upstreams{"a": with(nil, "1", "2")}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
@@ -147,7 +147,7 @@ func TestRestingKeysDoNotStandInForBusyOnes(t *testing.T) {
 	})
 }
 
-func TestASuccessEndsTheRest(t *testing.T) {
+func TestASuccessEndsTheCooldown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := pool.New(config.Upstreams{"a": with(nil, "1", "2")}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
@@ -163,7 +163,7 @@ func TestASuccessEndsTheRest(t *testing.T) {
 		expect(t, round(t, c), "a/2", "a/1")
 		second.Report(c, aJob, &badKey)
 		pass(time.Second)
-		expect(t, []string{report(t, c, nil)}, "a/2") // both rest, so one is tried
+		expect(t, []string{report(t, c, nil)}, "a/2") // both cool down, so one is tried
 		expect(t, []string{next(t, c), next(t, c)}, "a/2", "a/2")
 	})
 }

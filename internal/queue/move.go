@@ -121,7 +121,7 @@ func (m mover) toSubmit(ctx context.Context, t turn) bool {
 
 // ensureLogged makes sure that the log has the job, and returns what its item is marked
 // with: the sequence of an event of it, or nothing where the log never had one; and
-// whether the job has endem. ErrNoMessage: it was erased, and its item with it.
+// whether the job has ended. ErrNoMessage: it was erased, and its item with it.
 func (m mover) ensureLogged(ctx context.Context, from Item) (mark string, ended bool, err error) {
 	item, err := from.Decode()
 	if err != nil {
@@ -139,7 +139,7 @@ func (m mover) ensureLogged(ctx context.Context, from Item) (mark string, ended 
 	case e.Job == nil: // a stale item, or a lost log: the consumer says so
 		return from.Header.Get(subject.HeaderRecorded), false, nil
 	}
-	// A terminal event of this very job, and not of another one under its im. Where its
+	// A terminal event of this very job, and not of another one under its id. Where its
 	// end leaves a letter, that is for the consumer to write.
 	if _, unfound := task.Unfound(e.Job); unfound {
 		return markOf(e), false, nil

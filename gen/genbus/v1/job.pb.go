@@ -380,7 +380,8 @@ type Execution struct {
 	// Name (never the value) of the upstream key that the job was submitted with;
 	// empty when the upstream has one key only.
 	UpstreamKey string `protobuf:"bytes,4,opt,name=upstream_key,json=upstreamKey,proto3" json:"upstream_key,omitempty"`
-	// SHA-256 of the client's canonical body, 32 bytes.
+	// SHA-256 of the client's canonical body, 32 bytes; empty for a request without
+	// an idempotency key, which is compared with no other.
 	Fingerprint []byte `protobuf:"bytes,5,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
 	// Submissions (video) or attempts (chat) begun so far. Starts at 0.
 	Attempt uint32 `protobuf:"varint,6,opt,name=attempt,proto3" json:"attempt,omitempty"`

@@ -43,7 +43,7 @@ type WorkItem struct {
 	Body []byte `protobuf:"bytes,6,opt,name=body,proto3" json:"body,omitempty"`
 	// Where the body is, when it is larger than 256 KiB.
 	BodyRef *BlobRef `protobuf:"bytes,7,opt,name=body_ref,json=bodyRef,proto3" json:"body_ref,omitempty"`
-	// SHA-256 of the canonical body, 32 bytes.
+	// SHA-256 of the canonical body, 32 bytes; empty without an idempotency key.
 	Fingerprint []byte `protobuf:"bytes,8,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
 	// The request's idempotency key; empty for none.
 	RequestId string `protobuf:"bytes,9,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`

@@ -1,7 +1,7 @@
 // Package core is what every ingress does with a call: who may call and how
 // often, and submitting, reading, following, cancelling and erasing jobs. It is
 // plain Go; HTTP, gRPC and NATS are thin adapters over it in the packages next
-// to it. Every error that it returns is a *fault.Error.
+// to it. Every error that it returns is a *errcode.Error.
 package core
 
 import (
