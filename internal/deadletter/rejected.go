@@ -57,6 +57,9 @@ func (d Store) Reject(ctx context.Context, letter *genbusv1.DeadLetter, seq uint
 	}
 }
 
+// envelope is what a stored letter takes beyond its own bytes, at most.
+const envelope = 1 << 10
+
 // makeRoom removes the oldest letters for one of that size, and reports whether it did:
 // where its subject has all that it may have, those of its subject, and else of everybody.
 func (d Store) makeRoom(ctx context.Context, subj string, size int) bool {
@@ -73,8 +76,8 @@ func (d Store) makeRoom(ctx context.Context, subj string, size int) bool {
 	if info.State.Subjects[subj] >= broker.RejectedPerSubject {
 		filter = subj
 	}
-	removed := false
-	for freed := 0; freed < size; {
+	removed, lacks := false, int64(info.State.Bytes)+int64(size)+envelope-info.Config.MaxBytes
+	for freed := int64(0); !removed || freed < lacks; {
 		oldest, err := d.Broker.Next(ctx, name, filter, subject.FirstRejected)
 		if err != nil {
 			return removed
@@ -82,7 +85,7 @@ func (d Store) makeRoom(ctx context.Context, subj string, size int) bool {
 		if _, err := d.Broker.Delete(ctx, name, oldest.Seq); err != nil {
 			return removed
 		}
-		freed, removed = freed+len(oldest.Data), true
+		freed, removed = freed+int64(len(oldest.Data)), true
 	}
 	return removed
 }
