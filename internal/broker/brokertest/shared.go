@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"flag"
+	"fmt"
 	"os"
 	"runtime"
 	"strconv"
@@ -94,8 +95,22 @@ func three(t testing.TB, limits broker.Limits) func(testing.TB) *broker.Broker {
 		t.Helper()
 		o := c.options(t)
 		o.Connect, o.Limits = []nats.Option{nats.UserInfo(account, account)}, limits
-		return Open(t, o)
+		b := Open(t, o)
+		await(t, "leaders of all streams", func() error { return led(t.Context(), b) })
+		return b
 	}
+}
+
+// led is an error while a stream has no leader: a test that begins with a publish to one that
+// the service writes to rarely would find that JetStream is unavailable.
+func led(ctx context.Context, b *broker.Broker) error {
+	streams := b.JetStream().ListStreams(ctx)
+	for info := range streams.Info() {
+		if info.Cluster != nil && info.Cluster.Leader == "" {
+			return fmt.Errorf("stream %s has no leader", info.Config.Name)
+		}
+	}
+	return streams.Err()
 }
 
 // empty deletes the streams of an account.
