@@ -100,6 +100,6 @@ func sandboxBanner(url string) string {
 	if url == "http://"+config.Default().Sandbox.Addr {
 		text += "  GENBUS_CONFIG=examples/sandbox.yaml go run ./cmd/service        # every protocol\n"
 	}
-	return text + "Do so at each start, and in the same way, while it has jobs there: without it genbus refuses to start,\n" +
+	return text + "Do so at each start, and in the same way, while it has jobs there: without it genbus leaves them alone,\n" +
 		"and where another configuration has a route of the same name its jobs in hand end as upstream_removed.\n"
 }

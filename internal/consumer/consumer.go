@@ -116,7 +116,7 @@ func (c *Consumer) Drain(ctx context.Context) error {
 	}
 	c.stopWorking(hold.ErrShutdown)
 	<-done
-	return fmt.Errorf("the grace period ended with calls in hand; their jobs are resumed by other replicas: %w", context.Cause(ctx))
+	return fmt.Errorf("the grace period ended with calls in hand; another replica, or the next start, goes on with their jobs: %w", context.Cause(ctx))
 }
 
 // reconnected makes sure of what is held before anything new is fetched: the
