@@ -20,5 +20,5 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	goleak.VerifyTestMain(brokertest.Tests{M: m, Parallel: 6}, brokertest.Leaks()...)
+	goleak.VerifyTestMain(brokertest.Tests{M: m, Parallel: 12}, brokertest.Leaks()...)
 }
