@@ -35,9 +35,13 @@ func storeItem(t testing.TB, b *broker.Broker, route, id string, age time.Durati
 	}
 	m := nats.NewMsg(b.Names().WorkItem(subject.Video, route, "acme", id))
 	m.Data = data
-	if _, err := b.Publish(t.Context(), m); err != nil {
-		t.Fatal(err)
-	}
+	shortly(t, "a leader of the stream", func() bool { // which may have just been made
+		_, err := b.Publish(t.Context(), m)
+		if err != nil && !errors.Is(err, broker.ErrUnavailable) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
 	return item
 }
 
