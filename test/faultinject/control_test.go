@@ -14,6 +14,10 @@ func TestLedgerOverHTTP(t *testing.T) {
 	u, c := newTestUpstream(t, Mix{OpCreate: {InternalAfter: 1}})
 	post(t, c, u.URL()+paths[OpCreate], "job1", videoBody)
 	post(t, c, u.URL()+paths[OpChat], "chat1", chatBody)
+	await(t, "the end of both posts", func() bool {
+		posts := u.Ledger()
+		return len(posts) == 2 && !posts[0].Ended.IsZero() && !posts[1].Ended.IsZero()
+	})
 	got, err := ReadRecord(t.Context(), u.URL())
 	if err != nil {
 		t.Fatal(err)
