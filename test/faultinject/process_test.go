@@ -99,7 +99,7 @@ func TestProcessStopsAndGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := -1
-	await(t, "the silence", func() bool { // the signal takes a moment
+	await(t, "the silence", func() bool { // where Stop does not wait, the signal takes a moment
 		last := before
 		before = beats(spec.Log)
 		return !Pause(t.Context(), quiet) || last == before

@@ -12,8 +12,14 @@ func (p *Process) Terminate() error { return p.signal(syscall.SIGTERM) }
 func (p *Process) Reload() error { return p.signal(syscall.SIGHUP) }
 
 // Stop stops the process where it is (SIGSTOP), until Continue. Its connections
-// stay open.
-func (p *Process) Stop() error { return p.signal(syscall.SIGSTOP) }
+// stay open. On Linux all its threads stand still when Stop returns; elsewhere they
+// may run on for a moment.
+func (p *Process) Stop() error {
+	if err := p.signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	return p.awaitStopped()
+}
 
 // Continue lets a stopped process go on (SIGCONT).
 func (p *Process) Continue() error { return p.signal(syscall.SIGCONT) }

@@ -1,0 +1,28 @@
+package faultinject
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// awaitStopped waits until the process is stopped, or has ended. kill(2) returns when the
+// signal is pending, and threads run on until one of them gets a processor and handles it.
+func (p *Process) awaitStopped() error {
+	pid := p.Pid()
+	for {
+		// WNOWAIT leaves the state, and the exit, to Wait and to the next Stop. WEXITED: without
+		// it nothing would wake this wait where the process is killed meanwhile.
+		err := unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, unix.ECHILD):
+			return fmt.Errorf("stop process %d: %w", pid, os.ErrProcessDone)
+		case !errors.Is(err, unix.EINTR):
+			return fmt.Errorf("wait until process %d is stopped: %w", pid, err)
+		}
+	}
+}
