@@ -36,7 +36,7 @@ var shared struct {
 const (
 	// inParallel is how many tests run at a time by default, or more where there are more
 	// processors: they wait for timers of the broker more than for a processor.
-	inParallel = 12
+	inParallel = 8
 	// mostInParallelRace is how many may with the race detector: there they wait for a
 	// processor, and more of them than processors only wait for longer, up to their timeouts.
 	mostInParallelRace = 4
