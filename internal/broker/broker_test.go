@@ -125,6 +125,29 @@ func TestPublishClassifiesRefusals(t *testing.T) {
 	}
 }
 
+// TestAPublishWaitsForItsStream: on three nodes a stream has no leader for a moment, and the
+// server that is asked says that no one listens. The message is sent again.
+func TestAPublishWaitsForItsStream(t *testing.T) {
+	t.Parallel()
+	b, ctx := brokertest.Single(t), t.Context()
+	answers, stored := b.Conn().Stats().InMsgs, make(chan error, 1)
+	go func() {
+		_, err := b.Publish(ctx, msg("late.stream", "", "1"))
+		stored <- err
+	}()
+	for b.Conn().Stats().InMsgs == answers { // nothing else comes but what the publish is told
+		if err := broker.Wait(ctx, time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := b.JetStream().CreateStream(ctx, jetstream.StreamConfig{Name: "LATE", Subjects: []string{"late.*"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-stored; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestEnsureStreamsNamesWhatCannotChange(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)

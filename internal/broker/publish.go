@@ -43,6 +43,14 @@ const (
 // PublishTimeout is how long one publish waits for its answer.
 const PublishTimeout = 5 * time.Second
 
+// A publish that no stream listened to is sent again for a second. On three nodes that is
+// so while a stream elects its leader, and just after it was created: the server that we are
+// connected to may learn of the stream later than of the answer to the request that created it.
+const (
+	leaderlessTries = 20
+	leaderlessWait  = 50 * time.Millisecond
+)
+
 // Ack is the server's confirmation.
 type Ack struct {
 	Seq uint64
@@ -53,11 +61,11 @@ type Ack struct {
 
 // Publish stores m in the stream that listens to its subject, and waits for the
 // answer. A lost answer is not retried here: the caller decides, with the same
-// message.
+// message. That no stream listened is retried for a second: nothing was stored.
 func (b *Broker) Publish(ctx context.Context, m *nats.Msg) (Ack, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, PublishTimeout, fmt.Errorf("publish to %s: %w within %s", m.Subject, ErrNoAnswer, PublishTimeout))
 	defer cancel()
-	ack, err := b.js.PublishMsg(ctx, m, jetstream.WithRetryAttempts(0))
+	ack, err := b.js.PublishMsg(ctx, m, jetstream.WithRetryAttempts(leaderlessTries), jetstream.WithRetryWait(leaderlessWait))
 	if err != nil {
 		return Ack{}, fmt.Errorf("publish to %s: %w", m.Subject, Classify(err))
 	}

@@ -9,7 +9,9 @@ import (
 )
 
 // NotifyAll tells f of the last event of every job that the log has, as an observer is
-// told at a start, and returns when it has. It reads the headers of them all.
+// told at a start, and returns when it has. It reads the headers of them all. They are those
+// that the replica has which reads them: one that is behind tells of an earlier event of a
+// job, and of those after it as far as they come meanwhile.
 func (l *Log) NotifyAll(ctx context.Context, f func(Notice)) error {
 	c, err := l.b.JetStream().OrderedConsumer(ctx, l.b.Names().Tasks(), jetstream.OrderedConsumerConfig{
 		FilterSubjects:    []string{l.b.Names().TaskPattern()},
