@@ -36,7 +36,7 @@ var shared struct {
 const (
 	// inParallel is how many tests run at a time by default, or more where there are more
 	// processors: they wait for timers of the broker more than for a processor.
-	inParallel = 8
+	inParallel = 12
 	// mostInParallelRace is how many may with the race detector: there they wait for a
 	// processor, and more of them than processors only wait for longer, up to their timeouts.
 	mostInParallelRace = 4
@@ -50,7 +50,7 @@ const (
 type Tests struct {
 	M *testing.M
 	// Parallel is how many run at a time, unless -parallel says it, and fewer with the race
-	// detector. Default: 8. More are for packages whose tests are idle for most of their
+	// detector. Default: 12. More are for packages whose tests are idle for most of their
 	// time, fewer for those that need a processor.
 	Parallel int
 }
