@@ -123,7 +123,7 @@ func ExampleClient_FollowChat() {
 		fmt.Println(text)
 		return nil
 	})
-	// Output: You wrote 1 words in 5 characters. The sandbox goes on for as long as it is asked. The sandbox
+	// Output: You wrote 1 word in 5 characters. The sandbox goes on for as long as it is asked. The sandbox
 }
 
 // Read every finished video, and go on after the last one when the program is started

@@ -87,7 +87,7 @@ func TestJobsFromTheCommandLine(t *testing.T) {
 			} else if out := (userCommand{t: t, args: byGRPC.args}).ok("tasks", "get", content[1]); !strings.Contains(out, " /v1/videos/"+content[1]+"/content\n") {
 				t.Errorf("it is shown as\n%s", out)
 			}
-			if out := c.ok("submit", "chat", "--model", "sandbox-chat", "hello"); !strings.HasPrefix(out, "You wrote 1 words") || strings.Count(out, "\n") != 1 {
+			if out := c.ok("submit", "chat", "--model", "sandbox-chat", "hello"); !strings.HasPrefix(out, "You wrote 1 word") || strings.Count(out, "\n") != 1 {
 				t.Errorf("a chat was printed as %q", out)
 			}
 			var last struct {

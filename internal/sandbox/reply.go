@@ -89,8 +89,7 @@ func (r *reply) write(text string, count, limit int) {
 		count = limit
 		r.finish = "length"
 	}
-	sentence := fmt.Sprintf("You wrote %d words in %d characters. ",
-		len(strings.Fields(text)), utf8.RuneCountInString(text))
+	sentence := fmt.Sprintf("You wrote %s in %s. ", counted(len(strings.Fields(text)), "word"), counted(utf8.RuneCountInString(text), "character"))
 	words := strings.SplitAfter(strings.TrimSuffix(sentence, " "), " ")
 	words[len(words)-1] += " "
 	r.pieces = make([]string, count)
@@ -101,6 +100,13 @@ func (r *reply) write(text string, count, limit int) {
 			r.pieces[i] = filler[(i-len(words))%len(filler)]
 		}
 	}
+}
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // enlarge makes the first piece size bytes long; 0 leaves it alone.

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
 	"errors"
 	"net/http"
 	"sync"
@@ -65,22 +64,12 @@ func (s *sseWriter) Block(block []byte, _ uint64, more bool) error {
 	defer s.mu.Unlock()
 	s.corked = more
 	defer func() { s.corked = false }()
-	s.buf = appendBlock(s.buf[:0], block)
+	s.buf = sse.AppendData(s.buf[:0], block)
 	err := s.write(s.buf)
 	if cap(s.buf) > maxKeptBuffer {
 		s.buf = nil
 	}
 	return err
-}
-
-// appendBlock is sse.AppendData with a faster way for a block of one line.
-func appendBlock(dst, block []byte) []byte {
-	if bytes.IndexByte(block, '\n') >= 0 || bytes.IndexByte(block, '\r') >= 0 {
-		return sse.AppendData(dst, block)
-	}
-	dst = append(dst, "data: "...)
-	dst = append(dst, block...)
-	return append(dst, '\n', '\n')
 }
 
 // event writes an event with an id and a name.

@@ -1,9 +1,6 @@
 package sse
 
-import (
-	"bytes"
-	"io"
-)
+import "bytes"
 
 // Append adds e as text/event-stream to dst, with its blank line. Every line of
 // Data gets a data field of its own, so a CR or CRLF in it arrives as LF. Line
@@ -30,6 +27,11 @@ func appendField(dst []byte, name string, value []byte) []byte {
 
 // AppendData adds an event that is nothing but block to dst.
 func AppendData(dst, block []byte) []byte {
+	if bytes.IndexByte(block, '\n') < 0 && bytes.IndexByte(block, '\r') < 0 { // the usual one, which IndexAny takes longer for
+		dst = append(dst, "data: "...)
+		dst = append(dst, block...)
+		return append(dst, '\n', '\n')
+	}
 	for {
 		line, rest, more := cutLine(block)
 		dst = append(dst, "data: "...)
@@ -56,24 +58,6 @@ func AppendComment(dst []byte, text string) []byte {
 		}
 		block = rest
 	}
-}
-
-// WriteData writes an event that is nothing but block to w, without copying
-// the block when it is one line. w should be buffered: it is written in up to
-// three pieces.
-func WriteData(w io.Writer, block []byte) error {
-	if bytes.IndexByte(block, '\n') >= 0 || bytes.IndexByte(block, '\r') >= 0 {
-		_, err := w.Write(AppendData(make([]byte, 0, len(block)+64), block))
-		return err
-	}
-	if _, err := io.WriteString(w, "data: "); err != nil {
-		return err
-	}
-	if _, err := w.Write(block); err != nil {
-		return err
-	}
-	_, err := io.WriteString(w, "\n\n")
-	return err
 }
 
 // cutLine splits b after its first line; more is false when there was no line

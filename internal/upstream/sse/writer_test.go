@@ -2,7 +2,6 @@ package sse
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -35,35 +34,6 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-func TestWriteData(t *testing.T) {
-	t.Parallel()
-	for block, want := range map[string]string{"{}": "data: {}\n\n", "": "data: \n\n", "a\nb": "data: a\ndata: b\n\n", "a\rb": "data: a\ndata: b\n\n"} {
-		var out strings.Builder
-		if err := WriteData(&out, []byte(block)); err != nil || out.String() != want {
-			t.Errorf("%q became %q, %v", block, out.String(), err)
-		}
-	}
-	broken := errors.New("gone")
-	for after := range 3 {
-		if err := WriteData(&brokenWriter{after, broken}, []byte("{}")); err != broken {
-			t.Errorf("write %d failed, but the error is %v", after, err)
-		}
-	}
-}
-
-type brokenWriter struct {
-	after int
-	err   error
-}
-
-func (w *brokenWriter) Write(p []byte) (int, error) {
-	if w.after == 0 {
-		return 0, w.err
-	}
-	w.after--
-	return len(p), nil
-}
-
 func FuzzAppend(f *testing.F) {
 	f.Add("message", "1", "a\nb")
 	f.Add("", "", "")
@@ -85,22 +55,14 @@ func FuzzAppend(f *testing.F) {
 		if diff := cmp.Diff([]got{want}, all); diff != "" {
 			t.Error(diff)
 		}
-		var out bytes.Buffer
-		if err := WriteData(&out, []byte(data)); err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(out.Bytes(), AppendData(nil, []byte(data))) {
-			t.Errorf("WriteData wrote %q", out.Bytes())
-		}
 	})
 }
 
-func BenchmarkWriteData(b *testing.B) {
+func BenchmarkAppendData(b *testing.B) {
 	block := bytes.TrimPrefix(bytes.TrimSpace(usualBlock()), []byte("data: "))
+	var dst []byte
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := WriteData(io.Discard, block); err != nil {
-			b.Fatal(err)
-		}
+		dst = AppendData(dst[:0], block)
 	}
 }
