@@ -124,6 +124,12 @@ var breaks = []broke{
 	}},
 	{"a reply was replaced", []string{"stored"}, func(h *History) { h.ends(talk, func(e *Event) { e.Reply.Lost = "it has another digest" }) }},
 	{"a letter's request is gone", []string{"stored"}, func(h *History) { h.Letters = []Letter{{Job: film, Data: &Object{Lost: "not found"}}} }},
+	{"an upload is gone", []string{"stored"}, func(h *History) {
+		h.Letters = []Letter{{Job: film, Code: "input_lost", Upload: &Object{Lost: "not found"}}}
+	}},
+	{"a torn upload was taken", []string{"stored"}, func(h *History) {
+		h.Letters = []Letter{{Job: film, Code: "poisoned", Upload: &Object{Lost: "corrupt", Torn: true}}}
+	}},
 	{"a chunk's block is gone", []string{"stored"}, func(h *History) { h.Chunks[0].Block = &Object{Lost: "not found"} }},
 	{"a copy of another file", []string{"same-file"}, func(h *History) { h.log(film, 5).Files = []Object{{Sum: "c1"}, {Sum: "c9"}} }},
 	{"the upstream is sent another request", []string{"request-body"}, func(h *History) { h.Posts[0].Input = "~other~" }},
@@ -304,6 +310,9 @@ var faultExcuses = []excuse{
 	}},
 	{"a replica whose clock was ahead", func(h *History) { h.wrongClock(film, 49*time.Hour) }},
 	{"a replica whose clock was behind", func(h *History) { h.wrongClock(film, -20*time.Second) }},
+	{"a torn upload was refused", func(h *History) {
+		h.Letters = []Letter{{Job: "video_z", Code: "input_lost", Upload: &Object{Lost: "corrupt", Torn: true}}}
+	}},
 	{"nobody knows whether it was accepted", func(h *History) {
 		h.append(Event{Job: "chat_z", Marker: "m8", QueueDeadline: s(600)}, "queued", "queued", s(1))
 		h.Told = append(h.Told, Told{Client: "c8", Op: OpCreate, Marker: "m8", Lost: "reset"})

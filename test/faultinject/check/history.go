@@ -209,6 +209,8 @@ type Object struct {
 	Sum string `json:"sum"`
 	// Lost says why the object could not be read as it is named; empty when it could.
 	Lost string `json:"lost,omitzero"`
+	// Torn is true when it is there, and its chunks are not what it says of itself.
+	Torn bool `json:"torn,omitzero"`
 }
 
 // Letter is a dead letter.

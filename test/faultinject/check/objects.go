@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
@@ -101,7 +103,7 @@ func (o *Object) read(read func(Object) ([]byte, error)) ([]byte, bool) {
 	sum := sha256.Sum256(data)
 	switch {
 	case err != nil:
-		o.Lost = err.Error()
+		o.Lost, o.Torn = err.Error(), errors.Is(err, jetstream.ErrDigestMismatch)
 	case uint64(len(data)) != o.Size || hex.EncodeToString(sum[:]) != o.Sum:
 		o.Lost = fmt.Sprintf("it is another one, with %d bytes (%.6x) in place of %d (%.12s)", len(data), sum, o.Size, o.Sum)
 	}
