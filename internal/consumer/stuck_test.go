@@ -95,6 +95,33 @@ func TestAStrandedJobEndsAfterItsLetter(t *testing.T) {
 	}
 }
 
+// TestAStrandedJobIsFinishedAgain: its end is stored, and what follows it fails. No holder
+// is given the job, so the sweeper makes up for it.
+func TestAStrandedJobIsFinishedAgain(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b, up := open(t), newSlowUpstream(t)
+		e := strand(t, b, up.url, subject.Video, genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS, func() {})
+		r := idleReplica(t, b, testConfig(t, up.url))
+		by := e.Job.GetExecution().GetDeadline().AsTime().Add(stuckAfter)
+		limit(t, b, b.Names().UsageStream(), 1)
+		if _, err := r.sweeper.Check(t.Context(), e.Name(), by); err == nil {
+			t.Error("it was finished without its usage")
+		}
+		if now, err := r.log.Get(t.Context(), e.Name()); err != nil || !now.Terminal() {
+			t.Fatalf("the log has %v, %v", now.Job.GetStatus(), err)
+		}
+		limit(t, b, b.Names().UsageStream(), -1)
+		if _, err := r.sweeper.Check(t.Context(), e.Name(), by); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Last(t.Context(), b.Names().UsageStream(), b.Names().Usage(subject.Video, e.Job.GetTenant(), e.Job.GetId())); err != nil {
+			t.Errorf("its usage: %v", err)
+		}
+		doneOnce(t, b, last(follow(t, r.log, e.Job.GetId())))
+	})
+}
+
 // limit bounds a stream to so many bytes for each message; -1: no bound.
 func limit(t testing.TB, b *broker.Broker, stream string, bytes int32) {
 	t.Helper()

@@ -238,6 +238,11 @@ func (s *Sweeper) Check(ctx context.Context, n subject.TaskName, now time.Time) 
 	if err != nil {
 		return time.Time{}, err
 	}
+	if e.Terminal() {
+		// It has ended since it was chosen, perhaps by an earlier Check that could not finish it.
+		// A job without an item has no holder that would.
+		return time.Time{}, s.afterEnd(ctx, e)
+	}
 	f := hold.NotStarted(e.Job, now)
 	if f == nil {
 		if by, waits := task.StartBy(e.Job); waits {
@@ -267,8 +272,9 @@ func (s *Sweeper) Check(ctx context.Context, n subject.TaskName, now time.Time) 
 	return time.Time{}, s.afterEnd(ctx, ended)
 }
 
-// afterEnd writes the end into the feed, and has the job leave the queue. What fails
-// here is done by the consumer that is given the item.
+// afterEnd writes the end into the feed, and has the job leave the queue. It can be
+// repeated. Where the process dies, the holder that is given the item does it; of a job
+// without an item the feed then lacks the end, which the log has.
 func (s *Sweeper) afterEnd(ctx context.Context, ended joblog.Entry) error {
 	if err := s.holder.Log.Finish(ctx, ended); err != nil {
 		return err
