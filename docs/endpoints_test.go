@@ -266,7 +266,7 @@ var everywhereRows = []row{
 	{name: "A chat fails over until its first block, and never after", cells: []cell{yes("internal/pool TestChatsMoveOn", "internal/pool TestStreamsDoNotMoveOnOnceBegun")}},
 	{name: "Keys take turns, wait and cool down", cells: []cell{yes("internal/consumer TestKeysTakeTurnsAndRest", "internal/pool TestKeysWaitAsTheyAreTold", "internal/pool TestRefusedKeysCoolDown")}},
 	{name: "A task stays with the upstream and the key that made it, on one node and on three", cells: []cell{yes("internal/consumer TestTaskStaysWithItsAccount")}},
-	{name: "Limits for each key hold, and places are given back", cells: []cell{yes("internal/consumer TestPlacesAreGivenBack", "internal/pool TestThePoolKeepsItsRules")}},
+	{name: "Limits for each key hold, and places are given back", cells: []cell{yes("internal/consumer TestAFreeSlotIsTakenAtOnce", "internal/pool TestThePoolKeepsItsRules")}},
 	{name: "A breaker keeps jobs from an upstream that fails", cells: []cell{yes("internal/pool TestBreakerOpens", "internal/pool TestWhatTheBreakerCounts")}},
 	{name: "A result is archived before its task completes", cells: []cell{yes("internal/consumer TestArchive", "internal/content TestArchive")}},
 	{name: "A copy is served when its upstream and its URL are gone", cells: []cell{yes("internal/api/httpapi TestContentOfACopyOutlivesItsUpstream")}},

@@ -3,7 +3,11 @@ package consumer
 import (
 	"net/http"
 	"slices"
+	"strconv"
 	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
@@ -138,23 +142,41 @@ func TestTaskStaysWithItsAccount(t *testing.T) {
 	})
 }
 
-// TestPlacesAreGivenBack: more tasks than the upstream takes at a time all end.
-func TestPlacesAreGivenBack(t *testing.T) {
-	brokertest.Long(t)
+// TestAFreeSlotIsTakenAtOnce: more jobs wait than the upstream takes at a time, and the end
+// of one wakes the next. A job looks by itself after 30 s only.
+func TestAFreeSlotIsTakenAtOnce(t *testing.T) {
 	t.Parallel()
-	up, b := newSandbox(t), brokertest.Single(t)
-	r := newReplica(t, b, testConfig(t, up.URL(), func(c *config.Config) {
-		u := c.Upstreams[config.SandboxUpstream]
-		u.MaxConcurrent = 2
-		c.Upstreams[config.SandboxUpstream] = u
-	}))
-	var ids []string
-	for _, request := range []string{"1", "2", "3", "4", "5"} {
-		ids = append(ids, publish(t, b, subject.Video, request, videoRequest(request, "sandbox-video", "a cat")))
-	}
-	for _, id := range ids {
-		if end := last(follow(t, r.log, id)); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
-			t.Errorf("%s ended %v", id, end.Job.GetError())
-		}
+	for kind, request := range map[subject.Kind]func(id string) proto.Message{
+		subject.Video: func(id string) proto.Message { return videoRequest(id, "sandbox-video:duration_ms=50", "a cat") },
+		subject.Chat:  func(id string) proto.Message { return chatRequest(id, "sandbox-chat", true) },
+	} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			up, b := newSandbox(t), brokertest.Single(t)
+			r := newReplica(t, b, testConfig(t, up.URL(), func(c *config.Config) {
+				u := c.Upstreams[config.SandboxUpstream]
+				u.MaxConcurrent = 1
+				c.Upstreams[config.SandboxUpstream] = u
+			}))
+			var ids []string
+			for i := range 5 {
+				name := strconv.Itoa(i)
+				ids = append(ids, publish(t, b, kind, name, request(name)))
+			}
+			var ends []time.Time
+			for _, id := range ids {
+				end := last(follow(t, r.log, id))
+				if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+					t.Errorf("%s ended %v", id, end.Job.GetError())
+				}
+				ends = append(ends, end.Time)
+			}
+			slices.SortFunc(ends, time.Time.Compare)
+			for i := range len(ends) - 1 {
+				if gap := ends[i+1].Sub(ends[i]); gap > 20*time.Second {
+					t.Errorf("end %d came %s after the one before", i+1, gap)
+				}
+			}
+		})
 	}
 }

@@ -66,9 +66,9 @@ type ChatReply struct {
 }
 
 // Reserve takes a place for a chat that is about to be called, so that nothing
-// has to be promised for one that must wait. The error is a *BusyError or
-// ErrExhausted.
-func (c *Chat) Reserve(t *Tried) (*Lease, error) { return c.acquire(t, true) }
+// has to be promised for one that must wait. Where all slots are in use, the ticket waits
+// for one. The error is a *BusyError or ErrExhausted.
+func (c *Chat) Reserve(t *Tried, in *Ticket) (*Lease, error) { return c.acquire(t, in, true) }
 
 // Complete asks for a whole reply, of one account after the other until one
 // answers. Every error is an *upstream.Error: that of the last account which was
@@ -131,7 +131,7 @@ func (c *Chat) run(ctx context.Context, req ChatRequest, call func(*attempt) err
 	for {
 		lease, err := c.reserved(req.Lease), error(nil)
 		if req.Lease = nil; lease == nil {
-			lease, err = c.acquire(req.Tried, last == nil)
+			lease, err = c.acquire(req.Tried, nil, last == nil)
 		}
 		if err != nil {
 			return c.noAccount(err, last)
@@ -162,15 +162,15 @@ func (c *Chat) reserved(lease *Lease) *Lease {
 // acquire finds the next account. A chat whose earlier attempts left none to
 // try begins a new round; where those that they left are busy, it does so the
 // next time, lest it wait for ever for one that is never free.
-func (c *Chat) acquire(t *Tried, first bool) (*Lease, error) {
+func (c *Chat) acquire(t *Tried, in *Ticket, first bool) (*Lease, error) {
 	again := first && len(t.accounts) > 0
-	lease, err := c.chooser.Acquire(t)
+	lease, err := c.chooser.AcquireInTurn(t, in)
 	if err == nil || !again {
 		return lease, err
 	}
 	*t = Tried{SentBefore: true}
 	if errors.Is(err, ErrExhausted) {
-		return c.chooser.Acquire(t)
+		return c.chooser.AcquireInTurn(t, in)
 	}
 	return nil, err
 }

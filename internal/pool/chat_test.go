@@ -385,7 +385,7 @@ func TestAChatThatIsSentTwiceCountsTwice(t *testing.T) {
 		t.Fatalf("the upstream got %d requests, want 2", n)
 	}
 	var busy *pool.BusyError
-	if l, err := chats.Reserve(new(pool.Tried)); !errors.As(err, &busy) || time.Until(busy.Until) < interval*3/2 {
+	if l, err := chats.Reserve(new(pool.Tried), nil); !errors.As(err, &busy) || time.Until(busy.Until) < interval*3/2 {
 		t.Errorf("the next request after two, of one in %s, got %v, %v", interval, l, err)
 	}
 }

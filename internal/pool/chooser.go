@@ -90,8 +90,12 @@ func (c *Chooser) Among(has func(Account) bool) *Chooser {
 	return &among
 }
 
-// Acquire gives a place with an account that the job has not tried, and counts
-// it as tried. It does not block.
+// Acquire is AcquireInTurn for a job that does not wait in turn.
+func (c *Chooser) Acquire(t *Tried) (*Lease, error) { return c.AcquireInTurn(t, nil) }
+
+// AcquireInTurn gives a place with an account that the job has not tried, and counts
+// it as tried. It does not block. Where all slots of an account are in use, the ticket waits
+// for one, and its job is woken when it should acquire again; nil does not wait.
 //
 // Upstreams are taken in the route's order; with weights, the first is drawn by
 // weight and the others follow, the heaviest first. The keys of one upstream
@@ -100,10 +104,22 @@ func (c *Chooser) Among(has func(Account) bool) *Chooser {
 // needs a place in the budget of retries, too.
 //
 // The error is a *BusyError or ErrExhausted.
-func (c *Chooser) Acquire(t *Tried) (*Lease, error) {
+func (c *Chooser) AcquireInTurn(t *Tried, in *Ticket) (*Lease, error) {
 	c.pool.mu.Lock()
 	defer c.pool.mu.Unlock()
-	now := time.Now()
+	lease, err := c.acquire(t, in, time.Now())
+	switch {
+	case in == nil:
+	case err == nil:
+		in.leave()
+	default:
+		in.giveBack() // it could not be used
+	}
+	return lease, err
+}
+
+// acquire needs the pool's lock.
+func (c *Chooser) acquire(t *Tried, in *Ticket, now time.Time) (*Lease, error) {
 	ready, cooling := c.untried(t, now)
 	if len(ready) == 0 {
 		ready, cooling = cooling, nil
@@ -117,9 +133,12 @@ func (c *Chooser) Acquire(t *Tried) (*Lease, error) {
 	}
 	busy := &BusyError{}
 	for _, k := range ready {
-		done, free := k.take(now)
+		done, free := k.take(in, now)
 		if done != nil {
 			return c.lease(t, k, done, now), nil
+		}
+		if in != nil && k.full(in) {
+			in.enqueue(c.pool, k)
 		}
 		if busy.Until.IsZero() || free.Before(busy.Until) {
 			busy.Until, busy.told = free, k.told(now)

@@ -28,7 +28,9 @@ type key struct {
 	index   int // in service.keys
 
 	inHand    int
-	most      int // of inHand; 0 for no limit
+	most      int       // of inHand; 0 for no limit
+	reserved  int       // slots, for jobs that were woken
+	waiting   []*Ticket // for a slot, by number
 	limiter   *rate.Limiter
 	perSecond float64 // what the limiter was made from
 
@@ -62,13 +64,17 @@ func (k *key) limit(u config.Upstream) {
 // outUntil is when the key is neither waiting nor cooling down any more.
 func (k *key) outUntil() time.Time { return latest(k.waitUntil, k.coolingUntil) }
 
-// take takes a place for one job. Without one it gives the moment when there may
-// be one; a cooldown is no hindrance here.
-func (k *key) take(now time.Time) (done func(error), free time.Time) {
+// take takes a place for one job, of that ticket where it waits in turn. Without a place it
+// gives the moment when there may be one; a cooldown is no hindrance here.
+func (k *key) take(in *Ticket, now time.Time) (done func(error), free time.Time) {
 	s := k.service
 	free = latest(s.breaker.until, s.waitUntil, k.waitUntil)
-	if k.most > 0 && k.inHand >= k.most {
+	switch {
+	case !k.full(in):
+	case in == nil:
 		free = latest(free, now.Add(recheckAfter))
+	default:
+		free = latest(free, now.Add(recheckSlot))
 	}
 	if free.After(now) {
 		return nil, free

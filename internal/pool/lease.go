@@ -143,5 +143,6 @@ func (l *Lease) count(jobs int) {
 	}
 	if l.key != nil {
 		l.key.inHand += jobs
+		l.key.grant()
 	}
 }

@@ -52,6 +52,7 @@ type Pool struct {
 	services   map[string]*service
 	budget     *budget
 	generation int // of the configuration; each has the number after the one before it
+	tickets    uint64
 }
 
 // New makes a pool of the configured upstreams, all of them in good health.

@@ -42,10 +42,16 @@ func (s *service) reload(u config.Upstream, generation int, renewed []Account) {
 		}
 		k.index = i
 		k.limit(u)
+		k.grant()
 		if slices.Contains(renewed, k.account) {
 			k.renew(generation)
 		}
 		keys = append(keys, k)
+	}
+	for _, k := range s.keys {
+		if !slices.Contains(keys, k) {
+			k.dismiss()
+		}
 	}
 	s.keys = keys
 	s.countOut(time.Now())

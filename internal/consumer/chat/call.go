@@ -91,7 +91,7 @@ func (j *job) attempt() error {
 // reserve takes a slot of an upstream before the chat is said to have started.
 func (j *job) reserve() (*pool.Lease, error) {
 	j.tried.SentBefore = j.chat().GetAttempt() > 0
-	lease, err := j.route.Caller.Reserve(&j.tried)
+	lease, err := j.route.Caller.Reserve(&j.tried, j.ticket)
 	var busy *pool.BusyError
 	switch {
 	case err == nil:

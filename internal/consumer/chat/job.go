@@ -6,14 +6,20 @@ import (
 	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/pool"
 )
 
 // Take begins with a chat that was delivered. release is called when its slot is free.
 func (r *Runner) Take(d hold.Delivery, item *genbusv1.WorkItem, release func()) {
-	j := &job{runner: r, held: r.Holder.NewJob(item, d, r.Metrics)}
+	j := &job{runner: r, held: r.Holder.NewJob(item, d, r.Metrics), turn: make(chan struct{}, 1)}
+	j.ticket = pool.NewTicket(func() {
+		select {
+		case j.turn <- struct{}{}:
+		default:
+		}
+	})
 	j.ctx, j.stop = context.WithCancelCause(j.held.Message.Context())
 	if !r.Holder.Add(j) {
 		j.stop(nil)
@@ -29,10 +35,11 @@ func (r *Runner) Take(d hold.Delivery, item *genbusv1.WorkItem, release func()) 
 // work carries the chat to its end and settles its message.
 func (j *job) work() {
 	defer j.stop(nil)
+	defer j.ticket.Leave()
 	outcome := j.run()
 	// The log could not be read or written, or no upstream takes the chat now.
 	for wait := (*hold.WaitError)(nil); errors.As(outcome, &wait); {
-		if broker.Wait(j.runner.Holder.Fetching, time.Until(wait.Until)) != nil {
+		if !j.await(wait.Until) {
 			outcome = hold.Return()
 			break
 		}
@@ -42,6 +49,19 @@ func (j *job) work() {
 	j.ended = true
 	j.mu.Unlock()
 	j.held.Release(outcome, 0)
+}
+
+// await waits for a time, or for a slot of an upstream. It is false when the process stops.
+func (j *job) await(at time.Time) bool {
+	timer := time.NewTimer(time.Until(at))
+	defer timer.Stop()
+	select {
+	case <-j.runner.Holder.Fetching.Done():
+		return false
+	case <-timer.C:
+	case <-j.turn:
+	}
+	return true
 }
 
 // run takes one step, and says what becomes of the message.

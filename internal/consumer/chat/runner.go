@@ -48,6 +48,9 @@ type job struct {
 	// Only the job's goroutine touches what follows.
 	route *routes.Chat // as it was when this attempt began
 	tried pool.Tried   // across the attempts of this process
+
+	ticket *pool.Ticket  // its place among those that wait for a slot
+	turn   chan struct{} // has a token when a slot may be free
 }
 
 // renewRoute takes the route as it is configured now.

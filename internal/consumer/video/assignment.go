@@ -12,9 +12,11 @@ import (
 
 // assignment is what ties a task to an upstream and one of its keys, from the choice until
 // this process lets the task go. Before that it remembers who has refused the task. The
-// zero value is free. Only the goroutine at work uses it.
+// zero value is free, and does not wait in turn. Only the goroutine at work uses it.
 type assignment struct {
 	lease *pool.Lease
+	// ticket is the task's place among those that wait for a slot of an account.
+	ticket *pool.Ticket
 	// tried are the accounts that refused the task in this round.
 	tried pool.Tried
 	// waiting is true when one of them refused for now: the round's end is then not the
@@ -31,10 +33,10 @@ func (a *assignment) choose(by *pool.Chooser, retry bool) error {
 		return nil
 	}
 	a.tried.SentBefore = retry
-	lease, err := by.Acquire(&a.tried)
+	lease, err := by.AcquireInTurn(&a.tried, a.ticket)
 	if errors.Is(err, pool.ErrExhausted) {
 		a.newRound()
-		lease, err = by.Acquire(&a.tried)
+		lease, err = by.AcquireInTurn(&a.tried, a.ticket)
 	}
 	if err != nil {
 		if _, busy := errors.AsType[*pool.BusyError](err); busy {
@@ -90,8 +92,9 @@ func (a *assignment) report(by *pool.Chooser, n subject.TaskName, err *upstream.
 	}
 }
 
-// release returns the slot.
+// release returns the slot, or stops waiting for one.
 func (a *assignment) release() {
+	a.ticket.Leave()
 	if a.lease != nil {
 		a.lease.Release()
 		a.lease = nil

@@ -8,6 +8,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/consumer/hold"
+	"github.com/genbus/genbus/internal/pool"
 	"github.com/genbus/genbus/internal/task"
 )
 
@@ -47,10 +48,12 @@ func (r *Runner) Take(d hold.Delivery, item *genbusv1.WorkItem, release func()) 
 func (r *Runner) newJob(held *hold.Job, release func()) *job {
 	t := &heldTask{runner: r, held: held}
 	a := &archiving{task: t}
-	return &job{
+	j := &job{
 		runner: r, held: held, release: release,
 		task: t, submit: &submission{task: t}, polling: &polling{task: t, archiving: a}, archiving: a,
 	}
+	t.assigned.ticket = pool.NewTicket(func() { j.kick(time.Now()) })
+	return j
 }
 
 // kick runs the next step now, or after the one in hand.

@@ -1,0 +1,193 @@
+package pool_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/pool"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// queue is a pool of one upstream with so many slots for each key, and the jobs that wait
+// for one.
+type queue struct {
+	t       *testing.T
+	pool    *pool.Pool
+	chooser *pool.Chooser
+	woken   []string
+}
+
+func newQueue(t *testing.T, slots int, keys ...string) *queue {
+	t.Helper()
+	p := pool.New(config.Upstreams{"a": with(slotsOf(slots), keys...)}, pool.Options{Metrics: telemetry.NewMetrics("v1")})
+	return &queue{t: t, pool: p, chooser: p.Chooser(along("a"))}
+}
+
+func slotsOf(n int) func(*config.Upstream) {
+	return func(u *config.Upstream) { u.MaxConcurrent = n }
+}
+
+// wait has a job wait for a slot, and gives its place.
+func (q *queue) wait(name string) *pool.Ticket {
+	q.t.Helper()
+	w := pool.NewTicket(func() { q.woken = append(q.woken, name) })
+	q.busy(w)
+	return w
+}
+
+// busy wants no slot for a ticket, or of a new job where it is nil.
+func (q *queue) busy(w *pool.Ticket) {
+	q.t.Helper()
+	if l, err := q.chooser.AcquireInTurn(new(pool.Tried), w); !errors.As(err, new(*pool.BusyError)) {
+		q.t.Fatalf("got %v, %v; want busy", l, err)
+	}
+}
+
+func (q *queue) take(w *pool.Ticket) *pool.Lease {
+	q.t.Helper()
+	l, err := q.chooser.AcquireInTurn(new(pool.Tried), w)
+	if err != nil {
+		q.t.Fatalf("no slot: %v", err)
+	}
+	return l
+}
+
+// expect wants these jobs to have been woken since the last call.
+func (q *queue) expect(names ...string) {
+	q.t.Helper()
+	if !slices.Equal(q.woken, names) {
+		q.t.Errorf("woken are %v, want %v", q.woken, names)
+	}
+	q.woken = nil
+}
+
+// TestTicketsAreServedInOrder: one for each slot that is free, and no new job overtakes
+// them.
+func TestTicketsAreServedInOrder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, 2)
+		first, second := q.take(nil), q.take(nil)
+		a, b, c := q.wait("a"), q.wait("b"), q.wait("c")
+		q.expect()
+		first.Release()
+		q.expect("a")
+		q.busy(nil)
+		q.busy(b) // it looked without being woken, and keeps its place
+		first = q.take(a)
+		q.expect()
+		second.Release()
+		first.Release()
+		q.expect("b", "c")
+		q.take(c)
+		q.take(b)
+		q.busy(nil)
+	})
+}
+
+// TestAJobThatDoesNotComeIsPassedOver, and keeps its place.
+func TestAJobThatDoesNotComeIsPassedOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, 1)
+		lease := q.take(nil)
+		a, b := q.wait("a"), q.wait("b")
+		q.wait("c")
+		lease.Release()
+		q.expect("a")
+		pass(time.Second)
+		synctest.Wait()
+		q.expect("b")
+		q.busy(a)
+		lease = q.take(b)
+		lease.Release()
+		q.expect("a") // not c
+		lease = q.take(a)
+		pass(time.Minute) // the reservation is over with the slot
+		synctest.Wait()
+		q.expect()
+		q.busy(nil)
+		lease.Release()
+	})
+}
+
+// TestAJobThatStopsWaiting lets the next one have the slot.
+func TestAJobThatStopsWaiting(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, 1)
+		lease := q.take(nil)
+		a, b, c := q.wait("a"), q.wait("b"), q.wait("c")
+		b.Leave()
+		lease.Release()
+		q.expect("a")
+		a.Leave()
+		a.Leave()
+		q.expect("c")
+		q.take(c).Release()
+		q.take(nil)
+		q.wait("b again")
+		q.expect()
+		pool.NewTicket(nil).Leave()
+		(*pool.Ticket)(nil).Leave()
+	})
+}
+
+// TestAJobThatWaitsForSeveralKeys takes the first that is free, and waits for no other then.
+func TestAJobThatWaitsForSeveralKeys(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, 1, "1", "2")
+		first, second := q.take(nil), q.take(nil)
+		a := q.wait("a")
+		q.wait("b")
+		second.Release()
+		q.expect("a")
+		if l := q.take(a); l.Account().Key != "2" {
+			t.Errorf("it has key %s", l.Account().Key)
+		}
+		first.Release()
+		q.expect("b")
+	})
+}
+
+// TestASlotThatCannotBeUsed goes to the next one: the upstream asked for a wait since.
+func TestASlotThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, 1)
+		lease := q.take(nil)
+		a, b := q.wait("a"), q.wait("b")
+		lease.Report(q.chooser, aJob, asking(slowDown, 5*time.Second))
+		lease.Release()
+		q.expect("a")
+		q.busy(a)
+		q.expect("b")
+		q.busy(b)
+		pass(5 * time.Second)
+		lease = q.take(a)
+		q.busy(b)
+		lease.Release()
+		q.expect("b")
+	})
+}
+
+// TestMoreSlotsAfterAReload wake those who wait, and so does a key that is gone.
+func TestMoreSlotsAfterAReload(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, 1, "1")
+		q.take(nil)
+		a, b := q.wait("a"), q.wait("b")
+		q.pool.Reload(config.Upstreams{"a": with(slotsOf(2), "1")}, config.Retry{})
+		q.expect("a")
+		q.take(a)
+		q.pool.Reload(config.Upstreams{"a": with(slotsOf(1), "2")}, config.Retry{})
+		q.expect("b")
+		q.take(b)
+	})
+}
