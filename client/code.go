@@ -60,6 +60,7 @@ const (
 	ErrCancelled             Code = "cancelled"
 	ErrPoisoned              Code = "poisoned"
 	ErrLogLost               Code = "log_lost"
+	ErrNotEnqueued           Code = "not_enqueued"
 	ErrInputLost             Code = "input_lost"
 	ErrContentNotReady       Code = "content_not_ready"
 	ErrContentExpired        Code = "content_expired"

@@ -181,11 +181,11 @@ func (a *Admission) admit(ctx context.Context, r Request) (joblog.Entry, error) 
 		tell := a.firsts.begin(subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
 		defer func() { tell(entry) }()
 	}
-	item, err := a.enqueue(ctx, r, c)
+	there, err := a.enqueue(ctx, r, c)
 	if err != nil {
 		return joblog.Entry{}, err
 	}
-	if entry, err = a.logFirst(ctx, item, c); err == nil {
+	if entry, err = a.logFirst(ctx, there, c); err == nil {
 		a.metrics.Accepted(r.Kind, r.Way)
 	}
 	return entry, err
@@ -223,7 +223,7 @@ func (a *Admission) attachBefore(ctx context.Context, r Request, c Checked) (ent
 	if err := sameBody(item.GetFingerprint(), c); err != nil {
 		return joblog.Entry{}, false, err
 	}
-	entry, err = a.logFirst(ctx, item, c)
+	entry, err = a.logFirst(ctx, placed{item: a.queue.Items.LogItem(stored, item)}, c)
 	return entry, true, err
 }
 
@@ -266,22 +266,22 @@ func full(route string, waiting uint64) error {
 // event is written when the log answers again, or by the consumer that takes it. Of
 // requests with one id and two bodies both may be stored, one ready and one in the
 // backlog, and the log alone decides between them.
-func (a *Admission) logFirst(ctx context.Context, item *genbusv1.WorkItem, c Checked) (joblog.Entry, error) {
-	first := task.FromWork(item)
-	ctx, cancel := context.WithTimeout(telemetry.Extract(ctx, item.GetTrace()), broker.PublishTimeout)
+func (a *Admission) logFirst(ctx context.Context, there placed, c Checked) (joblog.Entry, error) {
+	if there.log.Job != nil {
+		return there.log, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, broker.PublishTimeout)
 	defer cancel()
-	entry, err := a.log.Commit(ctx, first, 0)
-	var lost *joblog.LostError
+	entry, err := a.queue.Items.Begin(ctx, there.item, there.seen)
 	switch {
 	case err == nil:
-		return entry, nil
-	case errors.As(err, &lost):
-		return lost.Current, sameBody(lost.Current.Job.GetExecution().GetFingerprint(), c)
+		return entry, sameBody(entry.Job.GetExecution().GetFingerprint(), c)
 	case !c.Fresh:
 		return joblog.Entry{}, acceptanceFault(c.ID, true, err)
 	default:
-		a.queue.LogLater(joblog.Entry{Event: first}.Name())
-		return joblog.Entry{Event: first}, nil
+		entry = joblog.Entry{Event: task.FromWork(there.item.WorkItem)}
+		a.queue.LogLater(entry.Name())
+		return entry, nil
 	}
 }
 

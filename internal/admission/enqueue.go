@@ -21,18 +21,26 @@ const enqueueTries = 5
 // log has.
 var errNotThere = errors.New("neither the streams of work nor the log have the job")
 
+// placed is what there is for an id: its work item, and when that was seen in the queue; or,
+// where the job has ended meanwhile, what the log has of it.
+type placed struct {
+	item joblog.WorkItem
+	seen time.Time
+	log  joblog.Entry
+}
+
 // enqueue stores the work item and returns the one that is stored, which may be
 // that of an earlier request with the same id.
-func (a *Admission) enqueue(ctx context.Context, r Request, c Checked) (*genbusv1.WorkItem, error) {
+func (a *Admission) enqueue(ctx context.Context, r Request, c Checked) (placed, error) {
 	item, err := a.item(ctx, r, c)
 	if err != nil {
-		return nil, err
+		return placed{}, err
 	}
 	reserved, err := a.queue.Reserve(item)
 	if err != nil {
-		return nil, errcode.From(err)
+		return placed{}, errcode.From(err)
 	}
-	there, ours, err := a.store(ctx, r, c, item, reserved)
+	there, ours, err := a.store(ctx, r, c, reserved)
 	reserved.Settle(ours)
 	if !ours {
 		a.discardBody(ctx, item)
@@ -52,31 +60,32 @@ func (a *Admission) discardBody(ctx context.Context, item *genbusv1.WorkItem) {
 
 // store publishes the item, and returns the one that is stored. ours is true when
 // this one is, or may be.
-func (a *Admission) store(ctx context.Context, r Request, c Checked, item *genbusv1.WorkItem, reserved queue.Reservation) (there *genbusv1.WorkItem, ours bool, err error) {
+func (a *Admission) store(ctx context.Context, r Request, c Checked, reserved queue.Reservation) (there placed, ours bool, err error) {
 	sent := false // whether the item may be stored without an answer
 	for try := 0; ; try++ {
-		err := reserved.Put(ctx)
+		begin := time.Now()
+		item, err := reserved.Put(ctx)
 		switch {
 		case err == nil:
-			return item, true, nil
+			return placed{item: item, seen: begin}, true, nil
 		case errors.Is(err, broker.ErrFull):
 			// On three nodes the answer comes as soon as another request's item is
 			// proposed, before a read can see it: so a stream is only called full
 			// when it says so again and again.
-			there, err := a.stored(ctx, r, c, item, sent)
+			there, err := a.stored(ctx, r, c, sent)
 			if !errors.Is(err, errNotThere) {
 				return there, sent, err
 			}
 			if try == enqueueTries-1 && !sent {
-				return nil, false, full(c.Route.Name, uint64(a.cfg.Now().NATS.Streams.Work.MaxMsgs))
+				return placed{}, false, full(c.Route.Name, uint64(a.cfg.Now().NATS.Streams.Work.MaxMsgs))
 			}
 		case errors.Is(err, broker.ErrTooLarge):
-			return nil, sent, errcode.New(errcode.BodyTooLarge, "job %s: %s", c.ID, broker.Reason(err)).Because(err)
+			return placed{}, sent, errcode.New(errcode.BodyTooLarge, "job %s: %s", c.ID, broker.Reason(err)).Because(err)
 		case errors.Is(err, broker.ErrNoAnswer):
 			sent = true
 		}
 		if try == enqueueTries-1 || broker.Wait(ctx, 10*time.Millisecond<<(2*try)) != nil {
-			return nil, sent, acceptanceFault(c.ID, sent, err)
+			return placed{}, sent, acceptanceFault(c.ID, sent, err)
 		}
 	}
 }
@@ -94,36 +103,38 @@ func acceptanceFault(id string, sent bool, err error) error {
 // says both of a subject that has its message and of a stream without room: the
 // texts differ between one node and three, so the streams are asked. Where there
 // are two, the one with our body is ours; the log tells whose job it is.
-func (a *Admission) stored(ctx context.Context, r Request, c Checked, own *genbusv1.WorkItem, sent bool) (*genbusv1.WorkItem, error) {
+func (a *Admission) stored(ctx context.Context, r Request, c Checked, sent bool) (there placed, err error) {
+	begin := time.Now()
 	items, err := a.queue.Items.All(ctx, subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
 	if err != nil {
-		return nil, acceptanceFault(c.ID, sent, err)
+		return placed{}, acceptanceFault(c.ID, sent, err)
 	}
 	if len(items) == 0 {
-		return a.finishedMeanwhile(ctx, r, c, own, sent)
+		return a.endedMeanwhile(ctx, r, c, sent)
 	}
-	var item *genbusv1.WorkItem
 	for _, i := range items {
-		if item, err = i.Decode(); err != nil {
-			return nil, errcode.New(errcode.Internal, "the work item of %s is unreadable: %w", c.ID, err).ForJob(c.ID)
+		work, unreadable := i.Decode()
+		if unreadable != nil {
+			return placed{}, errcode.New(errcode.Internal, "the work item of %s is unreadable: %w", c.ID, unreadable).ForJob(c.ID)
 		}
-		if err = sameBody(item.GetFingerprint(), c); err == nil {
+		there = placed{item: a.queue.Items.LogItem(i, work), seen: begin}
+		if err = sameBody(work.GetFingerprint(), c); err == nil {
 			break
 		}
 	}
-	return item, err
+	return there, err
 }
 
-// finishedMeanwhile tells a full stream from a job that ended between our
-// publish and our read. The ended job is answered through its log.
-func (a *Admission) finishedMeanwhile(ctx context.Context, r Request, c Checked, own *genbusv1.WorkItem, sent bool) (*genbusv1.WorkItem, error) {
-	_, err := a.log.Get(ctx, subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
+// endedMeanwhile tells a full stream from a job that ended between our publish and our
+// read. The ended job is answered as the log has it.
+func (a *Admission) endedMeanwhile(ctx context.Context, r Request, c Checked, sent bool) (placed, error) {
+	entry, there, err := a.attach(ctx, r, c)
 	switch {
-	case errors.Is(err, joblog.ErrNotFound):
-		return nil, errNotThere
+	case there:
+		return placed{log: entry}, err
 	case err != nil:
-		return nil, acceptanceFault(c.ID, sent, err)
+		return placed{}, acceptanceFault(c.ID, sent, err)
+	default:
+		return placed{}, errNotThere
 	}
-	// logFirst finds the log and answers with it; the item is not stored again.
-	return own, nil
 }

@@ -144,7 +144,7 @@ func TestSubmittedOrphanIsPolled(t *testing.T) {
 			t.Fatal(err)
 		}
 		end := last(follow(t, r.log, videoID("submitted")))
-		if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || end.Job.GetExecution().GetAttempt() != 1 {
+		if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || end.Job.GetExecution().GetAttempt() != 1 || end.Job.GetExecution().GetRoute() != to.Name {
 			t.Errorf("the submitted task ended %v", end.Job)
 		}
 		doneOnce(t, b, end)
@@ -184,7 +184,7 @@ func TestChatThatWasCutOffGoesOn(t *testing.T) {
 	to := newer.route(routeID{subject.Chat, "new-" + config.SandboxChatRoute})
 	newer.settleOrphans(t, subject.Chat, config.SandboxChatRoute, &to)
 	end := last(follow(t, newer.log, id))
-	if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || end.Job.GetExecution().GetAttempt() != 2 {
+	if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || end.Job.GetExecution().GetAttempt() != 2 || end.Job.GetExecution().GetRoute() != to.Name {
 		t.Errorf("ended %v", end.Job)
 	}
 	doneOnce(t, b, end)

@@ -72,6 +72,7 @@ const (
 	Cancelled             Code = "cancelled"
 	Poisoned              Code = "poisoned"
 	LogLost               Code = "log_lost"
+	NotEnqueued           Code = "not_enqueued"
 	InputLost             Code = "input_lost"
 	ContentNotReady       Code = "content_not_ready"
 	ContentExpired        Code = "content_expired"
@@ -161,6 +162,7 @@ var table = []Meaning{
 	{Cancelled, codes.Canceled, http.StatusConflict, typeRequest, false, "The job was cancelled.", "Nothing; after the submission the upstream may still charge."},
 	{Poisoned, codes.Internal, http.StatusInternalServerError, typeServer, false, "The job was delivered more than 10 times without any progress.", "See the dead letter, and the logs of the replicas that held it."},
 	{LogLost, codes.DataLoss, http.StatusInternalServerError, typeServer, false, "The work item outlived its log, so the job's past is unknown and it was not submitted.", "Send it again as a new job after a look at the upstream's list."},
+	{NotEnqueued, codes.Aborted, http.StatusInternalServerError, typeServer, false, "The job lost its work item while it was accepted: it was erased, or the queue was lost. It is not run.", "Send it again as a new job, unless you erased it."},
 	{InputLost, codes.DataLoss, http.StatusInternalServerError, typeServer, false, "The request's body is gone from the object store, or damaged.", "Send it again as a new job."},
 	{ContentNotReady, codes.FailedPrecondition, http.StatusBadRequest, typeRequest, false, "The video has not completed, so it has no content.", "Poll the task until it has ended; a failed or cancelled one has none."},
 	{ContentExpired, codes.NotFound, http.StatusNotFound, typeRequest, false, "The upstream no longer has the content, or its URL has expired.", "Set `archive: true` in the route to keep the results of later tasks."},

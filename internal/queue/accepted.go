@@ -11,7 +11,6 @@ import (
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // Accepted returns a job that is accepted and not in the log yet: its work item is
@@ -44,18 +43,13 @@ func (s Items) Accepted(ctx context.Context, n subject.TaskName) (joblog.Entry, 
 	case means != joblog.PendingFirstEvent:
 		return joblog.Entry{}, fmt.Errorf("%s %s: %w", n.Kind, n.ID, joblog.ErrNotFound)
 	}
-	ctx, cancel := context.WithTimeout(telemetry.Extract(ctx, item.GetTrace()), acceptedWithin)
+	ctx, cancel := context.WithTimeout(ctx, acceptedWithin)
 	defer cancel()
-	entry, err := s.log.Commit(ctx, first, 0)
-	var lost *joblog.LostError
-	switch {
-	case err == nil:
-		return entry, nil
-	case errors.As(err, &lost):
-		return lost.Current, nil
-	default: // the job is accepted, whether or not the log says so yet
-		return joblog.Entry{Event: first}, nil
+	entry, err := s.Begin(ctx, s.LogItem(found, item), time.Time{})
+	if err != nil {
+		return joblog.Entry{Event: first}, nil //nolint:nilerr // the job is accepted, whether or not the log says so yet
 	}
+	return entry, nil
 }
 
 // acceptedWithin bounds the write of the first event for a caller who waits.

@@ -93,7 +93,7 @@ func endsWhileItIsMoved(t *testing.T, b *broker.Broker, before bool) {
 	}
 	reserved, err := q.Reserve(item)
 	if err == nil {
-		err = reserved.Put(t.Context())
+		_, err = reserved.Put(t.Context())
 	}
 	if err != nil {
 		t.Fatal(err)

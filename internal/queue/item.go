@@ -55,10 +55,12 @@ func (s Items) Delivered(work *genbusv1.WorkItem, seq uint64, logged string) job
 func (s Items) Waits(i Item) bool { return i.Stream == s.b.Names().Wait() }
 
 // Find returns a work item of a job as the streams' leaders have it, or
-// broker.ErrNoMessage. The backlog is asked first: a job is put among the ready ones
-// before it leaves the backlog, so that one that moves is not missed.
+// broker.ErrNoMessage. The backlog is asked first, and again last: an item is stored where
+// it goes before it is deleted where it was, either way, so that one that moves once is not
+// missed.
 func (s Items) Find(ctx context.Context, n subject.TaskName) (Item, error) {
-	for _, k := range s.itemKeys(n) {
+	keys := s.itemKeys(n)
+	for _, k := range append(keys, keys[0]) {
 		m, err := s.b.Last(ctx, k.stream, k.pattern)
 		if !errors.Is(err, broker.ErrNoMessage) {
 			return Item{Stream: k.stream, Stored: m}, err
@@ -67,12 +69,15 @@ func (s Items) Find(ctx context.Context, n subject.TaskName) (Item, error) {
 	return Item{}, broker.ErrNoMessage
 }
 
-// All is Find for all of a job's work items. There are two while it moves to the
-// ready jobs, and where requests with one id came by different routes or had different
-// bodies.
+// All is Find for all of a job's work items. There are two while it moves, and where
+// requests with one id came by different routes or had different bodies.
 func (s Items) All(ctx context.Context, n subject.TaskName) ([]Item, error) {
 	var out []Item
-	for _, k := range s.itemKeys(n) {
+	keys := s.itemKeys(n)
+	for i, k := range append(keys, keys[0]) {
+		if i == len(keys) && len(out) > 0 {
+			break
+		}
 		last, err := s.b.Last(ctx, k.stream, k.pattern)
 		if errors.Is(err, broker.ErrNoMessage) {
 			continue

@@ -9,13 +9,11 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/quota"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // verdict is what became of a job whose turn it was.
@@ -123,19 +121,21 @@ func (m mover) toSubmit(ctx context.Context, t turn) bool {
 // with: the sequence of an event of it, or nothing where the log never had one; and
 // whether the job has ended. ErrNoMessage: it was erased, and its item with it.
 func (m mover) ensureLogged(ctx context.Context, from Item) (mark string, ended bool, err error) {
-	item, err := from.Decode()
+	work, err := from.Decode()
 	if err != nil {
 		return "", false, nil //nolint:nilerr // the consumer buries what cannot be read
 	}
-	e, means, err := m.q.log.Resolve(ctx, m.q.Items.LogItem(from, item))
+	item := m.q.Items.LogItem(from, work)
+	e, means, err := m.q.log.Resolve(ctx, item)
 	switch {
 	case err != nil:
 		return "", false, err
 	case means == joblog.Removed:
 		return "", false, broker.ErrNoMessage
 	case means == joblog.PendingFirstEvent:
-		mark, err = m.logFirst(ctx, item)
-		return mark, false, err
+		if e, err = m.q.Items.Begin(ctx, item, time.Time{}); err != nil {
+			return "", false, err
+		}
 	case e.Job == nil: // a stale item, or a lost log: the consumer says so
 		return from.Header.Get(subject.HeaderRecorded), false, nil
 	}
@@ -152,20 +152,6 @@ func (m mover) ensureLogged(ctx context.Context, from Item) (mark string, ended 
 
 // markOf is the mark of an item whose job the log has.
 func markOf(e joblog.Entry) string { return strconv.FormatUint(e.Seq, 10) }
-
-// logFirst writes the first event of a job whose admission ended between the work item
-// and the log, however long ago.
-func (m mover) logFirst(ctx context.Context, item *genbusv1.WorkItem) (mark string, err error) {
-	entry, err := m.q.log.Commit(telemetry.Extract(ctx, item.GetTrace()), task.FromWork(item), 0)
-	var lost *joblog.LostError
-	if errors.As(err, &lost) {
-		return markOf(lost.Current), nil
-	}
-	if err != nil {
-		return "", err
-	}
-	return markOf(entry), nil
-}
 
 // enqueue publishes the job where the route's consumer takes it.
 func (m mover) enqueue(ctx context.Context, n subject.WorkName, from Item, mark string) (verdict, error) {

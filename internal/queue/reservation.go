@@ -8,12 +8,15 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 )
 
 // Reservation is the place of a work item that is about to be stored.
 type Reservation struct {
 	q      *Queue
+	item   *genbusv1.WorkItem
+	stream string
 	msg    *nats.Msg
 	settle func(enqueued bool)
 }
@@ -24,27 +27,27 @@ func (q *Queue) Reserve(item *genbusv1.WorkItem) (Reservation, error) {
 	if err != nil {
 		return Reservation{}, fmt.Errorf("encode the work item of %s: %w", item.GetId(), err)
 	}
-	subj, settle := q.chooseSubject(item)
-	m := nats.NewMsg(subj)
+	place, settle := q.choosePlace(item)
+	m := nats.NewMsg(place.pattern)
 	m.Data = data
-	return Reservation{q: q, msg: m, settle: settle}, nil
+	return Reservation{q: q, item: item, stream: place.stream, msg: m, settle: settle}, nil
 }
 
-// Put stores the item. A repeat is harmless: a subject holds one message. ErrFull says
-// that the subject has its message, or that the stream has no room.
-func (r Reservation) Put(ctx context.Context) error {
-	_, err := r.q.b.Publish(ctx, r.msg)
-	return err
+// Put stores the item, and returns its sequence. A repeat is harmless: a subject holds one
+// message. ErrFull says that the subject has its message, or that the stream has no room.
+func (r Reservation) Put(ctx context.Context) (joblog.WorkItem, error) {
+	ack, err := r.q.b.Publish(ctx, r.msg)
+	return joblog.WorkItem{WorkItem: r.item, Stream: r.stream, Seq: ack.Seq, Waits: r.stream == r.q.b.Names().Wait()}, err
 }
 
 // Settle ends the reservation; enqueued says whether the item is stored, or may be.
 func (r Reservation) Settle(enqueued bool) { r.settle(enqueued) }
 
-// chooseSubject makes a new job ready while the ready window has room and no job is in
+// choosePlace makes a new job ready while the ready window has room and no job is in
 // the backlog. settle is to be called with whether the item is stored, or may be.
-func (q *Queue) chooseSubject(item *genbusv1.WorkItem) (subj string, settle func(enqueued bool)) {
+func (q *Queue) choosePlace(item *genbusv1.WorkItem) (place itemKey, settle func(enqueued bool)) {
 	names, kind := q.b.Names(), subject.Kind(item.GetKind())
-	ready := names.WorkItem(kind, item.GetRoute(), item.GetTenant(), item.GetId())
+	ready := itemKey{names.Work(), names.WorkItem(kind, item.GetRoute(), item.GetTenant(), item.GetId())}
 	if item.GetAttached() != nil { // it had its turn, and submits nothing; its letter waits for it
 		return ready, func(bool) {}
 	}
@@ -52,5 +55,5 @@ func (q *Queue) chooseSubject(item *genbusv1.WorkItem) (subj string, settle func
 	if r.backlog.tenants() == 0 && r.window.reserve() {
 		return ready, r.window.settle
 	}
-	return names.WaitItem(kind, item.GetRoute(), item.GetTenant(), item.GetId()), func(bool) {}
+	return itemKey{names.Wait(), names.WaitItem(kind, item.GetRoute(), item.GetTenant(), item.GetId())}, func(bool) {}
 }

@@ -36,7 +36,7 @@ func (j *Job) Load(ctx context.Context) error {
 	case meaning == joblog.Lost:
 		return j.lost(ctx)
 	case meaning == joblog.PendingFirstEvent:
-		return j.Commit(ctx, task.FromWork(j.Request.item), 0)
+		return j.begin(ctx)
 	}
 	if err := j.adopt(current); err != nil {
 		return err
@@ -51,6 +51,20 @@ func (j *Job) Load(ctx context.Context) error {
 	}
 	j.holder.Metrics.Resumed(j.Name().Kind, task.PhaseWord(j.Record.Phase()))
 	return nil
+}
+
+// begin writes the job's first event. Where it cannot be told whether the job still has its
+// item, the message is returned: JetStream does not deliver again what was removed.
+func (j *Job) begin(ctx context.Context) error {
+	if err := j.Commit(ctx, task.FromWork(j.Request.item), 0); err != nil {
+		return err
+	}
+	current, err := j.holder.Queue.Items.Confirm(ctx, j.Record.entry)
+	if err != nil {
+		j.Logger().Warn("it is not known whether a job still has its work item", telemetry.KeyError, err)
+		return Return()
+	}
+	return j.adopt(current)
 }
 
 // resolve says what the work item means: on the first delivery by what this process has
@@ -171,6 +185,7 @@ func (j *Job) gone(ctx context.Context, next task.Event) error {
 func (j *Job) Commit(ctx context.Context, e task.Event, last uint64) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), CommitTimeout, errors.New("the commit timed out"))
 	defer cancel()
+	e.Job.GetExecution().Route = j.Message.route // an operator may have moved the job
 	err := j.Record.write(ctx, e.By(j.holder.Log.Writer(), j.Message.Delivery().Count), last)
 	var lost *joblog.LostError
 	switch {

@@ -1,0 +1,84 @@
+package queue_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+)
+
+// TestALateFirstEventRevivesNoJob: a writer is stopped between a job's work item and its
+// first event. Meanwhile another replica logs the job, and it is cancelled and erased.
+func TestALateFirstEventRevivesNoJob(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		for name, seen := range map[string]time.Time{
+			"a writer that was stopped":              time.Now().Add(-time.Minute),
+			"one that did not see when it was there": {},
+		} {
+			t.Run(name, func(t *testing.T) {
+				h := newReplica(t, open(t), 16)
+				item := h.stored(t, video(name, "a cat"))
+				ack := h.put(t, h.workSubject(item), item)
+				late := joblog.WorkItem{WorkItem: item, Stream: h.b.Names().Work(), Seq: ack.Seq}
+
+				e, err := h.log.Commit(t.Context(), task.FromWork(item), 0) // another replica
+				if err != nil {
+					t.Fatal(err)
+				}
+				h.cancel(t, e)
+				end, err := h.log.Get(t.Context(), e.Name())
+				if err == nil {
+					err = h.log.Erase(t.Context(), end)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+
+				got, err := h.Items.Begin(t.Context(), late, seen)
+				if err != nil || got.Job.GetError().GetCode() != "not_enqueued" {
+					t.Errorf("it is %v, %v", got.Job, err)
+				}
+				if last, err := h.log.Get(t.Context(), e.Name()); err != nil || !last.Terminal() {
+					t.Errorf("the log has %v, %v", last.Job, err)
+				}
+				if _, err := h.b.Last(t.Context(), h.b.Names().Tasks(), h.b.Names().Done(subject.Video, "acme", "failed", item.GetId())); err != nil {
+					t.Errorf("the feed: %v", err)
+				}
+			})
+		}
+	})
+}
+
+// TestAFirstEventIsKept where the job has its item, wherever that has moved meanwhile, and
+// where another replica has gone on.
+func TestAFirstEventIsKept(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		h := newReplica(t, open(t), 16)
+		item := h.stored(t, video("moved", "a cat"))
+		ack := h.put(t, h.waitSubject(item), item)
+		waits := joblog.WorkItem{WorkItem: item, Stream: h.b.Names().Wait(), Seq: ack.Seq, Waits: true}
+		if _, err := h.b.Delete(t.Context(), waits.Stream, waits.Seq); err != nil {
+			t.Fatal(err)
+		}
+		h.put(t, h.workSubject(item), item)
+		for range 2 { // the second time as one who lost
+			if e, err := h.Items.Begin(t.Context(), waits, time.Time{}); err != nil || e.Terminal() || e.Version() != 1 {
+				t.Errorf("it is %v, %v", e.Job, err)
+			}
+		}
+		item = h.stored(t, video("at once", "a cat"))
+		if e, err := h.Items.Begin(t.Context(), joblog.WorkItem{WorkItem: item}, time.Now()); err != nil || e.Terminal() {
+			t.Errorf("an item that was just seen is looked for: %v, %v", e.Job, err)
+		}
+		if _, err := h.Items.Find(t.Context(), nameOf(item)); !errors.Is(err, broker.ErrNoMessage) {
+			t.Error(err)
+		}
+	})
+}
