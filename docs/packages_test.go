@@ -185,3 +185,35 @@ func importsOf(t *testing.T) map[string][]string {
 	}
 	return out
 }
+
+// TestNamedTestsExist: a test that a page or an ADR names is one of the repository.
+func TestNamedTestsExist(t *testing.T) {
+	t.Parallel()
+	tests := map[string]bool{}
+	declared := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	err := filepath.WalkDir("..", func(name string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		for _, m := range declared.FindAllSubmatch(text, -1) {
+			tests[string(m[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := filepath.Glob("adr/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("`(Test\\w+)`")
+	for _, page := range append(pages, "architecture.md", "development.md") {
+		for _, m := range named.FindAllStringSubmatch(read(t, path.Join("docs", page)), -1) {
+			if !tests[m[1]] {
+				t.Errorf("docs/%s names %s, which does not exist", page, m[1])
+			}
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -153,6 +154,83 @@ func TestStoppedBetweenCommitAndPost(t *testing.T) {
 		sent, again := up.sent(), events[3]
 		if len(sent) != 1 || sent[0].at.Before(again.Time) || sent[0].at.After(again.Job.GetExecution().GetSubmitUntil().AsTime()) {
 			t.Errorf("POSTs %v; submitting at %s until %s", sent, again.Time, again.Job.GetExecution().GetSubmitUntil().AsTime())
+		}
+	})
+}
+
+// stopBeforeLog stops a replica after it has stored a job's work item and before it hears
+// of that, so that the job's first event is still to be written. send sends the request.
+func stopBeforeLog(b *bed, m *member, n subject.TaskName, send func()) {
+	b.t.Helper()
+	m.link.HoldAnswers([]byte(b.names.WorkItem(n.Kind, "video", "default", n.ID)))
+	send()
+	b.until("the work item is stored", func(context.Context) error {
+		if b.hasItem(n) {
+			return nil
+		}
+		return errors.New("it is not")
+	})
+	tell(b.t, m.Stop)
+	m.link.ReleaseAnswers()
+}
+
+// TestStoppedBetweenItemAndLog: the replica that admits a job is stopped between the two,
+// and another one carries the job to its end.
+func TestStoppedBetweenItemAndLog(t *testing.T) {
+	t.Parallel()
+	n := subject.TaskName{Kind: subject.Video, Tenant: "default", ID: subject.JobID(subject.Video, "default", "request\x00v")}
+	t.Run("a request of the inbox", func(t *testing.T) {
+		t.Parallel()
+		b, up := newBed(t), newHandUpstream(t)
+		up.complete()
+		first := b.start(memberOptions{upstream: up.url + "/first", ackWait: shortWait})
+		stopBeforeLog(b, first, n, func() { b.send(n.Kind, "v", oneVideo("v")) })
+		second := b.start(memberOptions{upstream: up.url + "/second", ackWait: shortWait})
+		b.awaitEnd(n)
+		tell(t, first.Continue)
+		first.holdsNothing()
+		second.holdsNothing()
+		b.endedOnce(n, "completed")
+		if sent := up.sent(); len(sent) != 1 {
+			t.Errorf("POSTs: %v", sent)
+		}
+	})
+	t.Run("and erases it", func(t *testing.T) {
+		t.Parallel()
+		b, up := newBed(t), newHandUpstream(t)
+		up.complete()
+		first := b.start(memberOptions{upstream: up.url + "/first", ackWait: shortWait})
+		answers := make(chan said, 1)
+		stopBeforeLog(b, first, n, func() {
+			go func() {
+				r, err := first.do(t.Context(), http.MethodPost, "/v1/video/generations", `{"model":"sandbox-video","prompt":"a cat"}`, "Idempotency-Key", "v")
+				if err != nil {
+					r.body = err.Error()
+				}
+				answers <- r
+			}()
+		})
+		second := b.start(memberOptions{upstream: up.url + "/second", ackWait: shortWait})
+		b.awaitEnd(n)
+		b.until("it is erased", func(ctx context.Context) error {
+			r, err := second.do(ctx, http.MethodDelete, "/genbus/v1/videos/"+n.ID, "")
+			if err == nil && r.status != http.StatusOK {
+				err = fmt.Errorf("%d: %s", r.status, r.body)
+			}
+			return err
+		})
+		tell(t, first.Continue)
+		r := <-answers // what it says is that the job may have been accepted, or that it has ended
+		first.holdsNothing()
+		events, err := b.events(t.Context(), n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last := len(events) - 1; last >= 0 && events[last].Job.GetError().GetCode() != "not_enqueued" {
+			t.Errorf("an erased job is back: %s; its caller was told %d %s", phaseWords(events), r.status, r.body)
+		}
+		if sent := up.sent(); len(sent) != 1 {
+			t.Errorf("POSTs: %v", sent)
 		}
 	})
 }
