@@ -74,7 +74,7 @@ func (j *job) attempt() error {
 			continue       // nothing was begun: the attempt is not used up
 		case stopping.Err() != nil && refusedForNow(err):
 			return hold.Return()
-		case f.Meaning().Retry && int(j.chat().GetAttempt()) < j.runner.Config.Now().Chat.MaxAttempts:
+		case f.Meaning().Retry && int(j.chat().GetAttempt()) < j.maxAttempts:
 			if j.waitForUpstream(f, refusals) {
 				return nil
 			}
@@ -125,7 +125,7 @@ func (j *job) start(a pool.Account, room joblog.Release) error {
 	}
 	e, err := task.Started(j.chat(), now, task.Attempt{
 		Upstream: a.Upstream, Key: a.Key,
-		Deadline: now.Add(j.route.Timeouts.Total * time.Duration(j.runner.Config.Now().Chat.MaxAttempts)),
+		Deadline: now.Add(j.route.Timeouts.Total * time.Duration(j.maxAttempts)),
 	})
 	return j.held.Next(j.ctx, e, err)
 }

@@ -146,7 +146,7 @@ func (j *job) tooLate(now time.Time) *errcode.Error {
 	c := j.chat()
 	deadline := c.GetExecution().GetDeadline()
 	switch {
-	case int(c.GetAttempt()) >= j.runner.Config.Now().Chat.MaxAttempts:
+	case int(c.GetAttempt()) >= j.maxAttempts:
 		return errcode.New(errcode.ChatAttemptsExhausted, "job %s was cut off in all of its %d attempts", c.GetId(), c.GetAttempt())
 	case deadline != nil && now.After(deadline.AsTime()):
 		return errcode.New(errcode.DeadlineExceeded, "job %s did not finish by its deadline", c.GetId())

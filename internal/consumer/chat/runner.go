@@ -46,15 +46,19 @@ type job struct {
 	ended bool // nothing begins any more
 
 	// Only the job's goroutine touches what follows.
-	route *routes.Chat // as it was when this attempt began
-	tried pool.Tried   // across the attempts of this process
+	route       *routes.Chat // as it was when this attempt began, or went on after a wait
+	maxAttempts int          // of the same configuration
+	tried       pool.Tried   // across the attempts of this process
 
 	ticket *pool.Ticket  // its place among those that wait for a slot
 	turn   chan struct{} // has a token when a slot may be free
 }
 
-// renewRoute takes the route as it is configured now.
-func (j *job) renewRoute() { j.route, _ = j.runner.Routes.Chat(j.runner.Route) }
+// renewRoute takes the route, and what bounds its attempts, as they are configured now.
+func (j *job) renewRoute() {
+	j.route, _ = j.runner.Routes.Chat(j.runner.Route)
+	j.maxAttempts = j.runner.Config.Now().Chat.MaxAttempts
+}
 
 func (j *job) chat() *genbusv1.Chat {
 	c, _ := j.held.Entry().Job.(*genbusv1.Chat)
