@@ -246,7 +246,7 @@ func (a *Admission) checkCapacity(ctx context.Context, r Request, c Checked) (re
 	if waiting, _ := a.queue.Route(r.Kind, c.Route.Name).Waiting(ctx); waiting >= uint64(c.Route.MaxQueued) {
 		return nil, full(c.Route.Name, waiting)
 	}
-	release, err = a.log.ReserveJob(ctx, task.FromWork(a.Item(ctx, r, c)).Job)
+	release, err = a.log.Capacity.ReserveJob(ctx, task.FromWork(a.Item(ctx, r, c)).Job)
 	if noRoom, ok := errors.AsType[*joblog.FullError](err); ok {
 		return nil, errcode.New(errcode.StorageFull, "nothing was accepted: %s", noRoom).WithRetryAfter(30 * time.Second)
 	}

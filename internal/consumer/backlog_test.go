@@ -186,11 +186,11 @@ func TestAnOrdinaryJobTakesWhatIsAssumed(t *testing.T) {
 			b := brokertest.Single(t)
 			url, _ := longReplies(t, 3000)
 			r := newReplica(t, b, testConfig(t, url))
-			assumed, err := r.log.Capacity(t.Context())
+			assumed, err := r.log.Capacity.Figures(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			perDay := r.log.JobsPerDay(assumed, kind, 24*time.Hour)
+			perDay := r.log.Capacity.JobsPerDay(assumed, kind, 24*time.Hour)
 			const jobs = 10
 			var ids []subject.TaskName
 			for range jobs {

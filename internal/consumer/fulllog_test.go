@@ -84,7 +84,7 @@ func testFullLog(t *testing.T, b *broker.Broker, share float64) {
 	// The share is read at most once a second: until then requests would be taken,
 	// and fill what is left of the log.
 	shortly(t, "the log is seen to be full", func() bool {
-		room, err := r.log.Capacity(t.Context())
+		room, err := r.log.Capacity.Figures(t.Context())
 		return err == nil && room.Used > room.AdmitLimit()
 	})
 	if f := errcode.From(ask("later")); f.Code != errcode.StorageFull || f.RetryAfter == 0 {
@@ -133,7 +133,7 @@ func TestSubmissionsWaitForRoom(t *testing.T) {
 		late := admit(admission.Request{Kind: subject.Video, ExpiresAt: time.Now().Add(5 * time.Second)})
 		waiting := []subject.TaskName{admit(admission.Request{Kind: subject.Video}), admit(admission.Request{Kind: subject.Chat})}
 		fillLog(t, b, 0.9)
-		shortly(t, "the log is seen to be full", func() bool { return r.log.CheckCapacity(t.Context()) != nil })
+		shortly(t, "the log is seen to be full", func() bool { return r.log.Capacity.Check(t.Context()) != nil })
 		if err := r.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -174,7 +174,7 @@ func TestRefusalNeedsNoRoom(t *testing.T) {
 		r := idleReplica(t, b, testConfig(t, "http://127.0.0.1:1"))
 		in := r.intake(subject.Video)
 		fillLog(t, b, 1)
-		shortly(t, "the log is seen to be full", func() bool { return r.log.CheckCapacity(t.Context()) != nil })
+		shortly(t, "the log is seen to be full", func() bool { return r.log.Capacity.Check(t.Context()) != nil })
 		id := publish(t, b, subject.Video, "bad", videoRequest("bad", "", "a cat"))
 		cons, err := b.JetStream().CreateConsumer(t.Context(), b.Names().Requests(), jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy})
 		if err != nil {
@@ -254,7 +254,7 @@ func testStoreRefuses(t *testing.T, store func(*jetstream.StreamConfig), left ti
 	}
 	inherit(t, r, "v", completedUpstream(left)...)
 	fillLog(t, b, 0.9)
-	shortly(t, "the log is seen to be full", func() bool { return r.log.CheckCapacity(t.Context()) != nil })
+	shortly(t, "the log is seen to be full", func() bool { return r.log.Capacity.Check(t.Context()) != nil })
 	if err := r.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

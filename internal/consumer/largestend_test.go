@@ -137,7 +137,7 @@ func testLargestEnd(t *testing.T, encoding string, kind subject.Kind) {
 		t.Errorf("a letter has %d bytes beside its body", n)
 	}
 	fillLog(t, b, 0.9)
-	shortly(t, "the log is seen to be full", func() bool { return r.log.CheckCapacity(t.Context()) != nil })
+	shortly(t, "the log is seen to be full", func() bool { return r.log.Capacity.Check(t.Context()) != nil })
 	before := used()
 	close(filled)
 	allEnded(t, b, r.log, []subject.TaskName{e.Name()})

@@ -187,7 +187,7 @@ var errNoCapacity = errors.New("the task log has no room for the events of inlin
 func (c *record) commit(e task.Event, last uint64) (joblog.Entry, error) {
 	ctx, cancel := context.WithTimeoutCause(c.ctx, patience, errPatience)
 	defer cancel()
-	release, ok := c.r.o.Log.ReserveEnd(ctx, e)
+	release, ok := c.r.o.Log.Capacity.ReserveEnd(ctx, e)
 	if !ok {
 		return joblog.Entry{}, errNoCapacity
 	}
@@ -295,7 +295,7 @@ func (c *record) fits(bytes int) bool {
 	if int64(bytes) > int64(c.r.o.Config.Now().Limits.ClaimCheckBytes) {
 		return false
 	}
-	release, ok := c.r.o.Log.ReserveReply(c.ctx, bytes)
+	release, ok := c.r.o.Log.Capacity.ReserveReply(c.ctx, bytes)
 	if ok {
 		release()
 	}

@@ -21,16 +21,16 @@ import (
 type tank struct {
 	takes time.Duration // what a read takes
 	mu    sync.Mutex
-	room  Capacity
+	room  Figures
 	reads int
 }
 
-func (k *tank) read(ctx context.Context) (Capacity, error) {
+func (k *tank) read(ctx context.Context) (Figures, error) {
 	if k.takes > 0 {
 		select {
 		case <-time.After(k.takes):
 		case <-ctx.Done():
-			return Capacity{}, context.Cause(ctx)
+			return Figures{}, context.Cause(ctx)
 		}
 	}
 	k.mu.Lock()
@@ -56,7 +56,7 @@ func TestStaleFiguresHardlyExceedALimit(t *testing.T) {
 	t.Parallel()
 	const size = 64 << 20
 	for _, p := range []purpose{toAdmit, toSpare, toSubmit} {
-		k := &tank{room: Capacity{Max: size}}
+		k := &tank{room: Figures{Max: size}}
 		replicas := fleet(k, 8)
 		for _, c := range replicas {
 			if _, _, err := c.take(t.Context(), p, 0); err != nil {
@@ -90,7 +90,7 @@ func TestStaleFiguresHardlyExceedALimit(t *testing.T) {
 func TestReplicasThatAskAtOnceShareTheLog(t *testing.T) {
 	t.Parallel()
 	const size, life = 16 << 20, 10 << 10
-	k := &tank{room: Capacity{Max: size}}
+	k := &tank{room: Figures{Max: size}}
 	var group sync.WaitGroup
 	for _, c := range fleet(k, 8) {
 		for range 32 {
@@ -122,7 +122,7 @@ func TestReplicasThatAskAtOnceShareTheLog(t *testing.T) {
 func TestWhatIsInHandIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	const size, life = 1 << 20, 10 << 10
-	k, now := &tank{room: Capacity{Max: size}}, time.Unix(1, 0)
+	k, now := &tank{room: Figures{Max: size}}, time.Unix(1, 0)
 	c := &reservations{read: k.read, now: func() time.Time { return now }}
 	fill := func() (inHand []Release) {
 		for {
@@ -159,7 +159,7 @@ func TestWhatIsInHandIsNotForgotten(t *testing.T) {
 func TestFarFromTheLimitTheFiguresAreReadOnceASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		k := &tank{room: Capacity{Max: 4 << 30}}
+		k := &tank{room: Figures{Max: 4 << 30}}
 		now := time.Unix(1, 0)
 		c := &reservations{read: k.read, now: func() time.Time { return now }}
 		for range 4 {
@@ -183,11 +183,11 @@ func TestWithoutTheBrokerTheCreditIsLeft(t *testing.T) {
 	t.Parallel()
 	away := errors.New("away")
 	reads, now := 0, time.Unix(1, 0)
-	c := &reservations{now: func() time.Time { return now }, read: func(context.Context) (Capacity, error) {
+	c := &reservations{now: func() time.Time { return now }, read: func(context.Context) (Figures, error) {
 		if reads++; reads > 1 {
-			return Capacity{}, away
+			return Figures{}, away
 		}
-		return Capacity{Max: creditShare * 10_000}, nil
+		return Figures{Max: creditShare * 10_000}, nil
 	}}
 	taken := int64(0)
 	for {
@@ -210,7 +210,7 @@ func TestWithoutTheBrokerTheCreditIsLeft(t *testing.T) {
 func TestAFullLogRefusesHoweverLongTheReadTakes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		k := &tank{room: Capacity{Max: 1 << 30, Used: 1 << 30}, takes: 2 * countsFresh}
+		k := &tank{room: Figures{Max: 1 << 30, Used: 1 << 30}, takes: 2 * countsFresh}
 		c := &reservations{read: k.read, now: time.Now}
 		ask := func(p purpose) {
 			ctx, cancel := context.WithTimeout(t.Context(), 4*k.takes)
@@ -257,7 +257,7 @@ func TestACallerThatLeavesFailsNoOther(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				k := &tank{room: Capacity{Max: 1 << 30}, takes: time.Second}
+				k := &tank{room: Figures{Max: 1 << 30}, takes: time.Second}
 				c := &reservations{read: k.read, now: time.Now}
 				ctx, cancel := of(t.Context())
 				defer cancel()
@@ -345,7 +345,7 @@ func TestALifeIsReserved(t *testing.T) {
 func TestWhatIsSpareLeavesRoomToSubmit(t *testing.T) {
 	t.Parallel()
 	const waiting, event = 200, 1100
-	k, v := &tank{room: Capacity{Max: 8 << 20}}, newLives()
+	k, v := &tank{room: Figures{Max: 8 << 20}}, newLives()
 	left := map[subject.Kind]unfinished{subject.Video: {jobs: waiting, bytes: waiting * event}}
 	count := func() {
 		u := v.reserve(left[subject.Video].jobs, left)

@@ -49,7 +49,7 @@ func (l *Log) Commit(ctx context.Context, e task.Event, last uint64) (Entry, err
 	if entry.Version() == 1 || entry.Terminal() {
 		l.index.wrote(entry, stored(m))
 	}
-	l.lives.wrote(e, stored(m))
+	l.Capacity.lives.wrote(e, stored(m))
 	l.measure(entry, time.Since(begin))
 	return entry, nil
 }

@@ -84,9 +84,8 @@ type Log struct {
 	hub     *hub
 	tails   *tail.Set[subject.TaskName, Entry]
 	index   *index
-	lives   *lives
-
-	capacity reservations
+	// Capacity is the log's room.
+	Capacity *Capacity
 }
 
 // New returns a log that can commit and get; Start adds Follow and List.
@@ -95,11 +94,11 @@ func New(o Options) *Log {
 		o.IndexSize = 100_000
 	}
 	h := newHub()
+	x := newIndex(o.IndexSize, h.tell)
 	l := &Log{
 		b: o.Broker, enc: o.Encoder, metrics: o.Metrics, log: o.Logger, writer: nuid.Next(),
-		hub: h, index: newIndex(o.IndexSize, h.tell), lives: newLives(),
+		hub: h, index: x, Capacity: newCapacity(o, x),
 	}
-	l.capacity = reservations{read: l.readFigures, now: time.Now}
 	l.tails = tail.NewSet(source{l}, tail.Options{Buffer: o.ReaderBuffer, Silence: o.RereadEvery, Trouble: o.Broker.Trouble})
 	return l
 }
@@ -125,7 +124,7 @@ func (l *Log) Start(ctx context.Context) (wait func(), err error) {
 		<-ctx.Done()
 		_ = sub.Unsubscribe() // a closed connection has no subscription left
 		<-fill
-		l.capacity.stop()
+		l.Capacity.reserved.stop()
 	}()
 	return func() { <-done }, nil
 }

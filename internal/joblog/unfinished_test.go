@@ -75,7 +75,7 @@ func TestJobsOfALostLogDoNotCount(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	for l.Unfinished("acme") > 0 {
-		if _, err := l.Capacity(ctx); err != nil {
+		if _, err := l.Capacity.Figures(ctx); err != nil {
 			t.Error(err)
 		}
 		if broker.Wait(ctx, 5*time.Millisecond) != nil {

@@ -163,7 +163,7 @@ func TestUsageOfAMonthFits(t *testing.T) {
 		t.Errorf("%d usage events take %d bytes, want about %d", state.Msgs, state.Bytes, joblog.UsageBytes)
 	}
 	for _, kind := range subject.Kinds {
-		day := l.JobsPerDay(joblog.Capacity{Max: limits.TasksMaxBytes}, kind, limits.TasksMaxAge)
+		day := l.Capacity.JobsPerDay(joblog.Figures{Max: limits.TasksMaxBytes}, kind, limits.TasksMaxAge)
 		t.Logf("%d %s jobs a day", day, kind)
 		if need := day * int64(limits.UsageMaxAge/(24*time.Hour)) * joblog.UsageBytes; need > limits.UsageMaxBytes || day == 0 {
 			t.Errorf("%d %s jobs a day for %s need %d bytes of usage events, and have %d", day, kind, limits.UsageMaxAge, need, limits.UsageMaxBytes)
@@ -200,7 +200,7 @@ func TestTheLogHasRoomOnAFullDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if room, err := l.Capacity(t.Context()); err != nil || room.Max-room.Short > 5*mib || room.Max-room.Short < 2*mib {
+	if room, err := l.Capacity.Figures(t.Context()); err != nil || room.Max-room.Short > 5*mib || room.Max-room.Short < 2*mib {
 		t.Errorf("%+v, %v with about 4 MiB left", room, err)
 	}
 	finished(t, l, "video_1")
@@ -225,17 +225,17 @@ func TestEndsHaveRoomOnAFullDisk(t *testing.T) {
 		}
 		l := newLog(t, b, "") // which knows no older figures
 		left, known := b.StoreLeft()
-		room, err := l.Capacity(t.Context())
+		room, err := l.Capacity.Figures(t.Context())
 		if err != nil || !known {
 			t.Fatal(known, err)
 		}
 		if above := room.Used + left - room.SubmitLimit(); room.SubmitLimit() > room.Used && above < size/10 {
 			t.Fatalf("%d bytes are left on the disk, and %d for the ends: %+v", left, above, room)
 		}
-		if release, ok := l.ReserveSubmission(t.Context(), &genbusv1.VideoTask{}); ok {
+		if release, ok := l.Capacity.ReserveSubmission(t.Context(), &genbusv1.VideoTask{}); ok {
 			release()
 			submitted++
-		} else if l.CheckCapacity(t.Context()) == nil {
+		} else if l.Capacity.Check(t.Context()) == nil {
 			t.Errorf("no job is submitted with %d bytes left, and the log says that it has room", left)
 		}
 	}

@@ -212,7 +212,7 @@ func (s *Service) followLog(ctx context.Context) error {
 func (s *Service) addChecks() {
 	s.health.Add("jetstream", s.broker.Ready)
 	s.health.Add("clock", s.clockIsRight)
-	s.health.Add("task_log", s.tasks.CheckCapacity)
+	s.health.Add("task_log", s.tasks.Capacity.Check)
 	s.health.Watch(s.readinessChanged)
 }
 
@@ -242,13 +242,13 @@ func (s *Service) clockIsRight(context.Context) error {
 
 // sayCapacity logs how many jobs the task log holds.
 func (s *Service) sayCapacity(ctx context.Context) {
-	room, err := s.tasks.Capacity(ctx)
+	room, err := s.tasks.Capacity.Figures(ctx)
 	if err != nil || room.Max <= 0 {
 		s.log.Warn("the room in the task log is not known", telemetry.KeyError, err)
 		return
 	}
 	age, usage := s.cfg.NATS.Streams.Tasks.MaxAge, s.cfg.NATS.Streams.Usage
-	videos, chats := s.tasks.JobsPerDay(room, subject.Video, age), s.tasks.JobsPerDay(room, subject.Chat, age)
+	videos, chats := s.tasks.Capacity.JobsPerDay(room, subject.Video, age), s.tasks.Capacity.JobsPerDay(room, subject.Chat, age)
 	s.log.Info("the task log holds this many jobs a day of an ordinary size",
 		"videos", videos, "chats", chats, "max_bytes", room.Max, "max_age", age.String(), "used", room.Used, "reserved", room.Reserved)
 	if need := float64(max(videos, chats)) * usage.MaxAge.Hours() / 24 * joblog.UsageBytes; need > float64(usage.MaxBytes) {

@@ -234,7 +234,7 @@ func (j *job) replied(r reply) error {
 	}
 	stored := len(r.json) > publisher.ClaimCheck
 	if !stored {
-		release, ok := j.runner.Holder.Log.ReserveReply(j.ctx, len(r.json))
+		release, ok := j.runner.Holder.Log.Capacity.ReserveReply(j.ctx, len(r.json))
 		if stored = !ok; ok {
 			defer release()
 		}

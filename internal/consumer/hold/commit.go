@@ -103,7 +103,7 @@ func (j *Job) Conclude(step error, finish func() error) error {
 // ReserveSubmission reports whether the log has room for all that a submission may bring.
 // A job that has none is held, not failed: events that reach their age make room.
 func (j *Job) ReserveSubmission(ctx context.Context) (joblog.Release, bool) {
-	release, ok := j.holder.Log.ReserveSubmission(ctx, j.Record.entry.Job)
+	release, ok := j.holder.Log.Capacity.ReserveSubmission(ctx, j.Record.entry.Job)
 	if !ok {
 		j.holder.Metrics.SubmissionHeld(j.Name().Kind)
 		j.Logger().Debug("a submission waits for room in the task log")

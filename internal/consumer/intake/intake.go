@@ -239,7 +239,7 @@ func (in *Intake) RecordRefusal(ctx context.Context, r admission.Request, id str
 			return err // nil: a job was accepted under the id
 		}
 		end := task.FailedAtOnce(item, time.Now(), f.TaskError())
-		release, ok := in.Holder.Log.ReserveEnd(ctx, end)
+		release, ok := in.Holder.Log.Capacity.ReserveEnd(ctx, end)
 		if !ok {
 			return errNoCapacity // anyone who may publish can send what is refused
 		}

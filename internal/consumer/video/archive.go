@@ -44,7 +44,7 @@ func (a *archiving) boundsOf(ctx context.Context, s upstream.VideoState) (bounds
 	for _, v := range s.Videos {
 		all += len(v.URL) + fileBytes
 	}
-	if release, ok := a.task.holder().Log.ReserveReply(ctx, min(all, wideBounds.urls+wideBounds.metadata+wideBounds.files*fileBytes)); ok {
+	if release, ok := a.task.holder().Log.Capacity.ReserveReply(ctx, min(all, wideBounds.urls+wideBounds.metadata+wideBounds.files*fileBytes)); ok {
 		return wideBounds, release
 	}
 	return narrowBounds, func() {}
@@ -190,7 +190,7 @@ func (a *archiving) copyLater(ctx context.Context, until time.Time, s upstream.V
 	a.task.held.Logger().Warn("a result could not be copied; it is tried again", telemetry.KeyError, a.missing)
 	news := string(a.missing.Code) != a.task.video().GetArchive().GetError().GetCode()
 	if news {
-		if release, ok := a.task.holder().Log.ReserveProgress(ctx, a.task.held.Entry().Event); ok {
+		if release, ok := a.task.holder().Log.Capacity.ReserveProgress(ctx, a.task.held.Entry().Event); ok {
 			defer release()
 			if err := a.announce(ctx, until, s, a.missing.TaskError()); err != nil {
 				return err

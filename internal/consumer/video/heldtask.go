@@ -78,7 +78,7 @@ func (t *heldTask) resetPoisonCount(outcome error) error {
 	if err != nil { // it is being submitted, which is progress
 		return outcome
 	}
-	release, ok := t.holder().Log.ReserveProgress(t.held.Message.Context(), e)
+	release, ok := t.holder().Log.Capacity.ReserveProgress(t.held.Message.Context(), e)
 	if !ok {
 		return outcome
 	}

@@ -201,7 +201,7 @@ func (p *polling) afterPoll(ctx context.Context, s upstream.VideoState, first bo
 	})
 	release := func() {}
 	if worth && err == nil && e.Job.GetStatus() == e.Previous { // it is about progress only
-		release, worth = t.holder().Log.ReserveProgress(ctx, e)
+		release, worth = t.holder().Log.Capacity.ReserveProgress(ctx, e)
 	}
 	if !worth && err == nil {
 		count(telemetry.PollUnchanged)

@@ -110,7 +110,7 @@ func (s *submission) returnToBacklog(ctx context.Context) error {
 		now := time.Now()
 		e, err := task.ReturnedToBacklog(t.video(), now, string(errcode.DeadLettersFull))
 		if err == nil {
-			release, ok := t.holder().Log.ReserveProgress(ctx, e)
+			release, ok := t.holder().Log.Capacity.ReserveProgress(ctx, e)
 			if !ok {
 				return t.holdUntil(now.Add(hold.Jittered(hold.CapacityRetry, 0.2)))
 			}
