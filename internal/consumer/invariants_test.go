@@ -91,7 +91,7 @@ func TestForeignAcksChangeNothing(t *testing.T) {
 
 // replies are the ack subjects of all that a process holds.
 func replies(h *hold.Holder) (out []string) {
-	h.Each(func(j hold.Held) { out = append(out, j.Message().Delivery().Reply()) })
+	h.Each(func(j hold.Held) { out = append(out, j.Job().Message.Delivery().Reply()) })
 	return out
 }
 

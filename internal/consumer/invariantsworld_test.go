@@ -76,7 +76,7 @@ func redelivered(t testing.TB, b *broker.Broker) (n int) {
 // heldJob is a held job; nil for none.
 func heldJob(h *hold.Holder, id string) (found hold.Held) {
 	h.Each(func(j hold.Held) {
-		if j.Message().Name().ID == id {
+		if j.Job().Name().ID == id {
 			found = j
 		}
 	})

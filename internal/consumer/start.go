@@ -14,7 +14,7 @@ import (
 
 // Start creates the durable consumers, and begins to take work.
 func (c *Consumer) Start(ctx context.Context) error {
-	c.Log.Observe(c.holder.Notice())
+	c.Log.OnNotice(c.holder.Notice)
 	c.Broker.OnReconnect(c.reconnected)
 	for _, r := range c.Config.Now().Routes {
 		cons, err := c.ensureRoute(ctx, r, c.durable)
@@ -29,6 +29,7 @@ func (c *Consumer) Start(ctx context.Context) error {
 	c.loops.Go(func() { c.watchOrphans(c.countEvery) })
 	every := shortestAckWait(c.Config.Now().Routes) / 3 // a reload changes none of them
 	c.extending.Go(func() { c.holder.KeepExtending(every) })
+	c.loops.Go(c.holder.KeepChecking)
 	return c.startIntake(ctx)
 }
 

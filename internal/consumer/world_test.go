@@ -111,14 +111,14 @@ func (r *replica) shutDown(t testing.TB, table *routes.Table, wait func(), grace
 // from now on reaches no one.
 func (r *replica) mute() {
 	r.holder.Each(func(j hold.Held) {
-		if j.Message().Name().Kind != subject.Video { // a chat's call is cut, and its message returned
+		if j.Job().Name().Kind != subject.Video { // a chat's call is cut, and its message returned
 			return
 		}
-		d, err := hold.NewDelivery(r.Broker.Conn(), unheardOf{seq: j.Message().Delivery().Seq})
+		d, err := hold.NewDelivery(r.Broker.Conn(), unheardOf{seq: j.Job().Message.Delivery().Seq})
 		if err != nil {
 			panic(err)
 		}
-		n := j.Message().Name()
+		n := j.Job().Name()
 		item := &genbusv1.WorkItem{Id: n.ID, Kind: string(n.Kind), Tenant: n.Tenant}
 		r.holder.Add(again{Held: j, job: r.holder.NewJob(item, d, r.Metrics.Route(n.Kind, "muted"))})
 	})

@@ -83,7 +83,7 @@ func setup(t testing.TB, b *broker.Broker, url string, change func(*config.Confi
 		Config: live, Admission: adm, Routes: table, Log: x.tasks,
 		Broker: b, Encoder: enc, Bodies: x.bodies, Metrics: x.metrics, Logger: brokertest.Logger(t),
 	})
-	x.tasks.Observe(x.runner.Notice)
+	x.tasks.OnNotice(x.runner.Notice)
 	t.Cleanup(func() {
 		closing, stop := context.WithTimeout(context.Background(), time.Minute)
 		defer stop()

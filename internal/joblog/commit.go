@@ -32,6 +32,7 @@ const (
 // "duplicate" on three nodes and with "wrong sequence" on one.
 func (l *Log) Commit(ctx context.Context, e task.Event, last uint64) (Entry, error) {
 	e.Nonce = nuid.Next()
+	before := e.Job.GetExecution().GetWriter()
 	e = e.By(l.writer, e.Job.GetExecution().GetDeliveries())
 	m, err := l.enc.Event(traced(ctx, e), e)
 	if err != nil {
@@ -51,6 +52,7 @@ func (l *Log) Commit(ctx context.Context, e task.Event, last uint64) (Entry, err
 	}
 	l.Capacity.lives.wrote(e, stored(m))
 	l.measure(entry, time.Since(begin))
+	l.notify(before, e)
 	return entry, nil
 }
 

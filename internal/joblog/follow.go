@@ -86,8 +86,14 @@ func newItem(e Entry, size int) item {
 // Epoch: versions go on where the stream is recreated.
 func (source) Epoch(context.Context) (int64, error) { return 0, nil }
 
+// Listen subscribes to what the broker republishes of one job. The reading that follows on
+// the same connection reaches the log's leader after the subscription, so that nothing falls
+// between the two.
 func (s source) Listen(n subject.TaskName, live func(item, error)) (stop func(), err error) {
-	return s.hub.add(s.b.Names().LiveTask(n.Kind, n.Tenant, n.ID), func(m *nats.Msg) {
+	sub, err := s.b.Conn().Subscribe(s.b.Names().LiveTask(n.Kind, n.Tenant, n.ID), func(m *nats.Msg) {
+		if s.hub.drops() {
+			return
+		}
 		event, err := publisher.DecodeEvent(n.Kind, m.Header, m.Data)
 		seq, bad := strconv.ParseUint(header(m.Header, jetstream.SequenceHeader), 10, 64)
 		if err = errors.Join(err, bad); err != nil {
@@ -95,7 +101,11 @@ func (s source) Listen(n subject.TaskName, live func(item, error)) (stop func(),
 			return
 		}
 		live(newItem(Entry{Event: event, Seq: seq}, len(m.Data)), nil)
-	}), nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("subscribe to live events: %w", errors.Join(broker.ErrUnavailable, err))
+	}
+	return func() { _ = sub.Unsubscribe() }, nil // a closed connection has no subscription left
 }
 
 // Head reads the job as it is now, from the leader.
@@ -133,15 +143,34 @@ func (s source) Page(ctx context.Context, n subject.TaskName, after, seq uint64)
 
 // Behind asks for the last events of many jobs.
 func (s source) Behind(ctx context.Context, known []tail.Known[subject.TaskName], missing bool) (tail.Change, error) {
-	stream, err := s.b.Stream(ctx, s.b.Names().Tasks())
+	jobs := make([]Known, len(known))
+	for i, k := range known {
+		jobs[i] = Known{Name: k.Key, Seq: k.Seq}
+	}
+	behind, upTo, err := s.Log.Behind(ctx, jobs, missing)
+	return tail.Change{Behind: behind, Seq: upTo}, err
+}
+
+// Known is a job, and the sequence up to which its events are known.
+type Known struct {
+	Name subject.TaskName
+	Seq  uint64
+}
+
+// Behind returns, by index, those jobs of which the log has an event above what is known
+// of them; with missing, also those that it does not have. It may return others too, and
+// leaves none out. Of the rest there is nothing up to the sequence that it returns. It takes
+// broker.MostSubjects jobs at most.
+func (l *Log) Behind(ctx context.Context, known []Known, missing bool) (behind []int, upTo uint64, err error) {
+	stream, err := l.b.Stream(ctx, l.b.Names().Tasks())
 	if err != nil {
-		return tail.Change{}, err
+		return nil, 0, err
 	}
 	subjects := make([]broker.Known, len(known))
 	for i, k := range known {
-		subjects[i] = broker.Known{Subject: s.b.Names().Task(k.Key.Kind, k.Key.Tenant, k.Key.ID), Seq: k.Seq}
+		subjects[i] = broker.Known{Subject: l.b.Names().Task(k.Name.Kind, k.Name.Tenant, k.Name.ID), Seq: k.Seq}
 	}
 	state := stream.CachedInfo()
-	behind, err := s.b.Behind(ctx, state, subjects, missing)
-	return tail.Change{Behind: behind, Seq: state.State.LastSeq}, err
+	behind, err = l.b.Behind(ctx, state, subjects, missing)
+	return behind, state.State.LastSeq, err
 }

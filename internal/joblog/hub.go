@@ -8,8 +8,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/genbus/genbus/internal/broker"
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // Notice is the news that some replica committed an event.
@@ -37,89 +39,112 @@ func notice(n subject.TaskName, h nats.Header) Notice {
 	return out
 }
 
-// hub hands committed events of all jobs, republished by the broker, to the tails of
-// single jobs and to the process's observers. It has one core subscription, whatever the
-// number of followers.
+// hub hands news to this process: of each event to the observers, and of what others have
+// written into its jobs to those who are concerned.
 type hub struct {
-	loses func() bool // for tests: whether a live message is lost; nil: none is
+	loses func() bool // for tests: whether a message of core NATS is lost; nil: none is
 
 	mu        sync.RWMutex
-	names     subject.Space
-	listeners map[string]map[*listener]struct{} // by live subject
 	observers []func(Notice)
+	concerned []func(Notice)
 }
 
-// listener takes the events of one job. It does not block.
-type listener struct{ take func(*nats.Msg) }
-
-func newHub() *hub { return &hub{listeners: map[string]map[*listener]struct{}{}} }
-
-func (h *hub) start(b *broker.Broker) (*nats.Subscription, error) {
-	h.names = b.Names()
-	sub, err := b.Conn().Subscribe(h.names.LiveTaskPattern(), h.deliver)
-	if err != nil {
-		return nil, fmt.Errorf("subscribe to live events: %w", err)
-	}
-	// The callback never blocks, so a full buffer means that the process is
-	// starved; the checks after a silence repair what was dropped.
-	if err := sub.SetPendingLimits(1<<20, 256<<20); err != nil {
-		return nil, fmt.Errorf("subscribe to live events: %w", err)
-	}
-	return sub, b.Conn().Flush()
-}
-
-func (h *hub) deliver(m *nats.Msg) {
-	h.mu.RLock()
-	if h.loses != nil && h.loses() {
-		h.mu.RUnlock()
-		return
-	}
-	for x := range h.listeners[m.Subject] {
-		x.take(m)
-	}
-	h.mu.RUnlock()
-	if name, err := h.names.ParseLiveTask(m.Subject); err == nil {
-		h.tell(notice(name, m.Header))
-	}
-}
-
-// tell hands a notice to the observers.
-func (h *hub) tell(n Notice) {
-	h.mu.RLock()
-	observers := h.observers
-	h.mu.RUnlock()
-	for _, observe := range observers {
-		observe(n)
-	}
-}
-
-func (h *hub) add(subj string, take func(*nats.Msg)) (remove func()) {
-	x := &listener{take}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.listeners[subj] == nil {
-		h.listeners[subj] = map[*listener]struct{}{}
-	}
-	h.listeners[subj][x] = struct{}{}
-	return func() { h.remove(subj, x) }
-}
-
-func (h *hub) remove(subj string, x *listener) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.listeners[subj], x)
-	if len(h.listeners[subj]) == 0 {
-		delete(h.listeners, subj)
-	}
-}
-
-// Observe registers a function that hears of every commit of every replica and,
-// where it is registered before Start, of the last event of every job that the log
-// has. It must not block. A notice may come twice: at once by live delivery, and by
-// an ordered consumer, which catches up with what live delivery lost; the second may
-// then be older than what was heard last.
+// Observe registers a function that hears, by an ordered consumer, of every commit of every
+// replica and, where it is registered before Start, of the last event of every job that the
+// log has. It must not block.
 func (l *Log) Observe(f func(Notice)) {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
 	l.hub.observers = append(slices.Clone(l.hub.observers), f)
+}
+
+// OnNotice registers a function that hears at once of what was written into a job whose
+// event before that was this replica's: a cancel, an end, or an event of a replica that has
+// taken the job over. A notice can be lost, and the ends of this replica's own jobs that it
+// writes itself are among them. A cancel of a job that has not begun is told to all. f must
+// not block.
+func (l *Log) OnNotice(f func(Notice)) {
+	l.hub.mu.Lock()
+	defer l.hub.mu.Unlock()
+	l.hub.concerned = append(slices.Clone(l.hub.concerned), f)
+}
+
+// observe tells the observers.
+func (h *hub) observe(n Notice) {
+	h.mu.RLock()
+	observers := h.observers
+	h.mu.RUnlock()
+	for _, f := range observers {
+		f(n)
+	}
+}
+
+// concern tells those who are concerned.
+func (h *hub) concern(n Notice) {
+	h.mu.RLock()
+	concerned := h.concerned
+	h.mu.RUnlock()
+	for _, f := range concerned {
+		f(n)
+	}
+}
+
+// drops reports whether a test wants a message to be lost.
+func (h *hub) drops() bool {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.loses != nil && h.loses()
+}
+
+// subscribe listens to the notices for this replica.
+func (l *Log) subscribe() (stop func(), err error) {
+	var subs []*nats.Subscription
+	stop = func() {
+		for _, s := range subs {
+			_ = s.Unsubscribe() // a closed connection has no subscription left
+		}
+	}
+	for _, to := range []string{l.writer, subject.AnyWriter} {
+		s, err := l.b.Conn().Subscribe(l.b.Names().Notice(to), l.noticed)
+		if err != nil {
+			stop()
+			return nil, fmt.Errorf("subscribe to notices: %w", err)
+		}
+		subs = append(subs, s)
+	}
+	return stop, l.b.Conn().Flush()
+}
+
+// noticed takes a notice: its data is the subject of the job's log.
+func (l *Log) noticed(m *nats.Msg) {
+	if name, err := l.b.Names().ParseTask(string(m.Data)); err == nil && !l.hub.drops() {
+		l.hub.concern(notice(name, m.Header))
+	}
+}
+
+// notify tells the replica that has most likely to do with a job, the writer of the event
+// before, of one that another has stored: where the notice is lost, the next commit of a
+// holder finds out, or its check of what it holds. A holder begins with what admission
+// wrote, and no one is told of that; nor is it known who holds a job that has not begun,
+// so that all are told of its cancel. Of other ends of such a job its holder knows the time.
+func (l *Log) notify(before string, e task.Event) {
+	n := Notice{Name: Entry{Event: e}.Name(), Status: task.StatusWord(e.Job.GetStatus()), Writer: l.writer}
+	switch {
+	case e.Version() == 2 && e.Job.GetStatus() == genbusv1.JobStatus_JOB_STATUS_CANCELLED:
+		before = subject.AnyWriter
+	case e.Version() <= 2, before == "":
+		return
+	case before == l.writer && e.Terminal():
+		l.hub.concern(n)
+		return
+	case before == l.writer:
+		return
+	}
+	m := nats.NewMsg(l.b.Names().Notice(before))
+	m.Data = []byte(l.b.Names().Task(n.Name.Kind, n.Name.Tenant, n.Name.ID))
+	m.Header[subject.HeaderStatus] = []string{n.Status}
+	m.Header[subject.HeaderWriter] = []string{n.Writer}
+	if err := l.b.Conn().PublishMsg(m); err != nil {
+		l.log.Debug("a notice could not be sent", telemetry.KeyJobID, n.Name.ID, telemetry.KeyError, err)
+	}
 }

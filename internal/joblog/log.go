@@ -93,8 +93,8 @@ func New(o Options) *Log {
 	if o.IndexSize == 0 {
 		o.IndexSize = 100_000
 	}
-	h := newHub()
-	x := newIndex(o.IndexSize, h.tell)
+	h := &hub{}
+	x := newIndex(o.IndexSize, h.observe)
 	l := &Log{
 		b: o.Broker, enc: o.Encoder, metrics: o.Metrics, log: o.Logger, writer: nuid.Next(),
 		hub: h, index: x, Capacity: newCapacity(o, x),
@@ -106,23 +106,24 @@ func New(o Options) *Log {
 // Writer is the opaque id of this replica, new at each start.
 func (l *Log) Writer() string { return l.writer }
 
-// Start subscribes to committed events and begins to fill the list's index. Both
-// end with ctx; the returned function waits until they have.
+// Start subscribes to notices and begins to fill the list's index. Both end with ctx; the
+// returned function waits until they have.
 func (l *Log) Start(ctx context.Context) (wait func(), err error) {
-	sub, err := l.hub.start(l.b)
+	unsubscribe, err := l.subscribe()
 	if err != nil {
 		return nil, err
 	}
 	fill, err := l.index.start(ctx, l.b, l.log)
 	if err != nil {
-		return nil, errors.Join(err, sub.Unsubscribe())
+		unsubscribe()
+		return nil, err
 	}
 	l.b.OnReconnect(func(context.Context) { l.tails.Wake() })
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		<-ctx.Done()
-		_ = sub.Unsubscribe() // a closed connection has no subscription left
+		unsubscribe()
 		<-fill
 		l.Capacity.reserved.stop()
 	}()

@@ -141,7 +141,7 @@ func (s *Service) startWork(ctx context.Context) error {
 		Config: s.live, Admission: adm, Routes: s.routes, Log: s.tasks, Broker: s.broker, Encoder: enc, Bodies: bodies,
 		Metrics: s.metrics, Tracing: s.tracing, Logger: s.log,
 	})
-	s.tasks.Observe(s.inline.Notice)
+	s.tasks.OnNotice(s.inline.Notice)
 	// The log is started after its observers, so that they hear of what is in it.
 	if err := s.followLog(ctx); err != nil {
 		return err

@@ -62,6 +62,16 @@ func (s Space) ParseLiveTask(subject string) (TaskName, error) {
 	return s.parseTask(subject, "live.task")
 }
 
+// AnyWriter stands for the writer in Notice where it is not known which replica holds a job.
+const AnyWriter = "any"
+
+// NoticePattern is what replicas tell each other: genbus.internal.notice.*.
+func (s Space) NoticePattern() string { return s.join("internal", "notice", "*") }
+
+// Notice is where a replica hears of events that others have written into its jobs:
+// genbus.internal.notice.<writer>, with the writer of its own events.
+func (s Space) Notice(writer string) string { return s.join("internal", "notice", writer) }
+
 func (s Space) parseTask(subject, word string) (TaskName, error) {
 	t, err := s.split(subject, word, 3)
 	if err != nil {

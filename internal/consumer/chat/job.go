@@ -107,16 +107,11 @@ func (j *job) cutOff(step error) error {
 	return j.held.LetGo(ctx)
 }
 
-// Message is the chat's message.
-func (j *job) Message() *hold.Message { return &j.held.Message }
+// Job is the held chat.
+func (j *job) Job() *hold.Job { return j.held }
 
 // Extend extends the message's AckWait.
-func (j *job) Extend() {
-	j.held.Message.Extend()
-	if j.held.Record.ConfirmDue(time.Now()) {
-		j.Confirm()
-	}
-}
+func (j *job) Extend() { j.held.Message.Extend() }
 
 // Confirm reads the log concurrently with the call, and cuts the call when the chat is not
 // ours any more. Nothing may begin once the last job is counted out.

@@ -12,8 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/publisher"
@@ -30,28 +28,23 @@ type Holder struct {
 	Jobs sync.WaitGroup
 
 	held *registry
-	// reads bounds the reads of logs of which nothing was heard.
-	reads *rate.Limiter
 }
 
-// New returns a Holder that holds nothing. Its log is observed by Notice.
+// New returns a Holder that holds nothing. The log tells it of its jobs by Notice.
 func New(fetching, working context.Context, o Options) *Holder {
-	return &Holder{
-		Options: o, Fetching: fetching, Working: working,
-		held: newRegistry(), reads: rate.NewLimiter(confirmPerSecond, confirmPerSecond),
-	}
+	return &Holder{Options: o, Fetching: fetching, Working: working, held: newRegistry()}
 }
 
 // Add registers a job that was just delivered. It is false where this process holds the
 // job already, which is given the delivery: the broker was away longer than AckWait and
 // delivers everything to its own holder.
 func (h *Holder) Add(j Held) bool {
-	held, added := h.held.add(j.Message().name.ID, j)
+	held, added := h.held.add(j.Job().Name().ID, j)
 	if added {
-		j.Message().metrics.AddHeld(1)
+		j.Job().Message.metrics.AddHeld(1)
 		return true
 	}
-	held.Message().redelivered(j.Message().Delivery())
+	held.Job().Message.redelivered(j.Job().Message.Delivery())
 	held.Confirm()
 	return false
 }
@@ -62,8 +55,12 @@ func (h *Holder) Holds(id string) bool { return h.held.get(id) != nil }
 // Each calls f for every held job.
 func (h *Holder) Each(f func(Held)) { h.held.each(f) }
 
-// Notice is the observer of the log.
-func (h *Holder) Notice() func(joblog.Notice) { return h.held.notice(h.Log.Writer()) }
+// Notice has a held job read its log: an end, or a write of another replica.
+func (h *Holder) Notice(n joblog.Notice) {
+	if j := h.held.get(n.Name.ID); j != nil {
+		j.Confirm()
+	}
+}
 
 // KeepExtending extends every held message each period until Working ends.
 func (h *Holder) KeepExtending(period time.Duration) { h.held.keepExtending(h.Working, period) }
@@ -71,15 +68,17 @@ func (h *Holder) KeepExtending(period time.Duration) { h.held.keepExtending(h.Wo
 // HandOver returns every message as soon as no call is in hand.
 func (h *Holder) HandOver() { h.held.each(Held.HandOver) }
 
-// Reclaim extends everything that is held, and has each job read its log again: after the
-// broker was away it may have given them to others.
+// Reclaim extends everything that is held, and has those jobs read their logs of which the
+// log has more than is known, or nothing: after the broker was away it may have given them
+// to others.
 func (h *Holder) Reclaim(ctx context.Context) {
 	h.held.each(Held.Extend)
-	h.held.each(func(j Held) {
-		if ctx.Err() == nil {
-			j.Confirm()
+	for i := range h.held.shards {
+		if ctx.Err() != nil {
+			return
 		}
-	})
+		h.check(ctx, h.held.shards[i].all(), true)
+	}
 }
 
 // Discard removes stored bodies that no event names, and none ever will: what a holder

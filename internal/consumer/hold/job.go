@@ -31,11 +31,10 @@ func (h *Holder) NewJob(item *genbusv1.WorkItem, d Delivery, metrics *telemetry.
 		Message: Message{
 			parts: &h.Options, metrics: metrics, name: joblog.NameOf(item), route: item.GetRoute(), ctx: startSpan(h.Working, h.Tracing, item, d), last: d,
 		},
-		Record:  Record{log: h.Log, reads: h.reads, metrics: metrics},
+		Record:  Record{log: h.Log, metrics: metrics},
 		Request: Request{parts: &h.Options, name: joblog.NameOf(item), seq: d.Seq, item: item},
 	}
 	j.Record.version.Store(unread)
-	j.Record.confirmed.Store(time.Now().UnixNano())
 	return j
 }
 

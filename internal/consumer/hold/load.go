@@ -185,8 +185,9 @@ func (j *Job) gone(ctx context.Context, next task.Event) error {
 func (j *Job) Commit(ctx context.Context, e task.Event, last uint64) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), CommitTimeout, errors.New("the commit timed out"))
 	defer cancel()
-	e.Job.GetExecution().Route = j.Message.route // an operator may have moved the job
-	err := j.Record.write(ctx, e.By(j.holder.Log.Writer(), j.Message.Delivery().Count), last)
+	x := e.Job.GetExecution()
+	x.Route, x.Deliveries = j.Message.route, j.Message.Delivery().Count // an operator may have moved the job
+	err := j.Record.write(ctx, e, last)
 	var lost *joblog.LostError
 	switch {
 	case err == nil:

@@ -7,9 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"sync/atomic"
-	"time"
-
-	"golang.org/x/time/rate"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/joblog"
@@ -18,11 +15,10 @@ import (
 )
 
 // Record is what a holder knows of its job's log: the last event, and which writes are its
-// own. It decides nothing: Job does. ConfirmDue, Ending and Superseded are safe for
-// concurrent use; everything else belongs to the goroutine that works on the job.
+// own. It decides nothing: Job does. Ending and Superseded are safe for concurrent use;
+// everything else belongs to the goroutine that works on the job.
 type Record struct {
 	log     *joblog.Log
-	reads   *rate.Limiter // of the Holder
 	metrics *telemetry.RouteMetrics
 
 	entry   joblog.Entry      // zero until the log was read
@@ -31,9 +27,9 @@ type Record struct {
 	// vanished is held against the log, once it was read.
 	vanished staleCheck
 
-	confirmed atomic.Int64  // when the log was last read or written, in Unix nanoseconds
-	version   atomic.Uint64 // of entry; unread before that
-	ending    atomic.Bool   // the last event that was written, or tried, is the job's end
+	version atomic.Uint64 // of entry; unread before that
+	upTo    atomic.Uint64 // sequence up to which entry is the last of the job's events; 0 before that
+	ending  atomic.Bool   // the last event that was written, or tried, is the job's end
 }
 
 // unread is more than every version: what the log had before it was read takes the job
@@ -72,7 +68,7 @@ func (r *Record) write(ctx context.Context, e task.Event, last uint64) error {
 func (r *Record) set(e joblog.Entry) {
 	r.entry, r.vanished = e, staleCheck{}
 	r.version.Store(e.Version())
-	r.confirmed.Store(time.Now().UnixNano())
+	r.upTo.Store(e.Seq)
 	r.show(e.Job.GetExecution().GetPhase())
 }
 
@@ -106,15 +102,6 @@ func (r *Record) isOurs(e joblog.Entry) bool {
 	return e.Job.GetExecution().GetWriter() == r.log.Writer()
 }
 
-// ConfirmDue reports whether the log is to be read although nothing was heard of the job.
-func (r *Record) ConfirmDue(now time.Time) bool {
-	since := r.confirmed.Load()
-	if now.Sub(time.Unix(0, since)) < confirmEvery || !r.reads.Allow() {
-		return false
-	}
-	return r.confirmed.CompareAndSwap(since, now.UnixNano())
-}
-
 // isBegunAgain reports whether the log of this job had vanished, and has the job's first
 // event again, which any reader of the work item may have written.
 func (r *Record) isBegunAgain(current joblog.Entry) bool {
@@ -139,11 +126,3 @@ func (r *Record) begunElsewhere(d Delivery) bool {
 func SameJob(a, b joblog.Entry) bool {
 	return a.Job.GetCreatedAt().AsTime().Equal(b.Job.GetCreatedAt().AsTime()) && b.Version() >= a.Version()
 }
-
-// confirmEvery is how often the log of a held job is read although nothing was heard of
-// it. An ordered consumer tells what live delivery lost, so this is the last resort, and
-// confirmPerSecond bounds what it costs (docs/adr/0001).
-const (
-	confirmEvery     = 10 * time.Minute
-	confirmPerSecond = 100
-)

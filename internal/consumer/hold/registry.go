@@ -5,16 +5,13 @@ import (
 	"hash/maphash"
 	"sync"
 	"time"
-
-	"github.com/genbus/genbus/internal/joblog"
-	"github.com/genbus/genbus/internal/task"
 )
 
 // Held is a job whose message this process holds. Its methods are safe for concurrent
 // use, and do not wait.
 type Held interface {
-	// Message is the one of the job.
-	Message() *Message
+	// Job is its message, and what is known of its log.
+	Job() *Job
 	// Extend extends its AckWait.
 	Extend()
 	// Confirm has the job read its log again.
@@ -107,19 +104,6 @@ func (r *registry) keepExtending(ctx context.Context, period time.Duration) {
 			for _, j := range r.shards[i].all() {
 				j.Extend()
 			}
-		}
-	}
-}
-
-// notice is the observer of the log: an end, or a write of another replica, makes the
-// holder read. Our own progress is no news.
-func (r *registry) notice(writer string) func(joblog.Notice) {
-	return func(n joblog.Notice) {
-		if n.Writer == writer && !task.TerminalWord(n.Status) {
-			return
-		}
-		if j := r.get(n.Name.ID); j != nil {
-			j.Confirm()
 		}
 	}
 }

@@ -136,8 +136,8 @@ func (j *job) leave(outcome error) {
 	}
 }
 
-// Message is the task's message.
-func (j *job) Message() *hold.Message { return &j.held.Message }
+// Job is the held task.
+func (j *job) Job() *hold.Job { return j.held }
 
 // Extend extends the message's AckWait.
 func (j *job) Extend() { j.held.Message.Extend() }
@@ -169,13 +169,13 @@ func (j *job) HandOver() {
 }
 
 // takeStale reports whether the log has to be read before anything else: when something
-// was heard or has failed, and now and then as far as the budget allows.
+// was heard or has failed.
 func (j *job) takeStale() bool {
 	j.mu.Lock()
 	stale := j.stale
 	j.stale = false
 	j.mu.Unlock()
-	return j.held.Reread() || stale || j.held.Record.ConfirmDue(time.Now())
+	return j.held.Reread() || stale
 }
 
 // step does the next thing that the task needs, whatever its phase is.

@@ -1,0 +1,115 @@
+package hold_test
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/consumer/hold"
+	"github.com/genbus/genbus/internal/consumer/jobtest"
+	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// heldJob counts what its holder asks of it.
+type heldJob struct {
+	job       *hold.Job
+	confirmed atomic.Int32
+}
+
+func (j *heldJob) Job() *hold.Job { return j.job }
+func (j *heldJob) Extend()        {}
+func (j *heldJob) Confirm()       { j.confirmed.Add(1) }
+func (j *heldJob) HandOver()      {}
+
+// take holds jobs of which a dead replica had written the first event.
+func take(t *testing.T, b *broker.Broker, h *hold.Holder, p *jobtest.Process, n int) (jobs []*heldJob) {
+	t.Helper()
+	items, err := b.JetStream().CreateConsumer(t.Context(), b.Names().Work(), jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		item := jobtest.ItemOf(fmt.Sprint("v", i), config.SandboxVideoRoute, "a cat")
+		jobtest.PastOf(t, jobtest.Forerunner(t, b), item)
+		data, err := proto.Marshal(item)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := nats.NewMsg(b.Names().WorkItem(subject.Video, item.GetRoute(), "acme", item.GetId()))
+		m.Data = data
+		if _, err := b.Publish(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		d, err := hold.NewDelivery(b.Conn(), brokertest.Next(t, items))
+		if err != nil {
+			t.Fatal(err)
+		}
+		j := &heldJob{job: h.NewJob(item, d, p.Metrics.Route(subject.Video, config.SandboxVideoRoute))}
+		if err := j.job.Load(t.Context()); err != nil || !h.Add(j) {
+			t.Fatalf("job %d is not held: %v", i, err)
+		}
+		jobs = append(jobs, j)
+	}
+	return jobs
+}
+
+// TestALostNoticeIsFound by the next check, and by the one after a reconnect. The other
+// jobs are not read, and a check asks only for what came after the last one.
+func TestALostNoticeIsFound(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b := open(t)
+		p := jobtest.NewProcess(t, b, jobtest.Config(t, "http://127.0.0.1:1"), telemetry.NewMetrics("test"))
+		p.Start(t) // no one is registered for notices: each is lost
+		h := p.Holder(t)
+		jobs := take(t, b, h, p, 5)
+		expect := func(step string, want ...int32) {
+			t.Helper()
+			for i, j := range jobs {
+				if n := j.confirmed.Load(); n != want[i] {
+					t.Errorf("%s: job %d was read %d times, want %d", step, i, n, want[i])
+				}
+			}
+		}
+		h.Check(t.Context())
+		expect("nothing happened", 0, 0, 0, 0, 0)
+		newest := jobs[4].job.Entry().Seq
+		for i, j := range jobs {
+			if up := j.job.Record.UpTo(); up < newest {
+				t.Errorf("job %d is known up to %d, and the log was checked up to %d", i, up, newest)
+			}
+		}
+
+		cancel := func(e joblog.Entry) {
+			t.Helper()
+			end, err := task.Cancelled(e.Job, time.Now(), nil)
+			if err == nil {
+				_, err = jobtest.Forerunner(t, b).Commit(t.Context(), end, e.Seq)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		cancel(jobs[1].job.Entry())
+		h.Check(t.Context())
+		expect("one was cancelled", 0, 1, 0, 0, 0)
+
+		cancel(jobs[3].job.Entry())
+		if err := p.Log.Erase(t.Context(), jobs[0].job.Entry()); err != nil {
+			t.Fatal(err)
+		}
+		h.Reclaim(t.Context())
+		expect("another one was, and one has no log any more", 1, 2, 0, 1, 0)
+	})
+}

@@ -1,0 +1,13 @@
+package hold
+
+import "context"
+
+// Check checks all held jobs, as KeepChecking does in 30 s.
+func (h *Holder) Check(ctx context.Context) {
+	for i := range h.held.shards {
+		h.check(ctx, h.held.shards[i].all(), false)
+	}
+}
+
+// UpTo is the sequence up to which the job's log is known.
+func (r *Record) UpTo() uint64 { return r.upTo.Load() }

@@ -1,0 +1,83 @@
+package joblog_test
+
+import (
+	"testing"
+	"time"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/task"
+)
+
+// heard is a log, and the statuses of which it was told.
+type heard struct {
+	*joblog.Log
+	statuses chan string
+}
+
+func newHeard(t *testing.T, b *broker.Broker) heard {
+	t.Helper()
+	h := heard{newLog(t, b, ""), make(chan string, 100)}
+	h.OnNotice(func(n joblog.Notice) { h.statuses <- n.Status })
+	return h
+}
+
+// told wants these notices. What is sent on one connection comes in order, so that nothing
+// else has come by the time of a last one.
+func (h heard) told(t *testing.T, want ...string) {
+	t.Helper()
+	for _, status := range want {
+		select {
+		case got := <-h.statuses:
+			if got != status {
+				t.Errorf("told of %s, want %s", got, status)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("not told of %s", status)
+		}
+	}
+}
+
+// TestTheWriterBeforeIsTold of what another replica writes into its job, and of nothing
+// else; of the cancel of a job that has not begun, all are.
+func TestTheWriterBeforeIsTold(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		admits, holds, takes := newHeard(t, open(t)), newHeard(t, open(t)), newHeard(t, open(t))
+		commit := func(by heard, e joblog.Entry, next task.Event, err error) joblog.Entry {
+			t.Helper()
+			return must[joblog.Entry](t)(by.Commit(t.Context(), must[task.Event](t)(next, err), e.Seq))
+		}
+		now := time.Now()
+		submitted := func(e joblog.Entry, status string) (task.Event, error) {
+			return task.Submitted(video(e), now, task.Receipt{UpstreamID: "up_1", Status: status})
+		}
+		e := must[joblog.Entry](t)(admits.Commit(t.Context(), task.FromWork(work("video_1")), 0))
+		next, err := task.Submitting(video(e), now, task.Submission{Upstream: "u", Until: now.Add(time.Minute), Deadline: now.Add(time.Hour)})
+		e = commit(holds, e, next, err)
+		for i := range 3 {
+			next, err = submitted(e, string(rune('a'+i)))
+			e = commit(holds, e, next, err)
+		}
+		next, err = submitted(e, "taken over")
+		e = commit(takes, e, next, err)
+		holds.told(t, "queued") // and not of its own, nor the admitter of the holder's first
+		next, err = task.Cancelled(e.Job, now, nil)
+		commit(admits, e, next, err)
+		takes.told(t, "cancelled")
+
+		other := must[joblog.Entry](t)(admits.Commit(t.Context(), task.FromWork(work("video_2")), 0))
+		next, err = task.Cancelled(other.Job, now, nil)
+		commit(takes, other, next, err)
+		for _, each := range []heard{admits, holds, takes} {
+			each.told(t, "cancelled")
+		}
+
+		mine := submit(t, holds.Log, "video_3")
+		next, err = task.Failed(mine.Job, now, &genbusv1.TaskError{Code: "upstream_failed"})
+		commit(holds, mine, next, err)
+		holds.told(t, "failed")
+	})
+}
