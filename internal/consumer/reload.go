@@ -35,7 +35,7 @@ func (c *Consumer) Prepare(ctx context.Context, next *config.Config) (*Plan, err
 		if run.appliedMaxAckPending == r.MaxInFlight {
 			continue
 		}
-		if err := c.tell(asking, run, r); err != nil {
+		if err := c.applyMaxAckPending(asking, run, r); err != nil {
 			c.revert(ctx)
 			return nil, fmt.Errorf("route %s: %w", r.Name, err)
 		}
@@ -56,16 +56,16 @@ func (c *Consumer) revert(ctx context.Context) {
 		if run.appliedMaxAckPending == run.route.MaxInFlight {
 			continue
 		}
-		if err := c.tell(ctx, run, run.route); err != nil {
+		if err := c.applyMaxAckPending(ctx, run, run.route); err != nil {
 			c.Logger.Warn("the broker keeps a route's max_in_flight of a refused reload until the next reload or start",
 				"kind", run.route.Kind, "route", run.route.Name, "error", err)
 		}
 	}
 }
 
-// tell has the broker's consumer of a route be as r asks. An embedded server's consumer is
-// not hurried as at a start: what is held is held by this process.
-func (c *Consumer) tell(ctx context.Context, run *running, r config.Route) error {
+// applyMaxAckPending has the broker's consumer of a route be as r asks. An embedded server's
+// consumer is not hurried as at a start: what is held is held by this process.
+func (c *Consumer) applyMaxAckPending(ctx context.Context, run *running, r config.Route) error {
 	run.appliedMaxAckPending = 0
 	_, err := c.ensureRoute(ctx, r, c.Broker.EnsureConsumer)
 	if err == nil {

@@ -86,7 +86,7 @@ func toldAnotherBound(t *testing.T, b *broker.Broker) *replica {
 	run := r.running[routeID{subject.Video, config.SandboxVideoRoute}]
 	other := run.route
 	other.MaxInFlight = 7
-	if err := r.tell(t.Context(), run, other); err != nil {
+	if err := r.applyMaxAckPending(t.Context(), run, other); err != nil {
 		t.Fatal(err)
 	}
 	return r

@@ -18,7 +18,7 @@ type call struct {
 	req     admission.Request
 	checked admission.Checked
 	route   *routes.Chat
-	places  *limit
+	slots   *limit
 	begin   time.Time
 	// caller is the context of the connection, ctx that of the upstream call.
 	caller context.Context
@@ -33,7 +33,7 @@ type call struct {
 	out func()
 }
 
-// open admits a chat and begins its events. leave must follow.
+// open admits a chat and begins its events. release must follow.
 func (r *Runner) open(ctx context.Context, req admission.Request, streamed bool) (*call, error) {
 	begin := time.Now()
 	c, err := r.admit(ctx, req, streamed)
@@ -65,14 +65,14 @@ func (r *Runner) admit(ctx context.Context, req admission.Request, streamed bool
 	if c.out, err = r.o.Admission.Acquire(req.Tenant); err != nil {
 		return nil, err
 	}
-	c.places = r.limit(route.Name)
-	if !c.places.enter(route.MaxInFlight) {
+	c.slots = r.limit(route.Name)
+	if !c.slots.acquire(route.MaxInFlight) {
 		c.out()
 		return nil, errcode.New(errcode.QueueFull, "route %s has %d inline chats in hand on this replica; try again later, or send a request_id to queue the chat",
 			route.Name, route.MaxInFlight).WithRetryAfter(time.Second)
 	}
-	if !r.enter(c, streamed) {
-		c.places.leave()
+	if !r.begin(c, streamed) {
+		c.slots.release()
 		c.out()
 		return nil, errcode.New(errcode.ShuttingDown, "this replica is going down; send the chat again")
 	}
@@ -93,9 +93,9 @@ func fitsCall(c admission.Checked, streamed bool) error {
 	return nil
 }
 
-// enter registers the call and starts its events. It is false when the runner
+// begin registers the call and starts its events. It is false when the runner
 // has closed.
-func (r *Runner) enter(c *call, streamed bool) bool {
+func (r *Runner) begin(c *call, streamed bool) bool {
 	rec := r.newRecord(c, streamed)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,19 +113,19 @@ func (r *Runner) enter(c *call, streamed bool) bool {
 	c.ctx, c.cancel = context.WithCancelCause(c.traced(parent))
 	r.calls[c.checked.ID] = c
 	r.work.Add(1)
-	c.places.metrics.AddInline(1)
+	c.slots.metrics.AddInline(1)
 	return true
 }
 
-// leave ends the call: the upstream is no longer asked.
-func (c *call) leave() {
+// release ends the call: the upstream is no longer asked.
+func (c *call) release() {
 	c.r.mu.Lock()
 	delete(c.r.calls, c.checked.ID)
 	c.r.mu.Unlock()
 	c.cancel(nil)
 	c.endTrace()
-	c.places.metrics.AddInline(-1)
-	c.places.leave()
+	c.slots.metrics.AddInline(-1)
+	c.slots.release()
 	c.out()
 	c.r.work.Done()
 }

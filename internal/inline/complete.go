@@ -29,7 +29,7 @@ func (r *Runner) Complete(ctx context.Context, req admission.Request) (Reply, er
 	if err != nil {
 		return Reply{}, err
 	}
-	defer c.leave()
+	defer c.release()
 	reply, err := c.route.Caller.Complete(c.ctx, c.request(false))
 	if err != nil {
 		return Reply{}, c.failed(err)

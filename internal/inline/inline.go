@@ -100,7 +100,7 @@ type limit struct {
 	metrics *telemetry.RouteMetrics
 }
 
-func (l *limit) enter(most int) bool {
+func (l *limit) acquire(most int) bool {
 	if l.calls.Add(1) <= int64(most) {
 		return true
 	}
@@ -108,7 +108,7 @@ func (l *limit) enter(most int) bool {
 	return false
 }
 
-func (l *limit) leave() { l.calls.Add(-1) }
+func (l *limit) release() { l.calls.Add(-1) }
 
 // Notice tells the runner what the task log has heard of: an inline chat that
 // was cancelled, on any replica, stops here. It returns at once.

@@ -43,7 +43,7 @@ func (r *Runner) Stream(ctx context.Context, req admission.Request) (*Stream, er
 	var up *pool.Stream
 	defer func() {
 		if up == nil { // an error, or a panic: there is no stream to be closed
-			c.leave()
+			c.release()
 		}
 	}()
 	up, err = c.route.Caller.Stream(c.ctx, c.request(true))
@@ -123,7 +123,7 @@ func (s *Stream) end() {
 		s.c.rec.close(outcome{fault: errcode.New(errcode.CallerGone, "%w", errGone)})
 	}
 	s.up.Close()
-	s.c.leave()
+	s.c.release()
 	if s.err == nil {
 		s.err = errcode.New(errcode.CallerGone, "the stream is closed").ForJob(s.JobID())
 	}

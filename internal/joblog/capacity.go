@@ -62,9 +62,9 @@ type Release func()
 func (c *Capacity) ReserveJob(ctx context.Context, first task.Job) (Release, error) {
 	event := int64(c.bytesOf(proto.Size(first)))
 	life := max(c.lives.life(subject.Kind(task.Kind(first))), event+2*(event+endMore))
-	room, release, err := c.reserved.take(ctx, toAdmit, life)
+	figures, release, err := c.reserved.take(ctx, toAdmit, life)
 	if errors.Is(err, errNoCapacity) {
-		return nil, &FullError{Figures: room, Life: life}
+		return nil, &FullError{Figures: figures, Life: life}
 	}
 	return release, err
 }
@@ -111,26 +111,26 @@ func (c *Capacity) grant(ctx context.Context, p purpose, bytes int) (Release, bo
 
 // Figures are what is known of the log, about a second old.
 func (c *Capacity) Figures(ctx context.Context) (Figures, error) {
-	room, _, err := c.reserved.take(ctx, toSpare, 0)
+	figures, _, err := c.reserved.take(ctx, toSpare, 0)
 	if errors.Is(err, errNoCapacity) {
 		err = nil
 	}
-	return room, err
+	return figures, err
 }
 
 // Check is an error while no job can be submitted.
 func (c *Capacity) Check(ctx context.Context) error {
-	room, err := c.Figures(ctx)
-	if err == nil && room.Max > 0 && room.left(toSubmit) < leastEvent {
-		return fmt.Errorf("the task log has used %d of the %d bytes that it may have; no job is submitted", room.Used, max(room.Max-room.Short, 0))
+	figures, err := c.Figures(ctx)
+	if err == nil && figures.Max > 0 && figures.left(toSubmit) < leastEvent {
+		return fmt.Errorf("the task log has used %d of the %d bytes that it may have; no job is submitted", figures.Used, max(figures.Max-figures.Short, 0))
 	}
 	return nil
 }
 
 // JobsPerDay is how many jobs of a kind the log holds for each day of its MaxAge, by what a
 // life takes as far as this replica knows.
-func (c *Capacity) JobsPerDay(room Figures, kind subject.Kind, maxAge time.Duration) int64 {
-	return int64(float64(room.AdmitLimit()) / float64(c.lives.life(kind)) * float64(24*time.Hour) / float64(maxAge))
+func (c *Capacity) JobsPerDay(figures Figures, kind subject.Kind, maxAge time.Duration) int64 {
+	return int64(float64(figures.AdmitLimit()) / float64(c.lives.life(kind)) * float64(24*time.Hour) / float64(maxAge))
 }
 
 // UsageBytes is what the usage event of an ordinary job takes in its stream.
@@ -149,16 +149,16 @@ func (c *Capacity) readFigures(ctx context.Context) (Figures, error) {
 	}
 	info := s.CachedInfo()
 	c.index.compare(info.Created)
-	room := Figures{Used: int64(info.State.Bytes), Max: info.Config.MaxBytes}
+	figures := Figures{Used: int64(info.State.Bytes), Max: info.Config.MaxBytes}
 	if spare, known := c.b.StoreSpare(info); known { // the queues and the objects are on the same disk
-		room.Short = max(-spare, 0)
+		figures.Short = max(-spare, 0)
 	}
 	left := c.lives.reserve(jobs, c.index.unfinishedByKind())
-	room.Reserved, room.Shortest, room.Ends = left.rest, left.shortest, left.ends
+	figures.Reserved, figures.Shortest, figures.Ends = left.rest, left.shortest, left.ends
 	c.metrics.StreamState(info.Config.Name, info.State.Msgs, info.State.Bytes, info.Config.MaxBytes)
-	c.metrics.LogCapacity(room.Used, room.Reserved, room.AdmitLimit(), room.SubmitLimit())
+	c.metrics.LogCapacity(figures.Used, figures.Reserved, figures.AdmitLimit(), figures.SubmitLimit())
 	for _, kind := range subject.Kinds {
 		c.metrics.LifeBytes(kind, c.lives.life(kind))
 	}
-	return room, nil
+	return figures, nil
 }

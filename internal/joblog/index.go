@@ -18,9 +18,9 @@ import (
 // oldest jobs fall out of it (not out of the log). Because an ordered consumer
 // misses nothing, it also tells the observers what live delivery may have lost.
 type index struct {
-	limit int
-	tell  func(Notice)
-	again chan struct{} // the log was created again
+	limit   int
+	observe func(Notice)
+	again   chan struct{} // the log was created again
 
 	mu      sync.RWMutex
 	lists   map[listKey]*list
@@ -61,8 +61,8 @@ func compareRows(a, b row) int {
 	return strings.Compare(a.id, b.id)
 }
 
-func newIndex(limit int, tell func(Notice)) *index {
-	return &index{limit: limit, tell: tell, again: make(chan struct{}, 1), lists: map[listKey]*list{}}
+func newIndex(limit int, observe func(Notice)) *index {
+	return &index{limit: limit, observe: observe, again: make(chan struct{}, 1), lists: map[listKey]*list{}}
 }
 
 func (x *index) see(names subject.Space, m jetstream.Msg) {
@@ -82,7 +82,7 @@ func (x *index) see(names subject.Space, m jetstream.Msg) {
 		r.unfinished = storedBytes(m)
 	}
 	x.put(n, r)
-	x.tell(notice(n, m.Headers()))
+	x.observe(notice(n, m.Headers()))
 }
 
 func (x *index) put(n subject.TaskName, r row) {

@@ -29,17 +29,17 @@ type reservations struct {
 	now  func() time.Time
 
 	mu      sync.Mutex
-	room    Figures
-	began   time.Time       // when the read of room began; zero: there was none
+	figures Figures
+	began   time.Time       // when the read of figures began; zero: there was none
 	tried   time.Time       // when the last read began
 	held    [purposes]int64 // granted and not released
-	before  [purposes]int64 // held when the read of room began
+	before  [purposes]int64 // held when the read of figures began
 	granted [purposes]int64 // since then
-	reading *reading        // nil: none is in flight
+	reading *figuresRead    // nil: none is in flight
 }
 
-// reading is a read in flight. err is set before done is closed.
-type reading struct {
+// figuresRead is a read in flight. err is set before done is closed.
+type figuresRead struct {
 	began  time.Time
 	before [purposes]int64 // held when it began
 	since  [purposes]int64 // granted since it began
@@ -57,8 +57,8 @@ func (c *reservations) take(ctx context.Context, p purpose, bytes int64) (Figure
 	came := c.now()
 	for {
 		c.mu.Lock()
-		room, verdict := c.room, c.judge(p, bytes, came)
-		room.Reserved += c.before[toAdmit] + c.granted[toAdmit]
+		figures, verdict := c.figures, c.judge(p, bytes, came)
+		figures.Reserved += c.before[toAdmit] + c.granted[toAdmit]
 		r := c.reading
 		if r == nil && (verdict == unknown || came.Sub(c.tried) > countsFresh) {
 			r = c.begin(ctx)
@@ -66,18 +66,18 @@ func (c *reservations) take(ctx context.Context, p purpose, bytes int64) (Figure
 		c.mu.Unlock()
 		switch verdict {
 		case granted:
-			return room, sync.OnceFunc(func() { c.release(p, bytes) }), nil
+			return figures, sync.OnceFunc(func() { c.release(p, bytes) }), nil
 		case refused:
-			return room, nil, errNoCapacity
+			return figures, nil, errNoCapacity
 		case unknown: // until the read in flight has ended
 		}
 		select {
 		case <-r.done:
 		case <-ctx.Done():
-			return room, nil, context.Cause(ctx)
+			return figures, nil, context.Cause(ctx)
 		}
 		if r.err != nil {
-			return room, nil, r.err
+			return figures, nil, r.err
 		}
 	}
 }
@@ -99,14 +99,14 @@ const (
 // judge needs the lock. Figures are fresh for a caller if they were so when it came: those
 // that are read for it are, however long the read takes.
 func (c *reservations) judge(p purpose, bytes int64, came time.Time) verdict {
-	fresh, left := came.Sub(c.began) <= countsFresh, c.room.left(p)-c.before[p]
+	fresh, left := came.Sub(c.began) <= countsFresh, c.figures.left(p)-c.before[p]
 	all := c.granted[p] + bytes
 	switch {
 	case c.began.IsZero():
 		return unknown
-	case c.room.Max > 0 && fresh && all > left:
+	case c.figures.Max > 0 && fresh && all > left:
 		return refused
-	case c.room.Max > 0 && all > left/creditShare && (!fresh || c.granted[p] > 0):
+	case c.figures.Max > 0 && all > left/creditShare && (!fresh || c.granted[p] > 0):
 		return unknown
 	}
 	c.granted[p] = all
@@ -119,10 +119,10 @@ func (c *reservations) judge(p purpose, bytes int64, came time.Time) verdict {
 
 // begin needs the lock. The read is for all who wait, so it has a limit of its own: it does
 // not end with the caller who began it.
-func (c *reservations) begin(ctx context.Context) *reading {
+func (c *reservations) begin(ctx context.Context) *figuresRead {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), broker.ReadTimeout,
-		fmt.Errorf("the room in the task log: no answer within %s", broker.ReadTimeout))
-	r := &reading{began: c.now(), before: c.held, done: make(chan struct{}), cancel: cancel}
+		fmt.Errorf("the figures of the task log: no answer within %s", broker.ReadTimeout))
+	r := &figuresRead{began: c.now(), before: c.held, done: make(chan struct{}), cancel: cancel}
 	c.reading, c.tried = r, r.began
 	go c.finish(ctx, r)
 	return r
@@ -130,13 +130,13 @@ func (c *reservations) begin(ctx context.Context) *reading {
 
 // finish reads. What was held when it began, or granted meanwhile, may be in the figures or
 // not, and counts in any case.
-func (c *reservations) finish(ctx context.Context, r *reading) {
+func (c *reservations) finish(ctx context.Context, r *figuresRead) {
 	defer r.cancel()
-	room, err := c.read(ctx)
+	figures, err := c.read(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err == nil {
-		c.room, c.began, c.before, c.granted = room, r.began, r.before, r.since
+		c.figures, c.began, c.before, c.granted = figures, r.began, r.before, r.since
 	}
 	c.reading, r.err = nil, err
 	close(r.done)

@@ -39,11 +39,11 @@ type reply struct {
 // the attempt. It returns nil when another one is to be begun. A request that cannot be
 // read costs none; one that waits for room has not tried an upstream either.
 func (j *job) attempt() error {
-	room, ok := j.held.ReserveSubmission(j.ctx)
+	capacity, ok := j.held.ReserveSubmission(j.ctx)
 	if !ok {
 		return hold.Until(j.beforeLimits(time.Now().Add(hold.Jittered(hold.CapacityRetry, 0.2))))
 	}
-	defer room() // where it was not begun
+	defer capacity() // where it was not begun
 	lease, err := j.reserve()
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func (j *job) attempt() error {
 	if err != nil {
 		return fmt.Errorf("read the request's body: %w", err)
 	}
-	if err := j.start(lease.Account(), room); err != nil {
+	if err := j.start(lease.Account(), capacity); err != nil {
 		return err
 	}
 	for refusals := 0; ; refusals++ {
@@ -117,8 +117,8 @@ func (j *job) beforeLimits(at time.Time) time.Time {
 }
 
 // start commits the next attempt before the upstream is called, into the room that it has.
-func (j *job) start(a pool.Account, room joblog.Release) error {
-	defer room()
+func (j *job) start(a pool.Account, capacity joblog.Release) error {
+	defer capacity()
 	now, err := j.runner.Holder.Broker.Clock().Now()
 	if err != nil {
 		return hold.Unjudged()

@@ -59,7 +59,7 @@ func New(holder *hold.Holder) *Sweeper {
 func (s *Sweeper) Notice(n joblog.Notice) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	to, at := s.look(n)
+	to, at := s.deadlineOf(n)
 	if to == nil {
 		s.starts.drop(n.Name.ID)
 		s.ends.drop(n.Name.ID)
@@ -70,8 +70,8 @@ func (s *Sweeper) Notice(n joblog.Notice) {
 	s.put(to, deadline{at: at, tenant: unique.Make(strings.Clone(n.Name.Tenant)).Value(), id: strings.Clone(n.Name.ID)})
 }
 
-// look says when a job is to be looked at, and among which; nil for one that has ended.
-func (s *Sweeper) look(n joblog.Notice) (among *deadlines, at time.Time) {
+// deadlineOf says when a job is to be looked at, and among which; nil for one that has ended.
+func (s *Sweeper) deadlineOf(n joblog.Notice) (among *deadlines, at time.Time) {
 	switch {
 	case !n.StartBy.IsZero():
 		return s.starts, n.StartBy

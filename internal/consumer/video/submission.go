@@ -41,15 +41,15 @@ func (s *submission) tooLate(now time.Time) *errcode.Error {
 	return nil
 }
 
-// room is what the log has for all that the submission may bring. It is asked for before a
+// reserveCapacity is what the log has for all that the submission may bring. It is asked for before a
 // slot is acquired: a task that waits for room has not tried an upstream.
-func (s *submission) room(ctx context.Context) (joblog.Release, error) {
-	room, ok := s.task.held.ReserveSubmission(ctx)
+func (s *submission) reserveCapacity(ctx context.Context) (joblog.Release, error) {
+	capacity, ok := s.task.held.ReserveSubmission(ctx)
 	if !ok {
 		s.task.assigned.release()
 		return nil, s.task.holdUntil(time.Now().Add(hold.Jittered(hold.CapacityRetry, 0.2)))
 	}
-	return room, nil
+	return capacity, nil
 }
 
 // requeued is the event that brings the task back to the queue until notBefore. Others

@@ -71,15 +71,15 @@ func (s *submission) submit(ctx context.Context) error {
 		return s.waitForLetters(ctx, err)
 	}
 	defer release()
-	room, err := s.room(ctx)
+	capacity, err := s.reserveCapacity(ctx)
 	if err != nil {
 		return err
 	}
-	defer room() // where it is not submitted
+	defer capacity() // where it is not submitted
 	if err := t.assigned.choose(t.route.Accounts, x.GetAttempt() > 0); err != nil {
 		return t.busy(err)
 	}
-	return s.submitTo(ctx, t.assigned.account(), room)
+	return s.submitTo(ctx, t.assigned.account(), capacity)
 }
 
 // waitForLetters has a task that may not be submitted, because its dead letter would have
@@ -131,7 +131,7 @@ func (s *submission) returnToBacklog(ctx context.Context) error {
 // submitTo commits where the request goes, and sends it. A slot that was acquired right
 // after a refusal, by the route as it was then, may be with an account that the route does
 // not have any more: then the task chooses again before anything is committed.
-func (s *submission) submitTo(ctx context.Context, a pool.Account, room joblog.Release) error {
+func (s *submission) submitTo(ctx context.Context, a pool.Account, capacity joblog.Release) error {
 	t := s.task
 	client, ok := t.route.Client(a)
 	if !ok {
@@ -142,7 +142,7 @@ func (s *submission) submitTo(ctx context.Context, a pool.Account, room joblog.R
 	if err != nil {
 		return err
 	}
-	if err := s.submitting(ctx, a, room); err != nil {
+	if err := s.submitting(ctx, a, capacity); err != nil {
 		return err
 	}
 	sent, ok := s.create.send(ctx, t, client, a, request)
@@ -153,8 +153,8 @@ func (s *submission) submitTo(ctx context.Context, a pool.Account, room joblog.R
 }
 
 // submitting commits that the task is submitted, into the room that it has.
-func (s *submission) submitting(ctx context.Context, a pool.Account, room joblog.Release) error {
-	defer room()
+func (s *submission) submitting(ctx context.Context, a pool.Account, capacity joblog.Release) error {
+	defer capacity()
 	now, err := s.task.now()
 	if err != nil { // takers compare their clocks with submit_until
 		s.task.assigned.release()
@@ -198,17 +198,17 @@ func (s *submission) submitBound(ctx context.Context) error {
 	if !t.route.HasAccount(a) {
 		return s.failUnsubmitted(ctx, errcode.New(errcode.UpstreamRemoved, "upstream %s is not configured any more", a))
 	}
-	room, err := s.room(ctx)
+	capacity, err := s.reserveCapacity(ctx)
 	if err != nil {
 		return err
 	}
-	defer room() // where it is not submitted
+	defer capacity() // where it is not submitted
 	table := t.runner.shared.Routes
 	if next, ok := table.TryRetryBudget(); !ok {
 		return t.holdUntil(hold.Soon(next))
 	}
 	t.assigned.resume(table, a)
-	return s.submitTo(ctx, a, room)
+	return s.submitTo(ctx, a, capacity)
 }
 
 // afterCreate commits what became of the request.
@@ -253,11 +253,11 @@ func (s *submission) resubmit(ctx context.Context) error {
 	if f := s.tooLate(now); f != nil {
 		return s.endUnknown(ctx, f)
 	}
-	room, err := s.room(ctx)
+	capacity, err := s.reserveCapacity(ctx)
 	if err != nil {
 		return err
 	}
-	defer room() // where it is not submitted
+	defer capacity() // where it is not submitted
 	table := t.runner.shared.Routes
 	for wait, ok := s.backoff(&upstream.Error{}), false; !ok; {
 		if broker.Wait(t.holder().Fetching, wait) != nil {
@@ -273,5 +273,5 @@ func (s *submission) resubmit(ctx context.Context) error {
 		return s.endUnknown(ctx, fmt.Errorf("upstream %s is not configured any more", a))
 	}
 	t.assigned.resume(table, a)
-	return s.submitTo(ctx, a, room)
+	return s.submitTo(ctx, a, capacity)
 }
