@@ -3,7 +3,6 @@ package broker
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -12,23 +11,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-var (
-	// ErrBodyLost says that a stored body is gone or damaged.
-	ErrBodyLost = errors.New("the stored body is gone or damaged")
-	// ErrBodyTooLarge says that a body is larger than the caller allows.
-	ErrBodyTooLarge = errors.New("the body is too large")
-)
-
 // maxWhole is the largest body that Get reads, in bytes.
 const maxWhole = 1 << 30
-
-// Body names a body in a tenant's object store.
-type Body struct {
-	Bucket string
-	Name   string
-	Size   uint64
-	SHA256 [sha256.Size]byte
-}
 
 // Bodies holds what is too large for a message: one object store for each
 // tenant, whose objects live as long as the task log (claim check).

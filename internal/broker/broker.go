@@ -322,15 +322,3 @@ func (b *Broker) stopEmbedded() error {
 	}
 	return b.embedded.stop()
 }
-
-// Wait waits for d, or until ctx ends, whose cause it returns.
-func Wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-t.C:
-		return nil
-	}
-}

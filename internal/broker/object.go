@@ -28,6 +28,14 @@ import (
 // max_payload allows it.
 const maxChunk = 512 << 10
 
+// Body names a body in a tenant's object store.
+type Body struct {
+	Bucket string
+	Name   string
+	Size   uint64
+	SHA256 [sha256.Size]byte
+}
+
 func objectStream(bucket string) string       { return "OBJ_" + bucket }
 func objectChunks(bucket, nuid string) string { return "$O." + bucket + ".C." + nuid }
 
@@ -209,9 +217,4 @@ func (b *Broker) objectInfo(ctx context.Context, bucket, name string) (jetstream
 func isObject(info jetstream.ObjectInfo, ref Body) bool {
 	sum, err := jetstream.DecodeObjectDigest(info.Digest)
 	return err == nil && !info.Deleted && info.Size == ref.Size && bytes.Equal(sum, ref.SHA256[:])
-}
-
-func hasCode(err error, code jetstream.ErrorCode) bool {
-	api, ok := errors.AsType[*jetstream.APIError](err)
-	return ok && api.ErrorCode == code
 }

@@ -266,13 +266,6 @@ func (b *Broker) checkLogPresent(ctx context.Context) (log bool, err error) {
 	return false, nil
 }
 
-func wrapf(err error, format string, args ...any) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), err)
-}
-
 // deletionTakes is how long a server may still be removing the files of a stream or a
 // consumer that it says is gone. Another one of that name that is created meanwhile loses its
 // own: it seems to work, and is gone, with all that was put into it, after a restart of the

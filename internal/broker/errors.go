@@ -1,0 +1,159 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// The answers to a publish that are no success. Everything else that Publish
+// returns means that there was no answer: the message may be stored or not.
+var (
+	// ErrWrongSequence: the expected last sequence was not the last (10071).
+	ErrWrongSequence = errors.New("the subject's last sequence is another one")
+	// ErrInFlight: another write on the subject is under way (10164, 10158).
+	ErrInFlight = errors.New("another write on the subject is in flight")
+	// ErrFull: the stream, or the subject, is full (10077).
+	ErrFull = errors.New("the stream is full")
+	// ErrTooLarge: the message exceeds a size limit; it was not stored.
+	ErrTooLarge = errors.New("the message is too large")
+	// ErrRefused: the server refused for another reason; it was not stored.
+	ErrRefused = errors.New("the server refused the message")
+	// ErrNoAnswer: it is not known whether the message is stored.
+	ErrNoAnswer = errors.New("no answer from JetStream")
+	// ErrUnavailable: the message certainly did not reach a stream.
+	ErrUnavailable = errors.New("JetStream is unavailable")
+
+	errNotConnected = errors.New("not connected to NATS")
+)
+
+var (
+	// ErrBodyLost says that a stored body is gone or damaged.
+	ErrBodyLost = errors.New("the stored body is gone or damaged")
+	// ErrBodyTooLarge says that a body is larger than the caller allows.
+	ErrBodyTooLarge = errors.New("the body is too large")
+)
+
+const (
+	codeWrongSequence         jetstream.ErrorCode = 10071
+	codeWrongSequenceConstant jetstream.ErrorCode = 10164
+	codeInFlight              jetstream.ErrorCode = 10158
+	codeStoreFailed           jetstream.ErrorCode = 10077
+	codeTooLarge              jetstream.ErrorCode = 10054
+)
+
+// leaderless are the refusals that end with the next election, or when a node is
+// back: there is no leader, this server is not the one, too few peers are online,
+// or the stream or consumer is not served just now.
+var leaderless = []jetstream.ErrorCode{10005, 10008, 10009, 10118, 10119}
+
+// Classify gives an error of any publish, synchronous or not, one of the meanings
+// above. No responders means that no stream listened; a closed or disconnected
+// client that refused to send stored nothing either.
+func Classify(err error) error {
+	var api *jetstream.APIError
+	if errors.As(err, &api) {
+		return classifyAPI(api)
+	}
+	switch {
+	case errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders),
+		errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrReconnectBufExceeded):
+		return errors.Join(ErrUnavailable, err)
+	case errors.Is(err, nats.ErrMaxPayload):
+		return errors.Join(ErrTooLarge, err)
+	default:
+		return errors.Join(ErrNoAnswer, err)
+	}
+}
+
+func classifyAPI(api *jetstream.APIError) error {
+	switch api.ErrorCode {
+	case codeWrongSequence:
+		return errors.Join(ErrWrongSequence, api)
+	case codeWrongSequenceConstant, codeInFlight:
+		return errors.Join(ErrInFlight, api)
+	case codeStoreFailed:
+		return errors.Join(ErrFull, api)
+	case codeTooLarge:
+		return errors.Join(ErrTooLarge, api)
+	}
+	// 5xx without a listed code (no quorum, shutting down, overrun): whether the
+	// proposal went through is not said.
+	if api.Code >= 500 {
+		return errors.Join(ErrNoAnswer, api)
+	}
+	return errors.Join(ErrRefused, api)
+}
+
+// Unavailable reports whether an error of any call of JetStream, this package's or
+// the client's own, says that it cannot be used now, rather than that the call was
+// wrong.
+func Unavailable(err error) bool {
+	var api *jetstream.APIError
+	if errors.As(err, &api) && api.Code >= 500 {
+		return true
+	}
+	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrNoAnswer) || passing(err)
+}
+
+// CutOff reports whether an error of such a call says no more than that a deadline
+// passed: nothing was heard that would be JetStream's trouble, or the connection's.
+// Whose deadline it was is for the caller to know.
+func CutOff(err error) bool {
+	var api *jetstream.APIError
+	return errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &api) && !unconnected(err)
+}
+
+// Reason is why a call of JetStream failed, in one line for the caller of genbus: it
+// names no stream and says nothing twice. The error itself is for the log.
+func Reason(err error) string {
+	switch {
+	case errors.Is(err, ErrFull):
+		return "JetStream has no room"
+	case errors.Is(err, ErrTooLarge):
+		return "the message is too large for JetStream"
+	case isAny(err, errNotConnected, nats.ErrDisconnected, nats.ErrConnectionClosed, nats.ErrReconnectBufExceeded, nats.ErrConnectionReconnecting):
+		return "JetStream is unavailable: not connected to NATS"
+	case isAny(err, ErrNoAnswer, context.DeadlineExceeded, nats.ErrTimeout):
+		return "JetStream is unavailable: no answer in time"
+	default:
+		return "JetStream is unavailable"
+	}
+}
+
+func isAny(err error, targets ...error) bool {
+	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
+}
+
+// passing reports whether an error may be gone with the next election, or with the
+// next connection.
+func passing(err error) bool {
+	var api *jetstream.APIError
+	if errors.As(err, &api) {
+		return slices.Contains(leaderless, api.ErrorCode)
+	}
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) || unconnected(err)
+}
+
+// unconnected reports whether there was no connection: a request without one
+// is refused by the NATS client itself, as nothing is buffered.
+func unconnected(err error) bool {
+	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, nats.ErrDisconnected) ||
+		errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrConnectionReconnecting)
+}
+
+func hasCode(err error, code jetstream.ErrorCode) bool {
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && api.ErrorCode == code
+}
+
+func wrapf(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), err)
+}
