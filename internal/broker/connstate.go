@@ -2,10 +2,7 @@ package broker
 
 import (
 	"context"
-	"errors"
 	"sync"
-
-	"github.com/nats-io/nats.go"
 )
 
 // connState tells whether there is a connection. The answer to a request that was under way
@@ -18,63 +15,32 @@ type connState struct {
 }
 
 func newConnState() *connState {
-	l := &connState{up: make(chan struct{})}
-	l.connected()
-	return l
+	s := &connState{up: make(chan struct{})}
+	s.connected()
+	return s
 }
 
 // lost and connected are called in the order in which it happened.
-func (l *connState) lost() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.down.Err() == nil {
-		l.up = make(chan struct{})
-		l.cut()
+func (s *connState) lost() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.down.Err() == nil {
+		s.up = make(chan struct{})
+		s.cut()
 	}
 }
 
-func (l *connState) connected() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.down == nil || l.down.Err() != nil {
-		l.down, l.cut = context.WithCancel(context.Background()) //nolint:forbidigo // a connection belongs to no call
-		close(l.up)
+func (s *connState) connected() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.down == nil || s.down.Err() != nil {
+		s.down, s.cut = context.WithCancel(context.Background()) //nolint:forbidigo // a connection belongs to no call
+		close(s.up)
 	}
 }
 
-func (l *connState) now() (down context.Context, up <-chan struct{}) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.down, l.up
-}
-
-// ask sends a request that is harmless to repeat, and repeats it where its connection
-// was lost under way. Without a connection it fails at once.
-func (b *Broker) ask(ctx context.Context, subject string, body []byte) (*nats.Msg, error) {
-	for {
-		down, _ := b.conn.now()
-		if down.Err() != nil {
-			return b.nc.RequestWithContext(ctx, subject, body) // which the client refuses to send
-		}
-		m, err := b.askOver(ctx, down, subject, body)
-		if err == nil || down.Err() == nil || ctx.Err() != nil || errors.Is(err, nats.ErrReconnectBufExceeded) {
-			return m, err
-		}
-		_, up := b.conn.now()
-		select {
-		case <-up:
-		case <-b.closed:
-			return nil, nats.ErrConnectionClosed
-		case <-ctx.Done():
-			return nil, errors.Join(nats.ErrDisconnected, context.Cause(ctx))
-		}
-	}
-}
-
-// askOver asks over one connection, and gives up when it is lost.
-func (b *Broker) askOver(ctx, down context.Context, subject string, body []byte) (*nats.Msg, error) {
-	try, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(down, cancel)()
-	return b.nc.RequestWithContext(try, subject, body)
+func (s *connState) now() (down context.Context, up <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.down, s.up
 }

@@ -22,14 +22,14 @@ type apiAnswer struct {
 // Delete removes one message from a stream, and reports whether this call did. One that
 // is gone already is no error: the server has several answers for it, so that it is
 // asked for the message then.
-func (b *Broker) Delete(ctx context.Context, stream string, seq uint64) (removed bool, err error) {
+func (c *connection) Delete(ctx context.Context, stream string, seq uint64) (removed bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, ReadTimeout, fmt.Errorf("delete from %s: no answer within %s", stream, ReadTimeout))
 	defer cancel()
 	body, err := json.Marshal(deleteRequest{Seq: seq, NoErase: true})
 	if err != nil {
 		return false, err
 	}
-	reply, err := b.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.DELETE."+stream, body)
+	reply, err := c.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.DELETE."+stream, body)
 	if err != nil {
 		return false, fmt.Errorf("delete sequence %d from %s: %w", seq, stream, errors.Join(ErrUnavailable, err))
 	}
@@ -40,7 +40,7 @@ func (b *Broker) Delete(ctx context.Context, stream string, seq uint64) (removed
 	if a.Error == nil {
 		return true, nil
 	}
-	if _, err := b.At(ctx, stream, seq); errors.Is(err, ErrNoMessage) {
+	if _, err := c.At(ctx, stream, seq); errors.Is(err, ErrNoMessage) {
 		return false, nil
 	}
 	return false, fmt.Errorf("delete sequence %d from %s: %w", seq, stream, a.Error)

@@ -10,6 +10,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/streamread"
 )
 
 // Direct gets are answered by any replica, with many messages at a time, and without
@@ -54,15 +56,15 @@ type directAnswer struct {
 
 // Page reads the first messages on a subject with sequence from or above, in order and
 // without a gap; none: the leader has none. More may follow.
-func (b *Broker) Page(ctx context.Context, stream, subject string, from uint64) ([]Stored, error) {
-	a, err := b.askReplica(ctx, stream, directRequest{Seq: max(from, 1), NextBy: subject, Batch: pageMessages, MaxBytes: pageBytes})
+func (c *connection) Page(ctx context.Context, stream, subject string, from uint64) ([]Stored, error) {
+	a, err := c.askReplica(ctx, stream, directRequest{Seq: max(from, 1), NextBy: subject, Batch: pageMessages, MaxBytes: pageBytes})
 	if len(a.messages) > 0 {
 		return a.messages, nil // in order, whatever became of the rest
 	}
 	if err != nil && !errors.Is(err, nats.ErrNoResponders) { // the stream may do without direct gets
 		return nil, err
 	}
-	m, err := b.Next(ctx, stream, subject, from)
+	m, err := c.Next(ctx, stream, subject, from)
 	switch {
 	case errors.Is(err, ErrNoMessage):
 		return nil, nil
@@ -83,7 +85,7 @@ type Known struct {
 // them, as the leader knew the stream when state was read; with missing, also those that
 // have no message. It may return a subject that has neither, and leaves out none: what
 // no replica can say for sure is returned. At most MostSubjects.
-func (b *Broker) Behind(ctx context.Context, state *jetstream.StreamInfo, known []Known, missing bool) ([]int, error) {
+func (c *connection) Behind(ctx context.Context, state *jetstream.StreamInfo, known []Known, missing bool) ([]int, error) {
 	req := directRequest{Seq: state.State.LastSeq, MultiLast: make([]string, len(known)), MaxBytes: behindBytes}
 	for i, k := range known {
 		req.MultiLast[i], req.Seq = k.Subject, min(req.Seq, k.Seq)
@@ -96,7 +98,7 @@ func (b *Broker) Behind(ctx context.Context, state *jetstream.StreamInfo, known 
 	default:
 		req.Seq++
 	}
-	a, fresh, err := b.askLasts(ctx, state, req)
+	a, fresh, err := c.askLasts(ctx, state, req)
 	if err != nil {
 		return nil, err
 	}
@@ -106,10 +108,10 @@ func (b *Broker) Behind(ctx context.Context, state *jetstream.StreamInfo, known 
 // askLasts asks until a replica has the stream up to state; not fresh: none had. A replica
 // that finds no message on any of the subjects does not say up to where. Then one more
 // subject, of which the leader has a message, makes it say so.
-func (b *Broker) askLasts(ctx context.Context, state *jetstream.StreamInfo, req directRequest) (a directAnswer, fresh bool, err error) {
+func (c *connection) askLasts(ctx context.Context, state *jetstream.StreamInfo, req directRequest) (a directAnswer, fresh bool, err error) {
 	stream, last, asked := state.Config.Name, state.State.LastSeq, false
 	for wait := 20 * time.Millisecond; ; wait *= 2 {
-		a, err = b.askReplica(ctx, stream, req)
+		a, err = c.askReplica(ctx, stream, req)
 		none := a.through == 0 && len(a.messages) == 0
 		switch {
 		case errors.Is(err, nats.ErrNoResponders):
@@ -119,7 +121,7 @@ func (b *Broker) askLasts(ctx context.Context, state *jetstream.StreamInfo, req 
 		case a.through >= last || none && state.Config.Replicas <= 1:
 			return a, true, nil
 		case none && !asked:
-			m, err := b.Next(ctx, stream, ">", req.Seq)
+			m, err := c.Next(ctx, stream, ">", req.Seq)
 			if errors.Is(err, ErrNoMessage) || err == nil && m.Seq > last {
 				return a, true, nil // all that could be news is gone
 			}
@@ -152,31 +154,31 @@ func (a directAnswer) behind(known []Known, missing, fresh bool) (out []int) {
 }
 
 // askReplica asks once, over one connection. What came before an error is returned too.
-func (b *Broker) askReplica(ctx context.Context, stream string, req directRequest) (directAnswer, error) {
+func (c *connection) askReplica(ctx context.Context, stream string, req directRequest) (directAnswer, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, ReadTimeout, fmt.Errorf("read from %s: no answer within %s", stream, ReadTimeout))
 	defer cancel()
-	down, _ := b.conn.now()
+	down, _ := c.state.now()
 	try, lost := context.WithCancelCause(ctx)
 	defer lost(nil)
 	defer context.AfterFunc(down, func() { lost(nats.ErrDisconnected) })()
-	a, err := b.collect(try, stream, req)
+	a, err := c.collect(try, stream, req)
 	if err != nil {
 		err = fmt.Errorf("read from %s: %w", stream, errors.Join(ErrUnavailable, context.Cause(try), err))
 	}
 	return a, err
 }
 
-func (b *Broker) collect(ctx context.Context, stream string, req directRequest) (a directAnswer, err error) {
+func (c *connection) collect(ctx context.Context, stream string, req directRequest) (a directAnswer, err error) {
 	body, err := json.Marshal(req)
 	if err != nil {
 		return a, err
 	}
-	sub, err := b.nc.SubscribeSync(b.nc.NewInbox())
+	sub, err := c.nc.SubscribeSync(c.nc.NewInbox())
 	if err != nil {
 		return a, err
 	}
 	defer func() { _ = sub.Unsubscribe() }() // a closed connection has no subscription left
-	if err := b.nc.PublishRequest("$JS.API.DIRECT.GET."+stream, sub.Subject, body); err != nil {
+	if err := c.nc.PublishRequest("$JS.API.DIRECT.GET."+stream, sub.Subject, body); err != nil {
 		return a, err
 	}
 	for last := uint64(0); ; {
@@ -207,6 +209,28 @@ func (b *Broker) collect(ctx context.Context, stream string, req directRequest) 
 		}
 		a.messages = append(a.messages, stored)
 	}
+}
+
+// direct is get without the detour over JSON, answered by any replica.
+func (c *connection) direct(ctx context.Context, stream string, req streamread.Request) (Stored, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, ReadTimeout, fmt.Errorf("read from %s: no answer within %s", stream, ReadTimeout))
+	defer cancel()
+	body, err := req.Encode()
+	if err != nil {
+		return Stored{}, err
+	}
+	m, err := c.nc.RequestWithContext(ctx, "$JS.API.DIRECT.GET."+stream, body)
+	if err != nil {
+		return Stored{}, fmt.Errorf("read %s from %s: %w", req.NextBy, stream, errors.Join(ErrUnavailable, err))
+	}
+	if status := m.Header.Get("Status"); status != "" {
+		return Stored{}, fmt.Errorf("read %s from %s: %w: status %s", req.NextBy, stream, ErrNoMessage, status)
+	}
+	seq, err := strconv.ParseUint(m.Header.Get(nats.JSSequence), 10, 64)
+	if err != nil {
+		return Stored{}, fmt.Errorf("read %s from %s: the answer has no sequence", req.NextBy, stream)
+	}
+	return Stored{Subject: m.Header.Get(nats.JSSubject), Seq: seq, Header: m.Header, Data: m.Data}, nil
 }
 
 func number(h nats.Header, key string) uint64 {

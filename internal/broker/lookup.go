@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -11,20 +12,43 @@ import (
 // Stream looks a stream up, with its state, within ReadTimeout: the client's own
 // limit is only for contexts without a deadline, and a caller may wait for minutes.
 // An error is ErrUnavailable too, unless there is no such stream.
-func (b *Broker) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
+func (c *connection) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
 	ctx, cancel := lookup(ctx, "stream "+name)
 	defer cancel()
-	s, err := b.js.Stream(ctx, name)
+	s, err := c.js.Stream(ctx, name)
 	return s, lookupError(ctx, "stream "+name, err, jetstream.ErrStreamNotFound)
 }
 
 // Consumer looks a durable consumer up, with its state, as Stream does a stream.
-func (b *Broker) Consumer(ctx context.Context, stream, name string) (jetstream.Consumer, error) {
+func (c *connection) Consumer(ctx context.Context, stream, name string) (jetstream.Consumer, error) {
 	what := "consumer " + name + " of " + stream
 	ctx, cancel := lookup(ctx, what)
 	defer cancel()
-	c, err := b.js.Consumer(ctx, stream, name)
-	return c, lookupError(ctx, what, err, jetstream.ErrConsumerNotFound)
+	cons, err := c.js.Consumer(ctx, stream, name)
+	return cons, lookupError(ctx, what, err, jetstream.ErrConsumerNotFound)
+}
+
+func (c *connection) streamInfo(ctx context.Context, name string) (*jetstream.StreamInfo, error) {
+	s, err := c.Stream(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return s.CachedInfo(), nil
+}
+
+// timedInfo is streamInfo, and for the task log a measurement of the clock: an answer
+// has the time at the server that made it, the stream's leader.
+func (c *connection) timedInfo(ctx context.Context, name string) (info *jetstream.StreamInfo, err error) {
+	if name != c.names.Tasks() {
+		return c.streamInfo(ctx, name)
+	}
+	err = c.clock.Measure(func() (time.Time, error) {
+		if info, err = c.streamInfo(ctx, name); err != nil {
+			return time.Time{}, err
+		}
+		return info.TimeStamp, nil
+	})
+	return info, err
 }
 
 func lookup(ctx context.Context, what string) (context.Context, context.CancelFunc) {
@@ -46,13 +70,13 @@ func lookupError(ctx context.Context, what string, err, missing error) error {
 
 // QueuedJobs counts the work items. A job that moves is not missed: it is among the
 // ready ones before it leaves the backlog.
-func (b *Broker) QueuedJobs(ctx context.Context) (jobs int64, err error) {
-	for _, name := range []string{b.names.Wait(), b.names.Work()} {
-		s, err := b.Stream(ctx, name)
+func (c *connection) QueuedJobs(ctx context.Context) (jobs int64, err error) {
+	for _, name := range []string{c.names.Wait(), c.names.Work()} {
+		info, err := c.streamInfo(ctx, name)
 		if err != nil {
 			return 0, err
 		}
-		jobs += int64(s.CachedInfo().State.Msgs)
+		jobs += int64(info.State.Msgs)
 	}
 	return jobs, nil
 }

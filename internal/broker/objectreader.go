@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"strconv"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/genbus/genbus/internal/streamread"
@@ -96,26 +94,4 @@ func (b *Broker) chunk(ctx context.Context, stream, subject string, seq uint64) 
 		return b.Next(ctx, stream, subject, seq)
 	}
 	return m, err
-}
-
-// direct is get without the detour over JSON, answered by any replica.
-func (b *Broker) direct(ctx context.Context, stream string, req streamread.Request) (Stored, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, ReadTimeout, fmt.Errorf("read from %s: no answer within %s", stream, ReadTimeout))
-	defer cancel()
-	body, err := req.Encode()
-	if err != nil {
-		return Stored{}, err
-	}
-	m, err := b.nc.RequestWithContext(ctx, "$JS.API.DIRECT.GET."+stream, body)
-	if err != nil {
-		return Stored{}, fmt.Errorf("read %s from %s: %w", req.NextBy, stream, errors.Join(ErrUnavailable, err))
-	}
-	if status := m.Header.Get("Status"); status != "" {
-		return Stored{}, fmt.Errorf("read %s from %s: %w: status %s", req.NextBy, stream, ErrNoMessage, status)
-	}
-	seq, err := strconv.ParseUint(m.Header.Get(nats.JSSequence), 10, 64)
-	if err != nil {
-		return Stored{}, fmt.Errorf("read %s from %s: the answer has no sequence", req.NextBy, stream)
-	}
-	return Stored{Subject: m.Header.Get(nats.JSSubject), Seq: seq, Header: m.Header, Data: m.Data}, nil
 }

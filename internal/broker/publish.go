@@ -32,10 +32,10 @@ type Ack struct {
 // Publish stores m in the stream that listens to its subject, and waits for the
 // answer. A lost answer is not retried here: the caller decides, with the same
 // message. That no stream listened is retried for a second: nothing was stored.
-func (b *Broker) Publish(ctx context.Context, m *nats.Msg) (Ack, error) {
+func (c *connection) Publish(ctx context.Context, m *nats.Msg) (Ack, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, PublishTimeout, fmt.Errorf("publish to %s: %w within %s", m.Subject, ErrNoAnswer, PublishTimeout))
 	defer cancel()
-	ack, err := b.js.PublishMsg(ctx, m, jetstream.WithRetryAttempts(leaderlessTries), jetstream.WithRetryWait(leaderlessWait))
+	ack, err := c.js.PublishMsg(ctx, m, jetstream.WithRetryAttempts(leaderlessTries), jetstream.WithRetryWait(leaderlessWait))
 	if err != nil {
 		return Ack{}, fmt.Errorf("publish to %s: %w", m.Subject, Classify(err))
 	}
@@ -44,10 +44,10 @@ func (b *Broker) Publish(ctx context.Context, m *nats.Msg) (Ack, error) {
 
 // PublishExpecting is Publish with a compare-and-set: m is stored only if the
 // last sequence on its (literal) subject is last; 0 means that there is none.
-func (b *Broker) PublishExpecting(ctx context.Context, m *nats.Msg, last uint64) (Ack, error) {
+func (c *connection) PublishExpecting(ctx context.Context, m *nats.Msg, last uint64) (Ack, error) {
 	if m.Header == nil {
 		m.Header = nats.Header{}
 	}
 	m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(last, 10)}
-	return b.Publish(ctx, m)
+	return c.Publish(ctx, m)
 }

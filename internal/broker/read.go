@@ -20,29 +20,29 @@ type Stored = streamread.Message
 
 // Last reads the last message on a subject (or pattern) from the stream's
 // streamread.
-func (b *Broker) Last(ctx context.Context, stream, subject string) (Stored, error) {
-	return b.get(ctx, stream, streamread.Last(subject))
+func (c *connection) Last(ctx context.Context, stream, subject string) (Stored, error) {
+	return c.get(ctx, stream, streamread.Last(subject))
 }
 
 // Next reads the first message on a subject with sequence seq or above, from the
 // stream's streamread.
-func (b *Broker) Next(ctx context.Context, stream, subject string, seq uint64) (Stored, error) {
-	return b.get(ctx, stream, streamread.Next(subject, seq))
+func (c *connection) Next(ctx context.Context, stream, subject string, seq uint64) (Stored, error) {
+	return c.get(ctx, stream, streamread.Next(subject, seq))
 }
 
 // At reads the message with a sequence, from the stream's streamread.
-func (b *Broker) At(ctx context.Context, stream string, seq uint64) (Stored, error) {
-	return b.get(ctx, stream, streamread.At(seq))
+func (c *connection) At(ctx context.Context, stream string, seq uint64) (Stored, error) {
+	return c.get(ctx, stream, streamread.At(seq))
 }
 
-func (b *Broker) get(ctx context.Context, stream string, req streamread.Request) (Stored, error) {
+func (c *connection) get(ctx context.Context, stream string, req streamread.Request) (Stored, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, ReadTimeout, fmt.Errorf("read from %s: no answer within %s", stream, ReadTimeout))
 	defer cancel()
 	body, err := req.Encode()
 	if err != nil {
 		return Stored{}, err
 	}
-	reply, err := b.ask(ctx, streamread.Subject(stream), body)
+	reply, err := c.ask(ctx, streamread.Subject(stream), body)
 	if err != nil {
 		return Stored{}, fmt.Errorf("read %s from %s: %w", req, stream, errors.Join(ErrUnavailable, err))
 	}

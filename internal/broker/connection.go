@@ -1,0 +1,139 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/clock"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// connection is one connection to JetStream, with the publishes, reads and lookups that go
+// over it. It knows the streams' names, and not how they are configured.
+type connection struct {
+	nc      *nats.Conn
+	js      jetstream.JetStream
+	names   subject.Space
+	log     *slog.Logger
+	closed  chan struct{}
+	state   *connState
+	clock   *clock.Clock
+	trouble atomic.Pointer[error] // of the last look of Ready; nil when all was well
+}
+
+// A server that was cut off without a word, as by a network that drops packets, is
+// left for another one when pingsOut pings in a row have no answer: 10 to 15 s after
+// the last one. The client's own defaults need six minutes, of which every answer
+// would be 503.
+const (
+	pingEvery = 5 * time.Second
+	pingsOut  = 2
+)
+
+func (c *connection) options() []nats.Option {
+	return []nats.Option{
+		nats.Name("genbus"),
+		nats.MaxReconnects(-1),
+		nats.ReconnectWait(250 * time.Millisecond),
+		nats.PingInterval(pingEvery),
+		nats.MaxPingsOutstanding(pingsOut),
+		// No buffer while disconnected: a publish sent late, after its caller has
+		// given up, would be a write that no caller wants any more.
+		nats.ReconnectBufSize(-1),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { c.disconnected(err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, s *nats.Subscription, err error) { c.asyncError(s, err) }),
+		nats.ClosedHandler(func(*nats.Conn) { close(c.closed) }),
+	}
+}
+
+// disconnected is called for our own Close too, then without an error.
+func (c *connection) disconnected(err error) {
+	c.state.lost()
+	if err != nil {
+		c.log.Warn("nats: disconnected", "error", err)
+	}
+}
+
+func (c *connection) asyncError(s *nats.Subscription, err error) {
+	if s == nil {
+		c.log.Warn("nats: asynchronous error", "error", err)
+		return
+	}
+	c.log.Warn("nats: asynchronous error", "error", err, "subject", s.Subject)
+}
+
+func (c *connection) connect(ctx context.Context, url string, opts []nats.Option, timeout time.Duration) error {
+	if timeout == 0 {
+		timeout = 10 * time.Second
+	}
+	opts = append(opts, nats.Timeout(timeout))
+	nc, err := nats.Connect(url, opts...)
+	if err != nil {
+		return fmt.Errorf("connect to NATS at %q: %w", url, err)
+	}
+	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(4096), jetstream.WithPublishAsyncTimeout(10*time.Second))
+	if err != nil {
+		nc.Close()
+		return fmt.Errorf("use JetStream: %w", err)
+	}
+	c.nc, c.js = nc, js
+	if err := ctx.Err(); err != nil {
+		nc.Close()
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// Conn is the NATS connection.
+func (c *connection) Conn() *nats.Conn { return c.nc }
+
+// JetStream is the JetStream context of the connection.
+func (c *connection) JetStream() jetstream.JetStream { return c.js }
+
+// Names are the stream and subject names.
+func (c *connection) Names() subject.Space { return c.names }
+
+// Clock is this replica's clock. EnsureStreams, Ready and each reconnect compare it with that of the
+// server that leads the task log.
+func (c *connection) Clock() *clock.Clock { return c.clock }
+
+// MaxPayload is the largest message that the server takes, in bytes.
+func (c *connection) MaxPayload() int64 { return c.nc.MaxPayload() }
+
+// ask sends a request that is harmless to repeat, and repeats it where its connection
+// was lost under way. Without a connection it fails at once.
+func (c *connection) ask(ctx context.Context, subject string, body []byte) (*nats.Msg, error) {
+	for {
+		down, _ := c.state.now()
+		if down.Err() != nil {
+			return c.nc.RequestWithContext(ctx, subject, body) // which the client refuses to send
+		}
+		m, err := c.askOver(ctx, down, subject, body)
+		if err == nil || down.Err() == nil || ctx.Err() != nil || errors.Is(err, nats.ErrReconnectBufExceeded) {
+			return m, err
+		}
+		_, up := c.state.now()
+		select {
+		case <-up:
+		case <-c.closed:
+			return nil, nats.ErrConnectionClosed
+		case <-ctx.Done():
+			return nil, errors.Join(nats.ErrDisconnected, context.Cause(ctx))
+		}
+	}
+}
+
+// askOver asks over one connection, and gives up when it is lost.
+func (c *connection) askOver(ctx, down context.Context, subject string, body []byte) (*nats.Msg, error) {
+	try, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(down, cancel)()
+	return c.nc.RequestWithContext(try, subject, body)
+}
