@@ -129,7 +129,7 @@ func openFollowers(ctx context.Context, c followersCommand, dir string) (*follow
 		return nil, err
 	}
 	f := &followersRun{cmd: c, b: b, enc: events.Encoder{Names: b.Names()}, report: followersReport{Machine: thisMachine()}}
-	if err := b.EnsureStreams(ctx); err != nil {
+	if err := b.Streams().Ensure(ctx); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
 	f.tasks = joblog.New(joblog.Options{Broker: b, Metrics: telemetry.NewMetrics("bench"), Encoder: f.enc, Logger: logger})

@@ -37,7 +37,7 @@ func TestRunning(t *testing.T) {
 		if code := running(t.Context()); code != "" {
 			t.Errorf("a route without a consumer: %s", code)
 		}
-		if _, err := s.b.EnsureConsumer(t.Context(), work, jetstream.ConsumerConfig{
+		if _, err := s.b.Streams().EnsureConsumer(t.Context(), work, jetstream.ConsumerConfig{
 			Durable: durable, FilterSubject: s.b.Names().WorkRoutePattern(subject.Chat, config.SandboxChatRoute), AckPolicy: jetstream.AckExplicitPolicy,
 		}); err != nil {
 			t.Fatal(err)

@@ -78,7 +78,7 @@ func (s *Bodies) room(ctx context.Context, bucket string, limit int64) (int64, e
 		s.forget(bucket)
 		return 0, fmt.Errorf("object store %s: %w", bucket, errors.Join(ErrUnavailable, err))
 	}
-	left := s.b.limits.BodiesMaxBytes - int64(stream.CachedInfo().State.Bytes)
+	left := s.b.streams.limits.BodiesMaxBytes - int64(stream.CachedInfo().State.Bytes)
 	if s.b.embedded != nil { // what may be refused leaves its disk to the task log
 		log, err := s.b.Stream(ctx, s.b.names.Tasks())
 		if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -96,7 +96,7 @@ func (s *Bodies) room(ctx context.Context, bucket string, limit int64) (int64, e
 	}
 	switch {
 	case left <= 0:
-		return 0, fmt.Errorf("%w: the tenant's object store has reached its %d bytes", ErrFull, s.b.limits.BodiesMaxBytes)
+		return 0, fmt.Errorf("%w: the tenant's object store has reached its %d bytes", ErrFull, s.b.streams.limits.BodiesMaxBytes)
 	case limit == 0 || limit > left:
 		return left, nil
 	default:
@@ -165,9 +165,9 @@ func (s *Bodies) ensure(ctx context.Context, name string) error {
 	_, err := s.b.js.CreateOrUpdateObjectStore(ctx, jetstream.ObjectStoreConfig{
 		Bucket:      name,
 		Description: "genbus: bodies that are too large for a message",
-		TTL:         s.b.limits.TasksMaxAge,
+		TTL:         s.b.streams.limits.TasksMaxAge,
 		Storage:     jetstream.FileStorage,
-		Replicas:    s.b.replicas,
+		Replicas:    s.b.streams.replicas,
 		Metadata:    revisionMetadata(),
 	})
 	if err != nil {

@@ -42,26 +42,21 @@ type Options struct {
 // for concurrent use.
 type Broker struct {
 	*connection
-	limits   Limits
-	replicas int
+	streams  *Streams
 	embedded *embedded // nil with a remote cluster
 
 	mu          sync.Mutex
 	onReconnect []func(context.Context)
 	repairing   context.CancelFunc
-	closing     bool              // nothing is repaired any more
-	logged      map[string]string // how streams differ, as was logged, by name
-	seen        map[string]bool   // streams that this process has found or created
-	lost        map[string]int    // streams that were lost and created again
-	creating    chan struct{}     // has the one who creates a missing stream
+	closing     bool // nothing is repaired any more
 	repairs     sync.WaitGroup
 }
 
 // Open connects, starting the embedded server where there is no URL. It does not
-// touch the streams; EnsureStreams does.
+// touch the streams; Streams.Ensure does.
 func Open(ctx context.Context, o Options) (*Broker, error) {
 	c := &connection{names: o.Names, log: o.Logger, closed: make(chan struct{}), state: newConnState(), clock: clock.New(o.Wall)}
-	b := &Broker{connection: c, limits: o.Limits.withDefaults(), replicas: max(o.Replicas, 1), logged: map[string]string{}, seen: map[string]bool{}, lost: map[string]int{}, creating: make(chan struct{}, 1)}
+	b := &Broker{connection: c, streams: newStreams(c, o.Limits, o.Replicas)}
 	url := o.URL
 	opts := append(c.options(), nats.ReconnectHandler(func(*nats.Conn) { b.reconnected() }))
 	opts = append(opts, o.Connect...)
@@ -78,6 +73,9 @@ func Open(ctx context.Context, o Options) (*Broker, error) {
 	}
 	return b, nil
 }
+
+// Streams keeps the streams and the durable consumers.
+func (b *Broker) Streams() *Streams { return b.streams }
 
 // ClientURL is the address of the embedded server for other processes, or empty.
 func (b *Broker) ClientURL() string {
@@ -123,7 +121,7 @@ func (b *Broker) reconnected() {
 
 func (b *Broker) repair(ctx context.Context, hooks []func(context.Context)) {
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
-		err := b.CreateMissingStreams(ctx)
+		err := b.streams.CreateMissing(ctx)
 		if err == nil {
 			break
 		}

@@ -159,7 +159,7 @@ func TestEnsureStreamsNamesWhatCannotChange(t *testing.T) {
 	if _, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: b.Names().Dead(), Subjects: []string{b.Names().DeadPattern()}, Storage: jetstream.MemoryStorage}); err != nil {
 		t.Fatal(err)
 	}
-	err := b.EnsureStreams(ctx)
+	err := b.Streams().Ensure(ctx)
 	if err == nil || !strings.Contains(err.Error(), "storage Memory to File") || !strings.Contains(err.Error(), b.Names().Dead()) {
 		t.Errorf("got %v", err)
 	}
@@ -179,7 +179,7 @@ func TestLowerRevisionChangesNothing(t *testing.T) {
 	if _, err := b.JetStream().UpdateStream(ctx, newer); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.EnsureStreams(ctx); err != nil {
+	if err := b.Streams().Ensure(ctx); err != nil {
 		t.Fatal(err)
 	}
 	info, err := s.Info(ctx)
@@ -238,7 +238,7 @@ func TestMissingLogBesideWorkIsRefused(t *testing.T) {
 	if err := b.JetStream().DeleteStream(ctx, b.Names().Tasks()); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.EnsureStreams(ctx); err == nil || !strings.Contains(err.Error(), "is missing") {
+	if err := b.Streams().Ensure(ctx); err == nil || !strings.Contains(err.Error(), "is missing") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -249,23 +249,23 @@ func TestEveryLostStreamIsCounted(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b := open(t)
-		for _, s := range b.Streams() {
-			if n := b.Recreated(s.Name); n != 0 {
+		for _, s := range b.Streams().Configs() {
+			if n := b.Streams().Recreated(s.Name); n != 0 {
 				t.Errorf("%s: %d at the start", s.Name, n)
 			}
 			if err := b.JetStream().DeleteStream(t.Context(), s.Name); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := b.CreateMissingStreams(t.Context()); err != nil {
+		if err := b.Streams().CreateMissing(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		for _, s := range b.Streams() {
+		for _, s := range b.Streams().Configs() {
 			want := 1
 			if s.Storage == jetstream.MemoryStorage {
 				want = 0
 			}
-			if n := b.Recreated(s.Name); n != want {
+			if n := b.Streams().Recreated(s.Name); n != want {
 				t.Errorf("%s: counted %d times, want %d", s.Name, n, want)
 			}
 		}

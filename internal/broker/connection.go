@@ -100,7 +100,7 @@ func (c *connection) JetStream() jetstream.JetStream { return c.js }
 // Names are the stream and subject names.
 func (c *connection) Names() subject.Space { return c.names }
 
-// Clock is this replica's clock. EnsureStreams, Ready and each reconnect compare it with that of the
+// Clock is this replica's clock. Streams.Ensure, Ready and each reconnect compare it with that of the
 // server that leads the task log.
 func (c *connection) Clock() *clock.Clock { return c.clock }
 

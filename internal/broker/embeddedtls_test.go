@@ -82,7 +82,7 @@ func TestEmbeddedServerWithTLS(t *testing.T) {
 					t.Error(err)
 				}
 			}()
-			if err := b.EnsureStreams(t.Context()); err != nil {
+			if err := b.Streams().Ensure(t.Context()); err != nil {
 				t.Errorf("genbus itself: %v", err)
 			}
 			url := b.ClientURL()

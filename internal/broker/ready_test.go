@@ -57,7 +57,7 @@ func TestARefusedStartNamesAStreamOnce(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.EnsureStreams(t.Context()); err == nil || strings.Count(err.Error(), name) != 1 || !strings.Contains(err.Error(), "insufficient resources") {
+		if err := b.Streams().Ensure(t.Context()); err == nil || strings.Count(err.Error(), name) != 1 || !strings.Contains(err.Error(), "insufficient resources") {
 			t.Errorf("%s: %v", call, err)
 		}
 		if err := b.Close(); err != nil {

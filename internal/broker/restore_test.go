@@ -30,7 +30,7 @@ func TestARestoredConsumerTakesChanges(t *testing.T) {
 		for i := range want {
 			route := fmt.Sprint("r", i)
 			want[i] = jetstream.ConsumerConfig{Durable: route, FilterSubject: operator.Names().WorkRoutePattern(subject.Video, route), AckPolicy: jetstream.AckExplicitPolicy}
-			if _, err := operator.EnsureConsumer(t.Context(), work, want[i]); err != nil {
+			if _, err := operator.Streams().EnsureConsumer(t.Context(), work, want[i]); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -42,7 +42,7 @@ func TestARestoredConsumerTakesChanges(t *testing.T) {
 				first, err := replica.Consumer(t.Context(), work, c.Durable)
 				watched.Done()
 				for now := first; err == nil && now.CachedInfo().Created.Equal(first.CachedInfo().Created); {
-					if now, err = replica.RestoreConsumer(t.Context(), work, c); broker.Unavailable(err) {
+					if now, err = replica.Streams().RestoreConsumer(t.Context(), work, c); broker.Unavailable(err) {
 						now, err = first, nil // while it is deleted on some of three nodes, none of them answers
 					}
 				}
@@ -82,9 +82,9 @@ func TestARecreatedStreamOutlivesARestart(t *testing.T) {
 	recreated := make(chan error, 4)
 	for range cap(recreated) {
 		go func() {
-			err := replica.CreateMissingStreams(t.Context())
-			for err == nil && replica.Recreated(work) == 0 {
-				err = replica.CreateMissingStreams(t.Context())
+			err := replica.Streams().CreateMissing(t.Context())
+			for err == nil && replica.Streams().Recreated(work) == 0 {
+				err = replica.Streams().CreateMissing(t.Context())
 			}
 			recreated <- err
 		}()
@@ -97,7 +97,7 @@ func TestARecreatedStreamOutlivesARestart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := replica.Recreated(work); n != 1 {
+	if n := replica.Streams().Recreated(work); n != 1 {
 		t.Errorf("the stream is counted %d times", n)
 	}
 	item := &nats.Msg{Subject: server.Names().WorkItem(subject.Video, "r", "acme", "video_1"), Data: []byte("item")}

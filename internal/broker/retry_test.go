@@ -59,7 +59,7 @@ func TestStreamsAreEnsuredAcrossTheLossOfANode(t *testing.T) {
 		}
 	}
 	for _, b := range []*broker.Broker{first, second} {
-		if err := b.EnsureStreams(t.Context()); err != nil {
+		if err := b.Streams().Ensure(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}

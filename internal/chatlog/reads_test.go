@@ -200,7 +200,7 @@ func TestFollowersOutliveAnElection(t *testing.T) {
 		}
 		return nil
 	})
-	if err := b.EnsureStreams(ctx); err != nil { // they have leaders again
+	if err := b.Streams().Ensure(ctx); err != nil { // they have leaders again
 		t.Fatal(err)
 	}
 	for _, x := range all {

@@ -20,7 +20,7 @@ func (x *bundle) renew() {
 	if err := x.b.JetStream().DeleteStream(x.t.Context(), x.b.Names().Chunks()); err != nil {
 		x.t.Fatal(err)
 	}
-	if err := x.b.EnsureStreams(x.t.Context()); err != nil {
+	if err := x.b.Streams().Ensure(x.t.Context()); err != nil {
 		x.t.Fatal(err)
 	}
 }
@@ -134,7 +134,7 @@ func TestFollowAcrossARestart(t *testing.T) {
 		s.Shutdown()
 		s.WaitForShutdown()
 	})
-	if err := b.EnsureStreams(t.Context()); err != nil {
+	if err := b.Streams().Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	x := setup(t, b, chatlog.Options{})

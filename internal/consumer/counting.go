@@ -77,7 +77,7 @@ func (c *Consumer) countDraining(ctx context.Context, id routeID, said *drainRep
 func (c *Consumer) countStreams() {
 	short := map[string]bool{} // by stream: it keeps less than its max_age
 	for {
-		for _, s := range c.Broker.Streams() {
+		for _, s := range c.Broker.Streams().Configs() {
 			c.countStream(c.holder.Fetching, s.Name, short)
 		}
 		if broker.Wait(c.holder.Fetching, c.countEvery) != nil {
@@ -89,10 +89,10 @@ func (c *Consumer) countStreams() {
 func (c *Consumer) countStream(ctx context.Context, name string, short map[string]bool) {
 	ctx, cancel := context.WithTimeout(ctx, broker.ReadTimeout)
 	defer cancel()
-	c.Metrics.StreamRecreations(name, c.Broker.Recreated(name))
+	c.Metrics.StreamRecreations(name, c.Broker.Streams().Recreated(name))
 	s, err := c.Broker.Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		err = c.Broker.CreateMissingStreams(ctx)
+		err = c.Broker.Streams().CreateMissing(ctx)
 		if err != nil {
 			c.Logger.Error("a stream is gone, and could not be created again; this is repeated", "stream", name, "error", err)
 		}

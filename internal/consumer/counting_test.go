@@ -121,7 +121,7 @@ func TestWhatStandsInTheBrokerIsCounted(t *testing.T) {
 	if age, found := value(t, m, "genbus_jobs_oldest_waiting_seconds", route); !found || age <= 0 || age > time.Since(accepted).Seconds() {
 		t.Errorf("the oldest waits for %v s, accepted %s ago", age, time.Since(accepted))
 	}
-	for _, s := range b.Streams() {
+	for _, s := range b.Streams().Configs() {
 		labels := map[string]string{"stream": s.Name}
 		_, counted := value(t, m, "genbus_stream_bytes", labels)
 		if _, ratio := value(t, m, "genbus_stream_used_ratio", labels); !counted || ratio != (s.MaxBytes > 0) {

@@ -19,7 +19,7 @@ func (c *Consumer) startIntake(ctx context.Context) error {
 		restore := func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, restoreWithin)
 			defer cancel()
-			_, err := c.Broker.RestoreConsumer(ctx, stream, cfg)
+			_, err := c.Broker.Streams().RestoreConsumer(ctx, stream, cfg)
 			return err
 		}
 		free := newSlots(intake.Slots)

@@ -73,7 +73,7 @@ func TestTheInboxOfAnOlderVersion(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
 	for _, kind := range subject.Kinds {
-		if _, err := b.EnsureConsumer(t.Context(), b.Names().Requests(), jetstream.ConsumerConfig{
+		if _, err := b.Streams().EnsureConsumer(t.Context(), b.Names().Requests(), jetstream.ConsumerConfig{
 			Durable: subject.IntakeDurable(kind), FilterSubject: b.Names().RequestPattern(kind),
 			AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute, MaxDeliver: -1, MaxAckPending: 1024,
 		}); err != nil {
@@ -170,7 +170,7 @@ func TestMessageOfARemadeInboxIsOneJob(t *testing.T) {
 		if err := b.JetStream().DeleteStream(t.Context(), b.Names().Requests()); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.EnsureStreams(t.Context()); err != nil {
+		if err := b.Streams().Ensure(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		newer := idleReplica(t, open(t), testConfig(t, "http://127.0.0.1:1")).intake(subject.Video)

@@ -153,8 +153,8 @@ func TestDeletedQueueIsMadeAgain(t *testing.T) {
 			}
 			return err == nil
 		})
-		if b.Recreated(b.Names().Work()) != 1 || b.Recreated(b.Names().Tasks()) != 0 {
-			t.Errorf("the queue was recreated %d times, the log %d times", b.Recreated(b.Names().Work()), b.Recreated(b.Names().Tasks()))
+		if b.Streams().Recreated(b.Names().Work()) != 1 || b.Streams().Recreated(b.Names().Tasks()) != 0 {
+			t.Errorf("the queue was recreated %d times, the log %d times", b.Streams().Recreated(b.Names().Work()), b.Streams().Recreated(b.Names().Tasks()))
 		}
 		// As many as were held, so that their sequences would be those of the items that
 		// the holders still acknowledge, if the stream began at 1 again.
@@ -179,7 +179,7 @@ func TestLateAckFindsNothingInANewStream(t *testing.T) {
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b := open(t)
 		durable := func() jetstream.Consumer {
-			c, err := b.RestoreConsumer(t.Context(), b.Names().Work(), jetstream.ConsumerConfig{
+			c, err := b.Streams().RestoreConsumer(t.Context(), b.Names().Work(), jetstream.ConsumerConfig{
 				Durable: "d", FilterSubject: b.Names().WorkRoutePattern(subject.Video, "r"), AckPolicy: jetstream.AckExplicitPolicy,
 			})
 			if err != nil {

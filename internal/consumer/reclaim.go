@@ -22,13 +22,13 @@ const reclaimAckWait = 2 * time.Second
 // embedded server from outside may be delivered a message twice; the log lets one
 // of the two go on.)
 func (c *Consumer) durable(ctx context.Context, stream string, cfg jetstream.ConsumerConfig) (jetstream.Consumer, error) {
-	cons, err := c.Broker.EnsureConsumer(ctx, stream, cfg)
+	cons, err := c.Broker.Streams().EnsureConsumer(ctx, stream, cfg)
 	if err != nil || !c.Config.Now().NATS.Embedded() || cfg.AckWait <= reclaimAckWait || cons.CachedInfo().NumAckPending == 0 {
 		return cons, err
 	}
 	short := cfg
 	short.AckWait = reclaimAckWait
-	if _, err := c.Broker.EnsureConsumer(ctx, stream, short); err != nil {
+	if _, err := c.Broker.Streams().EnsureConsumer(ctx, stream, short); err != nil {
 		return nil, err
 	}
 	c.Logger.Info("messages that were in hand at the last stop are delivered again at once", "consumer", cfg.Durable, "messages", cons.CachedInfo().NumAckPending)
@@ -41,7 +41,7 @@ func (c *Consumer) restoreAckWait(stream string, cfg jetstream.ConsumerConfig) {
 	_ = broker.Wait(c.holder.Fetching, reclaimAckWait+reclaimAckWait/4)
 	ctx, cancel := context.WithTimeout(c.holder.Working, broker.ReadTimeout)
 	defer cancel()
-	if _, err := c.Broker.EnsureConsumer(ctx, stream, cfg); err != nil {
+	if _, err := c.Broker.Streams().EnsureConsumer(ctx, stream, cfg); err != nil {
 		c.Logger.Error("the consumer's AckWait could not be restored; it is at the next start", "consumer", cfg.Durable, "error", err)
 	}
 }

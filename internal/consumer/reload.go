@@ -67,7 +67,7 @@ func (c *Consumer) revert(ctx context.Context) {
 // consumer is not hurried as at a start: what is held is held by this process.
 func (c *Consumer) applyMaxAckPending(ctx context.Context, run *running, r config.Route) error {
 	run.appliedMaxAckPending = 0
-	_, err := c.ensureRoute(ctx, r, c.Broker.EnsureConsumer)
+	_, err := c.ensureRoute(ctx, r, c.Broker.Streams().EnsureConsumer)
 	if err == nil {
 		run.appliedMaxAckPending = r.MaxInFlight
 	}

@@ -25,7 +25,7 @@ const restoreWithin = 10 * time.Second
 func (c *Consumer) restoreRoute(ctx context.Context, id routeID) error {
 	ctx, cancel := context.WithTimeout(ctx, restoreWithin)
 	defer cancel()
-	_, err := c.ensureRoute(ctx, c.route(id), c.Broker.RestoreConsumer)
+	_, err := c.ensureRoute(ctx, c.route(id), c.Broker.Streams().RestoreConsumer)
 	return err
 }
 

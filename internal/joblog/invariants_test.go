@@ -115,7 +115,7 @@ func logAt(t *testing.T, replicas int, url string) *joblog.Log {
 			t.Error(err)
 		}
 	})
-	if err := b.EnsureStreams(t.Context()); err != nil {
+	if err := b.Streams().Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return newLog(t, b, "")

@@ -146,7 +146,7 @@ func (l *Log) recorded(ctx context.Context, i WorkItem) (Meaning, error) {
 // have begun: one that a crash left next to its marked copy, until the dispatcher's next
 // turn, and one that is back with a restored GENBUS_WAIT. The log knows their jobs, unless
 // it has lost them too. It is never created next to accepted jobs (see
-// broker.EnsureStreams), so an operator has restored it then, and takes out what was
+// broker.Streams.Ensure), so an operator has restored it then, and takes out what was
 // submitted since the backup before anything is submitted (docs/backup.md). A mark by
 // admission could not tell these originals from others either.
 func (l *Log) resolveUnlogged(i WorkItem) (Meaning, error) {

@@ -69,7 +69,7 @@ func TestJobsOfALostLogDoNotCount(t *testing.T) {
 	if err := b.JetStream().DeleteStream(t.Context(), b.Names().Tasks()); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.CreateMissingStreams(t.Context()); err != nil {
+	if err := b.Streams().CreateMissing(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

@@ -274,7 +274,7 @@ func TestLettersOfAStreamThatWasMadeAnew(t *testing.T) {
 		if err := b.JetStream().DeleteStream(t.Context(), b.Names().Dead()); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.EnsureStreams(t.Context()); err != nil {
+		if err := b.Streams().Ensure(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

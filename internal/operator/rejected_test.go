@@ -127,7 +127,7 @@ func TestLettersOfAnEarlierVersion(t *testing.T) {
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b := open(t)
 		old := jetstream.StreamConfig{}
-		for _, cfg := range b.Streams() {
+		for _, cfg := range b.Streams().Configs() {
 			if cfg.Name == b.Names().Dead() {
 				old = cfg
 			}
@@ -147,7 +147,7 @@ func TestLettersOfAnEarlierVersion(t *testing.T) {
 		job := store(t, r, &genbusv1.DeadLetter{Id: id, Kind: "video", Tenant: "acme", Data: []byte(videoBody), Error: &genbusv1.TaskError{Code: "poisoned"}}, id)
 		drop := store(t, r, refusedMessage(b, 0), "seq-9")
 
-		if err := b.EnsureStreams(t.Context()); err != nil {
+		if err := b.Streams().Ensure(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		s, err := b.Stream(t.Context(), b.Names().Dead())

@@ -71,7 +71,7 @@ func (r *restartable) open(t testing.TB) *broker.Broker {
 			t.Error(err)
 		}
 	})
-	if err := b.EnsureStreams(t.Context()); err != nil {
+	if err := b.Streams().Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return b

@@ -48,7 +48,7 @@ func TestWhatWasMissedIsReadAgain(t *testing.T) {
 	var dispatchers sync.WaitGroup
 	dispatchers.Go(func() { q.Run(ctx, brokertest.Logger(t)) })
 	for _, r := range cfg.Routes {
-		if _, err := q.Route(subject.Kind(r.Kind), r.Name).Ensure(ctx, r, b.EnsureConsumer); err != nil {
+		if _, err := q.Route(subject.Kind(r.Kind), r.Name).Ensure(ctx, r, b.Streams().EnsureConsumer); err != nil {
 			t.Fatal(err)
 		}
 		dispatchers.Go(func() { q.Dispatch(ctx, subject.Kind(r.Kind), r.Name, r.ReadyJobs, brokertest.Logger(t)) })

@@ -42,7 +42,7 @@ type Route struct {
 	refreshing atomic.Bool  // one caller at a time reads; a slow broker must not queue up the others
 }
 
-// Ensure makes sure of a durable consumer: broker.EnsureConsumer or RestoreConsumer.
+// Ensure makes sure of a durable consumer: broker.Streams.EnsureConsumer or RestoreConsumer.
 type Ensure func(ctx context.Context, stream string, cfg jetstream.ConsumerConfig) (jetstream.Consumer, error)
 
 // Ensure makes sure, by ensure, of what the route needs in the broker: the durable

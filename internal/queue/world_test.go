@@ -72,7 +72,7 @@ func newReplica(t testing.TB, b *broker.Broker, readyJobs int, change ...func(*c
 	})
 	h.route = h.Route(subject.Video, config.SandboxVideoRoute)
 	for _, r := range cfg.Routes {
-		c, err := h.Route(subject.Kind(r.Kind), r.Name).Ensure(t.Context(), r, b.EnsureConsumer)
+		c, err := h.Route(subject.Kind(r.Kind), r.Name).Ensure(t.Context(), r, b.Streams().EnsureConsumer)
 		if err != nil {
 			t.Fatal(err)
 		}

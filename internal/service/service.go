@@ -103,7 +103,7 @@ func New(ctx context.Context, cfg *config.Config, log *slog.Logger, version stri
 	if s.broker, err = openBroker(ctx, cfg, log); err != nil {
 		return nil, err
 	}
-	if err = s.broker.EnsureStreams(ctx); err != nil {
+	if err = s.broker.Streams().Ensure(ctx); err != nil {
 		return nil, err
 	}
 	return s, s.startWork(ctx)

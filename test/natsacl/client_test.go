@@ -122,7 +122,7 @@ func (n *node) ensure(t testing.TB, limits broker.Limits) *broker.Broker {
 			t.Error(err)
 		}
 	})
-	if err := b.EnsureStreams(t.Context()); err != nil {
+	if err := b.Streams().Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return b

@@ -89,7 +89,7 @@ func (s *stage) consumers() {
 		{names.Requests(), subject.IntakeDurable(subject.Video), names.RequestPattern(subject.Video)},
 		{names.Work(), subject.WorkDurable(subject.Video, route), names.WorkRoutePattern(subject.Video, route)},
 	} {
-		if _, err := s.broker.EnsureConsumer(s.t.Context(), c.stream, jetstream.ConsumerConfig{
+		if _, err := s.broker.Streams().EnsureConsumer(s.t.Context(), c.stream, jetstream.ConsumerConfig{
 			Durable: c.durable, FilterSubject: c.filter, AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Hour,
 		}); err != nil {
 			s.t.Fatal(err)

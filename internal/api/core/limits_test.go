@@ -257,7 +257,7 @@ func TestCancelledJobsLeaveTheQueue(t *testing.T) {
 			c.Routes[i].MaxQueued = 6
 		}
 	})
-	if _, err := w.Broker.EnsureConsumer(t.Context(), w.Broker.Names().Work(), jetstream.ConsumerConfig{
+	if _, err := w.Broker.Streams().EnsureConsumer(t.Context(), w.Broker.Names().Work(), jetstream.ConsumerConfig{
 		Durable: subject.WorkDurable(subject.Video, config.SandboxVideoRoute), AckPolicy: jetstream.AckExplicitPolicy,
 		FilterSubject: w.Broker.Names().WorkRoutePattern(subject.Video, config.SandboxVideoRoute),
 	}); err != nil {

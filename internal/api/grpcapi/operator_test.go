@@ -154,7 +154,7 @@ func (w *world) durables() {
 	w.T.Helper()
 	for _, r := range w.Cfg.Routes {
 		kind := subject.Kind(r.Kind)
-		if _, err := w.Broker.EnsureConsumer(w.T.Context(), w.Broker.Names().Work(), jetstream.ConsumerConfig{
+		if _, err := w.Broker.Streams().EnsureConsumer(w.T.Context(), w.Broker.Names().Work(), jetstream.ConsumerConfig{
 			Durable: subject.WorkDurable(kind, r.Name), FilterSubject: w.Broker.Names().WorkRoutePattern(kind, r.Name), AckPolicy: jetstream.AckExplicitPolicy,
 		}); err != nil {
 			w.T.Fatal(err)

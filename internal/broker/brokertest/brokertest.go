@@ -48,7 +48,7 @@ func Open(t testing.TB, o broker.Options) *broker.Broker {
 	await(t, "the streams", func() error {
 		try, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
-		return b.EnsureStreams(try)
+		return b.Streams().Ensure(try)
 	})
 	return b
 }

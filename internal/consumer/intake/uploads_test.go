@@ -37,7 +37,7 @@ func takeInHand(t *testing.T, b *broker.Broker, m *genbusv1.VideoRequest) inHand
 	p := jobtest.NewProcess(t, b, jobtest.Config(t, "http://127.0.0.1:1"), telemetry.NewMetrics("test"))
 	p.Start(t)
 	jobtest.Publish(t, b, subject.Video, "", m)
-	cons, err := b.EnsureConsumer(t.Context(), b.Names().Requests(), jetstream.ConsumerConfig{
+	cons, err := b.Streams().EnsureConsumer(t.Context(), b.Names().Requests(), jetstream.ConsumerConfig{
 		Durable: subject.IntakeDurable(subject.Video), FilterSubject: b.Names().RequestPattern(subject.Video), AckPolicy: jetstream.AckExplicitPolicy,
 	})
 	if err != nil {

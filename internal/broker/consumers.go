@@ -1,0 +1,74 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// EnsureConsumer creates or updates a durable consumer under the same rule of
+// revisions as the streams.
+func (s *Streams) EnsureConsumer(ctx context.Context, stream string, want jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+	want.Metadata = maps.Clone(want.Metadata)
+	if want.Metadata == nil {
+		want.Metadata = map[string]string{}
+	}
+	maps.Copy(want.Metadata, revisionMetadata())
+	var c jetstream.Consumer
+	err := s.c.RetryUntilLeader(ctx, "ensure consumer "+want.Durable, func(ctx context.Context) (err error) {
+		c, err = s.ensureConsumer(ctx, stream, want)
+		return err
+	})
+	return c, err
+}
+
+// RestoreConsumer creates a durable consumer that is gone, after the streams that are.
+// What is there it does not change: another replica may have made it otherwise.
+func (s *Streams) RestoreConsumer(ctx context.Context, stream string, want jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+	// Shortly: without a leader there is no answer, and the caller is to go on as soon as
+	// there is one.
+	look, cancel := context.WithTimeout(ctx, time.Second)
+	c, err := s.c.Consumer(look, stream, want.Durable)
+	cancel()
+	if err == nil {
+		return c, nil
+	}
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		err = s.CreateMissing(ctx)
+	}
+	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return nil, err
+	}
+	if err := Wait(ctx, deletionTakes); err != nil {
+		return nil, err
+	}
+	if c, err := s.c.Consumer(ctx, stream, want.Durable); !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return c, err // another process created it first
+	}
+	want.Metadata = revisionMetadata()
+	c, err = s.c.js.CreateConsumer(ctx, stream, want)
+	if errors.Is(err, jetstream.ErrConsumerExists) {
+		return s.c.Consumer(ctx, stream, want.Durable)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("consumer %s of %s: %w", want.Durable, stream, err)
+	}
+	s.c.log.Warn("a durable consumer was gone, and is created again; if its route was paused, it is not any more", "stream", stream, "consumer", want.Durable)
+	return c, nil
+}
+
+func (s *Streams) ensureConsumer(ctx context.Context, stream string, want jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+	have, err := s.c.js.Consumer(ctx, stream, want.Durable)
+	if err == nil && newer(have.CachedInfo().Config.Metadata) {
+		return have, nil
+	}
+	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return nil, fmt.Errorf("consumer %s of %s: %w", want.Durable, stream, err)
+	}
+	c, err := s.c.js.CreateOrUpdateConsumer(ctx, stream, want)
+	return c, wrapf(err, "consumer %s of %s", want.Durable, stream)
+}

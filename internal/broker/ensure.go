@@ -1,0 +1,214 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Ensure creates the streams that are missing and updates those that
+// differ. What cannot be updated is an error that names the field. It is for a start:
+// the replica that started last says how the streams are.
+func (s *Streams) Ensure(ctx context.Context) error {
+	return s.eachStream(ctx, s.updateStream)
+}
+
+// CreateMissing creates the streams that are missing, and changes none: another
+// replica may have started later with other settings, and two that changed them back in
+// turn would each drop what the other one keeps. A difference is logged once.
+func (s *Streams) CreateMissing(ctx context.Context) error {
+	return s.eachStream(ctx, s.logDifference)
+}
+
+// differs deals with a stream that is not as wanted, in some fields.
+type differs func(ctx context.Context, want jetstream.StreamConfig, fields []string) error
+
+// eachStream creates the streams that are missing, and has those that differ dealt with.
+// At the end the clock was compared with the broker's.
+func (s *Streams) eachStream(ctx context.Context, differs differs) error {
+	var log bool
+	err := s.c.RetryUntilLeader(ctx, "read the streams", func(ctx context.Context) (err error) {
+		log, err = s.checkLogPresent(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, want := range s.Configs() {
+		err := s.c.RetryUntilLeader(ctx, "ensure stream "+want.Name, func(ctx context.Context) error {
+			created, err := s.ensureStream(ctx, want, differs)
+			if created && s.wasLost(want, log) {
+				s.recreated(want.Name)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		s.mu.Lock()
+		s.seen[want.Name] = true
+		s.mu.Unlock()
+	}
+	return s.c.RetryUntilLeader(ctx, "read the broker's clock", func(ctx context.Context) error {
+		_, err := s.c.timedInfo(ctx, s.c.names.Tasks())
+		return err
+	})
+}
+
+// wasLost reports whether a stream that was missing had existed: this process has seen it,
+// or it is the queue of an existing log. A stream in memory ends with its server.
+func (s *Streams) wasLost(want jetstream.StreamConfig, log bool) bool {
+	return s.wasSeen(want) || log && want.Name == s.c.names.Work()
+}
+
+// wasSeen reports whether this process has seen a stream on disk.
+func (s *Streams) wasSeen(want jetstream.StreamConfig) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return want.Storage == jetstream.FileStorage && s.seen[want.Name]
+}
+
+// recreated counts a stream that was lost, and says so: what was in it is gone.
+func (s *Streams) recreated(name string) {
+	s.mu.Lock()
+	s.lost[name]++
+	s.mu.Unlock()
+	s.c.log.Error("a stream was gone, with all that was in it, and is created again", "stream", name)
+}
+
+// Recreated is how often this process found that a stream was lost, and created it again.
+func (s *Streams) Recreated(stream string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lost[stream]
+}
+
+// checkLogPresent reports whether there is a log. It refuses to work with accepted
+// jobs whose whole history is gone: an operator has to decide what those jobs are.
+func (s *Streams) checkLogPresent(ctx context.Context) (log bool, err error) {
+	if _, err := s.c.js.Stream(ctx, s.c.names.Tasks()); !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return true, wrapf(err, "stream %s", s.c.names.Tasks())
+	}
+	for _, name := range []string{s.c.names.Work(), s.c.names.Wait()} {
+		jobs, err := s.c.streamInfo(ctx, name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			continue
+		}
+		if err != nil {
+			return false, err // it names the stream
+		}
+		if jobs.State.Msgs > 0 {
+			return false, fmt.Errorf("stream %s is missing, but %s holds %d accepted jobs: restore the log from a backup, or delete %s to give these jobs up",
+				s.c.names.Tasks(), name, jobs.State.Msgs, name)
+		}
+	}
+	return false, nil
+}
+
+// ensureStream reports whether it created the stream.
+func (s *Streams) ensureStream(ctx context.Context, want jetstream.StreamConfig, differs differs) (created bool, err error) {
+	stream, err := s.c.js.Stream(ctx, want.Name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		stream, created, err = s.createStream(ctx, want)
+	}
+	if created {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("stream %s: %w", want.Name, err)
+	}
+	have := stream.CachedInfo().Config
+	fields := streamDiff(have, want)
+	if len(fields) == 0 || newer(have.Metadata) {
+		return false, nil
+	}
+	want.FirstSeq = have.FirstSeq
+	return false, differs(ctx, want, fields)
+}
+
+// deletionTakes is how long a server may still be removing the files of a stream or a
+// consumer that it says is gone. Another one of that name that is created meanwhile loses its
+// own: it seems to work, and is gone, with all that was put into it, after a restart of the
+// server (nats-server 2.15.2).
+const deletionTakes = time.Second
+
+// createStream creates a stream that was not there, and reports whether it did: of all
+// that miss it at the same time, one in this process.
+func (s *Streams) createStream(ctx context.Context, want jetstream.StreamConfig) (stream jetstream.Stream, created bool, err error) {
+	release, err := s.oneCreates(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	defer release()
+	if s.wasSeen(want) {
+		if stream, err = s.c.js.Stream(ctx, want.Name); !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return stream, false, err
+		}
+		if err := Wait(ctx, deletionTakes); err != nil {
+			return nil, false, err
+		}
+	}
+	want.FirstSeq = s.firstSequence(want, time.Now())
+	stream, err = s.c.js.CreateStream(ctx, want)
+	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+		stream, err = s.c.js.Stream(ctx, want.Name) // another replica was faster
+		return stream, false, err
+	}
+	return stream, err == nil, wrapf(explainReplicas(err, s.replicas), "cannot be created")
+}
+
+// oneCreates waits until no other call in this process creates what is missing.
+func (s *Streams) oneCreates(ctx context.Context) (release func(), err error) {
+	select {
+	case s.creating <- struct{}{}:
+		return func() { <-s.creating }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// firstSequence is where the sequences of a stream begin that is created now. An
+// acknowledgement names its message by stream, consumer and sequence alone. So that one
+// of a holder from before a stream was lost finds nothing in the next one of that name,
+// instead of the item of another job, no sequence comes twice: no stream takes a million
+// messages a second. The log begins at 1: what it has lost is told by its last sequence.
+func (s *Streams) firstSequence(want jetstream.StreamConfig, now time.Time) uint64 {
+	if slices.Contains([]string{s.c.names.Requests(), s.c.names.Work(), s.c.names.Wait()}, want.Name) {
+		return uint64(now.UnixMicro())
+	}
+	return want.FirstSeq
+}
+
+// logDifference logs how a stream differs, unless that was the last thing that was
+// logged of it.
+func (s *Streams) logDifference(_ context.Context, want jetstream.StreamConfig, fields []string) error {
+	difference := strings.Join(fields, ", ")
+	s.mu.Lock()
+	before := s.logged[want.Name] == difference
+	s.logged[want.Name] = difference
+	s.mu.Unlock()
+	if !before {
+		s.c.log.Warn("a stream has other settings than this replica's configuration; they are applied by its next start", "stream", want.Name, "changes", fields)
+	}
+	return nil
+}
+
+func (s *Streams) updateStream(ctx context.Context, want jetstream.StreamConfig, fields []string) error {
+	if _, err := s.c.js.UpdateStream(ctx, want); err != nil {
+		return fmt.Errorf("stream %s cannot be changed from %s: %w", want.Name, strings.Join(fields, ", "), err)
+	}
+	s.c.log.Info("stream updated", "stream", want.Name, "changes", fields)
+	return nil
+}
+
+func explainReplicas(err error, replicas int) error {
+	if err != nil && replicas > 1 {
+		return fmt.Errorf("%w (nats.replicas is %d; the cluster needs at least as many servers with JetStream)", err, replicas)
+	}
+	return err
+}
