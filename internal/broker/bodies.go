@@ -18,6 +18,7 @@ const maxWhole = 1 << 30
 // tenant, whose objects live as long as the task log (claim check).
 type Bodies struct {
 	b       *Broker
+	objects objects
 	mu      sync.Mutex
 	buckets map[string]*bucket
 }
@@ -31,7 +32,7 @@ type bucket struct {
 
 // NewBodies returns the bodies of a broker.
 func NewBodies(b *Broker) *Bodies {
-	return &Bodies{b: b, buckets: map[string]*bucket{}}
+	return &Bodies{b: b, objects: objects{b.connection}, buckets: map[string]*bucket{}}
 }
 
 // Put stores data as an object of its own, whose name begins with prefix and is equal
@@ -105,7 +106,7 @@ func (s *Bodies) room(ctx context.Context, bucket string, limit int64) (int64, e
 }
 
 func (s *Bodies) put(ctx context.Context, bucket, prefix string, r io.Reader, limit int64) (Body, error) {
-	ref, err := s.b.putObject(ctx, bucket, prefix, r, limit)
+	ref, err := s.objects.put(ctx, bucket, prefix, r, limit)
 	if errors.Is(err, ErrUnavailable) {
 		s.forget(bucket)
 	}
@@ -119,7 +120,7 @@ func (s *Bodies) put(ctx context.Context, bucket, prefix string, r io.Reader, li
 // body is gone or another one has its name. A body that turns out to be damaged
 // fails a later Read with ErrBodyLost, at the latest before its last chunk.
 func (s *Bodies) Open(ctx context.Context, ref Body) (io.ReadCloser, error) {
-	r, err := s.b.openObject(ctx, ref)
+	r, err := s.objects.open(ctx, ref)
 	if err != nil {
 		return nil, fmt.Errorf("body %s: %w", ref.Name, err)
 	}
@@ -145,7 +146,7 @@ func (s *Bodies) Get(ctx context.Context, ref Body) ([]byte, error) {
 
 // Delete removes a body; one that is gone already is no error.
 func (s *Bodies) Delete(ctx context.Context, ref Body) error {
-	return wrapf(s.b.deleteObject(ctx, ref), "delete body %s", ref.Name)
+	return wrapf(s.objects.delete(ctx, ref), "delete body %s", ref.Name)
 }
 
 // ensure creates the bucket at the tenant's first large body.

@@ -36,6 +36,9 @@ type Body struct {
 	SHA256 [sha256.Size]byte
 }
 
+// objects reads and writes objects of any bucket.
+type objects struct{ c *connection }
+
 func objectStream(bucket string) string       { return "OBJ_" + bucket }
 func objectChunks(bucket, nuid string) string { return "$O." + bucket + ".C." + nuid }
 
@@ -52,30 +55,30 @@ func objectNUID(name string) string { return strings.Replace(name, "-", ".", 1) 
 
 func objectName(nuid string) string { return strings.Replace(nuid, ".", "-", 1) }
 
-// putObject writes the chunks on a subject of their own, and then the info that
+// put writes the chunks on a subject of their own, and then the info that
 // points to them: an object is there whole or not at all. Its name is the prefix and
 // what no other object has, so that no write replaces what another one has stored,
 // and the writer may remove it again without asking who uses it (docs/adr/0009).
-func (b *Broker) putObject(ctx context.Context, bucket, prefix string, r io.Reader, limit int64) (Body, error) {
+func (o objects) put(ctx context.Context, bucket, prefix string, r io.Reader, limit int64) (Body, error) {
 	info := jetstream.ObjectInfo{Bucket: bucket}
 	info.Name = prefix + "-" + rand.Text()
 	info.NUID = objectNUID(info.Name)
-	ref, err := b.putChunks(ctx, &info, r, limit)
+	ref, err := o.putChunks(ctx, &info, r, limit)
 	if err == nil {
-		if err = b.putInfo(ctx, info); err == nil {
+		if err = o.putInfo(ctx, info); err == nil {
 			return ref, nil
 		}
 		// It may be stored all the same: it was sent, and nothing was heard.
-		err = errors.Join(err, b.purgeObject(context.WithoutCancel(ctx), bucket, objectInfo(bucket, info.Name)))
+		err = errors.Join(err, o.purge(context.WithoutCancel(ctx), bucket, objectInfo(bucket, info.Name)))
 	}
-	return Body{}, errors.Join(err, b.purgeObject(context.WithoutCancel(ctx), bucket, objectChunks(bucket, info.NUID)))
+	return Body{}, errors.Join(err, o.purge(context.WithoutCancel(ctx), bucket, objectChunks(bucket, info.NUID)))
 }
 
 // putChunks writes what r gives and completes info. Each chunk waits for the
 // answer to the one before it: that bounds the memory here and in the server,
 // and a chunk of this size is worth a round trip.
-func (b *Broker) putChunks(ctx context.Context, info *jetstream.ObjectInfo, r io.Reader, limit int64) (Body, error) {
-	chunk := make([]byte, min(maxChunk, b.MaxPayload()/2))
+func (o objects) putChunks(ctx context.Context, info *jetstream.ObjectInfo, r io.Reader, limit int64) (Body, error) {
+	chunk := make([]byte, min(maxChunk, o.c.MaxPayload()/2))
 	info.Opts = &jetstream.ObjectMetaOptions{ChunkSize: uint32(len(chunk))}
 	sum := sha256.New()
 	for end := false; !end; {
@@ -91,7 +94,7 @@ func (b *Broker) putChunks(ctx context.Context, info *jetstream.ObjectInfo, r io
 			continue
 		}
 		sum.Write(chunk[:n])
-		if _, err := b.Publish(ctx, &nats.Msg{Subject: objectChunks(info.Bucket, info.NUID), Data: chunk[:n]}); err != nil {
+		if _, err := o.c.Publish(ctx, &nats.Msg{Subject: objectChunks(info.Bucket, info.NUID), Data: chunk[:n]}); err != nil {
 			return Body{}, err
 		}
 		info.Chunks++
@@ -115,7 +118,7 @@ func fill(r io.Reader, p []byte) (n int, err error) {
 // lost, or ctx ended before it came, it is sent again: no one else writes under this name,
 // so that the second answer says that one of the two is stored. A purge instead could
 // overtake the first on the way to the stream, and leave it there.
-func (b *Broker) putInfo(ctx context.Context, info jetstream.ObjectInfo) error {
+func (o objects) putInfo(ctx context.Context, info jetstream.ObjectInfo) error {
 	data, err := json.Marshal(info)
 	if err != nil {
 		return err
@@ -124,7 +127,7 @@ func (b *Broker) putInfo(ctx context.Context, info jetstream.ObjectInfo) error {
 		return context.Cause(ctx)
 	}
 	create := func(ctx context.Context) error {
-		_, err := b.PublishExpecting(ctx, &nats.Msg{Subject: objectInfo(info.Bucket, info.Name), Data: data}, 0)
+		_, err := o.c.PublishExpecting(ctx, &nats.Msg{Subject: objectInfo(info.Bucket, info.Name), Data: data}, 0)
 		return err
 	}
 	if err = create(ctx); !errors.Is(err, ErrNoAnswer) {
@@ -144,14 +147,14 @@ func (b *Broker) putInfo(ctx context.Context, info jetstream.ObjectInfo) error {
 	}
 }
 
-// deleteObject removes the object that ref names, unless another one has its name. A
+// delete removes the object that ref names, unless another one has its name. A
 // ref without a digest means whichever has it, and chunks whose info was never written.
 // The chunks go last: Bodies.Of finds an object by them, so that a deletion that was cut
 // off can be repeated. The client library's Delete is not used: it takes a replica's
 // word that there is no such object, and its marker stays.
-func (b *Broker) deleteObject(ctx context.Context, ref Body) error {
+func (o objects) delete(ctx context.Context, ref Body) error {
 	named := ref.SHA256 == [sha256.Size]byte{}
-	info, err := b.objectInfo(ctx, ref.Bucket, ref.Name)
+	info, err := o.info(ctx, ref.Bucket, ref.Name)
 	switch {
 	case errors.Is(err, ErrBodyLost) && named:
 		info.NUID = objectNUID(ref.Name)
@@ -160,29 +163,29 @@ func (b *Broker) deleteObject(ctx context.Context, ref Body) error {
 	case err != nil:
 		return err
 	}
-	if err := b.purgeObject(ctx, ref.Bucket, objectInfo(ref.Bucket, ref.Name)); err != nil {
+	if err := o.purge(ctx, ref.Bucket, objectInfo(ref.Bucket, ref.Name)); err != nil {
 		return err
 	}
 	if strings.ContainsAny(info.NUID, "*>") { // chosen by another program, which may have none of ours purged
 		return nil
 	}
-	return b.purgeObject(ctx, ref.Bucket, objectChunks(ref.Bucket, info.NUID))
+	return o.purge(ctx, ref.Bucket, objectChunks(ref.Bucket, info.NUID))
 }
 
 type purgeRequest struct {
 	Filter string `json:"filter"`
 }
 
-// purgeObject removes what is on one of an object's subjects. A message whose answer was
+// purge removes what is on one of an object's subjects. A message whose answer was
 // lost may come after it; that one stays until the bucket's TTL.
-func (b *Broker) purgeObject(ctx context.Context, bucket, subject string) error {
+func (o objects) purge(ctx context.Context, bucket, subject string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, PublishTimeout, fmt.Errorf("purge %s: no answer within %s", subject, PublishTimeout))
 	defer cancel()
 	body, err := json.Marshal(purgeRequest{Filter: subject})
 	if err != nil {
 		return err
 	}
-	reply, err := b.ask(ctx, "$JS.API.STREAM.PURGE."+objectStream(bucket), body)
+	reply, err := o.c.ask(ctx, "$JS.API.STREAM.PURGE."+objectStream(bucket), body)
 	if err != nil {
 		return fmt.Errorf("purge %s: %w", subject, errors.Join(ErrUnavailable, err))
 	}
@@ -196,11 +199,11 @@ func (b *Broker) purgeObject(ctx context.Context, bucket, subject string) error 
 	return fmt.Errorf("purge %s: %w", subject, a.Error)
 }
 
-// objectInfo reads what the bucket's leader says about an object, which may be that it
+// info reads what the bucket's leader says about an object, which may be that it
 // was deleted; ErrBodyLost when it says nothing.
-func (b *Broker) objectInfo(ctx context.Context, bucket, name string) (jetstream.ObjectInfo, error) {
+func (o objects) info(ctx context.Context, bucket, name string) (jetstream.ObjectInfo, error) {
 	var info jetstream.ObjectInfo
-	m, err := b.Last(ctx, objectStream(bucket), objectInfo(bucket, name))
+	m, err := o.c.Last(ctx, objectStream(bucket), objectInfo(bucket, name))
 	if errors.Is(err, ErrNoMessage) || hasCode(err, jetstream.JSErrCodeStreamNotFound) {
 		return info, ErrBodyLost
 	}

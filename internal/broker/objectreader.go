@@ -17,7 +17,7 @@ import (
 // slow reader holds one chunk. It has nothing to give back.
 type objectReader struct {
 	ctx    context.Context
-	b      *Broker
+	o      objects
 	ref    Body
 	chunks string // their subject
 	next   uint64 // sequence from which the next chunk is searched
@@ -27,9 +27,9 @@ type objectReader struct {
 	err    error  // the first failure, which stays
 }
 
-// openObject checks that the object of that name is the one that is meant.
-func (b *Broker) openObject(ctx context.Context, ref Body) (*objectReader, error) {
-	info, err := b.objectInfo(ctx, ref.Bucket, ref.Name)
+// open checks that the object of that name is the one that is meant.
+func (o objects) open(ctx context.Context, ref Body) (*objectReader, error) {
+	info, err := o.info(ctx, ref.Bucket, ref.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func (b *Broker) openObject(ctx context.Context, ref Body) (*objectReader, error
 		return nil, ErrBodyLost
 	}
 	return &objectReader{
-		ctx: ctx, b: b, ref: ref, chunks: objectChunks(ref.Bucket, info.NUID), next: 1, left: ref.Size, sum: sha256.New(),
+		ctx: ctx, o: o, ref: ref, chunks: objectChunks(ref.Bucket, info.NUID), next: 1, left: ref.Size, sum: sha256.New(),
 	}, nil
 }
 
@@ -60,7 +60,7 @@ func (r *objectReader) fetch() error {
 	if r.left == 0 {
 		return io.EOF
 	}
-	m, err := r.b.chunk(r.ctx, objectStream(r.ref.Bucket), r.chunks, r.next)
+	m, err := r.o.chunk(r.ctx, objectStream(r.ref.Bucket), r.chunks, r.next)
 	if errors.Is(err, ErrNoMessage) || hasCode(err, jetstream.JSErrCodeStreamNotFound) {
 		err = ErrBodyLost
 	}
@@ -88,10 +88,10 @@ func (r *objectReader) Close() error {
 // chunk reads the first message on a subject from sequence seq on, from any
 // replica. A chunk never changes, so the only harm of a replica that lags is that
 // it does not have it yet; then the leader is asked.
-func (b *Broker) chunk(ctx context.Context, stream, subject string, seq uint64) (Stored, error) {
-	m, err := b.direct(ctx, stream, streamread.Next(subject, seq))
+func (o objects) chunk(ctx context.Context, stream, subject string, seq uint64) (Stored, error) {
+	m, err := o.c.direct(ctx, stream, streamread.Next(subject, seq))
 	if err != nil && ctx.Err() == nil {
-		return b.Next(ctx, stream, subject, seq)
+		return o.c.Next(ctx, stream, subject, seq)
 	}
 	return m, err
 }
