@@ -83,6 +83,26 @@ func TestExampleOfTwoUpstreams(t *testing.T) {
 	}
 }
 
+// TestExampleOfTheSandbox: the routes are those of serve --sandbox, so that neither leaves
+// the other's jobs without their route.
+func TestExampleOfTheSandbox(t *testing.T) {
+	t.Parallel()
+	c := Default()
+	if err := c.AddSandbox("http://" + c.Sandbox.Addr); err != nil {
+		t.Fatal(err)
+	}
+	served := func(c *Config) (out []string) {
+		for _, r := range c.Routes {
+			out = append(out, strings.Join([]string{r.Kind, r.Name, r.Protocol, r.Group, strings.Join(r.Models, " "), r.Poll.Interval.String()}, " "))
+		}
+		slices.Sort(out)
+		return out
+	}
+	if got, want := served(loadExample(t, "sandbox.yaml")), served(c); !slices.Equal(got, want) {
+		t.Errorf("routes %q, want %q", got, want)
+	}
+}
+
 func TestExampleOfACluster(t *testing.T) {
 	t.Parallel()
 	c := loadExample(t, "cluster.yaml")
