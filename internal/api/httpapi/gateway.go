@@ -76,9 +76,9 @@ func writeGatewayError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshal
 // writeRoutingError is for paths that our mux matched and the gateway did not,
 // such as one with an escaped slash in an id.
 func writeRoutingError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, status int) {
-	f := unmatched(status, r)
+	f := unmatched(status, r, "")
 	if f == nil {
-		f = unmatched(http.StatusNotFound, r)
+		f = unmatched(http.StatusNotFound, r, "")
 	}
 	f.WriteHTTP(w)
 }

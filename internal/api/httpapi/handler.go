@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -162,7 +163,23 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 	h.expectBody(w, r)
 	endAfterChunks(w, r)
 	defer h.finish(res, begin)
+	if h.hasEmptyID(r) {
+		errcode.New(errcode.NotFound, "the id in %s is empty", errcode.Clip(r.URL.Path, 256)).WriteHTTP(plain{res})
+		return
+	}
 	h.mux.ServeHTTP(res, r)
+}
+
+// hasEmptyID reports whether the path would be one of ours if its empty part were an id.
+// The mux redirects it to a path without that part, in which another part is the id. Two
+// slashes at other places, as of a base URL that ends in one, are left to the mux.
+func (h *Handler) hasEmptyID(r *http.Request) bool {
+	if !strings.Contains(r.URL.Path, "//") {
+		return false
+	}
+	filled := &url.URL{Path: strings.ReplaceAll(r.URL.Path, "//", "/-/")}
+	_, pattern := h.mux.Handler(&http.Request{Method: r.Method, Host: r.Host, URL: filled})
+	return strings.Contains(pattern, "{id}")
 }
 
 // endAfterChunks makes a request whose body came in chunks the last of its

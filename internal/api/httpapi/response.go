@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"net/http"
 
 	"github.com/genbus/genbus/internal/errcode"
@@ -29,7 +30,7 @@ func (w *response) WriteHeader(status int) {
 	}
 	// The mux leaves the pattern empty when nothing matched; Allow is set by then.
 	if w.r.Pattern == "" {
-		if f := unmatched(status, w.r); f != nil {
+		if f := unmatched(status, w.r, w.Header().Get("Allow")); f != nil {
 			w.replaced = true
 			f.WriteHTTP(plain{w})
 			return
@@ -50,13 +51,17 @@ func (w *response) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// unmatched is our error for an answer of the mux itself; nil for its redirects.
-func unmatched(status int, r *http.Request) *errcode.Error {
+// unmatched is our error for an answer of the mux itself; nil for its redirects. allow are
+// the methods of the path.
+func unmatched(status int, r *http.Request, allow string) *errcode.Error {
 	switch status {
 	case http.StatusNotFound:
+		if r.URL.Path == "/" {
+			return errcode.New(errcode.NotFound, "there is no path /; the paths are described at %s", pathDocs)
+		}
 		return errcode.New(errcode.NotFound, "there is no path %s", errcode.Clip(r.URL.Path, 256))
 	case http.StatusMethodNotAllowed:
-		return errcode.New(errcode.MethodNotAllowed, "%s is not answered with this method; see the Allow header", errcode.Clip(r.URL.Path, 256))
+		return errcode.New(errcode.MethodNotAllowed, "%s takes %s, and not this method", errcode.Clip(r.URL.Path, 256), cmp.Or(allow, "other methods"))
 	default:
 		return nil
 	}

@@ -90,6 +90,43 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 	}
 }
 
+// TestEmptyIDs: the mux would redirect such a path to one with fewer parts, which names
+// another resource. Slashes at other places are still redirected.
+func TestEmptyIDs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, call := range []string{
+		"POST /genbus/v1/videos//cancel", "GET /genbus/v1/videos//events", "POST /genbus/v1/chats//cancel", "GET /v1/video/generations//events",
+		"GET /v1/videos//content", "HEAD /v1/videos//content",
+	} {
+		method, path, _ := strings.Cut(call, " ")
+		a := w.Do(method, path, "")
+		if a.Status != http.StatusNotFound || a.Header.Get("Content-Type") != "application/json" || a.Header.Get("X-Request-Id") == "" || a.Header.Get("Genbus-Error-Code") != "not_found" {
+			t.Errorf("%s: %d %v %s", call, a.Status, a.Header, a.Body)
+		}
+		if method != http.MethodHead && !strings.Contains(a.Body, "the id in "+path+" is empty") {
+			t.Errorf("%s: %s", call, a.Body)
+		}
+	}
+	for _, path := range []string{"//v1/models", "/v1//models", "/v1/./models"} {
+		if a := w.Get(path); a.Status != http.StatusOK {
+			t.Errorf("%s: %d %s", path, a.Status, a.Body)
+		}
+	}
+}
+
+// TestUnmatchedSaysWhatThereIs: of a root the documentation, of a path its methods.
+func TestUnmatchedSaysWhatThereIs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	if a := w.Get("/"); !strings.Contains(a.Body, "/docs") {
+		t.Errorf("/: %s", a.Body)
+	}
+	if a := w.Get("/v1/chat/completions"); !strings.Contains(a.Body, "takes POST") {
+		t.Errorf("a wrong method: %s", a.Body)
+	}
+}
+
 func TestProbes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, apitest.TwoTenants) // they need no key
