@@ -99,10 +99,10 @@ func TestTypedRequestIsWrittenInItsRoutesProtocol(t *testing.T) {
 	image := func(v *genbusv1.VideoGeneration) { v.Prompt, v.Image = "", proto.String("https://example.com/a.png") }
 	for model, want := range map[string]struct{ text, image string }{
 		"sandbox-video": {`{"model":"sandbox-video","duration":5}`, `{"model":"sandbox-video","image":"https://example.com/a.png","duration":5}`},
-		"sandbox-videos": {"prompt: is missing; it is required",
+		"sandbox-videos": {"prompt: is required",
 			`{"model":"sandbox-videos","seconds":"5","input_reference":{"image_url":"https://example.com/a.png"}}`},
-		"sandbox-kling": {"prompt: is missing; it is required", `{"model_name":"sandbox-kling","image":"https://example.com/a.png","duration":"5"}`},
-		"sandbox-jimeng": {"prompt: is missing; it is required without image_urls or binary_data_base64",
+		"sandbox-kling": {"prompt: is required", `{"model_name":"sandbox-kling","image":"https://example.com/a.png","duration":"5"}`},
+		"sandbox-jimeng": {"prompt: is required without image_urls or binary_data_base64",
 			`{"req_key":"sandbox-jimeng","image_urls":["https://example.com/a.png"],"frames":121}`},
 	} {
 		got := func(change func(*genbusv1.VideoGeneration)) string {

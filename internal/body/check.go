@@ -73,7 +73,7 @@ func (d Document) check(rules []rule) []Violation {
 	for i, r := range rules {
 		switch {
 		case values[i] == nil && r.required:
-			k.add(r.name, "is missing; it is required")
+			k.add(r.name, "is required")
 		case values[i] == nil, values[i][0] == 'n' && !r.required:
 		default:
 			k.in(r.name, single, values[i], r.check)
@@ -266,7 +266,7 @@ func (k *checker) message(value []byte) {
 		}
 	}
 	if !role {
-		k.add("role", `is missing; it is required, such as "user"`)
+		k.add("role", `is required, such as "user"`)
 	}
 }
 

@@ -17,7 +17,7 @@ func TestCheckByRules(t *testing.T) {
 		`{"model_name":"m"}`:                         nil,
 		`{"model_name":"m","seconds":null,"x":[1]}`:  nil,
 		`{"model_name":"m","seconds":"4"}`:           nil,
-		`{"seconds":4}`:                              {{Field: "model_name", Description: "is missing; it is required"}},
+		`{"seconds":4}`:                              {{Field: "model_name", Description: "is required"}},
 		`{"model_name":null}`:                        {{Field: "model_name", Description: "is null; it must be a string"}},
 		`{"model_name":"","seconds":0}`:              {{Field: "model_name", Description: "is empty; it is required"}, {Field: "seconds", Description: "must be a number above 0, in seconds"}},
 		`{"model_name":"m","seconds":"1","model":1}`: nil, // no rule names model

@@ -47,7 +47,7 @@ func FromChat(m *genbusv1.ChatRequest) (admission.Request, error) {
 }
 
 func missing() error {
-	return errcode.Invalid([]errcode.Violation{{Field: "request", Description: "is missing; it is required"}})
+	return errcode.Invalid([]errcode.Violation{{Field: "request", Description: "is required"}})
 }
 
 func bodyFault(err error) error {

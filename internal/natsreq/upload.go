@@ -69,7 +69,7 @@ func wrongRef(bucket string, ref *genbusv1.BlobRef) (out []errcode.Violation) {
 		add("name", "must begin with %q and have at most %d printable ASCII characters", subject.UploadPrefix, maxUploadName)
 	}
 	if ref.GetSize() == 0 {
-		add("size", "is missing; it is required")
+		add("size", "is required")
 	}
 	if n := len(ref.GetSha256()); n != sha256.Size {
 		add("sha256", "has %d bytes; the digest of the object has %d, and is required", n, sha256.Size)

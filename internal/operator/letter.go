@@ -29,7 +29,7 @@ type letter struct {
 // letter reads one letter.
 func (op *Operator) letter(ctx context.Context, seq uint64) (letter, error) {
 	if seq == 0 {
-		return letter{}, errcode.Invalid([]errcode.Violation{{Field: "sequence", Description: "is missing; it is required"}})
+		return letter{}, errcode.Invalid([]errcode.Violation{{Field: "sequence", Description: "is required"}})
 	}
 	m, err := op.letters.At(ctx, seq)
 	if errors.Is(err, broker.ErrNoMessage) {

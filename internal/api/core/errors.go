@@ -90,6 +90,6 @@ func shutdownFault(cause error) *errcode.Error {
 	case cause != nil:
 		return errcode.New(errcode.ShuttingDown, "this replica is going down: %w", cause).WithRetryAfter(time.Second)
 	default:
-		return errcode.New(errcode.ShuttingDown, "this replica is going down; resume from the last event, or send a request that was not answered again").WithRetryAfter(time.Second)
+		return errcode.New(errcode.ShuttingDown, "this replica is going down; resume from the last event, and send again a request that was not answered").WithRetryAfter(time.Second)
 	}
 }

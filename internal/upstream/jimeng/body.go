@@ -43,7 +43,7 @@ func (bodies) Check(d body.Document) []body.Violation {
 	images := len(elements(d.Member("image_urls"))) + len(elements(d.Member("binary_data_base64")))
 	prompt := d.Member("prompt")
 	if images == 0 && (prompt == nil || string(prompt) == "null" || string(prompt) == `""`) {
-		found = append(found, body.Violation{Field: "prompt", Description: "is missing; it is required without image_urls or binary_data_base64"})
+		found = append(found, body.Violation{Field: "prompt", Description: "is required without image_urls or binary_data_base64"})
 	}
 	if images > maxImages {
 		found = append(found, body.Violation{

@@ -24,8 +24,8 @@ func TestCheck(t *testing.T) {
 		"image, no prompt": {`{"model_name":"m","image":"https://example.com/a.png"}`, nil},
 		"tail, no prompt":  {`{"model_name":"m","image_tail":"aGk=","prompt":""}`, nil},
 		"shots, no prompt": {`{"model_name":"m","multi_shot":true,"multi_prompt":[{"index":1,"prompt":"p","duration":"5"}]}`, nil},
-		"no model":         {`{"model":"m","prompt":"p"}`, []string{"model_name is missing; it is required"}},
-		"no prompt":        {`{"model_name":"m"}`, []string{"prompt is missing; it is required"}},
+		"no model":         {`{"model":"m","prompt":"p"}`, []string{"model_name is required"}},
+		"no prompt":        {`{"model_name":"m"}`, []string{"prompt is required"}},
 		"empty prompt":     {`{"model_name":"m","prompt":""}`, []string{"prompt is empty; it is required"}},
 		"no JSON":          {`{"a`, []string{" is not valid JSON: it ends too early"}},
 		"data: prefix": {`{"model_name":"m","image":"DATA:image/png;base64,aGk=","image_tail":"data:"}`, []string{

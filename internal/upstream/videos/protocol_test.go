@@ -45,11 +45,11 @@ func TestCheck(t *testing.T) {
 		`{"model":"m","input_reference":{"file_id":"file-1"}}`:                                                                              nil,
 		`{"model":"m","input_reference":"https://e.com/a.png","prompt":""}`:                                                                 nil,
 		`{"model":"m","input_reference":"https://e.com/a.png","prompt":null}`:                                                               nil,
-		`{"model":"m","input_reference":null}`:                                                                                              {{Field: "prompt", Description: "is missing; it is required"}},
+		`{"model":"m","input_reference":null}`:                                                                                              {{Field: "prompt", Description: "is required"}},
 		`{"model":"m","input_reference":"https://e.com/a.png","prompt":7}`:                                                                  {{Field: "prompt", Description: "is a number; it must be a string"}},
 		`{"model":"m","prompt":"p","input_reference":{"file_id":"file-1","image_url":null}}`:                                                nil,
 		`{"model":"m","prompt":"p","input_reference":"data:image/png;base64,aGVsbG8="}`:                                                     nil,
-		`{}`: {{Field: "model", Description: "is missing; it is required"}, {Field: "prompt", Description: "is missing; it is required"}},
+		`{}`: {{Field: "model", Description: "is required"}, {Field: "prompt", Description: "is required"}},
 		`{"model":"m","prompt":"","seconds":"soon","size":"","metadata":[]}`: {
 			{Field: "prompt", Description: "is empty; it is required"},
 			{Field: "seconds", Description: "is a string that holds no number; it must be a number above 0, in seconds"},
