@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"regexp"
 	"strings"
 
 	"github.com/genbus/genbus/internal/config"
@@ -65,13 +66,33 @@ func (s banner) String() string {
 			"    -d '{\"model\":%q,\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}]}'\n", trust(s.Config().HTTP.TLS, "--cacert"), s.tryHTTP(), s.authorization(), chat)
 	}
 	if video != "" {
-		fmt.Fprintf(&b, "  %s%s submit video --server %s%s --model %s 'a cat'\n", s.environment(), os.Args[0], reachable(g, s.Config().GRPC.TLS), s.security(), video)
+		fmt.Fprintf(&b, "  %s%s submit video%s%s --model %s 'a cat'\n", s.environment(), programCommand(os.Args[0]), serverFlag(reachable(g, s.Config().GRPC.TLS)), s.security(), video)
 		if url := s.natsAddress(); strings.HasPrefix(url, "nats://") && s.Config().NATS.User == "" {
 			fmt.Fprintf(&b, "  nats -s %s req %s -H content-type:application/json '{\"model\":%q,\"prompt\":\"a cat\"}'\n",
 				url, s.Names().Call("video", s.exampleTenant()), video)
 		}
 	}
 	return b.String()
+}
+
+// goRun matches the program of a "go run": it is in a directory for this run, or in the
+// build cache.
+var goRun = regexp.MustCompile(`[/\\](?:go-build\d+[/\\]b\d+[/\\]exe|[0-9a-f]{64}-d)[/\\][^/\\]+$`)
+
+// programCommand is how a program is called again.
+func programCommand(program string) string {
+	if goRun.MatchString(program) {
+		return "go run ./cmd/service"
+	}
+	return program
+}
+
+// serverFlag names our address, where it is not the default.
+func serverFlag(server string) string {
+	if server == defaultServer {
+		return ""
+	}
+	return " --server " + server
 }
 
 // idle reports whether there is no model that could be asked for.

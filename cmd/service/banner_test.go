@@ -46,3 +46,30 @@ func TestBannerStaysOutOfTheLog(t *testing.T) {
 		}
 	}
 }
+
+// TestCommandOfGoRun: the path that "go run" gives a program is of no use to a reader.
+func TestCommandOfGoRun(t *testing.T) {
+	t.Parallel()
+	const goRun = "go run ./cmd/service"
+	for program, want := range map[string]string{
+		"/tmp/go-build4033909374/b001/exe/service":                                                            goRun,
+		`C:\Temp\go-build40\b001\exe\service.exe`:                                                             goRun,
+		"/root/.cache/go-build/43/435600b3cca778de9751f14b88e4590891e893f95c6b20ca00ab50d16b2c8829-d/service": goRun,
+		"./service":                  "./service",
+		"service":                    "service",
+		"/home/a/go-build/b/service": "/home/a/go-build/b/service",
+	} {
+		if got := programCommand(program); got != want {
+			t.Errorf("%s: %s", program, got)
+		}
+	}
+}
+
+func TestServerFlag(t *testing.T) {
+	t.Parallel()
+	for server, want := range map[string]string{"127.0.0.1:9090": "", "127.0.0.1:9091": " --server 127.0.0.1:9091"} {
+		if got := serverFlag(server); got != want {
+			t.Errorf("%s: %q", server, got)
+		}
+	}
+}

@@ -155,7 +155,17 @@ func (d *demoClient) read(ctx context.Context, pattern string) error {
 	fmt.Fprintf(d.out, "  %s\n", pattern)
 	for m := range batch.Messages() {
 		h := m.Headers()
-		fmt.Fprintf(d.out, "    %s  %-32s %s\n", h.Get(subject.HeaderCETime), h.Get(subject.HeaderCEType), h.Get(subject.HeaderCEID))
+		fmt.Fprintf(d.out, "    %s  %-32s %s\n", toMilliseconds(h.Get(subject.HeaderCETime)), h.Get(subject.HeaderCEType), h.Get(subject.HeaderCEID))
 	}
 	return nil
+}
+
+// toMilliseconds writes a time of an event with as many digits as the others, so that they
+// are one below the other.
+func toMilliseconds(at string) string {
+	t, err := time.Parse(time.RFC3339Nano, at)
+	if err != nil {
+		return at
+	}
+	return t.Format("2006-01-02T15:04:05.000Z07:00")
 }

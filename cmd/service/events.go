@@ -28,7 +28,7 @@ type eventsCommand struct {
 	Kind           string `help:"Only video, or only chat." enum:"video,chat," default:""`
 	Tenant         string `help:"Only one tenant's."`
 	ID             string `help:"Only one job's, from the newest on; ends with the job." name:"id"`
-	Since          string `help:"First what happened since a time (2026-01-31T12:00:00Z) or for a while (2h), and then what comes." placeholder:"WHEN"`
+	Since          string `help:"First the events since a time (2026-01-31T12:00:00Z) or of a duration (2h), and then those that come." placeholder:"WHEN"`
 	JSON           bool   `help:"Print each event as a line of JSON." name:"json"`
 }
 
@@ -78,14 +78,14 @@ func (c *eventsCommand) from(now time.Time) (jetstream.OrderedConsumerConfig, er
 	return jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &at}, err
 }
 
-// since reads a time, or a while before now.
+// since reads a time, or a duration before now.
 func since(text string, now time.Time) (time.Time, error) {
 	at, err := time.Parse(time.RFC3339, text)
 	if while, notLong := time.ParseDuration(text); err != nil && notLong == nil {
 		at, err = now.Add(-while), nil
 	}
 	if err != nil {
-		return at, wrongUse("--since: %q is neither a time (2026-01-31T12:00:00Z) nor a while (2h)", text)
+		return at, wrongUse("--since: %q is neither a time (2026-01-31T12:00:00Z) nor a duration (2h)", text)
 	}
 	return at, nil
 }

@@ -20,11 +20,11 @@ import (
 // command line only chooses what to do.
 type cli struct {
 	Serve    serveCommand    `cmd:"" default:"withargs" help:"Run the service (the default)."`
-	Demo     demoCommand     `cmd:"" help:"Show the whole job in one process, with a built-in upstream, and exit."`
+	Demo     demoCommand     `cmd:"" help:"Show a video and a chat from request to end, in one process with the sandbox, and exit."`
 	Submit   submitCommand   `cmd:"" help:"Send a job and follow it to its end."`
 	Tasks    tasksCommand    `cmd:"" help:"List, show and cancel jobs."`
 	Events   eventsCommand   `cmd:"" help:"Print events as they come."`
-	Sandbox  sandboxCommand  `cmd:"" help:"Run the built-in upstream alone, at GENBUS_SANDBOX_ADDR (127.0.0.1:8090). What it does is asked for in the model's name, as in sandbox-video:duration_ms=20000 (docs/sandbox.md)."`
+	Sandbox  sandboxCommand  `cmd:"" help:"Run the sandbox, a fake upstream, alone at GENBUS_SANDBOX_ADDR (127.0.0.1:8090). The model's name says what it does, as in sandbox-video:duration_ms=20000 (docs/sandbox.md)."`
 	Key      keyCommand      `cmd:"" help:"Make keys for tenants and operators."`
 	Operator operatorCommand `cmd:"" help:"Look after a running genbus: dead letters, cancels, erasure, routes."`
 	Proto    protoCommand    `cmd:"" help:"Write the contract for other languages: .proto files, and a descriptor set."`

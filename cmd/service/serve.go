@@ -15,7 +15,7 @@ import (
 
 type serveCommand struct {
 	Config  string `help:"Configuration file; overrides GENBUS_CONFIG." type:"path"`
-	Sandbox bool   `help:"Start the built-in upstream too, with the models sandbox-video, sandbox-videos, sandbox-kling, sandbox-jimeng and sandbox-chat."`
+	Sandbox bool   `help:"Start the sandbox too, a fake upstream with the models sandbox-video, sandbox-videos, sandbox-kling, sandbox-jimeng and sandbox-chat."`
 }
 
 // Run serves until ctx ends.
@@ -94,11 +94,11 @@ func (c sandboxCommand) Run(ctx context.Context) error {
 // sandboxBanner says how to use a sandbox that runs alone. examples/sandbox.yaml
 // knows it by its usual address.
 func sandboxBanner(url string) string {
-	text := fmt.Sprintf("The sandbox upstream listens on %[1]s; counters: curl %[1]s/stats; tasks: curl %[1]s/tasks\n"+
+	text := fmt.Sprintf("The sandbox, a fake upstream, listens on %[1]s; counters: curl %[1]s/stats; tasks: curl %[1]s/tasks\n"+
 		"Point genbus at it:\n"+
-		"  GENBUS_UPSTREAM_URL=%[1]s go run ./cmd/service    # sandbox-video and sandbox-chat\n", url)
+		"  GENBUS_UPSTREAM_URL=%[1]s go run ./cmd/service serve    # sandbox-video and sandbox-chat\n", url)
 	if url == "http://"+config.Default().Sandbox.Addr {
-		text += "  GENBUS_CONFIG=examples/sandbox.yaml go run ./cmd/service        # every protocol\n"
+		text += "  GENBUS_CONFIG=examples/sandbox.yaml go run ./cmd/service serve          # every protocol\n"
 	}
 	return text + "Do so at each start, and in the same way, while it has jobs there: without it genbus leaves them alone,\n" +
 		"and where another configuration has a route of the same name its jobs in hand end as upstream_removed.\n"

@@ -21,7 +21,7 @@ import (
 type submitCommand struct {
 	connection     `embed:""`
 	natsConnection `embed:""`
-	Tenant         string            `help:"Tenant in whose name is asked by NATS (default without it); by gRPC the key says it."`
+	Tenant         string            `help:"Tenant of the request by NATS (default: the tenant named default); by gRPC the key says it."`
 	RequestID      string            `help:"Idempotency key: the same one again is the same job." name:"request-id"`
 	Label          map[string]string `help:"Label of the job, as name=value; may be repeated."`
 	Detach         bool              `help:"Print the job's id, and do not follow it."`

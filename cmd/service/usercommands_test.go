@@ -250,7 +250,7 @@ func TestNobodyThere(t *testing.T) {
 		"question":     {[]string{"events", "--nats", "nats://me:secret?secret@127.0.0.1:1"}, exitUsage, "--nats: address 1 is none"},
 		"comma":        {[]string{"events", "--nats", "nats://me:secret,secret@127.0.0.1:1"}, exitUsage, "--nats: address 1 is none"},
 		"status":       {[]string{"tasks", "list", "--status", "faild", "--server", "127.0.0.1:1"}, exitUsage, `--status: "faild" is no status; choose queued, `},
-		"since":        {[]string{"tasks", "list", "--since", "1d", "--server", "127.0.0.1:1"}, exitUsage, `--since: "1d" is neither a time (2026-01-31T12:00:00Z) nor a while (2h)`},
+		"since":        {[]string{"tasks", "list", "--since", "1d", "--server", "127.0.0.1:1"}, exitUsage, `--since: "1d" is neither a time (2026-01-31T12:00:00Z) nor a duration (2h)`},
 		"hash":         {[]string{"events", "--nats", "127.0.0.1:1,nats://secret#secret@127.0.0.1:1"}, exitUsage, "--nats: address 2 is none"},
 	} {
 		t.Run(name, func(t *testing.T) {

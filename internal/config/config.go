@@ -156,7 +156,7 @@ type Shutdown struct {
 	Grace time.Duration `yaml:"grace" env:"GENBUS_SHUTDOWN_GRACE"`
 }
 
-// Sandbox is the built-in upstream for demos and tests.
+// Sandbox is a fake upstream for demos and tests.
 type Sandbox struct {
 	// Address of the sandbox when it runs alone ("service sandbox"), host:port. Default: 127.0.0.1:8090.
 	Addr string `yaml:"addr" env:"GENBUS_SANDBOX_ADDR"`

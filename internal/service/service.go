@@ -204,7 +204,6 @@ func (s *Service) followLog(ctx context.Context) error {
 		return err
 	}
 	s.endLog = func() { cancel(); wait() }
-	s.sayCapacity(ctx)
 	return nil
 }
 
@@ -240,9 +239,13 @@ func (s *Service) clockIsRight(context.Context) error {
 	return err
 }
 
-// sayCapacity logs how many jobs the task log holds.
+// sayCapacity logs how many jobs the task log holds. It is not part of the start: the
+// addresses are what readers of the log look for first.
 func (s *Service) sayCapacity(ctx context.Context) {
 	room, err := s.tasks.Capacity.Figures(ctx)
+	if ctx.Err() != nil {
+		return
+	}
 	if err != nil || room.Max <= 0 {
 		s.log.Warn("the room in the task log is not known", telemetry.KeyError, err)
 		return
@@ -315,6 +318,7 @@ func (s *Service) Run(ctx context.Context) error {
 	group.Go(func() error { return ignore(s.http.Serve(s.httpAddr), http.ErrServerClosed) })
 	group.Go(func() error { return ignore(s.grpc.GRPCServer().Serve(s.grpcAddr), grpc.ErrServerStopped) })
 	group.Go(func() error { return s.health.Run(watched) })
+	group.Go(func() error { s.sayCapacity(serving); return nil })
 	reloading := make(chan struct{})
 	go func() {
 		defer close(reloading)
