@@ -321,14 +321,36 @@ func TestOperatorOrphansCommand(t *testing.T) {
 		t.Errorf("without the flag: %d\n%s", code, out)
 	}
 	move = append(move, "--no-replica-serves-it")
-	if out := c.ok(move...); !strings.HasPrefix(out, "0 jobs moved, 0 ended") {
-		t.Errorf("move printed\n%s", out)
+	if out, code := c.run(move...); code != exitNotFound || !strings.Contains(out, "no job has video route gone") {
+		t.Errorf("move: %d\n%s", code, out)
 	}
 	if out, code := c.run("orphans", "fail", "video", config.SandboxVideoRoute, "--no-replica-serves-it"); code != exitUsage && code != exitDenied || !strings.Contains(out, "is a route that is configured") {
 		t.Errorf("fail of a configured route: %d\n%s", code, out)
 	}
-	if out := c.ok("orphans", "fail", "video", "gone", "--no-replica-serves-it"); !strings.HasPrefix(out, "0 jobs moved, 0 ended") {
-		t.Errorf("fail printed\n%s", out)
+	if out, code := c.run("orphans", "fail", "video", "gone", "--no-replica-serves-it"); code != exitNotFound || !strings.Contains(out, "no job has video route gone") {
+		t.Errorf("fail: %d\n%s", code, out)
+	}
+}
+
+// TestOrphansSettled: what is printed, and the exit code.
+func TestOrphansSettled(t *testing.T) {
+	t.Parallel()
+	left := []*genbusv1.OrphanLeft{{Tenant: "acme", Id: "video_x", Reason: "another protocol"}}
+	for name, row := range map[string]struct {
+		sum  *genbusv1.OrphansSettled
+		said string
+		code int
+	}{
+		"none":    {&genbusv1.OrphansSettled{}, "", exitNotFound},
+		"moved":   {&genbusv1.OrphansSettled{Moved: 2}, "2 jobs moved, 0 ended, 0 jobs left\n", 0},
+		"removed": {&genbusv1.OrphansSettled{Removed: 1}, "0 jobs moved, 0 ended, 1 work items removed that their jobs did not need, 0 jobs left\n", 0},
+		"left":    {&genbusv1.OrphansSettled{Ended: 1, Left: left}, "0 jobs moved, 1 ended, 1 jobs left\n", exitNotPossible},
+	} {
+		var out strings.Builder
+		err := orphanedRoute{Kind: "video", Name: "gone"}.settled(row.sum, printer{out: &out})
+		if (err == nil) != (row.code == 0) || err != nil && exitCode(err) != row.code || !strings.HasSuffix(out.String(), row.said) {
+			t.Errorf("%s: %v, printed\n%s", name, err, out.String())
+		}
 	}
 }
 

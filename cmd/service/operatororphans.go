@@ -10,8 +10,8 @@ import (
 
 type orphansCommand struct {
 	List orphansListCommand `cmd:"" help:"List the routes that have jobs and are not configured."`
-	Move orphansMoveCommand `cmd:"" help:"Move their jobs to a configured route."`
-	Fail orphansFailCommand `cmd:"" help:"End their jobs."`
+	Move orphansMoveCommand `cmd:"" help:"Move the jobs of such a route to a configured one."`
+	Fail orphansFailCommand `cmd:"" help:"End the jobs of such a route."`
 }
 
 type orphansListCommand struct{}
@@ -41,7 +41,7 @@ type orphansMoveCommand struct {
 
 // Run moves jobs, some with each call.
 func (c orphansMoveCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
-	return settleOrphans(ctx, o, out, func(ctx context.Context, call operatorCall, token string) (*genbusv1.OrphansSettled, error) {
+	return c.settle(ctx, o, out, func(ctx context.Context, call operatorCall, token string) (*genbusv1.OrphansSettled, error) {
 		answer, err := call.MoveOrphans(ctx, &genbusv1.MoveOrphansRequest{Kind: c.Kind, Name: c.Name, To: c.To, NoReplicaServesIt: c.NoReplicaServesIt, PageToken: token})
 		return answer.GetSettled(), err
 	})
@@ -53,15 +53,15 @@ type orphansFailCommand struct {
 
 // Run ends jobs, some with each call.
 func (c orphansFailCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
-	return settleOrphans(ctx, o, out, func(ctx context.Context, call operatorCall, token string) (*genbusv1.OrphansSettled, error) {
+	return c.settle(ctx, o, out, func(ctx context.Context, call operatorCall, token string) (*genbusv1.OrphansSettled, error) {
 		answer, err := call.FailOrphans(ctx, &genbusv1.FailOrphansRequest{Kind: c.Kind, Name: c.Name, NoReplicaServesIt: c.NoReplicaServesIt, PageToken: token})
 		return answer.GetSettled(), err
 	})
 }
 
 // settleOrphans calls until there are no more jobs, each time within the time limit, and
-// prints what became of them.
-func settleOrphans(ctx context.Context, o *operatorCommand, out io.Writer, settle func(context.Context, operatorCall, string) (*genbusv1.OrphansSettled, error)) error {
+// prints what became of them. It is an error that there were none, and that jobs were left.
+func (r orphanedRoute) settle(ctx context.Context, o *operatorCommand, out io.Writer, settle func(context.Context, operatorCall, string) (*genbusv1.OrphansSettled, error)) error {
 	sum := &genbusv1.OrphansSettled{}
 	for {
 		var page *genbusv1.OrphansSettled
@@ -80,7 +80,25 @@ func settleOrphans(ctx context.Context, o *operatorCommand, out io.Writer, settl
 		sum.Removed += page.GetRemoved()
 		sum.Left = append(sum.Left, page.GetLeft()...)
 		if sum.NextPageToken = page.GetNextPageToken(); sum.GetNextPageToken() == "" {
-			return printer{out: out, json: o.JSON}.settled(sum)
+			return r.settled(sum, printer{out: out, json: o.JSON})
 		}
 	}
+}
+
+// settled prints what became of the jobs, and returns what the exit code has to say.
+func (r orphanedRoute) settled(sum *genbusv1.OrphansSettled, p printer) error {
+	left := len(sum.GetLeft())
+	none := left == 0 && sum.GetMoved()+sum.GetEnded()+sum.GetRemoved() == 0
+	if !none || p.json {
+		if err := p.settled(sum); err != nil {
+			return err
+		}
+	}
+	switch {
+	case none:
+		return exitError{exitNotFound, fmt.Errorf("no job has %s route %s", r.Kind, r.Name)}
+	case left > 0:
+		return exitError{exitNotPossible, fmt.Errorf("%d jobs of %s route %s were left", left, r.Kind, r.Name)}
+	}
+	return nil
 }

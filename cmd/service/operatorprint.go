@@ -199,7 +199,7 @@ func (p printer) orphans(m *genbusv1.ListOrphansResponse) error {
 	for _, r := range m.GetRoutes() {
 		rows = append(rows, cells(r.GetKind(), r.GetName(), fmt.Sprint(r.GetReady()), fmt.Sprint(r.GetWaiting()), moment(r.GetOldest())))
 	}
-	return p.table("KIND\tROUTE\tREADY\tWAITING\tOLDEST", rows)
+	return p.table("KIND\tROUTE\tREADY OR IN HAND\tBACKLOG\tOLDEST", rows)
 }
 
 // settled writes what became of jobs, and each that was left.
@@ -216,5 +216,9 @@ func (p printer) settled(m *genbusv1.OrphansSettled) error {
 			return err
 		}
 	}
-	return p.say(m, "%d jobs moved, %d ended, %d work items removed that their jobs did not need, %d jobs left", m.GetMoved(), m.GetEnded(), m.GetRemoved(), len(m.GetLeft()))
+	removed := ""
+	if m.GetRemoved() > 0 {
+		removed = fmt.Sprintf(", %d work items removed that their jobs did not need", m.GetRemoved())
+	}
+	return p.say(m, "%d jobs moved, %d ended%s, %d jobs left", m.GetMoved(), m.GetEnded(), removed, len(m.GetLeft()))
 }
