@@ -63,7 +63,7 @@ async function handle(message) {
 
 /**
  * Handles the messages one by one. Delivery is at least once: an event is known by
- * its ce-id. Whoever must never act twice keeps the ids where the deed is kept, such
+ * its ce-id. To never act twice, keep the ids where the result is kept, such
  * as a column of the same database.
  */
 async function read(consumer, stop) {

@@ -39,7 +39,7 @@ async def handle(message) -> None:
 
 async def read(subscription, stopped: asyncio.Event) -> None:
     """Handles the messages one by one. Delivery is at least once: an event is known by its ce-id.
-    Whoever must never act twice keeps the ids where the deed is kept, such as a column of the same
+    To never act twice, keep the ids where the result is kept, such as a column of the same
     database."""
     seen: OrderedDict[str, None] = OrderedDict()
     while not stopped.is_set():

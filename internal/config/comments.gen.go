@@ -82,7 +82,7 @@ var fieldComments = map[string]string{
 	"Route.OnUnknownOutcome":              "When it cannot be known whether a create was accepted: fail, or resubmit where the upstream honours the Idempotency-Key. Default: fail.",
 	"Route.Protocol":                      "Wire protocol of a video upstream: primary, videos, kling or jimeng. Default: primary for video.",
 	"Route.QueuedUsage":                   "Chat only: ask the upstream for token usage in queued, streamed chats. Default: true.",
-	"Route.ReadyJobs":                     "Most jobs that stand in line, ready to be taken in the order of their arrival; those behind them wait, and come into the line in turn by tenant. Fewer are fairer, more are faster. Default: half of max_in_flight, 16 or more.",
+	"Route.ReadyJobs":                     "Most jobs that are ready to be taken, in the order of their arrival (the ready window); further ones wait in the backlog, and become ready in turn by tenant. Fewer are fairer, more are faster. Default: half of max_in_flight, 16 or more.",
 	"Route.Upstream":                      "Name of the upstream it calls, where it is one; or upstreams. Default: none.",
 	"Route.UpstreamModel":                 "Model name sent upstream instead of the caller's. Default: none.",
 	"Route.Upstreams":                     "The upstreams it calls, in their order, or by weight where any has one. All speak the route's protocol.",
@@ -145,5 +145,5 @@ var fieldComments = map[string]string{
 	"UpstreamKey.SecretKeyFile":           "File that holds the secret key. Default: none.",
 	"UsageStream.MaxAge":                  "How long usage events are kept. Default: 744h.",
 	"UsageStream.MaxBytes":                "Most bytes of usage events, about 1.5 million of 700 bytes; beyond it the oldest go first. Default: 1GiB.",
-	"WorkStream.MaxMsgs":                  "Most accepted jobs in line and in work, over all routes, and as many that wait for their turn. Default: 1000000.",
+	"WorkStream.MaxMsgs":                  "Most accepted jobs that are ready or in work, over all routes, and as many in the backlog. Default: 1000000.",
 }

@@ -92,7 +92,7 @@ type RequestsStream struct {
 
 // WorkStream holds the accepted, unfinished jobs.
 type WorkStream struct {
-	// Most accepted jobs in line and in work, over all routes, and as many that wait for their turn. Default: 1000000.
+	// Most accepted jobs that are ready or in work, over all routes, and as many in the backlog. Default: 1000000.
 	MaxMsgs int64 `yaml:"max_msgs"`
 }
 

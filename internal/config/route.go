@@ -61,8 +61,8 @@ type Route struct {
 	MaxInFlight int `yaml:"max_in_flight"`
 	// Most jobs that wait; more are refused with retry advice. Default: 100000.
 	MaxQueued int `yaml:"max_queued"`
-	// Most jobs that stand in line, ready to be taken in the order of their arrival; those behind them wait, and come into
-	// the line in turn by tenant. Fewer are fairer, more are faster. Default: half of max_in_flight, 16 or more.
+	// Most jobs that are ready to be taken, in the order of their arrival (the ready window); further ones wait in the
+	// backlog, and become ready in turn by tenant. Fewer are fairer, more are faster. Default: half of max_in_flight, 16 or more.
 	ReadyJobs int `yaml:"ready_jobs"`
 	// When it cannot be known whether a create was accepted: fail, or resubmit where the upstream honours the
 	// Idempotency-Key. Default: fail.

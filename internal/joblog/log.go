@@ -1,6 +1,7 @@
 // Package joblog is the log of record: it commits transitions by
-// compare-and-set, reads jobs, follows them live, and lists them. It is the only
-// code that reads or writes GENBUS_TASKS, and it decides no transition itself.
+// compare-and-set, reads jobs, follows them live, and lists them. It is the
+// only code of the service's packages that reads or writes GENBUS_TASKS, which client and the
+// commands read as subscribers do. It decides no transition itself.
 package joblog
 
 import (

@@ -1,7 +1,7 @@
 // Package jsonscan walks over JSON text without decoding it and without copying.
 // It reads single members and elements of requests and of upstreams' answers, and changes one
-// member of an object where it is. It does not validate. What is wanted whole is decoded by
-// encoding/json.
+// member of an object where it is. It does not validate. Whole values are decoded by
+// go-json-experiment.
 package jsonscan
 
 import (

@@ -67,8 +67,8 @@ func inlineFault(c *genbusv1.Chat) *errcode.Error {
 
 func stuckFault(job task.Job) *errcode.Error {
 	if task.OutcomeUnknown(job) {
-		return errcode.New(errcode.SubmissionUnknown, "nobody can know whether upstream %s accepted job %s: its deadline has passed, and its work item is gone",
+		return errcode.New(errcode.SubmissionUnknown, "it cannot be known whether upstream %s accepted job %s: its deadline has passed, and its work item is gone",
 			job.GetExecution().GetUpstream(), job.GetId())
 	}
-	return errcode.New(errcode.DeadlineExceeded, "job %s: its deadline has passed, its work item is gone, and nobody works on it", job.GetId())
+	return errcode.New(errcode.DeadlineExceeded, "job %s: its deadline has passed, its work item is gone, and no replica works on it", job.GetId())
 }

@@ -91,7 +91,7 @@ func refusal(err *upstream.Error) string {
 // request.
 func (s *submission) endUnknown(ctx context.Context, cause error) error {
 	t := s.task
-	f := because(errcode.New(errcode.SubmissionUnknown, "nobody can know whether upstream %s accepted job %s; it was not submitted again",
+	f := because(errcode.New(errcode.SubmissionUnknown, "it cannot be known whether upstream %s accepted job %s; it was not submitted again",
 		t.execution().GetUpstream(), t.held.Name().ID), cause)
 	if err := t.held.Bury(ctx, f); err != nil {
 		return err
