@@ -34,6 +34,7 @@ type Link struct {
 	mode    CutMode       // valid when cut
 	pass    chan struct{} // closed while bytes may pass
 	after   []byte        // what holds the answers once it is sent; nil for nothing
+	held    chan struct{} // closed when it is sent; nil with after
 	answers chan struct{} // closed while answers may pass
 	delay   time.Duration
 	pipes   map[*pipe]struct{} // nil once closed
@@ -101,18 +102,20 @@ func (l *Link) Delay(d time.Duration) {
 
 // HoldAnswers holds what the target sends, on every connection, from the moment at which
 // text is on its way to the target until ReleaseAnswers: the target acts on the text, and
-// no client learns of it. The text is not empty.
-func (l *Link) HoldAnswers(text []byte) {
+// no client learns of it. The text is not empty. The returned channel is closed at that
+// moment, and never where the answers are released before it, or another text is named.
+func (l *Link) HoldAnswers(text []byte) (held <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.after = text
+	l.after, l.held = text, make(chan struct{})
+	return l.held
 }
 
 // ReleaseAnswers delivers what HoldAnswers has held, and ends it.
 func (l *Link) ReleaseAnswers() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.after = nil
+	l.after, l.held = nil, nil
 	if !isClosed(l.answers) {
 		close(l.answers)
 	}
@@ -127,8 +130,11 @@ func (l *Link) sending(tail, data []byte) []byte {
 	if l.after == nil {
 		return nil
 	}
-	if bytes.Contains(sent, l.after) && isClosed(l.answers) {
-		l.answers = make(chan struct{})
+	if bytes.Contains(sent, l.after) && !isClosed(l.held) {
+		close(l.held)
+		if isClosed(l.answers) { // an earlier text may hold them already
+			l.answers = make(chan struct{})
+		}
 	}
 	return sent[max(0, len(sent)-len(l.after)+1):]
 }

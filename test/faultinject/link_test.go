@@ -238,14 +238,22 @@ func TestAnswersAreHeld(t *testing.T) {
 	t.Parallel()
 	l := newTestLink(t, echo(t))
 	conn := dialLink(t, l)
-	l.HoldAnswers([]byte("stop here"))
+	held := l.HoldAnswers([]byte("stop here"))
 	for _, text := range []string{"before it", "sto"} {
 		write(t, conn, text)
 		if err := hear(conn, text, patience); err != nil {
 			t.Fatalf("%q: %v", text, err)
 		}
 	}
+	if isClosed(held) {
+		t.Error("answers are held before the text")
+	}
 	write(t, conn, "p here")
+	select {
+	case <-held:
+	case <-time.After(patience):
+		t.Fatal("it is not said that answers are held")
+	}
 	if err := hear(conn, "p here", quiet); !isSilent(err) {
 		t.Errorf("the answer to the text: %v", err)
 	}
@@ -264,6 +272,19 @@ func TestAnswersAreHeld(t *testing.T) {
 	write(t, conn, "stop here")
 	if err := hear(conn, "stop here", patience); err != nil {
 		t.Errorf("the text after the release: %v", err)
+	}
+}
+
+// TestReleaseBeforeTheText: a hold that was called off says nothing, and holds nothing.
+func TestReleaseBeforeTheText(t *testing.T) {
+	t.Parallel()
+	l := newTestLink(t, echo(t))
+	conn := dialLink(t, l)
+	held := l.HoldAnswers([]byte("stop here"))
+	l.ReleaseAnswers()
+	write(t, conn, "stop here")
+	if err := hear(conn, "stop here", patience); err != nil || isClosed(held) {
+		t.Errorf("%v, held %t", err, isClosed(held))
 	}
 }
 

@@ -296,6 +296,9 @@ const (
 	FaultIsolate FaultKind = "isolate"
 	// FaultCutReplica: a replica's connections to the broker hang, until To.
 	FaultCutReplica FaultKind = "cut-replica"
+	// FaultHold: what the broker sends does not arrive at a replica, whose messages arrive at
+	// the broker, until To.
+	FaultHold FaultKind = "hold"
 	// FaultCut: the clients' connections to a node are reset, until To.
 	FaultCut FaultKind = "cut"
 	// FaultPause: an operator paused a route, until To.
@@ -334,6 +337,8 @@ type Fault struct {
 	Wipes  bool `json:"wipes,omitzero"`
 	// By is how far the clock of FaultClock was ahead.
 	By time.Duration `json:"by,omitzero"`
+	// At is the message at which a fault of a replica was aimed; empty: at none.
+	At string `json:"at,omitzero"`
 	// Loses is what was deleted for good.
 	Loses Loss `json:"loses,omitzero"`
 }

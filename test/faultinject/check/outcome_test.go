@@ -59,6 +59,10 @@ var outcomeBreaks = []broke{
 		h.doubtful()
 		h.Faults = append(h.Faults, Fault{Kind: FaultCutReplica, Target: "1", From: s(1.05), To: s(20), Broker: true})
 	}},
+	{"unknown while the broker's answers to another replica were held", []string{"unknown-explained"}, func(h *History) {
+		h.doubtful()
+		h.Faults = append(h.Faults, Fault{Kind: FaultHold, Target: "1", From: s(1.05), To: s(20), Broker: true})
+	}},
 	{"unknown, and the broker was away only later", []string{"unknown-explained"}, func(h *History) {
 		h.doubtful()
 		h.Faults = append(h.Faults, Fault{Kind: FaultNodeKill, Target: "node 1", From: s(2.5), To: s(20), Broker: true})
@@ -109,6 +113,10 @@ var outcomeExcuses = []excuse{
 	{"unknown while the writer was cut off", func(h *History) {
 		h.doubtful()
 		h.Faults = append(h.Faults, Fault{Kind: FaultCutReplica, Target: "0", From: s(1.05), To: s(20), Broker: true})
+	}},
+	{"unknown while the broker's answers to the writer were held", func(h *History) {
+		h.doubtful()
+		h.Faults = append(h.Faults, Fault{Kind: FaultHold, Target: "0", From: s(1.05), To: s(20), Broker: true})
 	}},
 	{"unknown while its writer was stopped, whose id an orphan keeps", func(h *History) {
 		h.forget()

@@ -47,7 +47,7 @@ func (f *facts) submission(p Post) (Event, bool) {
 // ofReplica reports whether a fault is one of a replica.
 func (f Fault) ofReplica() bool {
 	switch f.Kind {
-	case FaultKill, FaultTerminate, FaultStop, FaultCutReplica:
+	case FaultKill, FaultTerminate, FaultStop, FaultCutReplica, FaultHold:
 		return true
 	default:
 		return false
