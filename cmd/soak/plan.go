@@ -19,6 +19,9 @@ const (
 	killAll     action = "kill-all"     // SIGKILL all replicas, start them after a while
 	rolling     action = "rolling"      // SIGTERM and start one replica after the other
 	stopReplica action = "stop"         // SIGSTOP a replica for longer than ack_wait
+	aimKill     action = "aim-kill"     // SIGKILL a replica between a message and its answer
+	aimStop     action = "aim-stop"     // SIGSTOP it there for longer than an admission may take
+	aimHold     action = "aim-hold"     // keep the answer, and all that follow, from it
 	cutReplica  action = "cut-replica"  // a replica hears nothing of the broker
 	nodeKill    action = "node-kill"    // SIGKILL a node, start it after a while
 	nodeStop    action = "node-stop"    // SIGSTOP a node
@@ -50,6 +53,12 @@ type step struct {
 	Mix string
 	// By is how far the clock of clock is ahead.
 	By time.Duration
+	// Moment is the moment of aim-kill, aim-stop and aim-hold, by its number. After is how
+	// long the answer is held before the replica is broken, and Late has it held until
+	// after the replica has gone on.
+	Moment int
+	After  time.Duration
+	Late   bool
 }
 
 func (s step) String() string {
@@ -68,11 +77,24 @@ func (s step) String() string {
 		return fmt.Sprintf("%s %s", s.Action, streams[s.Target])
 	case routes:
 		return fmt.Sprintf("%s %s away for %s", s.Action, served[s.Target%len(served)].name, s.For)
+	case aimKill, aimStop, aimHold:
+		return s.aimed()
 	case killAll, rolling:
 		return fmt.Sprintf("%s, away for %s", s.Action, s.For)
 	default:
 		return fmt.Sprintf("%s %d for %s", s.Action, s.Target, s.For)
 	}
+}
+
+func (s step) aimed() string {
+	out := fmt.Sprintf("%s %d for %s at %s", s.Action, s.Target, s.For, moments[s.Moment].name)
+	if s.After > 0 {
+		out += fmt.Sprintf(", %s later", s.After)
+	}
+	if s.Late {
+		out += ", answers late"
+	}
+	return out
 }
 
 // plan is the steps of a run, one after the other.
@@ -96,10 +118,22 @@ type draw struct {
 // ackWait is how long the service waits for a sign of life of a job's holder.
 const ackWait = 5 * time.Second
 
+// What a stop that is aimed at an admission lasts: longer than all of its deadlines
+// (admission's own is 8 s), and sometimes longer than any limit of a job.
+const (
+	leastAimStop, mostAimStop = 9 * time.Second, 12 * time.Second
+	leastLongStop             = deadline + time.Second
+	mostLongStop              = leastLongStop + 10*time.Second
+	// mostAfter is the longest that answers are held before the replica is broken.
+	mostAfter = 500 * time.Millisecond
+)
+
 var singleDraws = []draw{
 	{kill, 6, 100 * time.Millisecond, 4 * time.Second},
 	{rolling, 2, 0, 2 * time.Second},
 	{stopReplica, 3, ackWait + time.Second, 4 * ackWait},
+	{aimKill, 4, 100 * time.Millisecond, 4 * time.Second},
+	{aimStop, 2, leastAimStop, mostAimStop},
 	{pauseRoute, 1, time.Second, 4 * time.Second},
 	{foreignAck, 1, 0, 0},
 	{large, 1, 0, 0},
@@ -116,6 +150,9 @@ var clusterDraws = []draw{
 	{killAll, 1, 500 * time.Millisecond, 4 * time.Second},
 	{rolling, 2, 0, 2 * time.Second},
 	{stopReplica, 4, ackWait + time.Second, 5 * ackWait},
+	{aimKill, 4, 100 * time.Millisecond, 4 * time.Second},
+	{aimStop, 3, leastAimStop, mostAimStop},
+	{aimHold, 3, time.Second, 4 * ackWait},
 	{cutReplica, 4, ackWait + time.Second, 5 * ackWait},
 	{nodeKill, 4, 200 * time.Millisecond, 15 * time.Second},
 	{nodeStop, 2, 2 * time.Second, 15 * time.Second},
@@ -161,7 +198,7 @@ func (o options) plan() plan {
 		p = append(p, step{Action: quiet, For: 5 * time.Second}, step{Action: fill})
 	}
 	for left := o.Duration; left > 0; {
-		s := o.step(r, draws)
+		s := o.step(r, draws, left)
 		rest := step{Action: quiet, For: between(r, time.Second, 10*time.Second)}
 		if s.Action == changeMix {
 			rest.For = between(r, 3*time.Second, 8*time.Second)
@@ -207,7 +244,7 @@ func (o options) check() error {
 	return nil
 }
 
-func (o options) step(r *rand.Rand, draws []draw) step {
+func (o options) step(r *rand.Rand, draws []draw, left time.Duration) step {
 	sum := 0
 	for _, d := range draws {
 		sum += d.weight
@@ -215,20 +252,23 @@ func (o options) step(r *rand.Rand, draws []draw) step {
 	at := r.IntN(sum)
 	for _, d := range draws {
 		if at -= d.weight; at < 0 {
-			return o.drawn(r, d)
+			return o.drawn(r, d, left)
 		}
 	}
 	return step{Action: quiet}
 }
 
-// drawn draws the rest of a step.
-func (o options) drawn(r *rand.Rand, d draw) step {
+// drawn draws the rest of a step, where so much time is left.
+func (o options) drawn(r *rand.Rand, d draw, left time.Duration) step {
 	s := step{Action: d.action, For: between(r, d.least, d.most)}
 	switch d.action {
 	case changeMix:
 		s.Mix = mixNames[r.IntN(len(mixNames))]
 	case kill, stopReplica, cutReplica:
 		s.Target = r.IntN(o.Replicas)
+	case aimKill, aimStop, aimHold:
+		s.Target, s.Moment = r.IntN(o.Replicas), r.IntN(len(moments))
+		o.drawAim(r, &s, left)
 	case clock:
 		s.Target, s.By = r.IntN(o.Replicas), skews[r.IntN(len(skews))]
 	case durable:
@@ -239,6 +279,20 @@ func (o options) drawn(r *rand.Rand, d draw) step {
 		s.Target = r.IntN(nodeCount)
 	}
 	return s
+}
+
+// drawAim draws how an aimed step goes. With an embedded broker no answer can be held.
+func (o options) drawAim(r *rand.Rand, s *step, left time.Duration) {
+	if o.Cluster {
+		s.After = between(r, 0, mostAfter)
+	}
+	if s.Action != aimStop {
+		return
+	}
+	s.Late = o.Cluster && r.IntN(2) == 0
+	if r.IntN(4) == 0 && left > mostLongStop {
+		s.For = between(r, leastLongStop, mostLongStop)
+	}
 }
 
 // between draws a time, in whole hundredths of a second.

@@ -30,14 +30,23 @@ func TestAPlanIsItsSeeds(t *testing.T) {
 // there are, and last about as long as they are to.
 func TestPlansHaveEveryStep(t *testing.T) {
 	t.Parallel()
-	seen := map[action]bool{}
+	seen, moment, longest := map[action]bool{}, map[string]bool{}, time.Duration(0)
 	for seed := range uint64(100) {
 		o := options{Duration: 3 * time.Minute, Seed: seed, Cluster: seed%2 == 0, Replicas: int(1 + seed%3)}
 		var sum time.Duration
 		for _, s := range o.plan() {
 			seen[s.Action] = true
 			sum += s.For
-			ofReplica := slices.Contains([]action{kill, stopReplica, cutReplica, clock}, s.Action)
+			ofReplica := slices.Contains([]action{kill, stopReplica, aimKill, aimStop, aimHold, cutReplica, clock}, s.Action)
+			if s.Action == aimKill || s.Action == aimHold {
+				moment[moments[s.Moment].name] = true
+			}
+			if s.Action == aimStop {
+				longest = max(longest, s.For)
+			}
+			if !o.Cluster && (s.After > 0 || s.Late || s.Action == aimHold) {
+				t.Errorf("seed %d holds answers of an embedded broker: %+v", seed, s)
+			}
 			targets := map[action]int{durable: len(durables), stream: len(streams)}[s.Action]
 			if s.Target >= cmp.Or(targets, nodeCount) || ofReplica && s.Target >= o.Replicas || s.For < 0 || s.Action == changeMix && s.Mix == "" {
 				t.Errorf("seed %d: %+v", seed, s)
@@ -46,6 +55,9 @@ func TestPlansHaveEveryStep(t *testing.T) {
 		if sum < o.Duration || sum > o.Duration+time.Minute {
 			t.Errorf("seed %d lasts %s", seed, sum)
 		}
+	}
+	if len(moment) != len(moments) || longest <= deadline {
+		t.Errorf("moments %v, the longest stop %s", moment, longest)
 	}
 	filled := options{Duration: time.Minute, Seed: 1, Replicas: 1, SmallLog: true}
 	if !filled.plan().has(fill) {

@@ -15,6 +15,7 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/test/faultinject"
 	"github.com/genbus/genbus/test/faultinject/check"
+	"github.com/genbus/genbus/test/faultinject/load"
 )
 
 // removed is a stream, or a durable consumer of it.
@@ -27,6 +28,9 @@ func (d removed) String() string {
 	return d.durable
 }
 
+// holdsJobs reports whether work items of accepted jobs are deleted with it.
+func (d removed) holdsJobs() bool { return d.fault().Loses == check.LosesItems }
+
 // fault is the deletion as the checker knows it.
 func (d removed) fault() check.Fault {
 	f := check.Fault{Kind: check.FaultDelete, Target: d.String()}
@@ -38,7 +42,7 @@ func (d removed) fault() check.Fault {
 	switch d.stream {
 	case names.Requests():
 		f.Loses = check.LosesRequests
-	case names.Work():
+	case names.Work(), names.Wait():
 		f.Loses = check.LosesItems
 	}
 	return f
@@ -49,11 +53,26 @@ var (
 		{subject.Default().Work(), workDurables[0]}, {subject.Default().Work(), workDurables[1]}, {subject.Default().Work(), workDurables[2]},
 		{subject.Default().Requests(), subject.IntakeDurable(subject.Video)}, {subject.Default().Requests(), subject.IntakeDurable(subject.Chat)},
 	}
-	streams = []removed{{stream: subject.Default().Requests()}, {stream: subject.Default().Work()}, {stream: subject.Default().Chunks()}}
+	streams = []removed{{stream: subject.Default().Requests()}, {stream: subject.Default().Work()}, {stream: subject.Default().Wait()}, {stream: subject.Default().Chunks()}}
 )
 
 // backTimeout is how long a running service may take to make again what was deleted.
 const backTimeout = 30 * time.Second
+
+// removeStream deletes a stream. The backlog is mostly empty, so there it sees to it that
+// jobs wait.
+func (s *storm) removeStream(ctx context.Context, what removed) error {
+	if what.stream != subject.Default().Wait() {
+		return s.remove(ctx, what)
+	}
+	return s.withRoutesPaused(ctx, func(func() error) error {
+		if err := s.burst(ctx, load.Plain, backlogBurst); err != nil {
+			return err
+		}
+		faultinject.Pause(ctx, accepting)
+		return s.remove(ctx, what)
+	})
+}
 
 // remove deletes a stream or a durable, and waits until it is there again. Where the
 // service does not make it again it is restarted, so that the run can go on.
@@ -83,7 +102,7 @@ func (s *storm) remove(ctx context.Context, what removed) error {
 
 // awaitAlarm: work that was lost is no secret.
 func (s *storm) awaitAlarm(ctx context.Context, what removed, before int) {
-	if what.durable != "" || what.stream != subject.Default().Work() {
+	if !what.holdsJobs() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, backTimeout)

@@ -94,6 +94,9 @@ func (r result) faultCounts() map[string]int {
 			name += " " + f.Target
 		default:
 		}
+		if f.At != "" {
+			name += " at " + f.At
+		}
 		out[name]++
 	}
 	return out

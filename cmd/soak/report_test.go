@@ -16,7 +16,7 @@ func TestAReportSaysHowToRunItAgain(t *testing.T) {
 	t.Parallel()
 	r := result{
 		options: options{Seed: 9, Duration: time.Minute, Cluster: true, Replicas: 2, Rate: 10},
-		Faults: []check.Fault{{Kind: check.FaultKill}, {Kind: check.FaultKill}, {Kind: check.FaultMix, Target: "rough"},
+		Faults: []check.Fault{{Kind: check.FaultKill}, {Kind: check.FaultKill, At: "copy"}, {Kind: check.FaultMix, Target: "rough"},
 			{Kind: check.FaultStall, From: time.Unix(1, 0), To: time.Unix(2, 5e8)}, {Kind: check.FaultStall, From: time.Unix(7, 0), To: time.Unix(9, 0)}},
 		Counts: check.Counts{
 			Jobs:     map[string]map[string]int{"video, http": {"completed": 3, "cancelled": 1}},
@@ -28,7 +28,7 @@ func TestAReportSaysHowToRunItAgain(t *testing.T) {
 	}
 	for name, got := range map[string]string{"text": r.text(), "markdown": r.markdown()} {
 		for _, want := range []string{
-			"go run ./cmd/soak --seed 9 --duration 1m0s --rate 10 --cluster --replicas 2", "mix rough", "3 completed, 1 cancelled", "4 good",
+			"go run ./cmd/soak --seed 9 --duration 1m0s --rate 10 --cluster --replicas 2", "mix rough", "kill at copy", "3 completed, 1 cancelled", "4 good",
 			"1.5 s, 2 errors", "3.5", "given up", "feed-copy: video_a: none", "same-key", "before the last fault",
 		} {
 			if !strings.Contains(got, want) {

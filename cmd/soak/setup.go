@@ -137,6 +137,7 @@ func (s setup) routes() []map[string]any {
 	}
 	for _, r := range all {
 		r["draining"] = r["name"] == s.Draining
+		r["ready_jobs"] = readyJobs
 		if s.SmallLog {
 			r["max_in_flight"] = smallInFlight
 		}
@@ -156,6 +157,10 @@ func (s setup) logBytes() int {
 	}
 	return 4096 * mib
 }
+
+// readyJobs is little, so that jobs wait for their turn in GENBUS_WAIT whenever a route is
+// paused or its slots are taken.
+const readyJobs = 16
 
 // Routes that serve what no other one does.
 const (

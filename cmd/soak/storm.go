@@ -55,6 +55,8 @@ func (s *storm) do(ctx context.Context, at step) error {
 		return s.rolling(ctx, at.For)
 	case stopReplica:
 		return s.stop(ctx, at.Target, at.For)
+	case aimKill, aimStop, aimHold:
+		return s.aim(ctx, at)
 	case cutReplica:
 		return s.cutReplica(ctx, at.Target, at.For)
 	case nodeKill, nodeStop, isolate, isolateTwo, cutClients:
@@ -79,7 +81,7 @@ func (s *storm) do(ctx context.Context, at step) error {
 	case durable:
 		return s.remove(ctx, durables[at.Target])
 	case stream:
-		return s.remove(ctx, streams[at.Target])
+		return s.removeStream(ctx, streams[at.Target])
 	case clock:
 		return s.skew(ctx, at.Target, at.By, at.For)
 	case routes:
@@ -147,11 +149,17 @@ func (s *storm) replicaFault(kind check.FaultKind, i int) check.Fault {
 }
 
 func (s *storm) kill(ctx context.Context, i int, away time.Duration) error {
-	r := s.fleet.replicas[i]
-	end := s.begin(s.replicaFault(check.FaultKill, i))
-	defer end()
+	return s.killAt(ctx, i, away, aimed{})
+}
+
+func (s *storm) killAt(ctx context.Context, i int, away time.Duration, a aimed) error {
+	r, f := s.fleet.replicas[i], s.replicaFault(check.FaultKill, i)
+	f.At = a.at
+	defer s.begin(f)()
 	r.setDown(true)
-	if err := r.process.Kill(); err != nil {
+	err := r.process.Kill()
+	a.done() // the next process is to be heard and to hear
+	if err != nil {
 		return err
 	}
 	faultinject.Pause(ctx, away)
@@ -222,10 +230,16 @@ func (s *storm) terminate(ctx context.Context, r *replica, away time.Duration) e
 }
 
 func (s *storm) stop(ctx context.Context, i int, d time.Duration) error {
-	r := s.fleet.replicas[i]
-	end := s.begin(s.replicaFault(check.FaultStop, i))
-	defer end()
-	if err := r.process.Stop(); err != nil {
+	return s.stopAt(ctx, i, d, aimed{})
+}
+
+func (s *storm) stopAt(ctx context.Context, i int, d time.Duration, a aimed) error {
+	r, f := s.fleet.replicas[i], s.replicaFault(check.FaultStop, i)
+	f.At = a.at
+	defer s.begin(f)()
+	err := r.process.Stop()
+	a.done() // the answers are there when it goes on
+	if err != nil {
 		return err
 	}
 	faultinject.Pause(ctx, d)
@@ -254,6 +268,7 @@ func (s *storm) heal(ctx context.Context) error {
 	for _, r := range s.fleet.replicas {
 		for _, l := range r.links {
 			l.Heal()
+			l.ReleaseAnswers()
 		}
 		if err := errors.Join(r.process.Continue(), r.setClock(0)); err != nil {
 			return err
