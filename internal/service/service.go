@@ -150,8 +150,8 @@ func (s *Service) startWork(ctx context.Context) error {
 	eraser := erasure.Eraser{Broker: s.broker, Queue: jobs, Log: s.tasks, Bodies: bodies}
 	s.core = core.New(core.Options{
 		Config: s.live, Admission: adm, Queue: jobs, Log: s.tasks, Bodies: bodies, Eraser: eraser, Routes: s.routes, Content: s.content, Inline: s.inline,
-		Chats:  chatlog.New(s.broker, s.tasks, bodies, chatlog.Options{ReaderBuffer: int(s.cfg.Limits.SlowReaderBytes)}),
-		Logger: s.log,
+		Chats:   chatlog.New(s.broker, s.tasks, bodies, chatlog.Options{ReaderBuffer: int(s.cfg.Limits.SlowReaderBytes)}),
+		Metrics: s.metrics, Logger: s.log,
 	})
 	op := operator.New(operator.Options{
 		Config: s.live, Broker: s.broker, Log: s.tasks, Bodies: bodies, Uploads: uploads, Admission: adm, Queue: jobs, Routes: s.routes, Eraser: eraser, Logger: s.log,

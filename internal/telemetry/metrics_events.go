@@ -49,7 +49,7 @@ func newEventMetrics(f promauto.Factory) eventMetrics {
 		readers: gauges(f, "readers_open",
 			"Readers that follow a job on this replica.", "kind", "way"),
 		slowReaders: counters(f, "slow_readers_cut_total",
-			"Readers that were cut because their buffer was full.", "kind", "way"),
+			"Readers that were cut because their buffer was full or one write to them took too long.", "kind", "way"),
 	}
 }
 
@@ -77,7 +77,7 @@ func (m *Metrics) ReaderOpened(kind subject.Kind, way Way) (closed func()) {
 	return open.Dec
 }
 
-// SlowReaderCut counts a reader that was cut with slow_reader.
+// SlowReaderCut counts a reader that was cut because it read too slowly.
 func (m *Metrics) SlowReaderCut(kind subject.Kind, way Way) {
 	m.events.slowReaders.WithLabelValues(string(kind), string(way)).Inc()
 }

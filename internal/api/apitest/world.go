@@ -150,8 +150,8 @@ func (w *World) startAPI(alter func(*Parts)) {
 	alter(&w.parts)
 	w.Core = core.New(core.Options{
 		Config: live, Admission: adm, Queue: jobs, Log: w.Log, Bodies: bodies, Eraser: eraser, Routes: table, Content: reader, Inline: runner,
-		Chats:  chatlog.New(w.Broker, w.Log, bodies, chatlog.Options{SettleWait: 100 * time.Millisecond}),
-		Logger: w.parts.Logger,
+		Chats:   chatlog.New(w.Broker, w.Log, bodies, chatlog.Options{SettleWait: 100 * time.Millisecond}),
+		Metrics: w.Metrics, Logger: w.parts.Logger,
 	})
 	op := operator.New(operator.Options{
 		Config: live, Broker: w.Broker, Log: w.Log, Bodies: bodies, Uploads: uploads, Admission: adm, Queue: jobs, Routes: table, Eraser: eraser, Logger: brokertest.Logger(w.T),

@@ -18,6 +18,11 @@ func (c *Chats) streamQueued(ctx context.Context, r admission.Request, to Sink) 
 		return err
 	}
 	to.Job(e.Job.GetId(), true)
+	return c.watcher.Count(subject.Chat, r.Way, func() error { return c.streamLogged(ctx, e, to) })
+}
+
+// streamLogged streams a job that was accepted.
+func (c *Chats) streamLogged(ctx context.Context, e joblog.Entry, to Sink) error {
 	ctx, leave := c.watcher.follow(ctx)
 	defer leave()
 	if err := c.jobs.waitLogged(ctx, e); err != nil {

@@ -82,7 +82,10 @@ func (c *Chats) completeQueued(ctx context.Context, r admission.Request) (string
 	if err != nil {
 		return "", nil, err
 	}
-	e, err = c.watcher.await(ctx, e)
+	err = c.watcher.Count(subject.Chat, r.Way, func() (err error) {
+		e, err = c.watcher.await(ctx, e)
+		return err
+	})
 	if err != nil {
 		return e.Job.GetId(), nil, err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/routes"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // Options are the parts that a Core works with. All are required.
@@ -32,6 +33,7 @@ type Options struct {
 	Content   *content.Reader
 	Inline    *inline.Runner
 	Chats     *chatlog.Log
+	Metrics   *telemetry.Metrics
 	Logger    *slog.Logger
 }
 
@@ -57,7 +59,7 @@ type Core struct {
 func New(o Options) *Core {
 	d := newDrain()
 	jobs := &Jobs{admission: o.Admission, queue: o.Queue, log: o.Log, eraser: o.Eraser, logger: o.Logger, now: time.Now}
-	watcher := &Watcher{cfg: o.Config, jobs: jobs, log: o.Log, chats: o.Chats, drain: d}
+	watcher := &Watcher{cfg: o.Config, jobs: jobs, log: o.Log, chats: o.Chats, metrics: o.Metrics, drain: d}
 	return &Core{
 		Callers:      &Callers{cfg: o.Config, admission: o.Admission, log: o.Log, drain: d},
 		Jobs:         jobs,

@@ -2,23 +2,39 @@ package core
 
 import (
 	"context"
+	"errors"
 	"iter"
+	"os"
 
 	"github.com/genbus/genbus/internal/chatlog"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // Watcher follows jobs of either kind for their callers. Every watch ends when the
 // process drains, and with stream_ended when it has lived for limits.stream_time.
 type Watcher struct {
-	cfg   *config.Live
-	jobs  *Jobs
-	log   *joblog.Log
-	chats *chatlog.Log
-	drain *drain
+	cfg     *config.Live
+	jobs    *Jobs
+	log     *joblog.Log
+	chats   *chatlog.Log
+	metrics *telemetry.Metrics
+	drain   *drain
+}
+
+// Count runs what follows a job for a reader, and counts the reader: that it is there,
+// and that it was cut because it read too slowly. run returns the error that ended it;
+// a write that took longer than WriteTimeout is os.ErrDeadlineExceeded by HTTP.
+func (w *Watcher) Count(kind subject.Kind, way telemetry.Way, run func() error) error {
+	defer w.metrics.ReaderOpened(kind, way)()
+	err := run()
+	if errcode.CodeOf(err) == errcode.SlowReader || errors.Is(err, os.ErrDeadlineExceeded) {
+		w.metrics.SlowReaderCut(kind, way)
+	}
+	return err
 }
 
 // follow joins a call that only follows a job. Its bound finds a client that went

@@ -150,15 +150,17 @@ func (s chatService) WatchChatCompletion(m *genbusv1.WatchChatCompletionRequest,
 		return err
 	}
 	return send(s.log, s.core.WriteTimeout, func(sent func(func() error) error) error {
-		for item, err := range items {
-			if err != nil {
-				return err
+		return s.core.Watcher.Count(subject.Chat, callOf(ctx).way, func() error {
+			for item, err := range items {
+				if err != nil {
+					return err
+				}
+				if err := sent(func() error { return out.Send(watchResponse(item)) }); err != nil {
+					return err
+				}
 			}
-			if err := sent(func() error { return out.Send(watchResponse(item)) }); err != nil {
-				return err
-			}
-		}
-		return nil
+			return nil
+		})
 	})
 }
 

@@ -19,13 +19,20 @@ func send(log *slog.Logger, within time.Duration, run func(sent func(func() erro
 	timer.Stop()
 	sent := func(send func() error) error {
 		timer.Reset(within)
-		defer timer.Stop()
-		return send()
+		err := send()
+		if !timer.Stop() { // the handler has returned, and err says no more than that
+			return unread(within)
+		}
+		return err
 	}
 	select {
 	case err := <-runAsync(log, func() error { return run(sent) }):
 		return err
 	case <-timer.C:
-		return errcode.New(errcode.SlowReader, "no message was read for %s; resume from the last one", within)
+		return unread(within)
 	}
+}
+
+func unread(within time.Duration) error {
+	return errcode.New(errcode.SlowReader, "no message was read for %s; resume from the last one", within)
 }

@@ -129,15 +129,17 @@ func (s videoService) WatchVideoTask(m *genbusv1.WatchVideoTaskRequest, out grpc
 		return err
 	}
 	return send(s.log, s.core.WriteTimeout, func(sent func(func() error) error) error {
-		for e, err := range watch.Events(ctx) {
-			if err != nil {
-				return err
+		return s.core.Watcher.Count(subject.Video, callOf(ctx).way, func() error {
+			for e, err := range watch.Events(ctx) {
+				if err != nil {
+					return err
+				}
+				event, _ := publisher.Message(e.Event).(*genbusv1.VideoTaskEvent)
+				if err := sent(func() error { return out.Send(&genbusv1.WatchVideoTaskResponse{Event: event}) }); err != nil {
+					return err
+				}
 			}
-			event, _ := publisher.Message(e.Event).(*genbusv1.VideoTaskEvent)
-			if err := sent(func() error { return out.Send(&genbusv1.WatchVideoTaskResponse{Event: event}) }); err != nil {
-				return err
-			}
-		}
-		return nil
+			return nil
+		})
 	})
 }

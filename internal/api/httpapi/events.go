@@ -19,6 +19,7 @@ import (
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // Names of SSE events; those of task events are their CloudEvents types.
@@ -51,7 +52,9 @@ func (h *Handler) videoEvents(x *exchange) error {
 	if err := out.open(); err != nil || x.r.Method == http.MethodHead {
 		return err
 	}
-	return out.endEvents(out.video(x, watch, after))
+	return out.endEvents(h.core.Watcher.Count(subject.Video, telemetry.WayHTTP, func() error {
+		return out.video(x, watch, after)
+	}))
 }
 
 func lastVersion(r *http.Request) (uint64, error) {
@@ -122,7 +125,7 @@ func (h *Handler) chatEvents(x *exchange) error {
 	}
 	// Not at once, so that a token which is none of this chat is a status.
 	out.keepOpen(openAfter)
-	return out.endEvents(out.chat(items))
+	return out.endEvents(h.core.Watcher.Count(subject.Chat, telemetry.WayHTTP, func() error { return out.chat(items) }))
 }
 
 func (s *sseWriter) chat(items iter.Seq2[chatlog.Item, error]) error {
