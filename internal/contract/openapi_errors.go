@@ -27,7 +27,7 @@ var sets = map[string][]errcode.Code{
 	// How a chat can end that its caller waits for.
 	"chat": {
 		errcode.RoutePaused, errcode.SlowReader, errcode.StreamEnded, errcode.Cancelled, errcode.Expired, errcode.QueueTimeout, errcode.DeadlineExceeded, errcode.Poisoned,
-		errcode.LogLost, errcode.InputLost, errcode.UpstreamFailed, errcode.UpstreamRefused, errcode.UpstreamRemoved, errcode.UpstreamUnavailable,
+		errcode.LogLost, errcode.NotEnqueued, errcode.InputLost, errcode.UpstreamFailed, errcode.UpstreamRefused, errcode.UpstreamRemoved, errcode.UpstreamUnavailable,
 		errcode.UpstreamRateLimited, errcode.UpstreamTimeout, errcode.StreamTruncated, errcode.ChatAttemptsExhausted, errcode.ChatNotFound,
 	},
 }
