@@ -192,7 +192,7 @@ func (r *Route) fill() {
 	}
 }
 
-// leastReadyJobs keeps the upstream busy while the next jobs come into the line.
+// leastReadyJobs keeps the upstream busy while the next jobs become ready.
 const leastReadyJobs = 16
 
 // longestLife is the longest time from acceptance to the terminal event.

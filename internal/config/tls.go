@@ -33,6 +33,6 @@ func (n NATS) checkEmbeddedTLS(r *report) {
 		r.bad("nats.tls.ca_file", t.CAFile, "cert_file and key_file beside it, or nats.url (GENBUS_NATS_URL) of a cluster")
 	}
 	if t.CertFile != "" && n.Listen == ListenNone {
-		r.bad("nats.tls.cert_file", t.CertFile, "nats.listen with an address: there is nobody to show it to")
+		r.bad("nats.tls.cert_file", t.CertFile, "nats.listen with an address: no client would be shown it")
 	}
 }

@@ -46,6 +46,6 @@ func (s Space) ParseWaitItem(subject string) (WorkName, error) {
 // Only genbus writes and reads it.
 const HeaderRecorded = "genbus-recorded"
 
-// HeaderPutBack of an item that waits is the sequence of the item in line that it takes
+// HeaderPutBack of an item that waits is the sequence of the ready item that it takes
 // the place of.
 const HeaderPutBack = "genbus-put-back"

@@ -23,7 +23,7 @@ var why = map[edge]string{
 	{submitting, queued}:     "refused for now, never reached, or another account is left to try",
 	{submitting, submitting}: "outcome unknown, and the route says resubmit",
 	{submitting, submitted}:  "accepted, with the upstream's id",
-	{submitting, failed}:     "refused for good by all, or nobody can know",
+	{submitting, failed}:     "refused for good by all, or it cannot be known",
 	{submitted, submitted}:   "what was learned of it",
 	{inProgress, inProgress}: "progress, the copy of the result, a chat's next attempt",
 }
