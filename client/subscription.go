@@ -83,7 +83,7 @@ func (s *subscription) bind(ctx context.Context) (jetstream.Consumer, error) {
 	case err == nil:
 		was := old.CachedInfo().Config
 		if reads := filtersOf(was); !sameSubjects(reads, s.filters) {
-			return nil, fmt.Errorf("a reader %s is there and reads %s, not %s: choose another Feed.Durable, or delete this consumer of %s to begin anew",
+			return nil, fmt.Errorf("a reader %s is there and reads %s, not %s: choose another Feed.Durable, or delete this consumer of %s to begin again",
 				cfg.Durable, strings.Join(reads, ", "), strings.Join(s.filters, ", "), s.c.names.Tasks())
 		}
 		cfg.DeliverPolicy, cfg.OptStartSeq, cfg.OptStartTime = was.DeliverPolicy, was.OptStartSeq, was.OptStartTime

@@ -68,7 +68,7 @@ func (c fairnessCommand) Run(ctx context.Context) error {
 	defer w.close()
 	report := fairnessReport{Machine: thisMachine()}
 	for _, m := range []fairnessResult{
-		{Queue: "nobody else", Ready: c.Ready, Rounds: c.Rounds},
+		{Queue: "no one else", Ready: c.Ready, Rounds: c.Rounds},
 		{Queue: "in turn by tenant", Ready: c.Ready, Ahead: c.Queued, Rounds: c.Rounds},
 		{Queue: "in order of arrival", Ready: endlessLine, Ahead: c.Queued, Rounds: 1},
 	} {

@@ -52,7 +52,7 @@ func (c deadListCommand) Run(ctx context.Context, o *operatorCommand, out io.Wri
 
 type deadShowCommand struct {
 	Sequence uint64 `arg:"" help:"Sequence of the letter."`
-	Body     bool   `help:"Print the request too: somebody's prompt."`
+	Body     bool   `help:"Print the request too, with the user's prompt."`
 }
 
 // Run shows a letter; its request only where that is asked for.

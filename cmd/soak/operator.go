@@ -56,7 +56,7 @@ func (s *storm) operate(ctx context.Context, call func(context.Context, genbusv1
 			return nil
 		}
 		if !faultinject.Pause(ctx, 500*time.Millisecond) {
-			return fmt.Errorf("nobody takes the operator's call: %w", err)
+			return fmt.Errorf("no replica takes the operator's call: %w", err)
 		}
 	}
 }
