@@ -47,7 +47,7 @@ func (s Items) Accepted(ctx context.Context, n subject.TaskName) (joblog.Entry, 
 	defer cancel()
 	entry, err := s.Begin(ctx, s.LogItem(found, item), time.Time{})
 	if err != nil {
-		return joblog.Entry{Event: first}, nil //nolint:nilerr // the job is accepted, whether or not the log says so yet
+		return joblog.Entry{Event: first}, nil // the job is accepted, whether or not the log says so yet
 	}
 	return entry, nil
 }
