@@ -131,11 +131,6 @@ func (r Route) Serves(model string) bool {
 	})
 }
 
-// Weighted reports whether the route's jobs begin at its upstreams by weight, rather than all at the first one.
-func (r Route) Weighted() bool {
-	return slices.ContainsFunc(r.Upstreams, func(t Target) bool { return t.Weight > 0 })
-}
-
 // ModelFor returns the name that an upstream of the route knows model by.
 func (r Route) ModelFor(upstream, model string) string {
 	for _, t := range r.Upstreams {

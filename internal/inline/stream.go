@@ -56,9 +56,6 @@ func (r *Runner) Stream(ctx context.Context, req admission.Request) (*Stream, er
 // JobID is the chat's id.
 func (s *Stream) JobID() string { return s.c.checked.ID }
 
-// RequestID is the upstream's id for the call, or empty.
-func (s *Stream) RequestID() string { return s.up.RequestID() }
-
 // Next gives the next block. The error is io.EOF when the reply is whole, else a
 // *errcode.Error. The first error is returned by every later call.
 func (s *Stream) Next() (Block, error) {

@@ -16,6 +16,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/event"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
@@ -31,8 +32,8 @@ func usages(t testing.TB, b *broker.Broker, id string) (events []*genbusv1.Usage
 		if err != nil {
 			return events, types
 		}
-		u, err := publisher.DecodeUsage(m.Header, m.Data)
-		if err != nil {
+		u := new(genbusv1.UsageEvent)
+		if err := event.Decode(m.Header, m.Data, u); err != nil {
 			t.Fatal(err)
 		}
 		events, types, seq = append(events, u), append(types, m.Header.Get(subject.HeaderCEType)), m.Seq+1

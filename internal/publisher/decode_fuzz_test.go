@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/event"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
@@ -84,8 +85,8 @@ func FuzzDecodeUsage(f *testing.F) {
 		return enc.Usage(f.Context(), next)
 	})
 	f.Fuzz(func(t *testing.T, json bool, data []byte) {
-		u, err := publisher.DecodeUsage(headerOf(json), data)
-		if err != nil {
+		u := new(genbusv1.UsageEvent)
+		if err := event.Decode(headerOf(json), data, u); err != nil {
 			return
 		}
 		if _, err := proto.Marshal(u); err != nil {

@@ -7,7 +7,6 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/event"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 )
@@ -51,13 +50,4 @@ func videoSeconds(videos []*genbusv1.Video) *float64 {
 		return nil
 	}
 	return &sum
-}
-
-// DecodeUsage reads a usage event as it was stored.
-func DecodeUsage(header nats.Header, data []byte) (*genbusv1.UsageEvent, error) {
-	var u genbusv1.UsageEvent
-	if err := event.Decode(header, data, &u); err != nil {
-		return nil, err
-	}
-	return &u, nil
 }

@@ -232,16 +232,8 @@ func (t *Table) Chat(name string) (*Chat, bool) {
 	return r, ok
 }
 
-// VideoRoutes are all video routes, by name.
-func (t *Table) VideoRoutes() []*Video { return t.now.Load().videoRoutes() }
-
 func (t *routing) videoRoutes() []*Video {
 	return slices.SortedFunc(maps.Values(t.video), func(a, b *Video) int { return strings.Compare(a.Name, b.Name) })
-}
-
-// ChatRoutes are all chat routes, by name.
-func (t *Table) ChatRoutes() []*Chat {
-	return slices.SortedFunc(maps.Values(t.now.Load().chat), func(a, b *Chat) int { return strings.Compare(a.Name, b.Name) })
 }
 
 // Has reports whether a route of this kind exists.

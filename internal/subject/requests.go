@@ -74,16 +74,6 @@ func (s Space) DeadLetters(k Kind, tenant string) string {
 	return s.join("dead", cmp.Or(string(k), "*"), cmp.Or(tenant, "*"), "*")
 }
 
-// ParseDeadLetter is the inverse of DeadLetter.
-func (s Space) ParseDeadLetter(subject string) (k Kind, tenant, id string, err error) {
-	t, err := s.split(subject, "dead", 3)
-	if err != nil {
-		return "", "", "", err
-	}
-	k, err = parseKind(t[0])
-	return k, t[1], t[2], err
-}
-
 // Rejected is the stream GENBUS_REJECTED: what came into the inbox and was never
 // accepted.
 func (s Space) Rejected() string { return s.stream + "_REJECTED" }
@@ -108,14 +98,4 @@ func (s Space) RejectedLetter(k Kind, tenant, slot string) string {
 // RejectedLetters is every rejected request of a kind and a tenant, as DeadLetters.
 func (s Space) RejectedLetters(k Kind, tenant string) string {
 	return s.join("rejected", cmp.Or(string(k), "*"), cmp.Or(tenant, "*"), "*")
-}
-
-// ParseRejectedLetter is the inverse of RejectedLetter.
-func (s Space) ParseRejectedLetter(subject string) (k Kind, tenant, slot string, err error) {
-	t, err := s.split(subject, "rejected", 3)
-	if err != nil {
-		return "", "", "", err
-	}
-	k, err = parseKind(t[0])
-	return k, t[1], t[2], err
 }

@@ -124,7 +124,5 @@ func FuzzParse(f *testing.F) {
 		built(s.LiveChunk(tenant, id), err)
 		n, err = s.ParseUsage(subject)
 		built(s.Usage(n.Kind, n.Tenant, n.ID), err)
-		k, tenant, id, err = s.ParseDeadLetter(subject)
-		built(s.DeadLetter(k, tenant, id), err)
 	})
 }

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"unicode"
 )
 
 // DefaultMaxBody is the limit on one upstream answer.
@@ -23,7 +22,7 @@ type Endpoint struct {
 	Name string
 	// BaseURL is the server without "/v1", for example "https://host/api". A
 	// trailing slash or "/v1" is accepted and not doubled. Query, fragment and
-	// user information are refused.
+	// user information are refused by the configuration.
 	BaseURL string
 	// Key is sent as a bearer token; empty sends no Authorization header.
 	Key Secret
@@ -59,28 +58,6 @@ func (ep *Endpoint) String() string { return ep.Name }
 // LogValue gives the name and the base URL to slog.
 func (ep *Endpoint) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("name", ep.Name), slog.String("base_url", ep.BaseURL))
-}
-
-// Validate reports what makes the endpoint unusable.
-func (ep *Endpoint) Validate() error {
-	if ep.Client == nil {
-		return fmt.Errorf("upstream %s: no HTTP client", ep.Name)
-	}
-	u, err := url.Parse(ep.BaseURL)
-	if err != nil {
-		// The parser's error quotes the URL, which may hold a password.
-		return fmt.Errorf("upstream %s: the base URL is not a URL", ep.Name)
-	}
-	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return fmt.Errorf("upstream %s: the base URL must start with http:// or https:// and name a host", ep.Name)
-	}
-	if u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
-		return fmt.Errorf("upstream %s: the base URL must not hold user information, a query or a fragment", ep.Name)
-	}
-	if strings.ContainsFunc(string(ep.Key), unicode.IsControl) {
-		return fmt.Errorf("upstream %s: the key holds a line break or another control character", ep.Name)
-	}
-	return nil
 }
 
 // URL joins the base URL and a path that starts with "/".

@@ -8,9 +8,8 @@ import (
 
 // The call names in errors of video clients.
 const (
-	OpCreate  = "create"
-	OpPoll    = "poll"
-	OpContent = "content"
+	OpCreate = "create"
+	OpPoll   = "poll"
 )
 
 // MaxTaskID bounds an upstream's task id, in bytes; a longer one is no id.

@@ -81,8 +81,8 @@ func checkReply(t *testing.T, a chattest.Answer, got *Reply) {
 
 func checkStream(t *testing.T, a chattest.Answer, s *Stream) {
 	t.Helper()
-	if s.Converted() == a.Streamed || s.Status() != a.Status {
-		t.Errorf("converted %v, status %d", s.Converted(), s.Status())
+	if s.isWhole == a.Streamed || s.Status() != a.Status {
+		t.Errorf("converted %v, status %d", s.isWhole, s.Status())
 	}
 	blocks, err := collect(s)
 	if a.Streamed {

@@ -149,10 +149,6 @@ func (s *Stream) end(err error) error {
 	return s.call.broken(err)
 }
 
-// Converted reports whether the upstream answered with a whole reply instead of
-// a stream, of which the blocks were made.
-func (s *Stream) Converted() bool { return s.isWhole }
-
 // Header gives the answer's headers that matter to clients.
 func (s *Stream) Header() http.Header { return keptHeader(s.call.resp.Header) }
 

@@ -133,8 +133,8 @@ func TestStreamSniffs(t *testing.T) {
 			if err != io.EOF {
 				t.Error(err)
 			}
-			if s.Converted() != tc.converted {
-				t.Errorf("converted: %v", s.Converted())
+			if s.isWhole != tc.converted {
+				t.Errorf("converted: %v", s.isWhole)
 			}
 			if !tc.converted {
 				if diff := cmp.Diff([]string{textChunk}, blocks); diff != "" {

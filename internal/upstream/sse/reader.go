@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 )
 
 // DefaultMaxEvent is the limit that NewReader uses when it is given none:
@@ -23,8 +22,6 @@ const (
 	firstBuffer = 4 << 10
 	// emptyReads is how many empty reads in a row are taken before giving up.
 	emptyReads = 100
-	// maxRetry keeps a reconnection time within what a Duration can hold.
-	maxRetry = 24 * time.Hour
 )
 
 var byteOrderMark = []byte("\xEF\xBB\xBF")
@@ -68,7 +65,6 @@ type Reader struct {
 	eventType string // kept for the next event of the same type, without allocating
 	hasType   bool
 	id        []byte
-	retry     time.Duration
 }
 
 // NewReader reads events from src. No line and no event's data may be longer
@@ -79,9 +75,6 @@ func NewReader(src io.Reader, maxEvent int) *Reader {
 	}
 	return &Reader{src: src, max: maxEvent, nextLF: -1}
 }
-
-// Retry is the last reconnection time that the stream asked for, 0 for none.
-func (r *Reader) Retry() time.Duration { return r.retry }
 
 // Next gives the next event that has data, as soon as its blank line (or the
 // CR that begins it) has been read. At the end of the stream an event without
@@ -198,8 +191,6 @@ func (r *Reader) takeField(line []byte, to int) {
 		if bytes.IndexByte(value, 0) < 0 {
 			r.id = append(r.id[:0], value...)
 		}
-	case "retry":
-		r.setRetry(value)
 	}
 }
 
@@ -208,20 +199,6 @@ func withoutSpace(value []byte) []byte {
 		return value[1:]
 	}
 	return value
-}
-
-func (r *Reader) setRetry(value []byte) {
-	if len(value) == 0 {
-		return
-	}
-	ms := int64(0)
-	for _, c := range value {
-		if c < '0' || c > '9' {
-			return
-		}
-		ms = min(ms*10+int64(c-'0'), maxRetry.Milliseconds())
-	}
-	r.retry = time.Duration(ms) * time.Millisecond
 }
 
 // addData joins a value to the data of the event. The value ends at buf[to], as

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -247,21 +246,6 @@ func TestReaderDoesNotWait(t *testing.T) {
 				t.Errorf("error %v, want EOF", err)
 			}
 		})
-	}
-}
-
-func TestReaderRetry(t *testing.T) {
-	t.Parallel()
-	for value, want := range map[string]time.Duration{
-		"1500": 1500 * time.Millisecond, "": 0, "1x": 0, "-1": 0, strings.Repeat("9", 40): maxRetry,
-	} {
-		r := NewReader(strings.NewReader("retry: "+value+"\ndata: a\n\n"), 0)
-		if _, err := r.Next(); err != nil {
-			t.Fatal(err)
-		}
-		if r.Retry() != want {
-			t.Errorf("retry %q: %v, want %v", value, r.Retry(), want)
-		}
 	}
 }
 

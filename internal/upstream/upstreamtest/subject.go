@@ -37,9 +37,6 @@ func Endpoint(t testing.TB, handler http.HandlerFunc) *upstream.Endpoint {
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	ep := &upstream.Endpoint{Name: "test", BaseURL: server.URL, Key: Key, Client: upstream.NewHTTPClient(upstream.TransportOptions{})}
-	if err := ep.Validate(); err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(ep.Client.CloseIdleConnections)
 	return ep
 }
