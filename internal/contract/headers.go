@@ -24,7 +24,7 @@ var headers = []header{
 	{name: subject.HeaderWriter, description: "The replica that wrote the event. genbus's own."},
 	{name: subject.HeaderNonce, description: "Nonce of the write. genbus's own."},
 	{name: subject.HeaderRecorded, description: "A sequence of the task log, in decimal. genbus's own."},
-	{name: subject.HeaderPutBack, description: "A sequence of the line, in decimal. genbus's own."},
+	{name: subject.HeaderPutBack, description: "A sequence of GENBUS_WORK, in decimal. genbus's own."},
 	{name: subject.HeaderErrorCode, description: "Code of the error. Codes are never renamed."},
 	{name: subject.HeaderRetryAfter, description: "Seconds after which the same request may be sent again."},
 	{name: subject.HeaderCESpecVersion, description: "Version of CloudEvents.", enum: []any{"1.0"}},

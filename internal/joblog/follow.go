@@ -87,8 +87,8 @@ func newItem(e Entry, size int) item {
 func (source) Epoch(context.Context) (int64, error) { return 0, nil }
 
 // Listen subscribes to what the broker republishes of one job. The reading that follows on
-// the same connection reaches the log's leader after the subscription, so that nothing falls
-// between the two.
+// the same connection reaches the server after the subscription. What another server stores
+// before it knows of the subscription is found after a silence.
 func (s source) Listen(n subject.TaskName, live func(item, error)) (stop func(), err error) {
 	sub, err := s.b.Conn().Subscribe(s.b.Names().LiveTask(n.Kind, n.Tenant, n.ID), func(m *nats.Msg) {
 		if s.hub.drops() {

@@ -60,9 +60,8 @@ func (l *Log) Observe(f func(Notice)) {
 
 // OnNotice registers a function that hears at once of what was written into a job whose
 // event before that was this replica's: a cancel, an end, or an event of a replica that has
-// taken the job over. A notice can be lost, and the ends of this replica's own jobs that it
-// writes itself are among them. A cancel of a job that has not begun is told to all. f must
-// not block.
+// taken the job over. All hear of every cancel. A notice can be lost, and the ends of this
+// replica's own jobs that it writes itself are among them. f must not block.
 func (l *Log) OnNotice(f func(Notice)) {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
@@ -125,12 +124,12 @@ func (l *Log) noticed(m *nats.Msg) {
 // notify tells the replica that has most likely to do with a job, the writer of the event
 // before, of one that another has stored: where the notice is lost, the next commit of a
 // holder finds out, or its check of what it holds. A holder begins with what admission
-// wrote, and no one is told of that; nor is it known who holds a job that has not begun,
-// so that all are told of its cancel. Of other ends of such a job its holder knows the time.
+// wrote, and no one is told of that. All are told of a cancel, which is rare, and whose
+// caller waits: the holder may have taken the job over and only polls, or not have begun.
 func (l *Log) notify(before string, e task.Event) {
 	n := Notice{Name: Entry{Event: e}.Name(), Status: task.StatusWord(e.Job.GetStatus()), Writer: l.writer}
 	switch {
-	case e.Version() == 2 && e.Job.GetStatus() == genbusv1.JobStatus_JOB_STATUS_CANCELLED:
+	case e.Job.GetStatus() == genbusv1.JobStatus_JOB_STATUS_CANCELLED:
 		before = subject.AnyWriter
 	case e.Version() <= 2, before == "":
 		return

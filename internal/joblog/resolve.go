@@ -42,7 +42,7 @@ const (
 	// Removed: the item is gone, as its job was erased: the item goes first.
 	Removed
 	// StaleItem: the item is of no job. The log has another request's under its id, or has
-	// erased this one while the item was on its way into the line. It takes two looks,
+	// erased this one while the item was on its way into the ready window. It takes two looks,
 	// SecondLook apart, to know.
 	StaleItem
 	// Lost: the log had the job and has lost it, or may have: the stream was restored from

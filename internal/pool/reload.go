@@ -48,12 +48,14 @@ func (s *service) reload(u config.Upstream, generation int, renewed []Account) {
 		}
 		keys = append(keys, k)
 	}
-	for _, k := range s.keys {
-		if !slices.Contains(keys, k) {
+	before := s.keys
+	s.keys = keys
+	added := slices.ContainsFunc(keys, func(k *key) bool { return !slices.Contains(before, k) })
+	for _, k := range before {
+		if added || !slices.Contains(keys, k) {
 			k.dismiss()
 		}
 	}
-	s.keys = keys
 	s.countOut(time.Now())
 }
 

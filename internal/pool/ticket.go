@@ -105,9 +105,10 @@ func (k *key) grant() {
 // expireAfter gives the reserved slot back where the job does not come for it.
 func (t *Ticket) expireAfter(d time.Duration) {
 	var timer *time.Timer
+	p := t.pool
 	timer = time.AfterFunc(d, func() {
-		t.pool.mu.Lock()
-		defer t.pool.mu.Unlock()
+		p.mu.Lock()
+		defer p.mu.Unlock()
 		if t.expiry == timer {
 			t.giveBack()
 		}

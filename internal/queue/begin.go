@@ -16,6 +16,9 @@ import (
 // is longer than a write of a broker that is well, so that nothing is read for it then.
 const beginWithin = time.Second
 
+// confirmWithin bounds the second look, and the end of a job without an item.
+const confirmWithin = 10 * time.Second
+
 // Begin writes the first event of a work item's job, and returns the job as the log has it
 // then: another replica may have written it, and gone on. seen is when the item was in the
 // queue; zero where that is not known. It is the only way in which a queued job enters the
@@ -36,11 +39,19 @@ func (s Items) Begin(ctx context.Context, item joblog.WorkItem, seen time.Time) 
 // item. A writer may be slow, or stopped for a while: another replica may have written the
 // event before it, and the job may have ended and been erased. The log is empty then, and
 // takes the first event of a job that nothing carries on. Such a job ends as not_enqueued:
-// its followers, and requests that have attached to it, are told. The log decides where the
-// job goes on after all.
+// its followers, and requests that have attached to it, are told. It takes two looks, which
+// outlive ctx. The log decides where the job goes on after all.
 func (s Items) Confirm(ctx context.Context, e joblog.Entry) (joblog.Entry, error) {
 	_, err := s.Find(ctx, e.Name())
 	if !errors.Is(err, broker.ErrNoMessage) {
+		return e, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), joblog.SecondLook+confirmWithin)
+	defer cancel()
+	if err := broker.Wait(ctx, joblog.SecondLook); err != nil {
+		return e, err
+	}
+	if _, err = s.Find(ctx, e.Name()); !errors.Is(err, broker.ErrNoMessage) {
 		return e, err
 	}
 	f := errcode.New(errcode.NotEnqueued, "job %s has no work item: it was erased, or the queue was lost, while it was accepted", e.Job.GetId())

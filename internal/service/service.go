@@ -142,6 +142,7 @@ func (s *Service) startWork(ctx context.Context) error {
 		Metrics: s.metrics, Tracing: s.tracing, Logger: s.log,
 	})
 	s.tasks.OnNotice(s.inline.Notice)
+	s.tasks.Observe(s.inline.Notice) // no check finds a lost notice of an inline chat
 	// The log is started after its observers, so that they hear of what is in it.
 	if err := s.followLog(ctx); err != nil {
 		return err

@@ -60,6 +60,7 @@ func (j *job) await(at time.Time) bool {
 		return false
 	case <-timer.C:
 	case <-j.turn:
+	case <-j.ctx.Done(): // it is not ours any more
 	}
 	return true
 }

@@ -16,24 +16,29 @@ import (
 // costs a few polls for nothing; every write is a compare-and-set (docs/adr/0016).
 const checkEvery = 30 * time.Second
 
+// missingEvery is how many checks pass until one also asks whether the logs are still there,
+// which is read with all their last events.
+const missingEvery = 20
+
 // KeepChecking checks the logs of all held jobs, a shard at a time, until no more messages
 // are taken.
 func (h *Holder) KeepChecking() {
 	ticker := time.NewTicker(checkEvery / shards)
 	defer ticker.Stop()
-	for i := 0; ; i = (i + 1) % shards {
+	for i := 1; ; i++ {
 		select {
 		case <-h.Fetching.Done():
 			return
 		case <-ticker.C:
-			h.check(h.Fetching, h.held.shards[i].all(), false)
+			missing := i/shards%missingEvery == missingEvery-1
+			_ = h.check(h.Fetching, h.held.shards[i%shards].all(), missing) // what fails is checked the next time
 		}
 	}
 }
 
 // check has those jobs read their logs of which the log has more than is known; with
 // missing, also those that it does not have.
-func (h *Holder) check(ctx context.Context, jobs []Held, missing bool) {
+func (h *Holder) check(ctx context.Context, jobs []Held, missing bool) error {
 	known := make([]joblog.Known, 0, len(jobs))
 	of := make(map[string]Held, len(jobs))
 	for _, j := range jobs {
@@ -48,16 +53,11 @@ func (h *Holder) check(ctx context.Context, jobs []Held, missing bool) {
 	for batch := range slices.Chunk(known, broker.MostSubjects) {
 		behind, upTo, err := h.Log.Behind(ctx, batch, missing)
 		if ctx.Err() != nil {
-			return
+			return context.Cause(ctx)
 		}
 		if err != nil {
-			h.Logger.Debug("the logs of held jobs could not be checked", "jobs", len(batch), telemetry.KeyError, err)
-			if !missing {
-				continue // until the next time
-			}
-			for i := range batch { // each job asks for itself, again and again
-				behind = append(behind, i)
-			}
+			h.Logger.Debug("the logs of held jobs could not be checked", "jobs", len(of), telemetry.KeyError, err)
+			return err
 		}
 		for _, i := range behind {
 			of[batch[i].Name.ID].Confirm()
@@ -69,4 +69,5 @@ func (h *Holder) check(ctx context.Context, jobs []Held, missing bool) {
 			}
 		}
 	}
+	return nil
 }

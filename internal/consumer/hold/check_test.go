@@ -74,6 +74,12 @@ func TestALostNoticeIsFound(t *testing.T) {
 		p.Start(t) // no one is registered for notices: each is lost
 		h := p.Holder(t)
 		jobs := take(t, b, h, p, 5)
+		check := func() {
+			t.Helper()
+			if err := h.Check(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
 		expect := func(step string, want ...int32) {
 			t.Helper()
 			for i, j := range jobs {
@@ -82,7 +88,7 @@ func TestALostNoticeIsFound(t *testing.T) {
 				}
 			}
 		}
-		h.Check(t.Context())
+		check()
 		expect("nothing happened", 0, 0, 0, 0, 0)
 		newest := jobs[4].job.Entry().Seq
 		for i, j := range jobs {
@@ -102,7 +108,7 @@ func TestALostNoticeIsFound(t *testing.T) {
 			}
 		}
 		cancel(jobs[1].job.Entry())
-		h.Check(t.Context())
+		check()
 		expect("one was cancelled", 0, 1, 0, 0, 0)
 
 		cancel(jobs[3].job.Entry())

@@ -1,12 +1,16 @@
 package hold
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // Check checks all held jobs, as KeepChecking does in 30 s.
-func (h *Holder) Check(ctx context.Context) {
+func (h *Holder) Check(ctx context.Context) (failed error) {
 	for i := range h.held.shards {
-		h.check(ctx, h.held.shards[i].all(), false)
+		failed = errors.Join(failed, h.check(ctx, h.held.shards[i].all(), false))
 	}
+	return failed
 }
 
 // UpTo is the sequence up to which the job's log is known.

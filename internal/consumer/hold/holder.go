@@ -73,11 +73,13 @@ func (h *Holder) HandOver() { h.held.each(Held.HandOver) }
 // to others.
 func (h *Holder) Reclaim(ctx context.Context) {
 	h.held.each(Held.Extend)
-	for i := range h.held.shards {
-		if ctx.Err() != nil {
-			return
-		}
-		h.check(ctx, h.held.shards[i].all(), true)
+	var jobs []Held
+	h.held.each(func(j Held) { jobs = append(jobs, j) })
+	if h.check(ctx, jobs, true) == nil || ctx.Err() != nil {
+		return
+	}
+	for _, j := range jobs { // each asks for itself, again and again
+		j.Confirm()
 	}
 }
 

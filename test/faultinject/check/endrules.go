@@ -96,6 +96,8 @@ func strangeEnds(f *facts, broken report) (looked int) {
 			broken(id, "ended %s with the code %q after version %d", end.Status, end.Code, end.Version-1)
 		case end.Code == "poisoned" && f.faultsSince(end) <= mostDeliveries:
 			broken(id, "called poisoned after version %d, and since then there were only %d faults", end.Version-1, f.faultsSince(end))
+		case end.Code == "not_enqueued" && !f.lost(LosesItems, f.logs[id][0].Stored): // clients of the soak erase no job
+			broken(id, "ended as not_enqueued, and no work item was deleted")
 		case end.Status == "cancelled" && !slices.ContainsFunc(f.told[id], func(t Told) bool { return t.Op == OpCancel }):
 			broken(id, "cancelled, and nobody asked for it")
 		}
