@@ -3,10 +3,12 @@ package consumer
 import (
 	"strings"
 	"testing"
+	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 )
@@ -91,4 +93,29 @@ func TestCancelCutsTheCall(t *testing.T) {
 	id := publish(t, b, subject.Chat, "one", chatRequest("one", "sandbox-chat:chunks=100000,chunk_interval_ms=5", true))
 	end := cancelJob(t, r.log, last(follow(t, r.log, id, genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS)))
 	doneOnce(t, b, end)
+}
+
+// TestACancelledChatWaitsForNoSlot: it lets go of its message at once, although all slots of
+// its upstream are in use.
+func TestACancelledChatWaitsForNoSlot(t *testing.T) {
+	t.Parallel()
+	up, b := newSlowUpstream(t), brokertest.Single(t)
+	r := newReplica(t, b, testConfig(t, up.url, func(c *config.Config) {
+		u := c.Upstreams[config.SandboxUpstream]
+		u.MaxConcurrent = 1
+		c.Upstreams[config.SandboxUpstream] = u
+	}))
+	running := publish(t, b, subject.Chat, "runs", chatRequest("runs", "sandbox-chat", true))
+	follow(t, r.log, running, genbusv1.JobPhase_JOB_PHASE_IN_PROGRESS)
+	id := publish(t, b, subject.Chat, "waits", chatRequest("waits", "sandbox-chat", true))
+	e := last(follow(t, r.log, id, genbusv1.JobPhase_JOB_PHASE_QUEUED))
+	shortly(t, "it is held", func() bool { return r.holder.Holds(id) })
+	begin := time.Now()
+	cancelJob(t, r.log, e)
+	shortly(t, "it is let go of", func() bool { return !r.holder.Holds(id) })
+	if took := time.Since(begin); took > 20*time.Second { // by itself it looks after 30 s
+		t.Errorf("it was held for %s", took)
+	}
+	close(up.done)
+	follow(t, r.log, running)
 }

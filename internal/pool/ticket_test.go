@@ -189,5 +189,9 @@ func TestMoreSlotsAfterAReload(t *testing.T) {
 		q.pool.Reload(config.Upstreams{"a": with(slotsOf(1), "2")}, config.Retry{})
 		q.expect("b")
 		q.take(b)
+		c := q.wait("c")
+		q.pool.Reload(config.Upstreams{"a": with(slotsOf(1), "2", "3")}, config.Retry{})
+		q.expect("c")
+		q.take(c)
 	})
 }
