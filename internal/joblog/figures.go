@@ -1,10 +1,10 @@
 package joblog
 
-// The limits of the log, as shares of its bytes. What is used counts for each; beside it, for
-// a new job the rest of the lives of all unfinished jobs, for what jobs can do without the
-// rest of their shortest whole lives, so that nobody's long reply takes the room in which
-// another job would be submitted, and for a submission their ends. What jobs in work write from their submission on is
-// above all three: the configuration leaves config.EndBytes for each of them in a tenth of
+// The limits of the log, as shares of its bytes. What is used counts for each. So does, for a
+// new job, the rest of the lives of all unfinished jobs; for what jobs can do without, the
+// rest of their shortest whole lives, so that no long reply takes the room in which another
+// job would be submitted; and for a submission, their ends. What jobs in work write from
+// their submission on is above all three: the configuration leaves config.EndBytes for each of them in a tenth of
 // the log. The last 3 % are for what the replicas do not see of each other (creditShare).
 const (
 	admitBelow  = 0.80 // a new job

@@ -23,7 +23,7 @@ type Ticket struct {
 
 	// The mutex of the pool that it waits in guards what follows.
 	pool    *Pool
-	number  uint64      // orders the waiters; 0 for one that does not wait
+	number  uint64      // orders those that wait; 0 for a job that does not
 	keys    []*key      // that it waits for
 	granted *key        // has reserved a slot for it; nil otherwise
 	expiry  *time.Timer // of the reservation
@@ -116,7 +116,8 @@ func (t *Ticket) expireAfter(d time.Duration) {
 	t.expiry = timer
 }
 
-// dismiss wakes all who wait for a key that is no more.
+// dismiss wakes all jobs that wait for a key, so that they acquire again: the key is gone, or
+// there is another one. They keep their places.
 func (k *key) dismiss() {
 	for _, t := range slices.Clone(k.waiting) {
 		t.dequeue()

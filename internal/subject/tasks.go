@@ -62,7 +62,7 @@ func (s Space) ParseLiveTask(subject string) (TaskName, error) {
 	return s.parseTask(subject, "live.task")
 }
 
-// AnyWriter stands for the writer in Notice where all replicas are told.
+// AnyWriter is the writer in Notice where all replicas are told.
 const AnyWriter = "any"
 
 // NoticePattern is what replicas tell each other: genbus.internal.notice.*.

@@ -88,7 +88,7 @@ var breaks = []broke{
 		h.log(talk, 3).ExpiresAt = s(20)
 	}},
 	{"a bug ends a job", []string{"strange-end"}, func(h *History) { h.fail(film, "internal") }},
-	{"without an item that nobody took", []string{"strange-end"}, func(h *History) { h.fail(film, "not_enqueued") }},
+	{"without an item, and none was deleted", []string{"strange-end"}, func(h *History) { h.fail(film, "not_enqueued") }},
 	{"poisoned by nothing", []string{"strange-end"}, func(h *History) { h.fail(film, "poisoned") }},
 	{"cancelled by nobody", []string{"strange-end"}, func(h *History) {
 		h.append(Event{Job: "video_q", QueueDeadline: s(60)}, "cancelled", "cancelled", s(0))
