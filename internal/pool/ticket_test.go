@@ -3,6 +3,7 @@ package pool_test
 import (
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,7 +19,9 @@ type queue struct {
 	t       *testing.T
 	pool    *pool.Pool
 	chooser *pool.Chooser
-	woken   []string
+
+	mu    sync.Mutex // timers wake jobs, too
+	woken []string
 }
 
 func newQueue(t *testing.T, slots int, keys ...string) *queue {
@@ -34,7 +37,11 @@ func slotsOf(n int) func(*config.Upstream) {
 // wait has a job wait for a slot, and gives its place.
 func (q *queue) wait(name string) *pool.Ticket {
 	q.t.Helper()
-	w := pool.NewTicket(func() { q.woken = append(q.woken, name) })
+	w := pool.NewTicket(func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.woken = append(q.woken, name)
+	})
 	q.busy(w)
 	return w
 }
@@ -59,6 +66,8 @@ func (q *queue) take(w *pool.Ticket) *pool.Lease {
 // expect wants these jobs to have been woken since the last call.
 func (q *queue) expect(names ...string) {
 	q.t.Helper()
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	if !slices.Equal(q.woken, names) {
 		q.t.Errorf("woken are %v, want %v", q.woken, names)
 	}
