@@ -136,7 +136,7 @@ func allEnded(t testing.TB, b *broker.Broker, l *joblog.Log, ids []subject.TaskN
 func TestAnAcceptedBacklogEnds(t *testing.T) {
 	brokertest.Long(t)
 	t.Parallel()
-	const log = 8 << 20
+	const log = 4 << 20
 	brokertest.EachLimited(t, broker.Limits{TasksMaxBytes: log}, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		url, creates := longReplies(t, 20<<10)
 		cfg := testConfig(t, url, inWork(log), onCluster)

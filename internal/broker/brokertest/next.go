@@ -12,14 +12,11 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 )
 
-// nextPatience is how long Next waits for a message.
-const nextPatience = time.Minute
-
 // Next takes the next message of a consumer. On three nodes the server that is asked
 // may not know yet who leads one that was just made; it is asked again then.
 func Next(t testing.TB, c jetstream.Consumer) jetstream.Msg {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), nextPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
 	for {
 		m, err := c.Next(jetstream.FetchContext(ctx))

@@ -29,7 +29,7 @@ import (
 )
 
 // Patience is how long a test waits for an event before it fails.
-const Patience = time.Minute
+const Patience = brokertest.Patience
 
 // Shortly asks again until it is so.
 func Shortly(t testing.TB, what string, is func() bool) {
