@@ -25,17 +25,6 @@ func Chat(req *genbusv1.ChatRequest) (Document, error) {
 	}
 }
 
-// ParseChatRequest is the inverse of Chat for a typed body: what the fields
-// cannot express is in extra_json at its level. Errors are *FieldError.
-func ParseChatRequest(body []byte) (*genbusv1.ChatCompletionBody, error) {
-	if err := checkRequest(body); err != nil {
-		return nil, fieldErrorOf("", err)
-	}
-	m := new(genbusv1.ChatCompletionBody)
-	readChat(newCursor(body), m)
-	return m, nil
-}
-
 func (w *writer) chat(m *genbusv1.ChatCompletionBody) {
 	o := w.open()
 	o.text("model", m.GetModel())
@@ -64,70 +53,4 @@ func (w *writer) chat(m *genbusv1.ChatCompletionBody) {
 	o.textDict("metadata", m.GetMetadata())
 	o.optText("verbosity", m.Verbosity)
 	o.close(m.GetExtraJson())
-}
-
-func readChat(c *cursor, m *genbusv1.ChatCompletionBody) {
-	c.object(&m.ExtraJson, func(name []byte) bool {
-		switch string(name) {
-		case "model":
-			return c.text(&m.Model)
-		case "messages":
-			return some(c, &m.Messages, readMessage)
-		case "stream":
-			return c.optBool(&m.Stream)
-		case "temperature":
-			return c.optDouble(&m.Temperature)
-		case "max_tokens":
-			return c.optInt64(&m.MaxTokens)
-		case "top_p":
-			return c.optDouble(&m.TopP)
-		case "tools":
-			return some(c, &m.Tools, readTool)
-		case "tool_choice":
-			return readToolChoice(c, &m.ToolChoice)
-		case "stop":
-			return c.texts(&m.Stop)
-		case "response_format":
-			return one(c, &m.ResponseFormat, readResponseFormat)
-		case "stream_options":
-			return one(c, &m.StreamOptions, readStreamOptions)
-		default:
-			return readChatOption(c, m, string(name))
-		}
-	})
-}
-
-// readChatOption reads the members of the body that are single values.
-func readChatOption(c *cursor, m *genbusv1.ChatCompletionBody, name string) bool {
-	switch name {
-	case "reasoning_effort":
-		return c.optText(&m.ReasoningEffort)
-	case "max_completion_tokens":
-		return c.optInt64(&m.MaxCompletionTokens)
-	case "n":
-		return c.optInt32(&m.N)
-	case "seed":
-		return c.optInt64(&m.Seed)
-	case "presence_penalty":
-		return c.optDouble(&m.PresencePenalty)
-	case "frequency_penalty":
-		return c.optDouble(&m.FrequencyPenalty)
-	case "logprobs":
-		return c.optBool(&m.Logprobs)
-	case "top_logprobs":
-		return c.optInt32(&m.TopLogprobs)
-	case "parallel_tool_calls":
-		return c.optBool(&m.ParallelToolCalls)
-	case "user":
-		return c.optText(&m.User)
-	case "service_tier":
-		return c.optText(&m.ServiceTier)
-	case "logit_bias":
-		return dict(c, &m.LogitBias, (*cursor).double)
-	case "metadata":
-		return dict(c, &m.Metadata, anyText)
-	case "verbosity":
-		return c.optText(&m.Verbosity)
-	}
-	return false
 }

@@ -25,18 +25,8 @@ func ParseChunk(raw []byte) (*genbusv1.ChatCompletionChunk, error) {
 	return m, nil
 }
 
-// CompletionJSON writes a reply. What ParseCompletion read from an object
+// ChunkJSON writes one block of a streamed reply. What ParseChunk read from an object
 // without repeated names gives the same JSON value again.
-func CompletionJSON(m *genbusv1.ChatCompletion) ([]byte, error) {
-	w := writer{how: lenient, path: path{{"completion", single}}}
-	w.completion(m)
-	if w.err != nil {
-		return nil, w.err
-	}
-	return w.buf, nil
-}
-
-// ChunkJSON writes one block of a streamed reply, as CompletionJSON does.
 func ChunkJSON(m *genbusv1.ChatCompletionChunk) ([]byte, error) {
 	w := writer{how: lenient, path: path{{"chunk", single}}}
 	w.chunk(m)
@@ -44,23 +34,6 @@ func ChunkJSON(m *genbusv1.ChatCompletionChunk) ([]byte, error) {
 		return nil, w.err
 	}
 	return w.buf, nil
-}
-
-func (w *writer) completion(m *genbusv1.ChatCompletion) {
-	o := w.open()
-	o.text("id", m.GetId())
-	o.text("object", m.GetObject())
-	if m.GetCreated() != 0 {
-		o.int("created", m.GetCreated())
-	}
-	o.text("model", m.GetModel())
-	if len(m.GetChoices()) > 0 || !holds(m.GetExtraJson(), "choices") {
-		array(o, "choices", "choices", m.GetChoices(), (*writer).choice)
-	}
-	nest(o, "usage", m.GetUsage(), (*writer).usage)
-	o.optText("service_tier", m.ServiceTier)
-	o.optText("system_fingerprint", m.SystemFingerprint)
-	o.close(m.GetExtraJson())
 }
 
 func readCompletion(c *cursor, m *genbusv1.ChatCompletion) {
@@ -85,15 +58,6 @@ func readCompletion(c *cursor, m *genbusv1.ChatCompletion) {
 		}
 		return false
 	})
-}
-
-func (w *writer) choice(m *genbusv1.ChatChoice) {
-	o := w.open()
-	o.position(m.GetIndex(), m.GetExtraJson())
-	nest(o, "message", m.GetMessage(), (*writer).message)
-	o.optText("finish_reason", m.FinishReason)
-	nest(o, "logprobs", m.GetLogprobs(), (*writer).logprobs)
-	o.close(m.GetExtraJson())
 }
 
 // position writes index, 0 too, unless extra holds one that is no number.

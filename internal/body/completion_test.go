@@ -10,6 +10,42 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
+// completionJSON is the inverse of ParseCompletion, which shows that it loses nothing.
+func completionJSON(m *genbusv1.ChatCompletion) ([]byte, error) {
+	w := writer{how: lenient, path: path{{"completion", single}}}
+	w.completion(m)
+	if w.err != nil {
+		return nil, w.err
+	}
+	return w.buf, nil
+}
+
+func (w *writer) completion(m *genbusv1.ChatCompletion) {
+	o := w.open()
+	o.text("id", m.GetId())
+	o.text("object", m.GetObject())
+	if m.GetCreated() != 0 {
+		o.int("created", m.GetCreated())
+	}
+	o.text("model", m.GetModel())
+	if len(m.GetChoices()) > 0 || !holds(m.GetExtraJson(), "choices") {
+		array(o, "choices", "choices", m.GetChoices(), (*writer).choice)
+	}
+	nest(o, "usage", m.GetUsage(), (*writer).usage)
+	o.optText("service_tier", m.ServiceTier)
+	o.optText("system_fingerprint", m.SystemFingerprint)
+	o.close(m.GetExtraJson())
+}
+
+func (w *writer) choice(m *genbusv1.ChatChoice) {
+	o := w.open()
+	o.position(m.GetIndex(), m.GetExtraJson())
+	nest(o, "message", m.GetMessage(), (*writer).message)
+	o.optText("finish_reason", m.FinishReason)
+	nest(o, "logprobs", m.GetLogprobs(), (*writer).logprobs)
+	o.close(m.GetExtraJson())
+}
+
 func TestParseCompletion(t *testing.T) {
 	t.Parallel()
 	choice := func(c *genbusv1.ChatChoice) *genbusv1.ChatCompletion {
@@ -158,9 +194,9 @@ func TestParsersRefuseWhatIsNoObject(t *testing.T) {
 	}
 }
 
-func TestCompletionJSONWritesZerosThatClientsWaitFor(t *testing.T) {
+func TestChunkJSONWritesZerosThatClientsWaitFor(t *testing.T) {
 	t.Parallel()
-	got, err := CompletionJSON(&genbusv1.ChatCompletion{Choices: []*genbusv1.ChatChoice{{}, {
+	got, err := ChunkJSON(&genbusv1.ChatCompletionChunk{Choices: []*genbusv1.ChatChunkChoice{{}, {
 		Logprobs:  &genbusv1.ChatLogprobs{Content: []*genbusv1.ChatTokenLogprob{{Token: "a"}}},
 		ExtraJson: []byte(`{"index":null}`),
 	}}})
@@ -174,11 +210,11 @@ func TestCompletionJSONWritesZerosThatClientsWaitFor(t *testing.T) {
 	}
 }
 
-func TestCompletionJSONRefusesAMemberTwice(t *testing.T) {
+func TestChunkJSONRefusesAMemberTwice(t *testing.T) {
 	t.Parallel()
-	want := `completion.choices[0].message.extra_json holds "role", which is also given as a typed field; give it once`
-	_, err := CompletionJSON(&genbusv1.ChatCompletion{Choices: []*genbusv1.ChatChoice{{
-		Message: &genbusv1.ChatMessage{Role: "assistant", ExtraJson: []byte(`{"role":"x"}`)}}}})
+	want := `chunk.choices[0].delta.extra_json holds "role", which is also given as a typed field; give it once`
+	_, err := ChunkJSON(&genbusv1.ChatCompletionChunk{Choices: []*genbusv1.ChatChunkChoice{{
+		Delta: &genbusv1.ChatMessage{Role: "assistant", ExtraJson: []byte(`{"role":"x"}`)}}}})
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v\nwant %s", err, want)
 	}

@@ -3,10 +3,7 @@ package body
 import (
 	"bytes"
 	"math"
-	"slices"
 	"strconv"
-
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // The functions below read the next value into a typed field. They return false,
@@ -147,75 +144,6 @@ func (c *cursor) nearest(dst *float64) bool {
 	return true
 }
 
-// double reads a number that a double holds to its last digit.
-func (c *cursor) double(dst *float64) bool {
-	start := c.At
-	var v float64
-	if !c.nearest(&v) {
-		return false
-	}
-	if !holdsDigits(v, bytes.TrimLeft(c.Text[start:c.At], " \t\r\n")) {
-		c.At = start
-		return false
-	}
-	*dst = v
-	return true
-}
-
-// holdsDigits tells whether v, the double nearest to the number in text, is
-// written with the same digits again.
-func holdsDigits(v float64, text []byte) bool {
-	const certain = 15 // digits that every double holds
-	if len(text) <= certain {
-		return true
-	}
-	var again [32]byte
-	return bytes.Equal(digits(text), digits(jsontext.AppendFloat(again[:0], v, 64)))
-}
-
-// digits gives the significant digits of a number.
-func digits(text []byte) []byte {
-	if i := bytes.IndexAny(text, "eE"); i >= 0 {
-		text = text[:i]
-	}
-	return bytes.Trim(bytes.ReplaceAll(text, []byte("."), nil), "-0")
-}
-
-func (c *cursor) optDouble(dst **float64) bool {
-	var v float64
-	ok := c.double(&v)
-	if ok {
-		*dst = &v
-	}
-	return ok
-}
-
-// rawObject copies an object as it is written.
-func (c *cursor) rawObject(dst *[]byte) bool {
-	if c.Peek() != '{' {
-		return false
-	}
-	*dst = slices.Clone(c.Value())
-	return true
-}
-
-// texts reads a list of strings; the empty list is not expressed.
-func (c *cursor) texts(dst *[]string) bool {
-	var list []string
-	ok := c.list(func() bool {
-		if c.Peek() != '"' {
-			return false
-		}
-		list = append(list, textOf(c.Value()))
-		return true
-	})
-	if !ok || len(list) == 0 {
-		return false
-	}
-	*dst = list
-	return true
-}
-
 // octets reads a list of numbers from 0 to 255; the empty list is not expressed.
 func (c *cursor) octets(dst *[]byte) bool {
 	var list []byte
@@ -252,35 +180,6 @@ func (c *cursor) list(element func() bool) bool {
 		c.At = start
 	}
 	return n > 0
-}
-
-// dict reads an object whose values are all read by value; the empty object is
-// not expressed.
-func dict[V any](c *cursor, dst *map[string]V, value func(*cursor, *V) bool) bool {
-	if c.Peek() != '{' {
-		return false
-	}
-	start := c.At
-	m, ok := map[string]V{}, true
-	for quoted := range c.Members() {
-		var v V
-		ok = value(c, &v) && ok
-		m[textOf(quoted)] = v
-	}
-	if !ok || len(m) == 0 {
-		c.At = start
-		return false
-	}
-	*dst = m
-	return true
-}
-
-func anyText(c *cursor, dst *string) bool {
-	if c.Peek() != '"' {
-		return false
-	}
-	*dst = textOf(c.Value())
-	return true
 }
 
 // one reads an object into a message.

@@ -54,16 +54,16 @@ func fuzzReply[M proto.Message](f *testing.F, parse func([]byte) (M, error), wri
 	})
 }
 
-func FuzzParseCompletion(f *testing.F) { fuzzReply(f, ParseCompletion, CompletionJSON) }
+func FuzzParseCompletion(f *testing.F) { fuzzReply(f, ParseCompletion, completionJSON) }
 
 func FuzzParseChunk(f *testing.F) { fuzzReply(f, ParseChunk, ChunkJSON) }
 
 func FuzzParseChatRequest(f *testing.F) {
-	fuzzReply(f, ParseChatRequest, func(m *genbusv1.ChatCompletionBody) ([]byte, error) { return chatText(typedChat(m)) })
+	fuzzReply(f, parseChat, func(m *genbusv1.ChatCompletionBody) ([]byte, error) { return chatText(typedChat(m)) })
 }
 
 func FuzzParseVideo(f *testing.F) {
-	fuzzReply(f, ParseVideo, func(m *genbusv1.VideoGeneration) ([]byte, error) { return videoText(typedVideo(m)) })
+	fuzzReply(f, parseVideo, func(m *genbusv1.VideoGeneration) ([]byte, error) { return videoText(typedVideo(m)) })
 }
 
 func FuzzFingerprint(f *testing.F) {

@@ -46,7 +46,6 @@ func TestTooManyValues(t *testing.T) {
 	ways := map[string]func(object []byte) error{
 		"header": func(b []byte) error { _, err := header(b); return err },
 		"raw":    func(b []byte) error { _, err := chatText(rawChat(string(b))); return err },
-		"parsed": func(b []byte) error { _, err := ParseVideo(b); return err },
 		"rules": func(b []byte) error {
 			if v := checkRules(b, nil); len(v) > 0 {
 				return limitError(v[0].Description)

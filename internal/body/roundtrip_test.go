@@ -48,7 +48,7 @@ func roundTrip[M proto.Message](
 
 func TestCompletionRoundTrip(t *testing.T) {
 	t.Parallel()
-	roundTrip(t, replyJSON("message"), ParseCompletion, CompletionJSON)
+	roundTrip(t, replyJSON("message"), ParseCompletion, completionJSON)
 }
 
 func TestChunkRoundTrip(t *testing.T) {
@@ -58,14 +58,14 @@ func TestChunkRoundTrip(t *testing.T) {
 
 func TestChatRoundTrip(t *testing.T) {
 	t.Parallel()
-	roundTrip(t, chatJSON(), ParseChatRequest, func(m *genbusv1.ChatCompletionBody) ([]byte, error) {
+	roundTrip(t, chatJSON(), parseChat, func(m *genbusv1.ChatCompletionBody) ([]byte, error) {
 		return chatText(&genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_Chat{Chat: m}})
 	})
 }
 
 func TestVideoRoundTrip(t *testing.T) {
 	t.Parallel()
-	roundTrip(t, videoJSON(), ParseVideo, func(m *genbusv1.VideoGeneration) ([]byte, error) {
+	roundTrip(t, videoJSON(), parseVideo, func(m *genbusv1.VideoGeneration) ([]byte, error) {
 		return videoText(&genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Video{Video: m}})
 	})
 }

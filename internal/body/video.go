@@ -25,17 +25,6 @@ func Video(req *genbusv1.VideoRequest) (Document, error) {
 	}
 }
 
-// ParseVideo is the inverse of Video for a typed body: what the fields cannot
-// express is in extra_json. Errors are *FieldError.
-func ParseVideo(body []byte) (*genbusv1.VideoGeneration, error) {
-	if err := checkRequest(body); err != nil {
-		return nil, fieldErrorOf("", err)
-	}
-	m := new(genbusv1.VideoGeneration)
-	readVideo(newCursor(body), m)
-	return m, nil
-}
-
 // storedError is for a request that is not here: NATS alone carries names of
 // uploads, and reads them before it asks for a body.
 func storedError() error {
@@ -74,32 +63,4 @@ func (w *writer) video(m *genbusv1.VideoGeneration) {
 	o.optInt32("n", m.N)
 	o.rawObject("metadata", "metadata_json", m.GetMetadataJson())
 	o.close(m.GetExtraJson())
-}
-
-func readVideo(c *cursor, m *genbusv1.VideoGeneration) {
-	c.object(&m.ExtraJson, func(name []byte) bool {
-		switch string(name) {
-		case "model":
-			return c.text(&m.Model)
-		case "prompt":
-			return c.text(&m.Prompt)
-		case "image":
-			return c.optText(&m.Image)
-		case "duration":
-			return c.optDouble(&m.Duration)
-		case "width":
-			return c.optInt32(&m.Width)
-		case "height":
-			return c.optInt32(&m.Height)
-		case "fps":
-			return c.optInt32(&m.Fps)
-		case "seed":
-			return c.optInt64(&m.Seed)
-		case "n":
-			return c.optInt32(&m.N)
-		case "metadata":
-			return c.rawObject(&m.MetadataJson)
-		}
-		return false
-	})
 }

@@ -38,7 +38,7 @@ func TestVideo(t *testing.T) {
 			t.Errorf("%s: got %s, %v\nwant %s", name, got, err, test.want)
 		}
 	}
-	parsed, err := ParseVideo([]byte(fullJSON))
+	parsed, err := parseVideo([]byte(fullJSON))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestVideoRefused(t *testing.T) {
 
 func TestParseVideoKeepsWhatIsNotTyped(t *testing.T) {
 	t.Parallel()
-	got, err := ParseVideo([]byte(`{"duration":"5","width":720.5,"metadata":"{}","image":null,"model":"","seed":7,"seconds":"4"}`))
+	got, err := parseVideo([]byte(`{"duration":"5","width":720.5,"metadata":"{}","image":null,"model":"","seed":7,"seconds":"4"}`))
 	if err != nil {
 		t.Fatal(err)
 	}

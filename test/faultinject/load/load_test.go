@@ -1,7 +1,9 @@
 package load
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -17,12 +19,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/test/faultinject/check"
@@ -97,6 +101,39 @@ func TestASeedSaysEverything(t *testing.T) {
 	}
 	if len(marks) != 600 {
 		t.Errorf("%d marks", len(marks))
+	}
+}
+
+// TestTypedIsTheBody: a request that is sent field by field is the JSON that was drawn.
+func TestTypedIsTheBody(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(1, 1))
+	for _, long := range []lengths{{}, {request: 10, reply: 10}} {
+		want := videoBody("film", "m", long, r)
+		video, err := typedVideo(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := body.Video(&genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Video{Video: video}})
+		sameJSON(t, want, got, err)
+		want = chatBody("talk", "m", true, long, r)
+		chat, err := typedChat(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err = body.Chat(&genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_Chat{Chat: chat}})
+		sameJSON(t, want, got, err)
+	}
+}
+
+func sameJSON(t *testing.T, want []byte, d body.Document, err error) {
+	t.Helper()
+	got := jsontext.Value(d.Bytes())
+	if err = errors.Join(err, got.Canonicalize()); err != nil {
+		t.Fatal(err)
+	}
+	if same := jsontext.Value(want); same.Canonicalize() != nil || !bytes.Equal(same, got) {
+		t.Errorf("got %s\nwant %s", got, same)
 	}
 }
 

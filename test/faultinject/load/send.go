@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/test/faultinject/check"
@@ -66,7 +65,7 @@ func (w wish) videoRequest(expires time.Time) (*genbusv1.VideoRequest, error) {
 		out.Body = &genbusv1.VideoRequest_RawJson{RawJson: w.body}
 		return out, nil
 	}
-	video, err := body.ParseVideo(w.body)
+	video, err := typedVideo(w.body)
 	out.Body = &genbusv1.VideoRequest_Video{Video: video}
 	return out, err
 }
@@ -77,7 +76,7 @@ func (w wish) chatRequest(expires time.Time) (*genbusv1.ChatRequest, error) {
 		out.Body = &genbusv1.ChatRequest_RawJson{RawJson: w.body}
 		return out, nil
 	}
-	chat, err := body.ParseChatRequest(w.body)
+	chat, err := typedChat(w.body)
 	out.Body = &genbusv1.ChatRequest_Chat{Chat: chat}
 	return out, err
 }
