@@ -11,13 +11,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
-
-	"github.com/genbus/genbus/internal/config"
 )
 
-var update = flag.Bool("update", false, "write docs/configuration.md, docs/compatibility.md and the samples of all documents")
+var update = flag.Bool("update", false, "write docs/compatibility.md and the samples of all documents")
 
 const root = ".."
 
@@ -54,43 +50,6 @@ func write(t *testing.T, name, text string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
-	}
-}
-
-const configurationHead = `# Configuration
-
-With this page an operator looks up every key: its variable, its default and its meaning. Generated from the comments in ` + "`internal/config`" + `; do not edit.
-
-The configuration is a YAML file (` + "`GENBUS_CONFIG`" + `, or ` + "`--config`" + `), environment variables over it, and these defaults for everything else. Durations are written as ` + "`90s`, `15m`, `48h`" + `, sizes as ` + "`512KiB`, `4GiB`" + `.
-Secrets are in variables or files, never in the configuration file. Examples: [genbus.yaml](../examples/genbus.yaml), [two-upstreams.yaml](../examples/two-upstreams.yaml), [protocols.yaml](../examples/protocols.yaml), [cluster.yaml](../examples/cluster.yaml).
-
-## Check
-
-` + "```sh" + `
-go run ./cmd/service config example > genbus.yaml   # every key, its default and what it means
-go run ./cmd/service config check genbus.yaml       # what serve would say of it: exit 0, or 1 and every problem with its line
-go run ./cmd/service config print --config genbus.yaml   # what is in effect, without secrets
-` + "```" + `
-
-` + "`config check`" + ` reads the file, the environment, the secrets and the certificates as ` + "`serve`" + ` does, and says what ` + "`serve`" + ` would only warn of. It connects to nothing and needs no data directory.
-A key or a variable that is not known is an error, with the name that was probably meant.
-
-## Reload
-
-SIGHUP has a running process take other routes, upstreams, keys and limits from the file, without dropping a job: [operations.md](operations.md#reload-the-configuration) says what, and what needs a restart.
-
-## Keys
-
-`
-
-func TestConfigurationIsTheTable(t *testing.T) {
-	const name = "docs/configuration.md"
-	want := configurationHead + config.Table()
-	if *update {
-		write(t, name, want)
-	}
-	if diff := cmp.Diff(want, read(t, name)); diff != "" {
-		t.Errorf("%s is not the table; run `go test ./docs -update`:\n%s", name, diff)
 	}
 }
 

@@ -18,8 +18,8 @@ const DefaultOperator = "operator"
 
 // Config is everything that an operator can set. It is read-only once Load or Prepare has returned.
 //
-// Every field's comment says what it means and ends with its default; Describe turns these comments into the
-// configuration table of the documentation.
+// Every field's comment says what it means and ends with its default: the configuration table of the
+// documentation and the example are made of these comments.
 type Config struct {
 	NATS         NATS          `yaml:"nats"`
 	HTTP         HTTP          `yaml:"http"`

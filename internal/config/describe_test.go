@@ -17,7 +17,117 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "write comments.gen.go")
+var update = flag.Bool("update", false, "write comments.gen.go and docs/configuration.md")
+
+// row describes one key of the configuration.
+type row struct {
+	Key     string // YAML path; <name> is a name of yours, [] for an element of a list; empty where only a variable exists
+	Env     string // the variable that overrides it, if there is one
+	Default string // "required" where there is none
+	Meaning string
+}
+
+// describe returns one row for each key, in the order of the struct, and then the variables that are no key.
+func describe() []row {
+	rows := describeStruct(reflect.TypeFor[Config](), "")
+	for _, v := range environment {
+		rows = append(rows, row{Env: v.name, Default: "none", Meaning: v.meaning})
+	}
+	return rows
+}
+
+// table returns the rows of describe as a Markdown table.
+func table() string {
+	var b strings.Builder
+	b.WriteString("| Key | Variable | Default | Meaning |\n|---|---|---|---|\n")
+	for _, r := range describe() {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", code(r.Key), code(r.Env), r.Default, strings.ReplaceAll(r.Meaning, "|", `\|`))
+	}
+	return b.String()
+}
+
+func code(text string) string {
+	if text == "" {
+		return ""
+	}
+	return "`" + text + "`"
+}
+
+func describeStruct(t reflect.Type, path string) []row {
+	var rows []row
+	for i := range t.NumField() {
+		field := t.Field(i)
+		key := field.Tag.Get("yaml")
+		if key == "" || key == "-" {
+			continue
+		}
+		key = join(path, key)
+		if element, step := structOf(field.Type); element != nil {
+			rows = append(rows, describeStruct(element, key+step)...)
+			continue
+		}
+		r := row{Key: key, Env: field.Tag.Get("env")}
+		r.Meaning, r.Default = splitComment(fieldComments[t.Name()+"."+field.Name])
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+// splitComment takes the default off the end of a field's comment.
+func splitComment(comment string) (meaning, value string) {
+	if meaning, ok := strings.CutSuffix(comment, " Required."); ok {
+		return meaning, "required"
+	}
+	i := strings.LastIndex(comment, " Default: ")
+	if i < 0 {
+		return comment, ""
+	}
+	return comment[:i], strings.TrimSuffix(comment[i+len(" Default: "):], ".")
+}
+
+const configurationHead = `# Configuration
+
+With this page an operator looks up every key: its variable, its default and its meaning. Generated from the comments in ` + "`internal/config`" + `; do not edit.
+
+The configuration is a YAML file (` + "`GENBUS_CONFIG`" + `, or ` + "`--config`" + `), environment variables over it, and these defaults for everything else. Durations are written as ` + "`90s`, `15m`, `48h`" + `, sizes as ` + "`512KiB`, `4GiB`" + `.
+Secrets are in variables or files, never in the configuration file. Examples: [genbus.yaml](../examples/genbus.yaml), [two-upstreams.yaml](../examples/two-upstreams.yaml), [protocols.yaml](../examples/protocols.yaml), [cluster.yaml](../examples/cluster.yaml).
+
+## Check
+
+` + "```sh" + `
+go run ./cmd/service config example > genbus.yaml   # every key, its default and what it means
+go run ./cmd/service config check genbus.yaml       # what serve would say of it: exit 0, or 1 and every problem with its line
+go run ./cmd/service config print --config genbus.yaml   # what is in effect, without secrets
+` + "```" + `
+
+` + "`config check`" + ` reads the file, the environment, the secrets and the certificates as ` + "`serve`" + ` does, and says what ` + "`serve`" + ` would only warn of. It connects to nothing and needs no data directory.
+A key or a variable that is not known is an error, with the name that was probably meant.
+
+## Reload
+
+SIGHUP has a running process take other routes, upstreams, keys and limits from the file, without dropping a job: [operations.md](operations.md#reload-the-configuration) says what, and what needs a restart.
+
+## Keys
+
+`
+
+func TestConfigurationIsTheTable(t *testing.T) {
+	t.Parallel()
+	const name = "../../docs/configuration.md"
+	want := configurationHead + table()
+	if *update {
+		if err := os.WriteFile(name, []byte(want), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("%s is not the table; run `go test ./internal/config -update`:\n%s", name, diff)
+	}
+}
 
 // TestComments holds comments.gen.go to the comments of the structs.
 func TestComments(t *testing.T) {
@@ -128,7 +238,7 @@ func defaults(v reflect.Value, path string, into map[string]string) map[string]s
 func TestCommentsSayTheDefaults(t *testing.T) {
 	t.Parallel()
 	want := defaults(reflect.ValueOf(Default()).Elem(), "", map[string]string{})
-	for _, row := range Describe() {
+	for _, row := range describe() {
 		if row.Key == "" {
 			continue
 		}
@@ -159,7 +269,7 @@ func TestCommentsSayTheDefaults(t *testing.T) {
 func TestEveryVariableIsDescribed(t *testing.T) {
 	t.Parallel()
 	described := map[string]int{}
-	for _, row := range Describe() {
+	for _, row := range describe() {
 		if row.Env != "" {
 			described[row.Env]++
 		}
@@ -176,9 +286,9 @@ func TestEveryVariableIsDescribed(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	t.Parallel()
-	table := Table()
-	lines := strings.Split(strings.TrimSpace(table), "\n")
-	if want := len(Describe()) + 2; len(lines) != want {
+	text := table()
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	if want := len(describe()) + 2; len(lines) != want {
 		t.Errorf("%d lines, want %d", len(lines), want)
 	}
 	for _, line := range lines {
@@ -187,7 +297,7 @@ func TestTable(t *testing.T) {
 		}
 	}
 	const want = "| `http.addr` | `GENBUS_HTTP_ADDR` | 127.0.0.1:8080 | Address that HTTP listens on, host:port; port 0 takes a free one. |"
-	if !strings.Contains(table, want) {
-		t.Errorf("no line\n%s\nin\n%s", want, table)
+	if !strings.Contains(text, want) {
+		t.Errorf("no line\n%s\nin\n%s", want, text)
 	}
 }

@@ -24,6 +24,18 @@ const (
 	defaultUpstream = "default"
 )
 
+// environment describes the variables that are no key.
+var environment = []struct{ name, meaning string }{
+	{envConfig, "Path of the configuration file, YAML."},
+	{envUpstreamURL, `Base address of the upstream "default". Without routes, it serves every video and chat model.`},
+	{envUpstreamKey, `API key of the upstream "default".`},
+	{envUpstreamKeyFile, `File that holds the API key of the upstream "default".`},
+	{envAPIKey, `API key that callers must send; they are the tenant "default".`},
+	{envAPIKeyFile, `File that holds the API key of the tenant "default".`},
+	{envOperatorKey, `Key of the operator "operator", for the operator's methods.`},
+	{envOperatorKeyFile, `File that holds the key of the operator "operator".`},
+}
+
 // kubernetesLink matches variables that Kubernetes injects for services called genbus or genbus-something. It leaves
 // out GENBUS_PORT and GENBUS_<something>_PORT, which could be typing errors: their value decides.
 var kubernetesLink = regexp.MustCompile(`^GENBUS_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
@@ -190,7 +202,10 @@ func isKubernetesLink(name, value string) bool {
 
 // variables returns the names of all variables, sorted.
 func variables() []string {
-	names := []string{envConfig, envUpstreamURL, envUpstreamKey, envUpstreamKeyFile, envAPIKey, envAPIKeyFile, envOperatorKey, envOperatorKeyFile}
+	var names []string
+	for _, v := range environment {
+		names = append(names, v.name)
+	}
 	eachVariable(reflect.ValueOf(Default()).Elem(), "", func(name, _ string, _ reflect.Value) { names = append(names, name) })
 	slices.Sort(names)
 	return names

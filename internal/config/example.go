@@ -19,13 +19,17 @@ const exampleHead = `## A configuration of genbus with every key. Lines that beg
 ## Variables win over the file. Beside those that are named at their keys there are:
 `
 
-// Example returns a whole, valid configuration in YAML with every key, its default and what it means, as Describe has
-// them. Keys at their default are commented out with one #; what explains has two.
+// The comments of the structs are the documentation. TestComments writes them where the service can read them, and fails
+// for one that has changed since.
+//
+//go:generate go test . -run ^TestComments$ -update
+
+// Example returns a whole, valid configuration in YAML with every key, its default and what it means. Keys at their default are commented out with one #; what explains has two.
 func Example() string {
 	var e exampleWriter
 	e.WriteString(exampleHead)
-	for _, row := range environmentRows() {
-		fmt.Fprintf(&e, "##   %s: %s\n", row.Env, row.Meaning)
+	for _, v := range environment {
+		fmt.Fprintf(&e, "##   %s: %s\n", v.name, v.meaning)
 	}
 	e.section(reflect.ValueOf(exampleConfig()).Elem(), place{})
 	return e.String()

@@ -52,7 +52,7 @@ func TestExampleShowsEveryKey(t *testing.T) {
 	if string(gotText) != string(wantText) {
 		t.Errorf("got\n%s\nwant\n%s", gotText, wantText)
 	}
-	for _, row := range Describe() {
+	for _, row := range describe() {
 		key := row.Key[strings.LastIndex(row.Key, ".")+1:]
 		if row.Key != "" && !regexp.MustCompile(`(?m)^[ -]*`+key+`:`).MatchString(full) || !strings.Contains(text, row.Meaning) || !strings.Contains(text, row.Env) {
 			t.Errorf("%s%s is not shown", row.Key, row.Env)

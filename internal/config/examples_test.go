@@ -147,14 +147,14 @@ func TestExampleShowsEveryKeyWithItsDefault(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(strings.Join(full, "")), &document); err != nil {
 		t.Fatal(err)
 	}
-	for _, row := range Describe() {
+	for _, row := range describe() {
 		if row.Key != "" && !shows(document.Content[0], strings.Split(strings.ReplaceAll(row.Key, "[]", ".[]"), ".")) {
 			t.Errorf("%s is not shown", row.Key)
 		}
 	}
 }
 
-// shows reports whether there is a value at a path of Describe. Of an empty list or map nothing more can be shown.
+// shows reports whether there is a value at a path of describe. Of an empty list or map nothing more can be shown.
 func shows(n *yaml.Node, path []string) bool {
 	if len(path) == 0 {
 		return true

@@ -87,3 +87,16 @@ func formatDuration(d time.Duration) string {
 	}
 	return text
 }
+
+// structOf returns the struct that holds the keys below a field, and the step of the path that leads there.
+func structOf(t reflect.Type) (element reflect.Type, step string) {
+	switch {
+	case t.Kind() == reflect.Struct:
+		return t, ""
+	case t.Kind() == reflect.Map && t.Elem().Kind() == reflect.Struct:
+		return t.Elem(), ".<name>"
+	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
+		return t.Elem(), "[]"
+	}
+	return nil, ""
+}
