@@ -12,6 +12,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/joblog/joblogtest"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
@@ -74,7 +75,7 @@ func twoWriters(t *testing.T, replicas int, url, id string) {
 		d.hasWon(t, round, won)
 	}
 	t.Logf("%d rounds with %d cuts; the writer behind the link won %d", rounds, cuts, shakyWon)
-	if history := must[[]joblog.Entry](t)(d.steady.History(t.Context(), d.name, 0)); len(history) != rounds {
+	if history := must[[]joblog.Entry](t)(joblogtest.History(t.Context(), d.broker, d.name)); len(history) != rounds {
 		t.Errorf("%d events", len(history))
 	}
 }
@@ -83,6 +84,7 @@ func twoWriters(t *testing.T, replicas int, url, id string) {
 type duel struct {
 	name          subject.TaskName
 	link          *faultinject.Link
+	broker        *broker.Broker // of steady
 	steady, shaky *joblog.Log
 }
 
@@ -97,14 +99,15 @@ func newDuel(t *testing.T, replicas int, url, id string) *duel {
 			t.Error(err)
 		}
 	})
+	b := brokerAt(t, replicas, url)
 	return &duel{
 		name: subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id}, link: link,
-		steady: logAt(t, replicas, url), shaky: logAt(t, replicas, "nats://"+link.Addr()),
+		broker: b, steady: newLog(t, b, ""), shaky: newLog(t, brokerAt(t, replicas, "nats://"+link.Addr()), ""),
 	}
 }
 
-// logAt is a log with a connection of its own.
-func logAt(t *testing.T, replicas int, url string) *joblog.Log {
+// brokerAt has a connection of its own.
+func brokerAt(t *testing.T, replicas int, url string) *broker.Broker {
 	t.Helper()
 	b, err := broker.Open(t.Context(), broker.Options{Names: subject.Default(), Logger: brokertest.Logger(t), URL: url, Replicas: replicas})
 	if err != nil {
@@ -118,7 +121,7 @@ func logAt(t *testing.T, replicas int, url string) *joblog.Log {
 	if err := b.Streams().Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return newLog(t, b, "")
+	return b
 }
 
 // next is an event of a round. Each writer has one of its own.
@@ -230,7 +233,7 @@ func TestFollowersWithoutLiveMessages(t *testing.T) {
 			for i := range jobs {
 				e := must[joblog.Entry](t)(writer.Commit(t.Context(), task.FromWork(work("video_"+string(rune('a'+i)))), 0))
 				following := make(chan struct{})
-				wg.Go(func() { seesTheLog(t, reader, writer, e.Name(), following) })
+				wg.Go(func() { seesTheLog(t, reader, b, e.Name(), following) })
 				wg.Go(func() {
 					<-following
 					if err := goesWell(t.Context(), writer, e); err != nil {
@@ -243,9 +246,8 @@ func TestFollowersWithoutLiveMessages(t *testing.T) {
 	}
 }
 
-// seesTheLog follows a job to its end, and checks that it saw what the writer's log
-// has. It closes following when it has seen the first event.
-func seesTheLog(t *testing.T, reader, writer *joblog.Log, n subject.TaskName, following chan<- struct{}) {
+// seesTheLog follows a job to its end, and checks that it saw what the log has. It closes following when it has seen the first event.
+func seesTheLog(t *testing.T, reader *joblog.Log, b *broker.Broker, n subject.TaskName, following chan<- struct{}) {
 	t.Helper()
 	var seen []string
 	for got, err := range reader.Follow(t.Context(), n, 0) {
@@ -257,7 +259,7 @@ func seesTheLog(t *testing.T, reader, writer *joblog.Log, n subject.TaskName, fo
 			close(following)
 		}
 	}
-	history, err := writer.History(t.Context(), n, 0)
+	history, err := joblogtest.History(t.Context(), b, n)
 	if err != nil {
 		t.Error(err)
 		return

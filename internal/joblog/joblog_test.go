@@ -17,6 +17,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/joblog/joblogtest"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
@@ -89,13 +90,14 @@ func TestLastEventIsTheStateAndAllAreTheHistory(t *testing.T) {
 	for _, encoding := range []publisher.Encoding{publisher.Protobuf, publisher.JSON} {
 		t.Run(string(encoding), func(t *testing.T) {
 			t.Parallel()
-			l := newLog(t, brokertest.Single(t), encoding)
+			b := brokertest.Single(t)
+			l := newLog(t, b, encoding)
 			end := complete(t, l, submit(t, l, "video_1"))
 			got := must[joblog.Entry](t)(l.Get(t.Context(), end.Name()))
 			if diff := cmp.Diff(end.Job, got.Job, protocmp.Transform()); diff != "" {
 				t.Errorf("what was stored is not what was committed:\n%s", diff)
 			}
-			history := must[[]joblog.Entry](t)(l.History(t.Context(), end.Name(), 0))
+			history := must[[]joblog.Entry](t)(joblogtest.History(t.Context(), b, end.Name()))
 			if len(history) != 4 {
 				t.Fatalf("%d events", len(history))
 			}

@@ -163,34 +163,6 @@ func decodeStored(n subject.TaskName, m broker.Stored) (Entry, error) {
 	return Entry{Event: e, Seq: m.Seq}, nil
 }
 
-// History reads a job's events with a version above after, in order, from the
-// stream's leader.
-func (l *Log) History(ctx context.Context, n subject.TaskName, after uint64) ([]Entry, error) {
-	var out []Entry
-	seq := uint64(1)
-	subj := l.b.Names().Task(n.Kind, n.Tenant, n.ID)
-	for {
-		m, err := l.b.Next(ctx, l.b.Names().Tasks(), subj, seq)
-		if errors.Is(err, broker.ErrNoMessage) {
-			return out, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("history of %s: %w", n.ID, err)
-		}
-		e, err := decodeStored(n, m)
-		if err != nil {
-			return nil, err
-		}
-		if e.Version() > after {
-			out = append(out, e)
-		}
-		if e.Terminal() {
-			return out, nil
-		}
-		seq = m.Seq + 1
-	}
-}
-
 func header(h nats.Header, key string) string {
 	if v := h[key]; len(v) > 0 {
 		return v[0]

@@ -26,6 +26,7 @@ import (
 	"github.com/genbus/genbus/internal/erasure"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/joblog/joblogtest"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/orphans"
 	"github.com/genbus/genbus/internal/publisher"
@@ -253,7 +254,7 @@ func (r *replica) until(n subject.TaskName, phase genbusv1.JobPhase) joblog.Entr
 // history is every event of a job.
 func (r *replica) history(n subject.TaskName) []joblog.Entry {
 	r.t.Helper()
-	all, err := r.o.Log.History(r.t.Context(), n, 0)
+	all, err := joblogtest.History(r.t.Context(), r.o.Broker, n)
 	if err != nil {
 		r.t.Fatal(err)
 	}

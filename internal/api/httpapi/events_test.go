@@ -13,6 +13,7 @@ import (
 	"github.com/genbus/genbus/internal/api/apitest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog/joblogtest"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -106,7 +107,7 @@ func TestEventNamesAreTheCloudEventsTypes(t *testing.T) {
 		"/genbus/v1/chats/" + chatID + "/events": {Kind: subject.Chat, Tenant: "default", ID: chatID},
 	} {
 		s := w.events(path)
-		history, err := w.Log.History(t.Context(), e, 0)
+		history, err := joblogtest.History(t.Context(), w.Broker, e)
 		if err != nil {
 			t.Fatal(err)
 		}
