@@ -111,7 +111,7 @@ func (r Request) source() (Source, error) {
 	case r.Source != nil:
 		return *r.Source, nil
 	default:
-		return ByNothing()
+		return byNothing()
 	}
 }
 

@@ -63,8 +63,8 @@ func ByLetter(stream string, created time.Time, seq uint64) Source {
 	}, "\x00")}
 }
 
-// ByNothing is the source of a request that nothing identifies: a new job.
-func ByNothing() (Source, error) {
+// byNothing is the source of a request that nothing identifies: a new job.
+func byNothing() (Source, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return Source{}, fmt.Errorf("new job id: %w", err)

@@ -188,15 +188,15 @@ func TestAWrongClockTakesNoSubmissionOver(t *testing.T) {
 		return task.Submitting(v, now, task.Submission{Upstream: config.SandboxUpstream, Until: now.Add(time.Hour), Deadline: now.Add(24 * time.Hour)})
 	})
 	n := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: subject.JobID(subject.Video, "acme", "request\x00v")}
-	r.eventually(t, "it is held", func() bool { return r.holder.Holds(n.ID) })
+	r.eventually(t, "it is held", func() bool { return heldJob(r.holder, n.ID) != nil })
 
 	w.set(49 * time.Hour)
 	r.eventually(t, "it is given to another replica", func() bool {
 		r.holder.Each(hold.Held.Confirm)
-		return !r.holder.Holds(n.ID)
+		return heldJob(r.holder, n.ID) == nil
 	})
 	w.set(0)
-	r.eventually(t, "it is held again", func() bool { return r.holder.Holds(n.ID) })
+	r.eventually(t, "it is held again", func() bool { return heldJob(r.holder, n.ID) != nil })
 	e, err := r.log.Get(t.Context(), n)
 	if err != nil || e.Job.GetExecution().GetPhase() != genbusv1.JobPhase_JOB_PHASE_SUBMITTING {
 		t.Errorf("%v, %v", e.Job, err)

@@ -24,8 +24,8 @@ func RequestBody(id string) string { return id + "-request" }
 // ReplyBody is a chat's whole reply.
 func ReplyBody(id string) string { return id + "-reply" }
 
-// BlockBody is a block of a chat's stream.
-func BlockBody(id string, attempt uint32, index uint64) string {
+// blockBody is a block of a chat's stream.
+func blockBody(id string, attempt uint32, index uint64) string {
 	return id + "-chunk-" + strconv.FormatUint(uint64(attempt), 10) + "-" + strconv.FormatUint(index, 10)
 }
 

@@ -244,7 +244,7 @@ func (w *ChunkWriter) message(batch blocks) (*nats.Msg, error) {
 		chunk.Blocks = batch.slices()
 		return w.enc.Chunk(w.ctx, w.tenant, chunk)
 	}
-	ref, err := w.bodies.Put(w.ctx, w.tenant, BlockBody(w.id, w.attempt, batch.first), batch.bytes())
+	ref, err := w.bodies.Put(w.ctx, w.tenant, blockBody(w.id, w.attempt, batch.first), batch.bytes())
 	if err != nil {
 		return nil, fmt.Errorf("block %d of chat %s: %w", batch.first, w.id, err)
 	}

@@ -65,9 +65,6 @@ func (s Space) ParseLiveTask(subject string) (TaskName, error) {
 // AnyWriter is the writer in Notice where all replicas are told.
 const AnyWriter = "any"
 
-// NoticePattern is what replicas tell each other: genbus.internal.notice.*.
-func (s Space) NoticePattern() string { return s.join("internal", "notice", "*") }
-
 // Notice is where a replica hears of events that others have written into its jobs:
 // genbus.internal.notice.<writer>, with the writer of its own events.
 func (s Space) Notice(writer string) string { return s.join("internal", "notice", writer) }

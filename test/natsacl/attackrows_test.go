@@ -175,7 +175,7 @@ func reading() (rows []attack) {
 		for _, subj := range []string{
 			">", "*", "*.>", "_INBOX_globex-publisher.>", "_R_.>", "$SYS.>", "$SRV.>", "$JS.>", "$JS.EVENT.ADVISORY.>", "$O.>", "$KV.>",
 			"genbus.>", "genbus.request.>", "genbus.task.>", "genbus.done.>", "genbus.chunk.>", "genbus.work.>", "genbus.wait.>", "genbus.dead.>",
-			"genbus.usage.>", "genbus.copy.>", names.NoticePattern(),
+			"genbus.usage.>", "genbus.copy.>", names.Notice("*"),
 			"genbus.copy.acme", "genbus.call.video.acme",
 		} {
 			rows = append(rows, attack{user, "listens to " + subj, listen(subj), isRefused})

@@ -49,9 +49,6 @@ func (h *Holder) Add(j Held) bool {
 	return false
 }
 
-// Holds reports whether this process holds a job.
-func (h *Holder) Holds(id string) bool { return h.held.get(id) != nil }
-
 // Each calls f for every held job.
 func (h *Holder) Each(f func(Held)) { h.held.each(f) }
 

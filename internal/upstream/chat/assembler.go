@@ -59,7 +59,7 @@ func NewAssembler(maxReply int) *Assembler {
 }
 
 // Add takes the next chunk and keeps nothing of block itself. It fails with
-// ErrReplyTooLarge, or because the block has not the structure of a chunk; the
+// errReplyTooLarge, or because the block has not the structure of a chunk; the
 // first failure is returned by every later call.
 func (a *Assembler) Add(block []byte) error {
 	c := jsonscan.New(block)

@@ -182,11 +182,11 @@ func TestAssemblerLimits(t *testing.T) {
 		block string
 		err   error
 	}{
-		"text":    {delta(`{"content":"` + strings.Repeat("x", 1000) + `"}`), ErrReplyTooLarge},
-		"unknown": {`{"x":"` + strings.Repeat("x", 5000) + `"}`, ErrReplyTooLarge},
-		"parts":   {delta(`{"content":[` + strings.Repeat("1,", 999) + `1]}`), ErrReplyTooLarge},
-		"choices": {`{"choices":[` + many(50, func(i int) string { return fmt.Sprintf(`{"index":%d}`, i) }) + `]}`, ErrReplyTooLarge},
-		"calls":   {delta(`{"tool_calls":[` + many(50, func(i int) string { return fmt.Sprintf(`{"index":%d}`, i) }) + `]}`), ErrReplyTooLarge},
+		"text":    {delta(`{"content":"` + strings.Repeat("x", 1000) + `"}`), errReplyTooLarge},
+		"unknown": {`{"x":"` + strings.Repeat("x", 5000) + `"}`, errReplyTooLarge},
+		"parts":   {delta(`{"content":[` + strings.Repeat("1,", 999) + `1]}`), errReplyTooLarge},
+		"choices": {`{"choices":[` + many(50, func(i int) string { return fmt.Sprintf(`{"index":%d}`, i) }) + `]}`, errReplyTooLarge},
+		"calls":   {delta(`{"tool_calls":[` + many(50, func(i int) string { return fmt.Sprintf(`{"index":%d}`, i) }) + `]}`), errReplyTooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

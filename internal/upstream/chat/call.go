@@ -169,7 +169,7 @@ func (cl *call) assemble() ([]byte, error) {
 
 func (cl *call) assemblyFailed(err error) *upstream.Error {
 	code := CodeUnreadable
-	if errors.Is(err, ErrReplyTooLarge) {
+	if errors.Is(err, errReplyTooLarge) {
 		code = CodeTooLarge
 	}
 	return cl.found(code, "the upstream's stream cannot be put together: "+err.Error(), err)

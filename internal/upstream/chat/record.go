@@ -7,8 +7,8 @@ import (
 	"github.com/genbus/genbus/internal/jsonscan"
 )
 
-// ErrReplyTooLarge says that the chunks make more than the assembler may hold.
-var ErrReplyTooLarge = errors.New("the reply is larger than allowed")
+// errReplyTooLarge says that the chunks make more than the assembler may hold.
+var errReplyTooLarge = errors.New("the reply is larger than allowed")
 
 // errTooManyFields bounds what looking up a name may cost.
 var errTooManyFields = errors.New("an object of more than 256 fields")
@@ -31,7 +31,7 @@ func (b *budget) take(n int) bool {
 		return false
 	}
 	if n > b.left {
-		b.err = ErrReplyTooLarge
+		b.err = errReplyTooLarge
 		return false
 	}
 	b.left -= n

@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net/http"
 
-	"github.com/genbus/genbus/internal/upstream"
 	"github.com/genbus/genbus/internal/upstream/sse"
 )
 
@@ -149,14 +147,8 @@ func (s *Stream) end(err error) error {
 	return s.call.broken(err)
 }
 
-// Header gives the answer's headers that matter to clients.
-func (s *Stream) Header() http.Header { return keptHeader(s.call.resp.Header) }
-
 // Status gives the answer's HTTP status, 200 to 299.
 func (s *Stream) Status() int { return s.call.resp.StatusCode }
-
-// RequestID gives the upstream's id for the call, or "".
-func (s *Stream) RequestID() string { return upstream.RequestID(s.call.resp.Header) }
 
 // Close ends the call, whether it is over or not. It may be called twice.
 func (s *Stream) Close() {
