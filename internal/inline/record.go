@@ -192,12 +192,7 @@ func (c *record) commit(e task.Event, last uint64) (joblog.Entry, error) {
 		return joblog.Entry{}, errNoCapacity
 	}
 	defer release()
-	entry, err := c.r.o.Log.Commit(ctx, e, last)
-	var lost *joblog.LostError
-	if errors.As(err, &lost) {
-		return lost.Current, nil
-	}
-	return entry, err
+	return c.r.o.Log.CommitOrCurrent(ctx, e, last)
 }
 
 // collect puts the blocks together while they come, until the chat has ended. It

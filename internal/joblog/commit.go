@@ -11,7 +11,6 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/genbus/genbus/internal/broker"
-	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/telemetry"
 )
@@ -146,59 +145,5 @@ func (l *Log) compare(ctx context.Context, e task.Event, last uint64) (Entry, bo
 	default:
 		l.metrics.CAS(telemetry.CASLost)
 		return Entry{}, true, &LostError{Current: current}
-	}
-}
-
-// Finish stores the feed copy of a terminal event in the feed of finished jobs, and
-// what the job consumed. It is called by the writer of the terminal event, and
-// again before every ack; a copy that is there already is fine.
-func (l *Log) Finish(ctx context.Context, e Entry) error {
-	ctx = traced(ctx, e.Event)
-	feedCopy, err := l.enc.Done(ctx, e.Event)
-	if err != nil {
-		return err
-	}
-	feedCopy.Header[jetstream.MsgIDHeader] = []string{e.ID() + ".done"}
-	begin := time.Now()
-	if err := l.putOnce(ctx, l.b.Names().Tasks(), feedCopy); err != nil {
-		return fmt.Errorf("finish %s: %w", e.Job.GetId(), err)
-	}
-	l.metrics.EventPublished(telemetry.PublishedDone, time.Since(begin))
-	usage, err := l.enc.Usage(ctx, e.Event)
-	if err != nil || usage == nil {
-		return err
-	}
-	usage.Header[jetstream.MsgIDHeader] = []string{e.ID() + ".usage"}
-	if err := l.putOnce(ctx, l.b.Names().UsageStream(), usage); err != nil {
-		return fmt.Errorf("finish %s: usage: %w", e.Job.GetId(), err)
-	}
-	return nil
-}
-
-// putOnce stores a message on its own subject once, also when others store it too.
-// A message that is there already, under another ce-id, is of an earlier job that was
-// erased: the new one follows it.
-func (l *Log) putOnce(ctx context.Context, stream string, m *nats.Msg) error {
-	last := uint64(0)
-	for wait := answerWait; ; wait = min(2*wait, maxWait) {
-		_, err := l.b.PublishExpecting(ctx, m, last)
-		switch {
-		case err == nil:
-			return nil
-		case errors.Is(err, broker.ErrWrongSequence):
-			there, readErr := l.b.Last(ctx, stream, m.Subject)
-			if readErr == nil && header(there.Header, subject.HeaderCEID) == header(m.Header, subject.HeaderCEID) {
-				return nil
-			}
-			if last, err = there.Seq, readErr; errors.Is(readErr, broker.ErrNoMessage) {
-				err = nil // it has just been removed
-			}
-		case errors.Is(err, broker.ErrInFlight), errors.Is(err, broker.ErrNoAnswer), errors.Is(err, broker.ErrUnavailable):
-		default:
-			return err
-		}
-		if broker.Wait(ctx, wait) != nil {
-			return errors.Join(context.Cause(ctx), err)
-		}
 	}
 }

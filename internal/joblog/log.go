@@ -55,11 +55,6 @@ func (e Entry) Name() subject.TaskName {
 	return subject.TaskName{Kind: subject.Kind(task.Kind(e.Job)), Tenant: e.Job.GetTenant(), ID: e.Job.GetId()}
 }
 
-// EndAttrs are what a log record says of a job's end.
-func (e Entry) EndAttrs() []any {
-	return telemetry.JobAttrs(e.Name(), e.Job.GetExecution().GetRoute(), "status", task.StatusWord(e.Job.GetStatus()), "code", e.Job.GetError().GetCode())
-}
-
 // Options makes a Log.
 type Options struct {
 	Broker  *broker.Broker

@@ -271,11 +271,7 @@ func (s *settlement) end(ctx context.Context, item *genbusv1.WorkItem, current j
 	if !ended.Terminal() {
 		return errMovedOn
 	}
-	level := slog.LevelInfo
-	if letter {
-		level = slog.LevelWarn
-	}
-	s.parts.Logger.Log(ctx, level, "a job of a route that is not configured ended", ended.EndAttrs()...)
+	s.parts.Logger.Log(ctx, ended.EndLevel(letter), "a job of a route that is not configured ended", ended.EndAttrs()...)
 	return s.parts.Log.Finish(ctx, ended)
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/genbus/genbus/internal/clock"
@@ -224,11 +223,7 @@ func (j *Job) endAt(ctx context.Context, e task.Event, last uint64) error {
 	return ErrEnded
 }
 
-// logEnd logs the job's end, at a higher level where an operator has a dead letter to resolve.
 func (j *Job) logEnd() {
-	level := slog.LevelInfo
-	if _, unfound := task.Unfound(j.Record.entry.Job); j.Request.buried || unfound {
-		level = slog.LevelWarn
-	}
-	j.holder.Logger.Log(j.Message.ctx, level, "job ended", j.Record.entry.EndAttrs()...)
+	end := j.Record.entry
+	j.holder.Logger.Log(j.Message.ctx, end.EndLevel(j.Request.buried), "job ended", end.EndAttrs()...)
 }

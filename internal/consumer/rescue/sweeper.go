@@ -5,7 +5,6 @@ package rescue
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -264,11 +263,7 @@ func (s *Sweeper) Check(ctx context.Context, n subject.TaskName, now time.Time) 
 	if err != nil {
 		return time.Time{}, err
 	}
-	level := slog.LevelInfo
-	if _, unfound := task.Unfound(ended.Job); unfound || f.Code == errcode.SubmissionUnknown {
-		level = slog.LevelWarn // it leaves a dead letter
-	}
-	s.holder.Logger.Log(ctx, level, "job ended at its deadline", ended.EndAttrs()...)
+	s.holder.Logger.Log(ctx, ended.EndLevel(f.Code == errcode.SubmissionUnknown), "job ended at its deadline", ended.EndAttrs()...)
 	return time.Time{}, s.afterEnd(ctx, ended)
 }
 

@@ -1,0 +1,86 @@
+package joblog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// EndLevel is the level at which a job's end is logged: a higher one where an operator has a
+// dead letter to resolve. letter says that there is one; a task that was never found always
+// leaves one.
+func (e Entry) EndLevel(letter bool) slog.Level {
+	if _, unfound := task.Unfound(e.Job); letter || unfound {
+		return slog.LevelWarn
+	}
+	return slog.LevelInfo
+}
+
+// EndAttrs are what a log record says of a job's end.
+func (e Entry) EndAttrs() []any {
+	return telemetry.JobAttrs(e.Name(), e.Job.GetExecution().GetRoute(), "status", task.StatusWord(e.Job.GetStatus()), "code", e.Job.GetError().GetCode())
+}
+
+// Finish stores the feed copy of a terminal event in the feed of finished jobs, and
+// what the job consumed. It is called by the writer of the terminal event, and
+// again before every ack; a copy that is there already is fine.
+func (l *Log) Finish(ctx context.Context, e Entry) error {
+	ctx = traced(ctx, e.Event)
+	feedCopy, err := l.enc.Done(ctx, e.Event)
+	if err != nil {
+		return err
+	}
+	feedCopy.Header[jetstream.MsgIDHeader] = []string{e.ID() + ".done"}
+	begin := time.Now()
+	if err := l.putOnce(ctx, l.b.Names().Tasks(), feedCopy); err != nil {
+		return fmt.Errorf("finish %s: %w", e.Job.GetId(), err)
+	}
+	l.metrics.EventPublished(telemetry.PublishedDone, time.Since(begin))
+	usage, err := l.enc.Usage(ctx, e.Event)
+	if err != nil || usage == nil {
+		return err
+	}
+	usage.Header[jetstream.MsgIDHeader] = []string{e.ID() + ".usage"}
+	if err := l.putOnce(ctx, l.b.Names().UsageStream(), usage); err != nil {
+		return fmt.Errorf("finish %s: usage: %w", e.Job.GetId(), err)
+	}
+	return nil
+}
+
+// putOnce stores a message on its own subject once, also when others store it too.
+// A message that is there already, under another ce-id, is of an earlier job that was
+// erased: the new one follows it.
+func (l *Log) putOnce(ctx context.Context, stream string, m *nats.Msg) error {
+	last := uint64(0)
+	for wait := answerWait; ; wait = min(2*wait, maxWait) {
+		_, err := l.b.PublishExpecting(ctx, m, last)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, broker.ErrWrongSequence):
+			there, readErr := l.b.Last(ctx, stream, m.Subject)
+			if readErr == nil && header(there.Header, subject.HeaderCEID) == header(m.Header, subject.HeaderCEID) {
+				return nil
+			}
+			if last, err = there.Seq, readErr; errors.Is(readErr, broker.ErrNoMessage) {
+				err = nil // it has just been removed
+			}
+		case errors.Is(err, broker.ErrInFlight), errors.Is(err, broker.ErrNoAnswer), errors.Is(err, broker.ErrUnavailable):
+		default:
+			return err
+		}
+		if broker.Wait(ctx, wait) != nil {
+			return errors.Join(context.Cause(ctx), err)
+		}
+	}
+}
