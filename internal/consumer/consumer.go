@@ -81,7 +81,10 @@ func New(ctx context.Context, o Options) *Consumer {
 		Metrics: o.Metrics, Tracing: o.Tracing, Logger: o.Logger, Alone: o.Config.Now().NATS.Embedded(),
 	})
 	c := &Consumer{
-		Options: o, holder: h, sweeper: rescue.New(h),
+		Options: o, holder: h,
+		sweeper: rescue.New(rescue.Options{
+			Life: h.Life, Clock: o.Broker.Clock(), Log: o.Log, Queue: o.Queue, Letters: o.Letters, Logger: o.Logger,
+		}),
 		videos: video.New(video.Options{
 			Holder: h, Config: o.Config, Routes: o.Routes, Content: o.Content,
 			ReserveLetter: o.Quota.Reserve, PutBack: o.Queue.Items.PutBack,

@@ -31,5 +31,8 @@ func (c *Consumer) startIntake(ctx context.Context) error {
 }
 
 func (c *Consumer) intake(kind subject.Kind) *intake.Intake {
-	return intake.New(kind, intake.Options{Holder: c.holder, Uploads: c.Uploads, Admission: c.Admission})
+	return intake.New(kind, intake.Options{
+		Life: c.holder.Life, Broker: c.Broker, Log: c.Log, Items: c.Queue.Items, Letters: c.Letters,
+		Uploads: c.Uploads, Admission: c.Admission, Tracing: c.Tracing, Logger: c.Logger,
+	})
 }

@@ -236,7 +236,7 @@ func TestMessageThatTheVersionBeforeAdmittedIsOneJob(t *testing.T) {
 			if n := messages(t, b, b.Names().Work()); n != uint64(jobs+1) {
 				t.Errorf("%d jobs, want %d", n, jobs+1)
 			}
-			if again, err := in.Holder.Log.Get(t.Context(), e.Name()); err != nil || again.Version() != 1 {
+			if again, err := in.Log.Get(t.Context(), e.Name()); err != nil || again.Version() != 1 {
 				t.Errorf("the job has %d events, %v", again.Version(), err)
 			}
 		}

@@ -18,21 +18,26 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Holder is what all held jobs of a process share.
-type Holder struct {
-	Options
+// Life is how long a process takes jobs, and works on them.
+type Life struct {
 	// Fetching ends first: no more messages are taken. Working ends with the grace period.
 	Fetching, Working context.Context //nolint:containedctx // two ends of the process's life, which each job needs
 	// Jobs counts the goroutines that work on jobs. Nothing is added to it once the last
 	// job is settled.
 	Jobs sync.WaitGroup
+}
+
+// Holder is what all held jobs of a process share.
+type Holder struct {
+	Options
+	*Life
 
 	held *registry
 }
 
 // New returns a Holder that holds nothing. The log tells it of its jobs by Notice.
 func New(fetching, working context.Context, o Options) *Holder {
-	return &Holder{Options: o, Fetching: fetching, Working: working, held: newRegistry()}
+	return &Holder{Options: o, Life: &Life{Fetching: fetching, Working: working}, held: newRegistry()}
 }
 
 // Add registers a job that was just delivered. It is false where this process holds the

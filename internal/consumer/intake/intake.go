@@ -5,6 +5,7 @@ package intake
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"time"
 
@@ -17,9 +18,11 @@ import (
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/consumer/hold"
+	"github.com/genbus/genbus/internal/deadletter"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/natsreq"
+	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/telemetry"
@@ -44,11 +47,17 @@ const (
 	uploadWait = 5 * time.Second
 )
 
-// Options are the parts that an Intake works with. All are required.
+// Options are the parts that an Intake works with. All are required, except Tracing.
 type Options struct {
-	Holder    *hold.Holder
+	Life      *hold.Life
+	Broker    *broker.Broker
+	Log       *joblog.Log
+	Items     queue.Items
+	Letters   deadletter.Store
 	Uploads   *natsreq.Uploads
 	Admission *admission.Admission
+	Tracing   telemetry.Tracing
+	Logger    *slog.Logger
 }
 
 // Intake takes the requests of one kind. Slots is how many it can have in hand.
@@ -64,7 +73,7 @@ func New(kind subject.Kind, o Options) *Intake { return &Intake{Options: o, kind
 
 // Durable is the durable consumer of the inbox.
 func (in *Intake) Durable() (stream string, cfg jetstream.ConsumerConfig) {
-	names := in.Holder.Broker.Names()
+	names := in.Broker.Names()
 	return names.Requests(), jetstream.ConsumerConfig{
 		Durable:       subject.IntakeDurable(in.kind),
 		FilterSubject: names.RequestPattern(in.kind),
@@ -77,18 +86,18 @@ func (in *Intake) Durable() (stream string, cfg jetstream.ConsumerConfig) {
 
 // Take admits a request that was fetched. release is called when its slot is free.
 func (in *Intake) Take(m jetstream.Msg, release func()) {
-	in.Holder.Jobs.Go(func() {
+	in.Life.Jobs.Go(func() {
 		defer release()
-		d, err := hold.NewDelivery(in.Holder.Broker.Conn(), m)
+		d, err := hold.NewDelivery(in.Broker.Conn(), m)
 		if err != nil {
-			in.Holder.Logger.Error("a message that is no delivery", "subject", m.Subject(), telemetry.KeyError, err)
+			in.Logger.Error("a message that is no delivery", "subject", m.Subject(), telemetry.KeyError, err)
 			return
 		}
-		ctx, cancel := context.WithTimeoutCause(in.Holder.Working, Timeout, errors.New("admission timed out"))
+		ctx, cancel := context.WithTimeoutCause(in.Life.Working, Timeout, errors.New("admission timed out"))
 		defer cancel()
 		served, outcome := in.Admit(ctx, m)
 		if err := in.settle(ctx, d, outcome, served); err != nil {
-			in.Holder.Logger.Warn("settle failed; the message will be redelivered", "subject", m.Subject(), telemetry.KeyError, err)
+			in.Logger.Warn("settle failed; the message will be redelivered", "subject", m.Subject(), telemetry.KeyError, err)
 		}
 	})
 }
@@ -102,7 +111,7 @@ func (in *Intake) Admit(ctx context.Context, m jetstream.Msg) (served *natsreq.U
 		return nil, hold.ReturnAfter(time.Minute)
 	}
 	ctx, span := in.startSpan(telemetry.ExtractHeader(ctx, m.Headers()), meta.Sequence.Stream)
-	r, err := natsreq.Decode(in.Holder.Broker.Names(), m.Subject(), m.Headers(), m.Data())
+	r, err := natsreq.Decode(in.Broker.Names(), m.Subject(), m.Headers(), m.Data())
 	source := admission.ByInbox(meta.Stream, meta.Sequence.Stream, meta.Timestamp)
 	r.Source = &source
 	if err == nil {
@@ -114,7 +123,7 @@ func (in *Intake) Admit(ctx context.Context, m jetstream.Msg) (served *natsreq.U
 	}
 	f := errcode.From(err)
 	if natsreq.Retryable(f) || f.Code == errcode.InputLost && in.missed.first(meta.Sequence.Stream) {
-		in.Holder.Logger.Debug("a request waits in the inbox", "subject", m.Subject(), "sequence", meta.Sequence.Stream, "code", f.Code)
+		in.Logger.Debug("a request waits in the inbox", "subject", m.Subject(), "sequence", meta.Sequence.Stream, "code", f.Code)
 		return nil, hold.ReturnAfter(waitAgain(f, meta.NumDelivered))
 	}
 	return nil, in.refuse(ctx, m, meta, r.Request, f)
@@ -145,7 +154,7 @@ func (in *Intake) sourceBefore(ctx context.Context, r admission.Request, meta *j
 	if meta.NumDelivered < 2 || r.RequestID != "" {
 		return nil, nil //nolint:nilnil // there is none, and it is not missed
 	}
-	s, err := in.Holder.Broker.Stream(ctx, meta.Stream)
+	s, err := in.Broker.Stream(ctx, meta.Stream)
 	if err != nil {
 		return nil, errcode.New(errcode.BrokerUnavailable, "nothing was accepted: %s", broker.Reason(err)).Because(err).WithRetryAfter(time.Second)
 	}
@@ -170,12 +179,12 @@ func waitAgain(f *errcode.Error, deliveries uint64) time.Duration {
 // the log has room, unless the id is that of a job that was accepted.
 func (in *Intake) refuse(ctx context.Context, m jetstream.Msg, meta *jetstream.MsgMetadata, r admission.Request, f *errcode.Error) error {
 	subj, seq, id := errcode.Clip(m.Subject(), maxText), meta.Sequence.Stream, r.JobID()
-	in.Holder.Logger.Warn("a request was refused", "subject", errcode.Clip(subj, maxShown), "sequence", seq, "job_id", id, "code", f.Code, "error", errcode.Clip(f.Message, maxShown))
+	in.Logger.Warn("a request was refused", "subject", errcode.Clip(subj, maxShown), "sequence", seq, "job_id", id, "code", f.Code, "error", errcode.Clip(f.Message, maxShown))
 	letter := &genbusv1.DeadLetter{
 		Error: f.TaskError(), Id: id, Kind: string(in.kind), Tenant: errcode.Clip(r.Tenant, maxText), Subject: subj, Data: m.Data(), Headers: headers(m),
 	}
-	if err := in.Holder.Letters.Reject(ctx, letter, seq, meta.Timestamp); err != nil {
-		in.Holder.Logger.Error("a dead letter could not be written", "subject", errcode.Clip(subj, maxShown), "sequence", seq, telemetry.KeyError, err)
+	if err := in.Letters.Reject(ctx, letter, seq, meta.Timestamp); err != nil {
+		in.Logger.Error("a dead letter could not be written", "subject", errcode.Clip(subj, maxShown), "sequence", seq, telemetry.KeyError, err)
 		return hold.ReturnAfter(10 * time.Second)
 	}
 	if id == "" {
@@ -185,11 +194,11 @@ func (in *Intake) refuse(ctx context.Context, m jetstream.Msg, meta *jetstream.M
 	if errors.Is(err, errNoCapacity) {
 		// The letter is the record. Given back, the message would be stored as another
 		// letter each time, for as long as the log is full.
-		in.Holder.Logger.Warn("a refusal is not recorded", "job_id", id, telemetry.KeyError, err)
+		in.Logger.Warn("a refusal is not recorded", "job_id", id, telemetry.KeyError, err)
 		return nil
 	}
 	if err != nil {
-		in.Holder.Logger.Warn("a refusal could not be recorded", "job_id", id, telemetry.KeyError, err)
+		in.Logger.Warn("a refusal could not be recorded", "job_id", id, telemetry.KeyError, err)
 		return hold.ReturnAfter(10 * time.Second)
 	}
 	return nil
@@ -233,28 +242,28 @@ func (in *Intake) RecordRefusal(ctx context.Context, r admission.Request, id str
 	item := &genbusv1.WorkItem{
 		Id: id, Kind: string(in.kind), Tenant: r.Tenant, RequestId: errcode.Clip(r.RequestID, 255), AcceptedAt: timestamppb.Now(),
 	}
-	current, err := in.Holder.Log.Get(ctx, joblog.NameOf(item))
+	current, err := in.Log.Get(ctx, joblog.NameOf(item))
 	if errors.Is(err, joblog.ErrNotFound) {
-		if _, err := in.Holder.Queue.Items.Find(ctx, joblog.NameOf(item)); !errors.Is(err, broker.ErrNoMessage) {
+		if _, err := in.Items.Find(ctx, joblog.NameOf(item)); !errors.Is(err, broker.ErrNoMessage) {
 			return err // nil: a job was accepted under the id
 		}
 		end := task.FailedAtOnce(item, time.Now(), f.TaskError())
-		release, ok := in.Holder.Log.Capacity.ReserveEnd(ctx, end)
+		release, ok := in.Log.Capacity.ReserveEnd(ctx, end)
 		if !ok {
 			return errNoCapacity // anyone who may publish can send what is refused
 		}
 		defer release()
-		current, err = in.Holder.Log.CommitOrCurrent(ctx, end, 0)
+		current, err = in.Log.CommitOrCurrent(ctx, end, 0)
 	}
 	if err != nil || !current.Terminal() {
 		return err
 	}
-	return in.Holder.Log.Finish(ctx, current)
+	return in.Log.Finish(ctx, current)
 }
 
 // startSpan begins the span of a message from the inbox.
 func (in *Intake) startSpan(ctx context.Context, sequence uint64) (context.Context, trace.Span) {
-	return hold.Tracer(in.Holder.Tracing).Start(ctx, "genbus.inbox "+string(in.kind), trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes( //nolint:spancheck // the caller ends it
+	return hold.Tracer(in.Tracing).Start(ctx, "genbus.inbox "+string(in.kind), trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes( //nolint:spancheck // the caller ends it
 		attribute.Int64("genbus.sequence", int64(sequence))))
 }
 

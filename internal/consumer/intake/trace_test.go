@@ -8,7 +8,6 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
-	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
@@ -21,8 +20,7 @@ func TestAWaitingRequestHasNoSpanForEachLook(t *testing.T) {
 	spans := tracetest.NewInMemoryExporter()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
 	t.Cleanup(func() { _ = provider.Shutdown(context.WithoutCancel(t.Context())) })
-	h := hold.New(t.Context(), t.Context(), hold.Options{Tracing: telemetry.Tracing{Provider: provider}})
-	in := New(subject.Video, Options{Holder: h})
+	in := New(subject.Video, Options{Tracing: telemetry.Tracing{Provider: provider}})
 	for _, tt := range []struct {
 		err  error
 		want int

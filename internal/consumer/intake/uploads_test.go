@@ -51,7 +51,10 @@ func takeInHand(t *testing.T, b *broker.Broker, m *genbusv1.VideoRequest) inHand
 	if err != nil {
 		t.Fatal(err)
 	}
-	return inHand{Intake: New(subject.Video, Options{Holder: p.Holder(t), Uploads: p.Uploads, Admission: p.Admission}), t: t, message: message, d: d}
+	in := New(subject.Video, Options{
+		Life: p.Holder(t).Life, Broker: b, Log: p.Log, Items: p.Queue.Items, Letters: p.Letters, Uploads: p.Uploads, Admission: p.Admission, Logger: p.Logger,
+	})
+	return inHand{Intake: in, t: t, message: message, d: d}
 }
 
 // fillPlaces takes all places for uploads, until free is called.
@@ -59,7 +62,7 @@ func (h inHand) fillPlaces() (free func()) {
 	h.t.Helper()
 	var taken []func()
 	for {
-		in, err := natsreq.Decode(h.Holder.Broker.Names(), h.message.Subject(), nil, h.message.Data())
+		in, err := natsreq.Decode(h.Broker.Names(), h.message.Subject(), nil, h.message.Data())
 		if err != nil {
 			h.t.Fatal(err)
 		}
@@ -143,7 +146,7 @@ func TestAnUnconfirmedAckKeepsTheUpload(t *testing.T) {
 		t.Errorf("left: %v, and %d messages", left, jobtest.InboxLeft(t, b))
 	}
 	name := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: subject.JobID(subject.Video, "acme", "request\x00unsure")}
-	if e, err := h.Holder.Log.Get(t.Context(), name); err != nil || e.Version() != 1 {
+	if e, err := h.Log.Get(t.Context(), name); err != nil || e.Version() != 1 {
 		t.Errorf("%v, %v", e, err)
 	}
 }

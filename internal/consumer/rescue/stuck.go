@@ -7,7 +7,6 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
-	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/deadletter"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
@@ -25,7 +24,7 @@ const stuckAfter = time.Minute
 // hold it ends it in the same way at its next poll, and one of the two loses its
 // compare-and-set. nil: the job is not stuck, and is to be looked at again, unless
 // that is zero.
-func stuck(ctx context.Context, h *hold.Holder, e joblog.Entry, now time.Time) (f *errcode.Error, again time.Time, err error) {
+func stuck(ctx context.Context, p Options, e joblog.Entry, now time.Time) (f *errcode.Error, again time.Time, err error) {
 	by, started := task.EndBy(e.Job)
 	if !started {
 		return nil, time.Time{}, nil
@@ -36,10 +35,10 @@ func stuck(ctx context.Context, h *hold.Holder, e joblog.Entry, now time.Time) (
 	if c, ok := e.Job.(*genbusv1.Chat); ok && c.GetInline() {
 		return inlineFault(c), time.Time{}, nil
 	}
-	item, err := h.Queue.Items.Find(ctx, e.Name())
+	item, err := p.Queue.Items.Find(ctx, e.Name())
 	v, isVideo := e.Job.(*genbusv1.VideoTask)
 	switch {
-	case err == nil && isVideo && task.Untouched(v) && h.Queue.Items.Waits(item):
+	case err == nil && isVideo && task.Untouched(v) && p.Queue.Items.Waits(item):
 		return errcode.New(errcode.DeadlineExceeded, "job %s: its deadline has passed while it waited to be submitted again", e.Job.GetId()), time.Time{}, nil
 	case err == nil: // the holder that it is delivered to ends the job
 		return nil, now.Add(stuckAfter), nil
@@ -48,12 +47,12 @@ func stuck(ctx context.Context, h *hold.Holder, e joblog.Entry, now time.Time) (
 	}
 	// An item goes after its job's end was stored: one that had just gone is no loss, and
 	// must leave no letter.
-	if current, err := h.Log.Get(ctx, e.Name()); err != nil || current.Seq != e.Seq {
+	if current, err := p.Log.Get(ctx, e.Name()); err != nil || current.Seq != e.Seq {
 		return nil, now, err
 	}
 	f = stuckFault(e.Job)
 	if v, ok := e.Job.(*genbusv1.VideoTask); ok && (f.Code == errcode.SubmissionUnknown || v.GetExecution().GetUnconfirmed() != "") {
-		return f, time.Time{}, h.Letters.PutJob(ctx, deadletter.WorkItemFromLog(v), v, f, "stranded")
+		return f, time.Time{}, p.Letters.PutJob(ctx, deadletter.WorkItemFromLog(v), v, f, "stranded")
 	}
 	return f, time.Time{}, nil
 }

@@ -5,6 +5,7 @@ package rescue
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -12,9 +13,12 @@ import (
 	"unique"
 
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/clock"
 	"github.com/genbus/genbus/internal/consumer/hold"
+	"github.com/genbus/genbus/internal/deadletter"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/telemetry"
@@ -35,11 +39,21 @@ const (
 	sweeps = 8
 )
 
+// Options are the parts that a Sweeper works with. All are required.
+type Options struct {
+	Life    *hold.Life
+	Clock   *clock.Clock
+	Log     *joblog.Log
+	Queue   *queue.Queue
+	Letters deadletter.Store
+	Logger  *slog.Logger
+}
+
 // Sweeper ends the jobs that were not started by their deadline, wherever their items are;
 // and those that were started and are stuck. The log decides between it and a holder: one
 // of the two loses its compare-and-set, and stops.
 type Sweeper struct {
-	holder *hold.Holder
+	parts Options
 
 	mu sync.Mutex
 	// starts are the times by which jobs are to be started, and ends those at which
@@ -50,8 +64,8 @@ type Sweeper struct {
 }
 
 // New returns a Sweeper, which observes the log by Notice.
-func New(holder *hold.Holder) *Sweeper {
-	return &Sweeper{holder: holder, starts: newDeadlines(maxDeadlines), ends: newDeadlines(maxDeadlines), earlier: make(chan struct{}, 1)}
+func New(o Options) *Sweeper {
+	return &Sweeper{parts: o, starts: newDeadlines(maxDeadlines), ends: newDeadlines(maxDeadlines), earlier: make(chan struct{}, 1)}
 }
 
 // Notice is the observer of the log.
@@ -119,11 +133,11 @@ func (s *Sweeper) Run() {
 		s.recall()
 		for {
 			d, of, now := s.due()
-			if of == nil || s.holder.Fetching.Err() != nil {
+			if of == nil || s.parts.Life.Fetching.Err() != nil {
 				break
 			}
 			places <- struct{}{}
-			s.holder.Jobs.Go(func() {
+			s.parts.Life.Jobs.Go(func() {
 				defer func() { <-places }()
 				s.sweep(d, of, now)
 			})
@@ -141,13 +155,13 @@ func (s *Sweeper) recall() {
 		return
 	}
 	s.recalling, s.starts.forgot, s.ends.forgot = true, false, false
-	s.holder.Jobs.Go(func() {
+	s.parts.Life.Jobs.Go(func() {
 		for {
-			err := s.holder.Log.NotifyAll(s.holder.Fetching, s.Notice)
-			if err == nil || broker.Wait(s.holder.Fetching, recallAgain) != nil {
+			err := s.parts.Log.NotifyAll(s.parts.Life.Fetching, s.Notice)
+			if err == nil || broker.Wait(s.parts.Life.Fetching, recallAgain) != nil {
 				break
 			}
-			s.holder.Logger.Warn("the log could not be read for deadlines that were forgotten; this is repeated", telemetry.KeyError, err)
+			s.parts.Logger.Warn("the log could not be read for deadlines that were forgotten; this is repeated", telemetry.KeyError, err)
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -160,18 +174,18 @@ func (s *Sweeper) recall() {
 // earlier, and as long as this replica's clock is wrong. It is false when the process
 // stops.
 func (s *Sweeper) await() bool {
-	if s.holder.Broker.Clock().Await(s.holder.Fetching) != nil {
+	if s.parts.Clock.Await(s.parts.Life.Fetching) != nil {
 		return false
 	}
 	timer := time.NewTimer(time.Until(s.Next()))
 	defer timer.Stop()
 	select {
-	case <-s.holder.Fetching.Done():
+	case <-s.parts.Life.Fetching.Done():
 		return false
 	case <-s.earlier:
 	case <-timer.C:
 	}
-	return s.holder.Fetching.Err() == nil
+	return s.parts.Life.Fetching.Err() == nil
 }
 
 // Next is the earliest deadline, or in an hour where there is none before.
@@ -190,7 +204,7 @@ func (s *Sweeper) Next() time.Time {
 // due takes out a deadline that has passed, at now; of is nil when there is none, and when
 // this replica's clock cannot say.
 func (s *Sweeper) due() (d deadline, of *deadlines, now time.Time) {
-	now, err := s.holder.Broker.Clock().Now()
+	now, err := s.parts.Clock.Now()
 	if err != nil {
 		return deadline{}, nil, now
 	}
@@ -211,11 +225,11 @@ func (s *Sweeper) sweep(d deadline, of *deadlines, now time.Time) {
 	if !ok {
 		return
 	}
-	ctx, cancel := context.WithTimeoutCause(s.holder.Working, hold.CommitTimeout, errors.New("the sweep timed out"))
+	ctx, cancel := context.WithTimeoutCause(s.parts.Life.Working, hold.CommitTimeout, errors.New("the sweep timed out"))
 	defer cancel()
 	again, err := s.Check(ctx, subject.TaskName{Kind: kind, Tenant: d.tenant, ID: d.id}, now)
 	if err != nil {
-		s.holder.Logger.Warn("a job could not be ended at its deadline", telemetry.KeyJobID, d.id, telemetry.KeyTenant, d.tenant, telemetry.KeyError, err)
+		s.parts.Logger.Warn("a job could not be ended at its deadline", telemetry.KeyJobID, d.id, telemetry.KeyTenant, d.tenant, telemetry.KeyError, err)
 		again = time.Now().Add(hold.Retry)
 	}
 	if again.IsZero() {
@@ -230,7 +244,7 @@ func (s *Sweeper) sweep(d deadline, of *deadlines, now time.Time) {
 // Check ends a job that waits although its start deadline has passed, or that is
 // stuck. Where it is to be looked at again it returns when.
 func (s *Sweeper) Check(ctx context.Context, n subject.TaskName, now time.Time) (again time.Time, err error) {
-	e, err := s.holder.Log.Get(ctx, n)
+	e, err := s.parts.Log.Get(ctx, n)
 	if errors.Is(err, joblog.ErrNotFound) {
 		return time.Time{}, nil
 	}
@@ -247,7 +261,7 @@ func (s *Sweeper) Check(ctx context.Context, n subject.TaskName, now time.Time) 
 		if by, waits := task.StartBy(e.Job); waits {
 			return by, nil
 		}
-		if f, again, err = stuck(ctx, s.holder, e, now); f == nil || err != nil {
+		if f, again, err = stuck(ctx, s.parts, e, now); f == nil || err != nil {
 			return again, err
 		}
 	}
@@ -255,7 +269,7 @@ func (s *Sweeper) Check(ctx context.Context, n subject.TaskName, now time.Time) 
 	if err != nil {
 		return time.Time{}, err
 	}
-	ended, err := s.holder.Log.Commit(ctx, next, e.Seq)
+	ended, err := s.parts.Log.Commit(ctx, next, e.Seq)
 	var lost *joblog.LostError
 	if errors.As(err, &lost) {
 		return time.Time{}, nil // its holder went on, or another replica ended it
@@ -263,7 +277,7 @@ func (s *Sweeper) Check(ctx context.Context, n subject.TaskName, now time.Time) 
 	if err != nil {
 		return time.Time{}, err
 	}
-	s.holder.Logger.Log(ctx, ended.EndLevel(f.Code == errcode.SubmissionUnknown), "job ended at its deadline", ended.EndAttrs()...)
+	s.parts.Logger.Log(ctx, ended.EndLevel(f.Code == errcode.SubmissionUnknown), "job ended at its deadline", ended.EndAttrs()...)
 	return time.Time{}, s.afterEnd(ctx, ended)
 }
 
@@ -271,8 +285,8 @@ func (s *Sweeper) Check(ctx context.Context, n subject.TaskName, now time.Time) 
 // repeated. Where the process dies, the holder that is given the item does it; of a job
 // without an item the feed then lacks the end, which the log has.
 func (s *Sweeper) afterEnd(ctx context.Context, ended joblog.Entry) error {
-	if err := s.holder.Log.Finish(ctx, ended); err != nil {
+	if err := s.parts.Log.Finish(ctx, ended); err != nil {
 		return err
 	}
-	return s.holder.Queue.Leave(ctx, ended)
+	return s.parts.Queue.Leave(ctx, ended)
 }

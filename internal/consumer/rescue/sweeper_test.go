@@ -11,7 +11,6 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/consumer/jobtest"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
@@ -30,7 +29,7 @@ func TestStartedJobsThatWereForgottenAreRecalled(t *testing.T) {
 	b := brokertest.Single(t)
 	p := jobtest.NewProcess(t, b, jobtest.Config(t, "http://127.0.0.1:1"), telemetry.NewMetrics("test"))
 	h := p.Holder(t)
-	s := New(h)
+	s := New(Options{Life: h.Life, Clock: b.Clock(), Log: p.Log, Queue: p.Queue, Letters: p.Letters, Logger: p.Logger})
 	s.starts, s.ends = newDeadlines(2), newDeadlines(2)
 	p.Log.Observe(s.Notice)
 	p.Start(t)
@@ -62,7 +61,7 @@ func TestStartedJobsThatWereForgottenAreRecalled(t *testing.T) {
 // version, has it looked at soon: the log knows when.
 func TestAnEventThatDoesNotSayWhen(t *testing.T) {
 	t.Parallel()
-	s := New(hold.New(t.Context(), t.Context(), hold.Options{}))
+	s := New(Options{})
 	n := joblog.Notice{Name: subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: jobtest.VideoID("v")}, Status: "in_progress", EndBy: time.Now().Add(time.Hour)}
 	s.Notice(n)
 	n.EndBy = time.Time{}
