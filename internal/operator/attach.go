@@ -24,25 +24,25 @@ var attachable = []errcode.Code{errcode.SubmissionUnknown, errcode.OrphanedSubmi
 // the letter. taskID is the upstream's id; empty: the one that the letter names.
 // Nothing is submitted. Like Redrive it makes one job of one letter, and a letter
 // that was attached is not redriven, nor attached to another task.
-func (op *Operator) Attach(ctx context.Context, seq uint64, taskID string) (joblog.Entry, error) {
-	l, err := op.letter(ctx, seq)
+func (p *Letters) Attach(ctx context.Context, seq uint64, taskID string) (joblog.Entry, error) {
+	l, err := p.letter(ctx, seq)
 	if err != nil {
 		return joblog.Entry{}, err
 	}
 	if taskID, err = taskOf(l, taskID); err != nil {
 		return joblog.Entry{}, err
 	}
-	data, err := op.data(ctx, l)
+	data, err := p.data(ctx, l)
 	if err != nil && (errcode.CodeOf(err) != errcode.InputLost || l.GetWork() == nil) {
 		return joblog.Entry{}, err // a request that is lost is missed only where nothing else is known of it
 	}
-	attachment, err := op.attachment(l, data, taskID)
+	attachment, err := p.attachment(l, data, taskID)
 	if err != nil {
 		return joblog.Entry{}, err
 	}
 	r := accepted(l, data)
 	r.Protocol, r.Attached, r.ExpiresAt = attachment.Route.Protocol, attachment, time.Time{} // it was started
-	return op.resolve(ctx, l, r)
+	return p.resolve(ctx, l, r)
 }
 
 // taskOf checks that the letter is about a task of an upstream, and names it.
@@ -77,8 +77,8 @@ func printable(s string) bool {
 
 // attachment finds the route that polls the task, with the account that it was
 // submitted with.
-func (op *Operator) attachment(l letter, data []byte, taskID string) (*admission.Attachment, error) {
-	a, err := op.known(l, data)
+func (p *Letters) attachment(l letter, data []byte, taskID string) (*admission.Attachment, error) {
+	a, err := p.known(l, data)
 	if err != nil {
 		return nil, err
 	}
@@ -86,8 +86,8 @@ func (op *Operator) attachment(l letter, data []byte, taskID string) (*admission
 	task := &genbusv1.VideoTask{
 		Protocol: a.Route.Protocol, Execution: &genbusv1.Execution{Route: a.Route.Name, Upstream: account.Upstream, UpstreamKey: account.Key},
 	}
-	home, _ := op.o.Routes.Home(task)
-	if _, ok := op.o.Routes.Client(task); !ok {
+	home, _ := p.Routes.Home(task)
+	if _, ok := p.Routes.Client(task); !ok {
 		return nil, errcode.New(errcode.UpstreamRemoved, "dead letter %d: no route polls upstream %s in protocol %s; configure the upstream and that key again, then attach it",
 			l.seq, account, a.Route.Protocol)
 	}
@@ -103,10 +103,10 @@ func (op *Operator) attachment(l letter, data []byte, taskID string) (*admission
 // known is what the letter says of its request. Letters of older versions have the
 // body only, of which admission finds the rest; route and protocol are then those
 // of now.
-func (op *Operator) known(l letter, data []byte) (*admission.Attachment, error) {
+func (p *Letters) known(l letter, data []byte) (*admission.Attachment, error) {
 	work := l.GetWork()
 	if work == nil {
-		c, err := op.o.Admission.Check(accepted(l, data))
+		c, err := p.Admission.Check(accepted(l, data))
 		return &admission.Attachment{Route: c.Route, Model: c.Model, Asked: c.Asked}, err
 	}
 	a := &admission.Attachment{Model: work.GetModel(), Asked: upstream.Asked{Size: work.GetSize(), Seconds: work.GetSeconds()}}

@@ -4,30 +4,37 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/genbus/genbus/internal/erasure"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 )
 
+// Jobs is what operators do with jobs of any tenant.
+type Jobs struct {
+	Log    *joblog.Log
+	Eraser erasure.Eraser
+}
+
 // Erase removes what is stored of a job of any tenant that has ended: events,
 // chunks and bodies. Dead letters of it stay. A job that the log does not have is
 // joblog.ErrNotFound.
-func (op *Operator) Erase(ctx context.Context, n subject.TaskName) error {
+func (p Jobs) Erase(ctx context.Context, n subject.TaskName) error {
 	if err := CheckName(n); err != nil {
 		return err
 	}
 	if kind, ok := subject.KindOf(n.ID); !ok || kind != n.Kind {
 		return fmt.Errorf("erase: %w", joblog.ErrNotFound)
 	}
-	e, err := op.o.Log.Get(ctx, n)
+	e, err := p.Log.Get(ctx, n)
 	if err != nil {
 		return err
 	}
 	if !e.Terminal() {
 		return errcode.New(errcode.NotTerminal, "%s is %s; only a job that has ended can be erased", n.ID, task.StatusWord(e.Job.GetStatus())).ForJob(n.ID)
 	}
-	return op.o.Eraser.Erase(ctx, e)
+	return p.Eraser.Erase(ctx, e)
 }
 
 // CheckName says what is wrong with a caller's kind and tenant of a job. An id that

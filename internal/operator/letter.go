@@ -4,17 +4,38 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/deadletter"
 	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/queue"
+	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/subject"
 )
+
+// Letters is what operators do with dead letters: read them, make jobs of them, drop them.
+type Letters struct {
+	Config    *config.Live
+	Names     subject.Space
+	Streams   deadletter.Streams
+	Log       *joblog.Log
+	Bodies    *broker.Bodies
+	Uploads   *natsreq.Uploads
+	Admission *admission.Admission
+	Items     queue.Items
+	Routes    *routes.Table
+	Logger    *slog.Logger
+}
 
 // letter is a dead letter as its stream has it.
 type letter struct {
@@ -27,11 +48,11 @@ type letter struct {
 }
 
 // letter reads one letter.
-func (op *Operator) letter(ctx context.Context, seq uint64) (letter, error) {
+func (p *Letters) letter(ctx context.Context, seq uint64) (letter, error) {
 	if seq == 0 {
 		return letter{}, errcode.Invalid([]errcode.Violation{{Field: "sequence", Description: "is required"}})
 	}
-	m, err := op.letters.At(ctx, seq)
+	m, err := p.Streams.At(ctx, seq)
 	if errors.Is(err, broker.ErrNoMessage) {
 		return letter{}, errcode.New(errcode.LetterNotFound, "there is no dead letter %d, or not any more: it was redriven, attached or dropped, or it has expired", seq)
 	}
@@ -68,11 +89,11 @@ func (l letter) stored(names subject.Space) *genbusv1.StoredDeadLetter {
 }
 
 // data is the letter's request, wherever it is stored.
-func (op *Operator) data(ctx context.Context, l letter) ([]byte, error) {
+func (p *Letters) data(ctx context.Context, l letter) ([]byte, error) {
 	if l.GetDataRef() == nil {
 		return l.GetData(), nil
 	}
-	data, err := op.o.Bodies.Get(ctx, publisher.BodyOf(l.GetDataRef()))
+	data, err := p.Bodies.Get(ctx, publisher.BodyOf(l.GetDataRef()))
 	if errors.Is(err, broker.ErrBodyLost) {
 		return nil, errcode.New(errcode.InputLost, "dead letter %d: its request is gone from the object store", l.seq)
 	}
@@ -82,16 +103,16 @@ func (op *Operator) data(ctx context.Context, l letter) ([]byte, error) {
 // Letter returns one letter, whole: data in the object store is filled
 // in, and data_ref is absent then. Data that is gone, or with which the letter would
 // be larger than grpc.max_message_bytes, stays where data_ref says.
-func (op *Operator) Letter(ctx context.Context, seq uint64) (*genbusv1.StoredDeadLetter, error) {
-	l, err := op.letter(ctx, seq)
+func (p *Letters) Letter(ctx context.Context, seq uint64) (*genbusv1.StoredDeadLetter, error) {
+	l, err := p.letter(ctx, seq)
 	if err != nil {
 		return nil, err
 	}
-	out := l.stored(op.o.Broker.Names())
-	if l.GetDataRef() == nil || int64(proto.Size(out))+int64(l.size())+frame > int64(op.o.Config.Now().GRPC.MaxMessageBytes) {
+	out := l.stored(p.Names)
+	if l.GetDataRef() == nil || int64(proto.Size(out))+int64(l.size())+frame > int64(p.Config.Now().GRPC.MaxMessageBytes) {
 		return out, nil
 	}
-	data, err := op.data(ctx, l)
+	data, err := p.data(ctx, l)
 	if errcode.CodeOf(err) == errcode.InputLost {
 		return out, nil
 	}

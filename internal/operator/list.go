@@ -45,15 +45,15 @@ type Page struct {
 	Next string
 }
 
-// Letters lists dead letters.
-func (op *Operator) Letters(ctx context.Context, q Query) (Page, error) {
+// List lists dead letters.
+func (p *Letters) List(ctx context.Context, q Query) (Page, error) {
 	seq, err := q.check()
 	if err != nil {
 		return Page{}, err
 	}
 	w := window{query: q}
 	for {
-		m, err := op.letters.Next(ctx, subject.Kind(q.Kind), q.Tenant, seq)
+		m, err := p.Streams.Next(ctx, subject.Kind(q.Kind), q.Tenant, seq)
 		if errors.Is(err, broker.ErrNoMessage) {
 			return w.page, nil
 		}
@@ -65,7 +65,7 @@ func (op *Operator) Letters(ctx context.Context, q Query) (Page, error) {
 			return w.page, nil
 		}
 		if l := decode(m); w.wants(m, l) {
-			w.add(l.stored(op.o.Broker.Names()))
+			w.add(l.stored(p.Names))
 		}
 		seq = m.Seq + 1
 	}

@@ -21,7 +21,7 @@ import (
 func (r *replica) pages(q Query) (seqs []uint64, pages int) {
 	r.t.Helper()
 	for {
-		page, err := r.Letters(r.t.Context(), q)
+		page, err := r.List(r.t.Context(), q)
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -74,7 +74,7 @@ func TestList(t *testing.T) {
 		t.Errorf("45 letters in pages of 9 are %d pages", pages)
 	}
 	for _, q := range []Query{{Kind: "audio"}, {Tenant: "a b"}, {Size: -1}, {Token: "x"}, {Token: "0"}} {
-		_, err := r.Letters(t.Context(), q)
+		_, err := r.List(t.Context(), q)
 		if code := errcode.CodeOf(err); code != errcode.InvalidRequest && code != errcode.InvalidPageToken {
 			t.Errorf("%+v: %v", q, err)
 		}
@@ -90,7 +90,7 @@ func TestListIsBounded(t *testing.T) {
 	for i := range 9 {
 		store(t, r, &genbusv1.DeadLetter{Kind: "video", Tenant: "t", Error: &genbusv1.TaskError{Code: "big"}, Headers: header}, fmt.Sprint("x", i))
 	}
-	page, err := r.Letters(t.Context(), Query{Size: 100})
+	page, err := r.List(t.Context(), Query{Size: 100})
 	if err != nil || len(page.Letters) != 3 || page.Next == "" {
 		t.Fatalf("%d letters of 400 KiB in one page, next %q, %v", len(page.Letters), page.Next, err)
 	}
@@ -101,7 +101,7 @@ func TestListIsBounded(t *testing.T) {
 		store(t, r, &genbusv1.DeadLetter{Kind: "video", Tenant: "t", Error: &genbusv1.TaskError{Code: "small"}}, "y")
 	}
 	last := store(t, r, &genbusv1.DeadLetter{Kind: "video", Tenant: "t", Error: &genbusv1.TaskError{Code: "last"}}, "z")
-	page, err = r.Letters(t.Context(), Query{Code: "last"})
+	page, err = r.List(t.Context(), Query{Code: "last"})
 	if err != nil || len(page.Letters) != 0 || page.Next == "" {
 		t.Errorf("a page after %d letters has %d, next %q, %v", maxScan, len(page.Letters), page.Next, err)
 	}

@@ -15,8 +15,8 @@ import (
 )
 
 // Orphans lists the routes that have jobs and are not configured.
-func (op *Operator) Orphans(ctx context.Context) ([]*genbusv1.OrphanedRoute, error) {
-	found, err := op.o.Queue.Orphans(ctx)
+func (p *Routes) Orphans(ctx context.Context) ([]*genbusv1.OrphanedRoute, error) {
+	found, err := p.Queue.Orphans(ctx)
 	out := make([]*genbusv1.OrphanedRoute, 0, len(found))
 	for _, r := range found {
 		out = append(out, &genbusv1.OrphanedRoute{
@@ -27,20 +27,20 @@ func (op *Operator) Orphans(ctx context.Context) ([]*genbusv1.OrphanedRoute, err
 }
 
 // MoveOrphans moves jobs of a route that is not configured to one that is.
-func (op *Operator) MoveOrphans(ctx context.Context, m *genbusv1.MoveOrphansRequest) (*genbusv1.OrphansSettled, error) {
-	to, err := op.route(m.GetKind(), m.GetTo())
+func (p *Routes) MoveOrphans(ctx context.Context, m *genbusv1.MoveOrphansRequest) (*genbusv1.OrphansSettled, error) {
+	to, err := p.route(m.GetKind(), m.GetTo())
 	if err != nil {
 		return nil, err
 	}
 	if to.Draining {
 		return nil, wrongOrphans("to", "is a route that is draining")
 	}
-	return op.settleOrphans(ctx, m, &to)
+	return p.settleOrphans(ctx, m, &to)
 }
 
 // FailOrphans ends jobs of a route that is not configured.
-func (op *Operator) FailOrphans(ctx context.Context, m *genbusv1.FailOrphansRequest) (*genbusv1.OrphansSettled, error) {
-	return op.settleOrphans(ctx, m, nil)
+func (p *Routes) FailOrphans(ctx context.Context, m *genbusv1.FailOrphansRequest) (*genbusv1.OrphansSettled, error) {
+	return p.settleOrphans(ctx, m, nil)
 }
 
 // orphansRequest is what both requests have.
@@ -51,22 +51,22 @@ type orphansRequest interface {
 	GetPageToken() string
 }
 
-func (op *Operator) settleOrphans(ctx context.Context, m orphansRequest, to *config.Route) (*genbusv1.OrphansSettled, error) {
+func (p *Routes) settleOrphans(ctx context.Context, m orphansRequest, to *config.Route) (*genbusv1.OrphansSettled, error) {
 	kind, name := subject.Kind(m.GetKind()), m.GetName()
 	switch {
 	case !kind.Valid():
 		return nil, wrongOrphans("kind", "must be video or chat")
 	case subject.CheckToken(name) != nil:
 		return nil, wrongOrphans("name", "is no legal name of a route")
-	case op.o.Routes.Has(kind, name):
+	case p.Table.Has(kind, name):
 		return nil, wrongOrphans("name", "is a route that is configured: it serves its jobs")
 	case !m.GetNoReplicaServesIt():
 		return nil, wrongOrphans("no_replica_serves_it", "must be true: the jobs are taken away from every replica that serves the route")
 	}
-	if err := op.unserved(ctx, kind, name); err != nil {
+	if err := p.unserved(ctx, kind, name); err != nil {
 		return nil, err
 	}
-	settled, err := op.o.Orphans.Settle(ctx, kind, name, to, m.GetPageToken())
+	settled, err := p.Settler.Settle(ctx, kind, name, to, m.GetPageToken())
 	if errors.Is(err, queue.ErrPageToken) {
 		return nil, errcode.New(errcode.InvalidPageToken, "page_token is not one of this list; start again without it")
 	}
@@ -79,8 +79,8 @@ func wrongOrphans(field, description string) error {
 
 // unserved refuses where a replica waits for the route's jobs. One without a free slot
 // does not show: the operator has to know.
-func (op *Operator) unserved(ctx context.Context, kind subject.Kind, name string) error {
-	info, err := op.o.Queue.Route(kind, name).Info(ctx)
+func (p *Routes) unserved(ctx context.Context, kind subject.Kind, name string) error {
+	info, err := p.Queue.Route(kind, name).Info(ctx)
 	switch {
 	case errors.Is(err, jetstream.ErrConsumerNotFound):
 		return nil

@@ -21,38 +21,38 @@ import (
 // Redrive sends the request of a letter again, as a new job, and removes the
 // letter. However often and by however many it is called for one letter, it makes
 // one job. A call that fails after the job was accepted can be repeated.
-func (op *Operator) Redrive(ctx context.Context, seq uint64) (joblog.Entry, error) {
-	l, err := op.letter(ctx, seq)
+func (p *Letters) Redrive(ctx context.Context, seq uint64) (joblog.Entry, error) {
+	l, err := p.letter(ctx, seq)
 	if err != nil {
 		return joblog.Entry{}, err
 	}
-	r, release, err := op.requestOf(ctx, l)
+	r, release, err := p.requestOf(ctx, l)
 	defer release()
 	if err != nil {
 		return joblog.Entry{}, err
 	}
-	e, err := op.resolve(ctx, l, r.Request)
+	e, err := p.resolve(ctx, l, r.Request)
 	if err == nil {
-		op.o.Uploads.Remove(ctx, r.Upload) // without its letter it has no name
+		p.Uploads.Remove(ctx, r.Upload) // without its letter it has no name
 	}
 	return e, err
 }
 
 // resolve makes the one job that a letter makes, and removes the letter.
-func (op *Operator) resolve(ctx context.Context, l letter, r admission.Request) (joblog.Entry, error) {
-	source, err := op.source(ctx, l)
+func (p *Letters) resolve(ctx context.Context, l letter, r admission.Request) (joblog.Entry, error) {
+	source, err := p.source(ctx, l)
 	if err != nil {
 		return joblog.Entry{}, err
 	}
 	r.Source, r.RequestID, r.Resolves, r.Way = &source, "", true, telemetry.WayGRPC
-	entry, err := op.o.Admission.Admit(ctx, r)
+	entry, err := p.Admission.Admit(ctx, r)
 	if f := errcode.From(err); f != nil {
 		if f.Code == errcode.IdempotencyKeyReused {
 			f = errcode.New(errcode.LetterResolved, "dead letter %d was made job %s already, and not in this way; look at that job, then drop the letter", l.seq, f.JobID).ForJob(f.JobID)
 		}
 		return joblog.Entry{}, f
 	}
-	if err := op.remove(ctx, l); err != nil {
+	if err := p.remove(ctx, l); err != nil {
 		return joblog.Entry{}, errcode.New(errcode.BrokerUnavailable,
 			"job %s was accepted, but dead letter %d could not be removed; call again, it makes no second job: %s", entry.Job.GetId(), l.seq, broker.Reason(err)).
 			Because(err).ForJob(entry.Job.GetId()).WithRetryAfter(time.Second)
@@ -66,7 +66,7 @@ func (op *Operator) resolve(ctx context.Context, l letter, r admission.Request) 
 // has in addition to the job's own are several. What was never accepted is its message in the
 // inbox. Earlier versions did not name that: there it is the letter, and a sequence is
 // another letter once the stream was created again.
-func (op *Operator) source(ctx context.Context, l letter) (admission.Source, error) {
+func (p *Letters) source(ctx context.Context, l letter) (admission.Source, error) {
 	if accepted := l.GetWork().GetAcceptedAt(); accepted != nil && l.GetId() != "" {
 		var paid string
 		if errcode.Code(l.GetError().GetCode()) == errcode.OrphanedSubmission {
@@ -77,24 +77,24 @@ func (op *Operator) source(ctx context.Context, l letter) (admission.Source, err
 	if deadletter.IsRejected(l.seq) && l.message != "" {
 		return admission.ByRejected(l.message), nil
 	}
-	stream, created, err := op.letters.Created(ctx, l.seq)
+	stream, created, err := p.Streams.Created(ctx, l.seq)
 	return admission.ByLetter(stream, created, l.seq), err
 }
 
 // requestOf is the request that a letter holds: an accepted one as admission takes
 // it, a message of the inbox as the message that it was. release is for after the
 // admission, and never nil.
-func (op *Operator) requestOf(ctx context.Context, l letter) (r natsreq.Incoming, release func(), err error) {
+func (p *Letters) requestOf(ctx context.Context, l letter) (r natsreq.Incoming, release func(), err error) {
 	if l.GetCut() != nil {
 		return r, func() {}, errcode.New(errcode.LetterUnusable,
 			"dead letter %d: its request was too large to be kept whole, and only %d of %d bytes are here; have it sent again, and drop the letter", l.seq, len(l.GetData()), l.GetCut().GetSize())
 	}
-	data, err := op.data(ctx, l)
+	data, err := p.data(ctx, l)
 	if err != nil {
 		return r, func() {}, err
 	}
-	if deadletter.Rejected(op.o.Broker.Names(), l.DeadLetter) {
-		return op.messageOf(ctx, l, data)
+	if deadletter.Rejected(p.Names, l.DeadLetter) {
+		return p.messageOf(ctx, l, data)
 	}
 	if l.unreadable || l.GetSubject() != "" || len(data) == 0 {
 		return r, func() {}, errcode.New(errcode.LetterUnusable, "dead letter %d holds no request that could be sent again", l.seq)
@@ -108,17 +108,17 @@ const uploadWait = 2 * time.Second
 
 // messageOf reads a message that was never accepted, and its upload again where it
 // names one. What it asked for in time has mostly passed.
-func (op *Operator) messageOf(ctx context.Context, l letter, data []byte) (r natsreq.Incoming, release func(), err error) {
+func (p *Letters) messageOf(ctx context.Context, l letter, data []byte) (r natsreq.Incoming, release func(), err error) {
 	header := nats.Header{}
 	for _, h := range l.GetHeaders() {
 		header[h.GetKey()] = h.GetValues()
 	}
-	if r, err = natsreq.Decode(op.o.Broker.Names(), l.GetSubject(), header, data); err != nil {
+	if r, err = natsreq.Decode(p.Names, l.GetSubject(), header, data); err != nil {
 		return r, func() {}, err
 	}
-	release, err = op.o.Uploads.Complete(ctx, &r, uploadWait)
+	release, err = p.Uploads.Complete(ctx, &r, uploadWait)
 	if errcode.CodeOf(err) == errcode.InputLost {
-		return r, release, op.withoutUpload(ctx, l)
+		return r, release, p.withoutUpload(ctx, l)
 	}
 	if err != nil {
 		return r, release, err
@@ -135,8 +135,8 @@ func (op *Operator) messageOf(ctx context.Context, l letter, data []byte) (r nat
 
 // withoutUpload says why nothing can be made of a letter: its upload is gone, or
 // another caller has just made a job of it.
-func (op *Operator) withoutUpload(ctx context.Context, l letter) error {
-	if _, err := op.letter(ctx, l.seq); err != nil {
+func (p *Letters) withoutUpload(ctx context.Context, l letter) error {
+	if _, err := p.letter(ctx, l.seq); err != nil {
 		return err
 	}
 	return errcode.New(errcode.LetterUnusable,

@@ -14,12 +14,12 @@ import (
 )
 
 // Drop removes a letter, and the body that is stored for it.
-func (op *Operator) Drop(ctx context.Context, seq uint64) error {
-	l, err := op.letter(ctx, seq)
+func (p *Letters) Drop(ctx context.Context, seq uint64) error {
+	l, err := p.letter(ctx, seq)
 	if err != nil {
 		return err
 	}
-	if err := op.remove(ctx, l); err != nil {
+	if err := p.remove(ctx, l); err != nil {
 		return fmt.Errorf("drop dead letter %d: %w", seq, err)
 	}
 	return nil
@@ -28,16 +28,16 @@ func (op *Operator) Drop(ctx context.Context, seq uint64) error {
 // remove takes a letter out of the stream, and then its body out of the object
 // store: the other order could leave a letter that nothing can be made of. Another
 // caller may have removed it.
-func (op *Operator) remove(ctx context.Context, l letter) error {
-	own, err := op.ownsBody(ctx, l)
+func (p *Letters) remove(ctx context.Context, l letter) error {
+	own, err := p.ownsBody(ctx, l)
 	if err != nil {
 		return err
 	}
-	if err := op.letters.Delete(ctx, l.seq); err != nil || !own {
+	if err := p.Streams.Delete(ctx, l.seq); err != nil || !own {
 		return err
 	}
-	if err := op.o.Bodies.Delete(ctx, publisher.BodyOf(l.GetDataRef())); err != nil {
-		op.o.Logger.WarnContext(ctx, "the body of a removed dead letter stays until it expires",
+	if err := p.Bodies.Delete(ctx, publisher.BodyOf(l.GetDataRef())); err != nil {
+		p.Logger.WarnContext(ctx, "the body of a removed dead letter stays until it expires",
 			"sequence", l.seq, "object", l.GetDataRef().GetName(), telemetry.KeyError, err)
 	}
 	return nil
@@ -45,25 +45,25 @@ func (op *Operator) remove(ctx context.Context, l letter) error {
 
 // ownsBody reports whether only the letter needs its stored body. Letters of
 // older versions shared those of jobs, and of other letters of the same job.
-func (op *Operator) ownsBody(ctx context.Context, l letter) (bool, error) {
+func (p *Letters) ownsBody(ctx context.Context, l letter) (bool, error) {
 	if l.GetDataRef() == nil {
 		return false, nil
 	}
-	shared, err := op.sharesBody(ctx, l)
+	shared, err := p.sharesBody(ctx, l)
 	if err != nil || shared {
 		return false, err
 	}
 	if strings.HasPrefix(l.GetDataRef().GetName(), publisher.LetterBodies) {
 		return true, nil
 	}
-	used, err := op.jobUses(ctx, l)
+	used, err := p.jobUses(ctx, l)
 	return !used && err == nil, err
 }
 
 // sharesBody looks at the other letters of the same job or message.
-func (op *Operator) sharesBody(ctx context.Context, l letter) (bool, error) {
+func (p *Letters) sharesBody(ctx context.Context, l letter) (bool, error) {
 	for seq := uint64(1); ; {
-		m, err := op.letters.NextOn(ctx, l.subject, seq)
+		m, err := p.Streams.NextOn(ctx, l.subject, seq)
 		if errors.Is(err, broker.ErrNoMessage) {
 			return false, nil
 		}
@@ -79,16 +79,16 @@ func (op *Operator) sharesBody(ctx context.Context, l letter) (bool, error) {
 
 // jobUses reports whether the letter's job, or a later one of the same id, has the
 // body too.
-func (op *Operator) jobUses(ctx context.Context, l letter) (bool, error) {
+func (p *Letters) jobUses(ctx context.Context, l letter) (bool, error) {
 	n := subject.TaskName{Kind: subject.Kind(l.GetKind()), Tenant: l.GetTenant(), ID: l.GetId()}
-	e, err := op.o.Log.Get(ctx, n)
+	e, err := p.Log.Get(ctx, n)
 	if err == nil {
 		return e.Job.GetExecution().GetInput().GetName() == l.GetDataRef().GetName(), nil
 	}
 	if !errors.Is(err, joblog.ErrNotFound) {
 		return false, err
 	}
-	_, err = op.o.Queue.Items.Find(ctx, n) // accepted, and its first event not written yet
+	_, err = p.Items.Find(ctx, n) // accepted, and its first event not written yet
 	if errors.Is(err, broker.ErrNoMessage) {
 		return false, nil
 	}

@@ -11,7 +11,9 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/orphans"
 	"github.com/genbus/genbus/internal/queue"
+	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -28,14 +30,23 @@ const (
 	pauseWithin = 5 * time.Second
 )
 
+// Routes is what operators do with routes: pause them, and settle the jobs of those that are
+// not configured.
+type Routes struct {
+	Config  *config.Live
+	Table   *routes.Table
+	Queue   *queue.Queue
+	Settler orphans.Settler
+}
+
 // RouteStates says how each configured route is doing over all replicas, by kind and
 // name.
-func (op *Operator) RouteStates(ctx context.Context) ([]*genbusv1.RouteState, error) {
-	all := slices.Clone(op.o.Config.Now().Routes)
+func (p *Routes) RouteStates(ctx context.Context) ([]*genbusv1.RouteState, error) {
+	all := slices.Clone(p.Config.Now().Routes)
 	slices.SortFunc(all, func(a, b config.Route) int { return strings.Compare(a.Kind+" "+a.Name, b.Kind+" "+b.Name) })
 	out := make([]*genbusv1.RouteState, 0, len(all))
 	for _, r := range all {
-		state, err := op.state(ctx, r)
+		state, err := p.state(ctx, r)
 		if err != nil {
 			return nil, err
 		}
@@ -46,35 +57,35 @@ func (op *Operator) RouteStates(ctx context.Context) ([]*genbusv1.RouteState, er
 
 // Pause stops the submission of a route's waiting jobs on all replicas, until
 // Resume. Jobs in hand go on. It returns when it holds.
-func (op *Operator) Pause(ctx context.Context, kind, name string) (*genbusv1.RouteState, error) {
-	return op.setPaused(ctx, kind, name, time.Now().AddDate(pausedYears, 0, 0))
+func (p *Routes) Pause(ctx context.Context, kind, name string) (*genbusv1.RouteState, error) {
+	return p.setPaused(ctx, kind, name, time.Now().AddDate(pausedYears, 0, 0))
 }
 
 // Resume undoes Pause.
-func (op *Operator) Resume(ctx context.Context, kind, name string) (*genbusv1.RouteState, error) {
-	return op.setPaused(ctx, kind, name, time.Time{})
+func (p *Routes) Resume(ctx context.Context, kind, name string) (*genbusv1.RouteState, error) {
+	return p.setPaused(ctx, kind, name, time.Time{})
 }
 
-func (op *Operator) setPaused(ctx context.Context, kind, name string, until time.Time) (*genbusv1.RouteState, error) {
-	r, err := op.route(kind, name)
+func (p *Routes) setPaused(ctx context.Context, kind, name string, until time.Time) (*genbusv1.RouteState, error) {
+	r, err := p.route(kind, name)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, pauseWithin,
 		errcode.New(errcode.AcceptanceUnknown, "%s route %s: not all servers know of the change after %s; list the routes, and call again", kind, name, pauseWithin))
 	defer cancel()
-	if err := op.queue(r).Pause(ctx, until); err != nil {
+	if err := p.queue(r).Pause(ctx, until); err != nil {
 		return nil, err
 	}
-	return op.state(ctx, r)
+	return p.state(ctx, r)
 }
 
-func (op *Operator) queue(r config.Route) *queue.Route {
-	return op.o.Queue.Route(subject.Kind(r.Kind), r.Name)
+func (p *Routes) queue(r config.Route) *queue.Route {
+	return p.Queue.Route(subject.Kind(r.Kind), r.Name)
 }
 
-func (op *Operator) route(kind, name string) (config.Route, error) {
-	for _, r := range op.o.Config.Now().Routes {
+func (p *Routes) route(kind, name string) (config.Route, error) {
+	for _, r := range p.Config.Now().Routes {
 		if r.Kind == kind && r.Name == name {
 			return r, nil
 		}
@@ -84,12 +95,12 @@ func (op *Operator) route(kind, name string) (config.Route, error) {
 
 // state is a route's durable, and what the queue knows of the jobs that wait: their
 // count is up to a second old.
-func (op *Operator) state(ctx context.Context, r config.Route) (*genbusv1.RouteState, error) {
-	info, err := op.queue(r).Info(ctx)
+func (p *Routes) state(ctx context.Context, r config.Route) (*genbusv1.RouteState, error) {
+	info, err := p.queue(r).Info(ctx)
 	if err != nil {
 		return nil, err
 	}
-	oldest, err := op.queue(r).Oldest(ctx)
+	oldest, err := p.queue(r).Oldest(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +108,7 @@ func (op *Operator) state(ctx context.Context, r config.Route) (*genbusv1.RouteS
 		Kind: r.Kind, Name: r.Name, Paused: info.Paused, InHand: uint64(info.NumAckPending), MaxInFlight: uint64(info.Config.MaxAckPending),
 		Draining: r.Draining,
 	}
-	out.Waiting, _ = op.queue(r).Waiting(ctx)
+	out.Waiting, _ = p.queue(r).Waiting(ctx)
 	if !oldest.IsZero() {
 		out.OldestWaiting = timestamppb.New(oldest)
 	}

@@ -48,10 +48,23 @@ const patience = 60 * time.Second
 // replica is a process's worth of genbus without its servers. Its consumer runs
 // where the test starts it.
 type replica struct {
-	*Operator
+	*Letters
+	*Routes
+	Jobs
+	o        parts
 	t        testing.TB
 	consumer *consumer.Consumer
 	started  bool
+}
+
+// parts are what tests look into.
+type parts struct {
+	Config    *config.Live
+	Broker    *broker.Broker
+	Log       *joblog.Log
+	Bodies    *broker.Bodies
+	Admission *admission.Admission
+	Queue     *queue.Queue
 }
 
 func newSandbox(t testing.TB) *sandbox.Server {
@@ -109,11 +122,18 @@ func newReplica(t testing.TB, b *broker.Broker, up *sandbox.Server, change ...fu
 	work := consumer.New(ctx, consumer.Options{
 		Config: live, Broker: b, Log: log, Encoder: enc, Bodies: bodies, Uploads: uploads, Content: reader, Routes: table, Admission: adm, Queue: jobs, Quota: letters, Letters: dead, Metrics: metrics, Logger: brokertest.Logger(t),
 	})
-	r := &replica{t: t, consumer: work, Operator: New(Options{
-		Config: live, Broker: b, Log: log, Bodies: bodies, Uploads: uploads, Admission: adm, Queue: jobs, Routes: table,
-		Eraser: erasure.Eraser{Broker: b, Queue: jobs, Log: log, Bodies: bodies}, Logger: brokertest.Logger(t),
-		Orphans: orphans.Settler{Log: log, Queue: jobs, Letters: dead, Routes: table, Logger: brokertest.Logger(t)},
-	})}
+	r := &replica{
+		t: t, consumer: work, o: parts{Config: live, Broker: b, Log: log, Bodies: bodies, Admission: adm, Queue: jobs},
+		Letters: &Letters{
+			Config: live, Names: b.Names(), Streams: deadletter.Streams{Broker: b}, Log: log, Bodies: bodies,
+			Uploads: uploads, Admission: adm, Items: jobs.Items, Routes: table, Logger: brokertest.Logger(t),
+		},
+		Routes: &Routes{
+			Config: live, Table: table, Queue: jobs,
+			Settler: orphans.Settler{Log: log, Queue: jobs, Letters: dead, Routes: table, Logger: brokertest.Logger(t)},
+		},
+		Jobs: Jobs{Log: log, Eraser: erasure.Eraser{Broker: b, Queue: jobs, Log: log, Bodies: bodies}},
+	}
 	t.Cleanup(func() {
 		r.stop()
 		cancel()
@@ -206,7 +226,7 @@ func (r *replica) letterOf(id string) *genbusv1.StoredDeadLetter {
 
 func (r *replica) letters(q Query) []*genbusv1.StoredDeadLetter {
 	r.t.Helper()
-	page, err := r.Letters(r.t.Context(), q)
+	page, err := r.List(r.t.Context(), q)
 	if err != nil {
 		r.t.Fatal(err)
 	}

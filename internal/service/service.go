@@ -154,10 +154,17 @@ func (s *Service) startWork(ctx context.Context) error {
 		Chats:   chatlog.New(s.broker, s.tasks, bodies, chatlog.Options{ReaderBuffer: int(s.cfg.Limits.SlowReaderBytes)}),
 		Metrics: s.metrics, Logger: s.log,
 	})
-	op := operator.New(operator.Options{
-		Config: s.live, Broker: s.broker, Log: s.tasks, Bodies: bodies, Uploads: uploads, Admission: adm, Queue: jobs, Routes: s.routes, Eraser: eraser, Logger: s.log,
-		Orphans: orphans.Settler{Log: s.tasks, Queue: jobs, Letters: dead, Routes: s.routes, Logger: s.log},
-	})
+	op := operator.Operator{
+		Letters: &operator.Letters{
+			Config: s.live, Names: s.broker.Names(), Streams: deadletter.Streams{Broker: s.broker}, Log: s.tasks, Bodies: bodies,
+			Uploads: uploads, Admission: adm, Items: jobs.Items, Routes: s.routes, Logger: s.log,
+		},
+		Routes: &operator.Routes{
+			Config: s.live, Table: s.routes, Queue: jobs,
+			Settler: orphans.Settler{Log: s.tasks, Queue: jobs, Letters: dead, Routes: s.routes, Logger: s.log},
+		},
+		Jobs: operator.Jobs{Log: s.tasks, Eraser: eraser},
+	}
 	if err := s.buildServers(ctx, op); err != nil {
 		return err
 	}
@@ -172,7 +179,7 @@ func (s *Service) startWork(ctx context.Context) error {
 }
 
 // buildServers builds the servers of gRPC and HTTP, whose gateway calls the former.
-func (s *Service) buildServers(ctx context.Context, op *operator.Operator) (err error) {
+func (s *Service) buildServers(ctx context.Context, op operator.Operator) (err error) {
 	s.grpc, err = grpcapi.New(grpcapi.Options{
 		Core: s.core, Config: s.live, Routes: s.routes, Operator: op, Health: s.health, Metrics: s.metrics, Tracing: s.tracing, Logger: s.log,
 	})

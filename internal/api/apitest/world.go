@@ -33,6 +33,7 @@ import (
 	"github.com/genbus/genbus/internal/chatlog"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/content"
+	"github.com/genbus/genbus/internal/deadletter"
 	"github.com/genbus/genbus/internal/erasure"
 	"github.com/genbus/genbus/internal/inline"
 	"github.com/genbus/genbus/internal/joblog"
@@ -153,9 +154,14 @@ func (w *World) startAPI(alter func(*Parts)) {
 		Chats:   chatlog.New(w.Broker, w.Log, bodies, chatlog.Options{SettleWait: 100 * time.Millisecond}),
 		Metrics: w.Metrics, Logger: w.parts.Logger,
 	})
-	op := operator.New(operator.Options{
-		Config: live, Broker: w.Broker, Log: w.Log, Bodies: bodies, Uploads: uploads, Admission: adm, Queue: jobs, Routes: table, Eraser: eraser, Logger: brokertest.Logger(w.T),
-	})
+	op := operator.Operator{
+		Letters: &operator.Letters{
+			Config: live, Names: w.Broker.Names(), Streams: deadletter.Streams{Broker: w.Broker}, Log: w.Log, Bodies: bodies,
+			Uploads: uploads, Admission: adm, Items: jobs.Items, Routes: table, Logger: brokertest.Logger(w.T),
+		},
+		Routes: &operator.Routes{Config: live, Table: table, Queue: jobs},
+		Jobs:   operator.Jobs{Log: w.Log, Eraser: eraser},
+	}
 	w.startServers(live, op)
 	w.T.Cleanup(func() {
 		if err := w.Close(); err != nil {
@@ -173,7 +179,7 @@ func (w *World) startAPI(alter func(*Parts)) {
 	})
 }
 
-func (w *World) startServers(live *config.Live, op *operator.Operator) {
+func (w *World) startServers(live *config.Live, op operator.Operator) {
 	var err error
 	w.GRPC, err = grpcapi.New(grpcapi.Options{
 		Core: w.Core, Config: live, Routes: w.parts.Routes, Operator: op, Health: w.Health, Metrics: w.Metrics, Tracing: tracing, Logger: w.parts.Logger,

@@ -27,7 +27,7 @@ func (m grpcMethod) operators() bool {
 type operatorService struct {
 	genbusv1.UnimplementedOperatorServiceServer
 	core     *core.Core
-	operator *operator.Operator
+	operator operator.Operator
 	log      *slog.Logger
 }
 
@@ -53,7 +53,7 @@ func (s operatorService) didTo(ctx context.Context, what string, err error, n su
 
 // ListDeadLetters is in operator_service.proto, as are the others.
 func (s operatorService) ListDeadLetters(ctx context.Context, m *genbusv1.ListDeadLettersRequest) (*genbusv1.ListDeadLettersResponse, error) {
-	page, err := s.operator.Letters(ctx, operator.Query{
+	page, err := s.operator.Letters.List(ctx, operator.Query{
 		Kind: m.GetKind(), Tenant: m.GetTenant(), Code: m.GetCode(), Size: int(m.GetPageSize()), Token: m.GetPageToken(),
 	})
 	if err != nil {
@@ -65,7 +65,7 @@ func (s operatorService) ListDeadLetters(ctx context.Context, m *genbusv1.ListDe
 // GetDeadLetter reads a letter. A letter holds a prompt: who read it is
 // logged too.
 func (s operatorService) GetDeadLetter(ctx context.Context, m *genbusv1.GetDeadLetterRequest) (*genbusv1.GetDeadLetterResponse, error) {
-	l, err := s.operator.Letter(ctx, m.GetSequence())
+	l, err := s.operator.Letters.Letter(ctx, m.GetSequence())
 	s.did(ctx, "get_dead_letter", err, telemetry.KeySequence, m.GetSequence())
 	if err != nil {
 		return nil, core.Explain(ctx, subject.TaskName{}, err)
@@ -75,7 +75,7 @@ func (s operatorService) GetDeadLetter(ctx context.Context, m *genbusv1.GetDeadL
 
 // RedriveDeadLetter makes a new job.
 func (s operatorService) RedriveDeadLetter(ctx context.Context, m *genbusv1.RedriveDeadLetterRequest) (*genbusv1.RedriveDeadLetterResponse, error) {
-	e, err := s.operator.Redrive(ctx, m.GetSequence())
+	e, err := s.operator.Letters.Redrive(ctx, m.GetSequence())
 	if err = s.made(ctx, "redrive_dead_letter", e, err, m.GetSequence()); err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (s operatorService) RedriveDeadLetter(ctx context.Context, m *genbusv1.Redr
 
 // AttachUpstreamTask makes a new job of a task that the upstream has.
 func (s operatorService) AttachUpstreamTask(ctx context.Context, m *genbusv1.AttachUpstreamTaskRequest) (*genbusv1.AttachUpstreamTaskResponse, error) {
-	e, err := s.operator.Attach(ctx, m.GetSequence(), m.GetUpstreamTaskId())
+	e, err := s.operator.Letters.Attach(ctx, m.GetSequence(), m.GetUpstreamTaskId())
 	if err = s.made(ctx, "attach_upstream_task", e, err, m.GetSequence()); err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func (s operatorService) made(ctx context.Context, what string, e joblog.Entry, 
 
 // DropDeadLetter removes a letter.
 func (s operatorService) DropDeadLetter(ctx context.Context, m *genbusv1.DropDeadLetterRequest) (*genbusv1.DropDeadLetterResponse, error) {
-	err := s.operator.Drop(ctx, m.GetSequence())
+	err := s.operator.Letters.Drop(ctx, m.GetSequence())
 	s.did(ctx, "drop_dead_letter", err, telemetry.KeySequence, m.GetSequence())
 	if err != nil {
 		return nil, core.Explain(ctx, subject.TaskName{}, err)
@@ -133,7 +133,7 @@ func (s operatorService) CancelJob(ctx context.Context, m *genbusv1.CancelJobReq
 // EraseJob removes a job that has ended.
 func (s operatorService) EraseJob(ctx context.Context, m *genbusv1.EraseJobRequest) (*genbusv1.EraseJobResponse, error) {
 	n := subject.TaskName{Kind: subject.Kind(m.GetKind()), Tenant: m.GetTenant(), ID: m.GetId()}
-	err := s.operator.Erase(ctx, n)
+	err := s.operator.Jobs.Erase(ctx, n)
 	s.didTo(ctx, "erase_job", err, n)
 	if err != nil {
 		return nil, core.Explain(ctx, n, err)
@@ -144,7 +144,7 @@ func (s operatorService) EraseJob(ctx context.Context, m *genbusv1.EraseJobReque
 
 // ListRoutes reads the state of every route.
 func (s operatorService) ListRoutes(ctx context.Context, _ *genbusv1.ListRoutesRequest) (*genbusv1.ListRoutesResponse, error) {
-	states, err := s.operator.RouteStates(ctx)
+	states, err := s.operator.Routes.RouteStates(ctx)
 	if err != nil {
 		return nil, core.Explain(ctx, subject.TaskName{}, err)
 	}
@@ -153,7 +153,7 @@ func (s operatorService) ListRoutes(ctx context.Context, _ *genbusv1.ListRoutesR
 
 // PauseRoute stops a route's submissions.
 func (s operatorService) PauseRoute(ctx context.Context, m *genbusv1.PauseRouteRequest) (*genbusv1.PauseRouteResponse, error) {
-	state, err := s.operator.Pause(ctx, m.GetKind(), m.GetName())
+	state, err := s.operator.Routes.Pause(ctx, m.GetKind(), m.GetName())
 	s.did(ctx, "pause_route", err, telemetry.KeyKind, errcode.Clip(m.GetKind(), 16), telemetry.KeyRoute, errcode.Clip(m.GetName(), 64))
 	if err != nil {
 		return nil, core.Explain(ctx, subject.TaskName{}, err)
@@ -163,7 +163,7 @@ func (s operatorService) PauseRoute(ctx context.Context, m *genbusv1.PauseRouteR
 
 // ResumeRoute lets a route submit again.
 func (s operatorService) ResumeRoute(ctx context.Context, m *genbusv1.ResumeRouteRequest) (*genbusv1.ResumeRouteResponse, error) {
-	state, err := s.operator.Resume(ctx, m.GetKind(), m.GetName())
+	state, err := s.operator.Routes.Resume(ctx, m.GetKind(), m.GetName())
 	s.did(ctx, "resume_route", err, telemetry.KeyKind, errcode.Clip(m.GetKind(), 16), telemetry.KeyRoute, errcode.Clip(m.GetName(), 64))
 	if err != nil {
 		return nil, core.Explain(ctx, subject.TaskName{}, err)
@@ -173,7 +173,7 @@ func (s operatorService) ResumeRoute(ctx context.Context, m *genbusv1.ResumeRout
 
 // ListOrphans lists the routes that have jobs and are not configured.
 func (s operatorService) ListOrphans(ctx context.Context, _ *genbusv1.ListOrphansRequest) (*genbusv1.ListOrphansResponse, error) {
-	routes, err := s.operator.Orphans(ctx)
+	routes, err := s.operator.Routes.Orphans(ctx)
 	if err != nil {
 		return nil, core.Explain(ctx, subject.TaskName{}, err)
 	}
@@ -182,7 +182,7 @@ func (s operatorService) ListOrphans(ctx context.Context, _ *genbusv1.ListOrphan
 
 // MoveOrphans moves jobs of a route that is not configured.
 func (s operatorService) MoveOrphans(ctx context.Context, m *genbusv1.MoveOrphansRequest) (*genbusv1.MoveOrphansResponse, error) {
-	settled, err := s.operator.MoveOrphans(ctx, m)
+	settled, err := s.operator.Routes.MoveOrphans(ctx, m)
 	s.did(ctx, "move_orphans", err, telemetry.KeyKind, errcode.Clip(m.GetKind(), 16), telemetry.KeyRoute, errcode.Clip(m.GetName(), 64), "to", errcode.Clip(m.GetTo(), 64),
 		"moved", settled.GetMoved(), "ended", settled.GetEnded(), "left", len(settled.GetLeft()))
 	if err != nil {
@@ -193,7 +193,7 @@ func (s operatorService) MoveOrphans(ctx context.Context, m *genbusv1.MoveOrphan
 
 // FailOrphans ends jobs of a route that is not configured.
 func (s operatorService) FailOrphans(ctx context.Context, m *genbusv1.FailOrphansRequest) (*genbusv1.FailOrphansResponse, error) {
-	settled, err := s.operator.FailOrphans(ctx, m)
+	settled, err := s.operator.Routes.FailOrphans(ctx, m)
 	s.did(ctx, "fail_orphans", err, telemetry.KeyKind, errcode.Clip(m.GetKind(), 16), telemetry.KeyRoute, errcode.Clip(m.GetName(), 64),
 		"ended", settled.GetEnded(), "left", len(settled.GetLeft()))
 	if err != nil {

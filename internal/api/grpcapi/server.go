@@ -55,7 +55,7 @@ type Options struct {
 	Core     *core.Core
 	Config   *config.Live
 	Routes   *routes.Table
-	Operator *operator.Operator
+	Operator operator.Operator
 	Health   *telemetry.Health
 	Metrics  *telemetry.Metrics
 	Tracing  telemetry.Tracing
