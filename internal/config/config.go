@@ -42,10 +42,8 @@ type Config struct {
 	// operator moves or ends them (operator orphans). Default: none.
 	Orphans string `yaml:"orphans"`
 
-	tenants, operators keyring
-	pairs              map[string]pair // by access key
-	routing            map[routingKey]patternIndex
-	now                func() time.Time // a test's clock; nil otherwise
+	keys    `yaml:"-"`
+	routing map[routingKey]patternIndex
 }
 
 // HTTP is the HTTP server.
@@ -195,7 +193,7 @@ func (c *Config) prepare(r *report) {
 	c.fill()
 	c.check(r)
 	c.indexRoutes(r)
-	c.indexKeys(r)
+	c.indexKeys(r, c.APIKeys, c.OperatorKeys)
 }
 
 // fill sets what Default cannot know: it depends on whether there is a cluster, on the upstreams and on a route's

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -60,37 +61,40 @@ type EndedKey struct {
 	NotAfter     time.Time
 }
 
+// keys says whose a key is. It is made of api_keys and operator_keys when a Config is prepared, and is part of it; before that it knows no one.
+type keys struct {
+	open               bool       // there are no api_keys
+	entries            []EndedKey // all of api_keys, whether they have ended or not
+	tenants, operators keyring
+	pairs              map[string]pair  // by access key
+	now                func() time.Time // a test's clock; nil otherwise
+}
+
 // EndedKeys returns the keys of the tenants all of whose keys have ended: they can call nothing any more. A tenant that
 // has another key has changed keys, as it should.
-func (c *Config) EndedKeys() []EndedKey {
-	now, alive := c.clock(), map[string]bool{}
-	for _, k := range c.APIKeys {
-		alive[k.Tenant] = alive[k.Tenant] || !ended(moment(k.NotAfter), now)
+func (k *keys) EndedKeys() []EndedKey {
+	now, alive := k.clock(), map[string]bool{}
+	for _, e := range k.entries {
+		alive[e.Tenant] = alive[e.Tenant] || !ended(e.NotAfter, now)
 	}
-	var out []EndedKey
-	for i, k := range c.APIKeys {
-		if !alive[k.Tenant] {
-			out = append(out, EndedKey{Tenant: k.Tenant, Name: fmt.Sprintf("api_keys[%d]%s", i, placeOf(k.KeyEnv, k.KeyFile)), NotAfter: moment(k.NotAfter)})
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(k.entries), func(e EndedKey) bool { return alive[e.Tenant] })
 }
 
 func ended(notAfter, now time.Time) bool { return !notAfter.IsZero() && !now.Before(notAfter) }
 
 // Tenant returns the tenant of an API key, and whether the key is known and still valid. Without configured keys
 // everybody is DefaultTenant, whatever they send. The time it takes depends on the number of keys only.
-func (c *Config) Tenant(key string) (tenant string, ok bool) {
-	if len(c.APIKeys) == 0 {
+func (k *keys) Tenant(key string) (tenant string, ok bool) {
+	if k.open {
 		return DefaultTenant, true
 	}
-	return c.tenants.find(key, c.clock())
+	return k.tenants.find(key, k.clock())
 }
 
 // Operator returns the name of the operator whose key it is, and whether the key is known and still valid: never,
 // where no operator key is configured. The time it takes depends on the number of keys only.
-func (c *Config) Operator(key string) (name string, ok bool) {
-	return c.operators.find(key, c.clock())
+func (k *keys) Operator(key string) (name string, ok bool) {
+	return k.operators.find(key, k.clock())
 }
 
 // pair is a key pair of a tenant.
@@ -102,26 +106,26 @@ type pair struct {
 
 // Pair returns the tenant and the secret key of an access key, and whether the access key is known and still
 // valid. An access key is public, so that a look-up by it tells nothing.
-func (c *Config) Pair(accessKey string) (tenant string, secret Secret, ok bool) {
-	p, ok := c.pairs[accessKey]
-	if !ok || ended(p.notAfter, c.clock()) {
+func (k *keys) Pair(accessKey string) (tenant string, secret Secret, ok bool) {
+	p, ok := k.pairs[accessKey]
+	if !ok || ended(p.notAfter, k.clock()) {
 		return "", Secret{}, false
 	}
 	return p.tenant, p.secret, true
 }
 
 // clock is time.Now, but for a test.
-func (c *Config) clock() time.Time {
-	if c.now != nil {
-		return c.now()
+func (k *keys) clock() time.Time {
+	if k.now != nil {
+		return k.now()
 	}
 	return time.Now()
 }
 
 // indexKeys builds the look-ups of Tenant, Pair and Operator, and drops the keys that they were loaded from. An empty key is
 // left out: it is a separate problem, and must match no one.
-func (c *Config) indexKeys(r *report) {
-	c.tenants, c.operators, c.pairs = nil, nil, map[string]pair{}
+func (k *keys) indexKeys(r *report, ofTenants []APIKey, ofOperators []OperatorKey) {
+	*k = keys{open: len(ofTenants) == 0, pairs: map[string]pair{}, now: k.now}
 	first := map[[sha256.Size]byte]string{}
 	add := func(ring *keyring, path, place string, h holder) {
 		if !h.key.held {
@@ -134,18 +138,20 @@ func (c *Config) indexKeys(r *report) {
 		first[h.key.sum] = path + place
 		*ring = append(*ring, h)
 	}
-	for i := range c.APIKeys {
-		k, path := &c.APIKeys[i], fmt.Sprintf("api_keys[%d]", i)
-		k.known = keep(&k.Key, k.KeySHA256, k.known)
-		add(&c.tenants, path, placeOf(k.KeyEnv, k.KeyFile), holder{name: k.Tenant, key: k.known, notAfter: moment(k.NotAfter)})
-		if k.AccessKey != "" && !k.SecretKey.Empty() {
-			c.pairs[k.AccessKey] = pair{tenant: k.Tenant, secret: k.SecretKey, notAfter: moment(k.NotAfter)}
+	for i := range ofTenants {
+		e, path := &ofTenants[i], fmt.Sprintf("api_keys[%d]", i)
+		place, notAfter := placeOf(e.KeyEnv, e.KeyFile), moment(e.NotAfter)
+		k.entries = append(k.entries, EndedKey{Tenant: e.Tenant, Name: path + place, NotAfter: notAfter})
+		e.known = keep(&e.Key, e.KeySHA256, e.known)
+		add(&k.tenants, path, place, holder{name: e.Tenant, key: e.known, notAfter: notAfter})
+		if e.AccessKey != "" && !e.SecretKey.Empty() {
+			k.pairs[e.AccessKey] = pair{tenant: e.Tenant, secret: e.SecretKey, notAfter: notAfter}
 		}
 	}
-	for i := range c.OperatorKeys {
-		k, path := &c.OperatorKeys[i], fmt.Sprintf("operator_keys[%d]", i)
-		k.known = keep(&k.Key, k.KeySHA256, k.known)
-		add(&c.operators, path, placeOf(k.KeyEnv, k.KeyFile), holder{name: k.Name, key: k.known, notAfter: moment(k.NotAfter)})
+	for i := range ofOperators {
+		e, path := &ofOperators[i], fmt.Sprintf("operator_keys[%d]", i)
+		e.known = keep(&e.Key, e.KeySHA256, e.known)
+		add(&k.operators, path, placeOf(e.KeyEnv, e.KeyFile), holder{name: e.Name, key: e.known, notAfter: moment(e.NotAfter)})
 	}
 }
 
