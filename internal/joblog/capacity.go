@@ -46,16 +46,6 @@ type Capacity struct {
 	reserved reservations
 }
 
-func newCapacity(o Options, x *index) *Capacity {
-	c := &Capacity{b: o.Broker, enc: o.Encoder, metrics: o.Metrics, index: x, lives: newLives()}
-	c.reserved = reservations{read: c.readFigures, now: time.Now}
-	return c
-}
-
-// Release returns what was reserved: it is stored, so that the next figures include it, or
-// will never be. Until then it counts in addition to all figures.
-type Release func()
-
 // ReserveJob reserves the bytes of a whole life of a new job, until its first event is
 // stored: at least those of that event and of an end without a submission. The error is a
 // *FullError where there is no room, and else that of a broker that did not say.

@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
+	"unique"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/subject"
 )
 
 // fillAgain is the wait after a log that could not be read from its beginning.
@@ -72,6 +75,26 @@ func (x *index) fill(ctx context.Context, b *broker.Broker, log *slog.Logger) (j
 		return nil, fmt.Errorf("list index: %w", err)
 	}
 	return consuming, nil
+}
+
+func (x *index) see(names subject.Space, m jetstream.Msg) {
+	n, err := names.ParseTask(m.Subject())
+	if err != nil {
+		return
+	}
+	created, err := time.Parse(time.RFC3339Nano, header(m.Headers(), subject.HeaderCreatedAt))
+	if err != nil {
+		return
+	}
+	// Clones: values are parts of the whole message's memory.
+	n.ID = strings.Clone(n.ID)
+	status := unique.Make(strings.Clone(header(m.Headers(), subject.HeaderStatus))).Value()
+	r := row{created: created.UnixNano(), id: n.ID, status: status}
+	if isUnfinished(m.Headers(), status) {
+		r.unfinished = storedBytes(m)
+	}
+	x.put(n, r)
+	x.observe(notice(n, m.Headers()))
 }
 
 // empty forgets all jobs. What is read from now on is of the log that was created then.

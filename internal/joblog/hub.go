@@ -1,17 +1,12 @@
 package joblog
 
 import (
-	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
-	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // Notice is the news that some replica committed an event.
@@ -49,25 +44,6 @@ type hub struct {
 	concerned []func(Notice)
 }
 
-// Observe registers a function that hears, by an ordered consumer, of every commit of every
-// replica and, where it is registered before Start, of the last event of every job that the
-// log has. It must not block.
-func (l *Log) Observe(f func(Notice)) {
-	l.hub.mu.Lock()
-	defer l.hub.mu.Unlock()
-	l.hub.observers = append(slices.Clone(l.hub.observers), f)
-}
-
-// OnNotice registers a function that hears at once of what was written into a job whose
-// event before that was this replica's: a cancel, an end, or an event of a replica that has
-// taken the job over. All hear of every cancel. A notice can be lost, and the ends of this
-// replica's own jobs that it writes itself are among them. f must not block.
-func (l *Log) OnNotice(f func(Notice)) {
-	l.hub.mu.Lock()
-	defer l.hub.mu.Unlock()
-	l.hub.concerned = append(slices.Clone(l.hub.concerned), f)
-}
-
 // observe tells the observers.
 func (h *hub) observe(n Notice) {
 	h.mu.RLock()
@@ -93,57 +69,4 @@ func (h *hub) drops() bool {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return h.loses != nil && h.loses()
-}
-
-// subscribe listens to the notices for this replica.
-func (l *Log) subscribe() (stop func(), err error) {
-	var subs []*nats.Subscription
-	stop = func() {
-		for _, s := range subs {
-			_ = s.Unsubscribe() // a closed connection has no subscription left
-		}
-	}
-	for _, to := range []string{l.writer, subject.AnyWriter} {
-		s, err := l.b.Conn().Subscribe(l.b.Names().Notice(to), l.noticed)
-		if err != nil {
-			stop()
-			return nil, fmt.Errorf("subscribe to notices: %w", err)
-		}
-		subs = append(subs, s)
-	}
-	return stop, l.b.Conn().Flush()
-}
-
-// noticed takes a notice: its data is the subject of the job's log.
-func (l *Log) noticed(m *nats.Msg) {
-	if name, err := l.b.Names().ParseTask(string(m.Data)); err == nil && !l.hub.drops() {
-		l.hub.concern(notice(name, m.Header))
-	}
-}
-
-// notify tells the replica that has most likely to do with a job, the writer of the event
-// before, of one that another has stored: where the notice is lost, the next commit of a
-// holder finds out, or its check of what it holds. A holder begins with what admission
-// wrote, and no one is told of that. All are told of a cancel, which is rare, and whose
-// caller waits: the holder may have taken the job over and only polls, or not have begun.
-func (l *Log) notify(before string, e task.Event) {
-	n := Notice{Name: Entry{Event: e}.Name(), Status: task.StatusWord(e.Job.GetStatus()), Writer: l.writer}
-	switch {
-	case e.Job.GetStatus() == genbusv1.JobStatus_JOB_STATUS_CANCELLED:
-		before = subject.AnyWriter
-	case e.Version() <= 2, before == "":
-		return
-	case before == l.writer && e.Terminal():
-		l.hub.concern(n)
-		return
-	case before == l.writer:
-		return
-	}
-	m := nats.NewMsg(l.b.Names().Notice(before))
-	m.Data = []byte(l.b.Names().Task(n.Name.Kind, n.Name.Tenant, n.Name.ID))
-	m.Header[subject.HeaderStatus] = []string{n.Status}
-	m.Header[subject.HeaderWriter] = []string{n.Writer}
-	if err := l.b.Conn().PublishMsg(m); err != nil {
-		l.log.Debug("a notice could not be sent", telemetry.KeyJobID, n.Name.ID, telemetry.KeyError, err)
-	}
 }

@@ -5,9 +5,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unique"
-
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
@@ -29,60 +26,8 @@ type index struct {
 	seen    func()    // a test's signal; nil otherwise
 }
 
-type listKey struct {
-	kind   subject.Kind
-	tenant string
-}
-
-// list is sorted by (created, id), oldest first, because new jobs come at the
-// end.
-type list struct {
-	rows []row
-	// unfinished are the jobs that have not ended, those included that fell out of
-	// the rows: evicted has their ids, and what their latest events take.
-	unfinished unfinished
-	evicted    map[string]int
-}
-
-type row struct {
-	created    int64 // Unix nanoseconds
-	id         string
-	status     string
-	unfinished int // what its latest event takes in the log, in bytes; 0 where it has ended
-}
-
-func compareRows(a, b row) int {
-	if a.created != b.created {
-		if a.created < b.created {
-			return -1
-		}
-		return 1
-	}
-	return strings.Compare(a.id, b.id)
-}
-
 func newIndex(limit int, observe func(Notice)) *index {
 	return &index{limit: limit, observe: observe, again: make(chan struct{}, 1), lists: map[listKey]*list{}}
-}
-
-func (x *index) see(names subject.Space, m jetstream.Msg) {
-	n, err := names.ParseTask(m.Subject())
-	if err != nil {
-		return
-	}
-	created, err := time.Parse(time.RFC3339Nano, header(m.Headers(), subject.HeaderCreatedAt))
-	if err != nil {
-		return
-	}
-	// Clones: values are parts of the whole message's memory.
-	n.ID = strings.Clone(n.ID)
-	status := unique.Make(strings.Clone(header(m.Headers(), subject.HeaderStatus))).Value()
-	r := row{created: created.UnixNano(), id: n.ID, status: status}
-	if isUnfinished(m.Headers(), status) {
-		r.unfinished = storedBytes(m)
-	}
-	x.put(n, r)
-	x.observe(notice(n, m.Headers()))
 }
 
 func (x *index) put(n subject.TaskName, r row) {

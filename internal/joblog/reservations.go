@@ -51,6 +51,10 @@ type figuresRead struct {
 // errNoCapacity is the answer where there is not enough room.
 var errNoCapacity = errors.New("there is no room in the task log")
 
+// Release returns what was reserved: it is stored, so that the next figures include it, or
+// will never be. Until then it counts in addition to all figures.
+type Release func()
+
 // take grants bytes for a purpose until they are released. Without room the error is
 // errNoCapacity; any other is of the read without which there is no answer.
 func (c *reservations) take(ctx context.Context, p purpose, bytes int64) (Figures, Release, error) {

@@ -12,25 +12,6 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// Unfinished is how many of a tenant's jobs, of both kinds and on all replicas,
-// have begun and not ended, as far as this replica knows: at once of what it has accepted
-// or ended itself, as soon as the events arrive of what others did, and after a start not
-// before the list's index is filled. Inline chats are not among them.
-func (l *Log) Unfinished(tenant string) int {
-	l.index.mu.RLock()
-	defer l.index.mu.RUnlock()
-	n := 0
-	for _, kind := range subject.Kinds {
-		if of := l.index.lists[listKey{kind, tenant}]; of != nil {
-			n += int(of.unfinished.jobs)
-		}
-	}
-	return n
-}
-
-// unfinished are jobs that have begun and not ended, and what their latest events take.
-type unfinished struct{ jobs, bytes int64 }
-
 // unfinishedByKind are those of each kind, of all tenants, as far as this replica knows.
 func (x *index) unfinishedByKind() map[subject.Kind]unfinished {
 	x.mu.RLock()
@@ -81,42 +62,4 @@ func (x *index) wrote(e Entry, bytes int) {
 	case e.Terminal():
 		l.change(at, r)
 	}
-}
-
-// change gives a row what a later event says.
-func (l *list) change(at int, r row) {
-	l.count(l.rows[at].unfinished, r.unfinished)
-	l.rows[at].status, l.rows[at].unfinished = r.status, r.unfinished
-}
-
-// count follows a row that has changed.
-func (l *list) count(before, after int) {
-	l.unfinished.bytes += int64(after - before)
-	switch {
-	case after > 0 && before == 0:
-		l.unfinished.jobs++
-	case before > 0 && after == 0:
-		l.unfinished.jobs--
-	}
-}
-
-// keep remembers the unfinished jobs among rows that fall out of the index: they
-// go on counting until they end.
-func (l *list) keep(rows []row) {
-	for _, r := range rows {
-		if r.unfinished == 0 {
-			continue
-		}
-		if l.evicted == nil {
-			l.evicted = map[string]int{}
-		}
-		l.evicted[r.id] = r.unfinished
-	}
-}
-
-// recall is what a job counts with already that comes back into the index.
-func (l *list) recall(id string) int {
-	bytes := l.evicted[id]
-	delete(l.evicted, id)
-	return bytes
 }

@@ -1,0 +1,80 @@
+package joblog
+
+import (
+	"strings"
+
+	"github.com/genbus/genbus/internal/subject"
+)
+
+type listKey struct {
+	kind   subject.Kind
+	tenant string
+}
+
+// list is sorted by (created, id), oldest first, because new jobs come at the
+// end.
+type list struct {
+	rows []row
+	// unfinished are the jobs that have not ended, those included that fell out of
+	// the rows: evicted has their ids, and what their latest events take.
+	unfinished unfinished
+	evicted    map[string]int
+}
+
+type row struct {
+	created    int64 // Unix nanoseconds
+	id         string
+	status     string
+	unfinished int // what its latest event takes in the log, in bytes; 0 where it has ended
+}
+
+// unfinished are jobs that have begun and not ended, and what their latest events take.
+type unfinished struct{ jobs, bytes int64 }
+
+func compareRows(a, b row) int {
+	if a.created != b.created {
+		if a.created < b.created {
+			return -1
+		}
+		return 1
+	}
+	return strings.Compare(a.id, b.id)
+}
+
+// change gives a row what a later event says.
+func (l *list) change(at int, r row) {
+	l.count(l.rows[at].unfinished, r.unfinished)
+	l.rows[at].status, l.rows[at].unfinished = r.status, r.unfinished
+}
+
+// count follows a row that has changed.
+func (l *list) count(before, after int) {
+	l.unfinished.bytes += int64(after - before)
+	switch {
+	case after > 0 && before == 0:
+		l.unfinished.jobs++
+	case before > 0 && after == 0:
+		l.unfinished.jobs--
+	}
+}
+
+// keep remembers the unfinished jobs among rows that fall out of the index: they
+// go on counting until they end.
+func (l *list) keep(rows []row) {
+	for _, r := range rows {
+		if r.unfinished == 0 {
+			continue
+		}
+		if l.evicted == nil {
+			l.evicted = map[string]int{}
+		}
+		l.evicted[r.id] = r.unfinished
+	}
+}
+
+// recall is what a job counts with already that comes back into the index.
+func (l *list) recall(id string) int {
+	bytes := l.evicted[id]
+	delete(l.evicted, id)
+	return bytes
+}
