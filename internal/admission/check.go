@@ -56,6 +56,23 @@ func (a *Admission) Check(r Request) (Checked, error) {
 	return c, nil
 }
 
+// checkAttached is Check for a task that was submitted once already. Its body is
+// not judged again, and may be missing: it is only kept.
+func (a *Admission) checkAttached(r Request) (Checked, error) {
+	if v := a.violations(r); len(v) > 0 {
+		return Checked{}, errcode.Invalid(v)
+	}
+	source, err := r.source()
+	if err != nil {
+		return Checked{}, errcode.From(err)
+	}
+	t := r.Attached
+	return Checked{
+		ID: subject.JobID(r.Kind, r.Tenant, source.text), Fresh: source.random, Route: t.Route, Model: t.Model, Body: r.Body.Bytes(), Asked: t.Asked,
+		Fingerprint: t.fingerprint(),
+	}, nil
+}
+
 // Refusal says that the request's route takes no new job. It is asked when no job of the
 // request is known: a request of an accepted job attaches to that.
 func (c Checked) Refusal() error {

@@ -99,6 +99,10 @@ func acceptanceFault(id string, sent bool, err error) error {
 	return unavailable(err)
 }
 
+func full(route string, waiting uint64) error {
+	return errcode.New(errcode.QueueFull, "route %s has %d jobs waiting; nothing was accepted, try again later", route, waiting).WithRetryAfter(5 * time.Second)
+}
+
 // stored reads which item there is for the id after a stream said "full", which it
 // says both of a subject that has its message and of a stream without room: the
 // texts differ between one node and three, so the streams are asked. Where there

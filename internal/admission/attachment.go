@@ -10,8 +10,6 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/config"
-	"github.com/genbus/genbus/internal/errcode"
-	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/upstream"
 )
 
@@ -26,23 +24,6 @@ type Attachment struct {
 	// Model is the name that the client used.
 	Model string
 	Asked upstream.Asked
-}
-
-// checkAttached is Check for a task that was submitted once already. Its body is
-// not judged again, and may be missing: it is only kept.
-func (a *Admission) checkAttached(r Request) (Checked, error) {
-	if v := a.violations(r); len(v) > 0 {
-		return Checked{}, errcode.Invalid(v)
-	}
-	source, err := r.source()
-	if err != nil {
-		return Checked{}, errcode.From(err)
-	}
-	t := r.Attached
-	return Checked{
-		ID: subject.JobID(r.Kind, r.Tenant, source.text), Fresh: source.random, Route: t.Route, Model: t.Model, Body: r.Body.Bytes(), Asked: t.Asked,
-		Fingerprint: t.fingerprint(),
-	}, nil
 }
 
 // fingerprint is of what the job is attached to: another task, or the request

@@ -1,0 +1,155 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+)
+
+// errTooSlow says that JetStream did not answer in time.
+var errTooSlow = errors.New("JetStream did not answer within " + decideWithin.String())
+
+// Admit accepts a request, or attaches it to the job that it names, and returns
+// the job as it is now. The job is accepted when its work item is stored. From then
+// on Admit only fails with idempotency_key_reused, or, where the request has an id
+// that another may use too and the log does not say whose it is, with
+// acceptance_unknown. Every error is a *errcode.Error.
+func (a *Admission) Admit(ctx context.Context, r Request) (joblog.Entry, error) {
+	begin := time.Now()
+	entry, err := a.admit(ctx, r)
+	a.metrics.Admission(r.Kind, r.Way, time.Since(begin))
+	if err != nil {
+		a.metrics.Refused(r.Kind, r.Way, string(errcode.Counted(ctx, err)))
+		return joblog.Entry{}, errcode.From(err)
+	}
+	return entry, nil
+}
+
+// decideWithin bounds one admission while JetStream does not answer: a caller who
+// waits is told within that time, and those that follow at once.
+const decideWithin = 8 * time.Second
+
+func (a *Admission) admit(ctx context.Context, r Request) (joblog.Entry, error) {
+	c, err := a.Check(r)
+	if err != nil {
+		return joblog.Entry{}, err
+	}
+	if err := a.b.Trouble(); err != nil {
+		return joblog.Entry{}, unavailable(err)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, decideWithin, errTooSlow)
+	defer cancel()
+	if !c.Fresh && !r.First { // their ids have no log
+		entry, found, err := a.attach(ctx, r, c)
+		if !found && err == nil && r.RequestID == "" && r.Before != nil {
+			entry, found, err = a.attachBefore(ctx, r, c)
+		}
+		if found || err != nil {
+			return entry, err
+		}
+	}
+	if err := c.Refusal(); err != nil && r.Attached == nil { // an attached task is only polled
+		return joblog.Entry{}, err
+	}
+	releaseSlot, err := a.acquireSlot(ctx, r, c)
+	if err != nil {
+		return joblog.Entry{}, err
+	}
+	defer releaseSlot()
+	release, err := a.checkCapacity(ctx, r, c)
+	if err != nil {
+		return joblog.Entry{}, err
+	}
+	defer release()
+	if r.Kind == subject.Video && !r.Resolves {
+		if err := a.letters.Check(ctx, r.Tenant); err != nil {
+			return joblog.Entry{}, err
+		}
+	}
+	var entry joblog.Entry
+	// The holder of an attached job polls before it writes anything, and would not be told of a
+	// cancel that came before it was given the item: it reads the log.
+	if r.Attached == nil {
+		tell := a.firsts.begin(subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
+		defer func() { tell(entry) }()
+	}
+	there, err := a.enqueue(ctx, r, c)
+	if err != nil {
+		return joblog.Entry{}, err
+	}
+	if entry, err = a.logFirst(ctx, there, c); err == nil {
+		a.metrics.Accepted(r.Kind, r.Way)
+	}
+	return entry, err
+}
+
+// attachBefore looks for the job that a replica of the version before made of the message,
+// which has another id. Its item is stored first, and leaves when the log has its end: so
+// the streams of work are asked first. It goes with the next release.
+func (a *Admission) attachBefore(ctx context.Context, r Request, c Checked) (entry joblog.Entry, found bool, err error) {
+	c.ID = subject.JobID(r.Kind, r.Tenant, r.Before.text)
+	stored, err := a.queue.Items.Find(ctx, subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
+	if errors.Is(err, broker.ErrNoMessage) {
+		return a.attach(ctx, r, c)
+	}
+	if err != nil {
+		return joblog.Entry{}, false, unavailable(err)
+	}
+	item, err := stored.Decode()
+	if err != nil {
+		return joblog.Entry{}, false, errcode.New(errcode.Internal, "the work item of %s is unreadable: %w", c.ID, err).ForJob(c.ID)
+	}
+	if err := sameBody(item.GetFingerprint(), c); err != nil {
+		return joblog.Entry{}, false, err
+	}
+	entry, err = a.logFirst(ctx, placed{item: a.queue.Items.LogItem(stored, item)}, c)
+	return entry, true, err
+}
+
+// checkCapacity refuses before anything is stored: when the route's queue is full, so
+// that one dead route does not fill the work stream, and when the log has no room for the
+// whole life of another job. That room is reserved until release is called.
+func (a *Admission) checkCapacity(ctx context.Context, r Request, c Checked) (release joblog.Release, err error) {
+	if waiting, _ := a.queue.Route(r.Kind, c.Route.Name).Waiting(ctx); waiting >= uint64(c.Route.MaxQueued) {
+		return nil, full(c.Route.Name, waiting)
+	}
+	release, err = a.log.Capacity.ReserveJob(ctx, task.FromWork(a.Item(ctx, r, c)).Job)
+	if noRoom, ok := errors.AsType[*joblog.FullError](err); ok {
+		return nil, errcode.New(errcode.StorageFull, "nothing was accepted: %s", noRoom).WithRetryAfter(30 * time.Second)
+	}
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	return release, nil
+}
+
+// logFirst writes the first event from the stored item. A job that another replica has
+// logged, or carried on, is answered as it is. When the log does not answer, a job whose
+// id no other request can have is accepted all the same: its item is stored, and its
+// event is written when the log answers again, or by the consumer that takes it. Of
+// requests with one id and two bodies both may be stored, one ready and one in the
+// backlog, and the log alone decides between them.
+func (a *Admission) logFirst(ctx context.Context, there placed, c Checked) (joblog.Entry, error) {
+	if there.log.Job != nil {
+		return there.log, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, broker.PublishTimeout)
+	defer cancel()
+	entry, err := a.queue.Items.Begin(ctx, there.item, there.seen)
+	switch {
+	case err == nil:
+		return entry, sameBody(entry.Job.GetExecution().GetFingerprint(), c)
+	case !c.Fresh:
+		return joblog.Entry{}, acceptanceFault(c.ID, true, err)
+	default:
+		entry = joblog.Entry{Event: task.FromWork(there.item.WorkItem)}
+		a.queue.LogLater(entry.Name())
+		return entry, nil
+	}
+}

@@ -1,0 +1,37 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// attach looks for the job in the log: there is none, it is this request's, or
+// the key was used for another body.
+func (a *Admission) attach(ctx context.Context, r Request, c Checked) (entry joblog.Entry, found bool, err error) {
+	entry, err = a.log.Get(ctx, subject.TaskName{Kind: r.Kind, Tenant: r.Tenant, ID: c.ID})
+	if errors.Is(err, joblog.ErrNotFound) {
+		return joblog.Entry{}, false, nil
+	}
+	if err != nil {
+		return joblog.Entry{}, false, unavailable(err)
+	}
+	return entry, true, sameBody(entry.Job.GetExecution().GetFingerprint(), c)
+}
+
+func sameBody(fingerprint []byte, c Checked) error {
+	if string(fingerprint) == string(c.Fingerprint) {
+		return nil
+	}
+	return errcode.New(errcode.IdempotencyKeyReused,
+		"the request_id (Idempotency-Key) belongs to job %s, which has another body; use a new one for a new body", c.ID).ForJob(c.ID)
+}
+
+func unavailable(err error) error {
+	return errcode.New(errcode.BrokerUnavailable, "nothing was accepted: %s", broker.Reason(err)).Because(err).WithRetryAfter(time.Second)
+}

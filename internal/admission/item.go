@@ -1,0 +1,75 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// item is the work item of a request. Others compare its times with their clocks, so a
+// wrong clock makes none. A large body goes to the object store first: to an object of
+// its own, so that no other send of the same request takes it away.
+func (a *Admission) item(ctx context.Context, r Request, c Checked) (*genbusv1.WorkItem, error) {
+	now, err := a.b.Clock().Now()
+	if err != nil {
+		return nil, errcode.New(errcode.ClockWrong, "nothing was accepted: %w", err).WithRetryAfter(time.Second)
+	}
+	item := &genbusv1.WorkItem{
+		Id: c.ID, Kind: string(r.Kind), Tenant: r.Tenant, Route: c.Route.Name, Model: c.Model, Body: c.Body,
+		Fingerprint: c.Fingerprint, RequestId: r.RequestID, Labels: r.Labels, RetryOf: r.RetryOf,
+		AcceptedAt: timestamppb.New(now), QueueDeadline: timestamppb.New(now.Add(c.Route.Timeouts.Queue)),
+		Protocol: c.Route.Protocol, Stream: c.Stream, Trace: telemetry.Inject(ctx), Size: c.Asked.Size, Seconds: c.Asked.Seconds,
+	}
+	if r.Attached != nil { // it waits for no submission
+		item.Attached, item.QueueDeadline = r.Attached.until(now.Add(c.Route.Timeouts.Deadline)), nil
+	}
+	if archive := c.archives(r); archive {
+		item.Archive = &archive
+	}
+	if !r.ExpiresAt.IsZero() {
+		item.ExpiresAt = timestamppb.New(r.ExpiresAt)
+	}
+	if int64(len(c.Body)) <= int64(a.cfg.Now().Limits.ClaimCheckBytes) {
+		return item, nil
+	}
+	ref, err := a.bodies.PutNew(ctx, r.Tenant, publisher.RequestBody(c.ID), c.Body)
+	if errors.Is(err, broker.ErrFull) {
+		return nil, errcode.New(errcode.StorageFull, "nothing was accepted: the tenant's object store is full (limits.bodies_bytes), or the disk under it").Because(err).WithRetryAfter(30 * time.Second)
+	}
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	item.Body, item.BodyRef = nil, publisher.BlobRef(ref)
+	return item, nil
+}
+
+// archives reports whether the result is to be copied: as the request says, or
+// else the route.
+func (c Checked) archives(r Request) bool {
+	if r.Kind != subject.Video {
+		return false
+	}
+	if r.Archive != nil {
+		return *r.Archive
+	}
+	return c.Route.Archive
+}
+
+// Item is the work item of a checked request that is not enqueued: an inline
+// chat, or one for which room is looked for first.
+func (a *Admission) Item(ctx context.Context, r Request, c Checked) *genbusv1.WorkItem {
+	return &genbusv1.WorkItem{
+		Id: c.ID, Kind: string(r.Kind), Tenant: r.Tenant, Route: c.Route.Name, Model: c.Model, Body: c.Body,
+		Fingerprint: c.Fingerprint, Labels: r.Labels, RetryOf: r.RetryOf, AcceptedAt: timestamppb.Now(),
+		Stream: c.Stream, Trace: telemetry.Inject(ctx),
+	}
+}
