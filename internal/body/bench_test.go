@@ -81,8 +81,8 @@ func BenchmarkAdmission(b *testing.B) {
 	}
 }
 
-func BenchmarkSetModel(b *testing.B) {
-	benchmark(b, bigChat(), func(body []byte) error { _, err := SetModel(body, "vendor/model"); return err })
+func BenchmarkWithText(b *testing.B) {
+	benchmark(b, bigChat(), func(body []byte) error { return Trusted(body).WithText("model", "vendor/model").Err() })
 }
 
 func BenchmarkEventJSON(b *testing.B) {

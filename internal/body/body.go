@@ -129,7 +129,7 @@ func checkValue(raw []byte, how strictness) error {
 	if !valid(raw, how) {
 		return syntaxError(raw, how)
 	}
-	if tooDeep(raw) {
+	if deeper(raw, MaxDepth) {
 		return limitf("is nested deeper than %d levels", MaxDepth)
 	}
 	return nil
@@ -174,14 +174,14 @@ func offset(err error, dec *jsontext.Decoder) int64 {
 	return dec.InputOffset()
 }
 
-// tooDeep tells whether valid JSON is nested deeper than MaxDepth. Few bodies
+// deeper tells whether valid JSON is nested deeper than so many levels. Few bodies
 // hold that many brackets at all, and counting them is fast.
-func tooDeep(raw []byte) bool {
-	if brackets(raw) <= MaxDepth {
+func deeper(raw []byte, levels int) bool {
+	if brackets(raw) <= levels {
 		return false
 	}
 	_, depth := measure(raw)
-	return depth > MaxDepth
+	return depth > levels
 }
 
 // tooMany tells whether JSON has more than MaxValues values. Few bodies hold that

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/errcode"
 )
@@ -136,6 +138,130 @@ func TestDocumentWithOneMemberTooMany(t *testing.T) {
 	}
 }
 
+func TestWith(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ body, name, value, want string }{
+		{`{}`, "a", `1`, `{"a":1}`},
+		{" { } \n", "a", `1`, " {\"a\":1 } \n"},
+		{` {"x" : 1.0 } `, "a", `"b"`, ` {"x" : 1.0,"a":"b" } `},
+		{`{"a" :  "old" , "b":{"a":1}}`, "a", `"new"`, `{"a" :  "new" , "b":{"a":1}}`},
+		{`{"b":{"a":1}}`, "a", `{"c":[]}`, `{"b":{"a":1},"a":{"c":[]}}`},
+		{`{"\u0061":1,"b":2}`, "a", `3`, `{"\u0061":3,"b":2}`},
+		{`{"a":[1,2,{"x":"}"}]}`, "a", `null`, `{"a":null}`},
+		{`{"a":1}`, `q"uote`, `2`, `{"a":1,"q\"uote":2}`},
+	} {
+		for _, d := range []Document{Parse([]byte(test.body)), Trusted([]byte(test.body))} {
+			got := d.With(test.name, []byte(test.value))
+			if got.Err() != nil || string(got.Bytes()) != test.want || string(got.Member(test.name)) != test.value {
+				t.Errorf("%s: got %s, %v\nwant %s", test.body, got.Bytes(), got.Err(), test.want)
+			}
+			if string(d.Bytes()) != test.body {
+				t.Errorf("%s was changed", test.body)
+			}
+		}
+	}
+}
+
+func TestWithRefuses(t *testing.T) {
+	t.Parallel()
+	deep := strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth)
+	for _, test := range []struct {
+		d                 Document
+		name, value, want string
+	}{
+		{Parse([]byte(`[]`)), "a", `1`, "the body is an array; a JSON object is needed"},
+		{Trusted([]byte(`[]`)), "a", `1`, "the body is no JSON object"},
+		{Trusted(nil), "a", `1`, "the body is empty; it must be JSON"},
+		{Parse([]byte(`{"a":1,"a":2}`)), "a", `1`, "the body has the same member twice in one object, before byte 6"},
+		{Parse([]byte(`{}`)), "a", ``, "a is empty; it must be JSON"},
+		{Parse([]byte(`{}`)), "a", deep, "a makes the body deeper than 200 levels"},
+		{Trusted([]byte(`{}`)), "a", deep, "a makes the body deeper than 200 levels"},
+		{Trusted([]byte(`{}`)).With("a", []byte(deep)), "b", "1", "a makes the body deeper than 200 levels"},
+	} {
+		got := test.d.With(test.name, []byte(test.value))
+		if err := got.Err(); err == nil || err.Error() != test.want || string(got.Bytes()) != string(test.d.Bytes()) || got.Member("a") != nil {
+			t.Errorf("%s: got %s, %v\nwant %s", test.d.Bytes(), got.Bytes(), err, test.want)
+		}
+	}
+	for _, d := range []Document{Parse([]byte(`{}`)), Trusted([]byte(`{}`))} {
+		if got := d.With("a", []byte(deep[1:len(deep)-1])); got.Err() != nil || Parse(got.Bytes()).Err() != nil {
+			t.Errorf("as deep as may be: %v", got.Err())
+		}
+	}
+}
+
+func TestWithText(t *testing.T) {
+	t.Parallel()
+	got := Parse([]byte(`{"messages":[], "model" :"a" ,"n":1.0}`)).WithText("model", `vendor/"b"`)
+	if want := `{"messages":[], "model" :"vendor/\"b\"" ,"n":1.0}`; got.Err() != nil || string(got.Bytes()) != want {
+		t.Errorf("got %s, %v\nwant %s", got.Bytes(), got.Err(), want)
+	}
+	if err := Parse([]byte(`{}`)).WithText("model", "\xff").Err(); err == nil || err.Error() != "model is not valid UTF-8" {
+		t.Error(err)
+	}
+}
+
+func TestMembers(t *testing.T) {
+	t.Parallel()
+	for object, want := range map[string]string{
+		`{ "a" : 1 , "\u0062":{"x":[ ]},"a":"y" }`: `a=1 b={"x":[ ]} a="y" `,
+		`{"a":1,"stop":2,"b":3}`:                   `a=1 stop=2 `,
+		`{}`:                                       "",
+	} {
+		var seen strings.Builder
+		for name, value := range Trusted([]byte(object)).Members() {
+			_, _ = seen.WriteString(name + "=" + string(value) + " ")
+			if name == "stop" {
+				break
+			}
+		}
+		if seen.String() != want {
+			t.Errorf("%s: saw %q", object, seen.String())
+		}
+	}
+	for _, bad := range []string{``, `[]`, `null`, `{"a":1`, `{} {}`} {
+		for range Parse([]byte(bad)).Members() {
+			t.Errorf("%q has a member", bad)
+		}
+	}
+}
+
+func TestMember(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		body         string
+		value        string // "" for none
+		text, number string
+	}{
+		"text":             {`{"x":1,"m":"a\u0062"}`, `"a\u0062"`, "ab", ""},
+		"an escaped name":  {`{"\u006d":"v"}`, `"v"`, "v", ""},
+		"the last of two":  {`{"m":1,"m":2}`, `2`, "", "2"},
+		"half a surrogate": {`{"m":"\ud800"}`, `"\ud800"`, "\ufffd", ""},
+		"a number":         {`{"m": 5.0 }`, `5.0`, "", "5.0"},
+		"a number as text": {`{"m":"12"}`, `"12"`, "12", "12"},
+		"text of digits":   {`{"m":"12s"}`, `"12s"`, "12s", ""},
+		"two numbers":      {`{"m":"1 2"}`, `"1 2"`, "1 2", ""},
+		"empty text":       {`{"m":""}`, `""`, "", ""},
+		"a long number":    {`{"m":` + strings.Repeat("1", 33) + `}`, strings.Repeat("1", 33), "", ""},
+		"null":             {`{"m":null}`, `null`, "", ""},
+		"an object":        {`{"m":{"m":1}}`, `{"m":1}`, "", ""},
+		"deeper only":      {`{"x":{"m":1}}`, ``, "", ""},
+		"none":             {`{}`, ``, "", ""},
+		"no object":        {`["m"]`, ``, "", ""},
+		"no JSON":          {`{"m":1`, ``, "", ""},
+		"nothing":          {``, ``, "", ""},
+	} {
+		d := Parse([]byte(row.body))
+		if name == "the last of two" { // as an upstream may write it
+			d = Trusted(d.Bytes())
+		}
+		got := []string{string(d.Member("m")), d.Text("m"), d.Number("m")}
+		if diff := cmp.Diff([]string{row.value, row.text, row.number}, got); diff != "" {
+			t.Errorf("%s: member, text and number (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 // FuzzHead: the head of a document is what another parser reads.
 func FuzzHead(f *testing.F) {
 	for _, seed := range []string{`{"stream":true}`, `{"a":[{"b":"\\\""}],"stream":true}`, `{"str\u0065am":true}`, `{"a":{}`, `{"stream"`, `{"a":"\\`, "{\"a\":1\n,\"stream\":true}"} {
@@ -159,4 +285,23 @@ func FuzzHead(f *testing.F) {
 func valuesOf(raw []byte) int {
 	values, _ := measure(raw)
 	return values
+}
+
+// wantMember checks what With promises, by another parser.
+func wantMember(t *testing.T, body, out []byte, name string, value []byte) {
+	t.Helper()
+	var before, after map[string]json.RawMessage
+	if json.Unmarshal(body, &before) != nil {
+		t.Fatalf("With took what is no object: %q", body)
+	}
+	if err := json.Unmarshal(out, &after); err != nil {
+		t.Fatalf("With wrote %q: %v", out, err)
+	}
+	if diff := cmp.Diff(jsonValue(t, value), jsonValue(t, after[name])); diff != "" {
+		t.Fatalf("member %q of %s (-want +got):\n%s", name, out, diff)
+	}
+	before[name], after[name] = nil, nil
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Fatalf("other members changed (-before +after):\n%s", diff)
+	}
 }

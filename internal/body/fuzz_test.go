@@ -115,20 +115,42 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-func FuzzSetMember(f *testing.F) {
+func FuzzWith(f *testing.F) {
 	for _, body := range []string{`{}`, ` {"a" : 1 , "b":[{"a":2}]} `, `{"\u0061":"\""}`, `[]`} {
 		f.Add([]byte(body), "a", []byte(`"v"`))
 		f.Add([]byte(body), "model", []byte(`{"x":[1.0]}`))
 	}
 	f.Fuzz(func(t *testing.T, body []byte, name string, value []byte) {
 		before := bytes.Clone(body)
-		out, err := SetMember(body, name, value)
+		d := Parse(body).With(name, value)
 		if !bytes.Equal(before, body) {
 			t.Fatal("the body was changed")
 		}
-		if err != nil || loses(body) || loses(value) {
+		if d.Err() != nil || !utf8.ValidString(name) || loses(body) || loses(value) {
 			return
 		}
-		wantMember(t, body, out, name, value)
+		wantMember(t, body, d.Bytes(), name, value)
+	})
+}
+
+// FuzzTrusted: no member that is read of a text without a check makes it panic.
+func FuzzTrusted(f *testing.F) {
+	seed(f)
+	for _, s := range []string{`{"model":"`, `{"a":"\u12"}`, `{"stream_options":{"include_usage`, `{"a":"\`, `{"n":-}`, `{"metadata":tru`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		d := Trusted(raw)
+		for name, value := range d.Members() {
+			if len(value) == 0 || !bytes.Contains(raw, value) {
+				t.Errorf("member %q of %q is %q", name, raw, value)
+			}
+			_, _ = d.Text(name), d.Number(name)
+		}
+		var o Object
+		o.Merge(d)
+		if err := d.WithText("model", "m").Err(); err == nil && d.WithText("model", "m").Text("model") != "m" {
+			t.Errorf("%q took a member and has none", raw)
+		}
 	})
 }

@@ -1,12 +1,6 @@
 package body
 
-import (
-	"unicode/utf8"
-
-	"github.com/go-json-experiment/json/jsontext"
-
-	"github.com/genbus/genbus/internal/jsonscan"
-)
+import "github.com/genbus/genbus/internal/jsonscan"
 
 // Head is what routing needs to know of a request's body.
 type Head struct {
@@ -45,41 +39,4 @@ func (h *Head) read(c *cursor, name []byte) {
 			h.IncludeUsage = string(jsonscan.Find(c.Value(), "include_usage")) == "true"
 		}
 	}
-}
-
-// SetModel gives body, which has been accepted before, with model as its top-level
-// member model, and every other byte as it was. Errors are *FieldError.
-func SetModel(body []byte, model string) ([]byte, error) { return SetMemberText(body, "model", model) }
-
-// SetMemberText is SetModel for any member that is a string.
-func SetMemberText(body []byte, name, text string) ([]byte, error) {
-	quoted, err := jsontext.AppendQuote(nil, text)
-	if err != nil {
-		return nil, Errorf(name, "is not valid UTF-8")
-	}
-	out, ok := jsonscan.Set(body, name, quoted)
-	if !ok {
-		return nil, Errorf("", "is no JSON object")
-	}
-	return out, nil
-}
-
-// SetMember returns a copy of body in which the top-level member of that name has
-// value, a JSON text. It is replaced where it is, or else appended; every
-// other byte is as it was. Errors are *FieldError.
-func SetMember(body []byte, name string, value []byte) ([]byte, error) {
-	if err := checkObject(body, strict); err != nil {
-		return nil, fieldErrorOf("", err)
-	}
-	if err := checkValue(value, strict); err != nil {
-		return nil, fieldErrorOf(name, err)
-	}
-	if !utf8.ValidString(name) {
-		return nil, Errorf("", "cannot have a member whose name is not valid UTF-8")
-	}
-	out, _ := jsonscan.Set(body, name, value)
-	if tooDeep(out) {
-		return nil, Errorf(name, "makes the body deeper than %d levels", MaxDepth)
-	}
-	return out, nil
 }

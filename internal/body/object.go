@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
-
-	"github.com/genbus/genbus/internal/jsonscan"
 )
 
 // Object builds a JSON object member by member. A member that is set again keeps
@@ -67,43 +65,31 @@ func (o *Object) SetText(name, value string) {
 // SetInt sets a member to an integer.
 func (o *Object) SetInt(name string, value int64) { o.Set(name, strconv.AppendInt(nil, value, 10)) }
 
-// Merge sets every member of a JSON object, each to the text that it has there.
-// Errors are *FieldError.
-func (o *Object) Merge(object []byte) error {
-	return readMembers("", object, o.Set)
+// Merge sets every member of a document, each to the text that it has there.
+func (o *Object) Merge(d Document) {
+	for name, value := range d.Members() {
+		o.Set(name, value)
+	}
 }
 
-// readMembers calls set for each member of an object, which has no name twice.
-// field is where the object is in the request, for the error.
-func readMembers(field string, object []byte, set func(name string, value []byte)) error {
-	if err := checkObject(object, strict); err != nil {
-		return fieldErrorOf(field, err)
-	}
-	c := jsonscan.New(object)
-	for quoted := range c.Members() {
-		set(string(jsonscan.Name(quoted)), c.Value())
-	}
-	return nil
-}
-
-// Add merges a JSON object of which no member may be set yet. field is where the
-// object is in the request, for the error, which is a *FieldError; o is then
+// Add merges a JSON object of which no member may be set yet, and checks it. field is
+// where the object is in the request, for the error, which is a *FieldError; o is then
 // as it was. An object of no bytes adds nothing.
 func (o *Object) Add(field string, object []byte) error {
 	if len(object) == 0 {
 		return nil
 	}
-	var added Object
-	if err := readMembers(field, object, added.append); err != nil {
-		return err
+	if err := checkObject(object, strict); err != nil {
+		return fieldErrorOf(field, err)
 	}
-	for _, name := range added.names {
+	added := Trusted(object)
+	for name := range added.Members() {
 		if o.Has(name) {
 			return Errorf(field, "holds %q, which is also given elsewhere in the request; give it once", shortened(name))
 		}
 	}
-	for i, name := range added.names {
-		o.append(name, added.values[i])
+	for name, value := range added.Members() {
+		o.append(name, value)
 	}
 	return nil
 }
@@ -142,21 +128,6 @@ func (o *Object) JSON() []byte {
 	return append(out, '}')
 }
 
-// Member gives the JSON text of a top-level member, or nil when the body has
-// none of that name or is no JSON object.
-func Member(body []byte, name string) []byte {
-	if checkObject(body, lenient) != nil {
-		return nil
-	}
-	return jsonscan.Find(body, name)
-}
-
-// MemberText gives the value of a top-level member that is a string, and "" for
-// everything else.
-func MemberText(body []byte, name string) string {
-	return Text(Member(body, name))
-}
-
 // Text gives the text of a JSON string without white space around it, and "" for
 // every other value and for none.
 func Text(value []byte) string {
@@ -165,26 +136,6 @@ func Text(value []byte) string {
 	}
 	return textOf(value)
 }
-
-// EachMember calls do for each member of a JSON object, in order and with the
-// member's JSON text, until do fails. Errors are do's, or a *FieldError before
-// its first call.
-func EachMember(object []byte, do func(name string, value []byte) error) error {
-	if err := checkObject(object, lenient); err != nil {
-		return fieldErrorOf("", err)
-	}
-	c := jsonscan.New(object)
-	for quoted := range c.Members() {
-		if err := do(string(jsonscan.Name(quoted)), c.Value()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// NumberText gives a top-level member that is a number, or a string that holds
-// one, as it was written, and "" for everything else. It is at most 32 bytes.
-func NumberText(body []byte, name string) string { return numberText(Member(body, name)) }
 
 func numberText(raw []byte) string {
 	value := string(raw)

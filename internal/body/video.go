@@ -44,7 +44,7 @@ func (w *writer) body(field string) (Document, error) {
 		return Document{}, w.err
 	case tooMany(w.buf):
 		return Document{}, fieldError(field, "makes more than %d values of JSON", MaxValues)
-	case tooDeep(w.buf):
+	case deeper(w.buf, MaxDepth):
 		return Document{}, fieldError(field, "is nested deeper than %d levels", MaxDepth)
 	}
 	return Document{text: w.buf}, nil

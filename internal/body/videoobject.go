@@ -87,12 +87,11 @@ func (o object) resultMetadata(v *genbusv1.VideoTask) {
 
 // withURL is the upstream's metadata, with the result's URL where it has none.
 func withURL(v *genbusv1.VideoTask) []byte {
-	var o Object
-	if len(v.GetVideos()) == 0 || v.GetVideos()[0].GetUrl() == "" || o.Merge(v.GetMetadataJson()) != nil || o.Has("url") {
-		return v.GetMetadataJson()
+	d := Trusted(v.GetMetadataJson())
+	if len(v.GetVideos()) > 0 && v.GetVideos()[0].GetUrl() != "" && d.Member("url") == nil {
+		d = d.WithText("url", v.GetVideos()[0].GetUrl())
 	}
-	o.SetText("url", v.GetVideos()[0].GetUrl())
-	return o.JSON()
+	return d.Bytes()
 }
 
 func fourStatuses(s genbusv1.JobStatus) string {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/pool"
 	"github.com/genbus/genbus/internal/routes"
@@ -136,11 +137,11 @@ func (c *call) gone() bool { return c.outlives && c.caller.Err() != nil }
 // request is what the upstream gets: the client's bytes, but for stream where
 // the call says so and the body says nothing.
 func (c *call) request(streamed bool) pool.ChatRequest {
-	b := c.req.Body.Bytes()
+	d := body.Trusted(c.req.Body.Bytes())
 	if streamed && !c.checked.Stream {
-		b = chat.AskForStream(b)
+		d = chat.AskForStream(d)
 	}
-	return pool.ChatRequest{Job: pool.Job{ID: c.checked.ID, Tenant: c.req.Tenant}, Model: c.checked.Model, Body: b}
+	return pool.ChatRequest{Job: pool.Job{ID: c.checked.ID, Tenant: c.req.Tenant}, Model: c.checked.Model, Body: d}
 }
 
 // failed records a failed upstream call, and gives it its meaning.

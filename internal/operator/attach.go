@@ -9,6 +9,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/pool"
@@ -121,11 +122,9 @@ func ticket(l letter, home *routes.Video, model string, data []byte) (string, er
 	if l.GetUpstreamTicket() != "" || !ok {
 		return l.GetUpstreamTicket(), nil
 	}
-	sent, err := home.Wire.Bodies.SetModel(data, home.ModelFor(l.GetUpstream(), model))
-	if err == nil {
-		if found := t.Ticket(sent); found != "" {
-			return found, nil
-		}
+	sent := body.Trusted(data).WithText(home.Wire.Bodies.ModelMember(), home.ModelFor(l.GetUpstream(), model))
+	if found := t.Ticket(sent); sent.Err() == nil && found != "" {
+		return found, nil
 	}
 	return "", errcode.New(errcode.LetterUnusable, "dead letter %d: protocol %s reads a task by more than its id, and the request that says it is gone", l.seq, home.Wire.Name)
 }

@@ -45,7 +45,7 @@ type ChatRequest struct {
 	Model string
 	// Body is the caller's JSON; only the model's name is changed, where the
 	// route says so. It must not change until the reply or the stream is closed.
-	Body []byte
+	Body body.Document
 	// Queued chats move on only when the upstream certainly did not begin: their
 	// attempts are counted, and so is what is paid for. Others move on after any
 	// failure that another upstream might not have.
@@ -178,15 +178,15 @@ func (c *Chat) acquire(t *Tried, in *Ticket, first bool) (*Lease, error) {
 // try makes one call. The lease is over with it, unless the call keeps it.
 func (c *Chat) try(ctx context.Context, req ChatRequest, lease *Lease, call func(*attempt) error) *upstream.Error {
 	a := &attempt{client: c.clients(lease.account), chooser: c.chooser, job: req.Job, lease: lease, begin: time.Now()}
-	a.request = chat.Request{JobID: req.Job.ID, Body: req.Body, OnResend: lease.countResend}
+	sent := req.Body
 	if name := c.chooser.route.ModelFor(lease.account.Upstream, req.Model); name != req.Model {
-		mapped, err := body.SetModel(req.Body, name)
-		if err != nil {
+		sent = sent.WithText("model", name)
+		if err := sent.Err(); err != nil {
 			lease.Release()
 			return upstream.NotSent(opChat, err)
 		}
-		a.request.Body = mapped
 	}
+	a.request = chat.Request{JobID: req.Job.ID, Body: sent.Bytes(), OnResend: lease.countResend}
 	err := call(a)
 	if err == nil {
 		return nil

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/net/http2"
 
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/pool"
 	"github.com/genbus/genbus/internal/telemetry"
@@ -153,7 +154,7 @@ func TestModelsAreMappedForEachUpstream(t *testing.T) {
 func TestABodyThatCannotBeMapped(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, accounts{"a": replies, "b": replies}, nil, func(r *config.Route) { r.UpstreamModel = "other" })
-	_, err := f.chat.Complete(t.Context(), pool.ChatRequest{Model: "m", Body: []byte(`{`)})
+	_, err := f.chat.Complete(t.Context(), pool.ChatRequest{Model: "m", Body: body.Parse([]byte(`{`))})
 	if e, ok := errors.AsType[*upstream.Error](err); !ok || e.Written || !e.Final {
 		t.Errorf("got %v, want an error for good", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/pool"
 	"github.com/genbus/genbus/internal/telemetry"
@@ -113,7 +114,7 @@ func (f *fleet) called() []string {
 
 func request(queued bool) pool.ChatRequest {
 	return pool.ChatRequest{
-		Job: pool.Job{ID: "chat_1", Tenant: "acme"}, Model: "m", Body: []byte(`{"model":"m","messages":[{"role":"user","content":"hi"}]}`), Queued: queued,
+		Job: pool.Job{ID: "chat_1", Tenant: "acme"}, Model: "m", Body: body.Parse([]byte(`{"model":"m","messages":[{"role":"user","content":"hi"}]}`)), Queued: queued,
 	}
 }
 

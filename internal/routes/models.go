@@ -163,7 +163,7 @@ func extra(raw []byte) []byte {
 		return nil
 	}
 	var o body.Object
-	if o.Merge(raw) != nil {
+	if o.Add("", raw) != nil {
 		return nil
 	}
 	for _, name := range []string{"id", "object", "created", "owned_by", "group", "protocol", "modes"} {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/pool"
 	"github.com/genbus/genbus/internal/routes"
@@ -90,7 +91,7 @@ func TestChatThatMovesToARenewedKey(t *testing.T) {
 	w.whenFirst = func() { w.renew(t) }
 	for _, out := range []string{"0", "1"} {
 		r, _ := w.Chat("c")
-		_, err := r.Caller.Complete(t.Context(), pool.ChatRequest{Model: "c", Body: []byte(`{"model":"c","messages":[{"role":"user","content":"hi"}]}`)})
+		_, err := r.Caller.Complete(t.Context(), pool.ChatRequest{Model: "c", Body: body.Parse([]byte(`{"model":"c","messages":[{"role":"user","content":"hi"}]}`))})
 		if e := upstream.AsError("chat", err); e == nil || e.HTTPStatus != http.StatusUnauthorized {
 			t.Fatalf("got %v", err)
 		}
@@ -113,7 +114,7 @@ func TestVideoOfARenewedKey(t *testing.T) {
 	defer lease.Release()
 	call := func(step *routes.Video) {
 		client, _ := step.Client(lease.Account())
-		s := client.Create(t.Context(), upstream.VideoCreate{JobID: "video_1", Body: []byte(`{"model":"v","prompt":"x"}`)})
+		s := client.Create(t.Context(), upstream.VideoCreate{JobID: "video_1", Body: body.Parse([]byte(`{"model":"v","prompt":"x"}`))})
 		lease.Report(step.Accounts, pool.Job{ID: "video_1"}, s.Err)
 	}
 	call(old)

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/pool"
@@ -107,7 +108,7 @@ func TestWhereEachProtocolIsCalled(t *testing.T) {
 		if !ok {
 			t.Fatalf("%s has no client for %s", c.route, c.upstream)
 		}
-		client.Create(t.Context(), upstream.VideoCreate{JobID: "video_1", Body: []byte(c.body)})
+		client.Create(t.Context(), upstream.VideoCreate{JobID: "video_1", Body: body.Parse([]byte(c.body))})
 		if diff := cmp.Diff([]string{c.want}, calls()); diff != "" {
 			t.Errorf("%s at %s (-want +got):\n%s", c.route, c.upstream, diff)
 		}
@@ -247,7 +248,7 @@ func TestConnectionsOfAnUpstream(t *testing.T) {
 		r, _ := table(t, config.Upstreams{"u": u}, route("p", "primary", "u")).Video("p")
 		client, _ := r.Client(pool.Account{Upstream: "u"})
 		for range calls {
-			if s := client.Create(t.Context(), upstream.VideoCreate{JobID: "video_1", Body: []byte(`{"model":"m","prompt":"x"}`)}); s.Verdict != upstream.Accepted {
+			if s := client.Create(t.Context(), upstream.VideoCreate{JobID: "video_1", Body: body.Parse([]byte(`{"model":"m","prompt":"x"}`))}); s.Verdict != upstream.Accepted {
 				t.Fatalf("%s: %v", name, s.Err)
 			}
 		}

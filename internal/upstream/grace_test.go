@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/genbus/genbus/internal/body"
 )
 
 var errLeaseOver = errors.New("the lease is over")
@@ -153,7 +155,7 @@ func TestNoGraceForWhatHasNotLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer listener.Close()
-		long := VideoCreate{JobID: "video_1", Body: make([]byte, 32<<20)}
+		long := VideoCreate{JobID: "video_1", Body: body.Trusted(make([]byte, 32<<20))}
 		began := time.Now()
 		s := submit(leased(t, time.Second), endpointOf(t, "http://"+listener.Addr().String(), TransportOptions{}), long)
 		wantVerdict(t, s, Unknown, true)

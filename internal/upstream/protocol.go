@@ -37,16 +37,13 @@ type Options struct {
 	InputReference string
 }
 
-// Bodies reads and edits the create bodies of one protocol. A body is the
+// Bodies reads and writes the create bodies of one protocol. A body is the
 // client's JSON object; every method works on any JSON object.
 type Bodies interface {
 	// ModelMember names the member that holds the model.
 	ModelMember() string
 	// Check says what is wrong with a body; nil when nothing is.
 	Check(d body.Document) []body.Violation
-	// SetModel gives a copy that names another model, and every other byte as it
-	// was.
-	SetModel(raw []byte, model string) ([]byte, error)
 	// FromTyped writes the body of a typed request. Errors are
 	// *body.FieldError.
 	FromTyped(v *genbusv1.VideoGeneration) ([]byte, error)
@@ -59,7 +56,7 @@ type Ticketer interface {
 	// Ticket is the ticket of the task that a create body makes, the same as the
 	// Submission has; empty where the body can make none. The body is the upstream's,
 	// with the model's name already mapped.
-	Ticket(raw []byte) string
+	Ticket(d body.Document) string
 }
 
 // Asked is what a task keeps of its request, as the client wrote it; empty where

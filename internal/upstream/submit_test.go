@@ -15,15 +15,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/test/freeport"
 )
 
-var aCreate = VideoCreate{JobID: "video_1", Body: []byte(`{"model":"m","prompt":"p"}`)}
+var aCreate = VideoCreate{JobID: "video_1", Body: body.Parse([]byte(`{"model":"m","prompt":"p"}`))}
 
 // submit sends a create in a protocol that answers {"id":".."}.
 func submit(ctx context.Context, ep *Endpoint, create VideoCreate) Submission {
 	return ep.Submit(ctx, create, SubmitCall{
-		Path: "/v1/tasks", Body: create.Body, Outcomes: slices.Concat(GatewayRows, StatusRows),
+		Path: "/v1/tasks", Body: create.Body.Bytes(), Outcomes: slices.Concat(GatewayRows, StatusRows),
 		Read: func(resp *http.Response, body []byte) (Submission, *Error) {
 			var answer struct{ ID string }
 			if err := json.Unmarshal(body, &answer); err != nil {
@@ -224,7 +225,7 @@ func TestSubmitOverHTTP2(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		if r.ProtoMajor != 2 || string(body) != string(aCreate.Body) {
+		if r.ProtoMajor != 2 || string(body) != string(aCreate.Body.Bytes()) {
 			t.Errorf("got %s with body %q", r.Proto, body)
 		}
 		_, _ = io.WriteString(w, `{"id":"t"}`)

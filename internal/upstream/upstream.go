@@ -9,6 +9,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/genbus/genbus/internal/body"
 )
 
 // Verdict says what is known about a submission after the call returned. It is
@@ -104,8 +106,9 @@ func (e *Error) Unwrap() error { return e.Err }
 type VideoCreate struct {
 	// JobID is sent as Idempotency-Key, equal in every submission of the job.
 	JobID string
-	// Body is the upstream's JSON, with the model name already mapped.
-	Body []byte
+	// Body is the upstream's JSON, with the model name already mapped. It was checked
+	// when its job was admitted, and is not checked here.
+	Body body.Document
 	// Resubmission is true when an earlier submission of this job was refused
 	// for now. The outcome table is stricter then: only codes listed as "not
 	// accepted" count as a refusal, and 409 is Unknown.

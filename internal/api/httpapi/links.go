@@ -45,7 +45,8 @@ func (x *exchange) works(t *genbusv1.VideoTask, v *genbusv1.Video) bool {
 // linkMetadata does the same in out for the URL that gateways put into the
 // metadata. It is mostly that of a result, whose new one it gets too.
 func (x *exchange) linkMetadata(t, out *genbusv1.VideoTask) {
-	url := body.MemberText(t.GetMetadataJson(), "url")
+	metadata := body.Trusted(t.GetMetadataJson())
+	url := metadata.Text("url")
 	if url == "" {
 		return
 	}
@@ -56,10 +57,8 @@ func (x *exchange) linkMetadata(t, out *genbusv1.VideoTask) {
 	if i := slices.IndexFunc(t.GetVideos(), func(v *genbusv1.Video) bool { return v.GetUrl() == url }); i >= 0 {
 		link = out.GetVideos()[i].GetUrl()
 	}
-	var metadata body.Object
-	if link != url && metadata.Merge(t.GetMetadataJson()) == nil {
-		metadata.SetText("url", link)
-		out.MetadataJson = metadata.JSON()
+	if link != url {
+		out.MetadataJson = metadata.WithText("url", link).Bytes()
 	}
 }
 

@@ -156,15 +156,15 @@ func (j *job) waitForUpstream(f *errcode.Error, refusals int) bool {
 
 // request is the JSON for the upstream: the client's own bytes, but for the wish for usage
 // in a stream.
-func (j *job) request() ([]byte, error) {
-	raw, err := j.held.Request.Body(j.ctx)
+func (j *job) request() (body.Document, error) {
+	d, err := j.held.Request.Body(j.ctx)
 	if err == nil && j.held.Request.Item().GetStream() && j.route.QueuedUsage {
-		return chat.AskForUsage(raw), nil
+		return chat.AskForUsage(d), nil
 	}
-	return raw, err
+	return d, err
 }
 
-func (j *job) call(request []byte, lease *pool.Lease) (reply, error) {
+func (j *job) call(request body.Document, lease *pool.Lease) (reply, error) {
 	ctx, span := j.held.Message.StartCall(j.ctx, "genbus.chat.call", j.chat().GetExecution())
 	n := j.held.Name()
 	r, err := j.callOnce(ctx, pool.ChatRequest{

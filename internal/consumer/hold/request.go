@@ -8,6 +8,7 @@ import (
 	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/deadletter"
 	"github.com/genbus/genbus/internal/errcode"
@@ -45,18 +46,19 @@ func (r *Request) removed(ctx context.Context) (bool, error) {
 	return r.parts.Queue.Items.Removed(ctx, r.seq)
 }
 
-// Body reads the body of the work item, wherever it is. It is the one place that decides
-// that an accepted request is lost: it fails with broker.ErrBodyLost only when the body was
-// missing twice, joblog.SecondLook apart.
-func (r *Request) Body(ctx context.Context) ([]byte, error) {
+// Body reads the body of the work item, wherever it is. Admission has checked it, so it is
+// not checked again. This is the one place that decides that an accepted request is lost:
+// it fails with broker.ErrBodyLost only when the body was missing twice, joblog.SecondLook
+// apart.
+func (r *Request) Body(ctx context.Context) (body.Document, error) {
 	if r.item.GetBodyRef() == nil {
-		return r.item.GetBody(), nil
+		return body.Trusted(r.item.GetBody()), nil
 	}
 	data, err := r.parts.Bodies.Get(ctx, publisher.BodyOf(r.item.GetBodyRef()))
 	if errors.Is(err, broker.ErrBodyLost) && !r.missed.sure(time.Now()).IsZero() {
-		return nil, fmt.Errorf("not found at first, and looked for again: %s", err.Error()) // not lost yet
+		return body.Document{}, fmt.Errorf("not found at first, and looked for again: %s", err.Error()) // not lost yet
 	}
-	return data, err
+	return body.Trusted(data), err
 }
 
 // bury stores the request as the dead letter of a job that ends with f.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/deadletter"
@@ -20,7 +21,7 @@ import (
 
 // send calls the upstream once. It is false where the request was never begun: the commit
 // took longer than the request may, or the clock was set meanwhile.
-func (c *createCall) send(ctx context.Context, t *heldTask, client upstream.VideoClient, a pool.Account, request []byte) (upstream.Submission, bool) {
+func (c *createCall) send(ctx context.Context, t *heldTask, client upstream.VideoClient, a pool.Account, request body.Document) (upstream.Submission, bool) {
 	x := t.execution()
 	until := x.GetSubmitUntil().AsTime()
 	if now, err := t.holder().Broker.Clock().Now(); err != nil || !now.Before(until) {

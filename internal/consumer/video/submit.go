@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/consumer/hold"
@@ -169,25 +170,25 @@ func (s *submission) submitting(ctx context.Context, a pool.Account, capacity jo
 
 // request is the JSON for the upstream: the client's own bytes, but for the model's name
 // where the route maps it.
-func (s *submission) request(ctx context.Context, a pool.Account) ([]byte, error) {
+func (s *submission) request(ctx context.Context, a pool.Account) (body.Document, error) {
 	t := s.task
 	id, model := t.held.Name().ID, t.held.Request.Item().GetModel()
-	raw, err := t.held.Request.Body(ctx)
+	d, err := t.held.Request.Body(ctx)
 	if errors.Is(err, broker.ErrBodyLost) {
-		return nil, s.failUnsubmitted(ctx, errcode.New(errcode.InputLost, "job %s: %w", id, err))
+		return d, s.failUnsubmitted(ctx, errcode.New(errcode.InputLost, "job %s: %w", id, err))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the request's body: %w", err)
+		return d, fmt.Errorf("read the request's body: %w", err)
 	}
 	mapped := t.route.ModelFor(a.Upstream, model)
 	if mapped == model {
-		return raw, nil
+		return d, nil
 	}
-	raw, err = t.route.Wire.Bodies.SetModel(raw, mapped)
-	if err != nil {
-		return nil, s.failUnsubmitted(ctx, errcode.New(errcode.Internal, "job %s: map the model: %w", id, err))
+	d = d.WithText(t.route.Wire.Bodies.ModelMember(), mapped)
+	if err := d.Err(); err != nil {
+		return d, s.failUnsubmitted(ctx, errcode.New(errcode.Internal, "job %s: map the model: %w", id, err))
 	}
-	return raw, nil
+	return d, nil
 }
 
 // submitBound goes on where an earlier submission may have been accepted: only there, and

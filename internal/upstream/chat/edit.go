@@ -1,24 +1,19 @@
 package chat
 
-import "github.com/genbus/genbus/internal/jsonscan"
+import "github.com/genbus/genbus/internal/body"
 
 // The functions in this file change one member of a request's body and leave every
-// other byte as it was. The body must be valid JSON with unique names; what is no
-// object is returned unchanged. They never write into the slice that they are given,
-// and return it when there is nothing to change.
+// other byte as it was. A body that cannot be edited keeps its text. They never write
+// into the text that they are given.
 
 // AskForStream sets stream.
-func AskForStream(body []byte) []byte {
-	body, _ = jsonscan.Set(body, "stream", []byte("true"))
-	return body
-}
+func AskForStream(d body.Document) body.Document { return d.With("stream", []byte("true")) }
 
 // AskForUsage sets stream_options.include_usage, and keeps the other options.
-func AskForUsage(body []byte) []byte {
-	options, ok := jsonscan.Set(jsonscan.Find(body, "stream_options"), "include_usage", []byte("true"))
-	if !ok {
-		options = []byte(`{"include_usage":true}`)
+func AskForUsage(d body.Document) body.Document {
+	options := body.Trusted(d.Member("stream_options")).With("include_usage", []byte("true"))
+	if options.Err() != nil {
+		options = body.Trusted([]byte(`{"include_usage":true}`))
 	}
-	body, _ = jsonscan.Set(body, "stream_options", options)
-	return body
+	return d.With("stream_options", options.Bytes())
 }

@@ -7,13 +7,14 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/upstream/chat/chattest"
 )
 
 func TestEdit(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		edit       func([]byte) []byte
+		edit       func(body.Document) body.Document
 		body, want string
 	}{
 		"stream on":               {AskForStream, `{"stream":false,"x":1}`, `{"stream":true,"x":1}`},
@@ -25,15 +26,15 @@ func TestEdit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			body := []byte(tc.body)
-			if diff := cmp.Diff(tc.want, string(tc.edit(body))); diff != "" {
+			d := body.Parse([]byte(tc.body))
+			if diff := cmp.Diff(tc.want, string(tc.edit(d).Bytes())); diff != "" {
 				t.Error(diff)
 			}
-			if string(body) != tc.body {
+			if string(d.Bytes()) != tc.body {
 				t.Error("the body itself was changed")
 			}
-			if again := tc.edit(tc.edit(body)); string(again) != tc.want {
-				t.Errorf("twice: %s", again)
+			if again := tc.edit(tc.edit(d)); string(again.Bytes()) != tc.want {
+				t.Errorf("twice: %s", again.Bytes())
 			}
 		})
 	}
@@ -49,17 +50,17 @@ func FuzzEdit(f *testing.F) {
 		f.Add(string(a.Body))
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		body := []byte(text)
-		before := decodeObject(body)
-		if before == nil {
+		d := body.Parse([]byte(text))
+		before := decodeObject(d.Bytes())
+		if before == nil || d.Err() != nil {
 			return
 		}
-		edited := AskForStream(body)
+		edited := AskForStream(d).Bytes()
 		if got := string(decodeObject(edited)["stream"]); got != "true" {
 			t.Errorf("stream is %s", got)
 		}
 		compareOthers(t, before, edited, "stream")
-		edited = AskForUsage(body)
+		edited = AskForUsage(d).Bytes()
 		var options map[string]jsontext.Value
 		if err := json.Unmarshal(decodeObject(edited)["stream_options"], &options); err != nil || string(options["include_usage"]) != "true" {
 			t.Errorf("usage is not asked for: %s, %v", edited, err)

@@ -55,11 +55,7 @@ func (bodies) Check(d body.Document) []body.Violation {
 }
 
 // Ticket is the req_key: a query needs it with the task's id.
-func (bodies) Ticket(raw []byte) string { return body.MemberText(raw, "req_key") }
-
-func (bodies) SetModel(raw []byte, model string) ([]byte, error) {
-	return body.SetMemberText(raw, "req_key", model)
-}
+func (bodies) Ticket(d body.Document) string { return d.Text("req_key") }
 
 func (bodies) Asked(d body.Document) upstream.Asked {
 	asked := upstream.Asked{Size: d.Text("aspect_ratio")}

@@ -66,15 +66,20 @@ func TestCheck(t *testing.T) {
 
 func TestSetModel(t *testing.T) {
 	t.Parallel()
-	got, err := bodies{}.SetModel([]byte(` {"prompt":"p", "req_key" : "a","model":"m"}`), `b"`)
-	if want := ` {"prompt":"p", "req_key" : "b\"","model":"m"}`; err != nil || string(got) != want {
-		t.Errorf("got %s, %v, want %s", got, err, want)
+	got := withModel(` {"prompt":"p", "req_key" : "a","model":"m"}`, `b"`)
+	if want := ` {"prompt":"p", "req_key" : "b\"","model":"m"}`; got.Err() != nil || string(got.Bytes()) != want {
+		t.Errorf("got %s, %v, want %s", got.Bytes(), got.Err(), want)
 	}
 	for raw, model := range map[string]string{`[]`: "m", `{}`: "\xff"} {
-		if _, err := (bodies{}).SetModel([]byte(raw), model); err == nil {
-			t.Errorf("SetModel(%s, %q) succeeded", raw, model)
+		if withModel(raw, model).Err() == nil {
+			t.Errorf("%s took the model %q", raw, model)
 		}
 	}
+}
+
+// withModel maps the model of a body, as holders do.
+func withModel(raw, model string) body.Document {
+	return body.Parse([]byte(raw)).WithText(bodies{}.ModelMember(), model)
 }
 
 func TestAsked(t *testing.T) {
@@ -104,13 +109,25 @@ func FuzzBodies(f *testing.F) {
 		if len(upstreamtest.Violations(bodies{}, raw)) > 0 {
 			return
 		}
-		mapped, err := b.SetModel(raw, "other")
-		if err != nil || body.MemberText(mapped, b.ModelMember()) != "other" || len(upstreamtest.Violations(bodies{}, mapped)) > 0 {
-			t.Fatalf("SetModel(%s) = %s, %v", raw, mapped, err)
+		mapped := withModel(string(raw), "other")
+		if mapped.Err() != nil || mapped.Text(b.ModelMember()) != "other" || len(upstreamtest.Violations(bodies{}, mapped.Bytes())) > 0 {
+			t.Fatalf("the model of %s mapped: %s, %v", raw, mapped.Bytes(), mapped.Err())
 		}
-		sent, err := gatewayBody(mapped)
-		if err != nil || body.MemberText(sent, "model") != "other" || len(upstreamtest.Violations(bodies{}, sent)) > 0 {
-			t.Errorf("gatewayBody(%s) = %s, %v", mapped, sent, err)
+		sent := gatewayBody(mapped)
+		if sent.Err() != nil || sent.Text("model") != "other" || len(upstreamtest.Violations(bodies{}, sent.Bytes())) > 0 {
+			t.Errorf("gatewayBody(%s) = %s, %v", mapped.Bytes(), sent.Bytes(), sent.Err())
 		}
 	})
+}
+
+// BenchmarkRequest writes a body of 100 KB for a gateway.
+func BenchmarkRequest(b *testing.B) {
+	raw := []byte(`{"req_key":"k","prompt":"p","frames":121,"metadata":{"seed":1},"binary_data_base64":["` + strings.Repeat("AAAA", 25<<10) + `"]}`)
+	b.SetBytes(int64(len(raw)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := gatewayBody(body.Trusted(raw)).Err(); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

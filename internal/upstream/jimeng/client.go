@@ -62,14 +62,14 @@ func (c *client) Create(ctx context.Context, create upstream.VideoCreate) upstre
 	if reqKey == "" || len(reqKey) > maxReqKey {
 		return notSent(errors.New("the body needs a req_key of 1 to 256 bytes"))
 	}
-	raw := create.Body
+	sent := create.Body
 	if c.gateway {
-		var err error
-		if raw, err = gatewayBody(raw); err != nil {
-			return notSent(err)
-		}
+		sent = gatewayBody(sent)
 	}
-	sub := c.ep.Submit(ctx, create, upstream.SubmitCall{Path: submitPath, Body: raw, Outcomes: outcomes, Read: c.accepted})
+	if err := sent.Err(); err != nil {
+		return notSent(err)
+	}
+	sub := c.ep.Submit(ctx, create, upstream.SubmitCall{Path: submitPath, Body: sent.Bytes(), Outcomes: outcomes, Read: c.accepted})
 	if sub.Verdict == upstream.Accepted {
 		sub.Ticket = reqKey
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/upstream"
 )
 
@@ -53,7 +54,7 @@ func TestCreateRequest(t *testing.T) {
 					t.Errorf("submission = %+v", sub)
 				}
 			})
-			want := call{"POST " + path + "?Action=CVSync2AsyncSubmitTask&Version=2022-08-31", string(testCreate.Body), "video_1"}
+			want := call{"POST " + path + "?Action=CVSync2AsyncSubmitTask&Version=2022-08-31", string(testCreate.Body.Bytes()), "video_1"}
 			if got != want {
 				t.Errorf("got %+v, want %+v", got, want)
 			}
@@ -87,7 +88,7 @@ func TestGatewayBody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := recorded(t, upstream.Options{Gateway: true}, "/jimeng", `{"id":"t"}`, func(client *client) {
-				sub := client.Create(t.Context(), upstream.VideoCreate{JobID: "video_1", Body: []byte(c.body)})
+				sub := client.Create(t.Context(), upstream.VideoCreate{JobID: "video_1", Body: body.Parse([]byte(c.body))})
 				if sub.Verdict != upstream.Accepted || sub.Ticket != "k" {
 					t.Errorf("submission = %+v", sub)
 				}
@@ -111,7 +112,7 @@ func TestNotSent(t *testing.T) {
 	t.Parallel()
 	client := serve(t, upstream.Options{Gateway: true}, func(http.ResponseWriter, *http.Request) { t.Error("the upstream was called") })
 	for _, raw := range []string{``, `{}`, `[]`, `{"req_key":""}`, `{"req_key":7}`, `{"req_key":"` + strings.Repeat("k", 257) + `"}`, `{"req_key":"k","req_key":"l"}`} {
-		sub := client.Create(t.Context(), upstream.VideoCreate{JobID: "video_1", Body: []byte(raw)})
+		sub := client.Create(t.Context(), upstream.VideoCreate{JobID: "video_1", Body: body.Parse([]byte(raw))})
 		if sub.Verdict != upstream.RefusedForGood || sub.Err == nil || sub.Err.Written || !sub.Err.Final {
 			t.Errorf("%.40s: %+v", raw, sub)
 		}

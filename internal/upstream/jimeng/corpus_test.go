@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/upstream"
 	"github.com/genbus/genbus/internal/upstream/upstreamtest"
 )
@@ -16,7 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var (
 	testNow    = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	testRef    = upstream.TaskRef{ID: "7392616336519610409", Ticket: "jimeng_t2v_v30"}
-	testCreate = upstream.VideoCreate{JobID: "video_1", Body: []byte(`{"req_key":"jimeng_t2v_v30","prompt":"a cat"}`)}
+	testCreate = upstream.VideoCreate{JobID: "video_1", Body: body.Parse([]byte(`{"req_key":"jimeng_t2v_v30","prompt":"a cat"}`))}
 )
 
 var subject = upstreamtest.Subject{

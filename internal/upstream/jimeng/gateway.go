@@ -10,35 +10,29 @@ import (
 // gatewayBody gives a create body as a gateway wants it: the model's name under
 // model too, and every parameter within metadata too, where a member that is
 // there already wins. A metadata that is no object stays as it is.
-func gatewayBody(raw []byte) ([]byte, error) {
-	reqKey, metadata := body.Member(raw, "req_key"), body.Member(raw, "metadata")
+func gatewayBody(d body.Document) body.Document {
+	reqKey, metadata := d.Member("req_key"), d.Member("metadata")
 	if string(metadata) == "null" {
 		metadata = nil
 	}
-	out, err := body.SetMember(raw, "model", reqKey)
-	if err != nil || (metadata != nil && metadata[0] != '{') {
-		return out, err
+	out := d.With("model", reqKey)
+	if metadata != nil && metadata[0] != '{' {
+		return out
 	}
 	var parameters body.Object
-	err = body.EachMember(raw, func(name string, value []byte) error {
+	for name, value := range d.Members() {
 		switch name {
 		case "req_key", "model", "prompt", "metadata":
 		default:
 			parameters.Set(name, value)
 		}
-		return nil
-	})
-	if err == nil && metadata != nil {
-		err = parameters.Merge(metadata)
 	}
-	if err != nil {
-		return nil, err
-	}
+	parameters.Merge(body.Trusted(metadata))
 	// The route has chosen the model, and nothing within metadata may choose another.
 	for _, name := range []string{"req_key", "model"} {
 		parameters.Drop(name)
 	}
-	return body.SetMember(out, "metadata", parameters.JSON())
+	return out.With("metadata", parameters.JSON())
 }
 
 // codeNoQueries is what a gateway says that cannot answer queries of this

@@ -54,18 +54,14 @@ var (
 // Check judges the members whose form the vendor fixes; the others depend on the
 // model and are left to the vendor.
 func (bodies) Check(d body.Document) []body.Violation {
-	if kindOf(d.Bytes()) == imageToVideo || jsontext.Value(d.Member("multi_prompt")).Kind() == '[' {
+	if kindOf(d) == imageToVideo || jsontext.Value(d.Member("multi_prompt")).Kind() == '[' {
 		return d.Check(mutedRules)
 	}
 	return d.Check(wordyRules)
 }
 
 // Ticket says below which path the task is read.
-func (bodies) Ticket(raw []byte) string { return kindOf(raw) }
-
-func (bodies) SetModel(raw []byte, model string) ([]byte, error) {
-	return body.SetMemberText(raw, modelMember, model)
-}
+func (bodies) Ticket(d body.Document) string { return kindOf(d) }
 
 func (bodies) Asked(d body.Document) upstream.Asked {
 	return upstream.Asked{Size: d.Text("aspect_ratio"), Seconds: d.Number("duration")}

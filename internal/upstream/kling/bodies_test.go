@@ -90,22 +90,27 @@ func TestCheckValues(t *testing.T) {
 
 func TestSetModel(t *testing.T) {
 	t.Parallel()
-	got, err := bodies{}.SetModel([]byte(`{ "prompt":"p", "model":"x", "model_name" : "a" }`), `b"c`)
-	if want := `{ "prompt":"p", "model":"x", "model_name" : "b\"c" }`; err != nil || string(got) != want {
-		t.Errorf("SetModel = %s, %v, want %s", got, err, want)
+	got := withModel(`{ "prompt":"p", "model":"x", "model_name" : "a" }`, `b"c`)
+	if want := `{ "prompt":"p", "model":"x", "model_name" : "b\"c" }`; got.Err() != nil || string(got.Bytes()) != want {
+		t.Errorf("got %s, %v, want %s", got.Bytes(), got.Err(), want)
 	}
-	got, err = bodies{}.SetModel([]byte(`{}`), "m")
-	if want := `{"model_name":"m"}`; err != nil || string(got) != want {
-		t.Errorf("SetModel = %s, %v, want %s", got, err, want)
+	got = withModel(`{}`, "m")
+	if want := `{"model_name":"m"}`; got.Err() != nil || string(got.Bytes()) != want {
+		t.Errorf("got %s, %v, want %s", got.Bytes(), got.Err(), want)
 	}
 	for raw, model := range map[string]string{`[]`: "m", `{}`: "\xff"} {
-		if got, err := (bodies{}).SetModel([]byte(raw), model); err == nil {
-			t.Errorf("SetModel(%s, %q) = %s", raw, model, got)
+		if got := withModel(raw, model); got.Err() == nil {
+			t.Errorf("%s with %q is %s", raw, model, got.Bytes())
 		}
 	}
 	if got := (bodies{}).ModelMember(); got != "model_name" {
 		t.Errorf("ModelMember = %s", got)
 	}
+}
+
+// withModel maps the model of a body, as holders do.
+func withModel(raw, model string) body.Document {
+	return body.Parse([]byte(raw)).WithText(bodies{}.ModelMember(), model)
 }
 
 func TestAsked(t *testing.T) {
@@ -130,26 +135,27 @@ func FuzzBodies(f *testing.F) {
 	f.Add([]byte(`{"model_name":"m","image":"x","external_task_id":"\u0061"}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		b := bodies{}
-		_ = b.Asked(body.Parse(raw))
+		d := body.Parse(raw)
+		_ = b.Asked(d)
 		if upstreamtest.Violations(bodies{}, raw) != nil {
 			return
 		}
-		out, err := forGateway(raw)
+		out, err := forGateway(d)
 		if err != nil {
 			if strings.Contains(err.Error(), "deep") {
 				return // one level was added
 			}
 			t.Fatalf("forGateway(%q): %v", raw, err)
 		}
-		if got := check(string(out)); got != nil || kindOf(out) != kindOf(raw) || b.Asked(body.Parse(out)) != b.Asked(body.Parse(raw)) {
-			t.Errorf("forGateway(%q) = %q: %q", raw, out, got)
+		if got := check(string(out.Bytes())); got != nil || kindOf(out) != kindOf(d) || b.Asked(out) != b.Asked(d) {
+			t.Errorf("forGateway(%q) = %q: %q", raw, out.Bytes(), got)
 		}
-		if again, err := forGateway(out); err != nil || string(again) != string(out) {
-			t.Errorf("forGateway of its own result: %q, %v", again, err)
+		if again, err := forGateway(out); err != nil || string(again.Bytes()) != string(out.Bytes()) {
+			t.Errorf("forGateway of its own result: %q, %v", again.Bytes(), err)
 		}
-		mapped, err := b.SetModel(raw, "other")
-		if err != nil || check(string(mapped)) != nil || kindOf(mapped) != kindOf(raw) {
-			t.Errorf("SetModel(%q) = %q, %v", raw, mapped, err)
+		mapped := withModel(string(raw), "other")
+		if mapped.Err() != nil || check(string(mapped.Bytes())) != nil || kindOf(mapped) != kindOf(d) {
+			t.Errorf("the model of %q mapped: %q, %v", raw, mapped.Bytes(), mapped.Err())
 		}
 	})
 }

@@ -14,7 +14,6 @@ import (
 	"net/url"
 
 	"github.com/genbus/genbus/internal/body"
-	"github.com/genbus/genbus/internal/jsonscan"
 	"github.com/genbus/genbus/internal/upstream"
 	"github.com/genbus/genbus/internal/upstream/lax"
 )
@@ -37,15 +36,16 @@ func newClient(ep *upstream.Endpoint, opts upstream.Options) *client {
 // exception: when the vendor refuses a token as stale it has looked at nothing
 // else, and so the same request goes out once more with a new token.
 func (c *client) Create(ctx context.Context, create upstream.VideoCreate) upstream.Submission {
-	kind := bodies{}.Ticket(create.Body)
-	sent, err := withOwnTaskID(create)
+	kind := kindOf(create.Body)
+	sent := withOwnTaskID(create)
+	err := sent.Err()
 	if err == nil && c.gateway {
 		sent, err = forGateway(sent)
 	}
 	if err != nil {
 		return upstream.Submission{Verdict: upstream.RefusedForGood, Err: upstream.NotSent(upstream.OpCreate, err)}
 	}
-	call := upstream.SubmitCall{Path: videosPath + kind, Body: sent, Outcomes: outcomes, Read: c.accepted(kind)}
+	call := upstream.SubmitCall{Path: videosPath + kind, Body: sent.Bytes(), Outcomes: outcomes, Read: c.accepted(kind)}
 	sub := c.ep.Submit(ctx, create, call)
 	if c.forget(sub.Err) {
 		sub = c.ep.Submit(ctx, create, call)
@@ -54,8 +54,8 @@ func (c *client) Create(ctx context.Context, create upstream.VideoCreate) upstre
 }
 
 // kindOf tells what a create body asks for, and so its path.
-func kindOf(raw []byte) string {
-	if body.Text(jsonscan.Find(raw, "image")) != "" || body.Text(jsonscan.Find(raw, "image_tail")) != "" {
+func kindOf(d body.Document) string {
+	if d.Text("image") != "" || d.Text("image_tail") != "" {
 		return imageToVideo
 	}
 	return textToVideo
@@ -120,9 +120,9 @@ func stateOf(resp *http.Response, answered []byte) (upstream.VideoState, bool, e
 // withOwnTaskID gives the body with the job's id as external_task_id, where the
 // client has chosen one: the vendor wants it unique in its account, which several
 // tenants share. The client's own is the job's request id.
-func withOwnTaskID(create upstream.VideoCreate) ([]byte, error) {
-	if create.JobID == "" || body.MemberText(create.Body, "external_task_id") == "" {
-		return create.Body, nil
+func withOwnTaskID(create upstream.VideoCreate) body.Document {
+	if create.JobID == "" || create.Body.Text(externalMember) == "" {
+		return create.Body
 	}
-	return body.SetMemberText(create.Body, "external_task_id", create.JobID)
+	return create.Body.WithText(externalMember, create.JobID)
 }

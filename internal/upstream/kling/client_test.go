@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/upstream"
 	"github.com/genbus/genbus/internal/upstream/upstreamtest"
 )
@@ -43,7 +44,7 @@ func TestCreateRequest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			handler, requests := record(accepts)
-			sub := serve(t, handler).Create(t.Context(), upstream.VideoCreate{JobID: "video_1", Body: []byte(c.body)})
+			sub := serve(t, handler).Create(t.Context(), upstream.VideoCreate{JobID: "video_1", Body: body.Parse([]byte(c.body))})
 			if sub.Verdict != upstream.Accepted || sub.UpstreamID != "t" || sub.Ticket != c.kind {
 				t.Errorf("submission = %+v", sub)
 			}
@@ -108,7 +109,7 @@ func TestGatewayBody(t *testing.T) {
 			handler, requests := record(`{"id":"task_1","status":"queued"}`)
 			client := newClient(endpoint(t, handler), upstream.Options{Gateway: true})
 			for range 2 { // equal in every submission
-				sub := client.Create(t.Context(), upstream.VideoCreate{JobID: "video_1", Body: []byte(c.body)})
+				sub := client.Create(t.Context(), upstream.VideoCreate{JobID: "video_1", Body: body.Parse([]byte(c.body))})
 				if sub.Verdict != upstream.Accepted {
 					t.Fatalf("submission = %+v", sub)
 				}
@@ -122,7 +123,7 @@ func TestGatewayBody(t *testing.T) {
 		t.Parallel()
 		handler, requests := record(accepts)
 		client := newClient(endpoint(t, handler), upstream.Options{Gateway: true})
-		sub := client.Create(t.Context(), upstream.VideoCreate{JobID: "video_1", Body: []byte(`{"a`)})
+		sub := client.Create(t.Context(), upstream.VideoCreate{JobID: "video_1", Body: body.Parse([]byte(`{"a`))})
 		if sub.Verdict != upstream.RefusedForGood || sub.Err.Written || len(requests) != 0 {
 			t.Errorf("submission = %+v, %d requests", sub, len(requests))
 		}

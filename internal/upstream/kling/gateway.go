@@ -12,32 +12,25 @@ import (
 // those that it does not know itself. What metadata says already wins; metadata
 // that is no object is replaced, as the gateway would not read it. The result is
 // the same for every submission of a body. Errors are *body.FieldError.
-func forGateway(raw []byte) ([]byte, error) {
+func forGateway(d body.Document) (body.Document, error) {
 	var metadata body.Object
-	if object := objectIn(body.Member(raw, "metadata")); object != nil {
-		if err := metadata.Merge(object); err != nil {
-			return nil, err
-		}
+	if err := mergeMetadata(&metadata, d.Member("metadata")); err != nil {
+		return d, err
 	}
 	// The route has chosen the model, and nothing within metadata may choose another.
 	for _, name := range []string{modelMember, "model"} {
 		metadata.Drop(name)
 	}
-	err := body.EachMember(raw, func(name string, value []byte) error {
+	for name, value := range d.Members() {
 		if !gatewayReads(name) && !metadata.Has(name) {
 			metadata.Set(name, value)
 		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
 	}
-	out, err := body.SetMember(raw, "metadata", metadata.JSON())
-	model := body.Member(raw, modelMember)
-	if err != nil || model == nil {
-		return out, err
+	out := d.With("metadata", metadata.JSON())
+	if model := d.Member(modelMember); model != nil {
+		out = out.With("model", model)
 	}
-	return body.SetMember(out, "model", model)
+	return out, out.Err()
 }
 
 // gatewayReads reports whether a gateway takes the member where it is.
@@ -49,14 +42,18 @@ func gatewayReads(name string) bool {
 	return false
 }
 
-// objectIn returns a JSON object, also one inside a string as clients of
-// gateways write it, and nil for everything else.
-func objectIn(value jsontext.Value) []byte {
-	if value.Kind() == '"' {
-		value = jsontext.Value(body.Text(value))
+// mergeMetadata adds the members of an object to o, which is empty: also those of one
+// inside a string, as clients of gateways write it, which is checked here. Everything
+// else is left out.
+func mergeMetadata(o *body.Object, value jsontext.Value) error {
+	switch value.Kind() {
+	case '{':
+		o.Merge(body.Trusted(value))
+	case '"':
+		text := jsontext.Value(body.Text(value))
+		if err := o.Add("", text); err != nil && text.Kind() == '{' && text.IsValid(lax.Options) {
+			return err
+		}
 	}
-	if value.Kind() != '{' || !value.IsValid(lax.Options) {
-		return nil
-	}
-	return value
+	return nil
 }

@@ -146,8 +146,8 @@ func videosOf(t *genbusv1.VideoTask) []replyVideo {
 
 // deductionOf gives what the task has cost, where the upstream was the vendor.
 func deductionOf(t *genbusv1.VideoTask) string {
-	extra := t.GetUsage().GetExtraJson()
-	return cmp.Or(body.MemberText(extra, deductionMember), body.NumberText(extra, deductionMember))
+	extra := body.Trusted(t.GetUsage().GetExtraJson())
+	return cmp.Or(extra.Text(deductionMember), extra.Number(deductionMember))
 }
 
 func millis(t *timestamppb.Timestamp) int64 { return t.AsTime().UnixMilli() }

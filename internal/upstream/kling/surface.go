@@ -73,7 +73,7 @@ func readCreate(base, kind string, raw []byte) (upstream.Call, error) {
 	if err := d.Err(); err != nil {
 		return upstream.Call{}, body.Fault(err)
 	}
-	if fits := kindOf(raw); fits != kind {
+	if fits := kindOf(d); fits != kind {
 		return upstream.Call{}, wrongPath(d, base+fits)
 	}
 	call := upstream.Call{Op: upstream.CreateTask, Body: d}

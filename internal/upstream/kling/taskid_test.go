@@ -1,8 +1,10 @@
 package kling
 
 import (
+	"strings"
 	"testing"
 
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/upstream"
 )
 
@@ -16,9 +18,9 @@ func TestTheVendorGetsTheJobsID(t *testing.T) {
 		`{"model_name":"m","external_task_id":null}`:           `{"model_name":"m","external_task_id":null}`,
 		`{"model_name":"m"}`:                                   `{"model_name":"m"}`,
 	} {
-		got, err := withOwnTaskID(upstream.VideoCreate{JobID: "video_1", Body: []byte(in)})
-		if err != nil || string(got) != want {
-			t.Errorf("%s became %s, %v", in, got, err)
+		got := withOwnTaskID(upstream.VideoCreate{JobID: "video_1", Body: body.Parse([]byte(in))})
+		if got.Err() != nil || string(got.Bytes()) != want {
+			t.Errorf("%s became %s, %v", in, got.Bytes(), got.Err())
 		}
 	}
 }
@@ -27,9 +29,21 @@ func TestTheVendorGetsTheJobsID(t *testing.T) {
 // route has chosen the model.
 func TestMetadataChoosesNoModel(t *testing.T) {
 	t.Parallel()
-	got, err := forGateway([]byte(`{"model_name":"cheap","prompt":"p","metadata":{"model_name":"dear","model":"dear","mode":"pro"}}`))
+	got, err := forGateway(body.Parse([]byte(`{"model_name":"cheap","prompt":"p","metadata":{"model_name":"dear","model":"dear","mode":"pro"}}`)))
 	want := `{"model_name":"cheap","prompt":"p","metadata":{"mode":"pro"},"model":"cheap"}`
-	if err != nil || string(got) != want {
-		t.Errorf("%s, %v", got, err)
+	if err != nil || string(got.Bytes()) != want {
+		t.Errorf("%s, %v", got.Bytes(), err)
+	}
+}
+
+// BenchmarkRequest writes a body of 100 KB for a gateway.
+func BenchmarkRequest(b *testing.B) {
+	raw := []byte(`{"model_name":"m","prompt":"p","external_task_id":"shot-7","metadata":{"mode":"pro"},"negative_prompt":"` + strings.Repeat("a word ", 100<<10/7) + `"}`)
+	b.SetBytes(int64(len(raw)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := forGateway(withOwnTaskID(upstream.VideoCreate{JobID: "video_1", Body: body.Trusted(raw)})); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -24,7 +24,7 @@ type client struct{ ep *upstream.Endpoint }
 // Create submits once, with the job's id as Idempotency-Key. Any 2xx with a
 // task id is Accepted; the table in outcome.go decides everything else.
 func (c *client) Create(ctx context.Context, create upstream.VideoCreate) upstream.Submission {
-	return c.ep.Submit(ctx, create, upstream.SubmitCall{Path: createPath, Body: create.Body, Outcomes: outcomes, Read: c.accepted})
+	return c.ep.Submit(ctx, create, upstream.SubmitCall{Path: createPath, Body: create.Body.Bytes(), Outcomes: outcomes, Read: c.accepted})
 }
 
 // accepted reads a 2xx answer to a create.

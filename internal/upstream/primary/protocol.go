@@ -26,8 +26,6 @@ func (bodies) ModelMember() string { return "model" }
 
 func (bodies) Check(d body.Document) []body.Violation { return d.CheckVideo() }
 
-func (bodies) SetModel(raw []byte, model string) ([]byte, error) { return body.SetModel(raw, model) }
-
 func (bodies) FromTyped(v *genbusv1.VideoGeneration) ([]byte, error) {
 	d, err := body.Video(&genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Video{Video: v}})
 	return d.Bytes(), err

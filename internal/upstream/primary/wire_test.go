@@ -25,7 +25,7 @@ func TestCreateRequest(t *testing.T) {
 	}
 	r := <-got
 	body, _ := io.ReadAll(r.Body)
-	if r.Method != http.MethodPost || r.URL.Path != "/v1/video/generations" || string(body) != string(aCreate.Body) {
+	if r.Method != http.MethodPost || r.URL.Path != "/v1/video/generations" || string(body) != string(aCreate.Body.Bytes()) {
 		t.Errorf("request = %s %s %q", r.Method, r.URL.Path, body)
 	}
 	for name, want := range map[string]string{

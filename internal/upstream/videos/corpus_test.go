@@ -6,13 +6,14 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/upstream"
 	"github.com/genbus/genbus/internal/upstream/upstreamtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var aCreate = upstream.VideoCreate{JobID: "video_1", Body: []byte(`{"model":"m","prompt":"p"}`)}
+var aCreate = upstream.VideoCreate{JobID: "video_1", Body: body.Parse([]byte(`{"model":"m","prompt":"p"}`))}
 
 var subject = upstreamtest.Subject{
 	New:    func(ep *upstream.Endpoint) upstream.VideoClient { return newClient(ep, upstream.Options{}) },

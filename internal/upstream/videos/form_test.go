@@ -301,24 +301,25 @@ func FuzzFromMultipart(f *testing.F) {
 // checkFile compares the file in a body with the one in the form that is sent.
 func checkFile(t *testing.T, raw []byte) {
 	t.Helper()
-	ref := readReference(body.Member(raw, inputReference))
+	d := body.Parse(raw)
+	ref := readReference(d.Member(inputReference))
 	if !isDataURL(ref.url) {
 		return
 	}
-	out, contentType, err := newClient(nil, upstream.Options{}).request(upstream.VideoCreate{JobID: "video_1", Body: raw})
+	out, contentType, err := newClient(nil, upstream.Options{}).request(upstream.VideoCreate{JobID: "video_1", Body: d})
 	if (err == nil) != (checkDataURL(ref.url) == "") {
 		t.Fatalf("%q: %v", ref.url, err)
 	}
 	if err != nil {
 		return
 	}
-	d, _ := parseDataURL(ref.url)
+	file, _ := parseDataURL(ref.url)
 	var content bytes.Buffer
-	if err := d.decode(&content); err != nil {
+	if err := file.decode(&content); err != nil {
 		t.Fatal(err)
 	}
 	for _, part := range readForm(t, contentType, bytes.NewReader(out)) {
-		if part.Name == inputReference && (part.Content != content.String() || part.ContentType != d.contentType() || part.FileName == "") {
+		if part.Name == inputReference && (part.Content != content.String() || part.ContentType != file.contentType() || part.FileName == "") {
 			t.Errorf("%q was sent as %+v", ref.url, part)
 		}
 	}
@@ -347,7 +348,7 @@ func TestFileIsEqualBothWays(t *testing.T) {
 				t.Errorf("%q %q: %v", name, media, err)
 				continue
 			}
-			out, contentType, err := newClient(nil, upstream.Options{}).request(upstream.VideoCreate{JobID: "video_1", Body: raw})
+			out, contentType, err := newClient(nil, upstream.Options{}).request(upstream.VideoCreate{JobID: "video_1", Body: body.Parse(raw)})
 			if err != nil {
 				t.Errorf("%q %q: %v", name, media, err)
 				continue

@@ -49,8 +49,6 @@ func (bodies) Check(d body.Document) []body.Violation {
 	return d.Check(textRules)
 }
 
-func (bodies) SetModel(raw []byte, model string) ([]byte, error) { return body.SetModel(raw, model) }
-
 func (bodies) Asked(d body.Document) upstream.Asked {
 	return upstream.Asked{Size: d.Text("size"), Seconds: d.Number("seconds")}
 }
@@ -80,9 +78,9 @@ func isReference(value []byte) string {
 		return `must be a string, or an object with image_url or file_id`
 	}
 	found, wrong := false, ""
-	err := body.EachMember(value, func(name string, member []byte) error {
+	for name, member := range body.Trusted(value).Members() {
 		if name != "image_url" && name != "file_id" || member[0] == 'n' || wrong != "" {
-			return nil
+			continue
 		}
 		found = true
 		if wrong = body.IsString(member); wrong == "" {
@@ -91,14 +89,11 @@ func isReference(value []byte) string {
 		if wrong != "" {
 			wrong = "holds a member " + name + " that " + wrong
 		}
-		return nil
-	})
-	switch {
-	case err != nil || !found && wrong == "":
-		return "holds neither image_url nor file_id; give one of them"
-	default:
-		return wrong
 	}
+	if !found {
+		return "holds neither image_url nor file_id; give one of them"
+	}
+	return wrong
 }
 
 // wrongURL says what is wrong with a string that may be a data: URL.

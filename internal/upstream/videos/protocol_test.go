@@ -29,10 +29,6 @@ func TestProtocol(t *testing.T) {
 	if path := made.(upstream.ContentPather).ContentPath(upstream.TaskRef{ID: "v"}); path != "/v1/videos/v/content" {
 		t.Errorf("content path = %s", path)
 	}
-	got, err := p.Bodies.SetModel([]byte(`{"model" : "a","x":1}`), "b")
-	if err != nil || string(got) != `{"model" : "b","x":1}` {
-		t.Errorf("SetModel = %s, %v", got, err)
-	}
 }
 
 func TestCheck(t *testing.T) {

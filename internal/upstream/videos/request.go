@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"mime/multipart"
 	"net/textproto"
@@ -28,53 +27,49 @@ const inputReference = "input_reference"
 // request gives the bytes and the media type of a create. They are the same
 // whenever the same job is submitted.
 func (c *client) request(create upstream.VideoCreate) (raw []byte, contentType string, err error) {
-	ref := readReference(body.Member(create.Body, inputReference))
+	ref := readReference(create.Body.Member(inputReference))
 	// An upstream that wants a string does not look for a file: new-api's create
 	// would begin without the picture, and be paid for all the same.
 	if isDataURL(ref.url) && c.opts.InputReference != asString {
 		return asForm(create.JobID, create.Body, ref.url)
 	}
-	raw, err = c.json(create.Body, ref)
-	return raw, "", err
+	d, err := c.json(create.Body, ref)
+	return d.Bytes(), "", err
 }
 
 // json gives the client's JSON, with what this upstream wants to read
 // differently rewritten in its place.
-func (c *client) json(raw []byte, ref reference) ([]byte, error) {
-	var err error
+func (c *client) json(d body.Document, ref reference) (body.Document, error) {
 	switch {
 	case c.opts.InputReference == asObject && !ref.object && hasHost(ref.url):
-		raw, err = body.SetMember(raw, inputReference, fmt.Appendf(nil, `{"image_url":%s}`, ref.quoted))
+		d = d.With(inputReference, fmt.Appendf(nil, `{"image_url":%s}`, ref.quoted))
 	case c.opts.InputReference == asString && isDataURL(ref.url):
-		raw, err = withPlainFile(raw, ref.url)
+		plain, err := plainFile(ref.url)
+		if err != nil {
+			return d, err
+		}
+		d = d.WithText(inputReference, plain)
 	case c.opts.InputReference == asString && ref.object:
-		raw, err = body.SetMember(raw, inputReference, ref.quoted)
+		d = d.With(inputReference, ref.quoted)
 	}
-	if err != nil || !c.opts.Gateway {
-		return raw, err
+	if seconds := d.Member("seconds"); c.opts.Gateway && jsontext.Value(seconds).Kind() == '0' {
+		d = d.With("seconds", fmt.Appendf(nil, `"%s"`, seconds))
 	}
-	if seconds := body.Member(raw, "seconds"); seconds != nil && jsontext.Value(seconds).Kind() == '0' {
-		return body.SetMember(raw, "seconds", fmt.Appendf(nil, `"%s"`, seconds))
-	}
-	return raw, nil
+	return d, d.Err()
 }
 
-// withPlainFile writes a data: URL with its media type alone: not every reader
-// takes a file's name in it.
-func withPlainFile(raw []byte, file string) ([]byte, error) {
+// plainFile writes a data: URL with its media type alone: not every reader takes a
+// file's name in it.
+func plainFile(file string) (string, error) {
 	d, err := parseDataURL(file)
 	if err != nil {
-		return nil, fmt.Errorf("%s %w", inputReference, err)
+		return "", fmt.Errorf("%s %w", inputReference, err)
 	}
 	plain := "data:" + d.mediaType
 	if d.base64 {
 		plain += ";base64"
 	}
-	quoted, err := jsontext.AppendQuote(nil, plain+","+d.data)
-	if err != nil {
-		return nil, fmt.Errorf("%s is not valid UTF-8", inputReference)
-	}
-	return body.SetMember(raw, inputReference, quoted)
+	return plain + "," + d.data, nil
 }
 
 // hasHost tells a URL from the other things that stand in a string, such as the
@@ -108,18 +103,14 @@ func readReference(value []byte) reference {
 // onlyImageURL gives the JSON text of image_url when it is a string and the
 // object says nothing else, so that a string or a file can stand for it all.
 func onlyImageURL(object []byte) (quoted []byte) {
-	err := body.EachMember(object, func(name string, value []byte) error {
+	for name, value := range body.Trusted(object).Members() {
 		switch {
 		case value[0] == 'n':
-			return nil
 		case name != "image_url" || value[0] != '"':
-			return errOtherMember
+			return nil
+		default:
+			quoted = value
 		}
-		quoted = value
-		return nil
-	})
-	if err != nil {
-		return nil
 	}
 	return quoted
 }
@@ -127,30 +118,29 @@ func onlyImageURL(object []byte) (quoted []byte) {
 // asForm writes the members of a body as multipart/form-data, with the file that
 // the data: URL holds as a part of its own: strings as they are, numbers and
 // booleans as written, objects and arrays as JSON. A null is left out.
-func asForm(jobID string, raw []byte, file string) (out []byte, contentType string, err error) {
-	d, err := parseDataURL(file)
+func asForm(jobID string, d body.Document, file string) (out []byte, contentType string, err error) {
+	content, err := parseDataURL(file)
 	if err != nil {
 		return nil, "", fmt.Errorf("%s %w", inputReference, err)
 	}
 	var buf bytes.Buffer
-	buf.Grow(len(raw)) // Base64 takes more than the parts' headers add
+	buf.Grow(len(d.Bytes())) // Base64 takes more than the parts' headers add
 	w := multipart.NewWriter(&buf)
-	if err := w.SetBoundary(boundary(jobID, raw)); err != nil {
+	if err := w.SetBoundary(boundary(jobID, d.Bytes())); err != nil {
 		return nil, "", err
 	}
-	err = body.EachMember(raw, func(name string, value []byte) error {
+	for name, value := range d.Members() {
 		switch {
 		case name == inputReference:
-			return writeFile(w, d)
+			err = writeFile(w, content)
 		case value[0] == '"':
-			return w.WriteField(name, body.Text(value))
-		case value[0] == 'n':
-			return nil
+			err = w.WriteField(name, body.Text(value))
+		case value[0] != 'n':
+			err = w.WriteField(name, string(value))
 		}
-		return w.WriteField(name, string(value))
-	})
-	if err != nil {
-		return nil, "", err
+		if err != nil {
+			return nil, "", err
+		}
 	}
 	// The error is the buffer's, which has none.
 	_ = w.Close()
@@ -180,6 +170,3 @@ func boundary(jobID string, raw []byte) string {
 	_, _ = h.Write(raw)
 	return "genbus-" + hex.EncodeToString(h.Sum(nil)[:24])
 }
-
-// errOtherMember ends a walk through an object early.
-var errOtherMember = errors.New("the object holds something else")

@@ -11,6 +11,7 @@ import (
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/upstream"
 	"github.com/genbus/genbus/internal/upstream/upstreamtest"
 )
@@ -94,7 +95,7 @@ func sdkBody(t *testing.T, client *client, reference openai.VideoNewParamsInputR
 			t.Error(err)
 		}
 		bodies <- raw
-		if sub := client.Create(r.Context(), upstream.VideoCreate{JobID: "video_1", Body: raw}); sub.Verdict != upstream.Accepted {
+		if sub := client.Create(r.Context(), upstream.VideoCreate{JobID: "video_1", Body: body.Parse(raw)}); sub.Verdict != upstream.Accepted {
 			t.Errorf("submission = %+v", sub)
 		}
 		w.Header().Set("Content-Type", "application/json")

@@ -9,13 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/upstream"
 	"github.com/genbus/genbus/internal/upstream/lax"
 	"github.com/genbus/genbus/internal/upstream/upstreamtest"
 )
 
 // aFileCreate goes out as a form.
-var aFileCreate = upstream.VideoCreate{JobID: "video_1", Body: []byte(`{"model":"m","prompt":"p","input_reference":"data:image/png;base64,iVBORw0KGgo="}`)}
+var aFileCreate = upstream.VideoCreate{JobID: "video_1", Body: body.Parse([]byte(`{"model":"m","prompt":"p","input_reference":"data:image/png;base64,iVBORw0KGgo="}`))}
 
 // bothWays runs a test with a create that is sent as JSON and one that is sent as
 // a form.
