@@ -96,13 +96,10 @@ func (c *Checked) write(r Request) error {
 	}
 	if r.Typed != nil && p.Name != protocol.Default().Name {
 		var err error
-		if c.Body, err = p.Bodies.FromTyped(r.Typed); err != nil {
+		if d, err = p.Bodies.FromTyped(r.Typed); err != nil {
 			return unwritable(err)
 		}
-		d = body.Parse(c.Body)
-		if err := d.Err(); err != nil {
-			return unwritable(err)
-		}
+		c.Body = d.Bytes()
 		if v := p.Bodies.Check(d); len(v) > 0 {
 			return errcode.Invalid(v)
 		}

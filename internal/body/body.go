@@ -72,8 +72,11 @@ type limitError string
 
 func (e limitError) Error() string { return string(e) }
 
-// errTooMany is what a check says of a body with more than MaxValues values.
-var errTooMany = limitf("has more than %d values", MaxValues)
+// What a check says of a body that is above a limit.
+var (
+	errTooMany = limitf("has more than %d values", MaxValues)
+	errTooDeep = limitf("is nested deeper than %d levels", MaxDepth)
+)
 
 func limitf(format string, args ...any) error { return limitError(fmt.Sprintf(format, args...)) }
 
@@ -130,7 +133,7 @@ func checkValue(raw []byte, how strictness) error {
 		return syntaxError(raw, how)
 	}
 	if deeper(raw, MaxDepth) {
-		return limitf("is nested deeper than %d levels", MaxDepth)
+		return errTooDeep
 	}
 	return nil
 }

@@ -75,6 +75,29 @@ func TestTooManyValues(t *testing.T) {
 	}
 }
 
+// TestObjectDocument: the limits hold for all members of an object together.
+func TestObjectDocument(t *testing.T) {
+	t.Parallel()
+	array := func(inner string) []byte { return []byte("[" + inner + "]") }
+	deep := strings.Repeat("[", MaxDepth-1) + strings.Repeat("]", MaxDepth-1)
+	for _, row := range []struct {
+		value []byte
+		want  error
+	}{
+		{array(strings.Repeat("0,", MaxValues-3) + "0"), nil},
+		{array(strings.Repeat("0,", MaxValues-2) + "0"), errTooMany},
+		{[]byte(deep), nil},
+		{array(deep), errTooDeep},
+	} {
+		var o Object
+		o.Set("a", row.value)
+		d, err := o.Document()
+		if parsed := Parse(o.JSON()).Err(); (err == nil) != (row.want == nil) || fmt.Sprint(err) != fmt.Sprint(parsed) || fmt.Sprint(d.Err()) != fmt.Sprint(err) {
+			t.Errorf("%.10s: %v, not %v; parsed: %v", row.value, err, row.want, parsed)
+		}
+	}
+}
+
 func TestFault(t *testing.T) {
 	t.Parallel()
 	for raw, code := range map[string]errcode.Code{

@@ -128,6 +128,19 @@ func (o *Object) JSON() []byte {
 	return append(out, '}')
 }
 
+// Document is the object as the body of a request. It is not parsed: what is set is valid
+// JSON, so only the limits are checked. Errors are *FieldError.
+func (o *Object) Document() (Document, error) {
+	d := Document{text: o.JSON()}
+	switch {
+	case tooMany(d.text):
+		d.err = fieldErrorOf("", errTooMany)
+	case deeper(d.text, MaxDepth):
+		d.err = fieldErrorOf("", errTooDeep)
+	}
+	return d, d.Err()
+}
+
 // Text gives the text of a JSON string without white space around it, and "" for
 // every other value and for none.
 func Text(value []byte) string {

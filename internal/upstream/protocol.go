@@ -46,7 +46,7 @@ type Bodies interface {
 	Check(d body.Document) []body.Violation
 	// FromTyped writes the body of a typed request. Errors are
 	// *body.FieldError.
-	FromTyped(v *genbusv1.VideoGeneration) ([]byte, error)
+	FromTyped(v *genbusv1.VideoGeneration) (body.Document, error)
 	// Asked reads what a task keeps of its request.
 	Asked(d body.Document) Asked
 }

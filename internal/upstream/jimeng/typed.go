@@ -24,9 +24,9 @@ var ratios = []struct {
 // cannot express is an error, never dropped: a paid video that is not the one
 // asked for is of no use. The members of metadata_json and extra_json are at
 // the top level.
-func (bodies) FromTyped(v *genbusv1.VideoGeneration) ([]byte, error) {
+func (bodies) FromTyped(v *genbusv1.VideoGeneration) (body.Document, error) {
 	if v == nil {
-		return nil, body.Errorf("video", "is missing")
+		return body.Document{}, body.Errorf("video", "is missing")
 	}
 	o := new(body.Object)
 	if v.GetModel() != "" {
@@ -40,10 +40,10 @@ func (bodies) FromTyped(v *genbusv1.VideoGeneration) ([]byte, error) {
 	}
 	for _, set := range []func(*body.Object, *genbusv1.VideoGeneration) error{setImage, setFrames, setRatio, refuseOthers, setExtra} {
 		if err := set(o, v); err != nil {
-			return nil, err
+			return body.Document{}, err
 		}
 	}
-	return o.JSON(), nil
+	return o.Document()
 }
 
 // setImage tells a URL from Base64, which the vendor takes under another name

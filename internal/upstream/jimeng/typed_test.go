@@ -40,7 +40,8 @@ func TestFromTyped(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := bodies{}.FromTyped(c.in)
+			d, err := bodies{}.FromTyped(c.in)
+			got := d.Bytes()
 			if diff := cmp.Diff(c.want, string(got)); err != nil || diff != "" {
 				t.Errorf("%v (-want +got):\n%s", err, diff)
 			}
@@ -88,7 +89,7 @@ func TestFromTypedRefuses(t *testing.T) {
 			got, err := bodies{}.FromTyped(c.in)
 			f, ok := errors.AsType[*body.FieldError](err)
 			if !ok || f.Field != c.field || f.Description == "" {
-				t.Errorf("got %s, %v, want an error about %s", got, err, c.field)
+				t.Errorf("got %s, %v, want an error about %s", got.Bytes(), err, c.field)
 			}
 		})
 	}
@@ -98,8 +99,8 @@ func TestFromTypedRefuses(t *testing.T) {
 // the check wants.
 func TestFromTypedPassesCheck(t *testing.T) {
 	t.Parallel()
-	raw, err := bodies{}.FromTyped(&genbusv1.VideoGeneration{Model: "k", Prompt: "p", Duration: p(3600.0), Image: p("AAAA"), Width: p[int32](4), Height: p[int32](3)})
-	if found := upstreamtest.Violations(bodies{}, raw); err != nil || len(found) > 0 {
-		t.Errorf("%s: %v, %v", raw, err, found)
+	d, err := bodies{}.FromTyped(&genbusv1.VideoGeneration{Model: "k", Prompt: "p", Duration: p(3600.0), Image: p("AAAA"), Width: p[int32](4), Height: p[int32](3)})
+	if found := upstreamtest.Violations(bodies{}, d.Bytes()); err != nil || len(found) > 0 {
+		t.Errorf("%s: %v, %v", d.Bytes(), err, found)
 	}
 }

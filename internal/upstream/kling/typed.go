@@ -13,19 +13,19 @@ import (
 // vendor has no member for is an error, so that nothing is lost in silence.
 // metadata_json and extra_json become members of their own, as the vendor nests
 // nothing. Errors are *body.FieldError.
-func (bodies) FromTyped(v *genbusv1.VideoGeneration) ([]byte, error) {
+func (bodies) FromTyped(v *genbusv1.VideoGeneration) (body.Document, error) {
 	if err := unsupported(v); err != nil {
-		return nil, err
+		return body.Document{}, err
 	}
 	var o body.Object
 	setText(&o, modelMember, v.GetModel())
 	setText(&o, "prompt", v.GetPrompt())
 	for _, set := range []func(*body.Object, *genbusv1.VideoGeneration) error{setImage, setDuration, setRatio, setMetadata, setExtra} {
 		if err := set(&o, v); err != nil {
-			return nil, err
+			return body.Document{}, err
 		}
 	}
-	return o.JSON(), nil
+	return o.Document()
 }
 
 func setText(o *body.Object, name, value string) {

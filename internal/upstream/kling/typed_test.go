@@ -35,8 +35,8 @@ func TestFromTyped(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := bodies{}.FromTyped(c.typed)
-			if err != nil || string(got) != c.want {
+			d, err := bodies{}.FromTyped(c.typed)
+			if got := d.Bytes(); err != nil || string(got) != c.want || body.Parse(got).Err() != nil {
 				t.Errorf("FromTyped = %s, %v\n      want %s", got, err, c.want)
 			}
 		})
@@ -75,7 +75,7 @@ func TestFromTypedRefuses(t *testing.T) {
 			got, err := bodies{}.FromTyped(c.typed)
 			e, ok := errors.AsType[*body.FieldError](err)
 			if !ok || e.Error() != c.want {
-				t.Errorf("FromTyped = %s, %v", got, err)
+				t.Errorf("FromTyped = %s, %v", got.Bytes(), err)
 			}
 		})
 	}
@@ -85,10 +85,10 @@ func TestFromTypedRefuses(t *testing.T) {
 // the vendor's own bodies.
 func TestFromTypedPasses(t *testing.T) {
 	t.Parallel()
-	raw, err := bodies{}.FromTyped(&genbusv1.VideoGeneration{
+	d, err := bodies{}.FromTyped(&genbusv1.VideoGeneration{
 		Model: "m", Prompt: "p", Image: proto.String("data:image/png;base64,aGk="), Duration: proto.Float64(5), Width: proto.Int32(1024), Height: proto.Int32(1024),
 	})
-	if err != nil || upstreamtest.Violations(bodies{}, raw) != nil || kindOf(body.Trusted(raw)) != imageToVideo {
-		t.Errorf("%s: %v, %v", raw, err, upstreamtest.Violations(bodies{}, raw))
+	if err != nil || upstreamtest.Violations(bodies{}, d.Bytes()) != nil || kindOf(d) != imageToVideo {
+		t.Errorf("%s: %v, %v", d.Bytes(), err, upstreamtest.Violations(bodies{}, d.Bytes()))
 	}
 }

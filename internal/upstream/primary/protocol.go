@@ -26,9 +26,8 @@ func (bodies) ModelMember() string { return "model" }
 
 func (bodies) Check(d body.Document) []body.Violation { return d.CheckVideo() }
 
-func (bodies) FromTyped(v *genbusv1.VideoGeneration) ([]byte, error) {
-	d, err := body.Video(&genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Video{Video: v}})
-	return d.Bytes(), err
+func (bodies) FromTyped(v *genbusv1.VideoGeneration) (body.Document, error) {
+	return body.Video(&genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Video{Video: v}})
 }
 
 func (bodies) Asked(d body.Document) upstream.Asked {

@@ -122,8 +122,8 @@ func TestFromTyped(t *testing.T) {
 		"typed elsewhere": {&genbusv1.VideoGeneration{ExtraJson: []byte(`{"seconds":4,"size":"720x1280","input_reference":{"file_id":"file-1"},"metadata":{}}`)},
 			`{"seconds":4,"size":"720x1280","input_reference":{"file_id":"file-1"},"metadata":{}}`},
 	} {
-		got, err := (bodies{}).FromTyped(test.in)
-		if err != nil || string(got) != test.want {
+		d, err := (bodies{}).FromTyped(test.in)
+		if got := d.Bytes(); err != nil || string(got) != test.want || body.Parse(got).Err() != nil {
 			t.Errorf("%s: got %s, %v\nwant %s", name, got, err, test.want)
 		}
 	}

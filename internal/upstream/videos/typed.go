@@ -16,7 +16,7 @@ import (
 // the image as input_reference. Base64 without a type gets that of its first
 // bytes. fps, seed and n have no place in the protocol and keep their names, for
 // gateways that read them.
-func (bodies) FromTyped(v *genbusv1.VideoGeneration) ([]byte, error) {
+func (bodies) FromTyped(v *genbusv1.VideoGeneration) (body.Document, error) {
 	var o body.Object
 	if v.GetModel() != "" {
 		o.SetText("model", v.GetModel())
@@ -26,10 +26,10 @@ func (bodies) FromTyped(v *genbusv1.VideoGeneration) ([]byte, error) {
 	}
 	for _, set := range []func(*body.Object, *genbusv1.VideoGeneration) error{setSeconds, setSize, setImage, setNumbers, setMetadata, setExtra} {
 		if err := set(&o, v); err != nil {
-			return nil, err
+			return body.Document{}, err
 		}
 	}
-	return o.JSON(), nil
+	return o.Document()
 }
 
 func setSeconds(o *body.Object, v *genbusv1.VideoGeneration) error {
