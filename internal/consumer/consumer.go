@@ -64,6 +64,7 @@ type Consumer struct {
 	loops        sync.WaitGroup // fetch loops
 	extending    sync.WaitGroup // the ticker that extends what is held
 	resync       gate
+	pullers      []*puller // of all fetch loops, by Start
 
 	countEvery time.Duration
 	// running belongs to Start, and then to the reload at work.
@@ -185,6 +186,7 @@ type running struct {
 	// have heard of another one.
 	appliedMaxAckPending int
 	slots                *slots
+	puller               *puller
 }
 
 // countEvery is how often the messages in the broker are counted for metrics. Every
