@@ -34,7 +34,7 @@ func (c *Consumer) countRoutes() {
 		if err != nil && ctx.Err() == nil {
 			c.Logger.Warn("the waiting jobs could not be counted; this is repeated", "error", err)
 		}
-		if err == nil || errors.Is(err, jetstream.ErrStreamNotFound) {
+		if c.Broker.Trouble() == nil { // where the lists failed, each route asks by itself
 			var group errgroup.Group
 			group.SetLimit(routesAtOnce)
 			for id, drain := range drains {

@@ -37,8 +37,10 @@ func (c *Consumer) fetchLoop(ctx context.Context, p *puller, free *slots, take t
 	}
 	for c.resync.pass(ctx) == nil && c.Broker.Clock().Await(ctx) == nil {
 		err := p.run(ctx, c.Broker.Down(), free, began)
+		if err == nil && c.Broker.Down().Err() != nil {
+			_ = broker.Wait(ctx, time.Second) // for a connection
+		}
 		if err == nil || ctx.Err() != nil {
-			said.went()
 			continue
 		}
 		metrics.FetchFailed()

@@ -82,7 +82,8 @@ func (p *puller) interrupt(waited time.Duration) {
 func (p *puller) run(ctx, down context.Context, free *slots, take take) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if down.Err() == nil { // else the client says that it cannot send
+	connected := down.Err() == nil // else the client says that it cannot send
+	if connected {
 		defer context.AfterFunc(down, cancel)()
 	}
 	p.mu.Lock()
@@ -96,12 +97,13 @@ func (p *puller) run(ctx, down context.Context, free *slots, take take) error {
 	_ = sub.SetPendingLimits(-1, -1)         // what is asked for is the limit
 	hand := func(m *nats.Msg) { take(pulled{m}, sync.OnceFunc(func() { free.release(1) })) }
 	for {
-		n, err := free.reserve(ctx, fetchBatch)
+		expires, batch := p.next()
+		n, err := free.reserve(ctx, batch)
 		if err != nil {
 			return nil //nolint:nilerr // it is over
 		}
-		left, err := p.pull(ctx, down, sub, n, hand)
-		over := ctx.Err() != nil
+		left, err := p.pull(ctx, down, sub, n, expires, hand)
+		over := ctx.Err() != nil || connected && down.Err() != nil
 		if over || err != nil {
 			left -= drain(sub, down, hand)
 		}
@@ -119,8 +121,7 @@ func (p *puller) run(ctx, down context.Context, free *slots, take take) error {
 // request is over. left is how many have not come. A short request ends by its time alone:
 // a message that a server of a cluster sends while another one hears of the drain waits for
 // its AckWait, and where messages come often one would be hit.
-func (p *puller) pull(ctx, down context.Context, sub *nats.Subscription, n int, hand func(*nats.Msg)) (left int, err error) {
-	expires := p.expires()
+func (p *puller) pull(ctx, down context.Context, sub *nats.Subscription, n int, expires time.Duration, hand func(*nats.Msg)) (left int, err error) {
 	if expires == shortestPull && down.Err() == nil {
 		ctx = down
 	}
@@ -150,9 +151,16 @@ func (p *puller) pull(ctx, down context.Context, sub *nats.Subscription, n int, 
 	return 0, nil
 }
 
-// expires is how long the next request waits: as long as no message came.
-func (p *puller) expires() time.Duration {
-	return min(max(time.Since(p.quiet), shortestPull), p.longest)
+// next is how long the next request waits, which is as long as no message came, and how many
+// messages it asks for. A long one asks for a single message: where its process dies, and
+// another client in the account subscribes to all inboxes, the server sends messages to it until
+// its time is over. The request after that one is short.
+func (p *puller) next() (expires time.Duration, batch int) {
+	expires = min(max(time.Since(p.quiet), shortestPull), p.longest)
+	if expires > shortestPull {
+		return expires, 1
+	}
+	return expires, fetchBatch
 }
 
 func (p *puller) waitSince(t time.Time) {

@@ -14,6 +14,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/consumer/hold"
+	"github.com/genbus/genbus/internal/subject"
 )
 
 // TestPullsThatEndSwallowNothing: pull requests are ended again and again while messages
@@ -100,8 +101,9 @@ func TestPullsWaitLongerTheLessThereIs(t *testing.T) {
 	p := newPuller(nil, "s", "d", time.Minute)
 	for silence, want := range map[time.Duration]time.Duration{0: shortestPull, 20 * time.Second: 20 * time.Second, time.Hour: time.Minute} {
 		p.quiet = time.Now().Add(-silence)
-		if got := p.expires().Round(time.Second); got != want {
-			t.Errorf("after %s a request waits for %s, want %s", silence, got, want)
+		got, batch := p.next()
+		if got.Round(time.Second) != want || (batch == 1) != (want > shortestPull) {
+			t.Errorf("after %s a request for %d waits for %s, want %s", silence, batch, got, want)
 		}
 	}
 }
@@ -125,5 +127,40 @@ func TestStatusesOfPullRequests(t *testing.T) {
 	m.Header.Set("Genbus-Recorded", "3")
 	if over, err := pullStatus(m); over || err != nil {
 		t.Errorf("a message without data: %v, %v", over, err)
+	}
+}
+
+// TestJobsAreTakenAfterALostConnection: also those of a route that was idle before, for which
+// the request of the lost connection would still wait.
+func TestJobsAreTakenAfterALostConnection(t *testing.T) {
+	t.Parallel()
+	s := brokertest.Alone(t)
+	b := brokertest.Open(t, broker.Options{Names: subject.Default(), Logger: brokertest.Logger(t), URL: s.ClientURL()})
+	up := newSandbox(t)
+	r := newReplica(t, b, testConfig(t, up.URL()))
+	for id := range r.running {
+		shortly(t, "a long request waits", func() bool {
+			p := r.running[id].puller
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return time.Since(p.waits) > 2*shortestPull && !p.waits.IsZero()
+		})
+	}
+	cid, err := b.Conn().GetClientID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.DisconnectClientByID(cid); err != nil {
+		t.Fatal(err)
+	}
+	shortly(t, "the connection is lost and back", func() bool {
+		now, err := b.Conn().GetClientID()
+		return err == nil && now != cid
+	})
+	begun := time.Now()
+	publish(t, b, subject.Video, "v", videoRequest("v", "sandbox-video", "a cat"))
+	allCompleted(t, b, r.log, []string{videoID("v")})
+	if took := time.Since(begun); took > 15*time.Second {
+		t.Errorf("it took %s", took)
 	}
 }
