@@ -20,7 +20,7 @@ const (
 	// one that a server has lost costs no message more time than it had been idle for.
 	longestPull = 2 * time.Minute
 	// pullGrace is how long the end of a pull request is waited for after its time.
-	pullGrace = 5 * time.Second
+	pullGrace = time.Second
 	// drainTakes is how long the server's answer to the end of a subscription is waited for.
 	drainTakes = 5 * time.Second
 )
@@ -29,7 +29,8 @@ const (
 // before its time.
 var errRefusedPull = errors.New("the server refused the pull request")
 
-// errLost is the error of a pull request whose end the server did not say.
+// errLost is the error of a pull request whose end the server did not say. It is followed
+// by another one, on another subscription.
 var errLost = errors.New("the server did not answer the pull request")
 
 // puller takes the messages of one durable consumer by pull requests, with one
@@ -103,7 +104,7 @@ func (p *puller) run(ctx, down context.Context, free *slots, take take) error {
 			return nil //nolint:nilerr // it is over
 		}
 		left, err := p.pull(ctx, down, sub, n, expires, hand)
-		over := ctx.Err() != nil || connected && down.Err() != nil
+		over := ctx.Err() != nil || connected && down.Err() != nil || errors.Is(err, errLost)
 		if over || err != nil {
 			left -= drain(sub, down, hand)
 		}
