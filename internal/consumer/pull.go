@@ -101,12 +101,12 @@ func (p *puller) run(ctx, down context.Context, free *slots, take take) error {
 		expires, batch := p.next()
 		n, err := free.reserve(ctx, batch)
 		if err != nil {
-			return nil //nolint:nilerr // it is over
+			return nil
 		}
 		left, err := p.pull(ctx, down, sub, n, expires, hand)
 		over := ctx.Err() != nil || connected && down.Err() != nil || errors.Is(err, errLost)
 		if over || err != nil {
-			left -= drain(sub, down, hand)
+			left -= drain(down, sub, hand)
 		}
 		free.release(max(left, 0))
 		if over {
@@ -172,7 +172,7 @@ func (p *puller) waitSince(t time.Time) {
 
 // drain ends a subscription and hands on what the server has sent until it knew, or, where
 // the connection is lost, what has come. It returns the number of messages.
-func drain(sub *nats.Subscription, down context.Context, hand func(*nats.Msg)) (messages int) {
+func drain(down context.Context, sub *nats.Subscription, hand func(*nats.Msg)) (messages int) {
 	if down.Err() == nil && sub.Drain() != nil {
 		return 0
 	}
