@@ -23,6 +23,7 @@ type cli struct {
 	Content   contentCommand   `cmd:"" help:"Files of results through the service: memory, speed and CPU."`
 	Fairness  fairnessCommand  `cmd:"" help:"How long a tenant's first job waits while another tenant has very many queued."`
 	Followers followersCommand `cmd:"" help:"Followers of running chats: from the publish of a chunk to its follower, and what they cost the broker."`
+	NATS      natsCommand      `cmd:"" name:"nats" hidden:"" help:"A NATS server outside of genbus's process, with its monitoring."`
 	Proxy     proxyCommand     `cmd:"" hidden:"" help:"The reverse proxy that chat compares with."`
 	Upstream  upstreamCommand  `cmd:"" hidden:"" help:"The chat upstream of chat: no latency, no pacing but what is asked for."`
 }

@@ -20,7 +20,9 @@ import (
 // is as an operator gets it.
 type serviceSetup struct {
 	Upstream     string
-	Kind         string // of the one route
+	Kind         string // of the routes
+	Routes       int    // 0 for the one that serves every model
+	NATS         string // URL of an external server; empty for the embedded one
 	SyncAlways   bool
 	InFlight     int
 	Queued       int
@@ -38,9 +40,30 @@ func (s serviceSetup) tasksBytes() int64 {
 
 // yaml is the configuration file.
 func (s serviceSetup) yaml(dataDir string) ([]byte, error) {
-	const inbox, dead = 4 << 30, 1 << 30
+	return yaml.Marshal(map[string]any{
+		"upstreams": map[string]any{"bench": map[string]any{"base_url": s.Upstream, "max_idle_conns": 1024}},
+		"routes":    s.routes(),
+		"nats":      s.nats(dataDir),
+		"http":      map[string]any{"addr": "127.0.0.1:0"},
+		"grpc":      map[string]any{"addr": "127.0.0.1:0"},
+		"log":       map[string]any{"format": "json"},
+		"chat":      map[string]any{"inline_events": s.InlineEvents},
+	})
+}
+
+func (s serviceSetup) routes() (routes []any) {
+	if s.Routes == 0 {
+		return []any{s.route("bench", "*")}
+	}
+	for i := range s.Routes {
+		routes = append(routes, s.route(fmt.Sprintf("bench-%d", i), fmt.Sprintf("model-%d", i)))
+	}
+	return routes
+}
+
+func (s serviceSetup) route(name, model string) map[string]any {
 	route := map[string]any{
-		"name": "bench", "kind": s.Kind, "models": []string{"*"}, "upstream": "bench",
+		"name": name, "kind": s.Kind, "models": []string{model}, "upstream": "bench",
 		"max_in_flight": s.InFlight, "max_queued": s.Queued,
 	}
 	if s.Ready > 0 {
@@ -49,23 +72,25 @@ func (s serviceSetup) yaml(dataDir string) ([]byte, error) {
 	if s.Kind == "video" {
 		route["poll"] = map[string]any{"interval": s.Poll.String(), "jitter": s.Jitter}
 	}
-	return yaml.Marshal(map[string]any{
-		"upstreams": map[string]any{"bench": map[string]any{"base_url": s.Upstream, "max_idle_conns": 1024}},
-		"routes":    []any{route},
-		"nats": map[string]any{
-			"listen": "127.0.0.1:0", "data_dir": dataDir, "sync_always": s.SyncAlways,
-			"max_store_bytes": s.tasksBytes() + inbox + dead + 2<<30,
-			"streams": map[string]any{
-				"requests": map[string]any{"max_bytes": inbox},
-				"tasks":    map[string]any{"max_bytes": s.tasksBytes()},
-				"dead":     map[string]any{"max_bytes": dead},
-			},
+	return route
+}
+
+func (s serviceSetup) nats(dataDir string) map[string]any {
+	const inbox, dead = 4 << 30, 1 << 30
+	n := map[string]any{
+		"streams": map[string]any{
+			"requests": map[string]any{"max_bytes": inbox},
+			"tasks":    map[string]any{"max_bytes": s.tasksBytes()},
+			"dead":     map[string]any{"max_bytes": dead},
 		},
-		"http": map[string]any{"addr": "127.0.0.1:0"},
-		"grpc": map[string]any{"addr": "127.0.0.1:0"},
-		"log":  map[string]any{"format": "json"},
-		"chat": map[string]any{"inline_events": s.InlineEvents},
-	})
+	}
+	if s.NATS != "" {
+		n["url"], n["replicas"] = s.NATS, 1 // copies of a stream: it is one server
+		return n
+	}
+	n["listen"], n["data_dir"], n["sync_always"] = "127.0.0.1:0", dataDir, s.SyncAlways
+	n["max_store_bytes"] = s.tasksBytes() + inbox + dead + 2<<30
+	return n
 }
 
 // service is a running genbus.
