@@ -1,8 +1,8 @@
 // Command bench measures a running genbus service from the outside: video tasks
 // in flight and their lives, the wait behind other tenants, the files of results,
-// and the chat path next to a plain reverse proxy; and, within itself, the followers of
-// jobs. It tests nothing; a figure is printed whether or not it
-// meets its aim.
+// replicas on one NATS server, and the chat path next to a plain reverse proxy; and,
+// within itself, the followers of jobs. It tests nothing; a figure is printed whether or
+// not it meets its aim.
 package main
 
 import (
@@ -22,6 +22,7 @@ type cli struct {
 	Chat      chatCommand      `cmd:"" help:"The chat path beside httputil.ReverseProxy, before the same upstream."`
 	Content   contentCommand   `cmd:"" help:"Files of results through the service: memory, speed and CPU."`
 	Fairness  fairnessCommand  `cmd:"" help:"How long a tenant's first job waits while another tenant has very many queued."`
+	Fleet     fleetCommand     `cmd:"" help:"Replicas on one external NATS server: a replica with many idle routes, and what a job costs on more replicas."`
 	Followers followersCommand `cmd:"" help:"Followers of running chats: from the publish of a chunk to its follower, and what they cost the broker."`
 	NATS      natsCommand      `cmd:"" name:"nats" hidden:"" help:"A NATS server outside of genbus's process, with its monitoring."`
 	Proxy     proxyCommand     `cmd:"" hidden:"" help:"The reverse proxy that chat compares with."`

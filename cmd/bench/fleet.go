@@ -1,0 +1,279 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+)
+
+type fleetCommand struct {
+	common
+	Routes        int           `help:"Routes of the one replica that has no jobs; 0 leaves this part out." default:"1000"`
+	Settle        time.Duration `help:"How long that replica runs before it is measured." default:"5m"`
+	Hold          time.Duration `help:"How long it is measured." default:"2m"`
+	Replicas      []int         `help:"Numbers of replicas, one measurement each; 0 leaves this part out." default:"1,4,8,16"`
+	Rate          float64       `help:"Jobs published in a second." default:"20"`
+	JobsFor       time.Duration `help:"How long jobs are published." default:"30s"`
+	ReplicaSettle time.Duration `help:"How long replicas run without jobs before they are measured." default:"10s"`
+	ReplicaHold   time.Duration `help:"How long replicas are measured without jobs." default:"10s"`
+	Timeout       time.Duration `help:"Longest time for one measurement." default:"20m"`
+}
+
+// idleResult is one replica without jobs. Rates are for each second.
+type idleResult struct {
+	Routes int     `json:"routes"`
+	Settle float64 `json:"settle_seconds"`
+	Window float64 `json:"window_seconds"`
+	Cores  float64 `json:"cores"`
+	// ToServer and FromServer are messages on the replica's connection.
+	ToServer    float64 `json:"to_nats_per_second"`
+	FromServer  float64 `json:"from_nats_per_second"`
+	ServerCores float64 `json:"nats_cores"`
+	LoadAvg     string  `json:"loadavg"`
+}
+
+// replicasResult is one number of replicas, all of them together. What is said of a job
+// is without what idle replicas would have used in that time.
+type replicasResult struct {
+	Replicas  int     `json:"replicas"`
+	Jobs      int     `json:"jobs"`
+	IdleCores float64 `json:"idle_cores"`
+	// IdleMessages are those in both directions, for each second.
+	IdleMessages float64 `json:"idle_messages_per_second"`
+	Window       float64 `json:"window_seconds"`
+	CPU          float64 `json:"cpu_ms_per_job"`
+	ToServer     float64 `json:"to_nats_per_job"`
+	FromServer   float64 `json:"from_nats_per_job"`
+	ServerCPU    float64 `json:"nats_cpu_ms_per_job"`
+	// CPURatio and MessagesRatio are to one replica; 0 where that was not measured.
+	CPURatio      float64 `json:"cpu_ratio,omitzero"`
+	MessagesRatio float64 `json:"messages_ratio,omitzero"`
+	LoadAvg       string  `json:"loadavg"`
+}
+
+type fleetReport struct {
+	Machine  machine          `json:"machine"`
+	Idle     *idleResult      `json:"idle_routes,omitempty"`
+	Replicas []replicasResult `json:"replicas,omitempty"`
+}
+
+// The aims of the design: of an idle replica, and of the most replicas next to one.
+const (
+	aimIdleCores    = 0.02
+	aimIdleMessages = 50 // a second, both directions together
+	aimFleetRatio   = 1.2
+)
+
+// Limits of what may be asked for.
+const (
+	maxRoutes   = 10_000
+	maxReplicas = 64
+)
+
+func (c fleetCommand) Validate() error {
+	for _, n := range c.Replicas {
+		if n < 0 || n > maxReplicas {
+			return fmt.Errorf("--replicas: %d is not between 0 and %d", n, maxReplicas)
+		}
+	}
+	switch {
+	case c.Routes < 0 || c.Routes > maxRoutes:
+		return fmt.Errorf("--routes: %d is not between 0 and %d", c.Routes, maxRoutes)
+	case c.Rate < 1 || c.Rate > 1000:
+		return errors.New("--rate: not between 1 and 1000")
+	case c.Settle < 0 || c.ReplicaSettle < 0:
+		return errors.New("--settle and --replica-settle need 0s or more")
+	case c.Hold < time.Second || c.ReplicaHold < time.Second || c.JobsFor < time.Second:
+		return errors.New("--hold, --replica-hold and --jobs-for need 1s or more")
+	}
+	return nil
+}
+
+// Run measures and prints.
+func (c fleetCommand) Run(ctx context.Context) error {
+	w, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	report := fleetReport{Machine: thisMachine()}
+	if c.Routes > 0 {
+		r, err := w.idleRoutes(ctx, c)
+		if err != nil {
+			return fmt.Errorf("idle routes: %w", err)
+		}
+		report.Idle = &r
+	}
+	for _, n := range c.Replicas {
+		if n == 0 {
+			continue
+		}
+		r, err := w.replicas(ctx, c, n)
+		if err != nil {
+			return fmt.Errorf("%d replicas: %w", n, err)
+		}
+		report.Replicas = append(report.Replicas, r)
+	}
+	compareReplicas(report.Replicas)
+	if c.JSON {
+		return printJSON(report)
+	}
+	return report.print()
+}
+
+// idleRoutes measures one replica that has many routes and no job.
+func (w *workshop) idleRoutes(ctx context.Context, c fleetCommand) (idleResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	say("one replica with %d routes and no job", c.Routes)
+	// Each job that could be in flight reserves room in the log, so that a thousand
+	// routes leave few to each.
+	f, err := w.startFleet(ctx, "routes", 1, serviceSetup{Kind: "video", Routes: c.Routes, InFlight: 4, Queued: 1000, Poll: time.Second})
+	if err != nil {
+		return idleResult{}, err
+	}
+	defer f.discard()
+	if err := f.wait(ctx, c.Settle); err != nil {
+		return idleResult{}, err
+	}
+	used, err := f.measure(ctx, func() error { return w.profile(ctx, f.services[0], "routes", c.Hold) })
+	if err != nil {
+		return idleResult{}, err
+	}
+	return idleResult{
+		Routes: c.Routes, Settle: c.Settle.Seconds(), Window: used.seconds, Cores: used.cpu.Seconds() / used.seconds,
+		ToServer: float64(used.messages.In) / used.seconds, FromServer: float64(used.messages.Out) / used.seconds,
+		ServerCores: used.serverCPU.Seconds() / used.seconds, LoadAvg: loadAverage(),
+	}, nil
+}
+
+// How a video's life is spent: its second poll finds it completed.
+const (
+	fleetPoll = 250 * time.Millisecond
+	fleetLife = fleetPoll * 19 / 10
+)
+
+// replicas measures n of them with the same load, and without one.
+func (w *workshop) replicas(ctx context.Context, c fleetCommand, n int) (replicasResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	say("replicas: %d, with %g jobs a second", n, c.Rate)
+	f, err := w.startFleet(ctx, fmt.Sprint("replicas-", n), n, serviceSetup{
+		Kind: "video", InFlight: max(100, int(4*c.Rate)), Queued: 100_000, Poll: fleetPoll,
+	})
+	if err != nil {
+		return replicasResult{}, err
+	}
+	defer f.discard()
+	jobs, err := newFleetJobs(f)
+	if err != nil {
+		return replicasResult{}, err
+	}
+	defer jobs.close()
+	// What a replica does once, at its first job, is not of the jobs that are measured.
+	if err := jobs.run(ctx, warmUpJobs*n, c.Rate); err != nil {
+		return replicasResult{}, err
+	}
+	if err := f.wait(ctx, c.ReplicaSettle); err != nil {
+		return replicasResult{}, err
+	}
+	idle, err := f.measure(ctx, func() error { return f.wait(ctx, c.ReplicaHold) })
+	if err != nil {
+		return replicasResult{}, err
+	}
+	count := max(1, int(c.Rate*c.JobsFor.Seconds()))
+	busy, err := f.measure(ctx, func() error { return jobs.run(ctx, count, c.Rate) })
+	if err != nil {
+		return replicasResult{}, err
+	}
+	return perJob(n, count, idle, busy), nil
+}
+
+// warmUpJobs are published for each replica before anything is measured.
+const warmUpJobs = 5
+
+// perJob is what jobs used beyond what idle replicas use in the same time.
+func perJob(replicas, jobs int, idle, busy usage) replicasResult {
+	n, times := float64(jobs), busy.seconds/idle.seconds
+	beyond := func(busy, idle int64) float64 { return (float64(busy) - times*float64(idle)) / n }
+	milliseconds := float64(time.Millisecond)
+	return replicasResult{
+		Replicas: replicas, Jobs: jobs, Window: busy.seconds, LoadAvg: loadAverage(),
+		IdleCores:    idle.cpu.Seconds() / idle.seconds,
+		IdleMessages: float64(idle.messages.In+idle.messages.Out) / idle.seconds,
+		CPU:          beyond(int64(busy.cpu), int64(idle.cpu)) / milliseconds,
+		ToServer:     beyond(busy.messages.In, idle.messages.In),
+		FromServer:   beyond(busy.messages.Out, idle.messages.Out),
+		ServerCPU:    beyond(int64(busy.serverCPU), int64(idle.serverCPU)) / milliseconds,
+	}
+}
+
+func (r replicasResult) messages() float64 { return r.ToServer + r.FromServer }
+
+// compareReplicas fills in the ratios to one replica, where that was measured.
+func compareReplicas(all []replicasResult) {
+	one := slices.IndexFunc(all, func(r replicasResult) bool { return r.Replicas == 1 })
+	if one < 0 {
+		return
+	}
+	base := all[one]
+	for i := range all {
+		if base.CPU > 0 {
+			all[i].CPURatio = all[i].CPU / base.CPU
+		}
+		if base.messages() > 0 {
+			all[i].MessagesRatio = all[i].messages() / base.messages()
+		}
+	}
+}
+
+func (r fleetReport) print() error {
+	fmt.Printf("%s, %d cores, %s, load %s\n", r.Machine.CPU, r.Machine.Cores, r.Machine.Go, r.Machine.LoadAvg)
+	for _, t := range r.tables() {
+		if len(t.rows) < 2 {
+			continue
+		}
+		if err := t.write(os.Stdout); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r fleetReport) tables() []table {
+	idle := table{title: "One replica without jobs, on an external NATS server"}
+	idle.add("routes", "after s", "over s", "cores", fmt.Sprintf("aim %g cores", aimIdleCores), "to NATS/s", "from NATS/s", "both/s",
+		fmt.Sprintf("aim %d/s", aimIdleMessages), "NATS cores", "load")
+	if i := r.Idle; i != nil {
+		both := i.ToServer + i.FromServer
+		idle.add(fmt.Sprint(i.Routes), number(i.Settle), number(i.Window), number(i.Cores), aim(i.Cores <= aimIdleCores), number(i.ToServer), number(i.FromServer),
+			number(both), aim(both <= aimIdleMessages), number(i.ServerCores), i.LoadAvg)
+	}
+	replicas := table{title: "The same jobs on more replicas, all together: for each job beyond what idle replicas use"}
+	replicas.add("replicas", "jobs", "idle cores", "idle messages/s", "CPU ms/job", "ratio to 1", "to NATS/job", "from NATS/job", "ratio to 1",
+		fmt.Sprintf("aim %g (both)", aimFleetRatio), "NATS CPU ms/job", "load")
+	most := 0
+	for _, m := range r.Replicas {
+		most = max(most, m.Replicas)
+	}
+	for _, m := range r.Replicas {
+		verdict := "-"
+		if m.Replicas == most && most > 1 && m.CPURatio > 0 && m.MessagesRatio > 0 {
+			verdict = aim(m.CPURatio <= aimFleetRatio && m.MessagesRatio <= aimFleetRatio)
+		}
+		replicas.add(fmt.Sprint(m.Replicas), fmt.Sprint(m.Jobs), number(m.IdleCores), number(m.IdleMessages), number(m.CPU), ratio(m.CPURatio),
+			number(m.ToServer), number(m.FromServer), ratio(m.MessagesRatio), verdict, number(m.ServerCPU), m.LoadAvg)
+	}
+	return []table{idle, replicas}
+}
+
+// ratio writes a ratio, or a dash where there is none.
+func ratio(v float64) string {
+	if v == 0 {
+		return "-"
+	}
+	return number(v)
+}
