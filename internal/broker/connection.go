@@ -100,13 +100,6 @@ func (c *connection) JetStream() jetstream.JetStream { return c.js }
 // Names are the stream and subject names.
 func (c *connection) Names() subject.Space { return c.names }
 
-// Down returns a context that ends when the present connection is lost. It has ended where
-// there is none.
-func (c *connection) Down() context.Context {
-	down, _ := c.state.now()
-	return down
-}
-
 // Clock is this replica's clock. Streams.Ensure, Ready and each reconnect compare it with that of the
 // server that leads the task log.
 func (c *connection) Clock() *clock.Clock { return c.clock }

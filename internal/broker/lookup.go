@@ -28,26 +28,6 @@ func (c *connection) Consumer(ctx context.Context, stream, name string) (jetstre
 	return cons, lookupError(ctx, what, err, jetstream.ErrConsumerNotFound)
 }
 
-// Consumers lists the durable consumers of a stream by name, with their state, 256 with one
-// request. One whose server does not answer is missing.
-func (c *connection) Consumers(ctx context.Context, stream string) (map[string]*jetstream.ConsumerInfo, error) {
-	what := "consumers of " + stream
-	ctx, cancel := lookup(ctx, what)
-	defer cancel()
-	s, err := c.js.Stream(ctx, stream)
-	if err != nil {
-		return nil, lookupError(ctx, what, err, jetstream.ErrStreamNotFound)
-	}
-	out := map[string]*jetstream.ConsumerInfo{}
-	list := s.ListConsumers(ctx)
-	for info := range list.Info() {
-		if info.Config.Durable != "" {
-			out[info.Config.Durable] = info
-		}
-	}
-	return out, lookupError(ctx, what, list.Err(), jetstream.ErrStreamNotFound)
-}
-
 func (c *connection) streamInfo(ctx context.Context, name string) (*jetstream.StreamInfo, error) {
 	s, err := c.Stream(ctx, name)
 	if err != nil {

@@ -64,7 +64,6 @@ type Consumer struct {
 	loops        sync.WaitGroup // fetch loops
 	extending    sync.WaitGroup // the ticker that extends what is held
 	resync       gate
-	pullers      []*puller // of all fetch loops, by Start
 
 	countEvery time.Duration
 	// running belongs to Start, and then to the reload at work.
@@ -186,7 +185,6 @@ type running struct {
 	// have heard of another one.
 	appliedMaxAckPending int
 	slots                *slots
-	puller               *puller
 }
 
 // countEvery is how often the messages in the broker are counted for metrics. Every

@@ -6,74 +6,35 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
-const (
-	// routesAtOnce is how many routes are looked at at a time.
-	routesAtOnce = 16
-	// lostAfter is how long a pull request has waited at least while there are messages for
-	// it, when it is taken for lost.
-	lostAfter = 2 * time.Second
-)
-
-// countRoutes counts the jobs that wait for each route, at once and from then on. What cannot
-// be read stays as it was. What a route needs in the broker is made again where it was
-// deleted: a replica without a free slot fetches nothing that would tell it.
-func (c *Consumer) countRoutes() {
-	ctx := c.holder.Fetching
-	drains := map[routeID]*drainReport{}
-	for _, r := range c.Config.Now().Routes { // a reload adds none
-		drains[idOf(r)] = &drainReport{}
-	}
+// countWaiting counts the jobs that wait for a route, at once and from then on, until
+// ctx ends. What cannot be read stays as it was. What the
+// route needs in the broker is made again where it was deleted: a replica without a free
+// slot fetches nothing that would tell it.
+func (c *Consumer) countWaiting(ctx context.Context, id routeID, metrics *telemetry.RouteMetrics) {
+	var drain drainReport
+	jobs := c.Queue.Route(id.kind, id.name)
 	for {
-		began := time.Now()
-		err := c.Queue.Count(ctx)
-		if err != nil && ctx.Err() == nil {
-			c.Logger.Warn("the waiting jobs could not be counted; this is repeated", "error", err)
+		if err := c.restoreRoute(ctx, id); err != nil && ctx.Err() == nil {
+			c.Logger.Warn("what a route needs in the broker could not be made sure of; this is repeated", "kind", id.kind, "route", id.name, "error", err)
 		}
-		if c.Broker.Trouble() == nil { // where the lists failed, each route asks by itself
-			var group errgroup.Group
-			group.SetLimit(routesAtOnce)
-			for id, drain := range drains {
-				group.Go(func() error {
-					c.countRoute(ctx, id, began, drain)
-					return nil
-				})
-			}
-			_ = group.Wait()
+		metrics.Waiting(jobs.Waiting(ctx))
+		switch oldest, err := jobs.Oldest(ctx); {
+		case err != nil:
+		case oldest.IsZero():
+			metrics.Oldest(0)
+		default:
+			metrics.Oldest(time.Since(oldest))
 		}
+		c.countDraining(ctx, id, &drain)
 		if broker.Wait(ctx, c.countEvery) != nil {
 			return
 		}
 	}
-}
-
-// countRoute does with the counts of a route what there is to do.
-func (c *Consumer) countRoute(ctx context.Context, id routeID, began time.Time, drain *drainReport) {
-	jobs, metrics := c.Queue.Route(id.kind, id.name), c.Metrics.Route(id.kind, id.name)
-	if jobs.Counts().At.Before(began) {
-		if err := c.restoreRoute(ctx, id); err != nil {
-			if ctx.Err() == nil {
-				c.Logger.Warn("what a route needs in the broker could not be made sure of; this is repeated", "kind", id.kind, "route", id.name, "error", err)
-			}
-			return
-		}
-	}
-	n := jobs.Counts()
-	if n.Ready > 0 && !n.Paused && !n.Full {
-		c.running[id].puller.interrupt(lostAfter)
-	}
-	waiting, tenants := jobs.Waiting(ctx)
-	metrics.Waiting(waiting, tenants)
-	if waiting == 0 {
-		metrics.Oldest(0)
-	} else if oldest, err := jobs.Oldest(ctx); err == nil && !oldest.IsZero() {
-		metrics.Oldest(time.Since(oldest))
-	}
-	c.countDraining(id, waiting+n.Delivered, drain)
 }
 
 // drainReport is what the log was last told of a draining route.
@@ -86,12 +47,19 @@ type drainReport struct {
 const drainEvery = time.Minute
 
 // countDraining says how many jobs a draining route has left, and once that it has none.
-func (c *Consumer) countDraining(id routeID, left uint64, said *drainReport) {
+func (c *Consumer) countDraining(ctx context.Context, id routeID, said *drainReport) {
 	if !c.route(id).Draining {
 		c.Metrics.NotDraining(id.kind, id.name)
 		*said = drainReport{}
 		return
 	}
+	jobs := c.Queue.Route(id.kind, id.name)
+	info, err := jobs.Info(ctx)
+	if err != nil {
+		return
+	}
+	waiting, _ := jobs.Waiting(ctx)
+	left := waiting + uint64(info.NumAckPending)
 	c.Metrics.Draining(id.kind, id.name, left)
 	switch first := said.at.IsZero(); {
 	case !first && left == said.left, !first && left > 0 && time.Since(said.at) < drainEvery:

@@ -3,7 +3,9 @@ package consumer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -14,33 +16,29 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// fetchBatch is how many messages one pull request asks for at most.
+// fetchBatch is how many messages one fetch asks for at most; hold.FetchWait is its time.
 const fetchBatch = 256
 
 // take begins to work on a message and calls release when its slot is free.
-type take func(m hold.Msg, release func())
+type take func(m jetstream.Msg, release func())
 
 // fetchLoop fetches until ctx ends, and nothing while this replica's clock is wrong: what
 // it took it could not begin. restore makes the durable consumer again where it was
-// deleted.
-func (c *Consumer) fetchLoop(ctx context.Context, p *puller, free *slots, take take, metrics *telemetry.RouteMetrics, restore func(context.Context) error) {
-	said := fetchLog{log: c.Logger, consumer: p.durable}
-	var late []hold.Msg
-	began := func(m hold.Msg, release func()) {
-		if ctx.Err() != nil {
-			late = append(late, m)
-			release()
+// deleted; cons names it, and goes on with the new one.
+func (c *Consumer) fetchLoop(ctx context.Context, cons jetstream.Consumer, free *slots, take take, metrics *telemetry.RouteMetrics, restore func(context.Context) error) {
+	said := fetchLog{log: c.Logger, consumer: cons.CachedInfo().Name}
+	for {
+		if c.resync.pass(ctx) != nil || c.Broker.Clock().Await(ctx) != nil {
 			return
 		}
-		said.went()
-		take(m, release)
-	}
-	for c.resync.pass(ctx) == nil && c.Broker.Clock().Await(ctx) == nil {
-		err := p.run(ctx, c.Broker.Down(), free, began)
-		if err == nil && c.Broker.Down().Err() != nil {
-			_ = broker.Wait(ctx, time.Second) // for a connection
+		n, err := free.reserve(ctx, fetchBatch)
+		if err != nil {
+			return
 		}
-		if err == nil || ctx.Err() != nil {
+		got, err := c.fetch(ctx, cons, n, take, free)
+		free.release(n - got)
+		if err == nil {
+			said.went()
 			continue
 		}
 		metrics.FetchFailed()
@@ -48,22 +46,8 @@ func (c *Consumer) fetchLoop(ctx context.Context, p *puller, free *slots, take t
 			err = errors.Join(err, restore(ctx))
 		}
 		said.failed(err)
-		_ = broker.Wait(ctx, time.Second) // the loop looks at ctx
-	}
-	// What came while the process stops is given back after no request is out.
-	for _, m := range late {
-		c.handBack(m)
-	}
-}
-
-// watchPulls ends the pull requests of this process while its clock is wrong, so that what
-// it gives back does not come to it again.
-func (c *Consumer) watchPulls() {
-	for broker.Wait(c.holder.Fetching, hold.ClockCheck) == nil {
-		if _, err := c.Broker.Clock().Now(); err != nil {
-			for _, p := range c.pullers {
-				p.interrupt(0)
-			}
+		if broker.Wait(ctx, time.Second) != nil {
+			return
 		}
 	}
 }
@@ -98,8 +82,31 @@ func gone(err error) bool {
 		errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound)
 }
 
-// handBack gives back a message that arrived while the process stops.
-func (c *Consumer) handBack(m hold.Msg) {
+// fetch asks for n messages and hands each on as it comes.
+func (c *Consumer) fetch(ctx context.Context, cons jetstream.Consumer, n int, take take, free *slots) (got int, err error) {
+	batch, err := cons.Fetch(n, jetstream.FetchMaxWait(hold.FetchWait))
+	if err != nil {
+		return 0, ended(ctx, fmt.Errorf("fetch %d messages: %w", n, err))
+	}
+	var late []jetstream.Msg
+	for m := range batch.Messages() {
+		got++
+		if ctx.Err() != nil {
+			late = append(late, m)
+			continue
+		}
+		take(m, sync.OnceFunc(func() { free.release(1) }))
+	}
+	for _, m := range late {
+		c.handBack(m)
+	}
+	free.release(len(late))
+	return got, ended(ctx, batch.Error())
+}
+
+// handBack gives back a message that arrived while the process stops, after the
+// fetch that brought it is over.
+func (c *Consumer) handBack(m jetstream.Msg) {
 	d, err := hold.NewDelivery(c.Broker.Conn(), m)
 	if err == nil {
 		err = d.Settle(hold.Return())
@@ -107,4 +114,12 @@ func (c *Consumer) handBack(m hold.Msg) {
 	if err != nil {
 		c.Logger.Warn("a message could not be given back; it is redelivered", "subject", m.Subject(), "error", err)
 	}
+}
+
+// ended drops the errors of a fetch that only say that it is over.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, jetstream.ErrNoMessages) {
+		return nil //nolint:nilerr // that is what this is for
+	}
+	return err
 }

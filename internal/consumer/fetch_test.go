@@ -2,7 +2,6 @@ package consumer
 
 import (
 	"bytes"
-	"context"
 	"log/slog"
 	"strings"
 	"testing"
@@ -30,12 +29,14 @@ func TestFetchIsSilentWhileNATSIsAway(t *testing.T) {
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "GENBUS_WORK", Subjects: []string{"work"}}); err != nil {
 		t.Fatal(err)
 	}
+	cons, err := js.CreateConsumer(t.Context(), "GENBUS_WORK", jetstream.ConsumerConfig{Durable: "video"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	gone := nc.StatusChanged(nats.RECONNECTING)
 	s.Shutdown()
 	<-gone
-	down, lost := context.WithCancel(t.Context())
-	lost()
-	err = newPuller(nc, "GENBUS_WORK", "video", longestPull).run(t.Context(), down, newSlots(1), nil)
+	_, err = new(Consumer).fetch(t.Context(), cons, 1, nil, newSlots(1))
 	if err == nil {
 		t.Fatal("a message was fetched without a server")
 	}

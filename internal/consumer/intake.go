@@ -22,11 +22,9 @@ func (c *Consumer) startIntake(ctx context.Context) error {
 			_, err := c.Broker.Streams().RestoreConsumer(ctx, stream, cfg)
 			return err
 		}
-		// Nothing counts what waits in the inbox, to find a pull request that was lost.
-		p := c.newPuller(cons, shortestPull)
 		free := newSlots(intake.Slots)
 		c.loops.Go(func() {
-			c.fetchLoop(c.holder.Fetching, p, free, in.Take, c.Metrics.Route(kind, "intake"), restore)
+			c.fetchLoop(c.holder.Fetching, cons, free, in.Take, c.Metrics.Route(kind, "intake"), restore)
 		})
 	}
 	return nil

@@ -8,7 +8,6 @@ import (
 
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/consumer/chat"
-	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
 )
@@ -27,16 +26,11 @@ func (c *Consumer) Start(ctx context.Context) error {
 	c.loops.Go(func() { c.Queue.Run(c.holder.Fetching, c.Logger) })
 	c.loops.Go(c.sweeper.Run)
 	c.loops.Go(c.countStreams)
-	c.loops.Go(c.countRoutes)
 	c.loops.Go(func() { c.watchOrphans(c.countEvery) })
 	every := shortestAckWait(c.Config.Now().Routes) / 3 // a reload changes none of them
 	c.extending.Go(func() { c.holder.KeepExtending(every) })
 	c.loops.Go(c.holder.KeepChecking)
-	if err := c.startIntake(ctx); err != nil {
-		return err
-	}
-	c.loops.Go(c.watchPulls)
-	return nil
+	return c.startIntake(ctx)
 }
 
 func shortestAckWait(routes []config.Route) time.Duration {
@@ -47,20 +41,19 @@ func shortestAckWait(routes []config.Route) time.Duration {
 	return shortest
 }
 
-// startRoute begins to fetch from a route's consumer, and to dispatch its backlog.
+// startRoute begins to fetch from a route's consumer, to dispatch its backlog, and to
+// count the jobs that wait.
 func (c *Consumer) startRoute(r config.Route, cons jetstream.Consumer) {
 	id := idOf(r)
-	run := &running{
-		route: r, appliedMaxAckPending: r.MaxInFlight, slots: newSlots(r.MaxInFlight),
-		puller: c.newPuller(cons, longestPull),
-	}
+	run := &running{route: r, appliedMaxAckPending: r.MaxInFlight, slots: newSlots(r.MaxInFlight)}
 	c.running[id] = run
 	metrics := c.Metrics.Route(id.kind, id.name)
 	take := c.take(id, metrics)
 	c.loops.Go(func() {
-		c.fetchLoop(c.holder.Fetching, run.puller, run.slots, take, metrics, func(ctx context.Context) error { return c.restoreRoute(ctx, id) })
+		c.fetchLoop(c.holder.Fetching, cons, run.slots, take, metrics, func(ctx context.Context) error { return c.restoreRoute(ctx, id) })
 	})
 	c.loops.Go(func() { c.Queue.Dispatch(c.holder.Fetching, id.kind, id.name, r.ReadyJobs, c.Logger) })
+	c.loops.Go(func() { c.countWaiting(c.holder.Fetching, id, metrics) })
 }
 
 // take begins to work on the jobs of a route.
@@ -70,7 +63,7 @@ func (c *Consumer) take(id routeID, metrics *telemetry.RouteMetrics) take {
 		begin = (&chat.Runner{Holder: c.holder, Config: c.Config, Routes: c.Routes, Encoder: c.Encoder, Route: id.name, Metrics: metrics}).Take
 	}
 	jobs := c.Queue.Route(id.kind, id.name)
-	return func(m hold.Msg, release func()) {
+	return func(m jetstream.Msg, release func()) {
 		d, item, ok := c.open(m)
 		switch d.Count {
 		case 0: // it is no delivery

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
@@ -14,7 +15,7 @@ import (
 
 // open decodes a delivered work item. False: there is nothing to work on, and the message
 // is settled as far as it can be.
-func (c *Consumer) open(m hold.Msg) (hold.Delivery, *genbusv1.WorkItem, bool) {
+func (c *Consumer) open(m jetstream.Msg) (hold.Delivery, *genbusv1.WorkItem, bool) {
 	d, err := hold.NewDelivery(c.Broker.Conn(), m)
 	if err != nil {
 		c.Logger.Error("a message that is no delivery", "subject", m.Subject(), telemetry.KeyError, err)
@@ -34,7 +35,7 @@ func (c *Consumer) open(m hold.Msg) (hold.Delivery, *genbusv1.WorkItem, bool) {
 
 // unreadable settles a work item that cannot be decoded: it becomes a dead letter, and its
 // job, which the subject still names, fails.
-func (c *Consumer) unreadable(m hold.Msg, d hold.Delivery, cause error) {
+func (c *Consumer) unreadable(m jetstream.Msg, d hold.Delivery, cause error) {
 	ctx, cancel := context.WithTimeout(c.holder.Working, hold.CommitTimeout)
 	defer cancel()
 	var outcome error

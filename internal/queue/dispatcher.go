@@ -18,9 +18,8 @@ const (
 	// dispatchInterval is how often a dispatcher checks the ready jobs although nothing
 	// happened here: other replicas take jobs too.
 	dispatchInterval = time.Second
-	// idleInterval is how often it checks while it knows of no backlog: a little more rarely
-	// than Queue.Count is called for all routes together.
-	idleInterval = 12 * time.Second
+	// idleInterval is how often it checks while it knows of no backlog.
+	idleInterval = 10 * time.Second
 	// maxMoves bounds the jobs that one dispatcher moves at a time.
 	maxMoves = 8
 	// moveTimeout bounds one move. A move that has begun is not cut by a stop.
@@ -38,8 +37,10 @@ type dispatcher struct {
 	route  *Route
 	mover  mover
 	logger *slog.Logger
-	// unknown counts the checks in a row that found a backlog of which nothing is known.
-	unknown int
+	// unknown counts the checks in a row that found a backlog of which nothing is
+	// known, and nextCheck is when the next is due while no backlog is known.
+	unknown   int
+	nextCheck time.Time
 }
 
 // Dispatch makes the jobs of a route's backlog ready in turn by tenant, so that
@@ -57,10 +58,10 @@ func (q *Queue) Dispatch(ctx context.Context, kind subject.Kind, name string, re
 			return
 		case <-r.backlog.signal:
 			if r.backlog.tenants() > 0 { // the window may have more room than was known
-				r.refresh(ctx, countInterval)
+				r.refresh(ctx)
 			}
-		case <-ticker.C:
-			d.check(ctx)
+		case now := <-ticker.C:
+			d.check(ctx, now)
 		}
 		for d.fill(ctx) {
 		}
@@ -68,15 +69,14 @@ func (q *Queue) Dispatch(ctx context.Context, kind subject.Kind, name string, re
 }
 
 // check reads how many jobs are ready, and makes sure that the backlog is known.
-func (d *dispatcher) check(ctx context.Context) {
-	if d.q.b.Trouble() != nil {
+func (d *dispatcher) check(ctx context.Context, now time.Time) {
+	tenants := d.route.backlog.tenants
+	if d.q.b.Trouble() != nil || tenants() == 0 && d.unknown == 0 && now.Before(d.nextCheck) {
 		return
 	}
-	tenants, age := d.route.backlog.tenants, countInterval
-	if tenants() == 0 && d.unknown == 0 {
-		age = idleInterval
-	}
-	waiting := d.route.refresh(ctx, age).Backlog
+	d.nextCheck = now.Add(idleInterval)
+	d.route.refresh(ctx)
+	waiting := d.route.waiting.Load()
 	if waiting == 0 || tenants() > 0 {
 		d.unknown = 0
 		return

@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -15,7 +16,7 @@ import (
 )
 
 const (
-	// countInterval is how long counts of a route are used where a decision depends on them.
+	// countInterval is how long counts of a route are used before they are read again.
 	countInterval = time.Second
 	// pausedWithin bounds the read of a route's state on behalf of a caller who does
 	// not need JetStream otherwise.
@@ -25,7 +26,7 @@ const (
 )
 
 // Route is the queue of one route: what this replica knows of it, read from the
-// broker at most once a second. It is safe for concurrent use.
+// broker at most once a second.
 type Route struct {
 	b       *broker.Broker
 	kind    subject.Kind
@@ -34,9 +35,11 @@ type Route struct {
 	window  window
 	backlog *backlog
 
-	mu      sync.Mutex
-	counts  Counts
-	reading bool // one caller at a time reads; a slow broker must not queue up the others
+	ready      atomic.Uint64 // jobs that the durable consumer has not delivered
+	waiting    atomic.Uint64 // jobs in the backlog
+	paused     atomic.Bool
+	counted    atomic.Int64 // Unix nanoseconds of the last read
+	refreshing atomic.Bool  // one caller at a time reads; a slow broker must not queue up the others
 }
 
 // Ensure makes sure of a durable consumer: broker.Streams.EnsureConsumer or RestoreConsumer.
@@ -85,8 +88,8 @@ func (r *Route) Taken(jobs int) {
 // second ago, and that of the tenants in the backlog. A count that cannot be read
 // stays as it was: the limit of the stream is the last fence.
 func (r *Route) Waiting(ctx context.Context) (jobs uint64, tenants int) {
-	n := r.refresh(ctx, countInterval)
-	return n.Ready + n.Backlog, r.backlog.tenants()
+	r.refresh(ctx)
+	return r.ready.Load() + r.waiting.Load(), r.backlog.tenants()
 }
 
 // Paused reports whether an operator has paused the route, as of about a second ago.
@@ -95,9 +98,9 @@ func (r *Route) Paused(ctx context.Context) bool {
 	if r.b.Trouble() == nil {
 		ctx, cancel := context.WithTimeout(ctx, pausedWithin)
 		defer cancel()
-		r.refresh(ctx, countInterval)
+		r.refresh(ctx)
 	}
-	return r.Counts().Paused
+	return r.paused.Load()
 }
 
 // Pause has JetStream deliver none of the route's jobs to any replica before a time;
@@ -131,4 +134,28 @@ func (r *Route) Info(ctx context.Context) (*jetstream.ConsumerInfo, error) {
 		return nil, fmt.Errorf("%s route %s: %w", r.kind, r.name, err)
 	}
 	return c.CachedInfo(), nil
+}
+
+// refresh reads the counts and the state of the route where that is due.
+func (r *Route) refresh(ctx context.Context) {
+	if time.Since(time.Unix(0, r.counted.Load())) < countInterval || !r.refreshing.CompareAndSwap(false, true) {
+		return
+	}
+	defer r.refreshing.Store(false)
+	update := r.window.beginRead()
+	if info, err := r.Info(ctx); err == nil {
+		r.ready.Store(info.NumPending)
+		r.paused.Store(info.Paused)
+		update(int(min(info.NumPending, math.MaxInt32)))
+	}
+	if c, err := r.b.Consumer(ctx, r.b.Names().Wait(), r.durable); err == nil {
+		r.waiting.Store(c.CachedInfo().NumPending)
+	}
+	r.counted.Store(time.Now().UnixNano())
+}
+
+// recount has the next caller read the counts again.
+func (r *Route) recount() {
+	r.counted.Store(0)
+	r.backlog.wake()
 }

@@ -24,17 +24,8 @@ type Delivery struct {
 	Recorded string
 }
 
-// Msg is a message of a stream as it came to its consumer. A jetstream.Msg is one.
-type Msg interface {
-	Subject() string
-	Reply() string
-	Headers() nats.Header
-	Data() []byte
-	Metadata() (*jetstream.MsgMetadata, error)
-}
-
-// NewDelivery is the delivery of a message that was pulled.
-func NewDelivery(nc *nats.Conn, m Msg) (Delivery, error) {
+// NewDelivery is the delivery of a fetched message.
+func NewDelivery(nc *nats.Conn, m jetstream.Msg) (Delivery, error) {
 	meta, err := m.Metadata()
 	if err != nil {
 		return Delivery{}, fmt.Errorf("message on %s: %w", m.Subject(), err)

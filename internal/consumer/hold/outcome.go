@@ -62,13 +62,14 @@ func Return() error { return &ReturnError{} }
 // pending, so this is for rare cases.
 func ReturnAfter(d time.Duration) error { return &ReturnError{Delay: d} }
 
-// ClockCheck is how often a process looks whether its clock is wrong, to end its pull
-// requests then.
-const ClockCheck = time.Second
+// FetchWait bounds one fetch. It is short because a stop waits for the fetch to end by
+// itself: a pull request that is abandoned early stays at the server for a moment, and
+// what is returned then would come to this process again.
+const FetchWait = time.Second
 
 // Unjudged gives a job to another replica, because this one must not judge it by its
-// clock. The delay outlives the pull requests of this process; no other follows them.
-func Unjudged() error { return ReturnAfter(2 * ClockCheck) }
+// clock. The delay outlives a fetch that is under way here; no other follows it.
+func Unjudged() error { return ReturnAfter(2 * FetchWait) }
 
 const (
 	// Retry is the wait after a step that failed.

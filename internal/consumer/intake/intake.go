@@ -85,7 +85,7 @@ func (in *Intake) Durable() (stream string, cfg jetstream.ConsumerConfig) {
 }
 
 // Take admits a request that was fetched. release is called when its slot is free.
-func (in *Intake) Take(m hold.Msg, release func()) {
+func (in *Intake) Take(m jetstream.Msg, release func()) {
 	in.Life.Jobs.Go(func() {
 		defer release()
 		d, err := hold.NewDelivery(in.Broker.Conn(), m)
@@ -105,7 +105,7 @@ func (in *Intake) Take(m hold.Msg, release func()) {
 // Admit handles one request. What may be accepted later stays in the inbox; what
 // never will becomes a dead letter. served is the upload of an accepted request,
 // which is of no use once its message is gone.
-func (in *Intake) Admit(ctx context.Context, m hold.Msg) (served *natsreq.Upload, outcome error) {
+func (in *Intake) Admit(ctx context.Context, m jetstream.Msg) (served *natsreq.Upload, outcome error) {
 	meta, err := m.Metadata()
 	if err != nil {
 		return nil, hold.ReturnAfter(time.Minute)
@@ -177,7 +177,7 @@ func waitAgain(f *errcode.Error, deliveries uint64) time.Duration {
 
 // refuse keeps the message as a dead letter, and tells the followers of its id, where
 // the log has room, unless the id is that of a job that was accepted.
-func (in *Intake) refuse(ctx context.Context, m hold.Msg, meta *jetstream.MsgMetadata, r admission.Request, f *errcode.Error) error {
+func (in *Intake) refuse(ctx context.Context, m jetstream.Msg, meta *jetstream.MsgMetadata, r admission.Request, f *errcode.Error) error {
 	subj, seq, id := errcode.Clip(m.Subject(), maxText), meta.Sequence.Stream, r.JobID()
 	in.Logger.Warn("a request was refused", "subject", errcode.Clip(subj, maxShown), "sequence", seq, "job_id", id, "code", f.Code, "error", errcode.Clip(f.Message, maxShown))
 	letter := &genbusv1.DeadLetter{
@@ -214,7 +214,7 @@ const (
 	maxShown     = 256     // of the subject and the error, in the log
 )
 
-func headers(m hold.Msg) []*genbusv1.Header {
+func headers(m jetstream.Msg) []*genbusv1.Header {
 	out := make([]*genbusv1.Header, 0, len(m.Headers()))
 	for k, v := range m.Headers() {
 		out = append(out, &genbusv1.Header{Key: errcode.Clip(k, maxHeaderKey), Values: valid(v)})

@@ -46,7 +46,7 @@ func (t *heldTask) now() (time.Time, error) {
 // that it seems to kill its holders stays: to return it would add to that.
 func (t *heldTask) unjudged() error {
 	if t.suspect {
-		return hold.For(hold.Retry)
+		return hold.For(hold.FetchWait)
 	}
 	return hold.Unjudged()
 }
