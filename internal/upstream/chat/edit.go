@@ -3,7 +3,7 @@ package chat
 import "github.com/genbus/genbus/internal/body"
 
 // The functions in this file change one member of a request's body and leave every
-// other byte as it was. A body that cannot be edited keeps its text. They never write
+// other byte as it was. A stored body that cannot be edited keeps its text. They never write
 // into the text that they are given.
 
 // AskForStream sets stream.

@@ -372,3 +372,18 @@ func BenchmarkFromMultipart(b *testing.B) {
 		}
 	}
 }
+
+// TestABodyThatIsCutOffIsNoForm: a store that has lost the end of a body has nothing paid for.
+func TestABodyThatIsCutOffIsNoForm(t *testing.T) {
+	t.Parallel()
+	const file = "data:image/png;base64,aGk="
+	whole := `{"model":"m","input_reference":"` + file + `","prompt":"a dog"}`
+	if _, _, err := asForm("video_1", body.Trusted([]byte(whole)), file); err != nil {
+		t.Fatal(err)
+	}
+	for cut := range len(whole) {
+		if out, _, err := asForm("video_1", body.Trusted([]byte(whole[:cut])), file); err == nil {
+			t.Errorf("%s is the form %s", whole[:cut], out)
+		}
+	}
+}

@@ -123,6 +123,10 @@ func asForm(jobID string, d body.Document, file string) (out []byte, contentType
 	if err != nil {
 		return nil, "", fmt.Errorf("%s %w", inputReference, err)
 	}
+	// A stored body that was cut off has members up to there: a form of them would be paid for.
+	if err := d.With(inputReference, []byte("null")).Err(); err != nil {
+		return nil, "", err
+	}
 	var buf bytes.Buffer
 	buf.Grow(len(d.Bytes())) // Base64 takes more than the parts' headers add
 	w := multipart.NewWriter(&buf)
