@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 )
@@ -230,18 +229,7 @@ func compareReplicas(all []replicasResult) {
 	}
 }
 
-func (r fleetReport) print() error {
-	fmt.Printf("%s, %d cores, %s, load %s\n", r.Machine.CPU, r.Machine.Cores, r.Machine.Go, r.Machine.LoadAvg)
-	for _, t := range r.tables() {
-		if len(t.rows) < 2 {
-			continue
-		}
-		if err := t.write(os.Stdout); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+func (r fleetReport) print() error { return printTables(r.Machine, r.tables()) }
 
 func (r fleetReport) tables() []table {
 	idle := table{title: "One replica without jobs, on an external NATS server"}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -30,6 +31,20 @@ func (t *table) write(w io.Writer) error {
 		}
 	}
 	return tw.Flush()
+}
+
+// printTables prints the machine, and the tables that have rows.
+func printTables(m machine, tables []table) error {
+	fmt.Printf("%s, %d cores, %s, load %s\n", m.CPU, m.Cores, m.Go, m.LoadAvg)
+	for _, t := range tables {
+		if len(t.rows) < 2 {
+			continue
+		}
+		if err := t.write(os.Stdout); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // number writes a value with three significant digits, more where it is whole

@@ -114,18 +114,7 @@ const (
 	aimLivesSecond = 1000    // without fsync
 )
 
-func (r videoReport) print() error {
-	fmt.Printf("%s, %d cores, %s, load %s\n", r.Machine.CPU, r.Machine.Cores, r.Machine.Go, r.Machine.LoadAvg)
-	for _, t := range r.tables() {
-		if len(t.rows) < 2 {
-			continue
-		}
-		if err := t.write(os.Stdout); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+func (r videoReport) print() error { return printTables(r.Machine, r.tables()) }
 
 func (r videoReport) tables() []table {
 	admission := table{title: "Admission over NATS: publish, work item, queued event; the upstream is called at the same time"}
