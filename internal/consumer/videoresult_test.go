@@ -8,6 +8,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/consumer/jobtest"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -16,21 +17,22 @@ import (
 func TestArchive(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		model string
-		code  string
+		model  string
+		code   string
+		within time.Duration // until a copy that does not succeed is given up
 	}{
-		"by URL":     {"sandbox-video", ""},
-		"by the id":  {"sandbox-videos", ""},
-		"a redirect": {"sandbox-videos:content=redirect", ""},
-		"expired":    {"sandbox-videos:content=expired", "content_expired"},
+		"by URL":     {"sandbox-video", "", jobtest.Patience},
+		"by the id":  {"sandbox-videos", "", jobtest.Patience},
+		"a redirect": {"sandbox-videos:content=redirect", "", jobtest.Patience},
+		"expired":    {"sandbox-videos:content=expired", "content_expired", 2 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			up, b := newSandbox(t), brokertest.Single(t)
-			r := newReplica(t, b, testConfig(t, up.URL(), func(c *config.Config) {
-				for i := range c.Routes {
-					if c.Routes[i].Kind == config.KindVideo {
-						c.Routes[i].Archive, c.Routes[i].Timeouts.Archive = true, 2*time.Second
+			r := newReplica(t, b, testConfig(t, up.URL(), func(cfg *config.Config) {
+				for i := range cfg.Routes {
+					if cfg.Routes[i].Kind == config.KindVideo {
+						cfg.Routes[i].Archive, cfg.Routes[i].Timeouts.Archive = true, c.within
 					}
 				}
 			}))

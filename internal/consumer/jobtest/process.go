@@ -41,6 +41,21 @@ func Shortly(t testing.TB, what string, is func() bool) {
 	}
 }
 
+// Drained waits until none is left. It fails when none fewer are left for as long as a test
+// waits for one event: how many there are, and how fast the machine is, do not matter.
+func Drained(t testing.TB, what string, left func() uint64) {
+	t.Helper()
+	least := left()
+	for end := time.Now().Add(Patience); least > 0; {
+		if broker.Wait(t.Context(), 20*time.Millisecond) != nil || time.Now().After(end) {
+			t.Fatalf("%d %s are left, and none fewer for %s", least, what, Patience)
+		}
+		if now := left(); now < least {
+			least, end = now, time.Now().Add(Patience)
+		}
+	}
+}
+
 // Config polls fast and takes over fast. Its only upstream is at url.
 func Config(t testing.TB, url string, change ...func(*config.Config)) *config.Config {
 	t.Helper()
