@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// backlog is the index of a route's backlog: what this replica knows of the jobs in
-// it. One ordered consumer tells it of each, without its body. That others moved a job
-// shows when it is looked for.
+// backlog is the index of a route's backlog in the replica that dispatches it: an ordered
+// consumer tells it of each job, without its body. That another replica moved a job shows
+// when it is looked for.
 type backlog struct {
 	signal chan struct{} // has a token when the dispatcher may have something to do
 
@@ -24,6 +24,13 @@ func (b *backlog) wake() {
 	case b.signal <- struct{}{}:
 	default:
 	}
+}
+
+// clear forgets all jobs.
+func (b *backlog) clear() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.roundRobin = newRoundRobin()
 }
 
 func (b *backlog) add(tenant string, seq uint64) {

@@ -15,81 +15,203 @@ import (
 )
 
 const (
-	// dispatchInterval is how often a dispatcher checks the ready jobs although nothing
-	// happened here: other replicas take jobs too.
-	dispatchInterval = time.Second
-	// idleInterval is how often it checks while it knows of no backlog.
+	// slowestRead is how often a dispatcher reads how many jobs are ready: all replicas take
+	// jobs. It is more often, up to fastestRead, where the window is full and jobs leave it fast.
+	slowestRead = time.Second
+	fastestRead = 50 * time.Millisecond
+	// idleInterval is how often a replica looks for a backlog that nobody dispatches, and how
+	// long one goes on to dispatch after its backlog was empty.
 	idleInterval = 10 * time.Second
+	// congestedFor is how long a route is taken to be congested after a job had to wait.
+	congestedFor = 2 * time.Second
 	// maxMoves bounds the jobs that one dispatcher moves at a time.
 	maxMoves = 8
 	// moveTimeout bounds one move. A move that has begun is not cut by a stop.
 	moveTimeout = 10 * time.Second
 	// retryMove is the wait after a move that failed.
 	retryMove = time.Second
+	// failingAfter is how long all moves fail until another replica is to try.
+	failingAfter = 2 * retryMove
 	// maxMissed is how many jobs of a tenant in a row may be gone before the first
 	// that is not is looked for.
 	maxMissed = 8
 )
 
-// dispatcher makes the jobs of one route's backlog ready.
+// dispatcher makes the jobs of one route's backlog ready, while its replica has the lease.
 type dispatcher struct {
 	q      *Queue
 	route  *Route
 	mover  mover
 	logger *slog.Logger
-	// unknown counts the checks in a row that found a backlog of which nothing is
-	// known, and nextCheck is when the next is due while no backlog is known.
-	unknown   int
-	nextCheck time.Time
+
+	// read is the time between two reads of what is ready, and moved is what was made ready
+	// since the last one.
+	read  time.Duration
+	moved int
+	// stopIndex ends the index of the backlog; nil while there is none. indexNext is when
+	// one may be begun after that failed.
+	stopIndex func()
+	indexNext time.Time
+	// unknown counts the checks in a row that found a backlog of which nothing is known.
+	unknown int
+	// nextLook is when a backlog is looked for that no replica dispatches.
+	nextLook time.Time
+	// busy is when there was a backlog last, full when a job of it found no room, and
+	// failed since when each move has failed; zero where the last has not.
+	busy, full, failed time.Time
 }
 
 // Dispatch makes the jobs of a route's backlog ready in turn by tenant, so that
 // readyJobs are ready at a time, until ctx ends and the last move is over. Route.Resize
-// changes their number. It needs Run.
+// changes their number. It needs Run. Of the replicas that do this one does it at a time.
 func (q *Queue) Dispatch(ctx context.Context, kind subject.Kind, name string, readyJobs int, logger *slog.Logger) {
 	r := q.Route(kind, name)
 	r.Resize(readyJobs)
-	d := &dispatcher{q: q, route: r, mover: mover{q: q, route: r}, logger: logger}
-	ticker := time.NewTicker(dispatchInterval)
-	defer ticker.Stop()
+	d := &dispatcher{q: q, route: r, mover: mover{q: q, route: r}, logger: logger, read: slowestRead}
+	defer d.stop()
+	timer := time.NewTimer(d.read)
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-r.backlog.signal:
 			if r.backlog.tenants() > 0 { // the window may have more room than was known
-				r.refresh(ctx)
+				r.refresh(ctx, countInterval)
 			}
-		case now := <-ticker.C:
-			d.check(ctx, now)
+		case <-timer.C:
+			d.check(ctx)
+			timer.Reset(d.read)
 		}
+		if !d.leads(ctx) {
+			continue
+		}
+		read := d.read
 		for d.fill(ctx) {
 		}
+		if d.read != read {
+			timer.Reset(d.read)
+		}
+		d.report(time.Now())
 	}
 }
 
-// check reads how many jobs are ready, and makes sure that the backlog is known.
-func (d *dispatcher) check(ctx context.Context, now time.Time) {
-	tenants := d.route.backlog.tenants
-	if d.q.b.Trouble() != nil || tenants() == 0 && d.unknown == 0 && now.Before(d.nextCheck) {
+// leads reports whether this replica dispatches the route. It takes the lease where there is
+// a backlog and no replica has it, and begins or ends the index.
+func (d *dispatcher) leads(ctx context.Context) bool {
+	now := time.Now()
+	if d.needed(ctx, now) && d.route.lease.take(now) {
+		d.busy, d.full, d.failed, d.unknown = now, time.Time{}, time.Time{}, 0
+		d.q.claims.say(d.route)
+	}
+	if !d.route.lease.held() {
+		d.stop()
+		return false
+	}
+	if d.stopIndex == nil && !now.Before(d.indexNext) {
+		stop, err := d.route.index(ctx, d.logger)
+		if err != nil {
+			d.indexNext = now.Add(reindexWait)
+			if ctx.Err() == nil {
+				d.logger.Warn("the backlog cannot be followed", "error", err)
+			}
+			return false
+		}
+		d.stopIndex = stop
+	}
+	return d.stopIndex != nil
+}
+
+// needed reports whether there is a backlog that no replica dispatches.
+func (d *dispatcher) needed(ctx context.Context, now time.Time) bool {
+	r := d.route
+	added := r.added.Swap(false)
+	if vacant, _ := r.lease.vacant(now); !vacant {
+		return false
+	}
+	if !added && r.waiting.Load() > 0 { // another one may have dispatched it since it was counted
+		r.refresh(ctx, countInterval)
+	}
+	return added || r.waiting.Load() > 0
+}
+
+// stop ends the index, and gives up the lease where it is held.
+func (d *dispatcher) stop() {
+	d.forget()
+	d.read = slowestRead
+	if d.route.lease.release() {
+		d.q.claims.release(d.route)
+	}
+}
+
+// forget ends the index. It is begun again where this replica dispatches the route.
+func (d *dispatcher) forget() {
+	if d.stopIndex != nil {
+		d.stopIndex()
+		d.stopIndex = nil
+	}
+}
+
+// check reads how many jobs are ready and in the backlog, where that is due.
+func (d *dispatcher) check(ctx context.Context) {
+	if d.q.b.Trouble() != nil {
 		return
 	}
-	d.nextCheck = now.Add(idleInterval)
-	d.route.refresh(ctx)
-	waiting := d.route.waiting.Load()
-	if waiting == 0 || tenants() > 0 {
+	now := time.Now()
+	if !d.route.lease.held() {
+		vacant, expired := d.route.lease.vacant(now)
+		if expired || vacant && !now.Before(d.nextLook) {
+			d.nextLook = now.Add(idleInterval)
+			d.route.refresh(ctx, countInterval)
+		}
+		return
+	}
+	d.read, d.moved = d.nextRead(now), 0
+	d.route.refresh(ctx, d.read/2)
+	tenants, waiting := d.route.backlog.tenants(), d.route.waiting.Load()
+	switch {
+	case tenants > 0:
+		d.busy, d.unknown = now, 0
+	case waiting == 0 && now.Sub(d.busy) >= idleInterval:
+		d.stop()
+	case waiting == 0:
 		d.unknown = 0
-		return
+	default:
+		d.missing(waiting)
 	}
+}
+
+// nextRead is when to read next: where the window is full, so that the room that other
+// replicas make in it is found before all of it is free.
+func (d *dispatcher) nextRead(now time.Time) time.Duration {
+	switch share := d.route.window.share(d.moved); {
+	case now.Sub(d.full) > congestedFor:
+		return slowestRead
+	case share > 0.5:
+		return max(d.read/2, fastestRead)
+	case share < 0.125:
+		return min(2*d.read, slowestRead)
+	default:
+		return d.read
+	}
+}
+
+// missing reads the backlog from its beginning where jobs wait of which nothing was heard.
+func (d *dispatcher) missing(waiting uint64) {
 	// One such check may see a job that the index is just about to hear of.
 	if d.unknown++; d.unknown < 3 {
 		return
 	}
 	d.unknown = 0
 	d.logger.Warn("jobs wait of which nothing was heard; reading them all again", "route", d.route.name, "jobs", waiting)
-	select {
-	case d.q.reread <- struct{}{}:
-	default:
+	d.forget()
+}
+
+// report has the other replicas told how the dispatch goes, where that has changed.
+func (d *dispatcher) report(now time.Time) {
+	failing := !d.failed.IsZero() && now.Sub(d.failed) >= failingAfter
+	if d.route.lease.report(now.Sub(d.full) < congestedFor, failing) {
+		d.q.claims.say(d.route)
 	}
 }
 
@@ -97,10 +219,17 @@ func (d *dispatcher) check(ctx context.Context, now time.Time) {
 // more to do at once: room that was reserved for jobs that were gone.
 func (d *dispatcher) fill(ctx context.Context) (more bool) {
 	var group sync.WaitGroup
-	var again, stop atomic.Bool
+	var done outcomes
 	moves := make(chan struct{}, maxMoves)
-	for ctx.Err() == nil && !stop.Load() && d.route.window.reserve() {
-		t, ok := d.route.backlog.next(time.Now())
+	for ctx.Err() == nil && !done.stop.Load() {
+		now := time.Now()
+		if !d.route.window.reserve() {
+			if d.route.backlog.tenants() > 0 {
+				d.congested(now)
+			}
+			break
+		}
+		t, ok := d.route.backlog.next(now)
 		if !ok {
 			d.route.window.settle(false)
 			break
@@ -108,23 +237,55 @@ func (d *dispatcher) fill(ctx context.Context) (more bool) {
 		moves <- struct{}{}
 		group.Go(func() {
 			defer func() { <-moves }()
-			v := d.dispatch(ctx, t)
+			v, err := d.dispatch(ctx, t)
 			d.route.window.settle(v == enqueued)
-			switch v {
-			case gone:
-				again.Store(true)
-			case failed:
-				stop.Store(true)
-			case later, enqueued:
-			}
+			done.add(v, err)
 		})
 	}
 	group.Wait()
-	return again.Load() && !stop.Load() && ctx.Err() == nil
+	moved := int(done.moved.Load())
+	d.moved += moved
+	switch {
+	case moved > 0:
+		d.failed = time.Time{}
+	case done.failed.Load() && d.failed.IsZero():
+		d.failed = time.Now()
+	}
+	return done.gone.Load() && !done.stop.Load() && ctx.Err() == nil
+}
+
+// congested notes that a job found no room in the window. How fast others make room is not
+// known when the first one does not.
+func (d *dispatcher) congested(now time.Time) {
+	if now.Sub(d.full) > congestedFor {
+		d.read = fastestRead
+	}
+	d.full = now
+}
+
+// outcomes are what became of the jobs that a fill has moved.
+type outcomes struct {
+	moved              atomic.Int64
+	gone, stop, failed atomic.Bool
+}
+
+func (o *outcomes) add(v verdict, err error) {
+	switch v {
+	case enqueued:
+		o.moved.Add(1)
+	case gone:
+		o.gone.Store(true)
+	case failed:
+		o.stop.Store(true)
+		if !errors.Is(err, errFull) { // which another replica would find too
+			o.failed.Store(true)
+		}
+	case later:
+	}
 }
 
 // dispatch moves one job and updates the backlog with what became of it.
-func (d *dispatcher) dispatch(ctx context.Context, t turn) verdict {
+func (d *dispatcher) dispatch(ctx context.Context, t turn) (verdict, error) {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), moveTimeout, errors.New("the move timed out"))
 	defer cancel()
 	backlog := d.route.backlog
@@ -132,7 +293,7 @@ func (d *dispatcher) dispatch(ctx context.Context, t turn) verdict {
 		err := d.q.letters.Check(ctx, t.tenant)
 		if errcode.CodeOf(err) == errcode.DeadLettersFull && d.mover.toSubmit(ctx, t) {
 			backlog.putBack(t, quota.LettersEvery)
-			return later
+			return later, nil
 		}
 	}
 	v, err := d.mover.move(ctx, t)
@@ -145,7 +306,7 @@ func (d *dispatcher) dispatch(ctx context.Context, t turn) verdict {
 	case v != gone:
 		backlog.hit(t)
 	}
-	return v
+	return v, err
 }
 
 // skip drops what is known of a tenant's jobs that others have moved.

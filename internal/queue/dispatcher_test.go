@@ -91,9 +91,7 @@ func TestManyReplicasDispatchEachJobOnce(t *testing.T) {
 		for i := range tenants {
 			replicas[i%count].admit(t, fmt.Sprint("t", i), "")
 		}
-		for _, h := range replicas {
-			h.indexed(t, tenants+1)
-		}
+		await(t, "one replica that knows all tenants", func() bool { return slices.Equal(indexing(t, replicas), []int{0, 0, tenants + 1}) })
 		if n := replicas[0].ready(t); n > count*places {
 			t.Errorf("%d stand in line", n)
 		}
@@ -109,6 +107,17 @@ func TestManyReplicasDispatchEachJobOnce(t *testing.T) {
 		}
 		await(t, "an empty room", func() bool { return replicas[0].waiting(t) == 0 })
 	})
+}
+
+// indexing is how many tenants each replica knows in the backlog, the fewest first.
+func indexing(t testing.TB, replicas []*replica) (tenants []int) {
+	t.Helper()
+	for _, h := range replicas {
+		_, n := h.route.Waiting(t.Context())
+		tenants = append(tenants, n)
+	}
+	slices.Sort(tenants)
+	return tenants
 }
 
 // takeAll has all replicas take jobs out of the line until there were so many, and

@@ -237,14 +237,14 @@ func TestPutBackReplacesWhatACrashLeft(t *testing.T) {
 				h.put(t, h.waitSubject(item), item)
 				return nil
 			},
-			"an earlier put back": func(item *genbusv1.WorkItem, e joblog.Entry) error { return h.Items.PutBack(t.Context(), e, item, 9) },
-			"the same":            func(item *genbusv1.WorkItem, e joblog.Entry) error { return h.Items.PutBack(t.Context(), e, item, 10) },
+			"an earlier put back": func(item *genbusv1.WorkItem, e joblog.Entry) error { return h.PutBack(t.Context(), e, item, 9) },
+			"the same":            func(item *genbusv1.WorkItem, e joblog.Entry) error { return h.PutBack(t.Context(), e, item, 10) },
 		} {
 			item, e := h.queued(t, name)
 			if err := left(item, e); err != nil {
 				t.Fatal(err)
 			}
-			if err := h.Items.PutBack(t.Context(), e, item, 10); err != nil || h.putBack(t, item) != "10" {
+			if err := h.PutBack(t.Context(), e, item, 10); err != nil || h.putBack(t, item) != "10" {
 				t.Errorf("%s is there: %v, and that of %s waits", name, err, h.putBack(t, item))
 			}
 		}
@@ -257,17 +257,17 @@ func TestPutBackLeavesWhatIsNotOlder(t *testing.T) {
 	t.Parallel()
 	h := newReplica(t, brokertest.Single(t), 4)
 	item, e := h.queued(t, "later")
-	if err := h.Items.PutBack(t.Context(), e, item, 11); err != nil {
+	if err := h.PutBack(t.Context(), e, item, 11); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Items.PutBack(t.Context(), e, item, 10); !errors.Is(err, broker.ErrFull) || h.putBack(t, item) != "11" {
+	if err := h.PutBack(t.Context(), e, item, 10); !errors.Is(err, broker.ErrFull) || h.putBack(t, item) != "11" {
 		t.Errorf("a late holder: %v, and that of %s waits", err, h.putBack(t, item))
 	}
 	item, e = h.queued(t, "other")
 	next := proto.CloneOf(item)
 	next.AcceptedAt.Nanos++
 	h.put(t, h.waitSubject(next), next)
-	if err := h.Items.PutBack(t.Context(), e, item, 10); !errors.Is(err, broker.ErrFull) || h.putBack(t, item) != "" {
+	if err := h.PutBack(t.Context(), e, item, 10); !errors.Is(err, broker.ErrFull) || h.putBack(t, item) != "" {
 		t.Errorf("another job waits: %v", err)
 	}
 }

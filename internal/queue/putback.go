@@ -17,22 +17,25 @@ import (
 // PutBack puts a ready job, whose item has the sequence seq, into the backlog again.
 // Afterwards the caller removes the ready item. Until that is done the new item is not
 // moved: a dispatcher that moved it would find the old one, and delete the new one.
-func (s Items) PutBack(ctx context.Context, e joblog.Entry, item *genbusv1.WorkItem, seq uint64) error {
+func (q *Queue) PutBack(ctx context.Context, e joblog.Entry, item *genbusv1.WorkItem, seq uint64) error {
 	data, err := proto.Marshal(item)
 	if err != nil {
 		return err
 	}
-	m := nats.NewMsg(s.b.Names().WaitItem(subject.Kind(item.GetKind()), item.GetRoute(), item.GetTenant(), item.GetId()))
+	m := nats.NewMsg(q.b.Names().WaitItem(subject.Kind(item.GetKind()), item.GetRoute(), item.GetTenant(), item.GetId()))
 	m.Data = data
 	m.Header[subject.HeaderRecorded] = []string{markOf(e)}
 	m.Header[subject.HeaderPutBack] = []string{strconv.FormatUint(seq, 10)}
 	for {
-		_, full := s.b.Publish(ctx, m)
+		_, full := q.b.Publish(ctx, m)
+		if full == nil {
+			q.Route(subject.Kind(item.GetKind()), item.GetRoute()).put()
+		}
 		if !errors.Is(full, broker.ErrFull) {
 			return full
 		}
-		there := Item{Stream: s.b.Names().Wait()}
-		if there.Stored, err = s.b.Last(ctx, there.Stream, m.Subject); err != nil {
+		there := Item{Stream: q.b.Names().Wait()}
+		if there.Stored, err = q.b.Last(ctx, there.Stream, m.Subject); err != nil {
 			return full
 		}
 		before, _ := strconv.ParseUint(there.Header.Get(subject.HeaderPutBack), 10, 64) // none is before all
@@ -44,7 +47,7 @@ func (s Items) PutBack(ctx context.Context, e joblog.Entry, item *genbusv1.WorkI
 		}
 		// The dispatcher that made the job ready died before it deleted this item. The
 		// next does that, but not while it passes over the tenant.
-		if _, err := s.Remove(ctx, there); err != nil {
+		if _, err := q.Items.Remove(ctx, there); err != nil {
 			return err
 		}
 	}

@@ -7,11 +7,15 @@
 // A job is ready when its item is in GENBUS_WORK, where the route's durable consumer
 // takes jobs in the order of the stream. So that a tenant with very many jobs does not
 // make the others wait, few jobs are ready at a time: the others are in the backlog,
-// which is GENBUS_WAIT, and the dispatchers, one in each replica, move them over in
-// turn by tenant (docs/adr/0004).
+// which is GENBUS_WAIT, and a dispatcher moves them over in turn by tenant
+// (docs/adr/0004), in one replica at a time (docs/adr/0017).
 package queue
 
 import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/genbus/genbus/internal/broker"
@@ -31,21 +35,30 @@ type Queue struct {
 	letters *quota.Letters
 	pending *pendingFirstEvents
 
+	claims claims
+
 	mu     sync.Mutex
 	routes map[string]*Route // by durable
-
-	// reread has a token when the backlog is to be read from its beginning.
-	reread chan struct{}
 }
 
 // New returns a queue. Its backlog is dispatched while Run and the Dispatch of each
 // route do.
 func New(cfg *config.Live, b *broker.Broker, log *joblog.Log, letters *quota.Letters) *Queue {
 	items := Items{b: b, log: log}
-	return &Queue{
-		Items: items, cfg: cfg, b: b, log: log, letters: letters, pending: newPendingFirstEvents(items),
-		routes: map[string]*Route{}, reread: make(chan struct{}, 1),
+	q := &Queue{
+		Items: items, cfg: cfg, b: b, log: log, letters: letters, pending: newPendingFirstEvents(items), routes: map[string]*Route{},
 	}
+	q.claims = claims{q: q, self: log.Writer()}
+	return q
+}
+
+// Run tells other replicas which routes are dispatched here and hears it of them, and logs
+// the jobs of LogLater, until ctx ends.
+func (q *Queue) Run(ctx context.Context, logger *slog.Logger) {
+	var group sync.WaitGroup
+	group.Go(func() { q.claims.run(ctx, logger) })
+	group.Go(func() { q.pending.run(ctx, logger) })
+	group.Wait()
 }
 
 // LogLater has Run write the first event of an accepted job when the log answers again.
@@ -58,10 +71,27 @@ func (q *Queue) Route(kind subject.Kind, name string) *Route {
 	defer q.mu.Unlock()
 	r := q.routes[durable]
 	if r == nil {
-		r = &Route{b: q.b, kind: kind, name: name, durable: durable, backlog: newBacklog(), window: window{size: q.readyJobs(kind, name)}}
+		r = &Route{
+			b: q.b, kind: kind, name: name, durable: durable, backlog: newBacklog(),
+			window: window{size: q.readyJobs(kind, name)}, lease: lease{self: q.log.Writer()},
+		}
 		q.routes[durable] = r
 	}
 	return r
+}
+
+// all is the queues of all routes that this process has asked for.
+func (q *Queue) all() []*Route {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.Collect(maps.Values(q.routes))
+}
+
+// known is the queue of a route by its durable; nil where this process has not asked for it.
+func (q *Queue) known(durable string) *Route {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.routes[durable]
 }
 
 // readyJobs is the size of a route's ready window before its dispatcher has begun.

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"google.golang.org/protobuf/proto"
@@ -52,8 +53,12 @@ func (q *Queue) choosePlace(item *genbusv1.WorkItem) (place itemKey, settle func
 		return ready, func(bool) {}
 	}
 	r := q.Route(kind, item.GetRoute())
-	if r.backlog.tenants() == 0 && r.window.reserve() {
+	if !r.hasBacklog(time.Now()) && r.window.reserve() {
 		return ready, r.window.settle
 	}
-	return itemKey{names.Wait(), names.WaitItem(kind, item.GetRoute(), item.GetTenant(), item.GetId())}, func(bool) {}
+	return itemKey{names.Wait(), names.WaitItem(kind, item.GetRoute(), item.GetTenant(), item.GetId())}, func(put bool) {
+		if put {
+			r.put()
+		}
+	}
 }

@@ -34,11 +34,13 @@ type Route struct {
 	durable string
 	window  window
 	backlog *backlog
+	lease   lease
 
 	ready      atomic.Uint64 // jobs that the durable consumer has not delivered
 	waiting    atomic.Uint64 // jobs in the backlog
 	paused     atomic.Bool
 	counted    atomic.Int64 // Unix nanoseconds of the last read
+	added      atomic.Bool  // this replica put a job into the backlog, and no dispatcher of it has looked since
 	refreshing atomic.Bool  // one caller at a time reads; a slow broker must not queue up the others
 }
 
@@ -85,10 +87,11 @@ func (r *Route) Taken(jobs int) {
 }
 
 // Waiting is the number of jobs that wait, ready or in the backlog, as of about a
-// second ago, and that of the tenants in the backlog. A count that cannot be read
-// stays as it was: the limit of the stream is the last fence.
+// second ago, and that of the tenants in the backlog, which the replica that dispatches
+// the route knows; 0 in the others. A count that cannot be read stays as it was: the limit
+// of the stream is the last fence.
 func (r *Route) Waiting(ctx context.Context) (jobs uint64, tenants int) {
-	r.refresh(ctx)
+	r.refresh(ctx, countInterval)
 	return r.ready.Load() + r.waiting.Load(), r.backlog.tenants()
 }
 
@@ -98,7 +101,7 @@ func (r *Route) Paused(ctx context.Context) bool {
 	if r.b.Trouble() == nil {
 		ctx, cancel := context.WithTimeout(ctx, pausedWithin)
 		defer cancel()
-		r.refresh(ctx)
+		r.refresh(ctx, countInterval)
 	}
 	return r.paused.Load()
 }
@@ -136,9 +139,9 @@ func (r *Route) Info(ctx context.Context) (*jetstream.ConsumerInfo, error) {
 	return c.CachedInfo(), nil
 }
 
-// refresh reads the counts and the state of the route where that is due.
-func (r *Route) refresh(ctx context.Context) {
-	if time.Since(time.Unix(0, r.counted.Load())) < countInterval || !r.refreshing.CompareAndSwap(false, true) {
+// refresh reads the counts and the state of the route where they are older than that.
+func (r *Route) refresh(ctx context.Context, age time.Duration) {
+	if time.Since(time.Unix(0, r.counted.Load())) < age || !r.refreshing.CompareAndSwap(false, true) {
 		return
 	}
 	defer r.refreshing.Store(false)
@@ -152,6 +155,22 @@ func (r *Route) refresh(ctx context.Context) {
 		r.waiting.Store(c.CachedInfo().NumPending)
 	}
 	r.counted.Store(time.Now().UnixNano())
+}
+
+// put notes that this replica has put a job into the backlog.
+func (r *Route) put() {
+	r.waiting.Add(1)
+	r.added.Store(true)
+	r.backlog.wake()
+}
+
+// hasBacklog reports whether a new job has to go behind others: the replica that dispatches
+// knows each of them, and the others what it says.
+func (r *Route) hasBacklog(now time.Time) bool {
+	if r.lease.held() {
+		return r.backlog.tenants() > 0
+	}
+	return r.lease.waits(now)
 }
 
 // recount has the next caller read the counts again.

@@ -4,15 +4,22 @@ import "sync"
 
 // window is what this replica knows of the ready jobs of a route: those that the
 // durable consumer has not delivered yet. Their number is read about once a second; in
-// between, what this replica puts in and takes out is counted. Several replicas may
-// each fill the room that they saw, so that at most size jobs more are ready for each
-// further replica.
+// between, what this replica puts in and takes out is counted. While there is no backlog
+// several replicas may each fill the room that they saw, so that at most size jobs more
+// are ready for each further replica.
 type window struct {
 	mu    sync.Mutex
 	size  int
 	ready int
 	puts  int // in all
 	takes int // in all
+}
+
+// share is that part of the window that so many jobs are.
+func (w *window) share(jobs int) float64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return float64(jobs) / float64(max(w.size, 1))
 }
 
 // resize changes how many jobs may be ready.

@@ -69,6 +69,10 @@ const AnyWriter = "any"
 // genbus.internal.notice.<writer>, with the writer of its own events.
 func (s Space) Notice(writer string) string { return s.join("internal", "notice", writer) }
 
+// Dispatch is where replicas tell each other which routes' backlogs they dispatch:
+// genbus.internal.dispatch.
+func (s Space) Dispatch() string { return s.join("internal", "dispatch") }
+
 func (s Space) parseTask(subject, word string) (TaskName, error) {
 	t, err := s.split(subject, word, 3)
 	if err != nil {

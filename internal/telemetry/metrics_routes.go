@@ -41,7 +41,7 @@ func newRouteMetrics(f promauto.Factory) routeMetrics {
 		waiting: gauges(f, "jobs_waiting",
 			"Accepted jobs that no replica holds yet, as this replica last read it.", "kind", "route"),
 		tenants: gauges(f, "tenants_waiting",
-			"Tenants whose jobs wait for their turn in the backlog, as this replica knows it.", "kind", "route"),
+			"Tenants whose jobs wait for their turn in the backlog, as the replica that dispatches the route knows it; 0 in the others.", "kind", "route"),
 		held: gauges(f, "jobs_held",
 			"Jobs that this replica works on or polls.", "kind", "route"),
 		polls: counters(f, "polls_total",

@@ -1,0 +1,113 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// claim is what a replica says of a route whose backlog it dispatches.
+type claim struct {
+	Term      uint64 `json:"term"`
+	Congested bool   `json:"congested,omitempty"`
+}
+
+// claimsMessage is what replicas send each other on genbus.internal.dispatch: each what it
+// dispatches, once a second and when that changes.
+type claimsMessage struct {
+	Replica  string           `json:"replica"`
+	Claims   map[string]claim `json:"claims,omitempty"` // by durable
+	Released []string         `json:"released,omitempty"`
+}
+
+// maxClaims bounds the routes in one message.
+const maxClaims = 1000
+
+// claims tells the other replicas which routes this one dispatches, and hears it of them.
+type claims struct {
+	q    *Queue
+	self string
+}
+
+// run listens and claims until ctx ends.
+func (c claims) run(ctx context.Context, logger *slog.Logger) {
+	sub, err := c.q.b.Conn().Subscribe(c.q.b.Names().Dispatch(), c.heard)
+	if err != nil { // the connection is closed
+		logger.Error("who dispatches cannot be agreed on with other replicas", telemetry.KeyError, err)
+		return
+	}
+	defer func() { _ = sub.Unsubscribe() }() // a closed connection has none
+	ticker := time.NewTicker(claimEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			c.say(c.q.all()...)
+		}
+	}
+}
+
+// say tells the others which of these routes this replica dispatches.
+func (c claims) say(routes ...*Route) {
+	m := claimsMessage{Claims: map[string]claim{}}
+	for _, r := range routes {
+		if said, ok := r.lease.claim(); ok {
+			m.Claims[r.durable] = said
+		}
+		if len(m.Claims) == maxClaims {
+			c.send(m)
+			m.Claims = map[string]claim{}
+		}
+	}
+	if len(m.Claims) > 0 {
+		c.send(m)
+	}
+}
+
+// release tells the others that this replica has given up the lease of a route.
+func (c claims) release(r *Route) { c.send(claimsMessage{Released: []string{r.durable}}) }
+
+// send tells the other replicas. What is lost is repeated, or was to save work only.
+func (c claims) send(m claimsMessage) {
+	m.Replica = c.self
+	if data, err := json.Marshal(m); err == nil {
+		_ = c.q.b.Conn().Publish(c.q.b.Names().Dispatch(), data)
+	}
+}
+
+// heard takes a message of another replica.
+func (c claims) heard(m *nats.Msg) {
+	var said claimsMessage
+	if err := json.Unmarshal(m.Data, &said); err != nil || said.Replica == "" || said.Replica == c.self {
+		return
+	}
+	now := time.Now()
+	for _, durable := range slices.Sorted(maps.Keys(said.Claims)) {
+		r := c.q.known(durable)
+		if r == nil {
+			continue
+		}
+		lost, object := r.lease.heard(said.Replica, said.Claims[durable], now)
+		if object {
+			c.say(r)
+		}
+		if lost {
+			r.backlog.wake()
+		}
+	}
+	for _, durable := range said.Released {
+		if r := c.q.known(durable); r != nil {
+			r.lease.released(said.Replica)
+			r.backlog.wake()
+		}
+	}
+}

@@ -1,0 +1,189 @@
+package queue
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// fleet is replicas that agree on who dispatches one route, whose messages are delayed,
+// reordered and lost.
+type fleet struct {
+	now    time.Time
+	leases []*lease
+	down   []bool // stopped: it sends and hears nothing
+	queued []claimed
+}
+
+type claimed struct {
+	from, to int
+	claim    claim
+	released bool
+}
+
+func newFleet(replicas int) *fleet {
+	f := &fleet{now: time.Unix(1_800_000_000, 0), down: make([]bool, replicas)}
+	for i := range replicas {
+		f.leases = append(f.leases, &lease{self: fmt.Sprintf("r%02d", i)})
+	}
+	return f
+}
+
+func (f *fleet) say(from int) {
+	c, ok := f.leases[from].claim()
+	if !ok || f.down[from] {
+		return
+	}
+	for to := range f.leases {
+		if to != from {
+			f.queued = append(f.queued, claimed{from: from, to: to, claim: c})
+		}
+	}
+}
+
+func (f *fleet) release(from int) {
+	if !f.leases[from].release() {
+		return
+	}
+	for to := range f.leases {
+		if to != from {
+			f.queued = append(f.queued, claimed{from: from, to: to, released: true})
+		}
+	}
+}
+
+// deliver hands on a queued message, or loses it.
+func (f *fleet) deliver(at int, lose bool) {
+	m := f.queued[at]
+	f.queued = append(f.queued[:at], f.queued[at+1:]...)
+	if lose || f.down[m.to] {
+		return
+	}
+	if m.released {
+		f.leases[m.to].released(f.leases[m.from].self)
+		return
+	}
+	if _, object := f.leases[m.to].heard(f.leases[m.from].self, m.claim, f.now); object {
+		f.say(m.to)
+	}
+}
+
+// settle lets time pass while each replica takes the lease where it is vacant and repeats
+// its claim, and nothing is lost.
+func (f *fleet) settle() {
+	for range 8 {
+		f.now = f.now.Add(claimEvery)
+		for i, l := range f.leases {
+			if f.down[i] {
+				continue
+			}
+			if vacant, _ := l.vacant(f.now); vacant {
+				l.take(f.now)
+			}
+			f.say(i)
+		}
+		for len(f.queued) > 0 {
+			f.deliver(0, false)
+		}
+	}
+}
+
+func (f *fleet) holders() (out []int) {
+	for i, l := range f.leases {
+		if l.held() && !f.down[i] {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// TestOneReplicaDispatches once messages arrive again, whatever was lost, delayed and
+// reordered before, and whoever was stopped meanwhile.
+func TestOneReplicaDispatches(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		f := newFleet(2 + r.IntN(7))
+		for range 200 {
+			i := r.IntN(len(f.leases))
+			switch r.IntN(8) {
+			case 0:
+				f.now = f.now.Add(time.Duration(r.Int64N(int64(2 * claimEvery))))
+			case 1:
+				if !f.down[i] && f.leases[i].take(f.now) {
+					f.say(i)
+				}
+			case 2:
+				f.say(i)
+			case 3:
+				f.release(i)
+			case 4:
+				f.leases[i].report(r.IntN(2) == 0, r.IntN(2) == 0)
+			case 5:
+				f.down[i] = !f.down[i]
+			default:
+				if len(f.queued) > 0 {
+					f.deliver(r.IntN(len(f.queued)), r.IntN(3) == 0)
+				}
+			}
+		}
+		for i := range f.leases {
+			f.down[i] = false
+			f.leases[i].report(false, false)
+		}
+		f.settle()
+		holders := f.holders()
+		if len(holders) != 1 {
+			t.Fatalf("seed %d: %v hold the lease", seed, holders)
+		}
+		for i, l := range f.leases {
+			if i != holders[0] && l.holder != f.leases[holders[0]].self {
+				t.Fatalf("seed %d: replica %d takes %q for the holder, which is %d", seed, i, l.holder, holders[0])
+			}
+		}
+	}
+}
+
+// TestALeaseIsTakenOver from a replica that is stopped, and from one that moves nothing; when
+// they go on they give way.
+func TestALeaseIsTakenOver(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]func(f *fleet, on bool){
+		"stopped": func(f *fleet, on bool) { f.down[0] = on },
+		"failing": func(f *fleet, on bool) { f.leases[0].report(false, on) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(3)
+			f.leases[0].take(f.now)
+			f.settle()
+			if h := f.holders(); len(h) != 1 || h[0] != 0 {
+				t.Fatalf("%v hold the lease", h)
+			}
+			fail(f, true)
+			f.settle()
+			fail(f, false)
+			f.settle()
+			if h := f.holders(); len(h) != 1 || h[0] == 0 {
+				t.Errorf("%v hold the lease", h)
+			}
+		})
+	}
+}
+
+// TestAFailingReplicaGoesOnAlone: no other one takes over.
+func TestAFailingReplicaGoesOnAlone(t *testing.T) {
+	t.Parallel()
+	f := newFleet(2)
+	f.down[1] = true
+	f.leases[0].take(f.now)
+	f.leases[0].report(true, true)
+	f.settle()
+	if !f.leases[0].held() {
+		t.Error("no replica dispatches")
+	}
+	if _, ok := f.leases[0].claim(); ok {
+		t.Error("it claims what it cannot do")
+	}
+}

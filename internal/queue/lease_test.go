@@ -1,0 +1,158 @@
+package queue_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// TestEachItemOfABacklogIsReadOnce, however many replicas there are. The jobs come by all
+// of them and are taken by all.
+func TestEachItemOfABacklogIsReadOnce(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		const count, places, many = 8, 4, 160
+		b := open(t)
+		replicas := []*replica{newReplica(t, b, places).start(t)}
+		for range count - 1 {
+			replicas = append(replicas, newReplica(t, open(t), places).start(t))
+		}
+		var reads atomic.Int64
+		sub, err := b.Conn().Subscribe("$JS.API.STREAM.MSG.GET."+b.Names().Wait(), func(m *nats.Msg) {
+			var request struct {
+				Seq uint64 `json:"seq"`
+			}
+			if json.Unmarshal(m.Data, &request) == nil && request.Seq > 0 { // and not by its subject, as admission looks for one
+				reads.Add(1)
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = sub.Unsubscribe() }()
+		if err := b.Conn().Flush(); err != nil {
+			t.Fatal(err)
+		}
+		for i := range many {
+			replicas[i%count].admit(t, "acme", fmt.Sprint(i))
+		}
+		waited := replicas[0].waiting(t)
+		takeAll(t, replicas, many)
+		await(t, "an empty backlog", func() bool { return replicas[0].waiting(t) == 0 })
+		t.Logf("%d items of %d that waited were read", reads.Load(), waited)
+		if waited < many/2 {
+			t.Errorf("%d waited", waited)
+		}
+		if bound := int64(waited) * 12 / 10; reads.Load() > bound {
+			t.Errorf("%d items were read; the bound is %d", reads.Load(), bound)
+		}
+	})
+}
+
+// TestAnotherReplicaDispatches when the one that did is gone: its connection is closed, so
+// that it tells no one.
+func TestAnotherReplicaDispatches(t *testing.T) {
+	t.Parallel()
+	const places, many = 2, 30
+	url := brokertest.Alone(t).ClientURL()
+	lost, b := openAt(t, url), openAt(t, url)
+	first := newReplica(t, lost, places).start(t)
+	for i := range many {
+		first.admit(t, "acme", fmt.Sprint(i))
+	}
+	first.indexed(t, 1)
+	claims, err := b.Conn().SubscribeSync(b.Names().Dispatch())
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := newReplica(t, b, places).start(t)
+	for range 2 { // the second one listens by the second claim
+		if _, err := claims.NextMsg(patience); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := indexing(t, []*replica{first, second}); !slices.Equal(n, []int{0, 1}) {
+		t.Fatalf("the replicas know %v tenants", n)
+	}
+	lost.Conn().Close()
+	takeAll(t, []*replica{second}, many)
+	await(t, "an empty backlog", func() bool { return second.waiting(t) == 0 })
+}
+
+func openAt(t testing.TB, url string) *broker.Broker {
+	t.Helper()
+	return brokertest.Open(t, broker.Options{Names: subject.Default(), Logger: brokertest.Logger(t), URL: url})
+}
+
+// TestAReplicaThatStopsHandsOverAtOnce: it says so, and no claim of it has to be over.
+func TestAReplicaThatStopsHandsOverAtOnce(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	first, second := newReplica(t, b, 1), newReplica(t, b, 1)
+	ctx, stop := context.WithCancel(t.Context())
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		first.Dispatch(ctx, subject.Video, first.cfg.Routes[0].Name, 1, brokertest.Logger(t))
+	}()
+	for i := range 3 {
+		first.admit(t, "acme", fmt.Sprint(i))
+	}
+	first.indexed(t, 1)
+	released, err := b.Conn().SubscribeSync(b.Names().Dispatch())
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	<-stopped
+	for {
+		m, err := released.NextMsg(patience)
+		if err != nil {
+			t.Fatalf("no release was sent: %v", err)
+		}
+		var said struct{ Released []string }
+		if json.Unmarshal(m.Data, &said) == nil && slices.Contains(said.Released, subject.WorkDurable(subject.Video, first.cfg.Routes[0].Name)) {
+			break
+		}
+	}
+	second.start(t)
+	second.indexed(t, 1)
+}
+
+// TestOthersPutJobsBehindABacklog that another replica dispatches, from when it says that
+// jobs wait until it says that none do.
+func TestOthersPutJobsBehindABacklog(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	first := newReplica(t, b, 2).start(t)
+	second := newReplica(t, b, 100).start(t)
+	for i := range 3 {
+		first.admit(t, "acme", fmt.Sprint(i))
+	}
+	first.indexed(t, 1)
+	for i := 0; second.waiting(t) == 1; i++ { // until the second one has heard of it
+		if i == 90 {
+			t.Fatal("the second replica has room, and puts no job behind the others")
+		}
+		second.admit(t, "b", fmt.Sprint(i))
+		_ = broker.Wait(t.Context(), 10*time.Millisecond)
+	}
+	for second.waiting(t) > 0 || first.ready(t) > 0 {
+		first.serve(t)
+	}
+	await(t, "a job that is ready at once", func() bool {
+		before := second.ready(t)
+		second.admit(t, "b", fmt.Sprint("late", before, time.Now().UnixNano()))
+		return second.waiting(t) == 0 && second.ready(t) == before+1
+	})
+}
