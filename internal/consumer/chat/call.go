@@ -56,9 +56,12 @@ func (j *job) attempt() error {
 	if err != nil {
 		return fmt.Errorf("read the request's body: %w", err)
 	}
-	if err := j.start(lease.Account(), capacity); err != nil {
-		return err
+	if !j.uncalled() {
+		if err := j.start(lease.Account(), capacity); err != nil {
+			return err
+		}
 	}
+	j.called = j.chat().GetAttempt()
 	for refusals := 0; ; refusals++ {
 		r, err := j.call(request, lease)
 		if lease = nil; err == nil {
@@ -114,6 +117,12 @@ func (j *job) beforeLimits(at time.Time) time.Time {
 		limits = append(limits, c.GetExpiresAt(), x.GetQueueDeadline())
 	}
 	return hold.Earliest(at, limits...)
+}
+
+// uncalled reports whether the last attempt was begun by this holder and not called: the
+// answer to its commit was lost. It is gone on with.
+func (j *job) uncalled() bool {
+	return j.held.Record.Unheard(j.held.Entry()) && j.called != j.chat().GetAttempt()
 }
 
 // start commits the next attempt before the upstream is called, into the room that it has.

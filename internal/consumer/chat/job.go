@@ -55,12 +55,16 @@ func (j *job) work() {
 func (j *job) await(at time.Time) bool {
 	timer := time.NewTimer(time.Until(at))
 	defer timer.Stop()
+	lost := j.ctx.Done() // the chat is not ours any more: once, or every wait would be over at once
+	if j.ctx.Err() != nil {
+		lost = nil
+	}
 	select {
 	case <-j.runner.Holder.Fetching.Done():
 		return false
 	case <-timer.C:
 	case <-j.turn:
-	case <-j.ctx.Done(): // it is not ours any more
+	case <-lost:
 	}
 	return true
 }
@@ -142,7 +146,7 @@ func (j *job) tooLate(now time.Time) *errcode.Error {
 	c := j.chat()
 	deadline := c.GetExecution().GetDeadline()
 	switch {
-	case int(c.GetAttempt()) >= j.maxAttempts:
+	case int(c.GetAttempt()) >= j.maxAttempts && !j.uncalled():
 		return errcode.New(errcode.ChatAttemptsExhausted, "job %s was cut off in all of its %d attempts", c.GetId(), c.GetAttempt())
 	case deadline != nil && now.After(deadline.AsTime()):
 		return errcode.New(errcode.DeadlineExceeded, "job %s did not finish by its deadline", c.GetId())

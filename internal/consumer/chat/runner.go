@@ -49,6 +49,7 @@ type job struct {
 	route       *routes.Chat // as it was when this attempt began, or went on after a wait
 	maxAttempts int          // of the same configuration
 	tried       pool.Tried   // across the attempts of this process
+	called      uint32       // the last attempt that was called here
 
 	ticket *pool.Ticket  // its place among those that wait for a slot
 	turn   chan struct{} // has a token when a slot may be free

@@ -27,12 +27,18 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
 }
 
+// chatItem is the work item of a chat of the sandbox's route.
+func chatItem() *genbusv1.WorkItem {
+	item := jobtest.ItemOf("c", config.SandboxChatRoute, "hi")
+	item.Kind, item.Id, item.Model = string(subject.Chat), subject.JobID(subject.Chat, "acme", "request\x00c"), "sandbox-chat"
+	return item
+}
+
 // abandoned is a chat in its first attempt whose replica died: what its log says, and its
 // work item as the next replica is given it.
 func abandoned(t *testing.T, b *broker.Broker) (joblog.Entry, *genbusv1.WorkItem, hold.Delivery) {
 	t.Helper()
-	item := jobtest.ItemOf("c", config.SandboxChatRoute, "hi")
-	item.Kind, item.Id, item.Model = string(subject.Chat), subject.JobID(subject.Chat, "acme", "request\x00c"), "sandbox-chat"
+	item := chatItem()
 	dead := jobtest.Forerunner(t, b)
 	e, err := dead.Commit(t.Context(), task.FromWork(item), 0)
 	if err != nil {

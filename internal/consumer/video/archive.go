@@ -84,10 +84,19 @@ type archiving struct {
 	begun bool
 }
 
-// interrupter ends the copy in hand. The zero value has none.
+// interrupter ends the copy in hand, or the one that the step in hand begins later. The
+// zero value has none.
 type interrupter struct {
 	mu     sync.Mutex
 	cancel context.CancelCauseFunc // nil without a copy
+	due    bool                    // now was called since the step began
+}
+
+// step begins a step, which reads what was heard before.
+func (i *interrupter) step() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.due = false
 }
 
 // with returns a context that now ends, until done is called.
@@ -96,6 +105,9 @@ func (i *interrupter) with(ctx context.Context) (_ context.Context, done func())
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.cancel = cancel
+	if i.due {
+		cancel(errInterrupted)
+	}
 	return ctx, func() {
 		i.mu.Lock()
 		defer i.mu.Unlock()
@@ -107,6 +119,7 @@ func (i *interrupter) with(ctx context.Context) (_ context.Context, done func())
 func (i *interrupter) now() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	i.due = true
 	if i.cancel != nil {
 		i.cancel(errInterrupted)
 	}

@@ -1,6 +1,8 @@
 package video
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -42,5 +44,25 @@ func TestFailingCopyTellsEachReasonOnce(t *testing.T) {
 	}
 	if want := []string{"content_unavailable", "content_expired", "content_unavailable"}; !slices.Equal(got, want) {
 		t.Errorf("events about %v, want %v", got, want)
+	}
+}
+
+// TestWhatIsHeardDuringAStepInterruptsItsCopy, which begins later; and not the copy of the
+// next step, which has read it.
+func TestWhatIsHeardDuringAStepInterruptsItsCopy(t *testing.T) {
+	t.Parallel()
+	var i interrupter
+	i.now()
+	i.step()
+	ctx, done := i.with(t.Context())
+	if ctx.Err() != nil {
+		t.Error("a copy is interrupted by what its step has read")
+	}
+	done()
+	i.now()
+	ctx, done = i.with(t.Context())
+	defer done()
+	if !errors.Is(context.Cause(ctx), errInterrupted) {
+		t.Errorf("a copy goes on: %v", context.Cause(ctx))
 	}
 }

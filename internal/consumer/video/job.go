@@ -77,7 +77,7 @@ func (j *job) kick(due time.Time) {
 func (j *job) work() {
 	for {
 		outcome := j.held.Conclude(j.step(), j.finish)
-		if hold.Waits(outcome) && j.task.suspect && j.submit.checked {
+		if hold.Waits(outcome) && j.task.suspect && j.submit.checked && !j.submit.wasReturned() {
 			outcome = j.held.Conclude(j.task.resetPoisonCount(outcome), j.finish)
 		}
 		if !j.continues(outcome) {
@@ -182,6 +182,7 @@ func (j *job) takeStale() bool {
 func (j *job) step() error {
 	ctx := j.held.Message.Context()
 	j.task.route, _ = j.runner.shared.Routes.Video(j.runner.route)
+	j.archiving.interrupt.step() // before it is read what was heard
 	if j.takeStale() {
 		if err := j.held.Load(ctx); err != nil {
 			return err

@@ -20,6 +20,13 @@ type submission struct {
 	task   *heldTask
 	create createCall
 	left   uint64 // the event by which this holder let go of its item
+	// unanswered is the attempt of which this holder knows that the outcome is not known, and
+	// cause is why.
+	unanswered uint32
+	cause      error
+	// resubmits is the attempt that is repeated at resubmitAt.
+	resubmits  uint32
+	resubmitAt time.Time
 	// checked is true when the task is known not to be poisoned.
 	checked bool
 }

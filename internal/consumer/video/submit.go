@@ -199,17 +199,7 @@ func (s *submission) submitBound(ctx context.Context) error {
 	if !t.route.HasAccount(a) {
 		return s.failUnsubmitted(ctx, errcode.New(errcode.UpstreamRemoved, "upstream %s is not configured any more", a))
 	}
-	capacity, err := s.reserveCapacity(ctx)
-	if err != nil {
-		return err
-	}
-	defer capacity() // where it is not submitted
-	table := t.runner.shared.Routes
-	if next, ok := table.TryRetryBudget(); !ok {
-		return t.holdUntil(hold.Soon(next))
-	}
-	t.assigned.resume(table, a)
-	return s.submitTo(ctx, a, capacity)
+	return s.submitAgain(ctx, a)
 }
 
 // afterCreate commits what became of the request.
@@ -226,17 +216,19 @@ func (s *submission) afterCreate(ctx context.Context, sent upstream.Submission) 
 	}
 }
 
-// unknown ends a task that the upstream may or may not have. It is submitted again only
-// where the route says that the upstream honours the key.
+// unknown decides about a task that the upstream may or may not have.
 func (s *submission) unknown(ctx context.Context, cause *upstream.Error) error {
 	if ctx.Err() != nil {
 		// Cut off by the end of the grace period. The taker of the task waits until
 		// submit_until has passed and decides then.
 		return hold.Return()
 	}
+	s.unanswered, s.cause = s.task.execution().GetAttempt(), cause
 	return s.giveUp(ctx, cause)
 }
 
+// giveUp ends a task that the upstream may or may not have. It is submitted again only
+// where the route says that the upstream honours the key.
 func (s *submission) giveUp(ctx context.Context, cause error) error {
 	route := s.task.route
 	if route.OnUnknownOutcome == config.OnUnknownResubmit && s.task.video().GetProtocol() == route.Wire.Name {
@@ -245,6 +237,8 @@ func (s *submission) giveUp(ctx context.Context, cause error) error {
 	return s.endUnknown(ctx, cause)
 }
 
+// resubmit waits, and submits the task again. Each wait ends the step: the next one has the
+// route as it is then, and the limits that the task has passed meanwhile.
 func (s *submission) resubmit(ctx context.Context) error {
 	t := s.task
 	now, err := t.now()
@@ -254,24 +248,32 @@ func (s *submission) resubmit(ctx context.Context) error {
 	if f := s.tooLate(now); f != nil {
 		return s.endUnknown(ctx, f)
 	}
+	if x := t.execution(); s.resubmits != x.GetAttempt() {
+		s.resubmits, s.resubmitAt = x.GetAttempt(), time.Now().Add(s.backoff(&upstream.Error{}))
+	}
+	if time.Now().Before(s.resubmitAt) {
+		return t.holdUntil(s.resubmitAt)
+	}
+	// The key that the upstream honours is honoured where it was sent first.
+	a := routes.Account(t.execution())
+	if !t.route.HasAccount(a) {
+		return s.endUnknown(ctx, fmt.Errorf("upstream %s is not configured any more", a))
+	}
+	return s.submitAgain(ctx, a)
+}
+
+// submitAgain submits a task to the account that may have it, where the log has room and the
+// retry budget allows it.
+func (s *submission) submitAgain(ctx context.Context, a pool.Account) error {
+	t := s.task
 	capacity, err := s.reserveCapacity(ctx)
 	if err != nil {
 		return err
 	}
 	defer capacity() // where it is not submitted
 	table := t.runner.shared.Routes
-	for wait, ok := s.backoff(&upstream.Error{}), false; !ok; {
-		if broker.Wait(t.holder().Fetching, wait) != nil {
-			return hold.Return()
-		}
-		var next time.Time
-		next, ok = table.TryRetryBudget()
-		wait = time.Until(hold.Soon(next))
-	}
-	// The key that the upstream honours is honoured where it was sent first.
-	a := routes.Account(t.execution())
-	if !t.route.HasAccount(a) {
-		return s.endUnknown(ctx, fmt.Errorf("upstream %s is not configured any more", a))
+	if next, ok := table.TryRetryBudget(); !ok {
+		return t.holdUntil(hold.Soon(next))
 	}
 	t.assigned.resume(table, a)
 	return s.submitTo(ctx, a, capacity)

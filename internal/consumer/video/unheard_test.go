@@ -6,14 +6,11 @@ import (
 	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/consumer/jobtest"
-	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/test/faultinject"
 )
 
 // submittingNow is the event of a submission that may take a minute.
@@ -26,43 +23,6 @@ func submittingNow(t *testing.T, j *job) task.Event {
 		t.Fatal(err)
 	}
 	return e
-}
-
-// largestEvent bounds the events that the log takes; -1: no bound.
-func largestEvent(t *testing.T, b *broker.Broker, bytes int32) {
-	t.Helper()
-	s, err := b.JetStream().Stream(t.Context(), b.Names().Tasks())
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg := s.CachedInfo().Config
-	cfg.MaxMsgSize = bytes
-	if _, err := b.JetStream().UpdateStream(t.Context(), cfg); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// commitUnheard commits an event of a job whose answer is lost on the link, and which the
-// log refuses when it is sent again.
-func commitUnheard(t *testing.T, link *faultinject.Link, direct *broker.Broker, j *job, e task.Event) {
-	t.Helper()
-	link.Delay(2 * time.Second) // the answer is on its way when the event is seen
-	committed := make(chan error, 1)
-	go func() { committed <- j.held.Commit(t.Context(), e, j.held.Entry().Seq) }()
-	log := jobtest.Forerunner(t, direct)
-	jobtest.Shortly(t, "the event is stored", func() bool {
-		stored, err := log.Get(t.Context(), j.held.Name())
-		return err == nil && stored.Version() == e.Version()
-	})
-	link.Cut(faultinject.Blackhole)
-	largestEvent(t, direct, 1)
-	link.Cut(faultinject.Reset)
-	link.Delay(0)
-	link.Heal()
-	if err := <-committed; !errors.Is(err, joblog.ErrUncertain) {
-		t.Fatalf("the commit was heard: %v", err)
-	}
-	largestEvent(t, direct, -1)
 }
 
 // TestOnlyOurOwnCommitWasNotSent: a task in submitting is free where the holder knows
@@ -91,7 +51,7 @@ func TestOnlyOurOwnCommitWasNotSent(t *testing.T) {
 	}
 
 	j = held("two")
-	commitUnheard(t, link, direct, j, submittingNow(t, j))
+	jobtest.CommitUnheard(t, link, direct, j.held, submittingNow(t, j))
 	if err := j.held.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}

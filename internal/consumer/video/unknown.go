@@ -25,6 +25,9 @@ func (s *submission) takeOver(ctx context.Context) error {
 		}
 		return hold.For(0)
 	}
+	if s.unanswered == t.execution().GetAttempt() {
+		return s.giveUp(ctx, s.cause)
+	}
 	now, err := t.now()
 	if err != nil {
 		return err // its owner may be writing the request

@@ -30,7 +30,7 @@ func newProcess(t *testing.T, b *broker.Broker, url string) process {
 	p := jobtest.NewProcess(t, b, jobtest.Config(t, url), telemetry.NewMetrics("test"))
 	p.Start(t)
 	return process{p, New(Options{
-		Holder: p.Holder(t), Config: p.Config, Routes: p.Routes, Content: p.Content, ReserveLetter: p.Quota.Reserve, PutBack: p.Queue.Items.PutBack,
+		Holder: p.Holder(t), Config: p.Config, Routes: p.Routes, Content: p.Content, ReserveLetter: p.Quota.Reserve, PutBack: p.Queue.PutBack,
 	})}
 }
 

@@ -1,0 +1,76 @@
+package chat
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/consumer/hold"
+	"github.com/genbus/genbus/internal/consumer/jobtest"
+	"github.com/genbus/genbus/internal/pool"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// TestAnAttemptThatWasNotHeardOfIsNotUsedUp: the answer to the commit that begins the only
+// attempt is lost. The upstream was not called, and is.
+func TestAnAttemptThatWasNotHeardOfIsNotUsedUp(t *testing.T) {
+	brokertest.Long(t)
+	t.Parallel()
+	var calls atomic.Int64
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		calls.Add(1)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"id":"x","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}`))
+	}))
+	t.Cleanup(upstream.Close)
+	link, through, direct := jobtest.Linked(t)
+	p := jobtest.NewProcess(t, through, jobtest.Config(t, upstream.URL, func(c *config.Config) { c.Chat.MaxAttempts = 1 }), telemetry.NewMetrics("test"))
+	p.Start(t)
+	h, metrics := p.Holder(t), p.Metrics.Route(subject.Chat, config.SandboxChatRoute)
+	item := chatItem()
+	if _, err := p.Log.Commit(t.Context(), task.FromWork(item), 0); err != nil {
+		t.Fatal(err)
+	}
+	j := &job{
+		runner: &Runner{Holder: h, Config: p.Config, Routes: p.Routes, Encoder: p.Encoder, Route: config.SandboxChatRoute, Metrics: metrics},
+		held:   h.NewJob(item, hold.Delivery{Count: 2}, metrics), ticket: pool.NewTicket(func() {}),
+	}
+	j.ctx, j.stop = context.WithCancelCause(j.held.Message.Context())
+	defer j.stop(nil)
+	if err := j.held.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	jobtest.CommitUnheard(t, link, direct, j.held, attempt(t, j.held.Entry()))
+	jobtest.Shortly(t, "the chat is answered", func() bool { return !hold.Waits(j.step()) })
+	if c := j.chat(); c.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED || c.GetAttempt() != 1 || calls.Load() != 1 {
+		t.Errorf("%v with %v after %d attempts and %d calls", c.GetStatus(), c.GetError(), c.GetAttempt(), calls.Load())
+	}
+}
+
+// TestAChatThatIsNotOursWaits: the loss of a chat ends the wait that it comes in, and no
+// later one: what keeps the chat then, its copy in a full feed for example, is tried again
+// after a while.
+func TestAChatThatIsNotOursWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := &hold.Holder{Life: &hold.Life{Fetching: t.Context()}}
+		j := &job{runner: &Runner{Holder: h}, turn: make(chan struct{}, 1)}
+		j.ctx, j.stop = context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { j.stop(errNotOurs) })
+		for i, want := range []time.Duration{time.Second, time.Hour} {
+			begin := time.Now()
+			if !j.await(begin.Add(time.Hour)) || time.Since(begin) != want {
+				t.Errorf("wait %d took %s", i, time.Since(begin))
+			}
+		}
+	})
+}

@@ -1,0 +1,79 @@
+package consumer
+
+import (
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// resubmitting has the video routes repeat a create whose outcome is not known.
+func resubmitting(r *config.Route) { r.OnUnknownOutcome = config.OnUnknownResubmit }
+
+// cutCreates is an upstream that cuts off every create, after each has been told to noted.
+func cutCreates(t *testing.T, noted func()) (url string, times func() []time.Time) {
+	t.Helper()
+	var mu sync.Mutex
+	var at []time.Time
+	url = scripted(t, map[string]http.HandlerFunc{
+		createPath: func(http.ResponseWriter, *http.Request) {
+			mu.Lock()
+			at = append(at, time.Now())
+			mu.Unlock()
+			noted()
+			panic(http.ErrAbortHandler)
+		},
+	})
+	return url, func() []time.Time {
+		mu.Lock()
+		defer mu.Unlock()
+		return at
+	}
+}
+
+// TestNoCreateIsSentAfterTheDeadline: the wait before a create is repeated goes beyond it.
+func TestNoCreateIsSentAfterTheDeadline(t *testing.T) {
+	t.Parallel()
+	url, times := cutCreates(t, func() {})
+	b := brokertest.Single(t)
+	r := newReplica(t, b, testConfig(t, url, videoRoutes(resubmitting), videoRoutes(func(r *config.Route) { r.Timeouts.Deadline = 1500 * time.Millisecond })))
+	end := last(follow(t, r.log, publish(t, b, subject.Video, "one", videoRequest("one", "sandbox-video", "a cat"))))
+	if end.Job.GetError().GetCode() != "submission_outcome_unknown" {
+		t.Errorf("ended with %v", end.Job.GetError())
+	}
+	deadline := end.Job.GetExecution().GetDeadline().AsTime()
+	creates := times()
+	if len(creates) == 0 || creates[len(creates)-1].After(deadline) {
+		t.Errorf("the deadline was %s, and creates were sent at %s", deadline, creates)
+	}
+	doneOnce(t, b, end)
+}
+
+// TestAReloadReachesWhatIsResubmitted: the route gives up what it repeated before.
+func TestAReloadReachesWhatIsResubmitted(t *testing.T) {
+	t.Parallel()
+	sent, reloaded := make(chan struct{}), make(chan struct{})
+	once := sync.OnceFunc(func() {
+		close(sent)
+		<-reloaded
+	})
+	url, times := cutCreates(t, once)
+	b := brokertest.Single(t)
+	r := newReplica(t, b, testConfig(t, url, videoRoutes(resubmitting)))
+	id := publish(t, b, subject.Video, "one", videoRequest("one", "sandbox-video", "a cat"))
+	<-sent
+	r.reload(t, testConfig(t, url))
+	close(reloaded)
+	end := last(follow(t, r.log, id))
+	if end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_FAILED || end.Job.GetError().GetCode() != "submission_outcome_unknown" {
+		t.Errorf("ended with %v", end.Job)
+	}
+	if n := len(times()); n != 1 {
+		t.Errorf("%d creates were sent", n)
+	}
+}
