@@ -76,17 +76,18 @@ func (a *Admission) store(ctx context.Context, r Request, c Checked, reserved qu
 			if !errors.Is(err, errNotThere) {
 				return there, sent, err
 			}
-			if try == enqueueTries-1 && !sent {
-				return placed{}, false, full(c.Route.Name, uint64(a.cfg.Now().NATS.Streams.Work.MaxMsgs))
-			}
 		case errors.Is(err, broker.ErrTooLarge):
 			return placed{}, sent, errcode.New(errcode.BodyTooLarge, "job %s: %s", c.ID, broker.Reason(err)).Because(err)
 		case errors.Is(err, broker.ErrNoAnswer):
 			sent = true
 		}
-		if try == enqueueTries-1 || broker.Wait(ctx, 10*time.Millisecond<<(2*try)) != nil {
-			return placed{}, sent, acceptanceFault(c.ID, sent, err)
+		if try < enqueueTries-1 && broker.Wait(ctx, 10*time.Millisecond<<(2*try)) == nil {
+			continue
 		}
+		if errors.Is(err, broker.ErrFull) && !sent {
+			return placed{}, false, fullStream(c.Route.Name)
+		}
+		return placed{}, sent, acceptanceFault(c.ID, sent, err)
 	}
 }
 
@@ -99,8 +100,17 @@ func acceptanceFault(id string, sent bool, err error) error {
 	return unavailable(err)
 }
 
+// fullRetry is when a caller is to try a full queue again.
+const fullRetry = 5 * time.Second
+
 func full(route string, waiting uint64) error {
-	return errcode.New(errcode.QueueFull, "route %s has %d jobs waiting; nothing was accepted, try again later", route, waiting).WithRetryAfter(5 * time.Second)
+	return errcode.New(errcode.QueueFull, "route %s has %d jobs waiting; nothing was accepted, try again later", route, waiting).WithRetryAfter(fullRetry)
+}
+
+// fullStream is for a stream that has no room for a job of any route.
+func fullStream(route string) error {
+	return errcode.New(errcode.QueueFull, "the queue has no room for a job of route %s or of another one (nats.streams.work); nothing was accepted, try again later", route).
+		WithRetryAfter(fullRetry)
 }
 
 // stored reads which item there is for the id after a stream said "full", which it

@@ -5,8 +5,11 @@ import (
 	"testing"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/body"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -14,7 +17,12 @@ import (
 // often as processes died that held it.
 func deliver(t *testing.T, b *broker.Broker, times int) {
 	t.Helper()
-	c, err := b.JetStream().Consumer(t.Context(), b.Names().Work(), "video-sandbox-video")
+	deliverOf(t, b, "video-sandbox-video", times)
+}
+
+func deliverOf(t *testing.T, b *broker.Broker, durable string, times int) {
+	t.Helper()
+	c, err := b.JetStream().Consumer(t.Context(), b.Names().Work(), durable)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,6 +107,38 @@ func TestWhatKillsItsHoldersDuringASubmissionIsUnknown(t *testing.T) {
 		t.Errorf("ended %v", f)
 	}
 	if letters := deadLetters(t, b); len(letters) != 1 || letters[0].GetError().GetCode() != "submission_outcome_unknown" || len(letters[0].GetData()) == 0 {
+		t.Errorf("dead letters: %v", letters)
+	}
+	doneOnce(t, b, end)
+}
+
+// TestAChatThatKillsItsHoldersIsPoisoned before its first attempt, as a video is.
+func TestAChatThatKillsItsHoldersIsPoisoned(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	cfg := testConfig(t, newSandbox(t).URL())
+	r := idleReplica(t, b, cfg)
+	for _, route := range cfg.Routes {
+		if _, err := r.ensureRoute(t.Context(), route, b.Streams().EnsureConsumer); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e, err := r.Admission.Admit(t.Context(), admission.Request{
+		Kind: subject.Chat, Tenant: "acme", Body: body.Parse([]byte(`{"model":"sandbox-chat","messages":[{"role":"user","content":"hi"}]}`)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	deliverOf(t, b, subject.WorkDurable(subject.Chat, config.SandboxChatRoute), 10)
+	if err := r.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	end := last(follow(t, r.log, e.Job.GetId()))
+	if end.Job.GetError().GetCode() != "poisoned" || end.Job.GetExecution().GetAttempt() != 0 {
+		t.Errorf("ended with %v", end.Job)
+	}
+	letters := deadLetters(t, b)
+	if len(letters) != 1 || letters[0].GetError().GetCode() != "poisoned" || len(letters[0].GetData()) == 0 {
 		t.Errorf("dead letters: %v", letters)
 	}
 	doneOnce(t, b, end)

@@ -90,11 +90,11 @@ func ReturnedToBacklog(t *genbusv1.VideoTask, now time.Time, reason string) (Eve
 // task and lives, so that the deliveries before it do not count against the task.
 // A task that is being submitted is not free to say so. One that had let go of its item was
 // made ready by another one since: its holder is the one that says this.
-func ResetPoisonCount(t *genbusv1.VideoTask, now time.Time) (Event, error) {
+func ResetPoisonCount(t Job, now time.Time) (Event, error) {
 	if t.GetExecution().GetPhase() == submitting {
 		return Event{}, &TransitionError{JobID: t.GetId(), From: submitting, To: submitting}
 	}
-	return next(t, t.GetExecution().GetPhase(), now, func(_ *genbusv1.VideoTask, x *genbusv1.Execution) { x.LeftLine = false })
+	return next(t, t.GetExecution().GetPhase(), now, func(_ Job, x *genbusv1.Execution) { x.LeftLine = false })
 }
 
 // Receipt is what an upstream gave for a submission.

@@ -130,7 +130,7 @@ func (j *job) start(a pool.Account, capacity joblog.Release) error {
 	defer capacity()
 	now, err := j.runner.Holder.Broker.Clock().Now()
 	if err != nil {
-		return hold.Unjudged()
+		return j.held.Unjudged()
 	}
 	e, err := task.Started(j.chat(), now, task.Attempt{
 		Upstream: a.Upstream, Key: a.Key,

@@ -39,6 +39,11 @@ func (j *job) work() {
 	outcome := j.run()
 	// The log could not be read or written, or no upstream takes the chat now.
 	for wait := (*hold.WaitError)(nil); errors.As(outcome, &wait); {
+		if j.checked && j.held.Suspect() {
+			if outcome = j.conclude(j.held.Survived(outcome)); !hold.Waits(outcome) {
+				break
+			}
+		}
 		if !j.await(wait.Until) {
 			outcome = hold.Return()
 			break
@@ -75,6 +80,10 @@ func (j *job) run() error {
 	if j.ctx.Err() != nil {
 		step = j.cutOff(step)
 	}
+	return j.conclude(step)
+}
+
+func (j *job) conclude(step error) error {
 	return j.held.Conclude(step, func() error { return j.held.Finish(j.ctx) })
 }
 
@@ -83,11 +92,14 @@ func (j *job) step() error {
 	if err := j.held.Load(j.ctx); err != nil {
 		return err
 	}
+	if err := j.checkPoison(); err != nil {
+		return err
+	}
 	for {
 		j.renewRoute()
 		now, err := j.runner.Holder.Broker.Clock().Now()
 		if err != nil {
-			return hold.Unjudged()
+			return j.held.Unjudged()
 		}
 		if f := j.tooLate(now); f != nil {
 			return j.fail(0, f)
@@ -96,6 +108,21 @@ func (j *job) step() error {
 			return err
 		}
 	}
+}
+
+// checkPoison ends a chat that was delivered again and again without any progress.
+func (j *job) checkPoison() error {
+	if j.checked {
+		return nil
+	}
+	if f := j.held.Poisoned(); f != nil {
+		if err := j.held.Bury(j.ctx, f); err != nil {
+			return err
+		}
+		return j.fail(0, f)
+	}
+	j.checked = true
+	return nil
 }
 
 // cutOff is the outcome of a step whose context has ended. A chat that is not ours any more

@@ -166,7 +166,7 @@ func (a *archiving) copyResult(ctx context.Context, s upstream.VideoState) error
 	}
 	now, err := a.task.holder().Broker.Clock().Now()
 	if err != nil {
-		return a.task.unjudged()
+		return a.task.held.Unjudged()
 	}
 	until := a.task.execution().GetArchiveUntil().AsTime()
 	if a.task.execution().GetArchiveUntil() == nil {

@@ -21,7 +21,6 @@ type heldTask struct {
 	assigned assignment
 	due      time.Time // when the step was to run
 	pollAt   time.Time // the next poll; zero: at once
-	suspect  bool      // its holders have died often
 }
 
 func (t *heldTask) holder() *hold.Holder { return t.runner.shared.Holder }
@@ -37,18 +36,9 @@ func (t *heldTask) execution() *genbusv1.Execution { return t.video().GetExecuti
 func (t *heldTask) now() (time.Time, error) {
 	now, err := t.holder().Broker.Clock().Now()
 	if err != nil {
-		return time.Time{}, t.unjudged()
+		return time.Time{}, t.held.Unjudged()
 	}
 	return now, nil
-}
-
-// unjudged gives the task to a replica with a right clock. One that was delivered so often
-// that it seems to kill its holders stays: to return it would add to that.
-func (t *heldTask) unjudged() error {
-	if t.suspect {
-		return hold.For(hold.FetchWait)
-	}
-	return hold.Unjudged()
 }
 
 // fail ends the task with an error.
@@ -68,26 +58,6 @@ func (t *heldTask) holdUntil(at time.Time) error {
 		at = hold.Earliest(at, x.GetQueueDeadline())
 	}
 	return hold.Until(at)
-}
-
-// resetPoisonCount records that a step with a task whose holders have died often is over,
-// and that its holder lives: they died of something else. A crash of many processes must
-// not end the tasks that they held.
-func (t *heldTask) resetPoisonCount(outcome error) error {
-	e, err := task.ResetPoisonCount(t.video(), time.Now())
-	if err != nil { // it is being submitted, which is progress
-		return outcome
-	}
-	release, ok := t.holder().Log.Capacity.ReserveProgress(t.held.Message.Context(), e)
-	if !ok {
-		return outcome
-	}
-	defer release()
-	if err := t.held.Next(t.held.Message.Context(), e, nil); err != nil {
-		return err
-	}
-	t.suspect = false
-	return outcome
 }
 
 // busy is the outcome of a task that no account takes now.

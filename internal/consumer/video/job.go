@@ -77,8 +77,8 @@ func (j *job) kick(due time.Time) {
 func (j *job) work() {
 	for {
 		outcome := j.held.Conclude(j.step(), j.finish)
-		if hold.Waits(outcome) && j.task.suspect && j.submit.checked && !j.submit.wasReturned() {
-			outcome = j.held.Conclude(j.task.resetPoisonCount(outcome), j.finish)
+		if hold.Waits(outcome) && j.held.Suspect() && j.submit.checked && !j.submit.wasReturned() {
+			outcome = j.held.Conclude(j.held.Survived(outcome), j.finish)
 		}
 		if !j.continues(outcome) {
 			return

@@ -19,20 +19,15 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// maxDeliveries is how often a job may be delivered without any progress.
-const maxDeliveries = 10
-
 // checkPoison ends a task that was delivered again and again without any progress: it may
 // be what kills the processes that take it. Where no one knows whether its upstream has it,
 // that is what the end says: redriving it may pay twice.
 func (s *submission) checkPoison(ctx context.Context) error {
 	t := s.task
-	count, since := t.held.Message.Delivery().Count, t.execution().GetDeliveries()
-	t.suspect = count > since+maxDeliveries/2
-	if count <= since+maxDeliveries || t.held.Entry().Terminal() {
+	f := t.held.Poisoned()
+	if f == nil {
 		return nil
 	}
-	f := errcode.New(errcode.Poisoned, "job %s was delivered %d times without any progress", t.held.Name().ID, count-since)
 	if task.OutcomeUnknown(t.video()) {
 		return s.endUnknown(ctx, f)
 	}
