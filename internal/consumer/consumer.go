@@ -65,7 +65,7 @@ type Consumer struct {
 	extending    sync.WaitGroup // the ticker that extends what is held
 	resync       gate
 
-	countEvery time.Duration
+	countEvery, idleAfter time.Duration
 	// running belongs to Start, and then to the reload at work.
 	running map[routeID]*running
 }
@@ -90,7 +90,7 @@ func New(ctx context.Context, o Options) *Consumer {
 			ReserveLetter: o.Quota.Reserve, PutBack: o.Queue.PutBack,
 		}),
 		stopFetching: stopFetching, stopWorking: stopWorking,
-		running: map[routeID]*running{}, countEvery: countEvery,
+		running: map[routeID]*running{}, countEvery: countEvery, idleAfter: idleAfter,
 	}
 	o.Log.Observe(c.sweeper.Notice)
 	return c
@@ -185,6 +185,7 @@ type running struct {
 	// have heard of another one.
 	appliedMaxAckPending int
 	slots                *slots
+	idle                 idlePull
 }
 
 // countEvery is how often the messages in the broker are counted for metrics. Every

@@ -24,19 +24,24 @@ type take func(m jetstream.Msg, release func())
 
 // fetchLoop fetches until ctx ends, and nothing while this replica's clock is wrong: what
 // it took it could not begin. restore makes the durable consumer again where it was
-// deleted; cons names it, and goes on with the new one.
-func (c *Consumer) fetchLoop(ctx context.Context, cons jetstream.Consumer, free *slots, take take, metrics *telemetry.RouteMetrics, restore func(context.Context) error) {
+// deleted; cons names it, and goes on with the new one. Requests are short while messages
+// come, and long afterwards.
+func (c *Consumer) fetchLoop(ctx context.Context, cons jetstream.Consumer, free *slots, take take, metrics *telemetry.RouteMetrics, idle *idlePull, restore func(context.Context) error) {
 	said := fetchLog{log: c.Logger, consumer: cons.CachedInfo().Name}
+	busy := time.Now()
 	for {
 		if c.resync.pass(ctx) != nil || c.Broker.Clock().Await(ctx) != nil {
 			return
 		}
-		n, err := free.reserve(ctx, fetchBatch)
-		if err != nil {
-			return
+		got, err := 0, error(nil)
+		if time.Since(busy) < c.idleAfter {
+			got, err = c.fetch(ctx, cons, take, free)
+		} else if got, err = c.await(ctx, cons, take, free, idle); err == nil {
+			busy = time.Now()
 		}
-		got, err := c.fetch(ctx, cons, n, take, free)
-		free.release(n - got)
+		if got > 0 {
+			busy = time.Now()
+		}
 		if err == nil {
 			said.went()
 			continue
@@ -82,8 +87,13 @@ func gone(err error) bool {
 		errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound)
 }
 
-// fetch asks for n messages and hands each on as it comes.
-func (c *Consumer) fetch(ctx context.Context, cons jetstream.Consumer, n int, take take, free *slots) (got int, err error) {
+// fetch asks for as many messages as there are slots and hands each on as it comes.
+func (c *Consumer) fetch(ctx context.Context, cons jetstream.Consumer, take take, free *slots) (got int, err error) {
+	n, err := free.reserve(ctx, fetchBatch)
+	if err != nil {
+		return 0, nil //nolint:nilerr // the process stops
+	}
+	defer func() { free.release(n - got) }()
 	batch, err := cons.Fetch(n, jetstream.FetchMaxWait(hold.FetchWait))
 	if err != nil {
 		return 0, ended(ctx, fmt.Errorf("fetch %d messages: %w", n, err))

@@ -24,7 +24,7 @@ func (c *Consumer) startIntake(ctx context.Context) error {
 		}
 		free := newSlots(intake.Slots)
 		c.loops.Go(func() {
-			c.fetchLoop(c.holder.Fetching, cons, free, in.Take, c.Metrics.Route(kind, "intake"), restore)
+			c.fetchLoop(c.holder.Fetching, cons, free, in.Take, c.Metrics.Route(kind, "intake"), &idlePull{}, restore)
 		})
 	}
 	return nil

@@ -50,7 +50,7 @@ func (c *Consumer) startRoute(r config.Route, cons jetstream.Consumer) {
 	metrics := c.Metrics.Route(id.kind, id.name)
 	take := c.take(id, metrics)
 	c.loops.Go(func() {
-		c.fetchLoop(c.holder.Fetching, cons, run.slots, take, metrics, func(ctx context.Context) error { return c.restoreRoute(ctx, id) })
+		c.fetchLoop(c.holder.Fetching, cons, run.slots, take, metrics, &run.idle, func(ctx context.Context) error { return c.restoreRoute(ctx, id) })
 	})
 	c.loops.Go(func() { c.Queue.Dispatch(c.holder.Fetching, id.kind, id.name, r.ReadyJobs, c.Logger) })
 	c.loops.Go(func() { c.countWaiting(c.holder.Fetching, id, metrics) })

@@ -1,0 +1,103 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	// idleAfter is how long no message comes until one is waited for by a long request.
+	idleAfter = 10 * time.Second
+	// longFetch is how long the server keeps such a request, and idleBatch how many messages
+	// it asks for: few, as those that are sent to a process that has just died wait for AckWait.
+	longFetch = 2 * time.Minute
+	idleBatch = 4
+	// idleHeartbeat is how often the server says that it has the request. Twice that long
+	// without a word, and it is taken to have lost it.
+	idleHeartbeat = 30 * time.Second
+	// drainWithin bounds the wait for what the server has sent before it heard of the end.
+	drainWithin = 5 * time.Second
+)
+
+// idlePull is the long request of one fetch loop: a route without jobs costs a message a
+// minute or so, and not two a second.
+type idlePull struct {
+	mu     sync.Mutex
+	cancel context.CancelFunc // nil while none waits
+}
+
+// begin returns a context that interrupt ends, until done is called.
+func (p *idlePull) begin(ctx context.Context) (_ context.Context, done func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cancel = cancel
+	return ctx, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.cancel = nil
+		cancel()
+	}
+}
+
+// interrupt ends the long request, as there are messages for it: the server that had it may
+// be gone. Short ones follow.
+func (p *idlePull) interrupt() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cancel != nil {
+		p.cancel()
+	}
+}
+
+// await asks for a few messages by one long request, and hands on the first that comes and what
+// was sent with it. It returns then, or when p is interrupted, ctx ends, or the request fails.
+// The client's Fetch would not do: what the server sends to one that was given up waits for
+// its AckWait. An iterator is drained.
+func (c *Consumer) await(ctx context.Context, cons jetstream.Consumer, take take, free *slots, p *idlePull) (got int, err error) {
+	n, err := free.reserve(ctx, idleBatch)
+	if err != nil {
+		return 0, nil //nolint:nilerr // the process stops
+	}
+	defer func() { free.release(n - got) }()
+	messages, err := cons.Messages(jetstream.PullMaxMessages(n), jetstream.PullExpiry(longFetch), jetstream.PullHeartbeat(idleHeartbeat))
+	if err != nil {
+		return 0, ended(ctx, fmt.Errorf("wait for %d messages: %w", n, err))
+	}
+	defer messages.Stop()
+	waiting, done := p.begin(ctx)
+	defer done()
+	m, err := messages.Next(jetstream.NextContext(waiting))
+	var batch []jetstream.Msg
+	if err == nil {
+		batch = append(batch, m)
+	}
+	messages.Drain()
+	draining, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainWithin)
+	defer cancel()
+	for {
+		m, err := messages.Next(jetstream.NextContext(draining))
+		if err != nil {
+			break // there are no more
+		}
+		batch = append(batch, m)
+	}
+	_ = c.resync.pass(ctx) // the request was made again with the connection; of ctx the next line asks
+	for _, m := range batch {
+		if ctx.Err() == nil {
+			take(m, sync.OnceFunc(func() { free.release(1) }))
+			continue
+		}
+		c.handBack(m)
+		free.release(1)
+	}
+	if errors.Is(err, jetstream.ErrNoHeartbeat) || waiting.Err() != nil {
+		err = nil // the short requests that follow find out
+	}
+	return len(batch), ended(ctx, err)
+}

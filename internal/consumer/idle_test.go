@@ -1,0 +1,147 @@
+package consumer
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// lazyReplica waits by long requests from the beginning.
+func lazyReplica(t *testing.T, b *broker.Broker, cfg *config.Config) *replica {
+	t.Helper()
+	r := idleReplica(t, b, cfg)
+	r.idleAfter = 0
+	if err := r.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// pulls counts the requests for the messages of a stream.
+func pulls(t *testing.T, b *broker.Broker, stream string) func() int {
+	t.Helper()
+	var n atomic.Int64
+	sub, err := b.Conn().Subscribe("$JS.API.CONSUMER.MSG.NEXT."+stream+".>", func(*nats.Msg) { n.Add(1) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = sub.Unsubscribe() })
+	if err := b.Conn().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return func() int { return int(n.Load()) }
+}
+
+// TestAnIdleRouteTakesItsJobs as they come, and asks for them once until then.
+func TestAnIdleRouteTakesItsJobs(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		up, b := newSandbox(t), open(t)
+		asked := pulls(t, b, b.Names().Work())
+		cfg := testConfig(t, up.URL())
+		r := lazyReplica(t, b, cfg)
+		shortly(t, "each route asks", func() bool { return asked() >= len(cfg.Routes) })
+		before := asked()
+		_ = broker.Wait(t.Context(), 1500*time.Millisecond) // short requests would have been repeated
+		if n := asked() - before; n > 0 {
+			t.Errorf("idle routes asked %d times more", n)
+		}
+		for i := range 3 {
+			id := publish(t, b, subject.Video, fmt.Sprint(i), videoRequest(fmt.Sprint(i), "sandbox-video", "a cat"))
+			if end := last(follow(t, r.log, id)); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+				t.Errorf("ended %v", end.Job)
+			}
+		}
+	})
+}
+
+// TestAStopOfAnIdleRouteLeavesNothing delivered: what comes then is delivered to another
+// replica, for the first time.
+func TestAStopOfAnIdleRouteLeavesNothing(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	cfg := testConfig(t, "http://127.0.0.1:1")
+	asked := pulls(t, b, b.Names().Work())
+	r := lazyReplica(t, b, cfg)
+	shortly(t, "each route asks", func() bool { return asked() >= len(cfg.Routes) })
+	r.stop(true)
+	e, err := idleReplica(t, b, cfg).Admission.Admit(t.Context(), admission.Request{
+		Kind: subject.Video, Tenant: "acme", Body: body.Parse([]byte(`{"model":"sandbox-video","prompt":"a dog"}`)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := b.JetStream().Consumer(t.Context(), b.Names().Work(), subject.WorkDurable(subject.Video, config.SandboxVideoRoute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := brokertest.Next(t, c)
+	meta, err := m.Metadata()
+	if err != nil || meta.NumDelivered != 1 || !strings.HasSuffix(m.Subject(), e.Job.GetId()) {
+		t.Errorf("%s was delivered %d times, %v", m.Subject(), meta.NumDelivered, err)
+	}
+}
+
+// TestAnIdleRouteWhoseConsumerIsGone makes it again, and goes on.
+func TestAnIdleRouteWhoseConsumerIsGone(t *testing.T) {
+	t.Parallel()
+	up, b := newSandbox(t), brokertest.Single(t)
+	cfg := testConfig(t, up.URL())
+	asked := pulls(t, b, b.Names().Work())
+	r := lazyReplica(t, b, cfg)
+	shortly(t, "each route asks", func() bool { return asked() >= len(cfg.Routes) })
+	if err := b.JetStream().DeleteConsumer(t.Context(), b.Names().Work(), subject.WorkDurable(subject.Video, config.SandboxVideoRoute)); err != nil {
+		t.Fatal(err)
+	}
+	id := publish(t, b, subject.Video, "v", videoRequest("v", "sandbox-video", "a cat"))
+	if end := last(follow(t, r.log, id)); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+		t.Errorf("ended %v", end.Job)
+	}
+}
+
+// TestWhatInterruptsALongRequest loses nothing: jobs that come meanwhile are taken.
+func TestWhatInterruptsALongRequest(t *testing.T) {
+	t.Parallel()
+	up, b := newSandbox(t), brokertest.Single(t)
+	r := lazyReplica(t, b, testConfig(t, up.URL()))
+	run := r.running[routeID{subject.Video, config.SandboxVideoRoute}]
+	stop := make(chan struct{})
+	interrupting := make(chan struct{})
+	go func() {
+		defer close(interrupting)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				run.idle.interrupt()
+				_ = broker.Wait(t.Context(), time.Millisecond)
+			}
+		}
+	}()
+	for i := range 20 {
+		id := publish(t, b, subject.Video, fmt.Sprint(i), videoRequest(fmt.Sprint(i), "sandbox-video", "a cat"))
+		if end := last(follow(t, r.log, id)); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+			t.Errorf("ended %v", end.Job)
+		}
+	}
+	close(stop)
+	<-interrupting
+	info := r.Queue.Route(subject.Video, config.SandboxVideoRoute)
+	shortly(t, "nothing is delivered and held by no one", func() bool {
+		i, err := info.Info(t.Context())
+		return err == nil && i.NumAckPending == 0
+	})
+}
