@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
@@ -50,16 +49,14 @@ func (q *Queue) Leave(ctx context.Context, e joblog.Entry) error {
 }
 
 // removeAll removes those of the items that are a job's, and reports whether one was gone
-// already: then it may be ready meanwhile. Of two sends of one request each may have
-// stored an item, of which the log has one: both are the job's. A later job's, made under
-// the id after this one was erased, was accepted after its end.
+// already: then it may be ready meanwhile.
 func (q *Queue) removeAll(ctx context.Context, e joblog.Entry, items []Item) (moved bool, err error) {
 	for _, i := range items {
 		work, err := i.Decode()
 		if err != nil {
 			return false, err
 		}
-		if !itemOf(e, work) {
+		if !task.ItemOf(work, e.Job) {
 			continue
 		}
 		removed, err := q.Items.Remove(ctx, i)
@@ -70,11 +67,4 @@ func (q *Queue) removeAll(ctx context.Context, e joblog.Entry, items []Item) (mo
 		q.Route(subject.Kind(work.GetKind()), work.GetRoute()).recount()
 	}
 	return moved, nil
-}
-
-// itemOf reports whether a work item is of a job.
-func itemOf(e joblog.Entry, work *genbusv1.WorkItem) bool {
-	accepted, end := work.GetAcceptedAt().AsTime(), e.Job.GetCompletedAt()
-	return accepted.Equal(e.Job.GetCreatedAt().AsTime()) ||
-		end != nil && task.SameRequest(work, e.Job.GetExecution()) && !accepted.After(end.AsTime())
 }

@@ -144,7 +144,7 @@ func (m mover) ensureLogged(ctx context.Context, from Item) (mark string, ended 
 	if _, unfound := task.Unfound(e.Job); unfound {
 		return markOf(e), false, nil
 	}
-	if e.Terminal() && e.Job.GetCreatedAt().AsTime().Equal(item.GetAcceptedAt().AsTime()) {
+	if e.Terminal() && task.SameAcceptance(work, e.Job.GetCreatedAt()) {
 		return markOf(e), true, m.q.log.Finish(ctx, e)
 	}
 	return markOf(e), false, nil

@@ -12,6 +12,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
 )
 
 // PutBack puts a ready job, whose item has the sequence seq, into the backlog again.
@@ -42,7 +43,8 @@ func (q *Queue) PutBack(ctx context.Context, e joblog.Entry, item *genbusv1.Work
 		if before == seq {
 			return nil // from an earlier try
 		}
-		if before > seq || !sameJob(there, item) {
+		work, err := there.Decode()
+		if err != nil || before > seq || !task.SameAcceptance(work, item.GetAcceptedAt()) {
 			return full
 		}
 		// The dispatcher that made the job ready died before it deleted this item. The
@@ -51,11 +53,4 @@ func (q *Queue) PutBack(ctx context.Context, e joblog.Entry, item *genbusv1.Work
 			return err
 		}
 	}
-}
-
-// sameJob reports whether a stored item is of the job of another one, and not of a later
-// job under its id, or of a second send of its request.
-func sameJob(stored Item, item *genbusv1.WorkItem) bool {
-	there, err := stored.Decode()
-	return err == nil && there.GetAcceptedAt().AsTime().Equal(item.GetAcceptedAt().AsTime())
 }

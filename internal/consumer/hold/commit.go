@@ -116,7 +116,7 @@ func (j *Job) ReserveSubmission(ctx context.Context) (joblog.Release, bool) {
 func (j *Job) Finish(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), CommitTimeout, errors.New("the dead letter and the feed copy timed out"))
 	defer cancel()
-	if j.Request.item == nil || j.Request.isOf(j.Record.entry.Job) { // a stale item's letter is not this job's
+	if j.Request.item == nil || task.SameRequest(j.Request.item, j.Record.entry.Job.GetExecution()) { // a stale item's letter is not this job's
 		if err := j.Request.buryUnfound(ctx, j.Record.entry.Job); err != nil {
 			return err
 		}

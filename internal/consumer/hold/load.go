@@ -104,7 +104,7 @@ func (j *Job) adopt(current joblog.Entry) error {
 	case current.Terminal():
 		j.Record.set(current)
 		return ErrEnded
-	case !known && !j.Request.isOf(current.Job):
+	case !known && !task.SameRequest(j.Request.item, current.Job.GetExecution()):
 		return j.staleItem()
 	case known && j.Record.byOther(current):
 		j.Record.set(current)

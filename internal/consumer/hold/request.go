@@ -37,9 +37,6 @@ func (r *Request) Item() *genbusv1.WorkItem { return r.item }
 // Release lets go of the memory of the work item, whose body may be large.
 func (r *Request) Release() { r.item = nil }
 
-// isOf reports whether a job is that of this request.
-func (r *Request) isOf(job task.Job) bool { return task.SameRequest(r.item, job.GetExecution()) }
-
 // removed reports whether the work item was removed from its stream, as it is before its
 // job is erased.
 func (r *Request) removed(ctx context.Context) (bool, error) {
