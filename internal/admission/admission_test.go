@@ -10,9 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
@@ -95,6 +97,27 @@ func TestAcceptedMeansStored(t *testing.T) {
 	other, err := s.Admit(t.Context(), video("", "a cat"))
 	if err != nil || other.Job.GetId() == e.Job.GetId() {
 		t.Errorf("without a request id the same body is another job: %v, %v", other, err)
+	}
+}
+
+// TestRoomIsLookedForByTheStoredItem: the item by which room in the log is reserved has
+// every field that the stored one has, so that the first event is no larger.
+func TestRoomIsLookedForByTheStoredItem(t *testing.T) {
+	t.Parallel()
+	s := setup(t, brokertest.Single(t))
+	r := video(strings.Repeat("r", 255), "a cat")
+	r.Body = body.Parse([]byte(`{"model":"sandbox-video","prompt":"a cat","width":1280,"height":720,"duration":5}`))
+	r.Labels, r.RetryOf, r.ExpiresAt, r.Archive = map[string]string{"a": "b"}, subject.JobID(subject.Video, "acme", "x"), time.Now().Add(time.Hour), proto.Bool(true)
+	c, err := s.Check(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Admit(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	stored := s.item(t, c.ID)
+	if diff := cmp.Diff(stored, c.Item(t.Context(), r, stored.GetAcceptedAt().AsTime()), protocmp.Transform()); diff != "" {
+		t.Errorf("the stored item (-) and the measured one (+):\n%s", diff)
 	}
 }
 
@@ -183,7 +206,7 @@ func TestAdmissionAfterACrash(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		item := s.Item(t.Context(), r, c)
+		item := c.Item(t.Context(), r, time.Now())
 		data, err := proto.Marshal(item)
 		if err != nil {
 			t.Fatal(err)

@@ -114,12 +114,13 @@ func (a *Admission) attachBefore(ctx context.Context, r Request, c Checked) (ent
 
 // checkCapacity refuses before anything is stored: when the route's queue is full, so
 // that one dead route does not fill the work stream, and when the log has no room for the
-// whole life of another job. That room is reserved until release is called.
+// whole life of another job. That room is reserved until release is called. Of the item that
+// is measured only the reference to a large body is missing: the body is not stored yet.
 func (a *Admission) checkCapacity(ctx context.Context, r Request, c Checked) (release joblog.Release, err error) {
 	if waiting, _ := a.queue.Route(r.Kind, c.Route.Name).Waiting(ctx); waiting >= uint64(c.Route.MaxQueued) {
 		return nil, full(c.Route.Name, waiting)
 	}
-	release, err = a.log.Capacity.ReserveJob(ctx, task.FromWork(a.Item(ctx, r, c)).Job)
+	release, err = a.log.Capacity.ReserveJob(ctx, task.FromWork(c.Item(ctx, r, time.Now())).Job)
 	if noRoom, ok := errors.AsType[*joblog.FullError](err); ok {
 		return nil, errcode.New(errcode.StorageFull, "nothing was accepted: %s", noRoom).WithRetryAfter(30 * time.Second)
 	}

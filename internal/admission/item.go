@@ -15,7 +15,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// item is the work item of a request. Others compare its times with their clocks, so a
+// item is the work item that is stored. Others compare its times with their clocks, so a
 // wrong clock makes none. A large body goes to the object store first: to an object of
 // its own, so that no other send of the same request takes it away.
 func (a *Admission) item(ctx context.Context, r Request, c Checked) (*genbusv1.WorkItem, error) {
@@ -23,6 +23,23 @@ func (a *Admission) item(ctx context.Context, r Request, c Checked) (*genbusv1.W
 	if err != nil {
 		return nil, errcode.New(errcode.ClockWrong, "nothing was accepted: %w", err).WithRetryAfter(time.Second)
 	}
+	item := c.Item(ctx, r, now)
+	if int64(len(c.Body)) <= int64(a.cfg.Now().Limits.ClaimCheckBytes) {
+		return item, nil
+	}
+	ref, err := a.bodies.PutNew(ctx, r.Tenant, publisher.RequestBody(c.ID), c.Body)
+	if errors.Is(err, broker.ErrFull) {
+		return nil, errcode.New(errcode.StorageFull, "nothing was accepted: the tenant's object store is full (limits.bodies_bytes), or the disk under it").Because(err).WithRetryAfter(30 * time.Second)
+	}
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	item.Body, item.BodyRef = nil, publisher.BlobRef(ref)
+	return item, nil
+}
+
+// Item is the work item of a request that is accepted now, with the whole body.
+func (c Checked) Item(ctx context.Context, r Request, now time.Time) *genbusv1.WorkItem {
 	item := &genbusv1.WorkItem{
 		Id: c.ID, Kind: string(r.Kind), Tenant: r.Tenant, Route: c.Route.Name, Model: c.Model, Body: c.Body,
 		Fingerprint: c.Fingerprint, RequestId: r.RequestID, Labels: r.Labels, RetryOf: r.RetryOf,
@@ -38,18 +55,7 @@ func (a *Admission) item(ctx context.Context, r Request, c Checked) (*genbusv1.W
 	if !r.ExpiresAt.IsZero() {
 		item.ExpiresAt = timestamppb.New(r.ExpiresAt)
 	}
-	if int64(len(c.Body)) <= int64(a.cfg.Now().Limits.ClaimCheckBytes) {
-		return item, nil
-	}
-	ref, err := a.bodies.PutNew(ctx, r.Tenant, publisher.RequestBody(c.ID), c.Body)
-	if errors.Is(err, broker.ErrFull) {
-		return nil, errcode.New(errcode.StorageFull, "nothing was accepted: the tenant's object store is full (limits.bodies_bytes), or the disk under it").Because(err).WithRetryAfter(30 * time.Second)
-	}
-	if err != nil {
-		return nil, unavailable(err)
-	}
-	item.Body, item.BodyRef = nil, publisher.BlobRef(ref)
-	return item, nil
+	return item
 }
 
 // archives reports whether the result is to be copied: as the request says, or
@@ -62,14 +68,4 @@ func (c Checked) archives(r Request) bool {
 		return *r.Archive
 	}
 	return c.Route.Archive
-}
-
-// Item is the work item of a checked request that is not enqueued: an inline
-// chat, or one for which room is looked for first.
-func (a *Admission) Item(ctx context.Context, r Request, c Checked) *genbusv1.WorkItem {
-	return &genbusv1.WorkItem{
-		Id: c.ID, Kind: string(r.Kind), Tenant: r.Tenant, Route: c.Route.Name, Model: c.Model, Body: c.Body,
-		Fingerprint: c.Fingerprint, Labels: r.Labels, RetryOf: r.RetryOf, AcceptedAt: timestamppb.Now(),
-		Stream: c.Stream, Trace: telemetry.Inject(ctx),
-	}
 }

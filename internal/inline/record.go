@@ -68,7 +68,7 @@ func (r *Runner) newRecord(c *call, streamed bool) *record {
 		return nil
 	}
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(c.caller))
-	item := r.o.Admission.Item(ctx, c.req, c.checked)
+	item := c.checked.Item(ctx, c.req, time.Now())
 	rec := &record{
 		r: r, ctx: ctx, cancel: cancel, tenant: c.req.Tenant,
 		first:  task.Inline(item, task.Attempt{Upstream: c.route.Upstreams[0].Name, Deadline: c.begin.Add(c.route.Timeouts.Total)}),

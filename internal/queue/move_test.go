@@ -215,7 +215,7 @@ func TestLargeItemComesIntoTheLine(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		item := h.Item(t.Context(), r, c)
+		item := c.Item(t.Context(), r, time.Now())
 		h.put(t, h.waitSubject(item), item)
 		h.start(t)
 		h.take(t)

@@ -207,7 +207,7 @@ func (h *replica) stored(t testing.TB, r admission.Request) *genbusv1.WorkItem {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return h.Item(t.Context(), r, c)
+	return c.Item(t.Context(), r, time.Now())
 }
 
 func (h *replica) waitSubject(item *genbusv1.WorkItem) string {

@@ -19,14 +19,14 @@ func newChat(item *genbusv1.WorkItem, x *genbusv1.Execution) *genbusv1.Chat {
 }
 
 // Inline is the first event of a chat that runs on its caller's connection: it
-// never waits in a queue, and no other replica takes it over.
+// never waits in a queue, so no limit for that is kept, and no other replica takes it over.
 func Inline(item *genbusv1.WorkItem, a Attempt) Event {
 	at := item.GetAcceptedAt()
 	c := newChat(item, &genbusv1.Execution{
 		Phase: inProgress, Route: item.GetRoute(), Fingerprint: item.GetFingerprint(), Stream: item.GetStream(),
 		Upstream: a.Upstream, UpstreamKey: a.Key, Attempt: 1, FirstSubmitAt: at, Deadline: timestamppb.New(a.Deadline),
 	})
-	c.Inline, c.Attempt = true, 1
+	c.Inline, c.Attempt, c.ExpiresAt = true, 1, nil
 	c.Execution.Traceparent, c.Execution.Tracestate = trace(item)
 	return Event{Job: c, Time: at.AsTime()}
 }
