@@ -58,6 +58,7 @@ type Consumer struct {
 	holder  *hold.Holder
 	videos  *video.Runners
 	sweeper *rescue.Sweeper
+	counter *counter
 
 	stopFetching context.CancelCauseFunc
 	stopWorking  context.CancelCauseFunc
@@ -65,7 +66,7 @@ type Consumer struct {
 	extending    sync.WaitGroup // the ticker that extends what is held
 	resync       gate
 
-	countEvery, idleAfter time.Duration
+	idleAfter time.Duration
 	// running belongs to Start, and then to the reload at work.
 	running map[routeID]*running
 }
@@ -90,7 +91,11 @@ func New(ctx context.Context, o Options) *Consumer {
 			ReserveLetter: o.Quota.Reserve, PutBack: o.Queue.PutBack,
 		}),
 		stopFetching: stopFetching, stopWorking: stopWorking,
-		running: map[routeID]*running{}, countEvery: countEvery, idleAfter: idleAfter,
+		running: map[routeID]*running{}, idleAfter: idleAfter,
+	}
+	c.counter = &counter{
+		config: o.Config, broker: o.Broker, queue: o.Queue, metrics: o.Metrics, log: o.Logger,
+		restore: c.restoreRoute, every: countEvery,
 	}
 	o.Log.Observe(c.sweeper.Notice)
 	return c
@@ -181,13 +186,9 @@ func idOf(r config.Route) routeID { return routeID{subject.Kind(r.Kind), r.Name}
 // running is a route at work in this process.
 type running struct {
 	route config.Route
-	// appliedMaxAckPending is the max_in_flight that the broker was last told; 0 where it may or may not
-	// have heard of another one.
+	// appliedMaxAckPending is the max_in_flight that the broker was last told; 0 where it
+	// may or may not have heard of another one.
 	appliedMaxAckPending int
 	slots                *slots
 	idle                 idlePull
 }
-
-// countEvery is how often the messages in the broker are counted for metrics. Every
-// replica does, so that the numbers outlive each of them.
-const countEvery = 10 * time.Second

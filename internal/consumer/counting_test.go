@@ -144,8 +144,7 @@ func TestAStreamThatWillDropTooEarlySaysSo(t *testing.T) {
 	brokertest.EachLimited(t, broker.Limits{UsageMaxBytes: 1 << 20, ChunksMaxBytes: 1 << 20, RejectedMaxBytes: 1 << 20}, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b, m := open(t), telemetry.NewMetrics("test")
 		var said bytes.Buffer
-		r := idleReplica(t, b, testConfig(t, "http://127.0.0.1:1"), func(o *Options) { o.Metrics = m })
-		r.Logger = slog.New(slog.NewTextHandler(&said, nil))
+		c := &counter{broker: b, metrics: m, log: slog.New(slog.NewTextHandler(&said, nil))}
 		short := map[string]bool{}
 		for stream, subj := range map[string]string{
 			b.Names().UsageStream(): b.Names().Usage(subject.Video, "acme", "v"),
@@ -154,7 +153,7 @@ func TestAStreamThatWillDropTooEarlySaysSo(t *testing.T) {
 		} {
 			labels := map[string]string{"stream": stream}
 			count := func() float64 {
-				r.countStream(t.Context(), stream, short)
+				c.countStream(t.Context(), stream, short)
 				history, _ := value(t, m, "genbus_stream_history_ratio", labels)
 				return history
 			}

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -13,42 +14,43 @@ import (
 // orphansEvery is how often orphans are counted.
 const orphansEvery = time.Minute
 
-// watchOrphans counts the accepted jobs whose route is not configured (docs/adr/0015) until no more work is taken. The first look may come before this
-// replica knows all that waits, so the second one follows soon.
-func (c *Consumer) watchOrphans(soon time.Duration) {
+// watchOrphans counts the accepted jobs whose route is not configured (docs/adr/0015),
+// until ctx ends. The first look may come before this replica knows all that waits, so the
+// second one follows soon.
+func (c *counter) watchOrphans(ctx context.Context) {
 	var said []queue.OrphanedRoute
-	for rest := soon; ; rest = orphansEvery {
-		found, err := c.Queue.Orphans(c.holder.Fetching)
+	for rest := c.every; ; rest = orphansEvery {
+		found, err := c.queue.Orphans(ctx)
 		switch {
 		case err == nil:
 			c.countOrphans(found, said)
 			said = found
-		case c.holder.Fetching.Err() == nil:
-			c.Logger.Warn("jobs without a route could not be counted; this is repeated", telemetry.KeyError, err)
+		case ctx.Err() == nil:
+			c.log.Warn("jobs without a route could not be counted; this is repeated", telemetry.KeyError, err)
 		}
-		if broker.Wait(c.holder.Fetching, rest) != nil {
+		if broker.Wait(ctx, rest) != nil {
 			return
 		}
 	}
 }
 
 // countOrphans sets the metric, and logs what differs from what was said.
-func (c *Consumer) countOrphans(found, said []queue.OrphanedRoute) {
+func (c *counter) countOrphans(found, said []queue.OrphanedRoute) {
 	counts := make([]telemetry.OrphanedJobs, len(found))
 	text := make([]string, len(found))
 	for i, r := range found {
 		counts[i] = telemetry.OrphanedJobs{Kind: r.Kind, Route: r.Name, Jobs: r.Ready + r.Waiting}
 		text[i] = fmt.Sprintf("%s %s: %d", r.Kind, r.Name, counts[i].Jobs)
 	}
-	c.Metrics.Orphaned(counts)
+	c.metrics.Orphaned(counts)
 	same := slices.EqualFunc(found, said, func(a, b queue.OrphanedRoute) bool {
 		return a.Kind == b.Kind && a.Name == b.Name && a.Ready+a.Waiting == b.Ready+b.Waiting
 	})
 	switch {
 	case same:
 	case len(found) == 0:
-		c.Logger.Info("all routes that have jobs are configured again")
+		c.log.Info("all routes that have jobs are configured again")
 	default:
-		c.Logger.Warn("jobs of routes that are not configured are left alone; configure the routes, or see operator orphans", "routes", text)
+		c.log.Warn("jobs of routes that are not configured are left alone; configure the routes, or see operator orphans", "routes", text)
 	}
 }

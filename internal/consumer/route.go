@@ -25,12 +25,12 @@ const restoreWithin = 10 * time.Second
 func (c *Consumer) restoreRoute(ctx context.Context, id routeID) error {
 	ctx, cancel := context.WithTimeout(ctx, restoreWithin)
 	defer cancel()
-	_, err := c.ensureRoute(ctx, c.route(id), c.Broker.Streams().RestoreConsumer)
+	_, err := c.ensureRoute(ctx, configured(c.Config, id), c.Broker.Streams().RestoreConsumer)
 	return err
 }
 
-// route is a route of this process as it is configured now.
-func (c *Consumer) route(id routeID) config.Route {
-	routes := c.Config.Now().Routes
+// configured is a route of this process as it is configured now.
+func configured(live *config.Live, id routeID) config.Route {
+	routes := live.Now().Routes
 	return routes[slices.IndexFunc(routes, func(r config.Route) bool { return idOf(r) == id })]
 }

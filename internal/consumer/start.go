@@ -25,8 +25,8 @@ func (c *Consumer) Start(ctx context.Context) error {
 	}
 	c.loops.Go(func() { c.Queue.Run(c.holder.Fetching, c.Logger) })
 	c.loops.Go(c.sweeper.Run)
-	c.loops.Go(c.countStreams)
-	c.loops.Go(func() { c.watchOrphans(c.countEvery) })
+	c.loops.Go(func() { c.counter.countStreams(c.holder.Fetching) })
+	c.loops.Go(func() { c.counter.watchOrphans(c.holder.Fetching) })
 	every := shortestAckWait(c.Config.Now().Routes) / 3 // a reload changes none of them
 	c.extending.Go(func() { c.holder.KeepExtending(every) })
 	c.loops.Go(c.holder.KeepChecking)
@@ -53,7 +53,7 @@ func (c *Consumer) startRoute(r config.Route, cons jetstream.Consumer) {
 		c.fetchLoop(c.holder.Fetching, cons, run.slots, take, metrics, &run.idle, func(ctx context.Context) error { return c.restoreRoute(ctx, id) })
 	})
 	c.loops.Go(func() { c.Queue.Dispatch(c.holder.Fetching, id.kind, id.name, r.ReadyJobs, c.Logger) })
-	c.loops.Go(func() { c.countWaiting(c.holder.Fetching, id, metrics) })
+	c.loops.Go(func() { c.counter.countWaiting(c.holder.Fetching, id, metrics) })
 }
 
 // take begins to work on the jobs of a route.

@@ -75,7 +75,7 @@ func idleReplica(t testing.TB, b *broker.Broker, cfg *config.Config, change ...f
 		Config: p.Config, Broker: b, Log: p.Log, Encoder: p.Encoder, Bodies: p.Bodies, Uploads: p.Uploads, Content: p.Content, Routes: p.Routes,
 		Admission: p.Admission, Queue: p.Queue, Quota: p.Quota, Letters: p.Letters, Metrics: o.Metrics, Tracing: o.Tracing, Logger: p.Logger,
 	})
-	c.countEvery = 2 * time.Second
+	c.counter.every = 2 * time.Second
 	wait, err := p.Log.Start(ctx)
 	if err != nil {
 		t.Fatal(err)
