@@ -50,18 +50,5 @@ func New(o Options) *Admission {
 // First gives the job as the admission of this process left it, waiting for one that is
 // in flight. It returns the job once: a second caller may have missed events, and reads the log.
 func (a *Admission) First(ctx context.Context, n subject.TaskName) (joblog.Entry, bool) {
-	f := a.firsts
-	f.mu.Lock()
-	one := f.jobs[n]
-	delete(f.jobs, n)
-	f.mu.Unlock()
-	if one == nil {
-		return joblog.Entry{}, false
-	}
-	select {
-	case <-one.known:
-		return one.entry, one.entry.Seq > 0
-	case <-ctx.Done():
-		return joblog.Entry{}, false
-	}
+	return a.firsts.take(ctx, n)
 }

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"context"
 	"sync"
 
 	"github.com/genbus/genbus/internal/joblog"
@@ -47,5 +48,22 @@ func (f *firsts) begin(n subject.TaskName) (tell func(joblog.Entry)) {
 	return func(e joblog.Entry) {
 		one.entry = e
 		close(one.known)
+	}
+}
+
+// take returns a job's, once.
+func (f *firsts) take(ctx context.Context, n subject.TaskName) (joblog.Entry, bool) {
+	f.mu.Lock()
+	one := f.jobs[n]
+	delete(f.jobs, n)
+	f.mu.Unlock()
+	if one == nil {
+		return joblog.Entry{}, false
+	}
+	select {
+	case <-one.known:
+		return one.entry, one.entry.Seq > 0
+	case <-ctx.Done():
+		return joblog.Entry{}, false
 	}
 }

@@ -62,14 +62,4 @@ func (l *Log) get(ctx context.Context, n subject.TaskName) (Entry, int, error) {
 // have begun and not ended, as far as this replica knows: at once of what it has accepted
 // or ended itself, as soon as the events arrive of what others did, and after a start not
 // before the list's index is filled. Inline chats are not among them.
-func (l *Log) Unfinished(tenant string) int {
-	l.index.mu.RLock()
-	defer l.index.mu.RUnlock()
-	n := 0
-	for _, kind := range subject.Kinds {
-		if of := l.index.lists[listKey{kind, tenant}]; of != nil {
-			n += int(of.unfinished.jobs)
-		}
-	}
-	return n
-}
+func (l *Log) Unfinished(tenant string) int { return l.index.unfinishedOf(tenant) }

@@ -24,6 +24,19 @@ func (x *index) unfinishedByKind() map[subject.Kind]unfinished {
 	return out
 }
 
+// unfinishedOf is how many a tenant has of both kinds.
+func (x *index) unfinishedOf(tenant string) int {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	n := 0
+	for _, kind := range subject.Kinds {
+		if of := x.lists[listKey{kind, tenant}]; of != nil {
+			n += int(of.unfinished.jobs)
+		}
+	}
+	return n
+}
+
 // storedBytes is what a message takes in the log that came without its data.
 func storedBytes(m jetstream.Msg) int {
 	data, _ := strconv.Atoi(header(m.Headers(), "Nats-Msg-Size"))
