@@ -57,7 +57,9 @@ func (e *FieldError) Error() string {
 	return e.Field + " " + e.Description
 }
 
-func fieldError(field, format string, args ...any) *FieldError {
+// Errorf says what is wrong with a field of a request. The description goes on
+// after the field's name, such as "is missing"; an empty field is the whole body.
+func Errorf(field, format string, args ...any) *FieldError {
 	return &FieldError{Violation: Violation{Field: field, Description: fmt.Sprintf(format, args...)}}
 }
 

@@ -13,7 +13,7 @@ func Chat(req *genbusv1.ChatRequest) (Document, error) {
 		return rawBody(b.RawJson)
 	case *genbusv1.ChatRequest_Chat:
 		if b.Chat == nil {
-			return Document{}, fieldError("chat", "is missing")
+			return Document{}, Errorf("chat", "is missing")
 		}
 		w := writer{path: path{{"chat", single}}}
 		w.chat(b.Chat)
@@ -21,7 +21,7 @@ func Chat(req *genbusv1.ChatRequest) (Document, error) {
 	case *genbusv1.ChatRequest_Stored:
 		return Document{}, storedError()
 	default:
-		return Document{}, fieldError("body", "is missing; set chat or raw_json")
+		return Document{}, Errorf("body", "is missing; set chat or raw_json")
 	}
 }
 

@@ -1,87 +1,31 @@
 package body
 
-import (
-	"fmt"
-	"math"
-	"slices"
-	"strconv"
-	"unicode"
+import "github.com/genbus/genbus/internal/jsonscan"
 
-	"github.com/go-json-experiment/json/jsontext"
-
-	"github.com/genbus/genbus/internal/jsonscan"
-)
-
-const (
-	maxViolations = 20
-	maxModelBytes = 256
-	maxChoices    = 128
-)
-
-// rule judges one member. check is called with the member's text; it adds what
-// is wrong to the checker.
-type rule struct {
-	name     string
-	required bool
-	check    func(k *checker, value []byte)
+var chatRules = []Rule{
+	{Name: "model", Required: true, Wrong: IsModel},
+	{Name: "messages", Required: true, parts: (*checker).messages},
+	{Name: "stream", Wrong: isBoolean},
+	{Name: "temperature", Wrong: IsNumber},
+	{Name: "top_p", Wrong: IsNumber},
+	{Name: "max_tokens", Wrong: IsPositive},
+	{Name: "n", Wrong: IsChoices},
+	{Name: "stop", parts: (*checker).stop},
+	{Name: "tools", parts: (*checker).tools},
 }
 
-var videoRules = []rule{
-	{"model", true, scalar(modelID)},
-	{"prompt", false, scalar(anyString)},
-	{"image", false, scalar(anyString)},
-	{"duration", false, scalar(seconds)},
-	{"width", false, scalar(positive)},
-	{"height", false, scalar(positive)},
-	{"fps", false, scalar(positive)},
-	{"seed", false, scalar(anyInteger)},
-	{"n", false, scalar(choices)},
-	{"metadata", false, scalar(objectOrText)},
-}
+// CheckChat says what is wrong with a chat request's body; nil when nothing is. It judges the
+// members of the interface document. What depends on the model is left to the upstream.
+func (d Document) CheckChat() []Violation { return d.Check(chatRules) }
 
-var chatRules = []rule{
-	{"model", true, scalar(modelID)},
-	{"messages", true, (*checker).messages},
-	{"stream", false, scalar(boolean)},
-	{"temperature", false, scalar(number)},
-	{"top_p", false, scalar(number)},
-	{"max_tokens", false, scalar(positive)},
-	{"n", false, scalar(choices)},
-	{"stop", false, (*checker).stop},
-	{"tools", false, (*checker).tools},
-}
-
-// CheckVideo says what is wrong with a video request's body; nil when nothing
-// is. It judges the members of the interface document. Members that it does not
-// know are legal, and so is null for one that may be absent. It stops after 20.
-func (d Document) CheckVideo() []Violation { return d.check(videoRules) }
-
-// CheckChat says what is wrong with a chat request's body, as CheckVideo does.
-// What depends on the model is left to the upstream.
-func (d Document) CheckChat() []Violation { return d.check(chatRules) }
-
-func (d Document) check(rules []rule) []Violation {
-	k := new(checker)
-	values := make([][]byte, len(rules))
-	c := jsonscan.New(d.object())
-	for quoted := range c.Members() {
-		name := jsonscan.Name(quoted)
-		if i := slices.IndexFunc(rules, func(r rule) bool { return r.name == string(name) }); i >= 0 {
-			values[i] = c.Value()
-		}
+func isBoolean(value []byte) string {
+	if value[0] != 't' && value[0] != 'f' {
+		return is(value, "true or false")
 	}
-	for i, r := range rules {
-		switch {
-		case values[i] == nil && r.required:
-			k.add(r.name, "is required")
-		case values[i] == nil, values[i][0] == 'n' && !r.required:
-		default:
-			k.in(r.name, single, values[i], r.check)
-		}
-	}
-	return k.violations
+	return ""
 }
 
+// checker collects violations.
 type checker struct {
 	violations []Violation
 	// at leads to the value that is being checked.
@@ -113,10 +57,6 @@ func (k *checker) need(value []byte, kind byte, wanted string) bool {
 	return false
 }
 
-func is(value []byte, wanted string) string {
-	return "is " + kindName(value[0]) + "; it must be " + wanted
-}
-
 // scalar makes a check of a function that describes what is wrong, or gives "".
 func scalar(describe func(value []byte) string) func(*checker, []byte) {
 	return func(k *checker, value []byte) {
@@ -124,105 +64,6 @@ func scalar(describe func(value []byte) string) func(*checker, []byte) {
 			k.add("", wrong)
 		}
 	}
-}
-
-func modelID(value []byte) string {
-	if wrong := someText(value); wrong != "" {
-		return wrong
-	}
-	switch model := textOf(value); {
-	case len(model) > maxModelBytes:
-		return fmt.Sprintf("has %d bytes; a model id has at most %d", len(model), maxModelBytes)
-	case slices.ContainsFunc([]rune(model), unicode.IsControl):
-		return "holds a control character; a model id has none"
-	}
-	return ""
-}
-
-func someText(value []byte) string {
-	if string(value) == `""` {
-		return "is empty; it is required"
-	}
-	return anyString(value)
-}
-
-func anyString(value []byte) string {
-	if value[0] != '"' {
-		return is(value, "a string")
-	}
-	return ""
-}
-
-func boolean(value []byte) string {
-	if value[0] != 't' && value[0] != 'f' {
-		return is(value, "true or false")
-	}
-	return ""
-}
-
-func number(value []byte) string {
-	if !isNumber(value[0]) {
-		return is(value, "a number")
-	}
-	return ""
-}
-
-// seconds takes "5" too: clients of gateways send it.
-func seconds(value []byte) string {
-	text := value
-	if value[0] == '"' {
-		text = []byte(textOf(value))
-		if !jsontext.Value(text).IsValid() || !isNumber(text[0]) {
-			return "is a string that holds no number; it must be a number above 0, in seconds"
-		}
-	} else if !isNumber(value[0]) {
-		return is(value, "a number above 0, in seconds")
-	}
-	if v, err := strconv.ParseFloat(string(text), 64); err != nil || v <= 0 {
-		return "must be a number above 0, in seconds"
-	}
-	return ""
-}
-
-func anyInteger(value []byte) string {
-	if !isNumber(value[0]) {
-		return is(value, "an integer")
-	}
-	if _, ok := parseInteger(value); !ok && !isDigits(value) {
-		return "must be an integer"
-	}
-	return ""
-}
-
-// isDigits tells integers of any size from numbers with a fraction or exponent.
-func isDigits(value []byte) bool {
-	return !slices.ContainsFunc(value, func(b byte) bool { return b == '.' || b == 'e' || b == 'E' })
-}
-
-func positive(value []byte) string {
-	return upTo(math.MaxInt64, value, "an integer above 0")
-}
-
-func choices(value []byte) string {
-	return upTo(maxChoices, value, fmt.Sprintf("an integer from 1 to %d", maxChoices))
-}
-
-func upTo(limit int64, value []byte, wanted string) string {
-	if !isNumber(value[0]) {
-		return is(value, wanted)
-	}
-	if v, ok := parseInteger(value); !ok || v < 1 || v > limit {
-		return "must be " + wanted
-	}
-	return ""
-}
-
-// objectOrText takes a string too: gateways read JSON in it.
-func objectOrText(value []byte) string {
-	if value[0] != '{' && value[0] != '"' {
-		return is(value, "an object")
-	}
-	return ""
 }
 
 func (k *checker) messages(value []byte) {
@@ -270,7 +111,7 @@ func (k *checker) message(value []byte) {
 	}
 }
 
-var checkRole = scalar(someText)
+var checkRole = scalar(IsText)
 
 func (k *checker) content(value []byte) {
 	switch value[0] {

@@ -8,51 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestCheckVideo(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		body string
-		want []Violation
-	}{
-		{`{"model":"m","prompt":"p"}`, nil},
-		{`{"model":"m","prompt":"p","image":"","duration":5.5,"width":1280,"height":720.0,"fps":30,"seed":-1,"n":128,"metadata":{},"x":[]}`, nil},
-		{`{"model":"m"}`, nil},
-		{`{"model":"m","image":"https://example.com/a.png","prompt":""}`, nil},
-		{`{"model":"m","image":"https://example.com/a.png","prompt":null}`, nil},
-		{`{"model":"m","prompt":"p","image":null,"duration":null,"width":null,"seed":null,"n":null,"metadata":null}`, nil},
-		{`{"model":"m","prompt":"p","duration":"5","seed":18446744073709551615,"metadata":"{}"}`, nil},
-		{`{}`, []Violation{{Field: "model", Description: "is required"}}},
-		{`{"model":"","prompt":["p"]}`, []Violation{{Field: "model", Description: "is empty; it is required"}, {Field: "prompt", Description: "is an array; it must be a string"}}},
-		{`{"model":"a\u0007","prompt":" "}`, []Violation{{Field: "model", Description: "holds a control character; a model id has none"}}},
-		{`{"model":"` + strings.Repeat("é", 129) + `","prompt":"p"}`, []Violation{{Field: "model", Description: "has 258 bytes; a model id has at most 256"}}},
-		{`{"model":"m","prompt":"p","image":["u"],"duration":0,"width":0,"height":"720","fps":29.97,"seed":1.5,"n":129,"metadata":[]}`, []Violation{
-			{Field: "image", Description: "is an array; it must be a string"},
-			{Field: "duration", Description: "must be a number above 0, in seconds"},
-			{Field: "width", Description: "must be an integer above 0"},
-			{Field: "height", Description: "is a string; it must be an integer above 0"},
-			{Field: "fps", Description: "must be an integer above 0"},
-			{Field: "seed", Description: "must be an integer"},
-			{Field: "n", Description: "must be an integer from 1 to 128"},
-			{Field: "metadata", Description: "is an array; it must be an object"},
-		}},
-		{`{"model":"m","prompt":"p","duration":"five","n":0,"seed":"7"}`, []Violation{
-			{Field: "duration", Description: "is a string that holds no number; it must be a number above 0, in seconds"},
-			{Field: "seed", Description: "is a string; it must be an integer"},
-			{Field: "n", Description: "must be an integer from 1 to 128"},
-		}},
-		{`{"model":"m","prompt":"p","duration":"-5"}`, []Violation{{Field: "duration", Description: "must be a number above 0, in seconds"}}},
-		{`{"model":"m","prompt":"p","duration":""}`, []Violation{{Field: "duration", Description: "is a string that holds no number; it must be a number above 0, in seconds"}}},
-		{`{"model":"m","prompt":"p","duration":1e400}`, []Violation{{Field: "duration", Description: "must be a number above 0, in seconds"}}},
-		{`{"model":"m","prompt":"p","duration":true}`, []Violation{{Field: "duration", Description: "is a boolean; it must be a number above 0, in seconds"}}},
-		{`[]`, []Violation{{Field: "", Description: "is an array; a JSON object is needed"}}},
-		{``, []Violation{{Field: "", Description: "is empty; it must be JSON"}}},
-	} {
-		if diff := cmp.Diff(test.want, checkVideo([]byte(test.body))); diff != "" {
-			t.Errorf("%.80s (-want +got):\n%s", test.body, diff)
-		}
-	}
-}
-
 func TestCheckChat(t *testing.T) {
 	t.Parallel()
 	const user = `"messages":[{"role":"user","content":"hi"}]`

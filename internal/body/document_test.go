@@ -33,8 +33,6 @@ func violations(raw []byte, check func(Document) []Violation) []Violation {
 	return check(d)
 }
 
-func checkVideo(raw []byte) []Violation { return violations(raw, Document.CheckVideo) }
-
 func checkChat(raw []byte) []Violation { return violations(raw, Document.CheckChat) }
 
 func checkRules(raw []byte, rules []Rule) []Violation {

@@ -93,8 +93,12 @@ func FuzzFingerprint(f *testing.F) {
 
 func FuzzCheck(f *testing.F) {
 	seed(f)
+	rules := []Rule{
+		{Name: "model", Required: true, Wrong: IsModel}, {Name: "duration", Wrong: IsSeconds}, {Name: "seed", Wrong: IsInteger},
+		{Name: "width", Wrong: IsPositive}, {Name: "n", Wrong: IsChoices}, {Name: "metadata", Wrong: IsObjectOrText},
+	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		for _, violations := range [][]Violation{checkVideo(body), checkChat(body)} {
+		for _, violations := range [][]Violation{checkRules(body, rules), checkChat(body)} {
 			if len(violations) > maxViolations {
 				t.Fatalf("%d violations", len(violations))
 			}

@@ -1,5 +1,23 @@
 package body
 
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"unicode"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/genbus/genbus/internal/jsonscan"
+)
+
+const (
+	maxViolations = 20
+	maxModelBytes = 256
+	maxChoices    = 128
+)
+
 // Rule judges one top-level member of a body. The rules of a protocol are a list
 // of them: members that no rule names are legal, and so is null for one that may
 // be absent.
@@ -10,28 +28,126 @@ type Rule struct {
 	Required bool
 	// Wrong says what is wrong with the member's JSON text, or "".
 	Wrong func(value []byte) string
+	// parts is instead of Wrong, and names the part of the member that is wrong.
+	parts func(k *checker, value []byte)
+}
+
+// Check says what is wrong with a body by the rules of its protocol; nil when
+// nothing is. It stops after 20.
+func (d Document) Check(rules []Rule) []Violation {
+	k := new(checker)
+	values := make([][]byte, len(rules))
+	c := jsonscan.New(d.object())
+	for quoted := range c.Members() {
+		name := jsonscan.Name(quoted)
+		if i := slices.IndexFunc(rules, func(r Rule) bool { return r.Name == string(name) }); i >= 0 {
+			values[i] = c.Value()
+		}
+	}
+	for i, r := range rules {
+		switch {
+		case values[i] == nil && r.Required:
+			k.add(r.Name, "is required")
+		case values[i] == nil, values[i][0] == 'n' && !r.Required:
+		case r.parts != nil:
+			k.in(r.Name, single, values[i], r.parts)
+		default:
+			k.in(r.Name, single, values[i], scalar(r.Wrong))
+		}
+	}
+	return k.violations
 }
 
 // IsModel wants a model's id: a string of 1 to 256 bytes.
-func IsModel(value []byte) string { return modelID(value) }
+func IsModel(value []byte) string {
+	if wrong := IsText(value); wrong != "" {
+		return wrong
+	}
+	switch model := textOf(value); {
+	case len(model) > maxModelBytes:
+		return fmt.Sprintf("has %d bytes; a model id has at most %d", len(model), maxModelBytes)
+	case slices.ContainsFunc([]rune(model), unicode.IsControl):
+		return "holds a control character; a model id has none"
+	}
+	return ""
+}
 
 // IsText wants a string that is not empty.
-func IsText(value []byte) string { return someText(value) }
+func IsText(value []byte) string {
+	if string(value) == `""` {
+		return "is empty; it is required"
+	}
+	return IsString(value)
+}
 
 // IsString wants a string.
-func IsString(value []byte) string { return anyString(value) }
+func IsString(value []byte) string {
+	if value[0] != '"' {
+		return is(value, "a string")
+	}
+	return ""
+}
 
 // IsNumber wants a number.
-func IsNumber(value []byte) string { return number(value) }
+func IsNumber(value []byte) string {
+	if !isNumber(value[0]) {
+		return is(value, "a number")
+	}
+	return ""
+}
 
-// IsSeconds wants a number above 0, or a string that holds one.
-func IsSeconds(value []byte) string { return seconds(value) }
+// IsSeconds wants a number above 0, or a string that holds one: clients of gateways send it.
+func IsSeconds(value []byte) string {
+	text := value
+	if value[0] == '"' {
+		text = []byte(textOf(value))
+		if !jsontext.Value(text).IsValid() || !isNumber(text[0]) {
+			return "is a string that holds no number; it must be a number above 0, in seconds"
+		}
+	} else if !isNumber(value[0]) {
+		return is(value, "a number above 0, in seconds")
+	}
+	if v, err := strconv.ParseFloat(string(text), 64); err != nil || v <= 0 {
+		return "must be a number above 0, in seconds"
+	}
+	return ""
+}
 
 // IsInteger wants an integer of any size.
-func IsInteger(value []byte) string { return anyInteger(value) }
+func IsInteger(value []byte) string {
+	if !isNumber(value[0]) {
+		return is(value, "an integer")
+	}
+	if _, ok := parseInteger(value); !ok && !isDigits(value) {
+		return "must be an integer"
+	}
+	return ""
+}
+
+// isDigits tells integers of any size from numbers with a fraction or exponent.
+func isDigits(value []byte) bool {
+	return !slices.ContainsFunc(value, func(b byte) bool { return b == '.' || b == 'e' || b == 'E' })
+}
 
 // IsPositive wants an integer above 0.
-func IsPositive(value []byte) string { return positive(value) }
+func IsPositive(value []byte) string {
+	return upTo(math.MaxInt64, value, "an integer above 0")
+}
+
+// IsChoices wants how many answers there are to be: an integer from 1 to 128.
+func IsChoices(value []byte) string {
+	return upTo(maxChoices, value, fmt.Sprintf("an integer from 1 to %d", maxChoices))
+}
+
+func upTo(limit int64, value []byte, wanted string) string {
+	if !isNumber(value[0]) {
+		return is(value, wanted)
+	}
+	if v, ok := parseInteger(value); !ok || v < 1 || v > limit {
+		return "must be " + wanted
+	}
+	return ""
+}
 
 // IsArray wants an array.
 func IsArray(value []byte) string {
@@ -41,19 +157,14 @@ func IsArray(value []byte) string {
 	return ""
 }
 
-// IsObjectOrText wants an object, or a string for gateways that read JSON in it.
-func IsObjectOrText(value []byte) string { return objectOrText(value) }
-
-// Errorf says what is wrong with a field of a request. The description goes on
-// after the field's name, such as "is missing"; an empty field is the whole body.
-func Errorf(field, format string, args ...any) *FieldError { return fieldError(field, format, args...) }
-
-// Check says what is wrong with a body by the rules of its protocol; nil when
-// nothing is. It stops after 20.
-func (d Document) Check(rules []Rule) []Violation {
-	list := make([]rule, 0, len(rules))
-	for _, r := range rules {
-		list = append(list, rule{r.Name, r.Required, scalar(r.Wrong)})
+// IsObjectOrText wants an object, or a string: gateways read JSON in it.
+func IsObjectOrText(value []byte) string {
+	if value[0] != '{' && value[0] != '"' {
+		return is(value, "an object")
 	}
-	return d.check(list)
+	return ""
+}
+
+func is(value []byte, wanted string) string {
+	return "is " + kindName(value[0]) + "; it must be " + wanted
 }

@@ -22,6 +22,7 @@ func TestCheckByRules(t *testing.T) {
 		`{"model_name":"","seconds":0}`:              {{Field: "model_name", Description: "is empty; it is required"}, {Field: "seconds", Description: "must be a number above 0, in seconds"}},
 		`{"model_name":"m","seconds":"1","model":1}`: nil, // no rule names model
 		`[]`: {{Field: "", Description: "is an array; a JSON object is needed"}},
+		``:   {{Field: "", Description: "is empty; it must be JSON"}},
 	} {
 		if diff := cmp.Diff(want, checkRules([]byte(body), rules)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", body, diff)
@@ -42,6 +43,7 @@ func TestEveryRule(t *testing.T) {
 		"IsSeconds":      {IsSeconds, []string{`5`, `0.5`, `"5"`, `"5.5"`}, []string{`0`, `-1`, `"0"`, `"x"`, `""`, `"5s"`, `null`, `[]`}},
 		"IsInteger":      {IsInteger, []string{`0`, `-1`, `5.0`, `123456789012345678901234567890`}, []string{`1.5`, `"1"`, `true`}},
 		"IsPositive":     {IsPositive, []string{`1`, `9223372036854775807`}, []string{`0`, `-1`, `1.5`, `"1"`}},
+		"IsChoices":      {IsChoices, []string{`1`, `128`}, []string{`0`, `129`, `"1"`}},
 		"IsArray":        {IsArray, []string{`[]`, `[1]`}, []string{`{}`, `"[]"`}},
 		"IsObjectOrText": {IsObjectOrText, []string{`{}`, `"{}"`, `""`}, []string{`[]`, `1`, `true`}},
 	} {

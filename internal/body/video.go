@@ -6,14 +6,14 @@ import (
 
 // Video gives the upstream's JSON for a request: raw_json byte for byte, or the
 // typed body written out. It checks that the result can be one JSON object, not
-// its members; CheckVideo does. Errors are *FieldError.
+// its members; the protocol of its route does. Errors are *FieldError.
 func Video(req *genbusv1.VideoRequest) (Document, error) {
 	switch b := req.GetBody().(type) {
 	case *genbusv1.VideoRequest_RawJson:
 		return rawBody(b.RawJson)
 	case *genbusv1.VideoRequest_Video:
 		if b.Video == nil {
-			return Document{}, fieldError("video", "is missing")
+			return Document{}, Errorf("video", "is missing")
 		}
 		w := writer{path: path{{"video", single}}}
 		w.video(b.Video)
@@ -21,14 +21,14 @@ func Video(req *genbusv1.VideoRequest) (Document, error) {
 	case *genbusv1.VideoRequest_Stored:
 		return Document{}, storedError()
 	default:
-		return Document{}, fieldError("body", "is missing; set video or raw_json")
+		return Document{}, Errorf("body", "is missing; set video or raw_json")
 	}
 }
 
 // storedError is for a request that is not here: NATS alone carries names of
 // uploads, and reads them before it asks for a body.
 func storedError() error {
-	return fieldError("stored", "is for messages on NATS only; send the request as it is")
+	return Errorf("stored", "is for messages on NATS only; send the request as it is")
 }
 
 func rawBody(raw []byte) (Document, error) {
@@ -43,9 +43,9 @@ func (w *writer) body(field string) (Document, error) {
 	case w.err != nil:
 		return Document{}, w.err
 	case tooMany(w.buf):
-		return Document{}, fieldError(field, "makes more than %d values of JSON", MaxValues)
+		return Document{}, Errorf(field, "makes more than %d values of JSON", MaxValues)
 	case deeper(w.buf, MaxDepth):
-		return Document{}, fieldError(field, "is nested deeper than %d levels", MaxDepth)
+		return Document{}, Errorf(field, "is nested deeper than %d levels", MaxDepth)
 	}
 	return Document{text: w.buf}, nil
 }

@@ -22,9 +22,22 @@ func Protocol() upstream.Protocol {
 // bodies are the create bodies of the interface document.
 type bodies struct{}
 
+var rules = []body.Rule{
+	{Name: "model", Required: true, Wrong: body.IsModel},
+	{Name: "prompt", Wrong: body.IsString},
+	{Name: "image", Wrong: body.IsString},
+	{Name: "duration", Wrong: body.IsSeconds},
+	{Name: "width", Wrong: body.IsPositive},
+	{Name: "height", Wrong: body.IsPositive},
+	{Name: "fps", Wrong: body.IsPositive},
+	{Name: "seed", Wrong: body.IsInteger},
+	{Name: "n", Wrong: body.IsChoices},
+	{Name: "metadata", Wrong: body.IsObjectOrText},
+}
+
 func (bodies) ModelMember() string { return "model" }
 
-func (bodies) Check(d body.Document) []body.Violation { return d.CheckVideo() }
+func (bodies) Check(d body.Document) []body.Violation { return d.Check(rules) }
 
 func (bodies) FromTyped(v *genbusv1.VideoGeneration) (body.Document, error) {
 	return body.Video(&genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Video{Video: v}})
