@@ -41,7 +41,7 @@ type Encoder struct {
 // Event is the message of a task event on the job's own log subject. The event's
 // nonce is set.
 func (c Encoder) Event(ctx context.Context, e task.Event) (*nats.Msg, error) {
-	payload := eventMessage(e)
+	payload := Message(e)
 	kind := subject.Kind(task.Kind(e.Job))
 	m := nats.NewMsg(c.Names.Task(kind, e.Job.GetTenant(), e.Job.GetId()))
 	status := task.StatusWord(e.Job.GetStatus())
@@ -86,7 +86,9 @@ func EventType(e task.Event) string {
 // chunkType is the CloudEvents type of a chunk.
 const chunkType = "genbus.chat.chunk.v1"
 
-func eventMessage(e task.Event) proto.Message {
+// Message is the event as the contract has it: *genbusv1.VideoTaskEvent or
+// *genbusv1.ChatEvent.
+func Message(e task.Event) proto.Message {
 	at := timestamppb.New(e.Time)
 	switch j := any(e.Job).(type) {
 	case *genbusv1.Chat:
@@ -96,10 +98,6 @@ func eventMessage(e task.Event) proto.Message {
 	}
 	return nil
 }
-
-// Message is the event as the contract has it: *genbusv1.VideoTaskEvent or
-// *genbusv1.ChatEvent.
-func Message(e task.Event) proto.Message { return eventMessage(e) }
 
 // attributes sets the CloudEvents attributes that all messages have, in binary
 // mode. All values are tokens, decimal numbers or times, so nothing needs

@@ -31,9 +31,6 @@ type Message struct {
 	settled bool
 }
 
-// Name is the job's.
-func (m *Message) Name() subject.TaskName { return m.name }
-
 // Context ends with the process's work, and has the span of this hold.
 func (m *Message) Context() context.Context { return m.ctx }
 

@@ -240,7 +240,7 @@ func (in *Intake) RecordRefusal(ctx context.Context, r admission.Request, id str
 		return nil
 	}
 	item := &genbusv1.WorkItem{
-		Id: id, Kind: string(in.kind), Tenant: r.Tenant, RequestId: errcode.Clip(r.RequestID, 255), AcceptedAt: timestamppb.Now(),
+		Id: id, Kind: string(in.kind), Tenant: r.Tenant, RequestId: r.RequestID, AcceptedAt: timestamppb.Now(),
 	}
 	current, err := in.Log.Get(ctx, joblog.NameOf(item))
 	if errors.Is(err, joblog.ErrNotFound) {
