@@ -3,7 +3,6 @@ package admission
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/errcode"
@@ -32,6 +31,4 @@ func sameBody(fingerprint []byte, c Checked) error {
 		"the request_id (Idempotency-Key) belongs to job %s, which has another body; use a new one for a new body", c.ID).ForJob(c.ID)
 }
 
-func unavailable(err error) error {
-	return errcode.New(errcode.BrokerUnavailable, "nothing was accepted: %s", broker.Reason(err)).Because(err).WithRetryAfter(time.Second)
-}
+func unavailable(err error) error { return errcode.NotAccepted(broker.Reason(err), err) }

@@ -127,6 +127,12 @@ func (e *Error) WithRetryAfter(d time.Duration) *Error {
 	return &c
 }
 
+// NotAccepted is the answer to a request while JetStream does not answer: reason says how,
+// and nothing of the request is stored.
+func NotAccepted(reason string, cause error) *Error {
+	return New(BrokerUnavailable, "nothing was accepted: %s", reason).Because(cause).WithRetryAfter(time.Second)
+}
+
 // From gives err its meaning: a *Error in the chain as it is, a context's end as
 // CallerGone or UpstreamTimeout, and everything else as Internal, in one line.
 func From(err error) *Error {

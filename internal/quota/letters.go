@@ -118,7 +118,7 @@ func (l *Letters) Check(ctx context.Context, tenant string) error {
 	most := uint64(l.cfg.Now().LimitsOf(tenant).MaxDeadLetters)
 	all, err := l.count(ctx, "", most)
 	if err != nil {
-		return unavailable(err)
+		return errcode.NotAccepted(broker.Reason(err), err)
 	}
 	if all.bytes >= all.limit {
 		return errcode.New(errcode.DeadLettersFull, "the stream of dead letters has used %d of the %d bytes from which on nothing new is submitted; "+
@@ -129,17 +129,13 @@ func (l *Letters) Check(ctx context.Context, tenant string) error {
 	}
 	own, err := l.count(ctx, tenant, most)
 	if err != nil {
-		return unavailable(err)
+		return errcode.NotAccepted(broker.Reason(err), err)
 	}
 	if own.sum() < most {
 		return nil
 	}
 	return errcode.New(errcode.DeadLettersFull, "the tenant has %d dead letters of the %d that it may have (max_dead_letters), so none of its videos is submitted; "+
 		"an operator resolves them (operator dead list --tenant %s)", own.sum(), most, tenant).WithRetryAfter(lettersRetry)
-}
-
-func unavailable(err error) error {
-	return errcode.New(errcode.BrokerUnavailable, "nothing was accepted: %s", broker.Reason(err)).Because(err).WithRetryAfter(time.Second)
 }
 
 // count is that of a tenant, or of all, read again where it is old. All who ask wait for

@@ -156,7 +156,7 @@ func (in *Intake) sourceBefore(ctx context.Context, r admission.Request, meta *j
 	}
 	s, err := in.Broker.Stream(ctx, meta.Stream)
 	if err != nil {
-		return nil, errcode.New(errcode.BrokerUnavailable, "nothing was accepted: %s", broker.Reason(err)).Because(err).WithRetryAfter(time.Second)
+		return nil, errcode.NotAccepted(broker.Reason(err), err)
 	}
 	source := admission.ByInboxBefore(meta.Stream, s.CachedInfo().Created, meta.Sequence.Stream, meta.Timestamp)
 	return &source, nil
