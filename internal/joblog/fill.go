@@ -57,12 +57,7 @@ func (x *index) fill(ctx context.Context, b *broker.Broker, log *slog.Logger) (j
 			return err
 		}
 		x.empty(s.CachedInfo().Created)
-		c, err = b.JetStream().OrderedConsumer(ctx, b.Names().Tasks(), jetstream.OrderedConsumerConfig{
-			FilterSubjects:    []string{b.Names().TaskPattern()},
-			DeliverPolicy:     jetstream.DeliverLastPerSubjectPolicy,
-			HeadersOnly:       true,
-			InactiveThreshold: 30 * time.Second,
-		})
+		c, err = lastEvents(ctx, b)
 		return err
 	})
 	if err != nil {
@@ -75,6 +70,16 @@ func (x *index) fill(ctx context.Context, b *broker.Broker, log *slog.Logger) (j
 		return nil, fmt.Errorf("list index: %w", err)
 	}
 	return consuming, nil
+}
+
+// lastEvents delivers the headers of the last event of every job, and of all that follow.
+func lastEvents(ctx context.Context, b *broker.Broker) (jetstream.Consumer, error) {
+	return b.JetStream().OrderedConsumer(ctx, b.Names().Tasks(), jetstream.OrderedConsumerConfig{
+		FilterSubjects:    []string{b.Names().TaskPattern()},
+		DeliverPolicy:     jetstream.DeliverLastPerSubjectPolicy,
+		HeadersOnly:       true,
+		InactiveThreshold: 30 * time.Second,
+	})
 }
 
 func (x *index) see(names subject.Space, m jetstream.Msg) {
@@ -90,7 +95,7 @@ func (x *index) see(names subject.Space, m jetstream.Msg) {
 	n.ID = strings.Clone(n.ID)
 	status := unique.Make(strings.Clone(header(m.Headers(), subject.HeaderStatus))).Value()
 	r := row{created: created.UnixNano(), id: n.ID, status: status}
-	if isUnfinished(m.Headers(), status) {
+	if isUnfinished(status, header(m.Headers(), subject.HeaderVersion)) {
 		r.unfinished = storedBytes(m)
 	}
 	x.put(n, r)

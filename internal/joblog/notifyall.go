@@ -3,7 +3,6 @@ package joblog
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -13,12 +12,7 @@ import (
 // that the replica has which reads them: one that is behind tells of an earlier event of a
 // job, and of those after it as far as they come meanwhile.
 func (l *Log) NotifyAll(ctx context.Context, f func(Notice)) error {
-	c, err := l.b.JetStream().OrderedConsumer(ctx, l.b.Names().Tasks(), jetstream.OrderedConsumerConfig{
-		FilterSubjects:    []string{l.b.Names().TaskPattern()},
-		DeliverPolicy:     jetstream.DeliverLastPerSubjectPolicy,
-		HeadersOnly:       true,
-		InactiveThreshold: 30 * time.Second,
-	})
+	c, err := lastEvents(ctx, l.b)
 	if err != nil {
 		return fmt.Errorf("read the last event of every job: %w", err)
 	}

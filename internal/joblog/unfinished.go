@@ -43,15 +43,13 @@ func storedBytes(m jetstream.Msg) int {
 	return data + stored(&nats.Msg{Subject: m.Subject(), Header: m.Headers()})
 }
 
-// isUnfinished reads the header of an event. An inline chat is no job that waits or
-// is carried on: it ends with its connection, and where its replica dies no event
+// isUnfinished judges the version of a job that an event has. An inline chat is no job that
+// waits or is carried on: it ends with its connection, and where its replica dies no event
 // says so. It alone begins in progress.
-func isUnfinished(h nats.Header, status string) bool {
-	begunInline := status == inProgress && header(h, subject.HeaderVersion) == strconv.Itoa(1)
+func isUnfinished(status, version string) bool {
+	begunInline := status == "in_progress" && version == "1"
 	return !task.TerminalWord(status) && !begunInline
 }
-
-const inProgress = "in_progress"
 
 // wrote lists a job that this replica has just made or ended, by an event of some bytes,
 // before that event comes back. Of a job that was made, an event that was faster stays: it
@@ -62,7 +60,7 @@ func (x *index) wrote(e Entry, bytes int) {
 	r := row{
 		created: m.GetCreatedAt().AsTime().UnixNano(), id: strings.Clone(n.ID), status: status,
 	}
-	if !e.Terminal() && status != inProgress {
+	if isUnfinished(status, strconv.FormatUint(e.Version(), 10)) {
 		r.unfinished = bytes
 	}
 	x.mu.Lock()
