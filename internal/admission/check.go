@@ -137,7 +137,7 @@ func (a *Admission) violations(r Request) []errcode.Violation {
 	if err := subject.CheckToken(r.Tenant); err != nil {
 		add("tenant", "%v", err)
 	}
-	if !printable(r.RequestID) || len(r.RequestID) > maxRequestID {
+	if !legalRequestID(r.RequestID) {
 		add("request_id", "must be 1 to %d printable ASCII characters", maxRequestID)
 	}
 	if r.RetryOf != "" && !jobID(r.RetryOf) {
@@ -169,19 +169,20 @@ func jobID(id string) bool {
 	return ok
 }
 
-func printable(s string) bool {
-	for i := range len(s) {
-		if s[i] < 0x20 || s[i] > 0x7e {
+// legalRequestID takes printable ASCII, and none at all.
+func legalRequestID(id string) bool {
+	for i := range len(id) {
+		if id[i] < 0x20 || id[i] > 0x7e {
 			return false
 		}
 	}
-	return true
+	return len(id) <= maxRequestID
 }
 
 // JobID is the id of the job that the request names, or "" when its tenant or
 // its request id is not legal, or when nothing identifies it.
 func (r Request) JobID() string {
-	if subject.CheckToken(r.Tenant) != nil || !printable(r.RequestID) || len(r.RequestID) > maxRequestID {
+	if subject.CheckToken(r.Tenant) != nil || !legalRequestID(r.RequestID) {
 		return ""
 	}
 	source, err := r.source()
