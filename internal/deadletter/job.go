@@ -32,6 +32,12 @@ func (d Store) PutJob(ctx context.Context, item *genbusv1.WorkItem, job task.Job
 	return d.Put(ctx, Letter(item, job, f), item.GetId(), occasion)
 }
 
+// PutLost stores the letter of a job whose log was lost with its first event: the letter is
+// all that is left of it.
+func (d Store) PutLost(ctx context.Context, item *genbusv1.WorkItem, f *errcode.Error) error {
+	return d.PutJob(ctx, item, nil, f, "lost")
+}
+
 // PutUnfound stores the letter that an attached job was made of as it was, but for the
 // job, which ends with a code: it names the upstream's id that it named then.
 func (d Store) PutUnfound(ctx context.Context, item *genbusv1.WorkItem, job task.Job, end errcode.Code) error {

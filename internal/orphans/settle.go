@@ -148,7 +148,7 @@ func (s *settlement) settleJob(ctx context.Context, orphan queue.Item, item *gen
 		return &s.out.Removed, nil
 	case means == joblog.Lost:
 		f := errcode.New(errcode.LogLost, "the log of job %s is gone, so it was not run", item.GetId())
-		if err := s.parts.Letters.PutJob(ctx, item, nil, f, "lost"); err != nil {
+		if err := s.parts.Letters.PutLost(ctx, item, f); err != nil {
 			return nil, err
 		}
 		return &s.out.Ended, s.end(ctx, item, joblog.Entry{}, f, true)

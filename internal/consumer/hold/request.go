@@ -64,10 +64,9 @@ func (r *Request) bury(ctx context.Context, job task.Job, f *errcode.Error) erro
 	return r.keep(ctx, job, func(item *genbusv1.WorkItem) error { return r.parts.Letters.PutJob(ctx, item, job, f, attempt) })
 }
 
-// buryLost stores the request of a job whose log was lost with its first event: the letter
-// is all that is left of it.
+// buryLost stores the request of a job whose log was lost with its first event.
 func (r *Request) buryLost(ctx context.Context, f *errcode.Error) error {
-	return r.keep(ctx, nil, func(item *genbusv1.WorkItem) error { return r.parts.Letters.PutJob(ctx, item, nil, f, "lost") })
+	return r.keep(ctx, nil, func(item *genbusv1.WorkItem) error { return r.parts.Letters.PutLost(ctx, item, f) })
 }
 
 // buryUnfound writes the letter of an attached task again that no poll has found before
