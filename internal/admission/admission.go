@@ -1,5 +1,5 @@
 // Package admission accepts requests: it validates, routes, fingerprints and
-// enqueues them, in one function behind all ways in. It does not run jobs, keeps no
+// enqueues them, in one function behind every ingress. It does not run jobs, keeps no
 // queue, and leaves what a body means to its protocol.
 package admission
 

@@ -17,9 +17,10 @@ var errTooSlow = errors.New("JetStream did not answer within " + decideWithin.St
 
 // Admit accepts a request, or attaches it to the job that it names, and returns
 // the job as it is now. The job is accepted when its work item is stored. From then
-// on Admit only fails with idempotency_key_reused, or, where the request has an id
-// that another may use too and the log does not say whose it is, with
-// acceptance_unknown. Every error is a *errcode.Error.
+// on Admit only fails with idempotency_key_reused; with acceptance_unknown, where the
+// request has an id that another may use too and the log does not say whose it is; or with
+// internal, where an item that is stored under the id cannot be read. Every error is
+// a *errcode.Error.
 func (a *Admission) Admit(ctx context.Context, r Request) (joblog.Entry, error) {
 	begin := time.Now()
 	entry, err := a.admit(ctx, r)

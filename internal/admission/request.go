@@ -11,7 +11,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream"
 )
 
-// Request is a request in canonical form, whichever way it came in.
+// Request is a request in canonical form, from whichever ingress.
 type Request struct {
 	Kind   subject.Kind
 	Tenant string
@@ -45,7 +45,7 @@ type Request struct {
 	// Resolves is true for a request that a dead letter makes, which goes: it is accepted
 	// also where its tenant has as many letters as it may have.
 	Resolves bool
-	// Way is the way in, for metrics.
+	// Way is the ingress, for metrics.
 	Way telemetry.Way
 }
 

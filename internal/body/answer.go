@@ -9,7 +9,7 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// The answers below are always valid JSON: text that is not UTF-8 is mended, and
+// The answers below are always valid JSON: what is not UTF-8 is replaced, and
 // what JSON cannot hold is left out. Times are Unix seconds.
 
 // VideoCreatedJSON is the answer of POST /v1/video/generations.

@@ -55,7 +55,7 @@ func (o *Object) append(name string, value []byte) {
 	o.names, o.values = append(o.names, name), append(o.values, value)
 }
 
-// SetText sets a member to a string. Text that is not UTF-8 is mended.
+// SetText sets a member to a string. What is not UTF-8 in it is replaced.
 func (o *Object) SetText(name, value string) {
 	// The only error is about invalid UTF-8, which has been replaced by then.
 	quoted, _ := jsontext.AppendQuote(nil, value)

@@ -22,8 +22,8 @@ type Embedded struct {
 	Listen string
 	// DataDir holds the streams and the lock file. Required.
 	DataDir string
-	// User and Password are what clients on TCP must give; empty: anybody who
-	// reaches the address.
+	// User and Password are what clients on TCP must give; empty: reaching the address is
+	// enough.
 	User, Password string
 	// TLS is how clients on TCP reach it; nil: without. Ours is inside the process.
 	TLS *tls.Config

@@ -58,7 +58,7 @@ func objectName(nuid string) string { return strings.Replace(nuid, ".", "-", 1) 
 // put writes the chunks on a subject of their own, and then the info that
 // points to them: an object is there whole or not at all. Its name is the prefix and
 // what no other object has, so that no write replaces what another one has stored,
-// and the writer may remove it again without asking who uses it (docs/adr/0009).
+// and the writer may remove it again without asking whether it is used (docs/adr/0009).
 func (o objects) put(ctx context.Context, bucket, prefix string, r io.Reader, limit int64) (Body, error) {
 	info := jetstream.ObjectInfo{Bucket: bucket}
 	info.Name = prefix + "-" + rand.Text()

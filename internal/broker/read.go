@@ -19,18 +19,18 @@ const ReadTimeout = 5 * time.Second
 type Stored = streamread.Message
 
 // Last reads the last message on a subject (or pattern) from the stream's
-// streamread.
+// leader.
 func (c *connection) Last(ctx context.Context, stream, subject string) (Stored, error) {
 	return c.get(ctx, stream, streamread.Last(subject))
 }
 
 // Next reads the first message on a subject with sequence seq or above, from the
-// stream's streamread.
+// stream's leader.
 func (c *connection) Next(ctx context.Context, stream, subject string, seq uint64) (Stored, error) {
 	return c.get(ctx, stream, streamread.Next(subject, seq))
 }
 
-// At reads the message with a sequence, from the stream's streamread.
+// At reads the message with a sequence, from the stream's leader.
 func (c *connection) At(ctx context.Context, stream string, seq uint64) (Stored, error) {
 	return c.get(ctx, stream, streamread.At(seq))
 }

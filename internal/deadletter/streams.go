@@ -1,6 +1,6 @@
 // Package deadletter keeps what could not be processed, with the reason: accepted jobs, whole,
 // in GENBUS_DEAD, and requests that were never accepted in GENBUS_REJECTED. It is the only
-// code that names the two streams. Who may have how many letters is for quota, and what
+// code that names the two streams. How many letters a tenant may have is for quota, and what
 // becomes of a letter for operator.
 package deadletter
 

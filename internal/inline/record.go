@@ -227,7 +227,7 @@ func (c *record) digest() {
 	}
 }
 
-// end stores the terminal event and its twin.
+// end stores the terminal event and its feed copy.
 func (c *record) end(entry joblog.Entry, o outcome) error {
 	var chunks uint64
 	if c.writer != nil {

@@ -35,8 +35,8 @@ func (e *FullError) Error() string {
 		e.Used, e.Reserved, e.Life, limit)
 }
 
-// Capacity is the bytes of the log, and who may use them: the owner of the rule that an end
-// always has room. It is safe for concurrent use.
+// Capacity is the bytes of the log, and what they may be used for: the owner of the rule
+// that an end always has room. It is safe for concurrent use.
 type Capacity struct {
 	b        *broker.Broker
 	enc      publisher.Encoder

@@ -4,8 +4,9 @@ package joblog
 // new job, the rest of the lives of all unfinished jobs; for what jobs can do without, the
 // rest of their shortest whole lives, so that no long reply takes the room in which another
 // job would be submitted; and for a submission, their ends. What jobs in work write from
-// their submission on is above all three: the configuration leaves config.EndBytes for each of them in a tenth of
-// the log. The last 3 % are for what the replicas do not see of each other (creditShare).
+// their submission on is above all three: the configuration leaves config.EndBytes for each
+// of them in a tenth of the log. The last 3 % are for what the replicas do not see of each
+// other (creditShare).
 const (
 	admitBelow  = 0.80 // a new job
 	spareBelow  = 0.85 // progress, events of inline chats and of refusals, long replies

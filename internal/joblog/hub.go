@@ -35,7 +35,7 @@ func notice(n subject.TaskName, h nats.Header) Notice {
 }
 
 // hub hands news to this process: of each event to the observers, and of what others have
-// written into its jobs to those who are concerned.
+// written into its jobs to those that are concerned.
 type hub struct {
 	loses func() bool // for tests: whether a message of core NATS is lost; nil: none is
 
@@ -54,7 +54,7 @@ func (h *hub) observe(n Notice) {
 	}
 }
 
-// concern tells those who are concerned.
+// concern tells those that are concerned.
 func (h *hub) concern(n Notice) {
 	h.mu.RLock()
 	concerned := h.concerned

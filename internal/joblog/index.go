@@ -100,8 +100,8 @@ func (x *index) forget(n subject.TaskName, r row) {
 	}
 }
 
-// drop forgets a list that has nothing in it any more: anybody who may publish can
-// make up tenants.
+// drop forgets a list that has nothing in it any more: every publisher can make up
+// tenants.
 func (x *index) drop(key listKey) {
 	if l := x.lists[key]; len(l.rows) == 0 && len(l.evicted) == 0 {
 		delete(x.lists, key)

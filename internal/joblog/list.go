@@ -90,7 +90,7 @@ func (l *Log) List(ctx context.Context, q Query) (Page, error) {
 }
 
 // begin is the row that a page begins after. Of a job that was erased the index
-// may know it still, so that who erases what is listed can go on with the list.
+// may know it still, so that a caller that erases what is listed can go on with the list.
 func (l *Log) begin(ctx context.Context, q Query) (row, error) {
 	if q.Token != "" || q.After == "" {
 		return parseToken(q.Token)

@@ -141,7 +141,7 @@ func (l *Log) recorded(ctx context.Context, i WorkItem) (Meaning, error) {
 // resolveUnlogged is for an item that no mark says was recorded. One that is attached is never
 // given up: it is not submitted.
 //
-// Nor is one that waits for its turn, however old: what is put in line is marked as
+// Nor is one that waits for its turn, however old: what is made ready is marked as
 // recorded, and the unmarked original is deleted. There are two originals of jobs that may
 // have begun: one that a crash left next to its marked copy, until the dispatcher's next
 // turn, and one that is back with a restored GENBUS_WAIT. The log knows their jobs, unless

@@ -62,8 +62,8 @@ func (c Encoder) Event(ctx context.Context, e task.Event) (*nats.Msg, error) {
 	return m, c.payload(m, payload)
 }
 
-// Done is the message of a terminal event's twin in the feed of finished jobs.
-// It repeats the stored event with the same ce-id.
+// Done is the feed copy of a terminal event: it repeats the stored event, with the same
+// ce-id, in the feed of finished jobs.
 func (c Encoder) Done(ctx context.Context, e task.Event) (*nats.Msg, error) {
 	m, err := c.Event(ctx, e)
 	if err != nil {

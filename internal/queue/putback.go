@@ -47,8 +47,8 @@ func (q *Queue) PutBack(ctx context.Context, e joblog.Entry, item *genbusv1.Work
 		if err != nil || before > seq || !task.SameAcceptance(work, item.GetAcceptedAt()) {
 			return full
 		}
-		// The dispatcher that made the job ready died before it deleted this item. The
-		// next does that, but not while it passes over the tenant.
+		// It is the item that the job had before it was made ready: the dispatcher died before
+		// it deleted that. The next one would, but passes over the tenant now.
 		if _, err := q.Items.Remove(ctx, there); err != nil {
 			return err
 		}

@@ -113,8 +113,8 @@ func (m *Metrics) Route(kind subject.Kind, route string) *RouteMetrics {
 	return r
 }
 
-// Waiting sets how many accepted jobs of the route wait for a replica, in line and
-// behind it, and of how many tenants there are some behind it.
+// Waiting sets how many accepted jobs of the route wait for a replica, ready and
+// in the backlog, and of how many tenants there are some in the backlog.
 func (r *RouteMetrics) Waiting(jobs uint64, tenants int) {
 	r.waiting.Set(float64(jobs))
 	r.tenants.Set(float64(tenants))

@@ -13,7 +13,7 @@ import (
 )
 
 // Next takes the next message of a consumer. On three nodes the server that is asked
-// may not know yet who leads one that was just made; it is asked again then.
+// may not know yet which one leads a consumer that was just made; it is asked again then.
 func Next(t testing.TB, c jetstream.Consumer) jetstream.Msg {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)

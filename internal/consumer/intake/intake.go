@@ -206,7 +206,7 @@ func (in *Intake) refuse(ctx context.Context, m jetstream.Msg, meta *jetstream.M
 
 // Bounds of what a letter has of its message in addition to the data, in bytes. What is no
 // UTF-8 is replaced too: no letter could hold it, and without one its message
-// would never leave the inbox. No legal name is mended or cut, and none that was
+// would never leave the inbox. No legal name is changed or cut, and none that was
 // becomes legal.
 const (
 	maxHeaderKey = 256

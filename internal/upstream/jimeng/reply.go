@@ -172,7 +172,7 @@ func fine(data any, requestID string) (int, []byte) {
 	return http.StatusOK, encode(reply{Code: replyOK, Data: data, Message: "Success", RequestID: requestID, Status: replyOK})
 }
 
-// encode writes an answer. Text that is not UTF-8 is mended, so nothing in it can
+// encode writes an answer. What is not UTF-8 is replaced, so nothing in it can
 // fail.
 func encode(v any) []byte {
 	out, err := json.Marshal(v, jsontext.AllowInvalidUTF8(true), json.FormatNilSliceAsNull(true))

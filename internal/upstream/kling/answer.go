@@ -85,7 +85,7 @@ func (d *deduction) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	}
 	v, err := dec.ReadValue()
 	if v.Kind() == '"' {
-		v, _ = jsontext.AppendQuote(nil, body.Text(v)) // mends what is not UTF-8
+		v, _ = jsontext.AppendQuote(nil, body.Text(v)) // replaces what is not UTF-8
 	}
 	*d = deduction(v.Clone())
 	return err

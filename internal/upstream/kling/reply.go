@@ -152,7 +152,7 @@ func deductionOf(t *genbusv1.VideoTask) string {
 
 func millis(t *timestamppb.Timestamp) int64 { return t.AsTime().UnixMilli() }
 
-// write gives the reply as JSON. Text that is not UTF-8 is mended.
+// write gives the reply as JSON. What is not UTF-8 is replaced.
 func write(r reply) []byte {
 	// Nothing in a reply but text can be wrong, and wrong text is replaced.
 	answer, _ := json.Marshal(r, lax.Options)
