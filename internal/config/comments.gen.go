@@ -35,7 +35,7 @@ var fieldComments = map[string]string{
 	"HTTP.Segments":                       "First segment of a vendor's own paths, by protocol. Default: the protocol's name, such as kling and jimeng.",
 	"Limits.ArchiveBytes":                 "Longest result that is archived; a longer one stays at the upstream. Default: 2GiB.",
 	"Limits.BodiesBytes":                  "Most bytes of one tenant's object store: large bodies and archived results. Default: 20GiB.",
-	"Limits.ClaimCheckBytes":              "Bodies above this size go to the object store, and the message carries a reference. Default: 256KiB.",
+	"Limits.ClaimCheckBytes":              "Requests and inline replies above this size go to the object store, and the message carries a reference. Other bodies do above 256 KiB. Default: 256KiB.",
 	"Limits.ListIndex":                    "Jobs that each replica keeps in memory for listing; the oldest are dropped first. Default: 100000.",
 	"Limits.SlowReaderBytes":              "Bytes that may wait for one reader before it is cut with slow_reader. Default: 1MiB.",
 	"Limits.StreamTime":                   "Longest life of one stream that follows a job, by SSE or gRPC; it ends between two events, and its client goes on where it was with another one. Default: 1h.",
