@@ -41,9 +41,9 @@ func (k *checker) add(field, description string) {
 	}
 }
 
-// in checks a member of the value, or an element of that member.
-func (k *checker) in(name string, index int, value []byte, check func(*checker, []byte)) {
-	k.at = append(k.at, step{name, index})
+// in checks a member of the value.
+func (k *checker) in(name string, value []byte, check func(*checker, []byte)) {
+	k.at = append(k.at, step{name, single})
 	check(k, value)
 	k.at = k.at[:len(k.at)-1]
 }
@@ -101,9 +101,9 @@ func (k *checker) message(value []byte) {
 		switch string(jsonscan.Name(quoted)) {
 		case "role":
 			role = true
-			k.in("role", single, c.Value(), checkRole)
+			k.in("role", c.Value(), checkRole)
 		case "content":
-			k.in("content", single, c.Value(), (*checker).content)
+			k.in("content", c.Value(), (*checker).content)
 		}
 	}
 	if !role {

@@ -50,9 +50,9 @@ func (d Document) Check(rules []Rule) []Violation {
 			k.add(r.Name, "is required")
 		case values[i] == nil, values[i][0] == 'n' && !r.Required:
 		case r.parts != nil:
-			k.in(r.Name, single, values[i], r.parts)
+			k.in(r.Name, values[i], r.parts)
 		default:
-			k.in(r.Name, single, values[i], scalar(r.Wrong))
+			k.in(r.Name, values[i], scalar(r.Wrong))
 		}
 	}
 	return k.violations
