@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -30,28 +31,72 @@ type counter struct {
 	every   time.Duration
 }
 
-// countWaiting counts the jobs that wait for a route, at once and from then on, until ctx
+// countedRoute is a route whose jobs are counted.
+type countedRoute struct {
+	id      routeID
+	metrics *telemetry.RouteMetrics
+	idle    *idlePull
+	drain   drainReport
+}
+
+// countWaiting counts the jobs that wait for each route, at once and from then on, until ctx
 // ends. What cannot be read stays as it was.
-func (c *counter) countWaiting(ctx context.Context, id routeID, metrics *telemetry.RouteMetrics) {
-	var drain drainReport
-	jobs := c.queue.Route(id.kind, id.name)
+func (c *counter) countWaiting(ctx context.Context, routes []*countedRoute) {
 	for {
-		if err := c.restore(ctx, id); err != nil && ctx.Err() == nil {
-			c.log.Warn("what a route needs in the broker could not be made sure of; this is repeated", "kind", id.kind, "route", id.name, "error", err)
+		uncounted, err := c.queue.Count(ctx)
+		if err != nil && ctx.Err() == nil {
+			c.log.Debug("the routes are counted one by one", telemetry.KeyError, err)
 		}
-		metrics.Waiting(jobs.Waiting(ctx))
-		switch oldest, err := jobs.Oldest(ctx); {
-		case err != nil:
-		case oldest.IsZero():
-			metrics.Oldest(0)
-		default:
-			metrics.Oldest(time.Since(oldest))
+		c.restoreEach(ctx, routes, uncounted)
+		for _, r := range routes {
+			c.countRoute(ctx, r)
 		}
-		c.countDraining(ctx, id, &drain)
 		if broker.Wait(ctx, c.every) != nil {
 			return
 		}
 	}
+}
+
+// restoring bounds the routes that are restored at a time.
+const restoring = 8
+
+// restoreEach makes again what those routes need in the broker that were not counted, and
+// counts their jobs.
+func (c *counter) restoreEach(ctx context.Context, routes []*countedRoute, uncounted map[*queue.Route]bool) {
+	var group sync.WaitGroup
+	free := make(chan struct{}, restoring)
+	for _, r := range routes {
+		jobs, id := c.queue.Route(r.id.kind, r.id.name), r.id
+		if !uncounted[jobs] {
+			continue
+		}
+		free <- struct{}{}
+		group.Go(func() {
+			defer func() { <-free }()
+			if err := c.restore(ctx, id); err != nil && ctx.Err() == nil {
+				c.log.Warn("what a route needs in the broker could not be made sure of; this is repeated", "kind", id.kind, "route", id.name, "error", err)
+			}
+			jobs.Waiting(ctx)
+		})
+	}
+	group.Wait()
+}
+
+func (c *counter) countRoute(ctx context.Context, r *countedRoute) {
+	jobs := c.queue.Route(r.id.kind, r.id.name)
+	n := jobs.Counts()
+	r.metrics.Waiting(n.Ready+n.Backlog, n.Tenants)
+	if n.Ready > 0 && !n.Paused {
+		r.idle.interrupt()
+	}
+	if n.Ready+n.Backlog == 0 {
+		r.metrics.Oldest(0)
+	} else if oldest, err := jobs.Oldest(ctx); err == nil && !oldest.IsZero() {
+		r.metrics.Oldest(time.Since(oldest))
+	} else if err == nil {
+		r.metrics.Oldest(0)
+	}
+	c.countDraining(ctx, r.id, &r.drain)
 }
 
 // drainReport is what the log was last told of a draining route.

@@ -16,13 +16,15 @@ import (
 func (c *Consumer) Start(ctx context.Context) error {
 	c.Log.OnNotice(c.holder.Notice)
 	c.Broker.OnReconnect(c.reconnected)
+	var counted []*countedRoute
 	for _, r := range c.Config.Now().Routes {
 		cons, err := c.ensureRoute(ctx, r, c.durable)
 		if err != nil {
 			return err
 		}
-		c.startRoute(r, cons)
+		counted = append(counted, c.startRoute(r, cons))
 	}
+	c.loops.Go(func() { c.counter.countWaiting(c.holder.Fetching, counted) })
 	c.loops.Go(func() { c.Queue.Run(c.holder.Fetching, c.Logger) })
 	c.loops.Go(c.sweeper.Run)
 	c.loops.Go(func() { c.counter.countStreams(c.holder.Fetching) })
@@ -41,9 +43,9 @@ func shortestAckWait(routes []config.Route) time.Duration {
 	return shortest
 }
 
-// startRoute begins to fetch from a route's consumer, to dispatch its backlog, and to
-// count the jobs that wait.
-func (c *Consumer) startRoute(r config.Route, cons jetstream.Consumer) {
+// startRoute begins to fetch from a route's consumer and to dispatch its backlog, and returns
+// what is needed to count its jobs.
+func (c *Consumer) startRoute(r config.Route, cons jetstream.Consumer) *countedRoute {
 	id := idOf(r)
 	run := &running{route: r, appliedMaxAckPending: r.MaxInFlight, slots: newSlots(r.MaxInFlight)}
 	c.running[id] = run
@@ -53,7 +55,7 @@ func (c *Consumer) startRoute(r config.Route, cons jetstream.Consumer) {
 		c.fetchLoop(c.holder.Fetching, cons, run.slots, take, metrics, &run.idle, func(ctx context.Context) error { return c.restoreRoute(ctx, id) })
 	})
 	c.loops.Go(func() { c.Queue.Dispatch(c.holder.Fetching, id.kind, id.name, r.ReadyJobs, c.Logger) })
-	c.loops.Go(func() { c.counter.countWaiting(c.holder.Fetching, id, metrics) })
+	return &countedRoute{id: id, metrics: metrics, idle: &run.idle}
 }
 
 // take begins to work on the jobs of a route.

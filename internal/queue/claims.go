@@ -96,11 +96,11 @@ func (c claims) heard(m *nats.Msg) {
 		if r == nil {
 			continue
 		}
-		lost, object := r.lease.heard(said.Replica, said.Claims[durable], now)
+		changed, object := r.lease.heard(said.Replica, said.Claims[durable], now)
 		if object {
 			c.say(r)
 		}
-		if lost {
+		if changed {
 			r.backlog.wake()
 		}
 	}

@@ -19,9 +19,11 @@ const (
 	// jobs. It is more often, up to fastestRead, where the window is full and jobs leave it fast.
 	slowestRead = time.Second
 	fastestRead = 50 * time.Millisecond
-	// idleInterval is how often a replica looks for a backlog that nobody dispatches, and how
+	// idleInterval is how often a replica looks for a backlog that no one dispatches, and how
 	// long one goes on to dispatch after its backlog was empty.
 	idleInterval = 10 * time.Second
+	// lookAge is how old the count may be by which it looks: mostly Count has just made one.
+	lookAge = 15 * time.Second
 	// congestedFor is how long a route is taken to be congested after a job had to wait.
 	congestedFor = 2 * time.Second
 	// maxMoves bounds the jobs that one dispatcher moves at a time.
@@ -71,7 +73,11 @@ func (q *Queue) Dispatch(ctx context.Context, kind subject.Kind, name string, re
 	defer d.stop()
 	timer := time.NewTimer(d.read)
 	defer timer.Stop()
-	for {
+	for armed := d.read; ; {
+		if d.read < armed {
+			timer.Reset(d.read)
+			armed = d.read
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -82,15 +88,12 @@ func (q *Queue) Dispatch(ctx context.Context, kind subject.Kind, name string, re
 		case <-timer.C:
 			d.check(ctx)
 			timer.Reset(d.read)
+			armed = d.read
 		}
 		if !d.leads(ctx) {
 			continue
 		}
-		read := d.read
 		for d.fill(ctx) {
-		}
-		if d.read != read {
-			timer.Reset(d.read)
 		}
 		d.report(time.Now())
 	}
@@ -106,8 +109,12 @@ func (d *dispatcher) leads(ctx context.Context) bool {
 	}
 	if !d.route.lease.held() {
 		d.stop()
+		if vacant, _ := d.route.lease.vacant(now); !vacant {
+			d.read = slowestRead // when the claim of another one is over shows by then
+		}
 		return false
 	}
+	d.read = min(d.read, slowestRead)
 	if d.stopIndex == nil && !now.Before(d.indexNext) {
 		stop, err := d.route.index(ctx, d.logger)
 		if err != nil {
@@ -138,7 +145,6 @@ func (d *dispatcher) needed(ctx context.Context, now time.Time) bool {
 // stop ends the index, and gives up the lease where it is held.
 func (d *dispatcher) stop() {
 	d.forget()
-	d.read = slowestRead
 	if d.route.lease.release() {
 		d.q.claims.release(d.route)
 	}
@@ -160,9 +166,16 @@ func (d *dispatcher) check(ctx context.Context) {
 	now := time.Now()
 	if !d.route.lease.held() {
 		vacant, expired := d.route.lease.vacant(now)
+		if d.read = slowestRead; vacant {
+			d.read = idleInterval
+		}
 		if expired || vacant && !now.Before(d.nextLook) {
 			d.nextLook = now.Add(idleInterval)
-			d.route.refresh(ctx, countInterval)
+			age := lookAge
+			if expired {
+				age = countInterval
+			}
+			d.route.refresh(ctx, age)
 		}
 		return
 	}

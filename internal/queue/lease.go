@@ -104,18 +104,18 @@ func (l *lease) claim() (c claim, ok bool) {
 	return claim{Term: l.term, Congested: l.congested}, l.holder == l.self && !l.failing
 }
 
-// heard takes the claim of another replica. lost: this replica held the lease until now.
-// object: the other one is to be told that it does not hold it.
-func (l *lease) heard(from string, c claim, now time.Time) (lost, object bool) {
+// heard takes the claim of another replica. changed: another one, or none, held the lease
+// until now. object: the other one is to be told that it does not hold it.
+func (l *lease) heard(from string, c claim, now time.Time) (changed, object bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	known := l.holder == l.self || l.others(now)
 	if known && l.holder != from && (c.Term < l.term || c.Term == l.term && l.holder < from) {
 		return false, l.holder == l.self && !l.failing
 	}
-	lost = l.holder == l.self
+	changed = l.holder != from
 	l.holder, l.term, l.congested, l.until = from, max(l.term, c.Term), c.Congested, now.Add(leaseFor)
-	return lost, false
+	return changed, false
 }
 
 // released notes that another replica has given up the lease.

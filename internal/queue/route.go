@@ -157,6 +157,40 @@ func (r *Route) refresh(ctx context.Context, age time.Duration) {
 	r.counted.Store(time.Now().UnixNano())
 }
 
+// learn takes what was read of the route's durable consumers since begin, unless something
+// newer is known.
+func (r *Route) learn(work, wait *jetstream.ConsumerInfo, begin time.Time, update func(ready int)) {
+	if !r.refreshing.CompareAndSwap(false, true) {
+		return
+	}
+	defer r.refreshing.Store(false)
+	if r.counted.Load() >= begin.UnixNano() {
+		return
+	}
+	r.ready.Store(work.NumPending)
+	r.waiting.Store(wait.NumPending)
+	r.paused.Store(work.Paused)
+	update(int(min(work.NumPending, math.MaxInt32)))
+	r.counted.Store(time.Now().UnixNano())
+	if wait.NumPending > 0 {
+		r.backlog.wake()
+	}
+}
+
+// Counts are a route's jobs as they were counted last.
+type Counts struct {
+	// Ready and Backlog are the jobs that wait, and Tenants those of the backlog, which the
+	// replica that dispatches the route knows; 0 in the others.
+	Ready, Backlog uint64
+	Tenants        int
+	Paused         bool
+}
+
+// Counts is what was counted last; it asks the broker for nothing.
+func (r *Route) Counts() Counts {
+	return Counts{Ready: r.ready.Load(), Backlog: r.waiting.Load(), Tenants: r.backlog.tenants(), Paused: r.paused.Load()}
+}
+
 // put notes that this replica has put a job into the backlog.
 func (r *Route) put() {
 	r.waiting.Add(1)

@@ -38,8 +38,8 @@ const (
 	// processors: they wait for timers of the broker more than for a processor.
 	inParallel = 12
 	// mostInParallelRace is how many may with the race detector: there they wait for a
-	// processor, and more of them than processors only wait for longer, up to their timeouts.
-	mostInParallelRace = 4
+	// processor too, and many more of them only wait for longer, up to their timeouts.
+	mostInParallelRace = 6
 )
 
 // Tests runs the tests of a package, several at a time and with their files in memory, and

@@ -40,7 +40,7 @@ func (j *job) work() {
 	// The log could not be read or written, or no upstream takes the chat now.
 	for wait := (*hold.WaitError)(nil); errors.As(outcome, &wait); {
 		if j.checked && j.held.Suspect() {
-			if outcome = j.conclude(j.held.Survived(outcome)); !hold.Waits(outcome) {
+			if outcome = j.conclude(j.held.ResetPoisonCount(outcome)); !hold.Waits(outcome) {
 				break
 			}
 		}

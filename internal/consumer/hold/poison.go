@@ -25,10 +25,10 @@ func (j *Job) Poisoned() *errcode.Error {
 // Suspect reports whether the holders of the job have died often.
 func (j *Job) Suspect() bool { return j.suspect }
 
-// Survived records that a step with a suspect job is over, and that its holder lives: the
+// ResetPoisonCount records that a step with a suspect job is over, and that its holder lives: the
 // others died of something else. A crash of many processes must not end the jobs that they
 // held. It returns the outcome of that step, unless the job turns out to be lost.
-func (j *Job) Survived(outcome error) error {
+func (j *Job) ResetPoisonCount(outcome error) error {
 	e, err := task.ResetPoisonCount(j.Record.entry.Job, time.Now())
 	if err != nil { // it is being submitted, which is progress
 		return outcome

@@ -78,7 +78,7 @@ func (j *job) work() {
 	for {
 		outcome := j.held.Conclude(j.step(), j.finish)
 		if hold.Waits(outcome) && j.held.Suspect() && j.submit.checked && !j.submit.wasReturned() {
-			outcome = j.held.Conclude(j.held.Survived(outcome), j.finish)
+			outcome = j.held.Conclude(j.held.ResetPoisonCount(outcome), j.finish)
 		}
 		if !j.continues(outcome) {
 			return
