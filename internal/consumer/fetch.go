@@ -33,13 +33,15 @@ func (c *Consumer) fetchLoop(ctx context.Context, cons jetstream.Consumer, free 
 		if c.resync.pass(ctx) != nil || c.Broker.Clock().Await(ctx) != nil {
 			return
 		}
-		got, err := 0, error(nil)
-		if time.Since(busy) < c.idleAfter {
+		var got int
+		var err error
+		waits := time.Since(busy) >= c.idleAfter
+		if waits {
+			got, err = c.await(ctx, cons, take, free, idle)
+		} else {
 			got, err = c.fetch(ctx, cons, take, free)
-		} else if got, err = c.await(ctx, cons, take, free, idle); err == nil {
-			busy = time.Now()
 		}
-		if got > 0 {
+		if got > 0 || waits && err == nil {
 			busy = time.Now()
 		}
 		if err == nil {
@@ -91,7 +93,7 @@ func gone(err error) bool {
 func (c *Consumer) fetch(ctx context.Context, cons jetstream.Consumer, take take, free *slots) (got int, err error) {
 	n, err := free.reserve(ctx, fetchBatch)
 	if err != nil {
-		return 0, nil //nolint:nilerr // the process stops
+		return 0, nil // the process stops
 	}
 	defer func() { free.release(n - got) }()
 	batch, err := cons.Fetch(n, jetstream.FetchMaxWait(hold.FetchWait))

@@ -62,7 +62,7 @@ func (p *idlePull) interrupt() {
 func (c *Consumer) await(ctx context.Context, cons jetstream.Consumer, take take, free *slots, p *idlePull) (got int, err error) {
 	n, err := free.reserve(ctx, idleBatch)
 	if err != nil {
-		return 0, nil //nolint:nilerr // the process stops
+		return 0, nil // the process stops
 	}
 	defer func() { free.release(n - got) }()
 	messages, err := cons.Messages(jetstream.PullMaxMessages(n), jetstream.PullExpiry(longFetch), jetstream.PullHeartbeat(idleHeartbeat))

@@ -319,7 +319,7 @@ func TestReturnedToBacklog(t *testing.T) {
 	for i, row := range []struct {
 		step func(*genbusv1.VideoTask) (Event, error)
 		want bool
-	}{{submit, false}, {refuse, false}, {leave, true}, {reset, true}, {submit, false}, {refuse, false}} {
+	}{{submit, false}, {refuse, false}, {leave, true}, {reset, false}, {submit, false}, {refuse, false}} {
 		e, err := row.step(v)
 		if err != nil {
 			t.Fatal(err)
