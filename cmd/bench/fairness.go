@@ -102,7 +102,7 @@ func (w *workshop) fairness(ctx context.Context, c fairnessCommand, res *fairnes
 		return err
 	}
 	defer svc.discard()
-	pub, err := newPublisher(svc.nats, fmt.Sprintf(`{"sandbox":{"duration_ms":%d,"statuses":["in_progress","completed"]}}`, c.Life.Milliseconds()))
+	pub, err := newPublisher(svc.nats, subject.Video, videoRequest(fmt.Sprintf(`{"sandbox":{"duration_ms":%d,"statuses":["in_progress","completed"]}}`, c.Life.Milliseconds())))
 	if err != nil {
 		return err
 	}

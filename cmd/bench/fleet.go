@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/genbus/genbus/internal/subject"
 )
 
 type fleetCommand struct {
@@ -14,6 +16,7 @@ type fleetCommand struct {
 	Settle        time.Duration `help:"How long that replica runs before it is measured." default:"5m"`
 	Hold          time.Duration `help:"How long it is measured." default:"2m"`
 	Replicas      []int         `help:"Numbers of replicas, one measurement each; 0 leaves this part out." default:"1,4,8,16"`
+	Kind          subject.Kind  `help:"Jobs of the replicas: ${enum}. A chat is short and not streamed." enum:"video,chat" default:"video"`
 	Rate          float64       `help:"Jobs published in a second." default:"20"`
 	JobsFor       time.Duration `help:"How long jobs are published." default:"30s"`
 	ReplicaSettle time.Duration `help:"How long replicas run without jobs before they are measured." default:"10s"`
@@ -37,6 +40,7 @@ type idleResult struct {
 // replicasResult is one number of replicas, all of them together. What is said of a job
 // is without what idle replicas would have used in that time.
 type replicasResult struct {
+	Kind      string  `json:"kind"`
 	Replicas  int     `json:"replicas"`
 	Jobs      int     `json:"jobs"`
 	IdleCores float64 `json:"idle_cores"`
@@ -159,15 +163,15 @@ const (
 func (w *workshop) replicas(ctx context.Context, c fleetCommand, n int) (replicasResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	say("replicas: %d, with %g jobs a second", n, c.Rate)
+	say("replicas: %d, with %g jobs (%s) a second", n, c.Rate, c.Kind)
 	f, err := w.startFleet(ctx, fmt.Sprint("replicas-", n), n, serviceSetup{
-		Kind: "video", InFlight: max(100, int(4*c.Rate)), Queued: 100_000, Poll: fleetPoll,
+		Kind: string(c.Kind), InFlight: max(100, int(4*c.Rate)), Queued: 100_000, Poll: fleetPoll,
 	})
 	if err != nil {
 		return replicasResult{}, err
 	}
 	defer f.discard()
-	jobs, err := newFleetJobs(f)
+	jobs, err := newFleetJobs(f, c.Kind)
 	if err != nil {
 		return replicasResult{}, err
 	}
@@ -188,7 +192,9 @@ func (w *workshop) replicas(ctx context.Context, c fleetCommand, n int) (replica
 	if err != nil {
 		return replicasResult{}, err
 	}
-	return perJob(n, count, idle, busy), nil
+	r := perJob(n, count, idle, busy)
+	r.Kind = string(c.Kind)
+	return r, nil
 }
 
 // warmUpJobs are published for each replica before anything is measured.
@@ -241,7 +247,7 @@ func (r fleetReport) tables() []table {
 			number(both), aim(both <= aimIdleMessages), number(i.ServerCores), i.LoadAvg)
 	}
 	replicas := table{title: "The same jobs on more replicas, all together: for each job beyond what idle replicas use"}
-	replicas.add("replicas", "jobs", "idle cores", "idle messages/s", "CPU ms/job", "ratio to 1", "to NATS/job", "from NATS/job", "ratio to 1",
+	replicas.add("replicas", "kind", "jobs", "idle cores", "idle messages/s", "CPU ms/job", "ratio to 1", "to NATS/job", "from NATS/job", "ratio to 1",
 		fmt.Sprintf("aim %g (both)", aimFleetRatio), "NATS CPU ms/job", "load")
 	most := 0
 	for _, m := range r.Replicas {
@@ -252,7 +258,7 @@ func (r fleetReport) tables() []table {
 		if m.Replicas == most && most > 1 && m.CPURatio > 0 && m.MessagesRatio > 0 {
 			verdict = aim(m.CPURatio <= aimFleetRatio && m.MessagesRatio <= aimFleetRatio)
 		}
-		replicas.add(fmt.Sprint(m.Replicas), fmt.Sprint(m.Jobs), number(m.IdleCores), number(m.IdleMessages), number(m.CPU), ratio(m.CPURatio),
+		replicas.add(fmt.Sprint(m.Replicas), m.Kind, fmt.Sprint(m.Jobs), number(m.IdleCores), number(m.IdleMessages), number(m.CPU), ratio(m.CPURatio),
 			number(m.ToServer), number(m.FromServer), ratio(m.MessagesRatio), verdict, number(m.ServerCPU), m.LoadAvg)
 	}
 	return []table{idle, replicas}

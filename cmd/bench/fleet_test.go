@@ -32,7 +32,7 @@ func TestFleetFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := fleetCommand{
-		Routes: 1000, Settle: 5 * time.Minute, Hold: 2 * time.Minute, Replicas: []int{1, 4, 8, 16}, Rate: 20, JobsFor: 30 * time.Second,
+		Routes: 1000, Settle: 5 * time.Minute, Hold: 2 * time.Minute, Replicas: []int{1, 4, 8, 16}, Kind: subject.Video, Rate: 20, JobsFor: 30 * time.Second,
 		ReplicaSettle: 10 * time.Second, ReplicaHold: 10 * time.Second, Timeout: 20 * time.Minute,
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(fleetCommand{}), cmpopts.IgnoreFields(fleetCommand{}, "common")); diff != "" {
@@ -49,6 +49,8 @@ func TestFleetFlags(t *testing.T) {
 		{"--replicas 1,65", false},
 		{"--replicas 1,-2", false},
 		{"--replicas x", false},
+		{"--kind chat", true},
+		{"--kind image", false},
 		{"--rate 0.5", false},
 		{"--rate 1001", false},
 		{"--settle -1s", false},

@@ -134,8 +134,12 @@ type fleetJobs struct {
 	failed string          // how the first job that did not complete ended
 }
 
-func newFleetJobs(f *fleet) (*fleetJobs, error) {
-	pub, err := newPublisher(f.nats.url, fmt.Sprintf(`{"sandbox":{"duration_ms":%d,"statuses":["in_progress","completed"]}}`, fleetLife.Milliseconds()))
+func newFleetJobs(f *fleet, kind subject.Kind) (*fleetJobs, error) {
+	request := videoRequest(fmt.Sprintf(`{"sandbox":{"duration_ms":%d,"statuses":["in_progress","completed"]}}`, fleetLife.Milliseconds()))
+	if kind == subject.Chat {
+		request = chatRequest()
+	}
+	pub, err := newPublisher(f.nats.url, kind, request)
 	if err != nil {
 		return nil, err
 	}

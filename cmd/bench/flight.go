@@ -77,7 +77,7 @@ func (w *workshop) flight(ctx context.Context, c videoCommand, n int, sync bool)
 		return flightResult{}, err
 	}
 	defer svc.discard()
-	pub, err := newPublisher(svc.nats, neverEnds)
+	pub, err := newPublisher(svc.nats, subject.Video, videoRequest(neverEnds))
 	if err != nil {
 		return flightResult{}, err
 	}

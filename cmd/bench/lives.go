@@ -62,7 +62,7 @@ func (w *workshop) lives(ctx context.Context, c videoCommand, sync bool) (livesR
 	}
 	defer svc.discard()
 	metadata := fmt.Sprintf(`{"sandbox":{"duration_ms":%d,"statuses":["in_progress","completed"]}}`, (c.LivesPoll * 19 / 10).Milliseconds())
-	pub, err := newPublisher(svc.nats, metadata)
+	pub, err := newPublisher(svc.nats, subject.Video, videoRequest(metadata))
 	if err != nil {
 		return livesResult{}, err
 	}

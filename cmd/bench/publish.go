@@ -22,7 +22,7 @@ const (
 	answerTimeout = 30 * time.Second
 )
 
-// publisher puts video requests into the inbox, as any client does.
+// publisher puts requests into the inbox, as any client does.
 type publisher struct {
 	nc      *nats.Conn
 	js      jetstream.JetStream
@@ -34,15 +34,10 @@ type publisher struct {
 
 // newPublisher connects to the service's broker. Every request is the same; the
 // broker's sequence makes each a job of its own.
-func newPublisher(url string, metadata string) (*publisher, error) {
-	p := &publisher{subject: subject.Default().Request(subject.Video, tenant)}
-	duration, width, height := 5.0, int32(1280), int32(720)
+func newPublisher(url string, kind subject.Kind, request proto.Message) (*publisher, error) {
+	p := &publisher{subject: subject.Default().Request(kind, tenant)}
 	var err error
-	p.data, err = proto.Marshal(&genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Video{Video: &genbusv1.VideoGeneration{
-		Model: "sandbox-video", Prompt: "a paper boat drifts down a rain-filled gutter at dusk, close-up, slow camera",
-		Duration: &duration, Width: &width, Height: &height, MetadataJson: []byte(metadata),
-	}}})
-	if err != nil {
+	if p.data, err = proto.Marshal(request); err != nil {
 		return nil, err
 	}
 	if p.nc, err = nats.Connect(url, nats.Name("bench")); err != nil {
@@ -55,6 +50,22 @@ func newPublisher(url string, metadata string) (*publisher, error) {
 		return nil, err
 	}
 	return p, nil
+}
+
+// videoRequest asks for a video; the metadata tells the sandbox how it goes.
+func videoRequest(metadata string) proto.Message {
+	duration, width, height := 5.0, int32(1280), int32(720)
+	return &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_Video{Video: &genbusv1.VideoGeneration{
+		Model: "sandbox-video", Prompt: "a paper boat drifts down a rain-filled gutter at dusk, close-up, slow camera",
+		Duration: &duration, Width: &width, Height: &height, MetadataJson: []byte(metadata),
+	}}}
+}
+
+// chatRequest asks for a short reply, not streamed.
+func chatRequest() proto.Message {
+	return &genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_RawJson{
+		RawJson: []byte(`{"model":"sandbox-chat","messages":[{"role":"user","content":"Where do paper boats go?"}]}`),
+	}}
 }
 
 func (p *publisher) failed(_ jetstream.JetStream, _ *nats.Msg, err error) {

@@ -69,6 +69,7 @@ type Consumer struct {
 	idleAfter time.Duration
 	// running belongs to Start, and then to the reload at work.
 	running map[routeID]*running
+	idle    idlePulls
 }
 
 // New returns a consumer that does nothing yet. ctx bounds the life of all work.
@@ -134,6 +135,7 @@ func (c *Consumer) reconnected(ctx context.Context) {
 	c.resync.shut()
 	defer c.resync.open()
 	c.holder.Reclaim(ctx)
+	c.idle.interrupt() // what was asked for before may be answered too
 }
 
 // gate stops the fetch loops for a while.
@@ -190,5 +192,4 @@ type running struct {
 	// may or may not have heard of another one.
 	appliedMaxAckPending int
 	slots                *slots
-	idle                 idlePull
 }

@@ -29,6 +29,7 @@ type counter struct {
 	log     *slog.Logger
 	restore func(context.Context, routeID) error // makes again what a route needs
 	every   time.Duration
+	noList  time.Time // the routes are not listed before
 }
 
 // countedRoute is a route whose jobs are counted.
@@ -39,21 +40,79 @@ type countedRoute struct {
 	drain   drainReport
 }
 
-// countWaiting counts the jobs that wait for each route, at once and from then on, until ctx
-// ends. What cannot be read stays as it was.
-func (c *counter) countWaiting(ctx context.Context, routes []*countedRoute) {
+// countedInbox is the requests of one kind.
+type countedInbox struct {
+	durable string
+	metrics *telemetry.RouteMetrics
+	idle    *idlePull
+}
+
+// countWaiting counts the jobs that wait for each route, and the requests in the inbox, at
+// once and from then on, until ctx ends. What cannot be read stays as it was.
+func (c *counter) countWaiting(ctx context.Context, routes []*countedRoute, inboxes []*countedInbox) {
+	ticker := time.NewTicker(c.every)
+	defer ticker.Stop()
 	for {
-		uncounted, err := c.queue.Count(ctx)
-		if err != nil && ctx.Err() == nil {
-			c.log.Debug("the routes are counted one by one", telemetry.KeyError, err)
-		}
-		c.restoreEach(ctx, routes, uncounted)
-		for _, r := range routes {
-			c.countRoute(ctx, r)
-		}
-		if broker.Wait(ctx, c.every) != nil {
+		c.countAll(ctx, routes, inboxes)
+		select {
+		case <-ctx.Done():
 			return
+		case <-ticker.C:
 		}
+	}
+}
+
+func (c *counter) countAll(ctx context.Context, routes []*countedRoute, inboxes []*countedInbox) {
+	uncounted := c.count(ctx)
+	for _, r := range routes {
+		if jobs := c.queue.Route(r.id.kind, r.id.name); !uncounted[jobs] {
+			r.wake(jobs.Counts())
+		}
+	}
+	for _, in := range inboxes {
+		c.countInbox(ctx, in)
+	}
+	c.restoreEach(ctx, routes, uncounted)
+	for _, r := range routes {
+		c.countRoute(ctx, r)
+	}
+}
+
+// listAgain is how long the routes are counted one by one after they could not be listed:
+// where a user of NATS may not list them, no answer comes.
+const listAgain = 5 * time.Minute
+
+// count reads what the routes have, and returns those of which it could not.
+func (c *counter) count(ctx context.Context) map[*queue.Route]bool {
+	if time.Now().Before(c.noList) {
+		return c.queue.All()
+	}
+	uncounted, err := c.queue.Count(ctx)
+	if err != nil && ctx.Err() == nil && c.broker.Trouble() == nil {
+		c.noList = time.Now().Add(listAgain)
+		c.log.Info("the routes cannot be counted together, and are counted one by one", telemetry.KeyError, err)
+	}
+	return uncounted
+}
+
+func (c *counter) countInbox(ctx context.Context, in *countedInbox) {
+	ctx, cancel := context.WithTimeout(ctx, broker.ReadTimeout)
+	defer cancel()
+	cons, err := c.broker.Consumer(ctx, c.broker.Names().Requests(), in.durable)
+	if err != nil {
+		return
+	}
+	waiting := cons.CachedInfo().NumPending
+	in.metrics.Waiting(waiting, 0)
+	if waiting > 0 {
+		in.idle.interrupt()
+	}
+}
+
+// wake ends a long request where jobs are ready that it did not bring.
+func (r *countedRoute) wake(n queue.Counts) {
+	if n.Ready > 0 && !n.Paused {
+		r.idle.interrupt()
 	}
 }
 
@@ -77,6 +136,7 @@ func (c *counter) restoreEach(ctx context.Context, routes []*countedRoute, uncou
 				c.log.Warn("what a route needs in the broker could not be made sure of; this is repeated", "kind", id.kind, "route", id.name, "error", err)
 			}
 			jobs.Waiting(ctx)
+			r.wake(jobs.Counts())
 		})
 	}
 	group.Wait()
@@ -86,9 +146,6 @@ func (c *counter) countRoute(ctx context.Context, r *countedRoute) {
 	jobs := c.queue.Route(r.id.kind, r.id.name)
 	n := jobs.Counts()
 	r.metrics.Waiting(n.Ready+n.Backlog, n.Tenants)
-	if n.Ready > 0 && !n.Paused {
-		r.idle.interrupt()
-	}
 	if n.Ready+n.Backlog == 0 {
 		r.metrics.Oldest(0)
 	} else if oldest, err := jobs.Oldest(ctx); err == nil && !oldest.IsZero() {

@@ -22,20 +22,21 @@ const fetchBatch = 256
 // take begins to work on a message and calls release when its slot is free.
 type take func(m jetstream.Msg, release func())
 
-// fetchLoop fetches until ctx ends, and nothing while this replica's clock is wrong: what
-// it took it could not begin. restore makes the durable consumer again where it was
+// fetchLoop fetches until ctx ends, and begins no request while this replica's clock is wrong:
+// what it took it could not begin. restore makes the durable consumer again where it was
 // deleted; cons names it, and goes on with the new one. Requests are short while messages
-// come, and long afterwards.
+// come, and long afterwards: after a short one that went, as the client does not say that a
+// long one was not sent.
 func (c *Consumer) fetchLoop(ctx context.Context, cons jetstream.Consumer, free *slots, take take, metrics *telemetry.RouteMetrics, idle *idlePull, restore func(context.Context) error) {
 	said := fetchLog{log: c.Logger, consumer: cons.CachedInfo().Name}
-	busy := time.Now()
+	busy, went := time.Now(), false
 	for {
 		if c.resync.pass(ctx) != nil || c.Broker.Clock().Await(ctx) != nil {
 			return
 		}
 		var got int
 		var err error
-		waits := time.Since(busy) >= c.idleAfter
+		waits := went && time.Since(busy) >= c.idleAfter
 		if waits {
 			got, err = c.await(ctx, cons, take, free, idle)
 		} else {
@@ -44,7 +45,7 @@ func (c *Consumer) fetchLoop(ctx context.Context, cons jetstream.Consumer, free 
 		if got > 0 || waits && err == nil {
 			busy = time.Now()
 		}
-		if err == nil {
+		if went = err == nil; went {
 			said.went()
 			continue
 		}

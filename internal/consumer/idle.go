@@ -31,6 +31,29 @@ type idlePull struct {
 	cancel context.CancelFunc // nil while none waits
 }
 
+// idlePulls are those of all fetch loops.
+type idlePulls struct {
+	mu  sync.Mutex
+	all []*idlePull
+}
+
+func (s *idlePulls) add() *idlePull {
+	p := &idlePull{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = append(s.all, p)
+	return p
+}
+
+// interrupt ends the long requests of all loops.
+func (s *idlePulls) interrupt() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.all {
+		p.interrupt()
+	}
+}
+
 // begin returns a context that interrupt ends, until done is called.
 func (p *idlePull) begin(ctx context.Context) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancel(ctx)

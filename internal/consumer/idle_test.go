@@ -16,6 +16,7 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/test/faultinject"
 )
 
 // lazyReplica waits by long requests from the beginning.
@@ -52,7 +53,7 @@ func TestAnIdleRouteTakesItsJobs(t *testing.T) {
 		asked := pulls(t, b, b.Names().Work())
 		cfg := testConfig(t, up.URL())
 		r := lazyReplica(t, b, cfg)
-		shortly(t, "each route asks", func() bool { return asked() >= len(cfg.Routes) })
+		shortly(t, "each route asks, shortly and then for long", func() bool { return asked() >= 2*len(cfg.Routes) })
 		before := asked()
 		_ = broker.Wait(t.Context(), 1500*time.Millisecond) // short requests would have been repeated
 		if n := asked() - before; n > 0 {
@@ -75,7 +76,7 @@ func TestAStopOfAnIdleRouteLeavesNothing(t *testing.T) {
 	cfg := testConfig(t, "http://127.0.0.1:1")
 	asked := pulls(t, b, b.Names().Work())
 	r := lazyReplica(t, b, cfg)
-	shortly(t, "each route asks", func() bool { return asked() >= len(cfg.Routes) })
+	shortly(t, "each route asks, shortly and then for long", func() bool { return asked() >= 2*len(cfg.Routes) })
 	r.stop(true)
 	e, err := idleReplica(t, b, cfg).Admission.Admit(t.Context(), admission.Request{
 		Kind: subject.Video, Tenant: "acme", Body: body.Parse([]byte(`{"model":"sandbox-video","prompt":"a dog"}`)),
@@ -101,7 +102,7 @@ func TestAnIdleRouteWhoseConsumerIsGone(t *testing.T) {
 	cfg := testConfig(t, up.URL())
 	asked := pulls(t, b, b.Names().Work())
 	r := lazyReplica(t, b, cfg)
-	shortly(t, "each route asks", func() bool { return asked() >= len(cfg.Routes) })
+	shortly(t, "each route asks, shortly and then for long", func() bool { return asked() >= 2*len(cfg.Routes) })
 	if err := b.JetStream().DeleteConsumer(t.Context(), b.Names().Work(), subject.WorkDurable(subject.Video, config.SandboxVideoRoute)); err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +117,6 @@ func TestWhatInterruptsALongRequest(t *testing.T) {
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := lazyReplica(t, b, testConfig(t, up.URL()))
-	run := r.running[routeID{subject.Video, config.SandboxVideoRoute}]
 	stop := make(chan struct{})
 	interrupting := make(chan struct{})
 	go func() {
@@ -126,7 +126,7 @@ func TestWhatInterruptsALongRequest(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				run.idle.interrupt()
+				r.Consumer.idle.interrupt()
 				_ = broker.Wait(t.Context(), time.Millisecond)
 			}
 		}
@@ -144,4 +144,56 @@ func TestWhatInterruptsALongRequest(t *testing.T) {
 		i, err := info.Info(t.Context())
 		return err == nil && i.NumAckPending == 0
 	})
+}
+
+// TestALoopThatFailsAsksShortly: the client does not say that a long request was not sent.
+func TestALoopThatFailsAsksShortly(t *testing.T) {
+	t.Parallel()
+	up := newSandbox(t)
+	s := brokertest.Alone(t)
+	link, err := faultinject.NewLink(strings.TrimPrefix(s.ClientURL(), "nats://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := link.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	direct := openAt(t, s.ClientURL())
+	asked := pulls(t, direct, direct.Names().Work())
+	cfg := testConfig(t, up.URL())
+	r := lazyReplica(t, openAt(t, "nats://"+link.Addr()), cfg)
+	shortly(t, "each route asks, shortly and then for long", func() bool { return asked() >= 2*len(cfg.Routes) })
+	link.Cut(faultinject.Reset)
+	shortly(t, "the connection is lost", func() bool { return !r.Broker.Conn().IsConnected() })
+	before := asked()
+	link.Heal()
+	shortly(t, "each route asks over the new connection", func() bool { return asked() >= before+len(cfg.Routes) })
+	id := publish(t, direct, subject.Video, "v", videoRequest("v", "sandbox-video", "a cat"))
+	if end := last(follow(t, r.log, id)); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+		t.Errorf("ended %v", end.Job)
+	}
+}
+
+// TestRequestsInTheInboxAreCounted, and end the long request of a loop that does not bring
+// them.
+func TestRequestsInTheInboxAreCounted(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	r := idleReplica(t, b, testConfig(t, "http://127.0.0.1:1"))
+	in := r.intake(subject.Video)
+	stream, durable := in.Durable()
+	if _, err := r.durable(t.Context(), stream, durable); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, b, subject.Video, "v", videoRequest("v", "sandbox-video", "a cat"))
+	idle := &idlePull{}
+	waiting, done := idle.begin(t.Context())
+	defer done()
+	r.counter.countInbox(t.Context(), &countedInbox{durable: durable.Durable, metrics: r.Metrics.Route(subject.Video, "intake"), idle: idle})
+	if waiting.Err() == nil {
+		t.Error("the long request goes on")
+	}
+	reaches(t, r.Metrics, 1, "genbus_jobs_waiting", map[string]string{"kind": "video", "route": "intake"})
 }

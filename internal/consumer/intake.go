@@ -7,14 +7,14 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
-// startIntake begins to fetch requests of all kinds.
-func (c *Consumer) startIntake(ctx context.Context) error {
+// startIntake begins to fetch requests of all kinds, and returns what is needed to count them.
+func (c *Consumer) startIntake(ctx context.Context) (counted []*countedInbox, err error) {
 	for _, kind := range subject.Kinds {
 		in := c.intake(kind)
 		stream, cfg := in.Durable()
 		cons, err := c.durable(ctx, stream, cfg)
 		if err != nil {
-			return err
+			return counted, err
 		}
 		restore := func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, restoreWithin)
@@ -22,12 +22,11 @@ func (c *Consumer) startIntake(ctx context.Context) error {
 			_, err := c.Broker.Streams().RestoreConsumer(ctx, stream, cfg)
 			return err
 		}
-		free := newSlots(intake.Slots)
-		c.loops.Go(func() {
-			c.fetchLoop(c.holder.Fetching, cons, free, in.Take, c.Metrics.Route(kind, "intake"), &idlePull{}, restore)
-		})
+		free, idle, metrics := newSlots(intake.Slots), c.idle.add(), c.Metrics.Route(kind, "intake")
+		c.loops.Go(func() { c.fetchLoop(c.holder.Fetching, cons, free, in.Take, metrics, idle, restore) })
+		counted = append(counted, &countedInbox{durable: cfg.Durable, metrics: metrics, idle: idle})
 	}
-	return nil
+	return counted, nil
 }
 
 func (c *Consumer) intake(kind subject.Kind) *intake.Intake {

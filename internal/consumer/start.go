@@ -24,7 +24,6 @@ func (c *Consumer) Start(ctx context.Context) error {
 		}
 		counted = append(counted, c.startRoute(r, cons))
 	}
-	c.loops.Go(func() { c.counter.countWaiting(c.holder.Fetching, counted) })
 	c.loops.Go(func() { c.Queue.Run(c.holder.Fetching, c.Logger) })
 	c.loops.Go(c.sweeper.Run)
 	c.loops.Go(func() { c.counter.countStreams(c.holder.Fetching) })
@@ -32,7 +31,9 @@ func (c *Consumer) Start(ctx context.Context) error {
 	every := shortestAckWait(c.Config.Now().Routes) / 3 // a reload changes none of them
 	c.extending.Go(func() { c.holder.KeepExtending(every) })
 	c.loops.Go(c.holder.KeepChecking)
-	return c.startIntake(ctx)
+	inboxes, err := c.startIntake(ctx)
+	c.loops.Go(func() { c.counter.countWaiting(c.holder.Fetching, counted, inboxes) })
+	return err
 }
 
 func shortestAckWait(routes []config.Route) time.Duration {
@@ -50,12 +51,12 @@ func (c *Consumer) startRoute(r config.Route, cons jetstream.Consumer) *countedR
 	run := &running{route: r, appliedMaxAckPending: r.MaxInFlight, slots: newSlots(r.MaxInFlight)}
 	c.running[id] = run
 	metrics := c.Metrics.Route(id.kind, id.name)
-	take := c.take(id, metrics)
+	take, idle := c.take(id, metrics), c.idle.add()
 	c.loops.Go(func() {
-		c.fetchLoop(c.holder.Fetching, cons, run.slots, take, metrics, &run.idle, func(ctx context.Context) error { return c.restoreRoute(ctx, id) })
+		c.fetchLoop(c.holder.Fetching, cons, run.slots, take, metrics, idle, func(ctx context.Context) error { return c.restoreRoute(ctx, id) })
 	})
 	c.loops.Go(func() { c.Queue.Dispatch(c.holder.Fetching, id.kind, id.name, r.ReadyJobs, c.Logger) })
-	return &countedRoute{id: id, metrics: metrics, idle: &run.idle}
+	return &countedRoute{id: id, metrics: metrics, idle: idle}
 }
 
 // take begins to work on the jobs of a route.

@@ -13,6 +13,10 @@ type backlog struct {
 
 	mu         sync.Mutex
 	roundRobin *roundRobin
+	// readings counts how often it was read from its beginning, and complete is true once
+	// the last reading has come to the end.
+	readings int
+	complete bool
 }
 
 func newBacklog() *backlog {
@@ -26,18 +30,37 @@ func (b *backlog) wake() {
 	}
 }
 
-// clear forgets all jobs.
-func (b *backlog) clear() {
+// clear forgets all jobs, and what the readings before this one still tell.
+func (b *backlog) clear() (reading int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.roundRobin = newRoundRobin()
+	b.roundRobin, b.complete = newRoundRobin(), false
+	b.readings++
+	return b.readings
 }
 
-func (b *backlog) add(tenant string, seq uint64) {
+// add adds a job that a reading has found.
+func (b *backlog) add(reading int, tenant string, seq uint64) {
 	b.mu.Lock()
-	b.roundRobin.add(tenant, seq)
+	if reading == b.readings {
+		b.roundRobin.add(tenant, seq)
+	}
 	b.mu.Unlock()
 	b.wake()
+}
+
+// end notes that a reading has come to the end of the backlog.
+func (b *backlog) end(reading int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.complete = b.complete || reading == b.readings
+}
+
+// known is the number of tenants in the backlog; false while not all of it was read.
+func (b *backlog) known() (tenants int, all bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.roundRobin.tenants), b.complete
 }
 
 // tenants is the number of tenants in the backlog.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -34,16 +35,23 @@ const maxClaims = 1000
 type claims struct {
 	q    *Queue
 	self string
+
+	mu sync.Mutex // of two messages about one route, the later is sent later
+	// listens is when the claims of others were first listened to; zero before that.
+	listens time.Time
 }
 
 // run listens and claims until ctx ends.
-func (c claims) run(ctx context.Context, logger *slog.Logger) {
+func (c *claims) run(ctx context.Context, logger *slog.Logger) {
 	sub, err := c.q.b.Conn().Subscribe(c.q.b.Names().Dispatch(), c.heard)
 	if err != nil { // the connection is closed
 		logger.Error("who dispatches cannot be agreed on with other replicas", telemetry.KeyError, err)
 		return
 	}
 	defer func() { _ = sub.Unsubscribe() }() // a closed connection has none
+	c.mu.Lock()
+	c.listens = time.Now()
+	c.mu.Unlock()
 	ticker := time.NewTicker(claimEvery)
 	defer ticker.Stop()
 	for {
@@ -56,11 +64,21 @@ func (c claims) run(ctx context.Context, logger *slog.Logger) {
 	}
 }
 
+// listened reports whether this replica would have heard of one that dispatches.
+func (c *claims) listened(now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.listens.IsZero() && now.Sub(c.listens) > claimEvery+claimEvery/4
+}
+
 // say tells the others which of these routes this replica dispatches.
-func (c claims) say(routes ...*Route) {
+func (c *claims) say(routes ...*Route) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
 	m := claimsMessage{Claims: map[string]claim{}}
 	for _, r := range routes {
-		if said, ok := r.lease.claim(); ok {
+		if said, ok := r.lease.claim(now); ok {
 			m.Claims[r.durable] = said
 		}
 		if len(m.Claims) == maxClaims {
@@ -73,11 +91,17 @@ func (c claims) say(routes ...*Route) {
 	}
 }
 
-// release tells the others that this replica has given up the lease of a route.
-func (c claims) release(r *Route) { c.send(claimsMessage{Released: []string{r.durable}}) }
+// release gives up the lease of a route, and tells the others where this replica had it.
+func (c *claims) release(r *Route) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.lease.release() {
+		c.send(claimsMessage{Released: []string{r.durable}})
+	}
+}
 
 // send tells the other replicas. What is lost is repeated, or was to save work only.
-func (c claims) send(m claimsMessage) {
+func (c *claims) send(m claimsMessage) {
 	m.Replica = c.self
 	if data, err := json.Marshal(m); err == nil {
 		_ = c.q.b.Conn().Publish(c.q.b.Names().Dispatch(), data)
@@ -85,7 +109,7 @@ func (c claims) send(m claimsMessage) {
 }
 
 // heard takes a message of another replica.
-func (c claims) heard(m *nats.Msg) {
+func (c *claims) heard(m *nats.Msg) {
 	var said claimsMessage
 	if err := json.Unmarshal(m.Data, &said); err != nil || said.Replica == "" || said.Replica == c.self {
 		return

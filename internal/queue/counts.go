@@ -10,10 +10,7 @@ import (
 // answer. They stay as they were.
 func (q *Queue) Count(ctx context.Context) (uncounted map[*Route]bool, err error) {
 	routes := q.all()
-	uncounted = map[*Route]bool{}
-	for _, r := range routes {
-		uncounted[r] = true
-	}
+	uncounted = q.All()
 	updates := make([]func(int), len(routes))
 	for i, r := range routes {
 		updates[i] = r.window.beginRead()
@@ -35,4 +32,13 @@ func (q *Queue) Count(ctx context.Context) (uncounted map[*Route]bool, err error
 		}
 	}
 	return uncounted, nil
+}
+
+// All is the routes of this process.
+func (q *Queue) All() map[*Route]bool {
+	all := map[*Route]bool{}
+	for _, r := range q.all() {
+		all[r] = true
+	}
+	return all
 }

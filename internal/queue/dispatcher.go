@@ -22,8 +22,11 @@ const (
 	// idleInterval is how often a replica looks for a backlog that no one dispatches, and how
 	// long one goes on to dispatch after its backlog was empty.
 	idleInterval = 10 * time.Second
-	// lookAge is how old the count may be by which it looks: mostly Count has just made one.
+	// lookAge is how old the count may be by which it looks: Count makes one as often.
 	lookAge = 15 * time.Second
+	// unknownFor is how long there is a backlog of which nothing is known until it is read
+	// again: a job that was counted may just be on its way.
+	unknownFor = 3 * time.Second
 	// congestedFor is how long a route is taken to be congested after a job had to wait.
 	congestedFor = 2 * time.Second
 	// maxMoves bounds the jobs that one dispatcher moves at a time.
@@ -39,28 +42,30 @@ const (
 	maxMissed = 8
 )
 
-// dispatcher makes the jobs of one route's backlog ready, while its replica has the lease.
+// dispatcher makes the jobs of one route's backlog ready, while its replica has the lease. Its
+// fields belong to Dispatch's goroutine.
 type dispatcher struct {
 	q      *Queue
 	route  *Route
 	mover  mover
 	logger *slog.Logger
 
-	// read is the time between two reads of what is ready, and moved is what was made ready
-	// since the last one.
-	read  time.Duration
+	// every is the time between two checks, and moved is what was made ready since the last
+	// one.
+	every time.Duration
 	moved int
 	// stopIndex ends the index of the backlog; nil while there is none. indexNext is when
-	// one may be begun after that failed.
+	// one may be begun after that failed, and stopping are those that end.
 	stopIndex func()
 	indexNext time.Time
-	// unknown counts the checks in a row that found a backlog of which nothing is known.
-	unknown int
+	stopping  sync.WaitGroup
 	// nextLook is when a backlog is looked for that no replica dispatches.
 	nextLook time.Time
-	// busy is when there was a backlog last, full when a job of it found no room, and
-	// failed since when each move has failed; zero where the last has not.
-	busy, full, failed time.Time
+	// busy is when there was a backlog last, and full when a job of it found no room.
+	busy, full time.Time
+	// waiting is since when there is a backlog without a pause, unknown since when there is
+	// one of which nothing is known, and failed since when nothing can be moved; zero for not.
+	waiting, unknown, failed time.Time
 }
 
 // Dispatch makes the jobs of a route's backlog ready in turn by tenant, so that
@@ -69,14 +74,15 @@ type dispatcher struct {
 func (q *Queue) Dispatch(ctx context.Context, kind subject.Kind, name string, readyJobs int, logger *slog.Logger) {
 	r := q.Route(kind, name)
 	r.Resize(readyJobs)
-	d := &dispatcher{q: q, route: r, mover: mover{q: q, route: r}, logger: logger, read: slowestRead}
+	d := &dispatcher{q: q, route: r, mover: mover{q: q, route: r}, logger: logger, every: slowestRead}
+	defer d.stopping.Wait()
 	defer d.stop()
-	timer := time.NewTimer(d.read)
+	timer := time.NewTimer(d.every)
 	defer timer.Stop()
-	for armed := d.read; ; {
-		if d.read < armed {
-			timer.Reset(d.read)
-			armed = d.read
+	for armed := d.every; ; {
+		if d.every < armed {
+			timer.Reset(d.every)
+			armed = d.every
 		}
 		select {
 		case <-ctx.Done():
@@ -87,56 +93,72 @@ func (q *Queue) Dispatch(ctx context.Context, kind subject.Kind, name string, re
 			}
 		case <-timer.C:
 			d.check(ctx)
-			timer.Reset(d.read)
-			armed = d.read
+			timer.Reset(d.every)
+			armed = d.every
 		}
-		if !d.leads(ctx) {
-			continue
-		}
-		for d.fill(ctx) {
+		if d.leads(ctx) {
+			for d.fill(ctx) {
+			}
 		}
 		d.report(time.Now())
 	}
 }
 
-// leads reports whether this replica dispatches the route. It takes the lease where there is
-// a backlog and no replica has it, and begins or ends the index.
+// leads reports whether this replica dispatches the route, and knows its backlog. It takes
+// the lease where there is a backlog and no replica has it, and begins or ends the index.
 func (d *dispatcher) leads(ctx context.Context) bool {
 	now := time.Now()
 	if d.needed(ctx, now) && d.route.lease.take(now) {
-		d.busy, d.full, d.failed, d.unknown = now, time.Time{}, time.Time{}, 0
+		d.busy, d.full = now, now // it is congested until more is known
+		d.waiting, d.unknown, d.failed = time.Time{}, time.Time{}, time.Time{}
 		d.q.claims.say(d.route)
 	}
 	if !d.route.lease.held() {
 		d.stop()
-		if vacant, _ := d.route.lease.vacant(now); !vacant {
-			d.read = slowestRead // when the claim of another one is over shows by then
+		if !d.route.lease.vacant(now) {
+			d.every = slowestRead // when the claim of another one is over shows by then
 		}
 		return false
 	}
-	d.read = min(d.read, slowestRead)
+	d.every = min(d.every, slowestRead)
 	if d.stopIndex == nil && !now.Before(d.indexNext) {
-		stop, err := d.route.index(ctx, d.logger)
-		if err != nil {
-			d.indexNext = now.Add(reindexWait)
-			if ctx.Err() == nil {
-				d.logger.Warn("the backlog cannot be followed", "error", err)
-			}
-			return false
-		}
-		d.stopIndex = stop
+		d.startIndex(ctx, now)
 	}
 	return d.stopIndex != nil
+}
+
+func (d *dispatcher) startIndex(ctx context.Context, now time.Time) {
+	stop, err := d.route.index(ctx, d.logger)
+	if err == nil {
+		d.stopIndex = stop
+		return
+	}
+	d.indexNext = time.Now().Add(reindexWait)
+	if d.failed.IsZero() {
+		d.failed = now
+	}
+	if ctx.Err() == nil {
+		d.logger.Warn("the backlog cannot be followed", "error", err)
+	}
 }
 
 // needed reports whether there is a backlog that no replica dispatches.
 func (d *dispatcher) needed(ctx context.Context, now time.Time) bool {
 	r := d.route
-	added := r.added.Swap(false)
-	if vacant, _ := r.lease.vacant(now); !vacant {
+	if !r.lease.vacant(now) {
+		r.added.Store(false)
 		return false
 	}
-	if !added && r.waiting.Load() > 0 { // another one may have dispatched it since it was counted
+	if !d.q.claims.listened(now) { // one that dispatches may not have been heard yet
+		d.every = slowestRead
+		return false
+	}
+	added := r.added.Swap(false)
+	switch {
+	case r.lease.expire(now):
+		r.counted.Store(0)
+		r.refresh(ctx, countInterval)
+	case !added && r.waiting.Load() > 0: // another one may have dispatched it since it was counted
 		r.refresh(ctx, countInterval)
 	}
 	return added || r.waiting.Load() > 0
@@ -145,15 +167,14 @@ func (d *dispatcher) needed(ctx context.Context, now time.Time) bool {
 // stop ends the index, and gives up the lease where it is held.
 func (d *dispatcher) stop() {
 	d.forget()
-	if d.route.lease.release() {
-		d.q.claims.release(d.route)
-	}
+	d.q.claims.release(d.route)
 }
 
 // forget ends the index. It is begun again where this replica dispatches the route.
 func (d *dispatcher) forget() {
 	if d.stopIndex != nil {
-		d.stopIndex()
+		d.route.backlog.clear()
+		d.stopping.Go(d.stopIndex)
 		d.stopIndex = nil
 	}
 }
@@ -165,32 +186,35 @@ func (d *dispatcher) check(ctx context.Context) {
 	}
 	now := time.Now()
 	if !d.route.lease.held() {
-		vacant, expired := d.route.lease.vacant(now)
-		if d.read = slowestRead; vacant {
-			d.read = idleInterval
-		}
-		if expired || vacant && !now.Before(d.nextLook) {
-			d.nextLook = now.Add(idleInterval)
-			age := lookAge
-			if expired {
-				age = countInterval
+		d.every = slowestRead
+		if d.route.lease.vacant(now) {
+			d.every = idleInterval
+			if !now.Before(d.nextLook) {
+				d.nextLook = now.Add(idleInterval)
+				d.route.refresh(ctx, lookAge)
 			}
-			d.route.refresh(ctx, age)
 		}
 		return
 	}
-	d.read, d.moved = d.nextRead(now), 0
-	d.route.refresh(ctx, d.read/2)
+	moved := d.moved
+	d.every, d.moved = d.nextRead(now), 0
+	d.route.refresh(ctx, d.every/2)
 	tenants, waiting := d.route.backlog.tenants(), d.route.waiting.Load()
+	if tenants > 0 {
+		d.busy = now
+	}
 	switch {
-	case tenants > 0:
-		d.busy, d.unknown = now, 0
-	case waiting == 0 && now.Sub(d.busy) >= idleInterval:
-		d.stop()
-	case waiting == 0:
-		d.unknown = 0
-	default:
-		d.missing(waiting)
+	case tenants > 0, waiting == 0, moved > 0:
+		d.unknown = time.Time{}
+		if tenants == 0 && waiting == 0 && now.Sub(d.busy) >= idleInterval {
+			d.stop()
+		}
+	case d.unknown.IsZero():
+		d.unknown = now
+	case now.Sub(d.unknown) >= unknownFor:
+		d.unknown = time.Time{}
+		d.logger.Warn("jobs wait of which nothing was heard; reading them all again", "route", d.route.name, "jobs", waiting)
+		d.forget()
 	}
 }
 
@@ -201,29 +225,27 @@ func (d *dispatcher) nextRead(now time.Time) time.Duration {
 	case now.Sub(d.full) > congestedFor:
 		return slowestRead
 	case share > 0.5:
-		return max(d.read/2, fastestRead)
+		return max(d.every/2, fastestRead)
 	case share < 0.125:
-		return min(2*d.read, slowestRead)
+		return min(2*d.every, slowestRead)
 	default:
-		return d.read
+		return d.every
 	}
 }
 
-// missing reads the backlog from its beginning where jobs wait of which nothing was heard.
-func (d *dispatcher) missing(waiting uint64) {
-	// One such check may see a job that the index is just about to hear of.
-	if d.unknown++; d.unknown < 3 {
-		return
-	}
-	d.unknown = 0
-	d.logger.Warn("jobs wait of which nothing was heard; reading them all again", "route", d.route.name, "jobs", waiting)
-	d.forget()
-}
-
-// report has the other replicas told how the dispatch goes, where that has changed.
+// report says how the dispatch goes, and has the other replicas told where that is news. The
+// route is congested where a job found no room, and where there was a backlog all the time:
+// then the others are faster than this dispatcher.
 func (d *dispatcher) report(now time.Time) {
+	switch {
+	case d.route.backlog.tenants() == 0:
+		d.waiting = time.Time{}
+	case d.waiting.IsZero():
+		d.waiting = now
+	}
+	congested := now.Sub(d.full) < congestedFor || !d.waiting.IsZero() && now.Sub(d.waiting) >= congestedFor
 	failing := !d.failed.IsZero() && now.Sub(d.failed) >= failingAfter
-	if d.route.lease.report(now.Sub(d.full) < congestedFor, failing) {
+	if d.route.lease.report(now, congested, failing) {
 		d.q.claims.say(d.route)
 	}
 }
@@ -234,8 +256,10 @@ func (d *dispatcher) fill(ctx context.Context) (more bool) {
 	var group sync.WaitGroup
 	var done outcomes
 	moves := make(chan struct{}, maxMoves)
+	begin, tried := time.Now(), 0
 	for ctx.Err() == nil && !done.stop.Load() {
 		now := time.Now()
+		d.report(now)
 		if !d.route.window.reserve() {
 			if d.route.backlog.tenants() > 0 {
 				d.congested(now)
@@ -247,6 +271,7 @@ func (d *dispatcher) fill(ctx context.Context) (more bool) {
 			d.route.window.settle(false)
 			break
 		}
+		tried++
 		moves <- struct{}{}
 		group.Go(func() {
 			defer func() { <-moves }()
@@ -259,10 +284,10 @@ func (d *dispatcher) fill(ctx context.Context) (more bool) {
 	moved := int(done.moved.Load())
 	d.moved += moved
 	switch {
-	case moved > 0:
+	case moved > 0, tried > 0 && !done.failed.Load(), d.route.backlog.tenants() == 0:
 		d.failed = time.Time{}
 	case done.failed.Load() && d.failed.IsZero():
-		d.failed = time.Now()
+		d.failed = begin
 	}
 	return done.gone.Load() && !done.stop.Load() && ctx.Err() == nil
 }
@@ -271,7 +296,7 @@ func (d *dispatcher) fill(ctx context.Context) (more bool) {
 // known when the first one does not.
 func (d *dispatcher) congested(now time.Time) {
 	if now.Sub(d.full) > congestedFor {
-		d.read = fastestRead
+		d.every = fastestRead
 	}
 	d.full = now
 }

@@ -9,24 +9,30 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// reindexWait is the wait after a backlog could not be followed.
-const reindexWait = time.Second
+const (
+	// reindexWait is the wait after a backlog could not be followed.
+	reindexWait = time.Second
+	// indexWithin bounds the begin of an index.
+	indexWithin = 10 * time.Second
+)
 
-// index indexes the route's backlog from its beginning, until stop is called. It knows
-// nothing of it afterwards. What was missed, where the stream was created again for example,
-// is noticed by the dispatcher.
+// index indexes the route's backlog from its beginning, until stop is called, which may take
+// a while where the broker is away. What was missed, where the stream was created again for
+// example, is noticed by the dispatcher.
 func (r *Route) index(ctx context.Context, logger *slog.Logger) (stop func(), err error) {
-	var c jetstream.Consumer
-	err = r.b.RetryUntilLeader(ctx, "follow the backlog of "+r.durable, func(ctx context.Context) (err error) {
-		c, err = r.b.JetStream().OrderedConsumer(ctx, r.b.Names().Wait(), jetstream.OrderedConsumerConfig{
-			FilterSubjects: []string{r.b.Names().WaitRoutePattern(r.kind, r.name)}, HeadersOnly: true, InactiveThreshold: 30 * time.Second,
-		})
-		return err
+	ctx, cancel := context.WithTimeout(ctx, indexWithin)
+	defer cancel()
+	c, err := r.b.JetStream().OrderedConsumer(ctx, r.b.Names().Wait(), jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{r.b.Names().WaitRoutePattern(r.kind, r.name)}, HeadersOnly: true, InactiveThreshold: 30 * time.Second,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("follow the backlog of %s: %w", r.durable, err)
 	}
-	consuming, err := c.Consume(r.add, jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
+	reading := r.backlog.clear()
+	if info := c.CachedInfo(); info != nil && info.NumPending == 0 {
+		r.backlog.end(reading)
+	}
+	consuming, err := c.Consume(func(m jetstream.Msg) { r.add(reading, m) }, jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
 		logger.Debug("the backlog: consumer", "route", r.name, "error", err)
 	}))
 	if err != nil {
@@ -35,12 +41,11 @@ func (r *Route) index(ctx context.Context, logger *slog.Logger) (stop func(), er
 	return func() {
 		consuming.Stop()
 		<-consuming.Closed()
-		r.backlog.clear()
 	}, nil
 }
 
 // add adds a job to the index.
-func (r *Route) add(m jetstream.Msg) {
+func (r *Route) add(reading int, m jetstream.Msg) {
 	n, err := r.b.Names().ParseWaitItem(m.Subject())
 	if err != nil {
 		return
@@ -49,5 +54,8 @@ func (r *Route) add(m jetstream.Msg) {
 	if err != nil {
 		return
 	}
-	r.backlog.add(n.Tenant, meta.Sequence.Stream)
+	r.backlog.add(reading, n.Tenant, meta.Sequence.Stream)
+	if meta.NumPending == 0 {
+		r.backlog.end(reading)
+	}
 }

@@ -30,22 +30,28 @@ type lease struct {
 	term   uint64
 	// until is when the claim of another replica is over.
 	until time.Time
-	// congested: the holder has jobs in the backlog that wait for room in the ready window.
+	// congested: the holder has jobs in the backlog that wait.
 	congested bool
 	// failing: this replica holds the lease and moves nothing. It claims it no more, so
 	// that another takes it over, and goes on where none does.
 	failing bool
+	// reported is when the dispatcher of this replica said last how it goes. One that hangs
+	// claims nothing either.
+	reported time.Time
 }
 
+// reportWithin is how long a dispatcher is taken to go on after its last report.
+const reportWithin = 5 * time.Second
+
 // take takes the lease where no other replica holds it, and reports whether it is newly
-// this replica's.
+// this replica's. There is a backlog then, so that the others put new jobs behind it.
 func (l *lease) take(now time.Time) (taken bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.holder == l.self || l.others(now) {
 		return false
 	}
-	l.holder, l.term, l.congested, l.failing = l.self, l.term+1, false, false
+	l.holder, l.term, l.congested, l.failing, l.reported = l.self, l.term+1, true, false, now
 	return true
 }
 
@@ -61,16 +67,22 @@ func (l *lease) held() bool {
 	return l.holder == l.self
 }
 
-// vacant reports whether no replica holds the lease. expired: another one did, and has not
-// said so in time, as is found now.
-func (l *lease) vacant(now time.Time) (vacant, expired bool) {
+// vacant reports whether no replica holds the lease.
+func (l *lease) vacant(now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.holder != l.self && !l.others(now)
+}
+
+// expire reports, once, whether another replica held the lease and has not said so in time.
+func (l *lease) expire(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.holder == "" || l.holder == l.self || l.others(now) {
-		return l.holder == "", false
+		return false
 	}
 	l.holder = ""
-	return true, true
+	return true
 }
 
 // release gives up the lease, and reports whether it was held.
@@ -86,23 +98,26 @@ func (l *lease) release() (was bool) {
 
 // report notes how the holder's dispatch goes, and reports whether the others are to be
 // told at once.
-func (l *lease) report(congested, failing bool) (news bool) {
+func (l *lease) report(now time.Time, congested, failing bool) (news bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.holder != l.self {
 		return false
 	}
 	news = l.congested != congested
-	l.congested, l.failing = congested, failing
+	l.congested, l.failing, l.reported = congested, failing, now
 	return news
 }
 
 // claim is what this replica says of the route: false for nothing.
-func (l *lease) claim() (c claim, ok bool) {
+func (l *lease) claim(now time.Time) (c claim, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return claim{Term: l.term, Congested: l.congested}, l.holder == l.self && !l.failing
+	return claim{Term: l.term, Congested: l.congested}, l.holder == l.self && !l.stuck(now)
 }
+
+// stuck reports whether this replica moves nothing, or hangs. l.mu is held.
+func (l *lease) stuck(now time.Time) bool { return l.failing || now.Sub(l.reported) > reportWithin }
 
 // heard takes the claim of another replica. changed: another one, or none, held the lease
 // until now. object: the other one is to be told that it does not hold it.
@@ -111,7 +126,7 @@ func (l *lease) heard(from string, c claim, now time.Time) (changed, object bool
 	defer l.mu.Unlock()
 	known := l.holder == l.self || l.others(now)
 	if known && l.holder != from && (c.Term < l.term || c.Term == l.term && l.holder < from) {
-		return false, l.holder == l.self && !l.failing
+		return false, l.holder == l.self && !l.stuck(now)
 	}
 	changed = l.holder != from
 	l.holder, l.term, l.congested, l.until = from, max(l.term, c.Term), c.Congested, now.Add(leaseFor)

@@ -13,6 +13,7 @@ type fleet struct {
 	now    time.Time
 	leases []*lease
 	down   []bool // stopped: it sends and hears nothing
+	hangs  []bool // its dispatcher does not go on
 	queued []claimed
 }
 
@@ -23,7 +24,7 @@ type claimed struct {
 }
 
 func newFleet(replicas int) *fleet {
-	f := &fleet{now: time.Unix(1_800_000_000, 0), down: make([]bool, replicas)}
+	f := &fleet{now: time.Unix(1_800_000_000, 0), down: make([]bool, replicas), hangs: make([]bool, replicas)}
 	for i := range replicas {
 		f.leases = append(f.leases, &lease{self: fmt.Sprintf("r%02d", i)})
 	}
@@ -31,7 +32,7 @@ func newFleet(replicas int) *fleet {
 }
 
 func (f *fleet) say(from int) {
-	c, ok := f.leases[from].claim()
+	c, ok := f.leases[from].claim(f.now)
 	if !ok || f.down[from] {
 		return
 	}
@@ -72,14 +73,17 @@ func (f *fleet) deliver(at int, lose bool) {
 // settle lets time pass while each replica takes the lease where it is vacant and repeats
 // its claim, and nothing is lost.
 func (f *fleet) settle() {
-	for range 8 {
+	for range 12 {
 		f.now = f.now.Add(claimEvery)
 		for i, l := range f.leases {
 			if f.down[i] {
 				continue
 			}
-			if vacant, _ := l.vacant(f.now); vacant {
+			if l.vacant(f.now) {
 				l.take(f.now)
+			}
+			if !f.hangs[i] {
+				l.reported = f.now
 			}
 			f.say(i)
 		}
@@ -119,7 +123,7 @@ func TestOneReplicaDispatches(t *testing.T) {
 			case 3:
 				f.release(i)
 			case 4:
-				f.leases[i].report(r.IntN(2) == 0, r.IntN(2) == 0)
+				f.leases[i].report(f.now, r.IntN(2) == 0, r.IntN(2) == 0)
 			case 5:
 				f.down[i] = !f.down[i]
 			default:
@@ -130,7 +134,7 @@ func TestOneReplicaDispatches(t *testing.T) {
 		}
 		for i := range f.leases {
 			f.down[i] = false
-			f.leases[i].report(false, false)
+			f.leases[i].report(f.now, false, false)
 		}
 		f.settle()
 		holders := f.holders()
@@ -145,13 +149,14 @@ func TestOneReplicaDispatches(t *testing.T) {
 	}
 }
 
-// TestALeaseIsTakenOver from a replica that is stopped, and from one that moves nothing; when
-// they go on they give way.
+// TestALeaseIsTakenOver from a replica that is stopped, from one that hangs, and from one
+// that moves nothing; when they go on they give way.
 func TestALeaseIsTakenOver(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(f *fleet, on bool){
 		"stopped": func(f *fleet, on bool) { f.down[0] = on },
-		"failing": func(f *fleet, on bool) { f.leases[0].report(false, on) },
+		"hanging": func(f *fleet, on bool) { f.hangs[0] = on },
+		"failing": func(f *fleet, on bool) { f.leases[0].report(f.now, false, on) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -178,12 +183,12 @@ func TestAFailingReplicaGoesOnAlone(t *testing.T) {
 	f := newFleet(2)
 	f.down[1] = true
 	f.leases[0].take(f.now)
-	f.leases[0].report(true, true)
+	f.leases[0].report(f.now, true, true)
 	f.settle()
 	if !f.leases[0].held() {
 		t.Error("no replica dispatches")
 	}
-	if _, ok := f.leases[0].claim(); ok {
+	if _, ok := f.leases[0].claim(f.now); ok {
 		t.Error("it claims what it cannot do")
 	}
 }

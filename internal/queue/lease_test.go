@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -103,7 +105,10 @@ func TestAReplicaThatStopsHandsOverAtOnce(t *testing.T) {
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		first.Dispatch(ctx, subject.Video, first.cfg.Routes[0].Name, 1, brokertest.Logger(t))
+		var both sync.WaitGroup
+		both.Go(func() { first.Run(ctx, brokertest.Logger(t)) })
+		both.Go(func() { first.Dispatch(ctx, subject.Video, first.cfg.Routes[0].Name, 1, brokertest.Logger(t)) })
+		both.Wait()
 	}()
 	for i := range 3 {
 		first.admit(t, "acme", fmt.Sprint(i))
@@ -150,9 +155,27 @@ func TestOthersPutJobsBehindABacklog(t *testing.T) {
 	for second.waiting(t) > 0 || first.ready(t) > 0 {
 		first.serve(t)
 	}
-	await(t, "a job that is ready at once", func() bool {
-		before := second.ready(t)
-		second.admit(t, "b", fmt.Sprint("late", before, time.Now().UnixNano()))
-		return second.waiting(t) == 0 && second.ready(t) == before+1
-	})
+	claims, err := b.Conn().SubscribeSync(b.Names().Dispatch())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for calm := 0; calm < 2; { // by the second claim the other replica has heard the first
+		m, err := claims.NextMsg(patience)
+		if err != nil {
+			t.Fatalf("no claim says that no job waits: %v", err)
+		}
+		var said struct {
+			Claims map[string]struct{ Congested bool }
+		}
+		if err := json.Unmarshal(m.Data, &said); err != nil {
+			t.Fatal(err)
+		}
+		if claim, ok := said.Claims[subject.WorkDurable(subject.Video, config.SandboxVideoRoute)]; ok && !claim.Congested {
+			calm++
+		}
+	}
+	second.admit(t, "b", "late")
+	if w, r := second.waiting(t), second.ready(t); w != 0 || r != 1 {
+		t.Errorf("%d wait and %d are ready", w, r)
+	}
 }

@@ -44,8 +44,8 @@ func (r Reservation) Put(ctx context.Context) (joblog.WorkItem, error) {
 // Settle ends the reservation; enqueued says whether the item is stored, or may be.
 func (r Reservation) Settle(enqueued bool) { r.settle(enqueued) }
 
-// choosePlace makes a new job ready while the ready window has room and no job is in
-// the backlog. settle is to be called with whether the item is stored, or may be.
+// choosePlace makes a new job ready while the ready window has room and, as far as is
+// known, no jobs wait in the backlog. settle is to be called with whether the item is stored, or may be.
 func (q *Queue) choosePlace(item *genbusv1.WorkItem) (place itemKey, settle func(enqueued bool)) {
 	names, kind := q.b.Names(), subject.Kind(item.GetKind())
 	ready := itemKey{names.Work(), names.WorkItem(kind, item.GetRoute(), item.GetTenant(), item.GetId())}

@@ -25,8 +25,8 @@ const (
 	pausePoll = 20 * time.Millisecond
 )
 
-// Route is the queue of one route: what this replica knows of it, read from the
-// broker at most once a second.
+// Route is the queue of one route, and what this replica knows of it: mostly as it was read
+// from the broker within the last second.
 type Route struct {
 	b       *broker.Broker
 	kind    subject.Kind
@@ -153,6 +153,7 @@ func (r *Route) refresh(ctx context.Context, age time.Duration) {
 	}
 	if c, err := r.b.Consumer(ctx, r.b.Names().Wait(), r.durable); err == nil {
 		r.waiting.Store(c.CachedInfo().NumPending)
+		r.wakeFor(c.CachedInfo().NumPending)
 	}
 	r.counted.Store(time.Now().UnixNano())
 }
@@ -172,7 +173,12 @@ func (r *Route) learn(work, wait *jetstream.ConsumerInfo, begin time.Time, updat
 	r.paused.Store(work.Paused)
 	update(int(min(work.NumPending, math.MaxInt32)))
 	r.counted.Store(time.Now().UnixNano())
-	if wait.NumPending > 0 {
+	r.wakeFor(wait.NumPending)
+}
+
+// wakeFor has the dispatcher look at a backlog that was counted, and that no one dispatches.
+func (r *Route) wakeFor(waiting uint64) {
+	if waiting > 0 && r.lease.vacant(time.Now()) {
 		r.backlog.wake()
 	}
 }
@@ -199,12 +205,14 @@ func (r *Route) put() {
 }
 
 // hasBacklog reports whether a new job has to go behind others: the replica that dispatches
-// knows each of them, and the others what it says.
+// knows each of them, and the others what it says. Before it does, and while none
+// dispatches, the count decides.
 func (r *Route) hasBacklog(now time.Time) bool {
 	if r.lease.held() {
-		return r.backlog.tenants() > 0
+		tenants, all := r.backlog.known()
+		return tenants > 0 || !all && r.waiting.Load() > 0
 	}
-	return r.lease.waits(now)
+	return r.lease.waits(now) || r.lease.vacant(now) && r.waiting.Load() > 0
 }
 
 // recount has the next caller read the counts again.

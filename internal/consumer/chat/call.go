@@ -56,10 +56,10 @@ func (j *job) attempt() error {
 	if err != nil {
 		return fmt.Errorf("read the request's body: %w", err)
 	}
-	if !j.uncalled() {
-		if err := j.start(lease.Account(), capacity); err != nil {
-			return err
-		}
+	if j.uncalled() {
+		capacity() // it has the room of its commit
+	} else if err := j.start(lease.Account(), capacity); err != nil {
+		return err
 	}
 	j.called = j.chat().GetAttempt()
 	for refusals := 0; ; refusals++ {

@@ -39,7 +39,7 @@ func (j *job) work() {
 	outcome := j.run()
 	// The log could not be read or written, or no upstream takes the chat now.
 	for wait := (*hold.WaitError)(nil); errors.As(outcome, &wait); {
-		if j.checked && j.held.Suspect() {
+		if j.checked && j.held.Suspect() && !j.uncalled() {
 			if outcome = j.conclude(j.held.ResetPoisonCount(outcome)); !hold.Waits(outcome) {
 				break
 			}

@@ -21,8 +21,6 @@ type Job struct {
 	holder *Holder
 	stale  staleCheck // held against the work item, before the log was read
 	reread bool       // the log is read before the next step
-	// suspect: its holders have died often.
-	suspect bool
 }
 
 // NewJob is a job of which only its message was read. Its trace begins; where the job is

@@ -12,18 +12,23 @@ const maxDeliveries = 10
 
 // Poisoned judges a job, once its log was read, that was delivered again and again without
 // any progress: it may be what kills the processes that take it. Then it is to end with the
-// error, which is nil otherwise. From half of those deliveries on it is suspect.
+// error, which is nil otherwise. From half of those deliveries on it is suspect (Suspect).
 func (j *Job) Poisoned() *errcode.Error {
-	count, since := j.Message.Delivery().Count, j.Record.entry.Job.GetExecution().GetDeliveries()
-	j.suspect = count > since+maxDeliveries/2
-	if count <= since+maxDeliveries || j.Record.entry.Terminal() {
+	n := j.unprogressed()
+	if n <= maxDeliveries || j.Record.entry.Terminal() {
 		return nil
 	}
-	return errcode.New(errcode.Poisoned, "job %s was delivered %d times without any progress", j.Name().ID, count-since)
+	return errcode.New(errcode.Poisoned, "job %s was delivered %d times without any progress", j.Name().ID, n)
 }
 
-// Suspect reports whether the holders of the job have died often.
-func (j *Job) Suspect() bool { return j.suspect }
+// Suspect reports whether the job was delivered often, to this holder or to those before
+// it, and its log was read.
+func (j *Job) Suspect() bool { return j.Record.entry.Job != nil && j.unprogressed() > maxDeliveries/2 }
+
+// unprogressed is how often the job was delivered since its last event.
+func (j *Job) unprogressed() int64 {
+	return int64(j.Message.Delivery().Count) - int64(j.Record.entry.Job.GetExecution().GetDeliveries())
+}
 
 // ResetPoisonCount records that a step with a suspect job is over, and that its holder lives: the
 // others died of something else. A crash of many processes must not end the jobs that they
@@ -42,14 +47,13 @@ func (j *Job) ResetPoisonCount(outcome error) error {
 	if err := j.Next(ctx, e, nil); err != nil {
 		return err
 	}
-	j.suspect = false
 	return outcome
 }
 
 // Unjudged gives the job to a replica with a right clock. One that was delivered so often
 // that it seems to kill its holders stays: to return it would add to that.
 func (j *Job) Unjudged() error {
-	if j.suspect {
+	if j.Suspect() {
 		return For(FetchWait)
 	}
 	return Unjudged()
