@@ -126,7 +126,7 @@ func TestWhatInterruptsALongRequest(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				r.Consumer.idle.interrupt()
+				r.idle.interrupt()
 				_ = broker.Wait(t.Context(), time.Millisecond)
 			}
 		}

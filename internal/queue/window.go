@@ -4,10 +4,9 @@ import "sync"
 
 // window is what this replica knows of the ready jobs of a route: those that the
 // durable consumer has not delivered yet. Their number is read about once a second, more
-// often while the backlog is dispatched; in
-// between, what this replica puts in and takes out is counted. While there is no backlog
-// several replicas may each fill the room that they saw, so that at most size jobs more
-// are ready for each further replica.
+// often while the backlog is dispatched; in between, what this replica puts in and takes
+// out is counted. While there is no backlog several replicas may each fill the room that
+// they saw, so that at most size jobs more are ready for each further replica.
 type window struct {
 	mu    sync.Mutex
 	size  int
