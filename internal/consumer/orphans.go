@@ -15,8 +15,7 @@ import (
 const orphansEvery = time.Minute
 
 // watchOrphans counts the accepted jobs whose route is not configured (docs/adr/0015),
-// until ctx ends. The first look may come before this replica knows all that waits, so the
-// second one follows soon.
+// until ctx ends: soon again after the start, when routes are most likely to have gone.
 func (c *counter) watchOrphans(ctx context.Context) {
 	var said []queue.OrphanedRoute
 	for rest := c.every; ; rest = orphansEvery {

@@ -112,6 +112,7 @@ func (d *dispatcher) leads(ctx context.Context) bool {
 		d.busy, d.full = now, now // it is congested until more is known
 		d.waiting, d.unknown, d.failed = time.Time{}, time.Time{}, time.Time{}
 		d.q.claims.say(d.route)
+		d.logger.Info("this replica dispatches the backlog of a route", "kind", d.route.kind, "route", d.route.name)
 	}
 	if !d.route.lease.held() {
 		d.stop()

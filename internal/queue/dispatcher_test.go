@@ -122,7 +122,7 @@ func indexing(t testing.TB, replicas []*replica) (tenants []int) {
 
 // takeAll has all replicas take jobs out of the line until there were so many, and
 // gives them in the order in which they came.
-func takeAll(t *testing.T, replicas []*replica, want int) (order []subject.WorkName) {
+func takeAll(t testing.TB, replicas []*replica, want int) (order []subject.WorkName) {
 	t.Helper()
 	var mu sync.Mutex
 	// An item may come again after its job had its turn: the log of a real one says

@@ -29,8 +29,7 @@ type OrphanedRoute struct {
 // broker about a second.
 const orphansWithin = time.Minute
 
-// Orphans returns the routes that have jobs and are not configured, by kind and name. The
-// backlogs are known from when this replica has read them to their end.
+// Orphans returns the routes that have jobs and are not configured, by kind and name.
 func (q *Queue) Orphans(ctx context.Context) ([]OrphanedRoute, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, orphansWithin, fmt.Errorf("jobs without a route were not found within %s", orphansWithin))
 	defer cancel()
@@ -38,10 +37,8 @@ func (q *Queue) Orphans(ctx context.Context) ([]OrphanedRoute, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range q.unconfigured() {
-		if _, known := found[r]; !known {
-			found[r] = 0
-		}
+	if err := q.waitingOrphans(ctx, found); err != nil {
+		return nil, err
 	}
 	var out []OrphanedRoute
 	for r, ready := range found {
@@ -91,17 +88,41 @@ func (q *Queue) configured(kind subject.Kind, name string) bool {
 	return false
 }
 
-// unconfigured are the routes that this replica has heard of and that are not configured.
-func (q *Queue) unconfigured() []*Route {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	var out []*Route
-	for _, r := range q.routes {
-		if !q.configured(r.kind, r.name) {
-			out = append(out, r)
+// waitingOrphans adds the routes that have a backlog. Each route's durable consumer of
+// GENBUS_WAIT, which outlives the route, says how large that is; the subjects, of which there
+// may be very many, are only listed where these consumers do not account for all jobs.
+func (q *Queue) waitingOrphans(ctx context.Context, found map[*Route]uint64) error {
+	names := q.b.Names()
+	s, err := q.b.Stream(ctx, names.Wait())
+	if err != nil {
+		return err
+	}
+	add := func(kind subject.Kind, name string) {
+		if r := q.Route(kind, name); !q.configured(kind, name) && found[r] == 0 {
+			found[r] = 0
 		}
 	}
-	return out
+	counted := uint64(0)
+	consumers, err := q.b.Consumers(ctx, names.Wait())
+	for _, c := range consumers {
+		if kind, name, ok := subject.ParseWorkDurable(c.Config.Durable); ok && c.NumPending > 0 {
+			counted += c.NumPending
+			add(kind, name)
+		}
+	}
+	if err == nil && counted >= s.CachedInfo().State.Msgs {
+		return nil
+	}
+	info, err := s.Info(ctx, jetstream.WithSubjectFilter(names.WaitPattern()))
+	if err != nil {
+		return fmt.Errorf("subjects of %s: %w", names.Wait(), err)
+	}
+	for subj := range info.State.Subjects {
+		if n, err := names.ParseWaitItem(subj); err == nil {
+			add(n.Kind, n.Route)
+		}
+	}
+	return nil
 }
 
 // countBacklog is the size of the backlog of a route that may have no durable consumer:

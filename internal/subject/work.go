@@ -1,5 +1,7 @@
 package subject
 
+import "strings"
+
 // Work is the stream GENBUS_WORK: one message for each accepted, unfinished job.
 func (s Space) Work() string { return s.stream + "_WORK" }
 
@@ -43,6 +45,13 @@ func (s Space) ParseWorkItem(subject string) (WorkName, error) {
 
 // WorkDurable is the durable consumer of one route: <kind>-<route>.
 func WorkDurable(k Kind, route string) string { return string(k) + "-" + route }
+
+// ParseWorkDurable is the inverse of WorkDurable; false for another consumer.
+func ParseWorkDurable(durable string) (k Kind, route string, ok bool) {
+	kind, route, found := strings.Cut(durable, "-")
+	k, err := parseKind(kind)
+	return k, route, found && err == nil && route != ""
+}
 
 // IntakeDurable is the durable consumer of the inbox of one kind.
 func IntakeDurable(k Kind) string { return "intake-" + string(k) }
