@@ -11,14 +11,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/telemetry"
 )
-
-// claim is what a replica says of a route whose backlog it dispatches.
-type claim struct {
-	Term      uint64 `json:"term"`
-	Congested bool   `json:"congested,omitempty"`
-}
 
 // claimsMessage is what replicas send each other on genbus.internal.dispatch: each what it
 // dispatches, once a second and when that changes.
@@ -33,8 +28,11 @@ const maxClaims = 1000
 
 // claims tells the other replicas which routes this one dispatches, and hears it of them.
 type claims struct {
-	q    *Queue
+	b    *broker.Broker
 	self string
+	// all is the routes of this process, and known one of them by its durable; nil for none.
+	all   func() []*Route
+	known func(durable string) *Route
 
 	mu sync.Mutex // of two messages about one route, the later is sent later
 	// listens is when the claims of others were first listened to; zero before that.
@@ -43,7 +41,7 @@ type claims struct {
 
 // run listens and claims until ctx ends.
 func (c *claims) run(ctx context.Context, logger *slog.Logger) {
-	sub, err := c.q.b.Conn().Subscribe(c.q.b.Names().Dispatch(), c.heard)
+	sub, err := c.b.Conn().Subscribe(c.b.Names().Dispatch(), c.heard)
 	if err != nil { // the connection is closed
 		logger.Error("who dispatches cannot be agreed on with other replicas", telemetry.KeyError, err)
 		return
@@ -59,7 +57,7 @@ func (c *claims) run(ctx context.Context, logger *slog.Logger) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			c.say(c.q.all()...)
+			c.say(c.all()...)
 		}
 	}
 }
@@ -104,7 +102,7 @@ func (c *claims) release(r *Route) {
 func (c *claims) send(m claimsMessage) {
 	m.Replica = c.self
 	if data, err := json.Marshal(m); err == nil {
-		_ = c.q.b.Conn().Publish(c.q.b.Names().Dispatch(), data)
+		_ = c.b.Conn().Publish(c.b.Names().Dispatch(), data)
 	}
 }
 
@@ -116,7 +114,7 @@ func (c *claims) heard(m *nats.Msg) {
 	}
 	now := time.Now()
 	for _, durable := range slices.Sorted(maps.Keys(said.Claims)) {
-		r := c.q.known(durable)
+		r := c.known(durable)
 		if r == nil {
 			continue
 		}
@@ -129,7 +127,7 @@ func (c *claims) heard(m *nats.Msg) {
 		}
 	}
 	for _, durable := range said.Released {
-		if r := c.q.known(durable); r != nil {
+		if r := c.known(durable); r != nil {
 			r.lease.released(said.Replica)
 			r.backlog.wake()
 		}

@@ -12,6 +12,12 @@ const (
 	leaseFor = 3 * claimEvery
 )
 
+// claim is what a replica says of a route whose backlog it dispatches.
+type claim struct {
+	Term      uint64 `json:"term"`
+	Congested bool   `json:"congested,omitempty"`
+}
+
 // lease is what this replica knows of who dispatches a route. Whoever does it, the moves
 // are safe (mover.move): a lease saves what several dispatchers would read in vain, and
 // makes one order of tenants for all replicas. So it is agreed on without a store, by what

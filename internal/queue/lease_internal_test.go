@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
 )
 
 // fleet is replicas that agree on who dispatches one route, whose messages are delayed,
@@ -191,4 +193,28 @@ func TestAFailingReplicaGoesOnAlone(t *testing.T) {
 	if _, ok := f.leases[0].claim(f.now); ok {
 		t.Error("it claims what it cannot do")
 	}
+}
+
+// FuzzClaims: whatever comes, a replica that does not dispatch takes it, and keeps one
+// holder at most.
+func FuzzClaims(f *testing.F) {
+	f.Add([]byte(`{"replica":"r01","claims":{"video-a":{"term":3,"congested":true}}}`))
+	f.Add([]byte(`{"replica":"r01","released":["video-a"]}`))
+	f.Add([]byte(`{"replica":"me","claims":{"video-a":{"term":18446744073709551615}}}`))
+	f.Add([]byte(`{"claims":null}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r := &Route{durable: "video-a", lease: lease{self: "me"}, backlog: newBacklog()}
+		c := &claims{self: "me", known: func(durable string) *Route {
+			if durable == r.durable {
+				return r
+			}
+			return nil
+		}}
+		for range 2 {
+			c.heard(&nats.Msg{Data: data})
+		}
+		if now := time.Now(); r.lease.held() || r.lease.vacant(now) && r.lease.waits(now) {
+			t.Errorf("after %q the lease is %+v", data, &r.lease)
+		}
+	})
 }

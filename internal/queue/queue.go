@@ -48,7 +48,7 @@ func New(cfg *config.Live, b *broker.Broker, log *joblog.Log, letters *quota.Let
 	q := &Queue{
 		Items: items, cfg: cfg, b: b, log: log, letters: letters, pending: newPendingFirstEvents(items), routes: map[string]*Route{},
 	}
-	q.claims = &claims{q: q, self: log.Writer()}
+	q.claims = &claims{b: b, self: log.Writer(), all: q.all, known: q.known}
 	return q
 }
 
