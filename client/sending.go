@@ -46,10 +46,16 @@ func (c *Client) send(ctx context.Context, r request, subj string, deliver func(
 			s.discard(ctx)
 		}
 	}()
+	var before error // what became of the last sending
 	for wait := firstPause; ; wait = min(2*wait, maxPause) {
 		err := s.once(ctx, deliver)
 		if err == nil {
 			return nil
+		}
+		if before != nil && errors.Is(err, errNotSent) {
+			err = fmt.Errorf("%w, and before: %w", err, before)
+		} else {
+			before = err
 		}
 		if end := s.judge(err); end != nil {
 			return end
