@@ -23,7 +23,8 @@ type listAnswer struct {
 // server leaves out those whose leader does not answer it.
 func (c *connection) Consumers(ctx context.Context, stream string) (map[string]*jetstream.ConsumerInfo, error) {
 	out := map[string]*jetstream.ConsumerInfo{}
-	for at := 0; at < maxListed; {
+	// Those that are left out count for the offset too, so a page can be short.
+	for at, total := 0, 1; at < min(total, maxListed); at += pageConsumers {
 		page, err := c.consumersFrom(ctx, stream, at)
 		if err != nil {
 			return nil, fmt.Errorf("list the consumers of %s: %w", stream, err)
@@ -31,10 +32,7 @@ func (c *connection) Consumers(ctx context.Context, stream string) (map[string]*
 		for _, info := range page.Consumers {
 			out[info.Name] = info
 		}
-		// Those that are left out count for the offset too, so a page can be short.
-		if at += pageConsumers; at >= page.Total {
-			break
-		}
+		total = page.Total
 	}
 	return out, nil
 }

@@ -29,7 +29,6 @@ type counter struct {
 	log     *slog.Logger
 	restore func(context.Context, routeID) error // makes again what a route needs
 	every   time.Duration
-	noList  time.Time // the routes are not listed before
 }
 
 // countedRoute is a route whose jobs are counted.
@@ -63,7 +62,10 @@ func (c *counter) countWaiting(ctx context.Context, routes []*countedRoute, inbo
 }
 
 func (c *counter) countAll(ctx context.Context, routes []*countedRoute, inboxes []*countedInbox) {
-	uncounted := c.count(ctx)
+	uncounted, err := c.queue.Count(ctx)
+	if err != nil && ctx.Err() == nil {
+		c.log.Info("the routes cannot be counted together, and are counted one by one", telemetry.KeyError, err)
+	}
 	for _, r := range routes {
 		if jobs := c.queue.Route(r.id.kind, r.id.name); !uncounted[jobs] {
 			r.wake(jobs.Counts())
@@ -76,23 +78,6 @@ func (c *counter) countAll(ctx context.Context, routes []*countedRoute, inboxes 
 	for _, r := range routes {
 		c.countRoute(ctx, r)
 	}
-}
-
-// listAgain is how long the routes are counted one by one after they could not be listed:
-// where a user of NATS may not list them, no answer comes.
-const listAgain = 5 * time.Minute
-
-// count reads what the routes have, and returns those of which it could not.
-func (c *counter) count(ctx context.Context) map[*queue.Route]bool {
-	if time.Now().Before(c.noList) {
-		return c.queue.All()
-	}
-	uncounted, err := c.queue.Count(ctx)
-	if err != nil && ctx.Err() == nil && c.broker.Trouble() == nil {
-		c.noList = time.Now().Add(listAgain)
-		c.log.Info("the routes cannot be counted together, and are counted one by one", telemetry.KeyError, err)
-	}
-	return uncounted
 }
 
 func (c *counter) countInbox(ctx context.Context, in *countedInbox) {
@@ -146,12 +131,16 @@ func (c *counter) countRoute(ctx context.Context, r *countedRoute) {
 	jobs := c.queue.Route(r.id.kind, r.id.name)
 	n := jobs.Counts()
 	r.metrics.Waiting(n.Ready+n.Backlog, n.Tenants)
-	if n.Ready+n.Backlog == 0 {
-		r.metrics.Oldest(0)
-	} else if oldest, err := jobs.Oldest(ctx); err == nil && !oldest.IsZero() {
-		r.metrics.Oldest(time.Since(oldest))
-	} else if err == nil {
-		r.metrics.Oldest(0)
+	age := time.Duration(0)
+	var err error
+	if n.Ready+n.Backlog > 0 {
+		var oldest time.Time
+		if oldest, err = jobs.Oldest(ctx); !oldest.IsZero() {
+			age = time.Since(oldest)
+		}
+	}
+	if err == nil {
+		r.metrics.Oldest(age)
 	}
 	c.countDraining(ctx, r.id, &r.drain)
 }

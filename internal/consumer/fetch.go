@@ -22,26 +22,32 @@ const fetchBatch = 256
 // take begins to work on a message and calls release when its slot is free.
 type take func(m jetstream.Msg, release func())
 
-// fetchLoop fetches until ctx ends, and begins no request while this replica's clock is wrong:
-// what it took it could not begin. restore makes the durable consumer again where it was
-// deleted; cons names it, and goes on with the new one. Requests are short while messages
-// come, and long afterwards: after a short one that went, as the client does not say that a
-// long one was not sent.
-func (c *Consumer) fetchLoop(ctx context.Context, cons jetstream.Consumer, free *slots, take take, metrics *telemetry.RouteMetrics, idle *idlePull, restore func(context.Context) error) {
-	said := fetchLog{log: c.Logger, consumer: cons.CachedInfo().Name}
+// fetcher takes the messages of one durable consumer.
+type fetcher struct {
+	c       *Consumer
+	cons    jetstream.Consumer // names it; it may be made again
+	free    *slots
+	take    take
+	metrics *telemetry.RouteMetrics
+	idle    *idlePull
+	restore func(context.Context) error // makes the durable consumer again where it was deleted
+}
+
+// run fetches until ctx ends, and begins no request while this replica's clock is wrong: what
+// it took it could not begin. Requests are short while messages come, and long afterwards:
+// after a short one that went, as the client does not say that a long one was not sent.
+func (f *fetcher) run(ctx context.Context) {
+	said := fetchLog{log: f.c.Logger, consumer: f.cons.CachedInfo().Name}
 	busy, went := time.Now(), false
 	for {
-		if c.resync.pass(ctx) != nil || c.Broker.Clock().Await(ctx) != nil {
+		if f.c.resync.pass(ctx) != nil || f.c.Broker.Clock().Await(ctx) != nil {
 			return
 		}
-		var got int
-		var err error
-		waits := went && time.Since(busy) >= c.idleAfter
+		ask, waits := f.fetch, went && time.Since(busy) >= f.c.idleAfter
 		if waits {
-			got, err = c.await(ctx, cons, take, free, idle)
-		} else {
-			got, err = c.fetch(ctx, cons, take, free)
+			ask = f.await
 		}
+		got, err := ask(ctx)
 		if got > 0 || waits && err == nil {
 			busy = time.Now()
 		}
@@ -49,9 +55,9 @@ func (c *Consumer) fetchLoop(ctx context.Context, cons jetstream.Consumer, free 
 			said.went()
 			continue
 		}
-		metrics.FetchFailed()
+		f.metrics.FetchFailed()
 		if gone(err) {
-			err = errors.Join(err, restore(ctx))
+			err = errors.Join(err, f.restore(ctx))
 		}
 		said.failed(err)
 		if broker.Wait(ctx, time.Second) != nil {
@@ -91,13 +97,13 @@ func gone(err error) bool {
 }
 
 // fetch asks for as many messages as there are slots and hands each on as it comes.
-func (c *Consumer) fetch(ctx context.Context, cons jetstream.Consumer, take take, free *slots) (got int, err error) {
-	n, err := free.reserve(ctx, fetchBatch)
+func (f *fetcher) fetch(ctx context.Context) (got int, err error) {
+	n, err := f.free.reserve(ctx, fetchBatch)
 	if err != nil {
 		return 0, nil // the process stops
 	}
-	defer func() { free.release(n - got) }()
-	batch, err := cons.Fetch(n, jetstream.FetchMaxWait(hold.FetchWait))
+	defer func() { f.free.release(n - got) }()
+	batch, err := f.cons.Fetch(n, jetstream.FetchMaxWait(hold.FetchWait))
 	if err != nil {
 		return 0, ended(ctx, fmt.Errorf("fetch %d messages: %w", n, err))
 	}
@@ -108,25 +114,30 @@ func (c *Consumer) fetch(ctx context.Context, cons jetstream.Consumer, take take
 			late = append(late, m)
 			continue
 		}
-		take(m, sync.OnceFunc(func() { free.release(1) }))
+		f.begin(m)
 	}
-	for _, m := range late {
-		c.handBack(m)
-	}
-	free.release(len(late))
+	f.handBack(late)
 	return got, ended(ctx, batch.Error())
 }
 
-// handBack gives back a message that arrived while the process stops, after the
-// fetch that brought it is over.
-func (c *Consumer) handBack(m jetstream.Msg) {
-	d, err := hold.NewDelivery(c.Broker.Conn(), m)
-	if err == nil {
-		err = d.Settle(hold.Return())
+// begin begins to work on a message, which has its slot.
+func (f *fetcher) begin(m jetstream.Msg) {
+	f.take(m, sync.OnceFunc(func() { f.free.release(1) }))
+}
+
+// handBack gives back messages that arrived while the process stops, after the request that
+// brought them is over.
+func (f *fetcher) handBack(late []jetstream.Msg) {
+	for _, m := range late {
+		d, err := hold.NewDelivery(f.c.Broker.Conn(), m)
+		if err == nil {
+			err = d.Settle(hold.Return())
+		}
+		if err != nil {
+			f.c.Logger.Warn("a message could not be given back; it is redelivered", "subject", m.Subject(), "error", err)
+		}
 	}
-	if err != nil {
-		c.Logger.Warn("a message could not be given back; it is redelivered", "subject", m.Subject(), "error", err)
-	}
+	f.free.release(len(late))
 }
 
 // ended drops the errors of a fetch that only say that it is over.

@@ -36,7 +36,7 @@ func TestFetchIsSilentWhileNATSIsAway(t *testing.T) {
 	gone := nc.StatusChanged(nats.RECONNECTING)
 	s.Shutdown()
 	<-gone
-	_, err = new(Consumer).fetch(t.Context(), cons, nil, newSlots(1))
+	_, err = (&fetcher{cons: cons, free: newSlots(1)}).fetch(t.Context())
 	if err == nil {
 		t.Fatal("a message was fetched without a server")
 	}

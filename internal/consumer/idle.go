@@ -78,49 +78,53 @@ func (p *idlePull) interrupt() {
 	}
 }
 
-// await asks for a few messages by one long request, and hands on the first that comes and what
-// was sent with it. It returns then, or when p is interrupted, ctx ends, or the request fails.
-// The client's Fetch would not do: what the server sends to one that was given up waits for
-// its AckWait. An iterator is drained.
-func (c *Consumer) await(ctx context.Context, cons jetstream.Consumer, take take, free *slots, p *idlePull) (got int, err error) {
-	n, err := free.reserve(ctx, idleBatch)
+// await asks for a few messages by one long request, and hands on the first that comes and
+// what was sent with it. It returns then, or when the request is interrupted, ctx ends, or
+// the request fails. The client's Fetch would not do: what the server sends to one that was
+// given up waits for its AckWait. An iterator is drained.
+func (f *fetcher) await(ctx context.Context) (got int, err error) {
+	n, err := f.free.reserve(ctx, idleBatch)
 	if err != nil {
 		return 0, nil // the process stops
 	}
-	defer func() { free.release(n - got) }()
-	messages, err := cons.Messages(jetstream.PullMaxMessages(n), jetstream.PullExpiry(longFetch), jetstream.PullHeartbeat(idleHeartbeat))
+	defer func() { f.free.release(n - got) }()
+	messages, err := f.cons.Messages(jetstream.PullMaxMessages(n), jetstream.PullExpiry(longFetch), jetstream.PullHeartbeat(idleHeartbeat))
 	if err != nil {
 		return 0, ended(ctx, fmt.Errorf("wait for %d messages: %w", n, err))
 	}
 	defer messages.Stop()
-	waiting, done := p.begin(ctx)
+	waiting, done := f.idle.begin(ctx)
 	defer done()
-	m, err := messages.Next(jetstream.NextContext(waiting))
 	var batch []jetstream.Msg
+	m, err := messages.Next(jetstream.NextContext(waiting))
 	if err == nil {
 		batch = append(batch, m)
 	}
-	messages.Drain()
-	draining, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainWithin)
-	defer cancel()
-	for {
-		m, err := messages.Next(jetstream.NextContext(draining))
-		if err != nil {
-			break // there are no more
+	batch = append(batch, drain(ctx, messages)...)
+	_ = f.c.resync.pass(ctx) // the request was made again with the connection
+	if ctx.Err() == nil {
+		for _, m := range batch {
+			f.begin(m)
 		}
-		batch = append(batch, m)
-	}
-	_ = c.resync.pass(ctx) // the request was made again with the connection; of ctx the next line asks
-	for _, m := range batch {
-		if ctx.Err() == nil {
-			take(m, sync.OnceFunc(func() { free.release(1) }))
-			continue
-		}
-		c.handBack(m)
-		free.release(1)
+	} else {
+		f.handBack(batch)
 	}
 	if errors.Is(err, jetstream.ErrNoHeartbeat) || waiting.Err() != nil {
 		err = nil // the short requests that follow find out
 	}
 	return len(batch), ended(ctx, err)
+}
+
+// drain ends an iterator, and returns what the server has sent until it knew.
+func drain(ctx context.Context, messages jetstream.MessagesContext) (rest []jetstream.Msg) {
+	messages.Drain()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainWithin)
+	defer cancel()
+	for {
+		m, err := messages.Next(jetstream.NextContext(ctx))
+		if err != nil {
+			return rest // there are no more
+		}
+		rest = append(rest, m)
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/consumer/jobtest"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/test/faultinject"
 )
@@ -150,20 +151,10 @@ func TestWhatInterruptsALongRequest(t *testing.T) {
 func TestALoopThatFailsAsksShortly(t *testing.T) {
 	t.Parallel()
 	up := newSandbox(t)
-	s := brokertest.Alone(t)
-	link, err := faultinject.NewLink(strings.TrimPrefix(s.ClientURL(), "nats://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := link.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	direct := openAt(t, s.ClientURL())
+	link, through, direct := jobtest.Linked(t)
 	asked := pulls(t, direct, direct.Names().Work())
 	cfg := testConfig(t, up.URL())
-	r := lazyReplica(t, openAt(t, "nats://"+link.Addr()), cfg)
+	r := lazyReplica(t, through, cfg)
 	shortly(t, "each route asks, shortly and then for long", func() bool { return asked() >= 2*len(cfg.Routes) })
 	link.Cut(faultinject.Reset)
 	shortly(t, "the connection is lost", func() bool { return !r.Broker.Conn().IsConnected() })

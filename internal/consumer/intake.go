@@ -22,9 +22,11 @@ func (c *Consumer) startIntake(ctx context.Context) (counted []*countedInbox, er
 			_, err := c.Broker.Streams().RestoreConsumer(ctx, stream, cfg)
 			return err
 		}
-		free, idle, metrics := newSlots(intake.Slots), c.idle.add(), c.Metrics.Route(kind, "intake")
-		c.loops.Go(func() { c.fetchLoop(c.holder.Fetching, cons, free, in.Take, metrics, idle, restore) })
-		counted = append(counted, &countedInbox{durable: cfg.Durable, metrics: metrics, idle: idle})
+		f := fetcher{
+			c: c, cons: cons, free: newSlots(intake.Slots), take: in.Take, metrics: c.Metrics.Route(kind, "intake"), idle: c.idle.add(), restore: restore,
+		}
+		c.loops.Go(func() { f.run(c.holder.Fetching) })
+		counted = append(counted, &countedInbox{durable: cfg.Durable, metrics: f.metrics, idle: f.idle})
 	}
 	return counted, nil
 }

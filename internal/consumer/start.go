@@ -51,12 +51,13 @@ func (c *Consumer) startRoute(r config.Route, cons jetstream.Consumer) *countedR
 	run := &running{route: r, appliedMaxAckPending: r.MaxInFlight, slots: newSlots(r.MaxInFlight)}
 	c.running[id] = run
 	metrics := c.Metrics.Route(id.kind, id.name)
-	take, idle := c.take(id, metrics), c.idle.add()
-	c.loops.Go(func() {
-		c.fetchLoop(c.holder.Fetching, cons, run.slots, take, metrics, idle, func(ctx context.Context) error { return c.restoreRoute(ctx, id) })
-	})
+	f := fetcher{
+		c: c, cons: cons, free: run.slots, take: c.take(id, metrics), metrics: metrics, idle: c.idle.add(),
+		restore: func(ctx context.Context) error { return c.restoreRoute(ctx, id) },
+	}
+	c.loops.Go(func() { f.run(c.holder.Fetching) })
 	c.loops.Go(func() { c.Queue.Dispatch(c.holder.Fetching, id.kind, id.name, r.ReadyJobs, c.Logger) })
-	return &countedRoute{id: id, metrics: metrics, idle: idle}
+	return &countedRoute{id: id, metrics: metrics, idle: f.idle}
 }
 
 // take begins to work on the jobs of a route.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -62,11 +60,15 @@ func (c *claims) run(ctx context.Context, logger *slog.Logger) {
 	}
 }
 
-// listened reports whether this replica would have heard of one that dispatches.
-func (c *claims) listened(now time.Time) bool {
+// unheard is how long it takes until this replica would have heard of one that dispatches;
+// zero or less once it would.
+func (c *claims) unheard(now time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !c.listens.IsZero() && now.Sub(c.listens) > claimEvery+claimEvery/4
+	if c.listens.IsZero() {
+		return listenFor
+	}
+	return listenFor - now.Sub(c.listens)
 }
 
 // say tells the others which of these routes this replica dispatches.
@@ -113,12 +115,12 @@ func (c *claims) heard(m *nats.Msg) {
 		return
 	}
 	now := time.Now()
-	for _, durable := range slices.Sorted(maps.Keys(said.Claims)) {
+	for durable, claim := range said.Claims {
 		r := c.known(durable)
 		if r == nil {
 			continue
 		}
-		changed, object := r.lease.heard(said.Replica, said.Claims[durable], now)
+		changed, object := r.lease.heard(said.Replica, claim, now)
 		if object {
 			c.say(r)
 		}

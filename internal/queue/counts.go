@@ -2,43 +2,61 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
+
+// listAgain is how long durable consumers are not listed after that failed: where a user of
+// NATS may not list them, no answer comes.
+const listAgain = 5 * time.Minute
+
+// errNotListed says that the consumers are not listed for a while, as that has failed.
+var errNotListed = errors.New("the consumers could not be listed")
+
+// consumers lists those of a stream, by name.
+func (q *Queue) consumers(ctx context.Context, stream string) (map[string]*jetstream.ConsumerInfo, error) {
+	q.mu.Lock()
+	refused := time.Now().Before(q.noList)
+	q.mu.Unlock()
+	if refused {
+		return nil, errNotListed
+	}
+	all, err := q.b.Consumers(ctx, stream)
+	if err != nil && ctx.Err() == nil && q.b.Trouble() == nil {
+		q.mu.Lock()
+		q.noList = time.Now().Add(listAgain)
+		q.mu.Unlock()
+	}
+	return all, err
+}
 
 // Count reads what each route of this process has, 256 routes with one request, and returns
 // those of which the broker did not say it: a durable consumer of theirs is gone, or does not
-// answer. They stay as they were.
+// answer, or none can be listed, of which the error is told once. They stay as they were.
 func (q *Queue) Count(ctx context.Context) (uncounted map[*Route]bool, err error) {
-	routes := q.all()
-	uncounted = q.All()
-	updates := make([]func(int), len(routes))
-	for i, r := range routes {
-		updates[i] = r.window.beginRead()
+	updates := map[*Route]func(int){}
+	for _, r := range q.all() {
+		updates[r] = r.window.beginRead()
 	}
 	begin := time.Now()
 	// The backlog first: a job that moves meanwhile is counted twice, and not left out.
-	wait, err := q.b.Consumers(ctx, q.b.Names().Wait())
-	if err != nil {
-		return uncounted, err
+	wait, err := q.consumers(ctx, q.b.Names().Wait())
+	var work map[string]*jetstream.ConsumerInfo
+	if err == nil {
+		work, err = q.consumers(ctx, q.b.Names().Work())
 	}
-	work, err := q.b.Consumers(ctx, q.b.Names().Work())
-	if err != nil {
-		return uncounted, err
-	}
-	for i, r := range routes {
-		if work[r.durable] != nil && wait[r.durable] != nil {
-			r.learn(work[r.durable], wait[r.durable], begin, updates[i])
-			delete(uncounted, r)
+	uncounted = map[*Route]bool{}
+	for r, update := range updates {
+		if work[r.durable] == nil || wait[r.durable] == nil {
+			uncounted[r] = true
+			continue
 		}
+		r.learn(work[r.durable], wait[r.durable], begin, update)
 	}
-	return uncounted, nil
-}
-
-// All is the routes of this process.
-func (q *Queue) All() map[*Route]bool {
-	all := map[*Route]bool{}
-	for _, r := range q.all() {
-		all[r] = true
+	if errors.Is(err, errNotListed) {
+		err = nil
 	}
-	return all
+	return uncounted, err
 }

@@ -48,17 +48,13 @@ type dispatcher struct {
 	q      *Queue
 	route  *Route
 	mover  mover
+	index  indexing
 	logger *slog.Logger
 
 	// every is the time between two checks, and moved is what was made ready since the last
 	// one.
 	every time.Duration
 	moved int
-	// stopIndex ends the index of the backlog; nil while there is none. indexNext is when
-	// one may be begun after that failed, and stopping are those that end.
-	stopIndex func()
-	indexNext time.Time
-	stopping  sync.WaitGroup
 	// nextLook is when a backlog is looked for that no replica dispatches.
 	nextLook time.Time
 	// busy is when there was a backlog last, and full when a job of it found no room.
@@ -74,8 +70,8 @@ type dispatcher struct {
 func (q *Queue) Dispatch(ctx context.Context, kind subject.Kind, name string, readyJobs int, logger *slog.Logger) {
 	r := q.Route(kind, name)
 	r.Resize(readyJobs)
-	d := &dispatcher{q: q, route: r, mover: mover{q: q, route: r}, logger: logger, every: slowestRead}
-	defer d.stopping.Wait()
+	d := &dispatcher{q: q, route: r, mover: mover{q: q, route: r}, index: indexing{route: r, logger: logger}, logger: logger, every: slowestRead}
+	defer d.index.ending.Wait()
 	defer d.stop()
 	timer := time.NewTimer(d.every)
 	defer timer.Stop()
@@ -122,25 +118,14 @@ func (d *dispatcher) leads(ctx context.Context) bool {
 		return false
 	}
 	d.every = min(d.every, slowestRead)
-	if d.stopIndex == nil && !now.Before(d.indexNext) {
-		d.startIndex(ctx, now)
-	}
-	return d.stopIndex != nil
-}
-
-func (d *dispatcher) startIndex(ctx context.Context, now time.Time) {
-	stop, err := d.route.index(ctx, d.logger)
-	if err == nil {
-		d.stopIndex = stop
-		return
-	}
-	d.indexNext = time.Now().Add(reindexWait)
-	if d.failed.IsZero() {
+	ok, err := d.index.begin(ctx, now)
+	if err != nil && d.failed.IsZero() {
 		d.failed = now
 	}
-	if ctx.Err() == nil {
+	if err != nil && ctx.Err() == nil {
 		d.logger.Warn("the backlog cannot be followed", "error", err)
 	}
+	return ok
 }
 
 // needed reports whether there is a backlog that no replica dispatches.
@@ -150,8 +135,8 @@ func (d *dispatcher) needed(ctx context.Context, now time.Time) bool {
 		r.added.Store(false)
 		return false
 	}
-	if !d.q.claims.listened(now) { // one that dispatches may not have been heard yet
-		d.every = slowestRead
+	if left := d.q.claims.unheard(now); left > 0 { // one that dispatches may not have been heard yet
+		d.every = left
 		return false
 	}
 	added := r.added.Swap(false)
@@ -167,17 +152,8 @@ func (d *dispatcher) needed(ctx context.Context, now time.Time) bool {
 
 // stop ends the index, and gives up the lease where it is held.
 func (d *dispatcher) stop() {
-	d.forget()
+	d.index.forget()
 	d.q.claims.release(d.route)
-}
-
-// forget ends the index. It is begun again where this replica dispatches the route.
-func (d *dispatcher) forget() {
-	if d.stopIndex != nil {
-		d.route.backlog.clear()
-		d.stopping.Go(d.stopIndex)
-		d.stopIndex = nil
-	}
 }
 
 // check reads how many jobs are ready and in the backlog, where that is due.
@@ -215,7 +191,7 @@ func (d *dispatcher) check(ctx context.Context) {
 	case now.Sub(d.unknown) >= unknownFor:
 		d.unknown = time.Time{}
 		d.logger.Warn("jobs wait of which nothing was heard; reading them all again", "route", d.route.name, "jobs", waiting)
-		d.forget()
+		d.index.forget() // it is begun again by leads
 	}
 }
 

@@ -4,10 +4,43 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
+
+// indexing is the life of one route's index in its dispatcher.
+type indexing struct {
+	route  *Route
+	logger *slog.Logger
+
+	// stop ends the index; nil while there is none. next is when one may be begun after
+	// that failed, and ending are those that end.
+	stop   func()
+	next   time.Time
+	ending sync.WaitGroup
+}
+
+// begin begins the index where there is none, and reports whether there is one. The error
+// says why there is not.
+func (x *indexing) begin(ctx context.Context, now time.Time) (ok bool, err error) {
+	if x.stop == nil && !now.Before(x.next) {
+		if x.stop, err = x.route.index(ctx, x.logger); err != nil {
+			x.next = time.Now().Add(reindexWait)
+		}
+	}
+	return x.stop != nil, err
+}
+
+// forget ends the index, and what is known of the backlog.
+func (x *indexing) forget() {
+	if x.stop != nil {
+		x.route.backlog.clear()
+		x.ending.Go(x.stop)
+		x.stop = nil
+	}
+}
 
 const (
 	// reindexWait is the wait after a backlog could not be followed.

@@ -10,6 +10,10 @@ const (
 	claimEvery = time.Second
 	// leaseFor is how long the others take its word for it.
 	leaseFor = 3 * claimEvery
+	// listenFor is how long a replica listens before it takes a lease.
+	listenFor = claimEvery + claimEvery/4
+	// reportWithin is how long a dispatcher is taken to go on after its last report.
+	reportWithin = 5 * time.Second
 )
 
 // claim is what a replica says of a route whose backlog it dispatches.
@@ -18,15 +22,15 @@ type claim struct {
 	Congested bool   `json:"congested,omitempty"`
 }
 
-// lease is what this replica knows of who dispatches a route. Whoever does it, the moves
-// are safe (mover.move): a lease saves what several dispatchers would read in vain, and
-// makes one order of tenants for all replicas. So it is agreed on without a store, by what
-// replicas tell each other (claims) and by their own clocks.
+// lease is what this replica knows of which replica dispatches a route. The moves are safe
+// although several do (mover.move): a lease saves reads of jobs that another one has moved,
+// and makes one order of tenants for all replicas. So it is agreed on without a store, by
+// what replicas tell each other (claims) and by their own clocks.
 //
 // Of two claims the one with the higher term counts, and of equal terms that of the lower
-// replica id: all replicas prefer the same one, in whatever order they hear them. Who
-// takes over a claim that is over has a higher term, so that a replica that was stopped
-// meanwhile gives way when it goes on.
+// replica id: all replicas prefer the same one, in whatever order they hear them. A replica
+// that takes over has a higher term, so that one that was stopped meanwhile gives way when
+// it goes on.
 type lease struct {
 	self string
 
@@ -45,9 +49,6 @@ type lease struct {
 	// claims nothing either.
 	reported time.Time
 }
-
-// reportWithin is how long a dispatcher is taken to go on after its last report.
-const reportWithin = 5 * time.Second
 
 // take takes the lease where no other replica holds it, and reports whether it is newly
 // this replica's. There is a backlog then, so that the others put new jobs behind it.

@@ -105,7 +105,7 @@ func (f *fleet) holders() (out []int) {
 }
 
 // TestOneReplicaDispatches once messages arrive again, whatever was lost, delayed and
-// reordered before, and whoever was stopped meanwhile.
+// reordered before, and although replicas were stopped meanwhile.
 func TestOneReplicaDispatches(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {

@@ -98,12 +98,12 @@ func (q *Queue) waitingOrphans(ctx context.Context, found map[*Route]uint64) err
 		return err
 	}
 	add := func(kind subject.Kind, name string) {
-		if r := q.Route(kind, name); !q.configured(kind, name) && found[r] == 0 {
-			found[r] = 0
+		if !q.configured(kind, name) {
+			found[q.Route(kind, name)] += 0
 		}
 	}
 	counted := uint64(0)
-	consumers, err := q.b.Consumers(ctx, names.Wait())
+	consumers, err := q.consumers(ctx, names.Wait())
 	for _, c := range consumers {
 		if kind, name, ok := subject.ParseWorkDurable(c.Config.Durable); ok && c.NumPending > 0 {
 			counted += c.NumPending

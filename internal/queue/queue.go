@@ -17,6 +17,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
@@ -39,6 +40,7 @@ type Queue struct {
 
 	mu     sync.Mutex
 	routes map[string]*Route // by durable
+	noList time.Time         // consumers are not listed before
 }
 
 // New returns a queue. Its backlog is dispatched while Run and the Dispatch of each

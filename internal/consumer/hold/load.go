@@ -24,7 +24,7 @@ func (j *Job) Load(ctx context.Context) error {
 	current, meaning, err := j.resolve(ctx, d)
 	switch {
 	case clock.Refuses(err):
-		return Unjudged()
+		return unjudged()
 	case err != nil:
 		return fmt.Errorf("read the log: %w", err)
 	case meaning == joblog.Removed:

@@ -67,9 +67,9 @@ func ReturnAfter(d time.Duration) error { return &ReturnError{Delay: d} }
 // what is returned then would come to this process again.
 const FetchWait = time.Second
 
-// Unjudged gives a job to another replica, because this one must not judge it by its
+// unjudged gives a job to another replica, because this one must not judge it by its
 // clock. The delay outlives a fetch that is under way here; no other follows it.
-func Unjudged() error { return ReturnAfter(2 * FetchWait) }
+func unjudged() error { return ReturnAfter(2 * FetchWait) }
 
 const (
 	// Retry is the wait after a step that failed.

@@ -56,5 +56,5 @@ func (j *Job) Unjudged() error {
 	if j.Suspect() {
 		return For(FetchWait)
 	}
-	return Unjudged()
+	return unjudged()
 }
