@@ -13,11 +13,23 @@ import (
 	"time"
 )
 
-// TestSlowReaders: who follows a chat and does not read is cut off, and holds no
+// TestReaders is slow and late readers at the same time, each with a service of its own: for
+// most of it the slow ones wait to be cut off. Where the crowds are large, no other test runs
+// meanwhile.
+func TestReaders(t *testing.T) {
+	parallelIfSmall(t)
+	for name, test := range map[string]func(*testing.T){"slow": slowReaders, "late": lateReaders} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t)
+		})
+	}
+}
+
+// slowReaders: who follows a chat and does not read is cut off, and holds no
 // more memory than limits.slow_reader_bytes and the connection's own buffers;
 // who reads has all of it.
-func TestSlowReaders(t *testing.T) {
-	parallelIfSmall(t)
+func slowReaders(t *testing.T) {
 	f := newFortress(t)
 	id := f.queueChat(t, "verbose")
 	grown := f.watchHeap()
@@ -153,10 +165,9 @@ func (f *fortress) follow(ctx context.Context, path, last string) (string, error
 	return string(all), err
 }
 
-// TestLateReaders: many who read a long chat again, from its start, do not keep
+// lateReaders: many who read a long chat again, from its start, do not keep
 // others from the broker.
-func TestLateReaders(t *testing.T) {
-	parallelIfSmall(t)
+func lateReaders(t *testing.T) {
 	f := newFortress(t)
 	f.verbose.speak(20 * time.Millisecond)
 	path := "/genbus/v1/chats/" + f.queueChat(t, "verbose") + "/events"

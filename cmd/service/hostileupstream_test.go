@@ -148,7 +148,8 @@ func (u *hostileUpstream) serve() {
 		}
 		u.conns.Go(func() {
 			defer conn.Close()
-			_ = conn.SetDeadline(time.Now().Add(answerWithin))
+			// Longer than any bound of a route, and short of what its readers wait for.
+			_ = conn.SetDeadline(time.Now().Add(answerWithin / 2))
 			u.answer(conn)
 		})
 	}

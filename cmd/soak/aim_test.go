@@ -81,9 +81,12 @@ func seen(t *testing.T, s *storm, r *replica, m moment, nc *nats.Conn, msg *nats
 	if err := nc.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.watch.nc.Flush(); err != nil { // what was sent before has come
+	// What was sent before has come, and has been looked at.
+	closed := a.watch.nc.StatusChanged(nats.CLOSED)
+	if err := a.watch.nc.Drain(); err != nil {
 		t.Fatal(err)
 	}
+	<-closed
 	return len(a.seen) == 1
 }
 

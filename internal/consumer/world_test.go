@@ -26,7 +26,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(brokertest.Tests{M: m, Parallel: 16}, brokertest.Leaks()...)
+	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
 }
 
 // newSandbox starts an upstream whose videos take a short while.

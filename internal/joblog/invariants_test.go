@@ -44,7 +44,7 @@ func TestTwoWritersWithLostAnswers(t *testing.T) {
 // answer costs its writer seconds.
 func lanes(t *testing.T, replicas int, url string) {
 	t.Helper()
-	for _, id := range []string{"video_a", "video_b", "video_c", "video_d"} {
+	for _, id := range []string{"video_a", "video_b", "video_c", "video_d", "video_e", "video_f", "video_g", "video_h"} {
 		t.Run(id, func(t *testing.T) {
 			t.Parallel()
 			twoWriters(t, replicas, url, id)
@@ -56,7 +56,7 @@ func lanes(t *testing.T, replicas int, url string) {
 func twoWriters(t *testing.T, replicas int, url, id string) {
 	t.Helper()
 	d := newDuel(t, replicas, url, id)
-	const rounds = 24
+	const rounds = 12
 	cuts, shakyWon := 0, 0
 	begin := time.Now()
 	for round := range rounds {

@@ -22,6 +22,7 @@ func TestALateFirstEventRevivesNoJob(t *testing.T) {
 			"one that did not see when it was there": {},
 		} {
 			t.Run(name, func(t *testing.T) {
+				t.Parallel()
 				h := newReplica(t, open(t), 16)
 				item := h.stored(t, video(name, "a cat"))
 				ack := h.put(t, h.workSubject(item), item)

@@ -126,7 +126,8 @@ func (q *Queue) waitingOrphans(ctx context.Context, found map[*Route]uint64) err
 }
 
 // countBacklog is the size of the backlog of a route that may have no durable consumer:
-// what the broker says to one that reads nothing.
+// what the broker says to one that reads nothing. On three nodes that consumer may be on one
+// that has not stored the latest jobs yet, and the next count has them.
 func (r *Route) countBacklog(ctx context.Context) (uint64, error) {
 	names, js := r.b.Names(), r.b.JetStream()
 	c, err := js.CreateConsumer(ctx, names.Wait(), jetstream.ConsumerConfig{

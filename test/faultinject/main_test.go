@@ -2,7 +2,6 @@ package faultinject
 
 import (
 	"context"
-	"flag"
 	"os"
 	"testing"
 	"time"
@@ -17,9 +16,7 @@ func TestMain(m *testing.M) {
 	if act := os.Getenv(childEnv); act != "" {
 		os.Exit(beChild(act))
 	}
-	flag.Parse()
-	brokertest.StoreInMemory()
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(brokertest.Tests{M: m})
 }
 
 // patience bounds what a test waits for.

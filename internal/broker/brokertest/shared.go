@@ -36,7 +36,7 @@ var shared struct {
 const (
 	// inParallel is how many tests run at a time by default, or more where there are more
 	// processors: they wait for timers of the broker more than for a processor.
-	inParallel = 12
+	inParallel = 24
 	// mostInParallelRace is how many may with the race detector: there they wait for a
 	// processor too, and many more of them only wait for longer, up to their timeouts.
 	mostInParallelRace = 6
@@ -50,8 +50,7 @@ const (
 type Tests struct {
 	M *testing.M
 	// Parallel is how many run at a time, unless -parallel says it, and fewer with the race
-	// detector. Default: 12. More are for packages whose tests are idle for most of their
-	// time, fewer for those that need a processor.
+	// detector. Default: 24. Fewer are for packages whose tests need a processor.
 	Parallel int
 }
 
