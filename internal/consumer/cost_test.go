@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"bytes"
 	"fmt"
 	"sync"
 	"testing"
@@ -54,7 +55,11 @@ func TestNothingIsReadOnTheWayOfAJob(t *testing.T) {
 		}
 	}
 	for len(reads) > 0 {
-		t.Errorf("the log was read: %s", (<-reads).Data)
+		m := <-reads
+		if bytes.Contains(m.Data, []byte(`"multi_last"`)) {
+			continue // the check of whatever jobs are held, every few seconds
+		}
+		t.Errorf("the log was read: %s", m.Data)
 	}
 }
 

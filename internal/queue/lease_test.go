@@ -73,22 +73,30 @@ func TestAnotherReplicaDispatches(t *testing.T) {
 		first.admit(t, "acme", fmt.Sprint(i))
 	}
 	first.indexed(t, 1)
-	claims, err := b.Conn().SubscribeSync(b.Names().Dispatch())
-	if err != nil {
-		t.Fatal(err)
-	}
-	second := newReplica(t, b, places).start(t)
-	for range 2 { // the second one listens by the second claim
-		if _, err := claims.NextMsg(patience); err != nil {
-			t.Fatal(err)
-		}
-	}
+	second := startBehind(t, newReplica(t, b, places))
 	if n := indexing(t, []*replica{first, second}); !slices.Equal(n, []int{0, 1}) {
 		t.Fatalf("the replicas know %v tenants", n)
 	}
 	lost.Conn().Close()
 	takeAll(t, []*replica{second}, many)
 	await(t, "an empty backlog", func() bool { return second.waiting(t) == 0 })
+}
+
+// startBehind starts a replica while another one dispatches, and waits until it knows that.
+func startBehind(t testing.TB, r *replica) *replica {
+	t.Helper()
+	claims, err := r.b.Conn().SubscribeSync(r.b.Names().Dispatch())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = claims.Unsubscribe() }()
+	r.start(t)
+	for range 2 { // it listens by the second claim
+		if _, err := claims.NextMsg(patience); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r
 }
 
 func openAt(t testing.TB, url string) *broker.Broker {
@@ -140,11 +148,11 @@ func TestOthersPutJobsBehindABacklog(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
 	first := newReplica(t, b, 2).start(t)
-	second := newReplica(t, b, 100).start(t)
 	for i := range 3 {
 		first.admit(t, "acme", fmt.Sprint(i))
 	}
 	first.indexed(t, 1)
+	second := startBehind(t, newReplica(t, b, 100))
 	for i := 0; second.waiting(t) == 1; i++ { // until the second one has heard of it
 		if i == 90 {
 			t.Fatal("the second replica has room, and puts no job behind the others")
