@@ -56,6 +56,7 @@ func startSandbox(t *testing.T, o sandbox.Options) string {
 // TestFollowOutlivesRestarts: of the service alone, of NATS alone, and of both in one
 // process, in the middle of a video. No event is missing and none comes twice.
 func TestFollowOutlivesRestarts(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	for name, row := range map[string]struct {
 		start   func(t *testing.T) *restarts

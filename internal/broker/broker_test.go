@@ -246,6 +246,7 @@ func TestMissingLogBesideWorkIsRefused(t *testing.T) {
 // TestEveryLostStreamIsCounted: streams on disk that this process has seen, the log among
 // them, are gone, and created again. At the first start of all nothing is lost.
 func TestEveryLostStreamIsCounted(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b := open(t)

@@ -116,6 +116,7 @@ func logEntry(r *replica, id string) joblog.Entry {
 // TestAttachAfterACrash: whatever the operator's replica got to, the job begins
 // submitted, whichever replica writes its first event, and no create is made.
 func TestAttachAfterACrash(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		for name, crash := range crashes {

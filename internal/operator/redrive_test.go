@@ -95,6 +95,7 @@ var crashes = map[string]func(t *testing.T, r *replica, e joblog.Entry){
 // TestRedriveAfterACrash: whatever the operator's replica got to, a second call goes
 // on with the same job.
 func TestRedriveAfterACrash(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		for name, crash := range crashes {

@@ -64,6 +64,7 @@ func TestEachItemOfABacklogIsReadOnce(t *testing.T) {
 // TestAnotherReplicaDispatches when the one that did is gone: its connection is closed, so
 // that it tells no one.
 func TestAnotherReplicaDispatches(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	const places, many = 2, 30
 	url := brokertest.Alone(t).ClientURL()
@@ -145,6 +146,7 @@ func TestAReplicaThatStopsHandsOverAtOnce(t *testing.T) {
 // TestOthersPutJobsBehindABacklog that another replica dispatches, from when it says that
 // jobs wait until it says that none do.
 func TestOthersPutJobsBehindABacklog(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	first := newReplica(t, b, 2).start(t)
