@@ -149,6 +149,7 @@ func TestAfterAnUnknownOutcomeOnlyTheSameAccountIsAsked(t *testing.T) {
 
 // TestTakerOfABoundTaskSubmitsItWhereItWas, although its route begins elsewhere.
 func TestTakerOfABoundTaskSubmitsItWhereItWas(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	first, second, b := newSandbox(t), newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, testConfig(t, first.URL(), withSecond(second.URL()), videoRoutes(resubmits)))
@@ -165,6 +166,7 @@ func TestTakerOfABoundTaskSubmitsItWhereItWas(t *testing.T) {
 // TestBoundTaskThatCannotGoOnIsUnknown: its upstream is not configured any more,
 // or its route is written in another protocol now.
 func TestBoundTaskThatCannotGoOnIsUnknown(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	for name, c := range map[string]struct {
 		upstream string
@@ -191,6 +193,7 @@ func TestBoundTaskThatCannotGoOnIsUnknown(t *testing.T) {
 // TestTakenOverSubmissionThatCannotBeRepeatedIsUnknown: its holder died in the
 // middle of the create. The route resubmits, but this one it cannot.
 func TestTakenOverSubmissionThatCannotBeRepeatedIsUnknown(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	for name, c := range map[string]struct {
 		upstream string
@@ -264,6 +267,7 @@ func putItem(t testing.TB, b *broker.Broker, item *genbusv1.WorkItem) {
 // TestBoundOrphanIsNotRerouted: a task of a route that is gone may go to another
 // one only where no upstream can have accepted it.
 func TestBoundOrphanIsNotRerouted(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, testConfig(t, up.URL()))
@@ -291,6 +295,7 @@ func speaks(c *config.Config, protocol string) {
 // TestTaskIsReadInItsOwnProtocol: its route speaks another one now. It is polled
 // where another route speaks the old one, and ends with its id where none does.
 func TestTaskIsReadInItsOwnProtocol(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*config.Config)
@@ -321,6 +326,7 @@ func TestTaskIsReadInItsOwnProtocol(t *testing.T) {
 // TestQueuedTaskOfAnotherProtocolEnds: its body means nothing in the protocol
 // that its route speaks now.
 func TestQueuedTaskOfAnotherProtocolEnds(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, testConfig(t, up.URL(), func(c *config.Config) { speaks(c, "kling") }))

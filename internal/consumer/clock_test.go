@@ -124,6 +124,7 @@ func TestAWrongClockEndsNothing(t *testing.T) {
 // TestAClockThatIsSetWhileItRuns: its replica goes on polling what it holds, beyond every
 // deadline, and takes nothing more, until its clock is right again.
 func TestAClockThatIsSetWhileItRuns(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	for name, shift := range wrongBy {
 		t.Run(name, func(t *testing.T) {

@@ -71,6 +71,7 @@ func putItemAt(t testing.TB, b *broker.Broker, subj string, item *genbusv1.WorkI
 }
 
 func TestOldItemWithoutALogIsNotSubmitted(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		up, b := newSandbox(t), open(t)
@@ -90,6 +91,7 @@ func TestOldItemWithoutALogIsNotSubmitted(t *testing.T) {
 // TestOldItemThatWaitedWithoutALogIsRun: it was accepted while the log was away, the
 // replica that had accepted it died, and its turn came hours later. It was never in line.
 func TestOldItemThatWaitedWithoutALogIsRun(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		up, b, id := newSandbox(t), open(t), videoID("old")
@@ -107,6 +109,7 @@ func TestOldItemThatWaitedWithoutALogIsRun(t *testing.T) {
 }
 
 func TestYoungItemWithoutALogIsCarriedOn(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, testConfig(t, up.URL()))
@@ -121,6 +124,7 @@ func TestYoungItemWithoutALogIsCarriedOn(t *testing.T) {
 // TestRefusalIsFinishedByTheRedelivery: the process died between the terminal
 // event of a refused id and its twin.
 func TestRefusalIsFinishedByTheRedelivery(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, testConfig(t, up.URL()))
@@ -137,6 +141,7 @@ func TestRefusalIsFinishedByTheRedelivery(t *testing.T) {
 // TestRefusalLeavesAnAcceptedJobAlone: the item is stored and its log is still
 // empty when a bad message with the same request id comes.
 func TestRefusalLeavesAnAcceptedJobAlone(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	r := newReplica(t, b, testConfig(t, up.URL()))
@@ -167,6 +172,7 @@ func orphanage(t *testing.T, b *broker.Broker, n int) (*replica, []string) {
 }
 
 func TestOrphanWithoutALogFailsVisibly(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	r, _ := orphanage(t, b, 1)
@@ -179,6 +185,7 @@ func TestOrphanWithoutALogFailsVisibly(t *testing.T) {
 }
 
 func TestOrphanIsMoved(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b := open(t)
@@ -195,6 +202,7 @@ func TestOrphanIsMoved(t *testing.T) {
 // TestMoveIntoAFullStreamLosesNothing: the old item stays until the new one is
 // stored.
 func TestMoveIntoAFullStreamLosesNothing(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	r, subjects := orphanage(t, b, 2)

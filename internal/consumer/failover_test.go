@@ -42,6 +42,7 @@ func refuseCreates(s *sandbox.Server, b sandbox.Behaviour) {
 // TestVideoFailsOverOnlyWhenNotAccepted: each kind of refusal of the first
 // upstream, and whether the second one is asked.
 func TestVideoFailsOverOnlyWhenNotAccepted(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	for name, c := range map[string]struct {
 		first sandbox.Behaviour
@@ -84,6 +85,7 @@ func TestVideoFailsOverOnlyWhenNotAccepted(t *testing.T) {
 // TestKeysTakeTurnsAndRest: jobs go round the keys; one that the upstream refuses
 // rests, and no job is lost by it.
 func TestKeysTakeTurnsAndRest(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	up, b := newSandbox(t), brokertest.Single(t)
 	up.Sandbox.SetBehaviour(func(r *http.Request, _ []byte) *sandbox.Behaviour {
@@ -145,6 +147,7 @@ func TestTaskStaysWithItsAccount(t *testing.T) {
 // TestAFreeSlotIsTakenAtOnce: more jobs wait than the upstream takes at a time, and the end
 // of one wakes the next. A job looks by itself after 30 s only.
 func TestAFreeSlotIsTakenAtOnce(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	for kind, request := range map[subject.Kind]func(id string) proto.Message{
 		subject.Video: func(id string) proto.Message { return videoRequest(id, "sandbox-video:duration_ms=50", "a cat") },

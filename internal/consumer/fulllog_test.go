@@ -58,6 +58,7 @@ func fillLog(t testing.TB, b *broker.Broker, share float64) {
 // flight ends. With no byte left nothing can be written, and nothing is lost: as
 // shortly as there is room again, every job ends, and admission is open.
 func TestFullLog(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	for name, share := range map[string]float64{"nearly full": 0.93, "full to the last byte": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -168,6 +169,7 @@ func TestSubmissionsWaitForRoom(t *testing.T) {
 // TestRefusalNeedsNoRoom: a request with a request id that is never accepted leaves the
 // inbox with one letter also while the log has no room for an end that reserved nothing.
 func TestRefusalNeedsNoRoom(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	brokertest.EachLimited(t, broker.Limits{TasksMaxBytes: 2 << 20}, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b := open(t)

@@ -111,6 +111,7 @@ func queuedItem(request string) *genbusv1.WorkItem {
 // TestSweeperAndHolder: the first one wins, and the other one stops: a job that
 // was ended is not submitted, and one that is being submitted is not ended.
 func TestSweeperAndHolder(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		up := newSandbox(t)
@@ -178,6 +179,7 @@ func atItsBound(t *testing.T, b *broker.Broker, url string) *replica {
 // until another one was given the item and has submitted it, finds no room for a letter.
 // The item is the other's.
 func TestALateHolderTakesNoItemAway(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b, up := open(t), newSlowUpstream(t)

@@ -102,6 +102,7 @@ func TestATenantAtItsBoundOfLetters(t *testing.T) {
 // room for the letters of those in work. Letters of rejected requests that an earlier
 // version left there make room.
 func TestTheStreamOfLettersNearlyFull(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	const size = 200 << 10
 	brokertest.EachLimited(t, broker.Limits{DeadMaxBytes: 4 << 20}, func(t *testing.T, open func(testing.TB) *broker.Broker) {

@@ -175,6 +175,7 @@ func TestDeletedQueueIsMadeAgain(t *testing.T) {
 // TestLateAckFindsNothingInANewStream: a holder acknowledges what it was given before the
 // stream was deleted and created again. No message of the new one goes.
 func TestLateAckFindsNothingInANewStream(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b := open(t)

@@ -86,6 +86,7 @@ var settled = map[string]func(*replica, testing.TB) *genbusv1.OrphansSettled{"fa
 // TestJobsWithoutARouteAreLeftAlone: the process starts, counts them, says so and serves
 // its routes; nothing touches the jobs, until their route is back and serves them.
 func TestJobsWithoutARouteAreLeftAlone(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b, up, m := open(t), newSentBodies(t), telemetry.NewMetrics("test")
@@ -148,6 +149,7 @@ func TestWaitingOrphanEndsAtItsDeadline(t *testing.T) {
 
 // TestManyOrphansAreSettledInPages, those that are left too, each once.
 func TestManyOrphansAreSettledInPages(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	b, up := brokertest.Single(t), newSentBodies(t)
 	r := idleReplica(t, b, testConfig(t, up.url))
@@ -178,6 +180,7 @@ func TestManyOrphansAreSettledInPages(t *testing.T) {
 // TestUnfoundOrphanLeavesItsLetter: an attached job was cancelled while it waited on a
 // route that is gone.
 func TestUnfoundOrphanLeavesItsLetter(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	r := idleReplica(t, b, testConfig(t, newSandbox(t).URL()))
@@ -199,6 +202,7 @@ func TestUnfoundOrphanLeavesItsLetter(t *testing.T) {
 // configurations stored items of one id on two routes, one of which is gone. The job
 // goes on by the other one.
 func TestOrphanedItemThatIsNotNeededEndsNothing(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	for name, c := range map[string]struct{ orphan, log string }{
 		"a stale item":            {orphan: "dog", log: "cat"},

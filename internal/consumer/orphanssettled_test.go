@@ -59,6 +59,7 @@ func TestOrphanOfAnErasedJob(t *testing.T) {
 // TestOrphanWhoseLogIsLost: the job was in a log that the stream does not have any
 // more. Whether it was submitted is not known, so that it is not, wherever it was.
 func TestOrphanWhoseLogIsLost(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	for mode, settle := range settled {
 		t.Run(mode, func(t *testing.T) {
@@ -80,6 +81,7 @@ func TestOrphanWhoseLogIsLost(t *testing.T) {
 // TestTwoReplicasSettleTheSameJobs, in line and behind it, at the same time: each ends
 // once, and is submitted at most once.
 func TestTwoReplicasSettleTheSameJobs(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	for mode, settle := range settled {
 		t.Run(mode, func(t *testing.T) {
@@ -123,6 +125,7 @@ func TestTwoReplicasSettleTheSameJobs(t *testing.T) {
 // TestSubmittedOrphanIsPolled by a route that does not serve its model, and not submitted
 // again. One that was not submitted is left.
 func TestSubmittedOrphanIsPolled(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b, url := open(t), scripted(t, map[string]http.HandlerFunc{pollPath: saysCompleted})
@@ -153,6 +156,7 @@ func TestSubmittedOrphanIsPolled(t *testing.T) {
 
 // TestSubmittedOrphanWithoutItsUpstream ends as removed, with a letter that has its id.
 func TestSubmittedOrphanWithoutItsUpstream(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	r := idleReplica(t, b, testConfig(t, "http://127.0.0.1:1"))
@@ -173,6 +177,7 @@ func TestSubmittedOrphanWithoutItsUpstream(t *testing.T) {
 // TestChatThatWasCutOffGoesOn by its new route, with its next attempt, as it would by
 // the old one.
 func TestChatThatWasCutOffGoesOn(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	b, up := brokertest.Single(t), newSlowUpstream(t)
 	older := newReplica(t, b, testConfig(t, up.url))
@@ -192,6 +197,7 @@ func TestChatThatWasCutOffGoesOn(t *testing.T) {
 
 // TestUnreadableOrphanIsKept as a dead letter, and its job ends.
 func TestUnreadableOrphanIsKept(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	id := videoID("v")
@@ -213,6 +219,7 @@ func TestUnreadableOrphanIsKept(t *testing.T) {
 // TestMovedOrphanIsMarkedAsRecorded, so that no replica takes it for a new job when it is
 // erased on its way.
 func TestMovedOrphanIsMarkedAsRecorded(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	r := idleReplica(t, b, testConfig(t, "http://127.0.0.1:1"))

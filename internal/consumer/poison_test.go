@@ -114,6 +114,7 @@ func TestWhatKillsItsHoldersDuringASubmissionIsUnknown(t *testing.T) {
 
 // TestAChatThatKillsItsHoldersIsPoisoned before its first attempt, as a video is.
 func TestAChatThatKillsItsHoldersIsPoisoned(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	cfg := testConfig(t, newSandbox(t).URL())

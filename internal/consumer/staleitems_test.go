@@ -136,6 +136,7 @@ func TestTwoBodiesUnderOneID(t *testing.T) {
 // and behind it, and many of them die at any moment. Every job that a client
 // was told of ends; its body, and no other, is sent, and once.
 func TestRacingBodies(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		const rounds, requests = 12, 6

@@ -23,6 +23,7 @@ const (
 // TestAStrandedJobEnds: no replica holds it, and no work item is left that would bring it
 // to one.
 func TestAStrandedJobEnds(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	for name, c := range map[string]struct {
 		kind  subject.Kind
@@ -73,6 +74,7 @@ func TestAStrandedJobEnds(t *testing.T) {
 // TestAStrandedJobEndsAfterItsLetter: where the letter cannot be stored, the job stays
 // until it can.
 func TestAStrandedJobEndsAfterItsLetter(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	url, begun := silent(t)
@@ -98,6 +100,7 @@ func TestAStrandedJobEndsAfterItsLetter(t *testing.T) {
 // TestAStrandedJobIsFinishedAgain: its end is stored, and what follows it fails. No holder
 // is given the job, so the sweeper makes up for it.
 func TestAStrandedJobIsFinishedAgain(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b, up := open(t), newSlowUpstream(t)
@@ -138,6 +141,7 @@ func limit(t testing.TB, b *broker.Broker, stream string, bytes int32) {
 
 // TestAJobWithAnItemIsNotStranded: the holder of the item ends the job.
 func TestAJobWithAnItemIsNotStranded(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	b, up := brokertest.Single(t), newSlowUpstream(t)
 	one := newReplica(t, b, testConfig(t, up.url))
@@ -172,6 +176,7 @@ func TestStartedJobsAreLookedForAfterTheirDeadline(t *testing.T) {
 // TestAnInlineChatWhoseEndWasDropped ends, and says no more than what is known: its
 // events are best effort, and it never has a work item.
 func TestAnInlineChatWhoseEndWasDropped(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	r := idleReplica(t, b, testConfig(t, newSandbox(t).URL()))

@@ -77,6 +77,7 @@ func inOrder(want, got []string, slack int) bool {
 // into one line, and three take them out. Every job comes into it, those of one
 // tenant do not keep the others out, and the line stays within what is stated.
 func TestManyReplicasDispatchEachJobOnce(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		const count, places, many, tenants = 3, 4, 90, 12

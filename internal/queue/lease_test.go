@@ -21,6 +21,7 @@ import (
 // TestEachItemOfABacklogIsReadOnce, however many replicas there are. The jobs come by all
 // of them and are taken by all.
 func TestEachItemOfABacklogIsReadOnce(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		const count, places, many = 8, 4, 160
@@ -107,6 +108,7 @@ func openAt(t testing.TB, url string) *broker.Broker {
 
 // TestAReplicaThatStopsHandsOverAtOnce: it says so, and no claim of it has to be over.
 func TestAReplicaThatStopsHandsOverAtOnce(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	first, second := newReplica(t, b, 1), newReplica(t, b, 1)
