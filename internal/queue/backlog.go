@@ -14,9 +14,10 @@ type backlog struct {
 	mu         sync.Mutex
 	roundRobin *roundRobin
 	// readings counts how often it was read from its beginning, and complete is true once
-	// the last reading has come to the end.
+	// the last reading has come to the end. created is when the stream was that is read.
 	readings int
 	complete bool
+	created  time.Time
 }
 
 func newBacklog() *backlog {
@@ -30,11 +31,12 @@ func (b *backlog) wake() {
 	}
 }
 
-// clear forgets all jobs, and what the readings before this one still tell.
-func (b *backlog) clear() (reading int) {
+// clear forgets all jobs, and what the readings before this one still tell. The next reading
+// is of a stream that was created then; zero where there is none.
+func (b *backlog) clear(created time.Time) (reading int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.roundRobin, b.complete = newRoundRobin(), false
+	b.roundRobin, b.complete, b.created = newRoundRobin(), false, created
 	b.readings++
 	return b.readings
 }
@@ -56,11 +58,35 @@ func (b *backlog) end(reading int) {
 	b.complete = b.complete || reading == b.readings
 }
 
+// of reports whether what is known is of the stream that was created then.
+func (b *backlog) of(created time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.created.Equal(created)
+}
+
 // known is the number of tenants in the backlog; false while not all of it was read.
 func (b *backlog) known() (tenants int, all bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.roundRobin.tenants), b.complete
+}
+
+// reads reports whether a reading has begun, and has not come to the end yet.
+func (b *backlog) reads() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.complete && len(b.roundRobin.tenants) > 0
+}
+
+// jobs is the number of jobs that are known.
+func (b *backlog) jobs() (n uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, t := range b.roundRobin.tenants {
+		n += uint64(len(t.jobs))
+	}
+	return n
 }
 
 // tenants is the number of tenants in the backlog.

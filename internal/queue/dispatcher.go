@@ -24,8 +24,8 @@ const (
 	idleInterval = 10 * time.Second
 	// lookAge is how old the count may be by which it looks: Count makes one as often.
 	lookAge = 15 * time.Second
-	// unknownFor is how long there is a backlog of which nothing is known until it is read
-	// again: a job that was counted may just be on its way.
+	// unknownFor is how long there are jobs of which nothing is known, while none is moved,
+	// until the backlog is read again: one that was counted may just be on its way.
 	unknownFor = 3 * time.Second
 	// congestedFor is how long a route is taken to be congested after a job had to wait.
 	congestedFor = 2 * time.Second
@@ -59,8 +59,8 @@ type dispatcher struct {
 	nextLook time.Time
 	// busy is when there was a backlog last, and full when a job of it found no room.
 	busy, full time.Time
-	// waiting is since when there is a backlog without a pause, unknown since when there is
-	// one of which nothing is known, and failed since when nothing can be moved; zero for not.
+	// waiting is since when there is a backlog without a pause, unknown since when there are
+	// jobs of which nothing is known, and failed since when nothing can be moved; zero for not.
 	waiting, unknown, failed time.Time
 }
 
@@ -176,21 +176,21 @@ func (d *dispatcher) check(ctx context.Context) {
 	moved := d.moved
 	d.every, d.moved = d.nextRead(now), 0
 	d.route.refresh(ctx, d.every/2)
-	tenants, waiting := d.route.backlog.tenants(), d.route.waiting.Load()
-	if tenants > 0 {
+	jobs, waiting := d.route.backlog.jobs(), d.route.waiting.Load()
+	if jobs > 0 {
 		d.busy = now
 	}
 	switch {
-	case tenants > 0, waiting == 0, moved > 0:
+	case jobs >= waiting, moved > 0, d.route.backlog.reads():
 		d.unknown = time.Time{}
-		if tenants == 0 && waiting == 0 && now.Sub(d.busy) >= idleInterval {
+		if jobs == 0 && waiting == 0 && now.Sub(d.busy) >= idleInterval {
 			d.stop()
 		}
 	case d.unknown.IsZero():
 		d.unknown = now
 	case now.Sub(d.unknown) >= unknownFor:
 		d.unknown = time.Time{}
-		d.logger.Warn("jobs wait of which nothing was heard; reading them all again", "route", d.route.name, "jobs", waiting)
+		d.logger.Warn("jobs wait of which nothing was heard; reading them all again", "route", d.route.name, "waiting", waiting, "known", jobs)
 		d.index.forget() // it is begun again by leads
 	}
 }
@@ -258,6 +258,10 @@ func (d *dispatcher) fill(ctx context.Context) (more bool) {
 		})
 	}
 	group.Wait()
+	if done.outdated.Load() {
+		d.index.forget() // it is begun again by leads
+		d.route.backlog.wake()
+	}
 	moved := int(done.moved.Load())
 	d.moved += moved
 	switch {
@@ -280,8 +284,8 @@ func (d *dispatcher) congested(now time.Time) {
 
 // outcomes are what became of the jobs that a fill has moved.
 type outcomes struct {
-	moved              atomic.Int64
-	gone, stop, failed atomic.Bool
+	moved                        atomic.Int64
+	gone, stop, failed, outdated atomic.Bool
 }
 
 func (o *outcomes) add(v verdict, err error) {
@@ -295,6 +299,9 @@ func (o *outcomes) add(v verdict, err error) {
 		if !errors.Is(err, errFull) { // which another replica would find too
 			o.failed.Store(true)
 		}
+	case outdated:
+		o.stop.Store(true)
+		o.outdated.Store(true)
 	case later:
 	}
 }
@@ -313,6 +320,7 @@ func (d *dispatcher) dispatch(ctx context.Context, t turn) (verdict, error) {
 	}
 	v, err := d.mover.move(ctx, t)
 	switch {
+	case v == outdated:
 	case err != nil:
 		d.logger.Debug("a job could not be made ready", "route", d.route.name, "sequence", t.seq, "error", err)
 		backlog.putBack(t, retryMove)
@@ -328,6 +336,11 @@ func (d *dispatcher) dispatch(ctx context.Context, t turn) (verdict, error) {
 func (d *dispatcher) skip(ctx context.Context, tenant string) {
 	latest := d.route.backlog.latest(tenant)
 	names := d.q.b.Names()
+	s, err := d.q.b.Stream(ctx, names.Wait())
+	if err != nil {
+		return
+	}
+	latest = min(latest, s.CachedInfo().State.LastSeq) // the leader may not have stored the rest yet
 	m, err := d.q.b.Next(ctx, names.Wait(), names.WaitTenantPattern(d.route.kind, d.route.name, tenant), 1)
 	switch {
 	case err == nil:

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"testing"
 	"time"
@@ -38,7 +39,8 @@ func idle(t testing.TB, b *broker.Broker) (*Queue, *config.Config) {
 	return New(live, b, log, quota.NewLetters(live, b)), cfg
 }
 
-// TestWhatWasMissedIsReadAgain: jobs wait, and the dispatcher has heard of none.
+// TestWhatWasMissedIsReadAgain: jobs wait, and the dispatcher has heard of none, or of not
+// all of them.
 func TestWhatWasMissedIsReadAgain(t *testing.T) {
 	brokertest.Long(t)
 	t.Parallel()
@@ -59,19 +61,27 @@ func TestWhatWasMissedIsReadAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	backlog := q.Route(subject.Video, config.SandboxVideoRoute).backlog
-	known := func() {
+	known := func(jobs uint64) {
 		t.Helper()
-		for begin := time.Now(); backlog.tenants() == 0; {
+		for begin := time.Now(); backlog.jobs() != jobs; {
 			if err := broker.Wait(ctx, 20*time.Millisecond); err != nil || time.Since(begin) > time.Minute {
-				t.Fatal("the job is not known")
+				t.Fatalf("%d jobs are known, not %d", backlog.jobs(), jobs)
 			}
 		}
 	}
-	known()
+	known(1)
 	backlog.mu.Lock()
 	backlog.roundRobin = newRoundRobin()
 	backlog.mu.Unlock()
-	known()
+	known(1)
+	if _, err := b.Publish(ctx, nats.NewMsg(b.Names().WaitItem(subject.Video, config.SandboxVideoRoute, "other", "video_2"))); err != nil {
+		t.Fatal(err)
+	}
+	known(2)
+	backlog.mu.Lock()
+	backlog.roundRobin.forget("other", math.MaxUint64)
+	backlog.mu.Unlock()
+	known(2)
 }
 
 // TestJobThatEndsWhileItIsMoved: its caller cancels it, and takes it out of the queue,
@@ -85,8 +95,9 @@ func TestJobThatEndsWhileItIsMoved(t *testing.T) {
 	})
 }
 
-func endsWhileItIsMoved(t *testing.T, b *broker.Broker, before bool) {
-	q, _ := idle(t, b)
+// wait puts a video of acme's into the backlog.
+func wait(t *testing.T, q *Queue) *genbusv1.WorkItem {
+	t.Helper()
 	item := &genbusv1.WorkItem{
 		Id: subject.JobID(subject.Video, "acme", t.Name()), Kind: "video", Tenant: "acme", Route: config.SandboxVideoRoute, Model: "m",
 		Body: []byte("{}"), Fingerprint: []byte("fp"), AcceptedAt: timestamppb.Now(),
@@ -98,6 +109,12 @@ func endsWhileItIsMoved(t *testing.T, b *broker.Broker, before bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return item
+}
+
+func endsWhileItIsMoved(t *testing.T, b *broker.Broker, before bool) {
+	q, _ := idle(t, b)
+	item := wait(t, q)
 	e, err := q.log.Commit(t.Context(), task.FromWork(item), 0)
 	if err != nil {
 		t.Fatal(err)
@@ -152,4 +169,69 @@ func endsWhileItIsMoved(t *testing.T, b *broker.Broker, before bool) {
 	if i, err := q.Items.Find(t.Context(), e.Name()); !errors.Is(err, broker.ErrNoMessage) {
 		t.Errorf("the job has an item in %s: %v", i.Stream, err)
 	}
+}
+
+// heardEarly is a dispatcher that was told of a job of acme's which the stream's leader has
+// not stored yet.
+func heardEarly(t *testing.T, b *broker.Broker) *dispatcher {
+	t.Helper()
+	q, _ := idle(t, b)
+	r := q.Route(subject.Video, config.SandboxVideoRoute)
+	d := &dispatcher{q: q, route: r, mover: mover{q: q, route: r}, index: indexing{route: r, logger: brokertest.Logger(t)}, logger: brokertest.Logger(t)}
+	s, err := b.Stream(t.Context(), b.Names().Wait())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.backlog.add(r.backlog.clear(s.CachedInfo().Created), "acme", s.CachedInfo().State.LastSeq+1)
+	return d
+}
+
+// moves fills the window until the job is moved.
+func (d *dispatcher) moves(t *testing.T) {
+	t.Helper()
+	d.route.Resize(4)
+	for begin := time.Now(); d.moved == 0; d.fill(t.Context()) {
+		if broker.Wait(t.Context(), 20*time.Millisecond) != nil || time.Since(begin) > time.Minute {
+			t.Fatal("the job is not moved")
+		}
+	}
+}
+
+// TestAJobThatTheLeaderStoresLaterIsKept: an ordered consumer may be on a node that has what
+// the leader stores a moment later.
+func TestAJobThatTheLeaderStoresLaterIsKept(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		d := heardEarly(t, open(t))
+		d.route.Resize(4)
+		d.fill(t.Context())
+		if d.moved != 0 || d.route.backlog.tenants() != 1 {
+			t.Fatalf("%d moved, %d tenants are known", d.moved, d.route.backlog.tenants())
+		}
+		d.route.Resize(0)
+		wait(t, d.q)
+		d.moves(t)
+	})
+}
+
+// TestABacklogThatIsCreatedAgainIsReadAgain: what is known is of the stream before it.
+func TestABacklogThatIsCreatedAgainIsReadAgain(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	d := heardEarly(t, b)
+	if err := errors.Join(b.JetStream().DeleteStream(t.Context(), b.Names().Wait()), b.Streams().Ensure(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, d.q)
+	d.route.Resize(4)
+	d.fill(t.Context())
+	if n := d.route.backlog.tenants(); n != 0 || d.moved != 0 {
+		t.Errorf("%d moved; %d tenants of the stream before are known", d.moved, n)
+	}
+	if ok, err := d.index.begin(t.Context(), time.Now()); err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	defer d.index.ending.Wait()
+	defer d.index.forget()
+	d.moves(t)
 }

@@ -36,7 +36,7 @@ func (x *indexing) begin(ctx context.Context, now time.Time) (ok bool, err error
 // forget ends the index, and what is known of the backlog.
 func (x *indexing) forget() {
 	if x.stop != nil {
-		x.route.backlog.clear()
+		x.route.backlog.clear(time.Time{})
 		x.ending.Go(x.stop)
 		x.stop = nil
 	}
@@ -50,18 +50,22 @@ const (
 )
 
 // index indexes the route's backlog from its beginning, until stop is called, which may take
-// a while where the broker is away. What was missed, where the stream was created again for
-// example, is noticed by the dispatcher.
+// a while where the broker is away. What was missed is noticed by the dispatcher, and that the
+// stream was created again.
 func (r *Route) index(ctx context.Context, logger *slog.Logger) (stop func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, indexWithin)
 	defer cancel()
+	s, err := r.b.Stream(ctx, r.b.Names().Wait())
+	if err != nil {
+		return nil, fmt.Errorf("follow the backlog of %s: %w", r.durable, err)
+	}
 	c, err := r.b.JetStream().OrderedConsumer(ctx, r.b.Names().Wait(), jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{r.b.Names().WaitRoutePattern(r.kind, r.name)}, HeadersOnly: true, InactiveThreshold: 30 * time.Second,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("follow the backlog of %s: %w", r.durable, err)
 	}
-	reading := r.backlog.clear()
+	reading := r.backlog.clear(s.CachedInfo().Created)
 	if info := c.CachedInfo(); info != nil && info.NumPending == 0 {
 		r.backlog.end(reading)
 	}

@@ -24,10 +24,17 @@ const (
 	later                   // it waits again, and so do its tenant's others
 	gone                    // nothing was enqueued: another replica did, or the job has ended
 	enqueued                // it is ready, or may be
+	outdated                // the stream was created again: all that is known of the backlog is of the one before
 )
 
-// errFull says that the stream of ready jobs has no room.
-var errFull = errors.New("the stream of work is full")
+var (
+	// errFull says that the stream of ready jobs has no room.
+	errFull = errors.New("the stream of work is full")
+	// errNotStored says that the leader of the stream of waiting jobs is behind the node of
+	// which the job was heard.
+	errNotStored = errors.New("the job is not stored by the leader yet")
+	errOutdated  = errors.New("the stream of waiting jobs was created again")
+)
 
 // mover makes one job of a route's backlog ready.
 type mover struct {
@@ -46,10 +53,14 @@ type mover struct {
 //     where its subject has one place; when it had its turn, the log says so.
 func (m mover) move(ctx context.Context, t turn) (verdict, error) {
 	from, n, err := m.item(ctx, t.seq)
-	if errors.Is(err, broker.ErrNoMessage) {
+	switch {
+	case errors.Is(err, broker.ErrNoMessage):
 		return gone, nil
-	}
-	if err != nil {
+	case errors.Is(err, errNotStored):
+		return later, err
+	case errors.Is(err, errOutdated):
+		return outdated, err
+	case err != nil:
 		return failed, err
 	}
 	if n.Kind != m.route.kind || n.Route != m.route.name || n.Tenant != t.tenant {
@@ -76,10 +87,23 @@ func (m mover) move(ctx context.Context, t turn) (verdict, error) {
 }
 
 // item reads an item of the backlog. ErrNoMessage: it is gone, or another message has
-// its sequence, as the stream was created again.
+// its sequence, as the stream was created again. errNotStored: on three nodes, one that is
+// not the leader may have told of an item that the leader stores a moment later.
 func (m mover) item(ctx context.Context, seq uint64) (from Item, n subject.WorkName, err error) {
 	from.Stream = m.q.b.Names().Wait()
-	if from.Stored, err = m.q.b.At(ctx, from.Stream, seq); err != nil {
+	from.Stored, err = m.q.b.At(ctx, from.Stream, seq)
+	if errors.Is(err, broker.ErrNoMessage) {
+		s, lookup := m.q.b.Stream(ctx, from.Stream)
+		switch {
+		case lookup != nil:
+			err = lookup
+		case !m.route.backlog.of(s.CachedInfo().Created):
+			err = errOutdated
+		case s.CachedInfo().State.LastSeq < seq:
+			err = errNotStored
+		}
+	}
+	if err != nil {
 		return Item{}, n, err
 	}
 	if n, err = m.q.b.Names().ParseWaitItem(from.Subject); err != nil {
@@ -108,7 +132,7 @@ func (m mover) removeMoved(ctx context.Context, n subject.WorkName, from Item, v
 func (m mover) toSubmit(ctx context.Context, t turn) bool {
 	_, n, err := m.item(ctx, t.seq)
 	if err != nil {
-		return !errors.Is(err, broker.ErrNoMessage)
+		return !errors.Is(err, broker.ErrNoMessage) && !errors.Is(err, errOutdated)
 	}
 	e, err := m.q.log.Get(ctx, subject.TaskName{Kind: n.Kind, Tenant: n.Tenant, ID: n.ID})
 	if err != nil {
