@@ -39,6 +39,9 @@ func (x *index) put(n subject.TaskName, r row) {
 	l := x.list(n)
 	at, found := slices.BinarySearchFunc(l.rows, r, compareRows)
 	switch {
+	case !found && compareRows(r, l.cut) <= 0:
+		l.recount(r)
+		x.drop(listKey{n.Kind, n.Tenant})
 	case !found:
 		x.insert(l, at, r)
 	case task.TerminalWord(l.rows[at].status) && !task.TerminalWord(r.status):
@@ -66,22 +69,46 @@ func (x *index) insert(l *list, at int, r row) {
 	}
 }
 
-// evict drops the oldest hundredth of the largest list, at least one row: one
-// busy tenant does not push the others out, and the cost of moving the rows is
-// shared by many.
+// evict drops a hundredth of the rows, at least one: the oldest ones of the longest lists, so
+// that one busy tenant does not push the others out. Looking for these lists costs a pass
+// over all of them, which that many jobs share.
 func (x *index) evict() {
-	var largest *list
-	var key listKey
-	for k, l := range x.lists {
-		if largest == nil || len(l.rows) > len(largest.rows) {
-			largest, key = l, k
+	n := max(x.limit/100, 1)
+	longest := x.longest(n)
+	for key, l := range x.lists {
+		if n <= 0 {
+			return
+		}
+		if cut := min(len(l.rows)-longest, n); cut > 0 {
+			l.drop(cut)
+			x.size -= cut
+			n -= cut
+			x.drop(key)
 		}
 	}
-	n := max(len(largest.rows)/100, 1)
-	largest.keep(largest.rows[:n])
-	largest.rows = slices.Delete(largest.rows, 0, n)
-	x.size -= n
-	x.drop(key)
+}
+
+// longest is how long lists may stay, so that at least n rows are dropped.
+func (x *index) longest(n int) int {
+	lengths := make([]int, 0, len(x.lists))
+	for _, l := range x.lists {
+		lengths = append(lengths, len(l.rows))
+	}
+	slices.Sort(lengths)
+	slices.Reverse(lengths)
+	sum := 0
+	for i, most := range lengths {
+		sum += most
+		next := 0
+		if i+1 < len(lengths) {
+			next = lengths[i+1]
+		}
+		// The i+1 longest lists, cut to the length of the next one, lose this many.
+		if sum-(i+1)*next >= n {
+			return (sum - n) / (i + 1)
+		}
+	}
+	return 0
 }
 
 // forget drops a job that the log no longer has.

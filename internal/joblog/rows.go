@@ -1,6 +1,7 @@
 package joblog
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/genbus/genbus/internal/subject"
@@ -15,6 +16,9 @@ type listKey struct {
 // end.
 type list struct {
 	rows []row
+	// cut is the newest row that fell out. Those before it are not taken in again: the rows
+	// are the newest jobs, without gaps.
+	cut row
 	// unfinished are the jobs that have not ended, those included that fell out of
 	// the rows: evicted has their ids, and what their latest events take.
 	unfinished unfinished
@@ -56,6 +60,19 @@ func (l *list) count(before, after int) {
 	case before > 0 && after == 0:
 		l.unfinished.jobs--
 	}
+}
+
+// drop lets the n oldest rows fall out.
+func (l *list) drop(n int) {
+	l.keep(l.rows[:n])
+	l.cut = l.rows[n-1]
+	l.rows = slices.Delete(l.rows, 0, n)
+}
+
+// recount follows a job that fell out of the rows.
+func (l *list) recount(r row) {
+	l.count(l.recall(r.id), r.unfinished)
+	l.keep([]row{r})
 }
 
 // keep remembers the unfinished jobs among rows that fall out of the index: they

@@ -68,6 +68,9 @@ func (x *index) wrote(e Entry, bytes int) {
 	l := x.list(n)
 	at, found := slices.BinarySearchFunc(l.rows, r, compareRows)
 	switch {
+	case !found && compareRows(r, l.cut) <= 0:
+		l.recount(r)
+		x.drop(listKey{n.Kind, n.Tenant})
 	case !found:
 		x.insert(l, at, r)
 	case e.Terminal():

@@ -2,6 +2,7 @@ package joblog
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -56,6 +57,55 @@ func TestUnfinishedIsCounted(t *testing.T) {
 			if len(l.rows) == 0 && len(l.evicted) == 0 {
 				t.Fatalf("the list of %v is kept although it is empty", key)
 			}
+		}
+	})
+}
+
+// TestTheNewestJobsAreListedWithoutGaps: events of jobs that fell out count, and do not bring
+// them back. The longest lists lose their oldest jobs.
+func TestTheNewestJobsAreListedWithoutGaps(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		limit := rapid.IntRange(4, 300).Draw(t, "limit")
+		x := newIndex(limit, func(Notice) {})
+		made := map[string][]string{}
+		put := func(tenant string, job int, bytes int) {
+			n := subject.TaskName{Kind: subject.Video, Tenant: tenant, ID: fmt.Sprintf("video_%04d", job)}
+			x.put(n, row{created: int64(job + 1), id: n.ID, unfinished: bytes})
+		}
+		for i := range rapid.IntRange(1, 600).Draw(t, "jobs") {
+			tenant := rapid.SampledFrom([]string{"busy", "busy", "busy", "busy", "a", "b"}).Draw(t, "tenant")
+			put(tenant, i, 1)
+			made[tenant] = append(made[tenant], fmt.Sprintf("video_%04d", i))
+			if old := rapid.IntRange(0, len(made[tenant])-1).Draw(t, "old"); rapid.Bool().Draw(t, "again") {
+				var job int
+				_, _ = fmt.Sscanf(made[tenant][old], "video_%04d", &job)
+				put(tenant, job, 2)
+			}
+		}
+		shortest := limit
+		for tenant, ids := range made {
+			var listed []string
+			for _, r := range x.page(listKey{subject.Video, tenant}, window{match: func(row) bool { return true }, n: len(ids), ascending: true}) {
+				listed = append(listed, r.id)
+			}
+			if !slices.Equal(listed, ids[len(ids)-len(listed):]) {
+				t.Fatalf("%s: %v are listed of %v", tenant, listed, ids)
+			}
+			if got := (&Log{index: x}).Unfinished(tenant); got != len(ids) {
+				t.Fatalf("%s has %d unfinished jobs, want %d", tenant, got, len(ids))
+			}
+			if len(listed) < len(ids) {
+				shortest = min(shortest, len(listed))
+			}
+		}
+		for tenant, ids := range made {
+			if l := x.lists[listKey{subject.Video, tenant}]; len(ids) > 0 && len(l.rows) == len(ids) && len(ids) > shortest+limit/100+1 {
+				t.Fatalf("%s keeps all %d of its jobs while another one keeps %d", tenant, len(ids), shortest)
+			}
+		}
+		if x.size > limit {
+			t.Fatalf("%d rows, the limit is %d", x.size, limit)
 		}
 	})
 }
