@@ -112,18 +112,18 @@ func (w *world) healthy() {
 // TestNodes: isolation isolates, the rest goes on, and what comes back catches up.
 func TestNodes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.publish(w.js)
-	// No client is told of an address that avoids its link.
-	if others := w.nc.DiscoveredServers(); len(others) > 0 {
-		t.Errorf("the servers advertise %v", others)
+	for name, fault := range map[string]func(*world){"isolation": (*world).isolate, "kill": (*world).kill, "clients cut off": (*world).cutClients} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.publish(w.js)
+			// No client is told of an address that avoids its link.
+			if others := w.nc.DiscoveredServers(); len(others) > 0 {
+				t.Errorf("the servers advertise %v", others)
+			}
+			fault(w)
+		})
 	}
-	t.Log("isolating the leader")
-	w.isolate()
-	t.Log("killing the leader")
-	w.kill()
-	t.Log("cutting clients off")
-	w.cutClients()
 }
 
 func (w *world) isolate() {
