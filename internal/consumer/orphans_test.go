@@ -98,6 +98,7 @@ func TestJobsWithoutARouteAreLeftAlone(t *testing.T) {
 		want := queue.OrphanedRoute{Kind: subject.Video, Name: "gone", Ready: 1, Waiting: 1, Oldest: item.GetAcceptedAt().AsTime()}
 		without.eventually(t, fmt.Sprintf("the orphans %+v", want), func() bool {
 			found, err := without.Queue.Orphans(t.Context())
+			t.Logf("found %+v, %v", found, err)
 			if err == nil && len(found) == 1 {
 				found[0].Oldest = found[0].Oldest.UTC()
 			}

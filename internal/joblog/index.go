@@ -70,8 +70,8 @@ func (x *index) insert(l *list, at int, r row) {
 }
 
 // evict drops a hundredth of the rows, at least one: the oldest ones of the longest lists, so
-// that one busy tenant does not push the others out. Looking for these lists costs a pass
-// over all of them, which that many jobs share.
+// that one busy tenant does not push the others out. It looks at all lists, once for every
+// hundredth. Where there are more tenants than rows, some of them keep none.
 func (x *index) evict() {
 	n := max(x.limit/100, 1)
 	longest := x.longest(n)
@@ -92,7 +92,9 @@ func (x *index) evict() {
 func (x *index) longest(n int) int {
 	lengths := make([]int, 0, len(x.lists))
 	for _, l := range x.lists {
-		lengths = append(lengths, len(l.rows))
+		if len(l.rows) > 0 { // not those that only count what fell out
+			lengths = append(lengths, len(l.rows))
+		}
 	}
 	slices.Sort(lengths)
 	slices.Reverse(lengths)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -54,7 +55,8 @@ func BenchmarkFill(b *testing.B) {
 	const tenants, jobs = 10_000, 1_000_000
 	broker := brokertest.Single(b)
 	enc := publisher.Encoder{Names: broker.Names()}
-	js, err := jetstream.New(broker.Conn(), jetstream.WithPublishAsyncMaxPending(4096))
+	js, err := jetstream.New(broker.Conn(), jetstream.WithPublishAsyncMaxPending(4096),
+		jetstream.WithPublishAsyncErrHandler(func(_ jetstream.JetStream, _ *nats.Msg, err error) { b.Error(err) }))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -71,6 +73,9 @@ func BenchmarkFill(b *testing.B) {
 		}
 	}
 	<-js.PublishAsyncComplete()
+	if b.Failed() {
+		return
+	}
 	for b.Loop() {
 		l := New(Options{Broker: broker, Encoder: enc, Metrics: telemetry.NewMetrics("test"), Logger: brokertest.Logger(b)})
 		heard, n := make(chan struct{}), 0

@@ -69,7 +69,9 @@ func (x *index) wrote(e Entry, bytes int) {
 	at, found := slices.BinarySearchFunc(l.rows, r, compareRows)
 	switch {
 	case !found && compareRows(r, l.cut) <= 0:
-		l.recount(r)
+		if e.Terminal() { // and not one that was made: an event that was faster may have ended it
+			l.recount(r)
+		}
 		x.drop(listKey{n.Kind, n.Tenant})
 	case !found:
 		x.insert(l, at, r)

@@ -14,10 +14,14 @@ type backlog struct {
 	mu         sync.Mutex
 	roundRobin *roundRobin
 	// readings counts how often it was read from its beginning, and complete is true once
-	// the last reading has come to the end. created is when the stream was that is read.
+	// the last reading has come to the end. heard is when it told of a message last, or
+	// began. created is when the stream that is read was created.
 	readings int
 	complete bool
+	heard    time.Time
 	created  time.Time
+	// strange counts messages that are no jobs. The broker counts them too.
+	strange uint64
 }
 
 func newBacklog() *backlog {
@@ -31,12 +35,13 @@ func (b *backlog) wake() {
 	}
 }
 
-// clear forgets all jobs, and what the readings before this one still tell. The next reading
-// is of a stream that was created then; zero where there is none.
+// clear forgets all jobs, and what the readings before this one still tell. created is when
+// the stream that is read next was created; zero where none is.
 func (b *backlog) clear(created time.Time) (reading int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.roundRobin, b.complete, b.created = newRoundRobin(), false, created
+	b.heard, b.strange = time.Now(), 0
 	b.readings++
 	return b.readings
 }
@@ -46,9 +51,20 @@ func (b *backlog) add(reading int, tenant string, seq uint64) {
 	b.mu.Lock()
 	if reading == b.readings {
 		b.roundRobin.add(tenant, seq)
+		b.heard = time.Now()
 	}
 	b.mu.Unlock()
 	b.wake()
+}
+
+// skip counts a message that is no job.
+func (b *backlog) skip(reading int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if reading == b.readings {
+		b.strange++
+		b.heard = time.Now()
+	}
 }
 
 // end notes that a reading has come to the end of the backlog.
@@ -58,7 +74,7 @@ func (b *backlog) end(reading int) {
 	b.complete = b.complete || reading == b.readings
 }
 
-// of reports whether what is known is of the stream that was created then.
+// of reports whether what is known is of the stream that was created at that time.
 func (b *backlog) of(created time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -72,21 +88,11 @@ func (b *backlog) known() (tenants int, all bool) {
 	return len(b.roundRobin.tenants), b.complete
 }
 
-// reads reports whether a reading has begun, and has not come to the end yet.
-func (b *backlog) reads() bool {
+// jobs is the number of messages that are known; reads: a reading goes on, and tells of more.
+func (b *backlog) jobs(now time.Time) (n uint64, reads bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return !b.complete && len(b.roundRobin.tenants) > 0
-}
-
-// jobs is the number of jobs that are known.
-func (b *backlog) jobs() (n uint64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, t := range b.roundRobin.tenants {
-		n += uint64(len(t.jobs))
-	}
-	return n
+	return b.roundRobin.size + b.strange, !b.complete && now.Sub(b.heard) < unknownFor
 }
 
 // tenants is the number of tenants in the backlog.

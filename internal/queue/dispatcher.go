@@ -24,9 +24,12 @@ const (
 	idleInterval = 10 * time.Second
 	// lookAge is how old the count may be by which it looks: Count makes one as often.
 	lookAge = 15 * time.Second
-	// unknownFor is how long there are jobs of which nothing is known, while none is moved,
-	// until the backlog is read again: one that was counted may just be on its way.
-	unknownFor = 3 * time.Second
+	// unknownFor is how long the count has more jobs than the index, while none is moved, until
+	// the backlog is read again: one that was counted may just be on its way. Where jobs are
+	// moved it is ten times that. Each reading doubles it, up to unknownMost: the count can be
+	// wrong too, and a large backlog takes seconds to read.
+	unknownFor  = 3 * time.Second
+	unknownMost = 10 * time.Minute
 	// congestedFor is how long a route is taken to be congested after a job had to wait.
 	congestedFor = 2 * time.Second
 	// maxMoves bounds the jobs that one dispatcher moves at a time.
@@ -60,8 +63,10 @@ type dispatcher struct {
 	// busy is when there was a backlog last, and full when a job of it found no room.
 	busy, full time.Time
 	// waiting is since when there is a backlog without a pause, unknown since when there are
-	// jobs of which nothing is known, and failed since when nothing can be moved; zero for not.
-	waiting, unknown, failed time.Time
+	// jobs of which nothing is known, unmoved the same without one that was moved, and failed since when nothing can be moved; zero for not.
+	waiting, unknown, unmoved, failed time.Time
+	// patience is unknownFor, or longer after a reading.
+	patience time.Duration
 }
 
 // Dispatch makes the jobs of a route's backlog ready in turn by tenant, so that
@@ -106,7 +111,7 @@ func (d *dispatcher) leads(ctx context.Context) bool {
 	now := time.Now()
 	if d.needed(ctx, now) && d.route.lease.take(now) {
 		d.busy, d.full = now, now // it is congested until more is known
-		d.waiting, d.unknown, d.failed = time.Time{}, time.Time{}, time.Time{}
+		d.waiting, d.unknown, d.failed, d.patience = time.Time{}, time.Time{}, time.Time{}, unknownFor
 		d.q.claims.say(d.route)
 		d.logger.Info("this replica dispatches the backlog of a route", "kind", d.route.kind, "route", d.route.name)
 	}
@@ -176,23 +181,36 @@ func (d *dispatcher) check(ctx context.Context) {
 	moved := d.moved
 	d.every, d.moved = d.nextRead(now), 0
 	d.route.refresh(ctx, d.every/2)
-	jobs, waiting := d.route.backlog.jobs(), d.route.waiting.Load()
+	jobs, reads := d.route.backlog.jobs(now)
+	waiting := d.route.waiting.Load()
 	if jobs > 0 {
 		d.busy = now
 	}
-	switch {
-	case jobs >= waiting, moved > 0, d.route.backlog.reads():
-		d.unknown = time.Time{}
-		if jobs == 0 && waiting == 0 && now.Sub(d.busy) >= idleInterval {
-			d.stop()
-		}
-	case d.unknown.IsZero():
-		d.unknown = now
-	case now.Sub(d.unknown) >= unknownFor:
-		d.unknown = time.Time{}
-		d.logger.Warn("jobs wait of which nothing was heard; reading them all again", "route", d.route.name, "waiting", waiting, "known", jobs)
-		d.index.forget() // it is begun again by leads
+	if jobs == 0 && waiting == 0 && now.Sub(d.busy) >= idleInterval {
+		d.stop()
 	}
+	if jobs >= waiting || reads || d.route.stale.Load() {
+		d.unknown = time.Time{}
+		return
+	}
+	if d.unknown.IsZero() {
+		d.unknown, d.unmoved = now, now
+	}
+	if moved > 0 {
+		d.unmoved = now
+	}
+	if now.Sub(d.unmoved) >= d.patience || now.Sub(d.unknown) >= 10*d.patience {
+		d.logger.Warn("jobs wait of which nothing was heard; reading them all again", "route", d.route.name, "waiting", waiting, "known", jobs)
+		d.patience = min(2*d.patience, unknownMost)
+		d.reread()
+	}
+}
+
+// reread has leads begin the index again.
+func (d *dispatcher) reread() {
+	d.unknown = time.Time{}
+	d.index.forget()
+	d.route.backlog.wake()
 }
 
 // nextRead is when to read next: where the window is full, so that the room that other
@@ -259,8 +277,7 @@ func (d *dispatcher) fill(ctx context.Context) (more bool) {
 	}
 	group.Wait()
 	if done.outdated.Load() {
-		d.index.forget() // it is begun again by leads
-		d.route.backlog.wake()
+		d.reread()
 	}
 	moved := int(done.moved.Load())
 	d.moved += moved

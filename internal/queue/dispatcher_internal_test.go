@@ -63,9 +63,13 @@ func TestWhatWasMissedIsReadAgain(t *testing.T) {
 	backlog := q.Route(subject.Video, config.SandboxVideoRoute).backlog
 	known := func(jobs uint64) {
 		t.Helper()
-		for begin := time.Now(); backlog.jobs() != jobs; {
+		for begin := time.Now(); ; {
+			n, _ := backlog.jobs(time.Now())
+			if n == jobs {
+				return
+			}
 			if err := broker.Wait(ctx, 20*time.Millisecond); err != nil || time.Since(begin) > time.Minute {
-				t.Fatalf("%d jobs are known, not %d", backlog.jobs(), jobs)
+				t.Fatalf("%d jobs are known, not %d", n, jobs)
 			}
 		}
 	}
@@ -214,24 +218,54 @@ func TestAJobThatTheLeaderStoresLaterIsKept(t *testing.T) {
 	})
 }
 
+// TestAJobThatTheLeaderStoresMeanwhileIsKept: it is not there when it is looked for, and is
+// when the leader says how far it is.
+func TestAJobThatTheLeaderStoresMeanwhileIsKept(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	d := heardEarly(t, b)
+	// As if the first look had been before the job was stored.
+	stored := wait(t, d.q)
+	turn, ok := d.route.backlog.next(time.Now())
+	if !ok {
+		t.Fatal("no job is known")
+	}
+	found, err := d.mover.confirm(t.Context(), b.Names().Wait(), turn.seq)
+	if err != nil || found.Subject != b.Names().WaitItem(subject.Video, config.SandboxVideoRoute, "acme", stored.GetId()) {
+		t.Errorf("found %q, %v", found.Subject, err)
+	}
+}
+
 // TestABacklogThatIsCreatedAgainIsReadAgain: what is known is of the stream before it.
 func TestABacklogThatIsCreatedAgainIsReadAgain(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
-	d := heardEarly(t, b)
+	q, _ := idle(t, b)
+	r := q.Route(subject.Video, config.SandboxVideoRoute)
+	d := &dispatcher{q: q, route: r, mover: mover{q: q, route: r}, index: indexing{route: r, logger: brokertest.Logger(t)}, logger: brokertest.Logger(t)}
+	defer d.index.ending.Wait()
+	defer d.index.forget()
+	begin := func() {
+		t.Helper()
+		if ok, err := d.index.begin(t.Context(), time.Now()); err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+	}
+	begin()
+	reading := r.backlog.readings
+	for seq := range uint64(3) {
+		r.backlog.add(reading, "acme", 1+seq)
+		r.backlog.add(reading, "other", 100+seq)
+	}
 	if err := errors.Join(b.JetStream().DeleteStream(t.Context(), b.Names().Wait()), b.Streams().Ensure(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, d.q)
-	d.route.Resize(4)
+	wait(t, q)
+	r.Resize(4)
 	d.fill(t.Context())
-	if n := d.route.backlog.tenants(); n != 0 || d.moved != 0 {
-		t.Errorf("%d moved; %d tenants of the stream before are known", d.moved, n)
+	if n := r.backlog.tenants(); n != 0 || d.moved != 0 || d.index.stop != nil {
+		t.Fatalf("%d moved; %d tenants of the stream before are known", d.moved, n)
 	}
-	if ok, err := d.index.begin(t.Context(), time.Now()); err != nil || !ok {
-		t.Fatal(ok, err)
-	}
-	defer d.index.ending.Wait()
-	defer d.index.forget()
+	begin()
 	d.moves(t)
 }

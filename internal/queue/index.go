@@ -50,8 +50,8 @@ const (
 )
 
 // index indexes the route's backlog from its beginning, until stop is called, which may take
-// a while where the broker is away. What was missed is noticed by the dispatcher, and that the
-// stream was created again.
+// a while where the broker is away. The dispatcher notices what was missed, and a stream that
+// was created again.
 func (r *Route) index(ctx context.Context, logger *slog.Logger) (stop func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, indexWithin)
 	defer cancel()
@@ -83,15 +83,15 @@ func (r *Route) index(ctx context.Context, logger *slog.Logger) (stop func(), er
 
 // add adds a job to the index.
 func (r *Route) add(reading int, m jetstream.Msg) {
-	n, err := r.b.Names().ParseWaitItem(m.Subject())
-	if err != nil {
-		return
-	}
 	meta, err := m.Metadata()
 	if err != nil {
 		return
 	}
-	r.backlog.add(reading, n.Tenant, meta.Sequence.Stream)
+	if n, err := r.b.Names().ParseWaitItem(m.Subject()); err == nil {
+		r.backlog.add(reading, n.Tenant, meta.Sequence.Stream)
+	} else {
+		r.backlog.skip(reading)
+	}
 	if meta.NumPending == 0 {
 		r.backlog.end(reading)
 	}

@@ -156,9 +156,9 @@ func TestOthersPutJobsBehindABacklog(t *testing.T) {
 		first.admit(t, "acme", fmt.Sprint(i))
 	}
 	first.indexed(t, 1)
-	second := startBehind(t, newReplica(t, b, 100))
+	second := startBehind(t, newReplica(t, b, 400))
 	for i := 0; second.waiting(t) == 1; i++ { // until the second one has heard of it
-		if i == 90 {
+		if i == 390 {
 			t.Fatal("the second replica has room, and puts no job behind the others")
 		}
 		second.admit(t, "b", fmt.Sprint(i))

@@ -33,7 +33,8 @@ var (
 	// errNotStored says that the leader of the stream of waiting jobs is behind the node of
 	// which the job was heard.
 	errNotStored = errors.New("the job is not stored by the leader yet")
-	errOutdated  = errors.New("the stream of waiting jobs was created again")
+	// errOutdated says that what is known of the backlog is of another stream.
+	errOutdated = errors.New("the stream of waiting jobs was created again")
 )
 
 // mover makes one job of a route's backlog ready.
@@ -52,7 +53,7 @@ type mover struct {
 //  3. It is deleted from the backlog. A job that is in both places is made ready again,
 //     where its subject has one place; when it had its turn, the log says so.
 func (m mover) move(ctx context.Context, t turn) (verdict, error) {
-	from, n, err := m.item(ctx, t.seq)
+	from, n, err := m.item(ctx, t)
 	switch {
 	case errors.Is(err, broker.ErrNoMessage):
 		return gone, nil
@@ -62,9 +63,6 @@ func (m mover) move(ctx context.Context, t turn) (verdict, error) {
 		return outdated, err
 	case err != nil:
 		return failed, err
-	}
-	if n.Kind != m.route.kind || n.Route != m.route.name || n.Tenant != t.tenant {
-		return gone, nil
 	}
 	if rests := time.Until(from.Time.Add(quota.LettersEvery)); rests > 0 && rests <= quota.LettersEvery && from.Header.Get(subject.HeaderPutBack) != "" {
 		return later, fmt.Errorf("job %s was just put back", n.ID) // by a replica with another count of letters
@@ -86,30 +84,38 @@ func (m mover) move(ctx context.Context, t turn) (verdict, error) {
 	return m.removeMoved(ctx, n, from, v)
 }
 
-// item reads an item of the backlog. ErrNoMessage: it is gone, or another message has
-// its sequence, as the stream was created again. errNotStored: on three nodes, one that is
-// not the leader may have told of an item that the leader stores a moment later.
-func (m mover) item(ctx context.Context, seq uint64) (from Item, n subject.WorkName, err error) {
+// item reads the item of the backlog that a turn is of. ErrNoMessage: it is gone.
+// errNotStored: a follower has told of it before the leader has stored it. errOutdated: the
+// turn is of a stream that is gone.
+func (m mover) item(ctx context.Context, t turn) (from Item, n subject.WorkName, err error) {
 	from.Stream = m.q.b.Names().Wait()
-	from.Stored, err = m.q.b.At(ctx, from.Stream, seq)
+	from.Stored, err = m.q.b.At(ctx, from.Stream, t.seq)
 	if errors.Is(err, broker.ErrNoMessage) {
-		s, lookup := m.q.b.Stream(ctx, from.Stream)
-		switch {
-		case lookup != nil:
-			err = lookup
-		case !m.route.backlog.of(s.CachedInfo().Created):
-			err = errOutdated
-		case s.CachedInfo().State.LastSeq < seq:
-			err = errNotStored
-		}
+		from.Stored, err = m.confirm(ctx, from.Stream, t.seq)
 	}
 	if err != nil {
 		return Item{}, n, err
 	}
-	if n, err = m.q.b.Names().ParseWaitItem(from.Subject); err != nil {
-		return Item{}, n, broker.ErrNoMessage
+	n, err = m.q.b.Names().ParseWaitItem(from.Subject)
+	if err != nil || n.Kind != m.route.kind || n.Route != m.route.name || n.Tenant != t.tenant {
+		return Item{}, n, errOutdated // one sequence of a stream has one subject
 	}
 	return from, n, nil
+}
+
+// confirm makes sure that an item that was not found is gone, and reads it where it is not:
+// the leader has to have had its sequence before it was asked.
+func (m mover) confirm(ctx context.Context, stream string, seq uint64) (broker.Stored, error) {
+	s, err := m.q.b.Stream(ctx, stream)
+	switch {
+	case err != nil:
+		return broker.Stored{}, err
+	case !m.route.backlog.of(s.CachedInfo().Created):
+		return broker.Stored{}, errOutdated
+	case s.CachedInfo().State.LastSeq < seq:
+		return broker.Stored{}, errNotStored
+	}
+	return m.q.b.At(ctx, stream, seq)
 }
 
 // removeMoved deletes a job that was made ready from the backlog. One that was gone from
@@ -130,7 +136,7 @@ func (m mover) removeMoved(ctx context.Context, n subject.WorkName, from Item, v
 // toSubmit reports whether a job has to be submitted, as far as is known: one that an
 // upstream has, or that has ended, goes on whatever its tenant's dead letters are.
 func (m mover) toSubmit(ctx context.Context, t turn) bool {
-	_, n, err := m.item(ctx, t.seq)
+	_, n, err := m.item(ctx, t)
 	if err != nil {
 		return !errors.Is(err, broker.ErrNoMessage) && !errors.Is(err, errOutdated)
 	}

@@ -15,6 +15,7 @@ import (
 type roundRobin struct {
 	ring    []*tenantQueue
 	tenants map[string]*tenantQueue
+	size    uint64 // jobs of all tenants
 }
 
 // tenantQueue is the jobs of one tenant.
@@ -42,10 +43,12 @@ func (r *roundRobin) add(tenant string, seq uint64) {
 	}
 	if n := len(t.jobs); n == 0 || t.jobs[n-1] < seq {
 		t.jobs = append(t.jobs, seq)
+		r.size++
 		return
 	}
 	if at, found := slices.BinarySearch(t.jobs, seq); !found {
 		t.jobs = slices.Insert(t.jobs, at, seq)
+		r.size++
 	}
 }
 
@@ -60,6 +63,7 @@ func (r *roundRobin) next(now time.Time) (tenant string, seq uint64, ok bool) {
 			continue
 		}
 		seq, t.jobs = t.jobs[0], t.jobs[1:]
+		r.size--
 		r.requeue(t)
 		return t.tenant, seq, true
 	}
@@ -115,6 +119,7 @@ func (r *roundRobin) forget(tenant string, before uint64) {
 	}
 	at, _ := slices.BinarySearch(t.jobs, before)
 	t.jobs, t.missed = t.jobs[at:], 0
+	r.size -= uint64(at)
 	if len(t.jobs) == 0 {
 		delete(r.tenants, tenant)
 		r.ring = slices.DeleteFunc(r.ring, func(o *tenantQueue) bool { return o == t })

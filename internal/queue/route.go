@@ -38,6 +38,7 @@ type Route struct {
 
 	ready      atomic.Uint64 // jobs that the durable consumer has not delivered
 	waiting    atomic.Uint64 // jobs in the backlog
+	stale      atomic.Bool   // the last read of waiting failed
 	paused     atomic.Bool
 	counted    atomic.Int64 // Unix nanoseconds of the last read
 	added      atomic.Bool  // this replica put a job into the backlog, and no dispatcher of it has looked since
@@ -154,6 +155,9 @@ func (r *Route) refresh(ctx context.Context, age time.Duration) {
 	if c, err := r.b.Consumer(ctx, r.b.Names().Wait(), r.durable); err == nil {
 		r.waiting.Store(c.CachedInfo().NumPending)
 		r.wakeFor(c.CachedInfo().NumPending)
+		r.stale.Store(false)
+	} else {
+		r.stale.Store(true)
 	}
 	r.counted.Store(time.Now().UnixNano())
 }
@@ -170,6 +174,7 @@ func (r *Route) learn(work, wait *jetstream.ConsumerInfo, begin time.Time, updat
 	}
 	r.ready.Store(work.NumPending)
 	r.waiting.Store(wait.NumPending)
+	r.stale.Store(false)
 	r.paused.Store(work.Paused)
 	update(int(min(work.NumPending, math.MaxInt32)))
 	r.counted.Store(time.Now().UnixNano())
