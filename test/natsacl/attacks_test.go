@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/genbus/genbus/internal/broker/brokertest"
 )
 
 // attack is one row: what an attacker tries, and what they see. That nothing changed,
@@ -19,6 +21,7 @@ type attack struct {
 
 // TestAttacks is the list of what users of NATS cannot do.
 func TestAttacks(t *testing.T) {
+	brokertest.Long(t)
 	t.Parallel()
 	for group, rows := range map[string][]attack{
 		"forge": forging(), "headers": headers(), "answers": answers(), "read": reading(), "break": breaking(),
