@@ -7,15 +7,12 @@ import (
 	"os"
 	"strings"
 	"testing"
-
-	"github.com/genbus/genbus/internal/broker/brokertest"
 )
 
 // TestBackup is docs/backup.md, run: what a backup was taken of while its routes
 // were paused comes back paused, knows nothing of what happened since, and submits
 // nothing again that its operator takes out before the routes are resumed.
 func TestBackup(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for name, newStore := range map[string]func(*testing.T) store{"a copied data directory": newDirectory, "snapshots of three nodes": newThreeNodes} {
 		t.Run(name, func(t *testing.T) {

@@ -10,15 +10,12 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-
-	"github.com/genbus/genbus/internal/broker/brokertest"
 )
 
 // TestFirstStartLogsNoWarning: on an empty directory, with the settings that a new user
 // has, everything that the log says is in order, from the start over the first job to the
 // stop. Where the banner is not printed, the log warns that there is no upstream.
 func TestFirstStartLogsNoWarning(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("a process cannot be interrupted there")

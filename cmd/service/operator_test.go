@@ -356,7 +356,6 @@ func TestOrphansSettled(t *testing.T) {
 
 // TestOperatorCommandIsRefused: without a key, with a wrong one, without a server.
 func TestOperatorCommandIsRefused(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	w := newClientWorld(t, sandbox.Options{}, withOps)
 	server := w.GRPCAddr().String()

@@ -13,7 +13,6 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
-	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 )
@@ -34,7 +33,6 @@ func oneChat(requestID string) *genbusv1.ChatRequest {
 // replica polls too, and the owner comes back believing that the task is still its
 // own. Whether the task ends before or after that, it ends once.
 func TestStoppedWhileItPolls(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for name, endsMeanwhile := range map[string]bool{"ends while it is stopped": true, "ends while both poll": false} {
 		t.Run(name, func(t *testing.T) {
@@ -112,7 +110,6 @@ func stopBeforePost(b *bed, m *member, n subject.TaskName) (submitUntil time.Tim
 // TestStoppedBetweenCommitAndPost: the process is stopped between its commit of
 // "submitting" and the request. Once submit_until has passed, it writes nothing.
 func TestStoppedBetweenCommitAndPost(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	name := subject.TaskName{Kind: subject.Video, Tenant: "default", ID: subject.JobID(subject.Video, "default", "request\x00v")}
 	t.Run("another replica decides", func(t *testing.T) {
@@ -180,7 +177,6 @@ func stopBeforeLog(b *bed, m *member, n subject.TaskName, send func()) {
 // TestStoppedBetweenItemAndLog: the replica that admits a job is stopped between the two,
 // and another one carries the job to its end.
 func TestStoppedBetweenItemAndLog(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	n := subject.TaskName{Kind: subject.Video, Tenant: "default", ID: subject.JobID(subject.Video, "default", "request\x00v")}
 	t.Run("a request of the inbox", func(t *testing.T) {

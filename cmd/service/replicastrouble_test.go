@@ -18,7 +18,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
-	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/test/faultinject"
 )
@@ -30,7 +29,6 @@ const atOnce = 2 * time.Second
 // as the trouble is known; chats on the caller's own connection go on; jobs in
 // flight end; and all is well when the broker is back, without a hand.
 func TestJetStreamUnreachable(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for name, mode := range map[string]faultinject.CutMode{"reset": faultinject.Reset, "silent": faultinject.Blackhole} {
 		t.Run(name, func(t *testing.T) {

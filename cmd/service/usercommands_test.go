@@ -233,7 +233,6 @@ func TestTasksSayTheirPhase(t *testing.T) {
 
 // TestNobodyThere: the error names the address, without the password in it.
 func TestNobodyThere(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for name, row := range map[string]struct {
 		args []string

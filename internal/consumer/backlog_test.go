@@ -179,7 +179,6 @@ func TestAnAcceptedBacklogEnds(t *testing.T) {
 // TestAnOrdinaryJobTakesWhatIsAssumed of a life before jobs have ended: a video that is polled
 // once, and a chat with a reply of some hundred words.
 func TestAnOrdinaryJobTakesWhatIsAssumed(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for kind, request := range map[subject.Kind]admission.Request{
 		subject.Video: {Body: body.Parse([]byte(`{"model":"sandbox-video","prompt":"a dog"}`))},

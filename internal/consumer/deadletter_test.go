@@ -34,7 +34,6 @@ func checkLetter(t testing.TB, b *broker.Broker, id, code, upstream string) {
 // TestARemovedUpstreamLeavesALetter: the task there may be paid for, and can be
 // attached when its account is back.
 func TestARemovedUpstreamLeavesALetter(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		first, second := newSandbox(t), newSandbox(t)
@@ -110,7 +109,6 @@ func TestADeadlineThatPassedUnheld(t *testing.T) {
 
 // TestEndsWithALetterAreWarnings, and no other ends.
 func TestEndsWithALetterAreWarnings(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	var log bytes.Buffer

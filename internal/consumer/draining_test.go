@@ -20,7 +20,6 @@ func drains(r *config.Route) { r.Draining = true }
 // TestDrainingRouteAdmitsNothingAndEmpties: jobs in line and behind it are served to
 // their end; a new request is refused, and one of an accepted job attaches to it.
 func TestDrainingRouteAdmitsNothingAndEmpties(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b, up, m := open(t), newSentBodies(t), telemetry.NewMetrics("test")

@@ -59,7 +59,6 @@ func (r *replica) letGo(t testing.TB, id string) {
 // TestItemOfAnErasedJobIsNotBegun: the item was delivered, and before its holder
 // could read the log the job was erased.
 func TestItemOfAnErasedJobIsNotBegun(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		up, b := newSandbox(t), open(t)
@@ -88,7 +87,6 @@ func TestItemOfAnErasedJobIsNotBegun(t *testing.T) {
 // Its id is kept, and the holder lets go of the task; where the item was not
 // removed too, the task ends.
 func TestLogThatVanishesDuringACreate(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for name, withItem := range map[string]bool{"the log and the item": true, "the log alone": false} {
 		t.Run(name, func(t *testing.T) {
@@ -130,7 +128,6 @@ func TestLogThatVanishesDuringACreate(t *testing.T) {
 // hand. Nothing is erased before its holder has the answer; then the same request
 // id makes a new task with another body, and each is created once.
 func TestRequestIDIsFreeAfterAnErasure(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b, begun, goOn := brokertest.Single(t), make(chan string, 10), make(chan struct{})
 	url := scripted(t, map[string]http.HandlerFunc{

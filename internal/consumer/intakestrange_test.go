@@ -15,7 +15,6 @@ import (
 // TestEverythingLeavesTheInbox: what stays there takes the place of another
 // request. A letter that cannot hold its message exactly holds it nearly.
 func TestEverythingLeavesTheInbox(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
 	newReplica(t, b, testConfig(t, newSandbox(t).URL()))

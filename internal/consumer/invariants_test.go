@@ -57,7 +57,6 @@ func TestBrokerAwayForLongerThanAckWait(t *testing.T) {
 // deliveries. Acks are not what decides: each job ends once, and no request goes
 // out twice.
 func TestForeignAcksChangeNothing(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for _, verb := range []string{"-NAK", `-NAK {"delay":1000000}`, "+WPI", "+TERM", "+ACK", "+NXT"} {
 		t.Run(verb, func(t *testing.T) {
@@ -123,7 +122,6 @@ func jetstreamMeta(reply string) (*nats.MsgMetadata, error) {
 // TestCancelEndsPollsAndCalls: a cancelled task is asked for no more, and the
 // upstream sees the connection of a cancelled chat close.
 func TestCancelEndsPollsAndCalls(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b, up := brokertest.Single(t), newSlowUpstream(t)
 	r := newReplica(t, b, testConfig(t, up.url))

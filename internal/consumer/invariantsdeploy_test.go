@@ -76,7 +76,6 @@ func maxAckPending(t testing.TB, b *broker.Broker, durable string) (limit int, e
 // again. The configuration of each stream and consumer is what the replica that
 // started last has made it, and no replica changes it back; all jobs of both complete.
 func TestTwoConfigurationsAtOnce(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for name, rename := range map[string]bool{"another limit": false, "another name": true} {
 		t.Run(name, func(t *testing.T) {
@@ -159,7 +158,6 @@ func reconnects(b *broker.Broker) uint64 { return b.Conn().Stats().Reconnects }
 // that the old replica gives back at its stop are polled to their end once an operator
 // has moved them.
 func TestRouteRemovedInARollingDeploy(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for name, stops := range map[string]bool{"the old one finishes": false, "the old one stops": true} {
 		t.Run(name, func(t *testing.T) {

@@ -110,7 +110,6 @@ func admit(t testing.TB, r *replica, kind subject.Kind, requestID string, raw []
 // AckWait, and another replica completes the chat. What the late holder then stores
 // changes nothing of the reply that the terminal event names, and goes again.
 func TestALateHolderLeavesTheReply(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		begun, goOn := make(chan struct{}), make(chan struct{})
@@ -150,7 +149,6 @@ func TestALateHolderLeavesTheReply(t *testing.T) {
 // TestALateHolderLeavesTheCopies is TestALateHolderLeavesTheReply for the copies of a
 // video's results and its long metadata.
 func TestALateHolderLeavesTheCopies(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		begun, goOn := make(chan struct{}), make(chan struct{})
@@ -202,7 +200,6 @@ func TestALateHolderLeavesTheCopies(t *testing.T) {
 // has completed the chat, and the chat was erased. The holder lets go of it, and nothing
 // of it is back.
 func TestALateHolderOfAnErasedChat(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	b, begun, goOn := brokertest.Single(t), make(chan struct{}), make(chan struct{})
 	url := scripted(t, map[string]http.HandlerFunc{"POST /v1/chat/completions": func(w http.ResponseWriter, r *http.Request) {
@@ -233,7 +230,6 @@ func infoOf(ref *genbusv1.BlobRef) string {
 // TestABodyThatIsMissedOnce: the leader of the object store does not know the request's
 // body at first, and then it does. No attempt was used up, and the job completes.
 func TestABodyThatIsMissedOnce(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for _, kind := range subject.Kinds {
 		t.Run(string(kind), func(t *testing.T) {
@@ -309,7 +305,6 @@ func largeRequest(kind subject.Kind) []byte {
 // TestTwoSendsOfOneLargeRequest: every request is sent twice at once, to two replicas.
 // All jobs complete: neither send takes the other's body away.
 func TestTwoSendsOfOneLargeRequest(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	const requests, atOnce = 16, 4
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {

@@ -14,7 +14,6 @@ import (
 // kept for the dead letter of one that was refused. The same request, sent whole,
 // attaches.
 func TestAnUploadGoesWithItsMessage(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		up, b := newSandbox(t), open(t)

@@ -21,7 +21,6 @@ import (
 // TestOneTenantsQueueDoesNotHoldUpAnother: one tenant has very many jobs. The first
 // of another one is sent after those in work, those in line, and one more.
 func TestOneTenantsQueueDoesNotHoldUpAnother(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		const inFlight, places, movers, many = 2, 4, 8, 60
@@ -44,7 +43,6 @@ func TestOneTenantsQueueDoesNotHoldUpAnother(t *testing.T) {
 // them into the line. What was erased before it began is not run, and leaves nothing
 // behind.
 func TestErasedJobIsNeverRun(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		const many = 40
@@ -100,7 +98,6 @@ func TestErasedJobIsNeverRun(t *testing.T) {
 
 // TestWaitingJobsOutliveAReplica that dies while it brings them into the line.
 func TestWaitingJobsOutliveAReplica(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		const many = 30

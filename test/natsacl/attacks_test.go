@@ -5,8 +5,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/genbus/genbus/internal/broker/brokertest"
 )
 
 // attack is one row: what an attacker tries, and what they see. That nothing changed,
@@ -21,7 +19,6 @@ type attack struct {
 
 // TestAttacks is the list of what users of NATS cannot do.
 func TestAttacks(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for group, rows := range map[string][]attack{
 		"forge": forging(), "headers": headers(), "answers": answers(), "read": reading(), "break": breaking(),

@@ -12,7 +12,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -151,7 +150,6 @@ func TestLosingTheCopies(t *testing.T) {
 
 // TestAnAccountImportsItsOwnNameOnly: a mistake in a tenant's file opens nothing.
 func TestAnAccountImportsItsOwnNameOnly(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	for _, line := range []string{
 		`service: { account: GENBUS, subject: "genbus.call.*.acme" }`,

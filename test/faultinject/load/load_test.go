@@ -27,7 +27,6 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/body"
-	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/test/faultinject/check"
@@ -76,7 +75,6 @@ func (l *Load) with(e entry, key string) *client {
 }
 
 func TestASeedSaysEverything(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	l := newLoad(t, http.NotFoundHandler(), noRPC)
 	seen, marks := map[entry]bool{}, map[string]bool{}
@@ -142,7 +140,6 @@ func sameJSON(t *testing.T, want []byte, d body.Document, err error) {
 // TestShapes: a burst has the wishes that it is to have, and they are not those of
 // another burst.
 func TestShapes(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	l := newLoad(t, http.NotFoundHandler(), noRPC)
 	stored, beyond := 0, 0
@@ -177,7 +174,6 @@ func TestShapes(t *testing.T) {
 
 // TestABurst: its wishes begin at once, whatever the rate, and none after the end.
 func TestABurst(t *testing.T) {
-	brokertest.Long(t)
 	t.Parallel()
 	l := newLoad(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		errcode.New(errcode.InvalidRequest, "no").WriteHTTP(w)
