@@ -96,9 +96,11 @@ func TestJobsWithoutARouteAreLeftAlone(t *testing.T) {
 		labels := map[string]string{"kind": "video", "route": "gone"}
 		reaches(t, m, 2, "genbus_orphaned_jobs", labels)
 		want := queue.OrphanedRoute{Kind: subject.Video, Name: "gone", Ready: 1, Waiting: 1, Oldest: item.GetAcceptedAt().AsTime()}
+		var found []queue.OrphanedRoute
+		var err error
+		defer func() { t.Logf("found %+v, %v", found, err) }()
 		without.eventually(t, fmt.Sprintf("the orphans %+v", want), func() bool {
-			found, err := without.Queue.Orphans(t.Context())
-			t.Logf("found %+v, %v", found, err)
+			found, err = without.Queue.Orphans(t.Context())
 			if err == nil && len(found) == 1 {
 				found[0].Oldest = found[0].Oldest.UTC()
 			}

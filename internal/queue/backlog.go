@@ -20,8 +20,6 @@ type backlog struct {
 	complete bool
 	heard    time.Time
 	created  time.Time
-	// strange counts messages that are no jobs. The broker counts them too.
-	strange uint64
 }
 
 func newBacklog() *backlog {
@@ -41,7 +39,7 @@ func (b *backlog) clear(created time.Time) (reading int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.roundRobin, b.complete, b.created = newRoundRobin(), false, created
-	b.heard, b.strange = time.Now(), 0
+	b.heard = time.Now()
 	b.readings++
 	return b.readings
 }
@@ -55,16 +53,6 @@ func (b *backlog) add(reading int, tenant string, seq uint64) {
 	}
 	b.mu.Unlock()
 	b.wake()
-}
-
-// skip counts a message that is no job.
-func (b *backlog) skip(reading int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if reading == b.readings {
-		b.strange++
-		b.heard = time.Now()
-	}
 }
 
 // end notes that a reading has come to the end of the backlog.
@@ -88,11 +76,11 @@ func (b *backlog) known() (tenants int, all bool) {
 	return len(b.roundRobin.tenants), b.complete
 }
 
-// jobs is the number of messages that are known; reads: a reading goes on, and tells of more.
+// jobs is the number of jobs that are known; reads: a reading goes on, and tells of more.
 func (b *backlog) jobs(now time.Time) (n uint64, reads bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.roundRobin.size + b.strange, !b.complete && now.Sub(b.heard) < unknownFor
+	return b.roundRobin.size, !b.complete && now.Sub(b.heard) < unknownFor
 }
 
 // tenants is the number of tenants in the backlog.

@@ -63,7 +63,8 @@ type dispatcher struct {
 	// busy is when there was a backlog last, and full when a job of it found no room.
 	busy, full time.Time
 	// waiting is since when there is a backlog without a pause, unknown since when there are
-	// jobs of which nothing is known, unmoved the same without one that was moved, and failed since when nothing can be moved; zero for not.
+	// jobs of which nothing is known, unmoved since when there are and none was moved, and
+	// failed since when nothing can be moved; zero for not.
 	waiting, unknown, unmoved, failed time.Time
 	// patience is unknownFor, or longer after a reading.
 	patience time.Duration
@@ -313,12 +314,12 @@ func (o *outcomes) add(v verdict, err error) {
 		o.gone.Store(true)
 	case failed:
 		o.stop.Store(true)
-		if !errors.Is(err, errFull) { // which another replica would find too
+		switch {
+		case errors.Is(err, errOutdated):
+			o.outdated.Store(true)
+		case !errors.Is(err, errFull): // which another replica would find too
 			o.failed.Store(true)
 		}
-	case outdated:
-		o.stop.Store(true)
-		o.outdated.Store(true)
 	case later:
 	}
 }
@@ -337,7 +338,6 @@ func (d *dispatcher) dispatch(ctx context.Context, t turn) (verdict, error) {
 	}
 	v, err := d.mover.move(ctx, t)
 	switch {
-	case v == outdated:
 	case err != nil:
 		d.logger.Debug("a job could not be made ready", "route", d.route.name, "sequence", t.seq, "error", err)
 		backlog.putBack(t, retryMove)

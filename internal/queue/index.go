@@ -89,8 +89,6 @@ func (r *Route) add(reading int, m jetstream.Msg) {
 	}
 	if n, err := r.b.Names().ParseWaitItem(m.Subject()); err == nil {
 		r.backlog.add(reading, n.Tenant, meta.Sequence.Stream)
-	} else {
-		r.backlog.skip(reading)
 	}
 	if meta.NumPending == 0 {
 		r.backlog.end(reading)

@@ -24,7 +24,6 @@ const (
 	later                   // it waits again, and so do its tenant's others
 	gone                    // nothing was enqueued: another replica did, or the job has ended
 	enqueued                // it is ready, or may be
-	outdated                // the stream was created again: all that is known of the backlog is of the one before
 )
 
 var (
@@ -33,7 +32,7 @@ var (
 	// errNotStored says that the leader of the stream of waiting jobs is behind the node of
 	// which the job was heard.
 	errNotStored = errors.New("the job is not stored by the leader yet")
-	// errOutdated says that what is known of the backlog is of another stream.
+	// errOutdated says that all that is known of the backlog is of another stream.
 	errOutdated = errors.New("the stream of waiting jobs was created again")
 )
 
@@ -59,8 +58,6 @@ func (m mover) move(ctx context.Context, t turn) (verdict, error) {
 		return gone, nil
 	case errors.Is(err, errNotStored):
 		return later, err
-	case errors.Is(err, errOutdated):
-		return outdated, err
 	case err != nil:
 		return failed, err
 	}
