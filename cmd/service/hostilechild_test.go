@@ -38,6 +38,7 @@ type fortress struct {
 // environment.
 const fortressConfig = `
 http: {read_header_timeout: 2s}
+limits: {write_timeout: 5s}
 upstreams:
   sandbox: {base_url: %q}
   verbose: {base_url: %q}

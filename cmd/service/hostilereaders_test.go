@@ -41,7 +41,7 @@ func slowReaders(t *testing.T) {
 	}()
 	path := "/genbus/v1/chats/" + id + "/events"
 	read := make(chan error, 1)
-	const writeBound = 30 * time.Second // and a quarter of it, by which the deadline is moved in advance
+	const writeBound = 5 * time.Second // limits.write_timeout, and a quarter of it, by which the deadline is moved in advance
 	over := make(chan struct{})
 	go func() {
 		defer close(over)

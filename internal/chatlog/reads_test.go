@@ -86,7 +86,7 @@ func TestLateFollowersShareACatchUp(t *testing.T) {
 		most  int64
 	}{
 		{"behind another one", true, 2},
-		{"all at once", false, 20},
+		{"all at once", false, 60},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()

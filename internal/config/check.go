@@ -108,6 +108,7 @@ func (c *Config) checkChoices(r *report) {
 	oneOf(r, "events.encoding", c.Events.Encoding, EncodingProtobuf, EncodingJSON)
 	within(r, "limits.claim_check_bytes", c.Limits.ClaimCheckBytes, KiB, maxClaimCheck)
 	within(r, "limits.slow_reader_bytes", c.Limits.SlowReaderBytes, 4*KiB, GiB)
+	within(r, "limits.write_timeout", c.Limits.WriteTimeout, time.Second, 10*time.Minute)
 	within(r, "limits.archive_bytes", c.Limits.ArchiveBytes, KiB, TiB)
 	within(r, "limits.bodies_bytes", c.Limits.BodiesBytes, 64*MiB, 1024*TiB)
 	if c.Limits.BodiesBytes < c.Limits.ArchiveBytes {

@@ -39,6 +39,7 @@ var fieldComments = map[string]string{
 	"Limits.ListIndex":                    "Jobs that each replica keeps in memory for listing; the oldest are dropped first. Default: 100000.",
 	"Limits.SlowReaderBytes":              "Bytes that may wait for one reader before it is cut with slow_reader. Default: 1MiB.",
 	"Limits.StreamTime":                   "Longest life of one stream that follows a job, by SSE or gRPC; it ends between two events, and its client goes on where it was with another one. Default: 1h.",
+	"Limits.WriteTimeout":                 "Longest time that one write to a client may take; one that does not read for that long is cut off. Default: 30s.",
 	"Log.Format":                          "Format of a line: text, json, or auto (text on a terminal, json elsewhere). What a start says on standard output is a record of the log where it would stand among JSON: with json, and with 2>&1. Default: auto.",
 	"Log.Level":                           "Least severe level that is written: debug, info, warn or error. Default: info.",
 	"NATS.CredsFile":                      "Cluster only: credentials file (.creds) of a NATS user. Default: none.",

@@ -109,6 +109,8 @@ type Limits struct {
 	BodiesBytes Size `yaml:"bodies_bytes"`
 	// Bytes that may wait for one reader before it is cut with slow_reader. Default: 1MiB.
 	SlowReaderBytes Size `yaml:"slow_reader_bytes"`
+	// Longest time that one write to a client may take; one that does not read for that long is cut off. Default: 30s.
+	WriteTimeout time.Duration `yaml:"write_timeout"`
 	// Jobs that each replica keeps in memory for listing; the oldest are dropped first. Default: 100000.
 	ListIndex int `yaml:"list_index"`
 	// Longest life of one stream that follows a job, by SSE or gRPC; it ends between two events, and its client goes on
@@ -171,7 +173,7 @@ func Default() *Config {
 		GRPC:      GRPC{Addr: "127.0.0.1:9090", MaxMessageBytes: 32 * MiB, MaxConnections: 10_000},
 		Chat:      Chat{MaxAttempts: 2, InlineEvents: true},
 		Events:    Events{Encoding: EncodingProtobuf},
-		Limits:    Limits{ClaimCheckBytes: 256 * KiB, ArchiveBytes: 2 * GiB, BodiesBytes: 20 * GiB, SlowReaderBytes: MiB, ListIndex: 100_000, StreamTime: time.Hour, Tenant: TenantLimits{MaxDeadLetters: 1000}},
+		Limits:    Limits{ClaimCheckBytes: 256 * KiB, ArchiveBytes: 2 * GiB, BodiesBytes: 20 * GiB, SlowReaderBytes: MiB, WriteTimeout: 30 * time.Second, ListIndex: 100_000, StreamTime: time.Hour, Tenant: TenantLimits{MaxDeadLetters: 1000}},
 		Retry:     Retry{Share: 0.2, PerSecond: 10},
 		Log:       Log{Level: "info", Format: "auto"},
 		Telemetry: Telemetry{Traces: "auto"},

@@ -45,8 +45,8 @@ type Core struct {
 	Chats   *Chats
 	Content *Content
 
-	// WriteTimeout bounds one write to a client: 30 s. A client that does not read
-	// for that long is cut off.
+	// WriteTimeout bounds one write to a client: limits.write_timeout. A client that does
+	// not read for that long is cut off.
 	WriteTimeout time.Duration
 	// BodyTimeout bounds the arrival of a request's body by HTTP, and of a call's
 	// message by gRPC: 2 min.
@@ -66,7 +66,7 @@ func New(o Options) *Core {
 		Watcher:      watcher,
 		Chats:        &Chats{inline: o.Inline, jobs: jobs, watcher: watcher, bodies: o.Bodies, drain: d},
 		Content:      &Content{jobs: jobs, routes: o.Routes, reader: o.Content, bodies: o.Bodies, drain: d},
-		WriteTimeout: 30 * time.Second,
+		WriteTimeout: o.Config.Now().Limits.WriteTimeout,
 		BodyTimeout:  2 * time.Minute,
 		drain:        d,
 	}

@@ -100,9 +100,9 @@ func TestChatsThatAreWaitedForEnd(t *testing.T) {
 func TestInlineChatsAreNoFollowers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, shortStreams)
+	begin, last := time.Now(), ""
 	s := w.Open(w.Request(http.MethodPost, "/v1/chat/completions",
 		`{"stream":true,"model":"sandbox-chat:chunks=200,chunk_interval_ms=10","messages":[{"role":"user","content":"hi"}]}`))
-	begin, last := time.Now(), ""
 	for {
 		e, err := s.Events.Next()
 		if errors.Is(err, io.EOF) {
