@@ -8,6 +8,7 @@ import (
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/quota"
@@ -33,6 +34,7 @@ type Options struct {
 	Config  *config.Live
 	Broker  *broker.Broker
 	Log     *joblog.Log
+	Index   *jobindex.Index
 	Bodies  *broker.Bodies
 	Queue   *queue.Queue
 	Letters *quota.Letters
@@ -43,7 +45,7 @@ type Options struct {
 func New(o Options) *Admission {
 	return &Admission{
 		cfg: o.Config, b: o.Broker, log: o.Log, bodies: o.Bodies, queue: o.Queue, letters: o.Letters, metrics: o.Metrics, firsts: newFirsts(),
-		quota: quota.New(quota.Options{Limits: o.Config.LimitsOf, Unfinished: o.Log.Unfinished}),
+		quota: quota.New(quota.Options{Limits: o.Config.LimitsOf, Unfinished: o.Index.Unfinished}),
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +24,7 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/queue"
@@ -57,7 +59,7 @@ func open(cfg *config.Config, b *broker.Broker, log *joblog.Log, m *telemetry.Me
 	live := config.NewLive(cfg)
 	letters := quota.NewLetters(live, b)
 	return admission.New(admission.Options{
-		Config: live, Broker: b, Log: log, Bodies: broker.NewBodies(b), Queue: queue.New(live, b, log, letters), Letters: letters, Metrics: m,
+		Config: live, Broker: b, Log: log, Index: jobindex.New(jobindex.Options{Log: log, Logger: slog.New(slog.DiscardHandler)}), Bodies: broker.NewBodies(b), Queue: queue.New(live, b, log, letters), Letters: letters, Metrics: m,
 	})
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/genbus/genbus/internal/consumer/video"
 	"github.com/genbus/genbus/internal/content"
 	"github.com/genbus/genbus/internal/deadletter"
+	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/publisher"
@@ -38,6 +39,7 @@ type Options struct {
 	Config    *config.Live
 	Broker    *broker.Broker
 	Log       *joblog.Log
+	Index     *jobindex.Index
 	Encoder   publisher.Encoder
 	Bodies    *broker.Bodies
 	Uploads   *natsreq.Uploads
@@ -73,7 +75,7 @@ type Consumer struct {
 }
 
 // New returns a consumer that does nothing yet. ctx bounds the life of all work.
-// The log is started after it, so that it hears of the jobs that wait already.
+// The index is started after it, so that it hears of the jobs that wait already.
 func New(ctx context.Context, o Options) *Consumer {
 	fetching, stopFetching := context.WithCancelCause(ctx)
 	working, stopWorking := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -98,7 +100,7 @@ func New(ctx context.Context, o Options) *Consumer {
 		config: o.Config, broker: o.Broker, queue: o.Queue, metrics: o.Metrics, log: o.Logger,
 		restore: c.restoreRoute, every: countEvery,
 	}
-	o.Log.Observe(c.sweeper.Notice)
+	o.Index.Observe(c.sweeper.Notice)
 	return c
 }
 

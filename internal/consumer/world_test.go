@@ -72,14 +72,11 @@ func idleReplica(t testing.TB, b *broker.Broker, cfg *config.Config, change ...f
 	p := jobtest.NewProcess(t, b, cfg, o.Metrics)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	c := New(ctx, Options{
-		Config: p.Config, Broker: b, Log: p.Log, Encoder: p.Encoder, Bodies: p.Bodies, Uploads: p.Uploads, Content: p.Content, Routes: p.Routes,
+		Config: p.Config, Broker: b, Log: p.Log, Index: p.Index, Encoder: p.Encoder, Bodies: p.Bodies, Uploads: p.Uploads, Content: p.Content, Routes: p.Routes,
 		Admission: p.Admission, Queue: p.Queue, Quota: p.Quota, Letters: p.Letters, Metrics: o.Metrics, Tracing: o.Tracing, Logger: p.Logger,
 	})
 	c.counter.every = 2 * time.Second
-	wait, err := p.Log.Start(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wait := p.StartLog(ctx, t)
 	r := &replica{Consumer: c, cfg: cfg, log: p.Log, cancel: cancel}
 	r.stop = func() func(bool) {
 		var once sync.Once

@@ -18,6 +18,7 @@ import (
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/inline"
+	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/queue"
@@ -70,7 +71,13 @@ func setup(t testing.TB, b *broker.Broker, url string, change func(*config.Confi
 	x.tasks = joblog.New(joblog.Options{Broker: b, Encoder: enc, Metrics: x.metrics, Logger: brokertest.Logger(t)})
 	x.chats = chatlog.New(b, x.tasks, x.bodies, chatlog.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
-	wait, err := x.tasks.Start(ctx)
+	index := jobindex.New(jobindex.Options{Log: x.tasks, Logger: brokertest.Logger(t)})
+	endLog, err := x.tasks.Start(ctx)
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	endIndex, err := index.Start(ctx)
 	if err != nil {
 		cancel()
 		t.Fatal(err)
@@ -78,7 +85,7 @@ func setup(t testing.TB, b *broker.Broker, url string, change func(*config.Confi
 	live := config.NewLive(cfg)
 	letters := quota.NewLetters(live, b)
 	jobs := queue.New(live, b, x.tasks, letters)
-	adm := admission.New(admission.Options{Config: live, Broker: b, Log: x.tasks, Bodies: x.bodies, Queue: jobs, Letters: letters, Metrics: x.metrics})
+	adm := admission.New(admission.Options{Config: live, Broker: b, Log: x.tasks, Index: index, Bodies: x.bodies, Queue: jobs, Letters: letters, Metrics: x.metrics})
 	x.runner = inline.New(inline.Options{
 		Config: live, Admission: adm, Routes: table, Log: x.tasks,
 		Broker: b, Encoder: enc, Bodies: x.bodies, Metrics: x.metrics, Logger: brokertest.Logger(t),
@@ -91,7 +98,8 @@ func setup(t testing.TB, b *broker.Broker, url string, change func(*config.Confi
 			t.Error(err)
 		}
 		cancel()
-		wait()
+		endIndex()
+		endLog()
 	})
 	return x
 }

@@ -41,9 +41,18 @@ type Capacity struct {
 	b        *broker.Broker
 	enc      publisher.Encoder
 	metrics  *telemetry.Metrics
-	index    *index // knows the unfinished jobs
+	counts   func(ctx context.Context, logCreated time.Time) map[subject.Kind]Unfinished // nil: none are known
 	lives    *lives
 	reserved reservations
+}
+
+// Unfinished are jobs that have begun and not ended, and what their latest events take.
+type Unfinished struct{ Jobs, Bytes int64 }
+
+// CountBy has the unfinished jobs counted by f, which is told when the log was created, and
+// may know none. It is called before the first reservation.
+func (c *Capacity) CountBy(f func(ctx context.Context, logCreated time.Time) map[subject.Kind]Unfinished) {
+	c.counts = f
 }
 
 // ReserveJob reserves the bytes of a whole life of a new job, until its first event is
@@ -138,12 +147,15 @@ func (c *Capacity) readFigures(ctx context.Context) (Figures, error) {
 		return Figures{}, err
 	}
 	info := s.CachedInfo()
-	c.index.compare(info.Created)
 	figures := Figures{Used: int64(info.State.Bytes), Max: info.Config.MaxBytes}
 	if spare, known := c.b.StoreSpare(info); known { // the queues and the objects are on the same disk
 		figures.Short = max(-spare, 0)
 	}
-	left := c.lives.reserve(jobs, c.index.unfinishedByKind())
+	var known map[subject.Kind]Unfinished
+	if c.counts != nil {
+		known = c.counts(ctx, info.Created)
+	}
+	left := c.lives.reserve(jobs, known)
 	figures.Reserved, figures.Shortest, figures.Ends = left.rest, left.shortest, left.ends
 	c.metrics.StreamState(info.Config.Name, info.State.Msgs, info.State.Bytes, info.Config.MaxBytes)
 	c.metrics.LogCapacity(figures.Used, figures.Reserved, figures.AdmitLimit(), figures.SubmitLimit())

@@ -321,9 +321,9 @@ func TestALifeIsReserved(t *testing.T) {
 	v := newLives()
 	rest := map[subject.Kind]int64{}
 	for _, kind := range subject.Kinds {
-		rest[kind] = v.reserve(1, map[subject.Kind]unfinished{kind: {jobs: 1, bytes: 700}}).rest
+		rest[kind] = v.reserve(1, map[subject.Kind]Unfinished{kind: {Jobs: 1, Bytes: 700}}).rest
 	}
-	got := v.reserve(10, map[subject.Kind]unfinished{subject.Video: {jobs: 2, bytes: 1400}, subject.Chat: {jobs: 3, bytes: 2100}})
+	got := v.reserve(10, map[subject.Kind]Unfinished{subject.Video: {Jobs: 2, Bytes: 1400}, subject.Chat: {Jobs: 3, Bytes: 2100}})
 	if want := 2*rest[subject.Video] + 3*rest[subject.Chat] + 5*max(rest[subject.Video], rest[subject.Chat]); got.rest != want {
 		t.Errorf("%d bytes are reserved, want %d", got.rest, want)
 	}
@@ -331,10 +331,10 @@ func TestALifeIsReserved(t *testing.T) {
 		t.Errorf("of ten lives: %+v", got)
 	}
 	// Fewer items than unfinished jobs: some have ended, and the list has not heard of it.
-	if got := v.reserve(1, map[subject.Kind]unfinished{subject.Video: {jobs: 2, bytes: 1400}}); got.rest != 2*rest[subject.Video] {
+	if got := v.reserve(1, map[subject.Kind]Unfinished{subject.Video: {Jobs: 2, Bytes: 1400}}); got.rest != 2*rest[subject.Video] {
 		t.Errorf("%d bytes are reserved for two videos", got.rest)
 	}
-	if got := v.reserve(2, map[subject.Kind]unfinished{subject.Video: {jobs: 2, bytes: 80 << 10}}); got.rest != got.ends || got.ends < 160<<10 {
+	if got := v.reserve(2, map[subject.Kind]Unfinished{subject.Video: {Jobs: 2, Bytes: 80 << 10}}); got.rest != got.ends || got.ends < 160<<10 {
 		t.Errorf("of two large videos: %+v", got)
 	}
 }
@@ -346,9 +346,9 @@ func TestWhatIsSpareLeavesRoomToSubmit(t *testing.T) {
 	t.Parallel()
 	const waiting, event = 200, 1100
 	k, v := &tank{room: Figures{Max: 8 << 20}}, newLives()
-	left := map[subject.Kind]unfinished{subject.Video: {jobs: waiting, bytes: waiting * event}}
+	left := map[subject.Kind]Unfinished{subject.Video: {Jobs: waiting, Bytes: waiting * event}}
 	count := func() {
-		u := v.reserve(left[subject.Video].jobs, left)
+		u := v.reserve(left[subject.Video].Jobs, left)
 		k.room.Reserved, k.room.Shortest, k.room.Ends = u.rest, u.shortest, u.ends
 	}
 	count()
@@ -370,7 +370,7 @@ func TestWhatIsSpareLeavesRoomToSubmit(t *testing.T) {
 		}
 		release()
 		k.room.Used += 2*event + 2*(event+endMore)
-		left[subject.Video] = unfinished{jobs: left[subject.Video].jobs - 1, bytes: left[subject.Video].bytes - event}
+		left[subject.Video] = Unfinished{Jobs: left[subject.Video].Jobs - 1, Bytes: left[subject.Video].Bytes - event}
 		count()
 	}
 }

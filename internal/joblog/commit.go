@@ -47,7 +47,7 @@ func (l *Log) Commit(ctx context.Context, e task.Event, last uint64) (Entry, err
 		return Entry{}, err
 	}
 	if entry.Version() == 1 || entry.Terminal() {
-		l.index.wrote(entry, stored(m))
+		l.hub.commit(storedNotice(entry.Name(), m.Header, entry.Seq, stored(m)))
 	}
 	l.Capacity.lives.wrote(e, stored(m))
 	l.measure(entry, time.Since(begin))

@@ -3,21 +3,17 @@ package joblog_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/joblog/joblogtest"
-	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 )
 
@@ -143,42 +139,6 @@ func TestEraseLeavesALaterJobAlone(t *testing.T) {
 			t.Errorf("the later job: %v, %v", got, err)
 		}
 	})
-}
-
-// TestJobMadeAgainIsListedOnce: the list knows the erased job and the one that
-// has its id now. It shows one, and comes to its end, in both orders.
-func TestJobMadeAgainIsListedOnce(t *testing.T) {
-	t.Parallel()
-	for _, ascending := range []bool{false, true} {
-		t.Run(fmt.Sprintf("ascending %t", ascending), func(t *testing.T) {
-			t.Parallel()
-			l := listed(t, 3)
-			indexed := make(chan struct{}, 1)
-			l.OnIndexed(func() { indexed <- struct{}{} })
-			erase(t, l, "video_01")
-			again := work("video_01")
-			again.AcceptedAt = timestamppb.New(time.Now().Add(time.Hour))
-			must[joblog.Entry](t)(l.Commit(t.Context(), task.FromWork(again), 0))
-			<-indexed
-			q, got := joblog.Query{Kind: subject.Video, Tenant: "acme", Size: 1, Ascending: ascending}, []string(nil)
-			for range 10 {
-				page := must[joblog.Page](t)(l.List(t.Context(), q))
-				for _, e := range page.Jobs {
-					got = append(got, e.Job.GetId())
-				}
-				if q.Token = page.NextToken; q.Token == "" {
-					break
-				}
-			}
-			want := []string{"video_01", "video_02", "video_00"}
-			if ascending {
-				slices.Reverse(want)
-			}
-			if diff := cmp.Diff(want, got); diff != "" || q.Token != "" {
-				t.Errorf("another page %q, (-want +got):\n%s", q.Token, diff)
-			}
-		})
-	}
 }
 
 // TestEraseEndsFollowers: who follows a job that is cancelled and erased sees the

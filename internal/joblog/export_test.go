@@ -2,13 +2,6 @@ package joblog
 
 import "math/rand/v2"
 
-// OnIndexed lets a test wait until the list has heard of an event.
-func (l *Log) OnIndexed(f func()) {
-	l.index.mu.Lock()
-	defer l.index.mu.Unlock()
-	l.index.seen = f
-}
-
 // Wake checks every job that is followed, as after a reconnect.
 func (l *Log) Wake() { l.tails.Wake() }
 

@@ -1,6 +1,7 @@
 package joblog
 
 import (
+	"strconv"
 	"sync"
 	"time"
 
@@ -20,6 +21,10 @@ type Notice struct {
 	// EndBy is when a job that was started fails unless it ends; zero for one that was
 	// not, or has ended.
 	EndBy time.Time
+	// What follows is known of a stored event only: by Headers and OnCommit.
+	CreatedAt    time.Time // of the job
+	Version, Seq uint64    // of the event
+	Bytes        int       // what the event takes in the log
 }
 
 // notice is what the headers of an event say.
@@ -34,22 +39,31 @@ func notice(n subject.TaskName, h nats.Header) Notice {
 	return out
 }
 
-// hub hands news to this process: of each event to the observers, and of what others have
-// written into its jobs to those that are concerned.
+// storedNotice is what the headers of a stored event say.
+func storedNotice(n subject.TaskName, h nats.Header, seq uint64, bytes int) Notice {
+	out := notice(n, h)
+	out.Seq, out.Bytes = seq, bytes
+	out.CreatedAt, _ = time.Parse(time.RFC3339Nano, header(h, subject.HeaderCreatedAt))
+	out.Version, _ = strconv.ParseUint(header(h, subject.HeaderVersion), 10, 64)
+	return out
+}
+
+// hub hands news to this process: of its own commits, and of what others have written into
+// its jobs.
 type hub struct {
 	loses func() bool // for tests: whether a message of core NATS is lost; nil: none is
 
 	mu        sync.RWMutex
-	observers []func(Notice)
 	concerned []func(Notice)
+	committed func(Notice) // nil: nothing hears of commits
 }
 
-// observe tells the observers.
-func (h *hub) observe(n Notice) {
+// commit tells of a commit of this process.
+func (h *hub) commit(n Notice) {
 	h.mu.RLock()
-	observers := h.observers
+	f := h.committed
 	h.mu.RUnlock()
-	for _, f := range observers {
+	if f != nil {
 		f(n)
 	}
 }

@@ -91,17 +91,17 @@ type unwritten struct {
 
 // reserve gives what some unfinished jobs are still to write. of are those that are known,
 // with the size of their events; the others count as ordinary ones of the larger kind.
-func (v *lives) reserve(jobs int64, of map[subject.Kind]unfinished) (u unwritten) {
+func (v *lives) reserve(jobs int64, of map[subject.Kind]Unfinished) (u unwritten) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var largest *averages
 	for kind, a := range v.kinds {
 		known := of[kind]
-		ends := 2 * (known.bytes + known.jobs*endMore)
+		ends := 2 * (known.Bytes + known.Jobs*endMore)
 		u.ends += ends
-		u.shortest += ends + int64(a.least-2)*max(known.bytes, known.jobs*leastEvent)
-		u.rest += max(known.jobs*a.rest(), ends)
-		jobs -= known.jobs
+		u.shortest += ends + int64(a.least-2)*max(known.Bytes, known.Jobs*leastEvent)
+		u.rest += max(known.Jobs*a.rest(), ends)
+		jobs -= known.Jobs
 		if largest == nil || a.rest() > largest.rest() {
 			largest = a
 		}

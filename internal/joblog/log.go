@@ -1,5 +1,5 @@
 // Package joblog is the log of record: it commits transitions by
-// compare-and-set, reads jobs, follows them live, and lists them. It is the
+// compare-and-set, reads jobs, and follows them live. It is the
 // only code of the service's packages that reads or writes GENBUS_TASKS, which client and the
 // commands read as subscribers do. It decides no transition itself.
 package joblog
@@ -26,7 +26,6 @@ type Log struct {
 	writer  string
 	hub     *hub
 	tails   *tail.Set[subject.TaskName, Entry]
-	index   *index
 	// Capacity is the log's room.
 	Capacity *Capacity
 }
@@ -57,9 +56,3 @@ func (l *Log) get(ctx context.Context, n subject.TaskName) (Entry, int, error) {
 	e, err := decodeStored(n, m)
 	return e, len(m.Data), err
 }
-
-// Unfinished is how many of a tenant's jobs, of both kinds and on all replicas,
-// have begun and not ended, as far as this replica knows: at once of what it has accepted
-// or ended itself, as soon as the events arrive of what others did, and after a start not
-// before the list's index is filled. Inline chats are not among them.
-func (l *Log) Unfinished(tenant string) int { return l.index.unfinishedOf(tenant) }

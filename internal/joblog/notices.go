@@ -12,13 +12,12 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Observe registers a function that hears, by an ordered consumer, of every commit of every
-// replica and, where it is registered before Start, of the last event of every job that the
-// log has. It must not block.
-func (l *Log) Observe(f func(Notice)) {
+// OnCommit has a function hear of the commits of this process that begin or end a job, each
+// before it is answered. It must not block.
+func (l *Log) OnCommit(f func(Notice)) {
 	l.hub.mu.Lock()
 	defer l.hub.mu.Unlock()
-	l.hub.observers = append(slices.Clone(l.hub.observers), f)
+	l.hub.committed = f
 }
 
 // OnNotice registers a function that hears at once of what was written into a job whose

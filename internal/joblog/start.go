@@ -24,41 +24,28 @@ type Options struct {
 	// RereadEvery is how long nothing comes until a job that is followed is checked: core
 	// delivery can lose its last event. Default: 10s.
 	RereadEvery time.Duration
-	// IndexSize bounds the jobs that List knows. Default: 100,000.
-	IndexSize int
 }
 
-// New returns a log that can commit and get; Start adds Follow and List.
+// New returns a log that can commit and get; Start adds Follow and notices.
 func New(o Options) *Log {
-	if o.IndexSize == 0 {
-		o.IndexSize = 100_000
-	}
-	h := &hub{}
-	x := newIndex(o.IndexSize, h.observe)
 	l := &Log{
 		b: o.Broker, enc: o.Encoder, metrics: o.Metrics, log: o.Logger, writer: nuid.Next(),
-		hub: h, index: x, Capacity: newCapacity(o, x),
+		hub: &hub{}, Capacity: newCapacity(o),
 	}
 	l.tails = tail.NewSet(source{l}, tail.Options{Buffer: o.ReaderBuffer, Silence: o.RereadEvery, Trouble: o.Broker.Trouble})
 	return l
 }
 
-func newCapacity(o Options, x *index) *Capacity {
-	c := &Capacity{b: o.Broker, enc: o.Encoder, metrics: o.Metrics, index: x, lives: newLives()}
+func newCapacity(o Options) *Capacity {
+	c := &Capacity{b: o.Broker, enc: o.Encoder, metrics: o.Metrics, lives: newLives()}
 	c.reserved = reservations{read: c.readFigures, now: time.Now}
 	return c
 }
 
-// Start subscribes to notices and begins to fill the list's index. Both end with ctx; the
-// returned function waits until they have.
+// Start subscribes to notices until ctx ends; the returned function waits for that.
 func (l *Log) Start(ctx context.Context) (wait func(), err error) {
 	unsubscribe, err := l.subscribe()
 	if err != nil {
-		return nil, err
-	}
-	fill, err := l.index.start(ctx, l.b, l.log)
-	if err != nil {
-		unsubscribe()
 		return nil, err
 	}
 	l.b.OnReconnect(func(context.Context) { l.tails.Wake() })
@@ -67,7 +54,6 @@ func (l *Log) Start(ctx context.Context) (wait func(), err error) {
 		defer close(done)
 		<-ctx.Done()
 		unsubscribe()
-		<-fill
 		l.Capacity.reserved.stop()
 	}()
 	return func() { <-done }, nil

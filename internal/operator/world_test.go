@@ -25,6 +25,7 @@ import (
 	"github.com/genbus/genbus/internal/deadletter"
 	"github.com/genbus/genbus/internal/erasure"
 	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/joblog/joblogtest"
 	"github.com/genbus/genbus/internal/natsreq"
@@ -107,7 +108,8 @@ func newReplica(t testing.TB, b *broker.Broker, up *sandbox.Server, change ...fu
 	enc := publisher.Encoder{Names: b.Names(), Encoding: publisher.Encoding(cfg.Events.Encoding)}
 	log := joblog.New(joblog.Options{Broker: b, Encoder: enc, Metrics: metrics, Logger: brokertest.Logger(t)})
 	ctx, cancel := context.WithCancel(t.Context())
-	wait, err := log.Start(ctx)
+	index := jobindex.New(jobindex.Options{Log: log, Logger: brokertest.Logger(t)})
+	endLog, err := log.Start(ctx)
 	if err != nil {
 		cancel()
 		t.Fatal(err)
@@ -117,11 +119,16 @@ func newReplica(t testing.TB, b *broker.Broker, up *sandbox.Server, change ...fu
 	letters := quota.NewLetters(live, b)
 	dead := deadletter.Store{Broker: b, Bodies: bodies, Metrics: metrics, Logger: brokertest.Logger(t)}
 	jobs := queue.New(live, b, log, letters)
-	adm := admission.New(admission.Options{Config: live, Broker: b, Log: log, Bodies: bodies, Queue: jobs, Letters: letters, Metrics: metrics})
+	adm := admission.New(admission.Options{Config: live, Broker: b, Log: log, Index: index, Bodies: bodies, Queue: jobs, Letters: letters, Metrics: metrics})
 	uploads := natsreq.NewUploads(bodies, brokertest.Logger(t))
 	work := consumer.New(ctx, consumer.Options{
-		Config: live, Broker: b, Log: log, Encoder: enc, Bodies: bodies, Uploads: uploads, Content: reader, Routes: table, Admission: adm, Queue: jobs, Quota: letters, Letters: dead, Metrics: metrics, Logger: brokertest.Logger(t),
+		Config: live, Broker: b, Log: log, Index: index, Encoder: enc, Bodies: bodies, Uploads: uploads, Content: reader, Routes: table, Admission: adm, Queue: jobs, Quota: letters, Letters: dead, Metrics: metrics, Logger: brokertest.Logger(t),
 	})
+	endIndex, err := index.Start(ctx)
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
 	r := &replica{
 		t: t, consumer: work, o: parts{Config: live, Broker: b, Log: log, Bodies: bodies, Admission: adm, Queue: jobs},
 		Letters: &Letters{
@@ -137,7 +144,8 @@ func newReplica(t testing.TB, b *broker.Broker, up *sandbox.Server, change ...fu
 	t.Cleanup(func() {
 		r.stop()
 		cancel()
-		wait()
+		endIndex()
+		endLog()
 		table.Close()
 		reader.Close()
 	})

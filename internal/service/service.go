@@ -29,6 +29,7 @@ import (
 	"github.com/genbus/genbus/internal/deadletter"
 	"github.com/genbus/genbus/internal/erasure"
 	"github.com/genbus/genbus/internal/inline"
+	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/listener"
 	"github.com/genbus/genbus/internal/natsreq"
@@ -59,6 +60,7 @@ type Service struct {
 	routes   *routes.Table
 	content  *content.Reader
 	tasks    *joblog.Log
+	index    *jobindex.Index
 	endLog   func()
 	consumer *consumer.Consumer
 	inline   *inline.Runner
@@ -123,18 +125,19 @@ func (s *Service) startWork(ctx context.Context) error {
 	enc := publisher.Encoder{Names: s.broker.Names(), Encoding: publisher.Encoding(s.cfg.Events.Encoding)}
 	s.tasks = joblog.New(joblog.Options{
 		Broker: s.broker, Encoder: enc, Metrics: s.metrics, Logger: s.log,
-		ReaderBuffer: int(s.cfg.Limits.SlowReaderBytes), IndexSize: s.cfg.Limits.ListIndex,
+		ReaderBuffer: int(s.cfg.Limits.SlowReaderBytes),
 	})
+	s.index = jobindex.New(jobindex.Options{Log: s.tasks, Logger: s.log, Size: s.cfg.Limits.ListIndex})
 	bodies := broker.NewBodies(s.broker)
 	uploads := natsreq.NewUploads(bodies, s.log)
 	letters := quota.NewLetters(s.live, s.broker)
 	dead := deadletter.Store{Broker: s.broker, Bodies: bodies, Metrics: s.metrics, Logger: s.log}
 	jobs := queue.New(s.live, s.broker, s.tasks, letters)
 	adm := admission.New(admission.Options{
-		Config: s.live, Broker: s.broker, Log: s.tasks, Bodies: bodies, Queue: jobs, Letters: letters, Metrics: s.metrics,
+		Config: s.live, Broker: s.broker, Log: s.tasks, Index: s.index, Bodies: bodies, Queue: jobs, Letters: letters, Metrics: s.metrics,
 	})
 	s.consumer = consumer.New(context.WithoutCancel(ctx), consumer.Options{
-		Config: s.live, Broker: s.broker, Log: s.tasks, Encoder: enc, Bodies: bodies, Uploads: uploads, Content: s.content, Routes: s.routes,
+		Config: s.live, Broker: s.broker, Log: s.tasks, Index: s.index, Encoder: enc, Bodies: bodies, Uploads: uploads, Content: s.content, Routes: s.routes,
 		Admission: adm, Queue: jobs, Quota: letters, Letters: dead, Metrics: s.metrics, Tracing: s.tracing, Logger: s.log,
 	})
 	s.inline = inline.New(inline.Options{
@@ -142,15 +145,15 @@ func (s *Service) startWork(ctx context.Context) error {
 		Metrics: s.metrics, Tracing: s.tracing, Logger: s.log,
 	})
 	s.tasks.OnNotice(s.inline.Notice)
-	s.tasks.Observe(s.inline.Notice) // no check finds a lost notice of an inline chat
-	// The log is started after its observers, so that they hear of what is in it.
+	s.index.Observe(s.inline.Notice) // no check finds a lost notice of an inline chat
+	// The index is started after its observers, so that they hear of what is in the log.
 	if err := s.followLog(ctx); err != nil {
 		return err
 	}
 	s.addChecks()
 	eraser := erasure.Eraser{Broker: s.broker, Queue: jobs, Log: s.tasks, Bodies: bodies}
 	s.core = core.New(core.Options{
-		Config: s.live, Admission: adm, Queue: jobs, Log: s.tasks, Bodies: bodies, Eraser: eraser, Routes: s.routes, Content: s.content, Inline: s.inline,
+		Config: s.live, Admission: adm, Queue: jobs, Log: s.tasks, Index: s.index, Bodies: bodies, Eraser: eraser, Routes: s.routes, Content: s.content, Inline: s.inline,
 		Chats:   chatlog.New(s.broker, s.tasks, bodies, chatlog.Options{ReaderBuffer: int(s.cfg.Limits.SlowReaderBytes)}),
 		Metrics: s.metrics, Logger: s.log,
 	})
@@ -203,15 +206,20 @@ func (s *Service) buildServers(ctx context.Context, op operator.Operator) (err e
 	return nil
 }
 
-// followLog begins to hear of every event in the log.
+// followLog begins to hear of events in the log.
 func (s *Service) followLog(ctx context.Context) error {
 	following, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	wait, err := s.tasks.Start(following)
+	endLog, err := s.tasks.Start(following)
 	if err != nil {
 		cancel()
 		return err
 	}
-	s.endLog = func() { cancel(); wait() }
+	s.endLog = func() { cancel(); endLog() }
+	endIndex, err := s.index.Start(following)
+	if err != nil {
+		return err
+	}
+	s.endLog = func() { cancel(); endIndex(); endLog() }
 	return nil
 }
 

@@ -36,6 +36,7 @@ import (
 	"github.com/genbus/genbus/internal/deadletter"
 	"github.com/genbus/genbus/internal/erasure"
 	"github.com/genbus/genbus/internal/inline"
+	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/operator"
@@ -55,6 +56,7 @@ type World struct {
 	Cfg     *config.Config
 	Broker  *broker.Broker
 	Log     *joblog.Log
+	Index   *jobindex.Index
 	Enc     publisher.Encoder
 	Sandbox *sandbox.Server
 	Metrics *telemetry.Metrics
@@ -120,14 +122,21 @@ func (w *World) startLog() {
 	w.Enc = publisher.Encoder{Names: w.Broker.Names()}
 	w.Log = joblog.New(joblog.Options{Broker: w.Broker, Encoder: w.Enc, Metrics: w.Metrics, Logger: brokertest.Logger(w.T)})
 	ctx, cancel := context.WithCancel(context.Background())
-	wait, err := w.Log.Start(ctx)
+	w.Index = jobindex.New(jobindex.Options{Log: w.Log, Logger: brokertest.Logger(w.T)})
+	endLog, err := w.Log.Start(ctx)
+	if err != nil {
+		cancel()
+		w.T.Fatal(err)
+	}
+	endIndex, err := w.Index.Start(ctx)
 	if err != nil {
 		cancel()
 		w.T.Fatal(err)
 	}
 	w.T.Cleanup(func() {
 		cancel()
-		wait()
+		endIndex()
+		endLog()
 	})
 }
 
@@ -140,7 +149,7 @@ func (w *World) startAPI(alter func(*Parts)) {
 	live := config.NewLive(w.Cfg)
 	letters := quota.NewLetters(live, w.Broker)
 	jobs := queue.New(live, w.Broker, w.Log, letters)
-	adm := admission.New(admission.Options{Config: live, Broker: w.Broker, Log: w.Log, Bodies: bodies, Queue: jobs, Letters: letters, Metrics: w.Metrics})
+	adm := admission.New(admission.Options{Config: live, Broker: w.Broker, Log: w.Log, Index: w.Index, Bodies: bodies, Queue: jobs, Letters: letters, Metrics: w.Metrics})
 	uploads := natsreq.NewUploads(bodies, brokertest.Logger(w.T))
 	runner := inline.New(inline.Options{
 		Config: live, Admission: adm, Routes: table, Log: w.Log, Broker: w.Broker, Encoder: w.Enc,
@@ -150,7 +159,7 @@ func (w *World) startAPI(alter func(*Parts)) {
 	w.Uploads, w.parts = uploads, Parts{Logger: brokertest.Logger(w.T), Routes: table}
 	alter(&w.parts)
 	w.Core = core.New(core.Options{
-		Config: live, Admission: adm, Queue: jobs, Log: w.Log, Bodies: bodies, Eraser: eraser, Routes: table, Content: reader, Inline: runner,
+		Config: live, Admission: adm, Queue: jobs, Log: w.Log, Index: w.Index, Bodies: bodies, Eraser: eraser, Routes: table, Content: reader, Inline: runner,
 		Chats:   chatlog.New(w.Broker, w.Log, bodies, chatlog.Options{SettleWait: 100 * time.Millisecond}),
 		Metrics: w.Metrics, Logger: w.parts.Logger,
 	})

@@ -15,6 +15,7 @@ import (
 	"github.com/genbus/genbus/internal/content"
 	"github.com/genbus/genbus/internal/erasure"
 	"github.com/genbus/genbus/internal/inline"
+	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/routes"
@@ -27,6 +28,7 @@ type Options struct {
 	Admission *admission.Admission
 	Queue     *queue.Queue
 	Log       *joblog.Log
+	Index     *jobindex.Index
 	Bodies    *broker.Bodies
 	Eraser    erasure.Eraser
 	Routes    *routes.Table
@@ -58,7 +60,7 @@ type Core struct {
 // New builds a core. It starts nothing.
 func New(o Options) *Core {
 	d := newDrain()
-	jobs := &Jobs{admission: o.Admission, queue: o.Queue, log: o.Log, eraser: o.Eraser, logger: o.Logger, now: time.Now}
+	jobs := &Jobs{admission: o.Admission, queue: o.Queue, log: o.Log, index: o.Index, eraser: o.Eraser, logger: o.Logger, now: time.Now}
 	watcher := &Watcher{cfg: o.Config, jobs: jobs, log: o.Log, chats: o.Chats, metrics: o.Metrics, drain: d}
 	return &Core{
 		Callers:      &Callers{cfg: o.Config, admission: o.Admission, log: o.Log, drain: d},

@@ -11,6 +11,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/erasure"
 	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/subject"
@@ -22,6 +23,7 @@ type Jobs struct {
 	admission *admission.Admission
 	queue     *queue.Queue
 	log       *joblog.Log
+	index     *jobindex.Index
 	eraser    erasure.Eraser
 	logger    *slog.Logger
 	now       func() time.Time
@@ -96,24 +98,24 @@ func wellFormed(n subject.TaskName) bool {
 const StatusRule = "must be JOB_STATUS_QUEUED, JOB_STATUS_IN_PROGRESS, JOB_STATUS_COMPLETED, JOB_STATUS_FAILED or JOB_STATUS_CANCELLED"
 
 // List reads a page of a tenant's jobs, newest first.
-func (j *Jobs) List(ctx context.Context, q joblog.Query) (joblog.Page, error) {
+func (j *Jobs) List(ctx context.Context, q jobindex.Query) (jobindex.Page, error) {
 	after := subject.TaskName{Kind: q.Kind, Tenant: q.Tenant, ID: q.After}
 	if q.After != "" && !wellFormed(after) {
-		return joblog.Page{}, notFound(after)
+		return jobindex.Page{}, notFound(after)
 	}
 	if err := j.log.Trouble(); err != nil {
-		return joblog.Page{}, Explain(ctx, subject.TaskName{Kind: q.Kind, Tenant: q.Tenant}, err)
+		return jobindex.Page{}, Explain(ctx, subject.TaskName{Kind: q.Kind, Tenant: q.Tenant}, err)
 	}
-	page, err := j.log.List(ctx, q)
+	page, err := j.index.List(ctx, q)
 	switch {
 	case err == nil:
 		return page, nil
-	case errors.Is(err, joblog.ErrPageToken):
-		return joblog.Page{}, errcode.New(errcode.InvalidPageToken, "page_token is not one of this list; start again without it")
+	case errors.Is(err, jobindex.ErrPageToken):
+		return jobindex.Page{}, errcode.New(errcode.InvalidPageToken, "page_token is not one of this list; start again without it")
 	case errors.Is(err, joblog.ErrNotFound):
-		return joblog.Page{}, notFound(after)
+		return jobindex.Page{}, notFound(after)
 	default:
-		return joblog.Page{}, Explain(ctx, subject.TaskName{Kind: q.Kind, Tenant: q.Tenant}, err)
+		return jobindex.Page{}, Explain(ctx, subject.TaskName{Kind: q.Kind, Tenant: q.Tenant}, err)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/errcode"
-	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
@@ -50,7 +50,7 @@ func (s videoService) ListVideoTasks(ctx context.Context, m *genbusv1.ListVideoT
 	if v := listViolations(m); len(v) > 0 {
 		return nil, errcode.Invalid(v)
 	}
-	page, err := s.core.Jobs.List(ctx, joblog.Query{
+	page, err := s.core.Jobs.List(ctx, jobindex.Query{
 		Kind: subject.Video, Tenant: callOf(ctx).tenant, Status: m.GetStatus(),
 		CreatedAfter: bound(m.GetCreatedAfter()), CreatedBefore: bound(m.GetCreatedBefore()),
 		Size: int(m.GetPageSize()), Token: m.GetPageToken(),

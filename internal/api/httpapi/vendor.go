@@ -10,7 +10,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/errcode"
-	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/protocol"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/upstream"
@@ -148,9 +148,9 @@ func (x *vendorExchange) list(lister upstream.Lister, call upstream.Call) error 
 		return errcode.New(errcode.InvalidPageToken, "only the newest %d tasks can be listed by page number", maxListed)
 	}
 	var page []*genbusv1.VideoTask
-	q := joblog.Query{Kind: subject.Video, Tenant: x.tenant, Offset: (call.Page - 1) * call.Size}
+	q := jobindex.Query{Kind: subject.Video, Tenant: x.tenant, Offset: (call.Page - 1) * call.Size}
 	for len(page) < call.Size {
-		q.Size = min(call.Size-len(page), joblog.MaxPage)
+		q.Size = min(call.Size-len(page), jobindex.MaxPage)
 		got, err := x.h.core.Jobs.List(x.ctx(), q)
 		if err != nil {
 			return err

@@ -17,6 +17,7 @@ import (
 	"github.com/genbus/genbus/internal/consumer/hold"
 	"github.com/genbus/genbus/internal/content"
 	"github.com/genbus/genbus/internal/deadletter"
+	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/publisher"
@@ -82,6 +83,7 @@ type Process struct {
 	Config    *config.Live
 	Broker    *broker.Broker
 	Log       *joblog.Log
+	Index     *jobindex.Index
 	Encoder   publisher.Encoder
 	Bodies    *broker.Bodies
 	Uploads   *natsreq.Uploads
@@ -109,29 +111,44 @@ func NewProcess(t testing.TB, b *broker.Broker, cfg *config.Config, metrics *tel
 	}
 	t.Cleanup(p.Content.Close)
 	p.Log = joblog.New(joblog.Options{Broker: b, Encoder: p.Encoder, Metrics: metrics, Logger: logger})
+	p.Index = jobindex.New(jobindex.Options{Log: p.Log, Logger: logger})
 	p.Uploads = natsreq.NewUploads(p.Bodies, logger)
 	p.Quota = quota.NewLetters(p.Config, b)
 	p.Letters = deadletter.Store{Broker: b, Bodies: p.Bodies, Metrics: metrics, Logger: p.Logger}
 	p.Queue = queue.New(p.Config, b, p.Log, p.Quota)
 	p.Admission = admission.New(admission.Options{
-		Config: p.Config, Broker: b, Log: p.Log, Bodies: p.Bodies, Queue: p.Queue, Letters: p.Quota, Metrics: metrics,
+		Config: p.Config, Broker: b, Log: p.Log, Index: p.Index, Bodies: p.Bodies, Queue: p.Queue, Letters: p.Quota, Metrics: metrics,
 	})
 	return p
 }
 
-// Start starts the log, which its observers hear, until the test ends.
+// Start starts the log and its index, which its observers hear, until the test ends.
 func (p *Process) Start(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())
-	wait, err := p.Log.Start(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wait := p.StartLog(ctx, t)
 	t.Cleanup(func() {
 		cancel(hold.ErrShutdown)
 		wait()
 		p.Routes.Close()
 	})
+}
+
+// StartLog starts the log and its index, until ctx ends; wait returns after that.
+func (p *Process) StartLog(ctx context.Context, t testing.TB) (wait func()) {
+	t.Helper()
+	endLog, err := p.Log.Start(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	endIndex, err := p.Index.Start(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		endIndex()
+		endLog()
+	}
 }
 
 // Holder makes a holder of the process, which fetches nothing. At the test's end none of

@@ -1,4 +1,4 @@
-package joblog_test
+package jobindex_test
 
 import (
 	"errors"
@@ -12,15 +12,16 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 )
 
 // listed is a log with n jobs, video_00 the oldest, of which the list has heard.
-func listed(t *testing.T, n int) *joblog.Log {
+func listed(t *testing.T, n int) *replica {
 	t.Helper()
-	l := newLog(t, brokertest.Single(t), "")
+	l := newReplica(t, brokertest.Single(t))
 	indexed := make(chan struct{}, 2*n)
 	l.OnIndexed(func() { indexed <- struct{}{} })
 	begin := time.Now().Truncate(time.Second)
@@ -36,11 +37,11 @@ func listed(t *testing.T, n int) *joblog.Log {
 }
 
 // pages reads a list to its end, page by page.
-func pages(t *testing.T, l *joblog.Log, q joblog.Query) (out [][]string) {
+func pages(t *testing.T, l *replica, q jobindex.Query) (out [][]string) {
 	t.Helper()
 	q.Kind, q.Tenant = subject.Video, "acme"
 	for {
-		page := must[joblog.Page](t)(l.List(t.Context(), q))
+		page := must[jobindex.Page](t)(l.List(t.Context(), q))
 		var ids []string
 		for _, e := range page.Jobs {
 			ids = append(ids, e.Job.GetId())
@@ -52,7 +53,7 @@ func pages(t *testing.T, l *joblog.Log, q joblog.Query) (out [][]string) {
 	}
 }
 
-func erase(t *testing.T, l *joblog.Log, ids ...string) {
+func erase(t *testing.T, l *replica, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
 		e := must[joblog.Entry](t)(l.Get(t.Context(), videoName(id)))
@@ -70,15 +71,15 @@ func TestListInBothOrders(t *testing.T) {
 	t.Parallel()
 	l := listed(t, 7)
 	oldest := [][]string{{"video_00", "video_01", "video_02"}, {"video_03", "video_04", "video_05"}, {"video_06"}}
-	if diff := cmp.Diff(oldest, pages(t, l, joblog.Query{Size: 3, Ascending: true})); diff != "" {
+	if diff := cmp.Diff(oldest, pages(t, l, jobindex.Query{Size: 3, Ascending: true})); diff != "" {
 		t.Errorf("oldest first (-want +got):\n%s", diff)
 	}
 	newest := [][]string{{"video_06", "video_05", "video_04"}, {"video_03", "video_02", "video_01"}, {"video_00"}}
-	if diff := cmp.Diff(newest, pages(t, l, joblog.Query{Size: 3})); diff != "" {
+	if diff := cmp.Diff(newest, pages(t, l, jobindex.Query{Size: 3})); diff != "" {
 		t.Errorf("newest first (-want +got):\n%s", diff)
 	}
 	for _, ascending := range []bool{false, true} {
-		if got := pages(t, l, joblog.Query{Size: 7, Ascending: ascending}); len(got) != 1 {
+		if got := pages(t, l, jobindex.Query{Size: 7, Ascending: ascending}); len(got) != 1 {
 			t.Errorf("a page that holds all says that there is another: %v", got)
 		}
 	}
@@ -87,7 +88,7 @@ func TestListInBothOrders(t *testing.T) {
 func TestListAfterAJob(t *testing.T) {
 	t.Parallel()
 	l := listed(t, 6)
-	after := joblog.Query{After: "video_03"}
+	after := jobindex.Query{After: "video_03"}
 	if diff := cmp.Diff([][]string{{"video_02", "video_01", "video_00"}}, pages(t, l, after)); diff != "" {
 		t.Errorf("newest first (-want +got):\n%s", diff)
 	}
@@ -111,7 +112,7 @@ func TestListPassesOverWhatIsGone(t *testing.T) {
 				want = [][]string{{"video_02", "video_04"}, {"video_05", "video_06"}}
 			}
 			for range 2 { // the second time the index has forgotten them
-				got := pages(t, l, joblog.Query{Size: 2, Ascending: ascending})
+				got := pages(t, l, jobindex.Query{Size: 2, Ascending: ascending})
 				// The first reading may find out too late that nothing follows.
 				got = slices.DeleteFunc(got, func(ids []string) bool { return ids == nil })
 				if diff := cmp.Diff(want, got); diff != "" {
@@ -135,10 +136,10 @@ func TestListAfterAPageThatIsErased(t *testing.T) {
 		{false, []string{"video_05", "video_04"}, [][]string{{"video_03", "video_02"}, {"video_01", "video_00"}}},
 		{true, []string{"video_00", "video_01"}, [][]string{{"video_02", "video_03"}}},
 	} {
-		q := joblog.Query{Kind: subject.Video, Tenant: "acme", Size: 2, Ascending: row.ascending}
-		first := must[joblog.Page](t)(l.List(t.Context(), q))
+		q := jobindex.Query{Kind: subject.Video, Tenant: "acme", Size: 2, Ascending: row.ascending}
+		first := must[jobindex.Page](t)(l.List(t.Context(), q))
 		erase(t, l, row.erased...)
-		must[joblog.Page](t)(l.List(t.Context(), q)) // the index forgets them
+		must[jobindex.Page](t)(l.List(t.Context(), q)) // the index forgets them
 		q.Token = first.NextToken
 		if diff := cmp.Diff(row.want, pages(t, l, q)); diff != "" {
 			t.Errorf("ascending %t (-want +got):\n%s", row.ascending, diff)
@@ -156,7 +157,7 @@ func TestListByAStatusThatHasChanged(t *testing.T) {
 		must[joblog.Entry](t)(l.Commit(t.Context(), next, e.Seq))
 	}
 	// Whether or not the index has heard of it yet, none is queued.
-	if got := pages(t, l, joblog.Query{Status: genbusv1.JobStatus_JOB_STATUS_QUEUED, Size: 1}); len(got) != 1 || got[0] != nil {
+	if got := pages(t, l, jobindex.Query{Status: genbusv1.JobStatus_JOB_STATUS_QUEUED, Size: 1}); len(got) != 1 || got[0] != nil {
 		t.Errorf("queued: %v", got)
 	}
 }
@@ -165,8 +166,100 @@ func TestPageTokens(t *testing.T) {
 	t.Parallel()
 	l := listed(t, 1)
 	for _, token := range []string{"???", "e30", "eyJjIjoxLCJpIjoiYS5iIn0", "bnVsbA", "W10"} {
-		if _, err := l.List(t.Context(), joblog.Query{Kind: subject.Video, Tenant: "acme", Token: token}); !errors.Is(err, joblog.ErrPageToken) {
+		if _, err := l.List(t.Context(), jobindex.Query{Kind: subject.Video, Tenant: "acme", Token: token}); !errors.Is(err, jobindex.ErrPageToken) {
 			t.Errorf("token %q: %v", token, err)
 		}
+	}
+}
+
+func TestList(t *testing.T) {
+	t.Parallel()
+	l := newReplica(t, brokertest.Single(t))
+	ctx := t.Context()
+	begin := time.Now().Truncate(time.Second)
+	const n = 25
+	indexed := make(chan struct{}, 100)
+	l.OnIndexed(func() { indexed <- struct{}{} })
+	for i := range n {
+		item := work(fmt.Sprintf("video_%02d", i))
+		item.AcceptedAt = timestamppb.New(begin.Add(time.Duration(i) * time.Second))
+		e := must[joblog.Entry](t)(l.Commit(ctx, task.FromWork(item), 0))
+		if i%5 == 0 {
+			next := must[task.Event](t)(task.Cancelled(e.Job, time.Now(), &genbusv1.TaskError{Code: "cancelled"}))
+			must[joblog.Entry](t)(l.Commit(ctx, next, e.Seq))
+		}
+	}
+	for range n + n/5 {
+		<-indexed
+	}
+	ids := func(q jobindex.Query) (out []string) {
+		q.Kind, q.Tenant = subject.Video, "acme"
+		for {
+			page := must[jobindex.Page](t)(l.List(ctx, q))
+			for _, e := range page.Jobs {
+				out = append(out, e.Job.GetId())
+			}
+			if page.NextToken == "" {
+				return out
+			}
+			q.Token = page.NextToken
+		}
+	}
+	var all []string
+	for i := n - 1; i >= 0; i-- {
+		all = append(all, fmt.Sprintf("video_%02d", i))
+	}
+	if diff := cmp.Diff(all, ids(jobindex.Query{Size: 7})); diff != "" {
+		t.Errorf("all, newest first:\n%s", diff)
+	}
+	cancelled := []string{"video_20", "video_15", "video_10", "video_05", "video_00"}
+	if diff := cmp.Diff(cancelled, ids(jobindex.Query{Status: genbusv1.JobStatus_JOB_STATUS_CANCELLED, Size: 2})); diff != "" {
+		t.Errorf("by status:\n%s", diff)
+	}
+	window := jobindex.Query{CreatedAfter: begin.Add(3 * time.Second), CreatedBefore: begin.Add(6 * time.Second)}
+	if diff := cmp.Diff([]string{"video_05", "video_04", "video_03"}, ids(window)); diff != "" {
+		t.Errorf("by time:\n%s", diff)
+	}
+	if page := must[jobindex.Page](t)(l.List(ctx, jobindex.Query{Kind: subject.Video, Tenant: "other"})); len(page.Jobs) != 0 {
+		t.Errorf("another tenant sees %d jobs", len(page.Jobs))
+	}
+	if _, err := l.List(ctx, jobindex.Query{Kind: subject.Video, Tenant: "acme", Token: "???"}); !errors.Is(err, jobindex.ErrPageToken) {
+		t.Errorf("a bad token: %v", err)
+	}
+}
+
+// TestJobMadeAgainIsListedOnce: the list knows the erased job and the one that
+// has its id now. It shows one, and comes to its end, in both orders.
+func TestJobMadeAgainIsListedOnce(t *testing.T) {
+	t.Parallel()
+	for _, ascending := range []bool{false, true} {
+		t.Run(fmt.Sprintf("ascending %t", ascending), func(t *testing.T) {
+			t.Parallel()
+			l := listed(t, 3)
+			indexed := make(chan struct{}, 1)
+			l.OnIndexed(func() { indexed <- struct{}{} })
+			erase(t, l, "video_01")
+			again := work("video_01")
+			again.AcceptedAt = timestamppb.New(time.Now().Add(time.Hour))
+			must[joblog.Entry](t)(l.Commit(t.Context(), task.FromWork(again), 0))
+			<-indexed
+			q, got := jobindex.Query{Kind: subject.Video, Tenant: "acme", Size: 1, Ascending: ascending}, []string(nil)
+			for range 10 {
+				page := must[jobindex.Page](t)(l.List(t.Context(), q))
+				for _, e := range page.Jobs {
+					got = append(got, e.Job.GetId())
+				}
+				if q.Token = page.NextToken; q.Token == "" {
+					break
+				}
+			}
+			want := []string{"video_01", "video_02", "video_00"}
+			if ascending {
+				slices.Reverse(want)
+			}
+			if diff := cmp.Diff(want, got); diff != "" || q.Token != "" {
+				t.Errorf("another page %q, (-want +got):\n%s", q.Token, diff)
+			}
+		})
 	}
 }

@@ -1,4 +1,4 @@
-package joblog_test
+package jobindex_test
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 )
 
 // counts waits until every log counts n unfinished jobs of acme.
-func counts(t testing.TB, n int, logs ...*joblog.Log) {
+func counts(t testing.TB, n int, logs ...*replica) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -34,7 +34,7 @@ func counts(t testing.TB, n int, logs ...*joblog.Log) {
 func TestUnfinishedOverReplicas(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		a, b := newLog(t, open(t), ""), newLog(t, open(t), "")
+		a, b := newReplica(t, open(t)), newReplica(t, open(t))
 		first := submit(t, a, "video_1")
 		must[joblog.Entry](t)(a.Commit(t.Context(), task.FromWork(work("video_2")), 0))
 		if n := a.Unfinished("acme"); n != 2 {
@@ -49,8 +49,8 @@ func TestUnfinishedOverReplicas(t *testing.T) {
 		if n := a.Unfinished("globex"); n != 0 {
 			t.Errorf("another tenant has %d", n)
 		}
-		complete(t, b, first)
-		c := newLog(t, open(t), "")
+		cancelled(t, b, first)
+		c := newReplica(t, open(t))
 		counts(t, 2, a, b, c)
 	})
 }
@@ -61,7 +61,7 @@ func TestJobsOfALostLogDoNotCount(t *testing.T) {
 	brokertest.Long(t)
 	t.Parallel()
 	b := brokertest.Single(t)
-	l := newLog(t, b, "")
+	l := newReplica(t, b)
 	for i := range 3 {
 		submit(t, l, fmt.Sprintf("video_%d", i))
 	}
@@ -82,7 +82,7 @@ func TestJobsOfALostLogDoNotCount(t *testing.T) {
 			t.Fatalf("%d jobs count that the log does not have", l.Unfinished("acme"))
 		}
 	}
-	other := newLog(t, b, "")
+	other := newReplica(t, b)
 	submit(t, other, "video_new")
 	counts(t, 1, l, other)
 }

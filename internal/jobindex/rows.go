@@ -1,9 +1,10 @@
-package joblog
+package jobindex
 
 import (
 	"slices"
 	"strings"
 
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -21,7 +22,7 @@ type list struct {
 	cut row
 	// unfinished are the jobs that have not ended, those included that fell out of
 	// the rows: evicted has their ids, and what their latest events take.
-	unfinished unfinished
+	unfinished joblog.Unfinished
 	evicted    map[string]int
 }
 
@@ -31,9 +32,6 @@ type row struct {
 	status     string
 	unfinished int // what its latest event takes in the log, in bytes; 0 where it has ended
 }
-
-// unfinished are jobs that have begun and not ended, and what their latest events take.
-type unfinished struct{ jobs, bytes int64 }
 
 func compareRows(a, b row) int {
 	if a.created != b.created {
@@ -53,12 +51,12 @@ func (l *list) change(at int, r row) {
 
 // count follows a row that has changed.
 func (l *list) count(before, after int) {
-	l.unfinished.bytes += int64(after - before)
+	l.unfinished.Bytes += int64(after - before)
 	switch {
 	case after > 0 && before == 0:
-		l.unfinished.jobs++
+		l.unfinished.Jobs++
 	case before > 0 && after == 0:
-		l.unfinished.jobs--
+		l.unfinished.Jobs--
 	}
 }
 

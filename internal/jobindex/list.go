@@ -1,4 +1,4 @@
-package joblog
+package jobindex
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 )
@@ -46,7 +47,7 @@ type Query struct {
 
 // Page is a part of a list.
 type Page struct {
-	Jobs []Entry
+	Jobs []joblog.Entry
 	// NextToken is empty when this is the last page.
 	NextToken string
 }
@@ -61,9 +62,9 @@ type pageToken struct {
 // status has changed since the index heard of it, or that was erased, is left
 // out, and the page goes on with the next one: only the last page is short,
 // because clients take a short page for the last one. An After that neither the
-// index nor the log knows is ErrNotFound.
-func (l *Log) List(ctx context.Context, q Query) (Page, error) {
-	from, err := l.begin(ctx, q)
+// index nor the log knows is joblog.ErrNotFound.
+func (x *Index) List(ctx context.Context, q Query) (Page, error) {
+	from, err := x.begin(ctx, q)
 	if err != nil {
 		return Page{}, err
 	}
@@ -71,14 +72,14 @@ func (l *Log) List(ctx context.Context, q Query) (Page, error) {
 	skip := max(q.Offset, 0)
 	for size := pageSize(q.Size); ; {
 		wanted := size - len(page.Jobs) + 1 // one more tells whether there is another page
-		rows := l.index.page(listKey{q.Kind, q.Tenant}, window{match: q.match, after: from, skip: skip, n: wanted, ascending: q.Ascending})
+		rows := x.table.page(listKey{q.Kind, q.Tenant}, window{match: q.match, after: from, skip: skip, n: wanted, ascending: q.Ascending})
 		skip = 0
 		for _, r := range rows {
 			if len(page.Jobs) == size {
 				page.NextToken = formatToken(from)
 				return page, nil
 			}
-			if page.Jobs, err = l.appendRow(ctx, page.Jobs, q, r); err != nil {
+			if page.Jobs, err = x.appendRow(ctx, page.Jobs, q, r); err != nil {
 				return Page{}, err
 			}
 			from = r
@@ -91,14 +92,14 @@ func (l *Log) List(ctx context.Context, q Query) (Page, error) {
 
 // begin is the row that a page begins after. Of a job that was erased the index
 // may know it still, so that a caller that erases what is listed can go on with the list.
-func (l *Log) begin(ctx context.Context, q Query) (row, error) {
+func (x *Index) begin(ctx context.Context, q Query) (row, error) {
 	if q.Token != "" || q.After == "" {
 		return parseToken(q.Token)
 	}
-	if r, ok := l.index.find(listKey{q.Kind, q.Tenant}, q.After); ok {
+	if r, ok := x.table.find(listKey{q.Kind, q.Tenant}, q.After); ok {
 		return r, nil
 	}
-	e, err := l.Get(ctx, subject.TaskName{Kind: q.Kind, Tenant: q.Tenant, ID: q.After})
+	e, err := x.log.Get(ctx, subject.TaskName{Kind: q.Kind, Tenant: q.Tenant, ID: q.After})
 	if err != nil {
 		return row{}, err
 	}
@@ -107,18 +108,18 @@ func (l *Log) begin(ctx context.Context, q Query) (row, error) {
 
 // appendRow reads the job of a row and appends it, if it is still there and as
 // wanted.
-func (l *Log) appendRow(ctx context.Context, jobs []Entry, q Query, r row) ([]Entry, error) {
+func (x *Index) appendRow(ctx context.Context, jobs []joblog.Entry, q Query, r row) ([]joblog.Entry, error) {
 	n := subject.TaskName{Kind: q.Kind, Tenant: q.Tenant, ID: r.id}
-	e, err := l.Get(ctx, n)
+	e, err := x.log.Get(ctx, n)
 	switch {
-	case errors.Is(err, ErrNotFound):
-		l.index.forget(n, r)
+	case errors.Is(err, joblog.ErrNotFound):
+		x.table.forget(n, r)
 		return jobs, nil
 	case err != nil:
 		return nil, err
 	case e.Job.GetCreatedAt().AsTime().UnixNano() != r.created:
 		// The row is of a job that was erased; this one has a row of its own.
-		l.index.forget(n, r)
+		x.table.forget(n, r)
 		return jobs, nil
 	case q.Status != 0 && e.Job.GetStatus() != q.Status:
 		return jobs, nil

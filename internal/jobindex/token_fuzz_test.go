@@ -1,4 +1,4 @@
-package joblog
+package jobindex
 
 import (
 	"encoding/base64"

@@ -1,4 +1,4 @@
-package joblog
+package jobindex
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
@@ -23,7 +24,7 @@ func BenchmarkIndex(b *testing.B) {
 	const tenants = 10_000
 	for _, unfinished := range []int{10_000, 100_000, 1_000_000} {
 		b.Run(fmt.Sprint("unfinished=", unfinished), func(b *testing.B) {
-			x := newIndex(100_000, func(Notice) {})
+			x := newTable(DefaultSize)
 			names := make([]string, tenants)
 			for i := range names {
 				names[i] = fmt.Sprint("tenant-", i)
@@ -77,15 +78,18 @@ func BenchmarkFill(b *testing.B) {
 		return
 	}
 	for b.Loop() {
-		l := New(Options{Broker: broker, Encoder: enc, Metrics: telemetry.NewMetrics("test"), Logger: brokertest.Logger(b)})
+		x := New(Options{
+			Log:    joblog.New(joblog.Options{Broker: broker, Encoder: enc, Metrics: telemetry.NewMetrics("test"), Logger: brokertest.Logger(b)}),
+			Logger: brokertest.Logger(b),
+		})
 		heard, n := make(chan struct{}), 0
-		l.OnIndexed(func() {
+		x.OnIndexed(func() {
 			if n++; n == jobs {
 				close(heard)
 			}
 		})
 		ctx, cancel := context.WithCancel(b.Context())
-		wait, err := l.Start(ctx)
+		wait, err := x.Start(ctx)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -1,41 +1,29 @@
-package joblog
+package jobindex
 
 import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 )
 
-// index knows the newest jobs of each tenant and kind by id, status and time. It
-// is fed by one ordered consumer that carries headers only, and is bounded: the
-// oldest jobs fall out of it (not out of the log). Because an ordered consumer
-// misses nothing, it also tells the observers what live delivery may have lost.
-type index struct {
-	limit   int
-	observe func(Notice)
-	again   chan struct{} // the log was created again
+// table knows the newest jobs of each tenant and kind by id, status and time. It is bounded:
+// the oldest jobs fall out of it (not out of the log).
+type table struct {
+	limit int
 
-	mu      sync.RWMutex
-	lists   map[listKey]*list
-	size    int
-	created time.Time // when the log was that is read
-	seen    func()    // a test's signal; nil otherwise
+	mu    sync.RWMutex
+	lists map[listKey]*list
+	size  int
 }
 
-func newIndex(limit int, observe func(Notice)) *index {
-	return &index{limit: limit, observe: observe, again: make(chan struct{}, 1), lists: map[listKey]*list{}}
-}
+func newTable(limit int) *table { return &table{limit: limit, lists: map[listKey]*list{}} }
 
-func (x *index) put(n subject.TaskName, r row) {
+func (x *table) put(n subject.TaskName, r row) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.seen != nil {
-		defer x.seen()
-	}
 	l := x.list(n)
 	at, found := slices.BinarySearchFunc(l.rows, r, compareRows)
 	switch {
@@ -51,7 +39,7 @@ func (x *index) put(n subject.TaskName, r row) {
 	}
 }
 
-func (x *index) list(n subject.TaskName) *list {
+func (x *table) list(n subject.TaskName) *list {
 	l := x.lists[listKey{n.Kind, n.Tenant}]
 	if l == nil {
 		l = &list{}
@@ -61,7 +49,7 @@ func (x *index) list(n subject.TaskName) *list {
 	return l
 }
 
-func (x *index) insert(l *list, at int, r row) {
+func (x *table) insert(l *list, at int, r row) {
 	l.count(l.recall(r.id), r.unfinished)
 	l.rows = slices.Insert(l.rows, at, r)
 	if x.size++; x.size > x.limit {
@@ -72,7 +60,7 @@ func (x *index) insert(l *list, at int, r row) {
 // evict drops a hundredth of the rows, at least one: the oldest ones of the longest lists, so
 // that one busy tenant does not push the others out. It looks at all lists, once for every
 // hundredth. Where there are more tenants than rows, some of them keep none.
-func (x *index) evict() {
+func (x *table) evict() {
 	n := max(x.limit/100, 1)
 	longest := x.longest(n)
 	for key, l := range x.lists {
@@ -89,7 +77,7 @@ func (x *index) evict() {
 }
 
 // longest is how long lists may stay, so that at least n rows are dropped.
-func (x *index) longest(n int) int {
+func (x *table) longest(n int) int {
 	lengths := make([]int, 0, len(x.lists))
 	for _, l := range x.lists {
 		if len(l.rows) > 0 { // not those that only count what fell out
@@ -113,8 +101,15 @@ func (x *index) longest(n int) int {
 	return 0
 }
 
+// empty forgets all jobs.
+func (x *table) empty() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.lists, x.size = map[listKey]*list{}, 0
+}
+
 // forget drops a job that the log no longer has.
-func (x *index) forget(n subject.TaskName, r row) {
+func (x *table) forget(n subject.TaskName, r row) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	l := x.lists[listKey{n.Kind, n.Tenant}]
@@ -131,14 +126,14 @@ func (x *index) forget(n subject.TaskName, r row) {
 
 // drop forgets a list that has nothing in it any more: every publisher can make up
 // tenants.
-func (x *index) drop(key listKey) {
+func (x *table) drop(key listKey) {
 	if l := x.lists[key]; len(l.rows) == 0 && len(l.evicted) == 0 {
 		delete(x.lists, key)
 	}
 }
 
 // find gives the row of a job, the newest where the id was used again.
-func (x *index) find(key listKey, id string) (row, bool) {
+func (x *table) find(key listKey, id string) (row, bool) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	if l := x.lists[key]; l != nil {
@@ -161,7 +156,7 @@ type window struct {
 }
 
 // page gives the rows of a window, newest first (or oldest first).
-func (x *index) page(key listKey, w window) []row {
+func (x *table) page(key listKey, w window) []row {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	l := x.lists[key]

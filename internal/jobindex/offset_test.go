@@ -1,7 +1,6 @@
-package joblog_test
+package jobindex_test
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -9,11 +8,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/joblog"
-	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // TestListFromAnOffset: jobs are passed over in both orders, by what matches, and
@@ -23,23 +21,23 @@ func TestListFromAnOffset(t *testing.T) {
 	l := listed(t, 7)
 	begin := must[joblog.Entry](t)(l.Get(t.Context(), videoName("video_00"))).Job.GetCreatedAt().AsTime()
 	for name, row := range map[string]struct {
-		query joblog.Query
+		query jobindex.Query
 		want  []string
 	}{
-		"newest first": {joblog.Query{Offset: 2, Size: 2}, []string{"video_04", "video_03"}},
-		"oldest first": {joblog.Query{Offset: 2, Size: 2, Ascending: true}, []string{"video_02", "video_03"}},
-		"none":         {joblog.Query{Size: 2}, []string{"video_06", "video_05"}},
-		"below none":   {joblog.Query{Offset: -1, Size: 2}, []string{"video_06", "video_05"}},
-		"the last":     {joblog.Query{Offset: 6}, []string{"video_00"}},
-		"all":          {joblog.Query{Offset: 7}, nil},
-		"more":         {joblog.Query{Offset: 100}, nil},
-		"after a job":  {joblog.Query{Offset: 1, After: "video_04"}, []string{"video_02", "video_01", "video_00"}},
+		"newest first": {jobindex.Query{Offset: 2, Size: 2}, []string{"video_04", "video_03"}},
+		"oldest first": {jobindex.Query{Offset: 2, Size: 2, Ascending: true}, []string{"video_02", "video_03"}},
+		"none":         {jobindex.Query{Size: 2}, []string{"video_06", "video_05"}},
+		"below none":   {jobindex.Query{Offset: -1, Size: 2}, []string{"video_06", "video_05"}},
+		"the last":     {jobindex.Query{Offset: 6}, []string{"video_00"}},
+		"all":          {jobindex.Query{Offset: 7}, nil},
+		"more":         {jobindex.Query{Offset: 100}, nil},
+		"after a job":  {jobindex.Query{Offset: 1, After: "video_04"}, []string{"video_02", "video_01", "video_00"}},
 		// Those outside of the bounds do not count.
-		"within bounds": {joblog.Query{Offset: 1, CreatedBefore: begin.Add(2 * time.Second)}, []string{"video_02", "video_01", "video_00"}},
+		"within bounds": {jobindex.Query{Offset: 1, CreatedBefore: begin.Add(2 * time.Second)}, []string{"video_02", "video_01", "video_00"}},
 	} {
 		q := row.query
 		q.Kind, q.Tenant = subject.Video, "acme"
-		page := must[joblog.Page](t)(l.List(t.Context(), q))
+		page := must[jobindex.Page](t)(l.List(t.Context(), q))
 		var ids []string
 		for _, e := range page.Jobs {
 			ids = append(ids, e.Job.GetId())
@@ -57,17 +55,17 @@ func TestListAfterAJobThatIsErased(t *testing.T) {
 	l := listed(t, 5)
 	erase(t, l, "video_03")
 	want := [][]string{{"video_02", "video_01", "video_00"}}
-	if diff := cmp.Diff(want, pages(t, l, joblog.Query{After: "video_03"})); diff != "" {
+	if diff := cmp.Diff(want, pages(t, l, jobindex.Query{After: "video_03"})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	pages(t, l, joblog.Query{}) // the index forgets it
+	pages(t, l, jobindex.Query{}) // the index forgets it
 	for _, id := range []string{"video_03", "video_none"} {
-		_, err := l.List(t.Context(), joblog.Query{Kind: subject.Video, Tenant: "acme", After: id})
+		_, err := l.List(t.Context(), jobindex.Query{Kind: subject.Video, Tenant: "acme", After: id})
 		if !errors.Is(err, joblog.ErrNotFound) {
 			t.Errorf("after %s: %v", id, err)
 		}
 	}
-	for _, other := range []joblog.Query{{Kind: subject.Video, Tenant: "globex"}, {Kind: subject.Chat, Tenant: "acme"}} {
+	for _, other := range []jobindex.Query{{Kind: subject.Video, Tenant: "globex"}, {Kind: subject.Chat, Tenant: "acme"}} {
 		other.After = "video_02"
 		if _, err := l.List(t.Context(), other); !errors.Is(err, joblog.ErrNotFound) {
 			t.Errorf("a list of %s %s after a job of another: %v", other.Tenant, other.Kind, err)
@@ -79,22 +77,18 @@ func TestListAfterAJobThatIsErased(t *testing.T) {
 func TestListAfterAJobThatFellOut(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
-	l := joblog.New(joblog.Options{Broker: b, Metrics: telemetry.NewMetrics("test"), Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t), IndexSize: 2})
+	l := newReplica(t, b, func(o *jobindex.Options) { o.Size = 2 })
 	indexed := make(chan struct{}, 3)
 	l.OnIndexed(func() { indexed <- struct{}{} })
-	ctx, cancel := context.WithCancel(t.Context())
-	wait := must[func()](t)(l.Start(ctx))
-	defer wait()
-	defer cancel()
 	for _, id := range []string{"video_00", "video_01", "video_02"} {
 		must[joblog.Entry](t)(l.Commit(t.Context(), task.FromWork(work(id)), 0))
 		<-indexed
 	}
-	if diff := cmp.Diff([][]string{{"video_02", "video_01"}}, pages(t, l, joblog.Query{})); diff != "" {
+	if diff := cmp.Diff([][]string{{"video_02", "video_01"}}, pages(t, l, jobindex.Query{})); diff != "" {
 		t.Fatalf("the index has (-want +got):\n%s", diff)
 	}
 	for ascending, want := range map[bool][][]string{false: {nil}, true: {{"video_01", "video_02"}}} {
-		if diff := cmp.Diff(want, pages(t, l, joblog.Query{After: "video_00", Ascending: ascending})); diff != "" {
+		if diff := cmp.Diff(want, pages(t, l, jobindex.Query{After: "video_00", Ascending: ascending})); diff != "" {
 			t.Errorf("ascending %t (-want +got):\n%s", ascending, diff)
 		}
 	}

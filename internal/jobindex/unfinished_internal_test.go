@@ -1,17 +1,13 @@
-package joblog
+package jobindex
 
 import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
 	"pgregory.net/rapid"
 
-	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/task"
 )
 
 // TestUnfinishedIsCounted against a plain set of jobs, whatever falls out of the
@@ -19,7 +15,7 @@ import (
 func TestUnfinishedIsCounted(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		x := newIndex(rapid.IntRange(1, 5).Draw(t, "limit"), func(Notice) {})
+		x := newTable(rapid.IntRange(1, 5).Draw(t, "limit"))
 		want := map[string]int{}
 		for range rapid.IntRange(1, 60).Draw(t, "events") {
 			i := rapid.IntRange(0, 11).Draw(t, "job")
@@ -41,13 +37,12 @@ func TestUnfinishedIsCounted(t *testing.T) {
 				count[[]string{"acme", "globex"}[i%2]]++
 			}
 		}
-		l := &Log{index: x}
 		for _, tenant := range []string{"acme", "globex", "nobody"} {
-			if got := l.Unfinished(tenant); got != count[tenant] {
+			if got := x.unfinishedOf(tenant); got != count[tenant] {
 				t.Fatalf("%s has %d unfinished jobs, want %d", tenant, got, count[tenant])
 			}
 		}
-		if got := x.unfinishedByKind()[subject.Video].bytes; got != int64(bytes) {
+		if got := x.unfinishedByKind()[subject.Video].Bytes; got != int64(bytes) {
 			t.Fatalf("the unfinished jobs have events of %d bytes, want %d", got, bytes)
 		}
 		if x.size > x.limit {
@@ -67,7 +62,7 @@ func TestTheNewestJobsAreListedWithoutGaps(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(4, 300).Draw(t, "limit")
-		x := newIndex(limit, func(Notice) {})
+		x := newTable(limit)
 		made := map[string][]string{}
 		ended := map[string]int{}
 		type event struct {
@@ -110,7 +105,7 @@ func TestTheNewestJobsAreListedWithoutGaps(t *testing.T) {
 			if !slices.Equal(listed, ids[len(ids)-len(listed):]) {
 				t.Fatalf("%s: %v are listed of %v", tenant, listed, ids)
 			}
-			if got := (&Log{index: x}).Unfinished(tenant); got != len(ids)-ended[tenant] {
+			if got := x.unfinishedOf(tenant); got != len(ids)-ended[tenant] {
 				t.Fatalf("%s has %d unfinished jobs, want %d", tenant, got, len(ids)-ended[tenant])
 			}
 			if len(listed) < len(ids) {
@@ -131,11 +126,11 @@ func TestTheNewestJobsAreListedWithoutGaps(t *testing.T) {
 // TestForgottenJobsDoNotCount: the log no longer has them.
 func TestForgottenJobsDoNotCount(t *testing.T) {
 	t.Parallel()
-	x := newIndex(10, func(Notice) {})
+	x := newTable(10)
 	n, r := subject.TaskName{Kind: subject.Chat, Tenant: "acme", ID: "chat_1"}, row{created: 1, id: "chat_1", unfinished: 700}
 	x.put(n, r)
 	x.forget(n, r)
-	if got := (&Log{index: x}).Unfinished("acme"); got != 0 || len(x.lists) != 0 {
+	if got := x.unfinishedOf("acme"); got != 0 || len(x.lists) != 0 {
 		t.Errorf("%d unfinished jobs, %d lists", got, len(x.lists))
 	}
 	x.forget(n, r)
@@ -145,21 +140,16 @@ func TestForgottenJobsDoNotCount(t *testing.T) {
 // not count the job again.
 func TestAnEndCountsAtOnce(t *testing.T) {
 	t.Parallel()
-	x := newIndex(10, func(Notice) {})
-	first := Entry{Event: task.FromWork(&genbusv1.WorkItem{Id: "video_1", Kind: "video", Tenant: "acme", AcceptedAt: timestamppb.Now()})}
-	x.wrote(first, 700)
-	canceled, err := task.Cancelled(first.Job, time.Now(), &genbusv1.TaskError{Code: "x"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	x.wrote(Entry{Event: canceled}, 900)
-	l := &Log{index: x}
-	if got := l.Unfinished("acme"); got != 0 {
+	x := newTable(10)
+	n := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: "video_1"}
+	queued := row{created: 1, id: n.ID, status: "queued", unfinished: 700}
+	x.wrote(n, queued)
+	x.wrote(n, row{created: 1, id: n.ID, status: "cancelled"})
+	if got := x.unfinishedOf("acme"); got != 0 {
 		t.Fatalf("%d unfinished jobs after the end", got)
 	}
-	queued := row{created: first.Job.GetCreatedAt().AsTime().UnixNano(), id: "video_1", status: "queued", unfinished: 700}
-	x.put(first.Name(), queued)
-	if got := l.Unfinished("acme"); got != 0 {
+	x.put(n, queued)
+	if got := x.unfinishedOf("acme"); got != 0 {
 		t.Fatalf("%d unfinished jobs after an earlier event arrived", got)
 	}
 }

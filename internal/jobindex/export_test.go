@@ -1,0 +1,8 @@
+package jobindex
+
+// OnIndexed lets a test wait until the index has heard of an event.
+func (x *Index) OnIndexed(f func()) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.seen = f
+}

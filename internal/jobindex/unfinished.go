@@ -1,0 +1,63 @@
+package jobindex
+
+import (
+	"slices"
+
+	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+)
+
+// unfinishedByKind are those of each kind, of all tenants.
+func (x *table) unfinishedByKind() map[subject.Kind]joblog.Unfinished {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	out := map[subject.Kind]joblog.Unfinished{}
+	for key, l := range x.lists {
+		u := out[key.kind]
+		out[key.kind] = joblog.Unfinished{Jobs: u.Jobs + l.unfinished.Jobs, Bytes: u.Bytes + l.unfinished.Bytes}
+	}
+	return out
+}
+
+// unfinishedOf is how many a tenant has of both kinds.
+func (x *table) unfinishedOf(tenant string) int {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	n := 0
+	for _, kind := range subject.Kinds {
+		if of := x.lists[listKey{kind, tenant}]; of != nil {
+			n += int(of.unfinished.Jobs)
+		}
+	}
+	return n
+}
+
+// isUnfinished judges the version of a job that an event has. An inline chat is no job that
+// waits or is carried on: it ends with its connection, and where its replica dies no event
+// says so. It alone begins in progress.
+func isUnfinished(n joblog.Notice) bool {
+	begunInline := n.Status == "in_progress" && n.Version == 1
+	return !task.TerminalWord(n.Status) && !begunInline
+}
+
+// wrote takes a job that this replica has just made or ended. Of one that was made, an event
+// that was faster stays: it may be a later one.
+func (x *table) wrote(n subject.TaskName, r row) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	ended := task.TerminalWord(r.status)
+	l := x.list(n)
+	at, found := slices.BinarySearchFunc(l.rows, r, compareRows)
+	switch {
+	case !found && compareRows(r, l.cut) <= 0:
+		if ended { // and not one that was made: an event that was faster may have ended it
+			l.recount(r)
+		}
+		x.drop(listKey{n.Kind, n.Tenant})
+	case !found:
+		x.insert(l, at, r)
+	case ended:
+		l.change(at, r)
+	}
+}

@@ -1,0 +1,123 @@
+package joblog
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// Headers are the headers of the last event of every job that the log has, and of all that
+// follow, in the order of the log.
+type Headers struct {
+	names    subject.Space
+	consumer jetstream.Consumer
+	// LogCreated is when the log was created that is read.
+	LogCreated time.Time
+}
+
+// Headers begins to read the headers of the log, which ends with ctx. A reader that was away
+// for a while is given what it missed, also from another log where this one was lost.
+func (l *Log) Headers(ctx context.Context) (*Headers, error) {
+	h := &Headers{names: l.b.Names()}
+	err := l.b.RetryUntilLeader(ctx, "read the headers of the log", func(ctx context.Context) error {
+		s, err := l.b.Stream(ctx, l.b.Names().Tasks())
+		if err != nil {
+			return err
+		}
+		h.LogCreated = s.CachedInfo().Created
+		h.consumer, err = l.b.JetStream().OrderedConsumer(ctx, l.b.Names().Tasks(), jetstream.OrderedConsumerConfig{
+			FilterSubjects:    []string{l.b.Names().TaskPattern()},
+			DeliverPolicy:     jetstream.DeliverLastPerSubjectPolicy,
+			HeadersOnly:       true,
+			InactiveThreshold: 30 * time.Second,
+		})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the headers of the log: %w", err)
+	}
+	return h, nil
+}
+
+// Empty reports whether the log had no job when the reading began.
+func (h *Headers) Empty() bool { return h.consumer.CachedInfo().NumPending == 0 }
+
+// Each tells f of each event until stop is called, which waits for f. caughtUp is called
+// when f has been told of all that the log had, and perhaps more than once. trouble hears
+// what the reading repairs itself.
+func (h *Headers) Each(f func(Notice), caughtUp func(), trouble func(error)) (stop func(), err error) {
+	if h.Empty() {
+		caughtUp()
+	}
+	consuming, err := h.consumer.Consume(func(m jetstream.Msg) {
+		n, left, ok := h.notice(m)
+		if ok {
+			f(n)
+		}
+		if left == 0 {
+			caughtUp()
+		}
+	}, jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) { trouble(err) }))
+	if err != nil {
+		return nil, fmt.Errorf("the headers of the log: %w", err)
+	}
+	return func() {
+		consuming.Stop()
+		<-consuming.Closed()
+	}, nil
+}
+
+// notice is what a message without its data says, false where it is no event of a job; and
+// how many the log has behind it.
+func (h *Headers) notice(m jetstream.Msg) (n Notice, left uint64, ok bool) {
+	meta, err := m.Metadata()
+	if err != nil {
+		return n, 1, false // it is not of the log
+	}
+	name, err := h.names.ParseTask(m.Subject())
+	if err != nil {
+		return n, meta.NumPending, false
+	}
+	return storedNotice(name, m.Headers(), meta.Sequence.Stream, storedBytes(m)), meta.NumPending, true
+}
+
+// storedBytes is what a message takes in the log that came without its data.
+func storedBytes(m jetstream.Msg) int {
+	data, _ := strconv.Atoi(header(m.Headers(), "Nats-Msg-Size"))
+	return data + stored(&nats.Msg{Subject: m.Subject(), Header: m.Headers()})
+}
+
+// NotifyAll tells f of the last event of every job that the log has, and returns when it
+// has. It reads the headers of them all. They are those that the replica has which reads
+// them: one that is behind tells of an earlier event of a job, and of those after it as far
+// as they come meanwhile.
+func (l *Log) NotifyAll(ctx context.Context, f func(Notice)) error {
+	h, err := l.Headers(ctx)
+	if err != nil || h.Empty() {
+		return err
+	}
+	all, err := h.consumer.Messages()
+	if err != nil {
+		return fmt.Errorf("read the last event of every job: %w", err)
+	}
+	defer all.Stop()
+	for {
+		m, err := all.Next(jetstream.NextContext(ctx))
+		if err != nil {
+			return fmt.Errorf("read the last event of every job: %w", err)
+		}
+		n, left, ok := h.notice(m)
+		if ok {
+			f(n)
+		}
+		if left == 0 {
+			return nil
+		}
+	}
+}
