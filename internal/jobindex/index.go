@@ -138,7 +138,7 @@ func (x *Index) wrote(n joblog.Notice) {
 
 // rowOf is the row of an event. It keeps the id as it is.
 func rowOf(n joblog.Notice) row {
-	r := row{created: n.CreatedAt.UnixNano(), id: n.Name.ID, status: unique.Make(strings.Clone(n.Status)).Value()}
+	r := row{created: n.CreatedAt.UnixNano(), id: n.Name.ID, seq: n.Seq, status: unique.Make(strings.Clone(n.Status)).Value()}
 	if isUnfinished(n) {
 		r.unfinished = n.Bytes
 	}

@@ -113,13 +113,16 @@ func (x *Index) appendRow(ctx context.Context, jobs []joblog.Entry, q Query, r r
 	e, err := x.log.Get(ctx, n)
 	switch {
 	case errors.Is(err, joblog.ErrNotFound):
-		x.table.forget(n, r)
+		if has, err := x.log.Has(ctx, n, r.seq); err == nil && !has {
+			x.table.forget(n, r)
+		}
 		return jobs, nil
 	case err != nil:
 		return nil, err
 	case e.Job.GetCreatedAt().AsTime().UnixNano() != r.created:
-		// The row is of a job that was erased; this one has a row of its own.
-		x.table.forget(n, r)
+		if e.Seq > r.seq { // the row is of a job that was erased; this one has a row of its own
+			x.table.forget(n, r)
+		}
 		return jobs, nil
 	case q.Status != 0 && e.Job.GetStatus() != q.Status:
 		return jobs, nil

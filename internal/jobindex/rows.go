@@ -30,7 +30,8 @@ type row struct {
 	created    int64 // Unix nanoseconds
 	id         string
 	status     string
-	unfinished int // what its latest event takes in the log, in bytes; 0 where it has ended
+	seq        uint64 // of the latest event that is known
+	unfinished int    // what its latest event takes in the log, in bytes; 0 where it has ended
 }
 
 func compareRows(a, b row) int {
@@ -46,7 +47,7 @@ func compareRows(a, b row) int {
 // change gives a row what a later event says.
 func (l *list) change(at int, r row) {
 	l.count(l.rows[at].unfinished, r.unfinished)
-	l.rows[at].status, l.rows[at].unfinished = r.status, r.unfinished
+	l.rows[at].status, l.rows[at].seq, l.rows[at].unfinished = r.status, r.seq, r.unfinished
 }
 
 // count follows a row that has changed.

@@ -108,7 +108,8 @@ func (x *table) empty() {
 	x.lists, x.size = map[listKey]*list{}, 0
 }
 
-// forget drops a job that the log no longer has.
+// forget drops a job that the log no longer has, unless a later event of it was heard than
+// the row has that was judged.
 func (x *table) forget(n subject.TaskName, r row) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -116,7 +117,7 @@ func (x *table) forget(n subject.TaskName, r row) {
 	if l == nil {
 		return
 	}
-	if at, found := slices.BinarySearchFunc(l.rows, r, compareRows); found {
+	if at, found := slices.BinarySearchFunc(l.rows, r, compareRows); found && l.rows[at].seq <= r.seq {
 		l.count(l.rows[at].unfinished, 0)
 		l.rows = slices.Delete(l.rows, at, at+1)
 		x.size--

@@ -5,9 +5,16 @@ import (
 	"slices"
 	"testing"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
 	"pgregory.net/rapid"
 
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // TestUnfinishedIsCounted against a plain set of jobs, whatever falls out of the
@@ -128,7 +135,14 @@ func TestForgottenJobsDoNotCount(t *testing.T) {
 	t.Parallel()
 	x := newTable(10)
 	n, r := subject.TaskName{Kind: subject.Chat, Tenant: "acme", ID: "chat_1"}, row{created: 1, id: "chat_1", unfinished: 700}
-	x.put(n, r)
+	later := r
+	later.seq = 2
+	x.put(n, later)
+	x.forget(n, r)
+	if got := x.unfinishedOf("acme"); got != 1 {
+		t.Errorf("%d unfinished jobs, and a later event of one was heard than the one that was judged", got)
+	}
+	r = later
 	x.forget(n, r)
 	if got := x.unfinishedOf("acme"); got != 0 || len(x.lists) != 0 {
 		t.Errorf("%d unfinished jobs, %d lists", got, len(x.lists))
@@ -151,5 +165,42 @@ func TestAnEndCountsAtOnce(t *testing.T) {
 	x.put(n, queued)
 	if got := x.unfinishedOf("acme"); got != 0 {
 		t.Fatalf("%d unfinished jobs after an earlier event arrived", got)
+	}
+}
+
+// TestAJobThatTheLeaderStoresLaterStays in the list: an ordered consumer may be on a node that
+// has what the leader stores a moment later.
+func TestAJobThatTheLeaderStoresLaterStays(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	l := joblog.New(joblog.Options{Broker: b, Encoder: publisher.Encoder{Names: b.Names()}, Metrics: telemetry.NewMetrics("test"), Logger: brokertest.Logger(t)})
+	x := New(Options{Log: l, Logger: brokertest.Logger(t)})
+	first := task.FromWork(&genbusv1.WorkItem{Id: "video_1", Kind: "video", Tenant: "acme", Route: "r", Model: "m", AcceptedAt: timestamppb.Now()})
+	q := Query{Kind: subject.Video, Tenant: "acme"}
+	n := subject.TaskName{Kind: q.Kind, Tenant: q.Tenant, ID: "video_1"}
+	x.see(joblog.Notice{Name: n, Status: "queued", CreatedAt: first.Job.GetCreatedAt().AsTime(), Version: 1, Seq: 1, Bytes: 700})
+	listed := func() int {
+		page, err := x.List(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(page.Jobs)
+	}
+	if n := listed(); n != 0 {
+		t.Fatalf("%d jobs are listed that the log does not have", n)
+	}
+	l.OnCommit(func(joblog.Notice) {}) // the event is not heard of a second time
+	e, err := l.Commit(t.Context(), first, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := listed(); n != 1 || e.Seq != 1 {
+		t.Errorf("%d jobs are listed after the leader has stored event %d", n, e.Seq)
+	}
+	if err := l.Erase(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	if n := listed(); n != 0 || x.Unfinished("acme") != 0 {
+		t.Errorf("%d jobs are listed, and %d count, after the job was erased", n, x.Unfinished("acme"))
 	}
 }

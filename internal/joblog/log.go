@@ -44,6 +44,24 @@ func (l *Log) Get(ctx context.Context, n subject.TaskName) (Entry, error) {
 	return e, err
 }
 
+// Has reports whether the log has a job of which an event of some sequence is known. Who
+// read that may have heard it from a node that was ahead of the stream's leader: a leader
+// that has stored less cannot say that the job is gone, which is true then.
+func (l *Log) Has(ctx context.Context, n subject.TaskName, seq uint64) (bool, error) {
+	s, err := l.b.Stream(ctx, l.b.Names().Tasks())
+	switch {
+	case err != nil:
+		return false, err
+	case s.CachedInfo().State.LastSeq < seq:
+		return true, nil
+	}
+	_, err = l.Get(ctx, n)
+	if errors.Is(err, ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // get also returns the size of the event as it is stored.
 func (l *Log) get(ctx context.Context, n subject.TaskName) (Entry, int, error) {
 	m, err := l.b.Last(ctx, l.b.Names().Tasks(), l.b.Names().Task(n.Kind, n.Tenant, n.ID))
