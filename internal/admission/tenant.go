@@ -27,8 +27,8 @@ func (a *Admission) CheckRateLimit(r Request) error {
 
 // Acquire takes one of a tenant's slots for a chat that is not enqueued, until release
 // is called. A tenant that has none left is refused with tenant_full.
-func (a *Admission) Acquire(tenant string) (release func(), err error) {
-	return a.quota.Acquire(tenant)
+func (a *Admission) Acquire(ctx context.Context, tenant string) (release func(), err error) {
+	return a.quota.Acquire(ctx, tenant)
 }
 
 // acquireSlot is Acquire for a job. One that was accepted already takes no slot: its log
@@ -38,7 +38,7 @@ func (a *Admission) acquireSlot(ctx context.Context, r Request, c Checked) (rele
 	if r.Attached != nil {
 		return func() {}, nil
 	}
-	release, err = a.quota.Acquire(r.Tenant)
+	release, err = a.quota.Acquire(ctx, r.Tenant)
 	if err == nil || c.Fresh {
 		return release, err
 	}

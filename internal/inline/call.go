@@ -63,7 +63,7 @@ func (r *Runner) admit(ctx context.Context, req admission.Request, streamed bool
 		return nil, err
 	}
 	c := &call{r: r, req: req, checked: checked, route: route, caller: ctx, begin: time.Now()}
-	if c.out, err = r.o.Admission.Acquire(req.Tenant); err != nil {
+	if c.out, err = r.o.Admission.Acquire(ctx, req.Tenant); err != nil {
 		return nil, err
 	}
 	c.slots = r.limit(route.Name)

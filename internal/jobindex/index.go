@@ -64,8 +64,10 @@ func (x *Index) Observe(f func(joblog.Notice)) { x.observers = append(x.observer
 // Unfinished is how many of a tenant's jobs, of both kinds and on all replicas,
 // have begun and not ended, as far as this replica knows: at once of what it has accepted
 // or ended itself, as soon as the events arrive of what others did, and after a start not
-// before the index is filled. Inline chats are not among them.
-func (x *Index) Unfinished(tenant string) int { return x.table.unfinishedOf(tenant) }
+// before the index is filled. Inline chats are not among them. It is always known.
+func (x *Index) Unfinished(_ context.Context, tenant string) (n int, known bool) {
+	return x.table.unfinishedOf(tenant), true
+}
 
 // Start fills the index until ctx ends; the returned function waits for that.
 func (x *Index) Start(ctx context.Context) (wait func(), err error) {

@@ -200,7 +200,7 @@ func TestAJobThatTheLeaderStoresLaterStays(t *testing.T) {
 	if err := l.Erase(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}
-	if n := listed(); n != 0 || x.Unfinished("acme") != 0 {
-		t.Errorf("%d jobs are listed, and %d count, after the job was erased", n, x.Unfinished("acme"))
+	if n := listed(); n != 0 || x.table.unfinishedOf("acme") != 0 {
+		t.Errorf("%d jobs are listed, and %d count, after the job was erased", n, x.table.unfinishedOf("acme"))
 	}
 }

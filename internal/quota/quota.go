@@ -5,32 +5,34 @@ package quota
 
 import (
 	"container/list"
+	"context"
 	"sync"
 
 	"github.com/genbus/genbus/internal/config"
 )
 
-// Options say what is bounded by what. Both functions are called for every
-// request, and return at once.
+// Options say what is bounded by what.
 type Options struct {
-	// Limits of a tenant. Required.
+	// Limits of a tenant, which are asked for with every request. Required.
 	Limits func(tenant string) config.TenantLimits
-	// Unfinished is how many jobs of a tenant are known to be unfinished, on all
-	// replicas. Required.
-	Unfinished func(tenant string) int
+	// Unfinished is how many jobs of a tenant are unfinished, on all replicas, and those
+	// included that this replica has stored before it asks; known is false where nothing can
+	// say that. It bounds its own time. Required.
+	Unfinished func(ctx context.Context, tenant string) (n int, known bool)
 }
 
 // Quota is what one replica knows of its tenants. It is safe for concurrent use.
 type Quota struct {
 	o Options
 
-	mu       sync.Mutex
-	buckets  map[string]*list.Element // of *bucket
-	recent   *list.List               // the buckets, the last used one first
-	acquired map[string]int           // slots, by tenant
+	slots slots
+
+	mu      sync.Mutex
+	buckets map[string]*list.Element // of *bucket
+	recent  *list.List               // the buckets, the last used one first
 }
 
 // New returns a quota of which nothing has been used.
 func New(o Options) *Quota {
-	return &Quota{o: o, buckets: map[string]*list.Element{}, recent: list.New(), acquired: map[string]int{}}
+	return &Quota{o: o, buckets: map[string]*list.Element{}, recent: list.New(), slots: slots{unfinished: o.Unfinished, tenants: map[string]*tenantSlots{}}}
 }

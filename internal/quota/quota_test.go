@@ -1,8 +1,10 @@
 package quota
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -20,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // all gives every tenant the same limits, and no unfinished job.
 func all(l config.TenantLimits) Options {
-	return Options{Limits: func(string) config.TenantLimits { return l }, Unfinished: func(string) int { return 0 }}
+	return Options{Limits: func(string) config.TenantLimits { return l }, Unfinished: func(context.Context, string) (int, bool) { return 0, true }}
 }
 
 func TestRequestsOfATenant(t *testing.T) {
@@ -116,82 +118,250 @@ func TestPlacesOfATenant(t *testing.T) {
 	t.Parallel()
 	var unfinished atomic.Int64
 	o := all(config.TenantLimits{MaxJobs: 3})
-	o.Unfinished = func(tenant string) int {
+	o.Unfinished = func(_ context.Context, tenant string) (int, bool) {
 		if tenant != "acme" {
-			return 0
+			return 0, true
 		}
-		return int(unfinished.Load())
+		return int(unfinished.Load()), true
 	}
 	q := New(o)
 	unfinished.Store(1)
-	first, err := q.Acquire("acme")
+	first, err := q.Acquire(t.Context(), "acme")
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := q.Acquire("acme")
+	second, err := q.Acquire(t.Context(), "acme")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var f *errcode.Error
-	if _, err := q.Acquire("acme"); !errors.As(err, &f) || f.Code != errcode.TenantFull || f.RetryAfter != slotWait {
+	if _, err := q.Acquire(t.Context(), "acme"); !errors.As(err, &f) || f.Code != errcode.TenantFull || f.RetryAfter != slotWait {
 		t.Errorf("a fourth: %v", err)
 	}
-	if release, err := q.Acquire("globex"); err != nil {
+	if release, err := q.Acquire(t.Context(), "globex"); err != nil {
 		t.Errorf("another tenant: %v", err)
 	} else {
 		release()
 	}
 	first()
 	unfinished.Store(2) // the first is a job now
-	if _, err := q.Acquire("acme"); errcode.CodeOf(err) != errcode.TenantFull {
+	if _, err := q.Acquire(t.Context(), "acme"); errcode.CodeOf(err) != errcode.TenantFull {
 		t.Errorf("full again: %v", err)
 	}
 	second()
-	third, err := q.Acquire("acme")
+	third, err := q.Acquire(t.Context(), "acme")
 	if err != nil {
 		t.Errorf("a place that was left: %v", err)
 	}
 	third()
-	if len(q.acquired) != 0 {
-		t.Errorf("what is left: %v", q.acquired)
+	if len(q.slots.tenants) != 0 {
+		t.Errorf("what is left: %v", q.slots.tenants)
 	}
 }
 
-// TestNeverOneTooMany at once, on one replica.
+// ledger has the jobs of a tenant as a log does, in which those are stored that were accepted.
+type ledger struct {
+	jobs   atomic.Int64
+	silent atomic.Bool
+	asked  atomic.Int64
+}
+
+func (l *ledger) unfinished(context.Context, string) (int, bool) {
+	l.asked.Add(1)
+	n := int(l.jobs.Load())
+	runtime.Gosched() // others store meanwhile
+	if l.silent.Load() {
+		return 0, false
+	}
+	return n, true
+}
+
+// TestNeverOneTooMany at once, on one replica: each job is stored before its slot is released,
+// while others ask.
 func TestNeverOneTooMany(t *testing.T) {
 	t.Parallel()
-	const most = 10
-	var inside, highest atomic.Int64
-	q := New(all(config.TenantLimits{MaxJobs: most}))
-	var group sync.WaitGroup
-	for range 200 {
-		group.Go(func() {
-			release, err := q.Acquire("acme")
-			if err != nil {
-				return
-			}
-			defer release()
-			n := inside.Add(1)
-			defer inside.Add(-1)
-			for {
-				if h := highest.Load(); n <= h || highest.CompareAndSwap(h, n) {
+	for _, most := range []int{1, 10, 150} {
+		var l ledger
+		o := all(config.TenantLimits{MaxJobs: most})
+		o.Unfinished = l.unfinished
+		q := New(o)
+		var group sync.WaitGroup
+		for range 200 {
+			group.Go(func() {
+				release, err := q.Acquire(t.Context(), "acme")
+				if err != nil {
 					return
 				}
+				l.jobs.Add(1)
+				release()
+			})
+		}
+		group.Wait()
+		if n := l.jobs.Load(); n > int64(most) || n == 0 {
+			t.Errorf("%d jobs, want at most %d", n, most)
+		}
+		if len(q.slots.tenants) != 0 {
+			t.Errorf("what is left: %+v", q.slots.tenants)
+		}
+	}
+}
+
+// TestASlotThatIsFreeIsGiven to one who comes after a job has ended, and each who is refused
+// was refused by a count that was asked for after it came.
+func TestASlotThatIsFreeIsGiven(t *testing.T) {
+	t.Parallel()
+	var l ledger
+	o := all(config.TenantLimits{MaxJobs: 3})
+	o.Unfinished = l.unfinished
+	q := New(o)
+	for i := range 50 {
+		release, err := q.Acquire(t.Context(), "acme")
+		if err != nil {
+			t.Fatalf("job %d: %v", i, err)
+		}
+		l.jobs.Add(1)
+		release()
+		if i >= 2 {
+			if _, err := q.Acquire(t.Context(), "acme"); errcode.CodeOf(err) != errcode.TenantFull {
+				t.Fatalf("a job above the limit: %v", err)
 			}
-		})
+			l.jobs.Add(-1)
+		}
 	}
-	group.Wait()
-	if highest.Load() > most || len(q.acquired) != 0 {
-		t.Errorf("%d at once, want at most %d; %v left", highest.Load(), most, q.acquired)
+}
+
+// TestACountIsGoodForAFewSlots: far from the limit not each job asks.
+func TestACountIsGoodForAFewSlots(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var l ledger
+		o := all(config.TenantLimits{MaxJobs: 3200})
+		o.Unfinished = l.unfinished
+		q := New(o)
+		acquire := func(n int) {
+			for range n {
+				time.Sleep(time.Microsecond) //nolint:forbidigo // the clock is the test's
+				if _, err := q.Acquire(t.Context(), "acme"); err != nil {
+					t.Fatal(err)
+				}
+				l.jobs.Add(1)
+			}
+		}
+		acquire(100)
+		if n := l.asked.Load(); n != 1 {
+			t.Errorf("100 jobs asked %d times", n)
+		}
+		acquire(1)
+		if n := l.asked.Load(); n != 2 {
+			t.Errorf("101 jobs asked %d times", n)
+		}
+		time.Sleep(2 * countFresh) //nolint:forbidigo // the clock is the test's
+		acquire(1)
+		if n := l.asked.Load(); n != 3 {
+			t.Errorf("one that came later asked %d times", n)
+		}
+	})
+}
+
+// TestWithoutAnAnswer the last count holds for a minute, and then what was taken since.
+func TestWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var l ledger
+		o := all(config.TenantLimits{MaxJobs: 3})
+		o.Unfinished = l.unfinished
+		q := New(o)
+		l.jobs.Store(1)
+		free := func(want int) {
+			t.Helper()
+			n := 0
+			for range 10 {
+				time.Sleep(time.Microsecond) //nolint:forbidigo // the clock is the test's
+				if release, err := q.Acquire(t.Context(), "acme"); err == nil {
+					n++
+					release()
+				}
+			}
+			if n != want {
+				t.Errorf("%d slots were free, want %d", n, want)
+			}
+		}
+		held, err := q.Acquire(t.Context(), "acme") // so that the count is kept
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.silent.Store(true)
+		free(1)
+		time.Sleep(forgetAfter / 2) //nolint:forbidigo // the clock is the test's
+		free(0)
+		held()
+		time.Sleep(forgetAfter) //nolint:forbidigo // the clock is the test's
+		free(3)
+		free(0)
+		l.silent.Store(false)
+		free(10) // one after the other: none of them is stored
+		l.jobs.Store(3)
+		free(0)
+	})
+}
+
+// TestWhoWaitsForAnAnswerMayLeave: the others get it.
+func TestWhoWaitsForAnAnswerMayLeave(t *testing.T) {
+	t.Parallel()
+	asked, answer := make(chan struct{}, 10), make(chan struct{})
+	o := all(config.TenantLimits{MaxJobs: 3})
+	o.Unfinished = func(context.Context, string) (int, bool) {
+		asked <- struct{}{}
+		<-answer
+		return 0, true
 	}
+	q := New(o)
+	got := make(chan error, 1)
+	go func() {
+		_, err := q.Acquire(t.Context(), "acme")
+		got <- err
+	}()
+	<-asked
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := q.Acquire(ctx, "acme"); !errors.Is(err, context.Canceled) {
+		t.Errorf("who has left: %v", err)
+	}
+	close(answer)
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTenantsThatAreMadeUpAreForgotten where nothing can say how many jobs they have.
+func TestTenantsThatAreMadeUpAreForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var l ledger
+		l.silent.Store(true)
+		o := all(config.TenantLimits{MaxJobs: 3})
+		o.Unfinished = l.unfinished
+		q := New(o)
+		for i := range 3 * sweepAbove {
+			release, err := q.Acquire(t.Context(), fmt.Sprint("tenant-", i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			release()
+			time.Sleep(2 * forgetAfter / sweepAbove) //nolint:forbidigo // the clock is the test's
+		}
+		if n := len(q.slots.tenants); n > 2*sweepAbove {
+			t.Errorf("%d tenants are kept", n)
+		}
+	})
 }
 
 func TestWithoutALimitOfJobsNothingIsKept(t *testing.T) {
 	t.Parallel()
 	q := New(all(config.TenantLimits{}))
-	release, err := q.Acquire("acme")
-	if err != nil || len(q.acquired) != 0 {
-		t.Errorf("%v, %v", err, q.acquired)
+	release, err := q.Acquire(t.Context(), "acme")
+	if err != nil || len(q.slots.tenants) != 0 {
+		t.Errorf("%v, %v", err, q.slots.tenants)
 	}
 	release()
 }
