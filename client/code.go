@@ -46,6 +46,7 @@ const (
 	ErrBrokerUnavailable Code = "broker_unavailable"
 	ErrAcceptanceUnknown Code = "acceptance_unknown"
 	ErrClockWrong        Code = "clock_wrong"
+	ErrIndexCatchingUp   Code = "index_catching_up"
 	ErrShuttingDown      Code = "shutting_down"
 	ErrInternal          Code = "internal"
 )

@@ -14,6 +14,7 @@ import (
 var sets = map[string][]errcode.Code{
 	"keyed": {errcode.InvalidAPIKey, errcode.InvalidRequest, errcode.RateLimited, errcode.ShuttingDown, errcode.Internal},
 	"read":  {errcode.BrokerUnavailable},
+	"list":  {errcode.BrokerUnavailable, errcode.IndexCatchingUp, errcode.InvalidPageToken},
 	"task":  {errcode.BrokerUnavailable, errcode.TaskNotFound},
 	// A chat's id is looked up as the job that it is.
 	"chatJob": {errcode.BrokerUnavailable, errcode.ChatNotFound, errcode.InputLost},

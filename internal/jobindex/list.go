@@ -19,8 +19,13 @@ const (
 	MaxPage     = 100
 )
 
-// ErrPageToken says that a page token is not one of this list.
-var ErrPageToken = errors.New("the page token is not one of this list")
+// Errors of List.
+var (
+	// ErrPageToken: a page token is not one of this list.
+	ErrPageToken = errors.New("the page token is not one of this list")
+	// ErrCatchingUp: no replica has the index ready.
+	ErrCatchingUp = errors.New("no replica has the index of jobs ready")
+)
 
 // Query chooses jobs of one tenant.
 type Query struct {

@@ -112,6 +112,8 @@ func (j *Jobs) List(ctx context.Context, q jobindex.Query) (jobindex.Page, error
 		return page, nil
 	case errors.Is(err, jobindex.ErrPageToken):
 		return jobindex.Page{}, errcode.New(errcode.InvalidPageToken, "page_token is not one of this list; start again without it")
+	case errors.Is(err, jobindex.ErrCatchingUp):
+		return jobindex.Page{}, errcode.New(errcode.IndexCatchingUp, "no replica has the index of jobs ready; jobs run meanwhile").WithRetryAfter(time.Second)
 	case errors.Is(err, joblog.ErrNotFound):
 		return jobindex.Page{}, notFound(after)
 	default:

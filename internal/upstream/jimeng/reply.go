@@ -122,6 +122,7 @@ var refusals = map[errcode.Code]refusal{
 	errcode.StorageFull:       {http.StatusServiceUnavailable, replyInternal},
 	errcode.BrokerUnavailable: {http.StatusServiceUnavailable, replyInternal},
 	errcode.ClockWrong:        {http.StatusServiceUnavailable, replyInternal},
+	errcode.IndexCatchingUp:   {http.StatusServiceUnavailable, replyInternal},
 	errcode.DeadLettersFull:   {http.StatusServiceUnavailable, replyInternal},
 	errcode.ShuttingDown:      {http.StatusServiceUnavailable, replyInternal},
 }

@@ -142,7 +142,7 @@ func TestRefuse(t *testing.T) {
 		errcode.RateLimited: {429, 50429}, errcode.TenantFull: {429, 50430},
 		errcode.QueueFull: {429, 50430}, errcode.SlowReader: {429, 50430}, errcode.UpstreamRateLimited: {429, 50430},
 		errcode.StorageFull: {503, 50500}, errcode.BrokerUnavailable: {503, 50500}, errcode.ShuttingDown: {503, 50500},
-		errcode.ClockWrong: {503, 50500}, errcode.DeadLettersFull: {503, 50500},
+		errcode.ClockWrong: {503, 50500}, errcode.DeadLettersFull: {503, 50500}, errcode.IndexCatchingUp: {503, 50500},
 	}
 	for _, m := range errcode.Table() {
 		status, raw := surface{}.Refuse(errcode.New(m.Code, "what \"happened\" \xff"), "req-1")

@@ -92,7 +92,7 @@ func refusalOf(c errcode.Code) (status, code int) {
 		return http.StatusTooManyRequests, 1302
 	case errcode.TenantFull:
 		return http.StatusTooManyRequests, 1303
-	case errcode.StorageFull, errcode.BrokerUnavailable, errcode.ClockWrong, errcode.DeadLettersFull, errcode.ShuttingDown:
+	case errcode.StorageFull, errcode.BrokerUnavailable, errcode.ClockWrong, errcode.IndexCatchingUp, errcode.DeadLettersFull, errcode.ShuttingDown:
 		return http.StatusServiceUnavailable, 5001
 	case errcode.AcceptanceUnknown:
 		// The one code after which the vendor's clients know that a create may have

@@ -175,6 +175,7 @@ func TestRefuse(t *testing.T) {
 		errcode.UpstreamRateLimited:  {429, 1302},
 		errcode.StorageFull:          {503, 5001},
 		errcode.BrokerUnavailable:    {503, 5001},
+		errcode.IndexCatchingUp:      {503, 5001},
 		errcode.ShuttingDown:         {503, 5001},
 		errcode.AcceptanceUnknown:    {504, 5002},
 		errcode.Internal:             {500, 5000},

@@ -122,6 +122,7 @@ func (t Told) Good() bool { return t.Lost == "" && t.Code == "" }
 // passing are the codes that say: the same again, later.
 var passing = []string{
 	"queue_full", "storage_full", "broker_unavailable", "shutting_down", "still_held", "rate_limited", "tenant_full", "route_paused", "clock_wrong",
+	"index_catching_up",
 }
 
 // Passing reports whether the answer says that the same question may be granted
