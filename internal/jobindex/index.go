@@ -150,14 +150,14 @@ func rowOf(n joblog.Notice) row {
 // counts are the unfinished jobs for the log's capacity. A log that was created then is read
 // from its beginning if it is not the one that is being read: a consumer of one that was lost
 // goes on where that one ended, and the jobs that were in it would count for ever.
-func (x *Index) counts(_ context.Context, logCreated time.Time) map[subject.Kind]joblog.Unfinished {
+func (x *Index) counts(_ context.Context, logCreated time.Time) (map[subject.Kind]joblog.Unfinished, bool) {
 	x.mu.Lock()
 	same := x.created.Equal(logCreated)
 	x.mu.Unlock()
 	if !same {
 		x.ring()
 	}
-	return x.table.unfinishedByKind()
+	return x.table.unfinishedByKind(), true
 }
 
 func (x *Index) ring() {

@@ -41,7 +41,8 @@ type Capacity struct {
 	b        *broker.Broker
 	enc      publisher.Encoder
 	metrics  *telemetry.Metrics
-	counts   func(ctx context.Context, logCreated time.Time) map[subject.Kind]Unfinished // nil: none are known
+	counts   func(ctx context.Context, logCreated time.Time) (map[subject.Kind]Unfinished, bool) // nil: none are known
+	last     census
 	lives    *lives
 	reserved reservations
 }
@@ -50,9 +51,34 @@ type Capacity struct {
 type Unfinished struct{ Jobs, Bytes int64 }
 
 // CountBy has the unfinished jobs counted by f, which is told when the log was created, and
-// may know none. It is called before the first reservation.
-func (c *Capacity) CountBy(f func(ctx context.Context, logCreated time.Time) map[subject.Kind]Unfinished) {
+// is false where it does not know. It bounds its own time. It is called before the first
+// reservation.
+func (c *Capacity) CountBy(f func(ctx context.Context, logCreated time.Time) (map[subject.Kind]Unfinished, bool)) {
 	c.counts = f
+}
+
+// census is what the unfinished jobs were when they were counted.
+type census struct {
+	at time.Time
+	of map[subject.Kind]Unfinished
+}
+
+// censusFor is how long a count holds that is followed by no other: after that, jobs that
+// have ended would hide as many larger ones.
+const censusFor = 10 * time.Second
+
+// unfinished counts the unfinished jobs. It is called by one reader at a time.
+func (c *Capacity) unfinished(ctx context.Context, logCreated time.Time) map[subject.Kind]Unfinished {
+	if c.counts == nil {
+		return nil
+	}
+	now := time.Now()
+	if of, known := c.counts(ctx, logCreated); known {
+		c.last = census{now, of}
+	} else if now.Sub(c.last.at) > censusFor {
+		c.last = census{}
+	}
+	return c.last.of
 }
 
 // ReserveJob reserves the bytes of a whole life of a new job, until its first event is
@@ -151,11 +177,7 @@ func (c *Capacity) readFigures(ctx context.Context) (Figures, error) {
 	if spare, known := c.b.StoreSpare(info); known { // the queues and the objects are on the same disk
 		figures.Short = max(-spare, 0)
 	}
-	var known map[subject.Kind]Unfinished
-	if c.counts != nil {
-		known = c.counts(ctx, info.Created)
-	}
-	left := c.lives.reserve(jobs, known)
+	left := c.lives.reserve(jobs, c.unfinished(ctx, info.Created))
 	figures.Reserved, figures.Shortest, figures.Ends = left.rest, left.shortest, left.ends
 	c.metrics.StreamState(info.Config.Name, info.State.Msgs, info.State.Bytes, info.Config.MaxBytes)
 	c.metrics.LogCapacity(figures.Used, figures.Reserved, figures.AdmitLimit(), figures.SubmitLimit())

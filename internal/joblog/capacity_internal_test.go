@@ -339,6 +339,53 @@ func TestALifeIsReserved(t *testing.T) {
 	}
 }
 
+// TestUnknownJobsAreAsLargeAsTheOthers: as those that are known, or as the last ones that
+// were accepted here.
+func TestUnknownJobsAreAsLargeAsTheOthers(t *testing.T) {
+	t.Parallel()
+	const large = 60 << 10
+	v := newLives()
+	known := map[subject.Kind]Unfinished{subject.Video: {Jobs: 2, Bytes: 2 * large}}
+	if all, some := v.reserve(10, map[subject.Kind]Unfinished{subject.Video: {Jobs: 10, Bytes: 10 * large}}), v.reserve(10, known); some.ends != all.ends {
+		t.Errorf("%d bytes for the ends where two of ten are known, want %d", some.ends, all.ends)
+	}
+	ordinary := v.reserve(10, nil)
+	first := task.FromWork(&genbusv1.WorkItem{Id: "chat_x", Kind: "chat", AcceptedAt: timestamppb.Now()})
+	for range 100 {
+		v.wrote(first, large)
+	}
+	if got := v.reserve(10, nil); got.ends < 10*2*large {
+		t.Errorf("%d bytes for the ends of ten jobs, after many large ones were accepted; %d before", got.ends, ordinary.ends)
+	}
+}
+
+// TestACountHoldsForAWhile where it is followed by no other.
+func TestACountHoldsForAWhile(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, known := &Capacity{lives: newLives()}, true
+		if got := c.unfinished(t.Context(), time.Time{}); got != nil {
+			t.Errorf("without a count: %v", got)
+		}
+		c.CountBy(func(context.Context, time.Time) (map[subject.Kind]Unfinished, bool) {
+			return map[subject.Kind]Unfinished{subject.Video: {Jobs: 7}}, known
+		})
+		jobs := func() int64 { return c.unfinished(t.Context(), time.Time{})[subject.Video].Jobs }
+		if n := jobs(); n != 7 {
+			t.Errorf("%d jobs", n)
+		}
+		known = false
+		time.Sleep(censusFor) //nolint:forbidigo // the clock is the test's
+		if n := jobs(); n != 7 {
+			t.Errorf("%d jobs by a count of %s", n, censusFor)
+		}
+		time.Sleep(time.Second) //nolint:forbidigo // the clock is the test's
+		if n := jobs(); n != 0 {
+			t.Errorf("%d jobs by an old count", n)
+		}
+	})
+}
+
 // TestWhatIsSpareLeavesRoomToSubmit: long replies fill the log as far as eight replicas let
 // them. Then each job that waits is submitted, one after the other, and writes its shortest
 // life.

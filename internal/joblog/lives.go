@@ -22,12 +22,16 @@ type averages struct {
 	least  float64 // events of the shortest whole life
 	events float64 // of one job
 	event  float64 // bytes of one that is no end
+	first  float64 // bytes of the first ones that were written lately
 	end    float64 // bytes of an end, without its feed copy
 }
 
 const (
 	// weight is that of the latest event or job in its average.
 	weight = 1. / 256
+	// firstWeight is that of the latest first event: what is accepted changes sooner than what
+	// a life takes.
+	firstWeight = 1. / 16
 	// leastEvent bounds what an event takes from below, as averages.least does their number:
 	// jobs that ended early say nothing of those that are still to run.
 	leastEvent = 1 << 10
@@ -67,6 +71,9 @@ func (v *lives) wrote(e task.Event, bytes int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	a := v.kinds[subject.Kind(task.Kind(e.Job))]
+	if e.Version() == 1 {
+		a.first += firstWeight * (float64(bytes) - a.first)
+	}
 	if !e.Terminal() {
 		a.event += weight * (float64(bytes) - a.event)
 		return
@@ -90,28 +97,36 @@ type unwritten struct {
 }
 
 // reserve gives what some unfinished jobs are still to write. of are those that are known,
-// with the size of their events; the others count as ordinary ones of the larger kind.
+// with the size of their events. The others count as ordinary ones of the larger kind whose
+// events are as large as those of the known ones, or as the first ones that this replica wrote
+// lately.
 func (v *lives) reserve(jobs int64, of map[subject.Kind]Unfinished) (u unwritten) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var largest *averages
+	var all Unfinished
+	first := float64(leastEvent)
 	for kind, a := range v.kinds {
 		known := of[kind]
-		ends := 2 * (known.Bytes + known.Jobs*endMore)
-		u.ends += ends
-		u.shortest += ends + int64(a.least-2)*max(known.Bytes, known.Jobs*leastEvent)
-		u.rest += max(known.Jobs*a.rest(), ends)
-		jobs -= known.Jobs
+		u.add(a, known)
+		all = Unfinished{Jobs: all.Jobs + known.Jobs, Bytes: all.Bytes + known.Bytes}
+		first = max(first, a.event, a.first)
 		if largest == nil || a.rest() > largest.rest() {
 			largest = a
 		}
 	}
-	if jobs > 0 {
-		u.rest += jobs * largest.rest()
-		u.shortest += jobs * largest.shortestRest()
-		u.ends += jobs * largest.queuedEnd()
+	if others := jobs - all.Jobs; others > 0 {
+		u.add(largest, Unfinished{Jobs: others, Bytes: others * max(int64(first), all.Bytes/max(all.Jobs, 1))})
 	}
 	return u
+}
+
+// add takes jobs of a kind into account.
+func (u *unwritten) add(a *averages, n Unfinished) {
+	ends := 2 * (n.Bytes + n.Jobs*endMore)
+	u.ends += ends
+	u.shortest += ends + int64(a.least-2)*max(n.Bytes, n.Jobs*leastEvent)
+	u.rest += max(n.Jobs*a.rest(), ends)
 }
 
 func (a *averages) life() int64 { return a.rest() + int64(max(a.event, leastEvent)) }
@@ -121,11 +136,3 @@ func (a *averages) rest() int64 {
 	between := max(a.events, a.least) - 2
 	return int64(between*max(a.event, leastEvent) + 2*max(a.end, leastEvent))
 }
-
-// shortestRest is the shortest whole life without its first event.
-func (a *averages) shortestRest() int64 {
-	return int64((a.least-2)*max(a.event, leastEvent)) + a.queuedEnd()
-}
-
-// queuedEnd is the end of a job that was never submitted, with its feed copy.
-func (a *averages) queuedEnd() int64 { return int64(2 * (max(a.event, leastEvent) + endMore)) }
