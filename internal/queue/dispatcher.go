@@ -110,15 +110,16 @@ func (q *Queue) Dispatch(ctx context.Context, kind subject.Kind, name string, re
 // the lease where there is a backlog and no replica has it, and begins or ends the index.
 func (d *dispatcher) leads(ctx context.Context) bool {
 	now := time.Now()
-	if d.needed(ctx, now) && d.route.lease.take(now) {
-		d.busy, d.full = now, now // it is congested until more is known
+	// It is congested until more is known, so that the others put new jobs behind the backlog.
+	if d.needed(ctx, now) && d.route.lease.Take(now, true) {
+		d.busy, d.full = now, now
 		d.waiting, d.unknown, d.failed, d.patience = time.Time{}, time.Time{}, time.Time{}, unknownFor
-		d.q.claims.say(d.route)
+		d.q.claims.Say(d.route.durable)
 		d.logger.Info("this replica dispatches the backlog of a route", "kind", d.route.kind, "route", d.route.name)
 	}
-	if !d.route.lease.held() {
+	if !d.route.lease.Held() {
 		d.stop()
-		if !d.route.lease.vacant(now) {
+		if !d.route.lease.Vacant(now) {
 			d.every = slowestRead // when the claim of another one is over shows by then
 		}
 		return false
@@ -137,17 +138,17 @@ func (d *dispatcher) leads(ctx context.Context) bool {
 // needed reports whether there is a backlog that no replica dispatches.
 func (d *dispatcher) needed(ctx context.Context, now time.Time) bool {
 	r := d.route
-	if !r.lease.vacant(now) {
+	if !r.lease.Vacant(now) {
 		r.added.Store(false)
 		return false
 	}
-	if left := d.q.claims.unheard(now); left > 0 { // one that dispatches may not have been heard yet
+	if left := d.q.claims.Unheard(now); left > 0 { // one that dispatches may not have been heard yet
 		d.every = left
 		return false
 	}
 	added := r.added.Swap(false)
 	switch {
-	case r.lease.expire(now):
+	case r.lease.Expire(now):
 		r.counted.Store(0)
 		r.refresh(ctx, countInterval)
 	case !added && r.waiting.Load() > 0: // another one may have dispatched it since it was counted
@@ -159,7 +160,7 @@ func (d *dispatcher) needed(ctx context.Context, now time.Time) bool {
 // stop ends the index, and gives up the lease where it is held.
 func (d *dispatcher) stop() {
 	d.index.forget()
-	d.q.claims.release(d.route)
+	d.q.claims.Release(d.route.durable)
 }
 
 // check reads how many jobs are ready and in the backlog, where that is due.
@@ -168,9 +169,9 @@ func (d *dispatcher) check(ctx context.Context) {
 		return
 	}
 	now := time.Now()
-	if !d.route.lease.held() {
+	if !d.route.lease.Held() {
 		d.every = slowestRead
-		if d.route.lease.vacant(now) {
+		if d.route.lease.Vacant(now) {
 			d.every = idleInterval
 			if !now.Before(d.nextLook) {
 				d.nextLook = now.Add(idleInterval)
@@ -241,8 +242,8 @@ func (d *dispatcher) report(now time.Time) {
 	}
 	congested := now.Sub(d.full) < congestedFor || !d.waiting.IsZero() && now.Sub(d.waiting) >= congestedFor
 	failing := !d.failed.IsZero() && now.Sub(d.failed) >= failingAfter
-	if d.route.lease.report(now, congested, failing) {
-		d.q.claims.say(d.route)
+	if d.route.lease.Report(now, congested, failing) {
+		d.q.claims.Say(d.route.durable)
 	}
 }
 

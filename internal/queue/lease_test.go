@@ -177,12 +177,12 @@ func TestOthersPutJobsBehindABacklog(t *testing.T) {
 			t.Fatalf("no claim says that no job waits: %v", err)
 		}
 		var said struct {
-			Claims map[string]struct{ Congested bool }
+			Claims map[string]struct{ Flag bool } // congested
 		}
 		if err := json.Unmarshal(m.Data, &said); err != nil {
 			t.Fatal(err)
 		}
-		if claim, ok := said.Claims[subject.WorkDurable(subject.Video, config.SandboxVideoRoute)]; ok && !claim.Congested {
+		if claim, ok := said.Claims[subject.WorkDurable(subject.Video, config.SandboxVideoRoute)]; ok && !claim.Flag {
 			calm++
 		}
 	}

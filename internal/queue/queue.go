@@ -22,6 +22,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/lease"
 	"github.com/genbus/genbus/internal/quota"
 	"github.com/genbus/genbus/internal/subject"
 )
@@ -36,7 +37,7 @@ type Queue struct {
 	letters *quota.Letters
 	pending *pendingFirstEvents
 
-	claims *claims
+	claims *lease.Claims // by durable
 
 	mu     sync.Mutex
 	routes map[string]*Route // by durable
@@ -50,7 +51,9 @@ func New(cfg *config.Live, b *broker.Broker, log *joblog.Log, letters *quota.Let
 	q := &Queue{
 		Items: items, cfg: cfg, b: b, log: log, letters: letters, pending: newPendingFirstEvents(items), routes: map[string]*Route{},
 	}
-	q.claims = &claims{b: b, self: log.Writer(), all: q.all, known: q.known}
+	q.claims = lease.NewClaims(lease.Options{
+		Conn: b.Conn(), Subject: b.Names().Dispatch(), Self: log.Writer(), All: q.leases, Lease: q.lease, Changed: q.changed,
+	})
 	return q
 }
 
@@ -58,7 +61,7 @@ func New(cfg *config.Live, b *broker.Broker, log *joblog.Log, letters *quota.Let
 // the jobs of LogLater, until ctx ends.
 func (q *Queue) Run(ctx context.Context, logger *slog.Logger) {
 	var group sync.WaitGroup
-	group.Go(func() { q.claims.run(ctx, logger) })
+	group.Go(func() { q.claims.Run(ctx, logger) })
 	group.Go(func() { q.pending.run(ctx, logger) })
 	group.Wait()
 }
@@ -75,7 +78,7 @@ func (q *Queue) Route(kind subject.Kind, name string) *Route {
 	if r == nil {
 		r = &Route{
 			b: q.b, kind: kind, name: name, durable: durable, backlog: newBacklog(),
-			window: window{size: q.readyJobs(kind, name)}, lease: lease{self: q.log.Writer()},
+			window: window{size: q.readyJobs(kind, name)}, lease: lease.New(q.log.Writer()),
 		}
 		q.routes[durable] = r
 	}
@@ -87,6 +90,31 @@ func (q *Queue) all() []*Route {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return slices.Collect(maps.Values(q.routes))
+}
+
+// leases is those of all routes that this process has asked for, by their durables.
+func (q *Queue) leases() map[string]*lease.Lease {
+	leases := map[string]*lease.Lease{}
+	for _, r := range q.all() {
+		leases[r.durable] = r.lease
+	}
+	return leases
+}
+
+// lease is that of a route by its durable; nil where this process has not asked for it.
+func (q *Queue) lease(durable string) *lease.Lease {
+	if r := q.known(durable); r != nil {
+		return r.lease
+	}
+	return nil
+}
+
+// changed has the dispatcher of a route look at it: another replica dispatches it now, or
+// does so no more.
+func (q *Queue) changed(durable string) {
+	if r := q.known(durable); r != nil {
+		r.backlog.wake()
+	}
 }
 
 // known is the queue of a route by its durable; nil where this process has not asked for it.

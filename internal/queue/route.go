@@ -12,6 +12,7 @@ import (
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/lease"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -34,7 +35,11 @@ type Route struct {
 	durable string
 	window  window
 	backlog *backlog
-	lease   lease
+	// lease is held by the replica that dispatches the route. The moves are safe although
+	// several do (mover.move): it saves reads of jobs that another one has moved, and makes one
+	// order of tenants for all replicas. Its flag says that the route is congested: jobs in the
+	// backlog wait for room, and the other replicas put new ones behind them.
+	lease *lease.Lease
 
 	ready      atomic.Uint64 // jobs that the durable consumer has not delivered
 	waiting    atomic.Uint64 // jobs in the backlog
@@ -183,7 +188,7 @@ func (r *Route) learn(work, wait *jetstream.ConsumerInfo, begin time.Time, updat
 
 // wakeFor has the dispatcher look at a backlog that was counted, and that no one dispatches.
 func (r *Route) wakeFor(waiting uint64) {
-	if waiting > 0 && r.lease.vacant(time.Now()) {
+	if waiting > 0 && r.lease.Vacant(time.Now()) {
 		r.backlog.wake()
 	}
 }
@@ -213,11 +218,14 @@ func (r *Route) put() {
 // knows each of them, and the others what it says. Before it does, and while none
 // dispatches, the count decides.
 func (r *Route) hasBacklog(now time.Time) bool {
-	if r.lease.held() {
+	if r.lease.Held() {
 		tenants, all := r.backlog.known()
 		return tenants > 0 || !all && r.waiting.Load() > 0
 	}
-	return r.lease.waits(now) || r.lease.vacant(now) && r.waiting.Load() > 0
+	if _, congested, held := r.lease.Holder(now); held {
+		return congested
+	}
+	return r.waiting.Load() > 0
 }
 
 // recount has the next caller read the counts again.

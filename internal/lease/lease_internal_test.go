@@ -1,21 +1,19 @@
-package queue
+package lease
 
 import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
-
-	"github.com/nats-io/nats.go"
 )
 
-// fleet is replicas that agree on who dispatches one route, whose messages are delayed,
+// fleet is replicas that agree on who holds one lease, whose messages are delayed,
 // reordered and lost.
 type fleet struct {
 	now    time.Time
-	leases []*lease
+	leases []*Lease
 	down   []bool // stopped: it sends and hears nothing
-	hangs  []bool // its dispatcher does not go on
+	hangs  []bool // it does not go on, and reports nothing
 	queued []claimed
 }
 
@@ -28,7 +26,7 @@ type claimed struct {
 func newFleet(replicas int) *fleet {
 	f := &fleet{now: time.Unix(1_800_000_000, 0), down: make([]bool, replicas), hangs: make([]bool, replicas)}
 	for i := range replicas {
-		f.leases = append(f.leases, &lease{self: fmt.Sprintf("r%02d", i)})
+		f.leases = append(f.leases, New(fmt.Sprintf("r%02d", i)))
 	}
 	return f
 }
@@ -46,7 +44,7 @@ func (f *fleet) say(from int) {
 }
 
 func (f *fleet) release(from int) {
-	if !f.leases[from].release() {
+	if !f.leases[from].Release() {
 		return
 	}
 	for to := range f.leases {
@@ -81,8 +79,8 @@ func (f *fleet) settle() {
 			if f.down[i] {
 				continue
 			}
-			if l.vacant(f.now) {
-				l.take(f.now)
+			if l.Vacant(f.now) {
+				l.Take(f.now, true)
 			}
 			if !f.hangs[i] {
 				l.reported = f.now
@@ -97,16 +95,16 @@ func (f *fleet) settle() {
 
 func (f *fleet) holders() (out []int) {
 	for i, l := range f.leases {
-		if l.held() && !f.down[i] {
+		if l.Held() && !f.down[i] {
 			out = append(out, i)
 		}
 	}
 	return out
 }
 
-// TestOneReplicaDispatches once messages arrive again, whatever was lost, delayed and
+// TestOneReplicaHolds the lease once messages arrive again, whatever was lost, delayed and
 // reordered before, and although replicas were stopped meanwhile.
-func TestOneReplicaDispatches(t *testing.T) {
+func TestOneReplicaHolds(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -117,7 +115,7 @@ func TestOneReplicaDispatches(t *testing.T) {
 			case 0:
 				f.now = f.now.Add(time.Duration(r.Int64N(int64(2 * claimEvery))))
 			case 1:
-				if !f.down[i] && f.leases[i].take(f.now) {
+				if !f.down[i] && f.leases[i].Take(f.now, true) {
 					f.say(i)
 				}
 			case 2:
@@ -125,7 +123,7 @@ func TestOneReplicaDispatches(t *testing.T) {
 			case 3:
 				f.release(i)
 			case 4:
-				f.leases[i].report(f.now, r.IntN(2) == 0, r.IntN(2) == 0)
+				f.leases[i].Report(f.now, r.IntN(2) == 0, r.IntN(2) == 0)
 			case 5:
 				f.down[i] = !f.down[i]
 			default:
@@ -136,7 +134,7 @@ func TestOneReplicaDispatches(t *testing.T) {
 		}
 		for i := range f.leases {
 			f.down[i] = false
-			f.leases[i].report(f.now, false, false)
+			f.leases[i].Report(f.now, false, false)
 		}
 		f.settle()
 		holders := f.holders()
@@ -144,26 +142,26 @@ func TestOneReplicaDispatches(t *testing.T) {
 			t.Fatalf("seed %d: %v hold the lease", seed, holders)
 		}
 		for i, l := range f.leases {
-			if i != holders[0] && l.holder != f.leases[holders[0]].self {
-				t.Fatalf("seed %d: replica %d takes %q for the holder, which is %d", seed, i, l.holder, holders[0])
+			if holder, _, _ := l.Holder(f.now); holder != f.leases[holders[0]].self {
+				t.Fatalf("seed %d: replica %d takes %q for the holder, which is %d", seed, i, holder, holders[0])
 			}
 		}
 	}
 }
 
 // TestALeaseIsTakenOver from a replica that is stopped, from one that hangs, and from one
-// that moves nothing; when they go on they give way.
+// that fails; when they go on they give way.
 func TestALeaseIsTakenOver(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(f *fleet, on bool){
 		"stopped": func(f *fleet, on bool) { f.down[0] = on },
 		"hanging": func(f *fleet, on bool) { f.hangs[0] = on },
-		"failing": func(f *fleet, on bool) { f.leases[0].report(f.now, false, on) },
+		"failing": func(f *fleet, on bool) { f.leases[0].Report(f.now, false, on) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFleet(3)
-			f.leases[0].take(f.now)
+			f.leases[0].Take(f.now, true)
 			f.settle()
 			if h := f.holders(); len(h) != 1 || h[0] != 0 {
 				t.Fatalf("%v hold the lease", h)
@@ -184,37 +182,48 @@ func TestAFailingReplicaGoesOnAlone(t *testing.T) {
 	t.Parallel()
 	f := newFleet(2)
 	f.down[1] = true
-	f.leases[0].take(f.now)
-	f.leases[0].report(f.now, true, true)
+	f.leases[0].Take(f.now, true)
+	f.leases[0].Report(f.now, true, true)
 	f.settle()
-	if !f.leases[0].held() {
-		t.Error("no replica dispatches")
+	if !f.leases[0].Held() {
+		t.Error("no replica holds the lease")
 	}
 	if _, ok := f.leases[0].claim(f.now); ok {
 		t.Error("it claims what it cannot do")
 	}
 }
 
-// FuzzClaims: whatever comes, a replica that does not dispatch takes it, and keeps one
-// holder at most.
-func FuzzClaims(f *testing.F) {
-	f.Add([]byte(`{"replica":"r01","claims":{"video-a":{"term":3,"congested":true}}}`))
-	f.Add([]byte(`{"replica":"r01","released":["video-a"]}`))
-	f.Add([]byte(`{"replica":"me","claims":{"video-a":{"term":18446744073709551615}}}`))
-	f.Add([]byte(`{"claims":null}`))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		r := &Route{durable: "video-a", lease: lease{self: "me"}, backlog: newBacklog()}
-		c := &claims{self: "me", known: func(durable string) *Route {
-			if durable == r.durable {
-				return r
-			}
-			return nil
-		}}
-		for range 2 {
-			c.heard(&nats.Msg{Data: data})
+// TestHolderTellsItsFlag to itself and to the others, while its claim counts.
+func TestHolderTellsItsFlag(t *testing.T) {
+	t.Parallel()
+	f := newFleet(2)
+	expect := func(replica int, holder string, flag bool) {
+		t.Helper()
+		h, told, held := f.leases[replica].Holder(f.now)
+		if h != holder || told != flag || held != (holder != "") || held == f.leases[replica].Vacant(f.now) {
+			t.Errorf("replica %d: %q holds the lease (%v) with the flag %v; want %q with %v", replica, h, held, told, holder, flag)
 		}
-		if now := time.Now(); r.lease.held() || r.lease.vacant(now) && r.lease.waits(now) {
-			t.Errorf("after %q the lease is %+v", data, &r.lease)
-		}
-	})
+	}
+	expect(0, "", false)
+	f.leases[0].Take(f.now, true)
+	f.say(0)
+	f.deliver(0, false)
+	expect(0, "r00", true)
+	expect(1, "r00", true)
+	if !f.leases[0].Report(f.now, false, false) || f.leases[0].Report(f.now, false, false) {
+		t.Error("the flag is news once")
+	}
+	expect(0, "r00", false)
+	expect(1, "r00", true)
+	f.say(0)
+	f.deliver(0, false)
+	expect(1, "r00", false)
+	f.now = f.now.Add(leaseFor)
+	expect(0, "r00", false)
+	expect(1, "", false)
+	if !f.leases[1].Expire(f.now) || f.leases[1].Expire(f.now) {
+		t.Error("a claim is over once")
+	}
+	f.leases[0].Release()
+	expect(0, "", false)
 }
