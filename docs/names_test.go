@@ -106,7 +106,7 @@ var (
 	variablePattern = regexp.MustCompile(`GENBUS_[A-Z_]+`)
 	rowPattern      = regexp.MustCompile("(?m)^\\| [^|]* \\| `(GENBUS_[A-Z_]+)` \\|") // of docs/configuration.md
 	metricPattern   = regexp.MustCompile(`genbus_[a-z_]+`)
-	registered      = regexp.MustCompile(`(?:counters?|gauges|histograms)\(f,(?: \w+,)? "(\w+)"`)
+	registered      = regexp.MustCompile(`(?:counters?|gauges?|histograms)\(f,(?: \w+,)? "(\w+)"`)
 )
 
 func TestVariablesAndStreamsExist(t *testing.T) {

@@ -59,7 +59,7 @@ func open(cfg *config.Config, b *broker.Broker, log *joblog.Log, m *telemetry.Me
 	live := config.NewLive(cfg)
 	letters := quota.NewLetters(live, b)
 	return admission.New(admission.Options{
-		Config: live, Broker: b, Log: log, Index: jobindex.New(jobindex.Options{Log: log, Logger: slog.New(slog.DiscardHandler)}), Bodies: broker.NewBodies(b), Queue: queue.New(live, b, log, letters), Letters: letters, Metrics: m,
+		Config: live, Broker: b, Log: log, Index: jobindex.New(jobindex.Options{Log: log, Metrics: m, Logger: slog.New(slog.DiscardHandler)}), Bodies: broker.NewBodies(b), Queue: queue.New(live, b, log, letters), Letters: letters, Metrics: m,
 	})
 }
 

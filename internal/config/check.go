@@ -118,6 +118,7 @@ func (c *Config) checkChoices(r *report) {
 	within(r, "limits.list_index", c.Limits.ListIndex, 100, 10_000_000)
 	oneOf(r, "log.level", c.Log.Level, "debug", "info", "warn", "error")
 	oneOf(r, "log.format", c.Log.Format, "auto", "text", "json")
+	oneOf(r, "index", c.Index, IndexAuto, IndexOn, IndexOff)
 	oneOf(r, "telemetry.traces", c.Telemetry.Traces, "auto", "on", "off")
 }
 

@@ -38,6 +38,10 @@ type Config struct {
 	Shutdown     Shutdown      `yaml:"shutdown"`
 	Sandbox      Sandbox       `yaml:"sandbox"`
 
+	// Whether this replica keeps the index of all jobs, which lists, max_jobs and the deadlines of waiting jobs need, and
+	// answers the others from it: auto, where fewer than two others do; on; or off, where another one does. Default: auto.
+	Index string `yaml:"index" env:"GENBUS_INDEX"`
+
 	// Read and ignored; the next release refuses it. Accepted jobs whose route is not configured are left alone, and an
 	// operator moves or ends them (operator orphans). Default: none.
 	Orphans string `yaml:"orphans"`
@@ -99,6 +103,13 @@ const (
 	EncodingJSON     = "json"
 )
 
+// Values of Index.
+const (
+	IndexAuto = "auto"
+	IndexOn   = "on"
+	IndexOff  = "off"
+)
+
 // Limits bounds what one job or one reader may hold.
 type Limits struct {
 	// Requests and inline replies above this size go to the object store, and the message carries a reference. Other bodies do above 256 KiB. Default: 256KiB.
@@ -111,7 +122,7 @@ type Limits struct {
 	SlowReaderBytes Size `yaml:"slow_reader_bytes"`
 	// Longest time that one write to a client may take; one that does not read for that long is cut off. Default: 30s.
 	WriteTimeout time.Duration `yaml:"write_timeout"`
-	// Jobs that each replica keeps in memory for listing; the oldest are dropped first. Default: 100000.
+	// Jobs that the index has for listing, in memory, in each replica that keeps it; the oldest are dropped first. Default: 100000.
 	ListIndex int `yaml:"list_index"`
 	// Longest life of one stream that follows a job, by SSE or gRPC; it ends between two events, and its client goes on
 	// where it was with another one. Default: 1h.
@@ -179,6 +190,7 @@ func Default() *Config {
 		Telemetry: Telemetry{Traces: "auto"},
 		Shutdown:  Shutdown{Grace: 30 * time.Second},
 		Sandbox:   Sandbox{Addr: "127.0.0.1:8090"},
+		Index:     IndexAuto,
 	}
 }
 

@@ -23,6 +23,7 @@ func TestEveryVariable(t *testing.T) {
 		"GENBUS_GRPC_ADDR":        {"localhost:2", "host:port"},
 		"GENBUS_LOG_LEVEL":        {"debug", "loud"},
 		"GENBUS_LOG_FORMAT":       {"json", "xml"},
+		"GENBUS_INDEX":            {"off", "maybe"},
 		"GENBUS_SHUTDOWN_DELAY":   {"5s", "5"},
 		"GENBUS_SHUTDOWN_GRACE":   {"45s", "45"},
 		"GENBUS_SANDBOX_ADDR":     {"127.0.0.1:3", ":x"},

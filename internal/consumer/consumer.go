@@ -100,7 +100,7 @@ func New(ctx context.Context, o Options) *Consumer {
 		config: o.Config, broker: o.Broker, queue: o.Queue, metrics: o.Metrics, log: o.Logger,
 		restore: c.restoreRoute, every: countEvery,
 	}
-	o.Index.Observe(c.sweeper.Notice)
+	o.Index.Observe(c.sweeper)
 	return c
 }
 

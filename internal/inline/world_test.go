@@ -71,7 +71,7 @@ func setup(t testing.TB, b *broker.Broker, url string, change func(*config.Confi
 	x.tasks = joblog.New(joblog.Options{Broker: b, Encoder: enc, Metrics: x.metrics, Logger: brokertest.Logger(t)})
 	x.chats = chatlog.New(b, x.tasks, x.bodies, chatlog.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
-	index := jobindex.New(jobindex.Options{Log: x.tasks, Logger: brokertest.Logger(t)})
+	index := jobindex.New(jobindex.Options{Log: x.tasks, Metrics: x.metrics, Logger: brokertest.Logger(t)})
 	endLog, err := x.tasks.Start(ctx)
 	if err != nil {
 		cancel()

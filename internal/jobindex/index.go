@@ -1,6 +1,8 @@
 // Package jobindex knows which jobs the log has: it lists them, counts those that have not
 // ended, and tells of each event of any replica. It is made of the headers of the log, and
 // has nothing that it could not read there again.
+//
+// Of all replicas two keep the index (role.go), and the others ask them (ask.go, answer.go).
 package jobindex
 
 import (
@@ -8,6 +10,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unique"
 
@@ -20,28 +23,67 @@ import (
 // DefaultSize is how many jobs an index lists where Options say nothing.
 const DefaultSize = 100_000
 
-// fillAgain is the wait after a log that could not be read from its beginning.
-const fillAgain = 5 * time.Second
+// readAgain is the wait after a log that could not be read from its beginning.
+const readAgain = 5 * time.Second
 
-// Options makes an Index. Log and Logger are required.
-type Options struct {
-	Log    *joblog.Log
-	Logger *slog.Logger
-	// Size bounds the jobs that List knows. Default: DefaultSize.
-	Size int
+// Mode says whether a replica keeps the index.
+type Mode string
+
+// The modes.
+const (
+	// Alone keeps it, asks no other replica and is asked by none: there is none.
+	Alone Mode = ""
+	// Auto keeps it where fewer than two others do.
+	Auto Mode = "auto"
+	// On keeps it in any case.
+	On Mode = "on"
+	// Off keeps it only where no other replica has for half a minute.
+	Off Mode = "off"
+)
+
+// Observer hears, while this replica keeps the index, of the last event of every job that the
+// log has, and of every commit of every replica. It must not block.
+type Observer interface {
+	Notice(n joblog.Notice)
+	// Forget is called when this replica keeps the index no more. No Notice is in flight.
+	Forget()
 }
 
-// Index is the index of one replica. It is safe for concurrent use.
+// Options makes an Index. Log, Metrics and Logger are required, and Broker unless it is alone.
+type Options struct {
+	Log     *joblog.Log
+	Broker  *broker.Broker
+	Metrics *telemetry.Metrics
+	Logger  *slog.Logger
+	Mode    Mode
+	// Size bounds the jobs that List knows. Default: DefaultSize.
+	Size int
+	// Able is an error while this replica's observers cannot do what they are for, so that
+	// another one is to keep the index. Default: they always can.
+	Able func() error
+}
+
+// Index is the index, for one replica. It is safe for concurrent use.
 type Index struct {
 	log       *joblog.Log
+	metrics   *telemetry.Metrics
 	logger    *slog.Logger
-	table     *table
-	observers []func(joblog.Notice)
-	again     chan struct{} // the log was created again
+	size      int
+	able      func() error
+	observers []Observer
+	// current is the reading of the log of a replica that keeps the index, or kept it last.
+	current atomic.Pointer[reading]
+	role    *role                  // nil: alone
+	heard   atomic.Pointer[func()] // a test's signal; nil otherwise
 
-	mu      sync.Mutex
-	created time.Time // when the log was that is read
-	seen    func()    // a test's signal; nil otherwise
+	mu    sync.Mutex
+	wrote own
+}
+
+// own is the last event that began or ended a job by a commit of this process.
+type own struct {
+	seq uint64
+	at  time.Time
 }
 
 // New returns an index that hears of the commits of this process, and counts for the log's
@@ -50,92 +92,114 @@ func New(o Options) *Index {
 	if o.Size == 0 {
 		o.Size = DefaultSize
 	}
-	x := &Index{log: o.Log, logger: o.Logger, table: newTable(o.Size), again: make(chan struct{}, 1)}
-	o.Log.OnCommit(x.wrote)
-	o.Log.Capacity.CountBy(x.counts)
+	if o.Able == nil {
+		o.Able = func() error { return nil }
+	}
+	x := &Index{log: o.Log, metrics: o.Metrics, logger: o.Logger, size: o.Size, able: o.Able}
+	if o.Mode != Alone {
+		x.role = newRole(x, o)
+	}
+	o.Log.OnCommit(x.committed)
+	o.Log.Capacity.CountBy(x.totals)
 	return x
 }
 
-// Observe registers a function that hears, by an ordered consumer, of every commit of every
-// replica, and of the last event of every job that the log has. It must not block, and is
-// registered before Start.
-func (x *Index) Observe(f func(joblog.Notice)) { x.observers = append(x.observers, f) }
+// Observe registers an observer, before Start.
+func (x *Index) Observe(o Observer) { x.observers = append(x.observers, o) }
 
-// Unfinished is how many of a tenant's jobs, of both kinds and on all replicas,
-// have begun and not ended, as far as this replica knows: at once of what it has accepted
-// or ended itself, as soon as the events arrive of what others did, and after a start not
-// before the index is filled. Inline chats are not among them. It is always known.
-func (x *Index) Unfinished(_ context.Context, tenant string) (n int, known bool) {
-	return x.table.unfinishedOf(tenant), true
-}
-
-// Start fills the index until ctx ends; the returned function waits for that.
+// Start keeps the index, or asks those that do, until ctx ends; the returned function waits
+// for that.
 func (x *Index) Start(ctx context.Context) (wait func(), err error) {
-	stop, err := x.fill(ctx)
-	if err != nil {
-		return nil, err
+	run := x.keep
+	if x.role != nil {
+		unsubscribe, err := x.role.listen(ctx)
+		if err != nil {
+			return nil, err
+		}
+		run = func(ctx context.Context) {
+			defer unsubscribe()
+			x.role.run(ctx)
+		}
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for {
-			select {
-			case <-ctx.Done():
-			case <-x.again:
-			}
-			if stop != nil {
-				stop()
-			}
-			if ctx.Err() != nil {
-				return
-			}
-			if stop, err = x.fill(ctx); err != nil {
-				x.logger.Warn("the list of jobs cannot be read", telemetry.KeyError, err)
-				_ = broker.Wait(ctx, fillAgain) // the loop looks at ctx
-				x.ring()
-			}
-		}
+		run(ctx)
 	}()
 	return func() { <-done }, nil
 }
 
-// fill reads the log from its beginning into an empty table.
-func (x *Index) fill(ctx context.Context) (stop func(), err error) {
-	h, err := x.log.Headers(ctx)
-	if err != nil {
-		return nil, err
-	}
-	x.table.empty()
-	x.mu.Lock()
-	x.created = h.LogCreated
-	x.mu.Unlock()
-	return h.Each(x.see, func() {}, func(err error) {
-		x.logger.Debug("the index: a part of the log is read again", telemetry.KeyError, err)
-	})
-}
-
-func (x *Index) see(n joblog.Notice) {
-	if n.CreatedAt.IsZero() {
-		return
-	}
-	// Clones: values are parts of the whole message's memory.
-	n.Name.ID = strings.Clone(n.Name.ID)
-	x.table.put(n.Name, rowOf(n))
-	x.mu.Lock()
-	seen := x.seen
-	x.mu.Unlock()
-	if seen != nil {
-		seen()
-	}
-	for _, f := range x.observers {
-		f(n)
+// keep keeps the index until ctx ends.
+func (x *Index) keep(ctx context.Context) {
+	defer func() {
+		x.current.Store(nil)
+		for _, o := range x.observers {
+			o.Forget()
+		}
+	}()
+	for ctx.Err() == nil {
+		if err := x.read(ctx); err != nil && ctx.Err() == nil {
+			x.logger.Warn("the index of jobs cannot be read from the log; this is repeated", telemetry.KeyError, err)
+			_ = broker.Wait(ctx, readAgain) // the loop looks at ctx
+		}
 	}
 }
 
-// wrote lists a job that this replica has just made or ended, before its event comes back.
-func (x *Index) wrote(n joblog.Notice) {
-	n.Name.ID = strings.Clone(n.Name.ID)
-	x.table.wrote(n.Name, rowOf(n))
+// Leave has another replica keep the index, as this one stops; it has it until ctx of Start
+// ends.
+func (x *Index) Leave() {
+	if x.role != nil {
+		x.role.leave()
+	}
+}
+
+// report sets the metrics.
+func (x *Index) report() {
+	keepers := 1
+	if x.role != nil {
+		keepers = x.role.count(time.Now())
+	}
+	x.metrics.Index(keepers, x.ready() != nil)
+}
+
+// ready is the reading of this replica where it has all that the log has; nil otherwise.
+func (x *Index) ready() *reading {
+	r := x.current.Load()
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.ready {
+		return nil
+	}
+	return r
+}
+
+// committed takes a job that this replica has just made or ended, before its event comes
+// back.
+func (x *Index) committed(n joblog.Notice) {
+	x.mu.Lock()
+	x.wrote = own{seq: max(x.wrote.seq, n.Seq), at: time.Now()}
+	x.mu.Unlock()
+	if r := x.current.Load(); r != nil {
+		n.Name.ID = strings.Clone(n.Name.ID)
+		r.table.wrote(n.Name, rowOf(n))
+	}
+}
+
+// ownFor is how long a replica asks for what it has written itself. A keeper has heard of it
+// by then, or will not: the job was erased, or the log created again.
+const ownFor = 5 * time.Second
+
+// upto is the event up to which an answer is to be, so that it has what this replica wrote.
+func (x *Index) upto() uint64 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if time.Since(x.wrote.at) > ownFor {
+		x.wrote = own{}
+	}
+	return x.wrote.seq
 }
 
 // rowOf is the row of an event. It keeps the id as it is.
@@ -147,22 +211,23 @@ func rowOf(n joblog.Notice) row {
 	return r
 }
 
-// counts are the unfinished jobs for the log's capacity. A log that was created then is read
-// from its beginning if it is not the one that is being read: a consumer of one that was lost
-// goes on where that one ended, and the jobs that were in it would count for ever.
-func (x *Index) counts(_ context.Context, logCreated time.Time) (map[subject.Kind]joblog.Unfinished, bool) {
-	x.mu.Lock()
-	same := x.created.Equal(logCreated)
-	x.mu.Unlock()
-	if !same {
-		x.ring()
+// Unfinished is how many of a tenant's jobs, of both kinds and on all replicas, have begun
+// and not ended, as far as a replica knows that keeps the index; with those that this process
+// has committed before it asks. Inline chats are not among them. known is false where no
+// replica has the index ready.
+func (x *Index) Unfinished(ctx context.Context, tenant string) (n int, known bool) {
+	if r := x.ready(); r != nil {
+		return r.table.unfinishedOf(tenant), true
 	}
-	return x.table.unfinishedByKind(), true
+	a, err := x.ask(ctx, question{Tenant: tenant, Upto: x.upto()}, true)
+	return a.Jobs, err == nil
 }
 
-func (x *Index) ring() {
-	select {
-	case x.again <- struct{}{}:
-	default:
+// totals are the unfinished jobs of all tenants; false where no replica has the index ready.
+func (x *Index) totals(ctx context.Context) (map[subject.Kind]joblog.Unfinished, bool) {
+	if r := x.ready(); r != nil {
+		return r.table.unfinishedByKind(), true
 	}
+	a, err := x.ask(ctx, question{Totals: true, Upto: x.upto()}, true)
+	return a.Totals, err == nil
 }

@@ -79,8 +79,8 @@ func BenchmarkFill(b *testing.B) {
 	}
 	for b.Loop() {
 		x := New(Options{
-			Log:    joblog.New(joblog.Options{Broker: broker, Encoder: enc, Metrics: telemetry.NewMetrics("test"), Logger: brokertest.Logger(b)}),
-			Logger: brokertest.Logger(b),
+			Log:     joblog.New(joblog.Options{Broker: broker, Encoder: enc, Metrics: telemetry.NewMetrics("test"), Logger: brokertest.Logger(b)}),
+			Metrics: telemetry.NewMetrics("test"), Logger: brokertest.Logger(b),
 		})
 		heard, n := make(chan struct{}), 0
 		x.OnIndexed(func() {

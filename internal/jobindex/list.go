@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"math"
 	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
@@ -67,48 +68,52 @@ type pageToken struct {
 // status has changed since the index heard of it, or that was erased, is left
 // out, and the page goes on with the next one: only the last page is short,
 // because clients take a short page for the last one. An After that neither the
-// index nor the log knows is joblog.ErrNotFound.
+// index nor the log knows is joblog.ErrNotFound. While no replica has the index ready the
+// error is ErrCatchingUp, after a second.
 func (x *Index) List(ctx context.Context, q Query) (Page, error) {
-	from, err := x.begin(ctx, q)
+	w, err := q.window()
 	if err != nil {
 		return Page{}, err
 	}
 	var page Page
-	skip := max(q.Offset, 0)
 	for size := pageSize(q.Size); ; {
-		wanted := size - len(page.Jobs) + 1 // one more tells whether there is another page
-		rows := x.table.page(listKey{q.Kind, q.Tenant}, window{match: q.match, after: from, skip: skip, n: wanted, ascending: q.Ascending})
-		skip = 0
+		w.N = size - len(page.Jobs) + 1 // one more tells whether there is another page
+		rows, err := x.rows(ctx, &w)
+		if err != nil {
+			return Page{}, err
+		}
+		w.Skip = 0
 		for _, r := range rows {
 			if len(page.Jobs) == size {
-				page.NextToken = formatToken(from)
+				page.NextToken = formatToken(row{created: w.AfterCreated, id: w.AfterID})
 				return page, nil
 			}
 			if page.Jobs, err = x.appendRow(ctx, page.Jobs, q, r); err != nil {
 				return Page{}, err
 			}
-			from = r
+			w.after(r)
 		}
-		if len(rows) < wanted {
+		if len(rows) < w.N {
 			return page, nil
 		}
 	}
 }
 
-// begin is the row that a page begins after. Of a job that was erased the index
-// may know it still, so that a caller that erases what is listed can go on with the list.
-func (x *Index) begin(ctx context.Context, q Query) (row, error) {
-	if q.Token != "" || q.After == "" {
-		return parseToken(q.Token)
+// rows gives those of a window. Of a job that was erased the index may know the row still
+// that a list begins after, so that a caller that erases what is listed can go on with the
+// list; of one that fell out of the index the log knows it.
+func (x *Index) rows(ctx context.Context, w *window) ([]row, error) {
+	rows, found, err := x.page(ctx, *w)
+	if err != nil || found {
+		return rows, err
 	}
-	if r, ok := x.table.find(listKey{q.Kind, q.Tenant}, q.After); ok {
-		return r, nil
-	}
-	e, err := x.log.Get(ctx, subject.TaskName{Kind: q.Kind, Tenant: q.Tenant, ID: q.After})
+	e, err := x.log.Get(ctx, subject.TaskName{Kind: w.Kind, Tenant: w.Tenant, ID: w.AfterJob})
 	if err != nil {
-		return row{}, err
+		return nil, err
 	}
-	return row{created: e.Job.GetCreatedAt().AsTime().UnixNano(), id: q.After}, nil
+	w.after(row{created: e.Job.GetCreatedAt().AsTime().UnixNano(), id: w.AfterJob})
+	rows, _, err = x.page(ctx, *w)
+	return rows, err
 }
 
 // appendRow reads the job of a row and appends it, if it is still there and as
@@ -119,14 +124,14 @@ func (x *Index) appendRow(ctx context.Context, jobs []joblog.Entry, q Query, r r
 	switch {
 	case errors.Is(err, joblog.ErrNotFound):
 		if has, err := x.log.Has(ctx, n, r.seq); err == nil && !has {
-			x.table.forget(n, r)
+			x.forget(n, r)
 		}
 		return jobs, nil
 	case err != nil:
 		return nil, err
 	case e.Job.GetCreatedAt().AsTime().UnixNano() != r.created:
 		if e.Seq > r.seq { // the row is of a job that was erased; this one has a row of its own
-			x.table.forget(n, r)
+			x.forget(n, r)
 		}
 		return jobs, nil
 	case q.Status != 0 && e.Job.GetStatus() != q.Status:
@@ -135,16 +140,25 @@ func (x *Index) appendRow(ctx context.Context, jobs []joblog.Entry, q Query, r r
 	return append(jobs, e), nil
 }
 
-func (q Query) match(r row) bool {
-	switch {
-	case q.Status != 0 && r.status != task.StatusWord(q.Status):
-		return false
-	case !q.CreatedAfter.IsZero() && r.created < q.CreatedAfter.UnixNano():
-		return false
-	case !q.CreatedBefore.IsZero() && r.created >= q.CreatedBefore.UnixNano():
-		return false
+// window is the one that the page begins with.
+func (q Query) window() (window, error) {
+	w := window{Kind: q.Kind, Tenant: q.Tenant, Before: math.MaxInt64, Skip: max(q.Offset, 0), Ascending: q.Ascending}
+	if q.Status != 0 {
+		w.Status = task.StatusWord(q.Status)
 	}
-	return true
+	if !q.CreatedAfter.IsZero() {
+		w.From = q.CreatedAfter.UnixNano()
+	}
+	if !q.CreatedBefore.IsZero() {
+		w.Before = q.CreatedBefore.UnixNano()
+	}
+	if q.Token == "" && q.After != "" {
+		w.AfterJob = q.After
+		return w, nil
+	}
+	after, err := parseToken(q.Token)
+	w.after(after)
+	return w, err
 }
 
 func pageSize(n int) int {

@@ -77,7 +77,7 @@ func TestListAfterAJobThatIsErased(t *testing.T) {
 func TestListAfterAJobThatFellOut(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
-	l := newReplica(t, b, func(o *jobindex.Options) { o.Size = 2 })
+	l := newReplica(t, b, func(o *setup) { o.Size = 2 })
 	indexed := make(chan struct{}, 3)
 	l.OnIndexed(func() { indexed <- struct{}{} })
 	for _, id := range []string{"video_00", "video_01", "video_02"} {

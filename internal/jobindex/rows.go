@@ -44,6 +44,16 @@ func compareRows(a, b row) int {
 	return strings.Compare(a.id, b.id)
 }
 
+// find gives the row of a job, the newest where the id was used again.
+func (l *list) find(id string) (row, bool) {
+	for _, r := range slices.Backward(l.rows) {
+		if r.id == id {
+			return r, true
+		}
+	}
+	return row{}, false
+}
+
 // change gives a row what a later event says.
 func (l *list) change(at int, r row) {
 	l.count(l.rows[at].unfinished, r.unfinished)

@@ -101,13 +101,6 @@ func (x *table) longest(n int) int {
 	return 0
 }
 
-// empty forgets all jobs.
-func (x *table) empty() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.lists, x.size = map[listKey]*list{}, 0
-}
-
 // forget drops a job that the log no longer has, unless a later event of it was heard than
 // the row has that was judged.
 func (x *table) forget(n subject.TaskName, r row) {
@@ -133,56 +126,65 @@ func (x *table) drop(key listKey) {
 	}
 }
 
-// find gives the row of a job, the newest where the id was used again.
-func (x *table) find(key listKey, id string) (row, bool) {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	if l := x.lists[key]; l != nil {
-		for _, r := range slices.Backward(l.rows) {
-			if r.id == id {
-				return r, true
-			}
-		}
-	}
-	return row{}, false
-}
-
-// window says which rows of a list are wanted: n of those that match, strictly
-// after one row (the zero row sorts before all), and after skip more.
+// window says which rows of a list are wanted: N of those that match, strictly after one
+// row (the zero row sorts before all), and after Skip more.
 type window struct {
-	match     func(row) bool
-	after     row
-	skip, n   int
-	ascending bool
+	Kind   subject.Kind `json:"kind"`
+	Tenant string       `json:"tenant"`
+	// Status is empty for all. From is inclusive and Before exclusive.
+	Status string `json:"status,omitempty"`
+	From   int64  `json:"from,omitempty"` // Unix nanoseconds
+	Before int64  `json:"before"`
+	// AfterCreated and AfterID are the row that the rows begin after; AfterJob is a job whose
+	// row it is.
+	AfterCreated int64  `json:"after_created,omitempty"`
+	AfterID      string `json:"after_id,omitempty"`
+	AfterJob     string `json:"after_job,omitempty"`
+	Skip         int    `json:"skip,omitempty"`
+	N            int    `json:"n"`
+	Ascending    bool   `json:"ascending,omitempty"`
 }
 
-// page gives the rows of a window, newest first (or oldest first).
-func (x *table) page(key listKey, w window) []row {
+func (w *window) after(r row) { w.AfterCreated, w.AfterID, w.AfterJob = r.created, r.id, "" }
+
+func (w *window) match(r row) bool {
+	return (w.Status == "" || r.status == w.Status) && r.created >= w.From && r.created < w.Before
+}
+
+// page gives the rows of a window, newest first (or oldest first); false where it has no row
+// of AfterJob.
+func (x *table) page(w window) (out []row, found bool) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	l := x.lists[key]
+	l := x.lists[listKey{w.Kind, w.Tenant}]
 	if l == nil {
-		return nil
+		return nil, w.AfterJob == ""
+	}
+	if w.AfterJob != "" {
+		r, ok := l.find(w.AfterJob)
+		if !ok {
+			return nil, false
+		}
+		w.after(r)
 	}
 	i, step := len(l.rows)-1, -1
-	if w.ascending {
+	if w.Ascending {
 		i, step = 0, 1
 	}
-	if w.after.id != "" {
-		at, found := slices.BinarySearchFunc(l.rows, w.after, compareRows)
-		if i = at + min(step, 0); w.ascending && found {
+	if w.AfterID != "" {
+		at, exact := slices.BinarySearchFunc(l.rows, row{created: w.AfterCreated, id: w.AfterID}, compareRows)
+		if i = at + min(step, 0); w.Ascending && exact {
 			i = at + 1
 		}
 	}
-	var out []row
-	for ; i >= 0 && i < len(l.rows) && len(out) < w.n; i += step {
+	for ; i >= 0 && i < len(l.rows) && len(out) < w.N; i += step {
 		switch {
 		case !w.match(l.rows[i]):
-		case w.skip > 0:
-			w.skip--
+		case w.Skip > 0:
+			w.Skip--
 		default:
 			out = append(out, l.rows[i])
 		}
 	}
-	return out
+	return out, true
 }

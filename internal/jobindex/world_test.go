@@ -2,6 +2,8 @@ package jobindex_test
 
 import (
 	"context"
+	"log/slog"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/telemetry"
 )
@@ -26,29 +29,67 @@ func TestMain(m *testing.M) {
 type replica struct {
 	*joblog.Log
 	*jobindex.Index
+	broker *broker.Broker
+	// kill ends it as a crash does: it tells no one.
+	kill   func()
+	killed bool
 }
 
-func newReplica(t testing.TB, b *broker.Broker, change ...func(*jobindex.Options)) *replica {
+// setup is what a replica is made of.
+type setup struct {
+	jobindex.Options
+	observer jobindex.Observer
+}
+
+// newReplica is one that lists and counts.
+func newReplica(t testing.TB, b *broker.Broker, change ...func(*setup)) *replica {
+	t.Helper()
+	r := unready(t, b, change...)
+	eventually(t, "jobs are counted", func() bool {
+		_, known := r.Unfinished(t.Context(), "acme")
+		return known
+	})
+	return r
+}
+
+// unready is one that may not know yet what there is.
+func unready(t testing.TB, b *broker.Broker, change ...func(*setup)) *replica {
 	t.Helper()
 	l := joblog.New(joblog.Options{Broker: b, Encoder: publisher.Encoder{Names: b.Names()}, Metrics: telemetry.NewMetrics("test"), Logger: brokertest.Logger(t)})
-	o := jobindex.Options{Log: l, Logger: brokertest.Logger(t)}
+	o := setup{Options: jobindex.Options{Log: l, Metrics: telemetry.NewMetrics("test"), Logger: brokertest.Logger(t)}}
 	for _, f := range change {
 		f(&o)
 	}
-	r := &replica{l, jobindex.New(o)}
-	for _, start := range []func(context.Context) (func(), error){r.Log.Start, r.Index.Start} {
-		ctx, cancel := context.WithCancel(t.Context())
-		wait, err := start(ctx)
-		if err != nil {
+	r := &replica{Log: l, Index: jobindex.New(o.Options), broker: b}
+	if o.observer != nil {
+		r.Observe(o.observer)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var ended sync.Once
+	var waits []func()
+	r.kill = func() {
+		r.killed = true
+		ended.Do(func() {
 			cancel()
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			cancel()
-			wait()
+			for _, wait := range waits {
+				wait()
+			}
 		})
 	}
+	t.Cleanup(r.kill)
+	for _, start := range []func(context.Context) (func(), error){r.Log.Start, r.Index.Start} {
+		wait, err := start(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		waits = append(waits, wait)
+	}
 	return r
+}
+
+// options are those of a replica of a cluster.
+func options(url string) broker.Options {
+	return broker.Options{Names: subject.Default(), Logger: slog.New(slog.DiscardHandler), URL: url}
 }
 
 func work(id string) *genbusv1.WorkItem {

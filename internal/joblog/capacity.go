@@ -41,7 +41,7 @@ type Capacity struct {
 	b        *broker.Broker
 	enc      publisher.Encoder
 	metrics  *telemetry.Metrics
-	counts   func(ctx context.Context, logCreated time.Time) (map[subject.Kind]Unfinished, bool) // nil: none are known
+	counts   func(context.Context) (map[subject.Kind]Unfinished, bool) // nil: none are known
 	last     census
 	lives    *lives
 	reserved reservations
@@ -50,10 +50,9 @@ type Capacity struct {
 // Unfinished are jobs that have begun and not ended, and what their latest events take.
 type Unfinished struct{ Jobs, Bytes int64 }
 
-// CountBy has the unfinished jobs counted by f, which is told when the log was created, and
-// is false where it does not know. It bounds its own time. It is called before the first
+// CountBy has the unfinished jobs counted by f, which is false where it does not know. It bounds its own time. It is called before the first
 // reservation.
-func (c *Capacity) CountBy(f func(ctx context.Context, logCreated time.Time) (map[subject.Kind]Unfinished, bool)) {
+func (c *Capacity) CountBy(f func(context.Context) (map[subject.Kind]Unfinished, bool)) {
 	c.counts = f
 }
 
@@ -68,12 +67,12 @@ type census struct {
 const censusFor = 10 * time.Second
 
 // unfinished counts the unfinished jobs. It is called by one reader at a time.
-func (c *Capacity) unfinished(ctx context.Context, logCreated time.Time) map[subject.Kind]Unfinished {
+func (c *Capacity) unfinished(ctx context.Context) map[subject.Kind]Unfinished {
 	if c.counts == nil {
 		return nil
 	}
 	now := time.Now()
-	if of, known := c.counts(ctx, logCreated); known {
+	if of, known := c.counts(ctx); known {
 		c.last = census{now, of}
 	} else if now.Sub(c.last.at) > censusFor {
 		c.last = census{}
@@ -177,7 +176,7 @@ func (c *Capacity) readFigures(ctx context.Context) (Figures, error) {
 	if spare, known := c.b.StoreSpare(info); known { // the queues and the objects are on the same disk
 		figures.Short = max(-spare, 0)
 	}
-	left := c.lives.reserve(jobs, c.unfinished(ctx, info.Created))
+	left := c.lives.reserve(jobs, c.unfinished(ctx))
 	figures.Reserved, figures.Shortest, figures.Ends = left.rest, left.shortest, left.ends
 	c.metrics.StreamState(info.Config.Name, info.State.Msgs, info.State.Bytes, info.Config.MaxBytes)
 	c.metrics.LogCapacity(figures.Used, figures.Reserved, figures.AdmitLimit(), figures.SubmitLimit())

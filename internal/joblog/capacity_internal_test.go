@@ -364,13 +364,13 @@ func TestACountHoldsForAWhile(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, known := &Capacity{lives: newLives()}, true
-		if got := c.unfinished(t.Context(), time.Time{}); got != nil {
+		if got := c.unfinished(t.Context()); got != nil {
 			t.Errorf("without a count: %v", got)
 		}
-		c.CountBy(func(context.Context, time.Time) (map[subject.Kind]Unfinished, bool) {
+		c.CountBy(func(context.Context) (map[subject.Kind]Unfinished, bool) {
 			return map[subject.Kind]Unfinished{subject.Video: {Jobs: 7}}, known
 		})
-		jobs := func() int64 { return c.unfinished(t.Context(), time.Time{})[subject.Video].Jobs }
+		jobs := func() int64 { return c.unfinished(t.Context())[subject.Video].Jobs }
 		if n := jobs(); n != 7 {
 			t.Errorf("%d jobs", n)
 		}

@@ -2,6 +2,7 @@ package joblog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -85,6 +87,31 @@ func (h *Headers) notice(m jetstream.Msg) (n Notice, left uint64, ok bool) {
 		return n, meta.NumPending, false
 	}
 	return storedNotice(name, m.Headers(), meta.Sequence.Stream, storedBytes(m)), meta.NumPending, true
+}
+
+// End is how far the log is, as its leader says.
+type End struct {
+	LogCreated time.Time
+	Seq        uint64 // of the last message, which may be no event of a job
+}
+
+// End reads how far the log is.
+func (l *Log) End(ctx context.Context) (End, error) {
+	s, err := l.b.Stream(ctx, l.b.Names().Tasks())
+	if err != nil {
+		return End{}, err
+	}
+	return End{LogCreated: s.CachedInfo().Created, Seq: s.CachedInfo().State.LastSeq}, nil
+}
+
+// LastEvent reads the sequence of the last event of any job, 0 where there is none. It costs
+// the event's body.
+func (l *Log) LastEvent(ctx context.Context) (uint64, error) {
+	m, err := l.b.Last(ctx, l.b.Names().Tasks(), l.b.Names().TaskPattern())
+	if errors.Is(err, broker.ErrNoMessage) {
+		return 0, nil
+	}
+	return m.Seq, err
 }
 
 // storedBytes is what a message takes in the log that came without its data.

@@ -18,12 +18,14 @@ type message struct {
 	Replica  string           `json:"replica"`
 	Claims   map[string]claim `json:"claims,omitempty"` // by the lease's key
 	Released []string         `json:"released,omitempty"`
+	// Ask has the others say at once what they hold.
+	Ask bool `json:"ask,omitempty"`
 }
 
 // maxClaims bounds the leases in one message.
 const maxClaims = 1000
 
-// Options makes Claims. All of them are required. The functions are called by several
+// Options makes Claims. All but Listen are required. The functions are called by several
 // goroutines.
 type Options struct {
 	Conn *nats.Conn
@@ -35,6 +37,9 @@ type Options struct {
 	All func() map[string]*Lease
 	// Lease is the lease of a key; nil where this process has none.
 	Lease func(key string) *Lease
+	// Listen is how long a replica listens before it takes a lease. The holders answer at once
+	// when it begins; a longer time than that also hears of one whose answer is lost. Default: 1.25 s.
+	Listen time.Duration
 	// Changed is called when another replica holds the lease of a key that did not until now,
 	// and when another one says that it has given it up. It is not called when a claim is
 	// over because the holder is gone: that shows when the lease is asked. No message is heard
@@ -53,7 +58,12 @@ type Claims struct {
 }
 
 // NewClaims returns Claims that say and hear nothing before Run.
-func NewClaims(o Options) *Claims { return &Claims{o: o} }
+func NewClaims(o Options) *Claims {
+	if o.Listen == 0 {
+		o.Listen = listenFor
+	}
+	return &Claims{o: o}
+}
 
 // Run listens and claims until ctx ends.
 func (c *Claims) Run(ctx context.Context, logger *slog.Logger) {
@@ -63,9 +73,7 @@ func (c *Claims) Run(ctx context.Context, logger *slog.Logger) {
 		return
 	}
 	defer func() { _ = sub.Unsubscribe() }() // a closed connection has none
-	c.mu.Lock()
-	c.listens = time.Now()
-	c.mu.Unlock()
+	c.Listen()
 	ticker := time.NewTicker(claimEvery)
 	defer ticker.Stop()
 	for {
@@ -78,15 +86,24 @@ func (c *Claims) Run(ctx context.Context, logger *slog.Logger) {
 	}
 }
 
+// Listen begins to listen, again after a time in which nothing was heard: it asks the others
+// what they hold.
+func (c *Claims) Listen() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.listens = time.Now()
+	c.send(message{Ask: true})
+}
+
 // Unheard is how long it takes until this replica would have heard of one that holds a
 // lease; zero or less once it would. Before that none is to be taken.
 func (c *Claims) Unheard(now time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.listens.IsZero() {
-		return listenFor
+		return c.o.Listen
 	}
-	return listenFor - now.Sub(c.listens)
+	return c.o.Listen - now.Sub(c.listens)
 }
 
 // Say tells the others which of the leases of these keys this replica holds.
@@ -145,6 +162,9 @@ func (c *Claims) heard(m *nats.Msg) {
 	var said message
 	if err := json.Unmarshal(m.Data, &said); err != nil || said.Replica == "" || said.Replica == c.o.Self {
 		return
+	}
+	if said.Ask {
+		c.say(c.o.All())
 	}
 	now := time.Now()
 	for key, claim := range said.Claims {

@@ -100,8 +100,10 @@ func TestReplicasHearOfLeases(t *testing.T) {
 	}
 	last := ""
 	for _, want := range []string{
+		`{"replica":"b","ask":true}`,
 		`{"replica":"a","claims":{"other":{"term":1}}}`,
 		`{"replica":"a","claims":{"1":{"term":1,"flag":true}}}`,
+		`{"replica":"a","ask":true}`,
 		`{"replica":"a","claims":{"0":{"term":1},"1":{"term":1,"flag":true},"other":{"term":1}}}`,
 		`{"replica":"a","released":["0"]}`,
 	} {
@@ -119,6 +121,34 @@ func TestReplicasHearOfLeases(t *testing.T) {
 	}
 	if len(first.changed) > 0 {
 		t.Error("the replica that holds the leases was told that they have changed")
+	}
+}
+
+// TestHoldersAnswerAtOnce a replica that begins to listen, and need not have said anything
+// before. A holder that is stuck does not, and gives way to any other one.
+func TestHoldersAnswerAtOnce(t *testing.T) {
+	t.Parallel()
+	conn := brokertest.Single(t).Conn()
+	holder := newMember(conn, "a", "0", "1")
+	sub, err := conn.Subscribe("claims", holder.heard) // and not Run, which claims by itself
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = sub.Unsubscribe() })
+	holder.leases["0"].Take(time.Now(), true)
+	holder.leases["1"].Take(time.Now(), true)
+	holder.leases["1"].Report(time.Now(), true, true)
+	other := newMember(conn, "b", "0", "1")
+	other.leases["1"].Take(time.Now(), false)
+	other.start(t)
+	other.awaitChange(t, "0")
+	if !other.leases["1"].Held() {
+		t.Error("a holder that is stuck claims its lease")
+	}
+	other.Say("1")
+	holder.awaitChange(t, "1")
+	if holder.leases["1"].Held() {
+		t.Error("a holder that is stuck does not give way")
 	}
 }
 
@@ -167,7 +197,7 @@ func FuzzClaims(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		l := New("me")
 		c := NewClaims(Options{
-			Self: "me", Changed: func(string) {},
+			Self: "me", Changed: func(string) {}, All: func() map[string]*Lease { return nil },
 			Lease: func(key string) *Lease {
 				if key == "0" {
 					return l

@@ -149,7 +149,7 @@ func (l *Lease) stuck(now time.Time) bool { return l.failing || now.Sub(l.report
 func (l *Lease) heard(from string, c claim, now time.Time) (changed, object bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	known := l.holder == l.self || l.others(now)
+	known := l.holder == l.self && !l.stuck(now) || l.others(now) // a holder that is stuck gives way to any
 	if known && l.holder != from && (c.Term < l.term || c.Term == l.term && l.holder < from) {
 		return false, l.holder == l.self && !l.stuck(now)
 	}

@@ -108,7 +108,7 @@ func newReplica(t testing.TB, b *broker.Broker, up *sandbox.Server, change ...fu
 	enc := publisher.Encoder{Names: b.Names(), Encoding: publisher.Encoding(cfg.Events.Encoding)}
 	log := joblog.New(joblog.Options{Broker: b, Encoder: enc, Metrics: metrics, Logger: brokertest.Logger(t)})
 	ctx, cancel := context.WithCancel(t.Context())
-	index := jobindex.New(jobindex.Options{Log: log, Logger: brokertest.Logger(t)})
+	index := jobindex.New(jobindex.Options{Log: log, Metrics: metrics, Logger: brokertest.Logger(t)})
 	endLog, err := log.Start(ctx)
 	if err != nil {
 		cancel()

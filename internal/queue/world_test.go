@@ -70,7 +70,7 @@ func newReplica(t testing.TB, b *broker.Broker, readyJobs int, change ...func(*c
 	letters := quota.NewLetters(live, b)
 	h := &replica{b: b, log: log, cfg: cfg, Queue: queue.New(live, b, log, letters)}
 	h.Admission = admission.New(admission.Options{
-		Config: live, Broker: b, Log: log, Index: jobindex.New(jobindex.Options{Log: log, Logger: slog.New(slog.DiscardHandler)}), Bodies: broker.NewBodies(b), Queue: h.Queue, Letters: letters, Metrics: metrics,
+		Config: live, Broker: b, Log: log, Index: jobindex.New(jobindex.Options{Log: log, Metrics: metrics, Logger: slog.New(slog.DiscardHandler)}), Bodies: broker.NewBodies(b), Queue: h.Queue, Letters: letters, Metrics: metrics,
 	})
 	h.route = h.Route(subject.Video, config.SandboxVideoRoute)
 	for _, r := range cfg.Routes {

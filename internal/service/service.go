@@ -127,7 +127,13 @@ func (s *Service) startWork(ctx context.Context) error {
 		Broker: s.broker, Encoder: enc, Metrics: s.metrics, Logger: s.log,
 		ReaderBuffer: int(s.cfg.Limits.SlowReaderBytes),
 	})
-	s.index = jobindex.New(jobindex.Options{Log: s.tasks, Logger: s.log, Size: s.cfg.Limits.ListIndex})
+	s.index = jobindex.New(jobindex.Options{
+		Log: s.tasks, Broker: s.broker, Metrics: s.metrics, Logger: s.log, Mode: indexMode(s.cfg), Size: s.cfg.Limits.ListIndex,
+		Able: func() error { // deadlines are kept by those who keep the index
+			_, err := s.broker.Clock().Now()
+			return err
+		},
+	})
 	bodies := broker.NewBodies(s.broker)
 	uploads := natsreq.NewUploads(bodies, s.log)
 	letters := quota.NewLetters(s.live, s.broker)
@@ -145,7 +151,6 @@ func (s *Service) startWork(ctx context.Context) error {
 		Metrics: s.metrics, Tracing: s.tracing, Logger: s.log,
 	})
 	s.tasks.OnNotice(s.inline.Notice)
-	s.index.Observe(s.inline.Notice) // no check finds a lost notice of an inline chat
 	// The index is started after its observers, so that they hear of what is in the log.
 	if err := s.followLog(ctx); err != nil {
 		return err
@@ -179,6 +184,15 @@ func (s *Service) startWork(ctx context.Context) error {
 		Core: s.core, Names: s.broker.Names(), Uploads: uploads, Tracing: s.tracing, Logger: s.log, Version: s.version,
 	})
 	return err
+}
+
+// indexMode is whether this replica keeps the index of jobs. An embedded broker has no other
+// replica.
+func indexMode(cfg *config.Config) jobindex.Mode {
+	if cfg.NATS.Embedded() {
+		return jobindex.Alone
+	}
+	return jobindex.Mode(cfg.Index)
 }
 
 // buildServers builds the servers of gRPC and HTTP, whose gateway calls the former.
@@ -366,6 +380,7 @@ func ignore(err, expected error) error {
 // period, hands the rest over, and closes. The replica is said to be draining already.
 func (s *Service) stop(ctx context.Context) error {
 	s.log.Info("stopping", "grace", s.cfg.Shutdown.Grace.String())
+	s.index.Leave()
 	_ = broker.Wait(ctx, s.cfg.Shutdown.Delay) // ctx has no end
 	s.grpc.Drain()
 	s.core.Drain(nil)

@@ -73,6 +73,14 @@ func (s Space) Notice(writer string) string { return s.join("internal", "notice"
 // genbus.internal.dispatch.
 func (s Space) Dispatch() string { return s.join("internal", "dispatch") }
 
+// Index is where a replica that keeps the index of jobs is asked for it:
+// genbus.internal.index.<writer>, with the writer of its own events.
+func (s Space) Index(writer string) string { return s.join("internal", "index", writer) }
+
+// IndexKeepers is where replicas tell each other which of them keep the index:
+// genbus.internal.index.keepers.
+func (s Space) IndexKeepers() string { return s.join("internal", "index", "keepers") }
+
 func (s Space) parseTask(subject, word string) (TaskName, error) {
 	t, err := s.split(subject, word, 3)
 	if err != nil {

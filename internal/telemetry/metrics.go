@@ -110,6 +110,10 @@ var jobBuckets = []float64{
 	.01, .05, .1, .5, 1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 4 * 3600, 24 * 3600, 48 * 3600,
 }
 
+func gauge(f promauto.Factory, name, help string) prometheus.Gauge {
+	return f.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help})
+}
+
 func counter(f promauto.Factory, name, help string) prometheus.Counter {
 	return f.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help})
 }

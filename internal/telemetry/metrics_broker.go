@@ -19,6 +19,8 @@ type brokerMetrics struct {
 	lifeBytes  *prometheus.GaugeVec
 	held       *prometheus.CounterVec
 	recreated  *prometheus.GaugeVec
+	keepers    prometheus.Gauge
+	ready      prometheus.Gauge
 }
 
 func newBrokerMetrics(f promauto.Factory) brokerMetrics {
@@ -43,6 +45,10 @@ func newBrokerMetrics(f promauto.Factory) brokerMetrics {
 			"Bytes that the whole life of a job takes in the task log: an average of what this replica wrote last.", "kind"),
 		held: counters(f, "submissions_held_total",
 			"Submissions that were put off because the task log had no room for their ends.", "kind"),
+		keepers: gauge(f, "index_keepers",
+			"Replicas that keep the index of jobs, as far as this one knows; at most 2."),
+		ready: gauge(f, "index_ready",
+			"1 where this replica keeps the index of jobs and has all that the log has, else 0."),
 		recreated: gauges(f, "stream_recreations",
 			"How often this replica has found that a stream was lost with all that was in it, and created it again.", "stream"),
 	}
@@ -98,4 +104,10 @@ func (m *Metrics) StreamCount(stream string, messages uint64, maxMessages int64)
 // StreamRecreations sets how often this process has created a stream again that was lost.
 func (m *Metrics) StreamRecreations(stream string, times int) {
 	m.broker.recreated.WithLabelValues(stream).Set(float64(times))
+}
+
+// Index sets how many replicas keep the index of jobs, and whether this one has it ready.
+func (m *Metrics) Index(keepers int, ready bool) {
+	m.broker.keepers.Set(float64(keepers))
+	m.broker.ready.Set(truth(ready))
 }

@@ -122,7 +122,7 @@ func (w *World) startLog() {
 	w.Enc = publisher.Encoder{Names: w.Broker.Names()}
 	w.Log = joblog.New(joblog.Options{Broker: w.Broker, Encoder: w.Enc, Metrics: w.Metrics, Logger: brokertest.Logger(w.T)})
 	ctx, cancel := context.WithCancel(context.Background())
-	w.Index = jobindex.New(jobindex.Options{Log: w.Log, Logger: brokertest.Logger(w.T)})
+	w.Index = jobindex.New(jobindex.Options{Log: w.Log, Metrics: w.Metrics, Logger: brokertest.Logger(w.T)})
 	endLog, err := w.Log.Start(ctx)
 	if err != nil {
 		cancel()

@@ -111,7 +111,7 @@ func NewProcess(t testing.TB, b *broker.Broker, cfg *config.Config, metrics *tel
 	}
 	t.Cleanup(p.Content.Close)
 	p.Log = joblog.New(joblog.Options{Broker: b, Encoder: p.Encoder, Metrics: metrics, Logger: logger})
-	p.Index = jobindex.New(jobindex.Options{Log: p.Log, Logger: logger})
+	p.Index = jobindex.New(jobindex.Options{Log: p.Log, Metrics: metrics, Logger: logger})
 	p.Uploads = natsreq.NewUploads(p.Bodies, logger)
 	p.Quota = quota.NewLetters(p.Config, b)
 	p.Letters = deadletter.Store{Broker: b, Bodies: p.Bodies, Metrics: metrics, Logger: p.Logger}

@@ -35,8 +35,8 @@ const (
 	// the broker answers. Every replica picks its moment at random: mostly one of
 	// them has ended the job when the others come to it.
 	sweepSpread = 500 * time.Millisecond
-	// sweeps is how many jobs one process ends at a time.
-	sweeps = 8
+	// sweeps is how many jobs one process ends at a time. Two processes of a fleet do.
+	sweeps = 32
 )
 
 // Options are the parts that a Sweeper works with. All are required.
@@ -60,18 +60,34 @@ type Sweeper struct {
 	// started ones are looked for. Neither pushes the other out.
 	starts, ends *deadlines
 	recalling    bool          // the log is being read for those that were forgotten
+	stopRecall   func()        // ends that reading; nil before the first
 	earlier      chan struct{} // has a token when there may be something to do earlier
 }
 
-// New returns a Sweeper, which observes the log by Notice.
+// New returns a Sweeper, which observes the index of jobs.
 func New(o Options) *Sweeper {
 	return &Sweeper{parts: o, starts: newDeadlines(maxDeadlines), ends: newDeadlines(maxDeadlines), earlier: make(chan struct{}, 1)}
 }
 
-// Notice is the observer of the log.
+// Notice takes the deadline that an event says.
 func (s *Sweeper) Notice(n joblog.Notice) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.notice(n)
+}
+
+// Forget drops all deadlines: other replicas keep them.
+func (s *Sweeper) Forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.starts, s.ends = newDeadlines(s.starts.limit), newDeadlines(s.ends.limit)
+	if s.stopRecall != nil {
+		s.stopRecall()
+	}
+}
+
+// notice needs the lock.
+func (s *Sweeper) notice(n joblog.Notice) {
 	to, at := s.deadlineOf(n)
 	if to == nil {
 		s.starts.drop(n.Name.ID)
@@ -97,8 +113,12 @@ func (s *Sweeper) deadlineOf(n joblog.Notice) (among *deadlines, at time.Time) {
 	}
 }
 
-// put has a job looked at at a time, or soon after, and at no other. It needs the lock.
+// put has a job looked at at a time, or soon after, and at no other, unless all were
+// forgotten meanwhile. It needs the lock.
 func (s *Sweeper) put(to *deadlines, d deadline) {
+	if to != s.starts && to != s.ends {
+		return
+	}
 	d.at = d.at.Add(rand.N(sweepSpread))
 	for _, other := range []*deadlines{s.starts, s.ends} {
 		if other != to {
@@ -155,10 +175,20 @@ func (s *Sweeper) recall() {
 		return
 	}
 	s.recalling, s.starts.forgot, s.ends.forgot = true, false, false
+	ctx, stop := context.WithCancel(s.parts.Life.Fetching)
+	s.stopRecall = stop
+	starts := s.starts
 	s.parts.Life.Jobs.Go(func() {
+		defer stop()
 		for {
-			err := s.parts.Log.NotifyAll(s.parts.Life.Fetching, s.Notice)
-			if err == nil || broker.Wait(s.parts.Life.Fetching, recallAgain) != nil {
+			err := s.parts.Log.NotifyAll(ctx, func(n joblog.Notice) {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				if starts == s.starts { // else all were forgotten
+					s.notice(n)
+				}
+			})
+			if err == nil || broker.Wait(ctx, recallAgain) != nil {
 				break
 			}
 			s.parts.Logger.Warn("the log could not be read for deadlines that were forgotten; this is repeated", telemetry.KeyError, err)

@@ -31,7 +31,7 @@ func TestStartedJobsThatWereForgottenAreRecalled(t *testing.T) {
 	h := p.Holder(t)
 	s := New(Options{Life: h.Life, Clock: b.Clock(), Log: p.Log, Queue: p.Queue, Letters: p.Letters, Logger: p.Logger})
 	s.starts, s.ends = newDeadlines(2), newDeadlines(2)
-	p.Index.Observe(s.Notice)
+	p.Index.Observe(s)
 	p.Start(t)
 	var names []subject.TaskName
 	for i := range 7 {

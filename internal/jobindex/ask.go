@@ -1,0 +1,174 @@
+package jobindex
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+const (
+	// patience is how long an answer is waited for, from each of two keepers.
+	patience = 300 * time.Millisecond
+	// listPatience is how long a list waits for a replica that has the index ready, and
+	// listAgain how often it looks for one.
+	listPatience = time.Second
+	listAgain    = 50 * time.Millisecond
+)
+
+// question is what a replica asks one that keeps the index: one of its parts.
+type question struct {
+	// Upto is an event that the answer is to know of; 0 for none.
+	Upto uint64 `json:"upto,omitempty"`
+
+	List   *window   `json:"list,omitempty"`
+	Tenant string    `json:"tenant,omitempty"` // how many unfinished jobs it has
+	Totals bool      `json:"totals,omitempty"` // how many there are by kind
+	Gone   *wireGone `json:"gone,omitempty"`   // a job that the log does not have; it has no answer
+}
+
+// answer is one to a question.
+type answer struct {
+	// Error is empty, or why there is no answer.
+	Error string `json:"error,omitempty"`
+	// AsOf is the last event that the keeper has heard of.
+	AsOf uint64 `json:"as_of"`
+
+	Rows   []wireRow                          `json:"rows,omitempty"`
+	NoRow  bool                               `json:"no_row,omitempty"` // the job is unknown that the list is to begin after
+	Jobs   int                                `json:"jobs,omitempty"`
+	Totals map[subject.Kind]joblog.Unfinished `json:"totals,omitempty"`
+}
+
+// Errors of an answer.
+const (
+	notReady = "not_ready"
+	badlyPut = "bad_question" // by a replica of another version
+)
+
+// wireRow is a row of an answer.
+type wireRow struct {
+	Created int64  `json:"created"`
+	ID      string `json:"id"`
+	Status  string `json:"status"`
+	Seq     uint64 `json:"seq"`
+}
+
+// wireGone is a row that is to be forgotten.
+type wireGone struct {
+	Kind   subject.Kind `json:"kind"`
+	Tenant string       `json:"tenant"`
+	wireRow
+}
+
+func (g wireGone) row() (subject.TaskName, row) {
+	return subject.TaskName{Kind: g.Kind, Tenant: g.Tenant, ID: g.ID}, row{created: g.Created, id: g.ID, status: g.Status, seq: g.Seq}
+}
+
+// ask asks a replica that has the index ready, and then another one. current: an answer that
+// does not know of what was asked for is none. Without an answer the error is ErrCatchingUp,
+// or that of ctx.
+func (x *Index) ask(ctx context.Context, q question, current bool) (answer, error) {
+	if x.role == nil {
+		return answer{}, ErrCatchingUp
+	}
+	data, err := json.Marshal(q)
+	if err != nil {
+		return answer{}, err
+	}
+	for _, replica := range x.role.ready(time.Now()) {
+		a, err := x.role.request(ctx, replica, data)
+		switch {
+		case ctx.Err() != nil:
+			return answer{}, context.Cause(ctx)
+		case errors.Is(err, nats.ErrConnectionClosed):
+			return answer{}, ErrCatchingUp
+		case err != nil, a.Error != "", current && a.AsOf < q.Upto:
+			x.logger.Debug("a replica that keeps the index has not answered", "replica", replica, "reason", a.Error, "as_of", a.AsOf, "error", err)
+			x.role.avoid(replica)
+		default:
+			return a, nil
+		}
+	}
+	return answer{}, ErrCatchingUp
+}
+
+// page gives the rows of a window; false where the job is unknown that it begins after.
+func (x *Index) page(ctx context.Context, w window) (rows []row, found bool, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, listPatience, ErrCatchingUp)
+	defer cancel()
+	for {
+		if r := x.ready(); r != nil {
+			rows, found = r.table.page(w)
+			return rows, found, nil
+		}
+		a, err := x.ask(ctx, question{List: &w, Upto: x.upto()}, false)
+		if err == nil {
+			for _, r := range a.Rows {
+				rows = append(rows, row{created: r.Created, id: r.ID, status: r.Status, seq: r.Seq})
+			}
+			return rows, !a.NoRow, nil
+		}
+		timer := time.NewTimer(listAgain)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, false, context.Cause(ctx)
+		}
+	}
+}
+
+// forget has a job forgotten that the log does not have. Of a message that is lost the next
+// list makes another one.
+func (x *Index) forget(n subject.TaskName, r row) {
+	if own := x.ready(); own != nil {
+		own.table.forget(n, r)
+		return
+	}
+	if x.role == nil {
+		return
+	}
+	data, err := json.Marshal(question{Upto: r.seq, Gone: &wireGone{n.Kind, n.Tenant, wireRow{r.created, r.id, r.status, r.seq}}})
+	if err != nil {
+		return
+	}
+	for _, replica := range x.role.ready(time.Now()) {
+		_ = x.role.b.Conn().Publish(x.role.b.Names().Index(replica), data)
+	}
+}
+
+// answer answers a question of another replica.
+func (r *reading) answer(q question) answer {
+	r.mu.Lock()
+	a := answer{AsOf: r.asOf} // before the table is looked at, which has at least that
+	r.mu.Unlock()
+	switch {
+	case q.List != nil && q.List.legal():
+		rows, found := r.table.page(*q.List)
+		a.NoRow = !found
+		for _, r := range rows {
+			a.Rows = append(a.Rows, wireRow{r.created, r.id, r.status, r.seq})
+		}
+	case q.Tenant != "":
+		a.Jobs = r.table.unfinishedOf(q.Tenant)
+	case q.Gone != nil:
+		r.table.forget(q.Gone.row())
+	case q.Totals:
+		a.Totals = r.table.unfinishedByKind()
+	default:
+		a.Error = badlyPut
+	}
+	return a
+}
+
+// legal reports whether a window is one that List asks for.
+func (w window) legal() bool {
+	return slices.Contains(subject.Kinds, w.Kind) && w.N > 0 && w.N <= MaxPage+1 && w.Skip >= 0
+}

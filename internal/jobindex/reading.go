@@ -1,0 +1,229 @@
+package jobindex
+
+import (
+	"context"
+	"math"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+const (
+	// probeEvery is how often a reading is compared with the log, and probeSoon while only
+	// that is missing.
+	probeEvery = time.Second
+	probeSoon  = 50 * time.Millisecond
+	// doubtAfter is how long a reading may stand still behind the log and be ready, and
+	// giveUpAfter until the log is read from its beginning again. nats.go makes a consumer
+	// whose heartbeats are missing again after ten seconds.
+	doubtAfter  = 3 * time.Second
+	giveUpAfter = 15 * time.Second
+)
+
+// reading is one reading of the log from its beginning, into a table of its own: what comes
+// of an earlier one changes nothing.
+type reading struct {
+	x       *Index
+	table   *table
+	created time.Time     // when the log was that is read
+	caught  chan struct{} // has a token once all was heard that the node had
+
+	mu       sync.Mutex
+	asOf     uint64 // the last event that was heard
+	caughtUp bool   // what the node had that is read when the reading began
+	ready    bool
+	moved    time.Time // when it was seen to go on
+	seen     uint64    // asOf at the last probe
+	target   uint64    // an event that the log had at an earlier probe
+	verified uint64    // the end of a log that has no later event than the last one heard
+	below    bool      // the log seemed to have less than was heard
+	waits    map[chan struct{}]uint64
+}
+
+// read reads the log until ctx ends, or until it has to be read from its beginning again.
+func (x *Index) read(ctx context.Context) error {
+	h, err := x.log.Headers(ctx)
+	if err != nil {
+		return err
+	}
+	r := &reading{
+		x: x, table: newTable(x.size), created: h.LogCreated, caught: make(chan struct{}, 1), target: math.MaxUint64, moved: time.Now(),
+		waits: map[chan struct{}]uint64{},
+	}
+	x.current.Store(r)
+	stop, err := h.Each(r.hear, r.catchUp, func(err error) {
+		x.logger.Debug("the index: a part of the log is read again", telemetry.KeyError, err)
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		stop()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.ready = false
+	}()
+	timer := time.NewTimer(probeEvery)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.caught:
+		case <-timer.C:
+		}
+		next, ok := r.probe(ctx)
+		if !ok {
+			return nil
+		}
+		timer.Reset(next)
+	}
+}
+
+// hear takes an event.
+func (r *reading) hear(n joblog.Notice) {
+	if n.CreatedAt.IsZero() {
+		return
+	}
+	// Clones: values are parts of the whole message's memory.
+	n.Name.ID = strings.Clone(n.Name.ID)
+	r.table.put(n.Name, rowOf(n))
+	for _, o := range r.x.observers {
+		o.Notice(n)
+	}
+	r.advance(n.Seq)
+	if f := r.x.heard.Load(); f != nil {
+		(*f)()
+	}
+}
+
+func (r *reading) advance(seq uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asOf = max(r.asOf, seq)
+	for c, upto := range r.waits {
+		if upto <= r.asOf {
+			delete(r.waits, c)
+			close(c)
+		}
+	}
+}
+
+func (r *reading) heardUpto() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.asOf
+}
+
+// goesOn reports whether events were heard lately.
+func (r *reading) goesOn(now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return now.Sub(r.moved) < doubtAfter
+}
+
+// await waits until an event was heard, for a while at most.
+func (r *reading) await(ctx context.Context, upto uint64, most time.Duration) {
+	r.mu.Lock()
+	if upto <= r.asOf {
+		r.mu.Unlock()
+		return
+	}
+	c := make(chan struct{})
+	r.waits[c] = upto
+	r.mu.Unlock()
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-c:
+		return
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.waits, c)
+}
+
+// catchUp notes that all was heard that the log had. It is called by the reading.
+func (r *reading) catchUp() {
+	r.mu.Lock()
+	first := !r.caughtUp
+	r.caughtUp = true
+	r.mu.Unlock()
+	if first {
+		r.caught <- struct{}{}
+	}
+}
+
+// probe compares the reading with the log's leader: the node that is read may be behind it,
+// and a reading that stands still says nothing. It returns when to compare them again; false
+// where the log has to be read from its beginning.
+func (r *reading) probe(ctx context.Context) (next time.Duration, ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, doubtAfter)
+	defer cancel()
+	end, err := r.x.log.End(ctx)
+	if err == nil {
+		err = r.verify(ctx, end)
+	}
+	if err != nil {
+		return probeEvery, true // the broker does not answer, and stores nothing either
+	}
+	next, ok = r.judge(end, time.Now())
+	r.x.report()
+	return next, ok
+}
+
+// verify looks for the last event of a job, where the log has something behind what was
+// heard, and nothing else says that the reading goes on.
+func (r *reading) verify(ctx context.Context, end joblog.End) error {
+	r.mu.Lock()
+	need := r.caughtUp && end.Seq > r.asOf && end.Seq != r.verified && (!r.ready || r.asOf == r.seen)
+	r.mu.Unlock()
+	if !need {
+		return nil
+	}
+	last, err := r.x.log.LastEvent(ctx)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if last <= r.asOf {
+		r.verified = end.Seq
+	} else if r.target <= r.asOf || r.target == math.MaxUint64 {
+		r.target = last
+	}
+	return nil
+}
+
+// judge says whether the reading is ready, by what was probed.
+func (r *reading) judge(end joblog.End, now time.Time) (next time.Duration, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	below := end.Seq < r.asOf
+	if !end.LogCreated.Equal(r.created) || below && r.below { // a leader that has lost the lead may answer once more
+		r.ready = false
+		return 0, false
+	}
+	moved := r.asOf > r.seen
+	r.below, r.seen = below, r.asOf
+	switch {
+	case r.asOf >= end.Seq, r.asOf >= r.target, r.verified == end.Seq:
+		r.moved, r.ready = now, r.caughtUp
+	case moved:
+		r.moved = now
+	case now.Sub(r.moved) > giveUpAfter:
+		r.ready = false
+		return 0, false
+	case now.Sub(r.moved) > doubtAfter:
+		r.ready = false
+	}
+	if r.caughtUp && !r.ready {
+		return probeSoon, true
+	}
+	return probeEvery, true
+}

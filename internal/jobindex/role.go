@@ -1,0 +1,325 @@
+package jobindex
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/lease"
+)
+
+const (
+	// listenFor is how long a replica listens at its start until it keeps the index, and
+	// spread the most that it waits in addition, so that of many that start at the same time
+	// the first two keep it.
+	listenFor = 250 * time.Millisecond
+	spread    = time.Second / 4
+	// lookEvery is how often a replica looks whether it keeps the index.
+	lookEvery = 250 * time.Millisecond
+	// lastAfter is how long a replica with Off waits for another one that keeps the index.
+	lastAfter = 30 * time.Second
+	// avoidFor is how long one that has not answered is asked after the others.
+	avoidFor = 5 * time.Second
+	// mostWaits bounds the questions that wait for an event, and waitFor how long one does:
+	// less than who asks waits for the answer.
+	mostWaits = 256
+	waitFor   = 200 * time.Millisecond
+)
+
+// keepers is how many replicas keep the index, so that lists go on where one dies.
+var keepers = []string{"0", "1"}
+
+// role decides whether this replica keeps the index, by two leases, and knows which others
+// do. The lease's flag says that its holder has the index ready. More keepers than two, or
+// fewer for a while, do no harm.
+type role struct {
+	x       *Index
+	b       *broker.Broker
+	logger  *slog.Logger
+	mode    Mode
+	self    string
+	leases  map[string]*lease.Lease
+	claims  *lease.Claims
+	changed chan struct{} // has a token when another replica holds a lease
+	waits   chan struct{} // has a token for each question that waits
+	answers sync.WaitGroup
+
+	mu      sync.Mutex
+	left    bool                 // this replica stops
+	closed  bool                 // no question waits any more
+	avoided map[string]time.Time // until when
+}
+
+func newRole(x *Index, o Options) *role {
+	r := &role{
+		x: x, b: o.Broker, logger: o.Logger, mode: o.Mode, self: o.Log.Writer(), leases: map[string]*lease.Lease{},
+		changed: make(chan struct{}, 1), waits: make(chan struct{}, mostWaits), avoided: map[string]time.Time{},
+	}
+	for _, key := range keepers {
+		r.leases[key] = lease.New(r.self)
+	}
+	r.claims = lease.NewClaims(lease.Options{
+		Conn: o.Broker.Conn(), Subject: o.Broker.Names().IndexKeepers(), Self: r.self, Listen: listenFor,
+		All:     func() map[string]*lease.Lease { return r.leases },
+		Lease:   func(key string) *lease.Lease { return r.leases[key] },
+		Changed: func(string) { r.ring() },
+	})
+	return r
+}
+
+func (r *role) ring() {
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
+}
+
+// run keeps the index while it is this replica's to do, until ctx ends.
+func (r *role) run(ctx context.Context) {
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	parts.Go(func() { r.claims.Run(ctx, r.logger) })
+	r.b.OnReconnect(func(context.Context) { r.claims.Listen() })
+	k := keeping{role: r}
+	if r.mode != Off {
+		k.from = time.Now().Add(rand.N(spread))
+	}
+	defer k.stop()
+	ticker := time.NewTicker(lookEvery)
+	defer ticker.Stop()
+	for {
+		k.look(ctx, time.Now())
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.changed:
+		case <-ticker.C:
+		}
+	}
+}
+
+// keeping is whether this replica keeps the index. It belongs to run.
+type keeping struct {
+	*role
+	// from is when it takes a lease that is vacant; zero where none was when it looked last.
+	from time.Time
+	end  func()    // ends the reading; nil: it does not keep the index
+	able time.Time // when it could last
+}
+
+// look begins or ends to keep the index, and reports how it goes.
+func (k *keeping) look(ctx context.Context, now time.Time) {
+	key := k.take(now)
+	if keep := key != "" || k.mode == On || k.end != nil && k.leaves(); keep != (k.end != nil) {
+		if keep {
+			k.begin(ctx)
+		} else {
+			k.stop()
+		}
+	}
+	ready := k.x.ready() != nil
+	if key != "" && k.leases[key].Report(now, ready, k.fails(now, ready)) {
+		k.claims.Say(key)
+	}
+	k.x.report()
+}
+
+// take is the lease that this replica holds, perhaps since now; empty for none.
+func (k *keeping) take(now time.Time) string {
+	var vacant []string
+	for _, key := range keepers {
+		switch l := k.leases[key]; {
+		case l.Held():
+			return key
+		case l.Vacant(now):
+			vacant = append(vacant, key)
+		}
+	}
+	switch wait := rand.N(8 * spread); {
+	case len(vacant) == 0, k.mode == Off && len(vacant) < len(keepers):
+		k.from = time.Time{}
+		return ""
+	case k.from.IsZero() && k.mode == Off:
+		k.from = now.Add(lastAfter + wait)
+		return ""
+	case k.from.IsZero():
+		k.from = now.Add(wait)
+		return ""
+	case now.Before(k.from), k.claims.Unheard(now) > 0, k.leaves(), k.b.Trouble() != nil:
+		return ""
+	}
+	key := vacant[rand.N(len(vacant))]
+	if !k.leases[key].Take(now, false) {
+		return ""
+	}
+	k.claims.Say(key)
+	return key
+}
+
+func (k *keeping) begin(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	var reading sync.WaitGroup
+	reading.Go(func() { k.x.keep(ctx) })
+	k.end = func() { cancel(); reading.Wait() }
+	k.able = time.Now()
+	k.logger.Info("this replica keeps the index of jobs")
+}
+
+func (k *keeping) stop() {
+	if k.end != nil {
+		k.end()
+		k.end, k.from = nil, time.Time{}
+		k.logger.Info("this replica keeps the index of jobs no more")
+	}
+}
+
+// failsAfter is how long a keeper may be without a reading that goes on.
+const failsAfter = 20 * time.Second
+
+// fails reports whether another replica is to keep the index in place of this one.
+func (k *keeping) fails(now time.Time, ready bool) bool {
+	if r := k.x.current.Load(); ready || r != nil && r.goesOn(now) {
+		k.able = now
+	}
+	return k.x.able() != nil || now.Sub(k.able) > failsAfter
+}
+
+// count is how many replicas keep the index, as far as this one knows.
+func (r *role) count(now time.Time) (n int) {
+	for _, l := range r.leases {
+		if _, _, held := l.Holder(now); held {
+			n++
+		}
+	}
+	return n
+}
+
+func (r *role) leaves() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.left
+}
+
+// leave has another replica keep the index, as this one stops.
+func (r *role) leave() {
+	r.mu.Lock()
+	r.left = true
+	r.mu.Unlock()
+	for _, key := range keepers {
+		r.claims.Release(key)
+	}
+}
+
+// ready are the other replicas that have the index ready, those first that have answered.
+func (r *role) ready(now time.Time) (replicas []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var late []string
+	for _, key := range keepers {
+		replica, ready, held := r.leases[key].Holder(now)
+		switch until := r.avoided[replica]; {
+		case !held, !ready, replica == r.self, slices.Contains(replicas, replica), slices.Contains(late, replica):
+		case now.Before(until):
+			late = append(late, replica)
+		default:
+			delete(r.avoided, replica)
+			replicas = append(replicas, replica)
+		}
+	}
+	return append(replicas, late...)
+}
+
+// avoid has a replica asked after the others for a while.
+func (r *role) avoid(replica string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.avoided) > 100 { // replicas that are gone
+		clear(r.avoided)
+	}
+	r.avoided[replica] = time.Now().Add(avoidFor)
+}
+
+// request asks one replica.
+func (r *role) request(ctx context.Context, replica string, data []byte) (answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	m, err := r.b.Conn().RequestWithContext(ctx, r.b.Names().Index(replica), data)
+	if err != nil {
+		return answer{}, err
+	}
+	var a answer
+	if err := json.Unmarshal(m.Data, &a); err != nil {
+		return answer{}, fmt.Errorf("an answer of the index: %w", err)
+	}
+	return a, nil
+}
+
+// listen answers the questions of the others until it is stopped.
+func (r *role) listen(ctx context.Context) (stop func(), err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	sub, err := r.b.Conn().Subscribe(r.b.Names().Index(r.self), func(m *nats.Msg) { r.asked(ctx, m) })
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("subscribe to questions for the index: %w", errors.Join(broker.ErrUnavailable, err))
+	}
+	return func() {
+		_ = sub.Unsubscribe() // a closed connection has none
+		cancel()
+		r.mu.Lock()
+		r.closed = true
+		r.mu.Unlock()
+		r.answers.Wait()
+	}, nil
+}
+
+// asked answers a question. Those that wait for an event do so beside the others.
+func (r *role) asked(ctx context.Context, m *nats.Msg) {
+	var q question
+	own := r.x.ready()
+	switch err := json.Unmarshal(m.Data, &q); {
+	case err != nil:
+		r.respond(m, answer{Error: badlyPut})
+		return
+	case own == nil:
+		r.respond(m, answer{Error: notReady})
+		return
+	case q.Upto <= own.heardUpto():
+		r.respond(m, own.answer(q))
+		return
+	}
+	select {
+	case r.waits <- struct{}{}:
+	default:
+		r.respond(m, own.answer(q))
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return
+	}
+	r.answers.Go(func() {
+		defer func() { <-r.waits }()
+		own.await(ctx, q.Upto, waitFor)
+		r.respond(m, own.answer(q))
+	})
+}
+
+// respond answers, where an answer is wanted.
+func (r *role) respond(m *nats.Msg, a answer) {
+	if m.Reply == "" {
+		return
+	}
+	if data, err := json.Marshal(a); err == nil {
+		_ = m.Respond(data) // who asks gives up, and asks another one
+	}
+}

@@ -1,0 +1,318 @@
+package jobindex_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/jobindex"
+	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// observed counts what an observer is told.
+type observed struct {
+	mu      sync.Mutex
+	seen    map[string]string // the last status by id
+	forgets int
+}
+
+func (o *observed) Notice(n joblog.Notice) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.seen == nil {
+		o.seen = map[string]string{}
+	}
+	o.seen[n.Name.ID] = n.Status
+}
+
+func (o *observed) Forget() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.seen, o.forgets = nil, o.forgets+1
+}
+
+func (o *observed) knows(id string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.seen[id] != ""
+}
+
+// auto is a replica of a fleet.
+func auto(t testing.TB, b *broker.Broker, change ...func(*setup)) *replica {
+	t.Helper()
+	return newReplica(t, b, append([]func(*setup){func(o *setup) { o.Broker, o.Mode = b, jobindex.Auto }}, change...)...)
+}
+
+// eventually waits until something holds.
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for !holds() {
+		if broker.Wait(ctx, 10*time.Millisecond) != nil {
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
+
+// keep counts the replicas that have the index ready.
+func keep(replicas ...*replica) (n int) {
+	for _, r := range replicas {
+		if r.Ready() {
+			n++
+		}
+	}
+	return n
+}
+
+// list is the ids that a replica lists, newest first.
+func list(t testing.TB, r *replica) (ids []string) {
+	t.Helper()
+	page := must[jobindex.Page](t)(r.List(t.Context(), jobindex.Query{Kind: subject.Video, Tenant: "acme", Size: 100}))
+	for _, e := range page.Jobs {
+		ids = append(ids, e.Job.GetId())
+	}
+	return ids
+}
+
+// TestTwoReplicasKeepTheIndexForAll: each replica lists and counts at once what it has
+// written itself, and soon what others have. Those that do not keep the index hear of no
+// event.
+func TestTwoReplicasKeepTheIndexForAll(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		var all []*replica
+		var told []*observed
+		for range 5 {
+			o := &observed{}
+			told = append(told, o)
+			all = append(all, auto(t, open(t), func(x *setup) { x.observer = o }))
+		}
+		eventually(t, "two replicas keep the index", func() bool { return keep(all...) == 2 })
+		for i := range 20 {
+			r := all[i%len(all)]
+			id := fmt.Sprintf("video_%02d", i)
+			e := submit(t, r, id)
+			if ids := list(t, r); len(ids) == 0 || ids[0] != id {
+				t.Errorf("the replica that made %s lists %v", id, ids)
+			}
+			if i%2 == 0 {
+				cancelled(t, r, e)
+			}
+			if n := unfinished(t, r, "acme"); n < (i+1)/2 || n > (i+1)/2 {
+				t.Errorf("the replica that made %s counts %d unfinished jobs, want %d", id, n, (i+1)/2)
+			}
+		}
+		for i, r := range all {
+			eventually(t, "all list all", func() bool { return len(list(t, r)) == 20 })
+			if n := unfinished(t, r, "globex"); n != 0 {
+				t.Errorf("another tenant has %d jobs", n)
+			}
+			page := must[jobindex.Page](t)(r.List(t.Context(), jobindex.Query{Kind: subject.Video, Tenant: "globex"}))
+			if len(page.Jobs) != 0 {
+				t.Errorf("replica %d lists %d jobs of another tenant", i, len(page.Jobs))
+			}
+			if knows := told[i].knows("video_00"); knows != r.Ready() {
+				t.Errorf("replica %d keeps the index: %t, and its observer hears of events: %t", i, r.Ready(), knows)
+			}
+			if n := told[i].forgets; n != 0 && r.Ready() {
+				t.Errorf("the observer of a keeper was told %d times to forget", n)
+			}
+			figures, err := r.Capacity.Figures(t.Context())
+			if err != nil || figures.Ends == 0 {
+				t.Errorf("the figures of replica %d: %+v, %v", i, figures, err)
+			}
+		}
+		if n := keep(all...); n != 2 {
+			t.Errorf("%d replicas keep the index", n)
+		}
+	})
+}
+
+// TestListsGoOnWhereAKeeperDies: the other one answers, and a third takes over.
+func TestListsGoOnWhereAKeeperDies(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		var all []*replica
+		for range 4 {
+			all = append(all, auto(t, open(t)))
+		}
+		eventually(t, "two replicas keep the index", func() bool { return keep(all...) == 2 })
+		submit(t, all[0], "video_00")
+		for _, r := range all {
+			eventually(t, "all list the job", func() bool { return len(list(t, r)) == 1 })
+		}
+		for _, r := range all {
+			if r.Ready() {
+				r.kill()
+				break
+			}
+		}
+		var alive []*replica
+		for _, r := range all {
+			if !r.killed {
+				alive = append(alive, r)
+			}
+		}
+		begin := time.Now()
+		for i := 0; keep(alive...) < 2; i++ {
+			if ids := list(t, alive[i%3]); len(ids) != 1 {
+				t.Fatalf("%s after a keeper died, %v are listed", time.Since(begin), ids)
+			}
+			if n := unfinished(t, alive[i%3], "acme"); n != 1 {
+				t.Fatalf("%s after a keeper died, %d jobs count", time.Since(begin), n)
+			}
+			if time.Since(begin) > time.Minute {
+				t.Fatal("no other replica keeps the index")
+			}
+		}
+	})
+}
+
+// TestAKeeperThatStopsIsFollowedAtOnce, and answers until then.
+func TestAKeeperThatStopsIsFollowedAtOnce(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Alone(t)
+	open := func() *broker.Broker { return brokertest.Open(t, options(b.ClientURL())) }
+	first := auto(t, open())
+	eventually(t, "one keeps the index", first.Ready)
+	second, third := auto(t, open()), auto(t, open())
+	eventually(t, "two keep the index", func() bool { return keep(first, second, third) == 2 })
+	first.Leave()
+	eventually(t, "two others keep the index", func() bool { return keep(second, third) == 2 })
+	if !first.Ready() {
+		t.Error("the one that stops has given the index up before its end")
+	}
+}
+
+// TestWhoCannotKeepDeadlinesGivesTheIndexUp to one that can, and keeps it where none can.
+func TestWhoCannotKeepDeadlinesGivesTheIndexUp(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Alone(t)
+	open := func() *broker.Broker { return brokertest.Open(t, options(b.ClientURL())) }
+	wrong := func(o *setup) { o.Able = func() error { return errors.New("the clock is wrong") } }
+	one, two := auto(t, open(), wrong), auto(t, open(), wrong)
+	eventually(t, "two keep the index", func() bool { return keep(one, two) == 2 })
+	three, four := auto(t, open()), auto(t, open())
+	eventually(t, "those keep it that can", func() bool { return keep(three, four) == 2 && keep(one, two) == 0 })
+	for _, r := range []*replica{one, two} {
+		eventually(t, "the others answer", func() bool { return unfinished(t, r, "acme") == 0 })
+	}
+}
+
+// TestOnAndOff: On keeps the index beside two others, Off does not while there is one.
+func TestOnAndOff(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Alone(t)
+	mode := func(m jobindex.Mode) *replica {
+		b := brokertest.Open(t, options(b.ClientURL()))
+		return newReplica(t, b, func(o *setup) { o.Broker, o.Mode = b, m })
+	}
+	one, two := mode(jobindex.Auto), mode(jobindex.Auto)
+	eventually(t, "two keep the index", func() bool { return keep(one, two) == 2 })
+	on, off := mode(jobindex.On), mode(jobindex.Off)
+	eventually(t, "so does one that is on", func() bool { return keep(one, two, on) == 3 })
+	submit(t, off, "video_00")
+	if ids := list(t, off); off.Ready() || len(ids) != 1 {
+		t.Errorf("one that is off keeps the index: %t, and lists %v", off.Ready(), ids)
+	}
+	one.kill()
+	eventually(t, "on takes over", func() bool { _, known := off.Unfinished(t.Context(), "acme"); return known && keep(two, on) == 2 })
+}
+
+// TestWithoutAKeeperNothingIsListed, counts are not known, and the error says so. An end of
+// the caller's own context is no such error.
+func TestWithoutAKeeperNothingIsListed(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	r := unready(t, b, func(o *setup) { o.Broker, o.Mode = b, jobindex.Off })
+	q := jobindex.Query{Kind: subject.Video, Tenant: "acme"}
+	begin := time.Now()
+	if _, err := r.List(t.Context(), q); !errors.Is(err, jobindex.ErrCatchingUp) {
+		t.Errorf("got %v", err)
+	}
+	if took := time.Since(begin); took < time.Second || took > 5*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	if n, known := r.Unfinished(t.Context(), "acme"); known {
+		t.Errorf("%d jobs are known", n)
+	}
+	if _, err := r.Capacity.Figures(t.Context()); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	gone := errors.New("the caller is gone")
+	cancel(gone)
+	if _, err := r.List(ctx, q); !errors.Is(err, gone) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestALogThatIsCreatedAgainIsReadAgain by all keepers, and no other job is listed or counted.
+func TestALogThatIsCreatedAgainIsReadAgain(t *testing.T) {
+	brokertest.Long(t)
+	t.Parallel()
+	b := brokertest.Alone(t)
+	var all []*replica
+	for range 3 {
+		all = append(all, auto(t, brokertest.Open(t, options(b.ClientURL()))))
+	}
+	eventually(t, "two keep the index", func() bool { return keep(all...) == 2 })
+	for i := range 30 {
+		submit(t, all[i%3], fmt.Sprintf("video_%02d", i))
+	}
+	one := all[0].broker
+	if err := one.JetStream().DeleteStream(t.Context(), one.Names().Tasks()); err != nil {
+		t.Fatal(err)
+	}
+	if err := one.Streams().CreateMissing(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	submit(t, all[0], "video_new")
+	for _, r := range all {
+		eventually(t, "one job is listed and counts", func() bool {
+			page, err := r.List(t.Context(), jobindex.Query{Kind: subject.Video, Tenant: "acme"})
+			return err == nil && len(page.Jobs) == 1 && unfinished(t, r, "acme") == 1
+		})
+	}
+}
+
+// TestErasedJobsAreForgottenByTheKeepers that another replica lists.
+func TestErasedJobsAreForgottenByTheKeepers(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Alone(t)
+	var all []*replica
+	for range 3 {
+		all = append(all, auto(t, brokertest.Open(t, options(b.ClientURL()))))
+	}
+	eventually(t, "two keep the index", func() bool { return keep(all...) == 2 })
+	asks := all[0]
+	for _, r := range all {
+		if !r.Ready() {
+			asks = r
+		}
+	}
+	for i := range 5 {
+		submit(t, asks, fmt.Sprintf("video_%02d", i))
+	}
+	erase(t, asks, "video_01", "video_03")
+	if diff := fmt.Sprint(list(t, asks)); diff != "[video_04 video_02 video_00]" {
+		t.Errorf("listed: %s", diff)
+	}
+	for _, r := range all {
+		eventually(t, "the erased jobs do not count", func() bool { return len(list(t, r)) == 3 && unfinished(t, r, "acme") == 3 })
+	}
+	page := must[jobindex.Page](t)(asks.List(t.Context(), jobindex.Query{Kind: subject.Video, Tenant: "acme", After: "video_02"}))
+	if len(page.Jobs) != 1 || page.Jobs[0].Job.GetId() != "video_00" {
+		t.Errorf("after a job: %v", page.Jobs)
+	}
+	if _, err := asks.List(t.Context(), jobindex.Query{Kind: subject.Video, Tenant: "acme", After: "video_none"}); !errors.Is(err, joblog.ErrNotFound) {
+		t.Errorf("after an unknown job: %v", err)
+	}
+}
