@@ -15,7 +15,7 @@ const (
 	idleAfter = 10 * time.Second
 	// longFetch is how long the server keeps such a request, and idleBatch how many messages
 	// it asks for: few, as those that are sent to a process that has just died wait for AckWait.
-	longFetch = 2 * time.Minute
+	longFetch = 10 * time.Minute
 	idleBatch = 4
 	// idleHeartbeat is how often the server says that it has the request. Twice that long
 	// without a word, and it is taken to have lost it.
