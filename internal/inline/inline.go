@@ -4,6 +4,7 @@
 package inline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,6 +55,8 @@ type Options struct {
 	Metrics   *telemetry.Metrics
 	Tracing   telemetry.Tracing
 	Logger    *slog.Logger
+
+	checkEvery time.Duration // for tests; 0: the constant
 }
 
 // Runner runs inline chats. It is safe for concurrent use.
@@ -68,15 +71,28 @@ type Runner struct {
 	calls   map[string]*call // by job id
 	records map[*record]struct{}
 	work    sync.WaitGroup // calls and records
+
+	reconnected chan struct{} // the running chats are checked at once
+	endChecks   context.CancelFunc
+	checksEnded chan struct{}
 }
 
-// New returns a runner. Close ends it.
-func New(o Options) *Runner {
+// New returns a runner. Close ends it, and ctx no more than its checks of running chats.
+func New(ctx context.Context, o Options) *Runner {
 	r := &Runner{
 		o: o, limits: map[string]*limit{},
 		budget: publisher.NewBudget(maxRecordBytes), tracer: newTracer(o.Tracing.Provider),
 		calls: map[string]*call{}, records: map[*record]struct{}{},
+		reconnected: make(chan struct{}, 1), checksEnded: make(chan struct{}),
 	}
+	ctx, r.endChecks = context.WithCancel(ctx)
+	o.Broker.OnReconnect(func(context.Context) {
+		select {
+		case r.reconnected <- struct{}{}:
+		default: // a check is due already
+		}
+	})
+	go r.keepChecking(ctx, cmp.Or(o.checkEvery, checkEvery))
 	return r
 }
 
@@ -111,15 +127,21 @@ func (l *limit) acquire(most int) bool {
 func (l *limit) release() { l.calls.Add(-1) }
 
 // Notice tells the runner what the task log has heard of: an inline chat that
-// was cancelled, on any replica, stops here. It returns at once.
+// was cancelled, on any replica, stops here. It returns at once. Where a notice is lost, the
+// next check finds the cancel.
 func (r *Runner) Notice(n joblog.Notice) {
 	if n.Name.Kind != subject.Chat || n.Status != task.StatusWord(genbusv1.JobStatus_JOB_STATUS_CANCELLED) {
 		return
 	}
+	r.cancelled(n.Name)
+}
+
+// cancelled stops a chat that was cancelled in the log.
+func (r *Runner) cancelled(n subject.TaskName) {
 	r.mu.Lock()
-	c := r.calls[n.Name.ID]
+	c := r.calls[n.ID]
 	r.mu.Unlock()
-	if c != nil && c.req.Tenant == n.Name.Tenant {
+	if c != nil && c.req.Tenant == n.Tenant {
 		c.cancel(errCancelled)
 	}
 }
@@ -130,8 +152,13 @@ const cutGrace = 2 * time.Second
 
 // Close refuses new chats and waits until those in hand have ended and their
 // events are stored. When ctx ends first, the calls are cut off, and two seconds
-// later the events that are still not stored. The error says that this was so.
+// later the events that are still not stored. The error says that this was so. Chats are
+// checked with the log until then.
 func (r *Runner) Close(ctx context.Context) error {
+	defer func() {
+		r.endChecks()
+		<-r.checksEnded
+	}()
 	r.mu.Lock()
 	r.closed = true
 	r.mu.Unlock()

@@ -16,9 +16,7 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
-	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/task"
 )
 
 // scripted is an upstream whose stream goes on when the test says so.
@@ -163,21 +161,7 @@ func TestCancelledByAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	name := subject.TaskName{Kind: subject.Chat, Tenant: tenant, ID: s.JobID()}
-	entry, err := x.tasks.Get(t.Context(), name)
-	for errors.Is(err, joblog.ErrNotFound) {
-		entry, err = x.tasks.Get(t.Context(), name)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	event, err := task.Cancelled(entry.Job, time.Now(), errcode.New(errcode.Cancelled, "by its owner").TaskError())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := x.tasks.Commit(t.Context(), event, entry.Seq); err != nil {
-		t.Fatal(err)
-	}
+	x.end(s.JobID(), byItsOwner)
 	saw, err := read(s)
 	code(t, err, errcode.Cancelled)
 	<-up.gone

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -54,6 +55,13 @@ type record struct {
 	writer *publisher.ChunkWriter // nil for a whole reply
 	signal chan struct{}          // blocks are worth a digest
 	ended  chan outcome
+
+	// known is the sequence up to which the chat's log is known: 0 as long as it is not
+	// known whether the first event was stored.
+	known atomic.Uint64
+	// unlogged is true when the log has nothing of the chat and will not have anything
+	// before its end: the first event was not stored, or the log was lost.
+	unlogged atomic.Bool
 
 	mu      sync.Mutex
 	blocks  blockBuffer
@@ -148,6 +156,7 @@ func (c *record) close(o outcome) {
 func (c *record) run() {
 	defer c.r.forget(c)
 	entry, err := c.begin()
+	c.began(entry, err)
 	o, ok := c.collect()
 	defer c.r.budget.Give(len(o.reply))
 	if c.writer != nil {
@@ -179,6 +188,18 @@ func (c *record) begin() (joblog.Entry, error) {
 		return joblog.Entry{}, err
 	}
 	return c.commit(c.first, 0)
+}
+
+// began takes what became of the first event, for the checks of the running chat. Where the
+// log has a later event already, it is left to the next check to read that: it may be a
+// cancel.
+func (c *record) began(entry joblog.Entry, err error) {
+	switch {
+	case err == nil && entry.Version() == c.first.Version():
+		c.known.CompareAndSwap(0, entry.Seq) // unless a check has read more
+	case err != nil && !errors.Is(err, joblog.ErrUncertain):
+		c.unlogged.Store(true)
+	}
 }
 
 // errNoCapacity says that the log is kept for the jobs that it has accepted.

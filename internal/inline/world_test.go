@@ -26,6 +26,7 @@ import (
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -51,6 +52,14 @@ type bundle struct {
 // sandbox: it takes every model that begins with "sandbox-".
 func setup(t testing.TB, b *broker.Broker, url string, change func(*config.Config)) *bundle {
 	t.Helper()
+	x := setupUnheard(t, b, url, time.Hour, change)
+	x.tasks.OnNotice(x.runner.Notice)
+	return x
+}
+
+// setupUnheard is setup where each notice is lost, and running chats are checked that often.
+func setupUnheard(t testing.TB, b *broker.Broker, url string, checkEvery time.Duration, change func(*config.Config)) *bundle {
+	t.Helper()
 	cfg := config.Default()
 	if err := cfg.AddSandbox(url); err != nil {
 		t.Fatal(err)
@@ -71,13 +80,9 @@ func setup(t testing.TB, b *broker.Broker, url string, change func(*config.Confi
 	x.tasks = joblog.New(joblog.Options{Broker: b, Encoder: enc, Metrics: x.metrics, Logger: brokertest.Logger(t)})
 	x.chats = chatlog.New(b, x.tasks, x.bodies, chatlog.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
+	// It reads nothing, so that tests can count what the runner reads.
 	index := jobindex.New(jobindex.Options{Log: x.tasks, Metrics: x.metrics, Logger: brokertest.Logger(t)})
 	endLog, err := x.tasks.Start(ctx)
-	if err != nil {
-		cancel()
-		t.Fatal(err)
-	}
-	endIndex, err := index.Start(ctx)
 	if err != nil {
 		cancel()
 		t.Fatal(err)
@@ -86,11 +91,10 @@ func setup(t testing.TB, b *broker.Broker, url string, change func(*config.Confi
 	letters := quota.NewLetters(live, b)
 	jobs := queue.New(live, b, x.tasks, letters)
 	adm := admission.New(admission.Options{Config: live, Broker: b, Log: x.tasks, Index: index, Bodies: x.bodies, Queue: jobs, Letters: letters, Metrics: x.metrics})
-	x.runner = inline.New(inline.Options{
+	x.runner = inline.New(context.WithoutCancel(t.Context()), inline.Options{
 		Config: live, Admission: adm, Routes: table, Log: x.tasks,
 		Broker: b, Encoder: enc, Bodies: x.bodies, Metrics: x.metrics, Logger: brokertest.Logger(t),
-	})
-	x.tasks.OnNotice(x.runner.Notice)
+	}.CheckedEvery(checkEvery))
 	t.Cleanup(func() {
 		closing, stop := context.WithTimeout(context.Background(), time.Minute)
 		defer stop()
@@ -98,7 +102,6 @@ func setup(t testing.TB, b *broker.Broker, url string, change func(*config.Confi
 			t.Error(err)
 		}
 		cancel()
-		endIndex()
 		endLog()
 	})
 	return x
@@ -124,6 +127,32 @@ func ask(model, fields string) admission.Request {
 		Kind: subject.Chat, Tenant: tenant, Way: telemetry.WayHTTP,
 		Body: body.Parse([]byte(`{"model":"` + model + `",` + fields + `"messages":[{"role":"user","content":"one two three"}]}`)),
 	}
+}
+
+// end writes a chat's end into the log, as any replica does.
+func (x *bundle) end(id string, end func(*genbusv1.Chat) (task.Event, error)) joblog.Entry {
+	x.t.Helper()
+	name := subject.TaskName{Kind: subject.Chat, Tenant: tenant, ID: id}
+	entry, err := x.tasks.Get(x.t.Context(), name)
+	for errors.Is(err, joblog.ErrNotFound) { // the first event is stored during the call
+		entry, err = x.tasks.Get(x.t.Context(), name)
+	}
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	event, err := end(entry.Job.(*genbusv1.Chat))
+	if err == nil {
+		entry, err = x.tasks.Commit(x.t.Context(), event, entry.Seq)
+	}
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	return entry
+}
+
+// byItsOwner is the cancel of a chat.
+func byItsOwner(c *genbusv1.Chat) (task.Event, error) {
+	return task.Cancelled(c, time.Now(), errcode.New(errcode.Cancelled, "by its owner").TaskError())
 }
 
 // history is what a subscriber sees of a chat: its blocks, and its terminal event.

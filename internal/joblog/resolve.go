@@ -138,6 +138,26 @@ func (l *Log) recorded(ctx context.Context, i WorkItem) (Meaning, error) {
 	}
 }
 
+// Erased reports whether the event that the log stored at a sequence, some time after began,
+// was erased. Otherwise it is there, or was lost: the log was created after began, or is an
+// older copy that does not reach the sequence, or has another event there by now. Each age
+// is measured by one clock, as that of the broker may differ from this replica's.
+func (l *Log) Erased(ctx context.Context, seq uint64, began time.Time) (bool, error) {
+	s, err := l.b.Stream(ctx, l.b.Names().Tasks())
+	if err != nil {
+		return false, err
+	}
+	log := s.CachedInfo()
+	if log.TimeStamp.Sub(log.Created) <= time.Since(began) || log.State.LastSeq < seq {
+		return false, nil
+	}
+	_, err = l.b.At(ctx, l.b.Names().Tasks(), seq)
+	if errors.Is(err, broker.ErrNoMessage) {
+		return true, nil
+	}
+	return false, err
+}
+
 // resolveUnlogged is for an item that no mark says was recorded. One that is attached is never
 // given up: it is not submitted.
 //

@@ -146,7 +146,7 @@ func (s *Service) startWork(ctx context.Context) error {
 		Config: s.live, Broker: s.broker, Log: s.tasks, Index: s.index, Encoder: enc, Bodies: bodies, Uploads: uploads, Content: s.content, Routes: s.routes,
 		Admission: adm, Queue: jobs, Quota: letters, Letters: dead, Metrics: s.metrics, Tracing: s.tracing, Logger: s.log,
 	})
-	s.inline = inline.New(inline.Options{
+	s.inline = inline.New(context.WithoutCancel(ctx), inline.Options{
 		Config: s.live, Admission: adm, Routes: s.routes, Log: s.tasks, Broker: s.broker, Encoder: enc, Bodies: bodies,
 		Metrics: s.metrics, Tracing: s.tracing, Logger: s.log,
 	})

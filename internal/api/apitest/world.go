@@ -151,7 +151,7 @@ func (w *World) startAPI(alter func(*Parts)) {
 	jobs := queue.New(live, w.Broker, w.Log, letters)
 	adm := admission.New(admission.Options{Config: live, Broker: w.Broker, Log: w.Log, Index: w.Index, Bodies: bodies, Queue: jobs, Letters: letters, Metrics: w.Metrics})
 	uploads := natsreq.NewUploads(bodies, brokertest.Logger(w.T))
-	runner := inline.New(inline.Options{
+	runner := inline.New(context.WithoutCancel(w.T.Context()), inline.Options{
 		Config: live, Admission: adm, Routes: table, Log: w.Log, Broker: w.Broker, Encoder: w.Enc,
 		Bodies: bodies, Metrics: w.Metrics, Logger: brokertest.Logger(w.T),
 	})

@@ -1,0 +1,366 @@
+package inline_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/inline"
+	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+)
+
+// never is an interval after which no test runs any more.
+const never = 24 * time.Hour
+
+// running is a chat whose first block has come.
+func (x *bundle) running(up *scripted) *inline.Stream {
+	x.t.Helper()
+	go func() { up.blocks <- piece(0) }()
+	s, err := x.runner.Stream(x.t.Context(), ask("sandbox-chat-a", streamed))
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	x.t.Cleanup(s.Close)
+	return s
+}
+
+// recorded is a running chat whose first event is known to be stored.
+func (x *bundle) recorded(up *scripted) *inline.Stream {
+	x.t.Helper()
+	s := x.running(up)
+	x.waitRecorded(s)
+	return s
+}
+
+func (x *bundle) waitRecorded(s *inline.Stream) {
+	x.t.Helper()
+	x.wait(func() bool {
+		known, _ := x.runner.Known(s.JobID())
+		return known > 0
+	})
+}
+
+func (x *bundle) wait(until func() bool) {
+	x.t.Helper()
+	for !until() {
+		if err := broker.Wait(x.t.Context(), time.Millisecond); err != nil {
+			x.t.Fatal(err)
+		}
+	}
+}
+
+func (x *bundle) check() {
+	x.t.Helper()
+	if err := x.runner.Check(x.t.Context()); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+// goesOn lets a chat that was not cut off run to its end.
+func (x *bundle) goesOn(s *inline.Stream, up *scripted) {
+	x.t.Helper()
+	go func() {
+		for _, block := range []string{piece(1), stop} {
+			select {
+			case up.blocks <- block:
+			case <-x.t.Context().Done(): // the chat was cut off
+				return
+			}
+		}
+		close(up.blocks)
+	}()
+	if saw, err := read(s); err != io.EOF || len(saw) != 3 {
+		x.t.Errorf("the caller got %d blocks, then %v", len(saw), err)
+	}
+}
+
+// cutOff expects that a chat was cancelled.
+func cutOff(t testing.TB, s *inline.Stream, up *scripted) {
+	t.Helper()
+	saw, err := read(s)
+	code(t, err, errcode.Cancelled)
+	<-up.gone
+	if len(saw) != 1 {
+		t.Errorf("the caller got %d blocks", len(saw))
+	}
+}
+
+// reads counts what is asked of the log: looks at many jobs at a time, and reads of one.
+type reads struct {
+	x          *bundle
+	many, each *nats.Subscription
+}
+
+func (x *bundle) countReads() reads {
+	x.t.Helper()
+	subscribe := func(to string) *nats.Subscription {
+		s, err := x.b.Conn().SubscribeSync(to + x.b.Names().Tasks())
+		if err != nil {
+			x.t.Fatal(err)
+		}
+		return s
+	}
+	return reads{x, subscribe("$JS.API.DIRECT.GET."), subscribe("$JS.API.STREAM.MSG.GET.")}
+}
+
+func (r reads) expect(step string, many, each int) {
+	r.x.t.Helper()
+	if gotMany, gotEach := r.drain(); gotMany != many || gotEach != each {
+		r.x.t.Errorf("%s: %d looks and %d reads, want %d and %d", step, gotMany, gotEach, many, each)
+	}
+}
+
+// drain takes what was asked until now.
+func (r reads) drain() (many, each int) {
+	r.x.t.Helper()
+	if err := r.x.b.Conn().Flush(); err != nil {
+		r.x.t.Fatal(err)
+	}
+	count := func(s *nats.Subscription) (n int) {
+		for {
+			left, _, err := s.Pending()
+			if err != nil {
+				r.x.t.Fatal(err)
+			}
+			if left == 0 {
+				return n
+			}
+			if _, err := s.NextMsgWithContext(r.x.t.Context()); err != nil {
+				r.x.t.Fatal(err)
+			}
+			n++
+		}
+	}
+	return count(r.many), count(r.each)
+}
+
+// TestALostNoticeOfACancelIsFound by the next check.
+func TestALostNoticeOfACancelIsFound(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		up := newScripted(t)
+		x := setupUnheard(t, open(t), up.URL, 20*time.Millisecond, nil)
+		s := x.recorded(up)
+		x.end(s.JobID(), byItsOwner)
+		cutOff(t, s, up)
+		if _, end := x.history(s.JobID()); end.GetVersion() != 2 || end.GetError().GetMessage() != "by its owner" {
+			t.Errorf("the terminal event is %v", end)
+		}
+	})
+}
+
+// TestRunningChatsAreCheckedAfterAReconnect at once: the next period is far away.
+func TestRunningChatsAreCheckedAfterAReconnect(t *testing.T) {
+	t.Parallel()
+	up := newScripted(t)
+	x := setupUnheard(t, brokertest.Single(t), up.URL, never, nil)
+	s := x.recorded(up)
+	x.end(s.JobID(), byItsOwner)
+	if err := x.b.Conn().ForceReconnect(); err != nil {
+		t.Fatal(err)
+	}
+	cutOff(t, s, up)
+}
+
+// TestAChatThatWasErasedIsCutOff: it was cancelled and erased between two checks. Its end
+// does not write it again.
+func TestAChatThatWasErasedIsCutOff(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		up := newScripted(t)
+		x := setupUnheard(t, open(t), up.URL, never, nil)
+		s := x.recorded(up)
+		entry := x.end(s.JobID(), byItsOwner)
+		if err := x.tasks.Erase(t.Context(), entry); err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		x.check()
+		if took := time.Since(begin); took < joblog.SecondLook {
+			t.Errorf("it was looked for once more after %v", took)
+		}
+		cutOff(t, s, up)
+		s.Close()
+		if err := x.runner.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if _, err := x.tasks.Get(t.Context(), entry.Name()); !errors.Is(err, joblog.ErrNotFound) {
+			t.Errorf("the log has %v", err)
+		}
+	})
+}
+
+// TestALostLogCutsNoChatOff: the log is another one, and does not have the chat. It is not
+// asked for it any more.
+func TestALostLogCutsNoChatOff(t *testing.T) {
+	t.Parallel()
+	for how, replace := range map[string]func(t *testing.T, b *broker.Broker, backup *brokertest.Snapshot) error{
+		"created": func(t *testing.T, b *broker.Broker, _ *brokertest.Snapshot) error {
+			err := b.Streams().Ensure(t.Context())
+			for range 10 { // it reaches further than the one before
+				_, failed := b.Publish(t.Context(), nats.NewMsg(b.Names().Done(subject.Chat, tenant, "completed", "other")))
+				err = errors.Join(err, failed)
+			}
+			return err
+		},
+		"restored": func(t *testing.T, b *broker.Broker, backup *brokertest.Snapshot) error {
+			return backup.Restore(t.Context(), b.Conn())
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			up, b := newScripted(t), brokertest.Single(t)
+			x := setupUnheard(t, b, up.URL, never, nil)
+			backup, err := brokertest.TakeSnapshot(t.Context(), b.Conn(), b.Names().Tasks())
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := x.recorded(up)
+			if err := b.JetStream().DeleteStream(t.Context(), b.Names().Tasks()); err != nil {
+				t.Fatal(err)
+			}
+			if err := replace(t, b, backup); err != nil {
+				t.Fatal(err)
+			}
+			count := x.countReads()
+			x.check()
+			count.expect("the log is another one", 1, 2)
+			x.check()
+			count.expect("that is known", 0, 0)
+			x.goesOn(s, up)
+		})
+	}
+}
+
+// TestChecksAskForWhatIsRunning, in one message, and read a chat once of which the log has
+// another event than its cancel.
+func TestChecksAskForWhatIsRunning(t *testing.T) {
+	t.Parallel()
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // it never ends a reply
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, "data: "+piece(0)+"\n\n")
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}))
+	t.Cleanup(up.Close)
+	x := setupUnheard(t, brokertest.Single(t), up.URL, never, nil)
+	count := x.countReads()
+	x.check()
+	count.expect("no chat runs", 0, 0)
+
+	var chats []*inline.Stream
+	for range 3 {
+		s, err := x.runner.Stream(t.Context(), ask("sandbox-chat-a", streamed))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		x.waitRecorded(s)
+		chats = append(chats, s)
+	}
+	x.check()
+	count.expect("three run", 1, 0)
+
+	x.end(chats[0].JobID(), func(c *genbusv1.Chat) (task.Event, error) {
+		return task.FailedChat(c, time.Now(), 0, errcode.New(errcode.DeadlineExceeded, "too late").TaskError())
+	})
+	count.expect("the read before the end", 0, 1)
+	x.check()
+	count.expect("one was ended by another replica", 1, 1)
+	x.check()
+	count.expect("that is known", 1, 0)
+
+	for _, s := range chats {
+		if _, err := s.Next(); err != nil {
+			t.Errorf("a chat was cut off: %v", err)
+		}
+		s.Close()
+	}
+	count.drain()
+	x.check()
+	if looks, _ := count.drain(); looks != 0 { // their ends may read the log
+		t.Errorf("all have ended: %d looks", looks)
+	}
+}
+
+// TestChatsWithoutEventsAreNotChecked: the log never has them.
+func TestChatsWithoutEventsAreNotChecked(t *testing.T) {
+	t.Parallel()
+	up := newScripted(t)
+	x := setupUnheard(t, brokertest.Single(t), up.URL, never, func(c *config.Config) { c.Chat.InlineEvents = false })
+	count := x.countReads()
+	s := x.running(up)
+	x.check()
+	count.expect("no chat has events", 0, 0)
+	x.goesOn(s, up)
+}
+
+// TestChatsThatTheLogDidNotTakeAreNotChecked: it is full.
+func TestChatsThatTheLogDidNotTakeAreNotChecked(t *testing.T) {
+	t.Parallel()
+	up, b := newScripted(t), brokertest.Single(t)
+	x := setupUnheard(t, b, up.URL, never, nil)
+	x.changeLog(func(c *jetstream.StreamConfig) { c.MaxMsgs = 1 })
+	if _, err := b.Publish(t.Context(), nats.NewMsg(b.Names().Done(subject.Chat, tenant, "completed", "other"))); err != nil {
+		t.Fatal(err)
+	}
+	s := x.running(up)
+	x.wait(func() bool {
+		_, unlogged := x.runner.Known(s.JobID())
+		return unlogged
+	})
+	count := x.countReads()
+	x.check()
+	count.expect("the log is full", 0, 0)
+	x.goesOn(s, up)
+}
+
+func (x *bundle) changeLog(change func(*jetstream.StreamConfig)) {
+	x.t.Helper()
+	stream, err := x.b.Stream(x.t.Context(), x.b.Names().Tasks())
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	c := stream.CachedInfo().Config
+	change(&c)
+	if _, err := x.b.JetStream().UpdateStream(x.t.Context(), c); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+// TestAChatIsNotMissedBeforeItIsStored: the log takes no events for a while, and the chat's
+// first is under way. Once it is stored, a cancel is found.
+func TestAChatIsNotMissedBeforeItIsStored(t *testing.T) {
+	t.Parallel()
+	up, b := newScripted(t), brokertest.Single(t)
+	x := setupUnheard(t, b, up.URL, never, nil)
+	x.changeLog(func(c *jetstream.StreamConfig) { c.Subjects = []string{b.Names().DonePattern()} })
+	s := x.running(up)
+	count := x.countReads()
+	x.check()
+	count.expect("it is under way", 1, 1)
+	if known, unlogged := x.runner.Known(s.JobID()); known != 0 || unlogged {
+		t.Fatalf("its event is stored at %d, or given up: %t", known, unlogged)
+	}
+	x.changeLog(func(c *jetstream.StreamConfig) {
+		c.Subjects = []string{b.Names().TaskPattern(), b.Names().DonePattern()}
+	})
+	x.waitRecorded(s)
+	x.end(s.JobID(), byItsOwner)
+	x.check()
+	cutOff(t, s, up)
+}
