@@ -14,8 +14,8 @@ import (
 )
 
 // checkEvery is how often the running chats are checked with the log, many at a time: the
-// notice of a cancel can be lost (docs/adr/0016). What a check finds late costs a reply that
-// is wanted no more.
+// notice of a cancel can be lost (docs/adr/0016). A cancel that is found late costs what the
+// upstream writes until then.
 const checkEvery = 30 * time.Second
 
 // keepChecking checks the running chats each period, and at once after a reconnect, until
@@ -37,15 +37,16 @@ func (r *Runner) keepChecking(ctx context.Context, period time.Duration) {
 	}
 }
 
-// check ends the running chats that were cancelled as their logs say, and those whose logs
-// were erased, as only the log of a job that has ended is. It reads nothing where no running
-// chat has events.
+// check cancels the running chats whose logs say that they were cancelled, and those whose
+// logs were erased: only the log of a job that has ended is erased. It sends nothing where
+// no running chat has events.
 func (r *Runner) check(ctx context.Context) error {
 	missing, err := r.readBehind(ctx)
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	// A leader that has just lost its lead may not have had them.
+	// They were read from the log's leader, but one that has just lost the lead may answer
+	// once more.
 	if err := broker.Wait(ctx, joblog.SecondLook); err != nil {
 		return err
 	}

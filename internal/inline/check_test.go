@@ -1,13 +1,18 @@
 package inline_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"strconv"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -20,6 +25,7 @@ import (
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/test/freeport"
 )
 
 // never is an interval after which no test runs any more.
@@ -150,16 +156,14 @@ func (r reads) drain() (many, each int) {
 // TestALostNoticeOfACancelIsFound by the next check.
 func TestALostNoticeOfACancelIsFound(t *testing.T) {
 	t.Parallel()
-	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		up := newScripted(t)
-		x := setupUnheard(t, open(t), up.URL, 20*time.Millisecond, nil)
-		s := x.recorded(up)
-		x.end(s.JobID(), byItsOwner)
-		cutOff(t, s, up)
-		if _, end := x.history(s.JobID()); end.GetVersion() != 2 || end.GetError().GetMessage() != "by its owner" {
-			t.Errorf("the terminal event is %v", end)
-		}
-	})
+	up := newScripted(t)
+	x := setupUnheard(t, brokertest.Single(t), up.URL, 20*time.Millisecond, nil)
+	s := x.recorded(up)
+	x.end(s.JobID(), byItsOwner)
+	cutOff(t, s, up)
+	if _, end := x.history(s.JobID()); end.GetVersion() != 2 || end.GetError().GetMessage() != "by its owner" {
+		t.Errorf("the terminal event is %v", end)
+	}
 }
 
 // TestRunningChatsAreCheckedAfterAReconnect at once: the next period is far away.
@@ -179,67 +183,117 @@ func TestRunningChatsAreCheckedAfterAReconnect(t *testing.T) {
 // does not write it again.
 func TestAChatThatWasErasedIsCutOff(t *testing.T) {
 	t.Parallel()
-	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		up := newScripted(t)
-		x := setupUnheard(t, open(t), up.URL, never, nil)
-		s := x.recorded(up)
-		entry := x.end(s.JobID(), byItsOwner)
-		if err := x.tasks.Erase(t.Context(), entry); err != nil {
-			t.Fatal(err)
-		}
-		begin := time.Now()
-		x.check()
-		if took := time.Since(begin); took < joblog.SecondLook {
-			t.Errorf("it was looked for once more after %v", took)
-		}
-		cutOff(t, s, up)
-		s.Close()
-		if err := x.runner.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
-		if _, err := x.tasks.Get(t.Context(), entry.Name()); !errors.Is(err, joblog.ErrNotFound) {
-			t.Errorf("the log has %v", err)
-		}
-	})
+	up := newScripted(t)
+	x := setupUnheard(t, brokertest.Single(t), up.URL, never, nil)
+	s := x.recorded(up)
+	entry := x.end(s.JobID(), byItsOwner)
+	if err := x.tasks.Erase(t.Context(), entry); err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	x.check()
+	if took := time.Since(begin); took < joblog.SecondLook {
+		t.Errorf("it was looked for once more after %v", took)
+	}
+	cutOff(t, s, up)
+	s.Close()
+	if err := x.runner.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := x.tasks.Get(t.Context(), entry.Name()); !errors.Is(err, joblog.ErrNotFound) {
+		t.Errorf("the log has %v", err)
+	}
 }
 
-// TestALostLogCutsNoChatOff: the log is another one, and does not have the chat. It is not
-// asked for it any more.
-func TestALostLogCutsNoChatOff(t *testing.T) {
+// others stores messages that are of no running chat.
+func (x *bundle) others(n int) {
+	x.t.Helper()
+	for range n {
+		if _, err := x.b.Publish(x.t.Context(), nats.NewMsg(x.b.Names().Done(subject.Chat, tenant, "completed", "other"))); err != nil {
+			x.t.Fatal(err)
+		}
+	}
+}
+
+// TestANewLogCutsNoChatOff: the log was deleted and created again, and reaches further than
+// the one before. It is not asked for the chat any more.
+func TestANewLogCutsNoChatOff(t *testing.T) {
 	t.Parallel()
-	for how, replace := range map[string]func(t *testing.T, b *broker.Broker, backup *brokertest.Snapshot) error{
-		"created": func(t *testing.T, b *broker.Broker, _ *brokertest.Snapshot) error {
-			err := b.Streams().Ensure(t.Context())
-			for range 10 { // it reaches further than the one before
-				_, failed := b.Publish(t.Context(), nats.NewMsg(b.Names().Done(subject.Chat, tenant, "completed", "other")))
-				err = errors.Join(err, failed)
-			}
-			return err
-		},
-		"restored": func(t *testing.T, b *broker.Broker, backup *brokertest.Snapshot) error {
-			return backup.Restore(t.Context(), b.Conn())
-		},
-	} {
+	up, b := newScripted(t), brokertest.Single(t)
+	x := setupUnheard(t, b, up.URL, never, nil)
+	s := x.recorded(up)
+	known, _ := x.runner.Known(s.JobID())
+	if err := b.JetStream().DeleteStream(t.Context(), b.Names().Tasks()); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Streams().Ensure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	x.others(10)
+	if _, err := b.Delete(t.Context(), b.Names().Tasks(), known); err != nil {
+		t.Fatal(err)
+	}
+	count := x.countReads()
+	x.check()
+	count.expect("the log is another one", 1, 2)
+	x.check()
+	count.expect("that is known", 0, 0)
+	x.goesOn(s, up)
+}
+
+// startIn starts a server with the files of a directory.
+func startIn(t testing.TB, dir string, port int) (stop func()) {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: port, NoSigs: true, NoLog: true,
+		JetStream: true, StoreDir: dir, JetStreamMaxMemory: 512 << 20, JetStreamMaxStore: 100 << 30,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	stop = sync.OnceFunc(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	t.Cleanup(stop)
+	if !s.ReadyForConnections(time.Minute) {
+		t.Fatal("the NATS server did not start")
+	}
+	return stop
+}
+
+// TestAnOlderLogCutsNoChatOff: the server is back with a log that ends earlier, as after a
+// crash before the rest was on disk. The log is as short as that at the check, or another
+// job has the sequence of the chat's event.
+func TestAnOlderLogCutsNoChatOff(t *testing.T) {
+	t.Parallel()
+	for how, stored := range map[string]int{"shorter": 0, "written to": 10} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			up, b := newScripted(t), brokertest.Single(t)
-			x := setupUnheard(t, b, up.URL, never, nil)
-			backup, err := brokertest.TakeSnapshot(t.Context(), b.Conn(), b.Names().Tasks())
+			ports, err := freeport.Ports(1)
 			if err != nil {
 				t.Fatal(err)
 			}
+			dir, older := t.TempDir(), t.TempDir()
+			stop := startIn(t, dir, ports[0])
+			b := brokertest.Open(t, broker.Options{Names: subject.Default(), Logger: brokertest.Logger(t), URL: "nats://127.0.0.1:" + strconv.Itoa(ports[0])})
+			back := make(chan struct{}, 2)
+			b.OnReconnect(func(context.Context) { back <- struct{}{} })
+			stop()
+			if err := os.CopyFS(older, os.DirFS(dir)); err != nil {
+				t.Fatal(err)
+			}
+			stop = startIn(t, dir, ports[0])
+			<-back
+			up := newScripted(t)
+			x := setupUnheard(t, b, up.URL, never, nil)
 			s := x.recorded(up)
-			if err := b.JetStream().DeleteStream(t.Context(), b.Names().Tasks()); err != nil {
-				t.Fatal(err)
-			}
-			if err := replace(t, b, backup); err != nil {
-				t.Fatal(err)
-			}
-			count := x.countReads()
+			stop()
+			startIn(t, older, ports[0])
+			<-back
+			x.others(stored)
 			x.check()
-			count.expect("the log is another one", 1, 2)
-			x.check()
-			count.expect("that is known", 0, 0)
 			x.goesOn(s, up)
 		})
 	}
@@ -315,9 +369,7 @@ func TestChatsThatTheLogDidNotTakeAreNotChecked(t *testing.T) {
 	up, b := newScripted(t), brokertest.Single(t)
 	x := setupUnheard(t, b, up.URL, never, nil)
 	x.changeLog(func(c *jetstream.StreamConfig) { c.MaxMsgs = 1 })
-	if _, err := b.Publish(t.Context(), nats.NewMsg(b.Names().Done(subject.Chat, tenant, "completed", "other"))); err != nil {
-		t.Fatal(err)
-	}
+	x.others(1)
 	s := x.running(up)
 	x.wait(func() bool {
 		_, unlogged := x.runner.Known(s.JobID())

@@ -52,7 +52,7 @@ type bundle struct {
 // sandbox: it takes every model that begins with "sandbox-".
 func setup(t testing.TB, b *broker.Broker, url string, change func(*config.Config)) *bundle {
 	t.Helper()
-	x := setupUnheard(t, b, url, time.Hour, change)
+	x := setupUnheard(t, b, url, never, change)
 	x.tasks.OnNotice(x.runner.Notice)
 	return x
 }

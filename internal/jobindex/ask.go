@@ -11,6 +11,7 @@ import (
 
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
 const (
@@ -89,10 +90,10 @@ func (x *Index) ask(ctx context.Context, q question, current bool) (answer, erro
 			return answer{}, context.Cause(ctx)
 		case errors.Is(err, nats.ErrConnectionClosed):
 			return answer{}, ErrCatchingUp
-		case err != nil, a.Error != "", current && a.AsOf < q.Upto:
-			x.logger.Debug("a replica that keeps the index has not answered", "replica", replica, "reason", a.Error, "as_of", a.AsOf, "error", err)
+		case err != nil, a.Error != "":
+			x.logger.Debug("a replica that keeps the index has not answered", "replica", replica, "reason", a.Error, telemetry.KeyError, err)
 			x.role.avoid(replica)
-		default:
+		case !current || a.AsOf >= q.Upto:
 			return a, nil
 		}
 	}
@@ -130,7 +131,6 @@ func (x *Index) page(ctx context.Context, w window) (rows []row, found bool, err
 func (x *Index) forget(n subject.TaskName, r row) {
 	if own := x.ready(); own != nil {
 		own.table.forget(n, r)
-		return
 	}
 	if x.role == nil {
 		return

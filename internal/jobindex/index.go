@@ -2,7 +2,7 @@
 // ended, and tells of each event of any replica. It is made of the headers of the log, and
 // has nothing that it could not read there again.
 //
-// Of all replicas two keep the index (role.go), and the others ask them (ask.go, answer.go).
+// Of all replicas two keep the index (role.go), and the others ask them (ask.go).
 package jobindex
 
 import (
@@ -45,7 +45,7 @@ const (
 // log has, and of every commit of every replica. It must not block.
 type Observer interface {
 	Notice(n joblog.Notice)
-	// Forget is called when this replica keeps the index no more. No Notice is in flight.
+	// Forget is called when this replica keeps the index no more, after the last Notice.
 	Forget()
 }
 
@@ -168,9 +168,7 @@ func (x *Index) ready() *reading {
 	if r == nil {
 		return nil
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.ready {
+	if !r.isReady(time.Now()) {
 		return nil
 	}
 	return r
@@ -180,7 +178,9 @@ func (x *Index) ready() *reading {
 // back.
 func (x *Index) committed(n joblog.Notice) {
 	x.mu.Lock()
-	x.wrote = own{seq: max(x.wrote.seq, n.Seq), at: time.Now()}
+	if n.Seq > x.wrote.seq || time.Since(x.wrote.at) > ownFor { // a log that is created again begins with 1
+		x.wrote = own{seq: n.Seq, at: time.Now()}
+	}
 	x.mu.Unlock()
 	if r := x.current.Load(); r != nil {
 		n.Name.ID = strings.Clone(n.Name.ID)

@@ -16,10 +16,12 @@ const (
 	// that is missing.
 	probeEvery = time.Second
 	probeSoon  = 50 * time.Millisecond
-	// doubtAfter is how long a reading may stand still behind the log and be ready, and
-	// giveUpAfter until the log is read from its beginning again. nats.go makes a consumer
-	// whose heartbeats are missing again after ten seconds.
+	// doubtAfter is how long a reading may stand still behind the log and be ready, lagAfter
+	// how far it may be behind while it goes on, and giveUpAfter how long it may stand still
+	// until the log is read from its beginning again. nats.go makes a consumer whose
+	// heartbeats are missing again after ten seconds.
 	doubtAfter  = 3 * time.Second
+	lagAfter    = 10 * time.Second
 	giveUpAfter = 15 * time.Second
 )
 
@@ -31,13 +33,20 @@ type reading struct {
 	created time.Time     // when the log was that is read
 	caught  chan struct{} // has a token once all was heard that the node had
 
+	hearing sync.Mutex // of one event after the other
+	ended   bool       // guarded by hearing
+
 	mu       sync.Mutex
 	asOf     uint64 // the last event that was heard
 	caughtUp bool   // what the node had that is read when the reading began
 	ready    bool
-	moved    time.Time // when it was seen to go on
+	first    bool      // it was not ready yet
+	probed   time.Time // when the last probe was answered
 	seen     uint64    // asOf at the last probe
-	target   uint64    // an event that the log had at an earlier probe
+	moved    time.Time // when it was seen to go on
+	reached  time.Time // when the log had no more than is heard now, as far as was probed
+	target   uint64    // where the log ended at an earlier probe,
+	targeted time.Time // and when that was
 	verified uint64    // the end of a log that has no later event than the last one heard
 	below    bool      // the log seemed to have less than was heard
 	waits    map[chan struct{}]uint64
@@ -50,7 +59,7 @@ func (x *Index) read(ctx context.Context) error {
 		return err
 	}
 	r := &reading{
-		x: x, table: newTable(x.size), created: h.LogCreated, caught: make(chan struct{}, 1), target: math.MaxUint64, moved: time.Now(),
+		x: x, table: newTable(x.size), created: h.LogCreated, caught: make(chan struct{}, 1), first: true, target: math.MaxUint64, moved: time.Now(),
 		waits: map[chan struct{}]uint64{},
 	}
 	x.current.Store(r)
@@ -60,12 +69,8 @@ func (x *Index) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		stop()
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.ready = false
-	}()
+	defer r.end()
+	defer stop()
 	timer := time.NewTimer(probeEvery)
 	defer timer.Stop()
 	for {
@@ -83,21 +88,44 @@ func (x *Index) read(ctx context.Context) error {
 	}
 }
 
-// hear takes an event.
+// hear takes an event, or a message that is none.
 func (r *reading) hear(n joblog.Notice) {
-	if n.CreatedAt.IsZero() {
+	r.hearing.Lock()
+	defer r.hearing.Unlock()
+	if r.ended {
 		return
 	}
-	// Clones: values are parts of the whole message's memory.
-	n.Name.ID = strings.Clone(n.Name.ID)
-	r.table.put(n.Name, rowOf(n))
-	for _, o := range r.x.observers {
-		o.Notice(n)
+	if n.Name.ID != "" && !n.CreatedAt.IsZero() {
+		// Clones: values are parts of the whole message's memory.
+		n.Name.ID = strings.Clone(n.Name.ID)
+		r.table.put(n.Name, rowOf(n))
+		for _, o := range r.x.observers {
+			o.Notice(n)
+		}
 	}
 	r.advance(n.Seq)
 	if f := r.x.heard.Load(); f != nil {
 		(*f)()
 	}
+}
+
+// end has nothing heard any more. A consumer that is just being made again may deliver after
+// it was stopped.
+func (r *reading) end() {
+	r.hearing.Lock()
+	r.ended = true
+	r.hearing.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ready = false
+}
+
+// isReady reports whether all was heard that the log had a moment ago. Of a reading that was
+// not compared with the log lately nothing is known.
+func (r *reading) isReady(now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ready && (now.Sub(r.probed) <= doubtAfter+probeEvery || r.asOf > r.seen)
 }
 
 func (r *reading) advance(seq uint64) {
@@ -178,10 +206,10 @@ func (r *reading) probe(ctx context.Context) (next time.Duration, ok bool) {
 }
 
 // verify looks for the last event of a job, where the log has something behind what was
-// heard, and nothing else says that the reading goes on.
+// heard, and the reading does not go on or was not ready yet.
 func (r *reading) verify(ctx context.Context, end joblog.End) error {
 	r.mu.Lock()
-	need := r.caughtUp && end.Seq > r.asOf && end.Seq != r.verified && (!r.ready || r.asOf == r.seen)
+	need := end.Seq > r.asOf && end.Seq != r.verified && (r.asOf == r.seen || r.caughtUp && r.first)
 	r.mu.Unlock()
 	if !need {
 		return nil
@@ -194,8 +222,8 @@ func (r *reading) verify(ctx context.Context, end joblog.End) error {
 	defer r.mu.Unlock()
 	if last <= r.asOf {
 		r.verified = end.Seq
-	} else if r.target <= r.asOf || r.target == math.MaxUint64 {
-		r.target = last
+	} else {
+		r.target = min(r.target, last) // where the log ends with something else
 	}
 	return nil
 }
@@ -209,20 +237,32 @@ func (r *reading) judge(end joblog.End, now time.Time) (next time.Duration, ok b
 		r.ready = false
 		return 0, false
 	}
-	moved := r.asOf > r.seen
-	r.below, r.seen = below, r.asOf
-	switch {
-	case r.asOf >= end.Seq, r.asOf >= r.target, r.verified == end.Seq:
-		r.moved, r.ready = now, r.caughtUp
-	case moved:
+	if silent := now.Sub(r.probed) - 2*probeEvery; silent > 0 && !r.probed.IsZero() { // the broker, and not the reading
+		r.moved, r.reached = r.moved.Add(silent), r.reached.Add(silent)
+	}
+	if r.asOf > r.seen {
 		r.moved = now
+	}
+	r.below, r.seen, r.probed = below, r.asOf, now
+	switch {
+	case r.asOf >= end.Seq, r.verified == end.Seq:
+		r.caughtUp = true // also where what was missing is erased
+		r.moved, r.reached, r.target, r.targeted = now, now, end.Seq, now
+	case r.asOf >= r.target:
+		r.reached, r.target, r.targeted = r.targeted, end.Seq, now
 	case now.Sub(r.moved) > giveUpAfter:
 		r.ready = false
 		return 0, false
-	case now.Sub(r.moved) > doubtAfter:
-		r.ready = false
 	}
-	if r.caughtUp && !r.ready {
+	if r.targeted.IsZero() {
+		r.target, r.targeted = min(r.target, end.Seq), now
+	}
+	late := now.Sub(r.reached)
+	r.ready = r.caughtUp && !r.reached.IsZero() && (late <= doubtAfter || late <= lagAfter && now.Sub(r.moved) <= doubtAfter)
+	if r.ready {
+		r.first = false
+	}
+	if r.caughtUp && r.first {
 		return probeSoon, true
 	}
 	return probeEvery, true

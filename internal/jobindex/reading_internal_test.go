@@ -12,50 +12,93 @@ import (
 	"github.com/genbus/genbus/internal/subject"
 )
 
+// stretch is some seconds of a reading, with a probe in each: what is heard and where the log
+// ends after the first second, and what comes in each of the others.
+type stretch struct {
+	seconds         int
+	asOf, end       uint64
+	heards, stores  uint64
+	ready, readOver bool // at its end
+}
+
 // TestAReadingIsJudged by what it has heard and what the leader has.
 func TestAReadingIsJudged(t *testing.T) {
 	t.Parallel()
-	begin, created := time.Unix(1000, 0), time.Unix(1, 0)
-	type probe struct {
-		after        time.Duration // the probe before
-		asOf         uint64
-		end          uint64
-		lost         bool // the log was created again
-		ready, again bool
-	}
-	const second = time.Second
-	for name, probes := range map[string][]probe{
-		"has all":                    {{second, 10, 10, false, true, false}},
-		"comes as far as it was":     {{second, 8, 12, false, false, false}, {second, 12, 20, false, true, false}},
-		"goes on, and never has all": {{second, 10, 10, false, true, false}, {second, 12, 20, false, true, false}, {second, 13, 30, false, true, false}},
-		"stands still":               {{second, 10, 10, false, true, false}, {2 * second, 10, 12, false, true, false}, {2 * second, 10, 12, false, false, false}, {9 * second, 10, 12, false, false, false}, {3 * second, 10, 12, false, false, true}},
-		"stands still and goes on":   {{second, 10, 10, false, true, false}, {4 * second, 10, 12, false, false, false}, {second, 12, 12, false, true, false}},
-		"another log":                {{second, 10, 10, false, true, false}, {second, 10, 11, true, false, true}},
-		"a leader that is none":      {{second, 10, 10, false, true, false}, {second, 10, 9, false, true, false}, {second, 10, 10, false, true, false}},
-		"a log that has less":        {{second, 10, 10, false, true, false}, {second, 10, 2, false, true, false}, {second, 10, 2, false, false, true}},
-		"reads a large log for long": {{9 * second, 10, 900, false, false, false}, {9 * second, 20, 900, false, false, false}, {9 * second, 30, 900, false, false, false}},
-		"a large log that stops":     {{9 * second, 10, 900, false, false, false}, {16 * second, 10, 900, false, false, true}},
+	for name, stretches := range map[string][]stretch{
+		"has all":                     {{1, 10, 10, 0, 0, true, false}},
+		"comes as far as it was":      {{1, 8, 12, 0, 0, false, false}, {1, 12, 20, 0, 0, true, false}},
+		"goes on a little behind":     {{1, 10, 10, 0, 0, true, false}, {60, 15, 25, 10, 10, true, false}},
+		"falls behind":                {{1, 10, 10, 0, 0, true, false}, {8, 11, 110, 1, 100, true, false}, {5, 19, 910, 1, 100, false, false}, {60, 30, 1500, 1, 100, false, false}},
+		"falls behind and catches up": {{1, 10, 10, 0, 0, true, false}, {20, 11, 110, 1, 100, false, false}, {2, 2200, 2200, 0, 0, true, false}},
+		"stands still":                {{1, 10, 10, 0, 0, true, false}, {2, 10, 12, 0, 0, true, false}, {2, 10, 12, 0, 0, false, false}, {10, 10, 12, 0, 0, false, false}, {2, 10, 12, 0, 0, false, true}},
+		"stands still and goes on":    {{1, 10, 10, 0, 0, true, false}, {5, 10, 12, 0, 0, false, false}, {1, 12, 12, 0, 0, true, false}},
+		"a log that has less":         {{1, 10, 10, 0, 0, true, false}, {1, 10, 2, 0, 0, true, false}, {1, 10, 2, 0, 0, false, true}},
+		"a leader that is none":       {{1, 10, 10, 0, 0, true, false}, {1, 10, 9, 0, 0, true, false}, {1, 10, 10, 0, 0, true, false}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := &reading{table: newTable(10), created: created, caughtUp: probes[0].asOf > 5 && probes[0].end < 100, target: math.MaxUint64, moved: begin}
-			now := begin
-			for i, p := range probes {
-				now = now.Add(p.after)
-				r.asOf = p.asOf
-				end := joblog.End{LogCreated: created, Seq: p.end}
-				if p.lost {
-					end.LogCreated = begin
+			now := time.Unix(1000, 0)
+			r := &reading{table: newTable(10), caughtUp: true, target: math.MaxUint64, moved: now}
+			for i, s := range stretches {
+				ok := true
+				for n := range uint64(s.seconds) {
+					now = now.Add(time.Second)
+					r.asOf = s.asOf + n*s.heards
+					if _, ok = r.judge(joblog.End{Seq: s.end + n*s.stores}, now); !ok && n != uint64(s.seconds)-1 {
+						t.Fatalf("stretch %d: the log is read over after %d s", i, n+1)
+					}
 				}
-				_, ok := r.judge(end, now)
-				if r.ready != p.ready || ok == p.again {
-					t.Errorf("probe %d: ready %t, and read again %t; want %t, %t", i, r.ready, !ok, p.ready, p.again)
-				}
-				if r.caughtUp && p.end > p.asOf && r.target == math.MaxUint64 {
-					r.target = p.end // as verify does
+				if r.isReady(now) != s.ready || ok == s.readOver {
+					t.Errorf("stretch %d: ready %t, and read over %t; want %t, %t", i, r.isReady(now), !ok, s.ready, s.readOver)
 				}
 			}
 		})
+	}
+}
+
+// TestAReadingThatIsNotComparedIsNotReady, unless it goes on; the time in which the broker
+// does not answer is not that of a reading that stands still.
+func TestAReadingThatIsNotComparedIsNotReady(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	r := &reading{table: newTable(10), caughtUp: true, target: math.MaxUint64, moved: now}
+	judge := func() bool {
+		_, ok := r.judge(joblog.End{Seq: 12}, now)
+		return ok
+	}
+	r.asOf = 12
+	judge()
+	now = now.Add(20 * time.Second)
+	if r.isReady(now) {
+		t.Error("it is ready, and nothing is known of it")
+	}
+	r.asOf = 13
+	if !r.isReady(now) {
+		t.Error("it is not ready, and goes on")
+	}
+	r.asOf = 11 // as if the log had gone on meanwhile
+	for range 2 {
+		if !judge() {
+			t.Error("the log is read over")
+		}
+	}
+	r = &reading{table: newTable(10), created: time.Unix(1, 0), caughtUp: true, target: math.MaxUint64, moved: now, asOf: 12}
+	if judge() {
+		t.Error("another log is not read")
+	}
+}
+
+// TestALargeLogIsReadForLong without being ready or read over.
+func TestALargeLogIsReadForLong(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	r := &reading{table: newTable(10), first: true, target: math.MaxUint64, moved: now}
+	for range 100 {
+		now = now.Add(time.Second)
+		r.asOf += 10
+		if _, ok := r.judge(joblog.End{Seq: 100_000}, now); !ok || r.isReady(now) {
+			t.Fatalf("at %d: ready %t, read on %t", r.asOf, r.isReady(now), ok)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package jobindex
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,8 +28,11 @@ const (
 	lookEvery = 250 * time.Millisecond
 	// lastAfter is how long a replica with Off waits for another one that keeps the index.
 	lastAfter = 30 * time.Second
-	// avoidFor is how long one that has not answered is asked after the others.
-	avoidFor = 5 * time.Second
+	// avoidFor is how long one that has not answered is asked after the others, askFor how
+	// long one is asked after its last claim, and mostAsked how many are asked one question.
+	avoidFor  = 5 * time.Second
+	askFor    = time.Minute
+	mostAsked = 2
 	// mostWaits bounds the questions that wait for an event, and waitFor how long one does:
 	// less than who asks waits for the answer.
 	mostWaits = 256
@@ -56,13 +60,14 @@ type role struct {
 	mu      sync.Mutex
 	left    bool                 // this replica stops
 	closed  bool                 // no question waits any more
+	had     map[string]time.Time // the replicas that claimed last to have the index ready, and when
 	avoided map[string]time.Time // until when
 }
 
 func newRole(x *Index, o Options) *role {
 	r := &role{
 		x: x, b: o.Broker, logger: o.Logger, mode: o.Mode, self: o.Log.Writer(), leases: map[string]*lease.Lease{},
-		changed: make(chan struct{}, 1), waits: make(chan struct{}, mostWaits), avoided: map[string]time.Time{},
+		changed: make(chan struct{}, 1), waits: make(chan struct{}, mostWaits), had: map[string]time.Time{}, avoided: map[string]time.Time{},
 	}
 	for _, key := range keepers {
 		r.leases[key] = lease.New(r.self)
@@ -119,6 +124,10 @@ type keeping struct {
 // look begins or ends to keep the index, and reports how it goes.
 func (k *keeping) look(ctx context.Context, now time.Time) {
 	key := k.take(now)
+	if key != "" && k.yields(key, now) {
+		k.claims.Release(key)
+		key = ""
+	}
 	if keep := key != "" || k.mode == On || k.end != nil && k.leaves(); keep != (k.end != nil) {
 		if keep {
 			k.begin(ctx)
@@ -137,15 +146,17 @@ func (k *keeping) look(ctx context.Context, now time.Time) {
 func (k *keeping) take(now time.Time) string {
 	var vacant []string
 	for _, key := range keepers {
-		switch l := k.leases[key]; {
-		case l.Held():
+		if k.leases[key].Held() {
 			return key
-		case l.Vacant(now):
+		}
+		failing, _ := k.leases[key].Failing(now)
+		if k.leases[key].Vacant(now) && (failing == "" || k.x.able() == nil) {
 			vacant = append(vacant, key)
 		}
 	}
-	switch wait := rand.N(8 * spread); {
-	case len(vacant) == 0, k.mode == Off && len(vacant) < len(keepers):
+	wait := 5*spread + rand.N(8*spread) // a claim is repeated each second
+	switch {
+	case len(vacant) == 0, k.mode == Off && len(vacant) < len(keepers), k.leaves(), k.b.Trouble() != nil:
 		k.from = time.Time{}
 		return ""
 	case k.from.IsZero() && k.mode == Off:
@@ -154,15 +165,32 @@ func (k *keeping) take(now time.Time) string {
 	case k.from.IsZero():
 		k.from = now.Add(wait)
 		return ""
-	case now.Before(k.from), k.claims.Unheard(now) > 0, k.leaves(), k.b.Trouble() != nil:
+	case now.Before(k.from), k.claims.Unheard(now) > 0:
 		return ""
 	}
 	key := vacant[rand.N(len(vacant))]
 	if !k.leases[key].Take(now, false) {
 		return ""
 	}
+	if k.leaves() {
+		k.claims.Release(key)
+		return ""
+	}
 	k.claims.Say(key)
 	return key
+}
+
+// yields reports whether a replica with Off leaves the index to another one.
+func (k *keeping) yields(key string, now time.Time) bool {
+	if k.mode != Off {
+		return false
+	}
+	for _, other := range keepers {
+		if _, ready, held := k.leases[other].Holder(now); other != key && held && ready {
+			return true
+		}
+	}
+	return false
 }
 
 func (k *keeping) begin(ctx context.Context) {
@@ -219,33 +247,54 @@ func (r *role) leave() {
 	}
 }
 
-// ready are the other replicas that have the index ready, those first that have answered.
+// ready are the other replicas that have the index ready, those first that have answered, and
+// then those that had it and stop: they have it until their end.
 func (r *role) ready(now time.Time) (replicas []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var late []string
 	for _, key := range keepers {
-		replica, ready, held := r.leases[key].Holder(now)
-		switch until := r.avoided[replica]; {
-		case !held, !ready, replica == r.self, slices.Contains(replicas, replica), slices.Contains(late, replica):
-		case now.Before(until):
-			late = append(late, replica)
-		default:
-			delete(r.avoided, replica)
-			replicas = append(replicas, replica)
+		if replica, ready, held := r.leases[key].Holder(now); held && ready && replica != r.self {
+			r.had[replica] = now
+		}
+		if replica, ready := r.leases[key].Failing(now); ready {
+			r.had[replica] = now
 		}
 	}
-	return append(replicas, late...)
+	for replica, at := range r.had {
+		if now.Sub(at) > askFor {
+			delete(r.had, replica)
+			delete(r.avoided, replica)
+			continue
+		}
+		replicas = append(replicas, replica)
+	}
+	slices.SortFunc(replicas, func(a, b string) int {
+		return cmp.Or(boolOrder(now.Before(r.avoided[a]), now.Before(r.avoided[b])), r.had[b].Compare(r.had[a]), cmp.Compare(a, b))
+	})
+	return replicas[:min(len(replicas), mostAsked)]
 }
 
-// avoid has a replica asked after the others for a while.
+// boolOrder has false come first.
+func boolOrder(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	default:
+		return -1
+	}
+}
+
+// avoid has a replica asked after the others for a while, and no more where it stops.
 func (r *role) avoid(replica string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.avoided) > 100 { // replicas that are gone
-		clear(r.avoided)
+	now := time.Now()
+	r.avoided[replica] = now.Add(avoidFor)
+	if now.Sub(r.had[replica]) > time.Second { // it does not claim to keep it any more
+		delete(r.had, replica)
 	}
-	r.avoided[replica] = time.Now().Add(avoidFor)
 }
 
 // request asks one replica.

@@ -32,8 +32,8 @@ func (x *table) put(n subject.TaskName, r row) {
 		x.drop(listKey{n.Kind, n.Tenant})
 	case !found:
 		x.insert(l, at, r)
-	case task.TerminalWord(l.rows[at].status) && !task.TerminalWord(r.status):
-		// An earlier event of a job that this replica has ended.
+	case r.seq < l.rows[at].seq, task.TerminalWord(l.rows[at].status) && !task.TerminalWord(r.status):
+		// An earlier event, perhaps of a job that this replica has ended.
 	default:
 		l.change(at, r)
 	}

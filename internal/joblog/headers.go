@@ -50,7 +50,8 @@ func (l *Log) Headers(ctx context.Context) (*Headers, error) {
 // Empty reports whether the log had no job when the reading began.
 func (h *Headers) Empty() bool { return h.consumer.CachedInfo().NumPending == 0 }
 
-// Each tells f of each event until stop is called, which waits for f. caughtUp is called
+// Each tells f of each event until stop is called, and of a message that is none by its
+// sequence alone, without a name. caughtUp is called
 // when f has been told of all that the log had, and perhaps more than once. trouble hears
 // what the reading repairs itself.
 func (h *Headers) Each(f func(Notice), caughtUp func(), trouble func(error)) (stop func(), err error) {
@@ -58,10 +59,8 @@ func (h *Headers) Each(f func(Notice), caughtUp func(), trouble func(error)) (st
 		caughtUp()
 	}
 	consuming, err := h.consumer.Consume(func(m jetstream.Msg) {
-		n, left, ok := h.notice(m)
-		if ok {
-			f(n)
-		}
+		n, left := h.notice(m)
+		f(n)
 		if left == 0 {
 			caughtUp()
 		}
@@ -75,18 +74,18 @@ func (h *Headers) Each(f func(Notice), caughtUp func(), trouble func(error)) (st
 	}, nil
 }
 
-// notice is what a message without its data says, false where it is no event of a job; and
-// how many the log has behind it.
-func (h *Headers) notice(m jetstream.Msg) (n Notice, left uint64, ok bool) {
+// notice is what a message without its data says, and how many the log has behind it. One
+// that is no event of a job has no name.
+func (h *Headers) notice(m jetstream.Msg) (n Notice, left uint64) {
 	meta, err := m.Metadata()
 	if err != nil {
-		return n, 1, false // it is not of the log
+		return n, 1 // it is not of the log
 	}
 	name, err := h.names.ParseTask(m.Subject())
 	if err != nil {
-		return n, meta.NumPending, false
+		return Notice{Seq: meta.Sequence.Stream}, meta.NumPending
 	}
-	return storedNotice(name, m.Headers(), meta.Sequence.Stream, storedBytes(m)), meta.NumPending, true
+	return storedNotice(name, m.Headers(), meta.Sequence.Stream, storedBytes(m)), meta.NumPending
 }
 
 // End is how far the log is, as its leader says.
@@ -139,8 +138,8 @@ func (l *Log) NotifyAll(ctx context.Context, f func(Notice)) error {
 		if err != nil {
 			return fmt.Errorf("read the last event of every job: %w", err)
 		}
-		n, left, ok := h.notice(m)
-		if ok {
+		n, left := h.notice(m)
+		if n.Name.ID != "" {
 			f(n)
 		}
 		if left == 0 {

@@ -143,7 +143,10 @@ func TestHoldersAnswerAtOnce(t *testing.T) {
 	other.start(t)
 	other.awaitChange(t, "0")
 	if !other.leases["1"].Held() {
-		t.Error("a holder that is stuck claims its lease")
+		t.Error("a replica gives its lease to one that fails")
+	}
+	if fails, _ := other.leases["1"].Failing(time.Now()); fails != "a" {
+		t.Errorf("%q is known to fail", fails)
 	}
 	other.Say("1")
 	holder.awaitChange(t, "1")

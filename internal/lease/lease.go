@@ -24,6 +24,8 @@ const (
 type claim struct {
 	Term uint64 `json:"term"`
 	Flag bool   `json:"flag,omitempty"`
+	// Failing: the replica gives way to any that claims the lease and does not fail.
+	Failing bool `json:"failing,omitempty"`
 }
 
 // Lease is what this replica knows of which replica holds a lease. It is safe for concurrent
@@ -44,9 +46,14 @@ type Lease struct {
 	until time.Time
 	// flag is what the holder also tells the others. The user of the lease says what it means.
 	flag bool
-	// failing: this replica holds the lease and cannot do what it is for. It claims it no
-	// more, so that another takes it over, and goes on where none does.
+	// failing: this replica holds the lease and cannot do what it is for. It is taken to hold
+	// it no more, so that another takes it over, and goes on where none does.
 	failing bool
+	// fails is another replica that said so of itself, with its flag, and until when that
+	// counts.
+	fails      string
+	failsFlag  bool
+	failsUntil time.Time
 	// reported is when this replica said last how it goes. One that hangs claims nothing
 	// either.
 	reported time.Time
@@ -89,6 +96,17 @@ func (l *Lease) Holder(now time.Time) (replica string, flag, held bool) {
 		return "", false, false
 	}
 	return l.holder, l.flag, true
+}
+
+// Failing is another replica that holds the lease and fails, and its flag; "" for none.
+// For the others the lease is vacant then.
+func (l *Lease) Failing(now time.Time) (replica string, flag bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !now.Before(l.failsUntil) {
+		return "", false
+	}
+	return l.fails, l.failsFlag
 }
 
 // Vacant reports whether no replica holds the lease.
@@ -138,17 +156,27 @@ func (l *Lease) Report(now time.Time, flag, failing bool) (news bool) {
 func (l *Lease) claim(now time.Time) (c claim, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return claim{Term: l.term, Flag: l.flag}, l.holder == l.self && !l.stuck(now)
+	return claim{Term: l.term, Flag: l.flag, Failing: l.failing}, l.holder == l.self && !l.hangs(now)
 }
 
+// hangs reports whether this replica does not say how it goes. l.mu is held.
+func (l *Lease) hangs(now time.Time) bool { return now.Sub(l.reported) > reportWithin }
+
 // stuck reports whether this replica fails, or hangs. l.mu is held.
-func (l *Lease) stuck(now time.Time) bool { return l.failing || now.Sub(l.reported) > reportWithin }
+func (l *Lease) stuck(now time.Time) bool { return l.failing || l.hangs(now) }
 
 // heard takes the claim of another replica. changed: another one, or none, held the lease
 // until now. object: the other one is to be told that it does not hold it.
 func (l *Lease) heard(from string, c claim, now time.Time) (changed, object bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if c.Failing {
+		l.fails, l.failsFlag, l.failsUntil = from, c.Flag, now.Add(leaseFor)
+		return false, false
+	}
+	if l.fails == from {
+		l.failsUntil = time.Time{}
+	}
 	known := l.holder == l.self && !l.stuck(now) || l.others(now) // a holder that is stuck gives way to any
 	if known && l.holder != from && (c.Term < l.term || c.Term == l.term && l.holder < from) {
 		return false, l.holder == l.self && !l.stuck(now)
@@ -164,5 +192,8 @@ func (l *Lease) released(from string) {
 	defer l.mu.Unlock()
 	if l.holder == from {
 		l.holder = ""
+	}
+	if l.fails == from {
+		l.failsUntil = time.Time{}
 	}
 }

@@ -188,8 +188,8 @@ func TestAFailingReplicaGoesOnAlone(t *testing.T) {
 	if !f.leases[0].Held() {
 		t.Error("no replica holds the lease")
 	}
-	if _, ok := f.leases[0].claim(f.now); ok {
-		t.Error("it claims what it cannot do")
+	if c, ok := f.leases[0].claim(f.now); !ok || !c.Failing {
+		t.Errorf("it says %+v (%t)", c, ok)
 	}
 }
 

@@ -18,7 +18,7 @@ const (
 	// asks again how many there are: the others do not see that before they ask.
 	creditShare = 32
 	// forgetAfter is how long a tenant is bounded by the last count and by what this replica
-	// took since, where nothing can say how many jobs it has.
+	// took since, where nothing can say how many jobs it has. Then it begins with none.
 	forgetAfter = time.Minute
 	// sweepAbove is how many tenants are kept until those are looked for that need it no more.
 	sweepAbove = 1000
@@ -31,6 +31,7 @@ type slots struct {
 
 	mu      sync.Mutex
 	tenants map[string]*tenantSlots
+	swept   time.Time // when they were looked through last
 }
 
 // tenantSlots are those of one tenant.
@@ -59,8 +60,8 @@ type question struct {
 // released, so that of many at once the last may be refused early, but never one too many is
 // taken on one replica.
 //
-// Where nothing can say how many jobs there are, the last count holds for a minute, and then
-// what this replica has taken in the minute before.
+// Where nothing can say how many jobs there are, the last count holds for a minute, with what
+// this replica takes meanwhile, and then each minute begins with none.
 func (q *Quota) Acquire(ctx context.Context, tenant string) (release func(), err error) {
 	most := q.o.Limits(tenant).MaxJobs
 	if most == 0 {
@@ -73,7 +74,6 @@ func (s *slots) acquire(ctx context.Context, tenant string, most int) (release f
 	came := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	defer s.drop(tenant)
 	for {
 		t := s.of(tenant)
 		switch t.judge(came, most) {
@@ -118,8 +118,8 @@ func (s *slots) ask(ctx context.Context, tenant string, t *tenantSlots) {
 func (s *slots) of(tenant string) *tenantSlots {
 	t := s.tenants[tenant]
 	if t == nil {
-		if len(s.tenants) >= sweepAbove {
-			s.sweep()
+		if now := time.Now(); len(s.tenants) >= sweepAbove && now.Sub(s.swept) > countFresh {
+			s.sweep(now)
 		}
 		t = &tenantSlots{}
 		s.tenants[tenant] = t
@@ -131,22 +131,15 @@ func (s *slots) release(tenant string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tenants[tenant].held--
-	s.drop(tenant)
 }
 
-// drop forgets a tenant that has no slots where the next question is answered with all that
-// counts. It needs the lock.
-func (s *slots) drop(tenant string) {
-	if t := s.tenants[tenant]; t != nil && t.idle() && t.known {
-		delete(s.tenants, tenant)
-	}
-}
-
-// sweep drops the tenants of which nothing can be said that is not a minute old: every
-// publisher can make up tenants. It needs the lock.
-func (s *slots) sweep() {
+// sweep drops the tenants that have no slots, where the next question is answered with all
+// that counts, or nothing can be said that is not a minute old: every publisher can make up
+// tenants. It needs the lock.
+func (s *slots) sweep(now time.Time) {
+	s.swept = now
 	for name, t := range s.tenants {
-		if t.idle() && time.Since(t.from) > forgetAfter {
+		if t.idle() && (t.known && now.Sub(t.asked) > countFresh || now.Sub(t.from) > forgetAfter) {
 			delete(s.tenants, name)
 		}
 	}

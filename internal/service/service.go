@@ -407,6 +407,9 @@ func (s *Service) abort(ctx context.Context) error {
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Shutdown.Grace)
 	defer cancel()
 	var err error
+	if s.index != nil {
+		s.index.Leave()
+	}
 	if s.consumer != nil {
 		err = s.consumer.Drain(grace)
 	}

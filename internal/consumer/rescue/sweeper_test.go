@@ -75,3 +75,32 @@ func TestAnEventThatDoesNotSayWhen(t *testing.T) {
 		t.Errorf("it has ended, and is looked at at %s", by)
 	}
 }
+
+// TestForgottenDeadlinesStayForgotten where a job is looked at just then, or the log is read
+// for those that there was no room for.
+func TestForgottenDeadlinesStayForgotten(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	p := jobtest.NewProcess(t, b, jobtest.Config(t, "http://127.0.0.1:1"), telemetry.NewMetrics("test"))
+	s := New(Options{Life: p.Holder(t).Life, Clock: b.Clock(), Log: p.Log, Queue: p.Queue, Letters: p.Letters, Logger: p.Logger})
+	item := jobtest.ItemOf("waits", config.SandboxVideoRoute, "a cat")
+	item.QueueDeadline = timestamppb.New(time.Now().Add(time.Hour))
+	jobtest.PastOf(t, jobtest.Forerunner(t, b), item)
+	name := joblog.NameOf(item)
+	s.Notice(joblog.Notice{Name: name, Status: "queued", StartBy: time.Now().Add(-time.Minute)})
+	d, of, now := s.due()
+	if of == nil {
+		t.Fatal("no deadline has passed")
+	}
+	s.Notice(joblog.Notice{Name: subject.TaskName{Kind: name.Kind, Tenant: name.Tenant, ID: "video_other"}, Status: "queued", StartBy: time.Now().Add(time.Hour)})
+	s.starts.forgot = true
+	s.Forget()
+	if len(s.starts.queue.all) != 0 || s.starts.hasRoom() {
+		t.Errorf("%d deadlines are known", len(s.starts.queue.all))
+	}
+	s.Notice(joblog.Notice{Name: name, Status: "queued", StartBy: time.Now().Add(time.Minute)})
+	s.sweep(d, of, now) // the log says that the job may wait for an hour
+	if next := time.Until(s.Next()); next > 2*time.Minute || len(s.starts.queue.all) != 1 {
+		t.Errorf("the next deadline is in %s, of %d", next, len(s.starts.queue.all))
+	}
+}

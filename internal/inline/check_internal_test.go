@@ -1,0 +1,34 @@
+package inline
+
+import (
+	"errors"
+	"testing"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/task"
+)
+
+// TestWhatBecameOfTheFirstEvent: a chat is checked also where that is not known, and where
+// another has written next by the time that it is, the next check reads that.
+func TestWhatBecameOfTheFirstEvent(t *testing.T) {
+	t.Parallel()
+	event := func(version uint64) task.Event { return task.Event{Job: &genbusv1.Chat{Version: version}} }
+	for name, c := range map[string]struct {
+		entry    joblog.Entry
+		err      error
+		known    uint64
+		unlogged bool
+	}{
+		"stored":             {entry: joblog.Entry{Event: event(1), Seq: 7}, known: 7},
+		"and another's next": {entry: joblog.Entry{Event: event(2), Seq: 8}},
+		"not known":          {err: errors.Join(joblog.ErrUncertain, errPatience)},
+		"not stored":         {err: joblog.ErrFull, unlogged: true},
+	} {
+		rec := &record{first: event(1)}
+		rec.began(c.entry, c.err)
+		if known, unlogged := rec.known.Load(), rec.unlogged.Load(); known != c.known || unlogged != c.unlogged {
+			t.Errorf("%s: known up to %d, unlogged %t", name, known, unlogged)
+		}
+	}
+}
