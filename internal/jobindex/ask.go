@@ -4,19 +4,21 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
+	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/telemetry"
 )
 
 const (
-	// patience is how long an answer is waited for, from each of two keepers.
-	patience = 300 * time.Millisecond
+	// hedgeAfter is how long one keeper is waited for until another one is asked too. Counts
+	// wait for countPatience, as an acceptance waits for them; a list waits for answerPatience.
+	hedgeAfter     = 300 * time.Millisecond
+	countPatience  = 600 * time.Millisecond
+	answerPatience = 5 * time.Second
 	// listPatience is how long a list waits for a replica that has the index ready, and
 	// listAgain how often it looks for one.
 	listPatience = time.Second
@@ -37,7 +39,8 @@ type question struct {
 // answer is one to a question.
 type answer struct {
 	// Error is empty, or why there is no answer.
-	Error string `json:"error,omitempty"`
+	Error   string `json:"error,omitempty"`
+	replica string // that was asked
 	// AsOf is the last event that the keeper has heard of.
 	AsOf uint64 `json:"as_of"`
 
@@ -72,56 +75,80 @@ func (g wireGone) row() (subject.TaskName, row) {
 	return subject.TaskName{Kind: g.Kind, Tenant: g.Tenant, ID: g.ID}, row{created: g.Created, id: g.ID, status: g.Status, seq: g.Seq}
 }
 
-// ask asks a replica that has the index ready, and then another one. current: an answer that
-// does not know of what was asked for is none. Without an answer the error is ErrCatchingUp,
-// or that of ctx.
-func (x *Index) ask(ctx context.Context, q question, current bool) (answer, error) {
+// ask asks a replica that has the index ready, and after hedgeAfter also another one: the
+// first answer counts. current: an answer that does not know of what was asked for is none.
+// Without an answer for most the error is ErrCatchingUp where no replica, as they say, has the
+// index ready, that of ctx, or one that says that the broker gave none.
+func (x *Index) ask(ctx context.Context, q question, current bool, most time.Duration) (answer, error) {
 	if x.role == nil {
+		return answer{}, ErrCatchingUp
+	}
+	if err := x.role.b.Trouble(); err != nil {
+		return answer{}, err
+	}
+	replicas := x.role.ready(time.Now())
+	if len(replicas) == 0 {
 		return answer{}, ErrCatchingUp
 	}
 	data, err := json.Marshal(q)
 	if err != nil {
 		return answer{}, err
 	}
-	for _, replica := range x.role.ready(time.Now()) {
-		a, err := x.role.request(ctx, replica, data)
-		switch {
-		case ctx.Err() != nil:
-			return answer{}, context.Cause(ctx)
-		case errors.Is(err, nats.ErrConnectionClosed):
-			return answer{}, ErrCatchingUp
-		case err != nil, a.Error != "":
-			x.logger.Debug("a replica that keeps the index has not answered", "replica", replica, "reason", a.Error, telemetry.KeyError, err)
-			x.role.avoid(replica)
-		case !current || a.AsOf >= q.Upto:
-			return a, nil
+	asking, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	answers := make(chan answer, len(replicas))
+	hedge := time.NewTimer(hedgeAfter)
+	defer hedge.Stop()
+	for asked, open := 0, 0; asked < len(replicas) || open > 0; {
+		if asked < len(replicas) {
+			replica := replicas[asked]
+			asked, open = asked+1, open+1
+			go func() { answers <- x.role.request(asking, replica, data) }()
+		}
+		select {
+		case a := <-answers:
+			open--
+			switch {
+			case a.Error == "" && (!current || a.AsOf >= q.Upto):
+				return a, nil
+			case a.Error != "" && ctx.Err() == nil:
+				x.logger.Debug("a replica that keeps the index has not answered", "replica", a.replica, "reason", a.Error)
+				x.role.avoid(a.replica)
+			}
+		case <-hedge.C:
+			x.role.avoid(replicas[0])
 		}
 	}
-	return answer{}, ErrCatchingUp
+	switch {
+	case ctx.Err() != nil:
+		return answer{}, context.Cause(ctx)
+	case asking.Err() == nil: // they are gone, or not ready any more
+		return answer{}, ErrCatchingUp
+	}
+	return answer{}, fmt.Errorf("the replicas that keep the index of jobs: %w", broker.ErrNoAnswer)
 }
 
 // page gives the rows of a window; false where the job is unknown that it begins after.
 func (x *Index) page(ctx context.Context, w window) (rows []row, found bool, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, listPatience, ErrCatchingUp)
-	defer cancel()
-	for {
+	for began := time.Now(); ; {
 		if r := x.ready(); r != nil {
 			rows, found = r.table.page(w)
 			return rows, found, nil
 		}
-		a, err := x.ask(ctx, question{List: &w, Upto: x.upto()}, false)
-		if err == nil {
+		a, err := x.ask(ctx, question{List: &w, Upto: x.upto()}, false, answerPatience)
+		switch {
+		case err == nil:
 			for _, r := range a.Rows {
 				rows = append(rows, row{created: r.Created, id: r.ID, status: r.Status, seq: r.Seq})
 			}
 			return rows, !a.NoRow, nil
-		}
-		timer := time.NewTimer(listAgain)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		case ctx.Err() != nil:
 			return nil, false, context.Cause(ctx)
+		case !errors.Is(err, ErrCatchingUp), time.Since(began) > listPatience:
+			return nil, false, err
+		}
+		if err := broker.Wait(ctx, listAgain); err != nil {
+			return nil, false, err
 		}
 	}
 }

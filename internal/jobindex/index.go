@@ -219,7 +219,7 @@ func (x *Index) Unfinished(ctx context.Context, tenant string) (n int, known boo
 	if r := x.ready(); r != nil {
 		return r.table.unfinishedOf(tenant), true
 	}
-	a, err := x.ask(ctx, question{Tenant: tenant, Upto: x.upto()}, true)
+	a, err := x.ask(ctx, question{Tenant: tenant, Upto: x.upto()}, true, countPatience)
 	return a.Jobs, err == nil
 }
 
@@ -228,6 +228,6 @@ func (x *Index) totals(ctx context.Context) (map[subject.Kind]joblog.Unfinished,
 	if r := x.ready(); r != nil {
 		return r.table.unfinishedByKind(), true
 	}
-	a, err := x.ask(ctx, question{Totals: true, Upto: x.upto()}, true)
+	a, err := x.ask(ctx, question{Totals: true, Upto: x.upto()}, true, countPatience)
 	return a.Totals, err == nil
 }

@@ -297,19 +297,17 @@ func (r *role) avoid(replica string) {
 	}
 }
 
-// request asks one replica.
-func (r *role) request(ctx context.Context, replica string, data []byte) (answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
+// request asks one replica. Without an answer the answer says why.
+func (r *role) request(ctx context.Context, replica string, data []byte) (a answer) {
 	m, err := r.b.Conn().RequestWithContext(ctx, r.b.Names().Index(replica), data)
+	if err == nil {
+		err = json.Unmarshal(m.Data, &a)
+	}
 	if err != nil {
-		return answer{}, err
+		a.Error = err.Error()
 	}
-	var a answer
-	if err := json.Unmarshal(m.Data, &a); err != nil {
-		return answer{}, fmt.Errorf("an answer of the index: %w", err)
-	}
-	return a, nil
+	a.replica = replica
+	return a
 }
 
 // listen answers the questions of the others until it is stopped.
