@@ -71,7 +71,7 @@ func (s *storm) fill(ctx context.Context) error {
 const codeFull = "storage_full"
 
 const (
-	// garbageTenant has no jobs, and publishes what is no request.
+	// garbageTenant publishes what is no request. Its jobs end at once, as invalid.
 	garbageTenant = "grey"
 	// wrongTenant is no tenant at all.
 	wrongTenant = "gr\u00e9y"

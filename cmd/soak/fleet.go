@@ -150,6 +150,19 @@ func (f *fleet) fallen() string {
 	return ""
 }
 
+// up are the numbers of the replicas that run.
+func (f *fleet) up() (out []int) {
+	for i, r := range f.replicas {
+		r.mu.Lock()
+		down := r.down
+		r.mu.Unlock()
+		if !down && r.process.Running() {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
 func (r *replica) setDown(down bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

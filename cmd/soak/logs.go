@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"os"
 	"strings"
 
@@ -29,6 +30,22 @@ func (f *fleet) complaints() []check.Violation {
 		_ = file.Close() // it was only read
 	}
 	return out
+}
+
+// keepsIndex is what the service says when it begins to keep the index of jobs. With an
+// embedded broker it says nothing, for there is no other replica.
+const keepsIndex = `"this replica keeps the index of jobs"`
+
+// keeps counts how often a replica has begun to keep the index.
+func (f *fleet) keeps() (n int) {
+	for _, r := range f.replicas {
+		data, err := os.ReadFile(r.log)
+		if err != nil {
+			continue // it never began
+		}
+		n += bytes.Count(data, []byte(keepsIndex))
+	}
+	return n
 }
 
 // graceEnded is what the service says on its way out when calls were still in

@@ -44,6 +44,8 @@ func (d removed) fault() check.Fault {
 		f.Loses = check.LosesRequests
 	case names.Work(), names.Wait():
 		f.Loses = check.LosesItems
+	case names.Tasks():
+		f.Loses = check.LosesLog
 	}
 	return f
 }

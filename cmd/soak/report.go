@@ -21,7 +21,9 @@ type result struct {
 	Violations []check.Violation
 	// Starts counts the starts of replicas that failed and were tried again.
 	Starts int
-	Dir    string
+	// Keeps counts how often a replica began to keep the index of jobs.
+	Keeps int
+	Dir   string
 }
 
 // command is the command line that does the run again.
@@ -65,6 +67,7 @@ func (r result) sections() []section {
 		{"Dead letters, by code", counted(c.Letters)},
 		{"Questions of clients", counted(c.Asked)},
 		{"Answers that were not granted", counted(c.Errors)},
+		{"Lists that were not given", counted(c.Unlisted)},
 		{"Longest time in which one client saw errors alone", troubles(c.Trouble)},
 		{"And", []row{
 			{"paid video tasks at the upstreams", fmt.Sprint(c.Paid)},
@@ -74,6 +77,8 @@ func (r result) sections() []section {
 			{"jobs without an end", fmt.Sprint(c.Unfinished)},
 			{"others whose work item was deleted", fmt.Sprint(c.Lost)},
 			{"requests that were given a job that they had", fmt.Sprint(c.Attaches)},
+			{"lists that were asked for, and given", fmt.Sprintf("%d, %d (%d by a page token)", c.Lists, c.Listed, c.Paged)},
+			{"times that a replica began to keep the index", fmt.Sprint(r.Keeps)},
 			{"followers, and times that they connected again", fmt.Sprintf("%d, %d", c.Followers, c.Resumes)},
 		}},
 		{"What each rule has looked at", counted(c.Looked)},

@@ -22,14 +22,17 @@ func TestAReportSaysHowToRunItAgain(t *testing.T) {
 			Jobs:     map[string]map[string]int{"video, http": {"completed": 3, "cancelled": 1}},
 			Posts:    map[string]map[string]int{"video": {"": 4}},
 			Accepted: map[string]int{"video": 5}, Stormy: map[string]int{"video": 2}, Looked: map[string]int{"same-key": 7},
+			Lists: 9, Listed: 8, Paged: 3, Unlisted: map[string]int{"index_catching_up": 1},
 			Trouble: map[string]check.Trouble{"get by http": {Lasted: 1500 * time.Millisecond, Errors: 2}},
 		},
+		Keeps:      17,
 		Violations: []check.Violation{{Rule: "feed-copy", Job: "video_a", Text: "none"}},
 	}
 	for name, got := range map[string]string{"text": r.text(), "markdown": r.markdown()} {
 		for _, want := range []string{
 			"go run ./cmd/soak --seed 9 --duration 1m0s --rate 10 --cluster --replicas 2", "mix rough", "kill at copy", "3 completed, 1 cancelled", "4 good",
 			"1.5 s, 2 errors", "3.5", "given up", "feed-copy: video_a: none", "same-key", "before the last fault",
+			"9, 8 (3 by a page token)", "index_catching_up", "17",
 		} {
 			if !strings.Contains(got, want) {
 				t.Errorf("%s has no %q:\n%s", name, want, got)
@@ -76,6 +79,22 @@ func TestLogsAreReadForAlarms(t *testing.T) {
 	}
 	if !r.ranOutOfGrace() || f.replicas[1].ranOutOfGrace() {
 		t.Error("the last words are not understood")
+	}
+}
+
+func TestLogsSayWhoKeepsTheIndex(t *testing.T) {
+	t.Parallel()
+	log := filepath.Join(t.TempDir(), "log")
+	text := `{"msg":"this replica keeps the index of jobs"}
+{"msg":"this replica keeps the index of jobs no more"}
+{"msg":"this replica keeps the index of jobs"}
+`
+	if err := os.WriteFile(log, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := &fleet{replicas: []*replica{{log: log}, {log: "nowhere"}}}
+	if got := f.keeps(); got != 2 {
+		t.Errorf("a replica began to keep the index %d times, want 2", got)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"os"
+	"slices"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -25,6 +26,9 @@ const (
 
 // tenants ask for jobs. The second may not ask as often as it likes.
 var tenants = []load.Tenant{{Name: "red", Key: "soak-key-of-the-red-tenant"}, {Name: "blue", Key: "soak-key-of-the-blue-tenant"}}
+
+// grey is the tenant of the step garbage, whose jobs end at once: it has a key for its lists.
+var grey = load.Tenant{Name: garbageTenant, Key: "soak-key-of-the-grey-tenant"}
 
 // operatorKey is what pauses and resumes routes.
 const operatorKey = "soak-key-of-the-operator"
@@ -112,7 +116,7 @@ func (s setup) yaml() ([]byte, error) {
 		nats["listen"], nats["data_dir"] = s.Listen, s.DataDir
 	}
 	var keys []any
-	for _, t := range tenants {
+	for _, t := range append(slices.Clone(tenants), grey) {
 		keys = append(keys, map[string]string{"tenant": t.Name, "key_sha256": hash(t.Key)})
 	}
 	return yaml.Marshal(map[string]any{

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/genbus/genbus/test/faultinject"
@@ -47,6 +48,7 @@ type world struct {
 	load  *load.Load
 	told  *load.Recorder
 	storm *storm
+	began time.Time // when all replicas were ready for the first time
 }
 
 // soak is a whole run.
@@ -57,7 +59,7 @@ func soak(ctx context.Context, o options) (r result, err error) {
 		return result{}, err
 	}
 	say("seed %d: %d replicas, %s, in %s", o.Seed, o.Replicas, o.broker(), w.dir)
-	begin := time.Now()
+	w.began = time.Now()
 	if err := w.work(ctx); err != nil {
 		return result{}, err
 	}
@@ -65,7 +67,7 @@ func soak(ctx context.Context, o options) (r result, err error) {
 	if err != nil {
 		return result{}, err
 	}
-	return w.judge(h, begin), nil
+	return w.judge(h), nil
 }
 
 func (o options) broker() string {
@@ -95,7 +97,7 @@ func (w *world) open(ctx context.Context) (err error) {
 	}
 	w.storm = &storm{fleet: w.fleet, up: w.up, told: w.told, seed: w.Seed}
 	w.load, err = load.New(load.Options{
-		Seed: w.Seed, Rate: w.rate(), Jobs: w.Jobs, Replicas: w.fleet.targets(), NATS: w.fleet.nats, Tenants: tenants,
+		Seed: w.Seed, Rate: w.rate(), Jobs: w.Jobs, Replicas: w.fleet.targets(), NATS: w.fleet.nats, Tenants: tenants, Others: []load.Tenant{grey},
 		VideoModels: []string{modelFilm, modelReel}, ChatModels: []string{modelTalk}, Recorder: w.told, Life: clientLife,
 	})
 	w.storm.load = w.load
@@ -121,9 +123,11 @@ func (w *world) work(ctx context.Context) error {
 	defer func() { cancel(); <-loaded }()
 	go func() { defer close(loaded); w.load.Run(lives) }()
 	watching, stop := context.WithCancel(ctx)
-	defer stop()
-	go w.watch(watching)
-	go w.storm.stalls(watching)
+	var watchers sync.WaitGroup
+	defer func() { stop(); watchers.Wait() }()
+	watchers.Go(func() { w.watch(watching) })
+	watchers.Go(func() { w.storm.stalls(watching) })
+	watchers.Go(func() { w.load.Listing(watching) })
 	if err := w.faults(ctx); err != nil {
 		return err
 	}
@@ -137,7 +141,21 @@ func (w *world) work(ctx context.Context) error {
 	if err := w.await(ctx, loaded); err != nil {
 		return err
 	}
-	return w.settle(ctx)
+	if err := w.settle(ctx); err != nil {
+		return err
+	}
+	return w.calm(ctx)
+}
+
+// calmFor is how long lists are asked for at the end while they have to be given.
+const calmFor = 5 * time.Second
+
+// calm waits until lists have to be given, and for a while after that: the jobs may have ended
+// before.
+func (w *world) calm(ctx context.Context) error {
+	faults, _ := w.storm.done()
+	faultinject.Pause(ctx, time.Until(check.QuietFrom(w.began, faults).Add(calmFor)))
+	return context.Cause(ctx)
 }
 
 // faults does the plan, or the kills.
@@ -235,7 +253,9 @@ func (w *world) watch(ctx context.Context) {
 
 // history gathers the facts.
 func (w *world) history(ctx context.Context) (*check.History, error) {
-	h := &check.History{Config: checked(), Told: w.told.Told(), Followed: w.told.Followed()}
+	h := &check.History{Config: checked(), Began: w.began, Told: w.told.Told(), Followed: w.told.Followed()}
+	h.Final = w.load.WholeLists(ctx, w.fleet.up()) // before the log is read, which then has all that is listed
+	h.Lists = w.told.Lists()
 	h.Faults, _ = w.storm.done()
 	w.up.addTo(h)
 	r, err := newReader(w.fleet.nats)
@@ -248,8 +268,11 @@ func (w *world) history(ctx context.Context) (*check.History, error) {
 }
 
 // judge checks the history, and stores it with the logs.
-func (w *world) judge(h *check.History, begin time.Time) result {
-	r := result{options: w.options, Begin: begin, End: time.Now(), Faults: h.Faults, Upstream: w.up.faults(), Starts: w.storm.failedStarts(), Dir: w.dir}
+func (w *world) judge(h *check.History) result {
+	r := result{
+		options: w.options, Begin: w.began, End: time.Now(), Faults: h.Faults, Upstream: w.up.faults(), Starts: w.storm.failedStarts(),
+		Keeps: w.fleet.keeps(), Dir: w.dir,
+	}
 	r.Violations, r.Counts = check.Run(h)
 	_, wrong := w.storm.done()
 	r.Violations = append(append(wrong, w.fleet.complaints()...), r.Violations...)

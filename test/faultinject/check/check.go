@@ -73,6 +73,9 @@ var rules = []rule{
 	{"tenants", "no tenant is told of another's job, and none can cancel it", tenants},
 	{"answers", "no client is told of a bug, and a reply that it is given is the upstream's text", answers},
 	{"followers", "what a follower saw is the log", followers},
+	{"lists-own", "every job that is listed is a video task of the tenant that asked", listsOwn},
+	{"lists-whole", "after everything has healed each replica lists exactly the video tasks that the log has, newest first", listsWhole},
+	{"lists-ready", "while nothing is broken a replica has the index of jobs ready", listsReady},
 }
 
 // Rules are the names of all rules and what each promises.

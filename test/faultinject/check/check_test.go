@@ -232,7 +232,7 @@ func TestAHistoryThatKeepsEveryPromise(t *testing.T) {
 func TestABrokenPromiseIsFound(t *testing.T) {
 	t.Parallel()
 	tested := map[string]bool{}
-	for _, b := range slices.Concat(breaks, outcomeBreaks) {
+	for _, b := range slices.Concat(breaks, outcomeBreaks, listBreaks) {
 		for _, r := range b.rules {
 			tested[r] = true
 		}
@@ -340,7 +340,7 @@ func (h *History) wrongClock(job string, by time.Duration) {
 // TestFaultsExcuse: what looks broken, and is explained by what was done.
 func TestFaultsExcuse(t *testing.T) {
 	t.Parallel()
-	for _, c := range slices.Concat(outcomeExcuses, faultExcuses) {
+	for _, c := range slices.Concat(outcomeExcuses, faultExcuses, listExcuses) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			h := good()
@@ -368,6 +368,8 @@ func TestCounts(t *testing.T) {
 		Told{Asked: s(33), Heard: s(34), Time: s(60), Client: "c4", Series: "s", Op: OpGet, Way: "sse"},
 	)
 	h.log(film, 5).Writer = "two"
+	h.catchingUp(20)
+	h.Lists = append(h.Lists, Listed{Asked: s(20), Time: s(25), Lost: "timeout"})
 	_, c := Run(h)
 	if got := c.Trouble["get by sse"]; got.Lasted != 4*time.Second || got.Errors != 2 || !got.Granted {
 		t.Errorf("trouble of a follower %+v, want 4s and 2 errors", got)
@@ -377,6 +379,9 @@ func TestCounts(t *testing.T) {
 	}
 	if c.Takeovers != 1 || c.Jobs["video, http"]["completed"] != 1 || c.Jobs["chat, inbox"]["completed"] != 1 || c.Paid != 1 || c.Followers != 2 {
 		t.Errorf("%+v", c)
+	}
+	if c.Lists != 4 || c.Listed != 2 || c.Paged != 1 || c.Unlisted["index_catching_up"] != 1 || c.Unlisted["no answer"] != 1 {
+		t.Errorf("%d lists, %d given, %d of them by a token, others %v", c.Lists, c.Listed, c.Paged, c.Unlisted)
 	}
 	if c.Errors["no answer"] != 3 || c.Errors["broker_unavailable"] != 1 || c.Asked["get"] != 9 {
 		t.Errorf("asked %v, errors %v", c.Asked, c.Errors)

@@ -29,6 +29,13 @@ type Counts struct {
 	// not granted, by what was said.
 	Asked  map[string]int `json:"asked"`
 	Errors map[string]int `json:"errors"`
+	// Lists are the pages of lists that were asked for, Listed those of them that were given,
+	// and Paged those of these that a page token asked for. Unlisted are the others, by what
+	// was said.
+	Lists    int            `json:"lists"`
+	Listed   int            `json:"listed"`
+	Paged    int            `json:"paged"`
+	Unlisted map[string]int `json:"unlisted"`
 	// Unfinished are the jobs without an end, and Lost those of them whose work item may
 	// have been deleted, which are not counted as Unfinished.
 	Unfinished int `json:"unfinished"`
@@ -59,6 +66,7 @@ func count(f *facts) Counts {
 	c := Counts{
 		Jobs: map[string]map[string]int{}, Inline: map[string]int{}, Posts: map[string]map[string]int{}, Paid: len(f.Paid),
 		Accepted: map[string]int{}, Stormy: map[string]int{}, Unknown: map[string]int{}, Letters: map[string]int{}, Asked: map[string]int{}, Errors: map[string]int{}, Trouble: map[string]Trouble{},
+		Unlisted: map[string]int{},
 	}
 	c.jobs(f)
 	for _, p := range f.Posts {
@@ -76,6 +84,7 @@ func count(f *facts) Counts {
 		c.Resumes += max(w.Connections-1, 0)
 	}
 	c.asked(f)
+	c.listed(f)
 	for _, told := range group(f.Told, func(t Told) string { return t.Key }) {
 		c.Attaches += attaches(told)
 	}
@@ -185,7 +194,7 @@ func (c *Counts) asked(f *facts) {
 	for _, t := range f.Told {
 		c.Asked[string(t.Op)]++
 		if !t.Good() && t.Op != OpPeek {
-			c.Errors[t.complaint()]++
+			c.Errors[complaint(t.Lost, t.Code)]++
 		}
 	}
 	for _, series := range group(f.Told, func(t Told) string { return t.Client + "\x00" + t.Series }) {
@@ -196,12 +205,27 @@ func (c *Counts) asked(f *facts) {
 	}
 }
 
+func (c *Counts) listed(f *facts) {
+	for _, l := range f.Lists {
+		c.Lists++
+		switch {
+		case !l.Good():
+			c.Unlisted[complaint(l.Lost, l.Code)]++
+		case l.Paged:
+			c.Paged++
+			c.Listed++
+		default:
+			c.Listed++
+		}
+	}
+}
+
 // complaint is what was wrong with an answer, in a word.
-func (t Told) complaint() string {
-	if t.Lost != "" {
+func complaint(lost, code string) string {
+	if lost != "" {
 		return "no answer"
 	}
-	return t.Code
+	return code
 }
 
 // troubles are the codes, in addition to those that pass, that a client would rather not

@@ -13,6 +13,10 @@ type History struct {
 	Told []Told `json:"told"`
 	// Followed is what each follower saw.
 	Followed []Followed `json:"followed"`
+	// Lists are the pages of video tasks that were asked for, and Final the whole lists that
+	// each replica gave after everything had healed.
+	Lists []Listed `json:"lists,omitempty"`
+	Final []Listed `json:"final,omitempty"`
 	// Events are the task log, FeedCopies the feed of finished jobs, both in the order
 	// of the stream.
 	Events     []Event `json:"events"`
@@ -30,7 +34,9 @@ type History struct {
 	Faults []Fault `json:"faults"`
 	// Usage are the jobs that the stream of usage names, in its order.
 	Usage []string `json:"usage,omitempty"`
-	// Finished is when the streams were read.
+	// Began is when all replicas were ready for the first time, Finished when the streams were
+	// read.
+	Began    time.Time `json:"began,omitzero"`
 	Finished time.Time `json:"finished"`
 }
 
@@ -158,6 +164,28 @@ type Item struct {
 	Expired bool     `json:"expired,omitzero"`
 }
 
+// Listed is one question for a tenant's video tasks, newest first, and its answer.
+type Listed struct {
+	Asked  time.Time `json:"asked"`
+	Time   time.Time `json:"time"`
+	Tenant string    `json:"tenant,omitzero"`
+	// Way is how it was asked, grpc or http; a whole list is asked for by both.
+	Way    string `json:"way,omitzero"`
+	Target string `json:"target"`
+	// Paged is true where a page token was sent, so that the page is not the first one.
+	Paged bool `json:"paged,omitzero"`
+	// Jobs are the ids of the answer: of one page, or of all pages of a whole list.
+	Jobs []string `json:"jobs,omitempty"`
+	// Code, HTTP and Lost are as in Told. A whole list has them of the answer at which it was
+	// given up.
+	Code string `json:"code,omitzero"`
+	HTTP int    `json:"http,omitzero"`
+	Lost string `json:"lost,omitzero"`
+}
+
+// Good reports whether the list was given.
+func (l Listed) Good() bool { return l.Lost == "" && l.Code == "" }
+
 // Event is one event of the log, or a feed copy.
 type Event struct {
 	Seq    uint64    `json:"seq"`
@@ -173,6 +201,7 @@ type Event struct {
 	Previous string    `json:"previous,omitzero"`
 	Phase    string    `json:"phase"`
 	Time     time.Time `json:"time"`
+	Created  time.Time `json:"created,omitzero"` // when the job was
 	Writer   string    `json:"writer"`
 	Route    string    `json:"route,omitzero"`
 	Key      string    `json:"key,omitzero"`
@@ -353,4 +382,6 @@ const (
 	LosesRequests Loss = "requests"
 	// LosesItems: the work items of accepted jobs, which no replica can then run.
 	LosesItems Loss = "items"
+	// LosesLog: events of jobs, of which nothing is known then. No step of the soak does that.
+	LosesLog Loss = "log"
 )

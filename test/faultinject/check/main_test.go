@@ -1,6 +1,7 @@
 package check
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -29,11 +30,16 @@ func good() *History {
 			Create: 2 * time.Second, Answer: 500 * time.Millisecond, ChatAttempts: 2, Resubmit: map[string]bool{"again": true},
 			Grace: 20 * time.Second, Skew: 50 * time.Millisecond, ChunkAge: 15 * time.Minute,
 		},
-		Finished: s(300),
+		Began: s(-60), Finished: s(300),
+		Final: []Listed{{Asked: s(290), Time: s(291), Target: "0"}, {Asked: s(290), Time: s(292), Target: "1"}},
 	}
 	h.video()
 	h.chat()
 	h.Usage = []string{film, talk}
+	h.Lists = []Listed{
+		{Asked: s(2), Time: s(2.1), Target: "0", Way: "http", HTTP: 200, Jobs: []string{film}},
+		{Asked: s(3), Time: s(3.1), Target: "1", Way: "grpc", Paged: true},
+	}
 	return h
 }
 
@@ -80,14 +86,21 @@ func (h *History) chat() {
 
 func block(text string) string { return `{"choices":[{"delta":{"content":"` + text + `"}}]}` }
 
-// append adds the next event of a job, and the feed copy of its end.
+// append adds the next event of a job, and the feed copy of its end. A new video task comes
+// first in the lists.
 func (h *History) append(e Event, status, phase string, at time.Time) {
+	e.Created = at
 	for _, old := range h.Events {
 		if old.Job == e.Job {
-			e.Version, e.Previous = old.Version, old.Status
+			e.Version, e.Previous, e.Created = old.Version, old.Status, old.Created
 		}
 	}
 	e.Version++
+	for i := range h.Final {
+		if l := &h.Final[i]; isVideo(e.Job) && l.Tenant == e.Tenant && !slices.Contains(l.Jobs, e.Job) {
+			l.Jobs = slices.Insert(l.Jobs, 0, e.Job)
+		}
+	}
 	e.Seq = uint64(len(h.Events) + len(h.FeedCopies) + 1)
 	e.Status, e.Phase, e.Time, e.Stored = status, phase, at, at
 	e.ID = e.Job + "." + string(rune('0'+e.Version)) + ".n"

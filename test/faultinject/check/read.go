@@ -150,6 +150,7 @@ func readEvent(n subject.TaskName, m Stored) (Event, error) {
 func (e *Event) fill(in task.Event) {
 	x := in.Job.GetExecution()
 	e.Job, e.Version, e.Time = in.Job.GetId(), in.Version(), in.Time
+	e.Created = at(in.Job.GetCreatedAt())
 	e.Status, e.Phase = task.StatusWord(in.Job.GetStatus()), task.PhaseWord(x.GetPhase())
 	if in.Previous != genbusv1.JobStatus_JOB_STATUS_UNSPECIFIED {
 		e.Previous = task.StatusWord(in.Previous)

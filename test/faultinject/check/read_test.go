@@ -59,7 +59,7 @@ func TestStoredMessagesAreRead(t *testing.T) {
 		if len(h.Unreadable) > 0 {
 			t.Fatal(h.Unreadable)
 		}
-		if e := h.Events[0]; e.Job != talk || e.Version != 1 || e.Status != "failed" || e.Code != "expired" || e.Marker != "m1" || e.Writer != "one" || !e.terminal() {
+		if e := h.Events[0]; e.Job != talk || e.Version != 1 || e.Status != "failed" || e.Code != "expired" || e.Marker != "m1" || e.Writer != "one" || !e.Created.Equal(s(0)) || !e.terminal() {
 			t.Errorf("event %+v", e)
 		}
 		if h.FeedCopies[0].ID != h.Events[0].ID || h.FeedCopies[0].Sum != h.Events[0].Sum {

@@ -213,5 +213,10 @@ func answers(f *facts, broken report) (looked int) {
 			broken(t.Job, "%s %s answered a reply that the upstream did not say: %s", t.Way, t.Op, f.nearest(t.Job, t.Text))
 		}
 	}
-	return len(f.Told)
+	for _, l := range f.Lists {
+		if l.Code == "internal" {
+			broken("", "a list of tenant %s was answered %s (HTTP %d) at %s by %s", l.Tenant, l.Code, l.HTTP, clock(l.Time), l.Target)
+		}
+	}
+	return len(f.Told) + len(f.Lists)
 }

@@ -49,6 +49,8 @@ type Options struct {
 	// Tenants are those whose the jobs are, by turns; with two of them, each asks for
 	// jobs of the other. Default: "default", without a key.
 	Tenants []Tenant
+	// Others are tenants for whom lists are asked for and no jobs.
+	Others []Tenant
 	// VideoModels and ChatModels are asked for in turn; at least one of each.
 	VideoModels, ChatModels []string
 	// Patience is how long a wish is asked for again. Default 3m.

@@ -14,6 +14,7 @@ type Recorder struct {
 	mu       sync.Mutex
 	told     []check.Told
 	followed []check.Followed
+	lists    []check.Listed
 	good     int
 	codes    map[string]int
 }
@@ -41,7 +42,14 @@ func (r *Recorder) Follow(f check.Followed) {
 	r.followed = append(r.followed, f)
 }
 
-// Told and Followed give copies of what was kept so far.
+// List keeps one question for a page of a list, and its answer.
+func (r *Recorder) List(l check.Listed) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lists = append(r.lists, l)
+}
+
+// Told gives a copy of what was kept so far, as Followed and Lists do.
 func (r *Recorder) Told() []check.Told {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -53,6 +61,13 @@ func (r *Recorder) Followed() []check.Followed {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.followed)
+}
+
+// Lists is in Told's comment.
+func (r *Recorder) Lists() []check.Listed {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.lists)
 }
 
 // Refusals counts the questions that were answered with a code.
