@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/genbus/genbus/internal/broker"
@@ -86,7 +85,7 @@ func (x *Index) ask(ctx context.Context, q question, current bool, most time.Dur
 	if err := x.role.b.Trouble(); err != nil {
 		return answer{}, err
 	}
-	replicas := x.role.ready(time.Now())
+	replicas := x.role.peers.ready(time.Now())
 	if len(replicas) == 0 {
 		return answer{}, ErrCatchingUp
 	}
@@ -103,7 +102,7 @@ func (x *Index) ask(ctx context.Context, q question, current bool, most time.Dur
 		if asked < len(replicas) {
 			replica := replicas[asked]
 			asked, open = asked+1, open+1
-			go func() { answers <- x.role.request(asking, replica, data) }()
+			go func() { answers <- x.role.peers.request(asking, replica, data) }()
 		}
 		select {
 		case a := <-answers:
@@ -113,10 +112,10 @@ func (x *Index) ask(ctx context.Context, q question, current bool, most time.Dur
 				return a, nil
 			case a.Error != "" && ctx.Err() == nil:
 				x.logger.Debug("a replica that keeps the index has not answered", "replica", a.replica, "reason", a.Error)
-				x.role.avoid(a.replica)
+				x.role.peers.avoid(a.replica)
 			}
 		case <-hedge.C:
-			x.role.avoid(replicas[0])
+			x.role.peers.avoid(replicas[0])
 		}
 	}
 	switch {
@@ -166,36 +165,7 @@ func (x *Index) forget(n subject.TaskName, r row) {
 	if err != nil {
 		return
 	}
-	for _, replica := range x.role.ready(time.Now()) {
+	for _, replica := range x.role.peers.ready(time.Now()) {
 		_ = x.role.b.Conn().Publish(x.role.b.Names().Index(replica), data)
 	}
-}
-
-// answer answers a question of another replica.
-func (r *reading) answer(q question) answer {
-	r.mu.Lock()
-	a := answer{AsOf: r.asOf} // before the table is looked at, which has at least that
-	r.mu.Unlock()
-	switch {
-	case q.List != nil && q.List.legal():
-		rows, found := r.table.page(*q.List)
-		a.NoRow = !found
-		for _, r := range rows {
-			a.Rows = append(a.Rows, wireRow{r.created, r.id, r.status, r.seq})
-		}
-	case q.Tenant != "":
-		a.Jobs = r.table.unfinishedOf(q.Tenant)
-	case q.Gone != nil:
-		r.table.forget(q.Gone.row())
-	case q.Totals:
-		a.Totals = r.table.unfinishedByKind()
-	default:
-		a.Error = badlyPut
-	}
-	return a
-}
-
-// legal reports whether a window is one that List asks for.
-func (w window) legal() bool {
-	return slices.Contains(subject.Kinds, w.Kind) && w.N > 0 && w.N <= MaxPage+1 && w.Skip >= 0
 }

@@ -2,7 +2,7 @@
 // ended, and tells of each event of any replica. It is made of the headers of the log, and
 // has nothing that it could not read there again.
 //
-// Of all replicas two keep the index (role.go), and the others ask them (ask.go).
+// Of all replicas two keep the index (role.go), and the others ask them (peers.go, ask.go, answer.go).
 package jobindex
 
 import (
@@ -112,7 +112,7 @@ func (x *Index) Observe(o Observer) { x.observers = append(x.observers, o) }
 func (x *Index) Start(ctx context.Context) (wait func(), err error) {
 	run := x.keep
 	if x.role != nil {
-		unsubscribe, err := x.role.listen(ctx)
+		unsubscribe, err := x.role.server.listen(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -164,14 +164,10 @@ func (x *Index) report() {
 
 // ready is the reading of this replica where it has all that the log has; nil otherwise.
 func (x *Index) ready() *reading {
-	r := x.current.Load()
-	if r == nil {
-		return nil
+	if r := x.current.Load(); r != nil && r.isReady(time.Now()) {
+		return r
 	}
-	if !r.isReady(time.Now()) {
-		return nil
-	}
-	return r
+	return nil
 }
 
 // committed takes a job that this replica has just made or ended, before its event comes

@@ -16,9 +16,9 @@ const (
 	// that is missing.
 	probeEvery = time.Second
 	probeSoon  = 50 * time.Millisecond
-	// doubtAfter is how long a reading may stand still behind the log and be ready, lagAfter
-	// how far it may be behind while it goes on, and giveUpAfter how long it may stand still
-	// until the log is read from its beginning again. nats.go makes a consumer whose
+	// doubtAfter is how long a reading may stall behind the log and be ready, lagAfter how far
+	// it may lag while it goes on, and giveUpAfter how long it may stall until the log is read
+	// from its beginning again. nats.go makes a consumer whose
 	// heartbeats are missing again after ten seconds.
 	doubtAfter  = 3 * time.Second
 	lagAfter    = 10 * time.Second
@@ -188,7 +188,7 @@ func (r *reading) catchUp() {
 }
 
 // probe compares the reading with the log's leader: the node that is read may be behind it,
-// and a reading that stands still says nothing. It returns when to compare them again; false
+// and a reading that stalls says nothing. It returns when to compare them again; false
 // where the log has to be read from its beginning.
 func (r *reading) probe(ctx context.Context) (next time.Duration, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, doubtAfter)

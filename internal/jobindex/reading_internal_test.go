@@ -31,8 +31,8 @@ func TestAReadingIsJudged(t *testing.T) {
 		"goes on a little behind":     {{1, 10, 10, 0, 0, true, false}, {60, 15, 25, 10, 10, true, false}},
 		"falls behind":                {{1, 10, 10, 0, 0, true, false}, {8, 11, 110, 1, 100, true, false}, {5, 19, 910, 1, 100, false, false}, {60, 30, 1500, 1, 100, false, false}},
 		"falls behind and catches up": {{1, 10, 10, 0, 0, true, false}, {20, 11, 110, 1, 100, false, false}, {2, 2200, 2200, 0, 0, true, false}},
-		"stands still":                {{1, 10, 10, 0, 0, true, false}, {2, 10, 12, 0, 0, true, false}, {2, 10, 12, 0, 0, false, false}, {10, 10, 12, 0, 0, false, false}, {2, 10, 12, 0, 0, false, true}},
-		"stands still and goes on":    {{1, 10, 10, 0, 0, true, false}, {5, 10, 12, 0, 0, false, false}, {1, 12, 12, 0, 0, true, false}},
+		"stalls":                      {{1, 10, 10, 0, 0, true, false}, {2, 10, 12, 0, 0, true, false}, {2, 10, 12, 0, 0, false, false}, {10, 10, 12, 0, 0, false, false}, {2, 10, 12, 0, 0, false, true}},
+		"stalls and goes on":          {{1, 10, 10, 0, 0, true, false}, {5, 10, 12, 0, 0, false, false}, {1, 12, 12, 0, 0, true, false}},
 		"a log that has less":         {{1, 10, 10, 0, 0, true, false}, {1, 10, 2, 0, 0, true, false}, {1, 10, 2, 0, 0, false, true}},
 		"a leader that is none":       {{1, 10, 10, 0, 0, true, false}, {1, 10, 9, 0, 0, true, false}, {1, 10, 10, 0, 0, true, false}},
 	} {
@@ -58,7 +58,7 @@ func TestAReadingIsJudged(t *testing.T) {
 }
 
 // TestAReadingThatIsNotComparedIsNotReady, unless it goes on; the time in which the broker
-// does not answer is not that of a reading that stands still.
+// does not answer does not count as a stall.
 func TestAReadingThatIsNotComparedIsNotReady(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)

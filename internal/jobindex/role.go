@@ -1,18 +1,12 @@
 package jobindex
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
-
-	"github.com/nats-io/nats.go"
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/lease"
@@ -28,23 +22,13 @@ const (
 	lookEvery = 250 * time.Millisecond
 	// lastAfter is how long a replica with Off waits for another one that keeps the index.
 	lastAfter = 30 * time.Second
-	// avoidFor is how long one that has not answered is asked after the others, askFor how
-	// long one is asked after its last claim, and mostAsked how many are asked one question.
-	avoidFor  = 5 * time.Second
-	askFor    = time.Minute
-	mostAsked = 2
-	// mostWaits bounds the questions that wait for an event, and waitFor how long one does:
-	// less than who asks waits for the answer.
-	mostWaits = 256
-	waitFor   = 200 * time.Millisecond
 )
 
 // keepers is how many replicas keep the index, so that lists go on where one dies.
 var keepers = []string{"0", "1"}
 
-// role decides whether this replica keeps the index, by two leases, and knows which others
-// do. The lease's flag says that its holder has the index ready. More keepers than two, or
-// fewer for a while, do no harm.
+// role decides whether this replica keeps the index, by two leases. The lease's flag says
+// that its holder has the index ready. More keepers than two, or fewer for a while, do no harm.
 type role struct {
 	x       *Index
 	b       *broker.Broker
@@ -54,24 +38,21 @@ type role struct {
 	leases  map[string]*lease.Lease
 	claims  *lease.Claims
 	changed chan struct{} // has a token when another replica holds a lease
-	waits   chan struct{} // has a token for each question that waits
-	answers sync.WaitGroup
-
-	mu      sync.Mutex
-	left    bool                 // this replica stops
-	closed  bool                 // no question waits any more
-	had     map[string]time.Time // the replicas that claimed last to have the index ready, and when
-	avoided map[string]time.Time // until when
+	left    atomic.Bool   // this replica stops
+	peers   *peers
+	server  *server
 }
 
 func newRole(x *Index, o Options) *role {
 	r := &role{
 		x: x, b: o.Broker, logger: o.Logger, mode: o.Mode, self: o.Log.Writer(), leases: map[string]*lease.Lease{},
-		changed: make(chan struct{}, 1), waits: make(chan struct{}, mostWaits), had: map[string]time.Time{}, avoided: map[string]time.Time{},
+		changed: make(chan struct{}, 1),
 	}
 	for _, key := range keepers {
 		r.leases[key] = lease.New(r.self)
 	}
+	r.peers = &peers{b: r.b, self: r.self, leases: r.leases, had: map[string]time.Time{}, avoided: map[string]time.Time{}}
+	r.server = &server{x: x, b: r.b, self: r.self, waits: make(chan struct{}, mostWaits)}
 	r.claims = lease.NewClaims(lease.Options{
 		Conn: o.Broker.Conn(), Subject: o.Broker.Names().IndexKeepers(), Self: r.self, Listen: listenFor,
 		All:     func() map[string]*lease.Lease { return r.leases },
@@ -128,7 +109,7 @@ func (k *keeping) look(ctx context.Context, now time.Time) {
 		k.claims.Release(key)
 		key = ""
 	}
-	if keep := key != "" || k.mode == On || k.end != nil && k.leaves(); keep != (k.end != nil) {
+	if keep := key != "" || k.mode == On || k.end != nil && k.left.Load(); keep != (k.end != nil) {
 		if keep {
 			k.begin(ctx)
 		} else {
@@ -156,7 +137,7 @@ func (k *keeping) take(now time.Time) string {
 	}
 	wait := 5*spread + rand.N(8*spread) // a claim is repeated each second
 	switch {
-	case len(vacant) == 0, k.mode == Off && len(vacant) < len(keepers), k.leaves(), k.b.Trouble() != nil:
+	case len(vacant) == 0, k.mode == Off && len(vacant) < len(keepers), k.left.Load(), k.b.Trouble() != nil:
 		k.from = time.Time{}
 		return ""
 	case k.from.IsZero() && k.mode == Off:
@@ -172,7 +153,7 @@ func (k *keeping) take(now time.Time) string {
 	if !k.leases[key].Take(now, false) {
 		return ""
 	}
-	if k.leaves() {
+	if k.left.Load() {
 		k.claims.Release(key)
 		return ""
 	}
@@ -231,142 +212,10 @@ func (r *role) count(now time.Time) (n int) {
 	return n
 }
 
-func (r *role) leaves() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.left
-}
-
 // leave has another replica keep the index, as this one stops.
 func (r *role) leave() {
-	r.mu.Lock()
-	r.left = true
-	r.mu.Unlock()
+	r.left.Store(true)
 	for _, key := range keepers {
 		r.claims.Release(key)
-	}
-}
-
-// ready are the other replicas that have the index ready, those first that have answered, and
-// then those that had it and stop: they have it until their end.
-func (r *role) ready(now time.Time) (replicas []string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, key := range keepers {
-		if replica, ready, held := r.leases[key].Holder(now); held && ready && replica != r.self {
-			r.had[replica] = now
-		}
-		if replica, ready := r.leases[key].Failing(now); ready {
-			r.had[replica] = now
-		}
-	}
-	for replica, at := range r.had {
-		if now.Sub(at) > askFor {
-			delete(r.had, replica)
-			delete(r.avoided, replica)
-			continue
-		}
-		replicas = append(replicas, replica)
-	}
-	slices.SortFunc(replicas, func(a, b string) int {
-		return cmp.Or(boolOrder(now.Before(r.avoided[a]), now.Before(r.avoided[b])), r.had[b].Compare(r.had[a]), cmp.Compare(a, b))
-	})
-	return replicas[:min(len(replicas), mostAsked)]
-}
-
-// boolOrder has false come first.
-func boolOrder(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return 1
-	default:
-		return -1
-	}
-}
-
-// avoid has a replica asked after the others for a while, and no more where it stops.
-func (r *role) avoid(replica string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := time.Now()
-	r.avoided[replica] = now.Add(avoidFor)
-	if now.Sub(r.had[replica]) > time.Second { // it does not claim to keep it any more
-		delete(r.had, replica)
-	}
-}
-
-// request asks one replica. Without an answer the answer says why.
-func (r *role) request(ctx context.Context, replica string, data []byte) (a answer) {
-	m, err := r.b.Conn().RequestWithContext(ctx, r.b.Names().Index(replica), data)
-	if err == nil {
-		err = json.Unmarshal(m.Data, &a)
-	}
-	if err != nil {
-		a.Error = err.Error()
-	}
-	a.replica = replica
-	return a
-}
-
-// listen answers the questions of the others until it is stopped.
-func (r *role) listen(ctx context.Context) (stop func(), err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	sub, err := r.b.Conn().Subscribe(r.b.Names().Index(r.self), func(m *nats.Msg) { r.asked(ctx, m) })
-	if err != nil {
-		cancel()
-		return nil, fmt.Errorf("subscribe to questions for the index: %w", errors.Join(broker.ErrUnavailable, err))
-	}
-	return func() {
-		_ = sub.Unsubscribe() // a closed connection has none
-		cancel()
-		r.mu.Lock()
-		r.closed = true
-		r.mu.Unlock()
-		r.answers.Wait()
-	}, nil
-}
-
-// asked answers a question. Those that wait for an event do so beside the others.
-func (r *role) asked(ctx context.Context, m *nats.Msg) {
-	var q question
-	own := r.x.ready()
-	switch err := json.Unmarshal(m.Data, &q); {
-	case err != nil:
-		r.respond(m, answer{Error: badlyPut})
-		return
-	case own == nil:
-		r.respond(m, answer{Error: notReady})
-		return
-	case q.Upto <= own.heardUpto():
-		r.respond(m, own.answer(q))
-		return
-	}
-	select {
-	case r.waits <- struct{}{}:
-	default:
-		r.respond(m, own.answer(q))
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed {
-		return
-	}
-	r.answers.Go(func() {
-		defer func() { <-r.waits }()
-		own.await(ctx, q.Upto, waitFor)
-		r.respond(m, own.answer(q))
-	})
-}
-
-// respond answers, where an answer is wanted.
-func (r *role) respond(m *nats.Msg, a answer) {
-	if m.Reply == "" {
-		return
-	}
-	if data, err := json.Marshal(a); err == nil {
-		_ = m.Respond(data) // who asks gives up, and asks another one
 	}
 }

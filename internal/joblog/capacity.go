@@ -50,8 +50,8 @@ type Capacity struct {
 // Unfinished are jobs that have begun and not ended, and what their latest events take.
 type Unfinished struct{ Jobs, Bytes int64 }
 
-// CountBy has the unfinished jobs counted by f, which is false where it does not know. It bounds its own time. It is called before the first
-// reservation.
+// CountBy has the unfinished jobs counted by f, which is false where it does not know, and
+// bounds its own time. CountBy is called before the first reservation.
 func (c *Capacity) CountBy(f func(context.Context) (map[subject.Kind]Unfinished, bool)) {
 	c.counts = f
 }

@@ -51,9 +51,8 @@ func (l *Log) Headers(ctx context.Context) (*Headers, error) {
 func (h *Headers) Empty() bool { return h.consumer.CachedInfo().NumPending == 0 }
 
 // Each tells f of each event until stop is called, and of a message that is none by its
-// sequence alone, without a name. caughtUp is called
-// when f has been told of all that the log had, and perhaps more than once. trouble hears
-// what the reading repairs itself.
+// sequence alone, without a name. caughtUp is called when f has been told of all that the log
+// had, and perhaps more than once. trouble hears what the reading repairs itself.
 func (h *Headers) Each(f func(Notice), caughtUp func(), trouble func(error)) (stop func(), err error) {
 	if h.Empty() {
 		caughtUp()

@@ -140,7 +140,7 @@ func (l *Lease) Release() (was bool) {
 
 // Report notes the flag of the holder, and whether it fails, and reports whether the others
 // are to be told at once (Claims.Say). A holder reports at least every other second: where
-// it does not for reportWithin, or fails, it claims the lease no more.
+// it does not for reportWithin, it claims the lease no more; where it fails, its claim says so.
 func (l *Lease) Report(now time.Time, flag, failing bool) (news bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
