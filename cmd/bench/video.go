@@ -28,8 +28,12 @@ type videoReport struct {
 	Lives   []livesResult  `json:"lives,omitempty"`
 }
 
-// Limits of what may be asked for: the sandbox remembers 1,048,576 tasks.
-const maxTasks = 1_000_000
+const (
+	// maxTasks is what may be asked for: the sandbox remembers 1,048,576 tasks.
+	maxTasks = 1_000_000
+	// maxInFlight is the most that the service takes as a route's max_in_flight.
+	maxInFlight = 1_000_000
+)
 
 func (c videoCommand) Validate() error {
 	for _, n := range c.Tasks {

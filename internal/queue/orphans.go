@@ -25,8 +25,7 @@ type OrphanedRoute struct {
 	Oldest  time.Time
 }
 
-// orphansWithin bounds one look for orphaned routes: listing 100,000 subjects takes the
-// broker about a second.
+// orphansWithin bounds one look for orphaned routes.
 const orphansWithin = time.Minute
 
 // Orphans returns the routes that have jobs and are not configured, by kind and name.
@@ -58,25 +57,34 @@ func (q *Queue) Orphans(ctx context.Context) ([]OrphanedRoute, error) {
 	return out, nil
 }
 
-// readyOrphans counts by the subjects of GENBUS_WORK: a work queue has no reader next to
-// its consumers.
+// readyOrphans counts the jobs in GENBUS_WORK of routes that are not configured.
 func (q *Queue) readyOrphans(ctx context.Context) (map[*Route]uint64, error) {
 	names := q.b.Names()
-	s, err := q.b.Stream(ctx, names.Work())
-	if err != nil {
-		return nil, err
-	}
-	info, err := s.Info(ctx, jetstream.WithSubjectFilter(names.WorkPattern()))
-	if err != nil {
-		return nil, fmt.Errorf("subjects of %s: %w", names.Work(), err)
-	}
 	found := map[*Route]uint64{}
-	for subj, jobs := range info.State.Subjects {
+	counted, err := q.byConsumers(ctx, names.Work(), func(r *Route, c *jetstream.ConsumerInfo) { found[r] += jobsOf(c) })
+	if err != nil || counted {
+		return found, err
+	}
+	clear(found)
+	return found, q.bySubjects(ctx, names.Work(), names.WorkPattern(), func(subj string, jobs uint64) {
 		if n, err := names.ParseWorkItem(subj); err == nil && !q.configured(n.Kind, n.Route) {
 			found[q.Route(n.Kind, n.Route)] += jobs
 		}
+	})
+}
+
+// waitingOrphans adds the routes that have a backlog.
+func (q *Queue) waitingOrphans(ctx context.Context, found map[*Route]uint64) error {
+	names := q.b.Names()
+	counted, err := q.byConsumers(ctx, names.Wait(), func(r *Route, _ *jetstream.ConsumerInfo) { found[r] += 0 })
+	if err != nil || counted {
+		return err
 	}
-	return found, nil
+	return q.bySubjects(ctx, names.Wait(), names.WaitPattern(), func(subj string, _ uint64) {
+		if n, err := names.ParseWaitItem(subj); err == nil && !q.configured(n.Kind, n.Route) {
+			found[q.Route(n.Kind, n.Route)] += 0
+		}
+	})
 }
 
 func (q *Queue) configured(kind subject.Kind, name string) bool {
@@ -88,39 +96,78 @@ func (q *Queue) configured(kind subject.Kind, name string) bool {
 	return false
 }
 
-// waitingOrphans adds the routes that have a backlog. Each route's durable consumer of
-// GENBUS_WAIT, which outlives the route, says how large that is; the subjects, of which there
-// may be very many, are only listed where these consumers do not account for all jobs.
-func (q *Queue) waitingOrphans(ctx context.Context, found map[*Route]uint64) error {
-	names := q.b.Names()
-	s, err := q.b.Stream(ctx, names.Wait())
+// jobsOf are those that a route's durable consumer has: each message of the stream that it
+// has not delivered, or that was not acknowledged.
+func jobsOf(c *jetstream.ConsumerInfo) uint64 { return c.NumPending + uint64(max(c.NumAckPending, 0)) }
+
+// countTries is how often the consumers of a stream are counted until they account for all of
+// its messages: jobs come and go meanwhile.
+const countTries = 3
+
+// byConsumers tells add of the routes that have jobs in a stream and are not configured. Each
+// route has a durable consumer, which outlives it and says how many jobs it has. counted is
+// false where these do not account for all messages: the consumer of a route is gone, or none
+// can be listed.
+func (q *Queue) byConsumers(ctx context.Context, stream string, add func(*Route, *jetstream.ConsumerInfo)) (counted bool, err error) {
+	for range countTries {
+		before, err := q.messages(ctx, stream)
+		if err != nil {
+			return false, err
+		}
+		consumers, err := q.consumers(ctx, stream)
+		if err != nil {
+			return false, ctx.Err() // by the subjects, where consumers may not be listed
+		}
+		after, err := q.messages(ctx, stream)
+		if err != nil {
+			return false, err
+		}
+		var jobs uint64
+		var gone []*jetstream.ConsumerInfo
+		for _, c := range consumers {
+			kind, name, ok := subject.ParseWorkDurable(c.Config.Durable)
+			switch {
+			case !ok || jobsOf(c) == 0:
+				continue
+			case !q.configured(kind, name):
+				gone = append(gone, c)
+			}
+			jobs += jobsOf(c)
+		}
+		if jobs < min(before, after) {
+			continue
+		}
+		for _, c := range gone {
+			kind, name, _ := subject.ParseWorkDurable(c.Config.Durable)
+			add(q.Route(kind, name), c)
+		}
+		return true, nil
+	}
+	return false, nil
+}
+
+// messages is how many a stream has.
+func (q *Queue) messages(ctx context.Context, stream string) (uint64, error) {
+	s, err := q.b.Stream(ctx, stream)
+	if err != nil {
+		return 0, err
+	}
+	return s.CachedInfo().State.Msgs, nil
+}
+
+// bySubjects tells add of each subject of a stream, and of its messages. It takes the broker
+// a second for each 15,000 of them or so, and holds up its writers.
+func (q *Queue) bySubjects(ctx context.Context, stream, pattern string, add func(subj string, jobs uint64)) error {
+	s, err := q.b.Stream(ctx, stream)
 	if err != nil {
 		return err
 	}
-	add := func(kind subject.Kind, name string) {
-		if !q.configured(kind, name) {
-			found[q.Route(kind, name)] += 0
-		}
-	}
-	counted := uint64(0)
-	consumers, err := q.consumers(ctx, names.Wait())
-	for _, c := range consumers {
-		if kind, name, ok := subject.ParseWorkDurable(c.Config.Durable); ok && c.NumPending > 0 {
-			counted += c.NumPending
-			add(kind, name)
-		}
-	}
-	if err == nil && counted >= s.CachedInfo().State.Msgs {
-		return nil
-	}
-	info, err := s.Info(ctx, jetstream.WithSubjectFilter(names.WaitPattern()))
+	info, err := s.Info(ctx, jetstream.WithSubjectFilter(pattern))
 	if err != nil {
-		return fmt.Errorf("subjects of %s: %w", names.Wait(), err)
+		return fmt.Errorf("subjects of %s: %w", stream, err)
 	}
-	for subj := range info.State.Subjects {
-		if n, err := names.ParseWaitItem(subj); err == nil {
-			add(n.Kind, n.Route)
-		}
+	for subj, jobs := range info.State.Subjects {
+		add(subj, jobs)
 	}
 	return nil
 }
