@@ -199,11 +199,14 @@ var ownRows = []row{
 const (
 	operatorCalls   = "internal/api/grpcapi TestOperatorCalls"
 	operatorCommand = "cmd/service TestOperatorCommand"
+	operatorJobs    = "cmd/service TestOperatorJobsCommand"
 	operatorOrphans = "cmd/service TestOperatorOrphansCommand"
 	operatorRoutes  = "cmd/service TestOperatorRoutesCommand"
 )
 
 var operatorRows = []row{
+	{name: "Find jobs of all tenants", cells: []cell{as("ListJobs", operatorCalls, "internal/operator TestJobsAreFound", "internal/jobindex TestSearchFindsWhatIsThere", "internal/jobindex TestAnyReplicaSearches"), as("jobs list", operatorJobs)}},
+	{name: "See one, with its history", cells: []cell{as("GetJob", operatorCalls, "internal/operator TestJobsAreFound", "internal/operator TestWaitingJobsHaveAPlace"), as("jobs show", operatorJobs)}},
 	{name: "List dead letters", cells: []cell{as("ListDeadLetters", operatorCalls, "internal/operator TestList"), as("dead list", operatorCommand)}},
 	{name: "Read one, with its request", cells: []cell{as("GetDeadLetter", operatorCalls, "internal/operator TestALetterHasItsOwnBody"), as("dead show", operatorCommand)}},
 	{name: "Send its request again, as one new job", cells: []cell{

@@ -18,6 +18,7 @@ type operatorCommand struct {
 	JSON       bool          `help:"Print JSON." name:"json"`
 	Timeout    time.Duration `help:"Limit of one call." default:"1m"`
 
+	Jobs   jobsCommand   `cmd:"" help:"Jobs of all tenants: find them, and see how they went."`
 	Dead   deadCommand   `cmd:"" help:"Dead letters: what could not be processed."`
 	Attach attachCommand `cmd:"" help:"Make a new job of a video that the upstream has; nothing is submitted."`
 	Cancel cancelCommand `cmd:"" help:"End a job that has not ended, as its tenant could."`

@@ -267,6 +267,54 @@ func TestOperatorCancelCommand(t *testing.T) {
 	}
 }
 
+// TestOperatorJobsCommand finds a job of any tenant, and tells how it went.
+func TestOperatorJobsCommand(t *testing.T) {
+	t.Parallel()
+	w := newClientWorld(t, sandbox.Options{VideoDuration: 200 * time.Millisecond}, withOps)
+	c := command{t: t, server: w.GRPCAddr().String(), key: opsKey}
+	if out := c.ok("jobs", "list"); out != "no jobs match\n" {
+		t.Errorf("printed %q", out)
+	}
+	done := w.acmeVideo(t, "sandbox-video", "first secret")
+	w.awaitStatus(t, done, "completed")
+	failed := w.acmeVideo(t, "sandbox-video:statuses=in_progress|failed", "second secret")
+	w.awaitStatus(t, failed, "failed")
+	await(t, "both are listed", func() bool { return strings.Contains(c.ok("jobs", "list", "--status", "failed"), failed) })
+	if out := c.ok("jobs", "list"); !strings.Contains(out, done) || !strings.HasSuffix(out, "\n2 of 2\n") || strings.Contains(out, "secret") {
+		t.Errorf("printed\n%s", out)
+	}
+	if out := c.ok("jobs", "list", "--status", "failed", "--tenant", "acme", "--since", "1h", "--route", config.SandboxVideoRoute); strings.Contains(out, done) || !strings.HasSuffix(out, "\n1 of 1\n") {
+		t.Errorf("printed\n%s", out)
+	}
+	if out := c.ok("jobs", "list", "--limit", "1", "--oldest"); !strings.Contains(out, done) || strings.Contains(out, failed) || !strings.HasSuffix(out, "\n1 of 2; see --limit\n") {
+		t.Errorf("printed\n%s", out)
+	}
+	var listed struct {
+		Jobs []struct {
+			ID           string
+			UpstreamTask string `json:"upstream_task_id"`
+		}
+	}
+	c.into(&listed, "jobs", "list", "--status", "completed")
+	if len(listed.Jobs) != 1 || listed.Jobs[0].ID != done || listed.Jobs[0].UpstreamTask == "" {
+		t.Fatalf("listed %+v", listed)
+	}
+	for _, id := range []string{done, listed.Jobs[0].UpstreamTask} {
+		out := c.ok("jobs", "show", id)
+		for _, want := range []string{done, "acme", "sandbox-video", "completed", "submitting", listed.Jobs[0].UpstreamTask, "100 %"} {
+			if !strings.Contains(out, want) || strings.Contains(out, "secret") {
+				t.Errorf("show lacks %q, or has the prompt:\n%s", want, out)
+			}
+		}
+	}
+	if out, code := c.run("jobs", "show", "nothing"); code != exitNotFound || !strings.Contains(out, "not_found: ") {
+		t.Errorf("%d %q", code, out)
+	}
+	if out, code := c.run("jobs", "list", "--status", "done"); code != exitUsage || !strings.Contains(out, "status: must be queued") {
+		t.Errorf("%d %q", code, out)
+	}
+}
+
 // TestOperatorRoutesCommand pauses and resumes a route.
 func TestOperatorRoutesCommand(t *testing.T) {
 	brokertest.Long(t)

@@ -181,11 +181,13 @@ func moment(t *timestamppb.Timestamp) string {
 }
 
 // account is the upstream and the name of its key.
-func account(l *genbusv1.DeadLetter) string {
-	if l.GetUpstreamKey() == "" {
-		return l.GetUpstream()
+func account(l *genbusv1.DeadLetter) string { return accountOf(l.GetUpstream(), l.GetUpstreamKey()) }
+
+func accountOf(upstream, key string) string {
+	if key == "" {
+		return upstream
 	}
-	return l.GetUpstream() + "/" + l.GetUpstreamKey()
+	return upstream + "/" + key
 }
 
 func (p printer) orphans(m *genbusv1.ListOrphansResponse) error {

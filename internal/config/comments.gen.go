@@ -37,7 +37,7 @@ var fieldComments = map[string]string{
 	"Limits.ArchiveBytes":                 "Longest result that is archived; a longer one stays at the upstream. Default: 2GiB.",
 	"Limits.BodiesBytes":                  "Most bytes of one tenant's object store: large bodies and archived results. Default: 20GiB.",
 	"Limits.ClaimCheckBytes":              "Requests and inline replies above this size go to the object store, and the message carries a reference. Other bodies do above 256 KiB. Default: 256KiB.",
-	"Limits.ListIndex":                    "Jobs that the index has for listing, in memory, in each replica that keeps it; the oldest are dropped first. Default: 100000.",
+	"Limits.ListIndex":                    "Jobs that the index has for listing, in memory, in each replica that keeps it. What is over is dropped: first the oldest that have ended. Default: 100000.",
 	"Limits.SlowReaderBytes":              "Bytes that may wait for one reader before it is cut with slow_reader. Default: 1MiB.",
 	"Limits.StreamTime":                   "Longest life of one stream that follows a job, by SSE or gRPC; it ends between two events, and its client goes on where it was with another one. Default: 1h.",
 	"Limits.WriteTimeout":                 "Longest time that one write to a client may take; one that does not read for that long is cut off. Default: 30s.",

@@ -122,7 +122,7 @@ type Limits struct {
 	SlowReaderBytes Size `yaml:"slow_reader_bytes"`
 	// Longest time that one write to a client may take; one that does not read for that long is cut off. Default: 30s.
 	WriteTimeout time.Duration `yaml:"write_timeout"`
-	// Jobs that the index has for listing, in memory, in each replica that keeps it; the oldest are dropped first. Default: 100000.
+	// Jobs that the index has for listing, in memory, in each replica that keeps it. What is over is dropped: first the oldest that have ended. Default: 100000.
 	ListIndex int `yaml:"list_index"`
 	// Longest life of one stream that follows a job, by SSE or gRPC; it ends between two events, and its client goes on
 	// where it was with another one. Default: 1h.

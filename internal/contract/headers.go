@@ -21,6 +21,7 @@ var headers = []header{
 	{name: subject.HeaderCreatedAt, description: "When the job was accepted, RFC 3339."},
 	{name: subject.HeaderStartBy, description: "When the job fails unless it is started, RFC 3339; only while it waits."},
 	{name: subject.HeaderEndBy, description: "When the job fails unless it ends, RFC 3339; from its start to its end."},
+	{name: subject.HeaderIndex, description: "What the index of jobs keeps of the event. genbus's own."},
 	{name: subject.HeaderWriter, description: "The replica that wrote the event. genbus's own."},
 	{name: subject.HeaderNonce, description: "Nonce of the write. genbus's own."},
 	{name: subject.HeaderRecorded, description: "A sequence of the task log, in decimal. genbus's own."},
@@ -71,7 +72,7 @@ var headerSets = map[string]headerSet{
 	},
 	"EventHeaders": {
 		always: append([]string{subject.HeaderVersion, subject.HeaderStatus, subject.HeaderCreatedAt, subject.HeaderNonce}, cloudEvent...),
-		some:   append([]string{subject.HeaderStartBy, subject.HeaderEndBy, subject.HeaderWriter}, traced...),
+		some:   append([]string{subject.HeaderStartBy, subject.HeaderEndBy, subject.HeaderIndex, subject.HeaderWriter}, traced...),
 	},
 	"CloudEventHeaders": {always: cloudEvent, some: traced},
 	"DeadLetterHeaders": {always: []string{subject.HeaderErrorCode, subject.HeaderCEDataContentType}, some: traced},

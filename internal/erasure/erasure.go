@@ -14,6 +14,7 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/queue"
@@ -35,6 +36,7 @@ type Eraser struct {
 	Broker *broker.Broker
 	Queue  *queue.Queue
 	Log    *joblog.Log
+	Index  *jobindex.Index
 	Bodies *broker.Bodies
 }
 
@@ -72,7 +74,11 @@ func (x Eraser) erase(ctx context.Context, e joblog.Entry) error {
 	if err := x.eraseChunks(ctx, e); err != nil {
 		return err
 	}
-	return x.Log.Erase(ctx, e)
+	if err := x.Log.Erase(ctx, e); err != nil {
+		return err
+	}
+	x.Index.Erased(e)
+	return nil
 }
 
 // release returns when no replica works on a job that has ended.

@@ -1,6 +1,7 @@
 package jobindex
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,14 +38,23 @@ type server struct {
 // listen answers the questions of the others until it is stopped.
 func (s *server) listen(ctx context.Context) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
-	sub, err := s.b.Conn().Subscribe(s.b.Names().Index(s.self), func(m *nats.Msg) { s.asked(ctx, m) })
-	if err != nil {
+	var subs []*nats.Subscription
+	unsubscribe := func() {
+		for _, sub := range subs {
+			_ = sub.Unsubscribe() // a closed connection has none
+		}
 		cancel()
-		return nil, fmt.Errorf("subscribe to questions for the index: %w", errors.Join(broker.ErrUnavailable, err))
+	}
+	for _, to := range []string{s.self, subject.AnyWriter} {
+		sub, err := s.b.Conn().Subscribe(s.b.Names().Index(to), func(m *nats.Msg) { s.asked(ctx, m) })
+		if err != nil {
+			unsubscribe()
+			return nil, fmt.Errorf("subscribe to questions for the index: %w", errors.Join(broker.ErrUnavailable, err))
+		}
+		subs = append(subs, sub)
 	}
 	return func() {
-		_ = sub.Unsubscribe() // a closed connection has none
-		cancel()
+		unsubscribe()
 		s.mu.Lock()
 		s.closed = true
 		s.mu.Unlock()
@@ -57,12 +67,19 @@ func (s *server) listen(ctx context.Context) (stop func(), err error) {
 func (s *server) asked(ctx context.Context, m *nats.Msg) {
 	var q question
 	own := s.x.ready()
-	switch err := json.Unmarshal(m.Data, &q); {
+	err := json.Unmarshal(m.Data, &q)
+	if q.Gone != nil { // one that is not ready may have read it too
+		own = s.x.current.Load()
+	}
+	switch {
 	case err != nil:
 		s.respond(m, answer{Error: badlyPut})
 		return
 	case own == nil:
 		s.respond(m, answer{Error: notReady})
+		return
+	case q.Search != nil:
+		s.search(ctx, m, own, *q.Search)
 		return
 	case q.Upto <= own.heardUpto():
 		s.respond(m, own.answer(q))
@@ -86,13 +103,46 @@ func (s *server) asked(ctx context.Context, m *nats.Msg) {
 	})
 }
 
+// search answers a search without keeping the other questions waiting.
+func (s *server) search(ctx context.Context, m *nats.Msg, own *reading, q Search) {
+	if !q.legal() {
+		s.respond(m, answer{Error: badlyPut})
+		return
+	}
+	select {
+	case s.waits <- struct{}{}:
+	default:
+		s.respond(m, answer{Error: tooMany})
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.answers.Go(func() {
+		defer func() { <-s.waits }()
+		ctx, cancel := context.WithTimeout(ctx, searchPatience)
+		defer cancel()
+		found, err := own.search(ctx, q)
+		if err != nil {
+			s.respond(m, answer{Error: tooMany})
+			return
+		}
+		s.respond(m, answer{Found: &found})
+	})
+}
+
 // respond answers, where an answer is wanted.
 func (s *server) respond(m *nats.Msg, a answer) {
 	if m.Reply == "" {
 		return
 	}
-	if data, err := json.Marshal(a); err == nil {
-		_ = m.Respond(data) // who asks gives up, and asks another one
+	var data bytes.Buffer
+	enc := json.NewEncoder(&data)
+	enc.SetEscapeHTML(false) // what callers have written would grow sixfold
+	if enc.Encode(a) == nil {
+		_ = m.Respond(data.Bytes()) // who asks gives up, and asks another one
 	}
 }
 
@@ -111,7 +161,7 @@ func (r *reading) answer(q question) answer {
 	case q.Tenant != "":
 		a.Jobs = r.table.unfinishedOf(q.Tenant)
 	case q.Gone != nil:
-		r.table.forget(q.Gone.row())
+		r.table.gone(*q.Gone)
 	case q.Totals:
 		a.Totals = r.table.unfinishedByKind()
 	default:
@@ -119,6 +169,9 @@ func (r *reading) answer(q question) answer {
 	}
 	return a
 }
+
+// legal reports whether a search is one that Search asks for.
+func (s Search) legal() bool { return s.Size > 0 && s.Size <= MaxPage }
 
 // legal reports whether a window is one that List asks for.
 func (w window) legal() bool {

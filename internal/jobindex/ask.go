@@ -10,6 +10,7 @@ import (
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
 )
 
 const (
@@ -33,6 +34,7 @@ type question struct {
 	Tenant string    `json:"tenant,omitempty"` // how many unfinished jobs it has
 	Totals bool      `json:"totals,omitempty"` // how many there are by kind
 	Gone   *wireGone `json:"gone,omitempty"`   // a job that the log does not have; it has no answer
+	Search *Search   `json:"search,omitempty"`
 }
 
 // answer is one to a question.
@@ -47,12 +49,14 @@ type answer struct {
 	NoRow  bool                               `json:"no_row,omitempty"` // the job is unknown that the list is to begin after
 	Jobs   int                                `json:"jobs,omitempty"`
 	Totals map[subject.Kind]joblog.Unfinished `json:"totals,omitempty"`
+	Found  *Found                             `json:"found,omitempty"`
 }
 
 // Errors of an answer.
 const (
 	notReady = "not_ready"
 	badlyPut = "bad_question" // by a replica of another version
+	tooMany  = "too_many"     // searches at a time
 )
 
 // wireRow is a row of an answer.
@@ -67,11 +71,23 @@ type wireRow struct {
 type wireGone struct {
 	Kind   subject.Kind `json:"kind"`
 	Tenant string       `json:"tenant"`
+	// Erased has the row stay, as one that a list may begin after.
+	Erased bool `json:"erased,omitempty"`
 	wireRow
 }
 
 func (g wireGone) row() (subject.TaskName, row) {
 	return subject.TaskName{Kind: g.Kind, Tenant: g.Tenant, ID: g.ID}, row{created: g.Created, id: g.ID, status: g.Status, seq: g.Seq}
+}
+
+// gone takes a job that the log does not have.
+func (x *table) gone(g wireGone) {
+	n, r := g.row()
+	if g.Erased {
+		x.erase(n, r)
+		return
+	}
+	x.forget(n, r)
 }
 
 // ask asks a replica that has the index ready, and after hedgeAfter also another one: the
@@ -152,20 +168,32 @@ func (x *Index) page(ctx context.Context, w window) (rows []row, found bool, err
 	}
 }
 
+// Erased has a job forgotten that was erased, as it was then: what it was looked for by is not
+// to be found any more.
+func (x *Index) Erased(e joblog.Entry) {
+	x.tell(wireGone{
+		Kind: subject.Kind(task.Kind(e.Job)), Tenant: e.Job.GetTenant(), Erased: true,
+		wireRow: wireRow{Created: e.Job.GetCreatedAt().AsTime().UnixNano(), ID: e.Job.GetId(), Seq: e.Seq},
+	})
+}
+
 // forget has a job forgotten that the log does not have. Of a message that is lost the next
 // list makes another one.
 func (x *Index) forget(n subject.TaskName, r row) {
-	if own := x.ready(); own != nil {
-		own.table.forget(n, r)
+	x.tell(wireGone{Kind: n.Kind, Tenant: n.Tenant, wireRow: wireRow{r.created, r.id, r.status, r.seq}})
+}
+
+// tell tells every replica that may have read it of a job that is gone.
+func (x *Index) tell(gone wireGone) {
+	if own := x.current.Load(); own != nil {
+		own.table.gone(gone)
 	}
 	if x.role == nil {
 		return
 	}
-	data, err := json.Marshal(question{Upto: r.seq, Gone: &wireGone{n.Kind, n.Tenant, wireRow{r.created, r.id, r.status, r.seq}}})
+	data, err := json.Marshal(question{Upto: gone.Seq, Gone: &gone})
 	if err != nil {
 		return
 	}
-	for _, replica := range x.role.peers.ready(time.Now()) {
-		_ = x.role.b.Conn().Publish(x.role.b.Names().Index(replica), data)
-	}
+	_ = x.role.b.Conn().Publish(x.role.b.Names().Index(subject.AnyWriter), data)
 }

@@ -75,6 +75,8 @@ type Index struct {
 	current atomic.Pointer[reading]
 	role    *role                  // nil: alone
 	heard   atomic.Pointer[func()] // a test's signal; nil otherwise
+	// searches has a token for each search that is looking.
+	searches chan struct{}
 
 	mu    sync.Mutex
 	wrote own
@@ -95,7 +97,7 @@ func New(o Options) *Index {
 	if o.Able == nil {
 		o.Able = func() error { return nil }
 	}
-	x := &Index{log: o.Log, metrics: o.Metrics, logger: o.Logger, size: o.Size, able: o.Able}
+	x := &Index{log: o.Log, metrics: o.Metrics, logger: o.Logger, size: o.Size, able: o.Able, searches: make(chan struct{}, searches)}
 	if o.Mode != Alone {
 		x.role = newRole(x, o)
 	}
@@ -200,7 +202,7 @@ func (x *Index) upto() uint64 {
 
 // rowOf is the row of an event. It keeps the id as it is.
 func rowOf(n joblog.Notice) row {
-	r := row{created: n.CreatedAt.UnixNano(), id: n.Name.ID, seq: n.Seq, status: unique.Make(strings.Clone(n.Status)).Value()}
+	r := row{created: n.CreatedAt.UnixNano(), id: n.Name.ID, seq: n.Seq, status: unique.Make(n.Status).Value(), facts: factsOf(n)}
 	if isUnfinished(n) {
 		r.unfinished = n.Bytes
 	}

@@ -32,6 +32,7 @@ type reading struct {
 	table   *table
 	created time.Time     // when the log was that is read
 	caught  chan struct{} // has a token once all was heard that the node had
+	expired uint64        // the log has nothing before this sequence
 
 	hearing sync.Mutex // of one event after the other
 	ended   bool       // guarded by hearing
@@ -199,6 +200,10 @@ func (r *reading) probe(ctx context.Context) (next time.Duration, ok bool) {
 	}
 	if err != nil {
 		return probeEvery, true // the broker does not answer, and stores nothing either
+	}
+	if end.First > r.expired { // only the reading probes
+		r.expired = end.First
+		r.table.expire(end.First)
 	}
 	next, ok = r.judge(end, time.Now())
 	r.x.report()

@@ -107,7 +107,8 @@ func TestALargeLogIsReadForLong(t *testing.T) {
 // than a page.
 func FuzzQuestion(f *testing.F) {
 	for _, q := range []question{
-		{Tenant: "acme", Upto: 7}, {Totals: true}, {Gone: &wireGone{subject.Video, "acme", wireRow{1, "video_1", "queued", 1}}},
+		{Tenant: "acme", Upto: 7}, {Totals: true}, {Gone: &wireGone{subject.Video, "acme", false, wireRow{1, "video_1", "queued", 1}}},
+		{Search: &Search{Size: 5, Filter: Filter{Route: "r", Labels: map[string]string{"a": "b"}}}},
 		{List: &window{Kind: subject.Video, Tenant: "acme", Before: math.MaxInt64, N: 5, AfterJob: "video_2"}},
 		{List: &window{Kind: subject.Video, Tenant: "acme", N: -1, Skip: -1}},
 	} {

@@ -442,3 +442,44 @@ func TestErasedJobsAreForgottenByTheKeepers(t *testing.T) {
 		t.Errorf("after an unknown job: %v", err)
 	}
 }
+
+// TestAnyReplicaSearches: one that does not keep the index asks one that does, and an erased
+// job is found by none.
+func TestAnyReplicaSearches(t *testing.T) {
+	t.Parallel()
+	all, asks := fleet(t)
+	search := func(r *replica, s jobindex.Search) (ids []string) {
+		found := must[jobindex.Found](t)(r.Search(t.Context(), s))
+		for _, j := range found.Jobs {
+			ids = append(ids, j.ID)
+		}
+		return ids
+	}
+	one := submit(t, asks, "video_1")
+	two := cancelled(t, asks, submit(t, asks, "video_2"))
+	for _, r := range all {
+		eventually(t, "both are found", func() bool {
+			return slices.Equal(search(r, jobindex.Search{Filter: jobindex.Filter{Route: "r", Model: "m"}}), []string{"video_2", "video_1"})
+		})
+		eventually(t, "one is found by its code", func() bool {
+			return slices.Equal(search(r, jobindex.Search{Filter: jobindex.Filter{ErrorCode: "cancelled"}}), []string{"video_2"})
+		})
+		first := must[jobindex.Found](t)(r.Search(t.Context(), jobindex.Search{Size: 1, Oldest: true}))
+		if first.Total != 2 || first.NextToken == "" || first.AsOf == 0 || first.Jobs[0].Phase != "queued" || !first.Jobs[0].CreatedAt().Equal(one.Job.GetCreatedAt().AsTime()) {
+			t.Errorf("%+v", first)
+		}
+		if ids := search(r, jobindex.Search{Size: 1, Oldest: true, Token: first.NextToken}); !slices.Equal(ids, []string{"video_2"}) {
+			t.Errorf("the next page is %v", ids)
+		}
+		if _, err := r.Search(t.Context(), jobindex.Search{Token: first.NextToken}); !errors.Is(err, jobindex.ErrPageToken) {
+			t.Errorf("the token of another search: %v", err)
+		}
+	}
+	if err := asks.Erase(t.Context(), two); err != nil {
+		t.Fatal(err)
+	}
+	asks.Index.Erased(two)
+	for _, r := range all {
+		eventually(t, "an erased job is not found", func() bool { return slices.Equal(search(r, jobindex.Search{}), []string{"video_1"}) })
+	}
+}

@@ -3,8 +3,10 @@ package jobindex
 import (
 	"slices"
 	"strings"
+	"unique"
 
 	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -17,8 +19,8 @@ type listKey struct {
 // end.
 type list struct {
 	rows []row
-	// cut is the newest row that fell out. Those before it are not taken in again: the rows
-	// are the newest jobs, without gaps.
+	// cut is the newest row that fell out. Jobs before it that have ended are not taken in
+	// again: after it the rows have no gaps, and before it they are of jobs that had not ended.
 	cut row
 	// unfinished are the jobs that have not ended, those included that fell out of
 	// the rows: evicted has their ids, and what their latest events take.
@@ -32,6 +34,34 @@ type row struct {
 	status     string
 	seq        uint64 // of the latest event that is known
 	unfinished int    // what its latest event takes in the log, in bytes; 0 where it has ended
+	facts
+}
+
+// facts are what jobs are looked for by, beside the status.
+type facts struct {
+	updated int64 // when the latest event happened, Unix nanoseconds
+	shared  unique.Handle[words]
+	task    string // the upstream's id
+	labels  publisher.Labels
+	erased  bool // the job is found no more; its row is one that a list may still begin after
+}
+
+// words are those facts that many jobs have in common.
+type words struct{ phase, route, model, upstream, key, code string }
+
+func factsOf(n joblog.Notice) facts {
+	f := n.Facts
+	return facts{
+		updated: n.Time.UnixNano(), task: strings.Clone(f.UpstreamTask), labels: publisher.Labels(strings.Clone(string(f.Labels))),
+		shared: unique.Make(words{f.Phase, f.Route, f.Model, f.Upstream, f.Key, f.ErrorCode}),
+	}
+}
+
+func (f facts) words() words {
+	if f.shared == (unique.Handle[words]{}) {
+		return words{}
+	}
+	return f.shared.Value()
 }
 
 func compareRows(a, b row) int {
@@ -57,7 +87,8 @@ func (l *list) find(id string) (row, bool) {
 // change gives a row what a later event says.
 func (l *list) change(at int, r row) {
 	l.count(l.rows[at].unfinished, r.unfinished)
-	l.rows[at].status, l.rows[at].seq, l.rows[at].unfinished = r.status, r.seq, r.unfinished
+	r.created, r.id = l.rows[at].created, l.rows[at].id
+	l.rows[at] = r
 }
 
 // count follows a row that has changed.
@@ -71,31 +102,57 @@ func (l *list) count(before, after int) {
 	}
 }
 
-// drop lets the n oldest rows fall out.
+// drop lets n rows fall out: the oldest of jobs that have ended, as one looks for the others
+// while they are stuck, and where these are fewer, the oldest of the others too.
 func (l *list) drop(n int) {
-	l.keep(l.rows[:n])
-	l.cut = l.rows[n-1]
-	l.rows = slices.Delete(l.rows, 0, n)
+	ended := 0
+	for _, r := range l.rows {
+		if r.unfinished == 0 {
+			ended++
+		}
+	}
+	ended = min(ended, n)
+	others := n - ended
+	l.rows = slices.DeleteFunc(l.rows, func(r row) bool {
+		left := &ended
+		if r.unfinished > 0 {
+			left = &others
+		}
+		if *left == 0 {
+			return false
+		}
+		*left--
+		l.keep(r)
+		if compareRows(r, l.cut) > 0 {
+			l.cut = r
+		}
+		return true
+	})
+}
+
+// fellOut reports whether a job without a row has had one, as far as that is known: if it has
+// ended, it is not taken in again.
+func (l *list) fellOut(r row) bool {
+	_, kept := l.evicted[r.id]
+	return kept || compareRows(r, l.cut) <= 0 && r.unfinished == 0
 }
 
 // recount follows a job that fell out of the rows.
 func (l *list) recount(r row) {
 	l.count(l.recall(r.id), r.unfinished)
-	l.keep([]row{r})
+	l.keep(r)
 }
 
-// keep remembers the unfinished jobs among rows that fall out of the index: they
-// go on counting until they end.
-func (l *list) keep(rows []row) {
-	for _, r := range rows {
-		if r.unfinished == 0 {
-			continue
-		}
-		if l.evicted == nil {
-			l.evicted = map[string]int{}
-		}
-		l.evicted[r.id] = r.unfinished
+// keep remembers a job whose row falls out of the index, if it has not ended: it goes on
+// counting until it does.
+func (l *list) keep(r row) {
+	if r.unfinished == 0 {
+		return
 	}
+	if l.evicted == nil {
+		l.evicted = map[string]int{}
+	}
+	l.evicted[r.id] = r.unfinished
 }
 
 // recall is what a job counts with already that comes back into the index.

@@ -9,14 +9,15 @@ import (
 	"github.com/genbus/genbus/internal/task"
 )
 
-// table knows the newest jobs of each tenant and kind by id, status and time. It is bounded:
-// the oldest jobs fall out of it (not out of the log).
+// table knows the newest jobs of each tenant and kind, and those that have not ended. It is
+// bounded: the oldest jobs fall out of it (not out of the log), first those that have ended.
 type table struct {
 	limit int
 
 	mu    sync.RWMutex
 	lists map[listKey]*list
 	size  int
+	since int64 // when the newest job was made that fell out, Unix nanoseconds; 0 where none did
 }
 
 func newTable(limit int) *table { return &table{limit: limit, lists: map[listKey]*list{}} }
@@ -27,7 +28,7 @@ func (x *table) put(n subject.TaskName, r row) {
 	l := x.list(n)
 	at, found := slices.BinarySearchFunc(l.rows, r, compareRows)
 	switch {
-	case !found && compareRows(r, l.cut) <= 0:
+	case !found && l.fellOut(r):
 		l.recount(r)
 		x.drop(listKey{n.Kind, n.Tenant})
 	case !found:
@@ -69,6 +70,9 @@ func (x *table) evict() {
 		}
 		if cut := min(len(l.rows)-longest, n); cut > 0 {
 			l.drop(cut)
+			if l.cut.created > x.since {
+				x.since = l.cut.created
+			}
 			x.size -= cut
 			n -= cut
 			x.drop(key)
@@ -99,6 +103,39 @@ func (x *table) longest(n int) int {
 		}
 	}
 	return 0
+}
+
+// expire drops the jobs whose last event the log has no more, because of its age.
+func (x *table) expire(first uint64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for key, l := range x.lists {
+		before := len(l.rows)
+		l.rows = slices.DeleteFunc(l.rows, func(r row) bool {
+			if r.seq >= first {
+				return false
+			}
+			l.count(r.unfinished, 0)
+			return true
+		})
+		x.size -= before - len(l.rows)
+		x.drop(key)
+	}
+}
+
+// erase takes a job out of what is looked for, unless a later event of it was heard than the
+// row has that is given.
+func (x *table) erase(n subject.TaskName, r row) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	l := x.lists[listKey{n.Kind, n.Tenant}]
+	if l == nil {
+		return
+	}
+	if at, found := slices.BinarySearchFunc(l.rows, r, compareRows); found && l.rows[at].seq <= r.seq {
+		l.count(l.rows[at].unfinished, 0)
+		l.rows[at].unfinished, l.rows[at].facts = 0, facts{erased: true}
+	}
 }
 
 // forget drops a job that the log no longer has, unless a later event of it was heard than

@@ -121,7 +121,7 @@ func (c *Capacity) ReserveEnd(ctx context.Context, e task.Event) (Release, bool)
 // bytesOf is what an event of some bytes in Protobuf may take. As JSON it has them twice: for
 // readers, and in Base64.
 func (c *Capacity) bytesOf(n int) int {
-	const headers = 1 << 10
+	const headers = 1<<10 + publisher.MaxFacts
 	if c.enc.Encoding == publisher.JSON {
 		n *= 3
 	}

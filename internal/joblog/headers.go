@@ -91,6 +91,7 @@ func (h *Headers) notice(m jetstream.Msg) (n Notice, left uint64) {
 type End struct {
 	LogCreated time.Time
 	Seq        uint64 // of the last message, which may be no event of a job
+	First      uint64 // sequence of the oldest message
 }
 
 // End reads how far the log is.
@@ -99,7 +100,8 @@ func (l *Log) End(ctx context.Context) (End, error) {
 	if err != nil {
 		return End{}, err
 	}
-	return End{LogCreated: s.CachedInfo().Created, Seq: s.CachedInfo().State.LastSeq}, nil
+	i := s.CachedInfo()
+	return End{LogCreated: i.Created, Seq: i.State.LastSeq, First: i.State.FirstSeq}, nil
 }
 
 // LastEvent reads the sequence of the last event of any job, 0 where there is none. It costs

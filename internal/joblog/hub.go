@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -23,8 +24,10 @@ type Notice struct {
 	EndBy time.Time
 	// What follows is known of a stored event only: by Headers and OnCommit.
 	CreatedAt    time.Time // of the job
-	Version, Seq uint64    // of the event
-	Bytes        int       // what the event takes in the log
+	Time         time.Time // of the event
+	Facts        publisher.Facts
+	Version, Seq uint64 // of the event
+	Bytes        int    // what the event takes in the log
 }
 
 // notice is what the headers of an event say.
@@ -44,6 +47,8 @@ func storedNotice(n subject.TaskName, h nats.Header, seq uint64, bytes int) Noti
 	out := notice(n, h)
 	out.Seq, out.Bytes = seq, bytes
 	out.CreatedAt, _ = time.Parse(time.RFC3339Nano, header(h, subject.HeaderCreatedAt))
+	out.Time, _ = time.Parse(time.RFC3339Nano, header(h, subject.HeaderCETime))
+	out.Facts = publisher.ParseFacts(header(h, subject.HeaderIndex))
 	out.Version, _ = strconv.ParseUint(header(h, subject.HeaderVersion), 10, 64)
 	return out
 }

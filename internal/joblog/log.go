@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/publisher"
@@ -42,6 +43,50 @@ func (l *Log) Trouble() error { return l.b.Trouble() }
 func (l *Log) Get(ctx context.Context, n subject.TaskName) (Entry, error) {
 	e, _, err := l.get(ctx, n)
 	return e, err
+}
+
+// Find reads a job of whichever tenant as it is now, from the stream's leader: the tenant is a
+// part of what its id was made of. A job that the log does not have is ErrNotFound.
+func (l *Log) Find(ctx context.Context, kind subject.Kind, id string) (Entry, error) {
+	m, err := l.b.Last(ctx, l.b.Names().Tasks(), l.b.Names().TaskAnyTenant(kind, id))
+	if errors.Is(err, broker.ErrNoMessage) {
+		return Entry{}, fmt.Errorf("%s %s: %w", kind, id, ErrNotFound)
+	}
+	if err != nil {
+		return Entry{}, fmt.Errorf("find %s %s: %w", kind, id, err)
+	}
+	n, err := l.b.Names().ParseTask(m.Subject)
+	if err != nil {
+		return Entry{}, fmt.Errorf("find %s %s: %w", kind, id, err)
+	}
+	return decodeStored(n, m)
+}
+
+// History reads the events of a job, oldest first: the latest ones, most at most, and whether
+// there were more. None is no error.
+func (l *Log) History(ctx context.Context, n subject.TaskName, most int) (events []Entry, cut bool, err error) {
+	for from := uint64(1); ; {
+		page, err := l.b.Page(ctx, l.b.Names().Tasks(), l.b.Names().Task(n.Kind, n.Tenant, n.ID), from)
+		if err != nil {
+			return nil, false, fmt.Errorf("the history of %s %s: %w", n.Kind, n.ID, err)
+		}
+		if len(page) == 0 {
+			return events, cut, nil
+		}
+		for _, m := range page {
+			e, err := decodeStored(n, m)
+			if err != nil {
+				return nil, false, err
+			}
+			events, from = append(events, e), m.Seq+1
+		}
+		if over := len(events) - most; over > 0 {
+			events, cut = slices.Delete(events, 0, over), true
+		}
+		if events[len(events)-1].Terminal() {
+			return events, cut, nil
+		}
+	}
 }
 
 // Has reports whether the log has a job of which an event of some sequence is known. Who

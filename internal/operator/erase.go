@@ -4,18 +4,11 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/genbus/genbus/internal/erasure"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 )
-
-// Jobs is what operators do with jobs of any tenant.
-type Jobs struct {
-	Log    *joblog.Log
-	Eraser erasure.Eraser
-}
 
 // Erase removes what is stored of a job of any tenant that has ended: events,
 // chunks and bodies. Dead letters of it stay. A job that the log does not have is

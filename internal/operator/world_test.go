@@ -139,7 +139,7 @@ func newReplica(t testing.TB, b *broker.Broker, up *sandbox.Server, change ...fu
 			Config: live, Table: table, Queue: jobs,
 			Settler: orphans.Settler{Log: log, Queue: jobs, Letters: dead, Routes: table, Logger: brokertest.Logger(t)},
 		},
-		Jobs: Jobs{Log: log, Eraser: erasure.Eraser{Broker: b, Queue: jobs, Log: log, Bodies: bodies}},
+		Jobs: Jobs{Log: log, Index: index, Queue: jobs, Eraser: erasure.Eraser{Broker: b, Queue: jobs, Log: log, Index: index, Bodies: bodies}},
 	}
 	t.Cleanup(func() {
 		r.stop()

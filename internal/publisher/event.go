@@ -56,6 +56,7 @@ func (c Encoder) Event(ctx context.Context, e task.Event) (*nats.Msg, error) {
 	if by, limited := task.EndBy(e.Job); limited {
 		set(m.Header, subject.HeaderEndBy, rfc3339(by))
 	}
+	set(m.Header, subject.HeaderIndex, FactsOf(e.Job).Header())
 	set(m.Header, subject.HeaderNonce, e.Nonce)
 	set(m.Header, subject.HeaderWriter, e.Job.GetExecution().GetWriter())
 	Trace(ctx, m.Header)

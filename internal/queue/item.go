@@ -117,6 +117,22 @@ func (s Items) Removed(ctx context.Context, seq uint64) (bool, error) {
 	return s.log.Removed(ctx, s.b.Names().Work(), seq)
 }
 
+// Ahead counts the items of the same route that wait, and were stored before an item of the
+// backlog. The dispatcher moves jobs by their tenants' turns, not in this order.
+func (s Items) Ahead(ctx context.Context, i Item) (uint64, error) {
+	n, err := s.NameOf(i)
+	if err != nil {
+		return 0, err
+	}
+	pattern := s.b.Names().WaitRoutePattern(n.Kind, n.Route)
+	all, err := countFrom(ctx, s.b, pattern, 1)
+	if err != nil {
+		return 0, err
+	}
+	rest, err := countFrom(ctx, s.b, pattern, i.Seq)
+	return all - min(rest, all), err
+}
+
 // NameOf reads the name that an item was stored under.
 func (s Items) NameOf(i Item) (subject.WorkName, error) {
 	if s.Waits(i) {

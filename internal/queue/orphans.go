@@ -176,10 +176,15 @@ func (q *Queue) bySubjects(ctx context.Context, stream, pattern string, add func
 // what the broker says to one that reads nothing. On three nodes that consumer may be on one
 // that has not stored the latest jobs yet, and the next count has them.
 func (r *Route) countBacklog(ctx context.Context) (uint64, error) {
-	names, js := r.b.Names(), r.b.JetStream()
+	return countFrom(ctx, r.b, r.b.Names().WaitRoutePattern(r.kind, r.name), 1)
+}
+
+// countFrom counts the items of the backlog on a pattern that have a sequence or a later one.
+func countFrom(ctx context.Context, b *broker.Broker, pattern string, seq uint64) (uint64, error) {
+	names, js := b.Names(), b.JetStream()
 	c, err := js.CreateConsumer(ctx, names.Wait(), jetstream.ConsumerConfig{
-		FilterSubject: names.WaitRoutePattern(r.kind, r.name), AckPolicy: jetstream.AckNonePolicy, HeadersOnly: true,
-		MemoryStorage: true, Replicas: 1, InactiveThreshold: orphansWithin,
+		FilterSubject: pattern, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: seq,
+		AckPolicy: jetstream.AckNonePolicy, HeadersOnly: true, MemoryStorage: true, Replicas: 1, InactiveThreshold: orphansWithin,
 	})
 	if err != nil {
 		return 0, fmt.Errorf("count %s: %w", names.Wait(), err)

@@ -156,7 +156,7 @@ func (s *Service) startWork(ctx context.Context) error {
 		return err
 	}
 	s.addChecks()
-	eraser := erasure.Eraser{Broker: s.broker, Queue: jobs, Log: s.tasks, Bodies: bodies}
+	eraser := erasure.Eraser{Broker: s.broker, Queue: jobs, Log: s.tasks, Index: s.index, Bodies: bodies}
 	s.core = core.New(core.Options{
 		Config: s.live, Admission: adm, Queue: jobs, Log: s.tasks, Index: s.index, Bodies: bodies, Eraser: eraser, Routes: s.routes, Content: s.content, Inline: s.inline,
 		Chats:   chatlog.New(s.broker, s.tasks, bodies, chatlog.Options{ReaderBuffer: int(s.cfg.Limits.SlowReaderBytes)}),
@@ -171,7 +171,7 @@ func (s *Service) startWork(ctx context.Context) error {
 			Config: s.live, Table: s.routes, Queue: jobs,
 			Settler: orphans.Settler{Log: s.tasks, Queue: jobs, Letters: dead, Routes: s.routes, Logger: s.log},
 		},
-		Jobs: operator.Jobs{Log: s.tasks, Eraser: eraser},
+		Jobs: operator.Jobs{Log: s.tasks, Index: s.index, Queue: jobs, Eraser: eraser},
 	}
 	if err := s.buildServers(ctx, op); err != nil {
 		return err

@@ -32,6 +32,9 @@ const (
 	HeaderEndBy = "genbus-end-by"
 	// HeaderWriter is the replica that wrote a task event.
 	HeaderWriter = "genbus-writer"
+	// HeaderIndex is what the index of jobs keeps of a task event, next to what other headers
+	// say: publisher.Facts. It is genbus's own.
+	HeaderIndex = "genbus-index"
 	// HeaderNonce is the nonce of the write that stored a task event. It is the
 	// only proof that a write was ours.
 	HeaderNonce = "genbus-nonce"

@@ -10,6 +10,9 @@ func (s Space) TaskPattern() string { return s.join("task", ">") }
 // Task is the one literal subject of a job's log: genbus.task.<kind>.<tenant>.<id>.
 func (s Space) Task(k Kind, tenant, id string) string { return s.join("task", string(k), tenant, id) }
 
+// TaskAnyTenant is the log of one job, whichever tenant has it: genbus.task.<kind>.*.<id>.
+func (s Space) TaskAnyTenant(k Kind, id string) string { return s.join("task", string(k), "*", id) }
+
 // TaskName is what a task subject says.
 type TaskName struct {
 	Kind   Kind

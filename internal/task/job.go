@@ -26,6 +26,7 @@ type Job interface {
 	GetError() *genbusv1.TaskError
 	GetLabels() map[string]string
 	GetRequestId() string
+	GetRetryOf() string
 	GetCreatedAt() *timestamppb.Timestamp
 	GetUpdatedAt() *timestamppb.Timestamp
 	GetCompletedAt() *timestamppb.Timestamp
@@ -149,6 +150,26 @@ func StatusWord(s genbusv1.JobStatus) string {
 	default:
 		return "unknown"
 	}
+}
+
+// StatusOf is the status of a word; UNSPECIFIED for a word that is none.
+func StatusOf(word string) genbusv1.JobStatus {
+	for s := range genbusv1.JobStatus_name {
+		if status := genbusv1.JobStatus(s); s != 0 && StatusWord(status) == word {
+			return status
+		}
+	}
+	return genbusv1.JobStatus_JOB_STATUS_UNSPECIFIED
+}
+
+// PhaseOf is the phase of a word; UNSPECIFIED for a word that is none.
+func PhaseOf(word string) genbusv1.JobPhase {
+	for p := range genbusv1.JobPhase_name {
+		if phase := genbusv1.JobPhase(p); p != 0 && PhaseWord(phase) == word {
+			return phase
+		}
+	}
+	return genbusv1.JobPhase_JOB_PHASE_UNSPECIFIED
 }
 
 // TerminalWord reports whether a status word is that of an ended job.

@@ -1804,7 +1804,7 @@ var File_genbus_v1_operator_service_proto protoreflect.FileDescriptor
 
 const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"\n" +
-	" genbus/v1/operator_service.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x14genbus/v1/work.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x94\x01\n" +
+	" genbus/v1/operator_service.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x1cgenbus/v1/operator_job.proto\x1a\x14genbus/v1/work.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x94\x01\n" +
 	"\x16ListDeadLettersRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x12\n" +
@@ -1909,8 +1909,10 @@ const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"OrphanLeft\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason2\xb4\b\n" +
-	"\x0fOperatorService\x12X\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason2\xb8\t\n" +
+	"\x0fOperatorService\x12C\n" +
+	"\bListJobs\x12\x1a.genbus.v1.ListJobsRequest\x1a\x1b.genbus.v1.ListJobsResponse\x12=\n" +
+	"\x06GetJob\x12\x18.genbus.v1.GetJobRequest\x1a\x19.genbus.v1.GetJobResponse\x12X\n" +
 	"\x0fListDeadLetters\x12!.genbus.v1.ListDeadLettersRequest\x1a\".genbus.v1.ListDeadLettersResponse\x12R\n" +
 	"\rGetDeadLetter\x12\x1f.genbus.v1.GetDeadLetterRequest\x1a .genbus.v1.GetDeadLetterResponse\x12^\n" +
 	"\x11RedriveDeadLetter\x12#.genbus.v1.RedriveDeadLetterRequest\x1a$.genbus.v1.RedriveDeadLetterResponse\x12U\n" +
@@ -1975,6 +1977,10 @@ var file_genbus_v1_operator_service_proto_goTypes = []any{
 	(*DeadLetter)(nil),                 // 31: genbus.v1.DeadLetter
 	(JobStatus)(0),                     // 32: genbus.v1.JobStatus
 	(*timestamppb.Timestamp)(nil),      // 33: google.protobuf.Timestamp
+	(*ListJobsRequest)(nil),            // 34: genbus.v1.ListJobsRequest
+	(*GetJobRequest)(nil),              // 35: genbus.v1.GetJobRequest
+	(*ListJobsResponse)(nil),           // 36: genbus.v1.ListJobsResponse
+	(*GetJobResponse)(nil),             // 37: genbus.v1.GetJobResponse
 }
 var file_genbus_v1_operator_service_proto_depIdxs = []int32{
 	2,  // 0: genbus.v1.ListDeadLettersResponse.letters:type_name -> genbus.v1.StoredDeadLetter
@@ -1992,34 +1998,38 @@ var file_genbus_v1_operator_service_proto_depIdxs = []int32{
 	29, // 12: genbus.v1.MoveOrphansResponse.settled:type_name -> genbus.v1.OrphansSettled
 	29, // 13: genbus.v1.FailOrphansResponse.settled:type_name -> genbus.v1.OrphansSettled
 	30, // 14: genbus.v1.OrphansSettled.left:type_name -> genbus.v1.OrphanLeft
-	0,  // 15: genbus.v1.OperatorService.ListDeadLetters:input_type -> genbus.v1.ListDeadLettersRequest
-	3,  // 16: genbus.v1.OperatorService.GetDeadLetter:input_type -> genbus.v1.GetDeadLetterRequest
-	5,  // 17: genbus.v1.OperatorService.RedriveDeadLetter:input_type -> genbus.v1.RedriveDeadLetterRequest
-	7,  // 18: genbus.v1.OperatorService.DropDeadLetter:input_type -> genbus.v1.DropDeadLetterRequest
-	9,  // 19: genbus.v1.OperatorService.AttachUpstreamTask:input_type -> genbus.v1.AttachUpstreamTaskRequest
-	11, // 20: genbus.v1.OperatorService.CancelJob:input_type -> genbus.v1.CancelJobRequest
-	13, // 21: genbus.v1.OperatorService.EraseJob:input_type -> genbus.v1.EraseJobRequest
-	15, // 22: genbus.v1.OperatorService.ListRoutes:input_type -> genbus.v1.ListRoutesRequest
-	18, // 23: genbus.v1.OperatorService.PauseRoute:input_type -> genbus.v1.PauseRouteRequest
-	20, // 24: genbus.v1.OperatorService.ResumeRoute:input_type -> genbus.v1.ResumeRouteRequest
-	22, // 25: genbus.v1.OperatorService.ListOrphans:input_type -> genbus.v1.ListOrphansRequest
-	25, // 26: genbus.v1.OperatorService.MoveOrphans:input_type -> genbus.v1.MoveOrphansRequest
-	27, // 27: genbus.v1.OperatorService.FailOrphans:input_type -> genbus.v1.FailOrphansRequest
-	1,  // 28: genbus.v1.OperatorService.ListDeadLetters:output_type -> genbus.v1.ListDeadLettersResponse
-	4,  // 29: genbus.v1.OperatorService.GetDeadLetter:output_type -> genbus.v1.GetDeadLetterResponse
-	6,  // 30: genbus.v1.OperatorService.RedriveDeadLetter:output_type -> genbus.v1.RedriveDeadLetterResponse
-	8,  // 31: genbus.v1.OperatorService.DropDeadLetter:output_type -> genbus.v1.DropDeadLetterResponse
-	10, // 32: genbus.v1.OperatorService.AttachUpstreamTask:output_type -> genbus.v1.AttachUpstreamTaskResponse
-	12, // 33: genbus.v1.OperatorService.CancelJob:output_type -> genbus.v1.CancelJobResponse
-	14, // 34: genbus.v1.OperatorService.EraseJob:output_type -> genbus.v1.EraseJobResponse
-	16, // 35: genbus.v1.OperatorService.ListRoutes:output_type -> genbus.v1.ListRoutesResponse
-	19, // 36: genbus.v1.OperatorService.PauseRoute:output_type -> genbus.v1.PauseRouteResponse
-	21, // 37: genbus.v1.OperatorService.ResumeRoute:output_type -> genbus.v1.ResumeRouteResponse
-	23, // 38: genbus.v1.OperatorService.ListOrphans:output_type -> genbus.v1.ListOrphansResponse
-	26, // 39: genbus.v1.OperatorService.MoveOrphans:output_type -> genbus.v1.MoveOrphansResponse
-	28, // 40: genbus.v1.OperatorService.FailOrphans:output_type -> genbus.v1.FailOrphansResponse
-	28, // [28:41] is the sub-list for method output_type
-	15, // [15:28] is the sub-list for method input_type
+	34, // 15: genbus.v1.OperatorService.ListJobs:input_type -> genbus.v1.ListJobsRequest
+	35, // 16: genbus.v1.OperatorService.GetJob:input_type -> genbus.v1.GetJobRequest
+	0,  // 17: genbus.v1.OperatorService.ListDeadLetters:input_type -> genbus.v1.ListDeadLettersRequest
+	3,  // 18: genbus.v1.OperatorService.GetDeadLetter:input_type -> genbus.v1.GetDeadLetterRequest
+	5,  // 19: genbus.v1.OperatorService.RedriveDeadLetter:input_type -> genbus.v1.RedriveDeadLetterRequest
+	7,  // 20: genbus.v1.OperatorService.DropDeadLetter:input_type -> genbus.v1.DropDeadLetterRequest
+	9,  // 21: genbus.v1.OperatorService.AttachUpstreamTask:input_type -> genbus.v1.AttachUpstreamTaskRequest
+	11, // 22: genbus.v1.OperatorService.CancelJob:input_type -> genbus.v1.CancelJobRequest
+	13, // 23: genbus.v1.OperatorService.EraseJob:input_type -> genbus.v1.EraseJobRequest
+	15, // 24: genbus.v1.OperatorService.ListRoutes:input_type -> genbus.v1.ListRoutesRequest
+	18, // 25: genbus.v1.OperatorService.PauseRoute:input_type -> genbus.v1.PauseRouteRequest
+	20, // 26: genbus.v1.OperatorService.ResumeRoute:input_type -> genbus.v1.ResumeRouteRequest
+	22, // 27: genbus.v1.OperatorService.ListOrphans:input_type -> genbus.v1.ListOrphansRequest
+	25, // 28: genbus.v1.OperatorService.MoveOrphans:input_type -> genbus.v1.MoveOrphansRequest
+	27, // 29: genbus.v1.OperatorService.FailOrphans:input_type -> genbus.v1.FailOrphansRequest
+	36, // 30: genbus.v1.OperatorService.ListJobs:output_type -> genbus.v1.ListJobsResponse
+	37, // 31: genbus.v1.OperatorService.GetJob:output_type -> genbus.v1.GetJobResponse
+	1,  // 32: genbus.v1.OperatorService.ListDeadLetters:output_type -> genbus.v1.ListDeadLettersResponse
+	4,  // 33: genbus.v1.OperatorService.GetDeadLetter:output_type -> genbus.v1.GetDeadLetterResponse
+	6,  // 34: genbus.v1.OperatorService.RedriveDeadLetter:output_type -> genbus.v1.RedriveDeadLetterResponse
+	8,  // 35: genbus.v1.OperatorService.DropDeadLetter:output_type -> genbus.v1.DropDeadLetterResponse
+	10, // 36: genbus.v1.OperatorService.AttachUpstreamTask:output_type -> genbus.v1.AttachUpstreamTaskResponse
+	12, // 37: genbus.v1.OperatorService.CancelJob:output_type -> genbus.v1.CancelJobResponse
+	14, // 38: genbus.v1.OperatorService.EraseJob:output_type -> genbus.v1.EraseJobResponse
+	16, // 39: genbus.v1.OperatorService.ListRoutes:output_type -> genbus.v1.ListRoutesResponse
+	19, // 40: genbus.v1.OperatorService.PauseRoute:output_type -> genbus.v1.PauseRouteResponse
+	21, // 41: genbus.v1.OperatorService.ResumeRoute:output_type -> genbus.v1.ResumeRouteResponse
+	23, // 42: genbus.v1.OperatorService.ListOrphans:output_type -> genbus.v1.ListOrphansResponse
+	26, // 43: genbus.v1.OperatorService.MoveOrphans:output_type -> genbus.v1.MoveOrphansResponse
+	28, // 44: genbus.v1.OperatorService.FailOrphans:output_type -> genbus.v1.FailOrphansResponse
+	30, // [30:45] is the sub-list for method output_type
+	15, // [15:30] is the sub-list for method input_type
 	15, // [15:15] is the sub-list for extension type_name
 	15, // [15:15] is the sub-list for extension extendee
 	0,  // [0:15] is the sub-list for field type_name
@@ -2031,6 +2041,7 @@ func file_genbus_v1_operator_service_proto_init() {
 		return
 	}
 	file_genbus_v1_job_proto_init()
+	file_genbus_v1_operator_job_proto_init()
 	file_genbus_v1_work_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{

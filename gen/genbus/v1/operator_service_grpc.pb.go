@@ -21,6 +21,8 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
+	OperatorService_ListJobs_FullMethodName           = "/genbus.v1.OperatorService/ListJobs"
+	OperatorService_GetJob_FullMethodName             = "/genbus.v1.OperatorService/GetJob"
 	OperatorService_ListDeadLetters_FullMethodName    = "/genbus.v1.OperatorService/ListDeadLetters"
 	OperatorService_GetDeadLetter_FullMethodName      = "/genbus.v1.OperatorService/GetDeadLetter"
 	OperatorService_RedriveDeadLetter_FullMethodName  = "/genbus.v1.OperatorService/RedriveDeadLetter"
@@ -45,6 +47,11 @@ const (
 // opens no tenant's method. Terminal jobs stay as they are: what is tried again is
 // a new job, whose retry_of names the old one.
 type OperatorServiceClient interface {
+	// ListJobs lists the jobs of all tenants, as the index of jobs has them.
+	ListJobs(ctx context.Context, in *ListJobsRequest, opts ...grpc.CallOption) (*ListJobsResponse, error)
+	// GetJob gives a job of any tenant as the log has it, with its history, and without its
+	// request and its result.
+	GetJob(ctx context.Context, in *GetJobRequest, opts ...grpc.CallOption) (*GetJobResponse, error)
 	// ListDeadLetters lists what could not be processed: first accepted jobs, then
 	// requests that were never accepted, each oldest first.
 	ListDeadLetters(ctx context.Context, in *ListDeadLettersRequest, opts ...grpc.CallOption) (*ListDeadLettersResponse, error)
@@ -93,6 +100,26 @@ type operatorServiceClient struct {
 
 func NewOperatorServiceClient(cc grpc.ClientConnInterface) OperatorServiceClient {
 	return &operatorServiceClient{cc}
+}
+
+func (c *operatorServiceClient) ListJobs(ctx context.Context, in *ListJobsRequest, opts ...grpc.CallOption) (*ListJobsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListJobsResponse)
+	err := c.cc.Invoke(ctx, OperatorService_ListJobs_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *operatorServiceClient) GetJob(ctx context.Context, in *GetJobRequest, opts ...grpc.CallOption) (*GetJobResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetJobResponse)
+	err := c.cc.Invoke(ctx, OperatorService_GetJob_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 func (c *operatorServiceClient) ListDeadLetters(ctx context.Context, in *ListDeadLettersRequest, opts ...grpc.CallOption) (*ListDeadLettersResponse, error) {
@@ -234,6 +261,11 @@ func (c *operatorServiceClient) FailOrphans(ctx context.Context, in *FailOrphans
 // opens no tenant's method. Terminal jobs stay as they are: what is tried again is
 // a new job, whose retry_of names the old one.
 type OperatorServiceServer interface {
+	// ListJobs lists the jobs of all tenants, as the index of jobs has them.
+	ListJobs(context.Context, *ListJobsRequest) (*ListJobsResponse, error)
+	// GetJob gives a job of any tenant as the log has it, with its history, and without its
+	// request and its result.
+	GetJob(context.Context, *GetJobRequest) (*GetJobResponse, error)
 	// ListDeadLetters lists what could not be processed: first accepted jobs, then
 	// requests that were never accepted, each oldest first.
 	ListDeadLetters(context.Context, *ListDeadLettersRequest) (*ListDeadLettersResponse, error)
@@ -284,6 +316,12 @@ type OperatorServiceServer interface {
 // pointer dereference when methods are called.
 type UnimplementedOperatorServiceServer struct{}
 
+func (UnimplementedOperatorServiceServer) ListJobs(context.Context, *ListJobsRequest) (*ListJobsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListJobs not implemented")
+}
+func (UnimplementedOperatorServiceServer) GetJob(context.Context, *GetJobRequest) (*GetJobResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetJob not implemented")
+}
 func (UnimplementedOperatorServiceServer) ListDeadLetters(context.Context, *ListDeadLettersRequest) (*ListDeadLettersResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListDeadLetters not implemented")
 }
@@ -342,6 +380,42 @@ func RegisterOperatorServiceServer(s grpc.ServiceRegistrar, srv OperatorServiceS
 		t.testEmbeddedByValue()
 	}
 	s.RegisterService(&OperatorService_ServiceDesc, srv)
+}
+
+func _OperatorService_ListJobs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListJobsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OperatorServiceServer).ListJobs(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OperatorService_ListJobs_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OperatorServiceServer).ListJobs(ctx, req.(*ListJobsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _OperatorService_GetJob_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetJobRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OperatorServiceServer).GetJob(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OperatorService_GetJob_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OperatorServiceServer).GetJob(ctx, req.(*GetJobRequest))
+	}
+	return interceptor(ctx, in, info, handler)
 }
 
 func _OperatorService_ListDeadLetters_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
@@ -585,6 +659,14 @@ var OperatorService_ServiceDesc = grpc.ServiceDesc{
 	ServiceName: "genbus.v1.OperatorService",
 	HandlerType: (*OperatorServiceServer)(nil),
 	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "ListJobs",
+			Handler:    _OperatorService_ListJobs_Handler,
+		},
+		{
+			MethodName: "GetJob",
+			Handler:    _OperatorService_GetJob_Handler,
+		},
 		{
 			MethodName: "ListDeadLetters",
 			Handler:    _OperatorService_ListDeadLetters_Handler,

@@ -155,7 +155,7 @@ func (w *World) startAPI(alter func(*Parts)) {
 		Config: live, Admission: adm, Routes: table, Log: w.Log, Broker: w.Broker, Encoder: w.Enc,
 		Bodies: bodies, Metrics: w.Metrics, Logger: brokertest.Logger(w.T),
 	})
-	eraser := erasure.Eraser{Broker: w.Broker, Queue: jobs, Log: w.Log, Bodies: bodies}
+	eraser := erasure.Eraser{Broker: w.Broker, Queue: jobs, Log: w.Log, Index: w.Index, Bodies: bodies}
 	w.Uploads, w.parts = uploads, Parts{Logger: brokertest.Logger(w.T), Routes: table}
 	alter(&w.parts)
 	w.Core = core.New(core.Options{
@@ -169,7 +169,7 @@ func (w *World) startAPI(alter func(*Parts)) {
 			Uploads: uploads, Admission: adm, Items: jobs.Items, Routes: table, Logger: brokertest.Logger(w.T),
 		},
 		Routes: &operator.Routes{Config: live, Table: table, Queue: jobs},
-		Jobs:   operator.Jobs{Log: w.Log, Eraser: eraser},
+		Jobs:   operator.Jobs{Log: w.Log, Index: w.Index, Queue: jobs, Eraser: eraser},
 	}
 	w.startServers(live, op)
 	w.T.Cleanup(func() {

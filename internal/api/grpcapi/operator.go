@@ -51,7 +51,33 @@ func (s operatorService) didTo(ctx context.Context, what string, err error, n su
 	s.did(ctx, what, err, telemetry.KeyJobID, errcode.Clip(n.ID, 64), telemetry.KeyTenant, errcode.Clip(n.Tenant, 64))
 }
 
-// ListDeadLetters is in operator_service.proto, as are the others.
+// ListJobs is in operator_service.proto, as are the others.
+func (s operatorService) ListJobs(ctx context.Context, m *genbusv1.ListJobsRequest) (*genbusv1.ListJobsResponse, error) {
+	page, err := s.operator.Jobs.Search(ctx, m)
+	if err != nil {
+		return nil, core.Explain(ctx, subject.TaskName{}, err)
+	}
+	return page, nil
+}
+
+// GetJob reads a job. Its error may quote the prompt: who read it is logged.
+func (s operatorService) GetJob(ctx context.Context, m *genbusv1.GetJobRequest) (*genbusv1.GetJobResponse, error) {
+	n, err := s.operator.Jobs.Find(ctx, m)
+	var out *genbusv1.GetJobResponse
+	if err == nil {
+		var e joblog.Entry
+		if e, err = s.core.Jobs.Get(ctx, n); err == nil {
+			out, err = s.operator.Jobs.Describe(ctx, e)
+		}
+	}
+	if s.didTo(ctx, "get_job", err, n); err != nil {
+		return nil, core.Explain(ctx, n, err)
+	}
+	sayJob(ctx, n.ID)
+	return out, nil
+}
+
+// ListDeadLetters reads a page of letters.
 func (s operatorService) ListDeadLetters(ctx context.Context, m *genbusv1.ListDeadLettersRequest) (*genbusv1.ListDeadLettersResponse, error) {
 	page, err := s.operator.Letters.List(ctx, operator.Query{
 		Kind: m.GetKind(), Tenant: m.GetTenant(), Code: m.GetCode(), Size: int(m.GetPageSize()), Token: m.GetPageToken(),

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/task"
+)
+
+type jobsCommand struct {
+	List jobsListCommand `cmd:"" help:"List jobs of all tenants, the newest first."`
+	Show jobsShowCommand `cmd:"" help:"Show one job: its history, and where it is."`
+}
+
+type jobsListCommand struct {
+	Kind     string        `help:"video or chat; without it both."`
+	Tenant   string        `help:"Only this tenant's."`
+	Status   string        `help:"queued, in_progress, completed, failed, cancelled, or unfinished."`
+	Phase    string        `help:"A status, submitting or submitted."`
+	Route    string        `help:"Only those of this route."`
+	Model    string        `help:"Only those with this model."`
+	Upstream string        `help:"Only those that were submitted to this upstream."`
+	Key      string        `help:"Only those that were submitted with this key, by its name." name:"upstream-key"`
+	Code     string        `help:"Only those with this error code, such as deadline_exceeded."`
+	Label    []string      `help:"Only those with this label, key=value; may be repeated." sep:"none"`
+	ID       string        `help:"The job's id, the upstream's id of its task, or with --tenant its request id." name:"id"`
+	Since    time.Duration `help:"Only those that were accepted in this time, such as 1h."`
+	Idle     time.Duration `help:"Only those without an event in this time."`
+	Oldest   bool          `help:"The oldest first."`
+	Limit    int           `help:"Most jobs to list; 0 for all that the index has." default:"100"`
+}
+
+func (c jobsListCommand) request(now time.Time) *genbusv1.ListJobsRequest {
+	m := &genbusv1.ListJobsRequest{
+		Kind: c.Kind, Tenant: c.Tenant, Status: c.Status, Phase: c.Phase, Route: c.Route, Model: c.Model, Upstream: c.Upstream, UpstreamKey: c.Key,
+		ErrorCode: c.Code, Labels: c.Label, Id: c.ID, OldestFirst: c.Oldest,
+	}
+	if c.Since > 0 {
+		m.CreatedAfter = timestamppb.New(now.Add(-c.Since))
+	}
+	if c.Idle > 0 {
+		m.UpdatedBefore = timestamppb.New(now.Add(-c.Idle))
+	}
+	return m
+}
+
+// Run lists jobs, page after page.
+func (c jobsListCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
+		var all *genbusv1.ListJobsResponse
+		request := c.request(time.Now())
+		for {
+			request.PageSize = maxPage
+			if c.Limit > 0 {
+				request.PageSize = int32(min(maxPage, c.Limit-len(all.GetJobs())))
+			}
+			page, err := call.ListJobs(ctx, request)
+			if err != nil {
+				return answered(err)
+			}
+			page.Jobs = append(all.GetJobs(), page.GetJobs()...)
+			all, request.PageToken = page, page.GetNextPageToken()
+			if request.GetPageToken() == "" || c.Limit > 0 && len(all.GetJobs()) >= c.Limit {
+				return call.jobs(all)
+			}
+		}
+	})
+}
+
+type jobsShowCommand struct {
+	ID     string `arg:"" help:"Job id, or the upstream's id of its task; with --tenant also the request id."`
+	Tenant string `help:"Tenant of the job."`
+	Kind   string `help:"video or chat, where a request id has both."`
+}
+
+// Run shows a job.
+func (c jobsShowCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
+		answer, err := call.GetJob(ctx, &genbusv1.GetJobRequest{Id: c.ID, Tenant: c.Tenant, Kind: c.Kind})
+		if err != nil {
+			return answered(err)
+		}
+		return call.jobDetails(answer)
+	})
+}
+
+func (p printer) jobs(m *genbusv1.ListJobsResponse) error {
+	if p.json {
+		return p.asJSON(m)
+	}
+	if len(m.GetJobs()) == 0 {
+		return p.say(m, "no jobs match%s", beyondIndex(m))
+	}
+	rows := make([]string, 0, len(m.GetJobs()))
+	for _, j := range m.GetJobs() {
+		rows = append(rows, cells(moment(j.GetCreatedAt()), j.GetTenant(), j.GetId(), task.PhaseWord(j.GetPhase()), moment(j.GetUpdatedAt()),
+			j.GetModel(), j.GetRoute(), accountOf(j.GetUpstream(), j.GetUpstreamKey()), j.GetUpstreamTaskId(), j.GetErrorCode(), labelsLine(j)))
+	}
+	if err := p.table("CREATED\tTENANT\tJOB\tPHASE\tUPDATED\tMODEL\tROUTE\tUPSTREAM\tUPSTREAM TASK\tCODE\tLABELS", rows); err != nil {
+		return err
+	}
+	more := ""
+	if m.GetNextPageToken() != "" {
+		more = "; see --limit"
+	}
+	return p.say(m, "%d of %d%s%s", len(m.GetJobs()), m.GetTotal(), more, beyondIndex(m))
+}
+
+// beyondIndex says what a list may lack.
+func beyondIndex(m *genbusv1.ListJobsResponse) string {
+	switch {
+	case m.GetTotalExact():
+		return ""
+	case m.GetCompleteSince() == nil:
+		return "; others may match, as the index does not know all of their labels"
+	}
+	return "; jobs that were accepted before " + moment(m.GetCompleteSince()) + " may be missing (limits.list_index)"
+}
+
+func labelsLine(j *genbusv1.JobSummary) string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(j.GetLabels())) {
+		out = append(out, k+"="+j.GetLabels()[k])
+	}
+	if j.GetMoreLabels() {
+		out = append(out, "…")
+	}
+	return strings.Join(out, ",")
+}
+
+// jobDetails writes a job and its history.
+func (p printer) jobDetails(m *genbusv1.GetJobResponse) error {
+	if p.json {
+		return p.asJSON(m)
+	}
+	j := m.GetJob()
+	rows := []string{
+		cells("job", j.GetId()), cells("kind", j.GetKind()), cells("tenant", j.GetTenant()), cells("request id", m.GetRequestId()), cells("retry of", m.GetRetryOf()),
+		cells("phase", task.PhaseWord(j.GetPhase())), cells("model", j.GetModel()), cells("route", j.GetRoute()),
+		cells("upstream", accountOf(j.GetUpstream(), j.GetUpstreamKey())), cells("upstream task", j.GetUpstreamTaskId()), cells("labels", labelsLine(j)),
+		cells("created", moment(j.GetCreatedAt())), cells("start by", moment(m.GetStartBy())), cells("end by", moment(m.GetEndBy())),
+		cells("trace", m.GetTraceId()), cells("work item", workItemLine(m.GetWorkItem())),
+	}
+	if e := m.GetError(); e != nil {
+		rows = append(rows, cells("error", e.GetCode()+": "+e.GetMessage()))
+	}
+	if err := p.table("FIELD\tVALUE", rows); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(p.out); err != nil {
+		return err
+	}
+	if m.GetHistoryCut() {
+		if err := p.say(m, "only the latest %d events:", len(m.GetHistory())); err != nil {
+			return err
+		}
+	}
+	rows = nil
+	for _, h := range m.GetHistory() {
+		rows = append(rows, historyLine(h))
+	}
+	return p.table("VERSION\tTIME\tAFTER\tPHASE\tATTEMPT\tPROGRESS\tUPSTREAM\tUPSTREAM STATUS\tHTTP\tCODE\tREPLICA", rows)
+}
+
+func historyLine(h *genbusv1.JobHistoryEvent) string {
+	after, progress, http := "", "", ""
+	if d := h.GetSincePrevious(); d != nil {
+		after = d.AsDuration().Round(time.Millisecond).String()
+	}
+	if h.GetProgress() > 0 {
+		progress = fmt.Sprintf("%d %%", h.GetProgress())
+	}
+	if h.GetUpstreamHttpStatus() > 0 {
+		http = fmt.Sprint(h.GetUpstreamHttpStatus())
+	}
+	return cells(fmt.Sprint(h.GetVersion()), h.GetTime().AsTime().Format("2006-01-02T15:04:05.000Z07:00"), after, task.PhaseWord(h.GetPhase()),
+		fmt.Sprint(h.GetAttempt()), progress, accountOf(h.GetUpstream(), h.GetUpstreamKey()), h.GetUpstreamStatus(), http, h.GetErrorCode(), h.GetReplica())
+}
+
+func workItemLine(w *genbusv1.WorkItemPlace) string {
+	since := moment(w.GetSince())
+	switch w.GetState() {
+	case genbusv1.WorkItemPlace_STATE_WAITING:
+		return fmt.Sprintf("waits since %s, behind %d of its route", since, w.GetAhead())
+	case genbusv1.WorkItemPlace_STATE_READY:
+		return "ready for a replica since " + since
+	case genbusv1.WorkItemPlace_STATE_IN_HAND:
+		return fmt.Sprintf("in hand since %s, by replica %s", since, w.GetReplica())
+	case genbusv1.WorkItemPlace_STATE_UNSPECIFIED:
+	}
+	return "none"
+}

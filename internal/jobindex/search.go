@@ -1,0 +1,383 @@
+package jobindex
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+)
+
+const (
+	// searches bounds those at a time of one replica, and searchPatience how long one waits for
+	// its turn, and for the answer of another replica.
+	searches       = 2
+	searchPatience = 5 * time.Second
+	// scanRows is how many rows are looked at while the table is locked.
+	scanRows = 4096
+)
+
+// Filter chooses jobs of all tenants. Empty fields choose all; the others must all fit.
+type Filter struct {
+	Kind   subject.Kind `json:"kind,omitempty"`
+	Tenant string       `json:"tenant,omitempty"`
+	// Status is a status word, or Unfinished. Phase is a phase word.
+	Status string `json:"status,omitempty"`
+	Phase  string `json:"phase,omitempty"`
+
+	Route     string `json:"route,omitempty"`
+	Model     string `json:"model,omitempty"`
+	Upstream  string `json:"upstream,omitempty"`
+	Key       string `json:"key,omitempty"` // the name of the upstream's key
+	ErrorCode string `json:"error_code,omitempty"`
+	// Labels are those that a job has, among others.
+	Labels map[string]string `json:"labels,omitempty"`
+	// IDs are job ids, or upstreams' ids of tasks: a job has one of them.
+	IDs []string `json:"ids,omitempty"`
+	// The From are inclusive and the Before exclusive, Unix nanoseconds; 0 for no bound.
+	CreatedFrom   int64 `json:"created_from,omitempty"`
+	CreatedBefore int64 `json:"created_before,omitempty"`
+	UpdatedFrom   int64 `json:"updated_from,omitempty"`
+	UpdatedBefore int64 `json:"updated_before,omitempty"`
+}
+
+// Unfinished is the Status of a Filter for the jobs that have not ended.
+const Unfinished = "unfinished"
+
+// Search is a Filter and the page of it that is wanted.
+type Search struct {
+	Filter
+	// Oldest has the oldest jobs first, by when they were made; else the newest are.
+	Oldest bool `json:"oldest,omitempty"`
+	// Size is 1 to MaxPage; 0 is DefaultPage, more is MaxPage.
+	Size int `json:"size"`
+	// Token is the NextToken of the page before, or empty.
+	Token string `json:"-"`
+	After place  `json:"after,omitzero"`
+}
+
+// place is where a page begins: after this job.
+type place struct {
+	Created int64        `json:"created"`
+	Kind    subject.Kind `json:"kind"`
+	Tenant  string       `json:"tenant"`
+	ID      string       `json:"id"`
+}
+
+func (p place) compare(q place) int {
+	return cmp.Or(cmp.Compare(p.Created, q.Created), cmp.Compare(p.Kind, q.Kind), strings.Compare(p.Tenant, q.Tenant), strings.Compare(p.ID, q.ID))
+}
+
+// FoundJob is what the index knows of a job.
+type FoundJob struct {
+	place
+	Status  string `json:"status"`
+	Updated int64  `json:"updated"` // when its latest event happened, Unix nanoseconds
+	Seq     uint64 `json:"seq"`     // of that event
+
+	Phase        string           `json:"phase,omitempty"`
+	Route        string           `json:"route,omitempty"`
+	Model        string           `json:"model,omitempty"`
+	Upstream     string           `json:"upstream,omitempty"`
+	Key          string           `json:"key,omitempty"`
+	ErrorCode    string           `json:"error_code,omitempty"`
+	UpstreamTask string           `json:"task,omitempty"`
+	Labels       publisher.Labels `json:"labels,omitempty"`
+}
+
+// Name is the job's.
+func (f FoundJob) Name() subject.TaskName {
+	return subject.TaskName{Kind: f.Kind, Tenant: f.Tenant, ID: f.ID}
+}
+
+// CreatedAt is when the job was accepted.
+func (f FoundJob) CreatedAt() time.Time { return time.Unix(0, f.Created) }
+
+// UpdatedAt is when its latest event happened.
+func (f FoundJob) UpdatedAt() time.Time { return time.Unix(0, f.Updated) }
+
+// Found is a page of what was looked for.
+type Found struct {
+	Jobs []FoundJob `json:"jobs"`
+	// Total is how many jobs match, on all pages. It is a least number where Maybe is not zero:
+	// that many may match, as the index does not know all of their labels.
+	Total int `json:"total"`
+	Maybe int `json:"maybe,omitempty"`
+	// Since is when the newest job was made that fell out of the index, Unix nanoseconds; 0 where
+	// none did. Of those that were made later none is missing.
+	Since int64 `json:"since,omitempty"`
+	// AsOf is when the log had no more than is in this answer, Unix nanoseconds.
+	AsOf int64 `json:"as_of"`
+	// More is whether there is another page, and NextToken its token.
+	More      bool   `json:"more,omitempty"`
+	NextToken string `json:"-"`
+}
+
+// Search looks for jobs of all tenants. The answer is the index's, which may be some seconds
+// behind the log: AsOf says how far. An illegal token is ErrPageToken; while no replica has
+// the index ready the error is ErrCatchingUp.
+func (x *Index) Search(ctx context.Context, s Search) (Found, error) {
+	s.Size = pageSize(s.Size)
+	if err := s.parseToken(); err != nil {
+		return Found{}, err
+	}
+	found, err := x.search(ctx, s)
+	if err == nil && found.More {
+		found.NextToken = s.formatToken(found.Jobs[len(found.Jobs)-1].place)
+	}
+	return found, err
+}
+
+func (x *Index) search(ctx context.Context, s Search) (Found, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, searchPatience, broker.ErrNoAnswer)
+	defer cancel()
+	for {
+		if r := x.ready(); r != nil {
+			return r.search(ctx, s)
+		}
+		found, err := x.askToSearch(ctx, s)
+		if !errors.Is(err, ErrCatchingUp) {
+			return found, err
+		}
+		if broker.Wait(ctx, listAgain) != nil {
+			return Found{}, ErrCatchingUp
+		}
+	}
+}
+
+// askToSearch asks one replica that has the index ready, and the next where it does not answer:
+// never two at once, as an answer costs them more than that to any other question.
+func (x *Index) askToSearch(ctx context.Context, s Search) (Found, error) {
+	if x.role == nil {
+		return Found{}, ErrCatchingUp
+	}
+	if err := x.role.b.Trouble(); err != nil {
+		return Found{}, err
+	}
+	data, err := json.Marshal(question{Search: &s})
+	if err != nil {
+		return Found{}, err
+	}
+	err = ErrCatchingUp
+	for _, replica := range x.role.peers.ready(time.Now()) {
+		a := x.role.peers.request(ctx, replica, data)
+		switch {
+		case a.Error == "" && a.Found != nil:
+			return *a.Found, nil
+		case ctx.Err() != nil:
+			return Found{}, context.Cause(ctx)
+		case a.Error != notReady:
+			err = broker.ErrNoAnswer
+		}
+	}
+	return Found{}, err
+}
+
+// search looks through the table, when fewer others do.
+func (r *reading) search(ctx context.Context, s Search) (Found, error) {
+	select {
+	case r.x.searches <- struct{}{}:
+		defer func() { <-r.x.searches }()
+	case <-ctx.Done():
+		return Found{}, context.Cause(ctx)
+	}
+	r.mu.Lock()
+	asOf := r.reached
+	r.mu.Unlock()
+	found, err := r.table.search(ctx, s)
+	found.AsOf = asOf.UnixNano()
+	return found, err
+}
+
+// search looks at every row, some thousand at a time: jobs come and go meanwhile.
+func (x *table) search(ctx context.Context, s Search) (Found, error) {
+	c := collector{search: s, found: Found{Jobs: []FoundJob{}}}
+	c.found.Since = x.fellOutSince()
+	for _, key := range x.keys(s.Filter) {
+		for from := (row{created: s.CreatedFrom}); ; {
+			if err := ctx.Err(); err != nil {
+				return Found{}, context.Cause(ctx)
+			}
+			last, more := x.scan(key, from, &c)
+			if !more {
+				break
+			}
+			from = last
+		}
+	}
+	if len(c.found.Jobs) > s.Size {
+		c.found.Jobs, c.found.More = c.found.Jobs[:s.Size], true
+	}
+	return c.found, nil
+}
+
+func (x *table) fellOutSince() int64 {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.since
+}
+
+// keys are the lists that may have what is looked for.
+func (x *table) keys(f Filter) []listKey {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	var out []listKey
+	for key := range x.lists {
+		if (f.Kind == "" || key.kind == f.Kind) && (f.Tenant == "" || key.tenant == f.Tenant) {
+			out = append(out, key)
+		}
+	}
+	return out
+}
+
+// scan looks at the rows of a list after one, and returns the last that it has looked at, and
+// whether there are more.
+func (x *table) scan(key listKey, after row, c *collector) (last row, more bool) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	l := x.lists[key]
+	if l == nil {
+		return row{}, false
+	}
+	at, exact := slices.BinarySearchFunc(l.rows, after, compareRows)
+	if exact {
+		at++
+	}
+	rows := l.rows[at:]
+	if more = len(rows) > scanRows; more {
+		rows = rows[:scanRows]
+	}
+	for i := range rows {
+		if before := c.search.CreatedBefore; before > 0 && rows[i].created >= before {
+			return row{}, false
+		}
+		c.look(key, &rows[i])
+	}
+	if more {
+		last = row{created: rows[len(rows)-1].created, id: rows[len(rows)-1].id}
+	}
+	return last, more
+}
+
+// collector has the first jobs that match, one more than the page has.
+type collector struct {
+	search Search
+	found  Found
+}
+
+func (c *collector) look(key listKey, r *row) {
+	matches, sure := c.search.matches(r)
+	if !sure {
+		c.found.Maybe++
+	}
+	if !matches {
+		return
+	}
+	c.found.Total++
+	p := place{Created: r.created, Kind: key.kind, Tenant: key.tenant, ID: r.id}
+	if c.search.After != (place{}) && c.compare(p, c.search.After) <= 0 {
+		return
+	}
+	jobs := c.found.Jobs
+	at, _ := slices.BinarySearchFunc(jobs, p, func(f FoundJob, p place) int { return c.compare(f.place, p) })
+	if at > c.search.Size {
+		return
+	}
+	if len(jobs) > c.search.Size {
+		jobs = jobs[:c.search.Size]
+	}
+	c.found.Jobs = slices.Insert(jobs, at, foundJob(p, r))
+}
+
+func (c *collector) compare(a, b place) int {
+	if c.search.Oldest {
+		return a.compare(b)
+	}
+	return b.compare(a)
+}
+
+func foundJob(p place, r *row) FoundJob {
+	w := r.words()
+	return FoundJob{
+		place: p, Status: r.status, Updated: r.updated, Seq: r.seq,
+		Phase: w.phase, Route: w.route, Model: w.model, Upstream: w.upstream, Key: w.key, ErrorCode: w.code, UpstreamTask: r.task, Labels: r.labels,
+	}
+}
+
+// matches reports whether a row is looked for. Not sure: it may have a label that the index
+// does not know; it does not match then.
+func (f *Filter) matches(r *row) (matches, sure bool) {
+	switch {
+	case r.erased, f.Status == Unfinished && task.TerminalWord(r.status), f.Status != "" && f.Status != Unfinished && r.status != f.Status,
+		len(f.IDs) > 0 && !slices.Contains(f.IDs, r.id) && (r.task == "" || !slices.Contains(f.IDs, r.task)),
+		f.CreatedFrom > 0 && r.created < f.CreatedFrom, f.CreatedBefore > 0 && r.created >= f.CreatedBefore,
+		f.UpdatedFrom > 0 && r.updated < f.UpdatedFrom, f.UpdatedBefore > 0 && r.updated >= f.UpdatedBefore,
+		!f.matchesWords(r):
+		return false, true
+	}
+	for k, v := range f.Labels {
+		if has, sure := r.labels.Has(k, v); !has {
+			return false, sure
+		}
+	}
+	return true, true
+}
+
+func (f *Filter) matchesWords(r *row) bool {
+	if f.Phase+f.Route+f.Model+f.Upstream+f.Key+f.ErrorCode == "" {
+		return true
+	}
+	w := r.words()
+	return wanted(f.Phase, w.phase) && wanted(f.Route, w.route) && wanted(f.Model, w.model) &&
+		wanted(f.Upstream, w.upstream) && wanted(f.Key, w.key) && wanted(f.ErrorCode, w.code)
+}
+
+func wanted(want, is string) bool { return want == "" || want == is }
+
+// searchToken is a page token: where the page begins, and what it is a page of.
+type searchToken struct {
+	place
+	Of uint64 `json:"of"`
+}
+
+// digest tells searches apart, so that a token is not used with another one.
+func (s Search) digest() uint64 {
+	s.Size, s.After = 0, place{}
+	h := fnv.New64a()
+	if data, err := json.Marshal(s); err == nil { // maps are sorted
+		_, _ = h.Write(data)
+	}
+	return h.Sum64()
+}
+
+func (s Search) formatToken(after place) string {
+	data, err := json.Marshal(searchToken{place: after, Of: s.digest()})
+	if err != nil {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString(data)
+}
+
+func (s *Search) parseToken() error {
+	s.After = place{}
+	if s.Token == "" {
+		return nil
+	}
+	var t searchToken
+	data, err := base64.RawURLEncoding.DecodeString(s.Token)
+	if err != nil || json.Unmarshal(data, &t) != nil || t.Of != s.digest() || !t.Kind.Valid() ||
+		subject.CheckToken(t.Tenant) != nil || subject.CheckToken(t.ID) != nil {
+		return ErrPageToken
+	}
+	s.After = t.place
+	return nil
+}

@@ -1,0 +1,244 @@
+package jobindex
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+	"unique"
+
+	"pgregory.net/rapid"
+
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// TestSearchFindsWhatIsThere, a page after the other, against a plain look at all jobs.
+func TestSearchFindsWhatIsThere(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		x := newTable(1000)
+		var all []FoundJob
+		words5 := func(prefix string) *rapid.Generator[string] {
+			return rapid.Map(rapid.IntRange(0, 2), func(i int) string { return fmt.Sprint(prefix, i) })
+		}
+		for i := range rapid.IntRange(0, 60).Draw(t, "jobs") {
+			n := subject.TaskName{
+				Kind: rapid.SampledFrom(subject.Kinds).Draw(t, "kind"), Tenant: words5("t").Draw(t, "tenant"), ID: fmt.Sprintf("job%d", i),
+			}
+			r := row{
+				created: int64(rapid.IntRange(1, 20).Draw(t, "created")), id: n.ID, seq: uint64(i + 1),
+				status: rapid.SampledFrom([]string{"queued", "in_progress", "failed"}).Draw(t, "status"),
+				facts: facts{
+					updated: int64(rapid.IntRange(20, 40).Draw(t, "updated")), task: words5("task").Draw(t, "task"),
+					labels: publisher.Labels(rapid.SampledFrom([]string{"", "a=b", "a=b&c=d", "a=c&cut"}).Draw(t, "labels")),
+					shared: unique.Make(words{route: words5("r").Draw(t, "route"), code: words5("c").Draw(t, "code")}),
+				},
+			}
+			if r.status != "failed" {
+				r.unfinished = 1
+			}
+			x.put(n, r)
+			all = append(all, foundJob(place{Created: r.created, Kind: n.Kind, Tenant: n.Tenant, ID: n.ID}, &r))
+		}
+		maybe := func(g *rapid.Generator[string]) string {
+			return rapid.OneOf(rapid.Just(""), g).Draw(t, "filter")
+		}
+		s := Search{
+			Filter: Filter{
+				Kind: subject.Kind(maybe(rapid.Just("video"))), Tenant: maybe(words5("t")), Status: maybe(rapid.SampledFrom([]string{"queued", Unfinished})),
+				Route: maybe(words5("r")), ErrorCode: maybe(words5("c")),
+			},
+			Oldest: rapid.Bool().Draw(t, "oldest"), Size: rapid.IntRange(1, 7).Draw(t, "size"),
+		}
+		if rapid.Bool().Draw(t, "labelled") {
+			s.Labels = map[string]string{"a": "b"}
+		}
+		if id := maybe(words5("task")); id != "" {
+			s.IDs = []string{id, "job3"}
+		}
+		if rapid.Bool().Draw(t, "timed") {
+			s.CreatedFrom, s.CreatedBefore, s.UpdatedBefore = 3, 17, 38
+		}
+		var want []FoundJob
+		for _, j := range all {
+			if s.wants(j) {
+				want = append(want, j)
+			}
+		}
+		slices.SortFunc(want, func(a, b FoundJob) int {
+			if s.Oldest {
+				return a.compare(b.place)
+			}
+			return b.compare(a.place)
+		})
+		var got []FoundJob
+		for pages := 0; ; pages++ {
+			found, err := x.search(t.Context(), s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if found.Total != len(want) {
+				t.Fatalf("total %d, want %d", found.Total, len(want))
+			}
+			if len(found.Jobs) > s.Size || found.More && len(found.Jobs) < s.Size {
+				t.Fatalf("a page of %d of %d jobs, more: %t", s.Size, len(found.Jobs), found.More)
+			}
+			got = append(got, found.Jobs...)
+			if !found.More {
+				break
+			}
+			next := s
+			next.Token = s.formatToken(found.Jobs[len(found.Jobs)-1].place)
+			if err := next.parseToken(); err != nil {
+				t.Fatal(err)
+			}
+			s.After = next.After
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("got  %v\nwant %v", got, want)
+		}
+	})
+}
+
+// wants is another way to say what a search is for.
+func (s Search) wants(j FoundJob) bool {
+	has, _ := j.Labels.Has("a", "b")
+	is := func(want, got string) bool { return cmp.Or(want, got) == got }
+	return is(string(s.Kind), string(j.Kind)) && is(s.Tenant, j.Tenant) && (is(s.Status, j.Status) || s.Status == Unfinished && j.Status != "failed") &&
+		is(s.Route, j.Route) && is(s.ErrorCode, j.ErrorCode) && (len(s.Labels) == 0 || has) &&
+		(len(s.IDs) == 0 || slices.Contains(s.IDs, j.ID) || slices.Contains(s.IDs, j.UpstreamTask)) &&
+		(s.CreatedFrom == 0 || j.Created >= s.CreatedFrom && j.Created < s.CreatedBefore && j.Updated < s.UpdatedBefore)
+}
+
+// TestSearchLooksAtLongLists in several parts.
+func TestSearchLooksAtLongLists(t *testing.T) {
+	t.Parallel()
+	const jobs = 2*scanRows + 7
+	x := newTable(jobs)
+	for i := range jobs {
+		n := subject.TaskName{Kind: subject.Chat, Tenant: "acme", ID: fmt.Sprintf("chat_%06d", i)}
+		x.put(n, row{created: int64(i / 3), id: n.ID, status: "queued", unfinished: 1})
+	}
+	found, err := x.search(t.Context(), Search{Size: 2})
+	if err != nil || found.Total != jobs || found.Jobs[0].ID != fmt.Sprintf("chat_%06d", jobs-1) || !found.More || found.Since != 0 {
+		t.Errorf("%+v, %v", found, err)
+	}
+	found, err = x.search(t.Context(), Search{Size: 2, Oldest: true, Filter: Filter{CreatedFrom: 5000 / 3}})
+	if err != nil || found.Jobs[0].Created != 5000/3 || found.Total >= jobs {
+		t.Errorf("%+v, %v", found, err)
+	}
+}
+
+// TestUnfinishedJobsFallOutLast: one looks for what is stuck.
+func TestUnfinishedJobsFallOutLast(t *testing.T) {
+	t.Parallel()
+	x := newTable(3)
+	put := func(i int, status string) {
+		n := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: fmt.Sprintf("video_%d", i)}
+		r := row{created: int64(i), id: n.ID, status: status, seq: uint64(i)}
+		if status == "queued" {
+			r.unfinished = 1
+		}
+		x.put(n, r)
+	}
+	ids := func() (out []string) {
+		found, err := x.search(t.Context(), Search{Size: 10, Oldest: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, j := range found.Jobs {
+			out = append(out, j.ID)
+		}
+		return out
+	}
+	put(1, "queued")
+	put(2, "completed")
+	put(3, "queued")
+	put(4, "completed")
+	if got := ids(); !slices.Equal(got, []string{"video_1", "video_3", "video_4"}) {
+		t.Errorf("%v, and one that had not ended fell out first", got)
+	}
+	if x.fellOutSince() != 2 {
+		t.Errorf("since %d", x.fellOutSince())
+	}
+	put(5, "completed")
+	put(6, "queued")
+	put(7, "queued")
+	if got := ids(); !slices.Equal(got, []string{"video_3", "video_6", "video_7"}) {
+		t.Errorf("%v: the oldest of those that have not ended falls out where all are of that kind", got)
+	}
+	put(1, "queued") // it is known, and does not come back
+	if got := ids(); len(got) != 3 || slices.Contains(got, "video_1") {
+		t.Errorf("%v", got)
+	}
+	if n := x.unfinishedOf("acme"); n != 4 {
+		t.Errorf("%d unfinished jobs", n)
+	}
+}
+
+// TestJobsThatTheLogHasNoMoreAreForgotten once it has nothing as old.
+func TestJobsThatTheLogHasNoMoreAreForgotten(t *testing.T) {
+	t.Parallel()
+	x := newTable(10)
+	for i := range 4 {
+		n := subject.TaskName{Kind: subject.Video, Tenant: fmt.Sprint("t", i%2), ID: fmt.Sprintf("video_%d", i)}
+		x.put(n, row{created: int64(i), id: n.ID, status: "queued", unfinished: 1, seq: uint64(i + 1)})
+	}
+	x.expire(4)
+	found, err := x.search(t.Context(), Search{Size: 10})
+	if err != nil || found.Total != 1 || found.Jobs[0].ID != "video_3" || x.size != 1 || x.unfinishedOf("t0") != 0 || x.unfinishedOf("t1") != 1 || len(x.lists) != 1 {
+		t.Errorf("%+v, %v; %d rows", found, err, x.size)
+	}
+}
+
+// FuzzSearchToken: a token is one of its own search, or refused.
+func FuzzSearchToken(f *testing.F) {
+	s := Search{Filter: Filter{Tenant: "acme"}}
+	good := s.formatToken(place{Created: 1, Kind: subject.Video, Tenant: "acme", ID: "video_1"})
+	for _, seed := range []string{"", good, good[:len(good)-2], "AQ", "===="} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, token string) {
+		mine, other := s, Search{Filter: Filter{Tenant: "globex"}}
+		mine.Token, other.Token = token, token
+		err := mine.parseToken()
+		if token != "" && err == nil && other.parseToken() == nil {
+			t.Fatalf("%q is a token of two searches", token)
+		}
+		if err == nil && token != "" && (subject.CheckToken(mine.After.ID) != nil || subject.CheckToken(mine.After.Tenant) != nil) {
+			t.Fatalf("%q begins after %v", token, mine.After)
+		}
+	})
+}
+
+// BenchmarkSearch looks for jobs among 100,000 of 1,000 tenants.
+func BenchmarkSearch(b *testing.B) {
+	const jobs = 100_000
+	x := newTable(jobs)
+	begin := time.Now().UnixNano()
+	for i := range jobs {
+		n := subject.TaskName{Kind: subject.Video, Tenant: fmt.Sprint("t", i%1000), ID: fmt.Sprintf("video_%026d", i)}
+		x.put(n, row{
+			created: begin + int64(i)*1e6, id: n.ID, status: "queued", unfinished: 1, seq: uint64(i + 1),
+			facts: facts{
+				task: fmt.Sprintf("task_%020d", i), labels: "customer=4711&env=prod",
+				shared: unique.Make(words{phase: "queued", route: fmt.Sprint("r", i%50), model: "sora-2", upstream: "mock"}),
+			},
+		})
+	}
+	for name, s := range map[string]Search{
+		"all": {}, "route": {Filter: Filter{Route: "r7"}}, "label": {Filter: Filter{Labels: map[string]string{"customer": "4712"}}},
+		"tenant": {Filter: Filter{Tenant: "t7"}}, "id": {Filter: Filter{IDs: []string{"task_00000000000000099999"}}}, "oldest": {Oldest: true},
+	} {
+		s.Size = 100
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := x.search(b.Context(), s); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

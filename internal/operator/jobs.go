@@ -1,0 +1,371 @@
+package operator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/erasure"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/jobindex"
+	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/queue"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+)
+
+const (
+	// maxHistory is how many events of a job an answer has. A long video has some thousand.
+	maxHistory = 1000
+	// maxFilterLabels and maxFilter bound what a filter may hold.
+	maxFilterLabels = 16
+	maxFilter       = 1024 // bytes of a field: an upstream's id may be so long
+)
+
+// Jobs is what operators do with jobs of any tenant.
+type Jobs struct {
+	Log    *joblog.Log
+	Index  *jobindex.Index
+	Queue  *queue.Queue
+	Eraser erasure.Eraser
+}
+
+// Search looks for jobs in the index.
+func (p Jobs) Search(ctx context.Context, m *genbusv1.ListJobsRequest) (*genbusv1.ListJobsResponse, error) {
+	s, err := searchOf(m)
+	if err != nil {
+		return nil, err
+	}
+	found, err := p.Index.Search(ctx, s)
+	switch {
+	case errors.Is(err, jobindex.ErrPageToken):
+		return nil, errcode.New(errcode.InvalidPageToken, "page_token is not one of a list with these filters; start again without it")
+	case errors.Is(err, jobindex.ErrCatchingUp):
+		return nil, errcode.New(errcode.IndexCatchingUp, "no replica has the index of jobs ready; list them again soon").WithRetryAfter(time.Second)
+	case err != nil:
+		return nil, err
+	}
+	out := &genbusv1.ListJobsResponse{
+		NextPageToken: found.NextToken, Total: int64(found.Total), AsOf: timestamppb.New(time.Unix(0, found.AsOf)),
+		TotalExact: found.Maybe == 0 && (found.Since == 0 || s.CreatedFrom > found.Since),
+	}
+	if found.Since != 0 {
+		out.CompleteSince = timestamppb.New(time.Unix(0, found.Since))
+	}
+	for _, j := range found.Jobs {
+		out.Jobs = append(out.Jobs, summaryOf(j))
+	}
+	return out, nil
+}
+
+// searchOf checks what is looked for.
+func searchOf(m *genbusv1.ListJobsRequest) (jobindex.Search, error) {
+	var wrong []errcode.Violation
+	add := func(field, format string, args ...any) {
+		wrong = append(wrong, errcode.Violation{Field: field, Description: fmt.Sprintf(format, args...)})
+	}
+	if m.GetKind() != "" && !subject.Kind(m.GetKind()).Valid() {
+		add("kind", "must be video, chat or empty")
+	}
+	if m.GetTenant() != "" && subject.CheckToken(m.GetTenant()) != nil {
+		add("tenant", "must be a tenant's name, or empty")
+	}
+	if s := m.GetStatus(); s != "" && s != jobindex.Unfinished && !slices.Contains(statusWords(), s) {
+		add("status", "must be %s, %s or empty", strings.Join(statusWords(), ", "), jobindex.Unfinished)
+	}
+	if s := m.GetPhase(); s != "" && !slices.Contains(phaseWords(), s) {
+		add("phase", "must be %s or empty", strings.Join(phaseWords(), ", "))
+	}
+	for field, value := range map[string]string{
+		"route": m.GetRoute(), "model": m.GetModel(), "upstream": m.GetUpstream(), "upstream_key": m.GetUpstreamKey(),
+		"error_code": m.GetErrorCode(), "id": m.GetId(), "page_token": m.GetPageToken(),
+	} {
+		if len(value) > maxFilter {
+			add(field, "has %d bytes; at most %d are looked for", len(value), maxFilter)
+		}
+	}
+	labels, err := labelsOf(m.GetLabels())
+	if err != nil {
+		add("labels", "%s", err)
+	}
+	for field, at := range map[string]*timestamppb.Timestamp{
+		"created_after": m.GetCreatedAfter(), "created_before": m.GetCreatedBefore(), "updated_after": m.GetUpdatedAfter(), "updated_before": m.GetUpdatedBefore(),
+	} {
+		if at != nil && at.CheckValid() != nil {
+			add(field, "is no legal time")
+		}
+	}
+	if m.GetPageSize() < 0 {
+		add("page_size", "must not be negative")
+	}
+	if len(wrong) > 0 {
+		slices.SortFunc(wrong, func(a, b errcode.Violation) int { return cmp.Compare(a.Field, b.Field) })
+		return jobindex.Search{}, errcode.Invalid(wrong)
+	}
+	return jobindex.Search{
+		Filter: jobindex.Filter{
+			Kind: subject.Kind(m.GetKind()), Tenant: m.GetTenant(), Status: m.GetStatus(), Phase: m.GetPhase(), Route: m.GetRoute(), Model: m.GetModel(),
+			Upstream: m.GetUpstream(), Key: m.GetUpstreamKey(), ErrorCode: m.GetErrorCode(), Labels: labels, IDs: idsOf(m.GetTenant(), m.GetId()),
+			CreatedFrom: nanos(m.GetCreatedAfter()), CreatedBefore: nanos(m.GetCreatedBefore()),
+			UpdatedFrom: nanos(m.GetUpdatedAfter()), UpdatedBefore: nanos(m.GetUpdatedBefore()),
+		},
+		Oldest: m.GetOldestFirst(), Size: int(m.GetPageSize()), Token: m.GetPageToken(),
+	}, nil
+}
+
+// idsOf are the ids that a job may have which was named by one: of a tenant's, its request id
+// says what its own is.
+func idsOf(tenant, id string) []string {
+	if id == "" {
+		return nil
+	}
+	out := []string{id}
+	if tenant != "" {
+		for _, k := range subject.Kinds {
+			out = append(out, subject.JobID(k, tenant, subject.RequestSource(id)))
+		}
+	}
+	return out
+}
+
+func labelsOf(pairs []string) (map[string]string, error) {
+	if len(pairs) > maxFilterLabels {
+		return nil, fmt.Errorf("there are %d; at most %d are looked for", len(pairs), maxFilterLabels)
+	}
+	out := map[string]string{}
+	for _, pair := range pairs {
+		k, v, ok := strings.Cut(pair, "=")
+		if !ok || k == "" || len(pair) > maxFilter {
+			return nil, errors.New(`each must be "key=value"`)
+		}
+		if old, twice := out[k]; twice && old != v {
+			return nil, fmt.Errorf("no job has two values of %q", errcode.Clip(k, 64))
+		}
+		out[k] = v
+	}
+	return out, nil
+}
+
+func nanos(t *timestamppb.Timestamp) int64 {
+	if t == nil {
+		return 0
+	}
+	return t.AsTime().UnixNano()
+}
+
+func statusWords() (out []string) {
+	for s := genbusv1.JobStatus_JOB_STATUS_QUEUED; s <= genbusv1.JobStatus_JOB_STATUS_CANCELLED; s++ {
+		out = append(out, task.StatusWord(s))
+	}
+	return out
+}
+
+func phaseWords() (out []string) {
+	for p := genbusv1.JobPhase_JOB_PHASE_QUEUED; p <= genbusv1.JobPhase_JOB_PHASE_CANCELLED; p++ {
+		out = append(out, task.PhaseWord(p))
+	}
+	return out
+}
+
+// summaryOf is what the index knows of a job.
+func summaryOf(j jobindex.FoundJob) *genbusv1.JobSummary {
+	labels, all := j.Labels.Map()
+	return &genbusv1.JobSummary{
+		Kind: string(j.Kind), Tenant: j.Tenant, Id: j.ID, Status: task.StatusOf(j.Status), Phase: task.PhaseOf(j.Phase), Model: j.Model, Route: j.Route,
+		Upstream: j.Upstream, UpstreamKey: j.Key, UpstreamTaskId: j.UpstreamTask, ErrorCode: j.ErrorCode, Labels: labels, MoreLabels: !all,
+		CreatedAt: timestamppb.New(j.CreatedAt()), UpdatedAt: timestamppb.New(j.UpdatedAt()),
+	}
+}
+
+// Find says which job is meant: by its own id in the log, and by other ids in the index.
+func (p Jobs) Find(ctx context.Context, m *genbusv1.GetJobRequest) (subject.TaskName, error) {
+	if err := checkGetJob(m); err != nil {
+		return subject.TaskName{}, err
+	}
+	if kind, ok := subject.KindOf(m.GetId()); ok && (m.GetKind() == "" || m.GetKind() == string(kind)) {
+		if m.GetTenant() != "" {
+			return subject.TaskName{Kind: kind, Tenant: m.GetTenant(), ID: m.GetId()}, nil
+		}
+		e, err := p.Log.Find(ctx, kind, m.GetId())
+		if !errors.Is(err, joblog.ErrNotFound) {
+			return e.Name(), err
+		}
+	}
+	found, err := p.Search(ctx, &genbusv1.ListJobsRequest{Kind: m.GetKind(), Tenant: m.GetTenant(), Id: m.GetId(), PageSize: maxNamed})
+	if err != nil {
+		return subject.TaskName{}, err
+	}
+	names := namesOf(found.GetJobs())
+	switch {
+	case len(names) > 1:
+		return subject.TaskName{}, errcode.Invalid([]errcode.Violation{{Field: "id", Description: "more than one job has it: " + listed(names, found.GetTotal()) + "; name one of them"}})
+	case len(names) == 1:
+		return names[0], nil
+	case m.GetTenant() != "":
+		return p.requested(ctx, m)
+	}
+	return subject.TaskName{}, errcode.New(errcode.NotFound, "no job has the id %q, as far as the index of jobs knows; name the tenant too, if it is a request id", errcode.Clip(m.GetId(), 64))
+}
+
+// maxNamed is how many jobs an error names that have one id.
+const maxNamed = 5
+
+func checkGetJob(m *genbusv1.GetJobRequest) error {
+	var wrong []errcode.Violation
+	if m.GetId() == "" {
+		wrong = append(wrong, errcode.Violation{Field: "id", Description: "is missing"})
+	}
+	if m.GetKind() != "" && !subject.Kind(m.GetKind()).Valid() {
+		wrong = append(wrong, errcode.Violation{Field: "kind", Description: "must be video, chat or empty"})
+	}
+	if m.GetTenant() != "" && subject.CheckToken(m.GetTenant()) != nil {
+		wrong = append(wrong, errcode.Violation{Field: "tenant", Description: "must be a tenant's name, or empty"})
+	}
+	if len(wrong) > 0 {
+		return errcode.Invalid(wrong)
+	}
+	return nil
+}
+
+// namesOf are the jobs without those of an id that was used again.
+func namesOf(jobs []*genbusv1.JobSummary) (out []subject.TaskName) {
+	for _, j := range jobs {
+		if n := (subject.TaskName{Kind: subject.Kind(j.GetKind()), Tenant: j.GetTenant(), ID: j.GetId()}); !slices.Contains(out, n) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+func listed(names []subject.TaskName, total int64) string {
+	var out []string
+	for _, n := range names {
+		out = append(out, fmt.Sprintf("%s of %s", n.ID, n.Tenant))
+	}
+	if more := total - int64(len(names)); more > 0 {
+		out = append(out, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(out, ", ")
+}
+
+// requested looks in the log for the job of a request that fell out of the index.
+func (p Jobs) requested(ctx context.Context, m *genbusv1.GetJobRequest) (subject.TaskName, error) {
+	for _, k := range subject.Kinds {
+		n := subject.TaskName{Kind: k, Tenant: m.GetTenant(), ID: subject.JobID(k, m.GetTenant(), subject.RequestSource(m.GetId()))}
+		if m.GetKind() != "" && m.GetKind() != string(k) {
+			continue
+		}
+		_, err := p.Log.Get(ctx, n)
+		if !errors.Is(err, joblog.ErrNotFound) {
+			return n, err
+		}
+	}
+	return subject.TaskName{}, errcode.New(errcode.NotFound, "tenant %s has no job with the id or the request id %q", m.GetTenant(), errcode.Clip(m.GetId(), 64))
+}
+
+// Describe tells of a job, as e has it, what its log and its work item say. e has no sequence
+// where the job is accepted and not in the log yet.
+func (p Jobs) Describe(ctx context.Context, e joblog.Entry) (*genbusv1.GetJobResponse, error) {
+	history, cut, err := p.Log.History(ctx, e.Name(), maxHistory)
+	if err != nil {
+		return nil, err
+	}
+	if len(history) > 0 {
+		e = history[len(history)-1]
+	}
+	out := &genbusv1.GetJobResponse{
+		Job: summaryOfEntry(e), RequestId: e.Job.GetRequestId(), RetryOf: e.Job.GetRetryOf(), Stream: e.Job.GetExecution().GetStream(), Error: e.Job.GetError(),
+		HistoryCut: cut, TraceId: traceID(e.Job.GetExecution().GetTraceparent()),
+	}
+	if by, limited := task.StartBy(e.Job); limited {
+		out.StartBy = timestamppb.New(by)
+	}
+	if by, limited := task.EndBy(e.Job); limited {
+		out.EndBy = timestamppb.New(by)
+	}
+	for i, h := range history {
+		shown := historyEvent(h)
+		if i > 0 {
+			shown.SincePrevious = durationpb.New(h.Time.Sub(history[i-1].Time))
+		}
+		out.History = append(out.History, shown)
+	}
+	out.WorkItem, err = p.place(ctx, e, history)
+	return out, err
+}
+
+// summaryOfEntry is a job as the log has it.
+func summaryOfEntry(e joblog.Entry) *genbusv1.JobSummary {
+	f, n := publisher.FactsOf(e.Job), e.Name()
+	return &genbusv1.JobSummary{
+		Kind: string(n.Kind), Tenant: n.Tenant, Id: n.ID, Status: e.Job.GetStatus(), Phase: e.Job.GetExecution().GetPhase(), Model: e.Job.GetModel(), Route: f.Route,
+		Upstream: f.Upstream, UpstreamKey: f.Key, UpstreamTaskId: f.UpstreamTask, ErrorCode: f.ErrorCode, Labels: e.Job.GetLabels(),
+		CreatedAt: e.Job.GetCreatedAt(), UpdatedAt: e.Job.GetUpdatedAt(),
+	}
+}
+
+// historyEvent is one event, without what the job was asked for and what came of it.
+func historyEvent(e joblog.Entry) *genbusv1.JobHistoryEvent {
+	x, f := e.Job.GetExecution(), publisher.FactsOf(e.Job)
+	out := &genbusv1.JobHistoryEvent{
+		Version: e.Version(), Time: timestamppb.New(e.Time), Status: e.Job.GetStatus(), Phase: x.GetPhase(), Attempt: x.GetAttempt(),
+		Upstream: f.Upstream, UpstreamKey: f.Key, UpstreamTaskId: f.UpstreamTask, ErrorCode: f.ErrorCode,
+		UpstreamHttpStatus: e.Job.GetError().GetUpstreamHttpStatus(), NotBefore: x.GetNotBefore(), Replica: x.GetWriter(), Sequence: e.Seq,
+	}
+	if v, ok := e.Job.(*genbusv1.VideoTask); ok {
+		out.Progress, out.UpstreamStatus = v.GetProgress(), v.GetUpstreamStatus()
+	}
+	return out
+}
+
+// traceID is the one of a W3C traceparent.
+func traceID(parent string) string {
+	if parts := strings.Split(parent, "-"); len(parts) >= 4 && len(parts[1]) == 32 {
+		return parts[1]
+	}
+	return ""
+}
+
+// place is where a job's work item is; nil for a job that has none.
+func (p Jobs) place(ctx context.Context, e joblog.Entry, history []joblog.Entry) (*genbusv1.WorkItemPlace, error) {
+	item, err := p.Queue.Items.Find(ctx, e.Name())
+	if errors.Is(err, broker.ErrNoMessage) {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := &genbusv1.WorkItemPlace{Since: timestamppb.New(item.Time)}
+	switch phase := e.Job.GetExecution().GetPhase(); {
+	case p.Queue.Items.Waits(item):
+		out.State = genbusv1.WorkItemPlace_STATE_WAITING
+		out.Ahead, err = p.Queue.Items.Ahead(ctx, item)
+	case phase == genbusv1.JobPhase_JOB_PHASE_QUEUED && e.Job.GetExecution().GetFirstSubmitAt() == nil:
+		out.State = genbusv1.WorkItemPlace_STATE_READY
+	default:
+		out.State, out.Replica = genbusv1.WorkItemPlace_STATE_IN_HAND, e.Job.GetExecution().GetWriter()
+		out.Since = timestamppb.New(heldSince(history, out.GetReplica()))
+	}
+	return out, err
+}
+
+// heldSince is when a replica wrote the first of its events at the end of a job's history.
+func heldSince(history []joblog.Entry, replica string) (since time.Time) {
+	for _, e := range slices.Backward(history) {
+		if e.Job.GetExecution().GetWriter() != replica {
+			break
+		}
+		since = e.Time
+	}
+	return since
+}

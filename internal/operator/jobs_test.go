@@ -1,0 +1,209 @@
+package operator
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// look is how often a test looks for what it waits for.
+const look = 10 * time.Millisecond
+
+// eventually waits until the index has what is looked for.
+func (r *replica) eventually(what string, holds func() bool) {
+	r.t.Helper()
+	for range int(patience / look) {
+		if holds() {
+			return
+		}
+		if broker.Wait(r.t.Context(), look) != nil {
+			break
+		}
+	}
+	r.t.Fatalf("not within %s: %s", patience, what)
+}
+
+// describe reads a job by any of its names.
+func (r *replica) describe(m *genbusv1.GetJobRequest) *genbusv1.GetJobResponse {
+	r.t.Helper()
+	n, err := r.Jobs.Find(r.t.Context(), m)
+	if err != nil {
+		r.t.Fatalf("%v: %v", m, err)
+	}
+	e, err := r.o.Log.Get(r.t.Context(), n)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	out, err := r.Jobs.Describe(r.t.Context(), e)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return out
+}
+
+// TestJobsAreFound by filters in the index, and by any id; a job's history says how it went.
+func TestJobsAreFound(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		r := newReplica(t, open(t), newSandbox(t)).start()
+		video := r.end(r.admit(subject.Video, "film-1", videoBody).Name())
+		chat := r.end(r.admit(subject.Chat, "talk 1", `{"model":"sandbox-chat","messages":[{"role":"user","content":"hi"}]}`).Name())
+		failed := r.end(r.admit(subject.Video, "film-2", `{"model":"sandbox-video:statuses=in_progress|failed","prompt":"x"}`).Name())
+		for _, row := range []struct {
+			m    *genbusv1.ListJobsRequest
+			want []joblog.Entry
+		}{
+			{&genbusv1.ListJobsRequest{}, []joblog.Entry{failed, chat, video}},
+			{&genbusv1.ListJobsRequest{OldestFirst: true}, []joblog.Entry{video, chat, failed}},
+			{&genbusv1.ListJobsRequest{Kind: "chat"}, []joblog.Entry{chat}},
+			{&genbusv1.ListJobsRequest{Status: "failed", Labels: []string{"team=a"}}, []joblog.Entry{failed}},
+			{&genbusv1.ListJobsRequest{ErrorCode: failed.Job.GetError().GetCode()}, []joblog.Entry{failed}},
+			{&genbusv1.ListJobsRequest{Upstream: "sandbox", Phase: "completed", Model: "sandbox-video"}, []joblog.Entry{video}},
+			{&genbusv1.ListJobsRequest{Status: "unfinished"}, nil},
+			{&genbusv1.ListJobsRequest{Tenant: "globex"}, nil},
+			{&genbusv1.ListJobsRequest{Labels: []string{"team=b"}}, nil},
+			{&genbusv1.ListJobsRequest{Id: videoOf(video).GetUpstreamTaskId()}, []joblog.Entry{video}},
+			{&genbusv1.ListJobsRequest{Id: "talk 1", Tenant: "acme"}, []joblog.Entry{chat}},
+			{&genbusv1.ListJobsRequest{CreatedAfter: chat.Job.GetCreatedAt()}, []joblog.Entry{failed, chat}},
+			{&genbusv1.ListJobsRequest{UpdatedBefore: timestamppb.New(video.Job.GetCreatedAt().AsTime())}, nil},
+		} {
+			var got *genbusv1.ListJobsResponse
+			var err error
+			r.eventually(fmt.Sprintf("%v are found", row.m), func() bool {
+				got, err = r.Jobs.Search(t.Context(), row.m)
+				return err != nil || ids(got.GetJobs()) == idsOfEntries(row.want)
+			})
+			if err != nil || got.GetTotal() != int64(len(row.want)) || !got.GetTotalExact() || got.GetCompleteSince() != nil || !got.GetAsOf().IsValid() {
+				t.Errorf("%v: %v, %v", row.m, got, err)
+			}
+			for i, j := range got.GetJobs() {
+				if want := summaryOfEntry(row.want[i]); !proto.Equal(j, want) {
+					t.Errorf("the index has %v\nthe log has   %v", j, want)
+				}
+			}
+		}
+		for _, m := range []*genbusv1.GetJobRequest{
+			{Id: video.Job.GetId()}, {Id: video.Job.GetId(), Tenant: "acme", Kind: "video"}, {Id: videoOf(video).GetUpstreamTaskId()}, {Id: "film-1", Tenant: "acme"},
+		} {
+			got := r.describe(m)
+			if !proto.Equal(got.GetJob(), summaryOfEntry(video)) || got.GetRequestId() != "film-1" || got.GetWorkItem() != nil && got.GetWorkItem().GetState() != genbusv1.WorkItemPlace_STATE_IN_HAND {
+				t.Errorf("%v is %v", m, got)
+			}
+			history := r.history(video.Name())
+			if len(got.GetHistory()) != len(history) || got.GetHistoryCut() {
+				t.Fatalf("%d of %d events", len(got.GetHistory()), len(history))
+			}
+			for i, h := range got.GetHistory() {
+				if h.GetVersion() != uint64(i+1) || h.GetStatus() != history[i].Job.GetStatus() || (i > 0) != (h.GetSincePrevious() != nil) || h.GetSequence() == 0 {
+					t.Errorf("event %d is %v", i, h)
+				}
+			}
+			if last := got.GetHistory()[len(history)-1]; last.GetUpstream() != "sandbox" || last.GetAttempt() != 1 || last.GetReplica() != r.o.Log.Writer() || last.GetProgress() != 100 {
+				t.Errorf("the end is %v", last)
+			}
+		}
+		if got := r.describe(&genbusv1.GetJobRequest{Id: failed.Job.GetId()}); got.GetError().GetCode() != failed.Job.GetError().GetCode() {
+			t.Errorf("%v", got)
+		}
+		if err := r.Jobs.Erase(t.Context(), chat.Name()); err != nil {
+			t.Fatal(err)
+		}
+		r.eventually("an erased job is not found", func() bool {
+			got, err := r.Jobs.Search(t.Context(), &genbusv1.ListJobsRequest{Kind: "chat"})
+			return err == nil && got.GetTotal() == 0
+		})
+		for _, m := range []*genbusv1.GetJobRequest{{Id: chat.Job.GetId()}, {Id: "talk 1", Tenant: "acme"}, {Id: "nothing"}} {
+			if n, err := r.Jobs.Find(t.Context(), m); errcode.CodeOf(err) != errcode.NotFound {
+				t.Errorf("%v is %v, %v", m, n, err)
+			}
+		}
+	})
+}
+
+func ids(jobs []*genbusv1.JobSummary) string {
+	var out []string
+	for _, j := range jobs {
+		out = append(out, j.GetId())
+	}
+	return strings.Join(out, " ")
+}
+
+func idsOfEntries(entries []joblog.Entry) string {
+	var out []string
+	for _, e := range entries {
+		out = append(out, e.Job.GetId())
+	}
+	return strings.Join(out, " ")
+}
+
+// TestWaitingJobsHaveAPlace: how many of their route were accepted before.
+func TestWaitingJobsHaveAPlace(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		r := newReplica(t, open(t), newSandbox(t), func(c *config.Config) { // it takes no work
+			for i := range c.Routes {
+				c.Routes[i].ReadyJobs = 1
+			}
+		})
+		for i := range 4 {
+			e := r.admit(subject.Video, fmt.Sprint("film-", i), videoBody)
+			got := r.describe(&genbusv1.GetJobRequest{Id: e.Job.GetId()})
+			want := &genbusv1.WorkItemPlace{State: genbusv1.WorkItemPlace_STATE_READY, Since: got.GetWorkItem().GetSince()}
+			if i > 0 {
+				want.State, want.Ahead = genbusv1.WorkItemPlace_STATE_WAITING, uint64(i-1)
+			}
+			if !proto.Equal(got.GetWorkItem(), want) || !want.GetSince().IsValid() || got.GetStartBy() == nil || got.GetEndBy() != nil {
+				t.Errorf("job %d: %v", i, got)
+			}
+		}
+	})
+}
+
+// TestJobsOfOneIDAreNamed where it is not theirs alone.
+func TestJobsOfOneIDAreNamed(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, brokertest.Single(t), newSandbox(t))
+	first := r.admit(subject.Video, "same", videoBody)
+	second := r.admit(subject.Chat, "same", `{"model":"sandbox-chat","messages":[{"role":"user","content":"hi"}]}`)
+	r.eventually("both are in the index", func() bool {
+		_, err := r.Jobs.Find(t.Context(), &genbusv1.GetJobRequest{Id: "same", Tenant: "acme"})
+		return errcode.CodeOf(err) == errcode.InvalidRequest && strings.Contains(err.Error(), first.Job.GetId()+" of acme") && strings.Contains(err.Error(), second.Job.GetId()+" of acme")
+	})
+	if n, err := r.Jobs.Find(t.Context(), &genbusv1.GetJobRequest{Id: "same", Tenant: "acme", Kind: "chat"}); err != nil || n != second.Name() {
+		t.Errorf("%v, %v", n, err)
+	}
+}
+
+// TestWrongFiltersAreRefused, each by its name.
+func TestWrongFiltersAreRefused(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, brokertest.Single(t), newSandbox(t))
+	for field, m := range map[string]*genbusv1.ListJobsRequest{
+		"kind": {Kind: "audio"}, "tenant": {Tenant: "a b"}, "status": {Status: "done"}, "phase": {Phase: "unfinished"}, "labels": {Labels: []string{"team"}},
+		"page_size": {PageSize: -1}, "route": {Route: strings.Repeat("x", 2000)}, "created_after": {CreatedAfter: &timestamppb.Timestamp{Nanos: -1}},
+	} {
+		if _, err := r.Jobs.Search(t.Context(), m); errcode.CodeOf(err) != errcode.InvalidRequest || !strings.Contains(err.Error(), field) {
+			t.Errorf("%v: %v", m, err)
+		}
+	}
+	if _, err := r.Jobs.Search(t.Context(), &genbusv1.ListJobsRequest{PageToken: "x"}); errcode.CodeOf(err) != errcode.InvalidPageToken {
+		t.Errorf("%v", err)
+	}
+	for field, m := range map[string]*genbusv1.GetJobRequest{"id": {}, "kind": {Id: "x", Kind: "audio"}, "tenant": {Id: "x", Tenant: "a b"}} {
+		if _, err := r.Jobs.Find(t.Context(), m); errcode.CodeOf(err) != errcode.InvalidRequest || !strings.Contains(err.Error(), field) {
+			t.Errorf("%v: %v", m, err)
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package publisher
+
+import (
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/task"
+)
+
+const (
+	// MaxFacts bounds the header of the facts, in bytes.
+	MaxFacts = 512
+	// maxFact bounds each of the facts, escaped. Longer ones are left out: only a model's name
+	// and an upstream's id of a task can be.
+	maxFact = 128
+	// labelsCut is the last of the labels where not all of them had room. It is no pair: every
+	// pair has a "=".
+	labelsCut = "cut"
+	// maxHead bounds the facts before the labels.
+	maxHead = MaxFacts - len(";"+labelsCut)
+)
+
+// Facts are what an event's header subject.HeaderIndex says of its job, for those that look
+// for jobs and do not read the events themselves. Empty fields are unknown.
+type Facts struct {
+	Phase string // task.PhaseWord
+	Route string
+	Model string
+	// Upstream and Key are the account that the job was submitted with, by their names.
+	Upstream, Key string
+	UpstreamTask  string // the upstream's id of the task
+	ErrorCode     string
+	Labels        Labels
+}
+
+// Labels are those of a job as an application/x-www-form-urlencoded text, sorted by key.
+type Labels string
+
+// FactsOf are those of a job.
+func FactsOf(j task.Job) Facts {
+	x := j.GetExecution()
+	f := Facts{
+		Phase: task.PhaseWord(x.GetPhase()), Route: x.GetRoute(), Model: j.GetModel(), Upstream: x.GetUpstream(), Key: x.GetUpstreamKey(),
+		ErrorCode: j.GetError().GetCode(),
+	}
+	if v, ok := j.(*genbusv1.VideoTask); ok {
+		f.UpstreamTask = v.GetUpstreamTaskId()
+	}
+	f.Labels = labelsOf(j.GetLabels(), maxHead-len(f.head()))
+	return f
+}
+
+// labelsOf are as many labels as have room.
+func labelsOf(labels map[string]string, room int) Labels {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		pair := pairOf(k, labels[k])
+		if room -= len(pair) + 1; room < 0 {
+			out = append(out, labelsCut)
+			break
+		}
+		out = append(out, pair)
+	}
+	return Labels(strings.Join(out, "&"))
+}
+
+func pairOf(key, value string) string { return url.QueryEscape(key) + "=" + url.QueryEscape(value) }
+
+// Has reports whether a job has a label. sure is false where it may have one that had no room.
+func (l Labels) Has(key, value string) (has, sure bool) {
+	has = strings.Contains("&"+string(l)+"&", "&"+pairOf(key, value)+"&")
+	return has, has || !l.cut()
+}
+
+func (l Labels) cut() bool { return l == labelsCut || strings.HasSuffix(string(l), "&"+labelsCut) }
+
+// Map are the labels, and whether they are all.
+func (l Labels) Map() (labels map[string]string, all bool) {
+	values, err := url.ParseQuery(string(l))
+	if err != nil || len(values) == 0 {
+		return nil, err == nil
+	}
+	labels = map[string]string{}
+	for k, v := range values {
+		labels[k] = v[0]
+	}
+	if l.cut() {
+		delete(labels, labelsCut)
+	}
+	return labels, !l.cut()
+}
+
+// Header is the value of the header, at most MaxFacts bytes: the facts, and after a semicolon
+// the labels, each as application/x-www-form-urlencoded.
+func (f Facts) Header() string {
+	if f.Labels == "" {
+		return f.head()
+	}
+	return f.head() + ";" + string(f.Labels)
+}
+
+// head is the header without the labels.
+func (f Facts) head() string {
+	var b strings.Builder
+	for _, field := range f.fields() {
+		escaped := url.QueryEscape(*field.value)
+		if escaped == "" || len(escaped) > maxFact || b.Len()+len("&")+len(field.name)+len("=")+len(escaped) > maxHead {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteByte('&')
+		}
+		b.WriteString(field.name)
+		b.WriteByte('=')
+		b.WriteString(escaped)
+	}
+	return b.String()
+}
+
+type factField struct {
+	name  string
+	value *string
+}
+
+// fields are those of the head. A long name of a model, or id of a task, comes last, so that
+// nothing else is left out for it.
+func (f *Facts) fields() [7]factField {
+	return [...]factField{
+		{"phase", &f.Phase}, {"code", &f.ErrorCode}, {"route", &f.Route}, {"upstream", &f.Upstream}, {"key", &f.Key},
+		{"model", &f.Model}, {"task", &f.UpstreamTask},
+	}
+}
+
+// ParseFacts reads the value of the header. What it cannot read is left out: it is genbus's
+// own, or an older one's. Its texts are parts of the header's memory.
+func ParseFacts(header string) Facts {
+	var f Facts
+	head, labels, _ := strings.Cut(header, ";")
+	f.Labels = Labels(labels)
+	fields := f.fields()
+	for pair := range strings.SplitSeq(head, "&") {
+		name, value, _ := strings.Cut(pair, "=")
+		at := slices.IndexFunc(fields[:], func(field factField) bool { return field.name == name })
+		if at < 0 {
+			continue
+		}
+		if plain, err := url.QueryUnescape(value); err == nil {
+			*fields[at].value = plain
+		}
+	}
+	return f
+}

@@ -1,0 +1,84 @@
+package publisher_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/publisher"
+)
+
+// TestFactsAreReadBack as they are written, whatever callers and upstreams have chosen. What has
+// no room is left out, and of the labels that is known.
+func TestFactsAreReadBack(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		name := rapid.StringMatching(`[A-Za-z0-9_-]{0,64}`)
+		labels := rapid.MapOfN(rapid.StringN(1, 20, 128), rapid.StringN(0, 20, 128), 0, 16).Draw(t, "labels")
+		v := &genbusv1.VideoTask{
+			Model: rapid.StringN(0, 60, 256).Draw(t, "model"), UpstreamTaskId: rapid.StringN(0, 60, 256).Draw(t, "task"), Labels: labels,
+			Error:     &genbusv1.TaskError{Code: rapid.SampledFrom([]string{"", "deadline_exceeded"}).Draw(t, "code")},
+			Execution: &genbusv1.Execution{Phase: genbusv1.JobPhase_JOB_PHASE_SUBMITTED, Route: name.Draw(t, "route"), Upstream: name.Draw(t, "upstream"), UpstreamKey: name.Draw(t, "key")},
+		}
+		header := publisher.FactsOf(v).Header()
+		if len(header) > publisher.MaxFacts {
+			t.Fatalf("%d bytes: %s", len(header), header)
+		}
+		if i := strings.IndexFunc(header, func(r rune) bool { return r <= ' ' || r > '~' }); i >= 0 {
+			t.Fatalf("the header has %q", header[i])
+		}
+		f := publisher.ParseFacts(header)
+		x := v.GetExecution()
+		if f.Phase != "submitted" || f.Route != x.GetRoute() || f.Upstream != x.GetUpstream() || f.Key != x.GetUpstreamKey() || f.ErrorCode != v.GetError().GetCode() {
+			t.Fatalf("%+v of %s", f, header)
+		}
+		if f.Model != "" && f.Model != v.GetModel() || f.UpstreamTask != "" && f.UpstreamTask != v.GetUpstreamTaskId() {
+			t.Fatalf("%+v of %s", f, header)
+		}
+		got, all := f.Labels.Map()
+		if all != (len(got) == len(labels)) {
+			t.Fatalf("%d of %d labels, all: %t: %s", len(got), len(labels), all, header)
+		}
+		for k, value := range labels {
+			read, there := got[k]
+			has, sure := f.Labels.Has(k, value)
+			if there && read != value || there != has || !has && sure {
+				t.Fatalf("label %q is %q, want %q; has %t, sure %t: %s", k, read, value, has, sure, header)
+			}
+			if has, _ := f.Labels.Has(k, value+"x"); has {
+				t.Fatalf("label %q has another value: %s", k, header)
+			}
+		}
+	})
+}
+
+// TestShortFactsAreWhole: what jobs usually have has room.
+func TestShortFactsAreWhole(t *testing.T) {
+	t.Parallel()
+	v := &genbusv1.VideoTask{
+		Model: "sora-2", UpstreamTaskId: "task_1", Labels: map[string]string{"team": "a&b=c;d", "cut": ""}, Execution: &genbusv1.Execution{Route: "film", Upstream: "u"},
+	}
+	f := publisher.ParseFacts(publisher.FactsOf(v).Header())
+	if want := (publisher.Facts{Phase: "unknown", Route: "film", Model: "sora-2", Upstream: "u", UpstreamTask: "task_1", Labels: "cut=&team=a%26b%3Dc%3Bd"}); f != want {
+		t.Errorf("got %+v, want %+v", f, want)
+	}
+	if labels, all := f.Labels.Map(); !all || fmt.Sprint(labels) != fmt.Sprint(v.GetLabels()) {
+		t.Errorf("%v, all: %t", labels, all)
+	}
+}
+
+// FuzzParseFacts reads any header.
+func FuzzParseFacts(f *testing.F) {
+	for _, seed := range []string{"", "phase=queued", "phase=queued;a=b&cut", ";", "%zz=%zz;%zz", "phase=%zz&&=&route=a=b;cut", ";;;"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(_ *testing.T, header string) {
+		facts := publisher.ParseFacts(header)
+		_, _ = facts.Labels.Map()
+		_, _ = facts.Labels.Has("a", "b")
+		_ = facts.Header()
+	})
+}
