@@ -3,6 +3,7 @@ package jobindex
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -46,6 +47,19 @@ func BenchmarkIndex(b *testing.B) {
 			}
 			b.ReportMetric(3*float64(b.N)/b.Elapsed().Seconds(), "events/s")
 		})
+	}
+}
+
+// BenchmarkOneTenant is the rows of one tenant in the order in which a log is read: by their
+// latest events, and not by when they were made.
+func BenchmarkOneTenant(b *testing.B) {
+	x := newTable(DefaultSize)
+	made := rand.New(rand.NewPCG(1, 2)).Perm(4 * DefaultSize) //nolint:gosec // the same in each run
+	i := 0
+	for b.Loop() {
+		id := fmt.Sprintf("video_%026d", made[i%len(made)])
+		x.put(subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id}, row{created: int64(made[i%len(made)]), id: id, status: "queued", unfinished: 900})
+		i++
 	}
 }
 

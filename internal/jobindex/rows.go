@@ -1,9 +1,10 @@
 package jobindex
 
 import (
-	"slices"
 	"strings"
 	"unique"
+
+	"github.com/tidwall/btree"
 
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/publisher"
@@ -15,10 +16,9 @@ type listKey struct {
 	tenant string
 }
 
-// list is sorted by (created, id), oldest first, because new jobs come at the
-// end.
+// list is the jobs of one kind and tenant.
 type list struct {
-	rows []row
+	rows *btree.BTreeG[row] // by (created, id); when the log is read they come in any order
 	// cut is the newest row that fell out. Jobs before it that have ended are not taken in
 	// again: after it the rows have no gaps, and before it they are of jobs that had not ended.
 	cut row
@@ -74,21 +74,34 @@ func compareRows(a, b row) int {
 	return strings.Compare(a.id, b.id)
 }
 
+func newList() *list {
+	return &list{rows: btree.NewBTreeGOptions(func(a, b row) bool { return compareRows(a, b) < 0 }, btree.Options{NoLocks: true})}
+}
+
+func (l *list) isEmpty() bool { return l.rows.Len() == 0 && len(l.evicted) == 0 }
+
 // find gives the row of a job, the newest where the id was used again.
-func (l *list) find(id string) (row, bool) {
-	for _, r := range slices.Backward(l.rows) {
-		if r.id == id {
-			return r, true
+func (l *list) find(id string) (found row, ok bool) {
+	l.rows.Reverse(func(r row) bool {
+		if ok = r.id == id; ok {
+			found = r
 		}
-	}
-	return row{}, false
+		return !ok
+	})
+	return found, ok
 }
 
 // change gives a row what a later event says.
-func (l *list) change(at int, r row) {
-	l.count(l.rows[at].unfinished, r.unfinished)
-	r.created, r.id = l.rows[at].created, l.rows[at].id
-	l.rows[at] = r
+func (l *list) change(before, r row) {
+	l.count(before.unfinished, r.unfinished)
+	r.id = before.id // the same, in the memory that is kept
+	l.rows.Set(r)
+}
+
+// remove drops a row, whose job counts no more.
+func (l *list) remove(r row) {
+	l.count(r.unfinished, 0)
+	l.rows.Delete(r)
 }
 
 // count follows a row that has changed.
@@ -105,29 +118,22 @@ func (l *list) count(before, after int) {
 // drop lets n rows fall out: the oldest of jobs that have ended, as one looks for the others
 // while they are stuck, and where these are fewer, the oldest of the others too.
 func (l *list) drop(n int) {
-	ended := 0
-	for _, r := range l.rows {
+	var ended, others []row
+	l.rows.Scan(func(r row) bool {
 		if r.unfinished == 0 {
-			ended++
+			ended = append(ended, r)
+		} else if len(others) < n {
+			others = append(others, r)
 		}
-	}
-	ended = min(ended, n)
-	others := n - ended
-	l.rows = slices.DeleteFunc(l.rows, func(r row) bool {
-		left := &ended
-		if r.unfinished > 0 {
-			left = &others
-		}
-		if *left == 0 {
-			return false
-		}
-		*left--
+		return len(ended) < n
+	})
+	for _, r := range append(ended, others...)[:n] {
+		l.rows.Delete(r)
 		l.keep(r)
 		if compareRows(r, l.cut) > 0 {
-			l.cut = r
+			l.cut = row{created: r.created, id: r.id}
 		}
-		return true
-	})
+	}
 }
 
 // fellOut reports whether a job without a row has had one, as far as that is known: if it has

@@ -74,7 +74,10 @@ type place struct {
 }
 
 func (p place) compare(q place) int {
-	return cmp.Or(cmp.Compare(p.Created, q.Created), cmp.Compare(p.Kind, q.Kind), strings.Compare(p.Tenant, q.Tenant), strings.Compare(p.ID, q.ID))
+	if c := cmp.Compare(p.Created, q.Created); c != 0 { // nearly always
+		return c
+	}
+	return cmp.Or(cmp.Compare(p.Kind, q.Kind), strings.Compare(p.Tenant, q.Tenant), strings.Compare(p.ID, q.ID))
 }
 
 // FoundJob is what the index knows of a job.
@@ -201,17 +204,16 @@ func (r *reading) search(ctx context.Context, s Search) (Found, error) {
 // search looks at every row, some thousand at a time: jobs come and go meanwhile.
 func (x *table) search(ctx context.Context, s Search) (Found, error) {
 	c := collector{search: s, found: Found{Jobs: []FoundJob{}}}
+	for k, v := range s.Labels {
+		c.labels = append(c.labels, publisher.LabelOf(k, v))
+	}
 	c.found.Since = x.fellOutSince()
 	for _, key := range x.keys(s.Filter) {
-		for from := (row{created: s.CreatedFrom}); ; {
-			if err := ctx.Err(); err != nil {
+		for after, more := (row{}), true; more; {
+			if ctx.Err() != nil {
 				return Found{}, context.Cause(ctx)
 			}
-			last, more := x.scan(key, from, &c)
-			if !more {
-				break
-			}
-			from = last
+			after, more = x.scan(key, after, &c)
 		}
 	}
 	if len(c.found.Jobs) > s.Size {
@@ -239,8 +241,9 @@ func (x *table) keys(f Filter) []listKey {
 	return out
 }
 
-// scan looks at the rows of a list after one, and returns the last that it has looked at, and
-// whether there are more.
+// scan looks at the rows of a list after one, in the order of the page, so that what comes
+// first is met first; the zero row is before all. It returns the last that it has looked at,
+// and whether there are more.
 func (x *table) scan(key listKey, after row, c *collector) (last row, more bool) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -248,22 +251,24 @@ func (x *table) scan(key listKey, after row, c *collector) (last row, more bool)
 	if l == nil {
 		return row{}, false
 	}
-	at, exact := slices.BinarySearchFunc(l.rows, after, compareRows)
-	if exact {
-		at++
-	}
-	rows := l.rows[at:]
-	if more = len(rows) > scanRows; more {
-		rows = rows[:scanRows]
-	}
-	for i := range rows {
-		if before := c.search.CreatedBefore; before > 0 && rows[i].created >= before {
-			return row{}, false
+	looked := 0
+	look := func(r row) bool {
+		if after.id != "" && compareRows(r, after) == 0 {
+			return true
 		}
-		c.look(key, &rows[i])
+		c.look(key, &r)
+		last = row{created: r.created, id: r.id}
+		looked++
+		more = looked == scanRows
+		return !more
 	}
-	if more {
-		last = row{created: rows[len(rows)-1].created, id: rows[len(rows)-1].id}
+	switch {
+	case c.search.Oldest:
+		l.rows.Ascend(after, look)
+	case after.id != "":
+		l.rows.Descend(after, look)
+	default:
+		l.rows.Reverse(look)
 	}
 	return last, more
 }
@@ -271,15 +276,12 @@ func (x *table) scan(key listKey, after row, c *collector) (last row, more bool)
 // collector has the first jobs that match, one more than the page has.
 type collector struct {
 	search Search
+	labels []publisher.Label
 	found  Found
 }
 
 func (c *collector) look(key listKey, r *row) {
-	matches, sure := c.search.matches(r)
-	if !sure {
-		c.found.Maybe++
-	}
-	if !matches {
+	if !c.search.matches(r) || !c.matchesLabels(r) {
 		return
 	}
 	c.found.Total++
@@ -288,14 +290,29 @@ func (c *collector) look(key listKey, r *row) {
 		return
 	}
 	jobs := c.found.Jobs
-	at, _ := slices.BinarySearchFunc(jobs, p, func(f FoundJob, p place) int { return c.compare(f.place, p) })
-	if at > c.search.Size {
+	if len(jobs) > c.search.Size && c.compare(p, jobs[c.search.Size].place) > 0 {
 		return
 	}
+	at, _ := slices.BinarySearchFunc(jobs, p, func(f FoundJob, p place) int { return c.compare(f.place, p) })
 	if len(jobs) > c.search.Size {
 		jobs = jobs[:c.search.Size]
 	}
 	c.found.Jobs = slices.Insert(jobs, at, foundJob(p, r))
+}
+
+// matchesLabels reports whether a job has the labels that are looked for, and counts it where
+// the index does not know.
+func (c *collector) matchesLabels(r *row) bool {
+	for _, l := range c.labels {
+		has, sure := r.labels.Has(l)
+		if !sure {
+			c.found.Maybe++
+		}
+		if !has {
+			return false
+		}
+	}
+	return true
 }
 
 func (c *collector) compare(a, b place) int {
@@ -313,23 +330,17 @@ func foundJob(p place, r *row) FoundJob {
 	}
 }
 
-// matches reports whether a row is looked for. Not sure: it may have a label that the index
-// does not know; it does not match then.
-func (f *Filter) matches(r *row) (matches, sure bool) {
+// matches reports whether a row is looked for, but for its labels.
+func (f *Filter) matches(r *row) bool {
 	switch {
 	case r.erased, f.Status == Unfinished && task.TerminalWord(r.status), f.Status != "" && f.Status != Unfinished && r.status != f.Status,
 		len(f.IDs) > 0 && !slices.Contains(f.IDs, r.id) && (r.task == "" || !slices.Contains(f.IDs, r.task)),
 		f.CreatedFrom > 0 && r.created < f.CreatedFrom, f.CreatedBefore > 0 && r.created >= f.CreatedBefore,
 		f.UpdatedFrom > 0 && r.updated < f.UpdatedFrom, f.UpdatedBefore > 0 && r.updated >= f.UpdatedBefore,
 		!f.matchesWords(r):
-		return false, true
+		return false
 	}
-	for k, v := range f.Labels {
-		if has, sure := r.labels.Has(k, v); !has {
-			return false, sure
-		}
-	}
-	return true, true
+	return true
 }
 
 func (f *Filter) matchesWords(r *row) bool {

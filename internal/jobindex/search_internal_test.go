@@ -104,7 +104,7 @@ func TestSearchFindsWhatIsThere(t *testing.T) {
 
 // wants is another way to say what a search is for.
 func (s Search) wants(j FoundJob) bool {
-	has, _ := j.Labels.Has("a", "b")
+	has, _ := j.Labels.Has("a=b")
 	is := func(want, got string) bool { return cmp.Or(want, got) == got }
 	return is(string(s.Kind), string(j.Kind)) && is(s.Tenant, j.Tenant) && (is(s.Status, j.Status) || s.Status == Unfinished && j.Status != "failed") &&
 		is(s.Route, j.Route) && is(s.ErrorCode, j.ErrorCode) && (len(s.Labels) == 0 || has) &&

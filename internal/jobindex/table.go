@@ -26,33 +26,33 @@ func (x *table) put(n subject.TaskName, r row) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	l := x.list(n)
-	at, found := slices.BinarySearchFunc(l.rows, r, compareRows)
+	before, found := l.rows.Get(r)
 	switch {
 	case !found && l.fellOut(r):
 		l.recount(r)
 		x.drop(listKey{n.Kind, n.Tenant})
 	case !found:
-		x.insert(l, at, r)
-	case r.seq < l.rows[at].seq, task.TerminalWord(l.rows[at].status) && !task.TerminalWord(r.status):
+		x.insert(l, r)
+	case r.seq < before.seq, task.TerminalWord(before.status) && !task.TerminalWord(r.status):
 		// An earlier event, perhaps of a job that this replica has ended.
 	default:
-		l.change(at, r)
+		l.change(before, r)
 	}
 }
 
 func (x *table) list(n subject.TaskName) *list {
 	l := x.lists[listKey{n.Kind, n.Tenant}]
 	if l == nil {
-		l = &list{}
+		l = newList()
 		// A clone: the tenant is a part of a message's memory.
 		x.lists[listKey{n.Kind, strings.Clone(n.Tenant)}] = l
 	}
 	return l
 }
 
-func (x *table) insert(l *list, at int, r row) {
+func (x *table) insert(l *list, r row) {
 	l.count(l.recall(r.id), r.unfinished)
-	l.rows = slices.Insert(l.rows, at, r)
+	l.rows.Set(r)
 	if x.size++; x.size > x.limit {
 		x.evict()
 	}
@@ -68,7 +68,7 @@ func (x *table) evict() {
 		if n <= 0 {
 			return
 		}
-		if cut := min(len(l.rows)-longest, n); cut > 0 {
+		if cut := min(l.rows.Len()-longest, n); cut > 0 {
 			l.drop(cut)
 			if l.cut.created > x.since {
 				x.since = l.cut.created
@@ -84,8 +84,8 @@ func (x *table) evict() {
 func (x *table) longest(n int) int {
 	lengths := make([]int, 0, len(x.lists))
 	for _, l := range x.lists {
-		if len(l.rows) > 0 { // not those that only count what fell out
-			lengths = append(lengths, len(l.rows))
+		if n := l.rows.Len(); n > 0 { // not those that only count what fell out
+			lengths = append(lengths, n)
 		}
 	}
 	slices.Sort(lengths)
@@ -110,15 +110,17 @@ func (x *table) expire(first uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for key, l := range x.lists {
-		before := len(l.rows)
-		l.rows = slices.DeleteFunc(l.rows, func(r row) bool {
-			if r.seq >= first {
-				return false
+		var old []row
+		l.rows.Scan(func(r row) bool {
+			if r.seq < first {
+				old = append(old, r)
 			}
-			l.count(r.unfinished, 0)
 			return true
 		})
-		x.size -= before - len(l.rows)
+		for _, r := range old {
+			l.remove(r)
+		}
+		x.size -= len(old)
 		x.drop(key)
 	}
 }
@@ -132,9 +134,10 @@ func (x *table) erase(n subject.TaskName, r row) {
 	if l == nil {
 		return
 	}
-	if at, found := slices.BinarySearchFunc(l.rows, r, compareRows); found && l.rows[at].seq <= r.seq {
-		l.count(l.rows[at].unfinished, 0)
-		l.rows[at].unfinished, l.rows[at].facts = 0, facts{erased: true}
+	if before, found := l.rows.Get(r); found && before.seq <= r.seq {
+		after := before
+		after.unfinished, after.facts = 0, facts{erased: true}
+		l.change(before, after)
 	}
 }
 
@@ -147,9 +150,8 @@ func (x *table) forget(n subject.TaskName, r row) {
 	if l == nil {
 		return
 	}
-	if at, found := slices.BinarySearchFunc(l.rows, r, compareRows); found && l.rows[at].seq <= r.seq {
-		l.count(l.rows[at].unfinished, 0)
-		l.rows = slices.Delete(l.rows, at, at+1)
+	if known, found := l.rows.Get(r); found && known.seq <= r.seq {
+		l.remove(known)
 		x.size--
 		x.drop(listKey{n.Kind, n.Tenant})
 	}
@@ -158,7 +160,7 @@ func (x *table) forget(n subject.TaskName, r row) {
 // drop forgets a list that has nothing in it any more: every publisher can make up
 // tenants.
 func (x *table) drop(key listKey) {
-	if l := x.lists[key]; len(l.rows) == 0 && len(l.evicted) == 0 {
+	if x.lists[key].isEmpty() {
 		delete(x.lists, key)
 	}
 }
@@ -204,24 +206,24 @@ func (x *table) page(w window) (out []row, found bool) {
 		}
 		w.after(r)
 	}
-	i, step := len(l.rows)-1, -1
-	if w.Ascending {
-		i, step = 0, 1
-	}
-	if w.AfterID != "" {
-		at, exact := slices.BinarySearchFunc(l.rows, row{created: w.AfterCreated, id: w.AfterID}, compareRows)
-		if i = at + min(step, 0); w.Ascending && exact {
-			i = at + 1
-		}
-	}
-	for ; i >= 0 && i < len(l.rows) && len(out) < w.N; i += step {
+	after := row{created: w.AfterCreated, id: w.AfterID}
+	look := func(r row) bool {
 		switch {
-		case !w.match(l.rows[i]):
+		case w.AfterID != "" && compareRows(r, after) == 0, !w.match(r):
 		case w.Skip > 0:
 			w.Skip--
 		default:
-			out = append(out, l.rows[i])
+			out = append(out, r)
 		}
+		return len(out) < w.N
+	}
+	switch {
+	case w.Ascending:
+		l.rows.Ascend(after, look)
+	case w.AfterID != "":
+		l.rows.Descend(after, look)
+	default:
+		l.rows.Reverse(look)
 	}
 	return out, true
 }

@@ -1,8 +1,6 @@
 package jobindex
 
 import (
-	"slices"
-
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
@@ -48,7 +46,7 @@ func (x *table) wrote(n subject.TaskName, r row) {
 	defer x.mu.Unlock()
 	ended := task.TerminalWord(r.status)
 	l := x.list(n)
-	at, found := slices.BinarySearchFunc(l.rows, r, compareRows)
+	before, found := l.rows.Get(r)
 	switch {
 	case !found && compareRows(r, l.cut) <= 0:
 		if ended { // and not one that was made: an event that was faster may have ended it
@@ -56,8 +54,8 @@ func (x *table) wrote(n subject.TaskName, r row) {
 		}
 		x.drop(listKey{n.Kind, n.Tenant})
 	case !found:
-		x.insert(l, at, r)
+		x.insert(l, r)
 	case ended:
-		l.change(at, r)
+		l.change(before, r)
 	}
 }

@@ -57,7 +57,7 @@ func TestUnfinishedIsCounted(t *testing.T) {
 			t.Fatalf("%d rows, the limit is %d", x.size, x.limit)
 		}
 		for key, l := range x.lists {
-			if len(l.rows) == 0 && len(l.evicted) == 0 {
+			if l.isEmpty() {
 				t.Fatalf("the list of %v is kept although it is empty", key)
 			}
 		}
@@ -127,7 +127,7 @@ func TestTheNewestJobsAreListedWithoutGaps(t *testing.T) {
 			}
 		}
 		for tenant, ids := range made {
-			if l := x.lists[listKey{subject.Video, tenant}]; len(ids) > 0 && len(l.rows) == len(ids) && len(ids) > shortest+limit/100+1 {
+			if l := x.lists[listKey{subject.Video, tenant}]; len(ids) > 0 && l.rows.Len() == len(ids) && len(ids) > shortest+limit/100+1 {
 				t.Fatalf("%s keeps all %d of its jobs while another one keeps %d", tenant, len(ids), shortest)
 			}
 		}

@@ -57,22 +57,32 @@ func FactsOf(j task.Job) Facts {
 func labelsOf(labels map[string]string, room int) Labels {
 	var out []string
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
-		pair := pairOf(k, labels[k])
+		pair := LabelOf(k, labels[k])
 		if room -= len(pair) + 1; room < 0 {
 			out = append(out, labelsCut)
 			break
 		}
-		out = append(out, pair)
+		out = append(out, string(pair))
 	}
 	return Labels(strings.Join(out, "&"))
 }
 
-func pairOf(key, value string) string { return url.QueryEscape(key) + "=" + url.QueryEscape(value) }
+// Label is a key and a value as Labels have them.
+type Label string
+
+// LabelOf is the label of a key and a value.
+func LabelOf(key, value string) Label {
+	return Label(url.QueryEscape(key) + "=" + url.QueryEscape(value))
+}
 
 // Has reports whether a job has a label. sure is false where it may have one that had no room.
-func (l Labels) Has(key, value string) (has, sure bool) {
-	has = strings.Contains("&"+string(l)+"&", "&"+pairOf(key, value)+"&")
-	return has, has || !l.cut()
+func (l Labels) Has(label Label) (has, sure bool) {
+	for pair := range strings.SplitSeq(string(l), "&") {
+		if pair == string(label) {
+			return true, true
+		}
+	}
+	return false, !l.cut()
 }
 
 func (l Labels) cut() bool { return l == labelsCut || strings.HasSuffix(string(l), "&"+labelsCut) }
