@@ -224,6 +224,7 @@ var operatorRows = []row{
 	{name: "See jobs without a route", cells: []cell{as("ListOrphans", operatorCalls, "internal/operator TestOrphans"), as("orphans list", operatorOrphans)}},
 	{name: "Move them to a route", cells: []cell{as("MoveOrphans", operatorCalls, "internal/operator TestOrphans"), as("orphans move", operatorOrphans)}},
 	{name: "End them", cells: []cell{as("FailOrphans", operatorCalls, "internal/operator TestOrphans"), as("orphans fail", operatorOrphans)}},
+	{name: "See what operators did", cells: []cell{as("ListAuditRecords", operatorCalls, "internal/audit TestActionsAreRecorded", "internal/audit TestNothingIsDoneWithoutARecord"), as("audit", operatorRoutes)}},
 	{name: "Tenants, and strangers, are refused", cells: []cell{yes("internal/api/grpcapi TestOperatorMethodsAreForOperators", "internal/api/grpcapi TestAnOperatorsKeyIsNoTenants"), yes("cmd/service TestOperatorCommandIsRefused")}},
 }
 

@@ -41,7 +41,7 @@ func TestDeadLetterTemplate(t *testing.T) {
 
 func streams() []string {
 	n := subject.Default()
-	return []string{n.Requests(), n.Work(), n.Wait(), n.Tasks(), n.Chunks(), n.Dead(), n.Rejected(), n.UsageStream()}
+	return []string{n.Requests(), n.Work(), n.Wait(), n.Tasks(), n.Chunks(), n.Dead(), n.Rejected(), n.UsageStream(), n.Ops()}
 }
 
 func TestEventsNameEverySubject(t *testing.T) {

@@ -143,7 +143,7 @@ func (n *threeNodes) save(_ *backedUp, meanwhile func()) {
 	ctx, cancel := context.WithTimeout(n.t.Context(), bedPatience)
 	defer cancel()
 	for _, stream := range []string{
-		"GENBUS_WAIT", "GENBUS_WORK", "GENBUS_TASKS", "GENBUS_DEAD", "GENBUS_REJECTED", "OBJ_GENBUS_BODIES_default", "GENBUS_USAGE",
+		"GENBUS_WAIT", "GENBUS_WORK", "GENBUS_TASKS", "GENBUS_DEAD", "GENBUS_REJECTED", "OBJ_GENBUS_BODIES_default", "GENBUS_USAGE", "GENBUS_OPS",
 	} {
 		if stream == "GENBUS_TASKS" {
 			meanwhile()

@@ -27,6 +27,7 @@ type operatorCommand struct {
 	Pause  pauseCommand  `cmd:"" help:"Stop the submission of a route's waiting jobs, on all replicas."`
 	Resume resumeCommand `cmd:"" help:"Undo pause."`
 
+	Audit   auditCommand   `cmd:"" help:"What operators did, the newest first."`
 	Orphans orphansCommand `cmd:"" help:"Jobs of routes that are not configured."`
 }
 

@@ -324,7 +324,10 @@ func TestOperatorRoutesCommand(t *testing.T) {
 	if out := c.ok("routes"); !strings.Contains(out, config.SandboxVideoRoute) || strings.Contains(out, "paused") || strings.Count(out, "\n") != len(w.Config().Routes)+1 {
 		t.Errorf("routes printed\n%s", out)
 	}
-	if out := c.ok("pause", "video", config.SandboxVideoRoute); !strings.Contains(out, "paused") {
+	if out := c.ok("audit"); out != "no records\n" {
+		t.Errorf("audit printed\n%s", out)
+	}
+	if out := c.ok("pause", "video", config.SandboxVideoRoute); !strings.Contains(out, "paused since ") || !strings.Contains(out, " by ops") {
 		t.Errorf("pause printed\n%s", out)
 	}
 	id := w.acmeVideo(t, "sandbox-video", "a cat")

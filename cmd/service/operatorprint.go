@@ -146,6 +146,9 @@ func (p printer) routes(m proto.Message, routes ...*genbusv1.RouteState) error {
 		case r.GetPaused():
 			state = "paused"
 		}
+		if r.GetPausedSince() != nil {
+			state += fmt.Sprintf(" since %s by %s", moment(r.GetPausedSince()), r.GetPausedBy())
+		}
 		rows = append(rows, cells(r.GetKind(), r.GetName(), state, fmt.Sprint(r.GetWaiting()), fmt.Sprint(r.GetInHand()), fmt.Sprint(r.GetMaxInFlight()), moment(r.GetOldestWaiting())))
 	}
 	return p.table("KIND\tROUTE\tSTATE\tWAITING\tIN HAND\tMAX\tOLDEST WAITING", rows)

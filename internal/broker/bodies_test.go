@@ -453,7 +453,7 @@ func TestAHalfFullLogLeavesTheRestOfTheDisk(t *testing.T) {
 	b := brokertest.Open(t, broker.Options{
 		Names: subject.Default(), Logger: brokertest.Logger(t),
 		Embedded: broker.Embedded{DataDir: t.TempDir(), NoSync: true, MaxStore: 24 * mib},
-		Limits:   broker.Limits{RequestsMaxBytes: mib, TasksMaxBytes: 16 * mib, DeadMaxBytes: mib, RejectedMaxBytes: mib, UsageMaxBytes: mib},
+		Limits:   broker.Limits{RequestsMaxBytes: mib, TasksMaxBytes: 16 * mib, DeadMaxBytes: mib, RejectedMaxBytes: mib, UsageMaxBytes: mib, OpsMaxBytes: mib},
 	})
 	for i := range 9 {
 		m := nats.NewMsg(b.Names().Task(subject.Video, "acme", "video_"+strconv.Itoa(i)))

@@ -39,6 +39,8 @@ type Limits struct {
 	RejectedMaxBytes int64
 	UsageMaxAge      time.Duration
 	UsageMaxBytes    int64
+	OpsMaxAge        time.Duration
+	OpsMaxBytes      int64
 	// BodiesMaxBytes bounds one tenant's object store. It is looked at before each
 	// write rather than reserved: JetStream would set it aside for every tenant.
 	BodiesMaxBytes int64
@@ -53,7 +55,8 @@ func DefaultLimits() Limits {
 		ChunksMaxAge: 15 * time.Minute, ChunksMaxBytes: 256 << 20,
 		DeadMaxAge: 30 * 24 * time.Hour, DeadMaxBytes: 1 << 30,
 		RejectedMaxAge: 30 * 24 * time.Hour, RejectedMaxBytes: 256 << 20,
-		UsageMaxAge: 31 * 24 * time.Hour, UsageMaxBytes: 1 << 30, BodiesMaxBytes: 20 << 30,
+		UsageMaxAge: 31 * 24 * time.Hour, UsageMaxBytes: 1 << 30,
+		OpsMaxAge: 90 * 24 * time.Hour, OpsMaxBytes: 64 << 20, BodiesMaxBytes: 20 << 30,
 	}
 }
 
@@ -67,12 +70,14 @@ func (l Limits) withDefaults() Limits {
 	l.DeadMaxBytes = cmp.Or(l.DeadMaxBytes, d.DeadMaxBytes)
 	l.RejectedMaxBytes = cmp.Or(l.RejectedMaxBytes, d.RejectedMaxBytes)
 	l.UsageMaxBytes = cmp.Or(l.UsageMaxBytes, d.UsageMaxBytes)
+	l.OpsMaxBytes = cmp.Or(l.OpsMaxBytes, d.OpsMaxBytes)
 	l.BodiesMaxBytes = cmp.Or(l.BodiesMaxBytes, d.BodiesMaxBytes)
 	l.TasksMaxAge = cmp.Or(l.TasksMaxAge, d.TasksMaxAge)
 	l.ChunksMaxAge = cmp.Or(l.ChunksMaxAge, d.ChunksMaxAge)
 	l.DeadMaxAge = cmp.Or(l.DeadMaxAge, d.DeadMaxAge)
 	l.RejectedMaxAge = cmp.Or(l.RejectedMaxAge, d.RejectedMaxAge)
 	l.UsageMaxAge = cmp.Or(l.UsageMaxAge, d.UsageMaxAge)
+	l.OpsMaxAge = cmp.Or(l.OpsMaxAge, d.OpsMaxAge)
 	return l
 }
 
@@ -161,6 +166,14 @@ func (s *Streams) Configs() []jetstream.StreamConfig {
 			Subjects:  []string{n.UsagePattern()},
 			Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage,
 			MaxAge: l.UsageMaxAge, MaxBytes: l.UsageMaxBytes, Discard: jetstream.DiscardOld,
+			Duplicates: 2 * time.Minute,
+		}),
+		// What is full is not written over: an operator's action that cannot be recorded is
+		// refused.
+		s.stream(n.Ops(), "what operators did", jetstream.StreamConfig{
+			Subjects:  []string{n.OpsPattern()},
+			Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage,
+			MaxAge: l.OpsMaxAge, MaxBytes: l.OpsMaxBytes, Discard: jetstream.DiscardNew,
 			Duplicates: 2 * time.Minute,
 		}),
 	}

@@ -44,8 +44,8 @@ func (c *Config) checkEmbedded(r *report) {
 	within(r, "nats.max_store_bytes", n.MaxStoreBytes, 64*MiB, 1024*TiB)
 	within(r, "nats.max_memory_bytes", n.MaxMemoryBytes, MiB, TiB)
 	// The broker reserves the limit of every stream when it creates it, and refuses the stream that does not fit.
-	if sum := n.Streams.Requests.MaxBytes + n.Streams.Tasks.MaxBytes + n.Streams.Dead.MaxBytes + n.Streams.Rejected.MaxBytes + n.Streams.Usage.MaxBytes; sum > n.MaxStoreBytes {
-		r.bad("nats.max_store_bytes", n.MaxStoreBytes, "at least "+sum.String()+", the sum of max_bytes of the streams requests, tasks, dead, rejected and usage")
+	if sum := n.Streams.Requests.MaxBytes + n.Streams.Tasks.MaxBytes + n.Streams.Dead.MaxBytes + n.Streams.Rejected.MaxBytes + n.Streams.Usage.MaxBytes + n.Streams.Ops.MaxBytes; sum > n.MaxStoreBytes {
+		r.bad("nats.max_store_bytes", n.MaxStoreBytes, "at least "+sum.String()+", the sum of max_bytes of the streams requests, tasks, dead, rejected, usage and ops")
 	}
 	if n.Streams.Chunks.MaxBytes > n.MaxMemoryBytes {
 		r.bad("nats.max_memory_bytes", n.MaxMemoryBytes, "at least "+n.Streams.Chunks.MaxBytes.String()+", which is nats.streams.chunks.max_bytes")
@@ -86,4 +86,6 @@ func (c *Config) checkStreams(r *report) {
 	within(r, "nats.streams.rejected.max_bytes", s.Rejected.MaxBytes, MiB, 1024*TiB)
 	within(r, "nats.streams.usage.max_age", s.Usage.MaxAge, time.Minute, 10*year)
 	within(r, "nats.streams.usage.max_bytes", s.Usage.MaxBytes, MiB, 1024*TiB)
+	within(r, "nats.streams.ops.max_age", s.Ops.MaxAge, time.Minute, 10*year)
+	within(r, "nats.streams.ops.max_bytes", s.Ops.MaxBytes, MiB, 1024*TiB)
 }

@@ -60,6 +60,8 @@ var fieldComments = map[string]string{
 	"OperatorKey.KeySHA256":               "SHA-256 of the key in hexadecimal, as \"service key new\" prints both. Default: none.",
 	"OperatorKey.Name":                    "Name of the operator in logs: letters, digits, _ and -. Required.",
 	"OperatorKey.NotAfter":                "Time from which the key is refused, such as 2026-12-01T00:00:00Z. Default: none.",
+	"OpsStream.MaxAge":                    "How long the records of what operators did are kept. Default: 2160h.",
+	"OpsStream.MaxBytes":                  "Most bytes of these records, about 100,000; when they are used, what operators want done is refused. Default: 64MiB.",
 	"Poll.Interval":                       "Time between two polls of one task; 100ms or more for a real upstream. Default: 10s.",
 	"Poll.Jitter":                         "Part of the interval that varies at random, 0 to 0.5. Default: 0.1.",
 	"RejectedStream.MaxAge":               "How long letters of rejected requests are kept. Default: 720h.",

@@ -80,6 +80,7 @@ type Streams struct {
 	Dead     DeadStream     `yaml:"dead"`
 	Rejected RejectedStream `yaml:"rejected"`
 	Usage    UsageStream    `yaml:"usage"`
+	Ops      OpsStream      `yaml:"ops"`
 }
 
 // RequestsStream is the inbox of publishers; when it is full, publishing is refused.
@@ -137,6 +138,14 @@ type UsageStream struct {
 	MaxBytes Size `yaml:"max_bytes"`
 }
 
+// OpsStream holds what operators did.
+type OpsStream struct {
+	// How long the records of what operators did are kept. Default: 2160h.
+	MaxAge time.Duration `yaml:"max_age"`
+	// Most bytes of these records, about 100,000; when they are used, what operators want done is refused. Default: 64MiB.
+	MaxBytes Size `yaml:"max_bytes"`
+}
+
 func defaultNATS() NATS {
 	return NATS{
 		Listen: "127.0.0.1:4222", DataDir: "./data", Prefix: "genbus",
@@ -149,6 +158,7 @@ func defaultNATS() NATS {
 			Dead:     DeadStream{MaxAge: 720 * time.Hour, MaxBytes: GiB},
 			Rejected: RejectedStream{MaxAge: 720 * time.Hour, MaxBytes: 256 * MiB},
 			Usage:    UsageStream{MaxAge: 744 * time.Hour, MaxBytes: GiB},
+			Ops:      OpsStream{MaxAge: 2160 * time.Hour, MaxBytes: 64 * MiB},
 		},
 	}
 }

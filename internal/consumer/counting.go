@@ -131,6 +131,7 @@ func (c *counter) countRoute(ctx context.Context, r *countedRoute) {
 	jobs := c.queue.Route(r.id.kind, r.id.name)
 	n := jobs.Counts()
 	r.metrics.Waiting(n.Ready+n.Backlog, n.Tenants)
+	r.metrics.Paused(n.Paused)
 	age := time.Duration(0)
 	var err error
 	if n.Ready+n.Backlog > 0 {

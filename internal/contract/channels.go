@@ -25,6 +25,8 @@ const (
 	aStatus = "{status}"
 	anID    = "{id}"
 	aSlot   = "{slot}"
+
+	aSequence = "{sequence}"
 )
 
 var statuses = []any{"queued", "in_progress", "completed", "failed", "cancelled"}
@@ -37,6 +39,8 @@ var parameters = map[string]object{
 	"route":  {"description": "Name of the route that serves the job."},
 	"status": {"description": "Terminal status of the job.", "enum": []any{"completed", "failed", "cancelled"}},
 	"id":     {"description": "Job id."},
+
+	"sequence": {"description": "Sequence of the dead letter, in decimal; 0 for an action that names nothing that could be."},
 }
 
 // channels are all subjects. Those of a kind have messages of that kind.
@@ -66,6 +70,18 @@ func channels(n subject.Space) []channel {
 			id: "rejected", address: withTenant(n.RejectedLetter(aKind, "tenant", aSlot)), title: "Rejected requests", stream: n.Rejected(), action: "send",
 			description: "What came into the inbox and was never accepted, with the reason; of a large one the beginning. " +
 				"The latest of each tenant are kept. An illegal tenant is " + subject.InvalidTenant + ".", messages: []string{"DeadLetter"},
+		},
+		{
+			id: "auditRoute", address: n.AuditRoute(aKind, aRoute), title: "What was done to a route", stream: n.Ops(), action: "send",
+			description: "What operators did to the route. Only genbus writes it.", messages: []string{"AuditRecord"},
+		},
+		{
+			id: "auditJob", address: n.AuditJob(aKind, aTenant, anID), title: "What was done to a job", stream: n.Ops(), action: "send",
+			description: "What operators did to the job. Only genbus writes it.", messages: []string{"AuditRecord"},
+		},
+		{
+			id: "auditLetter", address: n.AuditLetter(aSequence), title: "What was done to a dead letter", stream: n.Ops(), action: "send",
+			description: "What operators did to the letter, by its sequence. Only genbus writes it.", messages: []string{"AuditRecord"},
 		},
 		{
 			id: "work", address: n.WorkItem(aKind, aRoute, aTenant, anID), title: "Work", stream: n.Work(), action: "send receive",

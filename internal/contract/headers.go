@@ -75,6 +75,7 @@ var headerSets = map[string]headerSet{
 		some:   append([]string{subject.HeaderStartBy, subject.HeaderEndBy, subject.HeaderIndex, subject.HeaderWriter}, traced...),
 	},
 	"CloudEventHeaders": {always: cloudEvent, some: traced},
+	"AuditHeaders":      {always: []string{subject.HeaderCEDataContentType}},
 	"DeadLetterHeaders": {always: []string{subject.HeaderErrorCode, subject.HeaderCEDataContentType}, some: traced},
 	"WorkHeaders":       {some: append([]string{subject.HeaderRecorded, subject.HeaderPutBack}, traced...)},
 }

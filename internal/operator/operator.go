@@ -4,6 +4,8 @@
 // only operators in.
 package operator
 
+import "github.com/genbus/genbus/internal/audit"
+
 // Operator is all that operators can do, over all tenants. It is safe for concurrent use,
 // and several replicas may do the same at the same time. Its errors are *errcode.Error
 // where they have a meaning of their own; those of the broker and of the log come as they
@@ -12,4 +14,5 @@ type Operator struct {
 	Letters *Letters
 	Routes  *Routes
 	Jobs    Jobs
+	Audit   audit.Log
 }

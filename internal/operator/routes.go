@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/audit"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/orphans"
@@ -37,6 +38,7 @@ type Routes struct {
 	Table   *routes.Table
 	Queue   *queue.Queue
 	Settler orphans.Settler
+	Audit   audit.Log
 }
 
 // RouteStates says how each configured route is doing over all replicas, by kind and
@@ -112,5 +114,17 @@ func (p *Routes) state(ctx context.Context, r config.Route) (*genbusv1.RouteStat
 	if !oldest.IsZero() {
 		out.OldestWaiting = timestamppb.New(oldest)
 	}
+	if info.Paused {
+		out.PausedSince, out.PausedBy = p.pausedBy(ctx, r)
+	}
 	return out, nil
+}
+
+// pausedBy is when a route was paused, and who did it, as far as that is recorded.
+func (p *Routes) pausedBy(ctx context.Context, r config.Route) (since *timestamppb.Timestamp, by string) {
+	last, err := p.Audit.OfRoute(ctx, r.Kind, r.Name)
+	if err != nil || last.GetAction() != "PauseRoute" || last.GetOutcome() != genbusv1.AuditRecord_OUTCOME_DONE {
+		return nil, ""
+	}
+	return last.GetTime(), last.GetOperator()
 }

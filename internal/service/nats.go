@@ -81,6 +81,7 @@ func limits(cfg *config.Config) broker.Limits {
 		ChunksMaxAge: s.Chunks.MaxAge, ChunksMaxBytes: int64(s.Chunks.MaxBytes),
 		DeadMaxAge: s.Dead.MaxAge, DeadMaxBytes: int64(s.Dead.MaxBytes),
 		RejectedMaxAge: s.Rejected.MaxAge, RejectedMaxBytes: int64(s.Rejected.MaxBytes),
-		UsageMaxAge: s.Usage.MaxAge, UsageMaxBytes: int64(s.Usage.MaxBytes), BodiesMaxBytes: int64(cfg.Limits.BodiesBytes),
+		UsageMaxAge: s.Usage.MaxAge, UsageMaxBytes: int64(s.Usage.MaxBytes),
+		OpsMaxAge: s.Ops.MaxAge, OpsMaxBytes: int64(s.Ops.MaxBytes), BodiesMaxBytes: int64(cfg.Limits.BodiesBytes),
 	}
 }

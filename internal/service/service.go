@@ -21,6 +21,7 @@ import (
 	"github.com/genbus/genbus/internal/api/grpcapi"
 	"github.com/genbus/genbus/internal/api/httpapi"
 	"github.com/genbus/genbus/internal/api/natsapi"
+	"github.com/genbus/genbus/internal/audit"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/chatlog"
 	"github.com/genbus/genbus/internal/config"
@@ -162,13 +163,15 @@ func (s *Service) startWork(ctx context.Context) error {
 		Chats:   chatlog.New(s.broker, s.tasks, bodies, chatlog.Options{ReaderBuffer: int(s.cfg.Limits.SlowReaderBytes)}),
 		Metrics: s.metrics, Logger: s.log,
 	})
+	record := audit.Log{Broker: s.broker, Logger: s.log}
 	op := operator.Operator{
+		Audit: record,
 		Letters: &operator.Letters{
 			Config: s.live, Names: s.broker.Names(), Streams: deadletter.Streams{Broker: s.broker}, Log: s.tasks, Bodies: bodies,
 			Uploads: uploads, Admission: adm, Items: jobs.Items, Routes: s.routes, Logger: s.log,
 		},
 		Routes: &operator.Routes{
-			Config: s.live, Table: s.routes, Queue: jobs,
+			Config: s.live, Table: s.routes, Queue: jobs, Audit: record,
 			Settler: orphans.Settler{Log: s.tasks, Queue: jobs, Letters: dead, Routes: s.routes, Logger: s.log},
 		},
 		Jobs: operator.Jobs{Log: s.tasks, Index: s.index, Queue: jobs, Eraser: eraser},

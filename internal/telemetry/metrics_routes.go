@@ -32,6 +32,7 @@ type routeMetrics struct {
 	oldest      *prometheus.GaugeVec
 	phases      *prometheus.GaugeVec
 	inline      *prometheus.GaugeVec
+	paused      *prometheus.GaugeVec
 	draining    *prometheus.GaugeVec
 	orphaned    *prometheus.GaugeVec
 }
@@ -58,6 +59,8 @@ func newRouteMetrics(f promauto.Factory) routeMetrics {
 			"Jobs that this replica holds, by the phase that it knows them in.", "kind", "route", "phase"),
 		inline: gauges(f, "inline_chats_open",
 			"Inline chats that run on this replica.", "route"),
+		paused: gauges(f, "route_paused",
+			"Whether an operator has paused the route, as this replica last read it: 1 or 0.", "kind", "route"),
 		draining: gauges(f, "draining_jobs_left",
 			"Jobs of a draining route that have not ended, over all replicas, as this replica last read it.", "kind", "route"),
 		orphaned: gauges(f, "orphaned_jobs",
@@ -75,6 +78,7 @@ type RouteMetrics struct {
 	redelivered prometheus.Counter
 	fetchErrors prometheus.Counter
 	oldest      prometheus.Gauge
+	paused      prometheus.Gauge
 	phases      map[string]prometheus.Gauge // read-only once made
 	submit      prometheus.Observer         // nil for chats
 	inline      prometheus.Gauge            // nil for videos
@@ -94,6 +98,7 @@ func (m *Metrics) Route(kind subject.Kind, route string) *RouteMetrics {
 		redelivered: m.routes.redelivered.WithLabelValues(k, route),
 		fetchErrors: m.routes.fetchErrors.WithLabelValues(k, route),
 		oldest:      m.routes.oldest.WithLabelValues(k, route),
+		paused:      m.routes.paused.WithLabelValues(k, route),
 		phases:      make(map[string]prometheus.Gauge, len(heldPhases)),
 	}
 	for _, phase := range heldPhases {
@@ -161,6 +166,15 @@ func (m *Metrics) NotDraining(kind subject.Kind, route string) {
 // Oldest sets the age of the first job that waits for a replica; 0 for none.
 func (r *RouteMetrics) Oldest(age time.Duration) {
 	r.oldest.Set(max(age, 0).Seconds())
+}
+
+// Paused sets whether an operator has paused the route.
+func (r *RouteMetrics) Paused(paused bool) {
+	if paused {
+		r.paused.Set(1)
+		return
+	}
+	r.paused.Set(0)
 }
 
 // Moved says that a held job is known in another phase: from is empty when it has

@@ -19,7 +19,7 @@ const (
 var tenantUsers = []string{publisher, subscriber, app}
 
 // genbusOnly are the streams of which a tenant has no copy.
-var genbusOnly = []string{"GENBUS_REQUESTS", "GENBUS_WORK", "GENBUS_WAIT", "GENBUS_DEAD", "GENBUS_REJECTED", "GENBUS_USAGE", "OBJ_GENBUS_BODIES_globex"}
+var genbusOnly = []string{"GENBUS_REQUESTS", "GENBUS_WORK", "GENBUS_WAIT", "GENBUS_DEAD", "GENBUS_REJECTED", "GENBUS_USAGE", "GENBUS_OPS", "OBJ_GENBUS_BODIES_globex"}
 
 // forging is publishing what only genbus publishes, or another tenant.
 func forging() (rows []attack) {

@@ -947,7 +947,11 @@ type RouteState struct {
 	OldestWaiting *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=oldest_waiting,json=oldestWaiting,proto3" json:"oldest_waiting,omitempty"`
 	// Whether the replica that answers is configured to take no new jobs for it. Such a
 	// route is empty when waiting and in_hand are 0.
-	Draining      bool `protobuf:"varint,8,opt,name=draining,proto3" json:"draining,omitempty"`
+	Draining bool `protobuf:"varint,8,opt,name=draining,proto3" json:"draining,omitempty"`
+	// When it was paused; absent when it is not, or when that is not known any more.
+	PausedSince *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=paused_since,json=pausedSince,proto3" json:"paused_since,omitempty"`
+	// Name of the key of the operator who paused it; empty as paused_since is absent.
+	PausedBy      string `protobuf:"bytes,10,opt,name=paused_by,json=pausedBy,proto3" json:"paused_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1036,6 +1040,20 @@ func (x *RouteState) GetDraining() bool {
 		return x.Draining
 	}
 	return false
+}
+
+func (x *RouteState) GetPausedSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.PausedSince
+	}
+	return nil
+}
+
+func (x *RouteState) GetPausedBy() string {
+	if x != nil {
+		return x.PausedBy
+	}
+	return ""
 }
 
 // PauseRouteRequest names a route.
@@ -1804,7 +1822,7 @@ var File_genbus_v1_operator_service_proto protoreflect.FileDescriptor
 
 const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"\n" +
-	" genbus/v1/operator_service.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x1cgenbus/v1/operator_job.proto\x1a\x14genbus/v1/work.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x94\x01\n" +
+	" genbus/v1/operator_service.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x1egenbus/v1/operator_audit.proto\x1a\x1cgenbus/v1/operator_job.proto\x1a\x14genbus/v1/work.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x94\x01\n" +
 	"\x16ListDeadLettersRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x12\n" +
@@ -1852,7 +1870,7 @@ const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"\x10EraseJobResponse\"\x13\n" +
 	"\x11ListRoutesRequest\"C\n" +
 	"\x12ListRoutesResponse\x12-\n" +
-	"\x06routes\x18\x01 \x03(\v2\x15.genbus.v1.RouteStateR\x06routes\"\x82\x02\n" +
+	"\x06routes\x18\x01 \x03(\v2\x15.genbus.v1.RouteStateR\x06routes\"\xde\x02\n" +
 	"\n" +
 	"RouteState\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
@@ -1862,7 +1880,10 @@ const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"\ain_hand\x18\x05 \x01(\x04R\x06inHand\x12\"\n" +
 	"\rmax_in_flight\x18\x06 \x01(\x04R\vmaxInFlight\x12A\n" +
 	"\x0eoldest_waiting\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\roldestWaiting\x12\x1a\n" +
-	"\bdraining\x18\b \x01(\bR\bdraining\";\n" +
+	"\bdraining\x18\b \x01(\bR\bdraining\x12=\n" +
+	"\fpaused_since\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\vpausedSince\x12\x1b\n" +
+	"\tpaused_by\x18\n" +
+	" \x01(\tR\bpausedBy\";\n" +
 	"\x11PauseRouteRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"A\n" +
@@ -1909,7 +1930,8 @@ const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"OrphanLeft\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason2\xb8\t\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason2\x95\n" +
+	"\n" +
 	"\x0fOperatorService\x12C\n" +
 	"\bListJobs\x12\x1a.genbus.v1.ListJobsRequest\x1a\x1b.genbus.v1.ListJobsResponse\x12=\n" +
 	"\x06GetJob\x12\x18.genbus.v1.GetJobRequest\x1a\x19.genbus.v1.GetJobResponse\x12X\n" +
@@ -1927,7 +1949,8 @@ const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"\vResumeRoute\x12\x1d.genbus.v1.ResumeRouteRequest\x1a\x1e.genbus.v1.ResumeRouteResponse\x12L\n" +
 	"\vListOrphans\x12\x1d.genbus.v1.ListOrphansRequest\x1a\x1e.genbus.v1.ListOrphansResponse\x12L\n" +
 	"\vMoveOrphans\x12\x1d.genbus.v1.MoveOrphansRequest\x1a\x1e.genbus.v1.MoveOrphansResponse\x12L\n" +
-	"\vFailOrphans\x12\x1d.genbus.v1.FailOrphansRequest\x1a\x1e.genbus.v1.FailOrphansResponseB1Z/github.com/genbus/genbus/gen/genbus/v1;genbusv1b\x06proto3"
+	"\vFailOrphans\x12\x1d.genbus.v1.FailOrphansRequest\x1a\x1e.genbus.v1.FailOrphansResponse\x12[\n" +
+	"\x10ListAuditRecords\x12\".genbus.v1.ListAuditRecordsRequest\x1a#.genbus.v1.ListAuditRecordsResponseB1Z/github.com/genbus/genbus/gen/genbus/v1;genbusv1b\x06proto3"
 
 var (
 	file_genbus_v1_operator_service_proto_rawDescOnce sync.Once
@@ -1979,8 +2002,10 @@ var file_genbus_v1_operator_service_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil),      // 33: google.protobuf.Timestamp
 	(*ListJobsRequest)(nil),            // 34: genbus.v1.ListJobsRequest
 	(*GetJobRequest)(nil),              // 35: genbus.v1.GetJobRequest
-	(*ListJobsResponse)(nil),           // 36: genbus.v1.ListJobsResponse
-	(*GetJobResponse)(nil),             // 37: genbus.v1.GetJobResponse
+	(*ListAuditRecordsRequest)(nil),    // 36: genbus.v1.ListAuditRecordsRequest
+	(*ListJobsResponse)(nil),           // 37: genbus.v1.ListJobsResponse
+	(*GetJobResponse)(nil),             // 38: genbus.v1.GetJobResponse
+	(*ListAuditRecordsResponse)(nil),   // 39: genbus.v1.ListAuditRecordsResponse
 }
 var file_genbus_v1_operator_service_proto_depIdxs = []int32{
 	2,  // 0: genbus.v1.ListDeadLettersResponse.letters:type_name -> genbus.v1.StoredDeadLetter
@@ -1991,48 +2016,51 @@ var file_genbus_v1_operator_service_proto_depIdxs = []int32{
 	32, // 5: genbus.v1.CancelJobResponse.status:type_name -> genbus.v1.JobStatus
 	17, // 6: genbus.v1.ListRoutesResponse.routes:type_name -> genbus.v1.RouteState
 	33, // 7: genbus.v1.RouteState.oldest_waiting:type_name -> google.protobuf.Timestamp
-	17, // 8: genbus.v1.PauseRouteResponse.route:type_name -> genbus.v1.RouteState
-	17, // 9: genbus.v1.ResumeRouteResponse.route:type_name -> genbus.v1.RouteState
-	24, // 10: genbus.v1.ListOrphansResponse.routes:type_name -> genbus.v1.OrphanedRoute
-	33, // 11: genbus.v1.OrphanedRoute.oldest:type_name -> google.protobuf.Timestamp
-	29, // 12: genbus.v1.MoveOrphansResponse.settled:type_name -> genbus.v1.OrphansSettled
-	29, // 13: genbus.v1.FailOrphansResponse.settled:type_name -> genbus.v1.OrphansSettled
-	30, // 14: genbus.v1.OrphansSettled.left:type_name -> genbus.v1.OrphanLeft
-	34, // 15: genbus.v1.OperatorService.ListJobs:input_type -> genbus.v1.ListJobsRequest
-	35, // 16: genbus.v1.OperatorService.GetJob:input_type -> genbus.v1.GetJobRequest
-	0,  // 17: genbus.v1.OperatorService.ListDeadLetters:input_type -> genbus.v1.ListDeadLettersRequest
-	3,  // 18: genbus.v1.OperatorService.GetDeadLetter:input_type -> genbus.v1.GetDeadLetterRequest
-	5,  // 19: genbus.v1.OperatorService.RedriveDeadLetter:input_type -> genbus.v1.RedriveDeadLetterRequest
-	7,  // 20: genbus.v1.OperatorService.DropDeadLetter:input_type -> genbus.v1.DropDeadLetterRequest
-	9,  // 21: genbus.v1.OperatorService.AttachUpstreamTask:input_type -> genbus.v1.AttachUpstreamTaskRequest
-	11, // 22: genbus.v1.OperatorService.CancelJob:input_type -> genbus.v1.CancelJobRequest
-	13, // 23: genbus.v1.OperatorService.EraseJob:input_type -> genbus.v1.EraseJobRequest
-	15, // 24: genbus.v1.OperatorService.ListRoutes:input_type -> genbus.v1.ListRoutesRequest
-	18, // 25: genbus.v1.OperatorService.PauseRoute:input_type -> genbus.v1.PauseRouteRequest
-	20, // 26: genbus.v1.OperatorService.ResumeRoute:input_type -> genbus.v1.ResumeRouteRequest
-	22, // 27: genbus.v1.OperatorService.ListOrphans:input_type -> genbus.v1.ListOrphansRequest
-	25, // 28: genbus.v1.OperatorService.MoveOrphans:input_type -> genbus.v1.MoveOrphansRequest
-	27, // 29: genbus.v1.OperatorService.FailOrphans:input_type -> genbus.v1.FailOrphansRequest
-	36, // 30: genbus.v1.OperatorService.ListJobs:output_type -> genbus.v1.ListJobsResponse
-	37, // 31: genbus.v1.OperatorService.GetJob:output_type -> genbus.v1.GetJobResponse
-	1,  // 32: genbus.v1.OperatorService.ListDeadLetters:output_type -> genbus.v1.ListDeadLettersResponse
-	4,  // 33: genbus.v1.OperatorService.GetDeadLetter:output_type -> genbus.v1.GetDeadLetterResponse
-	6,  // 34: genbus.v1.OperatorService.RedriveDeadLetter:output_type -> genbus.v1.RedriveDeadLetterResponse
-	8,  // 35: genbus.v1.OperatorService.DropDeadLetter:output_type -> genbus.v1.DropDeadLetterResponse
-	10, // 36: genbus.v1.OperatorService.AttachUpstreamTask:output_type -> genbus.v1.AttachUpstreamTaskResponse
-	12, // 37: genbus.v1.OperatorService.CancelJob:output_type -> genbus.v1.CancelJobResponse
-	14, // 38: genbus.v1.OperatorService.EraseJob:output_type -> genbus.v1.EraseJobResponse
-	16, // 39: genbus.v1.OperatorService.ListRoutes:output_type -> genbus.v1.ListRoutesResponse
-	19, // 40: genbus.v1.OperatorService.PauseRoute:output_type -> genbus.v1.PauseRouteResponse
-	21, // 41: genbus.v1.OperatorService.ResumeRoute:output_type -> genbus.v1.ResumeRouteResponse
-	23, // 42: genbus.v1.OperatorService.ListOrphans:output_type -> genbus.v1.ListOrphansResponse
-	26, // 43: genbus.v1.OperatorService.MoveOrphans:output_type -> genbus.v1.MoveOrphansResponse
-	28, // 44: genbus.v1.OperatorService.FailOrphans:output_type -> genbus.v1.FailOrphansResponse
-	30, // [30:45] is the sub-list for method output_type
-	15, // [15:30] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	33, // 8: genbus.v1.RouteState.paused_since:type_name -> google.protobuf.Timestamp
+	17, // 9: genbus.v1.PauseRouteResponse.route:type_name -> genbus.v1.RouteState
+	17, // 10: genbus.v1.ResumeRouteResponse.route:type_name -> genbus.v1.RouteState
+	24, // 11: genbus.v1.ListOrphansResponse.routes:type_name -> genbus.v1.OrphanedRoute
+	33, // 12: genbus.v1.OrphanedRoute.oldest:type_name -> google.protobuf.Timestamp
+	29, // 13: genbus.v1.MoveOrphansResponse.settled:type_name -> genbus.v1.OrphansSettled
+	29, // 14: genbus.v1.FailOrphansResponse.settled:type_name -> genbus.v1.OrphansSettled
+	30, // 15: genbus.v1.OrphansSettled.left:type_name -> genbus.v1.OrphanLeft
+	34, // 16: genbus.v1.OperatorService.ListJobs:input_type -> genbus.v1.ListJobsRequest
+	35, // 17: genbus.v1.OperatorService.GetJob:input_type -> genbus.v1.GetJobRequest
+	0,  // 18: genbus.v1.OperatorService.ListDeadLetters:input_type -> genbus.v1.ListDeadLettersRequest
+	3,  // 19: genbus.v1.OperatorService.GetDeadLetter:input_type -> genbus.v1.GetDeadLetterRequest
+	5,  // 20: genbus.v1.OperatorService.RedriveDeadLetter:input_type -> genbus.v1.RedriveDeadLetterRequest
+	7,  // 21: genbus.v1.OperatorService.DropDeadLetter:input_type -> genbus.v1.DropDeadLetterRequest
+	9,  // 22: genbus.v1.OperatorService.AttachUpstreamTask:input_type -> genbus.v1.AttachUpstreamTaskRequest
+	11, // 23: genbus.v1.OperatorService.CancelJob:input_type -> genbus.v1.CancelJobRequest
+	13, // 24: genbus.v1.OperatorService.EraseJob:input_type -> genbus.v1.EraseJobRequest
+	15, // 25: genbus.v1.OperatorService.ListRoutes:input_type -> genbus.v1.ListRoutesRequest
+	18, // 26: genbus.v1.OperatorService.PauseRoute:input_type -> genbus.v1.PauseRouteRequest
+	20, // 27: genbus.v1.OperatorService.ResumeRoute:input_type -> genbus.v1.ResumeRouteRequest
+	22, // 28: genbus.v1.OperatorService.ListOrphans:input_type -> genbus.v1.ListOrphansRequest
+	25, // 29: genbus.v1.OperatorService.MoveOrphans:input_type -> genbus.v1.MoveOrphansRequest
+	27, // 30: genbus.v1.OperatorService.FailOrphans:input_type -> genbus.v1.FailOrphansRequest
+	36, // 31: genbus.v1.OperatorService.ListAuditRecords:input_type -> genbus.v1.ListAuditRecordsRequest
+	37, // 32: genbus.v1.OperatorService.ListJobs:output_type -> genbus.v1.ListJobsResponse
+	38, // 33: genbus.v1.OperatorService.GetJob:output_type -> genbus.v1.GetJobResponse
+	1,  // 34: genbus.v1.OperatorService.ListDeadLetters:output_type -> genbus.v1.ListDeadLettersResponse
+	4,  // 35: genbus.v1.OperatorService.GetDeadLetter:output_type -> genbus.v1.GetDeadLetterResponse
+	6,  // 36: genbus.v1.OperatorService.RedriveDeadLetter:output_type -> genbus.v1.RedriveDeadLetterResponse
+	8,  // 37: genbus.v1.OperatorService.DropDeadLetter:output_type -> genbus.v1.DropDeadLetterResponse
+	10, // 38: genbus.v1.OperatorService.AttachUpstreamTask:output_type -> genbus.v1.AttachUpstreamTaskResponse
+	12, // 39: genbus.v1.OperatorService.CancelJob:output_type -> genbus.v1.CancelJobResponse
+	14, // 40: genbus.v1.OperatorService.EraseJob:output_type -> genbus.v1.EraseJobResponse
+	16, // 41: genbus.v1.OperatorService.ListRoutes:output_type -> genbus.v1.ListRoutesResponse
+	19, // 42: genbus.v1.OperatorService.PauseRoute:output_type -> genbus.v1.PauseRouteResponse
+	21, // 43: genbus.v1.OperatorService.ResumeRoute:output_type -> genbus.v1.ResumeRouteResponse
+	23, // 44: genbus.v1.OperatorService.ListOrphans:output_type -> genbus.v1.ListOrphansResponse
+	26, // 45: genbus.v1.OperatorService.MoveOrphans:output_type -> genbus.v1.MoveOrphansResponse
+	28, // 46: genbus.v1.OperatorService.FailOrphans:output_type -> genbus.v1.FailOrphansResponse
+	39, // 47: genbus.v1.OperatorService.ListAuditRecords:output_type -> genbus.v1.ListAuditRecordsResponse
+	32, // [32:48] is the sub-list for method output_type
+	16, // [16:32] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_genbus_v1_operator_service_proto_init() }
@@ -2041,6 +2069,7 @@ func file_genbus_v1_operator_service_proto_init() {
 		return
 	}
 	file_genbus_v1_job_proto_init()
+	file_genbus_v1_operator_audit_proto_init()
 	file_genbus_v1_operator_job_proto_init()
 	file_genbus_v1_work_proto_init()
 	type x struct{}

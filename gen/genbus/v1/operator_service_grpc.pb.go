@@ -36,6 +36,7 @@ const (
 	OperatorService_ListOrphans_FullMethodName        = "/genbus.v1.OperatorService/ListOrphans"
 	OperatorService_MoveOrphans_FullMethodName        = "/genbus.v1.OperatorService/MoveOrphans"
 	OperatorService_FailOrphans_FullMethodName        = "/genbus.v1.OperatorService/FailOrphans"
+	OperatorService_ListAuditRecords_FullMethodName   = "/genbus.v1.OperatorService/ListAuditRecords"
 )
 
 // OperatorServiceClient is the client API for OperatorService service.
@@ -92,6 +93,8 @@ type OperatorServiceClient interface {
 	// FailOrphans ends jobs of a route that is not configured, with upstream_removed. It
 	// is refused as MoveOrphans is.
 	FailOrphans(ctx context.Context, in *FailOrphansRequest, opts ...grpc.CallOption) (*FailOrphansResponse, error)
+	// ListAuditRecords lists what operators did, the newest first.
+	ListAuditRecords(ctx context.Context, in *ListAuditRecordsRequest, opts ...grpc.CallOption) (*ListAuditRecordsResponse, error)
 }
 
 type operatorServiceClient struct {
@@ -252,6 +255,16 @@ func (c *operatorServiceClient) FailOrphans(ctx context.Context, in *FailOrphans
 	return out, nil
 }
 
+func (c *operatorServiceClient) ListAuditRecords(ctx context.Context, in *ListAuditRecordsRequest, opts ...grpc.CallOption) (*ListAuditRecordsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListAuditRecordsResponse)
+	err := c.cc.Invoke(ctx, OperatorService_ListAuditRecords_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // OperatorServiceServer is the server API for OperatorService service.
 // All implementations must embed UnimplementedOperatorServiceServer
 // for forward compatibility.
@@ -306,6 +319,8 @@ type OperatorServiceServer interface {
 	// FailOrphans ends jobs of a route that is not configured, with upstream_removed. It
 	// is refused as MoveOrphans is.
 	FailOrphans(context.Context, *FailOrphansRequest) (*FailOrphansResponse, error)
+	// ListAuditRecords lists what operators did, the newest first.
+	ListAuditRecords(context.Context, *ListAuditRecordsRequest) (*ListAuditRecordsResponse, error)
 	mustEmbedUnimplementedOperatorServiceServer()
 }
 
@@ -360,6 +375,9 @@ func (UnimplementedOperatorServiceServer) MoveOrphans(context.Context, *MoveOrph
 }
 func (UnimplementedOperatorServiceServer) FailOrphans(context.Context, *FailOrphansRequest) (*FailOrphansResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method FailOrphans not implemented")
+}
+func (UnimplementedOperatorServiceServer) ListAuditRecords(context.Context, *ListAuditRecordsRequest) (*ListAuditRecordsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListAuditRecords not implemented")
 }
 func (UnimplementedOperatorServiceServer) mustEmbedUnimplementedOperatorServiceServer() {}
 func (UnimplementedOperatorServiceServer) testEmbeddedByValue()                         {}
@@ -652,6 +670,24 @@ func _OperatorService_FailOrphans_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _OperatorService_ListAuditRecords_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListAuditRecordsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OperatorServiceServer).ListAuditRecords(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OperatorService_ListAuditRecords_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OperatorServiceServer).ListAuditRecords(ctx, req.(*ListAuditRecordsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // OperatorService_ServiceDesc is the grpc.ServiceDesc for OperatorService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -718,6 +754,10 @@ var OperatorService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "FailOrphans",
 			Handler:    _OperatorService_FailOrphans_Handler,
+		},
+		{
+			MethodName: "ListAuditRecords",
+			Handler:    _OperatorService_ListAuditRecords_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

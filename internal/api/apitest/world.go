@@ -28,6 +28,7 @@ import (
 	"github.com/genbus/genbus/internal/api/core"
 	"github.com/genbus/genbus/internal/api/grpcapi"
 	"github.com/genbus/genbus/internal/api/httpapi"
+	"github.com/genbus/genbus/internal/audit"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/chatlog"
@@ -163,12 +164,14 @@ func (w *World) startAPI(alter func(*Parts)) {
 		Chats:   chatlog.New(w.Broker, w.Log, bodies, chatlog.Options{SettleWait: 100 * time.Millisecond}),
 		Metrics: w.Metrics, Logger: w.parts.Logger,
 	})
+	record := audit.Log{Broker: w.Broker, Logger: brokertest.Logger(w.T)}
 	op := operator.Operator{
+		Audit: record,
 		Letters: &operator.Letters{
 			Config: live, Names: w.Broker.Names(), Streams: deadletter.Streams{Broker: w.Broker}, Log: w.Log, Bodies: bodies,
 			Uploads: uploads, Admission: adm, Items: jobs.Items, Routes: table, Logger: brokertest.Logger(w.T),
 		},
-		Routes: &operator.Routes{Config: live, Table: table, Queue: jobs},
+		Routes: &operator.Routes{Config: live, Table: table, Queue: jobs, Audit: record},
 		Jobs:   operator.Jobs{Log: w.Log, Index: w.Index, Queue: jobs, Eraser: eraser},
 	}
 	w.startServers(live, op)

@@ -1,6 +1,7 @@
 package grpcapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"github.com/genbus/genbus/internal/api/core"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/audit"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/operator"
@@ -22,19 +24,32 @@ func (m grpcMethod) operators() bool {
 	return strings.HasPrefix(string(m), "/"+genbusv1.OperatorService_ServiceDesc.ServiceName+"/")
 }
 
+// name is the method's own name.
+func (m grpcMethod) name() string { return string(m[strings.LastIndexByte(string(m), '/')+1:]) }
+
 // operatorService translates between gRPC and the operator's work. The interceptors
 // let operators in only.
 type operatorService struct {
 	genbusv1.UnimplementedOperatorServiceServer
 	core     *core.Core
 	operator operator.Operator
+	audit    audit.Log
 	log      *slog.Logger
 }
 
-// did logs a call that changes something, whatever became of it. Of a refusal only
-// the code is logged: its text may say what a request holds.
-func (s operatorService) did(ctx context.Context, what string, err error, attrs ...any) {
-	attrs = append(attrs, telemetry.KeyOp, what, "operator", callOf(ctx).operator, telemetry.KeyRequestID, callOf(ctx).id[0])
+// record has an action done, keeps that in the audit log, and logs it, whatever became of it.
+// Of a refusal only the code is logged: its text may say what a request holds.
+func (s operatorService) record(ctx context.Context, r *genbusv1.AuditRecord, do func(*genbusv1.AuditRecord) error) error {
+	c := callOf(ctx)
+	r.Operator, r.Action, r.RequestId = c.operator, c.method.name(), c.id[0]
+	clip(r)
+	err := s.audit.Record(ctx, r, func(r *genbusv1.AuditRecord) error {
+		if err := do(r); err != nil {
+			return core.Explain(ctx, subject.TaskName{Kind: subject.Kind(r.GetKind()), Tenant: r.GetTenant(), ID: r.GetJobId()}, err)
+		}
+		return nil
+	})
+	attrs := append(attributes(r), telemetry.KeyOp, r.GetAction(), "operator", r.GetOperator(), telemetry.KeyRequestID, r.GetRequestId())
 	var f *errcode.Error
 	switch {
 	case err == nil:
@@ -44,11 +59,43 @@ func (s operatorService) did(ctx context.Context, what string, err error, attrs 
 	default:
 		s.log.WarnContext(ctx, "operator's call failed", append(attrs, telemetry.KeyError, err)...)
 	}
+	if err != nil {
+		return err
+	}
+	if id := cmp.Or(r.GetNewJobId(), r.GetJobId()); id != "" {
+		sayJob(ctx, id)
+	}
+	return nil
 }
 
-// didTo is did for a job that the caller has named.
-func (s operatorService) didTo(ctx context.Context, what string, err error, n subject.TaskName) {
-	s.did(ctx, what, err, telemetry.KeyJobID, errcode.Clip(n.ID, 64), telemetry.KeyTenant, errcode.Clip(n.Tenant, 64))
+// clip bounds what a caller has named.
+func clip(r *genbusv1.AuditRecord) {
+	r.Kind, r.Route = errcode.Clip(r.GetKind(), 16), errcode.Clip(r.GetRoute(), 64)
+	r.Tenant, r.JobId = errcode.Clip(r.GetTenant(), 64), errcode.Clip(r.GetJobId(), 64)
+}
+
+// attributes are what the process's log has of a record.
+func attributes(r *genbusv1.AuditRecord) (attrs []any) {
+	for _, a := range []struct{ key, value string }{
+		{telemetry.KeyKind, r.GetKind()}, {telemetry.KeyRoute, r.GetRoute()}, {telemetry.KeyTenant, r.GetTenant()},
+		{telemetry.KeyJobID, cmp.Or(r.GetNewJobId(), r.GetJobId())},
+	} {
+		if a.value != "" {
+			attrs = append(attrs, a.key, a.value)
+		}
+	}
+	if r.GetLetter() != 0 {
+		attrs = append(attrs, telemetry.KeySequence, r.GetLetter())
+	}
+	if r.GetJobs() != 0 {
+		attrs = append(attrs, "jobs", r.GetJobs())
+	}
+	return attrs
+}
+
+// ofJob is the record of an action on a job.
+func ofJob(n subject.TaskName) *genbusv1.AuditRecord {
+	return &genbusv1.AuditRecord{Kind: string(n.Kind), Tenant: n.Tenant, JobId: n.ID}
 }
 
 // ListJobs is in operator_service.proto, as are the others.
@@ -60,20 +107,21 @@ func (s operatorService) ListJobs(ctx context.Context, m *genbusv1.ListJobsReque
 	return page, nil
 }
 
-// GetJob reads a job. Its error may quote the prompt: who read it is logged.
+// GetJob reads a job.
 func (s operatorService) GetJob(ctx context.Context, m *genbusv1.GetJobRequest) (*genbusv1.GetJobResponse, error) {
 	n, err := s.operator.Jobs.Find(ctx, m)
-	var out *genbusv1.GetJobResponse
-	if err == nil {
-		var e joblog.Entry
-		if e, err = s.core.Jobs.Get(ctx, n); err == nil {
-			out, err = s.operator.Jobs.Describe(ctx, e)
-		}
+	if err != nil {
+		return nil, core.Explain(ctx, n, err)
 	}
-	if s.didTo(ctx, "get_job", err, n); err != nil {
+	e, err := s.core.Jobs.Get(ctx, n)
+	if err != nil {
 		return nil, core.Explain(ctx, n, err)
 	}
 	sayJob(ctx, n.ID)
+	out, err := s.operator.Jobs.Describe(ctx, e)
+	if err != nil {
+		return nil, core.Explain(ctx, n, err)
+	}
 	return out, nil
 }
 
@@ -88,84 +136,78 @@ func (s operatorService) ListDeadLetters(ctx context.Context, m *genbusv1.ListDe
 	return &genbusv1.ListDeadLettersResponse{Letters: page.Letters, NextPageToken: page.Next}, nil
 }
 
-// GetDeadLetter reads a letter. A letter holds a prompt: who read it is
-// logged too.
+// GetDeadLetter reads a letter. A letter holds a prompt: who read it is recorded too.
 func (s operatorService) GetDeadLetter(ctx context.Context, m *genbusv1.GetDeadLetterRequest) (*genbusv1.GetDeadLetterResponse, error) {
-	l, err := s.operator.Letters.Letter(ctx, m.GetSequence())
-	s.did(ctx, "get_dead_letter", err, telemetry.KeySequence, m.GetSequence())
-	if err != nil {
-		return nil, core.Explain(ctx, subject.TaskName{}, err)
-	}
-	return &genbusv1.GetDeadLetterResponse{Letter: l}, nil
+	out := &genbusv1.GetDeadLetterResponse{}
+	err := s.record(ctx, &genbusv1.AuditRecord{Letter: m.GetSequence()}, func(*genbusv1.AuditRecord) (err error) {
+		out.Letter, err = s.operator.Letters.Letter(ctx, m.GetSequence())
+		return err
+	})
+	return out, err
 }
 
 // RedriveDeadLetter makes a new job.
 func (s operatorService) RedriveDeadLetter(ctx context.Context, m *genbusv1.RedriveDeadLetterRequest) (*genbusv1.RedriveDeadLetterResponse, error) {
-	e, err := s.operator.Letters.Redrive(ctx, m.GetSequence())
-	if err = s.made(ctx, "redrive_dead_letter", e, err, m.GetSequence()); err != nil {
-		return nil, err
-	}
-	return &genbusv1.RedriveDeadLetterResponse{Id: e.Job.GetId(), Status: e.Job.GetStatus()}, nil
+	out := &genbusv1.RedriveDeadLetterResponse{}
+	err := s.record(ctx, &genbusv1.AuditRecord{Letter: m.GetSequence()}, func(r *genbusv1.AuditRecord) error {
+		e, err := s.operator.Letters.Redrive(ctx, m.GetSequence())
+		if err == nil {
+			out.Id, out.Status = made(r, e)
+		}
+		return err
+	})
+	return out, err
 }
 
 // AttachUpstreamTask makes a new job of a task that the upstream has.
 func (s operatorService) AttachUpstreamTask(ctx context.Context, m *genbusv1.AttachUpstreamTaskRequest) (*genbusv1.AttachUpstreamTaskResponse, error) {
-	e, err := s.operator.Letters.Attach(ctx, m.GetSequence(), m.GetUpstreamTaskId())
-	if err = s.made(ctx, "attach_upstream_task", e, err, m.GetSequence()); err != nil {
-		return nil, err
-	}
-	return &genbusv1.AttachUpstreamTaskResponse{Id: e.Job.GetId(), Status: e.Job.GetStatus()}, nil
+	out := &genbusv1.AttachUpstreamTaskResponse{}
+	err := s.record(ctx, &genbusv1.AuditRecord{Letter: m.GetSequence()}, func(r *genbusv1.AuditRecord) error {
+		e, err := s.operator.Letters.Attach(ctx, m.GetSequence(), m.GetUpstreamTaskId())
+		if err == nil {
+			out.Id, out.Status = made(r, e)
+		}
+		return err
+	})
+	return out, err
 }
 
-// made logs which job was made of a letter.
-func (s operatorService) made(ctx context.Context, what string, e joblog.Entry, err error, seq uint64) error {
-	attrs := []any{telemetry.KeySequence, seq}
-	if err == nil {
-		sayJob(ctx, e.Job.GetId())
-		attrs = append(attrs, telemetry.KeyJobID, e.Job.GetId(), telemetry.KeyTenant, e.Job.GetTenant(), telemetry.KeyStatus, task.StatusWord(e.Job.GetStatus()))
-	}
-	s.did(ctx, what, err, attrs...)
-	if err != nil {
-		return core.Explain(ctx, subject.TaskName{}, err)
-	}
-	return nil
+// made notes which job was made of a letter.
+func made(r *genbusv1.AuditRecord, e joblog.Entry) (id string, status genbusv1.JobStatus) {
+	r.Kind, r.Tenant, r.NewJobId = task.Kind(e.Job), e.Job.GetTenant(), e.Job.GetId()
+	return e.Job.GetId(), e.Job.GetStatus()
 }
 
 // DropDeadLetter removes a letter.
 func (s operatorService) DropDeadLetter(ctx context.Context, m *genbusv1.DropDeadLetterRequest) (*genbusv1.DropDeadLetterResponse, error) {
-	err := s.operator.Letters.Drop(ctx, m.GetSequence())
-	s.did(ctx, "drop_dead_letter", err, telemetry.KeySequence, m.GetSequence())
-	if err != nil {
-		return nil, core.Explain(ctx, subject.TaskName{}, err)
-	}
-	return &genbusv1.DropDeadLetterResponse{}, nil
+	err := s.record(ctx, &genbusv1.AuditRecord{Letter: m.GetSequence()}, func(*genbusv1.AuditRecord) error {
+		return s.operator.Letters.Drop(ctx, m.GetSequence())
+	})
+	return &genbusv1.DropDeadLetterResponse{}, err
 }
 
 // CancelJob ends a job, as the tenants' own cancels do.
 func (s operatorService) CancelJob(ctx context.Context, m *genbusv1.CancelJobRequest) (*genbusv1.CancelJobResponse, error) {
 	n := subject.TaskName{Kind: subject.Kind(m.GetKind()), Tenant: m.GetTenant(), ID: m.GetId()}
-	var e joblog.Entry
-	err := operator.CheckName(n)
-	if err == nil {
-		e, err = s.core.Jobs.Cancel(ctx, n, core.ByOperator)
-	}
-	if s.didTo(ctx, "cancel_job", err, n); err != nil {
-		return nil, core.Explain(ctx, n, err)
-	}
-	sayJob(ctx, n.ID)
-	return &genbusv1.CancelJobResponse{Id: n.ID, Status: e.Job.GetStatus()}, nil
+	out := &genbusv1.CancelJobResponse{Id: n.ID}
+	err := s.record(ctx, ofJob(n), func(*genbusv1.AuditRecord) error {
+		if err := operator.CheckName(n); err != nil {
+			return err
+		}
+		e, err := s.core.Jobs.Cancel(ctx, n, core.ByOperator)
+		if err == nil {
+			out.Status = e.Job.GetStatus()
+		}
+		return err
+	})
+	return out, err
 }
 
 // EraseJob removes a job that has ended.
 func (s operatorService) EraseJob(ctx context.Context, m *genbusv1.EraseJobRequest) (*genbusv1.EraseJobResponse, error) {
 	n := subject.TaskName{Kind: subject.Kind(m.GetKind()), Tenant: m.GetTenant(), ID: m.GetId()}
-	err := s.operator.Jobs.Erase(ctx, n)
-	s.didTo(ctx, "erase_job", err, n)
-	if err != nil {
-		return nil, core.Explain(ctx, n, err)
-	}
-	sayJob(ctx, n.ID)
-	return &genbusv1.EraseJobResponse{}, nil
+	err := s.record(ctx, ofJob(n), func(*genbusv1.AuditRecord) error { return s.operator.Jobs.Erase(ctx, n) })
+	return &genbusv1.EraseJobResponse{}, err
 }
 
 // ListRoutes reads the state of every route.
@@ -179,22 +221,24 @@ func (s operatorService) ListRoutes(ctx context.Context, _ *genbusv1.ListRoutesR
 
 // PauseRoute stops a route's submissions.
 func (s operatorService) PauseRoute(ctx context.Context, m *genbusv1.PauseRouteRequest) (*genbusv1.PauseRouteResponse, error) {
-	state, err := s.operator.Routes.Pause(ctx, m.GetKind(), m.GetName())
-	s.did(ctx, "pause_route", err, telemetry.KeyKind, errcode.Clip(m.GetKind(), 16), telemetry.KeyRoute, errcode.Clip(m.GetName(), 64))
-	if err != nil {
-		return nil, core.Explain(ctx, subject.TaskName{}, err)
-	}
-	return &genbusv1.PauseRouteResponse{Route: state}, nil
+	out := &genbusv1.PauseRouteResponse{}
+	err := s.record(ctx, &genbusv1.AuditRecord{Kind: m.GetKind(), Route: m.GetName()}, func(r *genbusv1.AuditRecord) (err error) {
+		if out.Route, err = s.operator.Routes.Pause(ctx, m.GetKind(), m.GetName()); err == nil { // it is recorded afterwards
+			out.Route.PausedSince, out.Route.PausedBy = r.GetTime(), r.GetOperator()
+		}
+		return err
+	})
+	return out, err
 }
 
 // ResumeRoute lets a route submit again.
 func (s operatorService) ResumeRoute(ctx context.Context, m *genbusv1.ResumeRouteRequest) (*genbusv1.ResumeRouteResponse, error) {
-	state, err := s.operator.Routes.Resume(ctx, m.GetKind(), m.GetName())
-	s.did(ctx, "resume_route", err, telemetry.KeyKind, errcode.Clip(m.GetKind(), 16), telemetry.KeyRoute, errcode.Clip(m.GetName(), 64))
-	if err != nil {
-		return nil, core.Explain(ctx, subject.TaskName{}, err)
-	}
-	return &genbusv1.ResumeRouteResponse{Route: state}, nil
+	out := &genbusv1.ResumeRouteResponse{}
+	err := s.record(ctx, &genbusv1.AuditRecord{Kind: m.GetKind(), Route: m.GetName()}, func(*genbusv1.AuditRecord) (err error) {
+		out.Route, err = s.operator.Routes.Resume(ctx, m.GetKind(), m.GetName())
+		return err
+	})
+	return out, err
 }
 
 // ListOrphans lists the routes that have jobs and are not configured.
@@ -208,22 +252,36 @@ func (s operatorService) ListOrphans(ctx context.Context, _ *genbusv1.ListOrphan
 
 // MoveOrphans moves jobs of a route that is not configured.
 func (s operatorService) MoveOrphans(ctx context.Context, m *genbusv1.MoveOrphansRequest) (*genbusv1.MoveOrphansResponse, error) {
-	settled, err := s.operator.Routes.MoveOrphans(ctx, m)
-	s.did(ctx, "move_orphans", err, telemetry.KeyKind, errcode.Clip(m.GetKind(), 16), telemetry.KeyRoute, errcode.Clip(m.GetName(), 64), "to", errcode.Clip(m.GetTo(), 64),
-		"moved", settled.GetMoved(), "ended", settled.GetEnded(), "left", len(settled.GetLeft()))
-	if err != nil {
-		return nil, core.Explain(ctx, subject.TaskName{}, err)
-	}
-	return &genbusv1.MoveOrphansResponse{Settled: settled}, nil
+	out := &genbusv1.MoveOrphansResponse{}
+	err := s.record(ctx, &genbusv1.AuditRecord{Kind: m.GetKind(), Route: m.GetName()}, func(r *genbusv1.AuditRecord) (err error) {
+		out.Settled, err = s.operator.Routes.MoveOrphans(ctx, m)
+		r.Jobs = settled(out.GetSettled())
+		return err
+	})
+	return out, err
 }
 
 // FailOrphans ends jobs of a route that is not configured.
 func (s operatorService) FailOrphans(ctx context.Context, m *genbusv1.FailOrphansRequest) (*genbusv1.FailOrphansResponse, error) {
-	settled, err := s.operator.Routes.FailOrphans(ctx, m)
-	s.did(ctx, "fail_orphans", err, telemetry.KeyKind, errcode.Clip(m.GetKind(), 16), telemetry.KeyRoute, errcode.Clip(m.GetName(), 64),
-		"ended", settled.GetEnded(), "left", len(settled.GetLeft()))
+	out := &genbusv1.FailOrphansResponse{}
+	err := s.record(ctx, &genbusv1.AuditRecord{Kind: m.GetKind(), Route: m.GetName()}, func(r *genbusv1.AuditRecord) (err error) {
+		out.Settled, err = s.operator.Routes.FailOrphans(ctx, m)
+		r.Jobs = settled(out.GetSettled())
+		return err
+	})
+	return out, err
+}
+
+// settled is how many jobs were moved or ended.
+func settled(m *genbusv1.OrphansSettled) uint64 { return m.GetMoved() + m.GetEnded() }
+
+// ListAuditRecords lists what operators did.
+func (s operatorService) ListAuditRecords(ctx context.Context, m *genbusv1.ListAuditRecordsRequest) (*genbusv1.ListAuditRecordsResponse, error) {
+	page, err := s.audit.List(ctx, audit.Query{
+		Operator: m.GetOperator(), Action: m.GetAction(), JobID: m.GetJobId(), Route: m.GetRoute(), Size: int(m.GetPageSize()), Token: m.GetPageToken(),
+	})
 	if err != nil {
 		return nil, core.Explain(ctx, subject.TaskName{}, err)
 	}
-	return &genbusv1.FailOrphansResponse{Settled: settled}, nil
+	return &genbusv1.ListAuditRecordsResponse{Records: page.Records, NextPageToken: page.Next}, nil
 }

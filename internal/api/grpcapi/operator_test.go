@@ -3,8 +3,10 @@ package grpcapi_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -184,6 +186,12 @@ func TestOperatorCalls(t *testing.T) {
 	paused := apitest.Must[*genbusv1.PauseRouteResponse](t)(client.PauseRoute(ctx, &genbusv1.PauseRouteRequest{Kind: "video", Name: config.SandboxVideoRoute}))
 	routes := apitest.Must[*genbusv1.ListRoutesResponse](t)(client.ListRoutes(ctx, &genbusv1.ListRoutesRequest{}))
 	resumed := apitest.Must[*genbusv1.ResumeRouteResponse](t)(client.ResumeRoute(ctx, &genbusv1.ResumeRouteRequest{Kind: "video", Name: config.SandboxVideoRoute}))
+	for _, r := range append(routes.GetRoutes(), paused.GetRoute(), resumed.GetRoute()) {
+		if r.GetPaused() != (r.GetPausedBy() == "ops") || r.GetPaused() != r.GetPausedSince().IsValid() {
+			t.Errorf("%v", r)
+		}
+	}
+	w.checkAudit(ctx, client, attached)
 	if !paused.GetRoute().GetPaused() || resumed.GetRoute().GetPaused() || len(routes.GetRoutes()) != len(w.Cfg.Routes) {
 		t.Errorf("%v, %v, %v", paused, routes, resumed)
 	}
@@ -226,10 +234,36 @@ func (w *world) settleLetters(ctx context.Context, client genbusv1.OperatorServi
 	return attached
 }
 
+// checkAudit checks what is recorded of who did what, the newest first.
+func (w *world) checkAudit(ctx context.Context, client genbusv1.OperatorServiceClient, attached string) {
+	t := w.T
+	t.Helper()
+	all := apitest.Must[*genbusv1.ListAuditRecordsResponse](t)(client.ListAuditRecords(ctx, &genbusv1.ListAuditRecordsRequest{PageSize: 100}))
+	var got []string
+	for _, s := range all.GetRecords() {
+		r := s.GetRecord()
+		if r.GetOperator() != "ops" || r.GetRequestId() == "" || s.GetSequence() == 0 {
+			t.Errorf("%v", s)
+		}
+		got = append(got, strings.TrimSuffix(fmt.Sprintf("%s %s %s", r.GetAction(), strings.TrimPrefix(r.GetOutcome().String(), "OUTCOME_"), r.GetCode()), " "))
+	}
+	want := []string{
+		"ResumeRoute DONE", "PauseRoute DONE", "CancelJob DONE", "EraseJob REFUSED chat_not_found", "EraseJob REFUSED not_terminal",
+		"DropDeadLetter REFUSED letter_not_found", "DropDeadLetter DONE", "AttachUpstreamTask DONE", "RedriveDeadLetter DONE", "GetDeadLetter DONE",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("recorded are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	of := apitest.Must[*genbusv1.ListAuditRecordsResponse](t)(client.ListAuditRecords(ctx, &genbusv1.ListAuditRecordsRequest{JobId: attached}))
+	if n := len(of.GetRecords()); n != 3 || of.GetRecords()[2].GetRecord().GetNewJobId() != attached {
+		t.Errorf("of the attached job: %v", of)
+	}
+}
+
 // checkOperatorLog checks who did what, and that no content is there.
 func checkOperatorLog(t *testing.T, lines string) {
 	t.Helper()
-	for _, op := range []string{"get_dead_letter", "redrive_dead_letter", "attach_upstream_task", "drop_dead_letter", "cancel_job", "erase_job", "pause_route", "resume_route"} {
+	for _, op := range []string{"GetDeadLetter", "RedriveDeadLetter", "AttachUpstreamTask", "DropDeadLetter", "CancelJob", "EraseJob", "PauseRoute", "ResumeRoute"} {
 		if !strings.Contains(lines, "op="+op+" operator=ops") {
 			t.Errorf("%s is not logged with its operator:\n%s", op, lines)
 		}

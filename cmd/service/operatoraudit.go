@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+)
+
+type auditCommand struct {
+	By     string `help:"Only what this operator did, by the name of the key."`
+	Action string `help:"Only this action, such as PauseRoute."`
+	Job    string `help:"Only what was done to this job."`
+	Route  string `help:"Only what was done to routes of this name."`
+	Limit  int    `help:"Most records to list; 0 for all." default:"100"`
+}
+
+// Run lists what operators did, page after page.
+func (c auditCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
+		var all []*genbusv1.StoredAuditRecord
+		request := &genbusv1.ListAuditRecordsRequest{Operator: c.By, Action: c.Action, JobId: c.Job, Route: c.Route}
+		for {
+			request.PageSize = maxPage
+			if c.Limit > 0 {
+				request.PageSize = int32(min(maxPage, c.Limit-len(all)))
+			}
+			page, err := call.ListAuditRecords(ctx, request)
+			if err != nil {
+				return answered(err)
+			}
+			all = append(all, page.GetRecords()...)
+			request.PageToken = page.GetNextPageToken()
+			if request.GetPageToken() == "" || c.Limit > 0 && len(all) >= c.Limit {
+				return call.audit(&genbusv1.ListAuditRecordsResponse{Records: all, NextPageToken: request.GetPageToken()})
+			}
+		}
+	})
+}
+
+func (p printer) audit(m *genbusv1.ListAuditRecordsResponse) error {
+	if p.json {
+		return p.asJSON(m)
+	}
+	if len(m.GetRecords()) == 0 {
+		return p.say(m, "no records")
+	}
+	var rows []string
+	for _, s := range m.GetRecords() {
+		r := s.GetRecord()
+		rows = append(rows, cells(moment(r.GetTime()), r.GetOperator(), r.GetAction(), auditTarget(r), auditOutcome(r), r.GetCode(), r.GetNewJobId(), r.GetRequestId()))
+	}
+	if err := p.table("TIME\tOPERATOR\tACTION\tOF\tOUTCOME\tCODE\tNEW JOB\tREQUEST", rows); err != nil {
+		return err
+	}
+	if m.GetNextPageToken() != "" {
+		return p.say(m, "There are more; see --limit.")
+	}
+	return nil
+}
+
+// auditTarget is what an action was about.
+func auditTarget(r *genbusv1.AuditRecord) string {
+	switch {
+	case r.GetLetter() != 0:
+		return fmt.Sprint("letter ", r.GetLetter())
+	case r.GetRoute() != "":
+		return r.GetKind() + " route " + r.GetRoute()
+	case r.GetJobId() != "":
+		return r.GetJobId() + " of " + r.GetTenant()
+	}
+	return ""
+}
+
+func auditOutcome(r *genbusv1.AuditRecord) string {
+	if r.GetOutcome() == genbusv1.AuditRecord_OUTCOME_UNSPECIFIED {
+		return "not known"
+	}
+	out := strings.ToLower(strings.TrimPrefix(r.GetOutcome().String(), "OUTCOME_"))
+	if r.GetJobs() > 0 {
+		out += fmt.Sprintf(", %d jobs", r.GetJobs())
+	}
+	return out
+}

@@ -1,0 +1,263 @@
+// Package audit keeps what operators did, in GENBUS_OPS. It does nothing itself, and judges
+// no one.
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// Bounds of one page.
+const (
+	defaultPage = 20
+	maxPage     = 100
+	// maxScan bounds the records that are read for one page where the filters leave most out.
+	maxScan = 2000
+)
+
+// Log keeps the records. All fields are required.
+type Log struct {
+	Broker *broker.Broker
+	Logger *slog.Logger
+}
+
+// Record has an action done, and keeps that. A record is stored first, without an outcome,
+// and the action is not begun where that fails; after the action one with its outcome is. do
+// may say in the record what came of it. The error is do's, or a *errcode.Error where nothing
+// was done.
+func (l Log) Record(ctx context.Context, r *genbusv1.AuditRecord, do func(*genbusv1.AuditRecord) error) error {
+	r.Time = timestamppb.Now()
+	begun, err := l.put(ctx, r)
+	if err != nil {
+		return refusal(err)
+	}
+	err = do(r)
+	r.EndedAt, r.Begun = timestamppb.Now(), begun
+	r.Outcome, r.Code = outcome(err)
+	if _, lost := l.put(context.WithoutCancel(ctx), r); lost != nil { // a caller that has gone away did it all the same
+		l.Logger.WarnContext(ctx, "the outcome of an operator's action is not recorded; its record has none",
+			telemetry.KeySequence, begun, telemetry.KeyOp, r.GetAction(), telemetry.KeyError, lost)
+	}
+	return err
+}
+
+// refusal is the error of an action that was not begun.
+func refusal(err error) error {
+	if errors.Is(err, broker.ErrFull) {
+		return errcode.New(errcode.StorageFull, "nothing was done: the stream of what operators did has no room for the record; raise nats.streams.ops.max_bytes").Because(err)
+	}
+	return errcode.New(errcode.BrokerUnavailable, "nothing was done, as it could not be recorded: %s", broker.Reason(err)).Because(err).WithRetryAfter(time.Second)
+}
+
+// outcome is what became of an action by its error. What has a code was refused, unless the
+// code says that more may have been done.
+func outcome(err error) (genbusv1.AuditRecord_Outcome, string) {
+	if err == nil {
+		return genbusv1.AuditRecord_OUTCOME_DONE, ""
+	}
+	var f *errcode.Error
+	if !errors.As(err, &f) {
+		return genbusv1.AuditRecord_OUTCOME_FAILED, ""
+	}
+	switch f.Code {
+	case errcode.AcceptanceUnknown, errcode.Internal, errcode.BrokerUnavailable, errcode.CallerGone, errcode.CallerDeadline:
+		return genbusv1.AuditRecord_OUTCOME_FAILED, string(f.Code)
+	}
+	return genbusv1.AuditRecord_OUTCOME_REFUSED, string(f.Code)
+}
+
+func (l Log) put(ctx context.Context, r *genbusv1.AuditRecord) (seq uint64, err error) {
+	data, err := proto.Marshal(r)
+	if err != nil {
+		return 0, fmt.Errorf("encode an audit record: %w", err)
+	}
+	m := nats.NewMsg(l.subject(r))
+	m.Header[subject.HeaderCEDataContentType], m.Data = []string{subject.ContentTypeProtobuf}, data
+	ack, err := l.Broker.Publish(ctx, m)
+	return ack.Seq, err
+}
+
+// subject is that of what an action is about. What an operator has mistyped is no token.
+func (l Log) subject(r *genbusv1.AuditRecord) string {
+	names := l.Broker.Names()
+	legal := func(tokens ...string) bool {
+		for _, t := range tokens {
+			if subject.CheckToken(t) != nil {
+				return false
+			}
+		}
+		return true
+	}
+	switch {
+	case r.GetJobId() != "" && legal(r.GetKind(), r.GetTenant(), r.GetJobId()):
+		return names.AuditJob(subject.Kind(r.GetKind()), r.GetTenant(), r.GetJobId())
+	case r.GetRoute() != "" && legal(r.GetKind(), r.GetRoute()):
+		return names.AuditRoute(subject.Kind(r.GetKind()), r.GetRoute())
+	}
+	return names.AuditLetter(strconv.FormatUint(r.GetLetter(), 10))
+}
+
+// Query chooses records. Empty fields choose all.
+type Query struct {
+	Operator, Action, JobID, Route string
+	// Size is 1 to 100; more is taken as 100, and 0 as 20.
+	Size int
+	// Token is the Next of the page before, or empty.
+	Token string
+}
+
+// Page is some records, the newest first. It may be short, or empty, and not the last: one call
+// looks at so many records only.
+type Page struct {
+	Records []*genbusv1.StoredAuditRecord
+	Next    string
+}
+
+// List lists records.
+func (l Log) List(ctx context.Context, q Query) (Page, error) {
+	if q.Size < 0 {
+		return Page{}, errcode.Invalid([]errcode.Violation{{Field: "page_size", Description: "must not be negative"}})
+	}
+	size := min(q.Size, maxPage)
+	if size == 0 {
+		size = defaultPage
+	}
+	first, before, err := l.bounds(ctx, q.Token)
+	if err != nil {
+		return Page{}, err
+	}
+	var page Page
+	ended := map[uint64]bool{} // by the sequences of their first records
+	for scanned := 0; before > first; {
+		from := max(before-min(before, maxPage), first)
+		records, err := l.between(ctx, from, before)
+		if err != nil {
+			return Page{}, err
+		}
+		for i := len(records) - 1; i >= 0; i-- {
+			r := records[i]
+			ended[r.GetRecord().GetBegun()] = true
+			if scanned++; !q.wants(r.GetRecord()) || ended[r.GetSequence()] {
+				continue
+			}
+			switch listed, err := l.isListed(ctx, r); {
+			case err != nil:
+				return Page{}, err
+			case listed:
+				continue
+			}
+			page.Records = append(page.Records, r)
+			if len(page.Records) == size {
+				page.Next = strconv.FormatUint(r.GetSequence(), 10)
+				return page, nil
+			}
+		}
+		if before = from; scanned >= maxScan && before > first {
+			page.Next = strconv.FormatUint(before, 10)
+			return page, nil
+		}
+	}
+	return page, nil
+}
+
+// bounds are the first sequence of the stream, and the one before which a page begins.
+func (l Log) bounds(ctx context.Context, token string) (first, before uint64, err error) {
+	if token != "" {
+		if before, err = strconv.ParseUint(token, 10, 64); err != nil || before == 0 {
+			return 0, 0, errcode.New(errcode.InvalidPageToken, "page_token is not one of this list; start again without it")
+		}
+	}
+	s, err := l.Broker.Stream(ctx, l.Broker.Names().Ops())
+	if err != nil {
+		return 0, 0, err
+	}
+	state := s.CachedInfo().State
+	if token == "" || before > state.LastSeq {
+		before = state.LastSeq + 1
+	}
+	return max(state.FirstSeq, 1), before, nil
+}
+
+// between reads the records with sequences from one to before another.
+func (l Log) between(ctx context.Context, from, before uint64) (out []*genbusv1.StoredAuditRecord, err error) {
+	for from < before {
+		m, err := l.Broker.Next(ctx, l.Broker.Names().Ops(), l.Broker.Names().AuditPattern(), from)
+		switch {
+		case errors.Is(err, broker.ErrNoMessage):
+			return out, nil
+		case err != nil:
+			return nil, fmt.Errorf("list audit records: %w", err)
+		case m.Seq >= before:
+			return out, nil
+		}
+		r := &genbusv1.AuditRecord{}
+		if err := proto.Unmarshal(m.Data, r); err != nil {
+			l.Logger.WarnContext(ctx, "an audit record cannot be read", telemetry.KeySequence, m.Seq, telemetry.KeyError, err)
+		} else {
+			out = append(out, &genbusv1.StoredAuditRecord{Sequence: m.Seq, Record: r})
+		}
+		from = m.Seq + 1
+	}
+	return out, nil
+}
+
+// laterRecords bounds the records of the same route, job or letter among which the outcome of
+// an action is looked for: those of others that went on at the same time come before it.
+const laterRecords = 20
+
+// isListed reports whether another record, which the page before this one has, tells of the
+// outcome of an action.
+func (l Log) isListed(ctx context.Context, r *genbusv1.StoredAuditRecord) (bool, error) {
+	if r.GetRecord().GetOutcome() != genbusv1.AuditRecord_OUTCOME_UNSPECIFIED {
+		return false, nil // it is the one to list
+	}
+	from := r.GetSequence() + 1
+	for range laterRecords {
+		m, err := l.Broker.Next(ctx, l.Broker.Names().Ops(), l.subject(r.GetRecord()), from)
+		if errors.Is(err, broker.ErrNoMessage) {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("list audit records: %w", err)
+		}
+		var later genbusv1.AuditRecord
+		if err := proto.Unmarshal(m.Data, &later); err == nil && later.GetBegun() == r.GetSequence() {
+			return true, nil
+		}
+		from = m.Seq + 1
+	}
+	return false, nil
+}
+
+func (q Query) wants(r *genbusv1.AuditRecord) bool {
+	is := func(want, got string) bool { return want == "" || want == got }
+	return is(q.Operator, r.GetOperator()) && is(q.Action, r.GetAction()) && is(q.Route, r.GetRoute()) &&
+		(is(q.JobID, r.GetJobId()) || q.JobID == r.GetNewJobId())
+}
+
+// OfRoute is the last record of a route; nil where there is none, or not any more.
+func (l Log) OfRoute(ctx context.Context, kind, name string) (*genbusv1.AuditRecord, error) {
+	m, err := l.Broker.Last(ctx, l.Broker.Names().Ops(), l.Broker.Names().AuditRoute(subject.Kind(kind), name))
+	if errors.Is(err, broker.ErrNoMessage) {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := &genbusv1.AuditRecord{}
+	return r, proto.Unmarshal(m.Data, r)
+}

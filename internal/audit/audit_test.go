@@ -1,0 +1,175 @@
+package audit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/audit"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/errcode"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
+}
+
+func newLog(t *testing.T, b *broker.Broker) audit.Log {
+	t.Helper()
+	return audit.Log{Broker: b, Logger: brokertest.Logger(t)}
+}
+
+// all reads every page of a list.
+func all(t *testing.T, l audit.Log, q audit.Query) (out []*genbusv1.AuditRecord) {
+	t.Helper()
+	for {
+		page, err := l.List(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range page.Records {
+			out = append(out, r.GetRecord())
+		}
+		if q.Token = page.Next; q.Token == "" {
+			return out
+		}
+	}
+}
+
+// TestActionsAreRecorded with what became of them, the newest first.
+func TestActionsAreRecorded(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		l := newLog(t, open(t))
+		if got := all(t, l, audit.Query{}); len(got) != 0 {
+			t.Errorf("%v", got)
+		}
+		refused := errcode.New(errcode.NotTerminal, "not yet")
+		broken := errors.New("broken")
+		for i, row := range []struct {
+			record  *genbusv1.AuditRecord
+			err     error
+			outcome genbusv1.AuditRecord_Outcome
+			code    string
+		}{
+			{&genbusv1.AuditRecord{Operator: "ann", Action: "PauseRoute", Kind: "video", Route: "film"}, nil, genbusv1.AuditRecord_OUTCOME_DONE, ""},
+			{&genbusv1.AuditRecord{Operator: "bob", Action: "EraseJob", Kind: "video", Tenant: "acme", JobId: "video_1"}, refused, genbusv1.AuditRecord_OUTCOME_REFUSED, "not_terminal"},
+			{&genbusv1.AuditRecord{Operator: "bob", Action: "DropDeadLetter", Letter: 7}, broken, genbusv1.AuditRecord_OUTCOME_FAILED, ""},
+			{&genbusv1.AuditRecord{Operator: "ann", Action: "ResumeRoute", Kind: "audio", Route: "no token.>"}, errcode.New(errcode.AcceptanceUnknown, "?"), genbusv1.AuditRecord_OUTCOME_FAILED, "acceptance_unknown"},
+		} {
+			err := l.Record(t.Context(), row.record, func(r *genbusv1.AuditRecord) error {
+				before := all(t, l, audit.Query{Size: 1})
+				if len(before) != i+1 || before[0].GetOutcome() != genbusv1.AuditRecord_OUTCOME_UNSPECIFIED || before[0].GetAction() != r.GetAction() || before[0].GetEndedAt() != nil {
+					t.Errorf("while it is done the records are %v", before)
+				}
+				return row.err
+			})
+			if !errors.Is(err, row.err) {
+				t.Errorf("%v, want %v", err, row.err)
+			}
+			got := all(t, l, audit.Query{Size: 2})
+			if len(got) != i+1 || got[0].GetOutcome() != row.outcome || got[0].GetCode() != row.code || !got[0].GetEndedAt().IsValid() || !got[0].GetTime().IsValid() {
+				t.Errorf("%v", got)
+			}
+		}
+		for q, want := range map[audit.Query]int{
+			{Operator: "ann"}: 2, {Action: "DropDeadLetter"}: 1, {JobID: "video_1"}: 1, {Route: "film"}: 1, {Operator: "ann", JobID: "video_1"}: 0,
+		} {
+			if got := all(t, l, q); len(got) != want {
+				t.Errorf("%+v: %v", q, got)
+			}
+		}
+		if r, err := l.OfRoute(t.Context(), "video", "film"); err != nil || r.GetAction() != "PauseRoute" || r.GetOperator() != "ann" {
+			t.Errorf("%v, %v", r, err)
+		}
+		if r, err := l.OfRoute(t.Context(), "video", "reel"); err != nil || r != nil {
+			t.Errorf("%v, %v", r, err)
+		}
+	})
+}
+
+// TestManyRecordsAreListed once each, page after page, by filters that leave most of them out.
+func TestManyRecordsAreListed(t *testing.T) {
+	t.Parallel()
+	l := newLog(t, brokertest.Single(t))
+	for i := range 250 {
+		r := &genbusv1.AuditRecord{Operator: "ann", Action: "CancelJob", Kind: "video", Tenant: "acme", JobId: fmt.Sprint("video_", i), RequestId: fmt.Sprint(i)}
+		if i%100 == 3 {
+			r.Operator = "bob"
+		}
+		if err := l.Record(t.Context(), r, func(*genbusv1.AuditRecord) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := all(t, l, audit.Query{Size: 7})
+	if len(got) != 250 {
+		t.Fatalf("%d records", len(got))
+	}
+	for i, r := range got {
+		if r.GetRequestId() != fmt.Sprint(249-i) {
+			t.Fatalf("record %d is %v", i, r)
+		}
+	}
+	if got := all(t, l, audit.Query{Operator: "bob", Size: 1}); len(got) != 3 {
+		t.Errorf("%v", got)
+	}
+	for _, q := range []audit.Query{{Token: "x"}, {Token: "0"}, {Size: -1}} {
+		if _, err := l.List(t.Context(), q); errcode.CodeOf(err) != errcode.InvalidPageToken && errcode.CodeOf(err) != errcode.InvalidRequest {
+			t.Errorf("%+v: %v", q, err)
+		}
+	}
+}
+
+// TestNothingIsDoneWithoutARecord: where the stream is full, or gone, the action is refused.
+func TestNothingIsDoneWithoutARecord(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	l := newLog(t, b)
+	act := func() error {
+		return l.Record(t.Context(), &genbusv1.AuditRecord{Operator: "ann", Action: "CancelJob"}, func(*genbusv1.AuditRecord) error {
+			t.Error("it was done")
+			return nil
+		})
+	}
+	s, err := b.JetStream().Stream(t.Context(), b.Names().Ops())
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := s.CachedInfo().Config
+	full.MaxMsgs = 1
+	if _, err := b.JetStream().UpdateStream(t.Context(), full); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.JetStream().Publish(t.Context(), b.Names().AuditLetter("1"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := act(); errcode.CodeOf(err) != errcode.StorageFull {
+		t.Errorf("a full stream: %v", err)
+	}
+	if err := b.JetStream().DeleteStream(t.Context(), b.Names().Ops()); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		t.Fatal(err)
+	}
+	if err := act(); errcode.CodeOf(err) != errcode.BrokerUnavailable {
+		t.Errorf("no stream: %v", err)
+	}
+}
+
+// TestACallerWhoLeftIsRecorded: the action was done all the same.
+func TestACallerWhoLeftIsRecorded(t *testing.T) {
+	t.Parallel()
+	l := newLog(t, brokertest.Single(t))
+	ctx, leave := context.WithCancel(t.Context())
+	err := l.Record(ctx, &genbusv1.AuditRecord{Operator: "ann", Action: "PauseRoute", Kind: "video", Route: "film"}, func(*genbusv1.AuditRecord) error {
+		leave()
+		return nil
+	})
+	if got := all(t, l, audit.Query{}); err != nil || len(got) != 1 || got[0].GetOutcome() != genbusv1.AuditRecord_OUTCOME_DONE {
+		t.Errorf("%v, %v", got, err)
+	}
+}
