@@ -69,8 +69,8 @@ var sections = []section{
 		text: "Beside the interface document. gRPC has `grpc.health.v1.Health` too, which answers as `/readyz/jobs` does.",
 	},
 	{
-		title: "Operators", columns: []string{"gRPC", "`service operator`"}, rows: operatorRows,
-		text: "Over all tenants, with an operator's key: [operator.md](operator.md). There are no HTTP paths.",
+		title: "Operators", columns: []string{"HTTP", "gRPC", "`service operator`"}, rows: operatorRows,
+		text: "Over all tenants, with an operator's key: [operator.md](operator.md).",
 	},
 	{title: "Who calls", columns: []string{"in", "out"}, rows: keyRows},
 	{title: "What holds for every protocol", columns: []string{"shown by"}, rows: everywhereRows},
@@ -202,30 +202,53 @@ const (
 	operatorJobs    = "cmd/service TestOperatorJobsCommand"
 	operatorOrphans = "cmd/service TestOperatorOrphansCommand"
 	operatorRoutes  = "cmd/service TestOperatorRoutesCommand"
+
+	operatorListHTTP    = "internal/api/httpapi TestOperatorListsJobsByHTTP"
+	operatorJobsHTTP    = "internal/api/httpapi TestOperatorReadsAndEndsJobsByHTTP"
+	operatorLettersHTTP = "internal/api/httpapi TestOperatorSettlesLettersByHTTP"
+	operatorRoutesHTTP  = "internal/api/httpapi TestOperatorPausesByHTTP"
+	operatorOrphansHTTP = "internal/api/httpapi TestOperatorSettlesOrphansByHTTP"
 )
 
+// operatorRow is a row with a path of HTTP and the test that shows it.
+func operatorRow(name, pattern, test string, cells ...cell) row {
+	return row{name: name, pattern: pattern, cells: append([]cell{as(pattern, test)}, cells...)}
+}
+
 var operatorRows = []row{
-	{name: "Find jobs of all tenants", cells: []cell{as("ListJobs", operatorCalls, "internal/operator TestJobsAreFound", "internal/jobindex TestSearchFindsWhatIsThere", "internal/jobindex TestAnyReplicaSearches"), as("jobs list", operatorJobs)}},
-	{name: "See one, with its history", cells: []cell{as("GetJob", operatorCalls, "internal/operator TestJobsAreFound", "internal/operator TestWaitingJobsHaveAPlace"), as("jobs show", operatorJobs)}},
-	{name: "List dead letters", cells: []cell{as("ListDeadLetters", operatorCalls, "internal/operator TestList"), as("dead list", operatorCommand)}},
-	{name: "Read one, with its request", cells: []cell{as("GetDeadLetter", operatorCalls, "internal/operator TestALetterHasItsOwnBody"), as("dead show", operatorCommand)}},
-	{name: "Send its request again, as one new job", cells: []cell{
-		as("RedriveDeadLetter", operatorCalls, "internal/operator TestRedriveMakesOneJob", "internal/operator TestRedriveAfterACrash", "internal/operator TestRedriveOfAMessage"), as("dead redrive", operatorCommand),
-	}},
-	{name: "Remove it", cells: []cell{as("DropDeadLetter", operatorCalls, "internal/operator TestDropLeavesWhatOthersUse"), as("dead drop", operatorCommand)}},
-	{name: "Attach the upstream's task, without a create", cells: []cell{
-		as("AttachUpstreamTask", operatorCalls, "internal/operator TestAttachMakesOneJobAndNoCreate", "internal/operator TestAttachAfterACrash", "internal/operator TestAttachInEveryProtocol"), as("attach", "cmd/service TestOperatorAttachCommand"),
-	}},
-	{name: "Cancel a job of either kind", cells: []cell{as("CancelJob", operatorCalls, "internal/api/grpcapi TestOperatorCancels"), as("cancel", "cmd/service TestOperatorCancelCommand")}},
-	{name: "Erase a job of either kind", cells: []cell{as("EraseJob", operatorCalls, "internal/operator TestErase"), as("erase", operatorCommand)}},
-	{name: "See how routes are doing", cells: []cell{as("ListRoutes", operatorCalls, "internal/operator TestPause"), as("routes", operatorRoutes)}},
-	{name: "Pause a route", cells: []cell{as("PauseRoute", operatorCalls, "internal/operator TestPause", "internal/api/grpcapi TestPausedRouteRefusesInlineChats"), as("pause", operatorRoutes)}},
-	{name: "Resume it", cells: []cell{as("ResumeRoute", operatorCalls, "internal/operator TestPause"), as("resume", operatorRoutes)}},
-	{name: "See jobs without a route", cells: []cell{as("ListOrphans", operatorCalls, "internal/operator TestOrphans"), as("orphans list", operatorOrphans)}},
-	{name: "Move them to a route", cells: []cell{as("MoveOrphans", operatorCalls, "internal/operator TestOrphans"), as("orphans move", operatorOrphans)}},
-	{name: "End them", cells: []cell{as("FailOrphans", operatorCalls, "internal/operator TestOrphans"), as("orphans fail", operatorOrphans)}},
-	{name: "See what operators did", cells: []cell{as("ListAuditRecords", operatorCalls, "internal/audit TestActionsAreRecorded", "internal/audit TestNothingIsDoneWithoutARecord"), as("audit", operatorRoutes)}},
-	{name: "Tenants, and strangers, are refused", cells: []cell{yes("internal/api/grpcapi TestOperatorMethodsAreForOperators", "internal/api/grpcapi TestAnOperatorsKeyIsNoTenants"), yes("cmd/service TestOperatorCommandIsRefused")}},
+	operatorRow("Find jobs of all tenants", "GET /genbus/v1/operator/jobs", operatorListHTTP,
+		as("ListJobs", operatorCalls, "internal/operator TestJobsAreFound", "internal/jobindex TestSearchFindsWhatIsThere", "internal/jobindex TestAnyReplicaSearches"), as("jobs list", operatorJobs)),
+	operatorRow("See one, with its history", "GET /genbus/v1/operator/jobs/{id}", operatorJobsHTTP,
+		as("GetJob", operatorCalls, "internal/operator TestJobsAreFound", "internal/operator TestWaitingJobsHaveAPlace"), as("jobs show", operatorJobs)),
+	operatorRow("List dead letters", "GET /genbus/v1/operator/dead-letters", operatorLettersHTTP,
+		as("ListDeadLetters", operatorCalls, "internal/operator TestList"), as("dead list", operatorCommand)),
+	operatorRow("Read one, with its request", "GET /genbus/v1/operator/dead-letters/{sequence}", operatorLettersHTTP,
+		as("GetDeadLetter", operatorCalls, "internal/operator TestALetterHasItsOwnBody"), as("dead show", operatorCommand)),
+	operatorRow("Send its request again, as one new job", "POST /genbus/v1/operator/dead-letters/{sequence}/redrive", operatorLettersHTTP,
+		as("RedriveDeadLetter", operatorCalls, "internal/operator TestRedriveMakesOneJob", "internal/operator TestRedriveAfterACrash", "internal/operator TestRedriveOfAMessage"), as("dead redrive", operatorCommand)),
+	operatorRow("Remove it", "DELETE /genbus/v1/operator/dead-letters/{sequence}", operatorLettersHTTP,
+		as("DropDeadLetter", operatorCalls, "internal/operator TestDropLeavesWhatOthersUse"), as("dead drop", operatorCommand)),
+	operatorRow("Attach the upstream's task, without a create", "POST /genbus/v1/operator/dead-letters/{sequence}/attach", operatorLettersHTTP,
+		as("AttachUpstreamTask", operatorCalls, "internal/operator TestAttachMakesOneJobAndNoCreate", "internal/operator TestAttachAfterACrash", "internal/operator TestAttachInEveryProtocol"), as("attach", "cmd/service TestOperatorAttachCommand")),
+	operatorRow("Cancel a job of either kind", "POST /genbus/v1/operator/jobs/{id}/cancel", operatorJobsHTTP,
+		as("CancelJob", operatorCalls, "internal/api/grpcapi TestOperatorCancels"), as("cancel", "cmd/service TestOperatorCancelCommand")),
+	operatorRow("Erase a job of either kind", "DELETE /genbus/v1/operator/jobs/{id}", operatorJobsHTTP,
+		as("EraseJob", operatorCalls, "internal/operator TestErase"), as("erase", operatorCommand)),
+	operatorRow("See how routes are doing", "GET /genbus/v1/operator/routes", operatorRoutesHTTP,
+		as("ListRoutes", operatorCalls, "internal/operator TestPause"), as("routes", operatorRoutes)),
+	operatorRow("Pause a route", "POST /genbus/v1/operator/routes/{kind}/{name}/pause", operatorRoutesHTTP,
+		as("PauseRoute", operatorCalls, "internal/operator TestPause", "internal/api/grpcapi TestPausedRouteRefusesInlineChats"), as("pause", operatorRoutes)),
+	operatorRow("Resume it", "POST /genbus/v1/operator/routes/{kind}/{name}/resume", operatorRoutesHTTP,
+		as("ResumeRoute", operatorCalls, "internal/operator TestPause"), as("resume", operatorRoutes)),
+	operatorRow("See jobs without a route", "GET /genbus/v1/operator/orphans", operatorOrphansHTTP,
+		as("ListOrphans", operatorCalls, "internal/operator TestOrphans"), as("orphans list", operatorOrphans)),
+	operatorRow("Move them to a route", "POST /genbus/v1/operator/orphans/{kind}/{name}/move", operatorOrphansHTTP,
+		as("MoveOrphans", operatorCalls, "internal/operator TestOrphans"), as("orphans move", operatorOrphans)),
+	operatorRow("End them", "POST /genbus/v1/operator/orphans/{kind}/{name}/fail", operatorOrphansHTTP,
+		as("FailOrphans", operatorCalls, "internal/operator TestOrphans"), as("orphans fail", operatorOrphans)),
+	operatorRow("See what operators did", "GET /genbus/v1/operator/audit", operatorLettersHTTP,
+		as("ListAuditRecords", operatorCalls, "internal/audit TestActionsAreRecorded", "internal/audit TestNothingIsDoneWithoutARecord"), as("audit", operatorRoutes)),
+	{name: "Tenants, and strangers, are refused", cells: []cell{yes("internal/api/httpapi TestOperatorPathsAreForOperators", "internal/api/httpapi TestTenantsAreApartOnEveryPath"), yes("internal/api/grpcapi TestOperatorMethodsAreForOperators", "internal/api/grpcapi TestAnOperatorsKeyIsNoTenants"), yes("cmd/service TestOperatorCommandIsRefused")}},
 }
 
 const (

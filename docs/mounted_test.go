@@ -62,9 +62,9 @@ func mounts(call *ast.CallExpr, consts map[string]string) []string {
 	return nil // of a loop over those that are found otherwise
 }
 
-// listed reads the elements of gatewayPatterns.
+// listed reads the elements of gatewayPatterns and operatorPatterns.
 func listed(spec *ast.ValueSpec) (out []string) {
-	if spec.Names[0].Name != "gatewayPatterns" || len(spec.Values) != 1 {
+	if !slices.Contains([]string{"gatewayPatterns", "operatorPatterns"}, spec.Names[0].Name) || len(spec.Values) != 1 {
 		return nil
 	}
 	list, ok := spec.Values[0].(*ast.CompositeLit)

@@ -147,8 +147,11 @@ func described(field protoreflect.FieldDescriptor, schema map[string]any) map[st
 func (f form) value(field protoreflect.FieldDescriptor) map[string]any {
 	switch field.Kind() {
 	case protoreflect.MessageKind:
-		if field.Message().FullName() == "google.protobuf.Timestamp" {
+		switch field.Message().FullName() {
+		case "google.protobuf.Timestamp":
 			return map[string]any{"type": "string", "format": "date-time"}
+		case "google.protobuf.Duration":
+			return map[string]any{"type": "string", "pattern": `^-?[0-9]+(\.[0-9]+)?s$`}
 		}
 		return map[string]any{"$ref": "#/components/schemas/" + f.prefix + string(field.Message().Name())}
 	case protoreflect.EnumKind:

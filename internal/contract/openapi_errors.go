@@ -13,9 +13,15 @@ import (
 // sets are errors that stand together, by the name that operations list them by.
 var sets = map[string][]errcode.Code{
 	"keyed": {errcode.InvalidAPIKey, errcode.InvalidRequest, errcode.RateLimited, errcode.ShuttingDown, errcode.Internal},
-	"read":  {errcode.BrokerUnavailable},
-	"list":  {errcode.BrokerUnavailable, errcode.IndexCatchingUp, errcode.InvalidPageToken},
-	"task":  {errcode.BrokerUnavailable, errcode.TaskNotFound},
+	// Of all operators' operations, instead of "keyed": no rate limit counts them.
+	operatorErrors: {
+		errcode.InvalidAPIKey, errcode.OperatorRequired, errcode.InvalidRequest, errcode.BrokerUnavailable, errcode.ShuttingDown, errcode.Internal,
+	},
+	"anyJob": {errcode.TaskNotFound, errcode.ChatNotFound},
+	"letter": {errcode.LetterNotFound, errcode.LetterUnusable, errcode.LetterResolved, errcode.InputLost},
+	"read":   {errcode.BrokerUnavailable},
+	"list":   {errcode.BrokerUnavailable, errcode.IndexCatchingUp, errcode.InvalidPageToken},
+	"task":   {errcode.BrokerUnavailable, errcode.TaskNotFound},
 	// A chat's id is looked up as the job that it is.
 	"chatJob": {errcode.BrokerUnavailable, errcode.ChatNotFound, errcode.InputLost},
 	"body":    {errcode.InvalidJSON, errcode.BodyTooLarge, errcode.UnsupportedMedia},
@@ -33,6 +39,9 @@ var sets = map[string][]errcode.Code{
 	},
 }
 
+// operatorErrors is the set that all operators' operations list.
+const operatorErrors = "operator"
+
 // addErrors makes the answers of the errors that an operation lists. They stand
 // among the document's own, as many operations list the same.
 func addErrors(document, operation object) error {
@@ -43,7 +52,11 @@ func addErrors(document, operation object) error {
 	if listed == nil {
 		return nil
 	}
-	codes, err := expand(append([]any{"keyed"}, listed...))
+	all := append([]any{"keyed"}, listed...)
+	if slices.Contains(listed, any(operatorErrors)) {
+		all = listed
+	}
+	codes, err := expand(all)
 	if err != nil {
 		return err
 	}

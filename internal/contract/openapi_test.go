@@ -237,9 +237,8 @@ func TestEveryErrorOfHTTPIsSomewhere(t *testing.T) {
 	t.Parallel()
 	_, d := openAPI(t, contract.Options{})
 	elsewhere := []errcode.Code{
-		errcode.NotFound, errcode.MethodNotAllowed, // of every path
-		errcode.CallerGone,                                                                                                      // who went away reads no answer
-		errcode.OperatorRequired, errcode.RouteNotFound, errcode.LetterNotFound, errcode.LetterUnusable, errcode.LetterResolved, // gRPC
+		errcode.MethodNotAllowed,                                                     // of every path
+		errcode.CallerGone,                                                           // who went away reads no answer
 		errcode.CallerDeadline,                                                       // gRPC: requests of HTTP bring no deadline
 		errcode.SubmissionUnknown, errcode.OrphanedSubmission, errcode.ArchiveFailed, // of videos, for which no caller waits
 	}

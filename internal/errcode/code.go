@@ -125,7 +125,7 @@ var table = []Meaning{
 	{WrongProtocol, codes.FailedPrecondition, http.StatusBadRequest, typeRequest, false, "The model's route speaks another protocol than the path.", "Use the path that the message names."},
 	{TaskNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "The tenant has no video task with this id.", "Check the id and the key; tasks are kept for nats.streams.tasks.max_age."},
 	{ChatNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "The tenant has no chat with this id.", "Check the id and the key; chats are kept for nats.streams.tasks.max_age."},
-	{NotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "There is no such path.", "See the paths in README.md."},
+	{NotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "There is no such path; to an operator, also: no job has the id that was looked for.", "See the paths in README.md, or list the jobs."},
 	{MethodNotAllowed, codes.Unimplemented, http.StatusMethodNotAllowed, typeRequest, false, "The path exists, but not with this method.", "Use a method from the Allow header."},
 	{IdempotencyKeyReused, codes.InvalidArgument, http.StatusUnprocessableEntity, typeRequest, false, "The request_id was used before with another body.", "Use a new request_id for a new body."},
 	{InvalidPageToken, codes.InvalidArgument, http.StatusBadRequest, typeRequest, false, "The page token is not one of this list.", "Start again without a token."},

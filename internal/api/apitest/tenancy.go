@@ -22,11 +22,8 @@ const (
 	AcmeMark  = "acme-mark-81c2"
 )
 
-// OperatorKey is an operator's key in a Tenancy.
-const OperatorKey = "gb_operator-key-0123456789"
-
-// Tenancy is a world of two tenants. acme has jobs of every kind, and globex has
-// none.
+// Tenancy is a world of two tenants and an operator. acme has jobs of every kind, and
+// globex has none.
 type Tenancy struct {
 	*World
 	// Ids of acme: a queued video and one that has ended, and the same of chats.
@@ -38,9 +35,7 @@ type Tenancy struct {
 // NewTenancy makes one, with acme's jobs in it.
 func NewTenancy(t *testing.T) *Tenancy {
 	t.Helper()
-	w := &Tenancy{World: New(t, UpstreamAt(NewHost(t, ServeFilm)), TwoTenants, func(c *config.Config) {
-		c.OperatorKeys = []config.OperatorKey{{Name: "ops", Key: config.NewSecret(OperatorKey)}}
-	})}
+	w := &Tenancy{World: New(t, UpstreamAt(NewHost(t, ServeFilm)), TwoTenants, WithOperator)}
 	labels := []string{"Genbus-Labels", "mark=" + AcmeMark}
 	w.Queued = w.CreateVideo(w.Acme(append(labels, "Idempotency-Key", AcmeOrder)...)...)
 	shot := w.Post(KlingText, `{"model_name":"sandbox-kling","prompt":"`+AcmeMark+`","external_task_id":"`+AcmeShot+`"}`, w.Acme(labels...)...)

@@ -41,6 +41,7 @@ import (
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/operator"
+	"github.com/genbus/genbus/internal/orphans"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/quota"
@@ -149,6 +150,7 @@ func (w *World) startAPI(alter func(*Parts)) {
 	bodies, reader := broker.NewBodies(w.Broker), content.NewReader(content.Options{})
 	live := config.NewLive(w.Cfg)
 	letters := quota.NewLetters(live, w.Broker)
+	dead := deadletter.Store{Broker: w.Broker, Bodies: bodies, Metrics: w.Metrics, Logger: brokertest.Logger(w.T)}
 	jobs := queue.New(live, w.Broker, w.Log, letters)
 	adm := admission.New(admission.Options{Config: live, Broker: w.Broker, Log: w.Log, Index: w.Index, Bodies: bodies, Queue: jobs, Letters: letters, Metrics: w.Metrics})
 	uploads := natsreq.NewUploads(bodies, brokertest.Logger(w.T))
@@ -171,8 +173,11 @@ func (w *World) startAPI(alter func(*Parts)) {
 			Config: live, Names: w.Broker.Names(), Streams: deadletter.Streams{Broker: w.Broker}, Log: w.Log, Bodies: bodies,
 			Uploads: uploads, Admission: adm, Items: jobs.Items, Routes: table, Logger: brokertest.Logger(w.T),
 		},
-		Routes: &operator.Routes{Config: live, Table: table, Queue: jobs, Audit: record},
-		Jobs:   operator.Jobs{Log: w.Log, Index: w.Index, Queue: jobs, Eraser: eraser},
+		Routes: &operator.Routes{
+			Config: live, Table: table, Queue: jobs, Audit: record,
+			Settler: orphans.Settler{Log: w.Log, Queue: jobs, Letters: dead, Routes: table, Logger: brokertest.Logger(w.T)},
+		},
+		Jobs: operator.Jobs{Log: w.Log, Index: w.Index, Queue: jobs, Eraser: eraser},
 	}
 	w.startServers(live, op)
 	w.T.Cleanup(func() {

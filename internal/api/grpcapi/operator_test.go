@@ -11,13 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
@@ -30,13 +27,8 @@ import (
 
 const (
 	acmeKey = "key-acme"
-	opsKey  = "gb_operator-0123456789abcdef"
+	opsKey  = apitest.OperatorKey
 )
-
-// withOps configures the operator ops.
-func withOps(c *config.Config) {
-	c.OperatorKeys = []config.OperatorKey{{Name: "ops", KeyEnv: "OPS", Key: config.NewSecret(opsKey)}}
-}
 
 // withKey calls with a key; an empty one sends none.
 func withKey(ctx context.Context, key string) context.Context {
@@ -67,11 +59,11 @@ func TestOperatorMethodsAreForOperators(t *testing.T) {
 			map[string]string{"": "operator_required", "nobody": "operator_required", acmeKey: "operator_required", opsKey: "operator_required"},
 		},
 		"operator and tenants": {
-			[]func(*config.Config){apitest.TwoTenants, withOps},
+			[]func(*config.Config){apitest.TwoTenants, apitest.WithOperator},
 			map[string]string{"": "invalid_api_key", "nobody": "invalid_api_key", acmeKey: "operator_required", opsKey: ""},
 		},
 		"operator, and everybody a tenant": {
-			[]func(*config.Config){withOps},
+			[]func(*config.Config){apitest.WithOperator},
 			map[string]string{"": "invalid_api_key", "nobody": "invalid_api_key", opsKey: ""},
 		},
 	} {
@@ -107,7 +99,7 @@ func TestOperatorMethodsAreForOperators(t *testing.T) {
 func TestAnOperatorsKeyIsNoTenants(t *testing.T) {
 	t.Parallel()
 	const endedKey, itIsTheOperators = "gb_ended-0123456789abcdef", "is an operator's"
-	w := newWorld(t, apitest.TwoTenants, withOps, func(c *config.Config) {
+	w := newWorld(t, apitest.TwoTenants, apitest.WithOperator, func(c *config.Config) {
 		c.OperatorKeys = append(c.OperatorKeys, config.OperatorKey{
 			Name: "past", KeyEnv: "PAST", Key: config.NewSecret(endedKey), NotAfter: time.Now().Add(-time.Hour).Format(time.RFC3339),
 		})
@@ -134,45 +126,15 @@ func TestAnOperatorsKeyIsNoTenants(t *testing.T) {
 	}
 }
 
-// putLetter stores a letter of acme's.
-func (w *world) putLetter(l *genbusv1.DeadLetter) uint64 {
-	w.T.Helper()
-	l.Kind, l.Tenant = "video", "acme"
-	data, err := proto.Marshal(l)
-	if err != nil {
-		w.T.Fatal(err)
-	}
-	m := nats.NewMsg(w.Broker.Names().DeadLetter(subject.Video, "acme", "x"))
-	m.Data = data
-	ack, err := w.Broker.Publish(w.T.Context(), m)
-	if err != nil {
-		w.T.Fatal(err)
-	}
-	return ack.Seq
-}
-
-// durables creates the consumers of all routes, as a replica's consumer does.
-func (w *world) durables() {
-	w.T.Helper()
-	for _, r := range w.Cfg.Routes {
-		kind := subject.Kind(r.Kind)
-		if _, err := w.Broker.Streams().EnsureConsumer(w.T.Context(), w.Broker.Names().Work(), jetstream.ConsumerConfig{
-			Durable: subject.WorkDurable(kind, r.Name), FilterSubject: w.Broker.Names().WorkRoutePattern(kind, r.Name), AckPolicy: jetstream.AckExplicitPolicy,
-		}); err != nil {
-			w.T.Fatal(err)
-		}
-	}
-}
-
 // TestOperatorCalls: each method by gRPC, and what the log says of those that change
 // something: who, and neither prompts nor keys.
 func TestOperatorCalls(t *testing.T) {
 	t.Parallel()
 	var logged bytes.Buffer
-	w := &world{apitest.NewWith(t, []func(*config.Config){apitest.TwoTenants, withOps}, func(o *apitest.Parts) {
+	w := &world{apitest.NewWith(t, []func(*config.Config){apitest.TwoTenants, apitest.WithOperator}, func(o *apitest.Parts) {
 		o.Logger = slog.New(slog.NewTextHandler(&logged, nil))
 	})}
-	w.durables()
+	w.Durables()
 	client, ctx := genbusv1.NewOperatorServiceClient(w.Dial()), withKey(t.Context(), opsKey)
 	attached := w.settleLetters(ctx, client)
 	_, err := client.EraseJob(ctx, &genbusv1.EraseJobRequest{Kind: "video", Tenant: "acme", Id: attached})
@@ -203,13 +165,7 @@ func TestOperatorCalls(t *testing.T) {
 func (w *world) settleLetters(ctx context.Context, client genbusv1.OperatorServiceClient) (attached string) {
 	t := w.T
 	t.Helper()
-	letter := func() *genbusv1.DeadLetter {
-		return &genbusv1.DeadLetter{
-			Id: subject.JobID(subject.Video, "acme", "old"), Data: []byte(`{"model":"sandbox-video","prompt":"secret"}`),
-			Error: &genbusv1.TaskError{Code: "orphaned_submission"}, Upstream: config.SandboxUpstream, UpstreamTaskId: "up_1",
-		}
-	}
-	one, two, three := w.putLetter(letter()), w.putLetter(letter()), w.putLetter(letter())
+	one, two, three := w.PutLetter(apitest.OrphanedLetter("acme")), w.PutLetter(apitest.OrphanedLetter("acme")), w.PutLetter(apitest.OrphanedLetter("acme"))
 	list := apitest.Must[*genbusv1.ListDeadLettersResponse](t)(client.ListDeadLetters(ctx, &genbusv1.ListDeadLettersRequest{PageSize: 2}))
 	if len(list.GetLetters()) != 2 || list.GetNextPageToken() == "" || len(list.GetLetters()[0].GetLetter().GetData()) != 0 {
 		t.Errorf("list: %v", list)
@@ -277,7 +233,7 @@ func checkOperatorLog(t *testing.T, lines string) {
 // own cancel, and one that has ended stays as it is.
 func TestOperatorCancels(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, apitest.TwoTenants, withOps)
+	w := newWorld(t, apitest.TwoTenants, apitest.WithOperator)
 	client, ctx := genbusv1.NewOperatorServiceClient(w.Dial()), withKey(t.Context(), opsKey)
 	queued, started, ended := w.CreateVideo(apitest.ByAcme...), w.CreateVideo(apitest.ByAcme...), w.CreateVideo(apitest.ByAcme...)
 	w.StartVideo("acme", started)
@@ -317,8 +273,8 @@ func TestOperatorCancels(t *testing.T) {
 func TestPausedRouteRefusesInlineChats(t *testing.T) {
 	brokertest.Long(t)
 	t.Parallel()
-	w := newWorld(t, withOps)
-	w.durables()
+	w := newWorld(t, apitest.WithOperator)
+	w.Durables()
 	client, ctx := genbusv1.NewOperatorServiceClient(w.Dial()), withKey(t.Context(), opsKey)
 	const body = `{"model":"sandbox-chat","messages":[{"role":"user","content":"hello"}]}`
 	if a := w.Post("/v1/chat/completions", body); a.Status != http.StatusOK {

@@ -21,12 +21,12 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// exchange is one HTTP call of a known tenant.
+// exchange is one HTTP call of a known tenant or operator.
 type exchange struct {
 	*response
 	r      *http.Request
 	h      *Handler
-	tenant string
+	tenant string // empty for an operator
 }
 
 const headerJobID = "Genbus-Job-Id"

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/api/apitest"
 	"github.com/genbus/genbus/internal/config"
 )
 
@@ -66,6 +67,9 @@ func TestGatewayErrors(t *testing.T) {
 		"a page token":      {http.MethodGet, "/genbus/v1/videos?page_token=x!", "", nil, 400, "invalid_page_token"},
 		"a status":          {http.MethodGet, "/genbus/v1/videos?status=none", "", nil, 400, "invalid_request"},
 		"an unknown filter": {http.MethodGet, "/genbus/v1/videos?state=queued", "", nil, 400, "invalid_request"},
+		"a slash in an id":  {http.MethodGet, "/genbus/v1/videos/a%2Fb", "", nil, 404, "task_not_found"},
+		"no UTF-8 in an id": {http.MethodPost, "/genbus/v1/chats/%ff/cancel", "", nil, 404, "chat_not_found"},
+		"no UTF-8":          {http.MethodGet, "/genbus/v1/videos?page_token=%ff", "", nil, 400, "invalid_request"},
 		"an unknown kind":   {http.MethodGet, "/genbus/v1/models?kind=audio", "", nil, 400, "invalid_request"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -88,14 +92,23 @@ func TestEveryRuleIsMounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t)
+	w := newWorld(t, apitest.WithOperator)
+	w.Durables()
+	fill := strings.NewReplacer("{id}", apitest.Never("video_"), "{sequence}", "1000", "{kind}", "video", "{name}", "none")
 	rules := regexp.MustCompile(`(?m)^ +(get|post|put|delete|patch): (\S+)`).FindAllStringSubmatch(string(data), -1)
-	if len(rules) < 8 {
+	if len(rules) < 24 {
 		t.Fatalf("%d rules", len(rules))
 	}
 	for _, rule := range rules {
-		path := strings.ReplaceAll(rule[2], "{id}", "none")
-		a := w.Do(strings.ToUpper(rule[1]), path, "")
+		var headers []string
+		path := fill.Replace(rule[2])
+		if strings.HasPrefix(path, operatorPrefix) {
+			headers = apitest.ByOperator
+		}
+		if rule[2] == operatorPrefix+"jobs/{id}" {
+			path += "?kind=video&tenant=acme" // otherwise the service itself answers not_found
+		}
+		a := w.Do(strings.ToUpper(rule[1]), path, "", headers...)
 		if a.Status == http.StatusMethodNotAllowed || a.Status == http.StatusNotFound && a.ErrorCode(t) == "not_found" {
 			t.Errorf("%s %s: %d %s", rule[1], rule[2], a.Status, a.Body)
 		}

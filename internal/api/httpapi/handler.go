@@ -4,10 +4,8 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -138,9 +136,12 @@ func (h *Handler) routes() {
 	for _, pattern := range gatewayPatterns {
 		h.mux.HandleFunc(pattern, h.viaGateway)
 	}
+	for _, pattern := range operatorPatterns {
+		h.mux.HandleFunc(pattern, h.viaOperator)
+	}
 }
 
-// gatewayPatterns are the rules of proto/genbus/v1/http.yaml.
+// gatewayPatterns are the rules of proto/genbus/v1/http.yaml that need a tenant's key.
 var gatewayPatterns = []string{
 	"POST /genbus/v1/videos",
 	"GET /genbus/v1/videos",
@@ -163,23 +164,32 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 	h.expectBody(w, r)
 	endAfterChunks(w, r)
 	defer h.finish(res, begin)
-	if h.hasEmptyID(r) {
-		errcode.New(errcode.NotFound, "the id in %s is empty", errcode.Clip(r.URL.Path, 256)).WriteHTTP(plain{res})
+	if part := h.emptyPart(r); part != "" {
+		errcode.New(errcode.NotFound, "the %s in %s is empty", part, errcode.Clip(r.URL.Path, 256)).WriteHTTP(plain{res})
 		return
 	}
 	h.mux.ServeHTTP(res, r)
 }
 
-// hasEmptyID reports whether the path would be one of ours if its empty part were an id.
-// The mux redirects it to a path without that part, in which another part is the id. Two
-// slashes at other places, as of a base URL that ends in one, are left to the mux.
-func (h *Handler) hasEmptyID(r *http.Request) bool {
+// emptyPart names what is empty in a path that would be one of ours if its empty part were,
+// say, an id; it is empty for other paths. The mux redirects such a path to one without that
+// part, in which another part is the id. Two slashes at other places, as of a base URL that
+// ends in one, are left to the mux.
+func (h *Handler) emptyPart(r *http.Request) string {
 	if !strings.Contains(r.URL.Path, "//") {
-		return false
+		return ""
 	}
 	filled := &url.URL{Path: strings.ReplaceAll(r.URL.Path, "//", "/-/")}
 	_, pattern := h.mux.Handler(&http.Request{Method: r.Method, Host: r.Host, URL: filled})
-	return strings.Contains(pattern, "{id}")
+	switch {
+	case strings.Contains(pattern, "{id}"):
+		return "id"
+	case strings.Contains(pattern, "{sequence}"):
+		return "sequence"
+	case strings.Contains(pattern, "{kind}/{name}"):
+		return "kind or the name"
+	}
+	return ""
 }
 
 // endAfterChunks makes a request whose body came in chunks the last of its
@@ -246,48 +256,4 @@ func asResponse(w http.ResponseWriter, r *http.Request) *response {
 		return res
 	}
 	return &response{ResponseWriter: w, r: r}
-}
-
-// viaGateway answers with the generated gateway. It reads the body first, within
-// our limits and for tenants only; the interceptors behind it authenticate
-// once more.
-func (h *Handler) viaGateway(w http.ResponseWriter, r *http.Request) {
-	x := &exchange{response: asResponse(w, r), r: r, h: h}
-	if err := x.prepareGateway(); err != nil {
-		x.fail(err)
-		return
-	}
-	h.gateway.ServeHTTP(x.response, x.r)
-}
-
-func (x *exchange) prepareGateway() error {
-	// The gateway drops headers that gRPC cannot carry without a word; a lost
-	// idempotency key would be a second job.
-	for _, name := range []string{"Idempotency-Key", "Genbus-Labels"} {
-		if !printableASCII(x.r.Header.Get(name)) {
-			return errcode.Invalid([]errcode.Violation{{Field: name, Description: "must be printable ASCII"}})
-		}
-	}
-	x.r.Header.Del("Te") // no trailers
-	if err := x.enter((*exchange).byKey); err != nil {
-		return err
-	}
-	switch x.r.Method {
-	case http.MethodHead:
-		// The gateway knows GET only; net/http leaves the body out.
-		r := x.r.Clone(x.r.Context())
-		r.Method = http.MethodGet
-		x.r = r
-	case http.MethodPost:
-		raw, err := x.body()
-		if err != nil {
-			return err
-		}
-		x.r.Body = io.NopCloser(bytes.NewReader(raw))
-	}
-	return nil
-}
-
-func printableASCII(s string) bool {
-	return strings.IndexFunc(s, func(c rune) bool { return c < ' ' || c > '~' }) < 0
 }

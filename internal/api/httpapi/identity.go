@@ -7,6 +7,11 @@ func (x *exchange) byKey() (string, error) {
 	return x.h.core.Callers.Tenant(x.r.Header.Get("Authorization"))
 }
 
+// byOperatorKey finds the operator by a key.
+func (x *exchange) byOperatorKey() (string, error) {
+	return x.h.core.Callers.Operator(x.r.Header.Get("Authorization"))
+}
+
 // byKeyOrSignature is byKey, but takes a vendor's signature of a request without
 // a body too: a tenant may have only a key pair.
 func (x *exchange) byKeyOrSignature() (string, error) {

@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 	"regexp"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/genbus/genbus/internal/api/apitest"
+	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -32,6 +34,8 @@ type isolation struct {
 	kind  subject.Kind // of what makes makes
 	// shows are calls that list: they show nothing of acme.
 	shows func(w *tenancy) []call
+	// operators are calls for operators, about acme's: tenants get no answer.
+	operators func(w *tenancy) []call
 	// open needs no key, and shows nothing of any tenant.
 	open bool
 }
@@ -54,6 +58,14 @@ func shows(paths ...string) isolation {
 
 func makes(kind subject.Kind, path, body string, headers ...string) isolation {
 	return isolation{kind: kind, makes: []call{{method: http.MethodPost, path: path, body: body, headers: headers}}}
+}
+
+// forOperators is a call of an operators' path, with values for the path's parameters.
+func forOperators(method, path, body string) isolation {
+	return isolation{operators: func(w *tenancy) []call {
+		fill := strings.NewReplacer("{id}", w.Talk, "{sequence}", fmt.Sprint(w.letter), "{kind}", "video", "{name}", config.SandboxVideoRoute)
+		return []call{{method: method, path: "/genbus/v1/operator/" + fill.Replace(path), body: body}}
+	}}
 }
 
 func and(rows ...isolation) (out isolation) {
@@ -129,6 +141,23 @@ func isolations() map[string]isolation {
 		"POST /genbus/v1/chats/{id}/cancel":  byID(http.MethodPost, "/genbus/v1/chats/{id}/cancel"),
 		"GET /genbus/v1/models":              shows("/genbus/v1/models"),
 
+		"GET /genbus/v1/operator/jobs":                             forOperators(http.MethodGet, "jobs?tenant=acme", ""),
+		"GET /genbus/v1/operator/jobs/{id}":                        forOperators(http.MethodGet, "jobs/{id}", ""),
+		"POST /genbus/v1/operator/jobs/{id}/cancel":                forOperators(http.MethodPost, "jobs/{id}/cancel", `{"kind":"chat","tenant":"acme"}`),
+		"DELETE /genbus/v1/operator/jobs/{id}":                     forOperators(http.MethodDelete, "jobs/{id}?kind=chat&tenant=acme", ""),
+		"GET /genbus/v1/operator/dead-letters":                     forOperators(http.MethodGet, "dead-letters", ""),
+		"GET /genbus/v1/operator/dead-letters/{sequence}":          forOperators(http.MethodGet, "dead-letters/{sequence}", ""),
+		"DELETE /genbus/v1/operator/dead-letters/{sequence}":       forOperators(http.MethodDelete, "dead-letters/{sequence}", ""),
+		"POST /genbus/v1/operator/dead-letters/{sequence}/redrive": forOperators(http.MethodPost, "dead-letters/{sequence}/redrive", ""),
+		"POST /genbus/v1/operator/dead-letters/{sequence}/attach":  forOperators(http.MethodPost, "dead-letters/{sequence}/attach", ""),
+		"GET /genbus/v1/operator/routes":                           forOperators(http.MethodGet, "routes", ""),
+		"POST /genbus/v1/operator/routes/{kind}/{name}/pause":      forOperators(http.MethodPost, "routes/{kind}/{name}/pause", ""),
+		"POST /genbus/v1/operator/routes/{kind}/{name}/resume":     forOperators(http.MethodPost, "routes/{kind}/{name}/resume", ""),
+		"GET /genbus/v1/operator/orphans":                          forOperators(http.MethodGet, "orphans", ""),
+		"POST /genbus/v1/operator/orphans/{kind}/{name}/move":      forOperators(http.MethodPost, "orphans/{kind}/gone/move", `{"to":"sandbox-video","no_replica_serves_it":true}`),
+		"GET /genbus/v1/operator/audit":                            forOperators(http.MethodGet, "audit", ""),
+		"POST /genbus/v1/operator/orphans/{kind}/{name}/fail":      forOperators(http.MethodPost, "orphans/{kind}/gone/fail", `{"no_replica_serves_it":true}`),
+
 		"POST /jimeng/{$}": jimengRow,
 	}
 	klingPaths(apitest.KlingText, rows)
@@ -141,6 +170,8 @@ func isolations() map[string]isolation {
 func TestTenantsAreApartOnEveryPath(t *testing.T) {
 	t.Parallel()
 	w := newTenancy(t)
+	w.Durables()
+	w.letter = w.PutLetter(apitest.OrphanedLetter("acme"))
 	rows := isolations()
 	if diff := cmp.Diff(slices.Sorted(slices.Values(w.Handler.Patterns())), slices.Sorted(maps.Keys(rows))); diff != "" {
 		t.Fatalf("every path that is mounted needs a row here:\n%s", diff)
@@ -148,18 +179,20 @@ func TestTenantsAreApartOnEveryPath(t *testing.T) {
 	before := w.States()
 	for _, pattern := range slices.Sorted(maps.Keys(rows)) {
 		row := rows[pattern]
-		if row.about == nil && row.makes == nil && row.shows == nil && !row.open {
+		if row.about == nil && row.makes == nil && row.shows == nil && row.operators == nil && !row.open {
 			t.Errorf("%s: the row is empty", pattern)
 		}
 		w.checkKeys(t, pattern, row)
 		w.checkAbout(t, pattern, row)
 		w.checkMakes(t, pattern, row)
 		w.checkShows(t, pattern, row)
+		w.checkOperators(t, pattern, row)
 	}
 	if diff := cmp.Diff(before, w.States()); diff != "" {
 		t.Errorf("acme's jobs have changed:\n%s", diff)
 	}
 	w.checkOwner(t, rows)
+	w.checkOperator(t, rows)
 }
 
 // send makes a call. The call's own id is fixed, so that answers can be compared.
@@ -190,6 +223,50 @@ func (w *tenancy) checkKeys(t *testing.T, pattern string, row isolation) {
 		} {
 			if a := w.send(c, headers); a.Status != http.StatusUnauthorized || w.Tells(a.Body) {
 				t.Errorf("%s with %s: %d %s", pattern, name, a.Status, a.Body)
+			}
+		}
+	}
+}
+
+// checkOperators: no tenant's key opens a path for operators, not even that of the job's
+// tenant.
+func (w *tenancy) checkOperators(t *testing.T, pattern string, row isolation) {
+	t.Helper()
+	if row.operators == nil {
+		return
+	}
+	for _, c := range row.operators(w) {
+		for name, headers := range map[string][]string{"no key": nil, "an unknown key": {"Authorization", "Bearer key-acme2"}} {
+			if a := w.send(c, headers); a.Status != http.StatusUnauthorized || w.Tells(a.Body) {
+				t.Errorf("%s with %s: %d %s", pattern, name, a.Status, a.Body)
+			}
+		}
+		for name, headers := range map[string][]string{"acme": w.Acme(), "globex": w.globex()} {
+			if a := w.send(c, headers); a.Status != http.StatusForbidden || a.ErrorCode(t) != "operator_required" || w.Tells(a.Body) {
+				t.Errorf("%s with the key of %s: %d %s", pattern, name, a.Status, a.Body)
+			}
+		}
+	}
+}
+
+// checkOperator makes sure that the rows ask for what is there: an operator is served. Each
+// call about a letter has a letter of its own, and the job is erased last.
+func (w *tenancy) checkOperator(t *testing.T, rows map[string]isolation) {
+	t.Helper()
+	(&world{w.World}).letGo()
+	patterns := slices.Sorted(maps.Keys(rows))
+	slices.SortStableFunc(patterns, func(a, b string) int { return deletes(a) - deletes(b) })
+	for _, pattern := range patterns {
+		row := rows[pattern]
+		if row.operators == nil {
+			continue
+		}
+		if strings.Contains(pattern, "{sequence}") {
+			w.letter = w.PutLetter(apitest.OrphanedLetter("acme"))
+		}
+		for _, c := range row.operators(w) {
+			if a := w.send(c, apitest.ByOperator); a.Status != http.StatusOK {
+				t.Errorf("%s of an operator: %d %s", pattern, a.Status, a.Body)
 			}
 		}
 	}

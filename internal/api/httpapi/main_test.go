@@ -19,9 +19,12 @@ func newWorld(t testing.TB, change ...func(*config.Config)) *world {
 	return &world{apitest.New(t, change...)}
 }
 
-type tenancy struct{ *apitest.Tenancy }
+type tenancy struct {
+	*apitest.Tenancy
+	letter uint64 // of a letter of acme's
+}
 
 func newTenancy(t *testing.T) *tenancy {
 	t.Helper()
-	return &tenancy{apitest.NewTenancy(t)}
+	return &tenancy{Tenancy: apitest.NewTenancy(t)}
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/genbus/genbus/internal/api/core"
 
@@ -14,23 +15,40 @@ import (
 )
 
 // queries are the query parameters of the paths under /genbus/v1 that read, by pattern;
-// those that write have none. Another parameter is refused: a filter that is mistyped
+// those that write have none, but for an operator's erasure: a DELETE has no body, in which it
+// could name the job's kind and tenant. Another parameter is refused: a filter that is mistyped
 // would list everything, and what is meant as a trial would erase. The paths that imitate
 // others take what their clients send.
 var queries = map[string][]string{
-	"GET /genbus/v1/videos":              fieldsOf(&genbusv1.ListVideoTasksRequest{}),
+	listVideoTasks:                       fieldsOf(&genbusv1.ListVideoTasksRequest{}),
 	"GET /genbus/v1/videos/{id}":         nil,
 	"GET /genbus/v1/videos/{id}/events":  {"after_version"},
 	"GET /genbus/v1/videos/{id}/content": {"variant", "index"},
 	"GET /genbus/v1/chats/{id}":          nil,
 	"GET /genbus/v1/chats/{id}/events":   {"resume_token"},
 	"GET /genbus/v1/models":              fieldsOf(&genbusv1.ListModelsRequest{}),
+
+	"GET /genbus/v1/operator/jobs":                    fieldsOf(&genbusv1.ListJobsRequest{}),
+	"GET /genbus/v1/operator/jobs/{id}":               fieldsOf(&genbusv1.GetJobRequest{}, "id"),
+	"DELETE /genbus/v1/operator/jobs/{id}":            fieldsOf(&genbusv1.EraseJobRequest{}, "id"),
+	"GET /genbus/v1/operator/dead-letters":            fieldsOf(&genbusv1.ListDeadLettersRequest{}),
+	"GET /genbus/v1/operator/dead-letters/{sequence}": nil,
+	"GET /genbus/v1/operator/routes":                  nil,
+	"GET /genbus/v1/operator/orphans":                 nil,
+	"GET /genbus/v1/operator/audit":                   fieldsOf(&genbusv1.ListAuditRecordsRequest{}),
 }
 
-func fieldsOf(m proto.Message) (names []string) {
+// listVideoTasks is the one list whose status is a name of the enum. That of the operators'
+// list is a word, which the service checks.
+const listVideoTasks = "GET /genbus/v1/videos"
+
+// fieldsOf are the names of a request's fields, without those that the path has.
+func fieldsOf(m proto.Message, inPath ...string) (names []string) {
 	fields := m.ProtoReflect().Descriptor().Fields()
 	for i := range fields.Len() {
-		names = append(names, string(fields.Get(i).Name()))
+		if name := string(fields.Get(i).Name()); !slices.Contains(inPath, name) {
+			names = append(names, name)
+		}
 	}
 	return names
 }
@@ -43,8 +61,8 @@ func isStatus(value string) bool {
 	return named || err == nil && numbered
 }
 
-// checkQuery refuses query parameters that the path does not know, and a status that is
-// none: the gateway would not say what is.
+// checkQuery refuses query parameters that the path does not know or that are not UTF-8, and
+// a status that is none: the gateway would not say what is.
 func (x *exchange) checkQuery() error {
 	_, path, _ := strings.Cut(x.r.Pattern, " ")
 	if !strings.HasPrefix(path, "/genbus/v1/") || x.r.URL.RawQuery == "" {
@@ -55,8 +73,10 @@ func (x *exchange) checkQuery() error {
 	for name, values := range x.r.URL.Query() {
 		description := "is not known here; this path takes no query parameters"
 		switch {
+		case !utf8.ValidString(name + " " + strings.Join(values, " ")):
+			description = "must be UTF-8" // Protobuf carries nothing else
 		case slices.Contains(known, canonical(name)):
-			if canonical(name) != "status" || isStatus(values[0]) {
+			if canonical(name) != "status" || x.r.Pattern != listVideoTasks || isStatus(values[0]) {
 				continue
 			}
 			description = core.StatusRule

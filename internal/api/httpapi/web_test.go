@@ -97,7 +97,7 @@ func TestEmptyIDs(t *testing.T) {
 	w := newWorld(t)
 	for _, call := range []string{
 		"POST /genbus/v1/videos//cancel", "GET /genbus/v1/videos//events", "POST /genbus/v1/chats//cancel", "GET /v1/video/generations//events",
-		"GET /v1/videos//content", "HEAD /v1/videos//content",
+		"GET /v1/videos//content", "HEAD /v1/videos//content", "POST /genbus/v1/operator/jobs//cancel",
 	} {
 		method, path, _ := strings.Cut(call, " ")
 		a := w.Do(method, path, "")
@@ -106,6 +106,13 @@ func TestEmptyIDs(t *testing.T) {
 		}
 		if method != http.MethodHead && !strings.Contains(a.Body, "the id in "+path+" is empty") {
 			t.Errorf("%s: %s", call, a.Body)
+		}
+	}
+	for path, part := range map[string]string{
+		"dead-letters//redrive": "sequence", "routes/video//pause": "kind or the name", "routes//none/pause": "kind or the name", "orphans/video//fail": "kind or the name",
+	} {
+		if a := w.Post(operatorPrefix+path, ""); a.Status != http.StatusNotFound || !strings.Contains(a.Body, "the "+part+" in "+operatorPrefix+path+" is empty") {
+			t.Errorf("%s: %d %s", path, a.Status, a.Body)
 		}
 	}
 	for _, path := range []string{"//v1/models", "/v1//models", "/v1/./models"} {

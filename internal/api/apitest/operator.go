@@ -1,0 +1,54 @@
+package apitest
+
+import (
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// OperatorKey is the key of WithOperator.
+const OperatorKey = "gb_operator-key-0123456789"
+
+// ByOperator is headers with the key of WithOperator.
+var ByOperator = []string{"Authorization", "Bearer " + OperatorKey}
+
+// WithOperator configures the operator ops.
+func WithOperator(c *config.Config) {
+	c.OperatorKeys = []config.OperatorKey{{Name: "ops", KeyEnv: "OPS", Key: config.NewSecret(OperatorKey)}}
+}
+
+// OrphanedLetter is the letter of a video that its upstream has: it can be redriven and
+// attached.
+func OrphanedLetter(tenant string) *genbusv1.DeadLetter {
+	return &genbusv1.DeadLetter{
+		Kind: string(subject.Video), Tenant: tenant, Id: subject.JobID(subject.Video, tenant, "old"),
+		Data:  []byte(`{"model":"sandbox-video","prompt":"secret"}`),
+		Error: &genbusv1.TaskError{Code: "orphaned_submission"}, Upstream: config.SandboxUpstream, UpstreamTaskId: "up_1",
+	}
+}
+
+// PutLetter stores a letter of a video, and gives its sequence.
+func (w *World) PutLetter(l *genbusv1.DeadLetter) uint64 {
+	w.T.Helper()
+	m := nats.NewMsg(w.Broker.Names().DeadLetter(subject.Video, l.GetTenant(), "x"))
+	m.Data = Must[[]byte](w.T)(proto.Marshal(l))
+	return Must[broker.Ack](w.T)(w.Broker.Publish(w.T.Context(), m)).Seq
+}
+
+// Durables creates the consumers of all routes, as a replica's consumer does.
+func (w *World) Durables() {
+	w.T.Helper()
+	for _, r := range w.Cfg.Routes {
+		kind := subject.Kind(r.Kind)
+		if _, err := w.Broker.Streams().EnsureConsumer(w.T.Context(), w.Broker.Names().Work(), jetstream.ConsumerConfig{
+			Durable: subject.WorkDurable(kind, r.Name), FilterSubject: w.Broker.Names().WorkRoutePattern(kind, r.Name), AckPolicy: jetstream.AckExplicitPolicy,
+		}); err != nil {
+			w.T.Fatal(err)
+		}
+	}
+}
