@@ -200,6 +200,7 @@ const (
 	operatorCalls   = "internal/api/grpcapi TestOperatorCalls"
 	operatorCommand = "cmd/service TestOperatorCommand"
 	operatorJobs    = "cmd/service TestOperatorJobsCommand"
+	operatorFleet   = "cmd/service TestOperatorFleetCommand"
 	operatorOrphans = "cmd/service TestOperatorOrphansCommand"
 	operatorRoutes  = "cmd/service TestOperatorRoutesCommand"
 
@@ -246,6 +247,10 @@ var operatorRows = []row{
 		as("MoveOrphans", operatorCalls, "internal/operator TestOrphans"), as("orphans move", operatorOrphans)),
 	operatorRow("End them", "POST /genbus/v1/operator/orphans/{kind}/{name}/fail", operatorOrphansHTTP,
 		as("FailOrphans", operatorCalls, "internal/operator TestOrphans"), as("orphans fail", operatorOrphans)),
+	operatorRow("See upstreams and their keys, of all replicas", "GET /genbus/v1/operator/upstreams", operatorListHTTP,
+		as("ListUpstreams", operatorCalls, "internal/pool TestStateTellsWhatIsDecided", "internal/fleet TestAllReplicasAreAsked"), as("upstreams", operatorFleet)),
+	operatorRow("See which replicas there are", "GET /genbus/v1/operator/replicas", operatorListHTTP,
+		as("ListReplicas", operatorCalls, "internal/fleet TestAllReplicasAreAsked"), as("replicas", operatorFleet)),
 	operatorRow("See what operators did", "GET /genbus/v1/operator/audit", operatorLettersHTTP,
 		as("ListAuditRecords", operatorCalls, "internal/audit TestActionsAreRecorded", "internal/audit TestNothingIsDoneWithoutARecord"), as("audit", operatorRoutes)),
 	{name: "Tenants, and strangers, are refused", cells: []cell{yes("internal/api/httpapi TestOperatorPathsAreForOperators", "internal/api/httpapi TestTenantsAreApartOnEveryPath"), yes("internal/api/grpcapi TestOperatorMethodsAreForOperators", "internal/api/grpcapi TestAnOperatorsKeyIsNoTenants"), yes("cmd/service TestOperatorCommandIsRefused")}},

@@ -27,6 +27,9 @@ type operatorCommand struct {
 	Pause  pauseCommand  `cmd:"" help:"Stop the submission of a route's waiting jobs, on all replicas."`
 	Resume resumeCommand `cmd:"" help:"Undo pause."`
 
+	Upstreams upstreamsCommand `cmd:"" help:"Show upstreams and their keys, as each replica knows them."`
+	Replicas  replicasCommand  `cmd:"" help:"Show which replicas there are, and what each does."`
+
 	Audit   auditCommand   `cmd:"" help:"What operators did, the newest first."`
 	Orphans orphansCommand `cmd:"" help:"Jobs of routes that are not configured."`
 }

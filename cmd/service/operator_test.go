@@ -315,6 +315,40 @@ func TestOperatorJobsCommand(t *testing.T) {
 	}
 }
 
+// TestOperatorFleetCommand tells of the one replica, and of an upstream that has refused its
+// key.
+func TestOperatorFleetCommand(t *testing.T) {
+	t.Parallel()
+	w := newClientWorld(t, sandbox.Options{VideoDuration: time.Hour}, withOps)
+	c := command{t: t, server: w.GRPCAddr().String(), key: opsKey}
+	var replicas struct {
+		Replicas []struct {
+			ID, Version string
+			HeldJobs    string `json:"held_jobs"`
+			IndexReady  bool   `json:"index_ready"`
+		}
+	}
+	w.acmeVideo(t, "sandbox-video", "a cat")
+	await(t, "the job is held", func() bool {
+		c.into(&replicas, "replicas")
+		return len(replicas.Replicas) == 1 && replicas.Replicas[0].HeldJobs == "1" && replicas.Replicas[0].IndexReady
+	})
+	if out := c.ok("replicas"); !strings.Contains(out, replicas.Replicas[0].ID) || !strings.Contains(out, "serves") || strings.Count(out, "\n") != 2 {
+		t.Errorf("printed\n%s", out)
+	}
+	if out := c.ok("upstreams"); !strings.Contains(out, "in use") || !strings.Contains(out, "0 of 1") {
+		t.Errorf("printed\n%s", out)
+	}
+	w.up.Sandbox.SetBehaviour(func(*http.Request, []byte) *sandbox.Behaviour {
+		return &sandbox.Behaviour{Status: http.StatusUnauthorized}
+	})
+	w.acmeVideo(t, "sandbox-video", "second secret")
+	await(t, "the refused key", func() bool { return strings.Contains(c.ok("upstreams"), "key refused (401), not used until ") })
+	if out := c.ok("upstreams"); strings.Contains(out, "secret") {
+		t.Errorf("printed\n%s", out)
+	}
+}
+
 // TestOperatorRoutesCommand pauses and resumes a route.
 func TestOperatorRoutesCommand(t *testing.T) {
 	brokertest.Long(t)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"time"
 
@@ -63,6 +64,9 @@ func refusal(err error) error {
 	return errcode.New(errcode.BrokerUnavailable, "nothing was done, as it could not be recorded: %s", broker.Reason(err)).Because(err).WithRetryAfter(time.Second)
 }
 
+// partial are the codes of actions of which a part, or all, may have been done.
+var partial = []errcode.Code{errcode.AcceptanceUnknown, errcode.Internal, errcode.BrokerUnavailable, errcode.CallerGone, errcode.CallerDeadline}
+
 // outcome is what became of an action by its error. What has a code was refused, unless the
 // code says that more may have been done.
 func outcome(err error) (genbusv1.AuditRecord_Outcome, string) {
@@ -73,8 +77,7 @@ func outcome(err error) (genbusv1.AuditRecord_Outcome, string) {
 	if !errors.As(err, &f) {
 		return genbusv1.AuditRecord_OUTCOME_FAILED, ""
 	}
-	switch f.Code {
-	case errcode.AcceptanceUnknown, errcode.Internal, errcode.BrokerUnavailable, errcode.CallerGone, errcode.CallerDeadline:
+	if slices.Contains(partial, f.Code) {
 		return genbusv1.AuditRecord_OUTCOME_FAILED, string(f.Code)
 	}
 	return genbusv1.AuditRecord_OUTCOME_REFUSED, string(f.Code)

@@ -104,6 +104,9 @@ func New(ctx context.Context, o Options) *Consumer {
 	return c
 }
 
+// Held is how many jobs this process holds.
+func (c *Consumer) Held() int { return c.holder.Held() }
+
 // Drain stops taking work at once, hands over what is only held, and waits for
 // the calls in hand until ctx ends; then it cuts them. It returns when nothing
 // of the consumer runs any more.

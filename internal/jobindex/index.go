@@ -164,6 +164,9 @@ func (x *Index) report() {
 	x.metrics.Index(keepers, x.ready() != nil)
 }
 
+// Ready reports whether this replica keeps the index and has all that the log has.
+func (x *Index) Ready() bool { return x.ready() != nil }
+
 // ready is the reading of this replica where it has all that the log has; nil otherwise.
 func (x *Index) ready() *reading {
 	if r := x.current.Load(); r != nil && r.isReady(time.Now()) {

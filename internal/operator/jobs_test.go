@@ -39,7 +39,7 @@ func (r *replica) eventually(what string, holds func() bool) {
 // describe reads a job by any of its names.
 func (r *replica) describe(m *genbusv1.GetJobRequest) *genbusv1.GetJobResponse {
 	r.t.Helper()
-	n, err := r.Jobs.Find(r.t.Context(), m)
+	n, err := r.Find(r.t.Context(), m)
 	if err != nil {
 		r.t.Fatalf("%v: %v", m, err)
 	}
@@ -47,7 +47,7 @@ func (r *replica) describe(m *genbusv1.GetJobRequest) *genbusv1.GetJobResponse {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	out, err := r.Jobs.Describe(r.t.Context(), e)
+	out, err := r.Describe(r.t.Context(), e)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestJobsAreFound(t *testing.T) {
 			var got *genbusv1.ListJobsResponse
 			var err error
 			r.eventually(fmt.Sprintf("%v are found", row.m), func() bool {
-				got, err = r.Jobs.Search(t.Context(), row.m)
+				got, err = r.Search(t.Context(), row.m)
 				return err != nil || asLogged(got.GetJobs(), row.want)
 			})
 			if err != nil || got.GetTotal() != int64(len(row.want)) || !got.GetTotalExact() || got.GetCompleteSince() != nil || !got.GetAsOf().IsValid() {
@@ -113,15 +113,15 @@ func TestJobsAreFound(t *testing.T) {
 		if got := r.describe(&genbusv1.GetJobRequest{Id: failed.Job.GetId()}); got.GetError().GetCode() != failed.Job.GetError().GetCode() {
 			t.Errorf("%v", got)
 		}
-		if err := r.Jobs.Erase(t.Context(), chat.Name()); err != nil {
+		if err := r.Erase(t.Context(), chat.Name()); err != nil {
 			t.Fatal(err)
 		}
 		r.eventually("an erased job is not found", func() bool {
-			got, err := r.Jobs.Search(t.Context(), &genbusv1.ListJobsRequest{Kind: "chat"})
+			got, err := r.Search(t.Context(), &genbusv1.ListJobsRequest{Kind: "chat"})
 			return err == nil && got.GetTotal() == 0
 		})
 		for _, m := range []*genbusv1.GetJobRequest{{Id: chat.Job.GetId()}, {Id: "talk 1", Tenant: "acme"}, {Id: "nothing"}} {
-			if n, err := r.Jobs.Find(t.Context(), m); errcode.CodeOf(err) != errcode.NotFound {
+			if n, err := r.Find(t.Context(), m); errcode.CodeOf(err) != errcode.NotFound {
 				t.Errorf("%v is %v, %v", m, n, err)
 			}
 		}
@@ -163,10 +163,10 @@ func TestJobsOfOneIDAreNamed(t *testing.T) {
 	first := r.admit(subject.Video, "same", videoBody)
 	second := r.admit(subject.Chat, "same", `{"model":"sandbox-chat","messages":[{"role":"user","content":"hi"}]}`)
 	r.eventually("both are in the index", func() bool {
-		_, err := r.Jobs.Find(t.Context(), &genbusv1.GetJobRequest{Id: "same", Tenant: "acme"})
+		_, err := r.Find(t.Context(), &genbusv1.GetJobRequest{Id: "same", Tenant: "acme"})
 		return errcode.CodeOf(err) == errcode.InvalidRequest && strings.Contains(err.Error(), first.Job.GetId()+" of acme") && strings.Contains(err.Error(), second.Job.GetId()+" of acme")
 	})
-	if n, err := r.Jobs.Find(t.Context(), &genbusv1.GetJobRequest{Id: "same", Tenant: "acme", Kind: "chat"}); err != nil || n != second.Name() {
+	if n, err := r.Find(t.Context(), &genbusv1.GetJobRequest{Id: "same", Tenant: "acme", Kind: "chat"}); err != nil || n != second.Name() {
 		t.Errorf("%v, %v", n, err)
 	}
 }
@@ -179,15 +179,15 @@ func TestWrongFiltersAreRefused(t *testing.T) {
 		"kind": {Kind: "audio"}, "tenant": {Tenant: "a b"}, "status": {Status: "done"}, "phase": {Phase: "unfinished"}, "labels": {Labels: []string{"team"}},
 		"page_size": {PageSize: -1}, "route": {Route: strings.Repeat("x", 2000)}, "created_after": {CreatedAfter: &timestamppb.Timestamp{Nanos: -1}},
 	} {
-		if _, err := r.Jobs.Search(t.Context(), m); errcode.CodeOf(err) != errcode.InvalidRequest || !strings.Contains(err.Error(), field) {
+		if _, err := r.Search(t.Context(), m); errcode.CodeOf(err) != errcode.InvalidRequest || !strings.Contains(err.Error(), field) {
 			t.Errorf("%v: %v", m, err)
 		}
 	}
-	if _, err := r.Jobs.Search(t.Context(), &genbusv1.ListJobsRequest{PageToken: "x"}); errcode.CodeOf(err) != errcode.InvalidPageToken {
+	if _, err := r.Search(t.Context(), &genbusv1.ListJobsRequest{PageToken: "x"}); errcode.CodeOf(err) != errcode.InvalidPageToken {
 		t.Errorf("%v", err)
 	}
 	for field, m := range map[string]*genbusv1.GetJobRequest{"id": {}, "kind": {Id: "x", Kind: "audio"}, "tenant": {Id: "x", Tenant: "a b"}} {
-		if _, err := r.Jobs.Find(t.Context(), m); errcode.CodeOf(err) != errcode.InvalidRequest || !strings.Contains(err.Error(), field) {
+		if _, err := r.Find(t.Context(), m); errcode.CodeOf(err) != errcode.InvalidRequest || !strings.Contains(err.Error(), field) {
 			t.Errorf("%v: %v", m, err)
 		}
 	}

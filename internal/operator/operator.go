@@ -15,4 +15,6 @@ type Operator struct {
 	Routes  *Routes
 	Jobs    Jobs
 	Audit   audit.Log
+
+	Replicas Replicas
 }

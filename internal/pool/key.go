@@ -38,6 +38,7 @@ type key struct {
 	why          *pause
 	waits        int       // in a row, of those whose length was not told
 	coolingUntil time.Time // refused
+	refused      int       // with this HTTP status
 	cooldown     time.Duration
 	since        int         // the generation that brought its secret
 	back         *time.Timer // fires when the key is no longer out; nil until it first is
@@ -109,7 +110,7 @@ func (k *key) applyBackoff(err *upstream.Error, generation int, began, now time.
 			k.service.logger.Warn("upstream key refused", "account", k.account.String(),
 				telemetry.KeyHTTPStatus, err.HTTPStatus, telemetry.KeyUpstreamCode, err.Code, "cooldown", k.cooldown)
 		}
-		k.coolingUntil = now.Add(k.cooldown)
+		k.coolingUntil, k.refused = now.Add(k.cooldown), err.HTTPStatus
 	case err.RetryAfter > 0:
 		k.why = pauseOf(k.account, err)
 		k.waitUntil = latest(k.waitUntil, now.Add(min(err.RetryAfter, maxRetryAfter)))

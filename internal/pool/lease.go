@@ -74,8 +74,11 @@ func (l *Lease) Report(by *Chooser, job Job, err *upstream.Error) {
 	if again {
 		began = now
 	}
-	if l.service != nil && errors.Is(health(err), errTrouble) {
-		l.service.notice(err, job, by.route.Name, now)
+	if l.service != nil {
+		l.service.called(err, now)
+		if errors.Is(health(err), errTrouble) {
+			l.service.notice(err, job, by.route.Name, now)
+		}
 	}
 	l.tell(health(err))
 	if l.service == nil || again && err == nil {

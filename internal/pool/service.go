@@ -1,7 +1,6 @@
 package pool
 
 import (
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -26,7 +25,13 @@ type service struct {
 	metrics   *telemetry.UpstreamMetrics
 	logger    *slog.Logger
 	trouble   string    // the last failure that was the upstream's own
-	told      time.Time // when the log heard of one last
+	troubleAt time.Time // when that was
+	recent    recent
+
+	polls         recent
+	pollTrouble   string // the last poll that failed
+	pollTroubleAt time.Time
+	told          time.Time // when the log heard of one last
 }
 
 // tellEvery is how often the log hears of an upstream that fails.
@@ -36,10 +41,7 @@ const tellEvery = time.Minute
 // waits for the upstream says nothing. An answer is told by its status and code alone,
 // because its text may repeat a prompt.
 func (s *service) notice(err *upstream.Error, job Job, route string, now time.Time) {
-	s.trouble = err.Error()
-	if err.HTTPStatus != 0 {
-		s.trouble = fmt.Sprintf("status %d, code %q", err.HTTPStatus, err.Code)
-	}
+	s.trouble, s.troubleAt = describe(err), now
 	if now.Sub(s.told) < tellEvery {
 		return
 	}

@@ -111,6 +111,14 @@ func New(cfg *config.Config, metrics *telemetry.Metrics, logger *slog.Logger) (*
 	return t, nil
 }
 
+// Upstreams is what this process knows of all upstreams, by name.
+func (t *Table) Upstreams() []pool.UpstreamState { return t.pool.State() }
+
+// Polled tells what became of a poll; err is nil for one that was answered.
+func (t *Table) Polled(name string, err error) {
+	t.pool.Polled(name, upstream.AsError(upstream.OpPoll, err))
+}
+
 // newRouting builds the clients of every route. An upstream keeps the connections
 // that it has in the routing before, unless it is to keep another number of them.
 func newRouting(cfg *config.Config, p *pool.Pool, before *routing) (*routing, error) {

@@ -53,6 +53,7 @@ func (s *Service) reload(ctx context.Context) (config.Changes, error) {
 		s.live.Set(next)
 	})
 	s.metrics.ConfigRead(read)
+	s.configRead.Store(read.UnixNano())
 	return changes, nil
 }
 

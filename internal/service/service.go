@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -53,6 +54,7 @@ type Service struct {
 	reloads  <-chan os.Signal // each has it loaded again; nil for never
 	log      *slog.Logger
 	version  string
+	started  time.Time
 	metrics  *telemetry.Metrics
 	tracing  telemetry.Tracing
 	health   *telemetry.Health
@@ -72,6 +74,10 @@ type Service struct {
 	httpAddr net.Listener
 	grpcAddr net.Listener
 	endCalls func() error
+
+	configRead atomic.Int64 // when the configuration was read that is in force, Unix nanoseconds
+	stopping   atomic.Bool
+	leave      func() // the fleet
 }
 
 // MaxHeaderBytes bounds the header of an HTTP request; a longer one is answered
@@ -81,7 +87,7 @@ const MaxHeaderBytes = 64 << 10
 // New builds and starts everything but the servers; version is what the process
 // says that it is. What it returned must be run: Run stops it.
 func New(ctx context.Context, cfg *config.Config, log *slog.Logger, version string) (_ *Service, err error) {
-	s := &Service{cfg: cfg, live: config.NewLive(cfg), log: log, version: version, metrics: telemetry.NewMetrics(version), health: &telemetry.Health{}, content: content.NewReader(content.Options{}), endLog: func() {}}
+	s := &Service{cfg: cfg, live: config.NewLive(cfg), log: log, version: version, started: time.Now(), leave: func() {}, metrics: telemetry.NewMetrics(version), health: &telemetry.Health{}, content: content.NewReader(content.Options{}), endLog: func() {}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.abort(ctx))
@@ -92,7 +98,8 @@ func New(ctx context.Context, cfg *config.Config, log *slog.Logger, version stri
 	if err = s.listen(ctx); err != nil {
 		return nil, err
 	}
-	s.metrics.ConfigRead(time.Now())
+	s.configRead.Store(s.started.UnixNano())
+	s.metrics.ConfigRead(s.started)
 	s.warnOfEndedKeys()
 	if cfg.Orphans != "" {
 		s.log.Warn("the key orphans does nothing any more, and the next release refuses it; jobs whose route is not configured are left alone until an operator calls operator orphans move or fail")
@@ -176,6 +183,8 @@ func (s *Service) startWork(ctx context.Context) error {
 		},
 		Jobs: operator.Jobs{Log: s.tasks, Index: s.index, Queue: jobs, Eraser: eraser},
 	}
+	member := s.newFleet(hostname())
+	op.Replicas = operator.Replicas{Fleet: member}
 	if err := s.buildServers(ctx, op); err != nil {
 		return err
 	}
@@ -183,6 +192,10 @@ func (s *Service) startWork(ctx context.Context) error {
 		return err
 	}
 	var err error
+	if s.leave, err = member.Start(context.WithoutCancel(ctx)); err != nil {
+		s.leave = func() {}
+		return err
+	}
 	s.endCalls, err = natsapi.Start(ctx, s.broker.Conn(), natsapi.Options{
 		Core: s.core, Names: s.broker.Names(), Uploads: uploads, Tracing: s.tracing, Logger: s.log, Version: s.version,
 	})
@@ -383,6 +396,7 @@ func ignore(err, expected error) error {
 // period, hands the rest over, and closes. The replica is said to be draining already.
 func (s *Service) stop(ctx context.Context) error {
 	s.log.Info("stopping", "grace", s.cfg.Shutdown.Grace.String())
+	s.stopping.Store(true)
 	s.index.Leave()
 	_ = broker.Wait(ctx, s.cfg.Shutdown.Delay) // ctx has no end
 	s.grpc.Drain()
@@ -434,6 +448,7 @@ func (s *Service) release(ctx context.Context) error {
 			err = errors.Join(err, ignore(l.Close(), net.ErrClosed))
 		}
 	}
+	s.leave()
 	s.endLog()
 	if s.broker != nil {
 		err = errors.Join(err, s.broker.Close())

@@ -76,6 +76,10 @@ func (s Space) Notice(writer string) string { return s.join("internal", "notice"
 // genbus.internal.dispatch.
 func (s Space) Dispatch() string { return s.join("internal", "dispatch") }
 
+// Replicas is where replicas say that they are there, and ask each other how they are doing:
+// genbus.internal.replicas.
+func (s Space) Replicas() string { return s.join("internal", "replicas") }
+
 // Index is where a replica that keeps the index of jobs is asked for it:
 // genbus.internal.index.<writer>, with the writer of its own events.
 func (s Space) Index(writer string) string { return s.join("internal", "index", writer) }

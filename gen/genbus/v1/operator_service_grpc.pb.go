@@ -36,6 +36,8 @@ const (
 	OperatorService_ListOrphans_FullMethodName        = "/genbus.v1.OperatorService/ListOrphans"
 	OperatorService_MoveOrphans_FullMethodName        = "/genbus.v1.OperatorService/MoveOrphans"
 	OperatorService_FailOrphans_FullMethodName        = "/genbus.v1.OperatorService/FailOrphans"
+	OperatorService_ListUpstreams_FullMethodName      = "/genbus.v1.OperatorService/ListUpstreams"
+	OperatorService_ListReplicas_FullMethodName       = "/genbus.v1.OperatorService/ListReplicas"
 	OperatorService_ListAuditRecords_FullMethodName   = "/genbus.v1.OperatorService/ListAuditRecords"
 )
 
@@ -93,6 +95,11 @@ type OperatorServiceClient interface {
 	// FailOrphans ends jobs of a route that is not configured, with upstream_removed. It
 	// is refused as MoveOrphans is.
 	FailOrphans(ctx context.Context, in *FailOrphansRequest, opts ...grpc.CallOption) (*FailOrphansResponse, error)
+	// ListUpstreams says what each replica knows of each upstream and its keys: breakers,
+	// pauses, cooldowns, failures of the last minutes.
+	ListUpstreams(ctx context.Context, in *ListUpstreamsRequest, opts ...grpc.CallOption) (*ListUpstreamsResponse, error)
+	// ListReplicas says which replicas there are, and what each does.
+	ListReplicas(ctx context.Context, in *ListReplicasRequest, opts ...grpc.CallOption) (*ListReplicasResponse, error)
 	// ListAuditRecords lists what operators did, the newest first.
 	ListAuditRecords(ctx context.Context, in *ListAuditRecordsRequest, opts ...grpc.CallOption) (*ListAuditRecordsResponse, error)
 }
@@ -255,6 +262,26 @@ func (c *operatorServiceClient) FailOrphans(ctx context.Context, in *FailOrphans
 	return out, nil
 }
 
+func (c *operatorServiceClient) ListUpstreams(ctx context.Context, in *ListUpstreamsRequest, opts ...grpc.CallOption) (*ListUpstreamsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListUpstreamsResponse)
+	err := c.cc.Invoke(ctx, OperatorService_ListUpstreams_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *operatorServiceClient) ListReplicas(ctx context.Context, in *ListReplicasRequest, opts ...grpc.CallOption) (*ListReplicasResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListReplicasResponse)
+	err := c.cc.Invoke(ctx, OperatorService_ListReplicas_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *operatorServiceClient) ListAuditRecords(ctx context.Context, in *ListAuditRecordsRequest, opts ...grpc.CallOption) (*ListAuditRecordsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListAuditRecordsResponse)
@@ -319,6 +346,11 @@ type OperatorServiceServer interface {
 	// FailOrphans ends jobs of a route that is not configured, with upstream_removed. It
 	// is refused as MoveOrphans is.
 	FailOrphans(context.Context, *FailOrphansRequest) (*FailOrphansResponse, error)
+	// ListUpstreams says what each replica knows of each upstream and its keys: breakers,
+	// pauses, cooldowns, failures of the last minutes.
+	ListUpstreams(context.Context, *ListUpstreamsRequest) (*ListUpstreamsResponse, error)
+	// ListReplicas says which replicas there are, and what each does.
+	ListReplicas(context.Context, *ListReplicasRequest) (*ListReplicasResponse, error)
 	// ListAuditRecords lists what operators did, the newest first.
 	ListAuditRecords(context.Context, *ListAuditRecordsRequest) (*ListAuditRecordsResponse, error)
 	mustEmbedUnimplementedOperatorServiceServer()
@@ -375,6 +407,12 @@ func (UnimplementedOperatorServiceServer) MoveOrphans(context.Context, *MoveOrph
 }
 func (UnimplementedOperatorServiceServer) FailOrphans(context.Context, *FailOrphansRequest) (*FailOrphansResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method FailOrphans not implemented")
+}
+func (UnimplementedOperatorServiceServer) ListUpstreams(context.Context, *ListUpstreamsRequest) (*ListUpstreamsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListUpstreams not implemented")
+}
+func (UnimplementedOperatorServiceServer) ListReplicas(context.Context, *ListReplicasRequest) (*ListReplicasResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListReplicas not implemented")
 }
 func (UnimplementedOperatorServiceServer) ListAuditRecords(context.Context, *ListAuditRecordsRequest) (*ListAuditRecordsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListAuditRecords not implemented")
@@ -670,6 +708,42 @@ func _OperatorService_FailOrphans_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _OperatorService_ListUpstreams_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListUpstreamsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OperatorServiceServer).ListUpstreams(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OperatorService_ListUpstreams_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OperatorServiceServer).ListUpstreams(ctx, req.(*ListUpstreamsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _OperatorService_ListReplicas_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListReplicasRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OperatorServiceServer).ListReplicas(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OperatorService_ListReplicas_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OperatorServiceServer).ListReplicas(ctx, req.(*ListReplicasRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _OperatorService_ListAuditRecords_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListAuditRecordsRequest)
 	if err := dec(in); err != nil {
@@ -754,6 +828,14 @@ var OperatorService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "FailOrphans",
 			Handler:    _OperatorService_FailOrphans_Handler,
+		},
+		{
+			MethodName: "ListUpstreams",
+			Handler:    _OperatorService_ListUpstreams_Handler,
+		},
+		{
+			MethodName: "ListReplicas",
+			Handler:    _OperatorService_ListReplicas_Handler,
 		},
 		{
 			MethodName: "ListAuditRecords",

@@ -36,6 +36,7 @@ import (
 	"github.com/genbus/genbus/internal/content"
 	"github.com/genbus/genbus/internal/deadletter"
 	"github.com/genbus/genbus/internal/erasure"
+	"github.com/genbus/genbus/internal/fleet"
 	"github.com/genbus/genbus/internal/inline"
 	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/joblog"
@@ -168,7 +169,8 @@ func (w *World) startAPI(alter func(*Parts)) {
 	})
 	record := audit.Log{Broker: w.Broker, Logger: brokertest.Logger(w.T)}
 	op := operator.Operator{
-		Audit: record,
+		Audit:    record,
+		Replicas: operator.Replicas{Fleet: fleet.New(fleet.Options{Alone: true, State: func() *genbusv1.ReplicaState { return &genbusv1.ReplicaState{Id: w.Log.Writer()} }})},
 		Letters: &operator.Letters{
 			Config: live, Names: w.Broker.Names(), Streams: deadletter.Streams{Broker: w.Broker}, Log: w.Log, Bodies: bodies,
 			Uploads: uploads, Admission: adm, Items: jobs.Items, Routes: table, Logger: brokertest.Logger(w.T),

@@ -51,6 +51,8 @@ var rules = map[string]rule{
 	"/genbus.v1.OperatorService/ListJobs":           operators,
 	"/genbus.v1.OperatorService/GetJob":             operators,
 	"/genbus.v1.OperatorService/ListAuditRecords":   operators,
+	"/genbus.v1.OperatorService/ListReplicas":       operators,
+	"/genbus.v1.OperatorService/ListUpstreams":      operators,
 	"/genbus.v1.OperatorService/ListDeadLetters":    operators,
 	"/genbus.v1.OperatorService/GetDeadLetter":      operators,
 	"/genbus.v1.OperatorService/RedriveDeadLetter":  operators,

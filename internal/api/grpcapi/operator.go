@@ -275,6 +275,24 @@ func (s operatorService) FailOrphans(ctx context.Context, m *genbusv1.FailOrphan
 // settled is how many jobs were moved or ended.
 func settled(m *genbusv1.OrphansSettled) uint64 { return m.GetMoved() + m.GetEnded() }
 
+// ListUpstreams says what each replica knows of each upstream.
+func (s operatorService) ListUpstreams(ctx context.Context, _ *genbusv1.ListUpstreamsRequest) (*genbusv1.ListUpstreamsResponse, error) {
+	out, err := s.operator.Replicas.Upstreams(ctx)
+	if err != nil {
+		return nil, core.Explain(ctx, subject.TaskName{}, err)
+	}
+	return out, nil
+}
+
+// ListReplicas says which replicas there are.
+func (s operatorService) ListReplicas(ctx context.Context, _ *genbusv1.ListReplicasRequest) (*genbusv1.ListReplicasResponse, error) {
+	out, err := s.operator.Replicas.List(ctx)
+	if err != nil {
+		return nil, core.Explain(ctx, subject.TaskName{}, err)
+	}
+	return out, nil
+}
+
 // ListAuditRecords lists what operators did.
 func (s operatorService) ListAuditRecords(ctx context.Context, m *genbusv1.ListAuditRecordsRequest) (*genbusv1.ListAuditRecordsResponse, error) {
 	page, err := s.audit.List(ctx, audit.Query{

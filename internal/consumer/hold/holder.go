@@ -57,6 +57,9 @@ func (h *Holder) Add(j Held) bool {
 // Each calls f for every held job.
 func (h *Holder) Each(f func(Held)) { h.held.each(f) }
 
+// Held is how many jobs are held.
+func (h *Holder) Held() int { return h.held.size() }
+
 // Notice has a held job read its log: an end, or a write of another replica.
 func (h *Holder) Notice(n joblog.Notice) {
 	if j := h.held.get(n.Name.ID); j != nil {

@@ -73,6 +73,16 @@ func (r *registry) get(id string) Held {
 	return s.jobs[id]
 }
 
+func (r *registry) size() (n int) {
+	for i := range r.shards {
+		s := &r.shards[i]
+		s.mu.Lock()
+		n += len(s.jobs)
+		s.mu.Unlock()
+	}
+	return n
+}
+
 // all copies a shard's jobs, so that nothing is called under the lock.
 func (s *shard) all() []Held {
 	s.mu.Lock()

@@ -168,6 +168,7 @@ func (p *polling) ask(ctx context.Context, client upstream.VideoClient) (upstrea
 	begin := time.Now()
 	r.metrics.PollBegan(begin.Sub(p.task.due))
 	state, err := client.Poll(ctx, routes.Ref(p.task.video()))
+	r.shared.Routes.Polled(p.task.execution().GetUpstream(), err)
 	verdict := "answered"
 	if err != nil {
 		verdict = "failed"

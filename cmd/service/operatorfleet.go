@@ -1,0 +1,137 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+)
+
+type upstreamsCommand struct{}
+
+// Run lists the upstreams.
+func (upstreamsCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
+		answer, err := call.ListUpstreams(ctx, &genbusv1.ListUpstreamsRequest{})
+		if err != nil {
+			return answered(err)
+		}
+		return call.upstreams(answer)
+	})
+}
+
+type replicasCommand struct{}
+
+// Run lists the replicas.
+func (replicasCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
+		answer, err := call.ListReplicas(ctx, &genbusv1.ListReplicasRequest{})
+		if err != nil {
+			return answered(err)
+		}
+		return call.replicas(answer)
+	})
+}
+
+// upstreams writes a line for each key of each upstream of each replica.
+func (p printer) upstreams(m *genbusv1.ListUpstreamsResponse) error {
+	if p.json {
+		return p.asJSON(m)
+	}
+	var rows []string
+	for _, on := range m.GetUpstreams() {
+		u := on.GetUpstream()
+		for _, k := range u.GetKeys() {
+			rows = append(rows, cells(accountOf(u.GetName(), k.GetName()), on.GetReplica(), keyState(u, k), inHand(k), fmt.Sprint(k.GetWaiting()),
+				share(u.GetCallsFailed(), u.GetCalls()), share(u.GetPollsFailed(), u.GetPolls()), lastFailure(u)))
+		}
+	}
+	if err := p.table("UPSTREAM\tREPLICA\tSTATE\tIN HAND\tWAITING\tCALLS FAILED, 5 MIN\tPOLLS FAILED\tLAST FAILURE", rows); err != nil {
+		return err
+	}
+	return p.silent(m.GetSilent())
+}
+
+// keyState is why jobs do not go to a key, or that they do.
+func keyState(u *genbusv1.UpstreamState, k *genbusv1.UpstreamKeyState) string {
+	by := ""
+	if k.GetHttpStatus() != 0 {
+		by = fmt.Sprintf(" (%d)", k.GetHttpStatus())
+	}
+	switch {
+	case u.GetBreaker() == genbusv1.UpstreamState_BREAKER_OPEN:
+		return "breaker open until " + moment(u.GetOpenUntil())
+	case u.GetBreaker() == genbusv1.UpstreamState_BREAKER_HALF_OPEN:
+		return "breaker half open"
+	case k.GetCooldownUntil() != nil:
+		return "key refused" + by + ", not used until " + moment(k.GetCooldownUntil())
+	case k.GetPausedUntil() != nil:
+		return "paused" + by + " until " + moment(k.GetPausedUntil())
+	case u.GetPausedUntil() != nil:
+		return "paused until " + moment(u.GetPausedUntil())
+	}
+	return "in use"
+}
+
+func inHand(k *genbusv1.UpstreamKeyState) string {
+	if k.GetMaxConcurrent() == 0 {
+		return fmt.Sprint(k.GetInHand())
+	}
+	return fmt.Sprintf("%d of %d", k.GetInHand(), k.GetMaxConcurrent())
+}
+
+func share(failed, all uint64) string { return fmt.Sprintf("%d of %d", failed, all) }
+
+// lastFailure is the later of the last call and the last poll that failed.
+func lastFailure(u *genbusv1.UpstreamState) string {
+	call, poll := failureLine("", u.GetLastErrorAt(), u.GetLastError()), failureLine("poll: ", u.GetLastPollErrorAt(), u.GetLastPollError())
+	if u.GetLastPollErrorAt().AsTime().After(u.GetLastErrorAt().AsTime()) {
+		return cmp.Or(poll, call)
+	}
+	return cmp.Or(call, poll)
+}
+
+func failureLine(what string, at *timestamppb.Timestamp, text string) string {
+	if at == nil {
+		return ""
+	}
+	return what + text + ", " + moment(at)
+}
+
+func (p printer) replicas(m *genbusv1.ListReplicasResponse) error {
+	if p.json {
+		return p.asJSON(m)
+	}
+	var rows []string
+	for _, r := range m.GetReplicas() {
+		state := "serves"
+		if r.GetDraining() {
+			state = "stops"
+		}
+		index := "asks for it"
+		if r.GetIndexReady() {
+			index = "has it"
+		}
+		up := time.Since(r.GetStartedAt().AsTime()).Round(time.Second)
+		rows = append(rows, cells(r.GetId(), r.GetHost(), r.GetVersion(), state, up.String(), fmt.Sprint(r.GetHeldJobs()), index, moment(r.GetConfigReadAt())))
+	}
+	if err := p.table("REPLICA\tHOST\tVERSION\tSTATE\tUP FOR\tHOLDS\tINDEX\tCONFIGURATION OF", rows); err != nil {
+		return err
+	}
+	return p.silent(m.GetSilent())
+}
+
+// silent names the replicas that did not answer.
+func (p printer) silent(replicas []*genbusv1.SilentReplica) error {
+	for _, r := range replicas {
+		if _, err := fmt.Fprintf(p.out, "no answer from replica %s on %s, last heard of %s\n", clean(r.GetId()), cmp.Or(clean(r.GetHost()), "-"), moment(r.GetHeardAt())); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,212 @@
+// Package fleet asks all replicas what each of them alone knows: how it is doing, and what it
+// makes of its upstreams. It decides nothing by that, and elects no one.
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+const (
+	// patience is how long the replicas have to answer.
+	patience = time.Second
+	// announceEvery is how often a replica says that it is there, so that one that does not
+	// answer is missed, and forgetAfter how long it is missed.
+	announceEvery = time.Minute
+	forgetAfter   = 3 * announceEvery
+	// maxReplicas bounds those that are remembered.
+	maxReplicas = 1000
+)
+
+// Headers of what replicas tell each other.
+const (
+	headerReplica = "genbus-replica"
+	headerHost    = "genbus-host"
+	// headerLeaving is set in the last message of a replica that stops.
+	headerLeaving = "genbus-leaving"
+)
+
+// Options make a Member. All are required, but for Alone.
+type Options struct {
+	Conn   *nats.Conn
+	Names  subject.Space
+	Logger *slog.Logger
+	// Self and Host are this replica's id and host.
+	Self, Host string
+	// State is what this replica says of itself. It is called by several goroutines, and must
+	// not block.
+	State func() *genbusv1.ReplicaState
+	// Alone says that there is no other replica.
+	Alone bool
+}
+
+// Member is this replica among the others. It is safe for concurrent use.
+type Member struct {
+	o Options
+
+	mu    sync.Mutex
+	known map[string]*genbusv1.SilentReplica // the others, as they were heard of, by id
+}
+
+// New returns a Member that is not heard of before Start.
+func New(o Options) *Member { return &Member{o: o, known: map[string]*genbusv1.SilentReplica{}} }
+
+// Start answers the others until ctx ends. The returned function says that this replica
+// leaves, and waits until it answers no more.
+func (m *Member) Start(ctx context.Context) (leave func(), err error) {
+	if m.o.Alone {
+		return func() {}, nil
+	}
+	sub, err := m.o.Conn.Subscribe(m.o.Names.Replicas(), m.heard)
+	if err != nil {
+		return nil, fmt.Errorf("subscribe to the questions of other replicas: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		m.announce(ctx)
+	}()
+	return sync.OnceFunc(func() {
+		cancel()
+		<-done
+		last := m.message()
+		last.Header.Set(headerLeaving, "true")
+		_ = m.o.Conn.PublishMsg(last) // without a connection no one hears
+		_ = sub.Unsubscribe()
+	}), nil
+}
+
+// announce says that this replica is there, at once and from then on.
+func (m *Member) announce(ctx context.Context) {
+	ticker := time.NewTicker(announceEvery)
+	defer ticker.Stop()
+	for {
+		_ = m.o.Conn.PublishMsg(m.message()) // again in a minute
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+func (m *Member) message() *nats.Msg {
+	return &nats.Msg{
+		Subject: m.o.Names.Replicas(),
+		Header:  nats.Header{headerReplica: []string{m.o.Self}, headerHost: []string{m.o.Host}},
+	}
+}
+
+// heard takes what another replica says, or asks.
+func (m *Member) heard(msg *nats.Msg) {
+	id := msg.Header.Get(headerReplica)
+	if id == m.o.Self || subject.CheckToken(id) != nil {
+		return
+	}
+	m.mu.Lock()
+	_, met := m.known[id]
+	leaving := msg.Header.Get(headerLeaving) != ""
+	if leaving {
+		delete(m.known, id)
+	} else {
+		m.meet(id, msg.Header.Get(headerHost))
+	}
+	m.mu.Unlock()
+	if !met && !leaving { // it has not heard of this one either
+		_ = m.o.Conn.PublishMsg(m.message())
+	}
+	if msg.Reply == "" {
+		return
+	}
+	data, err := proto.Marshal(m.o.State())
+	if err == nil {
+		err = msg.Respond(data)
+	}
+	if err != nil {
+		m.o.Logger.Debug("another replica's question was not answered", "replica", id, telemetry.KeyError, err)
+	}
+}
+
+// meet needs the lock.
+func (m *Member) meet(id, host string) {
+	now := time.Now()
+	for other, r := range m.known {
+		if now.Sub(r.GetHeardAt().AsTime()) > forgetAfter {
+			delete(m.known, other)
+		}
+	}
+	if len(m.known) < maxReplicas || m.known[id] != nil {
+		m.known[id] = &genbusv1.SilentReplica{Id: id, Host: clip(host), HeardAt: timestamppb.New(now)}
+	}
+}
+
+// clip bounds the name of a host.
+func clip(host string) string { return strings.ToValidUTF8(host[:min(len(host), 255)], "") }
+
+// Ask asks all replicas for their states, this one included, and returns those that answered
+// within a second, by id, and those that were heard of lately and did not.
+func (m *Member) Ask(ctx context.Context) (states []*genbusv1.ReplicaState, silent []*genbusv1.SilentReplica, err error) {
+	states = []*genbusv1.ReplicaState{m.o.State()}
+	if m.o.Alone {
+		return states, nil, nil
+	}
+	awaited := m.others()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	inbox := m.o.Conn.NewInbox()
+	sub, err := m.o.Conn.SubscribeSync(inbox)
+	if err != nil {
+		return nil, nil, fmt.Errorf("ask the other replicas: %w", err)
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	question := m.message()
+	question.Reply = inbox
+	if err := m.o.Conn.PublishMsg(question); err != nil {
+		return nil, nil, fmt.Errorf("ask the other replicas: %w", err)
+	}
+	for len(awaited) > 0 {
+		msg, err := sub.NextMsgWithContext(ctx)
+		if err != nil {
+			break // those that are left are silent
+		}
+		state := &genbusv1.ReplicaState{}
+		if proto.Unmarshal(msg.Data, state) != nil || state.GetId() == m.o.Self {
+			continue
+		}
+		delete(awaited, state.GetId())
+		states = append(states, state)
+	}
+	for _, r := range awaited {
+		silent = append(silent, r)
+	}
+	slices.SortFunc(states, func(a, b *genbusv1.ReplicaState) int { return strings.Compare(a.GetId(), b.GetId()) })
+	slices.SortFunc(silent, func(a, b *genbusv1.SilentReplica) int { return strings.Compare(a.GetId(), b.GetId()) })
+	return states, silent, nil
+}
+
+// others are the replicas that were heard of lately.
+func (m *Member) others() map[string]*genbusv1.SilentReplica {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := map[string]*genbusv1.SilentReplica{}
+	for id, r := range m.known {
+		if time.Since(r.GetHeardAt().AsTime()) <= forgetAfter {
+			out[id] = r
+		}
+	}
+	return out
+}

@@ -1,0 +1,118 @@
+package fleet_test
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/goleak"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/fleet"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
+}
+
+// join starts a member of its own connection. leave has it say that it goes.
+func join(t *testing.T, b *broker.Broker, id string) (m *fleet.Member, leave func()) {
+	t.Helper()
+	m = fleet.New(fleet.Options{
+		Conn: b.Conn(), Names: b.Names(), Logger: brokertest.Logger(t), Self: id, Host: "host-" + id,
+		State: func() *genbusv1.ReplicaState {
+			return &genbusv1.ReplicaState{Id: id, Host: "host-" + id, Upstreams: []*genbusv1.UpstreamState{{Name: "u"}}}
+		},
+	})
+	leave, err := m.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(leave)
+	return m, leave
+}
+
+// eventually waits until a member is answered by some, and others are silent.
+func eventually(t *testing.T, m *fleet.Member, answered, silent []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for {
+		states, others, err := m.Ask(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got, missed []string
+		for _, s := range states {
+			got = append(got, s.GetId())
+		}
+		for _, s := range others {
+			if s.GetHost() != "host-"+s.GetId() || !s.GetHeardAt().IsValid() {
+				t.Errorf("%v", s)
+			}
+			missed = append(missed, s.GetId())
+		}
+		if slices.Equal(got, answered) && slices.Equal(missed, silent) {
+			return
+		}
+		if broker.Wait(ctx, 10*time.Millisecond) != nil {
+			t.Fatalf("answered by %v, and silent are %v; want %v and %v", got, missed, answered, silent)
+		}
+	}
+}
+
+// TestAllReplicasAreAsked: those that began later are found, one that has left is not missed,
+// and one that is gone without a word is named.
+func TestAllReplicasAreAsked(t *testing.T) {
+	t.Parallel()
+	server := brokertest.Alone(t)
+	open := func() *broker.Broker {
+		return brokertest.Open(t, broker.Options{Names: subject.Default(), Logger: slog.New(slog.DiscardHandler), URL: server.ClientURL()})
+	}
+	a, _ := join(t, open(), "a")
+	eventually(t, a, []string{"a"}, nil)
+	b, leave := join(t, open(), "b")
+	lost := open()
+	c, _ := join(t, lost, "c")
+	for _, m := range []*fleet.Member{a, b, c} {
+		eventually(t, m, []string{"a", "b", "c"}, nil)
+	}
+	leave()
+	eventually(t, a, []string{"a", "c"}, nil)
+	lost.Conn().Close()
+	eventually(t, a, []string{"a"}, []string{"c"})
+}
+
+// TestWhatIsNoReplicaIsNotHeard: another client of NATS cannot have itself listed by a message
+// without a name, nor keep an answer from coming.
+func TestWhatIsNoReplicaIsNotHeard(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	a, _ := join(t, b, "a")
+	for _, id := range []string{"", "no token", "a"} {
+		if err := b.Conn().PublishMsg(&nats.Msg{Subject: b.Names().Replicas(), Data: []byte("\xff"), Header: nats.Header{"genbus-replica": []string{id}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, a, []string{"a"}, nil)
+}
+
+// TestAloneAsksNoOne: there is no other replica.
+func TestAloneAsksNoOne(t *testing.T) {
+	t.Parallel()
+	m := fleet.New(fleet.Options{Alone: true, State: func() *genbusv1.ReplicaState { return &genbusv1.ReplicaState{Id: "a"} }})
+	leave, err := m.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer leave()
+	if states, silent, err := m.Ask(t.Context()); err != nil || len(states) != 1 || len(silent) != 0 {
+		t.Errorf("%v, %v, %v", states, silent, err)
+	}
+}

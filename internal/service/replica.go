@@ -1,0 +1,68 @@
+package service
+
+import (
+	"os"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/fleet"
+	"github.com/genbus/genbus/internal/pool"
+)
+
+// newFleet makes this replica one of the fleet, which it joins when it is started. An embedded
+// broker has no other replica.
+func (s *Service) newFleet(host string) *fleet.Member {
+	return fleet.New(fleet.Options{
+		Conn: s.broker.Conn(), Names: s.broker.Names(), Logger: s.log, Self: s.tasks.Writer(), Host: host, Alone: s.cfg.NATS.Embedded(),
+		State: func() *genbusv1.ReplicaState {
+			return &genbusv1.ReplicaState{
+				Id: s.tasks.Writer(), Host: host, Version: s.version, StartedAt: timestamppb.New(s.started), ConfigReadAt: timestamppb.New(time.Unix(0, s.configRead.Load())),
+				Draining: s.stopping.Load(), HeldJobs: uint64(s.consumer.Held()), IndexReady: s.index.Ready(), Upstreams: upstreamStates(s.routes.Upstreams()),
+			}
+		},
+	})
+}
+
+// hostname is the name of this host, or empty where it has none.
+func hostname() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return ""
+	}
+	return name
+}
+
+var breakers = map[string]genbusv1.UpstreamState_Breaker{
+	pool.BreakerClosed:   genbusv1.UpstreamState_BREAKER_CLOSED,
+	pool.BreakerOpen:     genbusv1.UpstreamState_BREAKER_OPEN,
+	pool.BreakerHalfOpen: genbusv1.UpstreamState_BREAKER_HALF_OPEN,
+}
+
+// upstreamStates are those of a pool as messages.
+func upstreamStates(states []pool.UpstreamState) (out []*genbusv1.UpstreamState) {
+	for _, u := range states {
+		state := &genbusv1.UpstreamState{
+			Name: u.Name, Breaker: breakers[u.Breaker], OpenUntil: moment(u.Until), PausedUntil: moment(u.PausedUntil),
+			Calls: uint64(u.Calls), CallsFailed: uint64(u.Failed), LastError: u.LastError, LastErrorAt: moment(u.LastErrorAt),
+			Polls: uint64(u.Polls), PollsFailed: uint64(u.PollsFailed), LastPollError: u.LastPollError, LastPollErrorAt: moment(u.LastPollErrorAt),
+		}
+		for _, k := range u.Keys {
+			state.Keys = append(state.Keys, &genbusv1.UpstreamKeyState{
+				Name: k.Name, InHand: uint64(k.InHand), MaxConcurrent: uint64(k.Most), Waiting: uint64(k.Queued),
+				PausedUntil: moment(k.PausedUntil), CooldownUntil: moment(k.CooldownUntil), HttpStatus: int32(k.Status),
+			})
+		}
+		out = append(out, state)
+	}
+	return out
+}
+
+// moment is absent for the zero time.
+func moment(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
