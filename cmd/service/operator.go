@@ -27,6 +27,8 @@ type operatorCommand struct {
 	Pause  pauseCommand  `cmd:"" help:"Stop the submission of a route's waiting jobs, on all replicas."`
 	Resume resumeCommand `cmd:"" help:"Undo pause."`
 
+	Tenants   tenantsCommand   `cmd:"" help:"Show how the tenants with the most unfinished jobs are doing."`
+	Streams   streamsCommand   `cmd:"" help:"Show what is in the streams, and how full they are."`
 	Upstreams upstreamsCommand `cmd:"" help:"Show upstreams and their keys, as each replica knows them."`
 	Replicas  replicasCommand  `cmd:"" help:"Show which replicas there are, and what each does."`
 

@@ -336,6 +336,12 @@ func TestOperatorFleetCommand(t *testing.T) {
 	if out := c.ok("replicas"); !strings.Contains(out, replicas.Replicas[0].ID) || !strings.Contains(out, "serves") || strings.Count(out, "\n") != 2 {
 		t.Errorf("printed\n%s", out)
 	}
+	if out := c.ok("tenants"); !strings.Contains(out, "acme") || !strings.HasSuffix(out, "\n1 of 1\n") {
+		t.Errorf("printed\n%s", out)
+	}
+	if out := c.ok("streams"); !strings.Contains(out, "GENBUS_TASKS") || !strings.Contains(out, "GENBUS_OPS") || !strings.Contains(out, " %") {
+		t.Errorf("printed\n%s", out)
+	}
 	if out := c.ok("upstreams"); !strings.Contains(out, "in use") || !strings.Contains(out, "0 of 1") {
 		t.Errorf("printed\n%s", out)
 	}
@@ -363,6 +369,15 @@ func TestOperatorRoutesCommand(t *testing.T) {
 	}
 	if out := c.ok("pause", "video", config.SandboxVideoRoute); !strings.Contains(out, "paused since ") || !strings.Contains(out, " by ops") {
 		t.Errorf("pause printed\n%s", out)
+	}
+	// What is refused, or done again, changes neither.
+	if out, code := c.run("orphans", "fail", "--no-replica-serves-it", "video", config.SandboxVideoRoute); code == 0 {
+		t.Errorf("orphans fail of a route that is configured: %s", out)
+	}
+	first := c.ok("routes")
+	c.ok("pause", "video", config.SandboxVideoRoute)
+	if again := c.ok("routes"); again != first || !strings.Contains(again, "paused since ") {
+		t.Errorf("paused again:\n%s\nbefore:\n%s", again, first)
 	}
 	id := w.acmeVideo(t, "sandbox-video", "a cat")
 	await(t, "the waiting job", func() bool {

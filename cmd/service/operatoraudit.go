@@ -14,6 +14,8 @@ type auditCommand struct {
 	Action string `help:"Only this action, such as PauseRoute."`
 	Job    string `help:"Only what was done to this job."`
 	Route  string `help:"Only what was done to routes of this name."`
+	Letter uint64 `help:"Only what was done to this dead letter."`
+	Tenant string `help:"Only what was done to jobs of this tenant."`
 	Limit  int    `help:"Most records to list; 0 for all." default:"100"`
 }
 
@@ -21,7 +23,7 @@ type auditCommand struct {
 func (c auditCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		var all []*genbusv1.StoredAuditRecord
-		request := &genbusv1.ListAuditRecordsRequest{Operator: c.By, Action: c.Action, JobId: c.Job, Route: c.Route}
+		request := &genbusv1.ListAuditRecordsRequest{Operator: c.By, Action: c.Action, JobId: c.Job, Route: c.Route, Letter: c.Letter, Tenant: c.Tenant}
 		for {
 			request.PageSize = maxPage
 			if c.Limit > 0 {
@@ -75,7 +77,7 @@ func auditTarget(r *genbusv1.AuditRecord) string {
 }
 
 func auditOutcome(r *genbusv1.AuditRecord) string {
-	if r.GetOutcome() == genbusv1.AuditRecord_OUTCOME_UNSPECIFIED {
+	if r.GetOutcome() == genbusv1.AuditRecord_OUTCOME_BEGUN {
 		return "not known"
 	}
 	out := strings.ToLower(strings.TrimPrefix(r.GetOutcome().String(), "OUTCOME_"))

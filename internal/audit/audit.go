@@ -41,7 +41,7 @@ type Log struct {
 // may say in the record what came of it. The error is do's, or a *errcode.Error where nothing
 // was done.
 func (l Log) Record(ctx context.Context, r *genbusv1.AuditRecord, do func(*genbusv1.AuditRecord) error) error {
-	r.Time = timestamppb.Now()
+	r.Time, r.Outcome = timestamppb.Now(), genbusv1.AuditRecord_OUTCOME_BEGUN
 	begun, err := l.put(ctx, r)
 	if err != nil {
 		return refusal(err)
@@ -116,7 +116,9 @@ func (l Log) subject(r *genbusv1.AuditRecord) string {
 
 // Query chooses records. Empty fields choose all.
 type Query struct {
-	Operator, Action, JobID, Route string
+	Operator, Action, JobID, Route, Tenant string
+	// Letter is the sequence of a dead letter; 0 for all.
+	Letter uint64
 	// Size is 1 to 100; more is taken as 100, and 0 as 20.
 	Size int
 	// Token is the Next of the page before, or empty.
@@ -144,10 +146,14 @@ func (l Log) List(ctx context.Context, q Query) (Page, error) {
 		return Page{}, err
 	}
 	var page Page
+	window := uint64(maxPage)
+	if l.pattern(q) != l.Broker.Names().AuditPattern() {
+		window = before // the broker finds the few that there are
+	}
 	ended := map[uint64]bool{} // by the sequences of their first records
 	for scanned := 0; before > first; {
-		from := max(before-min(before, maxPage), first)
-		records, err := l.between(ctx, from, before)
+		from := max(before-min(before, window), first)
+		records, err := l.between(ctx, l.pattern(q), from, before)
 		if err != nil {
 			return Page{}, err
 		}
@@ -196,9 +202,9 @@ func (l Log) bounds(ctx context.Context, token string) (first, before uint64, er
 }
 
 // between reads the records with sequences from one to before another.
-func (l Log) between(ctx context.Context, from, before uint64) (out []*genbusv1.StoredAuditRecord, err error) {
+func (l Log) between(ctx context.Context, pattern string, from, before uint64) (out []*genbusv1.StoredAuditRecord, err error) {
 	for from < before {
-		m, err := l.Broker.Next(ctx, l.Broker.Names().Ops(), l.Broker.Names().AuditPattern(), from)
+		m, err := l.Broker.Next(ctx, l.Broker.Names().Ops(), pattern, from)
 		switch {
 		case errors.Is(err, broker.ErrNoMessage):
 			return out, nil
@@ -225,7 +231,7 @@ const laterRecords = 20
 // isListed reports whether another record, which the page before this one has, tells of the
 // outcome of an action.
 func (l Log) isListed(ctx context.Context, r *genbusv1.StoredAuditRecord) (bool, error) {
-	if r.GetRecord().GetOutcome() != genbusv1.AuditRecord_OUTCOME_UNSPECIFIED {
+	if r.GetRecord().GetOutcome() != genbusv1.AuditRecord_OUTCOME_BEGUN {
 		return false, nil // it is the one to list
 	}
 	from := r.GetSequence() + 1
@@ -248,19 +254,33 @@ func (l Log) isListed(ctx context.Context, r *genbusv1.StoredAuditRecord) (bool,
 
 func (q Query) wants(r *genbusv1.AuditRecord) bool {
 	is := func(want, got string) bool { return want == "" || want == got }
-	return is(q.Operator, r.GetOperator()) && is(q.Action, r.GetAction()) && is(q.Route, r.GetRoute()) &&
+	return is(q.Tenant, r.GetTenant()) && (q.Letter == 0 || q.Letter == r.GetLetter()) && is(q.Operator, r.GetOperator()) && is(q.Action, r.GetAction()) && is(q.Route, r.GetRoute()) &&
 		(is(q.JobID, r.GetJobId()) || q.JobID == r.GetNewJobId())
 }
 
-// OfRoute is the last record of a route; nil where there is none, or not any more.
-func (l Log) OfRoute(ctx context.Context, kind, name string) (*genbusv1.AuditRecord, error) {
-	m, err := l.Broker.Last(ctx, l.Broker.Names().Ops(), l.Broker.Names().AuditRoute(subject.Kind(kind), name))
-	if errors.Is(err, broker.ErrNoMessage) {
-		return nil, nil //nolint:nilnil // there is none
+// pattern is the subject of what a query chooses, as far as one says that.
+func (l Log) pattern(q Query) string {
+	names := l.Broker.Names()
+	switch {
+	case q.Route != "" && subject.CheckToken(q.Route) == nil:
+		return names.AuditRoute("*", q.Route)
+	case q.Letter != 0:
+		return names.AuditLetter(strconv.FormatUint(q.Letter, 10))
 	}
+	return names.AuditPattern()
+}
+
+// OfRoute is what was done to a route, oldest first, as far as the records go back.
+func (l Log) OfRoute(ctx context.Context, kind, name string) (out []*genbusv1.AuditRecord, err error) {
+	_, end, err := l.bounds(ctx, "")
 	if err != nil {
 		return nil, err
 	}
-	r := &genbusv1.AuditRecord{}
-	return r, proto.Unmarshal(m.Data, r)
+	stored, err := l.between(ctx, l.Broker.Names().AuditRoute(subject.Kind(kind), name), 1, end)
+	for _, s := range stored {
+		if s.GetRecord().GetOutcome() != genbusv1.AuditRecord_OUTCOME_BEGUN {
+			out = append(out, s.GetRecord())
+		}
+	}
+	return out, err
 }

@@ -65,7 +65,7 @@ func TestActionsAreRecorded(t *testing.T) {
 		} {
 			err := l.Record(t.Context(), row.record, func(r *genbusv1.AuditRecord) error {
 				before := all(t, l, audit.Query{Size: 1})
-				if len(before) != i+1 || before[0].GetOutcome() != genbusv1.AuditRecord_OUTCOME_UNSPECIFIED || before[0].GetAction() != r.GetAction() || before[0].GetEndedAt() != nil {
+				if len(before) != i+1 || before[0].GetOutcome() != genbusv1.AuditRecord_OUTCOME_BEGUN || before[0].GetAction() != r.GetAction() || before[0].GetEndedAt() != nil {
 					t.Errorf("while it is done the records are %v", before)
 				}
 				return row.err
@@ -79,16 +79,16 @@ func TestActionsAreRecorded(t *testing.T) {
 			}
 		}
 		for q, want := range map[audit.Query]int{
-			{Operator: "ann"}: 2, {Action: "DropDeadLetter"}: 1, {JobID: "video_1"}: 1, {Route: "film"}: 1, {Operator: "ann", JobID: "video_1"}: 0,
+			{Operator: "ann"}: 2, {Action: "DropDeadLetter"}: 1, {JobID: "video_1"}: 1, {Route: "film"}: 1, {Letter: 7}: 1, {Tenant: "acme"}: 1, {Letter: 8}: 0, {Operator: "ann", JobID: "video_1"}: 0,
 		} {
 			if got := all(t, l, q); len(got) != want {
 				t.Errorf("%+v: %v", q, got)
 			}
 		}
-		if r, err := l.OfRoute(t.Context(), "video", "film"); err != nil || r.GetAction() != "PauseRoute" || r.GetOperator() != "ann" {
+		if r, err := l.OfRoute(t.Context(), "video", "film"); err != nil || len(r) != 1 || r[0].GetAction() != "PauseRoute" || r[0].GetOperator() != "ann" {
 			t.Errorf("%v, %v", r, err)
 		}
-		if r, err := l.OfRoute(t.Context(), "video", "reel"); err != nil || r != nil {
+		if r, err := l.OfRoute(t.Context(), "video", "reel"); err != nil || len(r) != 0 {
 			t.Errorf("%v, %v", r, err)
 		}
 	})

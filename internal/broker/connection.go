@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -137,3 +138,8 @@ func (c *connection) askOver(ctx, down context.Context, subject string, body []b
 	defer context.AfterFunc(down, cancel)()
 	return c.nc.RequestWithContext(try, subject, body)
 }
+
+// IsInbox reports whether a subject is the inbox of a replica's question. An answer goes to no
+// other one: a client that may ask could have it go to any subject that the service may publish
+// to.
+func IsInbox(reply string) bool { return strings.HasPrefix(reply, nats.InboxPrefix) }

@@ -74,10 +74,11 @@ func (x Eraser) erase(ctx context.Context, e joblog.Entry) error {
 	if err := x.eraseChunks(ctx, e); err != nil {
 		return err
 	}
+	x.Index.Erased(e) // first: a repeat of an erasure that failed finds no job any more
 	if err := x.Log.Erase(ctx, e); err != nil {
 		return err
 	}
-	x.Index.Erased(e)
+	x.Index.Erased(e) // and again, as a message may be lost
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
 )
@@ -29,6 +31,11 @@ const (
 	forgetAfter   = 3 * announceEvery
 	// maxReplicas bounds those that are remembered.
 	maxReplicas = 1000
+	// answerEvery is how often a replica says that it is there because it has heard of a new one,
+	// and leastAsk how long answers are waited for although none is missing: of replicas that
+	// were not heard of yet.
+	answerEvery = 100 * time.Millisecond
+	leastAsk    = 100 * time.Millisecond
 )
 
 // Headers of what replicas tell each other.
@@ -57,15 +64,16 @@ type Options struct {
 type Member struct {
 	o Options
 
-	mu    sync.Mutex
-	known map[string]*genbusv1.SilentReplica // the others, as they were heard of, by id
+	mu       sync.Mutex
+	known    map[string]*genbusv1.SilentReplica // the others, as they were heard of, by id
+	answered time.Time                          // when this replica said last that it is there because of a new one
 }
 
 // New returns a Member that is not heard of before Start.
 func New(o Options) *Member { return &Member{o: o, known: map[string]*genbusv1.SilentReplica{}} }
 
 // Start answers the others until ctx ends. The returned function says that this replica
-// leaves, and waits until it answers no more.
+// leaves, and ends its subscription.
 func (m *Member) Start(ctx context.Context) (leave func(), err error) {
 	if m.o.Alone {
 		return func() {}, nil
@@ -117,19 +125,10 @@ func (m *Member) heard(msg *nats.Msg) {
 	if id == m.o.Self || subject.CheckToken(id) != nil {
 		return
 	}
-	m.mu.Lock()
-	_, met := m.known[id]
-	leaving := msg.Header.Get(headerLeaving) != ""
-	if leaving {
-		delete(m.known, id)
-	} else {
-		m.meet(id, msg.Header.Get(headerHost))
+	if m.note(id, msg.Header) {
+		_ = m.o.Conn.PublishMsg(m.message()) // the new one has not heard of this one either
 	}
-	m.mu.Unlock()
-	if !met && !leaving { // it has not heard of this one either
-		_ = m.o.Conn.PublishMsg(m.message())
-	}
-	if msg.Reply == "" {
+	if !broker.IsInbox(msg.Reply) {
 		return
 	}
 	data, err := proto.Marshal(m.o.State())
@@ -141,17 +140,27 @@ func (m *Member) heard(msg *nats.Msg) {
 	}
 }
 
-// meet needs the lock.
-func (m *Member) meet(id, host string) {
+// note remembers a replica, or forgets one that stops, and reports whether it is to be told
+// that this one is there.
+func (m *Member) note(id string, header nats.Header) (tell bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	now := time.Now()
-	for other, r := range m.known {
-		if now.Sub(r.GetHeardAt().AsTime()) > forgetAfter {
-			delete(m.known, other)
-		}
+	maps.DeleteFunc(m.known, func(_ string, r *genbusv1.SilentReplica) bool { return now.Sub(r.GetHeardAt().AsTime()) > forgetAfter })
+	_, known := m.known[id]
+	switch {
+	case header.Get(headerLeaving) != "":
+		delete(m.known, id)
+		return false
+	case !known && len(m.known) >= maxReplicas:
+		return false
 	}
-	if len(m.known) < maxReplicas || m.known[id] != nil {
-		m.known[id] = &genbusv1.SilentReplica{Id: id, Host: clip(host), HeardAt: timestamppb.New(now)}
+	m.known[id] = &genbusv1.SilentReplica{Id: id, Host: clip(header.Get(headerHost)), HeardAt: timestamppb.New(now)}
+	if known || now.Sub(m.answered) < answerEvery {
+		return false
 	}
+	m.answered = now
+	return true
 }
 
 // clip bounds the name of a host.
@@ -178,8 +187,14 @@ func (m *Member) Ask(ctx context.Context) (states []*genbusv1.ReplicaState, sile
 	if err := m.o.Conn.PublishMsg(question); err != nil {
 		return nil, nil, fmt.Errorf("ask the other replicas: %w", err)
 	}
-	for len(awaited) > 0 {
-		msg, err := sub.NextMsgWithContext(ctx)
+	least, stop := context.WithTimeout(ctx, leastAsk)
+	defer stop()
+	for {
+		wait := ctx
+		if len(awaited) == 0 {
+			wait = least
+		}
+		msg, err := sub.NextMsgWithContext(wait)
 		if err != nil {
 			break // those that are left are silent
 		}

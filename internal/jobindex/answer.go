@@ -135,7 +135,7 @@ func (s *server) search(ctx context.Context, m *nats.Msg, own *reading, q Search
 
 // respond answers, where an answer is wanted.
 func (s *server) respond(m *nats.Msg, a answer) {
-	if m.Reply == "" {
+	if !broker.IsInbox(m.Reply) {
 		return
 	}
 	var data bytes.Buffer

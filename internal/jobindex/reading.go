@@ -23,6 +23,8 @@ const (
 	doubtAfter  = 3 * time.Second
 	lagAfter    = 10 * time.Second
 	giveUpAfter = 15 * time.Second
+	// expireEvery is how often the rows are looked through for jobs that the log has no more.
+	expireEvery = time.Minute
 )
 
 // reading is one reading of the log from its beginning, into a table of its own: what comes
@@ -32,7 +34,9 @@ type reading struct {
 	table   *table
 	created time.Time     // when the log was that is read
 	caught  chan struct{} // has a token once all was heard that the node had
-	expired uint64        // the log has nothing before this sequence
+	// The log had nothing before the sequence expired, when that was looked at last.
+	expired   uint64
+	expiredAt time.Time
 
 	hearing sync.Mutex // of one event after the other
 	ended   bool       // guarded by hearing
@@ -201,8 +205,8 @@ func (r *reading) probe(ctx context.Context) (next time.Duration, ok bool) {
 	if err != nil {
 		return probeEvery, true // the broker does not answer, and stores nothing either
 	}
-	if end.First > r.expired { // only the reading probes
-		r.expired = end.First
+	if now := time.Now(); end.First > r.expired && now.Sub(r.expiredAt) > expireEvery { // only the reading probes
+		r.expired, r.expiredAt = end.First, now
 		r.table.expire(end.First)
 	}
 	next, ok = r.judge(end, time.Now())

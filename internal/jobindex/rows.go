@@ -23,9 +23,9 @@ type list struct {
 	// again: after it the rows have no gaps, and before it they are of jobs that had not ended.
 	cut row
 	// unfinished are the jobs that have not ended, those included that fell out of
-	// the rows: evicted has their ids, and what their latest events take.
+	// the rows: evicted has them by their ids.
 	unfinished joblog.Unfinished
-	evicted    map[string]int
+	evicted    map[string]evictedJob
 }
 
 type row struct {
@@ -35,6 +35,13 @@ type row struct {
 	seq        uint64 // of the latest event that is known
 	unfinished int    // what its latest event takes in the log, in bytes; 0 where it has ended
 	facts
+}
+
+// evictedJob is what is known of an unfinished job whose row fell out.
+type evictedJob struct {
+	bytes   int // what its latest event takes
+	created int64
+	seq     uint64 // of that event
 }
 
 // facts are what jobs are looked for by, beside the status.
@@ -139,13 +146,16 @@ func (l *list) drop(n int) {
 // fellOut reports whether a job without a row has had one, as far as that is known: if it has
 // ended, it is not taken in again.
 func (l *list) fellOut(r row) bool {
-	_, kept := l.evicted[r.id]
-	return kept || compareRows(r, l.cut) <= 0 && r.unfinished == 0
+	known, kept := l.evicted[r.id]
+	return kept && known.created == r.created || compareRows(r, l.cut) <= 0 && r.unfinished == 0
 }
 
 // recount follows a job that fell out of the rows.
 func (l *list) recount(r row) {
-	l.count(l.recall(r.id), r.unfinished)
+	if known, kept := l.evicted[r.id]; kept && known.created == r.created && r.seq < known.seq {
+		return // an earlier event
+	}
+	l.count(l.recall(r), r.unfinished)
 	l.keep(r)
 }
 
@@ -156,14 +166,24 @@ func (l *list) keep(r row) {
 		return
 	}
 	if l.evicted == nil {
-		l.evicted = map[string]int{}
+		l.evicted = map[string]evictedJob{}
 	}
-	l.evicted[r.id] = r.unfinished
+	l.evicted[r.id] = evictedJob{bytes: r.unfinished, created: r.created, seq: r.seq}
 }
 
 // recall is what a job counts with already that comes back into the index.
-func (l *list) recall(id string) int {
-	bytes := l.evicted[id]
-	delete(l.evicted, id)
-	return bytes
+func (l *list) recall(r row) int {
+	known, kept := l.evicted[r.id]
+	if !kept || known.created != r.created {
+		return 0
+	}
+	delete(l.evicted, r.id)
+	return known.bytes
+}
+
+// lose drops a job whose row fell out, unless a later event of it was heard than r has.
+func (l *list) lose(r row) {
+	if known, kept := l.evicted[r.id]; kept && known.created == r.created && known.seq <= r.seq {
+		l.count(l.recall(r), 0)
+	}
 }

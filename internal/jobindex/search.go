@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
@@ -18,10 +19,13 @@ import (
 )
 
 const (
-	// searches bounds those at a time of one replica, and searchPatience how long one waits for
-	// its turn, and for the answer of another replica.
+	// searches bounds those at a time of one replica. searchPatience is how long one takes at
+	// most, keeperPatience how long the answer of one other replica is waited for, and
+	// turnPatience how long that has to begin.
 	searches       = 2
 	searchPatience = 5 * time.Second
+	keeperPatience = 2 * time.Second
+	turnPatience   = time.Second
 	// scanRows is how many rows are looked at while the table is locked.
 	scanRows = 4096
 )
@@ -63,6 +67,27 @@ type Search struct {
 	// Token is the NextToken of the page before, or empty.
 	Token string `json:"-"`
 	After place  `json:"after,omitzero"`
+	// ByTenant has the jobs that match counted by tenant, in place of a page of them: Size is
+	// then the number of tenants, those with the most unfinished jobs first.
+	ByTenant bool `json:"by_tenant,omitempty"`
+}
+
+// lately is the time of which a TenantJobs counts what began and ended.
+const lately = time.Hour
+
+// TenantJobs are the jobs of a tenant, as far as the index lists them.
+type TenantJobs struct {
+	Tenant string `json:"tenant"`
+	// Unfinished are those that have not ended, and Waiting those of them that are queued.
+	// Oldest is when the first of the unfinished was made, Unix nanoseconds; 0 where there is none.
+	Unfinished int   `json:"unfinished,omitempty"`
+	Waiting    int   `json:"waiting,omitempty"`
+	Oldest     int64 `json:"oldest,omitempty"`
+	// Accepted began within the last hour; Ended ended in it, and Failed are those of them that
+	// failed.
+	Accepted int `json:"accepted,omitempty"`
+	Ended    int `json:"ended,omitempty"`
+	Failed   int `json:"failed,omitempty"`
 }
 
 // place is where a page begins: after this job.
@@ -123,18 +148,23 @@ type Found struct {
 	// More is whether there is another page, and NextToken its token.
 	More      bool   `json:"more,omitempty"`
 	NextToken string `json:"-"`
+	// Tenants is what ByTenant asks for. Total is then how many tenants there are.
+	Tenants []TenantJobs `json:"tenants,omitempty"`
 }
+
+// ErrBusy says that the replicas that keep the index look for so much else.
+var ErrBusy = errors.New("too many searches of the index of jobs at a time")
 
 // Search looks for jobs of all tenants. The answer is the index's, which may be some seconds
 // behind the log: AsOf says how far. An illegal token is ErrPageToken; while no replica has
-// the index ready the error is ErrCatchingUp.
+// the index ready the error is ErrCatchingUp, and while they are busy ErrBusy.
 func (x *Index) Search(ctx context.Context, s Search) (Found, error) {
 	s.Size = pageSize(s.Size)
 	if err := s.parseToken(); err != nil {
 		return Found{}, err
 	}
 	found, err := x.search(ctx, s)
-	if err == nil && found.More {
+	if err == nil && found.More && len(found.Jobs) > 0 {
 		found.NextToken = s.formatToken(found.Jobs[len(found.Jobs)-1].place)
 	}
 	return found, err
@@ -172,14 +202,22 @@ func (x *Index) askToSearch(ctx context.Context, s Search) (Found, error) {
 	}
 	err = ErrCatchingUp
 	for _, replica := range x.role.peers.ready(time.Now()) {
-		a := x.role.peers.request(ctx, replica, data)
+		asking, cancel := context.WithTimeout(ctx, keeperPatience)
+		a := x.role.peers.request(asking, replica, data)
+		silent := asking.Err() != nil
+		cancel()
 		switch {
 		case a.Error == "" && a.Found != nil:
 			return *a.Found, nil
 		case ctx.Err() != nil:
 			return Found{}, context.Cause(ctx)
+		case a.Error == tooMany:
+			err = ErrBusy
 		case a.Error != notReady:
 			err = broker.ErrNoAnswer
+		}
+		if silent {
+			x.role.peers.avoid(replica)
 		}
 	}
 	return Found{}, err
@@ -187,9 +225,13 @@ func (x *Index) askToSearch(ctx context.Context, s Search) (Found, error) {
 
 // search looks through the table, when fewer others do.
 func (r *reading) search(ctx context.Context, s Search) (Found, error) {
+	turn := time.NewTimer(turnPatience)
+	defer turn.Stop()
 	select {
 	case r.x.searches <- struct{}{}:
 		defer func() { <-r.x.searches }()
+	case <-turn.C:
+		return Found{}, ErrBusy
 	case <-ctx.Done():
 		return Found{}, context.Cause(ctx)
 	}
@@ -203,7 +245,7 @@ func (r *reading) search(ctx context.Context, s Search) (Found, error) {
 
 // search looks at every row, some thousand at a time: jobs come and go meanwhile.
 func (x *table) search(ctx context.Context, s Search) (Found, error) {
-	c := collector{search: s, found: Found{Jobs: []FoundJob{}}}
+	c := collector{search: s, found: Found{Jobs: []FoundJob{}}, now: time.Now().UnixNano()}
 	for k, v := range s.Labels {
 		c.labels = append(c.labels, publisher.LabelOf(k, v))
 	}
@@ -215,6 +257,9 @@ func (x *table) search(ctx context.Context, s Search) (Found, error) {
 			}
 			after, more = x.scan(key, after, &c)
 		}
+	}
+	if s.ByTenant {
+		c.rankTenants()
 	}
 	if len(c.found.Jobs) > s.Size {
 		c.found.Jobs, c.found.More = c.found.Jobs[:s.Size], true
@@ -278,10 +323,17 @@ type collector struct {
 	search Search
 	labels []publisher.Label
 	found  Found
+
+	now     int64
+	tenants map[string]*TenantJobs
 }
 
 func (c *collector) look(key listKey, r *row) {
 	if !c.search.matches(r) || !c.matchesLabels(r) {
+		return
+	}
+	if c.search.ByTenant {
+		c.countFor(key.tenant, r)
 		return
 	}
 	c.found.Total++
@@ -313,6 +365,51 @@ func (c *collector) matchesLabels(r *row) bool {
 		}
 	}
 	return true
+}
+
+// countFor counts a job of a tenant.
+func (c *collector) countFor(tenant string, r *row) {
+	t := c.tenants[tenant]
+	if t == nil {
+		if c.tenants == nil {
+			c.tenants = map[string]*TenantJobs{}
+		}
+		t = &TenantJobs{Tenant: tenant}
+		c.tenants[tenant] = t
+	}
+	since := c.now - int64(lately)
+	if r.created >= since {
+		t.Accepted++
+	}
+	switch ended := task.TerminalWord(r.status); {
+	case !ended:
+		t.Unfinished++
+		if r.status == task.StatusWord(genbusv1.JobStatus_JOB_STATUS_QUEUED) {
+			t.Waiting++
+		}
+		if t.Oldest == 0 || r.created < t.Oldest {
+			t.Oldest = r.created
+		}
+	case r.updated >= since:
+		t.Ended++
+		if r.status == task.StatusWord(genbusv1.JobStatus_JOB_STATUS_FAILED) {
+			t.Failed++
+		}
+	}
+}
+
+// rankTenants keeps those with the most unfinished jobs, and of those that have as many the
+// busiest.
+func (c *collector) rankTenants() {
+	all := make([]TenantJobs, 0, len(c.tenants))
+	for _, t := range c.tenants {
+		all = append(all, *t)
+	}
+	slices.SortFunc(all, func(a, b TenantJobs) int {
+		return cmp.Or(cmp.Compare(b.Unfinished, a.Unfinished), cmp.Compare(b.Accepted+b.Ended, a.Accepted+a.Ended), strings.Compare(a.Tenant, b.Tenant))
+	})
+	c.found.Total, c.found.More = len(all), len(all) > c.search.Size
+	c.found.Tenants = all[:min(len(all), c.search.Size)]
 }
 
 func (c *collector) compare(a, b place) int {

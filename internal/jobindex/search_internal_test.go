@@ -3,6 +3,7 @@ package jobindex
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -241,4 +242,69 @@ func BenchmarkSearch(b *testing.B) {
 			}
 		})
 	}
+}
+
+// TestAnErasedJobDoesNotComeBack, in whatever order its erasure and its events are heard, nor
+// does it count.
+func TestAnErasedJobDoesNotComeBack(t *testing.T) {
+	t.Parallel()
+	n := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: "video_1"}
+	queued := row{created: 1, id: n.ID, status: "queued", unfinished: 700, seq: 5}
+	ended := row{created: 1, id: n.ID, status: "cancelled", seq: 6}
+	erased := wireGone{Kind: n.Kind, Tenant: n.Tenant, Erased: true, wireRow: wireRow{Created: 1, ID: n.ID, Seq: 6}}
+	steps := map[string]func(x *table){
+		"queued": func(x *table) { x.put(n, queued) }, "ended": func(x *table) { x.put(n, ended) },
+		"own end": func(x *table) { x.wrote(n, ended) }, "erased": func(x *table) { x.gone(erased) },
+	}
+	names := []string{"queued", "ended", "own end", "erased"}
+	rapid.Check(t, func(t *rapid.T) {
+		x := newTable(10)
+		for _, name := range rapid.Permutation(names).Draw(t, "order") {
+			steps[name](x)
+		}
+		found, err := x.search(t.Context(), Search{Size: 5})
+		if err != nil || found.Total != 0 || x.unfinishedOf("acme") != 0 {
+			t.Fatalf("%+v, %v; %d unfinished", found, err, x.unfinishedOf("acme"))
+		}
+		later := row{created: 9, id: n.ID, status: "queued", unfinished: 700, seq: 8}
+		x.put(n, later)
+		if found, err := x.search(t.Context(), Search{Size: 5}); err != nil || found.Total != 1 || x.unfinishedOf("acme") != 1 {
+			t.Fatalf("a later job of the same id: %+v, %v; %d unfinished", found, err, x.unfinishedOf("acme"))
+		}
+	})
+}
+
+// TestCountsFollowWhatIsGone also of jobs whose rows fell out.
+func TestCountsFollowWhatIsGone(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		x := newTable(rapid.IntRange(1, 4).Draw(t, "limit"))
+		alive := map[int]uint64{}
+		seq := uint64(0)
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			job := rapid.IntRange(0, 7).Draw(t, "job")
+			n := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: fmt.Sprint("video_", job)}
+			r := row{created: int64(job + 1), id: n.ID, status: "queued", unfinished: 1}
+			last, lives := alive[job]
+			switch step := rapid.SampledFrom([]string{"event", "event", "event", "erased", "forgotten", "expired"}).Draw(t, "step"); {
+			case step == "event":
+				seq++
+				r.seq = seq
+				x.put(n, r)
+				alive[job] = seq
+			case lives && (step == "erased" || step == "forgotten"):
+				x.gone(wireGone{Kind: n.Kind, Tenant: n.Tenant, Erased: step == "erased", wireRow: wireRow{Created: r.created, ID: r.id, Seq: last}})
+				delete(alive, job)
+			case lives && step == "expired":
+				x.expire(last + 1)
+				maps.DeleteFunc(alive, func(_ int, at uint64) bool { return at <= last })
+			}
+		}
+		if got := x.unfinishedOf("acme"); got != len(alive) {
+			t.Fatalf("%d unfinished jobs, want %d", got, len(alive))
+		}
+		if x.size > x.limit {
+			t.Fatalf("%d rows, the limit is %d", x.size, x.limit)
+		}
+	})
 }

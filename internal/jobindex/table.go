@@ -33,7 +33,7 @@ func (x *table) put(n subject.TaskName, r row) {
 		x.drop(listKey{n.Kind, n.Tenant})
 	case !found:
 		x.insert(l, r)
-	case r.seq < before.seq, task.TerminalWord(before.status) && !task.TerminalWord(r.status):
+	case r.seq < before.seq, before.erased && r.seq == before.seq, task.TerminalWord(before.status) && !task.TerminalWord(r.status):
 		// An earlier event, perhaps of a job that this replica has ended.
 	default:
 		l.change(before, r)
@@ -51,7 +51,7 @@ func (x *table) list(n subject.TaskName) *list {
 }
 
 func (x *table) insert(l *list, r row) {
-	l.count(l.recall(r.id), r.unfinished)
+	l.count(l.recall(r), r.unfinished)
 	l.rows.Set(r)
 	if x.size++; x.size > x.limit {
 		x.evict()
@@ -121,24 +121,32 @@ func (x *table) expire(first uint64) {
 			l.remove(r)
 		}
 		x.size -= len(old)
+		for id, known := range l.evicted {
+			if known.seq < first {
+				l.lose(row{id: id, created: known.created, seq: known.seq})
+			}
+		}
 		x.drop(key)
 	}
 }
 
 // erase takes a job out of what is looked for, unless a later event of it was heard than the
-// row has that is given.
+// row has that is given. A row stays, so that events of the job that come late do not bring it
+// back.
 func (x *table) erase(n subject.TaskName, r row) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	l := x.lists[listKey{n.Kind, n.Tenant}]
-	if l == nil {
-		return
+	l := x.list(n)
+	l.lose(r)
+	r.unfinished, r.facts = 0, facts{erased: true}
+	switch before, found := l.rows.Get(r); {
+	case !found:
+		x.insert(l, r)
+	case before.seq <= r.seq:
+		r.status = before.status
+		l.change(before, r)
 	}
-	if before, found := l.rows.Get(r); found && before.seq <= r.seq {
-		after := before
-		after.unfinished, after.facts = 0, facts{erased: true}
-		l.change(before, after)
-	}
+	x.drop(listKey{n.Kind, n.Tenant})
 }
 
 // forget drops a job that the log no longer has, unless a later event of it was heard than
@@ -153,8 +161,10 @@ func (x *table) forget(n subject.TaskName, r row) {
 	if known, found := l.rows.Get(r); found && known.seq <= r.seq {
 		l.remove(known)
 		x.size--
-		x.drop(listKey{n.Kind, n.Tenant})
+	} else if !found {
+		l.lose(r)
 	}
+	x.drop(listKey{n.Kind, n.Tenant})
 }
 
 // drop forgets a list that has nothing in it any more: every publisher can make up

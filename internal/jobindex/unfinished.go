@@ -55,7 +55,7 @@ func (x *table) wrote(n subject.TaskName, r row) {
 		x.drop(listKey{n.Kind, n.Tenant})
 	case !found:
 		x.insert(l, r)
-	case ended:
+	case ended && (!before.erased || r.seq > before.seq):
 		l.change(before, r)
 	}
 }

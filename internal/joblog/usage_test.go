@@ -172,9 +172,9 @@ func TestUsageOfAMonthFits(t *testing.T) {
 	}
 }
 
-// TestTheLogHasRoomOnAFullDisk: bodies that may be refused leave the embedded server's disk to
+// TestTheLogIsIndexedOnAFullDisk: bodies that may be refused leave the embedded server's disk to
 // the log, and where it is used up all the same the log knows that it has less room.
-func TestTheLogHasRoomOnAFullDisk(t *testing.T) {
+func TestTheLogIsIndexedOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
 	b := brokertest.Open(t, broker.Options{

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -47,25 +48,38 @@ func (p Jobs) Search(ctx context.Context, m *genbusv1.ListJobsRequest) (*genbusv
 		return nil, err
 	}
 	found, err := p.Index.Search(ctx, s)
-	switch {
-	case errors.Is(err, jobindex.ErrPageToken):
-		return nil, errcode.New(errcode.InvalidPageToken, "page_token is not one of a list with these filters; start again without it")
-	case errors.Is(err, jobindex.ErrCatchingUp):
-		return nil, errcode.New(errcode.IndexCatchingUp, "no replica has the index of jobs ready; list them again soon").WithRetryAfter(time.Second)
-	case err != nil:
-		return nil, err
+	if err != nil {
+		return nil, searchError(err)
 	}
 	out := &genbusv1.ListJobsResponse{
-		NextPageToken: found.NextToken, Total: int64(found.Total), AsOf: timestamppb.New(time.Unix(0, found.AsOf)),
-		TotalExact: found.Maybe == 0 && (found.Since == 0 || s.CreatedFrom > found.Since),
-	}
-	if found.Since != 0 {
-		out.CompleteSince = timestamppb.New(time.Unix(0, found.Since))
+		NextPageToken: found.NextToken, Total: int64(found.Total), AsOf: timestamppb.New(time.Unix(0, found.AsOf)), CompleteSince: since(found),
+		TotalExact: found.Maybe == 0 && (found.Since == 0 || s.CreatedFrom > found.Since) && publisher.IsIndexed(m.GetModel()) && publisher.IsIndexed(m.GetId()),
 	}
 	for _, j := range found.Jobs {
 		out.Jobs = append(out.Jobs, summaryOf(j))
 	}
 	return out, nil
+}
+
+// searchError is the error of a search as callers are told it.
+func searchError(err error) error {
+	switch {
+	case errors.Is(err, jobindex.ErrPageToken):
+		return errcode.New(errcode.InvalidPageToken, "page_token is not one of a list with these filters; start again without it")
+	case errors.Is(err, jobindex.ErrCatchingUp):
+		return errcode.New(errcode.IndexCatchingUp, "no replica has the index of jobs ready; list them again soon").WithRetryAfter(time.Second)
+	case errors.Is(err, jobindex.ErrBusy):
+		return errcode.New(errcode.IndexCatchingUp, "too many lists of operators are asked for at a time; ask again soon").WithRetryAfter(time.Second)
+	}
+	return err
+}
+
+// since is when the newest job was made that fell out of the index; nil where none did.
+func since(found jobindex.Found) *timestamppb.Timestamp {
+	if found.Since == 0 {
+		return nil
+	}
+	return timestamppb.New(time.Unix(0, found.Since))
 }
 
 // searchOf checks what is looked for.
@@ -156,9 +170,17 @@ func labelsOf(pairs []string) (map[string]string, error) {
 	return out, nil
 }
 
+// nanos are Unix nanoseconds, 0 for no bound. What they cannot say becomes the first or the
+// last moment that they can.
 func nanos(t *timestamppb.Timestamp) int64 {
-	if t == nil {
+	const most = math.MaxInt64 / int64(time.Second) // in the year 2262
+	switch {
+	case t == nil:
 		return 0
+	case t.GetSeconds() <= 0:
+		return 1
+	case t.GetSeconds() >= most:
+		return math.MaxInt64
 	}
 	return t.AsTime().UnixNano()
 }
@@ -354,7 +376,9 @@ func (p Jobs) place(ctx context.Context, e joblog.Entry, history []joblog.Entry)
 		out.State = genbusv1.WorkItemPlace_STATE_READY
 	default:
 		out.State, out.Replica = genbusv1.WorkItemPlace_STATE_IN_HAND, e.Job.GetExecution().GetWriter()
-		out.Since = timestamppb.New(heldSince(history, out.GetReplica()))
+		if since := heldSince(history, out.GetReplica()); !since.IsZero() {
+			out.Since = timestamppb.New(since)
+		}
 	}
 	return out, err
 }

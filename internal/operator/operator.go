@@ -17,4 +17,6 @@ type Operator struct {
 	Audit   audit.Log
 
 	Replicas Replicas
+	Tenants  Tenants
+	Streams  Streams
 }

@@ -120,11 +120,20 @@ func (p *Routes) state(ctx context.Context, r config.Route) (*genbusv1.RouteStat
 	return out, nil
 }
 
-// pausedBy is when a route was paused, and who did it, as far as that is recorded.
+// pausedBy is when a route was paused, and who did it, as far as that is recorded: by the first
+// pause since it was resumed.
 func (p *Routes) pausedBy(ctx context.Context, r config.Route) (since *timestamppb.Timestamp, by string) {
-	last, err := p.Audit.OfRoute(ctx, r.Kind, r.Name)
-	if err != nil || last.GetAction() != "PauseRoute" || last.GetOutcome() != genbusv1.AuditRecord_OUTCOME_DONE {
+	records, err := p.Audit.OfRoute(ctx, r.Kind, r.Name)
+	if err != nil {
 		return nil, ""
 	}
-	return last.GetTime(), last.GetOperator()
+	for _, a := range slices.Backward(records) {
+		switch done := a.GetOutcome() == genbusv1.AuditRecord_OUTCOME_DONE; {
+		case done && a.GetAction() == "ResumeRoute":
+			return since, by
+		case done && a.GetAction() == "PauseRoute":
+			since, by = a.GetTime(), a.GetOperator()
+		}
+	}
+	return since, by
 }

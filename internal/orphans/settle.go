@@ -41,7 +41,7 @@ type Settler struct {
 // Settle moves jobs of a route that is not configured to one that is, or ends
 // them where to is nil, from where token says: "" for the first, or what the call before
 // returned. It assumes that no replica serves the route. What cannot be done to one job
-// leaves that job where it is.
+// leaves that job where it is. With an error comes what was settled before it.
 func (p Settler) Settle(ctx context.Context, kind subject.Kind, name string, to *config.Route, token string) (*genbusv1.OrphansSettled, error) {
 	items, next, err := p.Queue.Route(kind, name).Page(ctx, token, MaxPage)
 	if err != nil {
@@ -50,7 +50,7 @@ func (p Settler) Settle(ctx context.Context, kind subject.Kind, name string, to 
 	s := &settlement{parts: p, from: name, to: to, out: &genbusv1.OrphansSettled{NextPageToken: next}}
 	for _, orphan := range items {
 		if err := s.settle(ctx, orphan); err != nil {
-			return nil, err
+			return s.out, err
 		}
 	}
 	return s.out, s.settleErased(ctx)

@@ -130,6 +130,10 @@ func (f Facts) head() string {
 	return b.String()
 }
 
+// IsIndexed reports whether a model's name or an upstream's id is short enough to be one of the
+// facts.
+func IsIndexed(text string) bool { return len(url.QueryEscape(text)) <= maxFact }
+
 type factField struct {
 	name  string
 	value *string

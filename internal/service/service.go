@@ -185,6 +185,7 @@ func (s *Service) startWork(ctx context.Context) error {
 	}
 	member := s.newFleet(hostname())
 	op.Replicas = operator.Replicas{Fleet: member}
+	op.Tenants, op.Streams = operator.Tenants{Index: s.index, Config: s.live}, operator.Streams{Broker: s.broker}
 	if err := s.buildServers(ctx, op); err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ const (
 type AuditRecord_Outcome int32
 
 const (
-	// Not known: it is going on, or the replica that did it was killed.
+	// Never sent.
 	AuditRecord_OUTCOME_UNSPECIFIED AuditRecord_Outcome = 0
 	// It was done.
 	AuditRecord_OUTCOME_DONE AuditRecord_Outcome = 1
@@ -36,6 +36,9 @@ const (
 	AuditRecord_OUTCOME_REFUSED AuditRecord_Outcome = 2
 	// It failed, with code if it has one; part of it may have been done.
 	AuditRecord_OUTCOME_FAILED AuditRecord_Outcome = 3
+	// Not known: it is going on, or the replica that did it was killed, or could not store what
+	// came of it. It may have been done, or not.
+	AuditRecord_OUTCOME_BEGUN AuditRecord_Outcome = 4
 )
 
 // Enum value maps for AuditRecord_Outcome.
@@ -45,12 +48,14 @@ var (
 		1: "OUTCOME_DONE",
 		2: "OUTCOME_REFUSED",
 		3: "OUTCOME_FAILED",
+		4: "OUTCOME_BEGUN",
 	}
 	AuditRecord_Outcome_value = map[string]int32{
 		"OUTCOME_UNSPECIFIED": 0,
 		"OUTCOME_DONE":        1,
 		"OUTCOME_REFUSED":     2,
 		"OUTCOME_FAILED":      3,
+		"OUTCOME_BEGUN":       4,
 	}
 )
 
@@ -82,7 +87,8 @@ func (AuditRecord_Outcome) EnumDescriptor() ([]byte, []int) {
 }
 
 // AuditRecord says what an operator did, or tried to do. One is stored before the action,
-// without an outcome, and one with its outcome after it. None is changed or removed.
+// with the outcome BEGUN, and one with its outcome after it. None is changed, and none removed
+// before it is too old.
 type AuditRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// When it began.
@@ -114,7 +120,13 @@ type AuditRecord struct {
 	// X-Request-Id of the call.
 	RequestId string `protobuf:"bytes,14,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// Sequence of the record that was stored before the action; 0 in that one.
-	Begun         uint64 `protobuf:"varint,15,opt,name=begun,proto3" json:"begun,omitempty"`
+	Begun uint64 `protobuf:"varint,15,opt,name=begun,proto3" json:"begun,omitempty"`
+	// Name of the route that takes the jobs, of MoveOrphans.
+	ToRoute string `protobuf:"bytes,16,opt,name=to_route,json=toRoute,proto3" json:"to_route,omitempty"`
+	// The upstream's id of the task, of AttachUpstreamTask, as the operator gave it.
+	UpstreamTaskId string `protobuf:"bytes,17,opt,name=upstream_task_id,json=upstreamTaskId,proto3" json:"upstream_task_id,omitempty"`
+	// Status of the job afterwards, of CancelJob: one that had ended stays as it was.
+	Status        JobStatus `protobuf:"varint,18,opt,name=status,proto3,enum=genbus.v1.JobStatus" json:"status,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -254,6 +266,27 @@ func (x *AuditRecord) GetBegun() uint64 {
 	return 0
 }
 
+func (x *AuditRecord) GetToRoute() string {
+	if x != nil {
+		return x.ToRoute
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetUpstreamTaskId() string {
+	if x != nil {
+		return x.UpstreamTaskId
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetStatus() JobStatus {
+	if x != nil {
+		return x.Status
+	}
+	return JobStatus_JOB_STATUS_UNSPECIFIED
+}
+
 // StoredAuditRecord is a record and its place.
 type StoredAuditRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -323,7 +356,11 @@ type ListAuditRecordsRequest struct {
 	// 1 to 100; more is taken as 100. 0: 20.
 	PageSize int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// next_page_token of the page before, with the same filters. Empty: the first.
-	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Only what was done to this dead letter, by its sequence; 0: all.
+	Letter uint64 `protobuf:"varint,7,opt,name=letter,proto3" json:"letter,omitempty"`
+	// Only what was done to jobs of this tenant.
+	Tenant        string `protobuf:"bytes,8,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -400,6 +437,20 @@ func (x *ListAuditRecordsRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListAuditRecordsRequest) GetLetter() uint64 {
+	if x != nil {
+		return x.Letter
+	}
+	return 0
+}
+
+func (x *ListAuditRecordsRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
 // ListAuditRecordsResponse is a page, the newest records first.
 type ListAuditRecordsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -459,7 +510,7 @@ var File_genbus_v1_operator_audit_proto protoreflect.FileDescriptor
 
 const file_genbus_v1_operator_audit_proto_rawDesc = "" +
 	"\n" +
-	"\x1egenbus/v1/operator_audit.proto\x12\tgenbus.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xad\x04\n" +
+	"\x1egenbus/v1/operator_audit.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb3\x05\n" +
 	"\vAuditRecord\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x125\n" +
 	"\bended_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x1a\n" +
@@ -478,15 +529,19 @@ const file_genbus_v1_operator_audit_proto_rawDesc = "" +
 	"\x04jobs\x18\r \x01(\x04R\x04jobs\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x0e \x01(\tR\trequestId\x12\x14\n" +
-	"\x05begun\x18\x0f \x01(\x04R\x05begun\"]\n" +
+	"\x05begun\x18\x0f \x01(\x04R\x05begun\x12\x19\n" +
+	"\bto_route\x18\x10 \x01(\tR\atoRoute\x12(\n" +
+	"\x10upstream_task_id\x18\x11 \x01(\tR\x0eupstreamTaskId\x12,\n" +
+	"\x06status\x18\x12 \x01(\x0e2\x14.genbus.v1.JobStatusR\x06status\"p\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fOUTCOME_DONE\x10\x01\x12\x13\n" +
 	"\x0fOUTCOME_REFUSED\x10\x02\x12\x12\n" +
-	"\x0eOUTCOME_FAILED\x10\x03\"_\n" +
+	"\x0eOUTCOME_FAILED\x10\x03\x12\x11\n" +
+	"\rOUTCOME_BEGUN\x10\x04\"_\n" +
 	"\x11StoredAuditRecord\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12.\n" +
-	"\x06record\x18\x02 \x01(\v2\x16.genbus.v1.AuditRecordR\x06record\"\xb6\x01\n" +
+	"\x06record\x18\x02 \x01(\v2\x16.genbus.v1.AuditRecordR\x06record\"\xe6\x01\n" +
 	"\x17ListAuditRecordsRequest\x12\x1a\n" +
 	"\boperator\x18\x01 \x01(\tR\boperator\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12\x15\n" +
@@ -494,7 +549,9 @@ const file_genbus_v1_operator_audit_proto_rawDesc = "" +
 	"\x05route\x18\x04 \x01(\tR\x05route\x12\x1b\n" +
 	"\tpage_size\x18\x05 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x06 \x01(\tR\tpageToken\"z\n" +
+	"page_token\x18\x06 \x01(\tR\tpageToken\x12\x16\n" +
+	"\x06letter\x18\a \x01(\x04R\x06letter\x12\x16\n" +
+	"\x06tenant\x18\b \x01(\tR\x06tenant\"z\n" +
 	"\x18ListAuditRecordsResponse\x126\n" +
 	"\arecords\x18\x01 \x03(\v2\x1c.genbus.v1.StoredAuditRecordR\arecords\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageTokenB1Z/github.com/genbus/genbus/gen/genbus/v1;genbusv1b\x06proto3"
@@ -520,18 +577,20 @@ var file_genbus_v1_operator_audit_proto_goTypes = []any{
 	(*ListAuditRecordsRequest)(nil),  // 3: genbus.v1.ListAuditRecordsRequest
 	(*ListAuditRecordsResponse)(nil), // 4: genbus.v1.ListAuditRecordsResponse
 	(*timestamppb.Timestamp)(nil),    // 5: google.protobuf.Timestamp
+	(JobStatus)(0),                   // 6: genbus.v1.JobStatus
 }
 var file_genbus_v1_operator_audit_proto_depIdxs = []int32{
 	5, // 0: genbus.v1.AuditRecord.time:type_name -> google.protobuf.Timestamp
 	5, // 1: genbus.v1.AuditRecord.ended_at:type_name -> google.protobuf.Timestamp
 	0, // 2: genbus.v1.AuditRecord.outcome:type_name -> genbus.v1.AuditRecord.Outcome
-	1, // 3: genbus.v1.StoredAuditRecord.record:type_name -> genbus.v1.AuditRecord
-	2, // 4: genbus.v1.ListAuditRecordsResponse.records:type_name -> genbus.v1.StoredAuditRecord
-	5, // [5:5] is the sub-list for method output_type
-	5, // [5:5] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	6, // 3: genbus.v1.AuditRecord.status:type_name -> genbus.v1.JobStatus
+	1, // 4: genbus.v1.StoredAuditRecord.record:type_name -> genbus.v1.AuditRecord
+	2, // 5: genbus.v1.ListAuditRecordsResponse.records:type_name -> genbus.v1.StoredAuditRecord
+	6, // [6:6] is the sub-list for method output_type
+	6, // [6:6] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_genbus_v1_operator_audit_proto_init() }
@@ -539,6 +598,7 @@ func file_genbus_v1_operator_audit_proto_init() {
 	if File_genbus_v1_operator_audit_proto != nil {
 		return
 	}
+	file_genbus_v1_job_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

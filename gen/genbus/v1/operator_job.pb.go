@@ -35,7 +35,8 @@ const (
 	WorkItemPlace_STATE_WAITING WorkItemPlace_State = 1
 	// It is in GENBUS_WORK; no replica has begun with it, as far as the log says.
 	WorkItemPlace_STATE_READY WorkItemPlace_State = 2
-	// A replica holds it.
+	// A replica has begun with it. It holds it, unless it was killed: then another one takes
+	// it after the route's ack_wait.
 	WorkItemPlace_STATE_IN_HAND WorkItemPlace_State = 3
 )
 
@@ -292,8 +293,9 @@ type ListJobsResponse struct {
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// How many jobs of the index match, on all pages.
 	Total int64 `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`
-	// Whether no other jobs of the log match. False where jobs fell out of the index, or
-	// where the index does not know all labels of a job.
+	// Whether no other jobs of the log match. False where jobs fell out of the index, where
+	// the index does not know all labels of a job, or where the model or the id of the filter
+	// is longer than those that it knows (128 bytes).
 	TotalExact bool `protobuf:"varint,4,opt,name=total_exact,json=totalExact,proto3" json:"total_exact,omitempty"`
 	// None of the jobs is missing that were accepted after this; absent where the index has
 	// all jobs of the log. Those that have not ended fall out of the index last.

@@ -1822,7 +1822,7 @@ var File_genbus_v1_operator_service_proto protoreflect.FileDescriptor
 
 const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"\n" +
-	" genbus/v1/operator_service.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x1egenbus/v1/operator_audit.proto\x1a\x1cgenbus/v1/operator_job.proto\x1a genbus/v1/operator_replica.proto\x1a\x14genbus/v1/work.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x94\x01\n" +
+	" genbus/v1/operator_service.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x1egenbus/v1/operator_audit.proto\x1a\x1cgenbus/v1/operator_job.proto\x1a genbus/v1/operator_replica.proto\x1a\x1fgenbus/v1/operator_tenant.proto\x1a\x14genbus/v1/work.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x94\x01\n" +
 	"\x16ListDeadLettersRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x12\n" +
@@ -1930,7 +1930,7 @@ const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"OrphanLeft\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason2\xba\v\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason2\xd6\f\n" +
 	"\x0fOperatorService\x12C\n" +
 	"\bListJobs\x12\x1a.genbus.v1.ListJobsRequest\x1a\x1b.genbus.v1.ListJobsResponse\x12=\n" +
 	"\x06GetJob\x12\x18.genbus.v1.GetJobRequest\x1a\x19.genbus.v1.GetJobResponse\x12X\n" +
@@ -1948,7 +1948,9 @@ const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"\vResumeRoute\x12\x1d.genbus.v1.ResumeRouteRequest\x1a\x1e.genbus.v1.ResumeRouteResponse\x12L\n" +
 	"\vListOrphans\x12\x1d.genbus.v1.ListOrphansRequest\x1a\x1e.genbus.v1.ListOrphansResponse\x12L\n" +
 	"\vMoveOrphans\x12\x1d.genbus.v1.MoveOrphansRequest\x1a\x1e.genbus.v1.MoveOrphansResponse\x12L\n" +
-	"\vFailOrphans\x12\x1d.genbus.v1.FailOrphansRequest\x1a\x1e.genbus.v1.FailOrphansResponse\x12R\n" +
+	"\vFailOrphans\x12\x1d.genbus.v1.FailOrphansRequest\x1a\x1e.genbus.v1.FailOrphansResponse\x12L\n" +
+	"\vListTenants\x12\x1d.genbus.v1.ListTenantsRequest\x1a\x1e.genbus.v1.ListTenantsResponse\x12L\n" +
+	"\vListStreams\x12\x1d.genbus.v1.ListStreamsRequest\x1a\x1e.genbus.v1.ListStreamsResponse\x12R\n" +
 	"\rListUpstreams\x12\x1f.genbus.v1.ListUpstreamsRequest\x1a .genbus.v1.ListUpstreamsResponse\x12O\n" +
 	"\fListReplicas\x12\x1e.genbus.v1.ListReplicasRequest\x1a\x1f.genbus.v1.ListReplicasResponse\x12[\n" +
 	"\x10ListAuditRecords\x12\".genbus.v1.ListAuditRecordsRequest\x1a#.genbus.v1.ListAuditRecordsResponseB1Z/github.com/genbus/genbus/gen/genbus/v1;genbusv1b\x06proto3"
@@ -2003,14 +2005,18 @@ var file_genbus_v1_operator_service_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil),      // 33: google.protobuf.Timestamp
 	(*ListJobsRequest)(nil),            // 34: genbus.v1.ListJobsRequest
 	(*GetJobRequest)(nil),              // 35: genbus.v1.GetJobRequest
-	(*ListUpstreamsRequest)(nil),       // 36: genbus.v1.ListUpstreamsRequest
-	(*ListReplicasRequest)(nil),        // 37: genbus.v1.ListReplicasRequest
-	(*ListAuditRecordsRequest)(nil),    // 38: genbus.v1.ListAuditRecordsRequest
-	(*ListJobsResponse)(nil),           // 39: genbus.v1.ListJobsResponse
-	(*GetJobResponse)(nil),             // 40: genbus.v1.GetJobResponse
-	(*ListUpstreamsResponse)(nil),      // 41: genbus.v1.ListUpstreamsResponse
-	(*ListReplicasResponse)(nil),       // 42: genbus.v1.ListReplicasResponse
-	(*ListAuditRecordsResponse)(nil),   // 43: genbus.v1.ListAuditRecordsResponse
+	(*ListTenantsRequest)(nil),         // 36: genbus.v1.ListTenantsRequest
+	(*ListStreamsRequest)(nil),         // 37: genbus.v1.ListStreamsRequest
+	(*ListUpstreamsRequest)(nil),       // 38: genbus.v1.ListUpstreamsRequest
+	(*ListReplicasRequest)(nil),        // 39: genbus.v1.ListReplicasRequest
+	(*ListAuditRecordsRequest)(nil),    // 40: genbus.v1.ListAuditRecordsRequest
+	(*ListJobsResponse)(nil),           // 41: genbus.v1.ListJobsResponse
+	(*GetJobResponse)(nil),             // 42: genbus.v1.GetJobResponse
+	(*ListTenantsResponse)(nil),        // 43: genbus.v1.ListTenantsResponse
+	(*ListStreamsResponse)(nil),        // 44: genbus.v1.ListStreamsResponse
+	(*ListUpstreamsResponse)(nil),      // 45: genbus.v1.ListUpstreamsResponse
+	(*ListReplicasResponse)(nil),       // 46: genbus.v1.ListReplicasResponse
+	(*ListAuditRecordsResponse)(nil),   // 47: genbus.v1.ListAuditRecordsResponse
 }
 var file_genbus_v1_operator_service_proto_depIdxs = []int32{
 	2,  // 0: genbus.v1.ListDeadLettersResponse.letters:type_name -> genbus.v1.StoredDeadLetter
@@ -2044,29 +2050,33 @@ var file_genbus_v1_operator_service_proto_depIdxs = []int32{
 	22, // 28: genbus.v1.OperatorService.ListOrphans:input_type -> genbus.v1.ListOrphansRequest
 	25, // 29: genbus.v1.OperatorService.MoveOrphans:input_type -> genbus.v1.MoveOrphansRequest
 	27, // 30: genbus.v1.OperatorService.FailOrphans:input_type -> genbus.v1.FailOrphansRequest
-	36, // 31: genbus.v1.OperatorService.ListUpstreams:input_type -> genbus.v1.ListUpstreamsRequest
-	37, // 32: genbus.v1.OperatorService.ListReplicas:input_type -> genbus.v1.ListReplicasRequest
-	38, // 33: genbus.v1.OperatorService.ListAuditRecords:input_type -> genbus.v1.ListAuditRecordsRequest
-	39, // 34: genbus.v1.OperatorService.ListJobs:output_type -> genbus.v1.ListJobsResponse
-	40, // 35: genbus.v1.OperatorService.GetJob:output_type -> genbus.v1.GetJobResponse
-	1,  // 36: genbus.v1.OperatorService.ListDeadLetters:output_type -> genbus.v1.ListDeadLettersResponse
-	4,  // 37: genbus.v1.OperatorService.GetDeadLetter:output_type -> genbus.v1.GetDeadLetterResponse
-	6,  // 38: genbus.v1.OperatorService.RedriveDeadLetter:output_type -> genbus.v1.RedriveDeadLetterResponse
-	8,  // 39: genbus.v1.OperatorService.DropDeadLetter:output_type -> genbus.v1.DropDeadLetterResponse
-	10, // 40: genbus.v1.OperatorService.AttachUpstreamTask:output_type -> genbus.v1.AttachUpstreamTaskResponse
-	12, // 41: genbus.v1.OperatorService.CancelJob:output_type -> genbus.v1.CancelJobResponse
-	14, // 42: genbus.v1.OperatorService.EraseJob:output_type -> genbus.v1.EraseJobResponse
-	16, // 43: genbus.v1.OperatorService.ListRoutes:output_type -> genbus.v1.ListRoutesResponse
-	19, // 44: genbus.v1.OperatorService.PauseRoute:output_type -> genbus.v1.PauseRouteResponse
-	21, // 45: genbus.v1.OperatorService.ResumeRoute:output_type -> genbus.v1.ResumeRouteResponse
-	23, // 46: genbus.v1.OperatorService.ListOrphans:output_type -> genbus.v1.ListOrphansResponse
-	26, // 47: genbus.v1.OperatorService.MoveOrphans:output_type -> genbus.v1.MoveOrphansResponse
-	28, // 48: genbus.v1.OperatorService.FailOrphans:output_type -> genbus.v1.FailOrphansResponse
-	41, // 49: genbus.v1.OperatorService.ListUpstreams:output_type -> genbus.v1.ListUpstreamsResponse
-	42, // 50: genbus.v1.OperatorService.ListReplicas:output_type -> genbus.v1.ListReplicasResponse
-	43, // 51: genbus.v1.OperatorService.ListAuditRecords:output_type -> genbus.v1.ListAuditRecordsResponse
-	34, // [34:52] is the sub-list for method output_type
-	16, // [16:34] is the sub-list for method input_type
+	36, // 31: genbus.v1.OperatorService.ListTenants:input_type -> genbus.v1.ListTenantsRequest
+	37, // 32: genbus.v1.OperatorService.ListStreams:input_type -> genbus.v1.ListStreamsRequest
+	38, // 33: genbus.v1.OperatorService.ListUpstreams:input_type -> genbus.v1.ListUpstreamsRequest
+	39, // 34: genbus.v1.OperatorService.ListReplicas:input_type -> genbus.v1.ListReplicasRequest
+	40, // 35: genbus.v1.OperatorService.ListAuditRecords:input_type -> genbus.v1.ListAuditRecordsRequest
+	41, // 36: genbus.v1.OperatorService.ListJobs:output_type -> genbus.v1.ListJobsResponse
+	42, // 37: genbus.v1.OperatorService.GetJob:output_type -> genbus.v1.GetJobResponse
+	1,  // 38: genbus.v1.OperatorService.ListDeadLetters:output_type -> genbus.v1.ListDeadLettersResponse
+	4,  // 39: genbus.v1.OperatorService.GetDeadLetter:output_type -> genbus.v1.GetDeadLetterResponse
+	6,  // 40: genbus.v1.OperatorService.RedriveDeadLetter:output_type -> genbus.v1.RedriveDeadLetterResponse
+	8,  // 41: genbus.v1.OperatorService.DropDeadLetter:output_type -> genbus.v1.DropDeadLetterResponse
+	10, // 42: genbus.v1.OperatorService.AttachUpstreamTask:output_type -> genbus.v1.AttachUpstreamTaskResponse
+	12, // 43: genbus.v1.OperatorService.CancelJob:output_type -> genbus.v1.CancelJobResponse
+	14, // 44: genbus.v1.OperatorService.EraseJob:output_type -> genbus.v1.EraseJobResponse
+	16, // 45: genbus.v1.OperatorService.ListRoutes:output_type -> genbus.v1.ListRoutesResponse
+	19, // 46: genbus.v1.OperatorService.PauseRoute:output_type -> genbus.v1.PauseRouteResponse
+	21, // 47: genbus.v1.OperatorService.ResumeRoute:output_type -> genbus.v1.ResumeRouteResponse
+	23, // 48: genbus.v1.OperatorService.ListOrphans:output_type -> genbus.v1.ListOrphansResponse
+	26, // 49: genbus.v1.OperatorService.MoveOrphans:output_type -> genbus.v1.MoveOrphansResponse
+	28, // 50: genbus.v1.OperatorService.FailOrphans:output_type -> genbus.v1.FailOrphansResponse
+	43, // 51: genbus.v1.OperatorService.ListTenants:output_type -> genbus.v1.ListTenantsResponse
+	44, // 52: genbus.v1.OperatorService.ListStreams:output_type -> genbus.v1.ListStreamsResponse
+	45, // 53: genbus.v1.OperatorService.ListUpstreams:output_type -> genbus.v1.ListUpstreamsResponse
+	46, // 54: genbus.v1.OperatorService.ListReplicas:output_type -> genbus.v1.ListReplicasResponse
+	47, // 55: genbus.v1.OperatorService.ListAuditRecords:output_type -> genbus.v1.ListAuditRecordsResponse
+	36, // [36:56] is the sub-list for method output_type
+	16, // [16:36] is the sub-list for method input_type
 	16, // [16:16] is the sub-list for extension type_name
 	16, // [16:16] is the sub-list for extension extendee
 	0,  // [0:16] is the sub-list for field type_name
@@ -2081,6 +2091,7 @@ func file_genbus_v1_operator_service_proto_init() {
 	file_genbus_v1_operator_audit_proto_init()
 	file_genbus_v1_operator_job_proto_init()
 	file_genbus_v1_operator_replica_proto_init()
+	file_genbus_v1_operator_tenant_proto_init()
 	file_genbus_v1_work_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{

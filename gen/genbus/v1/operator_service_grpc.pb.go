@@ -36,6 +36,8 @@ const (
 	OperatorService_ListOrphans_FullMethodName        = "/genbus.v1.OperatorService/ListOrphans"
 	OperatorService_MoveOrphans_FullMethodName        = "/genbus.v1.OperatorService/MoveOrphans"
 	OperatorService_FailOrphans_FullMethodName        = "/genbus.v1.OperatorService/FailOrphans"
+	OperatorService_ListTenants_FullMethodName        = "/genbus.v1.OperatorService/ListTenants"
+	OperatorService_ListStreams_FullMethodName        = "/genbus.v1.OperatorService/ListStreams"
 	OperatorService_ListUpstreams_FullMethodName      = "/genbus.v1.OperatorService/ListUpstreams"
 	OperatorService_ListReplicas_FullMethodName       = "/genbus.v1.OperatorService/ListReplicas"
 	OperatorService_ListAuditRecords_FullMethodName   = "/genbus.v1.OperatorService/ListAuditRecords"
@@ -95,6 +97,10 @@ type OperatorServiceClient interface {
 	// FailOrphans ends jobs of a route that is not configured, with upstream_removed. It
 	// is refused as MoveOrphans is.
 	FailOrphans(ctx context.Context, in *FailOrphansRequest, opts ...grpc.CallOption) (*FailOrphansResponse, error)
+	// ListTenants says how the tenants with the most unfinished jobs are doing.
+	ListTenants(ctx context.Context, in *ListTenantsRequest, opts ...grpc.CallOption) (*ListTenantsResponse, error)
+	// ListStreams says what is in each stream, and how full it is.
+	ListStreams(ctx context.Context, in *ListStreamsRequest, opts ...grpc.CallOption) (*ListStreamsResponse, error)
 	// ListUpstreams says what each replica knows of each upstream and its keys: breakers,
 	// pauses, cooldowns, failures of the last minutes.
 	ListUpstreams(ctx context.Context, in *ListUpstreamsRequest, opts ...grpc.CallOption) (*ListUpstreamsResponse, error)
@@ -262,6 +268,26 @@ func (c *operatorServiceClient) FailOrphans(ctx context.Context, in *FailOrphans
 	return out, nil
 }
 
+func (c *operatorServiceClient) ListTenants(ctx context.Context, in *ListTenantsRequest, opts ...grpc.CallOption) (*ListTenantsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListTenantsResponse)
+	err := c.cc.Invoke(ctx, OperatorService_ListTenants_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *operatorServiceClient) ListStreams(ctx context.Context, in *ListStreamsRequest, opts ...grpc.CallOption) (*ListStreamsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListStreamsResponse)
+	err := c.cc.Invoke(ctx, OperatorService_ListStreams_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *operatorServiceClient) ListUpstreams(ctx context.Context, in *ListUpstreamsRequest, opts ...grpc.CallOption) (*ListUpstreamsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListUpstreamsResponse)
@@ -346,6 +372,10 @@ type OperatorServiceServer interface {
 	// FailOrphans ends jobs of a route that is not configured, with upstream_removed. It
 	// is refused as MoveOrphans is.
 	FailOrphans(context.Context, *FailOrphansRequest) (*FailOrphansResponse, error)
+	// ListTenants says how the tenants with the most unfinished jobs are doing.
+	ListTenants(context.Context, *ListTenantsRequest) (*ListTenantsResponse, error)
+	// ListStreams says what is in each stream, and how full it is.
+	ListStreams(context.Context, *ListStreamsRequest) (*ListStreamsResponse, error)
 	// ListUpstreams says what each replica knows of each upstream and its keys: breakers,
 	// pauses, cooldowns, failures of the last minutes.
 	ListUpstreams(context.Context, *ListUpstreamsRequest) (*ListUpstreamsResponse, error)
@@ -407,6 +437,12 @@ func (UnimplementedOperatorServiceServer) MoveOrphans(context.Context, *MoveOrph
 }
 func (UnimplementedOperatorServiceServer) FailOrphans(context.Context, *FailOrphansRequest) (*FailOrphansResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method FailOrphans not implemented")
+}
+func (UnimplementedOperatorServiceServer) ListTenants(context.Context, *ListTenantsRequest) (*ListTenantsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListTenants not implemented")
+}
+func (UnimplementedOperatorServiceServer) ListStreams(context.Context, *ListStreamsRequest) (*ListStreamsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListStreams not implemented")
 }
 func (UnimplementedOperatorServiceServer) ListUpstreams(context.Context, *ListUpstreamsRequest) (*ListUpstreamsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListUpstreams not implemented")
@@ -708,6 +744,42 @@ func _OperatorService_FailOrphans_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _OperatorService_ListTenants_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListTenantsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OperatorServiceServer).ListTenants(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OperatorService_ListTenants_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OperatorServiceServer).ListTenants(ctx, req.(*ListTenantsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _OperatorService_ListStreams_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListStreamsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OperatorServiceServer).ListStreams(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OperatorService_ListStreams_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OperatorServiceServer).ListStreams(ctx, req.(*ListStreamsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _OperatorService_ListUpstreams_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListUpstreamsRequest)
 	if err := dec(in); err != nil {
@@ -828,6 +900,14 @@ var OperatorService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "FailOrphans",
 			Handler:    _OperatorService_FailOrphans_Handler,
+		},
+		{
+			MethodName: "ListTenants",
+			Handler:    _OperatorService_ListTenants_Handler,
+		},
+		{
+			MethodName: "ListStreams",
+			Handler:    _OperatorService_ListStreams_Handler,
 		},
 		{
 			MethodName: "ListUpstreams",

@@ -2,7 +2,6 @@ package apitest
 
 import (
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
@@ -44,10 +43,7 @@ func (w *World) PutLetter(l *genbusv1.DeadLetter) uint64 {
 func (w *World) Durables() {
 	w.T.Helper()
 	for _, r := range w.Cfg.Routes {
-		kind := subject.Kind(r.Kind)
-		if _, err := w.Broker.Streams().EnsureConsumer(w.T.Context(), w.Broker.Names().Work(), jetstream.ConsumerConfig{
-			Durable: subject.WorkDurable(kind, r.Name), FilterSubject: w.Broker.Names().WorkRoutePattern(kind, r.Name), AckPolicy: jetstream.AckExplicitPolicy,
-		}); err != nil {
+		if _, err := w.Queue.Route(subject.Kind(r.Kind), r.Name).Ensure(w.T.Context(), r, w.Broker.Streams().EnsureConsumer); err != nil {
 			w.T.Fatal(err)
 		}
 	}

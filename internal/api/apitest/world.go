@@ -60,6 +60,7 @@ type World struct {
 	Broker  *broker.Broker
 	Log     *joblog.Log
 	Index   *jobindex.Index
+	Queue   *queue.Queue
 	Enc     publisher.Encoder
 	Sandbox *sandbox.Server
 	Metrics *telemetry.Metrics
@@ -153,6 +154,7 @@ func (w *World) startAPI(alter func(*Parts)) {
 	letters := quota.NewLetters(live, w.Broker)
 	dead := deadletter.Store{Broker: w.Broker, Bodies: bodies, Metrics: w.Metrics, Logger: brokertest.Logger(w.T)}
 	jobs := queue.New(live, w.Broker, w.Log, letters)
+	w.Queue = jobs
 	adm := admission.New(admission.Options{Config: live, Broker: w.Broker, Log: w.Log, Index: w.Index, Bodies: bodies, Queue: jobs, Letters: letters, Metrics: w.Metrics})
 	uploads := natsreq.NewUploads(bodies, brokertest.Logger(w.T))
 	runner := inline.New(context.WithoutCancel(w.T.Context()), inline.Options{
@@ -170,6 +172,8 @@ func (w *World) startAPI(alter func(*Parts)) {
 	record := audit.Log{Broker: w.Broker, Logger: brokertest.Logger(w.T)}
 	op := operator.Operator{
 		Audit:    record,
+		Tenants:  operator.Tenants{Index: w.Index, Config: live},
+		Streams:  operator.Streams{Broker: w.Broker},
 		Replicas: operator.Replicas{Fleet: fleet.New(fleet.Options{Alone: true, State: func() *genbusv1.ReplicaState { return &genbusv1.ReplicaState{Id: w.Log.Writer()} }})},
 		Letters: &operator.Letters{
 			Config: live, Names: w.Broker.Names(), Streams: deadletter.Streams{Broker: w.Broker}, Log: w.Log, Bodies: bodies,

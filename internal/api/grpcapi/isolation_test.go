@@ -50,6 +50,8 @@ var rules = map[string]rule{
 
 	"/genbus.v1.OperatorService/ListJobs":           operators,
 	"/genbus.v1.OperatorService/GetJob":             operators,
+	"/genbus.v1.OperatorService/ListTenants":        operators,
+	"/genbus.v1.OperatorService/ListStreams":        operators,
 	"/genbus.v1.OperatorService/ListAuditRecords":   operators,
 	"/genbus.v1.OperatorService/ListReplicas":       operators,
 	"/genbus.v1.OperatorService/ListUpstreams":      operators,

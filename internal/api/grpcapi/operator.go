@@ -45,6 +45,9 @@ func (s operatorService) record(ctx context.Context, r *genbusv1.AuditRecord, do
 	clip(r)
 	err := s.audit.Record(ctx, r, func(r *genbusv1.AuditRecord) error {
 		if err := do(r); err != nil {
+			if f, ok := errors.AsType[*errcode.Error](err); ok && r.GetJobId() == "" { // it may have made one all the same
+				r.NewJobId = cmp.Or(r.GetNewJobId(), f.JobID)
+			}
 			return core.Explain(ctx, subject.TaskName{Kind: subject.Kind(r.GetKind()), Tenant: r.GetTenant(), ID: r.GetJobId()}, err)
 		}
 		return nil
@@ -72,6 +75,7 @@ func (s operatorService) record(ctx context.Context, r *genbusv1.AuditRecord, do
 func clip(r *genbusv1.AuditRecord) {
 	r.Kind, r.Route = errcode.Clip(r.GetKind(), 16), errcode.Clip(r.GetRoute(), 64)
 	r.Tenant, r.JobId = errcode.Clip(r.GetTenant(), 64), errcode.Clip(r.GetJobId(), 64)
+	r.ToRoute, r.UpstreamTaskId = errcode.Clip(r.GetToRoute(), 64), errcode.Clip(r.GetUpstreamTaskId(), 1024)
 }
 
 // attributes are what the process's log has of a record.
@@ -162,7 +166,7 @@ func (s operatorService) RedriveDeadLetter(ctx context.Context, m *genbusv1.Redr
 // AttachUpstreamTask makes a new job of a task that the upstream has.
 func (s operatorService) AttachUpstreamTask(ctx context.Context, m *genbusv1.AttachUpstreamTaskRequest) (*genbusv1.AttachUpstreamTaskResponse, error) {
 	out := &genbusv1.AttachUpstreamTaskResponse{}
-	err := s.record(ctx, &genbusv1.AuditRecord{Letter: m.GetSequence()}, func(r *genbusv1.AuditRecord) error {
+	err := s.record(ctx, &genbusv1.AuditRecord{Letter: m.GetSequence(), UpstreamTaskId: m.GetUpstreamTaskId()}, func(r *genbusv1.AuditRecord) error {
 		e, err := s.operator.Letters.Attach(ctx, m.GetSequence(), m.GetUpstreamTaskId())
 		if err == nil {
 			out.Id, out.Status = made(r, e)
@@ -190,13 +194,13 @@ func (s operatorService) DropDeadLetter(ctx context.Context, m *genbusv1.DropDea
 func (s operatorService) CancelJob(ctx context.Context, m *genbusv1.CancelJobRequest) (*genbusv1.CancelJobResponse, error) {
 	n := subject.TaskName{Kind: subject.Kind(m.GetKind()), Tenant: m.GetTenant(), ID: m.GetId()}
 	out := &genbusv1.CancelJobResponse{Id: n.ID}
-	err := s.record(ctx, ofJob(n), func(*genbusv1.AuditRecord) error {
+	err := s.record(ctx, ofJob(n), func(r *genbusv1.AuditRecord) error {
 		if err := operator.CheckName(n); err != nil {
 			return err
 		}
 		e, err := s.core.Jobs.Cancel(ctx, n, core.ByOperator)
 		if err == nil {
-			out.Status = e.Job.GetStatus()
+			out.Status, r.Status = e.Job.GetStatus(), e.Job.GetStatus()
 		}
 		return err
 	})
@@ -253,7 +257,7 @@ func (s operatorService) ListOrphans(ctx context.Context, _ *genbusv1.ListOrphan
 // MoveOrphans moves jobs of a route that is not configured.
 func (s operatorService) MoveOrphans(ctx context.Context, m *genbusv1.MoveOrphansRequest) (*genbusv1.MoveOrphansResponse, error) {
 	out := &genbusv1.MoveOrphansResponse{}
-	err := s.record(ctx, &genbusv1.AuditRecord{Kind: m.GetKind(), Route: m.GetName()}, func(r *genbusv1.AuditRecord) (err error) {
+	err := s.record(ctx, &genbusv1.AuditRecord{Kind: m.GetKind(), Route: m.GetName(), ToRoute: m.GetTo()}, func(r *genbusv1.AuditRecord) (err error) {
 		out.Settled, err = s.operator.Routes.MoveOrphans(ctx, m)
 		r.Jobs = settled(out.GetSettled())
 		return err
@@ -274,6 +278,24 @@ func (s operatorService) FailOrphans(ctx context.Context, m *genbusv1.FailOrphan
 
 // settled is how many jobs were moved or ended.
 func settled(m *genbusv1.OrphansSettled) uint64 { return m.GetMoved() + m.GetEnded() }
+
+// ListTenants says how tenants are doing.
+func (s operatorService) ListTenants(ctx context.Context, m *genbusv1.ListTenantsRequest) (*genbusv1.ListTenantsResponse, error) {
+	out, err := s.operator.Tenants.List(ctx, m)
+	if err != nil {
+		return nil, core.Explain(ctx, subject.TaskName{}, err)
+	}
+	return out, nil
+}
+
+// ListStreams says what is in each stream.
+func (s operatorService) ListStreams(ctx context.Context, _ *genbusv1.ListStreamsRequest) (*genbusv1.ListStreamsResponse, error) {
+	out, err := s.operator.Streams.List(ctx)
+	if err != nil {
+		return nil, core.Explain(ctx, subject.TaskName{}, err)
+	}
+	return out, nil
+}
 
 // ListUpstreams says what each replica knows of each upstream.
 func (s operatorService) ListUpstreams(ctx context.Context, _ *genbusv1.ListUpstreamsRequest) (*genbusv1.ListUpstreamsResponse, error) {
@@ -296,7 +318,7 @@ func (s operatorService) ListReplicas(ctx context.Context, _ *genbusv1.ListRepli
 // ListAuditRecords lists what operators did.
 func (s operatorService) ListAuditRecords(ctx context.Context, m *genbusv1.ListAuditRecordsRequest) (*genbusv1.ListAuditRecordsResponse, error) {
 	page, err := s.audit.List(ctx, audit.Query{
-		Operator: m.GetOperator(), Action: m.GetAction(), JobID: m.GetJobId(), Route: m.GetRoute(), Size: int(m.GetPageSize()), Token: m.GetPageToken(),
+		Operator: m.GetOperator(), Action: m.GetAction(), JobID: m.GetJobId(), Route: m.GetRoute(), Tenant: m.GetTenant(), Letter: m.GetLetter(), Size: int(m.GetPageSize()), Token: m.GetPageToken(),
 	})
 	if err != nil {
 		return nil, core.Explain(ctx, subject.TaskName{}, err)

@@ -35,6 +35,8 @@ var queries = map[string][]string{
 	"GET /genbus/v1/operator/dead-letters/{sequence}": nil,
 	"GET /genbus/v1/operator/routes":                  nil,
 	"GET /genbus/v1/operator/orphans":                 nil,
+	"GET /genbus/v1/operator/tenants":                 fieldsOf(&genbusv1.ListTenantsRequest{}),
+	"GET /genbus/v1/operator/streams":                 nil,
 	"GET /genbus/v1/operator/upstreams":               nil,
 	"GET /genbus/v1/operator/replicas":                nil,
 	"GET /genbus/v1/operator/audit":                   fieldsOf(&genbusv1.ListAuditRecordsRequest{}),

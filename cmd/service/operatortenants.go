@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+)
+
+type tenantsCommand struct {
+	Kind  string `help:"Only jobs of this kind count: video or chat."`
+	Route string `help:"Only jobs of this route count."`
+	Limit int    `help:"Most tenants to list, up to 100." default:"20"`
+}
+
+// Run lists tenants.
+func (c tenantsCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
+		answer, err := call.ListTenants(ctx, &genbusv1.ListTenantsRequest{Kind: c.Kind, Route: c.Route, PageSize: int32(min(max(c.Limit, 1), maxPage))})
+		if err != nil {
+			return answered(err)
+		}
+		return call.tenants(answer)
+	})
+}
+
+type streamsCommand struct{}
+
+// Run lists the streams.
+func (streamsCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
+		answer, err := call.ListStreams(ctx, &genbusv1.ListStreamsRequest{})
+		if err != nil {
+			return answered(err)
+		}
+		return call.streams(answer)
+	})
+}
+
+func (p printer) tenants(m *genbusv1.ListTenantsResponse) error {
+	if p.json {
+		return p.asJSON(m)
+	}
+	if len(m.GetTenants()) == 0 {
+		return p.say(m, "no tenant has jobs")
+	}
+	var rows []string
+	for _, t := range m.GetTenants() {
+		most := ""
+		if t.GetMaxJobs() > 0 {
+			most = fmt.Sprint(t.GetMaxJobs())
+		}
+		rows = append(rows, cells(t.GetTenant(), fmt.Sprint(t.GetUnfinished()), fmt.Sprint(t.GetQueued()), most, moment(t.GetOldestUnfinished()),
+			fmt.Sprint(t.GetAcceptedLastHour()), fmt.Sprint(t.GetEndedLastHour()), fmt.Sprint(t.GetFailedLastHour())))
+	}
+	if err := p.table("TENANT\tUNFINISHED\tQUEUED\tMAX\tOLDEST\tACCEPTED, 1 H\tENDED, 1 H\tFAILED, 1 H", rows); err != nil {
+		return err
+	}
+	if since := m.GetCompleteSince(); since != nil {
+		return p.say(m, "%d of %d; jobs that were accepted before %s may be missing (limits.list_index)", len(m.GetTenants()), m.GetTotal(), moment(since))
+	}
+	return p.say(m, "%d of %d", len(m.GetTenants()), m.GetTotal())
+}
+
+func (p printer) streams(m *genbusv1.ListStreamsResponse) error {
+	if p.json {
+		return p.asJSON(m)
+	}
+	var rows []string
+	for _, s := range m.GetStreams() {
+		full := "takes no more when full"
+		if s.GetDropsOld() {
+			full = "drops the oldest when full"
+		}
+		rows = append(rows, cells(s.GetName(), fmt.Sprint(s.GetMessages()), fmt.Sprint(s.GetBytes()), fmt.Sprintf("%.1f %%", 100*s.GetUsed()), moment(s.GetOldest()), full))
+	}
+	return p.table("STREAM\tMESSAGES\tBYTES\tUSED\tOLDEST\t", rows)
+}

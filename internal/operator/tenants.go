@@ -1,0 +1,77 @@
+package operator
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/jobindex"
+)
+
+// Tenants is what operators see of tenants. All fields are required.
+type Tenants struct {
+	Index  *jobindex.Index
+	Config *config.Live
+}
+
+// List is the tenants with the most unfinished jobs.
+func (p Tenants) List(ctx context.Context, m *genbusv1.ListTenantsRequest) (*genbusv1.ListTenantsResponse, error) {
+	s, err := searchOf(&genbusv1.ListJobsRequest{Kind: m.GetKind(), Route: m.GetRoute(), PageSize: m.GetPageSize()})
+	if err != nil {
+		return nil, err
+	}
+	s.ByTenant = true
+	found, err := p.Index.Search(ctx, s)
+	if err != nil {
+		return nil, searchError(err)
+	}
+	out := &genbusv1.ListTenantsResponse{Total: int64(found.Total), AsOf: timestamppb.New(time.Unix(0, found.AsOf)), CompleteSince: since(found)}
+	for _, t := range found.Tenants {
+		state := &genbusv1.TenantState{
+			Tenant: t.Tenant, Unfinished: int64(t.Unfinished), Queued: int64(t.Waiting), MaxJobs: int64(p.Config.LimitsOf(t.Tenant).MaxJobs),
+			AcceptedLastHour: int64(t.Accepted), EndedLastHour: int64(t.Ended), FailedLastHour: int64(t.Failed),
+		}
+		if t.Oldest != 0 {
+			state.OldestUnfinished = timestamppb.New(time.Unix(0, t.Oldest))
+		}
+		out.Tenants = append(out.Tenants, state)
+	}
+	return out, nil
+}
+
+// Streams is what operators see of streams. The field is required.
+type Streams struct{ Broker *broker.Broker }
+
+// List says what is in each stream.
+func (p Streams) List(ctx context.Context) (*genbusv1.ListStreamsResponse, error) {
+	out := &genbusv1.ListStreamsResponse{}
+	for _, c := range p.Broker.Streams().Configs() {
+		s, err := p.Broker.Stream(ctx, c.Name)
+		if err != nil {
+			return nil, err
+		}
+		i := s.CachedInfo()
+		state := &genbusv1.StreamState{
+			Name: i.Config.Name, Description: i.Config.Description, Messages: i.State.Msgs, MaxMessages: max(i.Config.MaxMsgs, 0),
+			Bytes: i.State.Bytes, MaxBytes: max(i.Config.MaxBytes, 0), DropsOld: broker.DropsOld(i.Config),
+		}
+		state.Used = max(used(state.GetMessages(), state.GetMaxMessages()), used(state.GetBytes(), state.GetMaxBytes()))
+		if i.State.Msgs > 0 {
+			state.Oldest = timestamppb.New(i.State.FirstTime)
+		}
+		out.Streams = append(out.Streams, state)
+	}
+	return out, nil
+}
+
+// used is the part of a limit that is used; 0 without one.
+func used(n uint64, limit int64) float64 {
+	if limit <= 0 {
+		return 0
+	}
+	return float64(n) / float64(limit)
+}
