@@ -16,6 +16,7 @@ var headers = []header{
 	{name: subject.HeaderTraceParent, description: "W3C trace context."},
 	{name: subject.HeaderTraceState, description: "The vendors' part of the trace context."},
 	{name: subject.HeaderJobID, description: "Id of the job."},
+	{name: subject.HeaderNotice, description: "That the job waits because an operator has paused its route.", enum: []any{"route_paused"}},
 	{name: subject.HeaderVersion, description: "Version of the event, in decimal: 1, 2, 3... without gaps for one job."},
 	{name: subject.HeaderStatus, description: "Status of the job.", enum: statuses},
 	{name: subject.HeaderCreatedAt, description: "When the job was accepted, RFC 3339."},
@@ -65,7 +66,7 @@ var headerSets = map[string]headerSet{
 		always: []string{subject.HeaderContentType},
 		some:   []string{subject.HeaderRequestID, subject.HeaderLabels, subject.HeaderTraceParent, subject.HeaderTraceState},
 	},
-	"ReplyHeaders": {always: []string{subject.HeaderContentType, subject.HeaderJobID}},
+	"ReplyHeaders": {always: []string{subject.HeaderContentType, subject.HeaderJobID}, some: []string{subject.HeaderNotice}},
 	"ErrorHeaders": {
 		always: []string{subject.HeaderContentType, subject.HeaderErrorCode, "Nats-Service-Error", "Nats-Service-Error-Code"},
 		some:   []string{subject.HeaderJobID, subject.HeaderRetryAfter},

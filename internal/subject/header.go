@@ -19,6 +19,8 @@ const (
 const (
 	// HeaderJobID names the job in a reply.
 	HeaderJobID = "genbus-job-id"
+	// HeaderNotice is what a reply tells of a job beside its state: route_paused.
+	HeaderNotice = "genbus-notice"
 	// HeaderVersion is the version of a task event, in decimal.
 	HeaderVersion = "genbus-version"
 	// HeaderStatus and HeaderCreatedAt (RFC 3339) let a reader of headers list

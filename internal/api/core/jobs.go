@@ -53,6 +53,21 @@ func (j *Jobs) Get(ctx context.Context, n subject.TaskName) (joblog.Entry, error
 	return e, nil
 }
 
+// NoticeRoutePaused is the notice, in the header genbus-notice of an answer about a job, that the
+// job waits because an operator has paused its route.
+const NoticeRoutePaused = string(errcode.RoutePaused)
+
+// Notice is what a caller is told of a job beside its state; empty for nothing. What is known
+// of the route is some seconds old.
+func (j *Jobs) Notice(job task.Job) string {
+	x := job.GetExecution()
+	waits := x.GetPhase() == genbusv1.JobPhase_JOB_PHASE_QUEUED
+	if waits && j.queue.Route(subject.Kind(task.Kind(job)), x.GetRoute()).Counts().Paused {
+		return NoticeRoutePaused
+	}
+	return ""
+}
+
 // getLogged is Get for a caller that goes on from the log: it waits for the first event.
 func (j *Jobs) getLogged(ctx context.Context, n subject.TaskName) (joblog.Entry, error) {
 	e, err := j.Get(ctx, n)

@@ -19,6 +19,7 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -29,8 +30,8 @@ const (
 	mdLabels         = "genbus-labels"
 	mdRequestID      = "x-request-id"
 	// mdNotice is set to resume_expired when a watch could not resume where it
-	// was asked to.
-	mdNotice = "genbus-notice"
+	// was asked to, and to route_paused where a job waits for an operator.
+	mdNotice = subject.HeaderNotice
 )
 
 // grpcMethod is a full method name.
@@ -93,6 +94,14 @@ func (c *call) addHeaders(r *admission.Request) error {
 // name is a job of the call's tenant.
 func (c *call) name(kind subject.Kind, id string) subject.TaskName {
 	return subject.TaskName{Kind: kind, Tenant: c.tenant, ID: id}
+}
+
+// sayState is sayJob of a job whose state is answered.
+func sayState(ctx context.Context, jobs *core.Jobs, j task.Job) {
+	sayJob(ctx, j.GetId())
+	if notice := jobs.Notice(j); notice != "" {
+		_ = grpc.SetHeader(ctx, metadata.Pairs(mdNotice, notice)) // fails only after the header was sent
+	}
 }
 
 // sayJob names the job in the answer's header.

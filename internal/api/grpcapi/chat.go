@@ -113,7 +113,7 @@ func (s chatService) SubmitChatCompletion(ctx context.Context, m *genbusv1.Submi
 	if err != nil {
 		return nil, err
 	}
-	sayJob(ctx, e.Job.GetId())
+	sayState(ctx, s.core.Jobs, e.Job)
 	return &genbusv1.SubmitChatCompletionResponse{Chat: core.ChatOf(e)}, nil
 }
 
@@ -124,7 +124,7 @@ func (s chatService) GetChatCompletion(ctx context.Context, m *genbusv1.GetChatC
 	if err != nil {
 		return nil, err
 	}
-	sayJob(ctx, e.Job.GetId())
+	sayState(ctx, s.core.Jobs, e.Job)
 	out := &genbusv1.GetChatCompletionResponse{Chat: core.ChatOf(e)}
 	if e.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
 		return out, nil

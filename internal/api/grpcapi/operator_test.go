@@ -281,6 +281,15 @@ func TestPausedRouteRefusesInlineChats(t *testing.T) {
 		t.Fatalf("before: %d %s", a.Status, a.Body)
 	}
 	apitest.Must[*genbusv1.PauseRouteResponse](t)(client.PauseRoute(ctx, &genbusv1.PauseRouteRequest{Kind: "chat", Name: config.SandboxChatRoute}))
+	// Those that wait are told so, by each way.
+	apitest.Must[*genbusv1.PauseRouteResponse](t)(client.PauseRoute(ctx, &genbusv1.PauseRouteRequest{Kind: "video", Name: config.SandboxVideoRoute}))
+	w.Await("the notice", func() bool {
+		uncounted, err := w.Queue.Count(t.Context())
+		return err == nil && len(uncounted) == 0 && w.Post("/v1/video/generations", `{"model":"sandbox-video","prompt":"a cat"}`).Header.Get("Genbus-Notice") == "route_paused"
+	})
+	if a := w.Post("/genbus/v1/videos", `{"raw_json":"eyJtb2RlbCI6InNhbmRib3gtdmlkZW8iLCJwcm9tcHQiOiJhIGNhdCJ9"}`); a.Status != http.StatusOK || a.Header.Get("Genbus-Notice") != "route_paused" {
+		t.Errorf("by the gateway: %d %v %s", a.Status, a.Header, a.Body)
+	}
 	var refused apitest.Answer
 	w.Await("the refusal", func() bool {
 		refused = w.Post("/v1/chat/completions", body)

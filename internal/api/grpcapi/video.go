@@ -31,7 +31,7 @@ func (s videoService) CreateVideoTask(ctx context.Context, m *genbusv1.CreateVid
 	if err != nil {
 		return nil, err
 	}
-	sayJob(ctx, e.Job.GetId())
+	sayState(ctx, s.core.Jobs, e.Job)
 	return &genbusv1.CreateVideoTaskResponse{Task: core.VideoOf(e)}, nil
 }
 
@@ -41,7 +41,7 @@ func (s videoService) GetVideoTask(ctx context.Context, m *genbusv1.GetVideoTask
 	if err != nil {
 		return nil, err
 	}
-	sayJob(ctx, e.Job.GetId())
+	sayState(ctx, s.core.Jobs, e.Job)
 	return &genbusv1.GetVideoTaskResponse{Task: core.VideoOf(e)}, nil
 }
 

@@ -60,7 +60,7 @@ func (h *Handler) submitChat(x *exchange, req admission.Request) error {
 	if err != nil {
 		return err
 	}
-	x.jobID(e.Job.GetId())
+	x.job(e.Job)
 	x.Header().Set("Location", "/genbus/v1/chats/"+e.Job.GetId())
 	x.Header().Set("Preference-Applied", "respond-async")
 	return x.json(http.StatusAccepted, body.ChatJSON(core.ChatOf(e), reply))

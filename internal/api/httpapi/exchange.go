@@ -18,6 +18,7 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/natsreq"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
@@ -29,7 +30,10 @@ type exchange struct {
 	tenant string // empty for an operator
 }
 
-const headerJobID = "Genbus-Job-Id"
+const (
+	headerJobID  = "Genbus-Job-Id"
+	headerNotice = "Genbus-Notice"
+)
 
 // enter finds out who calls, unless the process stops or the tenant calls too often,
 // and looks at the query.
@@ -80,6 +84,14 @@ func number(text, field string, missing, least, most int) (int, error) {
 		}})
 	}
 	return n, nil
+}
+
+// job names the job in the answer's header, and what its caller is told beside its state.
+func (x *exchange) job(j task.Job) {
+	x.jobID(j.GetId())
+	if notice := x.h.core.Jobs.Notice(j); notice != "" {
+		x.Header()[headerNotice] = []string{notice}
+	}
 }
 
 // jobID names the job in the answer's header.

@@ -69,7 +69,15 @@ func toMetadata(header string) (string, bool) {
 }
 
 // toHeader chooses the metadata that reach the client.
-func toHeader(key string) (string, bool) { return headerJobID, key == subject.HeaderJobID }
+func toHeader(key string) (string, bool) {
+	switch key {
+	case subject.HeaderJobID:
+		return headerJobID, true
+	case subject.HeaderNotice:
+		return headerNotice, true
+	}
+	return "", false
+}
 
 // writeGatewayError answers with the error of a service, or of the gateway's own
 // decoding.

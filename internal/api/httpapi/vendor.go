@@ -133,7 +133,7 @@ func (x *vendorExchange) get(call upstream.Call) error {
 }
 
 func (x *vendorExchange) answer(call upstream.Call, t *genbusv1.VideoTask) error {
-	x.jobID(t.GetId())
+	x.job(t)
 	status, answer := x.wire.Surface.Task(call, x.linked(t), x.requestID())
 	return x.json(status, answer)
 }

@@ -72,7 +72,7 @@ func (h *Handler) getVideoObject(x *exchange) error {
 }
 
 func (x *exchange) videoObject(t *genbusv1.VideoTask) error {
-	x.jobID(t.GetId())
+	x.job(t)
 	if route, ok := x.h.routeTable.Video(t.GetExecution().GetRoute()); ok && !task.Terminal(t.GetExecution().GetPhase()) {
 		x.Header()[headerPollAfter] = []string{pollAfter(route.Poll.Interval)}
 	}

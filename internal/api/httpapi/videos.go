@@ -26,7 +26,7 @@ func (h *Handler) createVideo(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.jobID(e.Job.GetId())
+	x.job(e.Job)
 	return x.json(http.StatusOK, body.VideoCreatedJSON(core.VideoOf(e)))
 }
 
@@ -36,6 +36,6 @@ func (h *Handler) getVideo(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	x.jobID(e.Job.GetId())
+	x.job(e.Job)
 	return x.json(http.StatusOK, body.VideoTaskJSON(x.linked(core.VideoOf(e))))
 }

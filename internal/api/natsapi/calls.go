@@ -209,7 +209,11 @@ func (c *calls) answer(r micro.Request) {
 		c.refuse(r, err)
 		return
 	}
-	c.respond(r, data, nats.Header{subject.HeaderContentType: {media}, subject.HeaderJobID: {e.Job.GetId()}})
+	answer := nats.Header{subject.HeaderContentType: {media}, subject.HeaderJobID: {e.Job.GetId()}}
+	if notice := c.core.Jobs.Notice(e.Job); notice != "" {
+		answer[subject.HeaderNotice] = []string{notice}
+	}
+	c.respond(r, data, answer)
 }
 
 // submit accepts a request. upload is where it was read from; nil for one that came
