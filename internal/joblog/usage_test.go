@@ -180,7 +180,7 @@ func TestTheLogIsIndexedOnAFullDisk(t *testing.T) {
 	b := brokertest.Open(t, broker.Options{
 		Names: subject.Default(), Logger: brokertest.Logger(t),
 		Embedded: broker.Embedded{DataDir: t.TempDir(), NoSync: true, MaxStore: 64 * mib},
-		Limits:   broker.Limits{RequestsMaxBytes: mib, TasksMaxBytes: 16 * mib, DeadMaxBytes: mib, RejectedMaxBytes: mib, UsageMaxBytes: mib},
+		Limits:   broker.Limits{RequestsMaxBytes: mib, TasksMaxBytes: 16 * mib, DeadMaxBytes: mib, RejectedMaxBytes: mib, UsageMaxBytes: mib, OpsMaxBytes: mib},
 	})
 	l, bodies, body := newLog(t, b, ""), broker.NewBodies(b), make([]byte, mib)
 	stored := 0
@@ -215,7 +215,7 @@ func TestEndsHaveRoomOnAFullDisk(t *testing.T) {
 	b := brokertest.Open(t, broker.Options{
 		Names: subject.Default(), Logger: brokertest.Logger(t),
 		Embedded: broker.Embedded{DataDir: t.TempDir(), NoSync: true, MaxStore: 96 * mib},
-		Limits:   broker.Limits{RequestsMaxBytes: mib, TasksMaxBytes: size, DeadMaxBytes: mib, RejectedMaxBytes: mib, UsageMaxBytes: mib},
+		Limits:   broker.Limits{RequestsMaxBytes: mib, TasksMaxBytes: size, DeadMaxBytes: mib, RejectedMaxBytes: mib, UsageMaxBytes: mib, OpsMaxBytes: mib},
 	})
 	bodies, body := broker.NewBodies(b), make([]byte, 2*mib)
 	finished(t, newLog(t, b, ""), "video_1")
