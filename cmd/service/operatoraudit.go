@@ -22,23 +22,19 @@ type auditCommand struct {
 // Run lists what operators did, page after page.
 func (c auditCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
-		var all []*genbusv1.StoredAuditRecord
+		all := &genbusv1.ListAuditRecordsResponse{}
 		request := &genbusv1.ListAuditRecordsRequest{Operator: c.By, Action: c.Action, JobId: c.Job, Route: c.Route, Letter: c.Letter, Tenant: c.Tenant}
-		for {
-			request.PageSize = maxPage
-			if c.Limit > 0 {
-				request.PageSize = int32(min(maxPage, c.Limit-len(all)))
-			}
+		err := eachPage(c.Limit, func(size int32) (listed int, more bool, err error) {
+			request.PageSize = size
 			page, err := call.ListAuditRecords(ctx, request)
-			if err != nil {
-				return answered(err)
-			}
-			all = append(all, page.GetRecords()...)
-			request.PageToken = page.GetNextPageToken()
-			if request.GetPageToken() == "" || c.Limit > 0 && len(all) >= c.Limit {
-				return call.audit(&genbusv1.ListAuditRecordsResponse{Records: all, NextPageToken: request.GetPageToken()})
-			}
+			all.Records = append(all.GetRecords(), page.GetRecords()...)
+			request.PageToken, all.NextPageToken = page.GetNextPageToken(), page.GetNextPageToken()
+			return len(all.GetRecords()), request.GetPageToken() != "", err
+		})
+		if err != nil {
+			return err
 		}
+		return call.audit(all)
 	})
 }
 

@@ -30,24 +30,37 @@ const maxPage = 100
 // Run lists letters, page after page.
 func (c deadListCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
-		var all []*genbusv1.StoredDeadLetter
+		all := &genbusv1.ListDeadLettersResponse{}
 		request := &genbusv1.ListDeadLettersRequest{Kind: c.Kind, Tenant: c.Tenant, Code: c.Code}
-		for {
-			request.PageSize = maxPage
-			if c.Limit > 0 {
-				request.PageSize = int32(min(maxPage, c.Limit-len(all)))
-			}
+		err := eachPage(c.Limit, func(size int32) (listed int, more bool, err error) {
+			request.PageSize = size
 			page, err := call.ListDeadLetters(ctx, request)
-			if err != nil {
-				return answered(err)
-			}
-			all = append(all, page.GetLetters()...)
-			request.PageToken = page.GetNextPageToken()
-			if request.GetPageToken() == "" || c.Limit > 0 && len(all) >= c.Limit {
-				return call.letters(&genbusv1.ListDeadLettersResponse{Letters: all, NextPageToken: request.GetPageToken()})
-			}
+			all.Letters = append(all.GetLetters(), page.GetLetters()...)
+			request.PageToken, all.NextPageToken = page.GetNextPageToken(), page.GetNextPageToken()
+			return len(all.GetLetters()), request.GetPageToken() != "", err
+		})
+		if err != nil {
+			return err
 		}
+		return call.letters(all)
 	})
+}
+
+// eachPage asks for pages until there are no more, or limit items are listed; 0 is for all.
+func eachPage(limit int, ask func(size int32) (listed int, more bool, err error)) error {
+	for listed := 0; ; {
+		size := maxPage
+		if limit > 0 {
+			size = min(maxPage, limit-listed)
+		}
+		n, more, err := ask(int32(size))
+		if err != nil {
+			return answered(err)
+		}
+		if listed = n; !more || limit > 0 && listed >= limit {
+			return nil
+		}
+	}
 }
 
 type deadShowCommand struct {

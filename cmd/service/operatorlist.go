@@ -57,21 +57,20 @@ func (c jobsListCommand) Run(ctx context.Context, o *operatorCommand, out io.Wri
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		var all *genbusv1.ListJobsResponse
 		request := c.request(time.Now())
-		for {
-			request.PageSize = maxPage
-			if c.Limit > 0 {
-				request.PageSize = int32(min(maxPage, c.Limit-len(all.GetJobs())))
-			}
+		err := eachPage(c.Limit, func(size int32) (listed int, more bool, err error) {
+			request.PageSize = size
 			page, err := call.ListJobs(ctx, request)
 			if err != nil {
-				return answered(err)
+				return 0, false, err
 			}
 			page.Jobs = append(all.GetJobs(), page.GetJobs()...)
 			all, request.PageToken = page, page.GetNextPageToken()
-			if request.GetPageToken() == "" || c.Limit > 0 && len(all.GetJobs()) >= c.Limit {
-				return call.jobs(all)
-			}
+			return len(all.GetJobs()), request.GetPageToken() != "", nil
+		})
+		if err != nil {
+			return err
 		}
+		return call.jobs(all)
 	})
 }
 

@@ -173,3 +173,18 @@ func TestACallerWhoLeftIsRecorded(t *testing.T) {
 		t.Errorf("%v, %v", got, err)
 	}
 }
+
+// TestAJobOfAnActionThatFailedIsRecorded: one that was made although its letter could not be
+// removed. A refusal that names a job has made none.
+func TestAJobOfAnActionThatFailedIsRecorded(t *testing.T) {
+	t.Parallel()
+	l := newLog(t, brokertest.Single(t))
+	for code, want := range map[errcode.Code]string{errcode.BrokerUnavailable: "video_1", errcode.LetterResolved: ""} {
+		err := l.Record(t.Context(), &genbusv1.AuditRecord{Action: "RedriveDeadLetter", Letter: 7}, func(*genbusv1.AuditRecord) error {
+			return errcode.New(code, "job video_1").ForJob("video_1")
+		})
+		if got := all(t, l, audit.Query{Size: 1}); errcode.CodeOf(err) != code || got[0].GetNewJobId() != want {
+			t.Errorf("%s: %v, %v", code, got[0], err)
+		}
+	}
+}

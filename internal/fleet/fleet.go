@@ -72,8 +72,8 @@ type Member struct {
 // New returns a Member that is not heard of before Start.
 func New(o Options) *Member { return &Member{o: o, known: map[string]*genbusv1.SilentReplica{}} }
 
-// Start answers the others until ctx ends. The returned function says that this replica
-// leaves, and ends its subscription.
+// Start answers the others, and says each minute that this replica is there, until leave is
+// called, which says that it leaves. The end of ctx ends the second alone.
 func (m *Member) Start(ctx context.Context) (leave func(), err error) {
 	if m.o.Alone {
 		return func() {}, nil

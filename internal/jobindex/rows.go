@@ -44,7 +44,7 @@ type evictedJob struct {
 	seq     uint64 // of that event
 }
 
-// facts are what jobs are looked for by, beside the status.
+// facts are what jobs are looked for by, in addition to the status.
 type facts struct {
 	updated int64 // when the latest event happened, Unix nanoseconds
 	shared  unique.Handle[words]

@@ -110,7 +110,6 @@ type FoundJob struct {
 	place
 	Status  string `json:"status"`
 	Updated int64  `json:"updated"` // when its latest event happened, Unix nanoseconds
-	Seq     uint64 `json:"seq"`     // of that event
 
 	Phase        string           `json:"phase,omitempty"`
 	Route        string           `json:"route,omitempty"`
@@ -120,11 +119,6 @@ type FoundJob struct {
 	ErrorCode    string           `json:"error_code,omitempty"`
 	UpstreamTask string           `json:"task,omitempty"`
 	Labels       publisher.Labels `json:"labels,omitempty"`
-}
-
-// Name is the job's.
-func (f FoundJob) Name() subject.TaskName {
-	return subject.TaskName{Kind: f.Kind, Tenant: f.Tenant, ID: f.ID}
 }
 
 // CreatedAt is when the job was accepted.
@@ -164,7 +158,7 @@ func (x *Index) Search(ctx context.Context, s Search) (Found, error) {
 		return Found{}, err
 	}
 	found, err := x.search(ctx, s)
-	if err == nil && found.More && len(found.Jobs) > 0 {
+	if err == nil && found.More {
 		found.NextToken = s.formatToken(found.Jobs[len(found.Jobs)-1].place)
 	}
 	return found, err
@@ -408,7 +402,7 @@ func (c *collector) rankTenants() {
 	slices.SortFunc(all, func(a, b TenantJobs) int {
 		return cmp.Or(cmp.Compare(b.Unfinished, a.Unfinished), cmp.Compare(b.Accepted+b.Ended, a.Accepted+a.Ended), strings.Compare(a.Tenant, b.Tenant))
 	})
-	c.found.Total, c.found.More = len(all), len(all) > c.search.Size
+	c.found.Total = len(all)
 	c.found.Tenants = all[:min(len(all), c.search.Size)]
 }
 
@@ -422,7 +416,7 @@ func (c *collector) compare(a, b place) int {
 func foundJob(p place, r *row) FoundJob {
 	w := r.words()
 	return FoundJob{
-		place: p, Status: r.status, Updated: r.updated, Seq: r.seq,
+		place: p, Status: r.status, Updated: r.updated,
 		Phase: w.phase, Route: w.route, Model: w.model, Upstream: w.upstream, Key: w.key, ErrorCode: w.code, UpstreamTask: r.task, Labels: r.labels,
 	}
 }

@@ -2,10 +2,12 @@ package jobindex
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unique"
 
@@ -305,6 +307,36 @@ func TestCountsFollowWhatIsGone(t *testing.T) {
 		}
 		if x.size > x.limit {
 			t.Fatalf("%d rows, the limit is %d", x.size, x.limit)
+		}
+	})
+}
+
+// TestAMarkWithoutRoomIsNothing: a job of another tenant is erased where the index is full.
+func TestAMarkWithoutRoomIsNothing(t *testing.T) {
+	t.Parallel()
+	for range 50 { // which tenant's row falls out is not said
+		x := newTable(1)
+		x.put(subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: "video_1"}, row{created: 1, id: "video_1", status: "queued", unfinished: 1, seq: 1})
+		x.gone(wireGone{Kind: subject.Video, Tenant: "globex", Erased: true, wireRow: wireRow{Created: 2, ID: "video_2", Seq: 2}})
+		if x.size > 1 || x.unfinishedOf("acme") != 1 || x.unfinishedOf("globex") != 0 {
+			t.Fatalf("%d rows, %d and %d unfinished jobs", x.size, x.unfinishedOf("acme"), x.unfinishedOf("globex"))
+		}
+	}
+}
+
+// TestTooManySearchesAreToldSo after a moment.
+func TestTooManySearchesAreToldSo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := &reading{x: &Index{searches: make(chan struct{}, 1)}, table: newTable(1)}
+		r.x.searches <- struct{}{}
+		begin := time.Now()
+		if _, err := r.search(t.Context(), Search{Size: 1}); !errors.Is(err, ErrBusy) || time.Since(begin) != turnPatience {
+			t.Errorf("%v after %s", err, time.Since(begin))
+		}
+		<-r.x.searches
+		if _, err := r.search(t.Context(), Search{Size: 1}); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -170,7 +170,7 @@ func (x *table) forget(n subject.TaskName, r row) {
 // drop forgets a list that has nothing in it any more: every publisher can make up
 // tenants.
 func (x *table) drop(key listKey) {
-	if x.lists[key].isEmpty() {
+	if l := x.lists[key]; l != nil && l.isEmpty() { // an insertion may have evicted it
 		delete(x.lists, key)
 	}
 }

@@ -211,19 +211,25 @@ func summaryOf(j jobindex.FoundJob) *genbusv1.JobSummary {
 
 // Find says which job is meant: by its own id in the log, and by other ids in the index.
 func (p Jobs) Find(ctx context.Context, m *genbusv1.GetJobRequest) (subject.TaskName, error) {
-	if err := checkGetJob(m); err != nil {
+	if m.GetId() == "" {
+		return subject.TaskName{}, errcode.Invalid([]errcode.Violation{{Field: "id", Description: "is missing"}})
+	}
+	named := &genbusv1.ListJobsRequest{Kind: m.GetKind(), Tenant: m.GetTenant(), Id: m.GetId(), PageSize: maxNamed}
+	if _, err := searchOf(named); err != nil {
 		return subject.TaskName{}, err
 	}
 	if kind, ok := subject.KindOf(m.GetId()); ok && (m.GetKind() == "" || m.GetKind() == string(kind)) {
 		if m.GetTenant() != "" {
 			return subject.TaskName{Kind: kind, Tenant: m.GetTenant(), ID: m.GetId()}, nil
 		}
-		e, err := p.Log.Find(ctx, kind, m.GetId())
-		if !errors.Is(err, joblog.ErrNotFound) {
-			return e.Name(), err
+		switch e, err := p.Log.Find(ctx, kind, m.GetId()); {
+		case err == nil:
+			return e.Name(), nil
+		case !errors.Is(err, joblog.ErrNotFound):
+			return subject.TaskName{}, err
 		}
 	}
-	found, err := p.Search(ctx, &genbusv1.ListJobsRequest{Kind: m.GetKind(), Tenant: m.GetTenant(), Id: m.GetId(), PageSize: maxNamed})
+	found, err := p.Search(ctx, named)
 	if err != nil {
 		return subject.TaskName{}, err
 	}
@@ -241,23 +247,6 @@ func (p Jobs) Find(ctx context.Context, m *genbusv1.GetJobRequest) (subject.Task
 
 // maxNamed is how many jobs an error names that have one id.
 const maxNamed = 5
-
-func checkGetJob(m *genbusv1.GetJobRequest) error {
-	var wrong []errcode.Violation
-	if m.GetId() == "" {
-		wrong = append(wrong, errcode.Violation{Field: "id", Description: "is missing"})
-	}
-	if m.GetKind() != "" && !subject.Kind(m.GetKind()).Valid() {
-		wrong = append(wrong, errcode.Violation{Field: "kind", Description: "must be video, chat or empty"})
-	}
-	if m.GetTenant() != "" && subject.CheckToken(m.GetTenant()) != nil {
-		wrong = append(wrong, errcode.Violation{Field: "tenant", Description: "must be a tenant's name, or empty"})
-	}
-	if len(wrong) > 0 {
-		return errcode.Invalid(wrong)
-	}
-	return nil
-}
 
 // namesOf are the jobs without those of an id that was used again.
 func namesOf(jobs []*genbusv1.JobSummary) (out []subject.TaskName) {

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -190,5 +191,16 @@ func TestWrongFiltersAreRefused(t *testing.T) {
 		if _, err := r.Find(t.Context(), m); errcode.CodeOf(err) != errcode.InvalidRequest || !strings.Contains(err.Error(), field) {
 			t.Errorf("%v: %v", m, err)
 		}
+	}
+}
+
+// TestALogThatDoesNotAnswerSaysSo: what is not known is no job.
+func TestALogThatDoesNotAnswerSaysSo(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, brokertest.Single(t), newSandbox(t))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if n, err := r.Find(ctx, &genbusv1.GetJobRequest{Id: subject.JobID(subject.Video, "acme", "x")}); err == nil || errcode.CodeOf(err) == errcode.NotFound || n != (subject.TaskName{}) {
+		t.Errorf("%v, %v", n, err)
 	}
 }

@@ -19,7 +19,7 @@ const (
 const (
 	// HeaderJobID names the job in a reply.
 	HeaderJobID = "genbus-job-id"
-	// HeaderNotice is what a reply tells of a job beside its state: route_paused.
+	// HeaderNotice is what a reply tells of a job in addition to its state: route_paused.
 	HeaderNotice = "genbus-notice"
 	// HeaderVersion is the version of a task event, in decimal.
 	HeaderVersion = "genbus-version"

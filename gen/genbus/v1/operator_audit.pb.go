@@ -113,7 +113,7 @@ type AuditRecord struct {
 	JobId string `protobuf:"bytes,10,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
 	// Sequence of the dead letter; 0 where the action is not about one.
 	Letter uint64 `protobuf:"varint,11,opt,name=letter,proto3" json:"letter,omitempty"`
-	// Id of the job that was made; empty where none was.
+	// Id of the job that was made, or may have been where the action failed; empty where none was.
 	NewJobId string `protobuf:"bytes,12,opt,name=new_job_id,json=newJobId,proto3" json:"new_job_id,omitempty"`
 	// How many jobs were changed, of an action on a route's jobs.
 	Jobs uint64 `protobuf:"varint,13,opt,name=jobs,proto3" json:"jobs,omitempty"`

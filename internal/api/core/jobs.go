@@ -57,7 +57,7 @@ func (j *Jobs) Get(ctx context.Context, n subject.TaskName) (joblog.Entry, error
 // job waits because an operator has paused its route.
 const NoticeRoutePaused = string(errcode.RoutePaused)
 
-// Notice is what a caller is told of a job beside its state; empty for nothing. What is known
+// Notice is what a caller is told of a job in addition to its state; empty for nothing. What is known
 // of the route is some seconds old.
 func (j *Jobs) Notice(job task.Job) string {
 	x := job.GetExecution()

@@ -33,7 +33,6 @@ type operatorService struct {
 	genbusv1.UnimplementedOperatorServiceServer
 	core     *core.Core
 	operator operator.Operator
-	audit    audit.Log
 	log      *slog.Logger
 }
 
@@ -43,11 +42,8 @@ func (s operatorService) record(ctx context.Context, r *genbusv1.AuditRecord, do
 	c := callOf(ctx)
 	r.Operator, r.Action, r.RequestId = c.operator, c.method.name(), c.id[0]
 	clip(r)
-	err := s.audit.Record(ctx, r, func(r *genbusv1.AuditRecord) error {
+	err := s.operator.Audit.Record(ctx, r, func(r *genbusv1.AuditRecord) error {
 		if err := do(r); err != nil {
-			if f, ok := errors.AsType[*errcode.Error](err); ok && r.GetJobId() == "" { // it may have made one all the same
-				r.NewJobId = cmp.Or(r.GetNewJobId(), f.JobID)
-			}
 			return core.Explain(ctx, subject.TaskName{Kind: subject.Kind(r.GetKind()), Tenant: r.GetTenant(), ID: r.GetJobId()}, err)
 		}
 		return nil
@@ -317,7 +313,7 @@ func (s operatorService) ListReplicas(ctx context.Context, _ *genbusv1.ListRepli
 
 // ListAuditRecords lists what operators did.
 func (s operatorService) ListAuditRecords(ctx context.Context, m *genbusv1.ListAuditRecordsRequest) (*genbusv1.ListAuditRecordsResponse, error) {
-	page, err := s.audit.List(ctx, audit.Query{
+	page, err := s.operator.Audit.List(ctx, audit.Query{
 		Operator: m.GetOperator(), Action: m.GetAction(), JobID: m.GetJobId(), Route: m.GetRoute(), Tenant: m.GetTenant(), Letter: m.GetLetter(), Size: int(m.GetPageSize()), Token: m.GetPageToken(),
 	})
 	if err != nil {

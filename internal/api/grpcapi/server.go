@@ -114,7 +114,7 @@ func newServer(o Options, h *healthService) *grpc.Server {
 	i.register(s, genbusv1.VideoService_ServiceDesc, videoService{core: o.Core, log: o.Logger})
 	i.register(s, genbusv1.ChatService_ServiceDesc, chatService{core: o.Core, log: o.Logger})
 	i.register(s, genbusv1.ModelService_ServiceDesc, modelService{routes: o.Routes})
-	i.register(s, genbusv1.OperatorService_ServiceDesc, operatorService{core: o.Core, operator: o.Operator, audit: o.Operator.Audit, log: o.Logger})
+	i.register(s, genbusv1.OperatorService_ServiceDesc, operatorService{core: o.Core, operator: o.Operator, log: o.Logger})
 	i.register(s, grpc_health_v1.Health_ServiceDesc, h.server)
 	reflection.Register(s)
 	return s

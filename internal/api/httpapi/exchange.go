@@ -86,7 +86,7 @@ func number(text, field string, missing, least, most int) (int, error) {
 	return n, nil
 }
 
-// job names the job in the answer's header, and what its caller is told beside its state.
+// job names the job in the answer's header, and what its caller is told in addition to its state.
 func (x *exchange) job(j task.Job) {
 	x.jobID(j.GetId())
 	if notice := x.h.core.Jobs.Notice(j); notice != "" {
