@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/genbus/genbus/internal/broker"
@@ -22,7 +23,9 @@ const (
 	// listPatience is how long a list waits for a replica that has the index ready, and
 	// listAgain how often it looks for one.
 	listPatience = time.Second
-	listAgain    = 50 * time.Millisecond
+	// mostAskedAtAll bounds the replicas that one question goes to.
+	mostAskedAtAll = 8
+	listAgain      = 50 * time.Millisecond
 )
 
 // question is what a replica asks one that keeps the index: one of its parts.
@@ -90,8 +93,8 @@ func (x *table) gone(g wireGone) {
 	x.forget(n, r)
 }
 
-// ask asks a replica that has the index ready, and after hedgeAfter also another one: the
-// first answer counts. current: an answer that does not know of what was asked for is none.
+// ask asks a replica that has the index ready, and after hedgeAfter also another one, also one
+// that is heard of only then: the first answer counts. current: an answer that does not know of what was asked for is none.
 // Without an answer for most the error is ErrCatchingUp where no replica, as they say, has the
 // index ready, that of ctx, or one that says that the broker gave none.
 func (x *Index) ask(ctx context.Context, q question, current bool, most time.Duration) (answer, error) {
@@ -111,8 +114,8 @@ func (x *Index) ask(ctx context.Context, q question, current bool, most time.Dur
 	}
 	asking, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	answers := make(chan answer, len(replicas))
-	hedge := time.NewTimer(hedgeAfter)
+	answers := make(chan answer, mostAskedAtAll)
+	hedge := time.NewTicker(hedgeAfter)
 	defer hedge.Stop()
 	for asked, open := 0, 0; asked < len(replicas) || open > 0; {
 		if asked < len(replicas) {
@@ -132,6 +135,11 @@ func (x *Index) ask(ctx context.Context, q question, current bool, most time.Dur
 			}
 		case <-hedge.C:
 			x.role.peers.avoid(replicas[0])
+			for _, replica := range x.role.peers.ready(time.Now()) {
+				if !slices.Contains(replicas, replica) && len(replicas) < mostAskedAtAll {
+					replicas = append(replicas, replica)
+				}
+			}
 		}
 	}
 	switch {
