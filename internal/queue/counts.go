@@ -36,11 +36,14 @@ func (q *Queue) consumers(ctx context.Context, stream string) (map[string]*jetst
 // those of which the broker did not say it: a durable consumer of theirs is gone, or does not
 // answer, or none can be listed, of which the error is told once. They stay as they were.
 func (q *Queue) Count(ctx context.Context) (uncounted map[*Route]bool, err error) {
-	updates := map[*Route]func(int){}
-	for _, r := range q.all() {
-		updates[r] = r.window.beginRead()
+	type read struct {
+		counted int64
+		update  func(ready int)
 	}
-	begin := time.Now()
+	reads := map[*Route]read{}
+	for _, r := range q.all() {
+		reads[r] = read{r.counted.Load(), r.window.beginRead()}
+	}
 	// The backlog first: a job that moves meanwhile is counted twice, and not left out.
 	wait, err := q.consumers(ctx, q.b.Names().Wait())
 	var work map[string]*jetstream.ConsumerInfo
@@ -48,12 +51,12 @@ func (q *Queue) Count(ctx context.Context) (uncounted map[*Route]bool, err error
 		work, err = q.consumers(ctx, q.b.Names().Work())
 	}
 	uncounted = map[*Route]bool{}
-	for r, update := range updates {
+	for r, read := range reads {
 		if work[r.durable] == nil || wait[r.durable] == nil {
 			uncounted[r] = true
 			continue
 		}
-		r.learn(work[r.durable], wait[r.durable], begin, update)
+		r.learn(work[r.durable], wait[r.durable], read.counted, read.update)
 	}
 	if errors.Is(err, errNotListed) {
 		err = nil

@@ -48,7 +48,7 @@ func TestCancelledJobsKeepNoPlace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-				h := newReplica(t, open(t), places, holdsAtMost(6)).start(t)
+				h := newReplica(t, open(t), places, holdsAtMost(12)).start(t)
 				var unfinished []joblog.Entry
 				for range 58 {
 					unfinished = append(unfinished, h.admit(t, "acme", ""))

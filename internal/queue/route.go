@@ -45,7 +45,7 @@ type Route struct {
 	waiting    atomic.Uint64 // jobs in the backlog
 	stale      atomic.Bool   // the last read of waiting failed
 	paused     atomic.Bool
-	counted    atomic.Int64 // Unix nanoseconds of the last read
+	counted    atomic.Int64 // Unix nanoseconds of the last read; each recount is a number below 1
 	added      atomic.Bool  // this replica put a job into the backlog, and no dispatcher of it has looked since
 	refreshing atomic.Bool  // one caller at a time reads; a slow broker must not queue up the others
 }
@@ -147,7 +147,8 @@ func (r *Route) Info(ctx context.Context) (*jetstream.ConsumerInfo, error) {
 
 // refresh reads the counts and the state of the route where they are older than that.
 func (r *Route) refresh(ctx context.Context, age time.Duration) {
-	if time.Since(time.Unix(0, r.counted.Load())) < age || !r.refreshing.CompareAndSwap(false, true) {
+	counted := r.counted.Load()
+	if time.Since(time.Unix(0, counted)) < age || !r.refreshing.CompareAndSwap(false, true) {
 		return
 	}
 	defer r.refreshing.Store(false)
@@ -164,17 +165,17 @@ func (r *Route) refresh(ctx context.Context, age time.Duration) {
 	} else {
 		r.stale.Store(true)
 	}
-	r.counted.Store(time.Now().UnixNano())
+	r.counted.CompareAndSwap(counted, time.Now().UnixNano())
 }
 
-// learn takes what was read of the route's durable consumers since begin, unless something
-// newer is known.
-func (r *Route) learn(work, wait *jetstream.ConsumerInfo, begin time.Time, update func(ready int)) {
+// learn takes what was read of the route's durable consumers, unless something newer is
+// known: counted is what the route said when the read began.
+func (r *Route) learn(work, wait *jetstream.ConsumerInfo, counted int64, update func(ready int)) {
 	if !r.refreshing.CompareAndSwap(false, true) {
 		return
 	}
 	defer r.refreshing.Store(false)
-	if r.counted.Load() >= begin.UnixNano() {
+	if r.counted.Load() != counted {
 		return
 	}
 	r.ready.Store(work.NumPending)
@@ -182,7 +183,7 @@ func (r *Route) learn(work, wait *jetstream.ConsumerInfo, begin time.Time, updat
 	r.stale.Store(false)
 	r.paused.Store(work.Paused)
 	update(int(min(work.NumPending, math.MaxInt32)))
-	r.counted.Store(time.Now().UnixNano())
+	r.counted.CompareAndSwap(counted, time.Now().UnixNano())
 	r.wakeFor(wait.NumPending)
 }
 
@@ -228,8 +229,13 @@ func (r *Route) hasBacklog(now time.Time) bool {
 	return r.waiting.Load() > 0
 }
 
-// recount has the next caller read the counts again.
+// recount has the next caller read the counts again, also where a read is under way: that
+// one may have begun before what changed.
 func (r *Route) recount() {
-	r.counted.Store(0)
+	for {
+		if counted := r.counted.Load(); r.counted.CompareAndSwap(counted, min(counted, 0)-1) {
+			break
+		}
+	}
 	r.backlog.wake()
 }

@@ -1,0 +1,32 @@
+package queue
+
+import (
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// TestAReadKeepsARecount: a job leaves the queue while the counts are read, and what was
+// read may be older than that. The next caller reads again.
+func TestAReadKeepsARecount(t *testing.T) {
+	t.Parallel()
+	read := func(jobs uint64) *jetstream.ConsumerInfo { return &jetstream.ConsumerInfo{NumPending: jobs} }
+	r := &Route{backlog: newBacklog()}
+	learn := func(jobs uint64, meanwhile func()) {
+		counted, update := r.counted.Load(), r.window.beginRead()
+		meanwhile()
+		r.learn(read(jobs), read(0), counted, update)
+	}
+	learn(3, func() {})
+	if r.counted.Load() < 1 || r.Counts().Ready != 3 {
+		t.Fatalf("%+v as of %d, want what was read", r.Counts(), r.counted.Load())
+	}
+	learn(4, r.recount)
+	if at := r.counted.Load(); at >= 1 {
+		t.Errorf("the counts pass for those of %d: the recount is lost", at)
+	}
+	learn(5, func() { r.recount(); r.recount() })
+	if at := r.counted.Load(); at >= 1 {
+		t.Errorf("the counts pass for those of %d: the second recount is lost", at)
+	}
+}
