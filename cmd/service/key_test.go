@@ -16,7 +16,7 @@ func TestNewKeyIsWhatTheConfigurationTakes(t *testing.T) {
 		whose   func(c *config.Config, key string) string
 	}{
 		"acme": {newKeyCommand{Tenant: "acme"}, func(c *config.Config, key string) string { name, _ := c.Tenant(key); return name }},
-		"ops":  {newKeyCommand{Operator: "ops"}, func(c *config.Config, key string) string { name, _ := c.Operator(key); return name }},
+		"ops":  {newKeyCommand{Operator: "ops"}, func(c *config.Config, key string) string { o, _ := c.Operator(key); return o.Name }},
 	} {
 		key, c, err := taken(t, tc.command)
 		if err != nil {

@@ -40,6 +40,8 @@ type OperatorKey struct {
 	KeySHA256 string `yaml:"key_sha256"`
 	// Time from which the key is refused, such as 2026-12-01T00:00:00Z. Default: none.
 	NotAfter string `yaml:"not_after"`
+	// Whether the holder only reads: what changes something, or makes a job, is refused. Default: false.
+	ReadOnly bool `yaml:"read_only"`
 
 	// Key is the loaded secret. Prepare keeps its hash in its place.
 	Key Secret `yaml:"-"`

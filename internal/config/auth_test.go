@@ -40,8 +40,8 @@ func TestAnEmptyKeyMatchesNobody(t *testing.T) {
 	if tenant, ok := c.Tenant(""); ok {
 		t.Errorf("the empty key is tenant %q", tenant)
 	}
-	if name, ok := c.Operator(""); ok {
-		t.Errorf("the empty key is operator %q", name)
+	if o, ok := c.Operator(""); ok {
+		t.Errorf("the empty key is operator %q", o.Name)
 	}
 }
 
@@ -52,8 +52,8 @@ func TestAKeyByItsHash(t *testing.T) {
 		if tenant, ok := c.Tenant("key-a"); tenant != "acme" || !ok {
 			t.Errorf("Tenant = %q, %v", tenant, ok)
 		}
-		if name, ok := c.Operator("key-b"); name != "ops" || !ok {
-			t.Errorf("Operator = %q, %v", name, ok)
+		if o, ok := c.Operator("key-b"); o.Name != "ops" || !ok {
+			t.Errorf("Operator = %q, %v", o.Name, ok)
 		}
 		if _, ok := c.Tenant(sum); ok {
 			t.Error("the hash of a key is a key")
@@ -83,15 +83,15 @@ func TestOperator(t *testing.T) {
 	const key, other = "operator-key-0123", "operator-key-4567"
 	c := mustLoad(t, "operator_keys: [{name: ops, key_env: OPS}]\napi_keys: [{tenant: acme, key_env: A}]", "A=key-a", "OPS="+key, "GENBUS_OPERATOR_KEY="+other)
 	for _, tc := range []struct{ key, want string }{{key, "ops"}, {other, DefaultOperator}, {"key-a", ""}, {"", ""}} {
-		if name, ok := c.Operator(tc.key); name != tc.want || ok != (tc.want != "") {
-			t.Errorf("Operator(%q) = %q, %v; want %q", tc.key, name, ok, tc.want)
+		if o, ok := c.Operator(tc.key); o.Name != tc.want || ok != (tc.want != "") {
+			t.Errorf("Operator(%q) = %q, %v; want %q", tc.key, o.Name, ok, tc.want)
 		}
 	}
 	if _, ok := c.Tenant(other); ok {
 		t.Error("an operator's key is a tenant's")
 	}
-	if name, ok := mustLoad(t, "").Operator(key); ok {
-		t.Errorf("without keys everybody is operator %q", name)
+	if o, ok := mustLoad(t, "").Operator(key); ok {
+		t.Errorf("without keys everybody is operator %q", o.Name)
 	}
 }
 
@@ -100,16 +100,16 @@ func TestOperatorKeyFromEnvironment(t *testing.T) {
 	const key = "operator-key-0123"
 	for _, text := range []string{"", "operator_keys: [{name: operator, key_env: GENBUS_OPERATOR_KEY}]"} {
 		c := mustLoad(t, text, "GENBUS_OPERATOR_KEY="+key)
-		if name, ok := c.Operator(key); len(c.OperatorKeys) != 1 || name != DefaultOperator || !ok {
-			t.Errorf("%q: %d keys, operator %q, %v", text, len(c.OperatorKeys), name, ok)
+		if o, ok := c.Operator(key); len(c.OperatorKeys) != 1 || o.Name != DefaultOperator || !ok {
+			t.Errorf("%q: %d keys, operator %q, %v", text, len(c.OperatorKeys), o.Name, ok)
 		}
 	}
 	c, err := loadFiles(files{"c.yaml": "", "/run/key": key + "\n"}, "GENBUS_OPERATOR_KEY_FILE=/run/key")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if name, ok := c.Operator(key); name != DefaultOperator || !ok {
-		t.Errorf("of a file: operator %q, %v", name, ok)
+	if o, ok := c.Operator(key); o.Name != DefaultOperator || !ok {
+		t.Errorf("of a file: operator %q, %v", o.Name, ok)
 	}
 }
 
@@ -126,8 +126,8 @@ func TestAKeyOfTheFileAndOfTheEnvironment(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		if name, ok := c.Operator(ops); name != "ops" || !ok || len(c.OperatorKeys) != 1 || len(c.APIKeys) != 1 {
-			t.Errorf("operator %q, %v, of %d keys", name, ok, len(c.OperatorKeys))
+		if o, ok := c.Operator(ops); o.Name != "ops" || !ok || len(c.OperatorKeys) != 1 || len(c.APIKeys) != 1 {
+			t.Errorf("operator %q, %v, of %d keys", o.Name, ok, len(c.OperatorKeys))
 		}
 	}
 }
@@ -195,8 +195,8 @@ func TestPlainKeysAreForgotten(t *testing.T) {
 		if tenant, _ := c.Tenant("key-a"); tenant != "acme" {
 			t.Errorf("tenant %q", tenant)
 		}
-		if name, _ := c.Operator(operator); name != DefaultOperator {
-			t.Errorf("operator %q", name)
+		if o, _ := c.Operator(operator); o.Name != DefaultOperator {
+			t.Errorf("operator %q", o.Name)
 		}
 		if err := c.AddSandbox("http://127.0.0.1:9"); err != nil {
 			t.Fatal(err)

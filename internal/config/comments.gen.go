@@ -60,6 +60,7 @@ var fieldComments = map[string]string{
 	"OperatorKey.KeySHA256":               "SHA-256 of the key in hexadecimal, as \"service key new\" prints both. Default: none.",
 	"OperatorKey.Name":                    "Name of the operator in logs: letters, digits, _ and -. Required.",
 	"OperatorKey.NotAfter":                "Time from which the key is refused, such as 2026-12-01T00:00:00Z. Default: none.",
+	"OperatorKey.ReadOnly":                "Whether the holder only reads: what changes something, or makes a job, is refused. Default: false.",
 	"OpsStream.MaxAge":                    "How long the records of what operators did are kept. Default: 2160h.",
 	"OpsStream.MaxBytes":                  "Most bytes of these records, about 100,000; when they are used, what operators want done is refused. Default: 64MiB.",
 	"Poll.Interval":                       "Time between two polls of one task; 100ms or more for a real upstream. Default: 10s.",

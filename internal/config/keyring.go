@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -36,12 +37,13 @@ type holder struct {
 	name     string
 	key      keyHash
 	notAfter time.Time // zero: never
+	readOnly bool      // of an operator
 }
 
 // keyring finds the holder of a key in a time that depends on the number of keys only.
 type keyring []holder
 
-func (k keyring) find(key string, now time.Time) (name string, ok bool) {
+func (k keyring) find(key string, now time.Time) (h holder, ok bool) {
 	sum := sha256.Sum256([]byte(key))
 	found := -1
 	for i := range k {
@@ -49,9 +51,16 @@ func (k keyring) find(key string, now time.Time) (name string, ok bool) {
 		found = subtle.ConstantTimeSelect(equal, i, found)
 	}
 	if found < 0 || ended(k[found].notAfter, now) {
-		return "", false
+		return holder{}, false
 	}
-	return k[found].name, true
+	return k[found], true
+}
+
+// Operator is who holds an operator's key.
+type Operator struct {
+	Name string
+	// ReadOnly is whether the key opens the methods only that change nothing.
+	ReadOnly bool
 }
 
 // EndedKey is an entry of api_keys that is refused because its time is over.
@@ -88,13 +97,26 @@ func (k *keys) Tenant(key string) (tenant string, ok bool) {
 	if k.open {
 		return DefaultTenant, true
 	}
-	return k.tenants.find(key, k.clock())
+	h, ok := k.tenants.find(key, k.clock())
+	return h.name, ok
 }
 
-// Operator returns the name of the operator whose key it is, and whether the key is known and still valid: never,
-// where no operator key is configured. The time it takes depends on the number of keys only.
-func (k *keys) Operator(key string) (name string, ok bool) {
-	return k.operators.find(key, k.clock())
+// Operator returns the operator whose key it is, and whether the key is known and still valid: never, where no operator
+// key is configured. The time it takes depends on the number of keys only.
+func (k *keys) Operator(key string) (o Operator, ok bool) {
+	h, ok := k.operators.find(key, k.clock())
+	return Operator{Name: h.name, ReadOnly: h.readOnly}, ok
+}
+
+// SessionKey is a key with which the sessions of operators are sealed: the same in all processes that have the same
+// operator keys, and another one as soon as one of these changes.
+func (k *keys) SessionKey() [sha256.Size]byte {
+	sums := make([]string, 0, len(k.operators))
+	for _, h := range k.operators {
+		sums = append(sums, string(h.key.sum[:]))
+	}
+	slices.Sort(sums)
+	return sha256.Sum256([]byte("genbus operators' sessions\n" + strings.Join(sums, "")))
 }
 
 // pair is a key pair of a tenant.
@@ -151,7 +173,7 @@ func (k *keys) indexKeys(r *report, ofTenants []APIKey, ofOperators []OperatorKe
 	for i := range ofOperators {
 		e, path := &ofOperators[i], fmt.Sprintf("operator_keys[%d]", i)
 		e.known = keep(&e.Key, e.KeySHA256, e.known)
-		add(&k.operators, path, placeOf(e.KeyEnv, e.KeyFile), holder{name: e.Name, key: e.known, notAfter: moment(e.NotAfter)})
+		add(&k.operators, path, placeOf(e.KeyEnv, e.KeyFile), holder{name: e.Name, key: e.known, notAfter: moment(e.NotAfter), readOnly: e.ReadOnly})
 	}
 }
 

@@ -13,6 +13,9 @@ import (
 // OperatorKey is the key of WithOperator.
 const OperatorKey = "gb_operator-key-0123456789"
 
+// LocalKey is the key of core.LocalOperator.
+const LocalKey = "gb_local-key-0123456789"
+
 // ByOperator is headers with the key of WithOperator.
 var ByOperator = []string{"Authorization", "Bearer " + OperatorKey}
 

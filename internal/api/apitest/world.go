@@ -167,7 +167,7 @@ func (w *World) startAPI(alter func(*Parts)) {
 	w.Core = core.New(core.Options{
 		Config: live, Admission: adm, Queue: jobs, Log: w.Log, Index: w.Index, Bodies: bodies, Eraser: eraser, Routes: table, Content: reader, Inline: runner,
 		Chats:   chatlog.New(w.Broker, w.Log, bodies, chatlog.Options{SettleWait: 100 * time.Millisecond}),
-		Metrics: w.Metrics, Logger: w.parts.Logger,
+		Metrics: w.Metrics, Logger: w.parts.Logger, LocalKey: LocalKey,
 	})
 	record := audit.Log{Broker: w.Broker, Logger: brokertest.Logger(w.T)}
 	op := operator.Operator{

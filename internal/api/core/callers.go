@@ -1,6 +1,7 @@
 package core
 
 import (
+	"crypto/subtle"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 // Callers knows who may call, and how often.
 type Callers struct {
 	cfg       *config.Live
+	local     string // the key of LocalOperator; empty for none
 	admission *admission.Admission
 	log       *joblog.Log
 	drain     *drain
@@ -83,33 +85,43 @@ func (c *Callers) Signer(s upstream.Signature) (string, error) {
 	}
 }
 
-// Operator finds the operator of an Authorization value. A tenant's key is no
-// operator's, and without any operator's key no caller is one. All that operators
-// do needs JetStream: without it the error is broker_unavailable.
-func (c *Callers) Operator(authorization string) (string, error) {
-	name, err := operatorOf(c.cfg.Now(), authorization)
+// Operator finds the operator of an Authorization value, for a call that acts or only
+// reads. A tenant's key is no operator's, and without any operator's key no caller is one
+// but LocalOperator. All that operators do needs JetStream: without it the error is broker_unavailable.
+func (c *Callers) Operator(authorization string, acts bool) (string, error) {
+	o, err := c.operator(authorization)
 	if err != nil {
 		return "", err
+	}
+	if acts && o.ReadOnly {
+		return "", errcode.New(errcode.OperatorRequired, "the key of operator %s only reads (read_only), and nothing was changed; send one that may act", o.Name)
 	}
 	if err := c.log.Trouble(); err != nil {
 		return "", errcode.New(errcode.BrokerUnavailable, "nothing was read or changed: %s", broker.Reason(err)).Because(err).WithRetryAfter(time.Second)
 	}
-	return name, nil
+	return o.Name, nil
 }
 
-func operatorOf(cfg *config.Config, authorization string) (string, error) {
-	key := bearer(authorization)
-	if name, ok := cfg.Operator(key); ok {
-		return name, nil
+// LocalOperator is the name of the operator who needs no key: one at this machine, where no
+// operator's key is configured.
+const LocalOperator = "local"
+
+func (c *Callers) operator(authorization string) (config.Operator, error) {
+	cfg, key := c.cfg.Now(), bearer(authorization)
+	if o, ok := cfg.Operator(key); ok {
+		return o, nil
+	}
+	if c.local != "" && len(cfg.OperatorKeys) == 0 && subtle.ConstantTimeCompare([]byte(key), []byte(c.local)) == 1 {
+		return config.Operator{Name: LocalOperator}, nil
 	}
 	_, tenants := cfg.Tenant(key)
 	tenants = tenants && len(cfg.APIKeys) > 0 // without keys of tenants, none is a tenant's
 	switch {
 	case len(cfg.OperatorKeys) == 0:
-		return "", errcode.New(errcode.OperatorRequired, "no operator key is configured; set GENBUS_OPERATOR_KEY (or operator_keys) and start genbus again")
+		return config.Operator{}, errcode.New(errcode.OperatorRequired, "no operator key is configured; set GENBUS_OPERATOR_KEY (or operator_keys) and start genbus again")
 	case tenants:
-		return "", errcode.New(errcode.OperatorRequired, "this method needs an operator's key; a tenant's is not one")
+		return config.Operator{}, errcode.New(errcode.OperatorRequired, "this method needs an operator's key; a tenant's is not one")
 	default:
-		return "", errcode.New(errcode.InvalidAPIKey, "the operator's key is missing or unknown; send Authorization: Bearer <key>")
+		return config.Operator{}, errcode.New(errcode.InvalidAPIKey, "the operator's key is missing or unknown; send Authorization: Bearer <key>")
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Options are the parts that a Core works with. All are required.
+// Options are the parts that a Core works with. All are required but LocalKey.
 type Options struct {
 	Config    *config.Live
 	Admission *admission.Admission
@@ -37,6 +37,9 @@ type Options struct {
 	Chats     *chatlog.Log
 	Metrics   *telemetry.Metrics
 	Logger    *slog.Logger
+	// LocalKey is the key with which the process itself calls as LocalOperator, while no
+	// operator's key is configured; empty for no such operator.
+	LocalKey string
 }
 
 // Core has one part for each subject. All are safe for concurrent use.
@@ -63,7 +66,7 @@ func New(o Options) *Core {
 	jobs := &Jobs{admission: o.Admission, queue: o.Queue, log: o.Log, index: o.Index, eraser: o.Eraser, logger: o.Logger, now: time.Now}
 	watcher := &Watcher{cfg: o.Config, jobs: jobs, log: o.Log, chats: o.Chats, metrics: o.Metrics, drain: d}
 	return &Core{
-		Callers:      &Callers{cfg: o.Config, admission: o.Admission, log: o.Log, drain: d},
+		Callers:      &Callers{cfg: o.Config, local: o.LocalKey, admission: o.Admission, log: o.Log, drain: d},
 		Jobs:         jobs,
 		Watcher:      watcher,
 		Chats:        &Chats{inline: o.Inline, jobs: jobs, watcher: watcher, bodies: o.Bodies, drain: d},

@@ -24,6 +24,11 @@ func (m grpcMethod) operators() bool {
 	return strings.HasPrefix(string(m), "/"+genbusv1.OperatorService_ServiceDesc.ServiceName+"/")
 }
 
+// acts reports whether a method changes something, or makes a job, by its name.
+func (m grpcMethod) acts() bool {
+	return !strings.HasPrefix(m.name(), "Get") && !strings.HasPrefix(m.name(), "List")
+}
+
 // name is the method's own name.
 func (m grpcMethod) name() string { return string(m[strings.LastIndexByte(string(m), '/')+1:]) }
 

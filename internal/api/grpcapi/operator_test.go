@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -56,15 +57,15 @@ func TestOperatorMethodsAreForOperators(t *testing.T) {
 	}{
 		"no operator": {
 			[]func(*config.Config){apitest.TwoTenants},
-			map[string]string{"": "operator_required", "nobody": "operator_required", acmeKey: "operator_required", opsKey: "operator_required"},
+			map[string]string{"": "operator_required", "nobody": "operator_required", acmeKey: "operator_required", opsKey: "operator_required", apitest.LocalKey: ""},
 		},
 		"operator and tenants": {
 			[]func(*config.Config){apitest.TwoTenants, apitest.WithOperator},
-			map[string]string{"": "invalid_api_key", "nobody": "invalid_api_key", acmeKey: "operator_required", opsKey: ""},
+			map[string]string{"": "invalid_api_key", "nobody": "invalid_api_key", acmeKey: "operator_required", opsKey: "", apitest.LocalKey: "invalid_api_key"},
 		},
 		"operator, and everybody a tenant": {
 			[]func(*config.Config){apitest.WithOperator},
-			map[string]string{"": "invalid_api_key", "nobody": "invalid_api_key", opsKey: ""},
+			map[string]string{"": "invalid_api_key", "nobody": "invalid_api_key", opsKey: "", apitest.LocalKey: "invalid_api_key"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -91,6 +92,28 @@ func TestOperatorMethodsAreForOperators(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestAReadOnlyKeyChangesNothing: by every method, also by HTTP, and no other method is
+// closed to it.
+func TestAReadOnlyKeyChangesNothing(t *testing.T) {
+	t.Parallel()
+	const key = "gb_read-only-0123456789abcdef"
+	w := newWorld(t, apitest.TwoTenants, apitest.WithOperator, func(c *config.Config) {
+		c.OperatorKeys = append(c.OperatorKeys, config.OperatorKey{Name: "viewer", KeyEnv: "VIEWER", Key: config.NewSecret(key), ReadOnly: true})
+	})
+	conn := w.Dial()
+	reading := regexp.MustCompile("/(Get|List)[A-Za-z]+$")
+	for _, method := range methods(genbusv1.OperatorService_ServiceDesc) {
+		err := conn.Invoke(withKey(t.Context(), key), method, &emptypb.Empty{}, &emptypb.Empty{})
+		if refused := apitest.Reason(err) == "operator_required"; refused == reading.MatchString(method) {
+			t.Errorf("%s: %v", method, err)
+		}
+	}
+	a := w.Post("/genbus/v1/operator/routes/video/any/pause", "", "Authorization", "Bearer "+key)
+	if a.Status != http.StatusForbidden || !strings.Contains(a.Body, "viewer only reads") {
+		t.Errorf("a route was paused: %d %s", a.Status, a.Body)
 	}
 }
 

@@ -175,7 +175,7 @@ func (i *interceptor) enter(c *call) (err error) {
 	switch {
 	case c.method.open():
 	case c.method.operators():
-		c.operator, err = callers.Identify(func() (string, error) { return callers.Operator(c.authorization) })
+		c.operator, err = callers.Identify(func() (string, error) { return callers.Operator(c.authorization, c.method.acts()) })
 	case c.way == telemetry.WayHTTP: // the gateway has counted the request before it read its body
 		c.tenant, err = callers.Identify(byKey)
 	default:
