@@ -192,6 +192,10 @@ var ownRows = []row{
 	{name: "`GET /metrics`", cells: []cell{yes(probes), no(notStreamed), no(scraped)}},
 	{name: "`GET /openapi.json`", cells: []cell{yes("internal/api/httpapi TestEveryPathIsInTheContract", "internal/api/httpapi TestEveryOperationAnswersAsDocumented", "cmd/service TestGeneratedClientCompletesAVideo"), no(notStreamed), no(reflected)}},
 	{name: "`GET /asyncapi.json`", cells: []cell{yes("internal/contract TestEverySubjectHasAChannel", "cmd/service TestEveryMessageIsAsTheDocumentSays"), no(notStreamed), no(reflected)}},
+	{name: "`GET /`, which leads a browser to the console", pattern: "GET /{$}", cells: []cell{yes("internal/api/console TestTheRoot"), no(notStreamed), no(forPeople)}},
+	{name: "`GET /console`", cells: []cell{yes("internal/api/console TestLogin"), yes("internal/api/console TestAPageIsKeptUpToDate"), no(forPeople)}},
+	{name: "`GET /console/...`", pattern: "GET /console/", cells: []cell{yes("internal/api/console TestNoLoginOnThisMachine"), yes("internal/api/console TestAPageIsKeptUpToDate"), no(forPeople)}},
+	{name: "`POST /console/...`", pattern: "POST /console/", cells: []cell{yes("internal/api/console TestActions"), no(notStreamed), no(forPeople)}},
 	{name: "`GET /docs`", cells: []cell{yes("internal/contract TestPageLoadsNothingFromOutside"), no(notStreamed), no(reflected)}},
 }
 
@@ -266,6 +270,7 @@ const (
 	balanced   = "What balancers ask by gRPC is whether it takes jobs."
 	scraped    = "Prometheus reads metrics by HTTP."
 	reflected  = "gRPC has reflection."
+	forPeople  = "Pages for people; what they show and do is of OperatorService."
 )
 
 var keyRows = []row{

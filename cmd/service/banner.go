@@ -54,6 +54,9 @@ func (s banner) String() string {
 	var b strings.Builder
 	h, g := s.httpAddress(), s.GRPCAddr()
 	fmt.Fprintf(&b, "genbus %s\n  HTTP  %s\n  gRPC  %s%s\n  NATS  %s\n", version(), h, g, s.grpcSecurity(), s.natsAddress())
+	if s.hasConsole() {
+		fmt.Fprintf(&b, "  Web   %s/console%s\n", s.tryHTTP(), s.login())
+	}
 	if s.idle() {
 		b.WriteString("\nNo upstream is configured, so every request is refused. Set GENBUS_UPSTREAM_URL and GENBUS_UPSTREAM_KEY,\n" +
 			"write a file and set GENBUS_CONFIG (examples/genbus.yaml), or start with --sandbox.\n")
@@ -73,6 +76,19 @@ func (s banner) String() string {
 		}
 	}
 	return b.String()
+}
+
+// hasConsole reports whether someone can use the console: with a key, or at this machine.
+func (s banner) hasConsole() bool {
+	tcp, ok := s.HTTPAddr().(*net.TCPAddr)
+	return len(s.Config().OperatorKeys) > 0 || ok && tcp.IP.IsLoopback()
+}
+
+func (s banner) login() string {
+	if len(s.Config().OperatorKeys) == 0 {
+		return ""
+	}
+	return " (with an operator's key)"
 }
 
 // goRun matches the program of a "go run": it is in a directory for this run, or in the

@@ -50,7 +50,9 @@ func demo(ctx context.Context, out io.Writer) error {
 	stopped := make(chan error, 1)
 	go func() { stopped <- s.Run(serving) }()
 	fmt.Fprintf(out, "genbus is up: NATS %s, HTTP http://%s, gRPC %s; upstream %s\n", s.NATSURL(), s.HTTPAddr(), s.GRPCAddr(), up.URL())
-	err = showJobs(ctx, out, s)
+	if err = showJobs(ctx, out, s); err == nil {
+		fmt.Fprintf(out, "\nTo look at jobs in a browser: %s serve --sandbox, and open http://%s/console\n", programCommand(os.Args[0]), config.Default().HTTP.Addr)
+	}
 	stop()
 	return errors.Join(err, <-stopped)
 }

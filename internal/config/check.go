@@ -76,7 +76,7 @@ func (c *Config) checkServers(r *report) {
 
 // checkSegments wants every vendor's paths apart from each other and from genbus's own.
 func (c *Config) checkSegments(r *report) {
-	taken := map[string]string{"v1": "genbus", "genbus": "genbus", "healthz": "genbus", "readyz": "genbus", "metrics": "genbus", "docs": "genbus"}
+	taken := map[string]string{"v1": "genbus", "genbus": "genbus", "healthz": "genbus", "readyz": "genbus", "metrics": "genbus", "docs": "genbus", "console": "genbus"}
 	for _, name := range sortedKeys(c.HTTP.Segments) {
 		path, segment := join("http.segments", name), c.HTTP.Segments[name]
 		checkToken(r, path, segment)

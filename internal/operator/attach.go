@@ -48,10 +48,9 @@ func (p *Letters) Attach(ctx context.Context, seq uint64, taskID string) (joblog
 
 // taskOf checks that the letter is about a task of an upstream, and names it.
 func taskOf(l letter, given string) (string, error) {
-	code := errcode.Code(l.GetError().GetCode())
-	if l.unreadable || subject.Kind(l.GetKind()) != subject.Video || !slices.Contains(attachable, code) || l.GetUpstream() == "" {
+	if !l.attachable() {
 		return "", errcode.New(errcode.LetterUnusable,
-			"dead letter %d (%s) is not of a video that was submitted to an upstream, so there is nothing to attach; redrive it, or drop it", l.seq, code)
+			"dead letter %d (%s) is not of a video that was submitted to an upstream, so there is nothing to attach; redrive it, or drop it", l.seq, l.GetError().GetCode())
 	}
 	id := cmp.Or(given, l.GetUpstreamTaskId())
 	if id == "" {
@@ -61,6 +60,12 @@ func taskOf(l letter, given string) (string, error) {
 		return "", wrongTaskID(fmt.Sprintf("must be the upstream's id of the task: at most %d printable ASCII characters without spaces", upstream.MaxTaskID))
 	}
 	return id, nil
+}
+
+// attachable reports whether the letter is about a video that was submitted to an upstream.
+func (l letter) attachable() bool {
+	return !l.unreadable && subject.Kind(l.GetKind()) == subject.Video && l.GetUpstream() != "" &&
+		slices.Contains(attachable, errcode.Code(l.GetError().GetCode()))
 }
 
 func wrongTaskID(description string) error {

@@ -85,7 +85,9 @@ func (l letter) size() uint64 {
 
 // stored is the letter as callers get it. It shares the letter's parts.
 func (l letter) stored(names subject.Space) *genbusv1.StoredDeadLetter {
-	return &genbusv1.StoredDeadLetter{Sequence: l.seq, Letter: l.DeadLetter, DataSize: l.size(), Rejected: deadletter.Rejected(names, l.DeadLetter)}
+	return &genbusv1.StoredDeadLetter{
+		Sequence: l.seq, Letter: l.DeadLetter, DataSize: l.size(), Rejected: deadletter.Rejected(names, l.DeadLetter), Attachable: l.attachable(),
+	}
 }
 
 // data is the letter's request, wherever it is stored.
@@ -98,6 +100,17 @@ func (p *Letters) data(ctx context.Context, l letter) ([]byte, error) {
 		return nil, errcode.New(errcode.InputLost, "dead letter %d: its request is gone from the object store", l.seq)
 	}
 	return data, err
+}
+
+// Summary returns one letter without the data of its request.
+func (p *Letters) Summary(ctx context.Context, seq uint64) (*genbusv1.StoredDeadLetter, error) {
+	l, err := p.letter(ctx, seq)
+	if err != nil {
+		return nil, err
+	}
+	out := l.stored(p.Names)
+	out.Letter.Data = nil
+	return out, nil
 }
 
 // Letter returns one letter, whole: data in the object store is filled

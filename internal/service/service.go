@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/api/console"
 	"github.com/genbus/genbus/internal/api/core"
 	"github.com/genbus/genbus/internal/api/grpcapi"
 	"github.com/genbus/genbus/internal/api/httpapi"
@@ -74,6 +75,7 @@ type Service struct {
 	httpAddr net.Listener
 	grpcAddr net.Listener
 	endCalls func() error
+	localKey string // with which the console calls while no operator's key is configured; empty beyond loopback
 
 	configRead atomic.Int64 // when the configuration was read that is in force, Unix nanoseconds
 	stopping   atomic.Bool
@@ -97,6 +99,9 @@ func New(ctx context.Context, cfg *config.Config, log *slog.Logger, version stri
 	// begun meanwhile.
 	if err = s.listen(ctx); err != nil {
 		return nil, err
+	}
+	if tcp, ok := s.httpAddr.Addr().(*net.TCPAddr); ok && tcp.IP.IsLoopback() {
+		s.localKey, _ = config.NewKey()
 	}
 	s.configRead.Store(s.started.UnixNano())
 	s.metrics.ConfigRead(s.started)
@@ -168,7 +173,7 @@ func (s *Service) startWork(ctx context.Context) error {
 	s.core = core.New(core.Options{
 		Config: s.live, Admission: adm, Queue: jobs, Log: s.tasks, Index: s.index, Bodies: bodies, Eraser: eraser, Routes: s.routes, Content: s.content, Inline: s.inline,
 		Chats:   chatlog.New(s.broker, s.tasks, bodies, chatlog.Options{ReaderBuffer: int(s.cfg.Limits.SlowReaderBytes)}),
-		Metrics: s.metrics, Logger: s.log,
+		Metrics: s.metrics, Logger: s.log, LocalKey: s.localKey,
 	})
 	record := audit.Log{Broker: s.broker, Logger: s.log}
 	op := operator.Operator{
@@ -220,8 +225,15 @@ func (s *Service) buildServers(ctx context.Context, op operator.Operator) (err e
 	if err != nil {
 		return err
 	}
+	pages, err := console.New(console.Options{
+		Config: s.live, Callers: s.core.Callers, GRPC: s.grpc.InProcess(), Names: s.broker.Names(), GRPCAddr: s.grpcAddr.Addr().String(), NATSURL: s.broker.ClientURL(),
+		Version: s.version, LocalKey: s.localKey, WriteTimeout: s.core.WriteTimeout, Logger: s.log,
+	})
+	if err != nil {
+		return err
+	}
 	handler, err := httpapi.New(ctx, httpapi.Options{
-		Core: s.core, Config: s.live, Names: s.broker.Names(), Routes: s.routes, GRPC: s.grpc.InProcess(),
+		Console: pages, Core: s.core, Config: s.live, Names: s.broker.Names(), Routes: s.routes, GRPC: s.grpc.InProcess(),
 		Health: s.health, Metrics: s.metrics, Tracing: s.tracing, Logger: s.log,
 	})
 	if err != nil {

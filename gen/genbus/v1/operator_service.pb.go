@@ -174,7 +174,10 @@ type StoredDeadLetter struct {
 	DataSize uint64 `protobuf:"varint,3,opt,name=data_size,json=dataSize,proto3" json:"data_size,omitempty"`
 	// True for a request that was never accepted: nothing was submitted for it. False
 	// for a job.
-	Rejected      bool `protobuf:"varint,4,opt,name=rejected,proto3" json:"rejected,omitempty"`
+	Rejected bool `protobuf:"varint,4,opt,name=rejected,proto3" json:"rejected,omitempty"`
+	// Whether it is about a video that was submitted to an upstream, so that
+	// AttachUpstreamTask may take it.
+	Attachable    bool `protobuf:"varint,5,opt,name=attachable,proto3" json:"attachable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -237,11 +240,21 @@ func (x *StoredDeadLetter) GetRejected() bool {
 	return false
 }
 
+func (x *StoredDeadLetter) GetAttachable() bool {
+	if x != nil {
+		return x.Attachable
+	}
+	return false
+}
+
 // GetDeadLetterRequest names a letter.
 type GetDeadLetterRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Sequence of the letter. Required.
-	Sequence      uint64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	Sequence uint64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// Whether the data of the request is left out, as ListDeadLetters does. The call is not
+	// recorded then: the data may be a prompt, and the rest is not.
+	WithoutData   bool `protobuf:"varint,2,opt,name=without_data,json=withoutData,proto3" json:"without_data,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -281,6 +294,13 @@ func (x *GetDeadLetterRequest) GetSequence() uint64 {
 		return x.Sequence
 	}
 	return 0
+}
+
+func (x *GetDeadLetterRequest) GetWithoutData() bool {
+	if x != nil {
+		return x.WithoutData
+	}
+	return false
 }
 
 // GetDeadLetterResponse is the letter.
@@ -1832,14 +1852,18 @@ const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"page_token\x18\x05 \x01(\tR\tpageToken\"x\n" +
 	"\x17ListDeadLettersResponse\x125\n" +
 	"\aletters\x18\x01 \x03(\v2\x1b.genbus.v1.StoredDeadLetterR\aletters\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x96\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xb6\x01\n" +
 	"\x10StoredDeadLetter\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12-\n" +
 	"\x06letter\x18\x02 \x01(\v2\x15.genbus.v1.DeadLetterR\x06letter\x12\x1b\n" +
 	"\tdata_size\x18\x03 \x01(\x04R\bdataSize\x12\x1a\n" +
-	"\brejected\x18\x04 \x01(\bR\brejected\"2\n" +
+	"\brejected\x18\x04 \x01(\bR\brejected\x12\x1e\n" +
+	"\n" +
+	"attachable\x18\x05 \x01(\bR\n" +
+	"attachable\"U\n" +
 	"\x14GetDeadLetterRequest\x12\x1a\n" +
-	"\bsequence\x18\x01 \x01(\x04R\bsequence\"L\n" +
+	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12!\n" +
+	"\fwithout_data\x18\x02 \x01(\bR\vwithoutData\"L\n" +
 	"\x15GetDeadLetterResponse\x123\n" +
 	"\x06letter\x18\x01 \x01(\v2\x1b.genbus.v1.StoredDeadLetterR\x06letter\"6\n" +
 	"\x18RedriveDeadLetterRequest\x12\x1a\n" +

@@ -158,6 +158,8 @@ func local_request_OperatorService_ListDeadLetters_0(ctx context.Context, marsha
 	return msg, metadata, err
 }
 
+var filter_OperatorService_GetDeadLetter_0 = &utilities.DoubleArray{Encoding: map[string]int{"sequence": 0}, Base: []int{1, 1, 0}, Check: []int{0, 1, 2}}
+
 func request_OperatorService_GetDeadLetter_0(ctx context.Context, marshaler runtime.Marshaler, client OperatorServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
 		protoReq GetDeadLetterRequest
@@ -171,6 +173,12 @@ func request_OperatorService_GetDeadLetter_0(ctx context.Context, marshaler runt
 	protoReq.Sequence, err = runtime.Uint64(val)
 	if err != nil {
 		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "sequence", err)
+	}
+	if err := req.ParseForm(); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_OperatorService_GetDeadLetter_0); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
 	}
 	if req.Body != nil {
 		_, _ = io.Copy(io.Discard, req.Body)
@@ -192,6 +200,12 @@ func local_request_OperatorService_GetDeadLetter_0(ctx context.Context, marshale
 	protoReq.Sequence, err = runtime.Uint64(val)
 	if err != nil {
 		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "sequence", err)
+	}
+	if err := req.ParseForm(); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_OperatorService_GetDeadLetter_0); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
 	}
 	msg, err := server.GetDeadLetter(ctx, &protoReq)
 	return msg, metadata, err

@@ -25,6 +25,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/api/console"
 	"github.com/genbus/genbus/internal/api/core"
 	"github.com/genbus/genbus/internal/api/grpcapi"
 	"github.com/genbus/genbus/internal/api/httpapi"
@@ -210,8 +211,14 @@ func (w *World) startServers(live *config.Live, op operator.Operator) {
 	if err != nil {
 		w.T.Fatal(err)
 	}
+	pages, err := console.New(console.Options{
+		Config: live, Callers: w.Core.Callers, Names: w.Broker.Names(), GRPC: w.GRPC.InProcess(), Logger: w.parts.Logger, LocalKey: LocalKey, WriteTimeout: w.Core.WriteTimeout,
+	})
+	if err != nil {
+		w.T.Fatal(err)
+	}
 	w.Handler, err = httpapi.New(w.T.Context(), httpapi.Options{
-		Core: w.Core, Config: live, Names: w.Broker.Names(), Routes: w.parts.Routes, GRPC: w.GRPC.InProcess(),
+		Console: pages, Core: w.Core, Config: live, Names: w.Broker.Names(), Routes: w.parts.Routes, GRPC: w.GRPC.InProcess(),
 		Health: w.Health, Metrics: w.Metrics, Tracing: tracing, Logger: w.parts.Logger,
 	})
 	if err != nil {

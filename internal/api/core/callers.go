@@ -1,6 +1,7 @@
 package core
 
 import (
+	"context"
 	"crypto/subtle"
 	"strings"
 	"time"
@@ -24,6 +25,12 @@ type Callers struct {
 
 // Refusal is shutting_down while the process drains, and nil before that.
 func (c *Callers) Refusal() error { return c.drain.refusal() }
+
+// Watch joins a call that only watches: Drain ends its context. leave must be called when it
+// is over.
+func (c *Callers) Watch(ctx context.Context) (_ context.Context, leave func()) {
+	return c.drain.watch(ctx)
+}
 
 // Identify refuses a call while the process drains, and gives the caller that find
 // has found.

@@ -144,6 +144,13 @@ func (s operatorService) ListDeadLetters(ctx context.Context, m *genbusv1.ListDe
 // GetDeadLetter reads a letter. A letter holds a prompt: who read it is recorded too.
 func (s operatorService) GetDeadLetter(ctx context.Context, m *genbusv1.GetDeadLetterRequest) (*genbusv1.GetDeadLetterResponse, error) {
 	out := &genbusv1.GetDeadLetterResponse{}
+	if m.GetWithoutData() {
+		var err error
+		if out.Letter, err = s.operator.Letters.Summary(ctx, m.GetSequence()); err != nil {
+			return nil, core.Explain(ctx, subject.TaskName{}, err)
+		}
+		return out, nil
+	}
 	err := s.record(ctx, &genbusv1.AuditRecord{Letter: m.GetSequence()}, func(*genbusv1.AuditRecord) (err error) {
 		out.Letter, err = s.operator.Letters.Letter(ctx, m.GetSequence())
 		return err

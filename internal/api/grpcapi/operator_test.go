@@ -193,6 +193,10 @@ func (w *world) settleLetters(ctx context.Context, client genbusv1.OperatorServi
 	if len(list.GetLetters()) != 2 || list.GetNextPageToken() == "" || len(list.GetLetters()[0].GetLetter().GetData()) != 0 {
 		t.Errorf("list: %v", list)
 	}
+	summary := apitest.Must[*genbusv1.GetDeadLetterResponse](t)(client.GetDeadLetter(ctx, &genbusv1.GetDeadLetterRequest{Sequence: one, WithoutData: true}))
+	if l := summary.GetLetter(); l.GetSequence() != one || l.GetDataSize() == 0 || len(l.GetLetter().GetData()) > 0 {
+		t.Errorf("without its data: %v", l)
+	}
 	got := apitest.Must[*genbusv1.GetDeadLetterResponse](t)(client.GetDeadLetter(ctx, &genbusv1.GetDeadLetterRequest{Sequence: one}))
 	if !strings.Contains(string(got.GetLetter().GetLetter().GetData()), "secret") {
 		t.Errorf("get: %v", got)

@@ -82,7 +82,7 @@ func toHeader(key string) (string, bool) {
 // writeGatewayError answers with the error of a service, or of the gateway's own
 // decoding.
 func writeGatewayError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
-	f := fromStatus(err)
+	f := errcode.FromStatus(err)
 	if f.JobID != "" {
 		w.Header()[headerJobID] = []string{f.JobID}
 	}

@@ -28,12 +28,22 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
-// Options are what a Handler works with. All are required, except Tracing.Endpoint.
+// Pages are those of operators, for all paths under /console.
+type Pages interface {
+	http.Handler
+	// Redirects reports whether a request for / is sent there.
+	Redirects(r *http.Request) bool
+}
+
+// Options are what a Handler works with. All are required, except Console and
+// Tracing.Endpoint.
 type Options struct {
 	Core   *core.Core
 	Config *config.Live
 	Names  subject.Space
 	Routes *routes.Table
+	// Console serves the pages of operators; nil for none.
+	Console Pages
 	// GRPC reaches the gRPC services of this process; the gateway calls them.
 	GRPC    *grpc.ClientConn
 	Health  *telemetry.Health
@@ -92,6 +102,9 @@ func New(ctx context.Context, o Options) (*Handler, error) {
 	h.mux.Handle("GET "+pathOpenAPI, site.OpenAPI())
 	h.mux.Handle("GET "+pathAsyncAPI, site.AsyncAPI())
 	h.mux.Handle("GET "+pathDocs, site.Page())
+	if o.Console != nil {
+		h.serveConsole(o.Console)
+	}
 	h.routes()
 	h.root = http.HandlerFunc(h.serve)
 	// Without a collector the wrapper would only cost; contexts of callers are
@@ -101,6 +114,21 @@ func New(ctx context.Context, o Options) (*Handler, error) {
 			otelhttp.WithPropagators(o.Tracing.Propagator), otelhttp.WithFilter(notProbe))
 	}
 	return h, nil
+}
+
+// serveConsole mounts the pages of operators, which have their own login, and leads browsers
+// from the root to them.
+func (h *Handler) serveConsole(pages Pages) {
+	h.mux.Handle("GET /console", pages)
+	h.mux.Handle("GET /console/", pages)
+	h.mux.Handle("POST /console/", pages)
+	h.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		if pages.Redirects(r) {
+			http.Redirect(w, r, "/console", http.StatusFound)
+			return
+		}
+		unmatched(http.StatusNotFound, r, "").WriteHTTP(w)
+	})
 }
 
 // ServeHTTP serves one request.

@@ -32,7 +32,7 @@ var queries = map[string][]string{
 	"GET /genbus/v1/operator/jobs/{id}":               fieldsOf(&genbusv1.GetJobRequest{}, "id"),
 	"DELETE /genbus/v1/operator/jobs/{id}":            fieldsOf(&genbusv1.EraseJobRequest{}, "id"),
 	"GET /genbus/v1/operator/dead-letters":            fieldsOf(&genbusv1.ListDeadLettersRequest{}),
-	"GET /genbus/v1/operator/dead-letters/{sequence}": nil,
+	"GET /genbus/v1/operator/dead-letters/{sequence}": fieldsOf(&genbusv1.GetDeadLetterRequest{}, "sequence"),
 	"GET /genbus/v1/operator/routes":                  nil,
 	"GET /genbus/v1/operator/orphans":                 nil,
 	"GET /genbus/v1/operator/tenants":                 fieldsOf(&genbusv1.ListTenantsRequest{}),

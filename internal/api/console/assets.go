@@ -1,0 +1,56 @@
+package console
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io/fs"
+	"net/http"
+	"path"
+)
+
+// assets are the files that pages load, by name.
+type assets map[string]asset
+
+type asset struct {
+	body                 []byte
+	contentType, version string
+}
+
+var contentTypes = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+
+func readAssets() (assets, error) {
+	all := assets{}
+	entries, err := fs.ReadDir(files, "static")
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		body, err := fs.ReadFile(files, "static/"+e.Name())
+		if err != nil {
+			return nil, err
+		}
+		sum := sha256.Sum256(body)
+		all[e.Name()] = asset{body: body, contentType: contentTypes[path.Ext(e.Name())], version: hex.EncodeToString(sum[:8])}
+	}
+	return all, nil
+}
+
+// url is where a page loads a file: another one as soon as the file changes.
+func (a assets) url(name string) string {
+	return Path + "/static/" + name + "?v=" + a[name].version
+}
+
+// asset serves a file. It needs no login: it holds no data.
+func (c *Console) asset(w http.ResponseWriter, r *http.Request) {
+	a, ok := c.assets[r.PathValue("file")]
+	if !ok {
+		c.missing(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", a.contentType)
+	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	if r.URL.Query().Get("v") != a.version {
+		w.Header().Set("Cache-Control", "no-cache")
+	}
+	_, _ = w.Write(a.body) // a client that went away is no error of ours
+}

@@ -1,0 +1,297 @@
+package console_test
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/api/apitest"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// pages are all views without a parameter in their paths.
+var pages = []string{"", "/jobs", "/decisions", "/routes", "/upstreams", "/tenants", "/replicas", "/streams", "/audit", "/try"}
+
+// TestNoLoginOnThisMachine: without an operator's key the console is open where only this
+// machine reaches it, and to no one who only seems to be at it.
+func TestNoLoginOnThisMachine(t *testing.T) {
+	t.Parallel()
+	w := apitest.New(t)
+	w.Durables()
+	b := newBrowser(w)
+	for _, path := range pages {
+		a := b.get("/console" + path)
+		if a.status != http.StatusOK || !strings.Contains(a.body, "<h1>") || strings.Contains(a.body, `class="error"`) {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+	for name, headers := range map[string][]string{
+		"another name":            {"Host", "attacker.example:8080"},
+		"a name like an address":  {"Host", "127.0.0.1.attacker.example"},
+		"by a proxy":              {"X-Forwarded-For", "203.0.113.9"},
+		"by a proxy that says so": {"Forwarded", "for=203.0.113.9"},
+	} {
+		if a := b.get("/console/jobs", headers...); a.status != http.StatusSeeOther || a.location != "/console/login?next=%2Fconsole%2Fjobs" {
+			t.Errorf("%s: %d to %q", name, a.status, a.location)
+		}
+		if a := b.get("/console/login", headers...); a.status != http.StatusForbidden || !strings.Contains(a.body, "GENBUS_OPERATOR_KEY") {
+			t.Errorf("%s: the login does not say what is missing: %d %s", name, a.status, a.body)
+		}
+		if a := b.post("/console/login", url.Values{"key": {""}}, headers...); a.status != http.StatusForbidden || b.cookie != "" {
+			t.Errorf("%s: logged in without a key: %d", name, a.status)
+		}
+		if a := b.get("/", headers...); a.status != http.StatusNotFound {
+			t.Errorf("%s: / leads to %q", name, a.location)
+		}
+	}
+}
+
+// TestTheRoot leads browsers to the console, and programs nowhere.
+func TestTheRoot(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(apitest.New(t, withOperators))
+	if a := b.get("/"); a.status != http.StatusFound || a.location != "/console" {
+		t.Errorf("a browser: %d to %q", a.status, a.location)
+	}
+	if a := b.get("/", "Accept", "*/*"); a.status != http.StatusNotFound || !strings.Contains(a.body, `"not_found"`) {
+		t.Errorf("a program: %d %s", a.status, a.body)
+	}
+}
+
+// TestLogin: with an operator's key, and no other.
+func TestLogin(t *testing.T) {
+	t.Parallel()
+	w := apitest.New(t, apitest.TwoTenants, withOperators)
+	w.Durables()
+	b := newBrowser(w)
+	for _, path := range append(pages, "/jobs/video/acme/video_x", "/find?q=video_x", "/decisions/1") {
+		if a := b.get("/console" + path); a.status != http.StatusSeeOther || !strings.HasPrefix(a.location, "/console/login") {
+			t.Errorf("%s without a login: %d to %q", path, a.status, a.location)
+		}
+	}
+	for _, key := range []string{"", "nobody", "key-acme", apitest.LocalKey} {
+		a := b.post("/console/login", url.Values{"key": {key}})
+		if a.status != http.StatusUnauthorized || b.cookie != "" || strings.Contains(a.body, "value=\""+key) && key != "" {
+			t.Errorf("key %q: %d, cookie %q", key, a.status, b.cookie)
+		}
+	}
+	for next, want := range map[string]string{
+		"/console/jobs?status=failed": "/console/jobs?status=failed", "": "/console", "https://attacker.example/console": "/console",
+		"//attacker.example/console": "/console", "/consoles": "/console", `/console\@attacker.example`: "/console",
+	} {
+		if a := b.post("/console/login", url.Values{"key": {apitest.OperatorKey}, "next": {next}}); a.location != want {
+			t.Errorf("next %q leads to %q", next, a.location)
+		}
+	}
+	a := b.post("/console/login", url.Values{"key": {apitest.OperatorKey}})
+	cookie := a.header.Get("Set-Cookie")
+	for _, want := range []string{"; HttpOnly", "; SameSite=Strict", "; Path=/console", "; Expires="} {
+		if !strings.Contains(cookie, want) {
+			t.Errorf("the cookie has no %q: %s", want, cookie)
+		}
+	}
+	if strings.Contains(cookie, apitest.OperatorKey) {
+		t.Error("the cookie shows the key")
+	}
+	for _, path := range pages {
+		if a := b.get("/console" + path); a.status != http.StatusOK || !strings.Contains(a.body, "<span>ops</span>") {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+	whole := b.cookie
+	b.cookie = whole[:len(whole)-2]
+	if a := b.get("/console/jobs"); a.status != http.StatusSeeOther {
+		t.Errorf("a cookie that was changed: %d", a.status)
+	}
+	b.cookie = whole
+	if a := b.post("/console/logout", nil); a.location != "/console/login" || b.cookie != "" {
+		t.Errorf("logout: %d to %q, cookie %q", a.status, a.location, b.cookie)
+	}
+}
+
+// TestALinkOfAnotherSite: the cookie does not come with it, so the browser is sent to the same
+// page once more by the console itself.
+func TestALinkOfAnotherSite(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(apitest.New(t, withOperators))
+	a := b.get("/console/jobs?status=failed&tenant=a%22b", "Sec-Fetch-Site", "cross-site")
+	if a.status != http.StatusOK || !strings.Contains(a.body, `http-equiv="refresh"`) || !strings.Contains(a.body, `href="/console/jobs?status=failed&amp;tenant=a%22b"`) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if a := b.get("/console/jobs", "Sec-Fetch-Site", "same-origin"); a.status != http.StatusSeeOther {
+		t.Errorf("the second time: %d", a.status)
+	}
+}
+
+// TestOtherSitesDoNothing: a form of another site has no effect, and no answer may be shown in
+// a frame or load anything from elsewhere.
+func TestOtherSitesDoNothing(t *testing.T) {
+	t.Parallel()
+	w := apitest.New(t)
+	id := w.CreateVideo()
+	b := newBrowser(w)
+	path := "/console/jobs/video/default/" + id + "/cancel"
+	for name, headers := range map[string][]string{
+		"another site":             {"Sec-Fetch-Site", "cross-site", "Origin", "https://attacker.example"},
+		"another site, old client": {"Sec-Fetch-Site", "", "Origin", "https://attacker.example"},
+		"another port":             {"Sec-Fetch-Site", "same-site", "Origin", "http://127.0.0.1:1"},
+	} {
+		if a := b.post(path, nil, headers...); a.status != http.StatusForbidden {
+			t.Errorf("%s: %d %s", name, a.status, a.body)
+		}
+	}
+	if s := w.Entry(subject.Video, "default", id).Job.GetStatus(); s != genbusv1.JobStatus_JOB_STATUS_QUEUED {
+		t.Errorf("the job is %v", s)
+	}
+	for _, path := range append(pages, "/login", "/nothing", "/static/console.js", "/static/nothing") {
+		a := b.get("/console" + path)
+		for header, want := range map[string]string{"Content-Security-Policy": "default-src 'none'; script-src 'self'", "X-Content-Type-Options": "nosniff", "Cross-Origin-Opener-Policy": "same-origin"} {
+			if !strings.HasPrefix(a.header.Get(header), want) {
+				t.Errorf("%s: %s is %q", path, header, a.header.Get(header))
+			}
+		}
+		if strings.Contains(a.body, " style=") || strings.Contains(a.body, "<style") || strings.Contains(a.body, "onclick") {
+			t.Errorf("%s has what its policy forbids", path)
+		}
+	}
+}
+
+// TestActions are done once however often they are sent, by those who may, and recorded.
+func TestActions(t *testing.T) {
+	t.Parallel()
+	w := apitest.New(t, apitest.TwoTenants, withOperators)
+	w.Durables()
+	id := w.CreateVideo(apitest.ByAcme...)
+	letters := []uint64{w.PutLetter(apitest.OrphanedLetter("acme")), w.PutLetter(apitest.OrphanedLetter("globex")), w.PutLetter(apitest.OrphanedLetter("initech"))}
+	letter := func(i int) string { return "/console/decisions/" + strconv.FormatUint(letters[i], 10) }
+	job := "/console/jobs/video/acme/" + id
+	viewer, ops := newBrowser(w).login(viewerKey), newBrowser(w).login(apitest.OperatorKey)
+	for _, path := range []string{job, letter(0), "/console/routes"} {
+		if a := viewer.get(path); a.status != http.StatusOK || strings.Contains(a.body, `action="`+path) {
+			t.Errorf("%s offers one who only reads an action: %d", path, a.status)
+		}
+		if a := ops.get(path); a.status != http.StatusOK || !strings.Contains(a.body, `method="post" action="`+path) {
+			t.Errorf("%s offers no action: %d %s", path, a.status, a.body)
+		}
+	}
+	for _, s := range []struct {
+		path string
+		form url.Values
+		next string
+	}{
+		{job + "/cancel", nil, job + "?done=cancelled"},
+		{letter(0) + "/drop", nil, "/console/decisions?done=dropped"},
+		{letter(1) + "/redrive", nil, "?done=redriven"},
+		{letter(2) + "/attach", url.Values{"upstream_task_id": {" up_9 "}}, "?done=attached"},
+		{"/console/routes/video/sandbox-video/pause", nil, "/console/routes?done=paused"},
+		{"/console/routes/video/sandbox-video/resume", nil, "/console/routes?done=resumed"},
+		{job + "/erase", nil, "/console/jobs?done=erased"},
+	} {
+		if a := viewer.post(s.path, s.form); a.status != http.StatusForbidden || !strings.Contains(a.body, "viewer only reads") {
+			t.Errorf("%s by one who only reads: %d %s", s.path, a.status, a.body)
+		}
+		a := ops.post(s.path, s.form)
+		if a.status != http.StatusSeeOther || !strings.HasSuffix(a.location, s.next) {
+			t.Fatalf("%s: %d to %q %s", s.path, a.status, a.location, a.body)
+		}
+		if a := ops.get(a.location); a.status != http.StatusOK || !strings.Contains(a.body, `class="done"`) {
+			t.Errorf("after %s: %d %s", s.path, a.status, a.body)
+		}
+		if a := ops.post(s.path, s.form); a.status != http.StatusSeeOther && !strings.Contains(a.body, `class="error"`) {
+			t.Errorf("%s once more: %d %s", s.path, a.status, a.body)
+		}
+	}
+	audit := ops.get("/console/audit").body
+	for _, action := range []string{"CancelJob", "DropDeadLetter", "RedriveDeadLetter", "AttachUpstreamTask", "PauseRoute", "ResumeRoute", "EraseJob"} {
+		if !strings.Contains(audit, "<td>ops</td><td>"+action+"</td>") {
+			t.Errorf("%s is not recorded", action)
+		}
+	}
+	if strings.Contains(audit, "GetDeadLetter") {
+		t.Error("a look at a letter without its request is recorded")
+	}
+}
+
+// TestErrorsAreShown with the status that they have by the API.
+func TestErrorsAreShown(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(apitest.New(t))
+	for path, want := range map[string]struct {
+		status int
+		text   string
+	}{
+		"/jobs?status=odd":                   {http.StatusBadRequest, "status"},
+		"/jobs?created_after=yesterday":      {http.StatusBadRequest, "must be a time"},
+		"/jobs?page_token=x":                 {http.StatusBadRequest, "page_token"},
+		"/jobs/video/default/video_none":     {http.StatusNotFound, "video_none"},
+		"/decisions/7":                       {http.StatusNotFound, "dead letter 7"},
+		"/decisions/seven":                   {http.StatusNotFound, "seven"},
+		"/audit?page_token=x":                {http.StatusBadRequest, "page_token"},
+		"/jobs/video/default/video_none/odd": {http.StatusNotFound, "no such page"},
+		"/nothing":                           {http.StatusNotFound, "no such page"},
+		"/static/../console.go":              {http.StatusTemporaryRedirect, ""},
+	} {
+		if a := b.get("/console" + path); a.status != want.status || !strings.Contains(a.body, want.text) {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+	if a := b.post("/console/decisions/7/redrive", nil); a.status != http.StatusNotFound || !strings.Contains(a.body, string(errcode.LetterNotFound)) {
+		t.Errorf("a letter that is gone: %d %s", a.status, a.body)
+	}
+	if a := b.post("/console/decisions/7/redrive", url.Values{"x": {strings.Repeat("x", 2<<20)}}); a.status != http.StatusBadRequest {
+		t.Errorf("a form of two megabytes: %d", a.status)
+	}
+}
+
+// TestFind leads to a job by any id.
+func TestFind(t *testing.T) {
+	t.Parallel()
+	w := apitest.New(t)
+	id := w.CreateVideo("Idempotency-Key", "order-7")
+	w.StartVideo("default", id)
+	b := newBrowser(w)
+	for _, q := range []string{id, "up_1", "order-7&tenant=default"} {
+		w.Await("the index has "+q, func() bool {
+			return b.get("/console/find?q="+q).location == "/console/jobs/video/default/"+id
+		})
+	}
+	if a := b.get("/console/find?q=a%26b"); a.location != "/console/jobs?id=a%26b&tenant=" {
+		t.Errorf("an unknown id leads to %q", a.location)
+	}
+}
+
+// hostile is a text that would run a script, break out of an attribute or leave a template.
+const hostile = `"><script>alert(1)</script>{{.}}'` + "`${1}" + `<img src=x onerror=alert(1)>`
+
+// TestHostileTexts: what callers and upstreams choose is shown as it is, and does nothing.
+func TestHostileTexts(t *testing.T) {
+	t.Parallel()
+	w := apitest.New(t)
+	w.Durables()
+	id := w.CreateVideo("Genbus-Labels", "team="+url.QueryEscape(hostile), "Idempotency-Key", "k<b>")
+	e := w.StartChat("default", w.SubmitChat(""))
+	w.FailChat(e, &genbusv1.TaskError{Code: "upstream_refused", Message: hostile, UpstreamCode: hostile})
+	l := apitest.OrphanedLetter("acme")
+	l.Error.Message, l.UpstreamTaskId, l.Id, l.Tenant, l.Subject = hostile, hostile, hostile, "acme", hostile
+	seq := w.PutLetter(l)
+	b := newBrowser(w)
+	w.Await("the index has both jobs", func() bool { return strings.Contains(b.get("/console/jobs").body, "<strong>2</strong>") })
+	for _, path := range []string{
+		"", "/jobs", "/jobs/video/default/" + id, "/jobs/chat/default/" + e.Job.GetId(), "/decisions", "/decisions/" + strconv.FormatUint(seq, 10),
+		"/jobs?tenant=" + url.QueryEscape(hostile), "/jobs?id=" + url.QueryEscape(hostile), "/audit?operator=" + url.QueryEscape(hostile),
+		"/jobs?label=" + url.QueryEscape(hostile), "/login?next=" + url.QueryEscape("/console?"+hostile), "/" + url.PathEscape(hostile), "/decisions/" + url.PathEscape(hostile),
+		"/jobs?done=" + url.QueryEscape(hostile), "/find?q=" + url.QueryEscape(hostile),
+	} {
+		a := b.get("/console" + path)
+		if strings.Contains(a.body, "<script>") || strings.Contains(a.body, "<img") || strings.Contains(a.body, "ZgotmplZ") {
+			t.Errorf("%s: %s", path, a.body)
+		}
+	}
+	if a := b.get("/console/jobs/chat/default/" + e.Job.GetId()); !strings.Contains(a.body, "&lt;script&gt;alert(1)&lt;/script&gt;{{.}}") {
+		t.Errorf("the text is not shown: %s", a.body)
+	}
+}

@@ -1,0 +1,195 @@
+package console
+
+import (
+	"fmt"
+	"html/template"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/task"
+)
+
+// functions are what templates can call.
+var functions = template.FuncMap{
+	"when":       when,
+	"clock":      clock,
+	"span":       span,
+	"statusWord": task.StatusWord,
+	"phaseWord":  task.PhaseWord,
+	"tone":       tone,
+	"enum":       enum,
+	"size":       size,
+	"percent":    func(part float64) string { return strconv.FormatFloat(part*100, 'f', 1, 64) + " %" },
+	"rate":       rate,
+	"jobURL":     jobURL,
+	"letterURL":  letterURL,
+	"json":       indented,
+	"meaning":    func(code string) errcode.Meaning { return errcode.MeaningOf(errcode.Code(code)) },
+	"stakes":     stakesOf,
+	"onReplicas": onReplicas,
+	"query":      query1,
+	"short":      short,
+	"hasPassed":  func(t *timestamppb.Timestamp) bool { return t != nil && t.AsTime().Before(time.Now()) },
+	"menu":       func() []entry { return menu },
+	"list":       func(values ...string) []string { return values },
+	"sub":        func(a, b uint64) uint64 { return a - min(a, b) },
+}
+
+// entry is one of the menu.
+type entry struct{ Nav, Path, Title string }
+
+var menu = []entry{
+	{"overview", "", "Overview"},
+	{"jobs", "/jobs", "Jobs"},
+	{"decisions", "/decisions", "Decisions"},
+	{"routes", "/routes", "Routes"},
+	{"upstreams", "/upstreams", "Upstreams"},
+	{"tenants", "/tenants", "Tenants"},
+	{"replicas", "/replicas", "Replicas"},
+	{"streams", "/streams", "Streams"},
+	{"audit", "/audit", "Audit"},
+	{"try", "/try", "Try"},
+}
+
+// jobURL is the page of a job.
+func jobURL(kind, tenant, id string) string {
+	return Path + "/jobs/" + url.PathEscape(kind) + "/" + url.PathEscape(tenant) + "/" + url.PathEscape(id)
+}
+
+// query1 is the address of a page with parameters, given as names and values; empty ones are
+// left out.
+func query1(path string, pairs ...string) string {
+	q := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			q.Set(pairs[i], pairs[i+1])
+		}
+	}
+	if len(q) == 0 {
+		return Path + path
+	}
+	return Path + path + "?" + q.Encode()
+}
+
+// when is a time. The browser says how long ago it was, so that a page of old times does not
+// change each second.
+func when(t *timestamppb.Timestamp) template.HTML {
+	if t == nil || !t.IsValid() {
+		return "–"
+	}
+	at := t.AsTime().UTC()
+	return template.HTML(fmt.Sprintf(`<time datetime="%s">%s</time>`, at.Format(time.RFC3339Nano), at.Format("2006-01-02 15:04:05"))) //nolint:gosec // digits only
+}
+
+// clock is the time of day, to the millisecond, of what is read in its order.
+func clock(t *timestamppb.Timestamp) template.HTML {
+	if t == nil || !t.IsValid() {
+		return "–"
+	}
+	at := t.AsTime().UTC()
+	return template.HTML(fmt.Sprintf(`<time class="clock" datetime="%s" title="%s UTC">%s</time>`, at.Format(time.RFC3339Nano), at.Format("2006-01-02 15:04:05"), at.Format("15:04:05.000"))) //nolint:gosec // digits only
+}
+
+// span is a duration with two or three digits.
+func span(d *durationpb.Duration) string {
+	if d == nil {
+		return "–"
+	}
+	return spanOf(d.AsDuration())
+}
+
+func spanOf(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	default:
+		return d.Round(time.Second).String()
+	}
+}
+
+// tone is the class that a status is shown with.
+func tone(s genbusv1.JobStatus) string {
+	switch s {
+	case genbusv1.JobStatus_JOB_STATUS_COMPLETED:
+		return "good"
+	case genbusv1.JobStatus_JOB_STATUS_FAILED:
+		return "bad"
+	case genbusv1.JobStatus_JOB_STATUS_IN_PROGRESS:
+		return "busy"
+	default:
+		return "idle"
+	}
+}
+
+// enum is an enum's name without what it begins with, as words.
+func enum(v fmt.Stringer, prefix string) string {
+	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(v.String(), prefix), "_", " "))
+}
+
+// size is a number of bytes.
+func size(v any) string {
+	n, ok := v.(int64)
+	if u, unsigned := v.(uint64); unsigned {
+		n, ok = int64(u), true
+	}
+	switch {
+	case !ok:
+		return "?"
+	case n < 1<<10:
+		return fmt.Sprintf("%d B", n)
+	case n < 1<<20:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	case n < 1<<30:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	default:
+		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	}
+}
+
+// rate is the part of calls that succeeded.
+func rate(calls, failed uint64) string {
+	if calls == 0 {
+		return "no calls"
+	}
+	return fmt.Sprintf("%.1f %% of %d", 100*float64(calls-min(failed, calls))/float64(calls), calls)
+}
+
+// short is a long id's beginning.
+func short(id string) string {
+	const most = 22
+	if len(id) <= most {
+		return id
+	}
+	return strings.ToValidUTF8(id[:most], "") + "…"
+}
+
+// indented is a message as JSON. protojson varies its spaces on purpose; a page that did so would
+// seem to change.
+func indented(m proto.Message) string {
+	raw, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
+	if err != nil {
+		return "" // it came by Protobuf
+	}
+	return reindent(raw)
+}
+
+// onReplicas are the states of one upstream, one for each replica.
+func onReplicas(all []*genbusv1.UpstreamOnReplica, name string) (out []*genbusv1.UpstreamOnReplica) {
+	for _, u := range all {
+		if u.GetUpstream().GetName() == name {
+			out = append(out, u)
+		}
+	}
+	return out
+}

@@ -1,0 +1,213 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/genbus/genbus/internal/upstream/sse"
+)
+
+const (
+	// refreshEvery is how often an open page is rendered again, once for all who look at it.
+	refreshEvery = time.Second
+	// viewersAtOnce bounds the open pages of one process.
+	viewersAtOnce = 200
+	// liveTime is how long one page is kept up to date by one connection; a browser then comes
+	// back by itself. It moves to another replica where one was added.
+	liveTime = 30 * time.Minute
+)
+
+// hub renders each open page once a second, however many look at it.
+type hub struct {
+	mu      sync.Mutex
+	feeds   map[string]*feed // by what is shown
+	viewers int
+}
+
+func newHub() *hub { return &hub{feeds: map[string]*feed{}} }
+
+// feed is one page that is open somewhere.
+type feed struct {
+	viewers map[*subscription]bool
+	latest  []byte // as it was rendered last
+	stop    context.CancelFunc
+}
+
+// subscription is one viewer of a feed.
+type subscription struct {
+	viewer viewer
+	// changed has a token when there is something that the viewer has not got.
+	changed chan struct{}
+}
+
+// render gives a page as it is now, for a viewer.
+type render func(ctx context.Context, v viewer) []byte
+
+// join adds a viewer to the feed of a page; false where there are too many. leave must be called
+// when it is over.
+func (h *hub) join(ctx context.Context, key string, v viewer, fn render) (s *subscription, leave func(), ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.viewers >= viewersAtOnce {
+		return nil, nil, false
+	}
+	h.viewers++
+	s = &subscription{viewer: v, changed: make(chan struct{}, 1)}
+	f := h.feeds[key]
+	if f == nil {
+		ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // it outlives its first viewer
+		f = &feed{viewers: map[*subscription]bool{}, stop: stop}
+		h.feeds[key] = f
+		go h.run(ctx, key, fn)
+	}
+	if f.viewers[s] = true; f.latest != nil {
+		s.changed <- struct{}{}
+	}
+	return s, func() { h.leave(key, s) }, true
+}
+
+// leave removes a viewer, and the feed with its last one.
+func (h *hub) leave(key string, s *subscription) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f := h.feeds[key]
+	h.viewers--
+	if delete(f.viewers, s); len(f.viewers) == 0 {
+		f.stop()
+		delete(h.feeds, key)
+	}
+}
+
+// run renders a page until ctx ends.
+func (h *hub) run(ctx context.Context, key string, fn render) {
+	tick := time.NewTicker(refreshEvery)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		if v, ok := h.anyViewer(ctx, key); ok {
+			h.publish(ctx, key, fn(ctx, v))
+		}
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+}
+
+// anyViewer is one who may see the page, and whose key it is read with.
+func (h *hub) anyViewer(ctx context.Context, key string) (viewer, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if f := h.feeds[key]; f != nil && ctx.Err() == nil {
+		for s := range f.viewers {
+			return s.viewer, true
+		}
+	}
+	return viewer{}, false
+}
+
+// publish tells the viewers of a page what it is now, where it has changed.
+func (h *hub) publish(ctx context.Context, key string, text []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f := h.feeds[key]
+	if f == nil || ctx.Err() != nil || bytes.Equal(f.latest, text) {
+		return
+	}
+	f.latest = text
+	for s := range f.viewers {
+		select {
+		case s.changed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// latest is a page as it was rendered last.
+func (h *hub) latest(key string) []byte {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if f := h.feeds[key]; f != nil {
+		return f.latest
+	}
+	return nil
+}
+
+// wantsEvents reports whether a request is for a page's stream and not for the page.
+func wantsEvents(r *http.Request) bool {
+	return strings.Contains(r.Header.Get("Accept"), "text/event-stream")
+}
+
+// keepAlive is how often something is written where a page does not change.
+const keepAlive = 15 * time.Second
+
+// stream sends a page to a browser whenever it has changed, until the browser goes away, its
+// key is not valid any more, or the process drains.
+func (c *Console) stream(w http.ResponseWriter, r *http.Request, key string, v viewer, fn render) {
+	ctx, leave := c.Callers.Watch(r.Context())
+	defer leave()
+	ctx, cancel := context.WithTimeout(ctx, liveTime)
+	defer cancel()
+	s, leaveFeed, ok := c.live.join(ctx, key, v, fn)
+	if !ok {
+		w.Header().Set("Retry-After", "5")
+		c.refuse(w, r, http.StatusServiceUnavailable, "Too many pages are open; this one is not kept up to date.")
+		return
+	}
+	defer leaveFeed()
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no") // for nginx
+	out := sseWriter{w: w, rc: http.NewResponseController(w), timeout: c.WriteTimeout}
+	if out.comment("genbus") != nil {
+		return
+	}
+	ping := time.NewTicker(keepAlive)
+	defer ping.Stop()
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.changed:
+			if _, denied := c.Callers.Operator(v.authorization, false); denied != nil && needsLogin(denied) {
+				_ = out.event("login", nil)
+				return
+			}
+			err = out.event("page", c.live.latest(key))
+		case <-ping.C:
+			err = out.comment("ping")
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// sseWriter writes events to one browser.
+type sseWriter struct {
+	w       http.ResponseWriter
+	rc      *http.ResponseController
+	timeout time.Duration
+	buf     []byte
+}
+
+func (s *sseWriter) event(name string, data []byte) error {
+	s.buf = sse.Append(s.buf[:0], sse.Event{Type: name, Data: data})
+	return s.flush()
+}
+
+func (s *sseWriter) comment(text string) error {
+	s.buf = sse.AppendComment(s.buf[:0], text)
+	return s.flush()
+}
+
+func (s *sseWriter) flush() error {
+	_ = s.rc.SetWriteDeadline(time.Now().Add(s.timeout)) // a test's recorder has none
+	if _, err := s.w.Write(s.buf); err != nil {
+		return err
+	}
+	return s.rc.Flush()
+}

@@ -1,0 +1,84 @@
+package console_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/genbus/genbus/internal/api/apitest"
+)
+
+// open begins to follow a page.
+func (b *browser) open(path string) *apitest.Stream {
+	b.w.T.Helper()
+	return b.w.Open(b.request(http.MethodGet, path, nil, "Accept", "text/event-stream"))
+}
+
+// until reads a stream up to a page that has a text.
+func until(t *testing.T, s *apitest.Stream, text string) {
+	t.Helper()
+	for {
+		if e := s.Next(); e.Name == "page" && strings.Contains(e.Data, text) {
+			return
+		}
+	}
+}
+
+// TestAPageIsKeptUpToDate, for each who looks, until the process drains.
+func TestAPageIsKeptUpToDate(t *testing.T) {
+	t.Parallel()
+	w := apitest.New(t)
+	b := newBrowser(w)
+	id := w.CreateVideo()
+	path := "/console/jobs/video/default/" + id
+	first, second := b.open(path), b.open(path)
+	until(t, first, ">queued<")
+	until(t, second, ">queued<")
+	w.StartVideo("default", id)
+	until(t, first, "40 %")
+	until(t, second, "40 %")
+	w.Drain(nil)
+	first.Rest()
+	second.Rest()
+}
+
+// TestAPageThatIsOpenToOthersShowsWhatOneMay: the pages of one who acts and one who only reads
+// are two, although the address is one.
+func TestAPageThatIsOpenToOthersShowsWhatOneMay(t *testing.T) {
+	t.Parallel()
+	w := apitest.New(t, withOperators)
+	w.Durables()
+	acts, reads := newBrowser(w).login(apitest.OperatorKey).open("/console/routes"), newBrowser(w).login(viewerKey).open("/console/routes")
+	until(t, acts, `/pause"`)
+	if e := reads.Next(); !strings.Contains(e.Data, "sandbox-video") || strings.Contains(e.Data, "<form") {
+		t.Errorf("one who only reads gets %s", e.Data)
+	}
+	w.Drain(nil)
+	acts.Rest()
+	reads.Rest()
+}
+
+// TestOpenPagesAreBounded.
+func TestOpenPagesAreBounded(t *testing.T) {
+	t.Parallel()
+	w := apitest.New(t)
+	b := newBrowser(w)
+	var streams []*apitest.Stream
+	for i := range 200 {
+		streams = append(streams, b.open(fmt.Sprintf("/console/streams?%d", i%3)))
+	}
+	if a := b.get("/console/streams", "Accept", "text/event-stream"); a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" {
+		t.Errorf("one more: %d %v", a.status, a.header)
+	}
+	_ = streams[0].Res.Body.Close()
+	w.Await("one more page", func() bool {
+		res, err := w.Client.Do(b.request(http.MethodGet, "/console/streams", nil, "Accept", "text/event-stream"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		return res.StatusCode == http.StatusOK
+	})
+	w.Drain(nil)
+}

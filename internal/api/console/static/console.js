@@ -1,0 +1,187 @@
+// The console's one script: it keeps a page up to date, says how long ago things were, and sends
+// what Try asks for. Pages work without it, but for Try.
+
+const units = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
+
+function ago(at) {
+  const seconds = (Date.now() - at) / 1000, past = seconds >= 0, span = Math.abs(seconds);
+  if (span < 1) return "now";
+  const i = units.findIndex(([n]) => span >= n), [n, unit] = units[i];
+  let text = `${Math.floor(span / n)} ${unit}`;
+  if (i === 0 || i === 1) text += ` ${Math.floor((span % n) / units[i + 1][0])} ${units[i + 1][1]}`;
+  return past ? `${text} ago` : `in ${text}`;
+}
+
+function sayAgo(root) {
+  for (const t of root.querySelectorAll("time:not(.clock)")) {
+    if (!t.title) t.title = `${t.textContent} UTC`;
+    const text = ago(Date.parse(t.dateTime));
+    if (t.textContent !== text) t.textContent = text;
+  }
+}
+
+// update makes a part of the page like another one, and leaves alone what is the same, so that
+// what is open, selected or typed stays.
+function update(old, now) {
+  if (old.nodeType !== now.nodeType || old.nodeName !== now.nodeName || old.id !== now.id) {
+    old.replaceWith(now);
+    return;
+  }
+  if (old.nodeType === Node.TEXT_NODE) {
+    if (old.data !== now.data) old.data = now.data;
+    return;
+  }
+  if (old.nodeType !== Node.ELEMENT_NODE || old.nodeName === "FORM" && old.contains(document.activeElement)) return;
+  if (old.nodeName === "TIME" && old.dateTime === now.dateTime) return;
+  for (const { name, value } of now.attributes) {
+    if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  }
+  for (const { name } of [...old.attributes]) {
+    const mine = name === "open" && old.nodeName === "DETAILS" || name === "title" && old.nodeName === "TIME";
+    if (!now.hasAttribute(name) && !mine) old.removeAttribute(name);
+  }
+  if (["INPUT", "SELECT", "TEXTAREA"].includes(old.nodeName)) return;
+  const before = [...old.childNodes], after = [...now.childNodes];
+  after.forEach((node, i) => (i < before.length ? update(before[i], node) : old.append(node)));
+  before.slice(after.length).forEach((node) => node.remove());
+}
+
+function follow(main) {
+  const live = document.getElementById("live");
+  const source = new EventSource(location.pathname + location.search);
+  source.addEventListener("page", (e) => {
+    const page = new DOMParser().parseFromString(e.data, "text/html").querySelector("main");
+    if (!page) return;
+    update(main, page);
+    sayAgo(main);
+  });
+  source.addEventListener("login", () => location.reload());
+  source.addEventListener("open", () => { live.textContent = "live"; live.className = ""; });
+  source.addEventListener("error", () => { live.textContent = "connection lost"; live.className = "off"; });
+  addEventListener("pagehide", () => source.close());
+}
+
+const main = document.getElementById("main");
+sayAgo(document);
+setInterval(() => sayAgo(document), 1000);
+if (main?.hasAttribute("data-live")) follow(main);
+
+document.addEventListener("keydown", (e) => {
+  if (e.key === "/" && !/^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.nodeName)) {
+    e.preventDefault();
+    document.getElementById("find")?.focus();
+  }
+});
+
+document.addEventListener("click", async (e) => {
+  const from = e.target.closest?.("[data-copy]");
+  if (!from) return;
+  await navigator.clipboard.writeText(document.getElementById(from.dataset.copy).textContent);
+  from.textContent = "Copied";
+  setTimeout(() => { from.textContent = "Copy"; }, 1500);
+});
+
+// Try.
+
+const form = document.getElementById("try");
+
+function wanted() {
+  const f = new FormData(form), kind = f.get("kind");
+  const body = kind === "chat"
+    ? { model: f.get("model"), stream: true, messages: [{ role: "user", content: f.get("prompt") }] }
+    : { model: f.get("model"), prompt: f.get("prompt") };
+  return { kind, body, key: f.get("key"), path: kind === "chat" ? "/v1/chat/completions" : "/v1/video/generations" };
+}
+
+const quote = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
+
+function sayCommands() {
+  const w = wanted(), key = form.elements.key ? ` -H "Authorization: Bearer $KEY"` : "";
+  const say = (name, text) => { document.getElementById(`cmd-${name}`).textContent = text; };
+  say("curl", `curl -N${key} ${location.origin}${w.path} -H 'Content-Type: application/json' -d ${quote(JSON.stringify(w.body))}`);
+  const typed = w.kind === "chat"
+    ? { chat: { model: w.body.model, messages: [{ role: "user", text: w.body.messages[0].content }] } }
+    : { video: { model: w.body.model, prompt: w.body.prompt } };
+  const method = w.kind === "chat" ? "genbus.v1.ChatService/StreamChatCompletion" : "genbus.v1.VideoService/CreateVideoTask";
+  say("grpcurl", `grpcurl -plaintext${key} -d ${quote(JSON.stringify(typed))} ${form.dataset.grpc} ${method}`);
+  const subject = form.dataset[`${w.kind}Subject`];
+  const { stream, ...plain } = w.body;
+  say("nats", `nats${form.dataset.nats ? ` -s ${form.dataset.nats}` : ""} req ${subject} -H content-type:application/json ${quote(JSON.stringify(plain))}`);
+}
+
+async function* blocks(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  for (let text = ""; ;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    text += value;
+    for (let end; (end = text.indexOf("\n\n")) >= 0; text = text.slice(end + 2)) {
+      const data = text.slice(0, end).split("\n").filter((line) => line.startsWith("data:")).map((line) => line.slice(5).trimStart()).join("\n");
+      if (data) yield data;
+    }
+  }
+}
+
+async function send() {
+  const w = wanted(), headers = { "Content-Type": "application/json" };
+  if (w.key) headers.Authorization = `Bearer ${w.key}`;
+  const at = (id) => document.getElementById(`try-${id}`);
+  at("result").hidden = false;
+  at("text").textContent = at("link").textContent = "";
+  at("video").hidden = true;
+  at("status").textContent = "Sending…";
+  const answer = await fetch(w.path, { method: "POST", headers, body: JSON.stringify(w.body) });
+  const id = answer.headers.get("Genbus-Job-Id");
+  if (id) {
+    const a = document.createElement("a");
+    a.href = `/console/find?q=${encodeURIComponent(id)}`;
+    a.textContent = `Job ${id}`;
+    at("link").replaceChildren(a);
+  }
+  if (!answer.ok) {
+    at("status").textContent = `Refused with HTTP status ${answer.status}.`;
+    at("text").textContent = await answer.text();
+    return;
+  }
+  if (w.kind === "chat") {
+    at("status").textContent = "Streaming…";
+    for await (const data of blocks(answer)) {
+      if (data === "[DONE]") break;
+      const chunk = JSON.parse(data);
+      at("text").textContent += chunk.error ? JSON.stringify(chunk.error) : chunk.choices?.[0]?.delta?.content ?? "";
+    }
+    at("status").textContent = "Complete.";
+    return;
+  }
+  await answer.json();
+  const events = await fetch(`/genbus/v1/videos/${encodeURIComponent(id)}/events`, { headers });
+  for await (const data of blocks(events)) {
+    const event = JSON.parse(data), task = event.task ?? event;
+    at("status").textContent = `${task.status ?? ""} ${task.progress ?? ""}`;
+    at("text").textContent = JSON.stringify(event, null, 2);
+    if (/COMPLETED$/.test(task.status ?? "") && !w.key) {
+      at("video").src = `/v1/videos/${encodeURIComponent(id)}/content`;
+      at("video").hidden = false;
+    }
+  }
+}
+
+if (form) {
+  form.addEventListener("input", () => {
+    const list = `${new FormData(form).get("kind")}-models`, model = form.elements.model;
+    if (model.getAttribute("list") !== list) {
+      model.setAttribute("list", list);
+      model.value = document.getElementById(list).options[0]?.value ?? "";
+    }
+    sayCommands();
+  });
+  form.addEventListener("submit", async (e) => {
+    e.preventDefault();
+    const button = form.querySelector("button");
+    button.disabled = true;
+    try { await send(); } catch (error) {
+      document.getElementById("try-status").textContent = `It failed: ${error.message}`;
+    } finally { button.disabled = false; }
+  });
+  sayCommands();
+}

@@ -1,0 +1,74 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"time"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/task"
+)
+
+// timelineWidth is the width of a timeline in its own units, which the page scales.
+const timelineWidth = 1000.0
+
+// timeline is a job's history to scale.
+type timeline struct {
+	Bars  []bar
+	Marks []mark
+	Total string
+}
+
+// bar is a time that a job was in one phase.
+type bar struct {
+	X, Width    float64
+	Phase, Span string
+}
+
+// mark is an event.
+type mark struct {
+	X     float64
+	Title string
+}
+
+// timelineOf draws a history up to now, or up to the job's end.
+func timelineOf(j *genbusv1.GetJobResponse, now time.Time) (t timeline) {
+	h := j.GetHistory()
+	if len(h) == 0 {
+		return t
+	}
+	first, last := h[0].GetTime().AsTime(), h[len(h)-1].GetTime().AsTime()
+	if !ended(j.GetJob().GetStatus()) && now.After(last) {
+		last = now.Truncate(time.Second) // so that a page that is kept up to date changes once a second
+	}
+	total := max(last.Sub(first), time.Millisecond)
+	at := func(t time.Time) float64 {
+		return min(max(t.Sub(first).Seconds()/total.Seconds(), 0), 1) * timelineWidth
+	}
+	for i, e := range h {
+		t.Marks = append(t.Marks, mark{X: at(e.GetTime().AsTime()), Title: task.PhaseWord(e.GetPhase()) + " after " + spanOf(e.GetTime().AsTime().Sub(first))})
+		end := last
+		if i+1 < len(h) {
+			end = h[i+1].GetTime().AsTime()
+		}
+		if n := len(t.Bars); n > 0 && t.Bars[n-1].Phase == task.PhaseWord(e.GetPhase()) {
+			t.Bars[n-1].Width = at(end) - t.Bars[n-1].X
+			continue
+		}
+		t.Bars = append(t.Bars, bar{X: at(e.GetTime().AsTime()), Width: at(end) - at(e.GetTime().AsTime()), Phase: task.PhaseWord(e.GetPhase())})
+	}
+	for i := range t.Bars {
+		t.Bars[i].Span = spanOf(time.Duration(t.Bars[i].Width / timelineWidth * float64(total)))
+	}
+	t.Total = spanOf(total)
+	return t
+}
+
+// reindent writes JSON in the one way.
+func reindent(raw []byte) string {
+	var b bytes.Buffer
+	if json.Indent(&b, raw, "", "  ") != nil {
+		return string(raw)
+	}
+	return b.String()
+}

@@ -1,0 +1,273 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// views are the pages that read something, by their patterns below Path.
+var views = map[string]view{
+	"":                           {"overview", "Overview", "overview", loadOverview},
+	"/jobs":                      {"jobs", "Jobs", "jobs", loadJobs},
+	"/jobs/{kind}/{tenant}/{id}": {"job", "Job", "jobs", loadJob},
+	"/decisions":                 {"decisions", "Needs a decision", "decisions", loadDecisions},
+	"/decisions/{sequence}":      {"decision", "Dead letter", "decisions", loadDecision},
+	"/routes":                    {"routes", "Routes", "routes", loadRoutes},
+	"/upstreams":                 {"upstreams", "Upstreams and keys", "upstreams", loadUpstreams},
+	"/tenants":                   {"tenants", "Tenants", "tenants", loadTenants},
+	"/replicas":                  {"replicas", "Replicas", "replicas", loadReplicas},
+	"/streams":                   {"streams", "Streams", "streams", loadStreams},
+	"/audit":                     {"audit", "Audit", "audit", loadAudit},
+	"/try":                       {"try", "Try", "try", loadTry},
+}
+
+// errcodeOf is the code of a call's error.
+func errcodeOf(err error) errcode.Code { return errcode.FromStatus(err).Code }
+
+// jobsPageSize is how many jobs a page of the list has.
+const jobsPageSize = 50
+
+type jobsPage struct {
+	*genbusv1.ListJobsResponse
+	Statuses, Phases []string
+	// Filtered is whether anything was left out by a filter.
+	Filtered bool
+}
+
+// filters are the parameters of the list of jobs that go into its request as they are.
+var filters = []string{"kind", "status", "phase", "tenant", "route", "model", "upstream", "upstream_key", "error_code", "id", "label", "created_after", "created_before", "updated_after", "updated_before"}
+
+func loadJobs(ctx context.Context, c *Console, r *query) (any, error) {
+	m, err := jobsRequest(r)
+	if err != nil {
+		return nil, err
+	}
+	found, err := c.api.ListJobs(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	return jobsPage{
+		ListJobsResponse: found, Statuses: []string{"unfinished", "queued", "in_progress", "completed", "failed", "cancelled"},
+		Phases:   []string{"queued", "submitting", "submitted", "in_progress"},
+		Filtered: slices.ContainsFunc(filters, func(name string) bool { return r.get(name) != "" }),
+	}, nil
+}
+
+// jobsRequest is what a list of jobs is asked for by its address.
+func jobsRequest(r *query) (*genbusv1.ListJobsRequest, error) {
+	m := &genbusv1.ListJobsRequest{
+		Kind: r.get("kind"), Status: r.get("status"), Phase: r.get("phase"), Tenant: r.get("tenant"), Route: r.get("route"), Model: r.get("model"),
+		Upstream: r.get("upstream"), UpstreamKey: r.get("upstream_key"), ErrorCode: r.get("error_code"), Id: strings.TrimSpace(r.get("id")),
+		OldestFirst: r.get("order") == "oldest", PageSize: jobsPageSize, PageToken: r.get("page_token"),
+	}
+	for _, label := range r.values["label"] {
+		if label = strings.TrimSpace(label); label != "" {
+			m.Labels = append(m.Labels, label)
+		}
+	}
+	var wrong []errcode.Violation
+	for name, at := range map[string]**timestamppb.Timestamp{
+		"created_after": &m.CreatedAfter, "created_before": &m.CreatedBefore, "updated_after": &m.UpdatedAfter, "updated_before": &m.UpdatedBefore,
+	} {
+		t, ok := readTime(r.get(name))
+		if !ok {
+			wrong = append(wrong, errcode.Violation{Field: name, Description: "must be a time in UTC, such as 2026-11-26T15:04"})
+		} else if !t.IsZero() {
+			*at = timestamppb.New(t)
+		}
+	}
+	if len(wrong) > 0 {
+		return nil, errcode.Invalid(wrong)
+	}
+	return m, nil
+}
+
+// readTime reads a time as browsers' fields and RFC 3339 have it; zero for an empty one.
+func readTime(text string) (t time.Time, ok bool) {
+	if text == "" {
+		return t, true
+	}
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateOnly} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t, true
+		}
+	}
+	return t, false
+}
+
+type jobPage struct {
+	*genbusv1.GetJobResponse
+	Timeline timeline
+	Ended    bool
+}
+
+func loadJob(ctx context.Context, c *Console, r *query) (any, error) {
+	out, err := c.api.GetJob(ctx, &genbusv1.GetJobRequest{Kind: r.PathValue("kind"), Tenant: r.PathValue("tenant"), Id: r.PathValue("id")})
+	if err != nil {
+		return nil, err
+	}
+	return jobPage{GetJobResponse: out, Timeline: timelineOf(out, time.Now()), Ended: ended(out.GetJob().GetStatus())}, nil
+}
+
+func ended(s genbusv1.JobStatus) bool {
+	return s == genbusv1.JobStatus_JOB_STATUS_COMPLETED || s == genbusv1.JobStatus_JOB_STATUS_FAILED || s == genbusv1.JobStatus_JOB_STATUS_CANCELLED
+}
+
+// find leads to the job with an id, of whatever sort, or to the list of those that may be meant.
+func (c *Console) find(w http.ResponseWriter, r *http.Request) {
+	who, err := c.viewer(r)
+	if needsLogin(err) {
+		c.askForLogin(w, r)
+		return
+	}
+	id, tenant := strings.TrimSpace(r.URL.Query().Get("q")), strings.TrimSpace(r.URL.Query().Get("tenant"))
+	if id == "" {
+		http.Redirect(w, r, Path+"/jobs", http.StatusSeeOther)
+		return
+	}
+	ctx, cancel := context.WithTimeout(withKey(r.Context(), who), loadTimeout)
+	defer cancel()
+	out, err := c.api.GetJob(ctx, &genbusv1.GetJobRequest{Id: id, Tenant: tenant})
+	if err == nil {
+		j := out.GetJob()
+		http.Redirect(w, r, jobURL(j.GetKind(), j.GetTenant(), j.GetId()), http.StatusSeeOther)
+		return
+	}
+	http.Redirect(w, r, Path+"/jobs?"+url.Values{"id": {id}, "tenant": {tenant}}.Encode(), http.StatusSeeOther)
+}
+
+type decisionsPage struct {
+	*genbusv1.ListDeadLettersResponse
+	Codes []string
+}
+
+// letterCodes are the codes by which letters are chosen in the list: those that need most care.
+var letterCodes = []errcode.Code{
+	errcode.SubmissionUnknown, errcode.OrphanedSubmission, errcode.UpstreamRemoved, errcode.Poisoned, errcode.InvalidRequest,
+}
+
+func loadDecisions(ctx context.Context, c *Console, r *query) (any, error) {
+	out, err := c.api.ListDeadLetters(ctx, &genbusv1.ListDeadLettersRequest{
+		Kind: r.get("kind"), Tenant: r.get("tenant"), Code: r.get("code"), PageSize: jobsPageSize, PageToken: r.get("page_token"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	p := decisionsPage{ListDeadLettersResponse: out}
+	for _, code := range letterCodes {
+		p.Codes = append(p.Codes, string(code))
+	}
+	return p, nil
+}
+
+type decisionPage struct {
+	*genbusv1.StoredDeadLetter
+	Stakes stakes
+}
+
+// loadDecision reads a letter from the list and not whole: its request is a prompt, and who
+// reads that is recorded.
+func loadDecision(ctx context.Context, c *Console, r *query) (any, error) {
+	seq, err := sequenceOf(r.Request)
+	if err != nil {
+		return nil, err
+	}
+	l, err := c.letter(ctx, seq)
+	if err != nil {
+		return nil, err
+	}
+	return decisionPage{StoredDeadLetter: l, Stakes: stakesOf(l)}, nil
+}
+
+func loadRoutes(ctx context.Context, c *Console, _ *query) (any, error) {
+	routes, err := c.api.ListRoutes(ctx, &genbusv1.ListRoutesRequest{})
+	if err != nil {
+		return nil, err
+	}
+	orphans, err := c.api.ListOrphans(ctx, &genbusv1.ListOrphansRequest{})
+	if err != nil {
+		return nil, err
+	}
+	return struct {
+		Routes  []*genbusv1.RouteState
+		Orphans []*genbusv1.OrphanedRoute
+	}{routes.GetRoutes(), orphans.GetRoutes()}, nil
+}
+
+func loadUpstreams(ctx context.Context, c *Console, _ *query) (any, error) {
+	out, err := c.api.ListUpstreams(ctx, &genbusv1.ListUpstreamsRequest{})
+	if err != nil {
+		return nil, err
+	}
+	return struct {
+		*genbusv1.ListUpstreamsResponse
+		Names []string
+	}{out, upstreamNames(out)}, nil
+}
+
+func upstreamNames(out *genbusv1.ListUpstreamsResponse) (names []string) {
+	for _, u := range out.GetUpstreams() {
+		if !slices.Contains(names, u.GetUpstream().GetName()) {
+			names = append(names, u.GetUpstream().GetName())
+		}
+	}
+	return names
+}
+
+func loadTenants(ctx context.Context, c *Console, r *query) (any, error) {
+	return c.api.ListTenants(ctx, &genbusv1.ListTenantsRequest{Kind: r.get("kind"), Route: r.get("route"), PageSize: 100})
+}
+
+func loadReplicas(ctx context.Context, c *Console, _ *query) (any, error) {
+	return c.api.ListReplicas(ctx, &genbusv1.ListReplicasRequest{})
+}
+
+func loadStreams(ctx context.Context, c *Console, _ *query) (any, error) {
+	return c.api.ListStreams(ctx, &genbusv1.ListStreamsRequest{})
+}
+
+func loadAudit(ctx context.Context, c *Console, r *query) (any, error) {
+	return c.api.ListAuditRecords(ctx, &genbusv1.ListAuditRecordsRequest{
+		Operator: r.get("operator"), Action: r.get("action"), JobId: strings.TrimSpace(r.get("job_id")), Route: r.get("route"), Tenant: r.get("tenant"),
+		Letter: r.number("letter"), PageSize: jobsPageSize, PageToken: r.get("page_token"),
+	})
+}
+
+// tryPage is what the forms of Try offer.
+type tryPage struct {
+	Videos, Chats []string
+	// Keys is whether a tenant's key is needed; NATS is the subject of a request.
+	Keys          bool
+	VideoSubject  string
+	ChatSubject   string
+	GRPC, NATSURL string
+}
+
+func loadTry(_ context.Context, c *Console, _ *query) (any, error) {
+	cfg := c.Config.Now()
+	p := tryPage{Keys: len(cfg.APIKeys) > 0, GRPC: c.GRPCAddr, NATSURL: c.NATSURL}
+	for _, r := range cfg.Routes {
+		for _, m := range r.Models {
+			if r.Kind == string(subject.Video) {
+				p.Videos = append(p.Videos, m)
+			} else {
+				p.Chats = append(p.Chats, m)
+			}
+		}
+	}
+	slices.SortFunc(p.Videos, cmp.Compare)
+	slices.SortFunc(p.Chats, cmp.Compare)
+	p.VideoSubject, p.ChatSubject = c.Names.Call(subject.Video, "TENANT"), c.Names.Call(subject.Chat, "TENANT")
+	return p, nil
+}
