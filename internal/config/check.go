@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"net"
+	"net/url"
 	"reflect"
 	"regexp"
 	"slices"
@@ -120,6 +121,12 @@ func (c *Config) checkChoices(r *report) {
 	oneOf(r, "log.format", c.Log.Format, "auto", "text", "json")
 	oneOf(r, "index", c.Index, IndexAuto, IndexOn, IndexOff)
 	oneOf(r, "telemetry.traces", c.Telemetry.Traces, "auto", "on", "off")
+	if u := c.Telemetry.TraceURL; u != "" {
+		parsed, err := url.Parse(u)
+		if err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == "" || !strings.Contains(u, "{trace_id}") {
+			r.bad("telemetry.trace_url", u, "an http or https URL with {trace_id} in it")
+		}
+	}
 }
 
 // checkListeners keeps a service without authentication on this machine, and two servers off one port. API keys

@@ -153,6 +153,17 @@ type Telemetry struct {
 	// Export traces: on, off, or auto (on where OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is
 	// set). Load replaces auto by what it found. Default: auto.
 	Traces string `yaml:"traces"`
+	// Where a trace is looked at, with {trace_id} in it, such as https://traces.example/trace/{trace_id}: the console links
+	// to it. Default: none.
+	TraceURL string `yaml:"trace_url"`
+}
+
+// TraceURLOf is where a trace is looked at; empty where that is not configured, or for no trace.
+func (t Telemetry) TraceURLOf(id string) string {
+	if id == "" {
+		return ""
+	}
+	return strings.ReplaceAll(t.TraceURL, "{trace_id}", id)
 }
 
 // Enabled reports whether traces are exported. Where Load did not run, auto means no.

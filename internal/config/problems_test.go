@@ -115,6 +115,7 @@ func TestProblems(t *testing.T) {
 		{"log.level", "log: {level: loud}", nil, []string{`c.yaml:1: log.level is "loud"; want debug, info, warn or error`}},
 		{"log.format", "log: {format: xml}", nil, []string{`c.yaml:1: log.format is "xml"; want auto, text or json`}},
 		{"telemetry.traces", "telemetry: {traces: yes}", nil, []string{`c.yaml:1: telemetry.traces is "yes"; want auto, on or off`}},
+		{"telemetry.trace_url", "telemetry: {trace_url: 'javascript:alert({trace_id})'}", nil, []string{`c.yaml:1: telemetry.trace_url is "javascript:alert({trace_id})"; want an http or https URL with {trace_id} in it`}},
 
 		// The broker.
 		{"nats.prefix", "nats: {prefix: a.*}", nil, []string{`c.yaml:1: nats.prefix is "a.*"; want one or more tokens of letters, digits, _ or -`}},

@@ -41,6 +41,12 @@ type Entry struct {
 	Seq uint64
 }
 
+// Recorded is an event with the headers that it was published with.
+type Recorded struct {
+	Entry
+	Header nats.Header
+}
+
 // Name is the job's name in the log.
 func (e Entry) Name() subject.TaskName {
 	return subject.TaskName{Kind: subject.Kind(task.Kind(e.Job)), Tenant: e.Job.GetTenant(), ID: e.Job.GetId()}

@@ -64,7 +64,7 @@ func (l *Log) Find(ctx context.Context, kind subject.Kind, id string) (Entry, er
 
 // History reads the events of a job, oldest first: the latest ones, most at most, and whether
 // there were more. None is no error.
-func (l *Log) History(ctx context.Context, n subject.TaskName, most int) (events []Entry, cut bool, err error) {
+func (l *Log) History(ctx context.Context, n subject.TaskName, most int) (events []Recorded, cut bool, err error) {
 	for from := uint64(1); ; {
 		page, err := l.b.Page(ctx, l.b.Names().Tasks(), l.b.Names().Task(n.Kind, n.Tenant, n.ID), from)
 		if err != nil {
@@ -78,7 +78,7 @@ func (l *Log) History(ctx context.Context, n subject.TaskName, most int) (events
 			if err != nil {
 				return nil, false, err
 			}
-			events, from = append(events, e), m.Seq+1
+			events, from = append(events, Recorded{Entry: e, Header: m.Header}), m.Seq+1
 		}
 		if over := len(events) - most; over > 0 {
 			events, cut = slices.Delete(events, 0, over), true

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -292,7 +293,7 @@ func (p Jobs) Describe(ctx context.Context, e joblog.Entry) (*genbusv1.GetJobRes
 		return nil, err
 	}
 	if len(history) > 0 {
-		e = history[len(history)-1]
+		e = history[len(history)-1].Entry
 	}
 	out := &genbusv1.GetJobResponse{
 		Job: summaryOfEntry(e), RequestId: e.Job.GetRequestId(), RetryOf: e.Job.GetRetryOf(), Stream: e.Job.GetExecution().GetStream(), Error: e.Job.GetError(),
@@ -326,12 +327,15 @@ func summaryOfEntry(e joblog.Entry) *genbusv1.JobSummary {
 }
 
 // historyEvent is one event, without what the job was asked for and what came of it.
-func historyEvent(e joblog.Entry) *genbusv1.JobHistoryEvent {
+func historyEvent(e joblog.Recorded) *genbusv1.JobHistoryEvent {
 	x, f := e.Job.GetExecution(), publisher.FactsOf(e.Job)
 	out := &genbusv1.JobHistoryEvent{
 		Version: e.Version(), Time: timestamppb.New(e.Time), Status: e.Job.GetStatus(), Phase: x.GetPhase(), Attempt: x.GetAttempt(),
 		Upstream: f.Upstream, UpstreamKey: f.Key, UpstreamTaskId: f.UpstreamTask, ErrorCode: f.ErrorCode,
-		UpstreamHttpStatus: e.Job.GetError().GetUpstreamHttpStatus(), NotBefore: x.GetNotBefore(), Replica: x.GetWriter(), Sequence: e.Seq,
+		UpstreamHttpStatus: e.Job.GetError().GetUpstreamHttpStatus(), NotBefore: x.GetNotBefore(), Replica: x.GetWriter(), Sequence: e.Seq, Headers: map[string]string{},
+	}
+	for name := range e.Header {
+		out.Headers[name] = strings.ToValidUTF8(e.Header.Get(name), string(utf8.RuneError)) // another program may have written it
 	}
 	if v, ok := e.Job.(*genbusv1.VideoTask); ok {
 		out.Progress, out.UpstreamStatus = v.GetProgress(), v.GetUpstreamStatus()
@@ -348,7 +352,7 @@ func traceID(parent string) string {
 }
 
 // place is where a job's work item is; nil for a job that has none.
-func (p Jobs) place(ctx context.Context, e joblog.Entry, history []joblog.Entry) (*genbusv1.WorkItemPlace, error) {
+func (p Jobs) place(ctx context.Context, e joblog.Entry, history []joblog.Recorded) (*genbusv1.WorkItemPlace, error) {
 	item, err := p.Queue.Items.Find(ctx, e.Name())
 	if errors.Is(err, broker.ErrNoMessage) {
 		return nil, nil //nolint:nilnil // there is none
@@ -373,7 +377,7 @@ func (p Jobs) place(ctx context.Context, e joblog.Entry, history []joblog.Entry)
 }
 
 // heldSince is when a replica wrote the first of its events at the end of a job's history.
-func heldSince(history []joblog.Entry, replica string) (since time.Time) {
+func heldSince(history []joblog.Recorded, replica string) (since time.Time) {
 	for _, e := range slices.Backward(history) {
 		if e.Job.GetExecution().GetWriter() != replica {
 			break

@@ -103,7 +103,7 @@ func TestJobsAreFound(t *testing.T) {
 				t.Fatalf("%d of %d events", len(got.GetHistory()), len(history))
 			}
 			for i, h := range got.GetHistory() {
-				if h.GetVersion() != uint64(i+1) || h.GetStatus() != history[i].Job.GetStatus() || (i > 0) != (h.GetSincePrevious() != nil) || h.GetSequence() == 0 {
+				if h.GetVersion() != uint64(i+1) || h.GetStatus() != history[i].Job.GetStatus() || (i > 0) != (h.GetSincePrevious() != nil) || h.GetSequence() == 0 || h.GetHeaders()[subject.HeaderCEID] == "" {
 					t.Errorf("event %d is %v", i, h)
 				}
 			}

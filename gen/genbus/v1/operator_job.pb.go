@@ -786,7 +786,9 @@ type JobHistoryEvent struct {
 	// The replica that wrote the event.
 	Replica string `protobuf:"bytes,15,opt,name=replica,proto3" json:"replica,omitempty"`
 	// Sequence of the event in the log.
-	Sequence      uint64 `protobuf:"varint,16,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	Sequence uint64 `protobuf:"varint,16,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// Headers of the event's message, among them those of CloudEvents.
+	Headers       map[string]string `protobuf:"bytes,17,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -931,6 +933,13 @@ func (x *JobHistoryEvent) GetSequence() uint64 {
 		return x.Sequence
 	}
 	return 0
+}
+
+func (x *JobHistoryEvent) GetHeaders() map[string]string {
+	if x != nil {
+		return x.Headers
+	}
+	return nil
 }
 
 // WorkItemPlace is where a job's work item is.
@@ -1085,7 +1094,7 @@ const file_genbus_v1_operator_job_proto_rawDesc = "" +
 	"\twork_item\x18\t \x01(\v2\x18.genbus.v1.WorkItemPlaceR\bworkItem\x125\n" +
 	"\bstart_by\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\astartBy\x121\n" +
-	"\x06end_by\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x05endBy\"\x80\x05\n" +
+	"\x06end_by\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x05endBy\"\xff\x05\n" +
 	"\x0fJobHistoryEvent\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12@\n" +
@@ -1105,7 +1114,11 @@ const file_genbus_v1_operator_job_proto_rawDesc = "" +
 	"\n" +
 	"not_before\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\x12\x18\n" +
 	"\areplica\x18\x0f \x01(\tR\areplica\x12\x1a\n" +
-	"\bsequence\x18\x10 \x01(\x04R\bsequence\"\xfe\x01\n" +
+	"\bsequence\x18\x10 \x01(\x04R\bsequence\x12A\n" +
+	"\aheaders\x18\x11 \x03(\v2'.genbus.v1.JobHistoryEvent.HeadersEntryR\aheaders\x1a:\n" +
+	"\fHeadersEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xfe\x01\n" +
 	"\rWorkItemPlace\x124\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1e.genbus.v1.WorkItemPlace.StateR\x05state\x12\x14\n" +
 	"\x05ahead\x18\x02 \x01(\x04R\x05ahead\x12\x18\n" +
@@ -1130,7 +1143,7 @@ func file_genbus_v1_operator_job_proto_rawDescGZIP() []byte {
 }
 
 var file_genbus_v1_operator_job_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_genbus_v1_operator_job_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_genbus_v1_operator_job_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_genbus_v1_operator_job_proto_goTypes = []any{
 	(WorkItemPlace_State)(0),      // 0: genbus.v1.WorkItemPlace.State
 	(*ListJobsRequest)(nil),       // 1: genbus.v1.ListJobsRequest
@@ -1141,43 +1154,45 @@ var file_genbus_v1_operator_job_proto_goTypes = []any{
 	(*JobHistoryEvent)(nil),       // 6: genbus.v1.JobHistoryEvent
 	(*WorkItemPlace)(nil),         // 7: genbus.v1.WorkItemPlace
 	nil,                           // 8: genbus.v1.JobSummary.LabelsEntry
-	(*timestamppb.Timestamp)(nil), // 9: google.protobuf.Timestamp
-	(JobStatus)(0),                // 10: genbus.v1.JobStatus
-	(JobPhase)(0),                 // 11: genbus.v1.JobPhase
-	(*TaskError)(nil),             // 12: genbus.v1.TaskError
-	(*durationpb.Duration)(nil),   // 13: google.protobuf.Duration
+	nil,                           // 9: genbus.v1.JobHistoryEvent.HeadersEntry
+	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
+	(JobStatus)(0),                // 11: genbus.v1.JobStatus
+	(JobPhase)(0),                 // 12: genbus.v1.JobPhase
+	(*TaskError)(nil),             // 13: genbus.v1.TaskError
+	(*durationpb.Duration)(nil),   // 14: google.protobuf.Duration
 }
 var file_genbus_v1_operator_job_proto_depIdxs = []int32{
-	9,  // 0: genbus.v1.ListJobsRequest.created_after:type_name -> google.protobuf.Timestamp
-	9,  // 1: genbus.v1.ListJobsRequest.created_before:type_name -> google.protobuf.Timestamp
-	9,  // 2: genbus.v1.ListJobsRequest.updated_after:type_name -> google.protobuf.Timestamp
-	9,  // 3: genbus.v1.ListJobsRequest.updated_before:type_name -> google.protobuf.Timestamp
+	10, // 0: genbus.v1.ListJobsRequest.created_after:type_name -> google.protobuf.Timestamp
+	10, // 1: genbus.v1.ListJobsRequest.created_before:type_name -> google.protobuf.Timestamp
+	10, // 2: genbus.v1.ListJobsRequest.updated_after:type_name -> google.protobuf.Timestamp
+	10, // 3: genbus.v1.ListJobsRequest.updated_before:type_name -> google.protobuf.Timestamp
 	3,  // 4: genbus.v1.ListJobsResponse.jobs:type_name -> genbus.v1.JobSummary
-	9,  // 5: genbus.v1.ListJobsResponse.complete_since:type_name -> google.protobuf.Timestamp
-	9,  // 6: genbus.v1.ListJobsResponse.as_of:type_name -> google.protobuf.Timestamp
-	10, // 7: genbus.v1.JobSummary.status:type_name -> genbus.v1.JobStatus
-	11, // 8: genbus.v1.JobSummary.phase:type_name -> genbus.v1.JobPhase
+	10, // 5: genbus.v1.ListJobsResponse.complete_since:type_name -> google.protobuf.Timestamp
+	10, // 6: genbus.v1.ListJobsResponse.as_of:type_name -> google.protobuf.Timestamp
+	11, // 7: genbus.v1.JobSummary.status:type_name -> genbus.v1.JobStatus
+	12, // 8: genbus.v1.JobSummary.phase:type_name -> genbus.v1.JobPhase
 	8,  // 9: genbus.v1.JobSummary.labels:type_name -> genbus.v1.JobSummary.LabelsEntry
-	9,  // 10: genbus.v1.JobSummary.created_at:type_name -> google.protobuf.Timestamp
-	9,  // 11: genbus.v1.JobSummary.updated_at:type_name -> google.protobuf.Timestamp
+	10, // 10: genbus.v1.JobSummary.created_at:type_name -> google.protobuf.Timestamp
+	10, // 11: genbus.v1.JobSummary.updated_at:type_name -> google.protobuf.Timestamp
 	3,  // 12: genbus.v1.GetJobResponse.job:type_name -> genbus.v1.JobSummary
-	12, // 13: genbus.v1.GetJobResponse.error:type_name -> genbus.v1.TaskError
+	13, // 13: genbus.v1.GetJobResponse.error:type_name -> genbus.v1.TaskError
 	6,  // 14: genbus.v1.GetJobResponse.history:type_name -> genbus.v1.JobHistoryEvent
 	7,  // 15: genbus.v1.GetJobResponse.work_item:type_name -> genbus.v1.WorkItemPlace
-	9,  // 16: genbus.v1.GetJobResponse.start_by:type_name -> google.protobuf.Timestamp
-	9,  // 17: genbus.v1.GetJobResponse.end_by:type_name -> google.protobuf.Timestamp
-	9,  // 18: genbus.v1.JobHistoryEvent.time:type_name -> google.protobuf.Timestamp
-	13, // 19: genbus.v1.JobHistoryEvent.since_previous:type_name -> google.protobuf.Duration
-	10, // 20: genbus.v1.JobHistoryEvent.status:type_name -> genbus.v1.JobStatus
-	11, // 21: genbus.v1.JobHistoryEvent.phase:type_name -> genbus.v1.JobPhase
-	9,  // 22: genbus.v1.JobHistoryEvent.not_before:type_name -> google.protobuf.Timestamp
-	0,  // 23: genbus.v1.WorkItemPlace.state:type_name -> genbus.v1.WorkItemPlace.State
-	9,  // 24: genbus.v1.WorkItemPlace.since:type_name -> google.protobuf.Timestamp
-	25, // [25:25] is the sub-list for method output_type
-	25, // [25:25] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	10, // 16: genbus.v1.GetJobResponse.start_by:type_name -> google.protobuf.Timestamp
+	10, // 17: genbus.v1.GetJobResponse.end_by:type_name -> google.protobuf.Timestamp
+	10, // 18: genbus.v1.JobHistoryEvent.time:type_name -> google.protobuf.Timestamp
+	14, // 19: genbus.v1.JobHistoryEvent.since_previous:type_name -> google.protobuf.Duration
+	11, // 20: genbus.v1.JobHistoryEvent.status:type_name -> genbus.v1.JobStatus
+	12, // 21: genbus.v1.JobHistoryEvent.phase:type_name -> genbus.v1.JobPhase
+	10, // 22: genbus.v1.JobHistoryEvent.not_before:type_name -> google.protobuf.Timestamp
+	9,  // 23: genbus.v1.JobHistoryEvent.headers:type_name -> genbus.v1.JobHistoryEvent.HeadersEntry
+	0,  // 24: genbus.v1.WorkItemPlace.state:type_name -> genbus.v1.WorkItemPlace.State
+	10, // 25: genbus.v1.WorkItemPlace.since:type_name -> google.protobuf.Timestamp
+	26, // [26:26] is the sub-list for method output_type
+	26, // [26:26] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_genbus_v1_operator_job_proto_init() }
@@ -1192,7 +1207,7 @@ func file_genbus_v1_operator_job_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_genbus_v1_operator_job_proto_rawDesc), len(file_genbus_v1_operator_job_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   8,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

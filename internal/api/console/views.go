@@ -110,6 +110,8 @@ type jobPage struct {
 	*genbusv1.GetJobResponse
 	Timeline timeline
 	Ended    bool
+	// TraceURL is where the job's trace is shown; empty where that is not configured.
+	TraceURL string
 }
 
 func loadJob(ctx context.Context, c *Console, r *query) (any, error) {
@@ -117,7 +119,10 @@ func loadJob(ctx context.Context, c *Console, r *query) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return jobPage{GetJobResponse: out, Timeline: timelineOf(out, time.Now()), Ended: ended(out.GetJob().GetStatus())}, nil
+	return jobPage{
+		GetJobResponse: out, Timeline: timelineOf(out, time.Now()), Ended: ended(out.GetJob().GetStatus()),
+		TraceURL: c.Config.Now().Telemetry.TraceURLOf(out.GetTraceId()),
+	}, nil
 }
 
 func ended(s genbusv1.JobStatus) bool {
