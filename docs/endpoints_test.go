@@ -251,6 +251,8 @@ var operatorRows = []row{
 		as("MoveOrphans", operatorCalls, "internal/operator TestOrphans"), as("orphans move", operatorOrphans)),
 	operatorRow("End them", "POST /genbus/v1/operator/orphans/{kind}/{name}/fail", operatorOrphansHTTP,
 		as("FailOrphans", operatorCalls, "internal/operator TestOrphans"), as("orphans fail", operatorOrphans)),
+	operatorRow("See how everything is doing, once a second", "GET /genbus/v1/operator/overview", operatorListHTTP,
+		as("GetOverview", operatorCalls, "internal/operator TestOverview"), as("overview", operatorFleet)),
 	operatorRow("See how tenants are doing", "GET /genbus/v1/operator/tenants", operatorListHTTP,
 		as("ListTenants", operatorCalls, "internal/operator TestTenantsAreCounted"), as("tenants", operatorFleet)),
 	operatorRow("See what is in the streams", "GET /genbus/v1/operator/streams", operatorListHTTP,

@@ -27,6 +27,7 @@ type operatorCommand struct {
 	Pause  pauseCommand  `cmd:"" help:"Stop the submission of a route's waiting jobs, on all replicas."`
 	Resume resumeCommand `cmd:"" help:"Undo pause."`
 
+	Overview  overviewCommand  `cmd:"" help:"Show how everything is doing: routes, upstreams, dead letters."`
 	Tenants   tenantsCommand   `cmd:"" help:"Show how the tenants with the most unfinished jobs are doing."`
 	Streams   streamsCommand   `cmd:"" help:"Show what is in the streams, and how full they are."`
 	Upstreams upstreamsCommand `cmd:"" help:"Show upstreams and their keys, as each replica knows them."`

@@ -339,6 +339,12 @@ func TestOperatorFleetCommand(t *testing.T) {
 	if out := c.ok("tenants"); !strings.Contains(out, "acme") || !strings.HasSuffix(out, "\n1 of 1\n") {
 		t.Errorf("printed\n%s", out)
 	}
+	if out := c.ok("overview"); !strings.Contains(out, config.SandboxVideoRoute) || !strings.Contains(out, "1 jobs have not ended; dead letters: 0 to decide") || !strings.Contains(out, "0 of 1") {
+		t.Errorf("printed\n%s", out)
+	}
+	if out := c.ok("routes"); !strings.Contains(out, "STARTED, 1 MIN") {
+		t.Errorf("printed\n%s", out)
+	}
 	if out := c.ok("streams"); !strings.Contains(out, "GENBUS_TASKS") || !strings.Contains(out, "GENBUS_OPS") || !strings.Contains(out, " %") {
 		t.Errorf("printed\n%s", out)
 	}

@@ -137,21 +137,31 @@ func (p printer) routes(m proto.Message, routes ...*genbusv1.RouteState) error {
 	}
 	var rows []string
 	for _, r := range routes {
-		state := "running"
-		switch {
-		case r.GetDraining() && r.GetPaused():
-			state = "draining, paused"
-		case r.GetDraining():
-			state = "draining"
-		case r.GetPaused():
-			state = "paused"
+		starts := ""
+		if r.StartsLastMinute != nil {
+			starts = fmt.Sprint(r.GetStartsLastMinute())
 		}
-		if r.GetPausedSince() != nil {
-			state += fmt.Sprintf(" since %s by %s", moment(r.GetPausedSince()), r.GetPausedBy())
-		}
-		rows = append(rows, cells(r.GetKind(), r.GetName(), state, fmt.Sprint(r.GetWaiting()), fmt.Sprint(r.GetInHand()), fmt.Sprint(r.GetMaxInFlight()), moment(r.GetOldestWaiting())))
+		rows = append(rows, cells(r.GetKind(), r.GetName(), routeState(r), fmt.Sprint(r.GetWaiting()), fmt.Sprint(r.GetReadyWindow()), fmt.Sprint(r.GetInHand()),
+			fmt.Sprint(r.GetMaxInFlight()), starts, moment(r.GetOldestWaiting())))
 	}
-	return p.table("KIND\tROUTE\tSTATE\tWAITING\tIN HAND\tMAX\tOLDEST WAITING", rows)
+	return p.table("KIND\tROUTE\tSTATE\tWAITING\tREADY AT MOST\tIN HAND\tMAX\tSTARTED, 1 MIN\tOLDEST WAITING", rows)
+}
+
+// routeState is whether a route runs, and who paused it.
+func routeState(r *genbusv1.RouteState) string {
+	state := "running"
+	switch {
+	case r.GetDraining() && r.GetPaused():
+		state = "draining, paused"
+	case r.GetDraining():
+		state = "draining"
+	case r.GetPaused():
+		state = "paused"
+	}
+	if r.GetPausedSince() != nil {
+		state += fmt.Sprintf(" since %s by %s", moment(r.GetPausedSince()), r.GetPausedBy())
+	}
+	return state
 }
 
 // cells joins the cells of a row. What others wrote must not move a terminal's

@@ -164,6 +164,9 @@ func (r *reading) answer(q question) answer {
 		r.table.gone(*q.Gone)
 	case q.Totals:
 		a.Totals = r.table.unfinishedByKind()
+	case q.Rates:
+		rates := r.rated()
+		a.Rates = &rates
 	default:
 		a.Error = badlyPut
 	}

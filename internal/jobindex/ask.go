@@ -38,6 +38,7 @@ type question struct {
 	Totals bool      `json:"totals,omitempty"` // how many there are by kind
 	Gone   *wireGone `json:"gone,omitempty"`   // a job that the log does not have; it has no answer
 	Search *Search   `json:"search,omitempty"`
+	Rates  bool      `json:"rates,omitempty"` // what happened lately
 }
 
 // answer is one to a question.
@@ -53,6 +54,7 @@ type answer struct {
 	Jobs   int                                `json:"jobs,omitempty"`
 	Totals map[subject.Kind]joblog.Unfinished `json:"totals,omitempty"`
 	Found  *Found                             `json:"found,omitempty"`
+	Rates  *Rates                             `json:"rates,omitempty"`
 }
 
 // Errors of an answer.

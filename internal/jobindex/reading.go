@@ -32,6 +32,7 @@ const (
 type reading struct {
 	x       *Index
 	table   *table
+	rates   *rates
 	created time.Time     // when the log was that is read
 	caught  chan struct{} // has a token once all was heard that the node had
 	// The log had nothing before the sequence expired, when that was looked at last.
@@ -64,7 +65,7 @@ func (x *Index) read(ctx context.Context) error {
 		return err
 	}
 	r := &reading{
-		x: x, table: newTable(x.size), created: h.LogCreated, caught: make(chan struct{}, 1), first: true, target: math.MaxUint64, moved: time.Now(),
+		x: x, table: newTable(x.size), rates: newRates(), created: h.LogCreated, caught: make(chan struct{}, 1), first: true, target: math.MaxUint64, moved: time.Now(),
 		waits: map[chan struct{}]uint64{},
 	}
 	x.current.Store(r)
@@ -103,7 +104,10 @@ func (r *reading) hear(n joblog.Notice) {
 	if n.Name.ID != "" && !n.CreatedAt.IsZero() {
 		// Clones: values are parts of the whole message's memory.
 		n.Name.ID = strings.Clone(n.Name.ID)
-		r.table.put(n.Name, rowOf(n))
+		known := r.table.put(n.Name, rowOf(n))
+		if heard, caughtUp := r.progress(); n.Seq > heard { // and was not counted yet
+			r.rates.heard(n, !known && !caughtUp, time.Now())
+		}
 		for _, o := range r.x.observers {
 			o.Notice(n)
 		}
@@ -146,9 +150,16 @@ func (r *reading) advance(seq uint64) {
 }
 
 func (r *reading) heardUpto() uint64 {
+	heard, _ := r.progress()
+	return heard
+}
+
+// progress is the last event that was heard, and whether all was heard that the node had when
+// the reading began.
+func (r *reading) progress() (heard uint64, caughtUp bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.asOf
+	return r.asOf, r.caughtUp
 }
 
 // goesOn reports whether events were heard lately.

@@ -22,13 +22,16 @@ type table struct {
 
 func newTable(limit int) *table { return &table{limit: limit, lists: map[listKey]*list{}} }
 
-func (x *table) put(n subject.TaskName, r row) {
+// put takes an event, and reports whether it or an earlier one of its job is known.
+func (x *table) put(n subject.TaskName, r row) (known bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	l := x.list(n)
 	before, found := l.rows.Get(r)
+	known = found && before.seq <= r.seq
 	switch {
 	case !found && l.fellOut(r):
+		_, known = l.evicted[r.id]
 		l.recount(r)
 		x.drop(listKey{n.Kind, n.Tenant})
 	case !found:
@@ -38,6 +41,7 @@ func (x *table) put(n subject.TaskName, r row) {
 	default:
 		l.change(before, r)
 	}
+	return known
 }
 
 func (x *table) list(n subject.TaskName) *list {

@@ -19,4 +19,5 @@ type Operator struct {
 	Replicas Replicas
 	Tenants  Tenants
 	Streams  Streams
+	Overview *Overview
 }

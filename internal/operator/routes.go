@@ -12,6 +12,7 @@ import (
 	"github.com/genbus/genbus/internal/audit"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/orphans"
 	"github.com/genbus/genbus/internal/queue"
 	"github.com/genbus/genbus/internal/routes"
@@ -37,6 +38,7 @@ type Routes struct {
 	Config  *config.Live
 	Table   *routes.Table
 	Queue   *queue.Queue
+	Rates   *jobindex.Index
 	Settler orphans.Settler
 	Audit   audit.Log
 }
@@ -44,15 +46,42 @@ type Routes struct {
 // RouteStates says how each configured route is doing over all replicas, by kind and
 // name.
 func (p *Routes) RouteStates(ctx context.Context) ([]*genbusv1.RouteState, error) {
+	states, err := p.states(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rates, err := p.Rates.Rates(ctx)
+	for _, s := range states {
+		if s.GetPaused() {
+			s.PausedSince, s.PausedBy = p.pausedBy(ctx, s.GetKind(), s.GetName())
+		}
+		if err == nil {
+			s.StartsLastMinute = startsLastMinute(rates, s)
+		}
+	}
+	return states, nil
+}
+
+// startsLastMinute are the starts of a route within the last minute that is over.
+func startsLastMinute(rates jobindex.Rates, s *genbusv1.RouteState) *uint32 {
+	return &rates.Of(subject.Kind(s.GetKind()), s.GetName())[jobindex.RateMinutes-2].Started
+}
+
+// states are those of all configured routes, but for who paused them and what the index knows.
+func (p *Routes) states(ctx context.Context) ([]*genbusv1.RouteState, error) {
 	all := slices.Clone(p.Config.Now().Routes)
 	slices.SortFunc(all, func(a, b config.Route) int { return strings.Compare(a.Kind+" "+a.Name, b.Kind+" "+b.Name) })
-	out := make([]*genbusv1.RouteState, 0, len(all))
-	for _, r := range all {
-		state, err := p.state(ctx, r)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, state)
+	queues := make([]*queue.Route, len(all))
+	for i, r := range all {
+		queues[i] = p.queue(r)
+	}
+	states, err := p.Queue.States(ctx, queues)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]*genbusv1.RouteState, len(all))
+	for i, r := range all {
+		out[i] = routeState(r, states[i])
 	}
 	return out, nil
 }
@@ -95,35 +124,34 @@ func (p *Routes) route(kind, name string) (config.Route, error) {
 	return config.Route{}, errcode.New(errcode.RouteNotFound, "there is no %s route %q; list the routes", errcode.Clip(kind, 16), errcode.Clip(name, 64))
 }
 
-// state is a route's durable, and what the queue knows of the jobs that wait: their
-// count is up to a second old.
+// state is that of one route, but for what the index knows.
 func (p *Routes) state(ctx context.Context, r config.Route) (*genbusv1.RouteState, error) {
-	info, err := p.queue(r).Info(ctx)
+	state, err := p.queue(r).State(ctx)
 	if err != nil {
 		return nil, err
 	}
-	oldest, err := p.queue(r).Oldest(ctx)
-	if err != nil {
-		return nil, err
-	}
-	out := &genbusv1.RouteState{
-		Kind: r.Kind, Name: r.Name, Paused: info.Paused, InHand: uint64(info.NumAckPending), MaxInFlight: uint64(info.Config.MaxAckPending),
-		Draining: r.Draining,
-	}
-	out.Waiting, _ = p.queue(r).Waiting(ctx)
-	if !oldest.IsZero() {
-		out.OldestWaiting = timestamppb.New(oldest)
-	}
-	if info.Paused {
-		out.PausedSince, out.PausedBy = p.pausedBy(ctx, r)
+	out := routeState(r, state)
+	if state.Paused {
+		out.PausedSince, out.PausedBy = p.pausedBy(ctx, r.Kind, r.Name)
 	}
 	return out, nil
 }
 
+func routeState(r config.Route, s queue.State) *genbusv1.RouteState {
+	out := &genbusv1.RouteState{
+		Kind: r.Kind, Name: r.Name, Paused: s.Paused, Waiting: s.Waiting, InHand: s.InHand, MaxInFlight: s.MaxInFlight, Draining: r.Draining,
+		ReadyWindow: uint64(s.ReadyWindow),
+	}
+	if !s.Oldest.IsZero() {
+		out.OldestWaiting = timestamppb.New(s.Oldest)
+	}
+	return out
+}
+
 // pausedBy is when a route was paused, and who did it, as far as that is recorded: by the first
 // pause since it was resumed.
-func (p *Routes) pausedBy(ctx context.Context, r config.Route) (since *timestamppb.Timestamp, by string) {
-	records, err := p.Audit.OfRoute(ctx, r.Kind, r.Name)
+func (p *Routes) pausedBy(ctx context.Context, kind, name string) (since *timestamppb.Timestamp, by string) {
+	records, err := p.Audit.OfRoute(ctx, kind, name)
 	if err != nil {
 		return nil, ""
 	}

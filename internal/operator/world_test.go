@@ -137,7 +137,7 @@ func newReplica(t testing.TB, b *broker.Broker, up *sandbox.Server, change ...fu
 			Uploads: uploads, Admission: adm, Items: jobs.Items, Routes: table, Logger: brokertest.Logger(t),
 		},
 		Routes: &Routes{
-			Config: live, Table: table, Queue: jobs, Audit: audit.Log{Broker: b, Logger: brokertest.Logger(t)},
+			Config: live, Table: table, Queue: jobs, Rates: index, Audit: audit.Log{Broker: b, Logger: brokertest.Logger(t)},
 			Settler: orphans.Settler{Log: log, Queue: jobs, Letters: dead, Routes: table, Logger: brokertest.Logger(t)},
 		},
 		Jobs: Jobs{Log: log, Index: index, Queue: jobs, Eraser: erasure.Eraser{Broker: b, Queue: jobs, Log: log, Index: index, Bodies: bodies}},

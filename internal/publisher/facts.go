@@ -4,7 +4,9 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/task"
@@ -33,6 +35,7 @@ type Facts struct {
 	Upstream, Key string
 	UpstreamTask  string // the upstream's id of the task
 	ErrorCode     string
+	Begun         string // when the first submission or attempt began, as Moment writes it
 	Labels        Labels
 }
 
@@ -45,6 +48,9 @@ func FactsOf(j task.Job) Facts {
 	f := Facts{
 		Phase: task.PhaseWord(x.GetPhase()), Route: x.GetRoute(), Model: j.GetModel(), Upstream: x.GetUpstream(), Key: x.GetUpstreamKey(),
 		ErrorCode: j.GetError().GetCode(),
+	}
+	if begun := x.GetFirstSubmitAt(); begun != nil {
+		f.Begun = Moment(begun.AsTime())
 	}
 	if v, ok := j.(*genbusv1.VideoTask); ok {
 		f.UpstreamTask = v.GetUpstreamTaskId()
@@ -130,6 +136,16 @@ func (f Facts) head() string {
 	return b.String()
 }
 
+// Moment is a time as facts have it: Unix nanoseconds with base 36.
+func Moment(t time.Time) string { return strconv.FormatInt(t.UnixNano(), 36) }
+
+// BegunAt is when the first submission or attempt of the job began; false where none has, or
+// where an earlier version wrote the event.
+func (f Facts) BegunAt() (t time.Time, begun bool) {
+	n, err := strconv.ParseInt(f.Begun, 36, 64)
+	return time.Unix(0, n), err == nil && n > 0
+}
+
 // IsIndexed reports whether a model's name or an upstream's id is short enough to be one of the
 // facts.
 func IsIndexed(text string) bool { return len(url.QueryEscape(text)) <= maxFact }
@@ -141,9 +157,9 @@ type factField struct {
 
 // fields are those of the head. A long name of a model, or id of a task, comes last, so that
 // nothing else is left out for it.
-func (f *Facts) fields() [7]factField {
+func (f *Facts) fields() [8]factField {
 	return [...]factField{
-		{"phase", &f.Phase}, {"code", &f.ErrorCode}, {"route", &f.Route}, {"upstream", &f.Upstream}, {"key", &f.Key},
+		{"phase", &f.Phase}, {"code", &f.ErrorCode}, {"route", &f.Route}, {"begun", &f.Begun}, {"upstream", &f.Upstream}, {"key", &f.Key},
 		{"model", &f.Model}, {"task", &f.UpstreamTask},
 	}
 }

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
 	"pgregory.net/rapid"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
@@ -58,12 +60,20 @@ func TestFactsAreReadBack(t *testing.T) {
 // TestShortFactsAreWhole: what jobs usually have has room.
 func TestShortFactsAreWhole(t *testing.T) {
 	t.Parallel()
+	begun := time.Unix(1_800_000_000, 123_456_789)
 	v := &genbusv1.VideoTask{
-		Model: "sora-2", UpstreamTaskId: "task_1", Labels: map[string]string{"team": "a&b=c;d", "cut": ""}, Execution: &genbusv1.Execution{Route: "film", Upstream: "u"},
+		Model: "sora-2", UpstreamTaskId: "task_1", Labels: map[string]string{"team": "a&b=c;d", "cut": ""},
+		Execution: &genbusv1.Execution{Route: "film", Upstream: "u", FirstSubmitAt: timestamppb.New(begun)},
 	}
 	f := publisher.ParseFacts(publisher.FactsOf(v).Header())
-	if want := (publisher.Facts{Phase: "unknown", Route: "film", Model: "sora-2", Upstream: "u", UpstreamTask: "task_1", Labels: "cut=&team=a%26b%3Dc%3Bd"}); f != want {
+	if want := (publisher.Facts{Phase: "unknown", Route: "film", Model: "sora-2", Upstream: "u", UpstreamTask: "task_1", Begun: publisher.Moment(begun), Labels: "cut=&team=a%26b%3Dc%3Bd"}); f != want {
 		t.Errorf("got %+v, want %+v", f, want)
+	}
+	if at, known := f.BegunAt(); !known || !at.Equal(begun) {
+		t.Errorf("begun at %s, %t", at, known)
+	}
+	if _, known := publisher.ParseFacts("begun=x.y").BegunAt(); known {
+		t.Error("what is no time is one")
 	}
 	if labels, all := f.Labels.Map(); !all || fmt.Sprint(labels) != fmt.Sprint(v.GetLabels()) {
 		t.Errorf("%v, all: %t", labels, all)

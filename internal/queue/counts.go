@@ -36,6 +36,12 @@ func (q *Queue) consumers(ctx context.Context, stream string) (map[string]*jetst
 // those of which the broker did not say it: a durable consumer of theirs is gone, or does not
 // answer, or none can be listed, of which the error is told once. They stay as they were.
 func (q *Queue) Count(ctx context.Context) (uncounted map[*Route]bool, err error) {
+	_, uncounted, err = q.count(ctx)
+	return uncounted, err
+}
+
+// count is Count, and returns the durable consumers of the ready jobs too, by name.
+func (q *Queue) count(ctx context.Context) (work map[string]*jetstream.ConsumerInfo, uncounted map[*Route]bool, err error) {
 	type read struct {
 		counted int64
 		update  func(ready int)
@@ -46,7 +52,6 @@ func (q *Queue) Count(ctx context.Context) (uncounted map[*Route]bool, err error
 	}
 	// The backlog first: a job that moves meanwhile is counted twice, and not left out.
 	wait, err := q.consumers(ctx, q.b.Names().Wait())
-	var work map[string]*jetstream.ConsumerInfo
 	if err == nil {
 		work, err = q.consumers(ctx, q.b.Names().Work())
 	}
@@ -61,5 +66,5 @@ func (q *Queue) Count(ctx context.Context) (uncounted map[*Route]bool, err error
 	if errors.Is(err, errNotListed) {
 		err = nil
 	}
-	return uncounted, err
+	return work, uncounted, err
 }

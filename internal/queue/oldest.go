@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
@@ -19,12 +20,18 @@ func (r *Route) Oldest(ctx context.Context) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, errors.Join(broker.ErrUnavailable, err)
 	}
+	return r.oldest(ctx, info, true)
+}
+
+// oldest is Oldest by what the durable consumer of the ready jobs says; backlog is false where
+// there is none.
+func (r *Route) oldest(ctx context.Context, info *jetstream.ConsumerInfo, backlog bool) (_ time.Time, err error) {
 	names := r.b.Names()
 	ready, waiting := time.Time{}, time.Time{}
 	if info.NumPending > 0 {
 		ready, err = r.acceptedFirst(ctx, names.Work(), names.WorkRoutePattern(r.kind, r.name), info.Delivered.Stream+1)
 	}
-	if err == nil {
+	if err == nil && backlog {
 		waiting, err = r.acceptedFirst(ctx, names.Wait(), names.WaitRoutePattern(r.kind, r.name), 1)
 	}
 	if ready.IsZero() || !waiting.IsZero() && waiting.Before(ready) {

@@ -22,6 +22,13 @@ func (w *window) share(jobs int) float64 {
 	return float64(jobs) / float64(max(w.size, 1))
 }
 
+// limit is how many jobs may be ready.
+func (w *window) limit() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.size
+}
+
 // resize changes how many jobs may be ready.
 func (w *window) resize(size int) {
 	w.mu.Lock()

@@ -183,7 +183,7 @@ func (s *Service) startWork(ctx context.Context) error {
 			Uploads: uploads, Admission: adm, Items: jobs.Items, Routes: s.routes, Logger: s.log,
 		},
 		Routes: &operator.Routes{
-			Config: s.live, Table: s.routes, Queue: jobs, Audit: record,
+			Config: s.live, Table: s.routes, Queue: jobs, Rates: s.index, Audit: record,
 			Settler: orphans.Settler{Log: s.tasks, Queue: jobs, Letters: dead, Routes: s.routes, Logger: s.log},
 		},
 		Jobs: operator.Jobs{Log: s.tasks, Index: s.index, Queue: jobs, Eraser: eraser},
@@ -191,6 +191,7 @@ func (s *Service) startWork(ctx context.Context) error {
 	member := s.newFleet(hostname())
 	op.Replicas = operator.Replicas{Fleet: member}
 	op.Tenants, op.Streams = operator.Tenants{Index: s.index, Config: s.live}, operator.Streams{Broker: s.broker}
+	op.Overview = operator.NewOverview(op.Routes, &deadletter.Counter{Streams: deadletter.Streams{Broker: s.broker}}, member)
 	if err := s.buildServers(ctx, op); err != nil {
 		return err
 	}

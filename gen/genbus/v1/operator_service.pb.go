@@ -971,7 +971,13 @@ type RouteState struct {
 	// When it was paused; absent when it is not, or when that is not known any more.
 	PausedSince *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=paused_since,json=pausedSince,proto3" json:"paused_since,omitempty"`
 	// Name of the key of the operator who paused it; empty as paused_since is absent.
-	PausedBy      string `protobuf:"bytes,10,opt,name=paused_by,json=pausedBy,proto3" json:"paused_by,omitempty"`
+	PausedBy string `protobuf:"bytes,10,opt,name=paused_by,json=pausedBy,proto3" json:"paused_by,omitempty"`
+	// Jobs whose first submission or attempt began within the last minute that is over; absent
+	// where no replica has the index of jobs ready.
+	StartsLastMinute *uint32 `protobuf:"varint,11,opt,name=starts_last_minute,json=startsLastMinute,proto3,oneof" json:"starts_last_minute,omitempty"`
+	// How many of the waiting jobs may be ready for the replicas at a time, as the replica that
+	// answers is configured; the others wait in the backlog, in their tenants' order.
+	ReadyWindow   uint64 `protobuf:"varint,12,opt,name=ready_window,json=readyWindow,proto3" json:"ready_window,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1074,6 +1080,20 @@ func (x *RouteState) GetPausedBy() string {
 		return x.PausedBy
 	}
 	return ""
+}
+
+func (x *RouteState) GetStartsLastMinute() uint32 {
+	if x != nil && x.StartsLastMinute != nil {
+		return *x.StartsLastMinute
+	}
+	return 0
+}
+
+func (x *RouteState) GetReadyWindow() uint64 {
+	if x != nil {
+		return x.ReadyWindow
+	}
+	return 0
 }
 
 // PauseRouteRequest names a route.
@@ -1838,11 +1858,185 @@ func (x *OrphanLeft) GetReason() string {
 	return ""
 }
 
+// GetOverviewResponse is how everything is doing, over all replicas.
+type GetOverviewResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When it was put together.
+	AsOf *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
+	// When the log had no more than is in the minutes and in unfinished; absent where no
+	// replica has the index of jobs ready, and these are empty.
+	IndexAsOf *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=index_as_of,json=indexAsOf,proto3" json:"index_as_of,omitempty"`
+	// When the first of the minutes began.
+	MinutesFrom *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=minutes_from,json=minutesFrom,proto3" json:"minutes_from,omitempty"`
+	// The routes, by kind and name. Paused_since and paused_by are up to ten seconds old.
+	Routes []*RouteOverview `protobuf:"bytes,4,rep,name=routes,proto3" json:"routes,omitempty"`
+	// Jobs of all tenants that have not ended, inline chats not included.
+	Unfinished uint64 `protobuf:"varint,5,opt,name=unfinished,proto3" json:"unfinished,omitempty"`
+	// The dead letters, as of some seconds ago.
+	DeadLetters *DeadLetterCounts `protobuf:"bytes,6,opt,name=dead_letters,json=deadLetters,proto3" json:"dead_letters,omitempty"`
+	// The upstreams, by name.
+	Upstreams []*UpstreamHealth `protobuf:"bytes,7,rep,name=upstreams,proto3" json:"upstreams,omitempty"`
+	// Replicas that answered.
+	Replicas uint32 `protobuf:"varint,8,opt,name=replicas,proto3" json:"replicas,omitempty"`
+	// Those that did not, as in ListReplicasResponse.
+	Silent        []*SilentReplica `protobuf:"bytes,9,rep,name=silent,proto3" json:"silent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetOverviewResponse) Reset() {
+	*x = GetOverviewResponse{}
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetOverviewResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetOverviewResponse) ProtoMessage() {}
+
+func (x *GetOverviewResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetOverviewResponse.ProtoReflect.Descriptor instead.
+func (*GetOverviewResponse) Descriptor() ([]byte, []int) {
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *GetOverviewResponse) GetAsOf() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AsOf
+	}
+	return nil
+}
+
+func (x *GetOverviewResponse) GetIndexAsOf() *timestamppb.Timestamp {
+	if x != nil {
+		return x.IndexAsOf
+	}
+	return nil
+}
+
+func (x *GetOverviewResponse) GetMinutesFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.MinutesFrom
+	}
+	return nil
+}
+
+func (x *GetOverviewResponse) GetRoutes() []*RouteOverview {
+	if x != nil {
+		return x.Routes
+	}
+	return nil
+}
+
+func (x *GetOverviewResponse) GetUnfinished() uint64 {
+	if x != nil {
+		return x.Unfinished
+	}
+	return 0
+}
+
+func (x *GetOverviewResponse) GetDeadLetters() *DeadLetterCounts {
+	if x != nil {
+		return x.DeadLetters
+	}
+	return nil
+}
+
+func (x *GetOverviewResponse) GetUpstreams() []*UpstreamHealth {
+	if x != nil {
+		return x.Upstreams
+	}
+	return nil
+}
+
+func (x *GetOverviewResponse) GetReplicas() uint32 {
+	if x != nil {
+		return x.Replicas
+	}
+	return 0
+}
+
+func (x *GetOverviewResponse) GetSilent() []*SilentReplica {
+	if x != nil {
+		return x.Silent
+	}
+	return nil
+}
+
+// RouteOverview is a route, and its last hour.
+type RouteOverview struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The route.
+	Route *RouteState `protobuf:"bytes,1,opt,name=route,proto3" json:"route,omitempty"`
+	// Its last 60 minutes, the oldest first. The last one is not over.
+	Minutes       []*RouteMinute `protobuf:"bytes,2,rep,name=minutes,proto3" json:"minutes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RouteOverview) Reset() {
+	*x = RouteOverview{}
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RouteOverview) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RouteOverview) ProtoMessage() {}
+
+func (x *RouteOverview) ProtoReflect() protoreflect.Message {
+	mi := &file_genbus_v1_operator_service_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RouteOverview.ProtoReflect.Descriptor instead.
+func (*RouteOverview) Descriptor() ([]byte, []int) {
+	return file_genbus_v1_operator_service_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *RouteOverview) GetRoute() *RouteState {
+	if x != nil {
+		return x.Route
+	}
+	return nil
+}
+
+func (x *RouteOverview) GetMinutes() []*RouteMinute {
+	if x != nil {
+		return x.Minutes
+	}
+	return nil
+}
+
 var File_genbus_v1_operator_service_proto protoreflect.FileDescriptor
 
 const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"\n" +
-	" genbus/v1/operator_service.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x1egenbus/v1/operator_audit.proto\x1a\x1cgenbus/v1/operator_job.proto\x1a genbus/v1/operator_replica.proto\x1a\x1fgenbus/v1/operator_tenant.proto\x1a\x14genbus/v1/work.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x94\x01\n" +
+	" genbus/v1/operator_service.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x1egenbus/v1/operator_audit.proto\x1a\x1cgenbus/v1/operator_job.proto\x1a!genbus/v1/operator_overview.proto\x1a genbus/v1/operator_replica.proto\x1a\x1fgenbus/v1/operator_tenant.proto\x1a\x14genbus/v1/work.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x94\x01\n" +
 	"\x16ListDeadLettersRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x12\n" +
@@ -1894,7 +2088,7 @@ const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"\x10EraseJobResponse\"\x13\n" +
 	"\x11ListRoutesRequest\"C\n" +
 	"\x12ListRoutesResponse\x12-\n" +
-	"\x06routes\x18\x01 \x03(\v2\x15.genbus.v1.RouteStateR\x06routes\"\xde\x02\n" +
+	"\x06routes\x18\x01 \x03(\v2\x15.genbus.v1.RouteStateR\x06routes\"\xcb\x03\n" +
 	"\n" +
 	"RouteState\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
@@ -1907,7 +2101,10 @@ const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"\bdraining\x18\b \x01(\bR\bdraining\x12=\n" +
 	"\fpaused_since\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\vpausedSince\x12\x1b\n" +
 	"\tpaused_by\x18\n" +
-	" \x01(\tR\bpausedBy\";\n" +
+	" \x01(\tR\bpausedBy\x121\n" +
+	"\x12starts_last_minute\x18\v \x01(\rH\x00R\x10startsLastMinute\x88\x01\x01\x12!\n" +
+	"\fready_window\x18\f \x01(\x04R\vreadyWindowB\x15\n" +
+	"\x13_starts_last_minute\";\n" +
 	"\x11PauseRouteRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"A\n" +
@@ -1954,7 +2151,22 @@ const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"OrphanLeft\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason2\xd6\f\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xda\x03\n" +
+	"\x13GetOverviewResponse\x12/\n" +
+	"\x05as_of\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\x12:\n" +
+	"\vindex_as_of\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tindexAsOf\x12=\n" +
+	"\fminutes_from\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\vminutesFrom\x120\n" +
+	"\x06routes\x18\x04 \x03(\v2\x18.genbus.v1.RouteOverviewR\x06routes\x12\x1e\n" +
+	"\n" +
+	"unfinished\x18\x05 \x01(\x04R\n" +
+	"unfinished\x12>\n" +
+	"\fdead_letters\x18\x06 \x01(\v2\x1b.genbus.v1.DeadLetterCountsR\vdeadLetters\x127\n" +
+	"\tupstreams\x18\a \x03(\v2\x19.genbus.v1.UpstreamHealthR\tupstreams\x12\x1a\n" +
+	"\breplicas\x18\b \x01(\rR\breplicas\x120\n" +
+	"\x06silent\x18\t \x03(\v2\x18.genbus.v1.SilentReplicaR\x06silent\"n\n" +
+	"\rRouteOverview\x12+\n" +
+	"\x05route\x18\x01 \x01(\v2\x15.genbus.v1.RouteStateR\x05route\x120\n" +
+	"\aminutes\x18\x02 \x03(\v2\x16.genbus.v1.RouteMinuteR\aminutes2\xa4\r\n" +
 	"\x0fOperatorService\x12C\n" +
 	"\bListJobs\x12\x1a.genbus.v1.ListJobsRequest\x1a\x1b.genbus.v1.ListJobsResponse\x12=\n" +
 	"\x06GetJob\x12\x18.genbus.v1.GetJobRequest\x1a\x19.genbus.v1.GetJobResponse\x12X\n" +
@@ -1977,7 +2189,8 @@ const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"\vListStreams\x12\x1d.genbus.v1.ListStreamsRequest\x1a\x1e.genbus.v1.ListStreamsResponse\x12R\n" +
 	"\rListUpstreams\x12\x1f.genbus.v1.ListUpstreamsRequest\x1a .genbus.v1.ListUpstreamsResponse\x12O\n" +
 	"\fListReplicas\x12\x1e.genbus.v1.ListReplicasRequest\x1a\x1f.genbus.v1.ListReplicasResponse\x12[\n" +
-	"\x10ListAuditRecords\x12\".genbus.v1.ListAuditRecordsRequest\x1a#.genbus.v1.ListAuditRecordsResponseB1Z/github.com/genbus/genbus/gen/genbus/v1;genbusv1b\x06proto3"
+	"\x10ListAuditRecords\x12\".genbus.v1.ListAuditRecordsRequest\x1a#.genbus.v1.ListAuditRecordsResponse\x12L\n" +
+	"\vGetOverview\x12\x1d.genbus.v1.GetOverviewRequest\x1a\x1e.genbus.v1.GetOverviewResponseB1Z/github.com/genbus/genbus/gen/genbus/v1;genbusv1b\x06proto3"
 
 var (
 	file_genbus_v1_operator_service_proto_rawDescOnce sync.Once
@@ -1991,7 +2204,7 @@ func file_genbus_v1_operator_service_proto_rawDescGZIP() []byte {
 	return file_genbus_v1_operator_service_proto_rawDescData
 }
 
-var file_genbus_v1_operator_service_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_genbus_v1_operator_service_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_genbus_v1_operator_service_proto_goTypes = []any{
 	(*ListDeadLettersRequest)(nil),     // 0: genbus.v1.ListDeadLettersRequest
 	(*ListDeadLettersResponse)(nil),    // 1: genbus.v1.ListDeadLettersResponse
@@ -2024,86 +2237,104 @@ var file_genbus_v1_operator_service_proto_goTypes = []any{
 	(*FailOrphansResponse)(nil),        // 28: genbus.v1.FailOrphansResponse
 	(*OrphansSettled)(nil),             // 29: genbus.v1.OrphansSettled
 	(*OrphanLeft)(nil),                 // 30: genbus.v1.OrphanLeft
-	(*DeadLetter)(nil),                 // 31: genbus.v1.DeadLetter
-	(JobStatus)(0),                     // 32: genbus.v1.JobStatus
-	(*timestamppb.Timestamp)(nil),      // 33: google.protobuf.Timestamp
-	(*ListJobsRequest)(nil),            // 34: genbus.v1.ListJobsRequest
-	(*GetJobRequest)(nil),              // 35: genbus.v1.GetJobRequest
-	(*ListTenantsRequest)(nil),         // 36: genbus.v1.ListTenantsRequest
-	(*ListStreamsRequest)(nil),         // 37: genbus.v1.ListStreamsRequest
-	(*ListUpstreamsRequest)(nil),       // 38: genbus.v1.ListUpstreamsRequest
-	(*ListReplicasRequest)(nil),        // 39: genbus.v1.ListReplicasRequest
-	(*ListAuditRecordsRequest)(nil),    // 40: genbus.v1.ListAuditRecordsRequest
-	(*ListJobsResponse)(nil),           // 41: genbus.v1.ListJobsResponse
-	(*GetJobResponse)(nil),             // 42: genbus.v1.GetJobResponse
-	(*ListTenantsResponse)(nil),        // 43: genbus.v1.ListTenantsResponse
-	(*ListStreamsResponse)(nil),        // 44: genbus.v1.ListStreamsResponse
-	(*ListUpstreamsResponse)(nil),      // 45: genbus.v1.ListUpstreamsResponse
-	(*ListReplicasResponse)(nil),       // 46: genbus.v1.ListReplicasResponse
-	(*ListAuditRecordsResponse)(nil),   // 47: genbus.v1.ListAuditRecordsResponse
+	(*GetOverviewResponse)(nil),        // 31: genbus.v1.GetOverviewResponse
+	(*RouteOverview)(nil),              // 32: genbus.v1.RouteOverview
+	(*DeadLetter)(nil),                 // 33: genbus.v1.DeadLetter
+	(JobStatus)(0),                     // 34: genbus.v1.JobStatus
+	(*timestamppb.Timestamp)(nil),      // 35: google.protobuf.Timestamp
+	(*DeadLetterCounts)(nil),           // 36: genbus.v1.DeadLetterCounts
+	(*UpstreamHealth)(nil),             // 37: genbus.v1.UpstreamHealth
+	(*SilentReplica)(nil),              // 38: genbus.v1.SilentReplica
+	(*RouteMinute)(nil),                // 39: genbus.v1.RouteMinute
+	(*ListJobsRequest)(nil),            // 40: genbus.v1.ListJobsRequest
+	(*GetJobRequest)(nil),              // 41: genbus.v1.GetJobRequest
+	(*ListTenantsRequest)(nil),         // 42: genbus.v1.ListTenantsRequest
+	(*ListStreamsRequest)(nil),         // 43: genbus.v1.ListStreamsRequest
+	(*ListUpstreamsRequest)(nil),       // 44: genbus.v1.ListUpstreamsRequest
+	(*ListReplicasRequest)(nil),        // 45: genbus.v1.ListReplicasRequest
+	(*ListAuditRecordsRequest)(nil),    // 46: genbus.v1.ListAuditRecordsRequest
+	(*GetOverviewRequest)(nil),         // 47: genbus.v1.GetOverviewRequest
+	(*ListJobsResponse)(nil),           // 48: genbus.v1.ListJobsResponse
+	(*GetJobResponse)(nil),             // 49: genbus.v1.GetJobResponse
+	(*ListTenantsResponse)(nil),        // 50: genbus.v1.ListTenantsResponse
+	(*ListStreamsResponse)(nil),        // 51: genbus.v1.ListStreamsResponse
+	(*ListUpstreamsResponse)(nil),      // 52: genbus.v1.ListUpstreamsResponse
+	(*ListReplicasResponse)(nil),       // 53: genbus.v1.ListReplicasResponse
+	(*ListAuditRecordsResponse)(nil),   // 54: genbus.v1.ListAuditRecordsResponse
 }
 var file_genbus_v1_operator_service_proto_depIdxs = []int32{
 	2,  // 0: genbus.v1.ListDeadLettersResponse.letters:type_name -> genbus.v1.StoredDeadLetter
-	31, // 1: genbus.v1.StoredDeadLetter.letter:type_name -> genbus.v1.DeadLetter
+	33, // 1: genbus.v1.StoredDeadLetter.letter:type_name -> genbus.v1.DeadLetter
 	2,  // 2: genbus.v1.GetDeadLetterResponse.letter:type_name -> genbus.v1.StoredDeadLetter
-	32, // 3: genbus.v1.RedriveDeadLetterResponse.status:type_name -> genbus.v1.JobStatus
-	32, // 4: genbus.v1.AttachUpstreamTaskResponse.status:type_name -> genbus.v1.JobStatus
-	32, // 5: genbus.v1.CancelJobResponse.status:type_name -> genbus.v1.JobStatus
+	34, // 3: genbus.v1.RedriveDeadLetterResponse.status:type_name -> genbus.v1.JobStatus
+	34, // 4: genbus.v1.AttachUpstreamTaskResponse.status:type_name -> genbus.v1.JobStatus
+	34, // 5: genbus.v1.CancelJobResponse.status:type_name -> genbus.v1.JobStatus
 	17, // 6: genbus.v1.ListRoutesResponse.routes:type_name -> genbus.v1.RouteState
-	33, // 7: genbus.v1.RouteState.oldest_waiting:type_name -> google.protobuf.Timestamp
-	33, // 8: genbus.v1.RouteState.paused_since:type_name -> google.protobuf.Timestamp
+	35, // 7: genbus.v1.RouteState.oldest_waiting:type_name -> google.protobuf.Timestamp
+	35, // 8: genbus.v1.RouteState.paused_since:type_name -> google.protobuf.Timestamp
 	17, // 9: genbus.v1.PauseRouteResponse.route:type_name -> genbus.v1.RouteState
 	17, // 10: genbus.v1.ResumeRouteResponse.route:type_name -> genbus.v1.RouteState
 	24, // 11: genbus.v1.ListOrphansResponse.routes:type_name -> genbus.v1.OrphanedRoute
-	33, // 12: genbus.v1.OrphanedRoute.oldest:type_name -> google.protobuf.Timestamp
+	35, // 12: genbus.v1.OrphanedRoute.oldest:type_name -> google.protobuf.Timestamp
 	29, // 13: genbus.v1.MoveOrphansResponse.settled:type_name -> genbus.v1.OrphansSettled
 	29, // 14: genbus.v1.FailOrphansResponse.settled:type_name -> genbus.v1.OrphansSettled
 	30, // 15: genbus.v1.OrphansSettled.left:type_name -> genbus.v1.OrphanLeft
-	34, // 16: genbus.v1.OperatorService.ListJobs:input_type -> genbus.v1.ListJobsRequest
-	35, // 17: genbus.v1.OperatorService.GetJob:input_type -> genbus.v1.GetJobRequest
-	0,  // 18: genbus.v1.OperatorService.ListDeadLetters:input_type -> genbus.v1.ListDeadLettersRequest
-	3,  // 19: genbus.v1.OperatorService.GetDeadLetter:input_type -> genbus.v1.GetDeadLetterRequest
-	5,  // 20: genbus.v1.OperatorService.RedriveDeadLetter:input_type -> genbus.v1.RedriveDeadLetterRequest
-	7,  // 21: genbus.v1.OperatorService.DropDeadLetter:input_type -> genbus.v1.DropDeadLetterRequest
-	9,  // 22: genbus.v1.OperatorService.AttachUpstreamTask:input_type -> genbus.v1.AttachUpstreamTaskRequest
-	11, // 23: genbus.v1.OperatorService.CancelJob:input_type -> genbus.v1.CancelJobRequest
-	13, // 24: genbus.v1.OperatorService.EraseJob:input_type -> genbus.v1.EraseJobRequest
-	15, // 25: genbus.v1.OperatorService.ListRoutes:input_type -> genbus.v1.ListRoutesRequest
-	18, // 26: genbus.v1.OperatorService.PauseRoute:input_type -> genbus.v1.PauseRouteRequest
-	20, // 27: genbus.v1.OperatorService.ResumeRoute:input_type -> genbus.v1.ResumeRouteRequest
-	22, // 28: genbus.v1.OperatorService.ListOrphans:input_type -> genbus.v1.ListOrphansRequest
-	25, // 29: genbus.v1.OperatorService.MoveOrphans:input_type -> genbus.v1.MoveOrphansRequest
-	27, // 30: genbus.v1.OperatorService.FailOrphans:input_type -> genbus.v1.FailOrphansRequest
-	36, // 31: genbus.v1.OperatorService.ListTenants:input_type -> genbus.v1.ListTenantsRequest
-	37, // 32: genbus.v1.OperatorService.ListStreams:input_type -> genbus.v1.ListStreamsRequest
-	38, // 33: genbus.v1.OperatorService.ListUpstreams:input_type -> genbus.v1.ListUpstreamsRequest
-	39, // 34: genbus.v1.OperatorService.ListReplicas:input_type -> genbus.v1.ListReplicasRequest
-	40, // 35: genbus.v1.OperatorService.ListAuditRecords:input_type -> genbus.v1.ListAuditRecordsRequest
-	41, // 36: genbus.v1.OperatorService.ListJobs:output_type -> genbus.v1.ListJobsResponse
-	42, // 37: genbus.v1.OperatorService.GetJob:output_type -> genbus.v1.GetJobResponse
-	1,  // 38: genbus.v1.OperatorService.ListDeadLetters:output_type -> genbus.v1.ListDeadLettersResponse
-	4,  // 39: genbus.v1.OperatorService.GetDeadLetter:output_type -> genbus.v1.GetDeadLetterResponse
-	6,  // 40: genbus.v1.OperatorService.RedriveDeadLetter:output_type -> genbus.v1.RedriveDeadLetterResponse
-	8,  // 41: genbus.v1.OperatorService.DropDeadLetter:output_type -> genbus.v1.DropDeadLetterResponse
-	10, // 42: genbus.v1.OperatorService.AttachUpstreamTask:output_type -> genbus.v1.AttachUpstreamTaskResponse
-	12, // 43: genbus.v1.OperatorService.CancelJob:output_type -> genbus.v1.CancelJobResponse
-	14, // 44: genbus.v1.OperatorService.EraseJob:output_type -> genbus.v1.EraseJobResponse
-	16, // 45: genbus.v1.OperatorService.ListRoutes:output_type -> genbus.v1.ListRoutesResponse
-	19, // 46: genbus.v1.OperatorService.PauseRoute:output_type -> genbus.v1.PauseRouteResponse
-	21, // 47: genbus.v1.OperatorService.ResumeRoute:output_type -> genbus.v1.ResumeRouteResponse
-	23, // 48: genbus.v1.OperatorService.ListOrphans:output_type -> genbus.v1.ListOrphansResponse
-	26, // 49: genbus.v1.OperatorService.MoveOrphans:output_type -> genbus.v1.MoveOrphansResponse
-	28, // 50: genbus.v1.OperatorService.FailOrphans:output_type -> genbus.v1.FailOrphansResponse
-	43, // 51: genbus.v1.OperatorService.ListTenants:output_type -> genbus.v1.ListTenantsResponse
-	44, // 52: genbus.v1.OperatorService.ListStreams:output_type -> genbus.v1.ListStreamsResponse
-	45, // 53: genbus.v1.OperatorService.ListUpstreams:output_type -> genbus.v1.ListUpstreamsResponse
-	46, // 54: genbus.v1.OperatorService.ListReplicas:output_type -> genbus.v1.ListReplicasResponse
-	47, // 55: genbus.v1.OperatorService.ListAuditRecords:output_type -> genbus.v1.ListAuditRecordsResponse
-	36, // [36:56] is the sub-list for method output_type
-	16, // [16:36] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	35, // 16: genbus.v1.GetOverviewResponse.as_of:type_name -> google.protobuf.Timestamp
+	35, // 17: genbus.v1.GetOverviewResponse.index_as_of:type_name -> google.protobuf.Timestamp
+	35, // 18: genbus.v1.GetOverviewResponse.minutes_from:type_name -> google.protobuf.Timestamp
+	32, // 19: genbus.v1.GetOverviewResponse.routes:type_name -> genbus.v1.RouteOverview
+	36, // 20: genbus.v1.GetOverviewResponse.dead_letters:type_name -> genbus.v1.DeadLetterCounts
+	37, // 21: genbus.v1.GetOverviewResponse.upstreams:type_name -> genbus.v1.UpstreamHealth
+	38, // 22: genbus.v1.GetOverviewResponse.silent:type_name -> genbus.v1.SilentReplica
+	17, // 23: genbus.v1.RouteOverview.route:type_name -> genbus.v1.RouteState
+	39, // 24: genbus.v1.RouteOverview.minutes:type_name -> genbus.v1.RouteMinute
+	40, // 25: genbus.v1.OperatorService.ListJobs:input_type -> genbus.v1.ListJobsRequest
+	41, // 26: genbus.v1.OperatorService.GetJob:input_type -> genbus.v1.GetJobRequest
+	0,  // 27: genbus.v1.OperatorService.ListDeadLetters:input_type -> genbus.v1.ListDeadLettersRequest
+	3,  // 28: genbus.v1.OperatorService.GetDeadLetter:input_type -> genbus.v1.GetDeadLetterRequest
+	5,  // 29: genbus.v1.OperatorService.RedriveDeadLetter:input_type -> genbus.v1.RedriveDeadLetterRequest
+	7,  // 30: genbus.v1.OperatorService.DropDeadLetter:input_type -> genbus.v1.DropDeadLetterRequest
+	9,  // 31: genbus.v1.OperatorService.AttachUpstreamTask:input_type -> genbus.v1.AttachUpstreamTaskRequest
+	11, // 32: genbus.v1.OperatorService.CancelJob:input_type -> genbus.v1.CancelJobRequest
+	13, // 33: genbus.v1.OperatorService.EraseJob:input_type -> genbus.v1.EraseJobRequest
+	15, // 34: genbus.v1.OperatorService.ListRoutes:input_type -> genbus.v1.ListRoutesRequest
+	18, // 35: genbus.v1.OperatorService.PauseRoute:input_type -> genbus.v1.PauseRouteRequest
+	20, // 36: genbus.v1.OperatorService.ResumeRoute:input_type -> genbus.v1.ResumeRouteRequest
+	22, // 37: genbus.v1.OperatorService.ListOrphans:input_type -> genbus.v1.ListOrphansRequest
+	25, // 38: genbus.v1.OperatorService.MoveOrphans:input_type -> genbus.v1.MoveOrphansRequest
+	27, // 39: genbus.v1.OperatorService.FailOrphans:input_type -> genbus.v1.FailOrphansRequest
+	42, // 40: genbus.v1.OperatorService.ListTenants:input_type -> genbus.v1.ListTenantsRequest
+	43, // 41: genbus.v1.OperatorService.ListStreams:input_type -> genbus.v1.ListStreamsRequest
+	44, // 42: genbus.v1.OperatorService.ListUpstreams:input_type -> genbus.v1.ListUpstreamsRequest
+	45, // 43: genbus.v1.OperatorService.ListReplicas:input_type -> genbus.v1.ListReplicasRequest
+	46, // 44: genbus.v1.OperatorService.ListAuditRecords:input_type -> genbus.v1.ListAuditRecordsRequest
+	47, // 45: genbus.v1.OperatorService.GetOverview:input_type -> genbus.v1.GetOverviewRequest
+	48, // 46: genbus.v1.OperatorService.ListJobs:output_type -> genbus.v1.ListJobsResponse
+	49, // 47: genbus.v1.OperatorService.GetJob:output_type -> genbus.v1.GetJobResponse
+	1,  // 48: genbus.v1.OperatorService.ListDeadLetters:output_type -> genbus.v1.ListDeadLettersResponse
+	4,  // 49: genbus.v1.OperatorService.GetDeadLetter:output_type -> genbus.v1.GetDeadLetterResponse
+	6,  // 50: genbus.v1.OperatorService.RedriveDeadLetter:output_type -> genbus.v1.RedriveDeadLetterResponse
+	8,  // 51: genbus.v1.OperatorService.DropDeadLetter:output_type -> genbus.v1.DropDeadLetterResponse
+	10, // 52: genbus.v1.OperatorService.AttachUpstreamTask:output_type -> genbus.v1.AttachUpstreamTaskResponse
+	12, // 53: genbus.v1.OperatorService.CancelJob:output_type -> genbus.v1.CancelJobResponse
+	14, // 54: genbus.v1.OperatorService.EraseJob:output_type -> genbus.v1.EraseJobResponse
+	16, // 55: genbus.v1.OperatorService.ListRoutes:output_type -> genbus.v1.ListRoutesResponse
+	19, // 56: genbus.v1.OperatorService.PauseRoute:output_type -> genbus.v1.PauseRouteResponse
+	21, // 57: genbus.v1.OperatorService.ResumeRoute:output_type -> genbus.v1.ResumeRouteResponse
+	23, // 58: genbus.v1.OperatorService.ListOrphans:output_type -> genbus.v1.ListOrphansResponse
+	26, // 59: genbus.v1.OperatorService.MoveOrphans:output_type -> genbus.v1.MoveOrphansResponse
+	28, // 60: genbus.v1.OperatorService.FailOrphans:output_type -> genbus.v1.FailOrphansResponse
+	50, // 61: genbus.v1.OperatorService.ListTenants:output_type -> genbus.v1.ListTenantsResponse
+	51, // 62: genbus.v1.OperatorService.ListStreams:output_type -> genbus.v1.ListStreamsResponse
+	52, // 63: genbus.v1.OperatorService.ListUpstreams:output_type -> genbus.v1.ListUpstreamsResponse
+	53, // 64: genbus.v1.OperatorService.ListReplicas:output_type -> genbus.v1.ListReplicasResponse
+	54, // 65: genbus.v1.OperatorService.ListAuditRecords:output_type -> genbus.v1.ListAuditRecordsResponse
+	31, // 66: genbus.v1.OperatorService.GetOverview:output_type -> genbus.v1.GetOverviewResponse
+	46, // [46:67] is the sub-list for method output_type
+	25, // [25:46] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_genbus_v1_operator_service_proto_init() }
@@ -2114,16 +2345,18 @@ func file_genbus_v1_operator_service_proto_init() {
 	file_genbus_v1_job_proto_init()
 	file_genbus_v1_operator_audit_proto_init()
 	file_genbus_v1_operator_job_proto_init()
+	file_genbus_v1_operator_overview_proto_init()
 	file_genbus_v1_operator_replica_proto_init()
 	file_genbus_v1_operator_tenant_proto_init()
 	file_genbus_v1_work_proto_init()
+	file_genbus_v1_operator_service_proto_msgTypes[17].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_genbus_v1_operator_service_proto_rawDesc), len(file_genbus_v1_operator_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   31,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -41,6 +41,7 @@ const (
 	OperatorService_ListUpstreams_FullMethodName      = "/genbus.v1.OperatorService/ListUpstreams"
 	OperatorService_ListReplicas_FullMethodName       = "/genbus.v1.OperatorService/ListReplicas"
 	OperatorService_ListAuditRecords_FullMethodName   = "/genbus.v1.OperatorService/ListAuditRecords"
+	OperatorService_GetOverview_FullMethodName        = "/genbus.v1.OperatorService/GetOverview"
 )
 
 // OperatorServiceClient is the client API for OperatorService service.
@@ -108,6 +109,10 @@ type OperatorServiceClient interface {
 	ListReplicas(ctx context.Context, in *ListReplicasRequest, opts ...grpc.CallOption) (*ListReplicasResponse, error)
 	// ListAuditRecords lists what operators did, the newest first.
 	ListAuditRecords(ctx context.Context, in *ListAuditRecordsRequest, opts ...grpc.CallOption) (*ListAuditRecordsResponse, error)
+	// GetOverview says how everything is doing, for a console that shows it each second: a
+	// replica puts it together once a second at most, for all callers, and never while no one
+	// asks.
+	GetOverview(ctx context.Context, in *GetOverviewRequest, opts ...grpc.CallOption) (*GetOverviewResponse, error)
 }
 
 type operatorServiceClient struct {
@@ -318,6 +323,16 @@ func (c *operatorServiceClient) ListAuditRecords(ctx context.Context, in *ListAu
 	return out, nil
 }
 
+func (c *operatorServiceClient) GetOverview(ctx context.Context, in *GetOverviewRequest, opts ...grpc.CallOption) (*GetOverviewResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetOverviewResponse)
+	err := c.cc.Invoke(ctx, OperatorService_GetOverview_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // OperatorServiceServer is the server API for OperatorService service.
 // All implementations must embed UnimplementedOperatorServiceServer
 // for forward compatibility.
@@ -383,6 +398,10 @@ type OperatorServiceServer interface {
 	ListReplicas(context.Context, *ListReplicasRequest) (*ListReplicasResponse, error)
 	// ListAuditRecords lists what operators did, the newest first.
 	ListAuditRecords(context.Context, *ListAuditRecordsRequest) (*ListAuditRecordsResponse, error)
+	// GetOverview says how everything is doing, for a console that shows it each second: a
+	// replica puts it together once a second at most, for all callers, and never while no one
+	// asks.
+	GetOverview(context.Context, *GetOverviewRequest) (*GetOverviewResponse, error)
 	mustEmbedUnimplementedOperatorServiceServer()
 }
 
@@ -452,6 +471,9 @@ func (UnimplementedOperatorServiceServer) ListReplicas(context.Context, *ListRep
 }
 func (UnimplementedOperatorServiceServer) ListAuditRecords(context.Context, *ListAuditRecordsRequest) (*ListAuditRecordsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListAuditRecords not implemented")
+}
+func (UnimplementedOperatorServiceServer) GetOverview(context.Context, *GetOverviewRequest) (*GetOverviewResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetOverview not implemented")
 }
 func (UnimplementedOperatorServiceServer) mustEmbedUnimplementedOperatorServiceServer() {}
 func (UnimplementedOperatorServiceServer) testEmbeddedByValue()                         {}
@@ -834,6 +856,24 @@ func _OperatorService_ListAuditRecords_Handler(srv interface{}, ctx context.Cont
 	return interceptor(ctx, in, info, handler)
 }
 
+func _OperatorService_GetOverview_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetOverviewRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OperatorServiceServer).GetOverview(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OperatorService_GetOverview_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OperatorServiceServer).GetOverview(ctx, req.(*GetOverviewRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // OperatorService_ServiceDesc is the grpc.ServiceDesc for OperatorService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -920,6 +960,10 @@ var OperatorService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListAuditRecords",
 			Handler:    _OperatorService_ListAuditRecords_Handler,
+		},
+		{
+			MethodName: "GetOverview",
+			Handler:    _OperatorService_GetOverview_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -181,11 +181,12 @@ func (w *World) startAPI(alter func(*Parts)) {
 			Uploads: uploads, Admission: adm, Items: jobs.Items, Routes: table, Logger: brokertest.Logger(w.T),
 		},
 		Routes: &operator.Routes{
-			Config: live, Table: table, Queue: jobs, Audit: record,
+			Config: live, Table: table, Queue: jobs, Rates: w.Index, Audit: record,
 			Settler: orphans.Settler{Log: w.Log, Queue: jobs, Letters: dead, Routes: table, Logger: brokertest.Logger(w.T)},
 		},
 		Jobs: operator.Jobs{Log: w.Log, Index: w.Index, Queue: jobs, Eraser: eraser},
 	}
+	op.Overview = operator.NewOverview(op.Routes, &deadletter.Counter{Streams: op.Letters.Streams}, op.Replicas.Fleet)
 	w.startServers(live, op)
 	w.T.Cleanup(func() {
 		if err := w.Close(); err != nil {

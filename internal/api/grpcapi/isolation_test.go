@@ -50,6 +50,7 @@ var rules = map[string]rule{
 
 	"/genbus.v1.OperatorService/ListJobs":           operators,
 	"/genbus.v1.OperatorService/GetJob":             operators,
+	"/genbus.v1.OperatorService/GetOverview":        operators,
 	"/genbus.v1.OperatorService/ListTenants":        operators,
 	"/genbus.v1.OperatorService/ListStreams":        operators,
 	"/genbus.v1.OperatorService/ListAuditRecords":   operators,

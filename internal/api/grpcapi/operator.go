@@ -305,6 +305,15 @@ func (s operatorService) ListStreams(ctx context.Context, _ *genbusv1.ListStream
 	return out, nil
 }
 
+// GetOverview says how everything is doing.
+func (s operatorService) GetOverview(ctx context.Context, _ *genbusv1.GetOverviewRequest) (*genbusv1.GetOverviewResponse, error) {
+	out, err := s.operator.Overview.Get(ctx)
+	if err != nil {
+		return nil, core.Explain(ctx, subject.TaskName{}, err)
+	}
+	return out, nil
+}
+
 // ListUpstreams says what each replica knows of each upstream.
 func (s operatorService) ListUpstreams(ctx context.Context, _ *genbusv1.ListUpstreamsRequest) (*genbusv1.ListUpstreamsResponse, error) {
 	out, err := s.operator.Replicas.Upstreams(ctx)

@@ -176,6 +176,10 @@ func TestOperatorCalls(t *testing.T) {
 			t.Errorf("%v", r)
 		}
 	}
+	overview := apitest.Must[*genbusv1.GetOverviewResponse](t)(client.GetOverview(ctx, &genbusv1.GetOverviewRequest{}))
+	if len(overview.GetRoutes()) != len(routes.GetRoutes()) || overview.GetReplicas() != 1 || overview.GetDeadLetters() == nil {
+		t.Errorf("the overview is %v", overview)
+	}
 	w.checkAudit(ctx, client, attached)
 	if !paused.GetRoute().GetPaused() || resumed.GetRoute().GetPaused() || len(routes.GetRoutes()) != len(w.Cfg.Routes) {
 		t.Errorf("%v, %v, %v", paused, routes, resumed)

@@ -19,6 +19,7 @@ var operatorPatterns = []string{
 	"GET /genbus/v1/operator/orphans",
 	"POST /genbus/v1/operator/orphans/{kind}/{name}/move",
 	"POST /genbus/v1/operator/orphans/{kind}/{name}/fail",
+	"GET /genbus/v1/operator/overview",
 	"GET /genbus/v1/operator/tenants",
 	"GET /genbus/v1/operator/streams",
 	"GET /genbus/v1/operator/upstreams",

@@ -193,6 +193,10 @@ func TestOperatorListsJobsByHTTP(t *testing.T) {
 			t.Errorf("%s: %v", query, e)
 		}
 	}
+	w.Durables()
+	if routes, ok := w.operator(http.MethodGet, "overview", "", 200)["routes"].([]any); !ok || len(routes) != len(w.Cfg.Routes) || len(in(routes[0].(map[string]any), "minutes").([]any)) != 60 {
+		t.Errorf("the overview has routes %v", routes)
+	}
 	if e := w.operator(http.MethodGet, filter+"&page_token=x!", "", 400); in(e, "error", "code") != "invalid_page_token" {
 		t.Errorf("a page token: %v", e)
 	}

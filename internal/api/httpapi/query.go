@@ -35,6 +35,7 @@ var queries = map[string][]string{
 	"GET /genbus/v1/operator/dead-letters/{sequence}": fieldsOf(&genbusv1.GetDeadLetterRequest{}, "sequence"),
 	"GET /genbus/v1/operator/routes":                  nil,
 	"GET /genbus/v1/operator/orphans":                 nil,
+	"GET /genbus/v1/operator/overview":                nil,
 	"GET /genbus/v1/operator/tenants":                 fieldsOf(&genbusv1.ListTenantsRequest{}),
 	"GET /genbus/v1/operator/streams":                 nil,
 	"GET /genbus/v1/operator/upstreams":               nil,

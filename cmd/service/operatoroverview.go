@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+)
+
+type overviewCommand struct{}
+
+// Run shows how everything is doing.
+func (overviewCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
+		answer, err := call.GetOverview(ctx, &genbusv1.GetOverviewRequest{})
+		if err != nil {
+			return answered(err)
+		}
+		return call.overview(answer)
+	})
+}
+
+func (p printer) overview(m *genbusv1.GetOverviewResponse) error {
+	if p.json {
+		return p.asJSON(m)
+	}
+	var rows []string
+	for _, r := range m.GetRoutes() {
+		s, minute, hour := r.GetRoute(), [4]string{}, [4]string{}
+		if of := r.GetMinutes(); len(of) > 1 {
+			minute, hour = happened(of[len(of)-2:len(of)-1]), happened(of)
+		}
+		rows = append(rows, cells(s.GetKind(), s.GetName(), routeState(s), fmt.Sprint(s.GetWaiting()), fmt.Sprint(s.GetInHand()),
+			minute[0], minute[1], minute[2], minute[3], hour[0], hour[1], hour[2], hour[3]))
+	}
+	if err := p.table("KIND\tROUTE\tSTATE\tWAITING\tIN HAND\tACCEPTED, 1 MIN\tSTARTED\tENDED\tFAILED\tACCEPTED, 1 H\tSTARTED\tENDED\tFAILED", rows); err != nil {
+		return err
+	}
+	rows = nil
+	for _, u := range m.GetUpstreams() {
+		rows = append(rows, cells(u.GetName(), healthOf(u), share(uint64(u.GetKeysResting()), uint64(u.GetKeys())), share(u.GetCallsFailed(), u.GetCalls())))
+	}
+	if _, err := fmt.Fprintln(p.out); err != nil {
+		return err
+	}
+	if err := p.table("UPSTREAM\tSTATE\tKEYS RESTING\tCALLS FAILED, 5 MIN", rows); err != nil {
+		return err
+	}
+	unfinished := fmt.Sprintf("%d jobs have not ended", m.GetUnfinished())
+	if m.GetIndexAsOf() == nil {
+		unfinished = "no replica has the index of jobs ready"
+	}
+	d := m.GetDeadLetters()
+	if err := p.say(m, "\n%s; dead letters: %d to decide (submission_outcome_unknown), %d others, %d not looked at, %d rejected requests; %d replicas",
+		unfinished, d.GetOutcomeUnknown(), d.GetOther(), d.GetUncounted(), d.GetRejected(), m.GetReplicas()); err != nil {
+		return err
+	}
+	return p.silent(m.GetSilent())
+}
+
+// happened are the jobs that were accepted, started, ended and failed in some minutes.
+func happened(minutes []*genbusv1.RouteMinute) [4]string {
+	var n [4]uint64
+	for _, m := range minutes {
+		for i, more := range [4]uint32{m.GetAccepted(), m.GetStarted(), m.GetEnded(), m.GetFailed()} {
+			n[i] += uint64(more)
+		}
+	}
+	return [4]string{fmt.Sprint(n[0]), fmt.Sprint(n[1]), fmt.Sprint(n[2]), fmt.Sprint(n[3])}
+}
+
+// healthOf is how an upstream is, at worst.
+func healthOf(u *genbusv1.UpstreamHealth) string {
+	switch {
+	case u.GetBreaker() == genbusv1.UpstreamState_BREAKER_OPEN:
+		return fmt.Sprintf("breaker open (%d replicas)", u.GetBreakersNotClosed())
+	case u.GetBreaker() == genbusv1.UpstreamState_BREAKER_HALF_OPEN:
+		return fmt.Sprintf("breaker half open (%d replicas)", u.GetBreakersNotClosed())
+	case u.GetPaused():
+		return "paused"
+	}
+	return "in use"
+}

@@ -1,0 +1,202 @@
+package jobindex
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// life is the events of a video that was accepted, begins and ends some minutes before now.
+func life(now time.Time, id string, accepted, begun, ended int) (events []joblog.Notice) {
+	ago := func(minutes int) time.Time { return now.Add(-time.Duration(minutes) * time.Minute) }
+	n := joblog.Notice{
+		Name: subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: id}, Status: "queued", CreatedAt: ago(accepted), Time: ago(accepted), Version: 1,
+		Facts: publisher.Facts{Route: "film", Phase: "queued"}, Bytes: 900,
+	}
+	events = append(events, n)
+	if begun >= 0 {
+		n.Version, n.Time, n.Facts.Phase, n.Facts.Begun = 2, ago(begun), "submitting", publisher.Moment(ago(begun))
+		events = append(events, n)
+	}
+	if ended >= 0 {
+		n.Version, n.Time, n.Status, n.Facts.Phase = 3, ago(ended), "failed", "failed"
+		events = append(events, n)
+	}
+	return events
+}
+
+func (r *reading) hearAll(events ...joblog.Notice) {
+	for _, n := range events {
+		r.hear(n)
+	}
+}
+
+func newTestReading(size int, caughtUp bool) *reading {
+	return &reading{x: &Index{}, table: newTable(size), rates: newRates(), caughtUp: caughtUp}
+}
+
+// film are the minutes that are not empty, by how long ago they are.
+func film(r *reading, now time.Time) map[int]Minute {
+	out := map[int]Minute{}
+	for i, m := range r.rates.all(now).Of(subject.Video, "film") {
+		if m != (Minute{}) {
+			out[RateMinutes-1-i] = m
+		}
+	}
+	return out
+}
+
+// TestEventsAreCountedByTheirMinutes, the same whether they are heard one by one, or only the
+// last of each job, by a reading that begins later.
+func TestEventsAreCountedByTheirMinutes(t *testing.T) {
+	t.Parallel()
+	now := time.Now().Truncate(time.Minute).Add(30 * time.Second)
+	jobs := [][]joblog.Notice{
+		life(now, "a", 30, 20, 10), life(now, "b", 30, 20, -1), life(now, "c", 3, -1, -1), life(now, "d", 90, 59, -1), life(now, "e", 200, 100, 70), life(now, "f", 65, -1, -1),
+	}
+	want := map[int]Minute{30: {Accepted: 2}, 59: {Started: 1}, 20: {Started: 2}, 10: {Ended: 1, Failed: 1}, 3: {Accepted: 1}}
+	seq := uint64(0)
+	for _, job := range jobs {
+		for i := range job {
+			seq++
+			job[i].Seq = seq
+		}
+	}
+	all, last := newTestReading(100, true), newTestReading(100, false)
+	for _, job := range jobs {
+		all.hearAll(job...)
+		all.hearAll(job...) // a reading that goes on after an interruption may hear what it has heard
+		last.hear(job[len(job)-1])
+	}
+	for name, r := range map[string]*reading{"all events": all, "the last ones": last} {
+		if diff := cmp.Diff(want, film(r, now)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	// A later attempt is not another start, and an event of a job that fell out of the table
+	// does not count what is counted already.
+	retry := jobs[1][1]
+	retry.Seq, retry.Version, retry.Time = seq+1, 5, now
+	small := newTestReading(1, true)
+	for _, r := range []*reading{all, small} {
+		r.hear(retry)
+	}
+	if diff := cmp.Diff(want, film(all, now)); diff != "" {
+		t.Errorf("after a retry: %s", diff)
+	}
+	if got := film(small, now); len(got) != 0 {
+		t.Errorf("of a job that was not heard of: %v", got)
+	}
+}
+
+// TestAnOwnEventThatIsHeardEarly does not hide what is heard after it.
+func TestAnOwnEventThatIsHeardEarly(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	events := life(now, "a", 2, 1, 0)
+	for i := range events {
+		events[i].Seq = uint64(i + 1)
+	}
+	r := newTestReading(100, false)
+	r.table.wrote(events[2].Name, rowOf(events[2]))
+	r.hearAll(events[1], events[2]) // the last one that the log had, and the end
+	sum := Minute{}
+	for _, m := range film(r, now) {
+		sum = Minute{sum.Accepted + m.Accepted, sum.Started + m.Started, sum.Ended + m.Ended, sum.Failed + m.Failed}
+	}
+	if want := (Minute{1, 1, 1, 1}); sum != want {
+		t.Errorf("counted %+v, want %+v", sum, want)
+	}
+}
+
+// TestMinutesGoBy: what is older than an hour is not counted any more, and an event of a
+// replica whose clock is ahead counts now.
+func TestMinutesGoBy(t *testing.T) {
+	t.Parallel()
+	r, now := newRates(), time.Now()
+	for minute := range 3 * RateMinutes {
+		at := now.Add(time.Duration(minute) * time.Minute)
+		ahead := at.Add(20 * time.Minute)
+		r.heard(joblog.Notice{Name: subject.TaskName{Kind: subject.Chat}, Version: 1, CreatedAt: ahead, Time: ahead, Facts: publisher.Facts{Route: "talk"}}, false, at)
+		counted := r.all(at)
+		minutes := counted.Of(subject.Chat, "talk")
+		if n := sum(minutes); n != min(minute+1, RateMinutes) || minutes[RateMinutes-1].Accepted != 1 {
+			t.Fatalf("after %d minutes %d are counted: %v", minute, n, minutes)
+		}
+		if from := time.Unix(0, counted.From); from.After(at.Add(-59*time.Minute)) || from.Before(at.Add(-60*time.Minute)) {
+			t.Fatalf("the first minute is %s, now is %s", from, at)
+		}
+	}
+	if later := r.all(now.Add(5 * time.Hour)); len(later.Routes) != 0 || len(r.rings) != 0 {
+		t.Errorf("two hours later: %v", later)
+	}
+}
+
+func sum(minutes []Minute) (n int) {
+	for _, m := range minutes {
+		n += int(m.Accepted)
+	}
+	return n
+}
+
+// TestTheRoutesThatAreCountedAreBounded: a route that is new takes the place of one that had no
+// event for an hour, and of no other.
+func TestTheRoutesThatAreCountedAreBounded(t *testing.T) {
+	t.Parallel()
+	r, now := newRates(), time.Now()
+	accept := func(route string, at time.Time) {
+		r.heard(joblog.Notice{Name: subject.TaskName{Kind: subject.Video}, Version: 1, CreatedAt: at, Time: at, Facts: publisher.Facts{Route: route}}, false, at)
+	}
+	for i := range 2 * maxRated {
+		accept(fmt.Sprint("r", i), now)
+	}
+	if n := len(r.all(now).Routes); n != maxRated {
+		t.Fatalf("%d routes are counted", n)
+	}
+	later := now.Add(61 * time.Minute)
+	accept("new", later)
+	if routes := r.all(later).Routes; !slices.EqualFunc(routes, []string{"new"}, func(r RouteRates, name string) bool { return r.Route == name }) {
+		t.Errorf("counted are %v", routes)
+	}
+	accept("", later)
+	if n := len(r.rings); n != 1 {
+		t.Errorf("an event without a route makes %d routes", n)
+	}
+}
+
+// BenchmarkRates is what counting adds to an event.
+func BenchmarkRates(b *testing.B) {
+	r, now := newRates(), time.Now()
+	events := life(now, "a", 3, 2, 1)
+	b.ReportAllocs()
+	for b.Loop() {
+		for _, n := range events {
+			r.heard(n, false, time.Now())
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(3*b.N), "ns/event")
+}
+
+// BenchmarkRated is a keeper's part of an overview: 20 routes, and 100,000 jobs of 10,000
+// tenants.
+func BenchmarkRated(b *testing.B) {
+	r, now := newTestReading(DefaultSize, true), time.Now()
+	for i := range DefaultSize {
+		events := life(now, fmt.Sprintf("video_%026d", i), i%RateMinutes, -1, -1)
+		events[0].Name.Tenant, events[0].Facts.Route, events[0].Seq = fmt.Sprint("tenant-", i%10_000), fmt.Sprint("r", i%20), uint64(i+1)
+		r.hearAll(events...)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if got := r.rated(); len(got.Routes) != 20 || got.Unfinished != DefaultSize {
+			b.Fatalf("%d routes, %d jobs", len(got.Routes), got.Unfinished)
+		}
+	}
+}

@@ -1,0 +1,222 @@
+package operator
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/deadletter"
+	"github.com/genbus/genbus/internal/fleet"
+	"github.com/genbus/genbus/internal/jobindex"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+const (
+	// overviewEvery is how long an overview is used before the next one is made, and
+	// overviewPatience how long one may take to be made.
+	overviewEvery    = time.Second
+	overviewPatience = 5 * time.Second
+	// pausedByEvery is how long it is not looked up again who paused a route.
+	pausedByEvery = 10 * time.Second
+)
+
+// Overview is what a console shows at once. It is made when it is asked for, once a second at
+// most, and all callers share it.
+type Overview struct {
+	routes  *Routes
+	letters *deadletter.Counter
+	fleet   *fleet.Member
+
+	mu     sync.Mutex
+	latest *snapshot
+
+	pausers map[string]pauser // of the snapshot that is being made
+}
+
+// snapshot is one overview, for all that ask for it.
+type snapshot struct {
+	began time.Time
+	done  chan struct{} // closed once the others are set
+	out   *genbusv1.GetOverviewResponse
+	err   error
+}
+
+// pauser is who paused a route, as it was looked up.
+type pauser struct {
+	at    time.Time
+	since *timestamppb.Timestamp
+	by    string
+}
+
+// NewOverview returns the overview of these parts.
+func NewOverview(routes *Routes, letters *deadletter.Counter, member *fleet.Member) *Overview {
+	return &Overview{routes: routes, letters: letters, fleet: member}
+}
+
+// Get is the overview, at most a second old when the call began. It is shared, and must not be
+// changed.
+func (p *Overview) Get(ctx context.Context) (*genbusv1.GetOverviewResponse, error) {
+	s, first := p.join(time.Now())
+	if first {
+		// The others wait for it too, so that the end of this call must not end it.
+		making, cancel := context.WithTimeout(context.WithoutCancel(ctx), overviewPatience)
+		s.out, s.err = p.build(making)
+		cancel()
+		close(s.done)
+		return s.out, s.err
+	}
+	select {
+	case <-s.done:
+		return s.out, s.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// join is the snapshot that is being made, or was lately; first: the caller makes it.
+func (p *Overview) join(now time.Time) (s *snapshot, first bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s = p.latest; s != nil {
+		select {
+		case <-s.done:
+			if s.err == nil && now.Sub(s.began) < overviewEvery {
+				return s, false
+			}
+		default:
+			return s, false
+		}
+	}
+	p.latest = &snapshot{began: now, done: make(chan struct{})}
+	return p.latest, true
+}
+
+// build makes an overview. One is made at a time.
+func (p *Overview) build(ctx context.Context) (*genbusv1.GetOverviewResponse, error) {
+	out := &genbusv1.GetOverviewResponse{AsOf: timestamppb.Now()}
+	group, ctx := errgroup.WithContext(ctx)
+	var states []*genbusv1.RouteState
+	group.Go(func() (err error) {
+		states, err = p.routes.states(ctx)
+		p.addPausers(ctx, states)
+		return err
+	})
+	var rates jobindex.Rates
+	var indexed bool
+	group.Go(func() error {
+		var err error
+		rates, err = p.routes.Rates.Rates(ctx)
+		indexed = err == nil
+		return nil // an overview without rates is better than none
+	})
+	group.Go(func() error {
+		n, err := p.letters.Count(ctx)
+		out.DeadLetters = &genbusv1.DeadLetterCounts{OutcomeUnknown: n.OutcomeUnknown, Other: n.Other, Uncounted: n.Uncounted, Rejected: n.Rejected}
+		return err
+	})
+	group.Go(func() error {
+		replicas, silent, err := p.fleet.Ask(ctx)
+		out.Replicas, out.Silent, out.Upstreams = uint32(len(replicas)), silent, healths(replicas)
+		return err
+	})
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	for _, s := range states {
+		r := &genbusv1.RouteOverview{Route: s}
+		if indexed {
+			s.StartsLastMinute = startsLastMinute(rates, s)
+			r.Minutes = minutes(rates.Of(subject.Kind(s.GetKind()), s.GetName()))
+		}
+		out.Routes = append(out.Routes, r)
+	}
+	if indexed {
+		out.IndexAsOf, out.MinutesFrom = timestamppb.New(time.Unix(0, rates.AsOf)), timestamppb.New(time.Unix(0, rates.From))
+		out.Unfinished = uint64(rates.Unfinished)
+	}
+	return out, nil
+}
+
+func minutes(of []jobindex.Minute) []*genbusv1.RouteMinute {
+	out := make([]*genbusv1.RouteMinute, len(of))
+	for i, m := range of {
+		out[i] = &genbusv1.RouteMinute{Accepted: m.Accepted, Started: m.Started, Ended: m.Ended, Failed: m.Failed}
+	}
+	return out
+}
+
+// addPausers says who paused the routes that are paused. That reads the records of each, so it
+// is remembered for a while.
+func (p *Overview) addPausers(ctx context.Context, states []*genbusv1.RouteState) {
+	known := p.pausers
+	p.pausers = map[string]pauser{}
+	for _, s := range states {
+		if !s.GetPaused() {
+			continue
+		}
+		name := s.GetKind() + " " + s.GetName()
+		by, found := known[name]
+		if !found || time.Since(by.at) > pausedByEvery {
+			by = pauser{at: time.Now()}
+			by.since, by.by = p.routes.pausedBy(ctx, s.GetKind(), s.GetName())
+		}
+		p.pausers[name] = by
+		s.PausedSince, s.PausedBy = by.since, by.by
+	}
+}
+
+// healths are the upstreams of all replicas, by name.
+func healths(replicas []*genbusv1.ReplicaState) []*genbusv1.UpstreamHealth {
+	of := map[string]*genbusv1.UpstreamHealth{}
+	resting := map[string]map[string]bool{} // by upstream and key: whether one of the replicas does not use it
+	for _, r := range replicas {
+		for _, u := range r.GetUpstreams() {
+			h := of[u.GetName()]
+			if h == nil {
+				h = &genbusv1.UpstreamHealth{Name: u.GetName(), Breaker: u.GetBreaker()}
+				of[u.GetName()], resting[u.GetName()] = h, map[string]bool{}
+			}
+			addHealth(h, u)
+			for _, k := range u.GetKeys() {
+				keys := resting[u.GetName()]
+				keys[k.GetName()] = keys[k.GetName()] || k.GetCooldownUntil() != nil || k.GetPausedUntil() != nil
+			}
+		}
+	}
+	var out []*genbusv1.UpstreamHealth
+	for name, h := range of {
+		h.Keys = uint32(len(resting[name]))
+		for _, rests := range resting[name] {
+			if rests {
+				h.KeysResting++
+			}
+		}
+		out = append(out, h)
+	}
+	slices.SortFunc(out, func(a, b *genbusv1.UpstreamHealth) int { return strings.Compare(a.GetName(), b.GetName()) })
+	return out
+}
+
+// badness orders the states of a breaker.
+var badness = map[genbusv1.UpstreamState_Breaker]int{
+	genbusv1.UpstreamState_BREAKER_CLOSED: 1, genbusv1.UpstreamState_BREAKER_HALF_OPEN: 2, genbusv1.UpstreamState_BREAKER_OPEN: 3,
+}
+
+// addHealth adds what one replica knows of an upstream.
+func addHealth(h *genbusv1.UpstreamHealth, u *genbusv1.UpstreamState) {
+	if badness[u.GetBreaker()] > badness[h.GetBreaker()] {
+		h.Breaker = u.GetBreaker()
+	}
+	if badness[u.GetBreaker()] > badness[genbusv1.UpstreamState_BREAKER_CLOSED] {
+		h.BreakersNotClosed++
+	}
+	h.Paused = h.GetPaused() || u.GetPausedUntil() != nil
+	h.Calls += u.GetCalls()
+	h.CallsFailed += u.GetCallsFailed()
+}
