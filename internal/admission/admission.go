@@ -27,6 +27,8 @@ type Admission struct {
 	quota   *quota.Quota
 	letters *quota.Letters
 	metrics *telemetry.Metrics
+
+	refusals *quota.Refusals
 }
 
 // Options are the parts that admission works with. All are required.
@@ -45,7 +47,8 @@ type Options struct {
 func New(o Options) *Admission {
 	return &Admission{
 		cfg: o.Config, b: o.Broker, log: o.Log, bodies: o.Bodies, queue: o.Queue, letters: o.Letters, metrics: o.Metrics, firsts: newFirsts(),
-		quota: quota.New(quota.Options{Limits: o.Config.LimitsOf, Unfinished: o.Index.Unfinished}),
+		refusals: quota.NewRefusals(),
+		quota:    quota.New(quota.Options{Limits: o.Config.LimitsOf, Unfinished: o.Index.Unfinished}),
 	}
 }
 

@@ -27,6 +27,7 @@ func (a *Admission) Admit(ctx context.Context, r Request) (joblog.Entry, error) 
 	a.metrics.Admission(r.Kind, r.Way, time.Since(begin))
 	if err != nil {
 		a.metrics.Refused(r.Kind, r.Way, string(errcode.Counted(ctx, err)))
+		a.countRefused(r.Tenant, err)
 		return joblog.Entry{}, errcode.From(err)
 	}
 	return entry, nil
@@ -85,7 +86,7 @@ func (a *Admission) admit(ctx context.Context, r Request) (joblog.Entry, error) 
 		return joblog.Entry{}, err
 	}
 	if entry, err = a.logFirst(ctx, there, c); err == nil {
-		a.metrics.Accepted(r.Kind, r.Way)
+		a.metrics.Accepted(r.Kind, r.Way, r.Tenant)
 	}
 	return entry, err
 }

@@ -1,6 +1,7 @@
 package admission_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/genbus/genbus/internal/admission"
@@ -11,6 +12,7 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/quota"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
 )
@@ -18,8 +20,13 @@ import (
 // withOneJob admits for tenants that may have one unfinished job each.
 func withOneJob(t testing.TB, b *broker.Broker) *bundle {
 	t.Helper()
+	return limited(t, b, config.TenantLimits{MaxJobs: 1})
+}
+
+func limited(t testing.TB, b *broker.Broker, limits config.TenantLimits) *bundle {
+	t.Helper()
 	cfg := config.Default()
-	cfg.Limits.Tenant.MaxJobs = 1
+	cfg.Limits.Tenant = limits
 	if err := cfg.AddSandbox("http://127.0.0.1:1"); err != nil {
 		t.Fatal(err)
 	}
@@ -75,6 +82,31 @@ func TestAFullTenantAttaches(t *testing.T) {
 			t.Errorf("another tenant: %v", err)
 		}
 	})
+}
+
+// TestRefusalsAreCounted where the tenant's own limits are why, and not where a request is
+// wrong, or attaches to a job that there is.
+func TestRefusalsAreCounted(t *testing.T) {
+	t.Parallel()
+	s := withOneJob(t, brokertest.Single(t))
+	for _, r := range []admission.Request{video("a", "a cat"), video("a", "a cat"), video("b", "a cat"), video("c", "a cat"), {Kind: subject.Video, Tenant: "acme", Body: body.Parse([]byte(`{}`))}} {
+		_, _ = s.Admit(t.Context(), r)
+	}
+	if _, err := s.Acquire(t.Context(), "acme"); errcode.CodeOf(err) != errcode.TenantFull {
+		t.Errorf("an inline chat: %v", err)
+	}
+	if got := s.Refusals(10); !slices.Equal(got, []quota.Refused{{Tenant: "acme", Count: 3}}) {
+		t.Errorf("refused are %v, want b, c and the chat", got)
+	}
+	s = limited(t, s.b, config.TenantLimits{RequestsPerSecond: 0.001, Burst: 1})
+	for range 2 {
+		_ = s.Request("acme")
+		_ = s.CheckRateLimit(admission.Request{Kind: subject.Chat, Tenant: "acme"})
+		_ = s.CheckRateLimit(admission.Request{Kind: subject.Chat, Tenant: "no name"})
+	}
+	if got := s.Refusals(10); !slices.Equal(got, []quota.Refused{{Tenant: "acme", Count: 3}}) {
+		t.Errorf("refused are %v, want all requests but one", got)
+	}
 }
 
 // TestWhatIsNotAcceptedTakesNoPlace, however often it is tried.

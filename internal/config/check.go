@@ -120,6 +120,7 @@ func (c *Config) checkChoices(r *report) {
 	oneOf(r, "log.level", c.Log.Level, "debug", "info", "warn", "error")
 	oneOf(r, "log.format", c.Log.Format, "auto", "text", "json")
 	oneOf(r, "index", c.Index, IndexAuto, IndexOn, IndexOff)
+	within(r, "telemetry.metrics_tenants", c.Telemetry.MetricsTenants, 0, 100)
 	oneOf(r, "telemetry.traces", c.Telemetry.Traces, "auto", "on", "off")
 	if u := c.Telemetry.TraceURL; u != "" {
 		parsed, err := url.Parse(u)

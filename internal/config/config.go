@@ -148,7 +148,7 @@ type Log struct {
 	Format string `yaml:"format" env:"GENBUS_LOG_FORMAT"`
 }
 
-// Telemetry is tracing; its exporter reads the standard OTEL_* variables itself.
+// Telemetry is tracing, whose exporter reads the standard OTEL_* variables itself, and metrics.
 type Telemetry struct {
 	// Export traces: on, off, or auto (on where OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is
 	// set). Load replaces auto by what it found. Default: auto.
@@ -156,6 +156,9 @@ type Telemetry struct {
 	// Where a trace is looked at, with {trace_id} in it, such as https://traces.example/trace/{trace_id}: the console links
 	// to it. Default: none.
 	TraceURL string `yaml:"trace_url"`
+	// Tenants that have series of their own in the metrics of tenants: the first that are among those with the most
+	// unfinished jobs; the others share one. /metrics needs no key, and names them. 0: no metrics of tenants. Default: 0.
+	MetricsTenants int `yaml:"metrics_tenants"`
 }
 
 // TraceURLOf is where a trace is looked at; empty where that is not configured, or for no trace.

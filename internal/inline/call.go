@@ -43,7 +43,7 @@ func (r *Runner) open(ctx context.Context, req admission.Request, streamed bool)
 		r.o.Metrics.Refused(subject.Chat, req.Way, string(errcode.Counted(ctx, err)))
 		return nil, err
 	}
-	r.o.Metrics.Accepted(subject.Chat, req.Way)
+	r.o.Metrics.Accepted(subject.Chat, req.Way, req.Tenant)
 	return c, nil
 }
 

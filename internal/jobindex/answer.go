@@ -167,6 +167,8 @@ func (r *reading) answer(q question) answer {
 	case q.Rates:
 		rates := r.rated()
 		a.Rates = &rates
+	case q.Largest > 0:
+		a.ByName, a.InAll = r.table.unfinishedByTenant(min(q.Largest, MaxPage), q.Tenants)
 	default:
 		a.Error = badlyPut
 	}

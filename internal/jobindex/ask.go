@@ -39,6 +39,10 @@ type question struct {
 	Gone   *wireGone `json:"gone,omitempty"`   // a job that the log does not have; it has no answer
 	Search *Search   `json:"search,omitempty"`
 	Rates  bool      `json:"rates,omitempty"` // what happened lately
+	// Largest is how many of the tenants with the most unfinished jobs are wanted, with those
+	// of Tenants.
+	Largest int      `json:"largest,omitempty"`
+	Tenants []string `json:"tenants,omitempty"`
 }
 
 // answer is one to a question.
@@ -55,6 +59,8 @@ type answer struct {
 	Totals map[subject.Kind]joblog.Unfinished `json:"totals,omitempty"`
 	Found  *Found                             `json:"found,omitempty"`
 	Rates  *Rates                             `json:"rates,omitempty"`
+	ByName map[string]int64                   `json:"by_name,omitempty"` // unfinished jobs of tenants
+	InAll  int64                              `json:"in_all,omitempty"`  // and of all of them
 }
 
 // Errors of an answer.

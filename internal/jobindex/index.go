@@ -224,6 +224,19 @@ func (x *Index) Unfinished(ctx context.Context, tenant string) (n int, known boo
 	return a.Jobs, err == nil
 }
 
+// UnfinishedByTenant are the unfinished jobs, as Unfinished counts them, of the tenants with the
+// most, n of at most MaxPage, and of some others, and those of all tenants. While no replica
+// has the index ready the error is ErrCatchingUp.
+func (x *Index) UnfinishedByTenant(ctx context.Context, n int, also []string) (jobs map[string]int64, total int64, err error) {
+	n = min(n, MaxPage)
+	if r := x.ready(); r != nil {
+		jobs, total = r.table.unfinishedByTenant(n, also)
+		return jobs, total, nil
+	}
+	a, err := x.ask(ctx, question{Largest: n, Tenants: also}, false, countPatience)
+	return a.ByName, a.InAll, err
+}
+
 // totals are the unfinished jobs of all tenants; false where no replica has the index ready.
 func (x *Index) totals(ctx context.Context) (map[subject.Kind]joblog.Unfinished, bool) {
 	if r := x.ready(); r != nil {

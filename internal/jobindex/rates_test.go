@@ -57,6 +57,9 @@ func TestRatesAreAskedFor(t *testing.T) {
 		got, err := asks.Rates(t.Context())
 		return err == nil && got.Unfinished == 1 && len(got.Routes) == 1 && got.AsOf > 0
 	})
+	if jobs, total, err := asks.UnfinishedByTenant(t.Context(), 10, nil); err != nil || jobs["acme"] != 1 || total != 1 {
+		t.Errorf("unfinished are %v, %d, %v", jobs, total, err)
+	}
 	if asks.Ready() {
 		t.Error("the replica keeps the index itself")
 	}

@@ -1,6 +1,10 @@
 package jobindex
 
 import (
+	"cmp"
+	"maps"
+	"slices"
+
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
@@ -29,6 +33,28 @@ func (x *table) unfinishedOf(tenant string) int {
 		}
 	}
 	return n
+}
+
+// unfinishedByTenant are those of the n tenants that have the most, of both kinds, and of some
+// others; total are those of all.
+func (x *table) unfinishedByTenant(n int, also []string) (jobs map[string]int64, total int64) {
+	x.mu.RLock()
+	all := make(map[string]int64, len(x.lists))
+	for key, l := range x.lists {
+		if l.unfinished.Jobs > 0 {
+			all[key.tenant] += l.unfinished.Jobs
+			total += l.unfinished.Jobs
+		}
+	}
+	x.mu.RUnlock()
+	largest := slices.SortedFunc(maps.Keys(all), func(a, b string) int { return cmp.Or(cmp.Compare(all[b], all[a]), cmp.Compare(a, b)) })
+	jobs = map[string]int64{}
+	for _, tenant := range append(largest[:min(n, len(largest))], also...) {
+		if all[tenant] > 0 {
+			jobs[tenant] = all[tenant]
+		}
+	}
+	return jobs, total
 }
 
 // isUnfinished judges the version of a job that an event has. An inline chat is no job that

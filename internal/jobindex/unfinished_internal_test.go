@@ -2,6 +2,7 @@ package jobindex
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"testing"
@@ -213,5 +214,30 @@ func TestAJobThatTheLeaderStoresLaterStays(t *testing.T) {
 	}
 	if n := listed(); n != 0 || r.table.unfinishedOf("acme") != 0 {
 		t.Errorf("%d jobs are listed, and %d count, after the job was erased", n, r.table.unfinishedOf("acme"))
+	}
+}
+
+// TestTheLargestTenants are those with the most unfinished jobs of both kinds; others are told of
+// where they are asked for, and have some.
+func TestTheLargestTenants(t *testing.T) {
+	t.Parallel()
+	x := newTable(100)
+	for i, job := range []struct {
+		kind   subject.Kind
+		tenant string
+		bytes  int
+	}{
+		{subject.Video, "acme", 1}, {subject.Chat, "acme", 1}, {subject.Chat, "acme", 1}, {subject.Video, "globex", 1}, {subject.Video, "globex", 1},
+		{subject.Video, "small", 1}, {subject.Video, "done", 0}, {subject.Chat, "tiny", 1},
+	} {
+		n := subject.TaskName{Kind: job.kind, Tenant: job.tenant, ID: fmt.Sprint(i)}
+		x.put(n, row{created: int64(i), id: n.ID, unfinished: job.bytes})
+	}
+	jobs, total := x.unfinishedByTenant(2, []string{"tiny", "done", "none"})
+	if want := map[string]int64{"acme": 3, "globex": 2, "tiny": 1}; !maps.Equal(jobs, want) || total != 7 {
+		t.Errorf("%v of %d, want %v of 7", jobs, total, want)
+	}
+	if jobs, total := x.unfinishedByTenant(0, nil); len(jobs) != 0 || total != 7 {
+		t.Errorf("none of the largest: %v, %d", jobs, total)
 	}
 }

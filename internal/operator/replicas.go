@@ -16,7 +16,7 @@ type Replicas struct{ Fleet *fleet.Member }
 func (p Replicas) List(ctx context.Context) (*genbusv1.ListReplicasResponse, error) {
 	states, silent, err := p.Fleet.Ask(ctx)
 	for _, s := range states {
-		s.Upstreams = nil
+		s.Upstreams, s.Refusals = nil, nil
 	}
 	return &genbusv1.ListReplicasResponse{Replicas: states, Silent: silent}, err
 }

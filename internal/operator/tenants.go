@@ -4,11 +4,13 @@ import (
 	"context"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/fleet"
 	"github.com/genbus/genbus/internal/jobindex"
 )
 
@@ -16,6 +18,7 @@ import (
 type Tenants struct {
 	Index  *jobindex.Index
 	Config *config.Live
+	Fleet  *fleet.Member
 }
 
 // List is the tenants with the most unfinished jobs.
@@ -25,15 +28,29 @@ func (p Tenants) List(ctx context.Context, m *genbusv1.ListTenantsRequest) (*gen
 		return nil, err
 	}
 	s.ByTenant = true
-	found, err := p.Index.Search(ctx, s)
-	if err != nil {
-		return nil, searchError(err)
+	group, ctx := errgroup.WithContext(ctx)
+	var found jobindex.Found
+	group.Go(func() (err error) {
+		if found, err = p.Index.Search(ctx, s); err != nil {
+			return searchError(err)
+		}
+		return nil
+	})
+	var silent []*genbusv1.SilentReplica
+	var refused map[string]int64
+	group.Go(func() (err error) {
+		refused, silent, err = p.refusals(ctx)
+		return err
+	})
+	if err := group.Wait(); err != nil {
+		return nil, err
 	}
-	out := &genbusv1.ListTenantsResponse{Total: int64(found.Total), AsOf: timestamppb.New(time.Unix(0, found.AsOf)), CompleteSince: since(found)}
+	out := &genbusv1.ListTenantsResponse{Total: int64(found.Total), AsOf: timestamppb.New(time.Unix(0, found.AsOf)), CompleteSince: since(found), Silent: silent}
 	for _, t := range found.Tenants {
 		state := &genbusv1.TenantState{
 			Tenant: t.Tenant, Unfinished: int64(t.Unfinished), Queued: int64(t.Waiting), MaxJobs: int64(p.Config.LimitsOf(t.Tenant).MaxJobs),
 			AcceptedLastHour: int64(t.Accepted), EndedLastHour: int64(t.Ended), FailedLastHour: int64(t.Failed),
+			RefusedLastHour: refused[t.Tenant],
 		}
 		if t.Oldest != 0 {
 			state.OldestUnfinished = timestamppb.New(time.Unix(0, t.Oldest))
@@ -41,6 +58,19 @@ func (p Tenants) List(ctx context.Context, m *genbusv1.ListTenantsRequest) (*gen
 		out.Tenants = append(out.Tenants, state)
 	}
 	return out, nil
+}
+
+// refusals are what the replicas that answer refused in the last hour because of the limits of
+// tenants.
+func (p Tenants) refusals(ctx context.Context) (refused map[string]int64, silent []*genbusv1.SilentReplica, err error) {
+	states, silent, err := p.Fleet.Ask(ctx)
+	refused = map[string]int64{}
+	for _, s := range states {
+		for _, r := range s.GetRefusals() {
+			refused[r.GetTenant()] += int64(r.GetLastHour())
+		}
+	}
+	return refused, silent, err
 }
 
 // Streams is what operators see of streams. The field is required.

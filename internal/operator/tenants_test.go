@@ -9,6 +9,7 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/fleet"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -21,9 +22,11 @@ func TestTenantsAreCounted(t *testing.T) {
 	r.end(r.admit(subject.Video, "failed", `{"model":"sandbox-video:statuses=in_progress|failed","prompt":"x"}`).Name())
 	r.stop()
 	waiting := r.admit(subject.Video, "waits", videoBody)
-	tenants := Tenants{Index: r.Index, Config: r.o.Config}
+	tenants := Tenants{Index: r.Index, Config: r.o.Config, Fleet: fleet.New(fleet.Options{Alone: true, State: func() *genbusv1.ReplicaState {
+		return &genbusv1.ReplicaState{Refusals: []*genbusv1.TenantRefusals{{Tenant: "globex", LastHour: 5}, {Tenant: "acme", LastHour: 4}}}
+	}})}
 	want := &genbusv1.TenantState{
-		Tenant: "acme", Unfinished: 1, Queued: 1, MaxJobs: 9, OldestUnfinished: waiting.Job.GetCreatedAt(), AcceptedLastHour: 3, EndedLastHour: 2, FailedLastHour: 1,
+		Tenant: "acme", Unfinished: 1, Queued: 1, MaxJobs: 9, OldestUnfinished: waiting.Job.GetCreatedAt(), AcceptedLastHour: 3, EndedLastHour: 2, FailedLastHour: 1, RefusedLastHour: 4,
 	}
 	var got *genbusv1.ListTenantsResponse
 	r.eventually("the jobs are counted", func() (counted bool) {

@@ -7,22 +7,35 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/fleet"
 	"github.com/genbus/genbus/internal/pool"
 )
 
 // newFleet makes this replica one of the fleet, which it joins when it is started. An embedded
 // broker has no other replica.
-func (s *Service) newFleet(host string) *fleet.Member {
+func (s *Service) newFleet(host string, adm *admission.Admission) *fleet.Member {
 	return fleet.New(fleet.Options{
 		Conn: s.broker.Conn(), Names: s.broker.Names(), Logger: s.log, Self: s.tasks.Writer(), Host: host, Alone: s.cfg.NATS.Embedded(),
 		State: func() *genbusv1.ReplicaState {
 			return &genbusv1.ReplicaState{
 				Id: s.tasks.Writer(), Host: host, Version: s.version, StartedAt: timestamppb.New(s.started), ConfigReadAt: timestamppb.New(time.Unix(0, s.configRead.Load())),
 				Draining: s.stopping.Load(), HeldJobs: uint64(s.consumer.Held()), IndexReady: s.index.Ready(), Upstreams: upstreamStates(s.routes.Upstreams()),
+				Refusals: refusalsOf(adm),
 			}
 		},
 	})
+}
+
+// mostRefused is how many tenants a replica says of that it has refused them.
+const mostRefused = 100
+
+// refusalsOf are what this replica refused because of tenants' limits, as messages.
+func refusalsOf(adm *admission.Admission) (out []*genbusv1.TenantRefusals) {
+	for _, r := range adm.Refusals(mostRefused) {
+		out = append(out, &genbusv1.TenantRefusals{Tenant: r.Tenant, LastHour: r.Count})
+	}
+	return out
 }
 
 // hostname is the name of this host, or empty where it has none.

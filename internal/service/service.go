@@ -103,6 +103,7 @@ func New(ctx context.Context, cfg *config.Config, log *slog.Logger, version stri
 	if tcp, ok := s.httpAddr.Addr().(*net.TCPAddr); ok && tcp.IP.IsLoopback() {
 		s.localKey, _ = config.NewKey()
 	}
+	s.metrics.LabelTenants(cfg.Telemetry.MetricsTenants)
 	s.configRead.Store(s.started.UnixNano())
 	s.metrics.ConfigRead(s.started)
 	s.warnOfEndedKeys()
@@ -188,9 +189,9 @@ func (s *Service) startWork(ctx context.Context) error {
 		},
 		Jobs: operator.Jobs{Log: s.tasks, Index: s.index, Queue: jobs, Eraser: eraser},
 	}
-	member := s.newFleet(hostname())
+	member := s.newFleet(hostname(), adm)
 	op.Replicas = operator.Replicas{Fleet: member}
-	op.Tenants, op.Streams = operator.Tenants{Index: s.index, Config: s.live}, operator.Streams{Broker: s.broker}
+	op.Tenants, op.Streams = operator.Tenants{Index: s.index, Config: s.live, Fleet: member}, operator.Streams{Broker: s.broker}
 	op.Overview = operator.NewOverview(op.Routes, &deadletter.Counter{Streams: deadletter.Streams{Broker: s.broker}}, member)
 	if err := s.buildServers(ctx, op); err != nil {
 		return err
@@ -379,6 +380,7 @@ func (s *Service) Run(ctx context.Context) error {
 	group.Go(func() error { return ignore(s.grpc.GRPCServer().Serve(s.grpcAddr), grpc.ErrServerStopped) })
 	group.Go(func() error { return s.health.Run(watched) })
 	group.Go(func() error { s.sayCapacity(serving); return nil })
+	group.Go(func() error { s.countTenants(serving); return nil })
 	reloading := make(chan struct{})
 	go func() {
 		defer close(reloading)

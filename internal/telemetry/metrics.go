@@ -24,9 +24,10 @@ const (
 //
 // Label values come from bounded sets only: kinds, ways in, phases, statuses,
 // the code strings of the error table, route and upstream names from the
-// configuration, ServeMux patterns and gRPC method names. Never pass a tenant,
+// configuration, ServeMux patterns and gRPC method names. Never pass
 // a model, a job id, a path, or a code that an upstream made up: each new value
-// is a time series that lives as long as the process.
+// is a time series that lives as long as the process. Tenants have series of their own up
+// to a number (LabelTenants).
 //
 // Every method may be called from any goroutine. What is called for each poll or
 // chunk does not allocate: hold on to what Route and Upstream return. A caller that
@@ -41,6 +42,7 @@ type Metrics struct {
 	broker   brokerMetrics
 	servers  serverMetrics
 	config   configMetrics
+	tenants  *tenantMetrics
 }
 
 // NewMetrics makes the metrics of one process. The version is that of the
@@ -67,6 +69,7 @@ func NewMetrics(version string) *Metrics {
 		broker:   newBrokerMetrics(f),
 		servers:  newServerMetrics(f),
 		config:   newConfigMetrics(f),
+		tenants:  newTenantMetrics(f),
 	}
 }
 

@@ -93,9 +93,10 @@ func (j jobMetrics) start() {
 }
 
 // Accepted counts a job whose work item was stored, or an inline chat that
-// began. A request that attaches to an existing job is not counted.
-func (m *Metrics) Accepted(kind subject.Kind, way Way) {
+// began, in all and for its tenant. A request that attaches to an existing job is not counted.
+func (m *Metrics) Accepted(kind subject.Kind, way Way, tenant string) {
 	m.jobs.accepted.WithLabelValues(string(kind), string(way)).Inc()
+	m.tenants.accept(tenant)
 }
 
 // Refused counts a request that admission refused, with the code string of the

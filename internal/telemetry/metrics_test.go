@@ -58,8 +58,8 @@ func linesOf(body, name string) string {
 func TestMetricsCount(t *testing.T) {
 	t.Parallel()
 	m := telemetry.NewMetrics("v1.2.3")
-	m.Accepted(subject.Video, telemetry.WayNATS)
-	m.Accepted(subject.Video, telemetry.WayNATS)
+	m.Accepted(subject.Video, telemetry.WayNATS, "acme")
+	m.Accepted(subject.Video, telemetry.WayNATS, "acme")
 	m.Refused(subject.Chat, telemetry.WayHTTP, "queue_full")
 	m.Admission(subject.Video, telemetry.WayGRPC, 3*time.Millisecond)
 	m.Transition(subject.Video, "submitting")
@@ -318,7 +318,7 @@ func BenchmarkMetrics(b *testing.B) {
 	b.Run("accepted", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			m.Accepted(subject.Video, telemetry.WayNATS)
+			m.Accepted(subject.Video, telemetry.WayNATS, "acme")
 		}
 	})
 }

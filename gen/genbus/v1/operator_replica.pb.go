@@ -78,7 +78,7 @@ func (x UpstreamState_Breaker) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use UpstreamState_Breaker.Descriptor instead.
 func (UpstreamState_Breaker) EnumDescriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_replica_proto_rawDescGZIP(), []int{7, 0}
+	return file_genbus_v1_operator_replica_proto_rawDescGZIP(), []int{8, 0}
 }
 
 // ListReplicasRequest is empty: all replicas are asked.
@@ -193,7 +193,10 @@ type ReplicaState struct {
 	// Whether it has the index of jobs ready. Two replicas keep it for all.
 	IndexReady bool `protobuf:"varint,8,opt,name=index_ready,json=indexReady,proto3" json:"index_ready,omitempty"`
 	// Its upstreams, by name; left out by ListReplicas.
-	Upstreams     []*UpstreamState `protobuf:"bytes,9,rep,name=upstreams,proto3" json:"upstreams,omitempty"`
+	Upstreams []*UpstreamState `protobuf:"bytes,9,rep,name=upstreams,proto3" json:"upstreams,omitempty"`
+	// The tenants that it refused most in the last hour because of their limits, 100 at most;
+	// left out by ListReplicas.
+	Refusals      []*TenantRefusals `protobuf:"bytes,10,rep,name=refusals,proto3" json:"refusals,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -291,6 +294,68 @@ func (x *ReplicaState) GetUpstreams() []*UpstreamState {
 	return nil
 }
 
+func (x *ReplicaState) GetRefusals() []*TenantRefusals {
+	if x != nil {
+		return x.Refusals
+	}
+	return nil
+}
+
+// TenantRefusals is how often a replica refused requests of a tenant because of its limits.
+type TenantRefusals struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The tenant.
+	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// Refusals with rate_limited or tenant_full in the last hour.
+	LastHour      uint64 `protobuf:"varint,2,opt,name=last_hour,json=lastHour,proto3" json:"last_hour,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TenantRefusals) Reset() {
+	*x = TenantRefusals{}
+	mi := &file_genbus_v1_operator_replica_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TenantRefusals) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TenantRefusals) ProtoMessage() {}
+
+func (x *TenantRefusals) ProtoReflect() protoreflect.Message {
+	mi := &file_genbus_v1_operator_replica_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TenantRefusals.ProtoReflect.Descriptor instead.
+func (*TenantRefusals) Descriptor() ([]byte, []int) {
+	return file_genbus_v1_operator_replica_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *TenantRefusals) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *TenantRefusals) GetLastHour() uint64 {
+	if x != nil {
+		return x.LastHour
+	}
+	return 0
+}
+
 // SilentReplica is one that did not answer.
 type SilentReplica struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -306,7 +371,7 @@ type SilentReplica struct {
 
 func (x *SilentReplica) Reset() {
 	*x = SilentReplica{}
-	mi := &file_genbus_v1_operator_replica_proto_msgTypes[3]
+	mi := &file_genbus_v1_operator_replica_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -318,7 +383,7 @@ func (x *SilentReplica) String() string {
 func (*SilentReplica) ProtoMessage() {}
 
 func (x *SilentReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_replica_proto_msgTypes[3]
+	mi := &file_genbus_v1_operator_replica_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -331,7 +396,7 @@ func (x *SilentReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SilentReplica.ProtoReflect.Descriptor instead.
 func (*SilentReplica) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_replica_proto_rawDescGZIP(), []int{3}
+	return file_genbus_v1_operator_replica_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SilentReplica) GetId() string {
@@ -364,7 +429,7 @@ type ListUpstreamsRequest struct {
 
 func (x *ListUpstreamsRequest) Reset() {
 	*x = ListUpstreamsRequest{}
-	mi := &file_genbus_v1_operator_replica_proto_msgTypes[4]
+	mi := &file_genbus_v1_operator_replica_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -376,7 +441,7 @@ func (x *ListUpstreamsRequest) String() string {
 func (*ListUpstreamsRequest) ProtoMessage() {}
 
 func (x *ListUpstreamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_replica_proto_msgTypes[4]
+	mi := &file_genbus_v1_operator_replica_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -389,7 +454,7 @@ func (x *ListUpstreamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUpstreamsRequest.ProtoReflect.Descriptor instead.
 func (*ListUpstreamsRequest) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_replica_proto_rawDescGZIP(), []int{4}
+	return file_genbus_v1_operator_replica_proto_rawDescGZIP(), []int{5}
 }
 
 // ListUpstreamsResponse is all upstreams, by name, as each replica knows them.
@@ -405,7 +470,7 @@ type ListUpstreamsResponse struct {
 
 func (x *ListUpstreamsResponse) Reset() {
 	*x = ListUpstreamsResponse{}
-	mi := &file_genbus_v1_operator_replica_proto_msgTypes[5]
+	mi := &file_genbus_v1_operator_replica_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -417,7 +482,7 @@ func (x *ListUpstreamsResponse) String() string {
 func (*ListUpstreamsResponse) ProtoMessage() {}
 
 func (x *ListUpstreamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_replica_proto_msgTypes[5]
+	mi := &file_genbus_v1_operator_replica_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -430,7 +495,7 @@ func (x *ListUpstreamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUpstreamsResponse.ProtoReflect.Descriptor instead.
 func (*ListUpstreamsResponse) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_replica_proto_rawDescGZIP(), []int{5}
+	return file_genbus_v1_operator_replica_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListUpstreamsResponse) GetUpstreams() []*UpstreamOnReplica {
@@ -460,7 +525,7 @@ type UpstreamOnReplica struct {
 
 func (x *UpstreamOnReplica) Reset() {
 	*x = UpstreamOnReplica{}
-	mi := &file_genbus_v1_operator_replica_proto_msgTypes[6]
+	mi := &file_genbus_v1_operator_replica_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -472,7 +537,7 @@ func (x *UpstreamOnReplica) String() string {
 func (*UpstreamOnReplica) ProtoMessage() {}
 
 func (x *UpstreamOnReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_replica_proto_msgTypes[6]
+	mi := &file_genbus_v1_operator_replica_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -485,7 +550,7 @@ func (x *UpstreamOnReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpstreamOnReplica.ProtoReflect.Descriptor instead.
 func (*UpstreamOnReplica) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_replica_proto_rawDescGZIP(), []int{6}
+	return file_genbus_v1_operator_replica_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *UpstreamOnReplica) GetReplica() string {
@@ -538,7 +603,7 @@ type UpstreamState struct {
 
 func (x *UpstreamState) Reset() {
 	*x = UpstreamState{}
-	mi := &file_genbus_v1_operator_replica_proto_msgTypes[7]
+	mi := &file_genbus_v1_operator_replica_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -550,7 +615,7 @@ func (x *UpstreamState) String() string {
 func (*UpstreamState) ProtoMessage() {}
 
 func (x *UpstreamState) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_replica_proto_msgTypes[7]
+	mi := &file_genbus_v1_operator_replica_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -563,7 +628,7 @@ func (x *UpstreamState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpstreamState.ProtoReflect.Descriptor instead.
 func (*UpstreamState) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_replica_proto_rawDescGZIP(), []int{7}
+	return file_genbus_v1_operator_replica_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *UpstreamState) GetName() string {
@@ -680,7 +745,7 @@ type UpstreamKeyState struct {
 
 func (x *UpstreamKeyState) Reset() {
 	*x = UpstreamKeyState{}
-	mi := &file_genbus_v1_operator_replica_proto_msgTypes[8]
+	mi := &file_genbus_v1_operator_replica_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -692,7 +757,7 @@ func (x *UpstreamKeyState) String() string {
 func (*UpstreamKeyState) ProtoMessage() {}
 
 func (x *UpstreamKeyState) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_replica_proto_msgTypes[8]
+	mi := &file_genbus_v1_operator_replica_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -705,7 +770,7 @@ func (x *UpstreamKeyState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpstreamKeyState.ProtoReflect.Descriptor instead.
 func (*UpstreamKeyState) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_replica_proto_rawDescGZIP(), []int{8}
+	return file_genbus_v1_operator_replica_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *UpstreamKeyState) GetName() string {
@@ -765,7 +830,7 @@ const file_genbus_v1_operator_replica_proto_rawDesc = "" +
 	"\x13ListReplicasRequest\"}\n" +
 	"\x14ListReplicasResponse\x123\n" +
 	"\breplicas\x18\x01 \x03(\v2\x17.genbus.v1.ReplicaStateR\breplicas\x120\n" +
-	"\x06silent\x18\x02 \x03(\v2\x18.genbus.v1.SilentReplicaR\x06silent\"\xdb\x02\n" +
+	"\x06silent\x18\x02 \x03(\v2\x18.genbus.v1.SilentReplicaR\x06silent\"\x92\x03\n" +
 	"\fReplicaState\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x18\n" +
@@ -777,7 +842,12 @@ const file_genbus_v1_operator_replica_proto_rawDesc = "" +
 	"\theld_jobs\x18\a \x01(\x04R\bheldJobs\x12\x1f\n" +
 	"\vindex_ready\x18\b \x01(\bR\n" +
 	"indexReady\x126\n" +
-	"\tupstreams\x18\t \x03(\v2\x18.genbus.v1.UpstreamStateR\tupstreams\"j\n" +
+	"\tupstreams\x18\t \x03(\v2\x18.genbus.v1.UpstreamStateR\tupstreams\x125\n" +
+	"\brefusals\x18\n" +
+	" \x03(\v2\x19.genbus.v1.TenantRefusalsR\brefusals\"E\n" +
+	"\x0eTenantRefusals\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x1b\n" +
+	"\tlast_hour\x18\x02 \x01(\x04R\blastHour\"j\n" +
 	"\rSilentReplica\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x125\n" +
@@ -834,43 +904,45 @@ func file_genbus_v1_operator_replica_proto_rawDescGZIP() []byte {
 }
 
 var file_genbus_v1_operator_replica_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_genbus_v1_operator_replica_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_genbus_v1_operator_replica_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_genbus_v1_operator_replica_proto_goTypes = []any{
 	(UpstreamState_Breaker)(0),    // 0: genbus.v1.UpstreamState.Breaker
 	(*ListReplicasRequest)(nil),   // 1: genbus.v1.ListReplicasRequest
 	(*ListReplicasResponse)(nil),  // 2: genbus.v1.ListReplicasResponse
 	(*ReplicaState)(nil),          // 3: genbus.v1.ReplicaState
-	(*SilentReplica)(nil),         // 4: genbus.v1.SilentReplica
-	(*ListUpstreamsRequest)(nil),  // 5: genbus.v1.ListUpstreamsRequest
-	(*ListUpstreamsResponse)(nil), // 6: genbus.v1.ListUpstreamsResponse
-	(*UpstreamOnReplica)(nil),     // 7: genbus.v1.UpstreamOnReplica
-	(*UpstreamState)(nil),         // 8: genbus.v1.UpstreamState
-	(*UpstreamKeyState)(nil),      // 9: genbus.v1.UpstreamKeyState
-	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
+	(*TenantRefusals)(nil),        // 4: genbus.v1.TenantRefusals
+	(*SilentReplica)(nil),         // 5: genbus.v1.SilentReplica
+	(*ListUpstreamsRequest)(nil),  // 6: genbus.v1.ListUpstreamsRequest
+	(*ListUpstreamsResponse)(nil), // 7: genbus.v1.ListUpstreamsResponse
+	(*UpstreamOnReplica)(nil),     // 8: genbus.v1.UpstreamOnReplica
+	(*UpstreamState)(nil),         // 9: genbus.v1.UpstreamState
+	(*UpstreamKeyState)(nil),      // 10: genbus.v1.UpstreamKeyState
+	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
 }
 var file_genbus_v1_operator_replica_proto_depIdxs = []int32{
 	3,  // 0: genbus.v1.ListReplicasResponse.replicas:type_name -> genbus.v1.ReplicaState
-	4,  // 1: genbus.v1.ListReplicasResponse.silent:type_name -> genbus.v1.SilentReplica
-	10, // 2: genbus.v1.ReplicaState.started_at:type_name -> google.protobuf.Timestamp
-	10, // 3: genbus.v1.ReplicaState.config_read_at:type_name -> google.protobuf.Timestamp
-	8,  // 4: genbus.v1.ReplicaState.upstreams:type_name -> genbus.v1.UpstreamState
-	10, // 5: genbus.v1.SilentReplica.heard_at:type_name -> google.protobuf.Timestamp
-	7,  // 6: genbus.v1.ListUpstreamsResponse.upstreams:type_name -> genbus.v1.UpstreamOnReplica
-	4,  // 7: genbus.v1.ListUpstreamsResponse.silent:type_name -> genbus.v1.SilentReplica
-	8,  // 8: genbus.v1.UpstreamOnReplica.upstream:type_name -> genbus.v1.UpstreamState
-	0,  // 9: genbus.v1.UpstreamState.breaker:type_name -> genbus.v1.UpstreamState.Breaker
-	10, // 10: genbus.v1.UpstreamState.open_until:type_name -> google.protobuf.Timestamp
-	10, // 11: genbus.v1.UpstreamState.paused_until:type_name -> google.protobuf.Timestamp
-	10, // 12: genbus.v1.UpstreamState.last_error_at:type_name -> google.protobuf.Timestamp
-	10, // 13: genbus.v1.UpstreamState.last_poll_error_at:type_name -> google.protobuf.Timestamp
-	9,  // 14: genbus.v1.UpstreamState.keys:type_name -> genbus.v1.UpstreamKeyState
-	10, // 15: genbus.v1.UpstreamKeyState.paused_until:type_name -> google.protobuf.Timestamp
-	10, // 16: genbus.v1.UpstreamKeyState.cooldown_until:type_name -> google.protobuf.Timestamp
-	17, // [17:17] is the sub-list for method output_type
-	17, // [17:17] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	5,  // 1: genbus.v1.ListReplicasResponse.silent:type_name -> genbus.v1.SilentReplica
+	11, // 2: genbus.v1.ReplicaState.started_at:type_name -> google.protobuf.Timestamp
+	11, // 3: genbus.v1.ReplicaState.config_read_at:type_name -> google.protobuf.Timestamp
+	9,  // 4: genbus.v1.ReplicaState.upstreams:type_name -> genbus.v1.UpstreamState
+	4,  // 5: genbus.v1.ReplicaState.refusals:type_name -> genbus.v1.TenantRefusals
+	11, // 6: genbus.v1.SilentReplica.heard_at:type_name -> google.protobuf.Timestamp
+	8,  // 7: genbus.v1.ListUpstreamsResponse.upstreams:type_name -> genbus.v1.UpstreamOnReplica
+	5,  // 8: genbus.v1.ListUpstreamsResponse.silent:type_name -> genbus.v1.SilentReplica
+	9,  // 9: genbus.v1.UpstreamOnReplica.upstream:type_name -> genbus.v1.UpstreamState
+	0,  // 10: genbus.v1.UpstreamState.breaker:type_name -> genbus.v1.UpstreamState.Breaker
+	11, // 11: genbus.v1.UpstreamState.open_until:type_name -> google.protobuf.Timestamp
+	11, // 12: genbus.v1.UpstreamState.paused_until:type_name -> google.protobuf.Timestamp
+	11, // 13: genbus.v1.UpstreamState.last_error_at:type_name -> google.protobuf.Timestamp
+	11, // 14: genbus.v1.UpstreamState.last_poll_error_at:type_name -> google.protobuf.Timestamp
+	10, // 15: genbus.v1.UpstreamState.keys:type_name -> genbus.v1.UpstreamKeyState
+	11, // 16: genbus.v1.UpstreamKeyState.paused_until:type_name -> google.protobuf.Timestamp
+	11, // 17: genbus.v1.UpstreamKeyState.cooldown_until:type_name -> google.protobuf.Timestamp
+	18, // [18:18] is the sub-list for method output_type
+	18, // [18:18] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_genbus_v1_operator_replica_proto_init() }
@@ -884,7 +956,7 @@ func file_genbus_v1_operator_replica_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_genbus_v1_operator_replica_proto_rawDesc), len(file_genbus_v1_operator_replica_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   9,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

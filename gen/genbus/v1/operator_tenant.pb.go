@@ -100,7 +100,9 @@ type ListTenantsResponse struct {
 	// all jobs of the log.
 	CompleteSince *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=complete_since,json=completeSince,proto3" json:"complete_since,omitempty"`
 	// When the log had no more than is in this answer.
-	AsOf          *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
+	AsOf *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
+	// Replicas that did not say what they refused, as in ListReplicasResponse.
+	Silent        []*SilentReplica `protobuf:"bytes,5,rep,name=silent,proto3" json:"silent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -163,6 +165,13 @@ func (x *ListTenantsResponse) GetAsOf() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *ListTenantsResponse) GetSilent() []*SilentReplica {
+	if x != nil {
+		return x.Silent
+	}
+	return nil
+}
+
 // TenantState is how a tenant is doing, over all replicas.
 type TenantState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -182,8 +191,13 @@ type TenantState struct {
 	EndedLastHour int64 `protobuf:"varint,7,opt,name=ended_last_hour,json=endedLastHour,proto3" json:"ended_last_hour,omitempty"`
 	// Those of them that failed.
 	FailedLastHour int64 `protobuf:"varint,8,opt,name=failed_last_hour,json=failedLastHour,proto3" json:"failed_last_hour,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Requests that were refused within it because of the tenant's limits (rate_limited,
+	// tenant_full), whatever the filter. It is a least number: a replica that was started since
+	// has forgotten what it refused before, and each says it of 100 tenants only. A request
+	// that waits in the NATS inbox counts each time that it is tried.
+	RefusedLastHour int64 `protobuf:"varint,9,opt,name=refused_last_hour,json=refusedLastHour,proto3" json:"refused_last_hour,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *TenantState) Reset() {
@@ -268,6 +282,13 @@ func (x *TenantState) GetEndedLastHour() int64 {
 func (x *TenantState) GetFailedLastHour() int64 {
 	if x != nil {
 		return x.FailedLastHour
+	}
+	return 0
+}
+
+func (x *TenantState) GetRefusedLastHour() int64 {
+	if x != nil {
+		return x.RefusedLastHour
 	}
 	return 0
 }
@@ -477,16 +498,17 @@ var File_genbus_v1_operator_tenant_proto protoreflect.FileDescriptor
 
 const file_genbus_v1_operator_tenant_proto_rawDesc = "" +
 	"\n" +
-	"\x1fgenbus/v1/operator_tenant.proto\x12\tgenbus.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"[\n" +
+	"\x1fgenbus/v1/operator_tenant.proto\x12\tgenbus.v1\x1a genbus/v1/operator_replica.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"[\n" +
 	"\x12ListTenantsRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x14\n" +
 	"\x05route\x18\x02 \x01(\tR\x05route\x12\x1b\n" +
-	"\tpage_size\x18\x03 \x01(\x05R\bpageSize\"\xd1\x01\n" +
+	"\tpage_size\x18\x03 \x01(\x05R\bpageSize\"\x83\x02\n" +
 	"\x13ListTenantsResponse\x120\n" +
 	"\atenants\x18\x01 \x03(\v2\x16.genbus.v1.TenantStateR\atenants\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x03R\x05total\x12A\n" +
 	"\x0ecomplete_since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\rcompleteSince\x12/\n" +
-	"\x05as_of\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\"\xc1\x02\n" +
+	"\x05as_of\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\x120\n" +
+	"\x06silent\x18\x05 \x03(\v2\x18.genbus.v1.SilentReplicaR\x06silent\"\xed\x02\n" +
 	"\vTenantState\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x1e\n" +
 	"\n" +
@@ -497,7 +519,8 @@ const file_genbus_v1_operator_tenant_proto_rawDesc = "" +
 	"\x11oldest_unfinished\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x10oldestUnfinished\x12,\n" +
 	"\x12accepted_last_hour\x18\x06 \x01(\x03R\x10acceptedLastHour\x12&\n" +
 	"\x0fended_last_hour\x18\a \x01(\x03R\rendedLastHour\x12(\n" +
-	"\x10failed_last_hour\x18\b \x01(\x03R\x0efailedLastHour\"\x14\n" +
+	"\x10failed_last_hour\x18\b \x01(\x03R\x0efailedLastHour\x12*\n" +
+	"\x11refused_last_hour\x18\t \x01(\x03R\x0frefusedLastHour\"\x14\n" +
 	"\x12ListStreamsRequest\"G\n" +
 	"\x13ListStreamsResponse\x120\n" +
 	"\astreams\x18\x01 \x03(\v2\x16.genbus.v1.StreamStateR\astreams\"\x9a\x02\n" +
@@ -533,19 +556,21 @@ var file_genbus_v1_operator_tenant_proto_goTypes = []any{
 	(*ListStreamsResponse)(nil),   // 4: genbus.v1.ListStreamsResponse
 	(*StreamState)(nil),           // 5: genbus.v1.StreamState
 	(*timestamppb.Timestamp)(nil), // 6: google.protobuf.Timestamp
+	(*SilentReplica)(nil),         // 7: genbus.v1.SilentReplica
 }
 var file_genbus_v1_operator_tenant_proto_depIdxs = []int32{
 	2, // 0: genbus.v1.ListTenantsResponse.tenants:type_name -> genbus.v1.TenantState
 	6, // 1: genbus.v1.ListTenantsResponse.complete_since:type_name -> google.protobuf.Timestamp
 	6, // 2: genbus.v1.ListTenantsResponse.as_of:type_name -> google.protobuf.Timestamp
-	6, // 3: genbus.v1.TenantState.oldest_unfinished:type_name -> google.protobuf.Timestamp
-	5, // 4: genbus.v1.ListStreamsResponse.streams:type_name -> genbus.v1.StreamState
-	6, // 5: genbus.v1.StreamState.oldest:type_name -> google.protobuf.Timestamp
-	6, // [6:6] is the sub-list for method output_type
-	6, // [6:6] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	7, // 3: genbus.v1.ListTenantsResponse.silent:type_name -> genbus.v1.SilentReplica
+	6, // 4: genbus.v1.TenantState.oldest_unfinished:type_name -> google.protobuf.Timestamp
+	5, // 5: genbus.v1.ListStreamsResponse.streams:type_name -> genbus.v1.StreamState
+	6, // 6: genbus.v1.StreamState.oldest:type_name -> google.protobuf.Timestamp
+	7, // [7:7] is the sub-list for method output_type
+	7, // [7:7] is the sub-list for method input_type
+	7, // [7:7] is the sub-list for extension type_name
+	7, // [7:7] is the sub-list for extension extendee
+	0, // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_genbus_v1_operator_tenant_proto_init() }
@@ -553,6 +578,7 @@ func file_genbus_v1_operator_tenant_proto_init() {
 	if File_genbus_v1_operator_tenant_proto != nil {
 		return
 	}
+	file_genbus_v1_operator_replica_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

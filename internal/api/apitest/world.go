@@ -173,7 +173,6 @@ func (w *World) startAPI(alter func(*Parts)) {
 	record := audit.Log{Broker: w.Broker, Logger: brokertest.Logger(w.T)}
 	op := operator.Operator{
 		Audit:    record,
-		Tenants:  operator.Tenants{Index: w.Index, Config: live},
 		Streams:  operator.Streams{Broker: w.Broker},
 		Replicas: operator.Replicas{Fleet: fleet.New(fleet.Options{Alone: true, State: func() *genbusv1.ReplicaState { return &genbusv1.ReplicaState{Id: w.Log.Writer()} }})},
 		Letters: &operator.Letters{
@@ -186,6 +185,7 @@ func (w *World) startAPI(alter func(*Parts)) {
 		},
 		Jobs: operator.Jobs{Log: w.Log, Index: w.Index, Queue: jobs, Eraser: eraser},
 	}
+	op.Tenants = operator.Tenants{Index: w.Index, Config: live, Fleet: op.Replicas.Fleet}
 	op.Overview = operator.NewOverview(op.Routes, &deadletter.Counter{Streams: op.Letters.Streams}, op.Replicas.Fleet)
 	w.startServers(live, op)
 	w.T.Cleanup(func() {

@@ -1,0 +1,86 @@
+package quota
+
+import (
+	"cmp"
+	"container/list"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// maxRefused bounds the tenants whose refusals are counted: clients that may publish on NATS can
+// make up tenants. Beyond it the one that was refused the longest ago is forgotten.
+const maxRefused = 1000
+
+// Refusals counts, by tenant, what this replica refused because of the tenant's limits in the
+// last hour. It is safe for concurrent use.
+type Refusals struct {
+	mu      sync.Mutex
+	recent  *list.List // of *refusedTenant, the latest first
+	tenants map[string]*list.Element
+}
+
+// refusedTenant are the refusals of a tenant by minute, each at its number modulo their count.
+type refusedTenant struct {
+	tenant  string
+	minutes [60]struct {
+		number int64 // since 1970
+		count  uint32
+	}
+}
+
+// NewRefusals returns a count that has none.
+func NewRefusals() *Refusals {
+	return &Refusals{recent: list.New(), tenants: map[string]*list.Element{}}
+}
+
+// Add counts a refusal.
+func (r *Refusals) Add(tenant string, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.tenants[tenant]
+	if e == nil {
+		tenant = strings.Clone(tenant) // it is a part of a request's memory
+		e = r.recent.PushFront(&refusedTenant{tenant: tenant})
+		r.tenants[tenant] = e
+		if r.recent.Len() > maxRefused {
+			delete(r.tenants, r.recent.Remove(r.recent.Back()).(*refusedTenant).tenant)
+		}
+	}
+	r.recent.MoveToFront(e)
+	number := now.Unix() / 60
+	minutes := &e.Value.(*refusedTenant).minutes
+	m := &minutes[int(number)%len(minutes)]
+	if m.number != number {
+		m.number, m.count = number, 0
+	}
+	m.count++
+}
+
+// Refused is how often a tenant was refused.
+type Refused struct {
+	Tenant string
+	Count  uint64
+}
+
+// LastHour are the tenants that were refused most in the last 60 minutes, most first; n at most.
+func (r *Refusals) LastHour(n int, now time.Time) []Refused {
+	oldest := now.Unix()/60 - 60
+	r.mu.Lock()
+	var out []Refused
+	for tenant, e := range r.tenants {
+		one := Refused{Tenant: tenant}
+		for _, m := range e.Value.(*refusedTenant).minutes {
+			if m.number > oldest {
+				one.Count += uint64(m.count)
+			}
+		}
+		if one.Count > 0 {
+			out = append(out, one)
+		}
+	}
+	r.mu.Unlock()
+	slices.SortFunc(out, func(a, b Refused) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Tenant, b.Tenant)) })
+	return out[:min(n, len(out))]
+}
