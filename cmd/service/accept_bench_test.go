@@ -30,10 +30,17 @@ func BenchmarkAccept(b *testing.B) {
 		name    string
 		servers int // 0: embedded
 		sync    bool
-	}{{"embedded/sync", 0, true}, {"embedded/no-sync", 0, false}, {"three/sync", 3, true}, {"three/no-sync", 3, false}} {
+		keep    bool // the requests
+	}{
+		{"embedded/sync", 0, true, false}, {"embedded/sync/kept", 0, true, true}, {"embedded/no-sync", 0, false, false},
+		{"three/sync", 3, true, false}, {"three/sync/kept", 3, true, true}, {"three/no-sync", 3, false, false},
+	} {
 		b.Run(mode.name, func(b *testing.B) {
 			base := startAccepting(b, func(c *config.Config) {
 				c.NATS.SyncAlways = mode.sync
+				for i := range c.Routes {
+					c.Routes[i].KeepRequests = mode.keep
+				}
 				if mode.servers > 0 {
 					c.NATS.URL, c.NATS.Replicas = startServers(b, mode.servers, mode.sync), mode.servers
 				}

@@ -235,3 +235,34 @@ func TestEraseEndsThoseWhoWatch(t *testing.T) {
 		t.Errorf("SSE: the events are %s", text)
 	}
 }
+
+// TestEraseAKeptRequest: a tenant's erasure removes the request that its route has kept.
+func TestEraseAKeptRequest(t *testing.T) {
+	t.Parallel()
+	w := newClientWorld(t, sandbox.Options{VideoDuration: 100 * time.Millisecond}, func(c *config.Config) {
+		for i := range c.Routes {
+			c.Routes[i].KeepRequests = true
+		}
+	})
+	for _, way := range eraseWays {
+		t.Run(way.name, func(t *testing.T) {
+			id := w.createVideo(t, `{"model":"sandbox-video","prompt":"a cat"}`)
+			if done := w.ended(t, id); done.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+				t.Fatalf("ended %v", done)
+			}
+			kept := 0
+			for _, trace := range w.traces(t, id) {
+				if strings.HasPrefix(trace, "object ") {
+					kept++
+				}
+			}
+			if kept != 1 {
+				t.Errorf("the object store has %v", w.traces(t, id))
+			}
+			if got := way.erase(w.world, t, id); got != http.StatusOK {
+				t.Fatalf("erase: %d", got)
+			}
+			w.checkErased(t, way, id)
+		})
+	}
+}

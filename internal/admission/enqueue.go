@@ -38,6 +38,7 @@ func (a *Admission) enqueue(ctx context.Context, r Request, c Checked) (placed, 
 	}
 	reserved, err := a.queue.Reserve(item)
 	if err != nil {
+		a.discardBody(ctx, item)
 		return placed{}, errcode.From(err)
 	}
 	there, ours, err := a.store(ctx, r, c, reserved)

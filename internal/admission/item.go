@@ -16,15 +16,17 @@ import (
 )
 
 // item is the work item that is stored. Others compare its times with their clocks, so a
-// wrong clock makes none. A large body goes to the object store first: to an object of
-// its own, so that no other send of the same request takes it away.
+// wrong clock makes none. A body that is large, or that its route keeps, goes to the object
+// store first: to an object of its own, so that no other send of the same request takes it
+// away. One that is only kept stays in the item too, so that its holder reads it there.
 func (a *Admission) item(ctx context.Context, r Request, c Checked) (*genbusv1.WorkItem, error) {
 	now, err := a.b.Clock().Now()
 	if err != nil {
 		return nil, errcode.New(errcode.ClockWrong, "nothing was accepted: %w", err).WithRetryAfter(time.Second)
 	}
 	item := c.Item(ctx, r, now)
-	if int64(len(c.Body)) <= int64(a.cfg.Now().Limits.ClaimCheckBytes) {
+	large := int64(len(c.Body)) > int64(a.cfg.Now().Limits.ClaimCheckBytes)
+	if keep := c.Route.KeepRequests && len(c.Body) > 0; !large && !keep {
 		return item, nil
 	}
 	ref, err := a.bodies.PutNew(ctx, r.Tenant, publisher.RequestBody(c.ID), c.Body)
@@ -34,7 +36,10 @@ func (a *Admission) item(ctx context.Context, r Request, c Checked) (*genbusv1.W
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	item.Body, item.BodyRef = nil, publisher.BlobRef(ref)
+	item.BodyRef = publisher.BlobRef(ref)
+	if large {
+		item.Body = nil
+	}
 	return item, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -14,7 +15,7 @@ import (
 // maxWhole is the largest body that Get reads, in bytes.
 const maxWhole = 1 << 30
 
-// Bodies holds what is too large for a message: one object store for each
+// Bodies holds what is too large for a message, and requests that are kept: one object store for each
 // tenant, whose objects live as long as the task log (claim check).
 type Bodies struct {
 	b       *Broker
@@ -163,6 +164,24 @@ func (s *Bodies) ensure(ctx context.Context, name string) error {
 	}
 	ctx, cancel := lookup(ctx, "object store "+name)
 	defer cancel()
+	err := s.create(ctx, name)
+	for errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		err = s.create(ctx, name)
+	}
+	if err != nil {
+		return fmt.Errorf("object store %s: %w", name, err)
+	}
+	known.ready = true
+	return nil
+}
+
+// createTimeout bounds one creation of a bucket. Of two replicas that create it at one moment
+// on a cluster one may get no answer, and finds it there when it asks again.
+const createTimeout = time.Second
+
+func (s *Bodies) create(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, createTimeout)
+	defer cancel()
 	_, err := s.b.js.CreateOrUpdateObjectStore(ctx, jetstream.ObjectStoreConfig{
 		Bucket:      name,
 		Description: "genbus: bodies that are too large for a message",
@@ -171,11 +190,7 @@ func (s *Bodies) ensure(ctx context.Context, name string) error {
 		Replicas:    s.b.streams.replicas,
 		Metadata:    revisionMetadata(),
 	})
-	if err != nil {
-		return fmt.Errorf("object store %s: %w", name, err)
-	}
-	known.ready = true
-	return nil
+	return err
 }
 
 func (s *Bodies) bucket(name string) *bucket {

@@ -78,7 +78,11 @@ func (o objects) put(ctx context.Context, bucket, prefix string, r io.Reader, li
 // answer to the one before it: that bounds the memory here and in the server,
 // and a chunk of this size is worth a round trip.
 func (o objects) putChunks(ctx context.Context, info *jetstream.ObjectInfo, r io.Reader, limit int64) (Body, error) {
-	chunk := make([]byte, min(maxChunk, o.c.MaxPayload()/2))
+	size := min(maxChunk, o.c.MaxPayload()/2)
+	if known, ok := r.(*bytes.Reader); ok { // a small body needs no large buffer
+		size = max(1, min(size, int64(known.Len())))
+	}
+	chunk := make([]byte, size)
 	info.Opts = &jetstream.ObjectMetaOptions{ChunkSize: uint32(len(chunk))}
 	sum := sha256.New()
 	for end := false; !end; {

@@ -116,7 +116,7 @@ type Limits struct {
 	ClaimCheckBytes Size `yaml:"claim_check_bytes"`
 	// Longest result that is archived; a longer one stays at the upstream. Default: 2GiB.
 	ArchiveBytes Size `yaml:"archive_bytes"`
-	// Most bytes of one tenant's object store: large bodies and archived results. Default: 20GiB.
+	// Most bytes of one tenant's object store: large bodies, kept requests and archived results. Default: 20GiB.
 	BodiesBytes Size `yaml:"bodies_bytes"`
 	// Bytes that may wait for one reader before it is cut with slow_reader. Default: 1MiB.
 	SlowReaderBytes Size `yaml:"slow_reader_bytes"`

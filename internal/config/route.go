@@ -73,6 +73,10 @@ type Route struct {
 	AckWait time.Duration `yaml:"ack_wait"`
 	// Chat only: ask the upstream for token usage in queued, streamed chats. Default: true.
 	QueuedUsage bool `yaml:"queued_usage"`
+	// Keep the request of each accepted job, its prompt included, in the tenant's object store, as long as the log keeps the
+	// job's first event (nats.streams.tasks.max_age), so that operators can submit it again. Where it cannot be stored the
+	// job is refused. Inline chats are not kept, and requests above limits.claim_check_bytes always are. Default: false.
+	KeepRequests bool `yaml:"keep_requests"`
 	// Take no new jobs, and serve those that are accepted to their end: the step before the route is removed. New jobs go
 	// to another route that serves their model, or are refused. Default: false.
 	Draining bool `yaml:"draining"`

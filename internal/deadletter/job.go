@@ -58,9 +58,11 @@ func (d Store) PutUnfound(ctx context.Context, item *genbusv1.WorkItem, job task
 func Letter(item *genbusv1.WorkItem, job task.Job, f *errcode.Error) *genbusv1.DeadLetter {
 	x := job.GetExecution()
 	letter := &genbusv1.DeadLetter{
-		Error: f.TaskError(), Id: item.GetId(), Kind: item.GetKind(), Tenant: item.GetTenant(),
-		Data: item.GetBody(), DataRef: item.GetBodyRef(), Work: withoutBody(item),
+		Error: f.TaskError(), Id: item.GetId(), Kind: item.GetKind(), Tenant: item.GetTenant(), Data: item.GetBody(), Work: withoutBody(item),
 		Upstream: x.GetUpstream(), UpstreamKey: x.GetUpstreamKey(), UpstreamTicket: x.GetUpstreamTicket(), Attempt: x.GetAttempt(),
+	}
+	if len(letter.GetData()) == 0 { // else it is in the object store only because its route keeps requests
+		letter.DataRef = item.GetBodyRef()
 	}
 	if v, ok := job.(*genbusv1.VideoTask); ok {
 		letter.UpstreamTaskId = v.GetUpstreamTaskId()

@@ -397,7 +397,8 @@ type Execution struct {
 	Deadline *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	// The replica that wrote this event: an opaque id, new at each start.
 	Writer string `protobuf:"bytes,11,opt,name=writer,proto3" json:"writer,omitempty"`
-	// Where the request's body is, when it was too large for the work item.
+	// Where the request's body is stored, when it was too large for the work item or its
+	// route keeps requests.
 	Input *BlobRef `protobuf:"bytes,12,opt,name=input,proto3" json:"input,omitempty"`
 	// Whether the job is a streamed chat. Default false.
 	Stream bool `protobuf:"varint,13,opt,name=stream,proto3" json:"stream,omitempty"`

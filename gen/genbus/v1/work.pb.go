@@ -39,9 +39,9 @@ type WorkItem struct {
 	Route string `protobuf:"bytes,4,opt,name=route,proto3" json:"route,omitempty"`
 	// Model as the client named it.
 	Model string `protobuf:"bytes,5,opt,name=model,proto3" json:"model,omitempty"`
-	// The client's JSON body, byte for byte; empty when it is in body_ref.
+	// The client's JSON body, byte for byte; empty when it is in body_ref alone.
 	Body []byte `protobuf:"bytes,6,opt,name=body,proto3" json:"body,omitempty"`
-	// Where the body is, when it is larger than 256 KiB.
+	// Where the body is stored, when it is larger than 256 KiB or its route keeps requests.
 	BodyRef *BlobRef `protobuf:"bytes,7,opt,name=body_ref,json=bodyRef,proto3" json:"body_ref,omitempty"`
 	// SHA-256 of the canonical body, 32 bytes; empty without an idempotency key.
 	Fingerprint []byte `protobuf:"bytes,8,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`

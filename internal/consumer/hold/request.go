@@ -48,7 +48,7 @@ func (r *Request) removed(ctx context.Context) (bool, error) {
 // it fails with broker.ErrBodyLost only when the body was missing twice, joblog.SecondLook
 // apart.
 func (r *Request) Body(ctx context.Context) (body.Document, error) {
-	if r.item.GetBodyRef() == nil {
+	if r.item.GetBodyRef() == nil || len(r.item.GetBody()) > 0 {
 		return body.Trusted(r.item.GetBody()), nil
 	}
 	data, err := r.parts.Bodies.Get(ctx, publisher.BodyOf(r.item.GetBodyRef()))

@@ -1,0 +1,106 @@
+package admission_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// keeping is setup with routes that keep requests.
+func keeping(t testing.TB, b *broker.Broker) *bundle {
+	t.Helper()
+	cfg := config.Default()
+	if err := cfg.AddSandbox("http://127.0.0.1:1"); err != nil {
+		t.Fatal(err)
+	}
+	for i := range cfg.Routes {
+		cfg.Routes[i].KeepRequests = true
+	}
+	log := joblog.New(joblog.Options{Broker: b, Metrics: telemetry.NewMetrics("test"), Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
+	return &bundle{Admission: open(cfg, b, log, telemetry.NewMetrics("test")), b: b, log: log}
+}
+
+// TestRequestsAreKept: the log names the one copy of a request that many sends have stored,
+// and the work item has the request too.
+func TestRequestsAreKept(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		replicas := []*bundle{keeping(t, open(t)), keeping(t, open(t))}
+		bodies := broker.NewBodies(replicas[0].b)
+		for round := range 5 {
+			request := video(fmt.Sprint("r", round), "a cat")
+			n := subject.TaskName{Kind: subject.Video, Tenant: "acme", ID: request.JobID()}
+			var wg sync.WaitGroup
+			for i := range 4 {
+				wg.Go(func() {
+					if _, err := replicas[i%2].Admit(t.Context(), request); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			logged, err := replicas[0].log.Get(t.Context(), n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ref := publisher.BodyOf(logged.Job.GetExecution().GetInput())
+			if got, err := bodies.Get(t.Context(), ref); err != nil || string(got) != string(request.Body.Bytes()) {
+				t.Errorf("round %d: %q is kept, %v", round, got, err)
+			}
+			if found, err := bodies.Of(t.Context(), "acme", n.ID); err != nil || len(found) != 1 || found[0].Name != ref.Name {
+				t.Errorf("round %d: there are %v, %v", round, found, err)
+			}
+			if item := replicas[0].item(t, n.ID); string(item.GetBody()) != string(request.Body.Bytes()) {
+				t.Errorf("round %d: the work item has %q", round, item.GetBody())
+			}
+		}
+	})
+}
+
+// TestWhatIsRefusedIsNotKept: a request that the queue has no room for leaves nothing behind.
+func TestWhatIsRefusedIsNotKept(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		s := keeping(t, open(t))
+		bodies := broker.NewBodies(s.b)
+		stream, err := s.b.JetStream().Stream(t.Context(), s.b.Names().Work())
+		if err != nil {
+			t.Fatal(err)
+		}
+		small := stream.CachedInfo().Config
+		small.MaxMsgs = 1
+		if _, err := s.b.JetStream().UpdateStream(t.Context(), small); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Admit(t.Context(), video("first", "a cat")); err != nil {
+			t.Fatal(err)
+		}
+		refused := video("second", "a cat")
+		if _, err := s.Admit(t.Context(), refused); errcode.CodeOf(err) != errcode.QueueFull {
+			t.Fatal(err)
+		}
+		if found, err := bodies.Of(t.Context(), "acme", refused.JobID()); err != nil || len(found) != 0 {
+			t.Errorf("left behind: %v, %v", found, err)
+		}
+	})
+}
+
+// TestOtherRoutesKeepNothing: the default.
+func TestOtherRoutesKeepNothing(t *testing.T) {
+	t.Parallel()
+	s := setup(t, brokertest.Single(t))
+	e, err := s.Admit(t.Context(), video("", strings.Repeat("a cat ", 100)))
+	if err != nil || e.Job.GetExecution().GetInput() != nil {
+		t.Errorf("%v, %v", e.Job.GetExecution(), err)
+	}
+}

@@ -1,0 +1,24 @@
+package deadletter_test
+
+import (
+	"testing"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/deadletter"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/task"
+)
+
+// TestALetterOfAKeptRequest has the request itself: the stored one is the job's, and goes
+// with it.
+func TestALetterOfAKeptRequest(t *testing.T) {
+	t.Parallel()
+	ref := &genbusv1.BlobRef{Bucket: "b", Name: "video_x-request-1", Size: 2}
+	for _, item := range []*genbusv1.WorkItem{{Body: []byte(`{}`), BodyRef: ref}, {BodyRef: ref}} {
+		item.Kind = "video"
+		l := deadletter.Letter(item, task.FromWork(item).Job, errcode.New(errcode.Poisoned, "x"))
+		if kept := len(item.GetBody()) > 0; string(l.GetData()) != string(item.GetBody()) || kept == (l.GetDataRef() != nil) {
+			t.Errorf("the letter of %v has %q and %v", item, l.GetData(), l.GetDataRef())
+		}
+	}
+}
