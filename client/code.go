@@ -32,6 +32,9 @@ const (
 	ErrLetterNotFound   Code = "letter_not_found"
 	ErrLetterUnusable   Code = "letter_unusable"
 	ErrLetterResolved   Code = "letter_resolved"
+	ErrLetterUnresolved Code = "letter_unresolved"
+	ErrRequestNotKept   Code = "request_not_kept"
+	ErrBodiesPrivate    Code = "bodies_private"
 )
 
 // Errors of genbus and its broker.

@@ -213,6 +213,10 @@ const (
 	operatorLettersHTTP = "internal/api/httpapi TestOperatorSettlesLettersByHTTP"
 	operatorRoutesHTTP  = "internal/api/httpapi TestOperatorPausesByHTTP"
 	operatorOrphansHTTP = "internal/api/httpapi TestOperatorSettlesOrphansByHTTP"
+
+	operatorRetry        = "internal/api/grpcapi TestOperatorRetries"
+	operatorRetryHTTP    = "internal/api/httpapi TestOperatorRetriesByHTTP"
+	operatorRetryCommand = "cmd/service TestOperatorRetryCommand"
 )
 
 // operatorRow is a row with a path of HTTP and the test that shows it.
@@ -239,6 +243,10 @@ var operatorRows = []row{
 		as("CancelJob", operatorCalls, "internal/api/grpcapi TestOperatorCancels"), as("cancel", "cmd/service TestOperatorCancelCommand")),
 	operatorRow("Erase a job of either kind", "DELETE /genbus/v1/operator/jobs/{id}", operatorJobsHTTP,
 		as("EraseJob", operatorCalls, "internal/operator TestErase"), as("erase", operatorCommand)),
+	operatorRow("Submit a job again, edited if wanted, as one new job", "POST /genbus/v1/operator/jobs/{id}/retry", operatorRetryHTTP,
+		as("RetryJob", operatorRetry, "internal/operator TestRetryMakesOneJobOfAKey", "internal/operator TestRetryIsRefused", "internal/operator TestALetterDecidesOnARetry"), as("jobs retry", operatorRetryCommand)),
+	operatorRow("Read the request of a job, and the reply of a chat", "GET /genbus/v1/operator/jobs/{id}/bodies", operatorRetryHTTP,
+		as("GetJobBodies", operatorRetry, "internal/operator TestBodiesArePrivate"), as("jobs body", operatorRetryCommand)),
 	operatorRow("See how routes are doing", "GET /genbus/v1/operator/routes", operatorRoutesHTTP,
 		as("ListRoutes", operatorCalls, "internal/operator TestPause"), as("routes", operatorRoutes)),
 	operatorRow("Pause a route", "POST /genbus/v1/operator/routes/{kind}/{name}/pause", operatorRoutesHTTP,

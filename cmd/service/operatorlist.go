@@ -18,6 +18,9 @@ import (
 type jobsCommand struct {
 	List jobsListCommand `cmd:"" help:"List jobs of all tenants, the newest first."`
 	Show jobsShowCommand `cmd:"" help:"Show one job: its history, and where it is."`
+
+	Retry jobsRetryCommand `cmd:"" help:"Submit a job that has ended again, as a new job. The upstream may charge for both."`
+	Body  jobsBodyCommand  `cmd:"" help:"Print the request of a job, with the user's prompt, where it still exists."`
 }
 
 type jobsListCommand struct {
@@ -74,11 +77,7 @@ func (c jobsListCommand) Run(ctx context.Context, o *operatorCommand, out io.Wri
 	})
 }
 
-type jobsShowCommand struct {
-	ID     string `arg:"" help:"Job id, or the upstream's id of its task; with --tenant also the request id."`
-	Tenant string `help:"Tenant of the job."`
-	Kind   string `help:"video or chat, where a request id has both."`
-}
+type jobsShowCommand struct{ foundJob }
 
 // Run shows a job.
 func (c jobsShowCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {

@@ -94,7 +94,7 @@ func (v submitVideo) Run(ctx context.Context, c *submitCommand, out io.Writer) e
 
 func (v submitVideo) request() (*genbusv1.VideoRequest, error) {
 	if v.Body != "" {
-		raw, err := readBody(v.Body)
+		raw, err := readBody("--body", v.Body)
 		return &genbusv1.VideoRequest{Body: &genbusv1.VideoRequest_RawJson{RawJson: raw}}, err
 	}
 	if v.Model == "" || v.Prompt == "" && v.Image == "" {
@@ -133,8 +133,8 @@ func picture(source string) (string, error) {
 	return base64.StdEncoding.EncodeToString(data), nil
 }
 
-// readBody reads a file, or the standard input.
-func readBody(path string) (data []byte, err error) {
+// readBody reads the file that a flag names, or the standard input.
+func readBody(flag, path string) (data []byte, err error) {
 	if path == "-" {
 		data, err = io.ReadAll(io.LimitReader(os.Stdin, maxBody+1))
 	} else {
@@ -144,7 +144,7 @@ func readBody(path string) (data []byte, err error) {
 		err = fmt.Errorf("more than %d bytes", maxBody)
 	}
 	if err != nil {
-		return nil, wrongUse("--body: %w", err)
+		return nil, wrongUse("%s: %w", flag, err)
 	}
 	return data, nil
 }
@@ -180,7 +180,7 @@ func (s submitChat) Run(ctx context.Context, c *submitCommand, out io.Writer) er
 
 func (s submitChat) request() (*genbusv1.ChatRequest, error) {
 	if s.Body != "" {
-		raw, err := readBody(s.Body)
+		raw, err := readBody("--body", s.Body)
 		return &genbusv1.ChatRequest{Body: &genbusv1.ChatRequest_RawJson{RawJson: raw}}, err
 	}
 	if s.Model == "" || s.Prompt == "" {

@@ -49,6 +49,12 @@ func ByLetterOf(job string, accepted time.Time, paid string) Source {
 	return Source{text: strings.Join([]string{"dead", job, strconv.FormatInt(accepted.UnixNano(), 10), paid}, "\x00")}
 }
 
+// ByRetry is the source of the job that is made of another one, which was accepted then: of
+// each key one.
+func ByRetry(job string, accepted time.Time, key string) Source {
+	return Source{text: strings.Join([]string{"retry", job, strconv.FormatInt(accepted.UnixNano(), 10), key}, "\x00")}
+}
+
 // ByRejected is the source of the job that is made of a request that was never
 // accepted: one message of the inbox makes one job, however many letters it has.
 func ByRejected(message string) Source {

@@ -50,7 +50,7 @@ func (l Log) Record(ctx context.Context, r *genbusv1.AuditRecord, do func(*genbu
 	err = do(r)
 	r.EndedAt, r.Begun = timestamppb.Now(), begun
 	r.Outcome, r.Code = outcome(err)
-	if f, ok := errors.AsType[*errcode.Error](err); ok && r.GetOutcome() == genbusv1.AuditRecord_OUTCOME_FAILED && r.GetJobId() == "" {
+	if f, ok := errors.AsType[*errcode.Error](err); ok && r.GetOutcome() == genbusv1.AuditRecord_OUTCOME_FAILED && f.JobID != r.GetJobId() {
 		r.NewJobId = cmp.Or(r.GetNewJobId(), f.JobID) // it was made all the same, or may have been
 	}
 	if _, lost := l.put(context.WithoutCancel(ctx), r); lost != nil { // a caller that has gone away did it all the same

@@ -20,6 +20,7 @@ var fieldComments = map[string]string{
 	"ChunksStream.MaxAge":                 "How long chunks can be replayed, where max_bytes holds them so long. Default: 15m.",
 	"ChunksStream.MaxBytes":               "Most bytes of chunks, about 330,000 of 800 bytes: what 12 chats send in 15 minutes, with 30 chunks a second each. Beyond it the oldest go first. Default: 256MiB.",
 	"Config.Index":                        "Whether this replica keeps the index of all jobs, which lists, max_jobs and the deadlines of waiting jobs need, and answers the others from it: auto, where fewer than two others do; on; or off, where another one does. Default: auto.",
+	"Config.OperatorsReadBodies":          "Whether operators may read the requests and the replies of all jobs; each read is in the audit log. Dead letters have requests that operators read in any case. Default: false.",
 	"Config.Orphans":                      "Read and ignored; the next release refuses it. Accepted jobs whose route is not configured are left alone, and an operator moves or ends them (operator orphans). Default: none.",
 	"DeadStream.MaxAge":                   "How long dead letters are kept. Default: 720h.",
 	"DeadStream.MaxBytes":                 "Most bytes of dead letters; none is pushed out by a newer one. Default: 1GiB.",

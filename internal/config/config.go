@@ -42,6 +42,10 @@ type Config struct {
 	// answers the others from it: auto, where fewer than two others do; on; or off, where another one does. Default: auto.
 	Index string `yaml:"index" env:"GENBUS_INDEX"`
 
+	// Whether operators may read the requests and the replies of all jobs; each read is in the audit log. Dead letters have
+	// requests that operators read in any case. Default: false.
+	OperatorsReadBodies bool `yaml:"operators_read_bodies"`
+
 	// Read and ignored; the next release refuses it. Accepted jobs whose route is not configured are left alone, and an
 	// operator moves or ends them (operator orphans). Default: none.
 	Orphans string `yaml:"orphans"`

@@ -8,7 +8,7 @@ import (
 )
 
 // Reload loads the configuration again for a process that runs with c, which stays as it is. What it returns is c with
-// everything that a running process can take from it: upstreams, routes, keys, tenants, the limits of tenants, chat,
+// everything that a running process can take from it: upstreams, routes, keys, what operators read, tenants, the limits of tenants, chat,
 // retry, the level of the log, and the bounds of bodies, archives and streams in limits. The rest is that of c, and so is ack_wait
 // of a route that c has; where it was changed, Changes say so.
 //
@@ -93,7 +93,7 @@ func onceEach(read func(path string) ([]byte, error)) func(path string) ([]byte,
 func (c *Config) taking(from *Config) *Config {
 	next := *c
 	next.Upstreams, next.Routes = from.Upstreams, slices.Clone(from.Routes)
-	next.APIKeys, next.OperatorKeys = from.APIKeys, from.OperatorKeys
+	next.APIKeys, next.OperatorKeys, next.OperatorsReadBodies = from.APIKeys, from.OperatorKeys, from.OperatorsReadBodies
 	next.Tenants, next.Limits.Tenant = from.Tenants, from.Limits.Tenant
 	next.Limits.ClaimCheckBytes, next.Limits.ArchiveBytes, next.Limits.StreamTime = from.Limits.ClaimCheckBytes, from.Limits.ArchiveBytes, from.Limits.StreamTime
 	next.Chat, next.Retry = from.Chat, from.Retry

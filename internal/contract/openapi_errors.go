@@ -30,6 +30,11 @@ var sets = map[string][]errcode.Code{
 		errcode.QueueFull, errcode.TenantFull, errcode.StorageFull, errcode.DeadLettersFull, errcode.BrokerUnavailable, errcode.ClockWrong, errcode.AcceptanceUnknown,
 	},
 	"content": {errcode.ContentNotReady, errcode.ContentExpired, errcode.ContentBlocked, errcode.ContentUnavailable, errcode.UpstreamRemoved},
+	"retry": {
+		errcode.NotTerminal, errcode.LetterUnresolved, errcode.RequestNotKept, errcode.InvalidJSON, errcode.BodyTooLarge, errcode.UnsupportedMedia,
+		errcode.ModelNotFound, errcode.WrongProtocol, errcode.IdempotencyKeyReused, errcode.QueueFull, errcode.TenantFull, errcode.StorageFull,
+		errcode.DeadLettersFull, errcode.ClockWrong, errcode.AcceptanceUnknown,
+	},
 	"erasure": {errcode.StillHeld, errcode.NotTerminal, errcode.AcceptanceUnknown},
 	// How a chat can end that its caller waits for.
 	"chat": {

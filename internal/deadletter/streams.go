@@ -57,6 +57,11 @@ func (s Streams) NextOn(ctx context.Context, subj string, seq uint64) (broker.St
 	return s.Broker.Next(ctx, s.Broker.Names().Dead(), subj, seq)
 }
 
+// OfJob is the subject of the letters of an accepted job.
+func (s Streams) OfJob(n subject.TaskName) string {
+	return s.Broker.Names().DeadLetter(n.Kind, n.Tenant, n.ID)
+}
+
 // Delete removes a letter. One that is gone already is no error.
 func (s Streams) Delete(ctx context.Context, seq uint64) error {
 	_, err := s.Broker.Delete(ctx, s.name(seq), seq)

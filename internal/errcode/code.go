@@ -44,6 +44,9 @@ const (
 	LetterNotFound   Code = "letter_not_found"
 	LetterUnusable   Code = "letter_unusable"
 	LetterResolved   Code = "letter_resolved"
+	LetterUnresolved Code = "letter_unresolved"
+	RequestNotKept   Code = "request_not_kept"
+	BodiesPrivate    Code = "bodies_private"
 )
 
 // Errors of genbus and its broker.
@@ -134,13 +137,16 @@ var table = []Meaning{
 	{StillHeld, codes.Unavailable, http.StatusServiceUnavailable, typeServer, true, "A replica has not let go yet: of the job that was cancelled, so that it was not erased, or of the route, so that its jobs were not touched.", "Send the same request again; after a crash it takes up to the route's ack_wait."},
 	{CallerGone, codes.Canceled, 499, typeRequest, false, "The caller went away before the reply was whole.", "Nothing; the upstream call was cancelled."},
 	{CallerDeadline, codes.DeadlineExceeded, http.StatusGatewayTimeout, typeServer, true, "The deadline that the caller set for its call passed before the answer; a job that was accepted goes on.", "Send the same request again, with a longer deadline: with its request_id it attaches."},
-	{NotTerminal, codes.FailedPrecondition, http.StatusConflict, typeRequest, false, "The job has not ended, so it was not erased.", "Cancel it, or wait for its end."},
+	{NotTerminal, codes.FailedPrecondition, http.StatusConflict, typeRequest, false, "The job has not ended, so it was not erased, or not submitted again.", "Cancel it, or wait for its end."},
 
 	{OperatorRequired, codes.PermissionDenied, http.StatusForbidden, typeAuth, false, "The method is the operator's, and the key is a tenant's or only reads, or no operator key is configured.", "Send an operator's key; set one with GENBUS_OPERATOR_KEY, or operator_keys."},
 	{RouteNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "No route of this kind has this name.", "Choose one from the list of routes."},
 	{LetterNotFound, codes.NotFound, http.StatusNotFound, typeRequest, false, "There is no dead letter of this number, or not any more.", "List the letters again; one that was redriven or attached is a job whose retry_of names the old one."},
 	{LetterUnusable, codes.FailedPrecondition, http.StatusConflict, typeRequest, false, "The dead letter does not say enough for what was asked, or is not of a kind for it.", "See the message; what cannot be recovered can be dropped."},
 	{LetterResolved, codes.FailedPrecondition, http.StatusConflict, typeRequest, false, "Another job was made already of the dead letter, or of another letter of its job, and this one was not removed yet.", "Look at the job that the message names; then drop the letter."},
+	{LetterUnresolved, codes.FailedPrecondition, http.StatusConflict, typeRequest, false, "The job has a dead letter: its upstream may have its task, or has it, and a retry might be paid for twice.", "Redrive, attach or drop the letter that the message names."},
+	{RequestNotKept, codes.FailedPrecondition, http.StatusConflict, typeRequest, false, "The request of the job does not exist any more.", "Give the whole request, or have the caller send it again; set keep_requests on its route for later jobs."},
+	{BodiesPrivate, codes.PermissionDenied, http.StatusForbidden, typeAuth, false, "Operators do not read the requests and the replies of jobs here.", "Set operators_read_bodies, if they are to."},
 
 	{QueueFull, codes.ResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "The route's queue, or the whole queue, is full.", "Wait as long as Retry-After says, then send the same request."},
 	{RateLimited, codes.ResourceExhausted, http.StatusTooManyRequests, typeLimit, true, "The tenant sends more requests a second than it may.", "Wait as long as Retry-After says, then send the same request."},

@@ -62,6 +62,25 @@ func (p *Letters) letter(ctx context.Context, seq uint64) (letter, error) {
 	return decode(m), nil
 }
 
+// ofJob reads the letters of an accepted job, and of earlier ones of its id.
+func (p *Letters) ofJob(ctx context.Context, n subject.TaskName) ([]letter, error) {
+	return p.on(ctx, p.Streams.OfJob(n))
+}
+
+// on reads the letters of one subject. They are few.
+func (p *Letters) on(ctx context.Context, subj string) (found []letter, err error) {
+	for seq := uint64(1); ; {
+		m, err := p.Streams.NextOn(ctx, subj, seq)
+		if errors.Is(err, broker.ErrNoMessage) {
+			return found, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		found, seq = append(found, decode(m)), m.Seq+1
+	}
+}
+
 func decode(m broker.Stored) letter {
 	l := letter{DeadLetter: &genbusv1.DeadLetter{}, seq: m.Seq, subject: m.Subject, message: m.Header.Get(jetstream.MsgIDHeader)}
 	if err := proto.Unmarshal(m.Data, l.DeadLetter); err != nil {

@@ -14,7 +14,9 @@ type Operator struct {
 	Letters *Letters
 	Routes  *Routes
 	Jobs    Jobs
-	Audit   audit.Log
+	// Requests are those of jobs; Letters has those of letters.
+	Requests Requests
+	Audit    audit.Log
 
 	Replicas Replicas
 	Tenants  Tenants

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/genbus/genbus/internal/broker"
@@ -62,19 +63,10 @@ func (p *Letters) ownsBody(ctx context.Context, l letter) (bool, error) {
 
 // sharesBody looks at the other letters of the same job or message.
 func (p *Letters) sharesBody(ctx context.Context, l letter) (bool, error) {
-	for seq := uint64(1); ; {
-		m, err := p.Streams.NextOn(ctx, l.subject, seq)
-		if errors.Is(err, broker.ErrNoMessage) {
-			return false, nil
-		}
-		if err != nil {
-			return false, err
-		}
-		if m.Seq != l.seq && decode(m).GetDataRef().GetName() == l.GetDataRef().GetName() {
-			return true, nil
-		}
-		seq = m.Seq + 1
-	}
+	all, err := p.on(ctx, l.subject)
+	return slices.ContainsFunc(all, func(other letter) bool {
+		return other.seq != l.seq && other.GetDataRef().GetName() == l.GetDataRef().GetName()
+	}), err
 }
 
 // jobUses reports whether the letter's job, or a later one of the same id, has the

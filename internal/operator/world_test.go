@@ -53,6 +53,7 @@ type replica struct {
 	*Letters
 	*Routes
 	Jobs
+	requests Requests
 	o        parts
 	t        testing.TB
 	consumer *consumer.Consumer
@@ -142,6 +143,7 @@ func newReplica(t testing.TB, b *broker.Broker, up *sandbox.Server, change ...fu
 		},
 		Jobs: Jobs{Log: log, Index: index, Queue: jobs, Eraser: erasure.Eraser{Broker: b, Queue: jobs, Log: log, Index: index, Bodies: bodies}},
 	}
+	r.requests = Requests{Config: live, Items: jobs.Items, Bodies: bodies, Letters: r.Letters, Admission: adm}
 	t.Cleanup(func() {
 		r.stop()
 		cancel()

@@ -189,6 +189,7 @@ func (s *Service) startWork(ctx context.Context) error {
 		},
 		Jobs: operator.Jobs{Log: s.tasks, Index: s.index, Queue: jobs, Eraser: eraser},
 	}
+	op.Requests = operator.Requests{Config: s.live, Items: jobs.Items, Bodies: bodies, Letters: op.Letters, Admission: adm}
 	member := s.newFleet(hostname(), adm)
 	op.Replicas = operator.Replicas{Fleet: member}
 	op.Tenants, op.Streams = operator.Tenants{Index: s.index, Config: s.live, Fleet: member}, operator.Streams{Broker: s.broker}

@@ -2036,7 +2036,7 @@ var File_genbus_v1_operator_service_proto protoreflect.FileDescriptor
 
 const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"\n" +
-	" genbus/v1/operator_service.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x1egenbus/v1/operator_audit.proto\x1a\x1cgenbus/v1/operator_job.proto\x1a!genbus/v1/operator_overview.proto\x1a genbus/v1/operator_replica.proto\x1a\x1fgenbus/v1/operator_tenant.proto\x1a\x14genbus/v1/work.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x94\x01\n" +
+	" genbus/v1/operator_service.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x1egenbus/v1/operator_audit.proto\x1a\x1cgenbus/v1/operator_job.proto\x1a!genbus/v1/operator_overview.proto\x1a genbus/v1/operator_replica.proto\x1a\x1egenbus/v1/operator_retry.proto\x1a\x1fgenbus/v1/operator_tenant.proto\x1a\x14genbus/v1/work.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x94\x01\n" +
 	"\x16ListDeadLettersRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x12\n" +
@@ -2166,7 +2166,7 @@ const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"\x06silent\x18\t \x03(\v2\x18.genbus.v1.SilentReplicaR\x06silent\"n\n" +
 	"\rRouteOverview\x12+\n" +
 	"\x05route\x18\x01 \x01(\v2\x15.genbus.v1.RouteStateR\x05route\x120\n" +
-	"\aminutes\x18\x02 \x03(\v2\x16.genbus.v1.RouteMinuteR\aminutes2\xa4\r\n" +
+	"\aminutes\x18\x02 \x03(\v2\x16.genbus.v1.RouteMinuteR\aminutes2\xba\x0e\n" +
 	"\x0fOperatorService\x12C\n" +
 	"\bListJobs\x12\x1a.genbus.v1.ListJobsRequest\x1a\x1b.genbus.v1.ListJobsResponse\x12=\n" +
 	"\x06GetJob\x12\x18.genbus.v1.GetJobRequest\x1a\x19.genbus.v1.GetJobResponse\x12X\n" +
@@ -2190,7 +2190,9 @@ const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"\rListUpstreams\x12\x1f.genbus.v1.ListUpstreamsRequest\x1a .genbus.v1.ListUpstreamsResponse\x12O\n" +
 	"\fListReplicas\x12\x1e.genbus.v1.ListReplicasRequest\x1a\x1f.genbus.v1.ListReplicasResponse\x12[\n" +
 	"\x10ListAuditRecords\x12\".genbus.v1.ListAuditRecordsRequest\x1a#.genbus.v1.ListAuditRecordsResponse\x12L\n" +
-	"\vGetOverview\x12\x1d.genbus.v1.GetOverviewRequest\x1a\x1e.genbus.v1.GetOverviewResponseB1Z/github.com/genbus/genbus/gen/genbus/v1;genbusv1b\x06proto3"
+	"\vGetOverview\x12\x1d.genbus.v1.GetOverviewRequest\x1a\x1e.genbus.v1.GetOverviewResponse\x12C\n" +
+	"\bRetryJob\x12\x1a.genbus.v1.RetryJobRequest\x1a\x1b.genbus.v1.RetryJobResponse\x12O\n" +
+	"\fGetJobBodies\x12\x1e.genbus.v1.GetJobBodiesRequest\x1a\x1f.genbus.v1.GetJobBodiesResponseB1Z/github.com/genbus/genbus/gen/genbus/v1;genbusv1b\x06proto3"
 
 var (
 	file_genbus_v1_operator_service_proto_rawDescOnce sync.Once
@@ -2254,13 +2256,17 @@ var file_genbus_v1_operator_service_proto_goTypes = []any{
 	(*ListReplicasRequest)(nil),        // 45: genbus.v1.ListReplicasRequest
 	(*ListAuditRecordsRequest)(nil),    // 46: genbus.v1.ListAuditRecordsRequest
 	(*GetOverviewRequest)(nil),         // 47: genbus.v1.GetOverviewRequest
-	(*ListJobsResponse)(nil),           // 48: genbus.v1.ListJobsResponse
-	(*GetJobResponse)(nil),             // 49: genbus.v1.GetJobResponse
-	(*ListTenantsResponse)(nil),        // 50: genbus.v1.ListTenantsResponse
-	(*ListStreamsResponse)(nil),        // 51: genbus.v1.ListStreamsResponse
-	(*ListUpstreamsResponse)(nil),      // 52: genbus.v1.ListUpstreamsResponse
-	(*ListReplicasResponse)(nil),       // 53: genbus.v1.ListReplicasResponse
-	(*ListAuditRecordsResponse)(nil),   // 54: genbus.v1.ListAuditRecordsResponse
+	(*RetryJobRequest)(nil),            // 48: genbus.v1.RetryJobRequest
+	(*GetJobBodiesRequest)(nil),        // 49: genbus.v1.GetJobBodiesRequest
+	(*ListJobsResponse)(nil),           // 50: genbus.v1.ListJobsResponse
+	(*GetJobResponse)(nil),             // 51: genbus.v1.GetJobResponse
+	(*ListTenantsResponse)(nil),        // 52: genbus.v1.ListTenantsResponse
+	(*ListStreamsResponse)(nil),        // 53: genbus.v1.ListStreamsResponse
+	(*ListUpstreamsResponse)(nil),      // 54: genbus.v1.ListUpstreamsResponse
+	(*ListReplicasResponse)(nil),       // 55: genbus.v1.ListReplicasResponse
+	(*ListAuditRecordsResponse)(nil),   // 56: genbus.v1.ListAuditRecordsResponse
+	(*RetryJobResponse)(nil),           // 57: genbus.v1.RetryJobResponse
+	(*GetJobBodiesResponse)(nil),       // 58: genbus.v1.GetJobBodiesResponse
 }
 var file_genbus_v1_operator_service_proto_depIdxs = []int32{
 	2,  // 0: genbus.v1.ListDeadLettersResponse.letters:type_name -> genbus.v1.StoredDeadLetter
@@ -2309,29 +2315,33 @@ var file_genbus_v1_operator_service_proto_depIdxs = []int32{
 	45, // 43: genbus.v1.OperatorService.ListReplicas:input_type -> genbus.v1.ListReplicasRequest
 	46, // 44: genbus.v1.OperatorService.ListAuditRecords:input_type -> genbus.v1.ListAuditRecordsRequest
 	47, // 45: genbus.v1.OperatorService.GetOverview:input_type -> genbus.v1.GetOverviewRequest
-	48, // 46: genbus.v1.OperatorService.ListJobs:output_type -> genbus.v1.ListJobsResponse
-	49, // 47: genbus.v1.OperatorService.GetJob:output_type -> genbus.v1.GetJobResponse
-	1,  // 48: genbus.v1.OperatorService.ListDeadLetters:output_type -> genbus.v1.ListDeadLettersResponse
-	4,  // 49: genbus.v1.OperatorService.GetDeadLetter:output_type -> genbus.v1.GetDeadLetterResponse
-	6,  // 50: genbus.v1.OperatorService.RedriveDeadLetter:output_type -> genbus.v1.RedriveDeadLetterResponse
-	8,  // 51: genbus.v1.OperatorService.DropDeadLetter:output_type -> genbus.v1.DropDeadLetterResponse
-	10, // 52: genbus.v1.OperatorService.AttachUpstreamTask:output_type -> genbus.v1.AttachUpstreamTaskResponse
-	12, // 53: genbus.v1.OperatorService.CancelJob:output_type -> genbus.v1.CancelJobResponse
-	14, // 54: genbus.v1.OperatorService.EraseJob:output_type -> genbus.v1.EraseJobResponse
-	16, // 55: genbus.v1.OperatorService.ListRoutes:output_type -> genbus.v1.ListRoutesResponse
-	19, // 56: genbus.v1.OperatorService.PauseRoute:output_type -> genbus.v1.PauseRouteResponse
-	21, // 57: genbus.v1.OperatorService.ResumeRoute:output_type -> genbus.v1.ResumeRouteResponse
-	23, // 58: genbus.v1.OperatorService.ListOrphans:output_type -> genbus.v1.ListOrphansResponse
-	26, // 59: genbus.v1.OperatorService.MoveOrphans:output_type -> genbus.v1.MoveOrphansResponse
-	28, // 60: genbus.v1.OperatorService.FailOrphans:output_type -> genbus.v1.FailOrphansResponse
-	50, // 61: genbus.v1.OperatorService.ListTenants:output_type -> genbus.v1.ListTenantsResponse
-	51, // 62: genbus.v1.OperatorService.ListStreams:output_type -> genbus.v1.ListStreamsResponse
-	52, // 63: genbus.v1.OperatorService.ListUpstreams:output_type -> genbus.v1.ListUpstreamsResponse
-	53, // 64: genbus.v1.OperatorService.ListReplicas:output_type -> genbus.v1.ListReplicasResponse
-	54, // 65: genbus.v1.OperatorService.ListAuditRecords:output_type -> genbus.v1.ListAuditRecordsResponse
-	31, // 66: genbus.v1.OperatorService.GetOverview:output_type -> genbus.v1.GetOverviewResponse
-	46, // [46:67] is the sub-list for method output_type
-	25, // [25:46] is the sub-list for method input_type
+	48, // 46: genbus.v1.OperatorService.RetryJob:input_type -> genbus.v1.RetryJobRequest
+	49, // 47: genbus.v1.OperatorService.GetJobBodies:input_type -> genbus.v1.GetJobBodiesRequest
+	50, // 48: genbus.v1.OperatorService.ListJobs:output_type -> genbus.v1.ListJobsResponse
+	51, // 49: genbus.v1.OperatorService.GetJob:output_type -> genbus.v1.GetJobResponse
+	1,  // 50: genbus.v1.OperatorService.ListDeadLetters:output_type -> genbus.v1.ListDeadLettersResponse
+	4,  // 51: genbus.v1.OperatorService.GetDeadLetter:output_type -> genbus.v1.GetDeadLetterResponse
+	6,  // 52: genbus.v1.OperatorService.RedriveDeadLetter:output_type -> genbus.v1.RedriveDeadLetterResponse
+	8,  // 53: genbus.v1.OperatorService.DropDeadLetter:output_type -> genbus.v1.DropDeadLetterResponse
+	10, // 54: genbus.v1.OperatorService.AttachUpstreamTask:output_type -> genbus.v1.AttachUpstreamTaskResponse
+	12, // 55: genbus.v1.OperatorService.CancelJob:output_type -> genbus.v1.CancelJobResponse
+	14, // 56: genbus.v1.OperatorService.EraseJob:output_type -> genbus.v1.EraseJobResponse
+	16, // 57: genbus.v1.OperatorService.ListRoutes:output_type -> genbus.v1.ListRoutesResponse
+	19, // 58: genbus.v1.OperatorService.PauseRoute:output_type -> genbus.v1.PauseRouteResponse
+	21, // 59: genbus.v1.OperatorService.ResumeRoute:output_type -> genbus.v1.ResumeRouteResponse
+	23, // 60: genbus.v1.OperatorService.ListOrphans:output_type -> genbus.v1.ListOrphansResponse
+	26, // 61: genbus.v1.OperatorService.MoveOrphans:output_type -> genbus.v1.MoveOrphansResponse
+	28, // 62: genbus.v1.OperatorService.FailOrphans:output_type -> genbus.v1.FailOrphansResponse
+	52, // 63: genbus.v1.OperatorService.ListTenants:output_type -> genbus.v1.ListTenantsResponse
+	53, // 64: genbus.v1.OperatorService.ListStreams:output_type -> genbus.v1.ListStreamsResponse
+	54, // 65: genbus.v1.OperatorService.ListUpstreams:output_type -> genbus.v1.ListUpstreamsResponse
+	55, // 66: genbus.v1.OperatorService.ListReplicas:output_type -> genbus.v1.ListReplicasResponse
+	56, // 67: genbus.v1.OperatorService.ListAuditRecords:output_type -> genbus.v1.ListAuditRecordsResponse
+	31, // 68: genbus.v1.OperatorService.GetOverview:output_type -> genbus.v1.GetOverviewResponse
+	57, // 69: genbus.v1.OperatorService.RetryJob:output_type -> genbus.v1.RetryJobResponse
+	58, // 70: genbus.v1.OperatorService.GetJobBodies:output_type -> genbus.v1.GetJobBodiesResponse
+	48, // [48:71] is the sub-list for method output_type
+	25, // [25:48] is the sub-list for method input_type
 	25, // [25:25] is the sub-list for extension type_name
 	25, // [25:25] is the sub-list for extension extendee
 	0,  // [0:25] is the sub-list for field type_name
@@ -2347,6 +2357,7 @@ func file_genbus_v1_operator_service_proto_init() {
 	file_genbus_v1_operator_job_proto_init()
 	file_genbus_v1_operator_overview_proto_init()
 	file_genbus_v1_operator_replica_proto_init()
+	file_genbus_v1_operator_retry_proto_init()
 	file_genbus_v1_operator_tenant_proto_init()
 	file_genbus_v1_work_proto_init()
 	file_genbus_v1_operator_service_proto_msgTypes[17].OneofWrappers = []any{}

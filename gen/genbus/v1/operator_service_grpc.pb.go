@@ -42,6 +42,8 @@ const (
 	OperatorService_ListReplicas_FullMethodName       = "/genbus.v1.OperatorService/ListReplicas"
 	OperatorService_ListAuditRecords_FullMethodName   = "/genbus.v1.OperatorService/ListAuditRecords"
 	OperatorService_GetOverview_FullMethodName        = "/genbus.v1.OperatorService/GetOverview"
+	OperatorService_RetryJob_FullMethodName           = "/genbus.v1.OperatorService/RetryJob"
+	OperatorService_GetJobBodies_FullMethodName       = "/genbus.v1.OperatorService/GetJobBodies"
 )
 
 // OperatorServiceClient is the client API for OperatorService service.
@@ -113,6 +115,14 @@ type OperatorServiceClient interface {
 	// replica puts it together once a second at most, for all callers, and never while no one
 	// asks.
 	GetOverview(ctx context.Context, in *GetOverviewRequest, opts ...grpc.CallOption) (*GetOverviewResponse, error)
+	// RetryJob submits a job that has ended again, as a new job with its tenant, labels,
+	// protocol and archive, whose retry_of names it. The upstream may charge for both. A job
+	// that has not ended is refused with not_terminal: cancel it before. One that has a dead
+	// letter is refused with letter_unresolved: redrive, attach or drop the letter.
+	RetryJob(ctx context.Context, in *RetryJobRequest, opts ...grpc.CallOption) (*RetryJobResponse, error)
+	// GetJobBodies gives the request of a job, where it still exists, and the reply of a
+	// chat. It is refused with bodies_private unless operators_read_bodies is set.
+	GetJobBodies(ctx context.Context, in *GetJobBodiesRequest, opts ...grpc.CallOption) (*GetJobBodiesResponse, error)
 }
 
 type operatorServiceClient struct {
@@ -333,6 +343,26 @@ func (c *operatorServiceClient) GetOverview(ctx context.Context, in *GetOverview
 	return out, nil
 }
 
+func (c *operatorServiceClient) RetryJob(ctx context.Context, in *RetryJobRequest, opts ...grpc.CallOption) (*RetryJobResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RetryJobResponse)
+	err := c.cc.Invoke(ctx, OperatorService_RetryJob_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *operatorServiceClient) GetJobBodies(ctx context.Context, in *GetJobBodiesRequest, opts ...grpc.CallOption) (*GetJobBodiesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetJobBodiesResponse)
+	err := c.cc.Invoke(ctx, OperatorService_GetJobBodies_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // OperatorServiceServer is the server API for OperatorService service.
 // All implementations must embed UnimplementedOperatorServiceServer
 // for forward compatibility.
@@ -402,6 +432,14 @@ type OperatorServiceServer interface {
 	// replica puts it together once a second at most, for all callers, and never while no one
 	// asks.
 	GetOverview(context.Context, *GetOverviewRequest) (*GetOverviewResponse, error)
+	// RetryJob submits a job that has ended again, as a new job with its tenant, labels,
+	// protocol and archive, whose retry_of names it. The upstream may charge for both. A job
+	// that has not ended is refused with not_terminal: cancel it before. One that has a dead
+	// letter is refused with letter_unresolved: redrive, attach or drop the letter.
+	RetryJob(context.Context, *RetryJobRequest) (*RetryJobResponse, error)
+	// GetJobBodies gives the request of a job, where it still exists, and the reply of a
+	// chat. It is refused with bodies_private unless operators_read_bodies is set.
+	GetJobBodies(context.Context, *GetJobBodiesRequest) (*GetJobBodiesResponse, error)
 	mustEmbedUnimplementedOperatorServiceServer()
 }
 
@@ -474,6 +512,12 @@ func (UnimplementedOperatorServiceServer) ListAuditRecords(context.Context, *Lis
 }
 func (UnimplementedOperatorServiceServer) GetOverview(context.Context, *GetOverviewRequest) (*GetOverviewResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetOverview not implemented")
+}
+func (UnimplementedOperatorServiceServer) RetryJob(context.Context, *RetryJobRequest) (*RetryJobResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RetryJob not implemented")
+}
+func (UnimplementedOperatorServiceServer) GetJobBodies(context.Context, *GetJobBodiesRequest) (*GetJobBodiesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetJobBodies not implemented")
 }
 func (UnimplementedOperatorServiceServer) mustEmbedUnimplementedOperatorServiceServer() {}
 func (UnimplementedOperatorServiceServer) testEmbeddedByValue()                         {}
@@ -874,6 +918,42 @@ func _OperatorService_GetOverview_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _OperatorService_RetryJob_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RetryJobRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OperatorServiceServer).RetryJob(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OperatorService_RetryJob_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OperatorServiceServer).RetryJob(ctx, req.(*RetryJobRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _OperatorService_GetJobBodies_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetJobBodiesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OperatorServiceServer).GetJobBodies(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OperatorService_GetJobBodies_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OperatorServiceServer).GetJobBodies(ctx, req.(*GetJobBodiesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // OperatorService_ServiceDesc is the grpc.ServiceDesc for OperatorService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -964,6 +1044,14 @@ var OperatorService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetOverview",
 			Handler:    _OperatorService_GetOverview_Handler,
+		},
+		{
+			MethodName: "RetryJob",
+			Handler:    _OperatorService_RetryJob_Handler,
+		},
+		{
+			MethodName: "GetJobBodies",
+			Handler:    _OperatorService_GetJobBodies_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -24,6 +24,9 @@ func WithOperator(c *config.Config) {
 	c.OperatorKeys = []config.OperatorKey{{Name: "ops", KeyEnv: "OPS", Key: config.NewSecret(OperatorKey)}}
 }
 
+// readBodies has operators read the bodies of jobs.
+func readBodies(c *config.Config) { c.OperatorsReadBodies = true }
+
 // OrphanedLetter is the letter of a video that its upstream has: it can be redriven and
 // attached.
 func OrphanedLetter(tenant string) *genbusv1.DeadLetter {

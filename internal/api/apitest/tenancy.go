@@ -35,7 +35,7 @@ type Tenancy struct {
 // NewTenancy makes one, with acme's jobs in it.
 func NewTenancy(t *testing.T) *Tenancy {
 	t.Helper()
-	w := &Tenancy{World: New(t, UpstreamAt(NewHost(t, ServeFilm)), TwoTenants, WithOperator)}
+	w := &Tenancy{World: New(t, UpstreamAt(NewHost(t, ServeFilm)), TwoTenants, WithOperator, readBodies)}
 	labels := []string{"Genbus-Labels", "mark=" + AcmeMark}
 	w.Queued = w.CreateVideo(w.Acme(append(labels, "Idempotency-Key", AcmeOrder)...)...)
 	shot := w.Post(KlingText, `{"model_name":"sandbox-kling","prompt":"`+AcmeMark+`","external_task_id":"`+AcmeShot+`"}`, w.Acme(labels...)...)

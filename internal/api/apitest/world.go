@@ -187,6 +187,7 @@ func (w *World) startAPI(alter func(*Parts)) {
 	}
 	op.Tenants = operator.Tenants{Index: w.Index, Config: live, Fleet: op.Replicas.Fleet}
 	op.Overview = operator.NewOverview(op.Routes, &deadletter.Counter{Streams: op.Letters.Streams}, op.Replicas.Fleet)
+	op.Requests = operator.Requests{Config: live, Items: jobs.Items, Bodies: bodies, Letters: op.Letters, Admission: adm}
 	w.startServers(live, op)
 	w.T.Cleanup(func() {
 		if err := w.Close(); err != nil {

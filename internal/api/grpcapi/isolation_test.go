@@ -63,6 +63,8 @@ var rules = map[string]rule{
 	"/genbus.v1.OperatorService/AttachUpstreamTask": operators,
 	"/genbus.v1.OperatorService/CancelJob":          operators,
 	"/genbus.v1.OperatorService/EraseJob":           operators,
+	"/genbus.v1.OperatorService/RetryJob":           operators,
+	"/genbus.v1.OperatorService/GetJobBodies":       operators,
 	"/genbus.v1.OperatorService/ListRoutes":         operators,
 	"/genbus.v1.OperatorService/PauseRoute":         operators,
 	"/genbus.v1.OperatorService/ResumeRoute":        operators,

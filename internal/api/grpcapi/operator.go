@@ -184,7 +184,7 @@ func (s operatorService) AttachUpstreamTask(ctx context.Context, m *genbusv1.Att
 	return out, err
 }
 
-// made notes which job was made of a letter.
+// made notes which job was made.
 func made(r *genbusv1.AuditRecord, e joblog.Entry) (id string, status genbusv1.JobStatus) {
 	r.Kind, r.Tenant, r.NewJobId = task.Kind(e.Job), e.Job.GetTenant(), e.Job.GetId()
 	return e.Job.GetId(), e.Job.GetStatus()
@@ -341,4 +341,43 @@ func (s operatorService) ListAuditRecords(ctx context.Context, m *genbusv1.ListA
 		return nil, core.Explain(ctx, subject.TaskName{}, err)
 	}
 	return &genbusv1.ListAuditRecordsResponse{Records: page.Records, NextPageToken: page.Next}, nil
+}
+
+// RetryJob makes a new job of one that has ended.
+func (s operatorService) RetryJob(ctx context.Context, m *genbusv1.RetryJobRequest) (*genbusv1.RetryJobResponse, error) {
+	n := subject.TaskName{Kind: subject.Kind(m.GetKind()), Tenant: m.GetTenant(), ID: m.GetId()}
+	out := &genbusv1.RetryJobResponse{}
+	err := s.record(ctx, ofJob(n), func(r *genbusv1.AuditRecord) error {
+		e, err := s.jobOf(ctx, n)
+		if err != nil {
+			return err
+		}
+		if e, err = s.operator.Requests.Retry(ctx, e, m); err == nil {
+			out.Id, out.Status = made(r, e)
+		}
+		return err
+	})
+	return out, err
+}
+
+// GetJobBodies reads what a job was asked for. It holds a prompt: who read it is recorded too.
+func (s operatorService) GetJobBodies(ctx context.Context, m *genbusv1.GetJobBodiesRequest) (*genbusv1.GetJobBodiesResponse, error) {
+	n := subject.TaskName{Kind: subject.Kind(m.GetKind()), Tenant: m.GetTenant(), ID: m.GetId()}
+	var out *genbusv1.GetJobBodiesResponse
+	err := s.record(ctx, ofJob(n), func(*genbusv1.AuditRecord) error {
+		e, err := s.jobOf(ctx, n)
+		if err == nil {
+			out, err = s.operator.Requests.Read(ctx, e)
+		}
+		return err
+	})
+	return out, err
+}
+
+// jobOf reads the job that a caller has named.
+func (s operatorService) jobOf(ctx context.Context, n subject.TaskName) (joblog.Entry, error) {
+	if err := operator.CheckName(n); err != nil {
+		return joblog.Entry{}, err
+	}
+	return s.core.Jobs.Get(ctx, n)
 }

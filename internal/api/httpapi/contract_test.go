@@ -66,7 +66,7 @@ func operations(d *contracttest.Document) (out []string) {
 func TestEveryOperationAnswersAsDocumented(t *testing.T) {
 	t.Parallel()
 	films := apitest.NewHost(t, apitest.ServeFilm)
-	w := newWorld(t, privateResults, apitest.WithOperator)
+	w := newWorld(t, privateResults, apitest.WithOperator, keepRequests)
 	w.Durables()
 	d := apitest.OpenAPI(t, w.Cfg)
 	for _, operation := range operations(d) {
@@ -152,7 +152,7 @@ func (w *world) filledForOperator(template, method string) string {
 		sequence = fmt.Sprint(w.PutLetter(apitest.OrphanedLetter("default")))
 	case strings.Contains(template, "/orphans/"):
 		route = "removed"
-	case strings.Contains(template, "{id}") && method == http.MethodDelete:
+	case strings.Contains(template, "{id}") && (method == http.MethodDelete || strings.HasSuffix(template, "/retry")):
 		id = w.CreateVideo()
 		w.EndVideo(w.StartVideo("default", id))
 		w.letGo()

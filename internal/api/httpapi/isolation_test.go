@@ -146,6 +146,8 @@ func isolations() map[string]isolation {
 		"GET /genbus/v1/operator/jobs/{id}":                        forOperators(http.MethodGet, "jobs/{id}", ""),
 		"POST /genbus/v1/operator/jobs/{id}/cancel":                forOperators(http.MethodPost, "jobs/{id}/cancel", `{"kind":"chat","tenant":"acme"}`),
 		"DELETE /genbus/v1/operator/jobs/{id}":                     forOperators(http.MethodDelete, "jobs/{id}?kind=chat&tenant=acme", ""),
+		"POST /genbus/v1/operator/jobs/{id}/retry":                 forOperators(http.MethodPost, "jobs/{id}/retry", `{"kind":"chat","tenant":"acme","request_json":"eyJtb2RlbCI6InNhbmRib3gtY2hhdCIsIm1lc3NhZ2VzIjpbeyJyb2xlIjoidXNlciIsImNvbnRlbnQiOiJoZWxsbyJ9XX0="}`),
+		"GET /genbus/v1/operator/jobs/{id}/bodies":                 forOperators(http.MethodGet, "jobs/{id}/bodies?kind=chat&tenant=acme", ""),
 		"GET /genbus/v1/operator/dead-letters":                     forOperators(http.MethodGet, "dead-letters", ""),
 		"GET /genbus/v1/operator/dead-letters/{sequence}":          forOperators(http.MethodGet, "dead-letters/{sequence}", ""),
 		"DELETE /genbus/v1/operator/dead-letters/{sequence}":       forOperators(http.MethodDelete, "dead-letters/{sequence}", ""),

@@ -25,6 +25,8 @@ var operatorPatterns = []string{
 	"GET /genbus/v1/operator/upstreams",
 	"GET /genbus/v1/operator/replicas",
 	"GET /genbus/v1/operator/audit",
+	"POST /genbus/v1/operator/jobs/{id}/retry",
+	"GET /genbus/v1/operator/jobs/{id}/bodies",
 }
 
 // viaOperator is viaGateway for operators.

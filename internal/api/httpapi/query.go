@@ -30,6 +30,7 @@ var queries = map[string][]string{
 
 	"GET /genbus/v1/operator/jobs":                    fieldsOf(&genbusv1.ListJobsRequest{}),
 	"GET /genbus/v1/operator/jobs/{id}":               fieldsOf(&genbusv1.GetJobRequest{}, "id"),
+	"GET /genbus/v1/operator/jobs/{id}/bodies":        fieldsOf(&genbusv1.GetJobBodiesRequest{}, "id"),
 	"DELETE /genbus/v1/operator/jobs/{id}":            fieldsOf(&genbusv1.EraseJobRequest{}, "id"),
 	"GET /genbus/v1/operator/dead-letters":            fieldsOf(&genbusv1.ListDeadLettersRequest{}),
 	"GET /genbus/v1/operator/dead-letters/{sequence}": fieldsOf(&genbusv1.GetDeadLetterRequest{}, "sequence"),

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/task"
+)
+
+// foundJob names a job on the command line as "jobs show" does.
+type foundJob struct {
+	ID     string `arg:"" help:"Job id, or the upstream's id of its task; with --tenant also the request id."`
+	Tenant string `help:"Tenant of the job."`
+	Kind   string `help:"video or chat, where a request id has both."`
+}
+
+// find says which job is meant.
+func (n foundJob) find(ctx context.Context, call operatorCall) (*genbusv1.JobSummary, error) {
+	answer, err := call.GetJob(ctx, &genbusv1.GetJobRequest{Id: n.ID, Tenant: n.Tenant, Kind: n.Kind})
+	return answer.GetJob(), answered(err)
+}
+
+type jobsRetryCommand struct {
+	foundJob
+	Edit string `help:"File with the edited request, JSON in the protocol of the job's route; - for standard input. Without it the request goes as it was." type:"path" placeholder:"FILE"`
+	Key  string `help:"Retries of one job with one key make one job; a second job needs another key." name:"retry-key"`
+}
+
+// Run submits a job again.
+func (c jobsRetryCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+	edited, err := c.edited()
+	if err != nil {
+		return err
+	}
+	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
+		j, err := c.find(ctx, call)
+		if err != nil {
+			return err
+		}
+		answer, err := call.RetryJob(ctx, &genbusv1.RetryJobRequest{
+			Kind: j.GetKind(), Tenant: j.GetTenant(), Id: j.GetId(), RequestJson: edited, IdempotencyKey: c.Key,
+		})
+		if err != nil {
+			return answered(err)
+		}
+		return call.say(answer, "%s was submitted again as job %s (%s)", j.GetId(), answer.GetId(), task.StatusWord(answer.GetStatus()))
+	})
+}
+
+// edited is the edited request; nothing where there is no file. An empty one would mean the
+// request as it was.
+func (c jobsRetryCommand) edited() ([]byte, error) {
+	if c.Edit == "" {
+		return nil, nil
+	}
+	data, err := readBody("--edit", c.Edit)
+	if err == nil && len(bytes.TrimSpace(data)) == 0 {
+		err = wrongUse("--edit: %s is empty", c.Edit)
+	}
+	return data, err
+}
+
+type jobsBodyCommand struct {
+	foundJob
+	Reply bool `help:"Print the reply of a completed chat instead."`
+}
+
+// Run prints what is stored of a job, as it is, so that it can be edited and submitted.
+func (c jobsBodyCommand) Run(ctx context.Context, o *operatorCommand, out io.Writer) error {
+	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
+		j, err := c.find(ctx, call)
+		if err != nil {
+			return err
+		}
+		answer, err := call.GetJobBodies(ctx, &genbusv1.GetJobBodiesRequest{Kind: j.GetKind(), Tenant: j.GetTenant(), Id: j.GetId()})
+		if err != nil {
+			return answered(err)
+		}
+		what, data, ref := "request", answer.GetRequestJson(), answer.GetRequestRef()
+		if c.Reply {
+			what, data, ref = "reply", answer.GetReplyJson(), answer.GetReplyRef()
+		}
+		switch {
+		case call.json:
+			return call.asJSON(answer)
+		case ref != nil:
+			return exitError{exitNotPossible, fmt.Errorf("the %s of %s is too long to be answered; it is object %s of bucket %s", what, j.GetId(), ref.GetName(), ref.GetBucket())}
+		case len(data) == 0:
+			return exitError{exitNotFound, fmt.Errorf("no %s of %s is stored", what, j.GetId())}
+		}
+		_, err = fmt.Fprintf(call.out, "%s\n", data)
+		return err
+	})
+}

@@ -1,0 +1,153 @@
+package operator
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/queue"
+	"github.com/genbus/genbus/internal/task"
+)
+
+// Requests is what operators do with the requests of jobs: read them, and submit them again.
+type Requests struct {
+	Config    *config.Live
+	Items     queue.Items
+	Bodies    *broker.Bodies
+	Letters   *Letters
+	Admission *admission.Admission
+}
+
+// Where a request was found.
+const (
+	fromKept       = "kept"
+	fromWorkItem   = "work_item"
+	fromDeadLetter = "dead_letter"
+)
+
+// stored is a body, and where it is.
+type stored struct {
+	data []byte
+	from string
+	ref  *genbusv1.BlobRef // nil for one in a message
+}
+
+// Read gives the request of a job, as e says, and the reply of a chat, as far as they are
+// stored. What the answer has no room for stays where its reference says.
+func (p Requests) Read(ctx context.Context, e joblog.Entry) (*genbusv1.GetJobBodiesResponse, error) {
+	cfg := p.Config.Now()
+	if !cfg.OperatorsReadBodies {
+		return nil, errcode.New(errcode.BodiesPrivate, "operators do not read the requests and the replies of jobs here; set operators_read_bodies, if they are to")
+	}
+	request, err := p.find(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := p.reply(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	out := &genbusv1.GetJobBodiesResponse{RequestFrom: request.from}
+	fits := func(b stored) bool {
+		return b.ref == nil || int64(proto.Size(out))+int64(len(b.data))+frame <= int64(cfg.GRPC.MaxMessageBytes)
+	}
+	if fits(request) {
+		out.RequestJson = request.data
+	} else {
+		out.RequestRef = request.ref
+	}
+	if fits(reply) {
+		out.ReplyJson = reply.data
+	} else {
+		out.ReplyRef = reply.ref
+	}
+	return out, nil
+}
+
+// find looks for the request of a job: what is kept for it, its work item, its dead letters.
+// It is empty where there is none.
+func (p Requests) find(ctx context.Context, e joblog.Entry) (stored, error) {
+	for _, look := range []func(context.Context, joblog.Entry) (stored, error){p.kept, p.inItem, p.inLetter} {
+		if found, err := look(ctx, e); err != nil || len(found.data) > 0 {
+			return found, err
+		}
+	}
+	return stored{}, nil
+}
+
+func (p Requests) kept(ctx context.Context, e joblog.Entry) (stored, error) {
+	return p.fetch(ctx, e.Job.GetExecution().GetInput(), fromKept)
+}
+
+// fetch reads what is in the object store; nothing where it is gone from there.
+func (p Requests) fetch(ctx context.Context, ref *genbusv1.BlobRef, from string) (stored, error) {
+	if ref == nil {
+		return stored{}, nil
+	}
+	data, err := p.Bodies.Get(ctx, publisher.BodyOf(ref))
+	if errors.Is(err, broker.ErrBodyLost) {
+		return stored{}, nil
+	}
+	return stored{data: data, from: from, ref: ref}, err
+}
+
+// inItem reads the work item. One id may have that of another request.
+func (p Requests) inItem(ctx context.Context, e joblog.Entry) (stored, error) {
+	items, err := p.Items.All(ctx, e.Name())
+	if err != nil {
+		return stored{}, err
+	}
+	for _, i := range items {
+		item, err := i.Decode()
+		if err != nil || !task.SameRequest(item, e.Job.GetExecution()) {
+			continue
+		}
+		if len(item.GetBody()) > 0 {
+			return stored{data: item.GetBody(), from: fromWorkItem}, nil
+		}
+		if found, err := p.fetch(ctx, item.GetBodyRef(), fromWorkItem); err != nil || len(found.data) > 0 {
+			return found, err
+		}
+	}
+	return stored{}, nil
+}
+
+// inLetter reads the dead letters. An erased job may have left that of another request.
+func (p Requests) inLetter(ctx context.Context, e joblog.Entry) (stored, error) {
+	letters, err := p.Letters.ofJob(ctx, e.Name())
+	if err != nil {
+		return stored{}, err
+	}
+	for _, l := range letters {
+		if l.GetWork() == nil || !task.SameRequest(l.GetWork(), e.Job.GetExecution()) {
+			continue
+		}
+		if len(l.GetData()) > 0 {
+			return stored{data: l.GetData(), from: fromDeadLetter}, nil
+		}
+		if found, err := p.fetch(ctx, l.GetDataRef(), fromDeadLetter); err != nil || len(found.data) > 0 {
+			return found, err
+		}
+	}
+	return stored{}, nil
+}
+
+// reply is that of a completed chat.
+func (p Requests) reply(ctx context.Context, e joblog.Entry) (stored, error) {
+	chat, ok := e.Job.(*genbusv1.Chat)
+	if !ok {
+		return stored{}, nil
+	}
+	if chat.GetReplyRef() != nil {
+		return p.fetch(ctx, chat.GetReplyRef(), "")
+	}
+	return stored{data: chat.GetReplyJson()}, nil
+}

@@ -1,0 +1,84 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/admission"
+	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// maxRetryKey bounds the key of a retry, in bytes.
+const maxRetryKey = 255
+
+// Retry submits a job, as e says, again as a new one: as it was, or with another request.
+// However often and by however many it is called for one job with one key, it makes one job.
+func (p Requests) Retry(ctx context.Context, e joblog.Entry, m *genbusv1.RetryJobRequest) (joblog.Entry, error) {
+	if n := len(m.GetIdempotencyKey()); n > maxRetryKey {
+		return joblog.Entry{}, errcode.Invalid([]errcode.Violation{{
+			Field: "idempotency_key", Description: fmt.Sprintf("has %d bytes; at most %d are taken", n, maxRetryKey),
+		}})
+	}
+	if err := p.mayRetry(ctx, e); err != nil {
+		return joblog.Entry{}, err
+	}
+	data := m.GetRequestJson()
+	if len(data) == 0 {
+		own, err := p.find(ctx, e)
+		if err != nil {
+			return joblog.Entry{}, err
+		}
+		if data = own.data; len(data) == 0 {
+			return joblog.Entry{}, errcode.New(errcode.RequestNotKept,
+				"the request of job %s is not kept; give the whole request, or have the caller send it again, and set keep_requests on its route for later jobs", e.Job.GetId())
+		}
+	}
+	source := admission.ByRetry(e.Job.GetId(), e.Job.GetCreatedAt().AsTime(), m.GetIdempotencyKey())
+	r := retryOfJob(e.Job, data)
+	r.Source, r.Way = &source, telemetry.WayGRPC
+	made, err := p.Admission.Admit(ctx, r)
+	if f, ok := errors.AsType[*errcode.Error](err); ok && f.Code == errcode.IdempotencyKeyReused {
+		return joblog.Entry{}, errcode.New(errcode.IdempotencyKeyReused,
+			"job %s was submitted again with this idempotency_key already, as job %s, which has another request; use another key for another job", e.Job.GetId(), f.JobID).ForJob(f.JobID)
+	}
+	return made, err
+}
+
+// mayRetry refuses where both jobs would be paid for: the old one may still run, or its
+// dead letter says that its upstream may have its task. A letter makes one job itself, so it
+// is the one place where that is decided.
+func (p Requests) mayRetry(ctx context.Context, e joblog.Entry) error {
+	if !e.Terminal() {
+		return errcode.New(errcode.NotTerminal, "%s is %s; cancel it before, or wait for its end", e.Job.GetId(), task.StatusWord(e.Job.GetStatus()))
+	}
+	letters, err := p.Letters.ofJob(ctx, e.Name())
+	if err != nil || len(letters) == 0 {
+		return err
+	}
+	l := letters[0]
+	return errcode.New(errcode.LetterUnresolved,
+		"job %s has dead letter %d (%s): its upstream may have its task, and charge for both; redrive, attach or drop the letter", e.Job.GetId(), l.seq, l.GetError().GetCode())
+}
+
+// retryOfJob is the request of a job that has ended, as far as the log knows it.
+func retryOfJob(job task.Job, data []byte) admission.Request {
+	r := admission.Request{
+		Kind: subject.Kind(task.Kind(job)), Tenant: job.GetTenant(), Body: body.Parse(data), Labels: job.GetLabels(), RetryOf: job.GetId(),
+	}
+	if v, ok := job.(*genbusv1.VideoTask); ok {
+		archive := v.GetExecution().GetArchive()
+		r.Protocol, r.Archive = v.GetProtocol(), &archive
+	}
+	if at := job.GetExpiresAt(); at != nil && at.AsTime().After(time.Now()) {
+		r.ExpiresAt = at.AsTime()
+	}
+	return r
+}

@@ -1,0 +1,255 @@
+package operator
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// keepRequests has all routes keep requests, and operators read them.
+func keepRequests(c *config.Config) {
+	c.OperatorsReadBodies = true
+	for i := range c.Routes {
+		c.Routes[i].KeepRequests = true
+	}
+}
+
+func readBodies(c *config.Config) { c.OperatorsReadBodies = true }
+
+// failing is a body whose task fails at the upstream.
+const failing = `{"model":"sandbox-video:statuses=in_progress|failed","prompt":"a cat"}`
+
+// retry is a retry of a job as the log has it.
+func (r *replica) retry(n subject.TaskName, edited, key string) (joblog.Entry, error) {
+	r.t.Helper()
+	e, err := r.o.Log.Get(r.t.Context(), n)
+	if err != nil {
+		return joblog.Entry{}, err
+	}
+	return r.requests.Retry(r.t.Context(), e, &genbusv1.RetryJobRequest{RequestJson: []byte(edited), IdempotencyKey: key})
+}
+
+// read is what operators read of a job.
+func (r *replica) read(n subject.TaskName) *genbusv1.GetJobBodiesResponse {
+	r.t.Helper()
+	e, err := r.o.Log.Get(r.t.Context(), n)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	m, err := r.requests.Read(r.t.Context(), e)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return m
+}
+
+// withdraw ends a job, and has it leave the queue.
+func (r *replica) withdraw(e joblog.Entry) {
+	r.t.Helper()
+	r.cancel(e)
+	end, err := r.o.Log.Get(r.t.Context(), e.Name())
+	if err == nil {
+		err = r.o.Queue.Leave(r.t.Context(), end)
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// TestRetryMakesOneJobOfAKey: called by two replicas many times at once, a key is one new
+// job, which is submitted once and keeps what the old one said; another key is another job.
+func TestRetryMakesOneJobOfAKey(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		up := newSandbox(t)
+		one, two := newReplica(t, open(t), up, keepRequests).start(), newReplica(t, open(t), up, keepRequests)
+		old := one.admit(subject.Video, "r", failing)
+		if end := one.end(old.Name()); end.Job.GetError().GetCode() != string(errcode.UpstreamFailed) {
+			t.Fatalf("ended %v", end.Job)
+		}
+		before := up.Sandbox.Stats().Creates
+		ids, codes := together(8, func(i int) (joblog.Entry, error) {
+			return []*replica{one, two}[i%2].retry(old.Name(), "", "")
+		})
+		if len(ids) != 1 || len(codes) != 0 || ids[old.Job.GetId()] != 0 {
+			t.Fatalf("jobs %v, errors %v", ids, codes)
+		}
+		v := videoOf(one.end(videoName(first(ids))))
+		if v.GetRetryOf() != old.Job.GetId() || v.GetLabels()["team"] != "a" || v.GetProtocol() != "primary" || v.GetRequestId() != "" || v.GetModel() != old.Job.GetModel() {
+			t.Errorf("the new job is %v", v)
+		}
+		if creates := up.Sandbox.Stats().Creates - before; creates != 1 {
+			t.Errorf("%d creates", creates)
+		}
+		one.stored(v.GetId()+"-request", 1)
+
+		edited, err := one.retry(old.Name(), videoBody, "second")
+		if err != nil || edited.Job.GetId() == v.GetId() {
+			t.Fatalf("another key: %v, %v", edited.Job, err)
+		}
+		if end := one.end(edited.Name()); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+			t.Errorf("the edited one ended %v", end.Job.GetError())
+		}
+		if m := one.read(edited.Name()); string(m.GetRequestJson()) != videoBody || m.GetRequestFrom() != fromKept {
+			t.Errorf("kept is %v", m)
+		}
+		if _, err := two.retry(old.Name(), videoBody, ""); errcode.CodeOf(err) != errcode.IdempotencyKeyReused || errcode.From(err).JobID != v.GetId() {
+			t.Errorf("a key with another request: %v", err)
+		}
+	})
+}
+
+// TestRetryIsRefused: where both jobs would be paid, where the request is wrong, and where
+// there is none.
+func TestRetryIsRefused(t *testing.T) {
+	t.Parallel()
+	up := newSandbox(t)
+	r := newReplica(t, brokertest.Single(t), up, readBodies)
+	waits := r.admit(subject.Video, "w", videoBody)
+	if _, err := r.retry(waits.Name(), "", ""); errcode.CodeOf(err) != errcode.NotTerminal {
+		t.Errorf("a job that waits: %v", err)
+	}
+	if m := r.read(waits.Name()); string(m.GetRequestJson()) != videoBody || m.GetRequestFrom() != fromWorkItem {
+		t.Errorf("of a job that waits: %v", m)
+	}
+	r.withdraw(waits)
+	if _, err := r.retry(waits.Name(), "", ""); errcode.CodeOf(err) != errcode.RequestNotKept || !strings.Contains(err.Error(), waits.Job.GetId()) {
+		t.Errorf("a request that is not kept: %v", err)
+	}
+	if m := r.read(waits.Name()); len(m.GetRequestJson()) != 0 || m.GetRequestFrom() != "" {
+		t.Errorf("of a job that was not kept: %v", m)
+	}
+	for edited, want := range map[string]errcode.Code{
+		`{"model":`:                     errcode.InvalidJSON,
+		`{"prompt":"a cat"}`:            errcode.InvalidRequest,
+		`{"model":"none","prompt":"x"}`: errcode.ModelNotFound,
+	} {
+		if _, err := r.retry(waits.Name(), edited, ""); errcode.CodeOf(err) != want {
+			t.Errorf("%s: %v", edited, err)
+		}
+	}
+	if _, err := r.retry(waits.Name(), videoBody, strings.Repeat("k", maxRetryKey+1)); errcode.CodeOf(err) != errcode.InvalidRequest {
+		t.Errorf("a long key: %v", err)
+	}
+	if e, err := r.retry(waits.Name(), videoBody, ""); err != nil || e.Job.GetRetryOf() != waits.Job.GetId() {
+		t.Errorf("with the whole request: %v, %v", e.Job, err)
+	}
+	other := waits.Name()
+	other.Tenant = "globex"
+	if _, err := r.retry(other, videoBody, ""); !errors.Is(err, joblog.ErrNotFound) {
+		t.Errorf("by another tenant's name: %v", err)
+	}
+}
+
+// TestALetterDecidesOnARetry: while a job has one, it is not submitted in another way. Its
+// request is the letter's own, and that of the job goes with the job.
+func TestALetterDecidesOnARetry(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		up := newSandbox(t)
+		r := newReplica(t, open(t), up, keepRequests).start()
+		l := r.unknownLetter(up, "u", videoBody)
+		n := videoName(l.GetLetter().GetId())
+		if string(l.GetLetter().GetData()) != videoBody {
+			t.Errorf("the letter has %q", l.GetLetter().GetData())
+		}
+		for _, edited := range []string{"", videoBody} {
+			if _, err := r.retry(n, edited, ""); errcode.CodeOf(err) != errcode.LetterUnresolved || !strings.Contains(err.Error(), "submission_outcome_unknown") {
+				t.Errorf("with a letter: %v", err)
+			}
+		}
+		r.loseKept(n)
+		if m := r.read(n); string(m.GetRequestJson()) != videoBody || m.GetRequestFrom() == fromKept {
+			t.Errorf("without what is kept: %v", m)
+		}
+		await(t, "the job is let go", func() bool { return r.read(n).GetRequestFrom() == fromDeadLetter })
+		if err := r.Drop(t.Context(), l.GetSequence()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.retry(n, "", ""); errcode.CodeOf(err) != errcode.RequestNotKept {
+			t.Errorf("without a request: %v", err)
+		}
+		if e, err := r.retry(n, videoBody, ""); err != nil || e.Job.GetRetryOf() != n.ID {
+			t.Errorf("when the letter is gone: %v, %v", e.Job, err)
+		}
+	})
+}
+
+// loseKept removes what is kept of a job's request.
+func (r *replica) loseKept(n subject.TaskName) {
+	r.t.Helper()
+	e, err := r.o.Log.Get(r.t.Context(), n)
+	if err == nil {
+		err = r.o.Bodies.Delete(r.t.Context(), publisher.BodyOf(e.Job.GetExecution().GetInput()))
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// TestAKeptRequestIsNotNeededToRun: the work item has it too.
+func TestAKeptRequestIsNotNeededToRun(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, brokertest.Single(t), newSandbox(t), keepRequests)
+	e := r.admit(subject.Video, "", videoBody)
+	r.loseKept(e.Name())
+	r.start()
+	if end := r.end(e.Name()); end.Job.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
+		t.Errorf("ended %v", end.Job.GetError())
+	}
+}
+
+// TestAnErasureRemovesTheKeptRequest of videos and chats, and no other job's.
+func TestAnErasureRemovesTheKeptRequest(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		r := newReplica(t, open(t), newSandbox(t), keepRequests).start()
+		const chat = `{"model":"sandbox-chat","messages":[{"role":"user","content":"hello"}]}`
+		other := r.admit(subject.Video, "other", videoBody)
+		r.end(other.Name())
+		for _, e := range []joblog.Entry{r.admit(subject.Video, "v", videoBody), r.admit(subject.Chat, "c", chat)} {
+			n := e.Name()
+			r.end(n)
+			m := r.read(n)
+			if want := map[subject.Kind]string{subject.Video: videoBody, subject.Chat: chat}[n.Kind]; string(m.GetRequestJson()) != want || m.GetRequestFrom() != fromKept || len(m.GetReplyJson()) == 0 != (n.Kind == subject.Video) {
+				t.Errorf("of a %s: %v", n.Kind, m)
+			}
+			made, err := r.retry(n, "", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.end(made.Name())
+			if err := r.Erase(t.Context(), n); err != nil {
+				t.Fatal(err)
+			}
+			r.nothingIsLeft(n)
+			r.stored(made.Job.GetId()+"-request", 1)
+		}
+		r.stored(other.Job.GetId()+"-request", 1)
+	})
+}
+
+// TestBodiesArePrivate unless the configuration says otherwise, and too long ones stay where they are.
+func TestBodiesArePrivate(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, brokertest.Single(t), newSandbox(t))
+	e := r.admit(subject.Video, "", large("a"))
+	if _, err := r.requests.Read(t.Context(), e); errcode.CodeOf(err) != errcode.BodiesPrivate {
+		t.Errorf("read: %v", err)
+	}
+	small := *r.o.Config.Now()
+	small.OperatorsReadBodies, small.GRPC.MaxMessageBytes = true, 1<<10
+	r.o.Config.Set(&small)
+	if m := r.read(e.Name()); len(m.GetRequestJson()) != 0 || m.GetRequestFrom() != fromKept || m.GetRequestRef().GetName() != e.Job.GetExecution().GetInput().GetName() {
+		t.Errorf("a long one: %v", m)
+	}
+}
