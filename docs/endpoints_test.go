@@ -207,6 +207,7 @@ const (
 	operatorFleet   = "cmd/service TestOperatorFleetCommand"
 	operatorOrphans = "cmd/service TestOperatorOrphansCommand"
 	operatorRoutes  = "cmd/service TestOperatorRoutesCommand"
+	operatorBulk    = "cmd/service TestOperatorBulkCommand"
 
 	operatorListHTTP    = "internal/api/httpapi TestOperatorListsJobsByHTTP"
 	operatorJobsHTTP    = "internal/api/httpapi TestOperatorReadsAndEndsJobsByHTTP"
@@ -271,6 +272,14 @@ var operatorRows = []row{
 		as("ListReplicas", operatorCalls, "internal/fleet TestAllReplicasAreAsked"), as("replicas", operatorFleet)),
 	operatorRow("See what operators did", "GET /genbus/v1/operator/audit", operatorLettersHTTP,
 		as("ListAuditRecords", operatorCalls, "internal/audit TestActionsAreRecorded", "internal/audit TestNothingIsDoneWithoutARecord"), as("audit", operatorRoutes)),
+	operatorRow("Cancel, redrive, drop or attach many at once, or count them", "POST /genbus/v1/operator/operations", "internal/api/httpapi TestTenantsAreApartOnEveryPath",
+		as("StartOperation", "internal/api/grpcapi TestOperations", "internal/operator TestManyJobsAreCancelled", "internal/operator TestManyLettersAreRedriven", "internal/operator TestManyLettersAreDropped", "internal/operator TestManyTasksAreAttached", "internal/bulk TestAReplicaThatDiesIsFollowed"), as("bulk cancel", operatorBulk)),
+	operatorRow("See how far that is", "GET /genbus/v1/operator/operations/{id}", "internal/api/httpapi TestTenantsAreApartOnEveryPath",
+		as("GetOperation", "internal/api/grpcapi TestOperations"), as("operations show", operatorBulk)),
+	operatorRow("List what was started so", "GET /genbus/v1/operator/operations", "internal/api/httpapi TestTenantsAreApartOnEveryPath",
+		as("ListOperations", "internal/api/grpcapi TestOperations", "internal/bulk TestOperationsAreListed"), as("operations list", operatorBulk)),
+	operatorRow("Stop it", "POST /genbus/v1/operator/operations/{id}/stop", "internal/api/httpapi TestTenantsAreApartOnEveryPath",
+		as("StopOperation", "internal/api/grpcapi TestOperations", "internal/bulk TestAnOperationIsStopped"), as("operations stop", operatorBulk)),
 	{name: "Tenants, and strangers, are refused", cells: []cell{yes("internal/api/httpapi TestOperatorPathsAreForOperators", "internal/api/httpapi TestTenantsAreApartOnEveryPath"), yes("internal/api/grpcapi TestOperatorMethodsAreForOperators", "internal/api/grpcapi TestAnOperatorsKeyIsNoTenants"), yes("cmd/service TestOperatorCommandIsRefused")}},
 }
 

@@ -33,6 +33,9 @@ type operatorCommand struct {
 	Upstreams upstreamsCommand `cmd:"" help:"Show upstreams and their keys, as each replica knows them."`
 	Replicas  replicasCommand  `cmd:"" help:"Show which replicas there are, and what each does."`
 
+	Bulk       bulkCommand       `cmd:"" help:"Cancel many jobs, or redrive, drop or attach many dead letters."`
+	Operations operationsCommand `cmd:"" help:"What bulk has started: how far it is, and stopping it."`
+
 	Audit   auditCommand   `cmd:"" help:"What operators did, the newest first."`
 	Orphans orphansCommand `cmd:"" help:"Jobs of routes that are not configured."`
 }

@@ -68,6 +68,8 @@ func auditTarget(r *genbusv1.AuditRecord) string {
 		return r.GetKind() + " route " + r.GetRoute()
 	case r.GetJobId() != "":
 		return r.GetJobId() + " of " + r.GetTenant()
+	case r.GetOperationId() != "":
+		return "operation " + r.GetOperationId()
 	}
 	return ""
 }

@@ -17,11 +17,16 @@ type deadCommand struct {
 	Drop    deadDropCommand    `cmd:"" help:"Remove letters and their bodies for good."`
 }
 
-type deadListCommand struct {
+// letterFilter chooses letters. All that is given must fit.
+type letterFilter struct {
 	Kind   string `help:"video or chat; without it both."`
 	Tenant string `help:"Only this tenant's."`
 	Code   string `help:"Only those with this code, such as submission_outcome_unknown."`
-	Limit  int    `help:"Most letters to list; 0 for all." default:"100"`
+}
+
+type deadListCommand struct {
+	letterFilter `embed:""`
+	Limit        int `help:"Most letters to list; 0 for all." default:"100"`
 }
 
 // maxPage is the most that one call gives.

@@ -23,7 +23,8 @@ type jobsCommand struct {
 	Body  jobsBodyCommand  `cmd:"" help:"Print the request of a job, with the user's prompt, where it still exists."`
 }
 
-type jobsListCommand struct {
+// jobFilter chooses jobs. All that is given must fit.
+type jobFilter struct {
 	Kind     string        `help:"video or chat; without it both."`
 	Tenant   string        `help:"Only this tenant's."`
 	Status   string        `help:"queued, in_progress, completed, failed, cancelled, or unfinished."`
@@ -37,14 +38,18 @@ type jobsListCommand struct {
 	ID       string        `help:"The job's id, the upstream's id of its task, or with --tenant its request id." name:"id"`
 	Since    time.Duration `help:"Only those that were accepted in this time, such as 1h."`
 	Idle     time.Duration `help:"Only those without an event in this time."`
-	Oldest   bool          `help:"The oldest first."`
-	Limit    int           `help:"Most jobs to list; 0 for all that the index has." default:"100"`
 }
 
-func (c jobsListCommand) request(now time.Time) *genbusv1.ListJobsRequest {
+type jobsListCommand struct {
+	jobFilter `embed:""`
+	Oldest    bool `help:"The oldest first."`
+	Limit     int  `help:"Most jobs to list; 0 for all that the index has." default:"100"`
+}
+
+func (c jobFilter) request(now time.Time) *genbusv1.ListJobsRequest {
 	m := &genbusv1.ListJobsRequest{
 		Kind: c.Kind, Tenant: c.Tenant, Status: c.Status, Phase: c.Phase, Route: c.Route, Model: c.Model, Upstream: c.Upstream, UpstreamKey: c.Key,
-		ErrorCode: c.Code, Labels: c.Label, Id: c.ID, OldestFirst: c.Oldest,
+		ErrorCode: c.Code, Labels: c.Label, Id: c.ID,
 	}
 	if c.Since > 0 {
 		m.CreatedAfter = timestamppb.New(now.Add(-c.Since))
@@ -60,6 +65,7 @@ func (c jobsListCommand) Run(ctx context.Context, o *operatorCommand, out io.Wri
 	return o.call(ctx, out, func(ctx context.Context, call operatorCall) error {
 		var all *genbusv1.ListJobsResponse
 		request := c.request(time.Now())
+		request.OldestFirst = c.Oldest
 		err := eachPage(c.Limit, func(size int32) (listed int, more bool, err error) {
 			request.PageSize = size
 			page, err := call.ListJobs(ctx, request)

@@ -114,6 +114,8 @@ func (l Log) subject(r *genbusv1.AuditRecord) string {
 		return names.AuditJob(subject.Kind(r.GetKind()), r.GetTenant(), r.GetJobId())
 	case r.GetRoute() != "" && legal(r.GetKind(), r.GetRoute()):
 		return names.AuditRoute(subject.Kind(r.GetKind()), r.GetRoute())
+	case r.GetOperationId() != "" && legal(r.GetOperationId()):
+		return names.AuditOperation(r.GetOperationId())
 	}
 	return names.AuditLetter(strconv.FormatUint(r.GetLetter(), 10))
 }

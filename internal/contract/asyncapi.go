@@ -40,6 +40,8 @@ var payloads = map[string]message{
 	"UsageEvent":         {"What one ended job consumed.", "CloudEventHeaders", []string{"genbus.v1.UsageEvent"}},
 	"UsageEventJSON":     {"What one ended job consumed.", "CloudEventHeaders", []string{"UsageEvent"}},
 	"AuditRecord":        {"What an operator did.", "AuditHeaders", []string{"genbus.v1.AuditRecord"}},
+	"Operation":          {"Work of an operator on many jobs or dead letters.", "AuditHeaders", []string{"genbus.v1.Operation"}},
+	"OperationProgress":  {"How far an operation is.", "AuditHeaders", []string{"genbus.v1.OperationProgress"}},
 	"DeadLetter":         {"What could not be processed, with the reason.", "DeadLetterHeaders", []string{"genbus.v1.DeadLetter"}},
 	"WorkItem":           {"An accepted, unfinished job.", "WorkHeaders", []string{"genbus.v1.WorkItem"}},
 }
@@ -207,7 +209,7 @@ func streams(n subject.Space) []any {
 		{n.Chunks(), "Chunks of streamed chats; in memory, 15 minutes."},
 		{n.UsageStream(), "What ended jobs consumed; 31 days."},
 		{n.Dead(), "Accepted jobs that could not be processed."},
-		{n.Ops(), "What operators did; 90 days. genbus's own."},
+		{n.Ops(), "What operators did, and their operations; 90 days. genbus's own."},
 		{n.Rejected(), "Requests that were never accepted."},
 		{n.Work(), "Accepted, unfinished jobs. genbus's own."},
 		{n.Wait(), "Accepted jobs that wait for their turn. genbus's own."},

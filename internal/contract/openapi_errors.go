@@ -19,6 +19,7 @@ var sets = map[string][]errcode.Code{
 	},
 	"anyJob": {errcode.TaskNotFound, errcode.ChatNotFound},
 	"letter": {errcode.LetterNotFound, errcode.LetterUnusable, errcode.LetterResolved, errcode.InputLost},
+	"start":  {errcode.IdempotencyKeyReused, errcode.IndexCatchingUp, errcode.StorageFull, errcode.AcceptanceUnknown},
 	"read":   {errcode.BrokerUnavailable},
 	"list":   {errcode.BrokerUnavailable, errcode.IndexCatchingUp, errcode.InvalidPageToken},
 	"task":   {errcode.BrokerUnavailable, errcode.TaskNotFound},

@@ -10,6 +10,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/deadletter"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
 )
@@ -34,6 +35,8 @@ type Query struct {
 	Size int
 	// Token is the Next of the page before, or empty.
 	Token string
+
+	stored *deadletter.Extent // those that it has; nil for all
 }
 
 // Page is some letters without the data of their requests: those of jobs, and after
@@ -115,6 +118,9 @@ func (w *window) full() bool {
 func (w *window) wants(m broker.Stored, l letter) bool {
 	w.scanned++
 	w.read += len(m.Data)
+	if w.query.stored != nil && !w.query.stored.Has(m) {
+		return false
+	}
 	return w.query.Code == "" || l.GetError().GetCode() == w.query.Code
 }
 

@@ -4,7 +4,10 @@
 // only operators in.
 package operator
 
-import "github.com/genbus/genbus/internal/audit"
+import (
+	"github.com/genbus/genbus/internal/audit"
+	"github.com/genbus/genbus/internal/bulk"
+)
 
 // Operator is all that operators can do, over all tenants. It is safe for concurrent use,
 // and several replicas may do the same at the same time. Its errors are *errcode.Error
@@ -17,6 +20,9 @@ type Operator struct {
 	// Requests are those of jobs; Letters has those of letters.
 	Requests Requests
 	Audit    audit.Log
+	// Operations is what there is to do to many jobs or letters, and Bulk does it.
+	Operations Operations
+	Bulk       *bulk.Runner
 
 	Replicas Replicas
 	Tenants  Tenants

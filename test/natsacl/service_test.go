@@ -216,6 +216,19 @@ func (r *running) operated(t *testing.T) {
 			_, err := op.ResumeRoute(ctx, &genbusv1.ResumeRouteRequest{Kind: "video", Name: "slow"})
 			return err
 		},
+		func() error {
+			_, err := op.StartOperation(ctx, &genbusv1.StartOperationRequest{Id: "none", Spec: &genbusv1.OperationSpec{
+				Work: &genbusv1.OperationSpec_DropDeadLetters{DropDeadLetters: &genbusv1.DropDeadLetters{Filter: &genbusv1.DeadLetterFilter{Code: "none"}}},
+			}})
+			await(t, "the end of an operation", func() error {
+				m, err := op.GetOperation(ctx, &genbusv1.GetOperationRequest{Id: "none"})
+				if err == nil && m.GetOperation().GetProgress().GetState() != genbusv1.OperationProgress_STATE_DONE {
+					err = errors.New("it goes on")
+				}
+				return err
+			})
+			return err
+		},
 		func() error { _, err := op.ListRoutes(ctx, &genbusv1.ListRoutesRequest{}); return err },
 		func() error {
 			id := r.call(r.connect(t, local+"-publisher"), "chat", `{"model":"sandbox-chat","messages":[{"role":"user","content":"hello"}]}`)

@@ -126,7 +126,10 @@ type AuditRecord struct {
 	// The upstream's id of the task, of AttachUpstreamTask, as the operator gave it.
 	UpstreamTaskId string `protobuf:"bytes,17,opt,name=upstream_task_id,json=upstreamTaskId,proto3" json:"upstream_task_id,omitempty"`
 	// Status of the job afterwards, of CancelJob: one that had ended stays as it was.
-	Status        JobStatus `protobuf:"varint,18,opt,name=status,proto3,enum=genbus.v1.JobStatus" json:"status,omitempty"`
+	Status JobStatus `protobuf:"varint,18,opt,name=status,proto3,enum=genbus.v1.JobStatus" json:"status,omitempty"`
+	// Id of the operation, of StartOperation and StopOperation. jobs is then how many jobs or
+	// letters it was to change.
+	OperationId   string `protobuf:"bytes,19,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -285,6 +288,13 @@ func (x *AuditRecord) GetStatus() JobStatus {
 		return x.Status
 	}
 	return JobStatus_JOB_STATUS_UNSPECIFIED
+}
+
+func (x *AuditRecord) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
 }
 
 // StoredAuditRecord is a record and its place.
@@ -510,7 +520,7 @@ var File_genbus_v1_operator_audit_proto protoreflect.FileDescriptor
 
 const file_genbus_v1_operator_audit_proto_rawDesc = "" +
 	"\n" +
-	"\x1egenbus/v1/operator_audit.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb3\x05\n" +
+	"\x1egenbus/v1/operator_audit.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd6\x05\n" +
 	"\vAuditRecord\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x125\n" +
 	"\bended_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x1a\n" +
@@ -532,7 +542,8 @@ const file_genbus_v1_operator_audit_proto_rawDesc = "" +
 	"\x05begun\x18\x0f \x01(\x04R\x05begun\x12\x19\n" +
 	"\bto_route\x18\x10 \x01(\tR\atoRoute\x12(\n" +
 	"\x10upstream_task_id\x18\x11 \x01(\tR\x0eupstreamTaskId\x12,\n" +
-	"\x06status\x18\x12 \x01(\x0e2\x14.genbus.v1.JobStatusR\x06status\"p\n" +
+	"\x06status\x18\x12 \x01(\x0e2\x14.genbus.v1.JobStatusR\x06status\x12!\n" +
+	"\foperation_id\x18\x13 \x01(\tR\voperationId\"p\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fOUTCOME_DONE\x10\x01\x12\x13\n" +

@@ -2036,7 +2036,7 @@ var File_genbus_v1_operator_service_proto protoreflect.FileDescriptor
 
 const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"\n" +
-	" genbus/v1/operator_service.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x1egenbus/v1/operator_audit.proto\x1a\x1cgenbus/v1/operator_job.proto\x1a!genbus/v1/operator_overview.proto\x1a genbus/v1/operator_replica.proto\x1a\x1egenbus/v1/operator_retry.proto\x1a\x1fgenbus/v1/operator_tenant.proto\x1a\x14genbus/v1/work.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x94\x01\n" +
+	" genbus/v1/operator_service.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x1egenbus/v1/operator_audit.proto\x1a\x1cgenbus/v1/operator_job.proto\x1a\"genbus/v1/operator_operation.proto\x1a!genbus/v1/operator_overview.proto\x1a genbus/v1/operator_replica.proto\x1a\x1egenbus/v1/operator_retry.proto\x1a\x1fgenbus/v1/operator_tenant.proto\x1a\x14genbus/v1/work.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x94\x01\n" +
 	"\x16ListDeadLettersRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x12\n" +
@@ -2166,7 +2166,7 @@ const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"\x06silent\x18\t \x03(\v2\x18.genbus.v1.SilentReplicaR\x06silent\"n\n" +
 	"\rRouteOverview\x12+\n" +
 	"\x05route\x18\x01 \x01(\v2\x15.genbus.v1.RouteStateR\x05route\x120\n" +
-	"\aminutes\x18\x02 \x03(\v2\x16.genbus.v1.RouteMinuteR\aminutes2\xba\x0e\n" +
+	"\aminutes\x18\x02 \x03(\v2\x16.genbus.v1.RouteMinuteR\aminutes2\x8d\x11\n" +
 	"\x0fOperatorService\x12C\n" +
 	"\bListJobs\x12\x1a.genbus.v1.ListJobsRequest\x1a\x1b.genbus.v1.ListJobsResponse\x12=\n" +
 	"\x06GetJob\x12\x18.genbus.v1.GetJobRequest\x1a\x19.genbus.v1.GetJobResponse\x12X\n" +
@@ -2192,7 +2192,11 @@ const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"\x10ListAuditRecords\x12\".genbus.v1.ListAuditRecordsRequest\x1a#.genbus.v1.ListAuditRecordsResponse\x12L\n" +
 	"\vGetOverview\x12\x1d.genbus.v1.GetOverviewRequest\x1a\x1e.genbus.v1.GetOverviewResponse\x12C\n" +
 	"\bRetryJob\x12\x1a.genbus.v1.RetryJobRequest\x1a\x1b.genbus.v1.RetryJobResponse\x12O\n" +
-	"\fGetJobBodies\x12\x1e.genbus.v1.GetJobBodiesRequest\x1a\x1f.genbus.v1.GetJobBodiesResponseB1Z/github.com/genbus/genbus/gen/genbus/v1;genbusv1b\x06proto3"
+	"\fGetJobBodies\x12\x1e.genbus.v1.GetJobBodiesRequest\x1a\x1f.genbus.v1.GetJobBodiesResponse\x12U\n" +
+	"\x0eStartOperation\x12 .genbus.v1.StartOperationRequest\x1a!.genbus.v1.StartOperationResponse\x12O\n" +
+	"\fGetOperation\x12\x1e.genbus.v1.GetOperationRequest\x1a\x1f.genbus.v1.GetOperationResponse\x12U\n" +
+	"\x0eListOperations\x12 .genbus.v1.ListOperationsRequest\x1a!.genbus.v1.ListOperationsResponse\x12R\n" +
+	"\rStopOperation\x12\x1f.genbus.v1.StopOperationRequest\x1a .genbus.v1.StopOperationResponseB1Z/github.com/genbus/genbus/gen/genbus/v1;genbusv1b\x06proto3"
 
 var (
 	file_genbus_v1_operator_service_proto_rawDescOnce sync.Once
@@ -2258,15 +2262,23 @@ var file_genbus_v1_operator_service_proto_goTypes = []any{
 	(*GetOverviewRequest)(nil),         // 47: genbus.v1.GetOverviewRequest
 	(*RetryJobRequest)(nil),            // 48: genbus.v1.RetryJobRequest
 	(*GetJobBodiesRequest)(nil),        // 49: genbus.v1.GetJobBodiesRequest
-	(*ListJobsResponse)(nil),           // 50: genbus.v1.ListJobsResponse
-	(*GetJobResponse)(nil),             // 51: genbus.v1.GetJobResponse
-	(*ListTenantsResponse)(nil),        // 52: genbus.v1.ListTenantsResponse
-	(*ListStreamsResponse)(nil),        // 53: genbus.v1.ListStreamsResponse
-	(*ListUpstreamsResponse)(nil),      // 54: genbus.v1.ListUpstreamsResponse
-	(*ListReplicasResponse)(nil),       // 55: genbus.v1.ListReplicasResponse
-	(*ListAuditRecordsResponse)(nil),   // 56: genbus.v1.ListAuditRecordsResponse
-	(*RetryJobResponse)(nil),           // 57: genbus.v1.RetryJobResponse
-	(*GetJobBodiesResponse)(nil),       // 58: genbus.v1.GetJobBodiesResponse
+	(*StartOperationRequest)(nil),      // 50: genbus.v1.StartOperationRequest
+	(*GetOperationRequest)(nil),        // 51: genbus.v1.GetOperationRequest
+	(*ListOperationsRequest)(nil),      // 52: genbus.v1.ListOperationsRequest
+	(*StopOperationRequest)(nil),       // 53: genbus.v1.StopOperationRequest
+	(*ListJobsResponse)(nil),           // 54: genbus.v1.ListJobsResponse
+	(*GetJobResponse)(nil),             // 55: genbus.v1.GetJobResponse
+	(*ListTenantsResponse)(nil),        // 56: genbus.v1.ListTenantsResponse
+	(*ListStreamsResponse)(nil),        // 57: genbus.v1.ListStreamsResponse
+	(*ListUpstreamsResponse)(nil),      // 58: genbus.v1.ListUpstreamsResponse
+	(*ListReplicasResponse)(nil),       // 59: genbus.v1.ListReplicasResponse
+	(*ListAuditRecordsResponse)(nil),   // 60: genbus.v1.ListAuditRecordsResponse
+	(*RetryJobResponse)(nil),           // 61: genbus.v1.RetryJobResponse
+	(*GetJobBodiesResponse)(nil),       // 62: genbus.v1.GetJobBodiesResponse
+	(*StartOperationResponse)(nil),     // 63: genbus.v1.StartOperationResponse
+	(*GetOperationResponse)(nil),       // 64: genbus.v1.GetOperationResponse
+	(*ListOperationsResponse)(nil),     // 65: genbus.v1.ListOperationsResponse
+	(*StopOperationResponse)(nil),      // 66: genbus.v1.StopOperationResponse
 }
 var file_genbus_v1_operator_service_proto_depIdxs = []int32{
 	2,  // 0: genbus.v1.ListDeadLettersResponse.letters:type_name -> genbus.v1.StoredDeadLetter
@@ -2317,31 +2329,39 @@ var file_genbus_v1_operator_service_proto_depIdxs = []int32{
 	47, // 45: genbus.v1.OperatorService.GetOverview:input_type -> genbus.v1.GetOverviewRequest
 	48, // 46: genbus.v1.OperatorService.RetryJob:input_type -> genbus.v1.RetryJobRequest
 	49, // 47: genbus.v1.OperatorService.GetJobBodies:input_type -> genbus.v1.GetJobBodiesRequest
-	50, // 48: genbus.v1.OperatorService.ListJobs:output_type -> genbus.v1.ListJobsResponse
-	51, // 49: genbus.v1.OperatorService.GetJob:output_type -> genbus.v1.GetJobResponse
-	1,  // 50: genbus.v1.OperatorService.ListDeadLetters:output_type -> genbus.v1.ListDeadLettersResponse
-	4,  // 51: genbus.v1.OperatorService.GetDeadLetter:output_type -> genbus.v1.GetDeadLetterResponse
-	6,  // 52: genbus.v1.OperatorService.RedriveDeadLetter:output_type -> genbus.v1.RedriveDeadLetterResponse
-	8,  // 53: genbus.v1.OperatorService.DropDeadLetter:output_type -> genbus.v1.DropDeadLetterResponse
-	10, // 54: genbus.v1.OperatorService.AttachUpstreamTask:output_type -> genbus.v1.AttachUpstreamTaskResponse
-	12, // 55: genbus.v1.OperatorService.CancelJob:output_type -> genbus.v1.CancelJobResponse
-	14, // 56: genbus.v1.OperatorService.EraseJob:output_type -> genbus.v1.EraseJobResponse
-	16, // 57: genbus.v1.OperatorService.ListRoutes:output_type -> genbus.v1.ListRoutesResponse
-	19, // 58: genbus.v1.OperatorService.PauseRoute:output_type -> genbus.v1.PauseRouteResponse
-	21, // 59: genbus.v1.OperatorService.ResumeRoute:output_type -> genbus.v1.ResumeRouteResponse
-	23, // 60: genbus.v1.OperatorService.ListOrphans:output_type -> genbus.v1.ListOrphansResponse
-	26, // 61: genbus.v1.OperatorService.MoveOrphans:output_type -> genbus.v1.MoveOrphansResponse
-	28, // 62: genbus.v1.OperatorService.FailOrphans:output_type -> genbus.v1.FailOrphansResponse
-	52, // 63: genbus.v1.OperatorService.ListTenants:output_type -> genbus.v1.ListTenantsResponse
-	53, // 64: genbus.v1.OperatorService.ListStreams:output_type -> genbus.v1.ListStreamsResponse
-	54, // 65: genbus.v1.OperatorService.ListUpstreams:output_type -> genbus.v1.ListUpstreamsResponse
-	55, // 66: genbus.v1.OperatorService.ListReplicas:output_type -> genbus.v1.ListReplicasResponse
-	56, // 67: genbus.v1.OperatorService.ListAuditRecords:output_type -> genbus.v1.ListAuditRecordsResponse
-	31, // 68: genbus.v1.OperatorService.GetOverview:output_type -> genbus.v1.GetOverviewResponse
-	57, // 69: genbus.v1.OperatorService.RetryJob:output_type -> genbus.v1.RetryJobResponse
-	58, // 70: genbus.v1.OperatorService.GetJobBodies:output_type -> genbus.v1.GetJobBodiesResponse
-	48, // [48:71] is the sub-list for method output_type
-	25, // [25:48] is the sub-list for method input_type
+	50, // 48: genbus.v1.OperatorService.StartOperation:input_type -> genbus.v1.StartOperationRequest
+	51, // 49: genbus.v1.OperatorService.GetOperation:input_type -> genbus.v1.GetOperationRequest
+	52, // 50: genbus.v1.OperatorService.ListOperations:input_type -> genbus.v1.ListOperationsRequest
+	53, // 51: genbus.v1.OperatorService.StopOperation:input_type -> genbus.v1.StopOperationRequest
+	54, // 52: genbus.v1.OperatorService.ListJobs:output_type -> genbus.v1.ListJobsResponse
+	55, // 53: genbus.v1.OperatorService.GetJob:output_type -> genbus.v1.GetJobResponse
+	1,  // 54: genbus.v1.OperatorService.ListDeadLetters:output_type -> genbus.v1.ListDeadLettersResponse
+	4,  // 55: genbus.v1.OperatorService.GetDeadLetter:output_type -> genbus.v1.GetDeadLetterResponse
+	6,  // 56: genbus.v1.OperatorService.RedriveDeadLetter:output_type -> genbus.v1.RedriveDeadLetterResponse
+	8,  // 57: genbus.v1.OperatorService.DropDeadLetter:output_type -> genbus.v1.DropDeadLetterResponse
+	10, // 58: genbus.v1.OperatorService.AttachUpstreamTask:output_type -> genbus.v1.AttachUpstreamTaskResponse
+	12, // 59: genbus.v1.OperatorService.CancelJob:output_type -> genbus.v1.CancelJobResponse
+	14, // 60: genbus.v1.OperatorService.EraseJob:output_type -> genbus.v1.EraseJobResponse
+	16, // 61: genbus.v1.OperatorService.ListRoutes:output_type -> genbus.v1.ListRoutesResponse
+	19, // 62: genbus.v1.OperatorService.PauseRoute:output_type -> genbus.v1.PauseRouteResponse
+	21, // 63: genbus.v1.OperatorService.ResumeRoute:output_type -> genbus.v1.ResumeRouteResponse
+	23, // 64: genbus.v1.OperatorService.ListOrphans:output_type -> genbus.v1.ListOrphansResponse
+	26, // 65: genbus.v1.OperatorService.MoveOrphans:output_type -> genbus.v1.MoveOrphansResponse
+	28, // 66: genbus.v1.OperatorService.FailOrphans:output_type -> genbus.v1.FailOrphansResponse
+	56, // 67: genbus.v1.OperatorService.ListTenants:output_type -> genbus.v1.ListTenantsResponse
+	57, // 68: genbus.v1.OperatorService.ListStreams:output_type -> genbus.v1.ListStreamsResponse
+	58, // 69: genbus.v1.OperatorService.ListUpstreams:output_type -> genbus.v1.ListUpstreamsResponse
+	59, // 70: genbus.v1.OperatorService.ListReplicas:output_type -> genbus.v1.ListReplicasResponse
+	60, // 71: genbus.v1.OperatorService.ListAuditRecords:output_type -> genbus.v1.ListAuditRecordsResponse
+	31, // 72: genbus.v1.OperatorService.GetOverview:output_type -> genbus.v1.GetOverviewResponse
+	61, // 73: genbus.v1.OperatorService.RetryJob:output_type -> genbus.v1.RetryJobResponse
+	62, // 74: genbus.v1.OperatorService.GetJobBodies:output_type -> genbus.v1.GetJobBodiesResponse
+	63, // 75: genbus.v1.OperatorService.StartOperation:output_type -> genbus.v1.StartOperationResponse
+	64, // 76: genbus.v1.OperatorService.GetOperation:output_type -> genbus.v1.GetOperationResponse
+	65, // 77: genbus.v1.OperatorService.ListOperations:output_type -> genbus.v1.ListOperationsResponse
+	66, // 78: genbus.v1.OperatorService.StopOperation:output_type -> genbus.v1.StopOperationResponse
+	52, // [52:79] is the sub-list for method output_type
+	25, // [25:52] is the sub-list for method input_type
 	25, // [25:25] is the sub-list for extension type_name
 	25, // [25:25] is the sub-list for extension extendee
 	0,  // [0:25] is the sub-list for field type_name
@@ -2355,6 +2375,7 @@ func file_genbus_v1_operator_service_proto_init() {
 	file_genbus_v1_job_proto_init()
 	file_genbus_v1_operator_audit_proto_init()
 	file_genbus_v1_operator_job_proto_init()
+	file_genbus_v1_operator_operation_proto_init()
 	file_genbus_v1_operator_overview_proto_init()
 	file_genbus_v1_operator_replica_proto_init()
 	file_genbus_v1_operator_retry_proto_init()

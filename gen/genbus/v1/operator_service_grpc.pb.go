@@ -44,6 +44,10 @@ const (
 	OperatorService_GetOverview_FullMethodName        = "/genbus.v1.OperatorService/GetOverview"
 	OperatorService_RetryJob_FullMethodName           = "/genbus.v1.OperatorService/RetryJob"
 	OperatorService_GetJobBodies_FullMethodName       = "/genbus.v1.OperatorService/GetJobBodies"
+	OperatorService_StartOperation_FullMethodName     = "/genbus.v1.OperatorService/StartOperation"
+	OperatorService_GetOperation_FullMethodName       = "/genbus.v1.OperatorService/GetOperation"
+	OperatorService_ListOperations_FullMethodName     = "/genbus.v1.OperatorService/ListOperations"
+	OperatorService_StopOperation_FullMethodName      = "/genbus.v1.OperatorService/StopOperation"
 )
 
 // OperatorServiceClient is the client API for OperatorService service.
@@ -123,6 +127,16 @@ type OperatorServiceClient interface {
 	// GetJobBodies gives the request of a job, where it still exists, and the reply of a
 	// chat. It is refused with bodies_private unless operators_read_bodies is set.
 	GetJobBodies(ctx context.Context, in *GetJobBodiesRequest, opts ...grpc.CallOption) (*GetJobBodiesResponse, error)
+	// StartOperation does something to all jobs or dead letters that a filter chooses, in the
+	// background, to the end, whichever replicas stop or die. Or it counts them.
+	StartOperation(ctx context.Context, in *StartOperationRequest, opts ...grpc.CallOption) (*StartOperationResponse, error)
+	// GetOperation says how far an operation is.
+	GetOperation(ctx context.Context, in *GetOperationRequest, opts ...grpc.CallOption) (*GetOperationResponse, error)
+	// ListOperations lists operations, those that were started last first.
+	ListOperations(ctx context.Context, in *ListOperationsRequest, opts ...grpc.CallOption) (*ListOperationsResponse, error)
+	// StopOperation stops an operation. What it has done stays, and one that has ended stays as
+	// it is.
+	StopOperation(ctx context.Context, in *StopOperationRequest, opts ...grpc.CallOption) (*StopOperationResponse, error)
 }
 
 type operatorServiceClient struct {
@@ -363,6 +377,46 @@ func (c *operatorServiceClient) GetJobBodies(ctx context.Context, in *GetJobBodi
 	return out, nil
 }
 
+func (c *operatorServiceClient) StartOperation(ctx context.Context, in *StartOperationRequest, opts ...grpc.CallOption) (*StartOperationResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StartOperationResponse)
+	err := c.cc.Invoke(ctx, OperatorService_StartOperation_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *operatorServiceClient) GetOperation(ctx context.Context, in *GetOperationRequest, opts ...grpc.CallOption) (*GetOperationResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetOperationResponse)
+	err := c.cc.Invoke(ctx, OperatorService_GetOperation_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *operatorServiceClient) ListOperations(ctx context.Context, in *ListOperationsRequest, opts ...grpc.CallOption) (*ListOperationsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListOperationsResponse)
+	err := c.cc.Invoke(ctx, OperatorService_ListOperations_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *operatorServiceClient) StopOperation(ctx context.Context, in *StopOperationRequest, opts ...grpc.CallOption) (*StopOperationResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StopOperationResponse)
+	err := c.cc.Invoke(ctx, OperatorService_StopOperation_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // OperatorServiceServer is the server API for OperatorService service.
 // All implementations must embed UnimplementedOperatorServiceServer
 // for forward compatibility.
@@ -440,6 +494,16 @@ type OperatorServiceServer interface {
 	// GetJobBodies gives the request of a job, where it still exists, and the reply of a
 	// chat. It is refused with bodies_private unless operators_read_bodies is set.
 	GetJobBodies(context.Context, *GetJobBodiesRequest) (*GetJobBodiesResponse, error)
+	// StartOperation does something to all jobs or dead letters that a filter chooses, in the
+	// background, to the end, whichever replicas stop or die. Or it counts them.
+	StartOperation(context.Context, *StartOperationRequest) (*StartOperationResponse, error)
+	// GetOperation says how far an operation is.
+	GetOperation(context.Context, *GetOperationRequest) (*GetOperationResponse, error)
+	// ListOperations lists operations, those that were started last first.
+	ListOperations(context.Context, *ListOperationsRequest) (*ListOperationsResponse, error)
+	// StopOperation stops an operation. What it has done stays, and one that has ended stays as
+	// it is.
+	StopOperation(context.Context, *StopOperationRequest) (*StopOperationResponse, error)
 	mustEmbedUnimplementedOperatorServiceServer()
 }
 
@@ -518,6 +582,18 @@ func (UnimplementedOperatorServiceServer) RetryJob(context.Context, *RetryJobReq
 }
 func (UnimplementedOperatorServiceServer) GetJobBodies(context.Context, *GetJobBodiesRequest) (*GetJobBodiesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetJobBodies not implemented")
+}
+func (UnimplementedOperatorServiceServer) StartOperation(context.Context, *StartOperationRequest) (*StartOperationResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method StartOperation not implemented")
+}
+func (UnimplementedOperatorServiceServer) GetOperation(context.Context, *GetOperationRequest) (*GetOperationResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetOperation not implemented")
+}
+func (UnimplementedOperatorServiceServer) ListOperations(context.Context, *ListOperationsRequest) (*ListOperationsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListOperations not implemented")
+}
+func (UnimplementedOperatorServiceServer) StopOperation(context.Context, *StopOperationRequest) (*StopOperationResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method StopOperation not implemented")
 }
 func (UnimplementedOperatorServiceServer) mustEmbedUnimplementedOperatorServiceServer() {}
 func (UnimplementedOperatorServiceServer) testEmbeddedByValue()                         {}
@@ -954,6 +1030,78 @@ func _OperatorService_GetJobBodies_Handler(srv interface{}, ctx context.Context,
 	return interceptor(ctx, in, info, handler)
 }
 
+func _OperatorService_StartOperation_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StartOperationRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OperatorServiceServer).StartOperation(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OperatorService_StartOperation_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OperatorServiceServer).StartOperation(ctx, req.(*StartOperationRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _OperatorService_GetOperation_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetOperationRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OperatorServiceServer).GetOperation(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OperatorService_GetOperation_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OperatorServiceServer).GetOperation(ctx, req.(*GetOperationRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _OperatorService_ListOperations_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListOperationsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OperatorServiceServer).ListOperations(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OperatorService_ListOperations_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OperatorServiceServer).ListOperations(ctx, req.(*ListOperationsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _OperatorService_StopOperation_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StopOperationRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OperatorServiceServer).StopOperation(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OperatorService_StopOperation_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OperatorServiceServer).StopOperation(ctx, req.(*StopOperationRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // OperatorService_ServiceDesc is the grpc.ServiceDesc for OperatorService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1052,6 +1200,22 @@ var OperatorService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetJobBodies",
 			Handler:    _OperatorService_GetJobBodies_Handler,
+		},
+		{
+			MethodName: "StartOperation",
+			Handler:    _OperatorService_StartOperation_Handler,
+		},
+		{
+			MethodName: "GetOperation",
+			Handler:    _OperatorService_GetOperation_Handler,
+		},
+		{
+			MethodName: "ListOperations",
+			Handler:    _OperatorService_ListOperations_Handler,
+		},
+		{
+			MethodName: "StopOperation",
+			Handler:    _OperatorService_StopOperation_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

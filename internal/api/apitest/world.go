@@ -32,6 +32,7 @@ import (
 	"github.com/genbus/genbus/internal/audit"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/bulk"
 	"github.com/genbus/genbus/internal/chatlog"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/content"
@@ -188,6 +189,9 @@ func (w *World) startAPI(alter func(*Parts)) {
 	op.Tenants = operator.Tenants{Index: w.Index, Config: live, Fleet: op.Replicas.Fleet}
 	op.Overview = operator.NewOverview(op.Routes, &deadletter.Counter{Streams: op.Letters.Streams}, op.Replicas.Fleet)
 	op.Requests = operator.Requests{Config: live, Items: jobs.Items, Bodies: bodies, Letters: op.Letters, Admission: adm}
+	op.Operations = operator.Operations{Jobs: op.Jobs, Letters: op.Letters, Cancel: w.Core.Jobs.CancelForOperator}
+	op.Bulk = bulk.New(w.T.Context(), bulk.Options{Broker: w.Broker, Steps: op.Operations.Steps, Self: w.Log.Writer(), Logger: brokertest.Logger(w.T)})
+	op.Bulk.Start()
 	w.startServers(live, op)
 	w.T.Cleanup(func() {
 		if err := w.Close(); err != nil {
@@ -197,6 +201,7 @@ func (w *World) startAPI(alter func(*Parts)) {
 		w.HTTP.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
+		op.Bulk.Close(ctx)
 		if err := runner.Close(ctx); err != nil {
 			w.T.Errorf("inline: %v", err)
 		}

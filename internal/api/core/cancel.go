@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
@@ -41,6 +42,16 @@ func (j *Jobs) Cancel(ctx context.Context, n subject.TaskName, by Canceller) (jo
 		}
 	}
 	return e, nil
+}
+
+// CancelForOperator is Cancel for an operator. It returns the status of the job afterwards, and
+// the error as its caller is told.
+func (j *Jobs) CancelForOperator(ctx context.Context, n subject.TaskName) (genbusv1.JobStatus, error) {
+	e, err := j.Cancel(ctx, n, ByOperator)
+	if err != nil {
+		return genbusv1.JobStatus_JOB_STATUS_UNSPECIFIED, Explain(ctx, n, err)
+	}
+	return e.Job.GetStatus(), nil
 }
 
 // cancelAt tries to end the job where e left it. When another writer was first it

@@ -71,6 +71,10 @@ var rules = map[string]rule{
 	"/genbus.v1.OperatorService/ListOrphans":        operators,
 	"/genbus.v1.OperatorService/MoveOrphans":        operators,
 	"/genbus.v1.OperatorService/FailOrphans":        operators,
+	"/genbus.v1.OperatorService/StartOperation":     operators,
+	"/genbus.v1.OperatorService/GetOperation":       operators,
+	"/genbus.v1.OperatorService/ListOperations":     operators,
+	"/genbus.v1.OperatorService/StopOperation":      operators,
 
 	"/grpc.health.v1.Health/Check": everybody,
 	"/grpc.health.v1.Health/List":  everybody,

@@ -76,6 +76,7 @@ func (s operatorService) record(ctx context.Context, r *genbusv1.AuditRecord, do
 func clip(r *genbusv1.AuditRecord) {
 	r.Kind, r.Route = errcode.Clip(r.GetKind(), 16), errcode.Clip(r.GetRoute(), 64)
 	r.Tenant, r.JobId = errcode.Clip(r.GetTenant(), 64), errcode.Clip(r.GetJobId(), 64)
+	r.OperationId = errcode.Clip(r.GetOperationId(), 64)
 	r.ToRoute, r.UpstreamTaskId = errcode.Clip(r.GetToRoute(), 64), errcode.Clip(r.GetUpstreamTaskId(), 1024)
 }
 
@@ -91,6 +92,9 @@ func attributes(r *genbusv1.AuditRecord) (attrs []any) {
 	}
 	if r.GetLetter() != 0 {
 		attrs = append(attrs, telemetry.KeySequence, r.GetLetter())
+	}
+	if r.GetOperationId() != "" {
+		attrs = append(attrs, "operation", r.GetOperationId())
 	}
 	if r.GetJobs() != 0 {
 		attrs = append(attrs, "jobs", r.GetJobs())
@@ -206,10 +210,8 @@ func (s operatorService) CancelJob(ctx context.Context, m *genbusv1.CancelJobReq
 		if err := operator.CheckName(n); err != nil {
 			return err
 		}
-		e, err := s.core.Jobs.Cancel(ctx, n, core.ByOperator)
-		if err == nil {
-			out.Status, r.Status = e.Job.GetStatus(), e.Job.GetStatus()
-		}
+		status, err := s.core.Jobs.CancelForOperator(ctx, n)
+		out.Status, r.Status = status, status
 		return err
 	})
 	return out, err

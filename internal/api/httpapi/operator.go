@@ -27,6 +27,10 @@ var operatorPatterns = []string{
 	"GET /genbus/v1/operator/audit",
 	"POST /genbus/v1/operator/jobs/{id}/retry",
 	"GET /genbus/v1/operator/jobs/{id}/bodies",
+	"GET /genbus/v1/operator/operations",
+	"GET /genbus/v1/operator/operations/{id}",
+	"POST /genbus/v1/operator/operations",
+	"POST /genbus/v1/operator/operations/{id}/stop",
 }
 
 // viaOperator is viaGateway for operators.

@@ -42,6 +42,8 @@ var queries = map[string][]string{
 	"GET /genbus/v1/operator/upstreams":               nil,
 	"GET /genbus/v1/operator/replicas":                nil,
 	"GET /genbus/v1/operator/audit":                   fieldsOf(&genbusv1.ListAuditRecordsRequest{}),
+	"GET /genbus/v1/operator/operations":              fieldsOf(&genbusv1.ListOperationsRequest{}),
+	"GET /genbus/v1/operator/operations/{id}":         nil,
 }
 
 // listVideoTasks is the one list whose status is a name of the enum. That of the operators'

@@ -1,0 +1,67 @@
+package grpcapi
+
+import (
+	"context"
+
+	"github.com/nats-io/nuid"
+
+	"github.com/genbus/genbus/internal/api/core"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// StartOperation begins work on many jobs or letters, or counts them.
+func (s operatorService) StartOperation(ctx context.Context, m *genbusv1.StartOperationRequest) (*genbusv1.StartOperationResponse, error) {
+	out := &genbusv1.StartOperationResponse{}
+	if m.GetCountOnly() {
+		var err error
+		if out.Operation, err = s.operator.Operations.Plan(ctx, m); err != nil {
+			return nil, core.Explain(ctx, subject.TaskName{}, err)
+		}
+		return out, nil
+	}
+	if m.GetId() == "" {
+		m.Id = nuid.Next()
+	}
+	err := s.record(ctx, &genbusv1.AuditRecord{OperationId: m.GetId()}, func(r *genbusv1.AuditRecord) error {
+		op, err := s.operator.Operations.Plan(ctx, m)
+		if err != nil {
+			return err
+		}
+		op.Operator = r.GetOperator()
+		out.Operation, err = s.operator.Bulk.Begin(ctx, op)
+		r.Jobs = uint64(out.GetOperation().GetTotal())
+		return err
+	})
+	return out, err
+}
+
+// GetOperation reads an operation.
+func (s operatorService) GetOperation(ctx context.Context, m *genbusv1.GetOperationRequest) (*genbusv1.GetOperationResponse, error) {
+	op, err := s.operator.Bulk.Get(ctx, m.GetId())
+	if err != nil {
+		return nil, core.Explain(ctx, subject.TaskName{}, err)
+	}
+	return &genbusv1.GetOperationResponse{Operation: op}, nil
+}
+
+// ListOperations reads a page of operations.
+func (s operatorService) ListOperations(ctx context.Context, m *genbusv1.ListOperationsRequest) (*genbusv1.ListOperationsResponse, error) {
+	ops, next, err := s.operator.Bulk.List(ctx, int(m.GetPageSize()), m.GetPageToken())
+	if err != nil {
+		return nil, core.Explain(ctx, subject.TaskName{}, err)
+	}
+	return &genbusv1.ListOperationsResponse{Operations: ops, NextPageToken: next}, nil
+}
+
+// StopOperation stops an operation.
+func (s operatorService) StopOperation(ctx context.Context, m *genbusv1.StopOperationRequest) (*genbusv1.StopOperationResponse, error) {
+	out := &genbusv1.StopOperationResponse{}
+	err := s.record(ctx, &genbusv1.AuditRecord{OperationId: m.GetId()}, func(r *genbusv1.AuditRecord) (err error) {
+		out.Operation, err = s.operator.Bulk.Stop(ctx, m.GetId())
+		r.Jobs = uint64(out.GetOperation().GetTotal())
+		return err
+	})
+	return out, err
+}

@@ -1,0 +1,11 @@
+package bulk
+
+import "time"
+
+// Hurry makes a Runner that has not started wait for less.
+func (r *Runner) Hurry() {
+	r.t = timing{store: 50 * time.Millisecond, watch: 30 * time.Millisecond, silent: 500 * time.Millisecond, retry: 10 * time.Millisecond, tries: 3, step: 10 * time.Second}
+}
+
+// Die has a Runner store nothing and begin nothing more, as if its process was killed.
+func (r *Runner) Die() { r.cut() }
