@@ -41,6 +41,7 @@ func OrphanedLetter(tenant string) *genbusv1.DeadLetter {
 func (w *World) PutLetter(l *genbusv1.DeadLetter) uint64 {
 	w.T.Helper()
 	m := nats.NewMsg(w.Broker.Names().DeadLetter(subject.Video, l.GetTenant(), "x"))
+	m.Header.Set(subject.HeaderErrorCode, l.GetError().GetCode())
 	m.Data = Must[[]byte](w.T)(proto.Marshal(l))
 	return Must[broker.Ack](w.T)(w.Broker.Publish(w.T.Context(), m)).Seq
 }

@@ -18,6 +18,9 @@ type action func(ctx context.Context, c *Console, r *http.Request) (next, word s
 var actions = map[string]action{
 	"/jobs/{kind}/{tenant}/{id}/cancel": cancelJob,
 	"/jobs/{kind}/{tenant}/{id}/erase":  eraseJob,
+	"/jobs/{kind}/{tenant}/{id}/retry":  retryJob,
+	"/operations":                       startOperation,
+	"/operations/{id}/stop":             stopOperation,
 	"/decisions/{sequence}/redrive":     redrive,
 	"/decisions/{sequence}/attach":      attach,
 	"/decisions/{sequence}/drop":        drop,
@@ -30,6 +33,9 @@ var actions = map[string]action{
 var done = map[string]string{
 	"cancelled": "The job was cancelled. One that had ended stays as it was.",
 	"erased":    "The job was erased.",
+	"retried":   "The request was submitted again, as this job.",
+	"started":   "The operation was started. It goes on when this page is closed.",
+	"stopping":  "The operation stops; what it has done stays.",
 	"redriven":  "The request was sent again, as this job.",
 	"attached":  "The upstream's task is followed, as this job.",
 	"dropped":   "The dead letter was removed.",

@@ -37,11 +37,20 @@ var functions = template.FuncMap{
 	"stakes":     stakesOf,
 	"onReplicas": onReplicas,
 	"query":      query1,
-	"short":      short,
-	"hasPassed":  func(t *timestamppb.Timestamp) bool { return t != nil && t.AsTime().Before(time.Now()) },
-	"menu":       func() []entry { return menu },
-	"list":       func(values ...string) []string { return values },
-	"sub":        func(a, b uint64) uint64 { return a - min(a, b) },
+	"work":       workOf, "isRunning": isRunning, "operationURL": operationURL,
+	"rfc3339": func(t *timestamppb.Timestamp) string { return t.AsTime().Format(time.RFC3339Nano) },
+
+	"pausedRoutes": pausedRoutes, "lastMinute": lastMinute, "lastHour": lastHour,
+	"sparkAccepted": func(m []*genbusv1.RouteMinute) string { return spark(m, (*genbusv1.RouteMinute).GetAccepted) },
+	"sparkStarted":  func(m []*genbusv1.RouteMinute) string { return spark(m, (*genbusv1.RouteMinute).GetStarted) },
+	"sparkEnded":    func(m []*genbusv1.RouteMinute) string { return spark(m, (*genbusv1.RouteMinute).GetEnded) },
+	"sparkFailed":   func(m []*genbusv1.RouteMinute) string { return spark(m, (*genbusv1.RouteMinute).GetFailed) },
+
+	"short":     short,
+	"hasPassed": func(t *timestamppb.Timestamp) bool { return t != nil && t.AsTime().Before(time.Now()) },
+	"menu":      func() []entry { return menu },
+	"list":      func(values ...string) []string { return values },
+	"sub":       func(a, b uint64) uint64 { return a - min(a, b) },
 }
 
 // entry is one of the menu.
@@ -56,6 +65,7 @@ var menu = []entry{
 	{"tenants", "/tenants", "Tenants"},
 	{"replicas", "/replicas", "Replicas"},
 	{"streams", "/streams", "Streams"},
+	{"operations", "/operations", "Operations"},
 	{"audit", "/audit", "Audit"},
 	{"try", "/try", "Try"},
 }

@@ -3,6 +3,7 @@ package console_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,11 +16,12 @@ func (b *browser) open(path string) *apitest.Stream {
 	return b.w.Open(b.request(http.MethodGet, path, nil, "Accept", "text/event-stream"))
 }
 
-// until reads a stream up to a page that has a text.
-func until(t *testing.T, s *apitest.Stream, text string) {
+// until reads a stream up to a page that has all of some texts.
+func until(t *testing.T, s *apitest.Stream, texts ...string) {
 	t.Helper()
 	for {
-		if e := s.Next(); e.Name == "page" && strings.Contains(e.Data, text) {
+		e := s.Next()
+		if e.Name == "page" && !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(e.Data, text) }) {
 			return
 		}
 	}

@@ -2,45 +2,64 @@ package console
 
 import (
 	"context"
-
-	"golang.org/x/sync/errgroup"
+	"strconv"
+	"strings"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// overviewLetters is how many dead letters the first page shows.
-const overviewLetters = 5
-
-type overviewPage struct {
-	Routes    []*genbusv1.RouteState
-	Paused    []*genbusv1.RouteState
-	Letters   *genbusv1.ListDeadLettersResponse
-	Upstreams *genbusv1.ListUpstreamsResponse
-	Names     []string
+func loadOverview(ctx context.Context, c *Console, _ *query) (any, error) {
+	return c.api.GetOverview(ctx, &genbusv1.GetOverviewRequest{})
 }
 
-// loadOverview reads its parts at the same time: some are asked of all replicas.
-func loadOverview(ctx context.Context, c *Console, _ *query) (any, error) {
-	var p overviewPage
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error {
-		out, err := c.api.ListRoutes(ctx, &genbusv1.ListRoutesRequest{})
-		p.Routes = out.GetRoutes()
-		for _, r := range p.Routes {
-			if r.GetPaused() {
-				p.Paused = append(p.Paused, r)
-			}
+// sparkHeight is the height of a sparkline in its own units; a minute is one unit wide.
+const sparkHeight = 20
+
+// spark draws one figure of a route's minutes as the points of a polyline. All figures of a
+// route have one scale. The last minute is not over, and left out.
+func spark(minutes []*genbusv1.RouteMinute, figure func(*genbusv1.RouteMinute) uint32) string {
+	if len(minutes) < 2 {
+		return ""
+	}
+	over := minutes[:len(minutes)-1]
+	highest := uint32(1)
+	for _, m := range over {
+		highest = max(highest, m.GetAccepted(), m.GetEnded())
+	}
+	points := make([]string, 0, len(over))
+	for i, m := range over {
+		y := sparkHeight - float64(figure(m))/float64(highest)*(sparkHeight-2) - 1
+		points = append(points, strconv.Itoa(i)+","+strconv.FormatFloat(y, 'f', 1, 64))
+	}
+	return strings.Join(points, " ")
+}
+
+// lastMinute is the last one that is over.
+func lastMinute(minutes []*genbusv1.RouteMinute) *genbusv1.RouteMinute {
+	if len(minutes) < 2 {
+		return nil
+	}
+	return minutes[len(minutes)-2]
+}
+
+// lastHour adds up all minutes.
+func lastHour(minutes []*genbusv1.RouteMinute) *genbusv1.RouteMinute {
+	sum := &genbusv1.RouteMinute{}
+	for _, m := range minutes {
+		sum.Accepted += m.GetAccepted()
+		sum.Started += m.GetStarted()
+		sum.Ended += m.GetEnded()
+		sum.Failed += m.GetFailed()
+	}
+	return sum
+}
+
+// pausedRoutes are those of an overview that are paused.
+func pausedRoutes(o *genbusv1.GetOverviewResponse) (out []*genbusv1.RouteState) {
+	for _, r := range o.GetRoutes() {
+		if r.GetRoute().GetPaused() {
+			out = append(out, r.GetRoute())
 		}
-		return err
-	})
-	group.Go(func() (err error) {
-		p.Letters, err = c.api.ListDeadLetters(ctx, &genbusv1.ListDeadLettersRequest{PageSize: overviewLetters})
-		return err
-	})
-	group.Go(func() (err error) {
-		p.Upstreams, err = c.api.ListUpstreams(ctx, &genbusv1.ListUpstreamsRequest{})
-		p.Names = upstreamNames(p.Upstreams)
-		return err
-	})
-	return p, group.Wait()
+	}
+	return out
 }

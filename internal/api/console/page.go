@@ -46,11 +46,27 @@ func (p page) With(name, value string) string {
 	return p.URL.Path + "?" + q.Encode()
 }
 
+// To is another page with the filters of this one, and one parameter more.
+func (p page) To(path, name, value string) string {
+	q := p.URL.Query()
+	q.Del("done")
+	q.Del("page_token")
+	q.Del("order")
+	q.Set(name, value)
+	return Path + path + "?" + q.Encode()
+}
+
 // view is a page that reads something.
 type view struct {
 	template, title, nav string
 	// load reads what the page shows.
 	load func(ctx context.Context, c *Console, r *query) (any, error)
+}
+
+// still reports whether a page is not kept up to date: what it reads is counted or recorded each
+// time, or is a form.
+func (v view) still() bool {
+	return v.template == "bulk" || v.template == "bodies" || v.template == "try"
 }
 
 // query is what a page is asked for.
@@ -77,7 +93,7 @@ func (c *Console) view(w http.ResponseWriter, r *http.Request, v view) {
 		c.askForLogin(w, r)
 		return
 	}
-	if wantsEvents(r) {
+	if wantsEvents(r) && !v.still() {
 		key := r.URL.RequestURI()
 		if who.Acts {
 			key = "acts " + key
@@ -95,7 +111,7 @@ func (c *Console) view(w http.ResponseWriter, r *http.Request, v view) {
 
 // load reads what a page shows.
 func (c *Console) load(ctx context.Context, r *http.Request, who viewer, v view) (page, int) {
-	p := page{Title: v.title, Nav: v.nav, Viewer: who, URL: r.URL, Live: true, Done: done[r.URL.Query().Get("done")]}
+	p := page{Title: v.title, Nav: v.nav, Viewer: who, URL: r.URL, Live: !v.still(), Done: done[r.URL.Query().Get("done")]}
 	ctx, cancel := context.WithTimeout(withKey(ctx, who), loadTimeout)
 	defer cancel()
 	var err error

@@ -18,18 +18,22 @@ import (
 
 // views are the pages that read something, by their patterns below Path.
 var views = map[string]view{
-	"":                           {"overview", "Overview", "overview", loadOverview},
-	"/jobs":                      {"jobs", "Jobs", "jobs", loadJobs},
-	"/jobs/{kind}/{tenant}/{id}": {"job", "Job", "jobs", loadJob},
-	"/decisions":                 {"decisions", "Needs a decision", "decisions", loadDecisions},
-	"/decisions/{sequence}":      {"decision", "Dead letter", "decisions", loadDecision},
-	"/routes":                    {"routes", "Routes", "routes", loadRoutes},
-	"/upstreams":                 {"upstreams", "Upstreams and keys", "upstreams", loadUpstreams},
-	"/tenants":                   {"tenants", "Tenants", "tenants", loadTenants},
-	"/replicas":                  {"replicas", "Replicas", "replicas", loadReplicas},
-	"/streams":                   {"streams", "Streams", "streams", loadStreams},
-	"/audit":                     {"audit", "Audit", "audit", loadAudit},
-	"/try":                       {"try", "Try", "try", loadTry},
+	"":                                  {"overview", "Overview", "overview", loadOverview},
+	"/jobs":                             {"jobs", "Jobs", "jobs", loadJobs},
+	"/jobs/{kind}/{tenant}/{id}":        {"job", "Job", "jobs", loadJob},
+	"/jobs/{kind}/{tenant}/{id}/bodies": {"bodies", "Request and reply", "jobs", loadBodies},
+	"/operations":                       {"operations", "Operations", "operations", loadOperations},
+	"/operations/new":                   {"bulk", "Do it to many", "operations", loadBulk},
+	"/operations/{id}":                  {"operation", "Operation", "operations", loadOperation},
+	"/decisions":                        {"decisions", "Needs a decision", "decisions", loadDecisions},
+	"/decisions/{sequence}":             {"decision", "Dead letter", "decisions", loadDecision},
+	"/routes":                           {"routes", "Routes", "routes", loadRoutes},
+	"/upstreams":                        {"upstreams", "Upstreams and keys", "upstreams", loadUpstreams},
+	"/tenants":                          {"tenants", "Tenants", "tenants", loadTenants},
+	"/replicas":                         {"replicas", "Replicas", "replicas", loadReplicas},
+	"/streams":                          {"streams", "Streams", "streams", loadStreams},
+	"/audit":                            {"audit", "Audit", "audit", loadAudit},
+	"/try":                              {"try", "Try", "try", loadTry},
 }
 
 // errcodeOf is the code of a call's error.
@@ -110,6 +114,8 @@ type jobPage struct {
 	*genbusv1.GetJobResponse
 	Timeline timeline
 	Ended    bool
+	// Bodies is whether operators read requests and replies.
+	Bodies bool
 	// TraceURL is where the job's trace is shown; empty where that is not configured.
 	TraceURL string
 }
@@ -121,7 +127,7 @@ func loadJob(ctx context.Context, c *Console, r *query) (any, error) {
 	}
 	return jobPage{
 		GetJobResponse: out, Timeline: timelineOf(out, time.Now()), Ended: ended(out.GetJob().GetStatus()),
-		TraceURL: c.Config.Now().Telemetry.TraceURLOf(out.GetTraceId()),
+		Bodies: c.Config.Now().OperatorsReadBodies, TraceURL: c.Config.Now().Telemetry.TraceURLOf(out.GetTraceId()),
 	}, nil
 }
 

@@ -1,0 +1,176 @@
+package console_test
+
+import (
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/api/apitest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+var hidden = regexp.MustCompile(`<input type="hidden" name="([^"]+)" value="([^"]*)">`)
+
+// formOf are the hidden fields of a page's form.
+func formOf(body string) url.Values {
+	form := url.Values{}
+	for _, m := range hidden.FindAllStringSubmatch(body, -1) {
+		form.Set(m[1], strings.ReplaceAll(m[2], "&#43;", "+"))
+	}
+	return form
+}
+
+// TestAnOperationIsCountedAndStarted once, however often its form is sent, for the jobs that
+// the list has shown.
+func TestAnOperationIsCountedAndStarted(t *testing.T) {
+	t.Parallel()
+	w := apitest.New(t, apitest.TwoTenants, withOperators)
+	w.Durables()
+	acme, globex := w.CreateVideo(apitest.ByAcme...), w.CreateVideo(apitest.ByGlobex...)
+	ops, viewer := newBrowser(w).login(apitest.OperatorKey), newBrowser(w).login(viewerKey)
+	w.Await("the index has both jobs", func() bool { return strings.Contains(ops.get("/console/jobs").body, "<strong>2</strong>") })
+	link := regexp.MustCompile(`href="(/console/operations/new[^"]*)"`).FindStringSubmatch(ops.get("/console/jobs?tenant=acme&page_token=").body)
+	if link == nil {
+		t.Fatal("the list offers no operation")
+	}
+	if strings.Contains(viewer.get("/console/jobs?tenant=acme").body, "/console/operations/new") {
+		t.Error("the list offers one who only reads an operation")
+	}
+	page := ops.get(strings.ReplaceAll(link[1], "&amp;", "&"))
+	if page.status != http.StatusOK || !strings.Contains(page.body, "<strong>1</strong>\nunfinished job will be cancelled") && !strings.Contains(page.body, "<strong>1</strong> unfinished job will be cancelled") {
+		t.Fatalf("the count: %d %s", page.status, page.body)
+	}
+	form := formOf(page.body)
+	if a := viewer.post("/console/operations", form); a.status != http.StatusForbidden {
+		t.Errorf("started by one who only reads: %d", a.status)
+	}
+	first, second := ops.post("/console/operations", form), ops.post("/console/operations", form)
+	if first.status != http.StatusSeeOther || first.location != second.location {
+		t.Fatalf("%d to %q %s, and then to %q %s", first.status, first.location, first.body, second.location, second.body)
+	}
+	s := ops.open(strings.TrimSuffix(first.location, "?done=started"))
+	until(t, s, ">done<")
+	if got := w.Entry(subject.Video, "acme", acme).Job.GetStatus(); got != genbusv1.JobStatus_JOB_STATUS_CANCELLED {
+		t.Errorf("the job is %v", got)
+	}
+	if got := w.Entry(subject.Video, "globex", globex).Job.GetStatus(); got != genbusv1.JobStatus_JOB_STATUS_QUEUED {
+		t.Errorf("another tenant's job is %v", got)
+	}
+	if a := ops.get("/console/operations"); strings.Count(a.body, "cancel jobs") != 1 {
+		t.Errorf("the operations: %s", a.body)
+	}
+	w.Drain(nil)
+	s.Rest()
+}
+
+// TestAnOperationOnAll wants it said.
+func TestAnOperationOnAll(t *testing.T) {
+	t.Parallel()
+	w := apitest.New(t)
+	w.PutLetter(apitest.OrphanedLetter("acme"))
+	w.PutLetter(apitest.OrphanedLetter("globex"))
+	b := newBrowser(w)
+	page := b.get("/console/operations/new?do=drop")
+	if !strings.Contains(page.body, `name="everything" value="yes" required`) || !strings.Contains(page.body, "<strong>2</strong>") {
+		t.Fatalf("%d %s", page.status, page.body)
+	}
+	form := formOf(page.body)
+	if a := b.post("/console/operations", form); a.status != http.StatusBadRequest || !strings.Contains(a.body, "everything") {
+		t.Errorf("without a word that it is everything: %d %s", a.status, a.body)
+	}
+	form.Set("everything", "yes")
+	if a := b.post("/console/operations", form); a.status != http.StatusSeeOther {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	w.Await("no letter is left", func() bool { return strings.Contains(b.get("/console/decisions").body, "Nothing needs a decision") })
+	for path, want := range map[string]string{
+		"/console/operations/new?do=odd": "do: must be", "/console/operations/none": "none",
+	} {
+		if a := b.get(path); !strings.Contains(a.body, want) {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+	if a := b.post("/console/operations", url.Values{"do": {"attach"}, "tasks": {"17 up_1\nseventeen"}}); a.status != http.StatusBadRequest || !strings.Contains(a.body, "line 2") {
+		t.Errorf("a list that cannot be read: %d %s", a.status, a.body)
+	}
+}
+
+// ended is a job of default that has ended, and can be submitted again.
+func ended(w *apitest.World) string {
+	w.T.Helper()
+	id := w.CreateVideo()
+	w.EndVideo(w.StartVideo("default", id))
+	return id
+}
+
+// TestSubmitAgain makes one job however often its form is sent, and another one of a request
+// that was edited.
+func TestSubmitAgain(t *testing.T) {
+	t.Parallel()
+	w := apitest.New(t, func(c *config.Config) { c.OperatorsReadBodies = true })
+	w.Durables()
+	b := newBrowser(w)
+	job := "/console/jobs/video/default/" + ended(w)
+	if a := b.get(job); !strings.Contains(a.body, job+"/retry") || !strings.Contains(a.body, job+"/bodies") {
+		t.Fatalf("the job offers no retry: %s", a.body)
+	}
+	first, second := b.post(job+"/retry", nil), b.post(job+"/retry", nil)
+	if first.status != http.StatusSeeOther || first.location != second.location || strings.HasPrefix(first.location, job) {
+		t.Fatalf("%d to %q %s, and then to %q", first.status, first.location, first.body, second.location)
+	}
+	if a := b.get(first.location); !strings.Contains(a.body, "<dt>Repeats</dt>") {
+		t.Errorf("the new job: %s", a.body)
+	}
+	page := b.get(job + "/bodies")
+	if page.status != http.StatusOK || !strings.Contains(page.body, "a cat") {
+		t.Fatalf("its request: %d %s", page.status, page.body)
+	}
+	edited := b.post(job+"/retry", url.Values{"request": {`{"model":"sandbox-video","prompt":"a dog"}`}, "idempotency_key": {"edited"}})
+	if edited.status != http.StatusSeeOther || edited.location == first.location {
+		t.Errorf("edited: %d to %q %s", edited.status, edited.location, edited.body)
+	}
+	if a := b.post(job+"/retry", url.Values{"request": {`{"model":`}, "idempotency_key": {"odd"}}); a.status != http.StatusBadRequest {
+		t.Errorf("what is no JSON: %d %s", a.status, a.body)
+	}
+	if audit := b.get("/console/audit").body; !strings.Contains(audit, "<td>GetJobBodies</td>") || !strings.Contains(audit, "<td>RetryJob</td>") {
+		t.Errorf("not recorded: %s", audit)
+	}
+}
+
+// TestRequestsArePrivate unless the configuration says otherwise.
+func TestRequestsArePrivate(t *testing.T) {
+	t.Parallel()
+	w := apitest.New(t)
+	w.Durables()
+	b := newBrowser(w)
+	job := "/console/jobs/video/default/" + ended(w)
+	if a := b.get(job); strings.Contains(a.body, "/bodies") || strings.Contains(a.body, "a cat") {
+		t.Errorf("the job shows it: %s", a.body)
+	}
+	if a := b.get(job + "/bodies"); a.status != http.StatusForbidden || strings.Contains(a.body, "a cat") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+// TestOverview shows what waits for a person.
+func TestOverview(t *testing.T) {
+	t.Parallel()
+	w := apitest.New(t)
+	w.Durables()
+	l := apitest.OrphanedLetter("acme")
+	l.Error.Code = "submission_outcome_unknown"
+	w.PutLetter(l)
+	ended(w)
+	b := newBrowser(w)
+	if a := b.post("/console/routes/video/sandbox-video/pause", nil); a.status != http.StatusSeeOther {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	s := b.open("/console")
+	until(t, s, `<strong>1</strong> unknown outcomes`, `Last hour: 1 accepted, `, ` 1 ended, 0 of them failed`, `route <a href="/console/routes">sandbox-video</a> since`)
+	w.Drain(nil)
+	s.Rest()
+}
