@@ -1,7 +1,7 @@
 // Package deploy_test checks that what is deployed with the service matches what the
 // service has: a dashboard and alerts name metrics and labels that exist, in
-// queries that parse, and each alert has its section in the runbook. It says
-// nothing about the thresholds.
+// queries that parse, and each alert has its section in the runbook and leads to a view
+// of the console. It says nothing about the thresholds.
 package deploy_test
 
 import (

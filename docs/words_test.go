@@ -110,7 +110,7 @@ func TestPagesUseTheGlossary(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, page := range append(pages, "README.md") {
+	for _, page := range append(append(pages, operationsPages(t)...), "README.md") {
 		if page == "docs/soak-results.md" {
 			continue
 		}

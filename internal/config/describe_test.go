@@ -105,7 +105,7 @@ A key or a variable that is not known is an error, with the name that was probab
 
 ## Reload
 
-SIGHUP has a running process take other routes, upstreams, keys and limits from the file, without dropping a job: [operations.md](operations.md#reload-the-configuration) says what, and what needs a restart.
+SIGHUP has a running process take other routes, upstreams, keys and limits from the file, without dropping a job: [reload.md](operations/reload.md) says what, and what needs a restart.
 
 ## Keys
 

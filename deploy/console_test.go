@@ -1,0 +1,144 @@
+package deploy_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/genbus/genbus/internal/api/console"
+	"github.com/genbus/genbus/internal/errcode"
+)
+
+// TestAlertsLeadToTheConsole: each names a view that exists, with filters that the view reads.
+func TestAlertsLeadToTheConsole(t *testing.T) {
+	t.Parallel()
+	views := consoleViews(t)
+	for _, r := range rules(t) {
+		labels := checkQuery(t, r.Expr).labels
+		for _, m := range labelInUse.FindAllStringSubmatch(r.Annotations.Console, -1) {
+			if !labels[m[1]] {
+				t.Errorf("%s: the console's address names the label %s, which the result does not have", r.Alert, m[1])
+			}
+		}
+		address := r.consoleInWords()
+		u, err := url.Parse(address)
+		if err != nil || strings.ContainsAny(address, "{} ") {
+			t.Errorf("%s: %q is no address of the console: %v", r.Alert, address, err)
+			continue
+		}
+		path, below := strings.CutPrefix(u.Path, console.Path)
+		known, exists := views[path]
+		if !below || !exists {
+			t.Errorf("%s: the console has no view %s; it has %v", r.Alert, u.Path, slices.Sorted(maps.Keys(views)))
+		}
+		for name, values := range u.Query() {
+			if !slices.Contains(known, name) {
+				t.Errorf("%s: the view %s reads %v and not %s", r.Alert, u.Path, known, name)
+			}
+			if code := values[0]; strings.HasSuffix(name, "code") && code != "CODE" && errcode.MeaningOf(errcode.Code(code)).Code != errcode.Code(code) {
+				t.Errorf("%s: there is no error code %s", r.Alert, code)
+			}
+		}
+	}
+}
+
+// consoleViews are the patterns of the console's views below its path, each with the names of
+// the parameters that its loader reads.
+func consoleViews(t *testing.T) map[string][]string {
+	t.Helper()
+	functions := map[string]*ast.FuncDecl{}
+	var table *ast.CompositeLit
+	for _, file := range goFiles(t, "../internal/api/console") {
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				if n.Recv == nil {
+					functions[n.Name.Name] = n
+				}
+			case *ast.ValueSpec:
+				if n.Names[0].Name == "views" && len(n.Values) == 1 {
+					table, _ = n.Values[0].(*ast.CompositeLit)
+				}
+			}
+			return true
+		})
+	}
+	if table == nil {
+		t.Fatal("internal/api/console has no table of views: it lists them in another way now")
+	}
+	out := map[string][]string{}
+	for _, element := range table.Elts {
+		entry, ok := element.(*ast.KeyValueExpr)
+		if !ok {
+			continue
+		}
+		pattern, _ := literal(entry.Key)
+		out[pattern] = parametersOf(entry.Value, functions, map[string]bool{})
+	}
+	return out
+}
+
+// parametersOf are the literal names that get, number and values are asked for in what is below
+// a node, and in the functions of the package that it names.
+func parametersOf(root ast.Node, functions map[string]*ast.FuncDecl, seen map[string]bool) (names []string) {
+	ast.Inspect(root, func(n ast.Node) bool {
+		var asked ast.Expr
+		switch n := n.(type) {
+		case *ast.CallExpr:
+			if sel, ok := n.Fun.(*ast.SelectorExpr); ok && len(n.Args) == 1 && slices.Contains([]string{"get", "number"}, sel.Sel.Name) {
+				asked = n.Args[0]
+			}
+		case *ast.IndexExpr:
+			if sel, ok := n.X.(*ast.SelectorExpr); ok && sel.Sel.Name == "values" {
+				asked = n.Index
+			}
+		case *ast.Ident:
+			if f := functions[n.Name]; f != nil && !seen[n.Name] {
+				seen[n.Name] = true
+				names = append(names, parametersOf(f.Body, functions, seen)...)
+			}
+		}
+		if name, ok := literal(asked); ok {
+			names = append(names, name)
+		}
+		return true
+	})
+	return names
+}
+
+// literal is the value of a string in the source.
+func literal(e ast.Expr) (string, bool) {
+	lit, ok := e.(*ast.BasicLit)
+	if !ok || lit.Kind != token.STRING {
+		return "", false
+	}
+	value, err := strconv.Unquote(lit.Value)
+	return value, err == nil
+}
+
+// goFiles are the syntax trees of a package without its tests.
+func goFiles(t *testing.T, dir string) (out []*ast.File) {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, file)
+	}
+	return out
+}
