@@ -28,7 +28,7 @@ const Path = "/console"
 var files embed.FS
 
 // policy has a browser load nothing from elsewhere, and run no script but the console's own.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; connect-src 'self'; " +
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self' blob:; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // Options are what a Console works with. All are required but LocalKey.

@@ -9,6 +9,7 @@ import (
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/api/apitest"
+	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
 )
@@ -293,5 +294,34 @@ func TestHostileTexts(t *testing.T) {
 	}
 	if a := b.get("/console/jobs/chat/default/" + e.Job.GetId()); !strings.Contains(a.body, "&lt;script&gt;alert(1)&lt;/script&gt;{{.}}") {
 		t.Errorf("the text is not shown: %s", a.body)
+	}
+}
+
+// TestAWrongFilterStays in its form, next to what is wrong with it.
+func TestAWrongFilterStays(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(apitest.New(t))
+	for path, want := range map[string]string{
+		"/jobs?label=team&model=film-2":        `name="model" value="film-2"`,
+		"/audit?page_token=x&operator=ops":     `name="operator" value="ops"`,
+		"/decisions?page_token=x&code=invalid": `name="code" list="codes" value="invalid"`,
+	} {
+		if a := b.get("/console" + path); a.status != http.StatusBadRequest || !strings.Contains(a.body, `class="error"`) || !strings.Contains(a.body, want) {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+}
+
+// TestTryOffersModels: what a pattern begins with, and no videos of protocols whose bodies are
+// others.
+func TestTryOffersModels(t *testing.T) {
+	t.Parallel()
+	a := newBrowser(apitest.New(t, func(c *config.Config) {
+		kling := config.NewRoute("kling", config.KindVideo, config.SandboxUpstream, "kling-v3")
+		kling.Protocol = "kling"
+		c.Routes = append(c.Routes, kling, config.NewRoute("wan", config.KindVideo, config.SandboxUpstream, "wan-*"))
+	})).get("/console/try")
+	if !strings.Contains(a.body, `<option value="wan-">`) || strings.Contains(a.body, "*") || strings.Contains(a.body, "kling-v3") {
+		t.Errorf("%d %s", a.status, a.body)
 	}
 }

@@ -51,6 +51,7 @@ var functions = template.FuncMap{
 	"menu":      func() []entry { return menu },
 	"list":      func(values ...string) []string { return values },
 	"sub":       func(a, b uint64) uint64 { return a - min(a, b) },
+	"codes":     func() []errcode.Code { return letterCodes },
 }
 
 // entry is one of the menu.

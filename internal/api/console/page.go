@@ -61,12 +61,8 @@ type view struct {
 	template, title, nav string
 	// load reads what the page shows.
 	load func(ctx context.Context, c *Console, r *query) (any, error)
-}
-
-// still reports whether a page is not kept up to date: what it reads is counted or recorded each
-// time, or is a form.
-func (v view) still() bool {
-	return v.template == "bulk" || v.template == "bodies" || v.template == "try"
+	// live is whether the page is kept up to date. What a script has written on one that is not stays.
+	live bool
 }
 
 // query is what a page is asked for.
@@ -93,7 +89,7 @@ func (c *Console) view(w http.ResponseWriter, r *http.Request, v view) {
 		c.askForLogin(w, r)
 		return
 	}
-	if wantsEvents(r) && !v.still() {
+	if v.live && wantsEvents(r) {
 		key := r.URL.RequestURI()
 		if who.Acts {
 			key = "acts " + key
@@ -111,7 +107,7 @@ func (c *Console) view(w http.ResponseWriter, r *http.Request, v view) {
 
 // load reads what a page shows.
 func (c *Console) load(ctx context.Context, r *http.Request, who viewer, v view) (page, int) {
-	p := page{Title: v.title, Nav: v.nav, Viewer: who, URL: r.URL, Live: !v.still(), Done: done[r.URL.Query().Get("done")]}
+	p := page{Title: v.title, Nav: v.nav, Viewer: who, URL: r.URL, Live: v.live, Done: done[r.URL.Query().Get("done")]}
 	ctx, cancel := context.WithTimeout(withKey(ctx, who), loadTimeout)
 	defer cancel()
 	var err error

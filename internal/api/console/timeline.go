@@ -38,8 +38,9 @@ func timelineOf(j *genbusv1.GetJobResponse, now time.Time) (t timeline) {
 		return t
 	}
 	first, last := h[0].GetTime().AsTime(), h[len(h)-1].GetTime().AsTime()
-	if !ended(j.GetJob().GetStatus()) && now.After(last) {
-		last = now.Truncate(time.Second) // so that a page that is kept up to date changes once a second
+	// Whole seconds, so that a page that is kept up to date changes once a second.
+	if second := now.Truncate(time.Second); !ended(j.GetJob().GetStatus()) && second.After(last) {
+		last = second
 	}
 	total := max(last.Sub(first), time.Millisecond)
 	at := func(t time.Time) float64 {
@@ -51,11 +52,11 @@ func timelineOf(j *genbusv1.GetJobResponse, now time.Time) (t timeline) {
 		if i+1 < len(h) {
 			end = h[i+1].GetTime().AsTime()
 		}
-		if n := len(t.Bars); n > 0 && t.Bars[n-1].Phase == task.PhaseWord(e.GetPhase()) {
-			t.Bars[n-1].Width = at(end) - t.Bars[n-1].X
-			continue
+		if n := len(t.Bars); n == 0 || t.Bars[n-1].Phase != task.PhaseWord(e.GetPhase()) {
+			t.Bars = append(t.Bars, bar{X: at(e.GetTime().AsTime()), Phase: task.PhaseWord(e.GetPhase())})
 		}
-		t.Bars = append(t.Bars, bar{X: at(e.GetTime().AsTime()), Width: at(end) - at(e.GetTime().AsTime()), Phase: task.PhaseWord(e.GetPhase())})
+		b := &t.Bars[len(t.Bars)-1]
+		b.Width = max(at(end)-b.X, 0) // clocks of two replicas may differ
 	}
 	for i := range t.Bars {
 		t.Bars[i].Span = spanOf(time.Duration(t.Bars[i].Width / timelineWidth * float64(total)))

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -14,26 +13,27 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/upstream/primary"
 )
 
 // views are the pages that read something, by their patterns below Path.
 var views = map[string]view{
-	"":                                  {"overview", "Overview", "overview", loadOverview},
-	"/jobs":                             {"jobs", "Jobs", "jobs", loadJobs},
-	"/jobs/{kind}/{tenant}/{id}":        {"job", "Job", "jobs", loadJob},
-	"/jobs/{kind}/{tenant}/{id}/bodies": {"bodies", "Request and reply", "jobs", loadBodies},
-	"/operations":                       {"operations", "Operations", "operations", loadOperations},
-	"/operations/new":                   {"bulk", "Do it to many", "operations", loadBulk},
-	"/operations/{id}":                  {"operation", "Operation", "operations", loadOperation},
-	"/decisions":                        {"decisions", "Needs a decision", "decisions", loadDecisions},
-	"/decisions/{sequence}":             {"decision", "Dead letter", "decisions", loadDecision},
-	"/routes":                           {"routes", "Routes", "routes", loadRoutes},
-	"/upstreams":                        {"upstreams", "Upstreams and keys", "upstreams", loadUpstreams},
-	"/tenants":                          {"tenants", "Tenants", "tenants", loadTenants},
-	"/replicas":                         {"replicas", "Replicas", "replicas", loadReplicas},
-	"/streams":                          {"streams", "Streams", "streams", loadStreams},
-	"/audit":                            {"audit", "Audit", "audit", loadAudit},
-	"/try":                              {"try", "Try", "try", loadTry},
+	"":                                  {"overview", "Overview", "overview", loadOverview, true},
+	"/jobs":                             {"jobs", "Jobs", "jobs", loadJobs, true},
+	"/jobs/{kind}/{tenant}/{id}":        {"job", "Job", "jobs", loadJob, true},
+	"/jobs/{kind}/{tenant}/{id}/bodies": {"bodies", "Request and reply", "jobs", loadBodies, false},
+	"/operations":                       {"operations", "Operations", "operations", loadOperations, true},
+	"/operations/new":                   {"bulk", "Do it to many", "operations", loadBulk, false},
+	"/operations/{id}":                  {"operation", "Operation", "operations", loadOperation, true},
+	"/decisions":                        {"decisions", "Needs a decision", "decisions", loadDecisions, true},
+	"/decisions/{sequence}":             {"decision", "Dead letter", "decisions", loadDecision, true},
+	"/routes":                           {"routes", "Routes", "routes", loadRoutes, true},
+	"/upstreams":                        {"upstreams", "Upstreams and keys", "upstreams", loadUpstreams, true},
+	"/tenants":                          {"tenants", "Tenants", "tenants", loadTenants, true},
+	"/replicas":                         {"replicas", "Replicas", "replicas", loadReplicas, true},
+	"/streams":                          {"streams", "Streams", "streams", loadStreams, true},
+	"/audit":                            {"audit", "Audit", "audit", loadAudit, true},
+	"/try":                              {"try", "Try", "try", loadTry, false},
 }
 
 // errcodeOf is the code of a call's error.
@@ -41,13 +41,6 @@ func errcodeOf(err error) errcode.Code { return errcode.FromStatus(err).Code }
 
 // jobsPageSize is how many jobs a page of the list has.
 const jobsPageSize = 50
-
-type jobsPage struct {
-	*genbusv1.ListJobsResponse
-	Statuses, Phases []string
-	// Filtered is whether anything was left out by a filter.
-	Filtered bool
-}
 
 // filters are the parameters of the list of jobs that go into its request as they are.
 var filters = []string{"kind", "status", "phase", "tenant", "route", "model", "upstream", "upstream_key", "error_code", "id", "label", "created_after", "created_before", "updated_after", "updated_before"}
@@ -57,15 +50,12 @@ func loadJobs(ctx context.Context, c *Console, r *query) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := c.api.ListJobs(ctx, m)
-	if err != nil {
-		return nil, err
-	}
-	return jobsPage{
-		ListJobsResponse: found, Statuses: []string{"unfinished", "queued", "in_progress", "completed", "failed", "cancelled"},
-		Phases:   []string{"queued", "submitting", "submitted", "in_progress"},
-		Filtered: slices.ContainsFunc(filters, func(name string) bool { return r.get(name) != "" }),
-	}, nil
+	return c.api.ListJobs(ctx, m)
+}
+
+// Filtered reports whether the list of jobs leaves anything out by a filter.
+func (p page) Filtered() bool {
+	return slices.ContainsFunc(filters, func(name string) bool { return p.Query(name) != "" })
 }
 
 // jobsRequest is what a list of jobs is asked for by its address.
@@ -158,28 +148,15 @@ func (c *Console) find(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, Path+"/jobs?"+url.Values{"id": {id}, "tenant": {tenant}}.Encode(), http.StatusSeeOther)
 }
 
-type decisionsPage struct {
-	*genbusv1.ListDeadLettersResponse
-	Codes []string
-}
-
 // letterCodes are the codes by which letters are chosen in the list: those that need most care.
 var letterCodes = []errcode.Code{
 	errcode.SubmissionUnknown, errcode.OrphanedSubmission, errcode.UpstreamRemoved, errcode.Poisoned, errcode.InvalidRequest,
 }
 
 func loadDecisions(ctx context.Context, c *Console, r *query) (any, error) {
-	out, err := c.api.ListDeadLetters(ctx, &genbusv1.ListDeadLettersRequest{
+	return c.api.ListDeadLetters(ctx, &genbusv1.ListDeadLettersRequest{
 		Kind: r.get("kind"), Tenant: r.get("tenant"), Code: r.get("code"), PageSize: jobsPageSize, PageToken: r.get("page_token"),
 	})
-	if err != nil {
-		return nil, err
-	}
-	p := decisionsPage{ListDeadLettersResponse: out}
-	for _, code := range letterCodes {
-		p.Codes = append(p.Codes, string(code))
-	}
-	return p, nil
 }
 
 type decisionPage struct {
@@ -257,6 +234,7 @@ func loadAudit(ctx context.Context, c *Console, r *query) (any, error) {
 
 // tryPage is what the forms of Try offer.
 type tryPage struct {
+	// Videos are models of the primary protocol: others want bodies of their own.
 	Videos, Chats []string
 	// Keys is whether a tenant's key is needed; NATS is the subject of a request.
 	Keys          bool
@@ -270,15 +248,17 @@ func loadTry(_ context.Context, c *Console, _ *query) (any, error) {
 	p := tryPage{Keys: len(cfg.APIKeys) > 0, GRPC: c.GRPCAddr, NATSURL: c.NATSURL}
 	for _, r := range cfg.Routes {
 		for _, m := range r.Models {
-			if r.Kind == string(subject.Video) {
-				p.Videos = append(p.Videos, m)
-			} else {
+			m = strings.TrimSuffix(m, "*") // a pattern is no model: who looks types the rest
+			switch {
+			case r.Kind == string(subject.Chat):
 				p.Chats = append(p.Chats, m)
+			case r.Protocol == primary.Name:
+				p.Videos = append(p.Videos, m)
 			}
 		}
 	}
-	slices.SortFunc(p.Videos, cmp.Compare)
-	slices.SortFunc(p.Chats, cmp.Compare)
+	slices.Sort(p.Videos)
+	slices.Sort(p.Chats)
 	p.VideoSubject, p.ChatSubject = c.Names.Call(subject.Video, "TENANT"), c.Names.Call(subject.Chat, "TENANT")
 	return p, nil
 }

@@ -20,10 +20,13 @@ function sayAgo(root) {
   }
 }
 
+// keyOf names an element among its siblings. (The property id of a form may be one of its fields.)
+const keyOf = (node) => node.getAttribute?.("id");
+
 // update makes a part of the page like another one, and leaves alone what is the same, so that
 // what is open, selected or typed stays.
 function update(old, now) {
-  if (old.nodeType !== now.nodeType || old.nodeName !== now.nodeName || old.id !== now.id) {
+  if (old.nodeType !== now.nodeType || old.nodeName !== now.nodeName || keyOf(old) !== keyOf(now)) {
     old.replaceWith(now);
     return;
   }
@@ -41,9 +44,26 @@ function update(old, now) {
     if (!now.hasAttribute(name) && !mine) old.removeAttribute(name);
   }
   if (["INPUT", "SELECT", "TEXTAREA"].includes(old.nodeName)) return;
-  const before = [...old.childNodes], after = [...now.childNodes];
-  after.forEach((node, i) => (i < before.length ? update(before[i], node) : old.append(node)));
-  before.slice(after.length).forEach((node) => node.remove());
+  updateChildren(old, now);
+}
+
+// updateChildren keeps an element that has a name where others come in or go away around it, so
+// that what has the focus stays what it is.
+function updateChildren(old, now) {
+  const named = (parent) => new Map([...parent.children].map((e) => [keyOf(e), e]).filter(([name]) => name));
+  const had = named(old), has = named(now);
+  let at = old.firstChild;
+  const next = (node) => { at = node.nextSibling; return node; };
+  for (const node of [...now.childNodes]) {
+    const same = had.get(keyOf(node));
+    if (same) {
+      while (at && at !== same && !has.has(keyOf(at))) next(at).remove();
+      if (at === same) next(at); else old.insertBefore(same, at);
+      update(same, node);
+    } else if (at && !keyOf(node) && !has.has(keyOf(at))) update(next(at), node);
+    else old.insertBefore(node, at);
+  }
+  while (at) next(at).remove();
 }
 
 function follow(main) {
@@ -72,6 +92,17 @@ document.addEventListener("keydown", (e) => {
     document.getElementById("find")?.focus();
   }
 });
+
+// A form that does something is sent once, however often it is clicked.
+const sent = new WeakSet();
+document.addEventListener("submit", (e) => {
+  if (e.target.getAttribute("method") !== "post") return;
+  if (sent.has(e.target)) e.preventDefault();
+  sent.add(e.target);
+});
+
+// What the browser kept of a page that was left is not up to date any more.
+addEventListener("pageshow", (e) => { if (e.persisted) location.reload(); });
 
 document.addEventListener("click", async (e) => {
   const from = e.target.closest?.("[data-copy]");
@@ -157,10 +188,12 @@ async function send() {
   const events = await fetch(`/genbus/v1/videos/${encodeURIComponent(id)}/events`, { headers });
   for await (const data of blocks(events)) {
     const event = JSON.parse(data), task = event.task ?? event;
-    at("status").textContent = `${task.status ?? ""} ${task.progress ?? ""}`;
+    at("status").textContent = `${task.status ?? ""} ${task.progress ?? 0} %`;
     at("text").textContent = JSON.stringify(event, null, 2);
-    if (/COMPLETED$/.test(task.status ?? "") && !w.key) {
-      at("video").src = `/v1/videos/${encodeURIComponent(id)}/content`;
+    if (task.status === "completed") {
+      const content = `/v1/videos/${encodeURIComponent(id)}/content`;
+      // A player sends no key.
+      at("video").src = w.key ? URL.createObjectURL(await (await fetch(content, { headers })).blob()) : content;
       at("video").hidden = false;
     }
   }

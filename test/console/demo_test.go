@@ -1,0 +1,96 @@
+package console_test
+
+import (
+	"net/http"
+	"strconv"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/sandbox"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// demo is a service that has some of everything: jobs in several states, a paused route, a key
+// that is refused, dead letters, and records of what operators did.
+type demo struct {
+	*world
+	// finished and working are the pages of two jobs, and decision is that of a letter.
+	finished, working, decision string
+}
+
+// startDemo starts it, and waits until the jobs are where they are to be, with b.
+func startDemo(t *testing.T) (*demo, *browser) {
+	t.Helper()
+	const studioKey = "studio-key"
+	studio := startSandbox(t, sandbox.Options{Key: studioKey})
+	d := &demo{world: start(t, withOperators, withTenants("acme", "globex"), func(c *config.Config) {
+		vendor := c.Upstreams[config.SandboxUpstream]
+		keyed := config.NewUpstream(studio)
+		keyed.Keys = []config.UpstreamKey{{Name: "main", KeyEnv: "MAIN", Key: config.NewSecret(studioKey)}, {Name: "spare", KeyEnv: "SPARE", Key: config.NewSecret("revoked")}}
+		c.Upstreams = config.Upstreams{"studio": keyed, "vendor": vendor}
+		film, clips, talk := config.NewRoute("film", config.KindVideo, "studio", "film-2"), config.NewRoute("clips", config.KindVideo, "vendor", "clip-1"), config.NewRoute("talk", config.KindChat, "vendor", "talk-mini")
+		film.Poll.Interval, clips.Poll.Interval = 250*time.Millisecond, 250*time.Millisecond
+		film.UpstreamModel, clips.UpstreamModel, talk.UpstreamModel = "sandbox-video", "sandbox-video", "sandbox-chat-fast"
+		c.Routes = []config.Route{film, clips, talk}
+		c.Tenants = config.Tenants{}
+	})}
+	d.call(http.MethodPost, "/genbus/v1/operator/routes/video/clips/pause", opsKey, map[string]any{})
+	d.working = d.video(request{tenant: "acme", model: "film-2", labels: "team=film,shot=13", id: "order-1013", behaviour: map[string]any{"duration_ms": 60_000}})
+	d.finished = d.video(request{tenant: "acme", model: "film-2", labels: "team=film,shot=12", id: "order-1012", behaviour: map[string]any{"duration_ms": 1500}})
+	d.video(request{tenant: "globex", model: "film-2", labels: "team=ads", behaviour: map[string]any{"duration_ms": 300, "fail": "the text was refused by the upstream's check", "fail_code": "50413"}})
+	d.video(request{tenant: "globex", model: "film-2", behaviour: map[string]any{"drop": "after_create"}})
+	for _, tenant := range []string{"acme", "acme", "globex"} {
+		d.video(request{tenant: tenant, model: "clip-1"})
+	}
+	unwanted := d.video(request{tenant: "globex", model: "clip-1", labels: "team=ads"})
+	d.call(http.MethodPost, "/genbus/v1/operator/jobs/"+idOf(unwanted)+"/cancel", opsKey, map[string]any{"kind": "video", "tenant": "globex"})
+	d.chat(request{tenant: "acme", model: "talk-mini", labels: "team=help"})
+	d.chat(request{tenant: "globex", model: "talk-mini"})
+	d.decision = "/console/decisions/" + strconv.FormatUint(d.letter(orphanedLetter()), 10)
+	if _, err := d.js.Publish(t.Context(), d.enc.Names.Request(subject.Video, "acme"), []byte("{")); err != nil {
+		t.Fatal(err)
+	}
+	b := open(t, d.base).login(opsKey)
+	b.goTo("/console/jobs")
+	b.until("jobs in their states", `["completed", "completed", "completed", "failed", "failed", "cancelled", "in progress", "queued", "queued", "queued"].every((s, i, all) =>
+		[...document.querySelectorAll("td .tag")].filter((e) => e.innerText.replace("_", " ") === s).length >= all.filter((o) => o === s).length)`)
+	b.goTo("/console/decisions")
+	b.until("letters", `document.querySelectorAll("tbody tr").length === 3`)
+	return d, b
+}
+
+// orphanedLetter is of a video that its upstream has and no job follows.
+func orphanedLetter() *genbusv1.DeadLetter {
+	return &genbusv1.DeadLetter{
+		Kind: string(subject.Video), Tenant: "acme", Id: subject.JobID(subject.Video, "acme", "order-1001"), Time: timestamppb.Now(),
+		Data:     []byte(`{"model":"film-2","prompt":"a paper boat"}`),
+		Error:    &genbusv1.TaskError{Code: "orphaned_submission", Message: "the upstream accepted the video after the job had ended"},
+		Upstream: "studio", UpstreamKey: "main", UpstreamTaskId: "task_8841", Attempt: 1,
+	}
+}
+
+// views are the pages of the demo by their names, each with a text that it has when it is filled.
+func (d *demo) views() []view {
+	return []view{
+		{"overview", "/console", "clips"},
+		{"jobs", "/console/jobs", "film-2"},
+		{"job", d.finished, "order-1012"},
+		{"decisions", "/console/decisions", "orphaned_submission"},
+		{"decision", d.decision, "task_8841"},
+		{"routes", "/console/routes", "paused"},
+		{"upstreams", "/console/upstreams", "refused"},
+		{"tenants", "/console/tenants", "globex"},
+		{"replicas", "/console/replicas", "serves"},
+		{"streams", "/console/streams", "GENBUS_TASKS"},
+		{"audit", "/console/audit", "PauseRoute"},
+		{"try", "/console/try", "talk-mini"},
+		{"login", "/console/login", "Operator's key"},
+	}
+}
+
+// view is one of the console's pages.
+type view struct{ name, path, text string }

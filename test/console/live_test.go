@@ -1,0 +1,76 @@
+package console_test
+
+import "testing"
+
+// row is a script for the row of a job in a list.
+func row(job string) string {
+	return `document.querySelector('tbody a[href="` + job + `"]').closest("tr")`
+}
+
+// TestAJobIsSeenToGoOn in the list and on its page, without a reload.
+func TestAJobIsSeenToGoOn(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	b := open(t, w.base)
+	b.goTo("/console/jobs")
+	b.shows("There are no jobs yet")
+	b.live()
+	first := w.video(request{model: "sandbox-video", behaviour: map[string]any{"duration_ms": 1500}})
+	b.until("row of the job", row(first))
+	b.until("end of the job", row(first)+`.innerText.includes("completed")`)
+	b.sameDocument()
+	second := w.video(request{model: "sandbox-video", behaviour: map[string]any{"duration_ms": 3000}})
+	b.goTo(second)
+	b.live()
+	b.click("#event-1 summary")
+	b.until("progress", `[...document.querySelectorAll("tbody td:nth-child(6)")].some((e) => parseInt(e.innerText) > 0)`)
+	b.until("end of the job", `document.querySelector(".headline").innerText.includes("completed")`)
+	b.sameDocument()
+	if !eval[bool](b, `document.getElementById("event-1").open`) {
+		t.Error("what was open was closed by an update")
+	}
+}
+
+// TestWhatIsTypedStays, and what has the focus keeps it, while rows come in above.
+func TestWhatIsTypedStays(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	first := w.chat(request{model: "sandbox-chat-fast"})
+	b := open(t, w.base)
+	b.goTo("/console/jobs")
+	b.until("first job", row(first))
+	b.live()
+	b.do(typed("[name=model]", "half a na"))
+	second := w.chat(request{model: "sandbox-chat-fast"})
+	b.until("second job", row(second))
+	if got := eval[string](b, `document.activeElement.name + "=" + document.activeElement.value`); got != "model=half a na" {
+		t.Errorf("the field became %q", got)
+	}
+	eval[bool](b, row(first)+`.querySelector("a").focus() ?? true`)
+	third := w.chat(request{model: "sandbox-chat-fast"})
+	b.until("third job", row(third))
+	if got := eval[string](b, `document.activeElement.getAttribute("href")`); got != first {
+		t.Errorf("the focus went from %s to %q", first, got)
+	}
+	if got := eval[string](b, `document.querySelector("[name=model]").value`); got != "half a na" {
+		t.Errorf("without the focus the field became %q", got)
+	}
+	b.sameDocument()
+}
+
+// TestAnOpenChoiceBecomesNoOther: who is about to cancel a job that ends in this moment is not
+// offered, in the same place, to erase it.
+func TestAnOpenChoiceBecomesNoOther(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	b := open(t, w.base)
+	b.goTo(w.video(request{model: "sandbox-video", behaviour: map[string]any{"duration_ms": 2500}}))
+	b.live()
+	b.click("#cancel summary")
+	b.until("button", `document.querySelector("#cancel button").checkVisibility()`)
+	b.until("other choice", `document.getElementById("erase")`)
+	b.sameDocument()
+	if eval[bool](b, `document.getElementById("erase").open`) {
+		t.Error("the choice to erase the job is open")
+	}
+}

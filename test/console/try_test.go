@@ -1,0 +1,97 @@
+package console_test
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// TestTryAChat: its text comes in piece by piece.
+func TestTryAChat(t *testing.T) {
+	t.Parallel()
+	b := open(t, start(t).base)
+	b.goTo("/console/try")
+	b.until("commands", `document.getElementById("cmd-curl").textContent.startsWith("curl")`)
+	eval[bool](b, `(() => {
+		window.lengths = [];
+		const text = document.getElementById("try-text");
+		new MutationObserver(() => window.lengths.push(text.textContent.length)).observe(text, {childList: true, subtree: true, characterData: true});
+		return true;
+	})()`)
+	b.click("#try button")
+	b.until("whole answer", `document.getElementById("try-status").textContent === "Complete."`)
+	if n := eval[int](b, `new Set(window.lengths.filter((n) => n > 0)).size`); n < 2 {
+		t.Errorf("the text came in %d pieces", n)
+	}
+	if command := eval[string](b, `document.getElementById("cmd-curl").textContent`); !strings.HasPrefix(command, "curl") {
+		t.Errorf("the command became %q", command)
+	}
+	b.click("#try-link a")
+	b.until("page of the job", `/^\/console\/jobs\/chat\/default\/chat_/.test(location.pathname)`)
+	b.shows("completed")
+}
+
+// TestTryAVideo: it is followed to its end, and can be played.
+func TestTryAVideo(t *testing.T) {
+	t.Parallel()
+	b := open(t, start(t).base)
+	b.goTo("/console/try")
+	b.click("input[value=video]")
+	b.click("#try button")
+	b.until("progress", `/in_progress [1-9]/.test(document.getElementById("try-status").textContent)`)
+	b.plays()
+}
+
+// plays waits for a player that has loaded its video.
+func (b *browser) plays() {
+	b.t.Helper()
+	b.until("player", `!document.getElementById("try-video").hidden`)
+	b.until("video", `document.getElementById("try-video").duration > 0`)
+}
+
+// TestTryIsRefused says why.
+func TestTryIsRefused(t *testing.T) {
+	t.Parallel()
+	b := open(t, start(t).base)
+	b.goTo("/console/try")
+	eval[string](b, `document.getElementById("try-model").value = "no-such-model"`)
+	b.click("#try button")
+	b.shows("model_not_found")
+}
+
+// TestTryWithAKey: where tenants have keys, one is asked for, and with it the answers come.
+func TestTryWithAKey(t *testing.T) {
+	t.Parallel()
+	b := open(t, start(t, withOperators, withTenants("acme")).base).login(opsKey)
+	b.goTo("/console/try")
+	eval[string](b, `document.getElementById("try-key").value = "`+keyOf("acme")+`"`)
+	b.click("#try button")
+	b.until("whole answer", `document.getElementById("try-status").textContent === "Complete."`)
+	if strings.Contains(eval[string](b, `document.getElementById("cmd-curl").textContent`), keyOf("acme")) {
+		t.Error("the key is in the command")
+	}
+	b.click("input[value=video]")
+	b.click("#try button")
+	b.plays()
+}
+
+// TestTheCurlCommandWorks as it is shown, whatever the prompt has in it.
+func TestTheCurlCommandWorks(t *testing.T) {
+	t.Parallel()
+	curl, err := exec.LookPath("curl")
+	if err != nil {
+		t.Skip(err)
+	}
+	b := open(t, start(t).base)
+	b.goTo("/console/try")
+	for kind, want := range map[string]string{"chat": "data: [DONE]", "video": `"status":"queued"`} {
+		b.click("input[value=" + kind + "]")
+		eval[string](b, `document.getElementById("try-prompt").value = ""`)
+		b.do(typed("#try-prompt", "It's \"a boat\" \\ for $HOME, `id`"))
+		command := eval[string](b, `document.getElementById("cmd-curl").textContent`)
+		out, err := exec.CommandContext(t.Context(), "sh", "-c", strings.Replace(command, "curl", curl+" -sS", 1)).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("%s: %v %s", command, err, out)
+		}
+	}
+}

@@ -1,0 +1,241 @@
+package console_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/sandbox"
+	"github.com/genbus/genbus/internal/service"
+	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/task"
+)
+
+// Keys of withKeys.
+const (
+	opsKey    = "gb_operator-key-0123456789"
+	viewerKey = "gb_viewer-key-0123456789"
+)
+
+// world is a service in this process, and its upstream.
+type world struct {
+	t    *testing.T
+	base string // of HTTP
+	js   jetstream.JetStream
+	enc  publisher.Encoder
+}
+
+// start runs a service on free ports until the test ends, as `serve --sandbox` does but for what
+// is changed.
+func start(t *testing.T, changes ...func(*config.Config)) *world {
+	t.Helper()
+	if _, err := chromium(); err != nil {
+		t.Skip(err)
+	}
+	cfg := config.Default()
+	cfg.NATS.DataDir, cfg.NATS.Listen, cfg.NATS.SyncAlways = t.TempDir(), "127.0.0.1:0", false
+	cfg.HTTP.Addr, cfg.GRPC.Addr = "127.0.0.1:0", "127.0.0.1:0"
+	if err := cfg.AddSandbox(startSandbox(t, sandbox.Options{})); err != nil {
+		t.Fatal(err)
+	}
+	for _, change := range changes {
+		change(cfg)
+	}
+	if err := cfg.Prepare(); err != nil {
+		t.Fatal(err)
+	}
+	s, err := service.New(t.Context(), cfg, slog.New(slog.DiscardHandler), "dev")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-stopped; err != nil {
+			t.Error(err)
+		}
+	})
+	nc, err := nats.Connect(s.NATSURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &world{t: t, base: "http://" + s.HTTPAddr().String(), js: js, enc: publisher.Encoder{Names: s.Names()}}
+}
+
+// startSandbox starts an upstream, and gives its address.
+func startSandbox(t *testing.T, o sandbox.Options) string {
+	t.Helper()
+	up, err := sandbox.Start("127.0.0.1:0", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = up.Close() })
+	return up.URL()
+}
+
+// withOperators configures one who acts, and one who only reads.
+func withOperators(c *config.Config) {
+	c.OperatorKeys = []config.OperatorKey{
+		{Name: "ops", KeyEnv: "OPS", Key: config.NewSecret(opsKey)},
+		{Name: "viewer", KeyEnv: "VIEWER", Key: config.NewSecret(viewerKey), ReadOnly: true},
+	}
+}
+
+// withTenants configures a key for each tenant.
+func withTenants(names ...string) func(*config.Config) {
+	return func(c *config.Config) {
+		for _, name := range names {
+			c.APIKeys = append(c.APIKeys, config.APIKey{Tenant: name, KeyEnv: "KEY", Key: config.NewSecret(keyOf(name))})
+		}
+	}
+}
+
+func keyOf(tenant string) string { return "gb_" + tenant + "-key-0123456789" }
+
+// call calls the API, and gives the answer's header and body.
+func (w *world) call(method, path, key string, body any, headers ...string) (http.Header, []byte) {
+	w.t.Helper()
+	data, err := json.Marshal(body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	r, err := http.NewRequestWithContext(w.t.Context(), method, w.base+path, bytes.NewReader(data))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	if key != "" {
+		r.Header.Set("Authorization", "Bearer "+key)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	answer, err := io.ReadAll(res.Body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if res.StatusCode/100 != 2 {
+		w.t.Fatalf("%s %s: %d %s", method, path, res.StatusCode, answer)
+	}
+	return res.Header, answer
+}
+
+// request is a job that a tenant asks for.
+type request struct {
+	tenant, model, labels, id string
+	// behaviour is how the sandbox treats it.
+	behaviour map[string]any
+}
+
+// caller is the key and the headers of a request.
+func (q request) caller() (key string, headers []string) {
+	if q.tenant != "" {
+		key = keyOf(q.tenant)
+	}
+	if q.labels != "" {
+		headers = append(headers, "Genbus-Labels", q.labels)
+	}
+	if q.id != "" {
+		headers = append(headers, "Idempotency-Key", q.id)
+	}
+	return key, headers
+}
+
+// video submits a video, and gives the job's page.
+func (w *world) video(q request) string {
+	w.t.Helper()
+	key, headers := q.caller()
+	h, _ := w.call(http.MethodPost, "/v1/video/generations", key, map[string]any{
+		"model": q.model, "prompt": "a paper boat on a quiet lake", "metadata": map[string]any{"sandbox": q.behaviour},
+	}, headers...)
+	return w.page("video", q.tenant, h)
+}
+
+// chat submits a chat that nobody waits for, and gives the job's page.
+func (w *world) chat(q request) string {
+	w.t.Helper()
+	key, headers := q.caller()
+	h, _ := w.call(http.MethodPost, "/v1/chat/completions", key, map[string]any{
+		"model": q.model, "messages": []any{map[string]any{"role": "user", "content": "What does an event bus do?"}}, "sandbox": q.behaviour,
+	}, append(headers, "Prefer", "respond-async")...)
+	return w.page("chat", q.tenant, h)
+}
+
+func (w *world) page(kind, tenant string, h http.Header) string {
+	w.t.Helper()
+	id := h.Get("Genbus-Job-Id")
+	if id == "" {
+		w.t.Fatalf("no job in %v", h)
+	}
+	if tenant == "" {
+		tenant = config.DefaultTenant
+	}
+	return jobPath(kind, tenant, id)
+}
+
+func jobPath(kind, tenant, id string) string {
+	return fmt.Sprintf("/console/jobs/%s/%s/%s", kind, tenant, id)
+}
+
+// idOf is the id of a job's page.
+func idOf(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
+
+// letter stores a dead letter, and gives its sequence.
+func (w *world) letter(l *genbusv1.DeadLetter) uint64 {
+	w.t.Helper()
+	data, err := proto.Marshal(l)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ack, err := w.js.Publish(w.t.Context(), w.enc.Names.DeadLetter(subject.Video, "acme", "x"), data)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return ack.Sequence
+}
+
+// events stores events in the log as writers of jobs do, without any job: so there are as many
+// as wanted, with whatever they say.
+func (w *world) events(all ...task.Event) {
+	w.t.Helper()
+	for _, e := range all {
+		m, err := w.enc.Event(w.t.Context(), e)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if _, err := w.js.PublishMsgAsync(m, jetstream.WithStallWait(patience)); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	select {
+	case <-w.js.PublishAsyncComplete():
+	case <-time.After(patience):
+		w.t.Fatal("the log does not take the events")
+	}
+}
