@@ -234,14 +234,16 @@ func (s *Service) buildServers(ctx context.Context, op operator.Operator) (err e
 	if err != nil {
 		return err
 	}
+	var handler *httpapi.Handler
 	pages, err := console.New(console.Options{
-		Config: s.live, Callers: s.core.Callers, GRPC: s.grpc.InProcess(), Names: s.broker.Names(), GRPCAddr: s.grpcAddr.Addr().String(), NATSURL: s.broker.ClientURL(),
+		Content: func(w http.ResponseWriter, r *http.Request, tenant string) { handler.ServeContent(w, r, tenant) }, // it has the pages
+		Config:  s.live, Callers: s.core.Callers, GRPC: s.grpc.InProcess(), Names: s.broker.Names(), GRPCAddr: s.grpcAddr.Addr().String(), NATSURL: s.broker.ClientURL(),
 		Version: s.version, LocalKey: s.localKey, WriteTimeout: s.core.WriteTimeout, Logger: s.log,
 	})
 	if err != nil {
 		return err
 	}
-	handler, err := httpapi.New(ctx, httpapi.Options{
+	handler, err = httpapi.New(ctx, httpapi.Options{
 		Console: pages, Core: s.core, Config: s.live, Names: s.broker.Names(), Routes: s.routes, GRPC: s.grpc.InProcess(),
 		Health: s.health, Metrics: s.metrics, Tracing: s.tracing, Logger: s.log,
 	})

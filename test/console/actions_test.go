@@ -14,6 +14,8 @@ import (
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"github.com/genbus/genbus/internal/config"
 )
 
 // record waits for a record of the audit log, and fails where there is more than one.
@@ -52,6 +54,37 @@ func TestActionsAreDone(t *testing.T) {
 	b.leads(chromedp.Click(chromedp.CSS(`form[action$="/resume"] button`)))
 	b.shows("The route goes on")
 	b.record("ResumeRoute", "sandbox-video")
+}
+
+// TestAnOperationOnMany: what a list shows is counted, cancelled, followed to the end and
+// recorded; and a job that has ended so is submitted again.
+func TestAnOperationOnMany(t *testing.T) {
+	t.Parallel()
+	w := start(t, withOperators, withTenants("acme", "globex"), func(c *config.Config) {
+		for i := range c.Routes {
+			c.Routes[i].KeepRequests = true
+		}
+	})
+	b := open(t, w.base).login(opsKey)
+	slow := map[string]any{"duration_ms": 60_000}
+	job := w.video(request{tenant: "acme", model: "sandbox-video", behaviour: slow})
+	w.video(request{tenant: "acme", model: "sandbox-video", behaviour: slow})
+	other := w.video(request{tenant: "globex", model: "sandbox-video", behaviour: slow})
+	b.goTo("/console/jobs?tenant=acme")
+	b.shows("2 jobs")
+	b.leads(chromedp.Click(chromedp.CSS(`a[href*="/operations/new"]`)))
+	b.shows("2 unfinished jobs will be cancelled")
+	b.leads(chromedp.Click(chromedp.CSS("main form button")))
+	b.shows("2 of 2 done")
+	b.record("StartOperation", "")
+	b.goTo(other)
+	b.until("job of another tenant", `!document.querySelector(".headline").innerText.includes("cancelled")`)
+	b.goTo(job)
+	b.until("state", `document.querySelector(".headline").innerText.includes("cancelled")`)
+	b.click("#retry summary")
+	b.leads(chromedp.Click(chromedp.CSS("#retry button"), chromedp.NodeVisible))
+	b.shows("The request was submitted again")
+	b.shows("Repeats")
 }
 
 // TestTwoClicksAreOneAction: the second one of a double click, which comes while the first is

@@ -34,9 +34,10 @@ func startDemo(t *testing.T) (*demo, *browser) {
 		c.Upstreams = config.Upstreams{"studio": keyed, "vendor": vendor}
 		film, clips, talk := config.NewRoute("film", config.KindVideo, "studio", "film-2"), config.NewRoute("clips", config.KindVideo, "vendor", "clip-1"), config.NewRoute("talk", config.KindChat, "vendor", "talk-mini")
 		film.Poll.Interval, clips.Poll.Interval = 250*time.Millisecond, 250*time.Millisecond
+		film.KeepRequests = true
 		film.UpstreamModel, clips.UpstreamModel, talk.UpstreamModel = "sandbox-video", "sandbox-video", "sandbox-chat-fast"
 		c.Routes = []config.Route{film, clips, talk}
-		c.Tenants = config.Tenants{}
+		c.Tenants, c.OperatorsReadBodies = config.Tenants{}, true
 	})}
 	d.call(http.MethodPost, "/genbus/v1/operator/routes/video/clips/pause", opsKey, map[string]any{})
 	d.working = d.video(request{tenant: "acme", model: "film-2", labels: "team=film,shot=13", id: "order-1013", behaviour: map[string]any{"duration_ms": 60_000}})
@@ -48,6 +49,9 @@ func startDemo(t *testing.T) (*demo, *browser) {
 	}
 	unwanted := d.video(request{tenant: "globex", model: "clip-1", labels: "team=ads"})
 	d.call(http.MethodPost, "/genbus/v1/operator/jobs/"+idOf(unwanted)+"/cancel", opsKey, map[string]any{"kind": "video", "tenant": "globex"})
+	for range 2 {
+		d.video(request{tenant: "acme", model: "clip-1", labels: "team=outage"})
+	}
 	d.chat(request{tenant: "acme", model: "talk-mini", labels: "team=help"})
 	d.chat(request{tenant: "globex", model: "talk-mini"})
 	d.decision = "/console/decisions/" + strconv.FormatUint(d.letter(orphanedLetter()), 10)
@@ -60,6 +64,9 @@ func startDemo(t *testing.T) (*demo, *browser) {
 		[...document.querySelectorAll("td .tag")].filter((e) => e.innerText.replace("_", " ") === s).length >= all.filter((o) => o === s).length)`)
 	b.goTo("/console/decisions")
 	b.until("letters", `document.querySelectorAll("tbody tr").length === 3`)
+	d.call(http.MethodPost, "/genbus/v1/operator/operations", opsKey, map[string]any{"id": "outage-1", "spec": map[string]any{"cancel_jobs": map[string]any{"filter": map[string]any{"labels": []string{"team=outage"}}}}})
+	b.goTo("/console/operations/outage-1")
+	b.shows("2 of 2 done")
 	return d, b
 }
 
@@ -86,6 +93,10 @@ func (d *demo) views() []view {
 		{"tenants", "/console/tenants", "globex"},
 		{"replicas", "/console/replicas", "serves"},
 		{"streams", "/console/streams", "GENBUS_TASKS"},
+		{"count", "/console/operations/new?do=redrive", "At stake"},
+		{"operations", "/console/operations", "cancel jobs"},
+		{"operation", "/console/operations/outage-1", "2 of 2 done"},
+		{"bodies", d.finished + "/bodies", "paper boat"},
 		{"audit", "/console/audit", "PauseRoute"},
 		{"try", "/console/try", "talk-mini"},
 		{"login", "/console/login", "Operator's key"},

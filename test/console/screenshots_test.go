@@ -54,7 +54,7 @@ func (d *demo) picture(b *browser, v view, suffix string) {
 		b.click("#try button")
 		b.until("whole answer", `document.getElementById("try-status").textContent === "Complete."`)
 		eval[any](b, `scrollTo(0, 0)`)
-	case "login":
+	case "login", "count", "bodies":
 	default:
 		b.live()
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // bodiesPage is what a job was asked for, and what a chat replied. Who reads it is recorded.
@@ -26,6 +28,25 @@ func loadBodies(ctx context.Context, c *Console, r *query) (any, error) {
 	p.GetJobBodiesResponse = out
 	p.Request, p.Reply, p.Text = reindent(out.GetRequestJson()), reindent(out.GetReplyJson()), textOf(out.GetReplyJson())
 	return p, nil
+}
+
+// content is a video of a job, for the player. It is asked for in many parts, of which only the
+// log of the process has the first.
+func (c *Console) content(w http.ResponseWriter, r *http.Request) {
+	who, err := c.viewer(r)
+	switch {
+	case needsLogin(err):
+		c.askForLogin(w, r)
+		return
+	case !c.Config.Now().OperatorsReadBodies:
+		c.refuse(w, r, errcode.MeaningOf(errcode.BodiesPrivate).HTTP, errcode.MeaningOf(errcode.BodiesPrivate).Means)
+		return
+	}
+	tenant := r.PathValue("tenant")
+	if from := r.Header.Get("Range"); from == "" || strings.HasPrefix(from, "bytes=0-") {
+		c.Logger.InfoContext(r.Context(), "an operator looks at a video", "operator", who.Name, telemetry.KeyTenant, errcode.Clip(tenant, 64), telemetry.KeyJobID, errcode.Clip(r.PathValue("id"), 64))
+	}
+	c.Content(w, r, tenant)
 }
 
 // textOf is what a reply says in its choices; empty where it is none.

@@ -28,13 +28,15 @@ const Path = "/console"
 var files embed.FS
 
 // policy has a browser load nothing from elsewhere, and run no script but the console's own.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self' blob:; connect-src 'self'; " +
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // Options are what a Console works with. All are required but LocalKey.
 type Options struct {
 	Config  *config.Live
 	Callers *core.Callers
+	// Content serves a file of a tenant's job, whose id is in the path.
+	Content func(w http.ResponseWriter, r *http.Request, tenant string)
 	// GRPC reaches the services of this process.
 	GRPC    grpc.ClientConnInterface
 	Logger  *slog.Logger
@@ -87,6 +89,7 @@ func New(o Options) (*Console, error) {
 		c.mux.HandleFunc("POST "+Path+pattern, func(w http.ResponseWriter, r *http.Request) { c.act(w, r, a) })
 	}
 	c.mux.HandleFunc("GET "+Path+"/find", c.find)
+	c.mux.HandleFunc("GET "+Path+"/jobs/video/{tenant}/{id}/content", c.content)
 	c.mux.HandleFunc("GET "+Path+"/", c.missing)
 	return c, nil
 }

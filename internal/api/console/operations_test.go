@@ -141,6 +141,24 @@ func TestSubmitAgain(t *testing.T) {
 	}
 }
 
+// TestAVideoIsShown in parts, to who may read what jobs have.
+func TestAVideoIsShown(t *testing.T) {
+	t.Parallel()
+	for may, status := range map[bool]int{true: http.StatusPartialContent, false: http.StatusForbidden} {
+		host := apitest.NewHost(t, apitest.ServeFilm)
+		w := apitest.New(t, apitest.UpstreamAt(host), withOperators, func(c *config.Config) { c.OperatorsReadBodies = may })
+		id := w.Completed(&genbusv1.Video{Url: host.URL + "/1.mp4", Format: "mp4"})
+		path := "/console/jobs/video/default/" + id + "/content"
+		if a := newBrowser(w).get(path); a.status != http.StatusSeeOther {
+			t.Errorf("without a login: %d", a.status)
+		}
+		a := newBrowser(w).login(viewerKey).get(path, "Range", "bytes=0-3")
+		if a.status != status || may && (a.body != string(apitest.Film[:4]) || a.header.Get("Content-Security-Policy") == "") {
+			t.Errorf("%t: %d %q %v", may, a.status, a.body, a.header)
+		}
+	}
+}
+
 // TestRequestsArePrivate unless the configuration says otherwise.
 func TestRequestsArePrivate(t *testing.T) {
 	t.Parallel()

@@ -192,8 +192,11 @@ async function send() {
     at("text").textContent = JSON.stringify(event, null, 2);
     if (task.status === "completed") {
       const content = `/v1/videos/${encodeURIComponent(id)}/content`;
-      // A player sends no key.
-      at("video").src = w.key ? URL.createObjectURL(await (await fetch(content, { headers })).blob()) : content;
+      if (w.key) {
+        at("status").textContent += ". The player sends no key: download the video, or see the page of the job.";
+        continue;
+      }
+      at("video").src = content;
       at("video").hidden = false;
     }
   }
