@@ -1,0 +1,169 @@
+package console_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/api/apitest"
+	"github.com/genbus/genbus/internal/task"
+)
+
+// event is the first event of a job of one of 100 tenants and 5 routes.
+func event(i int) task.Event {
+	return task.FromWork(&genbusv1.WorkItem{
+		Id: fmt.Sprintf("video_%026d", i), Kind: "video", Tenant: fmt.Sprint("tenant-", i%100), Route: fmt.Sprint("route-", i%5), Model: "film-2",
+		Labels: map[string]string{"team": fmt.Sprint(i % 7)}, Fingerprint: []byte("fp"), AcceptedAt: timestamppb.Now(),
+	})
+}
+
+// publisherOf publishes events without waiting for each.
+func publisherOf(b *testing.B, w *apitest.World) func(task.Event) {
+	b.Helper()
+	js, err := jetstream.New(w.Broker.Conn(), jetstream.WithPublishAsyncMaxPending(1024),
+		jetstream.WithPublishAsyncErrHandler(func(_ jetstream.JetStream, _ *nats.Msg, err error) { b.Error(err) }))
+	if err != nil {
+		b.Fatal(err)
+	}
+	return func(e task.Event) {
+		m, err := w.Enc.Event(context.WithoutCancel(b.Context()), e)
+		if err == nil {
+			_, err = js.PublishMsgAsync(m, jetstream.WithStallWait(time.Minute))
+		}
+		if err != nil {
+			b.Error(err)
+		}
+	}
+}
+
+const benchJobs = 100_000
+
+// filled has 100,000 jobs in its log and in its index.
+func filled(b *testing.B) (*apitest.World, *browser, func(task.Event)) {
+	b.Helper()
+	w := apitest.New(b)
+	w.Durables()
+	publish := publisherOf(b, w)
+	for i := range benchJobs {
+		publish(event(i))
+	}
+	br := newBrowser(w)
+	w.Await("the index has all jobs", func() bool { return indexed(w) == benchJobs })
+	return w, br, publish
+}
+
+// indexed is how many jobs the index has; -1 while it cannot say.
+func indexed(w *apitest.World) int64 {
+	ctx := metadata.AppendToOutgoingContext(w.T.Context(), "authorization", "Bearer "+apitest.LocalKey)
+	out, err := genbusv1.NewOperatorServiceClient(w.GRPC.InProcess()).ListJobs(ctx, &genbusv1.ListJobsRequest{PageSize: 1})
+	if err != nil {
+		return -1
+	}
+	return out.GetTotal()
+}
+
+// percentiles reports the median and the 99th of a hundred.
+func percentiles(b *testing.B, all []time.Duration) {
+	b.Helper()
+	slices.Sort(all)
+	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+	b.ReportMetric(ms(all[len(all)/2]), "p50-ms")
+	b.ReportMetric(ms(all[len(all)*99/100]), "p99-ms")
+}
+
+// BenchmarkPages is a page of the console with 100,000 jobs in the log, over HTTP.
+func BenchmarkPages(b *testing.B) {
+	_, br, _ := filled(b)
+	for name, path := range map[string]string{
+		"overview": "", "jobs": "/jobs", "tenant": "/jobs?tenant=tenant-7", "route": "/jobs?route=route-3&status=queued", "label": "/jobs?label=team%3D3",
+		"job": "/jobs/video/tenant-7/" + event(7).Job.GetId(),
+	} {
+		b.Run(name, func(b *testing.B) {
+			var all []time.Duration
+			for b.Loop() {
+				begin := time.Now()
+				if a := br.get("/console" + path); a.status != http.StatusOK {
+					b.Fatal(a.status, a.body)
+				}
+				all = append(all, time.Since(begin))
+			}
+			percentiles(b, all)
+		})
+	}
+}
+
+// BenchmarkViewers is a create by HTTP each 20 ms, with 100,000 jobs in the log, 1,000 events a
+// second, and a number of open pages, half of them the overview and half a list of jobs. The CPU
+// is that of the process, the browsers' side of the pages and of the events included.
+func BenchmarkViewers(b *testing.B) {
+	w, br, publish := filled(b)
+	var next atomic.Int64
+	next.Store(benchJobs)
+	for _, viewers := range []int{0, 1, 50} {
+		b.Run(fmt.Sprint("viewers=", viewers), func(b *testing.B) {
+			ctx, stop := context.WithCancel(b.Context())
+			var group sync.WaitGroup
+			var pages atomic.Int64
+			for i := range viewers {
+				path := []string{"/console", "/console/jobs"}[i%2]
+				res, err := w.Client.Do(br.request(http.MethodGet, path, nil, "Accept", "text/event-stream").WithContext(ctx))
+				if err != nil {
+					b.Fatal(err)
+				}
+				group.Go(func() {
+					defer res.Body.Close()
+					n, _ := io.Copy(io.Discard, res.Body)
+					pages.Add(n)
+				})
+			}
+			group.Go(func() {
+				tick := time.NewTicker(10 * time.Millisecond)
+				defer tick.Stop()
+				for ctx.Err() == nil {
+					<-tick.C
+					for range 10 {
+						publish(event(int(next.Add(1))))
+					}
+				}
+			})
+			before, began := cpu(), time.Now()
+			tick := time.NewTicker(20 * time.Millisecond)
+			defer tick.Stop()
+			var all []time.Duration
+			for b.Loop() {
+				<-tick.C
+				begin := time.Now()
+				w.CreateVideo()
+				all = append(all, time.Since(begin))
+			}
+			used := float64(cpu()-before) / float64(time.Since(began))
+			stop()
+			group.Wait()
+			percentiles(b, all)
+			b.ReportMetric(100*used, "%core")
+			b.ReportMetric(float64(pages.Load())/time.Since(began).Seconds()/max(1, float64(viewers)), "B/s/viewer")
+		})
+	}
+}
+
+// cpu is what the process has used.
+func cpu() time.Duration {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
