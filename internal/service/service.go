@@ -236,8 +236,13 @@ func (s *Service) buildServers(ctx context.Context, op operator.Operator) (err e
 	}
 	var handler *httpapi.Handler
 	pages, err := console.New(console.Options{
-		Content: func(w http.ResponseWriter, r *http.Request, tenant string) { handler.ServeContent(w, r, tenant) }, // it has the pages
-		Config:  s.live, Callers: s.core.Callers, GRPC: s.grpc.InProcess(), Names: s.broker.Names(), GRPCAddr: s.grpcAddr.Addr().String(), NATSURL: s.broker.ClientURL(),
+		Content: func(w http.ResponseWriter, r *http.Request, tenant string) { // the handler has the pages
+			httpapi.ForOperators{Handler: handler}.Content(w, r, tenant)
+		},
+		ChatEvents: func(w http.ResponseWriter, r *http.Request, tenant string) {
+			httpapi.ForOperators{Handler: handler}.ChatEvents(w, r, tenant)
+		},
+		Config: s.live, Callers: s.core.Callers, GRPC: s.grpc.InProcess(), Names: s.broker.Names(), GRPCAddr: s.grpcAddr.Addr().String(), NATSURL: s.broker.ClientURL(),
 		Version: s.version, LocalKey: s.localKey, WriteTimeout: s.core.WriteTimeout, Logger: s.log,
 	})
 	if err != nil {

@@ -1,6 +1,10 @@
 package console_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/genbus/genbus/internal/config"
+)
 
 // row is a script for the row of a job in a list.
 func row(job string) string {
@@ -73,4 +77,17 @@ func TestAnOpenChoiceBecomesNoOther(t *testing.T) {
 	if eval[bool](b, `document.getElementById("erase").open`) {
 		t.Error("the choice to erase the job is open")
 	}
+}
+
+// TestAChatIsRead on its page as it comes, by operators who read bodies.
+func TestAChatIsRead(t *testing.T) {
+	t.Parallel()
+	w := start(t, func(c *config.Config) { c.OperatorsReadBodies = true })
+	b := open(t, w.base)
+	b.goTo(w.chat(request{model: "sandbox-chat"}))
+	b.live()
+	b.until("text", `document.getElementById("chat").textContent.startsWith("You wrote")`)
+	b.shows("completed")
+	b.until("whole text", `/^You wrote .* The sandbox\s*$/.test(document.getElementById("chat").textContent)`)
+	b.sameDocument()
 }

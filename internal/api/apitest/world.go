@@ -219,8 +219,13 @@ func (w *World) startServers(live *config.Live, op operator.Operator) {
 		w.T.Fatal(err)
 	}
 	pages, err := console.New(console.Options{
-		Content: func(rw http.ResponseWriter, r *http.Request, tenant string) { w.Handler.ServeContent(rw, r, tenant) },
-		Config:  live, Callers: w.Core.Callers, Names: w.Broker.Names(), GRPC: w.GRPC.InProcess(), Logger: w.parts.Logger, LocalKey: LocalKey, WriteTimeout: w.Core.WriteTimeout,
+		Content: func(rw http.ResponseWriter, r *http.Request, tenant string) {
+			httpapi.ForOperators{Handler: w.Handler}.Content(rw, r, tenant)
+		},
+		ChatEvents: func(rw http.ResponseWriter, r *http.Request, tenant string) {
+			httpapi.ForOperators{Handler: w.Handler}.ChatEvents(rw, r, tenant)
+		},
+		Config: live, Callers: w.Core.Callers, Names: w.Broker.Names(), GRPC: w.GRPC.InProcess(), Logger: w.parts.Logger, LocalKey: LocalKey, WriteTimeout: w.Core.WriteTimeout,
 	})
 	if err != nil {
 		w.T.Fatal(err)

@@ -30,23 +30,27 @@ func loadBodies(ctx context.Context, c *Console, r *query) (any, error) {
 	return p, nil
 }
 
-// content is a video of a job, for the player. It is asked for in many parts, of which only the
-// log of the process has the first.
-func (c *Console) content(w http.ResponseWriter, r *http.Request) {
-	who, err := c.viewer(r)
-	switch {
-	case needsLogin(err):
-		c.askForLogin(w, r)
-		return
-	case !c.Config.Now().OperatorsReadBodies:
-		c.refuse(w, r, errcode.MeaningOf(errcode.BodiesPrivate).HTTP, errcode.MeaningOf(errcode.BodiesPrivate).Means)
-		return
+// bodiesOnly serves what a job of the path's tenant has, to those who may read it. A player asks
+// for it in many parts, so that it is in the log of the process, where it begins, and not in
+// the audit log.
+func (c *Console) bodiesOnly(serve func(w http.ResponseWriter, r *http.Request, tenant string)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		who, err := c.viewer(r)
+		switch {
+		case needsLogin(err):
+			c.askForLogin(w, r)
+			return
+		case !c.Config.Now().OperatorsReadBodies:
+			c.refuse(w, r, errcode.MeaningOf(errcode.BodiesPrivate).HTTP, errcode.MeaningOf(errcode.BodiesPrivate).Means)
+			return
+		}
+		tenant := r.PathValue("tenant")
+		if from := r.Header.Get("Range"); from == "" || strings.HasPrefix(from, "bytes=0-") {
+			c.Logger.InfoContext(r.Context(), "an operator looks at the result of a job", "operator", who.Name,
+				telemetry.KeyTenant, errcode.Clip(tenant, 64), telemetry.KeyJobID, errcode.Clip(r.PathValue("id"), 64))
+		}
+		serve(w, r, tenant)
 	}
-	tenant := r.PathValue("tenant")
-	if from := r.Header.Get("Range"); from == "" || strings.HasPrefix(from, "bytes=0-") {
-		c.Logger.InfoContext(r.Context(), "an operator looks at a video", "operator", who.Name, telemetry.KeyTenant, errcode.Clip(tenant, 64), telemetry.KeyJobID, errcode.Clip(r.PathValue("id"), 64))
-	}
-	c.Content(w, r, tenant)
 }
 
 // textOf is what a reply says in its choices; empty where it is none.

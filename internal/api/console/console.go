@@ -35,8 +35,9 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 type Options struct {
 	Config  *config.Live
 	Callers *core.Callers
-	// Content serves a file of a tenant's job, whose id is in the path.
-	Content func(w http.ResponseWriter, r *http.Request, tenant string)
+	// Content serves a video of a tenant's job, whose id is in the path, and ChatEvents the
+	// events of a chat.
+	Content, ChatEvents func(w http.ResponseWriter, r *http.Request, tenant string)
 	// GRPC reaches the services of this process.
 	GRPC    grpc.ClientConnInterface
 	Logger  *slog.Logger
@@ -89,7 +90,8 @@ func New(o Options) (*Console, error) {
 		c.mux.HandleFunc("POST "+Path+pattern, func(w http.ResponseWriter, r *http.Request) { c.act(w, r, a) })
 	}
 	c.mux.HandleFunc("GET "+Path+"/find", c.find)
-	c.mux.HandleFunc("GET "+Path+"/jobs/video/{tenant}/{id}/content", c.content)
+	c.mux.HandleFunc("GET "+Path+"/jobs/video/{tenant}/{id}/content", c.bodiesOnly(o.Content))
+	c.mux.HandleFunc("GET "+Path+"/jobs/chat/{tenant}/{id}/events", c.bodiesOnly(o.ChatEvents))
 	c.mux.HandleFunc("GET "+Path+"/", c.missing)
 	return c, nil
 }

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -155,6 +156,37 @@ func TestAVideoIsShown(t *testing.T) {
 		a := newBrowser(w).login(viewerKey).get(path, "Range", "bytes=0-3")
 		if a.status != status || may && (a.body != string(apitest.Film[:4]) || a.header.Get("Content-Security-Policy") == "") {
 			t.Errorf("%t: %d %q %v", may, a.status, a.body, a.header)
+		}
+	}
+}
+
+// TestAChatIsShown as it streams, to who may read what jobs have.
+func TestAChatIsShown(t *testing.T) {
+	t.Parallel()
+	for _, may := range []bool{true, false} {
+		w := apitest.New(t, func(c *config.Config) { c.OperatorsReadBodies = may })
+		id := w.SubmitChat("")
+		path := "/console/jobs/chat/default/" + id
+		b := newBrowser(w)
+		if a := b.get(path); strings.Contains(a.body, path+"/events") != may {
+			t.Errorf("%t: the page %s", may, a.body)
+		}
+		if !may {
+			if a := b.get(path+"/events", "Accept", "text/event-stream"); a.status != http.StatusForbidden {
+				t.Errorf("%d %s", a.status, a.body)
+			}
+			continue
+		}
+		s := b.open(path + "/events")
+		e := w.StartChat("default", id)
+		w.Chunk(e, 0, apitest.Block("hello"))
+		w.EndChat(e, `{"choices":[]}`, 1)
+		var names []string
+		for _, e := range s.Rest() {
+			names = append(names, e.Name)
+		}
+		if want := []string{"genbus.chat.queued.v1", "genbus.chat.in_progress.v1", "genbus.chat.chunk.v1", "genbus.chat.completed.v1"}; !slices.Equal(names, want) {
+			t.Errorf("%q", names)
 		}
 	}
 }

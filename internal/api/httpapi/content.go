@@ -43,15 +43,6 @@ func (h *Handler) getContent(x *exchange) error {
 	return x.copyContent(file.Body)
 }
 
-// ServeContent is getContent for a caller whom another handler has let in: the id is that of
-// the path, and the tenant the job's.
-func (h *Handler) ServeContent(w http.ResponseWriter, r *http.Request, tenant string) {
-	x := &exchange{response: asResponse(w, r), r: r, h: h, tenant: tenant}
-	if err := h.getContent(x); err != nil {
-		x.fail(err)
-	}
-}
-
 func (x *exchange) contentHeader(f *content.File, id string) {
 	h := x.Header()
 	if f.Status != http.StatusRequestedRangeNotSatisfiable { // which has no content

@@ -34,7 +34,7 @@ function update(old, now) {
     if (old.data !== now.data) old.data = now.data;
     return;
   }
-  if (old.nodeType !== Node.ELEMENT_NODE || old.nodeName === "FORM" && old.contains(document.activeElement)) return;
+  if (old.nodeType !== Node.ELEMENT_NODE || old.nodeName === "FORM" && old.contains(document.activeElement) || old.dataset.events) return;
   if (old.nodeName === "TIME" && old.dateTime === now.dateTime) return;
   for (const { name, value } of now.attributes) {
     if (old.getAttribute(name) !== value) old.setAttribute(name, value);
@@ -111,6 +111,27 @@ document.addEventListener("click", async (e) => {
   from.textContent = "Copied";
   setTimeout(() => { from.textContent = "Copy"; }, 1500);
 });
+
+// showChat writes the reply of a chat as it comes, and as a whole at its end.
+function showChat(out) {
+  const source = new EventSource(out.dataset.events);
+  let attempt = 0;
+  source.addEventListener("genbus.chat.chunk.v1", (e) => {
+    const chunk = JSON.parse(e.data);
+    if (chunk.attempt !== attempt) [attempt, out.textContent] = [chunk.attempt, ""];
+    for (const block of chunk.blocks ?? []) out.textContent += block.choices?.[0]?.delta?.content ?? "";
+  });
+  source.addEventListener("genbus.chat.gap.v1", () => { out.textContent += "…"; });
+  source.addEventListener("genbus.chat.completed.v1", (e) => {
+    const texts = JSON.parse(e.data).chat?.reply?.choices?.map((choice) => choice.message?.content);
+    if (texts) out.textContent = texts.join("\n\n");
+  });
+  for (const end of ["completed", "failed", "cancelled"]) source.addEventListener(`genbus.chat.${end}.v1`, () => source.close());
+  addEventListener("pagehide", () => source.close());
+}
+
+const chat = document.getElementById("chat");
+if (chat) showChat(chat);
 
 // Try.
 
