@@ -12,19 +12,24 @@ import (
 )
 
 const (
-	// maxLookedAt bounds the letters whose codes are looked at. One read is one letter, whole:
-	// a consumer could leave the requests out, but genbus may make none of this stream.
-	maxLookedAt = 500
-	// pausePerLetter is how long the codes are not looked at again, for each letter that was
-	// read the last time, so that reading takes a small part of the time.
-	pausePerLetter = 20 * time.Millisecond
+	// maxLookedAt and maxLookedAtBytes bound the letters whose codes are looked at. One read is
+	// one letter, whole: a consumer could leave the requests out, but genbus may make none of
+	// this stream.
+	maxLookedAt      = 500
+	maxLookedAtBytes = 8 << 20
+	// lookWithin is how long the codes are looked at. A caller has other parts to answer with.
+	lookWithin = 2 * time.Second
+	// pausePerLook is for how many times as long as they were looked at the codes are not looked
+	// at again, so that reading takes a small part of the time, also where it fails.
+	pausePerLook = 10
 )
 
 // Counts are all letters, by what they need.
 type Counts struct {
 	// OutcomeUnknown are those of jobs that an upstream may have, and Other those of other jobs.
 	OutcomeUnknown, Other uint64
-	// Uncounted are those of jobs behind the oldest ones, which were not looked at.
+	// Uncounted are those of jobs behind the oldest ones, which were not looked at: there are so
+	// many, or so much, or reading them took too long or failed.
 	Uncounted uint64
 	// Rejected are those of requests that were never accepted.
 	Rejected uint64
@@ -61,13 +66,16 @@ func (c *Counter) Count(ctx context.Context) (Counts, error) {
 		return Counts{}, err
 	}
 	i := dead.CachedInfo()
-	if of := (streamState{i.Created, i.State.FirstSeq, i.State.LastSeq, i.State.Msgs}); of != c.of && !time.Now().Before(c.until) {
-		counts, err := c.look(ctx)
-		if err != nil {
-			return Counts{}, err
+	of := streamState{i.Created, i.State.FirstSeq, i.State.LastSeq, i.State.Msgs}
+	if began := time.Now(); of != c.of && !began.Before(c.until) {
+		counts, whole := c.look(ctx)
+		if !whole {
+			of = streamState{} // look again at the same letters
 		}
-		c.counts, c.of = counts, of
-		c.until = time.Now().Add(time.Duration(counts.OutcomeUnknown+counts.Other) * pausePerLetter)
+		if whole || counts != (Counts{}) {
+			c.counts = counts
+		}
+		c.of, c.until = of, time.Now().Add(pausePerLook*time.Since(began))
 	}
 	out := c.counts
 	out.Rejected = rejected.CachedInfo().State.Msgs
@@ -75,23 +83,26 @@ func (c *Counter) Count(ctx context.Context) (Counts, error) {
 	return out, nil
 }
 
-// look looks at the codes of the oldest letters.
-func (c *Counter) look(ctx context.Context) (out Counts, err error) {
-	names, seq := c.Streams.Broker.Names(), uint64(1)
+// look looks at the codes of the oldest letters. It is whole unless a read failed; what was
+// looked at before counts in any case.
+func (c *Counter) look(ctx context.Context) (out Counts, whole bool) {
+	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	defer cancel()
+	names, seq, size := c.Streams.Broker.Names(), uint64(1), 0
 	for range maxLookedAt {
 		m, err := c.Streams.NextOn(ctx, names.DeadPattern(), seq)
-		if errors.Is(err, broker.ErrNoMessage) {
-			break
-		}
 		if err != nil {
-			return out, err
+			return out, errors.Is(err, broker.ErrNoMessage)
 		}
 		if m.Header.Get(subject.HeaderErrorCode) == string(errcode.SubmissionUnknown) {
 			out.OutcomeUnknown++
 		} else {
 			out.Other++
 		}
+		if size += len(m.Data); size >= maxLookedAtBytes {
+			break
+		}
 		seq = m.Seq + 1
 	}
-	return out, nil
+	return out, true
 }
