@@ -1,7 +1,10 @@
 package operator
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -21,7 +24,8 @@ type Tenants struct {
 	Fleet  *fleet.Member
 }
 
-// List is the tenants with the most unfinished jobs.
+// List is the tenants with the most unfinished jobs and, where that are all and nothing is
+// filtered, those that were refused and have no jobs.
 func (p Tenants) List(ctx context.Context, m *genbusv1.ListTenantsRequest) (*genbusv1.ListTenantsResponse, error) {
 	s, err := searchOf(&genbusv1.ListJobsRequest{Kind: m.GetKind(), Route: m.GetRoute(), PageSize: m.GetPageSize()})
 	if err != nil {
@@ -46,7 +50,11 @@ func (p Tenants) List(ctx context.Context, m *genbusv1.ListTenantsRequest) (*gen
 		return nil, err
 	}
 	out := &genbusv1.ListTenantsResponse{Total: int64(found.Total), AsOf: timestamppb.New(time.Unix(0, found.AsOf)), CompleteSince: since(found), Silent: silent}
-	for _, t := range found.Tenants {
+	tenants := found.Tenants
+	if m.GetKind() == "" && m.GetRoute() == "" && len(tenants) == found.Total {
+		tenants = appendRefused(tenants, refused, cmp.Or(min(int(m.GetPageSize()), jobindex.MaxPage), jobindex.DefaultPage))
+	}
+	for _, t := range tenants {
 		state := &genbusv1.TenantState{
 			Tenant: t.Tenant, Unfinished: int64(t.Unfinished), Queued: int64(t.Waiting), MaxJobs: int64(p.Config.LimitsOf(t.Tenant).MaxJobs),
 			AcceptedLastHour: int64(t.Accepted), EndedLastHour: int64(t.Ended), FailedLastHour: int64(t.Failed),
@@ -58,6 +66,20 @@ func (p Tenants) List(ctx context.Context, m *genbusv1.ListTenantsRequest) (*gen
 		out.Tenants = append(out.Tenants, state)
 	}
 	return out, nil
+}
+
+// appendRefused appends the tenants that were refused and are not there, those that were refused
+// most first, up to a size.
+func appendRefused(tenants []jobindex.TenantJobs, refused map[string]int64, size int) []jobindex.TenantJobs {
+	rest := maps.Clone(refused)
+	for _, t := range tenants {
+		delete(rest, t.Tenant)
+	}
+	names := slices.SortedFunc(maps.Keys(rest), func(a, b string) int { return cmp.Or(cmp.Compare(rest[b], rest[a]), cmp.Compare(a, b)) })
+	for _, name := range names[:min(len(names), max(size-len(tenants), 0))] {
+		tenants = append(tenants, jobindex.TenantJobs{Tenant: name})
+	}
+	return tenants
 }
 
 // refusals are what the replicas that answer refused in the last hour because of the limits of

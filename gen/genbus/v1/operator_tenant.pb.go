@@ -89,10 +89,12 @@ func (x *ListTenantsRequest) GetPageSize() int32 {
 }
 
 // ListTenantsResponse is the tenants with the most unfinished jobs, as the index of jobs has
-// them.
+// them, and those that were refused everything.
 type ListTenantsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The tenants, those with the most unfinished jobs first.
+	// The tenants, those with the most unfinished jobs first. Where these are all of the index,
+	// and without a filter, those follow that have no jobs and were refused within the last
+	// hour, up to page_size.
 	Tenants []*TenantState `protobuf:"bytes,1,rep,name=tenants,proto3" json:"tenants,omitempty"`
 	// How many tenants have jobs in the index.
 	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
