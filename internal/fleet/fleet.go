@@ -23,8 +23,12 @@ import (
 )
 
 const (
-	// patience is how long the replicas have to answer.
-	patience = time.Second
+	// patience is how long the replicas have to answer, and lostPatience how long those have that
+	// did not answer the last maxMissed questions: each answer would take a second while a
+	// replica that was killed is not forgotten.
+	patience     = time.Second
+	lostPatience = 200 * time.Millisecond
+	maxMissed    = 2
 	// announceEvery is how often a replica says that it is there, so that one that does not
 	// answer is missed, and forgetAfter how long it is missed.
 	announceEvery = time.Minute
@@ -65,12 +69,18 @@ type Member struct {
 	o Options
 
 	mu       sync.Mutex
-	known    map[string]*genbusv1.SilentReplica // the others, as they were heard of, by id
-	answered time.Time                          // when this replica said last that it is there because of a new one
+	known    map[string]*replica // the others, as they were heard of, by id
+	answered time.Time           // when this replica said last that it is there because of a new one
+}
+
+// replica is another one, as it was heard of last.
+type replica struct {
+	*genbusv1.SilentReplica
+	missed int // the latest questions, without an answer
 }
 
 // New returns a Member that is not heard of before Start.
-func New(o Options) *Member { return &Member{o: o, known: map[string]*genbusv1.SilentReplica{}} }
+func New(o Options) *Member { return &Member{o: o, known: map[string]*replica{}} }
 
 // Start answers the others, and says each minute that this replica is there, until leave is
 // called, which says that it leaves. The end of ctx ends the second alone.
@@ -146,7 +156,7 @@ func (m *Member) note(id string, header nats.Header) (tell bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
-	maps.DeleteFunc(m.known, func(_ string, r *genbusv1.SilentReplica) bool { return now.Sub(r.GetHeardAt().AsTime()) > forgetAfter })
+	maps.DeleteFunc(m.known, func(_ string, r *replica) bool { return now.Sub(r.GetHeardAt().AsTime()) > forgetAfter })
 	_, known := m.known[id]
 	switch {
 	case header.Get(headerLeaving) != "":
@@ -155,7 +165,7 @@ func (m *Member) note(id string, header nats.Header) (tell bool) {
 	case !known && len(m.known) >= maxReplicas:
 		return false
 	}
-	m.known[id] = &genbusv1.SilentReplica{Id: id, Host: clip(header.Get(headerHost)), HeardAt: timestamppb.New(now)}
+	m.known[id] = &replica{SilentReplica: &genbusv1.SilentReplica{Id: id, Host: clip(header.Get(headerHost)), HeardAt: timestamppb.New(now)}}
 	if known || now.Sub(m.answered) < answerEvery {
 		return false
 	}
@@ -167,15 +177,14 @@ func (m *Member) note(id string, header nats.Header) (tell bool) {
 func clip(host string) string { return strings.ToValidUTF8(host[:min(len(host), 255)], "") }
 
 // Ask asks all replicas for their states, this one included, and returns those that answered
-// within a second, by id, and those that were heard of lately and did not.
+// within a second, by id, and those that were heard of lately and did not. Those that did not
+// answer the last times either are waited for a fifth of a second, until they are heard again.
 func (m *Member) Ask(ctx context.Context) (states []*genbusv1.ReplicaState, silent []*genbusv1.SilentReplica, err error) {
 	states = []*genbusv1.ReplicaState{m.o.State()}
 	if m.o.Alone {
 		return states, nil, nil
 	}
 	awaited := m.others()
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	inbox := m.o.Conn.NewInbox()
 	sub, err := m.o.Conn.SubscribeSync(inbox)
 	if err != nil {
@@ -187,14 +196,31 @@ func (m *Member) Ask(ctx context.Context) (states []*genbusv1.ReplicaState, sile
 	if err := m.o.Conn.PublishMsg(question); err != nil {
 		return nil, nil, fmt.Errorf("ask the other replicas: %w", err)
 	}
-	least, stop := context.WithTimeout(ctx, leastAsk)
-	defer stop()
+	others, silent := m.gather(ctx, awaited, sub.NextMsgWithContext)
+	states = append(states, others...)
+	slices.SortFunc(states, func(a, b *genbusv1.ReplicaState) int { return strings.Compare(a.GetId(), b.GetId()) })
+	slices.SortFunc(silent, func(a, b *genbusv1.SilentReplica) int { return strings.Compare(a.GetId(), b.GetId()) })
+	return states, silent, nil
+}
+
+// gather takes answers from next until all that are awaited have answered, or have had their
+// time.
+func (m *Member) gather(ctx context.Context, awaited map[string]replica, next func(context.Context) (*nats.Msg, error)) (states []*genbusv1.ReplicaState, silent []*genbusv1.SilentReplica) {
+	full, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	short, cancel := context.WithTimeout(ctx, lostPatience)
+	defer cancel()
+	least, cancel := context.WithTimeout(ctx, leastAsk)
+	defer cancel()
 	for {
-		wait := ctx
-		if len(awaited) == 0 {
-			wait = least
+		wait := least
+		for _, r := range awaited {
+			if wait = short; r.missed < maxMissed {
+				wait = full
+				break
+			}
 		}
-		msg, err := sub.NextMsgWithContext(wait)
+		msg, err := next(wait)
 		if err != nil {
 			break // those that are left are silent
 		}
@@ -206,21 +232,38 @@ func (m *Member) Ask(ctx context.Context) (states []*genbusv1.ReplicaState, sile
 		states = append(states, state)
 	}
 	for _, r := range awaited {
-		silent = append(silent, r)
+		silent = append(silent, r.SilentReplica)
 	}
-	slices.SortFunc(states, func(a, b *genbusv1.ReplicaState) int { return strings.Compare(a.GetId(), b.GetId()) })
-	slices.SortFunc(silent, func(a, b *genbusv1.SilentReplica) int { return strings.Compare(a.GetId(), b.GetId()) })
-	return states, silent, nil
+	if ctx.Err() == nil { // else they did not have their time
+		m.countMissed(states, silent)
+	}
+	return states, silent
+}
+
+// countMissed notes which replicas answered a question, and which did not.
+func (m *Member) countMissed(states []*genbusv1.ReplicaState, silent []*genbusv1.SilentReplica) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range states {
+		if r := m.known[s.GetId()]; r != nil {
+			r.missed = 0
+		}
+	}
+	for _, s := range silent {
+		if r := m.known[s.GetId()]; r != nil {
+			r.missed++
+		}
+	}
 }
 
 // others are the replicas that were heard of lately.
-func (m *Member) others() map[string]*genbusv1.SilentReplica {
+func (m *Member) others() map[string]replica {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out := map[string]*genbusv1.SilentReplica{}
+	out := map[string]replica{}
 	for id, r := range m.known {
 		if time.Since(r.GetHeardAt().AsTime()) <= forgetAfter {
-			out[id] = r
+			out[id] = *r
 		}
 	}
 	return out

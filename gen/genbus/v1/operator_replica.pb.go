@@ -123,7 +123,8 @@ type ListReplicasResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Those that answered.
 	Replicas []*ReplicaState `protobuf:"bytes,1,rep,name=replicas,proto3" json:"replicas,omitempty"`
-	// Those that were heard of in the last minutes and did not answer within a second.
+	// Those that were heard of in the last minutes and did not answer within a second. One that
+	// did not answer twice is waited for a fifth of a second, until it is heard again.
 	Silent        []*SilentReplica `protobuf:"bytes,2,rep,name=silent,proto3" json:"silent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
