@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
@@ -51,10 +52,18 @@ func (p printer) overview(m *genbusv1.GetOverviewResponse) error {
 	if m.GetIndexAsOf() == nil {
 		unfinished = "no replica has the index of jobs ready"
 	}
-	d := m.GetDeadLetters()
-	if err := p.say(m, "\n%s; dead letters: %d to decide (submission_outcome_unknown), %d others, %d not looked at, %d rejected requests; %d replicas",
-		unfinished, d.GetOutcomeUnknown(), d.GetOther(), d.GetUncounted(), d.GetRejected(), m.GetReplicas()); err != nil {
+	letters := "dead letters were not counted"
+	if d := m.GetDeadLetters(); d != nil {
+		letters = fmt.Sprintf("dead letters: %d to decide (submission_outcome_unknown), %d others, %d not looked at, %d rejected requests",
+			d.GetOutcomeUnknown(), d.GetOther(), d.GetUncounted(), d.GetRejected())
+	}
+	if err := p.say(m, "\n%s; %s; %d replicas", unfinished, letters, m.GetReplicas()); err != nil {
 		return err
+	}
+	if missing := m.GetMissing(); len(missing) > 0 {
+		if err := p.say(m, "could not be read, and is missing: %s", strings.Join(missing, ", ")); err != nil {
+			return err
+		}
 	}
 	return p.silent(m.GetSilent())
 }

@@ -147,7 +147,7 @@ func (p printer) routes(m proto.Message, routes ...*genbusv1.RouteState) error {
 	return p.table("KIND\tROUTE\tSTATE\tWAITING\tREADY AT MOST\tIN HAND\tMAX\tSTARTED, 1 MIN\tOLDEST WAITING", rows)
 }
 
-// routeState is whether a route runs, and who paused it.
+// routeState is whether a route runs, who paused it, and whether that is all known.
 func routeState(r *genbusv1.RouteState) string {
 	state := "running"
 	switch {
@@ -160,6 +160,9 @@ func routeState(r *genbusv1.RouteState) string {
 	}
 	if r.GetPausedSince() != nil {
 		state += fmt.Sprintf(" since %s by %s", moment(r.GetPausedSince()), r.GetPausedBy())
+	}
+	if r.GetIncomplete() {
+		state += ", incomplete"
 	}
 	return state
 }

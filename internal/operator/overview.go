@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
@@ -27,7 +26,7 @@ const (
 )
 
 // Overview is what a console shows at once. It is made when it is asked for, once a second at
-// most, and all callers share it.
+// most, and all callers share it, also its failure.
 type Overview struct {
 	routes  *Routes
 	letters *deadletter.Counter
@@ -86,7 +85,7 @@ func (p *Overview) join(now time.Time) (s *snapshot, first bool) {
 	if s = p.latest; s != nil {
 		select {
 		case <-s.done:
-			if s.err == nil && now.Sub(s.began) < overviewEvery {
+			if now.Sub(s.began) < overviewEvery {
 				return s, false
 			}
 		default:
@@ -97,46 +96,60 @@ func (p *Overview) join(now time.Time) (s *snapshot, first bool) {
 	return p.latest, true
 }
 
-// build makes an overview. One is made at a time.
+// The parts of an overview that can be missing.
+const (
+	partRoutes      = "routes"
+	partIndex       = "index"
+	partDeadLetters = "dead_letters"
+	partReplicas    = "replicas"
+)
+
+// build makes an overview. One is made at a time. A part that fails is left out, so that it hides
+// none of the others; where the broker told of no part, the error says why.
 func (p *Overview) build(ctx context.Context) (*genbusv1.GetOverviewResponse, error) {
 	out := &genbusv1.GetOverviewResponse{AsOf: timestamppb.Now()}
-	group, ctx := errgroup.WithContext(ctx)
 	var states []*genbusv1.RouteState
-	group.Go(func() (err error) {
-		states, err = p.routes.states(ctx)
-		p.addPausers(ctx, states)
-		return err
-	})
 	var rates jobindex.Rates
-	var indexed bool
-	group.Go(func() error {
-		var err error
-		rates, err = p.routes.Rates.Rates(ctx)
-		indexed = err == nil
-		return nil // an overview without rates is better than none
+	var noRoutes, noIndex, noLetters, noReplicas error
+	var parts sync.WaitGroup
+	parts.Go(func() {
+		if states, noRoutes = p.routes.states(ctx); noRoutes == nil {
+			p.addPausers(ctx, states)
+		}
 	})
-	group.Go(func() error {
-		n, err := p.letters.Count(ctx)
-		out.DeadLetters = &genbusv1.DeadLetterCounts{OutcomeUnknown: n.OutcomeUnknown, Other: n.Other, Uncounted: n.Uncounted, Rejected: n.Rejected}
-		return err
+	parts.Go(func() { rates, noIndex = p.routes.Rates.Rates(ctx) })
+	parts.Go(func() {
+		var n deadletter.Counts
+		if n, noLetters = p.letters.Count(ctx); noLetters == nil {
+			out.DeadLetters = &genbusv1.DeadLetterCounts{OutcomeUnknown: n.OutcomeUnknown, Other: n.Other, Uncounted: n.Uncounted, Rejected: n.Rejected}
+		}
 	})
-	group.Go(func() error {
-		replicas, silent, err := p.fleet.Ask(ctx)
-		out.Replicas, out.Silent, out.Upstreams = uint32(len(replicas)), silent, healths(replicas)
-		return err
+	parts.Go(func() {
+		var replicas []*genbusv1.ReplicaState
+		replicas, out.Silent, noReplicas = p.fleet.Ask(ctx)
+		out.Replicas, out.Upstreams = uint32(len(replicas)), healths(replicas)
 	})
-	if err := group.Wait(); err != nil {
-		return nil, err
+	parts.Wait()
+	if noRoutes != nil && noIndex != nil && noLetters != nil {
+		return nil, noRoutes
+	}
+	for _, part := range []struct {
+		name string
+		err  error
+	}{{partRoutes, noRoutes}, {partIndex, noIndex}, {partDeadLetters, noLetters}, {partReplicas, noReplicas}} {
+		if part.err != nil {
+			out.Missing = append(out.Missing, part.name)
+		}
 	}
 	for _, s := range states {
 		r := &genbusv1.RouteOverview{Route: s}
-		if indexed {
+		if noIndex == nil {
 			s.StartsLastMinute = startsLastMinute(rates, s)
 			r.Minutes = minutes(rates.Of(subject.Kind(s.GetKind()), s.GetName()))
 		}
 		out.Routes = append(out.Routes, r)
 	}
-	if indexed {
+	if noIndex == nil {
 		out.IndexAsOf, out.MinutesFrom = timestamppb.New(time.Unix(0, rates.AsOf)), timestamppb.New(time.Unix(0, rates.From))
 		out.Unfinished = uint64(rates.Unfinished)
 	}

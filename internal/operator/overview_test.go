@@ -21,6 +21,7 @@ import (
 	"github.com/genbus/genbus/internal/deadletter"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/fleet"
+	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/telemetry"
 )
@@ -101,8 +102,7 @@ func videoRoute(m *genbusv1.GetOverviewResponse) *genbusv1.RouteOverview {
 	return nil
 }
 
-// TestAnOverviewIsMadeForAll that ask for it at the time, and for those that ask within a
-// second, also where the first of them goes.
+// TestAnOverviewIsMadeForAll that ask for it at the time, also where the first of them goes.
 func TestAnOverviewIsMadeForAll(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t, brokertest.Single(t), newSandbox(t))
@@ -138,6 +138,9 @@ func TestAnOverviewIsMadeForAll(t *testing.T) {
 	if _, err := all.Get(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("a caller that left gets %v", err)
 	}
+	all.mu.Lock()
+	all.latest.began = time.Now().Add(time.Hour) // no call is too late for it
+	all.mu.Unlock()
 	for range cap(answers) - 2 {
 		call(t.Context())
 	}
@@ -155,12 +158,96 @@ func TestAnOverviewIsMadeForAll(t *testing.T) {
 	if n := made.Load(); n != 1 {
 		t.Errorf("%d were made", n)
 	}
-	r.eventually("the next one is made after a second", func() bool {
-		got, err := all.Get(t.Context())
-		return err == nil && got != first
+}
+
+// TestAnOverviewIsUsedForASecond since it was begun, also where it failed: else each call would
+// have it made while something is broken.
+func TestAnOverviewIsUsedForASecond(t *testing.T) {
+	t.Parallel()
+	for name, err := range map[string]error{"made": nil, "failed": errors.New("broken")} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var all Overview
+			began := time.Unix(1_000_000, 0)
+			s, first := all.join(began)
+			if !first {
+				t.Fatal("the first caller does not make it")
+			}
+			if other, first := all.join(began.Add(time.Minute)); first || other != s {
+				t.Error("another one is made meanwhile")
+			}
+			s.err = err
+			close(s.done)
+			if other, first := all.join(began.Add(overviewEvery - 1)); first || other != s {
+				t.Error("another one is made within a second")
+			}
+			if next, first := all.join(began.Add(overviewEvery)); !first || next == s {
+				t.Error("none is made after a second")
+			}
+		})
+	}
+}
+
+// TestWhatFailsHidesNoOther part of an overview: a route whose consumer is gone, and letters that
+// cannot be counted.
+func TestWhatFailsHidesNoOther(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, brokertest.Single(t), newSandbox(t))
+	b := r.o.Broker
+	for _, c := range r.o.Config.Now().Routes {
+		if _, err := r.queue(c).Ensure(t.Context(), c, b.Streams().EnsureConsumer); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.admit(subject.Video, "waits", videoBody)
+	all := r.overview(func() *genbusv1.ReplicaState {
+		return &genbusv1.ReplicaState{Id: "me", Upstreams: []*genbusv1.UpstreamState{{Name: "u"}}}
 	})
-	if next, before := all.latest.out.GetAsOf().AsTime(), first.GetAsOf().AsTime(); next.Sub(before) < 990*time.Millisecond {
-		t.Errorf("the next one was made after %s", next.Sub(before))
+	build := func() *genbusv1.GetOverviewResponse {
+		t.Helper()
+		got, err := all.build(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	r.eventually("all is read", func() bool {
+		got := build()
+		return len(got.GetMissing()) == 0 && videoRoute(got).GetRoute().GetWaiting() == 1
+	})
+	// The consumer of the ready jobs, and then both.
+	durable := subject.WorkDurable(subject.Video, config.SandboxVideoRoute)
+	for _, stream := range []string{b.Names().Work(), b.Names().Wait()} {
+		if err := b.JetStream().DeleteConsumer(t.Context(), stream, durable); err != nil {
+			t.Fatal(err)
+		}
+		got := build()
+		if len(got.GetMissing()) != 0 || len(got.GetRoutes()) != len(r.o.Config.Now().Routes) {
+			t.Errorf("without a consumer: %v", got)
+		}
+		for _, route := range got.GetRoutes() {
+			s := route.GetRoute()
+			lost := s.GetName() == config.SandboxVideoRoute
+			if s.GetIncomplete() != lost || lost != (s.GetMaxInFlight() == 0) || lost && s.GetWaiting() != 1 || s.StartsLastMinute == nil {
+				t.Errorf("%v", s)
+			}
+		}
+		if listed, err := r.RouteStates(t.Context()); err != nil || len(listed) != len(got.GetRoutes()) || !r.routeState(config.SandboxVideoRoute).GetIncomplete() {
+			t.Errorf("%v, %v", listed, err)
+		}
+	}
+	if err := b.JetStream().DeleteStream(t.Context(), b.Names().Dead()); err != nil {
+		t.Fatal(err)
+	}
+	got := build()
+	if !slices.Equal(got.GetMissing(), []string{"dead_letters"}) || got.GetDeadLetters() != nil || videoRoute(got) == nil || got.GetReplicas() != 1 || len(got.GetUpstreams()) != 1 {
+		t.Errorf("without the stream of letters: %v", got)
+	}
+	r.Rates = jobindex.New(jobindex.Options{Log: r.o.Log, Metrics: telemetry.NewMetrics("test"), Logger: brokertest.Logger(t)}) // never ready
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if got, err := all.build(ended); err == nil {
+		t.Errorf("of nothing: %v", got)
 	}
 }
 

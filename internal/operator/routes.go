@@ -140,7 +140,7 @@ func (p *Routes) state(ctx context.Context, r config.Route) (*genbusv1.RouteStat
 func routeState(r config.Route, s queue.State) *genbusv1.RouteState {
 	out := &genbusv1.RouteState{
 		Kind: r.Kind, Name: r.Name, Paused: s.Paused, Waiting: s.Waiting, InHand: s.InHand, MaxInFlight: s.MaxInFlight, Draining: r.Draining,
-		ReadyWindow: uint64(s.ReadyWindow),
+		ReadyWindow: uint64(s.ReadyWindow), Incomplete: s.Incomplete,
 	}
 	if !s.Oldest.IsZero() {
 		out.OldestWaiting = timestamppb.New(s.Oldest)

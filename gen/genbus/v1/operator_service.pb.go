@@ -977,7 +977,11 @@ type RouteState struct {
 	StartsLastMinute *uint32 `protobuf:"varint,11,opt,name=starts_last_minute,json=startsLastMinute,proto3,oneof" json:"starts_last_minute,omitempty"`
 	// How many of the waiting jobs may be ready for the replicas at a time, as the replica that
 	// answers is configured; the others wait in the backlog, in their tenants' order.
-	ReadyWindow   uint64 `protobuf:"varint,12,opt,name=ready_window,json=readyWindow,proto3" json:"ready_window,omitempty"`
+	ReadyWindow uint64 `protobuf:"varint,12,opt,name=ready_window,json=readyWindow,proto3" json:"ready_window,omitempty"`
+	// Whether the broker did not tell all of this, as a durable consumer of the route is gone or
+	// does not answer. Paused and waiting are then as the replica that answers read them last,
+	// and in_hand and max_in_flight may be 0.
+	Incomplete    bool `protobuf:"varint,13,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1094,6 +1098,13 @@ func (x *RouteState) GetReadyWindow() uint64 {
 		return x.ReadyWindow
 	}
 	return 0
+}
+
+func (x *RouteState) GetIncomplete() bool {
+	if x != nil {
+		return x.Incomplete
+	}
+	return false
 }
 
 // PauseRouteRequest names a route.
@@ -1879,7 +1890,10 @@ type GetOverviewResponse struct {
 	// Replicas that answered.
 	Replicas uint32 `protobuf:"varint,8,opt,name=replicas,proto3" json:"replicas,omitempty"`
 	// Those that did not, as in ListReplicasResponse.
-	Silent        []*SilentReplica `protobuf:"bytes,9,rep,name=silent,proto3" json:"silent,omitempty"`
+	Silent []*SilentReplica `protobuf:"bytes,9,rep,name=silent,proto3" json:"silent,omitempty"`
+	// Parts that could not be read, and are left out: "routes"; "index", which is minutes and
+	// unfinished; "dead_letters"; "replicas", and upstreams with them.
+	Missing       []string `protobuf:"bytes,10,rep,name=missing,proto3" json:"missing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1973,6 +1987,13 @@ func (x *GetOverviewResponse) GetReplicas() uint32 {
 func (x *GetOverviewResponse) GetSilent() []*SilentReplica {
 	if x != nil {
 		return x.Silent
+	}
+	return nil
+}
+
+func (x *GetOverviewResponse) GetMissing() []string {
+	if x != nil {
+		return x.Missing
 	}
 	return nil
 }
@@ -2088,7 +2109,7 @@ const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"\x10EraseJobResponse\"\x13\n" +
 	"\x11ListRoutesRequest\"C\n" +
 	"\x12ListRoutesResponse\x12-\n" +
-	"\x06routes\x18\x01 \x03(\v2\x15.genbus.v1.RouteStateR\x06routes\"\xcb\x03\n" +
+	"\x06routes\x18\x01 \x03(\v2\x15.genbus.v1.RouteStateR\x06routes\"\xeb\x03\n" +
 	"\n" +
 	"RouteState\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
@@ -2103,7 +2124,10 @@ const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"\tpaused_by\x18\n" +
 	" \x01(\tR\bpausedBy\x121\n" +
 	"\x12starts_last_minute\x18\v \x01(\rH\x00R\x10startsLastMinute\x88\x01\x01\x12!\n" +
-	"\fready_window\x18\f \x01(\x04R\vreadyWindowB\x15\n" +
+	"\fready_window\x18\f \x01(\x04R\vreadyWindow\x12\x1e\n" +
+	"\n" +
+	"incomplete\x18\r \x01(\bR\n" +
+	"incompleteB\x15\n" +
 	"\x13_starts_last_minute\";\n" +
 	"\x11PauseRouteRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
@@ -2151,7 +2175,7 @@ const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"OrphanLeft\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xda\x03\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"\xf4\x03\n" +
 	"\x13GetOverviewResponse\x12/\n" +
 	"\x05as_of\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\x12:\n" +
 	"\vindex_as_of\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tindexAsOf\x12=\n" +
@@ -2163,7 +2187,9 @@ const file_genbus_v1_operator_service_proto_rawDesc = "" +
 	"\fdead_letters\x18\x06 \x01(\v2\x1b.genbus.v1.DeadLetterCountsR\vdeadLetters\x127\n" +
 	"\tupstreams\x18\a \x03(\v2\x19.genbus.v1.UpstreamHealthR\tupstreams\x12\x1a\n" +
 	"\breplicas\x18\b \x01(\rR\breplicas\x120\n" +
-	"\x06silent\x18\t \x03(\v2\x18.genbus.v1.SilentReplicaR\x06silent\"n\n" +
+	"\x06silent\x18\t \x03(\v2\x18.genbus.v1.SilentReplicaR\x06silent\x12\x18\n" +
+	"\amissing\x18\n" +
+	" \x03(\tR\amissing\"n\n" +
 	"\rRouteOverview\x12+\n" +
 	"\x05route\x18\x01 \x01(\v2\x15.genbus.v1.RouteStateR\x05route\x120\n" +
 	"\aminutes\x18\x02 \x03(\v2\x16.genbus.v1.RouteMinuteR\aminutes2\x8d\x11\n" +

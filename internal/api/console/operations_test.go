@@ -206,6 +206,33 @@ func TestRequestsArePrivate(t *testing.T) {
 	}
 }
 
+// TestOverviewWithMissingParts says what is missing, and shows the rest.
+func TestOverviewWithMissingParts(t *testing.T) {
+	t.Parallel()
+	w := apitest.New(t)
+	w.Durables()
+	for _, err := range []error{
+		w.Broker.JetStream().DeleteStream(t.Context(), w.Broker.Names().Dead()),
+		w.Broker.JetStream().DeleteConsumer(t.Context(), w.Broker.Names().Work(), subject.WorkDurable(subject.Video, config.SandboxVideoRoute)),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := newBrowser(w)
+	for path, want := range map[string][]string{
+		"/console":        {"is missing: dead_letters.", "<strong>–</strong> unknown outcomes", config.SandboxVideoRoute + `</a> <span class="tag bad">incomplete</span>`},
+		"/console/routes": {`<span class="tag bad">incomplete</span>`},
+	} {
+		page := b.get(path)
+		for _, part := range want {
+			if !strings.Contains(page.body, part) {
+				t.Errorf("%s has no %q: %d %s", path, part, page.status, page.body)
+			}
+		}
+	}
+}
+
 // TestOverview shows what waits for a person.
 func TestOverview(t *testing.T) {
 	t.Parallel()
