@@ -81,7 +81,7 @@ func (s banner) String() string {
 // hasConsole reports whether someone can use the console: with a key, or at this machine.
 func (s banner) hasConsole() bool {
 	tcp, ok := s.HTTPAddr().(*net.TCPAddr)
-	return len(s.Config().OperatorKeys) > 0 || ok && tcp.IP.IsLoopback()
+	return len(s.Config().OperatorKeys) > 0 || ok && tcp.IP.IsLoopback() && len(s.Config().APIKeys) == 0
 }
 
 func (s banner) login() string {

@@ -153,6 +153,25 @@ api_keys:
 	}
 }
 
+// TestSessionsEndWithTheirKey, and with no other.
+func TestSessionsEndWithTheirKey(t *testing.T) {
+	t.Parallel()
+	before := mustLoad(t, "operator_keys: [{name: ops, key_sha256: "+sha("key-a")+"}, {name: viewer, key_sha256: "+sha("key-b")+"}]")
+	after := mustLoad(t, "operator_keys: [{name: ops, key_sha256: "+sha("key-a")+"}, {name: other, key_sha256: "+sha("key-c")+"}]")
+	id := SessionID("key-a")
+	one, known := before.SessionSeal(id)
+	two, still := after.SessionSeal(id)
+	if !known || !still || one != two {
+		t.Errorf("the sessions of a key that stays end: %v, %v", known, still)
+	}
+	if _, known := after.SessionSeal(SessionID("key-b")); known {
+		t.Error("the sessions of a key that was removed go on")
+	}
+	if other, _ := before.SessionSeal(SessionID("key-b")); other == one {
+		t.Error("two keys have one seal")
+	}
+}
+
 // TestRotation: two keys of a tenant are valid at a time, and the old one until its end.
 func TestRotation(t *testing.T) {
 	t.Parallel()

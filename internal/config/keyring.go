@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -108,15 +107,23 @@ func (k *keys) Operator(key string) (o Operator, ok bool) {
 	return Operator{Name: h.name, ReadOnly: h.readOnly}, ok
 }
 
-// SessionKey is a key with which the sessions of operators are sealed: the same in all processes that have the same
-// operator keys, and another one as soon as one of these changes.
-func (k *keys) SessionKey() [sha256.Size]byte {
-	sums := make([]string, 0, len(k.operators))
+// SessionID names the sessions of an operator's key, and tells nothing of the key.
+func SessionID(key string) string { return sessionID(hashOf(key).sum) }
+
+func sessionID(of [sha256.Size]byte) string {
+	sum := sha256.Sum256(append([]byte("genbus session id\n"), of[:]...))
+	return hex.EncodeToString(sum[:8])
+}
+
+// SessionSeal is what the sessions of an operator's key are sealed with, the same in all
+// processes that have the key, and whether there is a key of that SessionID.
+func (k *keys) SessionSeal(id string) (seal [sha256.Size]byte, ok bool) {
 	for _, h := range k.operators {
-		sums = append(sums, string(h.key.sum[:]))
+		if sessionID(h.key.sum) == id {
+			return sha256.Sum256(append([]byte("genbus session seal\n"), h.key.sum[:]...)), true
+		}
 	}
-	slices.Sort(sums)
-	return sha256.Sum256([]byte("genbus operators' sessions\n" + strings.Join(sums, "")))
+	return seal, false
 }
 
 // pair is a key pair of a tenant.

@@ -86,6 +86,7 @@ func TestAChatIsRead(t *testing.T) {
 	b := open(t, w.base)
 	b.goTo(w.chat(request{model: "sandbox-chat"}))
 	b.live()
+	b.click("#said summary")
 	b.until("text", `document.getElementById("chat").textContent.startsWith("You wrote")`)
 	b.shows("completed")
 	b.until("whole text", `/^You wrote .* The sandbox\s*$/.test(document.getElementById("chat").textContent)`)

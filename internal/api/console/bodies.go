@@ -3,12 +3,14 @@ package console
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"strings"
+	"sync"
+	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/errcode"
-	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // bodiesPage is what a job was asked for, and what a chat replied. Who reads it is recorded.
@@ -30,26 +32,60 @@ func loadBodies(ctx context.Context, c *Console, r *query) (any, error) {
 	return p, nil
 }
 
-// bodiesOnly serves what a job of the path's tenant has, to those who may read it. A player asks
-// for it in many parts, so that it is in the log of the process, where it begins, and not in
-// the audit log.
+// bodiesOnly serves what a job of the path's tenant has, to those who may read it, which is
+// recorded.
 func (c *Console) bodiesOnly(serve func(w http.ResponseWriter, r *http.Request, tenant string)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		who, err := c.viewer(r)
-		switch {
-		case needsLogin(err):
+		if needsLogin(err) {
 			c.askForLogin(w, r)
 			return
-		case !c.Config.Now().OperatorsReadBodies:
-			c.refuse(w, r, errcode.MeaningOf(errcode.BodiesPrivate).HTTP, errcode.MeaningOf(errcode.BodiesPrivate).Means)
-			return
 		}
-		tenant := r.PathValue("tenant")
-		if from := r.Header.Get("Range"); from == "" || strings.HasPrefix(from, "bytes=0-") {
-			c.Logger.InfoContext(r.Context(), "an operator looks at the result of a job", "operator", who.Name,
-				telemetry.KeyTenant, errcode.Clip(tenant, 64), telemetry.KeyJobID, errcode.Clip(r.PathValue("id"), 64))
+		kind, tenant, id := "video", r.PathValue("tenant"), r.PathValue("id")
+		if strings.HasPrefix(r.URL.Path, Path+"/jobs/chat/") {
+			kind = "chat"
+		}
+		// A player asks for many parts, and a chat's stream comes back: that is one look.
+		if look := who.Name + " " + kind + " " + tenant + " " + id; !c.seen.lately(look, time.Now()) {
+			ctx, cancel := context.WithTimeout(withKey(r.Context(), who), loadTimeout)
+			defer cancel()
+			if _, err := c.api.GetJobBodies(ctx, &genbusv1.GetJobBodiesRequest{Kind: kind, Tenant: tenant, Id: id}); err != nil {
+				f := errcode.FromStatus(err)
+				c.refuse(w, r, errcode.MeaningOf(f.Code).HTTP, f.Message)
+				return
+			}
+			c.seen.note(look, time.Now())
 		}
 		serve(w, r, tenant)
+	}
+}
+
+const (
+	// lookTime is how long the reads of one result by one operator are one look, and maxLooks
+	// bounds those that are known.
+	lookTime = 10 * time.Minute
+	maxLooks = 1000
+)
+
+// seen is who looked at what lately, as it was recorded.
+type seen struct {
+	mu sync.Mutex
+	at map[string]time.Time
+}
+
+func (s *seen) lately(look string, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at, ok := s.at[look]
+	return ok && now.Sub(at) < lookTime
+}
+
+func (s *seen) note(look string, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.at, func(_ string, at time.Time) bool { return now.Sub(at) >= lookTime })
+	if len(s.at) < maxLooks { // else each read is recorded
+		s.at[look] = now
 	}
 }
 

@@ -60,6 +60,7 @@ type Console struct {
 	mux    *http.ServeMux
 	origin *http.CrossOriginProtection
 	live   *hub
+	seen   *seen
 
 	assets    assets
 	templates map[string]*template.Template // by the names of pages; each has the parts "layout" and "main"
@@ -77,8 +78,9 @@ func New(o Options) (*Console, error) {
 	}
 	c := &Console{
 		Options: o, api: genbusv1.NewOperatorServiceClient(o.GRPC), mux: http.NewServeMux(),
-		origin: http.NewCrossOriginProtection(), live: newHub(), assets: assets, templates: templates,
+		origin: http.NewCrossOriginProtection(), seen: &seen{at: map[string]time.Time{}}, assets: assets, templates: templates,
 	}
+	c.live = newHub(c.Logger, func(v viewer) bool { return !c.isGone(v) })
 	c.mux.HandleFunc("GET "+Path+"/static/{file}", c.asset)
 	c.mux.HandleFunc("GET "+Path+"/login", c.showLogin)
 	c.mux.HandleFunc("POST "+Path+"/login", c.login)
@@ -104,6 +106,8 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Referrer-Policy", "same-origin")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store") // an asset says otherwise
+	// A stream, and what is served in many parts, moves it on.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(c.WriteTimeout)) // a test's recorder has none
 	if err := c.origin.Check(r); err != nil {
 		c.refuse(w, r, http.StatusForbidden, "The request came from another site, and nothing was done.")
 		return
@@ -117,15 +121,17 @@ func (c *Console) Redirects(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), "text/html") && (len(c.Config.Now().OperatorKeys) > 0 || c.isLocal(r))
 }
 
-// isLocal reports whether a request is one of this machine, so that it needs no login. Its
-// address is: the listener is at loopback. A page of another site that has its name resolve to
-// loopback is told by the name, and what a proxy passes on by what proxies add.
+// isLocal reports whether a request needs no login: no key of anyone is configured, and it is
+// one of this machine, as far as that can be told. The listener is at loopback. A page of
+// another site that has its name resolve to loopback is told by the name, and what a proxy
+// passes on by what most proxies add; one that adds nothing is told by nothing, which is why
+// a service with keys of tenants, which others use, needs a login.
 func (c *Console) isLocal(r *http.Request) bool {
-	if c.LocalKey == "" || len(c.Config.Now().OperatorKeys) > 0 {
+	if cfg := c.Config.Now(); c.LocalKey == "" || len(cfg.OperatorKeys) > 0 || len(cfg.APIKeys) > 0 {
 		return false
 	}
 	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", "Via"} {
-		if r.Header.Get(name) != "" {
+		if r.Header[name] != nil { // also an empty one, to which a proxy adds a line
 			return false
 		}
 	}

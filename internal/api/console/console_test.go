@@ -35,6 +35,7 @@ func TestNoLoginOnThisMachine(t *testing.T) {
 		"a name like an address":  {"Host", "127.0.0.1.attacker.example"},
 		"by a proxy":              {"X-Forwarded-For", "203.0.113.9"},
 		"by a proxy that says so": {"Forwarded", "for=203.0.113.9"},
+		"with an empty line":      {"X-Forwarded-For", ""},
 	} {
 		if a := b.get("/console/jobs", headers...); a.status != http.StatusSeeOther || a.location != "/console/login?next=%2Fconsole%2Fjobs" {
 			t.Errorf("%s: %d to %q", name, a.status, a.location)
@@ -48,6 +49,21 @@ func TestNoLoginOnThisMachine(t *testing.T) {
 		if a := b.get("/", headers...); a.status != http.StatusNotFound {
 			t.Errorf("%s: / leads to %q", name, a.location)
 		}
+	}
+}
+
+// TestTenantsKeysCloseIt: where others use a service, its console needs an operator's key.
+func TestTenantsKeysCloseIt(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(apitest.New(t, apitest.TwoTenants))
+	if a := b.get("/console/jobs"); a.status != http.StatusSeeOther {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if a := b.post("/console/routes/video/sandbox-video/pause", nil); a.status == http.StatusSeeOther {
+		t.Errorf("a route was paused: %d", a.status)
+	}
+	if a := b.get("/"); a.status != http.StatusNotFound {
+		t.Errorf("/ leads to %q", a.location)
 	}
 }
 

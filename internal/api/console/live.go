@@ -3,20 +3,25 @@ package console
 import (
 	"bytes"
 	"context"
+	"log/slog"
 	"net/http"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/genbus/genbus/internal/telemetry"
 	"github.com/genbus/genbus/internal/upstream/sse"
 )
 
 const (
 	// refreshEvery is how often an open page is rendered again, once for all who look at it. One
 	// that takes long is rendered less often, so that the time between is refreshRest times what
-	// it takes: an open page costs a core 5 % at most.
+	// it takes, up to refreshMost: an open page costs a core 5 % at most, unless it takes longer
+	// than that because it waits.
 	refreshEvery = time.Second
 	refreshRest  = 19
+	refreshMost  = 5 * time.Second
 	// viewersAtOnce bounds the open pages of one process.
 	viewersAtOnce = 200
 	// liveTime is how long one page is kept up to date by one connection; a browser then comes
@@ -26,17 +31,23 @@ const (
 
 // hub renders each open page once a second, however many look at it.
 type hub struct {
+	log *slog.Logger
+	may func(viewer) bool // whether a viewer may still see pages
+
 	mu      sync.Mutex
 	feeds   map[string]*feed // by what is shown
 	viewers int
 }
 
-func newHub() *hub { return &hub{feeds: map[string]*feed{}} }
+func newHub(log *slog.Logger, may func(viewer) bool) *hub {
+	return &hub{log: log, may: may, feeds: map[string]*feed{}}
+}
 
 // feed is one page that is open somewhere.
 type feed struct {
 	viewers map[*subscription]bool
 	latest  []byte // as it was rendered last
+	failed  bool   // whether it could not be read since
 	stop    context.CancelFunc
 }
 
@@ -47,8 +58,16 @@ type subscription struct {
 	changed chan struct{}
 }
 
-// render gives a page as it is now, for a viewer.
-type render func(ctx context.Context, v viewer) []byte
+// wake says that something has changed.
+func (s *subscription) wake() {
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+// render gives a page as it is now, for a viewer; false where it cannot be read.
+type render func(ctx context.Context, v viewer) ([]byte, bool)
 
 // join adds a viewer to the feed of a page; false where there are too many. leave must be called
 // when it is over.
@@ -67,8 +86,8 @@ func (h *hub) join(ctx context.Context, key string, v viewer, fn render) (s *sub
 		h.feeds[key] = f
 		go h.run(ctx, key, fn)
 	}
-	if f.viewers[s] = true; f.latest != nil {
-		s.changed <- struct{}{}
+	if f.viewers[s] = true; f.latest != nil || f.failed {
+		s.wake()
 	}
 	return s, func() { h.leave(key, s) }, true
 }
@@ -97,50 +116,70 @@ func (h *hub) run(ctx context.Context, key string, fn render) {
 		}
 		begin := time.Now()
 		if v, ok := h.anyViewer(ctx, key); ok {
-			h.publish(ctx, key, fn(ctx, v))
+			text, ok := h.render(ctx, v, fn)
+			h.publish(ctx, key, text, ok)
 		}
 		took := time.Since(begin)
-		timer.Reset(max(refreshEvery-took, refreshRest*took))
+		timer.Reset(max(refreshEvery-took, min(refreshRest*took, refreshMost)))
 	}
 }
 
-// anyViewer is one who may see the page, and whose key it is read with.
-func (h *hub) anyViewer(ctx context.Context, key string) (viewer, bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if f := h.feeds[key]; f != nil && ctx.Err() == nil {
-		for s := range f.viewers {
-			return s.viewer, true
+// render is fn; a panic in it is a page that cannot be read, and must not end the process, which
+// has jobs.
+func (h *hub) render(ctx context.Context, v viewer, fn render) (text []byte, ok bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			h.log.ErrorContext(ctx, "panic in a page of the console", telemetry.KeyError, p, "stack", string(debug.Stack()))
+			text, ok = nil, false
 		}
-	}
-	return viewer{}, false
+	}()
+	return fn(ctx, v)
 }
 
-// publish tells the viewers of a page what it is now, where it has changed.
-func (h *hub) publish(ctx context.Context, key string, text []byte) {
+// anyViewer is one who may see the page, and whose key it is read with. Those who may not any
+// more are woken, so that they are told.
+func (h *hub) anyViewer(ctx context.Context, key string) (v viewer, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	f := h.feeds[key]
-	if f == nil || ctx.Err() != nil || bytes.Equal(f.latest, text) {
+	if f == nil || ctx.Err() != nil {
+		return viewer{}, false
+	}
+	for s := range f.viewers {
+		if h.may(s.viewer) {
+			v, ok = s.viewer, true
+		} else {
+			s.wake()
+		}
+	}
+	return v, ok
+}
+
+// publish tells the viewers of a page what it is now, where it has changed. While it cannot be
+// read they keep what they have.
+func (h *hub) publish(ctx context.Context, key string, text []byte, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f := h.feeds[key]
+	if f == nil || ctx.Err() != nil || f.failed == !ok && (!ok || bytes.Equal(f.latest, text)) {
 		return
 	}
-	f.latest = text
+	if f.failed = !ok; ok {
+		f.latest = text
+	}
 	for s := range f.viewers {
-		select {
-		case s.changed <- struct{}{}:
-		default:
-		}
+		s.wake()
 	}
 }
 
-// latest is a page as it was rendered last.
-func (h *hub) latest(key string) []byte {
+// latest is a page as it was rendered last, and whether it could not be read since.
+func (h *hub) latest(key string) (text []byte, failed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if f := h.feeds[key]; f != nil {
-		return f.latest
+		return f.latest, f.failed
 	}
-	return nil
+	return nil, false
 }
 
 // wantsEvents reports whether a request is for a page's stream and not for the page.
@@ -179,11 +218,15 @@ func (c *Console) stream(w http.ResponseWriter, r *http.Request, key string, v v
 		case <-ctx.Done():
 			return
 		case <-s.changed:
-			if _, denied := c.Callers.Operator(v.authorization, false); denied != nil && needsLogin(denied) {
+			if c.isGone(v) {
 				_ = out.event("login", nil)
 				return
 			}
-			err = out.event("page", c.live.latest(key))
+			if text, failed := c.live.latest(key); failed {
+				err = out.event("trouble", nil)
+			} else {
+				err = out.event("page", text)
+			}
 		case <-ping.C:
 			err = out.comment("ping")
 		}
@@ -191,6 +234,12 @@ func (c *Console) stream(w http.ResponseWriter, r *http.Request, key string, v v
 			return
 		}
 	}
+}
+
+// isGone reports whether the key of a viewer opens nothing any more.
+func (c *Console) isGone(v viewer) bool {
+	_, err := c.Callers.Operator(v.authorization, false)
+	return needsLogin(err)
 }
 
 // sseWriter writes events to one browser.

@@ -61,6 +61,23 @@ func TestAPageThatIsOpenToOthersShowsWhatOneMay(t *testing.T) {
 	reads.Rest()
 }
 
+// TestAPageThatCannotBeReadStays: the viewer keeps what was there, and is told.
+func TestAPageThatCannotBeReadStays(t *testing.T) {
+	t.Parallel()
+	w := apitest.New(t)
+	w.Durables()
+	s := newBrowser(w).open("/console/streams")
+	until(t, s, "GENBUS_TASKS")
+	if err := w.Broker.JetStream().DeleteStream(t.Context(), w.Broker.Names().Dead()); err != nil {
+		t.Fatal(err)
+	}
+	if e := s.Next(); e.Name != "trouble" || e.Data != "" {
+		t.Errorf("%q %s", e.Name, e.Data)
+	}
+	w.Drain(nil)
+	s.Rest()
+}
+
 // TestOpenPagesAreBounded.
 func TestOpenPagesAreBounded(t *testing.T) {
 	t.Parallel()

@@ -30,8 +30,10 @@ type bulkPage struct {
 func loadBulk(ctx context.Context, c *Console, r *query) (any, error) {
 	p := bulkPage{Do: r.get("do"), Filters: url.Values{}, ID: rand.Text()}
 	for _, name := range append(filters, "code") {
-		if v := r.get(name); v != "" {
-			p.Filters.Set(name, v)
+		for _, v := range r.values[name] {
+			if v != "" {
+				p.Filters.Add(name, v)
+			}
 		}
 	}
 	p.All = len(p.Filters) == 0

@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"html"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -20,7 +21,7 @@ var hidden = regexp.MustCompile(`<input type="hidden" name="([^"]+)" value="([^"
 func formOf(body string) url.Values {
 	form := url.Values{}
 	for _, m := range hidden.FindAllStringSubmatch(body, -1) {
-		form.Set(m[1], strings.ReplaceAll(m[2], "&#43;", "+"))
+		form.Add(m[1], html.UnescapeString(m[2]))
 	}
 	return form
 }
@@ -63,6 +64,28 @@ func TestAnOperationIsCountedAndStarted(t *testing.T) {
 	}
 	if a := ops.get("/console/operations"); strings.Count(a.body, "cancel jobs") != 1 {
 		t.Errorf("the operations: %s", a.body)
+	}
+	w.Drain(nil)
+	s.Rest()
+}
+
+// TestAnOperationHasAllFilters of the list, also several labels.
+func TestAnOperationHasAllFilters(t *testing.T) {
+	t.Parallel()
+	w := apitest.New(t)
+	w.Durables()
+	w.CreateVideo("Genbus-Labels", "team=red,env=test")
+	other := w.CreateVideo("Genbus-Labels", "team=red,env=prod")
+	b := newBrowser(w)
+	w.Await("the index has both jobs", func() bool { return strings.Contains(b.get("/console/jobs").body, "<strong>2</strong>") })
+	page := b.get("/console/operations/new?do=cancel&label=team%3Dred&label=env%3Dtest")
+	if !strings.Contains(page.body, "<strong>1</strong>") {
+		t.Fatalf("the count: %s", page.body)
+	}
+	s := b.open(strings.TrimSuffix(b.post("/console/operations", formOf(page.body)).location, "?done=started"))
+	until(t, s, ">done<")
+	if got := w.Entry(subject.Video, "default", other).Job.GetStatus(); got != genbusv1.JobStatus_JOB_STATUS_QUEUED {
+		t.Errorf("a job with another label is %v", got)
 	}
 	w.Drain(nil)
 	s.Rest()
@@ -188,6 +211,10 @@ func TestAChatIsShown(t *testing.T) {
 		if want := []string{"genbus.chat.queued.v1", "genbus.chat.in_progress.v1", "genbus.chat.chunk.v1", "genbus.chat.completed.v1"}; !slices.Equal(names, want) {
 			t.Errorf("%q", names)
 		}
+		b.open(path + "/events").Rest()
+		if audit := b.get("/console/audit").body; strings.Count(audit, "<td>GetJobBodies</td>") != 1 {
+			t.Errorf("two looks within ten minutes are not recorded once: %s", audit)
+		}
 	}
 }
 
@@ -247,7 +274,7 @@ func TestOverview(t *testing.T) {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 	s := b.open("/console")
-	until(t, s, `<strong>1</strong> unknown outcomes`, `Last hour: 1 accepted, `, ` 1 ended, 0 of them failed`, `route <a href="/console/routes">sandbox-video</a> since`)
+	until(t, s, `<strong>1</strong> unknown outcome</a>`, `Last hour: 1 accepted, `, ` 1 ended, 0 of them failed`, `route <a href="/console/routes">sandbox-video</a> since`)
 	w.Drain(nil)
 	s.Rest()
 }

@@ -95,9 +95,12 @@ func (c *Console) view(w http.ResponseWriter, r *http.Request, v view) {
 			key = "acts " + key
 		}
 		request := r.Clone(context.WithoutCancel(r.Context())) // the feed may outlive this viewer
-		c.stream(w, r, key, who, func(ctx context.Context, reader viewer) []byte {
-			p, _ := c.load(ctx, request, reader, v)
-			return c.render(v.template, "main", p)
+		c.stream(w, r, key, who, func(ctx context.Context, reader viewer) ([]byte, bool) {
+			p, code := c.load(ctx, request, reader, v)
+			if code >= http.StatusInternalServerError {
+				return nil, false
+			}
+			return c.render(v.template, "main", p), true
 		})
 		return
 	}

@@ -12,7 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/upstream/sse"
 )
 
 const (
@@ -24,7 +26,7 @@ const (
 )
 
 // session is what the cookie of a login holds, sealed. The key in it opens the API, so that a
-// session ends with its key, and every replica of the same configuration knows it.
+// session ends with its key, and every replica that knows the key knows the session.
 type session struct {
 	Key     string    `json:"key"`
 	Expires time.Time `json:"expires"`
@@ -93,20 +95,23 @@ func (c *Console) viewer(r *http.Request) (viewer, error) {
 	if v.Local {
 		key = c.LocalKey
 	} else if cookie, err := r.Cookie(cookieName); err == nil {
-		s, _ := unseal(c.Config.Now().SessionKey(), cookie.Value, time.Now())
-		key = s.Key
+		id, sealed, _ := strings.Cut(cookie.Value, ".")
+		if seal, ok := c.Config.Now().SessionSeal(id); ok {
+			s, _ := unseal(seal, sealed, time.Now())
+			key = s.Key
+		}
 	}
 	return c.viewerOf(v, key)
 }
 
 func (c *Console) viewerOf(v viewer, key string) (_ viewer, err error) {
 	v.authorization = "Bearer " + key
-	if v.Name, err = c.Callers.Operator(v.authorization, false); err != nil {
+	if v.Name, err = c.Callers.Operator(v.authorization, false); needsLogin(err) {
 		return v, err
 	}
-	_, err = c.Callers.Operator(v.authorization, true)
-	v.Acts = err == nil
-	return v, nil
+	_, refused := c.Callers.Operator(v.authorization, true)
+	v.Acts = !needsLogin(refused)
+	return v, err
 }
 
 // needsLogin reports whether an error is about who asks.
@@ -150,12 +155,14 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	expires := time.Now().Add(sessionTime)
-	sealed, err := seal(c.Config.Now().SessionKey(), session{Key: key, Expires: expires})
+	id := config.SessionID(key)
+	sealing, _ := c.Config.Now().SessionSeal(id) // it was just found to be an operator's
+	sealed, err := seal(sealing, session{Key: key, Expires: expires})
 	if err != nil {
 		c.refuse(w, r, http.StatusInternalServerError, "No session could be made.")
 		return
 	}
-	cookie := c.cookie(r, sealed)
+	cookie := c.cookie(r, id+"."+sealed)
 	cookie.Expires = expires
 	http.SetCookie(w, cookie)
 	http.Redirect(w, r, cmp.Or(next, Path), http.StatusSeeOther)
@@ -184,7 +191,12 @@ func (c *Console) askForLogin(w http.ResponseWriter, r *http.Request) {
 		c.write(w, r, http.StatusOK, "hop", page{Title: "genbus", Data: r.URL.RequestURI()})
 		return
 	}
-	if r.Method == http.MethodGet && !wantsEvents(r) {
+	if wantsEvents(r) { // a browser does not come back after another status
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = w.Write(sse.Append(nil, sse.Event{Type: "login"}))
+		return
+	}
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		http.Redirect(w, r, Path+"/login?next="+url.QueryEscape(localPath(r.URL.RequestURI())), http.StatusSeeOther)
 		return
 	}

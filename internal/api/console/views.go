@@ -8,9 +8,13 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/api/core"
+	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/upstream/primary"
@@ -106,18 +110,21 @@ type jobPage struct {
 	Ended    bool
 	// Bodies is whether operators read requests and replies.
 	Bodies bool
+	// Paused is whether it waits because its route is paused.
+	Paused bool
 	// TraceURL is where the job's trace is shown; empty where that is not configured.
 	TraceURL string
 }
 
 func loadJob(ctx context.Context, c *Console, r *query) (any, error) {
-	out, err := c.api.GetJob(ctx, &genbusv1.GetJobRequest{Kind: r.PathValue("kind"), Tenant: r.PathValue("tenant"), Id: r.PathValue("id")})
+	var header metadata.MD
+	out, err := c.api.GetJob(ctx, &genbusv1.GetJobRequest{Kind: r.PathValue("kind"), Tenant: r.PathValue("tenant"), Id: r.PathValue("id")}, grpc.Header(&header))
 	if err != nil {
 		return nil, err
 	}
 	return jobPage{
 		GetJobResponse: out, Timeline: timelineOf(out, time.Now()), Ended: ended(out.GetJob().GetStatus()),
-		Bodies: c.Config.Now().OperatorsReadBodies, TraceURL: c.Config.Now().Telemetry.TraceURLOf(out.GetTraceId()),
+		Paused: slices.Contains(header.Get(subject.HeaderNotice), core.NoticeRoutePaused), Bodies: c.Config.Now().OperatorsReadBodies, TraceURL: c.Config.Now().Telemetry.TraceURLOf(out.GetTraceId()),
 	}, nil
 }
 
@@ -147,6 +154,9 @@ func (c *Console) find(w http.ResponseWriter, r *http.Request) {
 	}
 	http.Redirect(w, r, Path+"/jobs?"+url.Values{"id": {id}, "tenant": {tenant}}.Encode(), http.StatusSeeOther)
 }
+
+// jobLetterCodes are the errors of jobs that leave a dead letter.
+var jobLetterCodes = []errcode.Code{errcode.SubmissionUnknown, errcode.UpstreamRemoved, errcode.Poisoned, errcode.LogLost}
 
 // letterCodes are the codes by which letters are chosen in the list: those that need most care.
 var letterCodes = []errcode.Code{
@@ -259,6 +269,10 @@ func loadTry(_ context.Context, c *Console, _ *query) (any, error) {
 	}
 	slices.Sort(p.Videos)
 	slices.Sort(p.Chats)
-	p.VideoSubject, p.ChatSubject = c.Names.Call(subject.Video, "TENANT"), c.Names.Call(subject.Chat, "TENANT")
+	tenant := config.DefaultTenant
+	if p.Keys {
+		tenant = "TENANT"
+	}
+	p.VideoSubject, p.ChatSubject = c.Names.Call(subject.Video, tenant), c.Names.Call(subject.Chat, tenant)
 	return p, nil
 }

@@ -126,7 +126,7 @@ func (s operatorService) GetJob(ctx context.Context, m *genbusv1.GetJobRequest) 
 	if err != nil {
 		return nil, core.Explain(ctx, n, err)
 	}
-	sayJob(ctx, n.ID)
+	sayState(ctx, s.core.Jobs, e.Job)
 	out, err := s.operator.Jobs.Describe(ctx, e)
 	if err != nil {
 		return nil, core.Explain(ctx, n, err)

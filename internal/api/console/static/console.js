@@ -37,7 +37,7 @@ function update(old, now) {
   if (old.nodeType !== Node.ELEMENT_NODE || old.nodeName === "FORM" && old.contains(document.activeElement) || old.dataset.events) return;
   if (old.nodeName === "TIME" && old.dateTime === now.dateTime) return;
   for (const { name, value } of now.attributes) {
-    if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+    if (old.getAttribute(name) !== value && !(name === "open" && old.nodeName === "DETAILS")) old.setAttribute(name, value);
   }
   for (const { name } of [...old.attributes]) {
     const mine = name === "open" && old.nodeName === "DETAILS" || name === "title" && old.nodeName === "TIME";
@@ -66,31 +66,64 @@ function updateChildren(old, now) {
   while (at) next(at).remove();
 }
 
+// stream opens a source of events while the page is seen: a browser has few connections to a host,
+// and each open tab would keep one. It opens it again where the server refused or went away.
+function stream(url, setUp, say = () => {}) {
+  let source = null, over = false;
+  const close = () => { source?.close(); source = null; };
+  const open = () => {
+    if (source || over || document.hidden) return;
+    const mine = source = new EventSource(url());
+    mine.addEventListener("open", () => say(true));
+    mine.addEventListener("error", () => {
+      say(false);
+      if (mine.readyState !== EventSource.CLOSED || mine !== source) return;
+      source = null;
+      setTimeout(open, 5000);
+    });
+    setUp(mine);
+  };
+  document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
+  addEventListener("pagehide", close);
+  open();
+  return { end() { over = true; close(); }, go() { over = false; open(); } };
+}
+
 function follow(main) {
-  const live = document.getElementById("live");
-  const source = new EventSource(location.pathname + location.search);
-  source.addEventListener("page", (e) => {
-    const page = new DOMParser().parseFromString(e.data, "text/html").querySelector("main");
-    if (!page) return;
-    update(main, page);
-    sayAgo(main);
+  const live = document.getElementById("live"), pause = document.getElementById("pause");
+  const say = (text, off) => { if (live) { live.textContent = text; live.className = off ? "off" : ""; } };
+  const updates = stream(() => location.pathname + location.search, (source) => {
+    source.addEventListener("page", (e) => {
+      const page = new DOMParser().parseFromString(e.data, "text/html").querySelector("main");
+      if (!page) return;
+      update(main, page);
+      sayAgo(main);
+      say("live");
+    });
+    source.addEventListener("trouble", () => say("cannot be read now; this is how it was", true));
+    source.addEventListener("login", () => location.reload());
+  }, (connected) => (connected ? say("live") : say("connection lost", true)));
+  if (!pause) return;
+  pause.hidden = false;
+  pause.addEventListener("click", () => {
+    const paused = pause.getAttribute("aria-pressed") === "true";
+    pause.setAttribute("aria-pressed", String(!paused));
+    if (paused) updates.go(); else { updates.end(); say("paused"); }
   });
-  source.addEventListener("login", () => location.reload());
-  source.addEventListener("open", () => { live.textContent = "live"; live.className = ""; });
-  source.addEventListener("error", () => { live.textContent = "connection lost"; live.className = "off"; });
-  addEventListener("pagehide", () => source.close());
 }
 
 const main = document.getElementById("main");
 sayAgo(document);
 setInterval(() => sayAgo(document), 1000);
 if (main?.hasAttribute("data-live")) follow(main);
+main?.querySelector(":scope > .done, :scope > .error")?.focus(); // so that it is read out
 
 document.addEventListener("keydown", (e) => {
-  if (e.key === "/" && !/^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.nodeName)) {
-    e.preventDefault();
-    document.getElementById("find")?.focus();
-  }
+  if (e.key !== "/" || e.ctrlKey || e.altKey || e.metaKey || /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.nodeName)) return;
+  const find = document.getElementById("find");
+  if (!find) return;
+  e.preventDefault();
+  find.focus();
 });
 
 // A form that does something is sent once, however often it is clicked.
@@ -114,24 +147,25 @@ document.addEventListener("click", async (e) => {
 
 // showChat writes the reply of a chat as it comes, and as a whole at its end.
 function showChat(out) {
-  const source = new EventSource(out.dataset.events);
-  let attempt = 0;
-  source.addEventListener("genbus.chat.chunk.v1", (e) => {
-    const chunk = JSON.parse(e.data);
-    if (chunk.attempt !== attempt) [attempt, out.textContent] = [chunk.attempt, ""];
-    for (const block of chunk.blocks ?? []) out.textContent += block.choices?.[0]?.delta?.content ?? "";
+  let attempt = 0, last = "";
+  const events = stream(() => out.dataset.events + (last && `?resume_token=${encodeURIComponent(last)}`), (source) => {
+    const on = (name, act) => source.addEventListener(name, (e) => { last = e.lastEventId; act(JSON.parse(e.data)); });
+    on("genbus.chat.chunk.v1", (chunk) => {
+      if (chunk.attempt !== attempt) [attempt, out.textContent] = [chunk.attempt, ""];
+      for (const block of chunk.blocks ?? []) out.textContent += block.choices?.[0]?.delta?.content ?? "";
+    });
+    on("genbus.chat.gap.v1", () => { out.textContent += "…"; });
+    on("genbus.chat.completed.v1", (event) => {
+      const texts = event.chat?.reply?.choices?.map((choice) => choice.message?.content);
+      if (texts) out.textContent = texts.join("\n\n");
+      events.end();
+    });
+    for (const end of ["failed", "cancelled"]) on(`genbus.chat.${end}.v1`, () => events.end());
   });
-  source.addEventListener("genbus.chat.gap.v1", () => { out.textContent += "…"; });
-  source.addEventListener("genbus.chat.completed.v1", (e) => {
-    const texts = JSON.parse(e.data).chat?.reply?.choices?.map((choice) => choice.message?.content);
-    if (texts) out.textContent = texts.join("\n\n");
-  });
-  for (const end of ["completed", "failed", "cancelled"]) source.addEventListener(`genbus.chat.${end}.v1`, () => source.close());
-  addEventListener("pagehide", () => source.close());
 }
 
 const chat = document.getElementById("chat");
-if (chat) showChat(chat);
+chat?.closest("details").addEventListener("toggle", () => showChat(chat), { once: true });
 
 // Try.
 
@@ -152,8 +186,8 @@ function sayCommands() {
   const say = (name, text) => { document.getElementById(`cmd-${name}`).textContent = text; };
   say("curl", `curl -N${key} ${location.origin}${w.path} -H 'Content-Type: application/json' -d ${quote(JSON.stringify(w.body))}`);
   const typed = w.kind === "chat"
-    ? { chat: { model: w.body.model, messages: [{ role: "user", text: w.body.messages[0].content }] } }
-    : { video: { model: w.body.model, prompt: w.body.prompt } };
+    ? { request: { chat: { model: w.body.model, messages: [{ role: "user", text: w.body.messages[0].content }] } } }
+    : { request: { video: { model: w.body.model, prompt: w.body.prompt } } };
   const method = w.kind === "chat" ? "genbus.v1.ChatService/StreamChatCompletion" : "genbus.v1.VideoService/CreateVideoTask";
   say("grpcurl", `grpcurl -plaintext${key} -d ${quote(JSON.stringify(typed))} ${form.dataset.grpc} ${method}`);
   const subject = form.dataset[`${w.kind}Subject`];
