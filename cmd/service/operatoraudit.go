@@ -82,5 +82,8 @@ func auditOutcome(r *genbusv1.AuditRecord) string {
 	if r.GetJobs() > 0 {
 		out += fmt.Sprintf(", %d jobs", r.GetJobs())
 	}
+	if r.GetEdited() {
+		out += ", edited"
+	}
 	return out
 }

@@ -45,6 +45,9 @@ func TestOperatorRetryCommand(t *testing.T) {
 		t.Errorf("printed %q and %q", first, second)
 	}
 	w.awaitStatus(t, newJob(first), "completed")
+	if audit := c.ok("audit", "--action", "RetryJob"); !strings.Contains(audit, "done, edited") {
+		t.Errorf("the audit log says %q", audit)
+	}
 	if other := c.ok("jobs", "retry", old, "--retry-key", "2"); newJob(other) == newJob(first) {
 		t.Errorf("another key made %q too", other)
 	}

@@ -49,13 +49,15 @@ func (a *Admission) enqueue(ctx context.Context, r Request, c Checked) (placed, 
 	return there, err
 }
 
-// discardBody removes the stored body of an item that no stream has, in the time that
-// the admission has left. What it cannot remove stays until the object store's TTL, or
-// until a job of that id is erased.
+// discardBody removes the stored body of an item that no stream has, also where the caller
+// has gone away, or the time of the admission is over. What it cannot remove stays until the
+// object store's TTL, or until a job of that id is erased.
 func (a *Admission) discardBody(ctx context.Context, item *genbusv1.WorkItem) {
 	if item.GetBodyRef() == nil {
 		return
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), broker.PublishTimeout)
+	defer cancel()
 	_ = a.bodies.Delete(ctx, publisher.BodyOf(item.GetBodyRef())) // nothing but room is lost
 }
 

@@ -31,7 +31,7 @@ func (a *Admission) item(ctx context.Context, r Request, c Checked) (*genbusv1.W
 	}
 	ref, err := a.bodies.PutNew(ctx, r.Tenant, publisher.RequestBody(c.ID), c.Body)
 	if errors.Is(err, broker.ErrFull) {
-		return nil, errcode.New(errcode.StorageFull, "nothing was accepted: the tenant's object store is full (limits.bodies_bytes), or the disk under it").Because(err).WithRetryAfter(30 * time.Second)
+		return nil, errcode.New(errcode.StorageFull, "nothing was accepted: the tenant's object store is full (limits.bodies_bytes, limits.bodies_messages), or the disk under it").Because(err).WithRetryAfter(30 * time.Second)
 	}
 	if err != nil {
 		return nil, unavailable(err)

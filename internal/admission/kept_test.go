@@ -1,11 +1,15 @@
 package admission_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/nats-io/nats.go"
+
+	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
@@ -72,27 +76,61 @@ func TestWhatIsRefusedIsNotKept(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		s := keeping(t, open(t))
-		bodies := broker.NewBodies(s.b)
-		stream, err := s.b.JetStream().Stream(t.Context(), s.b.Names().Work())
-		if err != nil {
-			t.Fatal(err)
-		}
-		small := stream.CachedInfo().Config
-		small.MaxMsgs = 1
-		if _, err := s.b.JetStream().UpdateStream(t.Context(), small); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.Admit(t.Context(), video("first", "a cat")); err != nil {
-			t.Fatal(err)
-		}
+		s.fill(t)
 		refused := video("second", "a cat")
 		if _, err := s.Admit(t.Context(), refused); errcode.CodeOf(err) != errcode.QueueFull {
 			t.Fatal(err)
 		}
-		if found, err := bodies.Of(t.Context(), "acme", refused.JobID()); err != nil || len(found) != 0 {
-			t.Errorf("left behind: %v, %v", found, err)
-		}
+		s.keepsNothing(t, refused)
 	})
+}
+
+// TestWhatIsRefusedIsNotKeptForACallerThatGoesAway: it goes while the admission looks whether
+// the full stream has the job.
+func TestWhatIsRefusedIsNotKeptForACallerThatGoesAway(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		s, other := keeping(t, open(t)), open(t)
+		s.fill(t)
+		ctx, goAway := context.WithCancel(t.Context())
+		defer goAway()
+		if _, err := other.Conn().Subscribe("$JS.API.STREAM.MSG.GET."+s.b.Names().Work(), func(*nats.Msg) { goAway() }); err != nil {
+			t.Fatal(err)
+		}
+		if err := other.Conn().Flush(); err != nil {
+			t.Fatal(err)
+		}
+		refused := video("second", "a cat")
+		if _, err := s.Admit(ctx, refused); err == nil || ctx.Err() == nil {
+			t.Fatalf("%v, and the caller is there: %v", err, ctx.Err() == nil)
+		}
+		s.keepsNothing(t, refused)
+	})
+}
+
+// fill has the stream of work take one job, and gives it that.
+func (s *bundle) fill(t *testing.T) {
+	t.Helper()
+	stream, err := s.b.JetStream().Stream(t.Context(), s.b.Names().Work())
+	if err != nil {
+		t.Fatal(err)
+	}
+	small := stream.CachedInfo().Config
+	small.MaxMsgs = 1
+	if _, err := s.b.JetStream().UpdateStream(t.Context(), small); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Admit(t.Context(), video("first", "a cat")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// keepsNothing checks that the object store has nothing of a request.
+func (s *bundle) keepsNothing(t *testing.T, r admission.Request) {
+	t.Helper()
+	if found, err := broker.NewBodies(s.b).Of(t.Context(), "acme", r.JobID()); err != nil || len(found) != 0 {
+		t.Errorf("left behind: %v, %v", found, err)
+	}
 }
 
 // TestOtherRoutesKeepNothing: the default.

@@ -70,7 +70,8 @@ func (s *Bodies) PutStream(ctx context.Context, tenant, prefix string, r io.Read
 	return s.put(ctx, bucket, prefix, r, limit)
 }
 
-// room lowers limit to what a tenant's store may still take. JetStream's own limit
+// room lowers limit to what a tenant's store may still take. The messages are counted as well:
+// NATS has the subject of each in memory, and every body has two of its own. JetStream's own limit
 // is not used: the server sets it aside whole when it creates the bucket, so that
 // a few tenants would use up a disk that is empty. Bodies that are stored at the
 // same time do not see each other.
@@ -80,7 +81,11 @@ func (s *Bodies) room(ctx context.Context, bucket string, limit int64) (int64, e
 		s.forget(bucket)
 		return 0, fmt.Errorf("object store %s: %w", bucket, errors.Join(ErrUnavailable, err))
 	}
-	left := s.b.streams.limits.BodiesMaxBytes - int64(stream.CachedInfo().State.Bytes)
+	state, most := stream.CachedInfo().State, s.b.streams.limits
+	if state.Msgs >= uint64(most.BodiesMaxMsgs) {
+		return 0, fmt.Errorf("%w: the tenant's object store has reached its %d messages", ErrFull, most.BodiesMaxMsgs)
+	}
+	left := most.BodiesMaxBytes - int64(state.Bytes)
 	if s.b.embedded != nil { // what may be refused leaves its disk to the task log
 		log, err := s.b.Stream(ctx, s.b.names.Tasks())
 		if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -98,7 +103,7 @@ func (s *Bodies) room(ctx context.Context, bucket string, limit int64) (int64, e
 	}
 	switch {
 	case left <= 0:
-		return 0, fmt.Errorf("%w: the tenant's object store has reached its %d bytes", ErrFull, s.b.streams.limits.BodiesMaxBytes)
+		return 0, fmt.Errorf("%w: the tenant's object store has reached its %d bytes", ErrFull, most.BodiesMaxBytes)
 	case limit == 0 || limit > left:
 		return left, nil
 	default:

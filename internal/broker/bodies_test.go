@@ -445,6 +445,35 @@ func TestAFullObjectStoreRefuses(t *testing.T) {
 	}
 }
 
+// TestAnObjectStoreOfManyRefuses: a tenant's bodies end at a number of messages too, however
+// small they are, and what is erased makes room.
+func TestAnObjectStoreOfManyRefuses(t *testing.T) {
+	t.Parallel()
+	bodies := broker.NewBodies(brokertest.Open(t, broker.Options{
+		Names: subject.Default(), Logger: brokertest.Logger(t), Limits: broker.Limits{BodiesMaxMsgs: 4},
+		Embedded: broker.Embedded{DataDir: t.TempDir(), NoSync: true},
+	}))
+	first, err := bodies.PutNew(t.Context(), "acme", "one", []byte("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bodies.PutNew(t.Context(), "acme", "two", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bodies.PutNew(t.Context(), "acme", "three", []byte("x")); !errors.Is(err, broker.ErrFull) || !strings.Contains(err.Error(), "4 messages") {
+		t.Errorf("beyond the limit: %v", err)
+	}
+	if _, err := bodies.PutNew(t.Context(), "globex", "one", []byte("x")); err != nil {
+		t.Errorf("another tenant: %v", err)
+	}
+	if err := bodies.Delete(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bodies.PutNew(t.Context(), "acme", "three", []byte("x")); err != nil {
+		t.Errorf("after one is erased: %v", err)
+	}
+}
+
 // TestAHalfFullLogLeavesTheRestOfTheDisk to bodies: what the log has used is not kept for it
 // once more.
 func TestAHalfFullLogLeavesTheRestOfTheDisk(t *testing.T) {

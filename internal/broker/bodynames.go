@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"strings"
@@ -35,22 +34,6 @@ func (s *Bodies) Of(ctx context.Context, tenant, owner string) ([]Body, error) {
 	out := make([]Body, 0, len(subjects))
 	for subject := range subjects {
 		out = append(out, Body{Bucket: bucket, Name: objectName(strings.TrimPrefix(subject, chunks))})
-	}
-	return out, err
-}
-
-// Named finds the bodies of a tenant whose names begin with prefix, by looking at the
-// name of every body that the tenant has: that takes a second for a full store. It is
-// for what versions without Of have stored, which named the chunks otherwise.
-func (s *Bodies) Named(ctx context.Context, tenant, prefix string) ([]Body, error) {
-	bucket := s.b.names.Bodies(tenant)
-	subjects, err := s.subjects(ctx, bucket, objectInfos(bucket)+">")
-	var out []Body
-	for subject := range subjects {
-		name, err := base64.URLEncoding.DecodeString(strings.TrimPrefix(subject, objectInfos(bucket)))
-		if err == nil && strings.HasPrefix(string(name), prefix) {
-			out = append(out, Body{Bucket: bucket, Name: string(name)})
-		}
 	}
 	return out, err
 }

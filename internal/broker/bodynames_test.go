@@ -60,20 +60,14 @@ func TestCopyLivesOnItsOwn(t *testing.T) {
 }
 
 // TestWhatWasStoredOfAJob is found by the job's id, and so is what its writer did not
-// live to complete. By names it is found too, and with it what other programs and
-// earlier versions have stored.
+// live to complete.
 func TestWhatWasStoredOfAJob(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b, ctx := open(t), t.Context()
 		bodies := broker.NewBodies(b)
-		for name, find := range map[string]func() ([]broker.Body, error){
-			"by id":   func() ([]broker.Body, error) { return bodies.Of(ctx, "nobody", "a") },
-			"by name": func() ([]broker.Body, error) { return bodies.Named(ctx, "nobody", "a") },
-		} {
-			if got, err := find(); err != nil || len(got) != 0 {
-				t.Errorf("%s, a tenant without a store gave %v, %v", name, got, err)
-			}
+		if got, err := bodies.Of(ctx, "nobody", "a"); err != nil || len(got) != 0 {
+			t.Errorf("a tenant without a store gave %v, %v", got, err)
 		}
 		for _, prefix := range []string{"a-1", "a-2.x-y", "b-1", "ab"} {
 			putSoon(t, bodies, "t", prefix)
@@ -83,22 +77,15 @@ func TestWhatWasStoredOfAJob(t *testing.T) {
 		if _, err := b.Publish(ctx, &nats.Msg{Subject: "$O." + bucket + ".C.a.cut-off-X", Data: []byte("x")}); err != nil {
 			t.Fatal(err)
 		}
-		store, err := b.JetStream().ObjectStore(ctx, bucket)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := store.PutString(ctx, "a-old", "x"); err != nil {
-			t.Fatal(err)
-		}
-		same(t, "by name", words(bodies.Named(ctx, "t", "a-")), "a-1", "a-2.x-y", "a-old")
 		found, err := bodies.Of(ctx, "t", "a")
 		same(t, "by id", words(found, err), "a-1", "a-2.x-y", "a-cut-off")
-		for _, ref := range append(found, broker.Body{Bucket: bucket, Name: "a-old"}) {
+		for _, ref := range found {
 			if err := bodies.Delete(ctx, ref); err != nil {
 				t.Errorf("delete %s: %v", ref.Name, err)
 			}
 		}
-		same(t, "after the deletion, by name", words(bodies.Named(ctx, "t", "a")), "ab")
+		same(t, "after the deletion", words(bodies.Of(ctx, "t", "a")))
+		same(t, "of another id", words(bodies.Of(ctx, "t", "ab")), "ab")
 		if n := left(t, b, "t"); n != 4 {
 			t.Errorf("%d messages are left, want those of two bodies", n)
 		}
@@ -171,16 +158,9 @@ func BenchmarkOf(b *testing.B) {
 			<-br.JetStream().PublishAsyncComplete()
 		}
 	}
-	for name, find := range map[string]func() ([]broker.Body, error){
-		"by=id":   func() ([]broker.Body, error) { return bodies.Of(ctx, "t", "video_bench") },
-		"by=name": func() ([]broker.Body, error) { return bodies.Named(ctx, "t", "video_bench-") },
-	} {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				if found, err := find(); err != nil || len(found) != 1 {
-					b.Fatal(found, err)
-				}
-			}
-		})
+	for b.Loop() {
+		if found, err := bodies.Of(ctx, "t", "video_bench"); err != nil || len(found) != 1 {
+			b.Fatal(found, err)
+		}
 	}
 }

@@ -41,9 +41,11 @@ type Limits struct {
 	UsageMaxBytes    int64
 	OpsMaxAge        time.Duration
 	OpsMaxBytes      int64
-	// BodiesMaxBytes bounds one tenant's object store. It is looked at before each
-	// write rather than reserved: JetStream would set it aside for every tenant.
+	// BodiesMaxBytes and BodiesMaxMsgs bound one tenant's object store. They are looked at
+	// before each write rather than reserved: JetStream would set the bytes aside for every
+	// tenant, and refuse what is paid for.
 	BodiesMaxBytes int64
+	BodiesMaxMsgs  int64
 }
 
 // DefaultLimits are the limits that a newcomer meets.
@@ -56,7 +58,7 @@ func DefaultLimits() Limits {
 		DeadMaxAge: 30 * 24 * time.Hour, DeadMaxBytes: 1 << 30,
 		RejectedMaxAge: 30 * 24 * time.Hour, RejectedMaxBytes: 256 << 20,
 		UsageMaxAge: 31 * 24 * time.Hour, UsageMaxBytes: 1 << 30,
-		OpsMaxAge: 90 * 24 * time.Hour, OpsMaxBytes: 64 << 20, BodiesMaxBytes: 20 << 30,
+		OpsMaxAge: 90 * 24 * time.Hour, OpsMaxBytes: 64 << 20, BodiesMaxBytes: 20 << 30, BodiesMaxMsgs: 1_000_000,
 	}
 }
 
@@ -71,6 +73,7 @@ func (l Limits) withDefaults() Limits {
 	l.RejectedMaxBytes = cmp.Or(l.RejectedMaxBytes, d.RejectedMaxBytes)
 	l.UsageMaxBytes = cmp.Or(l.UsageMaxBytes, d.UsageMaxBytes)
 	l.OpsMaxBytes = cmp.Or(l.OpsMaxBytes, d.OpsMaxBytes)
+	l.BodiesMaxMsgs = cmp.Or(l.BodiesMaxMsgs, d.BodiesMaxMsgs)
 	l.BodiesMaxBytes = cmp.Or(l.BodiesMaxBytes, d.BodiesMaxBytes)
 	l.TasksMaxAge = cmp.Or(l.TasksMaxAge, d.TasksMaxAge)
 	l.ChunksMaxAge = cmp.Or(l.ChunksMaxAge, d.ChunksMaxAge)

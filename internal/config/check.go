@@ -115,6 +115,7 @@ func (c *Config) checkChoices(r *report) {
 	if c.Limits.BodiesBytes < c.Limits.ArchiveBytes {
 		r.bad("limits.bodies_bytes", c.Limits.BodiesBytes, "at least "+c.Limits.ArchiveBytes.String()+", which is limits.archive_bytes: one result must fit")
 	}
+	within(r, "limits.bodies_messages", c.Limits.BodiesMessages, 1000, 1_000_000_000)
 	within(r, "limits.stream_time", c.Limits.StreamTime, time.Second, year)
 	within(r, "limits.list_index", c.Limits.ListIndex, 100, 10_000_000)
 	oneOf(r, "log.level", c.Log.Level, "debug", "info", "warn", "error")

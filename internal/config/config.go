@@ -122,6 +122,8 @@ type Limits struct {
 	ArchiveBytes Size `yaml:"archive_bytes"`
 	// Most bytes of one tenant's object store: large bodies, kept requests and archived results. Default: 20GiB.
 	BodiesBytes Size `yaml:"bodies_bytes"`
+	// Most messages of one tenant's object store, each of which takes 250 bytes of the memory of NATS: two of a kept request, and one more for each 512 KiB. What may be refused is refused beyond it. Default: 1000000.
+	BodiesMessages int64 `yaml:"bodies_messages"`
 	// Bytes that may wait for one reader before it is cut with slow_reader. Default: 1MiB.
 	SlowReaderBytes Size `yaml:"slow_reader_bytes"`
 	// Longest time that one write to a client may take; one that does not read for that long is cut off. Default: 30s.
@@ -202,7 +204,7 @@ func Default() *Config {
 		GRPC:      GRPC{Addr: "127.0.0.1:9090", MaxMessageBytes: 32 * MiB, MaxConnections: 10_000},
 		Chat:      Chat{MaxAttempts: 2, InlineEvents: true},
 		Events:    Events{Encoding: EncodingProtobuf},
-		Limits:    Limits{ClaimCheckBytes: 256 * KiB, ArchiveBytes: 2 * GiB, BodiesBytes: 20 * GiB, SlowReaderBytes: MiB, WriteTimeout: 30 * time.Second, ListIndex: 100_000, StreamTime: time.Hour, Tenant: TenantLimits{MaxDeadLetters: 1000}},
+		Limits:    Limits{ClaimCheckBytes: 256 * KiB, ArchiveBytes: 2 * GiB, BodiesBytes: 20 * GiB, BodiesMessages: 1_000_000, SlowReaderBytes: MiB, WriteTimeout: 30 * time.Second, ListIndex: 100_000, StreamTime: time.Hour, Tenant: TenantLimits{MaxDeadLetters: 1000}},
 		Retry:     Retry{Share: 0.2, PerSecond: 10},
 		Log:       Log{Level: "info", Format: "auto"},
 		Telemetry: Telemetry{Traces: "auto"},

@@ -109,6 +109,7 @@ func TestProblems(t *testing.T) {
 		{"limits.archive_bytes", "limits: {archive_bytes: 1}", nil, []string{"c.yaml:1: limits.archive_bytes is 1; want 1KiB to 1TiB"}},
 		{"limits.bodies_bytes", "limits: {bodies_bytes: 1MiB, archive_bytes: 1MiB}", nil, []string{"c.yaml:1: limits.bodies_bytes is 1MiB; want 64MiB to 1024TiB"}},
 		{"limits.bodies_bytes and archive_bytes", "limits: {bodies_bytes: 1GiB}", nil, []string{"c.yaml:1: limits.bodies_bytes is 1GiB; want at least 2GiB, which is limits.archive_bytes: one result must fit"}},
+		{"limits.bodies_messages", "limits: {bodies_messages: 1}", nil, []string{"c.yaml:1: limits.bodies_messages is 1; want 1000 to 1000000000"}},
 		{"index", "index: perhaps", nil, []string{`c.yaml:1: index is "perhaps"; want auto, on or off`}},
 		{"limits.write_timeout", "limits: {write_timeout: 10ms}", nil, []string{"c.yaml:1: limits.write_timeout is 10ms; want 1s to 10m"}},
 		{"limits.list_index", "limits: {list_index: 1}", nil, []string{"c.yaml:1: limits.list_index is 1; want 100 to 10000000"}},

@@ -16,7 +16,6 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/jobindex"
 	"github.com/genbus/genbus/internal/joblog"
-	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/queue"
 )
 
@@ -90,8 +89,10 @@ func (x Eraser) release(ctx context.Context, e joblog.Entry) error {
 	return x.Queue.Items.Released(ctx, e.Name(), holderPatience)
 }
 
+// eraseBodies removes what the object store has, or may have, of a job: also what holders
+// stored that did not live to write an event.
 func (x Eraser) eraseBodies(ctx context.Context, e joblog.Entry) error {
-	stored, err := x.storedFor(ctx, e)
+	stored, err := x.Bodies.Of(ctx, e.Job.GetTenant(), e.Job.GetId())
 	if err != nil {
 		return err
 	}
@@ -100,35 +101,6 @@ func (x Eraser) eraseBodies(ctx context.Context, e joblog.Entry) error {
 		failed = append(failed, x.Bodies.Delete(ctx, ref))
 	}
 	return errors.Join(failed...)
-}
-
-// storedFor lists what the object store has, or may have, of a job: also what holders
-// stored that did not live to write an event.
-func (x Eraser) storedFor(ctx context.Context, e joblog.Entry) ([]broker.Body, error) {
-	tenant, id := e.Job.GetTenant(), e.Job.GetId()
-	out, err := x.Bodies.Of(ctx, tenant, id)
-	if err != nil {
-		return nil, err
-	}
-	older, err := x.storedByOlder(ctx, e)
-	return append(out, older...), err
-}
-
-// storedByOlder lists what versions have stored that named chunks otherwise. Events name
-// it, but for a chat's long blocks and copies of a task that did not complete.
-func (x Eraser) storedByOlder(ctx context.Context, e joblog.Entry) ([]broker.Body, error) {
-	video, ok := e.Job.(*genbusv1.VideoTask)
-	execution := e.Job.GetExecution()
-	if !ok || execution.GetArchiveUntil() != nil && video.GetStatus() != genbusv1.JobStatus_JOB_STATUS_COMPLETED {
-		return x.Bodies.Named(ctx, e.Job.GetTenant(), e.Job.GetId()+"-")
-	}
-	var out []broker.Body
-	for _, ref := range append([]*genbusv1.BlobRef{execution.GetInput()}, video.GetArchive().GetFiles()...) {
-		if ref != nil {
-			out = append(out, publisher.BodyOf(ref))
-		}
-	}
-	return out, nil
 }
 
 // eraseChunks removes what was streamed of a chat.

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -76,15 +77,6 @@ func TestErase(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if n.Kind == subject.Chat { // of a version that named objects otherwise
-				store, err := r.o.Broker.JetStream().ObjectStore(t.Context(), r.o.Broker.Names().Bodies("acme"))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if _, err := store.PutString(t.Context(), n.ID+"-chunk-1-0", "x"); err != nil {
-					t.Fatal(err)
-				}
-			}
 			if err := r.Erase(t.Context(), n); err != nil {
 				t.Fatal(err)
 			}
@@ -99,6 +91,53 @@ func TestErase(t *testing.T) {
 			t.Errorf("the chunks of another chat: %v", err)
 		}
 	})
+}
+
+// TestAnErasureAsksForNoOtherJobsNames: a tenant may have so many that the answer takes too long.
+func TestAnErasureAsksForNoOtherJobsNames(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	r := newReplica(t, b, newSandbox(t), keepRequests).start()
+	for _, e := range []joblog.Entry{
+		r.admit(subject.Video, "v", videoBody), r.admit(subject.Chat, "c", `{"model":"sandbox-chat","messages":[{"role":"user","content":"hello"}]}`),
+	} {
+		n := e.Name()
+		r.end(n)
+		bucket := b.Names().Bodies(n.Tenant)
+		asked, err := b.Conn().SubscribeSync("$JS.API.STREAM.INFO.OBJ_" + bucket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Erase(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Conn().Flush(); err != nil { // what was asked is delivered then
+			t.Fatal(err)
+		}
+		filters := 0
+		for m, err := asked.NextMsg(0); err == nil; m, err = asked.NextMsg(0) {
+			var request struct {
+				Filter string `json:"subjects_filter"`
+			}
+			if len(m.Data) > 0 {
+				if err := json.Unmarshal(m.Data, &request); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if request.Filter == "" {
+				continue
+			}
+			if filters++; request.Filter != "$O."+bucket+".C."+n.ID+".>" {
+				t.Errorf("of a %s, names are asked for on %s", n.Kind, request.Filter)
+			}
+		}
+		if filters == 0 {
+			t.Errorf("of a %s, no names are asked for", n.Kind)
+		}
+		if err := asked.Unsubscribe(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func TestEraseIsRefused(t *testing.T) {

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,10 @@ func (p Requests) Retry(ctx context.Context, e joblog.Entry, m *genbusv1.RetryJo
 			Field: "idempotency_key", Description: fmt.Sprintf("has %d bytes; at most %d are taken", n, maxRetryKey),
 		}})
 	}
+	source := admission.ByRetry(e.Job.GetId(), e.Job.GetCreatedAt().AsTime(), m.GetIdempotencyKey())
+	if made, err := p.madeBy(ctx, e, source, m.GetRequestJson()); !errors.Is(err, joblog.ErrNotFound) {
+		return made, err
+	}
 	if err := p.mayRetry(ctx, e); err != nil {
 		return joblog.Entry{}, err
 	}
@@ -41,23 +46,69 @@ func (p Requests) Retry(ctx context.Context, e joblog.Entry, m *genbusv1.RetryJo
 				"the request of job %s is not kept; give the whole request, or have the caller send it again, and set keep_requests on its route for later jobs", e.Job.GetId())
 		}
 	}
-	source := admission.ByRetry(e.Job.GetId(), e.Job.GetCreatedAt().AsTime(), m.GetIdempotencyKey())
 	r := retryOfJob(e.Job, data)
 	r.Source, r.Way = &source, telemetry.WayGRPC
 	made, err := p.Admission.Admit(ctx, r)
 	if f, ok := errors.AsType[*errcode.Error](err); ok && f.Code == errcode.IdempotencyKeyReused {
-		return joblog.Entry{}, errcode.New(errcode.IdempotencyKeyReused,
-			"job %s was submitted again with this idempotency_key already, as job %s, which has another request; use another key for another job", e.Job.GetId(), f.JobID).ForJob(f.JobID)
+		return joblog.Entry{}, keyReused(e, f.JobID)
 	}
 	return made, err
 }
 
-// mayRetry refuses where both jobs would be paid for: the old one may still run, or its
-// dead letter says that its upstream may have its task. A letter makes one job itself, so it
-// is the one place where that is decided.
+// madeBy is the job that an earlier call made of a job, or joblog.ErrNotFound: whatever has
+// become of the old one and its letters since then, nothing is made. Where the old request is
+// gone meanwhile, no one can tell whether an edited one was given then.
+func (p Requests) madeBy(ctx context.Context, e joblog.Entry, source admission.Source, edited []byte) (joblog.Entry, error) {
+	n := e.Name()
+	n.ID = admission.Request{Kind: n.Kind, Tenant: n.Tenant, Source: &source}.JobID()
+	made, err := p.Letters.Log.Get(ctx, n)
+	if err != nil {
+		return joblog.Entry{}, err
+	}
+	data := edited
+	if len(data) == 0 {
+		own, err := p.find(ctx, e)
+		if err != nil {
+			return joblog.Entry{}, err
+		}
+		data = own.data
+	}
+	if len(data) == 0 {
+		return made, nil
+	}
+	request := body.Parse(data)
+	if err := request.Err(); err != nil {
+		return joblog.Entry{}, body.Fault(err)
+	}
+	if sum := request.Fingerprint(); !bytes.Equal(sum[:], made.Job.GetExecution().GetFingerprint()) {
+		return joblog.Entry{}, keyReused(e, n.ID)
+	}
+	return made, nil
+}
+
+func keyReused(e joblog.Entry, made string) error {
+	return errcode.New(errcode.IdempotencyKeyReused,
+		"job %s was submitted again with this idempotency_key already, as job %s, which has another request; use another key for another job", e.Job.GetId(), made).ForJob(made)
+}
+
+// releasePatience is how long a retry waits for the holder of the old job. It usually lets go
+// at once; where it waits for its upstream's answer, the caller is to come again.
+const releasePatience = 2 * time.Second
+
+// mayRetry refuses where both jobs would be paid for: the old one may still run, its holder
+// may be about to write a letter, or its letter says that its upstream may have its task. A
+// letter makes one job itself, so it is the one place where that is decided.
 func (p Requests) mayRetry(ctx context.Context, e joblog.Entry) error {
 	if !e.Terminal() {
 		return errcode.New(errcode.NotTerminal, "%s is %s; cancel it before, or wait for its end", e.Job.GetId(), task.StatusWord(e.Job.GetStatus()))
+	}
+	// Letters are also written after the end, of an answer that came too late and of an attached
+	// task that was never found: the work item goes when they are stored. Of a job of which no
+	// submission began there will be none.
+	if e.Job.GetExecution().GetFirstSubmitAt() != nil {
+		if err := p.Items.Released(ctx, e.Name(), releasePatience); err != nil {
+			return err
+		}
 	}
 	letters, err := p.Letters.ofJob(ctx, e.Name())
 	if err != nil || len(letters) == 0 {

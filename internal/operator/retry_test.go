@@ -2,8 +2,10 @@ package operator
 
 import (
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
@@ -12,6 +14,7 @@ import (
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/sandbox"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -182,6 +185,101 @@ func TestALetterDecidesOnARetry(t *testing.T) {
 			t.Errorf("when the letter is gone: %v, %v", e.Job, err)
 		}
 	})
+}
+
+// TestALetterThatIsToComeDecidesToo: the answer to a create comes after the job was cancelled,
+// and makes a letter. Until then the holder has the job, and no second create begins.
+func TestALetterThatIsToComeDecidesToo(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		up := newSandbox(t)
+		begun, answer := make(chan struct{}, 10), make(chan struct{})
+		up.Sandbox.SetBehaviour(func(r *http.Request, _ []byte) *sandbox.Behaviour {
+			if r.Method == http.MethodPost {
+				begun <- struct{}{}
+				<-answer
+			}
+			return nil
+		})
+		r := newReplica(t, open(t), up, keepRequests, func(c *config.Config) {
+			for i := range c.Routes {
+				c.Routes[i].Timeouts.Create = time.Minute
+			}
+		}).start()
+		e := r.admit(subject.Video, "u", videoBody)
+		<-begun
+		r.cancel(r.until(e.Name(), genbusv1.JobPhase_JOB_PHASE_SUBMITTING))
+		r.stillHeld(e.Name())
+		close(answer)
+		r.unresolved(e.Name(), errcode.OrphanedSubmission)
+		if creates := up.Sandbox.Stats().Creates; creates != 1 {
+			t.Errorf("%d creates", creates)
+		}
+	})
+}
+
+// TestALetterThatIsPutBackDecidesToo: an attached job is cancelled before any replica has it,
+// so that its letter is written again by whichever takes it later.
+func TestALetterThatIsPutBackDecidesToo(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		up := newSandbox(t)
+		r := newReplica(t, open(t), up, keepRequests).start()
+		l := r.unknownLetter(up, "u", videoBody)
+		r.stop()
+		idle := newReplica(t, open(t), up, keepRequests)
+		e := idle.attach(l, "wrong")
+		idle.cancel(e)
+		idle.stillHeld(e.Name())
+		idle.start()
+		idle.unresolved(e.Name(), errcode.SubmissionUnknown)
+	})
+}
+
+// stillHeld checks that a job that has ended is not submitted again while a replica has it.
+func (r *replica) stillHeld(n subject.TaskName) {
+	r.t.Helper()
+	for _, edited := range []string{"", videoBody} {
+		if _, err := r.retry(n, edited, ""); errcode.CodeOf(err) != errcode.StillHeld {
+			r.t.Errorf("while it is held: %v", err)
+		}
+	}
+}
+
+// unresolved checks that a job is not submitted again because of its letter, when it is let go.
+func (r *replica) unresolved(n subject.TaskName, code errcode.Code) {
+	r.t.Helper()
+	if err := r.o.Queue.Items.Released(r.t.Context(), n, patience); err != nil {
+		r.t.Fatal(err)
+	}
+	if _, err := r.retry(n, "", ""); errcode.CodeOf(err) != errcode.LetterUnresolved || !strings.Contains(err.Error(), string(code)) {
+		r.t.Errorf("when it is let go: %v", err)
+	}
+}
+
+// TestTheSameCallAnswersWithItsJob also when the request has gone: nothing is made.
+func TestTheSameCallAnswersWithItsJob(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, brokertest.Single(t), newSandbox(t), keepRequests)
+	old := r.admit(subject.Video, "r", videoBody)
+	r.withdraw(old)
+	made, err := r.retry(old.Name(), "", "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.loseKept(old.Name())
+	if second, err := r.retry(old.Name(), "", "k"); err != nil || second.Job.GetId() != made.Job.GetId() {
+		t.Errorf("the same call: %v, %v", second.Job, err)
+	}
+	if same, err := r.retry(old.Name(), videoBody, "k"); err != nil || same.Job.GetId() != made.Job.GetId() {
+		t.Errorf("with the request that it had: %v, %v", same.Job, err)
+	}
+	if _, err := r.retry(old.Name(), failing, "k"); errcode.CodeOf(err) != errcode.IdempotencyKeyReused {
+		t.Errorf("with another request: %v", err)
+	}
+	if _, err := r.retry(old.Name(), "", "another"); errcode.CodeOf(err) != errcode.RequestNotKept {
+		t.Errorf("another key: %v", err)
+	}
 }
 
 // loseKept removes what is kept of a job's request.

@@ -82,6 +82,6 @@ func limits(cfg *config.Config) broker.Limits {
 		DeadMaxAge: s.Dead.MaxAge, DeadMaxBytes: int64(s.Dead.MaxBytes),
 		RejectedMaxAge: s.Rejected.MaxAge, RejectedMaxBytes: int64(s.Rejected.MaxBytes),
 		UsageMaxAge: s.Usage.MaxAge, UsageMaxBytes: int64(s.Usage.MaxBytes),
-		OpsMaxAge: s.Ops.MaxAge, OpsMaxBytes: int64(s.Ops.MaxBytes), BodiesMaxBytes: int64(cfg.Limits.BodiesBytes),
+		OpsMaxAge: s.Ops.MaxAge, OpsMaxBytes: int64(s.Ops.MaxBytes), BodiesMaxBytes: int64(cfg.Limits.BodiesBytes), BodiesMaxMsgs: cfg.Limits.BodiesMessages,
 	}
 }

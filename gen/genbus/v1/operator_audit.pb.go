@@ -129,7 +129,9 @@ type AuditRecord struct {
 	Status JobStatus `protobuf:"varint,18,opt,name=status,proto3,enum=genbus.v1.JobStatus" json:"status,omitempty"`
 	// Id of the operation, of StartOperation and StopOperation. jobs is then how many jobs or
 	// letters it was to change.
-	OperationId   string `protobuf:"bytes,19,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	OperationId string `protobuf:"bytes,19,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Whether the operator gave the request of the new job, of RetryJob: it is not the tenant's then.
+	Edited        bool `protobuf:"varint,20,opt,name=edited,proto3" json:"edited,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -295,6 +297,13 @@ func (x *AuditRecord) GetOperationId() string {
 		return x.OperationId
 	}
 	return ""
+}
+
+func (x *AuditRecord) GetEdited() bool {
+	if x != nil {
+		return x.Edited
+	}
+	return false
 }
 
 // StoredAuditRecord is a record and its place.
@@ -520,7 +529,7 @@ var File_genbus_v1_operator_audit_proto protoreflect.FileDescriptor
 
 const file_genbus_v1_operator_audit_proto_rawDesc = "" +
 	"\n" +
-	"\x1egenbus/v1/operator_audit.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd6\x05\n" +
+	"\x1egenbus/v1/operator_audit.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xee\x05\n" +
 	"\vAuditRecord\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x125\n" +
 	"\bended_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x1a\n" +
@@ -543,7 +552,8 @@ const file_genbus_v1_operator_audit_proto_rawDesc = "" +
 	"\bto_route\x18\x10 \x01(\tR\atoRoute\x12(\n" +
 	"\x10upstream_task_id\x18\x11 \x01(\tR\x0eupstreamTaskId\x12,\n" +
 	"\x06status\x18\x12 \x01(\x0e2\x14.genbus.v1.JobStatusR\x06status\x12!\n" +
-	"\foperation_id\x18\x13 \x01(\tR\voperationId\"p\n" +
+	"\foperation_id\x18\x13 \x01(\tR\voperationId\x12\x16\n" +
+	"\x06edited\x18\x14 \x01(\bR\x06edited\"p\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fOUTCOME_DONE\x10\x01\x12\x13\n" +

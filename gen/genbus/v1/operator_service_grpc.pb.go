@@ -121,7 +121,8 @@ type OperatorServiceClient interface {
 	GetOverview(ctx context.Context, in *GetOverviewRequest, opts ...grpc.CallOption) (*GetOverviewResponse, error)
 	// RetryJob submits a job that has ended again, as a new job with its tenant, labels,
 	// protocol and archive, whose retry_of names it. The upstream may charge for both. A job
-	// that has not ended is refused with not_terminal: cancel it before. One that has a dead
+	// that has not ended is refused with not_terminal: cancel it before. One that a replica still
+	// holds is refused with still_held: its upstream may still answer. One that has a dead
 	// letter is refused with letter_unresolved: redrive, attach or drop the letter.
 	RetryJob(ctx context.Context, in *RetryJobRequest, opts ...grpc.CallOption) (*RetryJobResponse, error)
 	// GetJobBodies gives the request of a job, where it still exists, and the reply of a
@@ -488,7 +489,8 @@ type OperatorServiceServer interface {
 	GetOverview(context.Context, *GetOverviewRequest) (*GetOverviewResponse, error)
 	// RetryJob submits a job that has ended again, as a new job with its tenant, labels,
 	// protocol and archive, whose retry_of names it. The upstream may charge for both. A job
-	// that has not ended is refused with not_terminal: cancel it before. One that has a dead
+	// that has not ended is refused with not_terminal: cancel it before. One that a replica still
+	// holds is refused with still_held: its upstream may still answer. One that has a dead
 	// letter is refused with letter_unresolved: redrive, attach or drop the letter.
 	RetryJob(context.Context, *RetryJobRequest) (*RetryJobResponse, error)
 	// GetJobBodies gives the request of a job, where it still exists, and the reply of a

@@ -396,6 +396,20 @@ func (w *World) EndVideo(e joblog.Entry) joblog.Entry {
 	return w.Commit(e, next, err)
 }
 
+// LetGo removes the work item of a job, as its holder does after its end.
+func (w *World) LetGo(e joblog.Entry) {
+	w.T.Helper()
+	items, err := w.Queue.Items.All(w.T.Context(), e.Name())
+	for _, i := range items {
+		if err == nil {
+			_, err = w.Queue.Items.Remove(w.T.Context(), i)
+		}
+	}
+	if err != nil {
+		w.T.Fatal(err)
+	}
+}
+
 // StartChat begins an attempt.
 func (w *World) StartChat(tenant, id string) joblog.Entry {
 	w.T.Helper()

@@ -127,15 +127,22 @@ func TestAnOperationOnAll(t *testing.T) {
 func ended(w *apitest.World) string {
 	w.T.Helper()
 	id := w.CreateVideo()
-	w.EndVideo(w.StartVideo("default", id))
+	w.LetGo(w.EndVideo(w.StartVideo("default", id)))
 	return id
+}
+
+// keepRequests has all routes keep requests.
+func keepRequests(c *config.Config) {
+	for i := range c.Routes {
+		c.Routes[i].KeepRequests = true
+	}
 }
 
 // TestSubmitAgain makes one job however often its form is sent, and another one of a request
 // that was edited.
 func TestSubmitAgain(t *testing.T) {
 	t.Parallel()
-	w := apitest.New(t, func(c *config.Config) { c.OperatorsReadBodies = true })
+	w := apitest.New(t, func(c *config.Config) { c.OperatorsReadBodies = true }, keepRequests)
 	w.Durables()
 	b := newBrowser(w)
 	job := "/console/jobs/video/default/" + ended(w)
@@ -160,7 +167,7 @@ func TestSubmitAgain(t *testing.T) {
 	if a := b.post(job+"/retry", url.Values{"request": {`{"model":`}, "idempotency_key": {"odd"}}); a.status != http.StatusBadRequest {
 		t.Errorf("what is no JSON: %d %s", a.status, a.body)
 	}
-	if audit := b.get("/console/audit").body; !strings.Contains(audit, "<td>GetJobBodies</td>") || !strings.Contains(audit, "<td>RetryJob</td>") {
+	if audit := b.get("/console/audit").body; !strings.Contains(audit, "<td>GetJobBodies</td>") || !strings.Contains(audit, "<td>RetryJob</td>") || strings.Count(audit, "</span> edited") != 2 {
 		t.Errorf("not recorded: %s", audit)
 	}
 }

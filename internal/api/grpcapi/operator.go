@@ -349,7 +349,9 @@ func (s operatorService) ListAuditRecords(ctx context.Context, m *genbusv1.ListA
 func (s operatorService) RetryJob(ctx context.Context, m *genbusv1.RetryJobRequest) (*genbusv1.RetryJobResponse, error) {
 	n := subject.TaskName{Kind: subject.Kind(m.GetKind()), Tenant: m.GetTenant(), ID: m.GetId()}
 	out := &genbusv1.RetryJobResponse{}
-	err := s.record(ctx, ofJob(n), func(r *genbusv1.AuditRecord) error {
+	record := ofJob(n)
+	record.Edited = len(m.GetRequestJson()) > 0
+	err := s.record(ctx, record, func(r *genbusv1.AuditRecord) error {
 		e, err := s.jobOf(ctx, n)
 		if err != nil {
 			return err

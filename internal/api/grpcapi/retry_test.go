@@ -32,7 +32,11 @@ func TestOperatorRetries(t *testing.T) {
 	if _, err := client.RetryJob(ctx, retry); apitest.Reason(err) != "not_terminal" {
 		t.Errorf("a job that waits: %v", err)
 	}
-	w.EndVideo(w.StartVideo("acme", old))
+	end := w.EndVideo(w.StartVideo("acme", old))
+	if _, err := client.RetryJob(ctx, retry); apitest.Reason(err) != "still_held" {
+		t.Errorf("a job that is held: %v", err)
+	}
+	w.LetGo(end)
 	for want, m := range map[string]*genbusv1.RetryJobRequest{
 		"invalid_request": {Kind: "audio", Tenant: "acme", Id: old},
 		"task_not_found":  {Kind: "video", Tenant: "globex", Id: old},
@@ -62,11 +66,14 @@ func TestOperatorRetries(t *testing.T) {
 		t.Errorf("another key made %s too", third.GetId())
 	}
 	records := apitest.Must[*genbusv1.ListAuditRecordsResponse](t)(client.ListAuditRecords(ctx, &genbusv1.ListAuditRecordsRequest{JobId: old, Tenant: "acme"})).GetRecords()
-	if len(records) != 9 { // five refused, three made, one read
+	if len(records) != 10 { // six refused, three made, one read
 		t.Errorf("%d are recorded: %v", len(records), records)
 	}
 	for _, s := range records {
 		r := s.GetRecord()
+		if edited := r.GetNewJobId() != "" && r.GetNewJobId() != made.GetId(); r.GetEdited() != edited {
+			t.Errorf("edited is %v in %v", r.GetEdited(), s)
+		}
 		if done := r.GetOutcome() == genbusv1.AuditRecord_OUTCOME_DONE; done != (r.GetCode() == "") || (r.GetNewJobId() != "") != (done && r.GetAction() == "RetryJob") || strings.Contains(s.String(), "secret") {
 			t.Errorf("recorded is %v", s)
 		}

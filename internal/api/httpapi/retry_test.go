@@ -26,7 +26,7 @@ func TestOperatorRetriesByHTTP(t *testing.T) {
 	if e := w.operator(http.MethodPost, "jobs/"+old+"/retry", `{"kind":"video","tenant":"acme"}`, 409); in(e, "error", "code") != "not_terminal" {
 		t.Errorf("a job that waits: %v", e)
 	}
-	w.EndVideo(w.StartVideo("acme", old))
+	w.LetGo(w.EndVideo(w.StartVideo("acme", old)))
 	bodies := w.operator(http.MethodGet, "jobs/"+old+"/bodies?kind=video&tenant=acme", "", 200)
 	if bodies["request_json"] != base64.StdEncoding.EncodeToString([]byte(apitest.VideoBody)) || bodies["request_from"] != "kept" {
 		t.Errorf("bodies: %v", bodies)
