@@ -50,7 +50,7 @@ func (r *Runner) List(ctx context.Context, size int, token string) (ops []*genbu
 				return nil, "", err
 			}
 			if attach := b.op.GetSpec().GetAttachUpstreamTasks(); attach != nil {
-				attach.Tasks = nil
+				attach.Tasks, b.op.LetterJobs = nil, nil
 			}
 			ops = append(ops, b.op)
 		}

@@ -30,9 +30,14 @@ func (s Streams) Extent(ctx context.Context) (Extent, error) {
 
 // Has reports whether a letter is one of them.
 func (e Extent) Has(m broker.Stored) bool {
-	last := e.Dead
-	if IsRejected(m.Seq) {
-		last = e.Rejected
+	return e.Reaches(m.Seq) && !m.Time.After(e.At)
+}
+
+// Reaches reports whether a letter of a sequence may be one of them: whether there is one, and
+// when it was stored, is for Has.
+func (e Extent) Reaches(seq uint64) bool {
+	if IsRejected(seq) {
+		return seq <= e.Rejected
 	}
-	return m.Seq <= last && !m.Time.After(e.At)
+	return seq <= e.Dead
 }

@@ -35,6 +35,16 @@ type Letters struct {
 	Items     queue.Items
 	Routes    *routes.Table
 	Logger    *slog.Logger
+
+	stored *deadletter.Extent // those that there are for this caller; nil for all
+}
+
+// within returns p for a caller to whom only the letters of an extent exist: the sequence of
+// another one may be that of a letter of a stream that was created again.
+func (p *Letters) within(e deadletter.Extent) *Letters {
+	q := *p
+	q.stored = &e
+	return &q
 }
 
 // letter is a dead letter as its stream has it.
@@ -53,7 +63,7 @@ func (p *Letters) letter(ctx context.Context, seq uint64) (letter, error) {
 		return letter{}, errcode.Invalid([]errcode.Violation{{Field: "sequence", Description: "is required"}})
 	}
 	m, err := p.Streams.At(ctx, seq)
-	if errors.Is(err, broker.ErrNoMessage) {
+	if errors.Is(err, broker.ErrNoMessage) || err == nil && p.stored != nil && !p.stored.Has(m) {
 		return letter{}, errcode.New(errcode.LetterNotFound, "there is no dead letter %d, or not any more: it was redriven, attached or dropped, or it has expired", seq)
 	}
 	if err != nil {

@@ -2,9 +2,7 @@ package operator
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -21,7 +19,7 @@ import (
 )
 
 const (
-	// maxTasks and maxSpec bound the list of AttachUpstreamTasks: it is one message.
+	// maxTasks bounds the list of AttachUpstreamTasks, and maxSpec its bytes: it is one message.
 	maxTasks = 1000
 	maxSpec  = 256 << 10
 	// settled is how long after the moment that an operation covers the index has to be, so
@@ -62,7 +60,7 @@ func (p Operations) Plan(ctx context.Context, m *genbusv1.StartOperationRequest)
 	case *genbusv1.OperationSpec_DropDeadLetters:
 		err = p.countLetters(ctx, op, work.DropDeadLetters.GetFilter())
 	case *genbusv1.OperationSpec_AttachUpstreamTasks:
-		op.Total, op.TotalExact = int64(len(work.AttachUpstreamTasks.GetTasks())), true
+		err = p.planAttachments(ctx, op, work.AttachUpstreamTasks.GetTasks())
 	}
 	return op, err
 }
@@ -108,37 +106,11 @@ func (p Operations) check(m *genbusv1.StartOperationRequest) (wrong []errcode.Vi
 	return wrong
 }
 
-func checkTasks(m *genbusv1.AttachUpstreamTasks) (wrong []errcode.Violation) {
-	const field = "spec.attach_upstream_tasks.tasks"
-	add := func(field, format string, args ...any) {
-		wrong = append(wrong, errcode.Violation{Field: field, Description: fmt.Sprintf(format, args...)})
-	}
-	if n := len(m.GetTasks()); n == 0 || n > maxTasks {
-		add(field, "has %d letters; it must have 1 to %d", n, maxTasks)
-	}
-	if n := proto.Size(m); n > maxSpec {
-		add(field, "has %d bytes; at most %d are taken", n, maxSpec)
-	}
-	listed := map[uint64]bool{}
-	for i, t := range m.GetTasks() {
-		switch at := fmt.Sprintf("%s[%d].sequence", field, i); {
-		case len(wrong) >= 10: // enough to see what is wrong
-			return wrong
-		case t.GetSequence() == 0:
-			add(at, "is required")
-		case listed[t.GetSequence()]:
-			add(at, "is listed twice; a letter becomes one job")
-		}
-		listed[t.GetSequence()] = true
-	}
-	return wrong
-}
-
 // cover notes what exists now, and when that is. Letters are covered by their sequences, which
 // no clock can get wrong: what is redriven and fails at once has a later one.
 func (p Operations) cover(ctx context.Context, op *genbusv1.Operation, given *timestamppb.Timestamp) error {
 	op.AsOf = timestamppb.Now()
-	if op.GetSpec().GetRedriveDeadLetters() != nil || op.GetSpec().GetDropDeadLetters() != nil {
+	if op.GetSpec().GetCancelJobs() == nil {
 		e, err := p.Letters.Streams.Extent(ctx)
 		if err != nil {
 			return err
@@ -201,25 +173,30 @@ func (p Operations) countLetters(ctx context.Context, op *genbusv1.Operation, f 
 
 func letterQuery(op *genbusv1.Operation, f *genbusv1.DeadLetterFilter, token string) Query {
 	return Query{
-		Kind: f.GetKind(), Tenant: f.GetTenant(), Code: f.GetCode(), Size: maxPage, Token: token,
-		stored: &deadletter.Extent{Dead: op.GetLastDeadLetter(), Rejected: op.GetLastRejectedLetter(), At: op.GetAsOf().AsTime()},
+		Kind: f.GetKind(), Tenant: f.GetTenant(), Code: f.GetCode(), Size: maxPage, Token: token, stored: new(extentOf(op)),
 	}
+}
+
+// extentOf is which letters an operation covers.
+func extentOf(op *genbusv1.Operation) deadletter.Extent {
+	return deadletter.Extent{Dead: op.GetLastDeadLetter(), Rejected: op.GetLastRejectedLetter(), At: op.GetAsOf().AsTime()}
 }
 
 // Steps are the steps of an operation, for bulk.Runner.
 func (p Operations) Steps(ctx context.Context, op *genbusv1.Operation, cursor string) ([]bulk.Step, string, error) {
+	letters := p.Letters.within(extentOf(op))
 	switch work := op.GetSpec().GetWork().(type) {
 	case *genbusv1.OperationSpec_CancelJobs:
 		return p.cancels(ctx, op, cursor)
 	case *genbusv1.OperationSpec_RedriveDeadLetters:
 		return p.each(ctx, letterQuery(op, work.RedriveDeadLetters.GetFilter(), cursor), func(ctx context.Context, seq uint64) error {
-			_, err := p.Letters.Redrive(ctx, seq)
+			_, err := letters.Redrive(ctx, seq)
 			return err
 		})
 	case *genbusv1.OperationSpec_DropDeadLetters:
-		return p.each(ctx, letterQuery(op, work.DropDeadLetters.GetFilter(), cursor), p.Letters.Drop)
+		return p.each(ctx, letterQuery(op, work.DropDeadLetters.GetFilter(), cursor), letters.Drop)
 	case *genbusv1.OperationSpec_AttachUpstreamTasks:
-		return p.attachments(work.AttachUpstreamTasks.GetTasks(), cursor)
+		return p.attachments(op, work.AttachUpstreamTasks.GetTasks(), cursor)
 	}
 	return nil, "", errcode.New(errcode.Internal, "this version of genbus does not know what operation %s is to do", op.GetId())
 }
@@ -249,27 +226,6 @@ func (p Operations) each(ctx context.Context, q Query, do func(context.Context, 
 		steps = append(steps, letterStep(l.GetSequence(), do))
 	}
 	return steps, page.Next, err
-}
-
-// attachments go on at the cursor, the number of the letter in the list.
-func (p Operations) attachments(tasks []*genbusv1.LetterTask, cursor string) (steps []bulk.Step, next string, err error) {
-	from := 0
-	if cursor != "" {
-		if from, err = strconv.Atoi(cursor); err != nil || from < 0 || from > len(tasks) {
-			return nil, "", errcode.New(errcode.InvalidPageToken, "%q is no place in the list of letters", cursor)
-		}
-	}
-	to := min(from+maxPage, len(tasks))
-	for _, t := range tasks[from:to] {
-		steps = append(steps, letterStep(t.GetSequence(), func(ctx context.Context, seq uint64) error {
-			_, err := p.Letters.Attach(ctx, seq, t.GetUpstreamTaskId())
-			return err
-		}))
-	}
-	if to < len(tasks) {
-		next = strconv.Itoa(to)
-	}
-	return steps, next, nil
 }
 
 func letterStep(seq uint64, do func(context.Context, uint64) error) bulk.Step {

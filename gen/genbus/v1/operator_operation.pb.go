@@ -86,7 +86,7 @@ func (x OperationProgress_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OperationProgress_State.Descriptor instead.
 func (OperationProgress_State) EnumDescriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_operation_proto_rawDescGZIP(), []int{8, 0}
+	return file_genbus_v1_operator_operation_proto_rawDescGZIP(), []int{9, 0}
 }
 
 // OperationSpec is what an operation does.
@@ -541,8 +541,11 @@ type Operation struct {
 	LastDeadLetter uint64 `protobuf:"varint,10,opt,name=last_dead_letter,json=lastDeadLetter,proto3" json:"last_dead_letter,omitempty"`
 	// See last_dead_letter.
 	LastRejectedLetter uint64 `protobuf:"varint,11,opt,name=last_rejected_letter,json=lastRejectedLetter,proto3" json:"last_rejected_letter,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// The jobs that the letters of AttachUpstreamTasks become, in their order: one that is gone is
+	// no failure where its job is there. ListOperations leaves them out.
+	LetterJobs    []*LetterJob `protobuf:"bytes,12,rep,name=letter_jobs,json=letterJobs,proto3" json:"letter_jobs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Operation) Reset() {
@@ -652,6 +655,68 @@ func (x *Operation) GetLastRejectedLetter() uint64 {
 	return 0
 }
 
+func (x *Operation) GetLetterJobs() []*LetterJob {
+	if x != nil {
+		return x.LetterJobs
+	}
+	return nil
+}
+
+// LetterJob is the job that a dead letter becomes; empty where there was no such letter.
+type LetterJob struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Tenant of the job.
+	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// Its id.
+	Id            string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LetterJob) Reset() {
+	*x = LetterJob{}
+	mi := &file_genbus_v1_operator_operation_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LetterJob) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LetterJob) ProtoMessage() {}
+
+func (x *LetterJob) ProtoReflect() protoreflect.Message {
+	mi := &file_genbus_v1_operator_operation_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LetterJob.ProtoReflect.Descriptor instead.
+func (*LetterJob) Descriptor() ([]byte, []int) {
+	return file_genbus_v1_operator_operation_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *LetterJob) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *LetterJob) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
 // OperationProgress says how far an operation is.
 type OperationProgress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -685,7 +750,7 @@ type OperationProgress struct {
 
 func (x *OperationProgress) Reset() {
 	*x = OperationProgress{}
-	mi := &file_genbus_v1_operator_operation_proto_msgTypes[8]
+	mi := &file_genbus_v1_operator_operation_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -697,7 +762,7 @@ func (x *OperationProgress) String() string {
 func (*OperationProgress) ProtoMessage() {}
 
 func (x *OperationProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_operation_proto_msgTypes[8]
+	mi := &file_genbus_v1_operator_operation_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -710,7 +775,7 @@ func (x *OperationProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationProgress.ProtoReflect.Descriptor instead.
 func (*OperationProgress) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_operation_proto_rawDescGZIP(), []int{8}
+	return file_genbus_v1_operator_operation_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *OperationProgress) GetState() OperationProgress_State {
@@ -805,7 +870,7 @@ type OperationFailure struct {
 
 func (x *OperationFailure) Reset() {
 	*x = OperationFailure{}
-	mi := &file_genbus_v1_operator_operation_proto_msgTypes[9]
+	mi := &file_genbus_v1_operator_operation_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -817,7 +882,7 @@ func (x *OperationFailure) String() string {
 func (*OperationFailure) ProtoMessage() {}
 
 func (x *OperationFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_operation_proto_msgTypes[9]
+	mi := &file_genbus_v1_operator_operation_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -830,7 +895,7 @@ func (x *OperationFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationFailure.ProtoReflect.Descriptor instead.
 func (*OperationFailure) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_operation_proto_rawDescGZIP(), []int{9}
+	return file_genbus_v1_operator_operation_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *OperationFailure) GetJobId() string {
@@ -875,7 +940,7 @@ type StartOperationRequest struct {
 
 func (x *StartOperationRequest) Reset() {
 	*x = StartOperationRequest{}
-	mi := &file_genbus_v1_operator_operation_proto_msgTypes[10]
+	mi := &file_genbus_v1_operator_operation_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -887,7 +952,7 @@ func (x *StartOperationRequest) String() string {
 func (*StartOperationRequest) ProtoMessage() {}
 
 func (x *StartOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_operation_proto_msgTypes[10]
+	mi := &file_genbus_v1_operator_operation_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -900,7 +965,7 @@ func (x *StartOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartOperationRequest.ProtoReflect.Descriptor instead.
 func (*StartOperationRequest) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_operation_proto_rawDescGZIP(), []int{10}
+	return file_genbus_v1_operator_operation_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *StartOperationRequest) GetId() string {
@@ -949,7 +1014,7 @@ type StartOperationResponse struct {
 
 func (x *StartOperationResponse) Reset() {
 	*x = StartOperationResponse{}
-	mi := &file_genbus_v1_operator_operation_proto_msgTypes[11]
+	mi := &file_genbus_v1_operator_operation_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -961,7 +1026,7 @@ func (x *StartOperationResponse) String() string {
 func (*StartOperationResponse) ProtoMessage() {}
 
 func (x *StartOperationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_operation_proto_msgTypes[11]
+	mi := &file_genbus_v1_operator_operation_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -974,7 +1039,7 @@ func (x *StartOperationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartOperationResponse.ProtoReflect.Descriptor instead.
 func (*StartOperationResponse) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_operation_proto_rawDescGZIP(), []int{11}
+	return file_genbus_v1_operator_operation_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *StartOperationResponse) GetOperation() *Operation {
@@ -995,7 +1060,7 @@ type GetOperationRequest struct {
 
 func (x *GetOperationRequest) Reset() {
 	*x = GetOperationRequest{}
-	mi := &file_genbus_v1_operator_operation_proto_msgTypes[12]
+	mi := &file_genbus_v1_operator_operation_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1007,7 +1072,7 @@ func (x *GetOperationRequest) String() string {
 func (*GetOperationRequest) ProtoMessage() {}
 
 func (x *GetOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_operation_proto_msgTypes[12]
+	mi := &file_genbus_v1_operator_operation_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1020,7 +1085,7 @@ func (x *GetOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOperationRequest.ProtoReflect.Descriptor instead.
 func (*GetOperationRequest) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_operation_proto_rawDescGZIP(), []int{12}
+	return file_genbus_v1_operator_operation_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetOperationRequest) GetId() string {
@@ -1041,7 +1106,7 @@ type GetOperationResponse struct {
 
 func (x *GetOperationResponse) Reset() {
 	*x = GetOperationResponse{}
-	mi := &file_genbus_v1_operator_operation_proto_msgTypes[13]
+	mi := &file_genbus_v1_operator_operation_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1053,7 +1118,7 @@ func (x *GetOperationResponse) String() string {
 func (*GetOperationResponse) ProtoMessage() {}
 
 func (x *GetOperationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_operation_proto_msgTypes[13]
+	mi := &file_genbus_v1_operator_operation_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1066,7 +1131,7 @@ func (x *GetOperationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOperationResponse.ProtoReflect.Descriptor instead.
 func (*GetOperationResponse) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_operation_proto_rawDescGZIP(), []int{13}
+	return file_genbus_v1_operator_operation_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetOperationResponse) GetOperation() *Operation {
@@ -1089,7 +1154,7 @@ type ListOperationsRequest struct {
 
 func (x *ListOperationsRequest) Reset() {
 	*x = ListOperationsRequest{}
-	mi := &file_genbus_v1_operator_operation_proto_msgTypes[14]
+	mi := &file_genbus_v1_operator_operation_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1101,7 +1166,7 @@ func (x *ListOperationsRequest) String() string {
 func (*ListOperationsRequest) ProtoMessage() {}
 
 func (x *ListOperationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_operation_proto_msgTypes[14]
+	mi := &file_genbus_v1_operator_operation_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1114,7 +1179,7 @@ func (x *ListOperationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOperationsRequest.ProtoReflect.Descriptor instead.
 func (*ListOperationsRequest) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_operation_proto_rawDescGZIP(), []int{14}
+	return file_genbus_v1_operator_operation_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListOperationsRequest) GetPageSize() int32 {
@@ -1144,7 +1209,7 @@ type ListOperationsResponse struct {
 
 func (x *ListOperationsResponse) Reset() {
 	*x = ListOperationsResponse{}
-	mi := &file_genbus_v1_operator_operation_proto_msgTypes[15]
+	mi := &file_genbus_v1_operator_operation_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1156,7 +1221,7 @@ func (x *ListOperationsResponse) String() string {
 func (*ListOperationsResponse) ProtoMessage() {}
 
 func (x *ListOperationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_operation_proto_msgTypes[15]
+	mi := &file_genbus_v1_operator_operation_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1169,7 +1234,7 @@ func (x *ListOperationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOperationsResponse.ProtoReflect.Descriptor instead.
 func (*ListOperationsResponse) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_operation_proto_rawDescGZIP(), []int{15}
+	return file_genbus_v1_operator_operation_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListOperationsResponse) GetOperations() []*Operation {
@@ -1197,7 +1262,7 @@ type StopOperationRequest struct {
 
 func (x *StopOperationRequest) Reset() {
 	*x = StopOperationRequest{}
-	mi := &file_genbus_v1_operator_operation_proto_msgTypes[16]
+	mi := &file_genbus_v1_operator_operation_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1209,7 +1274,7 @@ func (x *StopOperationRequest) String() string {
 func (*StopOperationRequest) ProtoMessage() {}
 
 func (x *StopOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_operation_proto_msgTypes[16]
+	mi := &file_genbus_v1_operator_operation_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1222,7 +1287,7 @@ func (x *StopOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopOperationRequest.ProtoReflect.Descriptor instead.
 func (*StopOperationRequest) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_operation_proto_rawDescGZIP(), []int{16}
+	return file_genbus_v1_operator_operation_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *StopOperationRequest) GetId() string {
@@ -1243,7 +1308,7 @@ type StopOperationResponse struct {
 
 func (x *StopOperationResponse) Reset() {
 	*x = StopOperationResponse{}
-	mi := &file_genbus_v1_operator_operation_proto_msgTypes[17]
+	mi := &file_genbus_v1_operator_operation_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1255,7 +1320,7 @@ func (x *StopOperationResponse) String() string {
 func (*StopOperationResponse) ProtoMessage() {}
 
 func (x *StopOperationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_genbus_v1_operator_operation_proto_msgTypes[17]
+	mi := &file_genbus_v1_operator_operation_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1268,7 +1333,7 @@ func (x *StopOperationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopOperationResponse.ProtoReflect.Descriptor instead.
 func (*StopOperationResponse) Descriptor() ([]byte, []int) {
-	return file_genbus_v1_operator_operation_proto_rawDescGZIP(), []int{17}
+	return file_genbus_v1_operator_operation_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *StopOperationResponse) GetOperation() *Operation {
@@ -1306,7 +1371,7 @@ const file_genbus_v1_operator_operation_proto_rawDesc = "" +
 	"\n" +
 	"LetterTask\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12(\n" +
-	"\x10upstream_task_id\x18\x02 \x01(\tR\x0eupstreamTaskId\"\xe1\x03\n" +
+	"\x10upstream_task_id\x18\x02 \x01(\tR\x0eupstreamTaskId\"\x98\x04\n" +
 	"\tOperation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\boperator\x18\x02 \x01(\tR\boperator\x12,\n" +
@@ -1321,7 +1386,12 @@ const file_genbus_v1_operator_operation_proto_rawDesc = "" +
 	"\bprogress\x18\t \x01(\v2\x1c.genbus.v1.OperationProgressR\bprogress\x12(\n" +
 	"\x10last_dead_letter\x18\n" +
 	" \x01(\x04R\x0elastDeadLetter\x120\n" +
-	"\x14last_rejected_letter\x18\v \x01(\x04R\x12lastRejectedLetter\"\xfe\x04\n" +
+	"\x14last_rejected_letter\x18\v \x01(\x04R\x12lastRejectedLetter\x125\n" +
+	"\vletter_jobs\x18\f \x03(\v2\x14.genbus.v1.LetterJobR\n" +
+	"letterJobs\"3\n" +
+	"\tLetterJob\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"\xfe\x04\n" +
 	"\x11OperationProgress\x128\n" +
 	"\x05state\x18\x01 \x01(\x0e2\".genbus.v1.OperationProgress.StateR\x05state\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\x03R\x04done\x12\x18\n" +
@@ -1393,7 +1463,7 @@ func file_genbus_v1_operator_operation_proto_rawDescGZIP() []byte {
 }
 
 var file_genbus_v1_operator_operation_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_genbus_v1_operator_operation_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_genbus_v1_operator_operation_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_genbus_v1_operator_operation_proto_goTypes = []any{
 	(OperationProgress_State)(0),   // 0: genbus.v1.OperationProgress.State
 	(*OperationSpec)(nil),          // 1: genbus.v1.OperationSpec
@@ -1404,49 +1474,51 @@ var file_genbus_v1_operator_operation_proto_goTypes = []any{
 	(*AttachUpstreamTasks)(nil),    // 6: genbus.v1.AttachUpstreamTasks
 	(*LetterTask)(nil),             // 7: genbus.v1.LetterTask
 	(*Operation)(nil),              // 8: genbus.v1.Operation
-	(*OperationProgress)(nil),      // 9: genbus.v1.OperationProgress
-	(*OperationFailure)(nil),       // 10: genbus.v1.OperationFailure
-	(*StartOperationRequest)(nil),  // 11: genbus.v1.StartOperationRequest
-	(*StartOperationResponse)(nil), // 12: genbus.v1.StartOperationResponse
-	(*GetOperationRequest)(nil),    // 13: genbus.v1.GetOperationRequest
-	(*GetOperationResponse)(nil),   // 14: genbus.v1.GetOperationResponse
-	(*ListOperationsRequest)(nil),  // 15: genbus.v1.ListOperationsRequest
-	(*ListOperationsResponse)(nil), // 16: genbus.v1.ListOperationsResponse
-	(*StopOperationRequest)(nil),   // 17: genbus.v1.StopOperationRequest
-	(*StopOperationResponse)(nil),  // 18: genbus.v1.StopOperationResponse
-	nil,                            // 19: genbus.v1.OperationProgress.FailedByCodeEntry
-	(*ListJobsRequest)(nil),        // 20: genbus.v1.ListJobsRequest
-	(*timestamppb.Timestamp)(nil),  // 21: google.protobuf.Timestamp
+	(*LetterJob)(nil),              // 9: genbus.v1.LetterJob
+	(*OperationProgress)(nil),      // 10: genbus.v1.OperationProgress
+	(*OperationFailure)(nil),       // 11: genbus.v1.OperationFailure
+	(*StartOperationRequest)(nil),  // 12: genbus.v1.StartOperationRequest
+	(*StartOperationResponse)(nil), // 13: genbus.v1.StartOperationResponse
+	(*GetOperationRequest)(nil),    // 14: genbus.v1.GetOperationRequest
+	(*GetOperationResponse)(nil),   // 15: genbus.v1.GetOperationResponse
+	(*ListOperationsRequest)(nil),  // 16: genbus.v1.ListOperationsRequest
+	(*ListOperationsResponse)(nil), // 17: genbus.v1.ListOperationsResponse
+	(*StopOperationRequest)(nil),   // 18: genbus.v1.StopOperationRequest
+	(*StopOperationResponse)(nil),  // 19: genbus.v1.StopOperationResponse
+	nil,                            // 20: genbus.v1.OperationProgress.FailedByCodeEntry
+	(*ListJobsRequest)(nil),        // 21: genbus.v1.ListJobsRequest
+	(*timestamppb.Timestamp)(nil),  // 22: google.protobuf.Timestamp
 }
 var file_genbus_v1_operator_operation_proto_depIdxs = []int32{
 	2,  // 0: genbus.v1.OperationSpec.cancel_jobs:type_name -> genbus.v1.CancelJobs
 	4,  // 1: genbus.v1.OperationSpec.redrive_dead_letters:type_name -> genbus.v1.RedriveDeadLetters
 	5,  // 2: genbus.v1.OperationSpec.drop_dead_letters:type_name -> genbus.v1.DropDeadLetters
 	6,  // 3: genbus.v1.OperationSpec.attach_upstream_tasks:type_name -> genbus.v1.AttachUpstreamTasks
-	20, // 4: genbus.v1.CancelJobs.filter:type_name -> genbus.v1.ListJobsRequest
+	21, // 4: genbus.v1.CancelJobs.filter:type_name -> genbus.v1.ListJobsRequest
 	3,  // 5: genbus.v1.RedriveDeadLetters.filter:type_name -> genbus.v1.DeadLetterFilter
 	3,  // 6: genbus.v1.DropDeadLetters.filter:type_name -> genbus.v1.DeadLetterFilter
 	7,  // 7: genbus.v1.AttachUpstreamTasks.tasks:type_name -> genbus.v1.LetterTask
 	1,  // 8: genbus.v1.Operation.spec:type_name -> genbus.v1.OperationSpec
-	21, // 9: genbus.v1.Operation.as_of:type_name -> google.protobuf.Timestamp
-	21, // 10: genbus.v1.Operation.complete_since:type_name -> google.protobuf.Timestamp
-	21, // 11: genbus.v1.Operation.started_at:type_name -> google.protobuf.Timestamp
-	9,  // 12: genbus.v1.Operation.progress:type_name -> genbus.v1.OperationProgress
-	0,  // 13: genbus.v1.OperationProgress.state:type_name -> genbus.v1.OperationProgress.State
-	19, // 14: genbus.v1.OperationProgress.failed_by_code:type_name -> genbus.v1.OperationProgress.FailedByCodeEntry
-	10, // 15: genbus.v1.OperationProgress.failures:type_name -> genbus.v1.OperationFailure
-	21, // 16: genbus.v1.OperationProgress.updated_at:type_name -> google.protobuf.Timestamp
-	1,  // 17: genbus.v1.StartOperationRequest.spec:type_name -> genbus.v1.OperationSpec
-	21, // 18: genbus.v1.StartOperationRequest.as_of:type_name -> google.protobuf.Timestamp
-	8,  // 19: genbus.v1.StartOperationResponse.operation:type_name -> genbus.v1.Operation
-	8,  // 20: genbus.v1.GetOperationResponse.operation:type_name -> genbus.v1.Operation
-	8,  // 21: genbus.v1.ListOperationsResponse.operations:type_name -> genbus.v1.Operation
-	8,  // 22: genbus.v1.StopOperationResponse.operation:type_name -> genbus.v1.Operation
-	23, // [23:23] is the sub-list for method output_type
-	23, // [23:23] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	22, // 9: genbus.v1.Operation.as_of:type_name -> google.protobuf.Timestamp
+	22, // 10: genbus.v1.Operation.complete_since:type_name -> google.protobuf.Timestamp
+	22, // 11: genbus.v1.Operation.started_at:type_name -> google.protobuf.Timestamp
+	10, // 12: genbus.v1.Operation.progress:type_name -> genbus.v1.OperationProgress
+	9,  // 13: genbus.v1.Operation.letter_jobs:type_name -> genbus.v1.LetterJob
+	0,  // 14: genbus.v1.OperationProgress.state:type_name -> genbus.v1.OperationProgress.State
+	20, // 15: genbus.v1.OperationProgress.failed_by_code:type_name -> genbus.v1.OperationProgress.FailedByCodeEntry
+	11, // 16: genbus.v1.OperationProgress.failures:type_name -> genbus.v1.OperationFailure
+	22, // 17: genbus.v1.OperationProgress.updated_at:type_name -> google.protobuf.Timestamp
+	1,  // 18: genbus.v1.StartOperationRequest.spec:type_name -> genbus.v1.OperationSpec
+	22, // 19: genbus.v1.StartOperationRequest.as_of:type_name -> google.protobuf.Timestamp
+	8,  // 20: genbus.v1.StartOperationResponse.operation:type_name -> genbus.v1.Operation
+	8,  // 21: genbus.v1.GetOperationResponse.operation:type_name -> genbus.v1.Operation
+	8,  // 22: genbus.v1.ListOperationsResponse.operations:type_name -> genbus.v1.Operation
+	8,  // 23: genbus.v1.StopOperationResponse.operation:type_name -> genbus.v1.Operation
+	24, // [24:24] is the sub-list for method output_type
+	24, // [24:24] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_genbus_v1_operator_operation_proto_init() }
@@ -1467,7 +1539,7 @@ func file_genbus_v1_operator_operation_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_genbus_v1_operator_operation_proto_rawDesc), len(file_genbus_v1_operator_operation_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   19,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
