@@ -14,6 +14,8 @@ import (
 	"github.com/genbus/genbus/internal/deadletter"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/jobindex"
+	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/publisher"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 )
@@ -35,8 +37,8 @@ const (
 type Operations struct {
 	Jobs    Jobs
 	Letters *Letters
-	// Cancel ends a job, and says what has become of it.
-	Cancel func(context.Context, subject.TaskName) (genbusv1.JobStatus, error)
+	// Cancel ends a job while something holds of it, and says what has become of it.
+	Cancel func(ctx context.Context, n subject.TaskName, holds func(joblog.Entry) bool) (genbusv1.JobStatus, error)
 }
 
 // Plan checks what is asked for, and counts what there is to do.
@@ -202,22 +204,35 @@ func (p Operations) Steps(ctx context.Context, op *genbusv1.Operation, cursor st
 }
 
 func (p Operations) cancels(ctx context.Context, op *genbusv1.Operation, cursor string) (steps []bulk.Step, next string, err error) {
-	page, err := p.Jobs.Search(ctx, jobFilter(op, cursor))
+	filter := jobFilter(op, cursor)
+	page, err := p.Jobs.Search(ctx, filter)
 	if err != nil {
 		return nil, "", err
 	}
+	holds := func(e joblog.Entry) bool { return stillMatches(filter, e) }
 	if page.GetAsOf().AsTime().Before(op.GetAsOf().AsTime().Add(settled)) {
 		return nil, "", errcode.New(errcode.IndexCatchingUp, "the index of jobs may lack some that operation %s covers", op.GetId()).WithRetryAfter(time.Second)
 	}
 	for _, j := range page.GetJobs() {
 		n := subject.TaskName{Kind: subject.Kind(j.GetKind()), Tenant: j.GetTenant(), ID: j.GetId()}
 		steps = append(steps, bulk.Step{JobID: n.ID, Do: func(ctx context.Context) (bool, error) {
-			status, err := p.Cancel(ctx, n)
+			status, err := p.Cancel(ctx, n, holds)
 			// One that this operation has cancelled before a crash is not counted yet.
 			return status == genbusv1.JobStatus_JOB_STATUS_CANCELLED, gone(err)
 		}})
 	}
 	return steps, page.GetNextPageToken(), nil
+}
+
+// stillMatches reports whether a job fits the filter by which it was found, as the log has it
+// now: the index is behind, and a step may wait. What never changes is not looked at.
+func stillMatches(f *genbusv1.ListJobsRequest, e joblog.Entry) bool {
+	is := func(want, got string) bool { return want == "" || want == got }
+	facts, updated := publisher.FactsOf(e.Job), e.Job.GetUpdatedAt().AsTime().UnixNano()
+	from, before := nanos(f.GetUpdatedAfter()), nanos(f.GetUpdatedBefore())
+	status := f.GetStatus() == jobindex.Unfinished && !e.Terminal() || is(f.GetStatus(), task.StatusWord(e.Job.GetStatus()))
+	return status && is(f.GetPhase(), facts.Phase) && is(f.GetRoute(), facts.Route) && is(f.GetUpstream(), facts.Upstream) &&
+		is(f.GetUpstreamKey(), facts.Key) && is(f.GetErrorCode(), facts.ErrorCode) && (from == 0 || updated >= from) && (before == 0 || updated < before)
 }
 
 func (p Operations) each(ctx context.Context, q Query, do func(context.Context, uint64) error) (steps []bulk.Step, next string, err error) {

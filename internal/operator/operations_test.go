@@ -15,15 +15,16 @@ import (
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/bulk"
 	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
 )
 
 // operations are those of the replica. A job is cancelled as any writer of its log does it.
 func (r *replica) operations() Operations {
-	return Operations{Jobs: r.Jobs, Letters: r.Letters, Cancel: func(ctx context.Context, n subject.TaskName) (genbusv1.JobStatus, error) {
+	return Operations{Jobs: r.Jobs, Letters: r.Letters, Cancel: func(ctx context.Context, n subject.TaskName, holds func(joblog.Entry) bool) (genbusv1.JobStatus, error) {
 		e, err := r.o.Log.Get(ctx, n)
-		if err != nil || e.Terminal() {
+		if err != nil || e.Terminal() || !holds(e) {
 			return e.Job.GetStatus(), err
 		}
 		next, err := task.Cancelled(e.Job, time.Now(), errcode.New(errcode.Cancelled, "by an operator").TaskError())
@@ -210,6 +211,76 @@ func TestManyJobsAreCancelled(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestOnlyJobsThatStillMatchAreCancelled: one is submitted after its page was listed. The upstream
+// may charge for it, and it is queued no more.
+func TestOnlyJobsThatStillMatchAreCancelled(t *testing.T) {
+	t.Parallel()
+	r := newReplica(t, brokertest.Single(t), newSandbox(t))
+	left, stays := r.admit(subject.Video, "left", videoBody), r.admit(subject.Video, "stays", videoBody)
+	r.allJobs()
+	op := r.plan(&genbusv1.StartOperationRequest{Id: "a", Spec: &genbusv1.OperationSpec{
+		Work: &genbusv1.OperationSpec_CancelJobs{CancelJobs: &genbusv1.CancelJobs{Filter: &genbusv1.ListJobsRequest{Tenant: "acme", Phase: "queued"}}},
+	}})
+	var steps []bulk.Step
+	await(t, "the index", func() bool {
+		var err error
+		steps, _, err = r.operations().Steps(t.Context(), op, "")
+		return err == nil
+	})
+	if len(steps) != 2 || steps[0].JobID != left.Job.GetId() {
+		t.Fatalf("%v", steps)
+	}
+	next, err := task.Submitting(videoOf(left), time.Now(), task.Submission{Upstream: "sandbox", Until: time.Now().Add(time.Minute), Deadline: time.Now().Add(time.Hour)})
+	if err == nil {
+		left, err = r.o.Log.Commit(t.Context(), next, left.Seq)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []bool{false, true} {
+		if changed, err := steps[i].Do(t.Context()); err != nil || changed != want {
+			t.Errorf("job %s: %t, %v", steps[i].JobID, changed, err)
+		}
+	}
+	for e, want := range map[*joblog.Entry]genbusv1.JobPhase{&left: genbusv1.JobPhase_JOB_PHASE_SUBMITTING, &stays: genbusv1.JobPhase_JOB_PHASE_CANCELLED} {
+		if now, err := r.o.Log.Get(t.Context(), e.Name()); err != nil || now.Job.GetExecution().GetPhase() != want {
+			t.Errorf("%v, %v", now.Job, err)
+		}
+	}
+}
+
+func TestStillMatches(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	e := joblog.Entry{Event: task.Event{Job: &genbusv1.VideoTask{
+		Status: genbusv1.JobStatus_JOB_STATUS_IN_PROGRESS, UpdatedAt: timestamppb.New(at), Error: &genbusv1.TaskError{Code: "rate_limited"},
+		Execution: &genbusv1.Execution{Phase: genbusv1.JobPhase_JOB_PHASE_SUBMITTED, Route: "film", Upstream: "main", UpstreamKey: "first"},
+	}}}
+	for _, c := range []struct {
+		want bool
+		f    *genbusv1.ListJobsRequest
+	}{
+		{true, &genbusv1.ListJobsRequest{}},
+		{true, &genbusv1.ListJobsRequest{
+			Status: "in_progress", Phase: "submitted", Route: "film", Upstream: "main", UpstreamKey: "first", ErrorCode: "rate_limited",
+			UpdatedAfter: timestamppb.New(at), UpdatedBefore: timestamppb.New(at.Add(1)),
+		}},
+		{true, &genbusv1.ListJobsRequest{Status: "unfinished"}},
+		{false, &genbusv1.ListJobsRequest{Status: "queued"}},
+		{false, &genbusv1.ListJobsRequest{Phase: "queued"}},
+		{false, &genbusv1.ListJobsRequest{Route: "wan"}},
+		{false, &genbusv1.ListJobsRequest{Upstream: "other"}},
+		{false, &genbusv1.ListJobsRequest{UpstreamKey: "second"}},
+		{false, &genbusv1.ListJobsRequest{ErrorCode: "poisoned"}},
+		{false, &genbusv1.ListJobsRequest{UpdatedAfter: timestamppb.New(at.Add(1))}},
+		{false, &genbusv1.ListJobsRequest{UpdatedBefore: timestamppb.New(at)}},
+	} {
+		if got := stillMatches(c.f, e); got != c.want {
+			t.Errorf("%v: %t", c.f, got)
+		}
+	}
 }
 
 // TestManyTasksAreAttached, each once, and those that cannot be are named.

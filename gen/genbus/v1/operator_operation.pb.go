@@ -214,7 +214,9 @@ func (*OperationSpec_AttachUpstreamTasks) isOperationSpec_Work() {}
 type CancelJobs struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Which of them; without oldest_first, page_size and page_token. An empty status is
-	// "unfinished".
+	// "unfinished". Status, phase, route, upstream, code and the time of the last event are judged
+	// in the log when the operation comes to the job: one that does not match then stays as it is.
+	// A job that left the filter and came back while the operation went on may be missed.
 	Filter        *ListJobsRequest `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -725,8 +727,8 @@ type OperationProgress struct {
 	// Jobs or letters that are done with. Where a replica died or stopped in between, some of
 	// those that it did may be missing here.
 	Done int64 `protobuf:"varint,2,opt,name=done,proto3" json:"done,omitempty"`
-	// Those of them that the operation changed. The others that did not fail had ended, or were
-	// gone.
+	// Those of them that the operation changed. The others that did not fail had ended, did not
+	// match any more, or were gone.
 	Changed int64 `protobuf:"varint,3,opt,name=changed,proto3" json:"changed,omitempty"`
 	// Those that stayed as they are, for the reasons below.
 	Failed int64 `protobuf:"varint,4,opt,name=failed,proto3" json:"failed,omitempty"`

@@ -29,6 +29,12 @@ const (
 // Cancel ends a job of either kind by compare-and-set. The owner learns of it
 // from the log. A job that has ended is returned as it is.
 func (j *Jobs) Cancel(ctx context.Context, n subject.TaskName, by Canceller) (joblog.Entry, error) {
+	return j.cancelWhile(ctx, n, by, func(joblog.Entry) bool { return true })
+}
+
+// cancelWhile is Cancel for a job of which something has to hold, as the log has it at the
+// compare-and-set. Another job is returned as it is.
+func (j *Jobs) cancelWhile(ctx context.Context, n subject.TaskName, by Canceller, holds func(joblog.Entry) bool) (joblog.Entry, error) {
 	e, err := j.getLogged(ctx, n)
 	if err != nil || e.Terminal() {
 		return e, err
@@ -36,7 +42,7 @@ func (j *Jobs) Cancel(ctx context.Context, n subject.TaskName, by Canceller) (jo
 	ctx, stop := context.WithTimeoutCause(ctx, cancelTimeout,
 		errcode.New(errcode.AcceptanceUnknown, "cancel %s: no answer within %s; it may have been stored", n.ID, cancelTimeout))
 	defer stop()
-	for !e.Terminal() {
+	for !e.Terminal() && holds(e) {
 		if e, err = j.cancelAt(ctx, e, by); err != nil {
 			return joblog.Entry{}, Explain(ctx, n, err)
 		}
@@ -47,7 +53,13 @@ func (j *Jobs) Cancel(ctx context.Context, n subject.TaskName, by Canceller) (jo
 // CancelForOperator is Cancel for an operator. It returns the status of the job afterwards, and
 // the error as its caller is told.
 func (j *Jobs) CancelForOperator(ctx context.Context, n subject.TaskName) (genbusv1.JobStatus, error) {
-	e, err := j.Cancel(ctx, n, ByOperator)
+	return j.CancelWhile(ctx, n, func(joblog.Entry) bool { return true })
+}
+
+// CancelWhile is CancelForOperator for a job of which something has to hold, as the log has it
+// when it is cancelled. Another job stays as it is.
+func (j *Jobs) CancelWhile(ctx context.Context, n subject.TaskName, holds func(joblog.Entry) bool) (genbusv1.JobStatus, error) {
+	e, err := j.cancelWhile(ctx, n, ByOperator, holds)
 	if err != nil {
 		return genbusv1.JobStatus_JOB_STATUS_UNSPECIFIED, Explain(ctx, n, err)
 	}
