@@ -42,12 +42,35 @@ type Log struct {
 // may say in the record what came of it. The error is do's, or a *errcode.Error where nothing
 // was done.
 func (l Log) Record(ctx context.Context, r *genbusv1.AuditRecord, do func(*genbusv1.AuditRecord) error) error {
-	r.Time, r.Outcome = timestamppb.Now(), genbusv1.AuditRecord_OUTCOME_BEGUN
-	begun, err := l.put(ctx, r)
+	begun, err := l.begin(ctx, r)
 	if err != nil {
 		return refusal(err)
 	}
-	err = do(r)
+	return l.end(ctx, r, begun, do(r))
+}
+
+// RecordIfRoom is Record for an action that ends others: where the stream has no room it is done
+// all the same, and the log of the process alone tells of it.
+func (l Log) RecordIfRoom(ctx context.Context, r *genbusv1.AuditRecord, do func(*genbusv1.AuditRecord) error) error {
+	begun, err := l.begin(ctx, r)
+	switch {
+	case errors.Is(err, broker.ErrFull):
+		l.Logger.WarnContext(ctx, "an operator's action is not recorded: the stream of what operators did has no room", telemetry.KeyOp, r.GetAction(), "operator", r.GetOperator())
+		return do(r)
+	case err != nil:
+		return refusal(err)
+	}
+	return l.end(ctx, r, begun, do(r))
+}
+
+// begin stores the record from before the action.
+func (l Log) begin(ctx context.Context, r *genbusv1.AuditRecord) (begun uint64, err error) {
+	r.Time, r.Outcome = timestamppb.Now(), genbusv1.AuditRecord_OUTCOME_BEGUN
+	return l.put(ctx, r)
+}
+
+// end stores the record with the outcome of an action, whose error it returns.
+func (l Log) end(ctx context.Context, r *genbusv1.AuditRecord, begun uint64, err error) error {
 	r.EndedAt, r.Begun = timestamppb.Now(), begun
 	r.Outcome, r.Code = outcome(err)
 	if f, ok := errors.AsType[*errcode.Error](err); ok && r.GetOutcome() == genbusv1.AuditRecord_OUTCOME_FAILED && f.JobID != r.GetJobId() {

@@ -126,7 +126,8 @@ func TestManyRecordsAreListed(t *testing.T) {
 	}
 }
 
-// TestNothingIsDoneWithoutARecord: where the stream is full, or gone, the action is refused.
+// TestNothingIsDoneWithoutARecord: where the stream is full, or gone, the action is refused, but for
+// one that ends others where it is full.
 func TestNothingIsDoneWithoutARecord(t *testing.T) {
 	t.Parallel()
 	b := brokertest.Single(t)
@@ -151,6 +152,13 @@ func TestNothingIsDoneWithoutARecord(t *testing.T) {
 	}
 	if err := act(); errcode.CodeOf(err) != errcode.StorageFull {
 		t.Errorf("a full stream: %v", err)
+	}
+	done := false
+	if err := l.RecordIfRoom(t.Context(), &genbusv1.AuditRecord{Operator: "ann", Action: "StopOperation"}, func(*genbusv1.AuditRecord) error {
+		done = true
+		return nil
+	}); err != nil || !done {
+		t.Errorf("what is done without room: %t, %v", done, err)
 	}
 	if err := b.JetStream().DeleteStream(t.Context(), b.Names().Ops()); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		t.Fatal(err)

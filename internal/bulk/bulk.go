@@ -66,11 +66,14 @@ type Options struct {
 
 // timing is how often and how long; tests are faster.
 type timing struct {
-	// store is how often the progress of an operation is stored, and with it that the replica
-	// goes on. GENBUS_OPS keeps each for 90 days.
-	store time.Duration
+	// check is how often a replica says that it goes on with an operation, and reads whether it
+	// still is to.
+	check time.Duration
+	// store is the first wait between two stored progresses of an operation, doubled up to
+	// longest: GENBUS_OPS keeps each for 90 days, and nothing makes room in it before.
+	store, longest time.Duration
 	// watch is how often operations are looked for that no replica does, and silent how long
-	// nothing of one was stored then.
+	// nothing was heard of one then.
 	watch, silent time.Duration
 	// retry is the wait after a step that may succeed later, doubled with each of tries.
 	retry time.Duration
@@ -79,7 +82,10 @@ type timing struct {
 	step time.Duration
 }
 
-var usual = timing{store: 3 * time.Second, watch: 3 * time.Second, silent: 15 * time.Second, retry: time.Second, tries: 5, step: 30 * time.Second}
+var usual = timing{
+	check: 3 * time.Second, store: 3 * time.Second, longest: time.Minute, watch: 3 * time.Second, silent: 15 * time.Second,
+	retry: time.Second, tries: 5, step: 30 * time.Second,
+}
 
 // Runner does operations, those that were begun here and those that other replicas have left.
 // It is safe for concurrent use.
@@ -94,21 +100,31 @@ type Runner struct {
 	all    sync.WaitGroup
 
 	mu      sync.Mutex
-	running map[string]bool // the operations that this replica does
+	running map[string]*execution // the operations that this replica does
+	heard   map[string]time.Time  // when another replica said last that it goes on with one
 	stopped bool
+	unhear  func() // ends the subscription of Start
 }
 
 // New returns a Runner. It looks for what others have left from Start on.
 func New(ctx context.Context, o Options) *Runner {
-	r := &Runner{o: o, t: usual, running: map[string]bool{}}
+	r := &Runner{o: o, t: usual, running: map[string]*execution{}, heard: map[string]time.Time{}, unhear: func() {}}
 	r.work, r.cut = context.WithCancel(context.WithoutCancel(ctx))
 	r.taking, r.stop = context.WithCancel(r.work)
 	return r
 }
 
-// Start looks for operations that no replica does, until Close.
-func (r *Runner) Start() {
+// Start hears what other replicas do, and looks for operations that none does, until Close.
+func (r *Runner) Start() error {
+	sub, err := r.o.Broker.Conn().Subscribe(r.names().Operations(), r.hear)
+	if err != nil {
+		return fmt.Errorf("subscribe to the operations of other replicas: %w", err)
+	}
+	r.mu.Lock()
+	r.unhear = func() { _ = sub.Unsubscribe() } // a closed connection hears nothing either
+	r.mu.Unlock()
 	r.all.Go(func() { (&watch{r: r, unfinished: map[string]*seen{}, next: 1}).run(r.taking) })
+	return nil
 }
 
 // Close begins no more steps, waits for those in hand as long as grace lasts, and leaves the
@@ -116,11 +132,13 @@ func (r *Runner) Start() {
 func (r *Runner) Close(grace context.Context) {
 	r.mu.Lock()
 	r.stopped = true
+	unhear := r.unhear
 	r.mu.Unlock()
 	r.stop()
 	defer context.AfterFunc(grace, r.cut)()
 	r.all.Wait()
 	r.cut()
+	unhear()
 }
 
 // Begin stores an operation and begins with it. An operation of that id that there is already
@@ -179,8 +197,9 @@ func notFound(id string) error {
 	return errcode.New(errcode.OperationNotFound, "there is no operation %q, or not any more", errcode.Clip(id, 64))
 }
 
-// Stop has an operation stop, which its replica hears of when it next stores the progress. One
-// that has ended stays as it is.
+// Stop has an operation stop, which its replica is told at once, or reads soon. One that has
+// ended stays as it is. Where GENBUS_OPS is full the replica alone knows of the stop: where it
+// dies before there is room, the operation goes on.
 func (r *Runner) Stop(ctx context.Context, id string) (*genbusv1.Operation, error) {
 	op, err := r.begun(ctx, id)
 	if err != nil {
@@ -195,7 +214,10 @@ func (r *Runner) Stop(ctx context.Context, id string) (*genbusv1.Operation, erro
 		_, err = r.put(ctx, r.names().OperationProgress(id), op.GetProgress(), seq)
 		switch {
 		case err == nil:
+			r.announce(id, headerStop)
 			return op, nil
+		case errors.Is(err, broker.ErrFull):
+			return op, r.stopUnstored(ctx, id, err)
 		case !errors.Is(err, broker.ErrWrongSequence) && !errors.Is(err, broker.ErrInFlight): // else its replica was first
 			return nil, err
 		}
@@ -238,11 +260,11 @@ func (r *Runner) do(op *genbusv1.Operation, p *genbusv1.OperationProgress, seq u
 	id := op.GetId()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.stopped || r.running[id] || len(r.running) >= maxRunning {
+	if r.stopped || r.running[id] != nil || len(r.running) >= maxRunning {
 		return
 	}
-	r.running[id] = true
-	x := &execution{r: r, op: op, p: proto.CloneOf(p), seq: seq, log: r.o.Logger.With("operation", id)}
+	x := &execution{r: r, op: op, p: proto.CloneOf(p), seq: seq, wake: make(chan struct{}, 1), log: r.o.Logger.With("operation", id)}
+	r.running[id] = x
 	r.all.Go(func() {
 		defer func() {
 			r.mu.Lock()
@@ -253,7 +275,8 @@ func (r *Runner) do(op *genbusv1.Operation, p *genbusv1.OperationProgress, seq u
 	})
 }
 
-func (r *Runner) does(id string) bool {
+// execution is that of an operation that this replica does, or nil.
+func (r *Runner) execution(id string) *execution {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.running[id]

@@ -92,6 +92,13 @@ func replica(t *testing.T, b *broker.Broker, self string, steps bulk.Steps) *bul
 	return r
 }
 
+func start(t *testing.T, r *bulk.Runner) {
+	t.Helper()
+	if err := r.Start(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func operation(id string) *genbusv1.Operation {
 	return &genbusv1.Operation{
 		Id: id, Operator: "ann", AsOf: timestamppb.Now(), Total: 1, TotalExact: true,
@@ -231,8 +238,8 @@ func TestAReplicaThatDiesIsFollowed(t *testing.T) {
 		}
 		x.mu.Unlock()
 		second, third := replica(t, open(t), "second", y.steps), replica(t, open(t), "third", y.steps)
-		second.Start()
-		third.Start()
+		start(t, second)
+		start(t, third)
 		p := until(t, second, "a", ended)
 		if p.GetState() != genbusv1.OperationProgress_STATE_DONE || p.GetReplica() == "first" || p.GetTakeovers() != 1 || p.GetDone() != 60 {
 			t.Errorf("%v", p)
@@ -274,7 +281,7 @@ func TestAReplicaThatStopsIsFollowedAtOnce(t *testing.T) {
 			t.Fatalf("%v, %d", p, x.count())
 		}
 		second := replica(t, open(t), "second", x.steps)
-		second.Start()
+		start(t, second)
 		p := until(t, second, "a", ended)
 		if p.GetState() != genbusv1.OperationProgress_STATE_DONE || p.GetDone() != 100 || p.GetChanged() != 100 || x.count() != 100 {
 			t.Errorf("%v, %d", p, x.count())
@@ -366,7 +373,7 @@ func TestAnOperationIsStopped(t *testing.T) {
 		if _, err := two.Stop(t.Context(), "b"); err != nil {
 			t.Fatal(err)
 		}
-		two.Start()
+		start(t, two)
 		if p := until(t, two, "b", ended); p.GetState() != genbusv1.OperationProgress_STATE_STOPPED || p.GetDone() != 0 {
 			t.Errorf("%v", p)
 		}
@@ -389,6 +396,16 @@ func TestWhatCannotGoOnFails(t *testing.T) {
 	})
 	begin(t, r, "a")
 	if p := until(t, r, "a", ended); p.GetState() != genbusv1.OperationProgress_STATE_FAILED || p.GetCode() != string(errcode.InvalidPageToken) || p.GetDone() != 10 {
+		t.Errorf("%v", p)
+	}
+}
+
+// TestAPanicOfAListEndsTheOperation, and no replica.
+func TestAPanicOfAListEndsTheOperation(t *testing.T) {
+	t.Parallel()
+	r := replica(t, brokertest.Single(t), "one", func(context.Context, *genbusv1.Operation, string) ([]bulk.Step, string, error) { panic("a bug") })
+	begin(t, r, "a")
+	if p := until(t, r, "a", ended); p.GetState() != genbusv1.OperationProgress_STATE_FAILED || p.GetCode() != string(errcode.Internal) {
 		t.Errorf("%v", p)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -20,6 +22,8 @@ import (
 var (
 	errTaken    = errors.New("another replica goes on with the operation")
 	errStopping = errors.New("an operator stops the operation")
+	// errForgotten: the stream was purged, or created again.
+	errForgotten = errors.New("the operation is not in GENBUS_OPS any more")
 )
 
 // execution is an operation while this replica does it. One goroutine does its steps, and one
@@ -29,11 +33,30 @@ type execution struct {
 	op  *genbusv1.Operation
 	log *slog.Logger
 
+	wake   chan struct{} // has keep check at once
+	halted atomic.Bool   // an operator has stopped it
+	full   atomic.Bool   // GENBUS_OPS has had no room for too long: no more pages are taken
+
 	mu sync.Mutex
 	// p is as of the last page of steps that was done, so that the steps that are repeated
 	// after a crash are not counted twice.
-	p   *genbusv1.OperationProgress
-	seq uint64 // of the stored progress; 0 for none
+	p         *genbusv1.OperationProgress
+	stored    *genbusv1.OperationProgress // as GENBUS_OPS has it
+	seq       uint64                      // of the stored progress; 0 for none
+	fullSince time.Time                   // since when there is no room for it; zero where there is
+}
+
+// halt stops the operation.
+func (x *execution) halt() {
+	x.halted.Store(true)
+	x.rouse()
+}
+
+func (x *execution) rouse() {
+	select {
+	case x.wake <- struct{}{}:
+	default: // it is about to
+	}
 }
 
 // run does the operation until it ends, or ctx does.
@@ -58,8 +81,8 @@ func (x *execution) run(ctx context.Context) {
 	switch {
 	case err == nil:
 		x.finish(ctx, genbusv1.OperationProgress_STATE_DONE, "")
-	case errors.Is(err, errTaken):
-		x.log.Warn("another replica goes on with an operation that this one was doing")
+	case isNoMore(err):
+		x.log.Warn("an operation that this replica was doing is not its any more", telemetry.KeyError, err)
 	case errors.Is(err, errStopping):
 		x.finish(ctx, genbusv1.OperationProgress_STATE_STOPPED, "")
 	case ctx.Err() != nil:
@@ -70,28 +93,76 @@ func (x *execution) run(ctx context.Context) {
 	}
 }
 
-// keep stores the progress from time to time, and ends the walk where the operation is not
-// to be done here any more.
+// isNoMore reports whether an error says that the operation is not to be done here any more.
+func isNoMore(err error) bool { return errors.Is(err, errTaken) || errors.Is(err, errForgotten) }
+
+// keep says that this replica goes on, and stores the progress where it has changed, at growing
+// intervals. It ends the walk where the operation is not to be done here any more.
 func (x *execution) keep(ctx context.Context, end context.CancelCauseFunc) {
-	for failing := false; broker.Wait(ctx, x.r.t.store) == nil; {
-		err := x.store(ctx)
-		switch {
-		case errors.Is(err, errTaken):
-			end(errTaken)
-			return
-		case err != nil && !failing && ctx.Err() == nil:
-			x.log.Warn("the progress of an operation is not stored; it goes on", telemetry.KeyError, err)
-		case err == nil && x.stopping():
+	interval := x.r.t.store
+	due := time.Now().Add(interval)
+	x.r.announce(x.op.GetId())
+	for failing := false; x.next(ctx); {
+		if x.stopping() {
 			end(errStopping)
 		}
-		failing = err != nil
+		stored, err := x.check(ctx, !time.Now().Before(due))
+		switch {
+		case isNoMore(err):
+			end(err)
+			return
+		case err != nil && !failing && ctx.Err() == nil:
+			x.log.Warn("the progress of an operation is not stored", telemetry.KeyCode, string(codeOf(err)), telemetry.KeyError, err)
+		case stored:
+			interval = min(2*interval, x.r.t.longest)
+			due = time.Now().Add(interval)
+		}
+		if failing = err != nil; failing {
+			interval, due = x.r.t.store, time.Now()
+		}
+		if x.stopping() { // as it was read
+			end(errStopping)
+		}
 	}
+}
+
+// next says from time to time that this replica goes on. It reports whether keep is to check
+// again, when it is.
+func (x *execution) next(ctx context.Context) bool {
+	t := time.NewTimer(x.r.t.check)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-x.wake: // unannounced: two replicas that do it would wake each other
+	case <-t.C:
+		x.r.announce(x.op.GetId())
+	}
+	return true
+}
+
+// check stores the progress where it is due and has changed. Else it reads whether someone else
+// has written.
+func (x *execution) check(ctx context.Context, due bool) (stored bool, err error) {
+	x.mu.Lock()
+	changed := !proto.Equal(x.p, x.stored)
+	x.mu.Unlock()
+	if due && changed {
+		err = x.store(ctx)
+		return err == nil, err
+	}
+	_, seq, err := x.r.progress(ctx, x.op.GetId())
+	if err == nil && seq != x.seq { // only this goroutine stores while the walk goes on
+		err = x.store(ctx)
+		stored = err == nil
+	}
+	return stored, err
 }
 
 func (x *execution) stopping() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.p.GetState() == genbusv1.OperationProgress_STATE_STOPPING
+	return x.halted.Load() || x.p.GetState() == genbusv1.OperationProgress_STATE_STOPPING
 }
 
 // walk does page after page of steps. The error is what ended ctx, or why there are no more.
@@ -100,7 +171,11 @@ func (x *execution) walk(ctx context.Context) error {
 		return errStopping
 	}
 	for ctx.Err() == nil {
-		steps, next, err := x.r.o.Steps(ctx, x.op, x.p.GetCursor()) // nothing else changes the cursor
+		if x.full.Load() {
+			_ = broker.Wait(ctx, x.r.t.retry)
+			continue
+		}
+		steps, next, err := x.steps(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil && passing(err):
 			x.log.Debug("the steps of an operation are asked for later", telemetry.KeyError, err)
@@ -125,6 +200,18 @@ func (x *execution) walk(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
+// steps asks for those of the next page. A panic there ends the operation: else each replica
+// would die of it in turn.
+func (x *execution) steps(ctx context.Context) (steps []Step, next string, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			x.log.Error("panic in the list of an operation", telemetry.KeyError, p, "stack", string(debug.Stack()))
+			steps, next, err = nil, "", errcode.New(errcode.Internal, "a bug in genbus stopped operation %s", x.op.GetId())
+		}
+	}()
+	return x.r.o.Steps(ctx, x.op, x.p.GetCursor()) // nothing else changes the cursor
+}
+
 // result is what came of a step.
 type result struct {
 	step    Step
@@ -142,7 +229,7 @@ func (x *execution) page(ctx context.Context, steps []Step) (results []result, w
 	var all sync.WaitGroup
 	for i, s := range steps {
 		slots <- struct{}{}
-		if cause := context.Cause(ctx); errors.Is(cause, errTaken) || errors.Is(cause, errStopping) || x.r.work.Err() != nil {
+		if cause := context.Cause(ctx); isNoMore(cause) || errors.Is(cause, errStopping) || x.r.work.Err() != nil {
 			break
 		}
 		all.Go(func() {
@@ -232,8 +319,9 @@ func (x *execution) store(ctx context.Context) error {
 	subj := x.r.names().OperationProgress(x.op.GetId())
 	for try := 1; ; try++ {
 		ack, err := x.r.put(ctx, subj, x.p, x.seq)
+		x.noteRoom(err)
 		if err == nil {
-			x.seq = ack.Seq
+			x.seq, x.stored = ack.Seq, proto.CloneOf(x.p)
 			return nil
 		}
 		// Its answer may be lost, or an operator's stop came before it.
@@ -241,6 +329,8 @@ func (x *execution) store(ctx context.Context) error {
 		switch {
 		case readErr != nil || seq == x.seq || try > 3:
 			return err
+		case seq < x.seq:
+			return errForgotten
 		case p.GetReplica() != x.r.o.Self && !wasStopped(p):
 			return errTaken
 		}
@@ -248,6 +338,21 @@ func (x *execution) store(ctx context.Context) error {
 		if p.GetState() == genbusv1.OperationProgress_STATE_STOPPING && x.p.GetState() == genbusv1.OperationProgress_STATE_RUNNING {
 			x.p.State = genbusv1.OperationProgress_STATE_STOPPING
 		}
+	}
+}
+
+// noteRoom has no more pages taken where GENBUS_OPS has no room for long: a crash would have all
+// repeated that was done since, and no one sees how far it is. x.mu is held.
+func (x *execution) noteRoom(err error) {
+	switch {
+	case err == nil:
+		x.fullSince = time.Time{}
+		x.full.Store(false)
+	case !errors.Is(err, broker.ErrFull):
+	case x.fullSince.IsZero():
+		x.fullSince = time.Now()
+	case time.Since(x.fullSince) >= x.r.t.silent && !x.full.Swap(true):
+		x.log.Error("an operation waits until GENBUS_OPS has room", telemetry.KeyCode, string(errcode.StorageFull))
 	}
 }
 
@@ -275,7 +380,7 @@ func (x *execution) finish(ctx context.Context, state genbusv1.OperationProgress
 func (x *execution) insistOnStore(ctx context.Context) error {
 	for {
 		err := x.store(x.r.work)
-		if err == nil || errors.Is(err, errTaken) || broker.Wait(ctx, x.r.t.retry) != nil {
+		if err == nil || isNoMore(err) || broker.Wait(ctx, x.r.t.retry) != nil {
 			return err
 		}
 	}

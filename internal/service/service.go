@@ -205,7 +205,9 @@ func (s *Service) startWork(ctx context.Context) error {
 	if err := s.consumer.Start(ctx); err != nil {
 		return err
 	}
-	s.bulk.Start()
+	if err := s.bulk.Start(); err != nil {
+		return err
+	}
 	var err error
 	if s.leave, err = member.Start(context.WithoutCancel(ctx)); err != nil {
 		s.leave = func() {}

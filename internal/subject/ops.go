@@ -31,6 +31,10 @@ func (s Space) OperationBegun(id string) string { return s.join("ops", "operatio
 // OperationsBegun is the same of all operations: genbus.ops.operation.begun.*.
 func (s Space) OperationsBegun() string { return s.OperationBegun("*") }
 
+// Operations is where a replica says which operation it does, and is asked to stop one:
+// genbus.internal.operations.
+func (s Space) Operations() string { return s.join("internal", "operations") }
+
 // OperationProgress is how far an operation is, the last message counts:
 // genbus.ops.operation.progress.<id>.
 func (s Space) OperationProgress(id string) string {

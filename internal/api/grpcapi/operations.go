@@ -55,10 +55,11 @@ func (s operatorService) ListOperations(ctx context.Context, m *genbusv1.ListOpe
 	return &genbusv1.ListOperationsResponse{Operations: ops, NextPageToken: next}, nil
 }
 
-// StopOperation stops an operation.
+// StopOperation stops an operation, also where there is no room for a record: it may be what
+// fills the stream.
 func (s operatorService) StopOperation(ctx context.Context, m *genbusv1.StopOperationRequest) (*genbusv1.StopOperationResponse, error) {
 	out := &genbusv1.StopOperationResponse{}
-	err := s.record(ctx, &genbusv1.AuditRecord{OperationId: m.GetId()}, func(r *genbusv1.AuditRecord) (err error) {
+	err := s.recordBy(ctx, s.operator.Audit.RecordIfRoom, &genbusv1.AuditRecord{OperationId: m.GetId()}, func(r *genbusv1.AuditRecord) (err error) {
 		out.Operation, err = s.operator.Bulk.Stop(ctx, m.GetId())
 		r.Jobs = uint64(out.GetOperation().GetTotal())
 		return err

@@ -44,10 +44,15 @@ type operatorService struct {
 // record has an action done, keeps that in the audit log, and logs it, whatever became of it.
 // Of a refusal only the code is logged: its text may say what a request holds.
 func (s operatorService) record(ctx context.Context, r *genbusv1.AuditRecord, do func(*genbusv1.AuditRecord) error) error {
+	return s.recordBy(ctx, s.operator.Audit.Record, r, do)
+}
+
+// recordBy is record by one of the ways that the audit log has.
+func (s operatorService) recordBy(ctx context.Context, record func(context.Context, *genbusv1.AuditRecord, func(*genbusv1.AuditRecord) error) error, r *genbusv1.AuditRecord, do func(*genbusv1.AuditRecord) error) error {
 	c := callOf(ctx)
 	r.Operator, r.Action, r.RequestId = c.operator, c.method.name(), c.id[0]
 	clip(r)
-	err := s.operator.Audit.Record(ctx, r, func(r *genbusv1.AuditRecord) error {
+	err := record(ctx, r, func(r *genbusv1.AuditRecord) error {
 		if err := do(r); err != nil {
 			return core.Explain(ctx, subject.TaskName{Kind: subject.Kind(r.GetKind()), Tenant: r.GetTenant(), ID: r.GetJobId()}, err)
 		}
