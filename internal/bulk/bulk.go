@@ -28,6 +28,10 @@ const (
 	maxRunning = 4
 	// parallel is how many steps of an operation are done at a time: jobs go first.
 	parallel = 8
+	// maxInFlight is how often a start is tried while another one with its id is in flight, and
+	// inFlightWait the wait between.
+	maxInFlight  = 20
+	inFlightWait = 50 * time.Millisecond
 	// maxFailures bounds the failures that an operation names.
 	maxFailures = 10
 )
@@ -145,7 +149,7 @@ func (r *Runner) Close(grace context.Context) {
 // is the answer, where it is to do the same.
 func (r *Runner) Begin(ctx context.Context, op *genbusv1.Operation) (*genbusv1.Operation, error) {
 	op.StartedAt = timestamppb.Now()
-	_, err := r.put(ctx, r.names().OperationBegun(op.GetId()), op, 0)
+	err := r.putBegun(ctx, op)
 	if err == nil {
 		op.Progress = &genbusv1.OperationProgress{State: genbusv1.OperationProgress_STATE_RUNNING}
 		r.do(op, op.GetProgress(), 0)
@@ -159,10 +163,21 @@ func (r *Runner) Begin(ctx context.Context, op *genbusv1.Operation) (*genbusv1.O
 		return nil, errcode.New(errcode.IdempotencyKeyReused, "operation %s was started already, by %s, and does something else; give this one another id", op.GetId(), known.GetOperator())
 	case errors.Is(err, broker.ErrFull):
 		return nil, errcode.New(errcode.StorageFull, "nothing was started: the stream of what operators did has no room for the operation; raise nats.streams.ops.max_bytes").Because(err)
-	case errors.Is(err, broker.ErrNoAnswer):
-		return nil, errcode.New(errcode.AcceptanceUnknown, "operation %s may have been started; call again with this id, that starts no second one: %s", op.GetId(), broker.Reason(err)).Because(err)
+	case errors.Is(err, broker.ErrUnavailable), errors.Is(err, broker.ErrRefused), errors.Is(err, broker.ErrTooLarge):
+		return nil, errcode.New(errcode.BrokerUnavailable, "nothing was started: %s", broker.Reason(err)).Because(err).WithRetryAfter(time.Second)
 	}
-	return nil, errcode.New(errcode.BrokerUnavailable, "nothing was started: %s", broker.Reason(err)).Because(err).WithRetryAfter(time.Second)
+	return nil, errcode.New(errcode.AcceptanceUnknown, "operation %s may have been started; call again with this id, that starts no second one: %s", op.GetId(), broker.Reason(err)).Because(err)
+}
+
+// putBegun stores what an operation is to do, once. Of two calls with one id the second waits for
+// what becomes of the first.
+func (r *Runner) putBegun(ctx context.Context, op *genbusv1.Operation) error {
+	for try := 1; ; try++ {
+		_, err := r.put(ctx, r.names().OperationBegun(op.GetId()), op, 0)
+		if !errors.Is(err, broker.ErrInFlight) || try == maxInFlight || broker.Wait(ctx, inFlightWait) != nil {
+			return err
+		}
+	}
 }
 
 // Get reads an operation, with its progress.

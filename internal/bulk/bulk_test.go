@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -201,6 +202,49 @@ func TestOneIDIsOneOperation(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestStartsAtOnce with one id: all hear of the one operation.
+func TestStartsAtOnce(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		x := newItems(20, 5)
+		one, two := replica(t, open(t), "one", x.steps), replica(t, open(t), "two", x.steps)
+		for i := range 20 {
+			var all sync.WaitGroup
+			for _, r := range []*bulk.Runner{one, two, one, two} {
+				all.Go(func() {
+					if op, err := r.Begin(t.Context(), operation(fmt.Sprint("o", i))); err != nil || op.GetId() == "" {
+						t.Errorf("%v, %v", op, err)
+					}
+				})
+			}
+			all.Wait()
+		}
+	})
+}
+
+// TestWhatANewerVersionDoesIsLeftToIt: this one would leave a field of the filter out.
+func TestWhatANewerVersionDoesIsLeftToIt(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	op := operation("a")
+	if !bulk.IsKnown(op.GetSpec()) || bulk.IsKnown(&genbusv1.OperationSpec{}) {
+		t.Error("it does not know what is known")
+	}
+	op.GetSpec().GetDropDeadLetters().GetFilter().ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 99, protowire.VarintType), 1))
+	left, x := replica(t, b, "left", newItems(10, 10).steps), newItems(10, 10)
+	left.Close(t.Context())
+	if _, err := left.Begin(t.Context(), op); err != nil {
+		t.Fatal(err)
+	}
+	begin(t, left, "b")
+	r := replica(t, b, "one", x.steps)
+	start(t, r)
+	until(t, r, "b", ended) // it is the later one
+	if p := until(t, r, "a", func(*genbusv1.OperationProgress) bool { return true }); p.GetReplica() != "" || ended(p) {
+		t.Errorf("%v", p)
+	}
 }
 
 // TestAReplicaThatDiesIsFollowed by one of the others: what it had stored is not done once more,

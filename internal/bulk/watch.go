@@ -115,7 +115,7 @@ func (w *watch) find(ctx context.Context) error {
 		op := &genbusv1.Operation{}
 		if err := proto.Unmarshal(m.Data, op); err != nil {
 			w.r.o.Logger.WarnContext(ctx, "an operation cannot be read", telemetry.KeySequence, m.Seq, telemetry.KeyError, err)
-		} else if op.GetSpec().GetWork() != nil { // else a newer version does it
+		} else if IsKnown(op.GetSpec()) { // else a newer version does it
 			w.unfinished[op.GetId()] = &seen{since: time.Now()}
 		}
 		w.next = m.Seq + 1

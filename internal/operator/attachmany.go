@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strconv"
 
-	"google.golang.org/protobuf/proto"
-
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/broker"
@@ -29,9 +27,6 @@ func checkTasks(m *genbusv1.AttachUpstreamTasks) (wrong []errcode.Violation) {
 	}
 	if n := len(m.GetTasks()); n == 0 || n > maxTasks {
 		add(fieldTasks, "has %d letters; it must have 1 to %d", n, maxTasks)
-	}
-	if n := proto.Size(m); n > maxSpec {
-		add(fieldTasks, "has %d bytes; at most %d are taken", n, maxSpec)
 	}
 	listed := map[uint64]bool{}
 	for i, t := range m.GetTasks() {

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -21,7 +22,8 @@ import (
 )
 
 const (
-	// maxTasks bounds the list of AttachUpstreamTasks, and maxSpec its bytes: it is one message.
+	// maxTasks bounds the list of AttachUpstreamTasks, and maxSpec what an operation is to do in
+	// bytes: it is one message.
 	maxTasks = 1000
 	maxSpec  = 256 << 10
 	// settled is how long after the moment that an operation covers the index has to be, so
@@ -77,6 +79,12 @@ func (p Operations) check(m *genbusv1.StartOperationRequest) (wrong []errcode.Vi
 	}
 	if at := m.GetAsOf(); at != nil && (at.CheckValid() != nil || at.AsTime().After(time.Now().Add(clock.Limit))) {
 		add("as_of", "must be a legal time, and not be to come")
+	}
+	if spec := m.GetSpec(); spec.GetWork() != nil && !bulk.IsKnown(spec) {
+		add("spec", "has a field that this version of genbus does not know; it would leave that out, and may choose more than is meant")
+	}
+	if n := proto.Size(m.GetSpec()); n > maxSpec {
+		add("spec", fmt.Sprintf("has %d bytes; at most %d are taken", n, maxSpec))
 	}
 	all := false // whether the filter chooses all there are
 	switch work := m.GetSpec().GetWork().(type) {
