@@ -69,7 +69,7 @@ func auditTarget(r *genbusv1.AuditRecord) string {
 	case r.GetJobId() != "":
 		return r.GetJobId() + " of " + r.GetTenant()
 	case r.GetOperationId() != "":
-		return "operation " + r.GetOperationId()
+		return strings.TrimSpace("operation " + r.GetOperationId() + " " + r.GetOperationWork())
 	}
 	return ""
 }

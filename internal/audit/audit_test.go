@@ -196,3 +196,26 @@ func TestAJobOfAnActionThatFailedIsRecorded(t *testing.T) {
 		}
 	}
 }
+
+// TestRecordsBehindOtherMessages: progresses of operations came after the records. They are passed
+// over in few reads.
+func TestRecordsBehindOtherMessages(t *testing.T) {
+	t.Parallel()
+	b := brokertest.Single(t)
+	l := newLog(t, b)
+	if err := l.Record(t.Context(), &genbusv1.AuditRecord{Kind: "video", Route: "film", Action: "PauseRoute"}, func(*genbusv1.AuditRecord) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	const others = 5000
+	for range others {
+		if _, err := b.JetStream().PublishAsync(b.Names().OperationProgress("a"), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-b.JetStream().PublishAsyncComplete()
+	before := b.Conn().Stats().OutMsgs
+	page, err := l.List(t.Context(), audit.Query{})
+	if reads := b.Conn().Stats().OutMsgs - before; err != nil || len(page.Records) != 1 || reads > 20 {
+		t.Errorf("%d records in %d reads: %v", len(page.Records), reads, err)
+	}
+}

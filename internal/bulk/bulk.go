@@ -145,8 +145,8 @@ func (r *Runner) Close(grace context.Context) {
 	unhear()
 }
 
-// Begin stores an operation and begins with it. An operation of that id that there is already
-// is the answer, where it is to do the same.
+// Begin stores an operation and begins with it; the answer is op itself then. An operation of
+// that id that there is already is the answer, where it is to do the same.
 func (r *Runner) Begin(ctx context.Context, op *genbusv1.Operation) (*genbusv1.Operation, error) {
 	op.StartedAt = timestamppb.Now()
 	err := r.putBegun(ctx, op)

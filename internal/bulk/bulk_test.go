@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -325,6 +326,7 @@ func TestAReplicaThatStopsIsFollowedAtOnce(t *testing.T) {
 			t.Fatalf("%v, %d", p, x.count())
 		}
 		second := replica(t, open(t), "second", x.steps)
+		second.Trust()
 		start(t, second)
 		p := until(t, second, "a", ended)
 		if p.GetState() != genbusv1.OperationProgress_STATE_DONE || p.GetDone() != 100 || p.GetChanged() != 100 || x.count() != 100 {
@@ -442,6 +444,47 @@ func TestWhatCannotGoOnFails(t *testing.T) {
 	if p := until(t, r, "a", ended); p.GetState() != genbusv1.OperationProgress_STATE_FAILED || p.GetCode() != string(errcode.InvalidPageToken) || p.GetDone() != 10 {
 		t.Errorf("%v", p)
 	}
+}
+
+// TestAnOperationSaysWhyItWaits, and not once it goes on.
+func TestAnOperationSaysWhyItWaits(t *testing.T) {
+	t.Parallel()
+	x := newItems(10, 10)
+	var ready atomic.Bool
+	r := replica(t, brokertest.Single(t), "one", func(ctx context.Context, op *genbusv1.Operation, cursor string) ([]bulk.Step, string, error) {
+		if !ready.Load() {
+			return nil, "", errcode.New(errcode.IndexCatchingUp, "not yet")
+		}
+		return x.steps(ctx, op, cursor)
+	})
+	begin(t, r, "a")
+	until(t, r, "a", func(p *genbusv1.OperationProgress) bool {
+		return !ended(p) && p.GetCode() == string(errcode.IndexCatchingUp)
+	})
+	ready.Store(true)
+	if p := until(t, r, "a", ended); p.GetState() != genbusv1.OperationProgress_STATE_DONE || p.GetCode() != "" || p.GetDone() != 10 {
+		t.Errorf("%v", p)
+	}
+}
+
+// TestAStopAtOnce meets the first progress of the replica: one of the two is second, and neither is
+// lost.
+func TestAStopAtOnce(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		x := newItems(1<<40, 10)
+		one, two := replica(t, open(t), "one", x.steps), replica(t, open(t), "two", x.steps)
+		for i := range 10 {
+			id := fmt.Sprint("o", i)
+			begin(t, one, id)
+			if op, err := two.Stop(t.Context(), id); err != nil || op.GetProgress().GetState() != genbusv1.OperationProgress_STATE_STOPPING {
+				t.Fatalf("%v, %v", op, err)
+			}
+			if p := until(t, two, id, ended); p.GetState() != genbusv1.OperationProgress_STATE_STOPPED {
+				t.Errorf("%v", p)
+			}
+		}
+	})
 }
 
 // TestAPanicOfAListEndsTheOperation, and no replica.

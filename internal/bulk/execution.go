@@ -170,7 +170,7 @@ func (x *execution) walk(ctx context.Context) error {
 	if x.stopping() {
 		return errStopping
 	}
-	for ctx.Err() == nil {
+	for tries := 0; ctx.Err() == nil; {
 		if x.full.Load() {
 			_ = broker.Wait(ctx, x.r.t.retry)
 			continue
@@ -178,7 +178,9 @@ func (x *execution) walk(ctx context.Context) error {
 		steps, next, err := x.steps(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil && passing(err):
-			x.log.Debug("the steps of an operation are asked for later", telemetry.KeyError, err)
+			if tries++; tries == x.r.t.tries { // the index is some moments behind at first
+				x.waits(codeOf(err), err)
+			}
 			_ = broker.Wait(ctx, x.r.t.retry)
 			continue
 		case err != nil && ctx.Err() == nil:
@@ -186,6 +188,8 @@ func (x *execution) walk(ctx context.Context) error {
 		case err != nil:
 			return context.Cause(ctx)
 		}
+		tries = 0
+		x.waits("", nil)
 		results, whole := x.page(ctx, steps)
 		switch {
 		case whole:
@@ -210,6 +214,16 @@ func (x *execution) steps(ctx context.Context) (steps []Step, next string, err e
 		}
 	}()
 	return x.r.o.Steps(ctx, x.op, x.p.GetCursor()) // nothing else changes the cursor
+}
+
+// waits notes why the operation does not go on for now, and logs that once; no code where it does.
+func (x *execution) waits(code errcode.Code, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if err != nil {
+		x.log.Warn("an operation waits: its next steps cannot be read for now", telemetry.KeyCode, string(code), telemetry.KeyError, err)
+	}
+	x.p.Code = string(code)
 }
 
 // result is what came of a step.

@@ -197,6 +197,43 @@ func TestAnOutageIsNoDeath(t *testing.T) {
 	}
 }
 
+// TestAnOutageIsNoTry: a step that cannot succeed while the broker is away does not use up its tries.
+func TestAnOutageIsNoTry(t *testing.T) {
+	t.Parallel()
+	s := brokertest.Alone(t)
+	link, err := faultinject.NewLink(s.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := link.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	b := brokertest.Open(t, broker.Options{Names: subject.Default(), Logger: brokertest.Logger(t), URL: "nats://" + link.Addr()})
+	x, tried := newItems(1, 1), 0
+	x.before = func(uint64) error {
+		switch tried++; tried {
+		case 1:
+			link.Cut(faultinject.Reset)
+			for b.Trouble() == nil {
+				if err := broker.Wait(t.Context(), time.Millisecond); err != nil {
+					return err
+				}
+			}
+		case 10: // of three that it has
+			link.Heal()
+			return nil
+		}
+		return errcode.New(errcode.BrokerUnavailable, "not now")
+	}
+	r := replica(t, b, "one", x.steps)
+	begin(t, r, "a")
+	if p := until(t, r, "a", ended); p.GetChanged() != 1 || p.GetFailed() != 0 || tried != 10 {
+		t.Errorf("%v after %d tries", p, tried)
+	}
+}
+
 // TestALostStreamForgetsOperations: one goes on, and one is left, while GENBUS_OPS is purged. Neither
 // is begun once more, and the first ends.
 func TestALostStreamForgetsOperations(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -171,13 +172,18 @@ func TestManyLettersAreDropped(t *testing.T) {
 		l := poisoned(i)
 		store(t, r, l, l.GetId())
 	}
+	refused := nats.NewMsg(r.o.Broker.Names().RejectedLetter(subject.Video, "acme", "1"))
+	refused.Data = marshal(t, &genbusv1.DeadLetter{Kind: "video", Tenant: "acme", Error: &genbusv1.TaskError{Code: "invalid_request"}})
+	if _, err := r.o.Broker.Publish(t.Context(), refused); err != nil {
+		t.Fatal(err)
+	}
 	op := r.plan(&genbusv1.StartOperationRequest{Id: "a", Everything: true, Spec: &genbusv1.OperationSpec{
 		Work: &genbusv1.OperationSpec_DropDeadLetters{DropDeadLetters: &genbusv1.DropDeadLetters{}},
 	}})
 	later := poisoned(300)
 	seq := store(t, r, later, later.GetId())
 	r.half(op)
-	if p := r.do(op); p.GetChanged() != 60 || op.GetTotal() != 110 {
+	if p := r.do(op); p.GetChanged() != 61 || op.GetTotal() != 111 {
 		t.Errorf("%v, %v", op, p)
 	}
 	if left := r.letters(Query{}); len(left) != 1 || left[0].GetSequence() != seq {
@@ -225,9 +231,11 @@ func TestOnlyJobsThatStillMatchAreCancelled(t *testing.T) {
 	op := r.plan(&genbusv1.StartOperationRequest{Id: "a", Spec: &genbusv1.OperationSpec{
 		Work: &genbusv1.OperationSpec_CancelJobs{CancelJobs: &genbusv1.CancelJobs{Filter: &genbusv1.ListJobsRequest{Tenant: "acme", Phase: "queued"}}},
 	}})
-	var steps []bulk.Step
+	steps, _, err := r.operations().Steps(t.Context(), op, "")
+	if errcode.CodeOf(err) != errcode.IndexCatchingUp {
+		t.Errorf("%d steps before the index has what was accepted just before: %v", len(steps), err)
+	}
 	await(t, "the index", func() bool {
-		var err error
 		steps, _, err = r.operations().Steps(t.Context(), op, "")
 		return err == nil
 	})

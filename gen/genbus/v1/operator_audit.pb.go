@@ -128,10 +128,13 @@ type AuditRecord struct {
 	// Status of the job afterwards, of CancelJob: one that had ended stays as it was.
 	Status JobStatus `protobuf:"varint,18,opt,name=status,proto3,enum=genbus.v1.JobStatus" json:"status,omitempty"`
 	// Id of the operation, of StartOperation and StopOperation. jobs is then how many jobs or
-	// letters it was to change.
+	// letters it was to change; 0 where a start found that there is an operation of this id
+	// already, maybe another operator's, and began none.
 	OperationId string `protobuf:"bytes,19,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
 	// Whether the operator gave the request of the new job, of RetryJob: it is not the tenant's then.
-	Edited        bool `protobuf:"varint,20,opt,name=edited,proto3" json:"edited,omitempty"`
+	Edited bool `protobuf:"varint,20,opt,name=edited,proto3" json:"edited,omitempty"`
+	// What that operation does, by the name of its field in OperationSpec, such as "cancel_jobs".
+	OperationWork string `protobuf:"bytes,21,opt,name=operation_work,json=operationWork,proto3" json:"operation_work,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -304,6 +307,13 @@ func (x *AuditRecord) GetEdited() bool {
 		return x.Edited
 	}
 	return false
+}
+
+func (x *AuditRecord) GetOperationWork() string {
+	if x != nil {
+		return x.OperationWork
+	}
+	return ""
 }
 
 // StoredAuditRecord is a record and its place.
@@ -529,7 +539,7 @@ var File_genbus_v1_operator_audit_proto protoreflect.FileDescriptor
 
 const file_genbus_v1_operator_audit_proto_rawDesc = "" +
 	"\n" +
-	"\x1egenbus/v1/operator_audit.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xee\x05\n" +
+	"\x1egenbus/v1/operator_audit.proto\x12\tgenbus.v1\x1a\x13genbus/v1/job.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x95\x06\n" +
 	"\vAuditRecord\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x125\n" +
 	"\bended_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x1a\n" +
@@ -553,7 +563,8 @@ const file_genbus_v1_operator_audit_proto_rawDesc = "" +
 	"\x10upstream_task_id\x18\x11 \x01(\tR\x0eupstreamTaskId\x12,\n" +
 	"\x06status\x18\x12 \x01(\x0e2\x14.genbus.v1.JobStatusR\x06status\x12!\n" +
 	"\foperation_id\x18\x13 \x01(\tR\voperationId\x12\x16\n" +
-	"\x06edited\x18\x14 \x01(\bR\x06edited\"p\n" +
+	"\x06edited\x18\x14 \x01(\bR\x06edited\x12%\n" +
+	"\x0eoperation_work\x18\x15 \x01(\tR\roperationWork\"p\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fOUTCOME_DONE\x10\x01\x12\x13\n" +

@@ -742,7 +742,7 @@ type OperationProgress struct {
 	Replica string `protobuf:"bytes,8,opt,name=replica,proto3" json:"replica,omitempty"`
 	// How often another replica went on with it.
 	Takeovers int32 `protobuf:"varint,9,opt,name=takeovers,proto3" json:"takeovers,omitempty"`
-	// Why it failed; empty where it did not.
+	// Why it failed, or why it waits: what there is to do cannot be read for now. Else empty.
 	Code string `protobuf:"bytes,10,opt,name=code,proto3" json:"code,omitempty"`
 	// When this was stored.
 	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`

@@ -191,7 +191,9 @@ func (w *World) startAPI(alter func(*Parts)) {
 	op.Requests = operator.Requests{Config: live, Items: jobs.Items, Bodies: bodies, Letters: op.Letters, Admission: adm}
 	op.Operations = operator.Operations{Jobs: op.Jobs, Letters: op.Letters, Cancel: w.Core.Jobs.CancelWhile}
 	op.Bulk = bulk.New(w.T.Context(), bulk.Options{Broker: w.Broker, Steps: op.Operations.Steps, Self: w.Log.Writer(), Logger: brokertest.Logger(w.T)})
-	op.Bulk.Start()
+	if err := op.Bulk.Start(); err != nil {
+		w.T.Fatal(err)
+	}
 	w.startServers(live, op)
 	w.T.Cleanup(func() {
 		if err := w.Close(); err != nil {

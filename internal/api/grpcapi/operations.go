@@ -8,6 +8,7 @@ import (
 	"github.com/genbus/genbus/internal/api/core"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/bulk"
 	"github.com/genbus/genbus/internal/subject"
 )
 
@@ -24,14 +25,15 @@ func (s operatorService) StartOperation(ctx context.Context, m *genbusv1.StartOp
 	if m.GetId() == "" {
 		m.Id = nuid.Next()
 	}
-	err := s.record(ctx, &genbusv1.AuditRecord{OperationId: m.GetId()}, func(r *genbusv1.AuditRecord) error {
+	err := s.record(ctx, &genbusv1.AuditRecord{OperationId: m.GetId(), OperationWork: bulk.WorkOf(m.GetSpec())}, func(r *genbusv1.AuditRecord) error {
 		op, err := s.operator.Operations.Plan(ctx, m)
 		if err != nil {
 			return err
 		}
 		op.Operator = r.GetOperator()
-		out.Operation, err = s.operator.Bulk.Begin(ctx, op)
-		r.Jobs = uint64(out.GetOperation().GetTotal())
+		if out.Operation, err = s.operator.Bulk.Begin(ctx, op); out.GetOperation() == op { // else it was there already
+			r.Jobs = uint64(op.GetTotal())
+		}
 		return err
 	})
 	return out, err
@@ -61,7 +63,7 @@ func (s operatorService) StopOperation(ctx context.Context, m *genbusv1.StopOper
 	out := &genbusv1.StopOperationResponse{}
 	err := s.recordBy(ctx, s.operator.Audit.RecordIfRoom, &genbusv1.AuditRecord{OperationId: m.GetId()}, func(r *genbusv1.AuditRecord) (err error) {
 		out.Operation, err = s.operator.Bulk.Stop(ctx, m.GetId())
-		r.Jobs = uint64(out.GetOperation().GetTotal())
+		r.Jobs, r.OperationWork = uint64(out.GetOperation().GetTotal()), bulk.WorkOf(out.GetOperation().GetSpec())
 		return err
 	})
 	return out, err

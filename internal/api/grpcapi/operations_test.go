@@ -80,17 +80,17 @@ func TestOperations(t *testing.T) {
 func checkOperationAudit(t *testing.T, got []*genbusv1.StoredAuditRecord) {
 	t.Helper()
 	want := []*genbusv1.AuditRecord{
-		{Action: "StopOperation", Outcome: genbusv1.AuditRecord_OUTCOME_DONE, Jobs: 2},
-		{Action: "StartOperation", Outcome: genbusv1.AuditRecord_OUTCOME_REFUSED, Code: "idempotency_key_reused"},
-		{Action: "StartOperation", Outcome: genbusv1.AuditRecord_OUTCOME_DONE, Jobs: 2},
-		{Action: "StartOperation", Outcome: genbusv1.AuditRecord_OUTCOME_DONE, Jobs: 2},
+		{Action: "StopOperation", Outcome: genbusv1.AuditRecord_OUTCOME_DONE, Jobs: 2, OperationWork: "cancel_jobs"},
+		{Action: "StartOperation", Outcome: genbusv1.AuditRecord_OUTCOME_REFUSED, Code: "idempotency_key_reused", OperationWork: "drop_dead_letters"},
+		{Action: "StartOperation", Outcome: genbusv1.AuditRecord_OUTCOME_DONE, OperationWork: "cancel_jobs"}, // a repeat
+		{Action: "StartOperation", Outcome: genbusv1.AuditRecord_OUTCOME_DONE, Jobs: 2, OperationWork: "cancel_jobs"},
 	}
 	if len(got) != len(want) {
 		t.Fatalf("%v", got)
 	}
 	for i, s := range got {
 		r := s.GetRecord()
-		if r.GetOperationId() != "outage-1" || r.GetOperator() != "ops" || r.GetAction() != want[i].GetAction() || r.GetOutcome() != want[i].GetOutcome() || r.GetCode() != want[i].GetCode() || r.GetJobs() != want[i].GetJobs() {
+		if r.GetOperationId() != "outage-1" || r.GetOperator() != "ops" || r.GetAction() != want[i].GetAction() || r.GetOutcome() != want[i].GetOutcome() || r.GetCode() != want[i].GetCode() || r.GetJobs() != want[i].GetJobs() || r.GetOperationWork() != want[i].GetOperationWork() {
 			t.Errorf("%v, want %v", r, want[i])
 		}
 	}

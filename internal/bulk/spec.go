@@ -28,3 +28,14 @@ func isKnown(m protoreflect.Message) bool {
 	})
 	return known
 }
+
+// WorkOf names what an operation does, as its field in OperationSpec is called; empty where this
+// version does not know it.
+func WorkOf(spec *genbusv1.OperationSpec) string {
+	m := spec.ProtoReflect()
+	f := m.WhichOneof(m.Descriptor().Oneofs().ByName("work"))
+	if f == nil {
+		return ""
+	}
+	return string(f.Name())
+}
