@@ -52,9 +52,9 @@ func (p printer) tenants(m *genbusv1.ListTenantsResponse) error {
 			most = fmt.Sprint(t.GetMaxJobs())
 		}
 		rows = append(rows, cells(t.GetTenant(), fmt.Sprint(t.GetUnfinished()), fmt.Sprint(t.GetQueued()), most, moment(t.GetOldestUnfinished()),
-			fmt.Sprint(t.GetAcceptedLastHour()), fmt.Sprint(t.GetEndedLastHour()), fmt.Sprint(t.GetFailedLastHour()), fmt.Sprint(t.GetRefusedLastHour())))
+			fmt.Sprint(t.GetAcceptedLastHour()), fmt.Sprint(t.GetEndedLastHour()), fmt.Sprint(t.GetFailedLastHour()), fmt.Sprint(t.GetRefusedLastHour()), fmt.Sprint(t.GetStoredBytes())))
 	}
-	if err := p.table("TENANT\tUNFINISHED\tQUEUED\tMAX\tOLDEST\tACCEPTED, 1 H\tENDED, 1 H\tFAILED, 1 H\tREFUSED, 1 H", rows); err != nil {
+	if err := p.table("TENANT\tUNFINISHED\tQUEUED\tMAX\tOLDEST\tACCEPTED, 1 H\tENDED, 1 H\tFAILED, 1 H\tREFUSED, 1 H\tSTORED BYTES", rows); err != nil {
 		return err
 	}
 	if err := p.silent(m.GetSilent()); err != nil {

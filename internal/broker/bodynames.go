@@ -38,6 +38,19 @@ func (s *Bodies) Of(ctx context.Context, tenant, owner string) ([]Body, error) {
 	return out, err
 }
 
+// Used is how many bytes a tenant's object store has; 0 where there is none. The most is
+// Limits.BodiesMaxBytes.
+func (s *Bodies) Used(ctx context.Context, tenant string) (bytes uint64, err error) {
+	stream, err := s.b.Stream(ctx, objectStream(s.b.names.Bodies(tenant)))
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return 0, nil
+	case err != nil:
+		return 0, fmt.Errorf("how full the object store of %s is: %w", tenant, err)
+	}
+	return stream.CachedInfo().State.Bytes, nil
+}
+
 // subjects gives those that a tenant's object store has messages on; none where there
 // is no such store.
 func (s *Bodies) subjects(ctx context.Context, bucket, pattern string) (map[string]uint64, error) {

@@ -22,7 +22,11 @@ type Tenants struct {
 	Index  *jobindex.Index
 	Config *config.Live
 	Fleet  *fleet.Member
+	Bodies *broker.Bodies
 }
+
+// storesAtOnce bounds the object stores that one list asks for at a time.
+const storesAtOnce = 8
 
 // List is the tenants with the most unfinished jobs and, where that are all and nothing is
 // filtered, those that were refused and have no jobs.
@@ -32,10 +36,10 @@ func (p Tenants) List(ctx context.Context, m *genbusv1.ListTenantsRequest) (*gen
 		return nil, err
 	}
 	s.ByTenant = true
-	group, ctx := errgroup.WithContext(ctx)
+	group, asking := errgroup.WithContext(ctx)
 	var found jobindex.Found
 	group.Go(func() (err error) {
-		if found, err = p.Index.Search(ctx, s); err != nil {
+		if found, err = p.Index.Search(asking, s); err != nil {
 			return searchError(err)
 		}
 		return nil
@@ -43,7 +47,7 @@ func (p Tenants) List(ctx context.Context, m *genbusv1.ListTenantsRequest) (*gen
 	var silent []*genbusv1.SilentReplica
 	var refused map[string]int64
 	group.Go(func() (err error) {
-		refused, silent, err = p.refusals(ctx)
+		refused, silent, err = p.refusals(asking)
 		return err
 	})
 	if err := group.Wait(); err != nil {
@@ -65,7 +69,22 @@ func (p Tenants) List(ctx context.Context, m *genbusv1.ListTenantsRequest) (*gen
 		}
 		out.Tenants = append(out.Tenants, state)
 	}
-	return out, nil
+	return out, p.addStored(ctx, out.GetTenants())
+}
+
+// addStored says how full the tenants' object stores are.
+func (p Tenants) addStored(ctx context.Context, tenants []*genbusv1.TenantState) error {
+	most := int64(p.Config.Now().Limits.BodiesBytes)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(storesAtOnce)
+	for _, t := range tenants {
+		group.Go(func() (err error) {
+			t.MaxStoredBytes = most
+			t.StoredBytes, err = p.Bodies.Used(ctx, t.GetTenant())
+			return err
+		})
+	}
+	return group.Wait()
 }
 
 // appendRefused appends the tenants that were refused and are not there, those that were refused

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
@@ -24,13 +25,22 @@ func TestTenantsAreCounted(t *testing.T) {
 	r.end(r.admit(subject.Video, "failed", `{"model":"sandbox-video:statuses=in_progress|failed","prompt":"x"}`).Name())
 	r.stop()
 	waiting := r.admit(subject.Video, "waits", videoBody)
-	tenants := Tenants{Index: r.Index, Config: r.o.Config, Fleet: fleet.New(fleet.Options{Alone: true, State: func() *genbusv1.ReplicaState {
+	bodies, most := broker.NewBodies(r.o.Broker), int64(r.o.Config.Now().Limits.BodiesBytes)
+	if _, err := bodies.Put(t.Context(), "acme", "kept-", make([]byte, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	stored, err := bodies.Used(t.Context(), "acme")
+	if err != nil || stored < 1000 {
+		t.Fatalf("%d bytes, %v", stored, err)
+	}
+	tenants := Tenants{Index: r.Index, Config: r.o.Config, Bodies: bodies, Fleet: fleet.New(fleet.Options{Alone: true, State: func() *genbusv1.ReplicaState {
 		return &genbusv1.ReplicaState{Refusals: []*genbusv1.TenantRefusals{{Tenant: "globex", LastHour: 5}, {Tenant: "acme", LastHour: 4}, {Tenant: "initech", LastHour: 6}}}
 	}})}
 	want := &genbusv1.TenantState{
 		Tenant: "acme", Unfinished: 1, Queued: 1, MaxJobs: 9, OldestUnfinished: waiting.Job.GetCreatedAt(), AcceptedLastHour: 3, EndedLastHour: 2, FailedLastHour: 1, RefusedLastHour: 4,
+		StoredBytes: stored, MaxStoredBytes: most,
 	}
-	refused := []*genbusv1.TenantState{{Tenant: "initech", MaxJobs: 9, RefusedLastHour: 6}, {Tenant: "globex", MaxJobs: 9, RefusedLastHour: 5}}
+	refused := []*genbusv1.TenantState{{Tenant: "initech", MaxJobs: 9, RefusedLastHour: 6, MaxStoredBytes: most}, {Tenant: "globex", MaxJobs: 9, RefusedLastHour: 5, MaxStoredBytes: most}}
 	var got *genbusv1.ListTenantsResponse
 	r.eventually("the jobs are counted", func() (counted bool) {
 		var err error

@@ -198,8 +198,13 @@ type TenantState struct {
 	// has forgotten what it refused before, and each says it of 100 tenants only. A request
 	// that waits in the NATS inbox counts each time that it is tried.
 	RefusedLastHour int64 `protobuf:"varint,9,opt,name=refused_last_hour,json=refusedLastHour,proto3" json:"refused_last_hour,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Bytes in its object store: large requests, those that routes keep, large replies, and copies
+	// of results.
+	StoredBytes uint64 `protobuf:"varint,10,opt,name=stored_bytes,json=storedBytes,proto3" json:"stored_bytes,omitempty"`
+	// The most of them (limits.bodies_bytes).
+	MaxStoredBytes int64 `protobuf:"varint,11,opt,name=max_stored_bytes,json=maxStoredBytes,proto3" json:"max_stored_bytes,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *TenantState) Reset() {
@@ -291,6 +296,20 @@ func (x *TenantState) GetFailedLastHour() int64 {
 func (x *TenantState) GetRefusedLastHour() int64 {
 	if x != nil {
 		return x.RefusedLastHour
+	}
+	return 0
+}
+
+func (x *TenantState) GetStoredBytes() uint64 {
+	if x != nil {
+		return x.StoredBytes
+	}
+	return 0
+}
+
+func (x *TenantState) GetMaxStoredBytes() int64 {
+	if x != nil {
+		return x.MaxStoredBytes
 	}
 	return 0
 }
@@ -510,7 +529,7 @@ const file_genbus_v1_operator_tenant_proto_rawDesc = "" +
 	"\x05total\x18\x02 \x01(\x03R\x05total\x12A\n" +
 	"\x0ecomplete_since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\rcompleteSince\x12/\n" +
 	"\x05as_of\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\x120\n" +
-	"\x06silent\x18\x05 \x03(\v2\x18.genbus.v1.SilentReplicaR\x06silent\"\xed\x02\n" +
+	"\x06silent\x18\x05 \x03(\v2\x18.genbus.v1.SilentReplicaR\x06silent\"\xba\x03\n" +
 	"\vTenantState\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x1e\n" +
 	"\n" +
@@ -522,7 +541,10 @@ const file_genbus_v1_operator_tenant_proto_rawDesc = "" +
 	"\x12accepted_last_hour\x18\x06 \x01(\x03R\x10acceptedLastHour\x12&\n" +
 	"\x0fended_last_hour\x18\a \x01(\x03R\rendedLastHour\x12(\n" +
 	"\x10failed_last_hour\x18\b \x01(\x03R\x0efailedLastHour\x12*\n" +
-	"\x11refused_last_hour\x18\t \x01(\x03R\x0frefusedLastHour\"\x14\n" +
+	"\x11refused_last_hour\x18\t \x01(\x03R\x0frefusedLastHour\x12!\n" +
+	"\fstored_bytes\x18\n" +
+	" \x01(\x04R\vstoredBytes\x12(\n" +
+	"\x10max_stored_bytes\x18\v \x01(\x03R\x0emaxStoredBytes\"\x14\n" +
 	"\x12ListStreamsRequest\"G\n" +
 	"\x13ListStreamsResponse\x120\n" +
 	"\astreams\x18\x01 \x03(\v2\x16.genbus.v1.StreamStateR\astreams\"\x9a\x02\n" +

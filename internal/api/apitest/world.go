@@ -186,7 +186,7 @@ func (w *World) startAPI(alter func(*Parts)) {
 		},
 		Jobs: operator.Jobs{Log: w.Log, Index: w.Index, Queue: jobs, Eraser: eraser},
 	}
-	op.Tenants = operator.Tenants{Index: w.Index, Config: live, Fleet: op.Replicas.Fleet}
+	op.Tenants = operator.Tenants{Index: w.Index, Config: live, Fleet: op.Replicas.Fleet, Bodies: bodies}
 	op.Overview = operator.NewOverview(op.Routes, &deadletter.Counter{Streams: op.Letters.Streams}, op.Replicas.Fleet)
 	op.Requests = operator.Requests{Config: live, Items: jobs.Items, Bodies: bodies, Letters: op.Letters, Admission: adm}
 	op.Operations = operator.Operations{Jobs: op.Jobs, Letters: op.Letters, Cancel: w.Core.Jobs.CancelWhile}
