@@ -42,6 +42,19 @@ func TestTryAVideo(t *testing.T) {
 	b.plays()
 }
 
+// TestTryAVideoOfEveryProtocol: the form sends what the model's route takes.
+func TestTryAVideoOfEveryProtocol(t *testing.T) {
+	t.Parallel()
+	b := open(t, start(t).base)
+	for _, model := range []string{"sandbox-videos", "sandbox-kling", "sandbox-jimeng"} {
+		b.goTo("/console/try")
+		b.click("input[value=video]")
+		eval[string](b, `document.getElementById("try-model").value = "`+model+`"`)
+		b.click("#try button")
+		b.until("end of "+model, `document.getElementById("try-status").textContent.startsWith("completed")`)
+	}
+}
+
 // plays waits for a player that has loaded its video.
 func (b *browser) plays() {
 	b.t.Helper()

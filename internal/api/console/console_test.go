@@ -328,8 +328,8 @@ func TestAWrongFilterStays(t *testing.T) {
 	}
 }
 
-// TestTryOffersModels: what a pattern begins with, and no videos of protocols whose bodies are
-// others.
+// TestTryOffersModels: what a pattern begins with, and the protocol of each, which its request
+// is in.
 func TestTryOffersModels(t *testing.T) {
 	t.Parallel()
 	a := newBrowser(apitest.New(t, func(c *config.Config) {
@@ -337,7 +337,7 @@ func TestTryOffersModels(t *testing.T) {
 		kling.Protocol = "kling"
 		c.Routes = append(c.Routes, kling, config.NewRoute("wan", config.KindVideo, config.SandboxUpstream, "wan-*"))
 	})).get("/console/try")
-	if !strings.Contains(a.body, `<option value="wan-">`) || strings.Contains(a.body, "*") || strings.Contains(a.body, "kling-v3") {
+	if !strings.Contains(a.body, `<option value="wan-" data-protocol="primary">`) || strings.Contains(a.body, "*") || !strings.Contains(a.body, `<option value="kling-v3" data-protocol="kling">`) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 }

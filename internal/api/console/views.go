@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -17,7 +18,6 @@ import (
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
-	"github.com/genbus/genbus/internal/upstream/primary"
 )
 
 // views are the pages that read something, by their patterns below Path.
@@ -242,10 +242,14 @@ func loadAudit(ctx context.Context, c *Console, r *query) (any, error) {
 	})
 }
 
+// tryModel is a model of videos, and the protocol of its route, which the body of a request is
+// in.
+type tryModel struct{ Name, Protocol string }
+
 // tryPage is what the forms of Try offer.
 type tryPage struct {
-	// Videos are models of the primary protocol: others want bodies of their own.
-	Videos, Chats []string
+	Videos []tryModel
+	Chats  []string
 	// Keys is whether a tenant's key is needed; NATS is the subject of a request.
 	Keys          bool
 	VideoSubject  string
@@ -259,15 +263,14 @@ func loadTry(_ context.Context, c *Console, _ *query) (any, error) {
 	for _, r := range cfg.Routes {
 		for _, m := range r.Models {
 			m = strings.TrimSuffix(m, "*") // a pattern is no model: who looks types the rest
-			switch {
-			case r.Kind == string(subject.Chat):
+			if r.Kind == string(subject.Chat) {
 				p.Chats = append(p.Chats, m)
-			case r.Protocol == primary.Name:
-				p.Videos = append(p.Videos, m)
+			} else {
+				p.Videos = append(p.Videos, tryModel{Name: m, Protocol: r.Protocol})
 			}
 		}
 	}
-	slices.Sort(p.Videos)
+	slices.SortFunc(p.Videos, func(a, b tryModel) int { return cmp.Compare(a.Name, b.Name) })
 	slices.Sort(p.Chats)
 	tenant := config.DefaultTenant
 	if p.Keys {

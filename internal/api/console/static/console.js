@@ -171,12 +171,24 @@ chat?.closest("details").addEventListener("toggle", () => showChat(chat), { once
 
 const form = document.getElementById("try");
 
+// protocolOf is that of the model's route: of the longest name in the list that it begins with.
+function protocolOf(model) {
+  const fits = [...document.getElementById("video-models").options].filter((o) => model.startsWith(o.value));
+  return fits.sort((a, b) => b.value.length - a.value.length)[0]?.dataset.protocol ?? "primary";
+}
+
+// wanted is what the form asks for: the request of the model's own protocol, the typed one, which
+// every protocol has, and where to send which of them.
 function wanted() {
-  const f = new FormData(form), kind = f.get("kind");
-  const body = kind === "chat"
-    ? { model: f.get("model"), stream: true, messages: [{ role: "user", content: f.get("prompt") }] }
-    : { model: f.get("model"), prompt: f.get("prompt") };
-  return { kind, body, key: f.get("key"), path: kind === "chat" ? "/v1/chat/completions" : "/v1/video/generations" };
+  const f = new FormData(form), kind = f.get("kind"), model = f.get("model"), prompt = f.get("prompt");
+  if (kind === "chat") {
+    const own = { model, stream: true, messages: [{ role: "user", content: prompt }] };
+    return { kind, own, body: own, typed: { chat: { model, messages: [{ role: "user", text: prompt }] } }, key: f.get("key"), path: "/v1/chat/completions" };
+  }
+  const protocol = protocolOf(model), typed = { video: { model, prompt } };
+  const own = { [{ kling: "model_name", jimeng: "req_key" }[protocol] ?? "model"]: model, prompt };
+  const primary = protocol === "primary";
+  return { kind, own, body: primary ? own : typed, typed, key: f.get("key"), path: primary ? "/v1/video/generations" : "/genbus/v1/videos" };
 }
 
 const quote = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
@@ -185,13 +197,10 @@ function sayCommands() {
   const w = wanted(), key = form.elements.key ? ` -H "Authorization: Bearer $KEY"` : "";
   const say = (name, text) => { document.getElementById(`cmd-${name}`).textContent = text; };
   say("curl", `curl -N${key} ${location.origin}${w.path} -H 'Content-Type: application/json' -d ${quote(JSON.stringify(w.body))}`);
-  const typed = w.kind === "chat"
-    ? { request: { chat: { model: w.body.model, messages: [{ role: "user", text: w.body.messages[0].content }] } } }
-    : { request: { video: { model: w.body.model, prompt: w.body.prompt } } };
   const method = w.kind === "chat" ? "genbus.v1.ChatService/StreamChatCompletion" : "genbus.v1.VideoService/CreateVideoTask";
-  say("grpcurl", `grpcurl -plaintext${key} -d ${quote(JSON.stringify(typed))} ${form.dataset.grpc} ${method}`);
+  say("grpcurl", `grpcurl -plaintext${key} -d ${quote(JSON.stringify({ request: w.typed }))} ${form.dataset.grpc} ${method}`);
   const subject = form.dataset[`${w.kind}Subject`];
-  const { stream, ...plain } = w.body;
+  const { stream, ...plain } = w.own;
   say("nats", `nats${form.dataset.nats ? ` -s ${form.dataset.nats}` : ""} req ${subject} -H content-type:application/json ${quote(JSON.stringify(plain))}`);
 }
 
