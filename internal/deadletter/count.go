@@ -1,6 +1,7 @@
 package deadletter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -39,6 +40,8 @@ type Counts struct {
 // safe for concurrent use. Streams is required.
 type Counter struct {
 	Streams Streams
+
+	within time.Duration // lookWithin, but for a test
 
 	mu     sync.Mutex
 	counts Counts
@@ -86,7 +89,7 @@ func (c *Counter) Count(ctx context.Context) (Counts, error) {
 // look looks at the codes of the oldest letters. It is whole unless a read failed; what was
 // looked at before counts in any case.
 func (c *Counter) look(ctx context.Context) (out Counts, whole bool) {
-	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.within, lookWithin))
 	defer cancel()
 	names, seq, size := c.Streams.Broker.Names(), uint64(1), 0
 	for range maxLookedAt {

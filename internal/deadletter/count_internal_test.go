@@ -48,7 +48,7 @@ func TestLettersThatWereLookedAtCount(t *testing.T) {
 	if err := b.Conn().FlushWithContext(ctx); err != nil {
 		t.Fatal(err)
 	}
-	c, began := Counter{Streams: Streams{Broker: b}}, time.Now()
+	c, began := Counter{Streams: Streams{Broker: b}, within: time.Minute}, time.Now()
 	got, err := c.Count(ctx)
 	if err != nil || got.OutcomeUnknown < cutAt-1 || got.Uncounted == 0 || got.OutcomeUnknown+got.Uncounted != letters {
 		t.Fatalf("%+v, %v", got, err)
@@ -77,7 +77,7 @@ func TestFewLargeLettersAreLookedAt(t *testing.T) {
 	const letters = most + 3
 	b := brokertest.Single(t)
 	putLetters(t, b, letters, size)
-	c := Counter{Streams: Streams{Broker: b}}
+	c := Counter{Streams: Streams{Broker: b}, within: time.Minute}
 	if got, err := c.Count(t.Context()); err != nil || got != (Counts{OutcomeUnknown: most, Uncounted: letters - most}) {
 		t.Errorf("%+v, %v", got, err)
 	}
