@@ -18,6 +18,7 @@ import (
 	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/subject"
+	"github.com/genbus/genbus/internal/upstream/primary"
 )
 
 // views are the pages that read something, by their patterns below Path.
@@ -270,7 +271,13 @@ func loadTry(_ context.Context, c *Console, _ *query) (any, error) {
 			}
 		}
 	}
-	slices.SortFunc(p.Videos, func(a, b tryModel) int { return cmp.Compare(a.Name, b.Name) })
+	rank := func(m tryModel) int { // those of the primary protocol come first
+		if m.Protocol == primary.Name {
+			return 0
+		}
+		return 1
+	}
+	slices.SortFunc(p.Videos, func(a, b tryModel) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Name, b.Name)) })
 	slices.Sort(p.Chats)
 	tenant := config.DefaultTenant
 	if p.Keys {
