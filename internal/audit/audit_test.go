@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
@@ -208,7 +209,7 @@ func TestRecordsBehindOtherMessages(t *testing.T) {
 	}
 	const others = 5000
 	for range others {
-		if _, err := b.JetStream().PublishAsync(b.Names().OperationProgress("a"), nil); err != nil {
+		if _, err := b.JetStream().PublishAsync(b.Names().OperationProgress("a"), nil, jetstream.WithStallWait(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 	}
