@@ -177,7 +177,7 @@ func (w *world) video(q request) string {
 	return w.page("video", q.tenant, h)
 }
 
-// chat submits a chat that nobody waits for, and gives the job's page.
+// chat submits a chat for which no one waits, and gives the job's page.
 func (w *world) chat(q request) string {
 	w.t.Helper()
 	key, headers := q.caller()

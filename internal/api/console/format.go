@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"html/template"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -47,14 +46,11 @@ var functions = template.FuncMap{
 	"sparkEnded":    func(m []*genbusv1.RouteMinute) string { return spark(m, (*genbusv1.RouteMinute).GetEnded) },
 	"sparkFailed":   func(m []*genbusv1.RouteMinute) string { return spark(m, (*genbusv1.RouteMinute).GetFailed) },
 
-	"short":        short,
-	"leavesLetter": func(code string) bool { return slices.Contains(jobLetterCodes, errcode.Code(code)) },
-	"trimmed":      strings.TrimPrefix,
-	"hasPassed":    func(t *timestamppb.Timestamp) bool { return t != nil && t.AsTime().Before(time.Now()) },
-	"menu":         func() []entry { return menu },
-	"list":         func(values ...string) []string { return values },
-	"sub":          func(a, b uint64) uint64 { return a - min(a, b) },
-	"codes":        func() []errcode.Code { return letterCodes },
+	"short":   short,
+	"trimmed": strings.TrimPrefix,
+	"menu":    func() []entry { return menu },
+	"list":    func(values ...string) []string { return values },
+	"codes":   func() []errcode.Code { return letterCodes },
 }
 
 // entry is one of the menu.

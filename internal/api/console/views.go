@@ -156,9 +156,6 @@ func (c *Console) find(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, Path+"/jobs?"+url.Values{"id": {id}, "tenant": {tenant}}.Encode(), http.StatusSeeOther)
 }
 
-// jobLetterCodes are the errors of jobs that leave a dead letter.
-var jobLetterCodes = []errcode.Code{errcode.SubmissionUnknown, errcode.UpstreamRemoved, errcode.Poisoned, errcode.LogLost}
-
 // letterCodes are the codes by which letters are chosen in the list: those that need most care.
 var letterCodes = []errcode.Code{
 	errcode.SubmissionUnknown, errcode.OrphanedSubmission, errcode.UpstreamRemoved, errcode.Poisoned, errcode.InvalidRequest,
@@ -175,8 +172,7 @@ type decisionPage struct {
 	Stakes stakes
 }
 
-// loadDecision reads a letter from the list and not whole: its request is a prompt, and who
-// reads that is recorded.
+// loadDecision reads a letter without its request, which is a prompt: who reads that is recorded.
 func loadDecision(ctx context.Context, c *Console, r *query) (any, error) {
 	seq, err := sequenceOf(r.Request)
 	if err != nil {
