@@ -55,7 +55,10 @@ type Broker struct {
 // Open connects, starting the embedded server where there is no URL. It does not
 // touch the streams; Streams.Ensure does.
 func Open(ctx context.Context, o Options) (*Broker, error) {
-	c := &connection{names: o.Names, log: o.Logger, closed: make(chan struct{}), state: newConnState(), clock: clock.New(o.Wall)}
+	c := &connection{
+		names: o.Names, log: o.Logger, closed: make(chan struct{}), state: newConnState(), clock: clock.New(o.Wall),
+		writers: newWriters(o.Names, o.URL == "" && !o.Embedded.NoSync),
+	}
 	b := &Broker{connection: c, streams: newStreams(c, o.Limits, o.Replicas)}
 	url := o.URL
 	opts := append(c.options(), nats.ReconnectHandler(func(*nats.Conn) { b.reconnected() }))

@@ -26,6 +26,7 @@ type connection struct {
 	closed  chan struct{}
 	state   *connState
 	clock   *clock.Clock
+	writers *writers
 	trouble atomic.Pointer[error] // of the last look of Ready; nil when all was well
 }
 
@@ -57,6 +58,7 @@ func (c *connection) options() []nats.Option {
 // disconnected is called for our own Close too, then without an error.
 func (c *connection) disconnected(err error) {
 	c.state.lost()
+	c.writers.replies.Lost()
 	if err != nil {
 		c.log.Warn("nats: disconnected", "error", err)
 	}
@@ -85,6 +87,10 @@ func (c *connection) connect(ctx context.Context, url string, opts []nats.Option
 		return fmt.Errorf("use JetStream: %w", err)
 	}
 	c.nc, c.js = nc, js
+	if err := c.writers.replies.Subscribe(nc); err != nil {
+		nc.Close()
+		return err
+	}
 	if err := ctx.Err(); err != nil {
 		nc.Close()
 		return context.Cause(ctx)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/streamwrite"
 )
 
 // The answers to a publish that are no success. Everything else that Publish
@@ -60,11 +62,11 @@ func Classify(err error) error {
 		return classifyAPI(api)
 	}
 	switch {
-	case errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders),
-		errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrReconnectBufExceeded):
-		return errors.Join(ErrUnavailable, err)
 	case errors.Is(err, nats.ErrMaxPayload):
 		return errors.Join(ErrTooLarge, err)
+	case errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders), errors.Is(err, streamwrite.ErrNotSent),
+		errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrReconnectBufExceeded):
+		return errors.Join(ErrUnavailable, err)
 	default:
 		return errors.Join(ErrNoAnswer, err)
 	}

@@ -2,12 +2,17 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/streamwrite"
+	"github.com/genbus/genbus/internal/subject"
 )
 
 // PublishTimeout is how long one publish waits for its answer.
@@ -22,24 +27,19 @@ const (
 )
 
 // Ack is the server's confirmation.
-type Ack struct {
-	Seq uint64
-	// Duplicate is true when the server dropped the message because it knew its
-	// Nats-Msg-Id. It is no proof that the stored message is ours.
-	Duplicate bool
-}
+type Ack = streamwrite.Ack
 
 // Publish stores m in the stream that listens to its subject, and waits for the
 // answer. A lost answer is not retried here: the caller decides, with the same
 // message. That no stream listened is retried for a second: nothing was stored.
 func (c *connection) Publish(ctx context.Context, m *nats.Msg) (Ack, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, PublishTimeout, fmt.Errorf("publish to %s: %w within %s", m.Subject, ErrNoAnswer, PublishTimeout))
-	defer cancel()
-	ack, err := c.js.PublishMsg(ctx, m, jetstream.WithRetryAttempts(leaderlessTries), jetstream.WithRetryWait(leaderlessWait))
-	if err != nil {
-		return Ack{}, fmt.Errorf("publish to %s: %w", m.Subject, Classify(err))
-	}
-	return Ack{Seq: ack.Sequence, Duplicate: ack.Duplicate}, nil
+	return c.publish(ctx, m, streamwrite.Jobs)
+}
+
+// PublishInline is Publish for the events of inline chats, which leave half of the stream's
+// window to accepted jobs.
+func (c *connection) PublishInline(ctx context.Context, m *nats.Msg) (Ack, error) {
+	return c.publish(ctx, m, streamwrite.Inline)
 }
 
 // PublishExpecting is Publish with a compare-and-set: m is stored only if the
@@ -50,4 +50,72 @@ func (c *connection) PublishExpecting(ctx context.Context, m *nats.Msg, last uin
 	}
 	m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(last, 10)}
 	return c.Publish(ctx, m)
+}
+
+func (c *connection) publish(ctx context.Context, m *nats.Msg, lane streamwrite.Lane) (ack Ack, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, PublishTimeout, fmt.Errorf("publish to %s: %w within %s", m.Subject, ErrNoAnswer, PublishTimeout))
+	defer cancel()
+	w := c.writers.of(c.names.StreamOf(m.Subject))
+	for range leaderlessTries {
+		ack, err = w.Write(ctx, m, lane)
+		if !errors.Is(err, nats.ErrNoResponders) || Wait(ctx, leaderlessWait) != nil {
+			break
+		}
+	}
+	if err != nil {
+		return Ack{}, fmt.Errorf("publish to %s: %w", m.Subject, Classify(err))
+	}
+	return ack, nil
+}
+
+// Settled waits until it is known whether a message of a stream, which a consumer was given or
+// which was republished, is stored for good, and reports whether it is: the embedded server
+// shows the messages of a batch before it has synced them. It takes PublishTimeout at most.
+func (c *connection) Settled(stream string, h nats.Header) bool {
+	return c.writers.of(stream).Settled(h)
+}
+
+// shareFrom is how many writes to a stream wait until they share a sync: below that, staging
+// the batch takes the server longer than to sync each of them (docs/adr/0024).
+const shareFrom = 32
+
+// writers are those of the streams that this process publishes to.
+type writers struct {
+	replies *streamwrite.Replies
+	shared  map[string]bool // streams whose server syncs each message on its own
+
+	mu sync.Mutex
+	by map[string]*streamwrite.Writer // "": all other streams
+}
+
+// newWriters returns those of a connection; syncs says that the server syncs each message on
+// its own.
+func newWriters(n subject.Space, syncs bool) *writers {
+	w := &writers{replies: streamwrite.NewReplies(), by: map[string]*streamwrite.Writer{}, shared: map[string]bool{}}
+	if syncs {
+		for _, stream := range batched(n) {
+			w.shared[stream] = true
+		}
+	}
+	return w
+}
+
+// batched are the streams that take atomic batches: those of a job's way.
+func batched(n subject.Space) []string {
+	return []string{n.Tasks(), n.Work(), n.Wait(), n.UsageStream()}
+}
+
+func (w *writers) of(stream string) *streamwrite.Writer {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	one := w.by[stream]
+	if one == nil {
+		o := streamwrite.Options{Timeout: PublishTimeout}
+		if w.shared[stream] {
+			o.ShareFrom = shareFrom
+		}
+		one = streamwrite.New(w.replies, o)
+		w.by[stream] = one
+	}
+	return one
 }

@@ -26,6 +26,7 @@ func streamDiff(have, want jetstream.StreamConfig) []string {
 	d.add("discard_new_per_subject", have.DiscardNewPerSubject, want.DiscardNewPerSubject, have.DiscardNewPerSubject == want.DiscardNewPerSubject)
 	d.add("duplicate_window", have.Duplicates, want.Duplicates, have.Duplicates == want.Duplicates)
 	d.add("allow_direct", have.AllowDirect, want.AllowDirect, have.AllowDirect == want.AllowDirect)
+	d.add("allow_atomic", have.AllowAtomicPublish, want.AllowAtomicPublish, have.AllowAtomicPublish == want.AllowAtomicPublish)
 	d.add("republish", have.RePublish, want.RePublish, equalRePublish(have.RePublish, want.RePublish))
 	d.add("allow_rollup", have.AllowRollup, false, !have.AllowRollup)
 	d.add("revision", have.Metadata[subject.MetadataRevision], configRevision,

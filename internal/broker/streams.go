@@ -14,7 +14,7 @@ import (
 // configRevision counts the changes of the stream and consumer configurations
 // below. A lower revision never overwrites a higher one, so that a replica of
 // the old version, still running during a rolling deploy, changes nothing back.
-const configRevision = 4
+const configRevision = 5
 
 // maxConsumers is set on every stream, because the server's own default is
 // 1,000 and -1 does not lift it.
@@ -123,7 +123,7 @@ func (s *Streams) Configs() []jetstream.StreamConfig {
 			Subjects:  []string{n.WorkPattern()},
 			Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage,
 			MaxMsgs: l.WorkMaxMsgs, MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true,
-			Duplicates: 100 * time.Millisecond,
+			Duplicates: 100 * time.Millisecond, AllowAtomicPublish: true,
 		}),
 		// No work queue: every replica reads along which tenants wait, and a work
 		// queue has one reader for each message. What had its turn is deleted.
@@ -131,12 +131,12 @@ func (s *Streams) Configs() []jetstream.StreamConfig {
 			Subjects:  []string{n.WaitPattern()},
 			Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage,
 			MaxMsgs: l.WorkMaxMsgs, MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true,
-			Duplicates: 100 * time.Millisecond,
+			Duplicates: 100 * time.Millisecond, AllowAtomicPublish: true,
 		}),
 		s.stream(n.Tasks(), "log of record, and feed of finished jobs", jetstream.StreamConfig{
 			Subjects:  []string{n.TaskPattern(), n.DonePattern()},
 			Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage,
-			MaxAge: l.TasksMaxAge, MaxBytes: l.TasksMaxBytes, Discard: jetstream.DiscardNew, AllowDirect: true,
+			MaxAge: l.TasksMaxAge, MaxBytes: l.TasksMaxBytes, Discard: jetstream.DiscardNew, AllowDirect: true, AllowAtomicPublish: true,
 			Duplicates: 2 * time.Minute,
 			RePublish:  &jetstream.RePublish{Source: n.TaskPattern(), Destination: n.LiveTaskPattern()},
 		}),
@@ -169,7 +169,7 @@ func (s *Streams) Configs() []jetstream.StreamConfig {
 			Subjects:  []string{n.UsagePattern()},
 			Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage,
 			MaxAge: l.UsageMaxAge, MaxBytes: l.UsageMaxBytes, Discard: jetstream.DiscardOld,
-			Duplicates: 2 * time.Minute,
+			Duplicates: 2 * time.Minute, AllowAtomicPublish: true,
 		}),
 		// What is full is not written over: an operator's action that cannot be recorded is
 		// refused.

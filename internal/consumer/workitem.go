@@ -33,6 +33,13 @@ func (c *Consumer) open(m jetstream.Msg) (hold.Delivery, *genbusv1.WorkItem, boo
 	return d, item, true
 }
 
+// giveBack returns a delivery that is looked at again in a second.
+func (c *Consumer) giveBack(m jetstream.Msg, d hold.Delivery) {
+	if err := d.Settle(hold.ReturnAfter(time.Second)); err != nil {
+		c.Logger.Warn("a message could not be given back; it is redelivered", "subject", m.Subject(), telemetry.KeyError, err)
+	}
+}
+
 // unreadable settles a work item that cannot be decoded: it becomes a dead letter, and its
 // job, which the subject still names, fails.
 func (c *Consumer) unreadable(m jetstream.Msg, d hold.Delivery, cause error) {

@@ -99,7 +99,7 @@ func built(n subject.Space) map[string]string {
 	v := reflect.ValueOf(n)
 	for i := range v.NumMethod() {
 		m, name := v.Method(i), v.Type().Method(i).Name
-		if name == "Prefix" || m.Type().NumOut() != 1 || m.Type().Out(0).Kind() != reflect.String {
+		if name == "Prefix" || name == "StreamOf" || m.Type().NumOut() != 1 || m.Type().Out(0).Kind() != reflect.String {
 			continue // parsers, and what is part of every name
 		}
 		for _, k := range subject.Kinds {

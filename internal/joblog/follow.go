@@ -91,8 +91,8 @@ func (source) Epoch(context.Context) (int64, error) { return 0, nil }
 // before it knows of the subscription is found after a silence.
 func (s source) Listen(n subject.TaskName, live func(item, error)) (stop func(), err error) {
 	sub, err := s.b.Conn().Subscribe(s.b.Names().LiveTask(n.Kind, n.Tenant, n.ID), func(m *nats.Msg) {
-		if s.hub.drops() {
-			return
+		if s.hub.drops() || !s.b.Settled(s.b.Names().Tasks(), m.Header) {
+			return // one that is stored after all is found after the silence
 		}
 		event, err := publisher.DecodeEvent(n.Kind, m.Header, m.Data)
 		seq, bad := strconv.ParseUint(header(m.Header, jetstream.SequenceHeader), 10, 64)

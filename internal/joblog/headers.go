@@ -11,13 +11,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/genbus/genbus/internal/broker"
-	"github.com/genbus/genbus/internal/subject"
 )
 
 // Headers are the headers of the last event of every job that the log has, and of all that
 // follow, in the order of the log.
 type Headers struct {
-	names    subject.Space
+	b        *broker.Broker
 	consumer jetstream.Consumer
 	// LogCreated is when the log was created that is read.
 	LogCreated time.Time
@@ -26,7 +25,7 @@ type Headers struct {
 // Headers begins to read the headers of the log, which ends with ctx. A reader that was away
 // for a while is given what it missed, also from another log where this one was lost.
 func (l *Log) Headers(ctx context.Context) (*Headers, error) {
-	h := &Headers{names: l.b.Names()}
+	h := &Headers{b: l.b}
 	err := l.b.RetryUntilLeader(ctx, "read the headers of the log", func(ctx context.Context) error {
 		s, err := l.b.Stream(ctx, l.b.Names().Tasks())
 		if err != nil {
@@ -74,13 +73,15 @@ func (h *Headers) Each(f func(Notice), caughtUp func(), trouble func(error)) (st
 }
 
 // notice is what a message without its data says, and how many the log has behind it. One
-// that is no event of a job has no name.
+// that is no event of a job has no name. No reader is told of an event that is not stored for
+// good: a list must not say what a cut of the power takes back.
 func (h *Headers) notice(m jetstream.Msg) (n Notice, left uint64) {
+	h.b.Settled(h.b.Names().Tasks(), m.Headers())
 	meta, err := m.Metadata()
 	if err != nil {
 		return n, 1 // it is not of the log
 	}
-	name, err := h.names.ParseTask(m.Subject())
+	name, err := h.b.Names().ParseTask(m.Subject())
 	if err != nil {
 		return Notice{Seq: meta.Sequence.Stream}, meta.NumPending
 	}

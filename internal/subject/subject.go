@@ -85,6 +85,38 @@ func Default() Space {
 // Prefix is the prefix itself.
 func (s Space) Prefix() string { return s.prefix }
 
+// StreamOf is the stream that listens to a subject; empty for one that is none of genbus's
+// streams.
+func (s Space) StreamOf(subject string) string {
+	rest, ours := strings.CutPrefix(subject, s.prefix+".")
+	if !ours {
+		return ""
+	}
+	word, _, _ := strings.Cut(rest, ".")
+	switch word {
+	case "task", "done":
+		return s.Tasks()
+	case "work":
+		return s.Work()
+	case "wait":
+		return s.Wait()
+	case "usage":
+		return s.UsageStream()
+	case "request":
+		return s.Requests()
+	case "chunk":
+		return s.Chunks()
+	case "dead":
+		return s.Dead()
+	case "rejected":
+		return s.Rejected()
+	case "ops":
+		return s.Ops()
+	default:
+		return ""
+	}
+}
+
 // join builds a subject from the prefix and tokens. The callers have
 // checked the tokens.
 func (s Space) join(tokens ...string) string {

@@ -1,0 +1,305 @@
+package streamwrite_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/streamwrite"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)
+}
+
+const shareFrom = 8
+
+// world is a server, a stream that takes log.>, and a writer to it.
+type world struct {
+	nc      *nats.Conn
+	js      jetstream.JetStream
+	replies *streamwrite.Replies
+	writer  *streamwrite.Writer
+}
+
+func newWorld(t *testing.T, o streamwrite.Options) world {
+	t.Helper()
+	nc, js := serve(t, t.TempDir(), o.ShareFrom > 0)
+	replies := streamwrite.NewReplies()
+	if err := replies.Subscribe(nc); err != nil {
+		t.Fatal(err)
+	}
+	o.Timeout = 5 * time.Second
+	return world{nc: nc, js: js, replies: replies, writer: streamwrite.New(replies, o)}
+}
+
+// message is one that is stored if the last sequence on its subject is last.
+func message(subject string, last uint64, data string) *nats.Msg {
+	m := nats.NewMsg(subject)
+	m.Data = []byte(data)
+	m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(last, 10)}
+	return m
+}
+
+// is fails unless the message with a sequence is this one, and tells of which batch it is.
+func (w world) is(t *testing.T, seq uint64, subject, data string) (batch string) {
+	t.Helper()
+	s, err := w.js.Stream(t.Context(), "LOG")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := s.GetMsg(t.Context(), seq)
+	if err != nil {
+		t.Fatalf("sequence %d: %v", seq, err)
+	}
+	if m.Subject != subject || string(m.Data) != data {
+		t.Errorf("sequence %d is %s %q, want %s %q", seq, m.Subject, m.Data, subject, data)
+	}
+	return m.Header.Get("Nats-Batch-Id")
+}
+
+// TestEachWriterIsGivenItsOwnAnswer: many write at the same time, alone or in batches, and each
+// of them several times on its own subject.
+func TestEachWriterIsGivenItsOwnAnswer(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]streamwrite.Options{"pipelined": {}, "shared": {ShareFrom: shareFrom}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, o)
+			const writers, each = 100, 5
+			var batched atomic.Int64
+			var group sync.WaitGroup
+			for i := range writers {
+				group.Go(func() {
+					subject, last := fmt.Sprintf("log.%d", i), uint64(0)
+					for n := range each {
+						data := strconv.Itoa(n)
+						ack, err := w.writer.Write(t.Context(), message(subject, last, data), streamwrite.Lane(i%2))
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if last = ack.Seq; w.is(t, last, subject, data) != "" {
+							batched.Add(1)
+						}
+					}
+				})
+			}
+			group.Wait()
+			if some := batched.Load() > 0; some != (o.ShareFrom > 0) {
+				t.Errorf("%d of the messages were part of a batch", batched.Load())
+			}
+		})
+	}
+}
+
+// together writes messages at the same time, and returns what became of each.
+func (w world) together(t *testing.T, writes ...*nats.Msg) []error {
+	t.Helper()
+	errs := make([]error, len(writes))
+	var group sync.WaitGroup
+	for i, m := range writes {
+		group.Go(func() { _, errs[i] = w.writer.Write(t.Context(), m, streamwrite.Jobs) })
+	}
+	group.Wait()
+	return errs
+}
+
+// TestAConflictRefusesItsOwnWrite: the others of its batch are stored.
+func TestAConflictRefusesItsOwnWrite(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, streamwrite.Options{ShareFrom: shareFrom})
+	if _, err := w.writer.Write(t.Context(), message("log.taken", 0, "first"), streamwrite.Jobs); err != nil {
+		t.Fatal(err)
+	}
+	var writes []*nats.Msg
+	for i := range 60 {
+		writes = append(writes, message(fmt.Sprintf("log.%d", i), 0, "x"))
+	}
+	writes = append(writes, message("log.taken", 0, "second"))
+	errs := w.together(t, writes...)
+	for i, err := range errs[:60] {
+		if err != nil {
+			t.Errorf("write %d: %v", i, err)
+		}
+	}
+	if api, ok := errors.AsType[*jetstream.APIError](errs[60]); !ok || api.ErrorCode != 10071 {
+		t.Errorf("the write that is too late: %v", errs[60])
+	}
+}
+
+// TestTwoWritesOnOneSubject of which both expect the same sequence: one is stored.
+func TestTwoWritesOnOneSubject(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, streamwrite.Options{ShareFrom: shareFrom})
+	var writes []*nats.Msg
+	for i := range 40 {
+		writes = append(writes, message(fmt.Sprintf("log.%d", i/2), 0, strconv.Itoa(i)))
+	}
+	errs := w.together(t, writes...)
+	for i := 0; i < len(errs); i += 2 {
+		if (errs[i] == nil) == (errs[i+1] == nil) {
+			t.Errorf("writes on log.%d: %v and %v; want one of them stored", i/2, errs[i], errs[i+1])
+		}
+	}
+}
+
+// TestALargeMessageGoesAlone, next to others that share.
+func TestALargeMessageGoesAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, streamwrite.Options{ShareFrom: shareFrom})
+	large := message("log.large", 0, string(make([]byte, 200<<10)))
+	writes := []*nats.Msg{large}
+	for i := range 40 {
+		writes = append(writes, message(fmt.Sprintf("log.%d", i), 0, "x"))
+	}
+	if err := errors.Join(w.together(t, writes...)...); err != nil {
+		t.Fatal(err)
+	}
+	s, err := w.js.Stream(t.Context(), "LOG")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := s.GetLastMsgForSubject(t.Context(), "log.large")
+	if err != nil || m.Header.Get("Nats-Batch-Id") != "" {
+		t.Errorf("the large message: %v, batch %q", err, m.Header.Get("Nats-Batch-Id"))
+	}
+}
+
+// TestWhatNoStreamTakesIsSaidSo, and what is too large, and that nothing was sent.
+func TestWhatNoStreamTakesIsSaidSo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, streamwrite.Options{})
+	if _, err := w.writer.Write(t.Context(), message("nowhere", 0, "x"), streamwrite.Jobs); !errors.Is(err, nats.ErrNoResponders) {
+		t.Errorf("no stream: %v", err)
+	}
+	large := message("log.1", 0, string(make([]byte, w.nc.MaxPayload()+1)))
+	_, err := w.writer.Write(t.Context(), large, streamwrite.Jobs)
+	if !errors.Is(err, streamwrite.ErrNotSent) || !errors.Is(err, nats.ErrMaxPayload) {
+		t.Errorf("a message that is too large: %v", err)
+	}
+}
+
+// unanswered is a writer of a subject that takes messages and answers none.
+func unanswered(t *testing.T, window int) (world, <-chan *nats.Msg) {
+	t.Helper()
+	w := newWorld(t, streamwrite.Options{Window: window})
+	got := make(chan *nats.Msg, 100)
+	if _, err := w.nc.ChanSubscribe("silent", got); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return w, got
+}
+
+// TestALostConnectionEndsWhatWaits: it is not known whether it is stored.
+func TestALostConnectionEndsWhatWaits(t *testing.T) {
+	t.Parallel()
+	w, got := unanswered(t, 10)
+	failed := make(chan error, 1)
+	go func() {
+		_, err := w.writer.Write(t.Context(), nats.NewMsg("silent"), streamwrite.Jobs)
+		failed <- err
+	}()
+	<-got
+	w.replies.Lost()
+	if err := <-failed; !errors.Is(err, nats.ErrDisconnected) || errors.Is(err, streamwrite.ErrNotSent) {
+		t.Errorf("the write ended with %v", err)
+	}
+}
+
+// TestTheWindowIsBounded: what is beyond it is not sent, half of it is left by inline events,
+// and a caller who goes away makes room.
+func TestTheWindowIsBounded(t *testing.T) {
+	t.Parallel()
+	w, got := unanswered(t, 4)
+	begin := func(lane streamwrite.Lane) (giveUp func() error) {
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := make(chan error, 1)
+		go func() {
+			_, err := w.writer.Write(ctx, nats.NewMsg("silent"), lane)
+			failed <- err
+		}()
+		return func() error {
+			cancel()
+			return <-failed
+		}
+	}
+	sent := func(n int) {
+		t.Helper()
+		for range n {
+			<-got
+		}
+		if err := w.nc.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if more := len(got); more > 0 {
+			t.Fatalf("%d more are sent than the window has room for", more)
+		}
+	}
+	inline := []func() error{begin(streamwrite.Inline), begin(streamwrite.Inline), begin(streamwrite.Inline)}
+	sent(2)
+	jobs := []func() error{begin(streamwrite.Jobs), begin(streamwrite.Jobs)}
+	sent(2)
+	queued := begin(streamwrite.Jobs)
+	if err := jobs[0](); !errors.Is(err, context.Canceled) || errors.Is(err, streamwrite.ErrNotSent) {
+		t.Errorf("a write that was sent, and given up: %v", err)
+	}
+	sent(1) // the one that was queued
+	waits := begin(streamwrite.Jobs)
+	if err := waits(); !errors.Is(err, streamwrite.ErrNotSent) {
+		t.Errorf("a write that was given up before it was sent: %v", err)
+	}
+	for _, giveUp := range append(inline, jobs[1], queued) {
+		if err := giveUp(); err == nil {
+			t.Error("a write that was given up succeeded")
+		}
+	}
+}
+
+// TestWhatIsSeenEarlyIsSettledLater: the server republishes the messages of a batch before it
+// has synced them, and the reader waits for its answer.
+func TestWhatIsSeenEarlyIsSettledLater(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, streamwrite.Options{ShareFrom: shareFrom})
+	type seen struct{ batched, settled bool }
+	heard := make(chan seen, 200)
+	_, err := w.nc.Subscribe("live.log.>", func(m *nats.Msg) {
+		heard <- seen{m.Header.Get("Nats-Batch-Id") != "", w.writer.Settled(m.Header)}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var writes []*nats.Msg
+	for i := range cap(heard) {
+		writes = append(writes, message(fmt.Sprintf("log.%d", i), 0, "x"))
+	}
+	if err := errors.Join(w.together(t, writes...)...); err != nil {
+		t.Fatal(err)
+	}
+	batched := 0
+	for range writes {
+		s := <-heard
+		if !s.settled {
+			t.Error("a message is not stored whose write succeeded")
+		}
+		if s.batched {
+			batched++
+		}
+	}
+	if batched == 0 {
+		t.Error("no message was part of a batch")
+	}
+}
