@@ -164,6 +164,7 @@ func TestConfigurationIsAccepted(t *testing.T) {
 		{Upstream: "http://127.0.0.1:1", Kind: "video", InFlight: 4000, Queued: 1_000_000, Poll: time.Second},
 		{Upstream: "http://127.0.0.1:1", Kind: "chat", InFlight: 256, Queued: 1000, InlineEvents: true},
 		{Upstream: "http://127.0.0.1:1", Kind: "video", InFlight: 4, Queued: 1000, Poll: time.Second, Routes: 1000, NATS: "nats://127.0.0.1:4222", SyncAlways: true},
+		{Upstream: "http://127.0.0.1:1", Kind: "chat", InFlight: 256, Queued: 1000, NATS: "nats://127.0.0.1:4222,nats://127.0.0.1:4223", Copies: 3, SyncAlways: true},
 	} {
 		file, err := s.yaml("/data")
 		if err != nil {
@@ -176,7 +177,7 @@ func TestConfigurationIsAccepted(t *testing.T) {
 		if r := c.Routes[0]; r.MaxInFlight != s.InFlight || c.NATS.SyncAlways != s.SyncAlways || c.Chat.InlineEvents != s.InlineEvents {
 			t.Errorf("read as %+v", r)
 		}
-		if len(c.Routes) != max(1, s.Routes) || c.NATS.URL != s.NATS || c.NATS.Replicas != 1 {
+		if len(c.Routes) != max(1, s.Routes) || c.NATS.URL != s.NATS || c.NATS.Replicas != max(1, s.Copies) {
 			t.Errorf("%d routes, %+v", len(c.Routes), c.NATS)
 		}
 	}

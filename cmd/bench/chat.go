@@ -129,12 +129,12 @@ func (r *chatRun) start(ctx context.Context) (stop func(), err error) {
 	if err != nil {
 		return stop, err
 	}
-	up, addr, err := startChild(ctx, r.w.dir, "upstream", []string{self, "upstream"}, childEnv(), bannerAddr)
+	up, addr, err := r.w.startUpstream(ctx)
 	if err != nil {
 		return stop, err
 	}
 	stops = append(stops, up.kill)
-	proxy, proxyAddr, err := startChild(ctx, r.w.dir, "proxy", []string{self, "proxy", "--upstream", addr[0]}, childEnv(), bannerAddr)
+	proxy, proxyAddr, err := startChild(ctx, r.w.dir, "proxy", []string{self, "proxy", "--upstream", addr}, childEnv(), bannerAddr)
 	if err != nil {
 		return stop, err
 	}
@@ -143,7 +143,7 @@ func (r *chatRun) start(ctx context.Context) (stop func(), err error) {
 	for _, events := range []bool{false, true} {
 		name := "events-" + onOff(events)
 		svc, err := r.w.startService(ctx, name, serviceSetup{
-			Upstream: addr[0], Kind: "chat", SyncAlways: r.cmd.Fsync, InFlight: 256, Queued: 100_000, InlineEvents: events,
+			Upstream: addr, Kind: "chat", SyncAlways: r.cmd.Fsync, InFlight: 256, Queued: 100_000, InlineEvents: events,
 		})
 		if err != nil {
 			return stop, err

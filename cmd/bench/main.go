@@ -1,6 +1,7 @@
 // Command bench measures a running genbus service from the outside: video tasks
 // in flight and their lives, the wait behind other tenants, the files of results,
-// replicas on one NATS server, and the chat path next to a plain reverse proxy; and,
+// queued jobs next to a plain consumer, replicas on one NATS server, and the chat path next to
+// a plain reverse proxy; and,
 // within itself, the followers of jobs. It tests nothing; a figure is printed whether or
 // not it meets its aim.
 package main
@@ -24,6 +25,8 @@ type cli struct {
 	Fairness  fairnessCommand  `cmd:"" help:"How long a tenant's first job waits while another tenant has very many queued."`
 	Fleet     fleetCommand     `cmd:"" help:"Replicas on one external NATS server: a replica with many idle routes, and what a job costs on more replicas."`
 	Followers followersCommand `cmd:"" help:"Followers of running chats: from the publish of a chunk to its follower, and what they cost the broker."`
+	Jobs      jobsCommand      `cmd:"" help:"Queued chats and short videos from the inbox to the feed, next to a plain consumer."`
+	Floor     floorCommand     `cmd:"" hidden:"" help:"The plain consumer that jobs compares with."`
 	NATS      natsCommand      `cmd:"" name:"nats" hidden:"" help:"A NATS server outside of genbus's process, with its monitoring."`
 	Proxy     proxyCommand     `cmd:"" hidden:"" help:"The reverse proxy that chat compares with."`
 	Upstream  upstreamCommand  `cmd:"" hidden:"" help:"The chat upstream of chat: no latency, no pacing but what is asked for."`

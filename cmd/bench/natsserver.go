@@ -6,18 +6,23 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// natsCommand is a NATS server outside of genbus's process, with the server's own
-// defaults for syncing to disk.
+// natsCommand is a NATS server outside of genbus's process. Without --sync it has the
+// server's own defaults for syncing to disk.
 type natsCommand struct {
-	Store string `required:"" help:"Directory of the streams." type:"path"`
+	Store   string   `required:"" help:"Directory of the streams." type:"path"`
+	Name    string   `help:"Name of the server." default:"bench"`
+	Cluster []string `help:"Addresses of all servers of its cluster, its own first; none for a server that has no cluster."`
+	Sync    bool     `help:"Sync every write to disk."`
 }
 
 // maxStore is far more than the streams of any measurement reserve.
@@ -25,7 +30,7 @@ const maxStore = 1 << 40
 
 // Run serves until ctx ends.
 func (c natsCommand) Run(ctx context.Context) error {
-	s, err := startNATS(c.Store)
+	s, err := c.start()
 	if err != nil {
 		return err
 	}
@@ -36,11 +41,15 @@ func (c natsCommand) Run(ctx context.Context) error {
 	return nil
 }
 
-func startNATS(store string) (*server.Server, error) {
-	s, err := server.NewServer(&server.Options{
-		ServerName: "bench", Host: "127.0.0.1", Port: server.RANDOM_PORT, HTTPHost: "127.0.0.1", HTTPPort: server.RANDOM_PORT, NoSigs: true,
-		JetStream: true, StoreDir: store, JetStreamMaxMemory: 512 << 20, JetStreamMaxStore: maxStore, MaxPayload: 8 << 20,
-	})
+func (c natsCommand) start() (*server.Server, error) {
+	opts := &server.Options{
+		ServerName: c.Name, Host: "127.0.0.1", Port: server.RANDOM_PORT, HTTPHost: "127.0.0.1", HTTPPort: server.RANDOM_PORT, NoSigs: true,
+		JetStream: true, StoreDir: c.Store, JetStreamMaxMemory: 512 << 20, JetStreamMaxStore: maxStore, MaxPayload: 8 << 20, SyncAlways: c.Sync,
+	}
+	if err := c.join(opts); err != nil {
+		return nil, err
+	}
+	s, err := server.NewServer(opts)
 	if err != nil {
 		return nil, fmt.Errorf("NATS server: %w", err)
 	}
@@ -51,6 +60,20 @@ func startNATS(store string) (*server.Server, error) {
 		return nil, fmt.Errorf("the NATS server was not ready after %s", startTimeout)
 	}
 	return s, nil
+}
+
+// join makes the server one of its cluster.
+func (c natsCommand) join(opts *server.Options) error {
+	if len(c.Cluster) == 0 {
+		return nil
+	}
+	own, err := netip.ParseAddrPort(c.Cluster[0])
+	if err != nil {
+		return fmt.Errorf("--cluster: %w", err)
+	}
+	opts.Cluster = server.ClusterOpts{Name: "bench", Host: own.Addr().String(), Port: int(own.Port())}
+	opts.Routes = server.RoutesFromStr("nats://" + strings.Join(c.Cluster[1:], ",nats://"))
+	return nil
 }
 
 var (
@@ -66,8 +89,9 @@ type natsServer struct {
 	http    *http.Client
 }
 
-// startNATS runs a server in a process of its own, with its streams in dir/data.
-func (w *workshop) startNATS(ctx context.Context, name string) (*natsServer, error) {
+// startNATS runs a server in a process of its own, with its streams in dir/data and
+// further flags of natsCommand.
+func (w *workshop) startNATS(ctx context.Context, name string, flags ...string) (*natsServer, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -76,7 +100,7 @@ func (w *workshop) startNATS(ctx context.Context, name string) (*natsServer, err
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, err
 	}
-	c, found, err := startChild(ctx, dir, "nats", []string{self, "nats", "--store", filepath.Join(dir, "data")}, childEnv(), bannerServer, bannerMonitor)
+	c, found, err := startChild(ctx, dir, "nats", append([]string{self, "nats", "--store", filepath.Join(dir, "data")}, flags...), childEnv(), bannerServer, bannerMonitor)
 	if err != nil {
 		return nil, err
 	}
@@ -112,20 +136,8 @@ func (s *natsServer) traffic(ctx context.Context, replicas int) (traffic, error)
 }
 
 func readTraffic(ctx context.Context, client *http.Client, monitor string) (t traffic, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, monitor+"/connz", nil)
-	if err != nil {
-		return t, err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return t, fmt.Errorf("connections of the NATS server: %w", err)
-	}
-	defer resp.Body.Close()
 	var all server.Connz
-	if resp.StatusCode != http.StatusOK {
-		return t, fmt.Errorf("connections of the NATS server: status %d", resp.StatusCode)
-	}
-	if err := json.NewDecoder(resp.Body).Decode(&all); err != nil {
+	if err := readMonitor(ctx, client, monitor+"/connz", &all); err != nil {
 		return t, fmt.Errorf("connections of the NATS server: %w", err)
 	}
 	for _, c := range all.Conns {
@@ -135,6 +147,23 @@ func readTraffic(ctx context.Context, client *http.Client, monitor string) (t tr
 	}
 	slices.Sort(t.ids)
 	return t, nil
+}
+
+// readMonitor reads one page of a server's monitoring.
+func readMonitor(ctx context.Context, client *http.Client, page string, into any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %d", resp.StatusCode)
+	}
+	return json.NewDecoder(resp.Body).Decode(into)
 }
 
 // since is what was counted after before. A connection that was opened in between

@@ -13,7 +13,7 @@ import (
 // TestTraffic counts the connections that are genbus's, and no others.
 func TestTraffic(t *testing.T) {
 	t.Parallel()
-	s, err := startNATS(t.TempDir())
+	s, err := natsCommand{Store: t.TempDir(), Name: "bench"}.start()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,11 +35,22 @@ type publisher struct {
 // newPublisher connects to the service's broker. Every request is the same; the
 // broker's sequence makes each a job of its own.
 func newPublisher(url string, kind subject.Kind, request proto.Message) (*publisher, error) {
-	p := &publisher{subject: subject.Default().Request(kind, tenant)}
-	var err error
-	if p.data, err = proto.Marshal(request); err != nil {
+	data, err := proto.Marshal(request)
+	if err != nil {
 		return nil, err
 	}
+	p, err := connectPublisher(url)
+	if err != nil {
+		return nil, err
+	}
+	p.subject, p.data = subject.Default().Request(kind, tenant), data
+	return p, nil
+}
+
+// connectPublisher is a publisher that is told each message.
+func connectPublisher(url string) (*publisher, error) {
+	p := &publisher{}
+	var err error
 	if p.nc, err = nats.Connect(url, nats.Name("bench")); err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", url, err)
 	}
@@ -77,8 +88,13 @@ func (p *publisher) close() { p.nc.Close() }
 
 // publish sends one request, and waits while the window is full.
 func (p *publisher) publish(ctx context.Context) error {
+	return p.send(ctx, &nats.Msg{Subject: p.subject, Data: p.data})
+}
+
+// send is publish for any message.
+func (p *publisher) send(ctx context.Context, m *nats.Msg) error {
 	for {
-		_, err := p.js.PublishAsync(p.subject, p.data)
+		_, err := p.js.PublishMsgAsync(m)
 		if err == nil || !errors.Is(err, jetstream.ErrTooManyStalledMsgs) {
 			return err
 		}

@@ -23,6 +23,7 @@ type serviceSetup struct {
 	Kind         string // of the routes
 	Routes       int    // 0 for the one that serves every model
 	NATS         string // URL of an external server; empty for the embedded one
+	Copies       int    // of each stream, on an external server; 0 for one
 	SyncAlways   bool
 	InFlight     int
 	Queued       int
@@ -85,7 +86,7 @@ func (s serviceSetup) nats(dataDir string) map[string]any {
 		},
 	}
 	if s.NATS != "" {
-		n["url"], n["replicas"] = s.NATS, 1 // copies of a stream: it is one server
+		n["url"], n["replicas"] = s.NATS, max(1, s.Copies)
 		return n
 	}
 	n["listen"], n["data_dir"], n["sync_always"] = "127.0.0.1:0", dataDir, s.SyncAlways
