@@ -28,6 +28,8 @@ type connection struct {
 	clock   *clock.Clock
 	writers *writers
 	trouble atomic.Pointer[error] // of the last look of Ready; nil when all was well
+
+	unreplicated unreplicated
 }
 
 // A server that was cut off without a word, as by a network that drops packets, is

@@ -178,7 +178,7 @@ func (c *connection) collect(ctx context.Context, stream string, req directReque
 		return a, err
 	}
 	defer func() { _ = sub.Unsubscribe() }() // a closed connection has no subscription left
-	if err := c.nc.PublishRequest("$JS.API.DIRECT.GET."+stream, sub.Subject, body); err != nil {
+	if err := c.nc.PublishRequest(directSubject(stream), sub.Subject, body); err != nil {
 		return a, err
 	}
 	for last := uint64(0); ; {
@@ -219,7 +219,7 @@ func (c *connection) direct(ctx context.Context, stream string, req streamread.R
 	if err != nil {
 		return Stored{}, err
 	}
-	m, err := c.nc.RequestWithContext(ctx, "$JS.API.DIRECT.GET."+stream, body)
+	m, err := c.nc.RequestWithContext(ctx, directSubject(stream), body)
 	if err != nil {
 		return Stored{}, fmt.Errorf("read %s from %s: %w", req.NextBy, stream, errors.Join(ErrUnavailable, err))
 	}

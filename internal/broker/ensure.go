@@ -112,15 +112,17 @@ func (s *Streams) checkLogPresent(ctx context.Context) (log bool, err error) {
 
 // ensureStream reports whether it created the stream.
 func (s *Streams) ensureStream(ctx context.Context, want jetstream.StreamConfig, differs differs) (created bool, err error) {
+	down, _ := s.c.state.now()
 	stream, err := s.c.js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		stream, created, err = s.createStream(ctx, want)
 	}
-	if created {
-		return true, nil
-	}
 	if err != nil {
 		return false, fmt.Errorf("stream %s: %w", want.Name, err)
+	}
+	s.c.unreplicated.learn(down, stream.CachedInfo())
+	if created {
+		return true, nil
 	}
 	have := stream.CachedInfo().Config
 	fields := streamDiff(have, want)
@@ -199,9 +201,12 @@ func (s *Streams) logDifference(_ context.Context, want jetstream.StreamConfig, 
 }
 
 func (s *Streams) updateStream(ctx context.Context, want jetstream.StreamConfig, fields []string) error {
-	if _, err := s.c.js.UpdateStream(ctx, want); err != nil {
+	down, _ := s.c.state.now()
+	stream, err := s.c.js.UpdateStream(ctx, want)
+	if err != nil {
 		return fmt.Errorf("stream %s cannot be changed from %s: %w", want.Name, strings.Join(fields, ", "), err)
 	}
+	s.c.unreplicated.learn(down, stream.CachedInfo())
 	s.c.log.Info("stream updated", "stream", want.Name, "changes", fields)
 	return nil
 }

@@ -15,7 +15,11 @@ import (
 func (c *connection) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
 	ctx, cancel := lookup(ctx, "stream "+name)
 	defer cancel()
+	down, _ := c.state.now()
 	s, err := c.js.Stream(ctx, name)
+	if err == nil {
+		c.unreplicated.learn(down, s.CachedInfo())
+	}
 	return s, lookupError(ctx, "stream "+name, err, jetstream.ErrStreamNotFound)
 }
 

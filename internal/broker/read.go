@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/genbus/genbus/internal/streamread"
 )
 
@@ -19,32 +21,41 @@ const ReadTimeout = 5 * time.Second
 type Stored = streamread.Message
 
 // Last reads the last message on a subject (or pattern) from the stream's
-// leader.
+// leader, or from the only server that has the stream.
 func (c *connection) Last(ctx context.Context, stream, subject string) (Stored, error) {
 	return c.get(ctx, stream, streamread.Last(subject))
 }
 
-// Next reads the first message on a subject with sequence seq or above, from the
-// stream's leader.
+// Probe is Last for a subject that mostly has no message. That there is none only the leader
+// says, so it is asked at once.
+func (c *connection) Probe(ctx context.Context, stream, subject string) (Stored, error) {
+	return c.ofLeader(ctx, stream, streamread.Last(subject))
+}
+
+// Next reads the first message on a subject with sequence seq or above, as Last does.
 func (c *connection) Next(ctx context.Context, stream, subject string, seq uint64) (Stored, error) {
 	return c.get(ctx, stream, streamread.Next(subject, seq))
 }
 
-// At reads the message with a sequence, from the stream's leader.
+// At reads the message with a sequence, as Last does.
 func (c *connection) At(ctx context.Context, stream string, seq uint64) (Stored, error) {
 	return c.get(ctx, stream, streamread.At(seq))
 }
 
+// get reads a message where it costs least and is as it is at the leader.
 func (c *connection) get(ctx context.Context, stream string, req streamread.Request) (Stored, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, ReadTimeout, fmt.Errorf("read from %s: no answer within %s", stream, ReadTimeout))
-	defer cancel()
-	body, err := req.Encode()
+	if c.unreplicated.has(stream) {
+		if m, decided, err := c.getUnreplicated(ctx, stream, req); decided {
+			return m, err
+		}
+	}
+	return c.ofLeader(ctx, stream, req)
+}
+
+func (c *connection) ofLeader(ctx context.Context, stream string, req streamread.Request) (Stored, error) {
+	reply, err := c.read(ctx, stream, streamread.Subject(stream), req)
 	if err != nil {
 		return Stored{}, err
-	}
-	reply, err := c.ask(ctx, streamread.Subject(stream), body)
-	if err != nil {
-		return Stored{}, fmt.Errorf("read %s from %s: %w", req, stream, errors.Join(ErrUnavailable, err))
 	}
 	m, err := streamread.Decode(reply.Data)
 	if errors.Is(err, streamread.ErrRefused) {
@@ -54,4 +65,18 @@ func (c *connection) get(ctx context.Context, stream string, req streamread.Requ
 		err = fmt.Errorf("read from %s: %w", stream, err)
 	}
 	return m, err
+}
+
+func (c *connection) read(ctx context.Context, stream, api string, req streamread.Request) (*nats.Msg, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, ReadTimeout, fmt.Errorf("read from %s: no answer within %s", stream, ReadTimeout))
+	defer cancel()
+	body, err := req.Encode()
+	if err != nil {
+		return nil, err
+	}
+	reply, err := c.ask(ctx, api, body)
+	if err != nil {
+		return nil, fmt.Errorf("read %s from %s: %w", req, stream, errors.Join(ErrUnavailable, err))
+	}
+	return reply, nil
 }

@@ -122,7 +122,7 @@ func (s *Streams) Configs() []jetstream.StreamConfig {
 		s.stream(n.Work(), "accepted, unfinished jobs", jetstream.StreamConfig{
 			Subjects:  []string{n.WorkPattern()},
 			Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage,
-			MaxMsgs: l.WorkMaxMsgs, MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true,
+			MaxMsgs: l.WorkMaxMsgs, MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true, AllowDirect: true,
 			Duplicates: 100 * time.Millisecond, AllowAtomicPublish: true,
 		}),
 		// No work queue: every replica reads along which tenants wait, and a work
@@ -130,7 +130,7 @@ func (s *Streams) Configs() []jetstream.StreamConfig {
 		s.stream(n.Wait(), "accepted jobs that wait for their turn", jetstream.StreamConfig{
 			Subjects:  []string{n.WaitPattern()},
 			Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage,
-			MaxMsgs: l.WorkMaxMsgs, MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true,
+			MaxMsgs: l.WorkMaxMsgs, MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true, AllowDirect: true,
 			Duplicates: 100 * time.Millisecond, AllowAtomicPublish: true,
 		}),
 		s.stream(n.Tasks(), "log of record, and feed of finished jobs", jetstream.StreamConfig{

@@ -110,7 +110,7 @@ func (s source) Listen(n subject.TaskName, live func(item, error)) (stop func(),
 
 // Head reads the job as it is now, from the leader.
 func (s source) Head(ctx context.Context, n subject.TaskName) (item, bool, error) {
-	e, size, err := s.get(ctx, n)
+	e, size, err := s.get(ctx, n, s.b.Last)
 	if err != nil {
 		return item{}, false, err
 	}

@@ -41,7 +41,13 @@ func (l *Log) Trouble() error { return l.b.Trouble() }
 // Get reads a job as it is now, from the stream's leader. A job that the log
 // does not have is ErrNotFound.
 func (l *Log) Get(ctx context.Context, n subject.TaskName) (Entry, error) {
-	e, _, err := l.get(ctx, n)
+	e, _, err := l.get(ctx, n, l.b.Last)
+	return e, err
+}
+
+// Probe is Get for an id that the log mostly does not have.
+func (l *Log) Probe(ctx context.Context, n subject.TaskName) (Entry, error) {
+	e, _, err := l.get(ctx, n, l.b.Probe)
 	return e, err
 }
 
@@ -108,8 +114,8 @@ func (l *Log) Has(ctx context.Context, n subject.TaskName, seq uint64) (bool, er
 }
 
 // get also returns the size of the event as it is stored.
-func (l *Log) get(ctx context.Context, n subject.TaskName) (Entry, int, error) {
-	m, err := l.b.Last(ctx, l.b.Names().Tasks(), l.b.Names().Task(n.Kind, n.Tenant, n.ID))
+func (l *Log) get(ctx context.Context, n subject.TaskName, read func(ctx context.Context, stream, subject string) (broker.Stored, error)) (Entry, int, error) {
+	m, err := read(ctx, l.b.Names().Tasks(), l.b.Names().Task(n.Kind, n.Tenant, n.ID))
 	if errors.Is(err, broker.ErrNoMessage) {
 		return Entry{}, 0, fmt.Errorf("%s %s: %w", n.Kind, n.ID, ErrNotFound)
 	}

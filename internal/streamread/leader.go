@@ -1,6 +1,7 @@
 // Package streamread reads single messages of a stream from its leader: the request and
 // the answer, as bytes. It sends nothing. A direct get is answered by any replica and
-// was stale in one of ten reads on three nodes, so it is never used for decisions.
+// was stale in one of ten reads on three nodes, so it is used for decisions only where there
+// is one replica (broker.Broker.Last).
 package streamread
 
 import (
