@@ -20,7 +20,6 @@ import (
 	"github.com/genbus/genbus/internal/event"
 	"github.com/genbus/genbus/internal/subject"
 	"github.com/genbus/genbus/internal/task"
-	"github.com/genbus/genbus/internal/telemetry"
 )
 
 // Encoding is the payload format of events and chunks.
@@ -43,24 +42,24 @@ type Encoder struct {
 func (c Encoder) Event(ctx context.Context, e task.Event) (*nats.Msg, error) {
 	payload := Message(e)
 	kind := subject.Kind(task.Kind(e.Job))
-	m := nats.NewMsg(c.Names.Task(kind, e.Job.GetTenant(), e.Job.GetId()))
+	m, h := newMessage(c.Names.Task(kind, e.Job.GetTenant(), e.Job.GetId()))
 	status := task.StatusWord(e.Job.GetStatus())
-	attributes(m.Header, e.ID(), kind, e.Job.GetTenant(), e.Job.GetId(), e.Time)
-	set(m.Header, subject.HeaderCEType, EventType(e))
-	set(m.Header, subject.HeaderVersion, strconv.FormatUint(e.Version(), 10))
-	set(m.Header, subject.HeaderStatus, status)
-	set(m.Header, subject.HeaderCreatedAt, rfc3339(e.Job.GetCreatedAt().AsTime()))
+	attributes(h, e.ID(), kind, e.Job.GetTenant(), e.Job.GetId(), e.Time)
+	h.set(subject.HeaderCEType, EventType(e))
+	h.set(subject.HeaderVersion, strconv.FormatUint(e.Version(), 10))
+	h.set(subject.HeaderStatus, status)
+	h.set(subject.HeaderCreatedAt, rfc3339(e.Job.GetCreatedAt().AsTime()))
 	if by, limited := task.StartBy(e.Job); limited {
-		set(m.Header, subject.HeaderStartBy, rfc3339(by))
+		h.set(subject.HeaderStartBy, rfc3339(by))
 	}
 	if by, limited := task.EndBy(e.Job); limited {
-		set(m.Header, subject.HeaderEndBy, rfc3339(by))
+		h.set(subject.HeaderEndBy, rfc3339(by))
 	}
-	set(m.Header, subject.HeaderIndex, FactsOf(e.Job).Header())
-	set(m.Header, subject.HeaderNonce, e.Nonce)
-	set(m.Header, subject.HeaderWriter, e.Job.GetExecution().GetWriter())
-	Trace(ctx, m.Header)
-	return m, c.payload(m, payload)
+	h.set(subject.HeaderIndex, FactsOf(e.Job).Header())
+	h.set(subject.HeaderNonce, e.Nonce)
+	h.set(subject.HeaderWriter, e.Job.GetExecution().GetWriter())
+	h.trace(ctx)
+	return m, c.payload(m, h, payload)
 }
 
 // Done is the feed copy of a terminal event: it repeats the stored event, with the same
@@ -103,26 +102,15 @@ func Message(e task.Event) proto.Message {
 // attributes sets the CloudEvents attributes that all messages have, in binary
 // mode. All values are tokens, decimal numbers or times, so nothing needs
 // percent-encoding.
-func attributes(h nats.Header, id string, kind subject.Kind, tenant, job string, at time.Time) {
-	set(h, subject.HeaderCESpecVersion, "1.0")
-	set(h, subject.HeaderCEID, id)
-	set(h, subject.HeaderCESource, "/genbus/"+tenant+"/"+string(kind)+"/"+job)
-	set(h, subject.HeaderCESubject, job)
-	set(h, subject.HeaderCETime, rfc3339(at))
+func attributes(h *headers, id string, kind subject.Kind, tenant, job string, at time.Time) {
+	h.set(subject.HeaderCESpecVersion, "1.0")
+	h.set(subject.HeaderCEID, id)
+	h.set(subject.HeaderCESource, "/genbus/"+tenant+"/"+string(kind)+"/"+job)
+	h.set(subject.HeaderCESubject, job)
+	h.set(subject.HeaderCETime, rfc3339(at))
 }
-
-func set(h nats.Header, key, value string) { h[key] = []string{value} }
 
 func rfc3339(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
-
-// Trace carries the trace context twice: where NATS clients look for it, and as
-// the CloudEvents extension.
-func Trace(ctx context.Context, h nats.Header) {
-	for k, v := range telemetry.Inject(ctx) {
-		set(h, k, v)
-		set(h, "ce-"+k, v)
-	}
-}
 
 // stateMember is the member of a JSON event that holds the Protobuf event, in
 // Base64. The log is the state of record, and JSON for readers leaves out what
@@ -134,18 +122,18 @@ const stateMember = `"protobuf":`
 // absolute URI. The last segment names the message with the version of its package.
 const schemaBase = "https://type.googleapis.com/"
 
-func (c Encoder) payload(m *nats.Msg, p proto.Message) error {
-	set(m.Header, subject.HeaderCEDataSchema, schemaBase+string(p.ProtoReflect().Descriptor().FullName()))
+func (c Encoder) payload(m *nats.Msg, h *headers, p proto.Message) error {
+	h.set(subject.HeaderCEDataSchema, schemaBase+string(p.ProtoReflect().Descriptor().FullName()))
 	data, err := proto.Marshal(p)
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", p.ProtoReflect().Descriptor().FullName(), err)
 	}
 	if c.Encoding != JSON {
-		set(m.Header, subject.HeaderCEDataContentType, subject.ContentTypeProtobuf)
+		h.set(subject.HeaderCEDataContentType, subject.ContentTypeProtobuf)
 		m.Data = data
 		return nil
 	}
-	set(m.Header, subject.HeaderCEDataContentType, subject.ContentTypeJSON)
+	h.set(subject.HeaderCEDataContentType, subject.ContentTypeJSON)
 	readable, err := body.EventJSON(p)
 	if err != nil {
 		return err
@@ -194,12 +182,12 @@ func checked(e task.Event, whole bool) (task.Event, error) {
 
 // Chunk is the message of one or more blocks of a streamed chat.
 func (c Encoder) Chunk(ctx context.Context, tenant string, chunk *genbusv1.ChatChunk) (*nats.Msg, error) {
-	m := nats.NewMsg(c.Names.Chunk(tenant, chunk.GetId()))
+	m, h := newMessage(c.Names.Chunk(tenant, chunk.GetId()))
 	id := chunk.GetId() + "." + strconv.FormatUint(uint64(chunk.GetAttempt()), 10) + "." + strconv.FormatUint(chunk.GetIndex(), 10)
-	attributes(m.Header, id, subject.Chat, tenant, chunk.GetId(), chunk.GetTime().AsTime())
-	set(m.Header, subject.HeaderCEType, chunkType)
-	Trace(ctx, m.Header)
-	return m, c.payload(m, chunk)
+	attributes(h, id, subject.Chat, tenant, chunk.GetId(), chunk.GetTime().AsTime())
+	h.set(subject.HeaderCEType, chunkType)
+	h.trace(ctx)
+	return m, c.payload(m, h, chunk)
 }
 
 // DecodeChunk reads a chunk as it was stored or republished.

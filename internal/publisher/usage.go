@@ -22,10 +22,10 @@ func (c Encoder) Usage(ctx context.Context, e task.Event) (*nats.Msg, error) {
 		return nil, nil //nolint:nilnil // there is nothing to say, and that is no error
 	}
 	kind := subject.Kind(task.Kind(e.Job))
-	m := nats.NewMsg(c.Names.Usage(kind, e.Job.GetTenant(), e.Job.GetId()))
-	attributes(m.Header, e.ID(), kind, e.Job.GetTenant(), e.Job.GetId(), e.Time)
-	set(m.Header, subject.HeaderCEType, usageType)
-	Trace(ctx, m.Header)
+	m, h := newMessage(c.Names.Usage(kind, e.Job.GetTenant(), e.Job.GetId()))
+	attributes(h, e.ID(), kind, e.Job.GetTenant(), e.Job.GetId(), e.Time)
+	h.set(subject.HeaderCEType, usageType)
+	h.trace(ctx)
 	u := &genbusv1.UsageEvent{
 		Id: e.Job.GetId(), Kind: string(kind), Tenant: e.Job.GetTenant(), Model: e.Job.GetModel(), Route: x.GetRoute(), Upstream: x.GetUpstream(),
 		Status: e.Job.GetStatus(), Code: e.Job.GetError().GetCode(), Time: timestamppb.New(e.Time), Usage: e.Job.GetUsage(),
@@ -34,7 +34,7 @@ func (c Encoder) Usage(ctx context.Context, e task.Event) (*nats.Msg, error) {
 	if v, ok := e.Job.(*genbusv1.VideoTask); ok {
 		u.Videos, u.VideoSeconds = int32(len(v.GetVideos())), videoSeconds(v.GetVideos())
 	}
-	return m, c.payload(m, u)
+	return m, c.payload(m, h, u)
 }
 
 // videoSeconds is the length of all videos; nil where that of one is not known.
