@@ -65,6 +65,10 @@ func (j jobsBroker) open(ctx context.Context) (*broker.Broker, error) {
 	return b, nil
 }
 
+// pullExpiry is how long one pull of the floor waits for messages. A heartbeat comes each half
+// of it.
+const pullExpiry = 2 * time.Second
+
 // Run serves until ctx ends.
 func (c floorCommand) Run(ctx context.Context) error {
 	b, err := c.open(ctx)
@@ -90,7 +94,9 @@ func (f floor) run(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	messages, err := inbox.Messages(jetstream.PullMaxMessages(f.cmd.InFlight))
+	// A pull that found no leader, as may be just after the consumer was created, is made
+	// again within seconds.
+	messages, err := inbox.Messages(jetstream.PullMaxMessages(f.cmd.InFlight), jetstream.PullExpiry(pullExpiry), jetstream.WithMessagesErrOnMissingHeartbeat(false))
 	if err != nil {
 		return err
 	}
@@ -104,7 +110,7 @@ func (f floor) run(ctx context.Context, url string) error {
 	for {
 		m, err := messages.Next(jetstream.NextContext(gctx))
 		if err != nil {
-			return errors.Join(group.Wait(), context.Cause(ctx))
+			return errors.Join(group.Wait(), err)
 		}
 		group.Go(func() error { return f.handle(gctx, m) })
 	}

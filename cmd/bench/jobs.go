@@ -97,8 +97,8 @@ func (c jobsCommand) Validate() error {
 		}
 	}
 	switch {
-	case c.Jobs < 100 || c.Jobs > maxTasks:
-		return fmt.Errorf("--jobs: %d is not between 100 and %d", c.Jobs, maxTasks)
+	case c.Jobs < 100 || c.Jobs > maxTasks/floorTimes:
+		return fmt.Errorf("--jobs: %d is not between 100 and %d", c.Jobs, maxTasks/floorTimes)
 	case c.Tenants < 1 || c.Tenants > c.Jobs:
 		return errors.New("--tenants: not between 1 and --jobs")
 	case c.InFlight < 1 || c.InFlight > 10_000:

@@ -48,7 +48,7 @@ func TestJobsFlags(t *testing.T) {
 		t.Error(diff)
 	}
 	for _, bad := range []string{
-		"--nodes 2", "--kind image", "--fsync maybe", "--jobs 99", "--tenants 0", "--in-flight 0", "--rate 0", "--paced-for 1ms", "--poll 1ms", "--profile-for 0s",
+		"--nodes 2", "--kind image", "--fsync maybe", "--jobs 99", "--jobs 200001", "--tenants 0", "--in-flight 0", "--rate 0", "--paced-for 1ms", "--poll 1ms", "--profile-for 0s",
 	} {
 		if _, err := jobsArgs(t, bad); err == nil {
 			t.Errorf("%s: accepted", bad)
