@@ -31,18 +31,20 @@ func TestEachItemOfABacklogIsReadOnce(t *testing.T) {
 			replicas = append(replicas, newReplica(t, open(t), places).start(t))
 		}
 		var reads atomic.Int64
-		sub, err := b.Conn().Subscribe("$JS.API.STREAM.MSG.GET."+b.Names().Wait(), func(m *nats.Msg) {
-			var request struct {
-				Seq uint64 `json:"seq"`
+		for _, api := range []string{"$JS.API.STREAM.MSG.GET.", "$JS.API.DIRECT.GET."} {
+			sub, err := b.Conn().Subscribe(api+b.Names().Wait(), func(m *nats.Msg) {
+				var request struct {
+					Seq uint64 `json:"seq"`
+				}
+				if json.Unmarshal(m.Data, &request) == nil && request.Seq > 0 { // and not by its subject, as admission looks for one
+					reads.Add(1)
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
 			}
-			if json.Unmarshal(m.Data, &request) == nil && request.Seq > 0 { // and not by its subject, as admission looks for one
-				reads.Add(1)
-			}
-		})
-		if err != nil {
-			t.Fatal(err)
+			defer func() { _ = sub.Unsubscribe() }()
 		}
-		defer func() { _ = sub.Unsubscribe() }()
 		if err := b.Conn().Flush(); err != nil {
 			t.Fatal(err)
 		}
