@@ -32,10 +32,25 @@ func (e Entry) EndAttrs() []any {
 }
 
 // Finish stores the feed copy of a terminal event in the feed of finished jobs, and
-// what the job consumed. It is called by the writer of the terminal event, and
-// again before every ack; a copy that is there already is fine.
+// what the job consumed, at the same time: neither waits for the other's answer. It is called
+// by the writer of the terminal event, and again before every ack; what is there already is
+// fine.
 func (l *Log) Finish(ctx context.Context, e Entry) error {
 	ctx = traced(ctx, e.Event)
+	usage, err := l.enc.Usage(ctx, e.Event)
+	if err != nil {
+		return err
+	}
+	if usage == nil {
+		return l.putDone(ctx, e)
+	}
+	stored := make(chan error, 1)
+	go func() { stored <- l.putUsage(ctx, e, usage) }()
+	err = l.putDone(ctx, e)
+	return errors.Join(err, <-stored)
+}
+
+func (l *Log) putDone(ctx context.Context, e Entry) error {
 	feedCopy, err := l.enc.Done(ctx, e.Event)
 	if err != nil {
 		return err
@@ -46,10 +61,10 @@ func (l *Log) Finish(ctx context.Context, e Entry) error {
 		return fmt.Errorf("finish %s: %w", e.Job.GetId(), err)
 	}
 	l.metrics.EventPublished(telemetry.PublishedDone, time.Since(begin))
-	usage, err := l.enc.Usage(ctx, e.Event)
-	if err != nil || usage == nil {
-		return err
-	}
+	return nil
+}
+
+func (l *Log) putUsage(ctx context.Context, e Entry, usage *nats.Msg) error {
 	usage.Header[jetstream.MsgIDHeader] = []string{e.ID() + ".usage"}
 	if err := l.putOnce(ctx, l.b.Names().UsageStream(), usage); err != nil {
 		return fmt.Errorf("finish %s: usage: %w", e.Job.GetId(), err)
