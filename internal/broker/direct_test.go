@@ -3,6 +3,7 @@ package broker_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -182,5 +183,51 @@ func TestBehindOfNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		none("all messages are gone")
+	})
+}
+
+// TestManyAtOnce: what one request returns is of the subjects that were asked for, and what it
+// does not is not there, or not yet.
+func TestManyAtOnce(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b := open(t)
+		stream := b.Names().Chunks()
+		want := map[string]uint64{}
+		var subjects []string
+		for i := range 6 {
+			subj := b.Names().Chunk("t", fmt.Sprint(i%3))
+			want[subj] = put(t, b, &nats.Msg{Subject: subj, Data: []byte("m")})
+			subjects = append(subjects, subj)
+		}
+		put(t, b, &nats.Msg{Subject: b.Names().Chunk("t", "other"), Data: []byte("m")})
+		subjects = append(subjects[:3], b.Names().Chunk("t", "none"))
+		for got := map[string]uint64{}; !maps.Equal(got, want); { // a replica follows
+			lasts, err := b.Lasts(t.Context(), stream, subjects)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range lasts {
+				if got[m.Subject] = m.Seq; want[m.Subject] < m.Seq {
+					t.Fatalf("%s has %d, want %d", m.Subject, m.Seq, want[m.Subject])
+				}
+			}
+		}
+		for seqs := []uint64(nil); len(seqs) < 2; {
+			some, err := b.Some(t.Context(), stream, b.Names().Chunk("t", "*"), 3, 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			seqs = nil
+			for _, m := range some {
+				seqs = append(seqs, m.Seq)
+			}
+			if len(seqs) > 2 || len(seqs) == 2 && (seqs[0] != 3 || seqs[1] != 4) {
+				t.Fatalf("two from 3: %v", seqs)
+			}
+		}
+		if some, err := b.Some(t.Context(), b.Names().Work(), ">", 1, 2); err != nil || len(some) > 0 {
+			t.Errorf("a stream without direct gets: %d, %v", len(some), err)
+		}
 	})
 }

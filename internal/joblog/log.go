@@ -51,6 +51,31 @@ func (l *Log) Probe(ctx context.Context, n subject.TaskName) (Entry, error) {
 	return e, err
 }
 
+// Some reads jobs as any server of the broker has them, with one request, and leaves out those
+// that it does not say. What it has may be old: an event that it returns was stored, and is not
+// said to be the last, or to be still there. broker.MostSubjects jobs at most.
+func (l *Log) Some(ctx context.Context, names []subject.TaskName) (map[subject.TaskName]Entry, error) {
+	subjects := make([]string, len(names))
+	for i, n := range names {
+		subjects[i] = l.b.Names().Task(n.Kind, n.Tenant, n.ID)
+	}
+	stored, err := l.b.Lasts(ctx, l.b.Names().Tasks(), subjects)
+	if err != nil {
+		return nil, fmt.Errorf("get %d jobs: %w", len(names), err)
+	}
+	jobs := make(map[subject.TaskName]Entry, len(stored))
+	for _, m := range stored {
+		n, err := l.b.Names().ParseTask(m.Subject)
+		if err != nil {
+			return nil, fmt.Errorf("get %d jobs: %w", len(names), err)
+		}
+		if jobs[n], err = decodeStored(n, m); err != nil {
+			return nil, err
+		}
+	}
+	return jobs, nil
+}
+
 // Find reads a job of whichever tenant as it is now, from the stream's leader: the tenant is a
 // part of what its id was made of. A job that the log does not have is ErrNotFound.
 func (l *Log) Find(ctx context.Context, kind subject.Kind, id string) (Entry, error) {
