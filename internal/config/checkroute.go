@@ -175,7 +175,7 @@ func checkBounds(r *report, path string, route Route) {
 		within(r, path+".max_in_flight", route.MaxInFlight, 1, 1_000_000)
 	}
 	within(r, path+".max_queued", route.MaxQueued, 1, 1_000_000_000)
-	within(r, path+".ready_jobs", route.ReadyJobs, 1, 1_000_000_000)
+	within(r, path+".ready_jobs", route.ReadyJobs, 0, 1_000_000_000)
 	within(r, path+".poll.interval", route.Poll.Interval, 10*time.Millisecond, time.Hour)
 	within(r, path+".poll.jitter", route.Poll.Jitter, 0, 0.5)
 	within(r, path+".timeouts.queue", route.Timeouts.Queue, 10*time.Millisecond, year)

@@ -90,7 +90,7 @@ var fieldComments = map[string]string{
 	"Route.OnUnknownOutcome":              "When it cannot be known whether a create was accepted: fail, or resubmit where the upstream honours the Idempotency-Key. Default: fail.",
 	"Route.Protocol":                      "Wire protocol of a video upstream: primary, videos, kling or jimeng. Default: primary for video.",
 	"Route.QueuedUsage":                   "Chat only: ask the upstream for token usage in queued, streamed chats. Default: true.",
-	"Route.ReadyJobs":                     "Most jobs that are ready to be taken, in the order of their arrival (the ready window); further ones wait in the backlog, and become ready in turn by tenant. Fewer are fairer, more are faster. Default: half of max_in_flight, 16 or more.",
+	"Route.ReadyJobs":                     "Most jobs that are ready to be taken, in the order of their arrival (the ready window); further ones wait in the backlog, and become ready in turn by tenant. Fewer are fairer, more are faster. 0: as many as free places of max_in_flight take at once, and the route starts in about a second, as measured. Default: 0.",
 	"Route.Upstream":                      "Name of the upstream it calls, where it is one; or upstreams. Default: none.",
 	"Route.UpstreamModel":                 "Model name sent upstream instead of the caller's. Default: none.",
 	"Route.Upstreams":                     "The upstreams it calls, in their order, or by weight where any has one. All speak the route's protocol.",

@@ -210,7 +210,6 @@ var dependent = map[string]string{
 	"tenants.<name>.max_body_bytes":      "that of limits.tenant",
 	"routes[].protocol":                  "primary for video",
 	"routes[].max_in_flight":             "100 for video, 64 for chat",
-	"routes[].ready_jobs":                "half of max_in_flight, 16 or more",
 }
 
 // defaults returns the default of every key as an operator would write it.

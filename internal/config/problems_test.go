@@ -258,7 +258,7 @@ func TestProblems(t *testing.T) {
   timeouts: {queue: 0s, create: 0s, deadline: 0s, first_byte: 0s, idle: 0s, total: 0s}}`, nil, []string{
 			"c.yaml:4: routes[0].max_in_flight is -1; want 1 to 1000000",
 			"c.yaml:4: routes[0].max_queued is 0; want 1 to 1000000000",
-			"c.yaml:4: routes[0].ready_jobs is -1; want 1 to 1000000000",
+			"c.yaml:4: routes[0].ready_jobs is -1; want 0 to 1000000000",
 			"c.yaml:4: routes[0].ack_wait is 2s; want 3s to 1h",
 			"c.yaml:5: routes[0].poll.interval is 9ms; want 10ms to 1h",
 			"c.yaml:5: routes[0].poll.jitter is 0.6; want 0 to 0.5",

@@ -103,7 +103,7 @@ orphans: fail
 		Added:   []string{"API key of tenant acme (variable B)", "key of operator ops (variable A)"},
 		Removed: []string{"API key of tenant acme (variable A)"},
 		Changed: []string{
-			"upstream u (base_url, key)", "route v (video) (models, max_in_flight, ready_jobs, timeouts, draining)", "tenant acme (max_jobs)",
+			"upstream u (base_url, key)", "route v (video) (models, max_in_flight, timeouts, draining)", "tenant acme (max_jobs)",
 			"API key of tenant globex (a hash) (key_sha256, key)", "chat.max_attempts", "limits.stream_time", "limits.tenant.max_jobs", "log.level", "orphans",
 		},
 		Restart: []string{"nats.data_dir", "nats.streams.dead.max_age", "http.addr", "http.segments", "limits.list_index", "ack_wait of route v"},

@@ -44,7 +44,7 @@ func (q *Queue) Count(ctx context.Context) (uncounted map[*Route]bool, err error
 func (q *Queue) count(ctx context.Context) (work map[string]*jetstream.ConsumerInfo, uncounted map[*Route]bool, err error) {
 	type read struct {
 		counted int64
-		update  func(ready int)
+		update  func(reading, time.Time)
 	}
 	reads := map[*Route]read{}
 	for _, r := range q.all() {

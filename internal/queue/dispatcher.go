@@ -17,8 +17,10 @@ import (
 const (
 	// slowestRead is how often a dispatcher reads how many jobs are ready: all replicas take
 	// jobs. It is more often, up to fastestRead, where the window is full and jobs leave it fast.
-	slowestRead = time.Second
-	fastestRead = 50 * time.Millisecond
+	// congestedRead is as often as that is at least: a measured window grows by a read.
+	slowestRead   = time.Second
+	congestedRead = 250 * time.Millisecond
+	fastestRead   = 50 * time.Millisecond
 	// idleInterval is how often a replica looks for a backlog that no one dispatches, and how
 	// long one goes on to dispatch after its backlog was empty.
 	idleInterval = 10 * time.Second
@@ -32,9 +34,14 @@ const (
 	unknownMost = 10 * time.Minute
 	// congestedFor is how long a route is taken to be congested after a job had to wait.
 	congestedFor = 2 * time.Second
-	// maxMoves bounds the jobs that one dispatcher moves at a time.
-	maxMoves = 8
-	// moveTimeout bounds one move. A move that has begun is not cut by a stop.
+	// restFor is how long the next batch of jobs becomes larger, while the window is mostly full.
+	restFor = 25 * time.Millisecond
+	// maxMoves bounds the jobs that one dispatcher moves at a time, and those of a batch.
+	maxMoves = 128
+	// maxReads bounds the tenants whose items are read at a time.
+	maxReads = 16
+	// moveTimeout bounds one move, and the reads of a batch. A move that has begun is not
+	// cut by a stop.
 	moveTimeout = 10 * time.Second
 	// retryMove is the wait after a move that failed.
 	retryMove = time.Second
@@ -71,8 +78,9 @@ type dispatcher struct {
 }
 
 // Dispatch makes the jobs of a route's backlog ready in turn by tenant, so that
-// readyJobs are ready at a time, until ctx ends and the last move is over. Route.Resize
-// changes their number. It needs Run. Of the replicas that do this one does it at a time.
+// readyJobs are ready at a time, or where that is 0, as many as the route starts in about a
+// second, until ctx ends and the last move is over. Route.Resize changes their number. It
+// needs Run. Of the replicas that do this one does it at a time.
 func (q *Queue) Dispatch(ctx context.Context, kind subject.Kind, name string, readyJobs int, logger *slog.Logger) {
 	r := q.Route(kind, name)
 	r.Resize(readyJobs)
@@ -90,8 +98,11 @@ func (q *Queue) Dispatch(ctx context.Context, kind subject.Kind, name string, re
 		case <-ctx.Done():
 			return
 		case <-r.backlog.signal:
-			if r.backlog.tenants() > 0 { // the window may have more room than was known
+			switch { // the window may have more room than was known
+			case r.backlog.tenants() > 0:
 				r.refresh(ctx, countInterval)
+			case r.window.short():
+				r.refresh(ctx, fastestRead)
 			}
 		case <-timer.C:
 			d.check(ctx)
@@ -99,10 +110,31 @@ func (q *Queue) Dispatch(ctx context.Context, kind subject.Kind, name string, re
 			armed = d.every
 		}
 		if d.leads(ctx) {
+			moved := d.moved
 			for d.fill(ctx) {
+			}
+			if d.moved > moved && r.backlog.tenants() > 0 {
+				d.rest(ctx)
 			}
 		}
 		d.report(time.Now())
+	}
+}
+
+// rest waits until the next batch is worth its reads: until half of the window is free, as far
+// as is known, or for restFor.
+func (d *dispatcher) rest(ctx context.Context) {
+	defer d.route.backlog.wake()
+	timer := time.NewTimer(restFor)
+	defer timer.Stop()
+	for d.route.window.filled() > 0.5 {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			return
+		case <-d.route.backlog.signal:
+		}
 	}
 }
 
@@ -224,9 +256,9 @@ func (d *dispatcher) nextRead(now time.Time) time.Duration {
 	case share > 0.5:
 		return max(d.every/2, fastestRead)
 	case share < 0.125:
-		return min(2*d.every, slowestRead)
+		return min(2*d.every, congestedRead)
 	default:
-		return d.every
+		return min(d.every, congestedRead)
 	}
 }
 
@@ -247,35 +279,29 @@ func (d *dispatcher) report(now time.Time) {
 	}
 }
 
-// fill makes jobs ready while the window has room, and reports whether there may be
-// more to do at once: room that was reserved for jobs that were gone.
+// fill makes jobs ready while the window has room, a batch at a time, and reports whether
+// there may be more to do at once: room that was reserved for jobs that were gone. The next
+// batch is read while the jobs of the one before it are moved.
 func (d *dispatcher) fill(ctx context.Context) (more bool) {
 	var group sync.WaitGroup
 	var done outcomes
 	moves := make(chan struct{}, maxMoves)
 	begin, tried := time.Now(), 0
 	for ctx.Err() == nil && !done.stop.Load() {
-		now := time.Now()
-		d.report(now)
-		if !d.route.window.reserve() {
-			if d.route.backlog.tenants() > 0 {
-				d.congested(now)
-			}
+		batch := d.nextBatch(maxMoves)
+		if len(batch) == 0 {
 			break
 		}
-		t, ok := d.route.backlog.next(now)
-		if !ok {
-			d.route.window.settle(false)
-			break
+		tried += len(batch)
+		for _, j := range d.read(ctx, batch) {
+			moves <- struct{}{}
+			group.Go(func() {
+				defer func() { <-moves }()
+				v, err := d.dispatch(ctx, j)
+				d.route.window.settle(v == enqueued)
+				done.add(v, err)
+			})
 		}
-		tried++
-		moves <- struct{}{}
-		group.Go(func() {
-			defer func() { <-moves }()
-			v, err := d.dispatch(ctx, t)
-			d.route.window.settle(v == enqueued)
-			done.add(v, err)
-		})
 	}
 	group.Wait()
 	if done.outdated.Load() {
@@ -290,6 +316,34 @@ func (d *dispatcher) fill(ctx context.Context) (more bool) {
 		d.failed = begin
 	}
 	return done.gone.Load() && !done.stop.Load() && ctx.Err() == nil
+}
+
+// nextBatch takes the jobs whose turn it is, up to most, and reserves room for them.
+func (d *dispatcher) nextBatch(most int) (batch []turn) {
+	now := time.Now()
+	d.report(now)
+	for len(batch) < most {
+		if !d.route.window.reserve() {
+			if d.route.backlog.tenants() > 0 {
+				d.congested(now)
+			}
+			break
+		}
+		t, ok := d.route.backlog.next(now)
+		if !ok {
+			d.route.window.settle(false)
+			break
+		}
+		batch = append(batch, t)
+	}
+	return batch
+}
+
+// read reads a batch. A stop does not cut it: its jobs are moved.
+func (d *dispatcher) read(ctx context.Context, batch []turn) []moving {
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), moveTimeout, errors.New("the reads of a batch timed out"))
+	defer cancel()
+	return d.mover.read(ctx, batch)
 }
 
 // congested notes that a job found no room in the window. How fast others make room is not
@@ -326,26 +380,26 @@ func (o *outcomes) add(v verdict, err error) {
 }
 
 // dispatch moves one job and updates the backlog with what became of it.
-func (d *dispatcher) dispatch(ctx context.Context, t turn) (verdict, error) {
+func (d *dispatcher) dispatch(ctx context.Context, j moving) (verdict, error) {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), moveTimeout, errors.New("the move timed out"))
 	defer cancel()
 	backlog := d.route.backlog
 	if d.route.kind == subject.Video {
-		err := d.q.letters.Check(ctx, t.tenant)
-		if errcode.CodeOf(err) == errcode.DeadLettersFull && d.mover.toSubmit(ctx, t) {
-			backlog.putBack(t, quota.LettersEvery)
+		err := d.q.letters.Check(ctx, j.tenant)
+		if errcode.CodeOf(err) == errcode.DeadLettersFull && d.mover.toSubmit(ctx, j) {
+			backlog.putBack(j.turn, quota.LettersEvery)
 			return later, nil
 		}
 	}
-	v, err := d.mover.move(ctx, t)
+	v, err := d.mover.move(ctx, j)
 	switch {
 	case err != nil:
-		d.logger.Debug("a job could not be made ready", "route", d.route.name, "sequence", t.seq, "error", err)
-		backlog.putBack(t, retryMove)
-	case v == gone && backlog.miss(t) >= maxMissed:
-		d.skip(ctx, t.tenant)
+		d.logger.Debug("a job could not be made ready", "route", d.route.name, "sequence", j.seq, "error", err)
+		backlog.putBack(j.turn, retryMove)
+	case v == gone && backlog.miss(j.turn) >= maxMissed:
+		d.skip(ctx, j.tenant)
 	case v != gone:
-		backlog.hit(t)
+		backlog.hit(j.turn)
 	}
 	return v, err
 }

@@ -24,6 +24,9 @@ import (
 	"github.com/genbus/genbus/internal/telemetry"
 )
 
+// noReadyJobs keeps all jobs in the backlog.
+const noReadyJobs = -1
+
 // idle returns a queue of the sandbox's routes that makes no job ready.
 func idle(t testing.TB, b *broker.Broker) (*Queue, *config.Config) {
 	t.Helper()
@@ -32,7 +35,7 @@ func idle(t testing.TB, b *broker.Broker) (*Queue, *config.Config) {
 		t.Fatal(err)
 	}
 	for i := range cfg.Routes {
-		cfg.Routes[i].ReadyJobs = 0
+		cfg.Routes[i].ReadyJobs = noReadyJobs
 	}
 	live := config.NewLive(cfg)
 	log := joblog.New(joblog.Options{Broker: b, Metrics: telemetry.NewMetrics("test"), Encoder: publisher.Encoder{Names: b.Names()}, Logger: brokertest.Logger(t)})
@@ -132,7 +135,7 @@ func endsWhileItIsMoved(t *testing.T, b *broker.Broker, before bool) {
 		t.Fatal(err)
 	}
 	d := &mover{q: q, route: q.Route(n.Kind, n.Route)}
-	mark, ended, err := d.ensureLogged(t.Context(), from)
+	mark, ended, err := d.ensureLogged(t.Context(), from, joblog.Entry{})
 	if err != nil || ended {
 		t.Fatal(ended, err)
 	}
@@ -212,7 +215,7 @@ func TestAJobThatTheLeaderStoresLaterIsKept(t *testing.T) {
 		if d.moved != 0 || d.route.backlog.tenants() != 1 {
 			t.Fatalf("%d moved, %d tenants are known", d.moved, d.route.backlog.tenants())
 		}
-		d.route.Resize(0)
+		d.route.Resize(noReadyJobs)
 		wait(t, d.q)
 		d.moves(t)
 	})

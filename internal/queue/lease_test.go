@@ -34,10 +34,11 @@ func TestEachItemOfABacklogIsReadOnce(t *testing.T) {
 		for _, api := range []string{"$JS.API.STREAM.MSG.GET.", "$JS.API.DIRECT.GET."} {
 			sub, err := b.Conn().Subscribe(api+b.Names().Wait(), func(m *nats.Msg) {
 				var request struct {
-					Seq uint64 `json:"seq"`
+					Seq   uint64 `json:"seq"`
+					Batch int64  `json:"batch"`
 				}
 				if json.Unmarshal(m.Data, &request) == nil && request.Seq > 0 { // and not by its subject, as admission looks for one
-					reads.Add(1)
+					reads.Add(max(request.Batch, 1))
 				}
 			})
 			if err != nil {

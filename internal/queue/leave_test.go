@@ -196,7 +196,7 @@ func TestLeaveKeepsWhatHasBegun(t *testing.T) {
 func TestCancelledAfterARefusal(t *testing.T) {
 	t.Parallel()
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
-		h := newReplica(t, open(t), 0)
+		h := newReplica(t, open(t), noReadyJobs)
 		for submissions, left := range []int{0, 0, 1} {
 			e := h.admit(t, "acme", "")
 			for range submissions {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -36,10 +37,93 @@ var (
 	errOutdated = errors.New("the stream of waiting jobs was created again")
 )
 
-// mover makes one job of a route's backlog ready.
+// mover makes jobs of a route's backlog ready.
 type mover struct {
 	q     *Queue
 	route *Route
+}
+
+// moving is a job whose turn it is, and what was read of it together with others; zero where
+// that was not said. Any server may have said it, so that it may be old.
+type moving struct {
+	turn
+	item Item
+	job  joblog.Entry
+}
+
+// read reads the items and the jobs of a batch, with one request for each tenant in it and one
+// for the log. What it does not find is read by move.
+func (m mover) read(ctx context.Context, batch []turn) []moving {
+	out := make([]moving, len(batch))
+	byTenant := map[string][]*moving{}
+	for i, t := range batch {
+		out[i].turn = t
+		byTenant[t.tenant] = append(byTenant[t.tenant], &out[i])
+	}
+	if len(batch) == 1 { // two reads, here or there
+		return out
+	}
+	var group sync.WaitGroup
+	slots := make(chan struct{}, maxReads)
+	for tenant, jobs := range byTenant {
+		slots <- struct{}{}
+		group.Go(func() {
+			defer func() { <-slots }()
+			m.readItems(ctx, tenant, jobs)
+		})
+	}
+	group.Wait()
+	m.readJobs(ctx, out)
+	return out
+}
+
+// readItems reads the items of a tenant's jobs, which are the first ones of its backlog, in
+// order.
+func (m mover) readItems(ctx context.Context, tenant string, jobs []*moving) {
+	names := m.q.b.Names()
+	if len(jobs) == 1 { // a page costs more than a message
+		if s, err := m.q.b.At(ctx, names.Wait(), jobs[0].seq); err == nil {
+			jobs[0].item = Item{Stream: names.Wait(), Stored: s}
+		}
+		return
+	}
+	stored, err := m.q.b.Some(ctx, names.Wait(), names.WaitTenantPattern(m.route.kind, m.route.name, tenant), jobs[0].seq, len(jobs))
+	if err != nil {
+		return
+	}
+	found := make(map[uint64]broker.Stored, len(stored))
+	for _, s := range stored {
+		found[s.Seq] = s
+	}
+	for _, j := range jobs {
+		if s, ok := found[j.seq]; ok {
+			j.item = Item{Stream: names.Wait(), Stored: s}
+		}
+	}
+}
+
+// readJobs reads the jobs of the items.
+func (m mover) readJobs(ctx context.Context, batch []moving) {
+	at := map[subject.TaskName]*moving{}
+	var names []subject.TaskName
+	for i := range batch {
+		if n, err := m.q.Items.NameOf(batch[i].item); err == nil {
+			name := subject.TaskName{Kind: n.Kind, Tenant: n.Tenant, ID: n.ID}
+			names, at[name] = append(names, name), &batch[i]
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	jobs, err := m.q.log.Some(ctx, names)
+	if err != nil {
+		return
+	}
+	for name, e := range jobs {
+		if j := at[name]; j != nil {
+			j.job = e
+		}
+	}
 }
 
 // move makes a job ready. Any replica may die at any point of it, or do the same at the
@@ -51,8 +135,14 @@ type mover struct {
 //  2. It is published as ready. That it is ready already is as good, if it is this job.
 //  3. It is deleted from the backlog. A job that is in both places is made ready again,
 //     where its subject has one place; when it had its turn, the log says so.
-func (m mover) move(ctx context.Context, t turn) (verdict, error) {
-	from, n, err := m.item(ctx, t)
+//
+// An item that was read with others may be gone, and the job may have gone on, or have been
+// erased: as if that had happened between 1 and 2. So of the log only that the job goes on is
+// believed, which lets it have its turn, with a mark of an event that it had. What lets it
+// have none, or takes something away, is asked of the leader: that it has ended, that it is
+// another request's, that there is no log, and whether the item was there in 3.
+func (m mover) move(ctx context.Context, j moving) (verdict, error) {
+	from, n, err := m.itemOf(ctx, j)
 	switch {
 	case errors.Is(err, broker.ErrNoMessage):
 		return gone, nil
@@ -64,7 +154,7 @@ func (m mover) move(ctx context.Context, t turn) (verdict, error) {
 	if rests := time.Until(from.Time.Add(quota.LettersEvery)); rests > 0 && rests <= quota.LettersEvery && from.Header.Get(subject.HeaderPutBack) != "" {
 		return later, fmt.Errorf("job %s was just put back", n.ID) // by a replica with another count of letters
 	}
-	mark, ended, err := m.ensureLogged(ctx, from)
+	mark, ended, err := m.ensureLogged(ctx, from, j.job)
 	switch {
 	case errors.Is(err, broker.ErrNoMessage):
 		return gone, nil
@@ -81,20 +171,22 @@ func (m mover) move(ctx context.Context, t turn) (verdict, error) {
 	return m.removeMoved(ctx, n, from, v)
 }
 
-// item reads the item of the backlog that a turn is of. ErrNoMessage: it is gone.
+// itemOf is the item of the backlog that a turn is of. ErrNoMessage: it is gone.
 // errNotStored: a follower has told of it before the leader has stored it. errOutdated: the
 // turn is of a stream that is gone.
-func (m mover) item(ctx context.Context, t turn) (from Item, n subject.WorkName, err error) {
-	from.Stream = m.q.b.Names().Wait()
-	from.Stored, err = m.q.b.At(ctx, from.Stream, t.seq)
+func (m mover) itemOf(ctx context.Context, j moving) (from Item, n subject.WorkName, err error) {
+	if from = j.item; from.Seq == 0 {
+		from.Stream = m.q.b.Names().Wait()
+		from.Stored, err = m.q.b.At(ctx, from.Stream, j.seq)
+	}
 	if errors.Is(err, broker.ErrNoMessage) {
-		from.Stored, err = m.confirm(ctx, from.Stream, t.seq)
+		from.Stored, err = m.confirm(ctx, from.Stream, j.seq)
 	}
 	if err != nil {
 		return Item{}, n, err
 	}
-	n, err = m.q.b.Names().ParseWaitItem(from.Subject)
-	if err != nil || n.Kind != m.route.kind || n.Route != m.route.name || n.Tenant != t.tenant {
+	n, err = m.q.Items.NameOf(from)
+	if err != nil || n.Kind != m.route.kind || n.Route != m.route.name || n.Tenant != j.tenant {
 		return Item{}, n, errOutdated // one sequence of a stream has one subject
 	}
 	return from, n, nil
@@ -132,8 +224,8 @@ func (m mover) removeMoved(ctx context.Context, n subject.WorkName, from Item, v
 
 // toSubmit reports whether a job has to be submitted, as far as is known: one that an
 // upstream has, or that has ended, goes on whatever its tenant's dead letters are.
-func (m mover) toSubmit(ctx context.Context, t turn) bool {
-	_, n, err := m.item(ctx, t)
+func (m mover) toSubmit(ctx context.Context, j moving) bool {
+	_, n, err := m.itemOf(ctx, j)
 	if err != nil {
 		return !errors.Is(err, broker.ErrNoMessage) && !errors.Is(err, errOutdated)
 	}
@@ -146,13 +238,17 @@ func (m mover) toSubmit(ctx context.Context, t turn) bool {
 
 // ensureLogged makes sure that the log has the job, and returns what its item is marked
 // with: the sequence of an event of it, or nothing where the log never had one; and
-// whether the job has ended. ErrNoMessage: it was erased, and its item with it.
-func (m mover) ensureLogged(ctx context.Context, from Item) (mark string, ended bool, err error) {
+// whether the job has ended. ErrNoMessage: it was erased, and its item with it. read is the
+// job where it was read.
+func (m mover) ensureLogged(ctx context.Context, from Item, read joblog.Entry) (mark string, ended bool, err error) {
 	work, err := from.Decode()
 	if err != nil {
 		return "", false, nil //nolint:nilerr // the consumer buries what cannot be read
 	}
 	item := m.q.Items.LogItem(from, work)
+	if read.Job != nil && !read.Terminal() && item.In(read) == joblog.Current {
+		return markOf(read), false, nil
+	}
 	e, means, err := m.q.log.Resolve(ctx, item)
 	switch {
 	case err != nil:

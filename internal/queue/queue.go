@@ -78,7 +78,7 @@ func (q *Queue) Route(kind subject.Kind, name string) *Route {
 	if r == nil {
 		r = &Route{
 			b: q.b, kind: kind, name: name, durable: durable, backlog: newBacklog(),
-			window: window{size: q.readyJobs(kind, name)}, lease: lease.New(q.log.Writer()),
+			window: q.window(kind, name), lease: lease.New(q.log.Writer()),
 		}
 		q.routes[durable] = r
 	}
@@ -124,12 +124,13 @@ func (q *Queue) known(durable string) *Route {
 	return q.routes[durable]
 }
 
-// readyJobs is the size of a route's ready window before its dispatcher has begun.
-func (q *Queue) readyJobs(kind subject.Kind, name string) int {
+// window is a route's ready window before its dispatcher has begun: all places are free, as far
+// as is known.
+func (q *Queue) window(kind subject.Kind, name string) window {
 	for _, r := range q.cfg.Now().Routes {
 		if r.Kind == string(kind) && r.Name == name {
-			return r.ReadyJobs
+			return window{fixed: r.ReadyJobs, free: r.MaxInFlight}
 		}
 	}
-	return 0
+	return window{}
 }

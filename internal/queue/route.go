@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"sync/atomic"
 	"time"
 
@@ -79,7 +78,8 @@ func (r *Route) Ensure(ctx context.Context, route config.Route, ensure Ensure) (
 	return ready, err
 }
 
-// Resize changes how many jobs may be ready. Those beyond that stay ready.
+// Resize fixes how many jobs may be ready; 0: as many as the route starts in about a second.
+// Those beyond that stay ready.
 func (r *Route) Resize(readyJobs int) {
 	r.window.resize(readyJobs)
 	r.backlog.wake()
@@ -156,7 +156,7 @@ func (r *Route) refresh(ctx context.Context, age time.Duration) {
 	if info, err := r.Info(ctx); err == nil {
 		r.ready.Store(info.NumPending)
 		r.paused.Store(info.Paused)
-		update(int(min(info.NumPending, math.MaxInt32)))
+		update(readingOf(info), time.Now())
 	}
 	if c, err := r.b.Consumer(ctx, r.b.Names().Wait(), r.durable); err == nil {
 		r.waiting.Store(c.CachedInfo().NumPending)
@@ -170,7 +170,7 @@ func (r *Route) refresh(ctx context.Context, age time.Duration) {
 
 // learn takes what was read of the route's durable consumers, unless something newer is
 // known: counted is what the route said when the read began.
-func (r *Route) learn(work, wait *jetstream.ConsumerInfo, counted int64, update func(ready int)) {
+func (r *Route) learn(work, wait *jetstream.ConsumerInfo, counted int64, update func(reading, time.Time)) {
 	if !r.refreshing.CompareAndSwap(false, true) {
 		return
 	}
@@ -182,7 +182,7 @@ func (r *Route) learn(work, wait *jetstream.ConsumerInfo, counted int64, update 
 	r.waiting.Store(wait.NumPending)
 	r.stale.Store(false)
 	r.paused.Store(work.Paused)
-	update(int(min(work.NumPending, math.MaxInt32)))
+	update(readingOf(work), time.Now())
 	r.counted.CompareAndSwap(counted, time.Now().UnixNano())
 	r.wakeFor(wait.NumPending)
 }

@@ -32,6 +32,9 @@ import (
 // patience is how long a test waits for what is to happen.
 const patience = 30 * time.Second
 
+// noReadyJobs keeps all jobs in the backlog.
+const noReadyJobs = -1
+
 // maxMoves are the jobs that a dispatcher moves at a time, in whatever order.
 const maxMoves = 8
 
