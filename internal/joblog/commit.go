@@ -46,10 +46,11 @@ func (l *Log) Commit(ctx context.Context, e task.Event, last uint64) (Entry, err
 	if err != nil {
 		return Entry{}, err
 	}
+	bytes := stored(m)
 	if entry.Version() == 1 || entry.Terminal() {
-		l.hub.commit(storedNotice(entry.Name(), m.Header, entry.Seq, stored(m)))
+		l.hub.commit(storedNotice(entry.Name(), m.Header, entry.Seq, bytes))
 	}
-	l.Capacity.lives.wrote(e, stored(m))
+	l.Capacity.lives.wrote(e, bytes)
 	l.measure(entry, time.Since(begin))
 	l.notify(before, e)
 	return entry, nil

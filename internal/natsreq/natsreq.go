@@ -82,11 +82,13 @@ func (in *Incoming) fill(m message) error {
 }
 
 func parseSubject(names subject.Space, subj string) (admission.Request, error) {
-	kind, tenant, err := names.ParseCall(subj)
+	kind, tenant, err := names.ParseRequest(subj) // first, as most are
 	if err == nil {
+		return admission.Request{Kind: kind, Tenant: tenant, Way: telemetry.WayNATS}, nil
+	}
+	if kind, tenant, call := names.ParseCall(subj); call == nil {
 		return admission.Request{Kind: kind, Tenant: tenant, Way: telemetry.WayCall}, nil
 	}
-	kind, tenant, err = names.ParseRequest(subj)
 	return admission.Request{Kind: kind, Tenant: tenant, Way: telemetry.WayNATS}, err
 }
 
