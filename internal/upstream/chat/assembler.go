@@ -39,6 +39,7 @@ var (
 // use.
 type Assembler struct {
 	budget  budget
+	growth  growth
 	blocks  int
 	top     record
 	choices []choice
@@ -62,6 +63,19 @@ func NewAssembler(maxReply int) *Assembler {
 // errReplyTooLarge, or because the block has not the structure of a chunk; the
 // first failure is returned by every later call.
 func (a *Assembler) Add(block []byte) error {
+	if a.budget.err == nil && a.growth.apply(block, &a.budget) {
+		a.blocks++
+		return a.budget.err
+	}
+	if err := a.walk(block); err != nil {
+		return err
+	}
+	a.growth.learn(a, block)
+	return nil
+}
+
+// walk adds any chunk.
+func (a *Assembler) walk(block []byte) error {
 	c := jsonscan.New(block)
 	if c.Peek() == '{' {
 		a.blocks++

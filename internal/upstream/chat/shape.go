@@ -42,20 +42,28 @@ func (s *shape) keep(block []byte) {
 
 // fits reports whether block differs from the sample only within the holes.
 func (s *shape) fits(block []byte) bool {
+	_, ok := s.match(block)
+	return ok
+}
+
+// match is fits, and gives the strings in the holes.
+func (s *shape) match(block []byte) (strings [maxHoles][]byte, ok bool) {
 	if s.n == 0 {
-		return false
+		return strings, false
 	}
 	c, from := jsonscan.Cursor{Text: block}, 0
-	for _, h := range s.holes[:s.n] {
+	for i, h := range s.holes[:s.n] {
 		same := s.sample[from:h.from]
 		if len(block)-c.At < len(same) || string(block[c.At:c.At+len(same)]) != string(same) {
-			return false
+			return strings, false
 		}
 		c.At += len(same)
+		begin := c.At
 		if c.SkipString(); c.Bad {
-			return false
+			return strings, false
 		}
+		strings[i] = block[begin:c.At]
 		from = h.to
 	}
-	return string(block[c.At:]) == string(s.sample[from:])
+	return strings, string(block[c.At:]) == string(s.sample[from:])
 }

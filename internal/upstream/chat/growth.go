@@ -1,0 +1,108 @@
+package chat
+
+import "github.com/genbus/genbus/internal/jsonscan"
+
+// growth is the shape of a chunk that does nothing but add text to what an assembler holds
+// already. The next chunk of this shape needs no walk: its texts go where those of the sample
+// went, and all else that it says has been said.
+type growth struct {
+	shape  shape
+	to     [maxHoles]*part // where the text of each hole goes, valid until a part is added
+	unused int             // samples in a row that no chunk was like
+}
+
+// maxUnused is how many samples are taken of a stream whose chunks are all different.
+const maxUnused = 8
+
+// apply adds a chunk that has the shape. It is false for any other chunk.
+func (g *growth) apply(block []byte, b *budget) bool {
+	texts, ok := g.shape.match(block)
+	if !ok {
+		return false
+	}
+	g.unused = 0
+	for i, p := range g.to[:g.shape.n] {
+		if text := texts[i]; p.form == formText {
+			p.joinText(text[1:len(text)-1], b)
+		} else {
+			p.setLast(text, b)
+		}
+	}
+	return true
+}
+
+// learn takes a chunk that was just added as the sample, if a repeat of it would only add text.
+func (g *growth) learn(a *Assembler, block []byte) {
+	g.shape.forget()
+	if g.unused++; g.unused > maxUnused {
+		return
+	}
+	c, only := jsonscan.New(block), true
+	for quoted := range c.Members() {
+		switch name := jsonscan.Name(quoted); string(name) {
+		case "choices":
+			only = c.Peek() == '[' && g.learnChoices(a, c) && only
+		case "obfuscation":
+			only = g.hole(c, c.Value(), a.top.find(string(name))) && only
+		default:
+			c.Value() // the first or the last of its values: a repeat changes nothing
+		}
+	}
+	if !only || c.Bad {
+		g.shape.forget()
+		return
+	}
+	g.shape.keep(block)
+}
+
+// hole is false where a repeat of the value would do something else than add or replace a text.
+func (g *growth) hole(c *jsonscan.Cursor, v []byte, to *part) bool {
+	if !isString(v) || to == nil || g.shape.n == maxHoles || to.form != formText && to.form != formRaw {
+		return false
+	}
+	g.to[g.shape.n] = to
+	g.shape.hole(c, v)
+	return true
+}
+
+func (g *growth) learnChoices(a *Assembler, c *jsonscan.Cursor) (only bool) {
+	only = true
+	for n := range c.Elements() {
+		if n > 0 || len(a.choices) != 1 { // several choices are rare
+			only = false
+		}
+		only = only && c.Peek() == '{' && g.learnChoice(a, c)
+	}
+	return only
+}
+
+func (g *growth) learnChoice(a *Assembler, c *jsonscan.Cursor) (only bool) {
+	only = true
+	for quoted := range c.Members() {
+		switch string(jsonscan.Name(quoted)) {
+		case "delta":
+			only = c.Peek() == '{' && g.learnDelta(&a.choices[0], c) && only
+		case "logprobs", "message":
+			only = isNull(c.Value()) && only
+		default:
+			c.Value()
+		}
+	}
+	return only
+}
+
+func (g *growth) learnDelta(to *choice, c *jsonscan.Cursor) (only bool) {
+	only = true
+	fields := to.fields("delta")
+	for quoted := range c.Members() {
+		name := jsonscan.Name(quoted)
+		switch v, f := c.Value(), deltaSchema.of(name); {
+		case f.rule == ruleJoin && isString(v):
+			p := fields.find(string(name))
+			only = p != nil && p.form == formText && g.hole(c, v, p) && only
+		case len(v) > 0 && (v[0] == '[' || v[0] == '{'):
+			only = false
+		}
+	}
+	return only
+}
