@@ -83,7 +83,7 @@ func (r *Runner) newRecord(c *call, streamed bool) *record {
 		signal: make(chan struct{}, 1), ended: make(chan outcome, 1),
 	}
 	if streamed {
-		rec.writer = publisher.NewChunks(ctx, r.o.Broker, r.o.Encoder, r.o.Bodies, r.o.Metrics, c.req.Tenant, c.checked.ID, 1).BestEffort(r.budget)
+		rec.writer = publisher.NewChunks(ctx, r.o.Broker, r.o.Encoder, r.o.Bodies, r.o.Metrics, c.req.Tenant, c.checked.ID, 1).Inline(r.budget)
 		rec.assembler = chat.NewAssembler(0)
 	}
 	return rec

@@ -22,9 +22,14 @@ const (
 	maxBatchBytes  = 128 << 10
 	// chunkBuffer is what may wait to be confirmed: a whole reply at its longest.
 	chunkBuffer = 32 << 20
-	// bestEffortBuffer is the same for an inline chat.
-	bestEffortBuffer = 1 << 20
+	// inlineBuffer is the same for an inline chat.
+	inlineBuffer = 1 << 20
 )
+
+// gatherTime is how long a block of an inline chat waits for others to share its event. An
+// event costs many times what a block does, and the chat's caller has the block already: those
+// who follow the chat read no worse.
+const gatherTime = 50 * time.Millisecond
 
 // The waits between two tries of one message.
 const (
@@ -41,6 +46,7 @@ var ErrBlocksLost = errors.New("blocks were not published")
 // broker has confirmed it go out together in the next message. So there is at
 // most one message of a writer in flight: it can be sent again without
 // overtaking a later one, and the slower the broker, the fewer messages it gets.
+// Those of an inline chat are gathered for 50 ms first.
 //
 // A message is sent until it is confirmed, so readers may see it twice, and drop
 // repeats by (attempt, index). An idle writer has no goroutine. It is safe for
@@ -54,7 +60,9 @@ type ChunkWriter struct {
 	metrics *telemetry.Metrics
 	lost    func(blocks int) // counts blocks that were given up
 	limit   int
-	budget  *Budget // nil: limit alone
+	budget  *Budget       // nil: limit alone
+	gather  time.Duration // how long a block waits for others
+	hurry   chan struct{} // ends that wait
 
 	tenant, id string
 	attempt    uint32
@@ -66,6 +74,8 @@ type ChunkWriter struct {
 	dropped uint64
 	running bool          // whether the publisher's goroutine is
 	idle    chan struct{} // closed when it ends; nil while no call waits for that
+	room    chan struct{} // closed when a batch is settled; nil while no call waits for that
+	flushes int           // calls of Flush that wait
 	closed  bool
 	publish sync.WaitGroup
 }
@@ -81,11 +91,12 @@ func NewChunks(ctx context.Context, b *broker.Broker, enc Encoder, bodies *broke
 	}
 }
 
-// BestEffort makes the writer one for an inline chat, before the first Add: at
-// most 1 MiB, also taken from a budget that many writers share, waits to be
-// confirmed, and what is given up counts as dropped events of inline chats.
-func (w *ChunkWriter) BestEffort(budget *Budget) *ChunkWriter {
-	w.limit, w.budget, w.lost = bestEffortBuffer, budget, w.metrics.InlineDropped
+// Inline makes the writer one for an inline chat, before the first Add: at most 1 MiB, also
+// taken from a budget that many writers share where there is one, waits to be confirmed, and
+// what is given up counts as dropped events of inline chats.
+func (w *ChunkWriter) Inline(budget *Budget) *ChunkWriter {
+	w.limit, w.budget, w.lost = inlineBuffer, budget, w.metrics.InlineDropped
+	w.gather, w.hurry = gatherTime, make(chan struct{}, 1)
 	return w
 }
 
@@ -93,9 +104,46 @@ func (w *ChunkWriter) BestEffort(budget *Budget) *ChunkWriter {
 // when the block was given up: the buffer is full, or the writer closed. The
 // block has its index all the same.
 func (w *ChunkWriter) Add(block []byte) bool {
-	now := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.add(block)
+}
+
+// AddWait is Add for a caller who waits while the buffer is full: until ctx ends, and for most
+// at the longest. It returns how long that took.
+func (w *ChunkWriter) AddWait(ctx context.Context, block []byte, most time.Duration) (waited time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.closed && !w.fits(len(block)) {
+		begin := time.Now()
+		ctx, cancel := context.WithTimeout(ctx, most)
+		w.awaitRoom(ctx, len(block))
+		cancel()
+		waited = time.Since(begin)
+	}
+	w.add(block)
+	return waited
+}
+
+// awaitRoom needs the lock, and releases it while it waits.
+func (w *ChunkWriter) awaitRoom(ctx context.Context, n int) {
+	for !w.closed && !w.fits(n) && ctx.Err() == nil {
+		if w.room == nil {
+			w.room = make(chan struct{})
+		}
+		room := w.room
+		w.sendNow()
+		w.mu.Unlock()
+		select {
+		case <-room:
+		case <-ctx.Done():
+		}
+		w.mu.Lock()
+	}
+}
+
+// add needs the lock.
+func (w *ChunkWriter) add(block []byte) bool {
 	index := w.next
 	w.next++
 	if w.closed || !w.pending.fits(index) || !w.reserve(len(block)) {
@@ -103,22 +151,34 @@ func (w *ChunkWriter) Add(block []byte) bool {
 		w.lost(1)
 		return false
 	}
-	w.pending.add(index, now, block)
+	w.pending.add(index, time.Now(), block)
 	if !w.running {
 		w.running = true
 		w.publish.Go(w.run)
+	} else if w.pending.count() == maxBatchBlocks || w.pending.size() >= maxBatchBytes {
+		w.sendNow()
 	}
 	return true
 }
 
+// fits needs the lock. A single block may always wait, or one that is larger than the limit
+// could never be published.
+func (w *ChunkWriter) fits(n int) bool { return w.held == 0 || w.held+n <= w.limit }
+
 func (w *ChunkWriter) reserve(n int) bool {
-	// A single block may always wait, or one that is larger than the limit could
-	// never be published.
-	if w.held > 0 && w.held+n > w.limit || !w.budget.Take(n) {
+	if !w.fits(n) || !w.budget.Take(n) {
 		return false
 	}
 	w.held += n
 	return true
+}
+
+// sendNow ends the wait for more blocks.
+func (w *ChunkWriter) sendNow() {
+	select {
+	case w.hurry <- struct{}{}:
+	default: // of a queued chat, or the wait has ended already
+	}
 }
 
 // Flush waits until every block is confirmed, or given up, and returns how many
@@ -126,6 +186,8 @@ func (w *ChunkWriter) reserve(n int) bool {
 // some were given up, or the cause of ctx's end; the count is right with an error
 // too.
 func (w *ChunkWriter) Flush(ctx context.Context) (count uint64, err error) {
+	w.flushing(1)
+	defer w.flushing(-1)
 	for {
 		w.mu.Lock()
 		count, dropped, running := w.next, w.dropped, w.running
@@ -148,11 +210,20 @@ func (w *ChunkWriter) Flush(ctx context.Context) (count uint64, err error) {
 	}
 }
 
+// flushing counts the calls of Flush: blocks are not gathered while there is one.
+func (w *ChunkWriter) flushing(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.flushes += n
+	w.sendNow()
+}
+
 // Close gives up what is not confirmed and waits for the publisher to end. It
 // may be called twice.
 func (w *ChunkWriter) Close() {
 	w.mu.Lock()
 	w.closed = true
+	w.leaveRoom()
 	w.mu.Unlock()
 	w.cancel()
 	w.publish.Wait()
@@ -161,6 +232,7 @@ func (w *ChunkWriter) Close() {
 // run publishes until nothing waits.
 func (w *ChunkWriter) run() {
 	for {
+		w.gatherBlocks()
 		work, ok := w.take()
 		if !ok {
 			return
@@ -170,6 +242,24 @@ func (w *ChunkWriter) run() {
 			w.settle(batch, w.send(batch))
 		}
 		work.release()
+	}
+}
+
+// gatherBlocks waits for blocks that can share the next event.
+func (w *ChunkWriter) gatherBlocks() {
+	w.mu.Lock()
+	count, size := w.pending.count(), w.pending.size()
+	skip := w.gather == 0 || w.flushes > 0 || count == 0 || count >= maxBatchBlocks || size >= maxBatchBytes
+	w.mu.Unlock()
+	if skip {
+		return
+	}
+	timer := time.NewTimer(w.gather)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-w.hurry:
+	case <-w.ctx.Done():
 	}
 }
 
@@ -195,11 +285,20 @@ func (w *ChunkWriter) settle(batch blocks, stored bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.held -= batch.size()
+	w.leaveRoom()
 	if stored {
 		return
 	}
 	w.dropped += uint64(batch.count())
 	w.lost(batch.count())
+}
+
+// leaveRoom tells those who wait for room. It needs the lock.
+func (w *ChunkWriter) leaveRoom() {
+	if w.room != nil {
+		close(w.room)
+		w.room = nil
+	}
 }
 
 // send publishes a batch until it is confirmed. It is false when the writer

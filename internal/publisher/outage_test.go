@@ -150,15 +150,15 @@ func TestNodeOfAClusterGoesAway(t *testing.T) {
 	equal(t, read(t, chunks), blocks)
 }
 
-// TestBestEffortIsBounded adds more than fits while there is no server: what
+// TestInlineIsBounded adds more than fits while there is no server: what
 // does not fit is dropped and counted, and its indices are.
-func TestBestEffortIsBounded(t *testing.T) {
+func TestInlineIsBounded(t *testing.T) {
 	t.Parallel()
 	s := newRestartable(t)
 	b := s.open(t)
 	metrics := telemetry.NewMetrics("test")
 	budget := publisher.NewBudget(300 << 10)
-	w := publisher.NewChunks(t.Context(), b, publisher.Encoder{Names: b.Names()}, broker.NewBodies(b), metrics, tenant, chatID, 1).BestEffort(budget)
+	w := publisher.NewChunks(t.Context(), b, publisher.Encoder{Names: b.Names()}, broker.NewBodies(b), metrics, tenant, chatID, 1).Inline(budget)
 	defer w.Close()
 	s.stop()
 	block := bytes.Repeat([]byte("1"), 100<<10)

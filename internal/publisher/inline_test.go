@@ -1,0 +1,67 @@
+package publisher_test
+
+import (
+	"bytes"
+	"context"
+	"testing"
+	"time"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// TestBlocksOfAnInlineChatShareAnEvent: those that come within a moment, and the last ones
+// without waiting for it.
+func TestBlocksOfAnInlineChatShareAnEvent(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		b := open(t)
+		w := newWriter(t, b, "").Inline(nil)
+		const blocks = 300
+		for i := range blocks {
+			w.Add(sample(i))
+		}
+		flush(t, w, blocks)
+		chunks := stored(t, b)
+		equal(t, read(t, chunks), blocks)
+		if len(chunks) > 3 {
+			t.Errorf("%d events hold %d blocks that came together", len(chunks), blocks)
+		}
+	})
+}
+
+// TestAddWaits for room while there is no server, as long as it may.
+func TestAddWaits(t *testing.T) {
+	t.Parallel()
+	s := newRestartable(t)
+	b := s.open(t)
+	metrics := telemetry.NewMetrics("test")
+	w := publisher.NewChunks(t.Context(), b, publisher.Encoder{Names: b.Names()}, broker.NewBodies(b), metrics, tenant, chatID, 1).Inline(nil)
+	defer w.Close()
+	s.stop()
+	block := bytes.Repeat([]byte("1"), 200<<10)
+	for range 5 { // almost 1 MiB
+		if waited := w.AddWait(t.Context(), block, time.Hour); waited > 0 {
+			t.Errorf("waited %s while there was room", waited)
+		}
+	}
+	if waited := w.AddWait(t.Context(), block, time.Millisecond); waited < time.Millisecond {
+		t.Errorf("waited %s without room", waited)
+	}
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	w.AddWait(gone, block, time.Hour)
+	if n := counter(t, metrics, "genbus_inline_events_dropped_total"); n != 2 {
+		t.Errorf("%v dropped", n)
+	}
+	s.start(t)
+	w.AddWait(t.Context(), block, time.Hour)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, _ = w.Flush(ctx)
+	if n := counter(t, metrics, "genbus_inline_events_dropped_total"); n != 2 {
+		t.Errorf("%v dropped although the last block waited for the server", n)
+	}
+}
