@@ -174,7 +174,7 @@ func TestConfigurationIsAccepted(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v\n%s", err, file)
 		}
-		if r := c.Routes[0]; r.MaxInFlight != s.InFlight || c.NATS.SyncAlways != s.SyncAlways || c.Chat.InlineEvents != s.InlineEvents {
+		if r := c.Routes[0]; r.MaxInFlight != s.InFlight || c.NATS.SyncAlways != s.SyncAlways || (c.Chat.InlineEvents == config.InlineEventsOn) != s.InlineEvents {
 			t.Errorf("read as %+v", r)
 		}
 		if len(c.Routes) != max(1, s.Routes) || c.NATS.URL != s.NATS || c.NATS.Replicas != max(1, s.Copies) {

@@ -15,7 +15,7 @@ var fieldComments = map[string]string{
 	"Breaker.Failures":                    "Failures in a row (not reached, no answer, 5xx) that open it; 0 for no breaker. Default: 10.",
 	"Breaker.OpenFor":                     "How long it stays open before one job may try again. Default: 15s.",
 	"Chat.FinishForSubscribers":           "Finish an inline chat for its subscribers when the last attached caller has gone away. Default: false.",
-	"Chat.InlineEvents":                   "Publish the events of inline chats too, in addition to the caller's stream. Default: true.",
+	"Chat.InlineEvents":                   "Events of inline chats: on publishes them next to the answer, as long as there is room; with required a chat waits for them, and fails where they cannot be stored; off publishes none. true and false are on and off. Default: on.",
 	"Chat.MaxAttempts":                    "How often a queued chat may be sent upstream when a process dies while it runs; 1 means never again. Default: 2.",
 	"ChunksStream.MaxAge":                 "How long chunks can be replayed, where max_bytes holds them so long. Default: 15m.",
 	"ChunksStream.MaxBytes":               "Most bytes of chunks, about 330,000 of 800 bytes: what 12 chats send in 15 minutes, with 30 chunks a second each. Beyond it the oldest go first. Default: 256MiB.",

@@ -89,10 +89,28 @@ type GRPC struct {
 type Chat struct {
 	// How often a queued chat may be sent upstream when a process dies while it runs; 1 means never again. Default: 2.
 	MaxAttempts int `yaml:"max_attempts"`
-	// Publish the events of inline chats too, in addition to the caller's stream. Default: true.
-	InlineEvents bool `yaml:"inline_events"`
+	// Events of inline chats: on publishes them next to the answer, as long as there is room; with required a chat waits for
+	// them, and fails where they cannot be stored; off publishes none. true and false are on and off. Default: on.
+	InlineEvents string `yaml:"inline_events"`
 	// Finish an inline chat for its subscribers when the last attached caller has gone away. Default: false.
 	FinishForSubscribers bool `yaml:"finish_for_subscribers"`
+}
+
+// Values of Chat.InlineEvents.
+const (
+	InlineEventsOn       = "on"
+	InlineEventsOff      = "off"
+	InlineEventsRequired = "required"
+)
+
+// fill reads the values that the key had when it was a switch.
+func (c *Chat) fill() {
+	switch c.InlineEvents {
+	case "true":
+		c.InlineEvents = InlineEventsOn
+	case "false":
+		c.InlineEvents = InlineEventsOff
+	}
 }
 
 // Events is how events are written.
@@ -202,7 +220,7 @@ func Default() *Config {
 		NATS:      defaultNATS(),
 		HTTP:      HTTP{Addr: "127.0.0.1:8080", MaxBodyBytes: 32 * MiB, ReadHeaderTimeout: 10 * time.Second, MaxConnections: 10_000, Segments: withSegments(nil), SSEPing: 15 * time.Second},
 		GRPC:      GRPC{Addr: "127.0.0.1:9090", MaxMessageBytes: 32 * MiB, MaxConnections: 10_000},
-		Chat:      Chat{MaxAttempts: 2, InlineEvents: true},
+		Chat:      Chat{MaxAttempts: 2, InlineEvents: InlineEventsOn},
 		Events:    Events{Encoding: EncodingProtobuf},
 		Limits:    Limits{ClaimCheckBytes: 256 * KiB, ArchiveBytes: 2 * GiB, BodiesBytes: 20 * GiB, BodiesMessages: 1_000_000, SlowReaderBytes: MiB, WriteTimeout: 30 * time.Second, ListIndex: 100_000, StreamTime: time.Hour, Tenant: TenantLimits{MaxDeadLetters: 1000}},
 		Retry:     Retry{Share: 0.2, PerSecond: 10},
@@ -240,6 +258,7 @@ func (c *Config) fill() {
 		}
 	}
 	c.HTTP.Segments = withSegments(c.HTTP.Segments)
+	c.Chat.fill()
 	for name, u := range c.Upstreams {
 		u.BaseURL = strings.TrimRight(u.BaseURL, "/")
 		c.Upstreams[name] = u

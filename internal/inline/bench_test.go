@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"sync"
 	"testing"
 
@@ -30,8 +29,8 @@ func BenchmarkStream(b *testing.B) {
 		}
 	}))
 	defer up.Close()
-	for _, events := range []bool{false, true} {
-		b.Run("events="+strconv.FormatBool(events), func(b *testing.B) {
+	for _, events := range []string{config.InlineEventsOff, config.InlineEventsOn} {
+		b.Run("events="+events, func(b *testing.B) {
 			x := setup(b, brokertest.Single(b), up.URL, func(c *config.Config) { c.Chat.InlineEvents = events })
 			b.ReportAllocs()
 			b.ResetTimer()

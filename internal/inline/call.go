@@ -6,6 +6,7 @@ import (
 
 	"github.com/genbus/genbus/internal/admission"
 	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/config"
 	"github.com/genbus/genbus/internal/errcode"
 	"github.com/genbus/genbus/internal/pool"
 	"github.com/genbus/genbus/internal/routes"
@@ -72,10 +73,15 @@ func (r *Runner) admit(ctx context.Context, req admission.Request, streamed bool
 		return nil, errcode.New(errcode.QueueFull, "route %s has %d inline chats in hand on this replica; try again later, or send a request_id to queue the chat",
 			route.Name, route.MaxInFlight).WithRetryAfter(time.Second)
 	}
-	if !r.begin(c, streamed) {
+	if err := r.begin(c, streamed); err != nil {
 		c.slots.release()
 		c.out()
-		return nil, errcode.New(errcode.ShuttingDown, "this replica is going down; send the chat again")
+		return nil, err
+	}
+	if err := c.rec.start(); err != nil {
+		c.fault = unstored(err).ForJob(c.checked.ID)
+		c.release()
+		return nil, c.fault
 	}
 	return c, nil
 }
@@ -94,18 +100,27 @@ func fitsCall(c admission.Checked, streamed bool) error {
 	return nil
 }
 
-// begin registers the call and starts its events. It is false when the runner
-// has closed.
-func (r *Runner) begin(c *call, streamed bool) bool {
-	rec := r.newRecord(c, streamed)
+// begin registers the call, with its events where it has any.
+func (r *Runner) begin(c *call, streamed bool) error {
+	mode := r.o.Config.Now().Chat.InlineEvents
+	events, err := r.awaitRoom(c.caller, mode)
+	if err != nil {
+		return err
+	}
+	if events {
+		c.rec = r.newRecord(c, streamed, mode == config.InlineEventsRequired)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		rec.abandon()
-		return false
+		if events {
+			c.rec.cancel(errPatience)
+		}
+		return errcode.New(errcode.ShuttingDown, "this replica is going down; send the chat again")
 	}
-	if rec != nil && r.keep(rec) {
-		c.rec, c.outlives = rec, r.o.Config.Now().Chat.FinishForSubscribers
+	if events {
+		r.records[c.rec] = struct{}{}
+		c.outlives = r.o.Config.Now().Chat.FinishForSubscribers
 	}
 	parent := c.caller
 	if c.outlives {
@@ -115,7 +130,32 @@ func (r *Runner) begin(c *call, streamed bool) bool {
 	r.calls[c.checked.ID] = c
 	r.work.Add(1)
 	c.slots.metrics.AddInline(1)
-	return true
+	return nil
+}
+
+// awaitRoom waits until there is room for the events of a chat, and reports whether it has any.
+func (r *Runner) awaitRoom(ctx context.Context, mode string) (bool, error) {
+	switch mode {
+	case config.InlineEventsOff:
+		return false, nil
+	case config.InlineEventsRequired:
+		if err := r.o.Broker.Trouble(); err != nil {
+			return false, unstored(err)
+		}
+		if !r.backlog.await(ctx) {
+			return false, errcode.New(errcode.CallerGone, "the chat waited for room for its events: %w", errGone)
+		}
+		return true, nil
+	}
+	if !r.backlog.full() {
+		return true, nil
+	}
+	away := r.o.Broker.Trouble() != nil
+	if away || !r.backlog.awaitFor(ctx, r.o.roomTime) {
+		r.o.Metrics.InlineDropped(eventsOfRecord)
+		return false, nil
+	}
+	return true, nil
 }
 
 // release ends the call: the upstream is no longer asked.
@@ -149,5 +189,23 @@ func (c *call) failed(err error) *errcode.Error {
 	f := c.explain(err).ForJob(c.checked.ID)
 	c.fault = f
 	c.rec.close(outcome{fault: f})
+	_ = c.awaitEvents() // the caller hears of the first failure
 	return f
+}
+
+// awaitEvents waits for the last event of a chat whose events are required, and says why it
+// was not stored, or that the call ended before.
+func (c *call) awaitEvents() error {
+	if c.rec == nil || !c.rec.required {
+		return nil
+	}
+	select {
+	case <-c.rec.done:
+	case <-c.ctx.Done():
+		return c.explain(context.Cause(c.ctx)).ForJob(c.checked.ID)
+	}
+	if c.rec.err == nil {
+		return nil
+	}
+	return unstored(c.rec.err).ForJob(c.checked.ID)
 }

@@ -25,8 +25,8 @@ func TestWhatBecameOfTheFirstEvent(t *testing.T) {
 		"not known":          {err: errors.Join(joblog.ErrUncertain, errPatience)},
 		"not stored":         {err: joblog.ErrFull, unlogged: true},
 	} {
-		rec := &record{first: event(1)}
-		rec.began(c.entry, c.err)
+		rec := &record{first: event(1), entry: c.entry, err: c.err}
+		rec.began()
 		if known, unlogged := rec.known.Load(), rec.unlogged.Load(); known != c.known || unlogged != c.unlogged {
 			t.Errorf("%s: known up to %d, unlogged %t", name, known, unlogged)
 		}

@@ -357,7 +357,7 @@ func TestChecksAskForWhatIsRunning(t *testing.T) {
 func TestChatsWithoutEventsAreNotChecked(t *testing.T) {
 	t.Parallel()
 	up := newScripted(t)
-	x := setupUnheard(t, brokertest.Single(t), up.URL, never, func(c *config.Config) { c.Chat.InlineEvents = false })
+	x := setupUnheard(t, brokertest.Single(t), up.URL, never, func(c *config.Config) { c.Chat.InlineEvents = config.InlineEventsOff })
 	count := x.countReads()
 	s := x.running(up)
 	x.check()

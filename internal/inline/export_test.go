@@ -11,6 +11,19 @@ func (o Options) CheckedEvery(d time.Duration) Options {
 	return o
 }
 
+// WithBacklog has chats wait while the events of that many are not stored, for a time.
+func (o Options) WithBacklog(chats int, most time.Duration) Options {
+	o.maxBacklog, o.roomTime = chats, most
+	return o
+}
+
+// Backlog is how many chats have ended whose events are not stored, and how many wait to begin.
+func (r *Runner) Backlog() (ended, waiting int) {
+	r.backlog.mu.Lock()
+	defer r.backlog.mu.Unlock()
+	return r.backlog.ended, len(r.backlog.waiting)
+}
+
 // Check checks the running chats, as is done each 30 s.
 func (r *Runner) Check(ctx context.Context) error { return r.check(ctx) }
 

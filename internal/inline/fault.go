@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/clock"
 	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
 	"github.com/genbus/genbus/internal/routes"
 	"github.com/genbus/genbus/internal/upstream"
 )
@@ -45,4 +49,18 @@ func passOn(err error) *errcode.Error {
 		f.Violations = []errcode.Violation{{Field: up.Param, Description: up.Message}}
 	}
 	return &f
+}
+
+// unstored is the error of a chat whose events are required and were not stored.
+func unstored(err error) *errcode.Error {
+	code := errcode.BrokerUnavailable
+	_, clockWrong := errors.AsType[*clock.WrongError](err)
+	switch {
+	case errors.Is(err, errNoCapacity), errors.Is(err, joblog.ErrFull):
+		code = errcode.StorageFull
+	case clockWrong, errors.Is(err, clock.ErrUnknown):
+		code = errcode.ClockWrong
+	}
+	return errcode.New(code, "the events of the chat could not be stored, and chat.inline_events requires them: %s", broker.Reason(err)).
+		Because(err).WithRetryAfter(time.Second)
 }

@@ -1,6 +1,7 @@
 // Package inline runs a chat on its caller's connection, and publishes the same
-// events as a queued chat has. It keeps no promise about these events:
-// they are best effort, and never delay the caller.
+// events as a queued chat has. It keeps no promise about these events, unless they
+// are required: they are best effort, and delay the caller for a moment at most,
+// while they come faster than the broker stores them.
 package inline
 
 import (
@@ -28,13 +29,9 @@ import (
 	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 )
 
-// Limits of what the events of all inline chats may hold.
-const (
-	// maxRecords is how many chats may have events that are not stored yet.
-	maxRecords = 4096
-	// maxRecordBytes is what these may hold together, in bytes.
-	maxRecordBytes = 64 << 20
-)
+// maxRecordBytes is what the events of all inline chats that are not stored yet may hold
+// together, in bytes.
+const maxRecordBytes = 64 << 20
 
 // Causes that end a call early.
 var (
@@ -56,14 +53,18 @@ type Options struct {
 	Tracing   telemetry.Tracing
 	Logger    *slog.Logger
 
-	checkEvery time.Duration // for tests; 0: the constant
+	// For tests; 0: the constants.
+	checkEvery time.Duration
+	maxBacklog int
+	roomTime   time.Duration
 }
 
 // Runner runs inline chats. It is safe for concurrent use.
 type Runner struct {
-	o      Options
-	budget *publisher.Budget
-	tracer trace.Tracer
+	o       Options
+	budget  *publisher.Budget
+	backlog *backlog
+	tracer  trace.Tracer
 
 	mu      sync.Mutex
 	limits  map[string]*limit // by route
@@ -81,10 +82,11 @@ type Runner struct {
 func New(ctx context.Context, o Options) *Runner {
 	r := &Runner{
 		o: o, limits: map[string]*limit{},
-		budget: publisher.NewBudget(maxRecordBytes), tracer: newTracer(o.Tracing.Provider),
+		budget: publisher.NewBudget(maxRecordBytes), backlog: &backlog{most: cmp.Or(o.maxBacklog, maxBacklog)}, tracer: newTracer(o.Tracing.Provider),
 		calls: map[string]*call{}, records: map[*record]struct{}{},
 		reconnected: make(chan struct{}, 1), checksEnded: make(chan struct{}),
 	}
+	r.o.roomTime = cmp.Or(o.roomTime, roomTime)
 	ctx, r.endChecks = context.WithCancel(ctx)
 	o.Broker.OnReconnect(func(context.Context) {
 		select {

@@ -231,7 +231,7 @@ func TestCloseCutsOffAndStoresTheEnd(t *testing.T) {
 func TestEventsOff(t *testing.T) {
 	t.Parallel()
 	x, _ := withSandbox(t, brokertest.Single(t), func(c *config.Config) {
-		c.Chat.InlineEvents = false
+		c.Chat.InlineEvents = config.InlineEventsOff
 		c.Chat.FinishForSubscribers = true // there are none
 	})
 	s, err := x.runner.Stream(t.Context(), ask("sandbox-chat-fast", streamed))

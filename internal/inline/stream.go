@@ -79,7 +79,7 @@ func (s *Stream) Next() (Block, error) {
 func (s *Stream) read() ([]byte, error) {
 	block, err := s.up.Next()
 	if err == nil {
-		s.c.rec.add(block)
+		s.c.rec.add(s.c.ctx, block)
 		return block, nil
 	}
 	s.over = true
@@ -87,6 +87,9 @@ func (s *Stream) read() ([]byte, error) {
 		return nil, s.c.failed(err)
 	}
 	s.c.rec.close(outcome{from: s.up.Account()})
+	if s.c.fault = s.c.awaitEvents(); s.c.fault != nil {
+		return nil, s.c.fault
+	}
 	return nil, io.EOF
 }
 

@@ -60,6 +60,12 @@ func setup(t testing.TB, b *broker.Broker, url string, change func(*config.Confi
 // setupUnheard is setup where each notice is lost, and running chats are checked that often.
 func setupUnheard(t testing.TB, b *broker.Broker, url string, checkEvery time.Duration, change func(*config.Config)) *bundle {
 	t.Helper()
+	return setupWith(t, b, url, func(o inline.Options) inline.Options { return o.CheckedEvery(checkEvery) }, change)
+}
+
+// setupWith is setup with other options, where each notice is lost.
+func setupWith(t testing.TB, b *broker.Broker, url string, options func(inline.Options) inline.Options, change func(*config.Config)) *bundle {
+	t.Helper()
 	cfg := config.Default()
 	if err := cfg.AddSandbox(url); err != nil {
 		t.Fatal(err)
@@ -91,10 +97,10 @@ func setupUnheard(t testing.TB, b *broker.Broker, url string, checkEvery time.Du
 	letters := quota.NewLetters(live, b)
 	jobs := queue.New(live, b, x.tasks, letters)
 	adm := admission.New(admission.Options{Config: live, Broker: b, Log: x.tasks, Index: index, Bodies: x.bodies, Queue: jobs, Letters: letters, Metrics: x.metrics})
-	x.runner = inline.New(context.WithoutCancel(t.Context()), inline.Options{
+	x.runner = inline.New(context.WithoutCancel(t.Context()), options(inline.Options{
 		Config: live, Admission: adm, Routes: table, Log: x.tasks,
 		Broker: b, Encoder: enc, Bodies: x.bodies, Metrics: x.metrics, Logger: brokertest.Logger(t),
-	}.CheckedEvery(checkEvery))
+	}))
 	t.Cleanup(func() {
 		closing, stop := context.WithTimeout(context.Background(), time.Minute)
 		defer stop()

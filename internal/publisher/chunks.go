@@ -109,14 +109,14 @@ func (w *ChunkWriter) Add(block []byte) bool {
 	return w.add(block)
 }
 
-// AddWait is Add for a caller who waits while the buffer is full: until ctx ends, and for most
-// at the longest. It returns how long that took.
-func (w *ChunkWriter) AddWait(ctx context.Context, block []byte, most time.Duration) (waited time.Duration) {
+// AddWait is Add for a caller who waits while the buffer is full: until ctx ends, and for the
+// time that most gives at the longest. It returns how long that took.
+func (w *ChunkWriter) AddWait(ctx context.Context, block []byte, most func() time.Duration) (waited time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.closed && !w.fits(len(block)) {
 		begin := time.Now()
-		ctx, cancel := context.WithTimeout(ctx, most)
+		ctx, cancel := context.WithTimeout(ctx, most())
 		w.awaitRoom(ctx, len(block))
 		cancel()
 		waited = time.Since(begin)

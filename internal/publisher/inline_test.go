@@ -43,21 +43,21 @@ func TestAddWaits(t *testing.T) {
 	s.stop()
 	block := bytes.Repeat([]byte("1"), 200<<10)
 	for range 5 { // almost 1 MiB
-		if waited := w.AddWait(t.Context(), block, time.Hour); waited > 0 {
+		if waited := w.AddWait(t.Context(), block, anHour); waited > 0 {
 			t.Errorf("waited %s while there was room", waited)
 		}
 	}
-	if waited := w.AddWait(t.Context(), block, time.Millisecond); waited < time.Millisecond {
+	if waited := w.AddWait(t.Context(), block, func() time.Duration { return time.Millisecond }); waited < time.Millisecond {
 		t.Errorf("waited %s without room", waited)
 	}
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	w.AddWait(gone, block, time.Hour)
+	w.AddWait(gone, block, anHour)
 	if n := counter(t, metrics, "genbus_inline_events_dropped_total"); n != 2 {
 		t.Errorf("%v dropped", n)
 	}
 	s.start(t)
-	w.AddWait(t.Context(), block, time.Hour)
+	w.AddWait(t.Context(), block, anHour)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	_, _ = w.Flush(ctx)
@@ -65,3 +65,5 @@ func TestAddWaits(t *testing.T) {
 		t.Errorf("%v dropped although the last block waited for the server", n)
 	}
 }
+
+func anHour() time.Duration { return time.Hour }

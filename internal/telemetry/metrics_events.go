@@ -45,7 +45,7 @@ func newEventMetrics(f promauto.Factory) eventMetrics {
 		chunksDropped: counter(f, "chunk_events_dropped_total",
 			"Chat chunk events of queued chats that were given up."),
 		inlineDropped: counter(f, "inline_events_dropped_total",
-			"Events of inline chats that were dropped rather than delay the caller."),
+			"Events of inline chats that found no room in time, or could not be stored."),
 		readers: gauges(f, "readers_open",
 			"Readers that follow a job on this replica.", "kind", "way"),
 		slowReaders: counters(f, "slow_readers_cut_total",

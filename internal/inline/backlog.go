@@ -1,0 +1,94 @@
+package inline
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+)
+
+// maxBacklog is how many chats may have ended whose events are not stored yet.
+const maxBacklog = 1024
+
+// backlog counts the chats that have ended and whose events are not stored yet. While it is
+// full new chats wait to begin: events that come faster than the broker stores them slow their
+// callers down, and are not dropped.
+type backlog struct {
+	most int
+
+	mu      sync.Mutex
+	ended   int
+	waiting []chan struct{} // of chats that wait to begin, in the order in which they came
+	stalled bool            // a chat has waited for all its time, and none was taken off since
+}
+
+// await waits until there is room, or ctx ends, which makes it false.
+func (b *backlog) await(ctx context.Context) bool {
+	b.mu.Lock()
+	if b.ended < b.most {
+		b.mu.Unlock()
+		return true
+	}
+	room := make(chan struct{})
+	b.waiting = append(b.waiting, room)
+	b.mu.Unlock()
+	select {
+	case <-room:
+		return true
+	case <-ctx.Done():
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if i := slices.Index(b.waiting, room); i >= 0 {
+		b.waiting = slices.Delete(b.waiting, i, i+1)
+	}
+	return false
+}
+
+// awaitFor is await for a time. While nothing is stored at all only the first chats wait: the
+// events of the others are given up at once.
+func (b *backlog) awaitFor(ctx context.Context, most time.Duration) bool {
+	b.mu.Lock()
+	stalled := b.stalled
+	b.mu.Unlock()
+	if stalled {
+		return false
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, most, errPatience)
+	defer cancel()
+	if b.await(ctx) {
+		return true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stalled = errors.Is(context.Cause(ctx), errPatience)
+	return false
+}
+
+// full reports whether a chat would have to wait.
+func (b *backlog) full() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ended >= b.most
+}
+
+// add counts a chat that has ended. Those that had begun by then find room in any case.
+func (b *backlog) add() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ended++
+}
+
+// remove takes a chat off, and lets as many begin as there is room for.
+func (b *backlog) remove() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ended--
+	b.stalled = false
+	n := min(max(b.most-b.ended, 0), len(b.waiting))
+	for _, room := range b.waiting[:n] {
+		close(room)
+	}
+	b.waiting = b.waiting[n:]
+}

@@ -1,0 +1,250 @@
+package inline_test
+
+import (
+	"errors"
+	"io"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/genbus/genbus/internal/broker"
+	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/internal/config"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/inline"
+	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/sandbox"
+	"github.com/genbus/genbus/internal/subject"
+)
+
+// behind is a runner before the sandbox whose chats wait while the events of some are not stored.
+func behind(t testing.TB, b *broker.Broker, backlog int, most time.Duration, mode string) *bundle {
+	t.Helper()
+	s, err := sandbox.Start("127.0.0.1:0", sandbox.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return setupWith(t, b, s.URL(), func(o inline.Options) inline.Options {
+		return o.CheckedEvery(never).WithBacklog(backlog, most)
+	}, func(c *config.Config) {
+		c.Chat.InlineEvents = mode
+		for i := range c.Routes {
+			c.Routes[i].MaxInFlight = 64
+		}
+	})
+}
+
+// stall has the log take no events, until the function that it returns is called.
+func (x *bundle) stall() (goOn func()) {
+	x.t.Helper()
+	x.changeLog(func(c *jetstream.StreamConfig) { c.Subjects = []string{"unused"} })
+	return sync.OnceFunc(func() {
+		x.changeLog(func(c *jetstream.StreamConfig) {
+			c.Subjects = []string{x.b.Names().TaskPattern(), x.b.Names().DonePattern()}
+		})
+	})
+}
+
+// stored checks that the log has the end of a chat, and the feed its copy, in this order.
+func (x *bundle) stored(id string) {
+	x.t.Helper()
+	e, err := x.tasks.Get(x.t.Context(), subject.TaskName{Kind: subject.Chat, Tenant: tenant, ID: id})
+	if err != nil || !e.Terminal() || e.Version() != 2 {
+		x.t.Errorf("%s is %v, version %d: %v", id, e.Job.GetStatus(), e.Version(), err)
+		return
+	}
+	first, err := x.b.Next(x.t.Context(), x.b.Names().Tasks(), x.b.Names().Task(subject.Chat, tenant, id), 1)
+	if err != nil || first.Seq >= e.Seq {
+		x.t.Errorf("%s began at %d and ended at %d: %v", id, first.Seq, e.Seq, err)
+	}
+	feedCopy, err := x.b.Last(x.t.Context(), x.b.Names().Tasks(), x.b.Names().Done(subject.Chat, tenant, "completed", id))
+	if err != nil || feedCopy.Seq <= e.Seq {
+		x.t.Errorf("%s ended at %d, and its feed copy is at %d: %v", id, e.Seq, feedCopy.Seq, err)
+	}
+}
+
+// TestNoEventIsLostToABurst: 64 callers are faster than the broker, and wait for it.
+func TestNoEventIsLostToABurst(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		const callers, each = 64, 4
+		x := behind(t, open(t), 2, time.Minute, config.InlineEventsOn)
+		ids := make(chan string, callers*each)
+		goOn := x.stall()
+		defer goOn()
+		var group sync.WaitGroup
+		for range callers {
+			group.Go(func() {
+				for range each {
+					reply, err := x.runner.Complete(t.Context(), ask("sandbox-chat-fast", ""))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					ids <- reply.JobID
+				}
+			})
+		}
+		x.wait(func() bool { _, waiting := x.runner.Backlog(); return waiting == callers })
+		goOn()
+		group.Wait()
+		close(ids)
+		if err := x.runner.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := x.counter("genbus_inline_events_dropped_total"); n != 0 || len(ids) != callers*each {
+			t.Errorf("%v events dropped of %d chats", n, len(ids))
+		}
+		for id := range ids {
+			x.stored(id)
+		}
+	})
+}
+
+// TestEventsAreNotWaitedForLong where the broker stores none: a chat waits once, and those after
+// it do not. Their events are given up, and all are answered.
+func TestEventsAreNotWaitedForLong(t *testing.T) {
+	t.Parallel()
+	x := behind(t, brokertest.Single(t), 1, time.Millisecond, config.InlineEventsOn)
+	goOn := x.stall()
+	defer goOn()
+	first, err := x.runner.Complete(t.Context(), ask("sandbox-chat-fast", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.wait(func() bool { ended, _ := x.runner.Backlog(); return ended == 1 })
+	for range 3 {
+		if _, err := x.runner.Complete(t.Context(), ask("sandbox-chat-fast", "")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := x.counter("genbus_inline_events_dropped_total"); n != 3*2 {
+		t.Errorf("%v events dropped of three chats", n)
+	}
+	goOn()
+	if err := x.runner.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	x.stored(first.JobID)
+}
+
+// TestRequiredEventsAreStoredFirst: an answer is whole when its events are stored.
+func TestRequiredEventsAreStoredFirst(t *testing.T) {
+	t.Parallel()
+	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
+		x := behind(t, open(t), 1, time.Nanosecond, config.InlineEventsRequired)
+		var group sync.WaitGroup
+		for range 8 {
+			group.Go(func() {
+				reply, err := x.runner.Complete(t.Context(), ask("sandbox-chat-fast", ""))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				x.stored(reply.JobID)
+				s, err := x.runner.Stream(t.Context(), ask("sandbox-chat-fast", streamed))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer s.Close()
+				if _, err := read(s); err != io.EOF {
+					t.Error(err)
+				}
+				x.stored(s.JobID())
+			})
+		}
+		group.Wait()
+		if n := x.counter("genbus_inline_events_dropped_total"); n != 0 {
+			t.Errorf("%v events dropped", n)
+		}
+	})
+}
+
+// TestRequiredEventsAreWaitedFor: the log takes no events when the upstream has ended.
+func TestRequiredEventsAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	up := newScripted(t)
+	x := setup(t, brokertest.Single(t), up.URL, func(c *config.Config) { c.Chat.InlineEvents = config.InlineEventsRequired })
+	go func() { up.blocks <- piece(0) }()
+	s, err := x.runner.Stream(t.Context(), ask("sandbox-chat-a", streamed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if known, _ := x.runner.Known(s.JobID()); known == 0 {
+		t.Error("the upstream was called before the first event was stored")
+	}
+	goOn := x.stall()
+	defer goOn()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := read(s)
+		ended <- err
+	}()
+	up.blocks <- stop
+	close(up.blocks)
+	x.wait(func() bool { ended, _ := x.runner.Backlog(); return ended == 1 })
+	select {
+	case err := <-ended:
+		t.Fatalf("the caller was told of the end before it was stored: %v", err)
+	default:
+	}
+	goOn()
+	if err := <-ended; err != io.EOF {
+		t.Fatal(err)
+	}
+	x.stored(s.JobID())
+}
+
+// TestRequiredEventsThatAreNotStored: a chat that the log does not take is refused, before its
+// upstream is called, and one whose end it does not take has no answer.
+func TestRequiredEventsThatAreNotStored(t *testing.T) {
+	t.Parallel()
+	up := newScripted(t)
+	x := setup(t, brokertest.Single(t), up.URL, func(c *config.Config) { c.Chat.InlineEvents = config.InlineEventsRequired })
+	go func() { up.blocks <- piece(0) }()
+	s, err := x.runner.Stream(t.Context(), ask("sandbox-chat-a", streamed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	x.changeLog(func(c *jetstream.StreamConfig) { c.MaxMsgs = 1 })
+	_, err = x.runner.Complete(t.Context(), ask("sandbox-chat-a", ""))
+	code(t, err, errcode.StorageFull)
+	go func() {
+		up.blocks <- stop
+		close(up.blocks)
+	}()
+	_, err = read(s)
+	code(t, err, errcode.StorageFull)
+	if n := x.counter("genbus_upstream_requests_total"); n != 1 {
+		t.Errorf("%v requests went upstream", n)
+	}
+}
+
+// TestRequiredEventsWithoutABroker: nothing is called that could not be stored.
+func TestRequiredEventsWithoutABroker(t *testing.T) {
+	t.Parallel()
+	s := brokertest.Alone(t)
+	b := brokertest.Open(t, broker.Options{Names: subject.Default(), Logger: brokertest.Logger(t), URL: s.ClientURL()})
+	x := behind(t, b, 1, time.Minute, config.InlineEventsRequired)
+	s.Shutdown()
+	s.WaitForShutdown()
+	_, err := x.runner.Complete(t.Context(), ask("sandbox-chat-fast", ""))
+	f := faultOf(t, err, errcode.BrokerUnavailable)
+	if f.RetryAfter == 0 {
+		t.Errorf("it does not say when to come again: %v", f)
+	}
+	if _, err := x.tasks.Get(t.Context(), subject.TaskName{Kind: subject.Chat, Tenant: tenant, ID: "chat_x"}); errors.Is(err, joblog.ErrNotFound) {
+		t.Error("the broker is there")
+	}
+	_ = b.Close() // the parts that are closed next would wait for their answers
+}

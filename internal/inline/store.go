@@ -1,0 +1,189 @@
+package inline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
+	"github.com/genbus/genbus/internal/body"
+	"github.com/genbus/genbus/internal/errcode"
+	"github.com/genbus/genbus/internal/joblog"
+	"github.com/genbus/genbus/internal/publisher"
+	"github.com/genbus/genbus/internal/task"
+	"github.com/genbus/genbus/internal/telemetry"
+)
+
+// This file has all that a record stores, but for the chunks, which its writer stores. The first
+// event is confirmed before the terminal one is sent, and that one before its feed copy and the
+// usage: another replica may have ended the chat, and then its end is the one to repeat. Events
+// of two chats do not wait for each other.
+
+// begin stores the first event. No other writer knows the id, so a log that is not
+// empty holds a write of ours that was not confirmed, or what followed it. Other replicas
+// end a chat by its deadline, so a wrong clock writes none.
+func (c *record) begin() {
+	if _, c.err = c.r.o.Broker.Clock().Now(); c.err == nil {
+		c.entry, c.err = c.commit(c.first, 0)
+	}
+	c.began()
+}
+
+// began takes what became of the first event, for the checks of the running chat. Where the
+// log has a later event already, it is left to the next check to read that: it may be a
+// cancel.
+func (c *record) began() {
+	switch {
+	case c.err == nil && c.entry.Version() == c.first.Version():
+		c.known.CompareAndSwap(0, c.entry.Seq) // unless a check has read more
+	case c.err != nil && !errors.Is(c.err, joblog.ErrUncertain):
+		c.unlogged.Store(true)
+	}
+}
+
+// errNoCapacity says that the log is kept for the jobs that it has accepted.
+var errNoCapacity = errors.New("the task log has no room for the events of inline chats")
+
+func (c *record) commit(e task.Event, last uint64) (joblog.Entry, error) {
+	ctx, cancel := context.WithTimeoutCause(c.ctx, patience, errPatience)
+	defer cancel()
+	release, ok := c.r.o.Log.Capacity.ReserveEnd(ctx, e)
+	if !ok {
+		return joblog.Entry{}, errNoCapacity
+	}
+	defer release()
+	return c.r.o.Log.CommitOrCurrent(ctx, e, last)
+}
+
+// end stores the terminal event, after the last chunks, and then its feed copy and the usage.
+func (c *record) end() error {
+	chunks := c.flush()
+	if !c.entry.Terminal() {
+		event, err := c.terminal(chunks)
+		if err != nil {
+			return err
+		}
+		if c.entry, err = c.commit(event, c.entry.Seq); err != nil {
+			return err
+		}
+		c.discardReply(event, c.entry)
+	}
+	ctx, cancel := context.WithTimeoutCause(c.ctx, patience, errPatience)
+	defer cancel()
+	return c.r.o.Log.Finish(ctx, c.entry)
+}
+
+// flush waits for the last chunks, and returns how many blocks there are. What is lost has been
+// counted, and readers see the gap.
+func (c *record) flush() uint64 {
+	if c.writer == nil {
+		return 0
+	}
+	ctx, cancel := context.WithTimeoutCause(c.ctx, flushTime, errPatience)
+	defer cancel()
+	chunks, err := c.writer.Flush(ctx)
+	c.err = err
+	return chunks
+}
+
+func (c *record) terminal(chunks uint64) (task.Event, error) {
+	job, ok := c.entry.Job.(*genbusv1.Chat)
+	if !ok {
+		return task.Event{}, fmt.Errorf("the log of %s holds no chat", c.entry.Job.GetId())
+	}
+	now := time.Now()
+	switch fault := c.outcome.fault; {
+	case fault == nil:
+		return task.Replied(job, now, c.reply(job.GetId(), chunks))
+	case fault.Code == errcode.CallerGone || fault.Code == errcode.Cancelled:
+		return task.Cancelled(job, now, fault.TaskError())
+	default:
+		return task.FailedChat(job, now, chunks, fault.TaskError())
+	}
+}
+
+// reply is the whole reply for the terminal event. Where it cannot be had, the
+// event says completed without it: that is what happened.
+func (c *record) reply(id string, chunks uint64) task.Reply {
+	out := task.Reply{Chunks: chunks, Upstream: c.outcome.from.Upstream, Key: c.outcome.from.Key}
+	raw, err := c.whole()
+	if err == nil && !c.fits(len(raw)) {
+		out.Usage = usage(raw)
+		out.Ref, err = c.checkIn(id, raw)
+	} else if err == nil {
+		out.JSON, out.Usage = raw, usage(raw)
+	}
+	if err != nil {
+		c.err = err
+		c.r.o.Metrics.InlineDropped(1)
+		c.r.o.Logger.Warn("the reply of an inline chat is missing in its event", telemetry.KeyJobID, id, telemetry.KeyError, err)
+	}
+	return out
+}
+
+// fits reports whether a reply may be part of the terminal event, whose commit asks for the
+// room of all of it.
+func (c *record) fits(bytes int) bool {
+	if int64(bytes) > int64(c.r.o.Config.Now().Limits.ClaimCheckBytes) {
+		return false
+	}
+	release, ok := c.r.o.Log.Capacity.ReserveReply(c.ctx, bytes)
+	if ok {
+		release()
+	}
+	return ok
+}
+
+func (c *record) whole() ([]byte, error) {
+	switch {
+	case c.partial:
+		return nil, errors.New("the events of inline chats hold too much memory")
+	case c.assembler == nil:
+		return c.outcome.reply, nil
+	default:
+		return c.assembler.Reply()
+	}
+}
+
+func (c *record) checkIn(id string, raw []byte) (*genbusv1.BlobRef, error) {
+	ctx, cancel := context.WithTimeoutCause(c.ctx, patience, errPatience)
+	defer cancel()
+	ref, err := c.r.o.Bodies.Put(ctx, c.tenant, publisher.ReplyBody(id), raw)
+	if err != nil {
+		return nil, err
+	}
+	return publisher.BlobRef(ref), nil
+}
+
+// discardReply removes the stored reply of an event that was not written, because the
+// log has another end.
+func (c *record) discardReply(event task.Event, current joblog.Entry) {
+	ours, _ := event.Job.(*genbusv1.Chat)
+	now, _ := current.Job.(*genbusv1.Chat)
+	if ours.GetReplyRef() == nil || ours.GetReplyRef().GetName() == now.GetReplyRef().GetName() {
+		return
+	}
+	ctx, cancel := context.WithTimeoutCause(c.ctx, patience, errPatience)
+	defer cancel()
+	if err := c.r.o.Bodies.Delete(ctx, publisher.BodyOf(ours.GetReplyRef())); err != nil {
+		c.r.o.Logger.Warn("a stored reply that no event names stays until it expires", "object", ours.GetReplyRef().GetName(), "error", err)
+	}
+}
+
+// lax reads what upstreams send.
+var lax = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+
+// usage is what a reply says about its cost, or nil.
+func usage(raw []byte) *genbusv1.Usage {
+	var reply struct {
+		Usage jsontext.Value `json:"usage"`
+	}
+	if err := json.Unmarshal(raw, &reply, lax); err != nil {
+		return nil
+	}
+	return body.ParseUsage(reply.Usage)
+}
