@@ -147,15 +147,16 @@ func (r *Runner) awaitRoom(ctx context.Context, mode string) (bool, error) {
 		}
 		return true, nil
 	}
-	if !r.backlog.full() {
-		return true, nil
-	}
-	away := r.o.Broker.Trouble() != nil
-	if away || !r.backlog.awaitFor(ctx, r.o.roomTime) {
+	if r.backlog.full() && !r.stores(ctx) {
 		r.o.Metrics.InlineDropped(eventsOfRecord)
 		return false, nil
 	}
 	return true, nil
+}
+
+// stores waits for a moment until the broker has stored events of other chats.
+func (r *Runner) stores(ctx context.Context) bool {
+	return r.o.Broker.Trouble() == nil && r.backlog.awaitFor(ctx, r.o.roomTime)
 }
 
 // release ends the call: the upstream is no longer asked.

@@ -50,6 +50,7 @@ func (o TransportOptions) WithDefaults() TransportOptions {
 // Limits that no deployment has a reason to change.
 const (
 	maxResponseHeaderBytes = 256 << 10
+	readBuffer             = 16 << 10
 	tcpKeepAlive           = 30 * time.Second
 	http2PingAfter         = 15 * time.Second
 	http2PingTimeout       = 15 * time.Second
@@ -84,6 +85,8 @@ func newTransport(opts TransportOptions) *http.Transport {
 		MaxResponseHeaderBytes: maxResponseHeaderBytes,
 		DisableCompression:     true,
 		Protocols:              protocols,
+		// Streams come faster than they are read, a syscall for each buffer.
+		ReadBufferSize: readBuffer,
 		// Many polls share one HTTP/2 connection; a dead one must be noticed
 		// long before TCP gives up.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: http2PingAfter, PingTimeout: http2PingTimeout},

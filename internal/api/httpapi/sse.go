@@ -10,7 +10,7 @@ import (
 	"github.com/genbus/genbus/internal/upstream/sse"
 )
 
-// sseWriter is one text/event-stream answer. Each event is one write and one
+// sseWriter is one text/event-stream answer. Events that come together are one write and one
 // flush. Its header is written with the first of them, so that an error before
 // that is an HTTP status. It pings while nothing else is written, which only
 // happens between events: writes and pings exclude each other.
@@ -20,18 +20,21 @@ type sseWriter struct {
 	ping time.Duration
 
 	mu       sync.Mutex
-	buf      []byte
+	buf      []byte // events that are not written yet
 	opened   bool
 	stopped  bool
-	corked   bool  // more comes at once, so the flush can wait for it
 	err      error // the first failed write; it stays
 	timer    *time.Timer
 	last     time.Time // of the last write
 	deadline time.Time // of the connection, as far as it was set
 }
 
-// maxKeptBuffer bounds the buffer that a stream keeps after a large block.
-const maxKeptBuffer = 64 << 10
+const (
+	// maxGathered is how many bytes of events wait for the one that is said to follow at once.
+	maxGathered = 16 << 10
+	// maxKeptBuffer bounds the buffer that a stream keeps after a large block.
+	maxKeptBuffer = 64 << 10
+)
 
 var pingComment = sse.AppendComment(nil, "ping")
 
@@ -43,7 +46,7 @@ func (x *exchange) newSSE() *sseWriter {
 func (s *sseWriter) open() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.write(nil)
+	return s.write()
 }
 
 // keepOpen begins to ping after a while of silence, before there is an event; the
@@ -56,32 +59,33 @@ func (s *sseWriter) keepOpen(after time.Duration) {
 	}
 }
 
-// Block writes an event that is nothing but a block. more leaves the flush to the
-// next event, which comes at once: a flush for each of many blocks that arrive
-// together is most of their cost.
+// Block writes an event that is nothing but a block. more leaves it to be written with the
+// next event, which comes at once: a write for each of many blocks that arrive together is most
+// of their cost.
 func (s *sseWriter) Block(block []byte, _ uint64, more bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.corked = more
-	defer func() { s.corked = false }()
-	s.buf = sse.AppendData(s.buf[:0], block)
-	err := s.write(s.buf)
-	if cap(s.buf) > maxKeptBuffer {
-		s.buf = nil
+	s.buf = sse.AppendData(s.buf, block)
+	if more && len(s.buf) < maxGathered {
+		return s.err
 	}
-	return err
+	return s.write()
 }
 
 // event writes an event with an id and a name.
 func (s *sseWriter) event(id, name string, data []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.buf = sse.Append(s.buf[:0], sse.Event{ID: []byte(id), Type: name, Data: data})
-	return s.write(s.buf)
+	s.buf = sse.Append(s.buf, sse.Event{ID: []byte(id), Type: name, Data: data})
+	return s.write()
 }
 
-// write needs the lock.
-func (s *sseWriter) write(b []byte) error {
+// write writes what waits. It needs the lock.
+func (s *sseWriter) write() error {
+	b := s.buf
+	if s.buf = b[:0]; cap(b) > maxKeptBuffer {
+		s.buf = nil
+	}
 	if s.err != nil {
 		return s.err
 	}
@@ -94,9 +98,6 @@ func (s *sseWriter) write(b []byte) error {
 	if _, err := s.x.ResponseWriter.Write(b); err != nil {
 		s.err = lost(err)
 		return s.err
-	}
-	if s.corked {
-		return nil
 	}
 	if err := s.rc.Flush(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		s.err = lost(err)
@@ -142,7 +143,8 @@ func (s *sseWriter) tick() {
 	}
 	wait := s.ping - time.Since(s.last)
 	if wait <= 0 {
-		if s.write(pingComment) != nil {
+		s.buf = append(s.buf, pingComment...)
+		if s.write() != nil {
 			return
 		}
 		wait = s.ping
@@ -150,7 +152,8 @@ func (s *sseWriter) tick() {
 	s.timer.Reset(wait)
 }
 
-// stop ends the pings; nothing is written after it. It may be called twice.
+// stop ends the pings. opened is true when the answer has begun, or its first events wait to be
+// written. It may be called twice.
 func (s *sseWriter) stop() (opened bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,7 +161,7 @@ func (s *sseWriter) stop() (opened bool) {
 	if s.timer != nil {
 		s.timer.Stop()
 	}
-	return s.opened
+	return s.opened || len(s.buf) > 0
 }
 
 var doneBlock = []byte("[DONE]")
@@ -194,7 +197,8 @@ func (s *sseWriter) endEvents(err error) error {
 	if errcode.CodeOf(err) == errcode.StreamEnded {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		_ = s.write(endedComment)
+		s.buf = append(s.buf, endedComment...)
+		_ = s.write()
 		return nil
 	}
 	s.x.note(err)

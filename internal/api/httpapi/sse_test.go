@@ -119,3 +119,49 @@ func BenchmarkSSEBlock(b *testing.B) {
 		}
 	}
 }
+
+// TestBlocksThatComeTogetherAreOneWrite, up to a size, and what comes behind them is not
+// written before them.
+func TestBlocksThatComeTogetherAreOneWrite(t *testing.T) {
+	t.Parallel()
+	w := &sinkWriter{header: http.Header{}, body: &strings.Builder{}}
+	s := newSSE(w)
+	defer s.stop()
+	for _, b := range []string{"1", "2", "3"} {
+		if err := s.Block([]byte(b), 0, b != "3"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if w.writes != 1 || w.flushes != 1 {
+		t.Errorf("%d writes and %d flushes of three blocks", w.writes, w.flushes)
+	}
+	for range 3 {
+		if err := s.Block([]byte(strings.Repeat("x", maxGathered/2)), 0, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if w.writes != 2 || w.flushes != 2 {
+		t.Errorf("%d writes and %d flushes after %d bytes more", w.writes, w.flushes, 3*maxGathered/2)
+	}
+	s.last = time.Time{}
+	s.tick()
+	if body := w.body.String(); !strings.HasSuffix(body, "xx\n\n: ping\n\n") {
+		t.Errorf("the ping does not follow the blocks: %q", body[len(body)-40:])
+	}
+}
+
+// TestABlockThatWaitsIsAnswered: an error behind it ends a stream that has begun.
+func TestABlockThatWaitsIsAnswered(t *testing.T) {
+	t.Parallel()
+	w := &sinkWriter{header: http.Header{}, body: &strings.Builder{}}
+	s := newSSE(w)
+	if err := s.Block([]byte("1"), 0, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.endChat(errcode.New(errcode.UpstreamUnavailable, "no")); err != nil {
+		t.Errorf("the block was not written: %v", err)
+	}
+	if body := w.body.String(); !strings.HasPrefix(body, "data: 1\n\ndata: {\"error\"") {
+		t.Errorf("%q", body)
+	}
+}
