@@ -187,6 +187,7 @@ func (w *workshop) transfer(ctx context.Context, t transfer, timeout time.Durati
 	if err := r.run(ctx); err != nil {
 		return contentResult{}, err
 	}
+	svc.discard() // before its data
 	return r.res, discardData(w, t.name)
 }
 

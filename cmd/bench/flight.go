@@ -89,6 +89,7 @@ func (w *workshop) flight(ctx context.Context, c videoCommand, n int, sync bool)
 			return flightResult{}, err
 		}
 	}
+	svc.discard() // before its data
 	return f.res, discardData(w, name)
 }
 

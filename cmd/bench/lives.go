@@ -73,6 +73,7 @@ func (w *workshop) lives(ctx context.Context, c videoCommand, sync bool) (livesR
 		return livesResult{}, err
 	}
 	res.Fsync, res.InFlight = onOff(sync), c.LivesInFlight
+	svc.discard() // before its data
 	return res, discardData(w, name)
 }
 
