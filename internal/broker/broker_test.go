@@ -37,11 +37,11 @@ func TestPublishExpecting(t *testing.T) {
 	brokertest.Each(t, func(t *testing.T, open func(testing.TB) *broker.Broker) {
 		b, ctx := open(t), t.Context()
 		subj := b.Names().Task(subject.Video, "t", "i")
-		ack, err := b.PublishExpecting(ctx, msg(subj, "a", "1"), 0)
+		ack, err := b.PublishExpecting(ctx, broker.Jobs, msg(subj, "a", "1"), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.PublishExpecting(ctx, msg(subj, "b", "2"), 0); !errors.Is(err, broker.ErrWrongSequence) && !errors.Is(err, broker.ErrInFlight) {
+		if _, err := b.PublishExpecting(ctx, broker.Jobs, msg(subj, "b", "2"), 0); !errors.Is(err, broker.ErrWrongSequence) && !errors.Is(err, broker.ErrInFlight) {
 			t.Errorf("a stale write gave %v", err)
 		}
 		got, err := b.Last(ctx, b.Names().Tasks(), subj)
@@ -66,7 +66,7 @@ func TestRacingWritersOneWins(t *testing.T) {
 			for w := range writers {
 				wg.Go(func() {
 					m := msg(subj, strings.Repeat("x", round+1)+string(rune('a'+w)), "r")
-					ack, err := brokers[w%2].PublishExpecting(t.Context(), m, last)
+					ack, err := brokers[w%2].PublishExpecting(t.Context(), broker.Jobs, m, last)
 					if err == nil && !ack.Duplicate {
 						acks <- ack.Seq
 					}

@@ -131,7 +131,7 @@ func (o objects) putInfo(ctx context.Context, info jetstream.ObjectInfo) error {
 		return context.Cause(ctx)
 	}
 	create := func(ctx context.Context) error {
-		_, err := o.c.PublishExpecting(ctx, &nats.Msg{Subject: objectInfo(info.Bucket, info.Name), Data: data}, 0)
+		_, err := o.c.PublishExpecting(ctx, Jobs, &nats.Msg{Subject: objectInfo(info.Bucket, info.Name), Data: data}, 0)
 		return err
 	}
 	if err = create(ctx); !errors.Is(err, ErrNoAnswer) {

@@ -29,27 +29,30 @@ const (
 // Ack is the server's confirmation.
 type Ack = streamwrite.Ack
 
+// Lane is what a write is for; see its values.
+type Lane = streamwrite.Lane
+
+// The lanes. Events of inline chats leave half of their stream's window to accepted jobs.
+const (
+	Jobs   = streamwrite.Jobs
+	Inline = streamwrite.Inline
+)
+
 // Publish stores m in the stream that listens to its subject, and waits for the
 // answer. A lost answer is not retried here: the caller decides, with the same
 // message. That no stream listened is retried for a second: nothing was stored.
 func (c *connection) Publish(ctx context.Context, m *nats.Msg) (Ack, error) {
-	return c.publish(ctx, m, streamwrite.Jobs)
+	return c.publish(ctx, m, Jobs)
 }
 
-// PublishInline is Publish for the events of inline chats, which leave half of the stream's
-// window to accepted jobs.
-func (c *connection) PublishInline(ctx context.Context, m *nats.Msg) (Ack, error) {
-	return c.publish(ctx, m, streamwrite.Inline)
-}
-
-// PublishExpecting is Publish with a compare-and-set: m is stored only if the
+// PublishExpecting is Publish in a lane with a compare-and-set: m is stored only if the
 // last sequence on its (literal) subject is last; 0 means that there is none.
-func (c *connection) PublishExpecting(ctx context.Context, m *nats.Msg, last uint64) (Ack, error) {
+func (c *connection) PublishExpecting(ctx context.Context, lane Lane, m *nats.Msg, last uint64) (Ack, error) {
 	if m.Header == nil {
 		m.Header = nats.Header{}
 	}
 	m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(last, 10)}
-	return c.Publish(ctx, m)
+	return c.publish(ctx, m, lane)
 }
 
 func (c *connection) publish(ctx context.Context, m *nats.Msg, lane streamwrite.Lane) (ack Ack, err error) {

@@ -265,7 +265,7 @@ func (r *Runner) put(ctx context.Context, subj string, what proto.Message, last 
 	}
 	m := nats.NewMsg(subj)
 	m.Header[subject.HeaderCEDataContentType], m.Data = []string{subject.ContentTypeProtobuf}, data
-	return r.o.Broker.PublishExpecting(ctx, m, last)
+	return r.o.Broker.PublishExpecting(ctx, broker.Jobs, m, last)
 }
 
 func (r *Runner) names() subject.Space { return r.o.Broker.Names() }

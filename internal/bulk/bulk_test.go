@@ -383,7 +383,7 @@ func takeOver(t *testing.T, b *broker.Broker, replica string) {
 		}
 		out := nats.NewMsg(subj)
 		out.Data = data
-		_, err = b.PublishExpecting(t.Context(), out, m.Seq)
+		_, err = b.PublishExpecting(t.Context(), broker.Jobs, out, m.Seq)
 		if err == nil {
 			return
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
+	genbusv1 "github.com/genbus/genbus/gen/genbus/v1"
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/task"
 	"github.com/genbus/genbus/internal/telemetry"
@@ -77,7 +78,7 @@ func (l *Log) write(ctx context.Context, e task.Event, m *nats.Msg, last uint64)
 	wait := time.Duration(0)
 	sent := false // whether a write may be stored of which no answer told
 	for {
-		ack, err := l.b.PublishExpecting(ctx, m, last)
+		ack, err := l.b.PublishExpecting(ctx, laneOf(e), m, last)
 		switch {
 		case err == nil && !ack.Duplicate:
 			return Entry{Event: e, Seq: ack.Seq}, nil
@@ -102,6 +103,14 @@ func (l *Log) write(ctx context.Context, e task.Event, m *nats.Msg, last uint64)
 			return Entry{}, l.givenUp(e, sent, err)
 		}
 	}
+}
+
+// laneOf is what the events of a job are written for.
+func laneOf(e task.Event) broker.Lane {
+	if chat, ok := e.Job.(*genbusv1.Chat); ok && chat.GetInline() {
+		return broker.Inline
+	}
+	return broker.Jobs
 }
 
 func (l *Log) givenUp(e task.Event, sent bool, err error) error {

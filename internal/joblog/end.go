@@ -57,7 +57,7 @@ func (l *Log) putDone(ctx context.Context, e Entry) error {
 	}
 	feedCopy.Header[jetstream.MsgIDHeader] = []string{e.ID() + ".done"}
 	begin := time.Now()
-	if err := l.putOnce(ctx, l.b.Names().Tasks(), feedCopy); err != nil {
+	if err := l.putOnce(ctx, laneOf(e.Event), l.b.Names().Tasks(), feedCopy); err != nil {
 		return fmt.Errorf("finish %s: %w", e.Job.GetId(), err)
 	}
 	l.metrics.EventPublished(telemetry.PublishedDone, time.Since(begin))
@@ -66,7 +66,7 @@ func (l *Log) putDone(ctx context.Context, e Entry) error {
 
 func (l *Log) putUsage(ctx context.Context, e Entry, usage *nats.Msg) error {
 	usage.Header[jetstream.MsgIDHeader] = []string{e.ID() + ".usage"}
-	if err := l.putOnce(ctx, l.b.Names().UsageStream(), usage); err != nil {
+	if err := l.putOnce(ctx, laneOf(e.Event), l.b.Names().UsageStream(), usage); err != nil {
 		return fmt.Errorf("finish %s: usage: %w", e.Job.GetId(), err)
 	}
 	return nil
@@ -75,10 +75,10 @@ func (l *Log) putUsage(ctx context.Context, e Entry, usage *nats.Msg) error {
 // putOnce stores a message on its own subject once, also when others store it too.
 // A message that is there already, under another ce-id, is of an earlier job that was
 // erased: the new one follows it.
-func (l *Log) putOnce(ctx context.Context, stream string, m *nats.Msg) error {
+func (l *Log) putOnce(ctx context.Context, lane broker.Lane, stream string, m *nats.Msg) error {
 	last := uint64(0)
 	for wait := answerWait; ; wait = min(2*wait, maxWait) {
-		_, err := l.b.PublishExpecting(ctx, m, last)
+		_, err := l.b.PublishExpecting(ctx, lane, m, last)
 		switch {
 		case err == nil:
 			return nil

@@ -111,7 +111,7 @@ func (s *stage) play(tenant string) {
 		names.RejectedLetter(subject.Video, tenant, id),
 		names.Usage(subject.Video, tenant, id),
 	} {
-		if _, err := s.broker.PublishExpecting(ctx, &nats.Msg{Subject: subj, Data: data}, 0); err != nil {
+		if _, err := s.broker.PublishExpecting(ctx, broker.Jobs, &nats.Msg{Subject: subj, Data: data}, 0); err != nil {
 			s.t.Fatal(err)
 		}
 	}
