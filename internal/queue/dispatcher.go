@@ -20,7 +20,7 @@ const (
 	// congestedRead is as often as that is at least: a measured window grows by a read.
 	slowestRead   = time.Second
 	congestedRead = 250 * time.Millisecond
-	fastestRead   = 50 * time.Millisecond
+	fastestRead   = 25 * time.Millisecond
 	// idleInterval is how often a replica looks for a backlog that no one dispatches, and how
 	// long one goes on to dispatch after its backlog was empty.
 	idleInterval = 10 * time.Second
@@ -34,7 +34,8 @@ const (
 	unknownMost = 10 * time.Minute
 	// congestedFor is how long a route is taken to be congested after a job had to wait.
 	congestedFor = 2 * time.Second
-	// restFor is how long the next batch of jobs becomes larger, while the window is mostly full.
+	// restFor is how long the next batch of jobs becomes larger at most, while the window is
+	// mostly full.
 	restFor = 25 * time.Millisecond
 	// maxMoves bounds the jobs that one dispatcher moves at a time, and those of a batch.
 	maxMoves = 128
@@ -99,10 +100,10 @@ func (q *Queue) Dispatch(ctx context.Context, kind subject.Kind, name string, re
 			return
 		case <-r.backlog.signal:
 			switch { // the window may have more room than was known
+			case r.window.outdated():
+				r.refresh(ctx, fastestRead)
 			case r.backlog.tenants() > 0:
 				r.refresh(ctx, countInterval)
-			case r.window.short():
-				r.refresh(ctx, fastestRead)
 			}
 		case <-timer.C:
 			d.check(ctx)
@@ -122,10 +123,10 @@ func (q *Queue) Dispatch(ctx context.Context, kind subject.Kind, name string, re
 }
 
 // rest waits until the next batch is worth its reads: until half of the window is free, as far
-// as is known, or for restFor.
+// as is known, or an eighth of its time is over, or restFor.
 func (d *dispatcher) rest(ctx context.Context) {
 	defer d.route.backlog.wake()
-	timer := time.NewTimer(restFor)
+	timer := time.NewTimer(min(restFor, d.route.window.lasts()/8))
 	defer timer.Stop()
 	for d.route.window.filled() > 0.5 {
 		select {
@@ -144,7 +145,7 @@ func (d *dispatcher) leads(ctx context.Context) bool {
 	now := time.Now()
 	// It is congested until more is known, so that the others put new jobs behind the backlog.
 	if d.needed(ctx, now) && d.route.lease.Take(now, true) {
-		d.busy, d.full = now, now
+		d.busy, d.full, d.every = now, now, fastestRead
 		d.waiting, d.unknown, d.failed, d.patience = time.Time{}, time.Time{}, time.Time{}, unknownFor
 		d.q.claims.Say(d.route.durable)
 		d.logger.Info("this replica dispatches the backlog of a route", "kind", d.route.kind, "route", d.route.name)

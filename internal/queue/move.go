@@ -137,10 +137,11 @@ func (m mover) readJobs(ctx context.Context, batch []moving) {
 //     where its subject has one place; when it had its turn, the log says so.
 //
 // An item that was read with others may be gone, and the job may have gone on, or have been
-// erased: as if that had happened between 1 and 2. So of the log only that the job goes on is
-// believed, which lets it have its turn, with a mark of an event that it had. What lets it
-// have none, or takes something away, is asked of the leader: that it has ended, that it is
-// another request's, that there is no log, and whether the item was there in 3.
+// erased: as if that had happened between 1 and 2. So of the log only that this very job, and
+// not an earlier one under its id, goes on is believed, which lets it have its turn, with a
+// mark of an event that it had. What lets it have none, or takes something away, is asked of
+// the leader: that it has ended, that it is another request's, that there is no log, and
+// whether the item was there in 3.
 func (m mover) move(ctx context.Context, j moving) (verdict, error) {
 	from, n, err := m.itemOf(ctx, j)
 	switch {
@@ -246,7 +247,7 @@ func (m mover) ensureLogged(ctx context.Context, from Item, read joblog.Entry) (
 		return "", false, nil //nolint:nilerr // the consumer buries what cannot be read
 	}
 	item := m.q.Items.LogItem(from, work)
-	if read.Job != nil && !read.Terminal() && item.In(read) == joblog.Current {
+	if read.Job != nil && !read.Terminal() && task.SameAcceptance(work, read.Job.GetCreatedAt()) && item.In(read) == joblog.Current {
 		return markOf(read), false, nil
 	}
 	e, means, err := m.q.log.Resolve(ctx, item)

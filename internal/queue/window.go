@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// windowSpan is how long the jobs of a measured window take to be started, and so about
-	// how long the first job of a tenant waits for them.
-	windowSpan = time.Second
+	// windowSpan is how long the jobs of a measured window take to be started. The first job of
+	// a tenant waits for them, and for what is not known of them: about a second in all.
+	windowSpan = 750 * time.Millisecond
 	// rateMemory is how long ago what was measured counts a third.
 	rateMemory = time.Second
 	// leastReady keeps a place of max_in_flight from being empty while the next job is moved.
@@ -43,6 +43,8 @@ type window struct {
 	ready int
 	puts  int // in all
 	takes int // in all
+	// takesRead are those before the last reading.
+	takesRead int
 }
 
 // reading is what the durable consumer of a route said of its jobs: how many are ready,
@@ -75,11 +77,19 @@ func (w *window) filled() float64 {
 	return float64(w.ready) / float64(max(w.size(), 1))
 }
 
-// short reports whether reading again may show that there is more room, where there is little.
-func (w *window) short() bool {
+// lasts is how long a full window lasts, by the latest rate; an hour at most.
+func (w *window) lasts() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.fixed == 0 && 2*w.ready >= w.size()
+	return time.Duration(min(float64(w.size())/max(w.rate, 1e-6), 3600) * float64(time.Second))
+}
+
+// outdated reports whether a measured window is to be read before its time: this replica has
+// taken as many jobs since as it has room for.
+func (w *window) outdated() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.fixed == 0 && w.takes-w.takesRead >= w.size()
 }
 
 // limit is how many jobs may be ready.
@@ -147,6 +157,7 @@ func (w *window) beginRead() (update func(r reading, now time.Time)) {
 		defer w.mu.Unlock()
 		w.ready = max(r.ready+(w.puts-puts)-(w.takes-takes), 0)
 		w.free = max(r.free-(w.takes-takes), 0)
+		w.takesRead = takes
 		w.measure(r.ended, now)
 	}
 }

@@ -167,10 +167,10 @@ func TestWindowIsMeasuredFromWhatIsRead(t *testing.T) {
 	}{
 		{"the first reading has no rate", 1000, 0, 0, leastReady},
 		{"free places take jobs at once", 1000, 7, 1, 7 + leastReady},
-		{"100 have left in a second", 1100, 0, 1001, 64},
-		{"the same again", 1200, 0, 2001, 87},
-		{"read twice at one time", 1300, 0, 2001, 87},
-		{"created again", 0, 0, 3001, 87},
+		{"100 have left in a second", 1100, 0, 1001, 48},
+		{"the same again", 1200, 0, 2001, 65},
+		{"read twice at one time", 1300, 0, 2001, 65},
+		{"created again", 0, 0, 3001, 65},
 		{"a pause", 0, 5, 60_000, 5 + leastReady},
 	} {
 		w.beginRead()(reading{free: test.free, ended: test.ended}, at(test.at))
@@ -178,7 +178,16 @@ func TestWindowIsMeasuredFromWhatIsRead(t *testing.T) {
 			t.Errorf("%s: room for %d, want %d", test.what, got, test.want)
 		}
 	}
+	if got := w.lasts(); got != time.Hour {
+		t.Errorf("without starts it lasts for %s", got)
+	}
+	if w.outdated() {
+		t.Error("outdated, and none was taken")
+	}
 	w.taken(3)
+	if !w.outdated() {
+		t.Error("half of it was taken, and it is not outdated")
+	}
 	if got := w.limit(); got != 2+leastReady {
 		t.Errorf("after three were taken: room for %d", got)
 	}
