@@ -34,9 +34,9 @@ const (
 	unknownMost = 10 * time.Minute
 	// congestedFor is how long a route is taken to be congested after a job had to wait.
 	congestedFor = 2 * time.Second
-	// restFor is how long the next batch of jobs becomes larger at most, while the window is
+	// gatherFor is how long the next batch of jobs becomes larger at most, while the window is
 	// mostly full.
-	restFor = 25 * time.Millisecond
+	gatherFor = 25 * time.Millisecond
 	// maxMoves bounds the jobs that one dispatcher moves at a time, and those of a batch.
 	maxMoves = 128
 	// maxReads bounds the tenants whose items are read at a time.
@@ -115,18 +115,18 @@ func (q *Queue) Dispatch(ctx context.Context, kind subject.Kind, name string, re
 			for d.fill(ctx) {
 			}
 			if d.moved > moved && r.backlog.tenants() > 0 {
-				d.rest(ctx)
+				d.gather(ctx)
 			}
 		}
 		d.report(time.Now())
 	}
 }
 
-// rest waits until the next batch is worth its reads: until half of the window is free, as far
-// as is known, or an eighth of its time is over, or restFor.
-func (d *dispatcher) rest(ctx context.Context) {
+// gather waits until the next batch is worth its reads: until half of the window is free, as far
+// as is known, or an eighth of its time is over, or gatherFor.
+func (d *dispatcher) gather(ctx context.Context) {
 	defer d.route.backlog.wake()
-	timer := time.NewTimer(min(restFor, d.route.window.lasts()/8))
+	timer := time.NewTimer(min(gatherFor, d.route.window.lasts()/8))
 	defer timer.Stop()
 	for d.route.window.filled() > 0.5 {
 		select {
