@@ -64,6 +64,7 @@ type Runner struct {
 	o       Options
 	budget  *publisher.Budget
 	backlog *backlog
+	lane    *lane
 	tracer  trace.Tracer
 
 	mu      sync.Mutex
@@ -82,7 +83,7 @@ type Runner struct {
 func New(ctx context.Context, o Options) *Runner {
 	r := &Runner{
 		o: o, limits: map[string]*limit{},
-		budget: publisher.NewBudget(maxRecordBytes), backlog: &backlog{most: cmp.Or(o.maxBacklog, maxBacklog)}, tracer: newTracer(o.Tracing.Provider),
+		budget: publisher.NewBudget(maxRecordBytes), backlog: &backlog{most: cmp.Or(o.maxBacklog, maxBacklog)}, lane: &lane{free: maxStores}, tracer: newTracer(o.Tracing.Provider),
 		calls: map[string]*call{}, records: map[*record]struct{}{},
 		reconnected: make(chan struct{}, 1), checksEnded: make(chan struct{}),
 	}

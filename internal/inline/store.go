@@ -28,7 +28,7 @@ import (
 // end a chat by its deadline, so a wrong clock writes none.
 func (c *record) begin() {
 	if _, c.err = c.r.o.Broker.Clock().Now(); c.err == nil {
-		c.entry, c.err = c.commit(c.first, 0)
+		c.entry, c.err = c.commit(stageBegin, c.first, 0)
 	}
 	c.began()
 }
@@ -48,7 +48,11 @@ func (c *record) began() {
 // errNoCapacity says that the log is kept for the jobs that it has accepted.
 var errNoCapacity = errors.New("the task log has no room for the events of inline chats")
 
-func (c *record) commit(e task.Event, last uint64) (joblog.Entry, error) {
+func (c *record) commit(s stage, e task.Event, last uint64) (joblog.Entry, error) {
+	if !c.r.lane.acquire(c.ctx, s) {
+		return joblog.Entry{}, context.Cause(c.ctx)
+	}
+	defer c.r.lane.release()
 	ctx, cancel := context.WithTimeoutCause(c.ctx, patience, errPatience)
 	defer cancel()
 	release, ok := c.r.o.Log.Capacity.ReserveEnd(ctx, e)
@@ -67,11 +71,15 @@ func (c *record) end() error {
 		if err != nil {
 			return err
 		}
-		if c.entry, err = c.commit(event, c.entry.Seq); err != nil {
+		if c.entry, err = c.commit(stageEnd, event, c.entry.Seq); err != nil {
 			return err
 		}
 		c.discardReply(event, c.entry)
 	}
+	if !c.r.lane.acquire(c.ctx, stageFinish) {
+		return context.Cause(c.ctx)
+	}
+	defer c.r.lane.release()
 	ctx, cancel := context.WithTimeoutCause(c.ctx, patience, errPatience)
 	defer cancel()
 	return c.r.o.Log.Finish(ctx, c.entry)
