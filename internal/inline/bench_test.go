@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
+	"strings"
 	"sync"
 	"testing"
 
@@ -57,6 +59,41 @@ func BenchmarkStream(b *testing.B) {
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/streams/blocks, "ns/block")
 			b.ReportMetric(x.counter("genbus_inline_events_dropped_total")/float64(b.N)/streams/blocks, "dropped/block")
 			b.ReportMetric(x.counter("genbus_chunk_events_published_total")/float64(b.N)/streams, "messages/stream")
+		})
+	}
+}
+
+// BenchmarkComplete answers whole replies of 1 KiB to 64 callers, with and without their events,
+// until the last event is stored.
+func BenchmarkComplete(b *testing.B) {
+	answer := []byte(`{"id":"c","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"` +
+		strings.Repeat("word ", 200) + `"},"finish_reason":"stop"}],"usage":{"total_tokens":200}}`)
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = w.Write(answer)
+	}))
+	defer up.Close()
+	for _, events := range []string{config.InlineEventsOff, config.InlineEventsOn, config.InlineEventsRequired} {
+		b.Run("events="+events, func(b *testing.B) {
+			x := setup(b, brokertest.Single(b), up.URL, func(c *config.Config) {
+				c.Chat.InlineEvents = events
+				for i := range c.Routes {
+					c.Routes[i].MaxInFlight = 64
+				}
+			})
+			b.ReportAllocs()
+			b.SetParallelism((63 + runtime.GOMAXPROCS(0)) / runtime.GOMAXPROCS(0))
+			b.RunParallel(func(p *testing.PB) {
+				for p.Next() {
+					if _, err := x.runner.Complete(b.Context(), ask("sandbox-chat-a", "")); err != nil {
+						b.Error(err)
+					}
+				}
+			})
+			if err := x.runner.Close(b.Context()); err != nil {
+				b.Error(err)
+			}
+			b.ReportMetric(x.counter("genbus_inline_events_dropped_total")/float64(b.N), "dropped/chat")
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +19,8 @@ import (
 const (
 	// maxErrorBody is as much as is read of an answer that is no reply.
 	maxErrorBody = 64 << 10
+	// maxFirstRead is the longest answer that is read into one buffer from its first byte on.
+	maxFirstRead = 64 << 10
 	// maxBlank is how much white space may stand before an answer.
 	maxBlank = 4 << 10
 	// drainTime is how long Close waits for the end of an answer whose [DONE]
@@ -107,7 +110,10 @@ func (cl *call) drain() {
 // readAll reads the rest of the answer, up to MaxReply.
 func (cl *call) readAll() ([]byte, error) {
 	size := max(len(cl.head), int(min(cl.resp.ContentLength, int64(cl.client.opts.MaxReply)))) + bytes.MinRead
-	start := append(make([]byte, 0, size), cl.head...)
+	start := cl.head
+	if cap(start) < size {
+		start = append(make([]byte, 0, size), cl.head...)
+	}
 	cl.head = nil
 	rest := *cl.resp
 	rest.Body = cl
@@ -187,9 +193,11 @@ const (
 // sniff finds out what the answer is, from its first byte rather than from its
 // media type: servers send streams as JSON and JSON as streams.
 func (cl *call) sniff() (kind, error) {
-	var buf []byte
+	buf := make([]byte, 0, cl.firstRead())
 	for {
-		buf = append(buf, make([]byte, 512)...)[:len(buf)]
+		if cap(buf)-len(buf) < bytes.MinRead {
+			buf = slices.Grow(buf, bytes.MinRead)
+		}
 		n, err := cl.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
 		cl.head = nil
@@ -206,6 +214,15 @@ func (cl *call) sniff() (kind, error) {
 			return kindOther, cl.broken(err)
 		}
 	}
+}
+
+// firstRead is how much is read to see what an answer is: all of a short one that says how long
+// it is, so that it stays where it was read.
+func (cl *call) firstRead() int {
+	if n := cl.resp.ContentLength; n > 0 && n <= min(maxFirstRead, int64(cl.client.opts.MaxReply)) {
+		return int(n) + 2*bytes.MinRead
+	}
+	return bytes.MinRead
 }
 
 // textKind tells a stream from other text. An answer that says it is a stream
