@@ -92,7 +92,7 @@ func TestNothingIsAskedOnTheWayOfAJob(t *testing.T) {
 // BenchmarkQueuedChat is short chats from the inbox to the feed, and the messages of the
 // service's connection, the one publish included, by how many are under way at a time.
 func BenchmarkQueuedChat(b *testing.B) {
-	for _, callers := range []int{1, 64} {
+	for _, callers := range []int{1, 64, 1024} {
 		b.Run(fmt.Sprint("underway=", callers), func(b *testing.B) {
 			broker := brokertest.Single(b)
 			feed := ends(b, broker)
