@@ -18,6 +18,8 @@ import (
 // PublishTimeout is how long one publish waits for its answer.
 const PublishTimeout = 5 * time.Second
 
+var errPublishTimeout = fmt.Errorf("%w within %s", ErrNoAnswer, PublishTimeout)
+
 // A publish that no stream listened to is sent again for a second. On three nodes that is
 // so while a stream elects its leader, and just after it was created: the server that we are
 // connected to may learn of the stream later than of the answer to the request that created it.
@@ -56,7 +58,7 @@ func (c *connection) PublishExpecting(ctx context.Context, lane Lane, m *nats.Ms
 }
 
 func (c *connection) publish(ctx context.Context, m *nats.Msg, lane streamwrite.Lane) (ack Ack, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, PublishTimeout, fmt.Errorf("publish to %s: %w within %s", m.Subject, ErrNoAnswer, PublishTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, PublishTimeout, errPublishTimeout)
 	defer cancel()
 	w := c.writers.of(c.names.StreamOf(m.Subject))
 	for range leaderlessTries {
