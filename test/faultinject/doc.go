@@ -8,11 +8,11 @@
 //
 // # What is not simulated
 //
-// Power loss is not. SIGKILL ends a process but not the kernel, so everything
-// that a process has written survives, synced or not: what the tests show holds
-// for crashes of processes and for cut networks, and says nothing of whether a
-// write reached the disk. Clocks do not jump, disks do not fill or lie, and bytes
-// are never changed on their way.
+// Power loss is not; test/powercut cuts the power. SIGKILL ends a process but not
+// the kernel, so everything that a process has written survives, synced or not:
+// what the tests show holds for crashes of processes and for cut networks, and says
+// nothing of whether a write reached the disk. Clocks do not jump, disks do not fill
+// or lie, and bytes are never changed on their way.
 //
 // # Replaying
 //
