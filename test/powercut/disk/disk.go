@@ -46,7 +46,7 @@ var disks struct {
 
 // Watch watches a directory, which is empty, until Close. A sync takes as long as it is told.
 // onSync is called when the sync of a file is about to be over, with its name below the
-// directory and the number of bytes that the disk does not have of it yet. It may be called
+// directory, and the number of bytes that the disk does not have of it yet. It may be called
 // at the same time for several files.
 func Watch(dir string, takes time.Duration, onSync func(name string, grows int)) *Disk {
 	d := &Disk{dir: filepath.Clean(dir), takes: takes, onSync: onSync, files: map[string]file{}}
@@ -71,7 +71,7 @@ func of(path string) (*Disk, string) {
 	disks.RLock()
 	defer disks.RUnlock()
 	for dir, d := range disks.all {
-		if name, ok := strings.CutPrefix(path, dir+string(filepath.Separator)); ok {
+		if name, ok := strings.CutPrefix(path, dir+string(filepath.Separator)); ok || path == dir {
 			return d, name
 		}
 	}
