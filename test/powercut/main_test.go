@@ -8,12 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
 
 	"github.com/genbus/genbus/internal/broker/brokertest"
+	"github.com/genbus/genbus/test/powercut/disk"
 )
 
 // onDisk is set for the tests that are built with the store on a disk.Disk.
@@ -21,6 +23,9 @@ const onDisk = "POWERCUT_ON_DISK"
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	// The go command takes a result from its cache while this binary is as it was. What the
+	// store alone calls would not be part of it.
+	runtime.KeepAlive([]any{disk.Sync, disk.Write, disk.Rename, disk.Remove, disk.RemoveAll})
 	switch {
 	case os.Getenv(onDisk) != "":
 		goleak.VerifyTestMain(brokertest.Tests{M: m}, brokertest.Leaks()...)

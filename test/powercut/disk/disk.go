@@ -71,7 +71,7 @@ func of(path string) (*Disk, string) {
 	disks.RLock()
 	defer disks.RUnlock()
 	for dir, d := range disks.all {
-		if name, ok := strings.CutPrefix(path, dir+string(filepath.Separator)); ok || path == dir {
+		if name, ok := strings.CutPrefix(path, dir+string(filepath.Separator)); path == dir || ok {
 			return d, name
 		}
 	}
