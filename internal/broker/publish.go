@@ -75,7 +75,7 @@ func (c *connection) publish(ctx context.Context, m *nats.Msg, lane streamwrite.
 
 // Settled waits until it is known whether a message of a stream, which a consumer was given or
 // which was republished, is stored for good, and reports whether it is: the embedded server
-// shows the messages of a batch before it has synced them. It takes PublishTimeout at most.
+// may show the messages of a batch that it has not synced. It takes PublishTimeout at most.
 func (c *connection) Settled(stream string, h nats.Header) bool {
 	return c.writers.of(stream).Settled(h)
 }

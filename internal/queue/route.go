@@ -104,7 +104,7 @@ func (r *Route) Waiting(ctx context.Context) (jobs uint64, tenants int) {
 // Paused reports whether an operator has paused the route, as of about a second ago.
 // While JetStream is away it is what was known last, or false.
 func (r *Route) Paused(ctx context.Context) bool {
-	if r.b.Trouble() == nil {
+	if !r.fresh(countInterval) && r.b.Trouble() == nil {
 		ctx, cancel := context.WithTimeout(ctx, pausedWithin)
 		defer cancel()
 		r.refresh(ctx, countInterval)
@@ -145,10 +145,15 @@ func (r *Route) Info(ctx context.Context) (*jetstream.ConsumerInfo, error) {
 	return c.CachedInfo(), nil
 }
 
+// fresh reports whether the counts and the state were read within the last age.
+func (r *Route) fresh(age time.Duration) bool {
+	return time.Since(time.Unix(0, r.counted.Load())) < age
+}
+
 // refresh reads the counts and the state of the route where they are older than that.
 func (r *Route) refresh(ctx context.Context, age time.Duration) {
 	counted := r.counted.Load()
-	if time.Since(time.Unix(0, counted)) < age || !r.refreshing.CompareAndSwap(false, true) {
+	if r.fresh(age) || !r.refreshing.CompareAndSwap(false, true) {
 		return
 	}
 	defer r.refreshing.Store(false)

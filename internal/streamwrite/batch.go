@@ -74,8 +74,8 @@ func (b *batches) end(one *batch, stored bool) {
 }
 
 // Settled waits until it is known what became of the batch that a message is part of, and
-// reports whether that is stored: the server gives the messages of a batch to consumers, and
-// republishes them, before it has synced the batch. A message of no batch that is under way
+// reports whether that is stored: the server may give the messages of a batch to consumers, and
+// republish them, where it has not synced the batch. A message of no batch that is under way
 // is stored.
 func (w *Writer) Settled(h nats.Header) bool {
 	id := h[headerBatch]

@@ -269,9 +269,9 @@ func TestTheWindowIsBounded(t *testing.T) {
 	}
 }
 
-// TestWhatIsSeenEarlyIsSettledLater: the server republishes the messages of a batch before it
-// has synced them, and the reader waits for its answer.
-func TestWhatIsSeenEarlyIsSettledLater(t *testing.T) {
+// TestWhatIsSeenIsSettled: a reader waits for the answer to the batch that a republished message
+// is part of.
+func TestWhatIsSeenIsSettled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, streamwrite.Options{ShareFrom: shareFrom})
 	type seen struct{ batched, settled bool }
