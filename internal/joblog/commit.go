@@ -48,6 +48,9 @@ func (l *Log) Commit(ctx context.Context, e task.Event, last uint64) (Entry, err
 		return Entry{}, err
 	}
 	bytes := stored(m)
+	if entry.Terminal() {
+		entry.message = m
+	}
 	if entry.Version() == 1 || entry.Terminal() {
 		l.hub.commit(storedNotice(entry.Name(), m.Header, entry.Seq, bytes))
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -51,7 +52,7 @@ func (l *Log) Finish(ctx context.Context, e Entry) error {
 }
 
 func (l *Log) putDone(ctx context.Context, e Entry) error {
-	feedCopy, err := l.enc.Done(ctx, e.Event)
+	feedCopy, err := l.feedCopy(ctx, e)
 	if err != nil {
 		return err
 	}
@@ -62,6 +63,19 @@ func (l *Log) putDone(ctx context.Context, e Entry) error {
 	}
 	l.metrics.EventPublished(telemetry.PublishedDone, time.Since(begin))
 	return nil
+}
+
+// feedCopy is the message of an end in the feed, which repeats the one in the log.
+func (l *Log) feedCopy(ctx context.Context, e Entry) (*nats.Msg, error) {
+	if e.message == nil {
+		return l.enc.Done(ctx, e.Event)
+	}
+	n := e.Name()
+	m := &nats.Msg{
+		Subject: l.b.Names().Done(n.Kind, n.Tenant, task.StatusWord(e.Job.GetStatus()), n.ID),
+		Header:  maps.Clone(e.message.Header), Data: e.message.Data,
+	}
+	return m, nil
 }
 
 func (l *Log) putUsage(ctx context.Context, e Entry, usage *nats.Msg) error {

@@ -39,6 +39,9 @@ type Entry struct {
 	task.Event
 	// Seq is the event's sequence in the stream: what the next commit expects.
 	Seq uint64
+
+	// message is the stored one of an end that this process has written; else nil.
+	message *nats.Msg
 }
 
 // Recorded is an event with the headers that it was published with.
