@@ -73,7 +73,7 @@ var good = []faultinject.Fault{
 func post(p faultinject.Post) check.Post {
 	spoiled := !slices.Contains(good, p.Fault)
 	return check.Post{
-		Time: p.Time, Ended: p.Ended, Replica: p.Client, Video: p.Op == faultinject.OpCreate, Path: p.Path, Key: p.Key, Marker: p.Marker,
+		Time: p.Time, Ended: p.Ended, Replica: p.Client, Video: p.Op == faultinject.OpCreate, Path: p.Path, Key: p.Key, Marker: p.Marker, Bodiless: p.Bodiless,
 		Fault: string(p.Fault), Status: p.Status, TaskID: p.TaskID, Accepted: p.Accepted, Text: p.Text, Input: p.Input,
 		Answered: p.Answered && p.Status/100 == 2 && !spoiled, Spoiled: spoiled,
 	}

@@ -131,6 +131,9 @@ func (x *exchange) read() error {
 		return nil
 	}
 	body, err := x.wire.body(x.req)
+	if err != nil && len(body) == 0 {
+		x.wire.upstream.ledger.update(x.post, func(p *Post) { p.Bodiless = true })
+	}
 	if err != nil {
 		return fmt.Errorf("read the request: %w", err)
 	}

@@ -29,6 +29,9 @@ type Post struct {
 	Client string `json:"client,omitzero"`
 	// Marker is that of as much of the body as arrived; see Marker.
 	Marker string `json:"marker,omitzero"`
+	// Bodiless says that its connection was gone before any of its body had arrived: its sender
+	// can know that nothing was accepted.
+	Bodiless bool `json:"bodiless,omitzero"`
 	// Nth counts the posts of one op and key, or of one marker where there is no
 	// key, from 1.
 	Nth int `json:"nth"`

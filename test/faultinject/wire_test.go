@@ -148,6 +148,24 @@ func TestHalfRequestsAreCounted(t *testing.T) {
 	}
 }
 
+// TestAPostWithoutItsBody is told from one of which some of the body has arrived.
+func TestAPostWithoutItsBody(t *testing.T) {
+	t.Parallel()
+	for name, some := range map[string]int{"none of it": 0, "a byte of it": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			u, _ := newTestUpstream(t, nil)
+			whole := request("job1", videoBody)
+			conn := rawConn(t, u)
+			write(t, conn, whole[:strings.Index(whole, "\r\n\r\n")+4+some])
+			conn.Close()
+			if p := only(t, u); p.Accepted || p.Bodiless != (some == 0) {
+				t.Errorf("the ledger holds %+v", p)
+			}
+		})
+	}
+}
+
 // TestMarkersOfUnreadBodies: what came with the headers is looked at even where the
 // body is not read.
 func TestMarkersOfUnreadBodies(t *testing.T) {

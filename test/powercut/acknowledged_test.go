@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/genbus/genbus/internal/broker"
 	"github.com/genbus/genbus/internal/broker/brokertest"
@@ -138,14 +137,12 @@ func (w *writing) put(ctx context.Context, subject string, bytes int) (uint64, e
 
 // event writes one: of every other job as that of an inline chat.
 func (w *writing) event(ctx context.Context, subject string, i int, last uint64) (uint64, error) {
-	m := &nats.Msg{Subject: subject, Data: w.data(eventBytes), Header: nats.Header{
-		jetstream.ExpectedLastSubjSeqHeader: {strconv.FormatUint(last, 10)},
-	}}
-	publish := w.b.Publish
+	m := &nats.Msg{Subject: subject, Data: w.data(eventBytes)}
+	lane := broker.Jobs
 	if i%2 == 1 {
-		publish = w.b.PublishInline
+		lane = broker.Inline
 	}
-	ack, err := publish(ctx, m)
+	ack, err := w.b.PublishExpecting(ctx, lane, m, last)
 	if err == nil {
 		w.ledger.add(w.b.Names().Tasks(), ack.Seq, subject, m.Data)
 	}

@@ -104,6 +104,7 @@ var breaks = []broke{
 		p.Time, p.TaskID, p.Accepted, p.Answered = s(1.3), "", false, false
 		h.Posts = append(h.Posts, p)
 	}},
+	{"POSTed again after no answer", []string{"video-post-once"}, func(h *History) { h.resubmit(0) }},
 	{"POSTed again after a 503", []string{"video-post-once"}, func(h *History) { h.resubmit(503) }},
 	{"paid twice", []string{"paid-once"}, func(h *History) { h.Paid = append(h.Paid, h.Paid[0]) }},
 	{"one request paid under two jobs", []string{"paid-once", "paid-recorded"}, func(h *History) {
@@ -257,6 +258,10 @@ func TestABrokenPromiseIsFound(t *testing.T) {
 // faultExcuses are what may happen under faults, and what clients may do.
 var faultExcuses = []excuse{
 	{"POSTed again after a 429", func(h *History) { h.resubmit(429) }},
+	{"POSTed again after one whose body did not leave", func(h *History) {
+		h.resubmit(0)
+		h.Posts[0].Fault, h.Posts[0].Marker, h.Posts[0].Bodiless = "", "", true
+	}},
 	{"poisoned by very many kills", func(h *History) {
 		h.fail(film, "poisoned")
 		for i := range mostDeliveries + 1 {

@@ -282,6 +282,8 @@ type Post struct {
 	Key    string `json:"key"`
 	Marker string `json:"marker,omitzero"`
 	Fault  string `json:"fault,omitzero"`
+	// Bodiless is true where none of its body arrived: it is no request.
+	Bodiless bool `json:"bodiless,omitzero"`
 	// Status is the one that was sent; 0 for none.
 	Status int `json:"status"`
 	// TaskID is the upstream's id, Accepted whether a task was made or the model

@@ -8,11 +8,14 @@ import (
 
 // refused reports whether the answer to a POST said for certain that nothing was
 // accepted, so that the same POST may be sent again: what the outcome tables
-// list. Nothing of it is the upstream's truth alone; 503 says no such thing.
+// list, or that the sender let none of its body leave. Nothing of it is the upstream's truth
+// alone; 503 says no such thing.
 func (p Post) refused() bool {
 	switch {
 	case p.Accepted:
 		return false
+	case p.Bodiless:
+		return true
 	case p.Status == 408 || p.Status == 425 || p.Status == 409:
 		return false
 	case p.Status == 301 || p.Status == 307 || p.Status == 308:
