@@ -207,6 +207,9 @@ func (c *connection) collect(ctx context.Context, stream string, req directReque
 		if stored.Time, err = time.Parse(time.RFC3339Nano, m.Header.Get(jetstream.TimeStampHeaer)); err != nil {
 			return a, err
 		}
+		if stored, err = c.settled(stream, stored, nil); err != nil {
+			return a, err
+		}
 		a.messages = append(a.messages, stored)
 	}
 }

@@ -75,7 +75,8 @@ func (c *connection) publish(ctx context.Context, m *nats.Msg, lane streamwrite.
 
 // Settled waits until it is known whether a message of a stream, which a consumer was given or
 // which was republished, is stored for good, and reports whether it is: the embedded server
-// may show the messages of a batch that it has not synced. It takes PublishTimeout at most.
+// may show the messages of a batch that it could not sync. It takes PublishTimeout at most.
+// Reads are settled.
 func (c *connection) Settled(stream string, h nats.Header) bool {
 	return c.writers.of(stream).Settled(h)
 }

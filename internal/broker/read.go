@@ -42,14 +42,26 @@ func (c *connection) At(ctx context.Context, stream string, seq uint64) (Stored,
 	return c.get(ctx, stream, streamread.At(seq))
 }
 
+// errUnsettled says that a message was read which may not be on disk.
+var errUnsettled = errors.New("it is part of a batch whose sync was not confirmed")
+
 // get reads a message where it costs least and is as it is at the leader.
 func (c *connection) get(ctx context.Context, stream string, req streamread.Request) (Stored, error) {
 	if c.unreplicated.has(stream) {
 		if m, decided, err := c.getUnreplicated(ctx, stream, req); decided {
-			return m, err
+			return c.settled(stream, m, err)
 		}
 	}
 	return c.ofLeader(ctx, stream, req)
+}
+
+// settled refuses what was read of a batch that may not be on disk: it would prove a write
+// that a cut of the power takes back.
+func (c *connection) settled(stream string, m Stored, err error) (Stored, error) {
+	if err == nil && !c.Settled(stream, m.Header) {
+		return Stored{}, fmt.Errorf("message %d of %s: %w", m.Seq, stream, errors.Join(ErrUnavailable, errUnsettled))
+	}
+	return m, err
 }
 
 func (c *connection) ofLeader(ctx context.Context, stream string, req streamread.Request) (Stored, error) {
@@ -64,7 +76,7 @@ func (c *connection) ofLeader(ctx context.Context, stream string, req streamread
 	if err != nil && !errors.Is(err, ErrNoMessage) {
 		err = fmt.Errorf("read from %s: %w", stream, err)
 	}
-	return m, err
+	return c.settled(stream, m, err)
 }
 
 func (c *connection) read(ctx context.Context, stream, api string, req streamread.Request) (*nats.Msg, error) {

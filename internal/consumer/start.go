@@ -68,11 +68,12 @@ func (c *Consumer) take(id routeID, metrics *telemetry.RouteMetrics) take {
 	}
 	jobs := c.Queue.Route(id.kind, id.name)
 	return func(m jetstream.Msg, release func()) {
-		d, item, ok := c.open(m)
-		if ok && !c.Queue.Items.Settled(m.Headers()) {
-			c.giveBack(m, d) // of an item that is not stored, no upstream may hear
-			ok = false
+		if !c.Queue.Items.Settled(m.Headers()) { // of an item that is not stored, no upstream may hear
+			c.giveBack(m)
+			release()
+			return
 		}
+		d, item, ok := c.open(m)
 		switch d.Count {
 		case 0: // it is no delivery
 		case 1:

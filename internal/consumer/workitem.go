@@ -34,8 +34,12 @@ func (c *Consumer) open(m jetstream.Msg) (hold.Delivery, *genbusv1.WorkItem, boo
 }
 
 // giveBack returns a delivery that is looked at again in a second.
-func (c *Consumer) giveBack(m jetstream.Msg, d hold.Delivery) {
-	if err := d.Settle(hold.ReturnAfter(time.Second)); err != nil {
+func (c *Consumer) giveBack(m jetstream.Msg) {
+	d, err := hold.NewDelivery(c.Broker.Conn(), m)
+	if err == nil {
+		err = d.Settle(hold.ReturnAfter(time.Second))
+	}
+	if err != nil {
 		c.Logger.Warn("a message could not be given back; it is redelivered", "subject", m.Subject(), telemetry.KeyError, err)
 	}
 }

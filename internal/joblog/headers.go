@@ -73,8 +73,9 @@ func (h *Headers) Each(f func(Notice), caughtUp func(), trouble func(error)) (st
 }
 
 // notice is what a message without its data says, and how many the log has behind it. One
-// that is no event of a job has no name. No reader is told of an event that is not stored for
-// good: a list must not say what a cut of the power takes back.
+// that is no event of a job has no name. It waits for an event that is being stored, so that no
+// list says what a cut of the power takes back. One whose batch has no answer is passed on all
+// the same: its disk has failed, and the readers of a list decide nothing by it.
 func (h *Headers) notice(m jetstream.Msg) (n Notice, left uint64) {
 	h.b.Settled(h.b.Names().Tasks(), m.Headers())
 	meta, err := m.Metadata()

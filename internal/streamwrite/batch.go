@@ -31,14 +31,19 @@ const (
 type batches struct {
 	prefix string
 	last   uint64
+	halves [][]*write // of batches that were refused
 
 	mu   sync.Mutex
 	sent map[string]*batch // by id; those whose answer has not come
+	// undecided are the batches whose answer did not come in time, with their places in
+	// Writer.sends.
+	undecided map[string]uint64
 }
 
 // batch is one of them. stored is set before done is closed.
 type batch struct {
 	id     string
+	sent   uint64 // its place in Writer.sends
 	writes []*write
 	done   chan struct{}
 	stored bool
@@ -46,7 +51,7 @@ type batch struct {
 }
 
 func newBatches() batches {
-	return batches{prefix: nuid.Next(), sent: map[string]*batch{}}
+	return batches{prefix: nuid.Next(), sent: map[string]*batch{}, undecided: map[string]uint64{}}
 }
 
 func (b *batches) open() bool {
@@ -57,26 +62,47 @@ func (b *batches) open() bool {
 
 func (b *batches) begin(writes []*write) *batch {
 	b.last++
-	one := &batch{id: b.prefix + strconv.FormatUint(b.last, 36), writes: writes, done: make(chan struct{})}
+	one := &batch{id: b.prefix + strconv.FormatUint(b.last, 36), sent: writes[0].sent, writes: writes, done: make(chan struct{})}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.sent[one.id] = one
 	return one
 }
 
-func (b *batches) end(one *batch, stored bool) {
+// end ends the wait for a batch.
+func (b *batches) end(one *batch, err error) {
 	one.timer.Stop()
-	one.stored = stored
+	one.stored = err == nil
 	b.mu.Lock()
 	delete(b.sent, one.id)
+	if err != nil && !refused(err) && !errors.Is(err, ErrNotSent) {
+		b.undecided[one.id] = one.sent
+	}
 	b.mu.Unlock()
 	close(one.done)
 }
 
+// decide takes the answer to a batch that came after its time.
+func (b *batches) decide(one *batch) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.undecided, one.id)
+}
+
+// storedSince takes the confirmation of something that was sent later than some batches. It
+// decides them: the server answers a stream's writes in their order, and stores nothing more
+// in a stream whose sync has failed.
+func (b *batches) storedSince(sent uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	maps.DeleteFunc(b.undecided, func(_ string, of uint64) bool { return of < sent })
+}
+
 // Settled waits until it is known what became of the batch that a message is part of, and
-// reports whether that is stored: the server may give the messages of a batch to consumers, and
-// republish them, where it has not synced the batch. A message of no batch that is under way
-// is stored.
+// reports whether that is stored for good: the server may show the messages of a batch, and
+// answer reads of them, where it could not sync the batch. A batch whose answer does not come
+// is not stored as far as is known, until something is that was written after it. A message of
+// no batch of this writer is stored.
 func (w *Writer) Settled(h nats.Header) bool {
 	id := h[headerBatch]
 	if len(id) == 0 {
@@ -84,47 +110,85 @@ func (w *Writer) Settled(h nats.Header) bool {
 	}
 	w.batches.mu.Lock()
 	one := w.batches.sent[id[0]]
+	_, undecided := w.batches.undecided[id[0]]
 	w.batches.mu.Unlock()
 	if one == nil {
-		return true
+		return !undecided
 	}
 	<-one.done // within Options.Timeout
 	return one.stored
 }
 
-// shares reports whether what waits is to go as one batch. It needs the lock.
+// shares reports whether what waits is to go as one batch. Those that no batch may have are
+// not kept waiting by one batch after the other. It needs the lock.
 func (w *Writer) shares() bool {
-	return w.o.ShareFrom > 0 && !w.batches.open() && w.queues[Jobs].size()+w.queues[Inline].size() >= w.o.ShareFrom
+	if w.o.ShareFrom == 0 || w.batches.open() {
+		return false
+	}
+	if w.lanes[Jobs].alone.live+w.lanes[Inline].alone.live > 0 && w.singles < mostSynced {
+		return false
+	}
+	return len(w.batches.halves) > 0 || w.lanes[Jobs].shared.live+w.lanes[Inline].shared.live >= w.o.ShareFrom
 }
 
-// sendBatch sends what waits, as far as one batch may have it: of each subject one message,
-// as the server refuses a batch that writes to a subject and then expects a sequence of it.
-// It needs the lock.
+// sendBatch sends half of a batch that was refused, or what waits. It needs the lock.
 func (w *Writer) sendBatch() {
-	bytes, subjects := 0, map[string]bool{}
-	upTo := func(most int) func(*write) bool {
-		return func(op *write) bool {
-			size := op.size()
-			if most == 0 || subjects[op.m.Subject] || bytes+size > mostSharedBytes {
-				return false
-			}
-			most--
-			bytes, subjects[op.m.Subject] = bytes+size, true
-			return true
-		}
+	writes := w.half()
+	if len(writes) == 0 {
+		writes = w.gather()
 	}
-	inline := min(w.queues[Inline].size(), mostShared/2)
-	writes := w.queues[Jobs].take(upTo(mostShared - inline))
-	writes = append(writes, w.queues[Inline].take(upTo(inline))...)
+	if len(writes) == 0 {
+		return
+	}
 	for _, op := range writes {
-		op.state = inFlight
-		w.inFlight[op.lane]++
+		w.begin(op)
 	}
+	w.singles = 0
 	one := w.batches.begin(writes)
 	one.timer = time.AfterFunc(w.o.Timeout, func() { w.committed(one, nil, nats.ErrTimeout) })
 	if err := w.publishBatch(one); err != nil {
 		w.finish(one, nil, notSent(err))
 	}
+}
+
+// half takes half of a batch that was refused.
+func (w *Writer) half() (writes []*write) {
+	for len(writes) == 0 && len(w.batches.halves) > 0 {
+		for _, op := range w.batches.halves[0] {
+			if op.abandoned {
+				op.state = done
+				op.result <- result{err: ErrNotSent}
+				continue
+			}
+			writes = append(writes, op)
+		}
+		w.batches.halves = w.batches.halves[1:]
+	}
+	return writes
+}
+
+// gather takes what waits, as far as one batch may have it: of each subject one message, as the
+// server refuses a batch that writes to a subject and then expects a sequence of it. Inline
+// events have at most half.
+func (w *Writer) gather() []*write {
+	bytes, subjects := 0, map[string]bool{}
+	upTo := func(most int) func(*write) choice {
+		return func(op *write) choice {
+			size := op.size()
+			switch {
+			case most == 0 || bytes+size > mostSharedBytes:
+				return stop
+			case subjects[op.m.Subject]:
+				return left
+			}
+			most--
+			bytes, subjects[op.m.Subject] = bytes+size, true
+			return taken
+		}
+	}
+	inline := min(w.lanes[Inline].shared.live, mostShared/2)
+	writes := w.lanes[Jobs].shared.take(upTo(mostShared - inline))
+	return append(writes, w.lanes[Inline].shared.take(upTo(inline))...)
 }
 
 // publishBatch sends the messages of a batch. The last one has it committed, and has the
@@ -158,41 +222,61 @@ func (w *Writer) committed(one *batch, m *nats.Msg, err error) {
 	w.send()
 }
 
-// finish ends a batch. One that is refused stores nothing, and its messages go alone: the
-// server says of each of them what is wrong with it. It needs the lock.
+// finish ends a batch. One that is refused stores nothing, and goes again in halves, and in the
+// end one by one: the server says of each message what is wrong with it. It needs the lock.
 func (w *Writer) finish(one *batch, m *nats.Msg, err error) {
-	select {
-	case <-one.done:
-		return // the answer came when the time was over, or the other way round
-	default:
-	}
 	var ack Ack
+	var count int
 	if err == nil {
-		var count int
-		if ack, count, err = decode(m); err == nil && count != len(one.writes) {
-			err = errors.New("the answer to a batch is of another number of messages")
-		}
+		ack, count, err = decode(m)
 	}
-	w.batches.end(one, err == nil)
-	if refused(err) {
-		for _, op := range one.writes {
-			if op.abandoned {
-				w.settle(op, result{err: err})
-				continue
-			}
-			w.inFlight[op.lane]--
-			op.state = queued
-			w.alone.push(op)
+	select {
+	case <-one.done: // the time was over before
+		if err == nil || refused(err) {
+			w.batches.decide(one)
 		}
 		return
+	default:
 	}
-	first := ack.Seq - uint64(len(one.writes)) + 1 // they are stored one after the other
-	for i, op := range one.writes {
+	if err == nil && count != len(one.writes) {
+		err = errors.New("the answer to a batch is of another number of messages")
+	}
+	w.batches.end(one, err)
+	writes := one.writes
+	one.writes = nil // its answer may come yet
+	if refused(err) {
+		w.repeat(writes)
+		return
+	}
+	if err == nil {
+		w.batches.storedSince(one.sent)
+	}
+	first := ack.Seq - uint64(len(writes)) + 1 // they are stored one after the other
+	for i, op := range writes {
 		r := result{err: err}
 		if err == nil {
 			r.ack = Ack{Seq: first + uint64(i)}
 		}
 		w.settle(op, r)
+	}
+}
+
+// repeat has the writes of a refused batch sent again.
+func (w *Writer) repeat(writes []*write) {
+	for _, op := range writes {
+		w.inFlight[op.lane]--
+	}
+	if n := len(writes) / 2; n >= w.o.ShareFrom {
+		w.batches.halves = append(w.batches.halves, writes[:n], writes[n:])
+		return
+	}
+	for _, op := range writes {
+		if op.abandoned {
+			op.state = done
+			op.result <- result{err: ErrNotSent}
+			continue
+		}
+		w.lanes[op.lane].alone.push(op)
 	}
 }
 

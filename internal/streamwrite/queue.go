@@ -1,12 +1,23 @@
 package streamwrite
 
-// queue is the writes of a lane that wait to be sent, in their order. Those that were given
-// up meanwhile stay until they are passed over.
+// queue is writes that wait to be sent, in their order. Those that were given up meanwhile
+// stay until they are passed over, and do not count.
 type queue struct {
 	writes []*write
+	live   int
 }
 
-func (q *queue) push(op *write) { q.writes = append(q.writes, op) }
+func (q *queue) push(op *write) {
+	op.state, op.waits = queued, q
+	q.writes = append(q.writes, op)
+	q.live++
+}
+
+// abandon gives up a write that waits here.
+func (q *queue) abandon(op *write) {
+	op.state = done
+	q.live--
+}
 
 // pop takes the first write; nil where none waits.
 func (q *queue) pop() *write {
@@ -15,6 +26,7 @@ func (q *queue) pop() *write {
 		q.writes[0] = nil
 		q.writes = q.writes[1:]
 		if op.state == queued {
+			q.live--
 			return op
 		}
 	}
@@ -22,22 +34,33 @@ func (q *queue) pop() *write {
 	return nil
 }
 
-// take takes the writes of which f is true, in their order.
-func (q *queue) take(f func(*write) bool) (out []*write) {
-	rest := q.writes[:0]
-	for _, op := range q.writes {
-		switch {
-		case op.state != queued: // given up
-		case f(op):
+// take takes writes in their order as long as there is one and f says so of it: take it, or
+// leave it where it is, or stop.
+func (q *queue) take(f func(*write) choice) (out []*write) {
+	rest := make([]*write, 0, len(q.writes))
+	for i, op := range q.writes {
+		if op.state != queued { // given up
+			continue
+		}
+		switch f(op) {
+		case taken:
+			q.live--
 			out = append(out, op)
-		default:
+		case left:
 			rest = append(rest, op)
+		case stop:
+			q.writes = append(rest, q.writes[i:]...)
+			return out
 		}
 	}
-	clear(q.writes[len(rest):])
 	q.writes = rest
 	return out
 }
 
-// size is how many writes wait, those included that were given up.
-func (q *queue) size() int { return len(q.writes) }
+type choice int
+
+const (
+	taken choice = iota
+	left
+	stop
+)

@@ -16,13 +16,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Lane is what a write is for. Those of a lane go out in their order.
+// Lane is what a write is for.
 type Lane int
 
 const (
 	// Jobs are the writes of accepted jobs, which go first.
 	Jobs Lane = iota
-	// Inline are the events of inline chats: they have at most half of the window.
+	// Inline are the events of inline chats: they have at most half of the window, and one of
+	// them is under way however many jobs wait.
 	Inline
 	lanes // how many there are
 )
@@ -56,10 +57,21 @@ type Writer struct {
 	o       Options
 
 	mu       sync.Mutex
-	queues   [lanes]queue
-	alone    queue // writes that no batch may have, which go first
+	lanes    [lanes]lane
 	inFlight [lanes]int
+	sends    uint64 // writes and batches that were sent, which is the order of the server's answers
+	singles  int    // writes that no batch may have that were sent since the last batch
 	batches  batches
+}
+
+// lane is the writes of one lane that wait: those that a batch may have, and the others.
+type lane struct{ shared, alone queue }
+
+func (l *lane) pop() *write {
+	if op := l.alone.pop(); op != nil {
+		return op
+	}
+	return l.shared.pop()
 }
 
 // New returns a writer whose answers come by replies.
@@ -78,7 +90,9 @@ type write struct {
 
 	// What follows has the writer's lock.
 	state     state
+	waits     *queue // where it waits, or has waited
 	id        uint64 // of its answer, when it was sent alone
+	sent      uint64 // its place in Writer.sends
 	abandoned bool   // its caller has gone away
 }
 
@@ -101,10 +115,10 @@ type result struct {
 func (w *Writer) Write(ctx context.Context, m *nats.Msg, lane Lane) (Ack, error) {
 	op := &write{m: m, lane: lane, result: make(chan result, 1)}
 	w.mu.Lock()
-	if op.size() > largestShared {
-		w.alone.push(op)
+	if w.o.ShareFrom > 0 && op.size() > largestShared {
+		w.lanes[lane].alone.push(op)
 	} else {
-		w.queues[lane].push(op)
+		w.lanes[lane].shared.push(op)
 	}
 	w.send()
 	w.mu.Unlock()
@@ -127,8 +141,9 @@ func (w *Writer) abandon(ctx context.Context, op *write) (Ack, error) {
 		r := <-op.result
 		return r.ack, r.err
 	case op.state == queued:
-		op.state = done // send passes over it
-		return Ack{}, errors.Join(ErrNotSent, context.Cause(ctx))
+		op.waits.abandon(op)
+		// Without the cause's identity, which may say that an answer did not come.
+		return Ack{}, fmt.Errorf("%w: %s", ErrNotSent, context.Cause(ctx))
 	case op.id != 0 && w.replies.forget(op.id):
 		w.settle(op, result{})
 		w.send()
@@ -158,8 +173,7 @@ func (w *Writer) send() {
 		if op == nil {
 			return
 		}
-		op.state = inFlight
-		w.inFlight[op.lane]++
+		w.begin(op)
 		id, err := w.replies.publish(op.m, func(m *nats.Msg, err error) { w.answered(op, m, err) })
 		if err != nil {
 			w.settle(op, result{err: notSent(err)})
@@ -169,25 +183,39 @@ func (w *Writer) send() {
 	}
 }
 
+// begin counts a write as in flight. It needs the lock.
+func (w *Writer) begin(op *write) {
+	w.sends++
+	op.state, op.sent = inFlight, w.sends
+	w.inFlight[op.lane]++
+}
+
 // next takes the write that goes out next; nil where none may. While a batch is under way
-// what comes waits for the next one.
+// what comes waits for the next one: the server would answer it behind the batch.
 func (w *Writer) next() *write {
-	if w.batches.open() {
+	if w.batches.open() || w.inFlight[Jobs]+w.inFlight[Inline] >= w.most() {
 		return nil
 	}
-	if w.inFlight[Jobs]+w.inFlight[Inline] >= w.most() {
-		return nil
+	if w.inFlight[Inline] == 0 {
+		if op := w.lanes[Inline].pop(); op != nil {
+			return w.single(op)
+		}
 	}
-	if op := w.alone.pop(); op != nil {
-		return op
-	}
-	if op := w.queues[Jobs].pop(); op != nil {
-		return op
+	if op := w.lanes[Jobs].pop(); op != nil {
+		return w.single(op)
 	}
 	if w.inFlight[Inline] >= max(w.most()/2, 1) {
 		return nil
 	}
-	return w.queues[Inline].pop()
+	return w.single(w.lanes[Inline].pop())
+}
+
+// single counts a write that no batch may have.
+func (w *Writer) single(op *write) *write {
+	if op != nil && op.waits == &w.lanes[op.lane].alone {
+		w.singles++
+	}
+	return op
 }
 
 func (w *Writer) answered(op *write, m *nats.Msg, err error) {
@@ -197,6 +225,9 @@ func (w *Writer) answered(op *write, m *nats.Msg, err error) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if r.err == nil {
+		w.batches.storedSince(op.sent)
+	}
 	w.settle(op, r)
 	w.send()
 }
