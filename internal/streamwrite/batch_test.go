@@ -105,7 +105,9 @@ func TestABatchWithoutAnAnswerIsNotSettled(t *testing.T) {
 	}
 
 	third, failed := m.write(t.Context(), "log.3")
-	<-failed
+	if err := <-failed; err == nil {
+		t.Error("a batch without an answer is stored")
+	}
 	if m.writer.Settled(third.Header) {
 		t.Error("a batch without an answer is settled")
 	}

@@ -143,7 +143,7 @@ func (w *Writer) abandon(ctx context.Context, op *write) (Ack, error) {
 	case op.state == queued:
 		op.waits.abandon(op)
 		// Without the cause's identity, which may say that an answer did not come.
-		return Ack{}, fmt.Errorf("%w: %s", ErrNotSent, context.Cause(ctx))
+		return Ack{}, fmt.Errorf("%w: %s", ErrNotSent, context.Cause(ctx).Error())
 	case op.id != 0 && w.replies.forget(op.id):
 		w.settle(op, result{})
 		w.send()
