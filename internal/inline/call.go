@@ -31,6 +31,8 @@ type call struct {
 	outlives bool
 	rec      *record // nil without events
 	fault    error   // how the upstream call failed; nil when it has not
+	// onWait is called before the caller of a stream waits for events.
+	onWait func()
 	// out gives back the tenant's place.
 	out func()
 }
@@ -63,7 +65,7 @@ func (r *Runner) admit(ctx context.Context, req admission.Request, streamed bool
 	if err := r.o.Admission.Running(ctx, subject.Chat, route.Name); err != nil {
 		return nil, err
 	}
-	c := &call{r: r, req: req, checked: checked, route: route, caller: ctx, begin: time.Now()}
+	c := &call{r: r, req: req, checked: checked, route: route, caller: ctx, begin: time.Now(), onWait: func() {}}
 	if c.out, err = r.o.Admission.Acquire(ctx, req.Tenant); err != nil {
 		return nil, err
 	}
@@ -200,6 +202,7 @@ func (c *call) awaitEvents() error {
 	if c.rec == nil || !c.rec.required {
 		return nil
 	}
+	c.onWait()
 	select {
 	case <-c.rec.done:
 	case <-c.ctx.Done():

@@ -385,7 +385,12 @@ func TestChatsThatTheLogDidNotTakeAreNotChecked(t *testing.T) {
 
 func (x *bundle) changeLog(change func(*jetstream.StreamConfig)) {
 	x.t.Helper()
-	stream, err := x.b.Stream(x.t.Context(), x.b.Names().Tasks())
+	x.change(x.b.Names().Tasks(), change)
+}
+
+func (x *bundle) change(name string, change func(*jetstream.StreamConfig)) {
+	x.t.Helper()
+	stream, err := x.b.Stream(x.t.Context(), name)
 	if err != nil {
 		x.t.Fatal(err)
 	}

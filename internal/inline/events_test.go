@@ -3,6 +3,7 @@ package inline_test
 import (
 	"errors"
 	"io"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -184,6 +185,8 @@ func TestRequiredEventsAreWaitedFor(t *testing.T) {
 	}
 	goOn := x.stall()
 	defer goOn()
+	told := make(chan struct{})
+	s.OnWait(func() { close(told) })
 	ended := make(chan error, 1)
 	go func() {
 		_, err := read(s)
@@ -192,6 +195,7 @@ func TestRequiredEventsAreWaitedFor(t *testing.T) {
 	up.blocks <- stop
 	close(up.blocks)
 	x.wait(func() bool { ended, _ := x.runner.Backlog(); return ended == 1 })
+	<-told
 	select {
 	case err := <-ended:
 		t.Fatalf("the caller was told of the end before it was stored: %v", err)
@@ -200,6 +204,50 @@ func TestRequiredEventsAreWaitedFor(t *testing.T) {
 	goOn()
 	if err := <-ended; err != io.EOF {
 		t.Fatal(err)
+	}
+	x.stored(s.JobID())
+}
+
+// TestWhatIsHeldBackIsSentBeforeABlockWaits: chunks are not stored, and a block finds no room.
+func TestWhatIsHeldBackIsSentBeforeABlockWaits(t *testing.T) {
+	t.Parallel()
+	up := newScripted(t)
+	x := setup(t, brokertest.Single(t), up.URL, func(c *config.Config) { c.Chat.InlineEvents = config.InlineEventsRequired })
+	names := x.b.Names()
+	x.change(names.Chunks(), func(c *jetstream.StreamConfig) { c.Subjects, c.RePublish = []string{"unused"}, nil })
+	block := `{"choices":[{"index":0,"delta":{"content":"` + strings.Repeat("x", 200<<10) + `"}}]}`
+	const fit = 5 // in 1 MiB
+	go func() {
+		for range fit + 1 {
+			up.blocks <- block
+		}
+		up.blocks <- stop
+		close(up.blocks)
+	}()
+	s, err := x.runner.Stream(t.Context(), ask("sandbox-chat-a", streamed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var given []uint64
+	s.OnWait(sync.OnceFunc(func() {
+		if len(given) != fit {
+			t.Errorf("the first wait is after %d blocks", len(given))
+		}
+		x.change(names.Chunks(), func(c *jetstream.StreamConfig) { c.Subjects = []string{names.ChunkPattern()} })
+	}))
+	for {
+		b, err := s.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		given = append(given, b.Index)
+	}
+	if n := x.counter("genbus_inline_events_dropped_total"); n != 0 {
+		t.Errorf("%v events dropped", n)
 	}
 	x.stored(s.JobID())
 }

@@ -103,6 +103,9 @@ func (c *record) roomLeft() time.Duration {
 	return c.left
 }
 
+// mustWait reports whether add has to wait for room for a block of n bytes.
+func (c *record) mustWait(n int) bool { return c != nil && !c.writer.HasRoom(n) && c.roomLeft() > 0 }
+
 // add adds the next block of the stream.
 func (c *record) add(ctx context.Context, block []byte) {
 	if c == nil {

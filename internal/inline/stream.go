@@ -17,7 +17,8 @@ type Block struct {
 	Data []byte
 	// Index counts the blocks from 0.
 	Index uint64
-	// More says that the next call of Next returns at once.
+	// More says that the next call of Next returns at once, or says first that it does
+	// not (OnWait).
 	More bool
 }
 
@@ -56,6 +57,10 @@ func (r *Runner) Stream(ctx context.Context, req admission.Request) (*Stream, er
 // JobID is the chat's id.
 func (s *Stream) JobID() string { return s.c.checked.ID }
 
+// OnWait has wait called when Next is about to wait for the events of the chat, so that what its
+// caller holds back is sent first. It comes before the first Next.
+func (s *Stream) OnWait(wait func()) { s.c.onWait = wait }
+
 // Next gives the next block. The error is io.EOF when the reply is whole, else a
 // *errcode.Error. The first error is returned by every later call.
 func (s *Stream) Next() (Block, error) {
@@ -79,6 +84,9 @@ func (s *Stream) Next() (Block, error) {
 func (s *Stream) read() ([]byte, error) {
 	block, err := s.up.Next()
 	if err == nil {
+		if s.c.rec.mustWait(len(block)) {
+			s.c.onWait()
+		}
 		s.c.rec.add(s.c.ctx, block)
 		return block, nil
 	}
@@ -101,6 +109,7 @@ func (s *Stream) Close() {
 	case s.closed:
 	case !s.over && s.c.outlives:
 		s.closed = true
+		s.c.onWait = func() {} // its caller has left
 		go s.finish()
 	default:
 		s.closed = true

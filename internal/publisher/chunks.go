@@ -125,6 +125,13 @@ func (w *ChunkWriter) AddWait(ctx context.Context, block []byte, most func() tim
 	return waited
 }
 
+// HasRoom reports whether AddWait would take a block of n bytes without waiting.
+func (w *ChunkWriter) HasRoom(n int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.closed || w.fits(n)
+}
+
 // awaitRoom needs the lock, and releases it while it waits.
 func (w *ChunkWriter) awaitRoom(ctx context.Context, n int) {
 	for !w.closed && !w.fits(n) && ctx.Err() == nil {

@@ -21,8 +21,10 @@ import (
 type Sink interface {
 	Job(id string, queued bool)
 	// more says that the next block comes at once, so that this one need not be
-	// sent by itself.
+	// sent by itself; where it does not come, Flush is called.
 	Block(data []byte, index uint64, more bool) error
+	// Flush sends the blocks that were held back. Its error is that of the next Block.
+	Flush()
 }
 
 // Chats is what callers do with chats alone: completing them, whole or as a stream.
@@ -63,6 +65,7 @@ func (c *Chats) Stream(ctx context.Context, r admission.Request, to Sink) error 
 	}
 	defer s.Close()
 	to.Job(s.JobID(), false)
+	s.OnWait(to.Flush)
 	for {
 		b, err := s.Next()
 		if errors.Is(err, io.EOF) {

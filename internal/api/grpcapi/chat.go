@@ -103,6 +103,9 @@ func (s *sink) Block(data []byte, index uint64, _ bool) error {
 	return s.sent(func() error { return s.out.Send(m) })
 }
 
+// Flush has nothing to send: no block is held back.
+func (s *sink) Flush() {}
+
 // SubmitChatCompletion enqueues a chat.
 func (s chatService) SubmitChatCompletion(ctx context.Context, m *genbusv1.SubmitChatCompletionRequest) (*genbusv1.SubmitChatCompletionResponse, error) {
 	req, err := chatRequest(ctx, m.GetRequest())

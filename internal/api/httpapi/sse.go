@@ -72,6 +72,16 @@ func (s *sseWriter) Block(block []byte, _ uint64, more bool) error {
 	return s.write()
 }
 
+// Flush writes the events that wait for one that does not come at once. Its error stays for
+// the next write.
+func (s *sseWriter) Flush() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.buf) > 0 {
+		_ = s.write()
+	}
+}
+
 // event writes an event with an id and a name.
 func (s *sseWriter) event(id, name string, data []byte) error {
 	s.mu.Lock()

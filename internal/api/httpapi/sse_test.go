@@ -150,6 +150,23 @@ func TestBlocksThatComeTogetherAreOneWrite(t *testing.T) {
 	}
 }
 
+// TestBlocksAreNotHeldBackForLong: the next one does not come at once after all.
+func TestBlocksAreNotHeldBackForLong(t *testing.T) {
+	t.Parallel()
+	w := &sinkWriter{header: http.Header{}, body: &strings.Builder{}}
+	s := newSSE(w)
+	defer s.stop()
+	s.Flush()
+	if err := s.Block([]byte("1"), 0, true); err != nil || w.writes != 0 {
+		t.Fatalf("%d writes, %v", w.writes, err)
+	}
+	s.Flush()
+	s.Flush()
+	if w.body.String() != "data: 1\n\n" || w.writes != 1 || w.flushes != 1 {
+		t.Errorf("%q in %d writes and %d flushes", w.body.String(), w.writes, w.flushes)
+	}
+}
+
 // TestABlockThatWaitsIsAnswered: an error behind it ends a stream that has begun.
 func TestABlockThatWaitsIsAnswered(t *testing.T) {
 	t.Parallel()
