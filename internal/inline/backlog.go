@@ -20,7 +20,7 @@ type backlog struct {
 	mu      sync.Mutex
 	ended   int
 	waiting []chan struct{} // of chats that wait to begin, in the order in which they came
-	stalled bool            // a chat has waited for all its time, and none was taken off since
+	stalled bool            // a chat has waited for all its time, and none was stored since
 }
 
 // await waits until there is room, or ctx ends, which makes it false.
@@ -40,9 +40,11 @@ func (b *backlog) await(ctx context.Context) bool {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if i := slices.Index(b.waiting, room); i >= 0 {
-		b.waiting = slices.Delete(b.waiting, i, i+1)
+	i := slices.Index(b.waiting, room)
+	if i < 0 { // there is room just now
+		return true
 	}
+	b.waiting = slices.Delete(b.waiting, i, i+1)
 	return false
 }
 
@@ -50,7 +52,7 @@ func (b *backlog) await(ctx context.Context) bool {
 // events of the others are given up at once.
 func (b *backlog) awaitFor(ctx context.Context, most time.Duration) bool {
 	b.mu.Lock()
-	stalled := b.stalled
+	stalled := b.stalled && b.ended >= b.most
 	b.mu.Unlock()
 	if stalled {
 		return false
@@ -80,12 +82,25 @@ func (b *backlog) add() {
 	b.ended++
 }
 
-// remove takes a chat off, and lets as many begin as there is room for.
-func (b *backlog) remove() {
+// remove takes a chat off whose events are stored, or given up, and lets as many begin as
+// there is room for.
+func (b *backlog) remove(stored bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.ended--
-	b.stalled = false
+	b.stalled = b.stalled && !stored
+	b.wake()
+}
+
+// pass leaves the room to the next chat, where one that waited for it does not begin.
+func (b *backlog) pass() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.wake()
+}
+
+// wake needs the lock.
+func (b *backlog) wake() {
 	n := min(max(b.most-b.ended, 0), len(b.waiting))
 	for _, room := range b.waiting[:n] {
 		close(room)

@@ -50,7 +50,7 @@ func (r *Runner) open(ctx context.Context, req admission.Request, streamed bool)
 	return c, nil
 }
 
-func (r *Runner) admit(ctx context.Context, req admission.Request, streamed bool) (*call, error) {
+func (r *Runner) admit(ctx context.Context, req admission.Request, streamed bool) (_ *call, err error) {
 	checked, err := r.o.Admission.Check(req)
 	if err != nil {
 		return nil, err
@@ -66,16 +66,28 @@ func (r *Runner) admit(ctx context.Context, req admission.Request, streamed bool
 		return nil, err
 	}
 	c := &call{r: r, req: req, checked: checked, route: route, caller: ctx, begin: time.Now(), onWait: func() {}}
+	c.slots = r.limit(route.Name)
+	if c.slots.full(route.MaxInFlight) { // nor may it wait for its events then
+		return nil, busy(route)
+	}
+	// A chat that waits for its events has no place yet, which others can use meanwhile.
+	events, err := r.awaitRoom(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			r.backlog.pass()
+		}
+	}()
 	if c.out, err = r.o.Admission.Acquire(ctx, req.Tenant); err != nil {
 		return nil, err
 	}
-	c.slots = r.limit(route.Name)
 	if !c.slots.acquire(route.MaxInFlight) {
 		c.out()
-		return nil, errcode.New(errcode.QueueFull, "route %s has %d inline chats in hand on this replica; try again later, or send a request_id to queue the chat",
-			route.Name, route.MaxInFlight).WithRetryAfter(time.Second)
+		return nil, busy(route)
 	}
-	if err := r.begin(c, streamed); err != nil {
+	if err := r.begin(c, events, streamed); err != nil {
 		c.slots.release()
 		c.out()
 		return nil, err
@@ -86,6 +98,11 @@ func (r *Runner) admit(ctx context.Context, req admission.Request, streamed bool
 		return nil, c.fault
 	}
 	return c, nil
+}
+
+func busy(route *routes.Chat) error {
+	return errcode.New(errcode.QueueFull, "route %s has %d inline chats in hand on this replica; try again later, or send a request_id to queue the chat",
+		route.Name, route.MaxInFlight).WithRetryAfter(time.Second)
 }
 
 // fitsCall refuses a body whose stream flag contradicts the call.
@@ -103,24 +120,19 @@ func fitsCall(c admission.Checked, streamed bool) error {
 }
 
 // begin registers the call, with its events where it has any.
-func (r *Runner) begin(c *call, streamed bool) error {
-	mode := r.o.Config.Now().Chat.InlineEvents
-	events, err := r.awaitRoom(c.caller, mode)
-	if err != nil {
-		return err
-	}
-	if events {
-		c.rec = r.newRecord(c, streamed, mode == config.InlineEventsRequired)
+func (r *Runner) begin(c *call, events string, streamed bool) error {
+	if events != config.InlineEventsOff {
+		c.rec = r.newRecord(c, streamed, events == config.InlineEventsRequired)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		if events {
+		if c.rec != nil {
 			c.rec.cancel(errPatience)
 		}
 		return errcode.New(errcode.ShuttingDown, "this replica is going down; send the chat again")
 	}
-	if events {
+	if c.rec != nil {
 		r.records[c.rec] = struct{}{}
 		c.outlives = r.o.Config.Now().Chat.FinishForSubscribers
 	}
@@ -135,25 +147,26 @@ func (r *Runner) begin(c *call, streamed bool) error {
 	return nil
 }
 
-// awaitRoom waits until there is room for the events of a chat, and reports whether it has any.
-func (r *Runner) awaitRoom(ctx context.Context, mode string) (bool, error) {
+// awaitRoom waits until there is room for the events of a chat, and returns which of them the
+// chat has: those that chat.inline_events says, or off.
+func (r *Runner) awaitRoom(ctx context.Context) (string, error) {
+	mode := r.o.Config.Now().Chat.InlineEvents
 	switch mode {
 	case config.InlineEventsOff:
-		return false, nil
 	case config.InlineEventsRequired:
 		if err := r.o.Broker.Trouble(); err != nil {
-			return false, unstored(err)
+			return "", unstored(err)
 		}
 		if !r.backlog.await(ctx) {
-			return false, errcode.New(errcode.CallerGone, "the chat waited for room for its events: %w", errGone)
+			return "", errcode.New(errcode.CallerGone, "the chat waited for room for its events: %w", errGone)
 		}
-		return true, nil
+	default:
+		if r.backlog.full() && !r.stores(ctx) {
+			r.o.Metrics.InlineDropped(eventsOfRecord)
+			return config.InlineEventsOff, nil
+		}
 	}
-	if r.backlog.full() && !r.stores(ctx) {
-		r.o.Metrics.InlineDropped(eventsOfRecord)
-		return false, nil
-	}
-	return true, nil
+	return mode, nil
 }
 
 // stores waits for a moment until the broker has stored events of other chats.

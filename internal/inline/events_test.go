@@ -21,7 +21,7 @@ import (
 )
 
 // behind is a runner before the sandbox whose chats wait while the events of some are not stored.
-func behind(t testing.TB, b *broker.Broker, backlog int, most time.Duration, mode string) *bundle {
+func behind(t testing.TB, b *broker.Broker, backlog int, most time.Duration, mode string, changes ...func(*config.Config)) *bundle {
 	t.Helper()
 	s, err := sandbox.Start("127.0.0.1:0", sandbox.Options{})
 	if err != nil {
@@ -38,6 +38,9 @@ func behind(t testing.TB, b *broker.Broker, backlog int, most time.Duration, mod
 		c.Chat.InlineEvents = mode
 		for i := range c.Routes {
 			c.Routes[i].MaxInFlight = 64
+		}
+		for _, change := range changes {
+			change(c)
 		}
 	})
 }
@@ -134,6 +137,41 @@ func TestEventsAreNotWaitedForLong(t *testing.T) {
 		t.Fatal(err)
 	}
 	x.stored(first.JobID)
+}
+
+// TestChatsThatWaitForTheirEventsHoldNoPlace of their route or of their tenant.
+func TestChatsThatWaitForTheirEventsHoldNoPlace(t *testing.T) {
+	t.Parallel()
+	x := behind(t, brokertest.Single(t), 1, time.Minute, config.InlineEventsOn, func(c *config.Config) {
+		c.Limits.Tenant.MaxJobs = 1
+		for i := range c.Routes {
+			c.Routes[i].MaxInFlight = 1
+		}
+	})
+	goOn := x.stall()
+	defer goOn()
+	if _, err := x.runner.Complete(t.Context(), ask("sandbox-chat-fast", "")); err != nil {
+		t.Fatal(err)
+	}
+	x.wait(func() bool { ended, _ := x.runner.Backlog(); return ended == 1 })
+	const callers = 3
+	errs := make(chan error, callers)
+	for range callers {
+		go func() {
+			_, err := x.runner.Complete(t.Context(), ask("sandbox-chat-fast", ""))
+			errs <- err
+		}()
+	}
+	x.wait(func() bool { _, waiting := x.runner.Backlog(); return waiting+len(errs) == callers })
+	if n := len(errs); n != 0 {
+		t.Fatalf("%d were refused: %v", n, <-errs)
+	}
+	goOn()
+	for range callers { // they compete for the places from then on
+		if err := <-errs; err != nil && errcode.CodeOf(err) != errcode.QueueFull && errcode.CodeOf(err) != errcode.TenantFull {
+			t.Error(err)
+		}
+	}
 }
 
 // TestRequiredEventsAreStoredFirst: an answer is whole when its events are stored.

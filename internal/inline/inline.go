@@ -127,6 +127,8 @@ func (l *limit) acquire(most int) bool {
 	return false
 }
 
+func (l *limit) full(most int) bool { return l.calls.Load() >= int64(most) }
+
 func (l *limit) release() { l.calls.Add(-1) }
 
 // Notice tells the runner what the task log has heard of: an inline chat that

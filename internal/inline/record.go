@@ -171,7 +171,8 @@ func (c *record) run() {
 		c.drop(eventsOfRecord, context.Cause(c.ctx))
 		return
 	}
-	defer c.r.backlog.remove()
+	stored := false
+	defer func() { c.r.backlog.remove(stored) }()
 	defer c.budget.Give(len(c.outcome.reply))
 	if c.err != nil {
 		c.begin()
@@ -182,7 +183,9 @@ func (c *record) run() {
 	}
 	if err := c.end(); err != nil {
 		c.drop(1, err)
+		return
 	}
+	stored = true
 }
 
 // awaitEnd waits for the end of the chat, but not for long.
